@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * moeflux: runs Mixture-of-Experts language models that are larger than memory. The dense weights
+ * stay resident; the experts are read from disk as the router asks for them.
+ *
+ * Objects: an mf_engine is one opened checkpoint; an mf_session is one sequence evaluated by it; an
+ * mf_tokenizer turns text into token ids and back; an mf_sampler chooses the next token from
+ * logits.
+ *
+ * Conventions. A function that can fail returns mf_status: MF_OK (0) or a negative code. Results
+ * come by out-pointer and are untouched on failure. Where an mf_error * is taken it may be NULL; on
+ * failure it is filled with one line that names the file, the field and what was expected. Strings
+ * are UTF-8. Paths and option structs are copied, never kept. Every *_free / *_close takes a
+ * pointer to the handle, accepts NULL handles, and sets the handle to NULL. The library never
+ * prints, exits, or reads the environment, and has no mutable globals: any number of engines may be
+ * open in one process.
+ *
+ * Threads. Different engines, tokenizers and samplers may be used from different threads at once.
+ * One engine and all of its sessions are used by one thread at a time. A tokenizer is read-only
+ * after it was opened and may be shared.
+ */
+#ifndef MOEFLUX_MOEFLUX_H
+#define MOEFLUX_MOEFLUX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MF_VERSION_MAJOR 0
+#define MF_VERSION_MINOR 1
+#define MF_VERSION_PATCH 0
+#define MF_VERSION_STRING "0.1.0"
+
+#if defined(__GNUC__)
+#define MF_API __attribute__((visibility("default")))
+#define MF_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define MF_API
+#define MF_MUST_CHECK
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---------------------------------------------------------------------------------------- status
+ * -- */
+
+typedef enum mf_status {
+    MF_OK = 0,
+    MF_ERR_ARGUMENT = -1,  /* an argument is NULL, out of range, or contradicts another */
+    MF_ERR_NO_MEMORY = -2, /* the allocator returned NULL */
+    MF_ERR_IO = -3, /* the operating system refused or failed a read; mf_error.os_errno says how */
+    MF_ERR_FORMAT = -4, /* a file's content is malformed, truncated, or contradicts another file */
+    MF_ERR_UNSUPPORTED = -5, /* well-formed, but of a kind this version does not run */
+    MF_ERR_BUDGET =
+        -6, /* the memory budget is below the floor; the message says what the floor is */
+    MF_ERR_CONTEXT = -7,   /* more tokens than the session's context holds */
+    MF_ERR_CANCELLED = -8, /* the progress callback asked to stop */
+    MF_ERR_STATE = -9,     /* the handle's earlier failure must be cleared first */
+    MF_ERR_NOT_FOUND = -10 /* a file or entry does not exist */
+} mf_status;
+
+#define MF_ERROR_NO_POSITION UINT64_MAX
+
+/* What went wrong. Plain data, owned by the caller. */
+typedef struct mf_error {
+    mf_status code;
+    int os_errno;           /* 0 where the operating system was not involved */
+    uint64_t byte_position; /* in the named file; MF_ERROR_NO_POSITION where it does not apply */
+    char message[1024];     /* one line, no newline, NUL-terminated */
+} mf_error;
+
+/* A short name of a code ("no memory"). Never NULL; static storage. */
+MF_API const char *mf_status_name(mf_status status);
+
+/* The library's version, "MAJOR.MINOR.PATCH". Static storage. */
+MF_API const char *mf_version(void);
+
+/* ------------------------------------------------------------------------------------- allocator
+ * -- */
+
+/*
+ * Where a handle's memory comes from. alloc returns memory aligned for any type, or NULL. free gets
+ * the size that was asked for. realloc gets the old size and may move. The functions may be called
+ * from the library's own threads. The struct is copied; ctx must outlive every handle opened with
+ * it.
+ */
+typedef struct mf_allocator {
+    void *ctx;
+    void *(*alloc)(void *ctx, size_t n_bytes);
+    void *(*realloc)(void *ctx, void *ptr, size_t old_bytes, size_t new_bytes);
+    void (*free)(void *ctx, void *ptr, size_t n_bytes);
+} mf_allocator;
+
+/* ---------------------------------------------------------------------------------------- engine
+ * -- */
+
+typedef struct mf_engine mf_engine;
+typedef struct mf_session mf_session;
+typedef struct mf_tokenizer mf_tokenizer;
+typedef struct mf_sampler mf_sampler;
+
+typedef enum mf_io_kind {
+    MF_IO_AUTO = 0,  /* io_uring where a probe finds it, else the thread pool */
+    MF_IO_URING = 1, /* fails with MF_ERR_UNSUPPORTED where the kernel has none */
+    MF_IO_POOL = 2   /* positional reads on threads */
+} mf_io_kind;
+
+typedef enum mf_log_level { MF_LOG_INFO = 0, MF_LOG_WARNING = 1 } mf_log_level;
+
+/* Receives notes and warnings: one line without newline, valid during the call only. */
+typedef void (*mf_log_fn)(void *user, mf_log_level level, const char *line);
+
+#define MF_EXPERT_CACHE_AUTO UINT64_MAX
+
+/* Fill with mf_engine_options_default, then change what is needed. */
+typedef struct mf_engine_options {
+    mf_allocator allocator; /* all zero: the C library's */
+    uint64_t
+        ram_bytes; /* promise: the process's peak resident memory; 0: from what is available now */
+    uint64_t expert_cache_bytes; /* expert slots alone; 0: the least possible; MF_EXPERT_CACHE_AUTO:
+                                    from ram_bytes */
+    uint32_t n_threads;          /* compute threads; 0: one per available CPU */
+    uint32_t n_context_tokens;   /* per session; 0: 4096 or the model's own limit if that is less */
+    uint32_t n_sessions;         /* sessions that ram_bytes has to cover; at least 1 */
+    uint32_t n_chunk_tokens;     /* tokens evaluated together in a prefill; 0: 512 */
+    uint32_t n_experts_per_token; /* 0: the model's own; less renormalises over those kept; more is
+                                     an error */
+    uint32_t packed_expert_bits;  /* reference form only: 4 or 2; 0: whichever directory exists, 4
+                                     first */
+    uint32_t
+        cpu_tier_limit; /* 0: best the CPU has; 1: scalar; 2: at most AVX2; 3: at most AVX-512 */
+    mf_io_kind io;
+    mf_log_fn log; /* may be NULL */
+    void *log_user;
+} mf_engine_options;
+
+MF_API void mf_engine_options_default(mf_engine_options *options);
+
+/* What a checkpoint is and what it needs. Sizes in bytes unless named otherwise. */
+typedef struct mf_model_info {
+    char family[32]; /* config.json's model_type: "qwen3_5_moe", "qwen3_next" */
+    char form[32];   /* how the checkpoint is stored: "safetensors", "mlx-affine", "packed" */
+    uint32_t n_layers;
+    uint32_t n_full_attention_layers;
+    uint32_t n_linear_attention_layers;
+    uint32_t hidden_size;
+    uint32_t n_heads;
+    uint32_t n_kv_heads;
+    uint32_t head_dim;
+    uint32_t n_vocab;
+    uint32_t n_experts;
+    uint32_t n_experts_per_token;       /* in use */
+    uint32_t n_experts_per_token_model; /* what the model was trained with */
+    uint32_t expert_hidden_size;
+    uint32_t shared_expert_hidden_size;
+    uint32_t n_context_tokens_model; /* the model's own limit */
+    uint32_t expert_bits;            /* 16 or 32 where not quantised */
+    uint64_t n_parameters;           /* all, experts included */
+    uint64_t resident_bytes;         /* dense weights */
+    uint64_t expert_bytes;           /* all experts of all layers */
+    uint64_t one_expert_bytes;
+    uint64_t working_set_bytes; /* experts one token needs, all layers */
+    uint64_t session_bytes;     /* state of one session at the options' context */
+    uint64_t scratch_bytes;     /* activations, at the options' chunk size */
+    uint64_t floor_bytes;       /* the least ram_bytes that the options allow */
+    uint64_t ram_bytes;         /* the budget in force */
+    uint64_t slot_bytes;        /* one expert slot, alignment included */
+    uint64_t n_slots;           /* expert slots that fit the budget; 0 if it is below the floor */
+    uint64_t available_bytes;   /* memory that this machine (and its cgroup) had available */
+} mf_model_info;
+
+/*
+ * Reads a checkpoint's descriptors, loads no weights, and says what it is and needs under these
+ * options. Errors: MF_ERR_ARGUMENT, _NO_MEMORY, _IO, _FORMAT, _UNSUPPORTED, _NOT_FOUND. A budget
+ * below the floor is no error here: n_slots is 0. options may be NULL (defaults).
+ */
+MF_API MF_MUST_CHECK mf_status mf_model_inspect(const char *path, const mf_engine_options *options,
+                                                mf_model_info *out, mf_error *error);
+
+/*
+ * Opens a checkpoint directory: checks every tensor, loads the dense weights, sets up the expert
+ * store. What the process already holds counts against ram_bytes: open tokenizers first. The caller
+ * owns *out and closes it after all of its sessions. Errors: as mf_model_inspect, and
+ * MF_ERR_BUDGET. Nothing is left behind on failure.
+ */
+MF_API MF_MUST_CHECK mf_status mf_engine_open(const char *path, const mf_engine_options *options,
+                                              mf_engine **out, mf_error *error);
+MF_API void mf_engine_close(mf_engine **engine);
+
+MF_API void mf_engine_info(const mf_engine *engine, mf_model_info *out);
+
+/* The names of the model families this build runs, NULL-terminated; static storage. */
+MF_API const char *const *mf_families(void);
+
+/* Counters since the engine was opened or reset. One "request" is one expert of one layer wanted by
+ * one evaluation step. */
+typedef struct mf_stats {
+    uint64_t n_tokens;             /* evaluated */
+    uint64_t n_expert_hits;        /* found in a slot */
+    uint64_t n_expert_misses;      /* read from disk */
+    uint64_t n_reads;              /* read requests sent to the drive */
+    uint64_t read_bytes;           /* as sent to the drive, alignment included */
+    uint64_t expert_bytes_touched; /* weight bytes of experts multiplied with */
+    uint64_t weight_bytes_touched; /* all weight bytes multiplied with, experts included */
+    uint64_t wait_us;              /* compute stood still for a read */
+    uint64_t reading_us;           /* at least one read was in flight */
+    uint64_t n_slots;
+    uint64_t slot_bytes;
+} mf_stats;
+
+MF_API void mf_engine_stats(const mf_engine *engine, mf_stats *out);
+MF_API void mf_engine_stats_reset(mf_engine *engine);
+
+/* "io_uring" or "pool", and the CPU tier in use ("scalar", "avx2", "avx512"). Static storage. */
+MF_API const char *mf_engine_io_name(const mf_engine *engine);
+MF_API const char *mf_engine_cpu_name(const mf_engine *engine);
+
+/*
+ * Reads expert bytes from the model's own files with direct I/O where the file system has it, in
+ * requests of the sizes that evaluation makes, at random experts, for about n_milliseconds, into
+ * memory outside the expert cache (at most one token's experts, given back at the end). The drive's
+ * raw bandwidth for this model's requests.
+ */
+MF_API MF_MUST_CHECK mf_status mf_engine_measure_drive(mf_engine *engine, uint32_t n_milliseconds,
+                                                       double *bytes_per_second, mf_error *error);
+
+/* Sequential DRAM read bandwidth and float32 multiply-adds per second of the engine's compute
+ * threads, each measured for about n_milliseconds. dram uses n_bytes of temporary memory or, if 0,
+ * the engine's own expert slots and weights. */
+MF_API MF_MUST_CHECK mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
+                                                         double *dram_bytes_per_second,
+                                                         double *fma_per_second, mf_error *error);
+
+/* --------------------------------------------------------------------------------------- session
+ * -- */
+
+/* Called between layers of a long evaluation with the work done so far of n_total (arbitrary
+ * units). Non-zero cancels. */
+typedef int (*mf_progress_fn)(void *user, uint64_t n_done, uint64_t n_total);
+
+/* Called once per evaluated token, in order; logits[n_vocab] is valid during the call only.
+ * Non-zero cancels. */
+typedef int (*mf_logits_fn)(void *user, size_t token_index, const float *logits);
+
+/* A new, empty sequence with room for the engine's n_context_tokens. Errors: MF_ERR_ARGUMENT,
+ * _NO_MEMORY, _BUDGET (more sessions than the engine was opened for). The caller owns *out and
+ * frees it before closing the engine. */
+MF_API MF_MUST_CHECK mf_status mf_session_create(mf_engine *engine, mf_session **out,
+                                                 mf_error *error);
+MF_API void mf_session_free(mf_session **session);
+
+/* Sets the progress callback of later evaluations; NULL removes it. */
+MF_API void mf_session_set_progress(mf_session *session, mf_progress_fn progress, void *user);
+
+/*
+ * Appends n_tokens to the sequence and evaluates them; the last token's logits are then
+ * mf_session_logits. n_tokens 0 does nothing. Errors: MF_ERR_ARGUMENT (an id outside the
+ * vocabulary; nothing was evaluated), MF_ERR_CONTEXT (they do not fit; nothing was evaluated),
+ * MF_ERR_IO, MF_ERR_FORMAT (an expert file was cut short), MF_ERR_CANCELLED: after these three the
+ * session answers MF_ERR_STATE until mf_session_clear.
+ */
+MF_API MF_MUST_CHECK mf_status mf_session_eval(mf_session *session, const int32_t *tokens,
+                                               size_t n_tokens, mf_error *error);
+
+/* The same, calling fn with the logits of every token. */
+MF_API MF_MUST_CHECK mf_status mf_session_eval_each(mf_session *session, const int32_t *tokens,
+                                                    size_t n_tokens, mf_logits_fn fn, void *user,
+                                                    mf_error *error);
+
+/* float32 [n_vocab] of the last token evaluated, NULL before the first; valid until the next call
+ * on the session. */
+MF_API const float *mf_session_logits(const mf_session *session);
+
+/* Number of tokens evaluated so far, which is the next token's position. */
+MF_API size_t mf_session_position(const mf_session *session);
+
+/* Back to the empty sequence, whatever happened before. */
+MF_API void mf_session_clear(mf_session *session);
+
+/* ------------------------------------------------------------------------------------- tokenizer
+ * -- */
+
+/*
+ * Opens the tokenizer of a checkpoint directory: tokenizer.json, and where present
+ * tokenizer_config.json, chat_template.jinja, config.json and generation_config.json (for end
+ * tokens). allocator may be NULL. Errors: MF_ERR_ARGUMENT, _NO_MEMORY, _IO, _FORMAT, _UNSUPPORTED,
+ * _NOT_FOUND (no tokenizer.json).
+ */
+MF_API MF_MUST_CHECK mf_status mf_tokenizer_open(const char *path, const mf_allocator *allocator,
+                                                 mf_tokenizer **out, mf_error *error);
+MF_API void mf_tokenizer_free(mf_tokenizer **tokenizer);
+
+/*
+ * Token ids of text[n_bytes], exactly those of Hugging Face tokenizers with
+ * add_special_tokens=False; special tokens written in the text are recognised if parse_special is
+ * non-zero, else they are encoded as plain text. Writes at most capacity ids and always sets
+ * *n_tokens to the full count: call with capacity 0 to size the buffer. Invalid UTF-8 is read as
+ * U+FFFD. Errors: MF_ERR_ARGUMENT, _NO_MEMORY, _UNSUPPORTED (the pre-tokeniser's regex exceeded its
+ * match limit).
+ */
+MF_API MF_MUST_CHECK mf_status mf_tokenizer_encode(const mf_tokenizer *tokenizer, const char *text,
+                                                   size_t n_bytes, int parse_special,
+                                                   int32_t *tokens, size_t capacity,
+                                                   size_t *n_tokens, mf_error *error);
+
+/* The bytes a token stands for; *n_bytes is set. NULL if the id has none. Valid as long as the
+ * tokenizer. */
+MF_API const char *mf_tokenizer_piece(const mf_tokenizer *tokenizer, int32_t token,
+                                      size_t *n_bytes);
+
+/* Ids run from 0 to this minus 1 (added tokens included; gaps possible). */
+MF_API size_t mf_tokenizer_n_vocab(const mf_tokenizer *tokenizer);
+
+/* Non-zero if generation stops at this token, by any of the checkpoint's files. */
+MF_API int mf_tokenizer_is_end(const mf_tokenizer *tokenizer, int32_t token);
+
+/* Non-zero for special tokens (not shown to the user). */
+MF_API int mf_tokenizer_is_special(const mf_tokenizer *tokenizer, int32_t token);
+
+/* Incremental decoding. Zero-initialise; holds back the bytes of an unfinished UTF-8 character. */
+typedef struct mf_decoder {
+    unsigned char pending[4];
+    unsigned char n_pending;
+} mf_decoder;
+
+/*
+ * Appends a token and writes the whole characters that are now complete to text (not
+ * NUL-terminated), at most capacity bytes; *n_bytes is set. Bytes that can never become UTF-8 come
+ * out as U+FFFD. token < 0 flushes what is held back. Errors: MF_ERR_ARGUMENT (capacity too small:
+ * three times the piece plus 12 bytes always suffices; nothing was consumed).
+ */
+MF_API MF_MUST_CHECK mf_status mf_tokenizer_decode(const mf_tokenizer *tokenizer,
+                                                   mf_decoder *decoder, int32_t token, char *text,
+                                                   size_t capacity, size_t *n_bytes);
+
+typedef enum mf_chat_role {
+    MF_ROLE_SYSTEM = 0,
+    MF_ROLE_USER = 1,
+    MF_ROLE_ASSISTANT = 2
+} mf_chat_role;
+
+typedef struct mf_chat_message {
+    mf_chat_role role;
+    const char *content;
+} mf_chat_message;
+
+typedef enum mf_thinking {
+    MF_THINKING_DEFAULT = 0,
+    MF_THINKING_ON = 1,
+    MF_THINKING_OFF = 2
+} mf_thinking;
+
+/* Non-zero if the checkpoint has a chat template of a family that mf_chat_format knows. */
+MF_API int mf_tokenizer_has_chat(const mf_tokenizer *tokenizer);
+
+/*
+ * The prompt text of a conversation, as the checkpoint's own template gives it with
+ * add_generation_prompt. Writes at most capacity bytes (not NUL-terminated) and always sets
+ * *n_bytes to the full length. Errors: MF_ERR_ARGUMENT, MF_ERR_UNSUPPORTED (no template, or one of
+ * another family).
+ */
+MF_API MF_MUST_CHECK mf_status mf_chat_format(const mf_tokenizer *tokenizer,
+                                              const mf_chat_message *messages, size_t n_messages,
+                                              mf_thinking thinking, char *text, size_t capacity,
+                                              size_t *n_bytes, mf_error *error);
+
+/* --------------------------------------------------------------------------------------- sampler
+ * -- */
+
+typedef struct mf_sampler_options {
+    float temperature;        /* 0: greedy (the first of equal maxima) */
+    uint32_t top_k;           /* 0: off */
+    float top_p;              /* 1: off */
+    float min_p;              /* 0: off */
+    float repetition_penalty; /* 1: off; over all tokens accepted */
+    uint64_t seed;
+} mf_sampler_options;
+
+/* temperature 1, everything else off, seed 0. */
+MF_API void mf_sampler_options_default(mf_sampler_options *options);
+
+/* Overwrites the fields that PATH/generation_config.json names (do_sample false: temperature 0). A
+ * directory without the file leaves all as they were. Errors: MF_ERR_ARGUMENT, _NO_MEMORY, _IO,
+ * _FORMAT. */
+MF_API MF_MUST_CHECK mf_status mf_sampler_options_load(const char *path,
+                                                       mf_sampler_options *options,
+                                                       mf_error *error);
+
+/* The same seed, options and logits give the same tokens. allocator may be NULL. Errors:
+ * MF_ERR_ARGUMENT (an option out of range), _NO_MEMORY. */
+MF_API MF_MUST_CHECK mf_status mf_sampler_create(const mf_sampler_options *options, size_t n_vocab,
+                                                 const mf_allocator *allocator, mf_sampler **out,
+                                                 mf_error *error);
+MF_API void mf_sampler_free(mf_sampler **sampler);
+
+/* Tells the sampler of a token that is now in the sequence (for the repetition penalty).
+ * Out-of-range ids are ignored. */
+MF_API void mf_sampler_accept(mf_sampler *sampler, int32_t token);
+
+/* Chooses a token from logits[n_vocab]; does not accept it. Allocates nothing. */
+MF_API int32_t mf_sampler_sample(mf_sampler *sampler, const float *logits);
+
+/* Forgets accepted tokens and starts the seed again. */
+MF_API void mf_sampler_reset(mf_sampler *sampler);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

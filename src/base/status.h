@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* Status forwarding and error messages: the one place that fills an mf_error. */
+#ifndef MF_BASE_STATUS_H
+#define MF_BASE_STATUS_H
+
+#include <moeflux/moeflux.h>
+
+/* Forwards a failure to the caller. */
+#define MF_TRY(expr)                       \
+    do {                                   \
+        mf_status mf_try_status_ = (expr); \
+        if (mf_try_status_ != MF_OK)       \
+            return mf_try_status_;         \
+    } while (0)
+
+/* The same in a function with a fail: label and a local `status`. */
+#define MF_TRY_GOTO(expr)    \
+    do {                     \
+        status = (expr);     \
+        if (status != MF_OK) \
+            goto fail;       \
+    } while (0)
+
+/* Fills *error (if not NULL) with a printf-formatted line and returns `code`. Control characters
+ * that came from a file are replaced. */
+mf_status mf_fail(mf_error *error, mf_status code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The same for a failed system call: os_errno is recorded and its description appended. */
+mf_status mf_fail_os(mf_error *error, mf_status code, int os_errno, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* The same for a position in a file. */
+mf_status mf_fail_at(mf_error *error, mf_status code, uint64_t byte_position, const char *format,
+                     ...) __attribute__((format(printf, 4, 5)));
+
+/* "out of memory: N bytes for WHAT" */
+mf_status mf_fail_memory(mf_error *error, size_t n_bytes, const char *what);
+
+#endif

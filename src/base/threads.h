@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The compute thread pool. Work is a range of indices cut into tasks; which thread runs which task
+ * is unspecified, so a task's result must not depend on it. The caller takes part. No allocation
+ * after creation.
+ */
+#ifndef MF_BASE_THREADS_H
+#define MF_BASE_THREADS_H
+
+#include "base/alloc.h"
+
+typedef struct mf_thread_pool mf_thread_pool;
+
+/* Runs one task; `thread` is in [0, n_threads) and unique among those running at once (for
+ * per-thread scratch). */
+typedef void (*mf_task_fn)(void *ctx, uint32_t task, uint32_t thread);
+
+/* n_threads >= 1 counts the caller: 1 starts no thread. */
+mf_status mf_thread_pool_create(const mf_allocator *a, uint32_t n_threads, mf_thread_pool **out,
+                                mf_error *error);
+void mf_thread_pool_free(mf_thread_pool **pool);
+uint32_t mf_thread_pool_size(const mf_thread_pool *pool);
+/* Returns when all tasks have run. One caller at a time. */
+void mf_thread_pool_run(mf_thread_pool *pool, uint32_t n_tasks, mf_task_fn fn, void *ctx);
+
+#endif

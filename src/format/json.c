@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* JSON files through yyjson. */
+#include "format/json.h"
+
+#include "base/checked.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* yyjson's allocator interface gives no size at free: each block carries its own in front. */
+#define BLOCK_HEADER ((size_t)16)
+
+static void *block_alloc(void *ctx, size_t n_bytes)
+{
+    size_t total;
+    if (!mf_add_size(n_bytes, BLOCK_HEADER, &total))
+        return NULL;
+    unsigned char *block = mf_alloc(ctx, total);
+    if (block == NULL)
+        return NULL;
+    memcpy(block, &total, sizeof total);
+    return block + BLOCK_HEADER;
+}
+
+static void *block_realloc(void *ctx, void *ptr, size_t old_bytes, size_t n_bytes)
+{
+    (void)old_bytes;
+    unsigned char *block = (unsigned char *)ptr - BLOCK_HEADER;
+    size_t old_total, total;
+    memcpy(&old_total, block, sizeof old_total);
+    if (!mf_add_size(n_bytes, BLOCK_HEADER, &total))
+        return NULL;
+    block = mf_realloc(ctx, block, old_total, total);
+    if (block == NULL)
+        return NULL;
+    memcpy(block, &total, sizeof total);
+    return block + BLOCK_HEADER;
+}
+
+static void block_free(void *ctx, void *ptr)
+{
+    if (ptr == NULL)
+        return;
+    unsigned char *block = (unsigned char *)ptr - BLOCK_HEADER;
+    size_t total;
+    memcpy(&total, block, sizeof total);
+    mf_free(ctx, block, total);
+}
+
+static mf_status parse_failed(const yyjson_read_err *e, const char *path, mf_error *error)
+{
+    if (e->code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
+        return mf_fail(error, MF_ERR_NO_MEMORY, "%s: out of memory while parsing JSON", path);
+    return mf_fail_at(error, MF_ERR_FORMAT, e->pos, "%s: not valid JSON at byte %zu: %s", path,
+                      e->pos, e->msg);
+}
+
+mf_status mf_json_parse(const mf_allocator *a, const char *path, const char *text, size_t n_bytes,
+                        mf_json *out, mf_error *error)
+{
+    mf_json json = {.allocator = *a, .path_bytes = strlen(path) + 1};
+    json.path = mf_alloc(a, json.path_bytes);
+    if (json.path == NULL)
+        return mf_fail_memory(error, json.path_bytes, path);
+    memcpy(json.path, path, json.path_bytes);
+
+    /* yyjson keeps no reference to the allocator beyond the document, which copies it. */
+    yyjson_alc alc = {block_alloc, block_realloc, block_free, &json.allocator};
+    yyjson_read_err e;
+    /* The text is not modified without YYJSON_READ_INSITU, whatever the parameter's type says. */
+    json.doc = yyjson_read_opts((char *)(uintptr_t)text, n_bytes, YYJSON_READ_NOFLAG, &alc, &e);
+    if (json.doc == NULL) {
+        mf_status status = parse_failed(&e, path, error);
+        mf_free(a, json.path, json.path_bytes);
+        return status;
+    }
+    json.root = yyjson_doc_get_root(json.doc);
+    *out = json;
+    out->doc->alc.ctx =
+        &out->allocator; /* the document frees itself through the copy that lives on */
+    return MF_OK;
+}
+
+mf_status mf_json_read(const mf_allocator *a, const char *path, size_t max_bytes, mf_json *out,
+                       mf_error *error)
+{
+    char *text;
+    size_t n_bytes;
+    MF_TRY(mf_file_read(a, path, max_bytes, &text, &n_bytes, error));
+    mf_status status = mf_json_parse(a, path, text, n_bytes, out, error);
+    mf_free(a, text, n_bytes + 1);
+    return status;
+}
+
+void mf_json_free(mf_json *json)
+{
+    if (json->doc != NULL) {
+        json->doc->alc.ctx = &json->allocator; /* the struct may have been moved since */
+        yyjson_doc_free(json->doc);
+    }
+    if (json->path != NULL)
+        mf_free(&json->allocator, json->path, json->path_bytes);
+    *json = (mf_json){0};
+}
+
+static mf_status read_all(int fd, const char *path, char *text, size_t n_bytes, mf_error *error)
+{
+    size_t done = 0;
+    while (done < n_bytes) {
+        ssize_t got = read(fd, text + done, n_bytes - done);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return mf_fail_os(error, MF_ERR_IO, errno, "%s: read failed at byte %zu", path, done);
+        if (got == 0)
+            return mf_fail_at(error, MF_ERR_FORMAT, done, "%s: file shrank while being read", path);
+        done += (size_t)got;
+    }
+    return MF_OK;
+}
+
+static mf_status read_opened(const mf_allocator *a, int fd, const char *path, size_t max_bytes,
+                             char **text, size_t *n_bytes, mf_error *error)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot stat", path);
+    if (!S_ISREG(st.st_mode))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: not a regular file", path);
+    if ((uint64_t)st.st_size > max_bytes)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: %lld bytes, expected at most %zu", path,
+                       (long long)st.st_size, max_bytes);
+    size_t n = (size_t)st.st_size;
+    char *buffer = mf_alloc(a, n + 1);
+    if (buffer == NULL)
+        return mf_fail_memory(error, n + 1, path);
+    mf_status status = read_all(fd, path, buffer, n, error);
+    if (status != MF_OK) {
+        mf_free(a, buffer, n + 1);
+        return status;
+    }
+    buffer[n] = '\0';
+    *text = buffer;
+    *n_bytes = n;
+    return MF_OK;
+}
+
+mf_status mf_file_read(const mf_allocator *a, const char *path, size_t max_bytes, char **text,
+                       size_t *n_bytes, mf_error *error)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno,
+                          "%s: cannot open", path);
+    mf_status status = read_opened(a, fd, path, max_bytes, text, n_bytes, error);
+    close(fd);
+    return status;
+}
+
+mf_status mf_path_join(char *path, size_t capacity, const char *dir, const char *name,
+                       mf_error *error)
+{
+    int n = snprintf(path, capacity, "%s/%s", dir, name);
+    if (n < 0 || (size_t)n >= capacity)
+        return mf_fail(error, MF_ERR_ARGUMENT, "path too long: %.64s.../%s", dir, name);
+    return MF_OK;
+}
+
+int mf_file_exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * JSON files: reads one whole with a size limit, parses it with yyjson through the caller's
+ * allocator, and fetches typed values with errors that name the file and the field. The only way
+ * that JSON enters the library.
+ */
+#ifndef MF_FORMAT_JSON_H
+#define MF_FORMAT_JSON_H
+
+#include "base/alloc.h"
+
+#include "../../third_party/yyjson/yyjson_prefix.h"
+
+#include "../../third_party/yyjson/yyjson.h"
+
+typedef struct mf_json {
+    mf_allocator allocator;
+    char *path; /* for messages */
+    size_t path_bytes;
+    yyjson_doc *doc;
+    yyjson_val *root;
+} mf_json;
+
+/* Parses text[n_bytes] (copied by the parser) as a JSON document called `path` in messages. Errors:
+ * MF_ERR_FORMAT with the byte position, MF_ERR_NO_MEMORY. */
+mf_status mf_json_parse(const mf_allocator *a, const char *path, const char *text, size_t n_bytes,
+                        mf_json *out, mf_error *error);
+/* Reads and parses a file of at most max_bytes. Errors: also MF_ERR_NOT_FOUND, MF_ERR_IO. */
+mf_status mf_json_read(const mf_allocator *a, const char *path, size_t max_bytes, mf_json *out,
+                       mf_error *error);
+/* Takes a zeroed one. */
+void mf_json_free(mf_json *json);
+
+/* Reads a whole file of at most max_bytes; *text is NUL-terminated, n_bytes + 1 allocated. */
+mf_status mf_file_read(const mf_allocator *a, const char *path, size_t max_bytes, char **text,
+                       size_t *n_bytes, mf_error *error);
+
+/* dir + "/" + name into path[capacity]; MF_ERR_ARGUMENT if it does not fit. */
+mf_status mf_path_join(char *path, size_t capacity, const char *dir, const char *name,
+                       mf_error *error);
+/* True if a regular file exists there. */
+int mf_file_exists(const char *path);
+
+#endif

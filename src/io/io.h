@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reading files asynchronously. An engine (io_uring, a pool of pread threads, a fault injector for
+ * tests) is one file and one mf_io_engine; mf_io is an open engine with its files. Reads are direct
+ * (O_DIRECT) where the file system has it. An engine continues short reads and interrupted ones by
+ * itself and reports each request once, done or failed.
+ */
+#ifndef MF_IO_IO_H
+#define MF_IO_IO_H
+
+#include "base/alloc.h"
+
+typedef struct mf_io mf_io;
+
+struct mf_io_engine; /* io_engine.h: the vtable an engine implements */
+
+typedef struct mf_io_options {
+    mf_allocator allocator;
+    mf_io_kind kind;
+    uint32_t depth;                    /* requests in flight at most; 0: 128 */
+    const struct mf_io_engine *engine; /* NULL: by kind; tests put a fault-injecting one here */
+    void *engine_arg;                  /* handed to engine->open */
+} mf_io_options;
+
+mf_status mf_io_open(const mf_io_options *options, mf_io **out, mf_error *error);
+/* Waits for what is in flight. */
+void mf_io_close(mf_io **io);
+const char *mf_io_name(const mf_io *io);
+
+/* Opens a file for reading and numbers it from 0. Falls back to buffered reads where direct ones
+ * are refused. */
+mf_status mf_io_add_file(mf_io *io, const char *path, uint32_t *file, mf_error *error);
+const char *mf_io_file_path(const mf_io *io, uint32_t file);
+uint64_t mf_io_file_bytes(const mf_io *io, uint32_t file);
+bool mf_io_file_direct(const mf_io *io, uint32_t file);
+
+/* Offsets, sizes and destinations of requests must be multiples of this (4096 covers every drive's
+ * direct I/O). */
+#define MF_IO_ALIGN 4096u
+
+/* One request. offset, n_bytes and dest are multiples of MF_IO_ALIGN; the request succeeds if at
+ * least n_needed bytes arrive (the aligned range may reach past the end of the file). */
+typedef struct mf_io_read {
+    uint32_t file;
+    uint64_t offset;
+    uint32_t n_bytes;
+    uint32_t n_needed;
+    unsigned char *dest;
+    uint64_t tag; /* the caller's */
+} mf_io_read;
+
+typedef struct mf_io_done {
+    uint64_t tag;
+    mf_status
+        status; /* MF_OK, MF_ERR_IO (os_errno), or MF_ERR_FORMAT: the file ends before n_needed */
+    int os_errno;
+    uint64_t offset; /* where it failed */
+    uint32_t file;
+} mf_io_done;
+
+/* Submits up to n requests; *n_accepted of them are in flight (fewer when the depth is reached).
+ * Fails only if the engine itself did. */
+mf_status mf_io_submit(mf_io *io, const mf_io_read *reads, uint32_t n, uint32_t *n_accepted,
+                       mf_error *error);
+/* Collects up to max finished requests. With wait, blocks until there is one; returns *n = 0 at
+ * once if nothing is in flight. */
+mf_status mf_io_collect(mf_io *io, bool wait, mf_io_done *out, uint32_t max, uint32_t *n,
+                        mf_error *error);
+uint32_t mf_io_in_flight(const mf_io *io);
+
+/* A clear line for a failed request: file, offset, reason. Returns done->status. */
+mf_status mf_io_fail(const mf_io *io, const mf_io_done *done, mf_error *error);
+
+#endif

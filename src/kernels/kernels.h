@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The op table of the CPU: every kernel's contract, one implementation per instruction set. Kernels
+ * run on one thread, keep no state, allocate nothing, and never fail. All activations are float32
+ * and accumulated in float32.
+ *
+ * The same bits: within one tier, an output element depends on its own inputs alone. A kernel that
+ * takes a range of rows or a number of tokens gives bit for bit what it gives for each row and each
+ * token alone, so a caller may cut work as it likes.
+ *
+ * Error bound: against the scalar tier evaluated in float64, |y - ref| <= 4 * eps * sqrt(n) * sum
+ * |a_i b_i| for dot products of n terms; elementwise kernels 4 ulp, those with exp 1e-6 relative.
+ *
+ * Alignment: float operands 4 bytes, weights and scales none at all (they are read in place from
+ * files). Lengths: any.
+ */
+#ifndef MF_KERNELS_KERNELS_H
+#define MF_KERNELS_KERNELS_H
+
+#include "base/cpu.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum mf_dtype { MF_F32 = 1, MF_F16 = 2, MF_BF16 = 3 } mf_dtype;
+
+typedef enum mf_weight_kind {
+    MF_WEIGHT_FLOAT = 1, /* float_type values */
+    MF_WEIGHT_AFFINE =
+        2 /* MLX affine: w = q * scale + bias, one scale and bias per group of a row */
+} mf_weight_kind;
+
+/*
+ * A weight matrix [n_rows, n_cols], row-major, read in place. Affine: a row is a little-endian bit
+ * stream, value i in bits [i * bits, (i + 1) * bits), so a row has n_cols * bits / 8 bytes (whole
+ * 32-bit words); scales and biases are [n_rows, n_cols / group] of float_type. n_cols is a multiple
+ * of group. bits is 2, 3, 4, 5, 6 or 8; group 32, 64 or 128.
+ */
+typedef struct mf_matrix {
+    mf_weight_kind kind;
+    mf_dtype float_type; /* of the values, or of the scales and biases */
+    uint32_t bits;       /* affine only */
+    uint32_t group;      /* affine only */
+    uint32_t n_rows;
+    uint32_t n_cols;
+    const unsigned char *data;
+    const unsigned char *scales; /* affine only */
+    const unsigned char *biases; /* affine only */
+} mf_matrix;
+
+/* Attention of one query head over the cached keys and values of its sequence. */
+typedef struct mf_attention_args {
+    const float *q;    /* [head_dim] */
+    const float *k;    /* key of position 0; position p at k + p * kv_stride */
+    const float *v;    /* likewise */
+    size_t kv_stride;  /* floats */
+    uint32_t n_kv;     /* positions 0 .. n_kv - 1 are attended */
+    uint32_t head_dim; /* any; at most 1024 */
+    float scale;
+    float *out; /* [head_dim] */
+} mf_attention_args;
+
+/* The gated delta rule of one value head over n_tokens consecutive tokens. */
+typedef struct mf_delta_args {
+    float *state;       /* [key_dim, value_dim], updated in place */
+    const float *q;     /* token t at q + t * qk_stride, [key_dim]; already normalised and scaled */
+    const float *k;     /* likewise */
+    const float *v;     /* token t at v + t * v_stride, [value_dim] */
+    const float *decay; /* token t at decay + t * gate_stride: the factor exp(g), in (0, 1] */
+    const float *beta;  /* likewise */
+    float *out;         /* token t at out + t * out_stride, [value_dim] */
+    size_t qk_stride, v_stride, gate_stride, out_stride; /* floats */
+    uint32_t key_dim, value_dim, n_tokens;
+} mf_delta_args;
+
+typedef struct mf_kernels {
+    mf_cpu_tier tier;
+
+    /* Bytes of scratch that matmul needs for up to n_tokens (at least 1) tokens of this matrix, on
+     * each thread. */
+    size_t (*matmul_scratch_bytes)(const mf_matrix *w, uint32_t n_tokens);
+    /* y[t * y_stride + r - row0] = sum_i w[r, i] * x[t * x_stride + i], rows row0 <= r < row1,
+     * tokens 0 <= t < n_tokens. Best with row0 and row1 - row0 multiples of 16. scratch: 64-byte
+     * aligned. */
+    void (*matmul)(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
+                   size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
+    /* out[i] = w[row, i]: for affine, fma(q, scale, bias). */
+    void (*dequant_row)(const mf_matrix *w, uint32_t row, float *out);
+
+    /* out = x * (mean(x^2) + eps)^-1/2 * (weight + weight_offset); out may be x. weight may be NULL
+     * (all ones; offset ignored). */
+    void (*rmsnorm)(const float *x, const float *weight, float weight_offset, float eps, uint32_t n,
+                    float *out);
+    /* out = rmsnorm(x) * weight * silu(z); out may be x. */
+    void (*rmsnorm_gated)(const float *x, const float *z, const float *weight, float eps,
+                          uint32_t n, float *out);
+    /* out = x / sqrt(sum(x^2) + eps) * scale; out may be x. (l2 normalisation of the delta rule's q
+     * and k) */
+    void (*l2norm)(const float *x, float eps, float scale, uint32_t n, float *out);
+
+    /* out = silu(gate) * up; out may be either. silu(x) = x / (1 + exp(-x)) */
+    void (*swiglu)(const float *gate, const float *up, uint32_t n, float *out);
+    /* x *= sigmoid(gate) */
+    void (*sigmoid_mul)(float *x, const float *gate, uint32_t n);
+    /* y += a * x (fma) */
+    void (*axpy)(float *y, const float *x, float a, uint32_t n);
+    /* out = a + b; out may be either */
+    void (*add)(const float *a, const float *b, uint32_t n, float *out);
+
+    /* Rotates pairs (i, i + n_rot / 2), i < n_rot / 2, of x by the angles whose cosines and sines
+     * are given (half-split pairing). */
+    void (*rope)(float *x, const float *cos, const float *sin, uint32_t n_rot);
+
+    /* out = sum_p softmax_p(scale * q . k_p) v_p, by online softmax over tiles of a fixed number of
+     * positions counted from 0. */
+    void (*attention)(const mf_attention_args *args);
+
+    /* Depthwise causal convolution of width `width` and SiLU over n_channels channels, one token:
+     * c = sum_{j < width-1} state[j * state_stride + ch] * w[ch * width + j] + x[ch] * w[ch * width
+     * + width-1]; out = silu(c); then the state shifts by one and takes x as its newest row. state:
+     * [width - 1] rows of state_stride floats, oldest first. w is float32. out may be x. */
+    void (*conv1d_silu)(const float *x, const float *w, float *state, size_t state_stride,
+                        uint32_t n_channels, uint32_t width, float *out);
+
+    /* Per token: state *= decay; d = (v - state^T k) * beta; state += k d^T; out = state^T q. */
+    void (*delta_rule)(const mf_delta_args *args);
+
+    /* softmax in place over n values (max-subtracted). */
+    void (*softmax)(float *x, uint32_t n);
+
+    /* Sum of n bytes read as fast as memory gives them (n a multiple of 256, aligned to 64): for
+     * the DRAM measurement. */
+    uint64_t (*read_bytes)(const unsigned char *p, size_t n);
+    /* Runs n_iterations of independent float32 multiply-adds on registers and returns how many were
+     * done: for the peak. */
+    uint64_t (*fma_peak)(uint64_t n_iterations, float *sink);
+} mf_kernels;
+
+/* The table of the best tier up to `limit` (0: no limit). Static storage. */
+const mf_kernels *mf_kernels_get(uint32_t limit);
+
+/* Bytes of one row's packed values. */
+static inline size_t mf_matrix_row_bytes(const mf_matrix *w)
+{
+    if (w->kind == MF_WEIGHT_AFFINE)
+        return (size_t)w->n_cols * w->bits / 8;
+    return (size_t)w->n_cols * (w->float_type == MF_F32 ? 4 : 2);
+}
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* Gives yyjson's functions the library's prefix, so that a program may link its own yyjson beside libmoeflux.a. */
+#ifndef MF_YYJSON_PREFIX_H
+#define MF_YYJSON_PREFIX_H
+
+#define unsafe_yyjson_equals mf_unsafe_yyjson_equals
+#define unsafe_yyjson_mut_equals mf_unsafe_yyjson_mut_equals
+#define unsafe_yyjson_mut_ptr_getx mf_unsafe_yyjson_mut_ptr_getx
+#define unsafe_yyjson_mut_ptr_putx mf_unsafe_yyjson_mut_ptr_putx
+#define unsafe_yyjson_mut_ptr_removex mf_unsafe_yyjson_mut_ptr_removex
+#define unsafe_yyjson_mut_ptr_replacex mf_unsafe_yyjson_mut_ptr_replacex
+#define unsafe_yyjson_ptr_getx mf_unsafe_yyjson_ptr_getx
+#define unsafe_yyjson_str_pool_grow mf_unsafe_yyjson_str_pool_grow
+#define unsafe_yyjson_val_pool_grow mf_unsafe_yyjson_val_pool_grow
+#define yyjson_alc_dyn_free mf_yyjson_alc_dyn_free
+#define yyjson_alc_dyn_new mf_yyjson_alc_dyn_new
+#define yyjson_alc_pool_init mf_yyjson_alc_pool_init
+#define yyjson_doc_mut_copy mf_yyjson_doc_mut_copy
+#define yyjson_locate_pos mf_yyjson_locate_pos
+#define yyjson_merge_patch mf_yyjson_merge_patch
+#define yyjson_mut_doc_free mf_yyjson_mut_doc_free
+#define yyjson_mut_doc_imut_copy mf_yyjson_mut_doc_imut_copy
+#define yyjson_mut_doc_mut_copy mf_yyjson_mut_doc_mut_copy
+#define yyjson_mut_doc_new mf_yyjson_mut_doc_new
+#define yyjson_mut_doc_set_str_pool_size mf_yyjson_mut_doc_set_str_pool_size
+#define yyjson_mut_doc_set_val_pool_size mf_yyjson_mut_doc_set_val_pool_size
+#define yyjson_mut_merge_patch mf_yyjson_mut_merge_patch
+#define yyjson_mut_patch mf_yyjson_mut_patch
+#define yyjson_mut_val_imut_copy mf_yyjson_mut_val_imut_copy
+#define yyjson_mut_val_mut_copy mf_yyjson_mut_val_mut_copy
+#define yyjson_mut_val_write_file mf_yyjson_mut_val_write_file
+#define yyjson_mut_val_write_fp mf_yyjson_mut_val_write_fp
+#define yyjson_mut_val_write_opts mf_yyjson_mut_val_write_opts
+#define yyjson_mut_write_file mf_yyjson_mut_write_file
+#define yyjson_mut_write_fp mf_yyjson_mut_write_fp
+#define yyjson_mut_write_opts mf_yyjson_mut_write_opts
+#define yyjson_patch mf_yyjson_patch
+#define yyjson_read_file mf_yyjson_read_file
+#define yyjson_read_fp mf_yyjson_read_fp
+#define yyjson_read_number mf_yyjson_read_number
+#define yyjson_read_opts mf_yyjson_read_opts
+#define yyjson_val_mut_copy mf_yyjson_val_mut_copy
+#define yyjson_val_write_file mf_yyjson_val_write_file
+#define yyjson_val_write_fp mf_yyjson_val_write_fp
+#define yyjson_val_write_opts mf_yyjson_val_write_opts
+#define yyjson_version mf_yyjson_version
+#define yyjson_write_file mf_yyjson_write_file
+#define yyjson_write_fp mf_yyjson_write_fp
+#define yyjson_write_opts mf_yyjson_write_opts
+
+#endif
