@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* The kernel tables, one per tier, and the choice among them. */
+#include "kernels/kernels.h"
+
+#include "kernels/scalar/scalar.h"
+
+static const mf_kernels mf_kernels_scalar = {
+    .tier = MF_CPU_SCALAR,
+    .matmul_scratch_bytes = mf_matmul_scratch_bytes_scalar,
+    .matmul = mf_matmul_scalar,
+    .dequant_row = mf_dequant_row_scalar,
+    .rmsnorm = mf_rmsnorm_scalar,
+    .rmsnorm_gated = mf_rmsnorm_gated_scalar,
+    .l2norm = mf_l2norm_scalar,
+    .swiglu = mf_swiglu_scalar,
+    .sigmoid_mul = mf_sigmoid_mul_scalar,
+    .axpy = mf_axpy_scalar,
+    .add = mf_add_scalar,
+    .rope = mf_rope_scalar,
+    .attention = mf_attention_scalar,
+    .conv1d_silu = mf_conv1d_silu_scalar,
+    .delta_rule = mf_delta_rule_scalar,
+    .softmax = mf_softmax_scalar,
+    .read_bytes = mf_read_bytes_scalar,
+    .fma_peak = mf_fma_peak_scalar,
+};
+
+const mf_kernels *mf_kernels_get(uint32_t limit)
+{
+    (void)limit;
+    return &mf_kernels_scalar;
+}
