@@ -76,11 +76,10 @@ mf_status mf_fail_os(mf_error *error, mf_status code, int os_errno, const char *
         fill(error, code, format, args);
         va_end(args);
         error->os_errno = os_errno;
-        char reason[128];
-        if (strerror_r(os_errno, reason, sizeof reason) == 0) {
-            size_t used = strlen(error->message);
-            snprintf(error->message + used, sizeof error->message - used, ": %s", reason);
-        }
+        char scratch[128];
+        const char *reason = strerror_r(os_errno, scratch, sizeof scratch); /* the GNU one */
+        size_t used = strlen(error->message);
+        snprintf(error->message + used, sizeof error->message - used, ": %s", reason);
     }
     return code;
 }

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory figures by the kernel's own count. */
+#include "base/memory_limits.h"
+
+#include "base/cgroup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A "KEY:   N kB" line of a /proc file, in bytes; 0 if absent. */
+static uint64_t proc_entry(const char *path, const char *key)
+{
+    char text[8192];
+    if (!mf_read_small_file(path, text, sizeof text))
+        return 0;
+    size_t n = strlen(key);
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, n) == 0 && line[n] == ':')
+            return strtoull(line + n + 1, NULL, 10) * 1024;
+    }
+    return 0;
+}
+
+uint64_t mf_memory_resident_bytes(void)
+{
+    return proc_entry("/proc/self/status", "VmRSS");
+}
+
+uint64_t mf_memory_peak_bytes(void)
+{
+    return proc_entry("/proc/self/status", "VmHWM");
+}
+
+uint64_t mf_memory_available_bytes(void)
+{
+    uint64_t machine = proc_entry("/proc/meminfo", "MemAvailable");
+    uint64_t group = mf_cgroup_memory_room_bytes(MF_CGROUP_SELF, MF_CGROUP_MOUNT);
+    return group < machine ? group : machine;
+}
