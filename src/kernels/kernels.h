@@ -18,18 +18,11 @@
 #define MF_KERNELS_KERNELS_H
 
 #include "base/cpu.h"
+#include "base/dtype.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-typedef enum mf_dtype { MF_F32 = 1, MF_F16 = 2, MF_BF16 = 3 } mf_dtype;
-
-typedef enum mf_weight_kind {
-    MF_WEIGHT_FLOAT = 1, /* float_type values */
-    MF_WEIGHT_AFFINE =
-        2 /* MLX affine: w = q * scale + bias, one scale and bias per group of a row */
-} mf_weight_kind;
 
 /*
  * A weight matrix [n_rows, n_cols], row-major, read in place. Affine: a row is a little-endian bit
