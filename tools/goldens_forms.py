@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: MIT
+"""Checkpoint forms for make_goldens.py: safetensors on the byte level, the published Hugging Face names, the MLX form as
+mlx_lm writes it, and the packed reference form derived from it. Tensors are (dtype, shape, bytes) until mathematics needs them."""
+import json
+import struct
+from collections import namedtuple
+from pathlib import Path
+
+import numpy as np
+import torch
+
+Raw = namedtuple("Raw", "dtype shape data")
+
+TORCH_OF = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32}
+
+
+def raw_of(tensor, dtype):
+    tensor = tensor.to(TORCH_OF[dtype]).contiguous()
+    view = tensor if dtype == "F32" else tensor.view(torch.int16)
+    return Raw(dtype, list(tensor.shape), view.numpy().tobytes())
+
+
+def float_of(raw):
+    """A float32 torch tensor of a stored float tensor."""
+    np_type = np.float32 if raw.dtype == "F32" else np.int16
+    flat = torch.from_numpy(np.frombuffer(raw.data, np_type).copy()).reshape(raw.shape)
+    return flat if raw.dtype == "F32" else flat.view(TORCH_OF[raw.dtype]).float()
+
+
+def read_safetensors(path):
+    blob = Path(path).read_bytes()
+    (n,) = struct.unpack("<Q", blob[:8])
+    header = json.loads(blob[8 : 8 + n])
+    header.pop("__metadata__", None)
+    out = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        out[name] = Raw(entry["dtype"], entry["shape"], blob[8 + n + begin : 8 + n + end])
+    return out
+
+
+def read_checkpoint(folder):
+    out = {}
+    for path in sorted(Path(folder).glob("*.safetensors")):
+        out.update(read_safetensors(path))
+    return out
+
+
+def write_safetensors(path, tensors, fmt):
+    header, offset = {"__metadata__": {"format": fmt}}, 0
+    for name, raw in tensors.items():
+        header[name] = {"dtype": raw.dtype, "shape": raw.shape, "data_offsets": [offset, offset + len(raw.data)]}
+        offset += len(raw.data)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        for raw in tensors.values():
+            f.write(raw.data)
+
+
+def write_checkpoint(folder, tensors, n_shards, fmt="pt"):
+    """One file, or shards with an index as published checkpoints have them."""
+    for old in Path(folder).glob("model*.safetensors*"):
+        old.unlink()
+    if n_shards == 1:
+        write_safetensors(folder / "model.safetensors", tensors, fmt)
+        return
+    total = sum(len(r.data) for r in tensors.values())
+    shards, used = [{}], 0
+    for name, raw in tensors.items():
+        if used >= total * len(shards) / n_shards and len(shards) < n_shards:
+            shards.append({})
+        shards[-1][name] = raw
+        used += len(raw.data)
+    index = {"metadata": {"total_size": total}, "weight_map": {}}
+    for i, shard in enumerate(shards):
+        name = f"model-{i + 1:05d}-of-{n_shards:05d}.safetensors"
+        write_safetensors(folder / name, shard, fmt)
+        index["weight_map"].update({k: name for k in shard})
+    index["weight_map"] = dict(sorted(index["weight_map"].items()))
+    write_json(folder / "model.safetensors.index.json", index)
+
+
+def write_json(path, value):
+    Path(path).write_text(json.dumps(value, indent=1) + "\n")
+
+
+# ---------------------------------------------------------------- published Hugging Face names
+
+
+def split_experts(state):
+    """Fused module tensors -> one tensor per expert and projection."""
+    out = {}
+    for name, t in state.items():
+        base = name.rsplit(".", 1)[0]
+        if name.endswith("experts.gate_up_proj"):
+            half = t.shape[1] // 2
+            for e in range(t.shape[0]):
+                out[f"{base}.{e}.gate_proj.weight"] = t[e, :half]
+                out[f"{base}.{e}.up_proj.weight"] = t[e, half:]
+        elif name.endswith("experts.down_proj"):
+            for e in range(t.shape[0]):
+                out[f"{base}.{e}.down_proj.weight"] = t[e]
+        else:
+            out[name] = t
+    return out
+
+
+def language_prefix(name):
+    return name.replace("model.", "model.language_model.", 1) if name.startswith("model.") else name
+
+
+def extras(case, draw):
+    """Tensors that a loader has to skip: the multi-token-prediction head and the vision tower."""
+    h, i = case["config"]["hidden_size"], case["config"]["moe_intermediate_size"]
+    shapes = {
+        "mtp.fc.weight": (h, 2 * h),
+        "mtp.norm.weight": (h,),
+        "mtp.pre_fc_norm_embedding.weight": (h,),
+        "mtp.pre_fc_norm_hidden.weight": (h,),
+        "mtp.layers.0.input_layernorm.weight": (h,),
+        "mtp.layers.0.self_attn.k_proj.weight": (16, h),
+        "mtp.layers.0.mlp.gate.weight": (4, h),
+        "mtp.layers.0.mlp.experts.0.gate_proj.weight": (i, h),
+    }
+    if case["family"] == "qwen3_5_moe":
+        shapes |= {
+            "model.visual.patch_embed.proj.weight": (16, 3, 2, 4, 4),
+            "model.visual.patch_embed.proj.bias": (16,),
+            "model.visual.blocks.0.attn.qkv.weight": (48, 16),
+            "model.visual.blocks.0.norm1.weight": (16,),
+            "model.visual.merger.linear_fc2.weight": (h, 32),
+        }
+    return {name: draw(name, shape) for name, shape in shapes.items()}
+
+
+# ---------------------------------------------------------------- MLX form
+
+
+def module_state_of_mlx(tensors, quantization, family):
+    """The state dict of the transformers module, in float32, of an MLX checkpoint: dequantised by mlx itself with float32
+    scales and biases, stacked experts fused again, norms shifted back."""
+    import mlx.core as mx
+
+    def to_mx(raw):
+        if raw.dtype == "U32":
+            return mx.array(np.frombuffer(raw.data, np.uint32).reshape(raw.shape))
+        return mx.array(float_of(raw).numpy())
+
+    def values(base):
+        weight = tensors[base + ".weight"]
+        if base + ".scales" not in tensors:
+            return float_of(weight)
+        how = quantization.get(base, quantization)
+        dense = mx.dequantize(
+            to_mx(weight),
+            to_mx(tensors[base + ".scales"]),
+            to_mx(tensors[base + ".biases"]),
+            group_size=how["group_size"],
+            bits=how["bits"],
+        )
+        assert dense.dtype == mx.float32
+        return torch.from_numpy(np.array(dense))
+
+    shifted = ("input_layernorm", "post_attention_layernorm", "model.norm", "q_norm", "k_norm")
+    state, parts = {}, {}
+    for name, raw in tensors.items():
+        if name.endswith((".scales", ".biases")) or name.startswith("vision_tower"):
+            continue
+        out = name.removeprefix("language_model.")
+        if not name.endswith(".weight"):
+            state[out] = float_of(raw)
+            continue
+        base = name.removesuffix(".weight")
+        t = values(base)
+        if base.endswith(shifted):
+            t = t - 1.0
+        elif base.endswith("conv1d"):
+            t = t.movedim(1, 2)
+        if ".switch_mlp." in out:
+            prefix, proj = out.removesuffix(".weight").split(".switch_mlp.")
+            parts.setdefault(prefix, {})[proj] = t
+        else:
+            state[out] = t.contiguous()
+    for prefix, p in parts.items():
+        state[prefix + ".experts.gate_up_proj"] = torch.cat([p["gate_proj"], p["up_proj"]], dim=1)
+        state[prefix + ".experts.down_proj"] = p["down_proj"]
+    return state
+
+
+def convert_to_mlx(raw_folder, folder, bits, group, predicate=None):
+    """mlx_lm.convert without its tokenizer: the same load, sanitize, cast, quantise and save."""
+    import mlx.core as mx
+    from mlx.utils import tree_map_with_path
+    from mlx_lm.convert import mixed_quant_predicate_builder
+    from mlx_lm.utils import load_model, quantize_model, save_config, save_model
+
+    model, config = load_model(raw_folder)
+    name = config.get("torch_dtype") or config.get("dtype") or config.get("text_config", {}).get("dtype")
+    dtype, keep = getattr(mx, name), getattr(model, "cast_predicate", lambda _: True)
+
+    def cast(key, value):
+        return value.astype(dtype) if keep(key) and mx.issubdtype(value.dtype, mx.floating) else value
+
+    model.update(tree_map_with_path(cast, model.parameters()))
+    if isinstance(predicate, str):
+        predicate = mixed_quant_predicate_builder(predicate, model, group)
+    model, config = quantize_model(model, config, group, bits, quant_predicate=predicate)
+    save_model(folder, model)
+    save_config(config, folder / "config.json")
+    return config
+
+
+# ---------------------------------------------------------------- packed reference form
+
+PARTS = [f"{p}_proj.{c}" for p in ("gate", "up", "down") for c in ("weight", "scales", "biases")]
+
+
+def pack_resident(folder, tensors, config, manifest_config):
+    """model_weights.bin and .json: every tensor but the routed experts, each at a multiple of 64."""
+    quantization = config["quantization"]
+    manifest = {"model": "random", "num_tensors": 0, "tensors": {}, "config": manifest_config}
+    offset = 0
+    with open(folder / "model_weights.bin", "wb") as f:
+        for name in sorted(tensors):
+            if ".switch_mlp." in name or name.startswith("vision_tower"):
+                continue
+            raw = tensors[name]
+            if name.endswith(".linear_attn.A_log") and raw.dtype == "BF16":
+                raw = raw_of(float_of(raw), "F32")
+            f.write(b"\0" * (-offset % 64))
+            offset += -offset % 64
+            entry = {"offset": offset, "size": len(raw.data), "shape": raw.shape, "dtype": raw.dtype}
+            if raw.dtype == "U32":
+                entry["bits"] = quantization.get(name.removesuffix(".weight"), quantization)["bits"]
+            manifest["tensors"][name.removeprefix("language_model.")] = entry
+            f.write(raw.data)
+            offset += len(raw.data)
+    manifest["num_tensors"] = len(manifest["tensors"])
+    write_json(folder / "model_weights.json", manifest)
+
+
+def pack_experts(folder, tensors, n_layers, n_experts):
+    folder.mkdir()
+    for layer in range(n_layers):
+        parts = [tensors[f"language_model.model.layers.{layer}.mlp.switch_mlp.{p}"] for p in PARTS]
+        with open(folder / f"layer_{layer:02d}.bin", "wb") as f:
+            for e in range(n_experts):
+                for raw in parts:
+                    n = len(raw.data) // n_experts
+                    f.write(raw.data[e * n : (e + 1) * n])
+
+
+def requantise_2bit(tensors):
+    """The routed experts once more at 2 bits, as the reference's tool makes them from 4-bit ones: scale and bias from the
+    group's extremes, codes chosen before scale and bias are truncated to bfloat16."""
+    out = dict(tensors)
+    for name, raw in tensors.items():
+        if ".switch_mlp." not in name or not name.endswith(".weight"):
+            continue
+        base = name.removesuffix(".weight")
+        scales, biases = float_of(tensors[base + ".scales"]).numpy(), float_of(tensors[base + ".biases"]).numpy()
+        words = np.frombuffer(raw.data, np.uint32).reshape(raw.shape)
+        codes = (words[..., None] >> (4 * np.arange(8, dtype=np.uint32))) & 15
+        groups = codes.reshape(*scales.shape, -1).astype(np.float32)
+        values = groups * scales[..., None] + biases[..., None]
+        low, high = values.min(-1), values.max(-1)
+        step = (high - low) / np.float32(3)
+        divisor = np.where(step == 0, np.float32(1), step)
+        codes = np.clip(np.rint((values - low[..., None]) / divisor[..., None]), 0, 3).astype(np.uint32)
+        packed = (codes.reshape(*raw.shape[:-1], -1, 16) << (2 * np.arange(16, dtype=np.uint32))).sum(-1).astype(np.uint32)
+
+        def truncated(x):
+            return Raw("BF16", list(x.shape), (x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).tobytes())
+
+        out[name] = Raw("U32", list(packed.shape), packed.tobytes())
+        out[base + ".scales"], out[base + ".biases"] = truncated(step), truncated(low)
+    return out

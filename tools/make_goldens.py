@@ -1,0 +1,388 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Makes the tiny random checkpoints of tests/model/data with their golden outputs.
+
+Every case is an ordinary checkpoint directory plus golden.bin: token ids, the residual stream after every layer at some
+positions, and the logits at every position, all from Hugging Face transformers in float32 on the CPU (eager attention, the
+plain torch delta rule). For quantised forms transformers runs on the weights as mlx dequantises them with float32 scales.
+
+Needs torch, transformers, safetensors, mlx, mlx-lm and numpy. Usage: tools/make_goldens.py [--out DIR] [CASE ...]
+"""
+import argparse
+import json
+import math
+import shutil
+import struct
+import tempfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+
+import goldens_forms as forms
+
+N_TOKENS = 70
+POSITIONS = [0, 1, 2, 3, 5, 6, 7, 8, 20, 41, 62, 63, 64, 65, 69]
+MIN_ROUTER_MARGIN = 1e-3  # between the k-th and the next router logit, every layer and position
+MIN_ARGMAX_MARGIN = 2e-3  # between the two largest logits, relative to the largest magnitude
+
+
+def shape(hidden, layers, heads, kv, head_dim, k_heads, v_heads, k_dim, v_dim, experts, top_k, inter, shared, vocab, **more):
+    return {
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv,
+        "head_dim": head_dim,
+        "linear_num_key_heads": k_heads,
+        "linear_num_value_heads": v_heads,
+        "linear_key_head_dim": k_dim,
+        "linear_value_head_dim": v_dim,
+        "linear_conv_kernel_dim": 4,
+        "num_experts": experts,
+        "num_experts_per_tok": top_k,
+        "moe_intermediate_size": inter,
+        "shared_expert_intermediate_size": shared,
+        "vocab_size": vocab,
+        "rms_norm_eps": 1e-6,
+        "hidden_act": "silu",
+        "attention_bias": False,
+        "max_position_embeddings": 4096,
+        "tie_word_embeddings": False,
+        **more,
+    }
+
+
+def rope_v5(theta, partial):
+    return {
+        "rope_parameters": {
+            "mrope_interleaved": True,
+            "mrope_section": [11, 11, 10],
+            "rope_type": "default",
+            "rope_theta": theta,
+            "partial_rotary_factor": partial,
+        }
+    }
+
+
+def rope_flat(theta, partial):
+    return {"rope_theta": theta, "partial_rotary_factor": partial, "rope_scaling": None}
+
+
+def layer_types(config, interval):
+    n = config["num_hidden_layers"]
+    return ["full_attention" if (i + 1) % interval == 0 else "linear_attention" for i in range(n)]
+
+
+def gate_group_32(path, module):
+    """mlx-lm's own predicate asks for 8 bits in groups of 64 on the router; 32 where 64 does not divide the hidden size."""
+    return {"group_size": 32, "bits": 8} if path.endswith(("mlp.gate", "shared_expert_gate")) else True
+
+
+# family, form and storage; `config` in the family's own words. Sizes are chosen to be unlike one another, and often no
+# multiple of a SIMD width.
+Q35, NEXT = "qwen3_5_moe", "qwen3_next"
+CASES = {
+    "hf_bf16": dict(
+        family=Q35, form="hf", dtype="BF16", extras=True, shards=2, types=4, interval=4,
+        config=shape(72, 4, 4, 2, 16, 2, 4, 16, 24, 8, 2, 24, 40, 144, **rope_v5(1e7, 0.25)),
+    ),
+    "mlx_4bit": dict(
+        family=Q35, form="mlx", dtype="BF16", bits=4, group=64, interval=3,
+        config=shape(128, 3, 8, 2, 32, 2, 8, 32, 16, 8, 3, 64, 128, 160, **rope_v5(1e7, 0.25)),
+    ),
+    "packed": dict(
+        form="packed", source="mlx_4bit", bits=(4, 2), config_json=True,
+    ),
+    "packed_no_config": dict(
+        form="packed", source="mlx_4bit", bits=(2,), config_json=False,
+    ),
+}
+
+
+# ---------------------------------------------------------------- random weights
+
+
+def drawer(seed):
+    def draw(name, shape):
+        rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+        normal = rng.standard_normal(shape, dtype=np.float32)
+        fan_in = shape[-1]
+        if name.endswith("A_log"):
+            value = np.log(rng.uniform(0.02, 6.0, shape).astype(np.float32))
+        elif name.endswith("dt_bias"):
+            value = normal - 1.0
+        elif name.endswith("linear_attn.norm.weight"):
+            value = 1.0 + 0.15 * normal
+        elif len(shape) == 1:
+            value = 0.15 * normal
+        elif "conv1d" in name:
+            value = 0.5 * normal
+        elif "embed_tokens" in name:
+            value = normal
+        else:
+            gain = 1.0
+            if name.endswith("mlp.gate.weight"):
+                gain = 2.5
+            elif name.endswith(("lm_head.weight", "out_proj.weight", "o_proj.weight")):
+                gain = 2.0
+            elif "down_proj" in name:
+                gain = 2.5
+            value = normal * (gain / math.sqrt(fan_in))
+        return torch.from_numpy(np.asarray(value, np.float32))
+
+    return draw
+
+
+def classes(family):
+    if family == Q35:
+        return transformers.Qwen3_5MoeTextConfig, transformers.Qwen3_5MoeForCausalLM
+    return transformers.Qwen3NextConfig, transformers.Qwen3NextForCausalLM
+
+
+def make_module(case):
+    config_class, model_class = classes(case["family"])
+    config = config_class(**text_config(case))
+    config._attn_implementation = "eager"
+    config._experts_implementation = "eager"
+    torch.manual_seed(0)
+    return model_class(config).eval().float()
+
+
+def text_config(case):
+    config = dict(case["config"])
+    if case.get("types"):
+        config["layer_types"] = layer_types(config, case["types"])
+    if case.get("interval"):
+        config["full_attention_interval"] = case["interval"]
+    if case["family"] == NEXT:
+        config |= {"intermediate_size": 4 * config["hidden_size"], "decoder_sparse_step": 1, "mlp_only_layers": []}
+    return config
+
+
+def random_state(case, module, seed):
+    """Random weights in the module's names, and the dtype each is stored in."""
+    draw = drawer(seed)
+    tied = case["config"]["tie_word_embeddings"]
+    state = {n: draw(n, tuple(t.shape)) for n, t in module.state_dict().items() if not (tied and n == "lm_head.weight")}
+
+    def dtype(name):
+        if case["family"] == Q35 and case["dtype"] == "BF16" and name.endswith(("A_log", "linear_attn.norm.weight")):
+            return "F32"  # as the published checkpoints have them
+        return case["dtype"]
+
+    return state, dtype, draw
+
+
+# ---------------------------------------------------------------- golden outputs
+
+
+def run(module, tokens):
+    """Residual stream after each layer, logits, and the smallest router margin."""
+    config, hidden, margins, hooks = module.config, [], [], []
+    for layer in module.model.layers:
+        hooks.append(layer.register_forward_hook(lambda m, a, out: hidden.append((out[0] if isinstance(out, tuple) else out)[0])))
+
+        def margin(m, a, out):
+            top = out[0].topk(config.num_experts_per_tok + 1, dim=-1).values if config.num_experts_per_tok < config.num_experts else None
+            margins.append(float((top[..., -2] - top[..., -1]).min()) if top is not None else math.inf)
+
+        hooks.append(layer.mlp.gate.register_forward_hook(margin))
+    with torch.no_grad():
+        logits = module(torch.tensor([tokens]), use_cache=False).logits[0]
+    for hook in hooks:
+        hook.remove()
+    assert len(hidden) == config.num_hidden_layers == len(margins)
+    hidden = torch.stack([h.reshape(len(tokens), -1) for h in hidden])
+    return hidden, logits, min(margins)
+
+
+def decisive(logits, margin):
+    top = logits.topk(2, dim=-1).values
+    gap = float(((top[:, 0] - top[:, 1]) / logits.abs().max()).min())
+    return margin > MIN_ROUTER_MARGIN and gap > MIN_ARGMAX_MARGIN, gap
+
+
+def write_golden(path, tokens, hidden, logits, note):
+    n_layers, n_tokens, width = hidden.shape
+    with open(path.with_suffix(".bin"), "wb") as f:
+        f.write(b"MFGOLDEN" + struct.pack("<6I", 1, n_tokens, logits.shape[1], n_layers, width, len(POSITIONS)))
+        f.write(struct.pack(f"<{n_tokens}i", *tokens) + struct.pack(f"<{len(POSITIONS)}I", *POSITIONS))
+        f.write(hidden[:, POSITIONS].contiguous().numpy().tobytes())
+        f.write(logits.contiguous().numpy().tobytes())
+    forms.write_json(path.with_suffix(".json"), note)
+
+
+def golden_of_state(case, state, tokens):
+    module = make_module(case)
+    missing, surplus = module.load_state_dict(state, strict=False)
+    allowed = {"lm_head.weight"} if case["config"]["tie_word_embeddings"] else set()
+    assert set(missing) <= allowed and not surplus, (missing, surplus)
+    module.tie_weights()
+    return run(module, tokens)
+
+
+# ---------------------------------------------------------------- forms
+
+
+def published_config(case):
+    text = text_config(case)
+    dtype = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}[case["dtype"]]
+    if case["family"] == NEXT:
+        return {"architectures": ["Qwen3NextForCausalLM"], "model_type": NEXT, "torch_dtype": dtype, **text}
+    return {
+        "architectures": ["Qwen3_5MoeForConditionalGeneration"],
+        "model_type": Q35,
+        "tie_word_embeddings": text["tie_word_embeddings"],
+        "text_config": {"model_type": "qwen3_5_moe_text", "dtype": dtype, **text},
+        "vision_config": {"model_type": "qwen3_5_moe", "depth": 1, "hidden_size": 16, "num_heads": 2, "out_hidden_size": text["hidden_size"]},
+    }
+
+
+def write_published(case, folder, state, dtype, draw):
+    """The raw Hugging Face form; returns nothing, but checks that transformers itself reads it back to the same weights."""
+    tensors = state if case["family"] == Q35 and not case.get("per_expert") else forms.split_experts(state)
+    if case["family"] == Q35 and not case.get("text_only"):
+        tensors = {forms.language_prefix(n): t for n, t in tensors.items()}
+    raw = {n: forms.raw_of(t, dtype(n)) for n, t in tensors.items()}
+    if case.get("extras"):
+        raw |= {n: forms.raw_of(t, case["dtype"]) for n, t in forms.extras(case, draw).items()}
+    raw = dict(sorted(raw.items()))
+    forms.write_json(folder / "config.json", published_config(case))
+    forms.write_checkpoint(folder, raw, case.get("shards", 1))
+
+
+def load_published(case, folder):
+    config_class, model_class = classes(case["family"])
+    loaded = json.loads((folder / "config.json").read_text())
+    config = config_class(**{k: v for k, v in loaded.get("text_config", loaded).items() if k not in ("model_type", "architectures")})
+    config._experts_implementation = "eager"
+    module, info = model_class.from_pretrained(
+        folder, config=config, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
+    )
+    assert not info["missing_keys"] and not info.get("mismatched_keys"), info
+    return module.eval()
+
+
+def make_hf(case, folder, seed, tokens):
+    module = make_module(case)
+    state, dtype, draw = random_state(case, module, seed)
+    write_published(case, folder, state, dtype, draw)
+    module = load_published(case, folder)
+    for name, t in module.state_dict().items():
+        if name in state:
+            stored = forms.float_of(forms.raw_of(state[name], dtype(name)))
+            assert torch.equal(t, stored), name
+    return {"golden": run(module, tokens)}
+
+
+def make_mlx(case, folder, seed, tokens):
+    module = make_module(case)
+    state, dtype, draw = random_state(case, module, seed)
+    with tempfile.TemporaryDirectory() as raw:
+        write_published({**case, "extras": True, "shards": 1}, Path(raw), state, dtype, draw)
+        config = forms.convert_to_mlx(Path(raw), folder, case["bits"], case["group"], case.get("predicate"))
+    tensors = forms.read_checkpoint(folder)
+    (folder / "model.safetensors.index.json").unlink()
+    if case.get("vision_tower"):
+        tensors |= {"vision_tower.blocks.0.norm1.weight": forms.raw_of(draw("v", (16,)), case["dtype"])}
+    if case.get("vision_tower") or case.get("shards", 1) > 1:
+        forms.write_checkpoint(folder, tensors, case.get("shards", 1), "mlx")
+    for key in case.get("drop_keys", ()):
+        on_disk = json.loads((folder / "config.json").read_text())
+        del on_disk[key]
+        forms.write_json(folder / "config.json", on_disk)
+    module_state = forms.module_state_of_mlx(tensors, config["quantization"], case["family"])
+    return {"golden": golden_of_state(case, module_state, tokens)}
+
+
+def make_packed(case, folder, seed, tokens, out):
+    source = CASES[case["source"]]
+    config = json.loads((out / case["source"] / "config.json").read_text())
+    tensors = forms.read_checkpoint(out / case["source"])
+    text = {k: v for k, v in config["text_config"].items()}
+    rope = text["rope_parameters"]
+    wanted = [
+        "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size",
+        "rms_norm_eps", "num_experts", "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size",
+        "full_attention_interval", "linear_num_value_heads", "linear_num_key_heads", "linear_key_head_dim",
+        "linear_value_head_dim", "linear_conv_kernel_dim",
+    ]
+    manifest_config = {k: text[k] for k in wanted} | {
+        "partial_rotary_factor": rope["partial_rotary_factor"],
+        "rope_theta": rope["rope_theta"],
+        "default_bits": source["bits"],
+        "default_group_size": source["group"],
+        "layer_types": layer_types(text, source["interval"]),
+    }
+    if case["config_json"]:
+        shutil.copy(out / case["source"] / "config.json", folder / "config.json")
+    forms.pack_resident(folder, tensors, config, manifest_config)
+    results = {}
+    for bits in case["bits"]:
+        experts = tensors if bits == 4 else forms.requantise_2bit(tensors)
+        name = "packed_experts" if bits == 4 else "packed_experts_2bit"
+        forms.pack_experts(folder / name, experts, text["num_hidden_layers"], text["num_experts"])
+        quantization = dict(config["quantization"])
+        if bits == 2:
+            for key in experts:
+                if ".switch_mlp." in key and key.endswith(".weight"):
+                    quantization[key.removesuffix(".weight")] = {"group_size": 64, "bits": 2}
+        state = forms.module_state_of_mlx(experts, quantization, source["family"])
+        # A case with both keeps golden.bin for 4 bits and golden_2bit.bin for 2.
+        results["golden" if bits == case["bits"][0] else "golden_2bit"] = golden_of_state(source, state, tokens)
+    return results
+
+
+def make_case(name, out):
+    case, folder = CASES[name], out / name
+    vocab = CASES[case.get("source", name)]["config"]["vocab_size"]
+    for seed in range(1, 200):
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+        rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+        tokens = [int(t) for t in rng.integers(0, vocab, N_TOKENS)]
+        tokens[20] = tokens[19]  # a repeated token, and a phrase that comes again
+        tokens[50:55] = tokens[10:15]
+        if case["form"] == "packed":
+            results = make_packed(case, folder, seed, tokens, out)
+        else:
+            results = {"hf": make_hf, "mlx": make_mlx}[case["form"]](case, folder, seed, tokens)
+        checks = {k: decisive(logits, margin) for k, (_, logits, margin) in results.items()}
+        if all(ok for ok, _ in checks.values()):
+            break
+    else:
+        raise SystemExit(f"{name}: no seed gives decisive routers and logits")
+    for key, (hidden, logits, margin) in results.items():
+        note = {
+            "made_by": "tools/make_goldens.py",
+            "transformers": transformers.__version__,
+            "torch": torch.__version__.split("+")[0],
+            "seed": seed,
+            "router_margin": margin,
+            "argmax_margin": checks[key][1],
+            "layout": "8 bytes MFGOLDEN; u32 version, tokens, vocab, layers, hidden, positions; i32 token ids; u32 positions; "
+            "f32 hidden[layers][positions][hidden]; f32 logits[tokens][vocab]",
+        }
+        write_golden(folder / key, tokens, hidden, logits, note)
+        scale = [round(float(h.std()), 2) for h in hidden]
+        print(f"{name}/{key}: seed {seed}, router margin {margin:.4f}, argmax margin {checks[key][1]:.4f}, layer std {scale}, logits std {float(logits.std()):.2f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    default = Path(__file__).resolve().parent.parent / "tests" / "model" / "data"
+    parser.add_argument("--out", type=Path, default=default)
+    parser.add_argument("cases", nargs="*")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    for name in args.cases or CASES:
+        make_case(name, args.out)
+
+
+if __name__ == "__main__":
+    main()
