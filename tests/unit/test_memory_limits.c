@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory figures against the kernel's, and cgroup limits from made-up hierarchies. */
+#include "base/cgroup.h"
+#include "base/cpu.h"
+#include "base/memory_limits.h"
+#include "test.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+static char root[64] = "/tmp/mf-test-cgroup-XXXXXX";
+
+static void test_resident(void)
+{
+    uint64_t before = mf_memory_resident_bytes();
+    const size_t n_bytes = 64 * MIB;
+    unsigned char *bytes = malloc(n_bytes);
+    REQUIRE(bytes != NULL);
+    for (size_t i = 0; i < n_bytes; i += 4096)
+        ((volatile unsigned char *)bytes)[i] = 1;
+    uint64_t during = mf_memory_resident_bytes();
+    CHECK(during >= before + 60 * MIB);
+    free(bytes);
+    CHECK(mf_memory_peak_bytes() >= during - MIB);
+
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    uint64_t by_kernel = (uint64_t)usage.ru_maxrss * 1024, peak = mf_memory_peak_bytes();
+    CHECK(peak < by_kernel + 16 * MIB && by_kernel < peak + 16 * MIB);
+}
+
+static void test_available(void)
+{
+    struct sysinfo info;
+    REQUIRE(sysinfo(&info) == 0);
+    uint64_t available = mf_memory_available_bytes();
+    CHECK(available > 0);
+    CHECK(available <= (uint64_t)info.totalram * info.mem_unit);
+}
+
+/* Writes root/path, making its directories. */
+static void put(const char *path, const char *text)
+{
+    char full[512];
+    snprintf(full, sizeof full, "%s/%s", root, path);
+    for (char *slash = full + strlen(root) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
+        *slash = '\0';
+        mkdir(full, 0755);
+        *slash = '/';
+    }
+    FILE *file = fopen(full, "w");
+    REQUIRE(file != NULL);
+    REQUIRE(fputs(text, file) >= 0);
+    REQUIRE(fclose(file) == 0);
+}
+
+static uint64_t memory_room(const char *self, const char *mount)
+{
+    char self_path[256], mount_path[256];
+    snprintf(self_path, sizeof self_path, "%s/%s", root, self);
+    snprintf(mount_path, sizeof mount_path, "%s/%s", root, mount);
+    return mf_cgroup_memory_room_bytes(self_path, mount_path);
+}
+
+static uint32_t cpu_limit(const char *self, const char *mount)
+{
+    char self_path[256], mount_path[256];
+    snprintf(self_path, sizeof self_path, "%s/%s", root, self);
+    snprintf(mount_path, sizeof mount_path, "%s/%s", root, mount);
+    return mf_cgroup_cpu_limit(self_path, mount_path);
+}
+
+/* Unified hierarchy; an ancestor's limit is the tighter one. */
+static void test_v2(void)
+{
+    put("v2.self", "0::/user.slice/session.scope\n");
+    put("v2/user.slice/memory.max", "1073741824\n");
+    put("v2/user.slice/memory.current", "524288000\n");
+    put("v2/user.slice/memory.stat",
+        "anon 1\nfile 2\ninactive_file 100000000\nactive_file 20000000\n");
+    put("v2/user.slice/session.scope/memory.max", "max\n");
+    put("v2/user.slice/session.scope/memory.current", "5000\n");
+    put("v2/user.slice/cpu.max", "150000 100000\n");
+    put("v2/user.slice/session.scope/cpu.max", "max 100000\n");
+    CHECK_U64(memory_room("v2.self", "v2"), 1073741824 - 524288000 + 100000000 + 10000000);
+    CHECK_U64(cpu_limit("v2.self", "v2"), 2);
+
+    put("v2/user.slice/session.scope/memory.max", "100000\n");
+    put("v2/user.slice/session.scope/cpu.max", "20000 100000\n");
+    CHECK_U64(memory_room("v2.self", "v2"), 95000);
+    CHECK_U64(cpu_limit("v2.self", "v2"), 1);
+
+    put("v2/user.slice/session.scope/memory.current", "200000\n");
+    CHECK_U64(memory_room("v2.self", "v2"), 0);
+}
+
+/* The first hierarchy, controllers mounted one by one, nested groups. */
+static void test_v1(void)
+{
+    put("v1.self", "5:cpuset:/other\n4:memory:/a/b\n3:cpu,cpuacct:/c\n1:name=systemd:/x\n");
+    put("v1/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    put("v1/memory/a/memory.limit_in_bytes", "800000\n");
+    put("v1/memory/a/memory.usage_in_bytes", "300000\n");
+    put("v1/memory/a/memory.stat",
+        "inactive_file 7\ntotal_inactive_file 1000\ntotal_active_file 10\n");
+    put("v1/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n");
+    put("v1/cpu/c/cpu.cfs_quota_us", "300000\n");
+    put("v1/cpu/c/cpu.cfs_period_us", "100000\n");
+    CHECK_U64(memory_room("v1.self", "v1"), 800000 - 300000 + 1000 + 5);
+    CHECK_U64(cpu_limit("v1.self", "v1"), 3);
+    put("v1/cpu/c/cpu.cfs_quota_us", "-1\n");
+    CHECK_U64(cpu_limit("v1.self", "v1"), UINT32_MAX);
+}
+
+/* In a container the path is the host's, and the mount's root is the container's own group. */
+static void test_container(void)
+{
+    put("host.self", "4:memory:/docker/0123abcd\n0::/system.slice/docker-0123.scope\n");
+    put("host/memory.max", "5000000\n");
+    put("host/memory.current", "1000000\n");
+    CHECK_U64(memory_room("host.self", "host"), 4000000);
+    put("host/memory/memory.limit_in_bytes", "3000000\n");
+    CHECK_U64(memory_room("host.self", "host"), 3000000);
+}
+
+/* A hybrid machine: v1 controllers beside a unified hierarchy in a folder of its own. */
+static void test_hybrid(void)
+{
+    put("hybrid.self", "2:pids:/\n0::/g\n");
+    put("hybrid/unified/g/memory.max", "77\n");
+    put("hybrid/unified/g/cpu.max", "400000 100000\n");
+    CHECK_U64(memory_room("hybrid.self", "hybrid"), 77);
+    CHECK_U64(cpu_limit("hybrid.self", "hybrid"), 4);
+}
+
+static void test_nonsense(void)
+{
+    CHECK_U64(memory_room("absent", "absent"), UINT64_MAX);
+    CHECK_U64(cpu_limit("absent", "absent"), UINT32_MAX);
+    put("odd.self", "\n:\n::\nx\n0:memory:\n4:memory:/q\n0::/q");
+    put("odd/memory/q/memory.limit_in_bytes", "");
+    put("odd/memory/q/cpu.max", "5");
+    put("odd/q/cpu.max", "5 0\n");
+    put("odd/q/memory.max", "-3\n");
+    CHECK_U64(memory_room("odd.self", "odd"), UINT64_MAX);
+    CHECK_U64(cpu_limit("odd.self", "odd"), UINT32_MAX);
+
+    static char long_path[3000];
+    memset(long_path, 'p', sizeof long_path - 1);
+    memcpy(long_path, "0::/", 4);
+    put("long.self", long_path);
+    CHECK_U64(memory_room("long.self", "v2"), UINT64_MAX);
+}
+
+static void test_cpu_count(void)
+{
+    uint32_t n = mf_cpu_count();
+    CHECK(n >= 1 && n <= (uint32_t)sysconf(_SC_NPROCESSORS_ONLN));
+    cpu_set_t before, one;
+    REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+    CPU_ZERO(&one);
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, &before)) {
+            CPU_SET(cpu, &one);
+            break;
+        }
+    }
+    REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+    CHECK_U64(mf_cpu_count(), 1);
+    REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
+}
+
+static bool cpuinfo_has(const char *flags, const char *flag)
+{
+    size_t n = strlen(flag);
+    for (const char *at = flags; (at = strstr(at, flag)) != NULL; at += n)
+        if (at > flags && (at[-1] == ' ' || at[-1] == '\t') && (at[n] == ' ' || at[n] == '\n'))
+            return true;
+    return false;
+}
+
+/* The kernel's list of flags is an independent opinion on what CPU and system offer. */
+static void test_cpu_tier(void)
+{
+    CHECK(mf_cpu_detect(1) == MF_CPU_SCALAR);
+    CHECK(mf_cpu_detect(2) <= MF_CPU_AVX2);
+    CHECK(mf_cpu_detect(3) == mf_cpu_detect(0));
+    CHECK_STR(mf_cpu_tier_name(MF_CPU_SCALAR), "scalar");
+    CHECK_STR(mf_cpu_tier_name(MF_CPU_AVX2), "avx2");
+    CHECK_STR(mf_cpu_tier_name(MF_CPU_AVX512), "avx512");
+
+    static char text[65536], flags[8192];
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    if (file == NULL)
+        return;
+    size_t n = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[n] = '\0';
+    const char *line = strstr(text, "\nflags");
+    if (line == NULL)
+        return;
+    snprintf(flags, sizeof flags, "%.*s\n", (int)strcspn(line + 1, "\n"), line + 1);
+    bool avx2 =
+        cpuinfo_has(flags, "avx2") && cpuinfo_has(flags, "fma") && cpuinfo_has(flags, "f16c");
+    bool avx512 = avx2 && cpuinfo_has(flags, "avx512f") && cpuinfo_has(flags, "avx512bw") &&
+                  cpuinfo_has(flags, "avx512dq") && cpuinfo_has(flags, "avx512vl") &&
+                  cpuinfo_has(flags, "avx512vbmi");
+    CHECK(mf_cpu_detect(0) == (avx512 ? MF_CPU_AVX512 : avx2 ? MF_CPU_AVX2 : MF_CPU_SCALAR));
+}
+
+int main(void)
+{
+    test_resident();
+    test_available();
+    test_cpu_count();
+    test_cpu_tier();
+    REQUIRE(mkdtemp(root) != NULL);
+    test_v2();
+    test_v1();
+    test_container();
+    test_hybrid();
+    test_nonsense();
+    char command[128];
+    snprintf(command, sizeof command, "rm -r '%s'", root);
+    CHECK(system(command) == 0);
+    return test_result();
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+/* The thread pool: every task once, thread indices exclusive, no allocation while running, nothing
+ * burnt while idle. */
+#include "base/clock.h"
+#include "base/threads.h"
+#include "test.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define MAX_TASKS 1000
+#define MAX_THREADS 8
+
+/* Sanitizers map terabytes of address space, so a limit on it cannot be set. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_SANITIZED 1
+#elif defined(__has_feature)
+#define IS_SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define IS_SANITIZED 0
+#endif
+
+typedef struct record {
+    atomic_uint n_runs[MAX_TASKS];
+    atomic_uint busy[MAX_THREADS]; /* tasks that a thread index runs at once */
+    atomic_uint n_violations;
+    uint32_t n_threads;
+} record;
+
+static void record_task(void *ctx, uint32_t task, uint32_t thread)
+{
+    record *r = ctx;
+    if (task >= MAX_TASKS || thread >= r->n_threads) {
+        atomic_fetch_add(&r->n_violations, 1);
+        return;
+    }
+    if (atomic_fetch_add(&r->busy[thread], 1) != 0)
+        atomic_fetch_add(&r->n_violations, 1);
+    atomic_fetch_add(&r->n_runs[task], 1);
+    atomic_fetch_sub(&r->busy[thread], 1);
+}
+
+static mf_thread_pool *create(uint32_t n_threads)
+{
+    mf_allocator a = mf_allocator_default();
+    mf_thread_pool *pool = NULL;
+    mf_error error;
+    REQUIRE_OK(mf_thread_pool_create(&a, n_threads, &pool, &error), &error);
+    CHECK_U64(mf_thread_pool_size(pool), n_threads);
+    return pool;
+}
+
+static void test_each_task_once(uint32_t n_threads)
+{
+    mf_thread_pool *pool = create(n_threads);
+    static record r;
+    memset(&r, 0, sizeof r);
+    r.n_threads = n_threads;
+    unsigned expected[MAX_TASKS] = {0};
+    uint64_t seed = 7;
+    for (int job = 0; job < 3000; job++) {
+        uint32_t n_tasks = (uint32_t)(test_random(&seed) % (job % 50 == 0 ? MAX_TASKS : 9));
+        mf_thread_pool_run(pool, n_tasks, record_task, &r);
+        for (uint32_t i = 0; i < n_tasks; i++)
+            expected[i]++;
+        if (job % 200 == 0) /* let the workers fall asleep now and then */
+            usleep(300);
+        if (job % 100 == 0) /* all is visible to the caller on return */
+            for (uint32_t i = 0; i < MAX_TASKS; i++)
+                CHECK_U64(r.n_runs[i], expected[i]);
+    }
+    for (uint32_t i = 0; i < MAX_TASKS; i++)
+        CHECK_U64(r.n_runs[i], expected[i]);
+    CHECK_U64(r.n_violations, 0);
+    mf_thread_pool_free(&pool);
+    CHECK(pool == NULL);
+    mf_thread_pool_free(&pool);
+}
+
+/* Plain stores of tasks are seen by the caller, plain stores of the caller by tasks. */
+static void add_one(void *ctx, uint32_t task, uint32_t thread)
+{
+    (void)thread;
+    ((uint64_t *)ctx)[task]++;
+}
+
+static void test_plain_memory(void)
+{
+    mf_thread_pool *pool = create(4);
+    uint64_t values[16] = {0};
+    for (uint64_t job = 0; job < 20000; job++) {
+        mf_thread_pool_run(pool, 16, add_one, values);
+        values[job % 16]++;
+    }
+    for (int i = 0; i < 16; i++)
+        CHECK_U64(values[i], 20000 + 1250);
+    mf_thread_pool_free(&pool);
+}
+
+/* A task that waits for another one ends only if two threads really take part. */
+static void meet(void *ctx, uint32_t task, uint32_t thread)
+{
+    (void)task;
+    (void)thread;
+    atomic_uint *n_here = ctx;
+    atomic_fetch_add(n_here, 1);
+    uint64_t start_us = mf_now_us();
+    while (atomic_load(n_here) < 2 && mf_now_us() - start_us < 20000000)
+        usleep(50);
+}
+
+static void test_workers_take_part(void)
+{
+    mf_thread_pool *pool = create(2);
+    for (int i = 0; i < 20; i++) {
+        atomic_uint n_here = 0;
+        usleep(i % 2 == 0 ? 1000 : 0); /* from sleep and from spin */
+        uint64_t start_us = mf_now_us();
+        mf_thread_pool_run(pool, 2, meet, &n_here);
+        CHECK(mf_now_us() - start_us < 20000000);
+    }
+    mf_thread_pool_free(&pool);
+}
+
+/* The caller sleeps while a worker still computes, and is woken by it. */
+static void slow_unless_caller(void *ctx, uint32_t task, uint32_t thread)
+{
+    (void)task;
+    atomic_uint *n_done = ctx;
+    if (thread != 0)
+        usleep(3000);
+    else
+        usleep(200);
+    atomic_fetch_add(n_done, 1);
+}
+
+static void test_long_tasks(void)
+{
+    mf_thread_pool *pool = create(3);
+    for (int i = 0; i < 10; i++) {
+        atomic_uint n_done = 0;
+        mf_thread_pool_run(pool, 3, slow_unless_caller, &n_done);
+        CHECK_U64(n_done, 3);
+    }
+    mf_thread_pool_free(&pool);
+}
+
+static uint64_t process_cpu_us(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000u +
+           (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
+static void test_idle_pool_sleeps(void)
+{
+    mf_thread_pool *pool = create(4);
+    uint64_t values[4] = {0};
+    mf_thread_pool_run(pool, 4, add_one, values);
+    usleep(20000);
+    uint64_t before = process_cpu_us();
+    usleep(400000);
+    CHECK(process_cpu_us() - before <
+          100000); /* three spinning workers would take 400 ms or more */
+    mf_thread_pool_free(&pool);
+}
+
+static void *refuse_alloc(void *ctx, size_t n_bytes)
+{
+    (void)n_bytes;
+    ++*(unsigned *)ctx;
+    return NULL;
+}
+
+static void *refuse_realloc(void *ctx, void *ptr, size_t old_bytes, size_t new_bytes)
+{
+    (void)ptr;
+    (void)old_bytes;
+    return refuse_alloc(ctx, new_bytes);
+}
+
+static void refuse_free(void *ctx, void *ptr, size_t n_bytes)
+{
+    (void)n_bytes;
+    ++*(unsigned *)ctx;
+    free(ptr);
+}
+
+static void test_failures(void)
+{
+    unsigned n_calls = 0;
+    mf_allocator a = {&n_calls, refuse_alloc, refuse_realloc, refuse_free};
+    mf_thread_pool *pool = NULL;
+    mf_error error;
+    CHECK_STATUS(mf_thread_pool_create(&a, 2, &pool, &error), MF_ERR_NO_MEMORY);
+    CHECK_CONTAINS(error.message, "thread pool");
+    CHECK(pool == NULL && n_calls == 1);
+    CHECK_STATUS(mf_thread_pool_create(&a, 0, &pool, &error), MF_ERR_ARGUMENT);
+    CHECK_STATUS(mf_thread_pool_create(&a, 1000000, &pool, &error), MF_ERR_ARGUMENT);
+    CHECK(pool == NULL && n_calls == 1);
+}
+
+/* Where the system refuses a thread, those already started are joined and all is given back. */
+static void test_refused_thread(void)
+{
+    struct rlimit before, tight;
+    getrlimit(RLIMIT_AS, &before);
+    tight = before;
+    tight.rlim_cur = (rlim_t)1 << 30; /* room for the program and a few 8 MiB stacks */
+    if (IS_SANITIZED || setrlimit(RLIMIT_AS, &tight) != 0)
+        return;
+    mf_allocator a = mf_allocator_default();
+    mf_thread_pool *pool = NULL;
+    mf_error error;
+    mf_status status = mf_thread_pool_create(&a, 1024, &pool, &error);
+    setrlimit(RLIMIT_AS, &before);
+    CHECK_STATUS(status, MF_ERR_NO_MEMORY);
+    if (status != MF_OK)
+        CHECK(pool == NULL && error.os_errno != 0);
+    mf_thread_pool_free(&pool);
+}
+
+static void test_create_and_free(void)
+{
+    for (uint32_t i = 0; i < 200; i++) {
+        mf_thread_pool *pool = create(1 + i % 5);
+        if (i % 2 == 0) {
+            uint64_t values[3] = {0};
+            mf_thread_pool_run(pool, 3, add_one, values);
+            CHECK(values[0] + values[1] + values[2] == 3);
+        }
+        mf_thread_pool_free(&pool);
+    }
+}
+
+int main(void)
+{
+    for (uint32_t n = 1; n <= 5; n++)
+        test_each_task_once(n);
+    test_plain_memory();
+    test_workers_take_part();
+    test_long_tasks();
+    test_idle_pool_sleeps();
+    test_failures();
+    test_refused_thread();
+    test_create_and_free();
+    return test_result();
+}
