@@ -93,11 +93,59 @@ CASES = {
         family=Q35, form="mlx", dtype="BF16", bits=4, group=64, interval=3,
         config=shape(128, 3, 8, 2, 32, 2, 8, 32, 16, 8, 3, 64, 128, 160, **rope_v5(1e7, 0.25)),
     ),
-    "packed": dict(
-        form="packed", source="mlx_4bit", bits=(4, 2), config_json=True,
+    "packed": dict(form="packed", source="mlx_4bit", bits=(4, 2), config_json=True),
+    "packed_no_config": dict(form="packed", source="mlx_4bit", bits=(2,), config_json=False),
+    # as save_pretrained writes the text model: other model_type, no nesting, experts one by one
+    "hf_saved_tied_f16": dict(
+        family=Q35, form="hf", dtype="F16", saved=True, interval=2,
+        config=shape(40, 2, 2, 1, 32, 2, 2, 32, 16, 4, 3, 24, 16, 131, **rope_v5(1e4, 0.5), tie_word_embeddings=True),
     ),
-    "packed_no_config": dict(
-        form="packed", source="mlx_4bit", bits=(2,), config_json=False,
+    "hf_tied_f32": dict(
+        family=Q35, form="hf", dtype="F32", extras=True, types=3,
+        config=shape(40, 3, 6, 2, 16, 1, 4, 16, 20, 5, 2, 16, 24, 128, **rope_v5(1e6, 0.5), tie_word_embeddings=True),
+    ),
+    "next_bf16": dict(
+        family=NEXT, form="hf", dtype="BF16", extras=True, shards=3, interval=4,
+        config=shape(80, 4, 4, 1, 32, 2, 4, 24, 16, 8, 3, 24, 40, 137, **rope_flat(1e7, 0.25), norm_topk_prob=True),
+    ),
+    "next_plain_topk_f16": dict(
+        family=NEXT, form="hf", dtype="F16", types=["full_attention", "linear_attention", "linear_attention"],
+        config=shape(56, 3, 3, 1, 24, 3, 3, 16, 16, 6, 2, 24, 16, 128, **rope_flat(5e5, 0.5), norm_topk_prob=False),
+    ),
+    "next_mlx_4bit": dict(
+        family=NEXT, form="mlx", dtype="BF16", bits=4, group=32, interval=3, predicate=gate_group_32,
+        config=shape(96, 3, 4, 2, 16, 2, 4, 16, 32, 6, 2, 32, 64, 144, **rope_flat(1e7, 0.25), norm_topk_prob=True),
+    ),
+    "mlx_2bit_f16": dict(
+        family=Q35, form="mlx", dtype="F16", bits=2, group=32, interval=2, predicate=gate_group_32,
+        config=shape(160, 2, 2, 2, 64, 1, 4, 64, 32, 5, 2, 96, 32, 133, **rope_v5(1e7, 0.25)),
+    ),
+    # in-dimensions that 128 does not divide stay plain BF16 beside quantised ones
+    "mlx_3bit_g128": dict(
+        family=Q35, form="mlx", dtype="BF16", bits=3, group=128, types=2, interval=2,
+        config=shape(128, 2, 4, 1, 16, 4, 4, 16, 32, 6, 2, 128, 64, 128, **rope_v5(1e7, 0.5)),
+    ),
+    "mlx_5bit": dict(
+        family=Q35, form="mlx", dtype="BF16", bits=5, group=32, interval=2, predicate=gate_group_32, shards=2,
+        drop_keys=["quantization"],
+        config=shape(96, 2, 3, 1, 32, 2, 4, 16, 24, 5, 2, 32, 96, 129, **rope_v5(1e7, 0.25)),
+    ),
+    "mlx_6bit_f32": dict(
+        family=Q35, form="mlx", dtype="F32", bits=6, group=64, interval=2, drop_keys=["quantization_config"],
+        config=shape(64, 2, 4, 2, 16, 2, 2, 16, 32, 6, 3, 64, 64, 150, **rope_v5(1e5, 0.5)),
+    ),
+    "mlx_8bit_tied": dict(
+        family=Q35, form="mlx", dtype="BF16", bits=8, group=64, interval=2,
+        config=shape(64, 2, 2, 1, 32, 2, 4, 32, 16, 4, 2, 64, 128, 140, **rope_v5(1e7, 0.25), tie_word_embeddings=True),
+    ),
+    # mlx-lm's mixed recipe: 3 and 6 bits by layer and projection, experts' down_proj included
+    "mlx_mixed_3_6": dict(
+        family=Q35, form="mlx", dtype="BF16", bits=3, group=32, interval=4, predicate="mixed_3_6", vision_tower=True,
+        config=shape(64, 4, 4, 2, 16, 2, 4, 16, 16, 4, 2, 32, 32, 128, **rope_v5(1e7, 0.25)),
+    ),
+    "mlx_10_of_512": dict(
+        family=Q35, form="mlx", dtype="BF16", bits=2, group=32, interval=2, predicate=gate_group_32,
+        config=shape(32, 2, 2, 1, 16, 1, 2, 16, 16, 512, 10, 32, 32, 128, **rope_v5(1e7, 0.25)),
     ),
 }
 
@@ -154,7 +202,8 @@ def make_module(case):
 def text_config(case):
     config = dict(case["config"])
     if case.get("types"):
-        config["layer_types"] = layer_types(config, case["types"])
+        types = case["types"]
+        config["layer_types"] = types if isinstance(types, list) else layer_types(config, types)
     if case.get("interval"):
         config["full_attention_interval"] = case["interval"]
     if case["family"] == NEXT:
@@ -269,7 +318,12 @@ def load_published(case, folder):
 def make_hf(case, folder, seed, tokens):
     module = make_module(case)
     state, dtype, draw = random_state(case, module, seed)
-    write_published(case, folder, state, dtype, draw)
+    if case.get("saved"):
+        module.load_state_dict(state, strict=False)
+        module.to(forms.TORCH_OF[case["dtype"]]).save_pretrained(folder)
+        (folder / "generation_config.json").unlink(missing_ok=True)
+    else:
+        write_published(case, folder, state, dtype, draw)
     module = load_published(case, folder)
     for name, t in module.state_dict().items():
         if name in state:
@@ -372,6 +426,26 @@ def make_case(name, out):
         print(f"{name}/{key}: seed {seed}, router margin {margin:.4f}, argmax margin {checks[key][1]:.4f}, layer std {scale}, logits std {float(logits.std()):.2f}")
 
 
+# ---------------------------------------------------------------- dequantisation by itself
+
+
+def make_dequant(out):
+    """dequant.bin: for every bits and group a small matrix as mlx quantises it, and what mlx makes of it in float32."""
+    import mlx.core as mx
+
+    entries = []
+    for bits in (2, 3, 4, 5, 6, 8):
+        for group in (32, 64, 128):
+            rng = np.random.default_rng([bits, group])
+            dense = mx.array(rng.standard_normal((3, 2 * group), dtype=np.float32)).astype(mx.bfloat16)
+            packed, scales, biases = mx.quantize(dense, group_size=group, bits=bits)
+            back = mx.dequantize(packed, scales.astype(mx.float32), biases.astype(mx.float32), group_size=group, bits=bits)
+            head = struct.pack("<4I", bits, group, *dense.shape)
+            halves = [np.array(x.view(mx.uint16)).tobytes() for x in (scales, biases)]
+            entries.append(head + np.array(packed).tobytes() + b"".join(halves) + np.array(back).tobytes())
+    (out / "dequant.bin").write_bytes(b"MFDEQUAN" + struct.pack("<I", len(entries)) + b"".join(entries))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     default = Path(__file__).resolve().parent.parent / "tests" / "model" / "data"
@@ -380,6 +454,9 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
+    if not args.cases:
+        args.out.mkdir(parents=True, exist_ok=True)
+        make_dequant(args.out)
     for name in args.cases or CASES:
         make_case(name, args.out)
 
