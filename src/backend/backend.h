@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a compute backend offers to models: memory by handle, and operations recorded into one
+ * in-order stream. A backend may run an operation when it is recorded (the CPU does) or later;
+ * results are seen by the host after mf_backend_wait. Nothing above this header knows which backend
+ * it talks to.
+ *
+ * Every operation takes n rows of activations: the tokens of a batch, which may belong to several
+ * sequences (mf_sequence). All activations are float32 unless named otherwise. Spans name bytes
+ * inside a buffer. Parameter structs and the arrays they point to are copied by record. Recording
+ * cannot fail; a device that fails says so at the next wait.
+ *
+ * The same bits: on one backend a row's result does not depend on the other rows of the batch, nor
+ * on how rows are batched.
+ */
+#ifndef MF_BACKEND_BACKEND_H
+#define MF_BACKEND_BACKEND_H
+
+#include "base/alloc.h"
+#include "base/dtype.h"
+
+typedef struct mf_backend mf_backend;
+
+/* A buffer of the backend; id 0 is none. */
+typedef struct mf_buffer {
+    uint32_t id;
+} mf_buffer;
+
+typedef struct mf_span {
+    mf_buffer buffer;
+    uint64_t offset; /* bytes */
+} mf_span;
+
+/* A weight matrix [n_rows, n_cols] in backend memory; see kernels.h for the packing. */
+typedef struct mf_weight {
+    mf_weight_kind kind;
+    mf_dtype float_type;
+    uint32_t bits, group;
+    uint32_t n_rows, n_cols;
+    mf_span data, scales, biases;
+} mf_weight;
+
+/* A run of rows of the batch that belongs to one sequence: rows first_row .. first_row + n_rows - 1
+ * hold its tokens at positions position, position + 1, ... Its state for the operation at hand is
+ * in `state` (meaning per operation). */
+typedef struct mf_sequence {
+    uint32_t first_row, n_rows;
+    uint64_t position;
+    mf_span state[2];
+} mf_sequence;
+
+typedef enum mf_op_kind {
+    MF_OP_EMBED = 1,
+    MF_OP_COPY_ROWS,
+    MF_OP_RMSNORM,
+    MF_OP_RMSNORM_GATED,
+    MF_OP_MATMUL,
+    MF_OP_HEAD_NORM_ROPE,
+    MF_OP_ATTENTION,
+    MF_OP_SIGMOID_MUL,
+    MF_OP_CONV1D_SILU,
+    MF_OP_GATED_DELTA,
+    MF_OP_ADD,
+    MF_OP_SWIGLU,
+    MF_OP_SOFTMAX_TOP_K,
+    MF_OP_EXPERTS,
+    MF_OP_COMBINE
+} mf_op_kind;
+
+#define MF_MAX_MATMULS 4
+
+typedef struct mf_op {
+    mf_op_kind kind;
+    uint32_t n_rows; /* rows of the batch that the operation covers */
+    union {
+        /* out[r] = row tokens[r] of weight */
+        struct {
+            mf_weight weight;
+            const int32_t *tokens;
+            mf_span out;
+        } embed;
+        /* out[i] = x[rows[i]], i < n_rows, rows of n_cols floats */
+        struct {
+            mf_span x, out;
+            const uint32_t *rows;
+            uint32_t n_cols;
+        } copy_rows;
+        /* out = rmsnorm(x) * weight over rows of n_cols; weight float32. out may be x. */
+        struct {
+            mf_span x, weight, out;
+            uint32_t n_cols;
+            float eps;
+        } rmsnorm;
+        /* Per row n_heads heads of head_dim: x = rmsnorm(x) * weight * silu(z), in place; weight
+         * float32 [head_dim] */
+        struct {
+            mf_span x, z, weight;
+            uint32_t n_heads, head_dim;
+            float eps;
+        } rmsnorm_gated;
+        /* y[j][r] = weight[j] x[r], j < n: products of the same input */
+        struct {
+            mf_span x;
+            uint32_t n;
+            mf_weight weight[MF_MAX_MATMULS];
+            mf_span y[MF_MAX_MATMULS];
+        } matmul;
+        /* Per row n_heads heads of head_dim, in place: rmsnorm with weight [head_dim], then
+         * rotation of the first n_rot dims by the row's position; cos/sin: float32 [positions,
+         * n_rot / 2]. state is unused. */
+        struct {
+            mf_span x, weight, cos, sin;
+            uint32_t n_heads, head_dim, n_rot;
+            float eps;
+            const mf_sequence *sequences;
+            uint32_t n_sequences;
+        } head_norm_rope;
+        /* Appends k, v [rows, n_kv_heads * head_dim] to the sequences' caches (state[0] keys,
+         * state[1] values, row = position) and attends causally: out[r, h] = softmax(scale q[r, h]
+         * . K) V. Query head h uses key head h / (n_heads / n_kv_heads). */
+        struct {
+            mf_span q, k, v, out;
+            uint32_t n_heads, n_kv_heads, head_dim;
+            float scale;
+            const mf_sequence *sequences;
+            uint32_t n_sequences;
+        } attention;
+        /* x *= sigmoid(gate), rows of n_cols */
+        struct {
+            mf_span x, gate;
+            uint32_t n_cols;
+        } sigmoid_mul;
+        /* Depthwise causal convolution and SiLU: rows of n_channels; weight float32 [n_channels,
+         * width]; state[0]: the last width - 1 inputs, oldest first, [width - 1, n_channels]. out
+         * may be x. */
+        struct {
+            mf_span x, weight, out;
+            uint32_t n_channels, width;
+            const mf_sequence *sequences;
+            uint32_t n_sequences;
+        } conv1d_silu;
+        /* The gated delta rule (arXiv 2412.06464) with its gates. qkv rows: q [k_heads * key_dim],
+         * k likewise, v [v_heads * value_dim]; q and k are l2-normalised per head (eps), q scaled
+         * by key_dim^-1/2; decay = exp(-exp(a_log) softplus(a + dt_bias)); beta = sigmoid(b); a, b
+         * rows of v_heads; a_log, dt_bias float32 [v_heads]. state[0]: [v_heads, key_dim,
+         * value_dim]. Value head h uses key head h / (v_heads / k_heads). out rows: [v_heads *
+         * value_dim]. qkv is overwritten. */
+        struct {
+            mf_span qkv, a, b, a_log, dt_bias, out;
+            uint32_t n_k_heads, n_v_heads, key_dim, value_dim;
+            float eps;
+            const mf_sequence *sequences;
+            uint32_t n_sequences;
+        } gated_delta;
+        /* x += y, rows of n_cols */
+        struct {
+            mf_span x, y;
+            uint32_t n_cols;
+        } add;
+        /* out = silu(gate) * up, rows of n_cols; out may be gate */
+        struct {
+            mf_span gate, up, out;
+            uint32_t n_cols;
+        } swiglu;
+        /* p = softmax(logits) over n_experts; the k largest, in falling order, the lower index
+         * first among equals: ids int32 [rows, k], weights [rows, k], divided by their sum if
+         * normalise. logits is overwritten. */
+        struct {
+            mf_span logits, ids, weights;
+            uint32_t n_experts, k;
+            bool normalise;
+        } softmax_top_k;
+        /* For each item: rows out_row .. out_row + n_rows - 1 of out = down (silu(gate x) * (up x))
+         * for x rows x_rows[...]. act is scratch for the same rows: 2 * hidden floats each (hidden
+         * = gate.n_rows). */
+        struct {
+            mf_span x, act, out;
+            const struct mf_expert_item *items;
+            uint32_t n_items;
+        } experts;
+        /* x[r] += (sum over j < k, in order, of weights[r, j] * e[place[r * k + j]]) +
+         * sigmoid(shared_gate[r]) * shared[r]. place: host array of rows of e, -1 never. */
+        struct {
+            mf_span x, weights, experts, shared, shared_gate;
+            const uint32_t *place;
+            uint32_t n_cols, k;
+        } combine;
+    } u;
+} mf_op;
+
+typedef struct mf_expert_item {
+    mf_weight gate, up, down;
+    const uint32_t *x_rows;
+    uint32_t n_rows;
+    uint32_t out_row;
+} mf_expert_item;
+
+typedef struct mf_backend_ops {
+    const char *name;
+    mf_status (*buffer_create)(mf_backend *be, uint64_t n_bytes, const char *what, mf_buffer *out,
+                               mf_error *error);
+    void (*buffer_free)(mf_backend *be, mf_buffer buffer);
+    /* The buffer's bytes where the host can reach them (reads from disk land there), NULL where it
+     * cannot. */
+    unsigned char *(*buffer_host)(mf_backend *be, mf_buffer buffer);
+    void (*write)(mf_backend *be, mf_span dest, const void *src, uint64_t n_bytes);
+    void (*read)(mf_backend *be, mf_span src, void *dest, uint64_t n_bytes);
+    bool (*supports_op)(const mf_backend *be, const mf_op *op);
+    /* Makes room for an operation of these sizes, so that record need not allocate. Called before
+     * the first record. */
+    mf_status (*reserve)(mf_backend *be, const mf_op *op, mf_error *error);
+    void (*record)(mf_backend *be, const mf_op *op);
+    mf_status (*wait)(mf_backend *be, mf_error *error);
+    /* Weight bytes multiplied with since creation. */
+    uint64_t (*weight_bytes)(const mf_backend *be);
+    mf_status (*measure)(mf_backend *be, const mf_span *spans, const uint64_t *span_bytes,
+                         uint32_t n_spans, uint32_t n_milliseconds, double *bytes_per_second,
+                         double *fma_per_second, mf_error *error);
+    void (*destroy)(mf_backend *be);
+} mf_backend_ops;
+
+/* Every backend struct begins with this. */
+struct mf_backend {
+    const mf_backend_ops *ops;
+};
+
+static inline mf_span mf_span_at(mf_span span, uint64_t n_bytes)
+{
+    return (mf_span){span.buffer, span.offset + n_bytes};
+}
+
+/* Bytes of a weight's packed values, scales and biases. */
+uint64_t mf_weight_bytes(const mf_weight *w);
+/* Of one row. */
+uint64_t mf_weight_row_bytes(const mf_weight *w);
+uint64_t mf_weight_scale_row_bytes(const mf_weight *w);
+
+#endif

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+/* The CPU backend's lifetime, buffers and dispatch of operations. */
+#include "backend/cpu/cpu_internal.h"
+
+#include "base/checked.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define SCRATCH_ALIGN ((size_t)64)
+
+uint64_t mf_weight_row_bytes(const mf_weight *w)
+{
+    if (w->kind == MF_WEIGHT_AFFINE)
+        return (uint64_t)w->n_cols * w->bits / 8;
+    return (uint64_t)w->n_cols * mf_dtype_bytes(w->float_type);
+}
+
+uint64_t mf_weight_scale_row_bytes(const mf_weight *w)
+{
+    if (w->kind != MF_WEIGHT_AFFINE)
+        return 0;
+    return (uint64_t)(w->n_cols / w->group) * mf_dtype_bytes(w->float_type);
+}
+
+uint64_t mf_weight_bytes(const mf_weight *w)
+{
+    return w->n_rows * (mf_weight_row_bytes(w) + 2 * mf_weight_scale_row_bytes(w));
+}
+
+mf_matrix mf_cpu_matrix(const mf_cpu_backend *be, const mf_weight *w)
+{
+    bool affine = w->kind == MF_WEIGHT_AFFINE;
+    return (mf_matrix){
+        .kind = w->kind,
+        .float_type = w->float_type,
+        .bits = w->bits,
+        .group = w->group,
+        .n_rows = w->n_rows,
+        .n_cols = w->n_cols,
+        .data = mf_cpu_bytes(be, w->data),
+        .scales = affine ? mf_cpu_bytes(be, w->scales) : NULL,
+        .biases = affine ? mf_cpu_bytes(be, w->biases) : NULL,
+    };
+}
+
+static mf_status buffer_create(mf_backend *base, uint64_t n_bytes, const char *what, mf_buffer *out,
+                               mf_error *error)
+{
+    mf_cpu_backend *be = (mf_cpu_backend *)base;
+    for (uint32_t i = 0; i < MF_CPU_MAX_BUFFERS; i++) {
+        if (be->buffers[i].mapping != NULL)
+            continue;
+        MF_TRY(mf_region_create(&be->allocator, n_bytes, what, &be->buffers[i], error));
+        *out = (mf_buffer){i + 1};
+        return MF_OK;
+    }
+    return mf_fail(error, MF_ERR_NO_MEMORY, "more than %d buffers on one backend (%s)",
+                   MF_CPU_MAX_BUFFERS, what);
+}
+
+static void buffer_free(mf_backend *base, mf_buffer buffer)
+{
+    mf_cpu_backend *be = (mf_cpu_backend *)base;
+    if (buffer.id != 0)
+        mf_region_free(&be->allocator, &be->buffers[buffer.id - 1]);
+}
+
+static unsigned char *buffer_host(mf_backend *base, mf_buffer buffer)
+{
+    return ((mf_cpu_backend *)base)->buffers[buffer.id - 1].base;
+}
+
+static void write_span(mf_backend *base, mf_span dest, const void *src, uint64_t n_bytes)
+{
+    memcpy(mf_cpu_bytes((mf_cpu_backend *)base, dest), src, n_bytes);
+}
+
+static void read_span(mf_backend *base, mf_span src, void *dest, uint64_t n_bytes)
+{
+    memcpy(dest, mf_cpu_bytes((mf_cpu_backend *)base, src), n_bytes);
+}
+
+static bool supports_op(const mf_backend *base, const mf_op *op)
+{
+    (void)base;
+    return op->kind >= MF_OP_EMBED && op->kind <= MF_OP_COMBINE;
+}
+
+static size_t matmul_scratch(const mf_cpu_backend *be, const mf_weight *w, uint32_t n_rows)
+{
+    /* Only the shape matters here; the bytes need not exist yet. */
+    mf_matrix m = {w->kind,   w->float_type, w->bits, w->group, w->n_rows,
+                   w->n_cols, NULL,          NULL,    NULL};
+    return be->kernels->matmul_scratch_bytes(&m, n_rows);
+}
+
+static size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What an operation needs: scratch a thread, and gathered rows for all. */
+static void sizes_of(const mf_cpu_backend *be, const mf_op *op, size_t *scratch, size_t *gather)
+{
+    *scratch = 0;
+    *gather = 0;
+    if (op->kind == MF_OP_MATMUL) {
+        for (uint32_t j = 0; j < op->u.matmul.n; j++)
+            *scratch = max_size(*scratch, matmul_scratch(be, &op->u.matmul.weight[j], op->n_rows));
+    } else if (op->kind == MF_OP_EXPERTS) {
+        const mf_expert_item *item = &op->u.experts.items[0];
+        *scratch = max_size(matmul_scratch(be, &item->gate, op->n_rows),
+                            matmul_scratch(be, &item->down, op->n_rows));
+        *scratch = max_size(*scratch, matmul_scratch(be, &item->up, op->n_rows));
+        *gather = (size_t)op->n_rows * item->gate.n_cols * sizeof(float);
+    } else if (op->kind == MF_OP_GATED_DELTA) {
+        *gather = (size_t)op->n_rows * op->u.gated_delta.n_v_heads * 2 * sizeof(float);
+    }
+}
+
+static mf_status reserve(mf_backend *base, const mf_op *op, mf_error *error)
+{
+    mf_cpu_backend *be = (mf_cpu_backend *)base;
+    size_t scratch, gather;
+    sizes_of(be, op, &scratch, &gather);
+    scratch = (size_t)mf_round_up(scratch, SCRATCH_ALIGN);
+    if (scratch > be->scratch_bytes) {
+        mf_free(&be->allocator, be->scratch_memory, be->scratch_memory_bytes);
+        be->scratch_memory_bytes = be->scratch_bytes = 0;
+        be->scratch = NULL;
+        size_t n_bytes = scratch * be->n_threads + SCRATCH_ALIGN;
+        be->scratch_memory = mf_alloc(&be->allocator, n_bytes);
+        if (be->scratch_memory == NULL)
+            return mf_fail_memory(error, n_bytes, "kernel scratch");
+        be->scratch_memory_bytes = n_bytes;
+        be->scratch_bytes = scratch;
+        be->scratch = be->scratch_memory + (-(uintptr_t)be->scratch_memory & (SCRATCH_ALIGN - 1));
+    }
+    if (gather > be->gather_bytes) {
+        mf_free(&be->allocator, be->gather, be->gather_bytes);
+        be->gather_bytes = 0;
+        be->gather = mf_alloc(&be->allocator, gather);
+        if (be->gather == NULL)
+            return mf_fail_memory(error, gather, "gathered rows");
+        be->gather_bytes = gather;
+    }
+    return MF_OK;
+}
+
+typedef void (*op_fn)(mf_cpu_backend *be, const mf_op *op);
+
+static void record(mf_backend *base, const mf_op *op)
+{
+    static const op_fn run[] = {
+        [MF_OP_EMBED] = mf_cpu_embed,
+        [MF_OP_COPY_ROWS] = mf_cpu_copy_rows,
+        [MF_OP_RMSNORM] = mf_cpu_rmsnorm,
+        [MF_OP_RMSNORM_GATED] = mf_cpu_rmsnorm_gated,
+        [MF_OP_MATMUL] = mf_cpu_matmul,
+        [MF_OP_HEAD_NORM_ROPE] = mf_cpu_head_norm_rope,
+        [MF_OP_ATTENTION] = mf_cpu_attention,
+        [MF_OP_SIGMOID_MUL] = mf_cpu_sigmoid_mul,
+        [MF_OP_CONV1D_SILU] = mf_cpu_conv1d_silu,
+        [MF_OP_GATED_DELTA] = mf_cpu_gated_delta,
+        [MF_OP_ADD] = mf_cpu_add,
+        [MF_OP_SWIGLU] = mf_cpu_swiglu,
+        [MF_OP_SOFTMAX_TOP_K] = mf_cpu_softmax_top_k,
+        [MF_OP_EXPERTS] = mf_cpu_experts,
+        [MF_OP_COMBINE] = mf_cpu_combine,
+    };
+    assert(supports_op(base, op));
+    run[op->kind]((mf_cpu_backend *)base, op);
+}
+
+static mf_status wait(mf_backend *base, mf_error *error)
+{
+    (void)base; /* everything has run when it was recorded */
+    (void)error;
+    return MF_OK;
+}
+
+static uint64_t weight_bytes(const mf_backend *base)
+{
+    return ((const mf_cpu_backend *)base)->weight_bytes;
+}
+
+static void destroy(mf_backend *base)
+{
+    mf_cpu_backend *be = (mf_cpu_backend *)base;
+    const mf_allocator a = be->allocator;
+    mf_thread_pool_free(&be->pool);
+    for (uint32_t i = 0; i < MF_CPU_MAX_BUFFERS; i++)
+        mf_region_free(&a, &be->buffers[i]);
+    mf_free(&a, be->scratch_memory, be->scratch_memory_bytes);
+    mf_free(&a, be->gather, be->gather_bytes);
+    mf_free(&a, be, sizeof *be);
+}
+
+static const mf_backend_ops cpu_ops = {
+    .name = "cpu",
+    .buffer_create = buffer_create,
+    .buffer_free = buffer_free,
+    .buffer_host = buffer_host,
+    .write = write_span,
+    .read = read_span,
+    .supports_op = supports_op,
+    .reserve = reserve,
+    .record = record,
+    .wait = wait,
+    .weight_bytes = weight_bytes,
+    .measure = mf_cpu_measure,
+    .destroy = destroy,
+};
+
+mf_status mf_cpu_backend_create(const mf_cpu_backend_options *options, mf_backend **out,
+                                mf_error *error)
+{
+    const mf_allocator a = mf_allocator_or_default(&options->allocator);
+    mf_cpu_backend *be = mf_alloc_zeroed(&a, sizeof *be);
+    if (be == NULL)
+        return mf_fail_memory(error, sizeof *be, "the CPU backend");
+    be->base.ops = &cpu_ops;
+    be->allocator = a;
+    be->kernels = mf_kernels_get(options->tier_limit);
+    be->n_threads = options->n_threads != 0 ? options->n_threads : mf_cpu_count();
+    mf_status status = mf_thread_pool_create(&a, be->n_threads, &be->pool, error);
+    if (status != MF_OK) {
+        mf_free(&a, be, sizeof *be);
+        return status;
+    }
+    *out = &be->base;
+    return MF_OK;
+}
+
+const char *mf_cpu_backend_tier_name(const mf_backend *be)
+{
+    return mf_cpu_tier_name(((const mf_cpu_backend *)be)->kernels->tier);
+}

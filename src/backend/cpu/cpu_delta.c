@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/* The linear-attention operations: causal convolution and the gated delta rule, both with a state
+ * per sequence. */
+#include "backend/cpu/cpu_internal.h"
+
+#include <math.h>
+
+/* Channels a task takes: a few cache lines, a multiple of every vector width. */
+#define BLOCK_CHANNELS 256u
+
+typedef struct delta_job {
+    mf_cpu_backend *be;
+    const mf_op *op;
+    uint32_t per_sequence; /* tasks */
+} delta_job;
+
+static void run_conv(void *ctx, uint32_t task, uint32_t thread)
+{
+    (void)thread;
+    const delta_job *job = ctx;
+    const mf_cpu_backend *be = job->be;
+    const mf_op *op = job->op;
+    uint32_t n_channels = op->u.conv1d_silu.n_channels, width = op->u.conv1d_silu.width;
+    const mf_sequence *seq = &op->u.conv1d_silu.sequences[task / job->per_sequence];
+    uint32_t c0 = task % job->per_sequence * BLOCK_CHANNELS;
+    uint32_t n = n_channels - c0 < BLOCK_CHANNELS ? n_channels - c0 : BLOCK_CHANNELS;
+    const float *w = mf_cpu_floats(be, op->u.conv1d_silu.weight) + (size_t)c0 * width;
+    float *state = mf_cpu_floats(be, seq->state[0]) + c0;
+    for (uint32_t r = 0; r < seq->n_rows; r++) {
+        size_t at = (size_t)(seq->first_row + r) * n_channels + c0;
+        be->kernels->conv1d_silu(mf_cpu_floats(be, op->u.conv1d_silu.x) + at, w, state, n_channels,
+                                 n, width, mf_cpu_floats(be, op->u.conv1d_silu.out) + at);
+    }
+}
+
+void mf_cpu_conv1d_silu(mf_cpu_backend *be, const mf_op *op)
+{
+    delta_job job = {be, op, (op->u.conv1d_silu.n_channels + BLOCK_CHANNELS - 1) / BLOCK_CHANNELS};
+    mf_thread_pool_run(be->pool, job.per_sequence * op->u.conv1d_silu.n_sequences, run_conv, &job);
+}
+
+/* log(1 + exp(x)) without overflow. */
+static float softplus(float x)
+{
+    return x > 20.0f ? x : log1pf(expf(x));
+}
+
+/* Per row: q and k normalised in place, the gates into the gather buffer as [row][decay v_heads |
+ * beta v_heads]. */
+static void run_gates(void *ctx, uint32_t row, uint32_t thread)
+{
+    (void)thread;
+    const delta_job *job = ctx;
+    const mf_cpu_backend *be = job->be;
+    const mf_op *op = job->op;
+    uint32_t k_heads = op->u.gated_delta.n_k_heads, v_heads = op->u.gated_delta.n_v_heads;
+    uint32_t key_dim = op->u.gated_delta.key_dim;
+    size_t row_floats =
+        (size_t)2 * k_heads * key_dim + (size_t)v_heads * op->u.gated_delta.value_dim;
+    float *q = mf_cpu_floats(be, op->u.gated_delta.qkv) + row * row_floats;
+    float *k = q + (size_t)k_heads * key_dim;
+    float scale = 1.0f / sqrtf((float)key_dim);
+    for (uint32_t h = 0; h < k_heads; h++) {
+        be->kernels->l2norm(q + h * key_dim, op->u.gated_delta.eps, scale, key_dim,
+                            q + h * key_dim);
+        be->kernels->l2norm(k + h * key_dim, op->u.gated_delta.eps, 1.0f, key_dim, k + h * key_dim);
+    }
+    const float *a = mf_cpu_floats(be, op->u.gated_delta.a) + (size_t)row * v_heads;
+    const float *b = mf_cpu_floats(be, op->u.gated_delta.b) + (size_t)row * v_heads;
+    const float *a_log = mf_cpu_floats(be, op->u.gated_delta.a_log);
+    const float *dt_bias = mf_cpu_floats(be, op->u.gated_delta.dt_bias);
+    float *decay = be->gather + (size_t)row * 2 * v_heads, *beta = decay + v_heads;
+    for (uint32_t h = 0; h < v_heads; h++) {
+        decay[h] = expf(-expf(a_log[h]) * softplus(a[h] + dt_bias[h]));
+        beta[h] = 1.0f / (1.0f + expf(-b[h]));
+    }
+}
+
+static void run_delta(void *ctx, uint32_t task, uint32_t thread)
+{
+    (void)thread;
+    const delta_job *job = ctx;
+    const mf_cpu_backend *be = job->be;
+    const mf_op *op = job->op;
+    uint32_t k_heads = op->u.gated_delta.n_k_heads, v_heads = op->u.gated_delta.n_v_heads;
+    uint32_t key_dim = op->u.gated_delta.key_dim, value_dim = op->u.gated_delta.value_dim;
+    const mf_sequence *seq = &op->u.gated_delta.sequences[task / v_heads];
+    uint32_t h = task % v_heads, kh = h / (v_heads / k_heads);
+    size_t key_floats = (size_t)k_heads * key_dim,
+           row_floats = 2 * key_floats + (size_t)v_heads * value_dim;
+    const float *qkv = mf_cpu_floats(be, op->u.gated_delta.qkv) + seq->first_row * row_floats;
+    const float *gates = be->gather + (size_t)seq->first_row * 2 * v_heads;
+    size_t out_floats = (size_t)v_heads * value_dim;
+    const mf_delta_args args = {
+        .state = mf_cpu_floats(be, seq->state[0]) + (size_t)h * key_dim * value_dim,
+        .q = qkv + kh * key_dim,
+        .k = qkv + key_floats + kh * key_dim,
+        .v = qkv + 2 * key_floats + h * value_dim,
+        .decay = gates + h,
+        .beta = gates + v_heads + h,
+        .out =
+            mf_cpu_floats(be, op->u.gated_delta.out) + seq->first_row * out_floats + h * value_dim,
+        .qk_stride = row_floats,
+        .v_stride = row_floats,
+        .gate_stride = (size_t)2 * v_heads,
+        .out_stride = out_floats,
+        .key_dim = key_dim,
+        .value_dim = value_dim,
+        .n_tokens = seq->n_rows,
+    };
+    be->kernels->delta_rule(&args);
+}
+
+void mf_cpu_gated_delta(mf_cpu_backend *be, const mf_op *op)
+{
+    delta_job job = {be, op, 0};
+    mf_thread_pool_run(be->pool, op->n_rows, run_gates, &job);
+    mf_thread_pool_run(be->pool, op->u.gated_delta.n_v_heads * op->u.gated_delta.n_sequences,
+                       run_delta, &job);
+}

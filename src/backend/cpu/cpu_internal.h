@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* What the CPU backend's files share: the backend struct and one entry per operation group. */
+#ifndef MF_BACKEND_CPU_CPU_INTERNAL_H
+#define MF_BACKEND_CPU_CPU_INTERNAL_H
+
+#include "backend/cpu/cpu_backend.h"
+#include "base/threads.h"
+#include "kernels/kernels.h"
+
+#define MF_CPU_MAX_BUFFERS 256
+
+typedef struct mf_cpu_backend {
+    mf_backend base;
+    mf_allocator allocator;
+    const mf_kernels *kernels;
+    mf_thread_pool *pool;
+    uint32_t n_threads;
+    mf_region buffers[MF_CPU_MAX_BUFFERS]; /* id - 1 */
+    unsigned char *scratch; /* n_threads blocks of scratch_bytes each, 64-byte aligned */
+    unsigned char *scratch_memory;
+    size_t scratch_bytes, scratch_memory_bytes;
+    float *gather; /* rows of an expert's input, contiguous; delta gates */
+    size_t gather_bytes;
+    uint64_t weight_bytes;
+} mf_cpu_backend;
+
+static inline unsigned char *mf_cpu_bytes(const mf_cpu_backend *be, mf_span span)
+{
+    return be->buffers[span.buffer.id - 1].base + span.offset;
+}
+
+static inline float *mf_cpu_floats(const mf_cpu_backend *be, mf_span span)
+{
+    return (float *)(void *)mf_cpu_bytes(be, span);
+}
+
+static inline void *mf_cpu_scratch(const mf_cpu_backend *be, uint32_t thread)
+{
+    return be->scratch + (size_t)thread * be->scratch_bytes;
+}
+
+mf_matrix mf_cpu_matrix(const mf_cpu_backend *be, const mf_weight *w);
+
+void mf_cpu_embed(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_copy_rows(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_rmsnorm(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_rmsnorm_gated(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_sigmoid_mul(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_add(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_swiglu(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_matmul(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_head_norm_rope(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_attention(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_conv1d_silu(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_gated_delta(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_softmax_top_k(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_experts(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_combine(mf_cpu_backend *be, const mf_op *op);
+mf_status mf_cpu_measure(mf_backend *base, const mf_span *spans, const uint64_t *span_bytes,
+                         uint32_t n_spans, uint32_t n_milliseconds, double *bytes_per_second,
+                         double *fma_per_second, mf_error *error);
+
+/* One product of a set: rows of w cut into blocks become tasks. */
+typedef struct mf_cpu_product {
+    mf_matrix w;
+    const float *x;
+    size_t x_stride;
+    uint32_t n_tokens;
+    float *y;
+    size_t y_stride;
+} mf_cpu_product;
+
+/* Runs several products at once; none reads what another writes. */
+void mf_cpu_products(mf_cpu_backend *be, const mf_cpu_product *products, uint32_t n);
+
+#endif

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+/* Operations that treat each row of a batch by itself: copies, norms, elementwise products, the
+ * router's choice, the combination. */
+#include "backend/cpu/cpu_internal.h"
+
+#include <string.h>
+
+/* Below this many floats a dispatch to the threads costs more than the work. */
+#define INLINE_FLOATS 16384u
+
+typedef void (*row_fn)(mf_cpu_backend *be, const mf_op *op, uint32_t row);
+
+typedef struct row_job {
+    mf_cpu_backend *be;
+    const mf_op *op;
+    row_fn fn;
+    uint32_t rows_per_task;
+} row_job;
+
+static void run_rows(void *ctx, uint32_t task, uint32_t thread)
+{
+    (void)thread;
+    const row_job *job = ctx;
+    uint32_t first = task * job->rows_per_task;
+    uint32_t end =
+        first + job->rows_per_task < job->op->n_rows ? first + job->rows_per_task : job->op->n_rows;
+    for (uint32_t row = first; row < end; row++)
+        job->fn(job->be, job->op, row);
+}
+
+static void for_rows(mf_cpu_backend *be, const mf_op *op, uint32_t floats_per_row, row_fn fn)
+{
+    uint32_t per_task = INLINE_FLOATS / (floats_per_row == 0 ? 1 : floats_per_row);
+    row_job job = {be, op, fn, per_task == 0 ? 1 : per_task};
+    if (op->n_rows <= job.rows_per_task) {
+        for (uint32_t row = 0; row < op->n_rows; row++)
+            fn(be, op, row);
+        return;
+    }
+    mf_thread_pool_run(be->pool, (op->n_rows + job.rows_per_task - 1) / job.rows_per_task, run_rows,
+                       &job);
+}
+
+static void embed_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
+{
+    const mf_matrix w = mf_cpu_matrix(be, &op->u.embed.weight);
+    float *out = mf_cpu_floats(be, op->u.embed.out) + (size_t)row * w.n_cols;
+    be->kernels->dequant_row(&w, (uint32_t)op->u.embed.tokens[row], out);
+}
+
+void mf_cpu_embed(mf_cpu_backend *be, const mf_op *op)
+{
+    for_rows(be, op, op->u.embed.weight.n_cols, embed_row);
+}
+
+void mf_cpu_copy_rows(mf_cpu_backend *be, const mf_op *op)
+{
+    const float *x = mf_cpu_floats(be, op->u.copy_rows.x);
+    float *out = mf_cpu_floats(be, op->u.copy_rows.out);
+    size_t n_cols = op->u.copy_rows.n_cols;
+    for (uint32_t i = 0; i < op->n_rows; i++)
+        memcpy(out + i * n_cols, x + op->u.copy_rows.rows[i] * n_cols, n_cols * sizeof *x);
+}
+
+static void rmsnorm_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
+{
+    size_t at = (size_t)row * op->u.rmsnorm.n_cols;
+    be->kernels->rmsnorm(mf_cpu_floats(be, op->u.rmsnorm.x) + at,
+                         mf_cpu_floats(be, op->u.rmsnorm.weight), 0.0f, op->u.rmsnorm.eps,
+                         op->u.rmsnorm.n_cols, mf_cpu_floats(be, op->u.rmsnorm.out) + at);
+}
+
+void mf_cpu_rmsnorm(mf_cpu_backend *be, const mf_op *op)
+{
+    for_rows(be, op, op->u.rmsnorm.n_cols, rmsnorm_row);
+}
+
+static void rmsnorm_gated_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
+{
+    uint32_t n_heads = op->u.rmsnorm_gated.n_heads, head_dim = op->u.rmsnorm_gated.head_dim;
+    const float *weight = mf_cpu_floats(be, op->u.rmsnorm_gated.weight);
+    for (uint32_t h = 0; h < n_heads; h++) {
+        size_t at = ((size_t)row * n_heads + h) * head_dim;
+        float *x = mf_cpu_floats(be, op->u.rmsnorm_gated.x) + at;
+        const float *z = mf_cpu_floats(be, op->u.rmsnorm_gated.z) + at;
+        be->kernels->rmsnorm_gated(x, z, weight, op->u.rmsnorm_gated.eps, head_dim, x);
+    }
+}
+
+void mf_cpu_rmsnorm_gated(mf_cpu_backend *be, const mf_op *op)
+{
+    for_rows(be, op, op->u.rmsnorm_gated.n_heads * op->u.rmsnorm_gated.head_dim * 4,
+             rmsnorm_gated_row);
+}
+
+static void sigmoid_mul_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
+{
+    size_t at = (size_t)row * op->u.sigmoid_mul.n_cols;
+    be->kernels->sigmoid_mul(mf_cpu_floats(be, op->u.sigmoid_mul.x) + at,
+                             mf_cpu_floats(be, op->u.sigmoid_mul.gate) + at,
+                             op->u.sigmoid_mul.n_cols);
+}
+
+void mf_cpu_sigmoid_mul(mf_cpu_backend *be, const mf_op *op)
+{
+    for_rows(be, op, op->u.sigmoid_mul.n_cols * 4, sigmoid_mul_row);
+}
+
+static void add_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
+{
+    size_t at = (size_t)row * op->u.add.n_cols;
+    float *x = mf_cpu_floats(be, op->u.add.x) + at;
+    be->kernels->add(x, mf_cpu_floats(be, op->u.add.y) + at, op->u.add.n_cols, x);
+}
+
+void mf_cpu_add(mf_cpu_backend *be, const mf_op *op)
+{
+    for_rows(be, op, op->u.add.n_cols, add_row);
+}
+
+static void swiglu_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
+{
+    size_t at = (size_t)row * op->u.swiglu.n_cols;
+    be->kernels->swiglu(mf_cpu_floats(be, op->u.swiglu.gate) + at,
+                        mf_cpu_floats(be, op->u.swiglu.up) + at, op->u.swiglu.n_cols,
+                        mf_cpu_floats(be, op->u.swiglu.out) + at);
+}
+
+void mf_cpu_swiglu(mf_cpu_backend *be, const mf_op *op)
+{
+    for_rows(be, op, op->u.swiglu.n_cols * 4, swiglu_row);
+}
+
+/* The k largest in falling order; among equals the lower index comes first. NaN never wins over a
+ * number. */
+static void top_k(const float *p, uint32_t n, uint32_t k, int32_t *ids, float *weights)
+{
+    uint32_t held = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        float value = p[i] == p[i] ? p[i] : -1.0f;
+        if (held == k && value <= weights[k - 1])
+            continue;
+        uint32_t at = held < k ? held++ : k - 1;
+        for (; at > 0 && value > weights[at - 1]; at--) {
+            weights[at] = weights[at - 1];
+            ids[at] = ids[at - 1];
+        }
+        weights[at] = value;
+        ids[at] = (int32_t)i;
+    }
+}
+
+static void softmax_top_k_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
+{
+    uint32_t n = op->u.softmax_top_k.n_experts, k = op->u.softmax_top_k.k;
+    float *p = mf_cpu_floats(be, op->u.softmax_top_k.logits) + (size_t)row * n;
+    float *weights = mf_cpu_floats(be, op->u.softmax_top_k.weights) + (size_t)row * k;
+    int32_t *ids = (int32_t *)(void *)mf_cpu_bytes(be, op->u.softmax_top_k.ids) + (size_t)row * k;
+    be->kernels->softmax(p, n);
+    top_k(p, n, k, ids, weights);
+    if (!op->u.softmax_top_k.normalise)
+        return;
+    float sum = 0.0f;
+    for (uint32_t j = 0; j < k; j++)
+        sum += weights[j];
+    for (uint32_t j = 0; j < k; j++)
+        weights[j] /= sum;
+}
+
+void mf_cpu_softmax_top_k(mf_cpu_backend *be, const mf_op *op)
+{
+    for_rows(be, op, op->u.softmax_top_k.n_experts * 8, softmax_top_k_row);
+}
+
+/* The sum is kept in x's own order of k, whatever order the experts were computed in. */
+static void combine_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
+{
+    uint32_t n = op->u.combine.n_cols, k = op->u.combine.k;
+    const float *weights = mf_cpu_floats(be, op->u.combine.weights) + (size_t)row * k;
+    const float *experts = mf_cpu_floats(be, op->u.combine.experts);
+    const uint32_t *place = op->u.combine.place + (size_t)row * k;
+    float *x = mf_cpu_floats(be, op->u.combine.x) + (size_t)row * n;
+    float *shared = mf_cpu_floats(be, op->u.combine.shared) + (size_t)row * n;
+    float gate = mf_cpu_floats(be, op->u.combine.shared_gate)[row];
+
+    float sigmoid = 1.0f; /* sigmoid_mul(1, gate) is the sigmoid, by the kernel's own exp */
+    be->kernels->sigmoid_mul(&sigmoid, &gate, 1);
+    for (uint32_t i = 0; i < n; i++)
+        shared[i] *= sigmoid;
+    for (uint32_t j = 0; j < k; j++)
+        be->kernels->axpy(shared, experts + (size_t)place[j] * n, weights[j], n);
+    be->kernels->add(x, shared, n, x);
+}
+
+void mf_cpu_combine(mf_cpu_backend *be, const mf_op *op)
+{
+    for_rows(be, op, op->u.combine.n_cols * (op->u.combine.k + 2), combine_row);
+}
