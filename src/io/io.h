@@ -2,8 +2,9 @@
 /*
  * Reading files asynchronously. An engine (io_uring, a pool of pread threads, a fault injector for
  * tests) is one file and one mf_io_engine; mf_io is an open engine with its files. Reads are direct
- * (O_DIRECT) where the file system has it. An engine continues short reads and interrupted ones by
- * itself and reports each request once, done or failed.
+ * (O_DIRECT) where the file system has it. Short reads and interrupted ones are continued; each
+ * request is reported once, done or failed. No allocations after open and add_file. One thread at a
+ * time.
  */
 #ifndef MF_IO_IO_H
 #define MF_IO_IO_H
@@ -27,9 +28,10 @@ mf_status mf_io_open(const mf_io_options *options, mf_io **out, mf_error *error)
 void mf_io_close(mf_io **io);
 const char *mf_io_name(const mf_io *io);
 
-/* Opens a file for reading and numbers it from 0. Falls back to buffered reads where direct ones
- * are refused. */
+/* Opens a regular file for reading and numbers it from 0. Falls back to buffered reads where direct
+ * ones are refused. Nothing may be in flight. */
 mf_status mf_io_add_file(mf_io *io, const char *path, uint32_t *file, mf_error *error);
+uint32_t mf_io_n_files(const mf_io *io);
 const char *mf_io_file_path(const mf_io *io, uint32_t file);
 uint64_t mf_io_file_bytes(const mf_io *io, uint32_t file);
 bool mf_io_file_direct(const mf_io *io, uint32_t file);
@@ -54,7 +56,8 @@ typedef struct mf_io_done {
     mf_status
         status; /* MF_OK, MF_ERR_IO (os_errno), or MF_ERR_FORMAT: the file ends before n_needed */
     int os_errno;
-    uint64_t offset; /* where it failed */
+    uint64_t offset; /* where it failed; with MF_ERR_FORMAT, where the file ends */
+    uint64_t end;    /* where the bytes needed end */
     uint32_t file;
 } mf_io_done;
 

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files, requests and messages, common to all engines. A request is copied into a table of `depth`
+ * entries when it is submitted; what comes back short or interrupted goes to the engine again until
+ * n_needed bytes are there, the file proves too short, or the operating system fails it.
+ */
+#include "io/io.h"
+
+#include "base/checked.h"
+#include "io/io_engine.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DEPTH_DEFAULT 128u
+#define DEPTH_MAX 4096u
+/* Reads of one request in a row that bring nothing new, before it counts as failed. */
+#define STALLS_MAX 1000u
+#define NO_REQUEST UINT32_MAX
+
+typedef struct io_file {
+    char *path;
+    size_t path_bytes;
+    uint64_t n_bytes; /* when it was added */
+    int fd;
+    bool is_direct;
+} io_file;
+
+typedef struct request {
+    mf_io_read read;
+    uint32_t n_got;      /* contiguous from the start */
+    uint32_t resumed_at; /* where the read now in flight starts: n_got rounded down */
+    uint32_t n_stalls;
+    uint32_t next_free;
+} request;
+
+struct mf_io {
+    mf_allocator allocator;
+    const mf_io_engine *engine;
+    void *engine_state;
+    io_file *files;
+    uint32_t n_files, files_capacity;
+    uint32_t depth;
+    uint32_t n_in_flight;
+    uint32_t first_free;
+    request *requests;     /* [depth] */
+    mf_io_op *ops;         /* [depth], of one submission */
+    mf_io_result *results; /* [depth], of one collection */
+    bool is_broken;        /* the engine itself failed: what is in flight cannot be known */
+    unsigned char probe_block[2 * MF_IO_ALIGN];
+};
+
+static mf_status engine_submit(mf_io *io, const mf_io_op *ops, uint32_t n, mf_error *error)
+{
+    mf_status status = io->engine->submit(io->engine_state, ops, n, error);
+    if (status != MF_OK)
+        io->is_broken = true;
+    return status;
+}
+
+static mf_status engine_collect(mf_io *io, bool wait, mf_io_result *out, uint32_t max, uint32_t *n,
+                                mf_error *error)
+{
+    if (io->is_broken)
+        return mf_fail(error, MF_ERR_STATE, "%s: an earlier failure stopped all reads",
+                       io->engine->name);
+    mf_status status = io->engine->collect(io->engine_state, wait, out, max, n, error);
+    if (status != MF_OK)
+        io->is_broken = true;
+    return status;
+}
+
+static mf_status open_engine(mf_io *io, const mf_io_options *options, mf_error *error)
+{
+    const mf_io_engine *engine = options->engine;
+    if (engine == NULL && options->kind != MF_IO_POOL) {
+#ifdef MF_HAVE_URING
+        mf_status status =
+            mf_io_engine_uring.open(&io->allocator, io->depth, NULL, &io->engine_state, error);
+        if (status == MF_OK) {
+            io->engine = &mf_io_engine_uring;
+            return MF_OK;
+        }
+        if (options->kind == MF_IO_URING || status == MF_ERR_NO_MEMORY)
+            return status;
+#else
+        if (options->kind == MF_IO_URING)
+            return mf_fail(error, MF_ERR_UNSUPPORTED, "io_uring: this build was made without it");
+#endif
+    }
+    if (engine == NULL)
+        engine = &mf_io_engine_pool;
+    MF_TRY(engine->open(&io->allocator, io->depth, options->engine_arg, &io->engine_state, error));
+    io->engine = engine;
+    return MF_OK;
+}
+
+mf_status mf_io_open(const mf_io_options *options, mf_io **out, mf_error *error)
+{
+    mf_allocator allocator = mf_allocator_or_default(&options->allocator);
+    mf_io *io = mf_alloc_zeroed(&allocator, sizeof *io);
+    if (io == NULL)
+        return mf_fail_memory(error, sizeof *io, "reading files");
+    io->allocator = allocator;
+    io->depth = options->depth == 0 ? DEPTH_DEFAULT : options->depth;
+    if (io->depth > DEPTH_MAX)
+        io->depth = DEPTH_MAX;
+    mf_status status = MF_OK;
+    io->requests = mf_alloc_array(&allocator, io->depth, sizeof *io->requests);
+    io->ops = mf_alloc_array(&allocator, io->depth, sizeof *io->ops);
+    io->results = mf_alloc_array(&allocator, io->depth, sizeof *io->results);
+    if (io->requests == NULL || io->ops == NULL || io->results == NULL) {
+        status = mf_fail_memory(error, io->depth * sizeof *io->requests, "the table of reads");
+        goto fail;
+    }
+    for (uint32_t i = 0; i < io->depth; i++)
+        io->requests[i].next_free = i + 1 < io->depth ? i + 1 : NO_REQUEST;
+    MF_TRY_GOTO(open_engine(io, options, error));
+    *out = io;
+    return MF_OK;
+fail:
+    mf_io_close(&io);
+    return status;
+}
+
+static void wait_for_all(mf_io *io)
+{
+    mf_io_done done[16];
+    uint32_t n;
+    while (io->n_in_flight > 0 && mf_io_collect(io, true, done, 16, &n, NULL) == MF_OK)
+        continue;
+}
+
+void mf_io_close(mf_io **io_ptr)
+{
+    mf_io *io = *io_ptr;
+    if (io == NULL)
+        return;
+    *io_ptr = NULL;
+    if (io->engine != NULL) {
+        wait_for_all(io);
+        io->engine->close(io->engine_state);
+    }
+    mf_allocator allocator = io->allocator;
+    for (uint32_t i = 0; i < io->n_files; i++) {
+        close(io->files[i].fd);
+        mf_free(&allocator, io->files[i].path, io->files[i].path_bytes);
+    }
+    mf_free(&allocator, io->files, io->files_capacity * sizeof *io->files);
+    mf_free(&allocator, io->results, io->depth * sizeof *io->results);
+    mf_free(&allocator, io->ops, io->depth * sizeof *io->ops);
+    mf_free(&allocator, io->requests, io->depth * sizeof *io->requests);
+    mf_free(&allocator, io, sizeof *io);
+}
+
+const char *mf_io_name(const mf_io *io)
+{
+    return io->engine->name;
+}
+
+/* ---------------------------------------------------------------------------------- files -- */
+
+static mf_status grow_files(mf_io *io, mf_error *error)
+{
+    if (io->n_files < io->files_capacity)
+        return MF_OK;
+    uint32_t capacity = io->files_capacity == 0 ? 16 : io->files_capacity * 2;
+    io_file *files = mf_realloc(&io->allocator, io->files, io->files_capacity * sizeof *files,
+                                capacity * sizeof *files);
+    if (files == NULL)
+        return mf_fail_memory(error, capacity * sizeof *files, "the table of files");
+    io->files = files;
+    io->files_capacity = capacity;
+    return MF_OK;
+}
+
+/* Whether a direct read of this file works, tried by the engine that will do them all. */
+static mf_status probe_direct(mf_io *io, int fd, bool *works, mf_error *error)
+{
+    unsigned char *dest = io->probe_block + (-(uintptr_t)io->probe_block & (MF_IO_ALIGN - 1));
+    mf_io_op op = {.offset = 0, .dest = dest, .n_bytes = MF_IO_ALIGN, .request = 0, .fd = fd};
+    mf_io_result result = {0};
+    uint32_t n_tries = 0;
+    do {
+        uint32_t n;
+        MF_TRY(engine_submit(io, &op, 1, error));
+        MF_TRY(engine_collect(io, true, &result, 1, &n, error));
+    } while (result.n_read == -EINTR && ++n_tries < STALLS_MAX);
+    *works = result.n_read >= 0;
+    return MF_OK;
+}
+
+static mf_status open_descriptor(mf_io *io, const char *path, io_file *file, mf_error *error)
+{
+    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    if (file->fd >= 0) {
+        mf_status status = probe_direct(io, file->fd, &file->is_direct, error);
+        if (status == MF_OK && file->is_direct)
+            return MF_OK;
+        close(file->fd);
+        MF_TRY(status);
+    }
+    file->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (file->fd < 0)
+        return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno, "%s", path);
+    /* Experts lie all over the file: readahead would read what nobody asked for. */
+    (void)posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
+    return MF_OK;
+}
+
+mf_status mf_io_add_file(mf_io *io, const char *path, uint32_t *file_out, mf_error *error)
+{
+    if (io->n_in_flight > 0)
+        return mf_fail(error, MF_ERR_ARGUMENT, "%s: added while reads are in flight", path);
+    struct stat info;
+    if (stat(path, &info) != 0)
+        return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno, "%s", path);
+    if (!S_ISREG(info.st_mode))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: not a regular file", path);
+    MF_TRY(grow_files(io, error));
+    io_file file = {.path_bytes = strlen(path) + 1};
+    MF_TRY(open_descriptor(io, path, &file, error));
+    mf_status status = MF_OK;
+    if (fstat(file.fd, &info) != 0) {
+        status = mf_fail_os(error, MF_ERR_IO, errno, "%s", path);
+        goto fail;
+    }
+    file.n_bytes = (uint64_t)info.st_size;
+    file.path = mf_alloc(&io->allocator, file.path_bytes);
+    if (file.path == NULL) {
+        status = mf_fail_memory(error, file.path_bytes, "the path of a file");
+        goto fail;
+    }
+    memcpy(file.path, path, file.path_bytes);
+    io->files[io->n_files] = file;
+    *file_out = io->n_files++;
+    return MF_OK;
+fail:
+    close(file.fd);
+    return status;
+}
+
+uint32_t mf_io_n_files(const mf_io *io)
+{
+    return io->n_files;
+}
+
+const char *mf_io_file_path(const mf_io *io, uint32_t file)
+{
+    assert(file < io->n_files);
+    return io->files[file].path;
+}
+
+uint64_t mf_io_file_bytes(const mf_io *io, uint32_t file)
+{
+    assert(file < io->n_files);
+    return io->files[file].n_bytes;
+}
+
+bool mf_io_file_direct(const mf_io *io, uint32_t file)
+{
+    assert(file < io->n_files);
+    return io->files[file].is_direct;
+}
+
+/* ------------------------------------------------------------------------------- requests -- */
+
+/* The part of a request that is still missing. Direct reads start on aligned bytes only, so up to
+ * MF_IO_ALIGN - 1 bytes of a short read are read again. */
+static mf_io_op remaining_op(const mf_io *io, uint32_t index)
+{
+    const request *r = &io->requests[index];
+    return (mf_io_op){.offset = r->read.offset + r->resumed_at,
+                      .dest = r->read.dest + r->resumed_at,
+                      .n_bytes = r->read.n_bytes - r->resumed_at,
+                      .request = index,
+                      .fd = io->files[r->read.file].fd};
+}
+
+static bool is_valid(const mf_io *io, const mf_io_read *read)
+{
+    const uint64_t mask = MF_IO_ALIGN - 1;
+    return read->file < io->n_files && (read->offset & mask) == 0 && (read->n_bytes & mask) == 0 &&
+           ((uintptr_t)read->dest & mask) == 0 && read->n_bytes <= INT32_MAX &&
+           read->n_needed <= read->n_bytes && read->n_needed > 0;
+}
+
+mf_status mf_io_submit(mf_io *io, const mf_io_read *reads, uint32_t n, uint32_t *n_accepted,
+                       mf_error *error)
+{
+    uint32_t n_free = io->depth - io->n_in_flight;
+    uint32_t n_taken = n < n_free ? n : n_free;
+    for (uint32_t i = 0; i < n_taken; i++) {
+        if (!is_valid(io, &reads[i]))
+            return mf_fail(error, MF_ERR_ARGUMENT,
+                           "a read of %u bytes (%u needed) at offset %llu is not aligned to %u",
+                           reads[i].n_bytes, reads[i].n_needed, (unsigned long long)reads[i].offset,
+                           MF_IO_ALIGN);
+    }
+    for (uint32_t i = 0; i < n_taken; i++) {
+        uint32_t index = io->first_free;
+        io->first_free = io->requests[index].next_free;
+        io->requests[index] = (request){.read = reads[i], .next_free = NO_REQUEST};
+        io->ops[i] = remaining_op(io, index);
+    }
+    io->n_in_flight += n_taken;
+    *n_accepted = n_taken;
+    return n_taken == 0 ? MF_OK : engine_submit(io, io->ops, n_taken, error);
+}
+
+static bool file_size_now(int fd, uint64_t *n_bytes)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return false;
+    *n_bytes = (uint64_t)info.st_size;
+    return true;
+}
+
+static mf_io_done done_with(const request *r, mf_status status, int os_errno, uint64_t offset)
+{
+    return (mf_io_done){.tag = r->read.tag,
+                        .status = status,
+                        .os_errno = os_errno,
+                        .offset = offset,
+                        .end = r->read.offset + r->read.n_needed,
+                        .file = r->read.file};
+}
+
+/* Takes in what one read brought. True if its request is finished, false if it must go on. */
+static bool finish_or_resume(const mf_io *io, request *r, int32_t n_read, mf_io_done *done)
+{
+    bool is_interrupted = n_read == -EINTR || n_read == -EAGAIN;
+    if (n_read < 0 && !is_interrupted) {
+        *done = done_with(r, MF_ERR_IO, -n_read, r->read.offset + r->resumed_at);
+        return true;
+    }
+    uint32_t n_got = r->resumed_at + (is_interrupted ? 0 : (uint32_t)n_read);
+    if (n_got >= r->read.n_needed) {
+        *done = done_with(r, MF_OK, 0, r->read.offset);
+        return true;
+    }
+    if (n_got > r->n_got) {
+        r->n_got = n_got;
+        r->n_stalls = 0;
+    } else {
+        r->n_stalls++;
+    }
+    uint64_t size;
+    uint64_t end = r->read.offset + r->read.n_needed;
+    if (!is_interrupted && file_size_now(io->files[r->read.file].fd, &size) && size < end) {
+        *done = done_with(r, MF_ERR_FORMAT, 0, size);
+        return true;
+    }
+    if (r->n_stalls > STALLS_MAX) {
+        *done = done_with(r, MF_ERR_IO, is_interrupted ? -n_read : EIO, r->read.offset + r->n_got);
+        return true;
+    }
+    r->resumed_at = r->n_got & ~(MF_IO_ALIGN - 1);
+    return false;
+}
+
+static void free_request(mf_io *io, uint32_t index)
+{
+    io->requests[index].next_free = io->first_free;
+    io->first_free = index;
+    io->n_in_flight--;
+}
+
+mf_status mf_io_collect(mf_io *io, bool wait, mf_io_done *out, uint32_t max, uint32_t *n,
+                        mf_error *error)
+{
+    uint32_t n_done = 0;
+    *n = 0;
+    uint32_t n_max = max < io->depth ? max : io->depth;
+    while (io->n_in_flight > 0 && n_done == 0 && n_max > 0) {
+        uint32_t n_results = 0, n_again = 0;
+        MF_TRY(engine_collect(io, wait, io->results, n_max, &n_results, error));
+        for (uint32_t i = 0; i < n_results; i++) {
+            uint32_t index = io->results[i].request;
+            if (finish_or_resume(io, &io->requests[index], io->results[i].n_read, &out[n_done])) {
+                free_request(io, index);
+                n_done++;
+            } else {
+                io->ops[n_again++] = remaining_op(io, index);
+            }
+        }
+        if (n_again > 0)
+            MF_TRY(engine_submit(io, io->ops, n_again, error));
+        if (!wait)
+            break;
+    }
+    *n = n_done;
+    return MF_OK;
+}
+
+uint32_t mf_io_in_flight(const mf_io *io)
+{
+    return io->n_in_flight;
+}
+
+mf_status mf_io_fail(const mf_io *io, const mf_io_done *done, mf_error *error)
+{
+    const char *path = mf_io_file_path(io, done->file);
+    unsigned long long offset = done->offset;
+    if (done->status == MF_ERR_FORMAT)
+        return mf_fail_at(error, MF_ERR_FORMAT, done->offset,
+                          "%s: file ends at byte %llu, expected at least %llu bytes", path, offset,
+                          (unsigned long long)done->end);
+    mf_status status = mf_fail_os(error, done->status, done->os_errno,
+                                  "%s: reading at offset %llu failed", path, offset);
+    if (error != NULL)
+        error->byte_position = done->offset;
+    return status;
+}
