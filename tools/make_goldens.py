@@ -90,7 +90,7 @@ CASES = {
         config=shape(72, 4, 4, 2, 16, 2, 4, 16, 24, 8, 2, 24, 40, 144, **rope_v5(1e7, 0.25)),
     ),
     "mlx_4bit": dict(
-        family=Q35, form="mlx", dtype="BF16", bits=4, group=64, interval=3,
+        family=Q35, form="mlx", dtype="BF16", bits=4, group=64, interval=3, fewer=2,
         config=shape(128, 3, 8, 2, 32, 2, 8, 32, 16, 8, 3, 64, 128, 160, **rope_v5(1e7, 0.25)),
     ),
     "packed": dict(form="packed", source="mlx_4bit", bits=(4, 2), config_json=True),
@@ -349,7 +349,11 @@ def make_mlx(case, folder, seed, tokens):
         del on_disk[key]
         forms.write_json(folder / "config.json", on_disk)
     module_state = forms.module_state_of_mlx(tensors, config["quantization"], case["family"])
-    return {"golden": golden_of_state(case, module_state, tokens)}
+    results = {"golden": golden_of_state(case, module_state, tokens)}
+    if case.get("fewer"):  # the same weights with fewer experts per token than the model's own
+        less = {**case, "config": {**case["config"], "num_experts_per_tok": case["fewer"]}}
+        results[f"golden_{case['fewer']}_experts"] = golden_of_state(less, module_state, tokens)
+    return results
 
 
 def make_packed(case, folder, seed, tokens, out):
