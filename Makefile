@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+# A short front for the CMake presets. `make help` lists the targets.
+PREFIX ?= /usr/local
+DESTDIR ?=
+FUZZ_SECONDS ?= 60
+DEMO_RAM ?= 64M
+
+all: build/build.ninja
+	cmake --build build --target product
+
+help:
+	@echo 'make           build/moeflux, build/libmoeflux.a, build/libmoeflux.so'
+	@echo 'make demo      the demo model writes, its experts read from disk under a memory budget'
+	@echo 'make test      all tests; ends with their count'
+	@echo 'make install   to PREFIX ($(PREFIX)), below DESTDIR'
+	@echo 'make bench     micro-benchmarks into build/bench'
+	@echo 'make fuzz      each fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS))'
+	@echo 'make format    clang-format all sources; make lint: clang-tidy and the layer table'
+	@echo 'Missing Debian packages are installed; NO_INSTALL=1 lists them instead.'
+
+setup:
+	@sh tools/setup.sh
+
+build/build.ninja: | setup
+	cmake --preset release
+
+demo: all
+	build/moeflux run models/demo -p "Once upon a time" -n 256 --ram $(DEMO_RAM) --stats
+
+test: build/build.ninja
+	cmake --build build
+	@sh tools/run_tests.sh build
+
+install: all
+	DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
+
+bench: build/build.ninja
+	cmake --build build
+
+format:
+	@sh tools/format.sh
+
+lint: build/build.ninja
+	@sh tools/check_layers.sh
+	@sh tools/lint.sh build
+
+fuzz: setup
+	@sh tools/fuzz.sh $(FUZZ_SECONDS)
+
+clean:
+	rm -rf build build-dev build-asan build-tsan build-fuzz
+
+.PHONY: all help setup demo test install bench format lint fuzz clean

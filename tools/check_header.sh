@@ -1,0 +1,24 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The public header compiles alone, as C99, C17 and C++, without a warning, by gcc and clang.
+set -eu
+cd "${1:-$(dirname "$0")/..}"
+
+header=include/moeflux/moeflux.h
+n=0
+for compiler in "gcc -x c" "clang -x c" "g++ -x c++" "clang++ -x c++"; do
+    command -v "${compiler%% *}" >/dev/null 2>&1 || {
+        echo "header: ${compiler%% *} is not installed" >&2
+        exit 1
+    }
+    case $compiler in
+    *c++) standards="c++11 c++20" ;;
+    *) standards="c99 c17" ;;
+    esac
+    for standard in $standards; do
+        printf '#include <moeflux/moeflux.h>\n' |
+            $compiler -std=$standard -pedantic -Wall -Wextra -Werror -Iinclude -fsyntax-only -
+        n=$((n + 1))
+    done
+done
+[ -f "$header" ] && echo "header: compiles alone in $n ways"

@@ -1,0 +1,72 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# check_install.sh BUILD_DIR: installs into a temporary tree, then builds and runs a small program
+# against it through pkg-config (shared and static) and through CMake's find_package.
+set -eu
+build=$(cd "${1:?usage: check_install.sh BUILD_DIR}" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+DESTDIR="$work/stage" cmake --install "$build" --prefix /usr >/dev/null
+prefix=$work/stage/usr
+libdir=$(dirname "$(find "$prefix" -name libmoeflux.so | head -1)")
+for file in bin/moeflux include/moeflux/moeflux.h share/man/man1/moeflux.1; do
+    [ -f "$prefix/$file" ] || {
+        echo "install: $file is missing" >&2
+        exit 1
+    }
+done
+[ -f "$libdir/libmoeflux.a" ] && [ -L "$libdir/libmoeflux.so.0" ]
+
+cat >"$work/use.c" <<'END'
+#include <moeflux/moeflux.h>
+#include <stdio.h>
+int main(void)
+{
+    mf_engine_options options;
+    mf_engine *engine = NULL;
+    mf_error error;
+    mf_engine_options_default(&options);
+    if (mf_engine_open("/nonexistent", &options, &engine, &error) == MF_OK)
+        return 1;
+    return printf("%s\n", mf_version()) < 0;
+}
+END
+
+export PKG_CONFIG_PATH="$libdir/pkgconfig"
+version=$(pkg-config --modversion moeflux)
+# shellcheck disable=SC2046 # flags are words
+cc -std=c99 -Wall -Wextra -Werror "$work/use.c" -o "$work/shared" $(pkg-config --cflags --libs moeflux)
+# shellcheck disable=SC2046
+cc -std=c99 "$work/use.c" -o "$work/static" $(pkg-config --cflags moeflux) "$libdir/libmoeflux.a" \
+    $(pkg-config --static --libs moeflux | sed 's/-lmoeflux//')
+readelf -d "$work/static" | grep -q libmoeflux && {
+    echo "install: the static program needs the shared library" >&2
+    exit 1
+}
+
+mkdir "$work/cmake"
+cat >"$work/cmake/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.25)
+project(use C)
+find_package(moeflux 0.1 REQUIRED)
+add_executable(by_cmake ../use.c)
+target_link_libraries(by_cmake PRIVATE moeflux::moeflux)
+add_executable(by_cmake_static ../use.c)
+target_link_libraries(by_cmake_static PRIVATE moeflux::moeflux_static)
+END
+cmake -S "$work/cmake" -B "$work/cmake/build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1 &&
+    cmake --build "$work/cmake/build" >>"$work/log" 2>&1 || {
+    cat "$work/log" >&2
+    exit 1
+}
+
+for program in shared static cmake/build/by_cmake cmake/build/by_cmake_static; do
+    got=$(LD_LIBRARY_PATH="$libdir" "$work/$program")
+    [ "$got" = "$version" ] || {
+        echo "install: $program printed \"$got\", expected \"$version\"" >&2
+        exit 1
+    }
+done
+LD_LIBRARY_PATH="$libdir" "$prefix/bin/moeflux" --help >/dev/null
+echo "install: header, libraries, pkg-config and CMake package of version $version work"

@@ -1,0 +1,20 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# lint.sh BUILD_DIR: clang-tidy (.clang-tidy says what) over the library, the program and the tools.
+set -eu
+cd "$(dirname "$0")/.."
+build=${1:-build}
+tool=clang-tidy-14
+command -v "$tool" >/dev/null 2>&1 || tool=clang-tidy
+[ -f "$build/compile_commands.json" ] || {
+    echo "lint: $build has no compile_commands.json" >&2
+    exit 1
+}
+files=$(find src cli tools -name '*.c' -type f | sort)
+# shellcheck disable=SC2086 # a list of words
+echo $files | tr ' ' '\n' | xargs -P "$(nproc)" -n 3 "$tool" -p "$build" --quiet --warnings-as-errors='*' \
+    2>/dev/null || {
+    echo "lint: clang-tidy found something" >&2
+    exit 1
+}
+echo "lint: $(echo "$files" | wc -l) files"
