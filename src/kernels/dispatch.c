@@ -3,6 +3,9 @@
 #include "kernels/kernels.h"
 
 #include "kernels/scalar/scalar.h"
+#if defined(__x86_64__)
+#include "kernels/x86/avx512.h"
+#endif
 
 static const mf_kernels mf_kernels_scalar = {
     .tier = MF_CPU_SCALAR,
@@ -25,8 +28,36 @@ static const mf_kernels mf_kernels_scalar = {
     .fma_peak = mf_fma_peak_scalar,
 };
 
+#if defined(__x86_64__)
+static const mf_kernels mf_kernels_avx512 = {
+    .tier = MF_CPU_AVX512,
+    .matmul_scratch_bytes = mf_matmul_scratch_bytes_avx512,
+    .matmul = mf_matmul_avx512,
+    .dequant_row = mf_dequant_row_scalar,
+    .rmsnorm = mf_rmsnorm_scalar,
+    .rmsnorm_gated = mf_rmsnorm_gated_scalar,
+    .l2norm = mf_l2norm_scalar,
+    .swiglu = mf_swiglu_scalar,
+    .sigmoid_mul = mf_sigmoid_mul_scalar,
+    .axpy = mf_axpy_scalar,
+    .add = mf_add_scalar,
+    .rope = mf_rope_scalar,
+    .attention = mf_attention_scalar,
+    .conv1d_silu = mf_conv1d_silu_scalar,
+    .delta_rule = mf_delta_rule_scalar,
+    .softmax = mf_softmax_scalar,
+    .read_bytes = mf_read_bytes_avx512,
+    .fma_peak = mf_fma_peak_avx512,
+};
+#endif
+
 const mf_kernels *mf_kernels_get(uint32_t limit)
 {
-    (void)limit;
+    mf_cpu_tier tier = mf_cpu_detect(limit);
+#if defined(__x86_64__)
+    if (tier >= MF_CPU_AVX512)
+        return &mf_kernels_avx512;
+#endif
+    (void)tier;
     return &mf_kernels_scalar;
 }

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Matrix times one to four tokens, AVX-512, and the choice between this and the panels of
+ * gemm_avx512.c. Bound by memory: rows go four at a time, the next four are prefetched. Lanes are
+ * positions along the row, one accumulator an output, summed in the order of the columns.
+ */
+#include "base/checked.h"
+#include "kernels/x86/avx512.h"
+#include "kernels/x86/decode_avx512.h"
+#include "kernels/x86/gemm_avx512.h"
+
+enum { MAX_ROWS = 4, MAX_TOKENS = MF_GEMM_MIN_TOKENS_AVX512 - 1, LANES = 16 };
+
+/* What a call's rows have in common. */
+typedef struct matvec {
+    const mf_matrix *w;
+    const float *x; /* in lane order */
+    size_t x_stride;
+    float *groups; /* [2, MAX_ROWS, n_groups]: scales, biases of the rows in work */
+    uint32_t row1;
+} matvec;
+
+size_t mf_matmul_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
+{
+    size_t n_floats = 0;
+    if (w->kind == MF_WEIGHT_AFFINE) {
+        n_floats = (size_t)2 * MAX_ROWS * mf_round_up(w->n_cols / w->group, LANES);
+        if (mf_bits_reordered_avx512(w->bits))
+            n_floats += (size_t)(n_tokens < MAX_TOKENS ? n_tokens : MAX_TOKENS) * w->n_cols;
+    }
+    size_t n_bytes = mf_round_up(n_floats * sizeof(float) + 64, 64);
+    size_t gemm_bytes = 0;
+    if (n_tokens >= MF_GEMM_MIN_TOKENS_AVX512)
+        gemm_bytes = mf_gemm_scratch_bytes_avx512(w, n_tokens);
+    return n_bytes > gemm_bytes ? n_bytes : gemm_bytes;
+}
+
+MF_INLINE void prefetch(const unsigned char *p, size_t n_bytes)
+{
+    for (size_t i = 0; i < n_bytes; i += 64)
+        _mm_prefetch((const char *)p + i, _MM_HINT_T0);
+}
+
+/* Scales or biases of n_rows rows from `row` on as float32, and a prefetch of the rows after. */
+static void expand_groups(const unsigned char *values, mf_dtype type, uint32_t row, uint32_t n_rows,
+                          uint32_t n_groups, float *out)
+{
+    size_t value_bytes = type == MF_F32 ? 4 : 2;
+    size_t n = (size_t)n_rows * n_groups;
+    const unsigned char *p = values + row * (size_t)n_groups * value_bytes;
+    for (size_t i = 0; i < n; i += LANES) {
+        __mmask16 mask = mf_tail_avx512(n, i);
+        _mm512_mask_storeu_ps(out + i, mask, mf_load_float_avx512(p + i * value_bytes, type, mask));
+    }
+    prefetch(p + n * value_bytes, n * value_bytes);
+}
+
+/* n_rows rows by n_tokens tokens, both constants: acc gets each output's lanes. */
+MF_INLINE void multiply_affine(uint32_t bits, uint32_t n_rows, uint32_t n_tokens, const matvec *m,
+                               uint32_t row, float *y, size_t y_stride)
+{
+    const mf_matrix *w = m->w;
+    uint32_t n_groups = w->n_cols / w->group;
+    size_t row_bytes = (size_t)w->n_cols * bits / 8;
+    size_t group_bytes = (size_t)w->group * bits / 8;
+    const unsigned char *p = w->data + row * row_bytes;
+    size_t ahead = row + n_rows < m->row1 ? n_rows * row_bytes : 0;
+    float *biases = m->groups + (size_t)MAX_ROWS * n_groups;
+    expand_groups(w->scales, w->float_type, row, n_rows, n_groups, m->groups);
+    expand_groups(w->biases, w->float_type, row, n_rows, n_groups, biases);
+    __m512 acc[MAX_ROWS][MAX_TOKENS];
+    for (uint32_t r = 0; r < MAX_ROWS; r++)
+        for (uint32_t t = 0; t < MAX_TOKENS; t++)
+            acc[r][t] = _mm512_setzero_ps();
+    const float *x = m->x;
+    for (uint32_t g = 0; g < n_groups; g++) {
+        mf_group_avx512 group[MAX_ROWS];
+#pragma GCC unroll 4
+        for (uint32_t r = 0; r < n_rows; r++) {
+            size_t at = (size_t)r * n_groups + g;
+            group[r] = mf_group_load_avx512(bits, m->groups + at, biases + at);
+            prefetch(p + r * row_bytes + ahead, group_bytes);
+        }
+        for (uint32_t i = 0; i < w->group; i += 32, p += 4 * bits, x += 32) {
+#pragma GCC unroll 4
+            for (uint32_t r = 0; r < n_rows; r++) {
+                __m512i q[2];
+                mf_unpack_avx512(bits, p + r * row_bytes, q);
+#pragma GCC unroll 2
+                for (uint32_t v = 0; v < 2; v++) {
+                    __m512 weights = mf_weights_avx512(bits, q[v], &group[r]);
+#pragma GCC unroll 4
+                    for (uint32_t t = 0; t < n_tokens; t++)
+                        acc[r][t] = _mm512_fmadd_ps(
+                            weights, _mm512_loadu_ps(x + t * m->x_stride + v * LANES), acc[r][t]);
+                }
+            }
+        }
+    }
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        __m128 sums = mf_sum4_avx512(acc[0][t], acc[1][t], acc[2][t], acc[3][t]);
+        _mm_mask_storeu_ps(y + t * y_stride, (__mmask8)((1 << n_rows) - 1), sums);
+    }
+}
+
+/* Rows row0 .. row1 - 1 by n_tokens (a constant) tokens. */
+MF_INLINE void affine_rows(uint32_t bits, uint32_t n_tokens, const matvec *m, uint32_t row0,
+                           float *y, size_t y_stride)
+{
+    uint32_t row = row0;
+    if (n_tokens == 1) {
+        for (; row + 4 <= m->row1; row += 4)
+            multiply_affine(bits, 4, n_tokens, m, row, y + (row - row0), y_stride);
+    } else {
+        for (; row + 2 <= m->row1; row += 2)
+            multiply_affine(bits, 2, n_tokens, m, row, y + (row - row0), y_stride);
+    }
+    for (; row < m->row1; row++)
+        multiply_affine(bits, 1, n_tokens, m, row, y + (row - row0), y_stride);
+}
+
+MF_INLINE void affine_tokens(uint32_t bits, uint32_t n_tokens, const matvec *m, uint32_t row0,
+                             float *y, size_t y_stride)
+{
+    switch (n_tokens) {
+    case 1:
+        affine_rows(bits, 1, m, row0, y, y_stride);
+        break;
+    case 2:
+        affine_rows(bits, 2, m, row0, y, y_stride);
+        break;
+    case 3:
+        affine_rows(bits, 3, m, row0, y, y_stride);
+        break;
+    default:
+        affine_rows(bits, 4, m, row0, y, y_stride);
+        break;
+    }
+}
+
+/* Copies of the tokens in the lane order of the weights. */
+MF_INLINE void order_tokens(uint32_t bits, const float *x, size_t x_stride, uint32_t n_tokens,
+                            uint32_t n_cols, float *out)
+{
+    for (uint32_t t = 0; t < n_tokens; t++, x += x_stride) {
+        for (uint32_t i = 0; i < n_cols; i += 32, out += 32) {
+            __m512 v[2] = {_mm512_loadu_ps(x + i), _mm512_loadu_ps(x + i + LANES)};
+            mf_order_avx512(bits, v);
+            _mm512_storeu_ps(out, v[0]);
+            _mm512_storeu_ps(out + LANES, v[1]);
+        }
+    }
+}
+
+static void matvec_affine(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
+                          size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride,
+                          float *scratch)
+{
+    matvec m = {.w = w, .x = x, .x_stride = x_stride, .groups = scratch, .row1 = row1};
+    if (mf_bits_reordered_avx512(w->bits)) {
+        float *ordered = scratch + (size_t)2 * MAX_ROWS * mf_round_up(w->n_cols / w->group, LANES);
+        if (w->bits == 4)
+            order_tokens(4, x, x_stride, n_tokens, w->n_cols, ordered);
+        else
+            order_tokens(2, x, x_stride, n_tokens, w->n_cols, ordered);
+        m.x = ordered;
+        m.x_stride = w->n_cols;
+    }
+    switch (w->bits) {
+    case 2:
+        affine_tokens(2, n_tokens, &m, row0, y, y_stride);
+        break;
+    case 3:
+        affine_tokens(3, n_tokens, &m, row0, y, y_stride);
+        break;
+    case 4:
+        affine_tokens(4, n_tokens, &m, row0, y, y_stride);
+        break;
+    case 5:
+        affine_tokens(5, n_tokens, &m, row0, y, y_stride);
+        break;
+    case 6:
+        affine_tokens(6, n_tokens, &m, row0, y, y_stride);
+        break;
+    default:
+        affine_tokens(8, n_tokens, &m, row0, y, y_stride);
+        break;
+    }
+}
+
+/* n_rows rows of floats by one token. */
+MF_INLINE void multiply_float(mf_dtype type, uint32_t n_rows, const mf_matrix *w, uint32_t row,
+                              const float *x, bool has_more, float *y)
+{
+    size_t row_bytes = mf_matrix_row_bytes(w);
+    size_t value_bytes = type == MF_F32 ? 4 : 2;
+    size_t ahead = has_more ? n_rows * row_bytes : 0;
+    const unsigned char *p = w->data + row * row_bytes;
+    __m512 acc[MAX_ROWS];
+    for (uint32_t r = 0; r < MAX_ROWS; r++)
+        acc[r] = _mm512_setzero_ps();
+    for (uint32_t i = 0; i < w->n_cols; i += LANES) {
+        __mmask16 mask = mf_tail_avx512(w->n_cols, i);
+        __m512 token = _mm512_maskz_loadu_ps(mask, x + i);
+#pragma GCC unroll 4
+        for (uint32_t r = 0; r < n_rows; r++) {
+            const unsigned char *at = p + r * row_bytes + i * value_bytes;
+            _mm_prefetch((const char *)at + ahead, _MM_HINT_T0);
+            acc[r] = _mm512_fmadd_ps(mf_load_float_avx512(at, type, mask), token, acc[r]);
+        }
+    }
+    __m128 sums = mf_sum4_avx512(acc[0], acc[1], acc[2], acc[3]);
+    _mm_mask_storeu_ps(y, (__mmask8)((1 << n_rows) - 1), sums);
+}
+
+MF_INLINE void float_rows(mf_dtype type, const mf_matrix *w, uint32_t row0, uint32_t row1,
+                          const float *x, float *y)
+{
+    uint32_t row = row0;
+    for (; row + 4 <= row1; row += 4)
+        multiply_float(type, 4, w, row, x, row + 4 < row1, y + (row - row0));
+    for (; row < row1; row++)
+        multiply_float(type, 1, w, row, x, row + 1 < row1, y + (row - row0));
+}
+
+static void matvec_float(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x, float *y)
+{
+    if (w->float_type == MF_F32)
+        float_rows(MF_F32, w, row0, row1, x, y);
+    else if (w->float_type == MF_F16)
+        float_rows(MF_F16, w, row0, row1, x, y);
+    else
+        float_rows(MF_BF16, w, row0, row1, x, y);
+}
+
+void mf_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
+                      size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
+{
+    if (row0 >= row1 || n_tokens == 0)
+        return;
+    if (n_tokens >= MF_GEMM_MIN_TOKENS_AVX512) {
+        mf_gemm_avx512(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+    } else if (w->kind == MF_WEIGHT_AFFINE) {
+        matvec_affine(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+    } else {
+        for (uint32_t t = 0; t < n_tokens; t++)
+            matvec_float(w, row0, row1, x + t * x_stride, y + t * y_stride);
+    }
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * AVX-512 vectors: tails, 16-bit floats, and the sum over lanes that every dot product ends with.
+ * Private to the AVX-512 tier's files.
+ */
+#ifndef MF_KERNELS_VECTOR_AVX512_H
+#define MF_KERNELS_VECTOR_AVX512_H
+
+#include "base/half.h"
+#include "kernels/kernels.h"
+
+#include <immintrin.h>
+
+#define MF_INLINE static inline __attribute__((always_inline))
+
+enum { MF_LANES_AVX512 = 16 };
+
+/* The lanes that hold elements i .. n - 1: all of them, or the tail's. */
+MF_INLINE __mmask16 mf_tail_avx512(size_t n, size_t i)
+{
+    return n - i >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << (n - i)) - 1);
+}
+
+/* 16 values of a float type, from any address; lanes outside the mask read nothing and are 0. */
+MF_INLINE __m512 mf_load_float_avx512(const unsigned char *p, mf_dtype type, __mmask16 mask)
+{
+    if (type == MF_F32)
+        return _mm512_maskz_loadu_ps(mask, p);
+    __m256i half = _mm256_maskz_loadu_epi16(mask, p);
+    if (type == MF_F16)
+        return _mm512_cvtph_ps(half);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+/*
+ * The sums over the lanes of four vectors. The order is fixed, and part of what "the same bits"
+ * means: lane i + lane i + 8, then + 4, + 2, + 1.
+ */
+MF_INLINE __m128 mf_sum4_avx512(__m512 a, __m512 b, __m512 c, __m512 d)
+{
+    __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+    __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xee));
+    __m512 quarters =
+        _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+    quarters = _mm512_add_ps(quarters, _mm512_permute_ps(quarters, 0x4e));
+    quarters = _mm512_add_ps(quarters, _mm512_permute_ps(quarters, 0xb1));
+    __m512i firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    return _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, quarters));
+}
+
+MF_INLINE float mf_sum_avx512(__m512 a)
+{
+    __m512 zero = _mm512_setzero_ps();
+    return _mm_cvtss_f32(mf_sum4_avx512(a, zero, zero, zero));
+}
+
+#endif
