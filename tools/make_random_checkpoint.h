@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The parts of make_random_checkpoint: shapes and presets, the list of tensors with what fills
+ * them, the generator of contents, the file writer, and the texts (headers, indexes, configs).
+ *
+ * Contents are a function of (seed, tensor name, element index) alone: they depend neither on the
+ * order in which files are written nor on threads, and the same seed gives the same weights in
+ * every form that can hold them.
+ */
+#ifndef MF_MAKE_RANDOM_CHECKPOINT_H
+#define MF_MAKE_RANDOM_CHECKPOINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum mf_rc_family { MF_RC_QWEN3_5_MOE, MF_RC_QWEN3_NEXT } mf_rc_family;
+typedef enum mf_rc_form { MF_RC_MLX, MF_RC_PACKED, MF_RC_HF } mf_rc_form;
+
+/* A preset's numbers; every field is uint64_t so that the option table can point at any of them. */
+typedef struct mf_rc_shape {
+    const char *preset;
+    mf_rc_family family;
+    uint64_t hidden;
+    uint64_t n_layers;
+    uint64_t full_attention_interval;
+    uint64_t n_heads;
+    uint64_t n_kv_heads;
+    uint64_t head_dim;
+    uint64_t n_vocab;
+    uint64_t n_experts;
+    uint64_t n_experts_per_token;
+    uint64_t expert_hidden;
+    uint64_t shared_hidden;
+    uint64_t n_linear_v_heads;
+    uint64_t n_linear_k_heads;
+    uint64_t linear_k_dim;
+    uint64_t linear_v_dim;
+    uint64_t conv_kernel;
+    uint64_t rope_theta;
+    uint64_t n_context;
+    uint64_t dense_hidden; /* config.json's intermediate_size, used by no layer */
+} mf_rc_shape;
+
+typedef struct mf_rc_options {
+    mf_rc_shape shape;
+    mf_rc_form form;
+    uint64_t bits;        /* dense weights; 16: not quantised */
+    uint64_t expert_bits; /* differs from bits in the 2-bit packed form only */
+    uint64_t group;
+    uint64_t seed;
+    uint64_t n_threads;
+    uint64_t shard_bytes;
+    bool force;
+    bool quiet;
+    const char *out;
+    const char *tokenizer_dir; /* NULL: none copied */
+} mf_rc_options;
+
+/* NULL if there is no such preset. */
+const mf_rc_shape *mf_rc_preset(const char *name);
+/* Writes the presets' names, one a line, each indented. */
+void mf_rc_print_presets(void);
+
+/* --------------------------------------------------------------------------------- contents -- */
+
+typedef enum mf_rc_kind {
+    MF_RC_CODES,   /* random bits: quantised codes of any width */
+    MF_RC_SCALES,  /* BF16, around a */
+    MF_RC_BIASES,  /* BF16, minus half the code range times the scale of the same key */
+    MF_RC_UNIFORM, /* BF16, uniform in [-a, a] */
+    MF_RC_NORM,    /* BF16, a + k/128 with |k| <= 16: exact with and without the shift by one */
+    MF_RC_A_LOG_F32,
+    MF_RC_A_LOG_BF16,
+    MF_RC_DT_BIAS
+} mf_rc_kind;
+
+/* One repeated part of a tensor or blob: `bytes` of the stream of `key` per repetition, the first
+ * beginning at first_byte of the stream. */
+typedef struct mf_rc_part {
+    mf_rc_kind kind;
+    uint32_t bits;
+    uint64_t key;
+    uint64_t first_byte;
+    uint64_t bytes;
+    float a;
+} mf_rc_part;
+
+/* Bytes [offset, offset + n_bytes) of a part's stream. */
+void mf_rc_fill(const mf_rc_part *part, uint64_t offset, void *dst, size_t n_bytes);
+
+/* The key of a tensor's stream. */
+uint64_t mf_rc_key(uint64_t seed, const char *name);
+
+/* ---------------------------------------------------------------------------------- tensors -- */
+
+typedef struct mf_rc_tensor {
+    char name[128];
+    const char *dtype;
+    uint32_t bits; /* 0: not quantised codes */
+    uint32_t n_dims;
+    uint64_t dims[3];
+    uint64_t n_bytes;
+    bool is_expert;
+    uint64_t n_repeats; /* n_repeats times parts[0..n_parts) one after another */
+    uint32_t n_parts;
+    mf_rc_part parts[2];
+} mf_rc_tensor;
+
+typedef struct mf_rc_tensors {
+    mf_rc_tensor *items;
+    size_t count;
+    size_t capacity;
+} mf_rc_tensors;
+
+/* All tensors of the model in the form's naming, in layer order. For the packed form the experts'
+ * nine components come with the others, marked is_expert. */
+void mf_rc_tensors_build(const mf_rc_options *options, mf_rc_tensors *out);
+void mf_rc_tensors_free(mf_rc_tensors *tensors);
+
+/* ------------------------------------------------------------------------------------- text -- */
+
+typedef struct mf_rc_text {
+    char *data;
+    size_t length;
+    size_t capacity;
+} mf_rc_text;
+
+void mf_rc_text_add(mf_rc_text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void mf_rc_text_free(mf_rc_text *text);
+
+/* The whole of config.json. */
+void mf_rc_config_text(const mf_rc_options *options, mf_rc_text *out);
+/* A shard's length word and header; offsets are those of the tensors laid end to end. */
+void mf_rc_header_text(const mf_rc_options *options, const mf_rc_tensor *tensors, size_t count,
+                       mf_rc_text *out);
+/* model.safetensors.index.json; first[i] is the first tensor of shard i, first[n_shards] the count.
+ */
+void mf_rc_index_text(const mf_rc_options *options, const mf_rc_tensors *tensors,
+                      const size_t *first, size_t n_shards, mf_rc_text *out);
+/* The name of shard i (from 0) of n. */
+void mf_rc_shard_name(size_t i, size_t n, char name[64]);
+/* model_weights.json; offsets[i] belongs to tensors[i], expert tensors are left out. */
+void mf_rc_manifest_text(const mf_rc_options *options, const mf_rc_tensors *tensors,
+                         const uint64_t *offsets, mf_rc_text *out);
+/* packed_experts/layout.json from the nine components of one layer. */
+void mf_rc_layout_text(const mf_rc_options *options, const mf_rc_tensor *components,
+                       mf_rc_text *out);
+
+/* ------------------------------------------------------------------------------------ files -- */
+
+/* A stretch of a file: n_repeats times the parts. What lies between blocks is zero. */
+typedef struct mf_rc_block {
+    uint64_t offset;
+    uint64_t n_repeats;
+    uint64_t repeat_bytes;
+    uint32_t n_parts;
+    const mf_rc_part *parts;
+} mf_rc_block;
+
+typedef struct mf_rc_file {
+    const char *path;
+    const mf_rc_text *head; /* first bytes of the file; may be NULL */
+    const mf_rc_block *blocks;
+    size_t n_blocks;
+    uint64_t n_bytes;
+} mf_rc_file;
+
+/* Writes a whole file with n_threads threads, sequentially, with direct I/O where the file system
+ * has it. */
+void mf_rc_write_file(const mf_rc_file *file, uint64_t n_threads);
+void mf_rc_write_text(const char *path, const mf_rc_text *text);
+void mf_rc_copy_file(const char *from, const char *to);
+
+/* Prints one line to stderr and ends the program with status 1. */
+void mf_rc_die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+void *mf_rc_alloc(void *old, size_t n_bytes);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The contents: a counter-based generator (the finaliser of splitmix64 over key + counter), and
+ * what each kind of tensor makes of its bits. No state: any byte of any tensor can be had alone.
+ */
+#include "make_random_checkpoint.h"
+
+#include <math.h>
+#include <string.h>
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+    return x ^ (x >> 31);
+}
+
+static uint64_t word_at(uint64_t key, uint64_t i)
+{
+    return mix(key + i * 0x9e3779b97f4a7c15U);
+}
+
+uint64_t mf_rc_key(uint64_t seed, const char *name)
+{
+    uint64_t hash = 0xcbf29ce484222325U;
+    for (const char *p = name; *p; p++)
+        hash = (hash ^ (unsigned char)*p) * 0x100000001b3U;
+    return mix(mix(seed + 0x9e3779b97f4a7c15U) ^ hash);
+}
+
+static uint16_t to_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits += 0x7fff + ((bits >> 16) & 1);
+    return (uint16_t)(bits >> 16);
+}
+
+static float from_bf16(uint16_t x)
+{
+    uint32_t bits = (uint32_t)x << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Lane i of the key's stream of 16-bit numbers. */
+static uint32_t lane16(uint64_t key, uint64_t i)
+{
+    return (uint32_t)(word_at(key, i >> 2) >> ((i & 3) * 16)) & 0xffff;
+}
+
+/* Within a quarter of the mean, so that neighbouring groups differ. */
+static uint16_t scale_at(const mf_rc_part *part, uint32_t lane)
+{
+    return to_bf16(part->a * (0.75f + (float)lane * (0.5f / 65536.0f)));
+}
+
+/* The middle of the code range maps to about 0: weights have mean 0, off by at most 1%. */
+static uint16_t bias_at(const mf_rc_part *part, uint32_t lane, uint32_t lane2)
+{
+    float middle = (float)((1u << part->bits) - 1) * 0.5f;
+    float off = 0.99f + (float)lane2 * (0.02f / 65536.0f);
+    return to_bf16(-from_bf16(scale_at(part, lane)) * middle * off);
+}
+
+/* Uniform in [0, 1). */
+static double unit_at(uint64_t key, uint64_t i)
+{
+    return (double)(word_at(key, i) >> 11) * 0x1p-53;
+}
+
+/* A = exp(A_log) in [0.1, 1]: with dt in [0.001, 0.1] the decay exp(-A dt) runs from 0.9 to 0.9999.
+ */
+static float a_log_at(uint64_t key, uint64_t i)
+{
+    return (float)(unit_at(key, i) * log(10.0) - log(10.0));
+}
+
+static float dt_bias_at(uint64_t key, uint64_t i)
+{
+    double dt = 0.001 * pow(100.0, unit_at(key, i));
+    return (float)log(expm1(dt));
+}
+
+static uint16_t element16(const mf_rc_part *part, uint64_t i, uint32_t lane)
+{
+    switch (part->kind) {
+    case MF_RC_SCALES:
+        return scale_at(part, lane);
+    case MF_RC_BIASES:
+        return bias_at(part, lane, lane16(~part->key, i));
+    case MF_RC_NORM:
+        return to_bf16(part->a + (float)((int)(lane % 33) - 16) / 128.0f);
+    case MF_RC_A_LOG_BF16:
+        return to_bf16(a_log_at(part->key, i));
+    case MF_RC_DT_BIAS:
+        return to_bf16(dt_bias_at(part->key, i));
+    default:
+        return to_bf16(part->a * ((float)lane * (2.0f / 65535.0f) - 1.0f));
+    }
+}
+
+static void fill16(const mf_rc_part *part, uint64_t first, unsigned char *dst, size_t count)
+{
+    uint64_t word = word_at(part->key, first >> 2);
+    for (size_t n = 0; n < count; n++) {
+        uint64_t i = first + n;
+        if ((i & 3) == 0)
+            word = word_at(part->key, i >> 2);
+        uint16_t value = element16(part, i, (uint32_t)(word >> ((i & 3) * 16)) & 0xffff);
+        memcpy(dst + 2 * n, &value, 2);
+    }
+}
+
+static void fill_elements(const mf_rc_part *part, uint64_t first, unsigned char *dst, size_t count)
+{
+    if (part->kind == MF_RC_CODES) {
+        for (size_t n = 0; n < count; n++) {
+            uint64_t word = word_at(part->key, first + n);
+            memcpy(dst + 8 * n, &word, 8);
+        }
+    } else if (part->kind == MF_RC_A_LOG_F32) {
+        for (size_t n = 0; n < count; n++) {
+            float value = a_log_at(part->key, first + n);
+            if (part->bits == 16) /* widened from a BF16 original */
+                value = from_bf16(to_bf16(value));
+            memcpy(dst + 4 * n, &value, 4);
+        }
+    } else {
+        fill16(part, first, dst, count);
+    }
+}
+
+void mf_rc_fill(const mf_rc_part *part, uint64_t offset, void *dst, size_t n_bytes)
+{
+    unsigned char *to = dst;
+    size_t size = part->kind == MF_RC_CODES ? 8 : part->kind == MF_RC_A_LOG_F32 ? 4 : 2;
+    unsigned char element[8];
+    size_t skip = (size_t)(offset % size);
+    if (skip) { /* a buffer that begins in the middle of an element */
+        size_t take = size - skip < n_bytes ? size - skip : n_bytes;
+        fill_elements(part, offset / size, element, 1);
+        memcpy(to, element + skip, take);
+        to += take;
+        offset += take;
+        n_bytes -= take;
+    }
+    size_t whole = n_bytes / size;
+    fill_elements(part, offset / size, to, whole);
+    if (n_bytes % size) {
+        fill_elements(part, offset / size + whole, element, 1);
+        memcpy(to + whole * size, element, n_bytes % size);
+    }
+}
