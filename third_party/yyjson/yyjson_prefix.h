@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Gives yyjson's functions the library's prefix, so that a program may link its own yyjson beside libmoeflux.a. */
+/* Gives yyjson's functions the library's prefix, so that a program may link its own yyjson beside
+ * libmoeflux.a. */
 #ifndef MF_YYJSON_PREFIX_H
 #define MF_YYJSON_PREFIX_H
+
+#define yyjson_api /* not exported from libmoeflux.so */
 
 #define unsafe_yyjson_equals mf_unsafe_yyjson_equals
 #define unsafe_yyjson_mut_equals mf_unsafe_yyjson_mut_equals
