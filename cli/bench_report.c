@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/* Metrics of a bench: how they follow from the counters, and how they are printed. */
+#include "bench_report.h"
+
+#include "json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAX_ROUNDS 1000
+
+/* A rate's unit decides how the table prints it. */
+typedef enum unit { UNIT_PLAIN, UNIT_BYTES, UNIT_RATE, UNIT_PERCENT, UNIT_MS, UNIT_GFMA } unit;
+
+static const struct metric {
+    const char *key;
+    const char *name;
+    unit unit;
+} metrics[MF_BENCH_N_METRICS] = {
+    [MF_BENCH_PREFILL_TPS] = {"prefill_tokens_per_s", "prefill, tokens/s", UNIT_PLAIN},
+    [MF_BENCH_DECODE_TPS] = {"decode_tokens_per_s", "decode, tokens/s", UNIT_PLAIN},
+    [MF_BENCH_WEIGHT_PER_TOKEN] = {"weight_bytes_per_token", "weights touched a token", UNIT_BYTES},
+    [MF_BENCH_READ_PER_TOKEN] = {"read_bytes_per_token", "read a token", UNIT_BYTES},
+    [MF_BENCH_HIT_RATE] = {"hit_rate", "hit rate", UNIT_PERCENT},
+    [MF_BENCH_READ_RATE] = {"read_bytes_per_s", "read rate while reading", UNIT_RATE},
+    [MF_BENCH_WAIT_PER_TOKEN] = {"wait_us_per_token", "waiting for reads a token", UNIT_MS},
+    [MF_BENCH_WAIT_FRACTION] = {"wait_fraction", "waiting, of decode's time", UNIT_PERCENT},
+    [MF_BENCH_WEIGHT_RATE] = {"weight_bytes_per_s", "weights touched a second", UNIT_RATE},
+    [MF_BENCH_PREFILL_READ_BYTES] = {"prefill_read_bytes", "prefill: read", UNIT_BYTES},
+    [MF_BENCH_PREFILL_READ_RATE] = {"prefill_read_bytes_per_s", "prefill: read rate", UNIT_RATE},
+    [MF_BENCH_PREFILL_WAIT_FRACTION] = {"prefill_wait_fraction", "prefill: waiting, of its time",
+                                        UNIT_PERCENT},
+    [MF_BENCH_PREFILL_MISSES] = {"prefill_expert_misses", "prefill: experts read", UNIT_PLAIN},
+    [MF_BENCH_PREFILL_READS_PER_EXPERT] = {"prefill_reads_per_expert_and_chunk",
+                                           "prefill: reads an expert and chunk", UNIT_PLAIN},
+    [MF_BENCH_PREFILL_FMA_RATE] = {"prefill_fma_per_s", "prefill: multiply-adds a second",
+                                   UNIT_GFMA},
+    [MF_BENCH_RAW_READ_RATE] = {"raw_read_bytes_per_s", "drive: raw direct reads", UNIT_RATE},
+    [MF_BENCH_DRAM_RATE] = {"dram_bytes_per_s", "memory: sequential reads", UNIT_RATE},
+    [MF_BENCH_FMA_PEAK] = {"fma_per_s", "cores: multiply-adds a second", UNIT_GFMA},
+    [MF_BENCH_WEIGHT_OVER_DRAM] = {"weight_over_dram", "decode weights / memory", UNIT_PERCENT},
+    [MF_BENCH_READ_OVER_RAW] = {"read_over_raw", "decode reads / drive", UNIT_PERCENT},
+    [MF_BENCH_PREFILL_READ_OVER_RAW] = {"prefill_read_over_raw", "prefill reads / drive",
+                                        UNIT_PERCENT},
+    [MF_BENCH_PREFILL_FMA_OVER_PEAK] = {"prefill_fma_over_peak", "prefill / cores", UNIT_PERCENT},
+};
+
+/* A division that says "not measured" where there is nothing to divide by. */
+static double ratio(double a, double b)
+{
+    return b > 0 ? a / b : NAN;
+}
+
+/*
+ * Parameters that a token meets: all but the experts it is not routed to, and but the two
+ * vocabulary tables (the input's is a lookup, the output's is evaluated for one token of the
+ * prompt). Where the two tables are one this takes one too many away, and attention's own products
+ * are left out: the figure is a lower bound.
+ */
+double mf_bench_fma_per_token(const mf_model_info *info)
+{
+    double expert = 3.0 * info->hidden_size * info->expert_hidden_size;
+    double idle = (double)info->n_layers * expert *
+                  ((double)info->n_experts - (double)info->n_experts_per_token);
+    double tables = 2.0 * info->n_vocab * info->hidden_size;
+    double active = (double)info->n_parameters - idle;
+    double experts = (double)info->n_layers * info->n_experts_per_token * expert;
+    return active - tables > experts ? active - tables : experts;
+}
+
+static void fill_decode(double *v, const mf_cli_phase *decode)
+{
+    const mf_stats *s = &decode->stats;
+    double n_tokens = (double)decode->n_tokens;
+    v[MF_BENCH_DECODE_TPS] = mf_cli_phase_tokens_per_second(decode);
+    v[MF_BENCH_WEIGHT_PER_TOKEN] = ratio((double)s->weight_bytes_touched, n_tokens);
+    v[MF_BENCH_READ_PER_TOKEN] = ratio((double)s->read_bytes, n_tokens);
+    v[MF_BENCH_HIT_RATE] = mf_cli_hit_rate(s);
+    v[MF_BENCH_READ_RATE] = ratio((double)s->read_bytes, 1e-6 * (double)s->reading_us);
+    v[MF_BENCH_WAIT_PER_TOKEN] = ratio((double)s->wait_us, n_tokens);
+    v[MF_BENCH_WAIT_FRACTION] = ratio(1e-6 * (double)s->wait_us, decode->seconds);
+    v[MF_BENCH_WEIGHT_RATE] =
+        n_tokens > 0 ? ratio((double)s->weight_bytes_touched, decode->seconds) : NAN;
+}
+
+static void fill_prefill(double *v, const mf_bench_setup *setup, const mf_cli_phase *prefill)
+{
+    const mf_stats *s = &prefill->stats;
+    uint32_t n_chunks =
+        (setup->n_prompt_tokens + setup->n_chunk_tokens - 1) / setup->n_chunk_tokens;
+    double n_experts = (double)setup->info.n_layers * setup->info.n_experts;
+    double tps = mf_cli_phase_tokens_per_second(prefill);
+    v[MF_BENCH_PREFILL_TPS] = tps;
+    v[MF_BENCH_PREFILL_READ_BYTES] = prefill->n_tokens > 0 ? (double)s->read_bytes : NAN;
+    v[MF_BENCH_PREFILL_READ_RATE] = ratio((double)s->read_bytes, 1e-6 * (double)s->reading_us);
+    v[MF_BENCH_PREFILL_WAIT_FRACTION] = ratio(1e-6 * (double)s->wait_us, prefill->seconds);
+    v[MF_BENCH_PREFILL_MISSES] = prefill->n_tokens > 0 ? (double)s->n_expert_misses : NAN;
+    v[MF_BENCH_PREFILL_READS_PER_EXPERT] =
+        ratio((double)s->n_expert_misses, n_experts * (double)n_chunks);
+    v[MF_BENCH_PREFILL_FMA_RATE] = tps * setup->prefill_fma_per_token;
+}
+
+void mf_bench_round_fill(mf_bench_round *round, const mf_bench_setup *setup,
+                         const mf_cli_phase *prefill, const mf_cli_phase *decode,
+                         double raw_read_rate, double dram_rate, double fma_peak)
+{
+    double *v = round->value;
+    fill_prefill(v, setup, prefill);
+    fill_decode(v, decode);
+    v[MF_BENCH_RAW_READ_RATE] = raw_read_rate;
+    v[MF_BENCH_DRAM_RATE] = dram_rate;
+    v[MF_BENCH_FMA_PEAK] = fma_peak;
+    v[MF_BENCH_WEIGHT_OVER_DRAM] = ratio(v[MF_BENCH_WEIGHT_RATE], dram_rate);
+    v[MF_BENCH_READ_OVER_RAW] = ratio(v[MF_BENCH_READ_RATE], raw_read_rate);
+    v[MF_BENCH_PREFILL_READ_OVER_RAW] = ratio(v[MF_BENCH_PREFILL_READ_RATE], raw_read_rate);
+    v[MF_BENCH_PREFILL_FMA_OVER_PEAK] = ratio(v[MF_BENCH_PREFILL_FMA_RATE], fma_peak);
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of the rounds in which the metric is a number; NAN if there is none. */
+static double median(const mf_bench_setup *setup, const mf_bench_round *rounds, int metric)
+{
+    double values[MAX_ROUNDS];
+    size_t n = 0;
+    for (uint32_t i = 0; i < setup->n_rounds && i < MAX_ROUNDS; i++)
+        if (isfinite(rounds[i].value[metric]))
+            values[n++] = rounds[i].value[metric];
+    if (n == 0)
+        return NAN;
+    qsort(values, n, sizeof *values, compare_doubles);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+static void print_value(unit kind, double value)
+{
+    char size[MF_CLI_SIZE_CHARS];
+    if (!isfinite(value)) {
+        puts("-");
+        return;
+    }
+    switch (kind) {
+    case UNIT_PLAIN:
+        printf("%.2f\n", value);
+        break;
+    case UNIT_BYTES:
+        printf("%s\n", mf_cli_size(size, value));
+        break;
+    case UNIT_RATE:
+        printf("%s/s\n", mf_cli_size(size, value));
+        break;
+    case UNIT_PERCENT:
+        printf("%.1f %%\n", 100 * value);
+        break;
+    case UNIT_MS:
+        printf("%.2f ms\n", 1e-3 * value);
+        break;
+    case UNIT_GFMA:
+        printf("%.2f billion\n", 1e-9 * value);
+        break;
+    }
+}
+
+void mf_bench_print(const mf_bench_setup *setup, const mf_bench_round *rounds)
+{
+    char a[MF_CLI_SIZE_CHARS], b[MF_CLI_SIZE_CHARS];
+    const mf_model_info *info = &setup->info;
+    printf("%s: %s, %s; %s, %s\n", setup->model, info->family, info->form, setup->io_name,
+           setup->cpu_name);
+    printf("%" PRIu32 " prompt tokens, %" PRIu32 " generated, median of %" PRIu32 "; %" PRIu64
+           " expert slots of %s, budget %s; opened in %.2f s\n",
+           setup->n_prompt_tokens, setup->n_gen_tokens, setup->n_rounds, info->n_slots,
+           mf_cli_size(a, (double)info->slot_bytes), mf_cli_size(b, (double)info->ram_bytes),
+           setup->open_seconds);
+    for (int i = 0; i < MF_BENCH_N_METRICS; i++) {
+        printf("%-36s ", metrics[i].name);
+        print_value(metrics[i].unit, median(setup, rounds, i));
+    }
+    printf("%-36s %s\n", "peak memory", mf_cli_size(a, (double)mf_cli_peak_rss_bytes()));
+}
+
+void mf_bench_print_json(const mf_bench_setup *setup, const mf_bench_round *rounds)
+{
+    const mf_model_info *info = &setup->info;
+    mf_cli_json json = mf_cli_json_begin(stdout);
+    mf_cli_json_string(&json, "model", setup->model);
+    mf_cli_json_string(&json, "family", info->family);
+    mf_cli_json_string(&json, "form", info->form);
+    mf_cli_json_string(&json, "io", setup->io_name);
+    mf_cli_json_string(&json, "cpu", setup->cpu_name);
+    mf_cli_json_integer(&json, "prompt_tokens", setup->n_prompt_tokens);
+    mf_cli_json_integer(&json, "gen_tokens", setup->n_gen_tokens);
+    mf_cli_json_integer(&json, "rounds", setup->n_rounds);
+    mf_cli_json_integer(&json, "prefill_chunk", setup->n_chunk_tokens);
+    mf_cli_json_integer(&json, "ram_bytes", info->ram_bytes);
+    mf_cli_json_integer(&json, "n_slots", info->n_slots);
+    mf_cli_json_integer(&json, "slot_bytes", info->slot_bytes);
+    mf_cli_json_integer(&json, "working_set_bytes", info->working_set_bytes);
+    mf_cli_json_number(&json, "open_seconds", setup->open_seconds);
+    mf_cli_json_number(&json, "prefill_fma_per_token", setup->prefill_fma_per_token);
+    for (int i = 0; i < MF_BENCH_N_METRICS; i++)
+        mf_cli_json_number(&json, metrics[i].key, median(setup, rounds, i));
+    mf_cli_json_integer(&json, "peak_rss_bytes", mf_cli_peak_rss_bytes());
+    mf_cli_json_end(&json);
+}

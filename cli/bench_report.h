@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* The figures of a bench: one value of each metric a round, medians over the rounds. */
+#ifndef MF_CLI_BENCH_REPORT_H
+#define MF_CLI_BENCH_REPORT_H
+
+#include "run_stats.h"
+
+typedef enum mf_bench_metric {
+    MF_BENCH_PREFILL_TPS,
+    MF_BENCH_DECODE_TPS,
+    MF_BENCH_WEIGHT_PER_TOKEN, /* decode */
+    MF_BENCH_READ_PER_TOKEN,   /* decode */
+    MF_BENCH_HIT_RATE,         /* decode */
+    MF_BENCH_READ_RATE,        /* decode: bytes read over the time with a read in flight */
+    MF_BENCH_WAIT_PER_TOKEN,   /* decode, microseconds */
+    MF_BENCH_WAIT_FRACTION,    /* decode */
+    MF_BENCH_WEIGHT_RATE,      /* decode: weight bytes multiplied with, a second */
+    MF_BENCH_PREFILL_READ_BYTES,
+    MF_BENCH_PREFILL_READ_RATE,
+    MF_BENCH_PREFILL_WAIT_FRACTION,
+    MF_BENCH_PREFILL_MISSES,
+    MF_BENCH_PREFILL_READS_PER_EXPERT, /* misses over experts of all layers and chunks: at most 1 */
+    MF_BENCH_PREFILL_FMA_RATE,
+    MF_BENCH_RAW_READ_RATE,
+    MF_BENCH_DRAM_RATE,
+    MF_BENCH_FMA_PEAK,
+    MF_BENCH_WEIGHT_OVER_DRAM,
+    MF_BENCH_READ_OVER_RAW,
+    MF_BENCH_PREFILL_READ_OVER_RAW,
+    MF_BENCH_PREFILL_FMA_OVER_PEAK,
+    MF_BENCH_N_METRICS
+} mf_bench_metric;
+
+/* One round; NAN where a metric was not measured. */
+typedef struct mf_bench_round {
+    double value[MF_BENCH_N_METRICS];
+} mf_bench_round;
+
+typedef struct mf_bench_setup {
+    const char *model;
+    const char *io_name;
+    const char *cpu_name;
+    mf_model_info info;
+    uint32_t n_chunk_tokens;
+    uint32_t n_prompt_tokens;
+    uint32_t n_gen_tokens;
+    uint32_t n_rounds;
+    double open_seconds;
+    double prefill_fma_per_token;
+} mf_bench_setup;
+
+/* Derives a round's metrics from what its phases took and what the machine can do
+ * (NAN: not measured). */
+void mf_bench_round_fill(mf_bench_round *round, const mf_bench_setup *setup,
+                         const mf_cli_phase *prefill, const mf_cli_phase *decode,
+                         double raw_read_rate, double dram_rate, double fma_peak);
+
+/* Multiply-adds that a prompt token costs in weight products. */
+double mf_bench_fma_per_token(const mf_model_info *info);
+
+void mf_bench_print(const mf_bench_setup *setup, const mf_bench_round *rounds);
+void mf_bench_print_json(const mf_bench_setup *setup, const mf_bench_round *rounds);
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * moeflux bench: speed, reads and memory of a checkpoint, and beside them what the drive, the
+ * memory and the cores can do, measured in the same rounds so that ratios mean something on a noisy
+ * machine. Token ids are pseudo-random over the vocabulary: routing varies as much as it can, and
+ * no tokenizer is needed.
+ */
+#include "bench_report.h"
+#include "commands.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char help[] =
+    "Usage: moeflux bench MODEL [OPTION]...\n"
+    "Measures prefill and decode on random token ids (no tokenizer is needed), and beside them\n"
+    "the bandwidth of the drive on the model's own files, that of memory, and the multiply-adds\n"
+    "of the cores. Figures are medians over the rounds.\n"
+    "\n"
+    "  --prompt-tokens N      tokens of the prompt (default 512)\n"
+    "  --gen-tokens N         tokens decoded (default 64)\n"
+    "  --repeat R             rounds (default 3)\n"
+    "  --warmup R             rounds before them that do not count (default 1)\n"
+    "  --measure-ms N         time for each measurement of the machine (default 1000; 0: none)\n"
+    "  --seed N               of the token ids (default 1)\n"
+    "  --json                 one JSON object\n" //
+    MF_ENGINE_OPTIONS_HELP;
+
+enum {
+    OPT_PROMPT_TOKENS = MF_OPT_OWN,
+    OPT_GEN_TOKENS,
+    OPT_REPEAT,
+    OPT_WARMUP,
+    OPT_MEASURE,
+    OPT_SEED,
+    OPT_JSON
+};
+
+static const struct option long_options[] = {
+    {"prompt-tokens", required_argument, NULL, OPT_PROMPT_TOKENS},
+    {"gen-tokens", required_argument, NULL, OPT_GEN_TOKENS},
+    {"repeat", required_argument, NULL, OPT_REPEAT},
+    {"warmup", required_argument, NULL, OPT_WARMUP},
+    {"measure-ms", required_argument, NULL, OPT_MEASURE},
+    {"seed", required_argument, NULL, OPT_SEED},
+    {"json", no_argument, NULL, OPT_JSON},
+    MF_ENGINE_LONG_OPTIONS,
+    {0}};
+
+typedef struct bench_args {
+    mf_cli_engine_args engine;
+    const char *model;
+    uint32_t n_prompt_tokens, n_gen_tokens, n_rounds, n_warmup, measure_ms;
+    uint64_t seed;
+    bool has_json;
+} bench_args;
+
+typedef struct bench {
+    const bench_args *args;
+    mf_bench_setup setup;
+    mf_engine *engine;
+    mf_session *session;
+    int32_t *tokens; /* [max(n_prompt_tokens, 1)] */
+    uint64_t random;
+} bench;
+
+/* One option of bench's own; an exit code. */
+static int own_option(bench_args *args, const mf_cli_parser *parser, int option)
+{
+    static const struct {
+        int option;
+        const char *name;
+        size_t offset;
+        uint32_t min, max;
+    } numbers[] = {
+        {OPT_PROMPT_TOKENS, "prompt-tokens", offsetof(bench_args, n_prompt_tokens), 0, 1u << 28},
+        {OPT_GEN_TOKENS, "gen-tokens", offsetof(bench_args, n_gen_tokens), 0, 1u << 28},
+        {OPT_REPEAT, "repeat", offsetof(bench_args, n_rounds), 1, 1000},
+        {OPT_WARMUP, "warmup", offsetof(bench_args, n_warmup), 0, 1000},
+        {OPT_MEASURE, "measure-ms", offsetof(bench_args, measure_ms), 0, 600000},
+    };
+    if (option == OPT_JSON) {
+        args->has_json = true;
+        return MF_EXIT_OK;
+    }
+    if (option == OPT_SEED)
+        return mf_cli_parse_u64(optarg, 0, UINT64_MAX, &args->seed)
+                   ? MF_EXIT_OK
+                   : mf_cli_bad_value(parser, "seed", optarg, "a number in range");
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].option == option &&
+            !mf_cli_parse_u32(optarg, numbers[i].min, numbers[i].max,
+                              (uint32_t *)((char *)args + numbers[i].offset)))
+            return mf_cli_bad_value(parser, numbers[i].name, optarg, "a number in range");
+    return MF_EXIT_OK;
+}
+
+/* False: the program ends with *exit_code. */
+static bool parse(bench_args *args, int argc, char **argv, int *exit_code)
+{
+    const mf_cli_parser parser = {"bench", help, argc, argv, ":h", long_options, &args->engine};
+    int option;
+    while ((option = mf_cli_next(&parser, exit_code)) >= 0)
+        if ((*exit_code = own_option(args, &parser, option)) != MF_EXIT_OK)
+            return false;
+    if (option == MF_PARSE_STOP)
+        return false;
+    args->model = mf_cli_positional(&parser, "MODEL", false, exit_code);
+    if (!args->model)
+        return false;
+    uint32_t needed = args->n_prompt_tokens + args->n_gen_tokens;
+    mf_engine_options *options = &args->engine.options;
+    if (options->n_context_tokens > 0 && options->n_context_tokens < needed) {
+        *exit_code = mf_cli_usage_error("bench", "bench: --ctx is below the %u tokens to evaluate",
+                                        (unsigned)needed);
+        return false;
+    }
+    if (options->n_context_tokens == 0)
+        options->n_context_tokens = needed > 0 ? needed : 1;
+    return true;
+}
+
+/* splitmix64 (Steele, Lea, Flood 2014): small, seedable by any number, the same everywhere. */
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static int32_t random_token(bench *b)
+{
+    return (int32_t)(next_random(&b->random) % b->setup.info.n_vocab);
+}
+
+/* The counters' growth is that since their reset. */
+static void phase_end(bench *b, mf_cli_phase *phase, double started)
+{
+    const mf_stats zero = {0};
+    mf_stats stats;
+    double seconds = mf_cli_now() - started;
+    mf_engine_stats(b->engine, &stats);
+    mf_cli_phase_add(phase, &zero, &stats, seconds);
+}
+
+static mf_status run_prefill(bench *b, mf_cli_phase *phase, mf_error *error)
+{
+    for (uint32_t i = 0; i < b->args->n_prompt_tokens; i++)
+        b->tokens[i] = random_token(b);
+    mf_session_clear(b->session);
+    mf_engine_stats_reset(b->engine);
+    double started = mf_cli_now();
+    mf_status status = mf_session_eval(b->session, b->tokens, b->args->n_prompt_tokens, error);
+    phase_end(b, phase, started);
+    return status;
+}
+
+static mf_status run_decode(bench *b, mf_cli_phase *phase, mf_error *error)
+{
+    mf_status status = MF_OK;
+    mf_engine_stats_reset(b->engine);
+    double started = mf_cli_now();
+    for (uint32_t i = 0; i < b->args->n_gen_tokens && status == MF_OK; i++) {
+        int32_t token = random_token(b);
+        status = mf_session_eval(b->session, &token, 1, error);
+    }
+    phase_end(b, phase, started);
+    return status;
+}
+
+static mf_status run_round(bench *b, mf_bench_round *round, mf_error *error)
+{
+    mf_cli_phase prefill = {0}, decode = {0};
+    double raw = NAN, dram = NAN, fma = NAN;
+    mf_status status = run_prefill(b, &prefill, error);
+    if (status == MF_OK)
+        status = run_decode(b, &decode, error);
+    if (status == MF_OK && round && b->args->measure_ms > 0)
+        status = mf_engine_measure_drive(b->engine, b->args->measure_ms, &raw, error);
+    if (status == MF_OK && round && b->args->measure_ms > 0)
+        status = mf_engine_measure_compute(b->engine, b->args->measure_ms, &dram, &fma, error);
+    if (status == MF_OK && round)
+        mf_bench_round_fill(round, &b->setup, &prefill, &decode, raw, dram, fma);
+    return status;
+}
+
+static void note_round(const bench *b, uint32_t i, bool counts)
+{
+    char line[64];
+    snprintf(line, sizeof line, "bench: %s %u done", counts ? "round" : "warm-up", (unsigned)i + 1);
+    mf_cli_log((void *)&b->args->engine.verbosity, MF_LOG_INFO, line);
+}
+
+static int measure(bench *b)
+{
+    const bench_args *args = b->args;
+    mf_error error = {0};
+    mf_status status = MF_OK;
+    mf_bench_round *rounds = calloc(args->n_rounds, sizeof *rounds);
+    b->tokens = calloc((size_t)args->n_prompt_tokens + 1, sizeof *b->tokens);
+    if (!rounds || !b->tokens)
+        status = MF_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < args->n_warmup && status == MF_OK; i++) {
+        status = run_round(b, NULL, &error);
+        note_round(b, i, false);
+    }
+    for (uint32_t i = 0; i < args->n_rounds && status == MF_OK; i++) {
+        status = run_round(b, &rounds[i], &error);
+        note_round(b, i, true);
+    }
+    if (status == MF_OK && args->has_json)
+        mf_bench_print_json(&b->setup, rounds);
+    else if (status == MF_OK)
+        mf_bench_print(&b->setup, rounds);
+    free(rounds);
+    free(b->tokens);
+    return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
+}
+
+static void describe(bench *b, double open_seconds)
+{
+    const mf_engine_options *options = &b->args->engine.options;
+    mf_bench_setup *s = &b->setup;
+    mf_engine_info(b->engine, &s->info);
+    s->model = b->args->model;
+    s->io_name = mf_engine_io_name(b->engine);
+    s->cpu_name = mf_engine_cpu_name(b->engine);
+    s->n_chunk_tokens = options->n_chunk_tokens ? options->n_chunk_tokens : 512;
+    s->n_prompt_tokens = b->args->n_prompt_tokens;
+    s->n_gen_tokens = b->args->n_gen_tokens;
+    s->n_rounds = b->args->n_rounds;
+    s->open_seconds = open_seconds;
+    s->prefill_fma_per_token = mf_bench_fma_per_token(&s->info);
+}
+
+int mf_cmd_bench(int argc, char **argv)
+{
+    bench_args args = {.n_prompt_tokens = 512,
+                       .n_gen_tokens = 64,
+                       .n_rounds = 3,
+                       .n_warmup = 1,
+                       .measure_ms = 1000,
+                       .seed = 1};
+    int exit_code = MF_EXIT_OK;
+    mf_cli_engine_args_init(&args.engine);
+    if (!parse(&args, argc, argv, &exit_code))
+        return exit_code;
+    bench b = {.args = &args, .random = args.seed};
+    mf_error error = {0};
+    double started = mf_cli_now();
+    mf_status status = mf_engine_open(args.model, &args.engine.options, &b.engine, &error);
+    double open_seconds = mf_cli_now() - started;
+    if (status == MF_OK)
+        status = mf_session_create(b.engine, &b.session, &error);
+    if (status == MF_OK) {
+        describe(&b, open_seconds);
+        exit_code = measure(&b);
+    } else {
+        exit_code = mf_cli_fail(status, &error);
+    }
+    mf_session_free(&b.session);
+    mf_engine_close(&b.engine);
+    return mf_cli_finish(exit_code);
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/* moeflux info: what a checkpoint is, what it needs, and what this machine's memory allows. */
+#include "commands.h"
+#include "json.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const char help[] =
+    "Usage: moeflux info MODEL [OPTION]...\n"
+    "Says what a checkpoint is, what it needs, and what this machine's memory allows. Loads no\n"
+    "weights.\n"
+    "\n"
+    "  --json                 one JSON object\n" //
+    MF_ENGINE_OPTIONS_HELP;
+
+enum { OPT_JSON = MF_OPT_OWN };
+
+static const struct option long_options[] = {
+    {"json", no_argument, NULL, OPT_JSON}, MF_ENGINE_LONG_OPTIONS, {0}};
+
+static double cacheable_fraction(const mf_model_info *info)
+{
+    uint64_t n_experts = (uint64_t)info->n_layers * info->n_experts;
+    if (n_experts == 0)
+        return 0;
+    return info->n_slots >= n_experts ? 1 : (double)info->n_slots / (double)n_experts;
+}
+
+static void row_size(const char *name, uint64_t n_bytes)
+{
+    char size[MF_CLI_SIZE_CHARS];
+    printf("%-22s %s\n", name, mf_cli_size(size, (double)n_bytes));
+}
+
+static void print_shape(const mf_model_info *info)
+{
+    char count[MF_CLI_SIZE_CHARS];
+    printf("%-22s %s\n", "family", info->family);
+    printf("%-22s %s, experts of %" PRIu32 " bits\n", "form", info->form, info->expert_bits);
+    printf("%-22s %s\n", "parameters", mf_cli_count(count, (double)info->n_parameters));
+    printf("%-22s %" PRIu32 " (%" PRIu32 " full attention, %" PRIu32 " linear attention)\n",
+           "layers", info->n_layers, info->n_full_attention_layers,
+           info->n_linear_attention_layers);
+    printf("%-22s %" PRIu32 "\n", "hidden size", info->hidden_size);
+    printf("%-22s %" PRIu32 " (%" PRIu32 " for keys and values) of %" PRIu32 "\n",
+           "attention heads", info->n_heads, info->n_kv_heads, info->head_dim);
+    printf("%-22s %" PRIu32 " a layer, %" PRIu32 " a token", "experts", info->n_experts,
+           info->n_experts_per_token);
+    if (info->n_experts_per_token != info->n_experts_per_token_model)
+        printf(" (the model's own: %" PRIu32 ")", info->n_experts_per_token_model);
+    printf(", inner size %" PRIu32 ", shared %" PRIu32 "\n", info->expert_hidden_size,
+           info->shared_expert_hidden_size);
+    printf("%-22s %" PRIu32 "\n", "vocabulary", info->n_vocab);
+    printf("%-22s %" PRIu32 " tokens at most\n", "context", info->n_context_tokens_model);
+}
+
+static void print_memory(const mf_model_info *info)
+{
+    row_size("dense weights", info->resident_bytes);
+    row_size("experts", info->expert_bytes);
+    row_size("one expert", info->one_expert_bytes);
+    row_size("working set a token", info->working_set_bytes);
+    row_size("session state", info->session_bytes);
+    row_size("scratch", info->scratch_bytes);
+    row_size("least --ram", info->floor_bytes);
+    row_size("available now", info->available_bytes);
+    row_size("budget", info->ram_bytes);
+    printf("%-22s %" PRIu64 " (%.1f %% of the experts)\n", "expert slots", info->n_slots,
+           100 * cacheable_fraction(info));
+}
+
+static const char *verdict(const mf_model_info *info)
+{
+    uint64_t working_set = (uint64_t)info->n_layers * info->n_experts_per_token;
+    if (info->n_slots == 0)
+        return "does not run: the budget is below the least --ram";
+    if (cacheable_fraction(info) >= 1)
+        return "runs with every expert in memory";
+    if (info->n_slots >= working_set)
+        return "runs with its experts streamed from disk; the cache holds a token's working set";
+    return "runs with its experts streamed from disk, slowly: the cache is smaller than a token's "
+           "working set";
+}
+
+static void print_json(const char *path, const mf_model_info *info)
+{
+    const struct {
+        const char *key;
+        uint64_t value;
+    } members[] = {
+        {"n_layers", info->n_layers},
+        {"n_full_attention_layers", info->n_full_attention_layers},
+        {"n_linear_attention_layers", info->n_linear_attention_layers},
+        {"hidden_size", info->hidden_size},
+        {"n_heads", info->n_heads},
+        {"n_kv_heads", info->n_kv_heads},
+        {"head_dim", info->head_dim},
+        {"n_vocab", info->n_vocab},
+        {"n_experts", info->n_experts},
+        {"n_experts_per_token", info->n_experts_per_token},
+        {"n_experts_per_token_model", info->n_experts_per_token_model},
+        {"expert_hidden_size", info->expert_hidden_size},
+        {"shared_expert_hidden_size", info->shared_expert_hidden_size},
+        {"n_context_tokens_model", info->n_context_tokens_model},
+        {"expert_bits", info->expert_bits},
+        {"n_parameters", info->n_parameters},
+        {"resident_bytes", info->resident_bytes},
+        {"expert_bytes", info->expert_bytes},
+        {"one_expert_bytes", info->one_expert_bytes},
+        {"working_set_bytes", info->working_set_bytes},
+        {"session_bytes", info->session_bytes},
+        {"scratch_bytes", info->scratch_bytes},
+        {"floor_bytes", info->floor_bytes},
+        {"available_bytes", info->available_bytes},
+        {"ram_bytes", info->ram_bytes},
+        {"slot_bytes", info->slot_bytes},
+        {"n_slots", info->n_slots},
+    };
+    mf_cli_json json = mf_cli_json_begin(stdout);
+    mf_cli_json_string(&json, "model", path);
+    mf_cli_json_string(&json, "family", info->family);
+    mf_cli_json_string(&json, "form", info->form);
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        mf_cli_json_integer(&json, members[i].key, members[i].value);
+    mf_cli_json_number(&json, "cacheable_fraction", cacheable_fraction(info));
+    mf_cli_json_string(&json, "verdict", verdict(info));
+    mf_cli_json_end(&json);
+}
+
+int mf_cmd_info(int argc, char **argv)
+{
+    mf_cli_engine_args engine;
+    mf_cli_engine_args_init(&engine);
+    const mf_cli_parser parser = {"info", help, argc, argv, ":h", long_options, &engine};
+    bool has_json = false;
+    int option, exit_code = MF_EXIT_OK;
+    while ((option = mf_cli_next(&parser, &exit_code)) >= 0)
+        has_json = true;
+    if (option == MF_PARSE_STOP)
+        return exit_code;
+    const char *model = mf_cli_positional(&parser, "MODEL", false, &exit_code);
+    if (!model)
+        return exit_code;
+    mf_model_info info;
+    mf_error error = {0};
+    mf_status status = mf_model_inspect(model, &engine.options, &info, &error);
+    if (status != MF_OK)
+        return mf_cli_fail(status, &error);
+    if (has_json) {
+        print_json(model, &info);
+    } else {
+        print_shape(&info);
+        print_memory(&info);
+        printf("%-22s %s\n", "verdict", verdict(&info));
+    }
+    return mf_cli_finish(MF_EXIT_OK);
+}

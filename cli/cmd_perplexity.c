@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * moeflux perplexity: how well a model predicts a text. Protocol: the text is tokenised without
+ * special tokens and cut into windows; each window is evaluated from the empty state, and the mean
+ * is over the negative log-likelihoods of its tokens but the first.
+ */
+#include "commands.h"
+#include "json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char help[] =
+    "Usage: moeflux perplexity MODEL FILE [OPTION]...\n"
+    "Prints the mean negative log-likelihood of a text's tokens and its exponential. The text is\n"
+    "one window if it fits --ctx (default: what it needs, up to the model's limit), else several,\n"
+    "each evaluated from the start; the first token of a window is not predicted.\n"
+    "\n"
+    "  --tokens N             only the first N tokens\n"
+    "  --json                 one JSON object\n" //
+    MF_ENGINE_OPTIONS_HELP;
+
+enum { OPT_TOKENS = MF_OPT_OWN, OPT_JSON };
+
+static const struct option long_options[] = {{"tokens", required_argument, NULL, OPT_TOKENS},
+                                             {"json", no_argument, NULL, OPT_JSON},
+                                             MF_ENGINE_LONG_OPTIONS,
+                                             {0}};
+
+typedef struct perplexity_args {
+    mf_cli_engine_args engine;
+    const char *model;
+    const char *file;
+    uint64_t n_tokens; /* at most */
+    bool has_json;
+} perplexity_args;
+
+typedef struct score {
+    const int32_t *window; /* the one being evaluated */
+    size_t n_window;
+    size_t n_vocab;
+    double sum_nll;
+    size_t n_scored;
+    size_t n_windows;
+} score;
+
+/* False: the program ends with *exit_code. */
+static bool parse(perplexity_args *args, int argc, char **argv, int *exit_code)
+{
+    const mf_cli_parser parser = {"perplexity", help,         argc,         argv,
+                                  ":h",         long_options, &args->engine};
+    int option;
+    while ((option = mf_cli_next(&parser, exit_code)) >= 0) {
+        if (option == OPT_JSON) {
+            args->has_json = true;
+        } else if (!mf_cli_parse_u64(optarg, 2, UINT32_MAX, &args->n_tokens)) {
+            *exit_code = mf_cli_bad_value(&parser, "tokens", optarg, "a number above one");
+            return false;
+        }
+    }
+    if (option == MF_PARSE_STOP)
+        return false;
+    if (args->engine.options.n_context_tokens == 1) {
+        *exit_code = mf_cli_bad_value(&parser, "ctx", "1", "a window that predicts anything");
+        return false;
+    }
+    args->model = mf_cli_positional(&parser, "MODEL", true, exit_code);
+    args->file = args->model ? mf_cli_positional(&parser, "FILE", false, exit_code) : NULL;
+    return args->file != NULL;
+}
+
+/* An mf_logits_fn: scores the token after the one that gave these logits. */
+static int on_logits(void *user, size_t token_index, const float *logits)
+{
+    score *s = user;
+    if (token_index + 1 >= s->n_window)
+        return 0;
+    float max = logits[0];
+    for (size_t i = 1; i < s->n_vocab; i++)
+        max = logits[i] > max ? logits[i] : max;
+    double sum = 0;
+    for (size_t i = 0; i < s->n_vocab; i++)
+        sum += exp((double)logits[i] - (double)max);
+    s->sum_nll += log(sum) + (double)max - (double)logits[s->window[token_index + 1]];
+    s->n_scored++;
+    return 0;
+}
+
+static int score_windows(mf_session *session, const int32_t *tokens, size_t n_tokens,
+                         size_t n_context, score *s)
+{
+    mf_error error = {0};
+    for (size_t at = 0; at + 1 < n_tokens; at += n_context) {
+        s->window = tokens + at;
+        s->n_window = n_tokens - at < n_context ? n_tokens - at : n_context;
+        if (s->n_window < 2)
+            break;
+        mf_session_clear(session);
+        mf_status status =
+            mf_session_eval_each(session, s->window, s->n_window, on_logits, s, &error);
+        if (status != MF_OK)
+            return mf_cli_fail(status, &error);
+        s->n_windows++;
+    }
+    return MF_EXIT_OK;
+}
+
+static void print_score(const perplexity_args *args, const score *s, size_t n_tokens,
+                        double seconds)
+{
+    double mean = s->sum_nll / (double)s->n_scored;
+    if (args->has_json) {
+        mf_cli_json json = mf_cli_json_begin(stdout);
+        mf_cli_json_integer(&json, "n_tokens", n_tokens);
+        mf_cli_json_integer(&json, "n_scored", s->n_scored);
+        mf_cli_json_integer(&json, "n_windows", s->n_windows);
+        mf_cli_json_number(&json, "mean_nll", mean);
+        mf_cli_json_number(&json, "perplexity", exp(mean));
+        mf_cli_json_number(&json, "tokens_per_s", (double)n_tokens / seconds);
+        mf_cli_json_integer(&json, "peak_rss_bytes", mf_cli_peak_rss_bytes());
+        mf_cli_json_end(&json);
+        return;
+    }
+    printf("tokens      %zu (%zu predicted, %zu window%s)\n", n_tokens, s->n_scored, s->n_windows,
+           s->n_windows == 1 ? "" : "s");
+    printf("mean NLL    %.6f\n", mean);
+    printf("perplexity  %.6f\n", exp(mean));
+}
+
+static int evaluate(perplexity_args *args, const int32_t *tokens, size_t n_tokens,
+                    const mf_model_info *info)
+{
+    mf_engine_options *options = &args->engine.options;
+    mf_engine *engine = NULL;
+    mf_session *session = NULL;
+    mf_error error = {0};
+    size_t n_context = options->n_context_tokens;
+    if (n_context == 0) {
+        size_t limit = info->n_context_tokens_model > 0 ? info->n_context_tokens_model : 1u << 30;
+        n_context = n_tokens < limit ? n_tokens : limit;
+        options->n_context_tokens = (uint32_t)n_context;
+    }
+    mf_status status = mf_engine_open(args->model, options, &engine, &error);
+    if (status == MF_OK)
+        status = mf_session_create(engine, &session, &error);
+    int exit_code = status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
+    if (exit_code == MF_EXIT_OK) {
+        score s = {.n_vocab = info->n_vocab};
+        double started = mf_cli_now();
+        exit_code = score_windows(session, tokens, n_tokens, n_context, &s);
+        if (exit_code == MF_EXIT_OK)
+            print_score(args, &s, n_tokens, mf_cli_now() - started);
+    }
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    return exit_code;
+}
+
+/* A token that the model has no logit for cannot be scored. */
+static int check_tokens(const perplexity_args *args, const int32_t *tokens, size_t n_tokens,
+                        uint32_t n_vocab)
+{
+    if (n_tokens < 2)
+        return mf_cli_error("%s: has %zu tokens, perplexity needs two", args->file, n_tokens);
+    for (size_t i = 0; i < n_tokens; i++)
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= n_vocab)
+            return mf_cli_error("%s: its tokenizer gives id %" PRId32
+                                ", the model's vocabulary ends at %" PRIu32,
+                                args->model, tokens[i], n_vocab);
+    return MF_EXIT_OK;
+}
+
+static int perplexity(perplexity_args *args)
+{
+    mf_tokenizer *tokenizer = NULL;
+    mf_cli_buffer text = {0};
+    mf_model_info info;
+    mf_error error = {0};
+    int32_t *tokens = NULL;
+    size_t n_tokens = 0;
+    mf_status status = mf_model_inspect(args->model, NULL, &info, &error);
+    if (status == MF_OK)
+        status = mf_tokenizer_open(args->model, NULL, &tokenizer, &error);
+    int exit_code = status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
+    if (exit_code == MF_EXIT_OK)
+        exit_code = mf_cli_read_file(args->file, &text);
+    if (exit_code == MF_EXIT_OK)
+        exit_code = mf_cli_encode(tokenizer, text.data, text.n_bytes, false, &tokens, &n_tokens);
+    mf_tokenizer_free(&tokenizer); /* done with: the engine may have the memory */
+    mf_cli_buffer_free(&text);
+    if (n_tokens > args->n_tokens)
+        n_tokens = args->n_tokens;
+    if (exit_code == MF_EXIT_OK)
+        exit_code = check_tokens(args, tokens, n_tokens, info.n_vocab);
+    if (exit_code == MF_EXIT_OK)
+        exit_code = evaluate(args, tokens, n_tokens, &info);
+    free(tokens);
+    return mf_cli_finish(exit_code);
+}
+
+int mf_cmd_perplexity(int argc, char **argv)
+{
+    perplexity_args args = {.n_tokens = UINT64_MAX};
+    int exit_code = MF_EXIT_OK;
+    mf_cli_engine_args_init(&args.engine);
+    return parse(&args, argc, argv, &exit_code) ? perplexity(&args) : exit_code;
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/* moeflux run: one answer to a prompt, or the chat. */
+#include "commands.h"
+
+#include "interrupt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char help[] =
+    "Usage: moeflux run MODEL [-p PROMPT | -f FILE] [OPTION]...\n"
+    "Writes the model's answer to standard output as it comes. Without a prompt: a chat; there\n"
+    "/help lists the commands, and Ctrl-C stops an answer. A model without a chat template\n"
+    "continues the prompt as it stands.\n"
+    "\n"
+    "Prompt:\n"
+    "  -p, --prompt TEXT      the prompt\n"
+    "  -f, --file FILE        the prompt is in FILE; -: on standard input\n"
+    "  --system TEXT          system message\n"
+    "  --think on|off         ask for, or suppress, the model's thinking (default: the "
+    "template's)\n"
+    "  --raw                  no chat template\n"
+    "Answer (defaults from generation_config.json):\n"
+    "  -n, --max-tokens N     at most N tokens (default: until the context is full)\n"
+    "  --temp T               temperature; 0: always the most likely token\n"
+    "  --top-k K              among the K most likely; 0: off\n"
+    "  --top-p P              among the most likely that sum to P; 1: off\n"
+    "  --min-p P              among those at least P times the likeliest; 0: off\n"
+    "  --repeat-penalty R     divide the score of what was there already by R; 1: off\n"
+    "  --seed N               of the random choices; the same seed gives the same text (default "
+    "0)\n"
+    "  --ignore-eos           go on after an end token\n"
+    "  --stats[=json]         the run's figures at the end, on standard error\n" //
+    MF_ENGINE_OPTIONS_HELP;
+
+enum {
+    OPT_SYSTEM = MF_OPT_OWN,
+    OPT_THINK,
+    OPT_RAW,
+    OPT_TEMP,
+    OPT_TOP_K,
+    OPT_TOP_P,
+    OPT_MIN_P,
+    OPT_PENALTY,
+    OPT_SEED,
+    OPT_IGNORE_EOS,
+    OPT_STATS
+};
+
+static const struct option long_options[] = {
+    {"prompt", required_argument, NULL, 'p'},
+    {"file", required_argument, NULL, 'f'},
+    {"max-tokens", required_argument, NULL, 'n'},
+    {"system", required_argument, NULL, OPT_SYSTEM},
+    {"think", required_argument, NULL, OPT_THINK},
+    {"raw", no_argument, NULL, OPT_RAW},
+    {"temp", required_argument, NULL, OPT_TEMP},
+    {"top-k", required_argument, NULL, OPT_TOP_K},
+    {"top-p", required_argument, NULL, OPT_TOP_P},
+    {"min-p", required_argument, NULL, OPT_MIN_P},
+    {"repeat-penalty", required_argument, NULL, OPT_PENALTY},
+    {"seed", required_argument, NULL, OPT_SEED},
+    {"ignore-eos", no_argument, NULL, OPT_IGNORE_EOS},
+    {"stats", optional_argument, NULL, OPT_STATS},
+    MF_ENGINE_LONG_OPTIONS,
+    {0}};
+
+typedef struct run_args {
+    mf_cli_generate_args generate;
+    const char *model;
+    const char *prompt;
+    const char *file;
+    bool has_stats;
+    bool has_json_stats;
+} run_args;
+
+/* The options of the sampler. False: not one of them. */
+static bool sampler_option(mf_cli_generate_args *g, int option, const char **name, bool *good)
+{
+    mf_sampler_options *s = &g->sampler;
+    switch (option) {
+    case OPT_TEMP:
+        *name = "temp";
+        *good = g->has_temperature = mf_cli_parse_float(optarg, 0, 1000, &s->temperature);
+        return true;
+    case OPT_TOP_K:
+        *name = "top-k";
+        *good = g->has_top_k = mf_cli_parse_u32(optarg, 0, UINT32_MAX, &s->top_k);
+        return true;
+    case OPT_TOP_P:
+        *name = "top-p";
+        *good = g->has_top_p = mf_cli_parse_float(optarg, 1e-6f, 1, &s->top_p);
+        return true;
+    case OPT_MIN_P:
+        *name = "min-p";
+        *good = g->has_min_p = mf_cli_parse_float(optarg, 0, 1, &s->min_p);
+        return true;
+    case OPT_PENALTY:
+        *name = "repeat-penalty";
+        *good = g->has_penalty = mf_cli_parse_float(optarg, 1e-6f, 1000, &s->repetition_penalty);
+        return true;
+    case OPT_SEED:
+        *name = "seed";
+        *good = g->has_seed = mf_cli_parse_u64(optarg, 0, UINT64_MAX, &s->seed);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool parse_thinking(const char *text, mf_thinking *out)
+{
+    static const char *const names[] = {"on", "off"};
+    int i = mf_cli_parse_name(text, names, 2);
+    if (i >= 0)
+        *out = i == 0 ? MF_THINKING_ON : MF_THINKING_OFF;
+    return i >= 0;
+}
+
+/* One option of run's own; an exit code. */
+static int own_option(run_args *args, const mf_cli_parser *parser, int option)
+{
+    const char *name = "", *expected = "a number in range";
+    mf_cli_generate_args *g = &args->generate;
+    bool good = true;
+    if (sampler_option(g, option, &name, &good))
+        return good ? MF_EXIT_OK : mf_cli_bad_value(parser, name, optarg, expected);
+    switch (option) {
+    case 'p':
+        args->prompt = optarg;
+        break;
+    case 'f':
+        args->file = optarg;
+        break;
+    case 'n':
+        name = "max-tokens";
+        good = mf_cli_parse_u64(optarg, 0, UINT32_MAX, &g->n_max_tokens);
+        break;
+    case OPT_SYSTEM:
+        g->system = optarg;
+        break;
+    case OPT_THINK:
+        name = "think", expected = "on or off";
+        good = parse_thinking(optarg, &g->thinking);
+        break;
+    case OPT_RAW:
+        g->raw = true;
+        break;
+    case OPT_IGNORE_EOS:
+        g->ignore_end = true;
+        break;
+    case OPT_STATS:
+        name = "stats", expected = "json";
+        good = !optarg || strcmp(optarg, "json") == 0;
+        args->has_stats = true;
+        args->has_json_stats = optarg != NULL;
+        break;
+    }
+    return good ? MF_EXIT_OK : mf_cli_bad_value(parser, name, optarg, expected);
+}
+
+/* False: the program ends with *exit_code. */
+static bool parse(run_args *args, int argc, char **argv, int *exit_code)
+{
+    const mf_cli_parser parser = {
+        "run", help, argc, argv, ":p:f:n:h", long_options, &args->generate.engine};
+    int option;
+    while ((option = mf_cli_next(&parser, exit_code)) >= 0)
+        if ((*exit_code = own_option(args, &parser, option)) != MF_EXIT_OK)
+            return false;
+    if (option == MF_PARSE_STOP)
+        return false;
+    args->model = mf_cli_positional(&parser, "MODEL", false, exit_code);
+    if (!args->model)
+        return false;
+    if (args->prompt && args->file)
+        *exit_code = mf_cli_usage_error("run", "run: -p and -f exclude each other");
+    else if (args->generate.raw && args->generate.system)
+        *exit_code = mf_cli_usage_error("run", "run: --raw and --system exclude each other");
+    else
+        return true;
+    return false;
+}
+
+/* The text to evaluate: the prompt itself, or the template's conversation with it as user turn. */
+static int format_prompt(const mf_cli_generator *g, const run_args *args, mf_cli_buffer *text)
+{
+    mf_cli_generate_args const *how = &args->generate;
+    if (how->raw || !mf_tokenizer_has_chat(g->tokenizer)) {
+        if (how->system)
+            mf_cli_log((void *)&how->engine.verbosity, MF_LOG_WARNING,
+                       "--system is not used: the model has no chat template");
+        return MF_EXIT_OK;
+    }
+    if (memchr(text->data, '\0', text->n_bytes))
+        return mf_cli_error("%s: the prompt contains a NUL byte",
+                            args->file ? args->file : args->model);
+    mf_cli_buffer formatted = {0};
+    mf_chat_message messages[2] = {{MF_ROLE_SYSTEM, how->system}, {MF_ROLE_USER, text->data}};
+    size_t first = how->system ? 0 : 1;
+    int status = mf_cli_format_chat(g, messages + first, 2 - first, &formatted);
+    if (status != MF_EXIT_OK) {
+        mf_cli_buffer_free(&formatted);
+        return status;
+    }
+    mf_cli_buffer_free(text);
+    *text = formatted;
+    return MF_EXIT_OK;
+}
+
+static int evaluate_and_answer(mf_cli_generator *g, const run_args *args, const int32_t *tokens,
+                               size_t n_tokens)
+{
+    const char *name = args->file ? args->file : args->model;
+    if (n_tokens == 0)
+        return mf_cli_error("%s: the prompt is empty", name);
+    if (!mf_cli_fits(g, n_tokens))
+        return mf_cli_error("%s: the prompt is %zu tokens long, but the context holds %zu (--ctx)",
+                            name, n_tokens, g->n_context_tokens);
+    mf_cli_interrupt_install();
+    mf_status status = mf_cli_prefill(g, tokens, n_tokens);
+    if (status == MF_ERR_CANCELLED)
+        return MF_EXIT_INTERRUPTED;
+    if (status != MF_OK)
+        return MF_EXIT_ERROR;
+    switch (mf_cli_answer(g, NULL, NULL)) {
+    case MF_STOP_ERROR:
+        return MF_EXIT_ERROR;
+    case MF_STOP_INTERRUPTED:
+        return MF_EXIT_INTERRUPTED;
+    case MF_STOP_CONTEXT:
+        mf_cli_log((void *)&args->generate.engine.verbosity, MF_LOG_WARNING,
+                   "the answer ends here: the context is full (--ctx)");
+        return MF_EXIT_OK;
+    default:
+        return MF_EXIT_OK;
+    }
+}
+
+static int answer_once(mf_cli_generator *g, const run_args *args, mf_cli_buffer *text)
+{
+    int32_t *tokens = NULL;
+    size_t n_tokens = 0;
+    int status = format_prompt(g, args, text);
+    if (status == MF_EXIT_OK)
+        status = mf_cli_encode(g->tokenizer, text->data, text->n_bytes, true, &tokens, &n_tokens);
+    if (status == MF_EXIT_OK)
+        status = evaluate_and_answer(g, args, tokens, n_tokens);
+    free(tokens);
+    return status;
+}
+
+static int run(const run_args *args)
+{
+    mf_cli_generator g = {0};
+    mf_cli_buffer text = {0};
+    bool is_chat = !args->prompt && !args->file;
+    int status = MF_EXIT_OK;
+    if (args->file)
+        status = mf_cli_read_file(args->file, &text);
+    else if (!mf_cli_buffer_append(&text, args->prompt ? args->prompt : "",
+                                   args->prompt ? strlen(args->prompt) : 0))
+        status = mf_cli_error("no memory for the prompt");
+    if (status == MF_EXIT_OK)
+        status = mf_cli_generator_open(&g, args->model, &args->generate);
+    if (status == MF_EXIT_OK) {
+        status = is_chat ? mf_cli_chat(&g) : answer_once(&g, args, &text);
+        if (args->has_json_stats)
+            mf_cli_run_stats_json(stderr, &g.stats);
+        else if (args->has_stats)
+            mf_cli_run_stats_table(stderr, &g.stats);
+    }
+    mf_cli_generator_close(&g);
+    mf_cli_buffer_free(&text);
+    return mf_cli_finish(status);
+}
+
+int mf_cmd_run(int argc, char **argv)
+{
+    run_args args = {.generate.n_max_tokens = UINT64_MAX};
+    int exit_code = MF_EXIT_OK;
+    mf_cli_engine_args_init(&args.generate.engine);
+    return parse(&args, argc, argv, &exit_code) ? run(&args) : exit_code;
+}

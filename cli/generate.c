@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+/* Opening a model, prefill with progress, and the generation loop. */
+#include "generate.h"
+
+#include "interrupt.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The context that a session gets, as the public header states the default. */
+static size_t context_tokens(const mf_engine_options *options, const mf_model_info *info)
+{
+    if (options->n_context_tokens > 0)
+        return options->n_context_tokens;
+    return info->n_context_tokens_model > 0 && info->n_context_tokens_model < 4096
+               ? info->n_context_tokens_model
+               : 4096;
+}
+
+static int open_sampler(mf_cli_generator *g)
+{
+    const mf_cli_generate_args *args = g->args;
+    mf_sampler_options options;
+    mf_error error = {0};
+    mf_sampler_options_default(&options);
+    mf_status status = mf_sampler_options_load(g->model, &options, &error);
+    if (status != MF_OK)
+        return mf_cli_fail(status, &error);
+    if (args->has_temperature)
+        options.temperature = args->sampler.temperature;
+    if (args->has_top_k)
+        options.top_k = args->sampler.top_k;
+    if (args->has_top_p)
+        options.top_p = args->sampler.top_p;
+    if (args->has_min_p)
+        options.min_p = args->sampler.min_p;
+    if (args->has_penalty)
+        options.repetition_penalty = args->sampler.repetition_penalty;
+    if (args->has_seed)
+        options.seed = args->sampler.seed;
+    status = mf_sampler_create(&options, g->info.n_vocab, NULL, &g->sampler, &error);
+    return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
+}
+
+/* The descriptors come first, so that a directory that is no model is called that, and not one
+ * without a tokenizer; the tokenizer second, so that the memory budget counts it. */
+int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_generate_args *args)
+{
+    mf_error error = {0};
+    memset(g, 0, sizeof *g);
+    g->args = args;
+    g->model = model;
+    const mf_engine_options *options = &args->engine.options;
+    mf_status status = mf_model_inspect(model, options, &g->info, &error);
+    if (status == MF_OK)
+        status = mf_tokenizer_open(model, NULL, &g->tokenizer, &error);
+    if (status == MF_OK)
+        status = mf_engine_open(model, options, &g->engine, &error);
+    if (status == MF_OK)
+        status = mf_session_create(g->engine, &g->session, &error);
+    if (status != MF_OK)
+        return mf_cli_fail(status, &error);
+    mf_engine_info(g->engine, &g->info);
+    g->n_context_tokens = context_tokens(options, &g->info);
+    g->stats.ram_bytes = g->info.ram_bytes;
+    g->stats.n_slots = g->info.n_slots;
+    g->stats.slot_bytes = g->info.slot_bytes;
+    g->stats.io_name = mf_engine_io_name(g->engine);
+    g->stats.cpu_name = mf_engine_cpu_name(g->engine);
+    return open_sampler(g);
+}
+
+void mf_cli_generator_close(mf_cli_generator *g)
+{
+    mf_sampler_free(&g->sampler);
+    mf_session_free(&g->session);
+    mf_engine_close(&g->engine);
+    mf_tokenizer_free(&g->tokenizer);
+    mf_cli_buffer_free(&g->shown);
+}
+
+int mf_cli_format_chat(const mf_cli_generator *g, const mf_chat_message *messages,
+                       size_t n_messages, mf_cli_buffer *out)
+{
+    mf_error error = {0};
+    size_t n_bytes = 0;
+    mf_cli_buffer_clear(out);
+    mf_status status = mf_chat_format(g->tokenizer, messages, n_messages, g->args->thinking, NULL,
+                                      0, &n_bytes, &error);
+    if (status == MF_OK && !mf_cli_buffer_reserve(out, n_bytes))
+        return mf_cli_error("%s: no memory for the prompt", g->model);
+    if (status == MF_OK)
+        status = mf_chat_format(g->tokenizer, messages, n_messages, g->args->thinking, out->data,
+                                n_bytes, &n_bytes, &error);
+    if (status != MF_OK)
+        return mf_cli_fail(status, &error);
+    out->n_bytes = n_bytes;
+    out->data[n_bytes] = '\0';
+    return MF_EXIT_OK;
+}
+
+bool mf_cli_fits(const mf_cli_generator *g, size_t n_tokens)
+{
+    return n_tokens <= g->n_context_tokens - mf_session_position(g->session);
+}
+
+typedef struct progress {
+    double started;
+    double last_drawn; /* 0: never */
+    bool is_shown;     /* stderr is a terminal */
+} progress;
+
+static void progress_draw(progress *p, double now, uint64_t n_done, uint64_t n_total)
+{
+    enum { WIDTH = 30 };
+    char bar[WIDTH + 1];
+    double part = n_total > 0 ? (double)n_done / (double)n_total : 1;
+    int n_filled = (int)(part * WIDTH);
+    for (int i = 0; i < WIDTH; i++)
+        bar[i] = i < n_filled ? '#' : '.';
+    bar[WIDTH] = '\0';
+    double left = part > 0 ? (now - p->started) * (1 - part) / part : 0;
+    fprintf(stderr, "\rreading the prompt [%s] %3.0f %%, %.0f s left\033[K", bar, 100 * part, left);
+    p->last_drawn = now;
+}
+
+static int on_progress(void *user, uint64_t n_done, uint64_t n_total)
+{
+    progress *p = user;
+    double now = mf_cli_now();
+    if (mf_cli_interrupted())
+        return 1;
+    if (p->is_shown && now - p->started > 1 && now - p->last_drawn > 0.1)
+        progress_draw(p, now, n_done, n_total);
+    return 0;
+}
+
+mf_status mf_cli_prefill(mf_cli_generator *g, const int32_t *tokens, size_t n_tokens)
+{
+    mf_error error = {0};
+    mf_stats before, after;
+    progress p = {.started = mf_cli_now(),
+                  .is_shown = isatty(STDERR_FILENO) && !g->args->engine.verbosity.quiet};
+    mf_engine_stats(g->engine, &before);
+    mf_session_set_progress(g->session, on_progress, &p);
+    mf_status status = mf_session_eval(g->session, tokens, n_tokens, &error);
+    mf_session_set_progress(g->session, NULL, NULL);
+    mf_engine_stats(g->engine, &after);
+    mf_cli_phase_add(&g->stats.prefill, &before, &after, mf_cli_now() - p.started);
+    if (p.last_drawn > 0)
+        fputs("\r\033[K", stderr);
+    if (status == MF_ERR_CANCELLED)
+        mf_session_clear(g->session);
+    else if (status != MF_OK)
+        mf_cli_fail(status, &error);
+    for (size_t i = 0; status == MF_OK && i < n_tokens; i++)
+        mf_sampler_accept(g->sampler, tokens[i]);
+    return status;
+}
+
+/* Writes the characters that a token completes; token < 0: those held back. */
+static bool show_token(mf_cli_generator *g, mf_decoder *decoder, int32_t token)
+{
+    size_t n_piece = 0, n_bytes = 0;
+    if (token >= 0) {
+        if (mf_tokenizer_is_special(g->tokenizer, token) ||
+            mf_tokenizer_is_end(g->tokenizer, token) ||
+            !mf_tokenizer_piece(g->tokenizer, token, &n_piece))
+            return true;
+    }
+    if (!mf_cli_buffer_reserve(&g->shown, 3 * n_piece + 12))
+        return false;
+    if (mf_tokenizer_decode(g->tokenizer, decoder, token, g->shown.data, g->shown.capacity,
+                            &n_bytes) != MF_OK)
+        return true;
+    if (n_bytes > 0) {
+        fwrite(g->shown.data, 1, n_bytes, stdout);
+        fflush(stdout);
+    }
+    return true;
+}
+
+static bool append_piece(const mf_cli_generator *g, mf_cli_buffer *text, int32_t token)
+{
+    size_t n_bytes = 0;
+    const char *piece = text ? mf_tokenizer_piece(g->tokenizer, token, &n_bytes) : NULL;
+    return !piece || mf_cli_buffer_append(text, piece, n_bytes);
+}
+
+/* The loop itself; mf_cli_answer takes the time around it. */
+static mf_cli_stop generate(mf_cli_generator *g, mf_decoder *decoder, mf_cli_buffer *answer,
+                            mf_cli_buffer *evaluated)
+{
+    mf_error error = {0};
+    for (uint64_t n = 0; n < g->args->n_max_tokens; n++) {
+        if (mf_cli_interrupted())
+            return MF_STOP_INTERRUPTED;
+        int32_t token = mf_sampler_sample(g->sampler, mf_session_logits(g->session));
+        if (mf_tokenizer_is_end(g->tokenizer, token) && !g->args->ignore_end)
+            return MF_STOP_END;
+        mf_sampler_accept(g->sampler, token);
+        g->stats.n_generated++;
+        bool has_memory = append_piece(g, answer, token) && show_token(g, decoder, token);
+        if (has_memory && n + 1 == g->args->n_max_tokens)
+            return MF_STOP_LENGTH; /* its logits would be computed for nothing */
+        if (has_memory && !mf_cli_fits(g, 1))
+            return MF_STOP_CONTEXT;
+        mf_status status =
+            has_memory ? mf_session_eval(g->session, &token, 1, &error) : MF_ERR_NO_MEMORY;
+        if (status == MF_OK && !append_piece(g, evaluated, token))
+            status = MF_ERR_NO_MEMORY;
+        if (status != MF_OK) {
+            if (isatty(STDOUT_FILENO))
+                putchar('\n');
+            fflush(stdout);
+            mf_cli_fail(status, &error);
+            return MF_STOP_ERROR;
+        }
+    }
+    return MF_STOP_LENGTH;
+}
+
+mf_cli_stop mf_cli_answer(mf_cli_generator *g, mf_cli_buffer *answer, mf_cli_buffer *evaluated)
+{
+    mf_decoder decoder = {0};
+    mf_stats before, after;
+    double started = mf_cli_now();
+    mf_engine_stats(g->engine, &before);
+    mf_cli_stop stop = generate(g, &decoder, answer, evaluated);
+    mf_engine_stats(g->engine, &after);
+    mf_cli_phase_add(&g->stats.decode, &before, &after, mf_cli_now() - started);
+    if (stop != MF_STOP_ERROR) {
+        show_token(g, &decoder, -1);
+        putchar('\n');
+        fflush(stdout);
+    }
+    return stop;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One model ready to answer: tokenizer, engine, session and sampler, the prefill with its progress
+ * bar, and the loop that chooses, shows and evaluates tokens. run and chat are built on it.
+ */
+#ifndef MF_CLI_GENERATE_H
+#define MF_CLI_GENERATE_H
+
+#include "input.h"
+#include "options.h"
+#include "run_stats.h"
+
+/* How to answer; the caller keeps it alive. */
+typedef struct mf_cli_generate_args {
+    mf_cli_engine_args engine;
+    mf_sampler_options sampler; /* fields below that are set override the model's own defaults */
+    bool has_temperature, has_top_k, has_top_p, has_min_p, has_penalty, has_seed;
+    uint64_t n_max_tokens; /* UINT64_MAX: as many as the context holds */
+    bool ignore_end;       /* go on after an end token */
+    bool raw;              /* no chat template */
+    mf_thinking thinking;
+    const char *system; /* NULL: none */
+} mf_cli_generate_args;
+
+typedef struct mf_cli_generator {
+    const mf_cli_generate_args *args;
+    const char *model; /* its path, for messages */
+    mf_tokenizer *tokenizer;
+    mf_engine *engine;
+    mf_session *session;
+    mf_sampler *sampler;
+    mf_model_info info;
+    size_t n_context_tokens;
+    mf_cli_run_stats stats;
+    mf_cli_buffer shown; /* scratch for decoding one token */
+} mf_cli_generator;
+
+/* Why an answer ended. */
+typedef enum mf_cli_stop {
+    MF_STOP_END,         /* the model ended it */
+    MF_STOP_LENGTH,      /* n_max_tokens */
+    MF_STOP_CONTEXT,     /* the context is full */
+    MF_STOP_INTERRUPTED, /* Ctrl-C */
+    MF_STOP_ERROR        /* printed already */
+} mf_cli_stop;
+
+/* Prints the error; returns an exit code. Close it in any case. */
+int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_generate_args *args);
+void mf_cli_generator_close(mf_cli_generator *g);
+
+/* The prompt text of a conversation. Prints the error; returns an exit code. */
+int mf_cli_format_chat(const mf_cli_generator *g, const mf_chat_message *messages,
+                       size_t n_messages, mf_cli_buffer *out);
+
+/* True if n_tokens more fit the context. */
+bool mf_cli_fits(const mf_cli_generator *g, size_t n_tokens);
+
+/* Evaluates a prompt's tokens. MF_ERR_CANCELLED after Ctrl-C: the session has been cleared. Any
+ * other failure has been printed. */
+mf_status mf_cli_prefill(mf_cli_generator *g, const int32_t *tokens, size_t n_tokens);
+
+/* Answers on stdout from where the session stands. answer gets the text of all tokens chosen,
+ * evaluated that of the tokens now in the session (either may be NULL). */
+mf_cli_stop mf_cli_answer(mf_cli_generator *g, mf_cli_buffer *answer, mf_cli_buffer *evaluated);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* Buffers, whole files, and token ids of a text. */
+#include "input.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool mf_cli_buffer_reserve(mf_cli_buffer *buffer, size_t n_bytes)
+{
+    if (n_bytes >= SIZE_MAX / 2 - buffer->n_bytes)
+        return false;
+    size_t needed = buffer->n_bytes + n_bytes + 1;
+    if (needed <= buffer->capacity)
+        return true;
+    size_t capacity = needed < 256 ? 256 : needed + needed / 2;
+    char *data = realloc(buffer->data, capacity);
+    if (!data)
+        return false;
+    buffer->data = data;
+    buffer->capacity = capacity;
+    return true;
+}
+
+bool mf_cli_buffer_append(mf_cli_buffer *buffer, const char *bytes, size_t n_bytes)
+{
+    if (!mf_cli_buffer_reserve(buffer, n_bytes))
+        return false;
+    if (n_bytes > 0)
+        memcpy(buffer->data + buffer->n_bytes, bytes, n_bytes);
+    buffer->n_bytes += n_bytes;
+    buffer->data[buffer->n_bytes] = '\0';
+    return true;
+}
+
+void mf_cli_buffer_clear(mf_cli_buffer *buffer)
+{
+    buffer->n_bytes = 0;
+    if (buffer->data)
+        buffer->data[0] = '\0';
+}
+
+void mf_cli_buffer_free(mf_cli_buffer *buffer)
+{
+    free(buffer->data);
+    *buffer = (mf_cli_buffer){0};
+}
+
+int mf_cli_read_file(const char *path, mf_cli_buffer *out)
+{
+    bool is_stdin = strcmp(path, "-") == 0;
+    const char *name = is_stdin ? "standard input" : path;
+    FILE *file = is_stdin ? stdin : fopen(path, "re");
+    if (!file)
+        return mf_cli_error("%s: cannot open: %s", name, strerror(errno));
+    int status = MF_EXIT_OK;
+    mf_cli_buffer_clear(out);
+    while (status == MF_EXIT_OK && !feof(file)) {
+        if (!mf_cli_buffer_reserve(out, 65536)) {
+            status = mf_cli_error("%s: no memory for its text", name);
+            break;
+        }
+        out->n_bytes += fread(out->data + out->n_bytes, 1, 65536, file);
+        out->data[out->n_bytes] = '\0';
+        if (ferror(file))
+            status = mf_cli_error("%s: cannot read: %s", name, strerror(errno));
+    }
+    if (!is_stdin)
+        fclose(file);
+    return status;
+}
+
+int mf_cli_encode(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
+                  bool parse_special, int32_t **tokens, size_t *n_tokens)
+{
+    /* one token a byte is the most that byte-level BPE gives, but for what NFC may add: ask again
+     * if it was not enough */
+    size_t capacity = n_bytes / 3 + 16, n = 0;
+    int32_t *ids = NULL;
+    for (;;) {
+        int32_t *grown = realloc(ids, capacity * sizeof *ids);
+        mf_error error = {0};
+        mf_status status = MF_ERR_NO_MEMORY;
+        if (grown) {
+            ids = grown;
+            status = mf_tokenizer_encode(tokenizer, text, n_bytes, parse_special, ids, capacity, &n,
+                                         &error);
+        }
+        if (status != MF_OK) {
+            free(ids);
+            return mf_cli_fail(status, &error);
+        }
+        if (n <= capacity)
+            break;
+        capacity = n;
+    }
+    *tokens = ids;
+    *n_tokens = n;
+    return MF_EXIT_OK;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* Text that comes in: growing byte buffers, whole files, and token ids of a text. */
+#ifndef MF_CLI_INPUT_H
+#define MF_CLI_INPUT_H
+
+#include "output.h"
+
+/* Bytes that grow; always NUL-terminated once something was appended. Zero-initialise. */
+typedef struct mf_cli_buffer {
+    char *data;
+    size_t n_bytes;
+    size_t capacity;
+} mf_cli_buffer;
+
+/* False: no memory. */
+bool mf_cli_buffer_append(mf_cli_buffer *buffer, const char *bytes, size_t n_bytes);
+/* Makes room for n_bytes more behind the end. */
+bool mf_cli_buffer_reserve(mf_cli_buffer *buffer, size_t n_bytes);
+void mf_cli_buffer_clear(mf_cli_buffer *buffer);
+void mf_cli_buffer_free(mf_cli_buffer *buffer);
+
+/* The whole file, "-" for standard input. Prints the error; returns an exit code. */
+int mf_cli_read_file(const char *path, mf_cli_buffer *out);
+
+/* Token ids of a text, owned by the caller (free). Prints the error; returns an exit code. */
+int mf_cli_encode(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
+                  bool parse_special, int32_t **tokens, size_t *n_tokens);
+
+#endif

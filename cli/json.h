@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* Writes one flat JSON object, members separated by ", ". */
+#ifndef MF_CLI_JSON_H
+#define MF_CLI_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct mf_cli_json {
+    FILE *out;
+    bool has_members;
+} mf_cli_json;
+
+mf_cli_json mf_cli_json_begin(FILE *out);
+/* Closes the object and the line. */
+void mf_cli_json_end(mf_cli_json *json);
+/* The name of a member whose value the caller prints. */
+void mf_cli_json_key(mf_cli_json *json, const char *key);
+void mf_cli_json_integer(mf_cli_json *json, const char *key, uint64_t value);
+/* null where value is no number. */
+void mf_cli_json_number(mf_cli_json *json, const char *key, double value);
+void mf_cli_json_string(mf_cli_json *json, const char *key, const char *text);
+/* A quoted string; bytes that are not UTF-8 become U+FFFD. */
+void mf_cli_json_quote(FILE *out, const char *text, size_t n_bytes);
+
+#endif

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/* Strict number parsers, shared engine options, getopt_long with uniform messages. */
+#include "options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool mf_cli_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out)
+{
+    uint64_t value = 0;
+    if (!*text)
+        return false;
+    for (; *text; text++) {
+        if (!isdigit((unsigned char)*text))
+            return false;
+        uint64_t digit = (uint64_t)(*text - '0');
+        if (value > (UINT64_MAX - digit) / 10)
+            return false;
+        value = value * 10 + digit;
+    }
+    if (value < min || value > max)
+        return false;
+    *out = value;
+    return true;
+}
+
+bool mf_cli_parse_u32(const char *text, uint32_t min, uint32_t max, uint32_t *out)
+{
+    uint64_t value;
+    if (!mf_cli_parse_u64(text, min, max, &value))
+        return false;
+    *out = (uint32_t)value;
+    return true;
+}
+
+/* log2 of the unit that a suffix stands for, -1 if it is none. */
+static int suffix_shift(const char *suffix)
+{
+    static const char letters[] = "KMGT";
+    if (!*suffix)
+        return 0;
+    const char *found = strchr(letters, toupper((unsigned char)*suffix));
+    return found && !suffix[1] ? 10 * (int)(found - letters + 1) : -1;
+}
+
+bool mf_cli_parse_size(const char *text, uint64_t *out)
+{
+    char digits[32];
+    size_t n_digits = strspn(text, "0123456789");
+    if (n_digits == 0 || n_digits >= sizeof digits)
+        return false;
+    memcpy(digits, text, n_digits);
+    digits[n_digits] = '\0';
+    uint64_t whole, fraction = 0, scale = 1;
+    if (!mf_cli_parse_u64(digits, 0, UINT64_MAX, &whole))
+        return false;
+    text += n_digits;
+    bool has_fraction = *text == '.';
+    if (has_fraction) {
+        size_t n = strspn(++text, "0123456789");
+        if (n == 0)
+            return false;
+        /* six digits of a fraction are a millionth of the unit, and cannot overflow with T */
+        for (size_t i = 0; i < n && i < 6; i++, scale *= 10)
+            fraction = fraction * 10 + (uint64_t)(text[i] - '0');
+        text += n;
+    }
+    int shift = suffix_shift(text);
+    if (shift < 0 || (has_fraction && shift == 0) || whole > (UINT64_MAX >> shift) - 1)
+        return false;
+    *out = (whole << shift) + (fraction << shift) / scale;
+    return true;
+}
+
+bool mf_cli_parse_float(const char *text, float min, float max, float *out)
+{
+    /* strtof alone would take blanks, signs, "nan" and hexadecimal */
+    if (!isdigit((unsigned char)*text) && *text != '.')
+        return false;
+    if (strspn(text, "0123456789.eE+-") != strlen(text))
+        return false;
+    char *end;
+    errno = 0;
+    float value = strtof(text, &end);
+    if (*end || end == text || !isfinite(value) || value < min || value > max)
+        return false;
+    *out = value;
+    return true;
+}
+
+int mf_cli_parse_name(const char *text, const char *const *names, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(text, names[i]) == 0)
+            return i;
+    return -1;
+}
+
+void mf_cli_engine_args_init(mf_cli_engine_args *args)
+{
+    memset(args, 0, sizeof *args);
+    mf_engine_options_default(&args->options);
+    args->options.log = mf_cli_log;
+    args->options.log_user = &args->verbosity;
+}
+
+int mf_cli_bad_value(const mf_cli_parser *parser, const char *option, const char *value,
+                     const char *expected)
+{
+    return mf_cli_usage_error(parser->command, "--%s: '%s' is not %s", option, value, expected);
+}
+
+static bool parse_io(const char *text, mf_io_kind *out)
+{
+    static const char *const names[] = {"auto", "uring", "pool"};
+    static const mf_io_kind kinds[] = {MF_IO_AUTO, MF_IO_URING, MF_IO_POOL};
+    int i = mf_cli_parse_name(text, names, 3);
+    if (i >= 0)
+        *out = kinds[i];
+    return i >= 0;
+}
+
+static bool parse_cpu_tier(const char *text, uint32_t *out)
+{
+    static const char *const names[] = {"auto", "scalar", "avx2", "avx512"};
+    int i = mf_cli_parse_name(text, names, 4);
+    if (i >= 0)
+        *out = (uint32_t)i;
+    return i >= 0;
+}
+
+static bool parse_packed_bits(const char *text, uint32_t *out)
+{
+    uint32_t bits;
+    if (!mf_cli_parse_u32(text, 2, 4, &bits) || bits == 3)
+        return false;
+    *out = bits;
+    return true;
+}
+
+/* The largest context and chunk that int32 positions and 32-bit sizes leave room for. */
+#define MAX_TOKENS (1u << 30)
+
+/* The shared options that are a plain number. */
+static const struct number_option {
+    int option;
+    const char *name;
+    size_t offset; /* of the uint32_t in mf_engine_options */
+    uint32_t max;  /* the least is 1 */
+} number_options[] = {
+    {MF_OPT_CONTEXT, "ctx", offsetof(mf_engine_options, n_context_tokens), MAX_TOKENS},
+    {MF_OPT_THREADS, "threads", offsetof(mf_engine_options, n_threads), 1024},
+    {MF_OPT_CHUNK, "prefill-chunk", offsetof(mf_engine_options, n_chunk_tokens), MAX_TOKENS},
+    {MF_OPT_EXPERTS_PER_TOKEN, "experts-per-token",
+     offsetof(mf_engine_options, n_experts_per_token), 65536},
+};
+
+/* An answer of engine_option: 1 handled, -1 bad value (*exit_code set). */
+static int checked(bool good, const mf_cli_parser *parser, const char *name, const char *expected,
+                   int *exit_code)
+{
+    if (!good)
+        *exit_code = mf_cli_bad_value(parser, name, optarg, expected);
+    return good ? 1 : -1;
+}
+
+/* Handles a shared option: 1 handled, 0 not one of them, -1 bad value (*exit_code set). */
+static int engine_option(const mf_cli_parser *parser, int option, int *exit_code)
+{
+    mf_cli_engine_args *args = parser->engine;
+    mf_engine_options *o = &args->options;
+    for (size_t i = 0; i < sizeof number_options / sizeof *number_options; i++) {
+        const struct number_option *n = &number_options[i];
+        if (n->option == option)
+            return checked(mf_cli_parse_u32(optarg, 1, n->max, (uint32_t *)((char *)o + n->offset)),
+                           parser, n->name, "a number in range", exit_code);
+    }
+    switch (option) {
+    case MF_OPT_RAM:
+        return checked(mf_cli_parse_size(optarg, &o->ram_bytes) && o->ram_bytes > 0, parser, "ram",
+                       "a size above zero, like 512M or 3G", exit_code);
+    case MF_OPT_EXPERT_CACHE:
+        return checked(mf_cli_parse_size(optarg, &o->expert_cache_bytes), parser, "expert-cache",
+                       "a size, like 512M or 3G", exit_code);
+    case MF_OPT_IO:
+        return checked(parse_io(optarg, &o->io), parser, "io", "uring, pool or auto", exit_code);
+    case MF_OPT_PACKED_BITS:
+        return checked(parse_packed_bits(optarg, &o->packed_expert_bits), parser, "packed-bits",
+                       "2 or 4", exit_code);
+    case MF_OPT_CPU_TIER:
+        return checked(parse_cpu_tier(optarg, &o->cpu_tier_limit), parser, "cpu-tier",
+                       "auto, scalar, avx2 or avx512", exit_code);
+    case MF_OPT_VERBOSE:
+        args->verbosity.verbose = true;
+        return 1;
+    case MF_OPT_QUIET:
+        args->verbosity.quiet = true;
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* getopt's '?' and ':': which option was it? */
+static int bad_option(const mf_cli_parser *parser, int answer)
+{
+    const char *word = parser->argv[optind - 1];
+    char letter[3] = {'-', (char)optopt, '\0'};
+    if (optopt > 0 && optopt < 256 && strncmp(word, "--", 2) != 0)
+        word = letter;
+    const char *what = "is not an option";
+    if (answer == ':')
+        what = "needs a value";
+    else if (optopt != 0 && strncmp(word, "--", 2) == 0)
+        what = "takes no value";
+    return mf_cli_usage_error(parser->command, "%s: '%s' %s", parser->command, word, what);
+}
+
+int mf_cli_next(const mf_cli_parser *parser, int *exit_code)
+{
+    opterr = 0;
+    for (;;) {
+        int option = getopt_long(parser->argc, parser->argv, parser->short_options,
+                                 parser->long_options, NULL);
+        if (option == -1)
+            return MF_PARSE_END;
+        if (option == 'h') {
+            fputs(parser->help, stdout);
+            *exit_code = mf_cli_finish(MF_EXIT_OK);
+            return MF_PARSE_STOP;
+        }
+        if (option == '?' || option == ':') {
+            *exit_code = bad_option(parser, option);
+            return MF_PARSE_STOP;
+        }
+        int handled = parser->engine ? engine_option(parser, option, exit_code) : 0;
+        if (handled < 0)
+            return MF_PARSE_STOP;
+        if (handled == 0)
+            return option;
+    }
+}
+
+const char *mf_cli_positional(const mf_cli_parser *parser, const char *what, bool more,
+                              int *exit_code)
+{
+    if (optind >= parser->argc) {
+        *exit_code =
+            mf_cli_usage_error(parser->command, "%s: %s is missing", parser->command, what);
+        return NULL;
+    }
+    if (!more && optind + 1 < parser->argc) {
+        *exit_code = mf_cli_usage_error(parser->command, "%s: unexpected argument '%s'",
+                                        parser->command, parser->argv[optind + 1]);
+        return NULL;
+    }
+    return parser->argv[optind++];
+}

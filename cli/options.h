@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Command lines: strict parsers of numbers and sizes (no sign, no blanks, nothing left over), the
+ * options that several subcommands share, and getopt_long wrapped so that every mistake is one line
+ * of the same form.
+ */
+#ifndef MF_CLI_OPTIONS_H
+#define MF_CLI_OPTIONS_H
+
+#include "output.h"
+
+#include <getopt.h>
+
+/* Values of long options, above any character. A subcommand's own start at MF_OPT_OWN. */
+enum {
+    MF_OPT_RAM = 256,
+    MF_OPT_EXPERT_CACHE,
+    MF_OPT_CONTEXT,
+    MF_OPT_IO,
+    MF_OPT_THREADS,
+    MF_OPT_CHUNK,
+    MF_OPT_EXPERTS_PER_TOKEN,
+    MF_OPT_PACKED_BITS,
+    MF_OPT_CPU_TIER,
+    MF_OPT_VERBOSE,
+    MF_OPT_QUIET,
+    MF_OPT_OWN
+};
+
+/* clang-format off */
+#define MF_ENGINE_LONG_OPTIONS                                                                     \
+    {"ram", required_argument, NULL, MF_OPT_RAM},                                                  \
+    {"expert-cache", required_argument, NULL, MF_OPT_EXPERT_CACHE},                                \
+    {"ctx", required_argument, NULL, MF_OPT_CONTEXT},                                              \
+    {"io", required_argument, NULL, MF_OPT_IO},                                                    \
+    {"threads", required_argument, NULL, MF_OPT_THREADS},                                          \
+    {"prefill-chunk", required_argument, NULL, MF_OPT_CHUNK},                                      \
+    {"experts-per-token", required_argument, NULL, MF_OPT_EXPERTS_PER_TOKEN},                      \
+    {"packed-bits", required_argument, NULL, MF_OPT_PACKED_BITS},                                  \
+    {"cpu-tier", required_argument, NULL, MF_OPT_CPU_TIER},                                        \
+    {"verbose", no_argument, NULL, MF_OPT_VERBOSE},                                                \
+    {"quiet", no_argument, NULL, MF_OPT_QUIET},                                                    \
+    {"help", no_argument, NULL, 'h'}
+/* clang-format on */
+
+#define MF_ENGINE_OPTIONS_HELP                                                                  \
+    "Engine:\n"                                                                                 \
+    "  --ram SIZE             peak memory of the whole process (default: what is available)\n"  \
+    "  --expert-cache SIZE    memory for experts alone; 0: the least possible\n"                \
+    "  --ctx N                context in tokens (default 4096, or the model's limit if less)\n" \
+    "  --io KIND              uring, pool or auto (default auto)\n"                             \
+    "  --threads N            compute threads (default: one per CPU)\n"                         \
+    "  --prefill-chunk N      tokens evaluated together in a prefill (default 512)\n"           \
+    "  --experts-per-token K  use fewer experts than the model's own number\n"                  \
+    "  --packed-bits N        packed form: the 4-bit or the 2-bit experts\n"                    \
+    "  --cpu-tier TIER        at most scalar, avx2 or avx512 (default auto)\n"                  \
+    "  --verbose, --quiet     also notes; not even warnings\n"                                  \
+    "  -h, --help             this text\n"                                                      \
+    "SIZE is a number of bytes or has a suffix K, M, G or T: 512M, 3G, 1.5G.\n"
+
+/* The shared options as parsed. Not to be moved after mf_cli_engine_args_init. */
+typedef struct mf_cli_engine_args {
+    mf_engine_options options;
+    mf_cli_verbosity verbosity;
+} mf_cli_engine_args;
+
+void mf_cli_engine_args_init(mf_cli_engine_args *args);
+
+/* One command line being read. */
+typedef struct mf_cli_parser {
+    const char *command; /* the subcommand's name */
+    const char *help;    /* its --help text */
+    int argc;            /* argv[0] is the subcommand */
+    char **argv;
+    const char *short_options; /* begins with ':' */
+    const struct option *long_options;
+    mf_cli_engine_args *engine; /* NULL where the subcommand opens none */
+} mf_cli_parser;
+
+/* mf_cli_next's answers besides an option's value. */
+enum { MF_PARSE_END = -1, MF_PARSE_STOP = -2 };
+
+/* The next option that is the subcommand's own; optarg is its value. Handles --help and the
+ * engine's options. On MF_PARSE_STOP the program ends with *exit_code. */
+int mf_cli_next(const mf_cli_parser *parser, int *exit_code);
+
+/* Says that option's value is bad; returns MF_EXIT_USAGE. */
+int mf_cli_bad_value(const mf_cli_parser *parser, const char *option, const char *value,
+                     const char *expected);
+/* The only positional argument; NULL and *exit_code where there are fewer or (unless more) more. */
+const char *mf_cli_positional(const mf_cli_parser *parser, const char *what, bool more,
+                              int *exit_code);
+
+bool mf_cli_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
+bool mf_cli_parse_u32(const char *text, uint32_t min, uint32_t max, uint32_t *out);
+bool mf_cli_parse_size(const char *text, uint64_t *out);
+bool mf_cli_parse_float(const char *text, float min, float max, float *out);
+/* The index of text in names[n]; -1 if it is not there. */
+int mf_cli_parse_name(const char *text, const char *const *names, int n);
+
+#endif

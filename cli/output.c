@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* Errors, log lines, sizes, clock and peak memory of the program. */
+#include "output.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+/* File names and file contents reach these lines: a newline or an escape sequence in them must not
+ * reach the terminal. */
+static void print_line(const char *prefix, const char *line)
+{
+    fputs(prefix, stderr);
+    for (const char *p = line; *p; p++)
+        fputc((unsigned char)*p < 0x20 || *p == 0x7f ? '?' : *p, stderr);
+    fputc('\n', stderr);
+}
+
+int mf_cli_error(const char *format, ...)
+{
+    char line[2048];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    print_line("moeflux: ", line);
+    return MF_EXIT_ERROR;
+}
+
+int mf_cli_fail(mf_status status, const mf_error *error)
+{
+    const char *message = error ? error->message : "";
+    print_line("moeflux: ", *message ? message : mf_status_name(status));
+    return MF_EXIT_ERROR;
+}
+
+int mf_cli_usage_error(const char *command, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    print_line("moeflux: ", line);
+    fprintf(stderr, "Try 'moeflux %s%s--help'.\n", command ? command : "", command ? " " : "");
+    return MF_EXIT_USAGE;
+}
+
+void mf_cli_log(void *user, mf_log_level level, const char *line)
+{
+    const mf_cli_verbosity *verbosity = user;
+    if (level == MF_LOG_WARNING && !verbosity->quiet)
+        print_line("moeflux: warning: ", line);
+    else if (level == MF_LOG_INFO && verbosity->verbose)
+        print_line("moeflux: ", line);
+}
+
+const char *mf_cli_size(char buffer[MF_CLI_SIZE_CHARS], double n_bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    size_t unit = 0;
+    for (; n_bytes >= 1024 && unit + 1 < sizeof units / sizeof *units; unit++)
+        n_bytes /= 1024;
+    snprintf(buffer, MF_CLI_SIZE_CHARS, unit ? "%.2f %s" : "%.0f %s", n_bytes, units[unit]);
+    return buffer;
+}
+
+const char *mf_cli_count(char buffer[MF_CLI_SIZE_CHARS], double n)
+{
+    static const char *const units[] = {"", " thousand", " million", " billion", " trillion"};
+    size_t unit = 0;
+    for (; n >= 1000 && unit + 1 < sizeof units / sizeof *units; unit++)
+        n /= 1000;
+    snprintf(buffer, MF_CLI_SIZE_CHARS, unit ? "%.2f%s" : "%.0f%s", n, units[unit]);
+    return buffer;
+}
+
+double mf_cli_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* getrusage's figure survives exec and so may be that of the shell that started us: VmHWM first. */
+uint64_t mf_cli_peak_rss_bytes(void)
+{
+    unsigned long long n_kib = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+    if (file) {
+        char line[256];
+        while (!n_kib && fgets(line, sizeof line, file))
+            if (strncmp(line, "VmHWM:", 6) == 0)
+                n_kib = strtoull(line + 6, NULL, 10);
+        fclose(file);
+    }
+    struct rusage usage;
+    if (!n_kib && getrusage(RUSAGE_SELF, &usage) == 0)
+        n_kib = (unsigned long long)usage.ru_maxrss;
+    return n_kib * 1024;
+}
+
+int mf_cli_finish(int status)
+{
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        mf_cli_error("standard output: cannot write: %s", strerror(errno));
+        return status == MF_EXIT_OK ? MF_EXIT_ERROR : status;
+    }
+    return status;
+}

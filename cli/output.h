@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* What the program prints besides its answers: errors, log lines, sizes; and the two figures about
+ * the process that it asks the system for. */
+#ifndef MF_CLI_OUTPUT_H
+#define MF_CLI_OUTPUT_H
+
+#include <moeflux/moeflux.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { MF_EXIT_OK = 0, MF_EXIT_ERROR = 1, MF_EXIT_USAGE = 2, MF_EXIT_INTERRUPTED = 130 };
+
+/* One line on stderr, "moeflux: ...", control characters replaced. Returns MF_EXIT_ERROR. */
+__attribute__((format(printf, 1, 2))) int mf_cli_error(const char *format, ...);
+/* The same for a failed call of the library. */
+int mf_cli_fail(mf_status status, const mf_error *error);
+/* One usage line and a hint on stderr; command NULL: the program itself. Returns MF_EXIT_USAGE. */
+__attribute__((format(printf, 2, 3))) int mf_cli_usage_error(const char *command,
+                                                             const char *format, ...);
+
+/* How much the library's notes are shown: warnings unless quiet, everything if verbose. */
+typedef struct mf_cli_verbosity {
+    bool quiet;
+    bool verbose;
+} mf_cli_verbosity;
+
+/* An mf_log_fn; user is a const mf_cli_verbosity *. */
+void mf_cli_log(void *user, mf_log_level level, const char *line);
+
+#define MF_CLI_SIZE_CHARS 32
+/* "1.50 GiB"; returns buffer. */
+const char *mf_cli_size(char buffer[MF_CLI_SIZE_CHARS], double n_bytes);
+/* "34.7 billion"; returns buffer. */
+const char *mf_cli_count(char buffer[MF_CLI_SIZE_CHARS], double n);
+
+/* Seconds of a clock that only goes forward. */
+double mf_cli_now(void);
+/* The process's peak resident bytes by the kernel's count. */
+uint64_t mf_cli_peak_rss_bytes(void);
+
+/* Flushes stdout; an error exit if any of it could not be written, else status. */
+int mf_cli_finish(int status);
+
+#endif

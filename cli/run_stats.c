@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/* The figures of a run as a table and as JSON. */
+#include "run_stats.h"
+
+#include "json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+void mf_cli_phase_add(mf_cli_phase *phase, const mf_stats *before, const mf_stats *after,
+                      double seconds)
+{
+    mf_stats *s = &phase->stats;
+    phase->n_tokens += after->n_tokens - before->n_tokens;
+    phase->seconds += seconds;
+    s->n_tokens += after->n_tokens - before->n_tokens;
+    s->n_expert_hits += after->n_expert_hits - before->n_expert_hits;
+    s->n_expert_misses += after->n_expert_misses - before->n_expert_misses;
+    s->n_reads += after->n_reads - before->n_reads;
+    s->read_bytes += after->read_bytes - before->read_bytes;
+    s->expert_bytes_touched += after->expert_bytes_touched - before->expert_bytes_touched;
+    s->weight_bytes_touched += after->weight_bytes_touched - before->weight_bytes_touched;
+    s->wait_us += after->wait_us - before->wait_us;
+    s->reading_us += after->reading_us - before->reading_us;
+    s->n_slots = after->n_slots;
+    s->slot_bytes = after->slot_bytes;
+}
+
+mf_cli_phase mf_cli_phase_sum(const mf_cli_phase *a, const mf_cli_phase *b)
+{
+    const mf_stats zero = {0};
+    mf_cli_phase sum = *a;
+    mf_cli_phase_add(&sum, &zero, &b->stats, b->seconds);
+    return sum;
+}
+
+double mf_cli_phase_tokens_per_second(const mf_cli_phase *phase)
+{
+    return phase->n_tokens > 0 && phase->seconds > 0 ? (double)phase->n_tokens / phase->seconds
+                                                     : NAN;
+}
+
+double mf_cli_hit_rate(const mf_stats *stats)
+{
+    uint64_t n = stats->n_expert_hits + stats->n_expert_misses;
+    return n > 0 ? (double)stats->n_expert_hits / (double)n : NAN;
+}
+
+/* A table cell: what snprintf gives, or a dash for what is no number. */
+static void cell_number(FILE *out, double value, const char *format)
+{
+    char text[64] = "-";
+    if (isfinite(value))
+        snprintf(text, sizeof text, format, value);
+    fprintf(out, " %14s", text);
+}
+
+static void cell_size(FILE *out, double n_bytes)
+{
+    char size[MF_CLI_SIZE_CHARS] = "-";
+    fprintf(out, " %14s", isfinite(n_bytes) ? mf_cli_size(size, n_bytes) : size);
+}
+
+static double per_token(double value, const mf_cli_phase *phase)
+{
+    return phase->n_tokens > 0 ? value / (double)phase->n_tokens : NAN;
+}
+
+typedef enum row_kind {
+    ROW_TOKENS,
+    ROW_SPEED,
+    ROW_HITS,
+    ROW_MISSES,
+    ROW_HIT_RATE,
+    ROW_READ,
+    ROW_READ_PER_TOKEN,
+    ROW_WAIT,
+    ROW_WAIT_PER_TOKEN,
+    N_ROWS
+} row_kind;
+
+static void print_cell(FILE *out, row_kind row, const mf_cli_phase *phase)
+{
+    const mf_stats *s = &phase->stats;
+    switch (row) {
+    case ROW_TOKENS:
+        cell_number(out, (double)phase->n_tokens, "%.0f");
+        break;
+    case ROW_SPEED:
+        cell_number(out, mf_cli_phase_tokens_per_second(phase), "%.2f");
+        break;
+    case ROW_HITS:
+        cell_number(out, (double)s->n_expert_hits, "%.0f");
+        break;
+    case ROW_MISSES:
+        cell_number(out, (double)s->n_expert_misses, "%.0f");
+        break;
+    case ROW_HIT_RATE:
+        cell_number(out, 100 * mf_cli_hit_rate(s), "%.1f %%");
+        break;
+    case ROW_READ:
+        cell_size(out, (double)s->read_bytes);
+        break;
+    case ROW_READ_PER_TOKEN:
+        cell_size(out, per_token((double)s->read_bytes, phase));
+        break;
+    case ROW_WAIT:
+        cell_number(out, 1e-6 * (double)s->wait_us, "%.3f s");
+        break;
+    case ROW_WAIT_PER_TOKEN:
+        cell_number(out, per_token(1e-3 * (double)s->wait_us, phase), "%.3f ms");
+        break;
+    case N_ROWS:
+        break;
+    }
+}
+
+void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats)
+{
+    static const char *const names[N_ROWS] = {
+        "tokens evaluated", "tokens/s",          "expert hits",
+        "expert misses",    "hit rate",          "read",
+        "read a token",     "waiting for reads", "waiting a token"};
+    mf_cli_phase total = mf_cli_phase_sum(&stats->prefill, &stats->decode);
+    fprintf(out, "%-20s %14s %14s %14s\n", "", "prompt", "answer", "total");
+    for (int row = 0; row < N_ROWS; row++) {
+        fprintf(out, "%-20s", names[row]);
+        print_cell(out, (row_kind)row, &stats->prefill);
+        print_cell(out, (row_kind)row, &stats->decode);
+        print_cell(out, (row_kind)row, &total);
+        fputc('\n', out);
+    }
+    char size[MF_CLI_SIZE_CHARS], slot[MF_CLI_SIZE_CHARS];
+    fprintf(out, "%-20s %14" PRIu64 " tokens\n", "generated", stats->n_generated);
+    fprintf(out, "%-20s %14" PRIu64 " of %s (%s, %s)\n", "expert slots", stats->n_slots,
+            mf_cli_size(slot, (double)stats->slot_bytes), stats->io_name, stats->cpu_name);
+    fprintf(out, "%-20s %14s", "peak memory", mf_cli_size(size, (double)mf_cli_peak_rss_bytes()));
+    if (stats->ram_bytes > 0)
+        fprintf(out, " of a budget of %s", mf_cli_size(size, (double)stats->ram_bytes));
+    fputc('\n', out);
+}
+
+static void json_phase(mf_cli_json *json, const char *prefix, const mf_cli_phase *phase)
+{
+    const mf_stats *s = &phase->stats;
+    const struct {
+        const char *key;
+        double value;
+    } members[] = {
+        {"tokens", (double)phase->n_tokens},
+        {"seconds", phase->seconds},
+        {"tokens_per_s", mf_cli_phase_tokens_per_second(phase)},
+        {"expert_hits", (double)s->n_expert_hits},
+        {"expert_misses", (double)s->n_expert_misses},
+        {"hit_rate", mf_cli_hit_rate(s)},
+        {"reads", (double)s->n_reads},
+        {"read_bytes", (double)s->read_bytes},
+        {"read_bytes_per_token", per_token((double)s->read_bytes, phase)},
+        {"weight_bytes_per_token", per_token((double)s->weight_bytes_touched, phase)},
+        {"wait_us", (double)s->wait_us},
+        {"wait_us_per_token", per_token((double)s->wait_us, phase)},
+        {"reading_us", (double)s->reading_us},
+    };
+    char key[64];
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        snprintf(key, sizeof key, "%s%s", prefix, members[i].key);
+        mf_cli_json_number(json, key, members[i].value);
+    }
+}
+
+void mf_cli_run_stats_json(FILE *out, const mf_cli_run_stats *stats)
+{
+    mf_cli_phase total = mf_cli_phase_sum(&stats->prefill, &stats->decode);
+    mf_cli_json json = mf_cli_json_begin(out);
+    json_phase(&json, "prefill_", &stats->prefill);
+    json_phase(&json, "decode_", &stats->decode);
+    json_phase(&json, "", &total);
+    mf_cli_json_integer(&json, "generated_tokens", stats->n_generated);
+    mf_cli_json_integer(&json, "peak_rss_bytes", mf_cli_peak_rss_bytes());
+    mf_cli_json_integer(&json, "ram_bytes", stats->ram_bytes);
+    mf_cli_json_integer(&json, "n_slots", stats->n_slots);
+    mf_cli_json_integer(&json, "slot_bytes", stats->slot_bytes);
+    mf_cli_json_string(&json, "io", stats->io_name);
+    mf_cli_json_string(&json, "cpu", stats->cpu_name);
+    mf_cli_json_end(&json);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* The figures of a run, prefill and decode apart, and how --stats prints them. */
+#ifndef MF_CLI_RUN_STATS_H
+#define MF_CLI_RUN_STATS_H
+
+#include "output.h"
+
+#include <stdio.h>
+
+/* What one kind of work took so far. */
+typedef struct mf_cli_phase {
+    uint64_t n_tokens; /* evaluated */
+    double seconds;
+    mf_stats stats; /* the counters' growth meanwhile */
+} mf_cli_phase;
+
+/* Adds what happened between two readings of the counters. */
+void mf_cli_phase_add(mf_cli_phase *phase, const mf_stats *before, const mf_stats *after,
+                      double seconds);
+mf_cli_phase mf_cli_phase_sum(const mf_cli_phase *a, const mf_cli_phase *b);
+double mf_cli_phase_tokens_per_second(const mf_cli_phase *phase);
+/* Hits over requests; NAN before the first request. */
+double mf_cli_hit_rate(const mf_stats *stats);
+
+typedef struct mf_cli_run_stats {
+    mf_cli_phase prefill;
+    mf_cli_phase decode;
+    uint64_t n_generated; /* tokens chosen; the last one may not have been evaluated */
+    uint64_t ram_bytes;
+    uint64_t n_slots;
+    uint64_t slot_bytes;
+    const char *io_name;
+    const char *cpu_name;
+} mf_cli_run_stats;
+
+void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats);
+/* One line. */
+void mf_cli_run_stats_json(FILE *out, const mf_cli_run_stats *stats);
+
+#endif
