@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* Golden files and the runs that are compared with them. */
+#include "golden.h"
+
+const golden_case golden_cases[] = {
+    {"hf_bf16", "golden.bin", 0, 0},
+    {"hf_saved_tied_f16", "golden.bin", 0, 0},
+    {"hf_tied_f32", "golden.bin", 0, 0},
+    {"next_bf16", "golden.bin", 0, 0},
+    {"next_plain_topk_f16", "golden.bin", 0, 0},
+    {"next_mlx_4bit", "golden.bin", 0, 0},
+    {"mlx_2bit_f16", "golden.bin", 0, 0},
+    {"mlx_3bit_g128", "golden.bin", 0, 0},
+    {"mlx_4bit", "golden.bin", 0, 0},
+    {"mlx_4bit", "golden_2_experts.bin", 0, 2},
+    {"mlx_5bit", "golden.bin", 0, 0},
+    {"mlx_6bit_f32", "golden.bin", 0, 0},
+    {"mlx_8bit_tied", "golden.bin", 0, 0},
+    {"mlx_mixed_3_6", "golden.bin", 0, 0},
+    {"mlx_10_of_512", "golden.bin", 0, 0},
+    {"packed", "golden.bin", 0, 0},
+    {"packed", "golden_2bit.bin", 2, 0},
+    {"packed_no_config", "golden.bin", 0, 0},
+};
+const size_t n_golden_cases = sizeof golden_cases / sizeof *golden_cases;
+
+const golden_case *golden_case_find(const char *name)
+{
+    for (size_t i = 0; i < n_golden_cases; i++)
+        if (strcmp(golden_cases[i].name, name) == 0)
+            return &golden_cases[i];
+    fprintf(stderr, "no golden case %s\n", name);
+    exit(1);
+}
+
+unsigned char *read_file(const char *path, size_t *n_bytes)
+{
+    FILE *f = fopen(path, "rb");
+    if (f == NULL) {
+        fprintf(stderr, "%s: cannot be opened (tests run in the project's root)\n", path);
+        exit(1);
+    }
+    fseek(f, 0, SEEK_END);
+    long n = ftell(f);
+    rewind(f);
+    unsigned char *data = malloc((size_t)n + 1);
+    if (n < 0 || data == NULL || fread(data, 1, (size_t)n, f) != (size_t)n) {
+        fprintf(stderr, "%s: cannot be read\n", path);
+        exit(1);
+    }
+    data[n] = 0;
+    fclose(f);
+    *n_bytes = (size_t)n;
+    return data;
+}
+
+const char *golden_path(const char *name)
+{
+    static char paths[4][512];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], GOLDEN_ROOT "/%s", name);
+    return path;
+}
+
+void golden_read(const golden_case *c, golden *out)
+{
+    char path[512];
+    size_t n_bytes;
+    snprintf(path, sizeof path, GOLDEN_ROOT "/%s/%s", c->name, c->golden);
+    unsigned char *file = read_file(path, &n_bytes);
+    uint32_t head[6];
+    REQUIRE(n_bytes > 32 && memcmp(file, "MFGOLDEN", 8) == 0);
+    memcpy(head, file + 8, sizeof head);
+    REQUIRE(head[0] == 1);
+    *out = (golden){.n_tokens = head[1],
+                    .n_vocab = head[2],
+                    .n_layers = head[3],
+                    .hidden_size = head[4],
+                    .n_positions = head[5],
+                    .file = file};
+    unsigned char *p = file + 32;
+    out->tokens = (int32_t *)(void *)p;
+    p += 4 * (size_t)out->n_tokens;
+    out->positions = (uint32_t *)(void *)p;
+    p += 4 * (size_t)out->n_positions;
+    out->hidden = (float *)(void *)p;
+    p += 4 * (size_t)out->n_layers * out->n_positions * out->hidden_size;
+    out->logits = (float *)(void *)p;
+    p += 4 * (size_t)out->n_tokens * out->n_vocab;
+    REQUIRE(p == file + n_bytes);
+}
+
+void golden_free(golden *g)
+{
+    free(g->file);
+    *g = (golden){0};
+}
+
+mf_engine_options golden_options(const golden_case *c)
+{
+    mf_engine_options options;
+    mf_engine_options_default(&options);
+    options.n_context_tokens = 160;
+    options.packed_expert_bits = c->packed_bits;
+    options.n_experts_per_token = c->n_experts_per_token;
+    return options;
+}
+
+mf_engine *golden_open(const golden_case *c, const mf_engine_options *options)
+{
+    mf_engine *engine = NULL;
+    mf_error error = {0};
+    mf_status status = mf_engine_open(golden_path(c->name), options, &engine, &error);
+    if (status != MF_OK) {
+        fprintf(stderr, "%s: open: %s: %s\n", c->name, mf_status_name(status), error.message);
+        exit(1);
+    }
+    return engine;
+}
+
+typedef struct copy_target {
+    float *out;
+    size_t n_vocab;
+    size_t n_seen;
+} copy_target;
+
+static int copy_logits(void *user, size_t token_index, const float *logits)
+{
+    copy_target *target = user;
+    if (token_index != target->n_seen++)
+        return 1; /* out of order: the evaluation ends as cancelled */
+    memcpy(target->out + token_index * target->n_vocab, logits, target->n_vocab * sizeof(float));
+    return 0;
+}
+
+mf_status golden_eval(mf_session *session, const int32_t *tokens, size_t n_tokens, size_t n_vocab,
+                      float *out, mf_error *error)
+{
+    copy_target target = {out, n_vocab, 0};
+    return mf_session_eval_each(session, tokens, n_tokens, copy_logits, &target, error);
+}
+
+float *golden_run(const golden_case *c, const golden *g, const mf_engine_options *options,
+                  mf_error *error)
+{
+    mf_engine *engine = NULL;
+    mf_session *session = NULL;
+    float *logits = malloc((size_t)g->n_tokens * g->n_vocab * sizeof(float));
+    mf_status status = mf_engine_open(golden_path(c->name), options, &engine, error);
+    if (status == MF_OK)
+        status = mf_session_create(engine, &session, error);
+    if (status == MF_OK)
+        status = golden_eval(session, g->tokens, g->n_tokens, g->n_vocab, logits, error);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    if (status == MF_OK)
+        return logits;
+    free(logits);
+    return NULL;
+}

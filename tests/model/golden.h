@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The golden cases of tests/model/data and what every test of whole models does with them: read
+ * golden.bin, open an engine, collect the logits of every position.
+ */
+#ifndef MF_TESTS_GOLDEN_H
+#define MF_TESTS_GOLDEN_H
+
+#include "test.h"
+
+#define GOLDEN_ROOT "tests/model/data"
+
+typedef struct golden_case {
+    const char *name;             /* a directory of tests/model/data */
+    const char *golden;           /* its golden file */
+    uint32_t packed_bits;         /* mf_engine_options.packed_expert_bits */
+    uint32_t n_experts_per_token; /* mf_engine_options.n_experts_per_token */
+} golden_case;
+
+extern const golden_case golden_cases[];
+extern const size_t n_golden_cases;
+
+const golden_case *golden_case_find(const char *name);
+
+typedef struct golden {
+    uint32_t n_tokens, n_vocab, n_layers, hidden_size, n_positions;
+    int32_t *tokens;     /* [n_tokens] */
+    uint32_t *positions; /* [n_positions], those that hidden is stored of */
+    float *hidden;       /* [n_layers, n_positions, hidden_size], residual stream after the layer */
+    float *logits;       /* [n_tokens, n_vocab] */
+    unsigned char *file;
+} golden;
+
+/* Ends the program if the file is not as expected. */
+void golden_read(const golden_case *c, golden *out);
+void golden_free(golden *g);
+
+/* "tests/model/data/NAME"; static storage, valid until the next call but three. */
+const char *golden_path(const char *name);
+
+/* Options of the case, with room for its tokens; the rest is the library's defaults. */
+mf_engine_options golden_options(const golden_case *c);
+
+/* Opens an engine or ends the program. */
+mf_engine *golden_open(const golden_case *c, const mf_engine_options *options);
+
+/* Evaluates the tokens in one call, copying each one's logits to out [n_tokens, n_vocab]. */
+mf_status golden_eval(mf_session *session, const int32_t *tokens, size_t n_tokens, size_t n_vocab,
+                      float *out, mf_error *error);
+
+/* A whole run: engine, session, evaluation, close. Returns logits [n_tokens, n_vocab] to be freed,
+ * or NULL with `error` filled. */
+float *golden_run(const golden_case *c, const golden *g, const mf_engine_options *options,
+                  mf_error *error);
+
+/* A whole file; ends the program if it cannot be read. Freed by the caller. */
+unsigned char *read_file(const char *path, size_t *n_bytes);
+
+#endif

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory: nothing is allocated per decoded token once a session is warm (counted at the engine's
+ * allocator and at malloc and mmap themselves), and an allocator that fails at its N-th call, for
+ * every N, gives a clean error and no leak.
+ */
+#include "golden.h"
+
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+/* The linker sends every call of the library's to these (--wrap). */
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__real_aligned_alloc(size_t alignment, size_t n);
+int __real_posix_memalign(void **out, size_t alignment, size_t n);
+void *__real_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+void *__wrap_aligned_alloc(size_t alignment, size_t n);
+int __wrap_posix_memalign(void **out, size_t alignment, size_t n);
+void *__wrap_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset);
+
+static atomic_ullong n_system_calls;
+
+void *__wrap_malloc(size_t n)
+{
+    n_system_calls++;
+    return __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    n_system_calls++;
+    return __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    n_system_calls++;
+    return __real_realloc(p, n);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t n)
+{
+    n_system_calls++;
+    return __real_aligned_alloc(alignment, n);
+}
+
+int __wrap_posix_memalign(void **out, size_t alignment, size_t n)
+{
+    n_system_calls++;
+    return __real_posix_memalign(out, alignment, n);
+}
+
+void *__wrap_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset)
+{
+    n_system_calls++;
+    return __real_mmap(at, n, protection, flags, fd, offset);
+}
+
+/* An allocator that counts, remembers sizes, and fails at a chosen call. */
+typedef struct counting {
+    atomic_ullong n_calls; /* of alloc and realloc */
+    atomic_ullong fail_at; /* this call, counted from 1, and all after it; 0: none */
+    bool fail_once;        /* that call alone */
+    atomic_llong n_live, live_bytes;
+    atomic_ullong n_wrong_sizes; /* free or realloc with another size than was asked for */
+} counting;
+
+typedef union header {
+    size_t n_bytes;
+    max_align_t align;
+} header;
+
+static bool fails_now(counting *c)
+{
+    unsigned long long call = ++c->n_calls, fail_at = c->fail_at;
+    return fail_at != 0 && (c->fail_once ? call == fail_at : call >= fail_at);
+}
+
+static void *counting_alloc(void *ctx, size_t n_bytes)
+{
+    counting *c = ctx;
+    if (fails_now(c))
+        return NULL;
+    header *h = __real_malloc(sizeof *h + n_bytes);
+    if (h == NULL)
+        return NULL;
+    h->n_bytes = n_bytes;
+    c->n_live++;
+    c->live_bytes += (long long)n_bytes;
+    return h + 1;
+}
+
+static void counting_free(void *ctx, void *ptr, size_t n_bytes)
+{
+    counting *c = ctx;
+    if (ptr == NULL)
+        return;
+    header *h = (header *)ptr - 1;
+    c->n_wrong_sizes += h->n_bytes != n_bytes;
+    c->n_live--;
+    c->live_bytes -= (long long)h->n_bytes;
+    free(h);
+}
+
+static void *counting_realloc(void *ctx, void *ptr, size_t old_bytes, size_t new_bytes)
+{
+    counting *c = ctx;
+    if (ptr == NULL)
+        return counting_alloc(ctx, new_bytes);
+    if (fails_now(c))
+        return NULL;
+    header *h = (header *)ptr - 1;
+    c->n_wrong_sizes += h->n_bytes != old_bytes;
+    size_t before = h->n_bytes;
+    h = __real_realloc(h, sizeof *h + new_bytes);
+    if (h == NULL)
+        return NULL;
+    h->n_bytes = new_bytes;
+    c->live_bytes += (long long)new_bytes - (long long)before;
+    return h + 1;
+}
+
+static mf_allocator counting_allocator(counting *c)
+{
+    return (mf_allocator){c, counting_alloc, counting_realloc, counting_free};
+}
+
+static void check_decode(const golden_case *c, const golden *g, mf_io_kind io)
+{
+    counting count = {0};
+    mf_engine_options options = golden_options(c);
+    options.allocator = counting_allocator(&count);
+    options.expert_cache_bytes = 0; /* every token reads */
+    options.n_threads = 2;
+    options.io = io;
+    mf_error error = {0};
+    mf_engine *engine = NULL;
+    mf_session *session = NULL;
+    if (mf_engine_open(golden_path(c->name), &options, &engine, &error) == MF_ERR_UNSUPPORTED &&
+        io == MF_IO_URING)
+        return;
+    REQUIRE(engine != NULL);
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    REQUIRE_OK(mf_session_eval(session, g->tokens, 10, &error), &error);
+    REQUIRE_OK(mf_session_eval(session, g->tokens + 10, 1, &error), &error);
+    unsigned long long own = count.n_calls, system = n_system_calls;
+    for (uint32_t t = 11; t < g->n_tokens; t++)
+        REQUIRE_OK(mf_session_eval(session, g->tokens + t, 1, &error), &error);
+    CHECK_MSG(count.n_calls == own, "%s: %llu calls of the allocator in %u decoded tokens", c->name,
+              count.n_calls - own, g->n_tokens - 11);
+    CHECK_MSG(n_system_calls == system, "%s: %llu calls of malloc or mmap in %u decoded tokens",
+              c->name, n_system_calls - system, g->n_tokens - 11);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    CHECK_U64(count.n_live, 0);
+    CHECK_U64(count.live_bytes, 0);
+    CHECK_U64(count.n_wrong_sizes, 0);
+}
+
+/* Open, create, evaluate, close; MF_OK or the first failure. Handles must stay NULL on failure. */
+static mf_status life(const golden_case *c, const golden *g, counting *count, mf_error *error)
+{
+    mf_engine_options options = golden_options(c);
+    options.allocator = counting_allocator(count);
+    options.expert_cache_bytes = 0;
+    options.n_threads = 2;
+    mf_engine *engine = NULL;
+    mf_session *session = NULL;
+    mf_status status = mf_engine_open(golden_path(c->name), &options, &engine, error);
+    CHECK((status == MF_OK) == (engine != NULL));
+    if (status == MF_OK) {
+        status = mf_session_create(engine, &session, error);
+        CHECK((status == MF_OK) == (session != NULL));
+    }
+    if (status == MF_OK)
+        status = mf_session_eval(session, g->tokens, 9, error);
+    if (status == MF_OK)
+        status = mf_session_eval(session, g->tokens + 9, 1, error);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    return status;
+}
+
+static void check_failures(const golden_case *c, const golden *g, bool once)
+{
+    unsigned long long n_failed = 0;
+    for (unsigned long long n = 1;; n++) {
+        counting count = {.fail_at = n, .fail_once = once};
+        mf_error error = {0};
+        mf_status status = life(c, g, &count, &error);
+        CHECK_MSG(count.n_live == 0 && count.live_bytes == 0,
+                  "%s: allocation %llu failed: %lld blocks of %lld bytes leaked", c->name, n,
+                  count.n_live, count.live_bytes);
+        CHECK_MSG(count.n_wrong_sizes == 0, "%s: allocation %llu failed: wrong size given back",
+                  c->name, n);
+        if (count.n_calls < n) { /* nothing was left to fail */
+            CHECK_MSG(status == MF_OK, "%s: %s", c->name, error.message);
+            break;
+        }
+        n_failed++;
+        CHECK_MSG((once && status == MF_OK) || /* something may do without */
+                      (status == MF_ERR_NO_MEMORY && error.code == MF_ERR_NO_MEMORY &&
+                       error.message[0] != 0),
+                  "%s: allocation %llu failed: %s, \"%s\"", c->name, n, mf_status_name(status),
+                  error.message);
+    }
+    fprintf(stderr, "%s: %llu allocations failed one by one\n", c->name, n_failed);
+    CHECK(n_failed > 10);
+}
+
+static void check_inspect_failures(const golden_case *c)
+{
+    for (unsigned long long n = 1;; n++) {
+        counting count = {.fail_at = n};
+        mf_engine_options options = golden_options(c);
+        options.allocator = counting_allocator(&count);
+        mf_model_info info;
+        mf_error error = {0};
+        mf_status status = mf_model_inspect(golden_path(c->name), &options, &info, &error);
+        CHECK_U64(count.n_live, 0);
+        if (count.n_calls < n) {
+            CHECK_STATUS(status, MF_OK);
+            break;
+        }
+        CHECK_STATUS(status, MF_ERR_NO_MEMORY);
+    }
+}
+
+int main(void)
+{
+    static const char *const names[] = {"mlx_4bit", "hf_bf16", "next_bf16", "packed_no_config"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const golden_case *c = golden_case_find(names[i]);
+        golden g;
+        golden_read(c, &g);
+        check_decode(c, &g, MF_IO_POOL);
+        check_decode(c, &g, MF_IO_URING);
+        check_failures(c, &g, false);
+        check_failures(c, &g, true);
+        check_inspect_failures(c);
+        golden_free(&g);
+    }
+    return test_result();
+}
