@@ -68,7 +68,9 @@ static bool lay_out(const mf_expert_map *map, uint64_t n_slots, const mf_cache_p
 uint64_t mf_expert_store_bytes(const mf_expert_map *map, uint64_t n_slots)
 {
     store_layout layout;
-    return lay_out(map, n_slots, &mf_cache_policy_lru, &layout) ? layout.total : UINT64_MAX;
+    if (!lay_out(map, n_slots, &mf_cache_policy_lru, &layout))
+        return UINT64_MAX;
+    return layout.total + 64; /* the arena aligns its start */
 }
 
 /* Every byte of every expert lies inside its file. */

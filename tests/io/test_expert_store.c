@@ -1,0 +1,638 @@
+/* SPDX-License-Identifier: MIT */
+/* The expert store over random maps: every part byte for byte, the cache against a plain model of
+ * LRU, failures of every read, every allocation. */
+#include "experts/store.h"
+#include "io_fixture.h"
+
+#include <errno.h>
+
+#define N_FILES 3u
+#define MAX_LAYERS 3u
+#define MAX_EXPERTS 12u
+
+/* A random map over random files, with the tables it borrows. */
+typedef struct world {
+    scratch_file files[N_FILES];
+    mf_expert_map map;
+    mf_expert_part parts[MAX_LAYERS * MF_MAX_EXPERT_PARTS];
+    uint32_t each_file[MAX_LAYERS][MF_MAX_EXPERT_PARTS][MAX_EXPERTS];
+    uint64_t each_offset[MAX_LAYERS][MF_MAX_EXPERT_PARTS][MAX_EXPERTS];
+    uint64_t random;
+} world;
+
+static uint64_t below(uint64_t *random, uint64_t n)
+{
+    return test_random(random) % n;
+}
+
+static uint64_t random_part_bytes(world *w)
+{
+    switch (below(&w->random, 8)) {
+    case 0:
+        return 1 + below(&w->random, 100);
+    case 1:
+        return 4096 * (1 + below(&w->random, 4));
+    case 2:
+        return w->random % 4 == 0 ? 1200000 + below(&w->random, 1500000) : 5000; /* is cut */
+    default:
+        return 1 + below(&w->random, 40000);
+    }
+}
+
+/* One of: strided with gaps anywhere; ending at the file's last byte; a place for each expert. */
+static void random_part(world *w, uint32_t layer, uint32_t p)
+{
+    uint32_t n_experts = w->map.n_experts;
+    uint32_t number = (uint32_t)below(&w->random, N_FILES);
+    mf_expert_part *part = &w->parts[layer * w->map.n_parts + p];
+    *part = (mf_expert_part){.file = number, .n_bytes = random_part_bytes(w)};
+    if (part->n_bytes * n_experts + 100 > w->files[number].n_bytes)
+        part->n_bytes = (w->files[number].n_bytes - 100) / n_experts;
+    uint64_t slack = w->files[number].n_bytes - part->n_bytes * n_experts;
+    part->stride = part->n_bytes + below(&w->random, slack / n_experts);
+    uint64_t span = part->stride * (n_experts - 1) + part->n_bytes;
+    part->offset = below(&w->random, w->files[number].n_bytes - span + 1);
+    if (below(&w->random, 4) == 0)
+        part->offset = w->files[number].n_bytes - span;
+    if (below(&w->random, 3) != 0)
+        return;
+    for (uint32_t e = 0; e < n_experts; e++) {
+        uint32_t file = (uint32_t)below(&w->random, N_FILES);
+        if (w->files[file].n_bytes < part->n_bytes)
+            file = number;
+        w->each_file[layer][p][e] = file;
+        w->each_offset[layer][p][e] = below(&w->random, w->files[file].n_bytes - part->n_bytes + 1);
+    }
+    part->each_file = w->each_file[layer][p];
+    part->each_offset = w->each_offset[layer][p];
+}
+
+/* The packed form: an expert's parts one after another, experts one after another. */
+static void packed_layer(world *w, uint32_t layer)
+{
+    uint32_t number = layer % N_FILES;
+    mf_expert_part *parts = &w->parts[layer * w->map.n_parts];
+    uint64_t at = below(&w->random, 3) * 4096;
+    for (uint32_t p = 0; p < w->map.n_parts; p++) {
+        uint64_t n_bytes = 1 + below(&w->random, 20000);
+        parts[p] = (mf_expert_part){.file = number, .offset = at, .n_bytes = n_bytes};
+        at += n_bytes;
+    }
+    for (uint32_t p = 0; p < w->map.n_parts; p++)
+        parts[p].stride = at - parts[0].offset;
+}
+
+static world *world_create(const char *dir, uint64_t seed)
+{
+    world *w = calloc(1, sizeof *w);
+    REQUIRE(w != NULL);
+    w->random = seed * 0x9e3779b97f4a7c15u + 1;
+    for (uint32_t i = 0; i < N_FILES; i++)
+        w->files[i] = scratch_create(dir, 3000000 + below(&w->random, 2000000), &w->random);
+    w->map = (mf_expert_map){.n_layers = 1 + (uint32_t)below(&w->random, MAX_LAYERS),
+                             .n_experts = 1 + (uint32_t)below(&w->random, MAX_EXPERTS),
+                             .n_parts = 1 + (uint32_t)below(&w->random, MF_MAX_EXPERT_PARTS),
+                             .parts = w->parts};
+    for (uint32_t layer = 0; layer < w->map.n_layers; layer++) {
+        bool is_packed = below(&w->random, 3) == 0;
+        for (uint32_t p = 0; p < w->map.n_parts && !is_packed; p++)
+            random_part(w, layer, p);
+        if (is_packed)
+            packed_layer(w, layer);
+    }
+    return w;
+}
+
+static void world_free(world *w)
+{
+    for (uint32_t i = 0; i < N_FILES; i++)
+        scratch_remove(&w->files[i]);
+    free(w);
+}
+
+static const unsigned char *true_bytes(const world *w, uint32_t layer, uint32_t expert, uint32_t p)
+{
+    const mf_expert_part *part = &w->parts[layer * w->map.n_parts + p];
+    if (part->each_file != NULL)
+        return w->files[part->each_file[expert]].bytes + part->each_offset[expert];
+    return w->files[part->file].bytes + part->offset + part->stride * expert;
+}
+
+/* A store over a world. */
+typedef struct rig {
+    world *w;
+    mf_io_fault fault;
+    mf_io *io;
+    mf_expert_store *store;
+    unsigned char *pool;
+    uint64_t slot_bytes;
+} rig;
+
+static void add_files(rig *r)
+{
+    mf_error error;
+    for (uint32_t i = 0; i < N_FILES; i++) {
+        uint32_t number;
+        REQUIRE_OK(mf_io_add_file(r->io, r->w->files[i].path, &number, &error), &error);
+        REQUIRE(number == i);
+    }
+}
+
+static void rig_open(rig *r, const io_case *c, world *w, uint32_t n_slots, uint32_t depth)
+{
+    mf_error error;
+    *r = (rig){.w = w, .fault = {.seed = n_slots}};
+    r->io = open_case(c, &r->fault, depth, NULL);
+    add_files(r);
+    r->slot_bytes = mf_expert_slot_bytes(&w->map, r->io);
+    CHECK_U64(r->slot_bytes % 4096, 0);
+    r->pool = aligned_alloc(4096, r->slot_bytes * n_slots);
+    REQUIRE(r->pool != NULL);
+    mf_expert_store_options options = {
+        .io = r->io, .map = w->map, .pool = r->pool, .pool_bytes = r->slot_bytes * n_slots};
+    REQUIRE_OK(mf_expert_store_open(&options, &r->store, &error), &error);
+    CHECK_U64(mf_expert_store_n_slots(r->store), n_slots);
+}
+
+static void rig_close(rig *r)
+{
+    mf_expert_store_close(&r->store);
+    CHECK(r->store == NULL);
+    mf_io_close(&r->io);
+    free(r->pool);
+}
+
+static void break_a_little(rig *r)
+{
+    r->fault.short_chance = 200;
+    r->fault.interrupt_chance = 100;
+    r->fault.hold_chance = 400;
+    r->fault.shuffle = 1;
+}
+
+static void check_expert(const rig *r, uint32_t layer, uint32_t expert, const mf_expert_ready *got)
+{
+    for (uint32_t p = 0; p < r->w->map.n_parts; p++) {
+        const mf_expert_part *part = &r->w->parts[layer * r->w->map.n_parts + p];
+        CHECK_MSG(memcmp(got->part[p], true_bytes(r->w, layer, expert, p), part->n_bytes) == 0,
+                  "layer %u expert %u part %u differs", layer, expert, p);
+    }
+}
+
+static uint32_t random_choice(world *w, uint32_t *experts, uint32_t n)
+{
+    for (uint32_t e = 0; e < w->map.n_experts; e++)
+        experts[e] = e;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t j = i + (uint32_t)below(&w->random, w->map.n_experts - i);
+        uint32_t t = experts[i];
+        experts[i] = experts[j];
+        experts[j] = t;
+    }
+    return n;
+}
+
+/* Runs an open fetch to its end: every expert is handed out once with the right bytes. Keeps up to
+ * n_slots - 1 of them unreleased for a while. */
+static mf_status run_fetch(rig *r, uint32_t layer, const uint32_t *experts, uint32_t n,
+                           mf_error *error)
+{
+    bool seen[MAX_EXPERTS] = {false};
+    mf_expert_ready kept[MAX_EXPERTS];
+    uint32_t n_kept = 0, n_seen = 0;
+    uint64_t n_slots = mf_expert_store_n_slots(r->store);
+    for (;;) {
+        mf_expert_ready ready[4];
+        uint32_t n_ready = 0;
+        MF_TRY(mf_expert_store_next(r->store, ready, 1 + (uint32_t)below(&r->w->random, 4),
+                                    &n_ready, error));
+        if (n_ready == 0)
+            break;
+        for (uint32_t i = 0; i < n_ready; i++) {
+            REQUIRE(ready[i].index < n && !seen[ready[i].index]);
+            seen[ready[i].index] = true;
+            n_seen++;
+            check_expert(r, layer, experts[ready[i].index], &ready[i]);
+            kept[n_kept++] = ready[i];
+        }
+        while (n_kept > 0 && (n_kept >= n_slots || below(&r->w->random, 2) == 0)) {
+            n_kept--; /* its bytes must not have changed meanwhile */
+            check_expert(r, layer, experts[kept[n_kept].index], &kept[n_kept]);
+            mf_expert_store_release(r->store, kept[n_kept].index);
+        }
+    }
+    CHECK_U64(n_seen, n);
+    return MF_OK;
+}
+
+static mf_status fetch(rig *r, uint32_t layer, const uint32_t *experts, uint32_t n, mf_error *error)
+{
+    MF_TRY(mf_expert_store_begin(r->store, layer, experts, n, error));
+    mf_status status = run_fetch(r, layer, experts, n, error);
+    mf_expert_store_end(r->store);
+    CHECK_U64(mf_io_in_flight(r->io), 0);
+    return status;
+}
+
+static void random_fetches(rig *r, uint32_t n_fetches)
+{
+    mf_error error;
+    uint32_t experts[MAX_EXPERTS];
+    uint64_t n_asked = 0;
+    mf_expert_store_stats_reset(r->store);
+    for (uint32_t i = 0; i < n_fetches; i++) {
+        uint32_t layer = (uint32_t)below(&r->w->random, r->w->map.n_layers);
+        uint32_t n = 1 + (uint32_t)below(&r->w->random, r->w->map.n_experts);
+        random_choice(r->w, experts, n);
+        n_asked += n;
+        REQUIRE_OK(fetch(r, layer, experts, n, &error), &error);
+        if (below(&r->w->random, 20) == 0)
+            mf_expert_store_clear(r->store);
+    }
+    mf_expert_stats stats;
+    mf_expert_store_stats(r->store, &stats);
+    CHECK_U64(stats.n_hits + stats.n_misses, n_asked);
+    CHECK(stats.n_reads >= stats.n_misses && stats.read_bytes >= stats.n_reads * 4096);
+}
+
+static void test_random_maps(const io_case *c, const char *dir, uint64_t seed)
+{
+    world *w = world_create(dir, seed);
+    uint32_t n_all = w->map.n_layers * w->map.n_experts;
+    const uint32_t slots[] = {1, 2, n_all < 5 ? n_all : 5, n_all};
+    const uint32_t depths[] = {1, 7, 0, 0};
+    for (int i = 0; i < 4; i++) {
+        rig r;
+        rig_open(&r, c, w, slots[i], depths[i]);
+        break_a_little(&r);
+        random_fetches(&r, 25);
+        rig_close(&r);
+    }
+    world_free(w);
+}
+
+/* ------------------------------------------------------------------------------------ LRU -- */
+
+typedef struct lru_model {
+    uint32_t keys[64]; /* oldest first */
+    uint32_t n, n_max;
+} lru_model;
+
+static bool model_drop(lru_model *m, uint32_t key)
+{
+    for (uint32_t i = 0; i < m->n; i++) {
+        if (m->keys[i] == key) {
+            memmove(m->keys + i, m->keys + i + 1, (m->n - i - 1) * sizeof *m->keys);
+            m->n--;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Hits move to the end first, then misses come in; as a fetch has no more experts than there are
+ * slots, the oldest are never its own. */
+static uint32_t model_fetch(lru_model *m, const uint32_t *keys, uint32_t n)
+{
+    bool is_hit[MAX_EXPERTS];
+    uint32_t n_hits = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        is_hit[i] = model_drop(m, keys[i]);
+        n_hits += is_hit[i];
+        if (is_hit[i])
+            m->keys[m->n++] = keys[i];
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (is_hit[i])
+            continue;
+        if (m->n == m->n_max)
+            model_drop(m, m->keys[0]);
+        m->keys[m->n++] = keys[i];
+    }
+    return n_hits;
+}
+
+static void test_lru(const io_case *c, const char *dir)
+{
+    mf_error error;
+    world *w = world_create(dir, 4242);
+    w->map.n_layers = 2;
+    w->map.n_experts = MAX_EXPERTS;
+    w->map.n_parts = 2;
+    for (uint32_t i = 0; i < 4; i++)
+        w->parts[i] = (mf_expert_part){
+            .file = i % N_FILES, .offset = 1000 * i + 3, .stride = 7001, .n_bytes = 6999};
+    for (uint32_t n_slots = 1; n_slots <= 2 * MAX_EXPERTS; n_slots += 4) {
+        rig r;
+        rig_open(&r, c, w, n_slots, 0);
+        break_a_little(&r);
+        lru_model model = {.n_max = n_slots};
+        for (int i = 0; i < 120; i++) {
+            uint32_t experts[MAX_EXPERTS], keys[MAX_EXPERTS];
+            uint32_t layer = (uint32_t)below(&w->random, 2);
+            uint32_t n_most = n_slots < 6 ? n_slots : 6;
+            uint32_t n = random_choice(w, experts, 1 + (uint32_t)below(&w->random, n_most));
+            for (uint32_t k = 0; k < n; k++)
+                keys[k] = layer * MAX_EXPERTS + experts[k];
+            mf_expert_store_stats_reset(r.store);
+            REQUIRE_OK(fetch(&r, layer, experts, n, &error), &error);
+            mf_expert_stats stats;
+            mf_expert_store_stats(r.store, &stats);
+            uint32_t n_hits = model_fetch(&model, keys, n);
+            CHECK_U64(stats.n_hits, n_hits);
+            CHECK_U64(stats.n_misses, n - n_hits);
+        }
+        rig_close(&r);
+    }
+    world_free(w);
+}
+
+/* -------------------------------------------------------------------------- request counts -- */
+
+/* Parts that lie one after another are one read; parts apart are one each; long ones are cut. */
+static void test_requests(const io_case *c, const char *dir)
+{
+    mf_error error;
+    world *w = world_create(dir, 99);
+    w->map = (mf_expert_map){.n_layers = 3, .n_experts = 2, .n_parts = 3, .parts = w->parts};
+    for (uint32_t p = 0; p < 3; p++) {
+        w->parts[p] = (mf_expert_part){0, 5000 + p * 10000, 30000, 10000, NULL, NULL};
+        w->parts[3 + p] = (mf_expert_part){1, 3 + p * 100000, 50000, 100, NULL, NULL};
+        w->parts[6 + p] = (mf_expert_part){p, 0, 65536, 65536, NULL, NULL};
+    }
+    w->parts[6].n_bytes = w->parts[6].stride = 1 << 20;
+    rig r;
+    rig_open(&r, c, w, 2, 0);
+    /* [5000, 35000): blocks 1 to 8. A miss of expert 0 alone. */
+    const uint64_t n_reads[] = {1, 3, 3}, n_bytes[] = {32768, 3 * 4096, (1 << 20) + 2 * 65536};
+    for (uint32_t layer = 0; layer < 3; layer++) {
+        mf_expert_stats stats;
+        mf_expert_store_stats_reset(r.store);
+        REQUIRE_OK(fetch(&r, layer, &(uint32_t){0}, 1, &error), &error);
+        REQUIRE_OK(fetch(&r, layer, &(uint32_t){0}, 1, &error), &error);
+        mf_expert_store_stats(r.store, &stats);
+        CHECK_U64(stats.n_hits, 1);
+        CHECK_U64(stats.n_misses, 1);
+        CHECK_U64(stats.n_reads, n_reads[layer]);
+        CHECK_U64(stats.read_bytes, n_bytes[layer]);
+    }
+    CHECK_U64(r.slot_bytes, (1 << 20) + 2 * 65536);
+    rig_close(&r);
+    world_free(w);
+}
+
+/* A map for the tests of failures: eight experts, three parts apart, small. */
+static world *plain_world(const char *dir)
+{
+    world *w = world_create(dir, 7);
+    w->map = (mf_expert_map){.n_layers = 2, .n_experts = 8, .n_parts = 3, .parts = w->parts};
+    for (uint32_t i = 0; i < 6; i++)
+        w->parts[i] = (mf_expert_part){
+            i % N_FILES, 100000u * i + 17, 20000, 9000 + 1000 * (i % 3), NULL, NULL};
+    return w;
+}
+
+static void test_all_slots_in_use(const io_case *c, const char *dir)
+{
+    mf_error error;
+    world *w = plain_world(dir);
+    rig r;
+    rig_open(&r, c, w, 2, 0);
+    break_a_little(&r);
+    const uint32_t experts[] = {5, 1, 3, 0};
+    REQUIRE_OK(mf_expert_store_begin(r.store, 1, experts, 4, &error), &error);
+    CHECK_STATUS(mf_expert_store_begin(r.store, 1, experts, 4, &error), MF_ERR_STATE);
+    mf_expert_ready ready[4];
+    uint32_t n = 0, n_handed = 0;
+    while (n_handed < 2) {
+        REQUIRE_OK(mf_expert_store_next(r.store, ready + n_handed, 4, &n, &error), &error);
+        n_handed += n;
+    }
+    CHECK_U64(n_handed, 2);
+    CHECK_STATUS(mf_expert_store_next(r.store, ready + 2, 2, &n, &error), MF_ERR_ARGUMENT);
+    CHECK_CONTAINS(error.message, "none released");
+    mf_expert_store_release(r.store, ready[0].index);
+    REQUIRE_OK(mf_expert_store_next(r.store, ready + 2, 2, &n, &error), &error);
+    CHECK_U64(n, 1);
+    check_expert(&r, 1, experts[ready[1].index], &ready[1]);
+    check_expert(&r, 1, experts[ready[2].index], &ready[2]);
+    mf_expert_store_end(r.store); /* gives up the rest, two unreleased */
+    random_fetches(&r, 10);
+    rig_close(&r);
+    world_free(w);
+}
+
+static void test_arguments(const io_case *c, const char *dir)
+{
+    mf_error error;
+    world *w = plain_world(dir);
+    rig r;
+    rig_open(&r, c, w, 2, 0);
+    mf_expert_ready ready;
+    uint32_t n;
+    CHECK_STATUS(mf_expert_store_next(r.store, &ready, 1, &n, &error), MF_ERR_STATE);
+    const uint32_t twice[] = {1, 2, 1}, beyond[] = {1, 8};
+    CHECK_STATUS(mf_expert_store_begin(r.store, 0, twice, 3, &error), MF_ERR_ARGUMENT);
+    CHECK_STATUS(mf_expert_store_begin(r.store, 0, beyond, 2, &error), MF_ERR_ARGUMENT);
+    CHECK_STATUS(mf_expert_store_begin(r.store, 2, twice, 2, &error), MF_ERR_ARGUMENT);
+    CHECK_STATUS(mf_expert_store_begin(r.store, 0, twice, 0, &error), MF_ERR_ARGUMENT);
+    mf_expert_store_end(r.store); /* none is open */
+    random_fetches(&r, 5);
+
+    mf_expert_store *store = NULL;
+    mf_expert_store_options options = {
+        .io = r.io, .map = w->map, .pool = r.pool, .pool_bytes = r.slot_bytes - 1};
+    CHECK_STATUS(mf_expert_store_open(&options, &store, &error), MF_ERR_ARGUMENT);
+    options.pool_bytes = 2 * r.slot_bytes;
+    options.pool += 8;
+    CHECK_STATUS(mf_expert_store_open(&options, &store, &error), MF_ERR_ARGUMENT);
+    options.pool -= 8;
+    mf_expert_part good = w->parts[4];
+    w->parts[4].file = N_FILES;
+    CHECK_STATUS(mf_expert_store_open(&options, &store, &error), MF_ERR_ARGUMENT);
+    w->parts[4] = good;
+    w->parts[4].offset = w->files[1].n_bytes - 7 * good.stride - good.n_bytes + 1;
+    CHECK_STATUS(mf_expert_store_open(&options, &store, &error), MF_ERR_FORMAT);
+    CHECK_CONTAINS(error.message, w->files[1].path);
+    w->parts[4].offset--;
+    CHECK_STATUS(mf_expert_store_open(&options, &store, &error), MF_OK);
+    mf_expert_store_close(&store);
+    const uint64_t huge[] = {UINT64_MAX, UINT64_MAX - 100, (uint64_t)1 << 62, UINT64_MAX / 2};
+    for (int i = 0; i < 12; i++) {
+        w->parts[4] = good;
+        uint64_t *field = i % 3 == 0   ? &w->parts[4].offset
+                          : i % 3 == 1 ? &w->parts[4].stride
+                                       : &w->parts[4].n_bytes;
+        *field = huge[i / 3];
+        CHECK_STATUS(mf_expert_store_open(&options, &store, &error), MF_ERR_FORMAT);
+    }
+    w->parts[4] = good;
+    options.map.n_parts = MF_MAX_EXPERT_PARTS + 1;
+    CHECK_STATUS(mf_expert_store_open(&options, &store, &error), MF_ERR_ARGUMENT);
+    CHECK(store == NULL);
+    rig_close(&r);
+    world_free(w);
+}
+
+/* ------------------------------------------------------------------------------- failures -- */
+
+static void test_every_read_fails_once(const io_case *c, const char *dir)
+{
+    if (c->inner == NULL)
+        return;
+    mf_error error;
+    world *w = plain_world(dir);
+    const uint32_t slots[] = {1, 3, 8, 16};
+    for (int s = 0; s < 4; s++) {
+        rig r;
+        rig_open(&r, c, w, slots[s], 5);
+        for (uint64_t nth = 1; nth <= 24; nth++) {
+            uint32_t experts[MAX_EXPERTS];
+            random_choice(w, experts, 8);
+            mf_expert_store_clear(r.store);
+            r.fault.hold_chance = 300;
+            r.fault.shuffle = 1;
+            r.fault.fail_errno = EIO;
+            r.fault.fail_from = r.fault.n_reads + nth;
+            r.fault.fail_count = 1;
+            CHECK_STATUS(fetch(&r, nth % 2, experts, 8, &error), MF_ERR_IO);
+            CHECK_U64(error.os_errno, EIO);
+            CHECK_CONTAINS(error.message, "moeflux-io-");
+            CHECK_CONTAINS(error.message, "offset ");
+            r.fault.fail_errno = 0;
+            random_fetches(&r, 3);
+        }
+        rig_close(&r);
+    }
+    world_free(w);
+}
+
+static void test_everything_fails(const io_case *c, const char *dir)
+{
+    if (c->inner == NULL)
+        return;
+    mf_error error;
+    world *w = plain_world(dir);
+    rig r;
+    rig_open(&r, c, w, 8, 0);
+    unsigned char *buffer = aligned_alloc(4096, r.slot_bytes * 2);
+    REQUIRE(buffer != NULL);
+    const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    r.fault.fail_errno = EIO;
+    r.fault.fail_count = UINT64_MAX;
+    double rate = -1;
+    for (int i = 0; i < 3; i++) {
+        CHECK_STATUS(fetch(&r, 0, experts, 8, &error), MF_ERR_IO);
+        CHECK_STATUS(mf_expert_store_measure(r.store, buffer, 2, 20, &rate, &error), MF_ERR_IO);
+    }
+    CHECK(rate == -1);
+    r.fault.fail_errno = 0;
+    random_fetches(&r, 10);
+    free(buffer);
+    rig_close(&r);
+    world_free(w);
+}
+
+static void test_file_cut_short_while_running(const io_case *c, const char *dir)
+{
+    mf_error error;
+    world *w = plain_world(dir);
+    rig r;
+    rig_open(&r, c, w, 4, 0);
+    r.fault.short_chance = 300;
+    random_fetches(&r, 10);
+    mf_expert_store_clear(r.store);
+    /* Part 0 of layer 0, of experts 4 to 7. */
+    REQUIRE(truncate(w->files[0].path, 17 + 3 * 20000 + 9000) == 0);
+    const uint32_t experts[] = {0, 3, 2, 4, 1};
+    CHECK_STATUS(fetch(&r, 0, experts, 5, &error), MF_ERR_FORMAT);
+    CHECK_CONTAINS(error.message, w->files[0].path);
+    CHECK_CONTAINS(error.message, "file ends at byte 69017, expected at least 89017 bytes");
+    REQUIRE_OK(fetch(&r, 0, experts, 3, &error), &error);
+    CHECK_STATUS(fetch(&r, 0, experts + 3, 1, &error), MF_ERR_FORMAT);
+    rig_close(&r);
+    world_free(w);
+}
+
+static void test_allocations(const io_case *c, const char *dir)
+{
+    mf_error error;
+    world *w = plain_world(dir);
+    counting count = {0};
+    rig r = {.w = w, .fault = {.seed = 3}};
+    mf_allocator allocator = counting_allocator(&count);
+    r.io = open_case(c, &r.fault, 0, &allocator);
+    add_files(&r);
+    r.slot_bytes = mf_expert_slot_bytes(&w->map, r.io);
+    r.pool = aligned_alloc(4096, 3 * r.slot_bytes);
+    REQUIRE(r.pool != NULL);
+    mf_expert_store_options options = {
+        .allocator = allocator, .io = r.io, .map = w->map, .pool = r.pool};
+    options.pool_bytes = 3 * r.slot_bytes;
+    uint64_t n_live = count.n_live, live_bytes = count.live_bytes;
+    mf_status status = MF_ERR_NO_MEMORY;
+    for (uint64_t nth = 1; status != MF_OK && nth < 20; nth++) {
+        count.n_calls = 0;
+        count.fail_at = nth;
+        status = mf_expert_store_open(&options, &r.store, &error);
+        CHECK(status == MF_OK || (status == MF_ERR_NO_MEMORY && count.n_live == n_live));
+    }
+    REQUIRE(status == MF_OK);
+    CHECK_U64(count.live_bytes - live_bytes, mf_expert_store_bytes(&w->map, 3));
+    uint64_t n_calls = count.n_calls;
+    count.fail_at = 0;
+    break_a_little(&r);
+    random_fetches(&r, 30);
+    CHECK_U64(count.n_calls, n_calls);
+    rig_close(&r);
+    CHECK_U64(count.n_live, 0);
+    world_free(w);
+}
+
+static void test_measure(const io_case *c, const char *dir)
+{
+    mf_error error;
+    world *w = plain_world(dir);
+    rig r;
+    rig_open(&r, c, w, 3, 4);
+    break_a_little(&r);
+    unsigned char *buffer = aligned_alloc(4096, r.slot_bytes * 5);
+    REQUIRE(buffer != NULL);
+    mf_expert_stats before, after;
+    random_fetches(&r, 4);
+    mf_expert_store_stats(r.store, &before);
+    double rate = 0;
+    REQUIRE_OK(mf_expert_store_measure(r.store, buffer, 5, 20, &rate, &error), &error);
+    CHECK(rate > 0);
+    mf_expert_store_stats(r.store, &after);
+    CHECK(memcmp(&before, &after, sizeof before) == 0);
+    CHECK_STATUS(mf_expert_store_measure(r.store, buffer, 0, 20, &rate, &error), MF_ERR_ARGUMENT);
+    random_fetches(&r, 10);
+    free(buffer);
+    rig_close(&r);
+    world_free(w);
+}
+
+int main(void)
+{
+    const char *dirs[2];
+    io_case cases[4];
+    uint32_t n_dirs = scratch_dirs(dirs), n_cases = io_cases(cases);
+    for (uint32_t d = 0; d < n_dirs; d++) {
+        for (uint32_t c = 0; c < n_cases; c++) {
+            fprintf(stderr, "%s in %s\n", cases[c].name, dirs[d]);
+            for (uint64_t seed = 1; seed <= 8; seed++)
+                test_random_maps(&cases[c], dirs[d], seed * 4 + c);
+            test_lru(&cases[c], dirs[d]);
+            test_requests(&cases[c], dirs[d]);
+            test_all_slots_in_use(&cases[c], dirs[d]);
+            test_arguments(&cases[c], dirs[d]);
+            test_every_read_fails_once(&cases[c], dirs[d]);
+            test_everything_fails(&cases[c], dirs[d]);
+            test_file_cut_short_while_running(&cases[c], dirs[d]);
+            test_allocations(&cases[c], dirs[d]);
+            test_measure(&cases[c], dirs[d]);
+        }
+    }
+    return test_result();
+}
