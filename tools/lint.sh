@@ -12,7 +12,7 @@ command -v "$tool" >/dev/null 2>&1 || tool=clang-tidy
 }
 files=$(find src cli tools -name '*.c' -type f | sort)
 # shellcheck disable=SC2086 # a list of words
-echo $files | tr ' ' '\n' | xargs -P "$(nproc)" -n 3 "$tool" -p "$build" --quiet --warnings-as-errors='*' \
+echo $files | tr ' ' '\n' | xargs -P "$(nproc)" -n 1 "$tool" -p "$build" --quiet --warnings-as-errors='*' \
     2>/dev/null || {
     echo "lint: clang-tidy found something" >&2
     exit 1

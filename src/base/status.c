@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Status names and error messages. Messages are one line whatever a file's strings hold. */
+#define MF_STATUS_IMPLEMENTATION
 #include "base/status.h"
 
 #include <stdarg.h>

@@ -37,4 +37,15 @@ mf_status mf_fail_at(mf_error *error, mf_status code, uint64_t byte_position, co
 /* "out of memory: N bytes for WHAT" */
 mf_status mf_fail_memory(mf_error *error, size_t n_bytes, const char *what);
 
+#if defined(__clang_analyzer__) && !defined(MF_STATUS_IMPLEMENTATION)
+/* The analyzer does not see into status.c: it learns here that a failure is never MF_OK. */
+#define mf_fail(error, code, ...) ((void)(mf_fail)((error), (code), __VA_ARGS__), (code))
+#define mf_fail_os(error, code, os_errno, ...) \
+    ((void)(mf_fail_os)((error), (code), (os_errno), __VA_ARGS__), (code))
+#define mf_fail_at(error, code, byte_position, ...) \
+    ((void)(mf_fail_at)((error), (code), (byte_position), __VA_ARGS__), (code))
+#define mf_fail_memory(error, n_bytes, what) \
+    ((void)(mf_fail_memory)((error), (n_bytes), (what)), MF_ERR_NO_MEMORY)
+#endif
+
 #endif
