@@ -131,6 +131,8 @@ static void wait_for_all(mf_io *io)
 {
     mf_io_done done[16];
     uint32_t n;
+    assert(io->requests != NULL && io->ops != NULL &&
+           io->results != NULL); /* as an engine opened */
     while (io->n_in_flight > 0 && mf_io_collect(io, true, done, 16, &n, NULL) == MF_OK)
         continue;
 }
