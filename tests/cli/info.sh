@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+# moeflux info, against what config.json says.
+. ./lib.sh
+
+config_number() {
+    sed -n "s/.*\"$2\": *\([0-9]*\).*/\1/p" "$1/config.json" | head -1
+}
+
+n_models=0
+for model in "$SOURCE"/tests/model/data/*/ "$demo"/; do
+    model=${model%/}
+    [ -f "$model/config.json" ] || continue
+    n_models=$((n_models + 1))
+    run info "$model" --json
+    expect_code 0
+    expect_empty "$err"
+    expect_lines "$out" 1
+    for pair in n_layers:num_hidden_layers hidden_size:hidden_size n_heads:num_attention_heads \
+        n_kv_heads:num_key_value_heads n_experts:num_experts \
+        n_experts_per_token_model:num_experts_per_tok n_vocab:vocab_size \
+        expert_hidden_size:moe_intermediate_size; do
+        expect_true [ "$(json "$out" "${pair%:*}")" = "$(config_number "$model" "${pair#*:}")" ]
+    done
+    layers=$(json "$out" n_layers)
+    expect_true [ "$(($(json "$out" n_full_attention_layers) + $(json "$out" n_linear_attention_layers)))" = "$layers" ]
+    one=$(json "$out" one_expert_bytes)
+    expect_true [ "$(json "$out" expert_bytes)" = "$((layers * $(json "$out" n_experts) * one))" ]
+    expect_true [ "$(json "$out" working_set_bytes)" = "$((layers * $(json "$out" n_experts_per_token) * one))" ]
+
+    run info "$model"
+    expect_code 0
+    expect_glob "$out" "family*qwen3_*form*parameters*least --ram*verdict*runs*"
+done
+expect_true [ "$n_models" -gt 0 ]
+
+# fewer experts; budgets above and below the floor
+run info "$model" --json --experts-per-token 1
+expect_code 0
+expect_true [ "$(json "$out" n_experts_per_token)" = 1 ]
+floor=$(json "$out" floor_bytes)
+run info "$model" --ram 1K
+expect_code 0
+expect_glob "$out" "*verdict*does not run*"
+run info "$model" --json --ram "$((floor + 100000000))"
+expect_code 0
+expect_true [ "$(json "$out" n_slots)" -gt 0 ]
+
+run info "$scratch"
+expect_error "$scratch*"
+finish

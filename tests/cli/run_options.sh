@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT
+# moeflux run: lengths, seeds, statistics, the context's end.
+. ./lib.sh
+random_model
+
+run run "$model" --raw -p "Hello there" -n 0 --quiet
+expect_code 0
+expect_exact "$out" ""
+run run "$model" --raw -p "" -n 4
+expect_error "$model: the prompt is empty"
+
+# a seed says it all
+run run "$model" --raw -p "Hello there" -n 24 --seed 5 --temp 1 --ignore-eos --quiet
+expect_code 0
+cp "$out" "$scratch/seed5"
+run run "$model" --raw -p "Hello there" -n 24 --seed 5 --temp 1 --ignore-eos --quiet --threads 1
+expect_same "$out" "$scratch/seed5"
+run run "$model" --raw -p "Hello there" -n 24 --seed 6 --temp 1 --ignore-eos --quiet
+expect_true sh -c '! cmp -s "$0" "$1"' "$out" "$scratch/seed5"
+run run "$model" --raw -p "Hello there" -n 24 --seed 6 --top-k 1 --temp 1 --ignore-eos --quiet
+cp "$out" "$scratch/greedy"
+run run "$model" --raw -p "Hello there" -n 24 --temp 0 --ignore-eos --quiet
+expect_same "$out" "$scratch/greedy"
+
+# statistics
+run run "$model" --raw -p "Hello there" -n 8 --temp 0 --ignore-eos --quiet --stats=json
+expect_code 0
+expect_lines "$err" 1
+expect_glob "$err" "{*}"
+expect_true [ "$(json "$err" generated_tokens)" = 8 ]
+expect_true [ "$(json "$err" decode_tokens)" = 7 ]
+for key in prefill_tokens_per_s decode_tokens_per_s expert_hits expert_misses hit_rate read_bytes \
+    read_bytes_per_token wait_us wait_us_per_token peak_rss_bytes ram_bytes; do
+    expect_true at_most 0 "$(json "$err" $key)"
+done
+n_tokens=$(($(json "$err" prefill_tokens) + 7))
+expect_true [ "$(json "$err" tokens)" = "$n_tokens" ]
+run run "$model" --raw -p "Hello there" -n 8 --temp 0 --ignore-eos --quiet --stats
+expect_glob "$err" "*prompt*answer*total*tokens/s*hit rate*peak memory*"
+
+# one request an expert of a layer and step: 4 layers, 4 experts
+run run "$model" --raw -p "Hello there" -n 8 --temp 0 --ignore-eos --quiet --stats=json --prefill-chunk 1
+expect_true [ "$(($(json "$err" expert_hits) + $(json "$err" expert_misses)))" = "$((16 * n_tokens))" ]
+run run "$model" --raw -p "Hello there" -n 8 --temp 0 --ignore-eos --quiet --stats=json --prefill-chunk 1 --experts-per-token 2
+expect_true [ "$(($(json "$err" expert_hits) + $(json "$err" expert_misses)))" = "$((8 * n_tokens))" ]
+
+# the context's end
+run run "$model" --raw -p "Hello there" -n 64 --temp 0 --ignore-eos --ctx "$n_tokens" --stats=json
+expect_code 0
+expect_glob "$err" "*moeflux: warning: *context is full*"
+expect_true [ "$(json "$err" tokens)" = "$n_tokens" ]
+
+run run "$model" --raw -p x -n 1 --experts-per-token 17
+expect_error "*"
+run run "$model" --raw -p x -n 2 --verbose
+expect_code 0
+finish

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+# Help, version, and every kind of mistake on a command line: exit codes 0 and 2.
+. ./lib.sh
+
+for command in "" run info tokenize perplexity bench; do
+    # shellcheck disable=SC2086 # the empty one is no argument
+    run $command --help
+    expect_code 0
+    expect_empty "$err"
+    expect_glob "$out" "Usage: moeflux ${command:-COMMAND} MODEL*--help*"
+done
+run -h
+expect_code 0
+run run -h
+expect_code 0
+run --version
+expect_code 0
+expect_exact "$out" "moeflux $(sed -n 's/.*MF_VERSION_STRING "\(.*\)"/\1/p' "$SOURCE/include/moeflux/moeflux.h")"
+
+run
+expect_usage_error "a command is missing"
+run sing
+expect_usage_error "'sing' is not a command"
+run --sing
+expect_usage_error "'--sing' is not an option"
+
+for command in run info tokenize perplexity bench; do
+    run $command
+    expect_usage_error "$command: MODEL is missing"
+    run $command --sing model
+    expect_usage_error "$command: '--sing' is not an option"
+    run $command model -Z
+    expect_usage_error "$command: '-Z' is not an option"
+    run $command --help=me
+    expect_usage_error "$command: '--help=me' takes no value"
+done
+run perplexity model
+expect_usage_error "perplexity: FILE is missing"
+for command in "run model" "info model" "bench model" "tokenize model" "perplexity model file"; do
+    # shellcheck disable=SC2086 # two or three words
+    run $command surplus
+    expect_usage_error "${command%% *}: unexpected argument 'surplus'"
+done
+
+for option in -p -f -n --prompt --file --max-tokens --temp --top-k --top-p --min-p --seed --ram \
+    --repeat-penalty --expert-cache --system --think --ctx --io --threads --prefill-chunk \
+    --experts-per-token --packed-bits --cpu-tier; do
+    run run model "$option"
+    expect_usage_error "run: '$option' needs a value"
+done
+
+# bad OPTION VALUE...
+bad() {
+    option=$1
+    shift
+    for value in "$@"; do
+        run "$command" model $file "$option" "$value"
+        expect_usage_error "$option: '$value' is not *"
+    done
+}
+file=
+for command in run info bench perplexity; do
+    [ $command != perplexity ] || file=file
+    bad --ram 0 -1 3X 3GG G 1.5 .5G 1.G 1e9 " 1" "" 18446744073709551616 18446744073709551615 \
+        99999999999T
+    bad --expert-cache -1 lots 0x10 1..5G
+    bad --ctx 0 -5 12a 99999999999 1.5
+    bad --threads 0 -1 two 4294967297
+    bad --prefill-chunk 0 1K
+    bad --experts-per-token 0 x
+    bad --io aio URING ""
+    bad --packed-bits 3 1 8
+    bad --cpu-tier sse 2
+done
+file=
+command=run
+bad --temp -1 hot nan inf 0x1 1e99 "1 "
+bad --top-k -1 1.5 4294967296
+bad --top-p 0 1.1 -0.5
+bad --min-p 1.5 -0.1
+bad --repeat-penalty 0 -1
+bad --seed -1 18446744073709551616 0x1
+bad --think maybe ""
+run run model -n -1
+expect_usage_error "--max-tokens: '-1' is not *"
+run run model -n 5x
+expect_usage_error "--max-tokens: '5x' is not *"
+run run model --stats=xml
+expect_usage_error "--stats: 'xml' is not json"
+run run model -p one -f two
+expect_usage_error "run: -p and -f exclude each other"
+run run model --raw --system be
+expect_usage_error "run: --raw and --system exclude each other"
+command=bench
+bad --prompt-tokens -1 many
+bad --gen-tokens -1 1.5
+bad --repeat 0 -2
+bad --warmup -1
+bad --measure-ms -1
+run bench model --ctx 10 --prompt-tokens 8 --gen-tokens 8
+expect_usage_error "bench: --ctx is below the 16 tokens to evaluate"
+command=perplexity file=file
+bad --tokens 0 1 -3
+bad --ctx 1
+run tokenize model -p one -f two
+expect_usage_error "tokenize: more than one text is given"
+run tokenize model --ids --json
+expect_usage_error "tokenize: --ids and --json exclude each other"
+
+# good values get as far as the model, which is not there
+for value in 1 1K 1.5G 3g 512M 1T; do
+    run info "$scratch/none" --ram "$value"
+    expect_error "$scratch/none*"
+done
+run info "$scratch/none" --expert-cache 0
+expect_error "$scratch/none*"
+finish
