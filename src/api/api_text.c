@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* Public entry points of the tokenizer, the chat template and the sampler: check the arguments,
+ * call. */
+#include "model/sampler.h"
+#include "text/tokenizer.h"
+
+#include <limits.h>
+
+mf_status mf_tokenizer_open(const char *path, const mf_allocator *allocator, mf_tokenizer **out,
+                            mf_error *error)
+{
+    if (path == NULL || out == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_tokenizer_open: path and out must not be NULL");
+    mf_allocator a = mf_allocator_or_default(allocator);
+    return mf_text_open(path, &a, out, error);
+}
+
+void mf_tokenizer_free(mf_tokenizer **tokenizer)
+{
+    if (tokenizer != NULL)
+        mf_text_close(tokenizer);
+}
+
+mf_status mf_tokenizer_encode(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
+                              int parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
+                              mf_error *error)
+{
+    if (tokenizer == NULL || n_tokens == NULL || (text == NULL && n_bytes != 0) ||
+        (tokens == NULL && capacity != 0))
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_tokenizer_encode: a NULL argument");
+    if (n_bytes > INT_MAX / 4)
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "mf_tokenizer_encode: %zu bytes of text, at most %d at once", n_bytes,
+                       INT_MAX / 4);
+    return mf_text_encode(tokenizer, text, n_bytes, parse_special != 0, tokens, capacity, n_tokens,
+                          error);
+}
+
+const char *mf_tokenizer_piece(const mf_tokenizer *tokenizer, int32_t token, size_t *n_bytes)
+{
+    size_t ignored;
+    return mf_text_piece(tokenizer, token, n_bytes != NULL ? n_bytes : &ignored);
+}
+
+size_t mf_tokenizer_n_vocab(const mf_tokenizer *tokenizer)
+{
+    return tokenizer->bpe.n_ids;
+}
+
+int mf_tokenizer_is_end(const mf_tokenizer *tokenizer, int32_t token)
+{
+    for (size_t i = 0; i < tokenizer->n_end_tokens; i++)
+        if (tokenizer->end_tokens[i] == token)
+            return 1;
+    return 0;
+}
+
+int mf_tokenizer_is_special(const mf_tokenizer *tokenizer, int32_t token)
+{
+    return token >= 0 && (size_t)token < tokenizer->bpe.n_ids &&
+           tokenizer->bpe.pieces[token].is_special;
+}
+
+mf_status mf_tokenizer_decode(const mf_tokenizer *tokenizer, mf_decoder *decoder, int32_t token,
+                              char *text, size_t capacity, size_t *n_bytes)
+{
+    if (tokenizer == NULL || decoder == NULL || n_bytes == NULL || (text == NULL && capacity != 0))
+        return MF_ERR_ARGUMENT;
+    if (decoder->n_pending > sizeof decoder->pending)
+        return MF_ERR_ARGUMENT;
+    return mf_text_decode(tokenizer, decoder, token, text, capacity, n_bytes);
+}
+
+int mf_tokenizer_has_chat(const mf_tokenizer *tokenizer)
+{
+    return tokenizer->chat.is_known;
+}
+
+mf_status mf_chat_format(const mf_tokenizer *tokenizer, const mf_chat_message *messages,
+                         size_t n_messages, mf_thinking thinking, char *text, size_t capacity,
+                         size_t *n_bytes, mf_error *error)
+{
+    if (tokenizer == NULL || messages == NULL || n_messages == 0 || n_bytes == NULL ||
+        (text == NULL && capacity != 0))
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_chat_format: a NULL argument or no messages");
+    if (thinking != MF_THINKING_DEFAULT && thinking != MF_THINKING_ON &&
+        thinking != MF_THINKING_OFF)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_chat_format: unknown thinking %d",
+                       (int)thinking);
+    for (size_t i = 0; i < n_messages; i++) {
+        mf_chat_role role = messages[i].role;
+        if (messages[i].content == NULL ||
+            (role != MF_ROLE_SYSTEM && role != MF_ROLE_USER && role != MF_ROLE_ASSISTANT))
+            return mf_fail(error, MF_ERR_ARGUMENT,
+                           "mf_chat_format: message %zu has no content or an unknown role", i);
+    }
+    return mf_chat_render(&tokenizer->chat, messages, n_messages, thinking, text, capacity, n_bytes,
+                          error);
+}
+
+void mf_sampler_options_default(mf_sampler_options *options)
+{
+    *options = (mf_sampler_options){.temperature = 1.0f, .top_p = 1.0f, .repetition_penalty = 1.0f};
+}
+
+mf_status mf_sampler_options_load(const char *path, mf_sampler_options *options, mf_error *error)
+{
+    if (path == NULL || options == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_sampler_options_load: a NULL argument");
+    mf_allocator a = mf_allocator_default();
+    return mf_sampling_load(path, &a, options, error);
+}
+
+mf_status mf_sampler_create(const mf_sampler_options *options, size_t n_vocab,
+                            const mf_allocator *allocator, mf_sampler **out, mf_error *error)
+{
+    if (options == NULL || out == NULL || n_vocab == 0 || n_vocab > INT32_MAX)
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "mf_sampler_create: a NULL argument or a vocabulary of %zu", n_vocab);
+    MF_TRY(mf_sampling_check(options, error));
+    mf_allocator a = mf_allocator_or_default(allocator);
+    return mf_sampling_create(options, n_vocab, &a, out, error);
+}
+
+void mf_sampler_free(mf_sampler **sampler)
+{
+    if (sampler != NULL)
+        mf_sampling_free(sampler);
+}
+
+void mf_sampler_accept(mf_sampler *sampler, int32_t token)
+{
+    mf_sampling_accept(sampler, token);
+}
+
+int32_t mf_sampler_sample(mf_sampler *sampler, const float *logits)
+{
+    return mf_sampling_sample(sampler, logits);
+}
+
+void mf_sampler_reset(mf_sampler *sampler)
+{
+    mf_sampling_reset(sampler);
+}

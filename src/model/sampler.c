@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The sampler. Random numbers come from xoshiro256** (Blackman and Vigna), seeded through
+ * splitmix64, and the exponential is computed here with plain double arithmetic, so that a seed
+ * gives the same tokens wherever IEEE arithmetic is used. NaN and -inf logits are never drawn while
+ * there is another.
+ */
+#include "model/sampler.h"
+
+#include "format/json.h"
+
+#include <math.h>
+#include <string.h>
+
+#define MAX_CONFIG_BYTES ((size_t)1 << 20)
+#define MAX_PATH_BYTES 4096
+
+struct mf_sampler {
+    mf_allocator allocator;
+    mf_sampler_options options;
+    size_t n_vocab;
+    mf_candidate *candidates;   /* [n_vocab] */
+    unsigned char *is_accepted; /* [n_vocab] */
+    uint64_t random[4];
+};
+
+/* ------------------------------------------------------------------------------------ options --
+ */
+
+mf_status mf_sampling_check(const mf_sampler_options *o, mf_error *error)
+{
+    if (!(o->temperature >= 0.0f) || !isfinite(o->temperature))
+        return mf_fail(error, MF_ERR_ARGUMENT, "temperature %g: expected 0 or more",
+                       (double)o->temperature);
+    if (!(o->top_p >= 0.0f && o->top_p <= 1.0f))
+        return mf_fail(error, MF_ERR_ARGUMENT, "top-p %g: expected 0 to 1", (double)o->top_p);
+    if (!(o->min_p >= 0.0f && o->min_p <= 1.0f))
+        return mf_fail(error, MF_ERR_ARGUMENT, "min-p %g: expected 0 to 1", (double)o->min_p);
+    if (!(o->repetition_penalty > 0.0f) || !isfinite(o->repetition_penalty))
+        return mf_fail(error, MF_ERR_ARGUMENT, "repetition penalty %g: expected more than 0",
+                       (double)o->repetition_penalty);
+    return MF_OK;
+}
+
+/* Takes a number that the file names; absent and null leave *out alone. */
+static mf_status load_number(const mf_json *json, const char *name, float *out, mf_error *error)
+{
+    yyjson_val *value = yyjson_obj_get(json->root, name);
+    if (value == NULL || yyjson_is_null(value))
+        return MF_OK;
+    if (!yyjson_is_num(value))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: %s: expected a number", json->path, name);
+    *out = (float)yyjson_get_num(value);
+    return MF_OK;
+}
+
+static mf_status load_options(const mf_json *json, mf_sampler_options *o, mf_error *error)
+{
+    if (!yyjson_is_obj(json->root))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: expected an object", json->path);
+    MF_TRY(load_number(json, "temperature", &o->temperature, error));
+    MF_TRY(load_number(json, "top_p", &o->top_p, error));
+    MF_TRY(load_number(json, "min_p", &o->min_p, error));
+    MF_TRY(load_number(json, "repetition_penalty", &o->repetition_penalty, error));
+    yyjson_val *top_k = yyjson_obj_get(json->root, "top_k");
+    if (top_k != NULL && !yyjson_is_null(top_k)) {
+        if (!yyjson_is_uint(top_k) || yyjson_get_uint(top_k) > UINT32_MAX)
+            return mf_fail(error, MF_ERR_FORMAT, "%s: top_k: expected a whole number", json->path);
+        o->top_k = (uint32_t)yyjson_get_uint(top_k);
+    }
+    if (yyjson_is_false(yyjson_obj_get(json->root, "do_sample")))
+        o->temperature = 0.0f;
+    mf_error range;
+    if (mf_sampling_check(o, &range) != MF_OK)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: %.400s", json->path, range.message);
+    return MF_OK;
+}
+
+mf_status mf_sampling_load(const char *path, const mf_allocator *a, mf_sampler_options *options,
+                           mf_error *error)
+{
+    char file[MAX_PATH_BYTES];
+    MF_TRY(mf_path_join(file, sizeof file, path, "generation_config.json", error));
+    if (!mf_file_exists(file))
+        return MF_OK;
+    mf_json json = {0};
+    MF_TRY(mf_json_read(a, file, MAX_CONFIG_BYTES, &json, error));
+    mf_sampler_options loaded = *options;
+    mf_status status = load_options(&json, &loaded, error);
+    mf_json_free(&json);
+    if (status == MF_OK)
+        *options = loaded;
+    return status;
+}
+
+/* ----------------------------------------------------------------------------- random numbers --
+ */
+
+static uint64_t rotate_left(uint64_t x, int n)
+{
+    return x << n | x >> (64 - n);
+}
+
+static void seed_random(uint64_t state[4], uint64_t seed)
+{
+    for (int i = 0; i < 4; i++) {
+        uint64_t z = seed += 0x9E3779B97F4A7C15u;
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+        z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+        state[i] = z ^ z >> 31;
+    }
+}
+
+/* Uniform in [0, 1): the upper 53 bits. */
+static double next_random(uint64_t s[4])
+{
+    uint64_t result = rotate_left(s[1] * 5, 7) * 9, t = s[1] << 17;
+    s[2] ^= s[0];
+    s[3] ^= s[1];
+    s[1] ^= s[2];
+    s[0] ^= s[3];
+    s[2] ^= t;
+    s[3] = rotate_left(s[3], 45);
+    return (double)(result >> 11) * 0x1p-53;
+}
+
+/* ------------------------------------------------------------------------------------- handle --
+ */
+
+mf_status mf_sampling_create(const mf_sampler_options *options, size_t n_vocab,
+                             const mf_allocator *a, mf_sampler **out, mf_error *error)
+{
+    mf_sampler *s = mf_alloc_zeroed(a, sizeof *s);
+    if (s == NULL)
+        return mf_fail_memory(error, sizeof *s, "a sampler");
+    s->allocator = *a;
+    s->options = *options;
+    s->n_vocab = n_vocab;
+    s->candidates = mf_alloc_array(a, n_vocab, sizeof *s->candidates);
+    s->is_accepted = mf_alloc_array(a, n_vocab, 1);
+    if (s->candidates == NULL || s->is_accepted == NULL) {
+        mf_sampling_free(&s);
+        return mf_fail_memory(error, n_vocab * sizeof *s->candidates, "a sampler");
+    }
+    seed_random(s->random, options->seed);
+    *out = s;
+    return MF_OK;
+}
+
+void mf_sampling_free(mf_sampler **sampler)
+{
+    mf_sampler *s = *sampler;
+    *sampler = NULL;
+    if (s == NULL)
+        return;
+    mf_allocator a = s->allocator;
+    mf_free(&a, s->candidates, s->n_vocab * sizeof *s->candidates);
+    mf_free(&a, s->is_accepted, s->n_vocab);
+    mf_free(&a, s, sizeof *s);
+}
+
+void mf_sampling_accept(mf_sampler *s, int32_t token)
+{
+    if (token >= 0 && (size_t)token < s->n_vocab)
+        s->is_accepted[token] = 1;
+}
+
+void mf_sampling_reset(mf_sampler *s)
+{
+    memset(s->is_accepted, 0, s->n_vocab);
+    seed_random(s->random, s->options.seed);
+}
+
+/* ------------------------------------------------------------------------------------ filters --
+ */
+
+/* exp(x) = 2^k exp(r), |r| <= ln 2 / 2, by its series to r^13 (relative error below 1e-15). */
+double mf_sampling_weight(double x)
+{
+    if (!(x > -700.0))
+        return 0.0;
+    double k = floor(x * 1.4426950408889634 + 0.5);
+    double r = (x - k * 0x1.62e42feep-1) - k * 0x1.a39ef35793c76p-33; /* ln 2 in two parts */
+    double sum = 1.0;
+    for (int i = 13; i > 0; i--)
+        sum = 1.0 + sum * r / i;
+    return ldexp(sum, (int)k);
+}
+
+static float penalised(const mf_sampler *s, size_t token, float logit)
+{
+    float penalty = s->options.repetition_penalty;
+    if (penalty == 1.0f || !s->is_accepted[token])
+        return logit;
+    return logit < 0.0f ? logit * penalty : logit / penalty;
+}
+
+/* The first of the highest logits; 0 if none is a number. */
+static int32_t greedy(const mf_sampler *s, const float *logits)
+{
+    float best = -INFINITY;
+    size_t best_token = 0;
+    for (size_t i = 0; i < s->n_vocab; i++) {
+        float logit = penalised(s, i, logits[i]);
+        if (logit > best) {
+            best = logit;
+            best_token = i;
+        }
+    }
+    return (int32_t)best_token;
+}
+
+static bool goes_before(mf_candidate a, mf_candidate b)
+{
+    return a.score > b.score || (a.score == b.score && a.id < b.id);
+}
+
+static void sift_down(mf_candidate *heap, size_t n, size_t i)
+{
+    mf_candidate moved = heap[i];
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= n)
+            break;
+        if (child + 1 < n && goes_before(heap[child + 1], heap[child]))
+            child++;
+        if (!goes_before(heap[child], moved))
+            break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = moved;
+}
+
+/* What can be drawn at all, in order of id; *highest is the best score. */
+static size_t collect(mf_sampler *s, const float *logits, float *highest)
+{
+    size_t n = 0;
+    *highest = -INFINITY;
+    for (size_t i = 0; i < s->n_vocab; i++) {
+        float score = penalised(s, i, logits[i]) / s->options.temperature;
+        if (!(score > -INFINITY)) /* NaN too */
+            continue;
+        if (score > *highest)
+            *highest = score;
+        s->candidates[n++] = (mf_candidate){score, (int32_t)i};
+    }
+    return n;
+}
+
+/* Each keeps the best of sorted[n] as transformers does: of scores equal to the k-th all stay; a
+ * token stays while those before it have less than top_p of the mass; min_p is relative to the
+ * best. */
+static size_t keep_top_p(const mf_candidate *sorted, size_t n, float highest, double total,
+                         float top_p)
+{
+    double before = 0.0;
+    size_t kept = 0;
+    while (kept < n && (kept == 0 || before < (double)top_p * total))
+        before += mf_sampling_weight((double)sorted[kept++].score - (double)highest);
+    return kept;
+}
+
+static double sum_weights(const mf_candidate *candidates, size_t n, float highest)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++)
+        sum += mf_sampling_weight((double)candidates[i].score - (double)highest);
+    return sum;
+}
+
+/*
+ * Takes candidates out of a heap in falling order until top-k or top-p is satisfied. What was taken
+ * grows from the end of the array downwards, in the room that the heap gives up; it is turned round
+ * at last.
+ */
+static size_t sort_and_cut(mf_sampler *s, size_t n, float highest)
+{
+    mf_candidate *heap = s->candidates;
+    size_t n_heap = n, k = s->options.top_k;
+    bool uses_p = s->options.top_p < 1.0f;
+    bool uses_k = k != 0 && k < n;
+    double mass =
+        uses_p && !uses_k ? sum_weights(heap, n, highest) * (double)s->options.top_p : 0.0;
+    double before = 0.0;
+    for (size_t i = n / 2; i-- > 0;)
+        sift_down(heap, n, i);
+    while (n_heap > 0) {
+        size_t n_taken = n - n_heap;
+        if (uses_k && n_taken >= k && heap[0].score < heap[n_heap].score)
+            break;
+        if (!uses_k && uses_p && n_taken > 0 && before >= mass)
+            break;
+        mf_candidate best = heap[0];
+        heap[0] = heap[--n_heap];
+        sift_down(heap, n_heap, 0);
+        heap[n_heap] = best;
+        if (!uses_k && uses_p)
+            before += mf_sampling_weight((double)best.score - (double)highest);
+    }
+    size_t n_taken = n - n_heap;
+    for (size_t i = 0; i < n_taken / 2; i++) {
+        mf_candidate swap = heap[n_heap + i];
+        heap[n_heap + i] = heap[n - 1 - i];
+        heap[n - 1 - i] = swap;
+    }
+    memmove(heap, heap + n_heap, n_taken * sizeof *heap);
+    if (uses_k && uses_p)
+        n_taken = keep_top_p(heap, n_taken, highest, sum_weights(heap, n_taken, highest),
+                             s->options.top_p);
+    return n_taken;
+}
+
+static size_t keep_min_p(mf_candidate *candidates, size_t n, float highest, float min_p)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (mf_sampling_weight((double)candidates[i].score - (double)highest) >= (double)min_p)
+            candidates[kept++] = candidates[i];
+    return kept;
+}
+
+const mf_candidate *mf_sampling_filter(mf_sampler *s, const float *logits, size_t *n_kept,
+                                       float *highest, double *sum)
+{
+    size_t n = collect(s, logits, highest);
+    if (*highest == INFINITY) { /* only those are as likely as that; they share it evenly */
+        size_t kept = 0;
+        for (size_t i = 0; i < n; i++)
+            if (s->candidates[i].score == INFINITY)
+                s->candidates[kept++] = (mf_candidate){0.0f, s->candidates[i].id};
+        n = kept;
+        *highest = 0.0f;
+    }
+    if ((s->options.top_k != 0 && s->options.top_k < n) || s->options.top_p < 1.0f)
+        n = sort_and_cut(s, n, *highest);
+    if (s->options.min_p > 0.0f)
+        n = keep_min_p(s->candidates, n, *highest, s->options.min_p);
+    *sum = sum_weights(s->candidates, n, *highest);
+    *n_kept = n;
+    return s->candidates;
+}
+
+int32_t mf_sampling_sample(mf_sampler *s, const float *logits)
+{
+    if (s->options.temperature == 0.0f)
+        return greedy(s, logits);
+    size_t n;
+    float highest;
+    double sum, passed = 0.0;
+    const mf_candidate *kept = mf_sampling_filter(s, logits, &n, &highest, &sum);
+    double point = next_random(s->random) * sum;
+    if (n == 0)
+        return 0;
+    int32_t chosen = kept[0].id;
+    for (size_t i = 0; i < n; i++) {
+        double weight = mf_sampling_weight((double)kept[i].score - (double)highest);
+        if (weight == 0.0)
+            continue;
+        chosen = kept[i].id;
+        passed += weight;
+        if (passed > point)
+            break;
+    }
+    return chosen;
+}

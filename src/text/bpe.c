@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Merging one word: always the adjacent pair of lowest rank, the leftmost of equals. Short words
+ * keep the ranks of their pairs in an array and look for the least; long ones keep them in a heap,
+ * so that a word of a megabyte takes n log n.
+ */
+#include "text/bpe.h"
+
+#include "base/checked.h"
+#include "text/bpe_tables.h"
+
+#include <string.h>
+
+#define SHORT_WORD 48
+
+typedef struct mf_heap_entry {
+    uint64_t order;  /* rank << 32 | position of the left symbol */
+    uint32_t merged; /* tells an entry that has become stale */
+} mf_heap_entry;
+
+typedef struct mf_symbol {
+    uint32_t id; /* MF_BPE_NONE once merged into its left neighbour */
+    uint32_t previous, next;
+} mf_symbol;
+
+void mf_bpe_scratch_init(mf_bpe_scratch *scratch, const mf_allocator *a)
+{
+    mf_buffer_init(&scratch->symbols, a);
+    mf_buffer_init(&scratch->heap, a);
+}
+
+void mf_bpe_scratch_free(mf_bpe_scratch *scratch)
+{
+    mf_buffer_free(&scratch->symbols);
+    mf_buffer_free(&scratch->heap);
+}
+
+/* The bytes' own ids; bytes that the vocabulary lacks are left out. */
+static size_t byte_symbols(const mf_bpe *bpe, const unsigned char *word, size_t n_bytes,
+                           uint32_t *ids)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_bytes; i++) {
+        uint32_t id = bpe->byte_ids[word[i]];
+        if (id != MF_BPE_NONE)
+            ids[n++] = id;
+    }
+    return n;
+}
+
+static void set_rank(const mf_bpe *bpe, const uint32_t *ids, size_t i, uint32_t *ranks,
+                     uint32_t *merged)
+{
+    const mf_merge *m = mf_bpe_find_merge(bpe, ids[i], ids[i + 1]);
+    ranks[i] = m != NULL ? m->rank : MF_BPE_NONE;
+    merged[i] = m != NULL ? m->merged : MF_BPE_NONE;
+}
+
+static size_t merge_short(const mf_bpe *bpe, uint32_t *ids, size_t n)
+{
+    uint32_t ranks[SHORT_WORD], merged[SHORT_WORD];
+    for (size_t i = 0; i + 1 < n; i++)
+        set_rank(bpe, ids, i, ranks, merged);
+    while (n > 1) {
+        size_t best = 0;
+        for (size_t i = 1; i + 1 < n; i++)
+            if (ranks[i] < ranks[best])
+                best = i;
+        if (ranks[best] == MF_BPE_NONE)
+            break;
+        ids[best] = merged[best];
+        size_t n_after = n - best - 2;
+        memmove(ids + best + 1, ids + best + 2, n_after * sizeof *ids);
+        memmove(ranks + best, ranks + best + 1, n_after * sizeof *ranks);
+        memmove(merged + best, merged + best + 1, n_after * sizeof *merged);
+        n--;
+        if (best > 0)
+            set_rank(bpe, ids, best - 1, ranks, merged);
+        if (best + 1 < n)
+            set_rank(bpe, ids, best, ranks, merged);
+    }
+    return n;
+}
+
+static void heap_push(mf_heap_entry *heap, size_t *n, mf_heap_entry entry)
+{
+    size_t i = (*n)++;
+    while (i > 0 && heap[(i - 1) / 2].order > entry.order) {
+        heap[i] = heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    heap[i] = entry;
+}
+
+static mf_heap_entry heap_pop(mf_heap_entry *heap, size_t *n)
+{
+    mf_heap_entry top = heap[0], last = heap[--*n];
+    size_t i = 0;
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= *n)
+            break;
+        if (child + 1 < *n && heap[child + 1].order < heap[child].order)
+            child++;
+        if (heap[child].order >= last.order)
+            break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = last;
+    return top;
+}
+
+/* Puts the pair that starts at symbol i into the heap, if it has a merge. */
+static void push_pair(const mf_bpe *bpe, const mf_symbol *symbols, uint32_t i, mf_heap_entry *heap,
+                      size_t *n_heap)
+{
+    if (i == MF_BPE_NONE || symbols[i].next == MF_BPE_NONE)
+        return;
+    const mf_merge *m = mf_bpe_find_merge(bpe, symbols[i].id, symbols[symbols[i].next].id);
+    if (m != NULL)
+        heap_push(heap, n_heap, (mf_heap_entry){(uint64_t)m->rank << 32 | i, m->merged});
+}
+
+static void merge_with_heap(const mf_bpe *bpe, mf_symbol *symbols, size_t n, mf_heap_entry *heap)
+{
+    size_t n_heap = 0;
+    for (size_t i = 0; i < n; i++) {
+        symbols[i].previous = i > 0 ? (uint32_t)(i - 1) : MF_BPE_NONE;
+        symbols[i].next = i + 1 < n ? (uint32_t)(i + 1) : MF_BPE_NONE;
+    }
+    for (size_t i = 0; i < n; i++)
+        push_pair(bpe, symbols, (uint32_t)i, heap, &n_heap);
+    while (n_heap > 0) {
+        mf_heap_entry entry = heap_pop(heap, &n_heap);
+        uint32_t i = (uint32_t)entry.order, right = symbols[i].next;
+        if (symbols[i].id == MF_BPE_NONE || right == MF_BPE_NONE)
+            continue;
+        const mf_merge *m = mf_bpe_find_merge(bpe, symbols[i].id, symbols[right].id);
+        if (m == NULL || m->merged != entry.merged)
+            continue; /* one side has merged otherwise since */
+        symbols[i].id = m->merged;
+        symbols[i].next = symbols[right].next;
+        symbols[right].id = MF_BPE_NONE;
+        if (symbols[i].next != MF_BPE_NONE)
+            symbols[symbols[i].next].previous = i;
+        push_pair(bpe, symbols, symbols[i].previous, heap, &n_heap);
+        push_pair(bpe, symbols, i, heap, &n_heap);
+    }
+}
+
+/* Each merge takes one entry out and puts at most two in, so 2n entries are enough. */
+static mf_status encode_long(const mf_bpe *bpe, mf_bpe_scratch *scratch, const unsigned char *word,
+                             size_t n_bytes, const uint32_t **ids, size_t *n_ids, mf_error *error)
+{
+    size_t symbol_bytes, heap_bytes;
+    if (n_bytes >= UINT32_MAX / 2 || !mf_mul_size(n_bytes, sizeof(mf_symbol), &symbol_bytes) ||
+        !mf_mul_size(n_bytes, 2 * sizeof(mf_heap_entry), &heap_bytes))
+        return mf_fail_memory(error, n_bytes, "a word");
+    MF_TRY(mf_buffer_reserve(&scratch->symbols, symbol_bytes, "a word's symbols", error));
+    MF_TRY(mf_buffer_reserve(&scratch->heap, heap_bytes, "a word's pairs", error));
+    mf_symbol *symbols = (mf_symbol *)(void *)scratch->symbols.data;
+    size_t n = 0;
+    for (size_t i = 0; i < n_bytes; i++)
+        if (bpe->byte_ids[word[i]] != MF_BPE_NONE)
+            symbols[n++].id = bpe->byte_ids[word[i]];
+    merge_with_heap(bpe, symbols, n, (mf_heap_entry *)(void *)scratch->heap.data);
+    /* The result replaces the heap, which is empty now. */
+    uint32_t *out = (uint32_t *)(void *)scratch->heap.data;
+    size_t n_out = 0;
+    for (size_t i = 0; i < n; i++)
+        if (symbols[i].id != MF_BPE_NONE)
+            out[n_out++] = symbols[i].id;
+    *ids = out;
+    *n_ids = n_out;
+    return MF_OK;
+}
+
+mf_status mf_bpe_encode(const mf_bpe *bpe, mf_bpe_scratch *scratch, const unsigned char *word,
+                        size_t n_bytes, const uint32_t **ids, size_t *n_ids, mf_error *error)
+{
+    if (n_bytes > SHORT_WORD && !bpe->ignores_merges)
+        return encode_long(bpe, scratch, word, n_bytes, ids, n_ids, error);
+    MF_TRY(mf_buffer_reserve(&scratch->symbols, SHORT_WORD * sizeof(uint32_t), "a word", error));
+    uint32_t *out = (uint32_t *)(void *)scratch->symbols.data;
+    *ids = out;
+    if (bpe->ignores_merges) {
+        out[0] = mf_bpe_find(bpe, word, n_bytes, false);
+        *n_ids = 1;
+        if (out[0] != MF_BPE_NONE)
+            return MF_OK;
+        if (n_bytes > SHORT_WORD)
+            return encode_long(bpe, scratch, word, n_bytes, ids, n_ids, error);
+    }
+    *n_ids = merge_short(bpe, out, byte_symbols(bpe, word, n_bytes, out));
+    return MF_OK;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Byte-level byte-pair encoding: the vocabulary (bytes <-> id), the merges, and the merging of one
+ * word. A vocabulary key is written in GPT-2's byte alphabet, 256 printable characters that stand
+ * for the byte values; it is kept as the bytes themselves. A key with any other character can never
+ * come out of a merge; it is kept as it is written ("raw"), for lookups by name and for decoding.
+ * Read-only after mf_bpe_load.
+ */
+#ifndef MF_TEXT_BPE_H
+#define MF_TEXT_BPE_H
+
+#include "format/json.h"
+#include "text/buffer.h"
+
+#define MF_BPE_NONE UINT32_MAX
+
+typedef struct mf_piece {
+    uint32_t offset;       /* in bytes[] */
+    uint32_t n_bytes : 30; /* 0: no such id */
+    uint32_t is_raw : 1;   /* not in the byte alphabet */
+    uint32_t is_special : 1;
+} mf_piece;
+
+typedef struct mf_merge {
+    uint32_t left, right; /* the pair of ids; left is MF_BPE_NONE in an empty slot */
+    uint32_t rank;        /* position in the file: the lowest goes first */
+    uint32_t merged;      /* the id of the two joined */
+} mf_merge;
+
+typedef struct mf_bpe {
+    mf_allocator allocator;
+    unsigned char *bytes; /* all pieces, end to end */
+    size_t n_bytes, bytes_capacity;
+    mf_piece *pieces; /* [n_ids] by id */
+    size_t n_ids, pieces_capacity;
+    size_t n_entries;     /* of the model's vocabulary: what added tokens are numbered from */
+    uint32_t *slots;      /* hash table: bytes -> id; MF_BPE_NONE where empty */
+    size_t n_slots;       /* power of two */
+    mf_merge *merges;     /* hash table: pair -> rank and id */
+    size_t n_merge_slots; /* power of two */
+    uint32_t byte_ids[256];
+    bool ignores_merges; /* a word that is in the vocabulary is taken whole */
+} mf_bpe;
+
+/* Scratch of one encoding call; zero-initialise with mf_bpe_scratch_init. */
+typedef struct mf_bpe_scratch {
+    mf_buffer symbols;
+    mf_buffer heap;
+} mf_bpe_scratch;
+
+void mf_bpe_scratch_init(mf_bpe_scratch *scratch, const mf_allocator *a);
+void mf_bpe_scratch_free(mf_bpe_scratch *scratch);
+
+/* Loads the "model" object of tokenizer.json. *bpe is zeroed by the caller and freed by
+ * mf_bpe_free, after a failure too. */
+mf_status mf_bpe_load(mf_bpe *bpe, const mf_allocator *a, const mf_json *json, mf_error *error);
+void mf_bpe_free(mf_bpe *bpe);
+
+/* The id of a token by its name as the file writes it (byte alphabet), or MF_BPE_NONE. */
+uint32_t mf_bpe_find_key(const mf_bpe *bpe, const char *key, size_t n_bytes, mf_buffer *scratch,
+                         mf_error *error, mf_status *status);
+/* Gives a new id the literal bytes of an added token. */
+mf_status mf_bpe_add_literal(mf_bpe *bpe, uint32_t id, const char *text, size_t n_bytes,
+                             mf_error *error);
+
+/* The ids of one word; *ids points into the scratch and is valid until the next call. */
+mf_status mf_bpe_encode(const mf_bpe *bpe, mf_bpe_scratch *scratch, const unsigned char *word,
+                        size_t n_bytes, const uint32_t **ids, size_t *n_ids, mf_error *error);
+
+#endif

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: MIT */
+/* Builds the BPE tables from tokenizer.json's "model" object, which is checked whole: afterwards
+ * every id in the tables is below n_ids. */
+#include "text/bpe.h"
+
+#include "base/checked.h"
+#include "text/bpe_tables.h"
+#include "text/utf8.h"
+
+#include <string.h>
+
+#define MAX_ENTRIES ((size_t)1 << 24)
+#define MAX_KEY_BYTES ((size_t)1 << 20)
+/* Ids may have gaps, but not so many that a small file asks for much memory. */
+#define MAX_GAP_IDS ((size_t)1 << 16)
+#define ALPHABET_END 0x144u
+
+/* The byte value that each character of the alphabet stands for, or -1. The printable Latin-1
+ * characters stand for themselves; the other 68 bytes, in order, follow from U+0100 on. */
+static void alphabet_init(int16_t alphabet[ALPHABET_END])
+{
+    uint32_t next = 0x100;
+    for (uint32_t c = 0; c < ALPHABET_END; c++)
+        alphabet[c] = -1;
+    for (uint32_t b = 0; b < 256; b++) {
+        bool prints = (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+        alphabet[prints ? b : next++] = (int16_t)b;
+    }
+}
+
+/* Writes the bytes that a key stands for (never more than the key has); false if a character is not
+ * of the alphabet. The key is valid UTF-8: the JSON parser saw to it. */
+static bool key_to_bytes(const int16_t *alphabet, const char *key, size_t n, unsigned char *out,
+                         size_t *n_out)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < n; used++) {
+        uint32_t c = (unsigned char)key[i++];
+        if (c >= 0x80) {
+            if (c < 0xC4 || c > 0xC5) { /* U+0100..U+017F; C2 and C3 are U+0080..U+00FF */
+                if (c != 0xC2 && c != 0xC3)
+                    return false;
+            }
+            if (i == n)
+                return false;
+            c = (c & 0x1F) << 6 | ((unsigned char)key[i++] & 0x3F);
+        }
+        if (c >= ALPHABET_END || alphabet[c] < 0)
+            return false;
+        out[used] = (unsigned char)alphabet[c];
+    }
+    *n_out = used;
+    return true;
+}
+
+/* A key's bytes in scratch, and whether they are raw. */
+static mf_status key_bytes(const int16_t *alphabet, const char *key, size_t n, mf_buffer *scratch,
+                           bool *is_raw, mf_error *error)
+{
+    scratch->n_bytes = 0;
+    MF_TRY(mf_buffer_reserve(scratch, n, "a token", error));
+    *is_raw = !key_to_bytes(alphabet, key, n, scratch->data, &scratch->n_bytes);
+    if (*is_raw)
+        MF_TRY(mf_buffer_append(scratch, key, n, "a token", error));
+    return MF_OK;
+}
+
+uint32_t mf_bpe_find_key(const mf_bpe *bpe, const char *key, size_t n_bytes, mf_buffer *scratch,
+                         mf_error *error, mf_status *status)
+{
+    int16_t alphabet[ALPHABET_END];
+    bool is_raw;
+    alphabet_init(alphabet);
+    *status = key_bytes(alphabet, key, n_bytes, scratch, &is_raw, error);
+    if (*status != MF_OK)
+        return MF_BPE_NONE;
+    return mf_bpe_find(bpe, scratch->data, scratch->n_bytes, is_raw);
+}
+
+mf_status mf_bpe_add_literal(mf_bpe *bpe, uint32_t id, const char *text, size_t n_bytes,
+                             mf_error *error)
+{
+    if (id >= bpe->pieces_capacity || n_bytes > bpe->bytes_capacity - bpe->n_bytes)
+        return mf_fail(error, MF_ERR_FORMAT, "added_tokens: id %u does not fit", id);
+    memcpy(bpe->bytes + bpe->n_bytes, text, n_bytes);
+    bpe->pieces[id] =
+        (mf_piece){.offset = (uint32_t)bpe->n_bytes, .n_bytes = (uint32_t)n_bytes, .is_raw = 1};
+    bpe->n_bytes += n_bytes;
+    if (id >= bpe->n_ids)
+        bpe->n_ids = (size_t)id + 1;
+    return MF_OK;
+}
+
+static void insert_slot(mf_bpe *bpe, uint32_t id)
+{
+    const mf_piece *p = &bpe->pieces[id];
+    size_t i = mf_bpe_hash(bpe->bytes + p->offset, p->n_bytes, p->is_raw) & (bpe->n_slots - 1);
+    while (bpe->slots[i] != MF_BPE_NONE)
+        i = (i + 1) & (bpe->n_slots - 1);
+    bpe->slots[i] = id;
+}
+
+/* First pass over the vocabulary: highest id and total length. */
+static mf_status measure_vocab(const mf_json *json, yyjson_val *vocab, size_t *n_ids,
+                               size_t *n_bytes, mf_error *error)
+{
+    size_t i, n;
+    yyjson_val *key, *value;
+    uint64_t highest = 0;
+    size_t total = 0;
+    yyjson_obj_foreach(vocab, i, n, key, value)
+    {
+        if (!yyjson_is_uint(value) || yyjson_get_uint(value) >= MAX_ENTRIES + MAX_GAP_IDS)
+            return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: \"%.64s\" has no usable id",
+                           json->path, yyjson_get_str(key));
+        if (yyjson_get_len(key) > MAX_KEY_BYTES)
+            return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: a token of %zu bytes",
+                           json->path, yyjson_get_len(key));
+        if (yyjson_get_uint(value) > highest)
+            highest = yyjson_get_uint(value);
+        total += yyjson_get_len(key);
+    }
+    if (n == 0 || n > MAX_ENTRIES)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: %zu tokens, expected 1 to %zu",
+                       json->path, n, MAX_ENTRIES);
+    if (highest >= 2 * n + MAX_GAP_IDS || total > UINT32_MAX / 2)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: id %llu in a vocabulary of %zu",
+                       json->path, (unsigned long long)highest, n);
+    *n_ids = (size_t)highest + 1;
+    *n_bytes = total;
+    return MF_OK;
+}
+
+/* What added_tokens may need on top: one id each, and their text. */
+static void measure_added(const mf_json *json, size_t *n_ids, size_t *n_bytes)
+{
+    size_t i, n;
+    yyjson_val *token;
+    yyjson_arr_foreach(yyjson_obj_get(json->root, "added_tokens"), i, n, token)
+    {
+        *n_ids += 1;
+        *n_bytes += yyjson_get_len(yyjson_obj_get(token, "content"));
+    }
+}
+
+static size_t table_size(size_t n)
+{
+    size_t size = 16;
+    while (size < n * 2)
+        size *= 2;
+    return size;
+}
+
+static mf_status reserve_vocab(mf_bpe *bpe, const mf_json *json, yyjson_val *vocab, mf_error *error)
+{
+    size_t n_ids = 0, n_bytes = 0;
+    MF_TRY(measure_vocab(json, vocab, &n_ids, &n_bytes, error));
+    bpe->n_ids = n_ids;
+    bpe->n_entries = yyjson_obj_size(vocab);
+    /* Added tokens are numbered from the number of entries, or from the ids they share. */
+    if (n_ids < bpe->n_entries)
+        n_ids = bpe->n_entries;
+    measure_added(json, &n_ids, &n_bytes);
+    bpe->pieces_capacity = n_ids;
+    bpe->bytes_capacity = n_bytes;
+    bpe->n_slots = table_size(bpe->n_entries);
+    bpe->pieces = mf_alloc_array(&bpe->allocator, n_ids, sizeof *bpe->pieces);
+    bpe->bytes = mf_alloc(&bpe->allocator, n_bytes);
+    bpe->slots = mf_alloc_array(&bpe->allocator, bpe->n_slots, sizeof *bpe->slots);
+    if (bpe->pieces == NULL || bpe->bytes == NULL || bpe->slots == NULL)
+        return mf_fail_memory(error, n_bytes + n_ids * sizeof *bpe->pieces, "the vocabulary");
+    for (size_t i = 0; i < bpe->n_slots; i++)
+        bpe->slots[i] = MF_BPE_NONE;
+    return MF_OK;
+}
+
+static mf_status load_vocab(mf_bpe *bpe, const mf_json *json, const int16_t *alphabet,
+                            mf_error *error)
+{
+    yyjson_val *vocab = yyjson_obj_get(yyjson_obj_get(json->root, "model"), "vocab");
+    if (!yyjson_is_obj(vocab))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: expected an object", json->path);
+    MF_TRY(reserve_vocab(bpe, json, vocab, error));
+    size_t i, n;
+    yyjson_val *key, *value;
+    yyjson_obj_foreach(vocab, i, n, key, value)
+    {
+        uint32_t id = (uint32_t)yyjson_get_uint(value);
+        mf_piece *p = &bpe->pieces[id];
+        const char *name = yyjson_get_str(key);
+        size_t n_name = yyjson_get_len(key), n_bytes = 0;
+        unsigned char *to = bpe->bytes + bpe->n_bytes;
+        bool is_raw = !key_to_bytes(alphabet, name, n_name, to, &n_bytes);
+        if (is_raw)
+            memcpy(to, name, n_bytes = n_name);
+        if (n_bytes == 0)
+            return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: model.vocab: an empty token",
+                           json->path);
+        if (p->n_bytes != 0)
+            return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: id %u is given twice",
+                           json->path, id);
+        if (mf_bpe_find(bpe, to, n_bytes, is_raw) != MF_BPE_NONE)
+            return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: \"%.64s\" is listed twice",
+                           json->path, name);
+        *p = (mf_piece){(uint32_t)bpe->n_bytes, (uint32_t)n_bytes, is_raw, 0};
+        bpe->n_bytes += n_bytes;
+        insert_slot(bpe, id);
+    }
+    for (uint32_t b = 0; b < 256; b++) {
+        unsigned char byte = (unsigned char)b;
+        bpe->byte_ids[b] = mf_bpe_find(bpe, &byte, 1, false);
+    }
+    return MF_OK;
+}
+
+/* The two sides of a merge, from ["a", "b"] or "a b". */
+static bool merge_sides(yyjson_val *merge, const char *sides[2], size_t lengths[2])
+{
+    if (yyjson_is_str(merge)) {
+        const char *text = yyjson_get_str(merge);
+        size_t n = yyjson_get_len(merge);
+        const char *space = memchr(text, ' ', n);
+        if (space == NULL)
+            return false;
+        sides[0] = text;
+        lengths[0] = (size_t)(space - text);
+        sides[1] = space + 1;
+        lengths[1] = n - lengths[0] - 1;
+        return memchr(sides[1], ' ', lengths[1]) == NULL;
+    }
+    if (!yyjson_is_arr(merge) || yyjson_arr_size(merge) != 2)
+        return false;
+    for (size_t i = 0; i < 2; i++) {
+        yyjson_val *side = yyjson_arr_get(merge, i);
+        if (!yyjson_is_str(side))
+            return false;
+        sides[i] = yyjson_get_str(side);
+        lengths[i] = yyjson_get_len(side);
+    }
+    return true;
+}
+
+static bool piece_is(const mf_bpe *bpe, uint32_t id, const unsigned char *bytes, size_t n_bytes)
+{
+    return id < bpe->n_ids && bpe->pieces[id].n_bytes == n_bytes && !bpe->pieces[id].is_raw &&
+           memcmp(bpe->bytes + bpe->pieces[id].offset, bytes, n_bytes) == 0;
+}
+
+/* The ids of a merge's sides and of what they join to. `guess` is what the file's usual order
+ * suggests for the joined token: it saves a lookup. Raw keys never meet a merge, so `skip` is set
+ * for them. */
+static mf_status resolve_merge(const mf_bpe *bpe, const int16_t *alphabet, const char *sides[2],
+                               const size_t lengths[2], uint32_t guess, mf_buffer *scratch,
+                               mf_merge *out, bool *skip, mf_error *error)
+{
+    size_t n_left = 0, n_right = 0;
+    scratch->n_bytes = 0;
+    MF_TRY(mf_buffer_reserve(scratch, lengths[0] + lengths[1], "a merge", error));
+    *skip = true;
+    if (!key_to_bytes(alphabet, sides[0], lengths[0], scratch->data, &n_left) ||
+        !key_to_bytes(alphabet, sides[1], lengths[1], scratch->data + n_left, &n_right))
+        return MF_OK;
+    *skip = false;
+    size_t n = n_left + n_right;
+    out->left = mf_bpe_find(bpe, scratch->data, n_left, false);
+    out->right = mf_bpe_find(bpe, scratch->data + n_left, n_right, false);
+    out->merged =
+        piece_is(bpe, guess, scratch->data, n) ? guess : mf_bpe_find(bpe, scratch->data, n, false);
+    return MF_OK;
+}
+
+static void insert_merge(mf_bpe *bpe, mf_merge merge)
+{
+    size_t i = mf_bpe_hash_pair(merge.left, merge.right) & (bpe->n_merge_slots - 1);
+    while (bpe->merges[i].left != MF_BPE_NONE &&
+           (bpe->merges[i].left != merge.left || bpe->merges[i].right != merge.right))
+        i = (i + 1) & (bpe->n_merge_slots - 1);
+    bpe->merges[i] = merge; /* of a pair listed twice the last counts */
+}
+
+static mf_status load_merges(mf_bpe *bpe, const mf_json *json, const int16_t *alphabet,
+                             mf_buffer *scratch, mf_error *error)
+{
+    yyjson_val *merges = yyjson_obj_get(yyjson_obj_get(json->root, "model"), "merges");
+    if (!yyjson_is_arr(merges) || yyjson_arr_size(merges) > MAX_ENTRIES)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: model.merges: expected an array of at most %zu",
+                       json->path, MAX_ENTRIES);
+    bpe->n_merge_slots = table_size(yyjson_arr_size(merges));
+    bpe->merges = mf_alloc_array(&bpe->allocator, bpe->n_merge_slots, sizeof *bpe->merges);
+    if (bpe->merges == NULL)
+        return mf_fail_memory(error, bpe->n_merge_slots * sizeof *bpe->merges, "the merges");
+    for (size_t i = 0; i < bpe->n_merge_slots; i++)
+        bpe->merges[i].left = MF_BPE_NONE;
+    size_t i, n;
+    yyjson_val *item;
+    uint32_t guess = 0;
+    yyjson_arr_foreach(merges, i, n, item)
+    {
+        const char *sides[2];
+        size_t lengths[2];
+        mf_merge merge = {.rank = (uint32_t)i};
+        bool skip;
+        if (!merge_sides(item, sides, lengths))
+            return mf_fail(error, MF_ERR_FORMAT,
+                           "%s: model.merges[%zu]: expected \"a b\" or [\"a\", \"b\"]", json->path,
+                           i);
+        MF_TRY(resolve_merge(bpe, alphabet, sides, lengths, guess, scratch, &merge, &skip, error));
+        if (skip)
+            continue;
+        if (merge.left == MF_BPE_NONE || merge.right == MF_BPE_NONE || merge.merged == MF_BPE_NONE)
+            return mf_fail(error, MF_ERR_FORMAT,
+                           "%s: model.merges[%zu]: \"%.*s\" + \"%.*s\" is not in model.vocab",
+                           json->path, i, (int)(lengths[0] > 64 ? 64 : lengths[0]), sides[0],
+                           (int)(lengths[1] > 64 ? 64 : lengths[1]), sides[1]);
+        guess = merge.merged + 1;
+        insert_merge(bpe, merge);
+    }
+    return MF_OK;
+}
+
+static bool is_absent_or_empty(yyjson_val *value)
+{
+    return value == NULL || yyjson_is_null(value) ||
+           (yyjson_is_str(value) && yyjson_get_len(value) == 0);
+}
+
+static mf_status check_options(const mf_bpe *bpe, const mf_json *json, mf_error *error)
+{
+    yyjson_val *model = yyjson_obj_get(json->root, "model");
+    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    for (size_t i = 0; i < sizeof affixes / sizeof *affixes; i++) {
+        yyjson_val *value = yyjson_obj_get(model, affixes[i]);
+        if (!is_absent_or_empty(value))
+            return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: model.%s: \"%.64s\", expected none",
+                           json->path, affixes[i],
+                           yyjson_is_str(value) ? yyjson_get_str(value) : "?");
+    }
+    bool has_all_bytes = true;
+    for (size_t b = 0; b < 256; b++)
+        has_all_bytes = has_all_bytes && bpe->byte_ids[b] != MF_BPE_NONE;
+    if (has_all_bytes) /* nothing is ever unknown, so neither option matters */
+        return MF_OK;
+    if (!is_absent_or_empty(yyjson_obj_get(model, "unk_token")))
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: model.unk_token with a vocabulary that lacks single bytes", json->path);
+    if (yyjson_get_bool(yyjson_obj_get(model, "byte_fallback")))
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: model.byte_fallback with a vocabulary that lacks single bytes",
+                       json->path);
+    return MF_OK;
+}
+
+mf_status mf_bpe_load(mf_bpe *bpe, const mf_allocator *a, const mf_json *json, mf_error *error)
+{
+    bpe->allocator = *a;
+    yyjson_val *model = yyjson_obj_get(json->root, "model");
+    if (!yyjson_is_obj(model))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: model: expected an object", json->path);
+    yyjson_val *type = yyjson_obj_get(model, "type"); /* absent in the oldest files */
+    if (type != NULL && !yyjson_equals_str(type, "BPE"))
+        return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: model.type: \"%.64s\", expected \"BPE\"",
+                       json->path, yyjson_is_str(type) ? yyjson_get_str(type) : "?");
+    bpe->ignores_merges = yyjson_get_bool(yyjson_obj_get(model, "ignore_merges"));
+    int16_t alphabet[ALPHABET_END];
+    alphabet_init(alphabet);
+    MF_TRY(load_vocab(bpe, json, alphabet, error));
+    MF_TRY(check_options(bpe, json, error));
+    mf_buffer scratch;
+    mf_buffer_init(&scratch, a);
+    mf_status status = load_merges(bpe, json, alphabet, &scratch, error);
+    mf_buffer_free(&scratch);
+    return status;
+}
+
+void mf_bpe_free(mf_bpe *bpe)
+{
+    const mf_allocator *a = &bpe->allocator;
+    mf_free(a, bpe->bytes, bpe->bytes_capacity);
+    mf_free(a, bpe->pieces, bpe->pieces_capacity * sizeof *bpe->pieces);
+    mf_free(a, bpe->slots, bpe->n_slots * sizeof *bpe->slots);
+    mf_free(a, bpe->merges, bpe->n_merge_slots * sizeof *bpe->merges);
+    *bpe = (mf_bpe){0};
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * NFC from utf8proc's character data. The reordering of combining marks is done here: utf8proc's
+ * own takes quadratic time over a long run of marks.
+ */
+#include "text/nfc.h"
+
+#include "base/checked.h"
+#include "text/utf8.h"
+
+#include <string.h>
+#include <utf8proc.h>
+
+#define WHAT "text in normalization form C"
+/* The longest canonical decomposition of one character. */
+#define MAX_DECOMPOSITION 4
+
+void mf_nfc_scratch_init(mf_nfc_scratch *scratch, const mf_allocator *a)
+{
+    mf_buffer_init(&scratch->code_points, a);
+    mf_buffer_init(&scratch->sorted, a);
+}
+
+void mf_nfc_scratch_free(mf_nfc_scratch *scratch)
+{
+    mf_buffer_free(&scratch->code_points);
+    mf_buffer_free(&scratch->sorted);
+}
+
+bool mf_nfc_is_trivial(const unsigned char *text, size_t n_bytes)
+{
+    /* U+0300, from bytes CC 80 on, is the first character that composes with or sorts after
+     * another. */
+    for (size_t i = 0; i < n_bytes; i++)
+        if (text[i] >= 0xCC)
+            return false;
+    return true;
+}
+
+static unsigned combining_class(int32_t c)
+{
+    return c < 0x300 ? 0 : (unsigned)utf8proc_get_property(c)->combining_class;
+}
+
+/* Stable sort of a run of combining marks by class: insertion for the usual few, else by counting.
+ */
+static mf_status sort_marks(int32_t *marks, size_t n, mf_buffer *sorted, mf_error *error)
+{
+    if (n <= 16) {
+        for (size_t i = 1; i < n; i++) {
+            int32_t mark = marks[i];
+            size_t j = i;
+            for (; j > 0 && combining_class(marks[j - 1]) > combining_class(mark); j--)
+                marks[j] = marks[j - 1];
+            marks[j] = mark;
+        }
+        return MF_OK;
+    }
+    size_t starts[257] = {0};
+    sorted->n_bytes = 0;
+    MF_TRY(mf_buffer_reserve(sorted, n * sizeof *marks, WHAT, error));
+    int32_t *out = (int32_t *)(void *)sorted->data;
+    for (size_t i = 0; i < n; i++)
+        starts[(combining_class(marks[i]) & 0xFF) + 1]++;
+    for (size_t i = 1; i < 257; i++)
+        starts[i] += starts[i - 1];
+    for (size_t i = 0; i < n; i++)
+        out[starts[combining_class(marks[i]) & 0xFF]++] = marks[i];
+    memcpy(marks, out, n * sizeof *marks);
+    return MF_OK;
+}
+
+static mf_status reorder(int32_t *code_points, size_t n, mf_buffer *sorted, mf_error *error)
+{
+    for (size_t i = 0; i < n;) {
+        size_t start = i;
+        while (i < n && combining_class(code_points[i]) != 0)
+            i++;
+        if (i - start > 1)
+            MF_TRY(sort_marks(code_points + start, i - start, sorted, error));
+        if (i == start)
+            i++;
+    }
+    return MF_OK;
+}
+
+static mf_status decompose(const unsigned char *text, size_t n_bytes, mf_buffer *out,
+                           mf_error *error)
+{
+    out->n_bytes = 0;
+    for (size_t i = 0; i < n_bytes;) {
+        uint32_t c;
+        size_t n_char;
+        (void)mf_utf8_next(text + i, n_bytes - i, &c, &n_char);
+        i += n_char;
+        int32_t parts[MAX_DECOMPOSITION] = {(int32_t)c};
+        utf8proc_ssize_t n_parts = 1;
+        if (c >= 0xC0)
+            n_parts = utf8proc_decompose_char((int32_t)c, parts, MAX_DECOMPOSITION,
+                                              UTF8PROC_DECOMPOSE | UTF8PROC_STABLE, NULL);
+        if (n_parts < 1 || n_parts > MAX_DECOMPOSITION) {
+            parts[0] = (int32_t)c;
+            n_parts = 1;
+        }
+        MF_TRY(mf_buffer_append(out, parts, (size_t)n_parts * sizeof *parts, WHAT, error));
+    }
+    return MF_OK;
+}
+
+mf_status mf_nfc(mf_nfc_scratch *scratch, const unsigned char *text, size_t n_bytes, mf_buffer *out,
+                 mf_error *error)
+{
+    mf_buffer *buffer = &scratch->code_points;
+    MF_TRY(decompose(text, n_bytes, buffer, error));
+    int32_t *code_points = (int32_t *)(void *)buffer->data;
+    size_t n = buffer->n_bytes / sizeof *code_points;
+    MF_TRY(reorder(code_points, n, &scratch->sorted, error));
+    utf8proc_ssize_t n_composed =
+        n == 0 ? 0
+               : utf8proc_normalize_utf32(code_points, (utf8proc_ssize_t)n,
+                                          UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+    if (n_composed < 0)
+        return mf_fail(error, MF_ERR_UNSUPPORTED, "cannot normalize the text: %s",
+                       utf8proc_errmsg(n_composed));
+    for (utf8proc_ssize_t i = 0; i < n_composed; i++) {
+        unsigned char encoded[4];
+        size_t n_encoded = mf_utf8_put((uint32_t)code_points[i], encoded);
+        MF_TRY(mf_buffer_append(out, encoded, n_encoded, WHAT, error));
+    }
+    return MF_OK;
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The pre-tokenizer as a list of steps; each step hands its pieces to the next. A cut by a regex
+ * gives matches and the gaps between them in order; a behaviour says which are dropped or joined.
+ */
+#include "text/pretokenizer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What a ByteLevel pre-tokenizer with use_regex cuts by. */
+static const char gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "
+                                   "?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+static mf_status run_step(mf_pretoken_run *run, size_t step, const unsigned char *text,
+                          size_t n_bytes);
+
+/* Pieces of one cut on their way to the next step; the last one is held while it may still grow. */
+typedef struct mf_cut {
+    mf_pretoken_run *run;
+    size_t step;
+    const unsigned char *text;
+    mf_split_behavior behavior;
+    bool inverts;
+    bool holds, held_is_match;
+    size_t held_start, held_end;
+} mf_cut;
+
+static mf_status give(mf_cut *cut, size_t start, size_t end)
+{
+    return run_step(cut->run, cut->step + 1, cut->text + start, end - start);
+}
+
+static bool joins_held(const mf_cut *cut, bool is_match)
+{
+    switch (cut->behavior) {
+    case MF_SPLIT_MERGED_WITH_PREVIOUS:
+        return is_match && !cut->held_is_match;
+    case MF_SPLIT_MERGED_WITH_NEXT:
+        return !is_match && cut->held_is_match;
+    case MF_SPLIT_CONTIGUOUS:
+        return is_match == cut->held_is_match;
+    default:
+        return false;
+    }
+}
+
+static mf_status take_piece(mf_cut *cut, size_t start, size_t end, bool is_match)
+{
+    is_match = is_match != cut->inverts;
+    if (cut->behavior == MF_SPLIT_REMOVED && is_match)
+        return MF_OK;
+    if (cut->holds && joins_held(cut, is_match)) {
+        cut->held_end = end;
+        cut->held_is_match = is_match;
+        return MF_OK;
+    }
+    if (cut->holds)
+        MF_TRY(give(cut, cut->held_start, cut->held_end));
+    cut->holds = true;
+    cut->held_start = start;
+    cut->held_end = end;
+    cut->held_is_match = is_match;
+    return MF_OK;
+}
+
+static size_t char_length(const unsigned char *text, size_t n_bytes)
+{
+    size_t n = 1;
+    while (n < n_bytes && (text[n] & 0xC0) == 0x80)
+        n++;
+    return n;
+}
+
+static mf_status cut_by_regex(mf_cut *cut, size_t n_bytes)
+{
+    mf_matcher *matcher = cut->run->matchers[cut->step];
+    size_t done = 0, from = 0, last_match_end = SIZE_MAX;
+    while (from <= n_bytes) {
+        bool found;
+        size_t start, end;
+        MF_TRY(mf_matcher_find(matcher, cut->text, n_bytes, from, &found, &start, &end,
+                               cut->run->error));
+        if (!found)
+            break;
+        if (start == end && end == last_match_end) { /* an empty match right after a match */
+            from += char_length(cut->text + from, n_bytes - from);
+            continue;
+        }
+        from = last_match_end = end;
+        if (done != start)
+            MF_TRY(take_piece(cut, done, start, false));
+        MF_TRY(take_piece(cut, start, end, true));
+        done = end;
+    }
+    if (done != n_bytes)
+        MF_TRY(take_piece(cut, done, n_bytes, false));
+    return cut->holds ? give(cut, cut->held_start, cut->held_end) : MF_OK;
+}
+
+static mf_status run_step(mf_pretoken_run *run, size_t step, const unsigned char *text,
+                          size_t n_bytes)
+{
+    if (n_bytes == 0)
+        return MF_OK;
+    if (step == run->pretokenizer->n_steps)
+        return run->fn(run->ctx, text, n_bytes, run->error);
+    const mf_pretoken_step *s = &run->pretokenizer->steps[step];
+    if (s->adds_prefix_space && text[0] != ' ') {
+        mf_buffer *buffer = &run->prefixed[step];
+        buffer->n_bytes = 0;
+        MF_TRY(mf_buffer_append(buffer, " ", 1, "a word", run->error));
+        MF_TRY(mf_buffer_append(buffer, text, n_bytes, "a word", run->error));
+        text = buffer->data;
+        n_bytes = buffer->n_bytes;
+    }
+    if (s->regex == NULL)
+        return run_step(run, step + 1, text, n_bytes);
+    mf_cut cut = {
+        .run = run, .step = step, .text = text, .behavior = s->behavior, .inverts = s->inverts};
+    return cut_by_regex(&cut, n_bytes);
+}
+
+mf_status mf_pretoken_run_text(mf_pretoken_run *run, const unsigned char *text, size_t n_bytes)
+{
+    return run_step(run, 0, text, n_bytes);
+}
+
+mf_status mf_pretoken_run_init(mf_pretoken_run *run, const mf_pretokenizer *p,
+                               const mf_allocator *a, mf_word_fn fn, void *ctx, mf_error *error)
+{
+    run->pretokenizer = p;
+    run->fn = fn;
+    run->ctx = ctx;
+    run->error = error;
+    for (size_t i = 0; i < p->n_steps; i++)
+        mf_buffer_init(&run->prefixed[i], a);
+    for (size_t i = 0; i < p->n_steps; i++)
+        if (p->steps[i].regex != NULL)
+            MF_TRY(mf_matcher_create(p->steps[i].regex, a, &run->matchers[i], error));
+    return MF_OK;
+}
+
+void mf_pretoken_run_free(mf_pretoken_run *run)
+{
+    for (size_t i = 0; run->pretokenizer != NULL && i < run->pretokenizer->n_steps; i++) {
+        mf_matcher_free(&run->matchers[i]);
+        mf_buffer_free(&run->prefixed[i]);
+    }
+}
+
+/* ------------------------------------------------------------------------------------ loading --
+ */
+
+static mf_status read_behavior(const mf_json *json, yyjson_val *step, mf_split_behavior *out,
+                               mf_error *error)
+{
+    static const char *const names[] = {"Isolated", "Removed", "MergedWithPrevious",
+                                        "MergedWithNext", "Contiguous"};
+    yyjson_val *behavior = yyjson_obj_get(step, "behavior");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (yyjson_equals_str(behavior, names[i])) {
+            *out = (mf_split_behavior)i;
+            return MF_OK;
+        }
+    }
+    return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: pre_tokenizer.behavior: unknown \"%.64s\"",
+                   json->path, yyjson_is_str(behavior) ? yyjson_get_str(behavior) : "?");
+}
+
+static mf_status load_split(const mf_allocator *a, const mf_json *json, yyjson_val *step,
+                            const char *field, mf_pretoken_step *out, mf_error *error)
+{
+    MF_TRY(read_behavior(json, step, &out->behavior, error));
+    out->inverts = yyjson_get_bool(yyjson_obj_get(step, "invert"));
+    yyjson_val *pattern = yyjson_obj_get(step, "pattern");
+    yyjson_val *regex = yyjson_obj_get(pattern, "Regex");
+    yyjson_val *literal = yyjson_obj_get(pattern, "String");
+    yyjson_val *text = regex != NULL ? regex : literal;
+    if (!yyjson_is_str(text))
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "%s: pre_tokenizer.pattern: expected {\"Regex\": ...} or {\"String\": ...}",
+                       json->path);
+    return mf_regex_compile(a, field, yyjson_get_str(text), yyjson_get_len(text), regex == NULL,
+                            &out->regex, error);
+}
+
+static mf_status load_byte_level(const mf_allocator *a, yyjson_val *step, const char *field,
+                                 mf_pretoken_step *out, mf_error *error)
+{
+    yyjson_val *use_regex = yyjson_obj_get(step, "use_regex"); /* absent in old files: true */
+    out->adds_prefix_space = yyjson_get_bool(yyjson_obj_get(step, "add_prefix_space"));
+    out->behavior = MF_SPLIT_ISOLATED;
+    if (use_regex != NULL && !yyjson_get_bool(use_regex))
+        return MF_OK;
+    return mf_regex_compile(a, field, gpt2_pattern, sizeof gpt2_pattern - 1, false, &out->regex,
+                            error);
+}
+
+static mf_status load_step(mf_pretokenizer *p, const mf_allocator *a, const mf_json *json,
+                           yyjson_val *step, bool *has_byte_level, mf_error *error)
+{
+    yyjson_val *type = yyjson_obj_get(step, "type");
+    char field[512];
+    size_t n_path = strlen(json->path);
+    const char *path = n_path > 400 ? json->path + (n_path - 400) : json->path;
+    (void)snprintf(field, sizeof field, "%s: pre_tokenizer", path);
+    if (p->n_steps == MF_MAX_PRETOKEN_STEPS)
+        return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: more than %d steps", field,
+                       MF_MAX_PRETOKEN_STEPS);
+    if (*has_byte_level) /* what follows would see the byte alphabet, not the text */
+        return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: a step after ByteLevel", field);
+    mf_pretoken_step *out = &p->steps[p->n_steps++];
+    if (yyjson_equals_str(type, "Split"))
+        return load_split(a, json, step, field, out, error);
+    if (yyjson_equals_str(type, "ByteLevel")) {
+        *has_byte_level = true;
+        return load_byte_level(a, step, field, out, error);
+    }
+    return mf_fail(error, MF_ERR_UNSUPPORTED,
+                   "%s.type: \"%.64s\", expected Split, ByteLevel or a Sequence of them", field,
+                   yyjson_is_str(type) ? yyjson_get_str(type) : "?");
+}
+
+mf_status mf_pretokenizer_load(mf_pretokenizer *p, const mf_allocator *a, const mf_json *json,
+                               mf_error *error)
+{
+    yyjson_val *root = yyjson_obj_get(json->root, "pre_tokenizer");
+    bool has_byte_level = false;
+    if (yyjson_equals_str(yyjson_obj_get(root, "type"), "Sequence")) {
+        size_t i, n;
+        yyjson_val *step;
+        yyjson_arr_foreach(yyjson_obj_get(root, "pretokenizers"), i, n, step)
+        {
+            MF_TRY(load_step(p, a, json, step, &has_byte_level, error));
+        }
+    } else {
+        MF_TRY(load_step(p, a, json, root, &has_byte_level, error));
+    }
+    if (!has_byte_level)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: pre_tokenizer: not byte-level, which is all this version runs",
+                       json->path);
+    return MF_OK;
+}
+
+void mf_pretokenizer_free(mf_pretokenizer *p)
+{
+    for (size_t i = 0; i < p->n_steps; i++)
+        mf_regex_free(&p->steps[i].regex);
+    *p = (mf_pretokenizer){0};
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * PCRE2 behind the caller's allocator. Patterns run as machine code where PCRE2 can make it, and in
+ * its interpreter where it cannot or where the code's stack is too small. A match may take a number
+ * of steps proportional to the text, and no more: an exponential pattern ends in an error.
+ */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "text/regex.h"
+
+#include "base/checked.h"
+
+#include <pcre2.h>
+#include <string.h>
+
+#define BLOCK_HEADER ((size_t)16)
+#define LEAST_MATCH_LIMIT 1000000u
+#define MATCH_LIMIT_PER_BYTE 16u
+#define HEAP_LIMIT_KIB (256u * 1024u)
+
+struct mf_regex {
+    mf_allocator allocator;
+    pcre2_general_context *general; /* its memory functions point at `allocator` */
+    pcre2_code *code;
+    bool has_jit;
+};
+
+struct mf_matcher {
+    mf_allocator allocator;
+    const mf_regex *regex;
+    pcre2_general_context *general;
+    pcre2_match_context *match_context;
+    pcre2_match_data *match_data;
+};
+
+/* PCRE2 gives no size at free: each block carries its own in front. */
+static void *block_alloc(size_t n_bytes, void *ctx)
+{
+    size_t total;
+    if (!mf_add_size(n_bytes, BLOCK_HEADER, &total))
+        return NULL;
+    unsigned char *block = mf_alloc(ctx, total);
+    if (block == NULL)
+        return NULL;
+    memcpy(block, &total, sizeof total);
+    return block + BLOCK_HEADER;
+}
+
+static void block_free(void *ptr, void *ctx)
+{
+    if (ptr == NULL)
+        return;
+    unsigned char *block = (unsigned char *)ptr - BLOCK_HEADER;
+    size_t total;
+    memcpy(&total, block, sizeof total);
+    mf_free(ctx, block, total);
+}
+
+static mf_status compile(mf_regex *regex, const char *field, const unsigned char *pattern,
+                         size_t n_bytes, uint32_t options, mf_error *error)
+{
+    regex->general = pcre2_general_context_create(block_alloc, block_free, &regex->allocator);
+    pcre2_compile_context *context =
+        regex->general != NULL ? pcre2_compile_context_create(regex->general) : NULL;
+    if (context == NULL)
+        return mf_fail_memory(error, 0, "a regular expression");
+    /* Ruby's ^ and $ are at every line, and its only newline is \n. */
+    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+    pcre2_set_parens_nest_limit(context, 50);
+    int code;
+    PCRE2_SIZE position;
+    regex->code = pcre2_compile(pattern, n_bytes, options, &code, &position, context);
+    pcre2_compile_context_free(context);
+    if (regex->code == NULL) {
+        PCRE2_UCHAR reason[128] = "";
+        if (code == PCRE2_ERROR_HEAP_FAILED)
+            return mf_fail_memory(error, n_bytes, "a regular expression");
+        (void)pcre2_get_error_message(code, reason, sizeof reason);
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: not a regular expression this version runs: %s (at byte %zu of its "
+                       "PCRE2 form)",
+                       field, (const char *)reason, (size_t)position);
+    }
+    regex->has_jit = pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE) == 0;
+    return MF_OK;
+}
+
+mf_status mf_regex_compile(const mf_allocator *a, const char *field, const char *pattern,
+                           size_t n_bytes, bool is_literal, mf_regex **out, mf_error *error)
+{
+    mf_regex *regex = mf_alloc_zeroed(a, sizeof *regex);
+    if (regex == NULL)
+        return mf_fail_memory(error, sizeof *regex, "a regular expression");
+    regex->allocator = *a;
+    mf_status status;
+    if (is_literal) {
+        status = compile(regex, field, (const unsigned char *)pattern, n_bytes,
+                         PCRE2_LITERAL | PCRE2_UTF, error);
+    } else {
+        mf_buffer translated;
+        mf_buffer_init(&translated, a);
+        status = mf_regex_translate(field, pattern, n_bytes, &translated, error);
+        if (status == MF_OK)
+            status =
+                compile(regex, field, translated.data, translated.n_bytes,
+                        PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, error);
+        mf_buffer_free(&translated);
+    }
+    if (status != MF_OK) {
+        mf_regex_free(&regex);
+        return status;
+    }
+    *out = regex;
+    return MF_OK;
+}
+
+void mf_regex_free(mf_regex **regex)
+{
+    mf_regex *r = *regex;
+    *regex = NULL;
+    if (r == NULL)
+        return;
+    pcre2_code_free(r->code);
+    pcre2_general_context_free(r->general);
+    mf_allocator a = r->allocator;
+    mf_free(&a, r, sizeof *r);
+}
+
+mf_status mf_matcher_create(const mf_regex *regex, const mf_allocator *a, mf_matcher **out,
+                            mf_error *error)
+{
+    mf_matcher *matcher = mf_alloc_zeroed(a, sizeof *matcher);
+    if (matcher == NULL)
+        return mf_fail_memory(error, sizeof *matcher, "a match");
+    matcher->allocator = *a;
+    matcher->regex = regex;
+    matcher->general = pcre2_general_context_create(block_alloc, block_free, &matcher->allocator);
+    if (matcher->general != NULL) {
+        matcher->match_context = pcre2_match_context_create(matcher->general);
+        matcher->match_data = pcre2_match_data_create(1, matcher->general);
+    }
+    if (matcher->match_context == NULL || matcher->match_data == NULL) {
+        mf_matcher_free(&matcher);
+        return mf_fail_memory(error, 0, "a match");
+    }
+    pcre2_set_heap_limit(matcher->match_context, HEAP_LIMIT_KIB);
+    *out = matcher;
+    return MF_OK;
+}
+
+void mf_matcher_free(mf_matcher **matcher)
+{
+    mf_matcher *m = *matcher;
+    *matcher = NULL;
+    if (m == NULL)
+        return;
+    pcre2_match_data_free(m->match_data);
+    pcre2_match_context_free(m->match_context);
+    pcre2_general_context_free(m->general);
+    mf_allocator a = m->allocator;
+    mf_free(&a, m, sizeof *m);
+}
+
+static uint32_t match_limit(size_t n_bytes)
+{
+    size_t most = (UINT32_MAX - LEAST_MATCH_LIMIT) / MATCH_LIMIT_PER_BYTE;
+    return n_bytes > most ? UINT32_MAX
+                          : LEAST_MATCH_LIMIT + MATCH_LIMIT_PER_BYTE * (uint32_t)n_bytes;
+}
+
+mf_status mf_matcher_find(mf_matcher *m, const unsigned char *text, size_t n_bytes, size_t from,
+                          bool *found, size_t *start, size_t *end, mf_error *error)
+{
+    /* The text is checked once by the caller, not once a match. */
+    uint32_t options = PCRE2_NO_UTF_CHECK;
+    pcre2_set_match_limit(m->match_context, match_limit(n_bytes));
+    int n = m->regex->has_jit ? pcre2_jit_match(m->regex->code, text, n_bytes, from, options,
+                                                m->match_data, m->match_context)
+                              : PCRE2_ERROR_JIT_STACKLIMIT;
+    if (n == PCRE2_ERROR_JIT_STACKLIMIT) /* or no JIT at all: the interpreter has heap memory */
+        n = pcre2_match(m->regex->code, text, n_bytes, from, options | PCRE2_NO_JIT, m->match_data,
+                        m->match_context);
+    if (n == PCRE2_ERROR_NOMATCH) {
+        *found = false;
+        return MF_OK;
+    }
+    if (n == PCRE2_ERROR_NOMEMORY)
+        return mf_fail_memory(error, 0, "a match");
+    if (n < 0)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "the pre-tokenizer's regular expression gave up (PCRE2 error %d) at byte "
+                       "%zu of %zu",
+                       n, from, n_bytes);
+    const PCRE2_SIZE *ovector = pcre2_get_ovector_pointer(m->match_data);
+    *found = true;
+    *start = ovector[0];
+    *end = ovector[1];
+    return MF_OK;
+}

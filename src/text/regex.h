@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The regular expressions of tokenizer.json. They are written for Oniguruma (Ruby syntax, Unicode
+ * 16), which Hugging Face tokenizers uses; here they are translated to PCRE2 so that they match the
+ * same text. What has no exact translation is refused.
+ */
+#ifndef MF_TEXT_REGEX_H
+#define MF_TEXT_REGEX_H
+
+#include "text/buffer.h"
+
+typedef struct mf_regex mf_regex;
+typedef struct mf_matcher mf_matcher;
+
+/* Compiles pattern[n_bytes]; `field` names it in messages. If is_literal it is plain text to find.
+ * Errors: MF_ERR_UNSUPPORTED, MF_ERR_NO_MEMORY. */
+mf_status mf_regex_compile(const mf_allocator *a, const char *field, const char *pattern,
+                           size_t n_bytes, bool is_literal, mf_regex **out, mf_error *error);
+void mf_regex_free(mf_regex **regex);
+
+/* What one thread needs to match with a regex, which is itself read-only. */
+mf_status mf_matcher_create(const mf_regex *regex, const mf_allocator *a, mf_matcher **out,
+                            mf_error *error);
+void mf_matcher_free(mf_matcher **matcher);
+
+/*
+ * The first match in text[n_bytes] (valid UTF-8) at or after `from`; *found says whether there is
+ * one. Errors: MF_ERR_UNSUPPORTED (match limit), MF_ERR_NO_MEMORY.
+ */
+mf_status mf_matcher_find(mf_matcher *matcher, const unsigned char *text, size_t n_bytes,
+                          size_t from, bool *found, size_t *start, size_t *end, mf_error *error);
+
+/* Writes the PCRE2 form of an Oniguruma pattern to out. Errors: MF_ERR_UNSUPPORTED naming what has
+ * no exact translation, MF_ERR_NO_MEMORY. */
+mf_status mf_regex_translate(const char *field, const char *pattern, size_t n_bytes, mf_buffer *out,
+                             mf_error *error);
+
+#endif

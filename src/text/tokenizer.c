@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/* Opening a tokenizer and encoding text. */
+#include "text/tokenizer.h"
+
+#include "text/nfc.h"
+#include "text/utf8.h"
+
+#define MAX_TOKENIZER_BYTES ((size_t)256 << 20)
+#define MAX_PATH_BYTES 4096
+
+/* ------------------------------------------------------------------------------------ opening --
+ */
+
+static mf_status load_normalizer_step(mf_tokenizer *t, const mf_json *json, yyjson_val *step,
+                                      mf_error *error)
+{
+    yyjson_val *type = yyjson_obj_get(step, "type");
+    if (!yyjson_equals_str(type, "NFC"))
+        return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: normalizer.type: \"%.64s\", expected NFC",
+                       json->path, yyjson_is_str(type) ? yyjson_get_str(type) : "?");
+    t->uses_nfc = true;
+    return MF_OK;
+}
+
+static mf_status load_normalizer(mf_tokenizer *t, const mf_json *json, mf_error *error)
+{
+    yyjson_val *root = yyjson_obj_get(json->root, "normalizer");
+    if (root == NULL || yyjson_is_null(root))
+        return MF_OK;
+    if (!yyjson_equals_str(yyjson_obj_get(root, "type"), "Sequence"))
+        return load_normalizer_step(t, json, root, error);
+    size_t i, n;
+    yyjson_val *step;
+    yyjson_arr_foreach(yyjson_obj_get(root, "normalizers"), i, n, step)
+    {
+        MF_TRY(load_normalizer_step(t, json, step, error));
+    }
+    return MF_OK;
+}
+
+static mf_status check_decoder(const mf_json *json, mf_error *error)
+{
+    yyjson_val *root = yyjson_obj_get(json->root, "decoder");
+    yyjson_val *type = yyjson_obj_get(root, "type");
+    if (yyjson_equals_str(type, "Sequence")) {
+        yyjson_val *decoders = yyjson_obj_get(root, "decoders");
+        if (yyjson_arr_size(decoders) == 1)
+            type = yyjson_obj_get(yyjson_arr_get_first(decoders), "type");
+    }
+    if (!yyjson_equals_str(type, "ByteLevel"))
+        return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: decoder.type: \"%.64s\", expected ByteLevel",
+                       json->path, yyjson_is_str(type) ? yyjson_get_str(type) : "?");
+    return MF_OK;
+}
+
+mf_status mf_text_open_json(const mf_json *json, const mf_allocator *a, mf_tokenizer **out,
+                            mf_error *error)
+{
+    if (!yyjson_is_obj(json->root))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: expected an object", json->path);
+    mf_tokenizer *t = mf_alloc_zeroed(a, sizeof *t);
+    if (t == NULL)
+        return mf_fail_memory(error, sizeof *t, "a tokenizer");
+    t->allocator = *a;
+    mf_status status;
+    MF_TRY_GOTO(load_normalizer(t, json, error));
+    MF_TRY_GOTO(mf_pretokenizer_load(&t->pretokenizer, a, json, error));
+    MF_TRY_GOTO(check_decoder(json, error));
+    MF_TRY_GOTO(mf_bpe_load(&t->bpe, a, json, error));
+    MF_TRY_GOTO(mf_added_tokens_load(&t->added, a, json, t->uses_nfc, &t->bpe, error));
+    *out = t;
+    return MF_OK;
+fail:
+    mf_text_close(&t);
+    return status;
+}
+
+mf_status mf_text_open(const char *path, const mf_allocator *a, mf_tokenizer **out, mf_error *error)
+{
+    char file[MAX_PATH_BYTES];
+    mf_json json = {0};
+    mf_tokenizer *t = NULL;
+    MF_TRY(mf_path_join(file, sizeof file, path, "tokenizer.json", error));
+    MF_TRY(mf_json_read(a, file, MAX_TOKENIZER_BYTES, &json, error));
+    mf_status status = mf_text_open_json(&json, a, &t, error);
+    mf_json_free(&json);
+    if (status != MF_OK)
+        return status;
+    MF_TRY_GOTO(mf_end_tokens_load(t, path, error));
+    MF_TRY_GOTO(mf_chat_load(&t->chat, a, path, error));
+    *out = t;
+    return MF_OK;
+fail:
+    mf_text_close(&t);
+    return status;
+}
+
+void mf_text_close(mf_tokenizer **tokenizer)
+{
+    mf_tokenizer *t = *tokenizer;
+    *tokenizer = NULL;
+    if (t == NULL)
+        return;
+    mf_allocator a = t->allocator;
+    mf_added_tokens_free(&t->added);
+    mf_pretokenizer_free(&t->pretokenizer);
+    mf_bpe_free(&t->bpe);
+    mf_free(&a, t, sizeof *t);
+}
+
+/* ----------------------------------------------------------------------------------- encoding --
+ */
+
+typedef struct mf_encoding {
+    const mf_tokenizer *tokenizer;
+    bool parse_special;
+    int32_t *tokens;
+    size_t capacity, n_tokens;
+    mf_bpe_scratch bpe;
+    mf_nfc_scratch nfc;
+    mf_buffer repaired, normalized;
+    mf_pretoken_run pretoken;
+    mf_error *error;
+} mf_encoding;
+
+static void emit(mf_encoding *e, uint32_t id)
+{
+    if (e->n_tokens < e->capacity)
+        e->tokens[e->n_tokens] = (int32_t)id;
+    e->n_tokens++;
+}
+
+static mf_status encode_word(void *ctx, const unsigned char *word, size_t n_bytes, mf_error *error)
+{
+    mf_encoding *e = ctx;
+    const uint32_t *ids;
+    size_t n_ids;
+    MF_TRY(mf_bpe_encode(&e->tokenizer->bpe, &e->bpe, word, n_bytes, &ids, &n_ids, error));
+    for (size_t i = 0; i < n_ids; i++)
+        emit(e, ids[i]);
+    return MF_OK;
+}
+
+/* A stretch without raw added tokens: normalise it, cut out the normalised ones, encode the rest.
+ */
+static mf_status encode_stretch(mf_encoding *e, const unsigned char *text, size_t n_bytes)
+{
+    if (e->tokenizer->uses_nfc && !mf_nfc_is_trivial(text, n_bytes)) {
+        e->normalized.n_bytes = 0;
+        MF_TRY(mf_nfc(&e->nfc, text, n_bytes, &e->normalized, e->error));
+        text = e->normalized.data;
+        n_bytes = e->normalized.n_bytes;
+    }
+    mf_added_scan scan = {.text = text, .n_bytes = n_bytes};
+    const mf_added_token *token;
+    size_t start, end;
+    while (mf_added_next(&e->tokenizer->added.normalized, &scan, e->parse_special, &token, &start,
+                         &end)) {
+        if (token != NULL)
+            emit(e, token->id);
+        else
+            MF_TRY(mf_pretoken_run_text(&e->pretoken, text + start, end - start));
+    }
+    return MF_OK;
+}
+
+static mf_status encode_text(mf_encoding *e, const unsigned char *text, size_t n_bytes)
+{
+    if (!mf_utf8_is_valid(text, n_bytes)) {
+        size_t n = mf_utf8_repair(text, n_bytes, NULL);
+        MF_TRY(mf_buffer_reserve(&e->repaired, n, "repaired text", e->error));
+        n_bytes = mf_utf8_repair(text, n_bytes, e->repaired.data);
+        text = e->repaired.data;
+    }
+    mf_added_scan scan = {.text = text, .n_bytes = n_bytes};
+    const mf_added_token *token;
+    size_t start, end;
+    while (mf_added_next(&e->tokenizer->added.raw, &scan, e->parse_special, &token, &start, &end)) {
+        if (token != NULL)
+            emit(e, token->id);
+        else
+            MF_TRY(encode_stretch(e, text + start, end - start));
+    }
+    return MF_OK;
+}
+
+mf_status mf_text_encode(const mf_tokenizer *t, const char *text, size_t n_bytes,
+                         bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
+                         mf_error *error)
+{
+    const mf_allocator *a = &t->allocator;
+    mf_encoding e = {.tokenizer = t,
+                     .parse_special = parse_special,
+                     .tokens = tokens,
+                     .capacity = capacity,
+                     .error = error};
+    mf_bpe_scratch_init(&e.bpe, a);
+    mf_nfc_scratch_init(&e.nfc, a);
+    mf_buffer_init(&e.repaired, a);
+    mf_buffer_init(&e.normalized, a);
+    mf_status status;
+    MF_TRY_GOTO(mf_pretoken_run_init(&e.pretoken, &t->pretokenizer, a, encode_word, &e, error));
+    MF_TRY_GOTO(encode_text(&e, (const unsigned char *)text, n_bytes));
+    *n_tokens = e.n_tokens;
+fail:
+    mf_pretoken_run_free(&e.pretoken);
+    mf_buffer_free(&e.normalized);
+    mf_buffer_free(&e.repaired);
+    mf_nfc_scratch_free(&e.nfc);
+    mf_bpe_scratch_free(&e.bpe);
+    return status;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The tokenizer of a checkpoint directory: text to token ids and back, end tokens, chat template.
+ * Read-only once opened; every call brings its own scratch. The public functions of moeflux.h check
+ * their arguments and come here.
+ */
+#ifndef MF_TEXT_TOKENIZER_H
+#define MF_TEXT_TOKENIZER_H
+
+#include "text/added_tokens.h"
+#include "text/chat.h"
+#include "text/pretokenizer.h"
+
+#define MF_MAX_END_TOKENS 64
+
+struct mf_tokenizer {
+    mf_allocator allocator;
+    mf_bpe bpe;
+    mf_pretokenizer pretokenizer;
+    mf_added_tokens added;
+    bool uses_nfc;
+    int32_t end_tokens[MF_MAX_END_TOKENS];
+    size_t n_end_tokens;
+    mf_chat_style chat;
+};
+
+mf_status mf_text_open(const char *path, const mf_allocator *a, mf_tokenizer **out,
+                       mf_error *error);
+/* The tokenizer of a tokenizer.json held in memory, without the directory's other files. */
+mf_status mf_text_open_json(const mf_json *json, const mf_allocator *a, mf_tokenizer **out,
+                            mf_error *error);
+void mf_text_close(mf_tokenizer **tokenizer);
+
+mf_status mf_text_encode(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
+                         bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
+                         mf_error *error);
+const char *mf_text_piece(const mf_tokenizer *tokenizer, int32_t token, size_t *n_bytes);
+mf_status mf_text_decode(const mf_tokenizer *tokenizer, mf_decoder *decoder, int32_t token,
+                         char *text, size_t capacity, size_t *n_bytes);
+
+/* Collects the end tokens that the directory's files name. */
+mf_status mf_end_tokens_load(mf_tokenizer *tokenizer, const char *path, mf_error *error);
+
+#endif
