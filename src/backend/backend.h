@@ -178,8 +178,9 @@ typedef struct mf_op {
             const struct mf_expert_item *items;
             uint32_t n_items;
         } experts;
-        /* x[r] += (sum over j < k, in order, of weights[r, j] * e[place[r * k + j]]) +
-         * sigmoid(shared_gate[r]) * shared[r]. place: host array of rows of e, -1 never. */
+        /* x[r] += sigmoid(shared_gate[r]) * shared[r] + sum over j < k, in that order, of
+         * weights[r, j] * experts[place[r * k + j]]. shared is overwritten. place: host array of
+         * rows of experts. */
         struct {
             mf_span x, weights, experts, shared, shared_gate;
             const uint32_t *place;

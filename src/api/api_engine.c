@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/* Public entry points of engines: defaults, validation, information, counters, measurements. */
+#include "backend/cpu/cpu_backend.h"
+#include "model/engine.h"
+
+#include <string.h>
+
+void mf_engine_options_default(mf_engine_options *options)
+{
+    *options = (mf_engine_options){.expert_cache_bytes = MF_EXPERT_CACHE_AUTO, .n_sessions = 1};
+}
+
+mf_status mf_model_inspect(const char *path, const mf_engine_options *options, mf_model_info *out,
+                           mf_error *error)
+{
+    if (path == NULL || out == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_model_inspect: path or out is NULL");
+    mf_engine_options given;
+    mf_engine_options_default(&given);
+    if (options != NULL)
+        given = *options;
+    const mf_allocator a = mf_allocator_or_default(&given.allocator);
+    mf_model m;
+    MF_TRY(mf_model_read(&a, path, &given, &m, error));
+    mf_model_describe(&m, &given, out);
+    mf_model_release(&m);
+    return MF_OK;
+}
+
+mf_status mf_engine_open(const char *path, const mf_engine_options *options, mf_engine **out,
+                         mf_error *error)
+{
+    if (path == NULL || out == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_engine_open: path or out is NULL");
+    mf_engine_options given;
+    mf_engine_options_default(&given);
+    return mf_engine_open_with_io(path, options != NULL ? options : &given, NULL, NULL, out, error);
+}
+
+void mf_engine_info(const mf_engine *engine, mf_model_info *out)
+{
+    *out = engine->info;
+}
+
+void mf_engine_stats(const mf_engine *engine, mf_stats *out)
+{
+    mf_expert_stats s;
+    mf_expert_store_stats(engine->store, &s);
+    *out = (mf_stats){
+        .n_tokens = engine->n_tokens,
+        .n_expert_hits = s.n_hits,
+        .n_expert_misses = s.n_misses,
+        .n_reads = s.n_reads,
+        .read_bytes = s.read_bytes,
+        .expert_bytes_touched = engine->expert_bytes_touched,
+        .weight_bytes_touched =
+            engine->backend->ops->weight_bytes(engine->backend) - engine->weight_bytes_start,
+        .wait_us = s.wait_us,
+        .reading_us = s.reading_us,
+        .n_slots = mf_expert_store_n_slots(engine->store),
+        .slot_bytes = engine->info.slot_bytes,
+    };
+}
+
+void mf_engine_stats_reset(mf_engine *engine)
+{
+    engine->n_tokens = 0;
+    engine->expert_bytes_touched = 0;
+    engine->weight_bytes_start = engine->backend->ops->weight_bytes(engine->backend);
+    mf_expert_store_stats_reset(engine->store);
+}
+
+const char *mf_engine_io_name(const mf_engine *engine)
+{
+    return mf_io_name(engine->io);
+}
+
+const char *mf_engine_cpu_name(const mf_engine *engine)
+{
+    return mf_cpu_backend_tier_name(engine->backend);
+}
+
+mf_status mf_engine_measure_drive(mf_engine *engine, uint32_t n_milliseconds,
+                                  double *bytes_per_second, mf_error *error)
+{
+    if (engine == NULL || bytes_per_second == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_engine_measure_drive: engine or result is NULL");
+    uint64_t slot_bytes = engine->info.slot_bytes;
+    mf_region region;
+    MF_TRY(mf_region_create(&engine->allocator, engine->plan.k * slot_bytes, "measuring the drive",
+                            &region, error));
+    mf_status status = mf_expert_store_measure(engine->store, region.base, engine->plan.k,
+                                               n_milliseconds, bytes_per_second, error);
+    mf_region_free(&engine->allocator, &region);
+    return status;
+}
+
+mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
+                                    double *dram_bytes_per_second, double *fma_per_second,
+                                    mf_error *error)
+{
+    if (engine == NULL || dram_bytes_per_second == NULL || fma_per_second == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "mf_engine_measure_compute: engine or a result is NULL");
+    const mf_span spans[] = {{engine->resident, 0}, {engine->slots, 0}};
+    /* Slots that were never filled are not backed by memory: reading them would measure the zero
+     * page. */
+    mf_expert_stats s;
+    mf_expert_store_stats(engine->store, &s);
+    const uint64_t n_bytes[] = {
+        engine->info.resident_bytes,
+        s.n_misses < engine->info.n_slots ? 0 : engine->info.n_slots * engine->info.slot_bytes};
+    return engine->backend->ops->measure(engine->backend, spans, n_bytes, 2, n_milliseconds,
+                                         dram_bytes_per_second, fma_per_second, error);
+}

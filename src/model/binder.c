@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT */
+/* Binding of resident tensors. */
+#include "model/binder.h"
+
+#include "base/checked.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME_BYTES 512
+/* Large copies are cut so that several threads share them. */
+#define COPY_BYTES ((uint64_t)8 << 20)
+#define RESIDENT_ALIGN 64u
+
+/* The names under which text models are stored: MLX, raw Hugging Face with a vision tower, plain.
+ */
+static const char *const prefixes[] = {"language_model.model.", "model.language_model.", "model."};
+
+static bool is_raw_hugging_face(const mf_tensor_table *table)
+{
+    /* The published checkpoints keep conv1d.weight as [channels, 1, width]; every conversion makes
+     * it [channels, width, 1] and adds one to the norms at the same time. */
+    for (size_t i = 0; i < table->n_tensors; i++) {
+        const mf_tensor *t = &table->tensors[i];
+        if (strstr(t->name, "mtp.") == NULL &&
+            strstr(t->name, ".linear_attn.conv1d.weight") != NULL && t->n_dims == 3)
+            return t->shape[2] != 1;
+    }
+    for (size_t i = 0; i < table->n_tensors; i++) {
+        if (strstr(table->tensors[i].name, ".mlp.experts.") != NULL)
+            return true;
+    }
+    return false;
+}
+
+mf_status mf_binder_init(mf_binder *binder, const mf_allocator *a, mf_checkpoint *checkpoint,
+                         mf_error *error)
+{
+    *binder = (mf_binder){.allocator = *a, .checkpoint = checkpoint};
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        char name[NAME_BYTES];
+        snprintf(name, sizeof name, "%sembed_tokens.weight", prefixes[i]);
+        if (mf_tensor_find(&checkpoint->table, name) != NULL) {
+            binder->prefix = prefixes[i];
+            binder->norm_add = is_raw_hugging_face(&checkpoint->table) ? 1.0f : 0.0f;
+            return MF_OK;
+        }
+    }
+    return mf_fail(error, MF_ERR_FORMAT, "%s: tensor model.embed_tokens.weight is missing",
+                   checkpoint->dir);
+}
+
+void mf_binder_free(mf_binder *binder)
+{
+    const mf_allocator *a = &binder->allocator;
+    if (a->free == NULL)
+        return;
+    mf_free(a, binder->copies, binder->copies_capacity * sizeof *binder->copies);
+    mf_free(a, binder->parts, binder->parts_bytes);
+    mf_free(a, binder->each_file, binder->each_count * sizeof *binder->each_file);
+    mf_free(a, binder->each_offset, binder->each_count * sizeof *binder->each_offset);
+    *binder = (mf_binder){0};
+}
+
+void mf_layer_name(const mf_binder *binder, uint32_t layer, const char *suffix, char *name,
+                   size_t capacity)
+{
+    snprintf(name, capacity, "%slayers.%u.%s", binder->prefix, layer, suffix);
+}
+
+static mf_status find_named(mf_binder *binder, const char *name, mf_tensor **out, mf_error *error)
+{
+    mf_tensor *tensor = mf_tensor_find(&binder->checkpoint->table, name);
+    if (tensor == NULL)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: tensor %s is missing", binder->checkpoint->dir,
+                       name);
+    tensor->used = true;
+    *out = tensor;
+    return MF_OK;
+}
+
+mf_status mf_bind_find(mf_binder *binder, mf_tensor **out, mf_error *error, const char *name, ...)
+{
+    char full[NAME_BYTES];
+    size_t n = (size_t)snprintf(full, sizeof full, "%s", binder->prefix);
+    va_list args;
+    va_start(args, name);
+    vsnprintf(full + n, sizeof full - n, name, args);
+    va_end(args);
+    return find_named(binder, full, out, error);
+}
+
+static const char *path_of(const mf_binder *binder, const mf_tensor *tensor)
+{
+    return binder->checkpoint->table.files[tensor->file].path;
+}
+
+static mf_status wrong_shape(const mf_binder *binder, const mf_tensor *t, const char *expected,
+                             mf_error *error)
+{
+    char shape[128];
+    if (t->n_dims > MF_MAX_DIMS)
+        snprintf(shape, sizeof shape, "more than %d dimensions", MF_MAX_DIMS);
+    else
+        mf_shape_text(t->shape, t->n_dims, shape, sizeof shape);
+    return mf_fail(error, MF_ERR_FORMAT, "%s: tensor %s: shape %s, dtype %s; expected %s",
+                   path_of(binder, t), t->name, shape, t->type_name, expected);
+}
+
+/* [leading..., rows, cols]? */
+static bool has_shape(const mf_tensor *t, uint32_t n_leading, uint64_t leading, uint64_t n_rows,
+                      uint64_t n_cols)
+{
+    return t->n_dims == n_leading + 2 && (n_leading == 0 || t->shape[0] == leading) &&
+           t->shape[n_leading] == n_rows && t->shape[n_leading + 1] == n_cols;
+}
+
+static void expected_text(uint32_t n_leading, uint64_t leading, uint64_t n_rows, uint64_t n_cols,
+                          char *text, size_t capacity)
+{
+    uint64_t shape[3] = {leading, n_rows, n_cols};
+    mf_shape_text(shape + (n_leading == 0 ? 1 : 0), n_leading + 2, text, capacity);
+}
+
+static bool float_type(mf_tensor_type type, mf_dtype *out)
+{
+    if (type != MF_TENSOR_F32 && type != MF_TENSOR_F16 && type != MF_TENSOR_BF16)
+        return false;
+    *out = type == MF_TENSOR_F32 ? MF_F32 : type == MF_TENSOR_F16 ? MF_F16 : MF_BF16;
+    return true;
+}
+
+/* Bits and group follow from the shapes; what config and manifest say must agree. */
+static mf_status check_declared(mf_binder *binder, const char *module, const mf_stored_matrix *m,
+                                mf_error *error)
+{
+    mf_quantization q;
+    MF_TRY(mf_config_quantization(&binder->checkpoint->config, module, &q, error));
+    const char *path = binder->checkpoint->config.json.path;
+    if (q.disabled)
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "%s: quantization.%s is false, but %s.scales exists in %s", path, module,
+                       module, path_of(binder, m->scales));
+    if (q.bits != 0 && q.bits != m->shape.bits)
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "%s: quantization of %s: bits %u, but the tensor in %s has %u bits", path,
+                       module, q.bits, path_of(binder, m->data), m->shape.bits);
+    if (q.group != 0 && q.group != m->shape.group)
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "%s: quantization of %s: group_size %u, but the scales in %s have %u", path,
+                       module, q.group, path_of(binder, m->scales), m->shape.group);
+    if (m->data->bits != 0 && m->data->bits != m->shape.bits)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: tensor %s: bits %u, but its shape means %u",
+                       binder->checkpoint->dir, m->data->name, m->data->bits, m->shape.bits);
+    return MF_OK;
+}
+
+static bool known_quantization(uint64_t bits, uint64_t group)
+{
+    bool bits_ok = bits == 2 || bits == 3 || bits == 4 || bits == 5 || bits == 6 || bits == 8;
+    return bits_ok && (group == 32 || group == 64 || group == 128);
+}
+
+static mf_status describe_affine(mf_binder *binder, const char *module, uint32_t n_leading,
+                                 uint64_t leading, uint32_t n_rows, uint32_t n_cols,
+                                 mf_stored_matrix *m, mf_error *error)
+{
+    char expected[128];
+    const mf_tensor *data = m->data, *scales = m->scales;
+    uint64_t packed = data->n_dims == n_leading + 2 ? data->shape[n_leading + 1] : 0;
+    uint64_t n_groups = scales->n_dims == n_leading + 2 ? scales->shape[n_leading + 1] : 0;
+    uint64_t bits = packed * 32 / n_cols, group = n_groups == 0 ? 0 : n_cols / n_groups;
+    if (data->type != MF_TENSOR_U32 || !has_shape(data, n_leading, leading, n_rows, packed) ||
+        packed == 0 || packed * 32 % n_cols != 0) {
+        expected_text(n_leading, leading, n_rows, n_cols, expected, sizeof expected);
+        size_t used = strlen(expected);
+        snprintf(expected + used, sizeof expected - used, " packed into 32-bit words, dtype U32");
+        return wrong_shape(binder, data, expected, error);
+    }
+    if (!float_type(scales->type, &m->shape.float_type) ||
+        !has_shape(scales, n_leading, leading, n_rows, n_groups) || n_groups == 0 ||
+        n_cols % n_groups != 0)
+        return wrong_shape(binder, scales, "one floating-point scale per group of each row", error);
+    if (m->biases->type != scales->type ||
+        !has_shape(m->biases, n_leading, leading, n_rows, n_groups))
+        return wrong_shape(binder, m->biases, "the shape and dtype of the scales", error);
+    if (!known_quantization(bits, group))
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: tensor %s: %llu bits in groups of %llu; supported are 2, 3, 4, 5, 6, 8 "
+                       "bits in groups of "
+                       "32, 64, 128",
+                       path_of(binder, data), data->name, (unsigned long long)bits,
+                       (unsigned long long)group);
+    m->shape.kind = MF_WEIGHT_AFFINE;
+    m->shape.bits = (uint32_t)bits;
+    m->shape.group = (uint32_t)group;
+    return check_declared(binder, module, m, error);
+}
+
+mf_status mf_bind_stored(mf_binder *binder, const char *module, const char *suffix,
+                         uint32_t n_leading, uint64_t leading, uint32_t n_rows, uint32_t n_cols,
+                         mf_stored_matrix *out, mf_error *error)
+{
+    char name[NAME_BYTES];
+    mf_stored_matrix m = {.shape = {.n_rows = n_rows, .n_cols = n_cols}};
+    snprintf(name, sizeof name, "%s%s", module, suffix);
+    MF_TRY(find_named(binder, name, &m.data, error));
+    snprintf(name, sizeof name, "%s.scales", module);
+    m.scales = mf_tensor_find(&binder->checkpoint->table, name);
+    if (m.scales == NULL) {
+        if (!float_type(m.data->type, &m.shape.float_type) ||
+            !has_shape(m.data, n_leading, leading, n_rows, n_cols)) {
+            char expected[160];
+            expected_text(n_leading, leading, n_rows, n_cols, expected, sizeof expected);
+            size_t used = strlen(expected);
+            snprintf(expected + used, sizeof expected - used,
+                     " of F32, F16 or BF16 (it has no scales)");
+            return wrong_shape(binder, m.data, expected, error);
+        }
+        m.shape.kind = MF_WEIGHT_FLOAT;
+    } else {
+        m.scales->used = true;
+        snprintf(name, sizeof name, "%s.biases", module);
+        MF_TRY(find_named(binder, name, &m.biases, error));
+        MF_TRY(describe_affine(binder, module, n_leading, leading, n_rows, n_cols, &m, error));
+    }
+    binder->n_parameters += (n_leading == 0 ? 1 : leading) * n_rows * (uint64_t)n_cols;
+    *out = m;
+    return MF_OK;
+}
+
+static mf_status add_copy(mf_binder *binder, const mf_copy *copy, mf_error *error)
+{
+    if (binder->n_copies == binder->copies_capacity) {
+        size_t wanted = binder->copies_capacity == 0 ? 1024 : binder->copies_capacity * 2;
+        mf_copy *grown =
+            mf_realloc(&binder->allocator, binder->copies, binder->copies_capacity * sizeof *grown,
+                       wanted * sizeof *grown);
+        if (grown == NULL)
+            return mf_fail_memory(error, wanted * sizeof *grown, "the load plan");
+        binder->copies = grown;
+        binder->copies_capacity = wanted;
+    }
+    binder->copies[binder->n_copies++] = *copy;
+    return MF_OK;
+}
+
+static mf_status add_bytes(mf_binder *binder, uint32_t file, uint64_t source, uint64_t dest,
+                           uint64_t n_bytes, mf_error *error)
+{
+    for (uint64_t done = 0; done < n_bytes; done += COPY_BYTES) {
+        mf_copy copy = {.file = file,
+                        .source = source + done,
+                        .dest = dest + done,
+                        .n_bytes = n_bytes - done < COPY_BYTES ? n_bytes - done : COPY_BYTES};
+        MF_TRY(add_copy(binder, &copy, error));
+    }
+    return MF_OK;
+}
+
+/* A place for n bytes in the resident block. */
+static mf_status take_place(mf_binder *binder, uint64_t n_bytes, mf_span *out, mf_error *error)
+{
+    uint64_t at = mf_round_up(binder->resident_bytes, RESIDENT_ALIGN), end;
+    if (!mf_add_u64(at, n_bytes, &end))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: weights overflow", binder->checkpoint->dir);
+    binder->resident_bytes = end;
+    *out = (mf_span){{0}, at};
+    return MF_OK;
+}
+
+/* Places one tensor whose rows have row_bytes, taking the given runs of rows. */
+static mf_status place_rows(mf_binder *binder, const mf_tensor *t, uint64_t row_bytes,
+                            const mf_rows *rows, uint32_t n_runs, mf_span *out, mf_error *error)
+{
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < n_runs; i++)
+        total += rows[i].n_rows;
+    MF_TRY(take_place(binder, total * row_bytes, out, error));
+    uint64_t dest = out->offset;
+    for (uint32_t i = 0; i < n_runs; i++) {
+        for (uint32_t done = 0, block = 0; done < rows[i].n_rows;
+             done += rows[i].block_rows, block++) {
+            uint64_t source =
+                t->offset +
+                ((uint64_t)rows[i].offset + (uint64_t)block * rows[i].stride) * row_bytes;
+            uint64_t n_bytes = rows[i].block_rows * row_bytes;
+            MF_TRY(add_bytes(binder, t->file, source, dest, n_bytes, error));
+            dest += n_bytes;
+        }
+    }
+    return MF_OK;
+}
+
+mf_status mf_bind_matrix_rows(mf_binder *binder, const char *module, uint32_t n_rows,
+                              uint32_t n_cols, const mf_rows *rows, uint32_t n_runs, mf_weight *out,
+                              mf_error *error)
+{
+    mf_stored_matrix m;
+    uint64_t counted = binder->n_parameters;
+    MF_TRY(mf_bind_stored(binder, module, ".weight", 0, 0, n_rows, n_cols, &m, error));
+    mf_weight w = m.shape;
+    w.n_rows = 0;
+    for (uint32_t i = 0; i < n_runs; i++)
+        w.n_rows += rows[i].n_rows;
+    binder->n_parameters =
+        counted + (uint64_t)w.n_rows * n_cols; /* a matrix may be bound in several parts */
+    MF_TRY(place_rows(binder, m.data, mf_weight_row_bytes(&w), rows, n_runs, &w.data, error));
+    if (w.kind == MF_WEIGHT_AFFINE) {
+        MF_TRY(place_rows(binder, m.scales, mf_weight_scale_row_bytes(&w), rows, n_runs, &w.scales,
+                          error));
+        MF_TRY(place_rows(binder, m.biases, mf_weight_scale_row_bytes(&w), rows, n_runs, &w.biases,
+                          error));
+    }
+    *out = w;
+    return MF_OK;
+}
+
+mf_status mf_bind_matrix(mf_binder *binder, const char *module, uint32_t n_rows, uint32_t n_cols,
+                         mf_weight *out, mf_error *error)
+{
+    const mf_rows all = {n_rows, n_rows, 0, 0};
+    return mf_bind_matrix_rows(binder, module, n_rows, n_cols, &all, 1, out, error);
+}
+
+mf_status mf_bind_vector(mf_binder *binder, const char *name, uint64_t n, float add, mf_span *out,
+                         mf_error *error)
+{
+    mf_tensor *t = NULL;
+    MF_TRY(find_named(binder, name, &t, error));
+    uint64_t n_elements = 1;
+    for (uint32_t i = 0; i < t->n_dims && i < MF_MAX_DIMS; i++)
+        n_elements *= t->shape[i];
+    mf_dtype type;
+    if (!float_type(t->type, &type) || n_elements != n || t->n_dims > MF_MAX_DIMS) {
+        char expected[96];
+        snprintf(expected, sizeof expected, "%llu values of F32, F16 or BF16",
+                 (unsigned long long)n);
+        return wrong_shape(binder, t, expected, error);
+    }
+    MF_TRY(take_place(binder, n * sizeof(float), out, error));
+    binder->n_parameters += n;
+    mf_copy copy = {t->file, t->type, add, t->offset, out->offset, t->n_bytes};
+    return add_copy(binder, &copy, error);
+}
+
+/* Tensors that a text model does not need: the vision tower and the multi-token-prediction head. */
+static bool is_skipped(const char *name)
+{
+    static const char *const parts[] = {"mtp.", "visual.", "vision_tower.", "rotary_emb.inv_freq"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const char *at = strstr(name, parts[i]);
+        if (at != NULL && (at == name || at[-1] == '.'))
+            return true;
+    }
+    return false;
+}
+
+mf_status mf_bind_finish(mf_binder *binder, mf_error *error)
+{
+    const mf_tensor_table *table = &binder->checkpoint->table;
+    for (size_t i = 0; i < table->n_tensors; i++) {
+        const mf_tensor *t = &table->tensors[i];
+        if (!t->used && !is_skipped(t->name))
+            return mf_fail(error, MF_ERR_FORMAT,
+                           "%s: tensor %s belongs to nothing in this model (surplus)",
+                           path_of(binder, t), t->name);
+    }
+    return MF_OK;
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/* Binding of experts: where each one's gate, up and down matrices lie, in the four ways that
+ * checkpoints store them. */
+#include "model/binder.h"
+
+#include "base/checked.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define NAME_BYTES 512
+
+/* Order of the parts of an expert: gate, up, down; of each its values, scales and biases. */
+enum { GATE, UP, DOWN, N_MATRICES };
+
+typedef struct expert_binding {
+    mf_binder *binder;
+    const mf_hparams *h;
+    uint32_t layer;
+    mf_expert_part *parts; /* of this layer */
+} expert_binding;
+
+static const char *const projections[N_MATRICES] = {"gate_proj", "up_proj", "down_proj"};
+
+static mf_weight *shape_of(mf_expert_shape *shape, uint32_t j)
+{
+    return j == GATE ? &shape->gate : j == UP ? &shape->up : &shape->down;
+}
+
+static uint32_t rows_of(const mf_hparams *h, uint32_t j)
+{
+    return j == DOWN ? h->hidden_size : h->expert_hidden;
+}
+
+static uint32_t cols_of(const mf_hparams *h, uint32_t j)
+{
+    return j == DOWN ? h->expert_hidden : h->hidden_size;
+}
+
+static mf_expert_part part_of(const mf_tensor *t, uint64_t n_experts)
+{
+    uint64_t stride = t->n_bytes / n_experts;
+    return (mf_expert_part){
+        .file = t->file, .offset = t->offset, .stride = stride, .n_bytes = stride};
+}
+
+/* MLX: one tensor [experts, rows, cols] per matrix, quantised or not. */
+static mf_status bind_stacked(expert_binding *b, mf_expert_shape *shape, mf_error *error)
+{
+    for (uint32_t j = 0; j < N_MATRICES; j++) {
+        char suffix[64], module[NAME_BYTES];
+        snprintf(suffix, sizeof suffix, "mlp.switch_mlp.%s", projections[j]);
+        mf_layer_name(b->binder, b->layer, suffix, module, sizeof module);
+        mf_stored_matrix m;
+        MF_TRY(mf_bind_stored(b->binder, module, ".weight", 1, b->h->n_experts, rows_of(b->h, j),
+                              cols_of(b->h, j), &m, error));
+        *shape_of(shape, j) = m.shape;
+        b->parts[3 * j] = part_of(m.data, b->h->n_experts);
+        if (m.shape.kind == MF_WEIGHT_AFFINE) {
+            b->parts[3 * j + 1] = part_of(m.scales, b->h->n_experts);
+            b->parts[3 * j + 2] = part_of(m.biases, b->h->n_experts);
+        }
+    }
+    return MF_OK;
+}
+
+/* Raw Hugging Face, fused: gate_up_proj [experts, 2 * hidden, cols], the first half of the rows
+ * gate; down_proj [experts, ...]. */
+static mf_status bind_fused(expert_binding *b, mf_expert_shape *shape, mf_error *error)
+{
+    const mf_hparams *h = b->h;
+    char module[NAME_BYTES];
+    mf_stored_matrix m;
+    mf_layer_name(b->binder, b->layer, "mlp.experts.gate_up_proj", module, sizeof module);
+    MF_TRY(mf_bind_stored(b->binder, module, "", 1, h->n_experts, 2 * h->expert_hidden,
+                          h->hidden_size, &m, error));
+    if (m.shape.kind != MF_WEIGHT_FLOAT)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: tensor %s: quantised fused experts are not supported",
+                       b->binder->checkpoint->dir, m.data->name);
+    shape->gate = shape->up = m.shape;
+    shape->gate.n_rows = shape->up.n_rows = h->expert_hidden;
+    b->parts[3 * GATE] = part_of(m.data, h->n_experts);
+    b->parts[3 * GATE].n_bytes /= 2;
+    b->parts[3 * UP] = b->parts[3 * GATE];
+    b->parts[3 * UP].offset += b->parts[3 * GATE].n_bytes;
+    mf_layer_name(b->binder, b->layer, "mlp.experts.down_proj", module, sizeof module);
+    MF_TRY(mf_bind_stored(b->binder, module, "", 1, h->n_experts, h->hidden_size, h->expert_hidden,
+                          &m, error));
+    shape->down = m.shape;
+    b->parts[3 * DOWN] = part_of(m.data, h->n_experts);
+    return MF_OK;
+}
+
+static mf_status make_each(mf_binder *binder, const mf_hparams *h, mf_error *error)
+{
+    if (binder->each_file != NULL)
+        return MF_OK;
+    size_t n = (size_t)h->n_layers * N_MATRICES * h->n_experts;
+    binder->each_file = mf_alloc_array(&binder->allocator, n, sizeof *binder->each_file);
+    if (binder->each_file == NULL)
+        return mf_fail_memory(error, n * sizeof *binder->each_file, "the table of experts");
+    binder->each_count = n;
+    binder->each_offset = mf_alloc_array(&binder->allocator, n, sizeof *binder->each_offset);
+    if (binder->each_offset == NULL)
+        return mf_fail_memory(error, n * sizeof *binder->each_offset, "the table of experts");
+    return MF_OK;
+}
+
+/* Raw Hugging Face, a tensor per expert and matrix. */
+static mf_status bind_each(expert_binding *b, mf_expert_shape *shape, mf_error *error)
+{
+    const mf_hparams *h = b->h;
+    mf_binder *binder = b->binder;
+    MF_TRY(make_each(binder, h, error));
+    for (uint32_t j = 0; j < N_MATRICES; j++) {
+        size_t at = ((size_t)b->layer * N_MATRICES + j) * h->n_experts;
+        for (uint32_t e = 0; e < h->n_experts; e++) {
+            char suffix[64], module[NAME_BYTES];
+            snprintf(suffix, sizeof suffix, "mlp.experts.%u.%s", e, projections[j]);
+            mf_layer_name(binder, b->layer, suffix, module, sizeof module);
+            mf_stored_matrix m;
+            MF_TRY(mf_bind_stored(binder, module, ".weight", 0, 0, rows_of(h, j), cols_of(h, j), &m,
+                                  error));
+            if (m.shape.kind != MF_WEIGHT_FLOAT ||
+                (e > 0 && m.shape.float_type != shape_of(shape, j)->float_type))
+                return mf_fail(
+                    error, MF_ERR_UNSUPPORTED,
+                    "%s: tensor %s: experts stored one by one must be unquantised and of one dtype",
+                    binder->checkpoint->dir, m.data->name);
+            *shape_of(shape, j) = m.shape;
+            binder->each_file[at + e] = m.data->file;
+            binder->each_offset[at + e] = m.data->offset;
+            b->parts[3 * j].n_bytes = m.data->n_bytes;
+        }
+        b->parts[3 * j].each_file = &binder->each_file[at];
+        b->parts[3 * j].each_offset = &binder->each_offset[at];
+    }
+    return MF_OK;
+}
+
+/* The prepared form: a file per layer, an expert after the other, nine parts each. */
+static mf_status bind_packed(expert_binding *b, mf_expert_shape *shape, mf_error *error)
+{
+    enum { GROUP = 64 };
+    const mf_hparams *h = b->h;
+    mf_checkpoint *c = b->binder->checkpoint;
+    char path[MF_MAX_PATH];
+    uint32_t file;
+    if (h->hidden_size % GROUP != 0 || h->expert_hidden % GROUP != 0)
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "%s: packed experts have groups of %d, which does not divide %u or %u",
+                       c->dir, GROUP, h->hidden_size, h->expert_hidden);
+    MF_TRY(mf_checkpoint_layer_file(c, b->layer, path, sizeof path, error));
+    MF_TRY(mf_tensor_table_add_file(&c->table, path, &file, error));
+    uint64_t at = 0;
+    for (uint32_t j = 0; j < N_MATRICES; j++) {
+        mf_weight *w = shape_of(shape, j);
+        *w = (mf_weight){.kind = MF_WEIGHT_AFFINE,
+                         .float_type = MF_BF16,
+                         .bits = c->packed_bits,
+                         .group = GROUP,
+                         .n_rows = rows_of(h, j),
+                         .n_cols = cols_of(h, j)};
+        uint64_t sizes[3] = {w->n_rows * mf_weight_row_bytes(w),
+                             w->n_rows * mf_weight_scale_row_bytes(w),
+                             w->n_rows * mf_weight_scale_row_bytes(w)};
+        for (uint32_t i = 0; i < 3; i++) {
+            b->parts[3 * j + i] = (mf_expert_part){.file = file, .offset = at, .n_bytes = sizes[i]};
+            at += sizes[i];
+        }
+        b->binder->n_parameters += (uint64_t)h->n_experts * w->n_rows * w->n_cols;
+    }
+    for (uint32_t i = 0; i < MF_MAX_EXPERT_PARTS; i++)
+        b->parts[i].stride = at;
+    uint64_t expected = at * h->n_experts, actual = c->table.files[file].n_bytes;
+    if (actual != expected)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: %llu bytes, expected %llu (%u experts of %llu)",
+                       path, (unsigned long long)actual, (unsigned long long)expected, h->n_experts,
+                       (unsigned long long)at);
+    return MF_OK;
+}
+
+static bool has_tensor(const expert_binding *b, const char *suffix)
+{
+    char name[NAME_BYTES];
+    mf_layer_name(b->binder, b->layer, suffix, name, sizeof name);
+    return mf_tensor_find(&b->binder->checkpoint->table, name) != NULL;
+}
+
+mf_status mf_bind_experts(mf_binder *binder, const mf_hparams *h, uint32_t layer,
+                          mf_expert_shape *out, mf_error *error)
+{
+    if (binder->parts == NULL) {
+        size_t n_bytes = (size_t)h->n_layers * MF_MAX_EXPERT_PARTS * sizeof *binder->parts;
+        binder->parts = mf_alloc_zeroed(&binder->allocator, n_bytes);
+        if (binder->parts == NULL)
+            return mf_fail_memory(error, n_bytes, "the expert map");
+        binder->parts_bytes = n_bytes;
+    }
+    expert_binding b = {binder, h, layer, binder->parts + (size_t)layer * MF_MAX_EXPERT_PARTS};
+    if (binder->checkpoint->is_packed)
+        return bind_packed(&b, out, error);
+    if (has_tensor(&b, "mlp.experts.gate_up_proj"))
+        return bind_fused(&b, out, error);
+    if (has_tensor(&b, "mlp.experts.0.gate_proj.weight"))
+        return bind_each(&b, out, error);
+    return bind_stacked(&b, out, error);
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+/* Opening and closing an engine: descriptors, budget, backend memory, weights, the expert store. */
+#include "model/engine.h"
+
+#include "backend/cpu/cpu_backend.h"
+#include "base/memory_limits.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define GIB 1073741824.0
+
+static void say(const mf_engine *e, mf_log_level level, const char *line)
+{
+    if (e->options.log != NULL)
+        e->options.log(e->options.log_user, level, line);
+}
+
+static mf_status check_budget(const mf_engine *e, mf_error *error)
+{
+    const mf_model_info *info = &e->info;
+    if (info->n_slots == 0)
+        return mf_fail(error, MF_ERR_BUDGET,
+                       "memory budget of %.2f GiB is below the floor of %.2f GiB (%llu bytes): "
+                       "%.2f GiB dense weights, "
+                       "%.2f GiB session state and activations, and %u expert slots of %.1f MiB",
+                       (double)info->ram_bytes / GIB, (double)info->floor_bytes / GIB,
+                       (unsigned long long)info->floor_bytes, (double)info->resident_bytes / GIB,
+                       (double)(info->session_bytes + info->scratch_bytes) / GIB,
+                       info->n_experts_per_token, (double)info->slot_bytes / 1048576.0);
+    return MF_OK;
+}
+
+static void warn_small_cache(const mf_engine *e)
+{
+    const mf_model_info *info = &e->info;
+    uint64_t working_set = (uint64_t)info->n_layers * info->n_experts_per_token;
+    if (info->n_slots >= working_set)
+        return;
+    char line[256];
+    snprintf(
+        line, sizeof line,
+        "the expert cache holds %llu experts, less than the %llu that one token uses: every token "
+        "reads nearly all of "
+        "them again; an expert cache of %.2f GiB (%.2f GiB in all) or more would help",
+        (unsigned long long)info->n_slots, (unsigned long long)working_set,
+        (double)(working_set * info->slot_bytes) / GIB,
+        (double)(info->floor_bytes + (working_set - info->n_experts_per_token) * info->slot_bytes) /
+            GIB);
+    say(e, MF_LOG_WARNING, line);
+}
+
+static mf_status open_backend(mf_engine *e, const mf_model *m, mf_error *error)
+{
+    const mf_cpu_backend_options options = {e->allocator, m->n_threads, e->options.cpu_tier_limit};
+    MF_TRY(mf_cpu_backend_create(&options, &e->backend, error));
+    const mf_backend_ops *ops = e->backend->ops;
+    MF_TRY(ops->buffer_create(e->backend, e->info.resident_bytes, "the dense weights", &e->resident,
+                              error));
+    MF_TRY(ops->buffer_create(e->backend, e->plan.act_bytes, "activations", &e->act, error));
+    MF_TRY(ops->buffer_create(e->backend, e->info.n_slots * e->info.slot_bytes, "expert slots",
+                              &e->slots, error));
+    mf_plan_set_buffer(&e->plan, e->act);
+    mf_weights_set_buffer(&e->weights, &e->h, e->resident);
+    return MF_OK;
+}
+
+/* The largest operations of each kind that will be recorded, so that none of them allocates later.
+ */
+static mf_status reserve_ops(mf_engine *e, mf_error *error)
+{
+    const mf_backend_ops *ops = e->backend->ops;
+    for (uint32_t i = 0; i < e->h.n_layers; i++) {
+        mf_layer_weights *w = &e->weights.layers[i];
+        bool full = e->h.layer_kind[i] == MF_LAYER_FULL;
+        const mf_weight *matrices[] = {full ? &w->u.full.q : &w->u.linear.qkv,
+                                       full ? &w->u.full.o : &w->u.linear.out,
+                                       full ? &w->u.full.k : &w->u.linear.b,
+                                       &w->router,
+                                       &w->shared_gate,
+                                       &w->shared_down,
+                                       &e->weights.lm_head};
+        for (size_t j = 0; j < sizeof matrices / sizeof *matrices; j++) {
+            mf_op op = {.kind = MF_OP_MATMUL, .n_rows = e->plan.n_chunk, .u.matmul = {.n = 1}};
+            op.u.matmul.weight[0] = *matrices[j];
+            MF_TRY(ops->reserve(e->backend, &op, error));
+        }
+        const mf_expert_item item = {
+            .gate = w->experts.gate, .up = w->experts.up, .down = w->experts.down};
+        mf_op experts = {.kind = MF_OP_EXPERTS,
+                         .n_rows = e->plan.n_chunk,
+                         .u.experts = {.items = &item, .n_items = 1}};
+        MF_TRY(ops->reserve(e->backend, &experts, error));
+    }
+    mf_op delta = {.kind = MF_OP_GATED_DELTA, .n_rows = e->plan.n_chunk};
+    delta.u.gated_delta.n_v_heads = e->h.n_v_heads;
+    return ops->reserve(e->backend, &delta, error);
+}
+
+static mf_status open_store(mf_engine *e, const mf_checkpoint *checkpoint,
+                            const struct mf_io_engine *io_engine, void *io_arg, mf_error *error)
+{
+    const mf_io_options io = {.allocator = e->allocator,
+                              .kind = e->options.io,
+                              .engine = io_engine,
+                              .engine_arg = io_arg};
+    MF_TRY(mf_io_open(&io, &e->io, error));
+    for (size_t i = 0; i < checkpoint->table.n_files; i++) {
+        uint32_t file; /* the io layer numbers from 0 in this order, as the table does */
+        MF_TRY(mf_io_add_file(e->io, checkpoint->table.files[i].path, &file, error));
+    }
+    const mf_expert_store_options options = {
+        .allocator = e->allocator,
+        .io = e->io,
+        .map = {e->h.n_layers, e->h.n_experts, MF_MAX_EXPERT_PARTS, e->parts},
+        .pool = e->backend->ops->buffer_host(e->backend, e->slots),
+        .pool_bytes = e->info.n_slots * e->info.slot_bytes,
+    };
+    return mf_expert_store_open(&options, &e->store, error);
+}
+
+static mf_status make_lists(mf_engine *e, mf_error *error)
+{
+    size_t picks = (size_t)e->plan.n_chunk * e->plan.k, n_experts = e->h.n_experts;
+    size_t n_sessions = e->options.n_sessions;
+    size_t n_bytes = picks * 12 + (2 * n_experts + 1) * 4 +
+                     MF_READY_MAX * (sizeof(mf_expert_item) + sizeof(mf_expert_ready)) +
+                     n_sessions * sizeof(mf_sequence) + MF_LOGIT_ROWS * 4 + 16 * 64;
+    MF_TRY(mf_arena_create(&e->allocator, n_bytes, "expert lists", &e->arena, error));
+    e->moe.ids = mf_arena_take(&e->arena, picks * 4);
+    e->moe.place = mf_arena_take(&e->arena, picks * 4);
+    e->moe.x_rows = mf_arena_take(&e->arena, picks * 4);
+    e->moe.first = mf_arena_take(&e->arena, (n_experts + 1) * 4);
+    e->moe.wanted = mf_arena_take(&e->arena, n_experts * 4);
+    e->moe.items = mf_arena_take(&e->arena, MF_READY_MAX * sizeof(mf_expert_item));
+    e->moe.ready = mf_arena_take(&e->arena, MF_READY_MAX * sizeof(mf_expert_ready));
+    e->sequences = mf_arena_take(&e->arena, n_sessions * sizeof(mf_sequence));
+    e->row_list = mf_arena_take(&e->arena, MF_LOGIT_ROWS * 4);
+    return e->row_list != NULL ? MF_OK : mf_fail_memory(error, n_bytes, "expert lists");
+}
+
+/* Angles as the published model computes them: the frequency rounded to float32, their product with
+ * the position too. */
+static mf_status write_rope(mf_engine *e, mf_error *error)
+{
+    uint32_t half = e->h.n_rot / 2;
+    if (half == 0)
+        return MF_OK;
+    float *row = mf_alloc(&e->allocator, 2 * half * sizeof *row);
+    if (row == NULL)
+        return mf_fail_memory(error, 2 * half * sizeof *row, "rotary angles");
+    for (uint32_t pos = 0; pos < e->plan.n_context; pos++) {
+        for (uint32_t i = 0; i < half; i++) {
+            float frequency = (float)(1.0 / pow(e->h.rope_theta, 2.0 * i / e->h.n_rot));
+            float angle = (float)pos * frequency;
+            row[i] = (float)cos((double)angle);
+            row[half + i] = (float)sin((double)angle);
+        }
+        uint64_t at = (uint64_t)pos * half * sizeof(float);
+        e->backend->ops->write(e->backend, mf_span_at(e->plan.cos, at), row, half * sizeof(float));
+        e->backend->ops->write(e->backend, mf_span_at(e->plan.sin, at), row + half,
+                               half * sizeof(float));
+    }
+    mf_free(&e->allocator, row, 2 * half * sizeof *row);
+    return MF_OK;
+}
+
+/* The engine keeps what evaluation needs of the descriptors; the rest is released by the caller. */
+static void take_over(mf_engine *e, mf_model *m)
+{
+    e->h = m->h;
+    e->attention_scale = 1.0f / sqrtf((float)m->h.head_dim);
+    e->plan = m->plan;
+    e->weights = m->weights;
+    e->parts = m->binder.parts;
+    e->parts_bytes = m->binder.parts_bytes;
+    e->each_file = m->binder.each_file;
+    e->each_offset = m->binder.each_offset;
+    e->each_count = m->binder.each_count;
+    m->weights.layers = NULL;
+    m->binder.parts = NULL;
+    m->binder.parts_bytes = 0;
+    m->binder.each_file = NULL;
+    m->binder.each_offset = NULL;
+    m->binder.each_count = 0;
+}
+
+static mf_status open_parts(mf_engine *e, mf_model *m, const struct mf_io_engine *io_engine,
+                            void *io_arg, mf_error *error)
+{
+    MF_TRY(check_budget(e, error));
+    take_over(e, m);
+    MF_TRY(open_backend(e, m, error));
+    MF_TRY(mf_load_resident(e->backend, e->resident, &m->binder, m->n_threads, error));
+    MF_TRY(reserve_ops(e, error));
+    MF_TRY(open_store(e, &m->checkpoint, io_engine, io_arg, error));
+    MF_TRY(make_lists(e, error));
+    return write_rope(e, error);
+}
+
+mf_status mf_engine_open_with_io(const char *path, const mf_engine_options *options,
+                                 const struct mf_io_engine *io_engine, void *io_arg,
+                                 mf_engine **out, mf_error *error)
+{
+    const mf_allocator a = mf_allocator_or_default(&options->allocator);
+    mf_engine *e = mf_alloc_zeroed(&a, sizeof *e);
+    if (e == NULL)
+        return mf_fail_memory(error, sizeof *e, "the engine");
+    e->allocator = a;
+    e->options = *options;
+    e->options.n_sessions = options->n_sessions == 0 ? 1 : options->n_sessions;
+    mf_model m;
+    mf_status status = mf_model_read(&a, path, &e->options, &m, error);
+    if (status == MF_OK) {
+        mf_model_describe(&m, &e->options, &e->info);
+        status = open_parts(e, &m, io_engine, io_arg, error);
+        mf_model_release(&m);
+    }
+    if (status != MF_OK) {
+        mf_engine_close(&e);
+        return status;
+    }
+    warn_small_cache(e);
+    *out = e;
+    return MF_OK;
+}
+
+void mf_engine_close(mf_engine **engine)
+{
+    mf_engine *e = *engine;
+    if (e == NULL)
+        return;
+    const mf_allocator a = e->allocator;
+    mf_expert_store_close(&e->store);
+    mf_io_close(&e->io);
+    if (e->backend != NULL)
+        e->backend->ops->destroy(e->backend);
+    mf_arena_free(&e->arena);
+    if (e->weights.layers != NULL)
+        mf_free(&a, e->weights.layers, e->h.n_layers * sizeof *e->weights.layers);
+    mf_free(&a, e->parts, e->parts_bytes);
+    mf_free(&a, e->each_file, e->each_count * sizeof *e->each_file);
+    mf_free(&a, e->each_offset, e->each_count * sizeof *e->each_offset);
+    mf_free(&a, e, sizeof *e);
+    *engine = NULL;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* The engine: one opened checkpoint with everything that its sessions share. */
+#ifndef MF_MODEL_ENGINE_H
+#define MF_MODEL_ENGINE_H
+
+#include "model/family.h"
+#include "model/plan.h"
+
+struct mf_io_engine;
+
+/* Host-side lists for the experts of one layer and chunk; sized once, in the engine's arena. */
+typedef struct mf_moe_lists {
+    int32_t *ids;           /* [chunk * k] the router's choice */
+    uint32_t *place;        /* [chunk * k] row of expert_out that holds it */
+    uint32_t *x_rows;       /* [chunk * k] tokens, expert by expert */
+    uint32_t *first;        /* [experts + 1] where each expert's rows begin */
+    uint32_t *wanted;       /* [experts] the distinct experts, in rising order */
+    mf_expert_item *items;  /* [MF_READY_MAX] */
+    mf_expert_ready *ready; /* [MF_READY_MAX] */
+} mf_moe_lists;
+
+#define MF_READY_MAX 32
+
+struct mf_engine {
+    mf_allocator allocator;
+    mf_engine_options options;
+    mf_hparams h;
+    mf_plan plan;
+    mf_model_info info;
+    mf_model_weights weights;
+    mf_expert_part *parts;
+    size_t parts_bytes;
+    uint32_t *each_file;
+    uint64_t *each_offset;
+    size_t each_count;
+    mf_backend *backend;
+    mf_buffer resident, slots, act;
+    mf_io *io;
+    mf_expert_store *store;
+    mf_arena arena;
+    mf_moe_lists moe;
+    mf_sequence *sequences; /* [n_sessions], of the layer at hand */
+    uint32_t *row_list;     /* [MF_LOGIT_ROWS] */
+    uint32_t n_sessions;    /* open now */
+    float attention_scale;
+    uint64_t n_tokens, expert_bytes_touched, weight_bytes_start;
+};
+
+/* mf_engine_open with the I/O engine given (NULL: by options.io); for tests that inject faults. */
+mf_status mf_engine_open_with_io(const char *path, const mf_engine_options *options,
+                                 const struct mf_io_engine *io_engine, void *io_arg,
+                                 mf_engine **out, mf_error *error);
+
+/* Descriptors only: what inspect and open share. Frees nothing it returns; see mf_model_release. */
+typedef struct mf_model {
+    mf_checkpoint checkpoint;
+    mf_binder binder;
+    const mf_family *family;
+    mf_hparams h;
+    mf_model_weights weights;
+    mf_plan plan;
+    uint32_t k;
+    uint32_t n_threads;
+} mf_model;
+
+mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine_options *options,
+                        mf_model *out, mf_error *error);
+void mf_model_release(mf_model *model);
+/* Fills *out, budget included. io may be NULL. */
+void mf_model_describe(const mf_model *model, const mf_engine_options *options, mf_model_info *out);
+
+/* Copies every planned run of bytes into the resident block. */
+mf_status mf_load_resident(mf_backend *backend, mf_buffer resident, const mf_binder *binder,
+                           uint32_t n_threads, mf_error *error);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of model families. */
+#include "model/family.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const mf_family *const families[] = {&mf_family_qwen3_5_moe, &mf_family_qwen3_next};
+#define N_FAMILIES (sizeof families / sizeof *families)
+
+const char *const *mf_families(void)
+{
+    static const char *const names[] = {"qwen3_5_moe", "qwen3_next", NULL};
+    _Static_assert(sizeof names / sizeof *names == N_FAMILIES + 1, "one name per family");
+    return names;
+}
+
+static bool is_named(const mf_family *family, const char *type)
+{
+    return strcmp(type, family->name) == 0 ||
+           (family->text_name != NULL && strcmp(type, family->text_name) == 0);
+}
+
+mf_status mf_family_find(const mf_checkpoint *checkpoint, const mf_family **out, mf_error *error)
+{
+    const mf_config *config = &checkpoint->config;
+    const char *type = yyjson_get_str(yyjson_obj_get(config->top, "model_type"));
+    if (type == NULL)
+        type = yyjson_get_str(yyjson_obj_get(config->text, "model_type"));
+    /* The prepared form's manifest names no family; it was only ever written for this one and for
+     * models with n_routed_experts. */
+    if (type == NULL && checkpoint->config_from_manifest &&
+        mf_config_find(config, "n_routed_experts") == NULL)
+        type = mf_family_qwen3_5_moe.name;
+    for (size_t i = 0; type != NULL && i < N_FAMILIES; i++) {
+        if (is_named(families[i], type)) {
+            *out = families[i];
+            return MF_OK;
+        }
+    }
+    char known[256];
+    size_t used = 0;
+    for (size_t i = 0; i < N_FAMILIES && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i == 0 ? "" : ", ",
+                                 families[i]->name);
+    return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: model_type %s is not a known family (known: %s)",
+                   config->json.path, type == NULL ? "(none)" : type, known);
+}

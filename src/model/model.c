@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/* A model's descriptors: read, configured, bound, planned and described, before any weight is
+ * loaded. */
+#include "base/cpu.h"
+#include "model/engine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define DEFAULT_CONTEXT 4096u
+#define DEFAULT_CHUNK 512u
+
+static mf_status check_options(const mf_engine_options *o, const mf_hparams *h, mf_error *error)
+{
+    if (o->n_experts_per_token > h->n_experts_per_token)
+        return mf_fail(error, MF_ERR_ARGUMENT, "n_experts_per_token %u is more than the model's %u",
+                       o->n_experts_per_token, h->n_experts_per_token);
+    if (o->n_context_tokens > h->n_context)
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "n_context_tokens %u is more than the model's %u (max_position_embeddings)",
+                       o->n_context_tokens, h->n_context);
+    if (o->n_threads > 1024 || o->n_sessions > 200 || o->n_chunk_tokens > (1u << 20))
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "n_threads, n_sessions or n_chunk_tokens out of range");
+    if (o->packed_expert_bits != 0 && o->packed_expert_bits != 2 && o->packed_expert_bits != 4)
+        return mf_fail(error, MF_ERR_ARGUMENT, "packed_expert_bits %u is not 0, 2 or 4",
+                       o->packed_expert_bits);
+    if ((uint32_t)o->io > MF_IO_POOL || o->cpu_tier_limit > 3)
+        return mf_fail(error, MF_ERR_ARGUMENT, "io or cpu_tier_limit is not a known value");
+    return MF_OK;
+}
+
+static mf_status bind_weights(mf_model *m, const mf_allocator *a, mf_error *error)
+{
+    m->weights.layers = mf_alloc_array(a, m->h.n_layers, sizeof *m->weights.layers);
+    if (m->weights.layers == NULL)
+        return mf_fail_memory(error, m->h.n_layers * sizeof *m->weights.layers,
+                              "layer descriptors");
+    MF_TRY(mf_binder_init(&m->binder, a, &m->checkpoint, error));
+    MF_TRY(m->family->bind(&m->binder, &m->h, &m->weights, error));
+    return mf_bind_finish(&m->binder, error);
+}
+
+static mf_status make_plan(mf_model *m, const mf_engine_options *o, mf_error *error)
+{
+    uint32_t context = o->n_context_tokens != 0 ? o->n_context_tokens : DEFAULT_CONTEXT;
+    context = context > m->h.n_context ? m->h.n_context : context;
+    uint32_t chunk = o->n_chunk_tokens != 0 ? o->n_chunk_tokens : DEFAULT_CHUNK;
+    chunk = chunk > context ? context : chunk;
+    m->k = o->n_experts_per_token != 0 ? o->n_experts_per_token : m->h.n_experts_per_token;
+    m->n_threads = o->n_threads != 0 ? o->n_threads : mf_cpu_count();
+    if (!mf_plan_make(&m->h, chunk, context, m->k, &m->plan))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: sizes overflow", m->checkpoint.config.json.path);
+    return MF_OK;
+}
+
+mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine_options *options,
+                        mf_model *out, mf_error *error)
+{
+    mf_status status;
+    memset(out, 0, sizeof *out);
+    MF_TRY_GOTO(mf_checkpoint_read(a, path, options->packed_expert_bits, &out->checkpoint, error));
+    MF_TRY_GOTO(mf_family_find(&out->checkpoint, &out->family, error));
+    MF_TRY_GOTO(out->family->configure(&out->checkpoint.config, &out->h, error));
+    MF_TRY_GOTO(check_options(options, &out->h, error));
+    MF_TRY_GOTO(bind_weights(out, a, error));
+    MF_TRY_GOTO(make_plan(out, options, error));
+    return MF_OK;
+fail:
+    mf_model_release(out);
+    return status;
+}
+
+void mf_model_release(mf_model *m)
+{
+    const mf_allocator a = m->checkpoint.allocator;
+    if (m->weights.layers != NULL)
+        mf_free(&a, m->weights.layers, m->h.n_layers * sizeof *m->weights.layers);
+    mf_binder_free(&m->binder);
+    mf_checkpoint_free(&m->checkpoint);
+    memset(m, 0, sizeof *m);
+}
+
+static void describe_shapes(const mf_model *m, mf_model_info *out)
+{
+    const mf_hparams *h = &m->h;
+    snprintf(out->family, sizeof out->family, "%s", m->family->name);
+    bool affine = m->weights.layers[0].experts.gate.kind == MF_WEIGHT_AFFINE;
+    snprintf(out->form, sizeof out->form, "%s",
+             m->checkpoint.is_packed ? "packed"
+             : affine                ? "mlx-affine"
+                                     : "safetensors");
+    out->n_layers = h->n_layers;
+    for (uint32_t i = 0; i < h->n_layers; i++)
+        out->n_full_attention_layers += h->layer_kind[i] == MF_LAYER_FULL;
+    out->n_linear_attention_layers = h->n_layers - out->n_full_attention_layers;
+    out->hidden_size = h->hidden_size;
+    out->n_heads = h->n_heads;
+    out->n_kv_heads = h->n_kv_heads;
+    out->head_dim = h->head_dim;
+    out->n_vocab = h->n_vocab;
+    out->n_experts = h->n_experts;
+    out->n_experts_per_token = m->k;
+    out->n_experts_per_token_model = h->n_experts_per_token;
+    out->expert_hidden_size = h->expert_hidden;
+    out->shared_expert_hidden_size = h->shared_hidden;
+    out->n_context_tokens_model = h->n_context;
+    const mf_weight *gate = &m->weights.layers[0].experts.gate;
+    out->expert_bits = affine ? gate->bits : 8 * mf_dtype_bytes(gate->float_type);
+    out->n_parameters = m->binder.n_parameters;
+}
+
+static uint64_t expert_bytes(const mf_model *m, uint32_t layer)
+{
+    uint64_t n_bytes = 0;
+    for (uint32_t i = 0; i < MF_MAX_EXPERT_PARTS; i++)
+        n_bytes += m->binder.parts[layer * MF_MAX_EXPERT_PARTS + i].n_bytes;
+    return n_bytes;
+}
+
+void mf_model_describe(const mf_model *m, const mf_engine_options *options, mf_model_info *out)
+{
+    mf_model_info info = {0};
+    describe_shapes(m, &info);
+    for (uint32_t i = 0; i < m->h.n_layers; i++) {
+        uint64_t one = expert_bytes(m, i);
+        info.one_expert_bytes = one > info.one_expert_bytes ? one : info.one_expert_bytes;
+        info.expert_bytes += one * m->h.n_experts;
+        info.working_set_bytes += one * m->k;
+    }
+    const mf_expert_map map = {m->h.n_layers, m->h.n_experts, MF_MAX_EXPERT_PARTS, m->binder.parts};
+    info.resident_bytes = m->binder.resident_bytes;
+    info.session_bytes = m->plan.session_bytes;
+    info.scratch_bytes = m->plan.act_bytes;
+    info.slot_bytes = mf_expert_slot_bytes(&map, NULL);
+    const mf_budget_request request = {
+        .ram_bytes = options->ram_bytes,
+        .expert_cache_bytes = options->expert_cache_bytes,
+        .resident_bytes = info.resident_bytes,
+        .act_bytes = info.scratch_bytes,
+        .session_bytes = info.session_bytes,
+        .host_bytes = m->plan.host_bytes + mf_expert_store_bytes(&map, 0),
+        .slot_bytes = info.slot_bytes,
+        .slot_host_bytes =
+            (mf_expert_store_bytes(&map, 1024) - mf_expert_store_bytes(&map, 0)) / 1024 + 1,
+        .n_sessions = options->n_sessions == 0 ? 1 : options->n_sessions,
+        .n_threads = m->n_threads,
+        .n_experts_total = (uint64_t)m->h.n_layers * m->h.n_experts,
+        .n_slots_min = m->k,
+    };
+    mf_budget budget;
+    mf_budget_make(&request, &budget);
+    info.floor_bytes = budget.floor_bytes;
+    info.ram_bytes = budget.ram_bytes;
+    info.available_bytes = budget.available_bytes;
+    info.n_slots = budget.n_slots;
+    *out = info;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The mixture of experts of one layer: the router chooses, the store brings the bytes, the backend
+ * multiplies each expert with all rows that chose it as soon as it is there. Each pick's result has
+ * a row of its own, and the sum is taken over a row's picks in the router's order, so that the
+ * order of arrival leaves no trace.
+ */
+#include "model/session.h"
+
+#include <string.h>
+
+static void record(mf_engine *e, const mf_op *op)
+{
+    e->backend->ops->record(e->backend, op);
+}
+
+/* ids: the k experts of each row, weights beside them. The only host round trip of a layer. */
+static mf_status route(mf_engine *e, const mf_layer_weights *w, uint32_t n_rows, mf_error *error)
+{
+    const mf_plan *p = &e->plan;
+    const mf_op score = {.kind = MF_OP_MATMUL,
+                         .n_rows = n_rows,
+                         .u.matmul = {.x = p->h, .n = 1, .weight = {w->router}, .y = {p->router}}};
+    record(e, &score);
+    const mf_op choose = {.kind = MF_OP_SOFTMAX_TOP_K,
+                          .n_rows = n_rows,
+                          .u.softmax_top_k = {.logits = p->router,
+                                              .ids = p->ids,
+                                              .weights = p->weights,
+                                              .n_experts = e->h.n_experts,
+                                              .k = p->k,
+                                              .normalise = e->h.normalise_top_k}};
+    record(e, &choose);
+    MF_TRY(e->backend->ops->wait(e->backend, error));
+    e->backend->ops->read(e->backend, p->ids, e->moe.ids,
+                          (uint64_t)n_rows * p->k * sizeof *e->moe.ids);
+    return MF_OK;
+}
+
+/* Sorts the picks by expert: first[x] .. first[x + 1] are expert x's rows, tokens rising. Returns
+ * how many experts are wanted. */
+static uint32_t group_by_expert(mf_engine *e, uint32_t n_rows)
+{
+    mf_moe_lists *l = &e->moe;
+    uint32_t n_experts = e->h.n_experts, k = e->plan.k, n_wanted = 0;
+    memset(l->first, 0, (n_experts + 1) * sizeof *l->first);
+    for (uint32_t i = 0; i < n_rows * k; i++)
+        l->first[l->ids[i] + 1]++;
+    for (uint32_t x = 0; x < n_experts; x++) {
+        if (l->first[x + 1] != 0)
+            l->wanted[n_wanted++] = x;
+        l->first[x + 1] += l->first[x];
+    }
+    for (uint32_t i = 0; i < n_rows * k; i++) {
+        uint32_t at = l->first[l->ids[i]]++;
+        l->x_rows[at] = i / k;
+        l->place[i] = at;
+    }
+    /* Filling moved every start to its end: the next expert's start. */
+    memmove(l->first + 1, l->first, n_experts * sizeof *l->first);
+    l->first[0] = 0;
+    return n_wanted;
+}
+
+/* The shared expert needs no read: it is computed while the others are read. */
+static void shared_expert(mf_engine *e, const mf_layer_weights *w, uint32_t n_rows)
+{
+    const mf_plan *p = &e->plan;
+    const mf_op in = {.kind = MF_OP_MATMUL,
+                      .n_rows = n_rows,
+                      .u.matmul = {.x = p->h,
+                                   .n = 3,
+                                   .weight = {w->shared_router, w->shared_gate, w->shared_up},
+                                   .y = {p->shared_router, p->shared_gate, p->shared_up}}};
+    record(e, &in);
+    const mf_op act = {.kind = MF_OP_SWIGLU,
+                       .n_rows = n_rows,
+                       .u.swiglu = {.gate = p->shared_gate,
+                                    .up = p->shared_up,
+                                    .out = p->shared_gate,
+                                    .n_cols = e->h.shared_hidden}};
+    record(e, &act);
+    const mf_op out = {
+        .kind = MF_OP_MATMUL,
+        .n_rows = n_rows,
+        .u.matmul = {
+            .x = p->shared_gate, .n = 1, .weight = {w->shared_down}, .y = {p->shared_out}}};
+    record(e, &out);
+}
+
+static mf_weight in_slot(const mf_engine *e, const mf_weight *shape,
+                         const unsigned char *const *part)
+{
+    const unsigned char *base = e->backend->ops->buffer_host(e->backend, e->slots);
+    mf_weight w = *shape;
+    w.data = (mf_span){e->slots, (uint64_t)(part[0] - base)};
+    if (w.kind == MF_WEIGHT_AFFINE) {
+        w.scales = (mf_span){e->slots, (uint64_t)(part[1] - base)};
+        w.biases = (mf_span){e->slots, (uint64_t)(part[2] - base)};
+    }
+    return w;
+}
+
+static void run_ready(mf_engine *e, const mf_expert_shape *shape, uint32_t n_ready)
+{
+    mf_moe_lists *l = &e->moe;
+    uint32_t n_rows = 0;
+    for (uint32_t i = 0; i < n_ready; i++) {
+        const mf_expert_ready *ready = &l->ready[i];
+        uint32_t expert = l->wanted[ready->index];
+        l->items[i] = (mf_expert_item){
+            .gate = in_slot(e, &shape->gate, ready->part),
+            .up = in_slot(e, &shape->up, ready->part + 3),
+            .down = in_slot(e, &shape->down, ready->part + 6),
+            .x_rows = l->x_rows + l->first[expert],
+            .n_rows = l->first[expert + 1] - l->first[expert],
+            .out_row = l->first[expert],
+        };
+        n_rows += l->items[i].n_rows;
+        e->expert_bytes_touched += mf_weight_bytes(&shape->gate) + mf_weight_bytes(&shape->up) +
+                                   mf_weight_bytes(&shape->down);
+    }
+    const mf_plan *p = &e->plan;
+    const mf_op op = {.kind = MF_OP_EXPERTS,
+                      .n_rows = n_rows,
+                      .u.experts = {.x = p->h,
+                                    .act = p->expert_act,
+                                    .out = p->expert_out,
+                                    .items = l->items,
+                                    .n_items = n_ready}};
+    record(e, &op);
+}
+
+/* Takes experts as they arrive until all are done. Slots are given back once the backend no longer
+ * reads them. */
+static mf_status run_experts(mf_engine *e, const mf_expert_shape *shape, uint32_t n_wanted,
+                             mf_error *error)
+{
+    for (uint32_t done = 0; done < n_wanted;) {
+        uint32_t n_ready = 0;
+        MF_TRY(mf_expert_store_next(e->store, e->moe.ready, MF_READY_MAX, &n_ready, error));
+        run_ready(e, shape, n_ready);
+        MF_TRY(e->backend->ops->wait(e->backend, error));
+        for (uint32_t i = 0; i < n_ready; i++)
+            mf_expert_store_release(e->store, e->moe.ready[i].index);
+        done += n_ready;
+    }
+    return MF_OK;
+}
+
+mf_status mf_forward_moe(mf_engine *e, uint32_t layer, uint32_t n_rows, mf_error *error)
+{
+    const mf_layer_weights *w = &e->weights.layers[layer];
+    const mf_plan *p = &e->plan;
+    MF_TRY(route(e, w, n_rows, error));
+    uint32_t n_wanted = group_by_expert(e, n_rows);
+    MF_TRY(mf_expert_store_begin(e->store, layer, e->moe.wanted, n_wanted, error));
+    shared_expert(e, w, n_rows);
+    mf_status status = run_experts(e, &w->experts, n_wanted, error);
+    mf_expert_store_end(e->store);
+    MF_TRY(status);
+    const mf_op combine = {.kind = MF_OP_COMBINE,
+                           .n_rows = n_rows,
+                           .u.combine = {.x = p->x,
+                                         .weights = p->weights,
+                                         .experts = p->expert_out,
+                                         .shared = p->shared_out,
+                                         .shared_gate = p->shared_router,
+                                         .place = e->moe.place,
+                                         .n_cols = e->h.hidden_size,
+                                         .k = p->k}};
+    record(e, &combine);
+    return MF_OK;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory layouts and the division of the budget. */
+#include "model/plan.h"
+
+#include "base/checked.h"
+#include "base/memory_limits.h"
+
+#define ALIGN ((uint64_t)64)
+#define MIB ((uint64_t)1 << 20)
+/* Regions are rounded to huge pages; the allocator, thread stacks and code not yet touched need a
+ * little more. */
+#define REGION_SLACK (4 * MIB)
+#define PROCESS_SLACK (16 * MIB)
+#define THREAD_SLACK (1 * MIB)
+/* What is left to the rest of the machine where the user gives no budget. */
+#define ROOM_MIN (512 * MIB)
+
+typedef struct layout {
+    uint64_t used, high;
+    bool overflow;
+} layout;
+
+static mf_span take(layout *l, uint64_t n_rows, uint64_t n_cols)
+{
+    uint64_t n, at = mf_round_up(l->used, ALIGN);
+    mf_span span = {{0}, at};
+    if (!mf_mul_u64(n_rows, n_cols, &n) || !mf_mul_u64(n, sizeof(float), &n) ||
+        !mf_add_u64(at, n, &l->used) || l->used > UINT64_MAX / 4)
+        l->overflow = true;
+    l->high = l->used > l->high ? l->used : l->high;
+    return span;
+}
+
+bool mf_plan_make(const mf_hparams *h, uint32_t n_chunk, uint32_t n_context, uint32_t k,
+                  mf_plan *out)
+{
+    uint64_t n = n_chunk, picks = (uint64_t)n_chunk * k;
+    layout l = {0};
+    mf_plan p = {.n_chunk = n_chunk, .n_context = n_context, .k = k};
+    p.cos = take(&l, n_context, h->n_rot / 2);
+    p.sin = take(&l, n_context, h->n_rot / 2);
+    p.x = take(&l, n, h->hidden_size);
+    p.h = take(&l, n, h->hidden_size);
+    p.y = take(&l, n, h->hidden_size);
+    p.last = take(&l, MF_LOGIT_ROWS, h->hidden_size);
+    p.logits = take(&l, MF_LOGIT_ROWS, h->n_vocab);
+    p.ids = take(&l, n, k);
+    p.weights = take(&l, n, k);
+    p.router = take(&l, n, h->n_experts);
+    p.shared_router = take(&l, n, 1);
+    const uint64_t shared_from = l.used;
+    p.q = take(&l, n, mf_query_width(h));
+    p.gate = take(&l, n, mf_query_width(h));
+    p.kv_k = take(&l, n, mf_kv_width(h));
+    p.kv_v = take(&l, n, mf_kv_width(h));
+    p.attn = take(&l, n, mf_query_width(h));
+    l.used = shared_from;
+    p.qkv = take(&l, n, mf_conv_channels(h));
+    p.z = take(&l, n, mf_value_width(h));
+    p.b = take(&l, n, h->n_v_heads);
+    p.a = take(&l, n, h->n_v_heads);
+    p.delta = take(&l, n, mf_value_width(h));
+    l.used = shared_from;
+    p.shared_gate = take(&l, n, h->shared_hidden);
+    p.shared_up = take(&l, n, h->shared_hidden);
+    p.shared_out = take(&l, n, h->hidden_size);
+    p.expert_act = take(&l, picks, 2 * (uint64_t)h->expert_hidden);
+    p.expert_out = take(&l, picks, h->hidden_size);
+    p.act_bytes = l.high;
+    p.session_bytes = mf_plan_session(h, n_context, NULL);
+    /* Host lists: ids, places, rows and tokens per pick; counts per expert; gathered rows of the
+     * backend; the session's logits. */
+    p.host_bytes = picks * 16 + (uint64_t)h->n_experts * 64 +
+                   n * (h->hidden_size + 2 * (uint64_t)h->n_v_heads) * 4 + (uint64_t)h->n_vocab * 4;
+    *out = p;
+    return !l.overflow && p.session_bytes != 0;
+}
+
+void mf_plan_set_buffer(mf_plan *p, mf_buffer act)
+{
+    mf_span *const spans[] = {
+        &p->cos,           &p->sin,         &p->x,         &p->h,          &p->y,
+        &p->last,          &p->logits,      &p->ids,       &p->weights,    &p->router,
+        &p->shared_router, &p->q,           &p->gate,      &p->kv_k,       &p->kv_v,
+        &p->attn,          &p->qkv,         &p->z,         &p->b,          &p->a,
+        &p->delta,         &p->shared_gate, &p->shared_up, &p->shared_out, &p->expert_act,
+        &p->expert_out};
+    for (size_t i = 0; i < sizeof spans / sizeof *spans; i++)
+        spans[i]->buffer = act;
+}
+
+uint64_t mf_plan_session(const mf_hparams *h, uint32_t n_context, mf_layer_state *states)
+{
+    layout l = {0};
+    for (uint32_t i = 0; i < h->n_layers; i++) {
+        bool full = h->layer_kind[i] == MF_LAYER_FULL;
+        mf_layer_state s = {{0}, {0}};
+        const uint64_t rows[2] = {full ? n_context : h->conv_width - 1,
+                                  full ? n_context : (uint64_t)h->n_v_heads};
+        const uint64_t cols[2] = {full ? mf_kv_width(h) : mf_conv_channels(h),
+                                  full ? mf_kv_width(h) : (uint64_t)h->key_dim * h->value_dim};
+        for (int j = 0; j < 2; j++) {
+            s.offset[j] = take(&l, rows[j], cols[j]).offset;
+            s.n_bytes[j] = rows[j] * cols[j] * sizeof(float);
+        }
+        if (states != NULL)
+            states[i] = s;
+    }
+    return l.overflow ? 0 : l.used;
+}
+
+static uint64_t auto_ram(uint64_t held, uint64_t available)
+{
+    uint64_t room = available / 10 > ROOM_MIN ? available / 10 : ROOM_MIN;
+    return held + (available > room ? available - room : 0);
+}
+
+void mf_budget_make(const mf_budget_request *r, mf_budget *out)
+{
+    uint64_t held = mf_memory_resident_bytes();
+    mf_budget b = {.available_bytes = mf_memory_available_bytes()};
+    b.fixed_bytes = held + r->resident_bytes + r->act_bytes +
+                    r->n_sessions * (r->session_bytes + REGION_SLACK) + r->host_bytes +
+                    3 * REGION_SLACK + PROCESS_SLACK + r->n_threads * THREAD_SLACK;
+    uint64_t per_slot = r->slot_bytes + r->slot_host_bytes;
+    b.ram_bytes = r->ram_bytes != 0 ? r->ram_bytes : auto_ram(held, b.available_bytes);
+    uint64_t wanted = r->n_experts_total;
+    if (r->expert_cache_bytes != MF_EXPERT_CACHE_AUTO) {
+        wanted = r->expert_cache_bytes / r->slot_bytes;
+        wanted = wanted < r->n_slots_min ? r->n_slots_min : wanted;
+        wanted = wanted > r->n_experts_total ? r->n_experts_total : wanted;
+    }
+    b.floor_bytes = b.fixed_bytes + r->n_slots_min * per_slot;
+    if (b.ram_bytes >= b.floor_bytes) {
+        uint64_t fit = (b.ram_bytes - b.fixed_bytes) / per_slot;
+        b.n_slots = fit < wanted ? fit : wanted;
+    }
+    *out = b;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The plan of an engine's memory: what lies where in the activation block and in a session's state,
+ * and how the budget is divided. Arithmetic only; nothing is allocated here.
+ */
+#ifndef MF_MODEL_PLAN_H
+#define MF_MODEL_PLAN_H
+
+#include "backend/backend.h"
+#include "model/hparams.h"
+
+/* Logits are computed for a few rows at a time where every token's are wanted. */
+#define MF_LOGIT_ROWS 4
+
+/*
+ * The activation block, for up to n_chunk rows. Attention, linear attention and experts are never
+ * computed at once and share the same bytes:
+ *
+ *   cos sin | x h y last logits | ids weights router shared_router | q gate k v attn
+ *                                                                  | qkv z b a delta
+ *                                                                  | shared_* expert_act expert_out
+ */
+typedef struct mf_plan {
+    uint32_t n_chunk;   /* rows */
+    uint32_t n_context; /* positions a session */
+    uint32_t k;         /* experts per token in use */
+    mf_span cos, sin;   /* [n_context, n_rot / 2] */
+    mf_span x, h, y;    /* [n_chunk, hidden] */
+    mf_span last;       /* [MF_LOGIT_ROWS, hidden] */
+    mf_span logits;     /* [MF_LOGIT_ROWS, vocab] */
+    mf_span ids, weights, router, shared_router;
+    mf_span q, gate, kv_k, kv_v, attn;
+    mf_span qkv, z, b, a, delta;
+    mf_span shared_gate, shared_up, shared_out, expert_act, expert_out;
+    uint64_t act_bytes;
+    uint64_t session_bytes;
+    uint64_t host_bytes; /* host-side lists of the experts' rows */
+} mf_plan;
+
+/* False if a size overflows. Spans get `act` as their buffer. */
+bool mf_plan_make(const mf_hparams *h, uint32_t n_chunk, uint32_t n_context, uint32_t k,
+                  mf_plan *out);
+void mf_plan_set_buffer(mf_plan *plan, mf_buffer act);
+
+/* A layer's state inside a session's block: keys and values, or convolution inputs and the
+ * recurrent state. */
+typedef struct mf_layer_state {
+    uint64_t offset[2];
+    uint64_t n_bytes[2];
+} mf_layer_state;
+
+/* Fills states[n_layers] and returns the block's size; 0 on overflow. states may be NULL. */
+uint64_t mf_plan_session(const mf_hparams *h, uint32_t n_context, mf_layer_state *states);
+
+typedef struct mf_budget_request {
+    uint64_t ram_bytes;          /* 0: from what is available */
+    uint64_t expert_cache_bytes; /* or MF_EXPERT_CACHE_AUTO */
+    uint64_t resident_bytes, act_bytes, session_bytes, host_bytes;
+    uint64_t slot_bytes, slot_host_bytes; /* one slot, and the store's bookkeeping for it */
+    uint32_t n_sessions, n_threads;
+    uint64_t n_experts_total, n_slots_min;
+} mf_budget_request;
+
+typedef struct mf_budget {
+    uint64_t ram_bytes;       /* in force */
+    uint64_t available_bytes; /* of the machine */
+    uint64_t fixed_bytes; /* everything but the slots, what the process holds already included */
+    uint64_t floor_bytes; /* fixed and the least slots */
+    uint64_t n_slots;     /* 0: below the floor */
+} mf_budget;
+
+void mf_budget_make(const mf_budget_request *request, mf_budget *out);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* Walking over the bound weights. */
+#include "model/weights.h"
+
+static void place(mf_weight *w, mf_buffer buffer)
+{
+    w->data.buffer = buffer;
+    if (w->kind == MF_WEIGHT_AFFINE) {
+        w->scales.buffer = buffer;
+        w->biases.buffer = buffer;
+    }
+}
+
+static void place_full(mf_full_weights *w, mf_buffer buffer)
+{
+    mf_weight *const matrices[] = {&w->q, &w->gate, &w->k, &w->v, &w->o};
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
+        place(matrices[i], buffer);
+    w->q_norm.buffer = w->k_norm.buffer = buffer;
+}
+
+static void place_linear(mf_linear_weights *w, mf_buffer buffer)
+{
+    mf_weight *const matrices[] = {&w->qkv, &w->z, &w->b, &w->a, &w->out};
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
+        place(matrices[i], buffer);
+    w->conv.buffer = w->a_log.buffer = w->dt_bias.buffer = w->norm.buffer = buffer;
+}
+
+void mf_weights_set_buffer(mf_model_weights *weights, const mf_hparams *h, mf_buffer buffer)
+{
+    place(&weights->embed, buffer);
+    place(&weights->lm_head, buffer);
+    weights->final_norm.buffer = buffer;
+    for (uint32_t i = 0; i < h->n_layers; i++) {
+        mf_layer_weights *w = &weights->layers[i];
+        mf_weight *const matrices[] = {&w->router, &w->shared_router, &w->shared_gate,
+                                       &w->shared_up, &w->shared_down};
+        for (size_t j = 0; j < sizeof matrices / sizeof *matrices; j++)
+            place(matrices[j], buffer);
+        w->input_norm.buffer = w->post_norm.buffer = buffer;
+        if (h->layer_kind[i] == MF_LAYER_FULL)
+            place_full(&w->u.full, buffer);
+        else
+            place_linear(&w->u.linear, buffer);
+    }
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* The bound weights of a model: what the forward pass multiplies with, by name and checked shape.
+ */
+#ifndef MF_MODEL_WEIGHTS_H
+#define MF_MODEL_WEIGHTS_H
+
+#include "backend/backend.h"
+#include "experts/store.h"
+#include "model/hparams.h"
+
+typedef struct mf_full_weights {
+    mf_weight q, gate, k, v, o; /* q and gate: the two halves of each head of the stored q_proj */
+    mf_span q_norm, k_norm;     /* float32 [head_dim] */
+} mf_full_weights;
+
+typedef struct mf_linear_weights {
+    mf_weight qkv, z, b, a, out;
+    mf_span conv;           /* float32 [channels, width] */
+    mf_span a_log, dt_bias; /* float32 [v_heads] */
+    mf_span norm;           /* float32 [value_dim] */
+} mf_linear_weights;
+
+/* Experts of a layer: the shapes of the three matrices; their bytes come from the store at run
+ * time. */
+typedef struct mf_expert_shape {
+    mf_weight gate, up, down; /* spans unset */
+} mf_expert_shape;
+
+typedef struct mf_layer_weights {
+    mf_span input_norm, post_norm; /* float32 [hidden] */
+    union {
+        mf_full_weights full;
+        mf_linear_weights linear;
+    } u;
+    mf_weight router, shared_router; /* [experts, hidden], [1, hidden] */
+    mf_weight shared_gate, shared_up, shared_down;
+    mf_expert_shape experts;
+} mf_layer_weights;
+
+typedef struct mf_model_weights {
+    mf_weight embed, lm_head; /* [vocab, hidden] */
+    mf_span final_norm;
+    mf_layer_weights *layers; /* [n_layers] */
+} mf_model_weights;
+
+/* Binding decides offsets before the resident buffer exists; this names it in every span. */
+void mf_weights_set_buffer(mf_model_weights *weights, const mf_hparams *h, mf_buffer buffer);
+
+#endif
