@@ -75,7 +75,7 @@ static mf_status parse_entry(const char *path, const char *name, yyjson_val *ent
         return mf_fail(error, MF_ERR_FORMAT, "%s: tensor %s: unknown dtype %s", path, name,
                        type == NULL ? "(none)" : type);
     snprintf(out->type_name, sizeof out->type_name, "%s", type);
-    uint64_t n_elements, n_bits;
+    uint64_t n_elements = 0, n_bits = 0; /* gcc 13 does not see that a failure leaves before use */
     MF_TRY(parse_shape(path, name, yyjson_obj_get(entry, "shape"), out, &n_elements, error));
     MF_TRY(parse_offsets(path, name, yyjson_obj_get(entry, "data_offsets"), data_start, data_bytes,
                          out, error));
