@@ -135,6 +135,13 @@ static bool float_type(mf_tensor_type type, mf_dtype *out)
 static mf_status check_declared(mf_binder *binder, const char *module, const mf_stored_matrix *m,
                                 mf_error *error)
 {
+    if (m->data->bits != 0 && m->data->bits != m->shape.bits)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: tensor %s: bits %u, but its shape means %u",
+                       binder->checkpoint->dir, m->data->name, m->data->bits, m->shape.bits);
+    /* The prepared form dropped a prefix from its tensors' names, so that the overrides of a
+     * config.json beside it would be missed; its manifest states the bits instead. */
+    if (binder->checkpoint->is_packed)
+        return MF_OK;
     mf_quantization q;
     MF_TRY(mf_config_quantization(&binder->checkpoint->config, module, &q, error));
     const char *path = binder->checkpoint->config.json.path;
@@ -150,9 +157,6 @@ static mf_status check_declared(mf_binder *binder, const char *module, const mf_
         return mf_fail(error, MF_ERR_FORMAT,
                        "%s: quantization of %s: group_size %u, but the scales in %s have %u", path,
                        module, q.group, path_of(binder, m->scales), m->shape.group);
-    if (m->data->bits != 0 && m->data->bits != m->shape.bits)
-        return mf_fail(error, MF_ERR_FORMAT, "%s: tensor %s: bits %u, but its shape means %u",
-                       binder->checkpoint->dir, m->data->name, m->data->bits, m->shape.bits);
     return MF_OK;
 }
 
