@@ -2,6 +2,8 @@
 /* Golden files and the runs that are compared with them. */
 #include "golden.h"
 
+#include "kernels/kernels.h"
+
 const golden_case golden_cases[] = {
     {"hf_bf16", "golden.bin", 0, 0},
     {"hf_saved_tied_f16", "golden.bin", 0, 0},
@@ -52,6 +54,11 @@ unsigned char *read_file(const char *path, size_t *n_bytes)
     fclose(f);
     *n_bytes = (size_t)n;
     return data;
+}
+
+bool golden_has_tier(uint32_t tier)
+{
+    return (uint32_t)mf_kernels_get(tier)->tier == tier;
 }
 
 const char *golden_path(const char *name)

@@ -35,6 +35,9 @@ typedef struct golden {
 void golden_read(const golden_case *c, golden *out);
 void golden_free(golden *g);
 
+/* True if this build and this machine have kernels of exactly this tier. */
+bool golden_has_tier(uint32_t tier);
+
 /* "tests/model/data/NAME"; static storage, valid until the next call but three. */
 const char *golden_path(const char *name);
 
