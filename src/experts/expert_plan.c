@@ -55,6 +55,24 @@ static bool sort_parts(const mf_expert_map *map, uint32_t layer, uint32_t expert
     return true;
 }
 
+/* Puts a part behind those before it: into the last extent if their aligned ranges touch. */
+static void append_part(mf_expert_plan *plan, const part_range *range)
+{
+    uint64_t begin = round_down(range->begin);
+    uint64_t end = mf_round_up(range->end, MF_IO_ALIGN);
+    mf_expert_extent *extent = plan->n_extents > 0 ? &plan->extents[plan->n_extents - 1] : NULL;
+    if (extent == NULL || extent->file != range->file || begin > extent->offset + extent->n_bytes) {
+        uint64_t at = extent == NULL ? 0 : extent->at + extent->n_bytes;
+        extent = &plan->extents[plan->n_extents++];
+        *extent = (mf_expert_extent){.offset = begin, .at = at, .file = range->file};
+    }
+    if (end - extent->offset > extent->n_bytes)
+        extent->n_bytes = end - extent->offset;
+    if (range->end - extent->offset > extent->n_needed)
+        extent->n_needed = range->end - extent->offset;
+    plan->part_at[range->part] = extent->at + (range->begin - extent->offset);
+}
+
 bool mf_expert_plan_make(const mf_expert_map *map, uint32_t layer, uint32_t expert,
                          mf_expert_plan *plan)
 {
@@ -63,29 +81,13 @@ bool mf_expert_plan_make(const mf_expert_map *map, uint32_t layer, uint32_t expe
     *plan = (mf_expert_plan){0};
     if (!sort_parts(map, layer, expert, sorted, &n))
         return false;
-    mf_expert_extent *extent = NULL;
-    for (uint32_t i = 0; i < n; i++) {
-        const part_range *range = &sorted[i];
-        uint64_t begin = round_down(range->begin);
-        uint64_t end = mf_round_up(range->end, MF_IO_ALIGN);
-        bool touches = extent != NULL && extent->file == range->file &&
-                       begin <= extent->offset + extent->n_bytes;
-        if (!touches) {
-            uint64_t at = extent == NULL ? 0 : extent->at + extent->n_bytes;
-            extent = &plan->extents[plan->n_extents++];
-            *extent = (mf_expert_extent){.offset = begin, .at = at, .file = range->file};
-        }
-        if (end - extent->offset > extent->n_bytes)
-            extent->n_bytes = end - extent->offset;
-        if (range->end - extent->offset > extent->n_needed)
-            extent->n_needed = range->end - extent->offset;
-        plan->part_at[range->part] = extent->at + (range->begin - extent->offset);
-    }
+    for (uint32_t i = 0; i < n; i++)
+        append_part(plan, &sorted[i]);
     for (uint32_t i = 0; i < plan->n_extents; i++) {
-        uint64_t n_reads =
-            mf_round_up(plan->extents[i].n_bytes, MF_EXPERT_READ_BYTES) / MF_EXPERT_READ_BYTES;
+        uint64_t n_bytes = plan->extents[i].n_bytes;
+        uint64_t n_reads = mf_round_up(n_bytes, MF_EXPERT_READ_BYTES) / MF_EXPERT_READ_BYTES;
         if (n_reads > UINT32_MAX / MF_MAX_EXPERT_PARTS ||
-            !mf_add_u64(plan->n_bytes, plan->extents[i].n_bytes, &plan->n_bytes))
+            !mf_add_u64(plan->n_bytes, n_bytes, &plan->n_bytes))
             return false;
         plan->n_reads += (uint32_t)n_reads;
     }

@@ -422,7 +422,7 @@ static void test_all_slots_in_use(const io_case *c, const char *dir)
     world_free(w);
 }
 
-static void test_arguments(const io_case *c, const char *dir)
+static void test_fetch_arguments(const io_case *c, const char *dir)
 {
     mf_error error;
     world *w = plain_world(dir);
@@ -438,38 +438,51 @@ static void test_arguments(const io_case *c, const char *dir)
     CHECK_STATUS(mf_expert_store_begin(r.store, 0, twice, 0, &error), MF_ERR_ARGUMENT);
     mf_expert_store_end(r.store); /* none is open */
     random_fetches(&r, 5);
+    rig_close(&r);
+    world_free(w);
+}
 
+static void check_open(rig *r, const mf_expert_store_options *options, mf_status expected)
+{
+    mf_error error;
     mf_expert_store *store = NULL;
+    CHECK_STATUS(mf_expert_store_open(options, &store, &error), expected);
+    CHECK((store != NULL) == (expected == MF_OK));
+    CHECK(expected != MF_ERR_FORMAT || strstr(error.message, r->w->files[1].path) != NULL ||
+          strstr(error.message, "overflows") != NULL);
+    mf_expert_store_close(&store);
+}
+
+static void test_open_arguments(const io_case *c, const char *dir)
+{
+    world *w = plain_world(dir);
+    rig r;
+    rig_open(&r, c, w, 2, 0);
     mf_expert_store_options options = {
         .io = r.io, .map = w->map, .pool = r.pool, .pool_bytes = r.slot_bytes - 1};
-    CHECK_STATUS(mf_expert_store_open(&options, &store, &error), MF_ERR_ARGUMENT);
+    check_open(&r, &options, MF_ERR_ARGUMENT);
     options.pool_bytes = 2 * r.slot_bytes;
     options.pool += 8;
-    CHECK_STATUS(mf_expert_store_open(&options, &store, &error), MF_ERR_ARGUMENT);
+    check_open(&r, &options, MF_ERR_ARGUMENT);
     options.pool -= 8;
     mf_expert_part good = w->parts[4];
     w->parts[4].file = N_FILES;
-    CHECK_STATUS(mf_expert_store_open(&options, &store, &error), MF_ERR_ARGUMENT);
+    check_open(&r, &options, MF_ERR_ARGUMENT);
     w->parts[4] = good;
     w->parts[4].offset = w->files[1].n_bytes - 7 * good.stride - good.n_bytes + 1;
-    CHECK_STATUS(mf_expert_store_open(&options, &store, &error), MF_ERR_FORMAT);
-    CHECK_CONTAINS(error.message, w->files[1].path);
+    check_open(&r, &options, MF_ERR_FORMAT);
     w->parts[4].offset--;
-    CHECK_STATUS(mf_expert_store_open(&options, &store, &error), MF_OK);
-    mf_expert_store_close(&store);
+    check_open(&r, &options, MF_OK);
     const uint64_t huge[] = {UINT64_MAX, UINT64_MAX - 100, (uint64_t)1 << 62, UINT64_MAX / 2};
     for (int i = 0; i < 12; i++) {
         w->parts[4] = good;
-        uint64_t *field = i % 3 == 0   ? &w->parts[4].offset
-                          : i % 3 == 1 ? &w->parts[4].stride
-                                       : &w->parts[4].n_bytes;
-        *field = huge[i / 3];
-        CHECK_STATUS(mf_expert_store_open(&options, &store, &error), MF_ERR_FORMAT);
+        uint64_t *fields[] = {&w->parts[4].offset, &w->parts[4].stride, &w->parts[4].n_bytes};
+        *fields[i % 3] = huge[i / 3];
+        check_open(&r, &options, MF_ERR_FORMAT);
     }
     w->parts[4] = good;
     options.map.n_parts = MF_MAX_EXPERT_PARTS + 1;
-    CHECK_STATUS(mf_expert_store_open(&options, &store, &error), MF_ERR_ARGUMENT);
-    CHECK(store == NULL);
+    check_open(&r, &options, MF_ERR_ARGUMENT);
     rig_close(&r);
     world_free(w);
 }
@@ -626,7 +639,8 @@ int main(void)
             test_lru(&cases[c], dirs[d]);
             test_requests(&cases[c], dirs[d]);
             test_all_slots_in_use(&cases[c], dirs[d]);
-            test_arguments(&cases[c], dirs[d]);
+            test_fetch_arguments(&cases[c], dirs[d]);
+            test_open_arguments(&cases[c], dirs[d]);
             test_every_read_fails_once(&cases[c], dirs[d]);
             test_everything_fails(&cases[c], dirs[d]);
             test_file_cut_short_while_running(&cases[c], dirs[d]);
