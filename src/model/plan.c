@@ -10,7 +10,7 @@
 /* Regions are rounded to huge pages; the allocator, thread stacks and code not yet touched need a
  * little more. */
 #define REGION_SLACK (4 * MIB)
-#define PROCESS_SLACK (16 * MIB)
+#define PROCESS_SLACK (32 * MIB)
 #define THREAD_SLACK (1 * MIB)
 /* What is left to the rest of the machine where the user gives no budget. */
 #define ROOM_MIN (512 * MIB)
