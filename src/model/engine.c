@@ -17,15 +17,15 @@ static void say(const mf_engine *e, mf_log_level level, const char *line)
         e->options.log(e->options.log_user, level, line);
 }
 
-static mf_status check_budget(const mf_engine *e, mf_error *error)
+static mf_status check_budget(const mf_engine *e, const char *dir, mf_error *error)
 {
     const mf_model_info *info = &e->info;
     if (info->n_slots == 0)
         return mf_fail(error, MF_ERR_BUDGET,
-                       "memory budget of %.2f GiB is below the floor of %.2f GiB (%llu bytes): "
+                       "%s: memory budget of %.2f GiB is below the floor of %.2f GiB (%llu bytes): "
                        "%.2f GiB dense weights, "
                        "%.2f GiB session state and activations, and %u expert slots of %.1f MiB",
-                       (double)info->ram_bytes / GIB, (double)info->floor_bytes / GIB,
+                       dir, (double)info->ram_bytes / GIB, (double)info->floor_bytes / GIB,
                        (unsigned long long)info->floor_bytes, (double)info->resident_bytes / GIB,
                        (double)(info->session_bytes + info->scratch_bytes) / GIB,
                        info->n_experts_per_token, (double)info->slot_bytes / 1048576.0);
@@ -189,7 +189,7 @@ static void take_over(mf_engine *e, mf_model *m)
 static mf_status open_parts(mf_engine *e, mf_model *m, const struct mf_io_engine *io_engine,
                             void *io_arg, mf_error *error)
 {
-    MF_TRY(check_budget(e, error));
+    MF_TRY(check_budget(e, m->checkpoint.dir, error));
     take_over(e, m);
     MF_TRY(open_backend(e, m, error));
     MF_TRY(mf_load_resident(e->backend, e->resident, &m->binder, m->n_threads, error));

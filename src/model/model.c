@@ -10,15 +10,9 @@
 #define DEFAULT_CONTEXT 4096u
 #define DEFAULT_CHUNK 512u
 
-static mf_status check_options(const mf_engine_options *o, const mf_hparams *h, mf_error *error)
+/* What can be said of options without looking at the model. */
+static mf_status check_options(const mf_engine_options *o, mf_error *error)
 {
-    if (o->n_experts_per_token > h->n_experts_per_token)
-        return mf_fail(error, MF_ERR_ARGUMENT, "n_experts_per_token %u is more than the model's %u",
-                       o->n_experts_per_token, h->n_experts_per_token);
-    if (o->n_context_tokens > h->n_context)
-        return mf_fail(error, MF_ERR_ARGUMENT,
-                       "n_context_tokens %u is more than the model's %u (max_position_embeddings)",
-                       o->n_context_tokens, h->n_context);
     if (o->n_threads > 1024 || o->n_sessions > 200 || o->n_chunk_tokens > (1u << 20))
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "n_threads, n_sessions or n_chunk_tokens out of range");
@@ -27,6 +21,19 @@ static mf_status check_options(const mf_engine_options *o, const mf_hparams *h, 
                        o->packed_expert_bits);
     if ((uint32_t)o->io > MF_IO_POOL || o->cpu_tier_limit > 3)
         return mf_fail(error, MF_ERR_ARGUMENT, "io or cpu_tier_limit is not a known value");
+    return MF_OK;
+}
+
+static mf_status check_options_of_model(const mf_engine_options *o, const mf_hparams *h,
+                                        mf_error *error)
+{
+    if (o->n_experts_per_token > h->n_experts_per_token)
+        return mf_fail(error, MF_ERR_ARGUMENT, "n_experts_per_token %u is more than the model's %u",
+                       o->n_experts_per_token, h->n_experts_per_token);
+    if (o->n_context_tokens > h->n_context)
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "n_context_tokens %u is more than the model's %u (max_position_embeddings)",
+                       o->n_context_tokens, h->n_context);
     return MF_OK;
 }
 
@@ -59,10 +66,11 @@ mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine
 {
     mf_status status;
     memset(out, 0, sizeof *out);
+    MF_TRY_GOTO(check_options(options, error));
     MF_TRY_GOTO(mf_checkpoint_read(a, path, options->packed_expert_bits, &out->checkpoint, error));
     MF_TRY_GOTO(mf_family_find(&out->checkpoint, &out->family, error));
     MF_TRY_GOTO(out->family->configure(&out->checkpoint.config, &out->h, error));
-    MF_TRY_GOTO(check_options(options, &out->h, error));
+    MF_TRY_GOTO(check_options_of_model(options, &out->h, error));
     MF_TRY_GOTO(bind_weights(out, a, error));
     MF_TRY_GOTO(make_plan(out, options, error));
     return MF_OK;

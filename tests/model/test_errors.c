@@ -126,6 +126,8 @@ static void missing_expert(void)
 static void surplus_tensor(void)
 {
     scratch_replace_in_header(shard2, "mtp.norm.weight", "model.language_model.norm2.weight");
+    scratch_replace("model.safetensors.index.json", "mtp.norm.weight",
+                    "model.language_model.norm2.weight");
 }
 
 static void missing_shard(void)
@@ -254,7 +256,7 @@ static const damage damages[] = {
     {"surplus tensor", "hf_bf16", surplus_tensor, MF_ERR_FORMAT, "", "norm2.weight"},
     {"missing shard", "hf_bf16", missing_shard, MF_ERR_NOT_FOUND, shard2, ""},
     {"index that leaves the directory", "hf_bf16", bad_index, MF_ERR_FORMAT, "index.json",
-     "etc/passwd"},
+     "not a file name"},
     {"no weights", "mlx_4bit", no_weights, MF_ERR_NOT_FOUND, mlx, ""},
     {"no config.json", "mlx_4bit", no_config, MF_ERR_NOT_FOUND, config, ""},
     {"config.json cut short", "mlx_4bit", broken_config, MF_ERR_FORMAT, config, ""},
@@ -271,7 +273,7 @@ static const damage damages[] = {
      "num_key_value_heads"},
     {"bad bits", "mlx_4bit", bad_bits, MF_ERR_FORMAT, config, "bits 7"},
     {"bad group", "mlx_4bit", bad_group, MF_ERR_FORMAT, config, "group_size 48"},
-    {"bits against shape", "mlx_4bit", contradicting_bits, MF_ERR_FORMAT, mlx, ".weight"},
+    {"bits against shape", "mlx_4bit", contradicting_bits, MF_ERR_FORMAT, config, "bits 2"},
     {"unknown quantisation", "mlx_4bit", bad_mode, MF_ERR_UNSUPPORTED, config, "mxfp4"},
     {"packed: weights cut short", "packed", cut_packed_weights, MF_ERR_FORMAT, "model_weights", ""},
     {"packed: manifest cut short", "packed", broken_manifest, MF_ERR_FORMAT, "model_weights.json",

@@ -40,6 +40,8 @@ static void keep_hidden(void *user, uint32_t layer, uint64_t first_position, uin
     }
 }
 
+static double largest_relative; /* of the whole program, for the last line */
+
 /* The relative difference and the cosine of n values, in float64. */
 static void compare(const run_name *run, const char *what, uint32_t where, const float *got,
                     const float *want, size_t n)
@@ -55,6 +57,7 @@ static void compare(const run_name *run, const char *what, uint32_t where, const
         want2 += (double)want[i] * want[i];
     }
     double relative = max_diff / max_want, cosine = dot / sqrt(got2 * want2);
+    largest_relative = fmax(largest_relative, relative);
     CHECK_MSG(finite && relative <= MAX_RELATIVE,
               "%s/%s, tier %s, chunk %u, %s %u: max|diff|/max|golden| is %g%s", run->c->name,
               run->c->golden, mf_cpu_tier_name(run->tier), run->chunk, what, where, relative,
@@ -140,5 +143,6 @@ int main(int argc, char **argv)
                 test_run(&(run_name){c, tier, chunks[j]}, &g);
         golden_free(&g);
     }
+    fprintf(stderr, "largest max|diff|/max|golden|: %g\n", largest_relative);
     return test_result();
 }
