@@ -146,8 +146,8 @@ random_model() {
     "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --layers 4 --experts 16 --experts-per-token 4 \
         --hidden 128 --expert-hidden 64 --shared-hidden 64 --vocab 16384 --heads 4 --kv-heads 2 \
         --head-dim 64 --linear-v-heads 4 --linear-k-heads 2 --linear-k-dim 32 --linear-v-dim 32 \
-        --tokenizer "$demo" --quiet "$model" || {
-        echo "FAILED: make_random_checkpoint"
+        --tokenizer "$demo" --quiet "$model" >/dev/null 2>"$err" || {
+        echo "FAILED: make_random_checkpoint: $(cat "$err")"
         exit 1
     }
     shard=$(ls "$model"/*.safetensors | head -1)
