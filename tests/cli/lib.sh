@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-# Sourced by the tests of the program. MOEFLUX, MAKE_CHECKPOINT and SOURCE come from the build; by
-# hand: MOEFLUX=build/moeflux MAKE_CHECKPOINT=build/make_random_checkpoint SOURCE=$PWD sh usage.sh
+# Sourced by the tests of the program, in their own folder. The build sets MOEFLUX,
+# MAKE_CHECKPOINT, SOURCE and SANITIZE; without it build/ is used: cd tests/cli && sh usage.sh
 # A failed expectation is printed and the test goes on; `finish` gives the exit code.
 set -u
-: "${MOEFLUX:?names the program}"
-: "${SOURCE:?names the source tree}"
+: "${SOURCE:=$(cd ../.. && pwd)}"
+: "${MOEFLUX:=$SOURCE/build/moeflux}"
+: "${MAKE_CHECKPOINT:=$SOURCE/build/make_random_checkpoint}"
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/moeflux-cli.XXXXXX") || exit 1
 trap 'chmod -R u+rwx "$scratch"; rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP TERM
@@ -140,7 +141,7 @@ has_model() {
 
 # random_model: a small random checkpoint with the demo model's tokenizer, as $model.
 random_model() {
-    [ -x "${MAKE_CHECKPOINT:-}" ] || skip "make_random_checkpoint is not built"
+    [ -x "$MAKE_CHECKPOINT" ] || skip "make_random_checkpoint is not built"
     [ -f "$demo/tokenizer.json" ] || skip "models/demo is not there"
     model=$scratch/model
     "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --layers 4 --experts 16 --experts-per-token 4 \
