@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/* The counters: in one chunk every expert is read at most once, a cache that holds everything reads
+ * nothing twice, and requests add up. */
+#include "golden.h"
+
+typedef struct opened {
+    golden g;
+    mf_engine *engine;
+    mf_session *session;
+    mf_model_info info;
+} opened;
+
+static opened open_case(const char *name, uint32_t chunk, bool everything)
+{
+    const golden_case *c = golden_case_find(name);
+    mf_engine_options options = golden_options(c);
+    opened o = {0};
+    mf_error error = {0};
+    golden_read(c, &o.g);
+    options.n_chunk_tokens = chunk;
+    options.expert_cache_bytes = 0;
+    REQUIRE_OK(mf_model_inspect(golden_path(name), &options, &o.info, &error), &error);
+    if (everything)
+        options.expert_cache_bytes =
+            (uint64_t)o.info.n_layers * o.info.n_experts * o.info.slot_bytes;
+    o.engine = golden_open(c, &options);
+    mf_engine_info(o.engine, &o.info);
+    REQUIRE_OK(mf_session_create(o.engine, &o.session, &error), &error);
+    return o;
+}
+
+static void close_case(opened *o)
+{
+    mf_session_free(&o->session);
+    mf_engine_close(&o->engine);
+    golden_free(&o->g);
+}
+
+static mf_stats run(opened *o, size_t n_tokens)
+{
+    mf_error error = {0};
+    mf_stats stats;
+    mf_session_clear(o->session);
+    mf_engine_stats_reset(o->engine);
+    REQUIRE_OK(mf_session_eval(o->session, o->g.tokens, n_tokens, &error), &error);
+    mf_engine_stats(o->engine, &stats);
+    CHECK_U64(stats.n_tokens, n_tokens);
+    CHECK(stats.weight_bytes_touched > stats.expert_bytes_touched);
+    CHECK_U64(stats.n_slots, o->info.n_slots);
+    CHECK((stats.n_expert_misses == 0) == (stats.read_bytes == 0));
+    CHECK(stats.read_bytes >= stats.n_expert_misses * o->info.one_expert_bytes);
+    /* direct reads come in whole blocks, at each end of each part */
+    CHECK(stats.read_bytes <= stats.n_expert_misses * o->info.slot_bytes);
+    CHECK(stats.n_reads >= stats.n_expert_misses && stats.n_reads <= 9 * stats.n_expert_misses);
+    return stats;
+}
+
+static void test_one_chunk(const char *name)
+{
+    opened o = open_case(name, 512, false);
+    uint64_t n_experts = (uint64_t)o.info.n_layers * o.info.n_experts;
+    mf_stats stats = run(&o, o.g.n_tokens);
+    CHECK(stats.n_expert_hits + stats.n_expert_misses <= n_experts);
+    CHECK(stats.n_expert_misses > n_experts / 2);
+    close_case(&o);
+}
+
+static void test_decode(const char *name)
+{
+    opened o = open_case(name, 1, false);
+    mf_stats stats = run(&o, 40);
+    CHECK_U64(stats.n_expert_hits + stats.n_expert_misses,
+              40ull * o.info.n_layers * o.info.n_experts_per_token);
+    CHECK_U64(stats.expert_bytes_touched,
+              40ull * o.info.n_layers * o.info.n_experts_per_token * o.info.one_expert_bytes);
+    close_case(&o);
+}
+
+static void test_everything_cached(const char *name)
+{
+    opened o = open_case(name, 7, true);
+    uint64_t n_experts = (uint64_t)o.info.n_layers * o.info.n_experts;
+    CHECK_U64(o.info.n_slots, n_experts);
+    mf_stats first = run(&o, o.g.n_tokens);
+    CHECK(first.n_expert_misses <= n_experts && first.n_expert_hits > 0);
+    mf_stats second = run(&o, o.g.n_tokens);
+    CHECK_U64(second.n_expert_misses, 0);
+    CHECK_U64(second.n_expert_hits, first.n_expert_hits + first.n_expert_misses);
+    CHECK_U64(second.n_reads, 0);
+    close_case(&o);
+}
+
+int main(void)
+{
+    static const char *const names[] = {"mlx_4bit", "hf_bf16", "next_bf16", "packed"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        test_one_chunk(names[i]);
+        test_decode(names[i]);
+        test_everything_cached(names[i]);
+    }
+    return test_result();
+}
