@@ -20,6 +20,51 @@ run run "$model" -n 5
 expect_code 0
 expect_empty "$out"
 
+# with a template the conversation goes on, and a turn evaluates only what is new: the same line
+# again costs what it cost the first time, but for the end of the answer before it
+cat >"$model/chat_template.jinja" <<'END'
+{%- for message in messages %}
+{%- if message.role == 'system' %}
+{{- '<|im_start|>system\n' + message.content + '<|im_end|>\n' }}
+{%- else %}
+{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}
+{%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+{{- '<|im_start|>assistant\n' }}
+{%- endif %}
+END
+answer="-n 20 --temp 0 --ignore-eos --quiet --stats=json"
+# shellcheck disable=SC2086 # several options
+run run "$model" -p hello $answer
+expect_code 0
+cp "$out" "$scratch/single"
+cp "$err" "$scratch/single.json"
+first=$(json "$err" prefill_tokens)
+printf '<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n' >"$scratch/formatted"
+run tokenize "$model" -f "$scratch/formatted" --parse-special --ids
+expect_true [ "$(wc -w <"$out")" = "$first" ]
+# shellcheck disable=SC2086
+run run "$model" --raw -f "$scratch/formatted" $answer
+expect_same "$out" "$scratch/single"
+printf 'hello\nhello\n' >"$scratch/lines"
+# shellcheck disable=SC2086
+run_with "$scratch/lines" run "$model" $answer
+expect_code 0
+expect_true [ "$(json "$err" prefill_tokens)" -lt $((2 * first + 20)) ]
+head -c "$(wc -c <"$scratch/single")" "$out" >"$scratch/first"
+expect_same "$scratch/first" "$scratch/single"
+# a new conversation answers as the first did
+printf 'hello\n/clear\nhello\n' >"$scratch/lines"
+# shellcheck disable=SC2086
+run_with "$scratch/lines" run "$model" $answer
+cat "$scratch/single" "$scratch/single" >"$scratch/twice"
+expect_same "$out" "$scratch/twice"
+# a system message is evaluated
+# shellcheck disable=SC2086
+run_with "$scratch/lines" run "$model" --system "Be kind." $answer
+expect_true [ "$(json "$err" prefill_tokens)" -gt $((2 * first)) ]
+
 # a line that does not fit is refused, and the chat goes on
 long=$(printf 'word %.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20)
 printf '%s\nhi\n' "$long" >"$scratch/lines"
