@@ -13,7 +13,12 @@ uint64_t mf_read_bytes_avx512(const unsigned char *p, size_t n)
             sum[j] = _mm512_add_epi64(sum[j], _mm512_loadu_si512(p + i + 64 * j));
     }
     sum[0] = _mm512_add_epi64(_mm512_add_epi64(sum[0], sum[1]), _mm512_add_epi64(sum[2], sum[3]));
-    return (uint64_t)_mm512_reduce_add_epi64(sum[0]);
+    /* not _mm512_reduce_add_epi64: its own last additions are of signed integers, and overflow */
+    uint64_t lanes[8], total = 0;
+    _mm512_storeu_si512(lanes, sum[0]);
+    for (int j = 0; j < 8; j++)
+        total += lanes[j];
+    return total;
 }
 
 uint64_t mf_fma_peak_avx512(uint64_t n_iterations, float *sink)
