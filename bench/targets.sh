@@ -51,6 +51,11 @@ bench() {
     "$moeflux" bench "$model" "$@" --repeat "$rounds" --quiet --json >"$work/$name.json"
 }
 
+# number VALUE FORMAT [DIVISOR]; "-" for what was not measured
+number() {
+    awk -v a="$1" -v d="${3:-1}" 'BEGIN { if (a ~ /^[0-9]/) printf "'"$2"'", a / d; else printf "-" }'
+}
+
 n_missed=0
 # target WHAT MEASURED RELATION LIMIT
 target() {
@@ -59,7 +64,7 @@ target() {
         print ok ? "reached" : "MISSED"
     }')
     [ "$verdict" = reached ] || n_missed=$((n_missed + 1))
-    printf '%-58s %14.4g  %s %-12s %s\n' "$1" "$2" "$3" "$4" "$verdict"
+    printf '%-58s %14s  %s %-12s %s\n' "$1" "$(number "$2" %.4g)" "$3" "$4" "$verdict"
 }
 
 if [ -z "$checkpoint" ]; then
@@ -108,11 +113,13 @@ printf '%-10s %12s %12s %14s %14s %10s %10s\n' run "prefill t/s" "decode t/s" "M
     "MB read/t" "hit rate" "peak MiB"
 for name in memory ram8 ram3 misses; do
     f=$work/$name.json
-    printf '%-10s %12.2f %12.2f %14.1f %14.1f %10.3f %10.0f\n' $name \
-        "$(json "$f" prefill_tokens_per_s)" "$(json "$f" decode_tokens_per_s)" \
-        "$(json "$f" weight_bytes_per_token | awk '{ print $1 / 1e6 }')" \
-        "$(json "$f" read_bytes_per_token | awk '{ print $1 / 1e6 }')" \
-        "$(json "$f" hit_rate)" "$(json "$f" peak_rss_bytes | awk '{ print $1 / 1048576 }')"
+    printf '%-10s %12s %12s %14s %14s %10s %10s\n' $name \
+        "$(number "$(json "$f" prefill_tokens_per_s)" %.2f)" \
+        "$(number "$(json "$f" decode_tokens_per_s)" %.2f)" \
+        "$(number "$(json "$f" weight_bytes_per_token)" %.1f 1e6)" \
+        "$(number "$(json "$f" read_bytes_per_token)" %.1f 1e6)" \
+        "$(number "$(json "$f" hit_rate)" %.3f)" \
+        "$(number "$(json "$f" peak_rss_bytes)" %.0f 1048576)"
 done
 echo
 if [ $n_missed -eq 0 ]; then
