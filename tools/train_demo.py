@@ -304,10 +304,11 @@ def delta_rule(q, k, v, g, beta, chunk=64):
     fade = total[..., -1].exp()[..., None, None]
     state = q.new_zeros(batch, heads, dim, v.shape[-1])
     out = []
-    for c in range(q.shape[2]):
-        written = new[:, :, c] - read[:, :, c] @ state
-        out.append(q[:, :, c] @ state + inside[:, :, c] @ written)
-        state = state * fade[:, :, c] + k[:, :, c].transpose(-1, -2) @ written
+    parts = (t.unbind(2) for t in (q, inside, k.transpose(-1, -2), new, read, fade))
+    for q_c, inside_c, k_c, new_c, read_c, fade_c in zip(*parts):
+        written = new_c - read_c @ state
+        out.append(q_c @ state + inside_c @ written)
+        state = state * fade_c + k_c @ written
     return torch.cat(out, 2)[:, :, :length]
 
 
@@ -452,6 +453,59 @@ def loss_of(cfg, w, part, args, teachers):
     return loss + args.balance * aux, loss.detach(), torch.stack([load for _, load in balance])
 
 
+class Stepper:
+    """One optimiser step on a batch; on a GPU as a captured graph, for the launches cost the most."""
+
+    def __init__(self, cfg, w, args, teachers, device):
+        self.cfg, self.w, self.args, self.teachers, self.device = cfg, w, args, teachers, device
+        decayed = [t for n, t in w.items() if t.ndim >= 2 and "conv1d" not in n]
+        others = [t for n, t in w.items() if not (t.ndim >= 2 and "conv1d" not in n)]
+        groups = [{"params": decayed, "weight_decay": args.weight_decay}]
+        groups += [{"params": others, "weight_decay": 0.0}]
+        on_gpu = device == "cuda"
+        self.lr = torch.tensor(args.lr, device=device)
+        self.optimiser = torch.optim.AdamW(
+            groups, lr=self.lr, betas=(0.9, 0.98), fused=on_gpu, capturable=on_gpu
+        )
+        self.ids = torch.zeros(args.batch, args.length + 1, dtype=torch.int64, device=device)
+        self.side = torch.cuda.Stream() if on_gpu else None
+        self.graphs, self.runs = {}, {}
+
+    def eager(self, quantised):
+        with torch.autocast(self.device, dtype=torch.bfloat16, cache_enabled=False):
+            used = rounded(self.w) if quantised else self.w
+            loss, plain, load = loss_of(self.cfg, used, self.ids, self.args, self.teachers)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(list(self.w.values()), 1.0)
+        self.optimiser.step()
+        return plain, load
+
+    def __call__(self, part, lr, quantised):
+        """Returns (loss without the balancing term, each layer's expert loads)."""
+        self.ids.copy_(part)
+        self.lr.fill_(lr)
+        if quantised in self.graphs:
+            graph, out = self.graphs[quantised]
+            graph.replay()
+            return tuple(t.clone() for t in out)
+        self.optimiser.zero_grad(set_to_none=True)
+        runs = self.runs[quantised] = self.runs.get(quantised, 0) + 1
+        if self.side is None:
+            return self.eager(quantised)
+        if runs <= 3:
+            self.side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.side):
+                out = self.eager(quantised)
+            torch.cuda.current_stream().wait_stream(self.side)
+            return out
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = self.eager(quantised)
+        self.graphs[quantised] = (graph, out)
+        graph.replay()
+        return tuple(t.clone() for t in out)
+
+
 def load_weights(path, device):
     return {n: t.float().to(device) for n, t in load_file(path).items()}
 
@@ -472,12 +526,7 @@ def train(args):
     teachers = [load_weights(p, device) for p in args.teacher]
     print(f"{sum(t.numel() for t in w.values())} weights, {len(data)} tokens, {args.seed=}", flush=True)
 
-    decayed = [t for n, t in w.items() if t.ndim >= 2 and "conv1d" not in n]
-    others = [t for n, t in w.items() if not (t.ndim >= 2 and "conv1d" not in n)]
-    groups = [{"params": decayed, "weight_decay": args.weight_decay}]
-    groups += [{"params": others, "weight_decay": 0.0}]
-    fused = device == "cuda"
-    optimiser = torch.optim.AdamW(groups, lr=args.lr, betas=(0.9, 0.98), eps=1e-8, fused=fused)
+    stepper = Stepper(cfg, w, args, teachers, device)
     steps = args.epochs * (len(data) // (args.length * args.batch))
     if args.max_steps:
         steps = min(steps, args.max_steps)
@@ -488,24 +537,16 @@ def train(args):
             progress = step / steps
             lr = args.lr * min(1.0, (step + 1) / args.warmup)
             lr *= 0.01 + 0.99 * (0.5 + 0.5 * math.cos(math.pi * progress))
-            for group in optimiser.param_groups:
-                group["lr"] = lr
             quantised = progress >= args.round_from
-            part = part.to(device)
-            with torch.autocast(device, dtype=torch.bfloat16):
-                used = rounded(w) if quantised else w
-                loss, plain, load = loss_of(cfg, used, part, args, teachers)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(list(w.values()), 1.0)
-            optimiser.step()
-            optimiser.zero_grad(set_to_none=True)
+            plain, load = stepper(part, lr, quantised)
             running.append(plain)
             loads = load if loads is None else 0.98 * loads + 0.02 * load
             step += 1
             if step % args.every == 0 or step == steps:
                 mean = torch.stack(running).mean().item()
                 running = []
-                at = mean_loss(cfg, rounded(w), valid, args.length, device)
+                with torch.no_grad():
+                    at = mean_loss(cfg, rounded(w), valid, args.length, device)
                 plain_at = mean_loss(cfg, w, valid, args.length, device)
                 low, high = (loads * cfg["num_experts"]).aminmax()
                 print(
