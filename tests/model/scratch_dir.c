@@ -69,6 +69,10 @@ static void remove_entry(const char *dir, const char *name, void *arg)
 
 const char *scratch_copy(const char *name)
 {
+    static bool registered;
+    if (!registered)
+        atexit(scratch_remove); /* a failed REQUIRE leaves nothing behind either */
+    registered = true;
     scratch_remove();
     const char *tmp = getenv("TMPDIR");
     snprintf(scratch, sizeof scratch, "%s/moeflux-test-XXXXXX", tmp != NULL ? tmp : "/tmp");
