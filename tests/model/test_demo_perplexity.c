@@ -74,16 +74,16 @@ int main(void)
 {
     const mf_allocator a = mf_allocator_default();
     mf_error error = {0};
-    mf_json golden = {0};
-    REQUIRE_OK(mf_json_read(&a, GOLDEN, 1 << 20, &golden, &error), &error);
-    size_t n_tokens = yyjson_get_uint(yyjson_obj_get(golden.root, "tokens"));
-    double expected = yyjson_get_real(yyjson_obj_get(golden.root, "perplexity"));
+    mf_json json = {0};
+    REQUIRE_OK(mf_json_read(&a, GOLDEN, 1 << 20, &json, &error), &error);
+    size_t n_tokens = yyjson_get_uint(yyjson_obj_get(json.root, "tokens"));
+    double expected = yyjson_get_real(yyjson_obj_get(json.root, "perplexity"));
     REQUIRE(n_tokens > 1000 && expected > 1.0);
     int32_t *tokens = held_out_tokens(n_tokens);
     double got = perplexity(tokens, n_tokens);
     CHECK_MSG(fabs(got / expected - 1.0) <= TOLERANCE, "perplexity %.6f, transformers has %.6f",
               got, expected);
     free(tokens);
-    mf_json_free(&golden);
+    mf_json_free(&json);
     return test_result();
 }
