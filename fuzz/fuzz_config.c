@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * config.json, from bytes to hyper-parameters and the sizes planned from them. Read as a config and
+ * as a manifest that carries one.
+ */
+#include "base/alloc.h"
+#include "model/family.h"
+#include "model/plan.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* What the rest of the library builds on without looking again. */
+static void check_hparams(const mf_hparams *h)
+{
+    if (h->n_layers == 0 || h->n_layers > MF_MAX_LAYERS || h->hidden_size == 0 || h->n_vocab == 0 ||
+        h->n_kv_heads == 0 || h->n_heads % h->n_kv_heads != 0 || h->n_experts_per_token == 0 ||
+        h->n_experts_per_token > h->n_experts || h->n_rot > h->head_dim || h->n_rot % 2 != 0)
+        abort();
+    for (uint32_t i = 0; i < h->n_layers; i++) {
+        if (h->layer_kind[i] != MF_LAYER_FULL && h->layer_kind[i] != MF_LAYER_LINEAR)
+            abort();
+    }
+}
+
+static void use_config(mf_checkpoint *checkpoint)
+{
+    static const char *const modules[] = {"lm_head", "language_model.model.layers.0.mlp.gate"};
+    const mf_family *family;
+    mf_quantization quantization;
+    mf_hparams h;
+    mf_plan plan;
+    mf_error error;
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
+        (void)!mf_config_quantization(&checkpoint->config, modules[i], &quantization, &error);
+    if (mf_family_find(checkpoint, &family, &error) == MF_OK &&
+        family->configure(&checkpoint->config, &h, &error) == MF_OK) {
+        check_hparams(&h);
+        (void)!mf_plan_make(&h, 512, h.n_context, h.n_experts_per_token, &plan);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const mf_allocator a = mf_allocator_default();
+    for (int is_manifest = 0; is_manifest < 2; is_manifest++) {
+        mf_checkpoint checkpoint = {.allocator = a, .config_from_manifest = is_manifest};
+        mf_json json = {0};
+        mf_error error;
+        if (mf_json_parse(&a, "fuzz", (const char *)data, size, &json, &error) != MF_OK)
+            return 0;
+        if (mf_config_from_json(&json, is_manifest, &checkpoint.config, &error) != MF_OK) {
+            mf_json_free(&json);
+            continue;
+        }
+        use_config(&checkpoint);
+        mf_config_free(&checkpoint.config);
+    }
+    return 0;
+}

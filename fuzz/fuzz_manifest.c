@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The prepared form's manifest. The first 8 bytes of an input are the size that model_weights.bin
+ * is said to have; the rest is model_weights.json, whose config then has its tensors bound.
+ */
+#include "base/alloc.h"
+#include "model/family.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Binding, for models small enough that many run in a second. */
+static void bind(mf_checkpoint *checkpoint)
+{
+    const mf_family *family;
+    mf_hparams h;
+    mf_error error;
+    mf_binder binder = {0};
+    mf_layer_weights layers[8];
+    mf_model_weights weights = {.layers = layers};
+    memset(layers, 0, sizeof layers);
+    if (mf_family_find(checkpoint, &family, &error) != MF_OK ||
+        family->configure(&checkpoint->config, &h, &error) != MF_OK || h.n_layers > 8 ||
+        h.n_experts > 64)
+        return;
+    if (mf_binder_init(&binder, &checkpoint->allocator, checkpoint, &error) == MF_OK &&
+        family->bind(&binder, &h, &weights, &error) == MF_OK)
+        (void)!mf_bind_finish(&binder, &error);
+    mf_binder_free(&binder);
+}
+
+static void check_table(const mf_tensor_table *table, uint64_t file_bytes)
+{
+    for (size_t i = 0; i < table->n_tensors; i++) {
+        const mf_tensor *t = &table->tensors[i];
+        if (t->offset > file_bytes || t->n_bytes > file_bytes - t->offset ||
+            mf_tensor_find(table, t->name) == NULL)
+            abort();
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const mf_allocator a = mf_allocator_default();
+    mf_checkpoint checkpoint = {.allocator = a,
+                                .dir = "/nonexistent",
+                                .is_packed = true,
+                                .config_from_manifest = true,
+                                .packed_bits = 4};
+    mf_json json = {0};
+    mf_error error;
+    uint64_t file_bytes;
+    uint32_t file;
+    if (size < 8)
+        return 0;
+    memcpy(&file_bytes, data, 8);
+    if (mf_json_parse(&a, "fuzz", (const char *)data + 8, size - 8, &json, &error) != MF_OK)
+        return 0;
+    mf_tensor_table_init(&checkpoint.table, &a);
+    /* Any regular file serves: its size is not looked at. */
+    bool whole =
+        mf_tensor_table_add_file(&checkpoint.table, "/proc/self/exe", &file, &error) == MF_OK &&
+        mf_manifest_parse(&checkpoint.table, file, &json, file_bytes, &error) == MF_OK;
+    if (whole)
+        check_table(&checkpoint.table, file_bytes);
+    if (mf_config_from_json(&json, true, &checkpoint.config, &error) == MF_OK) {
+        if (whole)
+            bind(&checkpoint);
+    } else {
+        mf_json_free(&json);
+    }
+    mf_checkpoint_free(&checkpoint);
+    return 0;
+}

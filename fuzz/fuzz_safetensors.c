@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The safetensors header, from bytes to bound weights. An input is read twice: as the first bytes
+ * of a file (8 bytes of header length, then the header), and with those 8 bytes as the size that
+ * the file is said to have, so that a small input can describe gigabytes. What survives parsing is
+ * bound to a small fixed model, which takes it through every check of shape, dtype, bits and group.
+ */
+#include "base/alloc.h"
+#include "model/family.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* What seed `bound` is the header of. */
+static const char config_text[] =
+    "{\"model_type\":\"qwen3_5_moe\",\"quantization\":{\"bits\":4,\"group_size\":64,"
+    "\"language_model.model.layers.0.mlp.gate\":{\"bits\":8,\"group_size\":64},"
+    "\"language_model.model.layers.0.mlp.shared_expert_gate\":{\"bits\":8,\"group_size\":64},"
+    "\"language_model.model.layers.1.mlp.gate\":{\"bits\":8,\"group_size\":64},"
+    "\"language_model.model.layers.1.mlp.shared_expert_gate\":{\"bits\":8,\"group_size\":64}},"
+    "\"text_config\":{\"hidden_size\":64,\"num_hidden_layers\":2,\"full_attention_interval\":2,"
+    "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":32,\"vocab_size\":64,"
+    "\"num_experts\":4,\"num_experts_per_tok\":2,\"moe_intermediate_size\":64,"
+    "\"shared_expert_intermediate_size\":64,\"linear_num_value_heads\":2,"
+    "\"linear_num_key_heads\":1,\"linear_key_head_dim\":32,\"linear_value_head_dim\":32,"
+    "\"linear_conv_kernel_dim\":4,\"rms_norm_eps\":1e-6,\"max_position_embeddings\":4096,"
+    "\"rope_parameters\":{\"rope_theta\":10000,\"partial_rotary_factor\":0.25}}}";
+
+/* What a complete table promises. */
+static void check_table(const mf_tensor_table *table, uint64_t file_bytes)
+{
+    for (size_t i = 0; i < table->n_tensors; i++) {
+        const mf_tensor *t = &table->tensors[i];
+        if (t->offset > file_bytes || t->n_bytes > file_bytes - t->offset ||
+            mf_tensor_find(table, t->name) == NULL)
+            abort();
+    }
+}
+
+static void bind(mf_checkpoint *checkpoint)
+{
+    const mf_family *family;
+    mf_hparams h;
+    mf_error error;
+    mf_layer_weights layers[2];
+    mf_model_weights weights = {.layers = layers};
+    mf_binder binder = {0};
+    memset(layers, 0, sizeof layers);
+    if (mf_family_find(checkpoint, &family, &error) != MF_OK ||
+        family->configure(&checkpoint->config, &h, &error) != MF_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        abort(); /* config_text is right */
+    }
+    if (mf_binder_init(&binder, &checkpoint->allocator, checkpoint, &error) == MF_OK &&
+        family->bind(&binder, &h, &weights, &error) == MF_OK)
+        (void)!mf_bind_finish(&binder, &error);
+    mf_binder_free(&binder);
+}
+
+static void parse_as_header(const mf_allocator *a, const uint8_t *data, size_t size)
+{
+    mf_checkpoint checkpoint = {.allocator = *a};
+    mf_json json = {0};
+    mf_error error;
+    uint64_t file_bytes;
+    uint32_t file;
+    memcpy(&file_bytes, data, 8);
+    mf_tensor_table_init(&checkpoint.table, a);
+    if (mf_json_parse(a, "config.json", config_text, sizeof config_text - 1, &json, &error) !=
+            MF_OK ||
+        mf_config_from_json(&json, false, &checkpoint.config, &error) != MF_OK)
+        abort();
+    /* Any regular file serves: its size is not looked at. */
+    if (mf_tensor_table_add_file(&checkpoint.table, "/proc/self/exe", &file, &error) == MF_OK &&
+        mf_safetensors_parse(&checkpoint.table, file, "fuzz", (const char *)data + 8, size - 8,
+                             file_bytes, &error) == MF_OK &&
+        mf_tensor_table_finish(&checkpoint.table, &error) == MF_OK) {
+        check_table(&checkpoint.table, file_bytes);
+        bind(&checkpoint);
+    }
+    mf_checkpoint_free(&checkpoint);
+}
+
+static void parse_as_file(const mf_allocator *a, const uint8_t *data, size_t size)
+{
+    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    if (fd < 0)
+        return;
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    mf_tensor_table table;
+    mf_tensor_table_init(&table, a);
+    mf_error error;
+    if (write(fd, data, size) == (ssize_t)size &&
+        mf_safetensors_add_file(&table, path, &error) == MF_OK &&
+        mf_tensor_table_finish(&table, &error) == MF_OK)
+        check_table(&table, size);
+    mf_tensor_table_free(&table);
+    close(fd);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const mf_allocator a = mf_allocator_default();
+    if (size >= 8)
+        parse_as_header(&a, data, size);
+    parse_as_file(&a, data, size);
+    return 0;
+}
