@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The AVX-512 tier: its kernels, and the vector helpers that its files share. */
+/* The AVX-512 tier: its kernels. */
 #ifndef MF_KERNELS_AVX512_H
 #define MF_KERNELS_AVX512_H
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Matrix times one to four tokens, AVX-512, and the choice between this and the panels of
- * gemm_avx512.c. Bound by memory: rows go four at a time, the next four are prefetched. Lanes are
+ * gemm_avx512.c. Bound by memory: four rows go together, one from each
+ * quarter of the range, so that each is a long stream of its own that the hardware prefetcher can
+ * follow (four neighbouring short rows share a page, and it cannot). Lanes are
  * positions along the row, one accumulator an output, summed in the order of the columns.
  */
 #include "base/checked.h"
@@ -9,7 +11,12 @@
 #include "kernels/x86/decode_avx512.h"
 #include "kernels/x86/gemm_avx512.h"
 
-enum { MAX_ROWS = 4, MAX_TOKENS = MF_GEMM_MIN_TOKENS_AVX512 - 1, LANES = 16 };
+enum {
+    MAX_ROWS = 4,
+    MAX_TOKENS = MF_GEMM_MIN_TOKENS_AVX512 - 1,
+    LANES = 16,
+    AHEAD_BYTES = 1024 /* how far ahead of a row's stream is prefetched */
+};
 
 /* What a call's rows have in common. */
 typedef struct matvec {
@@ -41,33 +48,36 @@ MF_INLINE void prefetch(const unsigned char *p, size_t n_bytes)
         _mm_prefetch((const char *)p + i, _MM_HINT_T0);
 }
 
-/* Scales or biases of n_rows rows from `row` on as float32, and a prefetch of the rows after. */
-static void expand_groups(const unsigned char *values, mf_dtype type, uint32_t row, uint32_t n_rows,
+/* Scales or biases of one row as float32, and a prefetch of the row after. */
+static void expand_groups(const unsigned char *values, mf_dtype type, uint32_t row,
                           uint32_t n_groups, float *out)
 {
-    size_t value_bytes = type == MF_F32 ? 4 : 2;
-    size_t n = (size_t)n_rows * n_groups;
-    const unsigned char *p = values + row * (size_t)n_groups * value_bytes;
-    for (size_t i = 0; i < n; i += LANES) {
-        __mmask16 mask = mf_tail_avx512(n, i);
-        _mm512_mask_storeu_ps(out + i, mask, mf_load_float_avx512(p + i * value_bytes, type, mask));
+    size_t row_bytes = (size_t)n_groups * (type == MF_F32 ? 4 : 2);
+    const unsigned char *p = values + row * row_bytes;
+    for (size_t i = 0; i < n_groups; i += LANES) {
+        __mmask16 mask = mf_tail_avx512(n_groups, i);
+        const unsigned char *at = p + i * (type == MF_F32 ? 4 : 2);
+        _mm512_mask_storeu_ps(out + i, mask, mf_load_float_avx512(at, type, mask));
     }
-    prefetch(p + n * value_bytes, n * value_bytes);
+    prefetch(p + row_bytes, row_bytes);
 }
 
-/* n_rows rows by n_tokens tokens, both constants: acc gets each output's lanes. */
+/* Rows row, row + step, ... (n_rows of them) by n_tokens tokens; both counts are constants. */
 MF_INLINE void multiply_affine(uint32_t bits, uint32_t n_rows, uint32_t n_tokens, const matvec *m,
-                               uint32_t row, float *y, size_t y_stride)
+                               uint32_t row, uint32_t step, float *y, size_t y_stride)
 {
     const mf_matrix *w = m->w;
     uint32_t n_groups = w->n_cols / w->group;
     size_t row_bytes = (size_t)w->n_cols * bits / 8;
     size_t group_bytes = (size_t)w->group * bits / 8;
     const unsigned char *p = w->data + row * row_bytes;
-    size_t ahead = row + n_rows < m->row1 ? n_rows * row_bytes : 0;
+    size_t apart = step * row_bytes;
     float *biases = m->groups + (size_t)MAX_ROWS * n_groups;
-    expand_groups(w->scales, w->float_type, row, n_rows, n_groups, m->groups);
-    expand_groups(w->biases, w->float_type, row, n_rows, n_groups, biases);
+    for (uint32_t r = 0; r < n_rows; r++) {
+        size_t at = (size_t)r * n_groups;
+        expand_groups(w->scales, w->float_type, row + r * step, n_groups, m->groups + at);
+        expand_groups(w->biases, w->float_type, row + r * step, n_groups, biases + at);
+    }
     __m512 acc[MAX_ROWS][MAX_TOKENS];
     for (uint32_t r = 0; r < MAX_ROWS; r++)
         for (uint32_t t = 0; t < MAX_TOKENS; t++)
@@ -79,13 +89,13 @@ MF_INLINE void multiply_affine(uint32_t bits, uint32_t n_rows, uint32_t n_tokens
         for (uint32_t r = 0; r < n_rows; r++) {
             size_t at = (size_t)r * n_groups + g;
             group[r] = mf_group_load_avx512(bits, m->groups + at, biases + at);
-            prefetch(p + r * row_bytes + ahead, group_bytes);
+            prefetch(p + r * apart + AHEAD_BYTES, group_bytes);
         }
         for (uint32_t i = 0; i < w->group; i += 32, p += 4 * bits, x += 32) {
 #pragma GCC unroll 4
             for (uint32_t r = 0; r < n_rows; r++) {
                 __m512i q[2];
-                mf_unpack_avx512(bits, p + r * row_bytes, q);
+                mf_unpack_avx512(bits, p + r * apart, q);
 #pragma GCC unroll 2
                 for (uint32_t v = 0; v < 2; v++) {
                     __m512 weights = mf_weights_avx512(bits, q[v], &group[r]);
@@ -99,7 +109,10 @@ MF_INLINE void multiply_affine(uint32_t bits, uint32_t n_rows, uint32_t n_tokens
     }
     for (uint32_t t = 0; t < n_tokens; t++) {
         __m128 sums = mf_sum4_avx512(acc[0][t], acc[1][t], acc[2][t], acc[3][t]);
-        _mm_mask_storeu_ps(y + t * y_stride, (__mmask8)((1 << n_rows) - 1), sums);
+        float out[MAX_ROWS];
+        _mm_storeu_ps(out, sums);
+        for (uint32_t r = 0; r < n_rows; r++)
+            y[t * y_stride + r * step] = out[r];
     }
 }
 
@@ -107,16 +120,12 @@ MF_INLINE void multiply_affine(uint32_t bits, uint32_t n_rows, uint32_t n_tokens
 MF_INLINE void affine_rows(uint32_t bits, uint32_t n_tokens, const matvec *m, uint32_t row0,
                            float *y, size_t y_stride)
 {
-    uint32_t row = row0;
-    if (n_tokens == 1) {
-        for (; row + 4 <= m->row1; row += 4)
-            multiply_affine(bits, 4, n_tokens, m, row, y + (row - row0), y_stride);
-    } else {
-        for (; row + 2 <= m->row1; row += 2)
-            multiply_affine(bits, 2, n_tokens, m, row, y + (row - row0), y_stride);
-    }
-    for (; row < m->row1; row++)
-        multiply_affine(bits, 1, n_tokens, m, row, y + (row - row0), y_stride);
+    uint32_t together = n_tokens == 1 ? 4 : 2;
+    uint32_t n_sets = (m->row1 - row0) / together;
+    for (uint32_t i = 0; i < n_sets; i++)
+        multiply_affine(bits, together, n_tokens, m, row0 + i, n_sets, y + i, y_stride);
+    for (uint32_t row = row0 + together * n_sets; row < m->row1; row++)
+        multiply_affine(bits, 1, n_tokens, m, row, 0, y + (row - row0), y_stride);
 }
 
 MF_INLINE void affine_tokens(uint32_t bits, uint32_t n_tokens, const matvec *m, uint32_t row0,
@@ -188,13 +197,12 @@ static void matvec_affine(const mf_matrix *w, uint32_t row0, uint32_t row1, cons
     }
 }
 
-/* n_rows rows of floats by one token. */
+/* Rows row, row + step, ... of floats (n_rows, a constant, of them) by one token. */
 MF_INLINE void multiply_float(mf_dtype type, uint32_t n_rows, const mf_matrix *w, uint32_t row,
-                              const float *x, bool has_more, float *y)
+                              uint32_t step, const float *x, float *y)
 {
     size_t row_bytes = mf_matrix_row_bytes(w);
     size_t value_bytes = type == MF_F32 ? 4 : 2;
-    size_t ahead = has_more ? n_rows * row_bytes : 0;
     const unsigned char *p = w->data + row * row_bytes;
     __m512 acc[MAX_ROWS];
     for (uint32_t r = 0; r < MAX_ROWS; r++)
@@ -204,23 +212,25 @@ MF_INLINE void multiply_float(mf_dtype type, uint32_t n_rows, const mf_matrix *w
         __m512 token = _mm512_maskz_loadu_ps(mask, x + i);
 #pragma GCC unroll 4
         for (uint32_t r = 0; r < n_rows; r++) {
-            const unsigned char *at = p + r * row_bytes + i * value_bytes;
-            _mm_prefetch((const char *)at + ahead, _MM_HINT_T0);
+            const unsigned char *at = p + r * step * row_bytes + i * value_bytes;
+            _mm_prefetch((const char *)at + AHEAD_BYTES, _MM_HINT_T0);
             acc[r] = _mm512_fmadd_ps(mf_load_float_avx512(at, type, mask), token, acc[r]);
         }
     }
-    __m128 sums = mf_sum4_avx512(acc[0], acc[1], acc[2], acc[3]);
-    _mm_mask_storeu_ps(y, (__mmask8)((1 << n_rows) - 1), sums);
+    float out[MAX_ROWS];
+    _mm_storeu_ps(out, mf_sum4_avx512(acc[0], acc[1], acc[2], acc[3]));
+    for (uint32_t r = 0; r < n_rows; r++)
+        y[r * step] = out[r];
 }
 
 MF_INLINE void float_rows(mf_dtype type, const mf_matrix *w, uint32_t row0, uint32_t row1,
                           const float *x, float *y)
 {
-    uint32_t row = row0;
-    for (; row + 4 <= row1; row += 4)
-        multiply_float(type, 4, w, row, x, row + 4 < row1, y + (row - row0));
-    for (; row < row1; row++)
-        multiply_float(type, 1, w, row, x, row + 1 < row1, y + (row - row0));
+    uint32_t n_sets = (row1 - row0) / 4;
+    for (uint32_t i = 0; i < n_sets; i++)
+        multiply_float(type, 4, w, row0 + i, n_sets, x, y + i);
+    for (uint32_t row = row0 + 4 * n_sets; row < row1; row++)
+        multiply_float(type, 1, w, row, 0, x, y + (row - row0));
 }
 
 static void matvec_float(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x, float *y)

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/* Attention and the gated delta rule over the vectors of lanes_<isa>.h; see lanes_ops.h, which the
+ * including file includes first. */
+#ifndef MF_KERNELS_LANES_SEQUENCE_H
+#define MF_KERNELS_LANES_SEQUENCE_H
+
+#include "kernels/kernels.h"
+
+enum {
+    TILE_POSITIONS = 32, /* of the online softmax; a multiple of every LANES */
+    BLOCK_LANES = 4      /* vectors of values or of state columns kept in registers */
+};
+
+/* Scores of positions first .. first + n - 1, and -infinity after them. */
+MF_LANE_OP void attention_scores(const mf_attention_args *a, uint32_t first, uint32_t n,
+                                 float *scores)
+{
+    for (uint32_t p = 0; p < n; p += 4) {
+        lanes dot[4] = {lanes_set(0), lanes_set(0), lanes_set(0), lanes_set(0)};
+        const float *k[4];
+        for (uint32_t j = 0; j < 4; j++) /* a last block's missing positions repeat the last one */
+            k[j] = a->k + (size_t)(first + (p + j < n ? p + j : n - 1)) * a->kv_stride;
+        for (uint32_t i = 0; i < a->head_dim; i += LANES) {
+            lanes q = lanes_load(a->q + i, a->head_dim - i);
+            for (uint32_t j = 0; j < 4; j++)
+                dot[j] = lanes_fma(q, lanes_load(k[j] + i, a->head_dim - i), dot[j]);
+        }
+        for (uint32_t j = 0; j < 4; j++)
+            scores[p + j] = lanes_sum(dot[j]) * a->scale;
+    }
+    for (uint32_t p = n; p < TILE_POSITIONS; p++)
+        scores[p] = -INFINITY;
+}
+
+/* out[i ..] = out[i ..] * shrink + sum_p weights[p] * v_p, n_vectors (a constant) vectors. */
+MF_LANE_OP void attention_values(const mf_attention_args *a, uint32_t n_vectors, uint32_t i,
+                                 uint32_t first, uint32_t n, const float *weights, float shrink)
+{
+    uint32_t n_left = a->head_dim - i;
+    const float *v = a->v + (size_t)first * a->kv_stride + i;
+    lanes out[BLOCK_LANES];
+    for (uint32_t j = 0; j < n_vectors; j++)
+        out[j] =
+            lanes_mul(lanes_load(a->out + i + j * LANES, n_left - j * LANES), lanes_set(shrink));
+    for (uint32_t p = 0; p < n; p++, v += a->kv_stride) {
+        lanes weight = lanes_set(weights[p]);
+        for (uint32_t j = 0; j < n_vectors; j++)
+            out[j] = lanes_fma(weight, lanes_load(v + j * LANES, n_left - j * LANES), out[j]);
+    }
+    for (uint32_t j = 0; j < n_vectors; j++)
+        lanes_store(a->out + i + j * LANES, n_left - j * LANES, out[j]);
+}
+
+MF_LANE_OP void attention_lanes(const mf_attention_args *a)
+{
+    float scores[TILE_POSITIONS];
+    float max = -INFINITY, sum = 0;
+    for (uint32_t i = 0; i < a->head_dim; i += LANES)
+        lanes_store(a->out + i, a->head_dim - i, lanes_set(0));
+    for (uint32_t first = 0; first < a->n_kv; first += TILE_POSITIONS) {
+        uint32_t n = a->n_kv - first < TILE_POSITIONS ? a->n_kv - first : TILE_POSITIONS;
+        attention_scores(a, first, n, scores);
+        lanes largest = lanes_set(max);
+        for (uint32_t p = 0; p < TILE_POSITIONS; p += LANES)
+            largest = lanes_max(largest, lanes_load(scores + p, LANES));
+        float new_max = lanes_largest(largest);
+        lanes weight_sum = lanes_set(0);
+        for (uint32_t p = 0; p < TILE_POSITIONS; p += LANES) {
+            lanes e = lanes_exp(lanes_sub(lanes_load(scores + p, LANES), lanes_set(new_max)));
+            lanes_store(scores + p, LANES, e);
+            weight_sum = lanes_add(weight_sum, e);
+        }
+        float shrink = first == 0 ? 0.0f : expf(max - new_max);
+        sum = fmaf(sum, shrink, lanes_sum(weight_sum));
+        max = new_max;
+        uint32_t i = 0;
+        for (; i + BLOCK_LANES * LANES <= a->head_dim; i += BLOCK_LANES * LANES)
+            attention_values(a, BLOCK_LANES, i, first, n, scores, shrink);
+        for (; i < a->head_dim; i += LANES)
+            attention_values(a, 1, i, first, n, scores, shrink);
+    }
+    for (uint32_t i = 0; i < a->head_dim; i += LANES)
+        lanes_store(a->out + i, a->head_dim - i,
+                    lanes_div(lanes_load(a->out + i, a->head_dim - i), lanes_set(sum)));
+}
+
+/*
+ * One token on n_vectors (a constant) vectors of columns from column j0 on: a pass that reads what
+ * the decayed state predicts, and one that updates it and reads the answer.
+ */
+MF_LANE_OP void delta_columns(const mf_delta_args *a, uint32_t n_vectors, uint32_t j0, uint32_t t)
+{
+    uint32_t n_left = a->value_dim - j0;
+    const float *q = a->q + t * a->qk_stride, *k = a->k + t * a->qk_stride;
+    const float *v = a->v + t * a->v_stride + j0;
+    lanes decay = lanes_set(a->decay[t * a->gate_stride]);
+    lanes beta = lanes_set(a->beta[t * a->gate_stride]);
+    lanes predicted[BLOCK_LANES], delta[BLOCK_LANES], sum[BLOCK_LANES];
+    for (uint32_t j = 0; j < n_vectors; j++)
+        predicted[j] = sum[j] = lanes_set(0);
+    const float *from = a->state + j0;
+    for (uint32_t i = 0; i < a->key_dim; i++, from += a->value_dim) {
+        lanes key = lanes_set(k[i]);
+        for (uint32_t j = 0; j < n_vectors; j++) {
+            lanes s = lanes_mul(lanes_load(from + j * LANES, n_left - j * LANES), decay);
+            predicted[j] = lanes_fma(s, key, predicted[j]);
+        }
+    }
+    for (uint32_t j = 0; j < n_vectors; j++) {
+        lanes wanted = lanes_load(v + j * LANES, n_left - j * LANES);
+        delta[j] = lanes_mul(lanes_sub(wanted, predicted[j]), beta);
+    }
+    float *state = a->state + j0;
+    for (uint32_t i = 0; i < a->key_dim; i++, state += a->value_dim) {
+        lanes key = lanes_set(k[i]), query = lanes_set(q[i]);
+        for (uint32_t j = 0; j < n_vectors; j++) {
+            lanes s = lanes_mul(lanes_load(state + j * LANES, n_left - j * LANES), decay);
+            s = lanes_fma(key, delta[j], s);
+            lanes_store(state + j * LANES, n_left - j * LANES, s);
+            sum[j] = lanes_fma(s, query, sum[j]);
+        }
+    }
+    for (uint32_t j = 0; j < n_vectors; j++)
+        lanes_store(a->out + t * a->out_stride + j0 + j * LANES, n_left - j * LANES, sum[j]);
+}
+
+/* Columns are independent of each other: a block of them goes through all tokens while in cache. */
+MF_LANE_OP void delta_rule_lanes(const mf_delta_args *a)
+{
+    uint32_t j = 0;
+    for (; j + BLOCK_LANES * LANES <= a->value_dim; j += BLOCK_LANES * LANES) {
+        for (uint32_t t = 0; t < a->n_tokens; t++)
+            delta_columns(a, BLOCK_LANES, j, t);
+    }
+    for (; j < a->value_dim; j += LANES) {
+        for (uint32_t t = 0; t < a->n_tokens; t++)
+            delta_columns(a, 1, j, t);
+    }
+}
+
+#endif
