@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+# make_random_checkpoint: every preset and form, scaled down, is read and run by the program; the
+# same seed gives the same model in every form; contents do not depend on threads; wrong options
+# and full or used directories are refused.
+set -u
+: "${MOEFLUX:=../../build/moeflux}"
+: "${MAKE_CHECKPOINT:=../../build/make_random_checkpoint}"
+: "${SAME_LOGITS:=../../build/tests/tools/same_logits}"
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/moeflux-tools.XXXXXX") || exit 1
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 1' HUP INT TERM
+n_checks=0
+n_failed=0
+
+# check WHAT COMMAND...
+check() {
+    what=$1
+    shift
+    n_checks=$((n_checks + 1))
+    "$@" >"$scratch/out" 2>"$scratch/err" && return
+    n_failed=$((n_failed + 1))
+    echo "FAILED: $what: $*"
+    sed 's/^/  /' "$scratch/out" "$scratch/err" | head -8
+}
+
+# check_code CODE WORDS COMMAND...: the exit code, one line that holds WORDS first
+check_code() {
+    wanted=$1
+    words=$2
+    shift 2
+    n_checks=$((n_checks + 1))
+    "$@" >"$scratch/out" 2>"$scratch/err"
+    got=$?
+    [ "$got" -eq "$wanted" ] && head -1 "$scratch/err" | grep -qF -- "$words" && return
+    n_failed=$((n_failed + 1))
+    echo "FAILED: exit $wanted and \"$words\" expected, exit $got: $*"
+    sed 's/^/  /' "$scratch/err" | head -4
+}
+
+small="--quiet --layers 4 --hidden 128 --heads 4 --kv-heads 2 --head-dim 32 --vocab 320 --experts 12
+    --experts-per-token 3 --expert-hidden 64 --shared-hidden 64 --linear-v-heads 4
+    --linear-k-heads 2 --linear-k-dim 32 --linear-v-dim 32"
+
+# make NAME OPTIONS...: a small checkpoint, which the program then describes
+make() {
+    name=$1
+    shift
+    # shellcheck disable=SC2086
+    check "make" "$MAKE_CHECKPOINT" $small "$@" "$scratch/$name"
+    check "info" "$MOEFLUX" info "$scratch/$name"
+}
+
+for preset in qwen3.6-35b-a3b qwen3.5-35b-a3b qwen3.5-122b-a10b qwen3.5-397b-a17b \
+    qwen3-next-80b-a3b qwen3-coder-next-80b-a3b; do
+    make "$preset" --preset $preset
+    check "bench" "$MOEFLUX" bench "$scratch/$preset" --prompt-tokens 9 --gen-tokens 3 --repeat 1 \
+        --measure-ms 0 --expert-cache 0 --quiet --json
+    check "values" "$SAME_LOGITS" "$scratch/$preset"
+done
+
+for preset in qwen3.6-35b-a3b qwen3-next-80b-a3b; do
+    make "$preset.hf" --preset $preset --form hf
+    make "$preset.plain" --preset $preset --bits 16
+    check "raw and plain form" "$SAME_LOGITS" "$scratch/$preset.hf" "$scratch/$preset.plain"
+    make "$preset.shards" --preset $preset --shard-bytes 60000
+    make "$preset.one" --preset $preset --threads 1
+    check "threads" cmp "$scratch/$preset/model.safetensors" "$scratch/$preset.one/model.safetensors"
+    check "shards" "$SAME_LOGITS" "$scratch/$preset" "$scratch/$preset.shards"
+    make "$preset.packed" --preset $preset --form packed
+    check "packed form" "$SAME_LOGITS" "$scratch/$preset" "$scratch/$preset.packed"
+    make "$preset.packed2" --preset $preset --form packed --bits 2
+    check "2-bit packed form" "$SAME_LOGITS" "$scratch/$preset.packed2"
+done
+
+for bits in 2 3 5 6 8; do
+    make "bits$bits" --preset qwen3.6-35b-a3b --bits $bits --group 32
+    check "$bits bits" "$SAME_LOGITS" "$scratch/bits$bits"
+done
+
+make seed1 --preset qwen3.6-35b-a3b --seed 1
+check_code 1 "differ" "$SAME_LOGITS" "$scratch/qwen3.6-35b-a3b" "$scratch/seed1"
+
+# the published shape of the model: tensors, bytes of an expert, working set
+check "true shape" "$MAKE_CHECKPOINT" --quiet --preset qwen3.6-35b-a3b --layers 1 --experts 8 \
+    --vocab 256 "$scratch/true"
+check "true shape" "$MOEFLUX" info "$scratch/true" --json
+cp "$scratch/out" "$scratch/info"
+check "expert bytes" grep -q '"one_expert_bytes": *1769472' "$scratch/info"
+
+check_code 2 "no preset" "$MAKE_CHECKPOINT" --preset gpt-2 "$scratch/x"
+check_code 2 "--preset NAME" "$MAKE_CHECKPOINT" "$scratch/x"
+check_code 2 "--bits" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --bits 7 "$scratch/x"
+check_code 2 "packed" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --form packed --bits 3 "$scratch/x"
+check_code 2 "multiple" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --hidden 100 "$scratch/x"
+check_code 1 "is not empty" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b "$scratch/true"
+check_code 1 "are free" "$MAKE_CHECKPOINT" --preset qwen3.5-397b-a17b --layers 1024 --experts 65536 \
+    "$scratch/huge"
+check_code 1 "cannot create" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b "$scratch/no/such"
+check_code 1 "tokenizer.json" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --layers 1 --experts 1 \
+    --tokenizer "$scratch/none" "$scratch/y"
+echo "$n_checks checks, $n_failed failed"
+[ "$n_failed" -eq 0 ]
