@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Public entry points of engines: defaults, validation, information, counters, measurements. */
-#include "backend/cpu/cpu_backend.h"
-#include "base/checked.h"
+/* Public entry points of engines: defaults, validation, information. */
 #include "model/engine.h"
-
-#include <string.h>
 
 void mf_engine_options_default(mf_engine_options *options)
 {
@@ -41,92 +37,4 @@ mf_status mf_engine_open(const char *path, const mf_engine_options *options, mf_
 void mf_engine_info(const mf_engine *engine, mf_model_info *out)
 {
     *out = engine->info;
-}
-
-void mf_engine_stats(const mf_engine *engine, mf_stats *out)
-{
-    mf_expert_stats s;
-    mf_expert_store_stats(engine->store, &s);
-    *out = (mf_stats){
-        .n_tokens = engine->n_tokens,
-        .n_expert_hits = s.n_hits,
-        .n_expert_misses = s.n_misses,
-        .n_reads = s.n_reads,
-        .read_bytes = s.read_bytes,
-        .expert_bytes_touched = engine->expert_bytes_touched,
-        .weight_bytes_touched =
-            engine->backend->ops->weight_bytes(engine->backend) - engine->weight_bytes_start,
-        .wait_us = s.wait_us,
-        .reading_us = s.reading_us,
-        .n_slots = mf_expert_store_n_slots(engine->store),
-        .slot_bytes = engine->info.slot_bytes,
-    };
-}
-
-void mf_engine_stats_reset(mf_engine *engine)
-{
-    engine->n_tokens = 0;
-    engine->expert_bytes_touched = 0;
-    engine->weight_bytes_start = engine->backend->ops->weight_bytes(engine->backend);
-    mf_expert_store_stats_reset(engine->store);
-}
-
-const char *mf_engine_io_name(const mf_engine *engine)
-{
-    return mf_io_name(engine->io);
-}
-
-const char *mf_engine_cpu_name(const mf_engine *engine)
-{
-    return mf_cpu_backend_tier_name(engine->backend);
-}
-
-/* Memory for the measurement's reads. Between evaluations the activations past the rotary angles
- * hold nothing: they are lent where they are large enough, so that measuring stays within the
- * budget. */
-static mf_status borrow_slots(mf_engine *engine, mf_region *own, unsigned char **out,
-                              mf_error *error)
-{
-    uint64_t n_bytes = engine->plan.k * engine->info.slot_bytes;
-    uint64_t from = mf_round_up(engine->plan.x.offset, MF_IO_ALIGN);
-    if (from + n_bytes <= engine->plan.act_bytes) {
-        *out = engine->backend->ops->buffer_host(engine->backend, engine->act) + from;
-        return MF_OK;
-    }
-    MF_TRY(mf_region_create(&engine->allocator, n_bytes, "measuring the drive", own, error));
-    *out = own->base;
-    return MF_OK;
-}
-
-mf_status mf_engine_measure_drive(mf_engine *engine, uint32_t n_milliseconds,
-                                  double *bytes_per_second, mf_error *error)
-{
-    if (engine == NULL || bytes_per_second == NULL)
-        return mf_fail(error, MF_ERR_ARGUMENT, "mf_engine_measure_drive: engine or result is NULL");
-    mf_region own = {0};
-    unsigned char *buffer;
-    MF_TRY(borrow_slots(engine, &own, &buffer, error));
-    mf_status status = mf_expert_store_measure(engine->store, buffer, engine->plan.k,
-                                               n_milliseconds, bytes_per_second, error);
-    mf_region_free(&engine->allocator, &own);
-    return status;
-}
-
-mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
-                                    double *dram_bytes_per_second, double *fma_per_second,
-                                    mf_error *error)
-{
-    if (engine == NULL || dram_bytes_per_second == NULL || fma_per_second == NULL)
-        return mf_fail(error, MF_ERR_ARGUMENT,
-                       "mf_engine_measure_compute: engine or a result is NULL");
-    const mf_span spans[] = {{engine->resident, 0}, {engine->slots, 0}};
-    /* Slots that were never filled are not backed by memory: reading them would measure the zero
-     * page. */
-    mf_expert_stats s;
-    mf_expert_store_stats(engine->store, &s);
-    const uint64_t n_bytes[] = {
-        engine->info.resident_bytes,
-        s.n_misses < engine->info.n_slots ? 0 : engine->info.n_slots * engine->info.slot_bytes};
-    return engine->backend->ops->measure(engine->backend, spans, n_bytes, 2, n_milliseconds,
-                                         dram_bytes_per_second, fma_per_second, error);
 }

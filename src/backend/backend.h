@@ -198,6 +198,8 @@ typedef struct mf_expert_item {
 
 typedef struct mf_backend_ops {
     const char *name;
+    /* What it runs on: a CPU's kernel tier, a GPU's name. */
+    const char *(*device_name)(const mf_backend *be);
     mf_status (*buffer_create)(mf_backend *be, uint64_t n_bytes, const char *what, mf_buffer *out,
                                mf_error *error);
     void (*buffer_free)(mf_backend *be, mf_buffer buffer);
@@ -224,6 +226,15 @@ typedef struct mf_backend_ops {
 struct mf_backend {
     const mf_backend_ops *ops;
 };
+
+typedef struct mf_backend_options {
+    mf_allocator allocator;
+    uint32_t n_threads;      /* of the CPU; 0: one per available CPU */
+    uint32_t cpu_tier_limit; /* as mf_kernels_get */
+} mf_backend_options;
+
+/* Opens the backend that the options ask for. ops->destroy ends it. */
+mf_status mf_backend_open(const mf_backend_options *options, mf_backend **out, mf_error *error);
 
 static inline mf_span mf_span_at(mf_span span, uint64_t n_bytes)
 {

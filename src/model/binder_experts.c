@@ -64,6 +64,15 @@ static mf_status bind_stacked(expert_binding *b, mf_expert_shape *shape, mf_erro
     return MF_OK;
 }
 
+static mf_status require_float(const expert_binding *b, const mf_stored_matrix *m, mf_error *error)
+{
+    if (m->shape.kind == MF_WEIGHT_FLOAT)
+        return MF_OK;
+    return mf_fail(error, MF_ERR_UNSUPPORTED,
+                   "%s: tensor %s: quantised fused experts are not supported",
+                   b->binder->checkpoint->dir, m->data->name);
+}
+
 /* Raw Hugging Face, fused: gate_up_proj [experts, 2 * hidden, cols], the first half of the rows
  * gate; down_proj [experts, ...]. */
 static mf_status bind_fused(expert_binding *b, mf_expert_shape *shape, mf_error *error)
@@ -74,10 +83,7 @@ static mf_status bind_fused(expert_binding *b, mf_expert_shape *shape, mf_error 
     mf_layer_name(b->binder, b->layer, "mlp.experts.gate_up_proj", module, sizeof module);
     MF_TRY(mf_bind_stored(b->binder, module, "", 1, h->n_experts, 2 * h->expert_hidden,
                           h->hidden_size, &m, error));
-    if (m.shape.kind != MF_WEIGHT_FLOAT)
-        return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "%s: tensor %s: quantised fused experts are not supported",
-                       b->binder->checkpoint->dir, m.data->name);
+    MF_TRY(require_float(b, &m, error));
     shape->gate = shape->up = m.shape;
     shape->gate.n_rows = shape->up.n_rows = h->expert_hidden;
     b->parts[3 * GATE] = part_of(m.data, h->n_experts);
@@ -87,6 +93,7 @@ static mf_status bind_fused(expert_binding *b, mf_expert_shape *shape, mf_error 
     mf_layer_name(b->binder, b->layer, "mlp.experts.down_proj", module, sizeof module);
     MF_TRY(mf_bind_stored(b->binder, module, "", 1, h->n_experts, h->hidden_size, h->expert_hidden,
                           &m, error));
+    MF_TRY(require_float(b, &m, error));
     shape->down = m.shape;
     b->parts[3 * DOWN] = part_of(m.data, h->n_experts);
     return MF_OK;

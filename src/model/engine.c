@@ -2,9 +2,6 @@
 /* Opening and closing an engine: descriptors, budget, backend memory, weights, the expert store. */
 #include "model/engine.h"
 
-#include "backend/cpu/cpu_backend.h"
-#include "base/memory_limits.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,8 +50,8 @@ static void warn_small_cache(const mf_engine *e)
 
 static mf_status open_backend(mf_engine *e, const mf_model *m, mf_error *error)
 {
-    const mf_cpu_backend_options options = {e->allocator, m->n_threads, e->options.cpu_tier_limit};
-    MF_TRY(mf_cpu_backend_create(&options, &e->backend, error));
+    const mf_backend_options options = {e->allocator, m->n_threads, e->options.cpu_tier_limit};
+    MF_TRY(mf_backend_open(&options, &e->backend, error));
     const mf_backend_ops *ops = e->backend->ops;
     MF_TRY(ops->buffer_create(e->backend, e->info.resident_bytes, "the dense weights", &e->resident,
                               error));

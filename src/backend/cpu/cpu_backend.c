@@ -9,25 +9,6 @@
 
 #define SCRATCH_ALIGN ((size_t)64)
 
-uint64_t mf_weight_row_bytes(const mf_weight *w)
-{
-    if (w->kind == MF_WEIGHT_AFFINE)
-        return (uint64_t)w->n_cols * w->bits / 8;
-    return (uint64_t)w->n_cols * mf_dtype_bytes(w->float_type);
-}
-
-uint64_t mf_weight_scale_row_bytes(const mf_weight *w)
-{
-    if (w->kind != MF_WEIGHT_AFFINE)
-        return 0;
-    return (uint64_t)(w->n_cols / w->group) * mf_dtype_bytes(w->float_type);
-}
-
-uint64_t mf_weight_bytes(const mf_weight *w)
-{
-    return w->n_rows * (mf_weight_row_bytes(w) + 2 * mf_weight_scale_row_bytes(w));
-}
-
 mf_matrix mf_cpu_matrix(const mf_cpu_backend *be, const mf_weight *w)
 {
     bool affine = w->kind == MF_WEIGHT_AFFINE;
@@ -197,8 +178,14 @@ static void destroy(mf_backend *base)
     mf_free(&a, be, sizeof *be);
 }
 
+static const char *device_name(const mf_backend *base)
+{
+    return mf_cpu_tier_name(((const mf_cpu_backend *)base)->kernels->tier);
+}
+
 static const mf_backend_ops cpu_ops = {
     .name = "cpu",
+    .device_name = device_name,
     .buffer_create = buffer_create,
     .buffer_free = buffer_free,
     .buffer_host = buffer_host,
@@ -213,7 +200,7 @@ static const mf_backend_ops cpu_ops = {
     .destroy = destroy,
 };
 
-mf_status mf_cpu_backend_create(const mf_cpu_backend_options *options, mf_backend **out,
+mf_status mf_cpu_backend_create(const mf_backend_options *options, mf_backend **out,
                                 mf_error *error)
 {
     const mf_allocator a = mf_allocator_or_default(&options->allocator);
@@ -222,7 +209,7 @@ mf_status mf_cpu_backend_create(const mf_cpu_backend_options *options, mf_backen
         return mf_fail_memory(error, sizeof *be, "the CPU backend");
     be->base.ops = &cpu_ops;
     be->allocator = a;
-    be->kernels = mf_kernels_get(options->tier_limit);
+    be->kernels = mf_kernels_get(options->cpu_tier_limit);
     be->n_threads = options->n_threads != 0 ? options->n_threads : mf_cpu_count();
     mf_status status = mf_thread_pool_create(&a, be->n_threads, &be->pool, error);
     if (status != MF_OK) {
@@ -231,9 +218,4 @@ mf_status mf_cpu_backend_create(const mf_cpu_backend_options *options, mf_backen
     }
     *out = &be->base;
     return MF_OK;
-}
-
-const char *mf_cpu_backend_tier_name(const mf_backend *be)
-{
-    return mf_cpu_tier_name(((const mf_cpu_backend *)be)->kernels->tier);
 }
