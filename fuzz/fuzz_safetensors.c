@@ -42,6 +42,24 @@ static void check_table(const mf_tensor_table *table, uint64_t file_bytes)
     }
 }
 
+/* Every part of an expert that its shape promises has a place. */
+static void check_experts(const mf_binder *binder, const mf_layer_weights *layers)
+{
+    for (size_t i = 0; i < 2; i++) {
+        const mf_expert_shape *e = &layers[i].experts;
+        const mf_weight *matrices[3] = {&e->gate, &e->up, &e->down};
+        for (size_t j = 0; j < 9; j++) {
+            const mf_weight *w = matrices[j / 3];
+            uint64_t n_bytes = binder->parts[i * MF_MAX_EXPERT_PARTS + j].n_bytes;
+            uint64_t row_bytes = j % 3 == 0                    ? mf_weight_row_bytes(w)
+                                 : w->kind == MF_WEIGHT_AFFINE ? mf_weight_scale_row_bytes(w)
+                                                               : 0;
+            if (n_bytes != w->n_rows * row_bytes)
+                abort();
+        }
+    }
+}
+
 static void bind(mf_checkpoint *checkpoint)
 {
     const mf_family *family;
@@ -57,8 +75,9 @@ static void bind(mf_checkpoint *checkpoint)
         abort(); /* config_text is right */
     }
     if (mf_binder_init(&binder, &checkpoint->allocator, checkpoint, &error) == MF_OK &&
-        family->bind(&binder, &h, &weights, &error) == MF_OK)
-        (void)!mf_bind_finish(&binder, &error);
+        family->bind(&binder, &h, &weights, &error) == MF_OK &&
+        mf_bind_finish(&binder, &error) == MF_OK)
+        check_experts(&binder, layers);
     mf_binder_free(&binder);
 }
 
