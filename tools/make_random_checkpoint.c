@@ -33,7 +33,8 @@ static const number_option number_options[] = {
     {"bits", MF_RC_AT(bits), 2, 16, "bits a weight: 2, 3, 4, 5, 6, 8, or 16 (BF16); default 4"},
     {"group", MF_RC_AT(group), 32, 128, "quantisation group: 32, 64 or 128; default 64"},
     {"seed", MF_RC_AT(seed), 0, UINT64_MAX, "of all contents; default 0"},
-    {"threads", MF_RC_AT(n_threads), 1, 64, "default 2"},
+    {"threads", MF_RC_AT(n_threads), 1, 64,
+     "default 4: more than cores, so that filling and writing overlap"},
     {"shard-bytes", MF_RC_AT(shard_bytes), 1, UINT64_MAX, "largest shard; default 5 GiB"},
     {"layers", MF_RC_AT(shape.n_layers), 1, 1024, NULL},
     {"experts", MF_RC_AT(shape.n_experts), 1, 65536, NULL},
@@ -388,7 +389,7 @@ static void copy_tokenizer(const mf_rc_options *o)
 
 int main(int argc, char **argv)
 {
-    mf_rc_options options = {.bits = 4, .group = 64, .n_threads = 2, .shard_bytes = 5ULL << 30};
+    mf_rc_options options = {.bits = 4, .group = 64, .n_threads = 4, .shard_bytes = 5ULL << 30};
     parse_options(argc, argv, &options);
     check_options(&options);
     mf_rc_tensors tensors = {0};
