@@ -84,8 +84,9 @@ int main(int argc, char **argv)
             first = l;
             continue;
         }
-        if (!failed && (l.n_vocab != first.n_vocab ||
-                        memcmp(l.values, first.values, N_TOKENS * l.n_vocab * sizeof(float)))) {
+        if (!failed &&
+            (l.n_vocab != first.n_vocab ||
+             memcmp(l.values, first.values, N_TOKENS * l.n_vocab * sizeof(float)) != 0)) {
             fprintf(stderr, "%s and %s differ\n", argv[1], argv[i]);
             failed = 1;
         }
