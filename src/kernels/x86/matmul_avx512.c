@@ -63,13 +63,14 @@ static void expand_groups(const unsigned char *values, mf_dtype type, uint32_t r
 }
 
 /* Rows row, row + step, ... (n_rows of them) by n_tokens tokens; both counts are constants. */
-MF_INLINE void multiply_affine(uint32_t bits, uint32_t n_rows, uint32_t n_tokens, const matvec *m,
-                               uint32_t row, uint32_t step, float *y, size_t y_stride)
+MF_INLINE void multiply_affine(uint32_t bits, uint32_t width, uint32_t n_rows, uint32_t n_tokens,
+                               const matvec *m, uint32_t row, uint32_t step, float *y,
+                               size_t y_stride)
 {
     const mf_matrix *w = m->w;
     uint32_t n_groups = w->n_cols / w->group;
     size_t row_bytes = (size_t)w->n_cols * bits / 8;
-    size_t group_bytes = (size_t)w->group * bits / 8;
+    size_t group_bytes = (size_t)width * bits / 8;
     const unsigned char *p = w->data + row * row_bytes;
     size_t apart = step * row_bytes;
     float *biases = m->groups + (size_t)MAX_ROWS * n_groups;
@@ -91,7 +92,8 @@ MF_INLINE void multiply_affine(uint32_t bits, uint32_t n_rows, uint32_t n_tokens
             group[r] = mf_group_load_avx512(bits, m->groups + at, biases + at);
             prefetch(p + r * apart + AHEAD_BYTES, group_bytes);
         }
-        for (uint32_t i = 0; i < w->group; i += 32, p += 4 * bits, x += 32) {
+#pragma GCC unroll 4
+        for (uint32_t i = 0; i < width; i += 32, p += 4 * bits, x += 32) {
 #pragma GCC unroll 4
             for (uint32_t r = 0; r < n_rows; r++) {
                 __m512i q[2];
@@ -122,10 +124,15 @@ MF_INLINE void affine_rows(uint32_t bits, uint32_t n_tokens, const matvec *m, ui
 {
     uint32_t together = n_tokens == 1 ? 4 : 2;
     uint32_t n_sets = (m->row1 - row0) / together;
-    for (uint32_t i = 0; i < n_sets; i++)
-        multiply_affine(bits, together, n_tokens, m, row0 + i, n_sets, y + i, y_stride);
+    for (uint32_t i = 0; i < n_sets; i++) {
+        if (m->w->group == 64)
+            multiply_affine(bits, 64, together, n_tokens, m, row0 + i, n_sets, y + i, y_stride);
+        else
+            multiply_affine(bits, m->w->group, together, n_tokens, m, row0 + i, n_sets, y + i,
+                            y_stride);
+    }
     for (uint32_t row = row0 + together * n_sets; row < m->row1; row++)
-        multiply_affine(bits, 1, n_tokens, m, row, 0, y + (row - row0), y_stride);
+        multiply_affine(bits, m->w->group, 1, n_tokens, m, row, 0, y + (row - row0), y_stride);
 }
 
 MF_INLINE void affine_tokens(uint32_t bits, uint32_t n_tokens, const matvec *m, uint32_t row0,
