@@ -3,6 +3,7 @@
 #include "text/added_tokens.h"
 
 #include "text/nfc.h"
+#include "text/unicode_additions.h"
 #include "text/utf8.h"
 
 #include <stdlib.h>
@@ -225,6 +226,18 @@ static bool is_space(uint32_t c)
            c == 0x205F || c == 0x3000;
 }
 
+/* utf8proc may be too old to know the character. */
+static bool is_added_word(uint32_t c)
+{
+    for (size_t i = 0; i < mf_n_unicode_additions; i++) {
+        const mf_unicode_addition *a = &mf_unicode_additions[i];
+        if (c >= a->first && c <= a->last)
+            return a->category[0] == 'L' || a->category[0] == 'M' ||
+                   strcmp(a->category, "Nd") == 0 || strcmp(a->category, "Nl") == 0;
+    }
+    return false;
+}
+
 /* A word character as Rust's \w has it: letters, marks, decimal digits, connectors, joiners, and
  * what else is alphabetic. */
 static bool is_word(uint32_t c)
@@ -245,7 +258,7 @@ static bool is_word(uint32_t c)
     default: /* joiners; circled and squared Latin letters are alphabetic symbols */
         return c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) ||
                (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
-               (c >= 0x1F170 && c <= 0x1F189);
+               (c >= 0x1F170 && c <= 0x1F189) || is_added_word(c);
     }
 }
 

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/* The sampler: what the filters keep, against transformers; draws; odd logits; options. */
+#include "text_data.h"
+
+#include "format/json.h"
+#include "model/sampler.h"
+
+static float number(yyjson_val *object, const char *name)
+{
+    return (float)yyjson_get_num(yyjson_obj_get(object, name));
+}
+
+static void check_case(yyjson_val *item, size_t index)
+{
+    float logits[128], highest;
+    double sum, got[128] = {0};
+    size_t i, n, n_vocab = 0, n_kept;
+    yyjson_val *value;
+    mf_sampler_options options;
+    mf_sampler *s = NULL;
+    mf_sampler_options_default(&options);
+    options.temperature = number(item, "temperature");
+    options.top_k = (uint32_t)number(item, "top_k");
+    options.top_p = number(item, "top_p");
+    options.min_p = number(item, "min_p");
+    options.repetition_penalty = number(item, "repetition_penalty");
+    yyjson_arr_foreach(yyjson_obj_get(item, "logits"), i, n, value)
+    {
+        REQUIRE(i < 128);
+        logits[i] = (float)yyjson_get_num(value);
+        n_vocab = n;
+    }
+    REQUIRE(mf_sampler_create(&options, n_vocab, NULL, &s, NULL) == MF_OK);
+    yyjson_arr_foreach(yyjson_obj_get(item, "accepted"), i, n, value)
+    {
+        mf_sampler_accept(s, (int32_t)yyjson_get_uint(value));
+    }
+    const mf_candidate *kept = mf_sampling_filter(s, logits, &n_kept, &highest, &sum);
+    for (i = 0; i < n_kept; i++)
+        got[kept[i].id] = mf_sampling_weight((double)kept[i].score - (double)highest) / sum;
+    yyjson_arr_foreach(yyjson_obj_get(item, "probabilities"), i, n, value)
+    {
+        double want = yyjson_get_num(value);
+        CHECK_MSG((want == 0.0) == (got[i] == 0.0) && fabs(want - got[i]) < 1e-5,
+                  "case %zu, token %zu: %g, want %g", index, i, got[i], want);
+    }
+    for (i = 0; i < 20; i++) {
+        int32_t token = mf_sampler_sample(s, logits);
+        CHECK(token >= 0 && (size_t)token < n_vocab && got[token] > 0.0);
+    }
+    mf_sampler_free(&s);
+}
+
+static void check_goldens(void)
+{
+    mf_json json = {0};
+    mf_allocator a = mf_allocator_default();
+    REQUIRE(mf_json_read(&a, text_data_path("sampler.json"), 1u << 22, &json, NULL) == MF_OK);
+    size_t i, n;
+    yyjson_val *item;
+    yyjson_arr_foreach(json.root, i, n, item)
+    {
+        check_case(item, i);
+    }
+    CHECK(n >= 100);
+    mf_json_free(&json);
+}
+
+static mf_sampler *make(float temperature, size_t n_vocab, uint64_t seed)
+{
+    mf_sampler_options options;
+    mf_sampler *s = NULL;
+    mf_sampler_options_default(&options);
+    options.temperature = temperature;
+    options.seed = seed;
+    REQUIRE(mf_sampler_create(&options, n_vocab, NULL, &s, NULL) == MF_OK);
+    return s;
+}
+
+/* Counts of many draws against the probabilities: chi-squared of 3 degrees of freedom. */
+static void check_draws(void)
+{
+    static const float logits[4] = {0.0f, 1.0f, -1.0f, 0.5f};
+    double total = 0.0, chi = 0.0;
+    int counts[4] = {0};
+    const int n_draws = 100000;
+    mf_sampler *s = make(1.0f, 4, 42);
+    for (int i = 0; i < n_draws; i++)
+        counts[mf_sampler_sample(s, logits)]++;
+    for (int i = 0; i < 4; i++)
+        total += exp((double)logits[i]);
+    for (int i = 0; i < 4; i++) {
+        double expected = exp((double)logits[i]) / total * n_draws;
+        chi += (counts[i] - expected) * (counts[i] - expected) / expected;
+    }
+    CHECK_MSG(chi < 25.0, "chi-squared %g", chi);
+    mf_sampler_free(&s);
+}
+
+static void check_seed(void)
+{
+    float logits[50];
+    int32_t first[64];
+    for (int i = 0; i < 50; i++)
+        logits[i] = (float)(i % 7) * 0.3f;
+    mf_sampler *a = make(1.0f, 50, 7), *b = make(1.0f, 50, 7), *c = make(1.0f, 50, 8);
+    int n_other = 0;
+    for (int i = 0; i < 64; i++) {
+        first[i] = mf_sampler_sample(a, logits);
+        CHECK(mf_sampler_sample(b, logits) == first[i]);
+        n_other += mf_sampler_sample(c, logits) != first[i];
+    }
+    CHECK(n_other > 0);
+    mf_sampler_reset(a);
+    for (int i = 0; i < 64; i++)
+        CHECK(mf_sampler_sample(a, logits) == first[i]);
+    mf_sampler_free(&a);
+    mf_sampler_free(&b);
+    mf_sampler_free(&c);
+}
+
+static void check_odd_logits(void)
+{
+    static const float equal[5] = {1.0f, 3.0f, 3.0f, 2.0f, 3.0f};
+    static const float nan_first[3] = {NAN, -5.0f, -INFINITY};
+    static const float none[3] = {NAN, NAN, -INFINITY};
+    static const float infinite[4] = {0.0f, INFINITY, NAN, INFINITY};
+    mf_sampler *greedy = make(0.0f, 5, 0), *warm = make(1.0f, 3, 0), *four = make(1.0f, 4, 1);
+    CHECK(mf_sampler_sample(greedy, equal) == 1);
+    mf_sampler_free(&greedy);
+    greedy = make(0.0f, 3, 0);
+    CHECK(mf_sampler_sample(greedy, nan_first) == 1);
+    CHECK(mf_sampler_sample(greedy, none) == 0);
+    for (int i = 0; i < 20; i++) {
+        CHECK(mf_sampler_sample(warm, nan_first) == 1);
+        CHECK(mf_sampler_sample(warm, none) == 0);
+        int32_t token = mf_sampler_sample(four, infinite);
+        CHECK(token == 1 || token == 3);
+    }
+    mf_sampler_accept(warm, -1);
+    mf_sampler_accept(warm, 3);
+    mf_sampler_free(&greedy);
+    mf_sampler_free(&warm);
+    mf_sampler_free(&four);
+}
+
+static void check_options(void)
+{
+    mf_sampler_options o;
+    mf_sampler *s = NULL;
+    mf_sampler_options_default(&o);
+    CHECK(mf_sampler_options_load("tests/text/data", &o, NULL) == MF_OK && o.temperature == 1.0f);
+    CHECK(mf_sampler_options_load("tests/text/data/generation", &o, NULL) == MF_OK);
+    CHECK(o.temperature == 0.6f && o.top_k == 20 && o.top_p == 0.95f && o.min_p == 0.0f);
+    const mf_sampler_options bad[] = {
+        {.temperature = -1.0f, .top_p = 1.0f, .repetition_penalty = 1.0f},
+        {.temperature = NAN, .top_p = 1.0f, .repetition_penalty = 1.0f},
+        {.temperature = 1.0f, .top_p = 1.5f, .repetition_penalty = 1.0f},
+        {.top_p = 1.0f, .min_p = -0.5f, .repetition_penalty = 1.0f},
+        {.top_p = 1.0f, .repetition_penalty = 0.0f}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(mf_sampler_create(&bad[i], 4, NULL, &s, NULL) == MF_ERR_ARGUMENT && s == NULL);
+    CHECK(mf_sampler_create(&o, 0, NULL, &s, NULL) == MF_ERR_ARGUMENT);
+}
+
+int main(int argc, char **argv)
+{
+    text_data_set_dir(argc, argv);
+    check_goldens();
+    check_draws();
+    check_seed();
+    check_odd_logits();
+    check_options();
+    return test_result();
+}

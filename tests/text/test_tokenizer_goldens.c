@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* The same ids and the same text as Hugging Face tokenizers, for every golden tokenizer and text.
+ */
+#include "text_data.h"
+
+#define MAX_IDS ((size_t)1 << 16)
+
+static const char *const names[] = {"qwen3", "qwen35", "gpt2", "several", "merged"};
+
+static void report(const char *name, uint32_t index, int special, const unsigned char *text,
+                   size_t n_bytes, const int32_t *got, size_t n_got, const int32_t *want,
+                   size_t n_want)
+{
+    fprintf(stderr, "%s: text %u, special %d:", name, index, special);
+    for (size_t i = 0; i < n_bytes && i < 80; i++)
+        fprintf(stderr, text[i] >= 0x20 && text[i] < 0x7F ? "%c" : "\\x%02x", text[i]);
+    fprintf(stderr, "\n  got %zu:", n_got);
+    for (size_t i = 0; i < n_got && i < 24; i++)
+        fprintf(stderr, " %d", got[i]);
+    fprintf(stderr, "\n  want %zu:", n_want);
+    for (size_t i = 0; i < n_want && i < 24; i++)
+        fprintf(stderr, " %d", want[i]);
+    fputc('\n', stderr);
+}
+
+static void read_ids(text_file *file, size_t n, int32_t *ids, size_t capacity)
+{
+    REQUIRE(n <= capacity);
+    for (size_t i = 0; i < n; i++)
+        ids[i] = (int32_t)text_file_leb128(file);
+}
+
+static void check_text(const mf_tokenizer *t, const char *name, uint32_t index, int special,
+                       const unsigned char *text, size_t n_bytes, const int32_t *want,
+                       size_t n_want)
+{
+    static int32_t got[MAX_IDS];
+    size_t n_got = 0;
+    mf_error error = {0};
+    mf_status status =
+        mf_tokenizer_encode(t, (const char *)text, n_bytes, special, got, MAX_IDS, &n_got, &error);
+    bool same = status == MF_OK && n_got == n_want && memcmp(got, want, n_want * sizeof *got) == 0;
+    if (!CHECK_MSG(same, "%s: text %u: ids differ %s", name, index, error.message))
+        report(name, index, special, text, n_bytes, got, n_got < MAX_IDS ? n_got : MAX_IDS, want,
+               n_want);
+}
+
+static void check_ids(const mf_tokenizer *t, const char *name)
+{
+    static int32_t want[MAX_IDS];
+    char file[256];
+    snprintf(file, sizeof file, "%s/ids.bin", name);
+    text_file ids = text_file_read(file), texts = text_file_read("texts.bin");
+    uint32_t n_texts = text_file_u32(&texts);
+    for (uint32_t i = 0; i < n_texts; i++) {
+        uint32_t n_bytes = text_file_u32(&texts);
+        const unsigned char *text = text_file_bytes(&texts, n_bytes);
+        size_t n = text_file_leb128(&ids);
+        read_ids(&ids, n, want, MAX_IDS);
+        check_text(t, name, i, 1, text, n_bytes, want, n);
+        size_t n_other = text_file_leb128(&ids);
+        if (n_other != 0) { /* 0: the same without special tokens */
+            n = n_other - 1;
+            read_ids(&ids, n, want, MAX_IDS);
+        }
+        check_text(t, name, i, 0, text, n_bytes, want, n);
+    }
+    CHECK(texts.at == texts.n_bytes && ids.at == ids.n_bytes);
+    text_file_free(&texts);
+    text_file_free(&ids);
+}
+
+/* Decodes a sequence a token at a time; what comes out must be whole characters at every step. */
+static void check_sequence(const mf_tokenizer *t, const char *name, text_file *file)
+{
+    uint32_t n_tokens = text_file_leb128(file);
+    mf_decoder decoder = {0};
+    char got[8192];
+    size_t n_got = 0, n;
+    for (uint32_t i = 0; i < n_tokens; i++) {
+        int32_t token = (int32_t)text_file_leb128(file);
+        REQUIRE(mf_tokenizer_decode(t, &decoder, token, got + n_got, sizeof got - n_got, &n) ==
+                MF_OK);
+        CHECK(n == 0 || (got[n_got] & 0xC0) != 0x80);
+        n_got += n;
+    }
+    REQUIRE(mf_tokenizer_decode(t, &decoder, -1, got + n_got, sizeof got - n_got, &n) == MF_OK);
+    n_got += n;
+    CHECK(decoder.n_pending == 0);
+    uint32_t n_want = text_file_leb128(file);
+    const unsigned char *want = text_file_bytes(file, n_want);
+    CHECK_MSG(n_got == n_want && memcmp(got, want, n_want) == 0,
+              "%s: decoded text differs at %zu: got %.*s, want %.*s", name, file->at, (int)n_got,
+              got, (int)n_want, want);
+}
+
+static void check_decoding(const mf_tokenizer *t, const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/decode.bin", name);
+    text_file file = text_file_read(path);
+    while (file.at < file.n_bytes)
+        check_sequence(t, name, &file);
+    text_file_free(&file);
+}
+
+int main(int argc, char **argv)
+{
+    text_data_set_dir(argc, argv);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        mf_tokenizer *t = text_tokenizer_open(names[i]);
+        check_ids(t, names[i]);
+        check_decoding(t, names[i]);
+        mf_tokenizer_free(&t);
+    }
+    return test_result();
+}

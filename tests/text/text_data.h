@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* Reading the golden files of tests/text/data (written by tools/make_text_goldens.py). */
+#ifndef MF_TESTS_TEXT_DATA_H
+#define MF_TESTS_TEXT_DATA_H
+
+#include "test.h"
+
+typedef struct text_file {
+    unsigned char *data;
+    size_t n_bytes, at;
+} text_file;
+
+/* Reads data_dir()/name; ends the program if it cannot. */
+text_file text_file_read(const char *name);
+void text_file_free(text_file *file);
+uint32_t text_file_u32(text_file *file);
+uint32_t text_file_leb128(text_file *file);
+const unsigned char *text_file_bytes(text_file *file, size_t n_bytes);
+
+/* tests/text/data, or the first argument of the program. */
+void text_data_set_dir(int argc, char **argv);
+const char *text_data_path(const char *name);
+
+mf_tokenizer *text_tokenizer_open(const char *name);
+
+#endif
