@@ -12,8 +12,8 @@
 #include "kernels/x86/decode_avx512.h"
 
 enum {
-    TILE = 256,        /* columns; a multiple of every group */
-    PANEL_ROWS = 16,   /* rows dequantised together */
+    TILE = 512,        /* columns; a multiple of every group */
+    PANEL_ROWS = 8,    /* rows dequantised together */
     BLOCK_ROWS = 4,    /* rows of a register block */
     BLOCK_TOKENS = 6,  /* tokens of a register block */
     CHUNK_TOKENS = 64, /* tokens packed together */
