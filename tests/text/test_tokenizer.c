@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/* The tokenizer apart from goldens: files it refuses, end tokens, decoding, sizes, failing memory.
+ */
+#include "text_data.h"
+
+#include "text/tokenizer.h"
+
+#define MODEL \
+    "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}"
+#define BYTES "\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"}"
+#define SPLIT(regex)                                                                           \
+    "{\"decoder\":{\"type\":\"ByteLevel\"},\"pre_tokenizer\":{\"type\":\"Sequence\","          \
+    "\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":" \
+    "\"" regex "\"}},{\"type\":\"ByteLevel\",\"use_regex\":false}]}," MODEL "}"
+
+static mf_status open_text(const char *text, mf_tokenizer **out, mf_error *error)
+{
+    mf_allocator a = mf_allocator_default();
+    mf_json json = {0};
+    mf_status status = mf_json_parse(&a, "t.json", text, strlen(text), &json, error);
+    if (status == MF_OK)
+        status = mf_text_open_json(&json, &a, out, error);
+    mf_json_free(&json);
+    return status;
+}
+
+static void check_refused(const char *text, mf_status expected, const char *part)
+{
+    mf_tokenizer *t = NULL;
+    mf_error error = {0};
+    mf_status status = open_text(text, &t, &error);
+    CHECK_MSG(status == expected && strstr(error.message, part) != NULL && t == NULL,
+              "%s: got %d \"%s\", want %d with \"%s\"", text, status, error.message, expected,
+              part);
+    mf_tokenizer_free(&t);
+}
+
+static void check_files(void)
+{
+    const mf_status no = MF_ERR_UNSUPPORTED, bad = MF_ERR_FORMAT;
+    check_refused("[]", bad, "t.json");
+    check_refused("{" BYTES "}", bad, "model");
+    check_refused("{" BYTES ",\"model\":{\"type\":\"Unigram\"}}", no, "Unigram");
+    check_refused("{" BYTES ",\"normalizer\":{\"type\":\"NFKC\"}," MODEL "}", no, "NFKC");
+    check_refused("{\"pre_tokenizer\":{\"type\":\"Whitespace\"}," MODEL "}", no, "Whitespace");
+    check_refused("{\"pre_tokenizer\":{\"type\":\"ByteLevel\"}," MODEL "}", no, "decoder");
+    check_refused("{" BYTES ",\"model\":{\"vocab\":{\"a\":0},\"merges\":[\"a b\"]}}", bad,
+                  "not in model.vocab");
+    check_refused("{" BYTES ",\"model\":{\"vocab\":{\"a\":0},\"merges\":[\"ab\"]}}", bad,
+                  "merges[0]");
+    check_refused("{" BYTES ",\"model\":{\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", bad,
+                  "twice");
+    check_refused("{" BYTES ",\"model\":{\"vocab\":{\"a\":-1},\"merges\":[]}}", bad, "usable id");
+    check_refused("{" BYTES ",\"model\":{\"vocab\":{\"a\":9000000},\"merges\":[]}}", bad, "id");
+    check_refused("{" BYTES ",\"added_tokens\":[{}]," MODEL "}", bad, "added_tokens[0]");
+    static const char *const patterns[] = {
+        SPLIT("\\\\w+"),   SPLIT("a\\\\b"), SPLIT("[a[b]]"),         SPLIT("[a&&b]"),
+        SPLIT("a{,3}"),    SPLIT("a{2}+"),  SPLIT("(?i)a"),          SPLIT("\\\\h"),
+        SPLIT("(a"),       SPLIT("[a"),     SPLIT("\\\\p{Klingon}"), SPLIT("\\\\xff"),
+        SPLIT("(a)\\\\1"), SPLIT("(?<n>a)")};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+        check_refused(patterns[i], no, "regular expression");
+}
+
+/* An exponential pattern ends in an error, not in a wait. */
+static void check_match_limit(void)
+{
+    char text[64];
+    memset(text, 'a', sizeof text);
+    text[sizeof text - 1] = 'b';
+    mf_tokenizer *t = NULL;
+    size_t n;
+    REQUIRE(open_text(SPLIT("(?:a|a|aa)+$"), &t, NULL) == MF_OK);
+    CHECK(mf_tokenizer_encode(t, text, sizeof text, 0, NULL, 0, &n, NULL) == MF_ERR_UNSUPPORTED);
+    mf_tokenizer_free(&t);
+}
+
+static void check_end_tokens(void)
+{
+    mf_tokenizer *t = text_tokenizer_open("ends");
+    static const int32_t ends[] = {0, 1, 5, 7, 3};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        CHECK(mf_tokenizer_is_end(t, ends[i]));
+    CHECK(!mf_tokenizer_is_end(t, 2) && !mf_tokenizer_is_end(t, -1));
+    CHECK(mf_tokenizer_is_special(t, 3) && !mf_tokenizer_is_special(t, 2));
+    CHECK(!mf_tokenizer_is_special(t, -1) && !mf_tokenizer_is_special(t, 99));
+    CHECK(mf_tokenizer_n_vocab(t) == 4);
+    size_t n;
+    const char *piece = mf_tokenizer_piece(t, 3, &n);
+    CHECK(piece != NULL && n == 5 && memcmp(piece, "<end>", 5) == 0);
+    CHECK(mf_tokenizer_piece(t, 4, &n) == NULL && mf_tokenizer_piece(t, -1, &n) == NULL);
+    mf_tokenizer_free(&t);
+}
+
+static void check_decoder(void)
+{
+    mf_tokenizer *t = text_tokenizer_open("gpt2");
+    mf_decoder decoder = {0};
+    int32_t tokens[16];
+    size_t n_tokens, n;
+    char text[64];
+    REQUIRE(mf_tokenizer_encode(t, "\xF0\x9F\x98\x80", 4, 0, tokens, 16, &n_tokens, NULL) == MF_OK);
+    REQUIRE(n_tokens > 1);
+    for (size_t i = 0; i < n_tokens; i++) {
+        REQUIRE(mf_tokenizer_decode(t, &decoder, tokens[i], text, sizeof text, &n) == MF_OK);
+        CHECK(n == (i + 1 == n_tokens ? 4u : 0u));
+    }
+    /* A character that is never finished comes out as one U+FFFD. */
+    REQUIRE(mf_tokenizer_decode(t, &decoder, tokens[0], text, sizeof text, &n) == MF_OK && n == 0);
+    CHECK(mf_tokenizer_decode(t, &decoder, -1, text, 2, &n) == MF_ERR_ARGUMENT);
+    REQUIRE(mf_tokenizer_decode(t, &decoder, -1, text, 3, &n) == MF_OK);
+    CHECK(n == 3 && memcmp(text, "\xEF\xBF\xBD", 3) == 0);
+    mf_tokenizer_free(&t);
+}
+
+static void check_arguments(void)
+{
+    mf_tokenizer *t = NULL;
+    size_t n = 0;
+    CHECK(mf_tokenizer_open(NULL, NULL, &t, NULL) == MF_ERR_ARGUMENT);
+    CHECK(mf_tokenizer_open("tests/text/data/none", NULL, &t, NULL) == MF_ERR_NOT_FOUND);
+    t = text_tokenizer_open("qwen3");
+    CHECK(mf_tokenizer_encode(t, NULL, 1, 0, NULL, 0, &n, NULL) == MF_ERR_ARGUMENT);
+    CHECK(mf_tokenizer_encode(t, NULL, 0, 0, NULL, 0, &n, NULL) == MF_OK && n == 0);
+    int32_t one[2] = {-7, -7};
+    CHECK(mf_tokenizer_encode(t, "xyz \xff 123", 9, 0, one, 1, &n, NULL) == MF_OK);
+    CHECK(n > 1 && one[0] >= 0 && one[1] == -7);
+    mf_tokenizer_free(&t);
+    mf_tokenizer_free(&t);
+}
+
+/* A megabyte of one letter is one word: it must not take quadratic time. */
+static void check_long_words(void)
+{
+    static const char *const units[] = {"a", " ", "\n", "!", "\xCC\x81\xCC\xA3"};
+    mf_tokenizer *t = text_tokenizer_open("qwen35");
+    size_t n_bytes = 1u << 20, n;
+    char *text = malloc(n_bytes);
+    REQUIRE(text != NULL);
+    for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
+        size_t n_unit = strlen(units[u]);
+        for (size_t i = 0; i < n_bytes; i++)
+            text[i] = units[u][i % n_unit];
+        CHECK(mf_tokenizer_encode(t, text, n_bytes, 0, NULL, 0, &n, NULL) == MF_OK && n > 0);
+    }
+    free(text);
+    mf_tokenizer_free(&t);
+}
+
+typedef struct failing {
+    long n_left; /* allocations that still succeed */
+    long long n_bytes;
+} failing;
+
+static void *failing_alloc(void *ctx, size_t n)
+{
+    failing *f = ctx;
+    if (f->n_left-- <= 0)
+        return NULL;
+    f->n_bytes += (long long)n;
+    return malloc(n);
+}
+
+static void *failing_realloc(void *ctx, void *ptr, size_t old_bytes, size_t n)
+{
+    failing *f = ctx;
+    if (f->n_left-- <= 0)
+        return NULL;
+    f->n_bytes += (long long)n - (long long)old_bytes;
+    return realloc(ptr, n);
+}
+
+static void failing_free(void *ctx, void *ptr, size_t n)
+{
+    ((failing *)ctx)->n_bytes -= (long long)n;
+    free(ptr);
+}
+
+/* Every allocation of opening and encoding fails once; each time MF_ERR_NO_MEMORY and nothing kept.
+ */
+static void check_failing_memory(const char *name)
+{
+    static const char text[] =
+        "wo\xCC\x81rd <|im_start|>\xff 'S 123 a\xCC\xA3\xCC\x81 aaaaaaaaaaaaaaaa"
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    for (long fail_at = 0;; fail_at++) {
+        failing f = {fail_at, 0};
+        mf_allocator a = {&f, failing_alloc, failing_realloc, failing_free};
+        mf_tokenizer *t = NULL;
+        size_t n;
+        mf_status status = mf_tokenizer_open(text_data_path(name), &a, &t, NULL);
+        CHECK((t != NULL) == (status == MF_OK));
+        if (status == MF_OK)
+            status = mf_tokenizer_encode(t, text, sizeof text - 1, 1, NULL, 0, &n, NULL);
+        mf_tokenizer_free(&t);
+        CHECK_MSG(f.n_bytes == 0, "%s, allocation %ld: %lld bytes kept", name, fail_at, f.n_bytes);
+        if (status == MF_OK && f.n_left >= 0)
+            break;
+        /* Without memory for machine code a regular expression is interpreted. */
+        REQUIRE(status == MF_OK || status == MF_ERR_NO_MEMORY);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    text_data_set_dir(argc, argv);
+    check_files();
+    check_match_limit();
+    check_end_tokens();
+    check_decoder();
+    check_arguments();
+    check_long_words();
+    check_failing_memory("qwen3");
+    check_failing_memory("several");
+    return test_result();
+}
