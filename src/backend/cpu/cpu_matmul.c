@@ -5,8 +5,18 @@
 #include <string.h>
 
 #define MAX_PRODUCTS 64u
-/* Rows a task takes: enough to hide the dispatch, few enough that two threads end together. */
+/*
+ * Rows a task takes: enough to hide the dispatch, few enough that two threads end together. With
+ * several tokens each task packs them for itself, so its rows are more.
+ */
 #define BLOCK_ROWS 64u
+#define BLOCK_ROWS_PACKED 128u
+#define PACKED_TOKENS 4u
+
+static uint32_t block_rows(const mf_cpu_product *p)
+{
+    return p->n_tokens < PACKED_TOKENS ? BLOCK_ROWS : BLOCK_ROWS_PACKED;
+}
 
 typedef struct product_job {
     mf_cpu_backend *be;
@@ -22,8 +32,8 @@ static void run_block(void *ctx, uint32_t task, uint32_t thread)
     while (task >= job->first_task[j + 1])
         j++;
     const mf_cpu_product *p = &job->products[j];
-    uint32_t row0 = (task - job->first_task[j]) * BLOCK_ROWS;
-    uint32_t row1 = row0 + BLOCK_ROWS < p->w.n_rows ? row0 + BLOCK_ROWS : p->w.n_rows;
+    uint32_t n = block_rows(p), row0 = (task - job->first_task[j]) * n;
+    uint32_t row1 = row0 + n < p->w.n_rows ? row0 + n : p->w.n_rows;
     job->be->kernels->matmul(&p->w, row0, row1, p->x, p->x_stride, p->n_tokens, p->y + row0,
                              p->y_stride, mf_cpu_scratch(job->be, thread));
 }
@@ -35,7 +45,8 @@ void mf_cpu_products(mf_cpu_backend *be, const mf_cpu_product *products, uint32_
             be, products + done, n - done < MAX_PRODUCTS ? n - done : MAX_PRODUCTS, {0}};
         for (uint32_t j = 0; j < job.n; j++) {
             const mf_matrix *w = &job.products[j].w;
-            job.first_task[j + 1] = job.first_task[j] + (w->n_rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+            uint32_t block = block_rows(&job.products[j]);
+            job.first_task[j + 1] = job.first_task[j] + (w->n_rows + block - 1) / block;
             size_t scale_bytes = w->kind == MF_WEIGHT_AFFINE ? (size_t)2 * (w->n_cols / w->group) *
                                                                    mf_dtype_bytes(w->float_type)
                                                              : 0;
