@@ -88,8 +88,8 @@ mf_status mf_json_parse(const mf_allocator *a, const char *path, const char *tex
 mf_status mf_json_read(const mf_allocator *a, const char *path, size_t max_bytes, mf_json *out,
                        mf_error *error)
 {
-    char *text;
-    size_t n_bytes;
+    char *text = NULL;
+    size_t n_bytes = 0;
     MF_TRY(mf_file_read(a, path, max_bytes, &text, &n_bytes, error));
     mf_status status = mf_json_parse(a, path, text, n_bytes, out, error);
     mf_free(a, text, n_bytes + 1);
