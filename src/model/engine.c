@@ -71,14 +71,15 @@ static mf_status reserve_ops(mf_engine *e, mf_error *error)
     for (uint32_t i = 0; i < e->h.n_layers; i++) {
         mf_layer_weights *w = &e->weights.layers[i];
         bool full = e->h.layer_kind[i] == MF_LAYER_FULL;
-        const mf_weight *matrices[] = {full ? &w->u.full.q : &w->u.linear.qkv,
-                                       full ? &w->u.full.o : &w->u.linear.out,
-                                       full ? &w->u.full.k : &w->u.linear.b,
-                                       &w->router,
-                                       &w->shared_gate,
-                                       &w->shared_down,
-                                       &e->weights.lm_head};
-        for (size_t j = 0; j < sizeof matrices / sizeof *matrices; j++) {
+        enum { N_MATRICES = 7 };
+        const mf_weight *matrices[N_MATRICES] = {full ? &w->u.full.q : &w->u.linear.qkv,
+                                                 full ? &w->u.full.o : &w->u.linear.out,
+                                                 full ? &w->u.full.k : &w->u.linear.b,
+                                                 &w->router,
+                                                 &w->shared_gate,
+                                                 &w->shared_down,
+                                                 &e->weights.lm_head};
+        for (size_t j = 0; j < N_MATRICES; j++) {
             mf_op op = {.kind = MF_OP_MATMUL, .n_rows = e->plan.n_chunk, .u.matmul = {.n = 1}};
             op.u.matmul.weight[0] = *matrices[j];
             MF_TRY(ops->reserve(e->backend, &op, error));

@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static const mf_family *const families[] = {&mf_family_qwen3_5_moe, &mf_family_qwen3_next};
-#define N_FAMILIES (sizeof families / sizeof *families)
+enum { N_FAMILIES = 2 };
+static const mf_family *const families[N_FAMILIES] = {&mf_family_qwen3_5_moe,
+                                                      &mf_family_qwen3_next};
 
 const char *const *mf_families(void)
 {
-    static const char *const names[] = {"qwen3_5_moe", "qwen3_next", NULL};
-    _Static_assert(sizeof names / sizeof *names == N_FAMILIES + 1, "one name per family");
+    static const char *const names[N_FAMILIES + 1] = {"qwen3_5_moe", "qwen3_next", NULL};
     return names;
 }
 

@@ -78,14 +78,15 @@ bool mf_plan_make(const mf_hparams *h, uint32_t n_chunk, uint32_t n_context, uin
 
 void mf_plan_set_buffer(mf_plan *p, mf_buffer act)
 {
-    mf_span *const spans[] = {
+    enum { N_SPANS = 26 };
+    mf_span *const spans[N_SPANS] = {
         &p->cos,           &p->sin,         &p->x,         &p->h,          &p->y,
         &p->last,          &p->logits,      &p->ids,       &p->weights,    &p->router,
         &p->shared_router, &p->q,           &p->gate,      &p->kv_k,       &p->kv_v,
         &p->attn,          &p->qkv,         &p->z,         &p->b,          &p->a,
         &p->delta,         &p->shared_gate, &p->shared_up, &p->shared_out, &p->expert_act,
         &p->expert_out};
-    for (size_t i = 0; i < sizeof spans / sizeof *spans; i++)
+    for (size_t i = 0; i < N_SPANS; i++)
         spans[i]->buffer = act;
 }
 

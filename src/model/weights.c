@@ -2,6 +2,8 @@
 /* Walking over the bound weights. */
 #include "model/weights.h"
 
+enum { N_FULL = 5, N_LINEAR = 5, N_MOE = 5 }; /* matrices of a layer's parts */
+
 static void place(mf_weight *w, mf_buffer buffer)
 {
     w->data.buffer = buffer;
@@ -13,16 +15,16 @@ static void place(mf_weight *w, mf_buffer buffer)
 
 static void place_full(mf_full_weights *w, mf_buffer buffer)
 {
-    mf_weight *const matrices[] = {&w->q, &w->gate, &w->k, &w->v, &w->o};
-    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
+    mf_weight *const matrices[N_FULL] = {&w->q, &w->gate, &w->k, &w->v, &w->o};
+    for (size_t i = 0; i < N_FULL; i++)
         place(matrices[i], buffer);
     w->q_norm.buffer = w->k_norm.buffer = buffer;
 }
 
 static void place_linear(mf_linear_weights *w, mf_buffer buffer)
 {
-    mf_weight *const matrices[] = {&w->qkv, &w->z, &w->b, &w->a, &w->out};
-    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
+    mf_weight *const matrices[N_LINEAR] = {&w->qkv, &w->z, &w->b, &w->a, &w->out};
+    for (size_t i = 0; i < N_LINEAR; i++)
         place(matrices[i], buffer);
     w->conv.buffer = w->a_log.buffer = w->dt_bias.buffer = w->norm.buffer = buffer;
 }
@@ -34,9 +36,9 @@ void mf_weights_set_buffer(mf_model_weights *weights, const mf_hparams *h, mf_bu
     weights->final_norm.buffer = buffer;
     for (uint32_t i = 0; i < h->n_layers; i++) {
         mf_layer_weights *w = &weights->layers[i];
-        mf_weight *const matrices[] = {&w->router, &w->shared_router, &w->shared_gate,
-                                       &w->shared_up, &w->shared_down};
-        for (size_t j = 0; j < sizeof matrices / sizeof *matrices; j++)
+        mf_weight *const matrices[N_MOE] = {&w->router, &w->shared_router, &w->shared_gate,
+                                            &w->shared_up, &w->shared_down};
+        for (size_t j = 0; j < N_MOE; j++)
             place(matrices[j], buffer);
         w->input_norm.buffer = w->post_norm.buffer = buffer;
         if (h->layer_kind[i] == MF_LAYER_FULL)
