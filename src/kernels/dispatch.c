@@ -4,6 +4,7 @@
 
 #include "kernels/scalar/scalar.h"
 #if defined(__x86_64__)
+#include "kernels/x86/avx2.h"
 #include "kernels/x86/avx512.h"
 #endif
 
@@ -29,6 +30,27 @@ static const mf_kernels mf_kernels_scalar = {
 };
 
 #if defined(__x86_64__)
+static const mf_kernels mf_kernels_avx2 = {
+    .tier = MF_CPU_AVX2,
+    .matmul_scratch_bytes = mf_matmul_scratch_bytes_avx2,
+    .matmul = mf_matmul_avx2,
+    .dequant_row = mf_dequant_row_scalar,
+    .rmsnorm = mf_rmsnorm_avx2,
+    .rmsnorm_gated = mf_rmsnorm_gated_avx2,
+    .l2norm = mf_l2norm_avx2,
+    .swiglu = mf_swiglu_avx2,
+    .sigmoid_mul = mf_sigmoid_mul_avx2,
+    .axpy = mf_axpy_avx2,
+    .add = mf_add_avx2,
+    .rope = mf_rope_avx2,
+    .attention = mf_attention_avx2,
+    .conv1d_silu = mf_conv1d_silu_avx2,
+    .delta_rule = mf_delta_rule_avx2,
+    .softmax = mf_softmax_avx2,
+    .read_bytes = mf_read_bytes_avx2,
+    .fma_peak = mf_fma_peak_avx2,
+};
+
 static const mf_kernels mf_kernels_avx512 = {
     .tier = MF_CPU_AVX512,
     .matmul_scratch_bytes = mf_matmul_scratch_bytes_avx512,
@@ -57,6 +79,8 @@ const mf_kernels *mf_kernels_get(uint32_t limit)
 #if defined(__x86_64__)
     if (tier >= MF_CPU_AVX512)
         return &mf_kernels_avx512;
+    if (tier >= MF_CPU_AVX2)
+        return &mf_kernels_avx2;
 #endif
     (void)tier;
     return &mf_kernels_scalar;
