@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Matrix products of every tier, against float64 sums of the weights that the packed bits mean: all
+ * bits, groups and types, odd sizes, operands that end at an inaccessible page; and the same bits
+ * for any number of tokens and cut of rows. With --bench: packed bytes and multiply-adds a second,
+ * beside what the core reads and multiplies at best.
+ */
+#include "kernel_data.h"
+
+#include "base/half.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+typedef struct matrix_case {
+    mf_matrix w;
+    guarded data, scales, biases;
+    double *values; /* [n_rows, n_cols] */
+} matrix_case;
+
+static uint32_t float_bytes(mf_dtype type)
+{
+    return type == MF_F32 ? 4 : 2;
+}
+
+static double value_at(const unsigned char *p, mf_dtype type, size_t i)
+{
+    uint32_t word = 0;
+    memcpy(&word, p + i * float_bytes(type), float_bytes(type));
+    if (type == MF_F32)
+        return (double)mf_f32_from_bits(word);
+    return (double)(type == MF_BF16 ? mf_f32_from_bf16((uint16_t)word)
+                                    : mf_f32_from_f16((uint16_t)word));
+}
+
+/* A finite number of the type, small enough that sums stay finite. */
+static void put_float(uint64_t *state, unsigned char *p, mf_dtype type, size_t i)
+{
+    float x = next_float(state);
+    uint32_t word = mf_bits_from_f32(x);
+    if (type == MF_BF16)
+        word = mf_bf16_from_f32(x);
+    if (type == MF_F16) /* exponent field 1 to 16 */
+        word = (uint32_t)(next_random(state) & 0x83ffu) | (uint32_t)(1 + next_random(state) % 16)
+                                                              << 10;
+    memcpy(p + i * float_bytes(type), &word, float_bytes(type));
+}
+
+static guarded random_values(uint64_t *state, mf_dtype type, size_t n)
+{
+    guarded g = guarded_alloc(n * float_bytes(type));
+    for (size_t i = 0; i < n; i++)
+        put_float(state, g.p, type, i);
+    return g;
+}
+
+/* Value i of a row's bit stream, one bit after another. */
+static uint32_t bits_at(const unsigned char *row, uint32_t bits, size_t i)
+{
+    uint32_t value = 0;
+    for (uint32_t b = 0; b < bits; b++) {
+        size_t at = i * bits + b;
+        value |= (uint32_t)(row[at / 8] >> (at % 8) & 1) << b;
+    }
+    return value;
+}
+
+static double weight_of(const mf_matrix *w, uint32_t row, uint32_t col)
+{
+    const unsigned char *p = w->data + (size_t)row * mf_matrix_row_bytes(w);
+    if (w->kind == MF_WEIGHT_FLOAT)
+        return value_at(p, w->float_type, col);
+    size_t group = (size_t)row * (w->n_cols / w->group) + col / w->group;
+    return bits_at(p, w->bits, col) * value_at(w->scales, w->float_type, group) +
+           value_at(w->biases, w->float_type, group);
+}
+
+/* bits 0: plain floats */
+static matrix_case make_case(uint64_t *state, uint32_t bits, uint32_t group, mf_dtype type,
+                             uint32_t n_rows, uint32_t n_cols)
+{
+    matrix_case c = {.w = {.kind = bits == 0 ? MF_WEIGHT_FLOAT : MF_WEIGHT_AFFINE,
+                           .float_type = type,
+                           .bits = bits,
+                           .group = group,
+                           .n_rows = n_rows,
+                           .n_cols = n_cols}};
+    if (bits == 0) {
+        c.data = random_values(state, type, (size_t)n_rows * n_cols);
+    } else {
+        size_t n_groups = (size_t)n_rows * (n_cols / group);
+        c.data = guarded_alloc(n_rows * mf_matrix_row_bytes(&c.w));
+        for (size_t i = 0; i < n_rows * mf_matrix_row_bytes(&c.w); i++)
+            c.data.p[i] = (unsigned char)next_random(state);
+        c.scales = random_values(state, type, n_groups);
+        c.biases = random_values(state, type, n_groups);
+        c.w.scales = c.scales.p;
+        c.w.biases = c.biases.p;
+    }
+    c.w.data = c.data.p;
+    c.values = malloc((size_t)n_rows * n_cols * sizeof *c.values);
+    REQUIRE(c.values != NULL);
+    for (uint32_t r = 0; r < n_rows; r++)
+        for (uint32_t i = 0; i < n_cols; i++)
+            c.values[(size_t)r * n_cols + i] = weight_of(&c.w, r, i);
+    return c;
+}
+
+static void free_case(matrix_case *c)
+{
+    guarded_free(&c->data);
+    if (c->w.kind == MF_WEIGHT_AFFINE) {
+        guarded_free(&c->scales);
+        guarded_free(&c->biases);
+    }
+    free(c->values);
+}
+
+/* The stated bound: 4 eps sqrt(n) sum |a b|; the weight itself is rounded once, which its part |q
+ * s| + |b| may exceed. */
+static void check_outputs(const mf_kernels *k, const matrix_case *c, const float *x,
+                          uint32_t n_tokens, const float *y)
+{
+    uint32_t n = c->w.n_cols;
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        for (uint32_t r = 0; r < c->w.n_rows; r++) {
+            double sum = 0.0, size = 0.0;
+            for (uint32_t i = 0; i < n; i++) {
+                double product = c->values[(size_t)r * n + i] * (double)x[(size_t)t * n + i];
+                sum += product;
+                size += fabs(product);
+            }
+            double bound = 4 * 0x1p-23 * sqrt((double)n) * size + 1e-30;
+            double got = (double)y[(size_t)t * c->w.n_rows + r];
+            CHECK_MSG(
+                fabs(got - sum) <= bound,
+                "%s: %u bits, group %u, type %d, [%u, %u], token %u of %u, row %u: %g, expected %g",
+                mf_cpu_tier_name(k->tier), c->w.bits, c->w.group, c->w.float_type, c->w.n_rows, n,
+                t, n_tokens, r, got, sum);
+        }
+    }
+}
+
+static void *scratch_for(const mf_kernels *k, const mf_matrix *w, uint32_t n_tokens)
+{
+    size_t n_bytes = (k->matmul_scratch_bytes(w, n_tokens) + 127) & ~(size_t)63;
+    void *scratch = aligned_alloc(64, n_bytes);
+    REQUIRE(scratch != NULL);
+    memset(scratch, 0xff, n_bytes); /* NaN, should anything be read before it is written */
+    return scratch;
+}
+
+/* All tokens and rows at once, then in pieces: the same bits. */
+static void check_case(const mf_kernels *k, uint64_t *state, const matrix_case *c)
+{
+    static const uint32_t counts[] = {1, 2, 3, 4, 5, 7, 16, 33, 70};
+    enum { MAX_TOKENS = 70 };
+    uint32_t n_rows = c->w.n_rows, n_cols = c->w.n_cols;
+    guarded xs;
+    const float *x = random_floats(state, &xs, (size_t)MAX_TOKENS * n_cols);
+    float *alone = malloc((size_t)MAX_TOKENS * n_rows * sizeof *alone);
+    float *y = malloc((size_t)MAX_TOKENS * n_rows * sizeof *y);
+    REQUIRE(alone != NULL && y != NULL);
+    void *scratch = scratch_for(k, &c->w, MAX_TOKENS);
+    for (uint32_t t = 0; t < MAX_TOKENS; t++)
+        k->matmul(&c->w, 0, n_rows, x + (size_t)t * n_cols, n_cols, 1, alone + (size_t)t * n_rows,
+                  n_rows, scratch);
+    check_outputs(k, c, x, 9, alone);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        uint32_t n = counts[i], cut = (uint32_t)(next_random(state) % (n_rows + 1));
+        const float *last = x + (size_t)(MAX_TOKENS - n) * n_cols; /* ends at the guard page */
+        memset(y, 0xff, (size_t)MAX_TOKENS * n_rows * sizeof *y);
+        k->matmul(&c->w, 0, cut, last, n_cols, n, y, n_rows, scratch);
+        k->matmul(&c->w, cut, n_rows, last, n_cols, n, y + cut, n_rows, scratch);
+        CHECK_MSG(memcmp(y, alone + (size_t)(MAX_TOKENS - n) * n_rows,
+                         (size_t)n * n_rows * sizeof *y) == 0,
+                  "%s: %u bits, group %u, type %d, [%u, %u]: %u tokens cut at row %u differ from "
+                  "each alone",
+                  mf_cpu_tier_name(k->tier), c->w.bits, c->w.group, c->w.float_type, n_rows, n_cols,
+                  n, cut);
+    }
+    free(scratch);
+    free(y);
+    free(alone);
+    guarded_free(&xs);
+}
+
+static void check_rows(const mf_kernels *k, const matrix_case *c)
+{
+    guarded g = guarded_alloc(c->w.n_cols * sizeof(float));
+    float *row = (float *)(void *)g.p;
+    for (uint32_t r = 0; r < c->w.n_rows; r++) {
+        k->dequant_row(&c->w, r, row);
+        for (uint32_t i = 0; i < c->w.n_cols; i++) {
+            double expected = c->values[(size_t)r * c->w.n_cols + i];
+            /* rounded once: half a unit in the last place, of a sum that float64 rounds too */
+            CHECK(fabs((double)row[i] - expected) <= 0x1.0001p-24 * fabs(expected) + 1e-44);
+        }
+    }
+    guarded_free(&g);
+}
+
+static void test_tier(const mf_kernels *k)
+{
+    static const uint32_t bits[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128};
+    static const mf_dtype types[] = {MF_F32, MF_F16, MF_BF16};
+    static const uint32_t rows[] = {1, 3, 17, 37}, cols[] = {1, 7, 16, 31, 100, 520, 1030};
+    uint64_t state = 1;
+    for (size_t b = 0; b < 6; b++) {
+        for (size_t g = 0; g < 3; g++) {
+            for (size_t t = 0; t < 3; t++) {
+                uint32_t n_cols = groups[g] * (1 + (uint32_t)(next_random(&state) % 9));
+                matrix_case c =
+                    make_case(&state, bits[b], groups[g], types[t], rows[(b + g + t) % 4], n_cols);
+                check_case(k, &state, &c);
+                check_rows(k, &c);
+                free_case(&c);
+            }
+        }
+    }
+    for (size_t t = 0; t < 3; t++) {
+        for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
+            matrix_case c = make_case(&state, 0, 0, types[t], rows[i % 4], cols[i]);
+            check_case(k, &state, &c);
+            check_rows(k, &c);
+            free_case(&c);
+        }
+    }
+}
+
+/* The same weights at odd addresses give the same bits. */
+static void test_unaligned(const mf_kernels *k)
+{
+    uint64_t state = 5;
+    matrix_case c = make_case(&state, 4, 64, MF_BF16, 20, 256);
+    guarded xs;
+    const float *x = random_floats(&state, &xs, (size_t)8 * 256);
+    size_t n_data = 20 * mf_matrix_row_bytes(&c.w), n_scales = (size_t)20 * 4 * 2;
+    unsigned char *moved = malloc(n_data + 2 * n_scales + 3);
+    REQUIRE(moved != NULL);
+    mf_matrix w = c.w;
+    w.data = memcpy(moved + 1, c.w.data, n_data);
+    w.scales = memcpy(moved + 2 + n_data, c.w.scales, n_scales);
+    w.biases = memcpy(moved + 3 + n_data + n_scales, c.w.biases, n_scales);
+    void *scratch = scratch_for(k, &w, 8);
+    float y[2][8 * 20];
+    k->matmul(&c.w, 0, 20, x, 256, 8, y[0], 20, scratch);
+    k->matmul(&w, 0, 20, x, 256, 8, y[1], 20, scratch);
+    CHECK_BYTES(y[1], y[0], sizeof y[0]);
+    free(scratch);
+    free(moved);
+    guarded_free(&xs);
+    free_case(&c);
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Matrices of experts scattered over 1 GiB, so that every one comes from memory. */
+static void bench_tier(const mf_kernels *k)
+{
+    enum { ROWS = 512, COLS = 2048, TOKENS = 512 };
+    static const uint32_t bits[] = {2, 3, 4, 5, 6, 8}, tokens[] = {1, 4, 16, 64, 512};
+    const size_t n_bytes = (size_t)1 << 30;
+    unsigned char *pool = aligned_alloc(4096, n_bytes);
+    float *x = calloc((size_t)TOKENS * COLS, sizeof *x),
+          *y = calloc((size_t)TOKENS * ROWS, sizeof *y);
+    REQUIRE(pool != NULL && x != NULL && y != NULL);
+    memset(pool, 0x3c, n_bytes);
+    double start = seconds();
+    uint64_t sink = k->read_bytes(pool, n_bytes);
+    double read = (double)n_bytes / (seconds() - start);
+    float seed = sink == 0 ? 0.5f : 0.25f;
+    start = seconds();
+    double fma = (double)k->fma_peak(20000000, &seed) / (seconds() - start);
+    printf("%s: reads %.1f GB/s, multiplies %.1f G/s\n", mf_cpu_tier_name(k->tier), read * 1e-9,
+           fma * 1e-9);
+    for (size_t b = 0; b < 6; b++) {
+        mf_matrix w = {MF_WEIGHT_AFFINE, MF_BF16, bits[b], 64, ROWS, COLS, NULL, NULL, NULL};
+        size_t one = ROWS * (mf_matrix_row_bytes(&w) + 2 * COLS / 64 * 2);
+        void *scratch = scratch_for(k, &w, TOKENS);
+        printf("%u bits:", bits[b]);
+        for (size_t t = 0; t < 5; t++) {
+            size_t n = tokens[t] == 1 ? n_bytes / one : 2048 / tokens[t];
+            start = seconds();
+            for (size_t i = 0; i < n; i++) {
+                w.data = pool + i * 7919 % (n_bytes / one) * one;
+                w.scales = w.data + ROWS * mf_matrix_row_bytes(&w);
+                w.biases = w.scales + (size_t)ROWS * COLS / 64 * 2;
+                k->matmul(&w, 0, ROWS, x, COLS, tokens[t], y, ROWS, scratch);
+            }
+            double s = seconds() - start, rate = (double)n * ROWS * COLS * tokens[t] / s;
+            if (tokens[t] == 1)
+                printf("  1 token %.1f GB/s (%.2f of reading)", (double)(n * one) / s * 1e-9,
+                       (double)(n * one) / s / read);
+            else
+                printf("  %u tokens %.2f of peak", tokens[t], rate / fma);
+        }
+        printf("\n");
+        free(scratch);
+    }
+    free(pool);
+    free(x);
+    free(y);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--bench") == 0) {
+        for_tiers(bench_tier);
+        return 0;
+    }
+    for_tiers(test_tier);
+    for_tiers(test_unaligned);
+    return test_result();
+}

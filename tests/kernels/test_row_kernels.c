@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every other kernel of every tier, against float64: norms, elementwise operations, rotation,
+ * softmax, attention, convolution, the delta rule. Odd lengths, operands that end at an
+ * inaccessible page, extreme values; and the same bits where kernels take several tokens.
+ */
+#include "kernel_data.h"
+
+#include <stdlib.h>
+
+static const uint32_t lengths[] = {1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 64, 100, 127, 256, 515};
+#define N_LENGTHS (sizeof lengths / sizeof *lengths)
+
+static void check_near(const mf_kernels *k, const char *what, uint32_t n, double got,
+                       double expected, double bound)
+{
+    CHECK_MSG(fabs(got - expected) <= bound || got == expected, "%s: %s of %u: %.9g, expected %.9g",
+              mf_cpu_tier_name(k->tier), what, n, got, expected);
+}
+
+static double silu(double x)
+{
+    return x / (1.0 + exp(-x));
+}
+
+static void test_norms(const mf_kernels *k)
+{
+    uint64_t state = 11;
+    for (size_t l = 0; l < N_LENGTHS; l++) {
+        uint32_t n = lengths[l];
+        guarded g[4];
+        const float *x = random_floats(&state, &g[0], n), *w = random_floats(&state, &g[1], n);
+        const float *z = random_floats(&state, &g[2], n);
+        float *out = random_floats(&state, &g[3], n);
+        double sum = 0.0;
+        for (uint32_t i = 0; i < n; i++)
+            sum += (double)x[i] * (double)x[i];
+        double inv = 1.0 / sqrt(sum / n + 1e-6), l2 = 0.25 / sqrt(sum + 1e-6);
+        k->rmsnorm(x, w, 1.0f, 1e-6f, n, out);
+        for (uint32_t i = 0; i < n; i++)
+            check_near(k, "rmsnorm", n, (double)out[i], (double)x[i] * inv * (double)(w[i] + 1.0f),
+                       2e-6 * fabs((double)x[i] * inv * (double)(w[i] + 1.0f)) + 1e-30);
+        k->rmsnorm(x, NULL, 0.0f, 1e-6f, n, out);
+        for (uint32_t i = 0; i < n; i++)
+            check_near(k, "bare rmsnorm", n, (double)out[i], (double)x[i] * inv,
+                       2e-6 * fabs((double)x[i] * inv) + 1e-30);
+        k->rmsnorm_gated(x, z, w, 1e-6f, n, out);
+        for (uint32_t i = 0; i < n; i++) {
+            double expected = (double)x[i] * inv * (double)w[i] * silu((double)z[i]);
+            check_near(k, "gated rmsnorm", n, (double)out[i], expected,
+                       4e-6 * fabs(expected) + 1e-30);
+        }
+        k->l2norm(x, 1e-6f, 0.25f, n, out);
+        for (uint32_t i = 0; i < n; i++)
+            check_near(k, "l2norm", n, (double)out[i], (double)x[i] * l2,
+                       2e-6 * fabs((double)x[i] * l2) + 1e-30);
+        for (int i = 0; i < 4; i++)
+            guarded_free(&g[i]);
+    }
+}
+
+static void test_elementwise(const mf_kernels *k)
+{
+    uint64_t state = 12;
+    for (size_t l = 0; l < N_LENGTHS; l++) {
+        uint32_t n = lengths[l];
+        guarded g[3];
+        float *a = random_floats(&state, &g[0], n), *b = random_floats(&state, &g[1], n);
+        float *out = random_floats(&state, &g[2], n);
+        a[0] = -200.0f; /* exp overflows: silu and sigmoid must go to zero, not to NaN */
+        k->swiglu(a, b, n, out);
+        for (uint32_t i = 0; i < n; i++) {
+            double expected = silu((double)a[i]) * (double)b[i];
+            check_near(k, "swiglu", n, (double)out[i], expected, 2e-6 * fabs(expected) + 1e-30);
+        }
+        memcpy(out, b, n * sizeof *out);
+        k->sigmoid_mul(out, a, n);
+        for (uint32_t i = 0; i < n; i++) {
+            double expected = (double)b[i] / (1.0 + exp(-(double)a[i]));
+            check_near(k, "sigmoid_mul", n, (double)out[i], expected,
+                       2e-6 * fabs(expected) + 1e-30);
+        }
+        k->add(a, b, n, out);
+        for (uint32_t i = 0; i < n; i++)
+            CHECK(out[i] == a[i] + b[i]);
+        memcpy(out, b, n * sizeof *out);
+        k->axpy(out, a, 0.3f, n);
+        for (uint32_t i = 0; i < n; i++)
+            CHECK(out[i] == fmaf(0.3f, a[i], b[i]));
+        memcpy(out, a, n * sizeof *out);
+        k->softmax(out, n);
+        double max = (double)a[0], sum = 0.0;
+        for (uint32_t i = 0; i < n; i++)
+            max = fmax(max, (double)a[i]);
+        for (uint32_t i = 0; i < n; i++)
+            sum += exp((double)a[i] - max);
+        for (uint32_t i = 0; i < n; i++)
+            check_near(k, "softmax", n, (double)out[i], exp((double)a[i] - max) / sum,
+                       1e-5 * exp((double)a[i] - max) / sum + 1e-37);
+        for (int i = 0; i < 3; i++)
+            guarded_free(&g[i]);
+    }
+}
+
+/* A value's result does not depend on where in the row it stands. */
+static void test_position(const mf_kernels *k)
+{
+    uint64_t state = 13;
+    float a[67], b[67], whole[67], one;
+    for (int i = 0; i < 67; i++) {
+        a[i] = next_float(&state);
+        b[i] = next_float(&state);
+    }
+    k->swiglu(a, b, 67, whole);
+    for (int i = 0; i < 67; i++) {
+        k->swiglu(a + i, b + i, 1, &one);
+        CHECK_BYTES(&one, &whole[i], sizeof one);
+    }
+}
+
+static void test_rope(const mf_kernels *k)
+{
+    static const uint32_t rotated[] = {2, 4, 6, 10, 16, 32, 64, 66};
+    uint64_t state = 14;
+    for (size_t l = 0; l < sizeof rotated / sizeof *rotated; l++) {
+        uint32_t n = rotated[l], half = n / 2;
+        guarded g[3];
+        float *x = random_floats(&state, &g[0], n);
+        const float *c = random_floats(&state, &g[1], half),
+                    *s = random_floats(&state, &g[2], half);
+        float before[66];
+        memcpy(before, x, n * sizeof *x);
+        k->rope(x, c, s, n);
+        for (uint32_t i = 0; i < half; i++) {
+            double p = (double)before[i], q = (double)before[half + i], co = (double)c[i],
+                   si = (double)s[i];
+            double size = 1e-6 * (fabs(p) + fabs(q)) * (fabs(co) + fabs(si)) + 1e-30;
+            check_near(k, "rope", n, (double)x[i], p * co - q * si, size);
+            check_near(k, "rope", n, (double)x[half + i], p * si + q * co, size);
+        }
+        for (int i = 0; i < 3; i++)
+            guarded_free(&g[i]);
+    }
+}
+
+static void expected_attention(const mf_attention_args *a, double *out)
+{
+    double *p = malloc(a->n_kv * sizeof *p), max = -INFINITY, sum = 0.0;
+    REQUIRE(p != NULL);
+    for (uint32_t t = 0; t < a->n_kv; t++) {
+        p[t] = 0.0;
+        for (uint32_t i = 0; i < a->head_dim; i++)
+            p[t] += (double)a->q[i] * (double)a->k[t * a->kv_stride + i];
+        p[t] *= (double)a->scale;
+        max = fmax(max, p[t]);
+    }
+    memset(out, 0, a->head_dim * sizeof *out);
+    for (uint32_t t = 0; t < a->n_kv; t++) {
+        double e = exp(p[t] - max);
+        sum += e;
+        for (uint32_t i = 0; i < a->head_dim; i++)
+            out[i] += e * (double)a->v[t * a->kv_stride + i];
+    }
+    for (uint32_t i = 0; i < a->head_dim; i++)
+        out[i] /= sum;
+    free(p);
+}
+
+static void test_attention(const mf_kernels *k)
+{
+    static const uint32_t positions[] = {1, 2, 31, 32, 33, 64, 100, 511},
+                          dims[] = {1, 7, 16, 48, 64, 100, 256};
+    uint64_t state = 15;
+    for (size_t l = 0; l < 8; l++) {
+        for (size_t d = 0; d < 7; d++) {
+            uint32_t n = positions[l], dim = dims[d];
+            size_t stride = dim + 3;
+            guarded g[4];
+            float *q = random_floats(&state, &g[0], dim);
+            float *keys = random_floats(&state, &g[1], (n - 1) * stride + dim);
+            float *values = random_floats(&state, &g[2], (n - 1) * stride + dim);
+            float *out = random_floats(&state, &g[3], dim);
+            const mf_attention_args args = {q, keys, values, stride, n, dim, 0.1f, out};
+            double expected[256];
+            expected_attention(&args, expected);
+            k->attention(&args);
+            for (uint32_t i = 0; i < dim; i++)
+                check_near(k, "attention", n, (double)out[i], expected[i],
+                           2e-4 * (fabs(expected[i]) + 1.0));
+            for (int i = 0; i < 4; i++)
+                guarded_free(&g[i]);
+        }
+    }
+}
+
+static void test_conv(const mf_kernels *k)
+{
+    static const uint32_t channels[] = {1, 5, 16, 33, 100}, widths[] = {2, 4, 7};
+    uint64_t state = 16;
+    for (size_t c = 0; c < 5; c++) {
+        for (size_t j = 0; j < 3; j++) {
+            uint32_t n = channels[c], width = widths[j];
+            guarded g[4];
+            float *x = random_floats(&state, &g[0], n),
+                  *w = random_floats(&state, &g[1], (size_t)n * width);
+            float *conv = random_floats(&state, &g[2], (size_t)(width - 1) * n);
+            float *out = random_floats(&state, &g[3], n);
+            float before[6 * 100];
+            memcpy(before, conv, (size_t)(width - 1) * n * sizeof *conv);
+            k->conv1d_silu(x, w, conv, n, n, width, out);
+            for (uint32_t i = 0; i < n; i++) {
+                double sum = (double)x[i] * (double)w[i * width + width - 1], size = fabs(sum);
+                for (uint32_t t = 0; t + 1 < width; t++) {
+                    double product = (double)before[t * n + i] * (double)w[i * width + t];
+                    sum += product;
+                    size += fabs(product);
+                    CHECK(conv[t * n + i] == (t + 2 < width ? before[(t + 1) * n + i] : x[i]));
+                }
+                check_near(k, "conv1d", n, (double)out[i], silu(sum),
+                           4e-6 * (size + fabs(silu(sum))) + 1e-30);
+            }
+            for (int i = 0; i < 4; i++)
+                guarded_free(&g[i]);
+        }
+    }
+}
+
+typedef struct delta_case {
+    uint32_t key_dim, value_dim, n_tokens;
+    guarded g[7];
+    float *state, *q, *k, *v, *decay, *beta, *out;
+} delta_case;
+
+static delta_case make_delta(uint64_t *seed, uint32_t key_dim, uint32_t value_dim,
+                             uint32_t n_tokens)
+{
+    delta_case c = {.key_dim = key_dim, .value_dim = value_dim, .n_tokens = n_tokens};
+    c.state = random_floats(seed, &c.g[0], (size_t)key_dim * value_dim);
+    c.q = random_floats(seed, &c.g[1], (size_t)n_tokens * key_dim);
+    c.k = random_floats(seed, &c.g[2], (size_t)n_tokens * key_dim);
+    c.v = random_floats(seed, &c.g[3], (size_t)n_tokens * value_dim);
+    c.decay = random_floats(seed, &c.g[4], n_tokens);
+    c.beta = random_floats(seed, &c.g[5], n_tokens);
+    c.out = random_floats(seed, &c.g[6], (size_t)n_tokens * value_dim);
+    for (size_t i = 0; i < (size_t)n_tokens * key_dim;
+         i++) { /* about unit length, as the model's keys are */
+        c.q[i] = fmodf(c.q[i], 1.0f) / sqrtf((float)key_dim);
+        c.k[i] = fmodf(c.k[i], 1.0f) / sqrtf((float)key_dim);
+    }
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        c.decay[t] = 0.5f + 0.5f * fabsf(fmodf(c.decay[t], 1.0f));
+        c.beta[t] = fabsf(fmodf(c.beta[t], 1.0f));
+    }
+    return c;
+}
+
+static mf_delta_args delta_args(const delta_case *c, float *state, float *out, uint32_t first,
+                                uint32_t n)
+{
+    return (mf_delta_args){.state = state,
+                           .q = c->q + (size_t)first * c->key_dim,
+                           .k = c->k + (size_t)first * c->key_dim,
+                           .v = c->v + (size_t)first * c->value_dim,
+                           .decay = c->decay + first,
+                           .beta = c->beta + first,
+                           .out = out + (size_t)first * c->value_dim,
+                           .qk_stride = c->key_dim,
+                           .v_stride = c->value_dim,
+                           .gate_stride = 1,
+                           .out_stride = c->value_dim,
+                           .key_dim = c->key_dim,
+                           .value_dim = c->value_dim,
+                           .n_tokens = n};
+}
+
+static void expected_delta(const delta_case *c, double *s, uint32_t t, double *out)
+{
+    for (uint32_t j = 0; j < c->value_dim; j++) {
+        double m = 0.0, o = 0.0;
+        for (uint32_t i = 0; i < c->key_dim; i++) {
+            s[i * c->value_dim + j] *= (double)c->decay[t];
+            m += s[i * c->value_dim + j] * (double)c->k[t * c->key_dim + i];
+        }
+        double d = ((double)c->v[t * c->value_dim + j] - m) * (double)c->beta[t];
+        for (uint32_t i = 0; i < c->key_dim; i++) {
+            s[i * c->value_dim + j] += (double)c->k[t * c->key_dim + i] * d;
+            o += s[i * c->value_dim + j] * (double)c->q[t * c->key_dim + i];
+        }
+        out[j] = o;
+    }
+}
+
+static void check_delta(const mf_kernels *k, delta_case *c)
+{
+    size_t n_state = (size_t)c->key_dim * c->value_dim, n_out = (size_t)c->n_tokens * c->value_dim;
+    double *s = malloc(n_state * sizeof *s), expected[128];
+    float *state = malloc(n_state * sizeof *state), *out = malloc(n_out * sizeof *out);
+    REQUIRE(s != NULL && state != NULL && out != NULL);
+    for (size_t i = 0; i < n_state; i++)
+        s[i] = (double)c->state[i];
+    memcpy(state, c->state, n_state * sizeof *state);
+    mf_delta_args all = delta_args(c, c->state, c->out, 0, c->n_tokens);
+    k->delta_rule(&all);
+    for (uint32_t t = 0; t < c->n_tokens; t++) {
+        mf_delta_args one = delta_args(c, state, out, t, 1);
+        k->delta_rule(&one);
+        expected_delta(c, s, t, expected);
+        for (uint32_t j = 0; j < c->value_dim; j++)
+            check_near(k, "delta rule", c->key_dim, (double)c->out[t * c->value_dim + j],
+                       expected[j], 1e-4 * (fabs(expected[j]) + 1.0));
+    }
+    CHECK_BYTES(out, c->out, n_out * sizeof *out);
+    CHECK_BYTES(state, c->state, n_state * sizeof *state);
+    free(s);
+    free(state);
+    free(out);
+}
+
+static void test_delta(const mf_kernels *k)
+{
+    static const uint32_t dims[][2] = {{1, 1},   {16, 16},   {8, 24},  {33, 7},
+                                       {64, 64}, {128, 128}, {20, 100}};
+    uint64_t seed = 17;
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        delta_case c = make_delta(&seed, dims[i][0], dims[i][1], 9);
+        check_delta(k, &c);
+        for (int j = 0; j < 7; j++)
+            guarded_free(&c.g[j]);
+    }
+}
+
+int main(void)
+{
+    for_tiers(test_norms);
+    for_tiers(test_elementwise);
+    for_tiers(test_position);
+    for_tiers(test_rope);
+    for_tiers(test_attention);
+    for_tiers(test_conv);
+    for_tiers(test_delta);
+    return test_result();
+}
