@@ -15,7 +15,7 @@ enum {
     MAX_ROWS = 4,
     MAX_TOKENS = MF_GEMM_MIN_TOKENS_AVX512 - 1,
     LANES = 16,
-    AHEAD_BYTES = 1024 /* how far ahead of a row's stream is prefetched */
+    AHEAD_BYTES = 512 /* how far ahead of a row's stream is prefetched */
 };
 
 /* What a call's rows have in common. */
