@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/* The op list. Sizes are awkward on purpose: odd heads, widths that fill no vector, 1, 7 and 70
+ * rows, sums that cross every block of the kernels. */
+#include "op_cases.h"
+
+#include <math.h>
+
+#define EPS 1e-6f
+
+static void build_embed(scene *s, const uint32_t *p)
+{
+    uint32_t n_vocab = 50;
+    s->op = (mf_op){.kind = MF_OP_EMBED, .n_rows = p[0]};
+    s->op.u.embed.weight = scene_weight(s, p[1], n_vocab, p[2]);
+    for (uint32_t i = 0; i < p[0]; i++)
+        s->tokens[i] = (int32_t)(i == 0 ? n_vocab - 1 : scene_random(s, n_vocab));
+    s->op.u.embed.tokens = s->tokens;
+    s->op.u.embed.out = scene_output(s, (size_t)p[0] * p[2]);
+}
+
+static void build_copy_rows(scene *s, const uint32_t *p)
+{
+    s->op = (mf_op){.kind = MF_OP_COPY_ROWS, .n_rows = p[0]};
+    s->op.u.copy_rows.x = scene_input(s, (size_t)20 * p[1], 3.0f);
+    s->op.u.copy_rows.out = scene_output(s, (size_t)p[0] * p[1]);
+    for (uint32_t i = 0; i < p[0]; i++)
+        s->list[i] = i == 0 ? 19 : scene_random(s, 20);
+    s->op.u.copy_rows.rows = s->list;
+    s->op.u.copy_rows.n_cols = p[1];
+}
+
+/* p[2]: in place */
+static void build_rmsnorm(scene *s, const uint32_t *p)
+{
+    size_t n = (size_t)p[0] * p[1];
+    s->op = (mf_op){.kind = MF_OP_RMSNORM, .n_rows = p[0]};
+    s->op.u.rmsnorm.x = scene_input(s, n, 20.0f);
+    s->op.u.rmsnorm.weight = scene_input(s, p[1], 2.0f);
+    s->op.u.rmsnorm.out = p[2] != 0 ? s->op.u.rmsnorm.x : scene_output(s, n);
+    s->op.u.rmsnorm.n_cols = p[1];
+    s->op.u.rmsnorm.eps = EPS;
+}
+
+static void build_rmsnorm_gated(scene *s, const uint32_t *p)
+{
+    size_t n = (size_t)p[0] * p[1] * p[2];
+    s->op = (mf_op){.kind = MF_OP_RMSNORM_GATED, .n_rows = p[0]};
+    s->op.u.rmsnorm_gated.x = scene_input(s, n, 0.5f);
+    s->op.u.rmsnorm_gated.z = scene_input(s, n, 60.0f);
+    s->op.u.rmsnorm_gated.weight = scene_input(s, p[2], 2.0f);
+    s->op.u.rmsnorm_gated.n_heads = p[1];
+    s->op.u.rmsnorm_gated.head_dim = p[2];
+    s->op.u.rmsnorm_gated.eps = EPS;
+}
+
+/* p[1]: columns; p[2], p[3]: rows of the first weight, more for each further; p[4 ..]: kinds, 0
+ * ends them */
+static void build_matmul(scene *s, const uint32_t *p)
+{
+    s->op = (mf_op){.kind = MF_OP_MATMUL, .n_rows = p[0]};
+    s->op.u.matmul.x = scene_input(s, (size_t)p[0] * p[1], 2.0f);
+    for (uint32_t j = 0; j < MF_MAX_MATMULS && p[4 + j] != 0; j++) {
+        uint32_t n_out = p[2] + j * p[3];
+        s->op.u.matmul.weight[j] = scene_weight(s, p[4 + j], n_out, p[1]);
+        s->op.u.matmul.y[j] = scene_output(s, (size_t)p[0] * n_out);
+        s->op.u.matmul.n++;
+    }
+}
+
+/* p: rows, heads, head_dim, n_rot, sequences */
+static void build_head_norm_rope(scene *s, const uint32_t *p)
+{
+    uint32_t half = p[3] / 2, n_positions = 40 + p[0];
+    s->op = (mf_op){.kind = MF_OP_HEAD_NORM_ROPE, .n_rows = p[0]};
+    s->op.u.head_norm_rope.x = scene_input(s, (size_t)p[0] * p[1] * p[2], 8.0f);
+    s->op.u.head_norm_rope.weight = scene_input(s, p[2], 2.0f);
+    s->op.u.head_norm_rope.cos = scene_input(s, (size_t)n_positions * half, 1.0f);
+    s->op.u.head_norm_rope.sin = scene_input(s, (size_t)n_positions * half, 1.0f);
+    float *cosine = scene_at(s, s->op.u.head_norm_rope.cos);
+    float *sine = scene_at(s, s->op.u.head_norm_rope.sin);
+    for (uint32_t i = 0; i < n_positions * half; i++) {
+        double angle = i / half * pow(1e4, -(double)(i % half) / half);
+        cosine[i] = (float)cos(angle);
+        sine[i] = (float)sin(angle);
+    }
+    s->op.u.head_norm_rope.n_heads = p[1];
+    s->op.u.head_norm_rope.head_dim = p[2];
+    s->op.u.head_norm_rope.n_rot = p[3];
+    s->op.u.head_norm_rope.eps = EPS;
+    scene_sequences(s, p[0], p[4]);
+    s->op.u.head_norm_rope.sequences = s->sequences;
+    s->op.u.head_norm_rope.n_sequences = p[4];
+}
+
+/* Keys or values: what the sequence holds already, then poison, a spare row included. */
+static mf_span cache(scene *s, const mf_sequence *seq, size_t width)
+{
+    mf_span span = scene_output(s, (size_t)(seq->position + seq->n_rows + 1) * width);
+    float *held = scene_at(s, span);
+    for (size_t i = 0; i < seq->position * width; i++)
+        held[i] = (float)scene_random(s, 2001) / 1000.0f - 1.0f;
+    return span;
+}
+
+/* p: rows, heads, kv_heads, head_dim, sequences */
+static void build_attention(scene *s, const uint32_t *p)
+{
+    size_t width = (size_t)p[2] * p[3];
+    s->op = (mf_op){.kind = MF_OP_ATTENTION, .n_rows = p[0]};
+    s->op.u.attention.q = scene_input(s, (size_t)p[0] * p[1] * p[3], 3.0f);
+    s->op.u.attention.k = scene_input(s, p[0] * width, 2.0f);
+    s->op.u.attention.v = scene_input(s, p[0] * width, 2.0f);
+    s->op.u.attention.out = scene_output(s, (size_t)p[0] * p[1] * p[3]);
+    s->op.u.attention.n_heads = p[1];
+    s->op.u.attention.n_kv_heads = p[2];
+    s->op.u.attention.head_dim = p[3];
+    s->op.u.attention.scale = 1.0f / sqrtf((float)p[3]);
+    scene_sequences(s, p[0], p[4]);
+    for (uint32_t i = 0; i < p[4]; i++) {
+        s->sequences[i].state[0] = cache(s, &s->sequences[i], width);
+        s->sequences[i].state[1] = cache(s, &s->sequences[i], width);
+    }
+    s->op.u.attention.sequences = s->sequences;
+    s->op.u.attention.n_sequences = p[4];
+}
+
+static void build_sigmoid_mul(scene *s, const uint32_t *p)
+{
+    s->op = (mf_op){.kind = MF_OP_SIGMOID_MUL, .n_rows = p[0]};
+    s->op.u.sigmoid_mul.x = scene_input(s, (size_t)p[0] * p[1], 4.0f);
+    s->op.u.sigmoid_mul.gate = scene_input(s, (size_t)p[0] * p[1], 60.0f);
+    s->op.u.sigmoid_mul.n_cols = p[1];
+}
+
+/* p: rows, channels, width, sequences, in place */
+static void build_conv1d_silu(scene *s, const uint32_t *p)
+{
+    size_t n = (size_t)p[0] * p[1];
+    s->op = (mf_op){.kind = MF_OP_CONV1D_SILU, .n_rows = p[0]};
+    s->op.u.conv1d_silu.x = scene_input(s, n, 8.0f);
+    s->op.u.conv1d_silu.weight = scene_input(s, (size_t)p[1] * p[2], 1.0f);
+    s->op.u.conv1d_silu.out = p[4] != 0 ? s->op.u.conv1d_silu.x : scene_output(s, n);
+    s->op.u.conv1d_silu.n_channels = p[1];
+    s->op.u.conv1d_silu.width = p[2];
+    scene_sequences(s, p[0], p[3]);
+    for (uint32_t i = 0; i < p[3]; i++)
+        s->sequences[i].state[0] = scene_input(s, (size_t)(p[2] - 1) * p[1], 8.0f);
+    s->op.u.conv1d_silu.sequences = s->sequences;
+    s->op.u.conv1d_silu.n_sequences = p[3];
+}
+
+/* p: rows, k_heads, v_heads, key_dim, value_dim, sequences */
+static void build_gated_delta(scene *s, const uint32_t *p)
+{
+    size_t row = (size_t)2 * p[1] * p[3] + (size_t)p[2] * p[4];
+    s->op = (mf_op){.kind = MF_OP_GATED_DELTA, .n_rows = p[0]};
+    s->op.u.gated_delta.qkv = scene_input(s, p[0] * row, 3.0f);
+    scene_scratch(s, s->op.u.gated_delta.qkv, p[0] * row);
+    s->op.u.gated_delta.a = scene_input(s, (size_t)p[0] * p[2], 40.0f);
+    s->op.u.gated_delta.b = scene_input(s, (size_t)p[0] * p[2], 10.0f);
+    s->op.u.gated_delta.a_log = scene_input(s, p[2], 3.0f);
+    s->op.u.gated_delta.dt_bias = scene_input(s, p[2], 3.0f);
+    s->op.u.gated_delta.out = scene_output(s, (size_t)p[0] * p[2] * p[4]);
+    s->op.u.gated_delta.n_k_heads = p[1];
+    s->op.u.gated_delta.n_v_heads = p[2];
+    s->op.u.gated_delta.key_dim = p[3];
+    s->op.u.gated_delta.value_dim = p[4];
+    s->op.u.gated_delta.eps = EPS;
+    scene_sequences(s, p[0], p[5]);
+    for (uint32_t i = 0; i < p[5]; i++)
+        s->sequences[i].state[0] = scene_input(s, (size_t)p[2] * p[3] * p[4], 1.0f);
+    s->op.u.gated_delta.sequences = s->sequences;
+    s->op.u.gated_delta.n_sequences = p[5];
+}
+
+static void build_add(scene *s, const uint32_t *p)
+{
+    s->op = (mf_op){.kind = MF_OP_ADD, .n_rows = p[0]};
+    s->op.u.add.x = scene_input(s, (size_t)p[0] * p[1], 4.0f);
+    s->op.u.add.y = scene_input(s, (size_t)p[0] * p[1], 4.0f);
+    s->op.u.add.n_cols = p[1];
+}
+
+/* p[2]: in place */
+static void build_swiglu(scene *s, const uint32_t *p)
+{
+    size_t n = (size_t)p[0] * p[1];
+    s->op = (mf_op){.kind = MF_OP_SWIGLU, .n_rows = p[0]};
+    s->op.u.swiglu.gate = scene_input(s, n, 60.0f);
+    s->op.u.swiglu.up = scene_input(s, n, 4.0f);
+    s->op.u.swiglu.out = p[2] != 0 ? s->op.u.swiglu.gate : scene_output(s, n);
+    s->op.u.swiglu.n_cols = p[1];
+}
+
+/* p: rows, experts, k, normalise. Logits are multiples of 1/8, so that many are equal and none are
+ * nearly so. */
+static void build_softmax_top_k(scene *s, const uint32_t *p)
+{
+    size_t n = (size_t)p[0] * p[1];
+    s->op = (mf_op){.kind = MF_OP_SOFTMAX_TOP_K, .n_rows = p[0]};
+    s->op.u.softmax_top_k.logits = scene_input(s, n, 1.0f);
+    float *logits = scene_at(s, s->op.u.softmax_top_k.logits);
+    for (size_t i = 0; i < n; i++)
+        logits[i] = (float)scene_random(s, 65) / 8.0f - 4.0f;
+    scene_scratch(s, s->op.u.softmax_top_k.logits, n);
+    s->op.u.softmax_top_k.ids = scene_output(s, (size_t)p[0] * p[2]);
+    s->op.u.softmax_top_k.weights = scene_output(s, (size_t)p[0] * p[2]);
+    s->op.u.softmax_top_k.n_experts = p[1];
+    s->op.u.softmax_top_k.k = p[2];
+    s->op.u.softmax_top_k.normalise = p[3] != 0;
+}
+
+#define DISTINCT 3u /* experts with weights of their own; more items share them */
+
+/* Items with 1 .. most rows each; their outputs lie in another order than they are listed. */
+static uint32_t build_items(scene *s, uint32_t n_items, uint32_t most, uint32_t n_x)
+{
+    uint32_t n_rows = 0;
+    for (uint32_t i = 0; i < n_items; i++) {
+        uint32_t j = n_items - 1 - i;
+        s->items[j] = s->items[j % DISTINCT];
+        s->items[j].n_rows = i % 3 == 0 ? 1 : 1 + scene_random(s, most);
+        s->items[j].out_row = n_rows;
+        s->items[j].x_rows = s->list + n_rows;
+        for (uint32_t r = 0; r < s->items[j].n_rows; r++)
+            s->list[n_rows++] = scene_random(s, n_x);
+    }
+    return n_rows;
+}
+
+/* p: items, rows of an item at most, columns, hidden, kind of gate and up, kind of down, reserve
+ * for the largest item alone */
+static void build_experts(scene *s, const uint32_t *p)
+{
+    uint32_t n_x = 9;
+    s->op = (mf_op){.kind = MF_OP_EXPERTS};
+    s->op.u.experts.x = scene_input(s, (size_t)n_x * p[2], 2.0f);
+    for (uint32_t i = 0; i < DISTINCT; i++) {
+        s->items[i] = (mf_expert_item){.gate = scene_weight(s, p[4], p[3], p[2]),
+                                       .up = scene_weight(s, p[4], p[3], p[2]),
+                                       .down = scene_weight(s, p[5], p[2], p[3])};
+    }
+    s->op.n_rows = build_items(s, p[0], p[1], n_x);
+    s->reserve_rows = p[6] != 0 ? p[1] : 0;
+    s->op.u.experts.items = s->items;
+    s->op.u.experts.n_items = p[0];
+    size_t n_act = (size_t)s->op.n_rows * 2 * p[3];
+    s->op.u.experts.act = scene_output(s, n_act);
+    scene_scratch(s, s->op.u.experts.act, n_act);
+    s->op.u.experts.out = scene_output(s, (size_t)s->op.n_rows * p[2]);
+}
+
+/* p: rows, columns, k */
+static void build_combine(scene *s, const uint32_t *p)
+{
+    uint32_t n_places = p[0] * p[2];
+    s->op = (mf_op){.kind = MF_OP_COMBINE, .n_rows = p[0]};
+    s->op.u.combine.x = scene_input(s, (size_t)p[0] * p[1], 4.0f);
+    s->op.u.combine.weights = scene_input(s, n_places, 1.0f);
+    s->op.u.combine.experts = scene_input(s, (size_t)n_places * p[1], 4.0f);
+    s->op.u.combine.shared = scene_input(s, (size_t)p[0] * p[1], 4.0f);
+    scene_scratch(s, s->op.u.combine.shared, (size_t)p[0] * p[1]);
+    s->op.u.combine.shared_gate = scene_input(s, p[0], 6.0f);
+    for (uint32_t i = 0; i < n_places; i++)
+        s->list[i] = i;
+    for (uint32_t i = n_places; i > 1; i--) {
+        uint32_t j = scene_random(s, i), swap = s->list[j];
+        s->list[j] = s->list[i - 1];
+        s->list[i - 1] = swap;
+    }
+    s->op.u.combine.place = s->list;
+    s->op.u.combine.n_cols = p[1];
+    s->op.u.combine.k = p[2];
+}
+
+#define F32 MF_F32
+#define F16 MF_F16
+#define BF16 MF_BF16
+#define Q(bits, group, dtype) SCENE_AFFINE(bits, group, dtype)
+
+const op_case op_cases[] = {
+    {"embed f32", build_embed, {7, F32, 37}},
+    {"embed f16", build_embed, {1, F16, 19}},
+    {"embed bf16", build_embed, {70, BF16, 45}},
+    {"embed q2/64", build_embed, {7, Q(2, 64, MF_F16), 192}},
+    {"embed q3/32", build_embed, {7, Q(3, 32, MF_BF16), 96}},
+    {"embed q4/64", build_embed, {70, Q(4, 64, MF_BF16), 320}},
+    {"embed q5/128", build_embed, {1, Q(5, 128, MF_F32), 128}},
+    {"embed q6/32", build_embed, {7, Q(6, 32, MF_F16), 32}},
+    {"embed q8/64", build_embed, {7, Q(8, 64, MF_F32), 64}},
+    {"copy_rows 1x1", build_copy_rows, {1, 1}},
+    {"copy_rows 7x33", build_copy_rows, {7, 33}},
+    {"copy_rows 70x65", build_copy_rows, {70, 65}},
+    {"rmsnorm 1x1", build_rmsnorm, {1, 1, 0}},
+    {"rmsnorm 7x77", build_rmsnorm, {7, 77, 0}},
+    {"rmsnorm 70x259 in place", build_rmsnorm, {70, 259, 1}},
+    {"rmsnorm 7x4099", build_rmsnorm, {7, 4099, 0}},
+    {"rmsnorm_gated 1x1x5", build_rmsnorm_gated, {1, 1, 5}},
+    {"rmsnorm_gated 7x3x33", build_rmsnorm_gated, {7, 3, 33}},
+    {"rmsnorm_gated 70x5x130", build_rmsnorm_gated, {70, 5, 130}},
+    {"matmul f32 1", build_matmul, {1, 37, 29, 0, F32}},
+    {"matmul f16 7", build_matmul, {7, 133, 131, 0, F16}},
+    {"matmul bf16 70", build_matmul, {70, 67, 197, 0, BF16}},
+    {"matmul f32 f16 bf16 f32 7", build_matmul, {7, 50, 1, 66, F32, F16, BF16, F32}},
+    {"matmul q2/32 3", build_matmul, {3, 96, 70, 0, Q(2, 32, MF_F16)}},
+    {"matmul q3/64 7", build_matmul, {7, 192, 65, 0, Q(3, 64, MF_BF16)}},
+    {"matmul q4/64 1", build_matmul, {1, 320, 203, 0, Q(4, 64, MF_BF16)}},
+    {"matmul q4/32 70", build_matmul, {70, 160, 130, 0, Q(4, 32, MF_F16)}},
+    {"matmul q5/128 7", build_matmul, {7, 384, 33, 0, Q(5, 128, MF_F32)}},
+    {"matmul q6/64 2", build_matmul, {2, 192, 17, 0, Q(6, 64, MF_BF16)}},
+    {"matmul q8/128 4", build_matmul, {4, 256, 300, 0, Q(8, 128, MF_F16)}},
+    {"matmul q4 q8 1", build_matmul, {1, 128, 64, 1, Q(4, 64, MF_BF16), Q(8, 64, MF_BF16)}},
+    {"matmul q4 q8 f32 7", build_matmul, {7, 64, 15, 50, Q(4, 64, MF_F16), Q(8, 32, MF_F32), F32}},
+    {"matmul of four kinds 70",
+     build_matmul,
+     {70, 192, 3, 61, Q(4, 64, MF_BF16), BF16, Q(3, 32, MF_F16), Q(6, 64, MF_F32)}},
+    {"head_norm_rope 1", build_head_norm_rope, {1, 1, 8, 8, 1}},
+    {"head_norm_rope 7, part rotated", build_head_norm_rope, {7, 5, 36, 10, 2}},
+    {"head_norm_rope 70", build_head_norm_rope, {70, 3, 64, 64, 5}},
+    {"attention 1", build_attention, {1, 1, 1, 8, 1}},
+    {"attention 7", build_attention, {7, 6, 2, 20, 3}},
+    {"attention 70", build_attention, {70, 3, 3, 33, 1}},
+    {"attention 70, five sequences", build_attention, {70, 10, 2, 64, 5}},
+    {"attention 4, each its sequence", build_attention, {4, 9, 3, 128, 4}},
+    {"sigmoid_mul 1x3", build_sigmoid_mul, {1, 3}},
+    {"sigmoid_mul 7x33", build_sigmoid_mul, {7, 33}},
+    {"sigmoid_mul 70x517", build_sigmoid_mul, {70, 517}},
+    {"conv1d_silu 1", build_conv1d_silu, {1, 5, 4, 1, 0}},
+    {"conv1d_silu 7 in place", build_conv1d_silu, {7, 35, 4, 3, 1}},
+    {"conv1d_silu 70", build_conv1d_silu, {70, 529, 4, 5, 0}},
+    {"conv1d_silu width 2", build_conv1d_silu, {7, 257, 2, 2, 1}},
+    {"conv1d_silu width 3", build_conv1d_silu, {4, 19, 3, 4, 0}},
+    {"gated_delta 1", build_gated_delta, {1, 1, 1, 4, 4, 1}},
+    {"gated_delta 7", build_gated_delta, {7, 3, 6, 20, 12, 3}},
+    {"gated_delta 70", build_gated_delta, {70, 1, 3, 33, 19, 1}},
+    {"gated_delta 70, four sequences", build_gated_delta, {70, 2, 4, 64, 48, 4}},
+    {"gated_delta 5, each its sequence", build_gated_delta, {5, 2, 2, 128, 128, 5}},
+    {"add 1x1", build_add, {1, 1}},
+    {"add 7x33", build_add, {7, 33}},
+    {"add 70x517", build_add, {70, 517}},
+    {"swiglu 1x3", build_swiglu, {1, 3, 0}},
+    {"swiglu 7x33 in place", build_swiglu, {7, 33, 1}},
+    {"swiglu 70x131", build_swiglu, {70, 131, 0}},
+    {"softmax_top_k 1 of 1", build_softmax_top_k, {1, 1, 1, 0}},
+    {"softmax_top_k 3 of 7", build_softmax_top_k, {7, 7, 3, 1}},
+    {"softmax_top_k 8 of 129", build_softmax_top_k, {70, 129, 8, 1}},
+    {"softmax_top_k 10 of 512", build_softmax_top_k, {7, 512, 10, 0}},
+    {"softmax_top_k all 37", build_softmax_top_k, {7, 37, 37, 1}},
+    {"softmax_top_k all 5", build_softmax_top_k, {70, 5, 5, 0}},
+    {"experts f32, one", build_experts, {1, 1, 37, 29, F32, F32, 0}},
+    {"experts bf16, five", build_experts, {5, 4, 45, 70, BF16, F16, 0}},
+    {"experts q4", build_experts, {7, 7, 64, 96, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), 0}},
+    {"experts q4 q8, many", build_experts, {70, 9, 64, 32, Q(4, 32, MF_F16), Q(8, 32, MF_F16), 1}},
+    {"experts q2", build_experts, {33, 1, 128, 192, Q(2, 64, MF_BF16), Q(3, 64, MF_BF16), 1}},
+    {"combine 1x3 of 1", build_combine, {1, 3, 1}},
+    {"combine 7x77 of 3", build_combine, {7, 77, 3}},
+    {"combine 70x133 of 8", build_combine, {70, 133, 8}},
+};
+const size_t n_op_cases = sizeof op_cases / sizeof op_cases[0];
+
+void op_case_build(const op_case *c, scene *s, mf_buffer buffer, uint32_t skew)
+{
+    scene_reset(s, buffer, skew, (uint64_t)(c - op_cases) + 1);
+    c->build(s, c->p);
+    scene_reference(s);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* The op list: every operation of backend.h in several sizes, as scenes. */
+#ifndef MF_TESTS_OP_CASES_H
+#define MF_TESTS_OP_CASES_H
+
+#include "scene.h"
+
+typedef struct op_case {
+    const char *name;
+    void (*build)(scene *s, const uint32_t *p);
+    uint32_t p[8]; /* p[0]: rows of the batch, or items; the rest as `build` reads them */
+} op_case;
+
+extern const op_case op_cases[];
+extern const size_t n_op_cases;
+
+/* Operands and expectations of a case. The same seed and skew give the same scene. */
+void op_case_build(const op_case *c, scene *s, mf_buffer buffer, uint32_t skew);
+
+#endif

@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every operation in float64, plainly, from its contract in backend.h, with the error that float32
+ * may make: for a sum of n products 4 eps sqrt(n) sum |a b|, for exp and norms a few parts in a
+ * million, carried through what comes after.
+ */
+#include "scene.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RELATIVE 4e-6
+#define TINY 1e-30
+
+static const float *floats(const scene *s, mf_span span)
+{
+    return scene_at(s, span);
+}
+
+static double sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+static double silu(double x)
+{
+    return x * sigmoid(x);
+}
+
+static double sum_slack(size_t n, double magnitude)
+{
+    return 4.0 * FLT_EPSILON * sqrt((double)n) * magnitude + TINY;
+}
+
+static double *new_doubles(size_t n)
+{
+    double *p = calloc(n, sizeof *p);
+    if (p == NULL)
+        abort();
+    return p;
+}
+
+/* -------------------------------------------------------------------------------------- weights */
+
+static double decode_f16(uint32_t bits)
+{
+    double sign = bits >> 15 != 0 ? -1.0 : 1.0;
+    int exponent = (int)(bits >> 10 & 31);
+    double fraction = bits & 1023;
+    return sign * (exponent == 0 ? ldexp(fraction, -24) : ldexp(1024.0 + fraction, exponent - 25));
+}
+
+static double decode(const unsigned char *at, mf_dtype type, size_t i)
+{
+    uint32_t bits = 0;
+    memcpy(&bits, at + i * mf_dtype_bytes(type), mf_dtype_bytes(type));
+    if (type == MF_F16)
+        return decode_f16(bits);
+    if (type == MF_BF16)
+        bits <<= 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* A row's values; `size` (may be NULL): |q scale| + |bias|, what their rounding depends on. */
+static void weight_row(const scene *s, const mf_weight *w, uint32_t row, double *out, double *size)
+{
+    const unsigned char *data = scene_at(s, w->data);
+    data += row * mf_weight_row_bytes(w);
+    for (uint32_t i = 0; i < w->n_cols; i++) {
+        if (w->kind == MF_WEIGHT_FLOAT) {
+            out[i] = decode(data, w->float_type, i);
+            if (size != NULL)
+                size[i] = 0.0;
+            continue;
+        }
+        uint32_t q = 0;
+        for (uint32_t b = 0; b < w->bits; b++) {
+            uint32_t bit = i * w->bits + b;
+            q |= (data[bit / 8] >> bit % 8 & 1u) << b;
+        }
+        size_t group = (size_t)row * (w->n_cols / w->group) + i / w->group;
+        double scaled = q * decode(scene_at(s, w->scales), w->float_type, group);
+        double bias = decode(scene_at(s, w->biases), w->float_type, group);
+        out[i] = scaled + bias;
+        if (size != NULL)
+            size[i] = fabs(scaled) + fabs(bias);
+    }
+}
+
+static double dot(const double *w, const float *x, uint32_t n, double *magnitude)
+{
+    double sum = 0.0;
+    *magnitude = 0.0;
+    for (uint32_t i = 0; i < n; i++) {
+        sum += w[i] * x[i];
+        *magnitude += fabs(w[i] * x[i]);
+    }
+    return sum;
+}
+
+static void ref_embed(scene *s)
+{
+    const mf_weight *w = &s->op.u.embed.weight;
+    double *row = new_doubles(w->n_cols), *size = new_doubles(w->n_cols);
+    for (uint32_t r = 0; r < s->op.n_rows; r++) {
+        weight_row(s, w, (uint32_t)s->op.u.embed.tokens[r], row, size);
+        for (uint32_t i = 0; i < w->n_cols; i++)
+            scene_expect(s, s->op.u.embed.out, (size_t)r * w->n_cols + i, row[i],
+                         FLT_EPSILON * size[i]);
+    }
+    free(row);
+    free(size);
+}
+
+static void ref_matmul(scene *s)
+{
+    const float *x = floats(s, s->op.u.matmul.x);
+    for (uint32_t j = 0; j < s->op.u.matmul.n; j++) {
+        const mf_weight *w = &s->op.u.matmul.weight[j];
+        double *row = new_doubles(w->n_cols), magnitude;
+        for (uint32_t o = 0; o < w->n_rows; o++) {
+            weight_row(s, w, o, row, NULL);
+            for (uint32_t r = 0; r < s->op.n_rows; r++) {
+                double y = dot(row, x + (size_t)r * w->n_cols, w->n_cols, &magnitude);
+                scene_expect(s, s->op.u.matmul.y[j], (size_t)r * w->n_rows + o, y,
+                             sum_slack(w->n_cols, magnitude));
+            }
+        }
+        free(row);
+    }
+}
+
+/* ------------------------------------------------------------------------------------ row by row
+ */
+
+static void ref_copy_rows(scene *s)
+{
+    uint32_t n = s->op.u.copy_rows.n_cols;
+    for (uint32_t r = 0; r < s->op.n_rows; r++) {
+        const float *x = floats(s, s->op.u.copy_rows.x) + (size_t)s->op.u.copy_rows.rows[r] * n;
+        for (uint32_t i = 0; i < n; i++)
+            scene_expect(s, s->op.u.copy_rows.out, (size_t)r * n + i, x[i], 0.0);
+    }
+}
+
+static double inverse_rms(const float *x, uint32_t n, double eps)
+{
+    double sum = 0.0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i] * x[i];
+    return 1.0 / sqrt(sum / n + eps);
+}
+
+static void expect_relative(scene *s, mf_span span, size_t i, double want)
+{
+    scene_expect(s, span, i, want, RELATIVE * fabs(want) + TINY);
+}
+
+static void ref_rmsnorm(scene *s)
+{
+    uint32_t n = s->op.u.rmsnorm.n_cols;
+    const float *weight = floats(s, s->op.u.rmsnorm.weight);
+    for (uint32_t r = 0; r < s->op.n_rows; r++) {
+        const float *x = floats(s, s->op.u.rmsnorm.x) + (size_t)r * n;
+        double norm = inverse_rms(x, n, s->op.u.rmsnorm.eps);
+        for (uint32_t i = 0; i < n; i++)
+            expect_relative(s, s->op.u.rmsnorm.out, (size_t)r * n + i, x[i] * norm * weight[i]);
+    }
+}
+
+static void ref_rmsnorm_gated(scene *s)
+{
+    uint32_t n = s->op.u.rmsnorm_gated.head_dim;
+    const float *weight = floats(s, s->op.u.rmsnorm_gated.weight);
+    for (uint32_t r = 0; r < s->op.n_rows * s->op.u.rmsnorm_gated.n_heads; r++) {
+        const float *x = floats(s, s->op.u.rmsnorm_gated.x) + (size_t)r * n;
+        const float *z = floats(s, s->op.u.rmsnorm_gated.z) + (size_t)r * n;
+        double norm = inverse_rms(x, n, s->op.u.rmsnorm_gated.eps);
+        for (uint32_t i = 0; i < n; i++)
+            expect_relative(s, s->op.u.rmsnorm_gated.x, (size_t)r * n + i,
+                            x[i] * norm * weight[i] * silu(z[i]));
+    }
+}
+
+static void ref_elementwise(scene *s)
+{
+    const mf_op *op = &s->op;
+    if (op->kind == MF_OP_ADD) {
+        const float *x = floats(s, op->u.add.x), *y = floats(s, op->u.add.y);
+        for (size_t i = 0; i < (size_t)op->n_rows * op->u.add.n_cols; i++)
+            scene_expect(s, op->u.add.x, i, (float)(x[i] + y[i]), 0.0);
+    } else if (op->kind == MF_OP_SIGMOID_MUL) {
+        const float *x = floats(s, op->u.sigmoid_mul.x), *gate = floats(s, op->u.sigmoid_mul.gate);
+        for (size_t i = 0; i < (size_t)op->n_rows * op->u.sigmoid_mul.n_cols; i++)
+            expect_relative(s, op->u.sigmoid_mul.x, i, x[i] * sigmoid(gate[i]));
+    } else {
+        const float *gate = floats(s, op->u.swiglu.gate), *up = floats(s, op->u.swiglu.up);
+        for (size_t i = 0; i < (size_t)op->n_rows * op->u.swiglu.n_cols; i++)
+            expect_relative(s, op->u.swiglu.out, i, silu(gate[i]) * up[i]);
+    }
+}
+
+/* ---------------------------------------------------------------------------------- sequences */
+
+static void ref_rope_head(scene *s, size_t at, uint64_t position)
+{
+    uint32_t n = s->op.u.head_norm_rope.head_dim, half = s->op.u.head_norm_rope.n_rot / 2;
+    mf_span span = s->op.u.head_norm_rope.x;
+    const float *x = floats(s, span) + at, *weight = floats(s, s->op.u.head_norm_rope.weight);
+    const float *cosine = floats(s, s->op.u.head_norm_rope.cos) + position * half;
+    const float *sine = floats(s, s->op.u.head_norm_rope.sin) + position * half;
+    double norm = inverse_rms(x, n, s->op.u.head_norm_rope.eps);
+    for (uint32_t i = 0; i < half; i++) {
+        double a = x[i] * norm * weight[i], b = x[i + half] * norm * weight[i + half];
+        double slack = RELATIVE * (fabs(a) + fabs(b)) + TINY;
+        scene_expect(s, span, at + i, a * cosine[i] - b * sine[i], slack);
+        scene_expect(s, span, at + i + half, b * cosine[i] + a * sine[i], slack);
+    }
+    for (uint32_t i = 2 * half; i < n; i++)
+        expect_relative(s, span, at + i, x[i] * norm * weight[i]);
+}
+
+static void ref_head_norm_rope(scene *s)
+{
+    uint32_t n_heads = s->op.u.head_norm_rope.n_heads, dim = s->op.u.head_norm_rope.head_dim;
+    for (uint32_t q = 0; q < s->op.u.head_norm_rope.n_sequences; q++) {
+        const mf_sequence *seq = &s->sequences[q];
+        for (uint32_t r = 0; r < seq->n_rows; r++) {
+            for (uint32_t h = 0; h < n_heads; h++)
+                ref_rope_head(s, ((size_t)(seq->first_row + r) * n_heads + h) * dim,
+                              seq->position + r);
+        }
+    }
+}
+
+/* One cached row: an old one from the cache, a new one from the batch. */
+static const float *cached(const scene *s, const mf_sequence *seq, uint32_t which, uint64_t p)
+{
+    size_t width = (size_t)s->op.u.attention.n_kv_heads * s->op.u.attention.head_dim;
+    if (p < seq->position)
+        return floats(s, seq->state[which]) + p * width;
+    mf_span fresh = which == 0 ? s->op.u.attention.k : s->op.u.attention.v;
+    return floats(s, fresh) + (seq->first_row + p - seq->position) * width;
+}
+
+static void ref_attention_head(scene *s, const mf_sequence *seq, uint32_t row, uint32_t h)
+{
+    uint32_t dim = s->op.u.attention.head_dim, n_heads = s->op.u.attention.n_heads;
+    size_t kv_at = (size_t)(h / (n_heads / s->op.u.attention.n_kv_heads)) * dim;
+    size_t at = ((size_t)(seq->first_row + row) * n_heads + h) * dim;
+    size_t n = (size_t)seq->position + row + 1;
+    const float *q = floats(s, s->op.u.attention.q) + at;
+    double *p = new_doubles(n), largest = -INFINITY, sum = 0.0, size = 0.0;
+    for (size_t t = 0; t < n; t++) {
+        const float *k = cached(s, seq, 0, t) + kv_at;
+        double magnitude = 0.0;
+        for (uint32_t i = 0; i < dim; i++) {
+            p[t] += (double)q[i] * k[i] * s->op.u.attention.scale;
+            magnitude += fabs((double)q[i] * k[i]) * s->op.u.attention.scale;
+        }
+        largest = fmax(largest, p[t]);
+        size = fmax(size, magnitude);
+    }
+    for (size_t t = 0; t < n; t++)
+        sum += p[t] = exp(p[t] - largest);
+    for (uint32_t i = 0; i < dim; i++) {
+        double out = 0.0, magnitude = 0.0;
+        for (size_t t = 0; t < n; t++) {
+            double term = p[t] / sum * (cached(s, seq, 1, t) + kv_at)[i];
+            out += term;
+            magnitude += fabs(term);
+        }
+        double slack = 2.0 * (RELATIVE + sum_slack(dim, size)) + sum_slack(n, 1.0);
+        scene_expect(s, s->op.u.attention.out, at + i, out, slack * magnitude + TINY);
+    }
+    free(p);
+}
+
+static void ref_attention(scene *s)
+{
+    size_t width = (size_t)s->op.u.attention.n_kv_heads * s->op.u.attention.head_dim;
+    for (uint32_t q = 0; q < s->op.u.attention.n_sequences; q++) {
+        const mf_sequence *seq = &s->sequences[q];
+        for (uint32_t r = 0; r < seq->n_rows; r++) {
+            for (uint32_t h = 0; h < s->op.u.attention.n_heads; h++)
+                ref_attention_head(s, seq, r, h);
+            for (uint32_t which = 0; which < 2; which++) {
+                const float *fresh = cached(s, seq, which, seq->position + r);
+                for (size_t i = 0; i < width; i++)
+                    scene_expect(s, seq->state[which], (size_t)(seq->position + r) * width + i,
+                                 fresh[i], 0.0);
+            }
+        }
+    }
+}
+
+/* The input j steps after the state's oldest. */
+static double conv_input(const scene *s, const mf_sequence *seq, uint32_t j, uint32_t channel)
+{
+    uint32_t n = s->op.u.conv1d_silu.n_channels, kept = s->op.u.conv1d_silu.width - 1;
+    if (j < kept)
+        return floats(s, seq->state[0])[(size_t)j * n + channel];
+    return floats(s, s->op.u.conv1d_silu.x)[(size_t)(seq->first_row + j - kept) * n + channel];
+}
+
+static void ref_conv_channel(scene *s, const mf_sequence *seq, uint32_t channel)
+{
+    uint32_t n = s->op.u.conv1d_silu.n_channels, width = s->op.u.conv1d_silu.width;
+    const float *w = floats(s, s->op.u.conv1d_silu.weight) + (size_t)channel * width;
+    for (uint32_t r = 0; r < seq->n_rows; r++) {
+        double c = 0.0, magnitude = 0.0;
+        for (uint32_t j = 0; j < width; j++) {
+            double term = w[j] * conv_input(s, seq, r + j, channel);
+            c += term;
+            magnitude += fabs(term);
+        }
+        scene_expect(s, s->op.u.conv1d_silu.out, (size_t)(seq->first_row + r) * n + channel,
+                     silu(c), 1.1 * sum_slack(width, magnitude) + RELATIVE * fabs(silu(c)));
+    }
+    for (uint32_t j = 0; j + 1 < width; j++)
+        scene_expect(s, seq->state[0], (size_t)j * n + channel,
+                     conv_input(s, seq, seq->n_rows + j, channel), 0.0);
+}
+
+static void ref_conv1d_silu(scene *s)
+{
+    for (uint32_t q = 0; q < s->op.u.conv1d_silu.n_sequences; q++) {
+        for (uint32_t c = 0; c < s->op.u.conv1d_silu.n_channels; c++)
+            ref_conv_channel(s, &s->sequences[q], c);
+    }
+}
+
+static void l2_normalise(const float *x, uint32_t n, double eps, double scale, double *out)
+{
+    double sum = 0.0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i] * x[i];
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = x[i] / sqrt(sum + eps) * scale;
+}
+
+typedef struct delta_head {
+    const mf_sequence *seq;
+    uint32_t head;
+    double *state, *q, *k;
+    double largest; /* of what has gone into the state */
+} delta_head;
+
+static void ref_delta_token(scene *s, delta_head *d, uint32_t row)
+{
+    uint32_t key_dim = s->op.u.gated_delta.key_dim, value_dim = s->op.u.gated_delta.value_dim;
+    uint32_t k_heads = s->op.u.gated_delta.n_k_heads, v_heads = s->op.u.gated_delta.n_v_heads;
+    size_t key_floats = (size_t)k_heads * key_dim, gate = (size_t)row * v_heads + d->head;
+    const float *qkv =
+        floats(s, s->op.u.gated_delta.qkv) + row * (2 * key_floats + (size_t)v_heads * value_dim);
+    const float *v = qkv + 2 * key_floats + (size_t)d->head * value_dim;
+    size_t k_at = (size_t)(d->head / (v_heads / k_heads)) * key_dim;
+    double eps = s->op.u.gated_delta.eps;
+    l2_normalise(qkv + k_at, key_dim, eps, 1.0 / sqrt(key_dim), d->q);
+    l2_normalise(qkv + key_floats + k_at, key_dim, eps, 1.0, d->k);
+    double a = floats(s, s->op.u.gated_delta.a)[gate];
+    a += floats(s, s->op.u.gated_delta.dt_bias)[d->head];
+    double softplus = a > 30.0 ? a : log1p(exp(a));
+    double decay = exp(-exp(floats(s, s->op.u.gated_delta.a_log)[d->head]) * softplus);
+    double beta = sigmoid(floats(s, s->op.u.gated_delta.b)[gate]);
+    for (uint32_t j = 0; j < value_dim; j++) {
+        double *column = d->state + j, held = 0.0, out = 0.0;
+        d->largest = fmax(d->largest, fabs(v[j]));
+        for (uint32_t i = 0; i < key_dim; i++) {
+            column[i * value_dim] *= decay;
+            held += column[i * value_dim] * d->k[i];
+        }
+        double change = (v[j] - held) * beta;
+        for (uint32_t i = 0; i < key_dim; i++) {
+            column[i * value_dim] += d->k[i] * change;
+            out += column[i * value_dim] * d->q[i];
+        }
+        scene_expect(s, s->op.u.gated_delta.out, ((size_t)row * v_heads + d->head) * value_dim + j,
+                     out, 1e-5 * d->largest);
+    }
+}
+
+static void ref_gated_delta(scene *s)
+{
+    uint32_t key_dim = s->op.u.gated_delta.key_dim, v_heads = s->op.u.gated_delta.n_v_heads;
+    size_t n = (size_t)key_dim * s->op.u.gated_delta.value_dim;
+    delta_head d = {.state = new_doubles(n), .q = new_doubles(key_dim), .k = new_doubles(key_dim)};
+    for (uint32_t i = 0; i < s->op.u.gated_delta.n_sequences * v_heads; i++) {
+        d.seq = &s->sequences[i / v_heads];
+        d.head = i % v_heads;
+        d.largest = 0.0;
+        const float *before = floats(s, d.seq->state[0]) + d.head * n;
+        for (size_t j = 0; j < n; j++) {
+            d.state[j] = before[j];
+            d.largest = fmax(d.largest, fabs(d.state[j]));
+        }
+        for (uint32_t r = 0; r < d.seq->n_rows; r++)
+            ref_delta_token(s, &d, d.seq->first_row + r);
+        for (size_t j = 0; j < n; j++)
+            scene_expect(s, d.seq->state[0], d.head * n + j, d.state[j], 1e-5 * d.largest);
+    }
+    free(d.state);
+    free(d.q);
+    free(d.k);
+}
+
+/* ------------------------------------------------------------------------------------- experts */
+
+static void ref_softmax_top_k(scene *s)
+{
+    uint32_t n = s->op.u.softmax_top_k.n_experts, k = s->op.u.softmax_top_k.k;
+    bool *taken = calloc(n, sizeof *taken);
+    uint32_t *picks = calloc(k, sizeof *picks);
+    if (taken == NULL || picks == NULL)
+        abort();
+    for (uint32_t r = 0; r < s->op.n_rows; r++) {
+        const float *logits = floats(s, s->op.u.softmax_top_k.logits) + (size_t)r * n;
+        double sum = 0.0, kept = 0.0;
+        memset(taken, 0, n * sizeof *taken);
+        for (uint32_t i = 0; i < n; i++)
+            sum += exp((double)logits[i]);
+        for (uint32_t j = 0; j < k; j++) {
+            uint32_t best = n;
+            for (uint32_t i = 0; i < n; i++) {
+                if (!taken[i] && (best == n || logits[i] > logits[best]))
+                    best = i;
+            }
+            taken[best] = true;
+            picks[j] = best;
+            kept += exp((double)logits[best]);
+        }
+        double divisor = s->op.u.softmax_top_k.normalise ? kept : sum;
+        for (uint32_t j = 0; j < k; j++) {
+            scene_expect_id(s, s->op.u.softmax_top_k.ids, (size_t)r * k + j, (int32_t)picks[j]);
+            expect_relative(s, s->op.u.softmax_top_k.weights, (size_t)r * k + j,
+                            exp((double)logits[picks[j]]) / divisor);
+        }
+    }
+    free(taken);
+    free(picks);
+}
+
+/* silu(gate x) * (up x) with its error. */
+static void ref_expert_hidden(const scene *s, const mf_expert_item *item, const float *x,
+                              double *hidden, double *slack)
+{
+    uint32_t n = item->gate.n_cols;
+    double *row = new_doubles(n), magnitude;
+    for (uint32_t i = 0; i < item->gate.n_rows; i++) {
+        weight_row(s, &item->gate, i, row, NULL);
+        double gate = dot(row, x, n, &magnitude), gate_slack = sum_slack(n, magnitude);
+        weight_row(s, &item->up, i, row, NULL);
+        double up = dot(row, x, n, &magnitude), up_slack = sum_slack(n, magnitude);
+        hidden[i] = silu(gate) * up;
+        slack[i] =
+            1.1 * gate_slack * fabs(up) + fabs(silu(gate)) * up_slack + RELATIVE * fabs(hidden[i]);
+    }
+    free(row);
+}
+
+static void ref_experts(scene *s)
+{
+    for (uint32_t j = 0; j < s->op.u.experts.n_items; j++) {
+        const mf_expert_item *item = &s->items[j];
+        uint32_t n = item->down.n_rows, n_hidden = item->down.n_cols;
+        double *hidden = new_doubles(n_hidden), *slack = new_doubles(n_hidden);
+        double *row = new_doubles(n_hidden);
+        for (uint32_t r = 0; r < item->n_rows; r++) {
+            const float *x =
+                floats(s, s->op.u.experts.x) + (size_t)item->x_rows[r] * item->gate.n_cols;
+            ref_expert_hidden(s, item, x, hidden, slack);
+            for (uint32_t o = 0; o < n; o++) {
+                double sum = 0.0, magnitude = 0.0, carried = 0.0;
+                weight_row(s, &item->down, o, row, NULL);
+                for (uint32_t i = 0; i < n_hidden; i++) {
+                    sum += row[i] * hidden[i];
+                    magnitude += fabs(row[i] * hidden[i]);
+                    carried += fabs(row[i]) * slack[i];
+                }
+                scene_expect(s, s->op.u.experts.out, (size_t)(item->out_row + r) * n + o, sum,
+                             carried + sum_slack(n_hidden, magnitude));
+            }
+        }
+        free(hidden);
+        free(slack);
+        free(row);
+    }
+}
+
+static void ref_combine(scene *s)
+{
+    uint32_t n = s->op.u.combine.n_cols, k = s->op.u.combine.k;
+    const float *experts = floats(s, s->op.u.combine.experts);
+    for (uint32_t r = 0; r < s->op.n_rows; r++) {
+        double gate = sigmoid(floats(s, s->op.u.combine.shared_gate)[r]);
+        for (uint32_t i = 0; i < n; i++) {
+            size_t at = (size_t)r * n + i;
+            double x = floats(s, s->op.u.combine.x)[at];
+            double sum = gate * floats(s, s->op.u.combine.shared)[at], size = fabs(x) + fabs(sum);
+            for (uint32_t j = 0; j < k; j++) {
+                double term = floats(s, s->op.u.combine.weights)[(size_t)r * k + j];
+                term *= experts[(size_t)s->op.u.combine.place[(size_t)r * k + j] * n + i];
+                sum += term;
+                size += fabs(term);
+            }
+            scene_expect(s, s->op.u.combine.x, at, x + sum, sum_slack(k + 2, size));
+        }
+    }
+}
+
+void scene_reference(scene *s)
+{
+    static void (*const references[])(scene *) = {
+        [MF_OP_EMBED] = ref_embed,
+        [MF_OP_COPY_ROWS] = ref_copy_rows,
+        [MF_OP_RMSNORM] = ref_rmsnorm,
+        [MF_OP_RMSNORM_GATED] = ref_rmsnorm_gated,
+        [MF_OP_MATMUL] = ref_matmul,
+        [MF_OP_HEAD_NORM_ROPE] = ref_head_norm_rope,
+        [MF_OP_ATTENTION] = ref_attention,
+        [MF_OP_SIGMOID_MUL] = ref_elementwise,
+        [MF_OP_CONV1D_SILU] = ref_conv1d_silu,
+        [MF_OP_GATED_DELTA] = ref_gated_delta,
+        [MF_OP_ADD] = ref_elementwise,
+        [MF_OP_SWIGLU] = ref_elementwise,
+        [MF_OP_SOFTMAX_TOP_K] = ref_softmax_top_k,
+        [MF_OP_EXPERTS] = ref_experts,
+        [MF_OP_COMBINE] = ref_combine,
+    };
+    references[s->op.kind](s);
+}
