@@ -183,8 +183,7 @@ void scene_expect_id(scene *s, mf_span span, size_t i, int32_t want)
     s->want[word] = want;
 }
 
-/* ------------------------------------------------------------------------------------- pieces --
- */
+/* ------------------------------------------------------------------------------------ pieces */
 
 static void skip(mf_span *span, uint32_t rows, size_t row_words)
 {
@@ -378,8 +377,7 @@ mf_status scene_play(const scene *s, mf_backend *be, uint32_t step, unsigned cha
     return status;
 }
 
-/* --------------------------------------------------------------------------------- comparison --
- */
+/* -------------------------------------------------------------------------------- comparison */
 
 static bool word_is_right(const scene *s, size_t word, const unsigned char *result,
                           double slack_factor)

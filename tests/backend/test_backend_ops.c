@@ -82,7 +82,7 @@ static void run_list(mf_backend *be, scene *s, const list_options *o)
     }
 }
 
-/* -------------------------------------------------------------------------------------- corners */
+/* ----------------------------------------------------------------------------------- corners */
 
 typedef struct desk {
     mf_backend *be;
@@ -224,8 +224,7 @@ static void run_corners(mf_backend *be)
     be->ops->buffer_free(be, d.buffer);
 }
 
-/* ------------------------------------------------------------------------------------ the CPU --
- */
+/* ----------------------------------------------------------------------------------- the CPU */
 
 static void run_cpu_tier(scene *s, uint32_t tier)
 {

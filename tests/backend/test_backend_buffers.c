@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/* A backend's memory: buffers come, go and keep what is written; memory that fails is reported and
+ * nothing is left behind. */
+#include "op_cases.h"
+#include "test.h"
+
+/* ---------------------------------------------------------------------- an allocator to fail */
+
+typedef struct failing {
+    unsigned long n_calls, fail_at; /* this call, counted from 1, and all after it; 0: none */
+    long n_live;
+    unsigned long n_wrong_sizes; /* freed with another size than asked for */
+} failing;
+
+typedef union header {
+    size_t n_bytes;
+    max_align_t align;
+} header;
+
+static void *failing_alloc(void *ctx, size_t n_bytes)
+{
+    failing *f = ctx;
+    f->n_calls++;
+    if (f->fail_at != 0 && f->n_calls >= f->fail_at)
+        return NULL;
+    header *h = malloc(sizeof *h + n_bytes);
+    if (h == NULL)
+        return NULL;
+    h->n_bytes = n_bytes;
+    f->n_live++;
+    return h + 1;
+}
+
+static void failing_free(void *ctx, void *ptr, size_t n_bytes)
+{
+    failing *f = ctx;
+    if (ptr == NULL)
+        return;
+    header *h = (header *)ptr - 1;
+    f->n_wrong_sizes += h->n_bytes != n_bytes;
+    f->n_live--;
+    free(h);
+}
+
+static void *failing_realloc(void *ctx, void *ptr, size_t old_bytes, size_t new_bytes)
+{
+    void *p = failing_alloc(ctx, new_bytes);
+    if (p == NULL || ptr == NULL)
+        return p;
+    memcpy(p, ptr, old_bytes < new_bytes ? old_bytes : new_bytes);
+    failing_free(ctx, ptr, old_bytes);
+    return p;
+}
+
+/* Opens a backend and reserves for every case of the op list, each larger than some before it. */
+static mf_status lifetime(const mf_allocator *a, scene *s, mf_error *error)
+{
+    const mf_backend_options options = {.allocator = *a, .n_threads = 2};
+    mf_backend *be = NULL;
+    mf_status status = mf_backend_open(&options, &be, error);
+    if (status != MF_OK) {
+        CHECK(be == NULL);
+        return status;
+    }
+    mf_buffer kept = {0}, freed = {0};
+    status = be->ops->buffer_create(be, 70000, "kept", &kept, error);
+    if (status == MF_OK)
+        status = be->ops->buffer_create(be, 1, "freed", &freed, error);
+    be->ops->buffer_free(be, freed); /* none if it failed */
+    for (size_t i = 0; i < n_op_cases && status == MF_OK; i++) {
+        scene_reset(s, kept, 0, 1);
+        op_cases[i].build(s, op_cases[i].p);
+        status = be->ops->reserve(be, &s->op, error);
+    }
+    be->ops->destroy(be); /* frees `kept` */
+    return status;
+}
+
+static void check_failing(scene *s)
+{
+    bool done = false;
+    unsigned long n = 1;
+    for (; n < 1000 && !done; n++) {
+        failing f = {.fail_at = n};
+        mf_error error = {0};
+        const mf_allocator a = {&f, failing_alloc, failing_realloc, failing_free};
+        mf_status status = lifetime(&a, s, &error);
+        done = status == MF_OK;
+        if (!done) {
+            CHECK_STATUS(status, MF_ERR_NO_MEMORY);
+            CHECK(error.code == MF_ERR_NO_MEMORY && error.message[0] != 0);
+        }
+        CHECK_MSG(f.n_live == 0, "call %lu fails: %ld blocks are left", n, f.n_live);
+        CHECK_U64(f.n_wrong_sizes, 0);
+    }
+    CHECK_MSG(done && n > 5, "%lu calls", n);
+}
+
+/* A reserve that fails leaves the backend as usable as it was. */
+static void check_failed_reserve(scene *s)
+{
+    failing f = {0};
+    mf_error error = {0};
+    const mf_backend_options options = {
+        .allocator = {&f, failing_alloc, failing_realloc, failing_free}, .n_threads = 2};
+    mf_backend *be = NULL;
+    mf_buffer buffer = {0};
+    REQUIRE_OK(mf_backend_open(&options, &be, &error), &error);
+    REQUIRE_OK(be->ops->buffer_create(be, SCENE_BYTES, "scene", &buffer, &error), &error);
+    unsigned char *result = malloc(SCENE_BYTES);
+    REQUIRE(result != NULL);
+    for (size_t i = 0; i < n_op_cases; i++) {
+        op_case_build(&op_cases[i], s, buffer, 0);
+        f.fail_at = f.n_calls + 1;
+        mf_status status = be->ops->reserve(be, &s->op, &error);
+        CHECK(status == MF_OK || status == MF_ERR_NO_MEMORY);
+        f.fail_at = 0;
+        REQUIRE_OK(scene_play(s, be, SCENE_WHOLE, result, &error), &error);
+        CHECK_MSG(scene_check(s, result, 1.0) == SIZE_MAX, "%s after a failed reserve",
+                  op_cases[i].name);
+    }
+    free(result);
+    be->ops->destroy(be);
+    CHECK_MSG(f.n_live == 0, "%ld blocks are left", f.n_live);
+    CHECK_U64(f.n_wrong_sizes, 0);
+}
+
+/* ----------------------------------------------------------------------------------- buffers */
+
+#define N_BUFFERS 5
+
+static uint64_t size_of(uint32_t i)
+{
+    static const uint64_t sizes[N_BUFFERS] = {1, 4096, 70001, 3 << 20, 77};
+    return sizes[i];
+}
+
+static void fill(unsigned char *bytes, uint64_t n, uint32_t seed)
+{
+    uint64_t random = seed + 1;
+    for (uint64_t i = 0; i < n; i++)
+        bytes[i] = (unsigned char)(test_random(&random) >> 40);
+}
+
+static void check_holds(mf_backend *be, mf_buffer buffer, uint64_t n, uint32_t seed)
+{
+    unsigned char *want = malloc(n), *got = malloc(n);
+    REQUIRE(want != NULL && got != NULL);
+    fill(want, n, seed);
+    be->ops->read(be, (mf_span){buffer, 0}, got, n);
+    CHECK_BYTES(got, want, n);
+    const unsigned char *host = be->ops->buffer_host(be, buffer);
+    CHECK(host == NULL || memcmp(host, want, n) == 0);
+    /* a part from the middle */
+    uint64_t from = n / 3, part = n / 2 - from;
+    be->ops->read(be, mf_span_at((mf_span){buffer, 0}, from), got, part);
+    CHECK_BYTES(got, want + from, part);
+    free(want);
+    free(got);
+}
+
+static mf_buffer create(mf_backend *be, uint64_t n, uint32_t seed)
+{
+    mf_error error = {0};
+    mf_buffer buffer = {0};
+    REQUIRE_OK(be->ops->buffer_create(be, n, "test", &buffer, &error), &error);
+    CHECK(buffer.id != 0);
+    unsigned char *bytes = malloc(n);
+    REQUIRE(bytes != NULL);
+    fill(bytes, n, seed);
+    /* in two writes that meet */
+    be->ops->write(be, (mf_span){buffer, n / 2}, bytes + n / 2, n - n / 2);
+    be->ops->write(be, (mf_span){buffer, 0}, bytes, n / 2);
+    free(bytes);
+    return buffer;
+}
+
+/* Works for any backend. */
+static void check_buffers(mf_backend *be)
+{
+    mf_buffer buffers[N_BUFFERS];
+    uint32_t seeds[N_BUFFERS];
+    for (uint32_t i = 0; i < N_BUFFERS; i++)
+        buffers[i] = create(be, size_of(i), seeds[i] = i);
+    for (uint32_t round = 0; round < 1000; round++) {
+        uint32_t i = round * 7 % N_BUFFERS;
+        if (size_of(i) > 100000 && round % 50 != 0)
+            continue;
+        be->ops->buffer_free(be, buffers[i]);
+        buffers[i] = create(be, size_of(i), seeds[i] = 100 + round);
+        for (uint32_t j = 0; j < N_BUFFERS; j++)
+            CHECK(j == i || buffers[j].id != buffers[i].id);
+    }
+    for (uint32_t i = 0; i < N_BUFFERS; i++)
+        check_holds(be, buffers[i], size_of(i), seeds[i]);
+    be->ops->buffer_free(be, (mf_buffer){0}); /* none */
+    for (uint32_t i = 0; i < N_BUFFERS; i++)
+        be->ops->buffer_free(be, buffers[i]);
+}
+
+/* However many there may be, the one too many is refused, and room comes back. */
+static void check_too_many(mf_backend *be)
+{
+    enum { MOST = 10000 };
+    static mf_buffer buffers[MOST];
+    mf_error error = {0};
+    mf_status status = MF_OK;
+    uint32_t n = 0;
+    while (n < MOST && status == MF_OK) {
+        status = be->ops->buffer_create(be, 1, "one of many", &buffers[n], &error);
+        n += status == MF_OK;
+    }
+    CHECK(n >= 64);
+    if (n < MOST) {
+        CHECK_STATUS(status, MF_ERR_NO_MEMORY);
+        CHECK_CONTAINS(error.message, "one of many");
+    }
+    be->ops->buffer_free(be, buffers[n / 2]);
+    REQUIRE_OK(be->ops->buffer_create(be, 1, "again", &buffers[n / 2], &error), &error);
+    for (uint32_t i = 0; i < n; i++)
+        be->ops->buffer_free(be, buffers[i]);
+}
+
+int main(void)
+{
+    mf_error error = {0};
+    mf_backend *be = NULL;
+    const mf_backend_options options = {.n_threads = 1};
+    REQUIRE_OK(mf_backend_open(&options, &be, &error), &error);
+    check_buffers(be);
+    check_too_many(be);
+    be->ops->destroy(be);
+
+    scene *s = scene_new();
+    REQUIRE(s != NULL);
+    check_failing(s);
+    check_failed_reserve(s);
+    scene_free(s);
+    return test_result();
+}
