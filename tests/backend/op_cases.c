@@ -311,6 +311,7 @@ const op_case op_cases[] = {
     {"matmul q8/128 4", build_matmul, {4, 256, 300, 0, Q(8, 128, MF_F16)}},
     {"matmul q4 q8 1", build_matmul, {1, 128, 64, 1, Q(4, 64, MF_BF16), Q(8, 64, MF_BF16)}},
     {"matmul q4 q8 f32 7", build_matmul, {7, 64, 15, 50, Q(4, 64, MF_F16), Q(8, 32, MF_F32), F32}},
+    {"matmul f32 q4, the second larger 7", build_matmul, {7, 96, 3, 90, F32, Q(4, 32, MF_F16)}},
     {"matmul of four kinds 70",
      build_matmul,
      {70, 192, 3, 61, Q(4, 64, MF_BF16), BF16, Q(3, 32, MF_F16), Q(6, 64, MF_F32)}},

@@ -10,7 +10,10 @@ typedef struct failing {
     unsigned long n_calls, fail_at; /* this call, counted from 1, and all after it; 0: none */
     long n_live;
     unsigned long n_wrong_sizes; /* freed with another size than asked for */
+    unsigned long n_overrun;     /* found written past their end when freed */
 } failing;
+
+#define CANARY_BYTES 256
 
 typedef union header {
     size_t n_bytes;
@@ -23,10 +26,11 @@ static void *failing_alloc(void *ctx, size_t n_bytes)
     f->n_calls++;
     if (f->fail_at != 0 && f->n_calls >= f->fail_at)
         return NULL;
-    header *h = malloc(sizeof *h + n_bytes);
+    header *h = malloc(sizeof *h + n_bytes + CANARY_BYTES);
     if (h == NULL)
         return NULL;
     h->n_bytes = n_bytes;
+    memset((unsigned char *)(h + 1) + n_bytes, 0xa5, CANARY_BYTES);
     f->n_live++;
     return h + 1;
 }
@@ -37,6 +41,11 @@ static void failing_free(void *ctx, void *ptr, size_t n_bytes)
     if (ptr == NULL)
         return;
     header *h = (header *)ptr - 1;
+    const unsigned char *end = (unsigned char *)ptr + h->n_bytes;
+    bool whole = true;
+    for (size_t i = 0; i < CANARY_BYTES; i++)
+        whole = whole && end[i] == 0xa5;
+    f->n_overrun += !whole;
     f->n_wrong_sizes += h->n_bytes != n_bytes;
     f->n_live--;
     free(h);
@@ -96,33 +105,60 @@ static void check_failing(scene *s)
     CHECK_MSG(done && n > 5, "%lu calls", n);
 }
 
-/* A reserve that fails leaves the backend as usable as it was. */
-static void check_failed_reserve(scene *s)
+static const op_case *smallest_like(const op_case *c)
+{
+    const op_case *first = op_cases;
+    while (first->build != c->build)
+        first++;
+    return first;
+}
+
+static void play_case(const op_case *c, scene *s, mf_backend *be, mf_buffer buffer,
+                      unsigned char *result, const char *when)
+{
+    mf_error error = {0};
+    op_case_build(c, s, buffer, 0);
+    REQUIRE_OK(scene_play(s, be, SCENE_WHOLE, result, &error), &error);
+    CHECK_MSG(scene_check(s, result, 1.0) == SIZE_MAX, "%s: wrong %s", c->name, when);
+}
+
+/* On a backend of its own, so that no larger operation's memory helps out. A reserve that fails
+ * leaves the backend usable: for what it had room for already, and once memory is there again. */
+static void check_own_backend(const op_case *c, scene *s, uint32_t tier, unsigned char *result)
 {
     failing f = {0};
     mf_error error = {0};
     const mf_backend_options options = {
-        .allocator = {&f, failing_alloc, failing_realloc, failing_free}, .n_threads = 2};
+        .allocator = {&f, failing_alloc, failing_realloc, failing_free},
+        .n_threads = 2,
+        .cpu_tier_limit = tier};
     mf_backend *be = NULL;
     mf_buffer buffer = {0};
     REQUIRE_OK(mf_backend_open(&options, &be, &error), &error);
     REQUIRE_OK(be->ops->buffer_create(be, SCENE_BYTES, "scene", &buffer, &error), &error);
+    play_case(smallest_like(c), s, be, buffer, result, "at first");
+    op_case_build(c, s, buffer, 0);
+    f.fail_at = f.n_calls + 1;
+    mf_status status = be->ops->reserve(be, &s->op, &error);
+    CHECK(status == MF_OK || status == MF_ERR_NO_MEMORY);
+    f.fail_at = 0;
+    play_case(smallest_like(c), s, be, buffer, result, "after a failed reserve of more");
+    play_case(c, s, be, buffer, result, "after a failed reserve");
+    be->ops->destroy(be);
+    CHECK_MSG(f.n_live == 0, "%s: %ld blocks are left", c->name, f.n_live);
+    CHECK_MSG(f.n_overrun == 0, "%s: %lu blocks were overrun", c->name, f.n_overrun);
+    CHECK_U64(f.n_wrong_sizes, 0);
+}
+
+static void check_own_backends(scene *s)
+{
     unsigned char *result = malloc(SCENE_BYTES);
     REQUIRE(result != NULL);
-    for (size_t i = 0; i < n_op_cases; i++) {
-        op_case_build(&op_cases[i], s, buffer, 0);
-        f.fail_at = f.n_calls + 1;
-        mf_status status = be->ops->reserve(be, &s->op, &error);
-        CHECK(status == MF_OK || status == MF_ERR_NO_MEMORY);
-        f.fail_at = 0;
-        REQUIRE_OK(scene_play(s, be, SCENE_WHOLE, result, &error), &error);
-        CHECK_MSG(scene_check(s, result, 1.0) == SIZE_MAX, "%s after a failed reserve",
-                  op_cases[i].name);
+    for (uint32_t tier = 1; tier <= 3; tier++) {
+        for (size_t i = 0; i < n_op_cases; i++)
+            check_own_backend(&op_cases[i], s, tier, result);
     }
     free(result);
-    be->ops->destroy(be);
-    CHECK_MSG(f.n_live == 0, "%ld blocks are left", f.n_live);
-    CHECK_U64(f.n_wrong_sizes, 0);
 }
 
 /* ----------------------------------------------------------------------------------- buffers */
@@ -234,7 +270,7 @@ int main(void)
     scene *s = scene_new();
     REQUIRE(s != NULL);
     check_failing(s);
-    check_failed_reserve(s);
+    check_own_backends(s);
     scene_free(s);
     return test_result();
 }
