@@ -22,6 +22,7 @@ import numpy as np
 import torch
 import transformers
 
+import goldens_deepseek as deepseek
 import goldens_forms as forms
 
 N_TOKENS = 70
@@ -149,6 +150,7 @@ CASES = {
         family=Q35, form="mlx", dtype="BF16", bits=2, group=32, interval=2, predicate=gate_group_32,
         config=shape(32, 2, 2, 1, 16, 1, 2, 16, 16, 512, 10, 32, 32, 128, **rope_v5(1e7, 0.25)),
     ),
+    **deepseek.CASES,
 }
 
 
@@ -237,15 +239,19 @@ def run(module, tokens):
         hooks.append(layer.register_forward_hook(lambda m, a, out: hidden.append((out[0] if isinstance(out, tuple) else out)[0])))
 
         def margin(m, a, out):
+            if isinstance(out, tuple) and len(out) == 3 and len(out[0].shape) == 2 and hasattr(config, "kv_lora_rank"):
+                margins.append(deepseek.margin_of(config, m, out, slice(None)))
+                return
             top = out[0].topk(config.num_experts_per_tok + 1, dim=-1).values if config.num_experts_per_tok < config.num_experts else None
             margins.append(float((top[..., -2] - top[..., -1]).min()) if top is not None else math.inf)
 
-        hooks.append(layer.mlp.gate.register_forward_hook(margin))
+        if hasattr(layer.mlp, "gate"):
+            hooks.append(layer.mlp.gate.register_forward_hook(margin))
     with torch.no_grad():
         logits = module(torch.tensor([tokens]), use_cache=False).logits[0]
     for hook in hooks:
         hook.remove()
-    assert len(hidden) == config.num_hidden_layers == len(margins)
+    assert len(hidden) == config.num_hidden_layers and margins
     hidden = torch.stack([h.reshape(len(tokens), -1) for h in hidden])
     return hidden, logits, min(margins)
 
@@ -441,7 +447,9 @@ def make_case(name, out):
         tokens = [int(t) for t in rng.integers(0, vocab, N_TOKENS)]
         tokens[20] = tokens[19]  # a repeated token, and a phrase that comes again
         tokens[50:55] = tokens[10:15]
-        if case["form"] == "packed":
+        if case.get("family") in (deepseek.V3, deepseek.K2, deepseek.V2):
+            results = deepseek.make(case, folder, seed, tokens, evaluate)
+        elif case["form"] == "packed":
             results = make_packed(case, folder, seed, tokens, out)
         else:
             results = {"hf": make_hf, "mlx": make_mlx}[case["form"]](case, folder, seed, tokens)
