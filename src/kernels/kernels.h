@@ -29,16 +29,21 @@
  * stream, value i in bits [i * bits, (i + 1) * bits), so a row has n_cols * bits / 8 bytes (whole
  * 32-bit words); scales and biases are [n_rows, n_cols / group] of float_type. n_cols is a multiple
  * of group. bits is 2, 3, 4, 5, 6 or 8; group 32, 64 or 128.
+ *
+ * FP8 in blocks: one e4m3 byte a value (base/fp8.h), [n_rows, n_cols]; scales are float32, [ceil of
+ * n_rows / 128, ceil of n_cols / 128], and w[r, i] = value[r, i] * scales[r / 128, i / 128].
+ * float_type is MF_F32, bits 8, group 128. Any n_rows and n_cols. Rows of a larger matrix are one
+ * too if the first is a multiple of 128. A NaN among a row's values makes its outputs NaN.
  */
 typedef struct mf_matrix {
     mf_weight_kind kind;
     mf_dtype float_type; /* of the values, or of the scales and biases */
-    uint32_t bits;       /* affine only */
-    uint32_t group;      /* affine only */
+    uint32_t bits;       /* not of floats */
+    uint32_t group;      /* not of floats */
     uint32_t n_rows;
     uint32_t n_cols;
     const unsigned char *data;
-    const unsigned char *scales; /* affine only */
+    const unsigned char *scales; /* not of floats */
     const unsigned char *biases; /* affine only */
 } mf_matrix;
 
@@ -78,7 +83,7 @@ typedef struct mf_kernels {
      * aligned. */
     void (*matmul)(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
                    size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
-    /* out[i] = w[row, i]: for affine, fma(q, scale, bias). */
+    /* out[i] = w[row, i]: for affine, fma(q, scale, bias); for FP8 value * scale, rounded once. */
     void (*dequant_row)(const mf_matrix *w, uint32_t row, float *out);
 
     /* out = x * (mean(x^2) + eps)^-1/2 * (weight + weight_offset); out may be x. weight may be NULL
@@ -142,3 +147,11 @@ static inline size_t mf_matrix_row_bytes(const mf_matrix *w)
 }
 
 #endif
+    if (w->kind == MF_WEIGHT_FP8_BLOCK)
+        return w->n_cols;
+/* Columns of the array of scales of a matrix of FP8 blocks. */
+static inline size_t mf_matrix_fp8_scale_cols(const mf_matrix *w)
+{
+    return ((size_t)w->n_cols + MF_FP8_BLOCK - 1) / MF_FP8_BLOCK;
+}
+

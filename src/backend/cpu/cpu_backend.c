@@ -11,7 +11,7 @@
 
 mf_matrix mf_cpu_matrix(const mf_cpu_backend *be, const mf_weight *w)
 {
-    bool affine = w->kind == MF_WEIGHT_AFFINE;
+    bool affine = w->kind == MF_WEIGHT_AFFINE, scaled = w->kind != MF_WEIGHT_FLOAT;
     return (mf_matrix){
         .kind = w->kind,
         .float_type = w->float_type,
@@ -20,7 +20,7 @@ mf_matrix mf_cpu_matrix(const mf_cpu_backend *be, const mf_weight *w)
         .n_rows = w->n_rows,
         .n_cols = w->n_cols,
         .data = mf_cpu_bytes(be, w->data),
-        .scales = affine ? mf_cpu_bytes(be, w->scales) : NULL,
+        .scales = scaled ? mf_cpu_bytes(be, w->scales) : NULL,
         .biases = affine ? mf_cpu_bytes(be, w->biases) : NULL,
     };
 }
