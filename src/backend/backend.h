@@ -245,10 +245,8 @@ static inline mf_span mf_span_at(mf_span span, uint64_t n_bytes)
 uint64_t mf_weight_bytes(const mf_weight *w);
 /* Of one row of values. */
 uint64_t mf_weight_row_bytes(const mf_weight *w);
-uint64_t mf_weight_scale_row_bytes(const mf_weight *w);
-
-#endif
 /* Of one row of the array of scales, which stands for one row of values if affine, and for
  * MF_FP8_BLOCK of them in FP8. 0 for floats. */
+uint64_t mf_weight_scale_row_bytes(const mf_weight *w);
 /* Of all scales. */
 uint64_t mf_weight_scale_bytes(const mf_weight *w);

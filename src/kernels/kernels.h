@@ -143,12 +143,11 @@ static inline size_t mf_matrix_row_bytes(const mf_matrix *w)
 {
     if (w->kind == MF_WEIGHT_AFFINE)
         return (size_t)w->n_cols * w->bits / 8;
+    if (w->kind == MF_WEIGHT_FP8_BLOCK)
+        return w->n_cols;
     return (size_t)w->n_cols * (w->float_type == MF_F32 ? 4 : 2);
 }
 
-#endif
-    if (w->kind == MF_WEIGHT_FP8_BLOCK)
-        return w->n_cols;
 /* Columns of the array of scales of a matrix of FP8 blocks. */
 static inline size_t mf_matrix_fp8_scale_cols(const mf_matrix *w)
 {
