@@ -67,6 +67,25 @@ typedef enum mf_op_kind {
     MF_OP_COMBINE
 } mf_op_kind;
 
+/* How a router's logits become scores. */
+typedef enum mf_score { MF_SCORE_SOFTMAX = 0, MF_SCORE_SIGMOID = 1 } mf_score;
+
+/* How groups of experts are ranked, and what becomes of the experts outside of those kept. */
+typedef enum mf_group_rule {
+    MF_GROUP_MAX = 0, /* by its largest choice; the others' choices and scores become 0 */
+    MF_GROUP_TOP2 = 1 /* by the sum of its two largest; the others' choices become -infinity */
+} mf_group_rule;
+
+#define MF_MAX_GROUPS 256
+
+/* One matrix for every head, stored one under the other: head h's is the rows h * head_rows +
+ * first_row .. + n_rows of weight, or, transposed, their transpose. */
+typedef struct mf_head_weight {
+    mf_weight weight;
+    uint32_t head_rows, first_row, n_rows;
+    bool transposed;
+} mf_head_weight;
+
 #define MF_MAX_MATMULS 4
 
 typedef struct mf_op {
@@ -250,3 +269,5 @@ uint64_t mf_weight_row_bytes(const mf_weight *w);
 uint64_t mf_weight_scale_row_bytes(const mf_weight *w);
 /* Of all scales. */
 uint64_t mf_weight_scale_bytes(const mf_weight *w);
+
+#endif

@@ -59,6 +59,28 @@ typedef struct mf_attention_args {
     float *out; /* [head_dim] */
 } mf_attention_args;
 
+/* Multi-head latent attention (arXiv 2405.04434, the up-projections absorbed): heads of one token
+ * over the cached latents of its sequence. Position p of the cache holds n_latent values and then
+ * n_rot rotated ones, float32 or bfloat16; its key is all of them, its value the first n_latent. */
+#define MF_LATENT_HEADS 16
+typedef struct mf_latent_args {
+    const float *q;                /* head h: [n_latent] at q + h * q_stride */
+    const float *q_rot;            /* head h: [n_rot] at q_rot + h * q_rot_stride */
+    const void *cache;             /* [n_kv, n_latent + n_rot] of cache_type */
+    float *out;                    /* head h: [n_latent] at out + h * out_stride; not q */
+    float *scratch;                /* MF_LATENT_TILE * (n_latent + n_rot) floats */
+    size_t q_stride, q_rot_stride; /* floats */
+    size_t out_stride;
+    mf_dtype cache_type; /* MF_F32 or MF_BF16 */
+    uint32_t n_kv;       /* positions 0 .. n_kv - 1 are attended; at least 1 */
+    uint32_t n_heads;    /* at most MF_LATENT_HEADS */
+    uint32_t n_latent, n_rot;
+    float scale;
+} mf_latent_args;
+
+/* Positions of one step of its online softmax, counted from 0. */
+#define MF_LATENT_TILE 32
+
 /* The gated delta rule of one value head over n_tokens consecutive tokens. */
 typedef struct mf_delta_args {
     float *state;       /* [key_dim, value_dim], updated in place */
@@ -114,6 +136,11 @@ typedef struct mf_kernels {
      * positions counted from 0. */
     void (*attention)(const mf_attention_args *args);
 
+    /* out[h] = sum_p softmax_p(scale * (q[h] . latent_p + q_rot[h] . rot_p)) latent_p, by online
+     * softmax over tiles of MF_LATENT_TILE positions counted from 0. A head's result does not
+     * depend on the others. */
+    void (*latent_attention)(const mf_latent_args *args);
+
     /* Depthwise causal convolution of width `width` and SiLU over n_channels channels, one token:
      * c = sum_{j < width-1} state[j * state_stride + ch] * w[ch * width + j] + x[ch] * w[ch * width
      * + width-1]; out = silu(c); then the state shifts by one and takes x as its newest row. state:
@@ -154,3 +181,4 @@ static inline size_t mf_matrix_fp8_scale_cols(const mf_matrix *w)
     return ((size_t)w->n_cols + MF_FP8_BLOCK - 1) / MF_FP8_BLOCK;
 }
 
+#endif
