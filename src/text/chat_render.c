@@ -31,21 +31,13 @@ static void write_string(mf_writer *w, const char *text)
     write_span(w, (mf_span){text, strlen(text)});
 }
 
-/* What Python's str.strip takes away. */
-static bool is_blank(uint32_t c)
-{
-    return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
-           c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
-           c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
 static mf_span trim(mf_span span)
 {
     uint32_t c;
     size_t n;
     while (span.n_bytes > 0 &&
            mf_utf8_next((const unsigned char *)span.text, span.n_bytes, &c, &n) == MF_UTF8_CHAR &&
-           is_blank(c)) {
+           mf_utf8_is_blank(c)) {
         span.text += n;
         span.n_bytes -= n;
     }
@@ -54,8 +46,8 @@ static mf_span trim(mf_span span)
         while (start > 0 && ((unsigned char)span.text[start] & 0xC0) == 0x80)
             start--;
         const unsigned char *last = (const unsigned char *)span.text + start;
-        if (mf_utf8_next(last, span.n_bytes - start, &c, &n) != MF_UTF8_CHAR || !is_blank(c) ||
-            n != span.n_bytes - start)
+        if (mf_utf8_next(last, span.n_bytes - start, &c, &n) != MF_UTF8_CHAR ||
+            !mf_utf8_is_blank(c) || n != span.n_bytes - start)
             break;
         span.n_bytes = start;
     }

@@ -46,11 +46,9 @@ static mf_status add_named(mf_tokenizer *t, yyjson_val *root, const char *file, 
         return MF_OK;
     const char *name = yyjson_get_str(value);
     size_t n = yyjson_get_len(value);
-    for (size_t i = 0; i < t->added.n_tokens; i++) {
-        const mf_added_token *token = &t->added.tokens[i];
-        if (token->n_bytes == n && memcmp(token->text, name, n) == 0)
-            return add_end_token(t, (int32_t)token->id, file, error);
-    }
+    const mf_added_token *token = mf_added_tokens_find(&t->added, name, n);
+    if (token != NULL)
+        return add_end_token(t, (int32_t)token->id, file, error);
     mf_buffer scratch;
     mf_status status;
     mf_buffer_init(&scratch, &t->allocator);

@@ -19,6 +19,7 @@ struct mf_tokenizer {
     mf_pretokenizer pretokenizer;
     mf_added_tokens added;
     bool uses_nfc;
+    bool cuts_runs; /* text is cut as tokenization_kimi.py cuts it, before anything else */
     int32_t end_tokens[MF_MAX_END_TOKENS];
     size_t n_end_tokens;
     mf_chat_style chat;
@@ -29,6 +30,11 @@ mf_status mf_text_open(const char *path, const mf_allocator *a, mf_tokenizer **o
 /* The tokenizer of a tokenizer.json held in memory, without the directory's other files. */
 mf_status mf_text_open_json(const mf_json *json, const mf_allocator *a, mf_tokenizer **out,
                             mf_error *error);
+/* The tokenizer of a tiktoken.model held in memory, called `path` in messages; config is its
+ * tokenizer_config.json or NULL. */
+mf_status mf_text_open_tiktoken(const char *path, const char *text, size_t n_bytes,
+                                const mf_json *config, const mf_allocator *a, mf_tokenizer **out,
+                                mf_error *error);
 void mf_text_close(mf_tokenizer **tokenizer);
 
 mf_status mf_text_encode(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
