@@ -13,8 +13,8 @@ static inline float mf_f32_from_e4m3(uint8_t code)
 {
     uint32_t sign = (uint32_t)(code & 0x80u) << 24, magnitude = code & 0x7fu;
     if (magnitude == 0x7fu)
-        return mf_f32_from_bits(sign | 0x7fc00000u);
-    if (magnitude >= 8) /* the exponent's bias becomes 127 */
+        return mf_f32_from_bits(0x7fc00000u); /* the same for both, so that sums are too */
+    if (magnitude >= 8)                       /* the exponent's bias becomes 127 */
         return mf_f32_from_bits(sign | ((magnitude << 20) + (120u << 23)));
     float subnormal = (float)magnitude * 0x1p-9f;
     return mf_f32_from_bits(sign | mf_bits_from_f32(subnormal));

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "kernels/x86/decode_avx512.h"
+#include "kernels/x86/fp8_avx512.h"
 
 enum {
     TILE = 512,        /* columns; a multiple of every group */
@@ -63,15 +64,18 @@ MF_INLINE void pack_token(uint32_t bits, const float *x, uint32_t n, float *out)
     }
 }
 
-static void pack_tokens(const mf_matrix *w, const float *x, size_t x_stride, uint32_t n_tokens,
-                        float *out)
+/* The tokens for a product with rows from `row` on. */
+static void pack_tokens(const mf_matrix *w, uint32_t row, const float *x, size_t x_stride,
+                        uint32_t n_tokens, float *out)
 {
     uint32_t bits = w->kind == MF_WEIGHT_AFFINE ? w->bits : 32;
     for (uint32_t first = 0; first < w->n_cols; first += TILE) {
         uint32_t n = min_u32(TILE, w->n_cols - first);
         for (uint32_t t = 0; t < n_tokens; t++, out += TILE) {
             const float *token = x + t * x_stride + first;
-            if (bits == 4)
+            if (w->kind == MF_WEIGHT_FP8_BLOCK)
+                mf_fp8_pack_avx512(w, row, x + t * x_stride, first, n, out);
+            else if (bits == 4)
                 pack_token(4, token, n, out);
             else if (bits == 2)
                 pack_token(2, token, n, out);
@@ -127,6 +131,10 @@ static void dequant_tile(const mf_matrix *w, uint32_t row, uint32_t first, uint3
             dequant_float(MF_F16, w, row, first, n, out);
         else
             dequant_float(MF_BF16, w, row, first, n, out);
+        return;
+    }
+    if (w->kind == MF_WEIGHT_FP8_BLOCK) {
+        mf_fp8_tile_avx512(w, row, first, n, out);
         return;
     }
     switch (w->bits) {
@@ -249,6 +257,8 @@ static void multiply_chunk(const mf_matrix *w, uint32_t row0, uint32_t row1, uin
             for (uint32_t r = 0; r < ((n_rows + 3) & ~3u); r++)
                 dequant_tile(w, panel + min_u32(r, n_rows - 1), first, n,
                              s->weights + (size_t)r * TILE);
+            if (w->kind == MF_WEIGHT_FP8_BLOCK) /* its lanes are spread over 64 columns */
+                n = (n + MF_FP8_STEP_AVX512 - 1) / MF_FP8_STEP_AVX512 * MF_FP8_STEP_AVX512;
             multiply_tile(s, tokens, n_rows, n_tokens, n, first == 0);
             tokens += (size_t)n_tokens * TILE;
         }
@@ -264,7 +274,7 @@ void mf_gemm_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const floa
         uint32_t t0 = (uint32_t)((uint64_t)c * n_tokens / n_chunks);
         uint32_t t1 = (uint32_t)((uint64_t)(c + 1) * n_tokens / n_chunks);
         gemm_scratch s = lay_out(scratch, t1 - t0);
-        pack_tokens(w, x + t0 * x_stride, x_stride, t1 - t0, s.tokens);
+        pack_tokens(w, row0, x + t0 * x_stride, x_stride, t1 - t0, s.tokens);
         multiply_chunk(w, row0, row1, t1 - t0, y + t0 * y_stride, y_stride, &s);
     }
 }

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "kernels/x86/avx512.h"
 #include "kernels/x86/decode_avx512.h"
+#include "kernels/x86/fp8_avx512.h"
 #include "kernels/x86/gemm_avx512.h"
 
 enum {
@@ -30,6 +31,8 @@ typedef struct matvec {
 size_t mf_matmul_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
 {
     size_t n_floats = 0;
+    if (w->kind == MF_WEIGHT_FP8_BLOCK)
+        return mf_fp8_scratch_bytes_avx512(w, n_tokens);
     if (w->kind == MF_WEIGHT_AFFINE) {
         n_floats = (size_t)2 * MAX_ROWS * mf_round_up(w->n_cols / w->group, LANES);
         if (mf_bits_reordered_avx512(w->bits))
@@ -255,7 +258,9 @@ void mf_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const fl
 {
     if (row0 >= row1 || n_tokens == 0)
         return;
-    if (n_tokens >= MF_GEMM_MIN_TOKENS_AVX512) {
+    if (w->kind == MF_WEIGHT_FP8_BLOCK) {
+        mf_fp8_matmul_avx512(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+    } else if (n_tokens >= MF_GEMM_MIN_TOKENS_AVX512) {
         mf_gemm_avx512(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
     } else if (w->kind == MF_WEIGHT_AFFINE) {
         matvec_affine(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
