@@ -197,17 +197,19 @@ static void build_swiglu(scene *s, const uint32_t *p)
 static void build_softmax_top_k(scene *s, const uint32_t *p)
 {
     size_t n = (size_t)p[0] * p[1];
-    s->op = (mf_op){.kind = MF_OP_SOFTMAX_TOP_K, .n_rows = p[0]};
-    s->op.u.softmax_top_k.logits = scene_input(s, n, 1.0f);
-    float *logits = scene_at(s, s->op.u.softmax_top_k.logits);
+    s->op = (mf_op){.kind = MF_OP_ROUTE, .n_rows = p[0]};
+    s->op.u.route.logits = scene_input(s, n, 1.0f);
+    float *logits = scene_at(s, s->op.u.route.logits);
     for (size_t i = 0; i < n; i++)
         logits[i] = (float)scene_random(s, 65) / 8.0f - 4.0f;
-    scene_scratch(s, s->op.u.softmax_top_k.logits, n);
-    s->op.u.softmax_top_k.ids = scene_output(s, (size_t)p[0] * p[2]);
-    s->op.u.softmax_top_k.weights = scene_output(s, (size_t)p[0] * p[2]);
-    s->op.u.softmax_top_k.n_experts = p[1];
-    s->op.u.softmax_top_k.k = p[2];
-    s->op.u.softmax_top_k.normalise = p[3] != 0;
+    scene_scratch(s, s->op.u.route.logits, n);
+    s->op.u.route.ids = scene_output(s, (size_t)p[0] * p[2]);
+    s->op.u.route.weights = scene_output(s, (size_t)p[0] * p[2]);
+    s->op.u.route.n_experts = p[1];
+    s->op.u.route.k = p[2];
+    s->op.u.route.normalise = p[3] != 0;
+    s->op.u.route.n_groups = s->op.u.route.k_groups = 1;
+    s->op.u.route.scale = 1.0f;
 }
 
 #define DISTINCT 3u /* experts with weights of their own; more items share them */

@@ -411,13 +411,13 @@ static void ref_gated_delta(scene *s)
 
 static void ref_softmax_top_k(scene *s)
 {
-    uint32_t n = s->op.u.softmax_top_k.n_experts, k = s->op.u.softmax_top_k.k;
+    uint32_t n = s->op.u.route.n_experts, k = s->op.u.route.k;
     bool *taken = calloc(n, sizeof *taken);
     uint32_t *picks = calloc(k, sizeof *picks);
     if (taken == NULL || picks == NULL)
         abort();
     for (uint32_t r = 0; r < s->op.n_rows; r++) {
-        const float *logits = floats(s, s->op.u.softmax_top_k.logits) + (size_t)r * n;
+        const float *logits = floats(s, s->op.u.route.logits) + (size_t)r * n;
         double sum = 0.0, kept = 0.0;
         memset(taken, 0, n * sizeof *taken);
         for (uint32_t i = 0; i < n; i++)
@@ -432,10 +432,10 @@ static void ref_softmax_top_k(scene *s)
             picks[j] = best;
             kept += exp((double)logits[best]);
         }
-        double divisor = s->op.u.softmax_top_k.normalise ? kept : sum;
+        double divisor = s->op.u.route.normalise ? kept : sum;
         for (uint32_t j = 0; j < k; j++) {
-            scene_expect_id(s, s->op.u.softmax_top_k.ids, (size_t)r * k + j, (int32_t)picks[j]);
-            expect_relative(s, s->op.u.softmax_top_k.weights, (size_t)r * k + j,
+            scene_expect_id(s, s->op.u.route.ids, (size_t)r * k + j, (int32_t)picks[j]);
+            expect_relative(s, s->op.u.route.weights, (size_t)r * k + j,
                             exp((double)logits[picks[j]]) / divisor);
         }
     }
@@ -526,7 +526,7 @@ void scene_reference(scene *s)
         [MF_OP_GATED_DELTA] = ref_gated_delta,
         [MF_OP_ADD] = ref_elementwise,
         [MF_OP_SWIGLU] = ref_elementwise,
-        [MF_OP_SOFTMAX_TOP_K] = ref_softmax_top_k,
+        [MF_OP_ROUTE] = ref_softmax_top_k,
         [MF_OP_EXPERTS] = ref_experts,
         [MF_OP_COMBINE] = ref_combine,
     };

@@ -238,10 +238,10 @@ static void skip_rows_of_experts(mf_op *op, uint32_t first)
         skip(&op->u.swiglu.up, first, op->u.swiglu.n_cols);
         skip(&op->u.swiglu.out, first, op->u.swiglu.n_cols);
         break;
-    case MF_OP_SOFTMAX_TOP_K:
-        skip(&op->u.softmax_top_k.logits, first, op->u.softmax_top_k.n_experts);
-        skip(&op->u.softmax_top_k.ids, first, op->u.softmax_top_k.k);
-        skip(&op->u.softmax_top_k.weights, first, op->u.softmax_top_k.k);
+    case MF_OP_ROUTE:
+        skip(&op->u.route.logits, first, op->u.route.n_experts);
+        skip(&op->u.route.ids, first, op->u.route.k);
+        skip(&op->u.route.weights, first, op->u.route.k);
         break;
     case MF_OP_COMBINE:
         skip(&op->u.combine.x, first, op->u.combine.n_cols);
