@@ -21,7 +21,7 @@ static const struct option long_options[] = {
 
 static double cacheable_fraction(const mf_model_info *info)
 {
-    uint64_t n_experts = (uint64_t)info->n_layers * info->n_experts;
+    uint64_t n_experts = (uint64_t)info->n_moe_layers * info->n_experts;
     if (n_experts == 0)
         return 0;
     return info->n_slots >= n_experts ? 1 : (double)info->n_slots / (double)n_experts;
@@ -72,7 +72,7 @@ static void print_memory(const mf_model_info *info)
 
 static const char *verdict(const mf_model_info *info)
 {
-    uint64_t working_set = (uint64_t)info->n_layers * info->n_experts_per_token;
+    uint64_t working_set = (uint64_t)info->n_moe_layers * info->n_experts_per_token;
     if (info->n_slots == 0)
         return "does not run: the budget is below the least --ram";
     if (cacheable_fraction(info) >= 1)

@@ -106,6 +106,9 @@ typedef enum mf_io_kind {
     MF_IO_POOL = 2   /* positional reads on threads */
 } mf_io_kind;
 
+/* How the latents of multi-head latent attention are cached. */
+typedef enum mf_kv_type { MF_KV_F32 = 0, MF_KV_BF16 = 1 } mf_kv_type;
+
 typedef enum mf_log_level { MF_LOG_INFO = 0, MF_LOG_WARNING = 1 } mf_log_level;
 
 /* Receives notes and warnings: one line without newline, valid during the call only. */
@@ -131,7 +134,8 @@ typedef struct mf_engine_options {
     uint32_t
         cpu_tier_limit; /* 0: best the CPU has; 1: scalar; 2: at most AVX2; 3: at most AVX-512 */
     mf_io_kind io;
-    mf_log_fn log; /* may be NULL */
+    mf_kv_type kv_type; /* MF_KV_BF16 halves the cache of the DeepSeek families; others refuse it */
+    mf_log_fn log;      /* may be NULL */
     void *log_user;
 } mf_engine_options;
 
@@ -168,6 +172,16 @@ typedef struct mf_model_info {
     uint64_t slot_bytes;        /* one expert slot, alignment included */
     uint64_t n_slots;           /* expert slots that fit the budget; 0 if it is below the floor */
     uint64_t available_bytes;   /* memory that this machine (and its cgroup) had available */
+    uint32_t n_moe_layers;      /* layers with experts; the others have one MLP: */
+    uint32_t dense_hidden_size; /* its inner size; 0 where there is none */
+    uint32_t n_latent_attention_layers; /* multi-head latent attention */
+    uint32_t q_lora_rank;               /* these four 0 without it; q_lora_rank also without one */
+    uint32_t kv_lora_rank;
+    uint32_t qk_rope_head_dim;
+    uint32_t v_head_dim;
+    uint32_t n_expert_groups; /* 1: the router chooses among all experts */
+    uint32_t n_expert_groups_per_token;
+    uint32_t n_skipped_layers; /* multi-token-prediction layers, stored but not run */
 } mf_model_info;
 
 /*

@@ -297,6 +297,25 @@ static mf_status place_rows(mf_binder *binder, const mf_tensor *t, uint64_t row_
     return MF_OK;
 }
 
+/* Places a matrix whose rows, those of all leading dimensions together, are taken in `rows`. */
+static mf_status place_matrix(mf_binder *binder, const mf_stored_matrix *m, const mf_rows *rows,
+                              uint32_t n_runs, mf_weight *out, mf_error *error)
+{
+    mf_weight w = m->shape;
+    w.n_rows = 0;
+    for (uint32_t i = 0; i < n_runs; i++)
+        w.n_rows += rows[i].n_rows;
+    MF_TRY(place_rows(binder, m->data, mf_weight_row_bytes(&w), rows, n_runs, &w.data, error));
+    if (w.kind == MF_WEIGHT_AFFINE) {
+        MF_TRY(place_rows(binder, m->scales, mf_weight_scale_row_bytes(&w), rows, n_runs, &w.scales,
+                          error));
+        MF_TRY(place_rows(binder, m->biases, mf_weight_scale_row_bytes(&w), rows, n_runs, &w.biases,
+                          error));
+    }
+    *out = w;
+    return MF_OK;
+}
+
 mf_status mf_bind_matrix_rows(mf_binder *binder, const char *module, uint32_t n_rows,
                               uint32_t n_cols, const mf_rows *rows, uint32_t n_runs, mf_weight *out,
                               mf_error *error)
@@ -304,21 +323,19 @@ mf_status mf_bind_matrix_rows(mf_binder *binder, const char *module, uint32_t n_
     mf_stored_matrix m;
     uint64_t counted = binder->n_parameters;
     MF_TRY(mf_bind_stored(binder, module, ".weight", 0, 0, n_rows, n_cols, &m, error));
-    mf_weight w = m.shape;
-    w.n_rows = 0;
-    for (uint32_t i = 0; i < n_runs; i++)
-        w.n_rows += rows[i].n_rows;
+    MF_TRY(place_matrix(binder, &m, rows, n_runs, out, error));
     binder->n_parameters =
-        counted + (uint64_t)w.n_rows * n_cols; /* a matrix may be bound in several parts */
-    MF_TRY(place_rows(binder, m.data, mf_weight_row_bytes(&w), rows, n_runs, &w.data, error));
-    if (w.kind == MF_WEIGHT_AFFINE) {
-        MF_TRY(place_rows(binder, m.scales, mf_weight_scale_row_bytes(&w), rows, n_runs, &w.scales,
-                          error));
-        MF_TRY(place_rows(binder, m.biases, mf_weight_scale_row_bytes(&w), rows, n_runs, &w.biases,
-                          error));
-    }
-    *out = w;
+        counted + (uint64_t)out->n_rows * n_cols; /* a matrix may be bound in several parts */
     return MF_OK;
+}
+
+mf_status mf_bind_heads(mf_binder *binder, const char *module, uint32_t n_heads, uint32_t n_rows,
+                        uint32_t n_cols, mf_weight *out, mf_error *error)
+{
+    mf_stored_matrix m;
+    const mf_rows all = {n_heads * n_rows, n_heads * n_rows, 0, 0};
+    MF_TRY(mf_bind_stored(binder, module, ".weight", 1, n_heads, n_rows, n_cols, &m, error));
+    return place_matrix(binder, &m, &all, 1, out, error);
 }
 
 mf_status mf_bind_matrix(mf_binder *binder, const char *module, uint32_t n_rows, uint32_t n_cols,
@@ -361,15 +378,32 @@ static bool is_skipped(const char *name)
     return false;
 }
 
-mf_status mf_bind_finish(mf_binder *binder, mf_error *error)
+/* The layer that a tensor belongs to; UINT32_MAX if to none. */
+static uint32_t layer_of(const mf_binder *binder, const char *name)
+{
+    size_t n_prefix = strlen(binder->prefix);
+    if (strncmp(name, binder->prefix, n_prefix) != 0 || strncmp(name + n_prefix, "layers.", 7) != 0)
+        return UINT32_MAX;
+    char *end;
+    unsigned long layer = strtoul(name + n_prefix + 7, &end, 10);
+    return *end == '.' && layer < MF_MAX_LAYERS * 2 ? (uint32_t)layer : UINT32_MAX;
+}
+
+mf_status mf_bind_finish(mf_binder *binder, const mf_hparams *h, mf_error *error)
 {
     const mf_tensor_table *table = &binder->checkpoint->table;
+    uint32_t end = h->n_layers;
     for (size_t i = 0; i < table->n_tensors; i++) {
         const mf_tensor *t = &table->tensors[i];
-        if (!t->used && !is_skipped(t->name))
+        if (t->used || is_skipped(t->name))
+            continue;
+        uint32_t layer = layer_of(binder, t->name);
+        if (layer < h->n_layers || layer >= h->n_layers + h->n_mtp_layers)
             return mf_fail(error, MF_ERR_FORMAT,
                            "%s: tensor %s belongs to nothing in this model (surplus)",
                            path_of(binder, t), t->name);
+        end = layer + 1 > end ? layer + 1 : end;
     }
+    binder->n_skipped_layers = end - h->n_layers;
     return MF_OK;
 }

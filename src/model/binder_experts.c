@@ -103,7 +103,7 @@ static mf_status make_each(mf_binder *binder, const mf_hparams *h, mf_error *err
 {
     if (binder->each_file != NULL)
         return MF_OK;
-    size_t n = (size_t)h->n_layers * N_MATRICES * h->n_experts;
+    size_t n = (size_t)h->n_moe_layers * N_MATRICES * h->n_experts;
     binder->each_file = mf_alloc_array(&binder->allocator, n, sizeof *binder->each_file);
     if (binder->each_file == NULL)
         return mf_fail_memory(error, n * sizeof *binder->each_file, "the table of experts");
@@ -121,7 +121,7 @@ static mf_status bind_each(expert_binding *b, mf_expert_shape *shape, mf_error *
     mf_binder *binder = b->binder;
     MF_TRY(make_each(binder, h, error));
     for (uint32_t j = 0; j < N_MATRICES; j++) {
-        size_t at = ((size_t)b->layer * N_MATRICES + j) * h->n_experts;
+        size_t at = ((size_t)h->moe_index[b->layer] * N_MATRICES + j) * h->n_experts;
         for (uint32_t e = 0; e < h->n_experts; e++) {
             char suffix[64], module[NAME_BYTES];
             snprintf(suffix, sizeof suffix, "mlp.experts.%u.%s", e, projections[j]);
@@ -199,13 +199,14 @@ mf_status mf_bind_experts(mf_binder *binder, const mf_hparams *h, uint32_t layer
                           mf_expert_shape *out, mf_error *error)
 {
     if (binder->parts == NULL) {
-        size_t n_bytes = (size_t)h->n_layers * MF_MAX_EXPERT_PARTS * sizeof *binder->parts;
+        size_t n_bytes = (size_t)h->n_moe_layers * MF_MAX_EXPERT_PARTS * sizeof *binder->parts;
         binder->parts = mf_alloc_zeroed(&binder->allocator, n_bytes);
         if (binder->parts == NULL)
             return mf_fail_memory(error, n_bytes, "the expert map");
         binder->parts_bytes = n_bytes;
     }
-    expert_binding b = {binder, h, layer, binder->parts + (size_t)layer * MF_MAX_EXPERT_PARTS};
+    expert_binding b = {binder, h, layer,
+                        binder->parts + (size_t)h->moe_index[layer] * MF_MAX_EXPERT_PARTS};
     if (binder->checkpoint->is_packed)
         return bind_packed(&b, out, error);
     if (has_tensor(&b, "mlp.experts.gate_up_proj"))
