@@ -5,6 +5,7 @@
   make_text_goldens.py OUT --corpus DIR          the committed files (OUT is tests/text/data)
   make_text_goldens.py OUT --corpus DIR --big    the same with many more texts, for a long comparison
   make_text_goldens.py FILE --vocabulary N       a tokenizer.json of N tokens in the shape of a real one
+  make_text_goldens.py FILE --ranks N            a tiktoken.model of N tokens in the shape of a real one
   make_text_goldens.py FILE --unicode-additions  src/text/unicode_additions.c (needs Python 3.11: Unicode 14)
 
 Files: texts.bin holds the texts (u32 count, then u32 length and bytes each); NAME/tokenizer.json a tokenizer;
@@ -468,11 +469,10 @@ def make_sampler(out):
 
 # ------------------------------------------------------------------------------------------- large vocabulary
 
-def make_vocabulary(path, n_tokens):
-    """A vocabulary of the size and token lengths of the published ones; its merges are random but consistent."""
+def random_vocabulary(n_tokens):
+    """As many tokens, of such lengths, as published vocabularies have; the merges are random but consistent."""
     rng = random.Random(1)
-    alphabet = [chr(b) for b in range(0x21, 0x7f)] + [chr(b) for b in range(0xa1, 0xad)] + \
-        [chr(b) for b in range(0xae, 0x100)] + [chr(0x100 + i) for i in range(68)]
+    alphabet = list(bytes_to_unicode().values())
     vocab = {c: i for i, c in enumerate(alphabet)}
     names, merges = list(alphabet), []
     while len(names) < n_tokens:
@@ -483,6 +483,18 @@ def make_vocabulary(path, n_tokens):
         vocab[left + right] = len(names)
         names.append(left + right)
         merges.append([left, right])
+    return vocab, merges
+
+
+def make_ranks(path, n_tokens):
+    import base64
+    alphabet = {c: b for b, c in bytes_to_unicode().items()}
+    tokens = [bytes(alphabet[c] for c in name) for name in random_vocabulary(n_tokens)[0]]
+    path.write_bytes(b"".join(base64.b64encode(t) + b" %d\n" % i for i, t in enumerate(tokens)))
+
+
+def make_vocabulary(path, n_tokens):
+    vocab, merges = random_vocabulary(n_tokens)
     added = [{"id": n_tokens + i, "content": f"<|extra_{i}|>", "single_word": False, "lstrip": False, "rstrip": False,
               "normalized": False, "special": True} for i in range(30)]
     data = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": {"type": "NFC"},
@@ -574,10 +586,13 @@ def main():
     parser.add_argument("--corpus", type=pathlib.Path)
     parser.add_argument("--big", action="store_true")
     parser.add_argument("--vocabulary", type=int)
+    parser.add_argument("--ranks", type=int)
     parser.add_argument("--unicode-additions", action="store_true")
     options = parser.parse_args()
     if options.vocabulary:
         return make_vocabulary(options.out, options.vocabulary)
+    if options.ranks:
+        return make_ranks(options.out, options.ranks)
     if options.unicode_additions:
         return make_unicode_additions(options.out)
     if options.corpus is None:

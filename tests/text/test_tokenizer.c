@@ -54,10 +54,11 @@ static void check_files(void)
     check_refused("{" BYTES ",\"model\":{\"vocab\":{\"a\":9000000},\"merges\":[]}}", bad, "id");
     check_refused("{" BYTES ",\"added_tokens\":[{}]," MODEL "}", bad, "added_tokens[0]");
     static const char *const patterns[] = {
-        SPLIT("\\\\w+"),   SPLIT("a\\\\b"), SPLIT("[a[b]]"),         SPLIT("[a&&b]"),
-        SPLIT("a{,3}"),    SPLIT("a{2}+"),  SPLIT("(?i)a"),          SPLIT("\\\\h"),
-        SPLIT("(a"),       SPLIT("[a"),     SPLIT("\\\\p{Klingon}"), SPLIT("\\\\xff"),
-        SPLIT("(a)\\\\1"), SPLIT("(?<n>a)")};
+        SPLIT("[a&&[b]]"),       SPLIT("[^a&&[^b]]"),   SPLIT("[a&&[^^b]]"), SPLIT("[a&&[^b]c]"),
+        SPLIT("[&&[^a]]"),       SPLIT("[a&&[^b&&c]]"), SPLIT("\\\\w+"),     SPLIT("a\\\\b"),
+        SPLIT("[a[b]]"),         SPLIT("[a&&b]"),       SPLIT("a{,3}"),      SPLIT("a{2}+"),
+        SPLIT("(?i)a"),          SPLIT("\\\\h"),        SPLIT("(a"),         SPLIT("[a"),
+        SPLIT("\\\\p{Klingon}"), SPLIT("\\\\xff"),      SPLIT("(a)\\\\1"),   SPLIT("(?<n>a)")};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         check_refused(patterns[i], no, "regular expression");
 }
@@ -212,5 +213,6 @@ int main(int argc, char **argv)
     check_long_words();
     check_failing_memory("qwen3");
     check_failing_memory("several");
+    check_failing_memory("kimi");
     return test_result();
 }
