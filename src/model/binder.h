@@ -36,7 +36,7 @@ typedef struct mf_binder {
     size_t n_copies, copies_capacity;
     mf_expert_part *parts; /* [n_moe_layers][MF_MAX_EXPERT_PARTS] */
     size_t parts_bytes;
-    uint32_t *each_file; /* [n_moe_layers][3][n_experts] where experts have tensors of their own */
+    uint32_t *each_file; /* [n_moe_layers][6][n_experts] where experts have tensors of their own */
     uint64_t *each_offset;
     size_t each_count;
 } mf_binder;
@@ -89,6 +89,12 @@ typedef struct mf_stored_matrix {
     mf_weight shape; /* spans unset */
     mf_tensor *data, *scales, *biases;
 } mf_stored_matrix;
+
+/* A place for n bytes in the resident block. */
+mf_status mf_bind_place(mf_binder *binder, uint64_t n_bytes, mf_span *out, mf_error *error);
+/* Brings n values of a floating-point tensor, from element `offset` on, to `dest` as float32. */
+mf_status mf_bind_floats(mf_binder *binder, const mf_tensor *t, uint64_t offset, uint64_t n,
+                         uint64_t dest, mf_error *error);
 
 mf_status mf_bind_stored(mf_binder *binder, const char *module, const char *suffix,
                          uint32_t n_leading, uint64_t leading, uint32_t n_rows, uint32_t n_cols,

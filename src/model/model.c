@@ -74,6 +74,7 @@ mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine
     MF_TRY_GOTO(check_options(options, error));
     MF_TRY_GOTO(mf_checkpoint_read(a, path, options->packed_expert_bits, &out->checkpoint, error));
     MF_TRY_GOTO(mf_family_find(&out->checkpoint, &out->family, error));
+    MF_TRY_GOTO(mf_config_check_quantization(&out->checkpoint.config, error));
     MF_TRY_GOTO(out->family->configure(&out->checkpoint.config, &out->h, error));
     MF_TRY_GOTO(check_options_of_model(options, &out->h, error));
     MF_TRY_GOTO(bind_weights(out, a, error));

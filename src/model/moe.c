@@ -93,14 +93,16 @@ void mf_forward_mlp(mf_engine *e, uint32_t layer, uint32_t n_rows)
     mf_record_add(e, n_rows, e->plan.x, e->plan.mlp_out);
 }
 
-static mf_weight in_slot(const mf_engine *e, const mf_weight *shape,
-                         const unsigned char *const *part)
+static mf_weight in_slot(const mf_engine *e, const mf_weight *shape, bool has_resident_scales,
+                         uint32_t expert, const unsigned char *const *part)
 {
     const unsigned char *base = e->backend->ops->buffer_host(e->backend, e->slots);
     mf_weight w = *shape;
     w.data = (mf_span){e->slots, (uint64_t)(part[0] - base)};
-    if (w.kind != MF_WEIGHT_FLOAT)
+    if (w.kind != MF_WEIGHT_FLOAT && !has_resident_scales)
         w.scales = (mf_span){e->slots, (uint64_t)(part[1] - base)};
+    else if (has_resident_scales)
+        w.scales = (mf_span){e->resident, w.scales.offset + expert * mf_weight_scale_bytes(&w)};
     if (w.kind == MF_WEIGHT_AFFINE) {
         w.biases = (mf_span){e->slots, (uint64_t)(part[2] - base)};
     }
@@ -115,9 +117,9 @@ static void run_ready(mf_engine *e, const mf_expert_shape *shape, uint32_t n_rea
         const mf_expert_ready *ready = &l->ready[i];
         uint32_t expert = l->wanted[ready->index];
         l->items[i] = (mf_expert_item){
-            .gate = in_slot(e, &shape->gate, ready->part),
-            .up = in_slot(e, &shape->up, ready->part + 3),
-            .down = in_slot(e, &shape->down, ready->part + 6),
+            .gate = in_slot(e, &shape->gate, shape->has_resident_scales, expert, ready->part),
+            .up = in_slot(e, &shape->up, shape->has_resident_scales, expert, ready->part + 3),
+            .down = in_slot(e, &shape->down, shape->has_resident_scales, expert, ready->part + 6),
             .x_rows = l->x_rows + l->first[expert],
             .n_rows = l->first[expert + 1] - l->first[expert],
             .out_row = l->first[expert],

@@ -35,7 +35,9 @@ typedef struct mf_mlp_weights {
 /* Experts of a layer: the shapes of the three matrices; their bytes come from the store at run
  * time. */
 typedef struct mf_expert_shape {
-    mf_weight gate, up, down; /* spans unset */
+    /* Spans unset, but for FP8 scales that are kept resident: then scales is that of expert 0. */
+    mf_weight gate, up, down;
+    bool has_resident_scales;
 } mf_expert_shape;
 
 typedef struct mf_layer_weights {
