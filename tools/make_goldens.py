@@ -23,6 +23,7 @@ import transformers
 
 import goldens_deepseek as deepseek
 import goldens_forms as forms
+import goldens_router
 from goldens_run import evaluate, usable
 
 N_TOKENS = 70
@@ -441,8 +442,11 @@ def main():
     if not args.cases:
         args.out.mkdir(parents=True, exist_ok=True)
         make_dequant(args.out)
+    if not args.cases or "router" in args.cases:
+        goldens_router.make_router(args.out)
     for name in args.cases or CASES:
-        make_case(name, args.out)
+        if name != "router":
+            make_case(name, args.out)
 
 
 if __name__ == "__main__":
