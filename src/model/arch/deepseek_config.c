@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define MAX_HEAD_DIM 1024u
+#define MAX_LATENT 65536u
 
 /* Fields for a variant that nothing published uses. */
 static mf_status require_false(const mf_config *c, const char *field, mf_error *error)
@@ -24,7 +25,7 @@ static mf_status configure_attention(const mf_config *c, mf_hparams *h, mf_error
     MF_TRY(mf_config_u32(c, "num_attention_heads", 1, 4096, &h->n_heads, error));
     MF_TRY(mf_config_u32_or(c, "num_key_value_heads", h->n_heads, 1, 4096, &h->n_kv_heads, error));
     MF_TRY(mf_config_u32_or(c, "q_lora_rank", 0, 1, MF_MAX_DIM, &h->q_rank, error));
-    MF_TRY(mf_config_u32(c, "kv_lora_rank", 1, MF_MAX_DIM, &h->kv_rank, error));
+    MF_TRY(mf_config_u32(c, "kv_lora_rank", 1, MAX_LATENT, &h->kv_rank, error));
     MF_TRY(mf_config_u32(c, "qk_nope_head_dim", 1, MAX_HEAD_DIM, &h->nope_dim, error));
     MF_TRY(mf_config_u32(c, "qk_rope_head_dim", 2, MAX_HEAD_DIM, &h->n_rot, error));
     MF_TRY(mf_config_u32(c, "v_head_dim", 1, MAX_HEAD_DIM, &h->value_head_dim, error));
