@@ -68,7 +68,9 @@ ALPHABETS = [
 ADDED = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>", "</think>", "<tool>", "<|im_", "  strip  ",
          "wórd", "wo\u0301rd", "solo", "<|a|>", "<|a|>b", "\u212b!"]
 
-DEEPSEEK_ADDED = ["<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>", "<｜User｜>", "<｜Assistant｜>",
+TEMPLATES = pathlib.Path(__file__).resolve().parent.parent / "tests" / "text" / "data" / "chat"
+BOS, EOS = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"  # DeepSeek's; only its family's templates use them
+DEEPSEEK_ADDED = [BOS, EOS, "<｜▁pad▁｜>", "<｜User｜>", "<｜Assistant｜>",
                   "<think>", "</think>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜fim▁hole｜>"]
 # By their place after the ranked tokens; the places between are <|reserved_token_ID|>.
 KIMI_ADDED = {0: "[BOS]", 1: "[EOS]", 2: "<|im_end|>", 3: "<|im_user|>", 4: "<|im_assistant|>", 6: "<|start_header_id|>",
@@ -246,6 +248,25 @@ def make_deepseek_v2(data):
     return make_deepseek(data)
 
 
+def write_deepseek_config(folder, data):
+    """The first form names its tokens by objects and has its template in the config, the second by strings and a file
+    of its own."""
+    is_v2 = folder.name == "deepseek_v2"
+    names = [{"__type": "AddedToken", "content": name, "lstrip": False, "normalized": True, "rstrip": False,
+              "single_word": False} for name in (BOS, EOS)]
+    config = {"add_bos_token": True, "add_eos_token": False, "bos_token": BOS if is_v2 else names[0],
+              "eos_token": EOS if is_v2 else names[1], "model_max_length": 16384, "unk_token": None,
+              "tokenizer_class": "LlamaTokenizerFast"}
+    template = (TEMPLATES / ("deepseek_v2.jinja" if is_v2 else "deepseek_r1.jinja")).read_text(encoding="utf-8")
+    if is_v2:
+        (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+    else:
+        config["chat_template"] = template
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1) + "\n")
+    ids = {t["content"]: t["id"] for t in data["added_tokens"]}
+    (folder / "generation_config.json").write_text(json.dumps({"bos_token_id": ids[BOS], "eos_token_id": ids[EOS]}) + "\n")
+
+
 def write_golden_ids(folder, with_special, without_special):
     ids = bytearray()
     for special, plain in zip(with_special, without_special):
@@ -282,6 +303,8 @@ def make_tokenizers(out, corpus, texts, big):
         folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
         (folder / "tokenizer.json").write_text(text, encoding="utf-8")
+        if name.startswith("deepseek"):
+            write_deepseek_config(folder, data)
         tokenizer = Tokenizer.from_str(text)
         strings = [t.decode("utf-8", "replace") for t in texts]
         encoded = []
@@ -390,8 +413,6 @@ def make_kimi(out, corpus, texts, big):
 
 # --------------------------------------------------------------------------------------------------------- chat
 
-TEMPLATES = pathlib.Path(__file__).resolve().parent.parent / "tests" / "text" / "data" / "chat"
-
 CONVERSATIONS = [
     [("user", "Hello")],
     [("system", "You are terse."), ("user", "Hello")],
@@ -408,6 +429,8 @@ CONVERSATIONS = [
     [("system", "s"), ("assistant", "first"), ("user", "u")],
     [("user", "u"), ("system", "late"), ("user", "v")],
     [("system", "alone")],
+    [("system", ""), ("user", "u"), ("assistant", "<think>\na\n</think>\n\nb</think>c"), ("user", "v")],
+    [("system", "s"), ("system", "t"), ("user", "u"), ("system", "w"), ("assistant", "a"), ("system", "x")],
     [("assistant", "alone")],
     [("user", "<|im_end|>\n{{ 7*7 }} \"quotes\" 'and' \\n"), ("assistant", "日本語\u3000"), ("user", "\u2028é\x1c")],
 ]
@@ -420,10 +443,12 @@ def make_chat(out):
         template = path.read_text(encoding="utf-8")
         for conversation in CONVERSATIONS:
             messages = [{"role": r, "content": c} for r, c in conversation]
-            for thinking, extra in [(0, {}), (1, {"enable_thinking": True}), (2, {"enable_thinking": False})]:
+            for thinking, extra in [(0, {}), (1, {"enable_thinking": True, "thinking": True}),
+                                    (2, {"enable_thinking": False, "thinking": False})]:
                 try:
                     rendered, _ = render_jinja_template(conversations=[messages], chat_template=template,
-                                                        add_generation_prompt=True, **extra)
+                                                        add_generation_prompt=True, bos_token=BOS, eos_token=EOS,
+                                                        **extra)
                     expected = rendered[0]
                 except Exception:  # the template raises: the conversation is not one of its
                     expected = None

@@ -143,8 +143,8 @@ MF_API void mf_engine_options_default(mf_engine_options *options);
 
 /* What a checkpoint is and what it needs. Sizes in bytes unless named otherwise. */
 typedef struct mf_model_info {
-    char family[32]; /* config.json's model_type: "qwen3_5_moe", "qwen3_next" */
-    char form[32];   /* how the checkpoint is stored: "safetensors", "mlx-affine", "packed" */
+    char family[32]; /* config.json's model_type: "qwen3_5_moe", "deepseek_v3" */
+    char form[32]; /* how the checkpoint is stored: "safetensors", "fp8", "mlx-affine", "packed" */
     uint32_t n_layers;
     uint32_t n_full_attention_layers;
     uint32_t n_linear_attention_layers;
@@ -307,11 +307,11 @@ MF_API void mf_tokenizer_free(mf_tokenizer **tokenizer);
 
 /*
  * Token ids of text[n_bytes], exactly those of Hugging Face tokenizers with
- * add_special_tokens=False, or of tokenization_kimi.py for a tiktoken.model; special tokens written in the text are recognised if parse_special is
- * non-zero, else they are encoded as plain text. Writes at most capacity ids and always sets
- * *n_tokens to the full count: call with capacity 0 to size the buffer. Invalid UTF-8 is read as
- * U+FFFD. Errors: MF_ERR_ARGUMENT, _NO_MEMORY, _UNSUPPORTED (the pre-tokeniser's regex exceeded its
- * match limit).
+ * add_special_tokens=False, or of tokenization_kimi.py for a tiktoken.model; special tokens written
+ * in the text are recognised if parse_special is non-zero, else they are encoded as plain text.
+ * Writes at most capacity ids and always sets *n_tokens to the full count: call with capacity 0 to
+ * size the buffer. Invalid UTF-8 is read as U+FFFD. Errors: MF_ERR_ARGUMENT, _NO_MEMORY,
+ * _UNSUPPORTED (the pre-tokeniser's regex exceeded its match limit).
  */
 MF_API MF_MUST_CHECK mf_status mf_tokenizer_encode(const mf_tokenizer *tokenizer, const char *text,
                                                    size_t n_bytes, int parse_special,
@@ -328,6 +328,10 @@ MF_API size_t mf_tokenizer_n_vocab(const mf_tokenizer *tokenizer);
 
 /* Non-zero if generation stops at this token, by any of the checkpoint's files. */
 MF_API int mf_tokenizer_is_end(const mf_tokenizer *tokenizer, int32_t token);
+
+/* The token that plain text is to be preceded by (by add_bos_token or the post-processor), or -1.
+ * It is left to the caller: encoding never adds it, and a chat template writes its name itself. */
+MF_API int32_t mf_tokenizer_start(const mf_tokenizer *tokenizer);
 
 /* Non-zero for special tokens (not shown to the user). */
 MF_API int mf_tokenizer_is_special(const mf_tokenizer *tokenizer, int32_t token);

@@ -66,12 +66,14 @@ mf_status mf_text_open_json(const mf_json *json, const mf_allocator *a, mf_token
     if (t == NULL)
         return mf_fail_memory(error, sizeof *t, "a tokenizer");
     t->allocator = *a;
+    t->start_token = -1;
     mf_status status;
     MF_TRY_GOTO(load_normalizer(t, json, error));
     MF_TRY_GOTO(mf_pretokenizer_load(&t->pretokenizer, a, json, error));
     MF_TRY_GOTO(check_decoder(json, error));
     MF_TRY_GOTO(mf_bpe_load(&t->bpe, a, json, error));
     MF_TRY_GOTO(mf_added_tokens_load(&t->added, a, json, t->uses_nfc, &t->bpe, error));
+    mf_start_token_load(t, json);
     *out = t;
     return MF_OK;
 fail:
@@ -87,6 +89,7 @@ mf_status mf_text_open_tiktoken(const char *path, const char *text, size_t n_byt
     if (t == NULL)
         return mf_fail_memory(error, sizeof *t, "a tokenizer");
     t->allocator = *a;
+    t->start_token = -1;
     t->cuts_runs = true;
     mf_status status;
     MF_TRY_GOTO(mf_pretokenizer_make(&t->pretokenizer, a, mf_kimi_pattern, error));

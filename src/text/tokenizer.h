@@ -22,6 +22,7 @@ struct mf_tokenizer {
     bool cuts_runs; /* text is cut as tokenization_kimi.py cuts it, before anything else */
     int32_t end_tokens[MF_MAX_END_TOKENS];
     size_t n_end_tokens;
+    int32_t start_token; /* what a text begins with, -1: nothing */
     mf_chat_style chat;
 };
 
@@ -44,7 +45,10 @@ const char *mf_text_piece(const mf_tokenizer *tokenizer, int32_t token, size_t *
 mf_status mf_text_decode(const mf_tokenizer *tokenizer, mf_decoder *decoder, int32_t token,
                          char *text, size_t capacity, size_t *n_bytes);
 
-/* Collects the end tokens that the directory's files name. */
+/* Collects the end tokens that the directory's files name, and the start token if
+ * tokenizer_config.json has a word on it. */
 mf_status mf_end_tokens_load(mf_tokenizer *tokenizer, const char *path, mf_error *error);
+/* The start token by tokenizer.json's post-processor. */
+void mf_start_token_load(mf_tokenizer *tokenizer, const mf_json *json);
 
 #endif
