@@ -178,6 +178,8 @@ static size_t measure_names(yyjson_val *decoder)
 {
     size_t i, n, n_bytes = MF_N_KIMI_SPECIALS * RESERVED_NAME_BYTES;
     yyjson_val *key, *value;
+    if (decoder == NULL)
+        return n_bytes;
     yyjson_obj_foreach(decoder, i, n, key, value)
     {
         n_bytes += yyjson_get_len(yyjson_obj_get(value, "content"));
@@ -189,6 +191,8 @@ static mf_status find_names(mf_specials *s, yyjson_val *decoder, size_t first_id
 {
     size_t i, n, id;
     yyjson_val *key, *value;
+    if (decoder == NULL)
+        return MF_OK;
     yyjson_obj_foreach(decoder, i, n, key, value)
     {
         const char *name = yyjson_get_str(key);
