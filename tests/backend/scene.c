@@ -190,6 +190,11 @@ static void skip(mf_span *span, uint32_t rows, size_t row_words)
     span->offset += rows * row_words * 4;
 }
 
+static uint32_t rmsnorm_stride(const mf_op *op)
+{
+    return op->u.rmsnorm.stride != 0 ? op->u.rmsnorm.stride : op->u.rmsnorm.n_cols;
+}
+
 /* Operations that know no sequences. */
 static void skip_rows(mf_op *op, uint32_t first)
 {
@@ -203,8 +208,8 @@ static void skip_rows(mf_op *op, uint32_t first)
         skip(&op->u.copy_rows.out, first, op->u.copy_rows.n_cols);
         break;
     case MF_OP_RMSNORM:
-        skip(&op->u.rmsnorm.x, first, op->u.rmsnorm.n_cols);
-        skip(&op->u.rmsnorm.out, first, op->u.rmsnorm.n_cols);
+        skip(&op->u.rmsnorm.x, first, rmsnorm_stride(op));
+        skip(&op->u.rmsnorm.out, first, rmsnorm_stride(op));
         break;
     case MF_OP_RMSNORM_GATED:
         skip(&op->u.rmsnorm_gated.x, first,
@@ -249,6 +254,10 @@ static void skip_rows_of_experts(mf_op *op, uint32_t first)
         skip(&op->u.combine.shared, first, op->u.combine.n_cols);
         skip(&op->u.combine.shared_gate, first, 1);
         op->u.combine.place += first * op->u.combine.k;
+        break;
+    case MF_OP_HEAD_MATMUL:
+        skip(&op->u.head_matmul.x, first, op->u.head_matmul.x_row);
+        skip(&op->u.head_matmul.y, first, op->u.head_matmul.y_row);
         break;
     default:
         break;
@@ -310,6 +319,25 @@ static void skip_rows_of_sequences(const scene *s, mf_op *op, uint32_t first, mf
     }
 }
 
+static void skip_rows_of_latents(const scene *s, mf_op *op, uint32_t first, mf_sequence *to)
+{
+    uint32_t n = op->n_rows;
+    if (op->kind == MF_OP_ROPE) {
+        skip(&op->u.rope.x, first, op->u.rope.row_stride);
+        op->u.rope.n_sequences = cut_sequences(s, op->u.rope.n_sequences, first, n, to);
+        op->u.rope.sequences = to;
+    } else if (op->kind == MF_OP_LATENT_ATTENTION) {
+        uint32_t n_latent = op->u.latent_attention.n_latent;
+        skip(&op->u.latent_attention.q, first, op->u.latent_attention.n_heads * n_latent);
+        skip(&op->u.latent_attention.out, first, op->u.latent_attention.n_heads * n_latent);
+        skip(&op->u.latent_attention.q_rot, first, op->u.latent_attention.q_rot_row);
+        skip(&op->u.latent_attention.kv, first, n_latent + op->u.latent_attention.n_rot);
+        op->u.latent_attention.n_sequences =
+            cut_sequences(s, op->u.latent_attention.n_sequences, first, n, to);
+        op->u.latent_attention.sequences = to;
+    }
+}
+
 static void record_rows(const scene *s, mf_backend *be, uint32_t first, uint32_t n)
 {
     mf_sequence sequences[SCENE_SEQUENCES];
@@ -318,6 +346,7 @@ static void record_rows(const scene *s, mf_backend *be, uint32_t first, uint32_t
     skip_rows(&op, first);
     skip_rows_of_experts(&op, first);
     skip_rows_of_sequences(s, &op, first, sequences);
+    skip_rows_of_latents(s, &op, first, sequences);
     be->ops->record(be, &op);
     memset(sequences, POISON, sizeof sequences); /* record has copied them */
 }
