@@ -49,6 +49,17 @@ static void warn_small_cache(const mf_engine *e)
     say(e, MF_LOG_WARNING, line);
 }
 
+static void say_skipped(const mf_engine *e)
+{
+    char line[128];
+    if (e->info.n_skipped_layers == 0)
+        return;
+    snprintf(line, sizeof line, "%u multi-token-prediction layer%s after layer %u left out",
+             e->info.n_skipped_layers, e->info.n_skipped_layers == 1 ? "" : "s",
+             e->info.n_layers - 1);
+    say(e, MF_LOG_INFO, line);
+}
+
 static mf_status open_backend(mf_engine *e, const mf_model *m, mf_error *error)
 {
     const mf_backend_options options = {e->allocator, m->n_threads, e->options.cpu_tier_limit};
@@ -273,6 +284,7 @@ mf_status mf_engine_open_with_io(const char *path, const mf_engine_options *opti
         return status;
     }
     warn_small_cache(e);
+    say_skipped(e);
     *out = e;
     return MF_OK;
 }

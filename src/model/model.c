@@ -108,10 +108,11 @@ static void describe_shapes(const mf_model *m, mf_model_info *out)
     const mf_hparams *h = &m->h;
     snprintf(out->family, sizeof out->family, "%s", m->family->name);
     const mf_weight *gate = &m->weights.layers[first_moe_layer(h)].experts.gate;
-    bool affine = gate->kind == MF_WEIGHT_AFFINE;
+    bool affine = gate->kind == MF_WEIGHT_AFFINE, is_fp8 = gate->kind == MF_WEIGHT_FP8_BLOCK;
     snprintf(out->form, sizeof out->form, "%s",
              m->checkpoint.is_packed ? "packed"
              : affine                ? "mlx-affine"
+             : is_fp8                ? "fp8"
                                      : "safetensors");
     out->n_layers = h->n_layers;
     for (uint32_t i = 0; i < h->n_layers; i++) {
@@ -139,7 +140,8 @@ static void describe_shapes(const mf_model *m, mf_model_info *out)
     out->expert_hidden_size = h->expert_hidden;
     out->shared_expert_hidden_size = h->shared_hidden;
     out->n_context_tokens_model = h->n_context;
-    out->expert_bits = affine ? gate->bits : 8 * mf_dtype_bytes(gate->float_type);
+    out->expert_bits =
+        gate->kind != MF_WEIGHT_FLOAT ? gate->bits : 8 * mf_dtype_bytes(gate->float_type);
     out->n_parameters = m->binder.n_parameters;
 }
 
