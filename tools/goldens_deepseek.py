@@ -94,7 +94,7 @@ CASES = {
     "v3_mtp_half_split_rope": dict(
         family=V3, form="hf", dtype="BF16", shards=3, mtp=True,
         config=shape(56, 3, 3, 24, 16, 12, 10, 8, 72, 20, 10, 4, 5, 3, 131, rope_interleave=False, first_k_dense_replace=2,
-                     n_shared_experts=2, num_nextn_predict_layers=1),
+                     n_shared_experts=2, num_nextn_predict_layers=1, rms_norm_eps=1e-2),
     ),
     # no q_lora, no renormalisation, an eps that shows where it is used and where not, dense layers among the others
     "v3_no_q_lora_f16": dict(
