@@ -100,7 +100,7 @@ typedef struct sums {
 MF_INLINE void add_step(uint32_t n_rows, uint32_t n_tokens, const unsigned char *p, size_t apart,
                         __mmask64 mask, const float *x, size_t x_stride, sums *s)
 {
-#pragma GCC unroll 4
+    MF_UNROLL(4)
     for (uint32_t r = 0; r < n_rows; r++) {
         const unsigned char *at = p + r * apart;
         __m512 v[4];
@@ -108,9 +108,9 @@ MF_INLINE void add_step(uint32_t n_rows, uint32_t n_tokens, const unsigned char 
         __m512i codes = _mm512_maskz_loadu_epi8(mask, at);
         s->largest[r] = _mm512_max_epu8(s->largest[r], _mm512_add_epi8(codes, codes));
         mf_fp8_widen_avx512(mf_fp8_even_avx512(codes), mf_fp8_odd_avx512(codes), v);
-#pragma GCC unroll 4
+        MF_UNROLL(4)
         for (uint32_t k = 0; k < 4; k++) {
-#pragma GCC unroll 4
+            MF_UNROLL(4)
             for (uint32_t t = 0; t < n_tokens; t++)
                 s->acc[r][t] =
                     _mm512_fmadd_ps(v[k], _mm512_load_ps(x + t * x_stride + 16 * k), s->acc[r][t]);
@@ -150,11 +150,10 @@ MF_INLINE void multiply(uint32_t n_rows, uint32_t n_tokens, const matvec *m, uin
 MF_INLINE void multiply_rows(uint32_t n_tokens, const matvec *m, uint32_t row0, uint32_t row1,
                              float *y, size_t y_stride)
 {
-    uint32_t together = n_tokens == 1 ? 4 : 2;
-    uint32_t n_sets = (row1 - row0) / together;
+    uint32_t n_sets = (row1 - row0) / MAX_ROWS;
     for (uint32_t i = 0; i < n_sets; i++)
-        multiply(together, n_tokens, m, row0 + i, n_sets, y + i, y_stride);
-    for (uint32_t row = row0 + together * n_sets; row < row1; row++)
+        multiply(MAX_ROWS, n_tokens, m, row0 + i, n_sets, y + i, y_stride);
+    for (uint32_t row = row0 + MAX_ROWS * n_sets; row < row1; row++)
         multiply(1, n_tokens, m, row, 0, y + (row - row0), y_stride);
 }
 

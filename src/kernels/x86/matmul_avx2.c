@@ -108,10 +108,10 @@ MF_INLINE void dot_tokens(uint32_t n_tokens, const float *weights, uint32_t n_co
             acc[t][c] = _mm256_setzero_ps();
     uint32_t i = 0;
     for (; i + STEP <= n_cols; i += STEP) {
-#pragma GCC unroll 4
+        MF_UNROLL(4)
         for (uint32_t c = 0; c < CHAINS; c++) {
             __m256 w = _mm256_loadu_ps(weights + i + c * LANES);
-#pragma GCC unroll 4
+            MF_UNROLL(4)
             for (uint32_t t = 0; t < n_tokens; t++)
                 acc[t][c] = _mm256_fmadd_ps(w, _mm256_loadu_ps(x + t * x_stride + i + c * LANES),
                                             acc[t][c]);

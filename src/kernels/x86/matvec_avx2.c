@@ -58,7 +58,7 @@ MF_INLINE float dot_float(mf_dtype type, const unsigned char *p, uint32_t n_cols
         const unsigned char *at = p + i * value_bytes;
         for (uint32_t j = 0; j < STEP * value_bytes; j += 64)
             _mm_prefetch((const char *)at + AHEAD_BYTES + j, _MM_HINT_T0);
-#pragma GCC unroll 4
+        MF_UNROLL(4)
         for (uint32_t c = 0; c < CHAINS; c++)
             acc[c] = _mm256_fmadd_ps(mf_load_float_avx2(at + c * LANES * value_bytes, type),
                                      _mm256_loadu_ps(x + i + c * LANES), acc[c]);
@@ -89,7 +89,7 @@ static float dot_fp8(const mf_matrix *w, uint32_t row, const float *x)
             nan = _mm256_or_si256(nan, mf_fp8_nan_avx2(p + i));
             mf_load_fp8_avx2(p + i, v);
             mf_load_fp8_avx2(p + i + STEP / 2, v + 2);
-#pragma GCC unroll 4
+            MF_UNROLL(4)
             for (uint32_t c = 0; c < CHAINS; c++)
                 acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(v[c], factor),
                                          _mm256_loadu_ps(x + i + c * LANES), acc[c]);

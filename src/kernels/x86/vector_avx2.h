@@ -8,6 +8,7 @@
 
 #include "base/fp8.h"
 #include "kernels/kernels.h"
+#include "kernels/x86/unroll.h"
 
 #include <immintrin.h>
 
