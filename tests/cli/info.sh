@@ -69,7 +69,7 @@ expect_true [ "$(json "$out" n_slots)" -gt 0 ]
 # the DeepSeek families: dense layers, groups, ranks, the layer that is left out
 run info "$SOURCE/tests/model/data/v3_mtp_half_split_rope"
 expect_code 0
-expect_glob "$out" "*deepseek_v3*latent attention, 1 without experts, 1 for multi-token prediction*"
+expect_glob "$out" "*deepseek_v3*latent attention, 2 without experts, 1 for multi-token prediction*"
 expect_glob "$out" "*latent rank* for keys and values, * for queries*experts* from * of * groups*"
 run info "$SOURCE/tests/model/data/v3_fp8"
 expect_glob "$out" "*form*fp8, experts of 8 bits*"
