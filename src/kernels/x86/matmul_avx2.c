@@ -63,11 +63,8 @@ static void expand_float(const mf_matrix *w, uint32_t row, float *out)
         out[i] = mf_float_at_avx2(p, w->float_type, i);
 }
 
-/* One row as floats, with zeros up to a multiple of STEP. */
-static void expand_row(const mf_matrix *w, uint32_t row, float *out)
+void mf_dequant_row_avx2(const mf_matrix *w, uint32_t row, float *out)
 {
-    for (uint32_t i = w->n_cols; i % STEP != 0; i++)
-        out[i] = 0.0f;
     if (w->kind == MF_WEIGHT_FLOAT) {
         expand_float(w, row, out);
         return;
@@ -135,9 +132,11 @@ void mf_matmul_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const floa
         mf_matvec_avx2(w, row0, row1, x, y);
         return;
     }
+    for (uint32_t i = w->n_cols; i % STEP != 0; i++)
+        weights[i] = 0.0f;
     for (uint32_t row = row0; row < row1; row++) {
         float *out = y + (row - row0);
-        expand_row(w, row, weights);
+        mf_dequant_row_avx2(w, row, weights);
         uint32_t t = 0;
         for (; t + TOKENS <= n_tokens; t += TOKENS)
             dot_tokens(TOKENS, weights, w->n_cols, x + t * x_stride, x_stride, out + t * y_stride,
