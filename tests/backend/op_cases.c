@@ -378,6 +378,7 @@ static void build_combine(scene *s, const uint32_t *p)
 #define F32 MF_F32
 #define F16 MF_F16
 #define BF16 MF_BF16
+#define FP8 SCENE_FP8
 #define Q(bits, group, dtype) SCENE_AFFINE(bits, group, dtype)
 
 const op_case op_cases[] = {
@@ -390,6 +391,7 @@ const op_case op_cases[] = {
     {"embed q5/128", build_embed, {1, Q(5, 128, MF_F32), 128}},
     {"embed q6/32", build_embed, {7, Q(6, 32, MF_F16), 32}},
     {"embed q8/64", build_embed, {7, Q(8, 64, MF_F32), 64}},
+    {"embed fp8", build_embed, {7, FP8, 150}},
     {"copy_rows 1x1", build_copy_rows, {1, 1}},
     {"copy_rows 7x33", build_copy_rows, {7, 33}},
     {"copy_rows 70x65", build_copy_rows, {70, 65}},
@@ -419,6 +421,14 @@ const op_case op_cases[] = {
     {"matmul of four kinds 70",
      build_matmul,
      {70, 192, 3, 61, Q(4, 64, MF_BF16), BF16, Q(3, 32, MF_F16), Q(6, 64, MF_F32)}},
+    {"matmul bf16 1", build_matmul, {1, 390, 300, 0, BF16}},
+    {"matmul bf16 3", build_matmul, {3, 77, 130, 0, BF16}},
+    {"matmul fp8 1", build_matmul, {1, 390, 300, 0, FP8}},
+    {"matmul fp8 2, less than a block", build_matmul, {2, 50, 37, 0, FP8}},
+    {"matmul fp8 4", build_matmul, {4, 256, 129, 0, FP8}},
+    {"matmul fp8 7", build_matmul, {7, 530, 193, 0, FP8}},
+    {"matmul fp8 70", build_matmul, {70, 200, 260, 0, FP8}},
+    {"matmul fp8 bf16 q4 fp8 7", build_matmul, {7, 192, 70, 61, FP8, BF16, Q(4, 64, MF_BF16), FP8}},
     {"head_norm_rope 1", build_head_norm_rope, {1, 1, 8, 8, 1}},
     {"head_norm_rope 7, part rotated", build_head_norm_rope, {7, 5, 36, 10, 2}},
     {"head_norm_rope 70", build_head_norm_rope, {70, 3, 64, 64, 5}},
@@ -478,11 +488,16 @@ const op_case op_cases[] = {
     {"latent_attention 5, wide", build_latent_attention, {5, 21, 512, 64, 2, 0}},
     {"latent_attention 7, bf16", build_latent_attention, {7, 5, 34, 6, 3, 1}},
     {"latent_attention 70, bf16", build_latent_attention, {70, 18, 64, 8, 4, 1}},
+    {"head_matmul 7, values, fp8", build_head_matmul, {7, 4, FP8, 50, 130, 0, 13, 0}},
+    {"head_matmul 1, values, fp8", build_head_matmul, {1, 3, FP8, 128, 256, 0, 128, 0}},
+    {"head_matmul 3, keys, fp8", build_head_matmul, {3, 5, FP8, 40, 200, 1, 0, 9}},
     {"experts f32, one", build_experts, {1, 1, 37, 29, F32, F32, 0}},
     {"experts bf16, five", build_experts, {5, 4, 45, 70, BF16, F16, 0}},
     {"experts q4", build_experts, {7, 7, 64, 96, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), 0}},
     {"experts q4 q8, many", build_experts, {70, 9, 64, 32, Q(4, 32, MF_F16), Q(8, 32, MF_F16), 1}},
     {"experts q2", build_experts, {33, 1, 128, 192, Q(2, 64, MF_BF16), Q(3, 64, MF_BF16), 1}},
+    {"experts fp8", build_experts, {5, 4, 140, 200, FP8, FP8, 0}},
+    {"experts fp8, many", build_experts, {70, 9, 64, 96, FP8, FP8, 1}},
     {"combine 1x3 of 1", build_combine, {1, 3, 1}},
     {"combine 7x77 of 3", build_combine, {7, 77, 3}},
     {"combine 70x133 of 8", build_combine, {70, 133, 8}},

@@ -41,6 +41,14 @@ static double decode(const unsigned char *at, mf_dtype type, size_t i)
     return value;
 }
 
+static double decode_e4m3(uint32_t bits)
+{
+    double sign = bits >> 7 != 0 ? -1.0 : 1.0;
+    int exponent = (int)(bits >> 3 & 15);
+    double fraction = bits & 7;
+    return sign * (exponent == 0 ? ldexp(fraction, -9) : ldexp(8.0 + fraction, exponent - 10));
+}
+
 void reference_weight_row(const scene *s, const mf_weight *w, uint32_t row, double *out,
                           double *size)
 {
@@ -51,6 +59,13 @@ void reference_weight_row(const scene *s, const mf_weight *w, uint32_t row, doub
             out[i] = decode(data, w->float_type, i);
             if (size != NULL)
                 size[i] = 0.0;
+            continue;
+        }
+        if (w->kind == MF_WEIGHT_FP8_BLOCK) {
+            size_t block = (size_t)(row / 128) * ((w->n_cols + 127) / 128) + i / 128;
+            out[i] = decode_e4m3(data[i]) * decode(scene_at(s, w->scales), MF_F32, block);
+            if (size != NULL)
+                size[i] = fabs(out[i]);
             continue;
         }
         uint32_t q = 0;

@@ -130,6 +130,21 @@ static void fill_floats(scene *s, unsigned char *to, size_t n, mf_dtype type)
     }
 }
 
+/* Any codes but NaN. */
+static void fill_fp8(scene *s, unsigned char *to, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t code = scene_random(s, 256);
+        to[i] = (unsigned char)((code & 127) == 127 ? 0 : code);
+    }
+}
+
+static void fill_bytes(scene *s, unsigned char *to, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = (unsigned char)scene_random(s, 256);
+}
+
 mf_weight scene_weight(scene *s, uint32_t kind, uint32_t n_rows, uint32_t n_cols)
 {
     mf_weight w = {.kind = kind >> 16 != 0 ? MF_WEIGHT_AFFINE : MF_WEIGHT_FLOAT,
@@ -138,6 +153,12 @@ mf_weight scene_weight(scene *s, uint32_t kind, uint32_t n_rows, uint32_t n_cols
                    .group = kind >> 4 & 0xfff,
                    .n_rows = n_rows,
                    .n_cols = n_cols};
+    if (kind == SCENE_FP8) {
+        w.kind = MF_WEIGHT_FP8_BLOCK;
+        w.float_type = MF_F32;
+        w.bits = 8;
+        w.group = 128;
+    }
     size_t n_bytes = (size_t)(n_rows * mf_weight_row_bytes(&w));
     w.data = place(s, n_bytes, s->skew);
     unsigned char *data = scene_at(s, w.data);
@@ -145,12 +166,18 @@ mf_weight scene_weight(scene *s, uint32_t kind, uint32_t n_rows, uint32_t n_cols
         fill_floats(s, data, (size_t)n_rows * n_cols, w.float_type);
         return w;
     }
-    for (size_t i = 0; i < n_bytes; i++)
-        data[i] = (unsigned char)scene_random(s, 256);
     size_t n_scales = (size_t)n_rows * (n_cols / w.group);
+    if (w.kind == MF_WEIGHT_FP8_BLOCK) {
+        fill_fp8(s, data, n_bytes);
+        n_scales = (size_t)((n_rows + 127) / 128) * ((n_cols + 127) / 128);
+    } else {
+        fill_bytes(s, data, n_bytes);
+    }
     w.scales = place(s, n_scales * mf_dtype_bytes(w.float_type), s->skew);
-    w.biases = place(s, n_scales * mf_dtype_bytes(w.float_type), s->skew);
     fill_floats(s, scene_at(s, w.scales), n_scales, w.float_type);
+    if (w.kind == MF_WEIGHT_FP8_BLOCK)
+        return w;
+    w.biases = place(s, n_scales * mf_dtype_bytes(w.float_type), s->skew);
     fill_floats(s, scene_at(s, w.biases), n_scales, w.float_type);
     return w;
 }
