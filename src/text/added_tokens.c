@@ -78,11 +78,10 @@ const mf_added_token *mf_added_tokens_find(const mf_added_tokens *added, const c
 mf_status mf_added_tokens_add(mf_added_tokens *added, uint32_t id, const char *text, size_t n,
                               mf_added_token **out, mf_error *error)
 {
-    mf_added_token *t = &added->tokens[added->n_tokens];
+    mf_added_token *t = *out = &added->tokens[added->n_tokens];
     MF_TRY(set_text(t, &added->allocator, text, n, false, error));
     t->id = id;
     added->n_tokens++;
-    *out = t;
     return MF_OK;
 }
 
@@ -99,8 +98,10 @@ static mf_status load_one(mf_added_tokens *added, yyjson_val *item, const mf_jso
     if (n == 0)
         return MF_OK;
     const mf_added_token *known = mf_added_tokens_find(added, text, n);
-    mf_added_token *t = known != NULL ? &added->tokens[known - added->tokens] : NULL;
-    if (t == NULL) {
+    mf_added_token *t;
+    if (known != NULL) {
+        t = &added->tokens[known - added->tokens];
+    } else {
         uint32_t id;
         MF_TRY(choose_id(bpe, added, text, n, scratch, &id, error));
         MF_TRY(mf_added_tokens_add(added, id, text, n, &t, error));

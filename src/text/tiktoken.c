@@ -219,10 +219,15 @@ static mf_status add_special(mf_bpe *bpe, mf_added_tokens *added, const mf_speci
                              yyjson_val *value, mf_error *error)
 {
     char reserved[RESERVED_NAME_BYTES];
-    yyjson_val *content = yyjson_obj_get(value, "content");
-    int n_reserved = snprintf(reserved, sizeof reserved, RESERVED_NAME, id);
-    const char *name = value != NULL ? yyjson_get_str(content) : reserved;
-    size_t n = value != NULL ? yyjson_get_len(content) : (size_t)n_reserved;
+    const char *name = reserved;
+    size_t n = (size_t)snprintf(reserved, sizeof reserved, RESERVED_NAME, id);
+    bool is_shown = false;
+    if (value != NULL) {
+        yyjson_val *content = yyjson_obj_get(value, "content");
+        name = yyjson_get_str(content);
+        n = yyjson_get_len(content);
+        is_shown = !yyjson_get_bool(yyjson_obj_get(value, "special"));
+    }
     if (mf_added_tokens_find(added, name, n) != NULL)
         return mf_fail(error, MF_ERR_FORMAT,
                        "%s: added_tokens_decoder: \"%.64s\" is the name of two ids", s->path, name);
@@ -231,7 +236,7 @@ static mf_status add_special(mf_bpe *bpe, mf_added_tokens *added, const mf_speci
     MF_TRY(mf_added_tokens_add(added, id, name, n, &token, error));
     /* All are text where special tokens are; which are shown to the user is another matter. */
     token->is_special = true;
-    bpe->pieces[id].is_special = value == NULL || yyjson_get_bool(yyjson_obj_get(value, "special"));
+    bpe->pieces[id].is_special = !is_shown;
     return MF_OK;
 }
 
