@@ -358,7 +358,12 @@ def make_mlx(case, folder, seed, tokens, out):
             forms.write_json(folder / "config.json", config)
     (folder / "model.safetensors.index.json").unlink(missing_ok=True)
     forms.write_checkpoint(folder, tensors, case.get("shards", 1), "mlx")
-    return {"golden": evaluate_with_mutants(case, module_of(case, mlx_state(case, tensors, config)), tokens)}
+    hidden, logits, note = evaluate_with_mutants(case, module_of(case, mlx_state(case, tensors, config)), tokens)
+    if case["form"] == "mlx":
+        # a second program's view of what the stored halves of kv_b_proj mean
+        difference = float(((forms.mlx_lm_logits(folder, tokens) - logits).abs().amax(-1) / logits.abs().amax(-1)).max())
+        note["mlx_lm_difference"] = float(f"{difference:.2g}")
+    return {"golden": (hidden, logits, note)}
 
 
 def mlx_state(case, tensors, config):

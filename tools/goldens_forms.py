@@ -227,6 +227,18 @@ def dequantised_mlx(tensors, quantization):
     return out
 
 
+def mlx_lm_logits(folder, tokens):
+    """What mlx-lm's own model makes of an MLX checkpoint, with float32 scales, on the CPU."""
+    import mlx.core as mx
+    from mlx.utils import tree_map
+    from mlx_lm.utils import load_model
+
+    mx.set_default_device(mx.cpu)
+    model, _ = load_model(folder)
+    model.update(tree_map(lambda x: x.astype(mx.float32) if mx.issubdtype(x.dtype, mx.floating) else x, model.parameters()))
+    return torch.from_numpy(np.array(model(mx.array(tokens)[None])[0]))
+
+
 def fuse_switch_mlp(state):
     out, parts = {}, {}
     for name, t in state.items():

@@ -90,4 +90,4 @@ def evaluate(module, tokens, rows=slice(None)):
 
 def usable(note):
     margins = note["router_margin"] > MIN_ROUTER_MARGIN and note["argmax_margin"] > MIN_ARGMAX_MARGIN
-    return margins and note["rounding"] < MAX_ROUNDING
+    return margins and max(note["rounding"], note.get("mlx_lm_difference", 0.0)) < MAX_ROUNDING
