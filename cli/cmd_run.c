@@ -238,22 +238,6 @@ static int evaluate_and_answer(mf_cli_generator *g, const run_args *args, const 
     }
 }
 
-/* Puts the tokenizer's start token, if it has one, before a prompt that does not have it. */
-static int add_start(const mf_cli_generator *g, int32_t **tokens, size_t *n_tokens)
-{
-    int32_t start = mf_tokenizer_start(g->tokenizer);
-    if (start < 0 || *n_tokens == 0 || **tokens == start)
-        return MF_EXIT_OK;
-    int32_t *grown = realloc(*tokens, (*n_tokens + 1) * sizeof **tokens);
-    if (!grown)
-        return mf_cli_error("no memory for the prompt");
-    memmove(grown + 1, grown, *n_tokens * sizeof *grown);
-    grown[0] = start;
-    *tokens = grown;
-    ++*n_tokens;
-    return MF_EXIT_OK;
-}
-
 static int answer_once(mf_cli_generator *g, const run_args *args, mf_cli_buffer *text)
 {
     int32_t *tokens = NULL;
@@ -261,8 +245,9 @@ static int answer_once(mf_cli_generator *g, const run_args *args, mf_cli_buffer 
     int status = format_prompt(g, args, text);
     if (status == MF_EXIT_OK)
         status = mf_cli_encode(g->tokenizer, text->data, text->n_bytes, true, &tokens, &n_tokens);
-    if (status == MF_EXIT_OK)
-        status = add_start(g, &tokens, &n_tokens);
+    /* a chat template writes it itself */
+    if (status == MF_EXIT_OK && (args->generate.raw || !mf_tokenizer_has_chat(g->tokenizer)))
+        status = mf_cli_add_start(g, &tokens, &n_tokens);
     if (status == MF_EXIT_OK)
         status = evaluate_and_answer(g, args, tokens, n_tokens);
     free(tokens);
