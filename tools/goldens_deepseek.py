@@ -96,6 +96,12 @@ CASES = {
         config=shape(56, 3, 3, 24, 16, 12, 10, 8, 72, 20, 10, 4, 5, 3, 131, rope_interleave=False, first_k_dense_replace=2,
                      n_shared_experts=2, num_nextn_predict_layers=1, rms_norm_eps=1e-2),
     ),
+    # as save_pretrained writes it today: rope_parameters, and whatever else transformers fills in
+    "v3_saved_bf16": dict(
+        family=V3, form="hf", dtype="BF16", saved=True,
+        config=shape(44, 3, 2, 18, 22, 14, 12, 10, 60, 18, 6, 2, 3, 1, 128, rope_theta=500,
+                     **yarn(16, 36, beta_fast=6, beta_slow=0.5, mscale=0.8, mscale_all_dim=0.8)),
+    ),
     # no q_lora, no renormalisation, an eps that shows where it is used and where not, dense layers among the others
     "v3_no_q_lora_f16": dict(
         family=V3, form="hf", dtype="F16",
@@ -337,6 +343,8 @@ def load_published(case, folder):
 
 def make_hf(case, folder, seed, tokens, out):
     draw = drawer(seed)
+    if case.get("saved"):
+        return make_saved(case, folder, draw, tokens)
     raw = write_published(case, folder, random_state(case, draw), draw)
     state = forms.fuse_experts({n: forms.float_of(t) for n, t in forms.dequantise_fp8(raw).items()}, case["config"]["num_hidden_layers"])
     module = module_of(case, state)
@@ -344,6 +352,13 @@ def make_hf(case, folder, seed, tokens, out):
         for name, t in load_published(case, folder).state_dict().items():
             assert torch.equal(t, state[name]), name
     return {"golden": evaluate_with_mutants(case, module, tokens)}
+
+
+def make_saved(case, folder, draw, tokens):
+    module = module_of(case, random_state(case, draw))
+    module.to(forms.TORCH_OF[case["dtype"]]).save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    return {"golden": evaluate_with_mutants(case, load_published(case, folder), tokens)}
 
 
 def make_mlx(case, folder, seed, tokens, out):

@@ -41,6 +41,7 @@ const golden_case golden_cases[] = {
     {"v3_packed", "golden.bin", 0, 0, 0},
     {"v3_packed", "golden_2bit.bin", 2, 0, 0},
     {"v3_packed_no_config", "golden.bin", 0, 0, 0},
+    {"v3_saved_bf16", "golden.bin", 0, 0, 0},
     {"v3_yarn_f32", "golden.bin", 0, 0, 0},
     {"v3_yarn_no_mscale", "golden.bin", 0, 0, 0},
     {"v3_yarn_two_mscales", "golden.bin", 0, 0, 0},
