@@ -11,7 +11,7 @@
  * router's choice stands on edge it may turn, so the median over the positions has the narrower
  * bound.
  */
-#define MAX_MEDIAN 0.01
+#define MAX_MEDIAN 0.02
 #define MAX_RELATIVE 0.25
 
 static int ascending(const void *a, const void *b)
