@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Matrix products, AVX2. A row is dequantised once into scratch (a few KiB, in L1) and multiplied
- * with every token, four tokens at a time. Each output has four accumulators of eight positions
- * each, added in a fixed order at the end, whatever the number of tokens or rows.
+ * Matrix products, AVX2. Rows are dequantised once into scratch, one or a panel of them, and
+ * multiplied with every token, four tokens at a time. Each output has four accumulators of eight
+ * positions each, added in a fixed order at the end, whatever the number of tokens or rows.
  */
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/matvec_avx2.h"
@@ -10,12 +10,22 @@
 
 #include <math.h>
 
-enum { LANES = MF_LANES_AVX2, CHAINS = MF_CHAINS_AVX2, STEP = MF_STEP_AVX2, TOKENS = 4 };
+enum {
+    LANES = MF_LANES_AVX2,
+    CHAINS = MF_CHAINS_AVX2,
+    STEP = MF_STEP_AVX2,
+    TOKENS = 4,    /* multiplied together */
+    PANEL_ROWS = 8 /* dequantised together for more tokens than that, to read those less often */
+};
+
+static size_t padded(uint32_t n_cols)
+{
+    return ((size_t)n_cols + STEP - 1) & ~(size_t)(STEP - 1);
+}
 
 size_t mf_matmul_scratch_bytes_avx2(const mf_matrix *w, uint32_t n_tokens)
 {
-    (void)n_tokens;
-    return ((size_t)w->n_cols + STEP) * sizeof(float);
+    return (n_tokens > TOKENS ? PANEL_ROWS : 1) * padded(w->n_cols) * sizeof(float);
 }
 
 /* The 8 values of `bits` (a constant) bytes at p, as integers in order. */
@@ -124,25 +134,39 @@ MF_INLINE void dot_tokens(uint32_t n_tokens, const float *weights, uint32_t n_co
         y[t * y_stride] = mf_sum_lanes_avx2(acc[t]);
 }
 
+/* n_rows rows' weights by all tokens. */
+static void multiply_panel(const float *weights, uint32_t n_rows, uint32_t n_cols, const float *x,
+                           size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride)
+{
+    const size_t apart = padded(n_cols);
+    uint32_t t = 0;
+    for (; t + TOKENS <= n_tokens; t += TOKENS)
+        for (uint32_t r = 0; r < n_rows; r++)
+            dot_tokens(TOKENS, weights + r * apart, n_cols, x + t * x_stride, x_stride,
+                       y + t * y_stride + r, y_stride);
+    for (; t < n_tokens; t++)
+        for (uint32_t r = 0; r < n_rows; r++)
+            dot_tokens(1, weights + r * apart, n_cols, x + t * x_stride, x_stride,
+                       y + t * y_stride + r, y_stride);
+}
+
 void mf_matmul_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
                     size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
 {
+    const uint32_t most = n_tokens > TOKENS ? PANEL_ROWS : 1;
+    const size_t apart = padded(w->n_cols);
     float *weights = scratch;
     if (n_tokens == 1 && w->kind != MF_WEIGHT_AFFINE) {
         mf_matvec_avx2(w, row0, row1, x, y);
         return;
     }
-    for (uint32_t i = w->n_cols; i % STEP != 0; i++)
-        weights[i] = 0.0f;
-    for (uint32_t row = row0; row < row1; row++) {
-        float *out = y + (row - row0);
-        mf_dequant_row_avx2(w, row, weights);
-        uint32_t t = 0;
-        for (; t + TOKENS <= n_tokens; t += TOKENS)
-            dot_tokens(TOKENS, weights, w->n_cols, x + t * x_stride, x_stride, out + t * y_stride,
-                       y_stride);
-        for (; t < n_tokens; t++)
-            dot_tokens(1, weights, w->n_cols, x + t * x_stride, x_stride, out + t * y_stride,
-                       y_stride);
+    for (uint32_t r = 0; r < most; r++)
+        for (size_t i = w->n_cols; i < apart; i++)
+            weights[r * apart + i] = 0.0f;
+    for (uint32_t row = row0, n; row < row1; row += n) {
+        n = row1 - row < most ? row1 - row : most;
+        for (uint32_t r = 0; r < n; r++)
+            mf_dequant_row_avx2(w, row + r, weights + r * apart);
+        multiply_panel(weights, n, w->n_cols, x, x_stride, n_tokens, y + (row - row0), y_stride);
     }
 }

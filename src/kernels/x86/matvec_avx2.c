@@ -29,7 +29,7 @@ void mf_fp8_expand_avx2(const mf_matrix *w, uint32_t row, float *out)
             mf_load_fp8_avx2(p + i + STEP / 2, v + 2);
             for (uint32_t c = 0; c < CHAINS; c++)
                 _mm256_storeu_ps(out + i + c * LANES, _mm256_mul_ps(v[c], factor));
-            if (_mm256_movemask_epi8(mf_fp8_nan_avx2(p + i)) == 0)
+            if (!mf_fp8_has_nan_avx2(mf_fp8_most_avx2(_mm256_setzero_si256(), p + i)))
                 continue;
             for (uint32_t j = i; j < i + STEP; j++)
                 out[j] = mf_f32_from_e4m3(p[j]) * scale;
@@ -77,7 +77,7 @@ static float dot_fp8(const mf_matrix *w, uint32_t row, const float *x)
     const unsigned char *p = w->data + (size_t)row * w->n_cols;
     __m256 acc[CHAINS] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
                           _mm256_setzero_ps()};
-    __m256i nan = _mm256_setzero_si256();
+    __m256i most = _mm256_setzero_si256();
     uint32_t i = 0;
     while (i + STEP <= w->n_cols) {
         const __m256 factor = _mm256_set1_ps(mf_fp8_scale_avx2(w, row, i) * 0x1p8f);
@@ -86,7 +86,7 @@ static float dot_fp8(const mf_matrix *w, uint32_t row, const float *x)
         for (; i < end; i += STEP) {
             __m256 v[CHAINS];
             _mm_prefetch((const char *)p + i + AHEAD_BYTES, _MM_HINT_T0);
-            nan = _mm256_or_si256(nan, mf_fp8_nan_avx2(p + i));
+            most = mf_fp8_most_avx2(most, p + i);
             mf_load_fp8_avx2(p + i, v);
             mf_load_fp8_avx2(p + i + STEP / 2, v + 2);
             MF_UNROLL(4)
@@ -103,7 +103,7 @@ static float dot_fp8(const mf_matrix *w, uint32_t row, const float *x)
         add_tail(tail, x + i, w->n_cols - i, acc);
     }
     float sum = mf_sum_lanes_avx2(acc);
-    return _mm256_movemask_epi8(nan) == 0 ? sum : NAN;
+    return mf_fp8_has_nan_avx2(most) ? NAN : sum;
 }
 
 void mf_matvec_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x, float *y)

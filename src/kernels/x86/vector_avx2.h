@@ -52,12 +52,17 @@ MF_INLINE void mf_load_fp8_avx2(const unsigned char *p, __m256 out[2])
     out[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(words, 1));
 }
 
-/* All bits set in the bytes of p[0 .. 31] that are NaN. */
-MF_INLINE __m256i mf_fp8_nan_avx2(const unsigned char *p)
+/* The larger of each byte of `most` and twice (mod 256) the code of p[0 .. 31]: 254 where there was
+ * a NaN. */
+MF_INLINE __m256i mf_fp8_most_avx2(__m256i most, const unsigned char *p)
 {
     __m256i codes = _mm256_loadu_si256((const __m256i *)(const void *)p);
-    return _mm256_cmpeq_epi8(_mm256_or_si256(codes, _mm256_set1_epi8((char)0x80)),
-                             _mm256_set1_epi8((char)0xff));
+    return _mm256_max_epu8(most, _mm256_add_epi8(codes, codes));
+}
+
+MF_INLINE bool mf_fp8_has_nan_avx2(__m256i most)
+{
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi8(most, _mm256_set1_epi8((char)254))) != 0;
 }
 
 /* The scale of a row's 128 columns from `first` on (a multiple of 128). */
