@@ -144,7 +144,8 @@ static mf_status open_file(const char *path, const mf_allocator *a, mf_tokenizer
     return open_json_file(json_file, a, out, error);
 }
 
-mf_status mf_text_open(const char *path, const mf_allocator *a, mf_tokenizer **out, mf_error *error)
+static mf_status open_folder(const char *path, const mf_allocator *a, mf_tokenizer **out,
+                             mf_error *error)
 {
     mf_tokenizer *t = NULL;
     mf_status status;
@@ -156,6 +157,17 @@ mf_status mf_text_open(const char *path, const mf_allocator *a, mf_tokenizer **o
 fail:
     mf_text_close(&t);
     return status;
+}
+
+/* Cogito's prepared form keeps its text files in a folder of their own. */
+mf_status mf_text_open(const char *path, const mf_allocator *a, mf_tokenizer **out, mf_error *error)
+{
+    char file[MAX_PATH_BYTES];
+    MF_TRY(mf_path_join(file, sizeof file, path, "artifacts/model_weights.json", error));
+    if (!mf_file_exists(file))
+        return open_folder(path, a, out, error);
+    MF_TRY(mf_path_join(file, sizeof file, path, "mlx", error));
+    return open_folder(file, a, out, error);
 }
 
 void mf_text_close(mf_tokenizer **tokenizer)
