@@ -86,7 +86,7 @@ CASES = {
                      **yarn(8, 48, mscale=1.4, mscale_all_dim=0.6)),
     ),
     "v3_yarn_no_mscale": dict(
-        family=V3, form="hf", dtype="BF16",
+        family=V3, form="hf", dtype="BF16", fewer=2,
         config=shape(48, 2, 2, 16, 20, 10, 12, 14, 56, 20, 8, 3, 2, 1, 128,
                      **yarn(4, 40, beta_fast=8, beta_slow=0.5)),
     ),
@@ -351,7 +351,11 @@ def make_hf(case, folder, seed, tokens, out):
     if case["form"] == "hf" and case["config"]["moe_layer_freq"] == 1:
         for name, t in load_published(case, folder).state_dict().items():
             assert torch.equal(t, state[name]), name
-    return {"golden": evaluate_with_mutants(case, module, tokens)}
+    results = {"golden": evaluate_with_mutants(case, module, tokens)}
+    if case.get("fewer"):  # the same weights with fewer experts per token than the model's own
+        less = {**case, "config": {**case["config"], "num_experts_per_tok": case["fewer"]}}
+        results[f"golden_{case['fewer']}_experts"] = evaluate_with_mutants(less, module_of(less, state), tokens)
+    return results
 
 
 def make_saved(case, folder, draw, tokens):

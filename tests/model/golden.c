@@ -44,6 +44,7 @@ const golden_case golden_cases[] = {
     {"v3_saved_bf16", "golden.bin", 0, 0, 0},
     {"v3_yarn_f32", "golden.bin", 0, 0, 0},
     {"v3_yarn_no_mscale", "golden.bin", 0, 0, 0},
+    {"v3_yarn_no_mscale", "golden_2_experts.bin", 0, 2, 0},
     {"v3_yarn_two_mscales", "golden.bin", 0, 0, 0},
 };
 const size_t n_golden_cases = sizeof golden_cases / sizeof *golden_cases;
