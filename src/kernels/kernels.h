@@ -33,7 +33,8 @@
  * FP8 in blocks: one e4m3 byte a value (base/fp8.h), [n_rows, n_cols]; scales are float32, [ceil of
  * n_rows / 128, ceil of n_cols / 128], and w[r, i] = value[r, i] * scales[r / 128, i / 128].
  * float_type is MF_F32, bits 8, group 128. Any n_rows and n_cols. Rows of a larger matrix are one
- * too if the first is a multiple of 128. A NaN among a row's values makes its outputs NaN.
+ * too if the first is a multiple of 128. A NaN among a row's values makes its outputs NaN, of which
+ * bits is left open.
  */
 typedef struct mf_matrix {
     mf_weight_kind kind;

@@ -8,14 +8,40 @@
 
 #include "kernels/x86/gemm_avx512.h"
 
-#include <math.h>
-
 enum {
     MAX_ROWS = 4,
     MAX_TOKENS = MF_GEMM_MIN_TOKENS_AVX512 - 1,
     STEP = MF_FP8_STEP_AVX512,
     AHEAD_BYTES = 512 /* how far ahead of a row's stream is prefetched */
 };
+
+/* The upper and lower bytes of bfloat16 for the e4m3 codes 0x00 .. 0x7f. */
+static _Alignas(64) const unsigned char bf16_high[128] = {
+    0x00, 0x3b, 0x3b, 0x3b, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c,
+    0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d,
+    0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e,
+    0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f,
+    0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40,
+    0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41,
+    0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42,
+    0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x7f,
+};
+static _Alignas(64) const unsigned char bf16_low[128] = {
+    0x00, 0x00, 0x80, 0xc0, 0x00, 0x20, 0x40, 0x60, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0,
+    0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0,
+    0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0,
+    0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0,
+    0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0,
+    0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0,
+    0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0,
+    0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xc0,
+};
+
+mf_fp8_tables_avx512 mf_fp8_tables_load_avx512(void)
+{
+    return (mf_fp8_tables_avx512){{_mm512_load_si512(bf16_high), _mm512_load_si512(bf16_high + 64)},
+                                  {_mm512_load_si512(bf16_low), _mm512_load_si512(bf16_low + 64)}};
+}
 
 size_t mf_fp8_padded_avx512(uint32_t n_cols)
 {
@@ -36,19 +62,22 @@ size_t mf_fp8_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
 /* 64 activations, n of them, into the lane order of the weights. */
 MF_INLINE void pack64(const float *x, uint32_t n, __m512 scale, float *out)
 {
-    const __m512i even =
-        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+    /* of two vectors: the even ones of the first 8 of each, and where those of the others are */
+    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 16, 18, 20, 22, 0, 0, 0, 0, 0, 0, 0, 0);
     __mmask64 mask = mf_fp8_tail_avx512(n, 0);
     __m512 v[4];
+    MF_UNROLL(4)
     for (uint32_t k = 0; k < 4; k++) {
         __mmask16 part = (__mmask16)(mask >> (16 * k));
         v[k] = _mm512_maskz_mul_ps(part, _mm512_maskz_loadu_ps(part, x + 16 * k), scale);
     }
-    _mm512_store_ps(out, _mm512_permutex2var_ps(v[0], even, v[1]));
-    _mm512_store_ps(out + 16, _mm512_permutex2var_ps(v[2], even, v[3]));
-    _mm512_store_ps(out + 32, _mm512_permutex2var_ps(v[0], odd, v[1]));
-    _mm512_store_ps(out + 48, _mm512_permutex2var_ps(v[2], odd, v[3]));
+    MF_UNROLL(4)
+    for (uint32_t k = 0; k < 4; k++) { /* + 1: the odd ones; + 8: of the last 8 */
+        __m512i from = _mm512_add_epi32(even, _mm512_set1_epi32((int)(k % 2 + k / 2 * 8)));
+        __m512 low = _mm512_permutex2var_ps(v[0], from, v[1]);
+        __m512 high = _mm512_permutex2var_ps(v[2], from, v[3]);
+        _mm512_store_ps(out + 16 * k, _mm512_shuffle_f32x4(low, high, 0x44));
+    }
 }
 
 void mf_fp8_pack_avx512(const mf_matrix *w, uint32_t row, const float *token, uint32_t first,
@@ -58,26 +87,18 @@ void mf_fp8_pack_avx512(const mf_matrix *w, uint32_t row, const float *token, ui
     for (uint32_t i = 0; i < n; i += STEP) {
         float scale;
         memcpy(&scale, scales + (size_t)((first + i) / MF_FP8_BLOCK) * 4, sizeof scale);
-        pack64(token + first + i, n - i, _mm512_set1_ps(scale * 0x1p8f), out + i);
+        pack64(token + first + i, n - i, _mm512_set1_ps(scale), out + i);
     }
-}
-
-/* NaN, which the move of bits makes a number, becomes float16's. */
-MF_INLINE __m512i mend_nan(__m512i halves)
-{
-    const __m512i magnitude = _mm512_set1_epi16(0x3f80);
-    __mmask32 is_nan = _mm512_cmpeq_epi16_mask(_mm512_and_si512(halves, magnitude), magnitude);
-    return _mm512_mask_mov_epi16(halves, is_nan, _mm512_set1_epi16(0x7e00));
 }
 
 void mf_fp8_tile_avx512(const mf_matrix *w, uint32_t row, uint32_t first, uint32_t n, float *out)
 {
     const unsigned char *p = w->data + (size_t)row * w->n_cols + first;
+    const mf_fp8_tables_avx512 tables = mf_fp8_tables_load_avx512();
     for (uint32_t i = 0; i < n; i += STEP, out += STEP) {
-        __m512i codes = _mm512_maskz_loadu_epi8(mf_fp8_tail_avx512(n, i), p + i);
         __m512 v[4];
-        mf_fp8_widen_avx512(mend_nan(mf_fp8_even_avx512(codes)), mend_nan(mf_fp8_odd_avx512(codes)),
-                            v);
+        mf_fp8_weights_avx512(&tables, _mm512_maskz_loadu_epi8(mf_fp8_tail_avx512(n, i), p + i), v);
+        MF_UNROLL(4)
         for (uint32_t k = 0; k < 4; k++)
             _mm512_store_ps(out + 16 * k, v[k]);
     }
@@ -90,30 +111,22 @@ typedef struct matvec {
     size_t x_stride;
 } matvec;
 
-/* Sums of n_rows rows by n_tokens tokens, and the largest code * 2 (mod 256) seen in each row: 254
- * where there was a NaN. */
-typedef struct sums {
-    __m512 acc[MAX_ROWS][MAX_TOKENS];
-    __m512i largest[MAX_ROWS];
-} sums;
-
 MF_INLINE void add_step(uint32_t n_rows, uint32_t n_tokens, const unsigned char *p, size_t apart,
-                        __mmask64 mask, const float *x, size_t x_stride, sums *s)
+                        __mmask64 mask, const mf_fp8_tables_avx512 *tables, const float *x,
+                        size_t x_stride, __m512 acc[MAX_ROWS][MAX_TOKENS])
 {
     MF_UNROLL(4)
     for (uint32_t r = 0; r < n_rows; r++) {
         const unsigned char *at = p + r * apart;
         __m512 v[4];
         _mm_prefetch((const char *)at + AHEAD_BYTES, _MM_HINT_T0);
-        __m512i codes = _mm512_maskz_loadu_epi8(mask, at);
-        s->largest[r] = _mm512_max_epu8(s->largest[r], _mm512_add_epi8(codes, codes));
-        mf_fp8_widen_avx512(mf_fp8_even_avx512(codes), mf_fp8_odd_avx512(codes), v);
+        mf_fp8_weights_avx512(tables, _mm512_maskz_loadu_epi8(mask, at), v);
         MF_UNROLL(4)
         for (uint32_t k = 0; k < 4; k++) {
             MF_UNROLL(4)
             for (uint32_t t = 0; t < n_tokens; t++)
-                s->acc[r][t] =
-                    _mm512_fmadd_ps(v[k], _mm512_load_ps(x + t * x_stride + 16 * k), s->acc[r][t]);
+                acc[r][t] =
+                    _mm512_fmadd_ps(v[k], _mm512_load_ps(x + t * x_stride + 16 * k), acc[r][t]);
         }
     }
 }
@@ -122,27 +135,26 @@ MF_INLINE void add_step(uint32_t n_rows, uint32_t n_tokens, const unsigned char 
 MF_INLINE void multiply(uint32_t n_rows, uint32_t n_tokens, const matvec *m, uint32_t row,
                         uint32_t step, float *y, size_t y_stride)
 {
-    uint32_t n_cols = m->w->n_cols, i = 0;
+    const uint32_t n_cols = m->w->n_cols;
     const unsigned char *p = m->w->data + (size_t)row * n_cols;
-    size_t apart = (size_t)step * n_cols;
-    sums s;
-    for (uint32_t r = 0; r < MAX_ROWS; r++) {
-        s.largest[r] = _mm512_setzero_si512();
+    const size_t apart = (size_t)step * n_cols;
+    const mf_fp8_tables_avx512 tables = mf_fp8_tables_load_avx512();
+    __m512 acc[MAX_ROWS][MAX_TOKENS];
+    for (uint32_t r = 0; r < MAX_ROWS; r++)
         for (uint32_t t = 0; t < MAX_TOKENS; t++)
-            s.acc[r][t] = _mm512_setzero_ps();
-    }
+            acc[r][t] = _mm512_setzero_ps();
+    uint32_t i = 0;
     for (; i + STEP <= n_cols; i += STEP)
-        add_step(n_rows, n_tokens, p + i, apart, ~(__mmask64)0, m->x + i, m->x_stride, &s);
+        add_step(n_rows, n_tokens, p + i, apart, ~(__mmask64)0, &tables, m->x + i, m->x_stride,
+                 acc);
     if (i < n_cols)
-        add_step(n_rows, n_tokens, p + i, apart, mf_fp8_tail_avx512(n_cols, i), m->x + i,
-                 m->x_stride, &s);
+        add_step(n_rows, n_tokens, p + i, apart, mf_fp8_tail_avx512(n_cols, i), &tables, m->x + i,
+                 m->x_stride, acc);
     for (uint32_t t = 0; t < n_tokens; t++) {
         float out[MAX_ROWS];
-        _mm_storeu_ps(out, mf_sum4_avx512(s.acc[0][t], s.acc[1][t], s.acc[2][t], s.acc[3][t]));
-        for (uint32_t r = 0; r < n_rows; r++) {
-            bool has_nan = _mm512_cmpeq_epi8_mask(s.largest[r], _mm512_set1_epi8((char)254)) != 0;
-            y[t * y_stride + r * step] = has_nan ? NAN : out[r];
-        }
+        _mm_storeu_ps(out, mf_sum4_avx512(acc[0][t], acc[1][t], acc[2][t], acc[3][t]));
+        for (uint32_t r = 0; r < n_rows; r++)
+            y[t * y_stride + r * step] = out[r];
     }
 }
 
