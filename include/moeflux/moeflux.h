@@ -231,10 +231,10 @@ MF_API const char *mf_engine_io_name(const mf_engine *engine);
 MF_API const char *mf_engine_cpu_name(const mf_engine *engine);
 
 /*
- * Reads expert bytes from the model's own files with direct I/O where the file system has it, in
- * requests of the sizes that evaluation makes, at random experts, for about n_milliseconds, into
- * memory outside the expert cache (at most one token's experts, given back at the end). The drive's
- * raw bandwidth for this model's requests.
+ * Reads random experts from the model's own files for about n_milliseconds, in the requests that
+ * evaluation makes (direct I/O where the file system has it), one token's experts of one layer in
+ * flight, into the expert cache, which holds them afterwards: the drive's raw bandwidth for this
+ * model's requests and this cache.
  */
 MF_API MF_MUST_CHECK mf_status mf_engine_measure_drive(mf_engine *engine, uint32_t n_milliseconds,
                                                        double *bytes_per_second, mf_error *error);
