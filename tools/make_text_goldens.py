@@ -165,7 +165,8 @@ def family_texts(big):
         "中文字。日本語です", "０１２３", "!\n/x", "\x1c\x1c a", "\u0301A!", "!\u0301", "!!\u0301", "'llama", "1's", "don't", "it'ſ",
         "camelCase", "HTMLParser", "ǅungla ǅ", "ÀÉÎ'RE", "x\U00016fe2\U00016fe3\U00016ff0y", "\U00031350a\U000323b0b", "𠀀a𪛟b\U0002ee5d\U0002ee5e",
         "12345", "1 234 5678", "a1b22c333d4444", "«a» “b” ‘c’ —d… 'e 'F", "~a ^b _c $d\r\n", "$€£ +−×÷", "x\r\n\r\n  y\n\n \t z  ",
-        "ࠀऀ一가힣퟿", "一龥龦", "ぁゟ゠ヿ㄀", "tail  ", "  \n ", "\n\n\n", "。。\n!?\n\n"]]
+        "ࠀऀ一가힣퟿", "一龥龦", "ぁゟ゠ヿ㄀", "tail  ", "  \n ", "\n\n\n", "。。\n!?\n\n", "a" * 81, "a" * 145, "a" * 300, "I've we're",
+        "x;\r\ny!\n"]]
     pool = ["中文", "字", "々", "〇", "ABC", "Abc", "abc", "'s", "'LL", " ", "  ", "\n", "1", "99", "12345", "é", "e\u0301", "ſ", "한글", "かな", "カナ",
             "。", "!", "「", "<think>", "<｜User｜>", "<|im_end|>", "[EOS]", "𠀀", "\u3000", "\x1c", "/", "\r\n", "$", "．", "ʰ", "ǅ", "ªº"]
     for _ in range(20000 if big else 500):
@@ -186,7 +187,17 @@ def write_texts(path, texts):
     path.write_bytes(struct.pack("<I", len(texts)) + b"".join(struct.pack("<I", len(t)) + t for t in texts))
 
 
-def train(corpus, vocab_size, splits, normalizer, merges_as_strings, added, ignore_merges=False):
+def train_across(corpus, vocab_size, splits, added):
+    """A tokenizer whose merges were learnt without its pre-tokenizer, and so cross the edges of its words: where a
+    word ends is then seen in the ids."""
+    data = train(corpus, vocab_size, [], False, True, added, more_lines=[t.decode() for t in family_texts(False)] * 3)
+    data["pre_tokenizer"]["pretokenizers"] = [
+        {"type": "Split", "pattern": {"Regex": s}, "behavior": "Isolated", "invert": False} for s in splits
+    ] + data["pre_tokenizer"]["pretokenizers"]
+    return data
+
+
+def train(corpus, vocab_size, splits, normalizer, merges_as_strings, added, ignore_merges=False, more_lines=None):
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
     tokenizer = Tokenizer(models.BPE())
     if splits is None:
@@ -202,6 +213,7 @@ def train(corpus, vocab_size, splits, normalizer, merges_as_strings, added, igno
     trainer = trainers.BpeTrainer(vocab_size=vocab_size, show_progress=False,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     lines = SAMPLES.splitlines() * 40 + CODE.splitlines() * 20 + ["a" * 64, "ab" * 32, "=" * 40, " " * 40, "\n" * 20] * 20
+    lines += more_lines or []
     for book in sorted(corpus.glob("*.txt"))[:4]:
         lines += book.read_text(encoding="utf-8", errors="replace")[:100000].splitlines()
     tokenizer.train_from_iterator(lines, trainer)
@@ -295,8 +307,8 @@ def make_tokenizers(out, corpus, texts, big):
         "several": train(corpus, 900, SEVERAL, False, True, few, ignore_merges=True),
         "merged": train(corpus, 600, [(".", "merged_with_previous", False), (" ", "merged_with_next", False),
                                       ("e", "contiguous", True), ("q", "removed", False)], True, False, few),
-        "deepseek": make_deepseek(train(corpus, 1200, SEVERAL, False, True, deepseek_tokens(["<｜fim▁hole｜>"]))),
-        "deepseek_v2": make_deepseek_v2(train(corpus, 700, DEEPSEEK_V2, False, True, deepseek_tokens([]))),
+        "deepseek": make_deepseek(train_across(corpus, 1500, SEVERAL, deepseek_tokens(["<｜fim▁hole｜>"]))),
+        "deepseek_v2": make_deepseek_v2(train_across(corpus, 1500, DEEPSEEK_V2, deepseek_tokens([]))),
     }
     for name, data in kinds.items():
         folder = out / name
@@ -324,7 +336,7 @@ def kimi_ranks(corpus):
     """Ranks as training gives them, then shuffled in part and mixed with tokens that no merge of two ranked before
     leads to, so that only the rule itself (lowest rank first) gives the right ids."""
     from tokenizers import pre_tokenizers
-    data = train(corpus, 1200, [KIMI], False, False, [])
+    data = train_across(corpus, 2000, [KIMI], [])
     tokens = [""] * len(data["model"]["vocab"])
     for key, i in data["model"]["vocab"].items():
         tokens[i] = key
@@ -332,7 +344,8 @@ def kimi_ranks(corpus):
     assert set(alphabet) == set(pre_tokenizers.ByteLevel.alphabet())
     ranked = [bytes(alphabet[c] for c in token) for token in tokens]
     rng = random.Random(5)
-    odd = [b"qzq", b"\xe4\xb8\xad\xe6\x96", b"xx\xff", b"   \n  ", b"!?!?!?!", "中文字".encode(), b"aaaa" * 20, b"zebra crossing"]
+    odd = [b"qzq", b"\xe4\xb8\xad\xe6\x96", b"xx\xff", b"   \n  ", b"!?!?!?!", "中文字".encode(), b"aaaa" * 20, b"zebra crossing",
+           b"\x1c\x1c", b"\x1c\x1c\x1c", b"a" * 128, b"a" * 256, b"I've", b"we're", "\U00031350a".encode(), b"!\n", b";\r\n"]
     tail = ranked[256:] + [t for t in odd if t not in ranked]
     for _ in range(200):
         i, j = rng.randrange(len(tail)), rng.randrange(len(tail))
@@ -365,6 +378,7 @@ KIMI_LONG = [
     [("a", 20000), ("[BOS]", 1), ("b", 10000)], [(" ", 25001), ("x", 3)], [(" ", 24999), ("\x1c", 3), ("x", 3)],
     [("ab ", 9000), ("x" * 7, 4000)], [("中", 25003)], [("\n", 60001)], [("the cat ", 49999), ("<|im_end|>", 2), ("zebra ", 90)],
     [("é", 25000), ("e\u0301", 1), ("é", 12600)], [("!", 50000), (" ", 25000), ("1", 25001)], [("word ", 80000), ("\u3000", 5), ("y", 9)],
+    [("ab cd ", 66666), ("wonderful things of the best", 1)],
 ]
 
 

@@ -123,6 +123,12 @@ static void check_changed(void)
     CHECK(is_known_with(r1, "{{ bos_token }}", "{{bos_token}}{# x #}"));
     CHECK(is_known_with(r1, "'<｜User｜>' +", "\"<｜User｜>\"\n+"));
     CHECK(is_known_with(r1, "{{ bos_token }}", "{{- bos_token -}}\n  "));
+    CHECK(is_known_with(r1, "{% if add_generation_prompt and",
+                        "\n \t{% if add_generation_prompt and"));
+    CHECK(!is_known_with(r1, "{% if add_generation_prompt and",
+                         "\n\n{% if add_generation_prompt and"));
+    CHECK(
+        !is_known_with(r1, "{% if add_generation_prompt and", "  {% if add_generation_prompt and"));
     CHECK(is_known_with(v31, "{{'<think>'}}  {%- else", "{{'<think>'}}{%- else"));
     CHECK(is_known_with(kimi, "{%- endfor -%}\n\n{%-", "{%- endfor -%}{%-"));
     CHECK(!is_known_with(r1, "{{ bos_token }}", "{{ bos_token }} "));
