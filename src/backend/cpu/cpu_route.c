@@ -54,12 +54,12 @@ static void limit_groups(const mf_op *op, float *score, float *choice)
     best_of(rank, n_groups, k_groups, ids, best);
     for (uint32_t j = 0; j < k_groups; j++)
         is_kept[ids[j]] = true;
-    for (uint32_t i = 0; i < op->u.route.n_experts; i++) {
-        if (is_kept[i / n])
-            continue;
-        choice[i] = rule == MF_GROUP_MAX ? 0.0f : -INFINITY;
-        if (rule == MF_GROUP_MAX)
-            score[i] = 0.0f;
+    for (uint32_t g = 0; g < n_groups; g++) {
+        for (uint32_t i = g * n; !is_kept[g] && i < (g + 1) * n; i++) {
+            choice[i] = rule == MF_GROUP_MAX ? 0.0f : -INFINITY;
+            if (rule == MF_GROUP_MAX)
+                score[i] = 0.0f;
+        }
     }
 }
 
