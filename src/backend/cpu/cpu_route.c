@@ -46,7 +46,7 @@ static void limit_groups(const mf_op *op, float *score, float *choice)
     uint32_t n_groups = op->u.route.n_groups, k_groups = op->u.route.k_groups;
     uint32_t n = op->u.route.n_experts / n_groups;
     mf_group_rule rule = op->u.route.group_rule;
-    float rank[MF_MAX_GROUPS], best[MF_MAX_GROUPS];
+    float rank[MF_MAX_GROUPS] = {0}, best[MF_MAX_GROUPS];
     int32_t ids[MF_MAX_GROUPS];
     bool is_kept[MF_MAX_GROUPS] = {false};
     for (uint32_t g = 0; g < n_groups; g++)
