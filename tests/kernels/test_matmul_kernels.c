@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Matrix products of every tier, against float64 sums of the weights that the packed bits mean: all
- * bits, groups and types, odd sizes, operands that end at an inaccessible page; and the same bits
- * for any number of tokens and cut of rows. With --bench: packed bytes and multiply-adds a second,
- * beside what the core reads and multiplies at best.
+ * bits, groups and types, every code of FP8, odd sizes, operands that end at an inaccessible page;
+ * and the same bits for any number of tokens and cut of rows. With --bench: packed bytes and
+ * multiply-adds a second, beside what the core reads and multiplies at best.
  */
 #include "kernel_data.h"
 
