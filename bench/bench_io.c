@@ -158,18 +158,16 @@ static void compare(bench *b, mf_io_kind kind)
     mf_io *io = open_io(b, kind, 0);
     mf_expert_map map = {b->n_layers, b->n_experts, N_PARTS, b->parts};
     uint64_t slot_bytes = mf_expert_slot_bytes(&map, io);
-    mf_region memory, buffer;
+    mf_region memory;
     mf_expert_store_options options = {.io = io, .map = map, .pool_bytes = slot_bytes * N_AT_ONCE};
     options.pool = region(options.pool_bytes, &memory);
-    region(options.pool_bytes, &buffer);
     mf_expert_store *store = NULL;
     if (mf_expert_store_open(&options, &store, &error) != MF_OK)
         die(&error);
     double raw[MAX_ROUNDS], fetched[MAX_ROUNDS], ratio[MAX_ROUNDS];
     mf_expert_stats stats = {0};
     for (uint32_t i = 0; i < b->n_rounds; i++) {
-        if (mf_expert_store_measure(store, buffer.base, N_AT_ONCE, MS_PER_RUN, &raw[i], &error) !=
-            MF_OK)
+        if (mf_expert_store_measure(store, N_AT_ONCE, MS_PER_RUN, &raw[i], &error) != MF_OK)
             die(&error);
         fetched[i] = fetch_rate(b, store, &stats);
         ratio[i] = fetched[i] / raw[i];
@@ -185,7 +183,6 @@ static void compare(bench *b, mf_io_kind kind)
     mf_io_close(&io);
     mf_allocator allocator = mf_allocator_default();
     mf_region_free(&allocator, &memory);
-    mf_region_free(&allocator, &buffer);
 }
 
 /* Reads of one size at random places, `depth` at once. */

@@ -90,6 +90,10 @@ static turn_result evaluate(chat *c, const mf_cli_buffer *prompt, bool *evaluate
     size_t n_rest = prompt->n_bytes - n_held;
     if (mf_cli_encode(g->tokenizer, rest, n_rest, true, &tokens, &n_tokens) != MF_EXIT_OK)
         return TURN_FATAL;
+    if (!continues && !c->has_template && mf_cli_add_start(g, &tokens, &n_tokens) != MF_EXIT_OK) {
+        free(tokens);
+        return TURN_FATAL;
+    }
     mf_status status = MF_OK;
     if (n_tokens == 0) {
         note("nothing to evaluate");

@@ -21,7 +21,7 @@ static const struct option long_options[] = {
 
 static double cacheable_fraction(const mf_model_info *info)
 {
-    uint64_t n_experts = (uint64_t)info->n_layers * info->n_experts;
+    uint64_t n_experts = (uint64_t)info->n_moe_layers * info->n_experts;
     if (n_experts == 0)
         return 0;
     return info->n_slots >= n_experts ? 1 : (double)info->n_slots / (double)n_experts;
@@ -33,20 +33,57 @@ static void row_size(const char *name, uint64_t n_bytes)
     printf("%-22s %s\n", name, mf_cli_size(size, (double)n_bytes));
 }
 
+static void print_layers(const mf_model_info *info)
+{
+    const struct {
+        uint32_t n;
+        const char *what;
+    } kinds[] = {{info->n_full_attention_layers, "full attention"},
+                 {info->n_linear_attention_layers, "linear attention"},
+                 {info->n_latent_attention_layers, "latent attention"},
+                 {info->n_layers - info->n_moe_layers, "without experts"},
+                 {info->n_skipped_layers, "for multi-token prediction left out"}};
+    printf("%-22s %" PRIu32, "layers", info->n_layers);
+    const char *separator = " (";
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (kinds[i].n == 0)
+            continue;
+        printf("%s%" PRIu32 " %s", separator, kinds[i].n, kinds[i].what);
+        separator = ", ";
+    }
+    printf(")\n");
+}
+
+static void print_heads(const mf_model_info *info)
+{
+    printf("%-22s %" PRIu32, "attention heads", info->n_heads);
+    if (info->n_latent_attention_layers == 0) {
+        printf(" (%" PRIu32 " for keys and values) of %" PRIu32 "\n", info->n_kv_heads,
+               info->head_dim);
+        return;
+    }
+    printf(" of %" PRIu32 ", %" PRIu32 " of them rotated, values of %" PRIu32 "\n", info->head_dim,
+           info->qk_rope_head_dim, info->v_head_dim);
+    printf("%-22s %" PRIu32 " for keys and values", "latent rank", info->kv_lora_rank);
+    if (info->q_lora_rank != 0)
+        printf(", %" PRIu32 " for queries", info->q_lora_rank);
+    printf("\n");
+}
+
 static void print_shape(const mf_model_info *info)
 {
     char count[MF_CLI_SIZE_CHARS];
     printf("%-22s %s\n", "family", info->family);
     printf("%-22s %s, experts of %" PRIu32 " bits\n", "form", info->form, info->expert_bits);
     printf("%-22s %s\n", "parameters", mf_cli_count(count, (double)info->n_parameters));
-    printf("%-22s %" PRIu32 " (%" PRIu32 " full attention, %" PRIu32 " linear attention)\n",
-           "layers", info->n_layers, info->n_full_attention_layers,
-           info->n_linear_attention_layers);
+    print_layers(info);
     printf("%-22s %" PRIu32 "\n", "hidden size", info->hidden_size);
-    printf("%-22s %" PRIu32 " (%" PRIu32 " for keys and values) of %" PRIu32 "\n",
-           "attention heads", info->n_heads, info->n_kv_heads, info->head_dim);
+    print_heads(info);
     printf("%-22s %" PRIu32 " a layer, %" PRIu32 " a token", "experts", info->n_experts,
            info->n_experts_per_token);
+    if (info->n_expert_groups > 1)
+        printf(" from %" PRIu32 " of %" PRIu32 " groups", info->n_expert_groups_per_token,
+               info->n_expert_groups);
     if (info->n_experts_per_token != info->n_experts_per_token_model)
         printf(" (the model's own: %" PRIu32 ")", info->n_experts_per_token_model);
     printf(", inner size %" PRIu32 ", shared %" PRIu32 "\n", info->expert_hidden_size,
@@ -72,7 +109,7 @@ static void print_memory(const mf_model_info *info)
 
 static const char *verdict(const mf_model_info *info)
 {
-    uint64_t working_set = (uint64_t)info->n_layers * info->n_experts_per_token;
+    uint64_t working_set = (uint64_t)info->n_moe_layers * info->n_experts_per_token;
     if (info->n_slots == 0)
         return "does not run: the budget is below the least --ram";
     if (cacheable_fraction(info) >= 1)
@@ -92,15 +129,25 @@ static void print_json(const char *path, const mf_model_info *info)
         {"n_layers", info->n_layers},
         {"n_full_attention_layers", info->n_full_attention_layers},
         {"n_linear_attention_layers", info->n_linear_attention_layers},
+        {"n_latent_attention_layers", info->n_latent_attention_layers},
+        {"n_moe_layers", info->n_moe_layers},
+        {"n_skipped_layers", info->n_skipped_layers},
         {"hidden_size", info->hidden_size},
         {"n_heads", info->n_heads},
         {"n_kv_heads", info->n_kv_heads},
         {"head_dim", info->head_dim},
+        {"q_lora_rank", info->q_lora_rank},
+        {"kv_lora_rank", info->kv_lora_rank},
+        {"qk_rope_head_dim", info->qk_rope_head_dim},
+        {"v_head_dim", info->v_head_dim},
         {"n_vocab", info->n_vocab},
         {"n_experts", info->n_experts},
         {"n_experts_per_token", info->n_experts_per_token},
         {"n_experts_per_token_model", info->n_experts_per_token_model},
+        {"n_expert_groups", info->n_expert_groups},
+        {"n_expert_groups_per_token", info->n_expert_groups_per_token},
         {"expert_hidden_size", info->expert_hidden_size},
+        {"dense_hidden_size", info->dense_hidden_size},
         {"shared_expert_hidden_size", info->shared_expert_hidden_size},
         {"n_context_tokens_model", info->n_context_tokens_model},
         {"expert_bits", info->expert_bits},

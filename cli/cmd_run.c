@@ -245,6 +245,9 @@ static int answer_once(mf_cli_generator *g, const run_args *args, mf_cli_buffer 
     int status = format_prompt(g, args, text);
     if (status == MF_EXIT_OK)
         status = mf_cli_encode(g->tokenizer, text->data, text->n_bytes, true, &tokens, &n_tokens);
+    /* a chat template writes it itself */
+    if (status == MF_EXIT_OK && (args->generate.raw || !mf_tokenizer_has_chat(g->tokenizer)))
+        status = mf_cli_add_start(g, &tokens, &n_tokens);
     if (status == MF_EXIT_OK)
         status = evaluate_and_answer(g, args, tokens, n_tokens);
     free(tokens);

@@ -138,6 +138,21 @@ static int on_progress(void *user, uint64_t n_done, uint64_t n_total)
     return 0;
 }
 
+int mf_cli_add_start(const mf_cli_generator *g, int32_t **tokens, size_t *n_tokens)
+{
+    int32_t start = mf_tokenizer_start(g->tokenizer);
+    if (start < 0 || *n_tokens == 0 || **tokens == start)
+        return MF_EXIT_OK;
+    int32_t *grown = realloc(*tokens, (*n_tokens + 1) * sizeof **tokens);
+    if (!grown)
+        return mf_cli_error("no memory for the prompt");
+    memmove(grown + 1, grown, *n_tokens * sizeof *grown);
+    grown[0] = start;
+    *tokens = grown;
+    ++*n_tokens;
+    return MF_EXIT_OK;
+}
+
 mf_status mf_cli_prefill(mf_cli_generator *g, const int32_t *tokens, size_t n_tokens)
 {
     mf_error error = {0};

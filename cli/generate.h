@@ -55,6 +55,10 @@ int mf_cli_format_chat(const mf_cli_generator *g, const mf_chat_message *message
 /* True if n_tokens more fit the context. */
 bool mf_cli_fits(const mf_cli_generator *g, size_t n_tokens);
 
+/* Puts the tokenizer's start token, if it has one, before tokens of plain text that lack it. The
+ * exit code says whether there was memory. */
+int mf_cli_add_start(const mf_cli_generator *g, int32_t **tokens, size_t *n_tokens);
+
 /* Evaluates a prompt's tokens. MF_ERR_CANCELLED after Ctrl-C: the session has been cleared. Any
  * other failure has been printed. */
 mf_status mf_cli_prefill(mf_cli_generator *g, const int32_t *tokens, size_t n_tokens);

@@ -134,6 +134,15 @@ static bool parse_cpu_tier(const char *text, uint32_t *out)
     return i >= 0;
 }
 
+static bool parse_kv_type(const char *text, mf_kv_type *out)
+{
+    static const char *const names[] = {"f32", "bf16"};
+    int i = mf_cli_parse_name(text, names, 2);
+    if (i >= 0)
+        *out = i == 0 ? MF_KV_F32 : MF_KV_BF16;
+    return i >= 0;
+}
+
 static bool parse_packed_bits(const char *text, uint32_t *out)
 {
     uint32_t bits;
@@ -195,6 +204,9 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
     case MF_OPT_CPU_TIER:
         return checked(parse_cpu_tier(optarg, &o->cpu_tier_limit), parser, "cpu-tier",
                        "auto, scalar, avx2 or avx512", exit_code);
+    case MF_OPT_KV_TYPE:
+        return checked(parse_kv_type(optarg, &o->kv_type), parser, "kv-type", "f32 or bf16",
+                       exit_code);
     case MF_OPT_VERBOSE:
         args->verbosity.verbose = true;
         return 1;

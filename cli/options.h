@@ -22,6 +22,7 @@ enum {
     MF_OPT_EXPERTS_PER_TOKEN,
     MF_OPT_PACKED_BITS,
     MF_OPT_CPU_TIER,
+    MF_OPT_KV_TYPE,
     MF_OPT_VERBOSE,
     MF_OPT_QUIET,
     MF_OPT_OWN
@@ -38,6 +39,7 @@ enum {
     {"experts-per-token", required_argument, NULL, MF_OPT_EXPERTS_PER_TOKEN},                      \
     {"packed-bits", required_argument, NULL, MF_OPT_PACKED_BITS},                                  \
     {"cpu-tier", required_argument, NULL, MF_OPT_CPU_TIER},                                        \
+    {"kv-type", required_argument, NULL, MF_OPT_KV_TYPE},                                          \
     {"verbose", no_argument, NULL, MF_OPT_VERBOSE},                                                \
     {"quiet", no_argument, NULL, MF_OPT_QUIET},                                                    \
     {"help", no_argument, NULL, 'h'}
@@ -54,6 +56,7 @@ enum {
     "  --experts-per-token K  use fewer experts than the model's own number\n"                  \
     "  --packed-bits N        packed form: the 4-bit or the 2-bit experts\n"                    \
     "  --cpu-tier TIER        at most scalar, avx2 or avx512 (default auto)\n"                  \
+    "  --kv-type TYPE         f32 or bf16: the cache of latent attention (default f32)\n"       \
     "  --verbose, --quiet     also notes; not even warnings\n"                                  \
     "  -h, --help             this text\n"                                                      \
     "SIZE is a number of bytes or has a suffix K, M, G or T: 512M, 3G, 1.5G.\n"

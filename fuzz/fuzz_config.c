@@ -19,9 +19,16 @@ static void check_hparams(const mf_hparams *h)
         h->n_experts_per_token > h->n_experts || h->n_rot > h->head_dim || h->n_rot % 2 != 0)
         abort();
     for (uint32_t i = 0; i < h->n_layers; i++) {
-        if (h->layer_kind[i] != MF_LAYER_FULL && h->layer_kind[i] != MF_LAYER_LINEAR)
+        mf_layer_kind kind = h->kv_rank != 0 ? MF_LAYER_LATENT : MF_LAYER_FULL;
+        if (h->layer_kind[i] != kind && (h->kv_rank != 0 || h->layer_kind[i] != MF_LAYER_LINEAR))
+            abort();
+        if (h->moe_index[i] > i || (!h->is_dense[i] && h->moe_index[i] >= h->n_moe_layers))
             abort();
     }
+    const mf_router *r = &h->router;
+    if (r->n_groups == 0 || r->n_groups > MF_MAX_GROUPS || h->n_experts % r->n_groups != 0 ||
+        r->k_groups == 0 || r->k_groups > r->n_groups || h->n_moe_layers == 0)
+        abort();
 }
 
 static void use_config(mf_checkpoint *checkpoint)
@@ -34,10 +41,11 @@ static void use_config(mf_checkpoint *checkpoint)
     mf_error error;
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
         (void)!mf_config_quantization(&checkpoint->config, modules[i], &quantization, &error);
+    (void)!mf_config_check_quantization(&checkpoint->config, &error);
     if (mf_family_find(checkpoint, &family, &error) == MF_OK &&
         family->configure(&checkpoint->config, &h, &error) == MF_OK) {
         check_hparams(&h);
-        (void)!mf_plan_make(&h, 512, h.n_context, h.n_experts_per_token, &plan);
+        (void)!mf_plan_make(&h, 512, h.n_context, h.n_experts_per_token, MF_BF16, &plan);
     }
 }
 

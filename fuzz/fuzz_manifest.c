@@ -27,7 +27,7 @@ static void bind(mf_checkpoint *checkpoint)
         return;
     if (mf_binder_init(&binder, &checkpoint->allocator, checkpoint, &error) == MF_OK &&
         family->bind(&binder, &h, &weights, &error) == MF_OK)
-        (void)!mf_bind_finish(&binder, &error);
+        (void)!mf_bind_finish(&binder, &h, &error);
     mf_binder_free(&binder);
 }
 

@@ -17,7 +17,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* What seed `bound` is the header of. */
-static const char config_text[] =
+static const char hybrid_text[] =
     "{\"model_type\":\"qwen3_5_moe\",\"quantization\":{\"bits\":4,\"group_size\":64,"
     "\"language_model.model.layers.0.mlp.gate\":{\"bits\":8,\"group_size\":64},"
     "\"language_model.model.layers.0.mlp.shared_expert_gate\":{\"bits\":8,\"group_size\":64},"
@@ -31,6 +31,16 @@ static const char config_text[] =
     "\"linear_conv_kernel_dim\":4,\"rms_norm_eps\":1e-6,\"max_position_embeddings\":4096,"
     "\"rope_parameters\":{\"rope_theta\":10000,\"partial_rotary_factor\":0.25}}}";
 
+/* A dense layer, then one with experts. */
+static const char deepseek_text[] =
+    "{\"model_type\":\"deepseek_v3\",\"hidden_size\":64,\"num_hidden_layers\":2,"
+    "\"num_attention_heads\":2,\"q_lora_rank\":32,\"kv_lora_rank\":32,\"qk_nope_head_dim\":32,"
+    "\"qk_rope_head_dim\":8,\"v_head_dim\":16,\"intermediate_size\":96,\"vocab_size\":64,"
+    "\"moe_intermediate_size\":64,\"n_routed_experts\":4,\"num_experts_per_tok\":2,"
+    "\"n_group\":2,\"topk_group\":1,\"n_shared_experts\":1,\"first_k_dense_replace\":1,"
+    "\"rms_norm_eps\":1e-6,\"max_position_embeddings\":4096,\"rope_theta\":10000,"
+    "\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[128,128]}}";
+
 /* What a complete table promises. */
 static void check_table(const mf_tensor_table *table, uint64_t file_bytes)
 {
@@ -42,19 +52,27 @@ static void check_table(const mf_tensor_table *table, uint64_t file_bytes)
     }
 }
 
+static uint64_t part_bytes(const mf_expert_shape *e, const mf_weight *w, size_t part)
+{
+    if (part == 0)
+        return w->n_rows * mf_weight_row_bytes(w);
+    if (part == 1)
+        return e->has_resident_scales ? 0 : mf_weight_scale_bytes(w);
+    return w->kind == MF_WEIGHT_AFFINE ? mf_weight_scale_bytes(w) : 0;
+}
+
 /* Every part of an expert that its shape promises has a place. */
-static void check_experts(const mf_binder *binder, const mf_layer_weights *layers)
+static void check_experts(const mf_binder *binder, const mf_hparams *h,
+                          const mf_layer_weights *layers)
 {
     for (size_t i = 0; i < 2; i++) {
+        if (h->is_dense[i])
+            continue;
         const mf_expert_shape *e = &layers[i].experts;
         const mf_weight *matrices[3] = {&e->gate, &e->up, &e->down};
+        const mf_expert_part *parts = binder->parts + h->moe_index[i] * MF_MAX_EXPERT_PARTS;
         for (size_t j = 0; j < 9; j++) {
-            const mf_weight *w = matrices[j / 3];
-            uint64_t n_bytes = binder->parts[i * MF_MAX_EXPERT_PARTS + j].n_bytes;
-            uint64_t row_bytes = j % 3 == 0                    ? mf_weight_row_bytes(w)
-                                 : w->kind == MF_WEIGHT_AFFINE ? mf_weight_scale_row_bytes(w)
-                                                               : 0;
-            if (n_bytes != w->n_rows * row_bytes)
+            if (parts[j].n_bytes != part_bytes(e, matrices[j / 3], j % 3))
                 abort();
         }
     }
@@ -76,12 +94,13 @@ static void bind(mf_checkpoint *checkpoint)
     }
     if (mf_binder_init(&binder, &checkpoint->allocator, checkpoint, &error) == MF_OK &&
         family->bind(&binder, &h, &weights, &error) == MF_OK &&
-        mf_bind_finish(&binder, &error) == MF_OK)
-        check_experts(&binder, layers);
+        mf_bind_finish(&binder, &h, &error) == MF_OK)
+        check_experts(&binder, &h, layers);
     mf_binder_free(&binder);
 }
 
-static void parse_as_header(const mf_allocator *a, const uint8_t *data, size_t size)
+static void parse_as_header(const mf_allocator *a, const char *config_text, const uint8_t *data,
+                            size_t size)
 {
     mf_checkpoint checkpoint = {.allocator = *a};
     mf_json json = {0};
@@ -90,8 +109,7 @@ static void parse_as_header(const mf_allocator *a, const uint8_t *data, size_t s
     uint32_t file;
     memcpy(&file_bytes, data, 8);
     mf_tensor_table_init(&checkpoint.table, a);
-    if (mf_json_parse(a, "config.json", config_text, sizeof config_text - 1, &json, &error) !=
-            MF_OK ||
+    if (mf_json_parse(a, "config.json", config_text, strlen(config_text), &json, &error) != MF_OK ||
         mf_config_from_json(&json, false, &checkpoint.config, &error) != MF_OK)
         abort();
     /* Any regular file serves: its size is not looked at. */
@@ -126,8 +144,10 @@ static void parse_as_file(const mf_allocator *a, const uint8_t *data, size_t siz
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const mf_allocator a = mf_allocator_default();
-    if (size >= 8)
-        parse_as_header(&a, data, size);
+    if (size >= 8) {
+        parse_as_header(&a, hybrid_text, data, size);
+        parse_as_header(&a, deepseek_text, data, size);
+    }
     parse_as_file(&a, data, size);
     return 0;
 }

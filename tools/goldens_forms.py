@@ -135,7 +135,150 @@ def extras(case, draw):
     return {name: draw(name, shape) for name, shape in shapes.items()}
 
 
+def fuse_experts(tensors, n_layers):
+    """The reverse of split_experts, for the module's own layers; those past n_layers are left out."""
+    out, experts = {}, {}
+    for name, t in tensors.items():
+        if name.startswith("model.layers.") and int(name.split(".")[2]) >= n_layers:
+            continue
+        if ".mlp.experts." not in name:
+            out[name] = t
+            continue
+        prefix, rest = name.split(".mlp.experts.")
+        number, proj, _ = rest.split(".")
+        experts.setdefault(prefix + ".mlp.experts", {})[int(number), proj] = t
+    for prefix, e in experts.items():
+        numbers = sorted({n for n, _ in e})
+        fused = [torch.cat([e[n, "gate_proj"], e[n, "up_proj"]]) for n in numbers]
+        out[prefix + ".gate_up_proj"] = torch.stack(fused)
+        out[prefix + ".down_proj"] = torch.stack([e[n, "down_proj"] for n in numbers])
+    return out
+
+
+# ---------------------------------------------------------------- FP8 in blocks of 128 x 128
+
+
+def is_fp8(name):
+    """What DeepSeek's published FP8 checkpoints quantise: every matrix but embeddings, head and router."""
+    kept = ("embed_tokens.weight", "lm_head.weight", "mlp.gate.weight", "norm.weight", "eh_proj.weight", "head.weight", "enorm.weight")
+    return name.endswith((".weight", "gate_up_proj", "experts.down_proj")) and not name.endswith(kept)
+
+
+def blocks(values, shape):
+    """One value a block, repeated to the shape of the matrix (the last two dimensions)."""
+    rows, cols = shape[-2:]
+    return values.repeat_interleave(128, -2)[..., :rows, :].repeat_interleave(128, -1)[..., :cols]
+
+
+def block_factors(shape, normal):
+    """Factors of one half to two, so that a block's scale does not fit its neighbour."""
+    n_rows, n_cols = (shape[-2] + 127) // 128, (shape[-1] + 127) // 128
+    return blocks(torch.exp2(normal[:n_rows, :n_cols].clamp(-1, 1)), shape)
+
+
+def fp8_of(t, scale_dtype):
+    """The stored pair: e4m3 values and the factor of each block that gives the matrix back."""
+    rows, cols = t.shape
+    padded = torch.zeros((rows + 127) // 128 * 128, (cols + 127) // 128 * 128)
+    padded[:rows, :cols] = t
+    largest = padded.reshape(padded.shape[0] // 128, 128, -1, 128).abs().amax((1, 3))
+    scale = raw_of(largest * 1.01 / 448, scale_dtype)
+    codes = (t / blocks(float_of(scale), t.shape)).to(torch.float8_e4m3fn)
+    return Raw("F8_E4M3", [rows, cols], codes.view(torch.uint8).numpy().tobytes()), scale
+
+
+def dequantise_fp8(tensors):
+    out = {}
+    for name, raw in tensors.items():
+        if raw.dtype == "F8_E4M3":
+            codes = torch.from_numpy(np.frombuffer(raw.data, np.uint8).copy()).reshape(raw.shape).view(torch.float8_e4m3fn)
+            value = codes.float() * blocks(float_of(tensors[name + "_scale_inv"]), raw.shape)
+            out[name] = raw_of(value, "F32")
+        elif not name.endswith("_scale_inv"):
+            out[name] = raw
+    return out
+
+
 # ---------------------------------------------------------------- MLX form
+
+
+def dequantised_mlx(tensors, quantization):
+    """Every tensor of an MLX checkpoint in float32, as mlx dequantises it with float32 scales and biases."""
+    import mlx.core as mx
+
+    def to_mx(raw):
+        if raw.dtype == "U32":
+            return mx.array(np.frombuffer(raw.data, np.uint32).reshape(raw.shape))
+        return mx.array(float_of(raw).numpy())
+
+    out = {}
+    for name, raw in tensors.items():
+        base = name.removesuffix(".weight")
+        if name.endswith((".scales", ".biases")):
+            continue
+        if base + ".scales" not in tensors:
+            out[name] = float_of(raw)
+            continue
+        how = quantization.get(base, quantization)
+        parts = [to_mx(tensors[base + end]) for end in (".weight", ".scales", ".biases")]
+        dense = mx.dequantize(*parts, group_size=how["group_size"], bits=how["bits"])
+        assert dense.dtype == mx.float32
+        out[name] = torch.from_numpy(np.array(dense))
+    return out
+
+
+def mlx_lm_logits(folder, tokens):
+    """What mlx-lm's own model makes of an MLX checkpoint, with float32 scales, on the CPU."""
+    import mlx.core as mx
+    from mlx.utils import tree_map
+    from mlx_lm.utils import load_model
+
+    mx.set_default_device(mx.cpu)
+    model, _ = load_model(folder)
+    model.update(tree_map(lambda x: x.astype(mx.float32) if mx.issubdtype(x.dtype, mx.floating) else x, model.parameters()))
+    return torch.from_numpy(np.array(model(mx.array(tokens)[None])[0]))
+
+
+def fuse_switch_mlp(state):
+    out, parts = {}, {}
+    for name, t in state.items():
+        if ".switch_mlp." in name:
+            prefix, proj = name.removesuffix(".weight").split(".switch_mlp.")
+            parts.setdefault(prefix, {})[proj] = t
+        else:
+            out[name] = t
+    for prefix, p in parts.items():
+        out[prefix + ".experts.gate_up_proj"] = torch.cat([p["gate_proj"], p["up_proj"]], dim=1)
+        out[prefix + ".experts.down_proj"] = p["down_proj"]
+    return out
+
+
+def old_mlx(raw_folder, bits, group):
+    """DeepSeek-V3 as mlx-lm wrote it before it split kv_b_proj: stacked experts, every matrix but the router quantised."""
+    import mlx.core as mx
+
+    config, tensors, stacks = json.loads((raw_folder / "config.json").read_text()), {}, {}
+    for name, raw in read_checkpoint(raw_folder).items():
+        if ".mlp.experts." in name:
+            prefix, rest = name.split(".experts.")
+            number, proj, _ = rest.split(".")
+            stacks.setdefault(f"{prefix}.switch_mlp.{proj}.weight", {})[int(number)] = float_of(raw)
+        else:
+            tensors[name] = raw
+    for name, parts in stacks.items():
+        tensors[name] = raw_of(torch.stack([parts[n] for n in sorted(parts)]), "BF16")
+    out = {}
+    for name, raw in sorted(tensors.items()):
+        base = name.removesuffix(".weight")
+        if len(raw.shape) < 2 or name.endswith("mlp.gate.weight") or raw.shape[-1] % group:
+            out[name] = raw
+            continue
+        dense = mx.array(float_of(raw).numpy()).astype(mx.bfloat16)
+        codes, scales, biases = mx.quantize(dense, group_size=group, bits=bits)
+        out[name] = Raw("U32", list(codes.shape), np.array(codes).tobytes())
+        for end, x in ((".scales", scales), (".biases", biases)):
+            out[base + end] = Raw("BF16", list(x.shape), np.array(x.view(mx.uint16)).tobytes())
+    return {**config, "quantization": {"group_size": group, "bits": bits}}, out
 
 
 def module_state_of_mlx(tensors, quantization, family):
@@ -217,13 +360,13 @@ def convert_to_mlx(raw_folder, folder, bits, group, predicate=None):
 PARTS = [f"{p}_proj.{c}" for p in ("gate", "up", "down") for c in ("weight", "scales", "biases")]
 
 
-def pack_resident(folder, tensors, config, manifest_config):
-    """model_weights.bin and .json: every tensor but the routed experts, each at a multiple of 64."""
+def pack_resident(folder, tensors, config, manifest_config, order=None):
+    """model_weights.bin and .json: every tensor but the routed experts, each at a multiple of 64, by name or in the order."""
     quantization = config["quantization"]
     manifest = {"model": "random", "num_tensors": 0, "tensors": {}, "config": manifest_config}
     offset = 0
     with open(folder / "model_weights.bin", "wb") as f:
-        for name in sorted(tensors):
+        for name in order or sorted(tensors):
             if ".switch_mlp." in name or name.startswith("vision_tower"):
                 continue
             raw = tensors[name]
@@ -241,15 +384,27 @@ def pack_resident(folder, tensors, config, manifest_config):
     write_json(folder / "model_weights.json", manifest)
 
 
-def pack_experts(folder, tensors, n_layers, n_experts):
+def pack_experts(folder, tensors, layers, n_experts, prefix="language_model.model"):
     folder.mkdir()
-    for layer in range(n_layers):
-        parts = [tensors[f"language_model.model.layers.{layer}.mlp.switch_mlp.{p}"] for p in PARTS]
+    for layer in layers:
+        parts = [tensors[f"{prefix}.layers.{layer}.mlp.switch_mlp.{p}"] for p in PARTS]
         with open(folder / f"layer_{layer:02d}.bin", "wb") as f:
             for e in range(n_experts):
                 for raw in parts:
                     n = len(raw.data) // n_experts
                     f.write(raw.data[e * n : (e + 1) * n])
+
+
+def write_layout(folder, tensors, layers, n_experts, n_layers):
+    """layout.json as the reference's converter leaves it for a model that begins with dense layers."""
+    offset, components = 0, []
+    for part in PARTS:
+        raw = tensors[f"model.layers.{layers[0]}.mlp.switch_mlp.{part}"]
+        n = len(raw.data) // n_experts
+        components.append({"name": part, "offset": offset, "size": n, "dtype": raw.dtype, "shape": raw.shape[1:]})
+        offset += n
+    layout = {"expert_size": offset, "num_layers": n_layers, "num_experts": n_experts, "components": components}
+    write_json(folder / "layout.json", layout | {"moe_layers": list(layers)})
 
 
 def requantise_2bit(tensors):

@@ -9,7 +9,6 @@ plain torch delta rule). For quantised forms transformers runs on the weights as
 Needs torch, transformers, safetensors, mlx, mlx-lm and numpy. Usage: tools/make_goldens.py [--out DIR] [CASE ...]
 """
 import argparse
-import importlib
 import json
 import math
 import shutil
@@ -22,13 +21,13 @@ import numpy as np
 import torch
 import transformers
 
+import goldens_deepseek as deepseek
 import goldens_forms as forms
+import goldens_router
+from goldens_run import evaluate, usable
 
 N_TOKENS = 70
 POSITIONS = [0, 1, 2, 3, 5, 6, 7, 8, 20, 41, 62, 63, 64, 65, 69]
-MIN_ROUTER_MARGIN = 1e-3  # between the k-th and the next router logit, every layer and position
-MIN_ARGMAX_MARGIN = 2e-3  # between the two largest logits, relative to the largest magnitude
-MAX_ROUNDING = 3e-5  # of the float32 golden against the same model in float64, by the tests' own measure
 
 
 def shape(hidden, layers, heads, kv, head_dim, k_heads, v_heads, k_dim, v_dim, experts, top_k, inter, shared, vocab, **more):
@@ -149,6 +148,7 @@ CASES = {
         family=Q35, form="mlx", dtype="BF16", bits=2, group=32, interval=2, predicate=gate_group_32,
         config=shape(32, 2, 2, 1, 16, 1, 2, 16, 16, 512, 10, 32, 32, 128, **rope_v5(1e7, 0.25)),
     ),
+    **deepseek.CASES,
 }
 
 
@@ -230,72 +230,16 @@ def random_state(case, module, seed):
 # ---------------------------------------------------------------- golden outputs
 
 
-def run(module, tokens):
-    """Residual stream after each layer, logits, and the smallest router margin."""
-    config, hidden, margins, hooks = module.config, [], [], []
-    for layer in module.model.layers:
-        hooks.append(layer.register_forward_hook(lambda m, a, out: hidden.append((out[0] if isinstance(out, tuple) else out)[0])))
-
-        def margin(m, a, out):
-            top = out[0].topk(config.num_experts_per_tok + 1, dim=-1).values if config.num_experts_per_tok < config.num_experts else None
-            margins.append(float((top[..., -2] - top[..., -1]).min()) if top is not None else math.inf)
-
-        hooks.append(layer.mlp.gate.register_forward_hook(margin))
-    with torch.no_grad():
-        logits = module(torch.tensor([tokens]), use_cache=False).logits[0]
-    for hook in hooks:
-        hook.remove()
-    assert len(hidden) == config.num_hidden_layers == len(margins)
-    hidden = torch.stack([h.reshape(len(tokens), -1) for h in hidden])
-    return hidden, logits, min(margins)
-
-
-class Float64Torch:
-    """torch for the modelling code, with float64 wherever it names float32."""
-
-    def __getattr__(self, name):
-        return torch.float64 if name in ("float32", "float") else getattr(torch, name)
-
-
-def rounding(module, tokens, hidden, logits):
-    """The largest relative difference of the golden values from the same model in float64. The module is spent afterwards."""
-    code, to_float = importlib.import_module(type(module).__module__), torch.Tensor.float
-    try:
-        torch.set_default_dtype(torch.float64)
-        torch.Tensor.float, code.torch = torch.Tensor.double, Float64Torch()
-        module.double()
-        for part in module.modules():
-            if hasattr(part, "inv_freq"):
-                part.inv_freq = part.inv_freq.double()
-        exact_hidden, exact_logits, _ = run(module, tokens)
-    finally:
-        torch.set_default_dtype(torch.float32)
-        torch.Tensor.float, code.torch = to_float, torch
-    assert exact_logits.dtype == torch.float64
-    by_layer = (exact_hidden - hidden).abs().amax((1, 2)) / hidden.abs().amax((1, 2))
-    by_position = (exact_logits - logits).abs().amax(-1) / logits.abs().amax(-1)
-    return max(float(by_layer.max()), float(by_position.max()))
-
-
-def evaluate(module, tokens):
-    """hidden, logits and what is noted of them."""
-    hidden, logits, margin = run(module, tokens)
-    top = logits.topk(2, dim=-1).values
-    gap = float(((top[:, 0] - top[:, 1]) / logits.abs().max()).min())
-    return hidden, logits, {"router_margin": margin, "argmax_margin": gap, "rounding": rounding(module, tokens, hidden, logits)}
-
-
-def usable(note):
-    margins = note["router_margin"] > MIN_ROUTER_MARGIN and note["argmax_margin"] > MIN_ARGMAX_MARGIN
-    return margins and note["rounding"] < MAX_ROUNDING
-
-
-def write_golden(path, tokens, hidden, logits, note):
-    n_layers, n_tokens, width = hidden.shape
+def write_golden(path, tokens, hidden, logits, note, rows):
+    """Version 1 has the logits of every token, version 2 hidden and logits of the same few."""
+    n_layers, _, width = hidden.shape
+    version, positions = (1, POSITIONS) if rows is None else (2, rows)
+    if rows is None:
+        hidden = hidden[:, POSITIONS]
     with open(path.with_suffix(".bin"), "wb") as f:
-        f.write(b"MFGOLDEN" + struct.pack("<6I", 1, n_tokens, logits.shape[1], n_layers, width, len(POSITIONS)))
-        f.write(struct.pack(f"<{n_tokens}i", *tokens) + struct.pack(f"<{len(POSITIONS)}I", *POSITIONS))
-        f.write(hidden[:, POSITIONS].contiguous().numpy().tobytes())
+        f.write(b"MFGOLDEN" + struct.pack("<6I", version, len(tokens), logits.shape[1], n_layers, width, len(positions)))
+        f.write(struct.pack(f"<{len(tokens)}i", *tokens) + struct.pack(f"<{len(positions)}I", *positions))
+        f.write(hidden.contiguous().numpy().tobytes())
         f.write(logits.contiguous().numpy().tobytes())
     forms.write_json(path.with_suffix(".json"), note)
 
@@ -418,7 +362,7 @@ def make_packed(case, folder, seed, tokens, out):
     for bits in case["bits"]:
         experts = tensors if bits == 4 else forms.requantise_2bit(tensors)
         name = "packed_experts" if bits == 4 else "packed_experts_2bit"
-        forms.pack_experts(folder / name, experts, text["num_hidden_layers"], text["num_experts"])
+        forms.pack_experts(folder / name, experts, range(text["num_hidden_layers"]), text["num_experts"])
         quantization = dict(config["quantization"])
         if bits == 2:
             for key in experts:
@@ -438,10 +382,12 @@ def make_case(name, out):
             shutil.rmtree(folder)
         folder.mkdir(parents=True)
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-        tokens = [int(t) for t in rng.integers(0, vocab, N_TOKENS)]
+        tokens = [int(t) for t in rng.integers(0, vocab, case.get("n_tokens", N_TOKENS))]
         tokens[20] = tokens[19]  # a repeated token, and a phrase that comes again
         tokens[50:55] = tokens[10:15]
-        if case["form"] == "packed":
+        if case.get("family") in (deepseek.V3, deepseek.K2, deepseek.V2):
+            results = deepseek.make(case, folder, seed, tokens, out)
+        elif case["form"] == "packed":
             results = make_packed(case, folder, seed, tokens, out)
         else:
             results = {"hf": make_hf, "mlx": make_mlx}[case["form"]](case, folder, seed, tokens)
@@ -457,11 +403,11 @@ def make_case(name, out):
             "seed": seed,
             **facts,
             "layout": "8 bytes MFGOLDEN; u32 version, tokens, vocab, layers, hidden, positions; i32 token ids; u32 positions; "
-            "f32 hidden[layers][positions][hidden]; f32 logits[tokens][vocab]",
+            f"f32 hidden[layers][positions][hidden]; f32 logits[{'positions' if case.get('rows') else 'tokens'}][vocab]",
         }
-        write_golden(folder / key, tokens, hidden, logits, note)
+        write_golden(folder / key, tokens, hidden, logits, note, case.get("rows"))
         scale = [round(float(h.std()), 2) for h in hidden]
-        margins = " ".join(f"{k} {v:.2g}" for k, v in facts.items())
+        margins = " ".join(f"{k} {v:.2g}" for k, v in facts.items() if isinstance(v, float))
         print(f"{name}/{key}: seed {seed} {margins}, layer std {scale}, logits std {float(logits.std()):.2f}")
 
 
@@ -496,8 +442,11 @@ def main():
     if not args.cases:
         args.out.mkdir(parents=True, exist_ok=True)
         make_dequant(args.out)
+    if not args.cases or "router" in args.cases:
+        goldens_router.make_router(args.out)
     for name in args.cases or CASES:
-        make_case(name, args.out)
+        if name != "router":
+            make_case(name, args.out)
 
 
 if __name__ == "__main__":

@@ -50,9 +50,19 @@ static const number_option number_options[] = {
     {"linear-k-heads", MF_RC_AT(shape.n_linear_k_heads), 1, 1024, NULL},
     {"linear-k-dim", MF_RC_AT(shape.linear_k_dim), 1, 1024, NULL},
     {"linear-v-dim", MF_RC_AT(shape.linear_v_dim), 1, 1024, NULL},
+    {"dense-layers", MF_RC_AT(shape.n_dense), 0, 1024, NULL},
+    {"dense-hidden", MF_RC_AT(shape.dense_hidden), 32, 65536, NULL},
+    {"q-rank", MF_RC_AT(shape.q_rank), 0, 65536, NULL},
+    {"kv-rank", MF_RC_AT(shape.kv_rank), 1, 65536, NULL},
+    {"nope-dim", MF_RC_AT(shape.nope_dim), 1, 1024, NULL},
+    {"rope-dim", MF_RC_AT(shape.rope_dim), 2, 1024, NULL},
+    {"v-dim", MF_RC_AT(shape.v_dim), 1, 1024, NULL},
+    {"shared-experts", MF_RC_AT(shape.n_shared), 0, 64, NULL},
+    {"groups", MF_RC_AT(shape.n_groups), 1, 256, NULL},
+    {"kept-groups", MF_RC_AT(shape.n_kept_groups), 1, 256, NULL},
 };
 enum { N_NUMBERS = sizeof number_options / sizeof number_options[0] };
-enum { OPT_PRESET = 256, OPT_FORM, OPT_TOKENIZER, OPT_FORCE, OPT_QUIET, OPT_HELP };
+enum { OPT_PRESET = 256, OPT_FORM, OPT_TOKENIZER, OPT_SPLIT, OPT_FORCE, OPT_QUIET, OPT_HELP };
 
 static void print_help(void)
 {
@@ -61,8 +71,12 @@ static void print_help(void)
          "into the new directory OUT.\n\nPresets:");
     mf_rc_print_presets();
     puts("\nOptions:\n"
-         "  --form mlx|packed|hf  mlx: as mlx-lm publishes (default); packed: one file of experts\n"
-         "                        a layer; hf: raw Hugging Face, BF16\n"
+         "  --form NAME           mlx: as mlx-lm publishes (default); packed: one file of experts "
+         "a\n"
+         "                        layer; hf or bf16: raw Hugging Face, BF16; fp8: the same with "
+         "e4m3\n"
+         "                        matrices in blocks of 128 x 128 (DeepSeek)\n"
+         "  --split-kv-b          mlx: kv_b_proj as embed_q and unembed_out (DeepSeek)\n"
          "  --tokenizer DIR       copy the tokenizer files of DIR into OUT\n"
          "  --force               write into an OUT that is not empty\n"
          "  --quiet               no progress");
@@ -96,11 +110,13 @@ static uint64_t parse_number(const number_option *o, const char *text)
 
 static mf_rc_form parse_form(const char *text)
 {
-    static const char *const names[] = {"mlx", "packed", "hf"};
-    for (int i = 0; i < 3; i++)
+    static const char *const names[] = {"mlx", "packed", "hf", "fp8"};
+    for (int i = 0; i < 4; i++)
         if (strcmp(text, names[i]) == 0)
             return (mf_rc_form)i;
-    usage("--form is mlx, packed or hf, not \"%s\"", text);
+    if (strcmp(text, "bf16") == 0)
+        return MF_RC_HF;
+    usage("--form is mlx, packed, hf, bf16 or fp8, not \"%s\"", text);
 }
 
 static void take_preset(mf_rc_options *options, const char *name)
@@ -113,12 +129,13 @@ static void take_preset(mf_rc_options *options, const char *name)
 
 static void parse_options(int argc, char **argv, mf_rc_options *options)
 {
-    struct option table[N_NUMBERS + 8] = {{0}};
+    struct option table[N_NUMBERS + 9] = {{0}};
     for (int i = 0; i < N_NUMBERS; i++)
         table[i] = (struct option){number_options[i].name, required_argument, NULL, i + 1};
     const struct option others[] = {{"preset", required_argument, NULL, OPT_PRESET},
                                     {"form", required_argument, NULL, OPT_FORM},
                                     {"tokenizer", required_argument, NULL, OPT_TOKENIZER},
+                                    {"split-kv-b", no_argument, NULL, OPT_SPLIT},
                                     {"force", no_argument, NULL, OPT_FORCE},
                                     {"quiet", no_argument, NULL, OPT_QUIET},
                                     {"help", no_argument, NULL, OPT_HELP}};
@@ -133,6 +150,8 @@ static void parse_options(int argc, char **argv, mf_rc_options *options)
             options->form = parse_form(optarg);
         else if (c == OPT_TOKENIZER)
             options->tokenizer_dir = optarg;
+        else if (c == OPT_SPLIT)
+            options->split_kv_b = true;
         else if (c == OPT_FORCE)
             options->force = true;
         else if (c == OPT_QUIET)
@@ -151,40 +170,83 @@ static void parse_options(int argc, char **argv, mf_rc_options *options)
                 parse_number(&number_options[i], numbers[i]);
 }
 
-/* What the formats cannot hold, said before anything is written. */
-static void check_options(mf_rc_options *o)
+/* Bits of the form; what the user asked for may be what it cannot hold. */
+static void check_form(mf_rc_options *o)
 {
-    mf_rc_shape *s = &o->shape;
+    bool is_deepseek = mf_rc_is_deepseek(&o->shape);
     if (o->bits == 7 || (o->bits > 8 && o->bits != 16))
         usage("--bits is 2, 3, 4, 5, 6, 8 or 16");
     if (o->group != 32 && o->group != 64 && o->group != 128)
         usage("--group is 32, 64 or 128");
+    if (o->form == MF_RC_FP8 && !is_deepseek)
+        usage("the fp8 form is DeepSeek's");
+    if (o->split_kv_b && (o->form != MF_RC_MLX || !is_deepseek))
+        usage("--split-kv-b is for DeepSeek in the mlx form");
     o->expert_bits = o->bits;
     if (o->form == MF_RC_PACKED) {
         if ((o->bits != 4 && o->bits != 2) || o->group != 64)
             usage("the packed form has 4 or 2 bits and groups of 64");
         o->bits = 4; /* 2 bits is for the experts alone */
-    } else if (o->form == MF_RC_HF) {
+    } else if (o->form == MF_RC_HF || o->form == MF_RC_FP8) {
         o->bits = o->expert_bits = 16;
     }
-    if (s->n_experts_per_token > s->n_experts)
-        s->n_experts_per_token = s->n_experts;
-    if (s->n_heads % s->n_kv_heads || s->n_linear_v_heads % s->n_linear_k_heads)
-        usage("heads must be a multiple of kv-heads, linear-v-heads of linear-k-heads");
+}
+
+/* Fewer layers keep the dense ones first but for one; fewer experts keep as many groups as divide
+ * them into groups of two or more. */
+static void fit_deepseek(mf_rc_shape *s)
+{
+    if (s->n_dense >= s->n_layers)
+        s->n_dense = s->n_layers - 1;
+    while (s->n_groups > 1 && (s->n_experts % s->n_groups || s->n_experts / s->n_groups < 2))
+        s->n_groups--;
+    if (s->n_kept_groups > s->n_groups)
+        s->n_kept_groups = s->n_groups;
+    uint64_t n_kept = s->n_experts / s->n_groups * s->n_kept_groups;
+    if (s->n_experts_per_token > n_kept)
+        s->n_experts_per_token = n_kept;
+    s->shared_hidden = s->n_shared * s->expert_hidden;
+    s->n_kv_heads = s->n_heads;
+    if (s->rope_dim % 2)
+        usage("rope-dim is even");
+}
+
+static void check_groups(const mf_rc_options *o)
+{
+    const mf_rc_shape *s = &o->shape;
+    bool is_deepseek = mf_rc_is_deepseek(s);
     const struct {
         const char *what;
         uint64_t n;
     } inputs[] = {{"hidden", s->hidden},
                   {"expert-hidden", s->expert_hidden},
                   {"shared-hidden", s->shared_hidden},
-                  {"heads x head-dim", s->n_heads * s->head_dim},
-                  {"linear-v-heads x linear-v-dim", s->n_linear_v_heads * s->linear_v_dim}};
+                  {"heads x head-dim", is_deepseek ? 0 : s->n_heads * s->head_dim},
+                  {"linear-v-heads x linear-v-dim", s->n_linear_v_heads * s->linear_v_dim},
+                  {"q-rank", s->q_rank},
+                  {"kv-rank", s->kv_rank},
+                  {"heads x v-dim", s->n_heads * s->v_dim},
+                  {"dense-hidden", is_deepseek && s->n_dense ? s->dense_hidden : 0}};
     for (size_t i = 0; o->bits < 16 && i < sizeof inputs / sizeof inputs[0]; i++)
         if (inputs[i].n % o->group)
             usage("%s = %llu is no multiple of the group of %llu", inputs[i].what, (ull)inputs[i].n,
                   (ull)o->group);
     if (o->bits < 16 && s->hidden % 64)
         usage("hidden = %llu is no multiple of 64, the router's group", (ull)s->hidden);
+}
+
+/* What the formats cannot hold, said before anything is written. */
+static void check_options(mf_rc_options *o)
+{
+    mf_rc_shape *s = &o->shape;
+    check_form(o);
+    if (s->n_experts_per_token > s->n_experts)
+        s->n_experts_per_token = s->n_experts;
+    if (mf_rc_is_deepseek(s))
+        fit_deepseek(s);
+    else if (s->n_heads % s->n_kv_heads || s->n_linear_v_heads % s->n_linear_k_heads)
+        usage("heads must be a multiple of kv-heads, linear-v-heads of linear-k-heads");
+    check_groups(o);
 }
 
 static char *join(char *buffer, size_t size, const char *a, const char *b)
@@ -328,11 +390,11 @@ static void write_packed_experts(const mf_rc_options *o, const mf_rc_tensors *te
     char dir[4096], path[4096 + 32];
     make_directory(join(dir, sizeof dir, o->out,
                         o->expert_bits == 2 ? "packed_experts_2bit" : "packed_experts"));
-    uint64_t layer = 0;
+    uint64_t layer = o->shape.n_dense;
     for (size_t i = 0; i < tensors->count; i++) {
         if (!tensors->items[i].is_expert)
             continue;
-        if (layer == 0) {
+        if (layer == o->shape.n_dense) {
             mf_rc_text layout = {0};
             mf_rc_layout_text(o, &tensors->items[i], &layout);
             mf_rc_write_text(join(path, sizeof path, dir, "layout.json"), &layout);
@@ -378,11 +440,14 @@ static void copy_tokenizer(const mf_rc_options *o)
                                         "generation_config.json",
                                         "vocab.json",
                                         "merges.txt",
-                                        "special_tokens_map.json"};
+                                        "special_tokens_map.json",
+                                        "tiktoken.model"};
     char from[4096], to[4096];
+    bool has_tiktoken =
+        access(join(from, sizeof from, o->tokenizer_dir, "tiktoken.model"), F_OK) == 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         join(from, sizeof from, o->tokenizer_dir, names[i]);
-        if (i == 0 || access(from, F_OK) == 0)
+        if ((i == 0 && !has_tiktoken) || access(from, F_OK) == 0)
             mf_rc_copy_file(from, join(to, sizeof to, o->out, names[i]));
     }
 }

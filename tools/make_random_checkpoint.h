@@ -14,8 +14,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum mf_rc_family { MF_RC_QWEN3_5_MOE, MF_RC_QWEN3_NEXT } mf_rc_family;
-typedef enum mf_rc_form { MF_RC_MLX, MF_RC_PACKED, MF_RC_HF } mf_rc_form;
+typedef enum mf_rc_family {
+    MF_RC_QWEN3_5_MOE,
+    MF_RC_QWEN3_NEXT,
+    MF_RC_DEEPSEEK_V3,
+    MF_RC_KIMI_K2,
+    MF_RC_DEEPSEEK_V2
+} mf_rc_family;
+typedef enum mf_rc_form { MF_RC_MLX, MF_RC_PACKED, MF_RC_HF, MF_RC_FP8 } mf_rc_form;
 
 /* A preset's numbers; every field is uint64_t so that the option table can point at any of them. */
 typedef struct mf_rc_shape {
@@ -39,8 +45,27 @@ typedef struct mf_rc_shape {
     uint64_t conv_kernel;
     uint64_t rope_theta;
     uint64_t n_context;
-    uint64_t dense_hidden; /* config.json's intermediate_size, used by no layer */
+    uint64_t dense_hidden; /* config.json's intermediate_size */
+    /* DeepSeek only: 0 elsewhere */
+    uint64_t n_dense; /* layers without experts, before the others */
+    uint64_t q_rank;  /* 0: queries are not compressed */
+    uint64_t kv_rank;
+    uint64_t nope_dim;
+    uint64_t rope_dim;
+    uint64_t v_dim;
+    uint64_t n_shared; /* shared experts of expert_hidden each */
+    uint64_t n_groups;
+    uint64_t n_kept_groups;
+    double routed_scale;
+    double yarn_factor;
+    double yarn_beta_fast;
+    double mscale; /* also over all dims */
 } mf_rc_shape;
+
+static inline bool mf_rc_is_deepseek(const mf_rc_shape *s)
+{
+    return s->kv_rank != 0;
+}
 
 typedef struct mf_rc_options {
     mf_rc_shape shape;
@@ -51,6 +76,7 @@ typedef struct mf_rc_options {
     uint64_t seed;
     uint64_t n_threads;
     uint64_t shard_bytes;
+    bool split_kv_b; /* MLX: kv_b_proj as embed_q and unembed_out */
     bool force;
     bool quiet;
     const char *out;
@@ -65,11 +91,14 @@ void mf_rc_print_presets(void);
 /* --------------------------------------------------------------------------------- contents -- */
 
 typedef enum mf_rc_kind {
-    MF_RC_CODES,   /* random bits: quantised codes of any width */
-    MF_RC_SCALES,  /* BF16, around a */
-    MF_RC_BIASES,  /* BF16, minus half the code range times the scale of the same key */
-    MF_RC_UNIFORM, /* BF16, uniform in [-a, a] */
-    MF_RC_NORM,    /* BF16, a + k/128 with |k| <= 16: exact with and without the shift by one */
+    MF_RC_CODES,       /* random bits: quantised codes of any width */
+    MF_RC_SCALES,      /* BF16, around a */
+    MF_RC_BIASES,      /* BF16, minus half the code range times the scale of the same key */
+    MF_RC_UNIFORM,     /* BF16, uniform in [-a, a] */
+    MF_RC_UNIFORM_F32, /* the same, widened */
+    MF_RC_E4M3,        /* e4m3, magnitudes of 1 to 15 */
+    MF_RC_E4M3_SCALES, /* F32, around a */
+    MF_RC_NORM,        /* BF16, a + k/128 with |k| <= 16: exact with and without the shift by one */
     MF_RC_A_LOG_F32,
     MF_RC_A_LOG_BF16,
     MF_RC_DT_BIAS
@@ -118,6 +147,36 @@ typedef struct mf_rc_tensors {
 void mf_rc_tensors_build(const mf_rc_options *options, mf_rc_tensors *out);
 void mf_rc_tensors_free(mf_rc_tensors *tensors);
 
+/* A list being built: where names begin and which layer is being listed. */
+typedef struct mf_rc_builder {
+    const mf_rc_options *options;
+    mf_rc_tensors *out;
+    const char *model_prefix; /* before "layers.0...", "embed_tokens", "norm" */
+    const char *head_prefix;  /* before "lm_head" */
+    char layer[32];           /* "layers.N." */
+} mf_rc_builder;
+
+/* A tensor without dtype and shape yet. */
+mf_rc_tensor *mf_rc_add(mf_rc_builder *b, const char *prefix, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Dimensions (0: absent), element size and a single part; the key is that of key_name. */
+void mf_rc_describe(mf_rc_builder *b, mf_rc_tensor *t, const char *dtype, const uint64_t dims[3],
+                    mf_rc_kind kind, float a, const char *key_name);
+/* A matrix of the current layer at the dense width; std 0: 1/sqrt(n_in). */
+void mf_rc_add_linear(mf_rc_builder *b, const char *name, uint64_t n_out, uint64_t n_in, float std);
+/* n_stack of them in one tensor, not as experts. */
+void mf_rc_add_stack(mf_rc_builder *b, const char *name, uint64_t n_stack, uint64_t n_out,
+                     uint64_t n_in);
+/* A norm weight around 1; is_shifted: the raw Hugging Face form stores it minus one. */
+void mf_rc_add_norm(mf_rc_builder *b, const char *layer, const char *name, uint64_t n,
+                    bool is_shifted);
+/* The routed experts of the current layer, in the form's way. */
+void mf_rc_add_experts(mf_rc_builder *b);
+
+/* A whole layer of the DeepSeek family. */
+void mf_rc_deepseek_layer(mf_rc_builder *b, uint64_t layer);
+const mf_rc_shape *mf_rc_deepseek_presets(size_t *count);
+
 /* ------------------------------------------------------------------------------------- text -- */
 
 typedef struct mf_rc_text {
@@ -132,6 +191,8 @@ void mf_rc_text_free(mf_rc_text *text);
 
 /* The whole of config.json. */
 void mf_rc_config_text(const mf_rc_options *options, mf_rc_text *out);
+void mf_rc_deepseek_config(const mf_rc_options *options, mf_rc_text *out);
+void mf_rc_deepseek_manifest_config(const mf_rc_options *options, mf_rc_text *out);
 /* A shard's length word and header; offsets are those of the tensors laid end to end. */
 void mf_rc_header_text(const mf_rc_options *options, const mf_rc_tensor *tensors, size_t count,
                        mf_rc_text *out);

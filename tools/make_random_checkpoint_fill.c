@@ -113,18 +113,50 @@ static void fill16(const mf_rc_part *part, uint64_t first, unsigned char *dst, s
     }
 }
 
+/* The widened kind has the values of its BF16 twin. */
+static float element32(const mf_rc_part *part, uint64_t i)
+{
+    if (part->kind == MF_RC_UNIFORM_F32)
+        return from_bf16(element16(part, i, lane16(part->key, i)));
+    if (part->kind == MF_RC_E4M3_SCALES)
+        return part->a * (0.75f + (float)lane16(part->key, i) * (0.5f / 65536.0f));
+    float value = a_log_at(part->key, i);
+    return part->bits == 16 ? from_bf16(to_bf16(value)) : value; /* widened from a BF16 original */
+}
+
+/* Eight e4m3 numbers: a sign, and 0x38 (1.0) to 0x57 (15). */
+static uint64_t fp8_word(uint64_t random)
+{
+    return (random & 0x8080808080808080U) | (0x3838383838383838U + (random & 0x1f1f1f1f1f1f1f1fU));
+}
+
+static size_t element_bytes(mf_rc_kind kind)
+{
+    switch (kind) {
+    case MF_RC_CODES:
+    case MF_RC_E4M3:
+        return 8;
+    case MF_RC_A_LOG_F32:
+    case MF_RC_UNIFORM_F32:
+    case MF_RC_E4M3_SCALES:
+        return 4;
+    default:
+        return 2;
+    }
+}
+
 static void fill_elements(const mf_rc_part *part, uint64_t first, unsigned char *dst, size_t count)
 {
-    if (part->kind == MF_RC_CODES) {
+    if (element_bytes(part->kind) == 8) {
         for (size_t n = 0; n < count; n++) {
             uint64_t word = word_at(part->key, first + n);
+            if (part->kind == MF_RC_E4M3)
+                word = fp8_word(word);
             memcpy(dst + 8 * n, &word, 8);
         }
-    } else if (part->kind == MF_RC_A_LOG_F32) {
+    } else if (element_bytes(part->kind) == 4) {
         for (size_t n = 0; n < count; n++) {
-            float value = a_log_at(part->key, first + n);
-            if (part->bits == 16) /* widened from a BF16 original */
-                value = from_bf16(to_bf16(value));
+            float value = element32(part, first + n);
             memcpy(dst + 4 * n, &value, 4);
         }
     } else {
@@ -135,7 +167,7 @@ static void fill_elements(const mf_rc_part *part, uint64_t first, unsigned char 
 void mf_rc_fill(const mf_rc_part *part, uint64_t offset, void *dst, size_t n_bytes)
 {
     unsigned char *to = dst;
-    size_t size = part->kind == MF_RC_CODES ? 8 : part->kind == MF_RC_A_LOG_F32 ? 4 : 2;
+    size_t size = element_bytes(part->kind);
     unsigned char element[8];
     size_t skip = (size_t)(offset % size);
     if (skip) { /* a buffer that begins in the middle of an element */

@@ -63,6 +63,11 @@ const mf_rc_shape *mf_rc_preset(const char *name)
     for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++)
         if (strcmp(presets[i].preset, name) == 0)
             return &presets[i];
+    size_t count;
+    const mf_rc_shape *others = mf_rc_deepseek_presets(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(others[i].preset, name) == 0)
+            return &others[i];
     return NULL;
 }
 
@@ -70,21 +75,13 @@ void mf_rc_print_presets(void)
 {
     for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++)
         printf("  %s\n", presets[i].preset);
+    size_t count;
+    const mf_rc_shape *others = mf_rc_deepseek_presets(&count);
+    for (size_t i = 0; i < count; i++)
+        printf("  %s\n", others[i].preset);
 }
 
-/* What the functions below pass around: where names begin and which layer is being listed. */
-typedef struct builder {
-    const mf_rc_options *options;
-    mf_rc_tensors *out;
-    const char *model_prefix; /* before "layers.0...", "embed_tokens", "norm" */
-    const char *head_prefix;  /* before "lm_head" */
-    char layer[32];           /* "layers.N." */
-} builder;
-
-static mf_rc_tensor *add(builder *b, const char *prefix, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static mf_rc_tensor *add(builder *b, const char *prefix, const char *format, ...)
+mf_rc_tensor *mf_rc_add(mf_rc_builder *b, const char *prefix, const char *format, ...)
 {
     mf_rc_tensors *t = b->out;
     if (t->count == t->capacity) {
@@ -101,15 +98,14 @@ static mf_rc_tensor *add(builder *b, const char *prefix, const char *format, ...
     return tensor;
 }
 
-/* Dimensions (0: absent), element size and a single part; the key is that of key_name. */
-static void describe(builder *b, mf_rc_tensor *t, const char *dtype, const uint64_t dims[3],
-                     mf_rc_kind kind, float a, const char *key_name)
+void mf_rc_describe(mf_rc_builder *b, mf_rc_tensor *t, const char *dtype, const uint64_t dims[3],
+                    mf_rc_kind kind, float a, const char *key_name)
 {
     t->dtype = dtype;
     uint64_t n = 1;
     for (size_t i = 0; i < 3 && dims[i]; i++, t->n_dims++)
         n *= t->dims[i] = dims[i];
-    t->n_bytes = n * (dtype[0] == 'B' ? 2 : 4);
+    t->n_bytes = n * (dtype[0] == 'B' ? 2 : dtype[1] == '8' ? 1 : 4);
     t->n_repeats = 1;
     t->n_parts = 1;
     t->parts[0] = (mf_rc_part){
@@ -124,6 +120,7 @@ typedef struct matrix {
     uint64_t bits, group;
     float std; /* 0: 1/sqrt(n_in) */
     bool is_head;
+    bool is_fp8;
 } matrix;
 
 static const char *suffixed(char *buffer, size_t size, const char *name, const char *suffix)
@@ -132,12 +129,12 @@ static const char *suffixed(char *buffer, size_t size, const char *name, const c
     return buffer;
 }
 
-static void add_matrix_part(builder *b, const matrix *m, const char *suffix, mf_rc_kind kind,
+static void add_matrix_part(mf_rc_builder *b, const matrix *m, const char *suffix, mf_rc_kind kind,
                             uint64_t n_cols, float a)
 {
     char key[128];
     const char *prefix = m->is_head ? b->head_prefix : b->model_prefix;
-    mf_rc_tensor *t = add(b, prefix, "%s.%s", m->name, suffix);
+    mf_rc_tensor *t = mf_rc_add(b, prefix, "%s.%s", m->name, suffix);
     uint64_t dims[3] = {m->n_out, n_cols, 0};
     if (m->n_stack) {
         dims[0] = m->n_stack;
@@ -146,16 +143,35 @@ static void add_matrix_part(builder *b, const matrix *m, const char *suffix, mf_
     }
     /* Scales and biases share a key: a bias is a function of its scale. */
     const char *key_suffix = kind == MF_RC_BIASES ? "scales" : suffix;
-    describe(b, t, kind == MF_RC_CODES ? "U32" : "BF16", dims, kind, a,
-             suffixed(key, sizeof key, m->name, key_suffix));
+    mf_rc_describe(b, t, kind == MF_RC_CODES ? "U32" : "BF16", dims, kind, a,
+                   suffixed(key, sizeof key, m->name, key_suffix));
     t->parts[0].bits = (uint32_t)m->bits;
     t->bits = kind == MF_RC_CODES ? (uint32_t)m->bits : 0;
     t->is_expert = m->n_stack != 0;
 }
 
-static void add_matrix(builder *b, const matrix *m)
+/* e4m3 values and a factor for every block of 128 x 128. */
+static void add_fp8(mf_rc_builder *b, const matrix *m, float std)
+{
+    const float rms = 6.757f; /* of the values that MF_RC_E4M3 draws */
+    char key[128];
+    uint64_t dims[3] = {m->n_out, m->n_in, 0};
+    mf_rc_tensor *t = mf_rc_add(b, b->model_prefix, "%s.weight", m->name);
+    mf_rc_describe(b, t, "F8_E4M3", dims, MF_RC_E4M3, 0, suffixed(key, sizeof key, m->name, "fp8"));
+    dims[0] = (m->n_out + 127) / 128;
+    dims[1] = (m->n_in + 127) / 128;
+    t = mf_rc_add(b, b->model_prefix, "%s.weight_scale_inv", m->name);
+    mf_rc_describe(b, t, "F32", dims, MF_RC_E4M3_SCALES, std / rms,
+                   suffixed(key, sizeof key, m->name, "scale_inv"));
+}
+
+static void add_matrix(mf_rc_builder *b, const matrix *m)
 {
     float std = m->std > 0 ? m->std : 1.0f / sqrtf((float)m->n_in);
+    if (m->is_fp8) {
+        add_fp8(b, m, std);
+        return;
+    }
     if (m->bits >= 16) {
         add_matrix_part(b, m, "weight", MF_RC_UNIFORM, m->n_in, std * sqrtf(3.0f));
         return;
@@ -167,19 +183,33 @@ static void add_matrix(builder *b, const matrix *m)
     add_matrix_part(b, m, "biases", MF_RC_BIASES, m->n_in / m->group, scale);
 }
 
-/* A matrix of the current layer at the dense width. */
-static void add_linear(builder *b, const char *name, uint64_t n_out, uint64_t n_in, float std)
+void mf_rc_add_linear(mf_rc_builder *b, const char *name, uint64_t n_out, uint64_t n_in, float std)
 {
     char full[96];
     snprintf(full, sizeof full, "%s%s", b->layer, name);
     matrix m = {.name = full, .n_out = n_out, .n_in = n_in, .std = std};
     m.bits = b->options->bits;
     m.group = b->options->group;
+    m.is_fp8 = b->options->form == MF_RC_FP8;
     add_matrix(b, &m);
 }
 
+void mf_rc_add_stack(mf_rc_builder *b, const char *name, uint64_t n_stack, uint64_t n_out,
+                     uint64_t n_in)
+{
+    char full[96];
+    snprintf(full, sizeof full, "%s%s", b->layer, name);
+    matrix m = {.name = full, .n_stack = n_stack, .n_out = n_out, .n_in = n_in};
+    m.bits = n_in % b->options->group == 0 ? b->options->bits : 16; /* as mlx-lm leaves such */
+    m.group = b->options->group;
+    size_t first = b->out->count;
+    add_matrix(b, &m);
+    for (size_t i = first; i < b->out->count; i++)
+        b->out->items[i].is_expert = false;
+}
+
 /* The router and the shared expert's gate: 8 bits, whatever the rest has. */
-static void add_router(builder *b, const char *name, uint64_t n_out)
+static void add_router(mf_rc_builder *b, const char *name, uint64_t n_out)
 {
     char full[96];
     snprintf(full, sizeof full, "%s%s", b->layer, name);
@@ -188,30 +218,30 @@ static void add_router(builder *b, const char *name, uint64_t n_out)
     add_matrix(b, &m);
 }
 
-/* A norm weight around 1; shifted: the raw Hugging Face form stores it minus one. */
-static void add_norm(builder *b, const char *layer, const char *name, uint64_t n, bool shifted)
+void mf_rc_add_norm(mf_rc_builder *b, const char *layer, const char *name, uint64_t n,
+                    bool is_shifted)
 {
     char full[96];
     snprintf(full, sizeof full, "%s%s", layer, name);
-    mf_rc_tensor *t = add(b, b->model_prefix, "%s", full);
-    float a = shifted && b->options->form == MF_RC_HF ? 0.0f : 1.0f;
-    describe(b, t, "BF16", (uint64_t[3]){n, 0, 0}, MF_RC_NORM, a, full);
+    mf_rc_tensor *t = mf_rc_add(b, b->model_prefix, "%s", full);
+    float a = is_shifted && b->options->form == MF_RC_HF ? 0.0f : 1.0f;
+    mf_rc_describe(b, t, "BF16", (uint64_t[3]){n, 0, 0}, MF_RC_NORM, a, full);
 }
 
-static void add_full_attention(builder *b)
+static void add_full_attention(mf_rc_builder *b)
 {
     const mf_rc_shape *s = &b->options->shape;
     uint64_t q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
-    add_linear(b, "self_attn.q_proj", 2 * q, s->hidden, 0);
-    add_linear(b, "self_attn.k_proj", kv, s->hidden, 0);
-    add_linear(b, "self_attn.v_proj", kv, s->hidden, 0);
-    add_linear(b, "self_attn.o_proj", s->hidden, q, 0);
-    add_norm(b, b->layer, "self_attn.q_norm.weight", s->head_dim, true);
-    add_norm(b, b->layer, "self_attn.k_norm.weight", s->head_dim, true);
+    mf_rc_add_linear(b, "self_attn.q_proj", 2 * q, s->hidden, 0);
+    mf_rc_add_linear(b, "self_attn.k_proj", kv, s->hidden, 0);
+    mf_rc_add_linear(b, "self_attn.v_proj", kv, s->hidden, 0);
+    mf_rc_add_linear(b, "self_attn.o_proj", s->hidden, q, 0);
+    mf_rc_add_norm(b, b->layer, "self_attn.q_norm.weight", s->head_dim, true);
+    mf_rc_add_norm(b, b->layer, "self_attn.k_norm.weight", s->head_dim, true);
 }
 
 /* conv1d, A_log, dt_bias: named and stored as the published checkpoints do. */
-static void add_recurrence(builder *b)
+static void add_recurrence(mf_rc_builder *b)
 {
     const mf_rc_options *o = b->options;
     const mf_rc_shape *s = &o->shape;
@@ -220,43 +250,44 @@ static void add_recurrence(builder *b)
     char name[96];
     snprintf(name, sizeof name, "%slinear_attn.conv1d.weight", b->layer);
     uint64_t raw[3] = {n_channels, 1, s->conv_kernel}, mlx[3] = {n_channels, s->conv_kernel, 1};
-    describe(b, add(b, b->model_prefix, "%s", name), "BF16", o->form == MF_RC_HF ? raw : mlx,
-             MF_RC_UNIFORM, sqrtf(3.0f / (float)s->conv_kernel), name);
+    mf_rc_describe(b, mf_rc_add(b, b->model_prefix, "%s", name), "BF16",
+                   o->form == MF_RC_HF ? raw : mlx, MF_RC_UNIFORM,
+                   sqrtf(3.0f / (float)s->conv_kernel), name);
 
     bool is_bf16 = s->family == MF_RC_QWEN3_NEXT; /* as published; the packed form widens it */
     bool store_bf16 = is_bf16 && o->form != MF_RC_PACKED;
     snprintf(name, sizeof name, "%slinear_attn.A_log", b->layer);
-    mf_rc_tensor *t = add(b, b->model_prefix, "%s", name);
-    describe(b, t, store_bf16 ? "BF16" : "F32", (uint64_t[3]){s->n_linear_v_heads, 0, 0},
-             store_bf16 ? MF_RC_A_LOG_BF16 : MF_RC_A_LOG_F32, 0, name);
+    mf_rc_tensor *t = mf_rc_add(b, b->model_prefix, "%s", name);
+    mf_rc_describe(b, t, store_bf16 ? "BF16" : "F32", (uint64_t[3]){s->n_linear_v_heads, 0, 0},
+                   store_bf16 ? MF_RC_A_LOG_BF16 : MF_RC_A_LOG_F32, 0, name);
     t->parts[0].bits = is_bf16 ? 16 : 32;
 
     snprintf(name, sizeof name, "%slinear_attn.dt_bias", b->layer);
-    describe(b, add(b, b->model_prefix, "%s", name), "BF16",
-             (uint64_t[3]){s->n_linear_v_heads, 0, 0}, MF_RC_DT_BIAS, 0, name);
+    mf_rc_describe(b, mf_rc_add(b, b->model_prefix, "%s", name), "BF16",
+                   (uint64_t[3]){s->n_linear_v_heads, 0, 0}, MF_RC_DT_BIAS, 0, name);
 }
 
-static void add_linear_attention(builder *b)
+static void add_linear_attention(mf_rc_builder *b)
 {
     const mf_rc_shape *s = &b->options->shape;
     uint64_t k = s->n_linear_k_heads * s->linear_k_dim, v = s->n_linear_v_heads * s->linear_v_dim;
     float small = 0.5f / sqrtf((float)s->hidden); /* keeps the decay within a factor of e or so */
     if (s->family == MF_RC_QWEN3_NEXT) {
-        add_linear(b, "linear_attn.in_proj_qkvz", 2 * k + 2 * v, s->hidden, 0);
-        add_linear(b, "linear_attn.in_proj_ba", 2 * s->n_linear_v_heads, s->hidden, small);
+        mf_rc_add_linear(b, "linear_attn.in_proj_qkvz", 2 * k + 2 * v, s->hidden, 0);
+        mf_rc_add_linear(b, "linear_attn.in_proj_ba", 2 * s->n_linear_v_heads, s->hidden, small);
     } else {
-        add_linear(b, "linear_attn.in_proj_qkv", 2 * k + v, s->hidden, 0);
-        add_linear(b, "linear_attn.in_proj_z", v, s->hidden, 0);
-        add_linear(b, "linear_attn.in_proj_b", s->n_linear_v_heads, s->hidden, 0);
-        add_linear(b, "linear_attn.in_proj_a", s->n_linear_v_heads, s->hidden, small);
+        mf_rc_add_linear(b, "linear_attn.in_proj_qkv", 2 * k + v, s->hidden, 0);
+        mf_rc_add_linear(b, "linear_attn.in_proj_z", v, s->hidden, 0);
+        mf_rc_add_linear(b, "linear_attn.in_proj_b", s->n_linear_v_heads, s->hidden, 0);
+        mf_rc_add_linear(b, "linear_attn.in_proj_a", s->n_linear_v_heads, s->hidden, small);
     }
     add_recurrence(b);
-    add_norm(b, b->layer, "linear_attn.norm.weight", s->linear_v_dim, false);
-    add_linear(b, "linear_attn.out_proj", s->hidden, v, 0);
+    mf_rc_add_norm(b, b->layer, "linear_attn.norm.weight", s->linear_v_dim, false);
+    mf_rc_add_linear(b, "linear_attn.out_proj", s->hidden, v, 0);
 }
 
 /* BF16 contents of one expert matrix, as add_matrix would give the stacked one. */
-static mf_rc_part expert_part(builder *b, const char *proj, uint64_t n_out, uint64_t n_in)
+static mf_rc_part expert_part(mf_rc_builder *b, const char *proj, uint64_t n_out, uint64_t n_in)
 {
     char name[128];
     snprintf(name, sizeof name, "%smlp.switch_mlp.%s.weight", b->layer, proj);
@@ -279,7 +310,20 @@ static void set_parts(mf_rc_tensor *t, uint64_t d0, uint64_t d1, uint64_t d2)
 }
 
 /* Raw Hugging Face: gate and up fused per expert (qwen3_5_moe), or one tensor an expert. */
-static void add_raw_experts(builder *b)
+static void add_fp8_experts(mf_rc_builder *b)
+{
+    const mf_rc_shape *s = &b->options->shape;
+    static const char *const names[3] = {"gate_proj", "up_proj", "down_proj"};
+    for (uint64_t i = 0; i < 3 * s->n_experts; i++) {
+        char name[64];
+        bool is_down = i % 3 == 2;
+        snprintf(name, sizeof name, "mlp.experts.%llu.%s", (unsigned long long)i / 3, names[i % 3]);
+        mf_rc_add_linear(b, name, is_down ? s->hidden : s->expert_hidden,
+                         is_down ? s->expert_hidden : s->hidden, 0);
+    }
+}
+
+static void add_raw_experts(mf_rc_builder *b)
 {
     const mf_rc_shape *s = &b->options->shape;
     uint64_t n_in = s->hidden, n_mid = s->expert_hidden;
@@ -287,12 +331,12 @@ static void add_raw_experts(builder *b)
                            expert_part(b, "up_proj", n_mid, n_in),
                            expert_part(b, "down_proj", n_in, n_mid)};
     if (s->family == MF_RC_QWEN3_5_MOE) {
-        mf_rc_tensor *t = add(b, b->model_prefix, "%smlp.experts.gate_up_proj", b->layer);
+        mf_rc_tensor *t = mf_rc_add(b, b->model_prefix, "%smlp.experts.gate_up_proj", b->layer);
         set_parts(t, s->n_experts, 2 * n_mid, n_in);
         t->n_repeats = s->n_experts;
         t->n_parts = 2;
         memcpy(t->parts, parts, 2 * sizeof parts[0]);
-        t = add(b, b->model_prefix, "%smlp.experts.down_proj", b->layer);
+        t = mf_rc_add(b, b->model_prefix, "%smlp.experts.down_proj", b->layer);
         set_parts(t, s->n_experts, n_in, n_mid);
         t->n_repeats = s->n_experts;
         t->n_parts = 1;
@@ -302,8 +346,8 @@ static void add_raw_experts(builder *b)
     static const char *const names[3] = {"gate_proj", "up_proj", "down_proj"};
     for (uint64_t e = 0; e < s->n_experts; e++) {
         for (size_t i = 0; i < 3; i++) {
-            mf_rc_tensor *t = add(b, b->model_prefix, "%smlp.experts.%llu.%s.weight", b->layer,
-                                  (unsigned long long)e, names[i]);
+            mf_rc_tensor *t = mf_rc_add(b, b->model_prefix, "%smlp.experts.%llu.%s.weight",
+                                        b->layer, (unsigned long long)e, names[i]);
             set_parts(t, i == 2 ? n_in : n_mid, i == 2 ? n_mid : n_in, 0);
             t->n_repeats = 1;
             t->n_parts = 1;
@@ -313,13 +357,17 @@ static void add_raw_experts(builder *b)
     }
 }
 
-static void add_experts(builder *b)
+void mf_rc_add_experts(mf_rc_builder *b)
 {
     const mf_rc_options *o = b->options;
     const mf_rc_shape *s = &o->shape;
     static const char *const names[3] = {"gate_proj", "up_proj", "down_proj"};
     if (o->form == MF_RC_HF) {
         add_raw_experts(b);
+        return;
+    }
+    if (o->form == MF_RC_FP8) {
+        add_fp8_experts(b);
         return;
     }
     for (size_t i = 0; i < 3; i++) {
@@ -333,29 +381,33 @@ static void add_experts(builder *b)
     }
 }
 
-static void add_layer(builder *b, uint64_t i)
+static void add_layer(mf_rc_builder *b, uint64_t i)
 {
     const mf_rc_shape *s = &b->options->shape;
     snprintf(b->layer, sizeof b->layer, "layers.%llu.", (unsigned long long)i);
-    add_norm(b, b->layer, "input_layernorm.weight", s->hidden, true);
+    if (mf_rc_is_deepseek(s)) {
+        mf_rc_deepseek_layer(b, i);
+        return;
+    }
+    mf_rc_add_norm(b, b->layer, "input_layernorm.weight", s->hidden, true);
     if ((i + 1) % s->full_attention_interval == 0)
         add_full_attention(b);
     else
         add_linear_attention(b);
-    add_norm(b, b->layer, "post_attention_layernorm.weight", s->hidden, true);
+    mf_rc_add_norm(b, b->layer, "post_attention_layernorm.weight", s->hidden, true);
     add_router(b, "mlp.gate", s->n_experts);
     add_router(b, "mlp.shared_expert_gate", 1);
-    add_linear(b, "mlp.shared_expert.gate_proj", s->shared_hidden, s->hidden, 0);
-    add_linear(b, "mlp.shared_expert.up_proj", s->shared_hidden, s->hidden, 0);
-    add_linear(b, "mlp.shared_expert.down_proj", s->hidden, s->shared_hidden, 0);
-    add_experts(b);
+    mf_rc_add_linear(b, "mlp.shared_expert.gate_proj", s->shared_hidden, s->hidden, 0);
+    mf_rc_add_linear(b, "mlp.shared_expert.up_proj", s->shared_hidden, s->hidden, 0);
+    mf_rc_add_linear(b, "mlp.shared_expert.down_proj", s->hidden, s->shared_hidden, 0);
+    mf_rc_add_experts(b);
 }
 
 void mf_rc_tensors_build(const mf_rc_options *options, mf_rc_tensors *out)
 {
     const mf_rc_shape *s = &options->shape;
     bool is_nested = s->family == MF_RC_QWEN3_5_MOE;
-    builder b = {.options = options, .out = out, .model_prefix = "model.", .head_prefix = ""};
+    mf_rc_builder b = {.options = options, .out = out, .model_prefix = "model.", .head_prefix = ""};
     if (is_nested && options->form == MF_RC_MLX) {
         b.model_prefix = "language_model.model.";
         b.head_prefix = "language_model.";
@@ -368,7 +420,7 @@ void mf_rc_tensors_build(const mf_rc_options *options, mf_rc_tensors *out)
     add_matrix(&b, &embed);
     for (uint64_t i = 0; i < s->n_layers; i++)
         add_layer(&b, i);
-    add_norm(&b, "", "norm.weight", s->hidden, true);
+    mf_rc_add_norm(&b, "", "norm.weight", s->hidden, !mf_rc_is_deepseek(s));
     matrix head = embed;
     head.name = "lm_head";
     head.is_head = true;

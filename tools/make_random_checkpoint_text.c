@@ -146,6 +146,10 @@ static void add_quantization(const mf_rc_options *o, const char *key, mf_rc_text
 
 void mf_rc_config_text(const mf_rc_options *o, mf_rc_text *out)
 {
+    if (mf_rc_is_deepseek(&o->shape)) {
+        mf_rc_deepseek_config(o, out);
+        return;
+    }
     bool is_next = o->shape.family == MF_RC_QWEN3_NEXT;
     mf_rc_text_add(out, "{\n    \"architectures\": [\n        \"%s\"\n    ],\n",
                    is_next ? "Qwen3NextForCausalLM" : "Qwen3_5MoeForConditionalGeneration");
@@ -178,12 +182,18 @@ static void add_dims(const mf_rc_tensor *t, const char *comma, mf_rc_text *out)
     mf_rc_text_add(out, "]");
 }
 
+/* In the files of Hugging Face, not of mlx-lm. */
+static bool is_published(const mf_rc_options *o)
+{
+    return o->form == MF_RC_HF || o->form == MF_RC_FP8;
+}
+
 void mf_rc_header_text(const mf_rc_options *o, const mf_rc_tensor *tensors, size_t count,
                        mf_rc_text *out)
 {
     uint64_t at = 0;
     mf_rc_text_add(out, "........{\"__metadata__\":{\"format\":\"%s\"}",
-                   o->form == MF_RC_HF ? "pt" : "mlx");
+                   is_published(o) ? "pt" : "mlx");
     for (size_t i = 0; i < count; i++) {
         const mf_rc_tensor *t = &tensors[i];
         mf_rc_text_add(out,
@@ -194,7 +204,7 @@ void mf_rc_header_text(const mf_rc_options *o, const mf_rc_tensor *tensors, size
         at += t->n_bytes;
     }
     mf_rc_text_add(out, "}");
-    while (o->form == MF_RC_HF && out->length % 8)
+    while (is_published(o) && out->length % 8)
         mf_rc_text_add(out, " ");
     uint64_t n = out->length - 8;
     for (size_t i = 0; i < 8; i++)
@@ -287,7 +297,10 @@ void mf_rc_manifest_text(const mf_rc_options *o, const mf_rc_tensors *tensors,
         comma = ",";
     }
     mf_rc_text_add(out, "\n  },\n");
-    add_manifest_config(o, out);
+    if (mf_rc_is_deepseek(&o->shape))
+        mf_rc_deepseek_manifest_config(o, out);
+    else
+        add_manifest_config(o, out);
     mf_rc_text_add(out, "}\n");
 }
 
@@ -312,5 +325,12 @@ void mf_rc_layout_text(const mf_rc_options *o, const mf_rc_tensor *components, m
                        (ull)t->dims[2]);
         at += n;
     }
-    mf_rc_text_add(out, "\n  ]\n}\n");
+    mf_rc_text_add(out, "\n  ]");
+    if (mf_rc_is_deepseek(s)) {
+        mf_rc_text_add(out, ",\n  \"moe_layers\": [");
+        for (uint64_t i = s->n_dense; i < s->n_layers; i++)
+            mf_rc_text_add(out, "%s%llu", i > s->n_dense ? ", " : "", (ull)i);
+        mf_rc_text_add(out, "]");
+    }
+    mf_rc_text_add(out, "\n}\n");
 }

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Makes the golden files of tests/text from Hugging Face tokenizers, jinja2 and transformers.
+"""Makes the golden files of tests/text from Hugging Face tokenizers, tiktoken, jinja2 and transformers.
 
   make_text_goldens.py OUT --corpus DIR          the committed files (OUT is tests/text/data)
   make_text_goldens.py OUT --corpus DIR --big    the same with many more texts, for a long comparison
   make_text_goldens.py FILE --vocabulary N       a tokenizer.json of N tokens in the shape of a real one
+  make_text_goldens.py FILE --ranks N            a tiktoken.model of N tokens in the shape of a real one
   make_text_goldens.py FILE --unicode-additions  src/text/unicode_additions.c (needs Python 3.11: Unicode 14)
 
 Files: texts.bin holds the texts (u32 count, then u32 length and bytes each); NAME/tokenizer.json a tokenizer;
 NAME/ids.bin its ids for every text (count, ids), then the ids without special tokens (count + 1, ids; 0: the same); NAME/decode.bin token sequences and their text;
-chat.json and sampler.json. Integers in .bin files are little-endian u32 lengths and LEB128 ids.
+kimi/tiktoken.model ranks, their goldens from tiktoken; kimi/long.json texts that are cut, with counts and FNV-1a
+hashes of their ids; chat.json and sampler.json. Integers in .bin files are little-endian u32 lengths and LEB128 ids.
 """
 import argparse
 import json
@@ -25,6 +27,14 @@ QWEN35 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| 
 SEVERAL = [r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+",
            r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
            r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
+
+DEEPSEEK_V2 = ["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+"]
+HAN_LESS = r"&&[^\p{Han}]]"
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}" + HAN_LESS, r"[\p{Ll}\p{Lm}\p{Lo}\p{M}" + HAN_LESS
+CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+KIMI = "|".join([r"[\p{Han}]+", rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{CONTRACTION}",
+                 rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{CONTRACTION}", r"\p{N}{1,3}",
+                 r" ?[^\s\p{L}\p{N}]+[\r\n]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
 
 SPACES = "\t\n\v\f\r \x85\xa0\u1680\u180e\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u200b" \
          "\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
@@ -57,6 +67,16 @@ ALPHABETS = [
 ]
 ADDED = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>", "</think>", "<tool>", "<|im_", "  strip  ",
          "wórd", "wo\u0301rd", "solo", "<|a|>", "<|a|>b", "\u212b!"]
+
+TEMPLATES = pathlib.Path(__file__).resolve().parent.parent / "tests" / "text" / "data" / "chat"
+BOS, EOS = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"  # DeepSeek's; only its family's templates use them
+DEEPSEEK_ADDED = [BOS, EOS, "<｜▁pad▁｜>", "<｜User｜>", "<｜Assistant｜>",
+                  "<think>", "</think>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜fim▁hole｜>"]
+# By their place after the ranked tokens; the places between are <|reserved_token_ID|>.
+KIMI_ADDED = {0: "[BOS]", 1: "[EOS]", 2: "<|im_end|>", 3: "<|im_user|>", 4: "<|im_assistant|>", 6: "<|start_header_id|>",
+              7: "<|end_header_id|>", 9: "[EOT]", 10: "<|im_system|>", 11: "<|tool_calls_section_begin|>",
+              12: "<|tool_calls_section_end|>", 13: "<|tool_call_begin|>", 14: "<|tool_call_argument_begin|>",
+              15: "<|tool_call_end|>", 17: "<|im_middle|>", 254: "[UNK]", 255: "[PAD]"}
 
 SAMPLES = """The quick brown fox jumps over the lazy dog. It's John's, they're here, WE'LL GO, I'd've DON'T!
 El veloz murciélago hindú comía feliz cardillo y kiwi. Voix ambiguë d'un cœur qui préfère les jattes.
@@ -128,6 +148,29 @@ def make_texts(corpus, big):
         texts.append(random_text(rng, 12 if big else 7).encode())
     for _ in range(5000 if big else 300):
         texts.append(random_bytes(rng))
+    return texts + family_texts(big)
+
+
+def family_texts(big):
+    """Texts for the DeepSeek and Kimi tokenizers: their added tokens and what is near the edges of their patterns."""
+    rng = random.Random(3)
+    names = DEEPSEEK_ADDED + list(KIMI_ADDED.values()) + ["<|reserved_token_1305|>", "<|reserved_token_9|>"]
+    texts = []
+    for name in names:
+        for other in ["", " ", "x", "中", "\n"]:
+            texts.append((other + name + other + name).encode())
+        texts += [name[:-1].encode(), name[1:].encode(), (name[:3] + name).encode()]
+    texts += [t.encode() for t in [
+        " 中文", "\u3000中", " ⺀x", "中⺀", "!⺀", "1〇〇〇", "x々y", "々x", "A中B", "中A's", "한국ABC", "ABC한국DEF", "あい中う", "カタカナー中",
+        "中文字。日本語です", "０１２３", "!\n/x", "\x1c\x1c a", "\u0301A!", "!\u0301", "!!\u0301", "'llama", "1's", "don't", "it'ſ",
+        "camelCase", "HTMLParser", "ǅungla ǅ", "ÀÉÎ'RE", "x\U00016fe2\U00016fe3\U00016ff0y", "\U00031350a\U000323b0b", "𠀀a𪛟b\U0002ee5d\U0002ee5e",
+        "12345", "1 234 5678", "a1b22c333d4444", "«a» “b” ‘c’ —d… 'e 'F", "~a ^b _c $d\r\n", "$€£ +−×÷", "x\r\n\r\n  y\n\n \t z  ",
+        "ࠀऀ一가힣퟿", "一龥龦", "ぁゟ゠ヿ㄀", "tail  ", "  \n ", "\n\n\n", "。。\n!?\n\n", "a" * 81, "a" * 145, "a" * 300, "I've we're",
+        "x;\r\ny!\n"]]
+    pool = ["中文", "字", "々", "〇", "ABC", "Abc", "abc", "'s", "'LL", " ", "  ", "\n", "1", "99", "12345", "é", "e\u0301", "ſ", "한글", "かな", "カナ",
+            "。", "!", "「", "<think>", "<｜User｜>", "<|im_end|>", "[EOS]", "𠀀", "\u3000", "\x1c", "/", "\r\n", "$", "．", "ʰ", "ǅ", "ªº"]
+    for _ in range(20000 if big else 500):
+        texts.append("".join(rng.choice(pool) for _ in range(rng.randint(1, 7))).encode())
     return texts
 
 
@@ -144,7 +187,17 @@ def write_texts(path, texts):
     path.write_bytes(struct.pack("<I", len(texts)) + b"".join(struct.pack("<I", len(t)) + t for t in texts))
 
 
-def train(corpus, vocab_size, splits, normalizer, merges_as_strings, added, ignore_merges=False):
+def train_across(corpus, vocab_size, splits, added):
+    """A tokenizer whose merges were learnt without its pre-tokenizer, and so cross the edges of its words: where a
+    word ends is then seen in the ids."""
+    data = train(corpus, vocab_size, [], False, True, added, more_lines=[t.decode() for t in family_texts(False)] * 3)
+    data["pre_tokenizer"]["pretokenizers"] = [
+        {"type": "Split", "pattern": {"Regex": s}, "behavior": "Isolated", "invert": False} for s in splits
+    ] + data["pre_tokenizer"]["pretokenizers"]
+    return data
+
+
+def train(corpus, vocab_size, splits, normalizer, merges_as_strings, added, ignore_merges=False, more_lines=None):
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
     tokenizer = Tokenizer(models.BPE())
     if splits is None:
@@ -160,6 +213,7 @@ def train(corpus, vocab_size, splits, normalizer, merges_as_strings, added, igno
     trainer = trainers.BpeTrainer(vocab_size=vocab_size, show_progress=False,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     lines = SAMPLES.splitlines() * 40 + CODE.splitlines() * 20 + ["a" * 64, "ab" * 32, "=" * 40, " " * 40, "\n" * 20] * 20
+    lines += more_lines or []
     for book in sorted(corpus.glob("*.txt"))[:4]:
         lines += book.read_text(encoding="utf-8", errors="replace")[:100000].splitlines()
     tokenizer.train_from_iterator(lines, trainer)
@@ -186,6 +240,63 @@ def added_tokens():
             AddedToken("\u212b!", normalized=True, lstrip=True), AddedToken("the", **plain)]
 
 
+def deepseek_tokens(extra):
+    """DeepSeek's kinds: normalised special ones, special ones that are not, and plain added ones."""
+    from tokenizers import AddedToken
+    return [AddedToken(name, special=i < 3, normalized=i < 3 or name in extra) for i, name in enumerate(DEEPSEEK_ADDED)]
+
+
+def make_deepseek(data):
+    """What the published files have around the model."""
+    data["normalizer"] = {"type": "Sequence", "normalizers": []}
+    data["post_processor"] = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}
+    data["decoder"] = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+    return data
+
+
+def make_deepseek_v2(data):
+    steps = data["pre_tokenizer"]["pretokenizers"]
+    steps.insert(len(steps) - 1, {"type": "Digits", "individual_digits": True})
+    return make_deepseek(data)
+
+
+def write_deepseek_config(folder, data):
+    """The first form names its tokens by objects and has its template in the config, the second by strings and a file
+    of its own."""
+    is_v2 = folder.name == "deepseek_v2"
+    names = [{"__type": "AddedToken", "content": name, "lstrip": False, "normalized": True, "rstrip": False,
+              "single_word": False} for name in (BOS, EOS)]
+    config = {"add_bos_token": True, "add_eos_token": False, "bos_token": BOS if is_v2 else names[0],
+              "eos_token": EOS if is_v2 else names[1], "model_max_length": 16384, "unk_token": None,
+              "tokenizer_class": "LlamaTokenizerFast"}
+    template = (TEMPLATES / ("deepseek_v2.jinja" if is_v2 else "deepseek_r1.jinja")).read_text(encoding="utf-8")
+    if is_v2:
+        (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+    else:
+        config["chat_template"] = template
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1) + "\n")
+    ids = {t["content"]: t["id"] for t in data["added_tokens"]}
+    (folder / "generation_config.json").write_text(json.dumps({"bos_token_id": ids[BOS], "eos_token_id": ids[EOS]}) + "\n")
+
+
+def write_golden_ids(folder, with_special, without_special):
+    ids = bytearray()
+    for special, plain in zip(with_special, without_special):
+        ids += leb128(len(special)) + b"".join(map(leb128, special))
+        ids += leb128(0) if plain == special else leb128(len(plain) + 1) + b"".join(map(leb128, plain))
+    (folder / "ids.bin").write_bytes(ids)
+
+
+def write_golden_text(folder, known, decode, big):
+    rng = random.Random(7)
+    decoded = bytearray()
+    for _ in range(3000 if big else 300):
+        sequence = [rng.choice(known if rng.random() < 0.5 else known[:256]) for _ in range(rng.randint(1, 12))]
+        text = decode(sequence).encode()
+        decoded += leb128(len(sequence)) + b"".join(map(leb128, sequence)) + leb128(len(text)) + text
+    (folder / "decode.bin").write_bytes(decoded)
+
+
 def make_tokenizers(out, corpus, texts, big):
     from tokenizers import AddedToken, Tokenizer
     few = [AddedToken("<|endoftext|>", special=True, normalized=False)]
@@ -196,38 +307,125 @@ def make_tokenizers(out, corpus, texts, big):
         "several": train(corpus, 900, SEVERAL, False, True, few, ignore_merges=True),
         "merged": train(corpus, 600, [(".", "merged_with_previous", False), (" ", "merged_with_next", False),
                                       ("e", "contiguous", True), ("q", "removed", False)], True, False, few),
+        "deepseek": make_deepseek(train_across(corpus, 1500, SEVERAL, deepseek_tokens(["<｜fim▁hole｜>"]))),
+        "deepseek_v2": make_deepseek_v2(train_across(corpus, 1500, DEEPSEEK_V2, deepseek_tokens([]))),
     }
     for name, data in kinds.items():
         folder = out / name
         folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
         (folder / "tokenizer.json").write_text(text, encoding="utf-8")
+        if name.startswith("deepseek"):
+            write_deepseek_config(folder, data)
         tokenizer = Tokenizer.from_str(text)
         strings = [t.decode("utf-8", "replace") for t in texts]
         encoded = []
         for special in (True, False):
             tokenizer.encode_special_tokens = not special
             encoded.append([e.ids for e in tokenizer.encode_batch(strings, add_special_tokens=False)])
-        ids = bytearray()
-        for with_special, without in zip(*encoded):
-            ids += leb128(len(with_special)) + b"".join(map(leb128, with_special))
-            ids += leb128(0) if without == with_special else leb128(len(without) + 1) + b"".join(map(leb128, without))
-        (folder / "ids.bin").write_bytes(ids)
+        write_golden_ids(folder, *encoded)
         # Added tokens outside ASCII are left out: Hugging Face reads their letters as bytes.
         known = [i for i in range(tokenizer.get_vocab_size()) if tokenizer.id_to_token(i) is not None]
         known = [i for i in known if i not in {t["id"] for t in data["added_tokens"] if not t["content"].isascii()}]
-        rng = random.Random(7)
-        decoded = bytearray()
-        for _ in range(3000 if big else 300):
-            sequence = [rng.choice(known if rng.random() < 0.5 else known[:256]) for _ in range(rng.randint(1, 12))]
-            text = tokenizer.decode(sequence, skip_special_tokens=False).encode()
-            decoded += leb128(len(sequence)) + b"".join(map(leb128, sequence)) + leb128(len(text)) + text
-        (folder / "decode.bin").write_bytes(decoded)
+        write_golden_text(folder, known, lambda ids: tokenizer.decode(ids, skip_special_tokens=False), big)
+
+
+# ----------------------------------------------------------------------------------------------------- tiktoken
+
+def kimi_ranks(corpus):
+    """Ranks as training gives them, then shuffled in part and mixed with tokens that no merge of two ranked before
+    leads to, so that only the rule itself (lowest rank first) gives the right ids."""
+    from tokenizers import pre_tokenizers
+    data = train_across(corpus, 2000, [KIMI], [])
+    tokens = [""] * len(data["model"]["vocab"])
+    for key, i in data["model"]["vocab"].items():
+        tokens[i] = key
+    alphabet = {c: b for b, c in bytes_to_unicode().items()}
+    assert set(alphabet) == set(pre_tokenizers.ByteLevel.alphabet())
+    ranked = [bytes(alphabet[c] for c in token) for token in tokens]
+    rng = random.Random(5)
+    odd = [b"qzq", b"\xe4\xb8\xad\xe6\x96", b"xx\xff", b"   \n  ", b"!?!?!?!", "中文字".encode(), b"aaaa" * 20, b"zebra crossing",
+           b"\x1c\x1c", b"\x1c\x1c\x1c", b"a" * 128, b"a" * 256, b"I've", b"we're", "\U00031350a".encode(), b"!\n", b";\r\n"]
+    tail = ranked[256:] + [t for t in odd if t not in ranked]
+    for _ in range(200):
+        i, j = rng.randrange(len(tail)), rng.randrange(len(tail))
+        tail[i], tail[j] = tail[j], tail[i]
+    return ranked[:256] + tail
+
+
+def bytes_to_unicode():
+    printable = list(range(0x21, 0x7f)) + list(range(0xa1, 0xad)) + list(range(0xae, 0x100))
+    rest = [b for b in range(256) if b not in printable]
+    return {**{b: chr(b) for b in printable}, **{b: chr(0x100 + i) for i, b in enumerate(rest)}}
+
+
+def kimi_split(text):
+    """The pieces that tokenization_kimi.py hands to tiktoken: 400,000 characters, and at most 25,000 in a row of
+    white space or of anything else."""
+    for at in range(0, len(text), 400_000):
+        piece, run, start = text[at:at + 400_000], 0, 0
+        for i, c in enumerate(piece):
+            run = run + 1 if i > 0 and c.isspace() == piece[i - 1].isspace() else 1
+            if run > 25_000:
+                yield piece[start:i]
+                start, run = i, 1
+        yield piece[start:]
+
+
+# Parts (text, times) of the texts whose cuts matter.
+KIMI_LONG = [
+    [("a", 24998), ("[BOS]", 1), ("b", 10)], [("a", 24990), ("[BOS]", 1), ("b", 10)], [("a", 25000), ("[BOS]", 1)],
+    [("a", 20000), ("[BOS]", 1), ("b", 10000)], [(" ", 25001), ("x", 3)], [(" ", 24999), ("\x1c", 3), ("x", 3)],
+    [("ab ", 9000), ("x" * 7, 4000)], [("中", 25003)], [("\n", 60001)], [("the cat ", 49999), ("<|im_end|>", 2), ("zebra ", 90)],
+    [("é", 25000), ("e\u0301", 1), ("é", 12600)], [("!", 50000), (" ", 25000), ("1", 25001)], [("word ", 80000), ("\u3000", 5), ("y", 9)],
+    [("ab cd ", 66666), ("wonderful things of the best", 1)],
+]
+
+
+def fnv(ids):
+    value = 0xcbf29ce484222325
+    for byte in b"".join(struct.pack("<I", i) for i in ids):
+        value = (value ^ byte) * 0x100000001b3 & 0xffffffffffffffff
+    return value
+
+
+def make_kimi(out, corpus, texts, big):
+    import base64
+    import tiktoken
+    ranks = kimi_ranks(corpus)
+    names = {len(ranks) + i: KIMI_ADDED.get(i, f"<|reserved_token_{len(ranks) + i}|>") for i in range(256)}
+    encoding = tiktoken.Encoding(name="kimi", pat_str=KIMI, mergeable_ranks={t: i for i, t in enumerate(ranks)},
+                                 special_tokens={name: i for i, name in names.items()})
+    folder = out / "kimi"
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [base64.b64encode(t) + b" %d\n" % i for i, t in enumerate(ranks)]
+    (folder / "tiktoken.model").write_bytes(b"".join(lines))
+    shown = {"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>",
+             "<|tool_call_argument_begin|>", "<|tool_call_end|>"}
+    decoder = {str(len(ranks) + i): {"content": name, "lstrip": False, "normalized": False, "rstrip": False,
+                                     "single_word": False, "special": name not in shown} for i, name in KIMI_ADDED.items()}
+    config = {"added_tokens_decoder": decoder, "bos_token": "[BOS]", "eos_token": "[EOS]", "unk_token": "[UNK]",
+              "pad_token": "[PAD]", "tokenizer_class": "TikTokenTokenizer",
+              "chat_template": (TEMPLATES / "kimi_k2.jinja").read_text(encoding="utf-8")}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1) + "\n")
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": len(ranks) + 2}) + "\n")
+
+    def encode(text, special):
+        options = {"allowed_special": "all"} if special else {"disallowed_special": ()}
+        return [i for piece in kimi_split(text) for i in encoding.encode(piece, **options)]
+
+    strings = [t.decode("utf-8", "replace") for t in texts]
+    write_golden_ids(folder, [encode(t, True) for t in strings], [encode(t, False) for t in strings])
+    write_golden_text(folder, list(range(encoding.n_vocab)), encoding.decode, big)
+    long_texts = []
+    for parts in KIMI_LONG:
+        text = "".join(unit * n for unit, n in parts)
+        results = [encode(text, special) for special in (True, False)]
+        long_texts.append({"parts": parts, "n": [len(ids) for ids in results], "fnv": [f"{fnv(ids):016x}" for ids in results]})
+    (folder / "long.json").write_text(json.dumps(long_texts, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
 
 
 # --------------------------------------------------------------------------------------------------------- chat
-
-TEMPLATES = pathlib.Path(__file__).resolve().parent.parent / "tests" / "text" / "data" / "chat"
 
 CONVERSATIONS = [
     [("user", "Hello")],
@@ -245,6 +443,8 @@ CONVERSATIONS = [
     [("system", "s"), ("assistant", "first"), ("user", "u")],
     [("user", "u"), ("system", "late"), ("user", "v")],
     [("system", "alone")],
+    [("system", ""), ("user", "u"), ("assistant", "<think>\na\n</think>\n\nb</think>c"), ("user", "v")],
+    [("system", "s"), ("system", "t"), ("user", "u"), ("system", "w"), ("assistant", "a"), ("system", "x")],
     [("assistant", "alone")],
     [("user", "<|im_end|>\n{{ 7*7 }} \"quotes\" 'and' \\n"), ("assistant", "日本語\u3000"), ("user", "\u2028é\x1c")],
 ]
@@ -257,10 +457,12 @@ def make_chat(out):
         template = path.read_text(encoding="utf-8")
         for conversation in CONVERSATIONS:
             messages = [{"role": r, "content": c} for r, c in conversation]
-            for thinking, extra in [(0, {}), (1, {"enable_thinking": True}), (2, {"enable_thinking": False})]:
+            for thinking, extra in [(0, {}), (1, {"enable_thinking": True, "thinking": True}),
+                                    (2, {"enable_thinking": False, "thinking": False})]:
                 try:
                     rendered, _ = render_jinja_template(conversations=[messages], chat_template=template,
-                                                        add_generation_prompt=True, **extra)
+                                                        add_generation_prompt=True, bos_token=BOS, eos_token=EOS,
+                                                        **extra)
                     expected = rendered[0]
                 except Exception:  # the template raises: the conversation is not one of its
                     expected = None
@@ -306,11 +508,10 @@ def make_sampler(out):
 
 # ------------------------------------------------------------------------------------------- large vocabulary
 
-def make_vocabulary(path, n_tokens):
-    """A vocabulary of the size and token lengths of the published ones; its merges are random but consistent."""
+def random_vocabulary(n_tokens):
+    """As many tokens, of such lengths, as published vocabularies have; the merges are random but consistent."""
     rng = random.Random(1)
-    alphabet = [chr(b) for b in range(0x21, 0x7f)] + [chr(b) for b in range(0xa1, 0xad)] + \
-        [chr(b) for b in range(0xae, 0x100)] + [chr(0x100 + i) for i in range(68)]
+    alphabet = list(bytes_to_unicode().values())
     vocab = {c: i for i, c in enumerate(alphabet)}
     names, merges = list(alphabet), []
     while len(names) < n_tokens:
@@ -321,6 +522,18 @@ def make_vocabulary(path, n_tokens):
         vocab[left + right] = len(names)
         names.append(left + right)
         merges.append([left, right])
+    return vocab, merges
+
+
+def make_ranks(path, n_tokens):
+    import base64
+    alphabet = {c: b for b, c in bytes_to_unicode().items()}
+    tokens = [bytes(alphabet[c] for c in name) for name in random_vocabulary(n_tokens)[0]]
+    path.write_bytes(b"".join(base64.b64encode(t) + b" %d\n" % i for i, t in enumerate(tokens)))
+
+
+def make_vocabulary(path, n_tokens):
+    vocab, merges = random_vocabulary(n_tokens)
     added = [{"id": n_tokens + i, "content": f"<|extra_{i}|>", "single_word": False, "lstrip": False, "rstrip": False,
               "normalized": False, "special": True} for i in range(30)]
     data = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": {"type": "NFC"},
@@ -348,24 +561,61 @@ def class_members(pattern):
     return members
 
 
+SCRIPTS = "Arabic Cyrillic Devanagari Greek Han Hangul Hebrew Hiragana Katakana Latin Thai".split()
+
+
+def old_script_members(script):
+    """The characters that PCRE2 10.40 to 10.42 (Unicode 14) has in a script."""
+    import ctypes
+    pcre = ctypes.CDLL("libpcre2-8.so.0")
+    pcre.pcre2_compile_8.restype = pcre.pcre2_match_data_create_8.restype = ctypes.c_void_p
+    version = ctypes.create_string_buffer(64)
+    pcre.pcre2_config_8(10, version)
+    assert version.value.startswith(b"14."), "needs a PCRE2 with Unicode 14"
+    pattern = rb"\p{sc:%s}" % script.encode()
+    code = ctypes.c_void_p(pcre.pcre2_compile_8(pattern, ctypes.c_size_t(len(pattern)), 0x80000,
+                                                ctypes.byref(ctypes.c_int()), ctypes.byref(ctypes.c_size_t()), None))
+    assert code.value
+    match = ctypes.c_void_p(pcre.pcre2_match_data_create_8(1, None))
+    members = set()
+    for c in range(0x110000):
+        if not 0xd800 <= c < 0xe000:
+            text = chr(c).encode()
+            if pcre.pcre2_match_8(code, text, ctypes.c_size_t(len(text)), ctypes.c_size_t(0), 0, match, None) > 0:
+                members.add(c)
+    return members
+
+
+def ranges(name, characters):
+    rows = []
+    for c in sorted(characters):
+        if rows and rows[-1][2] == c - 1:
+            rows[-1][2] = c
+        else:
+            rows.append([name, c, c])
+    return rows
+
+
+def addition_table(name, rows):
+    return [f"const mf_unicode_addition mf_{name}_additions[] = {{"] + \
+        ['    {"%s", 0x%X, 0x%X},' % tuple(row) for row in rows] + \
+        ["};", f"const size_t mf_n_{name}_additions = sizeof mf_{name}_additions / sizeof *mf_{name}_additions;"]
+
+
 def make_unicode_additions(path):
     assert unicodedata.unidata_version == "14.0.0", "needs a Python with Unicode 14"
-    rows = []
+    rows, script_rows = [], []
     for category in "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp".split():
         known = {c for c in range(0x110000) if unicodedata.category(chr(c)) == category}
-        for c in sorted(class_members(r"\p{%s}" % category) - known):
-            if rows and rows[-1][0] == category and rows[-1][2] == c - 1:
-                rows[-1][2] = c
-            else:
-                rows.append([category, c, c])
+        rows += ranges(category, class_members(r"\p{%s}" % category) - known)
+    for script in SCRIPTS:
+        script_rows += ranges(script, class_members(r"\p{%s}" % script) - old_script_members(script))
     lines = ["/* SPDX-License-Identifier: MIT */", "/*",
              " * Generated by tools/make_text_goldens.py --unicode-additions: characters that have a general",
              " * category in Unicode 16, which Hugging Face tokenizers matches by, and none or another in Unicode",
-             " * 14, which the oldest supported PCRE2 has.", " */", '#include "text/unicode_additions.h"', "",
-             "const mf_unicode_addition mf_unicode_additions[] = {"]
-    lines += ['    {"%s", 0x%X, 0x%X},' % tuple(row) for row in sorted(rows)]
-    lines += ["};", "const size_t mf_n_unicode_additions =",
-              "    sizeof mf_unicode_additions / sizeof *mf_unicode_additions;", ""]
+             " * 14, which the oldest supported PCRE2 has; and the same for the scripts that patterns may name.", " */",
+             '#include "text/unicode_additions.h"', ""]
+    lines += addition_table("unicode", sorted(rows, key=lambda row: row[1])) + [""] + addition_table("script", script_rows) + [""]
     path.write_text("\n".join(lines))
 
 
@@ -375,10 +625,13 @@ def main():
     parser.add_argument("--corpus", type=pathlib.Path)
     parser.add_argument("--big", action="store_true")
     parser.add_argument("--vocabulary", type=int)
+    parser.add_argument("--ranks", type=int)
     parser.add_argument("--unicode-additions", action="store_true")
     options = parser.parse_args()
     if options.vocabulary:
         return make_vocabulary(options.out, options.vocabulary)
+    if options.ranks:
+        return make_ranks(options.out, options.ranks)
     if options.unicode_additions:
         return make_unicode_additions(options.out)
     if options.corpus is None:
@@ -387,6 +640,7 @@ def main():
     texts = make_texts(options.corpus, options.big)
     write_texts(options.out / "texts.bin", texts)
     make_tokenizers(options.out, options.corpus, texts, options.big)
+    make_kimi(options.out, options.corpus, texts, options.big)
     make_chat(options.out)
     make_sampler(options.out)
 

@@ -106,6 +106,9 @@ typedef enum mf_io_kind {
     MF_IO_POOL = 2   /* positional reads on threads */
 } mf_io_kind;
 
+/* How the latents of multi-head latent attention are cached. */
+typedef enum mf_kv_type { MF_KV_F32 = 0, MF_KV_BF16 = 1 } mf_kv_type;
+
 typedef enum mf_log_level { MF_LOG_INFO = 0, MF_LOG_WARNING = 1 } mf_log_level;
 
 /* Receives notes and warnings: one line without newline, valid during the call only. */
@@ -131,7 +134,8 @@ typedef struct mf_engine_options {
     uint32_t
         cpu_tier_limit; /* 0: best the CPU has; 1: scalar; 2: at most AVX2; 3: at most AVX-512 */
     mf_io_kind io;
-    mf_log_fn log; /* may be NULL */
+    mf_kv_type kv_type; /* MF_KV_BF16 halves the cache of the DeepSeek families; others refuse it */
+    mf_log_fn log;      /* may be NULL */
     void *log_user;
 } mf_engine_options;
 
@@ -139,8 +143,8 @@ MF_API void mf_engine_options_default(mf_engine_options *options);
 
 /* What a checkpoint is and what it needs. Sizes in bytes unless named otherwise. */
 typedef struct mf_model_info {
-    char family[32]; /* config.json's model_type: "qwen3_5_moe", "qwen3_next" */
-    char form[32];   /* how the checkpoint is stored: "safetensors", "mlx-affine", "packed" */
+    char family[32]; /* config.json's model_type: "qwen3_5_moe", "deepseek_v3" */
+    char form[32]; /* how the checkpoint is stored: "safetensors", "fp8", "mlx-affine", "packed" */
     uint32_t n_layers;
     uint32_t n_full_attention_layers;
     uint32_t n_linear_attention_layers;
@@ -168,6 +172,16 @@ typedef struct mf_model_info {
     uint64_t slot_bytes;        /* one expert slot, alignment included */
     uint64_t n_slots;           /* expert slots that fit the budget; 0 if it is below the floor */
     uint64_t available_bytes;   /* memory that this machine (and its cgroup) had available */
+    uint32_t n_moe_layers;      /* layers with experts; the others have one MLP: */
+    uint32_t dense_hidden_size; /* its inner size; 0 where there is none */
+    uint32_t n_latent_attention_layers; /* multi-head latent attention */
+    uint32_t q_lora_rank;               /* these four 0 without it; q_lora_rank also without one */
+    uint32_t kv_lora_rank;
+    uint32_t qk_rope_head_dim;
+    uint32_t v_head_dim;
+    uint32_t n_expert_groups; /* 1: the router chooses among all experts */
+    uint32_t n_expert_groups_per_token;
+    uint32_t n_skipped_layers; /* multi-token-prediction layers, stored but not run */
 } mf_model_info;
 
 /*
@@ -217,10 +231,10 @@ MF_API const char *mf_engine_io_name(const mf_engine *engine);
 MF_API const char *mf_engine_cpu_name(const mf_engine *engine);
 
 /*
- * Reads expert bytes from the model's own files with direct I/O where the file system has it, in
- * requests of the sizes that evaluation makes, at random experts, for about n_milliseconds, into
- * memory outside the expert cache (at most one token's experts, given back at the end). The drive's
- * raw bandwidth for this model's requests.
+ * Reads random experts from the model's own files for about n_milliseconds, in the requests that
+ * evaluation makes (direct I/O where the file system has it), one token's experts of one layer in
+ * flight, into the expert cache, which holds them afterwards: the drive's raw bandwidth for this
+ * model's requests and this cache.
  */
 MF_API MF_MUST_CHECK mf_status mf_engine_measure_drive(mf_engine *engine, uint32_t n_milliseconds,
                                                        double *bytes_per_second, mf_error *error);
@@ -282,10 +296,10 @@ MF_API void mf_session_clear(mf_session *session);
  * -- */
 
 /*
- * Opens the tokenizer of a checkpoint directory: tokenizer.json, and where present
- * tokenizer_config.json, chat_template.jinja, config.json and generation_config.json (for end
- * tokens). allocator may be NULL. Errors: MF_ERR_ARGUMENT, _NO_MEMORY, _IO, _FORMAT, _UNSUPPORTED,
- * _NOT_FOUND (no tokenizer.json).
+ * Opens the tokenizer of a checkpoint directory: tokenizer.json, or Kimi's tiktoken.model if there
+ * is none, and where present tokenizer_config.json, chat_template.jinja, config.json and
+ * generation_config.json (for end tokens). allocator may be NULL. Errors: MF_ERR_ARGUMENT,
+ * _NO_MEMORY, _IO, _FORMAT, _UNSUPPORTED, _NOT_FOUND (neither file).
  */
 MF_API MF_MUST_CHECK mf_status mf_tokenizer_open(const char *path, const mf_allocator *allocator,
                                                  mf_tokenizer **out, mf_error *error);
@@ -293,11 +307,11 @@ MF_API void mf_tokenizer_free(mf_tokenizer **tokenizer);
 
 /*
  * Token ids of text[n_bytes], exactly those of Hugging Face tokenizers with
- * add_special_tokens=False; special tokens written in the text are recognised if parse_special is
- * non-zero, else they are encoded as plain text. Writes at most capacity ids and always sets
- * *n_tokens to the full count: call with capacity 0 to size the buffer. Invalid UTF-8 is read as
- * U+FFFD. Errors: MF_ERR_ARGUMENT, _NO_MEMORY, _UNSUPPORTED (the pre-tokeniser's regex exceeded its
- * match limit).
+ * add_special_tokens=False, or of tokenization_kimi.py for a tiktoken.model; special tokens written
+ * in the text are recognised if parse_special is non-zero, else they are encoded as plain text.
+ * Writes at most capacity ids and always sets *n_tokens to the full count: call with capacity 0 to
+ * size the buffer. Invalid UTF-8 is read as U+FFFD. Errors: MF_ERR_ARGUMENT, _NO_MEMORY,
+ * _UNSUPPORTED (the pre-tokeniser's regex exceeded its match limit).
  */
 MF_API MF_MUST_CHECK mf_status mf_tokenizer_encode(const mf_tokenizer *tokenizer, const char *text,
                                                    size_t n_bytes, int parse_special,
@@ -314,6 +328,10 @@ MF_API size_t mf_tokenizer_n_vocab(const mf_tokenizer *tokenizer);
 
 /* Non-zero if generation stops at this token, by any of the checkpoint's files. */
 MF_API int mf_tokenizer_is_end(const mf_tokenizer *tokenizer, int32_t token);
+
+/* The token that plain text is to be preceded by (by add_bos_token or the post-processor), or -1.
+ * It is left to the caller: encoding never adds it, and a chat template writes its name itself. */
+MF_API int32_t mf_tokenizer_start(const mf_tokenizer *tokenizer);
 
 /* Non-zero for special tokens (not shown to the user). */
 MF_API int mf_tokenizer_is_special(const mf_tokenizer *tokenizer, int32_t token);

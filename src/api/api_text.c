@@ -55,6 +55,11 @@ int mf_tokenizer_is_end(const mf_tokenizer *tokenizer, int32_t token)
     return 0;
 }
 
+int32_t mf_tokenizer_start(const mf_tokenizer *tokenizer)
+{
+    return tokenizer->start_token;
+}
+
 int mf_tokenizer_is_special(const mf_tokenizer *tokenizer, int32_t token)
 {
     return token >= 0 && (size_t)token < tokenizer->bpe.n_ids &&

@@ -62,10 +62,32 @@ typedef enum mf_op_kind {
     MF_OP_GATED_DELTA,
     MF_OP_ADD,
     MF_OP_SWIGLU,
-    MF_OP_SOFTMAX_TOP_K,
+    MF_OP_ROUTE,
     MF_OP_EXPERTS,
-    MF_OP_COMBINE
+    MF_OP_COMBINE,
+    MF_OP_ROPE,
+    MF_OP_HEAD_MATMUL,
+    MF_OP_LATENT_ATTENTION
 } mf_op_kind;
+
+/* How a router's logits become scores. */
+typedef enum mf_score { MF_SCORE_SOFTMAX = 0, MF_SCORE_SIGMOID = 1 } mf_score;
+
+/* How groups of experts are ranked, and what becomes of the experts outside of those kept. */
+typedef enum mf_group_rule {
+    MF_GROUP_MAX = 0, /* by its largest choice; the others' choices and scores become 0 */
+    MF_GROUP_TOP2 = 1 /* by the sum of its two largest; the others' choices become -infinity */
+} mf_group_rule;
+
+#define MF_MAX_GROUPS 256
+
+/* One matrix for every head, stored one under the other: head h's is the rows h * head_rows +
+ * first_row .. + n_rows of weight, or, transposed, their transpose. */
+typedef struct mf_head_weight {
+    mf_weight weight;
+    uint32_t head_rows, first_row, n_rows;
+    bool transposed;
+} mf_head_weight;
 
 #define MF_MAX_MATMULS 4
 
@@ -85,10 +107,11 @@ typedef struct mf_op {
             const uint32_t *rows;
             uint32_t n_cols;
         } copy_rows;
-        /* out = rmsnorm(x) * weight over rows of n_cols; weight float32. out may be x. */
+        /* out = rmsnorm(x) * weight over the first n_cols of rows that are `stride` floats apart
+         * (0: n_cols); weight float32. out may be x. */
         struct {
             mf_span x, weight, out;
-            uint32_t n_cols;
+            uint32_t n_cols, stride;
             float eps;
         } rmsnorm;
         /* Per row n_heads heads of head_dim: x = rmsnorm(x) * weight * silu(z), in place; weight
@@ -162,14 +185,20 @@ typedef struct mf_op {
             mf_span gate, up, out;
             uint32_t n_cols;
         } swiglu;
-        /* p = softmax(logits) over n_experts; the k largest, in falling order, the lower index
-         * first among equals: ids int32 [rows, k], weights [rows, k], divided by their sum if
-         * normalise. logits is overwritten. */
+        /* score = softmax or sigmoid of logits over n_experts; choice = score + bias (float32
+         * [n_experts]; none: id 0). With n_groups > 1, experts e * n_experts / n_groups ... form
+         * group e; only the k_groups best groups stay. The k experts of largest choice are taken in
+         * falling order, the lower index first among equals, also among groups: ids int32 [rows,
+         * k]; weights [rows, k] are their scores, divided by their sum + eps if normalise, times
+         * scale. logits is overwritten. */
         struct {
-            mf_span logits, ids, weights;
-            uint32_t n_experts, k;
+            mf_span logits, bias, ids, weights;
+            uint32_t n_experts, k, n_groups, k_groups;
+            mf_score score;
+            mf_group_rule group_rule;
             bool normalise;
-        } softmax_top_k;
+            float eps, scale;
+        } route;
         /* For each item: rows out_row .. out_row + n_rows - 1 of out = down (silu(gate x) * (up x))
          * for x rows x_rows[...]. act is scratch for the same rows: 2 * hidden floats each (hidden
          * = gate.n_rows). */
@@ -179,13 +208,44 @@ typedef struct mf_op {
             uint32_t n_items;
         } experts;
         /* x[r] += sigmoid(shared_gate[r]) * shared[r] + sum over j < k, in that order, of
-         * weights[r, j] * experts[place[r * k + j]]. shared is overwritten. place: host array of
-         * rows of experts. */
+         * weights[r, j] * experts[place[r * k + j]]. shared is overwritten. shared_gate of id 0:
+         * shared counts as it is; shared of id 0: there is none. place: host array of rows of
+         * experts. */
         struct {
             mf_span x, weights, experts, shared, shared_gate;
             const uint32_t *place;
             uint32_t n_cols, k;
         } combine;
+        /* Rotation in place, by the row's position, of n_heads runs of n_rot floats: head h of row
+         * r at x + r * row_stride + h * head_stride. Pairs (i, i + n_rot / 2), or (2i, 2i + 1)
+         * where interleaved. cos/sin: float32 [positions, n_rot / 2]. state is unused. */
+        struct {
+            mf_span x, cos, sin;
+            uint32_t n_heads, n_rot, row_stride, head_stride;
+            bool interleaved;
+            const mf_sequence *sequences;
+            uint32_t n_sequences;
+        } rope;
+        /* y[r, h] = W_h x[r, h] for every head: x at r * x_row + h * x_head floats, y likewise. A
+         * head's x has n_cols values and y n_rows, or the other way round if transposed. */
+        struct {
+            mf_head_weight w;
+            mf_span x, y;
+            uint32_t n_heads, x_row, x_head, y_row, y_head;
+        } head_matmul;
+        /* Appends kv [rows, n_latent + n_rot] to the sequences' caches (state[0], cache_type, row =
+         * position) and attends causally: with the key of a position all of its cached row and its
+         * value the first n_latent of it, out[r, h] = softmax(scale (q[r, h] . latent + q_rot[r, h]
+         * . rot)) latent. q, out: [rows, n_heads, n_latent], distinct; q_rot: head h of row r at r
+         * * q_rot_row + h * q_rot_head floats. */
+        struct {
+            mf_span q, q_rot, kv, out;
+            uint32_t n_heads, n_latent, n_rot, q_rot_row, q_rot_head;
+            mf_dtype cache_type;
+            float scale;
+            const mf_sequence *sequences;
+            uint32_t n_sequences;
+        } latent_attention;
     } u;
 } mf_op;
 
@@ -243,8 +303,12 @@ static inline mf_span mf_span_at(mf_span span, uint64_t n_bytes)
 
 /* Bytes of a weight's packed values, scales and biases. */
 uint64_t mf_weight_bytes(const mf_weight *w);
-/* Of one row. */
+/* Of one row of values. */
 uint64_t mf_weight_row_bytes(const mf_weight *w);
+/* Of one row of the array of scales, which stands for one row of values if affine, and for
+ * MF_FP8_BLOCK of them in FP8. 0 for floats. */
 uint64_t mf_weight_scale_row_bytes(const mf_weight *w);
+/* Of all scales. */
+uint64_t mf_weight_scale_bytes(const mf_weight *w);
 
 #endif

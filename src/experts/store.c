@@ -187,7 +187,7 @@ static bool is_evictable(void *ctx, uint32_t slot)
     return store->slots[slot].state == MF_SLOT_HELD && !store->slots[slot].is_pinned;
 }
 
-static void empty_slot(mf_expert_store *store, uint32_t slot)
+void mf_expert_empty_slot(mf_expert_store *store, uint32_t slot)
 {
     store->slot_of[store->slots[slot].key] = MF_NO_SLOT;
     store->slots[slot] = (mf_expert_slot){0};
@@ -195,14 +195,13 @@ static void empty_slot(mf_expert_store *store, uint32_t slot)
     store->empty[store->n_empty++] = slot;
 }
 
-/* A slot for the expert, pinned and to be read into; MF_NO_SLOT if all are in use. */
-static uint32_t take_slot(mf_expert_store *store, uint64_t key)
+uint32_t mf_expert_take_slot(mf_expert_store *store, uint64_t key)
 {
     if (store->n_empty == 0) {
         uint32_t victim = store->policy->victim(store->policy_state, is_evictable, store);
         if (victim == MF_NO_SLOT)
             return MF_NO_SLOT;
-        empty_slot(store, victim);
+        mf_expert_empty_slot(store, victim);
     }
     uint32_t slot = store->empty[--store->n_empty];
     store->slots[slot] = (mf_expert_slot){key, MF_SLOT_READING, true};
@@ -242,7 +241,7 @@ static bool start_next_item(mf_expert_store *store)
         return false;
     uint32_t index = store->first_waiting;
     mf_fetch_item *item = &store->items[index];
-    uint32_t slot = take_slot(store, key_of(store, item->expert));
+    uint32_t slot = mf_expert_take_slot(store, key_of(store, item->expert));
     if (slot == MF_NO_SLOT)
         return false;
     /* Every plan was made once at open, so this one cannot overflow. */
@@ -443,7 +442,7 @@ void mf_expert_store_end(mf_expert_store *store)
             continue;
         store->slots[item->slot].is_pinned = false;
         if (item->state == MF_ITEM_READING)
-            empty_slot(store, item->slot);
+            mf_expert_empty_slot(store, item->slot);
     }
     store->is_open = false;
 }

@@ -71,4 +71,9 @@ struct mf_expert_store {
     mf_expert_stats stats;
 };
 
+/* A slot for the expert, pinned and to be read into; MF_NO_SLOT if all are in use. */
+uint32_t mf_expert_take_slot(mf_expert_store *store, uint64_t key);
+/* The slot's expert is forgotten. */
+void mf_expert_empty_slot(mf_expert_store *store, uint32_t slot);
+
 #endif

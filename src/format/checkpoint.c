@@ -26,6 +26,15 @@ static mf_status check_directory(const char *dir, mf_error *error)
     return MF_OK;
 }
 
+/* Where a part of the prepared form lies. */
+static mf_status part_path(const mf_checkpoint *c, const char *folder, const char *name, char *path,
+                           size_t capacity, mf_error *error)
+{
+    char below[96];
+    snprintf(below, sizeof below, "%s%s", c->is_split ? folder : "", name);
+    return mf_path_join(path, capacity, c->dir, below, error);
+}
+
 static const char *packed_dir_name(uint32_t bits)
 {
     return bits == 2 ? "packed_experts_2bit" : "packed_experts";
@@ -38,7 +47,7 @@ static mf_status choose_packed(mf_checkpoint *c, uint32_t wanted, mf_error *erro
     for (size_t i = 0; i < 2; i++) {
         if (wanted != 0 && wanted != known[i])
             continue;
-        MF_TRY(mf_path_join(path, sizeof path, c->dir, packed_dir_name(known[i]), error));
+        MF_TRY(part_path(c, "root/", packed_dir_name(known[i]), path, sizeof path, error));
         if (dir_exists(path)) {
             c->packed_bits = known[i];
             return MF_OK;
@@ -53,9 +62,9 @@ static mf_status read_packed(mf_checkpoint *c, uint32_t packed_bits, mf_error *e
     char path[MF_MAX_PATH];
     uint32_t file;
     MF_TRY(choose_packed(c, packed_bits, error));
-    MF_TRY(mf_path_join(path, sizeof path, c->dir, "model_weights.bin", error));
+    MF_TRY(part_path(c, "artifacts/", "model_weights.bin", path, sizeof path, error));
     MF_TRY(mf_tensor_table_add_file(&c->table, path, &file, error));
-    MF_TRY(mf_path_join(path, sizeof path, c->dir, "model_weights.json", error));
+    MF_TRY(part_path(c, "artifacts/", "model_weights.json", path, sizeof path, error));
     mf_json manifest = {0};
     MF_TRY(mf_json_read(&c->allocator, path, MAX_MANIFEST_BYTES, &manifest, error));
     mf_status status =
@@ -67,9 +76,9 @@ static mf_status read_packed(mf_checkpoint *c, uint32_t packed_bits, mf_error *e
 static mf_status read_config(mf_checkpoint *c, mf_error *error)
 {
     char path[MF_MAX_PATH];
-    MF_TRY(mf_path_join(path, sizeof path, c->dir, "config.json", error));
+    MF_TRY(part_path(c, "mlx/", "config.json", path, sizeof path, error));
     if (c->is_packed && !mf_file_exists(path)) {
-        MF_TRY(mf_path_join(path, sizeof path, c->dir, "model_weights.json", error));
+        MF_TRY(part_path(c, "artifacts/", "model_weights.json", path, sizeof path, error));
         c->config_from_manifest = true;
     }
     return mf_config_read(&c->allocator, path, c->config_from_manifest, &c->config, error);
@@ -87,7 +96,9 @@ mf_status mf_checkpoint_read(const mf_allocator *a, const char *dir, uint32_t pa
                        dir);
     snprintf(out->dir, sizeof out->dir, "%s", dir);
     MF_TRY_GOTO(check_directory(dir, error));
-    MF_TRY_GOTO(mf_path_join(path, sizeof path, dir, "model_weights.json", error));
+    MF_TRY_GOTO(mf_path_join(path, sizeof path, dir, "artifacts/model_weights.json", error));
+    out->is_split = mf_file_exists(path);
+    MF_TRY_GOTO(part_path(out, "artifacts/", "model_weights.json", path, sizeof path, error));
     out->is_packed = mf_file_exists(path);
     MF_TRY_GOTO(read_config(out, error));
     if (out->is_packed)
@@ -113,5 +124,5 @@ mf_status mf_checkpoint_layer_file(const mf_checkpoint *checkpoint, uint32_t lay
     char name[64];
     snprintf(name, sizeof name, "%s/layer_%02u.bin", packed_dir_name(checkpoint->packed_bits),
              layer);
-    return mf_path_join(path, capacity, checkpoint->dir, name, error);
+    return part_path(checkpoint, "root/", name, path, capacity, error);
 }

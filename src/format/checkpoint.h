@@ -13,6 +13,7 @@ typedef struct mf_checkpoint {
     mf_config config;
     mf_tensor_table table;
     bool is_packed;            /* the prepared form: manifest + packed_experts */
+    bool is_split;             /* of it: in artifacts/, root/ and mlx/, as prepared for Cogito */
     bool config_from_manifest; /* no config.json: the manifest's own config serves */
     uint32_t packed_bits;      /* 4 or 2, of the packed experts */
 } mf_checkpoint;

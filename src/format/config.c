@@ -154,3 +154,30 @@ mf_status mf_config_quantization(const mf_config *config, const char *name, mf_q
     *out = result;
     return MF_OK;
 }
+
+mf_status mf_config_check_quantization(const mf_config *config, mf_error *error)
+{
+    const char *path = config->json.path;
+    const char *method = yyjson_get_str(yyjson_obj_get(config->quantization, "quant_method"));
+    if (method == NULL)
+        return MF_OK;
+    if (strcmp(method, "fp8") != 0)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: field quantization_config.quant_method is %s; supported are fp8 and "
+                       "MLX's affine quantization",
+                       path, method);
+    const char *format = yyjson_get_str(yyjson_obj_get(config->quantization, "fmt"));
+    if (format != NULL && strcmp(format, "e4m3") != 0)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: field quantization_config.fmt is %s; only e4m3 is supported", path,
+                       format);
+    yyjson_val *block = yyjson_obj_get(config->quantization, "weight_block_size");
+    uint64_t n_rows = yyjson_get_uint(yyjson_arr_get(block, 0));
+    uint64_t n_cols = yyjson_get_uint(yyjson_arr_get(block, 1));
+    if (yyjson_arr_size(block) != 2 || n_rows != 128 || n_cols != 128)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: field quantization_config.weight_block_size is [%llu, %llu]; only "
+                       "[128, 128] is supported",
+                       path, (unsigned long long)n_rows, (unsigned long long)n_cols);
+    return MF_OK;
+}

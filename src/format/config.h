@@ -47,6 +47,10 @@ typedef struct mf_quantization {
     uint32_t group; /* 0 where not stated */
 } mf_quantization;
 
+/* Errors: MF_ERR_UNSUPPORTED, naming the field, for a quant_method other than fp8 in blocks of 128
+ * x 128 (MLX's affine has no quant_method). */
+mf_status mf_config_check_quantization(const mf_config *config, mf_error *error);
+
 /* For the module `name` (a tensor's name without ".weight"). Errors: MF_ERR_UNSUPPORTED for a mode
  * other than affine. */
 mf_status mf_config_quantization(const mf_config *config, const char *name, mf_quantization *out,

@@ -184,7 +184,7 @@ bool mf_tensor_type_parse(const char *name, mf_tensor_type *type, uint32_t *eigh
         {"I64", MF_TENSOR_OTHER, 64},    {"U64", MF_TENSOR_OTHER, 64},
         {"I16", MF_TENSOR_OTHER, 16},    {"U16", MF_TENSOR_OTHER, 16},
         {"I8", MF_TENSOR_OTHER, 8},      {"U8", MF_TENSOR_OTHER, 8},
-        {"BOOL", MF_TENSOR_OTHER, 8},    {"F8_E4M3", MF_TENSOR_OTHER, 8},
+        {"BOOL", MF_TENSOR_OTHER, 8},    {"F8_E4M3", MF_TENSOR_F8_E4M3, 8},
         {"F8_E5M2", MF_TENSOR_OTHER, 8}, {"F8_E8M0", MF_TENSOR_OTHER, 8},
         {"F4", MF_TENSOR_OTHER, 4},
     };

@@ -20,7 +20,8 @@ typedef enum mf_tensor_type {
     MF_TENSOR_F32 = 1,
     MF_TENSOR_F16 = 2,
     MF_TENSOR_BF16 = 3,
-    MF_TENSOR_U32 = 4
+    MF_TENSOR_U32 = 4,
+    MF_TENSOR_F8_E4M3 = 5
 } mf_tensor_type;
 
 typedef struct mf_tensor {

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define DEPTH_DEFAULT 128u
+#define DEPTH_DEFAULT 256u
 #define DEPTH_MAX 4096u
 /* Reads of one request in a row that bring nothing new, before it counts as failed. */
 #define STALLS_MAX 1000u

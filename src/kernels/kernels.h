@@ -29,16 +29,22 @@
  * stream, value i in bits [i * bits, (i + 1) * bits), so a row has n_cols * bits / 8 bytes (whole
  * 32-bit words); scales and biases are [n_rows, n_cols / group] of float_type. n_cols is a multiple
  * of group. bits is 2, 3, 4, 5, 6 or 8; group 32, 64 or 128.
+ *
+ * FP8 in blocks: one e4m3 byte a value (base/fp8.h), [n_rows, n_cols]; scales are float32, [ceil of
+ * n_rows / 128, ceil of n_cols / 128], and w[r, i] = value[r, i] * scales[r / 128, i / 128].
+ * float_type is MF_F32, bits 8, group 128. Any n_rows and n_cols. Rows of a larger matrix are one
+ * too if the first is a multiple of 128. A NaN among a row's values makes its outputs NaN, of which
+ * bits is left open.
  */
 typedef struct mf_matrix {
     mf_weight_kind kind;
     mf_dtype float_type; /* of the values, or of the scales and biases */
-    uint32_t bits;       /* affine only */
-    uint32_t group;      /* affine only */
+    uint32_t bits;       /* not of floats */
+    uint32_t group;      /* not of floats */
     uint32_t n_rows;
     uint32_t n_cols;
     const unsigned char *data;
-    const unsigned char *scales; /* affine only */
+    const unsigned char *scales; /* not of floats */
     const unsigned char *biases; /* affine only */
 } mf_matrix;
 
@@ -53,6 +59,28 @@ typedef struct mf_attention_args {
     float scale;
     float *out; /* [head_dim] */
 } mf_attention_args;
+
+/* Multi-head latent attention (arXiv 2405.04434, the up-projections absorbed): heads of one token
+ * over the cached latents of its sequence. Position p of the cache holds n_latent values and then
+ * n_rot rotated ones, float32 or bfloat16; its key is all of them, its value the first n_latent. */
+#define MF_LATENT_HEADS 16
+typedef struct mf_latent_args {
+    const float *q;                /* head h: [n_latent] at q + h * q_stride */
+    const float *q_rot;            /* head h: [n_rot] at q_rot + h * q_rot_stride */
+    const void *cache;             /* [n_kv, n_latent + n_rot] of cache_type */
+    float *out;                    /* head h: [n_latent] at out + h * out_stride; not q */
+    float *scratch;                /* MF_LATENT_TILE * (n_latent + n_rot) floats */
+    size_t q_stride, q_rot_stride; /* floats */
+    size_t out_stride;
+    mf_dtype cache_type; /* MF_F32 or MF_BF16 */
+    uint32_t n_kv;       /* positions 0 .. n_kv - 1 are attended; at least 1 */
+    uint32_t n_heads;    /* at most MF_LATENT_HEADS */
+    uint32_t n_latent, n_rot;
+    float scale;
+} mf_latent_args;
+
+/* Positions of one step of its online softmax, counted from 0. */
+#define MF_LATENT_TILE 32
 
 /* The gated delta rule of one value head over n_tokens consecutive tokens. */
 typedef struct mf_delta_args {
@@ -78,7 +106,7 @@ typedef struct mf_kernels {
      * aligned. */
     void (*matmul)(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
                    size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
-    /* out[i] = w[row, i]: for affine, fma(q, scale, bias). */
+    /* out[i] = w[row, i]: for affine, fma(q, scale, bias); for FP8 value * scale, rounded once. */
     void (*dequant_row)(const mf_matrix *w, uint32_t row, float *out);
 
     /* out = x * (mean(x^2) + eps)^-1/2 * (weight + weight_offset); out may be x. weight may be NULL
@@ -109,6 +137,11 @@ typedef struct mf_kernels {
      * positions counted from 0. */
     void (*attention)(const mf_attention_args *args);
 
+    /* out[h] = sum_p softmax_p(scale * (q[h] . latent_p + q_rot[h] . rot_p)) latent_p, by online
+     * softmax over tiles of MF_LATENT_TILE positions counted from 0. A head's result does not
+     * depend on the others. */
+    void (*latent_attention)(const mf_latent_args *args);
+
     /* Depthwise causal convolution of width `width` and SiLU over n_channels channels, one token:
      * c = sum_{j < width-1} state[j * state_stride + ch] * w[ch * width + j] + x[ch] * w[ch * width
      * + width-1]; out = silu(c); then the state shifts by one and takes x as its newest row. state:
@@ -138,7 +171,15 @@ static inline size_t mf_matrix_row_bytes(const mf_matrix *w)
 {
     if (w->kind == MF_WEIGHT_AFFINE)
         return (size_t)w->n_cols * w->bits / 8;
+    if (w->kind == MF_WEIGHT_FP8_BLOCK)
+        return w->n_cols;
     return (size_t)w->n_cols * (w->float_type == MF_F32 ? 4 : 2);
+}
+
+/* Columns of the array of scales of a matrix of FP8 blocks. */
+static inline size_t mf_matrix_fp8_scale_cols(const mf_matrix *w)
+{
+    return ((size_t)w->n_cols + MF_FP8_BLOCK - 1) / MF_FP8_BLOCK;
 }
 
 #endif

@@ -202,6 +202,47 @@ static mf_status describe_affine(mf_binder *binder, const char *module, uint32_t
     return check_declared(binder, module, m, error);
 }
 
+static mf_status describe_float(mf_binder *binder, uint32_t n_leading, uint64_t leading,
+                                uint32_t n_rows, uint32_t n_cols, mf_stored_matrix *m,
+                                mf_error *error)
+{
+    m->shape.kind = MF_WEIGHT_FLOAT;
+    if (float_type(m->data->type, &m->shape.float_type) &&
+        has_shape(m->data, n_leading, leading, n_rows, n_cols))
+        return MF_OK;
+    char expected[160];
+    expected_text(n_leading, leading, n_rows, n_cols, expected, sizeof expected);
+    size_t used = strlen(expected);
+    snprintf(expected + used, sizeof expected - used, " of F32, F16 or BF16 (it has no scales)");
+    return wrong_shape(binder, m->data, expected, error);
+}
+
+/* Scales of 128 x 128 blocks; as float32 once they are bound. */
+static mf_status describe_fp8(mf_binder *binder, uint32_t n_leading, uint64_t leading,
+                              uint32_t n_rows, uint32_t n_cols, mf_stored_matrix *m,
+                              mf_error *error)
+{
+    char expected[160];
+    uint64_t block_rows = ((uint64_t)n_rows + MF_FP8_BLOCK - 1) / MF_FP8_BLOCK;
+    uint64_t block_cols = ((uint64_t)n_cols + MF_FP8_BLOCK - 1) / MF_FP8_BLOCK;
+    if (!has_shape(m->data, n_leading, leading, n_rows, n_cols)) {
+        expected_text(n_leading, leading, n_rows, n_cols, expected, sizeof expected);
+        return wrong_shape(binder, m->data, expected, error);
+    }
+    if ((m->scales->type != MF_TENSOR_F32 && m->scales->type != MF_TENSOR_BF16) ||
+        !has_shape(m->scales, n_leading, leading, block_rows, block_cols)) {
+        expected_text(n_leading, leading, block_rows, block_cols, expected, sizeof expected);
+        size_t used = strlen(expected);
+        snprintf(expected + used, sizeof expected - used, " of F32 or BF16, one per 128 x 128");
+        return wrong_shape(binder, m->scales, expected, error);
+    }
+    m->shape.kind = MF_WEIGHT_FP8_BLOCK;
+    m->shape.float_type = MF_F32;
+    m->shape.bits = 8;
+    m->shape.group = MF_FP8_BLOCK;
+    return MF_OK;
+}
+
 mf_status mf_bind_stored(mf_binder *binder, const char *module, const char *suffix,
                          uint32_t n_leading, uint64_t leading, uint32_t n_rows, uint32_t n_cols,
                          mf_stored_matrix *out, mf_error *error)
@@ -212,22 +253,17 @@ mf_status mf_bind_stored(mf_binder *binder, const char *module, const char *suff
     MF_TRY(find_named(binder, name, &m.data, error));
     snprintf(name, sizeof name, "%s.scales", module);
     m.scales = mf_tensor_find(&binder->checkpoint->table, name);
-    if (m.scales == NULL) {
-        if (!float_type(m.data->type, &m.shape.float_type) ||
-            !has_shape(m.data, n_leading, leading, n_rows, n_cols)) {
-            char expected[160];
-            expected_text(n_leading, leading, n_rows, n_cols, expected, sizeof expected);
-            size_t used = strlen(expected);
-            snprintf(expected + used, sizeof expected - used,
-                     " of F32, F16 or BF16 (it has no scales)");
-            return wrong_shape(binder, m.data, expected, error);
-        }
-        m.shape.kind = MF_WEIGHT_FLOAT;
-    } else {
+    if (m.scales != NULL) {
         m.scales->used = true;
         snprintf(name, sizeof name, "%s.biases", module);
         MF_TRY(find_named(binder, name, &m.biases, error));
         MF_TRY(describe_affine(binder, module, n_leading, leading, n_rows, n_cols, &m, error));
+    } else if (m.data->type == MF_TENSOR_F8_E4M3) {
+        snprintf(name, sizeof name, "%s%s_scale_inv", module, suffix);
+        MF_TRY(find_named(binder, name, &m.scales, error));
+        MF_TRY(describe_fp8(binder, n_leading, leading, n_rows, n_cols, &m, error));
+    } else {
+        MF_TRY(describe_float(binder, n_leading, leading, n_rows, n_cols, &m, error));
     }
     binder->n_parameters += (n_leading == 0 ? 1 : leading) * n_rows * (uint64_t)n_cols;
     *out = m;
@@ -263,8 +299,7 @@ static mf_status add_bytes(mf_binder *binder, uint32_t file, uint64_t source, ui
     return MF_OK;
 }
 
-/* A place for n bytes in the resident block. */
-static mf_status take_place(mf_binder *binder, uint64_t n_bytes, mf_span *out, mf_error *error)
+mf_status mf_bind_place(mf_binder *binder, uint64_t n_bytes, mf_span *out, mf_error *error)
 {
     uint64_t at = mf_round_up(binder->resident_bytes, RESIDENT_ALIGN), end;
     if (!mf_add_u64(at, n_bytes, &end))
@@ -281,7 +316,7 @@ static mf_status place_rows(mf_binder *binder, const mf_tensor *t, uint64_t row_
     uint64_t total = 0;
     for (uint32_t i = 0; i < n_runs; i++)
         total += rows[i].n_rows;
-    MF_TRY(take_place(binder, total * row_bytes, out, error));
+    MF_TRY(mf_bind_place(binder, total * row_bytes, out, error));
     uint64_t dest = out->offset;
     for (uint32_t i = 0; i < n_runs; i++) {
         for (uint32_t done = 0, block = 0; done < rows[i].n_rows;
@@ -297,6 +332,69 @@ static mf_status place_rows(mf_binder *binder, const mf_tensor *t, uint64_t row_
     return MF_OK;
 }
 
+mf_status mf_bind_floats(mf_binder *binder, const mf_tensor *t, uint64_t offset, uint64_t n,
+                         uint64_t dest, mf_error *error)
+{
+    uint64_t width = t->type == MF_TENSOR_F32 ? 4 : 2;
+    mf_copy copy = {t->file, t->type, 0.0f, t->offset + offset * width, dest, n * width};
+    return add_copy(binder, &copy, error);
+}
+
+static bool is_whole_blocks(const mf_rows *r)
+{
+    return (r->n_rows | r->block_rows | r->stride | r->offset) % MF_FP8_BLOCK == 0;
+}
+
+/* The scales of the given runs of rows: whole rows of blocks, or all of the matrix. */
+static mf_status place_block_scales(mf_binder *binder, const mf_stored_matrix *m,
+                                    const mf_rows *rows, uint32_t n_runs, mf_span *out,
+                                    mf_error *error)
+{
+    uint64_t n_cols = (m->shape.n_cols + MF_FP8_BLOCK - 1) / MF_FP8_BLOCK;
+    uint64_t n_all = n_cols * ((m->shape.n_rows + MF_FP8_BLOCK - 1) / MF_FP8_BLOCK);
+    if (n_runs == 1 && rows[0].n_rows == m->shape.n_rows && rows[0].block_rows == rows[0].n_rows) {
+        MF_TRY(mf_bind_place(binder, n_all * sizeof(float), out, error));
+        return mf_bind_floats(binder, m->scales, 0, n_all, out->offset, error);
+    }
+    MF_TRY(mf_bind_place(binder, n_all * sizeof(float), out, error));
+    uint64_t dest = out->offset;
+    for (uint32_t i = 0; i < n_runs; i++) {
+        const mf_rows *r = &rows[i];
+        if (!is_whole_blocks(r))
+            return mf_fail(error, MF_ERR_UNSUPPORTED,
+                           "%s: tensor %s: FP8 rows cannot be taken apart inside blocks of 128",
+                           path_of(binder, m->data), m->data->name);
+        uint64_t n = n_cols * (r->block_rows / MF_FP8_BLOCK);
+        for (uint32_t block = 0; block < r->n_rows / r->block_rows; block++) {
+            uint64_t from = ((uint64_t)r->offset + (uint64_t)block * r->stride) / MF_FP8_BLOCK;
+            MF_TRY(mf_bind_floats(binder, m->scales, from * n_cols, n, dest, error));
+            dest += n * sizeof(float);
+        }
+    }
+    return MF_OK;
+}
+
+/* Places a matrix whose rows, those of all leading dimensions together, are taken in `rows`. */
+static mf_status place_matrix(mf_binder *binder, const mf_stored_matrix *m, const mf_rows *rows,
+                              uint32_t n_runs, mf_weight *out, mf_error *error)
+{
+    mf_weight w = m->shape;
+    w.n_rows = 0;
+    for (uint32_t i = 0; i < n_runs; i++)
+        w.n_rows += rows[i].n_rows;
+    MF_TRY(place_rows(binder, m->data, mf_weight_row_bytes(&w), rows, n_runs, &w.data, error));
+    if (w.kind == MF_WEIGHT_AFFINE) {
+        MF_TRY(place_rows(binder, m->scales, mf_weight_scale_row_bytes(&w), rows, n_runs, &w.scales,
+                          error));
+        MF_TRY(place_rows(binder, m->biases, mf_weight_scale_row_bytes(&w), rows, n_runs, &w.biases,
+                          error));
+    }
+    if (w.kind == MF_WEIGHT_FP8_BLOCK)
+        MF_TRY(place_block_scales(binder, m, rows, n_runs, &w.scales, error));
+    *out = w;
+    return MF_OK;
+}
+
 mf_status mf_bind_matrix_rows(mf_binder *binder, const char *module, uint32_t n_rows,
                               uint32_t n_cols, const mf_rows *rows, uint32_t n_runs, mf_weight *out,
                               mf_error *error)
@@ -304,21 +402,19 @@ mf_status mf_bind_matrix_rows(mf_binder *binder, const char *module, uint32_t n_
     mf_stored_matrix m;
     uint64_t counted = binder->n_parameters;
     MF_TRY(mf_bind_stored(binder, module, ".weight", 0, 0, n_rows, n_cols, &m, error));
-    mf_weight w = m.shape;
-    w.n_rows = 0;
-    for (uint32_t i = 0; i < n_runs; i++)
-        w.n_rows += rows[i].n_rows;
+    MF_TRY(place_matrix(binder, &m, rows, n_runs, out, error));
     binder->n_parameters =
-        counted + (uint64_t)w.n_rows * n_cols; /* a matrix may be bound in several parts */
-    MF_TRY(place_rows(binder, m.data, mf_weight_row_bytes(&w), rows, n_runs, &w.data, error));
-    if (w.kind == MF_WEIGHT_AFFINE) {
-        MF_TRY(place_rows(binder, m.scales, mf_weight_scale_row_bytes(&w), rows, n_runs, &w.scales,
-                          error));
-        MF_TRY(place_rows(binder, m.biases, mf_weight_scale_row_bytes(&w), rows, n_runs, &w.biases,
-                          error));
-    }
-    *out = w;
+        counted + (uint64_t)out->n_rows * n_cols; /* a matrix may be bound in several parts */
     return MF_OK;
+}
+
+mf_status mf_bind_heads(mf_binder *binder, const char *module, uint32_t n_heads, uint32_t n_rows,
+                        uint32_t n_cols, mf_weight *out, mf_error *error)
+{
+    mf_stored_matrix m;
+    const mf_rows all = {n_heads * n_rows, n_heads * n_rows, 0, 0};
+    MF_TRY(mf_bind_stored(binder, module, ".weight", 1, n_heads, n_rows, n_cols, &m, error));
+    return place_matrix(binder, &m, &all, 1, out, error);
 }
 
 mf_status mf_bind_matrix(mf_binder *binder, const char *module, uint32_t n_rows, uint32_t n_cols,
@@ -343,7 +439,7 @@ mf_status mf_bind_vector(mf_binder *binder, const char *name, uint64_t n, float 
                  (unsigned long long)n);
         return wrong_shape(binder, t, expected, error);
     }
-    MF_TRY(take_place(binder, n * sizeof(float), out, error));
+    MF_TRY(mf_bind_place(binder, n * sizeof(float), out, error));
     binder->n_parameters += n;
     mf_copy copy = {t->file, t->type, add, t->offset, out->offset, t->n_bytes};
     return add_copy(binder, &copy, error);
@@ -361,15 +457,32 @@ static bool is_skipped(const char *name)
     return false;
 }
 
-mf_status mf_bind_finish(mf_binder *binder, mf_error *error)
+/* The layer that a tensor belongs to; UINT32_MAX if to none. */
+static uint32_t layer_of(const mf_binder *binder, const char *name)
+{
+    size_t n_prefix = strlen(binder->prefix);
+    if (strncmp(name, binder->prefix, n_prefix) != 0 || strncmp(name + n_prefix, "layers.", 7) != 0)
+        return UINT32_MAX;
+    char *end;
+    unsigned long layer = strtoul(name + n_prefix + 7, &end, 10);
+    return *end == '.' && layer < MF_MAX_LAYERS * 2 ? (uint32_t)layer : UINT32_MAX;
+}
+
+mf_status mf_bind_finish(mf_binder *binder, const mf_hparams *h, mf_error *error)
 {
     const mf_tensor_table *table = &binder->checkpoint->table;
+    uint32_t end = h->n_layers;
     for (size_t i = 0; i < table->n_tensors; i++) {
         const mf_tensor *t = &table->tensors[i];
-        if (!t->used && !is_skipped(t->name))
+        if (t->used || is_skipped(t->name))
+            continue;
+        uint32_t layer = layer_of(binder, t->name);
+        if (layer < h->n_layers || layer >= h->n_layers + h->n_mtp_layers)
             return mf_fail(error, MF_ERR_FORMAT,
                            "%s: tensor %s belongs to nothing in this model (surplus)",
                            path_of(binder, t), t->name);
+        end = layer + 1 > end ? layer + 1 : end;
     }
+    binder->n_skipped_layers = end - h->n_layers;
     return MF_OK;
 }

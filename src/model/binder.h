@@ -31,11 +31,12 @@ typedef struct mf_binder {
     float norm_add;     /* 1 where the checkpoint stores norm weights minus one */
     uint64_t resident_bytes;
     uint64_t n_parameters;
+    uint32_t n_skipped_layers; /* multi-token-prediction layers that are there and left out */
     mf_copy *copies;
     size_t n_copies, copies_capacity;
-    mf_expert_part *parts; /* [n_layers][MF_MAX_EXPERT_PARTS] */
+    mf_expert_part *parts; /* [n_moe_layers][MF_MAX_EXPERT_PARTS] */
     size_t parts_bytes;
-    uint32_t *each_file; /* [n_layers][3][n_experts] where experts have tensors of their own */
+    uint32_t *each_file; /* [n_moe_layers][6][n_experts] where experts have tensors of their own */
     uint64_t *each_offset;
     size_t each_count;
 } mf_binder;
@@ -58,7 +59,10 @@ mf_status mf_bind_find(mf_binder *binder, mf_tensor **out, mf_error *error, cons
  * whole name. */
 mf_status mf_bind_matrix(mf_binder *binder, const char *module, uint32_t n_rows, uint32_t n_cols,
                          mf_weight *out, mf_error *error);
-/* The same with the n_rows stored rows rearranged: the runs of `rows` one after another. */
+/* A matrix for each of n_heads heads, stored [n_heads, n_rows, n_cols]: one below the other. */
+mf_status mf_bind_heads(mf_binder *binder, const char *module, uint32_t n_heads, uint32_t n_rows,
+                        uint32_t n_cols, mf_weight *out, mf_error *error);
+/* mf_bind_matrix with the n_rows stored rows rearranged: the runs of `rows` one after another. */
 mf_status mf_bind_matrix_rows(mf_binder *binder, const char *module, uint32_t n_rows,
                               uint32_t n_cols, const mf_rows *rows, uint32_t n_runs, mf_weight *out,
                               mf_error *error);
@@ -75,8 +79,9 @@ void mf_layer_name(const mf_binder *binder, uint32_t layer, const char *suffix, 
 mf_status mf_bind_experts(mf_binder *binder, const mf_hparams *h, uint32_t layer,
                           mf_expert_shape *out, mf_error *error);
 
-/* Everything must have been used. */
-mf_status mf_bind_finish(mf_binder *binder, mf_error *error);
+/* Everything must have been used, but for what text models skip and the layers that h calls
+ * surplus. */
+mf_status mf_bind_finish(mf_binder *binder, const mf_hparams *h, mf_error *error);
 
 /* Shared by matrices and experts: what a stored matrix is. n_leading: dimensions before [rows,
  * cols] (1 for stacked experts). */
@@ -84,6 +89,12 @@ typedef struct mf_stored_matrix {
     mf_weight shape; /* spans unset */
     mf_tensor *data, *scales, *biases;
 } mf_stored_matrix;
+
+/* A place for n bytes in the resident block. */
+mf_status mf_bind_place(mf_binder *binder, uint64_t n_bytes, mf_span *out, mf_error *error);
+/* Brings n values of a floating-point tensor, from element `offset` on, to `dest` as float32. */
+mf_status mf_bind_floats(mf_binder *binder, const mf_tensor *t, uint64_t offset, uint64_t n,
+                         uint64_t dest, mf_error *error);
 
 mf_status mf_bind_stored(mf_binder *binder, const char *module, const char *suffix,
                          uint32_t n_leading, uint64_t leading, uint32_t n_rows, uint32_t n_cols,

@@ -11,7 +11,7 @@
 #define NAME_BYTES 512
 
 /* Order of the parts of an expert: gate, up, down; of each its values, scales and biases. */
-enum { GATE, UP, DOWN, N_MATRICES };
+enum { GATE, UP, DOWN, N_MATRICES, EACH_PARTS = 2 * N_MATRICES };
 
 typedef struct expert_binding {
     mf_binder *binder;
@@ -54,8 +54,14 @@ static mf_status bind_stacked(expert_binding *b, mf_expert_shape *shape, mf_erro
         mf_stored_matrix m;
         MF_TRY(mf_bind_stored(b->binder, module, ".weight", 1, b->h->n_experts, rows_of(b->h, j),
                               cols_of(b->h, j), &m, error));
+        if (m.shape.kind == MF_WEIGHT_FP8_BLOCK && m.scales->type != MF_TENSOR_F32)
+            return mf_fail(error, MF_ERR_UNSUPPORTED,
+                           "%s: tensor %s: scales of stacked FP8 experts must be F32",
+                           b->binder->checkpoint->dir, m.scales->name);
         *shape_of(shape, j) = m.shape;
         b->parts[3 * j] = part_of(m.data, b->h->n_experts);
+        if (m.shape.kind == MF_WEIGHT_FP8_BLOCK)
+            b->parts[3 * j + 1] = part_of(m.scales, b->h->n_experts);
         if (m.shape.kind == MF_WEIGHT_AFFINE) {
             b->parts[3 * j + 1] = part_of(m.scales, b->h->n_experts);
             b->parts[3 * j + 2] = part_of(m.biases, b->h->n_experts);
@@ -103,7 +109,7 @@ static mf_status make_each(mf_binder *binder, const mf_hparams *h, mf_error *err
 {
     if (binder->each_file != NULL)
         return MF_OK;
-    size_t n = (size_t)h->n_layers * N_MATRICES * h->n_experts;
+    size_t n = (size_t)h->n_moe_layers * EACH_PARTS * h->n_experts;
     binder->each_file = mf_alloc_array(&binder->allocator, n, sizeof *binder->each_file);
     if (binder->each_file == NULL)
         return mf_fail_memory(error, n * sizeof *binder->each_file, "the table of experts");
@@ -114,34 +120,68 @@ static mf_status make_each(mf_binder *binder, const mf_hparams *h, mf_error *err
     return MF_OK;
 }
 
-/* Raw Hugging Face, a tensor per expert and matrix. */
+static void keep_each(expert_binding *b, uint32_t part, uint32_t expert, const mf_tensor *t)
+{
+    uint32_t column = part / 3 * 2 + part % 3; /* values and scales of each matrix */
+    size_t first = ((size_t)b->h->moe_index[b->layer] * EACH_PARTS + column) * b->h->n_experts;
+    b->binder->each_file[first + expert] = t->file;
+    b->binder->each_offset[first + expert] = t->offset;
+    b->parts[part].n_bytes = t->n_bytes;
+    b->parts[part].each_file = &b->binder->each_file[first];
+    b->parts[part].each_offset = &b->binder->each_offset[first];
+}
+
+/* Kernels read block scales as float32. Those of another type are small: they are converted once
+ * and stay resident. */
+static mf_status keep_scales(expert_binding *b, uint32_t j, uint32_t expert,
+                             const mf_stored_matrix *m, mf_expert_shape *shape, mf_error *error)
+{
+    mf_weight *w = shape_of(shape, j);
+    uint64_t n_bytes = mf_weight_scale_bytes(w);
+    if (m->scales->type == MF_TENSOR_F32) {
+        keep_each(b, 3 * j + 1, expert, m->scales);
+        return MF_OK;
+    }
+    shape->has_resident_scales = true;
+    if (expert == 0)
+        MF_TRY(mf_bind_place(b->binder, n_bytes * b->h->n_experts, &w->scales, error));
+    return mf_bind_floats(b->binder, m->scales, 0, n_bytes / sizeof(float),
+                          w->scales.offset + expert * n_bytes, error);
+}
+
+static bool same_form(const mf_stored_matrix *a, const mf_stored_matrix *b)
+{
+    return a->shape.kind == b->shape.kind && a->shape.float_type == b->shape.float_type &&
+           (a->scales == NULL || a->scales->type == b->scales->type);
+}
+
+/* Raw Hugging Face, a tensor per expert and matrix, in FP8 with its scales beside it. */
 static mf_status bind_each(expert_binding *b, mf_expert_shape *shape, mf_error *error)
 {
     const mf_hparams *h = b->h;
-    mf_binder *binder = b->binder;
-    MF_TRY(make_each(binder, h, error));
+    mf_stored_matrix first = {0};
+    MF_TRY(make_each(b->binder, h, error));
     for (uint32_t j = 0; j < N_MATRICES; j++) {
-        size_t at = ((size_t)b->layer * N_MATRICES + j) * h->n_experts;
         for (uint32_t e = 0; e < h->n_experts; e++) {
             char suffix[64], module[NAME_BYTES];
             snprintf(suffix, sizeof suffix, "mlp.experts.%u.%s", e, projections[j]);
-            mf_layer_name(binder, b->layer, suffix, module, sizeof module);
+            mf_layer_name(b->binder, b->layer, suffix, module, sizeof module);
             mf_stored_matrix m;
-            MF_TRY(mf_bind_stored(binder, module, ".weight", 0, 0, rows_of(h, j), cols_of(h, j), &m,
-                                  error));
-            if (m.shape.kind != MF_WEIGHT_FLOAT ||
-                (e > 0 && m.shape.float_type != shape_of(shape, j)->float_type))
-                return mf_fail(
-                    error, MF_ERR_UNSUPPORTED,
-                    "%s: tensor %s: experts stored one by one must be unquantised and of one dtype",
-                    binder->checkpoint->dir, m.data->name);
-            *shape_of(shape, j) = m.shape;
-            binder->each_file[at + e] = m.data->file;
-            binder->each_offset[at + e] = m.data->offset;
-            b->parts[3 * j].n_bytes = m.data->n_bytes;
+            MF_TRY(mf_bind_stored(b->binder, module, ".weight", 0, 0, rows_of(h, j), cols_of(h, j),
+                                  &m, error));
+            if (e == 0 && j == 0)
+                first = m;
+            if (m.shape.kind == MF_WEIGHT_AFFINE || !same_form(&first, &m))
+                return mf_fail(error, MF_ERR_UNSUPPORTED,
+                               "%s: tensor %s: experts stored one by one must be all of one "
+                               "floating-point dtype, or all in FP8",
+                               b->binder->checkpoint->dir, m.data->name);
+            if (e == 0)
+                *shape_of(shape, j) = m.shape;
+            keep_each(b, 3 * j, e, m.data);
+            if (m.shape.kind == MF_WEIGHT_FP8_BLOCK)
+                MF_TRY(keep_scales(b, j, e, &m, shape, error));
         }
-        b->parts[3 * j].each_file = &binder->each_file[at];
-        b->parts[3 * j].each_offset = &binder->each_offset[at];
     }
     return MF_OK;
 }
@@ -199,13 +239,14 @@ mf_status mf_bind_experts(mf_binder *binder, const mf_hparams *h, uint32_t layer
                           mf_expert_shape *out, mf_error *error)
 {
     if (binder->parts == NULL) {
-        size_t n_bytes = (size_t)h->n_layers * MF_MAX_EXPERT_PARTS * sizeof *binder->parts;
+        size_t n_bytes = (size_t)h->n_moe_layers * MF_MAX_EXPERT_PARTS * sizeof *binder->parts;
         binder->parts = mf_alloc_zeroed(&binder->allocator, n_bytes);
         if (binder->parts == NULL)
             return mf_fail_memory(error, n_bytes, "the expert map");
         binder->parts_bytes = n_bytes;
     }
-    expert_binding b = {binder, h, layer, binder->parts + (size_t)layer * MF_MAX_EXPERT_PARTS};
+    expert_binding b = {binder, h, layer,
+                        binder->parts + (size_t)h->moe_index[layer] * MF_MAX_EXPERT_PARTS};
     if (binder->checkpoint->is_packed)
         return bind_packed(&b, out, error);
     if (has_tensor(&b, "mlp.experts.gate_up_proj"))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening and closing an engine: descriptors, budget, backend memory, weights, the expert store. */
 #include "model/engine.h"
+#include "model/rope.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ static mf_status check_budget(const mf_engine *e, const char *dir, mf_error *err
 static void warn_small_cache(const mf_engine *e)
 {
     const mf_model_info *info = &e->info;
-    uint64_t working_set = (uint64_t)info->n_layers * info->n_experts_per_token;
+    uint64_t working_set = (uint64_t)info->n_moe_layers * info->n_experts_per_token;
     if (info->n_slots >= working_set)
         return;
     char line[256];
@@ -46,6 +47,17 @@ static void warn_small_cache(const mf_engine *e)
         (double)(info->floor_bytes + (working_set - info->n_experts_per_token) * info->slot_bytes) /
             GIB);
     say(e, MF_LOG_WARNING, line);
+}
+
+static void say_skipped(const mf_engine *e)
+{
+    char line[128];
+    if (e->info.n_skipped_layers == 0)
+        return;
+    snprintf(line, sizeof line, "%u multi-token-prediction layer%s after layer %u left out",
+             e->info.n_skipped_layers, e->info.n_skipped_layers == 1 ? "" : "s",
+             e->info.n_layers - 1);
+    say(e, MF_LOG_INFO, line);
 }
 
 static mf_status open_backend(mf_engine *e, const mf_model *m, mf_error *error)
@@ -63,37 +75,82 @@ static mf_status open_backend(mf_engine *e, const mf_model *m, mf_error *error)
     return MF_OK;
 }
 
+static mf_status reserve_matmul(mf_engine *e, const mf_weight *w, uint32_t n_rows, mf_error *error)
+{
+    mf_op op = {.kind = MF_OP_MATMUL, .n_rows = n_rows, .u.matmul = {.n = 1}};
+    op.u.matmul.weight[0] = *w;
+    return e->backend->ops->reserve(e->backend, &op, error);
+}
+
+static mf_status reserve_heads(mf_engine *e, const mf_head_weight *w, mf_error *error)
+{
+    mf_op op = {.kind = MF_OP_HEAD_MATMUL, .n_rows = MF_LATENT_ROWS, .u.head_matmul = {.w = *w}};
+    return e->backend->ops->reserve(e->backend, &op, error);
+}
+
+static mf_status reserve_attention(mf_engine *e, uint32_t layer, mf_error *error)
+{
+    enum { N_MATRICES = 6 };
+    const mf_layer_weights *w = &e->weights.layers[layer];
+    const mf_full_weights *full = &w->u.full;
+    const mf_linear_weights *linear = &w->u.linear;
+    const mf_latent_weights *latent = &w->u.latent;
+    const mf_weight *const of_kind[][N_MATRICES] = {
+        [MF_LAYER_FULL] = {&full->q, &full->gate, &full->k, &full->v, &full->o},
+        [MF_LAYER_LINEAR] = {&linear->qkv, &linear->z, &linear->b, &linear->a, &linear->out},
+        [MF_LAYER_LATENT] = {e->h.q_rank != 0 ? &latent->q_a : NULL, &latent->q_b, &latent->kv_a,
+                             &latent->o},
+    };
+    uint8_t kind = e->h.layer_kind[layer];
+    for (size_t j = 0; j < N_MATRICES; j++) {
+        if (of_kind[kind][j] != NULL)
+            MF_TRY(reserve_matmul(e, of_kind[kind][j], e->plan.n_chunk, error));
+    }
+    if (kind != MF_LAYER_LATENT)
+        return MF_OK;
+    MF_TRY(reserve_heads(e, &latent->key, error));
+    MF_TRY(reserve_heads(e, &latent->value, error));
+    mf_op attend = {.kind = MF_OP_LATENT_ATTENTION, .n_rows = MF_LATENT_ROWS};
+    attend.u.latent_attention.n_latent = e->h.kv_rank;
+    attend.u.latent_attention.n_rot = e->h.n_rot;
+    return e->backend->ops->reserve(e->backend, &attend, error);
+}
+
+static mf_status reserve_mlp(mf_engine *e, uint32_t layer, mf_error *error)
+{
+    const mf_layer_weights *w = &e->weights.layers[layer];
+    const mf_backend_ops *ops = e->backend->ops;
+    if (e->h.is_dense[layer] || e->h.shared_hidden != 0) {
+        MF_TRY(reserve_matmul(e, &w->mlp.gate, e->plan.n_chunk, error));
+        MF_TRY(reserve_matmul(e, &w->mlp.up, e->plan.n_chunk, error));
+        MF_TRY(reserve_matmul(e, &w->mlp.down, e->plan.n_chunk, error));
+    }
+    if (e->h.is_dense[layer])
+        return MF_OK;
+    MF_TRY(reserve_matmul(e, &w->router, e->plan.n_chunk, error));
+    mf_op route = {.kind = MF_OP_ROUTE, .n_rows = e->plan.n_chunk};
+    route.u.route.n_experts = e->h.n_experts;
+    MF_TRY(ops->reserve(e->backend, &route, error));
+    const mf_expert_item item = {
+        .gate = w->experts.gate, .up = w->experts.up, .down = w->experts.down};
+    const mf_op experts = {.kind = MF_OP_EXPERTS,
+                           .n_rows = e->plan.n_chunk,
+                           .u.experts = {.items = &item, .n_items = 1}};
+    return ops->reserve(e->backend, &experts, error);
+}
+
 /* The largest operations of each kind that will be recorded, so that none of them allocates later.
  */
 static mf_status reserve_ops(mf_engine *e, mf_error *error)
 {
-    const mf_backend_ops *ops = e->backend->ops;
     for (uint32_t i = 0; i < e->h.n_layers; i++) {
-        mf_layer_weights *w = &e->weights.layers[i];
-        bool full = e->h.layer_kind[i] == MF_LAYER_FULL;
-        enum { N_MATRICES = 7 };
-        const mf_weight *matrices[N_MATRICES] = {full ? &w->u.full.q : &w->u.linear.qkv,
-                                                 full ? &w->u.full.o : &w->u.linear.out,
-                                                 full ? &w->u.full.k : &w->u.linear.b,
-                                                 &w->router,
-                                                 &w->shared_gate,
-                                                 &w->shared_down,
-                                                 &e->weights.lm_head};
-        for (size_t j = 0; j < N_MATRICES; j++) {
-            mf_op op = {.kind = MF_OP_MATMUL, .n_rows = e->plan.n_chunk, .u.matmul = {.n = 1}};
-            op.u.matmul.weight[0] = *matrices[j];
-            MF_TRY(ops->reserve(e->backend, &op, error));
-        }
-        const mf_expert_item item = {
-            .gate = w->experts.gate, .up = w->experts.up, .down = w->experts.down};
-        mf_op experts = {.kind = MF_OP_EXPERTS,
-                         .n_rows = e->plan.n_chunk,
-                         .u.experts = {.items = &item, .n_items = 1}};
-        MF_TRY(ops->reserve(e->backend, &experts, error));
+        MF_TRY(reserve_attention(e, i, error));
+        MF_TRY(reserve_mlp(e, i, error));
     }
+    MF_TRY(reserve_matmul(e, &e->weights.lm_head, MF_LOGIT_ROWS, error));
     mf_op delta = {.kind = MF_OP_GATED_DELTA, .n_rows = e->plan.n_chunk};
     delta.u.gated_delta.n_v_heads = e->h.n_v_heads;
-    return ops->reserve(e->backend, &delta, error);
+    return e->backend->ops->reserve(e->backend, &delta, error);
 }
 
 static mf_status open_store(mf_engine *e, const mf_checkpoint *checkpoint,
@@ -111,7 +168,7 @@ static mf_status open_store(mf_engine *e, const mf_checkpoint *checkpoint,
     const mf_expert_store_options options = {
         .allocator = e->allocator,
         .io = e->io,
-        .map = {e->h.n_layers, e->h.n_experts, MF_MAX_EXPERT_PARTS, e->parts},
+        .map = {e->h.n_moe_layers, e->h.n_experts, MF_MAX_EXPERT_PARTS, e->parts},
         .pool = e->backend->ops->buffer_host(e->backend, e->slots),
         .pool_bytes = e->info.n_slots * e->info.slot_bytes,
     };
@@ -140,27 +197,35 @@ static mf_status make_lists(mf_engine *e, mf_error *error)
 
 /* Angles as the published model computes them: the frequency rounded to float32, their product with
  * the position too. */
-static mf_status write_rope(mf_engine *e, mf_error *error)
+static void write_angles(mf_engine *e, const float *frequencies, float *row)
 {
     uint32_t half = e->h.n_rot / 2;
-    if (half == 0)
-        return MF_OK;
-    float *row = mf_alloc(&e->allocator, 2 * half * sizeof *row);
-    if (row == NULL)
-        return mf_fail_memory(error, 2 * half * sizeof *row, "rotary angles");
+    float factor = (float)e->h.rope.attention_factor;
     for (uint32_t pos = 0; pos < e->plan.n_context; pos++) {
         for (uint32_t i = 0; i < half; i++) {
-            float frequency = (float)(1.0 / pow(e->h.rope_theta, 2.0 * i / e->h.n_rot));
-            float angle = (float)pos * frequency;
-            row[i] = (float)cos((double)angle);
-            row[half + i] = (float)sin((double)angle);
+            float angle = (float)pos * frequencies[i];
+            row[i] = (float)cos((double)angle) * factor;
+            row[half + i] = (float)sin((double)angle) * factor;
         }
         uint64_t at = (uint64_t)pos * half * sizeof(float);
         e->backend->ops->write(e->backend, mf_span_at(e->plan.cos, at), row, half * sizeof(float));
         e->backend->ops->write(e->backend, mf_span_at(e->plan.sin, at), row + half,
                                half * sizeof(float));
     }
-    mf_free(&e->allocator, row, 2 * half * sizeof *row);
+}
+
+static mf_status write_rope(mf_engine *e, mf_error *error)
+{
+    uint32_t half = e->h.n_rot / 2;
+    if (half == 0)
+        return MF_OK;
+    size_t n_bytes = 3 * half * sizeof(float);
+    float *memory = mf_alloc(&e->allocator, n_bytes);
+    if (memory == NULL)
+        return mf_fail_memory(error, n_bytes, "rotary angles");
+    mf_rope_frequencies(&e->h, memory);
+    write_angles(e, memory, memory + half);
+    mf_free(&e->allocator, memory, n_bytes);
     return MF_OK;
 }
 
@@ -168,7 +233,6 @@ static mf_status write_rope(mf_engine *e, mf_error *error)
 static void take_over(mf_engine *e, mf_model *m)
 {
     e->h = m->h;
-    e->attention_scale = 1.0f / sqrtf((float)m->h.head_dim);
     e->plan = m->plan;
     e->weights = m->weights;
     e->parts = m->binder.parts;
@@ -220,6 +284,7 @@ mf_status mf_engine_open_with_io(const char *path, const mf_engine_options *opti
         return status;
     }
     warn_small_cache(e);
+    say_skipped(e);
     *out = e;
     return MF_OK;
 }

@@ -42,7 +42,6 @@ struct mf_engine {
     mf_sequence *sequences; /* [n_sessions], of the layer at hand */
     uint32_t *row_list;     /* [MF_LOGIT_ROWS] */
     uint32_t n_sessions;    /* open now */
-    float attention_scale;
     uint64_t n_tokens, expert_bytes_touched, weight_bytes_start;
 };
 

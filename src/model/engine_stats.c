@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* An engine's counters, and what its drive, memory and cores can do, measured beside them. */
-#include "base/checked.h"
 #include "model/engine.h"
 
 void mf_engine_stats(const mf_engine *engine, mf_stats *out)
@@ -41,35 +40,13 @@ const char *mf_engine_cpu_name(const mf_engine *engine)
     return engine->backend->ops->device_name(engine->backend);
 }
 
-/* Memory for the measurement's reads. Between evaluations the activations past the rotary angles
- * hold nothing: they are lent where they are large enough, so that measuring stays within the
- * budget. */
-static mf_status borrow_slots(mf_engine *engine, mf_region *own, unsigned char **out,
-                              mf_error *error)
-{
-    uint64_t n_bytes = engine->plan.k * engine->info.slot_bytes;
-    uint64_t from = mf_round_up(engine->plan.x.offset, MF_IO_ALIGN);
-    if (from + n_bytes <= engine->plan.act_bytes) {
-        *out = engine->backend->ops->buffer_host(engine->backend, engine->act) + from;
-        return MF_OK;
-    }
-    MF_TRY(mf_region_create(&engine->allocator, n_bytes, "measuring the drive", own, error));
-    *out = own->base;
-    return MF_OK;
-}
-
 mf_status mf_engine_measure_drive(mf_engine *engine, uint32_t n_milliseconds,
                                   double *bytes_per_second, mf_error *error)
 {
     if (engine == NULL || bytes_per_second == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_engine_measure_drive: engine or result is NULL");
-    mf_region own = {0};
-    unsigned char *buffer;
-    MF_TRY(borrow_slots(engine, &own, &buffer, error));
-    mf_status status = mf_expert_store_measure(engine->store, buffer, engine->plan.k,
-                                               n_milliseconds, bytes_per_second, error);
-    mf_region_free(&engine->allocator, &own);
-    return status;
+    return mf_expert_store_measure(engine->store, engine->plan.k, n_milliseconds, bytes_per_second,
+                                   error);
 }
 
 mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,

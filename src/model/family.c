@@ -5,13 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { N_FAMILIES = 2 };
-static const mf_family *const families[N_FAMILIES] = {&mf_family_qwen3_5_moe,
-                                                      &mf_family_qwen3_next};
+enum { N_FAMILIES = 5 };
+static const mf_family *const families[N_FAMILIES] = {&mf_family_qwen3_5_moe, &mf_family_qwen3_next,
+                                                      &mf_family_deepseek_v3, &mf_family_kimi_k2,
+                                                      &mf_family_deepseek_v2};
 
 const char *const *mf_families(void)
 {
-    static const char *const names[N_FAMILIES + 1] = {"qwen3_5_moe", "qwen3_next", NULL};
+    static const char *const names[N_FAMILIES + 1] = {"qwen3_5_moe", "qwen3_next",  "deepseek_v3",
+                                                      "kimi_k2",     "deepseek_v2", NULL};
     return names;
 }
 
@@ -27,11 +29,10 @@ mf_status mf_family_find(const mf_checkpoint *checkpoint, const mf_family **out,
     const char *type = yyjson_get_str(yyjson_obj_get(config->top, "model_type"));
     if (type == NULL)
         type = yyjson_get_str(yyjson_obj_get(config->text, "model_type"));
-    /* The prepared form's manifest names no family; it was only ever written for this one and for
-     * models with n_routed_experts. */
-    if (type == NULL && checkpoint->config_from_manifest &&
-        mf_config_find(config, "n_routed_experts") == NULL)
-        type = mf_family_qwen3_5_moe.name;
+    /* The prepared form's manifest names no family; it was only ever written for these two. */
+    if (type == NULL && checkpoint->config_from_manifest)
+        type = mf_config_find(config, "n_routed_experts") == NULL ? mf_family_qwen3_5_moe.name
+                                                                  : mf_family_deepseek_v3.name;
     for (size_t i = 0; type != NULL && i < N_FAMILIES; i++) {
         if (is_named(families[i], type)) {
             *out = families[i];

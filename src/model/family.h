@@ -18,6 +18,9 @@ typedef struct mf_family {
 
 extern const mf_family mf_family_qwen3_5_moe;
 extern const mf_family mf_family_qwen3_next;
+extern const mf_family mf_family_deepseek_v3;
+extern const mf_family mf_family_kimi_k2;
+extern const mf_family mf_family_deepseek_v2;
 
 /* The family that the config names; MF_ERR_UNSUPPORTED lists the known ones. */
 mf_status mf_family_find(const mf_checkpoint *checkpoint, const mf_family **out, mf_error *error);

@@ -19,8 +19,9 @@ static mf_status check_options(const mf_engine_options *o, mf_error *error)
     if (o->packed_expert_bits != 0 && o->packed_expert_bits != 2 && o->packed_expert_bits != 4)
         return mf_fail(error, MF_ERR_ARGUMENT, "packed_expert_bits %u is not 0, 2 or 4",
                        o->packed_expert_bits);
-    if ((uint32_t)o->io > MF_IO_POOL || o->cpu_tier_limit > 3)
-        return mf_fail(error, MF_ERR_ARGUMENT, "io or cpu_tier_limit is not a known value");
+    if ((uint32_t)o->io > MF_IO_POOL || o->cpu_tier_limit > 3 || (uint32_t)o->kv_type > MF_KV_BF16)
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "io, cpu_tier_limit or kv_type is not a known value");
     return MF_OK;
 }
 
@@ -34,18 +35,21 @@ static mf_status check_options_of_model(const mf_engine_options *o, const mf_hpa
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "n_context_tokens %u is more than the model's %u (max_position_embeddings)",
                        o->n_context_tokens, h->n_context);
+    if (o->kv_type != MF_KV_F32 && h->kv_rank == 0)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "kv_type bf16 is for families with latent attention alone");
     return MF_OK;
 }
 
 static mf_status bind_weights(mf_model *m, const mf_allocator *a, mf_error *error)
 {
-    m->weights.layers = mf_alloc_array(a, m->h.n_layers, sizeof *m->weights.layers);
+    m->weights.layers = mf_alloc_zeroed(a, m->h.n_layers * sizeof *m->weights.layers);
     if (m->weights.layers == NULL)
         return mf_fail_memory(error, m->h.n_layers * sizeof *m->weights.layers,
                               "layer descriptors");
     MF_TRY(mf_binder_init(&m->binder, a, &m->checkpoint, error));
     MF_TRY(m->family->bind(&m->binder, &m->h, &m->weights, error));
-    return mf_bind_finish(&m->binder, error);
+    return mf_bind_finish(&m->binder, &m->h, error);
 }
 
 static mf_status make_plan(mf_model *m, const mf_engine_options *o, mf_error *error)
@@ -56,7 +60,8 @@ static mf_status make_plan(mf_model *m, const mf_engine_options *o, mf_error *er
     chunk = chunk > context ? context : chunk;
     m->k = o->n_experts_per_token != 0 ? o->n_experts_per_token : m->h.n_experts_per_token;
     m->n_threads = o->n_threads != 0 ? o->n_threads : mf_cpu_count();
-    if (!mf_plan_make(&m->h, chunk, context, m->k, &m->plan))
+    mf_dtype cache_type = o->kv_type == MF_KV_BF16 ? MF_BF16 : MF_F32;
+    if (!mf_plan_make(&m->h, chunk, context, m->k, cache_type, &m->plan))
         return mf_fail(error, MF_ERR_FORMAT, "%s: sizes overflow", m->checkpoint.config.json.path);
     return MF_OK;
 }
@@ -69,6 +74,7 @@ mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine
     MF_TRY_GOTO(check_options(options, error));
     MF_TRY_GOTO(mf_checkpoint_read(a, path, options->packed_expert_bits, &out->checkpoint, error));
     MF_TRY_GOTO(mf_family_find(&out->checkpoint, &out->family, error));
+    MF_TRY_GOTO(mf_config_check_quantization(&out->checkpoint.config, error));
     MF_TRY_GOTO(out->family->configure(&out->checkpoint.config, &out->h, error));
     MF_TRY_GOTO(check_options_of_model(options, &out->h, error));
     MF_TRY_GOTO(bind_weights(out, a, error));
@@ -89,19 +95,40 @@ void mf_model_release(mf_model *m)
     memset(m, 0, sizeof *m);
 }
 
+static uint32_t first_moe_layer(const mf_hparams *h)
+{
+    uint32_t i = 0;
+    while (i + 1 < h->n_layers && h->is_dense[i])
+        i++;
+    return i;
+}
+
 static void describe_shapes(const mf_model *m, mf_model_info *out)
 {
     const mf_hparams *h = &m->h;
     snprintf(out->family, sizeof out->family, "%s", m->family->name);
-    bool affine = m->weights.layers[0].experts.gate.kind == MF_WEIGHT_AFFINE;
+    const mf_weight *gate = &m->weights.layers[first_moe_layer(h)].experts.gate;
+    bool affine = gate->kind == MF_WEIGHT_AFFINE, is_fp8 = gate->kind == MF_WEIGHT_FP8_BLOCK;
     snprintf(out->form, sizeof out->form, "%s",
              m->checkpoint.is_packed ? "packed"
              : affine                ? "mlx-affine"
+             : is_fp8                ? "fp8"
                                      : "safetensors");
     out->n_layers = h->n_layers;
-    for (uint32_t i = 0; i < h->n_layers; i++)
+    for (uint32_t i = 0; i < h->n_layers; i++) {
         out->n_full_attention_layers += h->layer_kind[i] == MF_LAYER_FULL;
-    out->n_linear_attention_layers = h->n_layers - out->n_full_attention_layers;
+        out->n_linear_attention_layers += h->layer_kind[i] == MF_LAYER_LINEAR;
+        out->n_latent_attention_layers += h->layer_kind[i] == MF_LAYER_LATENT;
+    }
+    out->n_moe_layers = h->n_moe_layers;
+    out->n_skipped_layers = m->binder.n_skipped_layers;
+    out->dense_hidden_size = h->dense_hidden;
+    out->q_lora_rank = h->q_rank;
+    out->kv_lora_rank = h->kv_rank;
+    out->qk_rope_head_dim = h->kv_rank != 0 ? h->n_rot : 0;
+    out->v_head_dim = h->value_head_dim;
+    out->n_expert_groups = h->router.n_groups;
+    out->n_expert_groups_per_token = h->router.k_groups;
     out->hidden_size = h->hidden_size;
     out->n_heads = h->n_heads;
     out->n_kv_heads = h->n_kv_heads;
@@ -113,16 +140,16 @@ static void describe_shapes(const mf_model *m, mf_model_info *out)
     out->expert_hidden_size = h->expert_hidden;
     out->shared_expert_hidden_size = h->shared_hidden;
     out->n_context_tokens_model = h->n_context;
-    const mf_weight *gate = &m->weights.layers[0].experts.gate;
-    out->expert_bits = affine ? gate->bits : 8 * mf_dtype_bytes(gate->float_type);
+    out->expert_bits =
+        gate->kind != MF_WEIGHT_FLOAT ? gate->bits : 8 * mf_dtype_bytes(gate->float_type);
     out->n_parameters = m->binder.n_parameters;
 }
 
-static uint64_t expert_bytes(const mf_model *m, uint32_t layer)
+static uint64_t expert_bytes(const mf_model *m, uint32_t moe_layer)
 {
     uint64_t n_bytes = 0;
     for (uint32_t i = 0; i < MF_MAX_EXPERT_PARTS; i++)
-        n_bytes += m->binder.parts[layer * MF_MAX_EXPERT_PARTS + i].n_bytes;
+        n_bytes += m->binder.parts[moe_layer * MF_MAX_EXPERT_PARTS + i].n_bytes;
     return n_bytes;
 }
 
@@ -130,13 +157,14 @@ void mf_model_describe(const mf_model *m, const mf_engine_options *options, mf_m
 {
     mf_model_info info = {0};
     describe_shapes(m, &info);
-    for (uint32_t i = 0; i < m->h.n_layers; i++) {
+    for (uint32_t i = 0; i < m->h.n_moe_layers; i++) {
         uint64_t one = expert_bytes(m, i);
         info.one_expert_bytes = one > info.one_expert_bytes ? one : info.one_expert_bytes;
         info.expert_bytes += one * m->h.n_experts;
         info.working_set_bytes += one * m->k;
     }
-    const mf_expert_map map = {m->h.n_layers, m->h.n_experts, MF_MAX_EXPERT_PARTS, m->binder.parts};
+    const mf_expert_map map = {m->h.n_moe_layers, m->h.n_experts, MF_MAX_EXPERT_PARTS,
+                               m->binder.parts};
     info.resident_bytes = m->binder.resident_bytes;
     info.session_bytes = m->plan.session_bytes;
     info.scratch_bytes = m->plan.act_bytes;
@@ -153,7 +181,7 @@ void mf_model_describe(const mf_model *m, const mf_engine_options *options, mf_m
             (mf_expert_store_bytes(&map, 1024) - mf_expert_store_bytes(&map, 0)) / 1024 + 1,
         .n_sessions = options->n_sessions == 0 ? 1 : options->n_sessions,
         .n_threads = m->n_threads,
-        .n_experts_total = (uint64_t)m->h.n_layers * m->h.n_experts,
+        .n_experts_total = (uint64_t)m->h.n_moe_layers * m->h.n_experts,
         .n_slots_min = m->k,
     };
     mf_budget budget;

@@ -5,14 +5,9 @@
  * a row of its own, and the sum is taken over a row's picks in the router's order, so that the
  * order of arrival leaves no trace.
  */
-#include "model/session.h"
+#include "model/forward.h"
 
 #include <string.h>
-
-static void record(mf_engine *e, const mf_op *op)
-{
-    e->backend->ops->record(e->backend, op);
-}
 
 /* ids: the k experts of each row, weights beside them. The only host round trip of a layer. */
 static mf_status route(mf_engine *e, const mf_layer_weights *w, uint32_t n_rows, mf_error *error)
@@ -21,16 +16,24 @@ static mf_status route(mf_engine *e, const mf_layer_weights *w, uint32_t n_rows,
     const mf_op score = {.kind = MF_OP_MATMUL,
                          .n_rows = n_rows,
                          .u.matmul = {.x = p->h, .n = 1, .weight = {w->router}, .y = {p->router}}};
-    record(e, &score);
-    const mf_op choose = {.kind = MF_OP_SOFTMAX_TOP_K,
+    mf_record(e, &score);
+    const mf_router *r = &e->h.router;
+    const mf_op choose = {.kind = MF_OP_ROUTE,
                           .n_rows = n_rows,
-                          .u.softmax_top_k = {.logits = p->router,
-                                              .ids = p->ids,
-                                              .weights = p->weights,
-                                              .n_experts = e->h.n_experts,
-                                              .k = p->k,
-                                              .normalise = e->h.normalise_top_k}};
-    record(e, &choose);
+                          .u.route = {.logits = p->router,
+                                      .bias = r->has_bias ? w->router_bias : (mf_span){{0}, 0},
+                                      .ids = p->ids,
+                                      .weights = p->weights,
+                                      .n_experts = e->h.n_experts,
+                                      .k = p->k,
+                                      .n_groups = r->n_groups,
+                                      .k_groups = r->k_groups,
+                                      .score = r->is_sigmoid ? MF_SCORE_SIGMOID : MF_SCORE_SOFTMAX,
+                                      .group_rule = r->has_bias ? MF_GROUP_TOP2 : MF_GROUP_MAX,
+                                      .normalise = r->normalise,
+                                      .eps = r->eps,
+                                      .scale = r->scale}};
+    mf_record(e, &choose);
     MF_TRY(e->backend->ops->wait(e->backend, error));
     e->backend->ops->read(e->backend, p->ids, e->moe.ids,
                           (uint64_t)n_rows * p->k * sizeof *e->moe.ids);
@@ -62,40 +65,45 @@ static uint32_t group_by_expert(mf_engine *e, uint32_t n_rows)
     return n_wanted;
 }
 
-/* The shared expert needs no read: it is computed while the others are read. */
-static void shared_expert(mf_engine *e, const mf_layer_weights *w, uint32_t n_rows)
+/* plan.mlp_out = the gated MLP of plan.h, and plan.shared_router beside it if `gate` is given. */
+static void run_mlp(mf_engine *e, const mf_mlp_weights *w, const mf_weight *gate, uint32_t n_rows)
 {
     const mf_plan *p = &e->plan;
-    const mf_op in = {.kind = MF_OP_MATMUL,
-                      .n_rows = n_rows,
-                      .u.matmul = {.x = p->h,
-                                   .n = 3,
-                                   .weight = {w->shared_router, w->shared_gate, w->shared_up},
-                                   .y = {p->shared_router, p->shared_gate, p->shared_up}}};
-    record(e, &in);
-    const mf_op act = {.kind = MF_OP_SWIGLU,
-                       .n_rows = n_rows,
-                       .u.swiglu = {.gate = p->shared_gate,
-                                    .up = p->shared_up,
-                                    .out = p->shared_gate,
-                                    .n_cols = e->h.shared_hidden}};
-    record(e, &act);
-    const mf_op out = {
+    mf_op in = {
         .kind = MF_OP_MATMUL,
         .n_rows = n_rows,
-        .u.matmul = {
-            .x = p->shared_gate, .n = 1, .weight = {w->shared_down}, .y = {p->shared_out}}};
-    record(e, &out);
+        .u.matmul = {.x = p->h, .n = 2, .weight = {w->gate, w->up}, .y = {p->mlp_gate, p->mlp_up}}};
+    if (gate != NULL) {
+        in.u.matmul.weight[in.u.matmul.n] = *gate;
+        in.u.matmul.y[in.u.matmul.n++] = p->shared_router;
+    }
+    mf_record(e, &in);
+    const mf_op act = {
+        .kind = MF_OP_SWIGLU,
+        .n_rows = n_rows,
+        .u.swiglu = {
+            .gate = p->mlp_gate, .up = p->mlp_up, .out = p->mlp_gate, .n_cols = w->gate.n_rows}};
+    mf_record(e, &act);
+    mf_record_matmul(e, n_rows, &w->down, p->mlp_gate, p->mlp_out);
 }
 
-static mf_weight in_slot(const mf_engine *e, const mf_weight *shape,
-                         const unsigned char *const *part)
+void mf_forward_mlp(mf_engine *e, uint32_t layer, uint32_t n_rows)
+{
+    run_mlp(e, &e->weights.layers[layer].mlp, NULL, n_rows);
+    mf_record_add(e, n_rows, e->plan.x, e->plan.mlp_out);
+}
+
+static mf_weight in_slot(const mf_engine *e, const mf_weight *shape, bool has_resident_scales,
+                         uint32_t expert, const unsigned char *const *part)
 {
     const unsigned char *base = e->backend->ops->buffer_host(e->backend, e->slots);
     mf_weight w = *shape;
     w.data = (mf_span){e->slots, (uint64_t)(part[0] - base)};
-    if (w.kind == MF_WEIGHT_AFFINE) {
+    if (w.kind != MF_WEIGHT_FLOAT && !has_resident_scales)
         w.scales = (mf_span){e->slots, (uint64_t)(part[1] - base)};
+    else if (has_resident_scales)
+        w.scales = (mf_span){e->resident, w.scales.offset + expert * mf_weight_scale_bytes(&w)};
+    if (w.kind == MF_WEIGHT_AFFINE) {
         w.biases = (mf_span){e->slots, (uint64_t)(part[2] - base)};
     }
     return w;
@@ -109,9 +117,9 @@ static void run_ready(mf_engine *e, const mf_expert_shape *shape, uint32_t n_rea
         const mf_expert_ready *ready = &l->ready[i];
         uint32_t expert = l->wanted[ready->index];
         l->items[i] = (mf_expert_item){
-            .gate = in_slot(e, &shape->gate, ready->part),
-            .up = in_slot(e, &shape->up, ready->part + 3),
-            .down = in_slot(e, &shape->down, ready->part + 6),
+            .gate = in_slot(e, &shape->gate, shape->has_resident_scales, expert, ready->part),
+            .up = in_slot(e, &shape->up, shape->has_resident_scales, expert, ready->part + 3),
+            .down = in_slot(e, &shape->down, shape->has_resident_scales, expert, ready->part + 6),
             .x_rows = l->x_rows + l->first[expert],
             .n_rows = l->first[expert + 1] - l->first[expert],
             .out_row = l->first[expert],
@@ -128,7 +136,7 @@ static void run_ready(mf_engine *e, const mf_expert_shape *shape, uint32_t n_rea
                                     .out = p->expert_out,
                                     .items = l->items,
                                     .n_items = n_ready}};
-    record(e, &op);
+    mf_record(e, &op);
 }
 
 /* Takes experts as they arrive until all are done. Slots are given back once the backend no longer
@@ -154,21 +162,25 @@ mf_status mf_forward_moe(mf_engine *e, uint32_t layer, uint32_t n_rows, mf_error
     const mf_plan *p = &e->plan;
     MF_TRY(route(e, w, n_rows, error));
     uint32_t n_wanted = group_by_expert(e, n_rows);
-    MF_TRY(mf_expert_store_begin(e->store, layer, e->moe.wanted, n_wanted, error));
-    shared_expert(e, w, n_rows);
+    MF_TRY(mf_expert_store_begin(e->store, e->h.moe_index[layer], e->moe.wanted, n_wanted, error));
+    /* The shared expert needs no read: it is computed while the others are read. */
+    if (e->h.shared_hidden != 0)
+        run_mlp(e, &w->mlp, e->h.shared_is_gated ? &w->shared_router : NULL, n_rows);
     mf_status status = run_experts(e, &w->experts, n_wanted, error);
     mf_expert_store_end(e->store);
     MF_TRY(status);
-    const mf_op combine = {.kind = MF_OP_COMBINE,
-                           .n_rows = n_rows,
-                           .u.combine = {.x = p->x,
-                                         .weights = p->weights,
-                                         .experts = p->expert_out,
-                                         .shared = p->shared_out,
-                                         .shared_gate = p->shared_router,
-                                         .place = e->moe.place,
-                                         .n_cols = e->h.hidden_size,
-                                         .k = p->k}};
-    record(e, &combine);
+    const mf_span none = {{0}, 0};
+    const mf_op combine = {
+        .kind = MF_OP_COMBINE,
+        .n_rows = n_rows,
+        .u.combine = {.x = p->x,
+                      .weights = p->weights,
+                      .experts = p->expert_out,
+                      .shared = e->h.shared_hidden != 0 ? p->mlp_out : none,
+                      .shared_gate = e->h.shared_is_gated ? p->shared_router : none,
+                      .place = e->moe.place,
+                      .n_cols = e->h.hidden_size,
+                      .k = p->k}};
+    mf_record(e, &combine);
     return MF_OK;
 }

@@ -20,23 +20,68 @@ typedef struct layout {
     bool overflow;
 } layout;
 
-static mf_span take(layout *l, uint64_t n_rows, uint64_t n_cols)
+static mf_span take_values(layout *l, uint64_t n_rows, uint64_t n_cols, mf_dtype type)
 {
     uint64_t n, at = mf_round_up(l->used, ALIGN);
     mf_span span = {{0}, at};
-    if (!mf_mul_u64(n_rows, n_cols, &n) || !mf_mul_u64(n, sizeof(float), &n) ||
+    if (!mf_mul_u64(n_rows, n_cols, &n) || !mf_mul_u64(n, mf_dtype_bytes(type), &n) ||
         !mf_add_u64(at, n, &l->used) || l->used > UINT64_MAX / 4)
         l->overflow = true;
     l->high = l->used > l->high ? l->used : l->high;
     return span;
 }
 
+static mf_span take(layout *l, uint64_t n_rows, uint64_t n_cols)
+{
+    return take_values(l, n_rows, n_cols, MF_F32);
+}
+
+static void plan_latent(const mf_hparams *h, layout *l, mf_plan *p)
+{
+    uint64_t n = p->n_chunk, rows = n < MF_LATENT_ROWS ? n : MF_LATENT_ROWS;
+    p->q_low = take(l, n, h->q_rank);
+    p->q = take(l, n, mf_query_width(h));
+    p->kv = take(l, n, mf_latent_width(h));
+    p->q_latent = take(l, rows, (uint64_t)h->n_heads * h->kv_rank);
+    p->latent = take(l, rows, (uint64_t)h->n_heads * h->kv_rank);
+    p->attn = take(l, n, (uint64_t)h->n_heads * h->value_head_dim);
+}
+
+static void plan_full(const mf_hparams *h, layout *l, mf_plan *p)
+{
+    p->q = take(l, p->n_chunk, mf_query_width(h));
+    p->gate = take(l, p->n_chunk, mf_query_width(h));
+    p->kv_k = take(l, p->n_chunk, mf_kv_width(h));
+    p->kv_v = take(l, p->n_chunk, mf_kv_width(h));
+    p->attn = take(l, p->n_chunk, mf_query_width(h));
+}
+
+static void plan_linear(const mf_hparams *h, layout *l, mf_plan *p)
+{
+    p->qkv = take(l, p->n_chunk, mf_conv_channels(h));
+    p->z = take(l, p->n_chunk, mf_value_width(h));
+    p->b = take(l, p->n_chunk, h->n_v_heads);
+    p->a = take(l, p->n_chunk, h->n_v_heads);
+    p->delta = take(l, p->n_chunk, mf_value_width(h));
+}
+
+static void plan_mlp(const mf_hparams *h, layout *l, mf_plan *p)
+{
+    uint64_t n = p->n_chunk, picks = n * p->k;
+    uint32_t hidden = h->shared_hidden > h->dense_hidden ? h->shared_hidden : h->dense_hidden;
+    p->mlp_gate = take(l, n, hidden);
+    p->mlp_up = take(l, n, hidden);
+    p->mlp_out = take(l, n, h->hidden_size);
+    p->expert_act = take(l, picks, 2 * (uint64_t)h->expert_hidden);
+    p->expert_out = take(l, picks, h->hidden_size);
+}
+
 bool mf_plan_make(const mf_hparams *h, uint32_t n_chunk, uint32_t n_context, uint32_t k,
-                  mf_plan *out)
+                  mf_dtype cache_type, mf_plan *out)
 {
     uint64_t n = n_chunk, picks = (uint64_t)n_chunk * k;
     layout l = {0};
-    mf_plan p = {.n_chunk = n_chunk, .n_context = n_context, .k = k};
+    mf_plan p = {.n_chunk = n_chunk, .n_context = n_context, .k = k, .cache_type = cache_type};
     p.cos = take(&l, n_context, h->n_rot / 2);
     p.sin = take(&l, n_context, h->n_rot / 2);
     p.x = take(&l, n, h->hidden_size);
@@ -49,25 +94,17 @@ bool mf_plan_make(const mf_hparams *h, uint32_t n_chunk, uint32_t n_context, uin
     p.router = take(&l, n, h->n_experts);
     p.shared_router = take(&l, n, 1);
     const uint64_t shared_from = l.used;
-    p.q = take(&l, n, mf_query_width(h));
-    p.gate = take(&l, n, mf_query_width(h));
-    p.kv_k = take(&l, n, mf_kv_width(h));
-    p.kv_v = take(&l, n, mf_kv_width(h));
-    p.attn = take(&l, n, mf_query_width(h));
+    if (h->kv_rank != 0) {
+        plan_latent(h, &l, &p);
+    } else {
+        plan_full(h, &l, &p);
+        l.used = shared_from;
+        plan_linear(h, &l, &p);
+    }
     l.used = shared_from;
-    p.qkv = take(&l, n, mf_conv_channels(h));
-    p.z = take(&l, n, mf_value_width(h));
-    p.b = take(&l, n, h->n_v_heads);
-    p.a = take(&l, n, h->n_v_heads);
-    p.delta = take(&l, n, mf_value_width(h));
-    l.used = shared_from;
-    p.shared_gate = take(&l, n, h->shared_hidden);
-    p.shared_up = take(&l, n, h->shared_hidden);
-    p.shared_out = take(&l, n, h->hidden_size);
-    p.expert_act = take(&l, picks, 2 * (uint64_t)h->expert_hidden);
-    p.expert_out = take(&l, picks, h->hidden_size);
+    plan_mlp(h, &l, &p);
     p.act_bytes = l.high;
-    p.session_bytes = mf_plan_session(h, n_context, NULL);
+    p.session_bytes = mf_plan_session(h, n_context, cache_type, NULL);
     /* Host lists: ids, places, rows and tokens per pick; counts per expert; gathered rows of the
      * backend; the session's logits. */
     p.host_bytes = picks * 16 + (uint64_t)h->n_experts * 64 +
@@ -78,31 +115,46 @@ bool mf_plan_make(const mf_hparams *h, uint32_t n_chunk, uint32_t n_context, uin
 
 void mf_plan_set_buffer(mf_plan *p, mf_buffer act)
 {
-    enum { N_SPANS = 26 };
+    enum { N_SPANS = 30 };
     mf_span *const spans[N_SPANS] = {
-        &p->cos,           &p->sin,         &p->x,         &p->h,          &p->y,
-        &p->last,          &p->logits,      &p->ids,       &p->weights,    &p->router,
-        &p->shared_router, &p->q,           &p->gate,      &p->kv_k,       &p->kv_v,
-        &p->attn,          &p->qkv,         &p->z,         &p->b,          &p->a,
-        &p->delta,         &p->shared_gate, &p->shared_up, &p->shared_out, &p->expert_act,
-        &p->expert_out};
+        &p->cos,           &p->sin,     &p->x,          &p->h,          &p->y,
+        &p->last,          &p->logits,  &p->ids,        &p->weights,    &p->router,
+        &p->shared_router, &p->q,       &p->gate,       &p->kv_k,       &p->kv_v,
+        &p->attn,          &p->qkv,     &p->z,          &p->b,          &p->a,
+        &p->delta,         &p->q_low,   &p->kv,         &p->q_latent,   &p->latent,
+        &p->mlp_up,        &p->mlp_out, &p->expert_act, &p->expert_out, &p->mlp_gate};
     for (size_t i = 0; i < N_SPANS; i++)
         spans[i]->buffer = act;
 }
 
-uint64_t mf_plan_session(const mf_hparams *h, uint32_t n_context, mf_layer_state *states)
+/* The two blocks of a layer's state: rows, columns, type. */
+typedef struct state_shape {
+    uint64_t rows[2], cols[2];
+    mf_dtype type;
+} state_shape;
+
+static state_shape shape_of(const mf_hparams *h, uint32_t layer, uint32_t n_context,
+                            mf_dtype cache_type)
+{
+    if (h->layer_kind[layer] == MF_LAYER_LATENT)
+        return (state_shape){{n_context, 0}, {mf_latent_width(h), 0}, cache_type};
+    if (h->layer_kind[layer] == MF_LAYER_FULL)
+        return (state_shape){{n_context, n_context}, {mf_kv_width(h), mf_kv_width(h)}, MF_F32};
+    return (state_shape){{h->conv_width - 1, h->n_v_heads},
+                         {mf_conv_channels(h), (uint64_t)h->key_dim * h->value_dim},
+                         MF_F32};
+}
+
+uint64_t mf_plan_session(const mf_hparams *h, uint32_t n_context, mf_dtype cache_type,
+                         mf_layer_state *states)
 {
     layout l = {0};
     for (uint32_t i = 0; i < h->n_layers; i++) {
-        bool full = h->layer_kind[i] == MF_LAYER_FULL;
+        const state_shape shape = shape_of(h, i, n_context, cache_type);
         mf_layer_state s = {{0}, {0}};
-        const uint64_t rows[2] = {full ? n_context : h->conv_width - 1,
-                                  full ? n_context : (uint64_t)h->n_v_heads};
-        const uint64_t cols[2] = {full ? mf_kv_width(h) : mf_conv_channels(h),
-                                  full ? mf_kv_width(h) : (uint64_t)h->key_dim * h->value_dim};
         for (int j = 0; j < 2; j++) {
-            s.offset[j] = take(&l, rows[j], cols[j]).offset;
-            s.n_bytes[j] = rows[j] * cols[j] * sizeof(float);
+            s.offset[j] = take_values(&l, shape.rows[j], shape.cols[j], shape.type).offset;
+            s.n_bytes[j] = shape.rows[j] * shape.cols[j] * mf_dtype_bytes(shape.type);
         }
         if (states != NULL)
             states[i] = s;

@@ -11,6 +11,8 @@
 
 /* Logits are computed for a few rows at a time where every token's are wanted. */
 #define MF_LOGIT_ROWS 4
+/* Rows whose queries over the latents are held at a time. */
+#define MF_LATENT_ROWS 64
 
 /*
  * The activation block, for up to n_chunk rows. Attention, linear attention and experts are never
@@ -18,7 +20,8 @@
  *
  *   cos sin | x h y last logits | ids weights router shared_router | q gate k v attn
  *                                                                  | qkv z b a delta
- *                                                                  | shared_* expert_act expert_out
+ *                                                                  | q_low q kv q_latent latent
+ * attn | mlp_* expert_act expert_out
  */
 typedef struct mf_plan {
     uint32_t n_chunk;   /* rows */
@@ -31,7 +34,10 @@ typedef struct mf_plan {
     mf_span ids, weights, router, shared_router;
     mf_span q, gate, kv_k, kv_v, attn;
     mf_span qkv, z, b, a, delta;
-    mf_span shared_gate, shared_up, shared_out, expert_act, expert_out;
+    mf_span q_low, kv;        /* latent attention: [n_chunk, q_rank], [n_chunk, kv_rank + n_rot] */
+    mf_span q_latent, latent; /* [MF_LATENT_ROWS, n_heads * kv_rank] */
+    mf_dtype cache_type;      /* of its cache */
+    mf_span mlp_gate, mlp_up, mlp_out, expert_act, expert_out;
     uint64_t act_bytes;
     uint64_t session_bytes;
     uint64_t host_bytes; /* host-side lists of the experts' rows */
@@ -39,18 +45,19 @@ typedef struct mf_plan {
 
 /* False if a size overflows. Spans get `act` as their buffer. */
 bool mf_plan_make(const mf_hparams *h, uint32_t n_chunk, uint32_t n_context, uint32_t k,
-                  mf_plan *out);
+                  mf_dtype cache_type, mf_plan *out);
 void mf_plan_set_buffer(mf_plan *plan, mf_buffer act);
 
-/* A layer's state inside a session's block: keys and values, or convolution inputs and the
- * recurrent state. */
+/* A layer's state inside a session's block: keys and values, convolution inputs and the recurrent
+ * state, or latents. */
 typedef struct mf_layer_state {
     uint64_t offset[2];
     uint64_t n_bytes[2];
 } mf_layer_state;
 
 /* Fills states[n_layers] and returns the block's size; 0 on overflow. states may be NULL. */
-uint64_t mf_plan_session(const mf_hparams *h, uint32_t n_context, mf_layer_state *states);
+uint64_t mf_plan_session(const mf_hparams *h, uint32_t n_context, mf_dtype cache_type,
+                         mf_layer_state *states);
 
 typedef struct mf_budget_request {
     uint64_t ram_bytes;          /* 0: from what is available */

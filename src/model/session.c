@@ -4,14 +4,14 @@
 
 #include <string.h>
 
-/* The states that a new sequence starts from are all zero; key/value rows are written before they
- * are read. */
+/* The states that a new sequence starts from are all zero; cached rows are written before they are
+ * read. */
 static void zero_state(mf_session *s)
 {
     static const unsigned char zeros[4096];
     const mf_engine *e = s->engine;
     for (uint32_t i = 0; i < e->h.n_layers; i++) {
-        if (e->h.layer_kind[i] == MF_LAYER_FULL)
+        if (e->h.layer_kind[i] != MF_LAYER_LINEAR)
             continue;
         for (int j = 0; j < 2; j++) {
             uint64_t n = s->layers[i].n_bytes[j];
@@ -45,7 +45,8 @@ mf_status mf_session_create(mf_engine *engine, mf_session **out, mf_error *error
         status = mf_fail_memory(error, engine->h.n_vocab * sizeof *s->logits, "a session");
         goto fail;
     }
-    uint64_t n_bytes = mf_plan_session(&engine->h, engine->plan.n_context, s->layers);
+    uint64_t n_bytes =
+        mf_plan_session(&engine->h, engine->plan.n_context, engine->plan.cache_type, s->layers);
     MF_TRY_GOTO(engine->backend->ops->buffer_create(engine->backend, n_bytes, "session state",
                                                     &s->state, error));
     zero_state(s);

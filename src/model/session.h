@@ -48,7 +48,4 @@ typedef struct mf_batch {
  * state is undefined. */
 mf_status mf_forward(mf_engine *engine, const mf_batch *batch, mf_error *error);
 
-/* The mixture of experts of one layer over n_rows rows: plan.x += moe(plan.h). */
-mf_status mf_forward_moe(mf_engine *engine, uint32_t layer, uint32_t n_rows, mf_error *error);
-
 #endif

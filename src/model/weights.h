@@ -20,10 +20,24 @@ typedef struct mf_linear_weights {
     mf_span norm;           /* float32 [value_dim] */
 } mf_linear_weights;
 
+typedef struct mf_latent_weights {
+    mf_weight q_a, q_b; /* without q_rank q_b alone, from the layer's input */
+    mf_weight kv_a, o;
+    mf_head_weight key, value; /* absorbed: [kv_rank, nope_dim] and [value_head_dim, kv_rank] */
+    mf_span q_norm, kv_norm;   /* float32 [q_rank], [kv_rank] */
+} mf_latent_weights;
+
+/* A gated MLP: the shared expert, or all of a dense layer. */
+typedef struct mf_mlp_weights {
+    mf_weight gate, up, down;
+} mf_mlp_weights;
+
 /* Experts of a layer: the shapes of the three matrices; their bytes come from the store at run
  * time. */
 typedef struct mf_expert_shape {
-    mf_weight gate, up, down; /* spans unset */
+    /* Spans unset, but for FP8 scales that are kept resident: then scales is that of expert 0. */
+    mf_weight gate, up, down;
+    bool has_resident_scales;
 } mf_expert_shape;
 
 typedef struct mf_layer_weights {
@@ -31,9 +45,11 @@ typedef struct mf_layer_weights {
     union {
         mf_full_weights full;
         mf_linear_weights linear;
+        mf_latent_weights latent;
     } u;
+    mf_mlp_weights mlp;
     mf_weight router, shared_router; /* [experts, hidden], [1, hidden] */
-    mf_weight shared_gate, shared_up, shared_down;
+    mf_span router_bias;             /* float32 [experts] */
     mf_expert_shape experts;
 } mf_layer_weights;
 

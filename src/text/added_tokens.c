@@ -56,6 +56,35 @@ static mf_status choose_id(mf_bpe *bpe, const mf_added_tokens *added, const char
     return mf_bpe_add_literal(bpe, next, content, n, error);
 }
 
+mf_status mf_added_tokens_reserve(mf_added_tokens *added, const mf_allocator *a, size_t n_tokens,
+                                  mf_error *error)
+{
+    added->allocator = *a;
+    added->capacity = n_tokens;
+    added->tokens = mf_alloc_array(a, n_tokens, sizeof *added->tokens);
+    if (added->tokens == NULL)
+        return mf_fail_memory(error, n_tokens * sizeof *added->tokens, "added tokens");
+    return MF_OK;
+}
+
+const mf_added_token *mf_added_tokens_find(const mf_added_tokens *added, const char *text, size_t n)
+{
+    for (size_t i = 0; i < added->n_tokens; i++)
+        if (added->tokens[i].n_bytes == n && memcmp(added->tokens[i].text, text, n) == 0)
+            return &added->tokens[i];
+    return NULL;
+}
+
+mf_status mf_added_tokens_add(mf_added_tokens *added, uint32_t id, const char *text, size_t n,
+                              mf_added_token **out, mf_error *error)
+{
+    mf_added_token *t = *out = &added->tokens[added->n_tokens];
+    MF_TRY(set_text(t, &added->allocator, text, n, false, error));
+    t->id = id;
+    added->n_tokens++;
+    return MF_OK;
+}
+
 /* The tokens with their text as written; duplicates of a content count once, the last flags win. */
 static mf_status load_one(mf_added_tokens *added, yyjson_val *item, const mf_json *json,
                           size_t index, mf_bpe *bpe, mf_buffer *scratch, mf_error *error)
@@ -68,17 +97,14 @@ static mf_status load_one(mf_added_tokens *added, yyjson_val *item, const mf_jso
     size_t n = yyjson_get_len(content);
     if (n == 0)
         return MF_OK;
-    mf_added_token *t = NULL;
-    for (size_t i = 0; i < added->n_tokens && t == NULL; i++)
-        if (added->tokens[i].n_bytes == n && memcmp(added->tokens[i].text, text, n) == 0)
-            t = &added->tokens[i];
-    if (t == NULL) {
+    const mf_added_token *known = mf_added_tokens_find(added, text, n);
+    mf_added_token *t;
+    if (known != NULL) {
+        t = &added->tokens[known - added->tokens];
+    } else {
         uint32_t id;
         MF_TRY(choose_id(bpe, added, text, n, scratch, &id, error));
-        t = &added->tokens[added->n_tokens];
-        MF_TRY(set_text(t, &added->allocator, text, n, false, error));
-        t->id = id;
-        added->n_tokens++;
+        MF_TRY(mf_added_tokens_add(added, id, text, n, &t, error));
     }
     t->is_special = t->is_special || flag(item, "special");
     t->single_word = flag(item, "single_word");
@@ -135,21 +161,9 @@ static mf_status load_all(mf_added_tokens *added, yyjson_val *items, const mf_js
     return status;
 }
 
-mf_status mf_added_tokens_load(mf_added_tokens *added, const mf_allocator *a, const mf_json *json,
-                               bool uses_nfc, mf_bpe *bpe, mf_error *error)
+mf_status mf_added_tokens_finish(mf_added_tokens *added, bool uses_nfc, mf_error *error)
 {
-    added->allocator = *a;
-    yyjson_val *items = yyjson_obj_get(json->root, "added_tokens");
-    if (items == NULL || yyjson_is_null(items))
-        return MF_OK;
-    if (!yyjson_is_arr(items) || yyjson_arr_size(items) > 1u << 14)
-        return mf_fail(error, MF_ERR_FORMAT, "%s: added_tokens: expected an array of at most 16384",
-                       json->path);
-    added->capacity = yyjson_arr_size(items);
-    added->tokens = mf_alloc_array(a, added->capacity, sizeof *added->tokens);
-    if (added->tokens == NULL)
-        return mf_fail_memory(error, added->capacity * sizeof *added->tokens, "added tokens");
-    MF_TRY(load_all(added, items, json, bpe, error));
+    const mf_allocator *a = &added->allocator;
     for (size_t i = 0; i < added->n_tokens; i++) {
         mf_added_token *t = &added->tokens[i];
         t->order = (uint32_t)i;
@@ -172,6 +186,21 @@ mf_status mf_added_tokens_load(mf_added_tokens *added, const mf_allocator *a, co
     index_set(&added->raw);
     index_set(&added->normalized);
     return MF_OK;
+}
+
+mf_status mf_added_tokens_load(mf_added_tokens *added, const mf_allocator *a, const mf_json *json,
+                               bool uses_nfc, mf_bpe *bpe, mf_error *error)
+{
+    added->allocator = *a;
+    yyjson_val *items = yyjson_obj_get(json->root, "added_tokens");
+    if (items == NULL || yyjson_is_null(items))
+        return MF_OK;
+    if (!yyjson_is_arr(items) || yyjson_arr_size(items) > 1u << 14)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: added_tokens: expected an array of at most 16384",
+                       json->path);
+    MF_TRY(mf_added_tokens_reserve(added, a, yyjson_arr_size(items), error));
+    MF_TRY(load_all(added, items, json, bpe, error));
+    return mf_added_tokens_finish(added, uses_nfc, error);
 }
 
 void mf_added_tokens_free(mf_added_tokens *added)
@@ -232,8 +261,8 @@ static bool is_added_word(uint32_t c)
     for (size_t i = 0; i < mf_n_unicode_additions; i++) {
         const mf_unicode_addition *a = &mf_unicode_additions[i];
         if (c >= a->first && c <= a->last)
-            return a->category[0] == 'L' || a->category[0] == 'M' ||
-                   strcmp(a->category, "Nd") == 0 || strcmp(a->category, "Nl") == 0;
+            return a->name[0] == 'L' || a->name[0] == 'M' || strcmp(a->name, "Nd") == 0 ||
+                   strcmp(a->name, "Nl") == 0;
     }
     return false;
 }

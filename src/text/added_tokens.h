@@ -40,6 +40,18 @@ mf_status mf_added_tokens_load(mf_added_tokens *added, const mf_allocator *a, co
                                bool uses_nfc, mf_bpe *bpe, mf_error *error);
 void mf_added_tokens_free(mf_added_tokens *added);
 
+/* The same for a loader that has its tokens from elsewhere: room for n_tokens; each of them once,
+ * its id the caller's, its flags set through *out; and the end, after which they can be searched.
+ */
+mf_status mf_added_tokens_reserve(mf_added_tokens *added, const mf_allocator *a, size_t n_tokens,
+                                  mf_error *error);
+mf_status mf_added_tokens_add(mf_added_tokens *added, uint32_t id, const char *text, size_t n_bytes,
+                              mf_added_token **out, mf_error *error);
+mf_status mf_added_tokens_finish(mf_added_tokens *added, bool uses_nfc, mf_error *error);
+/* The token of that text, or NULL. */
+const mf_added_token *mf_added_tokens_find(const mf_added_tokens *added, const char *text,
+                                           size_t n_bytes);
+
 /* A stretch of text: an added token, or (token NULL) what lies before the next one. */
 typedef struct mf_added_scan {
     const unsigned char *text;

@@ -48,12 +48,20 @@ static size_t byte_symbols(const mf_bpe *bpe, const unsigned char *word, size_t 
     return n;
 }
 
+/* What a pair of ids merges to, and how early; MF_BPE_NONE if to nothing. */
+static uint32_t find_merge(const mf_bpe *bpe, uint32_t left, uint32_t right, uint32_t *rank)
+{
+    if (bpe->merges_by_rank)
+        return *rank = mf_bpe_find_joined(bpe, left, right);
+    const mf_merge *m = mf_bpe_find_merge(bpe, left, right);
+    *rank = m != NULL ? m->rank : MF_BPE_NONE;
+    return m != NULL ? m->merged : MF_BPE_NONE;
+}
+
 static void set_rank(const mf_bpe *bpe, const uint32_t *ids, size_t i, uint32_t *ranks,
                      uint32_t *merged)
 {
-    const mf_merge *m = mf_bpe_find_merge(bpe, ids[i], ids[i + 1]);
-    ranks[i] = m != NULL ? m->rank : MF_BPE_NONE;
-    merged[i] = m != NULL ? m->merged : MF_BPE_NONE;
+    merged[i] = find_merge(bpe, ids[i], ids[i + 1], &ranks[i]);
 }
 
 static size_t merge_short(const mf_bpe *bpe, uint32_t *ids, size_t n)
@@ -117,9 +125,10 @@ static void push_pair(const mf_bpe *bpe, const mf_symbol *symbols, uint32_t i, m
 {
     if (i == MF_BPE_NONE || symbols[i].next == MF_BPE_NONE)
         return;
-    const mf_merge *m = mf_bpe_find_merge(bpe, symbols[i].id, symbols[symbols[i].next].id);
-    if (m != NULL)
-        heap_push(heap, n_heap, (mf_heap_entry){(uint64_t)m->rank << 32 | i, m->merged});
+    uint32_t rank;
+    uint32_t merged = find_merge(bpe, symbols[i].id, symbols[symbols[i].next].id, &rank);
+    if (merged != MF_BPE_NONE)
+        heap_push(heap, n_heap, (mf_heap_entry){(uint64_t)rank << 32 | i, merged});
 }
 
 static void merge_with_heap(const mf_bpe *bpe, mf_symbol *symbols, size_t n, mf_heap_entry *heap)
@@ -136,10 +145,10 @@ static void merge_with_heap(const mf_bpe *bpe, mf_symbol *symbols, size_t n, mf_
         uint32_t i = (uint32_t)entry.order, right = symbols[i].next;
         if (symbols[i].id == MF_BPE_NONE || right == MF_BPE_NONE)
             continue;
-        const mf_merge *m = mf_bpe_find_merge(bpe, symbols[i].id, symbols[right].id);
-        if (m == NULL || m->merged != entry.merged)
+        uint32_t rank;
+        if (find_merge(bpe, symbols[i].id, symbols[right].id, &rank) != entry.merged)
             continue; /* one side has merged otherwise since */
-        symbols[i].id = m->merged;
+        symbols[i].id = entry.merged;
         symbols[i].next = symbols[right].next;
         symbols[right].id = MF_BPE_NONE;
         if (symbols[i].next != MF_BPE_NONE)

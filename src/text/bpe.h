@@ -13,6 +13,8 @@
 #include "text/buffer.h"
 
 #define MF_BPE_NONE UINT32_MAX
+/* The longest token that a vocabulary of ranks may have. */
+#define MF_MAX_RANKED_BYTES 1024
 
 typedef struct mf_piece {
     uint32_t offset;       /* in bytes[] */
@@ -39,7 +41,9 @@ typedef struct mf_bpe {
     mf_merge *merges;     /* hash table: pair -> rank and id */
     size_t n_merge_slots; /* power of two */
     uint32_t byte_ids[256];
-    bool ignores_merges; /* a word that is in the vocabulary is taken whole */
+    bool ignores_merges;  /* a word that is in the vocabulary is taken whole */
+    bool merges_by_rank;  /* no merges[]: see above */
+    size_t longest_bytes; /* of a token, where merges_by_rank */
 } mf_bpe;
 
 /* Scratch of one encoding call; zero-initialise with mf_bpe_scratch_init. */
@@ -55,6 +59,14 @@ void mf_bpe_scratch_free(mf_bpe_scratch *scratch);
  * mf_bpe_free, after a failure too. */
 mf_status mf_bpe_load(mf_bpe *bpe, const mf_allocator *a, const mf_json *json, mf_error *error);
 void mf_bpe_free(mf_bpe *bpe);
+
+/* For loaders: room for n_entries tokens of the model among n_ids ids, n_bytes in all. */
+mf_status mf_bpe_reserve(mf_bpe *bpe, size_t n_entries, size_t n_ids, size_t n_bytes,
+                         mf_error *error);
+/* Takes the n_bytes that were written at bytes[bpe->n_bytes] as token `id`, which is free. */
+void mf_bpe_take_token(mf_bpe *bpe, uint32_t id, size_t n_bytes, bool is_raw);
+/* Sets byte_ids; true if every byte has a token. */
+bool mf_bpe_index_bytes(mf_bpe *bpe);
 
 /* The id of a token by its name as the file writes it (byte alphabet), or MF_BPE_NONE. */
 uint32_t mf_bpe_find_key(const mf_bpe *bpe, const char *key, size_t n_bytes, mf_buffer *scratch,

@@ -156,14 +156,20 @@ static mf_status reserve_vocab(mf_bpe *bpe, const mf_json *json, yyjson_val *voc
     size_t n_ids = 0, n_bytes = 0;
     MF_TRY(measure_vocab(json, vocab, &n_ids, &n_bytes, error));
     bpe->n_ids = n_ids;
-    bpe->n_entries = yyjson_obj_size(vocab);
     /* Added tokens are numbered from the number of entries, or from the ids they share. */
-    if (n_ids < bpe->n_entries)
-        n_ids = bpe->n_entries;
+    if (n_ids < yyjson_obj_size(vocab))
+        n_ids = yyjson_obj_size(vocab);
     measure_added(json, &n_ids, &n_bytes);
+    return mf_bpe_reserve(bpe, yyjson_obj_size(vocab), n_ids, n_bytes, error);
+}
+
+mf_status mf_bpe_reserve(mf_bpe *bpe, size_t n_entries, size_t n_ids, size_t n_bytes,
+                         mf_error *error)
+{
+    bpe->n_entries = n_entries;
     bpe->pieces_capacity = n_ids;
     bpe->bytes_capacity = n_bytes;
-    bpe->n_slots = table_size(bpe->n_entries);
+    bpe->n_slots = table_size(n_entries);
     bpe->pieces = mf_alloc_array(&bpe->allocator, n_ids, sizeof *bpe->pieces);
     bpe->bytes = mf_alloc(&bpe->allocator, n_bytes);
     bpe->slots = mf_alloc_array(&bpe->allocator, bpe->n_slots, sizeof *bpe->slots);
@@ -172,6 +178,24 @@ static mf_status reserve_vocab(mf_bpe *bpe, const mf_json *json, yyjson_val *voc
     for (size_t i = 0; i < bpe->n_slots; i++)
         bpe->slots[i] = MF_BPE_NONE;
     return MF_OK;
+}
+
+void mf_bpe_take_token(mf_bpe *bpe, uint32_t id, size_t n_bytes, bool is_raw)
+{
+    bpe->pieces[id] = (mf_piece){(uint32_t)bpe->n_bytes, (uint32_t)n_bytes, is_raw, 0};
+    bpe->n_bytes += n_bytes;
+    insert_slot(bpe, id);
+}
+
+bool mf_bpe_index_bytes(mf_bpe *bpe)
+{
+    bool has_all = true;
+    for (uint32_t b = 0; b < 256; b++) {
+        unsigned char byte = (unsigned char)b;
+        bpe->byte_ids[b] = mf_bpe_find(bpe, &byte, 1, false);
+        has_all = has_all && bpe->byte_ids[b] != MF_BPE_NONE;
+    }
+    return has_all;
 }
 
 static mf_status load_vocab(mf_bpe *bpe, const mf_json *json, const int16_t *alphabet,
@@ -186,7 +210,6 @@ static mf_status load_vocab(mf_bpe *bpe, const mf_json *json, const int16_t *alp
     yyjson_obj_foreach(vocab, i, n, key, value)
     {
         uint32_t id = (uint32_t)yyjson_get_uint(value);
-        mf_piece *p = &bpe->pieces[id];
         const char *name = yyjson_get_str(key);
         size_t n_name = yyjson_get_len(key), n_bytes = 0;
         unsigned char *to = bpe->bytes + bpe->n_bytes;
@@ -196,19 +219,13 @@ static mf_status load_vocab(mf_bpe *bpe, const mf_json *json, const int16_t *alp
         if (n_bytes == 0)
             return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: model.vocab: an empty token",
                            json->path);
-        if (p->n_bytes != 0)
+        if (bpe->pieces[id].n_bytes != 0)
             return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: id %u is given twice",
                            json->path, id);
         if (mf_bpe_find(bpe, to, n_bytes, is_raw) != MF_BPE_NONE)
             return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: \"%.64s\" is listed twice",
                            json->path, name);
-        *p = (mf_piece){(uint32_t)bpe->n_bytes, (uint32_t)n_bytes, is_raw, 0};
-        bpe->n_bytes += n_bytes;
-        insert_slot(bpe, id);
-    }
-    for (uint32_t b = 0; b < 256; b++) {
-        unsigned char byte = (unsigned char)b;
-        bpe->byte_ids[b] = mf_bpe_find(bpe, &byte, 1, false);
+        mf_bpe_take_token(bpe, id, n_bytes, is_raw);
     }
     return MF_OK;
 }
@@ -324,7 +341,7 @@ static bool is_absent_or_empty(yyjson_val *value)
            (yyjson_is_str(value) && yyjson_get_len(value) == 0);
 }
 
-static mf_status check_options(const mf_bpe *bpe, const mf_json *json, mf_error *error)
+static mf_status check_options(mf_bpe *bpe, const mf_json *json, mf_error *error)
 {
     yyjson_val *model = yyjson_obj_get(json->root, "model");
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
@@ -335,10 +352,7 @@ static mf_status check_options(const mf_bpe *bpe, const mf_json *json, mf_error 
                            json->path, affixes[i],
                            yyjson_is_str(value) ? yyjson_get_str(value) : "?");
     }
-    bool has_all_bytes = true;
-    for (size_t b = 0; b < 256; b++)
-        has_all_bytes = has_all_bytes && bpe->byte_ids[b] != MF_BPE_NONE;
-    if (has_all_bytes) /* nothing is ever unknown, so neither option matters */
+    if (mf_bpe_index_bytes(bpe)) /* nothing is ever unknown, so neither option matters */
         return MF_OK;
     if (!is_absent_or_empty(yyjson_obj_get(model, "unk_token")))
         return mf_fail(error, MF_ERR_UNSUPPORTED,

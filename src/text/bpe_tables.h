@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The two hash tables of a BPE vocabulary: open addressing, linear probing, at most half full. */
+/* The hash tables of a BPE vocabulary: open addressing, linear probing, at most half full. */
 #ifndef MF_TEXT_BPE_TABLES_H
 #define MF_TEXT_BPE_TABLES_H
 
@@ -60,6 +60,20 @@ static inline const mf_merge *mf_bpe_find_merge(const mf_bpe *bpe, uint32_t left
         if (m->left == left && m->right == right)
             return m;
     }
+}
+
+/* The token whose bytes are those of two tokens joined, in a vocabulary of ranks; or MF_BPE_NONE.
+ */
+static inline uint32_t mf_bpe_find_joined(const mf_bpe *bpe, uint32_t left, uint32_t right)
+{
+    unsigned char joined[MF_MAX_RANKED_BYTES];
+    const mf_piece *l = &bpe->pieces[left], *r = &bpe->pieces[right];
+    size_t n = (size_t)l->n_bytes + r->n_bytes;
+    if (n > bpe->longest_bytes)
+        return MF_BPE_NONE;
+    memcpy(joined, bpe->bytes + l->offset, l->n_bytes);
+    memcpy(joined + l->n_bytes, bpe->bytes + r->offset, r->n_bytes);
+    return mf_bpe_find(bpe, joined, n, false);
 }
 
 #endif

@@ -3,7 +3,7 @@
  * Which chat template is it? The text is brought to a plain form (no white space, one kind of
  * quotes, no comments) and searched for the statements that the family's published templates share.
  */
-#include "text/chat.h"
+#include "text/chat_template.h"
 
 #include <string.h>
 
@@ -108,6 +108,23 @@ static bool recognise(const char *plain, mf_chat_style *style)
     return recognise_opening(plain, &style->opening) && recognise_history(plain, style);
 }
 
+/* Tries the families in turn; what one of them half recognised is forgotten. */
+static bool recognise_any(const char *text, size_t n_bytes, char *form, mf_chat_style *style)
+{
+    static bool (*const families[])(const char *canonical, mf_chat_style *style) = {
+        mf_chat_recognise_deepseek, mf_chat_recognise_cogito, mf_chat_recognise_kimi};
+    make_plain(text, n_bytes, form);
+    if (recognise(form, style))
+        return true;
+    mf_chat_canonical(text, n_bytes, form);
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        *style = (mf_chat_style){0};
+        if (families[i](form, style))
+            return true;
+    }
+    return false;
+}
+
 mf_status mf_chat_recognise(mf_chat_style *style, const mf_allocator *a, const char *text,
                             size_t n_bytes, mf_error *error)
 {
@@ -115,15 +132,14 @@ mf_status mf_chat_recognise(mf_chat_style *style, const mf_allocator *a, const c
     *style = (mf_chat_style){0};
     if (n_bytes > MAX_TEMPLATE_BYTES)
         return MF_OK;
-    char *plain = mf_alloc(a, n_bytes + 1);
-    if (plain == NULL)
-        return mf_fail_memory(error, n_bytes + 1, "a chat template");
-    make_plain(text, n_bytes, plain);
-    if (recognise(plain, &found)) {
+    char *form = mf_alloc(a, 2 * n_bytes + 1);
+    if (form == NULL)
+        return mf_fail_memory(error, 2 * n_bytes + 1, "a chat template");
+    if (recognise_any(text, n_bytes, form, &found)) {
         found.is_known = true;
         *style = found;
     }
-    mf_free(a, plain, n_bytes + 1);
+    mf_free(a, form, 2 * n_bytes + 1);
     return MF_OK;
 }
 
@@ -143,29 +159,60 @@ static yyjson_val *template_of_config(yyjson_val *root)
     return NULL;
 }
 
+/* bos_token or eos_token: a string, or an object with its content; absent: empty, as in Jinja. */
+static mf_status read_name(const mf_json *config, const char *field, char out[MF_MAX_CHAT_NAME],
+                           mf_error *error)
+{
+    yyjson_val *value = yyjson_obj_get(config->root, field);
+    if (yyjson_is_obj(value))
+        value = yyjson_obj_get(value, "content");
+    if (!yyjson_is_str(value))
+        return MF_OK;
+    if (yyjson_get_len(value) >= MF_MAX_CHAT_NAME)
+        return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: %s: %zu bytes, expected at most %d",
+                       config->path, field, yyjson_get_len(value), MF_MAX_CHAT_NAME - 1);
+    memcpy(out, yyjson_get_str(value), yyjson_get_len(value) + 1);
+    return MF_OK;
+}
+
+/* What tokenizer_config.json says: the template, unless it is in a file of its own, and names. */
+static mf_status load_config(mf_chat_style *style, const mf_allocator *a, const char *file,
+                             mf_error *error)
+{
+    mf_json json = {0};
+    mf_status status = mf_json_read(a, file, MAX_CONFIG_BYTES, &json, error);
+    if (status != MF_OK)
+        return status;
+    yyjson_val *text = template_of_config(json.root);
+    if (!style->is_known && yyjson_is_str(text))
+        status = mf_chat_recognise(style, a, yyjson_get_str(text), yyjson_get_len(text), error);
+    bool has_names = style->family != MF_CHAT_QWEN && style->family != MF_CHAT_KIMI;
+    if (status == MF_OK && has_names)
+        status = read_name(&json, "bos_token", style->bos, error);
+    if (status == MF_OK && has_names)
+        status = read_name(&json, "eos_token", style->eos, error);
+    mf_json_free(&json);
+    return status;
+}
+
 mf_status mf_chat_load(mf_chat_style *style, const mf_allocator *a, const char *path,
                        mf_error *error)
 {
     char file[MAX_PATH_BYTES];
     *style = (mf_chat_style){0};
     MF_TRY(mf_path_join(file, sizeof file, path, "chat_template.jinja", error));
-    if (mf_file_exists(file)) {
+    bool has_file = mf_file_exists(file);
+    if (has_file) {
         char *text;
         size_t n_bytes;
         MF_TRY(mf_file_read(a, file, MAX_TEMPLATE_BYTES, &text, &n_bytes, error));
         mf_status status = mf_chat_recognise(style, a, text, n_bytes, error);
         mf_free(a, text, n_bytes + 1);
-        return status;
+        MF_TRY(status);
     }
     MF_TRY(mf_path_join(file, sizeof file, path, "tokenizer_config.json", error));
-    if (!mf_file_exists(file))
+    /* A template of its own that is not known stays so, whatever the config has. */
+    if ((has_file && !style->is_known) || !mf_file_exists(file))
         return MF_OK;
-    mf_json json = {0};
-    MF_TRY(mf_json_read(a, file, MAX_CONFIG_BYTES, &json, error));
-    yyjson_val *text = template_of_config(json.root);
-    mf_status status = MF_OK;
-    if (yyjson_is_str(text))
-        status = mf_chat_recognise(style, a, yyjson_get_str(text), yyjson_get_len(text), error);
-    mf_json_free(&json);
-    return status;
+    return load_config(style, a, file, error);
 }

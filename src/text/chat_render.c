@@ -1,43 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Writes a conversation as a recognised chat template would. */
-#include "text/chat.h"
-
+#include "text/chat_writer.h"
 #include "text/utf8.h"
 
 #include <string.h>
-
-/* A stretch of a message's content. */
-typedef struct mf_span {
-    const char *text;
-    size_t n_bytes;
-} mf_span;
-
-typedef struct mf_writer {
-    char *text;
-    size_t capacity, n_bytes; /* n_bytes counts what does not fit too */
-} mf_writer;
-
-static void write_span(mf_writer *w, mf_span span)
-{
-    if (w->n_bytes < w->capacity) {
-        size_t room = w->capacity - w->n_bytes;
-        memcpy(w->text + w->n_bytes, span.text, span.n_bytes < room ? span.n_bytes : room);
-    }
-    w->n_bytes += span.n_bytes;
-}
-
-static void write_string(mf_writer *w, const char *text)
-{
-    write_span(w, (mf_span){text, strlen(text)});
-}
-
-/* What Python's str.strip takes away. */
-static bool is_blank(uint32_t c)
-{
-    return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
-           c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
-           c == 0x202F || c == 0x205F || c == 0x3000;
-}
 
 static mf_span trim(mf_span span)
 {
@@ -45,7 +11,7 @@ static mf_span trim(mf_span span)
     size_t n;
     while (span.n_bytes > 0 &&
            mf_utf8_next((const unsigned char *)span.text, span.n_bytes, &c, &n) == MF_UTF8_CHAR &&
-           is_blank(c)) {
+           mf_utf8_is_blank(c)) {
         span.text += n;
         span.n_bytes -= n;
     }
@@ -54,8 +20,8 @@ static mf_span trim(mf_span span)
         while (start > 0 && ((unsigned char)span.text[start] & 0xC0) == 0x80)
             start--;
         const unsigned char *last = (const unsigned char *)span.text + start;
-        if (mf_utf8_next(last, span.n_bytes - start, &c, &n) != MF_UTF8_CHAR || !is_blank(c) ||
-            n != span.n_bytes - start)
+        if (mf_utf8_next(last, span.n_bytes - start, &c, &n) != MF_UTF8_CHAR ||
+            !mf_utf8_is_blank(c) || n != span.n_bytes - start)
             break;
         span.n_bytes = start;
     }
@@ -73,33 +39,19 @@ static mf_span strip_newlines(mf_span span, bool left, bool right)
     return span;
 }
 
-/* Where `word` first (or last) stands in a span; NULL if nowhere. */
-static const char *find(mf_span span, const char *word, bool last)
-{
-    size_t n = strlen(word);
-    const char *found = NULL;
-    for (size_t i = 0; i + n <= span.n_bytes; i++) {
-        if (memcmp(span.text + i, word, n) != 0)
-            continue;
-        found = span.text + i;
-        if (!last)
-            break;
-    }
-    return found;
-}
-
 /* Takes the thoughts out of an assistant's content: what stands before the first </think> (after
  * the last <think> there), and leaves what stands after the last. */
 static mf_span split_thoughts(mf_span *content)
 {
     static const char open[] = "<think>", close[] = "</think>";
     const char *end = content->text + content->n_bytes;
-    const char *first = find(*content, close, false), *last = find(*content, close, true);
+    const char *first = mf_span_find(*content, close, false),
+               *last = mf_span_find(*content, close, true);
     if (first == NULL)
         return (mf_span){content->text, 0};
     mf_span thoughts = {content->text, (size_t)(first - content->text)};
     thoughts = strip_newlines(thoughts, false, true);
-    const char *opened = find(thoughts, open, true);
+    const char *opened = mf_span_find(thoughts, open, true);
     if (opened != NULL) {
         opened += sizeof open - 1;
         thoughts.n_bytes = (size_t)(thoughts.text + thoughts.n_bytes - opened);
@@ -131,11 +83,11 @@ static bool is_question(const mf_chat_style *style, const mf_chat_message *messa
 
 static void write_turn(mf_writer *w, const char *role, mf_span content)
 {
-    write_string(w, "<|im_start|>");
-    write_string(w, role);
-    write_string(w, "\n");
-    write_span(w, content);
-    write_string(w, "<|im_end|>\n");
+    mf_write_string(w, "<|im_start|>");
+    mf_write_string(w, role);
+    mf_write_string(w, "\n");
+    mf_write_span(w, content);
+    mf_write_string(w, "<|im_end|>\n");
 }
 
 static void write_assistant(mf_writer *w, const mf_chat_style *style, mf_span content,
@@ -159,33 +111,35 @@ static void write_assistant(mf_writer *w, const mf_chat_style *style, mf_span co
         thoughts = strip_newlines(thoughts, true, true);
         content = strip_newlines(content, true, false);
     }
-    write_string(w, "<|im_start|>assistant\n<think>\n");
-    write_span(w, thoughts);
-    write_string(w, "\n</think>\n\n");
-    write_span(w, content);
-    write_string(w, "<|im_end|>\n");
+    mf_write_string(w, "<|im_start|>assistant\n<think>\n");
+    mf_write_span(w, thoughts);
+    mf_write_string(w, "\n</think>\n\n");
+    mf_write_span(w, content);
+    mf_write_string(w, "<|im_end|>\n");
 }
 
 static void write_opening(mf_writer *w, mf_chat_opening opening, mf_thinking thinking)
 {
     static const char open[] = "<think>\n", empty[] = "<think>\n\n</think>\n\n";
     bool off = thinking == MF_THINKING_OFF, on = thinking == MF_THINKING_ON;
-    write_string(w, "<|im_start|>assistant\n");
+    mf_write_string(w, "<|im_start|>assistant\n");
     switch (opening) {
     case MF_OPENING_PLAIN:
         break;
     case MF_OPENING_CLOSABLE:
         if (off)
-            write_string(w, empty);
+            mf_write_string(w, empty);
         break;
     case MF_OPENING_THINK:
-        write_string(w, off ? empty : open);
+        mf_write_string(w, off ? empty : open);
         break;
     case MF_OPENING_THINK_ASKED:
-        write_string(w, on ? open : empty);
+        mf_write_string(w, on ? open : empty);
         break;
     case MF_OPENING_ALWAYS:
-        write_string(w, open);
+        mf_write_string(w, open);
+        break;
+    case MF_OPENING_HALF: /* of another family */
         break;
     }
 }
@@ -205,6 +159,25 @@ static mf_status check_messages(const mf_chat_style *style, const mf_chat_messag
     return MF_OK;
 }
 
+static void render_qwen(mf_writer *w, const mf_chat_style *style, const mf_chat_message *messages,
+                        size_t n_messages, mf_thinking thinking)
+{
+    size_t last_question = n_messages;
+    for (size_t i = 0; i < n_messages; i++)
+        if (is_question(style, &messages[i]))
+            last_question = i;
+    for (size_t i = 0; i < n_messages; i++) {
+        mf_span content = content_of(style, &messages[i]);
+        if (messages[i].role == MF_ROLE_SYSTEM)
+            write_turn(w, "system", content);
+        else if (messages[i].role == MF_ROLE_USER)
+            write_turn(w, "user", content);
+        else
+            write_assistant(w, style, content, i > last_question, i + 1 == n_messages);
+    }
+    write_opening(w, style->opening, thinking);
+}
+
 mf_status mf_chat_render(const mf_chat_style *style, const mf_chat_message *messages,
                          size_t n_messages, mf_thinking thinking, char *text, size_t capacity,
                          size_t *n_bytes, mf_error *error)
@@ -214,20 +187,23 @@ mf_status mf_chat_render(const mf_chat_style *style, const mf_chat_message *mess
                        "the checkpoint has no chat template that this version knows");
     MF_TRY(check_messages(style, messages, n_messages, error));
     mf_writer w = {text, capacity, 0};
-    size_t last_question = n_messages;
-    for (size_t i = 0; i < n_messages; i++)
-        if (is_question(style, &messages[i]))
-            last_question = i;
-    for (size_t i = 0; i < n_messages; i++) {
-        mf_span content = content_of(style, &messages[i]);
-        if (messages[i].role == MF_ROLE_SYSTEM)
-            write_turn(&w, "system", content);
-        else if (messages[i].role == MF_ROLE_USER)
-            write_turn(&w, "user", content);
-        else
-            write_assistant(&w, style, content, i > last_question, i + 1 == n_messages);
+    switch (style->family) {
+    case MF_CHAT_QWEN:
+        render_qwen(&w, style, messages, n_messages, thinking);
+        break;
+    case MF_CHAT_DEEPSEEK:
+        mf_chat_render_deepseek(&w, style, messages, n_messages, thinking);
+        break;
+    case MF_CHAT_DEEPSEEK_V2:
+        mf_chat_render_deepseek_v2(&w, style, messages, n_messages);
+        break;
+    case MF_CHAT_COGITO:
+        mf_chat_render_cogito(&w, style, messages, n_messages, thinking);
+        break;
+    case MF_CHAT_KIMI:
+        mf_chat_render_kimi(&w, style, messages, n_messages);
+        break;
     }
-    write_opening(&w, style->opening, thinking);
     *n_bytes = w.n_bytes;
     return MF_OK;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The tokens that end an answer: every one that any of the checkpoint's files names. */
+/* The tokens that end an answer, which are all that any of the checkpoint's files names; and the
+ * one that a text starts with. */
 #include "text/tokenizer.h"
 
 #include <string.h>
@@ -36,29 +37,79 @@ static mf_status add_ids(mf_tokenizer *t, yyjson_val *object, const char *file, 
     return MF_OK;
 }
 
-/* eos_token: a string, or an object with its content. A name that no token has ends nothing. */
-static mf_status add_named(mf_tokenizer *t, yyjson_val *root, const char *file, mf_error *error)
+/* The id of the token that a field names: a string, or an object with its content. MF_BPE_NONE if
+ * the field is absent or names no token. */
+static mf_status find_named(const mf_tokenizer *t, yyjson_val *root, const char *field,
+                            uint32_t *id, mf_error *error)
 {
-    yyjson_val *value = yyjson_obj_get(root, "eos_token");
+    yyjson_val *value = yyjson_obj_get(root, field);
+    *id = MF_BPE_NONE;
     if (yyjson_is_obj(value))
         value = yyjson_obj_get(value, "content");
     if (!yyjson_is_str(value))
         return MF_OK;
     const char *name = yyjson_get_str(value);
     size_t n = yyjson_get_len(value);
-    for (size_t i = 0; i < t->added.n_tokens; i++) {
-        const mf_added_token *token = &t->added.tokens[i];
-        if (token->n_bytes == n && memcmp(token->text, name, n) == 0)
-            return add_end_token(t, (int32_t)token->id, file, error);
+    const mf_added_token *token = mf_added_tokens_find(&t->added, name, n);
+    if (token != NULL) {
+        *id = token->id;
+        return MF_OK;
     }
     mf_buffer scratch;
     mf_status status;
     mf_buffer_init(&scratch, &t->allocator);
-    uint32_t id = mf_bpe_find_key(&t->bpe, name, n, &scratch, error, &status);
+    *id = mf_bpe_find_key(&t->bpe, name, n, &scratch, error, &status);
     mf_buffer_free(&scratch);
-    if (status != MF_OK || id == MF_BPE_NONE)
-        return status;
-    return add_end_token(t, (int32_t)id, file, error);
+    return status;
+}
+
+static mf_status add_named(mf_tokenizer *t, yyjson_val *root, const char *file, mf_error *error)
+{
+    uint32_t id;
+    MF_TRY(find_named(t, root, "eos_token", &id, error));
+    return id == MF_BPE_NONE ? MF_OK : add_end_token(t, (int32_t)id, file, error);
+}
+
+/* add_bos_token overrides the post-processor. */
+static mf_status set_start(mf_tokenizer *t, yyjson_val *root, mf_error *error)
+{
+    yyjson_val *adds = yyjson_obj_get(root, "add_bos_token");
+    uint32_t id = MF_BPE_NONE;
+    if (!yyjson_is_bool(adds))
+        return MF_OK;
+    if (yyjson_get_bool(adds))
+        MF_TRY(find_named(t, root, "bos_token", &id, error));
+    t->start_token = id == MF_BPE_NONE ? -1 : (int32_t)id;
+    return MF_OK;
+}
+
+/* The TemplateProcessing step of a post-processor, or NULL. */
+static yyjson_val *find_template(yyjson_val *step)
+{
+    if (yyjson_equals_str(yyjson_obj_get(step, "type"), "TemplateProcessing"))
+        return step;
+    size_t i, n;
+    yyjson_val *inner;
+    yyjson_arr_foreach(yyjson_obj_get(step, "processors"), i, n, inner)
+    {
+        if (yyjson_equals_str(yyjson_obj_get(inner, "type"), "TemplateProcessing"))
+            return inner;
+    }
+    return NULL;
+}
+
+void mf_start_token_load(mf_tokenizer *t, const mf_json *json)
+{
+    yyjson_val *step = find_template(yyjson_obj_get(json->root, "post_processor"));
+    yyjson_val *first = yyjson_arr_get_first(yyjson_obj_get(step, "single"));
+    yyjson_val *name = yyjson_obj_get(yyjson_obj_get(first, "SpecialToken"), "id");
+    yyjson_val *special = yyjson_is_str(name)
+                              ? yyjson_obj_getn(yyjson_obj_get(step, "special_tokens"),
+                                                yyjson_get_str(name), yyjson_get_len(name))
+                              : NULL;
+    yyjson_val *id = yyjson_arr_get_first(yyjson_obj_get(special, "ids"));
+    if (yyjson_is_uint(id) && yyjson_get_uint(id) < t->bpe.n_ids)
+        t->start_token = (int32_t)yyjson_get_uint(id);
 }
 
 static mf_status load_file(mf_tokenizer *t, const char *path, const char *name, mf_error *error)
@@ -74,6 +125,8 @@ static mf_status load_file(mf_tokenizer *t, const char *path, const char *name, 
         status = add_ids(t, yyjson_obj_get(json.root, "text_config"), file, error);
     if (status == MF_OK)
         status = add_named(t, json.root, file, error);
+    if (status == MF_OK)
+        status = set_start(t, json.root, error);
     mf_json_free(&json);
     return status;
 }

@@ -197,6 +197,16 @@ static mf_status load_byte_level(const mf_allocator *a, yyjson_val *step, const 
                             error);
 }
 
+/* Digits: every numeric character, or every run of them, by itself. */
+static mf_status load_digits(const mf_allocator *a, yyjson_val *step, const char *field,
+                             mf_pretoken_step *out, mf_error *error)
+{
+    static const char numeric[] = "\\p{N}";
+    bool each = yyjson_get_bool(yyjson_obj_get(step, "individual_digits"));
+    out->behavior = each ? MF_SPLIT_ISOLATED : MF_SPLIT_CONTIGUOUS;
+    return mf_regex_compile(a, field, numeric, sizeof numeric - 1, false, &out->regex, error);
+}
+
 static mf_status load_step(mf_pretokenizer *p, const mf_allocator *a, const mf_json *json,
                            yyjson_val *step, bool *has_byte_level, mf_error *error)
 {
@@ -213,13 +223,15 @@ static mf_status load_step(mf_pretokenizer *p, const mf_allocator *a, const mf_j
     mf_pretoken_step *out = &p->steps[p->n_steps++];
     if (yyjson_equals_str(type, "Split"))
         return load_split(a, json, step, field, out, error);
+    if (yyjson_equals_str(type, "Digits"))
+        return load_digits(a, step, field, out, error);
     if (yyjson_equals_str(type, "ByteLevel")) {
         *has_byte_level = true;
         return load_byte_level(a, step, field, out, error);
     }
     return mf_fail(error, MF_ERR_UNSUPPORTED,
-                   "%s.type: \"%.64s\", expected Split, ByteLevel or a Sequence of them", field,
-                   yyjson_is_str(type) ? yyjson_get_str(type) : "?");
+                   "%s.type: \"%.64s\", expected Split, Digits, ByteLevel or a Sequence of them",
+                   field, yyjson_is_str(type) ? yyjson_get_str(type) : "?");
 }
 
 mf_status mf_pretokenizer_load(mf_pretokenizer *p, const mf_allocator *a, const mf_json *json,
@@ -242,6 +254,15 @@ mf_status mf_pretokenizer_load(mf_pretokenizer *p, const mf_allocator *a, const 
                        "%s: pre_tokenizer: not byte-level, which is all this version runs",
                        json->path);
     return MF_OK;
+}
+
+mf_status mf_pretokenizer_make(mf_pretokenizer *p, const mf_allocator *a, const char *pattern,
+                               mf_error *error)
+{
+    mf_pretoken_step *step = &p->steps[p->n_steps++];
+    step->behavior = MF_SPLIT_ISOLATED;
+    return mf_regex_compile(a, "the built-in pre-tokenizer", pattern, strlen(pattern), false,
+                            &step->regex, error);
 }
 
 void mf_pretokenizer_free(mf_pretokenizer *p)

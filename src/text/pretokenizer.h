@@ -47,6 +47,9 @@ typedef struct mf_pretoken_run {
 /* Loads "pre_tokenizer". *p is zeroed by the caller and freed after a failure too. */
 mf_status mf_pretokenizer_load(mf_pretokenizer *p, const mf_allocator *a, const mf_json *json,
                                mf_error *error);
+/* One step that isolates the matches of a pattern. *p as above. */
+mf_status mf_pretokenizer_make(mf_pretokenizer *p, const mf_allocator *a, const char *pattern,
+                               mf_error *error);
 void mf_pretokenizer_free(mf_pretokenizer *p);
 
 /* *run is zeroed by the caller and freed after a failure too. */

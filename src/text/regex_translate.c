@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Oniguruma (Ruby syntax) to PCRE2. The two read most of a pattern alike; this goes through it
- * once, copies what means the same, rewrites what does not, and refuses the rest: \s      is
- * Unicode White_Space; PCRE2's also has U+180E \v      is one character, a vertical tab; PCRE2's is
- * a class \uHHHH  is written \x{HHHH} \p{X}   gets the characters that X has gained since PCRE2's
- * Unicode version [a[b]], [a&&b], {,n}, {n}+, {n}?, bare (?i), \w, \b, \h ... mean something else
- * or are rare
+ * once, copies what means the same, rewrites what does not, and refuses the rest.
+ *
+ * Rewritten: \s is Unicode's White_Space (PCRE2's also has U+180E); \v is one character, a vertical
+ * tab (PCRE2's is a class); \uHHHH is \x{HHHH}; \p{X} gets the characters that X has gained since
+ * PCRE2's version of Unicode; [A&&[^B]] is (?:(?![B])[A]).
+ *
+ * Refused, as they mean something else or are rare: [a[b]], other [a&&b], {,n}, {n}+, {n}?, a bare
+ * (?i), \w, \b, \h and the like.
  */
 #include "text/regex.h"
 
@@ -63,13 +66,17 @@ static mf_status put_members(mf_translation *t, const char *members)
     return put_string(t, "]");
 }
 
-static mf_status put_additions(mf_translation *t, const char *category)
+/* Of a category (one letter: of all that begin with it) or a script. */
+static mf_status put_additions(mf_translation *t, const char *name)
 {
-    size_t n = strlen(category);
-    for (size_t i = 0; i < mf_n_unicode_additions; i++) {
-        const mf_unicode_addition *a = &mf_unicode_additions[i];
+    size_t n = strlen(name);
+    bool is_script = n > 2;
+    const mf_unicode_addition *additions = is_script ? mf_script_additions : mf_unicode_additions;
+    size_t n_additions = is_script ? mf_n_script_additions : mf_n_unicode_additions;
+    for (size_t i = 0; i < n_additions; i++) {
+        const mf_unicode_addition *a = &additions[i];
         char range[40];
-        if (strncmp(a->category, category, n) != 0)
+        if (strncmp(a->name, name, n) != 0)
             continue;
         (void)snprintf(range, sizeof range, "\\x{%x}-\\x{%x}", a->first, a->last);
         MF_TRY(put_string(t, range));
@@ -121,8 +128,7 @@ static mf_status translate_property(mf_translation *t)
     MF_TRY(put_string(t, is_category ? "\\p{" : "\\p{sc:"));
     MF_TRY(put_string(t, buffer));
     MF_TRY(put_string(t, "}"));
-    if (is_category)
-        MF_TRY(put_additions(t, buffer));
+    MF_TRY(put_additions(t, buffer));
     if (!t->in_class)
         MF_TRY(put_string(t, "]"));
     t->at = close + 1;
@@ -195,25 +201,22 @@ static mf_status translate_escape(mf_translation *t)
     return put(t, &c, 1);
 }
 
-/* A character class, at its '['. */
-static mf_status translate_class(mf_translation *t)
+/* From the '[' of a class up to its ']' or "&&". */
+static mf_status translate_members(mf_translation *t)
 {
-    t->in_class = true;
     MF_TRY(put_string(t, "["));
     t->at++;
     if (t->at < t->end && *t->at == '^') {
         MF_TRY(put_string(t, "^"));
         t->at++;
     }
-    if (t->at < t->end && *t->at == ']')
+    if (t->at < t->end && (*t->at == ']' || starts_with(t, "&&")))
         return refuse(t, "an empty class");
-    while (t->at < t->end && *t->at != ']') {
+    while (t->at < t->end && *t->at != ']' && !starts_with(t, "&&")) {
         if (*t->at == '\\') {
             MF_TRY(translate_escape(t));
         } else if (*t->at == '[') {
             return refuse(t, "a class inside a class");
-        } else if (starts_with(t, "&&")) {
-            return refuse(t, "an intersection of classes");
         } else {
             MF_TRY(put(t, t->at, 1));
             t->at++;
@@ -221,9 +224,47 @@ static mf_status translate_class(mf_translation *t)
     }
     if (t->at == t->end)
         return refuse(t, "a class without its end");
+    return put_string(t, "]");
+}
+
+/* [A&&[^B]], at its first '[', as (?:(?![B])[A]): the one intersection that has a translation. */
+static mf_status translate_difference(mf_translation *t)
+{
+    static const char minus[] = "&&[^";
+    const char *start = t->at;
+    size_t n_before = t->out->n_bytes;
+    MF_TRY(translate_members(t)); /* only to find its end: A comes last */
+    t->out->n_bytes = n_before;
+    if (start[1] == '^' || !starts_with(t, minus) || t->end - t->at < 5 || t->at[4] == '^')
+        return refuse(t, "an intersection of classes");
+    t->at += sizeof minus - 2; /* the '^' stands where the '[' of B would */
+    MF_TRY(put_string(t, "(?:(?!"));
+    MF_TRY(translate_members(t));
+    MF_TRY(put_string(t, ")"));
+    const char *end = t->at;
+    if (!starts_with(t, "]]"))
+        return refuse(t, "an intersection of classes");
+    t->at = start;
+    MF_TRY(translate_members(t));
+    t->at = end + 1;
+    return put_string(t, ")");
+}
+
+/* A character class, at its '['. */
+static mf_status translate_class(mf_translation *t)
+{
+    const char *start = t->at;
+    size_t n_before = t->out->n_bytes;
+    t->in_class = true;
+    MF_TRY(translate_members(t));
+    if (*t->at == '&') {
+        t->at = start;
+        t->out->n_bytes = n_before;
+        MF_TRY(translate_difference(t));
+    }
     t->at++;
     t->in_class = false;
-    return put_string(t, "]");
+    return MF_OK;
 }
 
 static mf_status translate_group(mf_translation *t)

@@ -3,10 +3,14 @@
 #include "text/tokenizer.h"
 
 #include "text/nfc.h"
+#include "text/tiktoken.h"
 #include "text/utf8.h"
 
 #define MAX_TOKENIZER_BYTES ((size_t)256 << 20)
 #define MAX_PATH_BYTES 4096
+/* Of tokenization_kimi.py, in characters. */
+#define MAX_PIECE_CHARS ((size_t)400000)
+#define MAX_RUN_CHARS ((size_t)25000)
 
 /* ------------------------------------------------------------------------------------ opening --
  */
@@ -62,12 +66,14 @@ mf_status mf_text_open_json(const mf_json *json, const mf_allocator *a, mf_token
     if (t == NULL)
         return mf_fail_memory(error, sizeof *t, "a tokenizer");
     t->allocator = *a;
+    t->start_token = -1;
     mf_status status;
     MF_TRY_GOTO(load_normalizer(t, json, error));
     MF_TRY_GOTO(mf_pretokenizer_load(&t->pretokenizer, a, json, error));
     MF_TRY_GOTO(check_decoder(json, error));
     MF_TRY_GOTO(mf_bpe_load(&t->bpe, a, json, error));
     MF_TRY_GOTO(mf_added_tokens_load(&t->added, a, json, t->uses_nfc, &t->bpe, error));
+    mf_start_token_load(t, json);
     *out = t;
     return MF_OK;
 fail:
@@ -75,17 +81,75 @@ fail:
     return status;
 }
 
-mf_status mf_text_open(const char *path, const mf_allocator *a, mf_tokenizer **out, mf_error *error)
+mf_status mf_text_open_tiktoken(const char *path, const char *text, size_t n_bytes,
+                                const mf_json *config, const mf_allocator *a, mf_tokenizer **out,
+                                mf_error *error)
 {
-    char file[MAX_PATH_BYTES];
+    mf_tokenizer *t = mf_alloc_zeroed(a, sizeof *t);
+    if (t == NULL)
+        return mf_fail_memory(error, sizeof *t, "a tokenizer");
+    t->allocator = *a;
+    t->start_token = -1;
+    t->cuts_runs = true;
+    mf_status status;
+    MF_TRY_GOTO(mf_pretokenizer_make(&t->pretokenizer, a, mf_kimi_pattern, error));
+    MF_TRY_GOTO(mf_tiktoken_load(&t->bpe, &t->added, a, path, text, n_bytes, config, error));
+    *out = t;
+    return MF_OK;
+fail:
+    mf_text_close(&t);
+    return status;
+}
+
+static mf_status open_json_file(const char *file, const mf_allocator *a, mf_tokenizer **out,
+                                mf_error *error)
+{
     mf_json json = {0};
-    mf_tokenizer *t = NULL;
-    MF_TRY(mf_path_join(file, sizeof file, path, "tokenizer.json", error));
     MF_TRY(mf_json_read(a, file, MAX_TOKENIZER_BYTES, &json, error));
-    mf_status status = mf_text_open_json(&json, a, &t, error);
+    mf_status status = mf_text_open_json(&json, a, out, error);
     mf_json_free(&json);
-    if (status != MF_OK)
-        return status;
+    return status;
+}
+
+static mf_status open_tiktoken_file(const char *path, const char *file, const mf_allocator *a,
+                                    mf_tokenizer **out, mf_error *error)
+{
+    char config_file[MAX_PATH_BYTES];
+    mf_json config = {0};
+    char *text;
+    size_t n_bytes;
+    MF_TRY(mf_path_join(config_file, sizeof config_file, path, "tokenizer_config.json", error));
+    bool has_config = mf_file_exists(config_file);
+    if (has_config)
+        MF_TRY(mf_json_read(a, config_file, MAX_TOKENIZER_BYTES, &config, error));
+    mf_status status = mf_file_read(a, file, MAX_TOKENIZER_BYTES, &text, &n_bytes, error);
+    if (status == MF_OK) {
+        status =
+            mf_text_open_tiktoken(file, text, n_bytes, has_config ? &config : NULL, a, out, error);
+        mf_free(a, text, n_bytes + 1);
+    }
+    mf_json_free(&config);
+    return status;
+}
+
+/* tokenizer.json, or else tiktoken.model. */
+static mf_status open_file(const char *path, const mf_allocator *a, mf_tokenizer **out,
+                           mf_error *error)
+{
+    char json_file[MAX_PATH_BYTES], ranks_file[MAX_PATH_BYTES];
+    MF_TRY(mf_path_join(json_file, sizeof json_file, path, "tokenizer.json", error));
+    MF_TRY(mf_path_join(ranks_file, sizeof ranks_file, path, "tiktoken.model", error));
+    if (!mf_file_exists(json_file) && mf_file_exists(ranks_file))
+        return open_tiktoken_file(path, ranks_file, a, out, error);
+    return open_json_file(json_file, a, out, error);
+}
+
+static mf_status open_folder(const char *path, const mf_allocator *a, mf_tokenizer **out,
+                             mf_error *error)
+{
+    mf_tokenizer *t = NULL;
+    mf_status status;
+    MF_TRY(open_file(path, a, &t, error));
     MF_TRY_GOTO(mf_end_tokens_load(t, path, error));
     MF_TRY_GOTO(mf_chat_load(&t->chat, a, path, error));
     *out = t;
@@ -93,6 +157,17 @@ mf_status mf_text_open(const char *path, const mf_allocator *a, mf_tokenizer **o
 fail:
     mf_text_close(&t);
     return status;
+}
+
+/* Cogito's prepared form keeps its text files in a folder of their own. */
+mf_status mf_text_open(const char *path, const mf_allocator *a, mf_tokenizer **out, mf_error *error)
+{
+    char file[MAX_PATH_BYTES];
+    MF_TRY(mf_path_join(file, sizeof file, path, "artifacts/model_weights.json", error));
+    if (!mf_file_exists(file))
+        return open_folder(path, a, out, error);
+    MF_TRY(mf_path_join(file, sizeof file, path, "mlx", error));
+    return open_folder(file, a, out, error);
 }
 
 void mf_text_close(mf_tokenizer **tokenizer)
@@ -164,14 +239,9 @@ static mf_status encode_stretch(mf_encoding *e, const unsigned char *text, size_
     return MF_OK;
 }
 
-static mf_status encode_text(mf_encoding *e, const unsigned char *text, size_t n_bytes)
+/* Valid UTF-8: cut out the raw added tokens, encode the rest. */
+static mf_status encode_valid(mf_encoding *e, const unsigned char *text, size_t n_bytes)
 {
-    if (!mf_utf8_is_valid(text, n_bytes)) {
-        size_t n = mf_utf8_repair(text, n_bytes, NULL);
-        MF_TRY(mf_buffer_reserve(&e->repaired, n, "repaired text", e->error));
-        n_bytes = mf_utf8_repair(text, n_bytes, e->repaired.data);
-        text = e->repaired.data;
-    }
     mf_added_scan scan = {.text = text, .n_bytes = n_bytes};
     const mf_added_token *token;
     size_t start, end;
@@ -182,6 +252,44 @@ static mf_status encode_text(mf_encoding *e, const unsigned char *text, size_t n
             MF_TRY(encode_stretch(e, text + start, end - start));
     }
     return MF_OK;
+}
+
+/*
+ * tokenization_kimi.py hands its text on in pieces: of MAX_PIECE_CHARS characters, and those again
+ * cut wherever MAX_RUN_CHARS characters in a row were white space, or were not. Each is encoded as
+ * if it were alone.
+ */
+static mf_status encode_cut(mf_encoding *e, const unsigned char *text, size_t n_bytes)
+{
+    size_t start = 0, n_piece = 0, n_run = 0, n_char;
+    bool was_blank = false;
+    for (size_t at = 0; at < n_bytes; at += n_char) {
+        uint32_t c;
+        (void)mf_utf8_next(text + at, n_bytes - at, &c, &n_char);
+        bool blank = mf_utf8_is_blank(c), ends_piece = n_piece == MAX_PIECE_CHARS;
+        bool goes_on = !ends_piece && n_piece > 0 && blank == was_blank;
+        if (ends_piece || (goes_on && n_run == MAX_RUN_CHARS)) {
+            MF_TRY(encode_valid(e, text + start, at - start));
+            start = at;
+            goes_on = false;
+        }
+        n_piece = ends_piece ? 1 : n_piece + 1;
+        n_run = goes_on ? n_run + 1 : 1;
+        was_blank = blank;
+    }
+    return encode_valid(e, text + start, n_bytes - start);
+}
+
+static mf_status encode_text(mf_encoding *e, const unsigned char *text, size_t n_bytes)
+{
+    if (!mf_utf8_is_valid(text, n_bytes)) {
+        size_t n = mf_utf8_repair(text, n_bytes, NULL);
+        MF_TRY(mf_buffer_reserve(&e->repaired, n, "repaired text", e->error));
+        n_bytes = mf_utf8_repair(text, n_bytes, e->repaired.data);
+        text = e->repaired.data;
+    }
+    return e->tokenizer->cuts_runs && n_bytes > MAX_RUN_CHARS ? encode_cut(e, text, n_bytes)
+                                                              : encode_valid(e, text, n_bytes);
 }
 
 mf_status mf_text_encode(const mf_tokenizer *t, const char *text, size_t n_bytes,

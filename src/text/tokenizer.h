@@ -19,8 +19,10 @@ struct mf_tokenizer {
     mf_pretokenizer pretokenizer;
     mf_added_tokens added;
     bool uses_nfc;
+    bool cuts_runs; /* text is cut as tokenization_kimi.py cuts it, before anything else */
     int32_t end_tokens[MF_MAX_END_TOKENS];
     size_t n_end_tokens;
+    int32_t start_token; /* what a text begins with, -1: nothing */
     mf_chat_style chat;
 };
 
@@ -29,6 +31,11 @@ mf_status mf_text_open(const char *path, const mf_allocator *a, mf_tokenizer **o
 /* The tokenizer of a tokenizer.json held in memory, without the directory's other files. */
 mf_status mf_text_open_json(const mf_json *json, const mf_allocator *a, mf_tokenizer **out,
                             mf_error *error);
+/* The tokenizer of a tiktoken.model held in memory, called `path` in messages; config is its
+ * tokenizer_config.json or NULL. */
+mf_status mf_text_open_tiktoken(const char *path, const char *text, size_t n_bytes,
+                                const mf_json *config, const mf_allocator *a, mf_tokenizer **out,
+                                mf_error *error);
 void mf_text_close(mf_tokenizer **tokenizer);
 
 mf_status mf_text_encode(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
@@ -38,7 +45,10 @@ const char *mf_text_piece(const mf_tokenizer *tokenizer, int32_t token, size_t *
 mf_status mf_text_decode(const mf_tokenizer *tokenizer, mf_decoder *decoder, int32_t token,
                          char *text, size_t capacity, size_t *n_bytes);
 
-/* Collects the end tokens that the directory's files name. */
+/* Collects the end tokens that the directory's files name, and the start token if
+ * tokenizer_config.json has a word on it. */
 mf_status mf_end_tokens_load(mf_tokenizer *tokenizer, const char *path, mf_error *error);
+/* The start token by tokenizer.json's post-processor. */
+void mf_start_token_load(mf_tokenizer *tokenizer, const mf_json *json);
 
 #endif

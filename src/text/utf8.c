@@ -85,6 +85,13 @@ size_t mf_utf8_put(uint32_t c, unsigned char *out)
     return 4;
 }
 
+bool mf_utf8_is_blank(uint32_t c)
+{
+    return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
+           c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
+           c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
 bool mf_utf8_is_valid(const unsigned char *text, size_t n_bytes)
 {
     size_t i = 0;

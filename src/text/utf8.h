@@ -24,6 +24,9 @@ mf_utf8_kind mf_utf8_next(const unsigned char *text, size_t n_bytes, uint32_t *c
 /* Writes a scalar value to out[4]; returns its length. */
 size_t mf_utf8_put(uint32_t code_point, unsigned char *out);
 
+/* What Python's str.isspace and str.strip take for white space. */
+bool mf_utf8_is_blank(uint32_t code_point);
+
 bool mf_utf8_is_valid(const unsigned char *text, size_t n_bytes);
 
 /* Bytes that the text takes with every maximal subpart replaced by U+FFFD; writes them if out is

@@ -29,15 +29,16 @@ static void build_copy_rows(scene *s, const uint32_t *p)
     s->op.u.copy_rows.n_cols = p[1];
 }
 
-/* p[2]: in place */
+/* p[2]: in place; p[3]: floats between rows */
 static void build_rmsnorm(scene *s, const uint32_t *p)
 {
-    size_t n = (size_t)p[0] * p[1];
+    size_t n = (size_t)p[0] * (p[3] != 0 ? p[3] : p[1]);
     s->op = (mf_op){.kind = MF_OP_RMSNORM, .n_rows = p[0]};
     s->op.u.rmsnorm.x = scene_input(s, n, 20.0f);
     s->op.u.rmsnorm.weight = scene_input(s, p[1], 2.0f);
     s->op.u.rmsnorm.out = p[2] != 0 ? s->op.u.rmsnorm.x : scene_output(s, n);
     s->op.u.rmsnorm.n_cols = p[1];
+    s->op.u.rmsnorm.stride = p[3];
     s->op.u.rmsnorm.eps = EPS;
 }
 
@@ -124,6 +125,42 @@ static void build_attention(scene *s, const uint32_t *p)
     s->op.u.attention.n_sequences = p[4];
 }
 
+/* Cached latents as bfloat16: two in each word. */
+static mf_span bf16_cache(scene *s, const mf_sequence *seq, size_t width)
+{
+    mf_span span = scene_output(s, (size_t)(seq->position + seq->n_rows + 1) * width / 2);
+    uint32_t *held = scene_at(s, span);
+    for (size_t i = 0; i < seq->position * width / 2; i++)
+        held[i] = (0x3e00u + scene_random(s, 0x180)) << 16 | (0xbe00u + scene_random(s, 0x180));
+    return span;
+}
+
+/* p: rows, heads, n_latent, n_rot, sequences, bfloat16 */
+static void build_latent_attention(scene *s, const uint32_t *p)
+{
+    size_t width = (size_t)p[2] + p[3];
+    uint32_t head = p[3] + 5;
+    s->op = (mf_op){.kind = MF_OP_LATENT_ATTENTION, .n_rows = p[0]};
+    s->op.u.latent_attention.q = scene_input(s, (size_t)p[0] * p[1] * p[2], 3.0f);
+    s->op.u.latent_attention.q_rot = scene_input(s, (size_t)p[0] * p[1] * head, 3.0f);
+    s->op.u.latent_attention.kv = scene_input(s, p[0] * width, 2.0f);
+    s->op.u.latent_attention.out = scene_output(s, (size_t)p[0] * p[1] * p[2]);
+    s->op.u.latent_attention.n_heads = p[1];
+    s->op.u.latent_attention.n_latent = p[2];
+    s->op.u.latent_attention.n_rot = p[3];
+    s->op.u.latent_attention.q_rot_row = p[1] * head;
+    s->op.u.latent_attention.q_rot_head = head;
+    s->op.u.latent_attention.cache_type = p[5] != 0 ? MF_BF16 : MF_F32;
+    s->op.u.latent_attention.scale = 1.0f / sqrtf((float)width);
+    scene_sequences(s, p[0], p[4]);
+    for (uint32_t i = 0; i < p[4]; i++) {
+        mf_sequence *seq = &s->sequences[i];
+        seq->state[0] = p[5] != 0 ? bf16_cache(s, seq, width) : cache(s, seq, width);
+    }
+    s->op.u.latent_attention.sequences = s->sequences;
+    s->op.u.latent_attention.n_sequences = p[4];
+}
+
 static void build_sigmoid_mul(scene *s, const uint32_t *p)
 {
     s->op = (mf_op){.kind = MF_OP_SIGMOID_MUL, .n_rows = p[0]};
@@ -197,17 +234,78 @@ static void build_swiglu(scene *s, const uint32_t *p)
 static void build_softmax_top_k(scene *s, const uint32_t *p)
 {
     size_t n = (size_t)p[0] * p[1];
-    s->op = (mf_op){.kind = MF_OP_SOFTMAX_TOP_K, .n_rows = p[0]};
-    s->op.u.softmax_top_k.logits = scene_input(s, n, 1.0f);
-    float *logits = scene_at(s, s->op.u.softmax_top_k.logits);
+    s->op = (mf_op){.kind = MF_OP_ROUTE, .n_rows = p[0]};
+    s->op.u.route.logits = scene_input(s, n, 1.0f);
+    float *logits = scene_at(s, s->op.u.route.logits);
     for (size_t i = 0; i < n; i++)
         logits[i] = (float)scene_random(s, 65) / 8.0f - 4.0f;
-    scene_scratch(s, s->op.u.softmax_top_k.logits, n);
-    s->op.u.softmax_top_k.ids = scene_output(s, (size_t)p[0] * p[2]);
-    s->op.u.softmax_top_k.weights = scene_output(s, (size_t)p[0] * p[2]);
-    s->op.u.softmax_top_k.n_experts = p[1];
-    s->op.u.softmax_top_k.k = p[2];
-    s->op.u.softmax_top_k.normalise = p[3] != 0;
+    scene_scratch(s, s->op.u.route.logits, n);
+    s->op.u.route.ids = scene_output(s, (size_t)p[0] * p[2]);
+    s->op.u.route.weights = scene_output(s, (size_t)p[0] * p[2]);
+    s->op.u.route.n_experts = p[1];
+    s->op.u.route.k = p[2];
+    s->op.u.route.normalise = p[3] != 0;
+    s->op.u.route.n_groups = s->op.u.route.k_groups = 1;
+    s->op.u.route.scale = 1.0f;
+}
+
+/* p: rows, experts, k, groups, groups kept, sigmoid with bias, normalise */
+static void build_grouped_route(scene *s, const uint32_t *p)
+{
+    build_softmax_top_k(s, (const uint32_t[]){p[0], p[1], p[2], p[6]});
+    s->op.u.route.n_groups = p[3];
+    s->op.u.route.k_groups = p[4];
+    s->op.u.route.scale = 2.5f;
+    if (p[5] == 0)
+        return;
+    s->op.u.route.score = MF_SCORE_SIGMOID;
+    s->op.u.route.group_rule = MF_GROUP_TOP2;
+    s->op.u.route.eps = 1e-20f;
+    s->op.u.route.bias = scene_input(s, p[1], 1.0f);
+    float *bias = scene_at(s, s->op.u.route.bias);
+    for (uint32_t i = 0; i < p[1]; i++)
+        bias[i] = (float)scene_random(s, 9) / 16.0f - 0.25f;
+}
+
+/* p: rows, heads, n_rot, other floats of a head, sequences, interleaved */
+static void build_rope(scene *s, const uint32_t *p)
+{
+    uint32_t half = p[2] / 2, n_positions = 40 + p[0], head = p[2] + p[3];
+    s->op = (mf_op){.kind = MF_OP_ROPE, .n_rows = p[0]};
+    s->op.u.rope.x = scene_input(s, (size_t)p[0] * p[1] * head, 8.0f);
+    s->op.u.rope.x.offset += p[3] * sizeof(float);
+    s->op.u.rope.cos = scene_input(s, (size_t)n_positions * half, 1.0f);
+    s->op.u.rope.sin = scene_input(s, (size_t)n_positions * half, 1.0f);
+    s->op.u.rope.n_heads = p[1];
+    s->op.u.rope.n_rot = p[2];
+    s->op.u.rope.row_stride = p[1] * head;
+    s->op.u.rope.head_stride = head;
+    s->op.u.rope.interleaved = p[5] != 0;
+    scene_sequences(s, p[0], p[4]);
+    s->op.u.rope.sequences = s->sequences;
+    s->op.u.rope.n_sequences = p[4];
+}
+
+/* p: rows, heads, kind, rows of a head's matrix, columns, transposed, rows of a head before, after
+ */
+static void build_head_matmul(scene *s, const uint32_t *p)
+{
+    uint32_t head_rows = p[3] + p[6] + p[7];
+    uint32_t n_in = p[5] != 0 ? p[3] : p[4], n_out = p[5] != 0 ? p[4] : p[3];
+    s->op = (mf_op){.kind = MF_OP_HEAD_MATMUL, .n_rows = p[0]};
+    s->op.u.head_matmul.w =
+        (mf_head_weight){.weight = scene_weight(s, p[2], p[1] * head_rows, p[4]),
+                         .head_rows = head_rows,
+                         .first_row = p[6],
+                         .n_rows = p[3],
+                         .transposed = p[5] != 0};
+    s->op.u.head_matmul.n_heads = p[1];
+    s->op.u.head_matmul.x_head = n_in + 3;
+    s->op.u.head_matmul.x_row = p[1] * (n_in + 3);
+    s->op.u.head_matmul.y_head = n_out;
+    s->op.u.head_matmul.y_row = p[1] * n_out + 5;
+    s->op.u.head_matmul.x = scene_input(s, (size_t)p[0] * s->op.u.head_matmul.x_row, 2.0f);
+    s->op.u.head_matmul.y = scene_output(s, (size_t)p[0] * s->op.u.head_matmul.y_row);
 }
 
 #define DISTINCT 3u /* experts with weights of their own; more items share them */
@@ -250,7 +348,7 @@ static void build_experts(scene *s, const uint32_t *p)
     s->op.u.experts.out = scene_output(s, (size_t)s->op.n_rows * p[2]);
 }
 
-/* p: rows, columns, k */
+/* p: rows, columns, k, 1 without a gate or 2 without a shared expert */
 static void build_combine(scene *s, const uint32_t *p)
 {
     uint32_t n_places = p[0] * p[2];
@@ -261,6 +359,10 @@ static void build_combine(scene *s, const uint32_t *p)
     s->op.u.combine.shared = scene_input(s, (size_t)p[0] * p[1], 4.0f);
     scene_scratch(s, s->op.u.combine.shared, (size_t)p[0] * p[1]);
     s->op.u.combine.shared_gate = scene_input(s, p[0], 6.0f);
+    if (p[3] != 0)
+        s->op.u.combine.shared_gate.buffer.id = 0;
+    if (p[3] == 2)
+        s->op.u.combine.shared.buffer.id = 0;
     for (uint32_t i = 0; i < n_places; i++)
         s->list[i] = i;
     for (uint32_t i = n_places; i > 1; i--) {
@@ -276,6 +378,7 @@ static void build_combine(scene *s, const uint32_t *p)
 #define F32 MF_F32
 #define F16 MF_F16
 #define BF16 MF_BF16
+#define FP8 SCENE_FP8
 #define Q(bits, group, dtype) SCENE_AFFINE(bits, group, dtype)
 
 const op_case op_cases[] = {
@@ -288,6 +391,7 @@ const op_case op_cases[] = {
     {"embed q5/128", build_embed, {1, Q(5, 128, MF_F32), 128}},
     {"embed q6/32", build_embed, {7, Q(6, 32, MF_F16), 32}},
     {"embed q8/64", build_embed, {7, Q(8, 64, MF_F32), 64}},
+    {"embed fp8", build_embed, {7, FP8, 150}},
     {"copy_rows 1x1", build_copy_rows, {1, 1}},
     {"copy_rows 7x33", build_copy_rows, {7, 33}},
     {"copy_rows 70x65", build_copy_rows, {70, 65}},
@@ -295,6 +399,8 @@ const op_case op_cases[] = {
     {"rmsnorm 7x77", build_rmsnorm, {7, 77, 0}},
     {"rmsnorm 70x259 in place", build_rmsnorm, {70, 259, 1}},
     {"rmsnorm 7x4099", build_rmsnorm, {7, 4099, 0}},
+    {"rmsnorm 7x33 of 45", build_rmsnorm, {7, 33, 1, 45}},
+    {"rmsnorm 70x512 of 576", build_rmsnorm, {70, 512, 1, 576}},
     {"rmsnorm_gated 1x1x5", build_rmsnorm_gated, {1, 1, 5}},
     {"rmsnorm_gated 7x3x33", build_rmsnorm_gated, {7, 3, 33}},
     {"rmsnorm_gated 70x5x130", build_rmsnorm_gated, {70, 5, 130}},
@@ -315,6 +421,14 @@ const op_case op_cases[] = {
     {"matmul of four kinds 70",
      build_matmul,
      {70, 192, 3, 61, Q(4, 64, MF_BF16), BF16, Q(3, 32, MF_F16), Q(6, 64, MF_F32)}},
+    {"matmul bf16 1", build_matmul, {1, 390, 300, 0, BF16}},
+    {"matmul bf16 3", build_matmul, {3, 77, 130, 0, BF16}},
+    {"matmul fp8 1", build_matmul, {1, 390, 300, 0, FP8}},
+    {"matmul fp8 2, less than a block", build_matmul, {2, 50, 37, 0, FP8}},
+    {"matmul fp8 4", build_matmul, {4, 256, 129, 0, FP8}},
+    {"matmul fp8 7", build_matmul, {7, 530, 193, 0, FP8}},
+    {"matmul fp8 70", build_matmul, {70, 200, 260, 0, FP8}},
+    {"matmul fp8 bf16 q4 fp8 7", build_matmul, {7, 192, 70, 61, FP8, BF16, Q(4, 64, MF_BF16), FP8}},
     {"head_norm_rope 1", build_head_norm_rope, {1, 1, 8, 8, 1}},
     {"head_norm_rope 7, part rotated", build_head_norm_rope, {7, 5, 36, 10, 2}},
     {"head_norm_rope 70", build_head_norm_rope, {70, 3, 64, 64, 5}},
@@ -348,14 +462,47 @@ const op_case op_cases[] = {
     {"softmax_top_k 10 of 512", build_softmax_top_k, {7, 512, 10, 0}},
     {"softmax_top_k all 37", build_softmax_top_k, {7, 37, 37, 1}},
     {"softmax_top_k all 5", build_softmax_top_k, {70, 5, 5, 0}},
+    {"route 3 of 12, 2 of 4 groups", build_grouped_route, {70, 12, 3, 4, 2, 1, 1}},
+    {"route 8 of 256, 4 of 8 groups", build_grouped_route, {7, 256, 8, 8, 4, 1, 1}},
+    {"route 8 of 384, one group", build_grouped_route, {33, 384, 8, 1, 1, 1, 1}},
+    {"route 5 of 12, fewer are kept", build_grouped_route, {33, 12, 5, 6, 2, 1, 0}},
+    {"route 1 of 6, groups of one", build_grouped_route, {7, 6, 1, 6, 2, 1, 1}},
+    {"route 6 of 160, 3 of 8, greedy", build_grouped_route, {70, 160, 6, 8, 3, 0, 0}},
+    {"route 6 of 64, greedy", build_grouped_route, {7, 64, 6, 1, 1, 0, 0}},
+    {"route 7 of 20, greedy, fewer are kept", build_grouped_route, {33, 20, 7, 5, 1, 0, 0}},
+    {"rope 1", build_rope, {1, 1, 8, 0, 1, 1}},
+    {"rope 7, pairs", build_rope, {7, 5, 10, 13, 2, 1}},
+    {"rope 70, pairs, five sequences", build_rope, {70, 3, 64, 128, 5, 1}},
+    {"rope 7, halves", build_rope, {7, 5, 36, 3, 3, 0}},
+    {"head_matmul 1", build_head_matmul, {1, 3, F32, 7, 19, 0, 0, 0}},
+    {"head_matmul 7, values of kv_b", build_head_matmul, {7, 4, BF16, 12, 33, 0, 16, 0}},
+    {"head_matmul 7, keys of kv_b", build_head_matmul, {7, 4, BF16, 16, 33, 1, 0, 12}},
+    {"head_matmul 70, keys, q4", build_head_matmul, {70, 3, Q(4, 64, MF_BF16), 21, 128, 1, 3, 5}},
+    {"head_matmul 1, keys, f16", build_head_matmul, {1, 19, F16, 40, 77, 1, 0, 0}},
+    {"head_matmul 70, q8", build_head_matmul, {70, 5, Q(8, 32, MF_F16), 45, 64, 0, 0, 0}},
+    {"head_matmul 3, values, q4", build_head_matmul, {3, 7, Q(4, 64, MF_BF16), 17, 192, 0, 9, 0}},
+    {"latent_attention 1", build_latent_attention, {1, 1, 8, 2, 1, 0}},
+    {"latent_attention 7", build_latent_attention, {7, 5, 33, 6, 3, 0}},
+    {"latent_attention 70, 19 heads", build_latent_attention, {70, 19, 45, 10, 1, 0}},
+    {"latent_attention 70, five sequences", build_latent_attention, {70, 6, 128, 32, 5, 0}},
+    {"latent_attention 5, wide", build_latent_attention, {5, 21, 512, 64, 2, 0}},
+    {"latent_attention 7, bf16", build_latent_attention, {7, 5, 34, 6, 3, 1}},
+    {"latent_attention 70, bf16", build_latent_attention, {70, 18, 64, 8, 4, 1}},
+    {"head_matmul 7, values, fp8", build_head_matmul, {7, 4, FP8, 50, 130, 0, 13, 0}},
+    {"head_matmul 1, values, fp8", build_head_matmul, {1, 3, FP8, 128, 256, 0, 128, 0}},
+    {"head_matmul 3, keys, fp8", build_head_matmul, {3, 5, FP8, 40, 200, 1, 0, 9}},
     {"experts f32, one", build_experts, {1, 1, 37, 29, F32, F32, 0}},
     {"experts bf16, five", build_experts, {5, 4, 45, 70, BF16, F16, 0}},
     {"experts q4", build_experts, {7, 7, 64, 96, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), 0}},
     {"experts q4 q8, many", build_experts, {70, 9, 64, 32, Q(4, 32, MF_F16), Q(8, 32, MF_F16), 1}},
     {"experts q2", build_experts, {33, 1, 128, 192, Q(2, 64, MF_BF16), Q(3, 64, MF_BF16), 1}},
+    {"experts fp8", build_experts, {5, 4, 140, 200, FP8, FP8, 0}},
+    {"experts fp8, many", build_experts, {70, 9, 64, 96, FP8, FP8, 1}},
     {"combine 1x3 of 1", build_combine, {1, 3, 1}},
     {"combine 7x77 of 3", build_combine, {7, 77, 3}},
     {"combine 70x133 of 8", build_combine, {70, 133, 8}},
+    {"combine 7x77 of 3, no gate", build_combine, {7, 77, 3, 1}},
+    {"combine 70x133 of 6, no shared", build_combine, {70, 133, 6, 2}},
 };
 const size_t n_op_cases = sizeof op_cases / sizeof op_cases[0];
 

@@ -4,20 +4,9 @@
  * may make: for a sum of n products 4 eps sqrt(n) sum |a b|, for exp and norms a few parts in a
  * million, carried through what comes after.
  */
-#include "scene.h"
+#include "reference.h"
 
-#include <float.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define RELATIVE 4e-6
-#define TINY 1e-30
-
-static const float *floats(const scene *s, mf_span span)
-{
-    return scene_at(s, span);
-}
 
 static double sigmoid(double x)
 {
@@ -27,19 +16,6 @@ static double sigmoid(double x)
 static double silu(double x)
 {
     return x * sigmoid(x);
-}
-
-static double sum_slack(size_t n, double magnitude)
-{
-    return 4.0 * FLT_EPSILON * sqrt((double)n) * magnitude + TINY;
-}
-
-static double *new_doubles(size_t n)
-{
-    double *p = calloc(n, sizeof *p);
-    if (p == NULL)
-        abort();
-    return p;
 }
 
 /* ----------------------------------------------------------------------------------- weights */
@@ -65,8 +41,16 @@ static double decode(const unsigned char *at, mf_dtype type, size_t i)
     return value;
 }
 
-/* A row's values; `size` (may be NULL): |q scale| + |bias|, what their rounding depends on. */
-static void weight_row(const scene *s, const mf_weight *w, uint32_t row, double *out, double *size)
+static double decode_e4m3(uint32_t bits)
+{
+    double sign = bits >> 7 != 0 ? -1.0 : 1.0;
+    int exponent = (int)(bits >> 3 & 15);
+    double fraction = bits & 7;
+    return sign * (exponent == 0 ? ldexp(fraction, -9) : ldexp(8.0 + fraction, exponent - 10));
+}
+
+void reference_weight_row(const scene *s, const mf_weight *w, uint32_t row, double *out,
+                          double *size)
 {
     const unsigned char *data = scene_at(s, w->data);
     data += row * mf_weight_row_bytes(w);
@@ -75,6 +59,13 @@ static void weight_row(const scene *s, const mf_weight *w, uint32_t row, double 
             out[i] = decode(data, w->float_type, i);
             if (size != NULL)
                 size[i] = 0.0;
+            continue;
+        }
+        if (w->kind == MF_WEIGHT_FP8_BLOCK) {
+            size_t block = (size_t)(row / 128) * ((w->n_cols + 127) / 128) + i / 128;
+            out[i] = decode_e4m3(data[i]) * decode(scene_at(s, w->scales), MF_F32, block);
+            if (size != NULL)
+                size[i] = fabs(out[i]);
             continue;
         }
         uint32_t q = 0;
@@ -107,7 +98,7 @@ static void ref_embed(scene *s)
     const mf_weight *w = &s->op.u.embed.weight;
     double *row = new_doubles(w->n_cols), *size = new_doubles(w->n_cols);
     for (uint32_t r = 0; r < s->op.n_rows; r++) {
-        weight_row(s, w, (uint32_t)s->op.u.embed.tokens[r], row, size);
+        reference_weight_row(s, w, (uint32_t)s->op.u.embed.tokens[r], row, size);
         for (uint32_t i = 0; i < w->n_cols; i++)
             scene_expect(s, s->op.u.embed.out, (size_t)r * w->n_cols + i, row[i],
                          FLT_EPSILON * size[i]);
@@ -123,7 +114,7 @@ static void ref_matmul(scene *s)
         const mf_weight *w = &s->op.u.matmul.weight[j];
         double *row = new_doubles(w->n_cols), magnitude;
         for (uint32_t o = 0; o < w->n_rows; o++) {
-            weight_row(s, w, o, row, NULL);
+            reference_weight_row(s, w, o, row, NULL);
             for (uint32_t r = 0; r < s->op.n_rows; r++) {
                 double y = dot(row, x + (size_t)r * w->n_cols, w->n_cols, &magnitude);
                 scene_expect(s, s->op.u.matmul.y[j], (size_t)r * w->n_rows + o, y,
@@ -154,20 +145,16 @@ static double inverse_rms(const float *x, uint32_t n, double eps)
     return 1.0 / sqrt(sum / n + eps);
 }
 
-static void expect_relative(scene *s, mf_span span, size_t i, double want)
-{
-    scene_expect(s, span, i, want, RELATIVE * fabs(want) + TINY);
-}
-
 static void ref_rmsnorm(scene *s)
 {
     uint32_t n = s->op.u.rmsnorm.n_cols;
+    size_t stride = s->op.u.rmsnorm.stride != 0 ? s->op.u.rmsnorm.stride : n;
     const float *weight = floats(s, s->op.u.rmsnorm.weight);
     for (uint32_t r = 0; r < s->op.n_rows; r++) {
-        const float *x = floats(s, s->op.u.rmsnorm.x) + (size_t)r * n;
+        const float *x = floats(s, s->op.u.rmsnorm.x) + r * stride;
         double norm = inverse_rms(x, n, s->op.u.rmsnorm.eps);
         for (uint32_t i = 0; i < n; i++)
-            expect_relative(s, s->op.u.rmsnorm.out, (size_t)r * n + i, x[i] * norm * weight[i]);
+            expect_relative(s, s->op.u.rmsnorm.out, r * stride + i, x[i] * norm * weight[i]);
     }
 }
 
@@ -409,40 +396,6 @@ static void ref_gated_delta(scene *s)
 
 /* ----------------------------------------------------------------------------------- experts */
 
-static void ref_softmax_top_k(scene *s)
-{
-    uint32_t n = s->op.u.softmax_top_k.n_experts, k = s->op.u.softmax_top_k.k;
-    bool *taken = calloc(n, sizeof *taken);
-    uint32_t *picks = calloc(k, sizeof *picks);
-    if (taken == NULL || picks == NULL)
-        abort();
-    for (uint32_t r = 0; r < s->op.n_rows; r++) {
-        const float *logits = floats(s, s->op.u.softmax_top_k.logits) + (size_t)r * n;
-        double sum = 0.0, kept = 0.0;
-        memset(taken, 0, n * sizeof *taken);
-        for (uint32_t i = 0; i < n; i++)
-            sum += exp((double)logits[i]);
-        for (uint32_t j = 0; j < k; j++) {
-            uint32_t best = n;
-            for (uint32_t i = 0; i < n; i++) {
-                if (!taken[i] && (best == n || logits[i] > logits[best]))
-                    best = i;
-            }
-            taken[best] = true;
-            picks[j] = best;
-            kept += exp((double)logits[best]);
-        }
-        double divisor = s->op.u.softmax_top_k.normalise ? kept : sum;
-        for (uint32_t j = 0; j < k; j++) {
-            scene_expect_id(s, s->op.u.softmax_top_k.ids, (size_t)r * k + j, (int32_t)picks[j]);
-            expect_relative(s, s->op.u.softmax_top_k.weights, (size_t)r * k + j,
-                            exp((double)logits[picks[j]]) / divisor);
-        }
-    }
-    free(taken);
-    free(picks);
-}
-
 /* silu(gate x) * (up x) with its error. */
 static void ref_expert_hidden(const scene *s, const mf_expert_item *item, const float *x,
                               double *hidden, double *slack)
@@ -450,9 +403,9 @@ static void ref_expert_hidden(const scene *s, const mf_expert_item *item, const 
     uint32_t n = item->gate.n_cols;
     double *row = new_doubles(n), magnitude;
     for (uint32_t i = 0; i < item->gate.n_rows; i++) {
-        weight_row(s, &item->gate, i, row, NULL);
+        reference_weight_row(s, &item->gate, i, row, NULL);
         double gate = dot(row, x, n, &magnitude), gate_slack = sum_slack(n, magnitude);
-        weight_row(s, &item->up, i, row, NULL);
+        reference_weight_row(s, &item->up, i, row, NULL);
         double up = dot(row, x, n, &magnitude), up_slack = sum_slack(n, magnitude);
         hidden[i] = silu(gate) * up;
         slack[i] =
@@ -474,7 +427,7 @@ static void ref_experts(scene *s)
             ref_expert_hidden(s, item, x, hidden, slack);
             for (uint32_t o = 0; o < n; o++) {
                 double sum = 0.0, magnitude = 0.0, carried = 0.0;
-                weight_row(s, &item->down, o, row, NULL);
+                reference_weight_row(s, &item->down, o, row, NULL);
                 for (uint32_t i = 0; i < n_hidden; i++) {
                     sum += row[i] * hidden[i];
                     magnitude += fabs(row[i] * hidden[i]);
@@ -495,11 +448,14 @@ static void ref_combine(scene *s)
     uint32_t n = s->op.u.combine.n_cols, k = s->op.u.combine.k;
     const float *experts = floats(s, s->op.u.combine.experts);
     for (uint32_t r = 0; r < s->op.n_rows; r++) {
-        double gate = sigmoid(floats(s, s->op.u.combine.shared_gate)[r]);
+        bool has_shared = s->op.u.combine.shared.buffer.id != 0;
+        bool has_gate = s->op.u.combine.shared_gate.buffer.id != 0;
+        double gate = has_gate ? sigmoid(floats(s, s->op.u.combine.shared_gate)[r]) : 1.0;
         for (uint32_t i = 0; i < n; i++) {
             size_t at = (size_t)r * n + i;
             double x = floats(s, s->op.u.combine.x)[at];
-            double sum = gate * floats(s, s->op.u.combine.shared)[at], size = fabs(x) + fabs(sum);
+            double sum = has_shared ? gate * floats(s, s->op.u.combine.shared)[at] : 0.0;
+            double size = fabs(x) + fabs(sum);
             for (uint32_t j = 0; j < k; j++) {
                 double term = floats(s, s->op.u.combine.weights)[(size_t)r * k + j];
                 term *= experts[(size_t)s->op.u.combine.place[(size_t)r * k + j] * n + i];
@@ -526,9 +482,12 @@ void scene_reference(scene *s)
         [MF_OP_GATED_DELTA] = ref_gated_delta,
         [MF_OP_ADD] = ref_elementwise,
         [MF_OP_SWIGLU] = ref_elementwise,
-        [MF_OP_SOFTMAX_TOP_K] = ref_softmax_top_k,
+        [MF_OP_ROUTE] = reference_route,
         [MF_OP_EXPERTS] = ref_experts,
         [MF_OP_COMBINE] = ref_combine,
+        [MF_OP_ROPE] = reference_rope,
+        [MF_OP_HEAD_MATMUL] = reference_head_matmul,
+        [MF_OP_LATENT_ATTENTION] = reference_latent_attention,
     };
     references[s->op.kind](s);
 }

@@ -130,6 +130,21 @@ static void fill_floats(scene *s, unsigned char *to, size_t n, mf_dtype type)
     }
 }
 
+/* Any codes but NaN. */
+static void fill_fp8(scene *s, unsigned char *to, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t code = scene_random(s, 256);
+        to[i] = (unsigned char)((code & 127) == 127 ? 0 : code);
+    }
+}
+
+static void fill_bytes(scene *s, unsigned char *to, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = (unsigned char)scene_random(s, 256);
+}
+
 mf_weight scene_weight(scene *s, uint32_t kind, uint32_t n_rows, uint32_t n_cols)
 {
     mf_weight w = {.kind = kind >> 16 != 0 ? MF_WEIGHT_AFFINE : MF_WEIGHT_FLOAT,
@@ -138,6 +153,12 @@ mf_weight scene_weight(scene *s, uint32_t kind, uint32_t n_rows, uint32_t n_cols
                    .group = kind >> 4 & 0xfff,
                    .n_rows = n_rows,
                    .n_cols = n_cols};
+    if (kind == SCENE_FP8) {
+        w.kind = MF_WEIGHT_FP8_BLOCK;
+        w.float_type = MF_F32;
+        w.bits = 8;
+        w.group = 128;
+    }
     size_t n_bytes = (size_t)(n_rows * mf_weight_row_bytes(&w));
     w.data = place(s, n_bytes, s->skew);
     unsigned char *data = scene_at(s, w.data);
@@ -145,12 +166,18 @@ mf_weight scene_weight(scene *s, uint32_t kind, uint32_t n_rows, uint32_t n_cols
         fill_floats(s, data, (size_t)n_rows * n_cols, w.float_type);
         return w;
     }
-    for (size_t i = 0; i < n_bytes; i++)
-        data[i] = (unsigned char)scene_random(s, 256);
     size_t n_scales = (size_t)n_rows * (n_cols / w.group);
+    if (w.kind == MF_WEIGHT_FP8_BLOCK) {
+        fill_fp8(s, data, n_bytes);
+        n_scales = (size_t)((n_rows + 127) / 128) * ((n_cols + 127) / 128);
+    } else {
+        fill_bytes(s, data, n_bytes);
+    }
     w.scales = place(s, n_scales * mf_dtype_bytes(w.float_type), s->skew);
-    w.biases = place(s, n_scales * mf_dtype_bytes(w.float_type), s->skew);
     fill_floats(s, scene_at(s, w.scales), n_scales, w.float_type);
+    if (w.kind == MF_WEIGHT_FP8_BLOCK)
+        return w;
+    w.biases = place(s, n_scales * mf_dtype_bytes(w.float_type), s->skew);
     fill_floats(s, scene_at(s, w.biases), n_scales, w.float_type);
     return w;
 }
@@ -190,6 +217,11 @@ static void skip(mf_span *span, uint32_t rows, size_t row_words)
     span->offset += rows * row_words * 4;
 }
 
+static uint32_t rmsnorm_stride(const mf_op *op)
+{
+    return op->u.rmsnorm.stride != 0 ? op->u.rmsnorm.stride : op->u.rmsnorm.n_cols;
+}
+
 /* Operations that know no sequences. */
 static void skip_rows(mf_op *op, uint32_t first)
 {
@@ -203,8 +235,8 @@ static void skip_rows(mf_op *op, uint32_t first)
         skip(&op->u.copy_rows.out, first, op->u.copy_rows.n_cols);
         break;
     case MF_OP_RMSNORM:
-        skip(&op->u.rmsnorm.x, first, op->u.rmsnorm.n_cols);
-        skip(&op->u.rmsnorm.out, first, op->u.rmsnorm.n_cols);
+        skip(&op->u.rmsnorm.x, first, rmsnorm_stride(op));
+        skip(&op->u.rmsnorm.out, first, rmsnorm_stride(op));
         break;
     case MF_OP_RMSNORM_GATED:
         skip(&op->u.rmsnorm_gated.x, first,
@@ -238,10 +270,10 @@ static void skip_rows_of_experts(mf_op *op, uint32_t first)
         skip(&op->u.swiglu.up, first, op->u.swiglu.n_cols);
         skip(&op->u.swiglu.out, first, op->u.swiglu.n_cols);
         break;
-    case MF_OP_SOFTMAX_TOP_K:
-        skip(&op->u.softmax_top_k.logits, first, op->u.softmax_top_k.n_experts);
-        skip(&op->u.softmax_top_k.ids, first, op->u.softmax_top_k.k);
-        skip(&op->u.softmax_top_k.weights, first, op->u.softmax_top_k.k);
+    case MF_OP_ROUTE:
+        skip(&op->u.route.logits, first, op->u.route.n_experts);
+        skip(&op->u.route.ids, first, op->u.route.k);
+        skip(&op->u.route.weights, first, op->u.route.k);
         break;
     case MF_OP_COMBINE:
         skip(&op->u.combine.x, first, op->u.combine.n_cols);
@@ -249,6 +281,10 @@ static void skip_rows_of_experts(mf_op *op, uint32_t first)
         skip(&op->u.combine.shared, first, op->u.combine.n_cols);
         skip(&op->u.combine.shared_gate, first, 1);
         op->u.combine.place += first * op->u.combine.k;
+        break;
+    case MF_OP_HEAD_MATMUL:
+        skip(&op->u.head_matmul.x, first, op->u.head_matmul.x_row);
+        skip(&op->u.head_matmul.y, first, op->u.head_matmul.y_row);
         break;
     default:
         break;
@@ -310,6 +346,25 @@ static void skip_rows_of_sequences(const scene *s, mf_op *op, uint32_t first, mf
     }
 }
 
+static void skip_rows_of_latents(const scene *s, mf_op *op, uint32_t first, mf_sequence *to)
+{
+    uint32_t n = op->n_rows;
+    if (op->kind == MF_OP_ROPE) {
+        skip(&op->u.rope.x, first, op->u.rope.row_stride);
+        op->u.rope.n_sequences = cut_sequences(s, op->u.rope.n_sequences, first, n, to);
+        op->u.rope.sequences = to;
+    } else if (op->kind == MF_OP_LATENT_ATTENTION) {
+        uint32_t n_latent = op->u.latent_attention.n_latent;
+        skip(&op->u.latent_attention.q, first, op->u.latent_attention.n_heads * n_latent);
+        skip(&op->u.latent_attention.out, first, op->u.latent_attention.n_heads * n_latent);
+        skip(&op->u.latent_attention.q_rot, first, op->u.latent_attention.q_rot_row);
+        skip(&op->u.latent_attention.kv, first, n_latent + op->u.latent_attention.n_rot);
+        op->u.latent_attention.n_sequences =
+            cut_sequences(s, op->u.latent_attention.n_sequences, first, n, to);
+        op->u.latent_attention.sequences = to;
+    }
+}
+
 static void record_rows(const scene *s, mf_backend *be, uint32_t first, uint32_t n)
 {
     mf_sequence sequences[SCENE_SEQUENCES];
@@ -318,6 +373,7 @@ static void record_rows(const scene *s, mf_backend *be, uint32_t first, uint32_t
     skip_rows(&op, first);
     skip_rows_of_experts(&op, first);
     skip_rows_of_sequences(s, &op, first, sequences);
+    skip_rows_of_latents(s, &op, first, sequences);
     be->ops->record(be, &op);
     memset(sequences, POISON, sizeof sequences); /* record has copied them */
 }

@@ -53,7 +53,8 @@ mf_span scene_output(scene *s, size_t n);
 /* Marks n words as free to change. */
 void scene_scratch(scene *s, mf_span span, size_t n);
 
-/* How a weight is stored: a dtype for floats, or SCENE_AFFINE. */
+/* How a weight is stored: a dtype for floats, SCENE_FP8, or SCENE_AFFINE. */
+#define SCENE_FP8 15u
 #define SCENE_AFFINE(bits, group, dtype) ((bits) << 16 | (group) << 4 | (uint32_t)(dtype))
 mf_weight scene_weight(scene *s, uint32_t kind, uint32_t n_rows, uint32_t n_cols);
 

@@ -110,16 +110,18 @@ static void top_k(const desk *d, const float *logits, uint32_t n, uint32_t k, bo
 {
     memset(ids, 0xff, k * sizeof *ids);
     memset(weights, 0xff, k * sizeof *weights);
-    mf_op op = {.kind = MF_OP_SOFTMAX_TOP_K, .n_rows = 1};
-    op.u.softmax_top_k.logits = put(d, 0, logits, n * sizeof *logits);
-    op.u.softmax_top_k.ids = put(d, 1, ids, k * sizeof *ids);
-    op.u.softmax_top_k.weights = put(d, 2, weights, k * sizeof *weights);
-    op.u.softmax_top_k.n_experts = n;
-    op.u.softmax_top_k.k = k;
-    op.u.softmax_top_k.normalise = normalise;
+    mf_op op = {.kind = MF_OP_ROUTE, .n_rows = 1};
+    op.u.route.logits = put(d, 0, logits, n * sizeof *logits);
+    op.u.route.ids = put(d, 1, ids, k * sizeof *ids);
+    op.u.route.weights = put(d, 2, weights, k * sizeof *weights);
+    op.u.route.n_experts = n;
+    op.u.route.k = k;
+    op.u.route.normalise = normalise;
+    op.u.route.n_groups = op.u.route.k_groups = 1;
+    op.u.route.scale = 1.0f;
     run_op(d, &op);
-    d->be->ops->read(d->be, op.u.softmax_top_k.ids, ids, k * sizeof *ids);
-    d->be->ops->read(d->be, op.u.softmax_top_k.weights, weights, k * sizeof *weights);
+    d->be->ops->read(d->be, op.u.route.ids, ids, k * sizeof *ids);
+    d->be->ops->read(d->be, op.u.route.weights, weights, k * sizeof *weights);
 }
 
 static void check_ties(const desk *d)
@@ -206,7 +208,7 @@ static void check_support(mf_backend *be)
 {
     mf_op op = {.kind = (mf_op_kind)0, .n_rows = 1};
     CHECK(!be->ops->supports_op(be, &op));
-    op.kind = (mf_op_kind)(MF_OP_COMBINE + 1);
+    op.kind = (mf_op_kind)(MF_OP_LATENT_ATTENTION + 1);
     CHECK(!be->ops->supports_op(be, &op));
     op.kind = (mf_op_kind)0x7fffffff;
     CHECK(!be->ops->supports_op(be, &op));

@@ -2,8 +2,10 @@
 # moeflux info, against what config.json says.
 . ./lib.sh
 
+# config_number MODEL FIELD [FIELD]: of the first that is there
 config_number() {
-    sed -n "s/.*\"$2\": *\([0-9]*\).*/\1/p" "$1/config.json" | head -1
+    sed -n -e "s/.*\"$2\": *\([0-9]*\).*/\1/p" -e "s/.*\"${3:-$2}\": *\([0-9]*\).*/\1/p" \
+        "$1/config.json" | head -1
 }
 
 n_models=0
@@ -16,13 +18,20 @@ for model in "$SOURCE"/tests/model/data/*/ "$demo"/; do
     expect_empty "$err"
     expect_lines "$out" 1
     for pair in n_layers:num_hidden_layers hidden_size:hidden_size n_heads:num_attention_heads \
-        n_kv_heads:num_key_value_heads n_experts:num_experts \
+        n_kv_heads:num_key_value_heads n_experts:num_experts:n_routed_experts \
         n_experts_per_token_model:num_experts_per_tok n_vocab:vocab_size \
         expert_hidden_size:moe_intermediate_size; do
-        expect_true [ "$(json "$out" "${pair%:*}")" = "$(config_number "$model" "${pair#*:}")" ]
+        fields=$(echo "${pair#*:}" | tr : ' ')
+        # shellcheck disable=SC2086 # one or two fields
+        expect_true [ "$(json "$out" "${pair%%:*}")" = "$(config_number "$model" $fields)" ]
     done
     layers=$(json "$out" n_layers)
-    expect_true [ "$(($(json "$out" n_full_attention_layers) + $(json "$out" n_linear_attention_layers)))" = "$layers" ]
+    n_kinds=0
+    for kind in full linear latent; do
+        n_kinds=$((n_kinds + $(json "$out" n_${kind}_attention_layers)))
+    done
+    expect_true [ "$n_kinds" = "$layers" ]
+    layers=$(json "$out" n_moe_layers)
     one=$(json "$out" one_expert_bytes)
     # one_expert_bytes is the largest: with mixed bits a layer's experts may be smaller
     all=$((layers * $(json "$out" n_experts) * one))
@@ -40,7 +49,7 @@ for model in "$SOURCE"/tests/model/data/*/ "$demo"/; do
 
     run info "$model"
     expect_code 0
-    expect_glob "$out" "family*qwen3_*form*parameters*least --ram*verdict*runs*"
+    expect_glob "$out" "family*_*form*parameters*least --ram*verdict*runs*"
 done
 expect_true [ "$n_models" -gt 0 ]
 
@@ -56,6 +65,22 @@ expect_glob "$out" "*verdict*does not run*"
 run info "$model" --json --ram "$((floor + 100000000))"
 expect_code 0
 expect_true [ "$(json "$out" n_slots)" -gt 0 ]
+
+# the DeepSeek families: dense layers, groups, ranks, the layer that is left out
+run info "$SOURCE/tests/model/data/v3_mtp_half_split_rope"
+expect_code 0
+expect_glob "$out" "*deepseek_v3*latent attention, 2 without experts, 1 for multi-token prediction*"
+expect_glob "$out" "*latent rank* for keys and values, * for queries*experts* from * of * groups*"
+run info "$SOURCE/tests/model/data/v3_fp8"
+expect_glob "$out" "*form*fp8, experts of 8 bits*"
+# half the session's state
+run info "$SOURCE/tests/model/data/v3_bf16" --json
+f32=$(json "$out" session_bytes)
+run info "$SOURCE/tests/model/data/v3_bf16" --json --kv-type bf16
+expect_true [ "$(json "$out" session_bytes)" = "$((f32 / 2))" ]
+run info "$model" --kv-type bf16
+expect_code 1
+expect_glob "$err" "*kv_type bf16*latent attention*"
 
 run info "$scratch"
 expect_error "$scratch*"

@@ -50,6 +50,21 @@ expect_code 0
 expect_glob "$err" "*moeflux: warning: *context is full*"
 expect_true [ "$(json "$err" tokens)" = "$n_tokens" ]
 
+# plain text begins with the token that tokenizer_config.json wants in front, once
+special=$(sed -n 's/.*"eos_token" *: *"\([^"]*\)".*/\1/p' "$model/tokenizer_config.json")
+expect_true [ -n "$special" ]
+prompt_tokens() {
+    run run "$model" --raw -p "$1" -n 1 --temp 0 --ignore-eos --quiet --stats=json
+    json "$err" prefill_tokens
+}
+before=$(prompt_tokens "Hello there")
+named=$(prompt_tokens "${special}Hello there")
+cp "$model/tokenizer_config.json" "$scratch/config"
+sed '1s/{/{"add_bos_token": true, "bos_token": "'"$special"'",/' "$scratch/config" >"$model/tokenizer_config.json"
+expect_true [ "$(prompt_tokens "Hello there")" = "$((before + 1))" ]
+expect_true [ "$(prompt_tokens "${special}Hello there")" = "$named" ]
+cp "$scratch/config" "$model/tokenizer_config.json"
+
 run run "$model" --raw -p x -n 1 --experts-per-token 17
 expect_error "*"
 run run "$model" --raw -p x -n 2 --verbose

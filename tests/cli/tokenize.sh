@@ -2,9 +2,28 @@
 # moeflux tokenize: the ways in and out agree, and decoding gives the text back. That the ids are
 # those of Hugging Face tokenizers is for the tokenizer's own tests.
 . ./lib.sh
-[ -f "$demo/tokenizer.json" ] || skip "models/demo is not there"
 
 printf 'Once upon a time, "d\303\251j\303\240 vu" \360\237\230\200 \\ \t x\nend' >"$scratch/text"
+
+# DeepSeek's tokenizer.json and Kimi's tiktoken.model
+for tokenizer in deepseek deepseek_v2 kimi; do
+    model=$SOURCE/tests/text/data/$tokenizer
+    run tokenize "$model" -f "$scratch/text" --ids
+    expect_code 0
+    expect_empty "$err"
+    cp "$out" "$scratch/ids"
+    run_with "$scratch/ids" tokenize "$model" --decode
+    expect_same "$out" "$scratch/text"
+done
+run tokenize "$model" -p "a[EOS]" --parse-special
+expect_code 0
+expect_lines "$out" 2
+expect_glob "$out" '*"a"*	"[[]EOS]"'
+run tokenize "$model" -p "a[EOS]"
+expect_code 0
+expect_true test "$(wc -l <"$out")" -gt 2
+
+[ -f "$demo/tokenizer.json" ] || skip "models/demo is not there"
 run tokenize "$demo" -f "$scratch/text" --ids
 expect_code 0
 expect_empty "$err"

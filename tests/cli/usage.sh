@@ -44,7 +44,7 @@ done
 
 for option in -p -f -n --prompt --file --max-tokens --temp --top-k --top-p --min-p --seed --ram \
     --repeat-penalty --expert-cache --system --think --ctx --io --threads --prefill-chunk \
-    --experts-per-token --packed-bits --cpu-tier; do
+    --experts-per-token --packed-bits --cpu-tier --kv-type; do
     run run model "$option"
     expect_usage_error "run: '$option' needs a value"
 done
@@ -71,6 +71,7 @@ for command in run info bench perplexity; do
     bad --io aio URING ""
     bad --packed-bits 3 1 8
     bad --cpu-tier sse 2
+    bad --kv-type f16 32
 done
 file=
 command=run

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Matrix products of every tier, against float64 sums of the weights that the packed bits mean: all
- * bits, groups and types, odd sizes, operands that end at an inaccessible page; and the same bits
- * for any number of tokens and cut of rows. With --bench: packed bytes and multiply-adds a second,
- * beside what the core reads and multiplies at best.
+ * bits, groups and types, every code of FP8, odd sizes, operands that end at an inaccessible page;
+ * and the same bits for any number of tokens and cut of rows. With --bench: packed bytes and
+ * multiply-adds a second, beside what the core reads and multiplies at best.
  */
 #include "kernel_data.h"
 
@@ -54,6 +54,16 @@ static guarded random_values(uint64_t *state, mf_dtype type, size_t n)
     return g;
 }
 
+/* e4m3 from its definition. */
+static double e4m3_value(uint32_t code)
+{
+    int exponent = (int)(code >> 3 & 15), fraction = (int)(code & 7);
+    if (exponent == 15 && fraction == 7)
+        return NAN;
+    double size = exponent == 0 ? ldexp(fraction, -9) : ldexp(8 + fraction, exponent - 10);
+    return code >> 7 != 0 ? -size : size;
+}
+
 /* Value i of a row's bit stream, one bit after another. */
 static uint32_t bits_at(const unsigned char *row, uint32_t bits, size_t i)
 {
@@ -70,34 +80,67 @@ static double weight_of(const mf_matrix *w, uint32_t row, uint32_t col)
     const unsigned char *p = w->data + (size_t)row * mf_matrix_row_bytes(w);
     if (w->kind == MF_WEIGHT_FLOAT)
         return value_at(p, w->float_type, col);
+    if (w->kind == MF_WEIGHT_FP8_BLOCK) {
+        size_t block = (size_t)(row / 128) * ((w->n_cols + 127) / 128) + col / 128;
+        return e4m3_value(p[col]) * value_at(w->scales, MF_F32, block);
+    }
     size_t group = (size_t)row * (w->n_cols / w->group) + col / w->group;
     return bits_at(p, w->bits, col) * value_at(w->scales, w->float_type, group) +
            value_at(w->biases, w->float_type, group);
 }
 
-/* bits 0: plain floats */
-static matrix_case make_case(uint64_t *state, uint32_t bits, uint32_t group, mf_dtype type,
+#define FLOATS 0u
+#define FP8 1u
+#define AFFINE(bits) (bits)
+
+/* Any codes but NaN, and scales of very different sizes. */
+static void fill_fp8(uint64_t *state, matrix_case *c)
+{
+    size_t n = (size_t)c->w.n_rows * c->w.n_cols;
+    size_t n_scales = (size_t)((c->w.n_rows + 127) / 128) * ((c->w.n_cols + 127) / 128);
+    c->data = guarded_alloc(n);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char code = (unsigned char)next_random(state);
+        c->data.p[i] = (code & 0x7f) == 0x7f ? 0x80 : code;
+    }
+    c->scales = guarded_alloc(4 * n_scales);
+    for (size_t i = 0; i < n_scales; i++) {
+        float scale = ldexpf(1.0f + fabsf(next_float(state)), (int)(next_random(state) % 24) - 20);
+        memcpy(c->scales.p + 4 * i, &scale, sizeof scale);
+    }
+}
+
+static void fill_affine(uint64_t *state, matrix_case *c)
+{
+    size_t n_bytes = c->w.n_rows * mf_matrix_row_bytes(&c->w);
+    size_t n_groups = (size_t)c->w.n_rows * (c->w.n_cols / c->w.group);
+    c->data = guarded_alloc(n_bytes);
+    for (size_t i = 0; i < n_bytes; i++)
+        c->data.p[i] = (unsigned char)next_random(state);
+    c->scales = random_values(state, c->w.float_type, n_groups);
+    c->biases = random_values(state, c->w.float_type, n_groups);
+}
+
+/* form: FLOATS, FP8 or AFFINE(bits) */
+static matrix_case make_case(uint64_t *state, uint32_t form, uint32_t group, mf_dtype type,
                              uint32_t n_rows, uint32_t n_cols)
 {
-    matrix_case c = {.w = {.kind = bits == 0 ? MF_WEIGHT_FLOAT : MF_WEIGHT_AFFINE,
-                           .float_type = type,
-                           .bits = bits,
-                           .group = group,
-                           .n_rows = n_rows,
-                           .n_cols = n_cols}};
-    if (bits == 0) {
+    matrix_case c = {.w = {.float_type = type, .group = group, .n_rows = n_rows, .n_cols = n_cols}};
+    if (form == FLOATS) {
+        c.w.kind = MF_WEIGHT_FLOAT;
         c.data = random_values(state, type, (size_t)n_rows * n_cols);
+    } else if (form == FP8) {
+        c.w.kind = MF_WEIGHT_FP8_BLOCK;
+        c.w.bits = 8;
+        fill_fp8(state, &c);
     } else {
-        size_t n_groups = (size_t)n_rows * (n_cols / group);
-        c.data = guarded_alloc(n_rows * mf_matrix_row_bytes(&c.w));
-        for (size_t i = 0; i < n_rows * mf_matrix_row_bytes(&c.w); i++)
-            c.data.p[i] = (unsigned char)next_random(state);
-        c.scales = random_values(state, type, n_groups);
-        c.biases = random_values(state, type, n_groups);
-        c.w.scales = c.scales.p;
-        c.w.biases = c.biases.p;
+        c.w.kind = MF_WEIGHT_AFFINE;
+        c.w.bits = form;
+        fill_affine(state, &c);
     }
     c.w.data = c.data.p;
+    c.w.scales = c.scales.p;
+    c.w.biases = c.biases.p;
     c.values = malloc((size_t)n_rows * n_cols * sizeof *c.values);
     REQUIRE(c.values != NULL);
     for (uint32_t r = 0; r < n_rows; r++)
@@ -109,10 +152,10 @@ static matrix_case make_case(uint64_t *state, uint32_t bits, uint32_t group, mf_
 static void free_case(matrix_case *c)
 {
     guarded_free(&c->data);
-    if (c->w.kind == MF_WEIGHT_AFFINE) {
+    if (c->scales.p != NULL)
         guarded_free(&c->scales);
+    if (c->biases.p != NULL)
         guarded_free(&c->biases);
-    }
     free(c->values);
 }
 
@@ -210,8 +253,8 @@ static void test_tier(const mf_kernels *k)
         for (size_t g = 0; g < 3; g++) {
             for (size_t t = 0; t < 3; t++) {
                 uint32_t n_cols = groups[g] * (1 + (uint32_t)(next_random(&state) % 9));
-                matrix_case c =
-                    make_case(&state, bits[b], groups[g], types[t], rows[(b + g + t) % 4], n_cols);
+                matrix_case c = make_case(&state, AFFINE(bits[b]), groups[g], types[t],
+                                          rows[(b + g + t) % 4], n_cols);
                 check_case(k, &state, &c);
                 check_rows(k, &c);
                 free_case(&c);
@@ -220,7 +263,7 @@ static void test_tier(const mf_kernels *k)
     }
     for (size_t t = 0; t < 3; t++) {
         for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
-            matrix_case c = make_case(&state, 0, 0, types[t], rows[i % 4], cols[i]);
+            matrix_case c = make_case(&state, FLOATS, 0, types[t], rows[i % 4], cols[i]);
             check_case(k, &state, &c);
             check_rows(k, &c);
             free_case(&c);
@@ -228,28 +271,170 @@ static void test_tier(const mf_kernels *k)
     }
 }
 
+/* Rows and columns that fill no block, exactly one, and several. */
+static void test_fp8(const mf_kernels *k)
+{
+    static const uint32_t rows[] = {1, 3, 127, 128, 129, 300};
+    static const uint32_t cols[] = {1, 17, 31, 63, 64, 65, 127, 128, 130, 200, 512, 550, 1100};
+    uint64_t state = 7;
+    for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
+        matrix_case c = make_case(&state, FP8, 128, MF_F32, rows[i % 6], cols[i]);
+        check_case(k, &state, &c);
+        check_rows(k, &c);
+        free_case(&c);
+    }
+}
+
+/* By one activation of 1 among zeros a product gives the weight itself. */
+static void check_code(const mf_kernels *k, const mf_matrix *w, uint32_t col, void *scratch)
+{
+    float x[5 * 150] = {0}, y[5 * 256], row[150];
+    for (uint32_t t = 0; t < 5; t++)
+        x[t * w->n_cols + col] = 1.0f;
+    for (uint32_t n = 1; n <= 5; n++) {
+        k->matmul(w, 0, 256, x, w->n_cols, n, y, 256, scratch);
+        for (uint32_t code = 0; code < 256; code++) {
+            double want =
+                e4m3_value(code) * value_at(w->scales, MF_F32, code / 128 * 2 + col / 128);
+            double got = (double)y[(n - 1) * 256 + code];
+            CHECK_MSG(isnan(want) ? isnan(got) : got == (double)(float)want,
+                      "%s: code %u, column %u, %u tokens: %g, expected %g",
+                      mf_cpu_tier_name(k->tier), code, col, n, got, want);
+        }
+    }
+    for (uint32_t code = 0; code < 256; code++) {
+        double want = e4m3_value(code) * value_at(w->scales, MF_F32, code / 128 * 2 + col / 128);
+        k->dequant_row(w, code, row);
+        CHECK(isnan(want) ? isnan(row[col]) : (double)row[col] == (double)(float)want);
+    }
+}
+
+/* Every code in every column, with scales down to the subnormal and up to where 448 of them is
+ * still a number. */
+static void test_fp8_codes(const mf_kernels *k)
+{
+    enum { ROWS = 256, COLS = 150 };
+    static const float scales[][4] = {{1.0f, 0.3f, -2.0f, 1e-4f},
+                                      {0x1p-126f, 0x1p-140f, 0x1.fp119f, 0x1.8p118f}};
+    static const uint32_t cols[] = {0, 1, 30, 63, 64, 97, 127, 128, 143, 144, 149};
+    mf_matrix w = {.kind = MF_WEIGHT_FP8_BLOCK,
+                   .float_type = MF_F32,
+                   .bits = 8,
+                   .group = 128,
+                   .n_rows = ROWS,
+                   .n_cols = COLS};
+    void *scratch = scratch_for(k, &w, 5);
+    guarded data = guarded_alloc((size_t)ROWS * COLS);
+    w.data = data.p;
+    for (size_t s = 0; s < 2; s++) {
+        w.scales = (const unsigned char *)scales[s];
+        for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
+            memset(data.p, 0, (size_t)ROWS * COLS);
+            for (uint32_t code = 0; code < ROWS; code++)
+                data.p[code * COLS + cols[i]] = (unsigned char)code;
+            check_code(k, &w, cols[i], scratch);
+        }
+    }
+    guarded_free(&data);
+    free(scratch);
+}
+
+/* A NaN among a row's weights makes its outputs NaN, and no other row's. */
+static void test_fp8_nan(const mf_kernels *k)
+{
+    enum { ROWS = 150, MAX_COLS = 400, TOKENS = 7 };
+    uint64_t state = 11;
+    for (uint32_t round = 0; round < 20; round++) {
+        uint32_t n_cols = 1 + (uint32_t)(next_random(&state) % MAX_COLS);
+        matrix_case c = make_case(&state, FP8, 128, MF_F32, ROWS, n_cols);
+        bool is_nan[ROWS] = {false};
+        for (uint32_t i = 0; i < 9; i++) {
+            uint64_t r = next_random(&state);
+            uint32_t row = (uint32_t)(r >> 8) % ROWS;
+            uint32_t col = r % 4 == 0 ? n_cols - 1 : (uint32_t)(r >> 32) % n_cols;
+            c.data.p[row * n_cols + col] = r % 2 == 0 ? 0x7f : 0xff;
+            is_nan[row] = true;
+        }
+        guarded xs;
+        const float *x = random_floats(&state, &xs, (size_t)TOKENS * n_cols);
+        float y[TOKENS * ROWS];
+        void *scratch = scratch_for(k, &c.w, TOKENS);
+        for (uint32_t n = 1; n <= TOKENS; n++) {
+            k->matmul(&c.w, 0, ROWS, x, n_cols, n, y, ROWS, scratch);
+            for (uint32_t i = 0; i < n * ROWS; i++)
+                CHECK_MSG(isnan(y[i]) == is_nan[i % ROWS], "%s: %u columns, %u tokens, row %u: %g",
+                          mf_cpu_tier_name(k->tier), n_cols, n, i % ROWS, (double)y[i]);
+        }
+        free(scratch);
+        guarded_free(&xs);
+        free_case(&c);
+    }
+}
+
+/* Rows from 128 on are a matrix of their own, with the same bits. */
+static void test_fp8_view(const mf_kernels *k)
+{
+    uint64_t state = 13;
+    matrix_case c = make_case(&state, FP8, 128, MF_F32, 300, 333);
+    mf_matrix view = c.w;
+    view.n_rows = 172;
+    view.data += (size_t)128 * 333;
+    view.scales += sizeof(float) * 3;
+    guarded xs;
+    const float *x = random_floats(&state, &xs, (size_t)6 * 333);
+    void *scratch = scratch_for(k, &c.w, 6);
+    float whole[6 * 300], part[6 * 172];
+    for (uint32_t n = 1; n <= 6; n++) {
+        k->matmul(&c.w, 0, 300, x, 333, n, whole, 300, scratch);
+        k->matmul(&view, 0, 172, x, 333, n, part, 172, scratch);
+        for (uint32_t t = 0; t < n; t++)
+            CHECK_BYTES(part + (size_t)t * 172, whole + (size_t)t * 300 + 128, 172 * sizeof(float));
+    }
+    free(scratch);
+    guarded_free(&xs);
+    free_case(&c);
+}
+
 /* The same weights at odd addresses give the same bits. */
+static void check_moved(const mf_kernels *k, const matrix_case *c, size_t n_data, size_t n_scales,
+                        size_t n_biases)
+{
+    uint64_t state = 5;
+    uint32_t n_rows = c->w.n_rows, n_cols = c->w.n_cols;
+    guarded xs;
+    const float *x = random_floats(&state, &xs, (size_t)8 * n_cols);
+    unsigned char *moved = malloc(n_data + n_scales + n_biases + 3);
+    float *y = malloc(sizeof *y * 2 * 8 * n_rows);
+    REQUIRE(moved != NULL && y != NULL);
+    mf_matrix w = c->w;
+    w.data = memcpy(moved + 1, c->w.data, n_data);
+    if (n_scales > 0)
+        w.scales = memcpy(moved + 2 + n_data, c->w.scales, n_scales);
+    if (n_biases > 0)
+        w.biases = memcpy(moved + 3 + n_data + n_scales, c->w.biases, n_biases);
+    void *scratch = scratch_for(k, &w, 8);
+    for (uint32_t n = 1; n <= 8; n += 7) {
+        k->matmul(&c->w, 0, n_rows, x, n_cols, n, y, n_rows, scratch);
+        k->matmul(&w, 0, n_rows, x, n_cols, n, y + (size_t)8 * n_rows, n_rows, scratch);
+        CHECK_BYTES(y + (size_t)8 * n_rows, y, sizeof *y * n * n_rows);
+    }
+    free(scratch);
+    free(y);
+    free(moved);
+    guarded_free(&xs);
+}
+
 static void test_unaligned(const mf_kernels *k)
 {
     uint64_t state = 5;
-    matrix_case c = make_case(&state, 4, 64, MF_BF16, 20, 256);
-    guarded xs;
-    const float *x = random_floats(&state, &xs, (size_t)8 * 256);
-    size_t n_data = 20 * mf_matrix_row_bytes(&c.w), n_scales = (size_t)20 * 4 * 2;
-    unsigned char *moved = malloc(n_data + 2 * n_scales + 3);
-    REQUIRE(moved != NULL);
-    mf_matrix w = c.w;
-    w.data = memcpy(moved + 1, c.w.data, n_data);
-    w.scales = memcpy(moved + 2 + n_data, c.w.scales, n_scales);
-    w.biases = memcpy(moved + 3 + n_data + n_scales, c.w.biases, n_scales);
-    void *scratch = scratch_for(k, &w, 8);
-    float y[2][8 * 20];
-    k->matmul(&c.w, 0, 20, x, 256, 8, y[0], 20, scratch);
-    k->matmul(&w, 0, 20, x, 256, 8, y[1], 20, scratch);
-    CHECK_BYTES(y[1], y[0], sizeof y[0]);
-    free(scratch);
-    free(moved);
-    guarded_free(&xs);
+    matrix_case c = make_case(&state, AFFINE(4), 64, MF_BF16, 20, 256);
+    check_moved(k, &c, 20 * mf_matrix_row_bytes(&c.w), (size_t)20 * 4 * 2, (size_t)20 * 4 * 2);
+    free_case(&c);
+    c = make_case(&state, FP8, 128, MF_F32, 140, 300);
+    check_moved(k, &c, (size_t)140 * 300, (size_t)2 * 3 * 4, 0);
+    free_case(&c);
+    c = make_case(&state, FLOATS, 0, MF_BF16, 20, 77);
+    check_moved(k, &c, (size_t)20 * 77 * 2, 0, 0);
     free_case(&c);
 }
 
@@ -315,6 +500,10 @@ int main(int argc, char **argv)
         return 0;
     }
     for_tiers(test_tier);
+    for_tiers(test_fp8);
+    for_tiers(test_fp8_codes);
+    for_tiers(test_fp8_nan);
+    for_tiers(test_fp8_view);
     for_tiers(test_unaligned);
     return test_result();
 }

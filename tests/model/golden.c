@@ -5,24 +5,47 @@
 #include "kernels/kernels.h"
 
 const golden_case golden_cases[] = {
-    {"hf_bf16", "golden.bin", 0, 0},
-    {"hf_saved_tied_f16", "golden.bin", 0, 0},
-    {"hf_tied_f32", "golden.bin", 0, 0},
-    {"next_bf16", "golden.bin", 0, 0},
-    {"next_plain_topk_f16", "golden.bin", 0, 0},
-    {"next_mlx_4bit", "golden.bin", 0, 0},
-    {"mlx_2bit_f16", "golden.bin", 0, 0},
-    {"mlx_3bit_g128", "golden.bin", 0, 0},
-    {"mlx_4bit", "golden.bin", 0, 0},
-    {"mlx_4bit", "golden_2_experts.bin", 0, 2},
-    {"mlx_5bit", "golden.bin", 0, 0},
-    {"mlx_6bit_f32", "golden.bin", 0, 0},
-    {"mlx_8bit_tied", "golden.bin", 0, 0},
-    {"mlx_mixed_3_6", "golden.bin", 0, 0},
-    {"mlx_10_of_512", "golden.bin", 0, 0},
-    {"packed", "golden.bin", 0, 0},
-    {"packed", "golden_2bit.bin", 2, 0},
-    {"packed_no_config", "golden.bin", 0, 0},
+    {"hf_bf16", "golden.bin", 0, 0, 0},
+    {"hf_saved_tied_f16", "golden.bin", 0, 0, 0},
+    {"hf_tied_f32", "golden.bin", 0, 0, 0},
+    {"next_bf16", "golden.bin", 0, 0, 0},
+    {"next_plain_topk_f16", "golden.bin", 0, 0, 0},
+    {"next_mlx_4bit", "golden.bin", 0, 0, 0},
+    {"mlx_2bit_f16", "golden.bin", 0, 0, 0},
+    {"mlx_3bit_g128", "golden.bin", 0, 0, 0},
+    {"mlx_4bit", "golden.bin", 0, 0, 0},
+    {"mlx_4bit", "golden_2_experts.bin", 0, 2, 0},
+    {"mlx_5bit", "golden.bin", 0, 0, 0},
+    {"mlx_6bit_f32", "golden.bin", 0, 0, 0},
+    {"mlx_8bit_tied", "golden.bin", 0, 0, 0},
+    {"mlx_mixed_3_6", "golden.bin", 0, 0, 0},
+    {"mlx_10_of_512", "golden.bin", 0, 0, 0},
+    {"packed", "golden.bin", 0, 0, 0},
+    {"packed", "golden_2bit.bin", 2, 0, 0},
+    {"packed_no_config", "golden.bin", 0, 0, 0},
+    {"k2_bf16", "golden.bin", 0, 0, 0},
+    {"k2_fp8", "golden.bin", 0, 0, 0},
+    {"k2_mlx_4bit", "golden.bin", 0, 0, 0},
+    {"v2_groups_f16", "golden.bin", 0, 0, 0},
+    {"v2_lite_bf16", "golden.bin", 0, 0, 0},
+    {"v2_lite_mlx_4bit", "golden.bin", 0, 0, 0},
+    {"v3_bf16", "golden.bin", 0, 0, 0},
+    {"v3_fp8", "golden.bin", 0, 0, 0},
+    {"v3_fp8_bf16_scales", "golden.bin", 0, 0, 0},
+    {"v3_long", "golden.bin", 0, 0, 4352},
+    {"v3_mlx_4bit_split", "golden.bin", 0, 0, 0},
+    {"v3_mlx_4bit_whole", "golden.bin", 0, 0, 0},
+    {"v3_mlx_8bit_split_plain", "golden.bin", 0, 0, 0},
+    {"v3_mtp_half_split_rope", "golden.bin", 0, 0, 0},
+    {"v3_no_q_lora_f16", "golden.bin", 0, 0, 0},
+    {"v3_packed", "golden.bin", 0, 0, 0},
+    {"v3_packed", "golden_2bit.bin", 2, 0, 0},
+    {"v3_packed_no_config", "golden.bin", 0, 0, 0},
+    {"v3_saved_bf16", "golden.bin", 0, 0, 0},
+    {"v3_yarn_f32", "golden.bin", 0, 0, 0},
+    {"v3_yarn_no_mscale", "golden.bin", 0, 0, 0},
+    {"v3_yarn_no_mscale", "golden_2_experts.bin", 0, 2, 0},
+    {"v3_yarn_two_mscales", "golden.bin", 0, 0, 0},
 };
 const size_t n_golden_cases = sizeof golden_cases / sizeof *golden_cases;
 
@@ -79,8 +102,10 @@ void golden_read(const golden_case *c, golden *out)
     uint32_t head[6];
     REQUIRE(n_bytes > 32 && memcmp(file, "MFGOLDEN", 8) == 0);
     memcpy(head, file + 8, sizeof head);
-    REQUIRE(head[0] == 1);
-    *out = (golden){.n_tokens = head[1],
+    REQUIRE(head[0] == 1 || head[0] == 2);
+    *out = (golden){.has_few = head[0] == 2,
+                    .n_logits = head[0] == 2 ? head[5] : head[1],
+                    .n_tokens = head[1],
                     .n_vocab = head[2],
                     .n_layers = head[3],
                     .hidden_size = head[4],
@@ -94,8 +119,13 @@ void golden_read(const golden_case *c, golden *out)
     out->hidden = (float *)(void *)p;
     p += 4 * (size_t)out->n_layers * out->n_positions * out->hidden_size;
     out->logits = (float *)(void *)p;
-    p += 4 * (size_t)out->n_tokens * out->n_vocab;
+    p += 4 * (size_t)out->n_logits * out->n_vocab;
     REQUIRE(p == file + n_bytes);
+}
+
+uint32_t golden_position(const golden *g, uint32_t i)
+{
+    return g->has_few ? g->positions[i] : i;
 }
 
 void golden_free(golden *g)
@@ -108,7 +138,7 @@ mf_engine_options golden_options(const golden_case *c)
 {
     mf_engine_options options;
     mf_engine_options_default(&options);
-    options.n_context_tokens = 160;
+    options.n_context_tokens = c->n_context ? c->n_context : 160;
     options.packed_expert_bits = c->packed_bits;
     options.n_experts_per_token = c->n_experts_per_token;
     return options;

@@ -15,6 +15,7 @@ typedef struct golden_case {
     const char *golden;           /* its golden file */
     uint32_t packed_bits;         /* mf_engine_options.packed_expert_bits */
     uint32_t n_experts_per_token; /* mf_engine_options.n_experts_per_token */
+    uint32_t n_context;           /* mf_engine_options.n_context_tokens; 0: 160 */
 } golden_case;
 
 extern const golden_case golden_cases[];
@@ -23,17 +24,21 @@ extern const size_t n_golden_cases;
 const golden_case *golden_case_find(const char *name);
 
 typedef struct golden {
-    uint32_t n_tokens, n_vocab, n_layers, hidden_size, n_positions;
+    uint32_t n_tokens, n_vocab, n_layers, hidden_size, n_positions, n_logits;
     int32_t *tokens;     /* [n_tokens] */
     uint32_t *positions; /* [n_positions], those that hidden is stored of */
     float *hidden;       /* [n_layers, n_positions, hidden_size], residual stream after the layer */
-    float *logits;       /* [n_tokens, n_vocab] */
+    float *logits;       /* [n_logits, n_vocab] */
+    bool has_few;        /* logits are of `positions`; otherwise of every token */
     unsigned char *file;
 } golden;
 
 /* Ends the program if the file is not as expected. */
 void golden_read(const golden_case *c, golden *out);
 void golden_free(golden *g);
+
+/* The position that row i of the logits is of. */
+uint32_t golden_position(const golden *g, uint32_t i);
 
 /* True if this build and this machine have kernels of exactly this tier. */
 bool golden_has_tier(uint32_t tier);

@@ -233,7 +233,9 @@ static void check_inspect_failures(const golden_case *c)
 
 int main(void)
 {
-    static const char *const names[] = {"mlx_4bit", "hf_bf16", "next_bf16", "packed_no_config"};
+    static const char *const names[] = {"mlx_4bit",          "hf_bf16",     "next_bf16",
+                                        "packed_no_config",  "v3_fp8",      "v3_fp8_bf16_scales",
+                                        "v3_mlx_4bit_split", "v2_lite_bf16"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const golden_case *c = golden_case_find(names[i]);
         golden g;

@@ -29,6 +29,8 @@ static void check_case(yyjson_val *item)
     text_file file = text_file_read(name);
     mf_tokenizer t = with_template((const char *)file.data, file.n_bytes);
     CHECK_MSG(mf_tokenizer_has_chat(&t), "%s is not recognised", name);
+    strcpy(t.chat.bos, "<｜begin▁of▁sentence｜>");
+    strcpy(t.chat.eos, "<｜end▁of▁sentence｜>");
     yyjson_arr_foreach(yyjson_obj_get(item, "messages"), i, n, message)
     {
         REQUIRE(i < 16);
@@ -97,6 +99,96 @@ static void check_refused(void)
     text_file_free(&file);
 }
 
+static bool is_known_with(const char *name, const char *from, const char *to)
+{
+    text_file file = text_file_read(name);
+    const char *found = strstr((const char *)file.data, from);
+    char *changed = malloc(file.n_bytes + strlen(to) + 1);
+    REQUIRE(found != NULL && changed != NULL);
+    size_t n_before = (size_t)(found - (const char *)file.data);
+    int n = sprintf(changed, "%.*s%s%s", (int)n_before, (const char *)file.data, to,
+                    found + strlen(from));
+    mf_tokenizer t = with_template(changed, (size_t)n);
+    free(changed);
+    text_file_free(&file);
+    return mf_tokenizer_has_chat(&t);
+}
+
+/* Other blanks, quotes and comments are the same template; other statements are not. */
+static void check_changed(void)
+{
+    static const char r1[] = "chat/deepseek_r1.jinja", v31[] = "chat/deepseek_v31.jinja";
+    static const char v2[] = "chat/deepseek_v2.jinja", kimi[] = "chat/kimi_k2.jinja";
+    static const char later[] = "chat/kimi_k2_0905.jinja", thinks[] = "chat/kimi_k2_thinking.jinja";
+    CHECK(is_known_with(r1, "{{ bos_token }}", "{{bos_token}}{# x #}"));
+    CHECK(is_known_with(r1, "'<｜User｜>' +", "\"<｜User｜>\"\n+"));
+    CHECK(is_known_with(r1, "{{ bos_token }}", "{{- bos_token -}}\n  "));
+    CHECK(is_known_with(r1, "{% if add_generation_prompt and",
+                        "\n \t{% if add_generation_prompt and"));
+    CHECK(!is_known_with(r1, "{% if add_generation_prompt and",
+                         "\n\n{% if add_generation_prompt and"));
+    CHECK(
+        !is_known_with(r1, "{% if add_generation_prompt and", "  {% if add_generation_prompt and"));
+    CHECK(is_known_with(v31, "{{'<think>'}}  {%- else", "{{'<think>'}}{%- else"));
+    CHECK(is_known_with(kimi, "{%- endfor -%}\n\n{%-", "{%- endfor -%}{%-"));
+    CHECK(!is_known_with(r1, "{{ bos_token }}", "{{ bos_token }} "));
+    CHECK(!is_known_with(r1, "{{ bos_token }}", "{{ bos_token }}\n"));
+    CHECK(!is_known_with(r1, "{{ bos_token }}", "x{{ bos_token }}"));
+    CHECK(!is_known_with(r1, "'\\n\\n' + message", "'\\n' + message"));
+    CHECK(!is_known_with(r1, "'<｜User｜>' +", "'<｜User｜> ' +"));
+    CHECK(!is_known_with(r1, "split('</think>')[-1]", "split('</think>')[0]"));
+    CHECK(!is_known_with(r1, "<think>\\n'}}{% endif %}", "<think>'}}{% endif %}"));
+    CHECK(!is_known_with(v31, "{%- if not thinking %}", "{%- if thinking %}"));
+    CHECK(!is_known_with(v31, "split('</think>', 1)[1]", "split('</think>')[1]"));
+    CHECK(!is_known_with(v2, "'User: '", "'User:'"));
+    CHECK(!is_known_with(v2, "'Assistant:' }}", "'Assistant: ' }}"));
+    CHECK(!is_known_with(kimi, "<|im_user|>user", "<|im_user|>person"));
+    CHECK(!is_known_with(kimi, "You are a helpful assistant<", "You\\n<"));
+    CHECK(!is_known_with(kimi, "{{ '<|im_assistant|>assistant<|im_middle|>' }}\n{%- endif -%}",
+                         "{{ '<|im_assistant|>assistant<|im_middle|><think>' }}\n{%- endif -%}"));
+    CHECK(!is_known_with(later, "    <|im_user|>{{role_name}}", "    <|im_user|>{{name}}"));
+    CHECK(!is_known_with(later, "  <|im_end|>\n{%- endfor", "  <|im_end|>\n{% endfor"));
+    CHECK(!is_known_with(thinks, "<think></think>", "<think>\n</think>"));
+}
+
+/* The template and the names of a directory's own files, and the ids of what it gives: the first
+ * token is the first token, once, and the last names of turns are tokens too. */
+static void check_directories(void)
+{
+    static const struct {
+        const char *name, *expected;
+        size_t n_special;
+    } cases[] = {
+        {"deepseek", "<｜begin▁of▁sentence｜>Be brief.<｜User｜>Hi<｜Assistant｜><think>\n", 4},
+        {"deepseek_v2", "<｜begin▁of▁sentence｜>Be brief.\n\nUser: Hi\n\nAssistant:", 1},
+        {"kimi",
+         "<|im_system|>system<|im_middle|>Be brief.<|im_end|><|im_user|>user<|im_middle|>Hi"
+         "<|im_end|><|im_assistant|>assistant<|im_middle|>",
+         8},
+    };
+    const mf_chat_message messages[] = {{MF_ROLE_SYSTEM, "Be brief."}, {MF_ROLE_USER, "Hi"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mf_tokenizer *t = text_tokenizer_open(cases[i].name);
+        char text[512];
+        int32_t ids[512];
+        size_t n = 0, n_ids = 0, n_starts = 0, n_added = 0;
+        REQUIRE(mf_chat_format(t, messages, 2, MF_THINKING_DEFAULT, text, sizeof text, &n, NULL) ==
+                MF_OK);
+        CHECK_MSG(n == strlen(cases[i].expected) && memcmp(text, cases[i].expected, n) == 0,
+                  "%s: got %.*s", cases[i].name, (int)n, text);
+        REQUIRE(mf_tokenizer_encode(t, text, n, 1, ids, 512, &n_ids, NULL) == MF_OK);
+        for (size_t j = 0; j < n_ids; j++) {
+            n_starts += ids[j] == mf_tokenizer_start(t);
+            for (size_t k = 0; k < t->added.n_tokens; k++)
+                n_added += (uint32_t)ids[j] == t->added.tokens[k].id;
+        }
+        CHECK(n_added == cases[i].n_special);
+        CHECK(mf_tokenizer_start(t) < 0 ? n_starts == 0
+                                        : n_starts == 1 && ids[0] == mf_tokenizer_start(t));
+        mf_tokenizer_free(&t);
+    }
+}
+
 static void check_short_buffer(void)
 {
     text_file file = text_file_read("chat/qwen3.jinja");
@@ -117,6 +209,8 @@ int main(int argc, char **argv)
     text_data_set_dir(argc, argv);
     check_goldens();
     check_refused();
+    check_changed();
+    check_directories();
     check_short_buffer();
     return test_result();
 }

@@ -54,10 +54,11 @@ static void check_files(void)
     check_refused("{" BYTES ",\"model\":{\"vocab\":{\"a\":9000000},\"merges\":[]}}", bad, "id");
     check_refused("{" BYTES ",\"added_tokens\":[{}]," MODEL "}", bad, "added_tokens[0]");
     static const char *const patterns[] = {
-        SPLIT("\\\\w+"),   SPLIT("a\\\\b"), SPLIT("[a[b]]"),         SPLIT("[a&&b]"),
-        SPLIT("a{,3}"),    SPLIT("a{2}+"),  SPLIT("(?i)a"),          SPLIT("\\\\h"),
-        SPLIT("(a"),       SPLIT("[a"),     SPLIT("\\\\p{Klingon}"), SPLIT("\\\\xff"),
-        SPLIT("(a)\\\\1"), SPLIT("(?<n>a)")};
+        SPLIT("[a&&[b]]"),       SPLIT("[^a&&[^b]]"),   SPLIT("[a&&[^^b]]"), SPLIT("[a&&[^b]c]"),
+        SPLIT("[&&[^a]]"),       SPLIT("[a&&[^b&&c]]"), SPLIT("\\\\w+"),     SPLIT("a\\\\b"),
+        SPLIT("[a[b]]"),         SPLIT("[a&&b]"),       SPLIT("a{,3}"),      SPLIT("a{2}+"),
+        SPLIT("(?i)a"),          SPLIT("\\\\h"),        SPLIT("(a"),         SPLIT("[a"),
+        SPLIT("\\\\p{Klingon}"), SPLIT("\\\\xff"),      SPLIT("(a)\\\\1"),   SPLIT("(?<n>a)")};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         check_refused(patterns[i], no, "regular expression");
 }
@@ -90,6 +91,44 @@ static void check_end_tokens(void)
     CHECK(piece != NULL && n == 5 && memcmp(piece, "<end>", 5) == 0);
     CHECK(mf_tokenizer_piece(t, 4, &n) == NULL && mf_tokenizer_piece(t, -1, &n) == NULL);
     mf_tokenizer_free(&t);
+}
+
+#define TEMPLATE(first)                                                                    \
+    "{" BYTES "," MODEL ",\"post_processor\":{\"type\":\"Sequence\",\"processors\":["      \
+    "{\"type\":\"ByteLevel\"},{\"type\":\"TemplateProcessing\",\"single\":[" first         \
+    "{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"b\":{\"id\":\"b\",\"ids\":[1]}," \
+    "\"far\":{\"id\":\"far\",\"ids\":[99]}}}]}}"
+
+/* What a text starts with, by the post-processor and by tokenizer_config.json. */
+static void check_start_tokens(void)
+{
+    static const struct {
+        const char *json;
+        int32_t start;
+    } cases[] = {
+        {"{" BYTES "," MODEL "}", -1},
+        {TEMPLATE(""), -1},
+        {TEMPLATE("{\"SpecialToken\":{\"id\":\"b\"}},"), 1},
+        {TEMPLATE("{\"SpecialToken\":{\"id\":\"far\"}},"), -1},
+        {TEMPLATE("{\"SpecialToken\":{\"id\":\"none\"}},"), -1},
+    };
+    mf_tokenizer *t = NULL;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        REQUIRE(open_text(cases[i].json, &t, NULL) == MF_OK);
+        CHECK_MSG(mf_tokenizer_start(t) == cases[i].start, "case %zu: %d", i,
+                  mf_tokenizer_start(t));
+        mf_tokenizer_free(&t);
+    }
+    static const char *const names[] = {"qwen3", "kimi", "ends", "deepseek", "deepseek_v2"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        t = text_tokenizer_open(names[i]);
+        size_t n;
+        const char *piece = mf_tokenizer_piece(t, mf_tokenizer_start(t), &n);
+        static const char bos[] = "<｜begin▁of▁sentence｜>";
+        CHECK((i >= 3) == (piece != NULL));
+        CHECK(i < 3 || (n == sizeof bos - 1 && memcmp(piece, bos, n) == 0));
+        mf_tokenizer_free(&t);
+    }
 }
 
 static void check_decoder(void)
@@ -207,10 +246,14 @@ int main(int argc, char **argv)
     check_files();
     check_match_limit();
     check_end_tokens();
+    check_start_tokens();
     check_decoder();
     check_arguments();
     check_long_words();
     check_failing_memory("qwen3");
     check_failing_memory("several");
+    check_failing_memory("kimi");
+    check_failing_memory("deepseek");
+    check_failing_memory("deepseek_v2");
     return test_result();
 }

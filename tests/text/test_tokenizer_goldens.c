@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The same ids and the same text as Hugging Face tokenizers, for every golden tokenizer and text.
- */
+/* The same ids and the same text as Hugging Face tokenizers and tiktoken, for every golden
+ * tokenizer and text. */
 #include "text_data.h"
+
+#include "format/json.h"
 
 #define MAX_IDS ((size_t)1 << 16)
 
-static const char *const names[] = {"qwen3", "qwen35", "gpt2", "several", "merged"};
+static const char *const names[] = {"qwen3",  "qwen35",   "gpt2",        "several",
+                                    "merged", "deepseek", "deepseek_v2", "kimi"};
 
 static void report(const char *name, uint32_t index, int special, const unsigned char *text,
                    size_t n_bytes, const int32_t *got, size_t n_got, const int32_t *want,
@@ -104,6 +107,62 @@ static void check_decoding(const mf_tokenizer *t, const char *name)
     text_file_free(&file);
 }
 
+/* Hash of ids as little-endian words: FNV-1a. */
+static uint64_t hash_ids(const int32_t *ids, size_t n)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n * 4; i++)
+        hash = (hash ^ ((uint32_t)ids[i / 4] >> (8 * (i % 4)) & 0xFF)) * 0x100000001b3u;
+    return hash;
+}
+
+static void check_long_text(const mf_tokenizer *t, yyjson_val *item, size_t index)
+{
+    static char text[1u << 20];
+    static int32_t ids[1u << 20];
+    size_t i, n, n_bytes = 0, n_ids = 0;
+    yyjson_val *part;
+    yyjson_arr_foreach(yyjson_obj_get(item, "parts"), i, n, part)
+    {
+        yyjson_val *unit = yyjson_arr_get(part, 0);
+        size_t n_times = (size_t)yyjson_get_uint(yyjson_arr_get(part, 1));
+        REQUIRE(n_times * yyjson_get_len(unit) <= sizeof text - n_bytes);
+        for (; n_times > 0; n_times--, n_bytes += yyjson_get_len(unit))
+            memcpy(text + n_bytes, yyjson_get_str(unit), yyjson_get_len(unit));
+    }
+    for (int plain = 0; plain < 2; plain++) {
+        char got[17];
+        const char *want =
+            yyjson_get_str(yyjson_arr_get(yyjson_obj_get(item, "fnv"), (size_t)plain));
+        size_t n_want =
+            (size_t)yyjson_get_uint(yyjson_arr_get(yyjson_obj_get(item, "n"), (size_t)plain));
+        REQUIRE(mf_tokenizer_encode(t, text, n_bytes, !plain, ids, 1u << 20, &n_ids, NULL) ==
+                MF_OK);
+        snprintf(got, sizeof got, "%016llx", (unsigned long long)hash_ids(ids, n_ids));
+        CHECK_MSG(n_ids == n_want && strcmp(got, want) == 0,
+                  "kimi: long text %zu, plain %d: %zu ids, want %zu; hash %s, want %s", index,
+                  plain, n_ids, n_want, got, want);
+    }
+}
+
+/* Texts that tokenization_kimi.py cuts before it encodes them. */
+static void check_long_texts(void)
+{
+    mf_json json = {0};
+    mf_allocator a = mf_allocator_default();
+    mf_tokenizer *t = text_tokenizer_open("kimi");
+    REQUIRE(mf_json_read(&a, text_data_path("kimi/long.json"), 1u << 22, &json, NULL) == MF_OK);
+    size_t i, n;
+    yyjson_val *item;
+    yyjson_arr_foreach(json.root, i, n, item)
+    {
+        check_long_text(t, item, i);
+    }
+    CHECK(n >= 10);
+    mf_json_free(&json);
+    mf_tokenizer_free(&t);
+}
+
 int main(int argc, char **argv)
 {
     text_data_set_dir(argc, argv);
@@ -113,5 +172,6 @@ int main(int argc, char **argv)
         check_decoding(t, names[i]);
         mf_tokenizer_free(&t);
     }
+    check_long_texts();
     return test_result();
 }

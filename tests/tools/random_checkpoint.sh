@@ -40,13 +40,20 @@ check_code() {
 small="--quiet --layers 4 --hidden 128 --heads 4 --kv-heads 2 --head-dim 32 --vocab 320 --experts 12
     --experts-per-token 3 --expert-hidden 64 --shared-hidden 64 --linear-v-heads 4
     --linear-k-heads 2 --linear-k-dim 32 --linear-v-dim 32"
+small_deepseek="--quiet --layers 4 --hidden 128 --heads 4 --vocab 320 --experts 12
+    --experts-per-token 3 --expert-hidden 64 --dense-hidden 192 --kv-rank 64 --nope-dim 32
+    --rope-dim 16 --v-dim 48"
 
 # make NAME OPTIONS...: a small checkpoint, which the program then describes
 make() {
     name=$1
     shift
+    case "$*" in
+    *cogito* | *deepseek* | *kimi*) sizes=$small_deepseek ;;
+    *) sizes=$small ;;
+    esac
     # shellcheck disable=SC2086
-    check "make" "$MAKE_CHECKPOINT" $small "$@" "$scratch/$name"
+    check "make" "$MAKE_CHECKPOINT" $sizes "$@" "$scratch/$name"
     check "info" "$MOEFLUX" info "$scratch/$name"
 }
 
@@ -72,6 +79,32 @@ for preset in qwen3.6-35b-a3b qwen3-next-80b-a3b; do
     check "2-bit packed form" "$SAME_LOGITS" "$scratch/$preset.packed2"
 done
 
+for preset in cogito-v2-671b deepseek-v3 kimi-k2 deepseek-v2 deepseek-v2-lite; do
+    ranks="--q-rank 64"
+    [ $preset = deepseek-v2-lite ] && ranks=""
+    # shellcheck disable=SC2086
+    {
+        make "$preset" --preset $preset $ranks
+        make "$preset.packed" --preset $preset $ranks --form packed
+        make "$preset.hf" --preset $preset $ranks --form bf16
+        make "$preset.plain" --preset $preset $ranks --bits 16
+        make "$preset.fp8" --preset $preset $ranks --form fp8
+        make "$preset.shards" --preset $preset $ranks --form fp8 --shard-bytes 60000
+    }
+    check "bench" "$MOEFLUX" bench "$scratch/$preset" --prompt-tokens 9 --gen-tokens 3 --repeat 1 \
+        --measure-ms 0 --expert-cache 0 --quiet --json
+    check "packed form" "$SAME_LOGITS" "$scratch/$preset" "$scratch/$preset.packed"
+    check "raw and plain form" "$SAME_LOGITS" "$scratch/$preset.hf" "$scratch/$preset.plain"
+    check "FP8 form" "$SAME_LOGITS" "$scratch/$preset.fp8" "$scratch/$preset.shards"
+done
+make split --preset deepseek-v3 --q-rank 64 --split-kv-b --group 32
+make split_plain --preset deepseek-v3 --q-rank 64 --split-kv-b --nope-dim 24
+make dense_but_one --preset cogito-v2-671b --layers 2 --q-rank 64 --form packed --bits 2
+check "split kv_b_proj" "$SAME_LOGITS" "$scratch/split"
+check "split kv_b_proj, one half plain" "$SAME_LOGITS" "$scratch/split_plain"
+check "first layer of experts" test -f "$scratch/dense_but_one/packed_experts_2bit/layer_01.bin"
+check "2-bit packed form" "$SAME_LOGITS" "$scratch/dense_but_one"
+
 for bits in 2 3 5 6 8; do
     make "bits$bits" --preset qwen3.6-35b-a3b --bits $bits --group 32
     check "$bits bits" "$SAME_LOGITS" "$scratch/bits$bits"
@@ -87,11 +120,21 @@ check "true shape" "$MOEFLUX" info "$scratch/true" --json
 cp "$scratch/out" "$scratch/info"
 check "expert bytes" grep -q '"one_expert_bytes": *1769472' "$scratch/info"
 
+check "true shape" "$MAKE_CHECKPOINT" --quiet --preset cogito-v2-671b --layers 1 --experts 2 \
+    --heads 2 --vocab 256 "$scratch/true671"
+check "true shape" "$MOEFLUX" info "$scratch/true671" --json
+cp "$scratch/out" "$scratch/info"
+check "expert bytes" grep -q '"one_expert_bytes": *24772608' "$scratch/info"
+rm -rf "$scratch/true671"
+
 check_code 2 "no preset" "$MAKE_CHECKPOINT" --preset gpt-2 "$scratch/x"
 check_code 2 "--preset NAME" "$MAKE_CHECKPOINT" "$scratch/x"
 check_code 2 "--bits" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --bits 7 "$scratch/x"
 check_code 2 "packed" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --form packed --bits 3 "$scratch/x"
 check_code 2 "multiple" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --hidden 100 "$scratch/x"
+check_code 2 "fp8 form" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --form fp8 "$scratch/x"
+check_code 2 "split-kv-b" "$MAKE_CHECKPOINT" --preset kimi-k2 --form fp8 --split-kv-b "$scratch/x"
+check_code 2 "q-rank" "$MAKE_CHECKPOINT" --preset kimi-k2 --q-rank 100 "$scratch/x"
 check_code 1 "is not empty" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b "$scratch/true"
 check_code 1 "are free" "$MAKE_CHECKPOINT" --preset qwen3.5-397b-a17b --layers 1024 --experts 65536 \
     "$scratch/huge"

@@ -4,16 +4,6 @@
 
 #include <string.h>
 
-/* The sequence that holds a row. Batches have few sequences: a scan is enough. */
-static const mf_sequence *sequence_of(const mf_sequence *sequences, uint32_t n, uint32_t row)
-{
-    for (uint32_t s = 0; s + 1 < n; s++) {
-        if (row - sequences[s].first_row < sequences[s].n_rows)
-            return &sequences[s];
-    }
-    return &sequences[n - 1];
-}
-
 typedef struct attention_job {
     mf_cpu_backend *be;
     const mf_op *op;
@@ -28,7 +18,7 @@ static void run_norm_rope(void *ctx, uint32_t row, uint32_t thread)
     uint32_t n_heads = op->u.head_norm_rope.n_heads, head_dim = op->u.head_norm_rope.head_dim;
     uint32_t n_rot = op->u.head_norm_rope.n_rot;
     const mf_sequence *seq =
-        sequence_of(op->u.head_norm_rope.sequences, op->u.head_norm_rope.n_sequences, row);
+        mf_cpu_sequence_of(op->u.head_norm_rope.sequences, op->u.head_norm_rope.n_sequences, row);
     size_t angle = (size_t)(seq->position + row - seq->first_row) * (n_rot / 2);
     const float *cos = mf_cpu_floats(be, op->u.head_norm_rope.cos) + angle;
     const float *sin = mf_cpu_floats(be, op->u.head_norm_rope.sin) + angle;
@@ -71,7 +61,7 @@ static void run_attention(void *ctx, uint32_t task, uint32_t thread)
     /* Longest rows first, so that the threads end together. */
     uint32_t row = op->n_rows - 1 - task / n_heads, h = task % n_heads;
     const mf_sequence *seq =
-        sequence_of(op->u.attention.sequences, op->u.attention.n_sequences, row);
+        mf_cpu_sequence_of(op->u.attention.sequences, op->u.attention.n_sequences, row);
     size_t kv_at = (size_t)(h / (n_heads / n_kv_heads)) * head_dim;
     size_t at = ((size_t)row * n_heads + h) * head_dim;
     const mf_attention_args args = {

@@ -11,7 +11,7 @@
 
 mf_matrix mf_cpu_matrix(const mf_cpu_backend *be, const mf_weight *w)
 {
-    bool affine = w->kind == MF_WEIGHT_AFFINE;
+    bool affine = w->kind == MF_WEIGHT_AFFINE, scaled = w->kind != MF_WEIGHT_FLOAT;
     return (mf_matrix){
         .kind = w->kind,
         .float_type = w->float_type,
@@ -20,7 +20,7 @@ mf_matrix mf_cpu_matrix(const mf_cpu_backend *be, const mf_weight *w)
         .n_rows = w->n_rows,
         .n_cols = w->n_cols,
         .data = mf_cpu_bytes(be, w->data),
-        .scales = affine ? mf_cpu_bytes(be, w->scales) : NULL,
+        .scales = scaled ? mf_cpu_bytes(be, w->scales) : NULL,
         .biases = affine ? mf_cpu_bytes(be, w->biases) : NULL,
     };
 }
@@ -65,7 +65,7 @@ static void read_span(mf_backend *base, mf_span src, void *dest, uint64_t n_byte
 static bool supports_op(const mf_backend *base, const mf_op *op)
 {
     (void)base;
-    return op->kind >= MF_OP_EMBED && op->kind <= MF_OP_COMBINE;
+    return op->kind >= MF_OP_EMBED && op->kind <= MF_OP_LATENT_ATTENTION;
 }
 
 static size_t matmul_scratch(const mf_cpu_backend *be, const mf_weight *w, uint32_t n_rows)
@@ -95,6 +95,15 @@ static void sizes_of(const mf_cpu_backend *be, const mf_op *op, size_t *scratch,
                             matmul_scratch(be, &item->down, op->n_rows));
         *scratch = max_size(*scratch, matmul_scratch(be, &item->up, op->n_rows));
         *gather = (size_t)op->n_rows * item->gate.n_cols * sizeof(float);
+    } else if (op->kind == MF_OP_ROUTE) {
+        *scratch = op->u.route.n_experts * sizeof(float);
+    } else if (op->kind == MF_OP_HEAD_MATMUL) {
+        const mf_head_weight *w = &op->u.head_matmul.w;
+        *scratch = w->transposed ? (size_t)MF_CPU_TRANSPOSED_ROWS * w->weight.n_cols * sizeof(float)
+                                 : matmul_scratch(be, &w->weight, op->n_rows);
+    } else if (op->kind == MF_OP_LATENT_ATTENTION) {
+        *scratch = (size_t)MF_LATENT_TILE * sizeof(float) *
+                   (op->u.latent_attention.n_latent + op->u.latent_attention.n_rot);
     } else if (op->kind == MF_OP_GATED_DELTA) {
         *gather = (size_t)op->n_rows * op->u.gated_delta.n_v_heads * 2 * sizeof(float);
     }
@@ -146,9 +155,12 @@ static void record(mf_backend *base, const mf_op *op)
         [MF_OP_GATED_DELTA] = mf_cpu_gated_delta,
         [MF_OP_ADD] = mf_cpu_add,
         [MF_OP_SWIGLU] = mf_cpu_swiglu,
-        [MF_OP_SOFTMAX_TOP_K] = mf_cpu_softmax_top_k,
+        [MF_OP_ROUTE] = mf_cpu_route,
         [MF_OP_EXPERTS] = mf_cpu_experts,
         [MF_OP_COMBINE] = mf_cpu_combine,
+        [MF_OP_ROPE] = mf_cpu_rope,
+        [MF_OP_HEAD_MATMUL] = mf_cpu_head_matmul,
+        [MF_OP_LATENT_ATTENTION] = mf_cpu_latent_attention,
     };
     assert(supports_op(base, op));
     run[op->kind]((mf_cpu_backend *)base, op);

@@ -53,12 +53,29 @@ void mf_cpu_head_norm_rope(mf_cpu_backend *be, const mf_op *op);
 void mf_cpu_attention(mf_cpu_backend *be, const mf_op *op);
 void mf_cpu_conv1d_silu(mf_cpu_backend *be, const mf_op *op);
 void mf_cpu_gated_delta(mf_cpu_backend *be, const mf_op *op);
-void mf_cpu_softmax_top_k(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_route(mf_cpu_backend *be, const mf_op *op);
 void mf_cpu_experts(mf_cpu_backend *be, const mf_op *op);
 void mf_cpu_combine(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_rope(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_head_matmul(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_latent_attention(mf_cpu_backend *be, const mf_op *op);
 mf_status mf_cpu_measure(mf_backend *base, const mf_span *spans, const uint64_t *span_bytes,
                          uint32_t n_spans, uint32_t n_milliseconds, double *bytes_per_second,
                          double *fma_per_second, mf_error *error);
+
+/* The sequence that holds a row. Batches have few sequences: a scan is enough. */
+static inline const mf_sequence *mf_cpu_sequence_of(const mf_sequence *sequences, uint32_t n,
+                                                    uint32_t row)
+{
+    for (uint32_t s = 0; s + 1 < n; s++) {
+        if (row - sequences[s].first_row < sequences[s].n_rows)
+            return &sequences[s];
+    }
+    return &sequences[n - 1];
+}
+
+/* Rows that a transposed product expands at a time: what stays in the first cache. */
+#define MF_CPU_TRANSPOSED_ROWS 8u
 
 /* One product of a set: rows of w cut into blocks become tasks. */
 typedef struct mf_cpu_product {

@@ -55,6 +55,17 @@ static void run_block(void *ctx, uint32_t task, uint32_t thread)
                              p->y_stride, mf_cpu_scratch(job->be, thread));
 }
 
+static uint64_t matrix_bytes(const mf_matrix *w)
+{
+    const mf_weight shape = {.kind = w->kind,
+                             .float_type = w->float_type,
+                             .bits = w->bits,
+                             .group = w->group,
+                             .n_rows = w->n_rows,
+                             .n_cols = w->n_cols};
+    return mf_weight_bytes(&shape);
+}
+
 void mf_cpu_products(mf_cpu_backend *be, const mf_cpu_product *products, uint32_t n)
 {
     for (uint32_t done = 0; done < n; done += MAX_PRODUCTS) {
@@ -65,10 +76,7 @@ void mf_cpu_products(mf_cpu_backend *be, const mf_cpu_product *products, uint32_
             const mf_matrix *w = &job.products[j].w;
             uint32_t block = block_rows(&job, &job.products[j]);
             job.first_task[j + 1] = job.first_task[j] + (w->n_rows + block - 1) / block;
-            size_t scale_bytes = w->kind == MF_WEIGHT_AFFINE ? (size_t)2 * (w->n_cols / w->group) *
-                                                                   mf_dtype_bytes(w->float_type)
-                                                             : 0;
-            be->weight_bytes += (uint64_t)w->n_rows * (mf_matrix_row_bytes(w) + scale_bytes);
+            be->weight_bytes += matrix_bytes(w);
         }
         mf_thread_pool_run(be->pool, job.first_task[job.n], run_block, &job);
     }

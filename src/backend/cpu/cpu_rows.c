@@ -64,7 +64,8 @@ void mf_cpu_copy_rows(mf_cpu_backend *be, const mf_op *op)
 
 static void rmsnorm_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
 {
-    size_t at = (size_t)row * op->u.rmsnorm.n_cols;
+    uint32_t stride = op->u.rmsnorm.stride != 0 ? op->u.rmsnorm.stride : op->u.rmsnorm.n_cols;
+    size_t at = (size_t)row * stride;
     be->kernels->rmsnorm(mf_cpu_floats(be, op->u.rmsnorm.x) + at,
                          mf_cpu_floats(be, op->u.rmsnorm.weight), 0.0f, op->u.rmsnorm.eps,
                          op->u.rmsnorm.n_cols, mf_cpu_floats(be, op->u.rmsnorm.out) + at);
@@ -131,45 +132,12 @@ void mf_cpu_swiglu(mf_cpu_backend *be, const mf_op *op)
     for_rows(be, op, op->u.swiglu.n_cols * 4, swiglu_row);
 }
 
-/* The k largest in falling order; among equals the lower index comes first. NaN never wins over a
- * number. */
-static void top_k(const float *p, uint32_t n, uint32_t k, int32_t *ids, float *weights)
+static void scale_by_sigmoid(const mf_cpu_backend *be, float *x, float gate, uint32_t n)
 {
-    uint32_t held = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        float value = p[i] == p[i] ? p[i] : -1.0f;
-        if (held == k && value <= weights[k - 1])
-            continue;
-        uint32_t at = held < k ? held++ : k - 1;
-        for (; at > 0 && value > weights[at - 1]; at--) {
-            weights[at] = weights[at - 1];
-            ids[at] = ids[at - 1];
-        }
-        weights[at] = value;
-        ids[at] = (int32_t)i;
-    }
-}
-
-static void softmax_top_k_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
-{
-    uint32_t n = op->u.softmax_top_k.n_experts, k = op->u.softmax_top_k.k;
-    float *p = mf_cpu_floats(be, op->u.softmax_top_k.logits) + (size_t)row * n;
-    float *weights = mf_cpu_floats(be, op->u.softmax_top_k.weights) + (size_t)row * k;
-    int32_t *ids = (int32_t *)(void *)mf_cpu_bytes(be, op->u.softmax_top_k.ids) + (size_t)row * k;
-    be->kernels->softmax(p, n);
-    top_k(p, n, k, ids, weights);
-    if (!op->u.softmax_top_k.normalise)
-        return;
-    float sum = 0.0f;
-    for (uint32_t j = 0; j < k; j++)
-        sum += weights[j];
-    for (uint32_t j = 0; j < k; j++)
-        weights[j] /= sum;
-}
-
-void mf_cpu_softmax_top_k(mf_cpu_backend *be, const mf_op *op)
-{
-    for_rows(be, op, op->u.softmax_top_k.n_experts * 8, softmax_top_k_row);
+    float sigmoid = 1.0f; /* sigmoid_mul(1, gate) is the sigmoid, by the kernel's own exp */
+    be->kernels->sigmoid_mul(&sigmoid, &gate, 1);
+    for (uint32_t i = 0; i < n; i++)
+        x[i] *= sigmoid;
 }
 
 /* The sum is kept in x's own order of k, whatever order the experts were computed in. */
@@ -180,16 +148,16 @@ static void combine_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
     const float *experts = mf_cpu_floats(be, op->u.combine.experts);
     const uint32_t *place = op->u.combine.place + (size_t)row * k;
     float *x = mf_cpu_floats(be, op->u.combine.x) + (size_t)row * n;
-    float *shared = mf_cpu_floats(be, op->u.combine.shared) + (size_t)row * n;
-    float gate = mf_cpu_floats(be, op->u.combine.shared_gate)[row];
-
-    float sigmoid = 1.0f; /* sigmoid_mul(1, gate) is the sigmoid, by the kernel's own exp */
-    be->kernels->sigmoid_mul(&sigmoid, &gate, 1);
-    for (uint32_t i = 0; i < n; i++)
-        shared[i] *= sigmoid;
+    float *sum = x;
+    if (op->u.combine.shared.buffer.id != 0) {
+        sum = mf_cpu_floats(be, op->u.combine.shared) + (size_t)row * n;
+        if (op->u.combine.shared_gate.buffer.id != 0)
+            scale_by_sigmoid(be, sum, mf_cpu_floats(be, op->u.combine.shared_gate)[row], n);
+    }
     for (uint32_t j = 0; j < k; j++)
-        be->kernels->axpy(shared, experts + (size_t)place[j] * n, weights[j], n);
-    be->kernels->add(x, shared, n, x);
+        be->kernels->axpy(sum, experts + (size_t)place[j] * n, weights[j], n);
+    if (sum != x)
+        be->kernels->add(x, sum, n, x);
 }
 
 void mf_cpu_combine(mf_cpu_backend *be, const mf_op *op)

@@ -2,7 +2,7 @@
 /* Matrix products, scalar: one weight at a time, in order of the columns. */
 #include "kernels/scalar/scalar.h"
 
-#include "base/half.h"
+#include "base/fp8.h"
 
 #include <math.h>
 
@@ -34,6 +34,10 @@ static float weight_at(const mf_matrix *w, uint32_t row, uint32_t col)
     const unsigned char *values = w->data + (size_t)row * mf_matrix_row_bytes(w);
     if (w->kind == MF_WEIGHT_FLOAT)
         return float_at(values, w->float_type, col);
+    if (w->kind == MF_WEIGHT_FP8_BLOCK) {
+        size_t block = row / MF_FP8_BLOCK * mf_matrix_fp8_scale_cols(w) + col / MF_FP8_BLOCK;
+        return mf_f32_from_e4m3(values[col]) * float_at(w->scales, MF_F32, block);
+    }
     size_t group = (size_t)row * (w->n_cols / w->group) + col / w->group;
     float scale = float_at(w->scales, w->float_type, group);
     float bias = float_at(w->biases, w->float_type, group);

@@ -23,6 +23,7 @@ void mf_add_scalar(const float *a, const float *b, uint32_t n, float *out);
 void mf_rope_scalar(float *x, const float *cos, const float *sin, uint32_t n_rot);
 
 void mf_attention_scalar(const mf_attention_args *args);
+void mf_latent_attention_scalar(const mf_latent_args *args);
 void mf_softmax_scalar(float *x, uint32_t n);
 void mf_conv1d_silu_scalar(const float *x, const float *w, float *state, size_t state_stride,
                            uint32_t n_channels, uint32_t width, float *out);

@@ -8,6 +8,8 @@
 size_t mf_matmul_scratch_bytes_avx2(const mf_matrix *w, uint32_t n_tokens);
 void mf_matmul_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
                     size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
+void mf_dequant_row_avx2(const mf_matrix *w, uint32_t row, float *out);
+
 void mf_rmsnorm_avx2(const float *x, const float *weight, float weight_offset, float eps,
                      uint32_t n, float *out);
 void mf_rmsnorm_gated_avx2(const float *x, const float *z, const float *weight, float eps,
@@ -21,6 +23,7 @@ void mf_add_avx2(const float *a, const float *b, uint32_t n, float *out);
 void mf_rope_avx2(float *x, const float *cos, const float *sin, uint32_t n_rot);
 
 void mf_attention_avx2(const mf_attention_args *args);
+void mf_latent_attention_avx2(const mf_latent_args *args);
 void mf_softmax_avx2(float *x, uint32_t n);
 void mf_conv1d_silu_avx2(const float *x, const float *w, float *state, size_t state_stride,
                          uint32_t n_channels, uint32_t width, float *out);

@@ -10,15 +10,18 @@
 
 #include "base/checked.h"
 #include "kernels/x86/decode_avx512.h"
+#include "kernels/x86/fp8_avx512.h"
 
 enum {
     TILE = 512,        /* columns; a multiple of every group */
     PANEL_ROWS = 8,    /* rows dequantised together */
     BLOCK_ROWS = 4,    /* rows of a register block */
     BLOCK_TOKENS = 6,  /* tokens of a register block */
-    CHUNK_TOKENS = 64, /* tokens packed together */
+    CHUNK_TOKENS = 64, /* tokens packed together, at most */
     LANES = 16
 };
+/* Bytes of packed tokens that stay in the L2 cache beside what else passes through. */
+#define CHUNK_BYTES ((size_t)1 << 20)
 
 /* The scratch of one call. */
 typedef struct gemm_scratch {
@@ -32,9 +35,17 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+/* Tokens packed together for rows this long. */
+static uint32_t chunk_tokens(uint32_t n_cols)
+{
+    size_t n = CHUNK_BYTES / (sizeof(float) * n_cols + 1);
+    return n < CHUNK_TOKENS ? (n < 4 * BLOCK_TOKENS ? 4 * BLOCK_TOKENS : (uint32_t)n)
+                            : CHUNK_TOKENS;
+}
+
 size_t mf_gemm_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
 {
-    size_t chunk = min_u32(n_tokens, CHUNK_TOKENS);
+    size_t chunk = min_u32(n_tokens, chunk_tokens(w->n_cols));
     size_t n_tiles = ((size_t)w->n_cols + TILE - 1) / TILE;
     size_t n_floats =
         (size_t)PANEL_ROWS * TILE + PANEL_ROWS * chunk * LANES + n_tiles * chunk * TILE;
@@ -63,15 +74,18 @@ MF_INLINE void pack_token(uint32_t bits, const float *x, uint32_t n, float *out)
     }
 }
 
-static void pack_tokens(const mf_matrix *w, const float *x, size_t x_stride, uint32_t n_tokens,
-                        float *out)
+/* The tokens for a product with rows from `row` on. */
+static void pack_tokens(const mf_matrix *w, uint32_t row, const float *x, size_t x_stride,
+                        uint32_t n_tokens, float *out)
 {
     uint32_t bits = w->kind == MF_WEIGHT_AFFINE ? w->bits : 32;
     for (uint32_t first = 0; first < w->n_cols; first += TILE) {
         uint32_t n = min_u32(TILE, w->n_cols - first);
         for (uint32_t t = 0; t < n_tokens; t++, out += TILE) {
             const float *token = x + t * x_stride + first;
-            if (bits == 4)
+            if (w->kind == MF_WEIGHT_FP8_BLOCK)
+                mf_fp8_pack_avx512(w, row, x + t * x_stride, first, n, out);
+            else if (bits == 4)
                 pack_token(4, token, n, out);
             else if (bits == 2)
                 pack_token(2, token, n, out);
@@ -129,6 +143,10 @@ static void dequant_tile(const mf_matrix *w, uint32_t row, uint32_t first, uint3
             dequant_float(MF_BF16, w, row, first, n, out);
         return;
     }
+    if (w->kind == MF_WEIGHT_FP8_BLOCK) {
+        mf_fp8_tile_avx512(w, row, first, n, out);
+        return;
+    }
     switch (w->bits) {
     case 2:
         dequant_affine(2, w, row, first, n, out);
@@ -156,29 +174,29 @@ MF_INLINE void multiply_block(uint32_t n_tokens, const float *weights, const flo
                               uint32_t n_cols, bool is_first, float *sums)
 {
     __m512 acc[BLOCK_TOKENS][BLOCK_ROWS];
-#pragma GCC unroll 6
+    MF_UNROLL(6)
     for (uint32_t t = 0; t < n_tokens; t++) {
-#pragma GCC unroll 4
+        MF_UNROLL(4)
         for (uint32_t r = 0; r < BLOCK_ROWS; r++)
             acc[t][r] = is_first ? _mm512_setzero_ps()
                                  : _mm512_load_ps(sums + (t * BLOCK_ROWS + r) * LANES);
     }
     for (uint32_t i = 0; i < n_cols; i += LANES) {
         __m512 w[BLOCK_ROWS];
-#pragma GCC unroll 4
+        MF_UNROLL(4)
         for (uint32_t r = 0; r < BLOCK_ROWS; r++)
             w[r] = _mm512_load_ps(weights + r * TILE + i);
-#pragma GCC unroll 6
+        MF_UNROLL(6)
         for (uint32_t t = 0; t < n_tokens; t++) {
             __m512 x = _mm512_load_ps(tokens + t * TILE + i);
-#pragma GCC unroll 4
+            MF_UNROLL(4)
             for (uint32_t r = 0; r < BLOCK_ROWS; r++)
                 acc[t][r] = _mm512_fmadd_ps(w[r], x, acc[t][r]);
         }
     }
-#pragma GCC unroll 6
+    MF_UNROLL(6)
     for (uint32_t t = 0; t < n_tokens; t++) {
-#pragma GCC unroll 4
+        MF_UNROLL(4)
         for (uint32_t r = 0; r < BLOCK_ROWS; r++)
             _mm512_store_ps(sums + (t * BLOCK_ROWS + r) * LANES, acc[t][r]);
     }
@@ -246,9 +264,12 @@ static void multiply_chunk(const mf_matrix *w, uint32_t row0, uint32_t row1, uin
         for (uint32_t first = 0; first < w->n_cols; first += TILE) {
             uint32_t n = min_u32(TILE, w->n_cols - first);
             /* A last block's missing rows repeat the last row. */
-            for (uint32_t r = 0; r < ((n_rows + 3) & ~3u); r++)
-                dequant_tile(w, panel + min_u32(r, n_rows - 1), first, n,
-                             s->weights + (size_t)r * TILE);
+            for (uint32_t r = 0; r < ((n_rows + 3) & ~3u); r++) {
+                uint32_t row = panel + min_u32(r, n_rows - 1);
+                dequant_tile(w, row, first, n, s->weights + (size_t)r * TILE);
+            }
+            if (w->kind == MF_WEIGHT_FP8_BLOCK) /* its lanes are spread over 64 columns */
+                n = (n + MF_FP8_STEP_AVX512 - 1) / MF_FP8_STEP_AVX512 * MF_FP8_STEP_AVX512;
             multiply_tile(s, tokens, n_rows, n_tokens, n, first == 0);
             tokens += (size_t)n_tokens * TILE;
         }
@@ -259,12 +280,12 @@ static void multiply_chunk(const mf_matrix *w, uint32_t row0, uint32_t row1, uin
 void mf_gemm_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
                     size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
 {
-    uint32_t n_chunks = (n_tokens + CHUNK_TOKENS - 1) / CHUNK_TOKENS;
+    uint32_t most = chunk_tokens(w->n_cols), n_chunks = (n_tokens + most - 1) / most;
     for (uint32_t c = 0; c < n_chunks; c++) {
         uint32_t t0 = (uint32_t)((uint64_t)c * n_tokens / n_chunks);
         uint32_t t1 = (uint32_t)((uint64_t)(c + 1) * n_tokens / n_chunks);
         gemm_scratch s = lay_out(scratch, t1 - t0);
-        pack_tokens(w, x + t0 * x_stride, x_stride, t1 - t0, s.tokens);
+        pack_tokens(w, row0, x + t0 * x_stride, x_stride, t1 - t0, s.tokens);
         multiply_chunk(w, row0, row1, t1 - t0, y + t0 * y_stride, y_stride, &s);
     }
 }

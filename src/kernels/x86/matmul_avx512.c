@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "kernels/x86/avx512.h"
 #include "kernels/x86/decode_avx512.h"
+#include "kernels/x86/fp8_avx512.h"
 #include "kernels/x86/gemm_avx512.h"
 
 enum {
@@ -27,7 +28,7 @@ enum {
 /* What a call's rows have in common. */
 typedef struct matvec {
     const mf_matrix *w;
-    const float *x; /* in lane order */
+    const float *x; /* in lane order; of floats, as they are */
     size_t x_stride;
     float *groups; /* [2, groups_floats()]: scales, biases of the rows in work */
     uint32_t row1;
@@ -42,6 +43,8 @@ static size_t groups_floats(uint32_t n_groups)
 size_t mf_matmul_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
 {
     size_t n_floats = 0;
+    if (w->kind == MF_WEIGHT_FP8_BLOCK)
+        return mf_fp8_scratch_bytes_avx512(w, n_tokens);
     if (w->kind == MF_WEIGHT_AFFINE) {
         n_floats = 2 * groups_floats(w->n_cols / w->group);
         if (mf_bits_reordered_avx512(w->bits))
@@ -115,22 +118,22 @@ MF_INLINE void multiply_affine(uint32_t bits, uint32_t width, uint32_t n_rows, u
     const float *x = m->x;
     for (uint32_t g = 0; g < n_groups; g++) {
         mf_group_avx512 group[MAX_ROWS];
-#pragma GCC unroll 4
+        MF_UNROLL(4)
         for (uint32_t r = 0; r < n_rows; r++) {
             size_t at = r * groups_apart + g;
             group[r] = mf_group_load_avx512(bits, scales + at, biases + at);
             prefetch(p + r * apart + ahead, group_bytes);
         }
-#pragma GCC unroll 4
+#pragma GCC unroll 4 /* not MF_UNROLL: the width need not be a constant */
         for (uint32_t i = 0; i < width; i += 32, p += 4 * bits, x += 32) {
-#pragma GCC unroll 4
+            MF_UNROLL(4)
             for (uint32_t r = 0; r < n_rows; r++) {
                 __m512i q[2];
                 mf_unpack_avx512(bits, p + r * apart, q);
-#pragma GCC unroll 2
+                MF_UNROLL(2)
                 for (uint32_t v = 0; v < 2; v++) {
                     __m512 weights = mf_weights_avx512(bits, q[v], &group[r]);
-#pragma GCC unroll 4
+                    MF_UNROLL(4)
                     for (uint32_t t = 0; t < n_tokens; t++)
                         acc[r][t] = _mm512_fmadd_ps(
                             weights, _mm512_loadu_ps(x + t * m->x_stride + v * LANES), acc[r][t]);
@@ -255,50 +258,92 @@ static void matvec_affine(const mf_matrix *w, uint32_t row0, uint32_t row1, cons
     }
 }
 
-/* Rows row, row + step, ... of floats (n_rows, a constant, of them) by one token. */
-MF_INLINE void multiply_float(mf_dtype type, uint32_t n_rows, const mf_matrix *w, uint32_t row,
-                              uint32_t step, const float *x, float *y)
+/* 16 columns of n_rows rows of floats, `apart` bytes from each other, by n_tokens tokens. */
+MF_INLINE void add_floats(mf_dtype type, uint32_t n_rows, uint32_t n_tokens, const unsigned char *p,
+                          size_t apart, __mmask16 mask, const float *x, size_t x_stride,
+                          __m512 acc[MAX_ROWS][MAX_TOKENS])
 {
-    size_t row_bytes = mf_matrix_row_bytes(w);
-    size_t value_bytes = type == MF_F32 ? 4 : 2;
-    const unsigned char *p = w->data + row * row_bytes;
-    __m512 acc[MAX_ROWS];
-    for (uint32_t r = 0; r < MAX_ROWS; r++)
-        acc[r] = _mm512_setzero_ps();
-    for (uint32_t i = 0; i < w->n_cols; i += LANES) {
-        __mmask16 mask = mf_tail_avx512(w->n_cols, i);
-        __m512 token = _mm512_maskz_loadu_ps(mask, x + i);
-#pragma GCC unroll 4
-        for (uint32_t r = 0; r < n_rows; r++) {
-            const unsigned char *at = p + r * step * row_bytes + i * value_bytes;
-            _mm_prefetch((const char *)at + AHEAD_BYTES, _MM_HINT_T0);
-            acc[r] = _mm512_fmadd_ps(mf_load_float_avx512(at, type, mask), token, acc[r]);
-        }
+    __m512 token[MAX_TOKENS];
+    MF_UNROLL(4)
+    for (uint32_t t = 0; t < n_tokens; t++)
+        token[t] = _mm512_maskz_loadu_ps(mask, x + t * x_stride);
+    MF_UNROLL(4)
+    for (uint32_t r = 0; r < n_rows; r++) {
+        const unsigned char *at = p + r * apart;
+        _mm_prefetch((const char *)at + AHEAD_BYTES, _MM_HINT_T0);
+        __m512 weights = mf_load_float_avx512(at, type, mask);
+        MF_UNROLL(4)
+        for (uint32_t t = 0; t < n_tokens; t++)
+            acc[r][t] = _mm512_fmadd_ps(weights, token[t], acc[r][t]);
     }
-    float out[MAX_ROWS];
-    _mm_storeu_ps(out, mf_sum4_avx512(acc[0], acc[1], acc[2], acc[3]));
-    for (uint32_t r = 0; r < n_rows; r++)
-        y[r * step] = out[r];
 }
 
-MF_INLINE void float_rows(mf_dtype type, const mf_matrix *w, uint32_t row0, uint32_t row1,
-                          const float *x, float *y)
+/* Rows row, row + step, ... of floats (n_rows of them) by n_tokens tokens; both counts are
+ * constants. */
+MF_INLINE void multiply_float(mf_dtype type, uint32_t n_rows, uint32_t n_tokens, const matvec *m,
+                              uint32_t row, uint32_t step, float *y, size_t y_stride)
 {
-    uint32_t n_sets = (row1 - row0) / 4;
+    const size_t row_bytes = mf_matrix_row_bytes(m->w), value_bytes = type == MF_F32 ? 4 : 2;
+    const unsigned char *p = m->w->data + row * row_bytes;
+    const size_t apart = step * row_bytes;
+    const uint32_t n_cols = m->w->n_cols;
+    __m512 acc[MAX_ROWS][MAX_TOKENS];
+    for (uint32_t r = 0; r < MAX_ROWS; r++)
+        for (uint32_t t = 0; t < MAX_TOKENS; t++)
+            acc[r][t] = _mm512_setzero_ps();
+    uint32_t i = 0;
+    for (; i + LANES <= n_cols; i += LANES)
+        add_floats(type, n_rows, n_tokens, p + i * value_bytes, apart, 0xffff, m->x + i,
+                   m->x_stride, acc);
+    if (i < n_cols)
+        add_floats(type, n_rows, n_tokens, p + i * value_bytes, apart, mf_tail_avx512(n_cols, i),
+                   m->x + i, m->x_stride, acc);
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        float out[MAX_ROWS];
+        _mm_storeu_ps(out, mf_sum4_avx512(acc[0][t], acc[1][t], acc[2][t], acc[3][t]));
+        for (uint32_t r = 0; r < n_rows; r++)
+            y[t * y_stride + r * step] = out[r];
+    }
+}
+
+MF_INLINE void float_rows(mf_dtype type, uint32_t n_tokens, const matvec *m, uint32_t row0,
+                          float *y, size_t y_stride)
+{
+    uint32_t n_sets = (m->row1 - row0) / 4;
     for (uint32_t i = 0; i < n_sets; i++)
-        multiply_float(type, 4, w, row0 + i, n_sets, x, y + i);
-    for (uint32_t row = row0 + 4 * n_sets; row < row1; row++)
-        multiply_float(type, 1, w, row, 0, x, y + (row - row0));
+        multiply_float(type, 4, n_tokens, m, row0 + i, n_sets, y + i, y_stride);
+    for (uint32_t row = row0 + 4 * n_sets; row < m->row1; row++)
+        multiply_float(type, 1, n_tokens, m, row, 0, y + (row - row0), y_stride);
 }
 
-static void matvec_float(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x, float *y)
+MF_INLINE void float_tokens(mf_dtype type, uint32_t n_tokens, const matvec *m, uint32_t row0,
+                            float *y, size_t y_stride)
 {
-    if (w->float_type == MF_F32)
-        float_rows(MF_F32, w, row0, row1, x, y);
-    else if (w->float_type == MF_F16)
-        float_rows(MF_F16, w, row0, row1, x, y);
+    switch (n_tokens) {
+    case 1:
+        float_rows(type, 1, m, row0, y, y_stride);
+        break;
+    case 2:
+        float_rows(type, 2, m, row0, y, y_stride);
+        break;
+    case 3:
+        float_rows(type, 3, m, row0, y, y_stride);
+        break;
+    default:
+        float_rows(type, 4, m, row0, y, y_stride);
+        break;
+    }
+}
+
+static void matvec_float(const matvec *m, uint32_t row0, uint32_t n_tokens, float *y,
+                         size_t y_stride)
+{
+    if (m->w->float_type == MF_F32)
+        float_tokens(MF_F32, n_tokens, m, row0, y, y_stride);
+    else if (m->w->float_type == MF_F16)
+        float_tokens(MF_F16, n_tokens, m, row0, y, y_stride);
     else
-        float_rows(MF_BF16, w, row0, row1, x, y);
+        float_tokens(MF_BF16, n_tokens, m, row0, y, y_stride);
 }
 
 void mf_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
@@ -306,12 +351,14 @@ void mf_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const fl
 {
     if (row0 >= row1 || n_tokens == 0)
         return;
-    if (n_tokens >= MF_GEMM_MIN_TOKENS_AVX512) {
+    if (w->kind == MF_WEIGHT_FP8_BLOCK) {
+        mf_fp8_matmul_avx512(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+    } else if (n_tokens >= MF_GEMM_MIN_TOKENS_AVX512) {
         mf_gemm_avx512(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
     } else if (w->kind == MF_WEIGHT_AFFINE) {
         matvec_affine(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
     } else {
-        for (uint32_t t = 0; t < n_tokens; t++)
-            matvec_float(w, row0, row1, x + t * x_stride, y + t * y_stride);
+        const matvec m = {.w = w, .x = x, .x_stride = x_stride, .row1 = row1};
+        matvec_float(&m, row0, n_tokens, y, y_stride);
     }
 }

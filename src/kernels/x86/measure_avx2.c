@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Measures of the machine, AVX2: reading memory, multiply-adds on registers. */
 #include "kernels/x86/avx2.h"
+#include "kernels/x86/unroll.h"
 
 #include <immintrin.h>
 
@@ -28,7 +29,7 @@ uint64_t mf_fma_peak_avx2(uint64_t n_iterations, float *sink)
         acc[j] = _mm256_set1_ps(sink[0] + (float)j);
     __m256 factor = _mm256_set1_ps(sink[0] * 0.5f + 0.25f);
     for (uint64_t i = 0; i < n_iterations; i++) {
-#pragma GCC unroll 12
+        MF_UNROLL(12)
         for (int j = 0; j < CHAINS; j++)
             acc[j] = _mm256_fmadd_ps(acc[j], factor, factor);
     }

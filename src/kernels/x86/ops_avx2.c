@@ -5,6 +5,8 @@
 #include "kernels/x86/lanes_avx2.h"
 
 #include "kernels/x86/lanes_ops.h"
+
+#include "kernels/x86/lanes_latent.h"
 #include "kernels/x86/lanes_sequence.h"
 
 void mf_rmsnorm_avx2(const float *x, const float *weight, float weight_offset, float eps,
@@ -68,4 +70,9 @@ void mf_attention_avx2(const mf_attention_args *args)
 void mf_delta_rule_avx2(const mf_delta_args *args)
 {
     delta_rule_lanes(args);
+}
+
+void mf_latent_attention_avx2(const mf_latent_args *args)
+{
+    latent_attention_lanes(args);
 }

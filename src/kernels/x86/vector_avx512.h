@@ -8,6 +8,7 @@
 
 #include "base/half.h"
 #include "kernels/kernels.h"
+#include "kernels/x86/unroll.h"
 
 #include <immintrin.h>
 

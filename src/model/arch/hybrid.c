@@ -5,23 +5,13 @@
  */
 #include "model/arch/hybrid.h"
 
+#include "model/arch/common.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #define NAME_BYTES 512
-#define MAX_DIM (1u << 20)
-
-/* A field that only one value of is implemented. */
-static mf_status require_string(const mf_config *config, const char *field, const char *only,
-                                mf_error *error)
-{
-    const char *value = mf_config_string(config, field);
-    if (value != NULL && strcmp(value, only) != 0)
-        return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: field %s is %s; only %s is supported",
-                       config->json.path, field, value, only);
-    return MF_OK;
-}
 
 static mf_status configure_attention(const mf_config *c, mf_hparams *h, mf_error *error)
 {
@@ -53,11 +43,13 @@ static mf_status configure_rope(const mf_config *c, mf_hparams *h, mf_error *err
     if (yyjson_is_obj(rope)) {
         nested.top = c->text;
         nested.text = rope;
-        MF_TRY(require_string(&nested, "rope_type", "default", error));
-        MF_TRY(require_string(&nested, "type", "default", error));
+        MF_TRY(mf_require_string(&nested, "rope_type", "default", error));
+        MF_TRY(mf_require_string(&nested, "type", "default", error));
     }
-    MF_TRY(mf_config_double_or(&nested, "rope_theta", 1e7, 1.0, 1e12, &h->rope_theta, error));
+    MF_TRY(mf_config_double_or(&nested, "rope_theta", 1e7, 1.0, 1e12, &h->rope.theta, error));
     MF_TRY(mf_config_double_or(&nested, "partial_rotary_factor", 0.25, 0.0, 1.0, &partial, error));
+    h->rope.attention_factor = 1.0;
+    h->attention_scale = 1.0f / sqrtf((float)h->head_dim);
     h->n_rot = (uint32_t)(h->head_dim * partial);
     if (h->n_rot % 2 != 0)
         return mf_fail(
@@ -88,11 +80,13 @@ static mf_status configure_experts(const mf_config *c, mf_hparams *h, mf_error *
     MF_TRY(mf_config_u32(c, "num_experts", 1, 65535, &h->n_experts, error));
     MF_TRY(
         mf_config_u32(c, "num_experts_per_tok", 1, h->n_experts, &h->n_experts_per_token, error));
-    MF_TRY(mf_config_u32(c, "moe_intermediate_size", 1, MAX_DIM, &h->expert_hidden, error));
-    MF_TRY(
-        mf_config_u32(c, "shared_expert_intermediate_size", 1, MAX_DIM, &h->shared_hidden, error));
-    MF_TRY(mf_config_bool_or(c, "norm_topk_prob", true, &h->normalise_top_k, error));
-    MF_TRY(mf_config_u32_or(c, "decoder_sparse_step", 1, 0, MAX_DIM, &step, error));
+    MF_TRY(mf_config_u32(c, "moe_intermediate_size", 1, MF_MAX_DIM, &h->expert_hidden, error));
+    MF_TRY(mf_config_u32(c, "shared_expert_intermediate_size", 1, MF_MAX_DIM, &h->shared_hidden,
+                         error));
+    h->shared_is_gated = true;
+    h->router = (mf_router){.n_groups = 1, .k_groups = 1, .scale = 1.0f};
+    MF_TRY(mf_config_bool_or(c, "norm_topk_prob", true, &h->router.normalise, error));
+    MF_TRY(mf_config_u32_or(c, "decoder_sparse_step", 1, 0, MF_MAX_DIM, &step, error));
     yyjson_val *dense = mf_config_find(c, "mlp_only_layers");
     if (step != 1 || yyjson_arr_size(dense) != 0)
         return mf_fail(error, MF_ERR_UNSUPPORTED,
@@ -132,40 +126,15 @@ static mf_status configure_layer_kinds(const mf_config *c, mf_hparams *h, mf_err
 mf_status mf_hybrid_configure(const mf_config *c, mf_hparams *out, mf_error *error)
 {
     mf_hparams h = {0};
-    double eps;
-    MF_TRY(mf_config_u32(c, "num_hidden_layers", 1, MF_MAX_LAYERS, &h.n_layers, error));
-    MF_TRY(mf_config_u32(c, "hidden_size", 1, MAX_DIM, &h.hidden_size, error));
-    MF_TRY(mf_config_u32(c, "vocab_size", 1, 1u << 24, &h.n_vocab, error));
-    MF_TRY(
-        mf_config_u32_or(c, "max_position_embeddings", 262144, 1, 1u << 28, &h.n_context, error));
-    MF_TRY(mf_config_double_or(c, "rms_norm_eps", 1e-6, 0.0, 1.0, &eps, error));
-    MF_TRY(mf_config_bool_or(c, "tie_word_embeddings", false, &h.tie_embeddings, error));
-    MF_TRY(require_string(c, "hidden_act", "silu", error));
-    h.rms_eps = (float)eps;
+    MF_TRY(mf_configure_common(c, &h, error));
     MF_TRY(configure_attention(c, &h, error));
     MF_TRY(configure_rope(c, &h, error));
     MF_TRY(configure_linear(c, &h, error));
     MF_TRY(configure_experts(c, &h, error));
     MF_TRY(configure_layer_kinds(c, &h, error));
+    mf_number_moe_layers(&h);
     *out = h;
     return MF_OK;
-}
-
-static mf_status bind_layer_vector(mf_binder *b, uint32_t layer, const char *suffix, uint64_t n,
-                                   float add, mf_span *out, mf_error *error)
-{
-    char name[NAME_BYTES];
-    mf_layer_name(b, layer, suffix, name, sizeof name);
-    return mf_bind_vector(b, name, n, add, out, error);
-}
-
-static mf_status bind_layer_matrix(mf_binder *b, uint32_t layer, const char *suffix,
-                                   uint32_t n_rows, uint32_t n_cols, mf_weight *out,
-                                   mf_error *error)
-{
-    char name[NAME_BYTES];
-    mf_layer_name(b, layer, suffix, name, sizeof name);
-    return mf_bind_matrix(b, name, n_rows, n_cols, out, error);
 }
 
 /* q_proj holds, head by head, head_dim rows of the query and head_dim rows of the output gate. */
@@ -179,15 +148,15 @@ static mf_status bind_full(mf_binder *b, const mf_hparams *h, uint32_t layer, mf
     mf_layer_name(b, layer, "self_attn.q_proj", name, sizeof name);
     MF_TRY(mf_bind_matrix_rows(b, name, 2 * width, h->hidden_size, &query, 1, &w->q, error));
     MF_TRY(mf_bind_matrix_rows(b, name, 2 * width, h->hidden_size, &gate, 1, &w->gate, error));
-    MF_TRY(bind_layer_matrix(b, layer, "self_attn.k_proj", mf_kv_width(h), h->hidden_size, &w->k,
-                             error));
-    MF_TRY(bind_layer_matrix(b, layer, "self_attn.v_proj", mf_kv_width(h), h->hidden_size, &w->v,
-                             error));
-    MF_TRY(bind_layer_matrix(b, layer, "self_attn.o_proj", h->hidden_size, width, &w->o, error));
-    MF_TRY(bind_layer_vector(b, layer, "self_attn.q_norm.weight", h->head_dim, b->norm_add,
-                             &w->q_norm, error));
-    return bind_layer_vector(b, layer, "self_attn.k_norm.weight", h->head_dim, b->norm_add,
-                             &w->k_norm, error);
+    MF_TRY(mf_bind_layer_matrix(b, layer, "self_attn.k_proj", mf_kv_width(h), h->hidden_size, &w->k,
+                                error));
+    MF_TRY(mf_bind_layer_matrix(b, layer, "self_attn.v_proj", mf_kv_width(h), h->hidden_size, &w->v,
+                                error));
+    MF_TRY(mf_bind_layer_matrix(b, layer, "self_attn.o_proj", h->hidden_size, width, &w->o, error));
+    MF_TRY(mf_bind_layer_vector(b, layer, "self_attn.q_norm.weight", h->head_dim, b->norm_add,
+                                &w->q_norm, error));
+    return mf_bind_layer_vector(b, layer, "self_attn.k_norm.weight", h->head_dim, b->norm_add,
+                                &w->k_norm, error);
 }
 
 static mf_status bind_linear(mf_binder *b, const mf_hparams *h, uint32_t layer,
@@ -195,38 +164,41 @@ static mf_status bind_linear(mf_binder *b, const mf_hparams *h, uint32_t layer,
 {
     uint64_t conv = (uint64_t)mf_conv_channels(h) * h->conv_width;
     MF_TRY(bind_in_proj(b, h, layer, w, error));
-    MF_TRY(bind_layer_vector(b, layer, "linear_attn.conv1d.weight", conv, 0.0f, &w->conv, error));
-    MF_TRY(bind_layer_vector(b, layer, "linear_attn.A_log", h->n_v_heads, 0.0f, &w->a_log, error));
     MF_TRY(
-        bind_layer_vector(b, layer, "linear_attn.dt_bias", h->n_v_heads, 0.0f, &w->dt_bias, error));
-    MF_TRY(bind_layer_vector(b, layer, "linear_attn.norm.weight", h->value_dim, 0.0f, &w->norm,
-                             error));
-    return bind_layer_matrix(b, layer, "linear_attn.out_proj", h->hidden_size, mf_value_width(h),
-                             &w->out, error);
+        mf_bind_layer_vector(b, layer, "linear_attn.conv1d.weight", conv, 0.0f, &w->conv, error));
+    MF_TRY(
+        mf_bind_layer_vector(b, layer, "linear_attn.A_log", h->n_v_heads, 0.0f, &w->a_log, error));
+    MF_TRY(mf_bind_layer_vector(b, layer, "linear_attn.dt_bias", h->n_v_heads, 0.0f, &w->dt_bias,
+                                error));
+    MF_TRY(mf_bind_layer_vector(b, layer, "linear_attn.norm.weight", h->value_dim, 0.0f, &w->norm,
+                                error));
+    return mf_bind_layer_matrix(b, layer, "linear_attn.out_proj", h->hidden_size, mf_value_width(h),
+                                &w->out, error);
 }
 
 static mf_status bind_moe(mf_binder *b, const mf_hparams *h, uint32_t layer, mf_layer_weights *w,
                           mf_error *error)
 {
     uint32_t n = h->hidden_size, shared = h->shared_hidden;
-    MF_TRY(bind_layer_matrix(b, layer, "mlp.gate", h->n_experts, n, &w->router, error));
-    MF_TRY(bind_layer_matrix(b, layer, "mlp.shared_expert_gate", 1, n, &w->shared_router, error));
-    MF_TRY(bind_layer_matrix(b, layer, "mlp.shared_expert.gate_proj", shared, n, &w->shared_gate,
-                             error));
+    MF_TRY(mf_bind_layer_matrix(b, layer, "mlp.gate", h->n_experts, n, &w->router, error));
     MF_TRY(
-        bind_layer_matrix(b, layer, "mlp.shared_expert.up_proj", shared, n, &w->shared_up, error));
-    MF_TRY(bind_layer_matrix(b, layer, "mlp.shared_expert.down_proj", n, shared, &w->shared_down,
-                             error));
+        mf_bind_layer_matrix(b, layer, "mlp.shared_expert_gate", 1, n, &w->shared_router, error));
+    MF_TRY(mf_bind_layer_matrix(b, layer, "mlp.shared_expert.gate_proj", shared, n, &w->mlp.gate,
+                                error));
+    MF_TRY(
+        mf_bind_layer_matrix(b, layer, "mlp.shared_expert.up_proj", shared, n, &w->mlp.up, error));
+    MF_TRY(mf_bind_layer_matrix(b, layer, "mlp.shared_expert.down_proj", n, shared, &w->mlp.down,
+                                error));
     return mf_bind_experts(b, h, layer, &w->experts, error);
 }
 
 static mf_status bind_layer(mf_binder *b, const mf_hparams *h, uint32_t layer,
                             mf_bind_in_proj_fn bind_in_proj, mf_layer_weights *w, mf_error *error)
 {
-    MF_TRY(bind_layer_vector(b, layer, "input_layernorm.weight", h->hidden_size, b->norm_add,
-                             &w->input_norm, error));
-    MF_TRY(bind_layer_vector(b, layer, "post_attention_layernorm.weight", h->hidden_size,
-                             b->norm_add, &w->post_norm, error));
+    MF_TRY(mf_bind_layer_vector(b, layer, "input_layernorm.weight", h->hidden_size, b->norm_add,
+                                &w->input_norm, error));
+    MF_TRY(mf_bind_layer_vector(b, layer, "post_attention_layernorm.weight", h->hidden_size,
+                                b->norm_add, &w->post_norm, error));
     if (h->layer_kind[layer] == MF_LAYER_FULL)
         MF_TRY(bind_full(b, h, layer, &w->u.full, error));
     else
@@ -234,43 +206,10 @@ static mf_status bind_layer(mf_binder *b, const mf_hparams *h, uint32_t layer,
     return bind_moe(b, h, layer, w, error);
 }
 
-/* The output head lies beside the text model, not inside it. A tied one may be stored all the same
- * and is then left out. */
-static mf_status bind_head(mf_binder *b, const mf_hparams *h, mf_model_weights *out,
-                           mf_error *error)
-{
-    static const char *const names[] = {"language_model.lm_head", "lm_head"};
-    static const char *const suffixes[] = {".weight", ".scales", ".biases"};
-    for (size_t i = 0; i < 2; i++) {
-        char name[NAME_BYTES];
-        snprintf(name, sizeof name, "%s.weight", names[i]);
-        if (mf_tensor_find(&b->checkpoint->table, name) == NULL)
-            continue;
-        if (!h->tie_embeddings)
-            return mf_bind_matrix(b, names[i], h->n_vocab, h->hidden_size, &out->lm_head, error);
-        for (size_t j = 0; j < 3; j++) {
-            snprintf(name, sizeof name, "%s%s", names[i], suffixes[j]);
-            mf_tensor *t = mf_tensor_find(&b->checkpoint->table, name);
-            if (t != NULL)
-                t->used = true;
-        }
-    }
-    if (!h->tie_embeddings)
-        return mf_fail(error, MF_ERR_FORMAT, "%s: tensor lm_head.weight is missing",
-                       b->checkpoint->dir);
-    out->lm_head = out->embed;
-    return MF_OK;
-}
-
 mf_status mf_hybrid_bind(mf_binder *b, const mf_hparams *h, mf_bind_in_proj_fn bind_in_proj,
                          mf_model_weights *out, mf_error *error)
 {
-    char name[NAME_BYTES];
-    snprintf(name, sizeof name, "%sembed_tokens", b->prefix);
-    MF_TRY(mf_bind_matrix(b, name, h->n_vocab, h->hidden_size, &out->embed, error));
-    MF_TRY(bind_head(b, h, out, error));
-    snprintf(name, sizeof name, "%snorm.weight", b->prefix);
-    MF_TRY(mf_bind_vector(b, name, h->hidden_size, b->norm_add, &out->final_norm, error));
+    MF_TRY(mf_bind_ends(b, h, b->norm_add, out, error));
     for (uint32_t i = 0; i < h->n_layers; i++)
         MF_TRY(bind_layer(b, h, i, bind_in_proj, &out->layers[i], error));
     return MF_OK;

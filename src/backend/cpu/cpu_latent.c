@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/* Multi-head latent attention: rotation, the per-head products that the up-projections are absorbed
+ * by, and the attention over the cached latents. */
+#include "backend/cpu/cpu_internal.h"
+
+#include "base/half.h"
+
+#include <string.h>
+
+typedef struct latent_job {
+    mf_cpu_backend *be;
+    const mf_op *op;
+    uint32_t per_row; /* tasks */
+} latent_job;
+
+static void rotate_pairs(float *x, const float *cos, const float *sin, uint32_t n_rot)
+{
+    for (uint32_t i = 0; i < n_rot / 2; i++) {
+        float a = x[2 * i], b = x[2 * i + 1];
+        x[2 * i] = a * cos[i] - b * sin[i];
+        x[2 * i + 1] = b * cos[i] + a * sin[i];
+    }
+}
+
+static void run_rope(void *ctx, uint32_t row, uint32_t thread)
+{
+    (void)thread;
+    const latent_job *job = ctx;
+    const mf_cpu_backend *be = job->be;
+    const mf_op *op = job->op;
+    uint32_t n_rot = op->u.rope.n_rot;
+    const mf_sequence *seq = mf_cpu_sequence_of(op->u.rope.sequences, op->u.rope.n_sequences, row);
+    size_t angle = (size_t)(seq->position + row - seq->first_row) * (n_rot / 2);
+    const float *cos = mf_cpu_floats(be, op->u.rope.cos) + angle;
+    const float *sin = mf_cpu_floats(be, op->u.rope.sin) + angle;
+    float *x = mf_cpu_floats(be, op->u.rope.x) + (size_t)row * op->u.rope.row_stride;
+    for (uint32_t h = 0; h < op->u.rope.n_heads; h++, x += op->u.rope.head_stride) {
+        if (op->u.rope.interleaved)
+            rotate_pairs(x, cos, sin, n_rot);
+        else
+            be->kernels->rope(x, cos, sin, n_rot);
+    }
+}
+
+void mf_cpu_rope(mf_cpu_backend *be, const mf_op *op)
+{
+    latent_job job = {be, op, 1};
+    mf_thread_pool_run(be->pool, op->n_rows, run_rope, &job);
+}
+
+/* y = W^T x: rows of W are expanded a few at a time and added to every token's sum in their
+ * order. */
+static void transposed_head(const latent_job *job, const mf_matrix *w, uint32_t row0,
+                            const float *x, float *y, float *expanded)
+{
+    const mf_op *op = job->op;
+    const mf_kernels *kernels = job->be->kernels;
+    uint32_t n_rows = op->u.head_matmul.w.n_rows, n_cols = w->n_cols;
+    for (uint32_t t = 0; t < op->n_rows; t++)
+        memset(y + (size_t)t * op->u.head_matmul.y_row, 0, n_cols * sizeof *y);
+    for (uint32_t i = 0; i < n_rows; i += MF_CPU_TRANSPOSED_ROWS) {
+        uint32_t n = n_rows - i < MF_CPU_TRANSPOSED_ROWS ? n_rows - i : MF_CPU_TRANSPOSED_ROWS;
+        for (uint32_t j = 0; j < n; j++)
+            kernels->dequant_row(w, row0 + i + j, expanded + (size_t)j * n_cols);
+        for (uint32_t t = 0; t < op->n_rows; t++) {
+            float *sum = y + (size_t)t * op->u.head_matmul.y_row;
+            const float *factor = x + (size_t)t * op->u.head_matmul.x_row + i;
+            for (uint32_t j = 0; j < n; j++)
+                kernels->axpy(sum, expanded + (size_t)j * n_cols, factor[j], n_cols);
+        }
+    }
+}
+
+static void run_head(void *ctx, uint32_t h, uint32_t thread)
+{
+    const latent_job *job = ctx;
+    const mf_cpu_backend *be = job->be;
+    const mf_op *op = job->op;
+    const mf_head_weight *head = &op->u.head_matmul.w;
+    const mf_matrix w = mf_cpu_matrix(be, &head->weight);
+    uint32_t row0 = h * head->head_rows + head->first_row;
+    const float *x = mf_cpu_floats(be, op->u.head_matmul.x) + (size_t)h * op->u.head_matmul.x_head;
+    float *y = mf_cpu_floats(be, op->u.head_matmul.y) + (size_t)h * op->u.head_matmul.y_head;
+    if (head->transposed)
+        transposed_head(job, &w, row0, x, y, mf_cpu_scratch(be, thread));
+    else
+        be->kernels->matmul(&w, row0, row0 + head->n_rows, x, op->u.head_matmul.x_row, op->n_rows,
+                            y, op->u.head_matmul.y_row, mf_cpu_scratch(be, thread));
+}
+
+void mf_cpu_head_matmul(mf_cpu_backend *be, const mf_op *op)
+{
+    latent_job job = {be, op, 1};
+    const mf_head_weight *w = &op->u.head_matmul.w;
+    mf_weight part = w->weight;
+    part.n_rows = w->n_rows * op->u.head_matmul.n_heads;
+    be->weight_bytes += mf_weight_bytes(&part);
+    mf_thread_pool_run(be->pool, op->u.head_matmul.n_heads, run_head, &job);
+}
+
+static void append(mf_cpu_backend *be, const mf_op *op)
+{
+    size_t width = (size_t)op->u.latent_attention.n_latent + op->u.latent_attention.n_rot;
+    for (uint32_t s = 0; s < op->u.latent_attention.n_sequences; s++) {
+        const mf_sequence *seq = &op->u.latent_attention.sequences[s];
+        const float *from = mf_cpu_floats(be, op->u.latent_attention.kv) + seq->first_row * width;
+        size_t at = (size_t)seq->position * width, n = seq->n_rows * width;
+        if (op->u.latent_attention.cache_type == MF_F32) {
+            memcpy(mf_cpu_floats(be, seq->state[0]) + at, from, n * sizeof *from);
+            continue;
+        }
+        uint16_t *to = (uint16_t *)(void *)mf_cpu_bytes(be, seq->state[0]) + at;
+        for (size_t i = 0; i < n; i++)
+            to[i] = mf_bf16_from_f32(from[i]);
+    }
+}
+
+static void run_attention(void *ctx, uint32_t task, uint32_t thread)
+{
+    const latent_job *job = ctx;
+    const mf_cpu_backend *be = job->be;
+    const mf_op *op = job->op;
+    uint32_t n_heads = op->u.latent_attention.n_heads, n_latent = op->u.latent_attention.n_latent;
+    /* Longest rows first, so that the threads end together. */
+    uint32_t row = op->n_rows - 1 - task / job->per_row;
+    uint32_t h = task % job->per_row * MF_LATENT_HEADS;
+    const mf_sequence *seq = mf_cpu_sequence_of(op->u.latent_attention.sequences,
+                                                op->u.latent_attention.n_sequences, row);
+    size_t at = ((size_t)row * n_heads + h) * n_latent;
+    const mf_latent_args args = {
+        .q = mf_cpu_floats(be, op->u.latent_attention.q) + at,
+        .q_rot = mf_cpu_floats(be, op->u.latent_attention.q_rot) +
+                 (size_t)row * op->u.latent_attention.q_rot_row +
+                 (size_t)h * op->u.latent_attention.q_rot_head,
+        .cache = mf_cpu_bytes(be, seq->state[0]),
+        .out = mf_cpu_floats(be, op->u.latent_attention.out) + at,
+        .scratch = mf_cpu_scratch(be, thread),
+        .q_stride = n_latent,
+        .q_rot_stride = op->u.latent_attention.q_rot_head,
+        .out_stride = n_latent,
+        .cache_type = op->u.latent_attention.cache_type,
+        .n_kv = (uint32_t)(seq->position + row - seq->first_row + 1),
+        .n_heads = n_heads - h < MF_LATENT_HEADS ? n_heads - h : MF_LATENT_HEADS,
+        .n_latent = n_latent,
+        .n_rot = op->u.latent_attention.n_rot,
+        .scale = op->u.latent_attention.scale,
+    };
+    be->kernels->latent_attention(&args);
+}
+
+void mf_cpu_latent_attention(mf_cpu_backend *be, const mf_op *op)
+{
+    append(be, op);
+    uint32_t n_heads = op->u.latent_attention.n_heads;
+    latent_job job = {be, op, (n_heads + MF_LATENT_HEADS - 1) / MF_LATENT_HEADS};
+    mf_thread_pool_run(be->pool, op->n_rows * job.per_row, run_attention, &job);
+}

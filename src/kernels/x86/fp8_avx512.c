@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Products with FP8 weights in blocks, AVX-512. Rows are taken by their blocks of 128, as the
+ * activations are scaled for each. One to four tokens are multiplied here, four rows together as
+ * in matmul_avx512.c; more go through the panels of gemm_avx512.c, in the same order of sums.
+ */
+#include "kernels/x86/fp8_avx512.h"
+
+#include "kernels/x86/gemm_avx512.h"
+
+enum {
+    MAX_ROWS = 4,
+    MAX_TOKENS = MF_GEMM_MIN_TOKENS_AVX512 - 1,
+    STEP = MF_FP8_STEP_AVX512,
+    AHEAD_BYTES = 512 /* how far ahead of a row's stream is prefetched */
+};
+
+/* The upper and lower bytes of bfloat16 for the e4m3 codes 0x00 .. 0x7f. */
+static _Alignas(64) const unsigned char bf16_high[128] = {
+    0x00, 0x3b, 0x3b, 0x3b, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c,
+    0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d,
+    0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e,
+    0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f, 0x3f,
+    0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40,
+    0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41,
+    0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42,
+    0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x7f,
+};
+static _Alignas(64) const unsigned char bf16_low[128] = {
+    0x00, 0x00, 0x80, 0xc0, 0x00, 0x20, 0x40, 0x60, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0,
+    0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0,
+    0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0,
+    0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0,
+    0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0,
+    0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0,
+    0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0,
+    0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xc0,
+};
+
+mf_fp8_tables_avx512 mf_fp8_tables_load_avx512(void)
+{
+    return (mf_fp8_tables_avx512){{_mm512_load_si512(bf16_high), _mm512_load_si512(bf16_high + 64)},
+                                  {_mm512_load_si512(bf16_low), _mm512_load_si512(bf16_low + 64)}};
+}
+
+size_t mf_fp8_padded_avx512(uint32_t n_cols)
+{
+    return ((size_t)n_cols + STEP - 1) & ~(size_t)(STEP - 1);
+}
+
+size_t mf_fp8_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
+{
+    if (n_tokens >= MF_GEMM_MIN_TOKENS_AVX512) {
+        /* fewer tokens may be asked for, too */
+        size_t n_bytes = mf_gemm_scratch_bytes_avx512(w, n_tokens);
+        size_t few = mf_fp8_scratch_bytes_avx512(w, MAX_TOKENS);
+        return n_bytes > few ? n_bytes : few;
+    }
+    return n_tokens * mf_fp8_padded_avx512(w->n_cols) * sizeof(float);
+}
+
+/* 64 activations, n of them, into the lane order of the weights. */
+MF_INLINE void pack64(const float *x, uint32_t n, __m512 scale, float *out)
+{
+    /* of two vectors: the even ones of the first 8 of each, and where those of the others are */
+    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 16, 18, 20, 22, 0, 0, 0, 0, 0, 0, 0, 0);
+    __mmask64 mask = mf_fp8_tail_avx512(n, 0);
+    __m512 v[4];
+    MF_UNROLL(4)
+    for (uint32_t k = 0; k < 4; k++) {
+        __mmask16 part = (__mmask16)(mask >> (16 * k));
+        v[k] = _mm512_maskz_mul_ps(part, _mm512_maskz_loadu_ps(part, x + 16 * k), scale);
+    }
+    MF_UNROLL(4)
+    for (uint32_t k = 0; k < 4; k++) { /* + 1: the odd ones; + 8: of the last 8 */
+        __m512i from = _mm512_add_epi32(even, _mm512_set1_epi32((int)(k % 2 + k / 2 * 8)));
+        __m512 low = _mm512_permutex2var_ps(v[0], from, v[1]);
+        __m512 high = _mm512_permutex2var_ps(v[2], from, v[3]);
+        _mm512_store_ps(out + 16 * k, _mm512_shuffle_f32x4(low, high, 0x44));
+    }
+}
+
+void mf_fp8_pack_avx512(const mf_matrix *w, uint32_t row, const float *token, uint32_t first,
+                        uint32_t n, float *out)
+{
+    const unsigned char *scales = w->scales + row / MF_FP8_BLOCK * mf_matrix_fp8_scale_cols(w) * 4;
+    for (uint32_t i = 0; i < n; i += STEP) {
+        float scale;
+        memcpy(&scale, scales + (size_t)((first + i) / MF_FP8_BLOCK) * 4, sizeof scale);
+        pack64(token + first + i, n - i, _mm512_set1_ps(scale), out + i);
+    }
+}
+
+void mf_fp8_tile_avx512(const mf_matrix *w, uint32_t row, uint32_t first, uint32_t n, float *out)
+{
+    const unsigned char *p = w->data + (size_t)row * w->n_cols + first;
+    const mf_fp8_tables_avx512 tables = mf_fp8_tables_load_avx512();
+    for (uint32_t i = 0; i < n; i += STEP, out += STEP) {
+        __m512 v[4];
+        mf_fp8_weights_avx512(&tables, _mm512_maskz_loadu_epi8(mf_fp8_tail_avx512(n, i), p + i), v);
+        MF_UNROLL(4)
+        for (uint32_t k = 0; k < 4; k++)
+            _mm512_store_ps(out + 16 * k, v[k]);
+    }
+}
+
+/* What a call's rows have in common. */
+typedef struct matvec {
+    const mf_matrix *w;
+    const float *x; /* scaled, in lane order */
+    size_t x_stride;
+} matvec;
+
+MF_INLINE void add_step(uint32_t n_rows, uint32_t n_tokens, const unsigned char *p, size_t apart,
+                        __mmask64 mask, const mf_fp8_tables_avx512 *tables, const float *x,
+                        size_t x_stride, __m512 acc[MAX_ROWS][MAX_TOKENS])
+{
+    MF_UNROLL(4)
+    for (uint32_t r = 0; r < n_rows; r++) {
+        const unsigned char *at = p + r * apart;
+        __m512 v[4];
+        _mm_prefetch((const char *)at + AHEAD_BYTES, _MM_HINT_T0);
+        mf_fp8_weights_avx512(tables, _mm512_maskz_loadu_epi8(mask, at), v);
+        MF_UNROLL(4)
+        for (uint32_t k = 0; k < 4; k++) {
+            MF_UNROLL(4)
+            for (uint32_t t = 0; t < n_tokens; t++)
+                acc[r][t] =
+                    _mm512_fmadd_ps(v[k], _mm512_load_ps(x + t * x_stride + 16 * k), acc[r][t]);
+        }
+    }
+}
+
+/* Rows row, row + step, ... (n_rows of them) by n_tokens tokens; both counts are constants. */
+MF_INLINE void multiply(uint32_t n_rows, uint32_t n_tokens, const matvec *m, uint32_t row,
+                        uint32_t step, float *y, size_t y_stride)
+{
+    const uint32_t n_cols = m->w->n_cols;
+    const unsigned char *p = m->w->data + (size_t)row * n_cols;
+    const size_t apart = (size_t)step * n_cols;
+    const mf_fp8_tables_avx512 tables = mf_fp8_tables_load_avx512();
+    __m512 acc[MAX_ROWS][MAX_TOKENS];
+    for (uint32_t r = 0; r < MAX_ROWS; r++)
+        for (uint32_t t = 0; t < MAX_TOKENS; t++)
+            acc[r][t] = _mm512_setzero_ps();
+    uint32_t i = 0;
+    for (; i + STEP <= n_cols; i += STEP)
+        add_step(n_rows, n_tokens, p + i, apart, ~(__mmask64)0, &tables, m->x + i, m->x_stride,
+                 acc);
+    if (i < n_cols)
+        add_step(n_rows, n_tokens, p + i, apart, mf_fp8_tail_avx512(n_cols, i), &tables, m->x + i,
+                 m->x_stride, acc);
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        float out[MAX_ROWS];
+        _mm_storeu_ps(out, mf_sum4_avx512(acc[0][t], acc[1][t], acc[2][t], acc[3][t]));
+        for (uint32_t r = 0; r < n_rows; r++)
+            y[t * y_stride + r * step] = out[r];
+    }
+}
+
+/* Rows row0 .. row1 - 1 by n_tokens (a constant) tokens. */
+MF_INLINE void multiply_rows(uint32_t n_tokens, const matvec *m, uint32_t row0, uint32_t row1,
+                             float *y, size_t y_stride)
+{
+    uint32_t n_sets = (row1 - row0) / MAX_ROWS;
+    for (uint32_t i = 0; i < n_sets; i++)
+        multiply(MAX_ROWS, n_tokens, m, row0 + i, n_sets, y + i, y_stride);
+    for (uint32_t row = row0 + MAX_ROWS * n_sets; row < row1; row++)
+        multiply(1, n_tokens, m, row, 0, y + (row - row0), y_stride);
+}
+
+/* Rows of one block by up to MAX_TOKENS tokens. */
+static void matvec_block(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
+                         size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride,
+                         float *scratch)
+{
+    matvec m = {w, scratch, mf_fp8_padded_avx512(w->n_cols)};
+    for (uint32_t t = 0; t < n_tokens; t++)
+        mf_fp8_pack_avx512(w, row0, x + t * x_stride, 0, w->n_cols, scratch + t * m.x_stride);
+    switch (n_tokens) {
+    case 1:
+        multiply_rows(1, &m, row0, row1, y, y_stride);
+        break;
+    case 2:
+        multiply_rows(2, &m, row0, row1, y, y_stride);
+        break;
+    case 3:
+        multiply_rows(3, &m, row0, row1, y, y_stride);
+        break;
+    default:
+        multiply_rows(4, &m, row0, row1, y, y_stride);
+        break;
+    }
+}
+
+void mf_fp8_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
+                          size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride,
+                          void *scratch)
+{
+    for (uint32_t row = row0, end; row < row1; y += end - row, row = end) {
+        uint32_t left = MF_FP8_BLOCK - row % MF_FP8_BLOCK;
+        end = row1 - row > left ? row + left : row1;
+        if (n_tokens >= MF_GEMM_MIN_TOKENS_AVX512)
+            mf_gemm_avx512(w, row, end, x, x_stride, n_tokens, y, y_stride, scratch);
+        else
+            matvec_block(w, row, end, x, x_stride, n_tokens, y, y_stride, scratch);
+    }
+}

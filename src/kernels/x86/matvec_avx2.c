@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Matrix-vector products of floats and FP8, AVX2: bound by memory, so the weights go from their
+ * packed form straight into the sums, in the order of matmul_avx2.c.
+ */
+#include "kernels/x86/matvec_avx2.h"
+
+#include "kernels/x86/vector_avx2.h"
+
+#include <math.h>
+
+enum {
+    LANES = MF_LANES_AVX2,
+    CHAINS = MF_CHAINS_AVX2,
+    STEP = MF_STEP_AVX2,
+    AHEAD_BYTES = 512 /* how far ahead of a row is prefetched */
+};
+
+void mf_fp8_expand_avx2(const mf_matrix *w, uint32_t row, float *out)
+{
+    const unsigned char *p = w->data + (size_t)row * w->n_cols;
+    for (uint32_t first = 0; first < w->n_cols; first += MF_FP8_BLOCK) {
+        uint32_t i = first, end = w->n_cols - first < MF_FP8_BLOCK ? w->n_cols : i + MF_FP8_BLOCK;
+        const float scale = mf_fp8_scale_avx2(w, row, first);
+        const __m256 factor = _mm256_set1_ps(scale * 0x1p8f);
+        for (; i + STEP <= end; i += STEP) {
+            __m256 v[CHAINS];
+            mf_load_fp8_avx2(p + i, v);
+            mf_load_fp8_avx2(p + i + STEP / 2, v + 2);
+            for (uint32_t c = 0; c < CHAINS; c++)
+                _mm256_storeu_ps(out + i + c * LANES, _mm256_mul_ps(v[c], factor));
+            if (!mf_fp8_has_nan_avx2(mf_fp8_most_avx2(_mm256_setzero_si256(), p + i)))
+                continue;
+            for (uint32_t j = i; j < i + STEP; j++)
+                out[j] = mf_f32_from_e4m3(p[j]) * scale;
+        }
+        for (; i < end; i++)
+            out[i] = mf_f32_from_e4m3(p[i]) * scale;
+    }
+}
+
+/* The last n (fewer than STEP) weights of a row, as floats, by the last activations. */
+static void add_tail(const float weights[STEP], const float *x, uint32_t n, __m256 acc[CHAINS])
+{
+    for (uint32_t i = 0; i < n; i += LANES)
+        acc[i / LANES] = _mm256_fmadd_ps(_mm256_loadu_ps(weights + i),
+                                         mf_load_tail_avx2(x + i, n - i < LANES ? n - i : LANES),
+                                         acc[i / LANES]);
+}
+
+MF_INLINE float dot_float(mf_dtype type, const unsigned char *p, uint32_t n_cols, const float *x)
+{
+    const size_t value_bytes = type == MF_F32 ? 4 : 2;
+    __m256 acc[CHAINS] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
+                          _mm256_setzero_ps()};
+    uint32_t i = 0;
+    for (; i + STEP <= n_cols; i += STEP) {
+        const unsigned char *at = p + i * value_bytes;
+        for (uint32_t j = 0; j < STEP * value_bytes; j += 64)
+            _mm_prefetch((const char *)at + AHEAD_BYTES + j, _MM_HINT_T0);
+        MF_UNROLL(4)
+        for (uint32_t c = 0; c < CHAINS; c++)
+            acc[c] = _mm256_fmadd_ps(mf_load_float_avx2(at + c * LANES * value_bytes, type),
+                                     _mm256_loadu_ps(x + i + c * LANES), acc[c]);
+    }
+    if (i < n_cols) {
+        float tail[STEP] = {0};
+        for (uint32_t j = i; j < n_cols; j++)
+            tail[j - i] = mf_float_at_avx2(p, type, j);
+        add_tail(tail, x + i, n_cols - i, acc);
+    }
+    return mf_sum_lanes_avx2(acc);
+}
+
+static float dot_fp8(const mf_matrix *w, uint32_t row, const float *x)
+{
+    const unsigned char *p = w->data + (size_t)row * w->n_cols;
+    __m256 acc[CHAINS] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
+                          _mm256_setzero_ps()};
+    __m256i most = _mm256_setzero_si256();
+    uint32_t i = 0;
+    while (i + STEP <= w->n_cols) {
+        const __m256 factor = _mm256_set1_ps(mf_fp8_scale_avx2(w, row, i) * 0x1p8f);
+        uint32_t left = (w->n_cols - i) / STEP * STEP;
+        uint32_t end = i + (left < MF_FP8_BLOCK ? left : MF_FP8_BLOCK);
+        for (; i < end; i += STEP) {
+            __m256 v[CHAINS];
+            _mm_prefetch((const char *)p + i + AHEAD_BYTES, _MM_HINT_T0);
+            most = mf_fp8_most_avx2(most, p + i);
+            mf_load_fp8_avx2(p + i, v);
+            mf_load_fp8_avx2(p + i + STEP / 2, v + 2);
+            MF_UNROLL(4)
+            for (uint32_t c = 0; c < CHAINS; c++)
+                acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(v[c], factor),
+                                         _mm256_loadu_ps(x + i + c * LANES), acc[c]);
+        }
+    }
+    if (i < w->n_cols) {
+        float tail[STEP] = {0};
+        const float scale = mf_fp8_scale_avx2(w, row, i);
+        for (uint32_t j = i; j < w->n_cols; j++)
+            tail[j - i] = mf_f32_from_e4m3(p[j]) * scale;
+        add_tail(tail, x + i, w->n_cols - i, acc);
+    }
+    float sum = mf_sum_lanes_avx2(acc);
+    return mf_fp8_has_nan_avx2(most) ? NAN : sum;
+}
+
+void mf_matvec_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x, float *y)
+{
+    for (uint32_t row = row0; row < row1; row++, y++) {
+        const unsigned char *p = w->data + row * mf_matrix_row_bytes(w);
+        if (w->kind == MF_WEIGHT_FP8_BLOCK)
+            *y = dot_fp8(w, row, x);
+        else if (w->float_type == MF_F32)
+            *y = dot_float(MF_F32, p, w->n_cols, x);
+        else if (w->float_type == MF_F16)
+            *y = dot_float(MF_F16, p, w->n_cols, x);
+        else
+            *y = dot_float(MF_BF16, p, w->n_cols, x);
+    }
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* The DeepSeek families: multi-head latent attention, a few dense layers, then experts beside an
+ * ungated shared one. DeepSeek-V2 (arXiv 2405.04434), DeepSeek-V3 (arXiv 2412.19437). */
+#ifndef MF_MODEL_ARCH_DEEPSEEK_H
+#define MF_MODEL_ARCH_DEEPSEEK_H
+
+#include "model/family.h"
+
+/* The routers that a family's published code implements. */
+typedef struct mf_deepseek_rules {
+    bool is_noaux; /* noaux_tc over sigmoid scores; else softmax, greedy or group_limited_greedy */
+} mf_deepseek_rules;
+
+mf_status mf_deepseek_configure(const mf_config *config, const mf_deepseek_rules *rules,
+                                mf_hparams *out, mf_error *error);
+
+#endif
