@@ -157,8 +157,11 @@ static void compare(const bench *b, const form *f, uint32_t n_rows, uint32_t n_t
         ratio[i] = rate[i] / limit[i];
     }
     double middle = median(ratio, b->n_rounds);
-    printf("%-7s %3u tokens %6u rows %8.1f %s  at best %8.1f  ratio %.3f (%.3f to %.3f)\n", f->name,
-           n_tokens, n_rows, median(rate, b->n_rounds) / 1e9, n_tokens == 1 ? "GB/s " : "Gma/s",
+    char rows[16] = "all";
+    if (n_rows > 0)
+        snprintf(rows, sizeof rows, "%u", n_rows);
+    printf("%-7s %3u tokens %6s rows %8.1f %s  at best %8.1f  ratio %.3f (%.3f to %.3f)\n", f->name,
+           n_tokens, rows, median(rate, b->n_rounds) / 1e9, n_tokens == 1 ? "GB/s " : "Gma/s",
            median(limit, b->n_rounds) / 1e9, middle, ratio[0], ratio[b->n_rounds - 1]);
     fflush(stdout);
 }

@@ -63,7 +63,7 @@ typedef struct mf_attention_args {
 /* Multi-head latent attention (arXiv 2405.04434, the up-projections absorbed): heads of one token
  * over the cached latents of its sequence. Position p of the cache holds n_latent values and then
  * n_rot rotated ones, float32 or bfloat16; its key is all of them, its value the first n_latent. */
-#define MF_LATENT_HEADS 16
+#define MF_LATENT_HEADS 64
 typedef struct mf_latent_args {
     const float *q;                /* head h: [n_latent] at q + h * q_stride */
     const float *q_rot;            /* head h: [n_rot] at q_rot + h * q_rot_stride */

@@ -7,9 +7,13 @@
 
 #include <string.h>
 
+/* Heads of an attention task at least: the kernel meets the cache with a few at once. */
+#define MIN_HEADS 4u
+
 typedef struct latent_job {
     mf_cpu_backend *be;
     const mf_op *op;
+    uint32_t n_heads; /* of a task of the attention */
     uint32_t per_row; /* tasks */
 } latent_job;
 
@@ -44,7 +48,7 @@ static void run_rope(void *ctx, uint32_t row, uint32_t thread)
 
 void mf_cpu_rope(mf_cpu_backend *be, const mf_op *op)
 {
-    latent_job job = {be, op, 1};
+    latent_job job = {.be = be, .op = op};
     mf_thread_pool_run(be->pool, op->n_rows, run_rope, &job);
 }
 
@@ -90,7 +94,7 @@ static void run_head(void *ctx, uint32_t h, uint32_t thread)
 
 void mf_cpu_head_matmul(mf_cpu_backend *be, const mf_op *op)
 {
-    latent_job job = {be, op, 1};
+    latent_job job = {.be = be, .op = op};
     const mf_head_weight *w = &op->u.head_matmul.w;
     mf_weight part = w->weight;
     part.n_rows = w->n_rows * op->u.head_matmul.n_heads;
@@ -123,7 +127,7 @@ static void run_attention(void *ctx, uint32_t task, uint32_t thread)
     uint32_t n_heads = op->u.latent_attention.n_heads, n_latent = op->u.latent_attention.n_latent;
     /* Longest rows first, so that the threads end together. */
     uint32_t row = op->n_rows - 1 - task / job->per_row;
-    uint32_t h = task % job->per_row * MF_LATENT_HEADS;
+    uint32_t h = task % job->per_row * job->n_heads;
     const mf_sequence *seq = mf_cpu_sequence_of(op->u.latent_attention.sequences,
                                                 op->u.latent_attention.n_sequences, row);
     size_t at = ((size_t)row * n_heads + h) * n_latent;
@@ -140,7 +144,7 @@ static void run_attention(void *ctx, uint32_t task, uint32_t thread)
         .out_stride = n_latent,
         .cache_type = op->u.latent_attention.cache_type,
         .n_kv = (uint32_t)(seq->position + row - seq->first_row + 1),
-        .n_heads = n_heads - h < MF_LATENT_HEADS ? n_heads - h : MF_LATENT_HEADS,
+        .n_heads = n_heads - h < job->n_heads ? n_heads - h : job->n_heads,
         .n_latent = n_latent,
         .n_rot = op->u.latent_attention.n_rot,
         .scale = op->u.latent_attention.scale,
@@ -148,10 +152,15 @@ static void run_attention(void *ctx, uint32_t task, uint32_t thread)
     be->kernels->latent_attention(&args);
 }
 
+/* Every task reads the whole cache: few with many heads each, as long as no thread stands idle. */
 void mf_cpu_latent_attention(mf_cpu_backend *be, const mf_op *op)
 {
     append(be, op);
     uint32_t n_heads = op->u.latent_attention.n_heads;
-    latent_job job = {be, op, (n_heads + MF_LATENT_HEADS - 1) / MF_LATENT_HEADS};
+    latent_job job = {be, op, MF_LATENT_HEADS, (n_heads + MF_LATENT_HEADS - 1) / MF_LATENT_HEADS};
+    while (job.n_heads > MIN_HEADS && op->n_rows * job.per_row < 2 * be->n_threads) {
+        job.n_heads /= 2;
+        job.per_row = (n_heads + job.n_heads - 1) / job.n_heads;
+    }
     mf_thread_pool_run(be->pool, op->n_rows * job.per_row, run_attention, &job);
 }
