@@ -108,9 +108,9 @@ void mf_expert_store_stats_reset(mf_expert_store *store);
 uint64_t mf_expert_store_n_slots(const mf_expert_store *store);
 
 /* Reads random experts with the same requests as fetches make, at most n_at_once experts in flight,
- * for about n_milliseconds, into the slots, which hold them afterwards; after a failed read the slot
- * is empty. The counters are untouched. No fetch may be open. Errors: MF_ERR_ARGUMENT, _STATE, and
- * those of a read. */
+ * for about n_milliseconds, into the slots, which hold them afterwards; after a failed read the
+ * slot is empty. The counters are untouched. No fetch may be open. Errors: MF_ERR_ARGUMENT, _STATE,
+ * and those of a read. */
 mf_status mf_expert_store_measure(mf_expert_store *store, uint32_t n_at_once,
                                   uint32_t n_milliseconds, double *bytes_per_second,
                                   mf_error *error);
