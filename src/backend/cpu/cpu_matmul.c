@@ -6,24 +6,41 @@
 
 #define MAX_PRODUCTS 64u
 /*
- * Rows a task takes: enough to hide the dispatch, few enough that two threads end together. With
- * several tokens each task packs them for itself, so its rows are more.
+ * Rows a task takes: few enough that each thread gets several tasks and all end together, and as
+ * many as that allows, up to a limit: each task begins a new stream of reads, and what is
+ * prefetched past its end is another thread's. With several tokens each task packs them for itself,
+ * and its rows are constant.
  */
-#define BLOCK_ROWS 64u
+#define MIN_BLOCK_ROWS 64u
+#define MAX_BLOCK_ROWS 512u
+#define TASKS_PER_THREAD 8u
 #define BLOCK_ROWS_PACKED 128u
 #define PACKED_TOKENS 4u
-
-static uint32_t block_rows(const mf_cpu_product *p)
-{
-    return p->n_tokens < PACKED_TOKENS ? BLOCK_ROWS : BLOCK_ROWS_PACKED;
-}
 
 typedef struct product_job {
     mf_cpu_backend *be;
     const mf_cpu_product *products;
     uint32_t n;
+    uint32_t block_rows; /* of products of few tokens */
     uint32_t first_task[MAX_PRODUCTS + 1];
 } product_job;
+
+static uint32_t common_block_rows(const product_job *job)
+{
+    uint64_t n_rows = 0;
+    for (uint32_t j = 0; j < job->n; j++)
+        n_rows += job->products[j].w.n_rows;
+    uint64_t n = n_rows / ((uint64_t)job->be->n_threads * TASKS_PER_THREAD);
+    n -= n % MIN_BLOCK_ROWS;
+    if (n > MAX_BLOCK_ROWS)
+        return MAX_BLOCK_ROWS;
+    return n < MIN_BLOCK_ROWS ? MIN_BLOCK_ROWS : (uint32_t)n;
+}
+
+static uint32_t block_rows(const product_job *job, const mf_cpu_product *p)
+{
+    return p->n_tokens < PACKED_TOKENS ? job->block_rows : BLOCK_ROWS_PACKED;
+}
 
 static void run_block(void *ctx, uint32_t task, uint32_t thread)
 {
@@ -32,7 +49,7 @@ static void run_block(void *ctx, uint32_t task, uint32_t thread)
     while (task >= job->first_task[j + 1])
         j++;
     const mf_cpu_product *p = &job->products[j];
-    uint32_t n = block_rows(p), row0 = (task - job->first_task[j]) * n;
+    uint32_t n = block_rows(job, p), row0 = (task - job->first_task[j]) * n;
     uint32_t row1 = row0 + n < p->w.n_rows ? row0 + n : p->w.n_rows;
     job->be->kernels->matmul(&p->w, row0, row1, p->x, p->x_stride, p->n_tokens, p->y + row0,
                              p->y_stride, mf_cpu_scratch(job->be, thread));
@@ -53,10 +70,11 @@ void mf_cpu_products(mf_cpu_backend *be, const mf_cpu_product *products, uint32_
 {
     for (uint32_t done = 0; done < n; done += MAX_PRODUCTS) {
         product_job job = {
-            be, products + done, n - done < MAX_PRODUCTS ? n - done : MAX_PRODUCTS, {0}};
+            be, products + done, n - done < MAX_PRODUCTS ? n - done : MAX_PRODUCTS, 0, {0}};
+        job.block_rows = common_block_rows(&job);
         for (uint32_t j = 0; j < job.n; j++) {
             const mf_matrix *w = &job.products[j].w;
-            uint32_t block = block_rows(&job.products[j]);
+            uint32_t block = block_rows(&job, &job.products[j]);
             job.first_task[j + 1] = job.first_task[j] + (w->n_rows + block - 1) / block;
             be->weight_bytes += matrix_bytes(w);
         }
@@ -138,7 +156,7 @@ static void run_experts(mf_cpu_backend *be, const mf_op *op, const expert_batch 
         x += item->n_rows * n_cols;
     }
     mf_cpu_products(be, in, 2 * batch->n);
-    product_job swiglu = {be, in, 2 * batch->n, {0}};
+    product_job swiglu = {be, in, 2 * batch->n, 0, {0}};
     mf_thread_pool_run(be->pool, batch->n, run_swiglu, &swiglu);
     mf_cpu_products(be, down, batch->n);
 }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Matrix times one to four tokens, AVX-512, and the choice between this and the panels of
- * gemm_avx512.c. Bound by memory: four rows go together, one from each
- * quarter of the range, so that each is a long stream of its own that the hardware prefetcher can
- * follow (four neighbouring short rows share a page, and it cannot). Lanes are
- * positions along the row, one accumulator an output, summed in the order of the columns.
+ * gemm_avx512.c. Lanes are positions along the row, one accumulator an output, summed in the order
+ * of the columns.
+ *
+ * Bound by memory, so the order of the reads matters. Rows go four together, as a set. Long rows:
+ * one from each quarter of the range, each a stream of its own that the hardware prefetcher can
+ * follow. Rows of a few cache lines: four neighbours, so that all is one stream, prefetched by
+ * several sets; scales and biases, a few a row, are then expanded for several sets at once.
  */
 #include "base/checked.h"
 #include "kernels/x86/avx512.h"
@@ -16,7 +19,10 @@ enum {
     MAX_ROWS = 4,
     MAX_TOKENS = MF_GEMM_MIN_TOKENS_AVX512 - 1,
     LANES = 16,
-    AHEAD_BYTES = 512 /* how far ahead of a row's stream is prefetched */
+    AHEAD_BYTES = 512,        /* how far ahead of a long row's stream is prefetched */
+    SHORT_ROW_BYTES = 256,    /* rows up to this are short */
+    SHORT_AHEAD_BYTES = 2048, /* how far ahead of the stream of short rows is prefetched */
+    SHORT_SETS = 4            /* sets of short rows whose scales are expanded together */
 };
 
 /* What a call's rows have in common. */
@@ -24,9 +30,15 @@ typedef struct matvec {
     const mf_matrix *w;
     const float *x; /* in lane order; of floats, as they are */
     size_t x_stride;
-    float *groups; /* [2, MAX_ROWS, n_groups]: scales, biases of the rows in work */
+    float *groups; /* [2, groups_floats()]: scales, biases of the rows in work */
     uint32_t row1;
 } matvec;
+
+/* Floats that the scales, or the biases, of the rows in work take. */
+static size_t groups_floats(uint32_t n_groups)
+{
+    return (size_t)MAX_ROWS * SHORT_SETS * mf_round_up(n_groups, LANES);
+}
 
 size_t mf_matmul_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
 {
@@ -34,7 +46,7 @@ size_t mf_matmul_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
     if (w->kind == MF_WEIGHT_FP8_BLOCK)
         return mf_fp8_scratch_bytes_avx512(w, n_tokens);
     if (w->kind == MF_WEIGHT_AFFINE) {
-        n_floats = (size_t)2 * MAX_ROWS * mf_round_up(w->n_cols / w->group, LANES);
+        n_floats = 2 * groups_floats(w->n_cols / w->group);
         if (mf_bits_reordered_avx512(w->bits))
             n_floats += (size_t)(n_tokens < MAX_TOKENS ? n_tokens : MAX_TOKENS) * w->n_cols;
     }
@@ -51,24 +63,43 @@ MF_INLINE void prefetch(const unsigned char *p, size_t n_bytes)
         _mm_prefetch((const char *)p + i, _MM_HINT_T0);
 }
 
-/* Scales or biases of one row as float32, and a prefetch of the row after. */
-static void expand_groups(const unsigned char *values, mf_dtype type, uint32_t row,
-                          uint32_t n_groups, float *out)
+/*
+ * n consecutive scales or biases as float32, and a prefetch of those after them. Whole vectors are
+ * stored: what a masked store wrote could not be forwarded to the loads that follow at once.
+ */
+MF_INLINE void expand_groups(const unsigned char *values, mf_dtype type, size_t first, size_t n,
+                             float *out)
 {
-    size_t row_bytes = (size_t)n_groups * (type == MF_F32 ? 4 : 2);
-    const unsigned char *p = values + row * row_bytes;
-    for (size_t i = 0; i < n_groups; i += LANES) {
-        __mmask16 mask = mf_tail_avx512(n_groups, i);
-        const unsigned char *at = p + i * (type == MF_F32 ? 4 : 2);
-        _mm512_mask_storeu_ps(out + i, mask, mf_load_float_avx512(at, type, mask));
-    }
-    prefetch(p + row_bytes, row_bytes);
+    size_t value_bytes = type == MF_F32 ? 4 : 2;
+    const unsigned char *p = values + first * value_bytes;
+    for (size_t i = 0; i < n; i += LANES)
+        _mm512_store_ps(out + i,
+                        mf_load_float_avx512(p + i * value_bytes, type, mf_tail_avx512(n, i)));
+    _mm_prefetch((const char *)p + n * value_bytes, _MM_HINT_T0);
 }
 
-/* Rows row, row + step, ... (n_rows of them) by n_tokens tokens; both counts are constants. */
+/* Scales and biases of n_runs runs of n_rows rows, the runs' first rows `step` apart. Each run
+ * begins at a whole vector. */
+MF_INLINE void expand_runs(const matvec *m, uint32_t row, uint32_t step, uint32_t n_runs,
+                           uint32_t n_rows)
+{
+    const mf_matrix *w = m->w;
+    size_t n_groups = w->n_cols / w->group, n = n_rows * n_groups;
+    float *scales = m->groups, *biases = scales + groups_floats((uint32_t)n_groups);
+    for (uint32_t r = 0; r < n_runs; r++) {
+        size_t first = (row + r * step) * n_groups, at = r * mf_round_up(n, LANES);
+        expand_groups(w->scales, w->float_type, first, n, scales + at);
+        expand_groups(w->biases, w->float_type, first, n, biases + at);
+    }
+}
+
+/*
+ * Rows row, row + step, ... (n_rows of them) by n_tokens tokens; both counts are constants. Their
+ * scales are the set'th of those expanded; short: row after row, otherwise a whole run each.
+ */
 MF_INLINE void multiply_affine(uint32_t bits, uint32_t width, uint32_t n_rows, uint32_t n_tokens,
-                               const matvec *m, uint32_t row, uint32_t step, float *y,
-                               size_t y_stride)
+                               bool is_short, const matvec *m, uint32_t row, uint32_t step,
+                               uint32_t set, float *y, size_t y_stride)
 {
     const mf_matrix *w = m->w;
     uint32_t n_groups = w->n_cols / w->group;
@@ -76,12 +107,10 @@ MF_INLINE void multiply_affine(uint32_t bits, uint32_t width, uint32_t n_rows, u
     size_t group_bytes = (size_t)width * bits / 8;
     const unsigned char *p = w->data + row * row_bytes;
     size_t apart = step * row_bytes;
-    float *biases = m->groups + (size_t)MAX_ROWS * n_groups;
-    for (uint32_t r = 0; r < n_rows; r++) {
-        size_t at = (size_t)r * n_groups;
-        expand_groups(w->scales, w->float_type, row + r * step, n_groups, m->groups + at);
-        expand_groups(w->biases, w->float_type, row + r * step, n_groups, biases + at);
-    }
+    size_t groups_apart = is_short ? n_groups : mf_round_up(n_groups, LANES);
+    size_t ahead = is_short ? SHORT_AHEAD_BYTES : AHEAD_BYTES;
+    const float *scales = m->groups + (size_t)set * n_rows * n_groups;
+    const float *biases = scales + groups_floats(n_groups);
     __m512 acc[MAX_ROWS][MAX_TOKENS];
     for (uint32_t r = 0; r < MAX_ROWS; r++)
         for (uint32_t t = 0; t < MAX_TOKENS; t++)
@@ -91,9 +120,9 @@ MF_INLINE void multiply_affine(uint32_t bits, uint32_t width, uint32_t n_rows, u
         mf_group_avx512 group[MAX_ROWS];
         MF_UNROLL(4)
         for (uint32_t r = 0; r < n_rows; r++) {
-            size_t at = (size_t)r * n_groups + g;
-            group[r] = mf_group_load_avx512(bits, m->groups + at, biases + at);
-            prefetch(p + r * apart + AHEAD_BYTES, group_bytes);
+            size_t at = r * groups_apart + g;
+            group[r] = mf_group_load_avx512(bits, scales + at, biases + at);
+            prefetch(p + r * apart + ahead, group_bytes);
         }
 #pragma GCC unroll 4 /* not MF_UNROLL: the width need not be a constant */
         for (uint32_t i = 0; i < width; i += 32, p += 4 * bits, x += 32) {
@@ -121,21 +150,43 @@ MF_INLINE void multiply_affine(uint32_t bits, uint32_t width, uint32_t n_rows, u
     }
 }
 
-/* Rows row0 .. row1 - 1 by n_tokens (a constant) tokens. */
+/* n_sets sets of `together` rows from row0 on: neighbours if they are short. */
+MF_INLINE void affine_sets(uint32_t bits, uint32_t width, uint32_t together, uint32_t n_tokens,
+                           bool is_short, const matvec *m, uint32_t row0, uint32_t n_sets, float *y,
+                           size_t y_stride)
+{
+    for (uint32_t i = 0; i < n_sets; i++) {
+        uint32_t row = is_short ? i * together : i, step = is_short ? 1 : n_sets;
+        uint32_t set = is_short ? i % SHORT_SETS : 0;
+        if (!is_short)
+            expand_runs(m, row0 + row, step, together, 1);
+        else if (set == 0)
+            expand_runs(m, row0 + row, 0, 1,
+                        together * (n_sets - i < SHORT_SETS ? n_sets - i : SHORT_SETS));
+        multiply_affine(bits, width, together, n_tokens, is_short, m, row0 + row, step, set,
+                        y + row, y_stride);
+    }
+}
+
+/* Rows row0 .. row1 - 1 by n_tokens (a constant) tokens. The common group gets code of its own. */
 MF_INLINE void affine_rows(uint32_t bits, uint32_t n_tokens, const matvec *m, uint32_t row0,
                            float *y, size_t y_stride)
 {
-    uint32_t together = n_tokens == 1 ? 4 : 2;
+    uint32_t together = n_tokens == 1 ? 4 : 2, width = m->w->group;
     uint32_t n_sets = (m->row1 - row0) / together;
-    for (uint32_t i = 0; i < n_sets; i++) {
-        if (m->w->group == 64)
-            multiply_affine(bits, 64, together, n_tokens, m, row0 + i, n_sets, y + i, y_stride);
-        else
-            multiply_affine(bits, m->w->group, together, n_tokens, m, row0 + i, n_sets, y + i,
-                            y_stride);
+    bool is_short = mf_matrix_row_bytes(m->w) <= SHORT_ROW_BYTES;
+    if (is_short && width == 64)
+        affine_sets(bits, 64, together, n_tokens, true, m, row0, n_sets, y, y_stride);
+    else if (is_short)
+        affine_sets(bits, width, together, n_tokens, true, m, row0, n_sets, y, y_stride);
+    else if (width == 64)
+        affine_sets(bits, 64, together, n_tokens, false, m, row0, n_sets, y, y_stride);
+    else
+        affine_sets(bits, width, together, n_tokens, false, m, row0, n_sets, y, y_stride);
+    for (uint32_t row = row0 + together * n_sets; row < m->row1; row++) {
+        expand_runs(m, row, 0, 1, 1);
+        multiply_affine(bits, width, 1, n_tokens, false, m, row, 0, 0, y + (row - row0), y_stride);
     }
-    for (uint32_t row = row0 + together * n_sets; row < m->row1; row++)
-        multiply_affine(bits, m->w->group, 1, n_tokens, m, row, 0, y + (row - row0), y_stride);
 }
 
 MF_INLINE void affine_tokens(uint32_t bits, uint32_t n_tokens, const matvec *m, uint32_t row0,
@@ -177,7 +228,7 @@ static void matvec_affine(const mf_matrix *w, uint32_t row0, uint32_t row1, cons
 {
     matvec m = {.w = w, .x = x, .x_stride = x_stride, .groups = scratch, .row1 = row1};
     if (mf_bits_reordered_avx512(w->bits)) {
-        float *ordered = scratch + (size_t)2 * MAX_ROWS * mf_round_up(w->n_cols / w->group, LANES);
+        float *ordered = scratch + 2 * groups_floats(w->n_cols / w->group);
         if (w->bits == 4)
             order_tokens(4, x, x_stride, n_tokens, w->n_cols, ordered);
         else
