@@ -5,9 +5,12 @@
  *
  *     bench_sessions MODEL [--text FILE] [--sessions N] [--prompt N] [--steps N] [--prefix N]
  *                          [--rounds N] [--ram MIB] [--cache MIB] [--dir DIR] [--part decode|state]
+ *                          [--one-prompt]
  *
- * --text: the tokens are FILE's, else pseudo-random. --cache: expert slots, default the least
- * possible. --dir: an empty folder on the drive to be measured, for snapshots and the store.
+ * --text: the tokens are FILE's, else pseudo-random. --one-prompt: each session samples its own
+ * continuation of the same prompt, else each has a stretch of the tokens. --cache: expert slots,
+ * default the least possible. --dir: an empty folder on the drive to be measured, for snapshots and
+ * the store.
  */
 #include "bench_sessions.h"
 
@@ -113,6 +116,10 @@ int main(int argc, char **argv)
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (argv[i][0] != '-') {
             b.model = argv[i];
+            continue;
+        }
+        if (strcmp(argv[i], "--one-prompt") == 0) {
+            b.has_one_prompt = true;
             continue;
         }
         i++;

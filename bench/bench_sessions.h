@@ -16,6 +16,7 @@ typedef struct bench {
     const char *model;
     const char *text;      /* a file of text; NULL: random tokens */
     const char *directory; /* for files; NULL: none are made */
+    bool has_one_prompt;   /* all sessions continue the same prompt, each as it samples */
     uint32_t n_sessions, n_prompt, n_steps, n_prefix, n_rounds;
     mf_engine_options options;
     mf_engine *engine;

@@ -70,9 +70,37 @@ static uint64_t union_of_experts(const wanted *w)
 }
 
 /* Each session's prompt and steps are a stretch of the text of its own. */
-static const int32_t *tokens_of(const bench *b, uint32_t session)
+static int32_t *tokens_of(const bench *b, uint32_t session)
 {
     return b->tokens + (size_t)session * (b->n_prompt + b->n_steps);
+}
+
+/* The first session's prompt becomes that of all, and each session's steps a continuation of it,
+ * sampled as the model's makers recommend. */
+static void sample_steps(bench *b)
+{
+    mf_sampler_options options;
+    mf_sampler_options_default(&options);
+    BENCH_TRY(mf_sampler_options_load(b->model, &options, &error));
+    for (uint32_t s = 0; s < b->n_sessions; s++) {
+        int32_t *tokens = tokens_of(b, s);
+        mf_session *session = NULL;
+        mf_sampler *sampler = NULL;
+        options.seed = s;
+        memcpy(tokens, tokens_of(b, 0), b->n_prompt * sizeof *tokens);
+        BENCH_TRY(mf_sampler_create(&options, b->info.n_vocab, NULL, &sampler, &error));
+        BENCH_TRY(mf_session_create(b->engine, &session, &error));
+        for (uint32_t i = 0; i < b->n_prompt; i++)
+            mf_sampler_accept(sampler, tokens[i]);
+        BENCH_TRY(mf_session_eval(session, tokens, b->n_prompt, &error));
+        for (uint32_t i = b->n_prompt; i < b->n_prompt + b->n_steps; i++) {
+            tokens[i] = mf_sampler_sample(sampler, mf_session_logits(session));
+            mf_sampler_accept(sampler, tokens[i]);
+            BENCH_TRY(mf_session_eval(session, tokens + i, 1, &error));
+        }
+        mf_session_free(&session);
+        mf_sampler_free(&sampler);
+    }
 }
 
 static void add_stats(mf_stats *sum, const mf_stats *s)
@@ -157,6 +185,8 @@ void bench_decode(bench *b)
     run alone = {0}, together = {0};
     if (w.ids == NULL)
         bench_die("no memory", NULL);
+    if (b->has_one_prompt)
+        sample_steps(b);
     for (uint32_t i = 0; i < b->n_rounds; i++) {
         alone = decode_alone(b, &w);
         together = decode_together(b);
@@ -164,7 +194,9 @@ void bench_decode(bench *b)
     }
     printf("decoding, %u sessions of %u tokens after %u, %llu expert slots, %s:\n", b->n_sessions,
            b->n_steps, b->n_prompt, (unsigned long long)b->info.n_slots,
-           b->text != NULL ? "real text" : "random tokens");
+           b->has_one_prompt ? "answers to one prompt"
+           : b->text != NULL ? "real text"
+                             : "random tokens");
     print_run("one after the other", &alone, n_tokens);
     print_run("together", &together, n_tokens);
     double fewer = (double)together.stats.read_bytes / (double)alone.stats.read_bytes;
