@@ -32,7 +32,7 @@ enum {
     AT_N_LAYERS = 56,
     AT_N_VOCAB = 60,
     AT_PAGE_TOKENS = 64,
-    AT_ZERO = 68,
+    AT_HAS_LOGITS = 68,
     AT_PAGE_BYTES = 72,
     AT_RECURRENT_BYTES = 80,
     AT_N_PARTS = 88,
@@ -85,6 +85,7 @@ static void encode_header(const mf_snapshot_head *h, unsigned char *out)
     put(out, AT_N_LAYERS, h->n_layers, 4);
     put(out, AT_N_VOCAB, h->n_vocab, 4);
     put(out, AT_PAGE_TOKENS, h->page_tokens, 4);
+    put(out, AT_HAS_LOGITS, h->has_logits, 4);
     put(out, AT_PAGE_BYTES, h->page_bytes, 8);
     put(out, AT_RECURRENT_BYTES, h->recurrent_bytes, 8);
     put(out, AT_N_PARTS, h->n_parts, 8);
@@ -142,6 +143,7 @@ static void decode_header(const unsigned char *header, mf_snapshot_head *out)
     out->n_layers = (uint32_t)get(header, AT_N_LAYERS, 4);
     out->n_vocab = (uint32_t)get(header, AT_N_VOCAB, 4);
     out->page_tokens = (uint32_t)get(header, AT_PAGE_TOKENS, 4);
+    out->has_logits = get(header, AT_HAS_LOGITS, 4) != 0;
     out->page_bytes = get(header, AT_PAGE_BYTES, 8);
     out->recurrent_bytes = get(header, AT_RECURRENT_BYTES, 8);
     out->n_parts = get(header, AT_N_PARTS, 8);
@@ -160,7 +162,7 @@ static mf_status check_sizes(const unsigned char *header, const mf_snapshot_head
                        (unsigned long long)h->n_tokens, (unsigned long long)h->n_parts,
                        (unsigned long long)h->parts_bytes,
                        (unsigned long long)get(header, AT_TOTAL_BYTES, 8));
-    if (get(header, AT_ZERO, 4) != 0 || get(header, AT_ZEROS, 8) != 0 ||
+    if (get(header, AT_HAS_LOGITS, 4) > 1 || get(header, AT_ZEROS, 8) != 0 ||
         get(header, AT_ZEROS + 8, 8) != 0)
         return mf_fail(error, MF_ERR_FORMAT, "snapshot: reserved bytes of the header are not zero");
     return MF_OK;

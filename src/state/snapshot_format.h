@@ -10,6 +10,8 @@
 #include "state/byte_stream.h"
 #include "state/checksum.h"
 
+#include <stdbool.h>
+
 #define MF_SNAPSHOT_VERSION 1u
 #define MF_SNAPSHOT_HEADER_BYTES 128u
 /* The head (header, tokens, zeros, checksum) is a multiple of this. */
@@ -31,6 +33,7 @@ typedef struct mf_snapshot_head {
     uint32_t page_tokens;     /* positions of a page */
     uint64_t page_bytes;      /* of a full page */
     uint64_t recurrent_bytes; /* 0 where no layer is recurrent */
+    bool has_logits;          /* of the last token: the last part */
     uint64_t n_parts, parts_bytes;
     uint64_t checksum; /* of the whole head; filled by writing and reading */
 } mf_snapshot_head;

@@ -211,6 +211,7 @@ bool mf_store_find(mf_store *store, const mf_snapshot_key *key, const int32_t *t
         const mf_store_entry *e = m.value;
         memcpy(out->name, e->name, sizeof out->name);
         out->n_tokens = (size_t)e->n_tokens;
+        out->has_logits = e->has_logits;
         out->n_common = m.n_common - MF_STORE_KEY_WORDS;
     } else {
         store->n_misses++;

@@ -44,6 +44,7 @@ typedef struct mf_store_match {
     char name[MF_STORE_NAME_CHARS];
     size_t n_tokens; /* of the entry */
     size_t n_common; /* of them shared with the query */
+    bool has_logits;
 } mf_store_match;
 
 /* The entry that shares the most with tokens; whole: that is a beginning of them, or all. False:

@@ -140,9 +140,10 @@ static mf_status add_entry(mf_store *s, int fd, const char *name, const mf_snaps
         mf_free(&s->allocator, e, sizeof *e);
         return status;
     }
-    snprintf(e->name, sizeof e->name, "%s", name);
+    memcpy(e->name, name, strlen(name) + 1); /* is_entry_name: it fits */
     e->n_bytes = (uint64_t)st.st_size;
     e->n_tokens = head->n_tokens;
+    e->has_logits = head->has_logits;
     e->used_s = st.st_mtim.tv_sec;
     e->n_hits = read_hits(fd, e->n_bytes);
     e->is_seen = true;

@@ -23,7 +23,8 @@ typedef struct mf_store_entry {
     uint64_t n_bytes, n_hits, n_tokens;
     int64_t used_s;         /* mtime */
     mf_prefix_entry *place; /* NULL: damaged, but could not be set aside */
-    bool is_seen;           /* by the scan in progress */
+    bool has_logits;
+    bool is_seen; /* by the scan in progress */
 } mf_store_entry;
 
 struct mf_store {

@@ -184,7 +184,7 @@ static void test_contradictions(void)
     check_refused(48, UINT64_MAX, 8, "contradict");
     check_refused(88, UINT64_MAX / 8, 8, "contradict");
     check_refused(96, UINT64_MAX, 8, "contradict");
-    check_refused(68, 1, 4, "reserved");
+    check_refused(68, 2, 4, "reserved");
     check_refused(112, 1, 1, "reserved");
 }
 
