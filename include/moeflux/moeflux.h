@@ -109,7 +109,7 @@ typedef enum mf_io_kind {
     MF_IO_POOL = 2   /* positional reads on threads */
 } mf_io_kind;
 
-/* How the latents of multi-head latent attention are cached. */
+/* How keys and values, or the latents of multi-head latent attention, are cached. */
 typedef enum mf_kv_type { MF_KV_F32 = 0, MF_KV_BF16 = 1 } mf_kv_type;
 
 typedef enum mf_log_level { MF_LOG_INFO = 0, MF_LOG_WARNING = 1 } mf_log_level;

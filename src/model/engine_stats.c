@@ -3,9 +3,21 @@
 #include "base/checked.h"
 #include "model/engine.h"
 
+/* Evaluations on other threads wait meanwhile; callbacks of one on this thread do not. */
+static void take_turn(const mf_engine *engine)
+{
+    (void)pthread_mutex_lock(&((mf_engine *)engine)->turn);
+}
+
+static void end_turn(const mf_engine *engine)
+{
+    (void)pthread_mutex_unlock(&((mf_engine *)engine)->turn);
+}
+
 void mf_engine_stats(const mf_engine *engine, mf_stats *out)
 {
     mf_expert_stats s;
+    take_turn(engine);
     mf_expert_store_stats(engine->store, &s);
     *out = (mf_stats){
         .n_tokens = engine->n_tokens,
@@ -21,6 +33,7 @@ void mf_engine_stats(const mf_engine *engine, mf_stats *out)
         .n_slots = mf_expert_store_n_slots(engine->store),
         .slot_bytes = engine->info.slot_bytes,
     };
+    end_turn(engine);
 }
 
 void mf_engine_stats_reset(mf_engine *engine)
@@ -76,9 +89,12 @@ mf_status mf_engine_measure_drive(mf_engine *engine, uint32_t n_milliseconds,
     mf_region own = {0};
     unsigned char *buffer;
     uint32_t n_slots;
-    MF_TRY(borrow_slots(engine, &own, &buffer, &n_slots, error));
-    mf_status status = mf_expert_store_measure(engine->store, buffer, n_slots, n_milliseconds,
-                                               bytes_per_second, error);
+    take_turn(engine);
+    mf_status status = borrow_slots(engine, &own, &buffer, &n_slots, error);
+    if (status == MF_OK)
+        status = mf_expert_store_measure(engine->store, buffer, n_slots, n_milliseconds,
+                                         bytes_per_second, error);
+    end_turn(engine);
     mf_region_free(&engine->allocator, &own);
     return status;
 }
@@ -98,6 +114,10 @@ mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
     const uint64_t n_bytes[] = {
         engine->info.resident_bytes,
         s.n_misses < engine->info.n_slots ? 0 : engine->info.n_slots * engine->info.slot_bytes};
-    return engine->backend->ops->measure(engine->backend, spans, n_bytes, 2, n_milliseconds,
-                                         dram_bytes_per_second, fma_per_second, error);
+    take_turn(engine);
+    mf_status status =
+        engine->backend->ops->measure(engine->backend, spans, n_bytes, 2, n_milliseconds,
+                                      dram_bytes_per_second, fma_per_second, error);
+    end_turn(engine);
+    return status;
 }
