@@ -386,7 +386,7 @@ MF_API MF_MUST_CHECK mf_status mf_checkpoint_drop(mf_session *session, size_t po
 /*
  * A snapshot is a session's tokens and state as bytes (docs/FORMATS.md), with a checksum over
  * everything and the fingerprint of the model it belongs to. Loading checks all of it before the
- * session changes: MF_ERR_FORMAT (not a snapshot, another version, truncated, a changed bit)
+ * session changes: MF_ERR_FORMAT (not a snapshot, another version, truncated, a changed bit),
  * MF_ERR_UNSUPPORTED (another model, another cache type), MF_ERR_CONTEXT (it does not fit the
  * session's), MF_ERR_BUDGET and MF_ERR_NO_MEMORY leave it as it was. After loading there are no
  * logits.
