@@ -96,7 +96,7 @@ static void read_logits(mf_engine *e, uint32_t row, float *out)
     e->backend->ops->read(e->backend, mf_span_at(e->plan.logits, row * n_bytes), out, n_bytes);
 }
 
-/* Those of the last row are also the session's. */
+/* Those of the last row will also be the session's. */
 static mf_status all_logits(mf_engine *e, const mf_batch *batch, mf_error *error)
 {
     for (uint32_t first = 0; first < batch->n_rows; first += e->plan.n_logit_rows) {
@@ -112,7 +112,7 @@ static mf_status all_logits(mf_engine *e, const mf_batch *batch, mf_error *error
                 return mf_fail(error, MF_ERR_CANCELLED, "evaluation cancelled at token %zu", index);
         }
     }
-    memcpy(batch->parts[0].session->logits, e->each_logits, e->h.n_vocab * sizeof(float));
+    memcpy(batch->parts[0].session->next_logits, e->each_logits, e->h.n_vocab * sizeof(float));
     return MF_OK;
 }
 
@@ -128,7 +128,7 @@ static mf_status last_logits(mf_engine *e, const mf_batch *batch, mf_error *erro
         MF_TRY(head(e, n, error));
         for (uint32_t at = 0; from <= i; from++)
             if (batch->parts[from].wants_logits)
-                read_logits(e, at++, batch->parts[from].session->logits);
+                read_logits(e, at++, batch->parts[from].session->next_logits);
         n = 0;
     }
     return MF_OK;

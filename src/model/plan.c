@@ -103,10 +103,11 @@ static bool plan_sessions(uint32_t n_sessions, mf_plan *p)
     return p->state_bytes != 0 && p->state_bytes < UINT64_MAX / 4;
 }
 
-/* Logits twice (the second: a checkpoint's), tokens, and the table of pages. */
+/* Logits (those of a chunk in the making and of a checkpoint too), tokens, and the table of pages.
+ */
 static uint64_t session_host_bytes(const mf_hparams *h, uint32_t n_context)
 {
-    return 4096 + 8 * (uint64_t)h->n_vocab + 8 * (uint64_t)n_context +
+    return 4096 + 12 * (uint64_t)h->n_vocab + 8 * (uint64_t)n_context +
            (pages_of(n_context) + 1) * (sizeof(mf_span) + 2 * sizeof(void *));
 }
 

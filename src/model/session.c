@@ -45,6 +45,7 @@ static void free_memory(mf_engine *e, mf_session *s)
     mf_free(a, s->page_spans, s->page_capacity * sizeof *s->page_spans);
     mf_free(a, s->checkpoints, s->checkpoint_capacity * sizeof *s->checkpoints);
     mf_free(a, s->logits, e->h.n_vocab * sizeof *s->logits);
+    mf_free(a, s->next_logits, e->h.n_vocab * sizeof *s->logits);
     mf_free(a, s, sizeof *s);
 }
 
@@ -61,7 +62,8 @@ static mf_status make_session(mf_engine *e, mf_session **out, mf_error *error)
     s->pages = mf_alloc_array(a, s->page_capacity, sizeof *s->pages);
     s->page_spans = mf_alloc_array(a, s->page_capacity, sizeof *s->page_spans);
     s->logits = mf_alloc_array(a, e->h.n_vocab, sizeof *s->logits);
-    if (s->pages == NULL || s->page_spans == NULL || s->logits == NULL) {
+    s->next_logits = mf_alloc_array(a, e->h.n_vocab, sizeof *s->logits);
+    if (s->pages == NULL || s->page_spans == NULL || s->logits == NULL || s->next_logits == NULL) {
         free_memory(e, s);
         return mf_fail_memory(error, e->h.n_vocab * sizeof *s->logits, "a session");
     }
@@ -328,11 +330,17 @@ void mf_session_abandon(mf_session *s)
         mf_unit_drop(&s->engine->pool, MF_UNIT_PAGE, s->pages[--s->n_pages]);
 }
 
-void mf_session_commit(mf_session *s, uint32_t n_rows)
+void mf_session_commit(mf_session *s, uint32_t n_rows, bool has_logits)
 {
     mf_state_pool *pool = &s->engine->pool;
     uint64_t before = s->position;
     s->position += n_rows;
+    s->has_logits = has_logits;
+    if (has_logits) {
+        float *logits = s->next_logits;
+        s->next_logits = s->logits;
+        s->logits = logits;
+    }
     if (s->spare != 0) {
         mf_unit old = s->recurrent;
         mf_span old_span = s->recurrent_span;

@@ -44,8 +44,9 @@ struct mf_session {
     uint32_t n_checkpoints, checkpoint_capacity;
     uint64_t auto_tokens;
     bool auto_at_end;
-    bool in_batch; /* being evaluated */
-    float *logits; /* [n_vocab] of the last token */
+    bool in_batch;      /* being evaluated */
+    float *logits;      /* [n_vocab] of the last token */
+    float *next_logits; /* those of the chunk being evaluated, until it is committed */
     bool has_logits;
     atomic_bool is_cancelled;
     uint64_t deadline_us; /* 0: none */
@@ -63,7 +64,7 @@ typedef struct mf_batch_part {
     mf_session *session;
     const int32_t *tokens;
     uint32_t n_rows;
-    bool wants_logits; /* of the last row, into session->logits */
+    bool wants_logits; /* of the last row, into session->next_logits */
 } mf_batch_part;
 
 /* One chunk of one or more sessions' tokens, at most plan.n_chunk rows in all. */
@@ -95,7 +96,7 @@ mf_status mf_session_prepare(mf_session *session, const int32_t *tokens, uint32_
                              mf_error *error);
 /* What mf_session_prepare took and a failed chunk does not need. */
 void mf_session_abandon(mf_session *session);
-void mf_session_commit(mf_session *session, uint32_t n_rows);
+void mf_session_commit(mf_session *session, uint32_t n_rows, bool has_logits);
 /* Keeps position tokens with the given last page (if not full) and recurrent state, which it takes
  * references to; checkpoints beyond are dropped. */
 void mf_session_rewind(mf_session *session, uint64_t position, mf_unit last_page,

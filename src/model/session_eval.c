@@ -104,8 +104,7 @@ static void finish_chunk(const eval_call *call, const mf_batch *batch, bool is_g
         const mf_batch_part *part = &batch->parts[i];
         mf_session *s = part->session;
         if (is_good) {
-            mf_session_commit(s, part->n_rows);
-            s->has_logits = part->wants_logits || batch->each != NULL;
+            mf_session_commit(s, part->n_rows, part->wants_logits || batch->each != NULL);
         } else {
             mf_session_abandon(s);
         }
