@@ -92,7 +92,8 @@ static void open_engine(bench *b, const char *part)
     b->options.log = NULL;
     mf_model_info info;
     BENCH_TRY(mf_model_inspect(b->model, &b->options, &info, &error));
-    b->options.state_bytes = info.session_bytes * (b->n_sessions + 1);
+    if (b->options.ram_bytes == 0) /* else the budget decides what the default is good for */
+        b->options.state_bytes = info.session_bytes * (b->n_sessions + 1);
     BENCH_TRY(mf_engine_open(b->model, &b->options, &b->engine, &error));
     mf_engine_info(b->engine, &b->info);
 }

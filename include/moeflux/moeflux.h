@@ -59,7 +59,7 @@ typedef enum mf_status {
         -6, /* the memory budget is below the floor; the message says what the floor is */
     MF_ERR_CONTEXT = -7,   /* more tokens than the session's context holds */
     MF_ERR_CANCELLED = -8, /* a callback, mf_session_cancel or the deadline asked to stop */
-    MF_ERR_STATE = -9,     /* the handle's earlier failure must be cleared first */
+    MF_ERR_STATE = -9,     /* not while an evaluation is going on: called from a callback of it */
     MF_ERR_NOT_FOUND = -10 /* a file or entry does not exist */
 } mf_status;
 
