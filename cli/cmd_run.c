@@ -31,7 +31,10 @@ static const char help[] =
     "  --seed N               of the random choices; the same seed gives the same text (default "
     "0)\n"
     "  --ignore-eos           go on after an end token\n"
-    "  --stats[=json]         the run's figures at the end, on standard error\n" //
+    "  --stats[=json]         the run's figures at the end, on standard error\n"
+    "Reuse:\n"
+    "  --state-dir DIR        keep what was evaluated in DIR, and begin from what is there\n"
+    "  --state-dir-size SIZE  at most so much of it (default 8G)\n" //
     MF_ENGINE_OPTIONS_HELP;
 
 enum {
@@ -45,7 +48,9 @@ enum {
     OPT_PENALTY,
     OPT_SEED,
     OPT_IGNORE_EOS,
-    OPT_STATS
+    OPT_STATS,
+    OPT_STATE_DIR,
+    OPT_STATE_DIR_SIZE
 };
 
 static const struct option long_options[] = {
@@ -63,6 +68,8 @@ static const struct option long_options[] = {
     {"seed", required_argument, NULL, OPT_SEED},
     {"ignore-eos", no_argument, NULL, OPT_IGNORE_EOS},
     {"stats", optional_argument, NULL, OPT_STATS},
+    {"state-dir", required_argument, NULL, OPT_STATE_DIR},
+    {"state-dir-size", required_argument, NULL, OPT_STATE_DIR_SIZE},
     MF_ENGINE_LONG_OPTIONS,
     {0}};
 
@@ -155,6 +162,13 @@ static int own_option(run_args *args, const mf_cli_parser *parser, int option)
         good = !optarg || strcmp(optarg, "json") == 0;
         args->has_stats = true;
         args->has_json_stats = optarg != NULL;
+        break;
+    case OPT_STATE_DIR:
+        g->state_dir = optarg;
+        break;
+    case OPT_STATE_DIR_SIZE:
+        name = "state-dir-size", expected = "a size above zero, like 512M or 3G";
+        good = mf_cli_parse_size(optarg, &g->state_dir_bytes) && g->state_dir_bytes > 0;
         break;
     }
     return good ? MF_EXIT_OK : mf_cli_bad_value(parser, name, optarg, expected);

@@ -45,8 +45,21 @@ static int open_sampler(mf_cli_generator *g)
     return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
 }
 
+static mf_status open_store(mf_cli_generator *g, mf_error *error)
+{
+    const mf_cli_generate_args *args = g->args;
+    mf_store_options options;
+    mf_store_options_default(&options);
+    if (args->state_dir_bytes > 0)
+        options.max_bytes = args->state_dir_bytes;
+    options.log = mf_cli_log;
+    options.log_user = (void *)&args->engine.verbosity;
+    return mf_store_open(args->state_dir, &options, &g->store, error);
+}
+
 /* The descriptors come first, so that a directory that is no model is called that, and not one
- * without a tokenizer; the tokenizer second, so that the memory budget counts it. */
+ * without a tokenizer; the tokenizer and the store second, so that the memory budget counts them.
+ */
 int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_generate_args *args)
 {
     mf_error error = {0};
@@ -57,12 +70,15 @@ int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_g
     mf_status status = mf_model_inspect(model, options, &g->info, &error);
     if (status == MF_OK)
         status = mf_tokenizer_open(model, NULL, &g->tokenizer, &error);
+    if (status == MF_OK && args->state_dir)
+        status = open_store(g, &error);
     if (status == MF_OK)
         status = mf_engine_open(model, options, &g->engine, &error);
     if (status == MF_OK)
         status = mf_session_create(g->engine, &g->session, &error);
     if (status != MF_OK)
         return mf_cli_fail(status, &error);
+    mf_engine_set_store(g->engine, g->store);
     mf_engine_info(g->engine, &g->info);
     g->n_context_tokens = context_tokens(options, &g->info);
     g->stats.ram_bytes = g->info.ram_bytes;
@@ -78,6 +94,7 @@ void mf_cli_generator_close(mf_cli_generator *g)
     mf_sampler_free(&g->sampler);
     mf_session_free(&g->session);
     mf_engine_close(&g->engine);
+    mf_store_close(&g->store);
     mf_tokenizer_free(&g->tokenizer);
     mf_cli_buffer_free(&g->shown);
 }
@@ -153,6 +170,49 @@ int mf_cli_add_start(const mf_cli_generator *g, int32_t **tokens, size_t *n_toke
     return MF_EXIT_OK;
 }
 
+static void report_reuse(const mf_cli_generator *g, const mf_sync_result *result)
+{
+    char line[128];
+    if (result->source != MF_SYNC_STORE)
+        return;
+    snprintf(line, sizeof line, "%zu of %zu tokens taken from %s", result->n_reused,
+             result->n_reused + result->n_evaluated, g->args->state_dir);
+    mf_cli_log((void *)&g->args->engine.verbosity, MF_LOG_INFO, line);
+}
+
+/* What the session holds and these tokens, by way of the store. */
+static mf_status sync_tokens(mf_cli_generator *g, const int32_t *tokens, size_t n_tokens,
+                             mf_error *error)
+{
+    mf_sync_result result;
+    size_t n_held = mf_session_position(g->session);
+    int32_t *all = malloc((n_held + n_tokens) * sizeof *all);
+    if (!all)
+        return mf_session_eval(g->session, tokens, n_tokens, error);
+    if (n_held > 0)
+        memcpy(all, mf_session_tokens(g->session), n_held * sizeof *all);
+    memcpy(all + n_held, tokens, n_tokens * sizeof *all);
+    mf_status status = mf_session_sync(g->session, all, n_held + n_tokens, &result, error);
+    free(all);
+    if (status != MF_OK)
+        return status;
+    if (result.source == MF_SYNC_STORE)
+        g->stats.n_from_store += result.n_reused - n_held;
+    report_reuse(g, &result);
+    mf_cli_keep(g);
+    return status;
+}
+
+void mf_cli_keep(mf_cli_generator *g)
+{
+    mf_error error = {0};
+    char line[1200];
+    if (!g->store || mf_store_put(g->store, g->session, &error) == MF_OK)
+        return;
+    snprintf(line, sizeof line, "the state was not kept: %s", error.message);
+    mf_cli_log((void *)&g->args->engine.verbosity, MF_LOG_WARNING, line);
+}
+
 mf_status mf_cli_prefill(mf_cli_generator *g, const int32_t *tokens, size_t n_tokens)
 {
     mf_error error = {0};
@@ -161,7 +221,9 @@ mf_status mf_cli_prefill(mf_cli_generator *g, const int32_t *tokens, size_t n_to
                   .is_shown = isatty(STDERR_FILENO) && !g->args->engine.verbosity.quiet};
     mf_engine_stats(g->engine, &before);
     mf_session_set_progress(g->session, on_progress, &p);
-    mf_status status = mf_session_eval(g->session, tokens, n_tokens, &error);
+    mf_status status = g->store && n_tokens > 0
+                           ? sync_tokens(g, tokens, n_tokens, &error)
+                           : mf_session_eval(g->session, tokens, n_tokens, &error);
     mf_session_set_progress(g->session, NULL, NULL);
     mf_engine_stats(g->engine, &after);
     mf_cli_phase_add(&g->stats.prefill, &before, &after, mf_cli_now() - p.started);
@@ -251,6 +313,7 @@ mf_cli_stop mf_cli_answer(mf_cli_generator *g, mf_cli_buffer *answer, mf_cli_buf
         show_token(g, &decoder, -1);
         putchar('\n');
         fflush(stdout);
+        mf_cli_keep(g);
     }
     return stop;
 }

@@ -19,13 +19,16 @@ typedef struct mf_cli_generate_args {
     bool ignore_end;       /* go on after an end token */
     bool raw;              /* no chat template */
     mf_thinking thinking;
-    const char *system; /* NULL: none */
+    const char *system;       /* NULL: none */
+    const char *state_dir;    /* of a store; NULL: none */
+    uint64_t state_dir_bytes; /* 0: the library's default */
 } mf_cli_generate_args;
 
 typedef struct mf_cli_generator {
     const mf_cli_generate_args *args;
     const char *model; /* its path, for messages */
     mf_tokenizer *tokenizer;
+    mf_store *store; /* NULL without args->state_dir */
     mf_engine *engine;
     mf_session *session;
     mf_sampler *sampler;
@@ -59,9 +62,13 @@ bool mf_cli_fits(const mf_cli_generator *g, size_t n_tokens);
  * exit code says whether there was memory. */
 int mf_cli_add_start(const mf_cli_generator *g, int32_t **tokens, size_t *n_tokens);
 
-/* Evaluates a prompt's tokens. MF_ERR_CANCELLED after Ctrl-C: the session has been cleared. Any
- * other failure has been printed. */
+/* Evaluates a prompt's tokens after those that the session holds, reusing what the store has.
+ * MF_ERR_CANCELLED after Ctrl-C: the session has been cleared. Any other failure has been printed.
+ */
 mf_status mf_cli_prefill(mf_cli_generator *g, const int32_t *tokens, size_t n_tokens);
+
+/* Puts what the session holds into the store, if there is one. A failure is a warning. */
+void mf_cli_keep(mf_cli_generator *g);
 
 /* Answers on stdout from where the session stands. answer gets the text of all tokens chosen,
  * evaluated that of the tokens now in the session (either may be NULL). */

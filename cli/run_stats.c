@@ -132,6 +132,8 @@ void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats)
         fputc('\n', out);
     }
     char size[MF_CLI_SIZE_CHARS], slot[MF_CLI_SIZE_CHARS];
+    if (stats->n_from_store > 0)
+        fprintf(out, "%-20s %14" PRIu64 " tokens\n", "from the store", stats->n_from_store);
     fprintf(out, "%-20s %14" PRIu64 " tokens\n", "generated", stats->n_generated);
     fprintf(out, "%-20s %14" PRIu64 " of %s (%s, %s)\n", "expert slots", stats->n_slots,
             mf_cli_size(slot, (double)stats->slot_bytes), stats->io_name, stats->cpu_name);
@@ -176,6 +178,7 @@ void mf_cli_run_stats_json(FILE *out, const mf_cli_run_stats *stats)
     json_phase(&json, "prefill_", &stats->prefill);
     json_phase(&json, "decode_", &stats->decode);
     json_phase(&json, "", &total);
+    mf_cli_json_integer(&json, "store_tokens", stats->n_from_store);
     mf_cli_json_integer(&json, "generated_tokens", stats->n_generated);
     mf_cli_json_integer(&json, "peak_rss_bytes", mf_cli_peak_rss_bytes());
     mf_cli_json_integer(&json, "ram_bytes", stats->ram_bytes);

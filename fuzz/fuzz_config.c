@@ -45,7 +45,7 @@ static void use_config(mf_checkpoint *checkpoint)
     if (mf_family_find(checkpoint, &family, &error) == MF_OK &&
         family->configure(&checkpoint->config, &h, &error) == MF_OK) {
         check_hparams(&h);
-        (void)!mf_plan_make(&h, 512, h.n_context, h.n_experts_per_token, MF_BF16, &plan);
+        (void)!mf_plan_make(&h, 512, h.n_context, h.n_experts_per_token, MF_BF16, 64, &plan);
     }
 }
 

@@ -1,8 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # check_install.sh BUILD_DIR: installs into a temporary tree, then builds and runs a small program
-# against it through pkg-config (shared and static) and through CMake's find_package.
+# against it through pkg-config (shared and static) and through CMake's find_package. The same for
+# examples/, and the first of them writes a few words with models/demo.
 set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "${1:?usage: check_install.sh BUILD_DIR}" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -44,6 +46,10 @@ readelf -d "$work/static" | grep -q libmoeflux && {
     echo "install: the static program needs the shared library" >&2
     exit 1
 }
+readelf -V "$work/shared" | grep -q 'Name: MOEFLUX_0\.' || {
+    echo "install: the program does not ask for a version of libmoeflux.so" >&2
+    exit 1
+}
 
 mkdir "$work/cmake"
 cat >"$work/cmake/CMakeLists.txt" <<'END'
@@ -69,4 +75,14 @@ for program in shared static cmake/build/by_cmake cmake/build/by_cmake_static; d
     }
 done
 LD_LIBRARY_PATH="$libdir" "$prefix/bin/moeflux" --help >/dev/null
-echo "install: header, libraries, pkg-config and CMake package of version $version work"
+
+cmake -S "$root/examples" -B "$work/examples" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1 &&
+    cmake --build "$work/examples" >>"$work/log" 2>&1 || {
+    cat "$work/log" >&2
+    exit 1
+}
+"$work/examples/generate" "$root/models/demo" "Once upon a time" 8 | grep -q . || {
+    echo "install: the example generate wrote nothing" >&2
+    exit 1
+}
+echo "install: header, libraries, pkg-config, CMake package and examples of version $version work"

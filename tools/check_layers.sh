@@ -16,12 +16,13 @@ awk '
 BEGIN {
     allowed["base"] = "base"
     allowed["io"] = "base io"
+    allowed["state"] = "base io state"
     allowed["format"] = "base format third_party"
     allowed["kernels"] = "base kernels"
     allowed["text"] = "base format text"
     allowed["backend"] = "base kernels backend"
     allowed["experts"] = "base io format backend experts"
-    allowed["model"] = "base format text backend experts model"
+    allowed["model"] = "base state format text backend experts model"
     allowed["api"] = "base text model api"
 }
 function complain(why) {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# check_symbols.sh BUILD_DIR: libmoeflux.so exports exactly what moeflux.h marks MF_API, and every
-# global symbol of libmoeflux.a begins with mf_.
+# check_symbols.sh BUILD_DIR: libmoeflux.so exports exactly what moeflux.h marks MF_API, each under
+# the version that moeflux.map gives it, and every global symbol of libmoeflux.a begins with mf_.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=${1:?usage: check_symbols.sh BUILD_DIR}
@@ -25,8 +25,12 @@ if ! diff -u "$work/declared" "$work/exported" >"$work/diff"; then
     grep '^[-+][^-+]' "$work/diff" >&2
     status=1
 fi
-if grep -v '@@MOEFLUX_0$' "$work/raw" >&2; then
-    echo "symbols: the above lack the version MOEFLUX_0" >&2
+# name@@version of each line of the map that names a symbol
+awk '/^MOEFLUX_[0-9.]+ *\{/ { node = $1 } /^ +mf_[a-z0-9_]+;$/ { sub(/;/, "", $1); print $1 "@@" node }' \
+    "$root/cmake/moeflux.map" | sort >"$work/mapped"
+if ! sort "$work/raw" | diff -u "$work/mapped" - >"$work/diff"; then
+    echo "symbols: cmake/moeflux.map (-) and the versions in libmoeflux.so (+) differ:" >&2
+    grep '^[-+][^-+]' "$work/diff" >&2
     status=1
 fi
 if ! readelf -d "$build/libmoeflux.so" | grep -q 'SONAME.*\[libmoeflux\.so\.0\]'; then

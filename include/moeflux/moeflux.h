@@ -16,7 +16,10 @@
  * open in one process.
  *
  * Threads. Different engines, tokenizers and samplers may be used from different threads at once.
- * One engine and all of its sessions are used by one thread at a time. A tokenizer is read-only
+ * The sessions of one engine may be used from different threads, each session by one thread at a
+ * time; their evaluations take turns (evaluate them together with mf_engine_eval to share the
+ * work). Only mf_session_cancel may be called while another thread uses the session. Closing an
+ * engine or a store, and mf_engine_stats_reset, want it to themselves. A tokenizer is read-only
  * after it was opened and may be shared.
  */
 #ifndef MOEFLUX_MOEFLUX_H
@@ -55,8 +58,8 @@ typedef enum mf_status {
     MF_ERR_BUDGET =
         -6, /* the memory budget is below the floor; the message says what the floor is */
     MF_ERR_CONTEXT = -7,   /* more tokens than the session's context holds */
-    MF_ERR_CANCELLED = -8, /* the progress callback asked to stop */
-    MF_ERR_STATE = -9,     /* the handle's earlier failure must be cleared first */
+    MF_ERR_CANCELLED = -8, /* a callback, mf_session_cancel or the deadline asked to stop */
+    MF_ERR_STATE = -9,     /* not while an evaluation is going on: called from a callback of it */
     MF_ERR_NOT_FOUND = -10 /* a file or entry does not exist */
 } mf_status;
 
@@ -106,7 +109,7 @@ typedef enum mf_io_kind {
     MF_IO_POOL = 2   /* positional reads on threads */
 } mf_io_kind;
 
-/* How the latents of multi-head latent attention are cached. */
+/* How keys and values, or the latents of multi-head latent attention, are cached. */
 typedef enum mf_kv_type { MF_KV_F32 = 0, MF_KV_BF16 = 1 } mf_kv_type;
 
 typedef enum mf_log_level { MF_LOG_INFO = 0, MF_LOG_WARNING = 1 } mf_log_level;
@@ -125,7 +128,11 @@ typedef struct mf_engine_options {
                                     from ram_bytes */
     uint32_t n_threads;          /* compute threads; 0: one per available CPU */
     uint32_t n_context_tokens;   /* per session; 0: 4096 or the model's own limit if that is less */
-    uint32_t n_sessions;         /* sessions that ram_bytes has to cover; at least 1 */
+    uint32_t n_sessions;         /* sessions that may be open at once; at least 1 */
+    uint64_t state_bytes;        /* blocks and recurrent states of all sessions and checkpoints
+                                    together, inside ram_bytes; 0: one session of n_context_tokens
+                                    and a little more for each other session */
+    uint64_t checkpoint_bytes;   /* of state_bytes, what checkpoints alone may hold; 0: a quarter */
     uint32_t n_chunk_tokens;     /* tokens evaluated together in a prefill; 0: 512 */
     uint32_t n_experts_per_token; /* 0: the model's own; less renormalises over those kept; more is
                                      an error */
@@ -134,7 +141,7 @@ typedef struct mf_engine_options {
     uint32_t
         cpu_tier_limit; /* 0: best the CPU has; 1: scalar; 2: at most AVX2; 3: at most AVX-512 */
     mf_io_kind io;
-    mf_kv_type kv_type; /* MF_KV_BF16 halves the cache of the DeepSeek families; others refuse it */
+    mf_kv_type kv_type; /* of cached keys, values and latents; MF_KV_BF16 halves them */
     mf_log_fn log;      /* may be NULL */
     void *log_user;
 } mf_engine_options;
@@ -257,9 +264,16 @@ typedef int (*mf_progress_fn)(void *user, uint64_t n_done, uint64_t n_total);
  * Non-zero cancels. */
 typedef int (*mf_logits_fn)(void *user, size_t token_index, const float *logits);
 
-/* A new, empty sequence with room for the engine's n_context_tokens. Errors: MF_ERR_ARGUMENT,
- * _NO_MEMORY, _BUDGET (more sessions than the engine was opened for). The caller owns *out and
- * frees it before closing the engine. */
+/*
+ * What a session holds is its tokens and, for each layer, what they left behind: cached keys and
+ * values (or latents) of every position, in blocks of a fixed number of positions, and, in families
+ * with recurrent layers, one recurrent state. Blocks and recurrent states are never changed once
+ * written; sessions, forks and checkpoints share them, and what nobody holds is reused.
+ */
+
+/* A new, empty sequence of up to the engine's n_context_tokens. It takes memory as it grows.
+ * Errors: MF_ERR_ARGUMENT, _NO_MEMORY, _BUDGET (more sessions than the engine was opened for). The
+ * caller owns *out and frees it before closing the engine. */
 MF_API MF_MUST_CHECK mf_status mf_session_create(mf_engine *engine, mf_session **out,
                                                  mf_error *error);
 MF_API void mf_session_free(mf_session **session);
@@ -270,9 +284,11 @@ MF_API void mf_session_set_progress(mf_session *session, mf_progress_fn progress
 /*
  * Appends n_tokens to the sequence and evaluates them; the last token's logits are then
  * mf_session_logits. n_tokens 0 does nothing. Errors: MF_ERR_ARGUMENT (an id outside the
- * vocabulary; nothing was evaluated), MF_ERR_CONTEXT (they do not fit; nothing was evaluated),
- * MF_ERR_IO, MF_ERR_FORMAT (an expert file was cut short), MF_ERR_CANCELLED: after these three the
- * session answers MF_ERR_STATE until mf_session_clear.
+ * vocabulary), MF_ERR_CONTEXT (they do not fit), MF_ERR_BUDGET (state_bytes are used up),
+ * MF_ERR_NO_MEMORY, MF_ERR_IO, MF_ERR_FORMAT (an expert file was cut short), MF_ERR_CANCELLED
+ * (mf_session_cancel, the progress callback, or the deadline). After the first two nothing was
+ * evaluated; after the others the session holds a whole number of the call's chunks (its position
+ * says how many tokens) and can be used as if the call had ended there.
  */
 MF_API MF_MUST_CHECK mf_status mf_session_eval(mf_session *session, const int32_t *tokens,
                                                size_t n_tokens, mf_error *error);
@@ -282,15 +298,185 @@ MF_API MF_MUST_CHECK mf_status mf_session_eval_each(mf_session *session, const i
                                                     size_t n_tokens, mf_logits_fn fn, void *user,
                                                     mf_error *error);
 
-/* float32 [n_vocab] of the last token evaluated, NULL before the first; valid until the next call
- * on the session. */
+/* One session's part of a batch. */
+typedef struct mf_batch_item {
+    mf_session *session;   /* of this engine, at most once in a batch */
+    const int32_t *tokens; /* appended to the session */
+    size_t n_tokens;       /* at least 1 */
+} mf_batch_item;
+
+/*
+ * Evaluates tokens of several sessions together: an expert that any of them needs is read once for
+ * all. Each session gets the bits that it gets alone. Errors and the state after them: as
+ * mf_session_eval, for all sessions alike; nothing is evaluated if any item is refused. A
+ * cancelled or late session stops the batch.
+ */
+MF_API MF_MUST_CHECK mf_status mf_engine_eval(mf_engine *engine, const mf_batch_item *items,
+                                              size_t n_items, mf_error *error);
+
+/* Makes the session's running evaluation, or else its next one, return MF_ERR_CANCELLED before its
+ * next layer. From any thread, or a signal handler. */
+MF_API void mf_session_cancel(mf_session *session);
+
+/* Evaluations that are not done at this time of CLOCK_MONOTONIC, in microseconds, return
+ * MF_ERR_CANCELLED before their next layer. 0: no deadline. */
+MF_API void mf_session_set_deadline(mf_session *session, uint64_t monotonic_us);
+
+/* float32 [n_vocab] of the last token evaluated, NULL if there is none (new, cleared, truncated,
+ * loaded); valid until the next call on the session. */
 MF_API const float *mf_session_logits(const mf_session *session);
 
-/* Number of tokens evaluated so far, which is the next token's position. */
+/* Number of tokens that the session holds, which is the next token's position. */
 MF_API size_t mf_session_position(const mf_session *session);
 
-/* Back to the empty sequence, whatever happened before. */
+/* Those tokens, [mf_session_position()]; valid until the next call on the session. */
+MF_API const int32_t *mf_session_tokens(const mf_session *session);
+
+/* Bytes of blocks and recurrent states that the session refers to, shared ones in full. */
+MF_API uint64_t mf_session_state_bytes(const mf_session *session);
+
+/* Back to the empty sequence, whatever happened before. Its checkpoints are dropped. */
 MF_API void mf_session_clear(mf_session *session);
+
+/* A new session that holds what this one does, logits included, without its checkpoints. It shares
+ * all memory until one of the two writes: no state is copied but, at the next evaluation of either,
+ * the last block. Errors: as mf_session_create. */
+MF_API MF_MUST_CHECK mf_status mf_session_fork(const mf_session *session, mf_session **out,
+                                               mf_error *error);
+
+/*
+ * Keeps the first n_tokens, so that the session is, bit for bit, as if only they had been
+ * evaluated. Families without recurrent layers always can. Others can go back only to a checkpoint:
+ * the session then holds the tokens of its newest checkpoint at or before n_tokens, *n_kept says
+ * how many, and the caller evaluates the rest again. Errors: MF_ERR_ARGUMENT (n_tokens beyond the
+ * position), MF_ERR_NOT_FOUND (no checkpoint at or before n_tokens but the empty sequence, and
+ * n_tokens > 0): the session is unchanged. Checkpoints beyond are dropped. n_tokens 0 clears.
+ */
+MF_API MF_MUST_CHECK mf_status mf_session_truncate(mf_session *session, size_t n_tokens,
+                                                   size_t *n_kept, mf_error *error);
+
+/* ------------------------------------------------------------------------------------ checkpoints
+ * -- */
+
+/* Holds the session's state at its present position, to go back to; one at a position. Beyond the
+ * engine's checkpoint_bytes the least recently used are dropped, of all sessions, but never a
+ * session's newest. Errors: MF_ERR_NO_MEMORY, MF_ERR_BUDGET (it does not fit by itself). */
+MF_API MF_MUST_CHECK mf_status mf_checkpoint_save(mf_session *session, mf_error *error);
+
+/* Later evaluations of the session make checkpoints by themselves: every n_tokens (rounded up to
+ * whole chunks; 0: none), and at the end of each evaluation of more than one token if at_end is not
+ * 0. One that does not fit is left out. Forks inherit the setting. Default: none. */
+MF_API void mf_checkpoint_auto(mf_session *session, size_t n_tokens, int at_end);
+
+/* Number of checkpoints; positions[i], i < capacity, get theirs, rising. positions may be NULL. */
+MF_API size_t mf_checkpoint_list(const mf_session *session, size_t *positions, size_t capacity);
+
+/* Goes back to the checkpoint at exactly this position; those beyond it are dropped. Error:
+ * MF_ERR_NOT_FOUND, the session unchanged. */
+MF_API MF_MUST_CHECK mf_status mf_checkpoint_restore(mf_session *session, size_t position,
+                                                     mf_error *error);
+
+/* Drops the checkpoint at this position. Error: MF_ERR_NOT_FOUND. */
+MF_API MF_MUST_CHECK mf_status mf_checkpoint_drop(mf_session *session, size_t position,
+                                                  mf_error *error);
+
+/* -------------------------------------------------------------------------------------- snapshots
+ * -- */
+
+/*
+ * A snapshot is a session's tokens and state as bytes (docs/FORMATS.md), with a checksum over
+ * everything and the fingerprint of the model it belongs to. Loading checks all of it before the
+ * session changes: MF_ERR_FORMAT (not a snapshot, another version, truncated, a changed bit),
+ * MF_ERR_UNSUPPORTED (another model, another cache type), MF_ERR_CONTEXT (it does not fit the
+ * session's), MF_ERR_BUDGET and MF_ERR_NO_MEMORY leave it as it was. After loading there are no
+ * logits.
+ */
+
+/* Exactly the bytes that saving now would write. */
+MF_API uint64_t mf_snapshot_bytes(const mf_session *session);
+/* Into a buffer; capacity below mf_snapshot_bytes is MF_ERR_ARGUMENT and nothing is written. */
+MF_API MF_MUST_CHECK mf_status mf_snapshot_save(const mf_session *session, void *buffer,
+                                                size_t capacity, mf_error *error);
+MF_API MF_MUST_CHECK mf_status mf_snapshot_load(mf_session *session, const void *buffer,
+                                                size_t n_bytes, mf_error *error);
+/* To and from the present offset of a file descriptor, which stays open; the offset is then behind
+ * the snapshot, and undefined after an error. Errors also: MF_ERR_IO. */
+MF_API MF_MUST_CHECK mf_status mf_snapshot_save_fd(const mf_session *session, int fd,
+                                                   mf_error *error);
+MF_API MF_MUST_CHECK mf_status mf_snapshot_load_fd(mf_session *session, int fd, mf_error *error);
+
+/* ------------------------------------------------------------------------------------------- sync
+ * -- */
+
+typedef enum mf_sync_source {
+    MF_SYNC_NONE = 0,    /* nothing was reused */
+    MF_SYNC_SELF = 1,    /* the session held the prefix itself, or its checkpoint did */
+    MF_SYNC_SESSION = 2, /* another session of the engine, or a checkpoint of it */
+    MF_SYNC_STORE = 3    /* the store on disk */
+} mf_sync_source;
+
+typedef struct mf_sync_result {
+    mf_sync_source source;
+    size_t n_reused;    /* tokens taken over */
+    size_t n_evaluated; /* tokens evaluated */
+} mf_sync_result;
+
+/*
+ * Makes the session hold exactly these tokens, with the logits of the last one (n_tokens at least
+ * 1): reuses the longest prefix that the session itself, other sessions of the engine, their
+ * checkpoints, or the store hold, and evaluates the rest, at least the last token where its logits
+ * are not held. out may be NULL. Errors: as mf_session_eval; the session then holds a prefix of the
+ * tokens. A damaged entry of the store is passed over.
+ */
+MF_API MF_MUST_CHECK mf_status mf_session_sync(mf_session *session, const int32_t *tokens,
+                                               size_t n_tokens, mf_sync_result *out,
+                                               mf_error *error);
+
+/* ------------------------------------------------------------------------------------------ store
+ * -- */
+
+typedef struct mf_store mf_store;
+
+/* Fill with mf_store_options_default, then change what is needed. */
+typedef struct mf_store_options {
+    mf_allocator allocator; /* all zero: the C library's */
+    uint64_t max_bytes;     /* of all entries on disk together; 0: 8 GiB */
+    uint64_t min_tokens;    /* shorter prefixes are not worth an entry; 0: 64 */
+    mf_log_fn log;          /* may be NULL */
+    void *log_user;
+} mf_store_options;
+
+MF_API void mf_store_options_default(mf_store_options *options);
+
+typedef struct mf_store_stats {
+    uint64_t n_entries, n_bytes;     /* on disk, of every model */
+    uint64_t n_hits, n_misses;       /* lookups since opening */
+    uint64_t n_evicted, n_set_aside; /* entries since opening; set aside: found damaged */
+} mf_store_stats;
+
+/*
+ * Snapshots of prefixes in a directory (made if missing; its parent must exist). Any number of
+ * processes may share it. An entry is written to a temporary file, synced and renamed: a process
+ * killed at any moment loses at most the entry that it was writing. Errors: MF_ERR_IO (a directory
+ * that cannot be made, read or written), MF_ERR_NO_MEMORY. The caller owns *out and closes it after
+ * the engines that use it.
+ */
+MF_API MF_MUST_CHECK mf_status mf_store_open(const char *directory, const mf_store_options *options,
+                                             mf_store **out, mf_error *error);
+MF_API void mf_store_close(mf_store **store);
+MF_API void mf_store_get_stats(mf_store *store, mf_store_stats *out);
+
+/* mf_session_sync of this engine's sessions looks into the store from now on; NULL: no longer. */
+MF_API void mf_engine_set_store(mf_engine *engine, mf_store *store);
+
+/*
+ * Writes the session's present state as an entry, unless one with exactly these tokens exists or
+ * they are fewer than min_tokens; makes room first by evicting what is old, large and rarely used.
+ * Errors: MF_ERR_IO (a full disk, say: the store is as it was), MF_ERR_BUDGET (larger than
+ * max_bytes), MF_ERR_NO_MEMORY. The session is unchanged.
+ */
+MF_API MF_MUST_CHECK mf_status mf_store_put(mf_store *store, const mf_session *session,
+                                            mf_error *error);
 
 /* ------------------------------------------------------------------------------------- tokenizer
  * -- */

@@ -40,12 +40,21 @@ typedef struct mf_weight {
     mf_span data, scales, biases;
 } mf_weight;
 
+/* Caches grow by pages of this many positions: a whole tile of the attention's online softmax, so
+ * that pages do not show in the results. */
+#define MF_PAGE_TOKENS 32
+
 /* A run of rows of the batch that belongs to one sequence: rows first_row .. first_row + n_rows - 1
- * hold its tokens at positions position, position + 1, ... Its state for the operation at hand is
- * in `state` (meaning per operation). */
+ * hold its tokens at positions position, position + 1, ... A cache's row of position p is row p %
+ * MF_PAGE_TOKENS of what begins page_offset[...] bytes into pages[p / MF_PAGE_TOKENS]; there are
+ * pages for all positions up to the run's last. A recurrent operation reads the state before the
+ * run from state[0] (buffer id 0: all zero) and writes the one after it to state[1], which may be
+ * the same. Each operation says what it uses. */
 typedef struct mf_sequence {
     uint32_t first_row, n_rows;
     uint64_t position;
+    const mf_span *pages;
+    uint64_t page_offset[2];
     mf_span state[2];
 } mf_sequence;
 
@@ -130,7 +139,7 @@ typedef struct mf_op {
         } matmul;
         /* Per row n_heads heads of head_dim, in place: rmsnorm with weight [head_dim], then
          * rotation of the first n_rot dims by the row's position; cos/sin: float32 [positions,
-         * n_rot / 2]. state is unused. */
+         * n_rot / 2]. Of the sequences only rows and positions count. */
         struct {
             mf_span x, weight, cos, sin;
             uint32_t n_heads, head_dim, n_rot;
@@ -138,12 +147,13 @@ typedef struct mf_op {
             const mf_sequence *sequences;
             uint32_t n_sequences;
         } head_norm_rope;
-        /* Appends k, v [rows, n_kv_heads * head_dim] to the sequences' caches (state[0] keys,
-         * state[1] values, row = position) and attends causally: out[r, h] = softmax(scale q[r, h]
-         * . K) V. Query head h uses key head h / (n_heads / n_kv_heads). */
+        /* Appends k, v [rows, n_kv_heads * head_dim] to the sequences' caches of cache_type
+         * (page_offset[0] keys, page_offset[1] values) and attends causally: out[r, h] =
+         * softmax(scale q[r, h] . K) V. Query head h uses key head h / (n_heads / n_kv_heads). */
         struct {
             mf_span q, k, v, out;
             uint32_t n_heads, n_kv_heads, head_dim;
+            mf_dtype cache_type;
             float scale;
             const mf_sequence *sequences;
             uint32_t n_sequences;
@@ -154,8 +164,8 @@ typedef struct mf_op {
             uint32_t n_cols;
         } sigmoid_mul;
         /* Depthwise causal convolution and SiLU: rows of n_channels; weight float32 [n_channels,
-         * width]; state[0]: the last width - 1 inputs, oldest first, [width - 1, n_channels]. out
-         * may be x. */
+         * width]; state: the last width - 1 inputs, oldest first, [width - 1, n_channels]. out may
+         * be x. */
         struct {
             mf_span x, weight, out;
             uint32_t n_channels, width;
@@ -165,7 +175,7 @@ typedef struct mf_op {
         /* The gated delta rule (arXiv 2412.06464) with its gates. qkv rows: q [k_heads * key_dim],
          * k likewise, v [v_heads * value_dim]; q and k are l2-normalised per head (eps), q scaled
          * by key_dim^-1/2; decay = exp(-exp(a_log) softplus(a + dt_bias)); beta = sigmoid(b); a, b
-         * rows of v_heads; a_log, dt_bias float32 [v_heads]. state[0]: [v_heads, key_dim,
+         * rows of v_heads; a_log, dt_bias float32 [v_heads]. state: [v_heads, key_dim,
          * value_dim]. Value head h uses key head h / (v_heads / k_heads). out rows: [v_heads *
          * value_dim]. qkv is overwritten. */
         struct {
@@ -218,7 +228,8 @@ typedef struct mf_op {
         } combine;
         /* Rotation in place, by the row's position, of n_heads runs of n_rot floats: head h of row
          * r at x + r * row_stride + h * head_stride. Pairs (i, i + n_rot / 2), or (2i, 2i + 1)
-         * where interleaved. cos/sin: float32 [positions, n_rot / 2]. state is unused. */
+         * where interleaved. cos/sin: float32 [positions, n_rot / 2]. Of the sequences
+         * only rows and positions count. */
         struct {
             mf_span x, cos, sin;
             uint32_t n_heads, n_rot, row_stride, head_stride;
@@ -233,10 +244,11 @@ typedef struct mf_op {
             mf_span x, y;
             uint32_t n_heads, x_row, x_head, y_row, y_head;
         } head_matmul;
-        /* Appends kv [rows, n_latent + n_rot] to the sequences' caches (state[0], cache_type, row =
-         * position) and attends causally: with the key of a position all of its cached row and its
-         * value the first n_latent of it, out[r, h] = softmax(scale (q[r, h] . latent + q_rot[r, h]
-         * . rot)) latent. q, out: [rows, n_heads, n_latent], distinct; q_rot: head h of row r at r
+        /* Appends kv [rows, n_latent + n_rot] to the sequences' caches of cache_type
+         * (page_offset[0]) and attends causally: with the key of a position all of its cached row
+         * and its value the first n_latent of it, out[r, h] = softmax(scale (q[r, h] . latent +
+         * q_rot[r, h] . rot)) latent. q, out: [rows, n_heads, n_latent], distinct; q_rot: head h of
+         * row r at r
          * * q_rot_row + h * q_rot_head floats. */
         struct {
             mf_span q, q_rot, kv, out;
@@ -268,6 +280,8 @@ typedef struct mf_backend_ops {
     unsigned char *(*buffer_host)(mf_backend *be, mf_buffer buffer);
     void (*write)(mf_backend *be, mf_span dest, const void *src, uint64_t n_bytes);
     void (*read)(mf_backend *be, mf_span src, void *dest, uint64_t n_bytes);
+    /* The spans do not overlap. */
+    void (*copy)(mf_backend *be, mf_span dest, mf_span src, uint64_t n_bytes);
     bool (*supports_op)(const mf_backend *be, const mf_op *op);
     /* Makes room for an operation of these sizes, so that record need not allocate. Called before
      * the first record. */

@@ -48,26 +48,35 @@ typedef struct mf_matrix {
     const unsigned char *biases; /* affine only */
 } mf_matrix;
 
-/* Attention of one query head over the cached keys and values of its sequence. */
+/* Positions of one step of an online softmax, counted from 0, and of one page of a cache. */
+#define MF_ATTENTION_TILE 32
+
+/* Attention of one query head over the cached keys and values of its sequence, float32 or bfloat16.
+ * Position p is row p % MF_ATTENTION_TILE of page p / MF_ATTENTION_TILE. */
 typedef struct mf_attention_args {
-    const float *q;    /* [head_dim] */
-    const float *k;    /* key of position 0; position p at k + p * kv_stride */
-    const float *v;    /* likewise */
-    size_t kv_stride;  /* floats */
-    uint32_t n_kv;     /* positions 0 .. n_kv - 1 are attended */
-    uint32_t head_dim; /* any; at most 1024 */
+    const float *q;                    /* [head_dim] */
+    const unsigned char *const *pages; /* those that the positions lie in */
+    size_t k_offset, v_offset;         /* bytes from a page to its first position's key and value */
+    size_t kv_stride;                  /* values from one position to the next */
+    mf_dtype cache_type;               /* MF_F32 or MF_BF16 */
+    uint32_t n_kv;                     /* positions 0 .. n_kv - 1 are attended */
+    uint32_t head_dim;                 /* any; at most 1024 */
     float scale;
-    float *out; /* [head_dim] */
+    float *out;     /* [head_dim] */
+    float *scratch; /* bfloat16: 2 * MF_ATTENTION_TILE * head_dim floats */
 } mf_attention_args;
 
 /* Multi-head latent attention (arXiv 2405.04434, the up-projections absorbed): heads of one token
- * over the cached latents of its sequence. Position p of the cache holds n_latent values and then
- * n_rot rotated ones, float32 or bfloat16; its key is all of them, its value the first n_latent. */
+ * over the cached latents of its sequence, in pages as above. A position holds n_latent values and
+ * then n_rot rotated ones, float32 or bfloat16; its key is all of them, its value the first
+ * n_latent.
+ */
 #define MF_LATENT_HEADS 64
 typedef struct mf_latent_args {
-    const float *q;                /* head h: [n_latent] at q + h * q_stride */
-    const float *q_rot;            /* head h: [n_rot] at q_rot + h * q_rot_stride */
-    const void *cache;             /* [n_kv, n_latent + n_rot] of cache_type */
+    const float *q;     /* head h: [n_latent] at q + h * q_stride */
+    const float *q_rot; /* head h: [n_rot] at q_rot + h * q_rot_stride */
+    const unsigned char *const *pages;
+    size_t offset;                 /* bytes from a page to its [tile, n_latent + n_rot] */
     float *out;                    /* head h: [n_latent] at out + h * out_stride; not q */
     float *scratch;                /* MF_LATENT_TILE * (n_latent + n_rot) floats */
     size_t q_stride, q_rot_stride; /* floats */
@@ -79,8 +88,7 @@ typedef struct mf_latent_args {
     float scale;
 } mf_latent_args;
 
-/* Positions of one step of its online softmax, counted from 0. */
-#define MF_LATENT_TILE 32
+#define MF_LATENT_TILE MF_ATTENTION_TILE
 
 /* The gated delta rule of one value head over n_tokens consecutive tokens. */
 typedef struct mf_delta_args {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening and closing an engine: descriptors, budget, backend memory, weights, the expert store. */
-#include "model/engine.h"
 #include "model/rope.h"
+#include "model/session_index.h"
+#include "model/session.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -88,6 +89,13 @@ static mf_status reserve_heads(mf_engine *e, const mf_head_weight *w, mf_error *
     return e->backend->ops->reserve(e->backend, &op, error);
 }
 
+/* As many pages as all sessions together may refer to, shared ones each time. */
+static mf_sequence most_pages(const mf_engine *e)
+{
+    uint64_t n_pages = (uint64_t)mf_pages_of(e->plan.n_context) * e->options.n_sessions;
+    return (mf_sequence){.position = n_pages * MF_PAGE_TOKENS};
+}
+
 static mf_status reserve_attention(mf_engine *e, uint32_t layer, mf_error *error)
 {
     enum { N_MATRICES = 6 };
@@ -106,13 +114,24 @@ static mf_status reserve_attention(mf_engine *e, uint32_t layer, mf_error *error
         if (of_kind[kind][j] != NULL)
             MF_TRY(reserve_matmul(e, of_kind[kind][j], e->plan.n_chunk, error));
     }
-    if (kind != MF_LAYER_LATENT)
+    if (kind == MF_LAYER_LINEAR)
         return MF_OK;
+    mf_sequence pages = most_pages(e);
+    if (kind == MF_LAYER_FULL) {
+        mf_op full_attend = {.kind = MF_OP_ATTENTION, .n_rows = e->plan.n_chunk};
+        full_attend.u.attention.head_dim = e->h.head_dim;
+        full_attend.u.attention.cache_type = e->plan.cache_type;
+        full_attend.u.attention.sequences = &pages;
+        full_attend.u.attention.n_sequences = 1;
+        return e->backend->ops->reserve(e->backend, &full_attend, error);
+    }
     MF_TRY(reserve_heads(e, &latent->key, error));
     MF_TRY(reserve_heads(e, &latent->value, error));
     mf_op attend = {.kind = MF_OP_LATENT_ATTENTION, .n_rows = MF_LATENT_ROWS};
     attend.u.latent_attention.n_latent = e->h.kv_rank;
     attend.u.latent_attention.n_rot = e->h.n_rot;
+    attend.u.latent_attention.sequences = &pages;
+    attend.u.latent_attention.n_sequences = 1;
     return e->backend->ops->reserve(e->backend, &attend, error);
 }
 
@@ -147,7 +166,7 @@ static mf_status reserve_ops(mf_engine *e, mf_error *error)
         MF_TRY(reserve_attention(e, i, error));
         MF_TRY(reserve_mlp(e, i, error));
     }
-    MF_TRY(reserve_matmul(e, &e->weights.lm_head, MF_LOGIT_ROWS, error));
+    MF_TRY(reserve_matmul(e, &e->weights.lm_head, e->plan.n_logit_rows, error));
     mf_op delta = {.kind = MF_OP_GATED_DELTA, .n_rows = e->plan.n_chunk};
     delta.u.gated_delta.n_v_heads = e->h.n_v_heads;
     return e->backend->ops->reserve(e->backend, &delta, error);
@@ -181,7 +200,10 @@ static mf_status make_lists(mf_engine *e, mf_error *error)
     size_t n_sessions = e->options.n_sessions;
     size_t n_bytes = picks * 12 + (2 * n_experts + 1) * 4 +
                      MF_READY_MAX * (sizeof(mf_expert_item) + sizeof(mf_expert_ready)) +
-                     n_sessions * sizeof(mf_sequence) + MF_LOGIT_ROWS * 4 + 16 * 64;
+                     n_sessions * (2 * sizeof(mf_sequence) + sizeof(mf_batch_part)) +
+                     (size_t)e->plan.n_logit_rows * 4 + (size_t)e->plan.n_chunk * 4 +
+                     (size_t)e->h.n_vocab * sizeof(float) + e->h.n_layers * sizeof(mf_layer_state) +
+                     20 * 64;
     MF_TRY(mf_arena_create(&e->allocator, n_bytes, "expert lists", &e->arena, error));
     e->moe.ids = mf_arena_take(&e->arena, picks * 4);
     e->moe.place = mf_arena_take(&e->arena, picks * 4);
@@ -191,8 +213,35 @@ static mf_status make_lists(mf_engine *e, mf_error *error)
     e->moe.items = mf_arena_take(&e->arena, MF_READY_MAX * sizeof(mf_expert_item));
     e->moe.ready = mf_arena_take(&e->arena, MF_READY_MAX * sizeof(mf_expert_ready));
     e->sequences = mf_arena_take(&e->arena, n_sessions * sizeof(mf_sequence));
-    e->row_list = mf_arena_take(&e->arena, MF_LOGIT_ROWS * 4);
-    return e->row_list != NULL ? MF_OK : mf_fail_memory(error, n_bytes, "expert lists");
+    e->sequence_cuts = mf_arena_take(&e->arena, n_sessions * sizeof(mf_sequence));
+    e->parts_list = mf_arena_take(&e->arena, n_sessions * sizeof(mf_batch_part));
+    e->row_list = mf_arena_take(&e->arena, (size_t)e->plan.n_logit_rows * 4);
+    e->row_tokens = mf_arena_take(&e->arena, (size_t)e->plan.n_chunk * 4);
+    e->each_logits = mf_arena_take(&e->arena, (size_t)e->h.n_vocab * sizeof(float));
+    e->layers = mf_arena_take(&e->arena, e->h.n_layers * sizeof(mf_layer_state));
+    return e->layers != NULL ? MF_OK : mf_fail_memory(error, n_bytes, "expert lists");
+}
+
+static mf_status open_state(mf_engine *e, mf_error *error)
+{
+    uint64_t page_bytes, recurrent_bytes;
+    (void)mf_plan_state(&e->h, e->plan.cache_type, e->layers, &page_bytes, &recurrent_bytes);
+    mf_state_pool_init(&e->pool, &e->allocator, e->backend, page_bytes, recurrent_bytes,
+                       e->plan.state_bytes);
+    e->checkpoint_limit =
+        e->options.checkpoint_bytes != 0 ? e->options.checkpoint_bytes : e->plan.state_bytes / 4;
+    pthread_mutexattr_t recursive; /* a callback may ask for statistics */
+    if (pthread_mutexattr_init(&recursive) != 0)
+        return mf_fail(error, MF_ERR_NO_MEMORY, "no memory for a lock");
+    (void)pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    int failed = pthread_mutex_init(&e->turn, &recursive);
+    (void)pthread_mutexattr_destroy(&recursive);
+    if (failed == 0 && (failed = pthread_mutex_init(&e->state_lock, NULL)) != 0)
+        (void)pthread_mutex_destroy(&e->turn);
+    if (failed != 0)
+        return mf_fail(error, MF_ERR_NO_MEMORY, "no memory for a lock");
+    e->has_locks = true;
+    return MF_OK;
 }
 
 /* Angles as the published model computes them: the frequency rounded to float32, their product with
@@ -258,6 +307,7 @@ static mf_status open_parts(mf_engine *e, mf_model *m, const struct mf_io_engine
     MF_TRY(reserve_ops(e, error));
     MF_TRY(open_store(e, &m->checkpoint, io_engine, io_arg, error));
     MF_TRY(make_lists(e, error));
+    MF_TRY(open_state(e, error));
     return write_rope(e, error);
 }
 
@@ -295,8 +345,14 @@ void mf_engine_close(mf_engine **engine)
     if (e == NULL)
         return;
     const mf_allocator a = e->allocator;
+    mf_session_index_free(&e->session_index);
     mf_expert_store_close(&e->store);
     mf_io_close(&e->io);
+    if (e->has_locks) {
+        mf_state_pool_free(&e->pool);
+        (void)pthread_mutex_destroy(&e->turn);
+        (void)pthread_mutex_destroy(&e->state_lock);
+    }
     if (e->backend != NULL)
         e->backend->ops->destroy(e->backend);
     mf_arena_free(&e->arena);

@@ -5,6 +5,10 @@
 
 #include "model/family.h"
 #include "model/plan.h"
+#include "model/state_pool.h"
+#include "state/snapshot_format.h"
+
+#include <pthread.h>
 
 struct mf_io_engine;
 
@@ -39,9 +43,28 @@ struct mf_engine {
     mf_expert_store *store;
     mf_arena arena;
     mf_moe_lists moe;
-    mf_sequence *sequences; /* [n_sessions], of the layer at hand */
-    uint32_t *row_list;     /* [MF_LOGIT_ROWS] */
-    uint32_t n_sessions;    /* open now */
+    mf_sequence *sequences;           /* [n_sessions], of the layer at hand */
+    mf_sequence *sequence_cuts;       /* [n_sessions], those of a few of its rows */
+    uint32_t *row_list;               /* [n_logit_rows] */
+    int32_t *row_tokens;              /* [n_chunk] */
+    struct mf_batch_part *parts_list; /* [n_sessions], of the chunk at hand */
+    float *each_logits;               /* [n_vocab] */
+    /* What sessions hold; see session.h. */
+    pthread_mutex_t turn, state_lock;
+    bool has_locks;
+    mf_layer_state *layers; /* [n_layers] */
+    mf_state_pool pool;
+    mf_session *first_session;
+    uint32_t n_sessions; /* open now */
+    bool is_evaluating;  /* under the turn */
+    uint64_t checkpoint_limit, checkpoint_bytes, n_uses;
+    void (*tokens_changed)(void *user, mf_session *session, uint64_t n_kept);
+    void *tokens_changed_user;
+    /* Reuse of what sessions and the store hold; under the state lock. */
+    mf_snapshot_key snapshot_key;
+    bool has_snapshot_key;
+    struct mf_session_index *session_index; /* NULL until the first sync */
+    mf_store *prefix_store;                 /* or NULL */
     uint64_t n_tokens, expert_bytes_touched, weight_bytes_start;
 };
 

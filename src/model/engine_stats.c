@@ -2,9 +2,21 @@
 /* An engine's counters, and what its drive, memory and cores can do, measured beside them. */
 #include "model/engine.h"
 
+/* Evaluations on other threads wait meanwhile; callbacks of one on this thread do not. */
+static void take_turn(const mf_engine *engine)
+{
+    (void)pthread_mutex_lock(&((mf_engine *)engine)->turn);
+}
+
+static void end_turn(const mf_engine *engine)
+{
+    (void)pthread_mutex_unlock(&((mf_engine *)engine)->turn);
+}
+
 void mf_engine_stats(const mf_engine *engine, mf_stats *out)
 {
     mf_expert_stats s;
+    take_turn(engine);
     mf_expert_store_stats(engine->store, &s);
     *out = (mf_stats){
         .n_tokens = engine->n_tokens,
@@ -20,6 +32,7 @@ void mf_engine_stats(const mf_engine *engine, mf_stats *out)
         .n_slots = mf_expert_store_n_slots(engine->store),
         .slot_bytes = engine->info.slot_bytes,
     };
+    end_turn(engine);
 }
 
 void mf_engine_stats_reset(mf_engine *engine)
@@ -45,8 +58,11 @@ mf_status mf_engine_measure_drive(mf_engine *engine, uint32_t n_milliseconds,
 {
     if (engine == NULL || bytes_per_second == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_engine_measure_drive: engine or result is NULL");
-    return mf_expert_store_measure(engine->store, engine->plan.k, n_milliseconds, bytes_per_second,
-                                   error);
+    take_turn(engine);
+    mf_status status = mf_expert_store_measure(engine->store, engine->plan.k, n_milliseconds,
+                                               bytes_per_second, error);
+    end_turn(engine);
+    return status;
 }
 
 mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
@@ -64,6 +80,10 @@ mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
     const uint64_t n_bytes[] = {
         engine->info.resident_bytes,
         s.n_misses < engine->info.n_slots ? 0 : engine->info.n_slots * engine->info.slot_bytes};
-    return engine->backend->ops->measure(engine->backend, spans, n_bytes, 2, n_milliseconds,
-                                         dram_bytes_per_second, fma_per_second, error);
+    take_turn(engine);
+    mf_status status =
+        engine->backend->ops->measure(engine->backend, spans, n_bytes, 2, n_milliseconds,
+                                      dram_bytes_per_second, fma_per_second, error);
+    end_turn(engine);
+    return status;
 }

@@ -11,7 +11,7 @@ void mf_forward_attention(mf_engine *e, const mf_batch *batch, uint32_t layer);
 /* plan.x += the dense MLP of plan.h. */
 void mf_forward_mlp(mf_engine *e, uint32_t layer, uint32_t n_rows);
 /* plan.x += the mixture of experts of plan.h. */
-mf_status mf_forward_moe(mf_engine *e, uint32_t layer, uint32_t n_rows, mf_error *error);
+mf_status mf_forward_moe(mf_engine *e, const mf_batch *batch, uint32_t layer, mf_error *error);
 
 static inline void mf_record(mf_engine *e, const mf_op *op)
 {

@@ -3,20 +3,33 @@
  * attention. */
 #include "model/forward.h"
 
-/* The batch's runs of rows, with the sessions' state of this layer. */
+/* The batch's runs of rows, with the sessions' pages of this layer. */
 static const mf_sequence *sequences_of(mf_engine *e, const mf_batch *batch, uint32_t layer)
 {
+    const mf_layer_state *state = &e->layers[layer];
     uint32_t row = 0;
-    for (uint32_t i = 0; i < batch->n_sessions; i++) {
-        const mf_session *s = batch->sessions[i];
-        mf_sequence *seq = &e->sequences[i];
-        *seq = (mf_sequence){
-            .first_row = row, .n_rows = batch->n_rows_each[i], .position = s->position};
-        for (int j = 0; j < 2; j++)
-            seq->state[j] = (mf_span){s->state, s->layers[layer].offset[j]};
-        row += batch->n_rows_each[i];
+    for (uint32_t i = 0; i < batch->n_parts; i++) {
+        const mf_session *s = batch->parts[i].session;
+        e->sequences[i] = (mf_sequence){.first_row = row,
+                                        .n_rows = batch->parts[i].n_rows,
+                                        .position = s->position,
+                                        .pages = s->page_spans,
+                                        .page_offset = {state->offset[0], state->offset[1]}};
+        row += batch->parts[i].n_rows;
     }
     return e->sequences;
+}
+
+/* The recurrent states before and after the chunk: part j of this layer's. */
+static void find_states(mf_engine *e, const mf_batch *batch, uint32_t layer, int j)
+{
+    uint64_t offset = e->layers[layer].offset[j];
+    for (uint32_t i = 0; i < batch->n_parts; i++) {
+        const mf_session *s = batch->parts[i].session;
+        mf_span from = s->recurrent_span;
+        e->sequences[i].state[0] = from.buffer.id == 0 ? from : mf_span_at(from, offset);
+        e->sequences[i].state[1] = mf_span_at(s->spare_span, offset);
+    }
 }
 
 static void head_norm_rope(mf_engine *e, const mf_batch *batch, mf_span x, mf_span weight,
@@ -34,7 +47,7 @@ static void head_norm_rope(mf_engine *e, const mf_batch *batch, mf_span x, mf_sp
                                            .n_rot = e->h.n_rot,
                                            .eps = e->h.rms_eps,
                                            .sequences = e->sequences,
-                                           .n_sequences = batch->n_sessions}};
+                                           .n_sequences = batch->n_parts}};
     mf_record(e, &op);
 }
 
@@ -63,9 +76,10 @@ static void full_attention(mf_engine *e, const mf_batch *batch, uint32_t layer)
                                           .n_heads = h->n_heads,
                                           .n_kv_heads = h->n_kv_heads,
                                           .head_dim = h->head_dim,
+                                          .cache_type = p->cache_type,
                                           .scale = h->attention_scale,
                                           .sequences = sequences,
-                                          .n_sequences = batch->n_sessions}};
+                                          .n_sequences = batch->n_parts}};
     mf_record(e, &attend);
     const mf_op gate = {
         .kind = MF_OP_SIGMOID_MUL,
@@ -81,8 +95,9 @@ static void linear_attention(mf_engine *e, const mf_batch *batch, uint32_t layer
     const mf_plan *p = &e->plan;
     const mf_hparams *h = &e->h;
     const mf_linear_weights *w = &e->weights.layers[layer].u.linear;
-    mf_sequence *sequences = e->sequences;
+    const mf_sequence *sequences = e->sequences;
     (void)sequences_of(e, batch, layer);
+    find_states(e, batch, layer, 0);
     const mf_op project = {.kind = MF_OP_MATMUL,
                            .n_rows = batch->n_rows,
                            .u.matmul = {.x = p->h,
@@ -98,11 +113,9 @@ static void linear_attention(mf_engine *e, const mf_batch *batch, uint32_t layer
                                           .n_channels = mf_conv_channels(h),
                                           .width = h->conv_width,
                                           .sequences = sequences,
-                                          .n_sequences = batch->n_sessions}};
+                                          .n_sequences = batch->n_parts}};
     mf_record(e, &conv);
-    for (uint32_t i = 0; i < batch->n_sessions; i++)
-        sequences[i].state[0] =
-            sequences[i].state[1]; /* from the convolution's inputs to the recurrent state */
+    find_states(e, batch, layer, 1);
     const mf_op delta = {.kind = MF_OP_GATED_DELTA,
                          .n_rows = batch->n_rows,
                          .u.gated_delta = {.qkv = p->qkv,
@@ -117,7 +130,7 @@ static void linear_attention(mf_engine *e, const mf_batch *batch, uint32_t layer
                                            .value_dim = h->value_dim,
                                            .eps = 1e-6f,
                                            .sequences = sequences,
-                                           .n_sequences = batch->n_sessions}};
+                                           .n_sequences = batch->n_parts}};
     mf_record(e, &delta);
     const mf_op norm = {.kind = MF_OP_RMSNORM_GATED,
                         .n_rows = batch->n_rows,
@@ -167,7 +180,7 @@ static void rope(mf_engine *e, const mf_batch *batch, mf_span x, uint32_t n_head
                                  .head_stride = head_stride,
                                  .interleaved = e->h.rope.interleaved,
                                  .sequences = e->sequences,
-                                 .n_sequences = batch->n_sessions}};
+                                 .n_sequences = batch->n_parts}};
     mf_record(e, &op);
 }
 
@@ -193,13 +206,32 @@ static void latent_inputs(mf_engine *e, const mf_batch *batch, const mf_latent_w
     rope(e, batch, floats_at(p->kv, h->kv_rank), 1, mf_latent_width(h), 0);
 }
 
+/* The sequences' share of the batch's rows first .. first + n - 1, counted from `first`, into
+ * sequence_cuts; returns how many have one. */
+static uint32_t cut_sequences(mf_engine *e, uint32_t n_sequences, uint32_t first, uint32_t n)
+{
+    uint32_t n_cuts = 0;
+    for (uint32_t i = 0; i < n_sequences; i++) {
+        mf_sequence s = e->sequences[i];
+        uint32_t from = s.first_row > first ? s.first_row : first;
+        uint32_t end = s.first_row + s.n_rows < first + n ? s.first_row + s.n_rows : first + n;
+        if (from >= end)
+            continue;
+        s.position += from - s.first_row;
+        s.first_row = from - first;
+        s.n_rows = end - from;
+        e->sequence_cuts[n_cuts++] = s;
+    }
+    return n_cuts;
+}
+
 /*
- * Attention of n of a sequence's rows, from row `first` of the batch on, which stands at
- * seq->position. The key half of the up-projection turns a query into one over the latents, so that
- * no key or value is ever expanded; the value half turns the attended latents into values.
+ * Attention of n rows from row `first` of the batch on, whose sequences are sequence_cuts. The key
+ * half of the up-projection turns a query into one over the latents, so that no key or value is
+ * ever expanded; the value half turns the attended latents into values.
  */
 static void latent_rows(mf_engine *e, const mf_latent_weights *w, uint32_t first, uint32_t n,
-                        const mf_sequence *seq)
+                        uint32_t n_cuts)
 {
     const mf_plan *p = &e->plan;
     const mf_hparams *h = &e->h;
@@ -231,8 +263,8 @@ static void latent_rows(mf_engine *e, const mf_latent_weights *w, uint32_t first
                                .q_rot_head = h->head_dim,
                                .cache_type = p->cache_type,
                                .scale = h->attention_scale,
-                               .sequences = seq,
-                               .n_sequences = 1}};
+                               .sequences = e->sequence_cuts,
+                               .n_sequences = n_cuts}};
     mf_record(e, &attend);
     const mf_op expand = {.kind = MF_OP_HEAD_MATMUL,
                           .n_rows = n,
@@ -253,17 +285,11 @@ static void latent_attention(mf_engine *e, const mf_batch *batch, uint32_t layer
 {
     const mf_plan *p = &e->plan;
     const mf_latent_weights *w = &e->weights.layers[layer].u.latent;
-    const mf_sequence *sequences = sequences_of(e, batch, layer);
+    (void)sequences_of(e, batch, layer);
     latent_inputs(e, batch, w);
-    for (uint32_t i = 0; i < batch->n_sessions; i++) {
-        const mf_sequence *all = &sequences[i];
-        for (uint32_t done = 0; done < all->n_rows; done += MF_LATENT_ROWS) {
-            uint32_t left = all->n_rows - done, n = left < MF_LATENT_ROWS ? left : MF_LATENT_ROWS;
-            const mf_sequence part = {.n_rows = n,
-                                      .position = all->position + done,
-                                      .state = {all->state[0], all->state[1]}};
-            latent_rows(e, w, all->first_row + done, n, &part);
-        }
+    for (uint32_t first = 0; first < batch->n_rows; first += MF_LATENT_ROWS) {
+        uint32_t left = batch->n_rows - first, n = left < MF_LATENT_ROWS ? left : MF_LATENT_ROWS;
+        latent_rows(e, w, first, n, cut_sequences(e, batch->n_parts, first, n));
     }
     mf_record_matmul(e, batch->n_rows, &w->o, p->attn, p->y);
 }

@@ -35,9 +35,6 @@ static mf_status check_options_of_model(const mf_engine_options *o, const mf_hpa
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "n_context_tokens %u is more than the model's %u (max_position_embeddings)",
                        o->n_context_tokens, h->n_context);
-    if (o->kv_type != MF_KV_F32 && h->kv_rank == 0)
-        return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "kv_type bf16 is for families with latent attention alone");
     return MF_OK;
 }
 
@@ -61,8 +58,11 @@ static mf_status make_plan(mf_model *m, const mf_engine_options *o, mf_error *er
     m->k = o->n_experts_per_token != 0 ? o->n_experts_per_token : m->h.n_experts_per_token;
     m->n_threads = o->n_threads != 0 ? o->n_threads : mf_cpu_count();
     mf_dtype cache_type = o->kv_type == MF_KV_BF16 ? MF_BF16 : MF_F32;
-    if (!mf_plan_make(&m->h, chunk, context, m->k, cache_type, &m->plan))
+    if (!mf_plan_make(&m->h, chunk, context, m->k, cache_type,
+                      o->n_sessions == 0 ? 1 : o->n_sessions, &m->plan))
         return mf_fail(error, MF_ERR_FORMAT, "%s: sizes overflow", m->checkpoint.config.json.path);
+    if (o->state_bytes != 0)
+        m->plan.state_bytes = o->state_bytes;
     return MF_OK;
 }
 
@@ -174,12 +174,11 @@ void mf_model_describe(const mf_model *m, const mf_engine_options *options, mf_m
         .expert_cache_bytes = options->expert_cache_bytes,
         .resident_bytes = info.resident_bytes,
         .act_bytes = info.scratch_bytes,
-        .session_bytes = info.session_bytes,
+        .state_bytes = m->plan.state_bytes,
         .host_bytes = m->plan.host_bytes + mf_expert_store_bytes(&map, 0),
         .slot_bytes = info.slot_bytes,
         .slot_host_bytes =
             (mf_expert_store_bytes(&map, 1024) - mf_expert_store_bytes(&map, 0)) / 1024 + 1,
-        .n_sessions = options->n_sessions == 0 ? 1 : options->n_sessions,
         .n_threads = m->n_threads,
         .n_experts_total = (uint64_t)m->h.n_moe_layers * m->h.n_experts,
         .n_slots_min = m->k,

@@ -141,11 +141,12 @@ static void run_ready(mf_engine *e, const mf_expert_shape *shape, uint32_t n_rea
 
 /* Takes experts as they arrive until all are done. Slots are given back once the backend no longer
  * reads them. */
-static mf_status run_experts(mf_engine *e, const mf_expert_shape *shape, uint32_t n_wanted,
-                             mf_error *error)
+static mf_status run_experts(mf_engine *e, const mf_batch *batch, const mf_expert_shape *shape,
+                             uint32_t n_wanted, mf_error *error)
 {
     for (uint32_t done = 0; done < n_wanted;) {
         uint32_t n_ready = 0;
+        MF_TRY(mf_check_cancelled(batch, error));
         MF_TRY(mf_expert_store_next(e->store, e->moe.ready, MF_READY_MAX, &n_ready, error));
         run_ready(e, shape, n_ready);
         MF_TRY(e->backend->ops->wait(e->backend, error));
@@ -156,8 +157,9 @@ static mf_status run_experts(mf_engine *e, const mf_expert_shape *shape, uint32_
     return MF_OK;
 }
 
-mf_status mf_forward_moe(mf_engine *e, uint32_t layer, uint32_t n_rows, mf_error *error)
+mf_status mf_forward_moe(mf_engine *e, const mf_batch *batch, uint32_t layer, mf_error *error)
 {
+    const uint32_t n_rows = batch->n_rows;
     const mf_layer_weights *w = &e->weights.layers[layer];
     const mf_plan *p = &e->plan;
     MF_TRY(route(e, w, n_rows, error));
@@ -166,7 +168,7 @@ mf_status mf_forward_moe(mf_engine *e, uint32_t layer, uint32_t n_rows, mf_error
     /* The shared expert needs no read: it is computed while the others are read. */
     if (e->h.shared_hidden != 0)
         run_mlp(e, &w->mlp, e->h.shared_is_gated ? &w->shared_router : NULL, n_rows);
-    mf_status status = run_experts(e, &w->experts, n_wanted, error);
+    mf_status status = run_experts(e, batch, &w->experts, n_wanted, error);
     mf_expert_store_end(e->store);
     MF_TRY(status);
     const mf_span none = {{0}, 0};

@@ -76,19 +76,57 @@ static void plan_mlp(const mf_hparams *h, layout *l, mf_plan *p)
     p->expert_out = take(l, picks, h->hidden_size);
 }
 
+static uint64_t pages_of(uint64_t n_tokens)
+{
+    return (n_tokens + MF_PAGE_TOKENS - 1) / MF_PAGE_TOKENS;
+}
+
+/* Recurrent states that a session holds: its own, the next one, a checkpoint's. */
+#define STATES_A_SESSION 3
+/* The least context that each session beside the first has room for, where nothing is asked for. */
+#define SHARED_CONTEXT 256
+
+/* One session of the full context; the others of an eighth, but at least SHARED_CONTEXT. */
+static bool plan_sessions(uint32_t n_sessions, mf_plan *p)
+{
+    uint64_t each, others, other = p->n_context / 8;
+    other = other < SHARED_CONTEXT ? SHARED_CONTEXT : other;
+    other = other > p->n_context ? p->n_context : other;
+    /* a page more: the last one may be shared with a checkpoint */
+    if (!mf_mul_u64(pages_of(p->n_context) + 1, p->page_bytes, &p->session_bytes) ||
+        !mf_mul_u64(STATES_A_SESSION, p->recurrent_bytes, &each) ||
+        !mf_add_u64(p->session_bytes, each, &p->session_bytes) ||
+        !mf_mul_u64(pages_of(other) + 1, p->page_bytes, &others) ||
+        !mf_add_u64(others, each, &others) || !mf_mul_u64(others, n_sessions - 1, &others) ||
+        !mf_add_u64(p->session_bytes, others, &p->state_bytes))
+        return false;
+    return p->state_bytes != 0 && p->state_bytes < UINT64_MAX / 4;
+}
+
+/* Logits (those of a chunk in the making and of a checkpoint too), tokens, and the table of pages.
+ */
+static uint64_t session_host_bytes(const mf_hparams *h, uint32_t n_context)
+{
+    return 4096 + 12 * (uint64_t)h->n_vocab + 8 * (uint64_t)n_context +
+           (pages_of(n_context) + 1) * (sizeof(mf_span) + 2 * sizeof(void *));
+}
+
 bool mf_plan_make(const mf_hparams *h, uint32_t n_chunk, uint32_t n_context, uint32_t k,
-                  mf_dtype cache_type, mf_plan *out)
+                  mf_dtype cache_type, uint32_t n_sessions, mf_plan *out)
 {
     uint64_t n = n_chunk, picks = (uint64_t)n_chunk * k;
     layout l = {0};
     mf_plan p = {.n_chunk = n_chunk, .n_context = n_context, .k = k, .cache_type = cache_type};
+    p.n_logit_rows = n_sessions < MF_LOGIT_ROWS       ? MF_LOGIT_ROWS
+                     : n_sessions > MF_LOGIT_ROWS_MAX ? MF_LOGIT_ROWS_MAX
+                                                      : n_sessions;
     p.cos = take(&l, n_context, h->n_rot / 2);
     p.sin = take(&l, n_context, h->n_rot / 2);
     p.x = take(&l, n, h->hidden_size);
     p.h = take(&l, n, h->hidden_size);
     p.y = take(&l, n, h->hidden_size);
-    p.last = take(&l, MF_LOGIT_ROWS, h->hidden_size);
-    p.logits = take(&l, MF_LOGIT_ROWS, h->n_vocab);
+    p.last = take(&l, p.n_logit_rows, h->hidden_size);
+    p.logits = take(&l, p.n_logit_rows, h->n_vocab);
     p.ids = take(&l, n, k);
     p.weights = take(&l, n, k);
     p.router = take(&l, n, h->n_experts);
@@ -104,13 +142,16 @@ bool mf_plan_make(const mf_hparams *h, uint32_t n_chunk, uint32_t n_context, uin
     l.used = shared_from;
     plan_mlp(h, &l, &p);
     p.act_bytes = l.high;
-    p.session_bytes = mf_plan_session(h, n_context, cache_type, NULL);
+    bool fits = mf_plan_state(h, cache_type, NULL, &p.page_bytes, &p.recurrent_bytes) &&
+                plan_sessions(n_sessions, &p);
+    p.session_host_bytes = session_host_bytes(h, n_context);
     /* Host lists: ids, places, rows and tokens per pick; counts per expert; gathered rows of the
-     * backend; the session's logits. */
+     * backend; logits. */
     p.host_bytes = picks * 16 + (uint64_t)h->n_experts * 64 +
-                   n * (h->hidden_size + 2 * (uint64_t)h->n_v_heads) * 4 + (uint64_t)h->n_vocab * 4;
+                   n * (h->hidden_size + 2 * (uint64_t)h->n_v_heads + 1) * 4 +
+                   (uint64_t)h->n_vocab * 4 + n_sessions * p.session_host_bytes;
     *out = p;
-    return !l.overflow && p.session_bytes != 0;
+    return !l.overflow && fits;
 }
 
 void mf_plan_set_buffer(mf_plan *p, mf_buffer act)
@@ -127,39 +168,44 @@ void mf_plan_set_buffer(mf_plan *p, mf_buffer act)
         spans[i]->buffer = act;
 }
 
-/* The two blocks of a layer's state: rows, columns, type. */
+/* The two parts of a layer's state: rows, columns, type. */
 typedef struct state_shape {
     uint64_t rows[2], cols[2];
     mf_dtype type;
 } state_shape;
 
-static state_shape shape_of(const mf_hparams *h, uint32_t layer, uint32_t n_context,
-                            mf_dtype cache_type)
+static state_shape shape_of(const mf_hparams *h, uint32_t layer, mf_dtype cache_type)
 {
+    const uint64_t n = MF_PAGE_TOKENS;
     if (h->layer_kind[layer] == MF_LAYER_LATENT)
-        return (state_shape){{n_context, 0}, {mf_latent_width(h), 0}, cache_type};
+        return (state_shape){{n, 0}, {mf_latent_width(h), 0}, cache_type};
     if (h->layer_kind[layer] == MF_LAYER_FULL)
-        return (state_shape){{n_context, n_context}, {mf_kv_width(h), mf_kv_width(h)}, MF_F32};
+        return (state_shape){{n, n}, {mf_kv_width(h), mf_kv_width(h)}, cache_type};
     return (state_shape){{h->conv_width - 1, h->n_v_heads},
                          {mf_conv_channels(h), (uint64_t)h->key_dim * h->value_dim},
                          MF_F32};
 }
 
-uint64_t mf_plan_session(const mf_hparams *h, uint32_t n_context, mf_dtype cache_type,
-                         mf_layer_state *states)
+bool mf_plan_state(const mf_hparams *h, mf_dtype cache_type, mf_layer_state *states,
+                   uint64_t *page_bytes, uint64_t *recurrent_bytes)
 {
-    layout l = {0};
+    layout page = {0}, recurrent = {0};
     for (uint32_t i = 0; i < h->n_layers; i++) {
-        const state_shape shape = shape_of(h, i, n_context, cache_type);
-        mf_layer_state s = {{0}, {0}};
+        const state_shape shape = shape_of(h, i, cache_type);
+        mf_layer_state s = {.is_recurrent = h->layer_kind[i] == MF_LAYER_LINEAR};
+        layout *l = s.is_recurrent ? &recurrent : &page;
         for (int j = 0; j < 2; j++) {
-            s.offset[j] = take_values(&l, shape.rows[j], shape.cols[j], shape.type).offset;
-            s.n_bytes[j] = shape.rows[j] * shape.cols[j] * mf_dtype_bytes(shape.type);
+            s.offset[j] = take_values(l, shape.rows[j], shape.cols[j], shape.type).offset;
+            s.n_bytes[j] = shape.cols[j] * mf_dtype_bytes(shape.type);
+            if (s.is_recurrent)
+                s.n_bytes[j] *= shape.rows[j];
         }
         if (states != NULL)
             states[i] = s;
     }
-    return l.overflow ? 0 : l.used;
+    *page_bytes = mf_round_up(page.used, ALIGN);
+    *recurrent_bytes = mf_round_up(recurrent.used, ALIGN);
+    return !page.overflow && !recurrent.overflow;
 }
 
 static uint64_t auto_ram(uint64_t held, uint64_t available)
@@ -172,9 +218,9 @@ void mf_budget_make(const mf_budget_request *r, mf_budget *out)
 {
     uint64_t held = mf_memory_resident_bytes();
     mf_budget b = {.available_bytes = mf_memory_available_bytes()};
-    b.fixed_bytes = held + r->resident_bytes + r->act_bytes +
-                    r->n_sessions * (r->session_bytes + REGION_SLACK) + r->host_bytes +
-                    3 * REGION_SLACK + PROCESS_SLACK + r->n_threads * THREAD_SLACK;
+    /* State is taken by the slab (state_pool.h), each rounded up to huge pages. */
+    b.fixed_bytes = held + r->resident_bytes + r->act_bytes + r->state_bytes + r->state_bytes / 16 +
+                    r->host_bytes + 5 * REGION_SLACK + PROCESS_SLACK + r->n_threads * THREAD_SLACK;
     uint64_t per_slot = r->slot_bytes + r->slot_host_bytes;
     b.ram_bytes = r->ram_bytes != 0 ? r->ram_bytes : auto_ram(held, b.available_bytes);
     uint64_t wanted = r->n_experts_total;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The plan of an engine's memory: what lies where in the activation block and in a session's state,
- * and how the budget is divided. Arithmetic only; nothing is allocated here.
+ * The plan of an engine's memory: what lies where in the activation block, in a page of the caches
+ * and in a recurrent state, and how the budget is divided. Arithmetic only; nothing is allocated
+ * here.
  */
 #ifndef MF_MODEL_PLAN_H
 #define MF_MODEL_PLAN_H
@@ -9,8 +10,10 @@
 #include "backend/backend.h"
 #include "model/hparams.h"
 
-/* Logits are computed for a few rows at a time where every token's are wanted. */
+/* Logits are computed for a few rows at a time: these, or as many as there are sessions, up to the
+ * most. */
 #define MF_LOGIT_ROWS 4
+#define MF_LOGIT_ROWS_MAX 16
 /* Rows whose queries over the latents are held at a time. */
 #define MF_LATENT_ROWS 64
 
@@ -27,44 +30,54 @@ typedef struct mf_plan {
     uint32_t n_chunk;   /* rows */
     uint32_t n_context; /* positions a session */
     uint32_t k;         /* experts per token in use */
-    mf_span cos, sin;   /* [n_context, n_rot / 2] */
-    mf_span x, h, y;    /* [n_chunk, hidden] */
-    mf_span last;       /* [MF_LOGIT_ROWS, hidden] */
-    mf_span logits;     /* [MF_LOGIT_ROWS, vocab] */
+    uint32_t n_logit_rows;
+    mf_span cos, sin; /* [n_context, n_rot / 2] */
+    mf_span x, h, y;  /* [n_chunk, hidden] */
+    mf_span last;     /* [n_logit_rows, hidden] */
+    mf_span logits;   /* [n_logit_rows, vocab] */
     mf_span ids, weights, router, shared_router;
     mf_span q, gate, kv_k, kv_v, attn;
     mf_span qkv, z, b, a, delta;
     mf_span q_low, kv;        /* latent attention: [n_chunk, q_rank], [n_chunk, kv_rank + n_rot] */
     mf_span q_latent, latent; /* [MF_LATENT_ROWS, n_heads * kv_rank] */
-    mf_dtype cache_type;      /* of its cache */
+    mf_dtype cache_type;      /* of cached keys, values and latents */
     mf_span mlp_gate, mlp_up, mlp_out, expert_act, expert_out;
     uint64_t act_bytes;
-    uint64_t session_bytes;
+    uint64_t page_bytes;      /* MF_PAGE_TOKENS positions of all layers; 0: none is cached */
+    uint64_t recurrent_bytes; /* one recurrent state of all layers; 0: none has one */
+    uint64_t session_bytes;   /* pages of n_context positions, and what a session needs besides */
+    uint64_t state_bytes;     /* of all sessions together: the default */
+    uint64_t session_host_bytes;
     uint64_t host_bytes; /* host-side lists of the experts' rows */
 } mf_plan;
 
 /* False if a size overflows. Spans get `act` as their buffer. */
 bool mf_plan_make(const mf_hparams *h, uint32_t n_chunk, uint32_t n_context, uint32_t k,
-                  mf_dtype cache_type, mf_plan *out);
+                  mf_dtype cache_type, uint32_t n_sessions, mf_plan *out);
 void mf_plan_set_buffer(mf_plan *plan, mf_buffer act);
 
-/* A layer's state inside a session's block: keys and values, convolution inputs and the recurrent
- * state, or latents. */
+/*
+ * What a layer keeps: keys and values, or latents, of each position; or the convolution's inputs
+ * and the recurrent state. The former lie in pages, MF_PAGE_TOKENS rows of n_bytes from `offset`
+ * on, the latter in the recurrent state, n_bytes from `offset` on.
+ */
 typedef struct mf_layer_state {
     uint64_t offset[2];
     uint64_t n_bytes[2];
+    bool is_recurrent;
 } mf_layer_state;
 
-/* Fills states[n_layers] and returns the block's size; 0 on overflow. states may be NULL. */
-uint64_t mf_plan_session(const mf_hparams *h, uint32_t n_context, mf_dtype cache_type,
-                         mf_layer_state *states);
+/* Fills states[n_layers] (may be NULL) and the sizes of a page and a recurrent state; false on
+ * overflow. */
+bool mf_plan_state(const mf_hparams *h, mf_dtype cache_type, mf_layer_state *states,
+                   uint64_t *page_bytes, uint64_t *recurrent_bytes);
 
 typedef struct mf_budget_request {
     uint64_t ram_bytes;          /* 0: from what is available */
     uint64_t expert_cache_bytes; /* or MF_EXPERT_CACHE_AUTO */
-    uint64_t resident_bytes, act_bytes, session_bytes, host_bytes;
+    uint64_t resident_bytes, act_bytes, state_bytes, host_bytes;
     uint64_t slot_bytes, slot_host_bytes; /* one slot, and the store's bookkeeping for it */
-    uint32_t n_sessions, n_threads;
+    uint32_t n_threads;
     uint64_t n_experts_total, n_slots_min;
 } mf_budget_request;
 

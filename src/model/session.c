@@ -1,60 +1,102 @@
 /* SPDX-License-Identifier: MIT */
-/* Sessions: creation, evaluation in chunks, clearing. */
+/* Sessions: creation, what they hold, going back, forking. */
 #include "model/session.h"
 
 #include <string.h>
 
-/* The states that a new sequence starts from are all zero; cached rows are written before they are
- * read. */
-static void zero_state(mf_session *s)
+/* Room for tokens grows by doubling from here. */
+#define TOKENS_MIN 256u
+
+void mf_engine_lock(mf_engine *engine)
 {
-    static const unsigned char zeros[4096];
-    const mf_engine *e = s->engine;
-    for (uint32_t i = 0; i < e->h.n_layers; i++) {
-        if (e->h.layer_kind[i] != MF_LAYER_LINEAR)
-            continue;
-        for (int j = 0; j < 2; j++) {
-            uint64_t n = s->layers[i].n_bytes[j];
-            for (uint64_t done = 0; done < n; done += sizeof zeros) {
-                const mf_span at = {s->state, s->layers[i].offset[j] + done};
-                e->backend->ops->write(e->backend, at, zeros,
-                                       n - done < sizeof zeros ? n - done : sizeof zeros);
-            }
-        }
+    (void)pthread_mutex_lock(&engine->state_lock);
+}
+
+void mf_engine_unlock(mf_engine *engine)
+{
+    (void)pthread_mutex_unlock(&engine->state_lock);
+}
+
+/* ---------------------------------------------------------------------------------- lifetime -- */
+
+static void link_session(mf_engine *e, mf_session *s)
+{
+    s->next = e->first_session;
+    if (s->next != NULL)
+        s->next->previous = s;
+    e->first_session = s;
+}
+
+static void unlink_session(mf_engine *e, mf_session *s)
+{
+    if (s->next != NULL)
+        s->next->previous = s->previous;
+    if (s->previous != NULL)
+        s->previous->next = s->next;
+    else
+        e->first_session = s->next;
+}
+
+static void free_memory(mf_engine *e, mf_session *s)
+{
+    const mf_allocator *a = &e->allocator;
+    mf_free(a, s->tokens, s->token_capacity * sizeof *s->tokens);
+    mf_free(a, s->pages, s->page_capacity * sizeof *s->pages);
+    mf_free(a, s->page_spans, s->page_capacity * sizeof *s->page_spans);
+    mf_free(a, s->checkpoints, s->checkpoint_capacity * sizeof *s->checkpoints);
+    mf_free(a, s->logits, e->h.n_vocab * sizeof *s->logits);
+    mf_free(a, s->next_logits, e->h.n_vocab * sizeof *s->logits);
+    mf_free(a, s, sizeof *s);
+}
+
+/* Memory for an empty session, not yet of the engine. */
+static mf_status make_session(mf_engine *e, mf_session **out, mf_error *error)
+{
+    const mf_allocator *a = &e->allocator;
+    mf_session *s = mf_alloc_zeroed(a, sizeof *s);
+    if (s == NULL)
+        return mf_fail_memory(error, sizeof *s, "a session");
+    s->engine = e;
+    atomic_init(&s->is_cancelled, false);
+    s->page_capacity = e->plan.page_bytes != 0 ? mf_pages_of(e->plan.n_context) : 1;
+    s->pages = mf_alloc_array(a, s->page_capacity, sizeof *s->pages);
+    s->page_spans = mf_alloc_array(a, s->page_capacity, sizeof *s->page_spans);
+    s->logits = mf_alloc_array(a, e->h.n_vocab, sizeof *s->logits);
+    s->next_logits = mf_alloc_array(a, e->h.n_vocab, sizeof *s->logits);
+    if (s->pages == NULL || s->page_spans == NULL || s->logits == NULL || s->next_logits == NULL) {
+        free_memory(e, s);
+        return mf_fail_memory(error, e->h.n_vocab * sizeof *s->logits, "a session");
     }
+    mf_status status = mf_session_reserve_tokens(s, 1, error);
+    if (status != MF_OK) {
+        free_memory(e, s);
+        return status;
+    }
+    *out = s;
+    return MF_OK;
 }
 
 mf_status mf_session_create(mf_engine *engine, mf_session **out, mf_error *error)
 {
     if (engine == NULL || out == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_session_create: engine or out is NULL");
-    if (engine->n_sessions >= engine->options.n_sessions)
+    mf_session *s = NULL;
+    MF_TRY(make_session(engine, &s, error));
+    mf_engine_lock(engine);
+    bool fits = engine->n_sessions < engine->options.n_sessions;
+    if (fits) {
+        engine->n_sessions++;
+        link_session(engine, s);
+    }
+    mf_engine_unlock(engine);
+    if (!fits) {
+        free_memory(engine, s);
         return mf_fail(error, MF_ERR_BUDGET,
                        "the engine was opened for %u sessions, and as many are open",
                        engine->options.n_sessions);
-    const mf_allocator *a = &engine->allocator;
-    mf_session *s = mf_alloc_zeroed(a, sizeof *s);
-    if (s == NULL)
-        return mf_fail_memory(error, sizeof *s, "a session");
-    mf_status status;
-    s->engine = engine;
-    engine->n_sessions++;
-    s->layers = mf_alloc_array(a, engine->h.n_layers, sizeof *s->layers);
-    s->logits = mf_alloc_array(a, engine->h.n_vocab, sizeof *s->logits);
-    if (s->layers == NULL || s->logits == NULL) {
-        status = mf_fail_memory(error, engine->h.n_vocab * sizeof *s->logits, "a session");
-        goto fail;
     }
-    uint64_t n_bytes =
-        mf_plan_session(&engine->h, engine->plan.n_context, engine->plan.cache_type, s->layers);
-    MF_TRY_GOTO(engine->backend->ops->buffer_create(engine->backend, n_bytes, "session state",
-                                                    &s->state, error));
-    zero_state(s);
     *out = s;
     return MF_OK;
-fail:
-    mf_session_free(&s);
-    return status;
 }
 
 void mf_session_free(mf_session **session)
@@ -63,15 +105,38 @@ void mf_session_free(mf_session **session)
     if (s == NULL)
         return;
     mf_engine *e = s->engine;
-    e->backend->ops->buffer_free(e->backend, s->state);
-    if (s->layers != NULL)
-        mf_free(&e->allocator, s->layers, e->h.n_layers * sizeof *s->layers);
-    if (s->logits != NULL)
-        mf_free(&e->allocator, s->logits, e->h.n_vocab * sizeof *s->logits);
+    mf_engine_lock(e);
+    mf_session_drop_all(s);
+    unlink_session(e, s);
     e->n_sessions--;
-    mf_free(&e->allocator, s, sizeof *s);
+    mf_engine_unlock(e);
+    free_memory(e, s);
     *session = NULL;
 }
+
+mf_status mf_session_fork(const mf_session *session, mf_session **out, mf_error *error)
+{
+    if (session == NULL || out == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_session_fork: session or out is NULL");
+    mf_session *fork = NULL;
+    mf_state *state = NULL;
+    MF_TRY(mf_session_create(session->engine, &fork, error));
+    mf_status status = mf_state_hold((mf_session *)session, session->position, &state, error);
+    if (status == MF_OK)
+        status = mf_session_adopt(fork, state, error);
+    mf_state_release(&state);
+    if (status != MF_OK) {
+        mf_session_free(&fork);
+        return status;
+    }
+    fork->auto_tokens = session->auto_tokens;
+    fork->auto_at_end = session->auto_at_end;
+    *out = fork;
+    return MF_OK;
+}
+
+/* ----------------------------------------------------------------------- what it is asked for --
+ */
 
 void mf_session_set_progress(mf_session *session, mf_progress_fn progress, void *user)
 {
@@ -95,84 +160,285 @@ size_t mf_session_position(const mf_session *session)
     return (size_t)session->position;
 }
 
-void mf_session_clear(mf_session *session)
+const int32_t *mf_session_tokens(const mf_session *session)
 {
-    session->position = 0;
-    session->has_logits = false;
-    session->is_broken = false;
-    zero_state(session);
+    return session->tokens;
 }
 
-static mf_status check_tokens(const mf_session *s, const int32_t *tokens, size_t n_tokens,
-                              mf_error *error)
+uint64_t mf_session_state_bytes(const mf_session *session)
 {
-    const mf_engine *e = s->engine;
-    if (s->is_broken)
-        return mf_fail(error, MF_ERR_STATE,
-                       "an earlier evaluation of this session failed; clear it first");
-    if (n_tokens > e->plan.n_context - s->position)
-        return mf_fail(error, MF_ERR_CONTEXT,
-                       "%zu tokens after %llu do not fit the context of %u tokens", n_tokens,
-                       (unsigned long long)s->position, e->plan.n_context);
-    for (size_t i = 0; i < n_tokens; i++) {
-        if (tokens[i] < 0 || (uint32_t)tokens[i] >= e->h.n_vocab)
-            return mf_fail(error, MF_ERR_ARGUMENT, "token %zu is %d, outside the vocabulary of %u",
-                           i, tokens[i], e->h.n_vocab);
-    }
-    return MF_OK;
+    const mf_plan *p = &session->engine->plan;
+    uint32_t n_states = (session->recurrent != 0) + (session->spare != 0);
+    return session->n_pages * p->page_bytes + n_states * p->recurrent_bytes;
 }
 
-static mf_status eval_chunks(mf_session *s, const int32_t *tokens, size_t n_tokens,
-                             mf_logits_fn each, void *user, mf_error *error)
+void mf_session_cancel(mf_session *session)
+{
+    atomic_store_explicit(&session->is_cancelled, true, memory_order_relaxed);
+}
+
+void mf_session_set_deadline(mf_session *session, uint64_t monotonic_us)
+{
+    session->deadline_us = monotonic_us;
+}
+
+mf_session *mf_engine_next_session(const mf_engine *engine, const mf_session *previous)
+{
+    return previous == NULL ? engine->first_session : previous->next;
+}
+
+void mf_engine_watch_sessions(mf_engine *engine, mf_tokens_changed_fn fn, void *user)
+{
+    mf_engine_lock(engine);
+    engine->tokens_changed = fn;
+    engine->tokens_changed_user = user;
+    mf_engine_unlock(engine);
+}
+
+void mf_session_tell_change(mf_session *s, uint64_t n_kept)
 {
     mf_engine *e = s->engine;
-    for (size_t done = 0; done < n_tokens;) {
-        size_t left = n_tokens - done;
-        uint32_t n = left < e->plan.n_chunk ? (uint32_t)left : e->plan.n_chunk;
-        const mf_batch batch = {
-            .tokens = tokens + done,
-            .n_rows = n,
-            .sessions = &s,
-            .n_rows_each = &n,
-            .n_sessions = 1,
-            .want = each != NULL           ? MF_WANT_ALL
-                    : done + n == n_tokens ? MF_WANT_LAST
-                                           : MF_WANT_NONE,
-            .each = each,
-            .each_user = user,
-            .first_index = done,
-            .done = (uint64_t)done * e->h.n_layers,
-            .total = (uint64_t)n_tokens * e->h.n_layers,
-        };
-        MF_TRY(mf_forward(e, &batch, error));
-        done += n;
-    }
+    if (e->tokens_changed != NULL)
+        e->tokens_changed(e->tokens_changed_user, s, n_kept);
+}
+
+/* ------------------------------------------------------------------------------- going forward --
+ */
+
+mf_status mf_session_reserve_tokens(mf_session *s, uint64_t n_tokens, mf_error *error)
+{
+    size_t n = s->token_capacity == 0 ? TOKENS_MIN : s->token_capacity;
+    while (n < n_tokens)
+        n *= 2;
+    if (n == s->token_capacity)
+        return MF_OK;
+    int32_t *grown = mf_realloc(&s->engine->allocator, s->tokens, s->token_capacity * sizeof *grown,
+                                n * sizeof *grown);
+    if (grown == NULL)
+        return mf_fail_memory(error, n * sizeof *grown, "a session's tokens");
+    s->tokens = grown;
+    s->token_capacity = n;
     return MF_OK;
 }
 
-static mf_status eval(mf_session *s, const int32_t *tokens, size_t n_tokens, mf_logits_fn each,
-                      void *user, mf_error *error)
+static void drop_spare(mf_session *s)
 {
-    MF_TRY(check_tokens(s, tokens, n_tokens, error));
-    mf_status status = eval_chunks(s, tokens, n_tokens, each, user, error);
-    if (status != MF_OK)
-        s->is_broken = true;
+    mf_unit_drop(&s->engine->pool, MF_UNIT_RECURRENT, s->spare);
+    s->spare = 0;
+    s->spare_span = (mf_span){{0}, 0};
+}
+
+static bool drop_idle_spares(mf_engine *e)
+{
+    bool any = false;
+    for (mf_session *s = e->first_session; s != NULL; s = s->next)
+        if (!s->in_batch && s->spare != 0) {
+            drop_spare(s);
+            any = true;
+        }
+    return any;
+}
+
+mf_status mf_take_unit(mf_engine *e, mf_unit_kind kind, mf_unit *out, mf_error *error)
+{
+    mf_status status = mf_unit_take(&e->pool, kind, out, error);
+    if (status == MF_ERR_BUDGET && drop_idle_spares(e))
+        status = mf_unit_take(&e->pool, kind, out, error);
+    while (status == MF_ERR_BUDGET && mf_checkpoint_drop_oldest(e))
+        status = mf_unit_take(&e->pool, kind, out, error);
     return status;
 }
 
-mf_status mf_session_eval(mf_session *session, const int32_t *tokens, size_t n_tokens,
-                          mf_error *error)
+static void set_page(mf_session *s, uint32_t index, mf_unit unit)
 {
-    if (session == NULL || (tokens == NULL && n_tokens > 0))
-        return mf_fail(error, MF_ERR_ARGUMENT, "mf_session_eval: session or tokens is NULL");
-    return eval(session, tokens, n_tokens, NULL, NULL, error);
+    s->pages[index] = unit;
+    s->page_spans[index] = mf_unit_span(&s->engine->pool, MF_UNIT_PAGE, unit);
 }
 
-mf_status mf_session_eval_each(mf_session *session, const int32_t *tokens, size_t n_tokens,
-                               mf_logits_fn fn, void *user, mf_error *error)
+/* Rows that are committed, of every layer; others may be being written by whom they belong to. */
+static void copy_rows(mf_engine *e, mf_span to, mf_span from, uint64_t n_rows)
 {
-    if (session == NULL || fn == NULL || (tokens == NULL && n_tokens > 0))
-        return mf_fail(error, MF_ERR_ARGUMENT,
-                       "mf_session_eval_each: session, tokens or fn is NULL");
-    return eval(session, tokens, n_tokens, fn, user, error);
+    for (uint32_t i = 0; i < e->h.n_layers; i++) {
+        const mf_layer_state *l = &e->layers[i];
+        for (int j = 0; j < 2 && !l->is_recurrent; j++)
+            if (l->n_bytes[j] != 0)
+                e->backend->ops->copy(e->backend, mf_span_at(to, l->offset[j]),
+                                      mf_span_at(from, l->offset[j]), n_rows * l->n_bytes[j]);
+    }
+}
+
+/* The last page, if it is not full, is to be this session's alone. */
+static mf_status own_last_page(mf_session *s, mf_error *error)
+{
+    mf_engine *e = s->engine;
+    uint64_t n_rows = s->position % MF_PAGE_TOKENS;
+    uint32_t last = s->n_pages - 1;
+    if (n_rows == 0 || mf_unit_refs(&e->pool, MF_UNIT_PAGE, s->pages[last]) == 1)
+        return MF_OK;
+    mf_unit copy;
+    MF_TRY(mf_take_unit(e, MF_UNIT_PAGE, &copy, error));
+    if (mf_unit_refs(&e->pool, MF_UNIT_PAGE, s->pages[last]) == 1) {
+        mf_unit_drop(&e->pool, MF_UNIT_PAGE, copy); /* making room has dropped the other holder */
+        return MF_OK;
+    }
+    copy_rows(e, mf_unit_span(&e->pool, MF_UNIT_PAGE, copy), s->page_spans[last], n_rows);
+    mf_unit_drop(&e->pool, MF_UNIT_PAGE, s->pages[last]);
+    set_page(s, last, copy);
+    return MF_OK;
+}
+
+static mf_status take_pages(mf_session *s, uint32_t n_pages, mf_error *error)
+{
+    mf_engine *e = s->engine;
+    while (s->n_pages < n_pages) {
+        mf_unit unit;
+        MF_TRY(mf_take_unit(e, MF_UNIT_PAGE, &unit, error));
+        set_page(s, s->n_pages++, unit);
+    }
+    return MF_OK;
+}
+
+static mf_status prepare(mf_session *s, uint32_t n_rows, mf_error *error)
+{
+    mf_engine *e = s->engine;
+    MF_TRY(mf_session_reserve_tokens(s, s->position + n_rows, error));
+    if (e->plan.page_bytes != 0) {
+        MF_TRY(own_last_page(s, error));
+        MF_TRY(take_pages(s, mf_pages_of(s->position + n_rows), error));
+    }
+    if (e->plan.recurrent_bytes != 0 && s->spare == 0) {
+        MF_TRY(mf_take_unit(e, MF_UNIT_RECURRENT, &s->spare, error));
+        s->spare_span = mf_unit_span(&e->pool, MF_UNIT_RECURRENT, s->spare);
+    }
+    return MF_OK;
+}
+
+mf_status mf_session_prepare(mf_session *s, const int32_t *tokens, uint32_t n_rows, mf_error *error)
+{
+    mf_status status = prepare(s, n_rows, error);
+    if (status != MF_OK)
+        mf_session_abandon(s);
+    else
+        memcpy(s->tokens + s->position, tokens, n_rows * sizeof *tokens);
+    return status;
+}
+
+void mf_session_abandon(mf_session *s)
+{
+    uint32_t n_kept = s->engine->plan.page_bytes != 0 ? mf_pages_of(s->position) : 0;
+    while (s->n_pages > n_kept)
+        mf_unit_drop(&s->engine->pool, MF_UNIT_PAGE, s->pages[--s->n_pages]);
+}
+
+void mf_session_commit(mf_session *s, uint32_t n_rows, bool has_logits)
+{
+    mf_state_pool *pool = &s->engine->pool;
+    uint64_t before = s->position;
+    s->position += n_rows;
+    s->has_logits = has_logits;
+    if (has_logits) {
+        float *logits = s->next_logits;
+        s->next_logits = s->logits;
+        s->logits = logits;
+    }
+    if (s->spare != 0) {
+        mf_unit old = s->recurrent;
+        mf_span old_span = s->recurrent_span;
+        s->recurrent = s->spare;
+        s->recurrent_span = s->spare_span;
+        s->spare = 0;
+        s->spare_span = (mf_span){{0}, 0};
+        if (old != 0 && mf_unit_refs(pool, MF_UNIT_RECURRENT, old) == 1) {
+            s->spare = old;
+            s->spare_span = old_span;
+        } else {
+            mf_unit_drop(pool, MF_UNIT_RECURRENT, old);
+        }
+    }
+    mf_session_tell_change(s, before);
+}
+
+/* ---------------------------------------------------------------------------------- going back --
+ */
+
+void mf_session_rewind(mf_session *s, uint64_t position, mf_unit last_page, mf_unit recurrent)
+{
+    mf_state_pool *pool = &s->engine->pool;
+    if (last_page != 0)
+        mf_unit_hold(pool, MF_UNIT_PAGE, last_page);
+    if (recurrent != 0)
+        mf_unit_hold(pool, MF_UNIT_RECURRENT, recurrent);
+    mf_checkpoint_drop_beyond(s, position);
+    uint32_t n_full = (uint32_t)(position / MF_PAGE_TOKENS);
+    while (s->n_pages > n_full)
+        mf_unit_drop(pool, MF_UNIT_PAGE, s->pages[--s->n_pages]);
+    if (last_page != 0)
+        set_page(s, s->n_pages++, last_page);
+    mf_unit_drop(pool, MF_UNIT_RECURRENT, s->recurrent);
+    s->recurrent = recurrent;
+    s->recurrent_span = mf_unit_span(pool, MF_UNIT_RECURRENT, recurrent);
+    s->position = position;
+    s->has_logits = false;
+    mf_session_tell_change(s, position);
+}
+
+void mf_session_drop_all(mf_session *s)
+{
+    mf_session_rewind(s, 0, 0, 0);
+    mf_checkpoint_drop_beyond(s, UINT64_MAX);
+    drop_spare(s);
+}
+
+void mf_session_clear(mf_session *session)
+{
+    mf_engine_lock(session->engine);
+    mf_session_drop_all(session);
+    mf_engine_unlock(session->engine);
+}
+
+/* The page that position ends in, if it does not end with it. */
+static mf_unit last_page_of(const mf_session *s, uint64_t position)
+{
+    bool is_partial = s->engine->plan.page_bytes != 0 && position % MF_PAGE_TOKENS != 0;
+    return is_partial ? s->pages[position / MF_PAGE_TOKENS] : 0;
+}
+
+static mf_status truncate_locked(mf_session *s, size_t n_tokens, size_t *n_kept, mf_error *error)
+{
+    if (s->engine->plan.recurrent_bytes == 0) {
+        mf_session_rewind(s, n_tokens, last_page_of(s, n_tokens), 0);
+        *n_kept = n_tokens;
+        return MF_OK;
+    }
+    mf_checkpoint_state *c = mf_checkpoint_find(s, n_tokens);
+    if (c == NULL || c->position == 0)
+        return mf_fail(error, MF_ERR_NOT_FOUND,
+                       "no checkpoint at or before token %zu, and the recurrent layers of this "
+                       "model cannot go back without one",
+                       n_tokens);
+    c->last_use = ++s->engine->n_uses;
+    *n_kept = (size_t)c->position;
+    mf_session_rewind(s, c->position, c->last_page, c->recurrent);
+    return MF_OK;
+}
+
+mf_status mf_session_truncate(mf_session *session, size_t n_tokens, size_t *n_kept, mf_error *error)
+{
+    size_t ignored;
+    if (session == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_session_truncate: session is NULL");
+    if (n_tokens > session->position)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_session_truncate: to %zu tokens of %llu",
+                       n_tokens, (unsigned long long)session->position);
+    n_kept = n_kept != NULL ? n_kept : &ignored;
+    mf_status status = MF_OK;
+    mf_engine_lock(session->engine);
+    if (n_tokens == session->position)
+        *n_kept = n_tokens;
+    else if (n_tokens == 0)
+        mf_session_drop_all(session), *n_kept = 0;
+    else
+        status = truncate_locked(session, n_tokens, n_kept, error);
+    mf_engine_unlock(session->engine);
+    return status;
 }

@@ -1,22 +1,55 @@
 /* SPDX-License-Identifier: MIT */
-/* A session: one sequence's state, and the evaluation of tokens appended to it. */
+/*
+ * A session: one sequence's tokens, references to what they left behind, and the evaluation of
+ * tokens appended to it.
+ *
+ * Two locks. The state lock guards the pool, the list of sessions, and what sessions hold (a
+ * session's own thread may read its own without). The turn is held while a chunk is evaluated, and
+ * taken before the state lock. A chunk writes into pages past the committed position and into the
+ * session's spare recurrent state, none of which anybody else reads; commit then moves the
+ * position.
+ */
 #ifndef MF_MODEL_SESSION_H
 #define MF_MODEL_SESSION_H
 
-#include "model/engine.h"
+#include "model/session_state.h"
+
+#include <stdatomic.h>
 
 /* hidden: the residual stream after `layer`, [n_tokens, hidden_size]; valid during the call. */
 typedef void (*mf_trace_fn)(void *user, uint32_t layer, uint64_t first_position, uint32_t n_tokens,
                             const float *hidden);
 
+/* A position to go back to, at most the session's. The full pages before it are the session's own;
+ * only a last page that is not full, and the recurrent state, need references. */
+typedef struct mf_checkpoint_state {
+    uint64_t position, last_use;
+    mf_unit last_page; /* 0: the position is a multiple of a page */
+    mf_unit recurrent;
+    float *logits; /* [n_vocab] or NULL */
+} mf_checkpoint_state;
+
 struct mf_session {
     mf_engine *engine;
-    mf_buffer state;
-    mf_layer_state *layers; /* [n_layers] */
+    mf_session *next, *previous; /* of the engine */
     uint64_t position;
-    float *logits; /* [n_vocab] of the last token */
+    int32_t *tokens;
+    size_t token_capacity;
+    mf_unit *pages;      /* [page_capacity] */
+    mf_span *page_spans; /* beside them */
+    uint32_t n_pages, page_capacity;
+    mf_unit recurrent, spare; /* spare: what the next chunk writes; 0: none yet */
+    mf_span recurrent_span, spare_span;
+    mf_checkpoint_state *checkpoints; /* positions rising */
+    uint32_t n_checkpoints, checkpoint_capacity;
+    uint64_t auto_tokens;
+    bool auto_at_end;
+    bool in_batch;      /* being evaluated */
+    float *logits;      /* [n_vocab] of the last token */
+    float *next_logits; /* those of the chunk being evaluated, until it is committed */
     bool has_logits;
-    bool is_broken; /* an evaluation failed half way */
+    atomic_bool is_cancelled;
+    uint64_t deadline_us; /* 0: none */
     mf_progress_fn progress;
     void *progress_user;
     mf_trace_fn trace;
@@ -26,26 +59,65 @@ struct mf_session {
 /* Calls trace after every layer of every chunk; NULL stops it. For tests. */
 void mf_session_set_trace(mf_session *session, mf_trace_fn trace, void *user);
 
-/* Which logits a chunk gives. */
-typedef enum mf_want { MF_WANT_NONE = 0, MF_WANT_LAST = 1, MF_WANT_ALL = 2 } mf_want;
-
-/* One chunk of one or more sessions' tokens, at most plan.n_chunk rows; rows of a session are
- * adjacent. */
-typedef struct mf_batch {
+/* One session's rows of a chunk, and whose logits are wanted. */
+typedef struct mf_batch_part {
+    mf_session *session;
     const int32_t *tokens;
     uint32_t n_rows;
-    mf_session **sessions;
-    const uint32_t *n_rows_each;
-    uint32_t n_sessions;
-    mf_want want;
-    mf_logits_fn each; /* with MF_WANT_ALL: called for every row */
+    bool wants_logits; /* of the last row, into session->next_logits */
+} mf_batch_part;
+
+/* One chunk of one or more sessions' tokens, at most plan.n_chunk rows in all. */
+typedef struct mf_batch {
+    const mf_batch_part *parts;
+    uint32_t n_parts;
+    uint32_t n_rows;
+    mf_logits_fn each; /* one session only: called for every row */
     void *each_user;
     size_t first_index;   /* of the first row, as told to each */
     uint64_t done, total; /* units for progress: layers times rows */
 } mf_batch;
 
-/* Runs the layers over the batch and advances the sessions' positions. On failure the sessions'
- * state is undefined. */
+/* Runs the layers over the batch, whose sessions have been prepared. Commits nothing. */
 mf_status mf_forward(mf_engine *engine, const mf_batch *batch, mf_error *error);
+
+/* MF_ERR_CANCELLED if a session of the batch was cancelled or is late. */
+mf_status mf_check_cancelled(const mf_batch *batch, mf_error *error);
+
+/* ------------------------------------------------------------ what follows is under the state lock
+ */
+
+/* mf_unit_take that makes room: idle sessions' spare states, then checkpoints but for each
+ * session's newest. */
+mf_status mf_take_unit(mf_engine *engine, mf_unit_kind kind, mf_unit *out, mf_error *error);
+/* Pages and a spare state for n_rows more, and the tokens behind the committed ones. On failure the
+ * session is as it was. */
+mf_status mf_session_prepare(mf_session *session, const int32_t *tokens, uint32_t n_rows,
+                             mf_error *error);
+/* What mf_session_prepare took and a failed chunk does not need. */
+void mf_session_abandon(mf_session *session);
+void mf_session_commit(mf_session *session, uint32_t n_rows, bool has_logits);
+/* Keeps position tokens with the given last page (if not full) and recurrent state, which it takes
+ * references to; checkpoints beyond are dropped. */
+void mf_session_rewind(mf_session *session, uint64_t position, mf_unit last_page,
+                       mf_unit recurrent);
+/* Drops everything held. */
+void mf_session_drop_all(mf_session *session);
+mf_status mf_session_reserve_tokens(mf_session *session, uint64_t n_tokens, mf_error *error);
+void mf_session_tell_change(mf_session *session, uint64_t n_kept);
+
+/* The newest checkpoint at or before `position`, NULL if there is none. */
+mf_checkpoint_state *mf_checkpoint_find(const mf_session *session, uint64_t position);
+mf_status mf_checkpoint_take(mf_session *session, mf_error *error);
+/* Drops those at positions beyond this one. */
+void mf_checkpoint_drop_beyond(mf_session *session, uint64_t position);
+/* Drops the least recently used checkpoint of all that is not its session's newest; false if there
+ * is none. */
+bool mf_checkpoint_drop_oldest(mf_engine *engine);
+
+static inline uint32_t mf_pages_of(uint64_t n_tokens)
+{
+    return (uint32_t)((n_tokens + MF_PAGE_TOKENS - 1) / MF_PAGE_TOKENS);
+}
 
 #endif

@@ -103,6 +103,17 @@ static mf_span cache(scene *s, const mf_sequence *seq, size_t width)
     return span;
 }
 
+/* The caches in state[...] as pages that follow one another. */
+static void page_caches(scene *s, uint32_t i, size_t row_bytes)
+{
+    mf_sequence *seq = &s->sequences[i];
+    for (uint32_t p = 0; p < SCENE_PAGES; p++)
+        s->pages[i][p] = (mf_span){s->buffer, p * MF_PAGE_TOKENS * row_bytes};
+    seq->pages = s->pages[i];
+    seq->page_offset[0] = seq->state[0].offset;
+    seq->page_offset[1] = seq->state[1].offset;
+}
+
 /* p: rows, heads, kv_heads, head_dim, sequences */
 static void build_attention(scene *s, const uint32_t *p)
 {
@@ -120,7 +131,9 @@ static void build_attention(scene *s, const uint32_t *p)
     for (uint32_t i = 0; i < p[4]; i++) {
         s->sequences[i].state[0] = cache(s, &s->sequences[i], width);
         s->sequences[i].state[1] = cache(s, &s->sequences[i], width);
+        page_caches(s, i, width * sizeof(float));
     }
+    s->op.u.attention.cache_type = MF_F32;
     s->op.u.attention.sequences = s->sequences;
     s->op.u.attention.n_sequences = p[4];
 }
@@ -156,6 +169,7 @@ static void build_latent_attention(scene *s, const uint32_t *p)
     for (uint32_t i = 0; i < p[4]; i++) {
         mf_sequence *seq = &s->sequences[i];
         seq->state[0] = p[5] != 0 ? bf16_cache(s, seq, width) : cache(s, seq, width);
+        page_caches(s, i, width * (p[5] != 0 ? 2 : 4));
     }
     s->op.u.latent_attention.sequences = s->sequences;
     s->op.u.latent_attention.n_sequences = p[4];
@@ -167,6 +181,16 @@ static void build_sigmoid_mul(scene *s, const uint32_t *p)
     s->op.u.sigmoid_mul.x = scene_input(s, (size_t)p[0] * p[1], 4.0f);
     s->op.u.sigmoid_mul.gate = scene_input(s, (size_t)p[0] * p[1], 60.0f);
     s->op.u.sigmoid_mul.n_cols = p[1];
+}
+
+/* A state of n floats to go on from and another to leave behind; every fourth in place, every
+ * third beginning with nothing. */
+static void begin_state(scene *s, uint32_t i, size_t n, float scale)
+{
+    mf_sequence *seq = &s->sequences[i];
+    if (i % 3 != 2)
+        seq->state[0] = scene_input(s, n, scale);
+    seq->state[1] = i % 4 == 3 ? seq->state[0] : scene_output(s, n);
 }
 
 /* p: rows, channels, width, sequences, in place */
@@ -181,7 +205,7 @@ static void build_conv1d_silu(scene *s, const uint32_t *p)
     s->op.u.conv1d_silu.width = p[2];
     scene_sequences(s, p[0], p[3]);
     for (uint32_t i = 0; i < p[3]; i++)
-        s->sequences[i].state[0] = scene_input(s, (size_t)(p[2] - 1) * p[1], 8.0f);
+        begin_state(s, i, (size_t)(p[2] - 1) * p[1], 8.0f);
     s->op.u.conv1d_silu.sequences = s->sequences;
     s->op.u.conv1d_silu.n_sequences = p[3];
 }
@@ -205,7 +229,7 @@ static void build_gated_delta(scene *s, const uint32_t *p)
     s->op.u.gated_delta.eps = EPS;
     scene_sequences(s, p[0], p[5]);
     for (uint32_t i = 0; i < p[5]; i++)
-        s->sequences[i].state[0] = scene_input(s, (size_t)p[2] * p[3] * p[4], 1.0f);
+        begin_state(s, i, (size_t)p[2] * p[3] * p[4], 1.0f);
     s->op.u.gated_delta.sequences = s->sequences;
     s->op.u.gated_delta.n_sequences = p[5];
 }

@@ -289,7 +289,8 @@ static double conv_input(const scene *s, const mf_sequence *seq, uint32_t j, uin
 {
     uint32_t n = s->op.u.conv1d_silu.n_channels, kept = s->op.u.conv1d_silu.width - 1;
     if (j < kept)
-        return floats(s, seq->state[0])[(size_t)j * n + channel];
+        return seq->state[0].buffer.id == 0 ? 0.0f
+                                            : floats(s, seq->state[0])[(size_t)j * n + channel];
     return floats(s, s->op.u.conv1d_silu.x)[(size_t)(seq->first_row + j - kept) * n + channel];
 }
 
@@ -308,7 +309,7 @@ static void ref_conv_channel(scene *s, const mf_sequence *seq, uint32_t channel)
                      silu(c), 1.1 * sum_slack(width, magnitude) + RELATIVE * fabs(silu(c)));
     }
     for (uint32_t j = 0; j + 1 < width; j++)
-        scene_expect(s, seq->state[0], (size_t)j * n + channel,
+        scene_expect(s, seq->state[1], (size_t)j * n + channel,
                      conv_input(s, seq, seq->n_rows + j, channel), 0.0);
 }
 
@@ -381,13 +382,13 @@ static void ref_gated_delta(scene *s)
         d.largest = 0.0;
         const float *before = floats(s, d.seq->state[0]) + d.head * n;
         for (size_t j = 0; j < n; j++) {
-            d.state[j] = before[j];
+            d.state[j] = d.seq->state[0].buffer.id == 0 ? 0.0f : before[j];
             d.largest = fmax(d.largest, fabs(d.state[j]));
         }
         for (uint32_t r = 0; r < d.seq->n_rows; r++)
             ref_delta_token(s, &d, d.seq->first_row + r);
         for (size_t j = 0; j < n; j++)
-            scene_expect(s, d.seq->state[0], d.head * n + j, d.state[j], 1e-5 * d.largest);
+            scene_expect(s, d.seq->state[1], d.head * n + j, d.state[j], 1e-5 * d.largest);
     }
     free(d.state);
     free(d.q);

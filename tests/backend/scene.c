@@ -303,6 +303,8 @@ static uint32_t cut_sequences(const scene *s, uint32_t n_sequences, uint32_t fir
         if (from >= end)
             continue;
         q.position += from - q.first_row;
+        if (from != q.first_row)
+            q.state[0] = q.state[1]; /* goes on from what the piece before it left */
         q.first_row = from - first;
         q.n_rows = end - from;
         out[n_out++] = q;

@@ -14,6 +14,7 @@
 #define SCENE_ITEMS 80
 #define SCENE_LIST 640
 #define SCENE_SEQUENCES 8
+#define SCENE_PAGES 8 /* of a sequence */
 
 /* What a 4-byte word of the buffer is. */
 typedef enum scene_role {
@@ -34,6 +35,7 @@ typedef struct scene {
     unsigned char *roles; /* [SCENE_WORDS] */
     double *want, *slack; /* [SCENE_WORDS] */
     mf_sequence sequences[SCENE_SEQUENCES];
+    mf_span pages[SCENE_SEQUENCES][SCENE_PAGES];
     mf_expert_item items[SCENE_ITEMS];
     int32_t tokens[SCENE_LIST];
     uint32_t list[SCENE_LIST];

@@ -134,7 +134,14 @@ static void run_chunk(run *r, uint32_t first, uint32_t n, mf_dtype cache_type, f
     const shape *s = &r->s;
     const uint32_t head = s->nope + s->rot;
     const mf_span q = floats_at(r->q, (size_t)first * s->n_heads * head);
-    const mf_sequence seq = {.n_rows = n, .position = first, .state = {r->cache}};
+    enum { N_PAGES = 16 };
+    mf_span pages[N_PAGES];
+    for (uint32_t p = 0; p < N_PAGES; p++) {
+        uint64_t page_bytes = MF_PAGE_TOKENS * (uint64_t)(s->rank + s->rot);
+        page_bytes *= mf_dtype_bytes(cache_type);
+        pages[p] = mf_span_at(r->cache, p * page_bytes);
+    }
+    const mf_sequence seq = {.n_rows = n, .position = first, .pages = pages};
     const mf_op absorb = head_matmul(r, n, true, q, r->q_latent);
     play(r->be, &absorb);
     const mf_op attend = {

@@ -6,6 +6,8 @@
  */
 #include "kernel_data.h"
 
+#include "base/half.h"
+
 #include <stdlib.h>
 
 static const uint32_t lengths[] = {1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 64, 100, 127, 256, 515};
@@ -143,6 +145,16 @@ static void test_rope(const mf_kernels *k)
     }
 }
 
+/* Value i of the key (or value) of a position, as cached. */
+static double cached_value(const mf_attention_args *a, size_t offset, uint32_t t, uint32_t i)
+{
+    const unsigned char *page = a->pages[t / MF_ATTENTION_TILE] + offset;
+    size_t at = t % MF_ATTENTION_TILE * a->kv_stride + i;
+    return a->cache_type == MF_F32
+               ? (double)((const float *)(const void *)page)[at]
+               : (double)mf_f32_from_bf16(((const uint16_t *)(const void *)page)[at]);
+}
+
 static void expected_attention(const mf_attention_args *a, double *out)
 {
     double *p = malloc(a->n_kv * sizeof *p), max = -INFINITY, sum = 0.0;
@@ -150,7 +162,7 @@ static void expected_attention(const mf_attention_args *a, double *out)
     for (uint32_t t = 0; t < a->n_kv; t++) {
         p[t] = 0.0;
         for (uint32_t i = 0; i < a->head_dim; i++)
-            p[t] += (double)a->q[i] * (double)a->k[t * a->kv_stride + i];
+            p[t] += (double)a->q[i] * cached_value(a, a->k_offset, t, i);
         p[t] *= (double)a->scale;
         max = fmax(max, p[t]);
     }
@@ -159,11 +171,56 @@ static void expected_attention(const mf_attention_args *a, double *out)
         double e = exp(p[t] - max);
         sum += e;
         for (uint32_t i = 0; i < a->head_dim; i++)
-            out[i] += e * (double)a->v[t * a->kv_stride + i];
+            out[i] += e * cached_value(a, a->v_offset, t, i);
     }
     for (uint32_t i = 0; i < a->head_dim; i++)
         out[i] /= sum;
     free(p);
+}
+
+enum { MAX_PAGES = 16, PAGE_TILE = MF_ATTENTION_TILE };
+
+/* Keys and values of n positions in pages of their own, each as long as it must be. */
+static void random_pages(uint64_t *state, guarded *g, uint32_t n, mf_attention_args *a,
+                         const unsigned char **pages)
+{
+    size_t value_bytes = a->cache_type == MF_F32 ? 4 : 2;
+    a->k_offset = 4;
+    for (uint32_t first = 0, p = 0; first < n; first += PAGE_TILE, p++) {
+        uint32_t rows = n - first < PAGE_TILE ? n - first : PAGE_TILE;
+        size_t n_values = (rows - 1) * a->kv_stride + a->head_dim;
+        a->v_offset = 4 + (PAGE_TILE - 1) * a->kv_stride * value_bytes + a->head_dim * value_bytes;
+        size_t n_bytes = a->v_offset + n_values * value_bytes;
+        float *floats = random_floats(state, &g[p], (n_bytes + 3) / 4);
+        pages[p] = (const unsigned char *)floats;
+        uint16_t *halves = (uint16_t *)(void *)floats;
+        for (size_t i = 0; a->cache_type != MF_F32 && i < n_bytes / 2; i++)
+            halves[i] =
+                mf_bf16_from_f32((float)(int64_t)(test_random(state) >> 40) / 8388608.0f - 1.0f);
+    }
+    a->pages = pages;
+}
+
+static void check_attention(const mf_kernels *k, uint64_t *state, uint32_t n, uint32_t dim,
+                            mf_dtype type)
+{
+    guarded g[MAX_PAGES + 3];
+    const unsigned char *pages[MAX_PAGES];
+    mf_attention_args args = {
+        .kv_stride = dim + 3, .cache_type = type, .n_kv = n, .head_dim = dim, .scale = 0.1f};
+    random_pages(state, g, n, &args, pages);
+    uint32_t n_pages = (n + PAGE_TILE - 1) / PAGE_TILE;
+    args.q = random_floats(state, &g[n_pages], dim);
+    float *out = args.out = random_floats(state, &g[n_pages + 1], dim);
+    args.scratch = random_floats(state, &g[n_pages + 2], (size_t)2 * PAGE_TILE * dim);
+    double expected[256];
+    expected_attention(&args, expected);
+    k->attention(&args);
+    for (uint32_t i = 0; i < dim; i++)
+        check_near(k, "attention", n, (double)out[i], expected[i],
+                   2e-4 * (fabs(expected[i]) + 1.0));
+    for (uint32_t i = 0; i < n_pages + 3; i++)
+        guarded_free(&g[i]);
 }
 
 static void test_attention(const mf_kernels *k)
@@ -171,26 +228,11 @@ static void test_attention(const mf_kernels *k)
     static const uint32_t positions[] = {1, 2, 31, 32, 33, 64, 100, 511},
                           dims[] = {1, 7, 16, 48, 64, 100, 256};
     uint64_t state = 15;
-    for (size_t l = 0; l < 8; l++) {
+    for (size_t l = 0; l < 8; l++)
         for (size_t d = 0; d < 7; d++) {
-            uint32_t n = positions[l], dim = dims[d];
-            size_t stride = dim + 3;
-            guarded g[4];
-            float *q = random_floats(&state, &g[0], dim);
-            float *keys = random_floats(&state, &g[1], (n - 1) * stride + dim);
-            float *values = random_floats(&state, &g[2], (n - 1) * stride + dim);
-            float *out = random_floats(&state, &g[3], dim);
-            const mf_attention_args args = {q, keys, values, stride, n, dim, 0.1f, out};
-            double expected[256];
-            expected_attention(&args, expected);
-            k->attention(&args);
-            for (uint32_t i = 0; i < dim; i++)
-                check_near(k, "attention", n, (double)out[i], expected[i],
-                           2e-4 * (fabs(expected[i]) + 1.0));
-            for (int i = 0; i < 4; i++)
-                guarded_free(&g[i]);
+            check_attention(k, &state, positions[l], dims[d], MF_F32);
+            check_attention(k, &state, positions[l], dims[d], MF_BF16);
         }
-    }
 }
 
 static void test_conv(const mf_kernels *k)

@@ -65,7 +65,7 @@ static void check_harmless(const golden_case *c, const golden *g, const float *b
         }
 }
 
-/* The n-th read fails: a clean error, then nothing but MF_ERR_STATE, then all is well again. */
+/* The n-th read fails: a clean error, and after it all is well again. */
 static void check_failed_read(const golden_case *c, const golden *g, const float *base,
                               float *scratch, mf_io_fault *fault, mf_session *session)
 {
@@ -77,7 +77,6 @@ static void check_failed_read(const golden_case *c, const golden *g, const float
     CHECK_MSG(status == MF_ERR_IO && error.code == MF_ERR_IO && error.os_errno == EIO,
               "%s: a failed read gave %s, \"%s\"", c->name, mf_status_name(status), error.message);
     CHECK_CONTAINS(error.message, c->name); /* the file's path */
-    CHECK_STATUS(mf_session_eval(session, g->tokens, 1, &error), MF_ERR_STATE);
     mf_session_clear(session);
     CHECK_U64(mf_session_position(session), 0);
     error = (mf_error){0};

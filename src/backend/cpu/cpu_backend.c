@@ -62,6 +62,12 @@ static void read_span(mf_backend *base, mf_span src, void *dest, uint64_t n_byte
     memcpy(dest, mf_cpu_bytes((mf_cpu_backend *)base, src), n_bytes);
 }
 
+static void copy_span(mf_backend *base, mf_span dest, mf_span src, uint64_t n_bytes)
+{
+    const mf_cpu_backend *be = (mf_cpu_backend *)base;
+    memcpy(mf_cpu_bytes(be, dest), mf_cpu_bytes(be, src), n_bytes);
+}
+
 static bool supports_op(const mf_backend *base, const mf_op *op)
 {
     (void)base;
@@ -81,11 +87,11 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* What an operation needs: scratch a thread, and gathered rows for all. */
-static void sizes_of(const mf_cpu_backend *be, const mf_op *op, size_t *scratch, size_t *gather)
+/* What an operation needs: scratch a thread, gathered rows for all, and pointers to pages. */
+static void sizes_of(const mf_cpu_backend *be, const mf_op *op, size_t *scratch, size_t *gather,
+                     size_t *n_pages)
 {
-    *scratch = 0;
-    *gather = 0;
+    *scratch = *gather = *n_pages = 0;
     if (op->kind == MF_OP_MATMUL) {
         for (uint32_t j = 0; j < op->u.matmul.n; j++)
             *scratch = max_size(*scratch, matmul_scratch(be, &op->u.matmul.weight[j], op->n_rows));
@@ -101,7 +107,13 @@ static void sizes_of(const mf_cpu_backend *be, const mf_op *op, size_t *scratch,
         const mf_head_weight *w = &op->u.head_matmul.w;
         *scratch = w->transposed ? (size_t)MF_CPU_TRANSPOSED_ROWS * w->weight.n_cols * sizeof(float)
                                  : matmul_scratch(be, &w->weight, op->n_rows);
+    } else if (op->kind == MF_OP_ATTENTION) {
+        if (op->u.attention.cache_type != MF_F32)
+            *scratch = (size_t)2 * MF_ATTENTION_TILE * sizeof(float) * op->u.attention.head_dim;
+        *n_pages = mf_cpu_count_pages(op->u.attention.sequences, op->u.attention.n_sequences);
     } else if (op->kind == MF_OP_LATENT_ATTENTION) {
+        *n_pages = mf_cpu_count_pages(op->u.latent_attention.sequences,
+                                      op->u.latent_attention.n_sequences);
         *scratch = (size_t)MF_LATENT_TILE * sizeof(float) *
                    (op->u.latent_attention.n_latent + op->u.latent_attention.n_rot);
     } else if (op->kind == MF_OP_GATED_DELTA) {
@@ -109,11 +121,26 @@ static void sizes_of(const mf_cpu_backend *be, const mf_op *op, size_t *scratch,
     }
 }
 
+/* *ptr gets at least n_bytes; what it held is lost. */
+static mf_status grow(const mf_cpu_backend *be, void **ptr, size_t *held, size_t n_bytes,
+                      const char *what, mf_error *error)
+{
+    if (n_bytes <= *held)
+        return MF_OK;
+    mf_free(&be->allocator, *ptr, *held);
+    *held = 0;
+    *ptr = mf_alloc(&be->allocator, n_bytes);
+    if (*ptr == NULL)
+        return mf_fail_memory(error, n_bytes, what);
+    *held = n_bytes;
+    return MF_OK;
+}
+
 static mf_status reserve(mf_backend *base, const mf_op *op, mf_error *error)
 {
     mf_cpu_backend *be = (mf_cpu_backend *)base;
-    size_t scratch, gather;
-    sizes_of(be, op, &scratch, &gather);
+    size_t scratch, gather, n_pages;
+    sizes_of(be, op, &scratch, &gather, &n_pages);
     scratch = (size_t)mf_round_up(scratch, SCRATCH_ALIGN);
     if (scratch > be->scratch_bytes) {
         mf_free(&be->allocator, be->scratch_memory, be->scratch_memory_bytes);
@@ -127,15 +154,14 @@ static mf_status reserve(mf_backend *base, const mf_op *op, mf_error *error)
         be->scratch_bytes = scratch;
         be->scratch = be->scratch_memory + (-(uintptr_t)be->scratch_memory & (SCRATCH_ALIGN - 1));
     }
-    if (gather > be->gather_bytes) {
-        mf_free(&be->allocator, be->gather, be->gather_bytes);
-        be->gather_bytes = 0;
-        be->gather = mf_alloc(&be->allocator, gather);
-        if (be->gather == NULL)
-            return mf_fail_memory(error, gather, "gathered rows");
-        be->gather_bytes = gather;
-    }
-    return MF_OK;
+    void *rows = be->gather, *pages = be->pages;
+    mf_status status = grow(be, &rows, &be->gather_bytes, gather, "gathered rows", error);
+    be->gather = rows;
+    if (status == MF_OK)
+        status = grow(be, &pages, &be->pages_bytes, n_pages * sizeof *be->pages, "lists of pages",
+                      error);
+    be->pages = pages;
+    return status;
 }
 
 typedef void (*op_fn)(mf_cpu_backend *be, const mf_op *op);
@@ -187,6 +213,7 @@ static void destroy(mf_backend *base)
         mf_region_free(&a, &be->buffers[i]);
     mf_free(&a, be->scratch_memory, be->scratch_memory_bytes);
     mf_free(&a, be->gather, be->gather_bytes);
+    mf_free(&a, be->pages, be->pages_bytes);
     mf_free(&a, be, sizeof *be);
 }
 
@@ -203,6 +230,7 @@ static const mf_backend_ops cpu_ops = {
     .buffer_host = buffer_host,
     .write = write_span,
     .read = read_span,
+    .copy = copy_span,
     .supports_op = supports_op,
     .reserve = reserve,
     .record = record,

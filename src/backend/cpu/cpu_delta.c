@@ -4,6 +4,7 @@
 #include "backend/cpu/cpu_internal.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Channels a task takes: a few cache lines, a multiple of every vector width. */
 #define BLOCK_CHANNELS 256u
@@ -13,6 +14,21 @@ typedef struct delta_job {
     const mf_op *op;
     uint32_t per_sequence; /* tasks */
 } delta_job;
+
+/* n floats of the sequence's state, `at` floats into it, where the run leaves them: as they were
+ * before it. */
+static float *begin_state(const mf_cpu_backend *be, const mf_sequence *seq, size_t at, size_t n)
+{
+    float *to = mf_cpu_floats(be, seq->state[1]) + at;
+    if (seq->state[0].buffer.id == 0) {
+        memset(to, 0, n * sizeof *to);
+        return to;
+    }
+    const float *from = mf_cpu_floats(be, seq->state[0]) + at;
+    if (from != to)
+        memcpy(to, from, n * sizeof *to);
+    return to;
+}
 
 static void run_conv(void *ctx, uint32_t task, uint32_t thread)
 {
@@ -25,7 +41,9 @@ static void run_conv(void *ctx, uint32_t task, uint32_t thread)
     uint32_t c0 = task % job->per_sequence * BLOCK_CHANNELS;
     uint32_t n = n_channels - c0 < BLOCK_CHANNELS ? n_channels - c0 : BLOCK_CHANNELS;
     const float *w = mf_cpu_floats(be, op->u.conv1d_silu.weight) + (size_t)c0 * width;
-    float *state = mf_cpu_floats(be, seq->state[0]) + c0;
+    float *state = mf_cpu_floats(be, seq->state[1]) + c0;
+    for (uint32_t j = 0; j + 1 < width; j++)
+        (void)begin_state(be, seq, (size_t)j * n_channels + c0, n);
     for (uint32_t r = 0; r < seq->n_rows; r++) {
         size_t at = (size_t)(seq->first_row + r) * n_channels + c0;
         be->kernels->conv1d_silu(mf_cpu_floats(be, op->u.conv1d_silu.x) + at, w, state, n_channels,
@@ -92,7 +110,7 @@ static void run_delta(void *ctx, uint32_t task, uint32_t thread)
     const float *gates = be->gather + (size_t)seq->first_row * 2 * v_heads;
     size_t out_floats = (size_t)v_heads * value_dim;
     const mf_delta_args args = {
-        .state = mf_cpu_floats(be, seq->state[0]) + (size_t)h * key_dim * value_dim,
+        .state = begin_state(be, seq, (size_t)h * key_dim * value_dim, (size_t)key_dim * value_dim),
         .q = qkv + kh * key_dim,
         .k = qkv + key_floats + kh * key_dim,
         .v = qkv + 2 * key_floats + h * value_dim,

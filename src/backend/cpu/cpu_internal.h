@@ -7,7 +7,7 @@
 #include "base/threads.h"
 #include "kernels/kernels.h"
 
-#define MF_CPU_MAX_BUFFERS 256
+#define MF_CPU_MAX_BUFFERS 1024
 
 typedef struct mf_cpu_backend {
     mf_backend base;
@@ -21,6 +21,8 @@ typedef struct mf_cpu_backend {
     size_t scratch_bytes, scratch_memory_bytes;
     float *gather; /* rows of an expert's input, contiguous; delta gates */
     size_t gather_bytes;
+    const unsigned char **pages; /* of all sequences of an attention, one after the other */
+    size_t pages_bytes;
     uint64_t weight_bytes;
 } mf_cpu_backend;
 
@@ -73,6 +75,25 @@ static inline const mf_sequence *mf_cpu_sequence_of(const mf_sequence *sequences
     }
     return &sequences[n - 1];
 }
+
+/* Pages that the sequences' positions lie in. */
+static inline size_t mf_cpu_count_pages(const mf_sequence *sequences, uint32_t n)
+{
+    size_t n_pages = 0;
+    for (uint32_t i = 0; i < n; i++)
+        n_pages += (size_t)((sequences[i].position + sequences[i].n_rows + MF_PAGE_TOKENS - 1) /
+                            MF_PAGE_TOKENS);
+    return n_pages;
+}
+
+/* Fills be->pages with the sequences' pages. */
+void mf_cpu_find_pages(mf_cpu_backend *be, const mf_sequence *sequences, uint32_t n);
+/* Where those of `seq`, one of the sequences, begin. */
+const unsigned char *const *mf_cpu_pages_of(const mf_cpu_backend *be, const mf_sequence *sequences,
+                                            const mf_sequence *seq);
+/* Copies the sequence's rows of `width` floats from x into its cache, as `type`. */
+void mf_cpu_append(mf_cpu_backend *be, const mf_sequence *seq, uint64_t page_offset, mf_span x,
+                   size_t width, mf_dtype type);
 
 /* Rows that a transposed product expands at a time: what stays in the first cache. */
 #define MF_CPU_TRANSPOSED_ROWS 8u

@@ -3,8 +3,6 @@
  * by, and the attention over the cached latents. */
 #include "backend/cpu/cpu_internal.h"
 
-#include "base/half.h"
-
 #include <string.h>
 
 /* Heads of an attention task at least: the kernel meets the cache with a few at once. */
@@ -107,15 +105,8 @@ static void append(mf_cpu_backend *be, const mf_op *op)
     size_t width = (size_t)op->u.latent_attention.n_latent + op->u.latent_attention.n_rot;
     for (uint32_t s = 0; s < op->u.latent_attention.n_sequences; s++) {
         const mf_sequence *seq = &op->u.latent_attention.sequences[s];
-        const float *from = mf_cpu_floats(be, op->u.latent_attention.kv) + seq->first_row * width;
-        size_t at = (size_t)seq->position * width, n = seq->n_rows * width;
-        if (op->u.latent_attention.cache_type == MF_F32) {
-            memcpy(mf_cpu_floats(be, seq->state[0]) + at, from, n * sizeof *from);
-            continue;
-        }
-        uint16_t *to = (uint16_t *)(void *)mf_cpu_bytes(be, seq->state[0]) + at;
-        for (size_t i = 0; i < n; i++)
-            to[i] = mf_bf16_from_f32(from[i]);
+        mf_cpu_append(be, seq, seq->page_offset[0], op->u.latent_attention.kv, width,
+                      op->u.latent_attention.cache_type);
     }
 }
 
@@ -136,7 +127,8 @@ static void run_attention(void *ctx, uint32_t task, uint32_t thread)
         .q_rot = mf_cpu_floats(be, op->u.latent_attention.q_rot) +
                  (size_t)row * op->u.latent_attention.q_rot_row +
                  (size_t)h * op->u.latent_attention.q_rot_head,
-        .cache = mf_cpu_bytes(be, seq->state[0]),
+        .pages = mf_cpu_pages_of(be, op->u.latent_attention.sequences, seq),
+        .offset = (size_t)seq->page_offset[0],
         .out = mf_cpu_floats(be, op->u.latent_attention.out) + at,
         .scratch = mf_cpu_scratch(be, thread),
         .q_stride = n_latent,
@@ -156,6 +148,7 @@ static void run_attention(void *ctx, uint32_t task, uint32_t thread)
 void mf_cpu_latent_attention(mf_cpu_backend *be, const mf_op *op)
 {
     append(be, op);
+    mf_cpu_find_pages(be, op->u.latent_attention.sequences, op->u.latent_attention.n_sequences);
     uint32_t n_heads = op->u.latent_attention.n_heads;
     latent_job job = {be, op, MF_LATENT_HEADS, (n_heads + MF_LATENT_HEADS - 1) / MF_LATENT_HEADS};
     while (job.n_heads > MIN_HEADS && op->n_rows * job.per_row < 2 * be->n_threads) {

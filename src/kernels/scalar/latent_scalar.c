@@ -10,9 +10,10 @@
 static const float *load_tile(const mf_latent_args *a, uint32_t first, uint32_t n)
 {
     size_t width = (size_t)a->n_latent + a->n_rot;
+    const void *page = a->pages[first / MF_LATENT_TILE] + a->offset;
     if (a->cache_type == MF_F32)
-        return (const float *)a->cache + first * width;
-    const uint16_t *from = (const uint16_t *)a->cache + first * width;
+        return page;
+    const uint16_t *from = page;
     for (size_t i = 0; i < n * width; i++)
         a->scratch[i] = mf_f32_from_bf16(from[i]);
     return a->scratch;

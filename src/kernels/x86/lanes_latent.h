@@ -21,9 +21,10 @@ enum {
 MF_LANE_OP const float *latent_tile(const mf_latent_args *a, uint32_t first, uint32_t n)
 {
     size_t width = (size_t)a->n_latent + a->n_rot;
+    const void *page = a->pages[first / MF_LATENT_TILE] + a->offset;
     if (a->cache_type == MF_F32)
-        return (const float *)a->cache + first * width;
-    const uint16_t *from = (const uint16_t *)a->cache + first * width;
+        return page;
+    const uint16_t *from = page;
     uint32_t *to = (uint32_t *)(void *)a->scratch;
     for (size_t i = 0; i < n * width; i++)
         to[i] = (uint32_t)from[i] << 16;

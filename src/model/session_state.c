@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/* States apart from sessions: held, built from bytes, and given to a session. */
+#include "model/session.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------ holding --
+ */
+
+uint64_t mf_session_position_held(const mf_session *s, uint64_t at_most)
+{
+    if (s->position <= at_most)
+        return s->position;
+    if (s->engine->plan.recurrent_bytes == 0)
+        return at_most;
+    const mf_checkpoint_state *c = mf_checkpoint_find(s, at_most);
+    return c == NULL ? 0 : c->position;
+}
+
+bool mf_session_has_logits_at(const mf_session *s, uint64_t position)
+{
+    if (position == s->position)
+        return s->has_logits;
+    const mf_checkpoint_state *c = mf_checkpoint_find(s, position);
+    return c != NULL && c->position == position && c->logits != NULL;
+}
+
+static void free_state(mf_engine *e, mf_state *st)
+{
+    const mf_allocator *a = &e->allocator;
+    mf_free(a, st->tokens, (size_t)st->position * sizeof *st->tokens);
+    mf_free(a, st->pages, mf_pages_of(st->position) * sizeof *st->pages);
+    mf_free(a, st->logits, e->h.n_vocab * sizeof *st->logits);
+    mf_free(a, st, sizeof *st);
+}
+
+/* Without units. */
+static mf_status make_state(mf_engine *e, const int32_t *tokens, uint64_t position, bool has_logits,
+                            mf_state **out, mf_error *error)
+{
+    const mf_allocator *a = &e->allocator;
+    mf_state *st = mf_alloc_zeroed(a, sizeof *st);
+    if (st == NULL)
+        return mf_fail_memory(error, sizeof *st, "a held state");
+    st->engine = e;
+    st->position = position;
+    st->tokens = mf_alloc_array(a, (size_t)position, sizeof *st->tokens);
+    st->pages = mf_alloc_array(a, mf_pages_of(position), sizeof *st->pages);
+    st->logits = has_logits ? mf_alloc_array(a, e->h.n_vocab, sizeof *st->logits) : NULL;
+    if (st->tokens == NULL || st->pages == NULL || (has_logits && st->logits == NULL)) {
+        free_state(e, st);
+        return mf_fail_memory(error, (size_t)position * sizeof *st->tokens, "a held state");
+    }
+    memcpy(st->tokens, tokens, (size_t)position * sizeof *tokens);
+    *out = st;
+    return MF_OK;
+}
+
+/* What the session or its checkpoint at this position refers to. */
+static void refer(mf_session *s, mf_state *st, const mf_checkpoint_state *c)
+{
+    mf_engine *e = s->engine;
+    if (e->plan.page_bytes != 0)
+        st->n_pages = mf_pages_of(st->position);
+    for (uint32_t i = 0; i < st->n_pages; i++) {
+        bool is_last = i + 1 == st->n_pages && c != NULL && c->last_page != 0;
+        st->pages[i] = is_last ? c->last_page : s->pages[i];
+        mf_unit_hold(&e->pool, MF_UNIT_PAGE, st->pages[i]);
+    }
+    st->recurrent = c != NULL ? c->recurrent : s->recurrent;
+    if (e->plan.recurrent_bytes == 0 || st->position == 0)
+        st->recurrent = 0;
+    if (st->recurrent != 0)
+        mf_unit_hold(&e->pool, MF_UNIT_RECURRENT, st->recurrent);
+    if (st->logits != NULL)
+        memcpy(st->logits, c != NULL ? c->logits : s->logits, e->h.n_vocab * sizeof *st->logits);
+}
+
+mf_status mf_state_hold_locked(mf_session *s, uint64_t position, mf_state **out, mf_error *error)
+{
+    if (mf_session_position_held(s, position) != position)
+        return mf_fail(error, MF_ERR_NOT_FOUND, "no state is held at token %llu",
+                       (unsigned long long)position);
+    mf_checkpoint_state *c = NULL;
+    if (position != s->position) {
+        c = mf_checkpoint_find(s, position);
+        if (c != NULL && c->position != position)
+            c = NULL;
+    }
+    mf_state *st = NULL;
+    MF_TRY(make_state(s->engine, s->tokens, position, mf_session_has_logits_at(s, position), &st,
+                      error));
+    if (c != NULL)
+        c->last_use = ++s->engine->n_uses;
+    refer(s, st, c);
+    *out = st;
+    return MF_OK;
+}
+
+mf_status mf_state_hold(mf_session *session, uint64_t position, mf_state **out, mf_error *error)
+{
+    mf_engine_lock(session->engine);
+    mf_status status = mf_state_hold_locked(session, position, out, error);
+    mf_engine_unlock(session->engine);
+    return status;
+}
+
+static void drop_units(mf_state *st)
+{
+    mf_state_pool *pool = &st->engine->pool;
+    while (st->n_pages > 0)
+        mf_unit_drop(pool, MF_UNIT_PAGE, st->pages[--st->n_pages]);
+    mf_unit_drop(pool, MF_UNIT_RECURRENT, st->recurrent);
+}
+
+static mf_status take_units(mf_state *st, mf_error *error)
+{
+    mf_engine *e = st->engine;
+    uint32_t n_pages = e->plan.page_bytes != 0 ? mf_pages_of(st->position) : 0;
+    for (; st->n_pages < n_pages; st->n_pages++)
+        MF_TRY(mf_take_unit(e, MF_UNIT_PAGE, &st->pages[st->n_pages], error));
+    if (e->plan.recurrent_bytes != 0 && st->position != 0)
+        MF_TRY(mf_take_unit(e, MF_UNIT_RECURRENT, &st->recurrent, error));
+    return MF_OK;
+}
+
+mf_status mf_state_create(mf_engine *engine, const int32_t *tokens, uint64_t n_tokens,
+                          bool has_logits, mf_state **out, mf_error *error)
+{
+    if (n_tokens > engine->plan.n_context)
+        return mf_fail(error, MF_ERR_CONTEXT, "%llu tokens do not fit the context of %u tokens",
+                       (unsigned long long)n_tokens, engine->plan.n_context);
+    mf_state *st = NULL;
+    MF_TRY(make_state(engine, tokens, n_tokens, has_logits, &st, error));
+    mf_engine_lock(engine);
+    mf_status status = take_units(st, error);
+    mf_engine_unlock(engine);
+    if (status != MF_OK) {
+        mf_state_release(&st);
+        return status;
+    }
+    *out = st;
+    return MF_OK;
+}
+
+void mf_state_release(mf_state **state)
+{
+    mf_state *st = *state;
+    if (st == NULL)
+        return;
+    mf_engine_lock(st->engine);
+    drop_units(st);
+    mf_engine_unlock(st->engine);
+    free_state(st->engine, st);
+    *state = NULL;
+}
+
+/* -------------------------------------------------------------------------------------- bytes --
+ */
+
+/* Where part i lies. */
+typedef struct part_place {
+    bool is_recurrent;
+    uint32_t page;
+    uint64_t offset, n_bytes;
+} part_place;
+
+/* The n-th of the layers' runs of bytes of one kind that are not empty; n_bytes 0 past the last. */
+static part_place nth_run(const mf_engine *e, bool is_recurrent, uint32_t n)
+{
+    for (uint32_t i = 0; i < e->h.n_layers; i++) {
+        const mf_layer_state *l = &e->layers[i];
+        for (int j = 0; j < 2 && l->is_recurrent == is_recurrent; j++)
+            if (l->n_bytes[j] != 0 && n-- == 0)
+                return (part_place){is_recurrent, 0, l->offset[j], l->n_bytes[j]};
+    }
+    return (part_place){0};
+}
+
+static uint32_t count_runs(const mf_engine *e, bool is_recurrent)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < e->h.n_layers; i++)
+        for (int j = 0; j < 2; j++)
+            n += e->layers[i].is_recurrent == is_recurrent && e->layers[i].n_bytes[j] != 0;
+    return n;
+}
+
+static part_place place_of(const mf_engine *e, uint64_t position, uint32_t i)
+{
+    bool has_pages = e->plan.page_bytes != 0;
+    uint32_t n_full = has_pages ? (uint32_t)(position / MF_PAGE_TOKENS) : 0;
+    uint64_t n_rows = has_pages ? position % MF_PAGE_TOKENS : 0;
+    if (i < n_full)
+        return (part_place){false, i, 0, e->plan.page_bytes};
+    i -= n_full;
+    uint32_t n_runs = n_rows != 0 ? count_runs(e, false) : 0;
+    if (i >= n_runs)
+        return nth_run(e, true, i - n_runs);
+    part_place place = nth_run(e, false, i);
+    place.page = n_full;
+    place.n_bytes *= n_rows;
+    return place;
+}
+
+uint32_t mf_state_n_parts(const mf_engine *e, uint64_t position)
+{
+    uint32_t n = position != 0 ? count_runs(e, true) : 0;
+    if (e->plan.page_bytes == 0)
+        return n;
+    n += (uint32_t)(position / MF_PAGE_TOKENS);
+    return position % MF_PAGE_TOKENS != 0 ? n + count_runs(e, false) : n;
+}
+
+uint64_t mf_state_part_bytes(const mf_engine *engine, uint64_t position, uint32_t i)
+{
+    return place_of(engine, position, i).n_bytes;
+}
+
+mf_state_part mf_state_part_at(const mf_state *st, uint32_t i)
+{
+    const mf_engine *e = st->engine;
+    const part_place place = place_of(e, st->position, i);
+    mf_engine_lock(st->engine);
+    mf_span at = place.is_recurrent ? mf_unit_span(&e->pool, MF_UNIT_RECURRENT, st->recurrent)
+                                    : mf_unit_span(&e->pool, MF_UNIT_PAGE, st->pages[place.page]);
+    mf_engine_unlock(st->engine);
+    unsigned char *host = e->backend->ops->buffer_host(e->backend, at.buffer);
+    return (mf_state_part){host + at.offset + place.offset, place.n_bytes};
+}
+
+uint64_t mf_state_bytes(const mf_engine *e, uint64_t position)
+{
+    uint64_t n_bytes = 0;
+    for (uint32_t i = 0, n = mf_state_n_parts(e, position); i < n; i++)
+        n_bytes += mf_state_part_bytes(e, position, i);
+    return n_bytes;
+}
+
+/* ------------------------------------------------------------------------------------- giving --
+ */
+
+static uint64_t common_prefix(const mf_session *s, const mf_state *st)
+{
+    uint64_t n = 0, end = s->position < st->position ? s->position : st->position;
+    while (n < end && s->tokens[n] == st->tokens[n])
+        n++;
+    return n;
+}
+
+/* Pages before the common prefix's last full one are the session's own where checkpoints need them:
+ * they hold the same bits as the state's. */
+static void take_over(mf_session *s, const mf_state *st)
+{
+    mf_engine *e = s->engine;
+    mf_state_pool *pool = &e->pool;
+    uint64_t n_same = common_prefix(s, st);
+    mf_checkpoint_drop_beyond(s, n_same);
+    uint32_t n_kept = s->n_checkpoints == 0 ? 0 : (uint32_t)(n_same / MF_PAGE_TOKENS);
+    n_kept = n_kept < s->n_pages ? n_kept : s->n_pages;
+    for (uint32_t i = n_kept; i < st->n_pages; i++)
+        mf_unit_hold(pool, MF_UNIT_PAGE, st->pages[i]);
+    if (st->recurrent != 0)
+        mf_unit_hold(pool, MF_UNIT_RECURRENT, st->recurrent);
+    while (s->n_pages > n_kept)
+        mf_unit_drop(pool, MF_UNIT_PAGE, s->pages[--s->n_pages]);
+    for (; s->n_pages < st->n_pages; s->n_pages++) {
+        s->pages[s->n_pages] = st->pages[s->n_pages];
+        s->page_spans[s->n_pages] = mf_unit_span(pool, MF_UNIT_PAGE, st->pages[s->n_pages]);
+    }
+    mf_unit_drop(pool, MF_UNIT_RECURRENT, s->recurrent);
+    s->recurrent = st->recurrent;
+    s->recurrent_span = mf_unit_span(pool, MF_UNIT_RECURRENT, s->recurrent);
+    memcpy(s->tokens, st->tokens, (size_t)st->position * sizeof *st->tokens);
+    s->position = st->position;
+    s->has_logits = st->logits != NULL;
+    if (s->has_logits)
+        memcpy(s->logits, st->logits, e->h.n_vocab * sizeof *s->logits);
+    mf_session_tell_change(s, n_same);
+}
+
+mf_status mf_session_adopt(mf_session *session, const mf_state *state, mf_error *error)
+{
+    mf_engine_lock(session->engine);
+    mf_status status = mf_session_reserve_tokens(session, state->position, error);
+    if (status == MF_OK)
+        take_over(session, state);
+    mf_engine_unlock(session->engine);
+    return status;
+}

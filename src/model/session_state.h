@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What others may do with the state of an engine's sessions: hold what a session holds at a
+ * position (a reference, nothing is copied but tokens), read it as a list of runs of bytes, build
+ * such a state from bytes, and give it to a session. A held state is immutable and may be read from
+ * any thread; evaluation goes on meanwhile.
+ *
+ * Locking: mf_engine_lock is held for moments, never while evaluating. The functions here take it
+ * themselves but for those that say "under the lock". Only the thread that uses a session may give
+ * it another state.
+ */
+#ifndef MF_MODEL_SESSION_STATE_H
+#define MF_MODEL_SESSION_STATE_H
+
+#include "model/engine.h"
+
+/* What positions 0 .. position - 1 left behind. */
+typedef struct mf_state {
+    mf_engine *engine;
+    uint64_t position;
+    int32_t *tokens; /* [position] */
+    mf_unit *pages;  /* [n_pages] */
+    uint32_t n_pages;
+    mf_unit recurrent; /* 0: the family has none, or position is 0 */
+    float *logits;     /* [n_vocab] after the last token; NULL: not known */
+} mf_state;
+
+void mf_engine_lock(mf_engine *engine);
+void mf_engine_unlock(mf_engine *engine);
+
+/* ------------------------------------------------------------------------------------- holding */
+
+/* The greatest position up to `at_most` that a state of the session can be held at: any, in
+ * families without recurrent layers; else that of the session or of a checkpoint. 0 always is one.
+ * Under the lock. */
+uint64_t mf_session_position_held(const mf_session *session, uint64_t at_most);
+/* True if logits are known at exactly this position, which mf_session_position_held gave. Under the
+ * lock. */
+bool mf_session_has_logits_at(const mf_session *session, uint64_t position);
+
+/* Holds the session's state at a position that mf_session_position_held gives; _locked is for
+ * callers under the lock. Errors: MF_ERR_NO_MEMORY, MF_ERR_NOT_FOUND (no such position). */
+mf_status mf_state_hold(mf_session *session, uint64_t position, mf_state **out, mf_error *error);
+mf_status mf_state_hold_locked(mf_session *session, uint64_t position, mf_state **out,
+                               mf_error *error);
+
+/* A new state of these tokens with units of its own, whose parts and, if has_logits, logits the
+ * caller then fills. Makes room as evaluations do. Errors: MF_ERR_NO_MEMORY, MF_ERR_BUDGET,
+ * MF_ERR_CONTEXT (more than n_context_tokens). */
+mf_status mf_state_create(mf_engine *engine, const int32_t *tokens, uint64_t n_tokens,
+                          bool has_logits, mf_state **out, mf_error *error);
+/* Takes NULL. */
+void mf_state_release(mf_state **state);
+
+/* ---------------------------------------------------------------------------------------- bytes */
+
+/* A run of a state's bytes where the host reaches them. */
+typedef struct mf_state_part {
+    unsigned char *bytes;
+    uint64_t n_bytes;
+} mf_state_part;
+
+/*
+ * The parts in their fixed order: each whole page; of a last page that is not full each layer's
+ * rows (keys, then values, or latents); then each recurrent layer's convolution inputs and state.
+ * Their sizes follow from model, cache type and position alone: mf_state_part_bytes(engine,
+ * position, i)
+ * == mf_state_part_at(state, i).n_bytes.
+ */
+uint32_t mf_state_n_parts(const mf_engine *engine, uint64_t position);
+uint64_t mf_state_part_bytes(const mf_engine *engine, uint64_t position, uint32_t i);
+mf_state_part mf_state_part_at(const mf_state *state, uint32_t i);
+/* The sum of all parts. */
+uint64_t mf_state_bytes(const mf_engine *engine, uint64_t position);
+
+/* --------------------------------------------------------------------------------------- giving */
+
+/* The session holds the state from now on, logits included where known; the caller still releases
+ * its own reference. Checkpoints at positions up to the length of the common prefix stay, others
+ * are dropped. Error: MF_ERR_NO_MEMORY, the session unchanged. */
+mf_status mf_session_adopt(mf_session *session, const mf_state *state, mf_error *error);
+
+/* ---------------------------------------------------------------------------------- enumeration */
+
+/* The engine's sessions: the first for NULL; NULL after the last. Under the lock. */
+mf_session *mf_engine_next_session(const mf_engine *engine, const mf_session *previous);
+
+/*
+ * Called under the lock after a session's tokens have changed: the first n_kept are as before, the
+ * others are new (mf_session_tokens, mf_session_position). When a session ends it is called with
+ * position 0. It must not call back into the engine. NULL: none.
+ */
+typedef void (*mf_tokens_changed_fn)(void *user, mf_session *session, uint64_t n_kept);
+void mf_engine_watch_sessions(mf_engine *engine, mf_tokens_changed_fn fn, void *user);
+
+#endif

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/* Sessions to and from snapshots. */
+#include "model/snapshot.h"
+
+#include "model/session.h"
+
+#include <string.h>
+
+/* Of large weights every 16th block is enough to tell two models apart. */
+#define WHOLE_BYTES ((uint64_t)64 << 20)
+#define SAMPLE_BYTES ((uint64_t)4 << 10)
+#define SAMPLE_STRIDE ((uint64_t)64 << 10)
+
+static void add_resident(const mf_engine *e, mf_checksum *c)
+{
+    const unsigned char *bytes = e->backend->ops->buffer_host(e->backend, e->resident);
+    uint64_t n_bytes = e->info.resident_bytes;
+    uint64_t stride = n_bytes <= WHOLE_BYTES ? SAMPLE_BYTES : SAMPLE_STRIDE;
+    for (uint64_t at = 0; at < n_bytes; at += stride) {
+        uint64_t n = n_bytes - at < SAMPLE_BYTES ? n_bytes - at : SAMPLE_BYTES;
+        mf_fingerprint_add(c, bytes + at, (size_t)n);
+    }
+}
+
+/* What the same weights may be evaluated differently by, and the form of the experts. */
+static void add_shapes(const mf_engine *e, mf_checksum *c)
+{
+    const mf_model_info *i = &e->info;
+    const uint64_t values[] = {i->n_layers,
+                               i->n_full_attention_layers,
+                               i->n_linear_attention_layers,
+                               i->n_latent_attention_layers,
+                               i->hidden_size,
+                               i->n_heads,
+                               i->n_kv_heads,
+                               i->head_dim,
+                               i->n_vocab,
+                               i->n_experts,
+                               i->n_experts_per_token,
+                               i->expert_hidden_size,
+                               i->expert_bits,
+                               i->expert_bytes,
+                               i->one_expert_bytes,
+                               i->n_expert_groups,
+                               i->n_expert_groups_per_token,
+                               i->resident_bytes,
+                               MF_PAGE_TOKENS};
+    const double rope[] = {e->h.rope.theta, e->h.rope.factor, e->h.rope.attention_factor,
+                           (double)e->h.rms_eps};
+    mf_fingerprint_add(c, i->family, sizeof i->family);
+    mf_fingerprint_add(c, values, sizeof values);
+    mf_fingerprint_add(c, rope, sizeof rope);
+}
+
+const mf_snapshot_key *mf_engine_snapshot_key(mf_engine *engine)
+{
+    mf_engine_lock(engine);
+    if (!engine->has_snapshot_key) {
+        mf_checksum c;
+        mf_snapshot_key *key = &engine->snapshot_key;
+        mf_fingerprint_begin(&c);
+        add_shapes(engine, &c);
+        add_resident(engine, &c);
+        mf_fingerprint_end(&c, key->fingerprint);
+        key->kv_type = (uint32_t)engine->options.kv_type;
+        const char *tier = mf_engine_cpu_name(engine);
+        key->cpu_tier = strcmp(tier, "scalar") == 0 ? 1 : strcmp(tier, "avx2") == 0 ? 2 : 3;
+        engine->has_snapshot_key = true;
+    }
+    mf_engine_unlock(engine);
+    return &engine->snapshot_key;
+}
+
+mf_snapshot_head mf_snapshot_head_of(mf_engine *engine, uint64_t n_tokens, bool has_logits)
+{
+    mf_snapshot_head head = {.key = *mf_engine_snapshot_key(engine),
+                             .n_tokens = n_tokens,
+                             .n_layers = engine->h.n_layers,
+                             .n_vocab = engine->h.n_vocab,
+                             .page_tokens = MF_PAGE_TOKENS,
+                             .page_bytes = engine->plan.page_bytes,
+                             .recurrent_bytes = engine->plan.recurrent_bytes,
+                             .has_logits = has_logits,
+                             .n_parts = mf_state_n_parts(engine, n_tokens),
+                             .parts_bytes = mf_state_bytes(engine, n_tokens)};
+    if (has_logits) {
+        head.n_parts++;
+        head.parts_bytes += (uint64_t)engine->h.n_vocab * sizeof(float);
+    }
+    return head;
+}
+
+mf_status mf_snapshot_write(const mf_state *state, bool with_logits, mf_byte_sink *sink,
+                            mf_error *error)
+{
+    mf_engine *e = state->engine;
+    bool has_logits = with_logits && state->logits != NULL;
+    mf_snapshot_head head = mf_snapshot_head_of(e, state->position, has_logits);
+    uint32_t n_parts = mf_state_n_parts(e, state->position);
+    MF_TRY(mf_snapshot_write_head(sink, &head, state->tokens, error));
+    for (uint32_t i = 0; i < n_parts; i++) {
+        const mf_state_part part = mf_state_part_at(state, i);
+        MF_TRY(mf_snapshot_write_part(sink, &head, i, part.bytes, (size_t)part.n_bytes, error));
+    }
+    if (!has_logits)
+        return MF_OK;
+    return mf_snapshot_write_part(sink, &head, n_parts, state->logits,
+                                  e->h.n_vocab * sizeof *state->logits, error);
+}
+
+mf_status mf_snapshot_check(mf_engine *engine, const mf_snapshot_head *head, mf_error *error)
+{
+    const mf_snapshot_key *key = mf_engine_snapshot_key(engine);
+    if (memcmp(head->key.fingerprint, key->fingerprint, sizeof key->fingerprint) != 0)
+        return mf_fail(error, MF_ERR_UNSUPPORTED, "snapshot of another model");
+    if (head->key.kv_type != key->kv_type)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "snapshot of another cache type: its kv_type is %u, the engine's %u",
+                       head->key.kv_type, key->kv_type);
+    const mf_snapshot_head want = mf_snapshot_head_of(engine, head->n_tokens, head->has_logits);
+    if (head->n_layers != want.n_layers || head->n_vocab != want.n_vocab ||
+        head->page_tokens != want.page_tokens || head->page_bytes != want.page_bytes ||
+        head->recurrent_bytes != want.recurrent_bytes || head->n_parts != want.n_parts ||
+        head->parts_bytes != want.parts_bytes)
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "snapshot: %llu parts of %llu bytes are not the state of %llu tokens of "
+                       "this model, which has %llu of %llu",
+                       (unsigned long long)head->n_parts, (unsigned long long)head->parts_bytes,
+                       (unsigned long long)head->n_tokens, (unsigned long long)want.n_parts,
+                       (unsigned long long)want.parts_bytes);
+    return MF_OK;
+}
+
+/* Parts 0 to n_parts - 1 into the state; logits after them if it has room for them. */
+static mf_status read_parts(mf_state *state, const mf_snapshot_head *head, uint32_t n_parts,
+                            mf_byte_source *source, mf_error *error)
+{
+    for (uint32_t i = 0; i < n_parts; i++) {
+        const mf_state_part part = mf_state_part_at(state, i);
+        MF_TRY(mf_snapshot_read_part(source, head, i, part.bytes, (size_t)part.n_bytes, error));
+    }
+    if (state->logits == NULL)
+        return MF_OK;
+    return mf_snapshot_read_part(source, head, n_parts, state->logits,
+                                 head->n_vocab * sizeof *state->logits, error);
+}
+
+/* n_tokens of the head's. */
+static mf_status read_state(mf_engine *engine, mf_snapshot_head *head, uint64_t n_tokens,
+                            bool with_logits, mf_byte_source *source, mf_state **out,
+                            mf_error *error)
+{
+    const mf_allocator *a = &engine->allocator;
+    if (n_tokens > engine->plan.n_context)
+        return mf_fail(error, MF_ERR_CONTEXT, "%llu tokens do not fit the context of %u tokens",
+                       (unsigned long long)n_tokens, engine->plan.n_context);
+    size_t n_token_bytes = ((size_t)head->n_tokens + 1) * sizeof(int32_t);
+    int32_t *tokens = mf_alloc(a, n_token_bytes);
+    if (tokens == NULL)
+        return mf_fail_memory(error, n_token_bytes, "a snapshot's tokens");
+    mf_state *state = NULL;
+    mf_status status = mf_snapshot_read_tokens(source, head, tokens, error);
+    if (status == MF_OK)
+        status = mf_state_create(engine, tokens, n_tokens, with_logits, &state, error);
+    mf_free(a, tokens, n_token_bytes);
+    if (status == MF_OK)
+        status = read_parts(state, head, mf_state_n_parts(engine, n_tokens), source, error);
+    if (status != MF_OK) {
+        mf_state_release(&state);
+        return status;
+    }
+    *out = state;
+    return MF_OK;
+}
+
+mf_status mf_snapshot_read(mf_engine *engine, mf_snapshot_head *head, mf_byte_source *source,
+                           mf_state **out, mf_error *error)
+{
+    return read_state(engine, head, head->n_tokens, head->has_logits, source, out, error);
+}
+
+mf_status mf_snapshot_read_pages(mf_engine *engine, mf_snapshot_head *head, uint64_t n_tokens,
+                                 mf_byte_source *source, mf_state **out, mf_error *error)
+{
+    return read_state(engine, head, n_tokens, false, source, out, error);
+}
+
+/* -------------------------------------------------------------------------------------- public --
+ */
+
+uint64_t mf_snapshot_bytes(const mf_session *session)
+{
+    if (session == NULL)
+        return 0;
+    const mf_snapshot_head head = mf_snapshot_head_of(session->engine, session->position, false);
+    return mf_snapshot_total_bytes(&head);
+}
+
+static mf_status save(const mf_session *session, mf_byte_sink *sink, mf_error *error)
+{
+    mf_state *state = NULL;
+    /* holding counts references and nothing else */
+    MF_TRY(mf_state_hold((mf_session *)session, session->position, &state, error));
+    mf_status status = mf_snapshot_write(state, false, sink, error);
+    mf_state_release(&state);
+    return status;
+}
+
+mf_status mf_snapshot_save(const mf_session *session, void *buffer, size_t capacity,
+                           mf_error *error)
+{
+    if (session == NULL || buffer == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_snapshot_save: session or buffer is NULL");
+    uint64_t n_bytes = mf_snapshot_bytes(session);
+    if (capacity < n_bytes)
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "mf_snapshot_save: the snapshot is %llu bytes long, the buffer %zu",
+                       (unsigned long long)n_bytes, capacity);
+    mf_buffer_sink sink;
+    mf_buffer_sink_init(&sink, buffer, capacity);
+    return save(session, &sink.sink, error);
+}
+
+mf_status mf_snapshot_save_fd(const mf_session *session, int fd, mf_error *error)
+{
+    if (session == NULL || fd < 0)
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "mf_snapshot_save_fd: session is NULL or fd negative");
+    mf_fd_sink sink;
+    mf_fd_sink_init(&sink, fd, "the snapshot's file");
+    return save(session, &sink.sink, error);
+}
+
+/* The state is built apart and given to the session when all of it has been checked. */
+static mf_status load(mf_session *session, mf_snapshot_head *head, mf_byte_source *source,
+                      mf_error *error)
+{
+    mf_state *state = NULL;
+    MF_TRY(mf_snapshot_check(session->engine, head, error));
+    MF_TRY(mf_snapshot_read(session->engine, head, source, &state, error));
+    if (state->logits != NULL) /* the same after loading, whoever wrote it */
+        mf_free(&session->engine->allocator, state->logits,
+                session->engine->h.n_vocab * sizeof *state->logits);
+    state->logits = NULL;
+    mf_status status = mf_session_adopt(session, state, error);
+    mf_state_release(&state);
+    return status;
+}
+
+mf_status mf_snapshot_load(mf_session *session, const void *buffer, size_t n_bytes, mf_error *error)
+{
+    if (session == NULL || buffer == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_snapshot_load: session or buffer is NULL");
+    mf_buffer_source source;
+    mf_snapshot_head head;
+    mf_buffer_source_init(&source, buffer, n_bytes);
+    MF_TRY(mf_snapshot_read_header(&source.source, &head, error));
+    if (mf_snapshot_total_bytes(&head) != n_bytes)
+        return mf_fail(error, MF_ERR_FORMAT, "the snapshot is %llu bytes long, the buffer %zu",
+                       (unsigned long long)mf_snapshot_total_bytes(&head), n_bytes);
+    return load(session, &head, &source.source, error);
+}
+
+mf_status mf_snapshot_load_fd(mf_session *session, int fd, mf_error *error)
+{
+    if (session == NULL || fd < 0)
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "mf_snapshot_load_fd: session is NULL or fd negative");
+    mf_fd_source source;
+    mf_snapshot_head head;
+    mf_fd_source_init(&source, fd, "the snapshot's file");
+    MF_TRY(mf_snapshot_read_header(&source.source, &head, error));
+    return load(session, &head, &source.source, error);
+}

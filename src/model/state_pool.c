@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/* Slabs, and the units cut from them. */
+#include "model/state_pool.h"
+
+#include "base/checked.h"
+
+#include <assert.h>
+
+#define MIB ((uint64_t)1 << 20)
+#define SLAB_MIN (2 * MIB)
+#define SLAB_MAX (32 * MIB)
+
+void mf_state_pool_init(mf_state_pool *pool, const mf_allocator *a, mf_backend *backend,
+                        uint64_t page_bytes, uint64_t recurrent_bytes, uint64_t limit_bytes)
+{
+    *pool = (mf_state_pool){.allocator = *a, .backend = backend, .limit_bytes = limit_bytes};
+    const uint64_t sizes[2] = {page_bytes, recurrent_bytes};
+    uint64_t slab = limit_bytes / 8;
+    slab = slab < SLAB_MIN ? SLAB_MIN : slab > SLAB_MAX ? SLAB_MAX : slab;
+    /* few enough for the table, whatever the limit */
+    slab = slab < limit_bytes / (MF_POOL_SLABS / 2) ? limit_bytes / (MF_POOL_SLABS / 2) : slab;
+    slab = mf_round_up(slab, SLAB_MIN);
+    for (int k = 0; k < 2; k++) {
+        uint64_t n = sizes[k] == 0 ? 0 : slab / sizes[k];
+        n = n == 0 ? 1 : n > (1u << 20) ? (1u << 20) : n;
+        pool->kinds[k].unit_bytes = sizes[k];
+        pool->kinds[k].units_per_slab = (uint32_t)n;
+    }
+}
+
+static void free_slab(mf_state_pool *pool, mf_state_units *units, mf_state_slab *slab)
+{
+    pool->touched_bytes -= slab->n_touched * units->unit_bytes;
+    pool->backend->ops->buffer_free(pool->backend, slab->buffer);
+    mf_free(&pool->allocator, slab->refs, units->units_per_slab * sizeof *slab->refs);
+    *slab = (mf_state_slab){0};
+}
+
+void mf_state_pool_free(mf_state_pool *pool)
+{
+    for (int k = 0; k < 2; k++)
+        for (uint32_t i = 0; i < MF_POOL_SLABS; i++)
+            if (pool->kinds[k].slabs[i].buffer.id != 0)
+                free_slab(pool, &pool->kinds[k], &pool->kinds[k].slabs[i]);
+}
+
+static mf_status new_slab(mf_state_pool *pool, mf_state_units *units, mf_state_slab **out,
+                          mf_error *error)
+{
+    uint32_t i = 0, n = units->units_per_slab;
+    while (i < MF_POOL_SLABS && units->slabs[i].buffer.id != 0)
+        i++;
+    if (i == MF_POOL_SLABS)
+        return mf_fail(error, MF_ERR_BUDGET, "session state is in more than %d slabs",
+                       MF_POOL_SLABS);
+    mf_state_slab slab = {.refs = mf_alloc_array(&pool->allocator, n, sizeof *slab.refs)};
+    if (slab.refs == NULL)
+        return mf_fail_memory(error, n * sizeof *slab.refs, "session state");
+    mf_status status = pool->backend->ops->buffer_create(pool->backend, n * units->unit_bytes,
+                                                         "session state", &slab.buffer, error);
+    if (status != MF_OK) {
+        mf_free(&pool->allocator, slab.refs, n * sizeof *slab.refs);
+        return status;
+    }
+    units->slabs[i] = slab;
+    *out = &units->slabs[i];
+    return MF_OK;
+}
+
+static mf_unit take_from(mf_state_pool *pool, mf_state_units *units, mf_state_slab *slab,
+                         uint32_t index)
+{
+    if (index == slab->n_touched) {
+        slab->n_touched++;
+        pool->touched_bytes += units->unit_bytes;
+    }
+    slab->refs[index] = 1;
+    slab->n_used++;
+    units->n_used++;
+    return (mf_unit)(slab - units->slabs) * units->units_per_slab + index + 1;
+}
+
+/* A unit that has been in use before, so that no more memory is touched; 0 if there is none. */
+static mf_unit reuse(mf_state_pool *pool, mf_state_units *units)
+{
+    for (uint32_t s = 0; s < MF_POOL_SLABS; s++) {
+        mf_state_slab *slab = &units->slabs[s];
+        if (slab->n_used == slab->n_touched)
+            continue;
+        uint32_t index = 0;
+        while (slab->refs[index] != 0)
+            index++;
+        return take_from(pool, units, slab, index);
+    }
+    return 0;
+}
+
+/* Slabs that nothing is used of, of either kind, are given back. */
+static void free_idle_slabs(mf_state_pool *pool)
+{
+    for (int k = 0; k < 2; k++)
+        for (uint32_t s = 0; s < MF_POOL_SLABS; s++) {
+            mf_state_slab *slab = &pool->kinds[k].slabs[s];
+            if (slab->buffer.id != 0 && slab->n_used == 0)
+                free_slab(pool, &pool->kinds[k], slab);
+        }
+}
+
+mf_status mf_unit_take(mf_state_pool *pool, mf_unit_kind kind, mf_unit *out, mf_error *error)
+{
+    mf_state_units *units = &pool->kinds[kind];
+    mf_unit unit = reuse(pool, units);
+    if (unit != 0) {
+        *out = unit;
+        return MF_OK;
+    }
+    if (pool->touched_bytes + units->unit_bytes > pool->limit_bytes)
+        free_idle_slabs(pool);
+    if (pool->touched_bytes + units->unit_bytes > pool->limit_bytes)
+        return mf_fail(error, MF_ERR_BUDGET,
+                       "session state: %llu bytes more do not fit the limit of %llu (state_bytes), "
+                       "of which %llu are taken",
+                       (unsigned long long)units->unit_bytes, (unsigned long long)pool->limit_bytes,
+                       (unsigned long long)pool->touched_bytes);
+    mf_state_slab *slab = NULL;
+    for (uint32_t s = 0; s < MF_POOL_SLABS && slab == NULL; s++)
+        if (units->slabs[s].buffer.id != 0 && units->slabs[s].n_touched < units->units_per_slab)
+            slab = &units->slabs[s];
+    if (slab == NULL)
+        MF_TRY(new_slab(pool, units, &slab, error));
+    *out = take_from(pool, units, slab, slab->n_touched);
+    return MF_OK;
+}
+
+static mf_state_slab *slab_of(const mf_state_pool *pool, mf_unit_kind kind, mf_unit unit,
+                              uint32_t *index)
+{
+    const mf_state_units *units = &pool->kinds[kind];
+    assert(unit != 0);
+    *index = (unit - 1) % units->units_per_slab;
+    return (mf_state_slab *)&units->slabs[(unit - 1) / units->units_per_slab];
+}
+
+void mf_unit_hold(mf_state_pool *pool, mf_unit_kind kind, mf_unit unit)
+{
+    uint32_t index;
+    slab_of(pool, kind, unit, &index)->refs[index]++;
+}
+
+void mf_unit_drop(mf_state_pool *pool, mf_unit_kind kind, mf_unit unit)
+{
+    if (unit == 0)
+        return;
+    uint32_t index;
+    mf_state_slab *slab = slab_of(pool, kind, unit, &index);
+    assert(slab->refs[index] > 0);
+    if (--slab->refs[index] > 0)
+        return;
+    mf_state_units *units = &pool->kinds[kind];
+    units->n_used--;
+    if (--slab->n_used > 0)
+        return;
+    /* One idle slab of a kind is kept, so that a session that comes and goes costs no mapping. */
+    for (uint32_t s = 0; s < MF_POOL_SLABS; s++)
+        if (&units->slabs[s] != slab && units->slabs[s].buffer.id != 0 &&
+            units->slabs[s].n_used == 0) {
+            free_slab(pool, units, slab);
+            return;
+        }
+}
+
+uint32_t mf_unit_refs(const mf_state_pool *pool, mf_unit_kind kind, mf_unit unit)
+{
+    uint32_t index;
+    const mf_state_slab *slab = slab_of(pool, kind, unit, &index);
+    return slab->refs[index];
+}
+
+mf_span mf_unit_span(const mf_state_pool *pool, mf_unit_kind kind, mf_unit unit)
+{
+    if (unit == 0)
+        return (mf_span){{0}, 0};
+    uint32_t index;
+    const mf_state_slab *slab = slab_of(pool, kind, unit, &index);
+    return (mf_span){slab->buffer, index * pool->kinds[kind].unit_bytes};
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mf_session_sync: the longest beginning of the tokens that anyone holds is taken over, the rest
+ * evaluated. A state that holds all of the tokens serves only with the logits of the last one; else
+ * that token is evaluated again.
+ */
+#include "model/session.h"
+#include "model/session_index.h"
+#include "model/snapshot.h"
+#include "state/state_store.h"
+
+#include <string.h>
+
+/* Entries of the store that fail one after the other before it is left alone. */
+#define MAX_TRIES 8
+
+typedef struct sync_job {
+    mf_session *session;
+    mf_engine *engine;
+    const int32_t *tokens;
+    size_t n_tokens;
+    mf_sync_source source;
+    uint64_t n_reused;
+} sync_job;
+
+static uint64_t n_common(const mf_session *s, const int32_t *tokens, size_t n_tokens)
+{
+    uint64_t n = 0, end = s->position < n_tokens ? s->position : n_tokens;
+    while (n < end && s->tokens[n] == tokens[n])
+        n++;
+    return n;
+}
+
+/* How far the session itself can stay. */
+static uint64_t own_position(const sync_job *job)
+{
+    const mf_session *s = job->session;
+    uint64_t position = mf_session_position_held(s, n_common(s, job->tokens, job->n_tokens));
+    if (position == job->n_tokens && !mf_session_has_logits_at(s, position))
+        position = mf_session_position_held(s, position - 1);
+    return position;
+}
+
+/* From the engine's sessions, this one among them. */
+static mf_status reuse_memory(sync_job *job, mf_error *error)
+{
+    mf_engine *e = job->engine;
+    mf_state *state = NULL;
+    mf_status status = MF_OK;
+    uint64_t position = 0;
+    mf_engine_lock(e);
+    uint64_t own = own_position(job);
+    mf_session *other =
+        mf_session_index_find(e, job->session, job->tokens, job->n_tokens, &position);
+    bool from_other = other != NULL && position > own;
+    position = from_other ? position : own;
+    bool stays = !from_other && own == job->session->position;
+    if (!stays && position > 0)
+        status = mf_state_hold_locked(from_other ? other : job->session, position, &state, error);
+    mf_engine_unlock(e);
+    MF_TRY(status);
+    if (state != NULL)
+        status = mf_session_adopt(job->session, state, error);
+    else if (!stays)
+        mf_session_clear(job->session);
+    mf_state_release(&state);
+    MF_TRY(status);
+    job->n_reused = position;
+    job->source = position == 0 ? MF_SYNC_NONE : from_other ? MF_SYNC_SESSION : MF_SYNC_SELF;
+    return MF_OK;
+}
+
+/* The entry of the store that gives the most beyond what is held already, and how much. */
+static bool find_stored(const sync_job *job, mf_store *store, mf_store_match *match,
+                        uint64_t *n_usable)
+{
+    bool whole = job->engine->plan.recurrent_bytes != 0;
+    const mf_snapshot_key *key = mf_engine_snapshot_key(job->engine);
+    size_t least = (size_t)job->n_reused, n = job->n_tokens;
+    if (!mf_store_find(store, key, job->tokens, n, whole, least, match))
+        return false;
+    *n_usable = match->n_common;
+    if (match->n_common < n || (match->n_tokens == n && match->has_logits))
+        return true;
+    *n_usable = n - 1;
+    return whole ? n - 1 > least &&
+                       mf_store_find(store, key, job->tokens, n - 1, true, least, match) &&
+                       (*n_usable = match->n_common) > least
+                 : n - 1 > least;
+}
+
+/* As much of the entry as is of use: all of it, or the pages that hold the first n_usable tokens.
+ */
+static mf_status read_entry(mf_engine *e, mf_state_reader *reader, uint64_t n_usable,
+                            mf_state **out, mf_error *error)
+{
+    mf_snapshot_head head;
+    MF_TRY(mf_snapshot_read_header(&reader->source, &head, error));
+    mf_status status = mf_snapshot_check(e, &head, error);
+    if (status == MF_ERR_UNSUPPORTED) /* its tokens were found under this engine's key */
+        return mf_fail(error, MF_ERR_FORMAT, "the entry was exchanged for another");
+    MF_TRY(status);
+    uint64_t n_pages = (n_usable + MF_PAGE_TOKENS - 1) / MF_PAGE_TOKENS;
+    if (n_pages * MF_PAGE_TOKENS >= head.n_tokens && head.n_tokens <= e->plan.n_context) {
+        mf_state_reader_extend(reader, mf_snapshot_total_bytes(&head));
+        return mf_snapshot_read(e, &head, &reader->source, out, error);
+    }
+    if (n_pages * MF_PAGE_TOKENS > e->plan.n_context || n_pages * MF_PAGE_TOKENS > head.n_tokens)
+        n_pages--;
+    mf_state_reader_extend(reader,
+                           mf_snapshot_part_offset(&head, n_pages, n_pages * head.page_bytes));
+    return mf_snapshot_read_pages(e, &head, n_pages * MF_PAGE_TOKENS, &reader->source, out, error);
+}
+
+/* The state's tokens up to `usable` are the job's: gives them to the session. */
+static mf_status take_state(sync_job *job, mf_state *state, uint64_t n_usable, mf_error *error)
+{
+    size_t n_kept = (size_t)state->position;
+    if (memcmp(state->tokens, job->tokens,
+               (size_t)(n_usable < state->position ? n_usable : state->position) * 4) != 0)
+        return mf_fail(error, MF_ERR_FORMAT, "the entry was exchanged for another");
+    MF_TRY(mf_session_adopt(job->session, state, error));
+    if (n_usable < state->position)
+        MF_TRY(mf_session_truncate(job->session, (size_t)n_usable, &n_kept, error));
+    job->n_reused = n_kept;
+    job->source = MF_SYNC_STORE;
+    return MF_OK;
+}
+
+/* Nothing that goes wrong here is an error: the tokens can be evaluated. */
+static void reuse_store(sync_job *job)
+{
+    mf_engine_lock(job->engine);
+    mf_store *store = job->engine->prefix_store;
+    mf_engine_unlock(job->engine);
+    for (int i = 0; i < MAX_TRIES && store != NULL; i++) {
+        mf_store_match match;
+        mf_state_reader *reader;
+        mf_state *state = NULL;
+        uint64_t n_usable = 0;
+        if (!find_stored(job, store, &match, &n_usable))
+            return;
+        if (mf_store_read_begin(store, &match, &reader, NULL) != MF_OK)
+            continue;
+        mf_status status = read_entry(job->engine, reader, n_usable, &state, NULL);
+        if (status == MF_OK)
+            status = take_state(job, state, n_usable, NULL);
+        mf_state_release(&state);
+        mf_store_read_end(store, &match, status);
+        if (status != MF_ERR_FORMAT) /* done, or the next one would fail the same way */
+            return;
+    }
+}
+
+static mf_status check(const mf_session *s, const int32_t *tokens, size_t n_tokens, mf_error *error)
+{
+    if (s == NULL || tokens == NULL || n_tokens == 0)
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "mf_session_sync: session or tokens is NULL, or there are no tokens");
+    const mf_engine *e = s->engine;
+    if (n_tokens > e->plan.n_context)
+        return mf_fail(error, MF_ERR_CONTEXT, "%zu tokens do not fit the context of %u tokens",
+                       n_tokens, e->plan.n_context);
+    for (size_t i = 0; i < n_tokens; i++) {
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= e->h.n_vocab)
+            return mf_fail(error, MF_ERR_ARGUMENT, "token %zu is %d, outside the vocabulary of %u",
+                           i, tokens[i], e->h.n_vocab);
+    }
+    return MF_OK;
+}
+
+mf_status mf_session_sync(mf_session *session, const int32_t *tokens, size_t n_tokens,
+                          mf_sync_result *out, mf_error *error)
+{
+    MF_TRY(check(session, tokens, n_tokens, error));
+    sync_job job = {
+        .session = session, .engine = session->engine, .tokens = tokens, .n_tokens = n_tokens};
+    MF_TRY(reuse_memory(&job, error));
+    if (job.n_reused < n_tokens)
+        reuse_store(&job);
+    size_t n_reused = (size_t)job.n_reused;
+    MF_TRY(mf_session_eval(session, tokens + n_reused, n_tokens - n_reused, error));
+    if (out != NULL)
+        *out = (mf_sync_result){job.source, n_reused, n_tokens - n_reused};
+    return MF_OK;
+}
+
+void mf_engine_set_store(mf_engine *engine, mf_store *store)
+{
+    mf_engine_lock(engine);
+    engine->prefix_store = store;
+    mf_engine_unlock(engine);
+}
+
+static mf_status write_state(void *ctx, mf_byte_sink *sink, mf_error *error)
+{
+    return mf_snapshot_write(ctx, true, sink, error);
+}
+
+mf_status mf_store_put(mf_store *store, const mf_session *session, mf_error *error)
+{
+    if (store == NULL || session == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_store_put: store or session is NULL");
+    mf_engine *e = session->engine;
+    mf_state *state = NULL;
+    const mf_snapshot_key *key = mf_engine_snapshot_key(e);
+    if (session->position < mf_store_min_tokens(store) ||
+        mf_store_has(store, key, session->tokens, (size_t)session->position))
+        return MF_OK;
+    MF_TRY(mf_state_hold((mf_session *)session, session->position, &state, error));
+    const mf_snapshot_head head = mf_snapshot_head_of(e, state->position, state->logits != NULL);
+    mf_status status = mf_store_add(store, key, state->tokens, (size_t)state->position,
+                                    mf_snapshot_total_bytes(&head), write_state, state, error);
+    mf_state_release(&state);
+    return status;
+}

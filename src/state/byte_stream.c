@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/* Streams over buffers and file descriptors. */
+#include "state/byte_stream.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One call's bytes: below what the kernel takes at once. */
+#define MAX_CALL_BYTES ((size_t)1 << 30)
+
+static mf_status buffer_write(mf_byte_sink *self, const void *data, size_t n_bytes, mf_error *error)
+{
+    mf_buffer_sink *s = (mf_buffer_sink *)(void *)self;
+    if (n_bytes > s->n_left)
+        return mf_fail(error, MF_ERR_ARGUMENT, "the buffer is too small for the snapshot");
+    if (n_bytes > 0)
+        memcpy(s->at, data, n_bytes);
+    s->at += n_bytes;
+    s->n_left -= n_bytes;
+    return MF_OK;
+}
+
+void mf_buffer_sink_init(mf_buffer_sink *s, void *buffer, size_t capacity)
+{
+    *s = (mf_buffer_sink){{buffer_write}, buffer, capacity};
+}
+
+static mf_status buffer_read(mf_byte_source *self, void *dest, size_t n_bytes, mf_error *error)
+{
+    mf_buffer_source *s = (mf_buffer_source *)(void *)self;
+    if (n_bytes > s->n_left)
+        return mf_fail(error, MF_ERR_FORMAT, "the snapshot is truncated");
+    if (n_bytes > 0)
+        memcpy(dest, s->at, n_bytes);
+    s->at += n_bytes;
+    s->n_left -= n_bytes;
+    return MF_OK;
+}
+
+void mf_buffer_source_init(mf_buffer_source *s, const void *buffer, size_t n_bytes)
+{
+    *s = (mf_buffer_source){{buffer_read}, buffer, n_bytes};
+}
+
+static mf_status fd_write(mf_byte_sink *self, const void *data, size_t n_bytes, mf_error *error)
+{
+    const mf_fd_sink *s = (const mf_fd_sink *)(const void *)self;
+    const unsigned char *at = data;
+    while (n_bytes > 0) {
+        ssize_t n = write(s->fd, at, n_bytes < MAX_CALL_BYTES ? n_bytes : MAX_CALL_BYTES);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot write", s->name);
+        at += n;
+        n_bytes -= (size_t)n;
+    }
+    return MF_OK;
+}
+
+void mf_fd_sink_init(mf_fd_sink *s, int fd, const char *name)
+{
+    *s = (mf_fd_sink){{fd_write}, fd, name};
+}
+
+static mf_status fd_read(mf_byte_source *self, void *dest, size_t n_bytes, mf_error *error)
+{
+    const mf_fd_source *s = (const mf_fd_source *)(const void *)self;
+    unsigned char *at = dest;
+    while (n_bytes > 0) {
+        ssize_t n = read(s->fd, at, n_bytes < MAX_CALL_BYTES ? n_bytes : MAX_CALL_BYTES);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot read", s->name);
+        if (n == 0)
+            return mf_fail(error, MF_ERR_FORMAT, "%s: the snapshot is truncated", s->name);
+        at += n;
+        n_bytes -= (size_t)n;
+    }
+    return MF_OK;
+}
+
+void mf_fd_source_init(mf_fd_source *s, int fd, const char *name)
+{
+    *s = (mf_fd_source){{fd_read}, fd, name};
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* Where bytes come from and go to: a buffer, a file descriptor, an entry of the store. */
+#ifndef MF_STATE_BYTE_STREAM_H
+#define MF_STATE_BYTE_STREAM_H
+
+#include "base/status.h"
+
+/* Takes all n_bytes or fails. */
+typedef struct mf_byte_sink {
+    mf_status (*write)(struct mf_byte_sink *self, const void *data, size_t n_bytes,
+                       mf_error *error);
+} mf_byte_sink;
+
+/* Gives exactly n_bytes or fails: MF_ERR_FORMAT where they end early, MF_ERR_IO. */
+typedef struct mf_byte_source {
+    mf_status (*read)(struct mf_byte_source *self, void *dest, size_t n_bytes, mf_error *error);
+} mf_byte_source;
+
+typedef struct mf_buffer_sink {
+    mf_byte_sink sink;
+    unsigned char *at;
+    size_t n_left;
+} mf_buffer_sink;
+
+void mf_buffer_sink_init(mf_buffer_sink *s, void *buffer, size_t capacity);
+
+typedef struct mf_buffer_source {
+    mf_byte_source source;
+    const unsigned char *at;
+    size_t n_left;
+} mf_buffer_source;
+
+void mf_buffer_source_init(mf_buffer_source *s, const void *buffer, size_t n_bytes);
+
+/* From and to the descriptor's offset; interrupted and short calls are continued. `name` is for
+ * messages and must outlive the stream. */
+typedef struct mf_fd_sink {
+    mf_byte_sink sink;
+    int fd;
+    const char *name;
+} mf_fd_sink;
+
+void mf_fd_sink_init(mf_fd_sink *s, int fd, const char *name);
+
+typedef struct mf_fd_source {
+    mf_byte_source source;
+    int fd;
+    const char *name;
+} mf_fd_source;
+
+void mf_fd_source_init(mf_fd_source *s, int fd, const char *name);
+
+#endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Layout, little-endian (docs/FORMATS.md has the table):
+ *
+ *   header 128 | tokens 4 n | zeros | checksum 8 | part 0 | checksum 8 | part 1 | checksum 8 | ...
+ *   |<------- a multiple of 4096 ------------->|
+ *
+ * The header ends with a checksum of its own, so that a damaged one is told from another model's. A
+ * part's checksum is seeded with the head's and its number: parts cannot change places.
+ */
+#include "state/snapshot_format.h"
+
+#include "base/checked.h"
+
+#include <endian.h>
+#include <string.h>
+
+#if __BYTE_ORDER != __LITTLE_ENDIAN
+#error "snapshots are written as they lie in memory: little-endian"
+#endif
+
+static const unsigned char magic[8] = {'M', 'F', 'S', 'T', 'A', 'T', 'E', '\n'};
+
+enum {
+    AT_VERSION = 8,
+    AT_HEADER_BYTES = 12,
+    AT_TOTAL_BYTES = 16,
+    AT_FINGERPRINT = 24,
+    AT_KV_TYPE = 40,
+    AT_CPU_TIER = 44,
+    AT_N_TOKENS = 48,
+    AT_N_LAYERS = 56,
+    AT_N_VOCAB = 60,
+    AT_PAGE_TOKENS = 64,
+    AT_HAS_LOGITS = 68,
+    AT_PAGE_BYTES = 72,
+    AT_RECURRENT_BYTES = 80,
+    AT_N_PARTS = 88,
+    AT_PARTS_BYTES = 96,
+    AT_ZEROS = 104,
+    AT_CHECKSUM = 120
+};
+
+/* Checksum and copy take turns on pieces that stay in the cache between them. */
+#define PIECE_BYTES ((size_t)256 << 10)
+
+uint64_t mf_snapshot_head_bytes(uint64_t n_tokens)
+{
+    return mf_round_up(MF_SNAPSHOT_HEADER_BYTES + 4 * n_tokens + 8, MF_SNAPSHOT_HEAD_ALIGN);
+}
+
+uint64_t mf_snapshot_part_offset(const mf_snapshot_head *head, uint64_t i, uint64_t bytes_before)
+{
+    return mf_snapshot_head_bytes(head->n_tokens) + 8 * i + bytes_before;
+}
+
+uint64_t mf_snapshot_total_bytes(const mf_snapshot_head *head)
+{
+    return mf_snapshot_part_offset(head, head->n_parts, head->parts_bytes);
+}
+
+static void put(unsigned char *header, size_t at, uint64_t value, size_t n_bytes)
+{
+    memcpy(header + at, &value, n_bytes);
+}
+
+static uint64_t get(const unsigned char *header, size_t at, size_t n_bytes)
+{
+    uint64_t value = 0;
+    memcpy(&value, header + at, n_bytes);
+    return value;
+}
+
+static void encode_header(const mf_snapshot_head *h, unsigned char *out)
+{
+    memset(out, 0, MF_SNAPSHOT_HEADER_BYTES);
+    memcpy(out, magic, sizeof magic);
+    put(out, AT_VERSION, MF_SNAPSHOT_VERSION, 4);
+    put(out, AT_HEADER_BYTES, MF_SNAPSHOT_HEADER_BYTES, 4);
+    put(out, AT_TOTAL_BYTES, mf_snapshot_total_bytes(h), 8);
+    memcpy(out + AT_FINGERPRINT, h->key.fingerprint, MF_FINGERPRINT_BYTES);
+    put(out, AT_KV_TYPE, h->key.kv_type, 4);
+    put(out, AT_CPU_TIER, h->key.cpu_tier, 4);
+    put(out, AT_N_TOKENS, h->n_tokens, 8);
+    put(out, AT_N_LAYERS, h->n_layers, 4);
+    put(out, AT_N_VOCAB, h->n_vocab, 4);
+    put(out, AT_PAGE_TOKENS, h->page_tokens, 4);
+    put(out, AT_HAS_LOGITS, h->has_logits, 4);
+    put(out, AT_PAGE_BYTES, h->page_bytes, 8);
+    put(out, AT_RECURRENT_BYTES, h->recurrent_bytes, 8);
+    put(out, AT_N_PARTS, h->n_parts, 8);
+    put(out, AT_PARTS_BYTES, h->parts_bytes, 8);
+    put(out, AT_CHECKSUM, mf_checksum_of(out, AT_CHECKSUM, 0), 8);
+}
+
+static const unsigned char zeros[MF_SNAPSHOT_HEAD_ALIGN];
+
+static size_t padding_bytes(uint64_t n_tokens)
+{
+    return (size_t)(mf_snapshot_head_bytes(n_tokens) - MF_SNAPSHOT_HEADER_BYTES - 4 * n_tokens - 8);
+}
+
+mf_status mf_snapshot_write_head(mf_byte_sink *sink, mf_snapshot_head *head, const int32_t *tokens,
+                                 mf_error *error)
+{
+    unsigned char header[MF_SNAPSHOT_HEADER_BYTES];
+    size_t n_token_bytes = (size_t)head->n_tokens * 4, n_zeros = padding_bytes(head->n_tokens);
+    encode_header(head, header);
+    mf_checksum c;
+    mf_checksum_begin(&c, 0);
+    mf_checksum_add(&c, header, sizeof header);
+    mf_checksum_add(&c, tokens, n_token_bytes);
+    mf_checksum_add(&c, zeros, n_zeros);
+    head->checksum = mf_checksum_end(&c);
+    MF_TRY(sink->write(sink, header, sizeof header, error));
+    MF_TRY(sink->write(sink, tokens, n_token_bytes, error));
+    MF_TRY(sink->write(sink, zeros, n_zeros, error));
+    return sink->write(sink, &head->checksum, 8, error);
+}
+
+mf_status mf_snapshot_write_part(mf_byte_sink *sink, const mf_snapshot_head *head, uint64_t i,
+                                 const void *data, size_t n_bytes, mf_error *error)
+{
+    mf_checksum c;
+    mf_checksum_begin(&c, head->checksum + i);
+    for (size_t done = 0; done < n_bytes;) {
+        size_t n = n_bytes - done < PIECE_BYTES ? n_bytes - done : PIECE_BYTES;
+        mf_checksum_add(&c, (const unsigned char *)data + done, n);
+        MF_TRY(sink->write(sink, (const unsigned char *)data + done, n, error));
+        done += n;
+    }
+    const uint64_t checksum = mf_checksum_end(&c);
+    return sink->write(sink, &checksum, 8, error);
+}
+
+static void decode_header(const unsigned char *header, mf_snapshot_head *out)
+{
+    memset(out, 0, sizeof *out);
+    memcpy(out->key.fingerprint, header + AT_FINGERPRINT, MF_FINGERPRINT_BYTES);
+    out->key.kv_type = (uint32_t)get(header, AT_KV_TYPE, 4);
+    out->key.cpu_tier = (uint32_t)get(header, AT_CPU_TIER, 4);
+    out->n_tokens = get(header, AT_N_TOKENS, 8);
+    out->n_layers = (uint32_t)get(header, AT_N_LAYERS, 4);
+    out->n_vocab = (uint32_t)get(header, AT_N_VOCAB, 4);
+    out->page_tokens = (uint32_t)get(header, AT_PAGE_TOKENS, 4);
+    out->has_logits = get(header, AT_HAS_LOGITS, 4) != 0;
+    out->page_bytes = get(header, AT_PAGE_BYTES, 8);
+    out->recurrent_bytes = get(header, AT_RECURRENT_BYTES, 8);
+    out->n_parts = get(header, AT_N_PARTS, 8);
+    out->parts_bytes = get(header, AT_PARTS_BYTES, 8);
+}
+
+static mf_status check_sizes(const unsigned char *header, const mf_snapshot_head *h,
+                             mf_error *error)
+{
+    if (h->n_tokens > MF_SNAPSHOT_MAX_TOKENS || h->n_parts > MF_SNAPSHOT_MAX_PARTS ||
+        h->parts_bytes > (uint64_t)1 << 48 ||
+        mf_snapshot_total_bytes(h) != get(header, AT_TOTAL_BYTES, 8))
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "snapshot: %llu tokens, %llu parts of %llu bytes and %llu bytes in all "
+                       "contradict each other",
+                       (unsigned long long)h->n_tokens, (unsigned long long)h->n_parts,
+                       (unsigned long long)h->parts_bytes,
+                       (unsigned long long)get(header, AT_TOTAL_BYTES, 8));
+    if (get(header, AT_HAS_LOGITS, 4) > 1 || get(header, AT_ZEROS, 8) != 0 ||
+        get(header, AT_ZEROS + 8, 8) != 0)
+        return mf_fail(error, MF_ERR_FORMAT, "snapshot: reserved bytes of the header are not zero");
+    return MF_OK;
+}
+
+mf_status mf_snapshot_read_header(mf_byte_source *source, mf_snapshot_head *out, mf_error *error)
+{
+    unsigned char header[MF_SNAPSHOT_HEADER_BYTES];
+    mf_snapshot_head h;
+    MF_TRY(source->read(source, header, sizeof header, error));
+    if (memcmp(header, magic, sizeof magic) != 0)
+        return mf_fail(error, MF_ERR_FORMAT, "not a snapshot: it does not begin with MFSTATE");
+    if (get(header, AT_VERSION, 4) != MF_SNAPSHOT_VERSION)
+        return mf_fail(error, MF_ERR_FORMAT, "snapshot of version %llu, this is version %u",
+                       (unsigned long long)get(header, AT_VERSION, 4), MF_SNAPSHOT_VERSION);
+    if (get(header, AT_CHECKSUM, 8) != mf_checksum_of(header, AT_CHECKSUM, 0) ||
+        get(header, AT_HEADER_BYTES, 4) != MF_SNAPSHOT_HEADER_BYTES)
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "snapshot: the header is damaged (its checksum differs)");
+    decode_header(header, &h);
+    MF_TRY(check_sizes(header, &h, error));
+    *out = h;
+    return MF_OK;
+}
+
+mf_status mf_snapshot_read_tokens(mf_byte_source *source, mf_snapshot_head *head, int32_t *tokens,
+                                  mf_error *error)
+{
+    unsigned char header[MF_SNAPSHOT_HEADER_BYTES], rest[MF_SNAPSHOT_HEAD_ALIGN + 8];
+    size_t n_token_bytes = (size_t)head->n_tokens * 4, n_zeros = padding_bytes(head->n_tokens);
+    MF_TRY(source->read(source, tokens, n_token_bytes, error));
+    MF_TRY(source->read(source, rest, n_zeros + 8, error));
+    encode_header(head, header);
+    mf_checksum c;
+    mf_checksum_begin(&c, 0);
+    mf_checksum_add(&c, header, sizeof header);
+    mf_checksum_add(&c, tokens, n_token_bytes);
+    mf_checksum_add(&c, rest, n_zeros);
+    head->checksum = mf_checksum_end(&c);
+    if (memcmp(rest + n_zeros, &head->checksum, 8) != 0)
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "snapshot: the tokens are damaged (their checksum differs)");
+    for (uint64_t i = 0; i < head->n_tokens; i++) {
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= head->n_vocab)
+            return mf_fail(error, MF_ERR_FORMAT,
+                           "snapshot: token %llu is %d, outside the vocabulary of %u",
+                           (unsigned long long)i, tokens[i], head->n_vocab);
+    }
+    return MF_OK;
+}
+
+mf_status mf_snapshot_read_part(mf_byte_source *source, const mf_snapshot_head *head, uint64_t i,
+                                void *dest, size_t n_bytes, mf_error *error)
+{
+    mf_checksum c;
+    uint64_t stored;
+    mf_checksum_begin(&c, head->checksum + i);
+    for (size_t done = 0; done < n_bytes;) {
+        size_t n = n_bytes - done < PIECE_BYTES ? n_bytes - done : PIECE_BYTES;
+        MF_TRY(source->read(source, (unsigned char *)dest + done, n, error));
+        mf_checksum_add(&c, (unsigned char *)dest + done, n);
+        done += n;
+    }
+    MF_TRY(source->read(source, &stored, sizeof stored, error));
+    if (stored != mf_checksum_end(&c))
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "snapshot: part %llu of %llu is damaged (its checksum differs)",
+                       (unsigned long long)i, (unsigned long long)head->n_parts);
+    return MF_OK;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The snapshot format (docs/FORMATS.md): a head with the model it belongs to and the tokens, then
+ * the state in parts whose number and sizes follow from the head. Every byte is under a checksum.
+ * This file knows nothing of sessions: the parts are anyone's bytes.
+ */
+#ifndef MF_STATE_SNAPSHOT_FORMAT_H
+#define MF_STATE_SNAPSHOT_FORMAT_H
+
+#include "state/byte_stream.h"
+#include "state/checksum.h"
+
+#include <stdbool.h>
+
+#define MF_SNAPSHOT_VERSION 1u
+#define MF_SNAPSHOT_HEADER_BYTES 128u
+/* The head (header, tokens, zeros, checksum) is a multiple of this. */
+#define MF_SNAPSHOT_HEAD_ALIGN 4096u
+#define MF_SNAPSHOT_MAX_TOKENS ((uint64_t)1 << 30)
+#define MF_SNAPSHOT_MAX_PARTS ((uint64_t)1 << 24)
+
+/* Which states may stand in for one another. */
+typedef struct mf_snapshot_key {
+    uint8_t fingerprint[MF_FINGERPRINT_BYTES]; /* of the model */
+    uint32_t kv_type;                          /* mf_kv_type */
+    uint32_t cpu_tier; /* whose order of summing the state has; any tier can go on from it */
+} mf_snapshot_key;
+
+typedef struct mf_snapshot_head {
+    mf_snapshot_key key;
+    uint64_t n_tokens;
+    uint32_t n_layers, n_vocab;
+    uint32_t page_tokens;     /* positions of a page */
+    uint64_t page_bytes;      /* of a full page */
+    uint64_t recurrent_bytes; /* 0 where no layer is recurrent */
+    bool has_logits;          /* of the last token: the last part */
+    uint64_t n_parts, parts_bytes;
+    uint64_t checksum; /* of the whole head; filled by writing and reading */
+} mf_snapshot_head;
+
+/* The whole snapshot's size, from what the head says. */
+uint64_t mf_snapshot_total_bytes(const mf_snapshot_head *head);
+uint64_t mf_snapshot_head_bytes(uint64_t n_tokens);
+/* Where part i begins, given the bytes of the parts before it. */
+uint64_t mf_snapshot_part_offset(const mf_snapshot_head *head, uint64_t i, uint64_t bytes_before);
+
+/* Writing: the head first, then every part in order. */
+mf_status mf_snapshot_write_head(mf_byte_sink *sink, mf_snapshot_head *head, const int32_t *tokens,
+                                 mf_error *error);
+mf_status mf_snapshot_write_part(mf_byte_sink *sink, const mf_snapshot_head *head, uint64_t i,
+                                 const void *data, size_t n_bytes, mf_error *error);
+
+/*
+ * Reading: the header (checked by itself, sizes within the limits above and without contradiction),
+ * then the tokens, then the parts. What has been read is checked when the call returns.
+ */
+mf_status mf_snapshot_read_header(mf_byte_source *source, mf_snapshot_head *out, mf_error *error);
+/* tokens[head->n_tokens]; checks the head's checksum and that every id is in the vocabulary. */
+mf_status mf_snapshot_read_tokens(mf_byte_source *source, mf_snapshot_head *head, int32_t *tokens,
+                                  mf_error *error);
+mf_status mf_snapshot_read_part(mf_byte_source *source, const mf_snapshot_head *head, uint64_t i,
+                                void *dest, size_t n_bytes, mf_error *error);
+
+#endif

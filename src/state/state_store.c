@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT */
+/* The store: opening, looking up, reading and adding entries. */
+#include "state/state_store.h"
+
+#include "state/state_store_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DEFAULT_MAX_BYTES ((uint64_t)8 << 30)
+#define DEFAULT_MIN_TOKENS 64u
+
+void mf_store_options_default(mf_store_options *options)
+{
+    *options = (mf_store_options){.max_bytes = DEFAULT_MAX_BYTES, .min_tokens = DEFAULT_MIN_TOKENS};
+}
+
+void mf_store_log(const mf_store *s, mf_log_level level, const char *format, ...)
+{
+    char line[512];
+    va_list args;
+    if (s->options.log == NULL)
+        return;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    s->options.log(s->options.log_user, level, line);
+}
+
+static mf_status open_directory(mf_store *s, const char *directory, mf_error *error)
+{
+    s->dir_bytes = strlen(directory) + 1;
+    s->dir = mf_alloc(&s->allocator, s->dir_bytes);
+    if (s->dir == NULL)
+        return mf_fail_memory(error, s->dir_bytes, "the store");
+    memcpy(s->dir, directory, s->dir_bytes);
+    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot be made", directory);
+    s->dir_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (s->dir_fd < 0)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s", directory);
+    s->lock_fd = openat(s->dir_fd, MF_STORE_LOCK, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (s->lock_fd < 0)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s/" MF_STORE_LOCK ": cannot be written",
+                          directory);
+    return MF_OK;
+}
+
+mf_status mf_store_open_with_io(const char *directory, const mf_store_options *options,
+                                const struct mf_io_engine *engine, void *engine_arg, mf_store **out,
+                                mf_error *error)
+{
+    const mf_allocator a = mf_allocator_or_default(options != NULL ? &options->allocator : NULL);
+    mf_store *s = mf_alloc_zeroed(&a, sizeof *s);
+    if (s == NULL)
+        return mf_fail_memory(error, sizeof *s, "the store");
+    mf_status status;
+    mf_store_options_default(&s->options);
+    if (options != NULL)
+        s->options = *options;
+    if (s->options.max_bytes == 0)
+        s->options.max_bytes = DEFAULT_MAX_BYTES;
+    if (s->options.min_tokens == 0)
+        s->options.min_tokens = DEFAULT_MIN_TOKENS;
+    s->allocator = a;
+    s->engine = engine;
+    s->engine_arg = engine_arg;
+    s->dir_fd = s->lock_fd = -1;
+    pthread_mutex_init(&s->mutex, NULL); /* cannot fail where threads are the C library's */
+    pthread_mutex_init(&s->read_mutex, NULL);
+    MF_TRY_GOTO(open_directory(s, directory, error));
+    MF_TRY_GOTO(mf_prefix_index_create(&a, &s->index, error));
+    MF_TRY_GOTO(mf_state_reader_init(&s->reader, &a, error));
+    MF_TRY_GOTO(mf_store_scan(s, true, error));
+    *out = s;
+    return MF_OK;
+fail:
+    mf_store_close(&s);
+    return status;
+}
+
+mf_status mf_store_open(const char *directory, const mf_store_options *options, mf_store **out,
+                        mf_error *error)
+{
+    if (directory == NULL || out == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_store_open: directory or out is NULL");
+    return mf_store_open_with_io(directory, options, NULL, NULL, out, error);
+}
+
+void mf_store_close(mf_store **store)
+{
+    mf_store *s = *store;
+    if (s == NULL)
+        return;
+    const mf_allocator a = s->allocator;
+    mf_state_reader_free(&s->reader);
+    while (s->n_entries > 0)
+        mf_store_entry_drop(s, s->entries[s->n_entries - 1]);
+    mf_free(&a, s->entries, s->capacity * sizeof *s->entries);
+    mf_prefix_index_free(&s->index);
+    if (s->lock_fd >= 0)
+        close(s->lock_fd);
+    if (s->dir_fd >= 0)
+        close(s->dir_fd);
+    pthread_mutex_destroy(&s->mutex);
+    pthread_mutex_destroy(&s->read_mutex);
+    mf_free(&a, s->dir, s->dir_bytes);
+    mf_free(&a, s, sizeof *s);
+    *store = NULL;
+}
+
+void mf_store_get_stats(mf_store *store, mf_store_stats *out)
+{
+    pthread_mutex_lock(&store->mutex);
+    (void)mf_store_scan(store, false, NULL); /* what is known is an answer too */
+    mf_store_stats stats = {.n_entries = store->n_entries,
+                            .n_hits = store->n_hits,
+                            .n_misses = store->n_misses,
+                            .n_evicted = store->n_evicted,
+                            .n_set_aside = store->n_set_aside};
+    for (size_t i = 0; i < store->n_entries; i++)
+        stats.n_bytes += store->entries[i]->n_bytes;
+    pthread_mutex_unlock(&store->mutex);
+    *out = stats;
+}
+
+uint64_t mf_store_min_tokens(const mf_store *store)
+{
+    return store->options.min_tokens;
+}
+
+int32_t *mf_store_sequence(const mf_store *s, const mf_snapshot_key *key, const int32_t *tokens,
+                           size_t n_tokens)
+{
+    int32_t *sequence = mf_alloc_array(&s->allocator, n_tokens + MF_STORE_KEY_WORDS, 4);
+    if (sequence == NULL)
+        return NULL;
+    memcpy(sequence, key->fingerprint, MF_FINGERPRINT_BYTES);
+    memcpy(sequence + 4, &key->kv_type, 4);
+    memcpy(sequence + 5, &key->cpu_tier, 4);
+    if (n_tokens > 0)
+        memcpy(sequence + MF_STORE_KEY_WORDS, tokens, n_tokens * 4);
+    return sequence;
+}
+
+static void free_sequence(const mf_store *s, int32_t *sequence, size_t n_tokens)
+{
+    mf_free(&s->allocator, sequence, (n_tokens + MF_STORE_KEY_WORDS) * 4);
+}
+
+/* Names follow from content: two processes that write the same state write one file. */
+static void entry_name(const int32_t *sequence, size_t n_words, char name[MF_STORE_NAME_CHARS])
+{
+    static const char digits[] = "0123456789abcdef";
+    uint8_t hash[MF_FINGERPRINT_BYTES];
+    mf_checksum c;
+    mf_fingerprint_begin(&c);
+    mf_fingerprint_add(&c, sequence, n_words * 4);
+    mf_fingerprint_end(&c, hash);
+    for (size_t i = 0; i < sizeof hash; i++) {
+        name[2 * i] = digits[hash[i] >> 4];
+        name[2 * i + 1] = digits[hash[i] & 15];
+    }
+    memcpy(name + 2 * sizeof hash, MF_STORE_SUFFIX, sizeof MF_STORE_SUFFIX);
+}
+
+static bool name_of(const mf_store *s, const mf_snapshot_key *key, const int32_t *tokens,
+                    size_t n_tokens, char name[MF_STORE_NAME_CHARS])
+{
+    int32_t *sequence = mf_store_sequence(s, key, tokens, n_tokens);
+    if (sequence == NULL)
+        return false;
+    entry_name(sequence, n_tokens + MF_STORE_KEY_WORDS, name);
+    free_sequence(s, sequence, n_tokens);
+    return true;
+}
+
+bool mf_store_has(mf_store *store, const mf_snapshot_key *key, const int32_t *tokens,
+                  size_t n_tokens)
+{
+    char name[MF_STORE_NAME_CHARS];
+    if (!name_of(store, key, tokens, n_tokens, name))
+        return false;
+    pthread_mutex_lock(&store->mutex);
+    (void)mf_store_scan(store, false, NULL);
+    const mf_store_entry *e = mf_store_entry_find(store, name);
+    bool has = e != NULL && e->place != NULL;
+    pthread_mutex_unlock(&store->mutex);
+    return has;
+}
+
+bool mf_store_find(mf_store *store, const mf_snapshot_key *key, const int32_t *tokens,
+                   size_t n_tokens, bool whole, size_t n_least, mf_store_match *out)
+{
+    int32_t *sequence = mf_store_sequence(store, key, tokens, n_tokens);
+    if (sequence == NULL)
+        return false;
+    size_t n_words = n_tokens + MF_STORE_KEY_WORDS;
+    pthread_mutex_lock(&store->mutex);
+    (void)mf_store_scan(store, false, NULL); /* without it: what was there before */
+    mf_prefix_match m = whole ? mf_prefix_find_whole(store->index, sequence, n_words)
+                              : mf_prefix_find_common(store->index, sequence, n_words);
+    bool found = m.value != NULL && m.n_common > n_least + MF_STORE_KEY_WORDS;
+    if (found) {
+        const mf_store_entry *e = m.value;
+        memcpy(out->name, e->name, sizeof out->name);
+        out->n_tokens = (size_t)e->n_tokens;
+        out->has_logits = e->has_logits;
+        out->n_common = m.n_common - MF_STORE_KEY_WORDS;
+    } else {
+        store->n_misses++;
+    }
+    pthread_mutex_unlock(&store->mutex);
+    free_sequence(store, sequence, n_tokens);
+    return found;
+}
+
+static mf_status path_of(const mf_store *s, const char *name, char *path, size_t capacity,
+                         mf_error *error)
+{
+    int n = snprintf(path, capacity, "%s/%s", s->dir, name);
+    return n > 0 && (size_t)n < capacity
+               ? MF_OK
+               : mf_fail(error, MF_ERR_IO, "%s: the path is too long", s->dir);
+}
+
+mf_status mf_store_read_begin(mf_store *store, const mf_store_match *match, mf_state_reader **out,
+                              mf_error *error)
+{
+    char path[4096];
+    MF_TRY(path_of(store, match->name, path, sizeof path, error));
+    pthread_mutex_lock(&store->read_mutex);
+    mf_status status =
+        mf_state_reader_open(&store->reader, path, mf_snapshot_head_bytes(match->n_tokens),
+                             store->engine, store->engine_arg, error);
+    if (status != MF_OK) {
+        pthread_mutex_unlock(&store->read_mutex);
+        pthread_mutex_lock(&store->mutex);
+        store->n_misses++;
+        store->is_stale = true; /* evicted by another process, most likely */
+        pthread_mutex_unlock(&store->mutex);
+        return status;
+    }
+    *out = &store->reader;
+    return MF_OK;
+}
+
+/* Best effort: in a directory that became read-only an entry is used all the same. */
+static void count_hit(mf_store *s, const char *name)
+{
+    mf_store_entry *e = mf_store_entry_find(s, name);
+    s->n_hits++;
+    if (e == NULL)
+        return;
+    e->n_hits++;
+    e->used_s = time(NULL);
+    int fd = openat(s->dir_fd, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return;
+    (void)!pwrite(fd, &e->n_hits, sizeof e->n_hits, (off_t)(e->n_bytes - MF_STORE_TAIL_BYTES));
+    close(fd);
+}
+
+void mf_store_read_end(mf_store *store, const mf_store_match *match, mf_status status)
+{
+    mf_state_reader_close(&store->reader);
+    pthread_mutex_unlock(&store->read_mutex);
+    pthread_mutex_lock(&store->mutex);
+    if (status == MF_OK)
+        count_hit(store, match->name);
+    else if (status == MF_ERR_FORMAT)
+        mf_store_set_aside(store, match->name, "its content is not what was written");
+    if (status != MF_OK)
+        store->n_misses++;
+    pthread_mutex_unlock(&store->mutex);
+}
+
+/* Evicts and takes the space for a new entry, while no other process does. */
+static mf_status reserve(mf_store *s, uint64_t n_bytes, char tmp[MF_STORE_NAME_CHARS], int *fd,
+                         mf_error *error)
+{
+    while (flock(s->lock_fd, LOCK_EX) != 0 && errno == EINTR)
+        continue; /* without locks the limit may be overrun by what is written at once */
+    mf_status status = mf_store_scan(s, true, error);
+    if (status == MF_OK)
+        status = mf_store_make_room(s, n_bytes, error);
+    if (status == MF_OK)
+        status = mf_store_tmp_create(s, n_bytes, tmp, fd, error);
+    flock(s->lock_fd, LOCK_UN);
+    return status;
+}
+
+static mf_status write_entry(mf_store *s, int fd, mf_store_write_fn write, void *ctx,
+                             const char *tmp, const char *name, mf_error *error)
+{
+    static const uint64_t n_hits = 0;
+    mf_fd_sink sink;
+    mf_fd_sink_init(&sink, fd, s->dir);
+    MF_TRY(write(ctx, &sink.sink, error));
+    MF_TRY(sink.sink.write(&sink.sink, &n_hits, sizeof n_hits, error));
+    if (fsync(fd) != 0)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be synced", s->dir, tmp);
+    if (renameat(s->dir_fd, tmp, s->dir_fd, name) != 0)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be renamed", s->dir, tmp);
+    (void)fsync(s->dir_fd); /* at worst the name is lost with the power */
+    return MF_OK;
+}
+
+mf_status mf_store_add(mf_store *store, const mf_snapshot_key *key, const int32_t *tokens,
+                       size_t n_tokens, uint64_t n_bytes, mf_store_write_fn write, void *ctx,
+                       mf_error *error)
+{
+    char name[MF_STORE_NAME_CHARS], tmp[MF_STORE_NAME_CHARS];
+    int fd = -1;
+    if (mf_store_has(store, key, tokens, n_tokens))
+        return MF_OK;
+    if (!name_of(store, key, tokens, n_tokens, name))
+        return mf_fail_memory(error, n_tokens * 4, "a stored entry");
+    n_bytes += MF_STORE_TAIL_BYTES;
+    if (n_bytes > store->options.max_bytes)
+        return mf_fail(error, MF_ERR_BUDGET, "%s: an entry of %llu bytes, the limit is %llu",
+                       store->dir, (unsigned long long)n_bytes,
+                       (unsigned long long)store->options.max_bytes);
+    pthread_mutex_lock(&store->mutex);
+    mf_status status = reserve(store, n_bytes, tmp, &fd, error);
+    pthread_mutex_unlock(&store->mutex);
+    if (status != MF_OK)
+        return status;
+    status = write_entry(store, fd, write, ctx, tmp, name, error);
+    if (status != MF_OK)
+        unlinkat(store->dir_fd, tmp, 0);
+    close(fd);
+    pthread_mutex_lock(&store->mutex);
+    (void)mf_store_scan(store, false, NULL); /* takes the new entry into the index */
+    pthread_mutex_unlock(&store->mutex);
+    return status;
+}

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The store's directory: what is in it, what is thrown out. Other processes change it at any time:
+ * every name may be gone at the next call, and new ones be there.
+ */
+#include "state/state_store_impl.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Changes within one tick of the file system's clock leave the same mtime. */
+#define TICK_NS 50000000
+
+static bool begins_with(const char *name, const char *prefix)
+{
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+static bool is_entry_name(const char *name)
+{
+    size_t n = strlen(name), n_suffix = sizeof MF_STORE_SUFFIX - 1;
+    return n > n_suffix && n < MF_STORE_NAME_CHARS && name[0] != '.' &&
+           !begins_with(name, MF_STORE_TMP) && !begins_with(name, MF_STORE_BAD) &&
+           strcmp(name + n - n_suffix, MF_STORE_SUFFIX) == 0;
+}
+
+/* Where a name is or would be. */
+static size_t entry_place(const mf_store *s, const char *name)
+{
+    size_t low = 0, high = s->n_entries;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(s->entries[middle]->name, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+mf_store_entry *mf_store_entry_find(const mf_store *s, const char *name)
+{
+    size_t i = entry_place(s, name);
+    return i < s->n_entries && strcmp(s->entries[i]->name, name) == 0 ? s->entries[i] : NULL;
+}
+
+void mf_store_entry_drop(mf_store *s, mf_store_entry *e)
+{
+    size_t i = entry_place(s, e->name);
+    if (e->place != NULL)
+        mf_prefix_remove(s->index, e->place);
+    s->n_entries--;
+    memmove(s->entries + i, s->entries + i + 1, (s->n_entries - i) * sizeof *s->entries);
+    mf_free(&s->allocator, e, sizeof *e);
+}
+
+void mf_store_set_aside(mf_store *s, const char *name, const char *why)
+{
+    char bad[MF_STORE_NAME_CHARS + sizeof MF_STORE_BAD];
+    snprintf(bad, sizeof bad, MF_STORE_BAD "%s", name);
+    s->n_set_aside++;
+    mf_store_log(s, MF_LOG_WARNING, "%s/%s is damaged and set aside: %s", s->dir, name, why);
+    mf_store_entry *e = mf_store_entry_find(s, name);
+    if (renameat(s->dir_fd, name, s->dir_fd, bad) == 0 || errno == ENOENT) {
+        if (e != NULL)
+            mf_store_entry_drop(s, e);
+    } else if (e != NULL && e->place != NULL) { /* remembered, so that it is not served */
+        mf_prefix_remove(s->index, e->place);
+        e->place = NULL;
+    }
+}
+
+static mf_status reserve_entry(mf_store *s, mf_error *error)
+{
+    if (s->n_entries < s->capacity)
+        return MF_OK;
+    size_t capacity = s->capacity == 0 ? 16 : 2 * s->capacity;
+    mf_store_entry **entries = mf_realloc(&s->allocator, s->entries, s->capacity * sizeof *entries,
+                                          capacity * sizeof *entries);
+    if (entries == NULL)
+        return mf_fail_memory(error, capacity * sizeof *entries, "the store's entries");
+    s->entries = entries;
+    s->capacity = capacity;
+    return MF_OK;
+}
+
+/* What a file says of itself. tokens is the caller's to free: [head->n_tokens]. */
+static mf_status read_head(mf_store *s, int fd, const char *name, mf_snapshot_head *head,
+                           int32_t **tokens, mf_error *error)
+{
+    mf_fd_source source;
+    mf_fd_source_init(&source, fd, name);
+    MF_TRY(mf_snapshot_read_header(&source.source, head, error));
+    struct stat st;
+    if (fstat(fd, &st) != 0 ||
+        (uint64_t)st.st_size != mf_snapshot_total_bytes(head) + MF_STORE_TAIL_BYTES)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: its size is not what its header says", name);
+    *tokens = mf_alloc_array(&s->allocator, (size_t)head->n_tokens + 1, sizeof **tokens);
+    if (*tokens == NULL)
+        return mf_fail_memory(error, (size_t)head->n_tokens * 4, "a stored entry's tokens");
+    mf_status status = mf_snapshot_read_tokens(&source.source, head, *tokens, error);
+    if (status != MF_OK) {
+        mf_free(&s->allocator, *tokens, ((size_t)head->n_tokens + 1) * sizeof **tokens);
+        *tokens = NULL;
+    }
+    return status;
+}
+
+static uint64_t read_hits(int fd, uint64_t n_bytes)
+{
+    uint64_t n_hits = 0;
+    if (pread(fd, &n_hits, sizeof n_hits, (off_t)(n_bytes - MF_STORE_TAIL_BYTES)) != sizeof n_hits)
+        return 0;
+    return n_hits;
+}
+
+static mf_status add_entry(mf_store *s, int fd, const char *name, const mf_snapshot_head *head,
+                           const int32_t *tokens, mf_error *error)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s", s->dir, name);
+    MF_TRY(reserve_entry(s, error));
+    size_t n_words = (size_t)head->n_tokens + MF_STORE_KEY_WORDS;
+    int32_t *sequence = mf_store_sequence(s, &head->key, tokens, (size_t)head->n_tokens);
+    mf_store_entry *e = mf_alloc_zeroed(&s->allocator, sizeof *e);
+    mf_status status = MF_ERR_NO_MEMORY;
+    if (sequence == NULL || e == NULL)
+        (void)mf_fail_memory(error, n_words * sizeof *sequence, "a stored entry");
+    else
+        status = mf_prefix_insert(s->index, sequence, n_words, e, &e->place, error);
+    mf_free(&s->allocator, sequence, n_words * sizeof *sequence);
+    if (status != MF_OK) {
+        mf_free(&s->allocator, e, sizeof *e);
+        return status;
+    }
+    memcpy(e->name, name, strlen(name) + 1); /* is_entry_name: it fits */
+    e->n_bytes = (uint64_t)st.st_size;
+    e->n_tokens = head->n_tokens;
+    e->has_logits = head->has_logits;
+    e->used_s = st.st_mtim.tv_sec;
+    e->n_hits = read_hits(fd, e->n_bytes);
+    e->is_seen = true;
+    size_t i = entry_place(s, name);
+    memmove(s->entries + i + 1, s->entries + i, (s->n_entries - i) * sizeof *s->entries);
+    s->entries[i] = e;
+    s->n_entries++;
+    return MF_OK;
+}
+
+/* A file that this store has not seen yet. Only a lack of memory fails. */
+static mf_status meet_entry(mf_store *s, const char *name, mf_error *error)
+{
+    int fd = openat(s->dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return MF_OK; /* gone already, or not ours to read */
+    mf_error why = {0};
+    mf_snapshot_head head;
+    int32_t *tokens = NULL;
+    mf_status status = read_head(s, fd, name, &head, &tokens, &why);
+    if (status == MF_OK)
+        status = add_entry(s, fd, name, &head, tokens, &why);
+    if (tokens != NULL)
+        mf_free(&s->allocator, tokens, ((size_t)head.n_tokens + 1) * sizeof *tokens);
+    close(fd);
+    if (status == MF_ERR_FORMAT)
+        mf_store_set_aside(s, name, why.message);
+    if (status != MF_ERR_NO_MEMORY)
+        return MF_OK;
+    if (error != NULL)
+        *error = why;
+    return status;
+}
+
+/* A temporary file whose writer is gone is removed. True: it was, or is no longer there. */
+static bool clear_stale_tmp(const mf_store *s, const char *name)
+{
+    int fd = openat(s->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return errno == ENOENT;
+    bool is_stale = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (is_stale)
+        unlinkat(s->dir_fd, name, 0);
+    close(fd);
+    return is_stale;
+}
+
+static mf_status scan_name(mf_store *s, const char *name, mf_error *error)
+{
+    struct stat st;
+    if (begins_with(name, MF_STORE_TMP) && clear_stale_tmp(s, name))
+        return MF_OK;
+    if (fstatat(s->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
+        return MF_OK;
+    if (begins_with(name, MF_STORE_TMP) || begins_with(name, MF_STORE_BAD))
+        s->other_bytes += (uint64_t)st.st_size;
+    if (!is_entry_name(name))
+        return MF_OK;
+    mf_store_entry *e = mf_store_entry_find(s, name);
+    if (e == NULL)
+        return meet_entry(s, name, error);
+    e->is_seen = true;
+    e->used_s = st.st_mtim.tv_sec;
+    return MF_OK;
+}
+
+static mf_status scan_all(mf_store *s, mf_error *error)
+{
+    int fd = openat(s->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (d == NULL) {
+        mf_status status = mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot be listed", s->dir);
+        if (fd >= 0)
+            close(fd);
+        return status;
+    }
+    mf_status status = MF_OK;
+    for (size_t i = 0; i < s->n_entries; i++)
+        s->entries[i]->is_seen = false;
+    s->other_bytes = 0;
+    for (struct dirent *e = readdir(d); e != NULL && status == MF_OK; e = readdir(d))
+        status = scan_name(s, e->d_name, error);
+    closedir(d);
+    for (size_t i = s->n_entries; i-- > 0 && status == MF_OK;)
+        if (!s->entries[i]->is_seen)
+            mf_store_entry_drop(s, s->entries[i]);
+    return status;
+}
+
+mf_status mf_store_scan(mf_store *s, bool always, mf_error *error)
+{
+    struct stat st;
+    struct timespec now;
+    if (fstat(s->dir_fd, &st) != 0)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s", s->dir);
+    if (!always && !s->is_stale && st.st_mtim.tv_sec == s->scanned.tv_sec &&
+        st.st_mtim.tv_nsec == s->scanned.tv_nsec)
+        return MF_OK;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t age_ns =
+        (int64_t)(now.tv_sec - st.st_mtim.tv_sec) * 1000000000 + (now.tv_nsec - st.st_mtim.tv_nsec);
+    s->is_stale = true; /* until it has been gone through */
+    MF_TRY(scan_all(s, error));
+    s->is_stale = age_ns < TICK_NS;
+    s->scanned = st.st_mtim;
+    return MF_OK;
+}
+
+/* The least useful entry: long unused, large, rarely hit. */
+static mf_store_entry *least_useful(const mf_store *s)
+{
+    struct timespec now;
+    mf_store_entry *worst = NULL;
+    double worst_score = -1;
+    clock_gettime(CLOCK_REALTIME, &now);
+    for (size_t i = 0; i < s->n_entries; i++) {
+        mf_store_entry *e = s->entries[i];
+        int64_t age_s = now.tv_sec > e->used_s ? now.tv_sec - e->used_s : 0;
+        double score = (double)(age_s + 60) * (double)e->n_bytes / (double)(1 + e->n_hits);
+        if (score > worst_score) {
+            worst_score = score;
+            worst = e;
+        }
+    }
+    return worst;
+}
+
+/* Damaged files serve nobody: they are the first to go. */
+static void remove_bad(mf_store *s)
+{
+    int fd = openat(s->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (d == NULL) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        struct stat st;
+        if (!begins_with(e->d_name, MF_STORE_BAD) ||
+            fstatat(s->dir_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+            unlinkat(s->dir_fd, e->d_name, 0) != 0)
+            continue;
+        s->other_bytes -=
+            s->other_bytes < (uint64_t)st.st_size ? s->other_bytes : (uint64_t)st.st_size;
+    }
+    closedir(d);
+}
+
+mf_status mf_store_make_room(mf_store *s, uint64_t n_bytes, mf_error *error)
+{
+    const uint64_t max_bytes = s->options.max_bytes;
+    uint64_t total = s->other_bytes;
+    for (size_t i = 0; i < s->n_entries; i++)
+        total += s->entries[i]->n_bytes;
+    if (total + n_bytes > max_bytes) {
+        uint64_t before = s->other_bytes;
+        remove_bad(s);
+        total -= before - s->other_bytes;
+    }
+    while (total + n_bytes > max_bytes) {
+        mf_store_entry *e = least_useful(s);
+        if (e == NULL)
+            return mf_fail(error, MF_ERR_BUDGET,
+                           "%s: %llu bytes do not fit beside what others are writing", s->dir,
+                           (unsigned long long)n_bytes);
+        if (unlinkat(s->dir_fd, e->name, 0) != 0 && errno != ENOENT)
+            return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be removed", s->dir, e->name);
+        mf_store_log(s, MF_LOG_INFO, "%s/%s evicted: %llu tokens, %llu hits", s->dir, e->name,
+                     (unsigned long long)e->n_tokens, (unsigned long long)e->n_hits);
+        total -= e->n_bytes;
+        s->n_evicted++;
+        mf_store_entry_drop(s, e);
+    }
+    return MF_OK;
+}
+
+/* True if the name still means the open file: nobody cleared it away before it was locked. */
+static bool is_still(const mf_store *s, const char *name, int fd)
+{
+    struct stat by_name, by_fd;
+    return fstatat(s->dir_fd, name, &by_name, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &by_fd) == 0 &&
+           by_name.st_ino == by_fd.st_ino && by_name.st_dev == by_fd.st_dev;
+}
+
+/* All of the space at once: a full disk is found before anything is written. */
+static mf_status take_space(const mf_store *s, int fd, uint64_t n_bytes, mf_error *error)
+{
+    if (fallocate(fd, 0, 0, (off_t)n_bytes) == 0)
+        return MF_OK;
+    if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s: no room for %llu bytes", s->dir,
+                          (unsigned long long)n_bytes);
+    if (ftruncate(fd, (off_t)n_bytes) != 0)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s: no room for %llu bytes", s->dir,
+                          (unsigned long long)n_bytes);
+    return MF_OK;
+}
+
+mf_status mf_store_tmp_create(mf_store *s, uint64_t n_bytes, char name[MF_STORE_NAME_CHARS],
+                              int *fd, mf_error *error)
+{
+    int made = -1;
+    do {
+        if (made >= 0)
+            close(made);
+        snprintf(name, MF_STORE_NAME_CHARS, MF_STORE_TMP "%lx-%llx", (unsigned long)getpid(),
+                 (unsigned long long)s->n_temporary++);
+        made = openat(s->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (made < 0 && errno == EEXIST)
+            continue;
+        if (made < 0)
+            return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be made", s->dir, name);
+        /* Where there are no locks, nobody takes the file for stale either. */
+        if (flock(made, LOCK_EX) != 0 && errno == EINTR)
+            continue;
+    } while (made < 0 || !is_still(s, name, made));
+    mf_status status = take_space(s, made, n_bytes, error);
+    if (status != MF_OK) {
+        unlinkat(s->dir_fd, name, 0);
+        close(made);
+        return status;
+    }
+    *fd = made;
+    return MF_OK;
+}

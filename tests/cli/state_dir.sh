@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: MIT
+# --state-dir: the second start of the same prompt takes it from the directory, says so, and writes
+# the same text; a longer prompt begins with it; damage is passed over; the chat uses it too.
+. ./lib.sh
+has_model "$demo" || skip "models/demo is not there"
+store=$scratch/store
+
+i=0
+while [ "$i" -lt 30 ]; do
+    printf ' Once upon a time there was a small dog who lived in a red house near the forest.'
+    i=$((i + 1))
+done >"$scratch/prompt"
+(cat "$scratch/prompt" && printf ' One day the dog') >"$scratch/longer"
+
+once() {
+    run run "$demo" -n 24 --temp 0 --ctx 1024 --stats=json "$@"
+    expect_code 0
+}
+
+once -f "$scratch/prompt"
+cp "$out" "$scratch/text"
+expect_true [ "$(json "$err" store_tokens)" -eq 0 ]
+n_prompt=$(json "$err" prefill_tokens)
+expect_true [ "$n_prompt" -gt 300 ]
+once -f "$scratch/longer"
+cp "$out" "$scratch/longer_text"
+
+once -f "$scratch/prompt" --state-dir "$store"
+expect_same "$out" "$scratch/text"
+expect_true [ "$(json "$err" store_tokens)" -eq 0 ]
+expect_true [ "$(json "$err" prefill_tokens)" -eq "$n_prompt" ]
+
+once -f "$scratch/prompt" --state-dir "$store" --verbose
+expect_same "$out" "$scratch/text"
+expect_true [ "$(json "$err" store_tokens)" -eq "$n_prompt" ]
+expect_true [ "$(json "$err" prefill_tokens)" -eq 0 ]
+expect_glob "$err" "*$n_prompt of $n_prompt tokens taken from $store*"
+
+once -f "$scratch/longer" --state-dir "$store"
+expect_same "$out" "$scratch/longer_text"
+expect_true [ "$(json "$err" store_tokens)" -gt 200 ]
+expect_true [ "$(json "$err" prefill_tokens)" -lt 100 ]
+
+# other numbers in the cache are another state
+once -f "$scratch/prompt" --state-dir "$store" --experts-per-token 1
+expect_true [ "$(json "$err" store_tokens)" -eq 0 ]
+
+# a damaged entry is set aside, with a warning; the text is the same
+for file in "$store"/*.mfstate; do
+    printf 'xx' | dd of="$file" bs=1 seek=9000 conv=notrunc 2>/dev/null
+done
+run run "$demo" -n 24 --temp 0 --ctx 1024 -f "$scratch/prompt" --state-dir "$store"
+expect_code 0
+expect_same "$out" "$scratch/text"
+expect_glob "$err" "*warning*damaged*"
+expect_true test -n "$(ls "$store" | grep '^bad-')"
+
+# so small a limit that nothing fits: a warning, and the answer all the same
+run run "$demo" -n 24 --temp 0 --ctx 1024 -f "$scratch/prompt" --state-dir "$scratch/tiny" --state-dir-size 10K
+expect_code 0
+expect_same "$out" "$scratch/text"
+expect_glob "$err" "*warning: the state was not kept*"
+
+# the chat: each line that stands for itself; the second start takes what the first one left
+cp "$scratch/prompt" "$scratch/lines"
+echo >>"$scratch/lines"
+run_with "$scratch/lines" run "$demo" -n 8 --temp 0 --ctx 1024 --state-dir "$scratch/chat" --stats=json
+expect_code 0
+cp "$out" "$scratch/chat_text"
+run_with "$scratch/lines" run "$demo" -n 8 --temp 0 --ctx 1024 --state-dir "$scratch/chat" --stats=json
+expect_code 0
+expect_same "$out" "$scratch/chat_text"
+expect_true [ "$(json "$err" store_tokens)" -gt 200 ]
+
+run run "$demo" -p x --state-dir /nonexistent/x/y
+expect_error "/nonexistent/x/y: *"
+run run "$demo" -p x --state-dir-size 0 --state-dir "$store"
+expect_usage_error "--state-dir-size: '0' is not a size*"
+run run "$demo" -p x --state-dir
+expect_usage_error "run: '--state-dir' needs a value"
+finish

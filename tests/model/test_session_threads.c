@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sessions of one engine on several threads, each evaluating, forking, going back and taking over
+ * what the others hold, while another thread cancels and asks for statistics: the same bits as
+ * alone. Made for the thread sanitizer.
+ */
+#include "golden.h"
+
+#include "model/session.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+enum { N_THREADS = 4, N_ROUNDS = 25 };
+
+typedef struct shared {
+    const golden_case *c;
+    golden g;
+    float *base;
+    mf_engine *engine;
+    mf_session *sessions[N_THREADS];
+    atomic_uint n_wrong, n_cancelled;
+    atomic_bool is_over;
+} shared;
+
+typedef struct worker {
+    shared *shared;
+    uint32_t index;
+    pthread_t thread;
+} worker;
+
+static void look(shared *s, const mf_session *session)
+{
+    size_t n = mf_session_position(session);
+    const float *logits = mf_session_logits(session);
+    if (logits != NULL &&
+        memcmp(logits, s->base + (n - 1) * s->g.n_vocab, s->g.n_vocab * sizeof *logits) != 0)
+        s->n_wrong++;
+    if (memcmp(mf_session_tokens(session), s->g.tokens, n * sizeof(int32_t)) != 0)
+        s->n_wrong++;
+}
+
+static void go_on(shared *s, mf_session *session, size_t n)
+{
+    size_t at = mf_session_position(session);
+    n = n < s->g.n_tokens - at ? n : s->g.n_tokens - at;
+    mf_status status = mf_session_eval(session, s->g.tokens + at, n, NULL);
+    s->n_cancelled += status == MF_ERR_CANCELLED;
+    s->n_wrong += status != MF_OK && status != MF_ERR_CANCELLED;
+    look(s, session);
+}
+
+/* What any session holds furthest. */
+static mf_state *hold_furthest(shared *s)
+{
+    mf_session *best = NULL;
+    mf_state *state = NULL;
+    mf_engine_lock(s->engine);
+    for (mf_session *i = mf_engine_next_session(s->engine, NULL); i != NULL;
+         i = mf_engine_next_session(s->engine, i))
+        if (best == NULL ||
+            mf_session_position_held(i, UINT64_MAX) > mf_session_position_held(best, UINT64_MAX))
+            best = i;
+    uint64_t position = mf_session_position_held(best, UINT64_MAX);
+    mf_status status = mf_state_hold_locked(best, position, &state, NULL);
+    mf_engine_unlock(s->engine);
+    s->n_wrong += status != MF_OK;
+    return state;
+}
+
+static void *work(void *user)
+{
+    worker *w = user;
+    shared *s = w->shared;
+    mf_session *mine = s->sessions[w->index], *fork = NULL;
+    uint64_t random = 17 + w->index;
+    for (int round = 0; round < N_ROUNDS; round++) {
+        go_on(s, mine, 1 + test_random(&random) % 30);
+        if (mf_session_fork(mine, &fork, NULL) == MF_OK)
+            go_on(s, fork, 3);
+        else
+            s->n_wrong++;
+        s->n_wrong += mf_checkpoint_save(mine, NULL) != MF_OK;
+        size_t kept;
+        (void)!mf_session_truncate(mine, mf_session_position(mine) / 2, &kept, NULL);
+        look(s, mine);
+        mf_session_free(&fork);
+        mf_state *state = hold_furthest(s);
+        if (state != NULL && round % 3 == 0)
+            s->n_wrong += mf_session_adopt(mine, state, NULL) != MF_OK;
+        mf_state_release(&state);
+        look(s, mine);
+        if (mf_session_position(mine) > s->g.n_tokens - 8)
+            mf_session_clear(mine);
+    }
+    return NULL;
+}
+
+static void *disturb(void *user)
+{
+    shared *s = user;
+    mf_stats stats;
+    for (uint32_t i = 0; !s->is_over; i++) {
+        mf_session_cancel(s->sessions[i % N_THREADS]);
+        mf_engine_stats(s->engine, &stats);
+        usleep(3000);
+    }
+    return NULL;
+}
+
+static void run(const char *name)
+{
+    shared s = {.c = golden_case_find(name)};
+    worker workers[N_THREADS];
+    pthread_t other;
+    mf_error error = {0};
+    golden_read(s.c, &s.g);
+    mf_engine_options options = golden_options(s.c);
+    options.n_chunk_tokens = 8;
+    options.n_sessions = 2 * N_THREADS;
+    options.n_threads = 2;
+    s.base = golden_run(s.c, &s.g, &options, &error);
+    REQUIRE(s.base != NULL);
+    s.engine = golden_open(s.c, &options);
+    for (uint32_t i = 0; i < N_THREADS; i++)
+        REQUIRE_OK(mf_session_create(s.engine, &s.sessions[i], &error), &error);
+    for (uint32_t i = 0; i < N_THREADS; i++) {
+        workers[i] = (worker){.shared = &s, .index = i};
+        REQUIRE(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0);
+    }
+    REQUIRE(pthread_create(&other, NULL, disturb, &s) == 0);
+    for (uint32_t i = 0; i < N_THREADS; i++)
+        CHECK(pthread_join(workers[i].thread, NULL) == 0);
+    s.is_over = true;
+    CHECK(pthread_join(other, NULL) == 0);
+    CHECK_U64(s.n_wrong, 0);
+    fprintf(stderr, "%s: %u evaluations cancelled\n", name, (unsigned)s.n_cancelled);
+    for (uint32_t i = 0; i < N_THREADS; i++)
+        mf_session_free(&s.sessions[i]);
+    CHECK_U64(s.engine->pool.kinds[MF_UNIT_PAGE].n_used, 0);
+    mf_engine_close(&s.engine);
+    free(s.base);
+    golden_free(&s.g);
+}
+
+int main(void)
+{
+    run("mlx_4bit");
+    run("v2_lite_bf16");
+    return test_result();
+}

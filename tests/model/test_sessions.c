@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sessions against a model of them: random evaluations, batches, forks, truncations, checkpoints,
+ * states copied out and in, cancellations and limits, over 64 sessions of one engine. After each
+ * step the sessions touched hold the tokens that the model says, and their logits are, to the bit,
+ * those of the same tokens simply evaluated from the beginning by an engine of its own.
+ *
+ * test_sessions [STEPS [SEED]]
+ */
+#include "golden.h"
+
+#include "model/session.h"
+
+enum { N_SESSIONS = 64, MAX_TOKENS = 150, N_MEMO = 1 << 16 };
+
+/* ---------------------------------------------------------------- what evaluation must give -- */
+
+typedef struct memo {
+    uint64_t prefix, logits; /* hashes; prefix 0: empty */
+} memo;
+
+typedef struct world {
+    const golden_case *c;
+    golden g;
+    mf_engine *engine, *plain; /* under test; for reference */
+    mf_session *reference;
+    memo *memos; /* [N_MEMO] */
+    uint64_t random;
+    bool is_recurrent;
+    uint64_t n_limits, n_cancelled, n_not_found, n_checked;
+} world;
+
+static uint64_t mix(uint64_t hash, const void *bytes, size_t n)
+{
+    const unsigned char *p = bytes;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ p[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static uint64_t hash_tokens(const int32_t *tokens, size_t n)
+{
+    uint64_t h = mix(UINT64_C(0xcbf29ce484222325), tokens, n * sizeof *tokens);
+    return h == 0 ? 1 : h;
+}
+
+static memo *memo_find(world *w, uint64_t prefix)
+{
+    size_t at = (size_t)(prefix >> 20) % N_MEMO;
+    while (w->memos[at].prefix != 0 && w->memos[at].prefix != prefix)
+        at = (at + 1) % N_MEMO;
+    return &w->memos[at];
+}
+
+typedef struct filling {
+    world *w;
+    const int32_t *tokens;
+} filling;
+
+static int fill_memo(void *user, size_t index, const float *logits)
+{
+    filling *f = user;
+    memo *m = memo_find(f->w, hash_tokens(f->tokens, index + 1));
+    m->prefix = hash_tokens(f->tokens, index + 1);
+    m->logits = mix(1, logits, f->w->g.n_vocab * sizeof *logits);
+    return 0;
+}
+
+static uint64_t expected_logits(world *w, const int32_t *tokens, size_t n)
+{
+    if (memo_find(w, hash_tokens(tokens, n))->prefix == 0) {
+        filling f = {w, tokens};
+        mf_error error = {0};
+        mf_session_clear(w->reference);
+        REQUIRE_OK(mf_session_eval_each(w->reference, tokens, n, fill_memo, &f, &error), &error);
+    }
+    return memo_find(w, hash_tokens(tokens, n))->logits;
+}
+
+/* -------------------------------------------------------------------------------- the model -- */
+
+typedef struct lane {
+    mf_session *session;
+    int32_t tokens[MAX_TOKENS];
+    size_t n;
+    bool has_logits;
+} lane;
+
+static lane lanes[N_SESSIONS];
+
+static uint32_t pick(world *w, uint32_t n)
+{
+    return (uint32_t)(test_random(&w->random) >> 33) % n;
+}
+
+static lane *any_lane(world *w)
+{
+    return &lanes[pick(w, N_SESSIONS)];
+}
+
+/* Few continuations, so that sequences share prefixes and references are met again. */
+static void next_tokens(world *w, const lane *l, int32_t *out, size_t n)
+{
+    uint32_t stream = l->n == 0 ? pick(w, 3) : (uint32_t)l->tokens[0] % 3;
+    for (size_t i = 0; i < n; i++) {
+        size_t p = l->n + i;
+        uint32_t turn = pick(w, 24) == 0;
+        out[i] = w->g.tokens[(p + (size_t)turn * 31 + 7 * (size_t)stream) % w->g.n_tokens];
+        if (p == 0)
+            out[i] = (int32_t)(3 * (uint32_t)pick(w, 2) + stream) % (int32_t)w->g.n_vocab;
+    }
+}
+
+static void check_lane(world *w, lane *l)
+{
+    if (l->session == NULL)
+        return;
+    size_t positions[64];
+    CHECK_U64(mf_session_position(l->session), l->n);
+    CHECK(memcmp(mf_session_tokens(l->session), l->tokens, l->n * sizeof *l->tokens) == 0);
+    size_t n = mf_checkpoint_list(l->session, positions, 64);
+    for (size_t i = 0; i < n && i < 64; i++)
+        CHECK(positions[i] <= l->n && (i == 0 || positions[i] > positions[i - 1]));
+    const float *logits = mf_session_logits(l->session);
+    CHECK_MSG((logits != NULL) == l->has_logits, "%s: logits %d, expected %d at %zu", w->c->name,
+              logits != NULL, l->has_logits, l->n);
+    if (logits == NULL || !l->has_logits)
+        return;
+    uint64_t got = mix(1, logits, w->g.n_vocab * sizeof *logits);
+    uint64_t want = expected_logits(w, l->tokens, l->n);
+    w->n_checked++;
+    if (!CHECK_MSG(got == want, "%s: other logits after %zu tokens", w->c->name, l->n))
+        exit(test_result());
+}
+
+/* After a call that may have ended early: the session holds the tokens and a prefix of the new. */
+static void accept(lane *l, const int32_t *added, size_t n_added, bool is_done)
+{
+    size_t position = mf_session_position(l->session);
+    CHECK(position >= l->n && position <= l->n + n_added);
+    CHECK(!is_done || position == l->n + n_added);
+    if (position == l->n)
+        return;
+    memcpy(l->tokens + l->n, added, (position - l->n) * sizeof *added);
+    l->n = position;
+    l->has_logits = is_done ? true : mf_session_logits(l->session) != NULL;
+}
+
+static bool is_limit(world *w, mf_status status, const mf_error *error)
+{
+    w->n_limits += status == MF_ERR_BUDGET;
+    w->n_cancelled += status == MF_ERR_CANCELLED;
+    return CHECK_MSG(status == MF_OK || status == MF_ERR_BUDGET || status == MF_ERR_CANCELLED,
+                     "%s: %s", w->c->name, error->message);
+}
+
+/* -------------------------------------------------------------------------------- the steps -- */
+
+static void ensure_open(world *w, lane *l)
+{
+    mf_error error = {0};
+    if (l->session == NULL) {
+        REQUIRE_OK(mf_session_create(w->engine, &l->session, &error), &error);
+        l->n = 0;
+        l->has_logits = false;
+    }
+}
+
+static void step_batch(world *w, uint32_t n_wanted, size_t most)
+{
+    mf_batch_item items[N_SESSIONS];
+    static int32_t added[N_SESSIONS][MAX_TOKENS];
+    lane *of[N_SESSIONS];
+    uint32_t n = 0, start = pick(w, N_SESSIONS);
+    for (uint32_t i = 0; i < N_SESSIONS && n < n_wanted; i++) {
+        lane *l = &lanes[(start + 7 * i) % N_SESSIONS];
+        ensure_open(w, l);
+        size_t room = MAX_TOKENS - l->n, count = 1 + pick(w, (uint32_t)most);
+        if (room == 0)
+            continue;
+        count = count > room ? room : count;
+        next_tokens(w, l, added[n], count);
+        items[n] = (mf_batch_item){l->session, added[n], count};
+        of[n++] = l;
+    }
+    if (n == 0)
+        return;
+    mf_error error = {0};
+    uint32_t trick = pick(w, 12);
+    if (trick == 0)
+        mf_session_cancel(of[pick(w, n)]->session);
+    if (trick == 1)
+        mf_session_set_deadline(of[0]->session, 1);
+    mf_status status = mf_engine_eval(w->engine, items, n, &error);
+    mf_session_set_deadline(of[0]->session, 0);
+    CHECK(trick > 1 || status != MF_OK);
+    if (!is_limit(w, status, &error))
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        accept(of[i], added[i], items[i].n_tokens, status == MF_OK);
+        check_lane(w, of[i]);
+    }
+}
+
+static int cancel_later(void *user, uint64_t n_done, uint64_t n_total)
+{
+    (void)n_done;
+    (void)n_total;
+    uint32_t *left = user;
+    return *left == 0 || --*left == 0;
+}
+
+static void step_cancelled(world *w)
+{
+    lane *l = any_lane(w);
+    ensure_open(w, l);
+    int32_t added[MAX_TOKENS];
+    size_t n = MAX_TOKENS - l->n;
+    uint32_t after = 1 + pick(w, 20);
+    mf_error error = {0};
+    next_tokens(w, l, added, n);
+    mf_session_set_progress(l->session, cancel_later, &after);
+    mf_status status = mf_session_eval(l->session, added, n, &error);
+    mf_session_set_progress(l->session, NULL, NULL);
+    if (is_limit(w, status, &error))
+        accept(l, added, n, status == MF_OK);
+    check_lane(w, l);
+}
+
+static void step_fork(world *w)
+{
+    lane *from = any_lane(w), *to = any_lane(w);
+    mf_error error = {0};
+    if (from == to)
+        return;
+    ensure_open(w, from);
+    mf_session_free(&to->session);
+    uint64_t taken = w->engine->pool.touched_bytes;
+    REQUIRE_OK(mf_session_fork(from->session, &to->session, &error), &error);
+    CHECK(w->engine->pool.touched_bytes <= taken);
+    memcpy(to->tokens, from->tokens, sizeof from->tokens);
+    to->n = from->n;
+    to->has_logits = from->has_logits;
+    check_lane(w, to);
+    check_lane(w, from);
+}
+
+static void step_truncate(world *w)
+{
+    lane *l = any_lane(w);
+    if (l->session == NULL)
+        return;
+    mf_error error = {0};
+    size_t to = pick(w, (uint32_t)l->n + 1), kept = 12345, positions[64], newest = 0;
+    size_t n = mf_checkpoint_list(l->session, positions, 64);
+    for (size_t i = 0; i < n; i++)
+        newest = positions[i] <= to ? positions[i] : newest;
+    mf_status status = mf_session_truncate(l->session, to, &kept, &error);
+    size_t want = to == l->n || !w->is_recurrent ? to : newest;
+    if (want == 0 && to != 0) {
+        CHECK_STATUS(status, MF_ERR_NOT_FOUND);
+        CHECK_U64(kept, 12345);
+        w->n_not_found++;
+    } else {
+        CHECK_STATUS(status, MF_OK);
+        CHECK_U64(kept, want);
+        l->has_logits = l->has_logits && want == l->n;
+        l->n = want;
+    }
+    check_lane(w, l);
+    CHECK_STATUS(mf_session_truncate(l->session, l->n + 1, &kept, &error), MF_ERR_ARGUMENT);
+}
+
+static void step_checkpoint(world *w)
+{
+    lane *l = any_lane(w);
+    ensure_open(w, l);
+    mf_error error = {0};
+    size_t positions[64], n;
+    mf_status status = mf_checkpoint_save(l->session, &error);
+    if (!is_limit(w, status, &error) || status != MF_OK)
+        return;
+    n = mf_checkpoint_list(l->session, positions, 64);
+    CHECK(n > 0 && positions[n - 1] == l->n);
+    if (pick(w, 4) == 0)
+        mf_checkpoint_auto(l->session, pick(w, 3) * 16, (int)pick(w, 2));
+}
+
+static void step_restore(world *w)
+{
+    lane *l = any_lane(w);
+    if (l->session == NULL)
+        return;
+    mf_error error = {0};
+    size_t positions[64], n = mf_checkpoint_list(l->session, positions, 64);
+    if (n == 0) {
+        CHECK_STATUS(mf_checkpoint_restore(l->session, l->n, &error), MF_ERR_NOT_FOUND);
+        return;
+    }
+    size_t to = positions[pick(w, (uint32_t)(n < 64 ? n : 64))];
+    if (pick(w, 4) == 0) {
+        CHECK_STATUS(mf_checkpoint_drop(l->session, to, &error), MF_OK);
+        CHECK_STATUS(mf_checkpoint_drop(l->session, to, &error), MF_ERR_NOT_FOUND);
+    } else {
+        REQUIRE_OK(mf_checkpoint_restore(l->session, to, &error), &error);
+        l->n = to;
+        l->has_logits = mf_session_logits(l->session) != NULL;
+    }
+    check_lane(w, l);
+}
+
+/* The bytes of a state, copied into a new one. */
+static mf_status copy_state(world *w, const mf_state *from, mf_state **out, mf_error *error)
+{
+    mf_status status =
+        mf_state_create(w->engine, from->tokens, from->position, from->logits != NULL, out, error);
+    if (status != MF_OK)
+        return status;
+    uint64_t n_bytes = 0;
+    for (uint32_t i = 0; i < mf_state_n_parts(w->engine, from->position); i++) {
+        mf_state_part a = mf_state_part_at(from, i), b = mf_state_part_at(*out, i);
+        CHECK(a.n_bytes == b.n_bytes && a.bytes != b.bytes &&
+              a.n_bytes == mf_state_part_bytes(w->engine, from->position, i));
+        memcpy(b.bytes, a.bytes, a.n_bytes);
+        n_bytes += a.n_bytes;
+    }
+    CHECK_U64(mf_state_bytes(w->engine, from->position), n_bytes);
+    if (from->logits != NULL)
+        memcpy((*out)->logits, from->logits, w->g.n_vocab * sizeof(float));
+    return MF_OK;
+}
+
+/* One session takes over what another holds somewhere, shared or as a copy. */
+static void step_adopt(world *w)
+{
+    lane *from = any_lane(w), *to = any_lane(w);
+    ensure_open(w, from);
+    ensure_open(w, to);
+    mf_error error = {0};
+    mf_state *state = NULL, *copy = NULL;
+    mf_engine_lock(w->engine);
+    uint64_t at = mf_session_position_held(from->session, pick(w, (uint32_t)from->n + 1));
+    mf_engine_unlock(w->engine);
+    REQUIRE_OK(mf_state_hold(from->session, at, &state, &error), &error);
+    CHECK(at == state->position);
+    if (pick(w, 2) == 0) {
+        if (is_limit(w, copy_state(w, state, &copy, &error), &error) && copy != NULL) {
+            mf_state_release(&state);
+            state = copy;
+        }
+    }
+    REQUIRE_OK(mf_session_adopt(to->session, state, &error), &error);
+    memmove(to->tokens, from->tokens, at * sizeof *to->tokens);
+    to->n = (size_t)at;
+    to->has_logits = state->logits != NULL;
+    mf_state_release(&state);
+    check_lane(w, to);
+    check_lane(w, from);
+}
+
+static void step_end(world *w)
+{
+    lane *l = any_lane(w);
+    if (l->session == NULL)
+        return;
+    if (pick(w, 2) == 0) {
+        mf_session_free(&l->session);
+        return;
+    }
+    mf_session_clear(l->session);
+    l->n = 0;
+    l->has_logits = false;
+    CHECK_U64(mf_session_state_bytes(l->session), 0);
+    CHECK_U64(mf_checkpoint_list(l->session, NULL, 0), 0);
+    check_lane(w, l);
+}
+
+static void step(world *w)
+{
+    static const uint32_t batches[] = {1, 2, 17, 64};
+    uint32_t what = pick(w, 100);
+    if (what < 40)
+        step_batch(w, batches[pick(w, what < 4 ? 4 : 3)], pick(w, 4) == 0 ? 70 : 3);
+    else if (what < 45)
+        step_cancelled(w);
+    else if (what < 58)
+        step_fork(w);
+    else if (what < 68)
+        step_truncate(w);
+    else if (what < 78)
+        step_checkpoint(w);
+    else if (what < 86)
+        step_restore(w);
+    else if (what < 94)
+        step_adopt(w);
+    else
+        step_end(w);
+}
+
+/* ------------------------------------------------------------------------------------- runs -- */
+
+typedef struct setting {
+    const char *name;
+    mf_kv_type kv_type;
+    uint32_t state_share; /* of what all sessions might want; 0: room for all */
+} setting;
+
+static mf_engine_options options_of(const golden_case *c, const setting *s)
+{
+    mf_engine_options options = golden_options(c);
+    options.n_context_tokens = MAX_TOKENS;
+    options.n_sessions = N_SESSIONS;
+    options.n_chunk_tokens = 48;
+    options.kv_type = s->kv_type;
+    options.n_threads = 2;
+    return options;
+}
+
+static void run(const setting *s, unsigned long n_steps, uint64_t seed)
+{
+    world w = {.c = golden_case_find(s->name), .random = seed};
+    mf_error error = {0};
+    golden_read(w.c, &w.g);
+    mf_engine_options options = options_of(w.c, s);
+    w.memos = calloc(N_MEMO, sizeof *w.memos);
+    REQUIRE(w.memos != NULL);
+    w.plain = golden_open(w.c, &options);
+    uint64_t each = w.plain->plan.page_bytes * (MAX_TOKENS / MF_PAGE_TOKENS + 2) +
+                    w.plain->plan.recurrent_bytes * 6;
+    options.state_bytes = each * N_SESSIONS / (s->state_share == 0 ? 1 : s->state_share);
+    w.engine = golden_open(w.c, &options);
+    w.is_recurrent = w.engine->plan.recurrent_bytes != 0;
+    REQUIRE_OK(mf_session_create(w.plain, &w.reference, &error), &error);
+    for (unsigned long i = 0; i < n_steps; i++) {
+        step(&w);
+        CHECK(w.engine->pool.touched_bytes <= options.state_bytes);
+        CHECK(w.engine->checkpoint_bytes <= w.engine->checkpoint_limit ||
+              !mf_checkpoint_drop_oldest(w.engine));
+    }
+    fprintf(stderr,
+            "%s%s: %lu steps, %llu logits compared, %llu at the limit, %llu cancelled, "
+            "%llu refused truncations\n",
+            s->name, s->kv_type == MF_KV_BF16 ? " bf16" : "", n_steps,
+            (unsigned long long)w.n_checked, (unsigned long long)w.n_limits,
+            (unsigned long long)w.n_cancelled, (unsigned long long)w.n_not_found);
+    CHECK((w.n_limits > 0) == (s->state_share > 0) && w.n_cancelled > 0);
+    CHECK((w.n_not_found > 0) == w.is_recurrent);
+    for (size_t i = 0; i < N_SESSIONS; i++)
+        mf_session_free(&lanes[i].session);
+    mf_session_free(&w.reference);
+    CHECK_U64(w.engine->pool.kinds[MF_UNIT_PAGE].n_used, 0);
+    CHECK_U64(w.engine->pool.kinds[MF_UNIT_RECURRENT].n_used, 0);
+    CHECK_U64(w.engine->checkpoint_bytes, 0);
+    mf_engine_close(&w.engine);
+    mf_engine_close(&w.plain);
+    free(w.memos);
+    golden_free(&w.g);
+}
+
+int main(int argc, char **argv)
+{
+    static const setting settings[] = {
+        {"mlx_4bit", MF_KV_F32, 0},      {"v2_lite_bf16", MF_KV_F32, 0}, {"mlx_4bit", MF_KV_F32, 4},
+        {"v2_lite_bf16", MF_KV_BF16, 4}, {"next_bf16", MF_KV_BF16, 0},   {"v3_fp8", MF_KV_F32, 8},
+    };
+    unsigned long n_steps = argc > 1 ? strtoul(argv[1], NULL, 10) : 600;
+    uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        run(&settings[i], n_steps, seed + i);
+    return test_result();
+}

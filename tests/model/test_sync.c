@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mf_session_sync: after any history of sessions, checkpoints and entries of the store the logits
+ * are those of evaluating the tokens from the start, and the result tells what was reused and from
+ * where. On families with and without recurrent layers.
+ */
+#include "golden.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_TOKENS 100
+#define N_SESSIONS 4
+
+static char dir[256];
+
+static void remove_store(void)
+{
+    char path[600];
+    DIR *d = opendir(dir);
+    if (d == NULL)
+        return;
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        unlink(path);
+    }
+    closedir(d);
+    rmdir(dir);
+}
+
+static void fresh_store_dir(void)
+{
+    const char *tmp = getenv("TMPDIR");
+    remove_store();
+    snprintf(dir, sizeof dir, "%s/moeflux-sync-XXXXXX", tmp != NULL ? tmp : "/tmp");
+    REQUIRE(mkdtemp(dir) != NULL);
+}
+
+static mf_store *open_store(uint64_t min_tokens)
+{
+    mf_store *store = NULL;
+    mf_error error = {0};
+    mf_store_options options;
+    mf_store_options_default(&options);
+    options.min_tokens = min_tokens;
+    REQUIRE_OK(mf_store_open(dir, &options, &store, &error), &error);
+    return store;
+}
+
+static mf_engine *open_engine(const golden_case *c)
+{
+    mf_engine_options options = golden_options(c);
+    options.n_sessions = N_SESSIONS;
+    options.n_chunk_tokens = 16;
+    options.state_bytes = 64 << 20;
+    return golden_open(c, &options);
+}
+
+static mf_session *new_session(mf_engine *engine)
+{
+    mf_session *s = NULL;
+    mf_error error = {0};
+    REQUIRE_OK(mf_session_create(engine, &s, &error), &error);
+    return s;
+}
+
+/* Syncs and holds position, tokens and logits against a session that is evaluated from nothing. */
+static mf_sync_result check_sync(mf_session *s, mf_engine *reference, const int32_t *tokens,
+                                 size_t n, const char *name)
+{
+    mf_error error = {0};
+    mf_sync_result r = {0};
+    mf_model_info info;
+    mf_engine_info(reference, &info);
+    REQUIRE_OK(mf_session_sync(s, tokens, n, &r, &error), &error);
+    CHECK(r.n_reused + r.n_evaluated == n);
+    CHECK((r.n_reused == 0) == (r.source == MF_SYNC_NONE));
+    CHECK_U64(mf_session_position(s), n);
+    CHECK_BYTES(mf_session_tokens(s), tokens, n * sizeof *tokens);
+    mf_session *plain = new_session(reference);
+    REQUIRE_OK(mf_session_eval(plain, tokens, n, &error), &error);
+    CHECK_MSG(mf_session_logits(s) != NULL && memcmp(mf_session_logits(s), mf_session_logits(plain),
+                                                     info.n_vocab * sizeof(float)) == 0,
+              "%s: %zu tokens, %zu reused from %d: other logits", name, n, r.n_reused,
+              (int)r.source);
+    mf_session_free(&plain);
+    return r;
+}
+
+#define CHECK_REUSE(expr, source_, n_reused_)                                                \
+    do {                                                                                     \
+        mf_sync_result test_r_ = (expr);                                                     \
+        test_check(test_r_.source == (source_) && test_r_.n_reused == (n_reused_), __FILE__, \
+                   __LINE__, "reused %zu from %d, expected %zu from %d", test_r_.n_reused,   \
+                   (int)test_r_.source, (size_t)(n_reused_), (int)(source_));                \
+    } while (0)
+
+/* The cases one by one. */
+static void check_sources(const golden_case *c, const golden *g, bool is_recurrent)
+{
+    mf_engine *e = open_engine(c), *reference = open_engine(c);
+    mf_session *s = new_session(e), *t = new_session(e);
+    mf_error error = {0};
+    const int32_t *tokens = g->tokens;
+    int32_t other[MAX_TOKENS];
+    CHECK_REUSE(check_sync(s, reference, tokens, 20, c->name), MF_SYNC_NONE, 0);
+    CHECK_REUSE(check_sync(s, reference, tokens, 20, c->name), MF_SYNC_SELF, 20);
+    CHECK_REUSE(check_sync(s, reference, tokens, 37, c->name), MF_SYNC_SELF, 20);
+    /* all of another session, then a part of it */
+    CHECK_REUSE(check_sync(t, reference, tokens, 37, c->name), MF_SYNC_SESSION, 37);
+    CHECK_REUSE(check_sync(t, reference, tokens, 36, c->name),
+                is_recurrent ? MF_SYNC_NONE : MF_SYNC_SELF, is_recurrent ? 0 : 35);
+    /* a checkpoint, its own and another's */
+    REQUIRE_OK(mf_checkpoint_save(t, &error), &error); /* at 36 */
+    memcpy(other, tokens, 36 * sizeof *other);
+    for (int i = 36; i < 60; i++)
+        other[i] = (tokens[i % (int)g->n_tokens] + 1) % (int32_t)g->n_vocab;
+    CHECK_REUSE(check_sync(t, reference, other, 50, c->name), MF_SYNC_SELF, 36);
+    CHECK_REUSE(check_sync(t, reference, tokens, 36, c->name), MF_SYNC_SELF, 36);
+    REQUIRE_OK(mf_session_sync(t, other, 50, NULL, &error), &error);
+    mf_session_clear(s);
+    other[40]++;
+    if (other[40] >= (int32_t)g->n_vocab)
+        other[40] = 0;
+    CHECK_REUSE(check_sync(s, reference, other, 50, c->name), MF_SYNC_SESSION,
+                is_recurrent ? 36 : 40);
+    /* nothing in common */
+    other[0] = (other[0] + 1) % (int32_t)g->n_vocab;
+    CHECK_REUSE(check_sync(s, reference, other, 30, c->name), MF_SYNC_NONE, 0);
+    CHECK_STATUS(mf_session_sync(s, other, 0, NULL, &error), MF_ERR_ARGUMENT);
+    CHECK_STATUS(mf_session_sync(s, NULL, 5, NULL, &error), MF_ERR_ARGUMENT);
+    other[29] = -1;
+    CHECK_STATUS(mf_session_sync(s, other, 30, NULL, &error), MF_ERR_ARGUMENT);
+    CHECK_U64(mf_session_position(s), 30);
+    mf_session_free(&s);
+    mf_session_free(&t);
+    mf_engine_close(&e);
+    mf_engine_close(&reference);
+}
+
+static void damage_all(void)
+{
+    char path[600];
+    DIR *d = opendir(dir);
+    REQUIRE(d != NULL);
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        if (strstr(e->d_name, ".mfstate") == NULL || e->d_name[0] == 'b')
+            continue;
+        unsigned char byte;
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        int fd = open(path, O_RDWR);
+        REQUIRE(fd >= 0 && pread(fd, &byte, 1, 5000) == 1);
+        byte ^= 1;
+        REQUIRE(pwrite(fd, &byte, 1, 5000) == 1);
+        close(fd);
+    }
+    closedir(d);
+}
+
+/* From the disk, in another engine. */
+static void check_store(const golden_case *c, const golden *g, bool is_recurrent)
+{
+    mf_error error = {0};
+    mf_store_stats stats;
+    fresh_store_dir();
+    mf_store *store = open_store(10);
+    mf_engine *e = open_engine(c), *reference = open_engine(c);
+    mf_session *s = new_session(e);
+    REQUIRE_OK(mf_session_eval(s, g->tokens, 5, &error), &error);
+    REQUIRE_OK(mf_store_put(store, s, &error), &error); /* too short to be kept */
+    mf_store_get_stats(store, &stats);
+    CHECK_U64(stats.n_entries, 0);
+    REQUIRE_OK(mf_session_eval(s, g->tokens + 5, 33, &error), &error);
+    REQUIRE_OK(mf_store_put(store, s, &error), &error); /* 38 tokens with logits */
+    REQUIRE_OK(mf_store_put(store, s, &error), &error);
+    mf_store_get_stats(store, &stats);
+    CHECK_U64(stats.n_entries, 1);
+    CHECK(mf_session_position(s) == 38 && mf_session_logits(s) != NULL);
+    mf_session_free(&s);
+    mf_engine_close(&e);
+    mf_store_close(&store);
+
+    store = open_store(10);
+    e = open_engine(c);
+    s = new_session(e);
+    CHECK_REUSE(check_sync(s, reference, g->tokens, 38, c->name), MF_SYNC_NONE, 0);
+    mf_session_clear(s);
+    mf_engine_set_store(e, store);
+    CHECK_REUSE(check_sync(s, reference, g->tokens, 38, c->name), MF_SYNC_STORE, 38);
+    mf_session_clear(s);
+    CHECK_REUSE(check_sync(s, reference, g->tokens, 40, c->name), MF_SYNC_STORE, 38);
+    static const size_t parts[] = {37, 33, 32, 20, 2};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) { /* only the first tokens of it */
+        mf_session_clear(s);
+        CHECK_REUSE(check_sync(s, reference, g->tokens, parts[i], c->name),
+                    is_recurrent ? MF_SYNC_NONE : MF_SYNC_STORE, is_recurrent ? 0 : parts[i] - 1);
+    }
+    mf_session_clear(s);
+    mf_store_get_stats(store, &stats);
+    CHECK(stats.n_hits == (is_recurrent ? 2u : 7u) && stats.n_set_aside == 0);
+    damage_all();
+    CHECK_REUSE(check_sync(s, reference, g->tokens, 40, c->name), MF_SYNC_NONE, 0);
+    mf_store_get_stats(store, &stats);
+    CHECK(stats.n_set_aside == 1 && stats.n_entries == 0);
+    mf_engine_set_store(e, NULL);
+    mf_session_free(&s);
+    mf_engine_close(&e);
+    mf_engine_close(&reference);
+    mf_store_close(&store);
+}
+
+/* Token lists that share beginnings with what was there before. */
+static size_t make_tokens(uint64_t *seed, const golden *g, int32_t pool[8][MAX_TOKENS],
+                          size_t n_pool[8], int32_t *out)
+{
+    size_t from = test_random(seed) % 8;
+    size_t n_kept = n_pool[from] > 0 ? test_random(seed) % (n_pool[from] + 1) : 0;
+    if (test_random(seed) % 3 == 0)
+        n_kept = n_pool[from];
+    size_t n_new = test_random(seed) % 12 + (n_kept == 0);
+    n_new = n_kept + n_new > MAX_TOKENS ? MAX_TOKENS - n_kept : n_new;
+    memcpy(out, pool[from], n_kept * sizeof *out);
+    for (size_t i = 0; i < n_new; i++)
+        out[n_kept + i] = (int32_t)(test_random(seed) % (g->n_vocab < 50 ? g->n_vocab : 50));
+    size_t n = n_kept + n_new, to = test_random(seed) % 8;
+    memcpy(pool[to], out, n * sizeof *out);
+    n_pool[to] = n;
+    return n;
+}
+
+/* Any order of sync, eval, checkpoint, truncate, fork, clear and put. */
+static void check_random(const golden_case *c, const golden *g, int n_steps)
+{
+    static int32_t pool[8][MAX_TOKENS];
+    size_t n_pool[8] = {0};
+    unsigned n_from[4] = {0};
+    uint64_t seed = 9;
+    mf_error error = {0};
+    fresh_store_dir();
+    mf_store *store = open_store(8);
+    mf_engine *e = open_engine(c), *reference = open_engine(c);
+    mf_engine_set_store(e, store);
+    mf_session *sessions[N_SESSIONS];
+    for (int i = 0; i < N_SESSIONS; i++)
+        sessions[i] = new_session(e);
+    for (int step = 0; step < n_steps; step++) {
+        int32_t tokens[MAX_TOKENS];
+        mf_session **s = &sessions[test_random(&seed) % N_SESSIONS];
+        size_t kept;
+        switch (test_random(&seed) % 10) {
+        case 0:
+            mf_session_clear(*s);
+            break;
+        case 1:
+            REQUIRE_OK(mf_checkpoint_save(*s, &error), &error);
+            break;
+        case 2:
+            REQUIRE_OK(mf_store_put(store, *s, &error), &error);
+            break;
+        case 3: /* may be refused, for want of a checkpoint */
+            (void)!mf_session_truncate(*s, mf_session_position(*s) / 2, &kept, &error);
+            break;
+        case 4:
+            mf_session_free(s);
+            REQUIRE_OK(mf_session_fork(sessions[s == sessions ? 1 : 0], s, &error), &error);
+            break;
+        case 5:
+            tokens[0] = (int32_t)(test_random(&seed) % 50 % g->n_vocab);
+            if (mf_session_position(*s) < MAX_TOKENS)
+                REQUIRE_OK(mf_session_eval(*s, tokens, 1, &error), &error);
+            break;
+        default: {
+            size_t n = make_tokens(&seed, g, pool, n_pool, tokens);
+            n_from[check_sync(*s, reference, tokens, n, c->name).source]++;
+        }
+        }
+    }
+    printf("%s: reused nothing %u, self %u, sessions %u, store %u times\n", c->name, n_from[0],
+           n_from[1], n_from[2], n_from[3]);
+    for (int i = 0; i < 4; i++)
+        CHECK_MSG(n_from[i] > 0, "%s: source %d never occurred", c->name, i);
+    for (int i = 0; i < N_SESSIONS; i++)
+        mf_session_free(&sessions[i]);
+    mf_engine_close(&e);
+    mf_engine_close(&reference);
+    mf_store_close(&store);
+}
+
+int main(void)
+{
+    static const char *const names[] = {"mlx_4bit", "next_bf16", "v3_bf16", "k2_mlx_4bit"};
+    atexit(remove_store);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const golden_case *c = golden_case_find(names[i]);
+        golden g;
+        golden_read(c, &g);
+        REQUIRE(g.n_tokens >= 40);
+        check_sources(c, &g, i < 2);
+        check_store(c, &g, i < 2);
+        if (i % 2 == 0)
+            check_random(c, &g, 400);
+        golden_free(&g);
+    }
+    return test_result();
+}

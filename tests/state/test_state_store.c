@@ -1,0 +1,561 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The store on disk: entries come back as written, from another opening of the directory too; the
+ * limit and who is evicted; damage is set aside; a full disk, a directory that may not be written,
+ * reads that fail; two stores over one directory; every allocation failing once.
+ */
+#include "io/io_fault.h"
+#include "store_fixture.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+static entry_kind kind_of(uint32_t number)
+{
+    return (entry_kind){number, 100, 3, 5000};
+}
+
+static void test_round_trip(void)
+{
+    const char *dir = fresh_dir();
+    mf_error error = {0};
+    mf_store_stats stats;
+    mf_store *store = store_open(dir, 0);
+    entry_kind k = kind_of(1), large = {2, 5000, 7, 700001}, small = {3, 1, 0, 8};
+    CHECK_STATUS(entry_read(store, &k, &error), MF_ERR_NOT_FOUND);
+    const entry_kind *all[] = {&k, &large, &small};
+    for (int i = 0; i < 3; i++) {
+        REQUIRE_OK(entry_add(store, all[i], &error), &error);
+        REQUIRE_OK(entry_read(store, all[i], &error), &error);
+        REQUIRE_OK(entry_add(store, all[i], &error), &error); /* once is enough */
+    }
+    mf_store_get_stats(store, &stats);
+    CHECK(stats.n_entries == 3 && stats.n_hits == 3 && stats.n_misses == 1);
+    CHECK(stats.n_evicted == 0 && stats.n_set_aside == 0 && stats.n_bytes > 7 * 700001);
+    mf_store_close(&store);
+    CHECK(store == NULL);
+    mf_store_close(&store);
+    store = store_open(dir, 0);
+    for (int i = 0; i < 3; i++)
+        REQUIRE_OK(entry_read(store, all[i], &error), &error);
+    CHECK_U64(count_files(dir, "tmp-", "", NULL), 0);
+    mf_store_close(&store);
+}
+
+static void test_find(void)
+{
+    mf_error error = {0};
+    mf_store *store = store_open(fresh_dir(), 0);
+    entry_kind k = kind_of(1);
+    mf_store_match m;
+    REQUIRE_OK(entry_add(store, &k, &error), &error);
+    int32_t *t = entry_tokens(&k), more[120];
+    memcpy(more, t, 100 * sizeof *t);
+    memset(more + 100, 0, 20 * sizeof *t);
+    CHECK(mf_store_find(store, &fixture_key, more, 120, true, 99, &m) && m.n_common == 100);
+    CHECK(!mf_store_find(store, &fixture_key, more, 120, true, 100, &m));
+    CHECK(!mf_store_find(store, &fixture_key, more, 99, true, 0, &m));
+    CHECK(mf_store_find(store, &fixture_key, more, 99, false, 98, &m) && m.n_common == 99);
+    more[60] ^= 1;
+    CHECK(mf_store_find(store, &fixture_key, more, 120, false, 0, &m) && m.n_common == 60);
+    CHECK(m.n_tokens == 100 && !m.has_logits);
+    mf_snapshot_key other = fixture_key;
+    other.fingerprint[15] ^= 1;
+    CHECK(!mf_store_find(store, &other, t, 100, false, 0, &m));
+    other = fixture_key;
+    other.kv_type = 1;
+    CHECK(!mf_store_find(store, &other, t, 100, false, 0, &m));
+    free(t);
+    mf_store_close(&store);
+}
+
+/* mtime of an entry, so that ages do not depend on how fast the test runs. */
+static void set_age(const char *dir, const char *name, time_t age_s)
+{
+    char path[600];
+    struct timespec times[2] = {{time(NULL) - age_s, 0}, {time(NULL) - age_s, 0}};
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    REQUIRE(utimensat(AT_FDCWD, path, times, 0) == 0);
+}
+
+static void test_eviction(void)
+{
+    const char *dir = fresh_dir();
+    mf_error error = {0};
+    mf_store_stats stats;
+    mf_store_match m;
+    entry_kind k0 = kind_of(0);
+    mf_snapshot_head head = entry_head(&k0);
+    uint64_t one = mf_snapshot_total_bytes(&head) + 8;
+    mf_store *store = store_open(dir, 3 * one + one / 2);
+    char names[3][MF_STORE_NAME_CHARS];
+    for (uint32_t i = 0; i < 3; i++) {
+        entry_kind k = kind_of(i);
+        REQUIRE_OK(entry_add(store, &k, &error), &error);
+        int32_t *t = entry_tokens(&k);
+        REQUIRE(mf_store_find(store, &fixture_key, t, k.n_tokens, true, 0, &m));
+        memcpy(names[i], m.name, sizeof m.name);
+        free(t);
+    }
+    for (int i = 0; i < 20; i++) { /* the oldest is hit often */
+        entry_kind k = kind_of(0);
+        REQUIRE_OK(entry_read(store, &k, &error), &error);
+    }
+    set_age(dir, names[0], 3000);
+    set_age(dir, names[1], 2000);
+    set_age(dir, names[2], 1000);
+    entry_kind k3 = kind_of(3);
+    REQUIRE_OK(entry_add(store, &k3, &error), &error);
+    mf_store_get_stats(store, &stats);
+    CHECK(stats.n_entries == 3 && stats.n_evicted == 1 && stats.n_bytes == 3 * one);
+    entry_kind gone = kind_of(1);
+    CHECK_STATUS(entry_read(store, &gone, &error), MF_ERR_NOT_FOUND);
+    for (uint32_t i = 0; i < 4; i++) {
+        entry_kind k = kind_of(i);
+        if (i != 1)
+            REQUIRE_OK(entry_read(store, &k, &error), &error);
+    }
+    entry_kind huge = {9, 100, 20, 5000};
+    CHECK_STATUS(entry_add(store, &huge, &error), MF_ERR_BUDGET);
+    CHECK_CONTAINS(error.message, "limit");
+    mf_store_get_stats(store, &stats);
+    CHECK_U64(stats.n_entries, 3);
+    mf_store_close(&store);
+}
+
+/* The hits survive, and count after reopening: the same choice as above. */
+static void test_hits_survive(void)
+{
+    const char *dir = fresh_dir();
+    mf_error error = {0};
+    entry_kind a = kind_of(0), b = kind_of(1), c = kind_of(2);
+    mf_snapshot_head head = entry_head(&a);
+    uint64_t limit = 2 * (mf_snapshot_total_bytes(&head) + 8);
+    mf_store *store = store_open(dir, limit);
+    REQUIRE_OK(entry_add(store, &a, &error), &error);
+    REQUIRE_OK(entry_add(store, &b, &error), &error);
+    for (int i = 0; i < 50; i++)
+        REQUIRE_OK(entry_read(store, &b, &error), &error);
+    mf_store_close(&store);
+    store = store_open(dir, limit);
+    REQUIRE_OK(entry_add(store, &c, &error), &error);
+    CHECK_STATUS(entry_read(store, &a, &error), MF_ERR_NOT_FOUND);
+    REQUIRE_OK(entry_read(store, &b, &error), &error);
+    mf_store_close(&store);
+}
+
+static unsigned n_warnings;
+
+static void count_warning(void *user, mf_log_level level, const char *line)
+{
+    (void)user;
+    if (level == MF_LOG_WARNING && strstr(line, "set aside") != NULL)
+        n_warnings++;
+}
+
+/* Flips a byte of the only entry, or cuts it. */
+static void damage(const char *dir, off_t at, off_t cut)
+{
+    char name[300], path[600];
+    unsigned char byte;
+    REQUIRE(count_files(dir, "", ".mfstate", name) == 1);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    int fd = open(path, O_RDWR);
+    REQUIRE(fd >= 0);
+    if (cut > 0) {
+        REQUIRE(ftruncate(fd, cut) == 0);
+    } else {
+        REQUIRE(pread(fd, &byte, 1, at) == 1);
+        byte ^= 4;
+        REQUIRE(pwrite(fd, &byte, 1, at) == 1);
+    }
+    close(fd);
+}
+
+/* Damage done before opening (found in the head) and behind the store's back (found in reading). */
+static void test_damage(void)
+{
+    static const struct {
+        off_t at, cut;
+        bool in_head;
+    } cases[] = {{0, 0, true},    {30, 0, true},    {200, 0, true},
+                 {4090, 0, true}, {5000, 0, false}, {12000, 0, false},
+                 {0, 50, true},   {0, 4096, true},  {0, 9000, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int reopen = 0; reopen < 2; reopen++) {
+            const char *dir = fresh_dir();
+            mf_error error = {0};
+            mf_store_stats stats;
+            entry_kind k = kind_of(1);
+            mf_store *store = store_open(dir, 0);
+            REQUIRE_OK(entry_add(store, &k, &error), &error);
+            if (reopen == 1)
+                mf_store_close(&store);
+            damage(dir, cases[i].at, cases[i].cut);
+            mf_store_options options;
+            mf_store_options_default(&options);
+            options.log = count_warning;
+            n_warnings = 0;
+            if (reopen == 1)
+                REQUIRE_OK(mf_store_open(dir, &options, &store, &error), &error);
+            mf_status status = entry_read(store, &k, &error);
+            CHECK(status == (reopen == 1 && cases[i].in_head ? MF_ERR_NOT_FOUND : MF_ERR_FORMAT));
+            CHECK(reopen == 0 || n_warnings == 1);
+            CHECK_STATUS(entry_read(store, &k, &error), MF_ERR_NOT_FOUND);
+            CHECK_U64(count_files(dir, "bad-", ".mfstate", NULL), 1);
+            CHECK_U64(count_files(dir, "", ".mfstate", NULL), 1);
+            mf_store_get_stats(store, &stats);
+            CHECK(stats.n_set_aside == 1 && stats.n_entries == 0);
+            REQUIRE_OK(entry_add(store, &k, &error), &error);
+            REQUIRE_OK(entry_read(store, &k, &error), &error);
+            mf_store_close(&store);
+        }
+    }
+}
+
+/* Files that are none of the store's are left alone. */
+static void test_strangers(void)
+{
+    const char *dir = fresh_dir();
+    mf_error error = {0};
+    REQUIRE(mkdir(dir, 0700) == 0);
+    static const char *const names[] = {"README", ".hidden.mfstate", "x.mfstate.part"};
+    char path[600];
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        int fd = open(path, O_CREAT | O_WRONLY, 0600);
+        REQUIRE(fd >= 0 && write(fd, "hello", 5) == 5);
+        close(fd);
+    }
+    snprintf(path, sizeof path, "%s/tmp-1-1", dir); /* left by a process that is gone */
+    int fd = open(path, O_CREAT | O_WRONLY, 0600);
+    close(fd);
+    mf_store *store = store_open(dir, 0);
+    entry_kind k = kind_of(1);
+    REQUIRE_OK(entry_add(store, &k, &error), &error);
+    REQUIRE_OK(entry_read(store, &k, &error), &error);
+    mf_store_close(&store);
+    for (int i = 0; i < 3; i++)
+        CHECK_U64(count_files(dir, names[i], names[i], NULL), 1);
+    CHECK_U64(count_files(dir, "tmp-", "", NULL), 0);
+}
+
+/* A limit on file sizes fails as a full disk does, at any byte. */
+static void test_full_disk(void)
+{
+    const char *dir = fresh_dir();
+    mf_error error = {0};
+    mf_store_stats stats;
+    entry_kind a = kind_of(1), b = {2, 100, 3, 50000};
+    mf_store *store = store_open(dir, 0);
+    REQUIRE_OK(entry_add(store, &a, &error), &error);
+    struct rlimit old, limit;
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &old) == 0);
+    signal(SIGXFSZ, SIG_IGN);
+    limit = old;
+    limit.rlim_cur = 60000;
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    CHECK_STATUS(entry_add(store, &b, &error), MF_ERR_IO);
+    CHECK_CONTAINS(error.message, dir);
+    CHECK(error.os_errno != 0);
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &old) == 0);
+    CHECK_U64(count_files(dir, "tmp-", "", NULL), 0);
+    mf_store_get_stats(store, &stats);
+    CHECK_U64(stats.n_entries, 1);
+    REQUIRE_OK(entry_read(store, &a, &error), &error);
+    REQUIRE_OK(entry_add(store, &b, &error), &error);
+    REQUIRE_OK(entry_read(store, &b, &error), &error);
+    mf_store_close(&store);
+}
+
+/* A writer that fails half way leaves nothing. */
+static mf_status fail_half_way(void *ctx, mf_byte_sink *sink, mf_error *error)
+{
+    MF_TRY(sink->write(sink, ctx, 100, error));
+    return mf_fail(error, MF_ERR_CANCELLED, "enough");
+}
+
+static void test_failing_writer(void)
+{
+    const char *dir = fresh_dir();
+    mf_error error = {0};
+    mf_store *store = store_open(dir, 0);
+    static char bytes[100];
+    const int32_t tokens[] = {1, 2, 3};
+    CHECK_STATUS(mf_store_add(store, &fixture_key, tokens, 3, 5000, fail_half_way, bytes, &error),
+                 MF_ERR_CANCELLED);
+    CHECK_U64(count_files(dir, "tmp-", "", NULL), 0);
+    CHECK(!mf_store_has(store, &fixture_key, tokens, 3));
+    mf_store_close(&store);
+}
+
+/* In a child that is not root. */
+static int without_rights(const char *dir)
+{
+    mf_error error = {0};
+    mf_store *store = NULL;
+    entry_kind a = kind_of(1), b = kind_of(2);
+    test_n_failed = 0; /* the parent counts its own */
+    if (getuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0))
+        return TEST_SKIPPED;
+    CHECK_STATUS(mf_store_open("/proc/moeflux", NULL, &store, &error), MF_ERR_IO);
+    CHECK_CONTAINS(error.message, "/proc/moeflux");
+    CHECK_STATUS(mf_store_open("/nonexistent/store", NULL, &store, &error), MF_ERR_IO);
+    CHECK(store == NULL && error.os_errno != 0);
+    store = store_open(dir, 0);
+    REQUIRE_OK(entry_add(store, &a, &error), &error);
+    REQUIRE(chmod(dir, 0555) == 0);
+    CHECK_STATUS(entry_add(store, &b, &error), MF_ERR_IO); /* read-only since it was opened */
+    CHECK_CONTAINS(error.message, dir);
+    REQUIRE_OK(entry_read(store, &a, &error), &error);
+    damage(dir, 5000, 0);
+    CHECK_STATUS(entry_read(store, &a, &error), MF_ERR_FORMAT);
+    CHECK_STATUS(entry_read(store, &a, &error), MF_ERR_NOT_FOUND); /* remembered, not renamed */
+    mf_store_close(&store);
+    char path[600];
+    REQUIRE(chmod(dir, 0755) == 0);
+    snprintf(path, sizeof path, "%s/lock", dir);
+    unlink(path);
+    REQUIRE(chmod(dir, 0555) == 0);
+    CHECK_STATUS(mf_store_open(dir, NULL, &store, &error),
+                 MF_ERR_IO); /* read-only from the start */
+    CHECK(store == NULL);
+    REQUIRE(chmod(dir, 0755) == 0);
+    return test_result();
+}
+
+static void test_read_only(void)
+{
+    const char *dir = fresh_dir();
+    REQUIRE(mkdir(dir, 0777) == 0 && chmod(dir, 0777) == 0);
+    if (getuid() == 0)
+        REQUIRE(chown(dir, 65534, 65534) == 0);
+    fflush(NULL);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0)
+        _exit(without_rights(dir));
+    int status;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == TEST_SKIPPED));
+    chmod(dir, 0755);
+}
+
+/* What one opening writes, evicts and damages, the other sees. */
+static void test_two_openings(void)
+{
+    const char *dir = fresh_dir();
+    mf_error error = {0};
+    mf_store_stats stats;
+    mf_store *one = store_open(dir, 0), *two = store_open(dir, 0);
+    for (uint32_t i = 0; i < 20; i++) {
+        entry_kind k = kind_of(i);
+        REQUIRE_OK(entry_add(i % 2 == 0 ? one : two, &k, &error), &error);
+        REQUIRE_OK(entry_read(i % 2 == 0 ? two : one, &k, &error), &error);
+    }
+    char name[300], path[600];
+    REQUIRE(count_files(dir, "", ".mfstate", name) == 20);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    REQUIRE(unlink(path) == 0);
+    mf_store_get_stats(one, &stats);
+    CHECK_U64(stats.n_entries, 19);
+    unsigned n_found = 0;
+    for (uint32_t i = 0; i < 20; i++) {
+        entry_kind k = kind_of(i);
+        n_found += entry_read(two, &k, &error) == MF_OK;
+    }
+    CHECK_U64(n_found, 19);
+    mf_store_close(&one);
+    mf_store_close(&two);
+}
+
+/* An entry that vanishes between the lookup and the reading is a miss. */
+static void test_vanishing(void)
+{
+    const char *dir = fresh_dir();
+    mf_error error = {0};
+    mf_store *store = store_open(dir, 0);
+    entry_kind k = kind_of(4);
+    mf_store_match m;
+    char path[600];
+    REQUIRE_OK(entry_add(store, &k, &error), &error);
+    int32_t *t = entry_tokens(&k);
+    REQUIRE(mf_store_find(store, &fixture_key, t, k.n_tokens, true, 0, &m));
+    snprintf(path, sizeof path, "%s/%s", dir, m.name);
+    REQUIRE(unlink(path) == 0);
+    CHECK(entry_read_match(store, &k, &m, &error) != MF_OK);
+    CHECK(!mf_store_find(store, &fixture_key, t, k.n_tokens, true, 0, &m));
+    free(t);
+    mf_store_close(&store);
+}
+
+typedef struct user_thread {
+    mf_store *store;
+    uint32_t first;
+    unsigned n_bad;
+} user_thread;
+
+static void *use_store(void *arg)
+{
+    user_thread *u = arg;
+    uint64_t seed = u->first + 1;
+    for (int i = 0; i < 60; i++) {
+        entry_kind k = kind_of((uint32_t)(test_random(&seed) % 12));
+        mf_error error = {0};
+        if (test_random(&seed) % 2 == 0)
+            u->n_bad += entry_add(u->store, &k, &error) != MF_OK;
+        mf_status status = entry_read(u->store, &k, &error);
+        /* another thread may evict between the lookup and the reading */
+        u->n_bad += status != MF_OK && status != MF_ERR_NOT_FOUND && status != MF_ERR_IO;
+    }
+    return NULL;
+}
+
+/* Three threads over two openings, with room for half of what they write. */
+static void test_threads(void)
+{
+    const char *dir = fresh_dir();
+    entry_kind k = kind_of(0);
+    mf_snapshot_head head = entry_head(&k);
+    uint64_t limit = 6 * (mf_snapshot_total_bytes(&head) + 8);
+    mf_store *one = store_open(dir, limit), *two = store_open(dir, limit);
+    user_thread users[3] = {{one, 10, 0}, {one, 20, 0}, {two, 30, 0}};
+    pthread_t threads[3];
+    mf_store_stats stats;
+    for (int i = 0; i < 3; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, use_store, &users[i]) == 0);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK_U64(users[i].n_bad, 0);
+    }
+    mf_store_get_stats(one, &stats);
+    CHECK(stats.n_bytes <= limit && stats.n_set_aside == 0);
+    mf_store_close(&one);
+    mf_store_close(&two);
+}
+
+typedef struct failing {
+    long n_left;
+} failing;
+
+static void *failing_alloc(void *ctx, size_t n_bytes)
+{
+    failing *f = ctx;
+    return f->n_left >= 0 && f->n_left-- == 0 ? NULL : malloc(n_bytes);
+}
+
+static void *failing_realloc(void *ctx, void *ptr, size_t old_bytes, size_t new_bytes)
+{
+    failing *f = ctx;
+    (void)old_bytes;
+    return f->n_left >= 0 && f->n_left-- == 0 ? NULL : realloc(ptr, new_bytes);
+}
+
+static void failing_free(void *ctx, void *ptr, size_t n_bytes)
+{
+    (void)ctx;
+    (void)n_bytes;
+    free(ptr);
+}
+
+/* Open, look up, read and add with the n-th allocation failing, until none fails. */
+static void test_failing_allocations(void)
+{
+    failing f = {-1};
+    mf_error error = {0};
+    mf_store_options options;
+    mf_store_options_default(&options);
+    options.allocator = (mf_allocator){&f, failing_alloc, failing_realloc, failing_free};
+    const entry_kind a = kind_of(1), b = kind_of(2);
+    int n = 0;
+    for (bool all_done = false; !all_done; n++) {
+        REQUIRE(n < 200);
+        const char *dir = fresh_dir();
+        mf_store *store = store_open(dir, 0);
+        REQUIRE_OK(entry_add(store, &a, &error), &error);
+        mf_store_close(&store);
+        f.n_left = n;
+        mf_status status = mf_store_open(dir, &options, &store, &error);
+        if (status != MF_OK) {
+            CHECK_STATUS(status, MF_ERR_NO_MEMORY);
+            CHECK(store == NULL);
+            continue;
+        }
+        status = entry_read(store, &a, &error);
+        CHECK(status == MF_OK || status == MF_ERR_NOT_FOUND || status == MF_ERR_NO_MEMORY ||
+              status == MF_ERR_IO);
+        status = entry_add(store, &b, &error);
+        CHECK(status == MF_OK || status == MF_ERR_NO_MEMORY);
+        all_done = f.n_left >= 0;
+        f.n_left = -1;
+        REQUIRE_OK(entry_read(store, &a, &error), &error);
+        CHECK_STATUS(entry_read(store, &b, &error), status == MF_OK ? MF_OK : MF_ERR_NOT_FOUND);
+        mf_store_close(&store);
+        CHECK_U64(count_files(dir, "tmp-", "", NULL), 0);
+        CHECK_U64(count_files(dir, "bad-", "", NULL), 0);
+    }
+    CHECK(n > 10);
+}
+
+/* Short, interrupted and reordered reads change nothing; a failed one is a miss, and no damage. */
+static void test_faulty_reads(void)
+{
+    const char *dir = fresh_dir();
+    mf_error error = {0};
+    mf_store_stats stats;
+    entry_kind k = {5, 2000, 5, 900000};
+    mf_store *store = store_open(dir, 0);
+    REQUIRE_OK(entry_add(store, &k, &error), &error);
+    mf_store_close(&store);
+    mf_io_fault fault = {.inner = &mf_io_engine_pool,
+                         .seed = 3,
+                         .short_chance = 300,
+                         .interrupt_chance = 200,
+                         .hold_chance = 300,
+                         .shuffle = 1};
+    REQUIRE_OK(mf_store_open_with_io(dir, NULL, &mf_io_engine_fault, &fault, &store, &error),
+               &error);
+    for (int i = 0; i < 5; i++)
+        REQUIRE_OK(entry_read(store, &k, &error), &error);
+    CHECK(fault.n_short > 0 && fault.n_held > 0 && fault.n_interrupted > 0);
+    fault = (mf_io_fault){.inner = &mf_io_engine_pool, .seed = 3};
+    REQUIRE_OK(entry_read(store, &k, &error), &error);
+    uint64_t n_reads = fault.n_reads;
+    CHECK(n_reads >= 4500000 / MF_READER_SLOT_BYTES);
+    for (uint64_t n = 2; n <= n_reads; n++) { /* the first only asks whether direct I/O works */
+        fault = (mf_io_fault){
+            .inner = &mf_io_engine_pool, .fail_from = n, .fail_count = 1, .fail_errno = EIO};
+        fault.seed = 1;
+        mf_status status = entry_read(store, &k, &error);
+        CHECK_MSG(status == MF_ERR_IO && error.os_errno == EIO, "read %" PRIu64 " of %" PRIu64, n,
+                  n_reads);
+    }
+    fault = (mf_io_fault){.inner = &mf_io_engine_pool, .seed = 3};
+    REQUIRE_OK(entry_read(store, &k, &error), &error);
+    mf_store_get_stats(store, &stats);
+    CHECK(stats.n_set_aside == 0 && stats.n_misses == n_reads - 1);
+    mf_store_close(&store);
+}
+
+int main(void)
+{
+    test_round_trip();
+    test_find();
+    test_eviction();
+    test_hits_survive();
+    test_damage();
+    test_strangers();
+    test_full_disk();
+    test_failing_writer();
+    test_read_only();
+    test_two_openings();
+    test_vanishing();
+    test_threads();
+    test_failing_allocations();
+    test_faulty_reads();
+    remove_dir(fresh_dir());
+    return test_result();
+}
