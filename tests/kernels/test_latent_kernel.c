@@ -16,11 +16,15 @@ typedef struct shape {
 
 static double cached(const mf_latent_args *a, uint32_t position, uint32_t i)
 {
-    size_t at = (size_t)position * (a->n_latent + a->n_rot) + i;
-    if (a->cache_type == MF_F32)
-        return (double)((const float *)a->cache)[at];
+    size_t at = (size_t)(position % MF_LATENT_TILE) * (a->n_latent + a->n_rot) + i;
+    const unsigned char *page = a->pages[position / MF_LATENT_TILE] + a->offset;
+    if (a->cache_type == MF_F32) {
+        float value;
+        memcpy(&value, page + 4 * at, sizeof value);
+        return (double)value;
+    }
     uint16_t half;
-    memcpy(&half, (const unsigned char *)a->cache + 2 * at, sizeof half);
+    memcpy(&half, page + 2 * at, sizeof half);
     return (double)mf_f32_from_bf16(half);
 }
 
@@ -98,10 +102,19 @@ static void check_shape(const mf_kernels *k, const shape *s, mf_dtype type, uint
         uint16_t half = mf_bf16_from_f32(cache[i]);
         memcpy(bf16.p + 2 * i, &half, sizeof half);
     }
+    /* Pages one after the other; what precedes the latents in a page is another layer's. */
+    enum { MAX_PAGES = 16, OFFSET = 64 };
+    const unsigned char *pages[MAX_PAGES];
+    const unsigned char *cached_at = type == MF_F32 ? (const unsigned char *)cache : bf16.p;
+    REQUIRE(s->n_kv <= MAX_PAGES * MF_LATENT_TILE);
+    for (uint32_t i = 0; i * MF_LATENT_TILE < s->n_kv; i++)
+        pages[i] = (const unsigned char *)((uintptr_t)cached_at - OFFSET +
+                                           i * MF_LATENT_TILE * width * (type == MF_F32 ? 4 : 2));
     const mf_latent_args args = {
         .q = random_floats(state, &g[1], (s->n_heads - 1) * q_stride + s->n_latent),
         .q_rot = random_floats(state, &g[2], (s->n_heads - 1) * rot_stride + s->n_rot),
-        .cache = type == MF_F32 ? (const void *)cache : bf16.p,
+        .pages = pages,
+        .offset = OFFSET,
         .out = random_floats(state, &g[3], (s->n_heads - 1) * out_stride + s->n_latent),
         .scratch = random_floats(state, &g[4], MF_LATENT_TILE * width),
         .q_stride = q_stride,
