@@ -91,10 +91,12 @@ static bool find_stored(const sync_job *job, mf_store *store, mf_store_match *ma
 
 /* As much of the entry as is of use: all of it, or the pages that hold the first n_usable tokens.
  */
-static mf_status read_entry(mf_engine *e, mf_state_reader *reader, uint64_t n_usable,
-                            mf_state **out, mf_error *error)
+static mf_status read_entry(mf_engine *e, mf_state_reader *reader, const mf_store_match *match,
+                            uint64_t n_usable, mf_state **out, mf_error *error)
 {
     mf_snapshot_head head;
+    if (match->n_tokens <= n_usable) /* all of it will be wanted: reading begins at once */
+        mf_state_reader_extend(reader, UINT64_MAX);
     MF_TRY(mf_snapshot_read_header(&reader->source, &head, error));
     mf_status status = mf_snapshot_check(e, &head, error);
     if (status == MF_ERR_UNSUPPORTED) /* its tokens were found under this engine's key */
@@ -142,7 +144,7 @@ static void reuse_store(sync_job *job)
             return;
         if (mf_store_read_begin(store, &match, &reader, NULL) != MF_OK)
             continue;
-        mf_status status = read_entry(job->engine, reader, n_usable, &state, NULL);
+        mf_status status = read_entry(job->engine, reader, &match, n_usable, &state, NULL);
         if (status == MF_OK)
             status = take_state(job, state, n_usable, NULL);
         mf_state_release(&state);

@@ -9,8 +9,8 @@
 #include "io/io.h"
 #include "state/byte_stream.h"
 
-/* 2 MiB in all: enough to keep a drive busy, little enough to be held for good. */
-#define MF_READER_SLOTS 4
+/* 4 MiB in all: enough to keep a drive busy, little enough to be held for good. */
+#define MF_READER_SLOTS 8
 #define MF_READER_SLOT_BYTES ((uint32_t)512 << 10)
 
 typedef struct mf_reader_slot {

@@ -222,7 +222,7 @@ static void test_strangers(void)
     const char *dir = fresh_dir();
     mf_error error = {0};
     REQUIRE(mkdir(dir, 0700) == 0);
-    static const char *const names[] = {"README", ".hidden.mfstate", "x.mfstate.part"};
+    static const char *const names[3] = {"README", ".hidden.mfstate", "x.mfstate.part"};
     char path[600];
     for (int i = 0; i < 3; i++) {
         snprintf(path, sizeof path, "%s/%s", dir, names[i]);
