@@ -134,7 +134,8 @@ static void run_chunk(run *r, uint32_t first, uint32_t n, mf_dtype cache_type, f
     const shape *s = &r->s;
     const uint32_t head = s->nope + s->rot;
     const mf_span q = floats_at(r->q, (size_t)first * s->n_heads * head);
-    enum { N_PAGES = 16 };
+    enum { N_PAGES = 64 };
+    REQUIRE(s->n_positions <= N_PAGES * MF_PAGE_TOKENS);
     mf_span pages[N_PAGES];
     for (uint32_t p = 0; p < N_PAGES; p++) {
         uint64_t page_bytes = MF_PAGE_TOKENS * (uint64_t)(s->rank + s->rot);
