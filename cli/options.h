@@ -56,7 +56,7 @@ enum {
     "  --experts-per-token K  use fewer experts than the model's own number\n"                  \
     "  --packed-bits N        packed form: the 4-bit or the 2-bit experts\n"                    \
     "  --cpu-tier TIER        at most scalar, avx2 or avx512 (default auto)\n"                  \
-    "  --kv-type TYPE         f32 or bf16: cached keys, values, latents (default f32)\n"       \
+    "  --kv-type TYPE         f32 or bf16: cached keys, values, latents (default f32)\n"        \
     "  --verbose, --quiet     also notes; not even warnings\n"                                  \
     "  -h, --help             this text\n"                                                      \
     "SIZE is a number of bytes or has a suffix K, M, G or T: 512M, 3G, 1.5G.\n"

@@ -421,7 +421,16 @@ static void test_threads(void)
     entry_kind k = kind_of(0);
     mf_snapshot_head head = entry_head(&k);
     uint64_t limit = 6 * (mf_snapshot_total_bytes(&head) + 8);
-    mf_store *one = store_open(dir, limit), *two = store_open(dir, limit);
+    mf_store *one = NULL, *two = NULL;
+    mf_error error = {0};
+    mf_store_options options;
+    mf_store_options_default(&options);
+    options.max_bytes = limit;
+    /* with threads that read: rings are mapped where the thread sanitizer does not see it */
+    REQUIRE_OK(mf_store_open_with_io(dir, &options, &mf_io_engine_pool, NULL, &one, &error),
+               &error);
+    REQUIRE_OK(mf_store_open_with_io(dir, &options, &mf_io_engine_pool, NULL, &two, &error),
+               &error);
     user_thread users[3] = {{one, 10, 0}, {one, 20, 0}, {two, 30, 0}};
     pthread_t threads[3];
     mf_store_stats stats;
