@@ -371,8 +371,8 @@ MF_API void mf_checkpoint_auto(mf_session *session, size_t n_tokens, int at_end)
 /* Number of checkpoints; positions[i], i < capacity, get theirs, rising. positions may be NULL. */
 MF_API size_t mf_checkpoint_list(const mf_session *session, size_t *positions, size_t capacity);
 
-/* Goes back to the checkpoint at exactly this position, with its logits if the session had some when
- * it was made; those beyond it are dropped. Error: MF_ERR_NOT_FOUND, the session unchanged. */
+/* Goes back to the checkpoint at exactly this position, with its logits if the session had some
+ * when it was made; those beyond it are dropped. Error: MF_ERR_NOT_FOUND, the session unchanged. */
 MF_API MF_MUST_CHECK mf_status mf_checkpoint_restore(mf_session *session, size_t position,
                                                      mf_error *error);
 

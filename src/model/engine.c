@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening and closing an engine: descriptors, budget, backend memory, weights, the expert store. */
 #include "model/rope.h"
-#include "model/session_index.h"
 #include "model/session.h"
+#include "model/session_index.h"
 
 #include <math.h>
 #include <stdio.h>

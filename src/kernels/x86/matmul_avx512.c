@@ -93,23 +93,26 @@ MF_INLINE void expand_runs(const matvec *m, uint32_t row, uint32_t step, uint32_
     }
 }
 
-/*
- * Rows row, row + step, ... (n_rows of them) by n_tokens tokens; both counts are constants. Their
- * scales are the set'th of those expanded; short: row after row, otherwise a whole run each.
- */
+/* Rows row, row + step, ...; their scales are the place'th set of those expanded. */
+typedef struct row_set {
+    uint32_t row, step, place;
+} row_set;
+
+/* A set of n_rows rows by n_tokens tokens; both counts are constants. The scales of short rows lie
+ * row after row, those of others at a whole vector each. */
 MF_INLINE void multiply_affine(uint32_t bits, uint32_t width, uint32_t n_rows, uint32_t n_tokens,
-                               bool is_short, const matvec *m, uint32_t row, uint32_t step,
-                               uint32_t set, float *y, size_t y_stride)
+                               bool is_short, const matvec *m, row_set set, float *y,
+                               size_t y_stride)
 {
     const mf_matrix *w = m->w;
     uint32_t n_groups = w->n_cols / w->group;
     size_t row_bytes = (size_t)w->n_cols * bits / 8;
     size_t group_bytes = (size_t)width * bits / 8;
-    const unsigned char *p = w->data + row * row_bytes;
-    size_t apart = step * row_bytes;
+    const unsigned char *p = w->data + set.row * row_bytes;
+    size_t apart = set.step * row_bytes;
     size_t groups_apart = is_short ? n_groups : mf_round_up(n_groups, LANES);
     size_t ahead = is_short ? SHORT_AHEAD_BYTES : AHEAD_BYTES;
-    const float *scales = m->groups + (size_t)set * n_rows * n_groups;
+    const float *scales = m->groups + (size_t)set.place * n_rows * n_groups;
     const float *biases = scales + groups_floats(n_groups);
     __m512 acc[MAX_ROWS][MAX_TOKENS];
     for (uint32_t r = 0; r < MAX_ROWS; r++)
@@ -146,7 +149,7 @@ MF_INLINE void multiply_affine(uint32_t bits, uint32_t width, uint32_t n_rows, u
         float out[MAX_ROWS];
         _mm_storeu_ps(out, sums);
         for (uint32_t r = 0; r < n_rows; r++)
-            y[t * y_stride + r * step] = out[r];
+            y[t * y_stride + r * set.step] = out[r];
     }
 }
 
@@ -157,14 +160,13 @@ MF_INLINE void affine_sets(uint32_t bits, uint32_t width, uint32_t together, uin
 {
     for (uint32_t i = 0; i < n_sets; i++) {
         uint32_t row = is_short ? i * together : i, step = is_short ? 1 : n_sets;
-        uint32_t set = is_short ? i % SHORT_SETS : 0;
+        row_set set = {row0 + row, step, is_short ? i % SHORT_SETS : 0};
         if (!is_short)
             expand_runs(m, row0 + row, step, together, 1);
-        else if (set == 0)
+        else if (set.place == 0)
             expand_runs(m, row0 + row, 0, 1,
                         together * (n_sets - i < SHORT_SETS ? n_sets - i : SHORT_SETS));
-        multiply_affine(bits, width, together, n_tokens, is_short, m, row0 + row, step, set,
-                        y + row, y_stride);
+        multiply_affine(bits, width, together, n_tokens, is_short, m, set, y + row, y_stride);
     }
 }
 
@@ -185,7 +187,8 @@ MF_INLINE void affine_rows(uint32_t bits, uint32_t n_tokens, const matvec *m, ui
         affine_sets(bits, width, together, n_tokens, false, m, row0, n_sets, y, y_stride);
     for (uint32_t row = row0 + together * n_sets; row < m->row1; row++) {
         expand_runs(m, row, 0, 1, 1);
-        multiply_affine(bits, width, 1, n_tokens, false, m, row, 0, 0, y + (row - row0), y_stride);
+        multiply_affine(bits, width, 1, n_tokens, false, m, (row_set){row, 0, 0}, y + (row - row0),
+                        y_stride);
     }
 }
 
