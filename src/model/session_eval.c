@@ -5,6 +5,8 @@
  */
 #include "model/session.h"
 
+#include <assert.h>
+
 /* What is left to evaluate of one call. */
 typedef struct eval_call {
     mf_engine *engine;
@@ -48,6 +50,7 @@ static void cut_chunk(eval_call *call, mf_batch *batch)
         size_t left = item->n_tokens - call->done[i];
         if (left == 0)
             continue;
+        assert(n_open > 0); /* this item is one of them */
         size_t share = (room - n_rows) / n_open--;
         share = share == 0 ? 1 : share;
         uint32_t n = (uint32_t)(left < share ? left : share);
