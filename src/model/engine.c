@@ -26,7 +26,7 @@ static mf_status check_budget(const mf_engine *e, const char *dir, mf_error *err
                        "%.2f GiB session state and activations, and %u expert slots of %.1f MiB",
                        dir, (double)info->ram_bytes / GIB, (double)info->floor_bytes / GIB,
                        (unsigned long long)info->floor_bytes, (double)info->resident_bytes / GIB,
-                       (double)(info->session_bytes + info->scratch_bytes) / GIB,
+                       (double)(e->plan.state_bytes + info->scratch_bytes) / GIB,
                        info->n_experts_per_token, (double)info->slot_bytes / 1048576.0);
     return MF_OK;
 }
