@@ -92,7 +92,8 @@ typedef struct mf_latent_args {
 
 /* The gated delta rule of one value head over n_tokens consecutive tokens. */
 typedef struct mf_delta_args {
-    float *state;       /* [key_dim, value_dim], updated in place */
+    const float *from;  /* the state before the first token, [key_dim, value_dim] */
+    float *state;       /* the state after the last token; may be `from`, not overlap it in part */
     const float *q;     /* token t at q + t * qk_stride, [key_dim]; already normalised and scaled */
     const float *k;     /* likewise */
     const float *v;     /* token t at v + t * v_stride, [value_dim] */

@@ -296,10 +296,11 @@ static delta_case make_delta(uint64_t *seed, uint32_t key_dim, uint32_t value_di
     return c;
 }
 
-static mf_delta_args delta_args(const delta_case *c, float *state, float *out, uint32_t first,
-                                uint32_t n)
+static mf_delta_args delta_args(const delta_case *c, const float *from, float *state, float *out,
+                                uint32_t first, uint32_t n)
 {
-    return (mf_delta_args){.state = state,
+    return (mf_delta_args){.from = from,
+                           .state = state,
                            .q = c->q + (size_t)first * c->key_dim,
                            .k = c->k + (size_t)first * c->key_dim,
                            .v = c->v + (size_t)first * c->value_dim,
@@ -332,6 +333,7 @@ static void expected_delta(const delta_case *c, double *s, uint32_t t, double *o
     }
 }
 
+/* All tokens at once from one state into another, and token by token in place: the same bits. */
 static void check_delta(const mf_kernels *k, delta_case *c)
 {
     size_t n_state = (size_t)c->key_dim * c->value_dim, n_out = (size_t)c->n_tokens * c->value_dim;
@@ -340,11 +342,15 @@ static void check_delta(const mf_kernels *k, delta_case *c)
     REQUIRE(s != NULL && state != NULL && out != NULL);
     for (size_t i = 0; i < n_state; i++)
         s[i] = (double)c->state[i];
+    guarded g;
+    float *after = random_floats(&(uint64_t){5}, &g, n_state);
+    memset(after, 0xff, n_state * sizeof *after); /* NaN, should it be read before it is written */
     memcpy(state, c->state, n_state * sizeof *state);
-    mf_delta_args all = delta_args(c, c->state, c->out, 0, c->n_tokens);
+    mf_delta_args all = delta_args(c, c->state, after, c->out, 0, c->n_tokens);
     k->delta_rule(&all);
+    CHECK_BYTES(state, c->state, n_state * sizeof *state); /* what it began from is as it was */
     for (uint32_t t = 0; t < c->n_tokens; t++) {
-        mf_delta_args one = delta_args(c, state, out, t, 1);
+        mf_delta_args one = delta_args(c, state, state, out, t, 1);
         k->delta_rule(&one);
         expected_delta(c, s, t, expected);
         for (uint32_t j = 0; j < c->value_dim; j++)
@@ -352,7 +358,8 @@ static void check_delta(const mf_kernels *k, delta_case *c)
                        expected[j], 1e-4 * (fabs(expected[j]) + 1.0));
     }
     CHECK_BYTES(out, c->out, n_out * sizeof *out);
-    CHECK_BYTES(state, c->state, n_state * sizeof *state);
+    CHECK_BYTES(state, after, n_state * sizeof *state);
+    guarded_free(&g);
     free(s);
     free(state);
     free(out);

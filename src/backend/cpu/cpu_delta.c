@@ -15,19 +15,14 @@ typedef struct delta_job {
     uint32_t per_sequence; /* tasks */
 } delta_job;
 
-/* n floats of the sequence's state, `at` floats into it, where the run leaves them: as they were
- * before it. */
-static float *begin_state(const mf_cpu_backend *be, const mf_sequence *seq, size_t at, size_t n)
+/* n floats of the sequence's state before the run, `at` floats into it: where they lie, or zeros in
+ * the place of the state after it. */
+static const float *state_before(const mf_cpu_backend *be, const mf_sequence *seq, size_t at,
+                                 size_t n)
 {
-    float *to = mf_cpu_floats(be, seq->state[1]) + at;
-    if (seq->state[0].buffer.id == 0) {
-        memset(to, 0, n * sizeof *to);
-        return to;
-    }
-    const float *from = mf_cpu_floats(be, seq->state[0]) + at;
-    if (from != to)
-        memcpy(to, from, n * sizeof *to);
-    return to;
+    if (seq->state[0].buffer.id != 0)
+        return mf_cpu_floats(be, seq->state[0]) + at;
+    return memset(mf_cpu_floats(be, seq->state[1]) + at, 0, n * sizeof(float));
 }
 
 static void run_conv(void *ctx, uint32_t task, uint32_t thread)
@@ -42,8 +37,10 @@ static void run_conv(void *ctx, uint32_t task, uint32_t thread)
     uint32_t n = n_channels - c0 < BLOCK_CHANNELS ? n_channels - c0 : BLOCK_CHANNELS;
     const float *w = mf_cpu_floats(be, op->u.conv1d_silu.weight) + (size_t)c0 * width;
     float *state = mf_cpu_floats(be, seq->state[1]) + c0;
-    for (uint32_t j = 0; j + 1 < width; j++)
-        (void)begin_state(be, seq, (size_t)j * n_channels + c0, n);
+    for (uint32_t j = 0; j + 1 < width; j++) {
+        const float *before = state_before(be, seq, (size_t)j * n_channels + c0, n);
+        memmove(state + (size_t)j * n_channels, before, n * sizeof *state);
+    }
     for (uint32_t r = 0; r < seq->n_rows; r++) {
         size_t at = (size_t)(seq->first_row + r) * n_channels + c0;
         be->kernels->conv1d_silu(mf_cpu_floats(be, op->u.conv1d_silu.x) + at, w, state, n_channels,
@@ -108,9 +105,10 @@ static void run_delta(void *ctx, uint32_t task, uint32_t thread)
            row_floats = 2 * key_floats + (size_t)v_heads * value_dim;
     const float *qkv = mf_cpu_floats(be, op->u.gated_delta.qkv) + seq->first_row * row_floats;
     const float *gates = be->gather + (size_t)seq->first_row * 2 * v_heads;
-    size_t out_floats = (size_t)v_heads * value_dim;
+    size_t out_floats = (size_t)v_heads * value_dim, head_floats = (size_t)key_dim * value_dim;
     const mf_delta_args args = {
-        .state = begin_state(be, seq, (size_t)h * key_dim * value_dim, (size_t)key_dim * value_dim),
+        .from = state_before(be, seq, h * head_floats, head_floats),
+        .state = mf_cpu_floats(be, seq->state[1]) + h * head_floats,
         .q = qkv + kh * key_dim,
         .k = qkv + key_floats + kh * key_dim,
         .v = qkv + 2 * key_floats + h * value_dim,

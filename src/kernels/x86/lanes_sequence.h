@@ -125,7 +125,8 @@ MF_LANE_OP void delta_columns(const mf_delta_args *a, uint32_t n_vectors, uint32
     lanes predicted[BLOCK_LANES], delta[BLOCK_LANES], sum[BLOCK_LANES];
     for (uint32_t j = 0; j < n_vectors; j++)
         predicted[j] = sum[j] = lanes_set(0);
-    const float *from = a->state + j0;
+    const float *before = (t == 0 ? a->from : a->state) + j0;
+    const float *from = before;
     for (uint32_t i = 0; i < a->key_dim; i++, from += a->value_dim) {
         lanes key = lanes_set(k[i]);
         for (uint32_t j = 0; j < n_vectors; j++) {
@@ -138,10 +139,11 @@ MF_LANE_OP void delta_columns(const mf_delta_args *a, uint32_t n_vectors, uint32
         delta[j] = lanes_mul(lanes_sub(wanted, predicted[j]), beta);
     }
     float *state = a->state + j0;
-    for (uint32_t i = 0; i < a->key_dim; i++, state += a->value_dim) {
+    from = before;
+    for (uint32_t i = 0; i < a->key_dim; i++, from += a->value_dim, state += a->value_dim) {
         lanes key = lanes_set(k[i]), query = lanes_set(q[i]);
         for (uint32_t j = 0; j < n_vectors; j++) {
-            lanes s = lanes_mul(lanes_load(state + j * LANES, n_left - j * LANES), decay);
+            lanes s = lanes_mul(lanes_load(from + j * LANES, n_left - j * LANES), decay);
             s = lanes_fma(key, delta[j], s);
             lanes_store(state + j * LANES, n_left - j * LANES, s);
             sum[j] = lanes_fma(s, query, sum[j]);
