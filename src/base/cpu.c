@@ -33,7 +33,7 @@ static mf_cpu_tier detect_hardware(void)
     /* CPUID leaf 7, EBX and ECX */
     const uint32_t avx2 = 1u << 5;
     const uint32_t avx512_fdqbwvl = (1u << 16) | (1u << 17) | (1u << 30) | (1u << 31);
-    const uint32_t avx512_vbmi = 1u << 1;
+    const uint32_t avx512_vbmi_vnni = (1u << 1) | (1u << 11);
 
     uint32_t eax, ebx, ecx, edx;
     if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !has_all(ecx, fma | osxsave | avx | f16c))
@@ -45,7 +45,7 @@ static mf_cpu_tier detect_hardware(void)
         return MF_CPU_SCALAR;
     if ((xcr0 & XCR0_AVX512) != XCR0_AVX512)
         return MF_CPU_AVX2;
-    if (!has_all(ebx, avx512_fdqbwvl) || !has_all(ecx, avx512_vbmi))
+    if (!has_all(ebx, avx512_fdqbwvl) || !has_all(ecx, avx512_vbmi_vnni))
         return MF_CPU_AVX2;
     return MF_CPU_AVX512;
 }

@@ -8,7 +8,7 @@
 typedef enum mf_cpu_tier {
     MF_CPU_SCALAR = 1,
     MF_CPU_AVX2 = 2,  /* AVX2, FMA, F16C */
-    MF_CPU_AVX512 = 3 /* AVX-512 F, BW, DQ, VL, VBMI */
+    MF_CPU_AVX512 = 3 /* AVX-512 F, BW, DQ, VL, VBMI, VNNI */
 } mf_cpu_tier;
 
 /* The best tier of CPU and operating system (XGETBV), at most `limit` (0: no limit). */

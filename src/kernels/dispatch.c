@@ -6,12 +6,20 @@
 #if defined(__x86_64__)
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/avx512.h"
+#include "kernels/x86/fixed_avx512.h"
 #endif
+
+static size_t token_bytes_none(const mf_matrix *w)
+{
+    (void)w;
+    return 0;
+}
 
 static const mf_kernels mf_kernels_scalar = {
     .tier = MF_CPU_SCALAR,
     .matmul_scratch_bytes = mf_matmul_scratch_bytes_scalar,
     .matmul = mf_matmul_scalar,
+    .token_bytes = token_bytes_none,
     .dequant_row = mf_dequant_row_scalar,
     .rmsnorm = mf_rmsnorm_scalar,
     .rmsnorm_gated = mf_rmsnorm_gated_scalar,
@@ -35,6 +43,7 @@ static const mf_kernels mf_kernels_avx2 = {
     .tier = MF_CPU_AVX2,
     .matmul_scratch_bytes = mf_matmul_scratch_bytes_avx2,
     .matmul = mf_matmul_avx2,
+    .token_bytes = token_bytes_none,
     .dequant_row = mf_dequant_row_avx2,
     .rmsnorm = mf_rmsnorm_avx2,
     .rmsnorm_gated = mf_rmsnorm_gated_avx2,
@@ -57,6 +66,9 @@ static const mf_kernels mf_kernels_avx512 = {
     .tier = MF_CPU_AVX512,
     .matmul_scratch_bytes = mf_matmul_scratch_bytes_avx512,
     .matmul = mf_matmul_avx512,
+    .token_bytes = mf_token_bytes_avx512,
+    .prepare_token = mf_fixed_prepare_avx512,
+    .matmul_prepared = mf_fixed_matmul_avx512,
     .dequant_row = mf_dequant_row_avx2, /* stores as fast as wider lanes would */
     .rmsnorm = mf_rmsnorm_avx512,
     .rmsnorm_gated = mf_rmsnorm_gated_avx512,

@@ -2,14 +2,17 @@
 /*
  * The op table of the CPU: every kernel's contract, one implementation per instruction set. Kernels
  * run on one thread, keep no state, allocate nothing, and never fail. All activations are float32
- * and accumulated in float32.
+ * and accumulated in float32, or exactly as integers: a tier may multiply affine weights by
+ * activations in fixed point, of 23 bits in each group of 64 columns.
  *
  * The same bits: within one tier, an output element depends on its own inputs alone. A kernel that
  * takes a range of rows or a number of tokens gives bit for bit what it gives for each row and each
  * token alone, so a caller may cut work as it likes.
  *
  * Error bound: against the scalar tier evaluated in float64, |y - ref| <= 4 * eps * sqrt(n) * sum
- * |a_i b_i| for dot products of n terms; elementwise kernels 4 ulp, those with exp 1e-6 relative.
+ * |a_i b_i| for dot products of n terms; in fixed point add 2^-23 of a group's largest activation
+ * for each |weight| of the group. Activations that are not finite give outputs that are not.
+ * Elementwise kernels 4 ulp, those with exp 1e-6 relative.
  *
  * Alignment: float operands 4 bytes, weights and scales none at all (they are read in place from
  * files). Lengths: any.
@@ -115,6 +118,15 @@ typedef struct mf_kernels {
      * aligned. */
     void (*matmul)(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
                    size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
+    /* Some matrices are multiplied by tokens in a form of their own, which is best made once for
+     * all threads: its bytes a token, the same for all such matrices of as many columns; 0: this
+     * matrix has none. */
+    size_t (*token_bytes)(const mf_matrix *w);
+    /* That form of one token. Where token_bytes is never above 0, this and the next are NULL. */
+    void (*prepare_token)(const mf_matrix *w, const float *x, void *out);
+    /* matmul by prepared tokens, token_bytes apart: the same bits. */
+    void (*matmul_prepared)(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
+                            uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
     /* out[i] = w[row, i]: for affine, fma(q, scale, bias); for FP8 value * scale, rounded once. */
     void (*dequant_row)(const mf_matrix *w, uint32_t row, float *out);
 

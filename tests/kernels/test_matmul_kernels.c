@@ -438,6 +438,110 @@ static void test_unaligned(const mf_kernels *k)
     free_case(&c);
 }
 
+/* What fixed point may add to an output's error: 2^-23 of a group's largest activation for each of
+ * its weights. */
+static double fixed_point_bound(const matrix_case *c, const float *x, uint32_t row)
+{
+    const double *w = c->values + (size_t)row * c->w.n_cols;
+    double bound = 0.0;
+    for (uint32_t g = 0; g < c->w.n_cols; g += 64) {
+        double largest = 0.0, size = 0.0;
+        for (uint32_t i = g; i < g + 64; i++) {
+            largest = fmax(largest, fabs((double)x[i]));
+            size += fabs(w[i]);
+        }
+        bound += largest * size * 0x1p-23;
+    }
+    return bound;
+}
+
+/* Activations of very different sizes: one that is 10,000 times as large as the others of its
+ * group, a group of zeros, one of hardly more than zeros, and a last one `factor` as large. */
+static void make_uneven(float *x, uint32_t n_cols, float factor)
+{
+    x[5] = 1e4f;
+    for (uint32_t i = 64; i < 128; i++)
+        x[i] = 0.0f;
+    for (uint32_t i = 128; i < 192; i++)
+        x[i] *= 1e-37f;
+    for (uint32_t i = n_cols - 64; i < n_cols; i++)
+        x[i] *= factor;
+}
+
+static void check_uneven(const mf_kernels *k, uint64_t *state, const matrix_case *c)
+{
+    uint32_t n_rows = c->w.n_rows, n_cols = c->w.n_cols;
+    guarded xs;
+    float *x = random_floats(state, &xs, n_cols), *y = malloc(n_rows * sizeof *y);
+    void *scratch = scratch_for(k, &c->w, 1);
+    REQUIRE(y != NULL);
+    for (int round = 0; round < 2; round++) {
+        make_uneven(x, n_cols, round == 0 ? 1.0f : 1e30f);
+        k->matmul(&c->w, 0, n_rows, x, n_cols, 1, y, n_rows, scratch);
+        for (uint32_t r = 0; r < n_rows; r++) {
+            double sum = 0.0, size = 0.0;
+            for (uint32_t i = 0; i < n_cols; i++) {
+                double product = c->values[(size_t)r * n_cols + i] * (double)x[i];
+                sum += product;
+                size += fabs(product);
+            }
+            double bound =
+                4 * 0x1p-23 * sqrt((double)n_cols) * size + fixed_point_bound(c, x, r) + 1e-30;
+            CHECK_MSG(fabs((double)y[r] - sum) <= bound, "%s: row %u: %g, expected %g",
+                      mf_cpu_tier_name(k->tier), r, (double)y[r], sum);
+        }
+    }
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    for (size_t b = 0; b < 3; b++) {
+        x[n_cols - 3] = bad[b];
+        k->matmul(&c->w, 0, n_rows, x, n_cols, 1, y, n_rows, scratch);
+        for (uint32_t r = 0; r < n_rows; r++)
+            CHECK(!isfinite(y[r]));
+    }
+    free(scratch);
+    free(y);
+    guarded_free(&xs);
+}
+
+/* Tokens prepared once give what matmul gives. */
+static void check_prepared(const mf_kernels *k, uint64_t *state, const matrix_case *c)
+{
+    enum { TOKENS = 40 };
+    uint32_t n_rows = c->w.n_rows, n_cols = c->w.n_cols;
+    size_t token_bytes = k->token_bytes(&c->w);
+    if (token_bytes == 0)
+        return;
+    guarded xs, prepared = guarded_alloc(token_bytes * TOKENS);
+    const float *x = random_floats(state, &xs, (size_t)TOKENS * n_cols);
+    float *y = malloc(sizeof *y * TOKENS * n_rows), *z = malloc(sizeof *z * TOKENS * n_rows);
+    REQUIRE(y != NULL && z != NULL);
+    void *scratch = scratch_for(k, &c->w, TOKENS);
+    for (uint32_t t = 0; t < TOKENS; t++)
+        k->prepare_token(&c->w, x + (size_t)t * n_cols, prepared.p + t * token_bytes);
+    k->matmul(&c->w, 0, n_rows, x, n_cols, TOKENS, y, n_rows, scratch);
+    k->matmul_prepared(&c->w, 0, n_rows, prepared.p, TOKENS, z, n_rows, scratch);
+    CHECK_BYTES(z, y, sizeof *y * TOKENS * n_rows);
+    free(scratch);
+    free(y);
+    free(z);
+    guarded_free(&prepared);
+    guarded_free(&xs);
+}
+
+static void test_fixed_point(const mf_kernels *k)
+{
+    static const mf_dtype types[] = {MF_F32, MF_F16, MF_BF16};
+    static const uint32_t cols[] = {256, 320, 512, 2176}, rows[] = {16, 37, 100, 128};
+    uint64_t state = 6;
+    for (uint32_t i = 0; i < 12; i++) {
+        matrix_case c = make_case(&state, AFFINE(4), 64, types[i % 3], rows[i / 3], cols[i % 4]);
+        check_case(k, &state, &c);
+        check_uneven(k, &state, &c);
+        check_prepared(k, &state, &c);
+        free_case(&c);
+    }
+}
+
 static double seconds(void)
 {
     struct timespec t;
@@ -505,5 +609,6 @@ int main(int argc, char **argv)
     for_tiers(test_fp8_nan);
     for_tiers(test_fp8_view);
     for_tiers(test_unaligned);
+    for_tiers(test_fixed_point);
     return test_result();
 }

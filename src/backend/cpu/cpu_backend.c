@@ -82,6 +82,18 @@ static size_t matmul_scratch(const mf_cpu_backend *be, const mf_weight *w, uint3
     return be->kernels->matmul_scratch_bytes(&m, n_rows);
 }
 
+/* Bytes of n_rows tokens in the form that this matrix is multiplied by. */
+static size_t prepared_bytes(const mf_cpu_backend *be, const mf_weight *w, uint32_t n_rows)
+{
+    const mf_matrix m = {.kind = w->kind,
+                         .float_type = w->float_type,
+                         .bits = w->bits,
+                         .group = w->group,
+                         .n_rows = w->n_rows,
+                         .n_cols = w->n_cols};
+    return n_rows * be->kernels->token_bytes(&m);
+}
+
 static size_t max_size(size_t a, size_t b)
 {
     return a > b ? a : b;
@@ -89,18 +101,24 @@ static size_t max_size(size_t a, size_t b)
 
 /* What an operation needs: scratch a thread, gathered rows for all, and pointers to pages. */
 static void sizes_of(const mf_cpu_backend *be, const mf_op *op, size_t *scratch, size_t *gather,
-                     size_t *n_pages)
+                     size_t *prepared, size_t *n_pages)
 {
-    *scratch = *gather = *n_pages = 0;
+    *scratch = *gather = *prepared = *n_pages = 0;
     if (op->kind == MF_OP_MATMUL) {
-        for (uint32_t j = 0; j < op->u.matmul.n; j++)
-            *scratch = max_size(*scratch, matmul_scratch(be, &op->u.matmul.weight[j], op->n_rows));
+        for (uint32_t j = 0; j < op->u.matmul.n; j++) {
+            const mf_weight *w = &op->u.matmul.weight[j];
+            *scratch = max_size(*scratch, matmul_scratch(be, w, op->n_rows));
+            *prepared = max_size(*prepared, prepared_bytes(be, w, op->n_rows));
+        }
     } else if (op->kind == MF_OP_EXPERTS) {
         const mf_expert_item *item = &op->u.experts.items[0];
         *scratch = max_size(matmul_scratch(be, &item->gate, op->n_rows),
                             matmul_scratch(be, &item->down, op->n_rows));
         *scratch = max_size(*scratch, matmul_scratch(be, &item->up, op->n_rows));
         *gather = (size_t)op->n_rows * item->gate.n_cols * sizeof(float);
+        *prepared = max_size(prepared_bytes(be, &item->gate, op->n_rows),
+                             prepared_bytes(be, &item->down, op->n_rows));
+        *prepared = max_size(*prepared, prepared_bytes(be, &item->up, op->n_rows));
     } else if (op->kind == MF_OP_ROUTE) {
         *scratch = op->u.route.n_experts * sizeof(float);
     } else if (op->kind == MF_OP_HEAD_MATMUL) {
@@ -139,8 +157,8 @@ static mf_status grow(const mf_cpu_backend *be, void **ptr, size_t *held, size_t
 static mf_status reserve(mf_backend *base, const mf_op *op, mf_error *error)
 {
     mf_cpu_backend *be = (mf_cpu_backend *)base;
-    size_t scratch, gather, n_pages;
-    sizes_of(be, op, &scratch, &gather, &n_pages);
+    size_t scratch, gather, prepared, n_pages;
+    sizes_of(be, op, &scratch, &gather, &prepared, &n_pages);
     scratch = (size_t)mf_round_up(scratch, SCRATCH_ALIGN);
     if (scratch > be->scratch_bytes) {
         mf_free(&be->allocator, be->scratch_memory, be->scratch_memory_bytes);
@@ -154,9 +172,12 @@ static mf_status reserve(mf_backend *base, const mf_op *op, mf_error *error)
         be->scratch_bytes = scratch;
         be->scratch = be->scratch_memory + (-(uintptr_t)be->scratch_memory & (SCRATCH_ALIGN - 1));
     }
-    void *rows = be->gather, *pages = be->pages;
+    void *rows = be->gather, *tokens = be->prepared, *pages = be->pages;
     mf_status status = grow(be, &rows, &be->gather_bytes, gather, "gathered rows", error);
     be->gather = rows;
+    if (status == MF_OK)
+        status = grow(be, &tokens, &be->prepared_bytes, prepared, "prepared tokens", error);
+    be->prepared = tokens;
     if (status == MF_OK)
         status = grow(be, &pages, &be->pages_bytes, n_pages * sizeof *be->pages, "lists of pages",
                       error);
@@ -213,6 +234,7 @@ static void destroy(mf_backend *base)
         mf_region_free(&a, &be->buffers[i]);
     mf_free(&a, be->scratch_memory, be->scratch_memory_bytes);
     mf_free(&a, be->gather, be->gather_bytes);
+    mf_free(&a, be->prepared, be->prepared_bytes);
     mf_free(&a, be->pages, be->pages_bytes);
     mf_free(&a, be, sizeof *be);
 }

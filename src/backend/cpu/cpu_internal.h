@@ -21,6 +21,8 @@ typedef struct mf_cpu_backend {
     size_t scratch_bytes, scratch_memory_bytes;
     float *gather; /* rows of an expert's input, contiguous; delta gates */
     size_t gather_bytes;
+    unsigned char *prepared; /* tokens in the form that some matrices are multiplied by */
+    size_t prepared_bytes;
     const unsigned char **pages; /* of all sequences of an attention, one after the other */
     size_t pages_bytes;
     uint64_t weight_bytes;
@@ -98,11 +100,15 @@ void mf_cpu_append(mf_cpu_backend *be, const mf_sequence *seq, uint64_t page_off
 /* Rows that a transposed product expands at a time: what stays in the first cache. */
 #define MF_CPU_TRANSPOSED_ROWS 8u
 
+/* Products that go to the threads together, at most. */
+#define MF_CPU_MAX_PRODUCTS 64u
+
 /* One product of a set: rows of w cut into blocks become tasks. */
 typedef struct mf_cpu_product {
     mf_matrix w;
     const float *x;
     size_t x_stride;
+    const void *prepared; /* the same tokens as w's kernel takes them, or NULL */
     uint32_t n_tokens;
     float *y;
     size_t y_stride;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Matrix products: rows are cut into blocks that the threads take; experts are sets of products. */
+/* Matrix products: rows are cut into blocks that the threads take. */
 #include "backend/cpu/cpu_internal.h"
 
-#include <string.h>
-
-#define MAX_PRODUCTS 64u
+#define MAX_PRODUCTS MF_CPU_MAX_PRODUCTS
 /*
  * Rows a task takes: few enough that each thread gets several tasks and all end together, and as
  * many as that allows, up to a limit: each task begins a new stream of reads, and what is
@@ -51,8 +49,14 @@ static void run_block(void *ctx, uint32_t task, uint32_t thread)
     const mf_cpu_product *p = &job->products[j];
     uint32_t n = block_rows(job, p), row0 = (task - job->first_task[j]) * n;
     uint32_t row1 = row0 + n < p->w.n_rows ? row0 + n : p->w.n_rows;
-    job->be->kernels->matmul(&p->w, row0, row1, p->x, p->x_stride, p->n_tokens, p->y + row0,
-                             p->y_stride, mf_cpu_scratch(job->be, thread));
+    const mf_kernels *kernels = job->be->kernels;
+    void *scratch = mf_cpu_scratch(job->be, thread);
+    if (p->prepared != NULL)
+        kernels->matmul_prepared(&p->w, row0, row1, p->prepared, p->n_tokens, p->y + row0,
+                                 p->y_stride, scratch);
+    else
+        kernels->matmul(&p->w, row0, row1, p->x, p->x_stride, p->n_tokens, p->y + row0, p->y_stride,
+                        scratch);
 }
 
 static uint64_t matrix_bytes(const mf_matrix *w)
@@ -82,90 +86,37 @@ void mf_cpu_products(mf_cpu_backend *be, const mf_cpu_product *products, uint32_
     }
 }
 
+typedef struct prepare_job {
+    const mf_cpu_backend *be;
+    const mf_matrix *w;
+    const float *x;
+    size_t token_bytes;
+} prepare_job;
+
+static void run_prepare(void *ctx, uint32_t token, uint32_t thread)
+{
+    (void)thread;
+    const prepare_job *job = ctx;
+    job->be->kernels->prepare_token(job->w, job->x + (size_t)token * job->w->n_cols,
+                                    job->be->prepared + token * job->token_bytes);
+}
+
 void mf_cpu_matmul(mf_cpu_backend *be, const mf_op *op)
 {
     mf_cpu_product products[MF_MAX_MATMULS];
+    bool is_prepared = false;
     for (uint32_t j = 0; j < op->u.matmul.n; j++) {
         mf_matrix w = mf_cpu_matrix(be, &op->u.matmul.weight[j]);
-        products[j] = (mf_cpu_product){w,          mf_cpu_floats(be, op->u.matmul.x),    w.n_cols,
-                                       op->n_rows, mf_cpu_floats(be, op->u.matmul.y[j]), w.n_rows};
+        const float *x = mf_cpu_floats(be, op->u.matmul.x);
+        prepare_job job = {be, &w, x, be->kernels->token_bytes(&w)};
+        if (job.token_bytes != 0 && !is_prepared) {
+            mf_thread_pool_run(be->pool, op->n_rows, run_prepare, &job);
+            is_prepared = true;
+        }
+        products[j] = (mf_cpu_product){w,          x,
+                                       w.n_cols,   job.token_bytes != 0 ? be->prepared : NULL,
+                                       op->n_rows, mf_cpu_floats(be, op->u.matmul.y[j]),
+                                       w.n_rows};
     }
     mf_cpu_products(be, products, op->u.matmul.n);
-}
-
-/* Items whose gathered inputs fit the gather buffer together: at most MAX_PRODUCTS / 2 of them. */
-typedef struct expert_batch {
-    uint32_t first, n;
-    uint32_t n_rows;
-} expert_batch;
-
-static expert_batch next_batch(const mf_cpu_backend *be, const mf_op *op, uint32_t first)
-{
-    const mf_expert_item *items = op->u.experts.items;
-    uint32_t capacity = (uint32_t)(be->gather_bytes / sizeof(float) / items[0].gate.n_cols);
-    expert_batch batch = {first, 0, 0};
-    while (first + batch.n < op->u.experts.n_items && batch.n < MAX_PRODUCTS / 2) {
-        uint32_t n_rows = items[first + batch.n].n_rows;
-        if (batch.n > 0 && batch.n_rows + n_rows > capacity)
-            break;
-        batch.n_rows += n_rows;
-        batch.n++;
-    }
-    return batch;
-}
-
-static void gather_rows(mf_cpu_backend *be, const mf_op *op, const expert_batch *batch)
-{
-    float *out = be->gather;
-    const float *x = mf_cpu_floats(be, op->u.experts.x);
-    for (uint32_t i = 0; i < batch->n; i++) {
-        const mf_expert_item *item = &op->u.experts.items[batch->first + i];
-        size_t n_cols = item->gate.n_cols;
-        for (uint32_t r = 0; r < item->n_rows; r++, out += n_cols)
-            memcpy(out, x + item->x_rows[r] * n_cols, n_cols * sizeof *out);
-    }
-}
-
-static void run_swiglu(void *ctx, uint32_t task, uint32_t thread)
-{
-    (void)thread;
-    const product_job *job = ctx; /* products come in pairs: gate, up */
-    const mf_cpu_product *gate = &job->products[2 * task], *up = &job->products[2 * task + 1];
-    for (uint32_t t = 0; t < gate->n_tokens; t++)
-        job->be->kernels->swiglu(gate->y + t * gate->y_stride, up->y + t * up->y_stride,
-                                 gate->w.n_rows, gate->y + t * gate->y_stride);
-}
-
-static void run_experts(mf_cpu_backend *be, const mf_op *op, const expert_batch *batch)
-{
-    mf_cpu_product in[MAX_PRODUCTS], down[MAX_PRODUCTS / 2];
-    const float *x = be->gather;
-    float *act = mf_cpu_floats(be, op->u.experts.act), *out = mf_cpu_floats(be, op->u.experts.out);
-    gather_rows(be, op, batch);
-    for (uint32_t i = 0; i < batch->n; i++) {
-        const mf_expert_item *item = &op->u.experts.items[batch->first + i];
-        size_t hidden = item->gate.n_rows, n_cols = item->gate.n_cols;
-        float *gate = act + (size_t)item->out_row * 2 * hidden;
-        in[2 * i] = (mf_cpu_product){
-            mf_cpu_matrix(be, &item->gate), x, n_cols, item->n_rows, gate, 2 * hidden};
-        in[2 * i + 1] = (mf_cpu_product){
-            mf_cpu_matrix(be, &item->up), x, n_cols, item->n_rows, gate + hidden, 2 * hidden};
-        down[i] =
-            (mf_cpu_product){mf_cpu_matrix(be, &item->down),       gate,  2 * hidden, item->n_rows,
-                             out + (size_t)item->out_row * n_cols, n_cols};
-        x += item->n_rows * n_cols;
-    }
-    mf_cpu_products(be, in, 2 * batch->n);
-    product_job swiglu = {be, in, 2 * batch->n, 0, {0}};
-    mf_thread_pool_run(be->pool, batch->n, run_swiglu, &swiglu);
-    mf_cpu_products(be, down, batch->n);
-}
-
-void mf_cpu_experts(mf_cpu_backend *be, const mf_op *op)
-{
-    for (uint32_t done = 0; done < op->u.experts.n_items;) {
-        expert_batch batch = next_batch(be, op, done);
-        run_experts(be, op, &batch);
-        done += batch.n;
-    }
 }

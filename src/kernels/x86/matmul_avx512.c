@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "kernels/x86/avx512.h"
 #include "kernels/x86/decode_avx512.h"
+#include "kernels/x86/fixed_avx512.h"
 #include "kernels/x86/fp8_avx512.h"
 #include "kernels/x86/gemm_avx512.h"
 
@@ -22,7 +23,8 @@ enum {
     AHEAD_BYTES = 512,        /* how far ahead of a long row's stream is prefetched */
     SHORT_ROW_BYTES = 256,    /* rows up to this are short */
     SHORT_AHEAD_BYTES = 2048, /* how far ahead of the stream of short rows is prefetched */
-    SHORT_SETS = 4            /* sets of short rows whose scales are expanded together */
+    SHORT_SETS = 4,           /* sets of short rows whose scales are expanded together */
+    PREPARED_TOKENS = 24      /* tokens that a call prepares together for itself */
 };
 
 /* What a call's rows have in common. */
@@ -40,9 +42,19 @@ static size_t groups_floats(uint32_t n_groups)
     return (size_t)MAX_ROWS * SHORT_SETS * mf_round_up(n_groups, LANES);
 }
 
+size_t mf_token_bytes_avx512(const mf_matrix *w)
+{
+    return mf_is_fixed_avx512(w) ? mf_fixed_token_bytes_avx512(w) : 0;
+}
+
 size_t mf_matmul_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
 {
     size_t n_floats = 0;
+    if (mf_is_fixed_avx512(w)) {
+        size_t n_prepared = n_tokens < PREPARED_TOKENS ? n_tokens : PREPARED_TOKENS;
+        return mf_fixed_scratch_bytes_avx512(w, n_tokens) +
+               n_prepared * mf_fixed_token_bytes_avx512(w);
+    }
     if (w->kind == MF_WEIGHT_FP8_BLOCK)
         return mf_fp8_scratch_bytes_avx512(w, n_tokens);
     if (w->kind == MF_WEIGHT_AFFINE) {
@@ -349,12 +361,29 @@ static void matvec_float(const matvec *m, uint32_t row0, uint32_t n_tokens, floa
         float_tokens(MF_BF16, n_tokens, m, row0, y, y_stride);
 }
 
+/* In fixed point, by tokens that nobody has prepared. */
+static void matmul_fixed(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
+                         size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride,
+                         unsigned char *scratch)
+{
+    const size_t token_bytes = mf_fixed_token_bytes_avx512(w);
+    unsigned char *tokens = scratch + mf_fixed_scratch_bytes_avx512(w, n_tokens);
+    for (uint32_t first = 0; first < n_tokens; first += PREPARED_TOKENS) {
+        uint32_t n = n_tokens - first < PREPARED_TOKENS ? n_tokens - first : PREPARED_TOKENS;
+        for (uint32_t t = 0; t < n; t++)
+            mf_fixed_prepare_avx512(w, x + (first + t) * x_stride, tokens + t * token_bytes);
+        mf_fixed_matmul_avx512(w, row0, row1, tokens, n, y + first * y_stride, y_stride, scratch);
+    }
+}
+
 void mf_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
                       size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
 {
     if (row0 >= row1 || n_tokens == 0)
         return;
-    if (w->kind == MF_WEIGHT_FP8_BLOCK) {
+    if (mf_is_fixed_avx512(w)) {
+        matmul_fixed(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+    } else if (w->kind == MF_WEIGHT_FP8_BLOCK) {
         mf_fp8_matmul_avx512(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
     } else if (n_tokens >= MF_GEMM_MIN_TOKENS_AVX512) {
         mf_gemm_avx512(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);

@@ -1,0 +1,709 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Few tokens: the lanes are positions along a row, as the packed weights lie in memory. Many: rows
+ * go in panels of 16, which become the lanes; a panel's packed weights are transposed, so that a
+ * vector holds the same eight columns of each row. Either way low and high nibbles are even and odd
+ * columns, and one instruction multiplies four of them by four activations and adds up. As sums of
+ * groups are exact, both give the same bits.
+ *
+ * An activation is x = unit * (a2 * 2^16 + a1 * 2^8 + a0), each digit a signed byte; the sums of
+ * the three digits are put together by shifts. Weights are (q - 8) * scale + (bias + 8 * scale):
+ * with q - 8 for q, a group's sum fits 32 bits, and sums that pass beyond them on the way come
+ * back, as all is modulo 2^32.
+ */
+#include "kernels/x86/fixed_avx512.h"
+
+#include "base/checked.h"
+#include "kernels/x86/vector_avx512.h"
+
+#include <string.h>
+
+enum {
+    ROWS = 16,  /* of a panel: the lanes */
+    GROUP = 64, /* columns of a group of activations */
+    DIGITS = 3, /* bytes of an activation */
+    QUADS = 16, /* a group's fours of columns: eight of the even ones, then eight of the odd */
+    PANELS = 2, /* multiplied together, by several tokens */
+    TILE = 12,  /* tokens whose sums are held in registers */
+    AHEAD_BYTES = 768,               /* how far ahead of a long row's stream is prefetched */
+    SHORT_ROW_BYTES = 256,           /* rows up to this are short */
+    SHORT_AHEAD_BYTES = 3072,        /* how far ahead of the stream of short rows is prefetched */
+    MIN_TILE_TOKENS = 4,             /* from this many tokens on unpacking pays */
+    TILE_BYTES = PANELS * TILE * 64, /* of a tile of vectors */
+    FEW = 4,                         /* tokens whose digits are summed each by itself */
+    GROUP_BYTES = GROUP / 2,
+    STEP_BYTES = 2 * GROUP_BYTES
+};
+
+/* The largest activation as an integer: 64 * 8 * LIMIT < 2^31. */
+#define LIMIT 4194300.0f
+/* Groups of nothing larger than this lose precision: their unit would not be a normal number. */
+#define SMALLEST 0x1p-100f
+
+/* Two groups, as their weights lie side by side: [even or odd columns][digit, the lowest first]
+ * [group]. The last of an odd number of groups has a partner that is left as it was. */
+typedef struct pair_digits {
+    signed char digit[2][DIGITS][2][GROUP / 2];
+} pair_digits;
+
+/* A prepared token. Each array but the first has an element a group. */
+typedef struct token {
+    const pair_digits *digits; /* an element every two groups */
+    const float *units;
+    const float *sums;      /* of the activations */
+    const int32_t *offsets; /* -8 times the sums of the integers */
+} token;
+
+static uint32_t count_groups(const mf_matrix *w)
+{
+    return w->n_cols / GROUP;
+}
+
+static size_t count_pairs(size_t n_groups)
+{
+    return (n_groups + 1) / 2;
+}
+
+bool mf_is_fixed_avx512(const mf_matrix *w)
+{
+    return w->kind == MF_WEIGHT_AFFINE && w->bits == 4 && w->group >= GROUP;
+}
+
+size_t mf_fixed_token_bytes_avx512(const mf_matrix *w)
+{
+    size_t n = count_groups(w);
+    return (size_t)mf_round_up(
+        count_pairs(n) * sizeof(pair_digits) + n * (2 * sizeof(float) + sizeof(int32_t)), 64);
+}
+
+MF_INLINE token token_at(const void *tokens, uint32_t n_groups)
+{
+    token x;
+    x.digits = tokens;
+    x.units = (const float *)(const void *)(x.digits + count_pairs(n_groups));
+    x.sums = x.units + n_groups;
+    x.offsets = (const int32_t *)(const void *)(x.sums + n_groups);
+    return x;
+}
+
+/* The largest magnitude; NaN if there is one. */
+MF_INLINE float largest(const __m512 x[4])
+{
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    __m512i max = _mm512_setzero_si512();
+    for (int i = 0; i < 4; i++)
+        max = _mm512_max_epu32(max, _mm512_and_si512(_mm512_castps_si512(x[i]), magnitude));
+    uint32_t bits = _mm512_reduce_max_epu32(max);
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* The lowest bytes of 64 integers, those of even columns first. */
+MF_INLINE __m512i low_bytes(const __m512i v[4])
+{
+    const __m512i order = _mm512_set_epi8(
+        63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25, 23, 21, 19,
+        17, 15, 13, 11, 9, 7, 5, 3, 1, 62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34,
+        32, 30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    __m512i bytes = _mm512_castsi128_si512(_mm512_cvtepi32_epi8(v[0]));
+    bytes = _mm512_inserti32x4(bytes, _mm512_cvtepi32_epi8(v[1]), 1);
+    bytes = _mm512_inserti32x4(bytes, _mm512_cvtepi32_epi8(v[2]), 2);
+    bytes = _mm512_inserti32x4(bytes, _mm512_cvtepi32_epi8(v[3]), 3);
+    return _mm512_permutexvar_epi8(order, bytes);
+}
+
+MF_INLINE void store_half(signed char *out, __m256i bytes)
+{
+    _mm256_storeu_si256((__m256i *)(void *)out, bytes);
+}
+
+/* Activations that are not finite get a unit that is not. */
+void mf_fixed_prepare_avx512(const mf_matrix *w, const float *x, void *out)
+{
+    const uint32_t n_groups = count_groups(w);
+    pair_digits *pairs = out;
+    float *units = (float *)(void *)(pairs + count_pairs(n_groups)), *sums = units + n_groups;
+    int32_t *offsets = (int32_t *)(void *)(sums + n_groups);
+    for (uint32_t g = 0; g < n_groups; g++, x += GROUP) {
+        __m512 values[4];
+        __m512i v[4];
+        for (int i = 0; i < 4; i++)
+            values[i] = _mm512_loadu_ps(x + i * MF_LANES_AVX512);
+        float max = largest(values);
+        max = max < SMALLEST ? SMALLEST : max;
+        const __m512 per_unit = _mm512_set1_ps(LIMIT / max);
+        for (int i = 0; i < 4; i++)
+            v[i] = _mm512_cvtps_epi32(_mm512_mul_ps(values[i], per_unit));
+        int32_t sum = _mm512_reduce_add_epi32(
+            _mm512_add_epi32(_mm512_add_epi32(v[0], v[1]), _mm512_add_epi32(v[2], v[3])));
+        units[g] = max / LIMIT;
+        sums[g] = (float)sum * units[g];
+        offsets[g] = (int32_t)(-8 * (int64_t)sum);
+        for (int d = 0; d < DIGITS; d++) {
+            const __m512i bytes = low_bytes(v);
+            store_half(pairs[g / 2].digit[0][d][g % 2], _mm512_castsi512_si256(bytes));
+            store_half(pairs[g / 2].digit[1][d][g % 2], _mm512_extracti64x4_epi64(bytes, 1));
+            for (int i = 0; i < 4; i++) /* what is left, above this byte as a signed one */
+                v[i] = _mm512_srai_epi32(_mm512_add_epi32(v[i], _mm512_set1_epi32(128)), 8);
+        }
+    }
+}
+
+/* 16 rows; where there are fewer, the last one again. */
+typedef struct panel {
+    const mf_matrix *w;
+    uint32_t rows[ROWS];
+    uint32_t n_rows;
+    uint32_t next;          /* rows from each to that of the next panel */
+    float *scales, *biases; /* [groups of the weights, ROWS]; biases: bias + 8 * scale */
+} panel;
+
+static size_t panel_floats(const mf_matrix *w)
+{
+    return (size_t)2 * ROWS * (w->n_cols / w->group);
+}
+
+MF_INLINE __m128i load_128(const unsigned char *p)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
+
+/* In each quarter of the vectors, lane r of column c is lane c of rows[r]. */
+MF_INLINE void transpose_fours(const __m512i rows[4], __m512i columns[4])
+{
+    const __m512i a0 = _mm512_unpacklo_epi32(rows[0], rows[1]);
+    const __m512i a1 = _mm512_unpackhi_epi32(rows[0], rows[1]);
+    const __m512i a2 = _mm512_unpacklo_epi32(rows[2], rows[3]);
+    const __m512i a3 = _mm512_unpackhi_epi32(rows[2], rows[3]);
+    columns[0] = _mm512_unpacklo_epi64(a0, a2);
+    columns[1] = _mm512_unpackhi_epi64(a0, a2);
+    columns[2] = _mm512_unpacklo_epi64(a1, a3);
+    columns[3] = _mm512_unpackhi_epi64(a1, a3);
+}
+
+/* Lane r of column c of the result is lane c of rows[r]. */
+MF_INLINE void transpose(const __m512i rows[ROWS], __m512i columns[ROWS])
+{
+    __m512i b[ROWS];
+    MF_UNROLL(4)
+    for (int i = 0; i < ROWS; i += 4)
+        transpose_fours(rows + i, b + i);
+    MF_UNROLL(4)
+    for (int k = 0; k < 4; k++) {
+        __m512i even0 = _mm512_shuffle_i32x4(b[k], b[4 + k], 0x88);
+        __m512i odd0 = _mm512_shuffle_i32x4(b[k], b[4 + k], 0xdd);
+        __m512i even1 = _mm512_shuffle_i32x4(b[8 + k], b[12 + k], 0x88);
+        __m512i odd1 = _mm512_shuffle_i32x4(b[8 + k], b[12 + k], 0xdd);
+        columns[k] = _mm512_shuffle_i32x4(even0, even1, 0x88);
+        columns[4 + k] = _mm512_shuffle_i32x4(odd0, odd1, 0x88);
+        columns[8 + k] = _mm512_shuffle_i32x4(even0, even1, 0xdd);
+        columns[12 + k] = _mm512_shuffle_i32x4(odd0, odd1, 0xdd);
+    }
+}
+
+/* Four words of each row, all that it has, transposed. */
+MF_INLINE void load_words(const panel *p, const unsigned char *values, __m512i columns[4])
+{
+    __m512i v[4];
+    MF_UNROLL(4)
+    for (uint32_t i = 0; i < 4; i++) {
+        v[i] = _mm512_castsi128_si512(load_128(values + (size_t)p->rows[i] * 16));
+        v[i] = _mm512_inserti32x4(v[i], load_128(values + (size_t)p->rows[4 + i] * 16), 1);
+        v[i] = _mm512_inserti32x4(v[i], load_128(values + (size_t)p->rows[8 + i] * 16), 2);
+        v[i] = _mm512_inserti32x4(v[i], load_128(values + (size_t)p->rows[12 + i] * 16), 3);
+    }
+    transpose_fours(v, columns);
+}
+
+/* n (at most 16 words' worth) scales or biases of each row from group `first` on, transposed. */
+MF_INLINE void load_groups(const panel *p, const unsigned char *values, uint32_t first, uint32_t n,
+                           __m512i columns[ROWS])
+{
+    const size_t value_bytes = p->w->float_type == MF_F32 ? 4 : 2;
+    const size_t row_bytes = value_bytes * (p->w->n_cols / p->w->group);
+    const size_t n_bytes = n * value_bytes;
+    const __mmask32 mask = n_bytes >= 64 ? 0xffffffffu : (1u << (n_bytes / 2)) - 1;
+    __m512i rows[ROWS];
+    if (row_bytes == 16) {
+        load_words(p, values, columns);
+        return;
+    }
+    MF_UNROLL(16)
+    for (uint32_t r = 0; r < ROWS; r++) {
+        const unsigned char *at = values + p->rows[r] * row_bytes + first * value_bytes;
+        rows[r] = _mm512_maskz_loadu_epi16(mask, at);
+        _mm_prefetch((const char *)at + p->next * row_bytes, _MM_HINT_T0);
+    }
+    transpose(rows, columns);
+}
+
+/* Word's low (0) or high (1) half as a float. */
+MF_INLINE __m512 half_of(__m512i words, mf_dtype type, uint32_t half)
+{
+    if (type == MF_BF16)
+        return _mm512_castsi512_ps(half == 0 ? _mm512_slli_epi32(words, 16)
+                                             : _mm512_and_si512(words, _mm512_set1_epi32(-65536)));
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(half == 0 ? words : _mm512_srli_epi32(words, 16)));
+}
+
+MF_INLINE void store_group(const panel *p, uint32_t g, __m512 scale, __m512 bias)
+{
+    _mm512_store_ps(p->scales + (size_t)g * ROWS, scale);
+    _mm512_store_ps(p->biases + (size_t)g * ROWS,
+                    _mm512_fmadd_ps(scale, _mm512_set1_ps(8.0f), bias));
+}
+
+MF_INLINE void expand_halves(const panel *p, mf_dtype type)
+{
+    const uint32_t n_groups = p->w->n_cols / p->w->group;
+    for (uint32_t first = 0; first < n_groups; first += 2 * ROWS) {
+        const uint32_t n = n_groups - first < 2 * ROWS ? n_groups - first : 2 * ROWS;
+        __m512i scales[ROWS], biases[ROWS];
+        load_groups(p, p->w->scales, first, n, scales);
+        load_groups(p, p->w->biases, first, n, biases);
+        for (uint32_t g = 0; g < n; g++)
+            store_group(p, first + g, half_of(scales[g / 2], type, g % 2),
+                        half_of(biases[g / 2], type, g % 2));
+    }
+}
+
+static void expand_floats(const panel *p)
+{
+    const uint32_t n_groups = p->w->n_cols / p->w->group;
+    for (uint32_t first = 0; first < n_groups; first += ROWS) {
+        const uint32_t n = n_groups - first < ROWS ? n_groups - first : ROWS;
+        __m512i scales[ROWS], biases[ROWS];
+        load_groups(p, p->w->scales, first, n, scales);
+        load_groups(p, p->w->biases, first, n, biases);
+        for (uint32_t g = 0; g < n; g++)
+            store_group(p, first + g, _mm512_castsi512_ps(scales[g]),
+                        _mm512_castsi512_ps(biases[g]));
+    }
+}
+
+/* Scales and biases of the panel's rows into `floats`. */
+static void expand_scales(panel *p, float *floats)
+{
+    p->scales = floats;
+    p->biases = floats + panel_floats(p->w) / 2;
+    if (p->w->float_type == MF_F32)
+        expand_floats(p);
+    else if (p->w->float_type == MF_BF16)
+        expand_halves(p, MF_BF16);
+    else
+        expand_halves(p, MF_F16);
+}
+
+/* The panel of neighbours from `row` on. */
+static panel open_panel(const mf_matrix *w, uint32_t row, uint32_t row1, float *floats)
+{
+    panel p = {.w = w, .n_rows = row1 - row < ROWS ? row1 - row : ROWS, .next = ROWS};
+    for (uint32_t r = 0; r < ROWS; r++)
+        p.rows[r] = row + (r < p.n_rows ? r : p.n_rows - 1);
+    expand_scales(&p, floats);
+    return p;
+}
+
+MF_INLINE __m512i low_nibbles(__m512i v)
+{
+    return _mm512_and_si512(v, _mm512_set1_epi8(0x0f));
+}
+
+MF_INLINE __m512i high_nibbles(__m512i v)
+{
+    return low_nibbles(_mm512_srli_epi32(v, 4));
+}
+
+/* Four neighbours, in every lane. */
+MF_INLINE __m512i four(const signed char *digits)
+{
+    int32_t word;
+    memcpy(&word, digits, sizeof word);
+    return _mm512_set1_epi32(word);
+}
+
+/* acc + the sums of each lane's four products of unsigned by signed bytes. By hand, as gcc 12
+ * copies and stores the intrinsic's accumulators at each use. */
+MF_INLINE __m512i add_products(__m512i acc, __m512i weights, __m512i digits)
+{
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(weights), "v"(digits));
+    return acc;
+}
+
+MF_INLINE __m512i join(__m512i digit0, __m512i digit1, __m512i digit2)
+{
+    __m512i high = _mm512_add_epi32(_mm512_slli_epi32(digit2, 8), digit1);
+    return _mm512_add_epi32(_mm512_slli_epi32(high, 8), digit0);
+}
+
+/* What group g adds to the outputs: the one place where floats are rounded. */
+MF_INLINE __m512 add_group(const panel *p, uint32_t g, __m512i sum, float unit, float activations,
+                           __m512 acc)
+{
+    const size_t at = (size_t)(p->w->group == GROUP ? g : g * GROUP / p->w->group) * ROWS;
+    __m512 scale = _mm512_mul_ps(_mm512_load_ps(p->scales + at), _mm512_set1_ps(unit));
+    __m512 bias = _mm512_mul_ps(_mm512_load_ps(p->biases + at), _mm512_set1_ps(activations));
+    return _mm512_add_ps(acc, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, bias));
+}
+
+/*
+ * Few tokens: bound by memory, so the order of the reads matters. A panel's rows go four together,
+ * each from end to end; lanes are positions along the row, and the sums over the lanes of a group
+ * are exact like the rest. Long rows: one from each quarter of the range, each a stream of its own
+ * that the hardware prefetcher can follow. Others: four neighbours.
+ */
+typedef struct step_digits {
+    __m512i even[DIGITS], odd[DIGITS]; /* two groups' */
+} step_digits;
+
+MF_INLINE step_digits load_digits(const pair_digits *x)
+{
+    step_digits s;
+    MF_UNROLL(3)
+    for (int d = 0; d < DIGITS; d++) {
+        s.even[d] = _mm512_loadu_si512(x->digit[0][d]);
+        s.odd[d] = _mm512_loadu_si512(x->digit[1][d]);
+    }
+    return s;
+}
+
+/* Sums of two groups of one row, spread over eight lanes each. */
+MF_INLINE __m512i multiply_step(__m512i weights, const step_digits *x)
+{
+    const __m512i low = low_nibbles(weights), high = high_nibbles(weights);
+    __m512i sum = add_products(_mm512_setzero_si512(), low, x->even[2]);
+    sum = _mm512_slli_epi32(add_products(sum, high, x->odd[2]), 8);
+    sum = add_products(sum, low, x->even[1]);
+    sum = _mm512_slli_epi32(add_products(sum, high, x->odd[1]), 8);
+    sum = add_products(sum, low, x->even[0]);
+    return add_products(sum, high, x->odd[0]);
+}
+
+/* Lane 4 * i + r is what lanes 4 * i .. 4 * i + 3 of sums[r] add up to. */
+MF_INLINE __m512i add_fours(const __m512i sums[4])
+{
+    __m512i a = _mm512_add_epi32(_mm512_unpacklo_epi32(sums[0], sums[1]),
+                                 _mm512_unpackhi_epi32(sums[0], sums[1]));
+    __m512i b = _mm512_add_epi32(_mm512_unpacklo_epi32(sums[2], sums[3]),
+                                 _mm512_unpackhi_epi32(sums[2], sums[3]));
+    return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+}
+
+/* One step of n (one or two, a constant) groups of four rows. */
+MF_INLINE __m512i multiply_rows(const unsigned char *const rows[4], size_t at, size_t ahead,
+                                uint32_t n, const pair_digits *x)
+{
+    const step_digits digits = load_digits(x);
+    __m512i sums[4];
+    MF_UNROLL(4)
+    for (int r = 0; r < 4; r++) {
+        const unsigned char *p = rows[r] + at;
+        __m512i weights = n == 2 ? _mm512_loadu_si512(p)
+                                 : _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)p));
+        _mm_prefetch((const char *)p + ahead, _MM_HINT_T0);
+        sums[r] = multiply_step(weights, &digits);
+    }
+    return add_fours(sums);
+}
+
+/* Sums of all groups of four rows, group g's at sums + g * ROWS. */
+static void sum_rows(const unsigned char *const rows[4], uint32_t n_groups, size_t ahead,
+                     const pair_digits *x, int32_t *sums)
+{
+    uint32_t g = 0;
+    for (; g + 2 <= n_groups; g += 2, sums += 2 * ROWS) {
+        __m512i s = multiply_rows(rows, (size_t)g * GROUP_BYTES, ahead, 2, x + g / 2);
+        s = _mm512_add_epi32(s, _mm512_shuffle_i32x4(s, s, 0xb1));
+        _mm_storeu_si128((__m128i *)sums, _mm512_castsi512_si128(s));
+        _mm_storeu_si128((__m128i *)(sums + ROWS), _mm512_extracti32x4_epi32(s, 2));
+    }
+    if (g < n_groups) {
+        __m512i s = multiply_rows(rows, (size_t)g * GROUP_BYTES, ahead, 1, x + g / 2);
+        s = _mm512_add_epi32(s, _mm512_shuffle_i32x4(s, s, 0xb1));
+        _mm_storeu_si128((__m128i *)sums, _mm512_castsi512_si128(s));
+    }
+}
+
+static __m512 multiply_panel(const panel *p, size_t ahead, const token *x, int32_t *sums)
+{
+    const uint32_t n_groups = count_groups(p->w);
+    const size_t row_bytes = mf_matrix_row_bytes(p->w);
+    for (uint32_t r = 0; r < ROWS; r += 4) {
+        const unsigned char *rows[4];
+        for (uint32_t i = 0; i < 4; i++)
+            rows[i] = p->w->data + p->rows[r + i] * row_bytes;
+        sum_rows(rows, n_groups, ahead, x->digits, sums + r);
+    }
+    __m512 acc = _mm512_setzero_ps();
+    for (uint32_t g = 0; g < n_groups; g++) {
+        __m512i sum = _mm512_add_epi32(_mm512_load_si512(sums + (size_t)g * ROWS),
+                                       _mm512_set1_epi32(x->offsets[g]));
+        acc = add_group(p, g, sum, x->units[g], x->sums[g], acc);
+    }
+    return acc;
+}
+
+/* Lane 4 * i + k is row first + i + k * quarter. */
+static panel open_quarters(const mf_matrix *w, uint32_t first, uint32_t quarter, float *floats)
+{
+    panel p = {.w = w, .n_rows = ROWS, .next = ROWS / 4};
+    for (uint32_t r = 0; r < ROWS; r++)
+        p.rows[r] = first + r / 4 + r % 4 * quarter;
+    expand_scales(&p, floats);
+    return p;
+}
+
+static void store_quarters(__m512 acc, uint32_t quarter, float *y)
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    acc = _mm512_permutexvar_ps(order, acc);
+    _mm_storeu_ps(y, _mm512_castps512_ps128(acc));
+    _mm_storeu_ps(y + quarter, _mm512_extractf32x4_ps(acc, 1));
+    _mm_storeu_ps(y + (size_t)2 * quarter, _mm512_extractf32x4_ps(acc, 2));
+    _mm_storeu_ps(y + (size_t)3 * quarter, _mm512_extractf32x4_ps(acc, 3));
+}
+
+static void multiply_few(const mf_matrix *w, uint32_t row0, uint32_t row1,
+                         const unsigned char *tokens, uint32_t n_tokens, float *y, size_t y_stride,
+                         float *floats)
+{
+    const uint32_t n_groups = count_groups(w);
+    const size_t token_bytes = mf_fixed_token_bytes_avx512(w);
+    int32_t *sums = (int32_t *)(void *)(floats + panel_floats(w));
+    uint32_t row = row0, quarter = (row1 - row0) / ROWS * 4;
+    if (mf_matrix_row_bytes(w) > SHORT_ROW_BYTES) {
+        for (uint32_t i = 0; i < quarter; i += 4) {
+            const panel p = open_quarters(w, row0 + i, quarter, floats);
+            for (uint32_t t = 0; t < n_tokens; t++) {
+                const token x = token_at(tokens + t * token_bytes, n_groups);
+                store_quarters(multiply_panel(&p, AHEAD_BYTES, &x, sums), quarter,
+                               y + t * y_stride + i);
+            }
+        }
+        row += 4 * quarter;
+    }
+    for (; row < row1; row += ROWS) {
+        const panel p = open_panel(w, row, row1, floats);
+        for (uint32_t t = 0; t < n_tokens; t++) {
+            const token x = token_at(tokens + t * token_bytes, n_groups);
+            _mm512_mask_storeu_ps(y + t * y_stride + (row - row0), mf_tail_avx512(p.n_rows, 0),
+                                  multiply_panel(&p, SHORT_AHEAD_BYTES, &x, sums));
+        }
+    }
+}
+
+/* Several tokens: two panels, unpacked once, [PANELS][n_groups][QUADS] vectors. */
+typedef struct block {
+    panel panels[PANELS];
+    uint32_t n_panels;
+    __m512i *weights;
+    float *outputs; /* of a tile, [TILE, PANELS, ROWS] */
+    __m512i *sums;  /* of a group and a tile, likewise */
+} block;
+
+/* A step of n (one or two, a constant) groups: columns[8 * i + j] are eight columns of group i. */
+MF_INLINE void load_step(const panel *p, uint32_t step, uint32_t n, __m512i columns[ROWS])
+{
+    const size_t row_bytes = mf_matrix_row_bytes(p->w), at = (size_t)step * STEP_BYTES;
+    __m512i rows[ROWS];
+    MF_UNROLL(16)
+    for (uint32_t r = 0; r < ROWS; r++) {
+        const unsigned char *from = p->w->data + p->rows[r] * row_bytes + at;
+        rows[r] = n == 2 ? _mm512_loadu_si512(from)
+                         : _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)from));
+        _mm_prefetch((const char *)from + ROWS * row_bytes, _MM_HINT_T0);
+    }
+    transpose(rows, columns);
+}
+
+static void unpack_panel(const panel *p, __m512i *out)
+{
+    const uint32_t n_groups = count_groups(p->w);
+    for (uint32_t g = 0; g < n_groups; g += 2) {
+        const uint32_t n = n_groups - g < 2 ? 1 : 2;
+        __m512i columns[ROWS];
+        if (n == 2)
+            load_step(p, g / 2, 2, columns);
+        else
+            load_step(p, g / 2, 1, columns);
+        for (uint32_t i = 0; i < n; i++, out += QUADS) {
+            for (uint32_t j = 0; j < QUADS / 2; j++) {
+                _mm512_store_si512(out + j, low_nibbles(columns[8 * i + j]));
+                _mm512_store_si512(out + QUADS / 2 + j, high_nibbles(columns[8 * i + j]));
+            }
+        }
+    }
+}
+
+/* Where the activations of quad j lie, from the first one's digit on. */
+MF_INLINE size_t place_of(uint32_t j)
+{
+    return j / (QUADS / 2) * sizeof(pair_digits) / 2 + j % (QUADS / 2) * 4;
+}
+
+/* One digit of a group's activations into the sums of n_tokens (a constant) tokens, [n_tokens,
+ * PANELS]. */
+MF_INLINE void add_digit(uint32_t n_tokens, const __m512i *w0, const __m512i *w1,
+                         const signed char *x, size_t x_stride, __m512i *sums)
+{
+    __m512i acc0[TILE], acc1[TILE];
+    MF_UNROLL(12)
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        acc0[t] = _mm512_slli_epi32(sums[PANELS * t], 8);
+        acc1[t] = _mm512_slli_epi32(sums[PANELS * t + 1], 8);
+    }
+    for (uint32_t j = 0; j < QUADS; j++) {
+        const __m512i a = w0[j], b = w1[j];
+        MF_UNROLL(12)
+        for (uint32_t t = 0; t < n_tokens; t++) {
+            const __m512i digits = four(x + t * x_stride + place_of(j));
+            acc0[t] = add_products(acc0[t], a, digits);
+            acc1[t] = add_products(acc1[t], b, digits);
+        }
+    }
+    MF_UNROLL(12)
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        sums[PANELS * t] = acc0[t];
+        sums[PANELS * t + 1] = acc1[t];
+    }
+}
+
+/* A function of its own: where the sums of all digits are in sight, gcc 12 does not keep them in
+ * registers. */
+__attribute__((noinline)) static void add_digit_of_tile(const __m512i *w0, const __m512i *w1,
+                                                        const signed char *x, size_t x_stride,
+                                                        __m512i *sums)
+{
+    add_digit(TILE, w0, w1, x, x_stride, sums);
+}
+
+/* All digits at once, for few tokens: enough sums that do not wait for each other. */
+MF_INLINE void add_digits(uint32_t n_tokens, const __m512i *w0, const __m512i *w1,
+                          const signed char *x, size_t x_stride, __m512i *sums)
+{
+    __m512i acc0[FEW][DIGITS], acc1[FEW][DIGITS];
+    MF_UNROLL(4)
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        MF_UNROLL(3)
+        for (uint32_t d = 0; d < DIGITS; d++)
+            acc0[t][d] = acc1[t][d] = _mm512_setzero_si512();
+    }
+    for (uint32_t j = 0; j < QUADS; j++) {
+        const __m512i a = w0[j], b = w1[j];
+        MF_UNROLL(4)
+        for (uint32_t t = 0; t < n_tokens; t++) {
+            MF_UNROLL(3)
+            for (uint32_t d = 0; d < DIGITS; d++) {
+                const __m512i digits = four(x + t * x_stride + d * GROUP + place_of(j));
+                acc0[t][d] = add_products(acc0[t][d], a, digits);
+                acc1[t][d] = add_products(acc1[t][d], b, digits);
+            }
+        }
+    }
+    MF_UNROLL(4)
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        sums[PANELS * t] = join(acc0[t][0], acc0[t][1], acc0[t][2]);
+        sums[PANELS * t + 1] = join(acc1[t][0], acc1[t][1], acc1[t][2]);
+    }
+}
+
+MF_INLINE void sum_group_tokens(uint32_t n_tokens, const __m512i *w0, const __m512i *w1,
+                                const pair_digits *x, uint32_t g, size_t x_stride, __m512i *sums)
+{
+    if (n_tokens <= FEW) {
+        add_digits(n_tokens, w0, w1, x->digit[0][0][g % 2], x_stride, sums);
+        return;
+    }
+    memset(sums, 0, (size_t)PANELS * n_tokens * sizeof *sums);
+    for (uint32_t d = DIGITS; d-- > 0;)
+        add_digit_of_tile(w0, w1, x->digit[0][d][g % 2], x_stride, sums);
+}
+
+/* n_tokens is a constant. */
+MF_INLINE void multiply_tile(uint32_t n_tokens, const block *b, const unsigned char *tokens,
+                             size_t token_bytes, float *y, size_t y_stride)
+{
+    const uint32_t n_groups = count_groups(b->panels[0].w);
+    const token x = token_at(tokens, n_groups);
+    const __m512i *w0 = b->weights, *w1 = w0 + (size_t)(b->n_panels - 1) * n_groups * QUADS;
+    const size_t stride = token_bytes / sizeof(float);
+    memset(b->outputs, 0, (size_t)PANELS * n_tokens * ROWS * sizeof(float));
+    for (uint32_t g = 0; g < n_groups; g++, w0 += QUADS, w1 += QUADS) {
+        const __m512i *sum = b->sums;
+        float *out = b->outputs;
+        sum_group_tokens(n_tokens, w0, w1, x.digits + g / 2, g, token_bytes, b->sums);
+        for (uint32_t t = 0; t < n_tokens; t++) {
+            const size_t at = g + t * stride;
+            const __m512i offset = _mm512_set1_epi32(x.offsets[at]);
+            for (uint32_t p = 0; p < PANELS; p++, out += ROWS, sum++)
+                _mm512_store_ps(out, add_group(&b->panels[p], g, _mm512_add_epi32(*sum, offset),
+                                               x.units[at], x.sums[at], _mm512_load_ps(out)));
+        }
+    }
+    for (uint32_t p = 0; p < b->n_panels; p++)
+        for (uint32_t t = 0; t < n_tokens; t++)
+            _mm512_mask_storeu_ps(y + p * ROWS + t * y_stride,
+                                  mf_tail_avx512(b->panels[p].n_rows, 0),
+                                  _mm512_load_ps(b->outputs + (PANELS * t + p) * ROWS));
+}
+
+static void multiply_tokens(const block *b, const unsigned char *tokens, uint32_t n_tokens,
+                            float *y, size_t y_stride)
+{
+    const size_t token_bytes = mf_fixed_token_bytes_avx512(b->panels[0].w);
+    for (uint32_t n; n_tokens > 0; n_tokens -= n, tokens += n * token_bytes, y += n * y_stride) {
+        n = n_tokens >= TILE ? TILE : n_tokens >= FEW ? FEW : n_tokens;
+        switch (n) {
+        case 1:
+            multiply_tile(1, b, tokens, token_bytes, y, y_stride);
+            break;
+        case 2:
+            multiply_tile(2, b, tokens, token_bytes, y, y_stride);
+            break;
+        case 3:
+            multiply_tile(3, b, tokens, token_bytes, y, y_stride);
+            break;
+        case FEW:
+            multiply_tile(FEW, b, tokens, token_bytes, y, y_stride);
+            break;
+        default:
+            multiply_tile(TILE, b, tokens, token_bytes, y, y_stride);
+            break;
+        }
+    }
+}
+
+size_t mf_fixed_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
+{
+    size_t n_bytes = PANELS * panel_floats(w) * sizeof(float);
+    if (n_tokens < MIN_TILE_TOKENS)
+        n_bytes += (size_t)count_groups(w) * ROWS * sizeof(int32_t);
+    else
+        n_bytes += 2 * TILE_BYTES + (size_t)PANELS * count_groups(w) * QUADS * sizeof(__m512i);
+    return n_bytes;
+}
+
+void mf_fixed_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
+                            uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
+{
+    const uint32_t n_groups = count_groups(w);
+    float *floats = scratch;
+    if (n_tokens < MIN_TILE_TOKENS) {
+        multiply_few(w, row0, row1, tokens, n_tokens, y, y_stride, floats);
+        return;
+    }
+    for (uint32_t row = row0; row < row1; row += PANELS * ROWS) {
+        block b = {.n_panels = row1 - row > ROWS ? PANELS : 1,
+                   .outputs = floats + PANELS * panel_floats(w)};
+        b.sums = (__m512i *)(void *)(b.outputs + PANELS * TILE * ROWS);
+        b.weights = b.sums + PANELS * TILE;
+        for (uint32_t p = 0; p < b.n_panels; p++) {
+            b.panels[p] = open_panel(w, row + p * ROWS, row1, floats + p * panel_floats(w));
+            unpack_panel(&b.panels[p], b.weights + (size_t)p * n_groups * QUADS);
+        }
+        if (b.n_panels == 1) /* the second is the first again, and not stored */
+            b.panels[1] = b.panels[0];
+        multiply_tokens(&b, tokens, n_tokens, y + (row - row0), y_stride);
+    }
+}
