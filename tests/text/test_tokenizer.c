@@ -168,24 +168,6 @@ static void check_arguments(void)
     mf_tokenizer_free(&t);
 }
 
-/* A megabyte of one letter is one word: it must not take quadratic time. */
-static void check_long_words(void)
-{
-    static const char *const units[] = {"a", " ", "\n", "!", "\xCC\x81\xCC\xA3"};
-    mf_tokenizer *t = text_tokenizer_open("qwen35");
-    size_t n_bytes = 1u << 20, n;
-    char *text = malloc(n_bytes);
-    REQUIRE(text != NULL);
-    for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
-        size_t n_unit = strlen(units[u]);
-        for (size_t i = 0; i < n_bytes; i++)
-            text[i] = units[u][i % n_unit];
-        CHECK(mf_tokenizer_encode(t, text, n_bytes, 0, NULL, 0, &n, NULL) == MF_OK && n > 0);
-    }
-    free(text);
-    mf_tokenizer_free(&t);
-}
-
 typedef struct failing {
     long n_left; /* allocations that still succeed */
     long long n_bytes;
@@ -249,7 +231,7 @@ int main(int argc, char **argv)
     check_start_tokens();
     check_decoder();
     check_arguments();
-    check_long_words();
+    text_encode_long_words("qwen35");
     check_failing_memory("qwen3");
     check_failing_memory("several");
     check_failing_memory("kimi");
