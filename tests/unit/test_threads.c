@@ -2,7 +2,7 @@
 /* The thread pool: every task once, thread indices exclusive, no allocation while running, nothing
  * burnt while idle. */
 #include "base/threads.h"
-#include "test.h"
+#include "failing_alloc.h"
 
 #include <dirent.h>
 #include <stdatomic.h>
@@ -190,39 +190,18 @@ static void test_idle_pool_sleeps(void)
     mf_thread_pool_free(&pool);
 }
 
-static void *refuse_alloc(void *ctx, size_t n_bytes)
-{
-    (void)n_bytes;
-    ++*(unsigned *)ctx;
-    return NULL;
-}
-
-static void *refuse_realloc(void *ctx, void *ptr, size_t old_bytes, size_t new_bytes)
-{
-    (void)ptr;
-    (void)old_bytes;
-    return refuse_alloc(ctx, new_bytes);
-}
-
-static void refuse_free(void *ctx, void *ptr, size_t n_bytes)
-{
-    (void)n_bytes;
-    ++*(unsigned *)ctx;
-    free(ptr);
-}
-
 static void test_failures(void)
 {
-    unsigned n_calls = 0;
-    mf_allocator a = {&n_calls, refuse_alloc, refuse_realloc, refuse_free};
+    failing f = {.fail_at = 1};
+    mf_allocator a = failing_allocator(&f);
     mf_thread_pool *pool = NULL;
     mf_error error;
     CHECK_STATUS(mf_thread_pool_create(&a, 2, &pool, &error), MF_ERR_NO_MEMORY);
     CHECK_CONTAINS(error.message, "thread pool");
-    CHECK(pool == NULL && n_calls == 1);
+    CHECK(pool == NULL && f.n_calls == 1);
     CHECK_STATUS(mf_thread_pool_create(&a, 0, &pool, &error), MF_ERR_ARGUMENT);
     CHECK_STATUS(mf_thread_pool_create(&a, 1000000, &pool, &error), MF_ERR_ARGUMENT);
-    CHECK(pool == NULL && n_calls == 1);
+    CHECK(pool == NULL && f.n_calls == 1);
 }
 
 /* Valgrind needs the address space as sanitizers do. */
