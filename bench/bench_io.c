@@ -6,6 +6,8 @@
  *
  *     bench_io DIR [--layers N] [--experts N] [--rounds N] [--sweep]
  */
+#include "bench_median.h"
+
 #include "base/clock.h"
 #include "experts/store.h"
 
@@ -108,18 +110,6 @@ static unsigned char *region(uint64_t n_bytes, mf_region *out)
     return out->base;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, uint32_t n)
-{
-    qsort(values, n, sizeof *values, by_value);
-    return values[n / 2];
-}
-
 static void fetch_layer(bench *b, mf_expert_store *store, uint32_t layer)
 {
     mf_error error;
@@ -172,8 +162,9 @@ static void compare(bench *b, mf_io_kind kind)
         fetched[i] = fetch_rate(b, store, &stats);
         ratio[i] = fetched[i] / raw[i];
     }
-    double fetched_rate = median(fetched, b->n_rounds), raw_middle = median(raw, b->n_rounds);
-    double middle = median(ratio, b->n_rounds); /* sorted now */
+    double fetched_rate = bench_median(fetched, b->n_rounds),
+           raw_middle = bench_median(raw, b->n_rounds);
+    double middle = bench_median(ratio, b->n_rounds); /* sorted now */
     printf("%-8s %6.0f MB/s fetched  %6.0f MB/s raw  ratio %.3f (%.3f to %.3f)  %.1f KiB a read\n",
            mf_io_name(io), fetched_rate / 1e6, raw_middle / 1e6, middle, ratio[0],
            ratio[b->n_rounds - 1], (double)stats.read_bytes / 1024 / (double)stats.n_reads);

@@ -8,6 +8,8 @@
  *
  *     bench_matvec [--mib N] [--threads N] [--tier N] [--rounds N] [--cols N] [--rows N]
  */
+#include "bench_median.h"
+
 #include "backend/backend.h"
 #include "base/clock.h"
 #include "base/cpu.h"
@@ -123,18 +125,6 @@ static double run(const bench *b, const form *f, uint32_t n_rows, uint32_t n_tok
     return (double)(mf_now_us() - start_us) / 1e6;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, uint32_t n)
-{
-    qsort(values, n, sizeof *values, by_value);
-    return values[n / 2];
-}
-
 static void measure(const bench *b, double *read, double *fma)
 {
     mf_error error = {0};
@@ -156,13 +146,13 @@ static void compare(const bench *b, const form *f, uint32_t n_rows, uint32_t n_t
         limit[i] = n_tokens == 1 ? read : fma;
         ratio[i] = rate[i] / limit[i];
     }
-    double middle = median(ratio, b->n_rounds);
+    double middle = bench_median(ratio, b->n_rounds);
     char rows[16] = "all";
     if (n_rows > 0)
         snprintf(rows, sizeof rows, "%u", n_rows);
     printf("%-7s %3u tokens %6s rows %8.1f %s  at best %8.1f  ratio %.3f (%.3f to %.3f)\n", f->name,
-           n_tokens, rows, median(rate, b->n_rounds) / 1e9, n_tokens == 1 ? "GB/s " : "Gma/s",
-           median(limit, b->n_rounds) / 1e9, middle, ratio[0], ratio[b->n_rounds - 1]);
+           n_tokens, rows, bench_median(rate, b->n_rounds) / 1e9, n_tokens == 1 ? "GB/s " : "Gma/s",
+           bench_median(limit, b->n_rounds) / 1e9, middle, ratio[0], ratio[b->n_rounds - 1]);
     fflush(stdout);
 }
 

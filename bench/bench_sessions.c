@@ -23,18 +23,6 @@ _Noreturn void bench_die(const char *what, const mf_error *error)
     exit(1);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double bench_median(double *values, uint32_t n)
-{
-    qsort(values, n, sizeof *values, by_value);
-    return values[n / 2];
-}
-
 void bench_line(const char *what, double value, const char *unit)
 {
     printf("%-48s %12.4g %s\n", what, value, unit);

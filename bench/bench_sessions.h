@@ -3,6 +3,8 @@
 #ifndef MF_BENCH_SESSIONS_H
 #define MF_BENCH_SESSIONS_H
 
+#include "bench_median.h"
+
 #include "base/clock.h"
 #include "model/session.h"
 
@@ -35,7 +37,6 @@ _Noreturn void bench_die(const char *what, const mf_error *error);
             bench_die(#call, &error); \
     } while (0)
 
-double bench_median(double *values, uint32_t n);
 /* One line: what, value, unit. */
 void bench_line(const char *what, double value, const char *unit);
 

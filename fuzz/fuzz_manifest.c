@@ -3,6 +3,8 @@
  * The prepared form's manifest. The first 8 bytes of an input are the size that model_weights.bin
  * is said to have; the rest is model_weights.json, whose config then has its tensors bound.
  */
+#include "check_table.h"
+
 #include "base/alloc.h"
 #include "model/family.h"
 
@@ -29,16 +31,6 @@ static void bind(mf_checkpoint *checkpoint)
         family->bind(&binder, &h, &weights, &error) == MF_OK)
         (void)!mf_bind_finish(&binder, &h, &error);
     mf_binder_free(&binder);
-}
-
-static void check_table(const mf_tensor_table *table, uint64_t file_bytes)
-{
-    for (size_t i = 0; i < table->n_tensors; i++) {
-        const mf_tensor *t = &table->tensors[i];
-        if (t->offset > file_bytes || t->n_bytes > file_bytes - t->offset ||
-            mf_tensor_find(table, t->name) == NULL)
-            abort();
-    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

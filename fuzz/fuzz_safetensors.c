@@ -5,6 +5,8 @@
  * the file is said to have, so that a small input can describe gigabytes. What survives parsing is
  * bound to a small fixed model, which takes it through every check of shape, dtype, bits and group.
  */
+#include "check_table.h"
+
 #include "base/alloc.h"
 #include "model/family.h"
 
@@ -40,17 +42,6 @@ static const char deepseek_text[] =
     "\"n_group\":2,\"topk_group\":1,\"n_shared_experts\":1,\"first_k_dense_replace\":1,"
     "\"rms_norm_eps\":1e-6,\"max_position_embeddings\":4096,\"rope_theta\":10000,"
     "\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[128,128]}}";
-
-/* What a complete table promises. */
-static void check_table(const mf_tensor_table *table, uint64_t file_bytes)
-{
-    for (size_t i = 0; i < table->n_tensors; i++) {
-        const mf_tensor *t = &table->tensors[i];
-        if (t->offset > file_bytes || t->n_bytes > file_bytes - t->offset ||
-            mf_tensor_find(table, t->name) == NULL)
-            abort();
-    }
-}
 
 static uint64_t part_bytes(const mf_expert_shape *e, const mf_weight *w, size_t part)
 {

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 command -v clang >/dev/null 2>&1 || sh tools/setup.sh --dev
 
 cmake --preset fuzz >/dev/null
-cmake --build build-fuzz
+cmake --build build-fuzz --target fuzz_targets
 mkdir -p build-fuzz/crashes
 n=0
 for program in build-fuzz/fuzz/fuzz_*; do

@@ -93,31 +93,41 @@ static void build_head_norm_rope(scene *s, const uint32_t *p)
     s->op.u.head_norm_rope.n_sequences = p[4];
 }
 
-/* Keys or values: what the sequence holds already, then poison, a spare row included. */
-static mf_span cache(scene *s, const mf_sequence *seq, size_t width)
+/* Rows of `width` values of a type: what the sequence holds already, the rest poison. */
+static mf_span cache(scene *s, const mf_sequence *seq, size_t width, mf_dtype type)
 {
-    mf_span span = scene_output(s, (size_t)(seq->position + seq->n_rows + 1) * width);
-    float *held = scene_at(s, span);
-    for (size_t i = 0; i < seq->position * width; i++)
-        held[i] = (float)scene_random(s, 2001) / 1000.0f - 1.0f;
+    size_t n = scene_cache_pages(seq) * MF_PAGE_TOKENS * width;
+    mf_span span = scene_output(s, n * mf_dtype_bytes(type) / 4);
+    for (uint64_t p = 0; p < seq->position; p++) {
+        for (size_t i = 0; i < width; i++) {
+            size_t at = scene_cache_row(seq, p) * width + i;
+            if (type == MF_F32)
+                ((float *)scene_at(s, span))[at] = (float)scene_random(s, 2001) / 1000.0f - 1.0f;
+            else /* 0.125 .. 1.5, of either sign */
+                ((uint16_t *)scene_at(s, span))[at] =
+                    (uint16_t)(0x3e00u + scene_random(s, 0x1c0) + (scene_random(s, 2) << 15));
+        }
+    }
     return span;
 }
 
-/* The caches in state[...] as pages that follow one another. */
+/* The pages of the caches in state[...]. */
 static void page_caches(scene *s, uint32_t i, size_t row_bytes)
 {
     mf_sequence *seq = &s->sequences[i];
-    for (uint32_t p = 0; p < SCENE_PAGES; p++)
-        s->pages[i][p] = (mf_span){s->buffer, p * MF_PAGE_TOKENS * row_bytes};
+    for (uint32_t p = 0; p < scene_cache_pages(seq); p++)
+        s->pages[i][p] =
+            (mf_span){s->buffer, scene_cache_row(seq, (uint64_t)p * MF_PAGE_TOKENS) * row_bytes};
     seq->pages = s->pages[i];
     seq->page_offset[0] = seq->state[0].offset;
     seq->page_offset[1] = seq->state[1].offset;
 }
 
-/* p: rows, heads, kv_heads, head_dim, sequences */
+/* p: rows, heads, kv_heads, head_dim, sequences, bfloat16 */
 static void build_attention(scene *s, const uint32_t *p)
 {
     size_t width = (size_t)p[2] * p[3];
+    mf_dtype type = p[5] != 0 ? MF_BF16 : MF_F32;
     s->op = (mf_op){.kind = MF_OP_ATTENTION, .n_rows = p[0]};
     s->op.u.attention.q = scene_input(s, (size_t)p[0] * p[1] * p[3], 3.0f);
     s->op.u.attention.k = scene_input(s, p[0] * width, 2.0f);
@@ -129,23 +139,13 @@ static void build_attention(scene *s, const uint32_t *p)
     s->op.u.attention.scale = 1.0f / sqrtf((float)p[3]);
     scene_sequences(s, p[0], p[4]);
     for (uint32_t i = 0; i < p[4]; i++) {
-        s->sequences[i].state[0] = cache(s, &s->sequences[i], width);
-        s->sequences[i].state[1] = cache(s, &s->sequences[i], width);
-        page_caches(s, i, width * sizeof(float));
+        s->sequences[i].state[0] = cache(s, &s->sequences[i], width, type);
+        s->sequences[i].state[1] = cache(s, &s->sequences[i], width, type);
+        page_caches(s, i, width * mf_dtype_bytes(type));
     }
-    s->op.u.attention.cache_type = MF_F32;
+    s->op.u.attention.cache_type = type;
     s->op.u.attention.sequences = s->sequences;
     s->op.u.attention.n_sequences = p[4];
-}
-
-/* Cached latents as bfloat16: two in each word. */
-static mf_span bf16_cache(scene *s, const mf_sequence *seq, size_t width)
-{
-    mf_span span = scene_output(s, (size_t)(seq->position + seq->n_rows + 1) * width / 2);
-    uint32_t *held = scene_at(s, span);
-    for (size_t i = 0; i < seq->position * width / 2; i++)
-        held[i] = (0x3e00u + scene_random(s, 0x180)) << 16 | (0xbe00u + scene_random(s, 0x180));
-    return span;
 }
 
 /* p: rows, heads, n_latent, n_rot, sequences, bfloat16 */
@@ -153,6 +153,7 @@ static void build_latent_attention(scene *s, const uint32_t *p)
 {
     size_t width = (size_t)p[2] + p[3];
     uint32_t head = p[3] + 5;
+    mf_dtype type = p[5] != 0 ? MF_BF16 : MF_F32;
     s->op = (mf_op){.kind = MF_OP_LATENT_ATTENTION, .n_rows = p[0]};
     s->op.u.latent_attention.q = scene_input(s, (size_t)p[0] * p[1] * p[2], 3.0f);
     s->op.u.latent_attention.q_rot = scene_input(s, (size_t)p[0] * p[1] * head, 3.0f);
@@ -163,13 +164,12 @@ static void build_latent_attention(scene *s, const uint32_t *p)
     s->op.u.latent_attention.n_rot = p[3];
     s->op.u.latent_attention.q_rot_row = p[1] * head;
     s->op.u.latent_attention.q_rot_head = head;
-    s->op.u.latent_attention.cache_type = p[5] != 0 ? MF_BF16 : MF_F32;
+    s->op.u.latent_attention.cache_type = type;
     s->op.u.latent_attention.scale = 1.0f / sqrtf((float)width);
     scene_sequences(s, p[0], p[4]);
     for (uint32_t i = 0; i < p[4]; i++) {
-        mf_sequence *seq = &s->sequences[i];
-        seq->state[0] = p[5] != 0 ? bf16_cache(s, seq, width) : cache(s, seq, width);
-        page_caches(s, i, width * (p[5] != 0 ? 2 : 4));
+        s->sequences[i].state[0] = cache(s, &s->sequences[i], width, type);
+        page_caches(s, i, width * mf_dtype_bytes(type));
     }
     s->op.u.latent_attention.sequences = s->sequences;
     s->op.u.latent_attention.n_sequences = p[4];
@@ -461,6 +461,15 @@ const op_case op_cases[] = {
     {"attention 70", build_attention, {70, 3, 3, 33, 1}},
     {"attention 70, five sequences", build_attention, {70, 10, 2, 64, 5}},
     {"attention 4, each its sequence", build_attention, {4, 9, 3, 128, 4}},
+    {"attention 160, six pages", build_attention, {160, 4, 2, 12, 1}},
+    {"attention 1, bf16", build_attention, {1, 1, 1, 8, 1, 1}},
+    {"attention 7, bf16", build_attention, {7, 6, 2, 20, 3, 1}},
+    {"attention 70, bf16", build_attention, {70, 3, 3, 34, 1, 1}},
+    {"attention 70, bf16, five sequences", build_attention, {70, 10, 2, 64, 5, 1}},
+    {"attention 4, bf16, each its sequence", build_attention, {4, 9, 3, 128, 4, 1}},
+    {"attention 33, bf16, 8 heads of one key", build_attention, {33, 8, 1, 96, 2, 1}},
+    {"attention 5, bf16, 16 heads of 256", build_attention, {5, 16, 2, 256, 5, 1}},
+    {"attention 160, bf16, six pages", build_attention, {160, 4, 2, 12, 1, 1}},
     {"sigmoid_mul 1x3", build_sigmoid_mul, {1, 3}},
     {"sigmoid_mul 7x33", build_sigmoid_mul, {7, 33}},
     {"sigmoid_mul 70x517", build_sigmoid_mul, {70, 517}},
@@ -510,6 +519,7 @@ const op_case op_cases[] = {
     {"latent_attention 70, 19 heads", build_latent_attention, {70, 19, 45, 10, 1, 0}},
     {"latent_attention 70, five sequences", build_latent_attention, {70, 6, 128, 32, 5, 0}},
     {"latent_attention 5, wide", build_latent_attention, {5, 21, 512, 64, 2, 0}},
+    {"latent_attention 160, bf16, six pages", build_latent_attention, {160, 3, 24, 4, 1, 1}},
     {"latent_attention 7, bf16", build_latent_attention, {7, 5, 34, 6, 3, 1}},
     {"latent_attention 70, bf16", build_latent_attention, {70, 18, 64, 8, 4, 1}},
     {"head_matmul 7, values, fp8", build_head_matmul, {7, 4, FP8, 50, 130, 0, 13, 0}},

@@ -40,10 +40,16 @@ static inline void expect_relative(scene *s, mf_span span, size_t i, double want
 void reference_weight_row(const scene *s, const mf_weight *w, uint32_t row, double *out,
                           double *size);
 
+/* Value i of an array of floats of a type. */
+double reference_decode(const unsigned char *at, mf_dtype type, size_t i);
+
+/* reference_attention.c */
+void reference_attention(scene *s);
+void reference_latent_attention(scene *s);
+
 /* reference_latent.c */
 void reference_route(scene *s);
 void reference_rope(scene *s);
 void reference_head_matmul(scene *s);
-void reference_latent_attention(scene *s);
 
 #endif

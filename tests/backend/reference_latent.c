@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The operations of latent attention and of grouped routers in float64, from their contracts in
+/* The operations around latent attention and grouped routers in float64, from their contracts in
  * backend.h. */
 #include "reference.h"
 
@@ -89,7 +89,7 @@ void reference_route(scene *s)
     free(t);
 }
 
-/* --------------------------------------------------------------------------- latent attention */
+/* --------------------------------------------------------------------------- heads */
 
 static void rotate(scene *s, size_t at, uint64_t position)
 {
@@ -157,100 +157,4 @@ void reference_head_matmul(scene *s)
     free(row);
     free(sums);
     free(sizes);
-}
-
-static uint32_t round_to_bf16(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    uint32_t kept = bits >> 16, rest = bits & 0xffff;
-    return kept + (rest > 0x8000 || (rest == 0x8000 && kept % 2 == 1));
-}
-
-/* Value i of the cached row of position p: of the cache, or of the batch as it will be cached. */
-static double cached(const scene *s, const mf_sequence *seq, uint64_t p, uint32_t i)
-{
-    size_t width = (size_t)s->op.u.latent_attention.n_latent + s->op.u.latent_attention.n_rot;
-    bool is_f32 = s->op.u.latent_attention.cache_type == MF_F32;
-    uint32_t bits;
-    float value;
-    if (p >= seq->position) {
-        size_t row = (size_t)(seq->first_row + p - seq->position);
-        value = floats(s, s->op.u.latent_attention.kv)[row * width + i];
-        if (is_f32)
-            return value;
-        bits = round_to_bf16(value) << 16;
-    } else if (is_f32) {
-        return floats(s, seq->state[0])[p * width + i];
-    } else {
-        uint16_t half;
-        memcpy(&half, (const uint16_t *)scene_at(s, seq->state[0]) + p * width + i, sizeof half);
-        bits = (uint32_t)half << 16;
-    }
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static void attend(scene *s, const mf_sequence *seq, uint32_t row, uint32_t h)
-{
-    uint32_t n_latent = s->op.u.latent_attention.n_latent, n_rot = s->op.u.latent_attention.n_rot;
-    size_t batch_row = seq->first_row + row, n = (size_t)seq->position + row + 1;
-    size_t at = (batch_row * s->op.u.latent_attention.n_heads + h) * n_latent;
-    const float *q = floats(s, s->op.u.latent_attention.q) + at;
-    const float *q_rot = floats(s, s->op.u.latent_attention.q_rot) +
-                         batch_row * s->op.u.latent_attention.q_rot_row +
-                         (size_t)h * s->op.u.latent_attention.q_rot_head;
-    double *p = new_doubles(n), largest = -INFINITY, sum = 0.0, size = 0.0;
-    for (size_t t = 0; t < n; t++) {
-        double magnitude = 0.0;
-        for (uint32_t i = 0; i < n_latent + n_rot; i++) {
-            double term = i < n_latent ? q[i] : q_rot[i - n_latent];
-            term *= cached(s, seq, t, i) * s->op.u.latent_attention.scale;
-            p[t] += term;
-            magnitude += fabs(term);
-        }
-        largest = fmax(largest, p[t]);
-        size = fmax(size, magnitude);
-    }
-    for (size_t t = 0; t < n; t++)
-        sum += p[t] = exp(p[t] - largest);
-    for (uint32_t i = 0; i < n_latent; i++) {
-        double out = 0.0, magnitude = 0.0;
-        for (size_t t = 0; t < n; t++) {
-            double term = p[t] / sum * cached(s, seq, t, i);
-            out += term;
-            magnitude += fabs(term);
-        }
-        double slack = 2.0 * (RELATIVE + sum_slack(n_latent + n_rot, size)) + sum_slack(n, 1.0);
-        scene_expect(s, s->op.u.latent_attention.out, at + i, out, slack * magnitude + TINY);
-    }
-    free(p);
-}
-
-/* The row that is appended: floats, or pairs of bfloat16 (widths are even). */
-static void expect_appended(scene *s, const mf_sequence *seq, uint32_t row)
-{
-    size_t width = (size_t)s->op.u.latent_attention.n_latent + s->op.u.latent_attention.n_rot;
-    size_t from = (size_t)(seq->first_row + row) * width,
-           to = (size_t)(seq->position + row) * width;
-    const float *kv = floats(s, s->op.u.latent_attention.kv) + from;
-    for (size_t i = 0; i < width; i++) {
-        if (s->op.u.latent_attention.cache_type == MF_F32)
-            scene_expect(s, seq->state[0], to + i, kv[i], 0.0);
-        else if (i % 2 == 0)
-            scene_expect_id(s, seq->state[0], (to + i) / 2,
-                            (int32_t)(round_to_bf16(kv[i]) | round_to_bf16(kv[i + 1]) << 16));
-    }
-}
-
-void reference_latent_attention(scene *s)
-{
-    for (uint32_t q = 0; q < s->op.u.latent_attention.n_sequences; q++) {
-        const mf_sequence *seq = &s->sequences[q];
-        for (uint32_t r = 0; r < seq->n_rows; r++) {
-            for (uint32_t h = 0; h < s->op.u.latent_attention.n_heads; h++)
-                attend(s, seq, r, h);
-            expect_appended(s, seq, r);
-        }
-    }
 }

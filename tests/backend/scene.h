@@ -64,6 +64,18 @@ mf_weight scene_weight(scene *s, uint32_t kind, uint32_t n_rows, uint32_t n_cols
  */
 void scene_sequences(scene *s, uint32_t n_rows, uint32_t n);
 
+/* A sequence's cache: whole pages in reverse order, with room for one position more at least. */
+static inline size_t scene_cache_pages(const mf_sequence *seq)
+{
+    return (size_t)((seq->position + seq->n_rows) / MF_PAGE_TOKENS + 1);
+}
+
+static inline size_t scene_cache_row(const mf_sequence *seq, uint64_t position)
+{
+    size_t page = scene_cache_pages(seq) - 1 - (size_t)(position / MF_PAGE_TOKENS);
+    return page * MF_PAGE_TOKENS + (size_t)(position % MF_PAGE_TOKENS);
+}
+
 static inline void *scene_at(const scene *s, mf_span span)
 {
     return s->image + span.offset;

@@ -1,65 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* A backend's memory: buffers come, go and keep what is written; memory that fails is reported and
  * nothing is left behind. */
+#include "failing_alloc.h"
 #include "op_cases.h"
-#include "test.h"
-
-/* ---------------------------------------------------------------------- an allocator to fail */
-
-typedef struct failing {
-    unsigned long n_calls, fail_at; /* this call, counted from 1, and all after it; 0: none */
-    long n_live;
-    unsigned long n_wrong_sizes; /* freed with another size than asked for */
-    unsigned long n_overrun;     /* found written past their end when freed */
-} failing;
-
-#define CANARY_BYTES 256
-
-typedef union header {
-    size_t n_bytes;
-    max_align_t align;
-} header;
-
-static void *failing_alloc(void *ctx, size_t n_bytes)
-{
-    failing *f = ctx;
-    f->n_calls++;
-    if (f->fail_at != 0 && f->n_calls >= f->fail_at)
-        return NULL;
-    header *h = malloc(sizeof *h + n_bytes + CANARY_BYTES);
-    if (h == NULL)
-        return NULL;
-    h->n_bytes = n_bytes;
-    memset((unsigned char *)(h + 1) + n_bytes, 0xa5, CANARY_BYTES);
-    f->n_live++;
-    return h + 1;
-}
-
-static void failing_free(void *ctx, void *ptr, size_t n_bytes)
-{
-    failing *f = ctx;
-    if (ptr == NULL)
-        return;
-    header *h = (header *)ptr - 1;
-    const unsigned char *end = (unsigned char *)ptr + h->n_bytes;
-    bool whole = true;
-    for (size_t i = 0; i < CANARY_BYTES; i++)
-        whole = whole && end[i] == 0xa5;
-    f->n_overrun += !whole;
-    f->n_wrong_sizes += h->n_bytes != n_bytes;
-    f->n_live--;
-    free(h);
-}
-
-static void *failing_realloc(void *ctx, void *ptr, size_t old_bytes, size_t new_bytes)
-{
-    void *p = failing_alloc(ctx, new_bytes);
-    if (p == NULL || ptr == NULL)
-        return p;
-    memcpy(p, ptr, old_bytes < new_bytes ? old_bytes : new_bytes);
-    failing_free(ctx, ptr, old_bytes);
-    return p;
-}
 
 /* Opens a backend and reserves for every case of the op list, each larger than some before it. */
 static mf_status lifetime(const mf_allocator *a, scene *s, mf_error *error)
@@ -92,15 +35,14 @@ static void check_failing(scene *s)
     for (; n < 1000 && !done; n++) {
         failing f = {.fail_at = n};
         mf_error error = {0};
-        const mf_allocator a = {&f, failing_alloc, failing_realloc, failing_free};
+        const mf_allocator a = failing_allocator(&f);
         mf_status status = lifetime(&a, s, &error);
         done = status == MF_OK;
         if (!done) {
             CHECK_STATUS(status, MF_ERR_NO_MEMORY);
             CHECK(error.code == MF_ERR_NO_MEMORY && error.message[0] != 0);
         }
-        CHECK_MSG(f.n_live == 0, "call %lu fails: %ld blocks are left", n, f.n_live);
-        CHECK_U64(f.n_wrong_sizes, 0);
+        failing_check_end(&f, "lifetime");
     }
     CHECK_MSG(done && n > 5, "%lu calls", n);
 }
@@ -129,25 +71,20 @@ static void check_own_backend(const op_case *c, scene *s, uint32_t tier, unsigne
     failing f = {0};
     mf_error error = {0};
     const mf_backend_options options = {
-        .allocator = {&f, failing_alloc, failing_realloc, failing_free},
-        .n_threads = 2,
-        .cpu_tier_limit = tier};
+        .allocator = failing_allocator(&f), .n_threads = 2, .cpu_tier_limit = tier};
     mf_backend *be = NULL;
     mf_buffer buffer = {0};
     REQUIRE_OK(mf_backend_open(&options, &be, &error), &error);
     REQUIRE_OK(be->ops->buffer_create(be, SCENE_BYTES, "scene", &buffer, &error), &error);
     play_case(smallest_like(c), s, be, buffer, result, "at first");
     op_case_build(c, s, buffer, 0);
-    f.fail_at = f.n_calls + 1;
+    failing_arm(&f, 1, false);
     mf_status status = be->ops->reserve(be, &s->op, &error);
-    CHECK(status == MF_OK || status == MF_ERR_NO_MEMORY);
-    f.fail_at = 0;
+    CHECK_STATUS(status, failing_disarm(&f) ? MF_ERR_NO_MEMORY : MF_OK);
     play_case(smallest_like(c), s, be, buffer, result, "after a failed reserve of more");
     play_case(c, s, be, buffer, result, "after a failed reserve");
     be->ops->destroy(be);
-    CHECK_MSG(f.n_live == 0, "%s: %ld blocks are left", c->name, f.n_live);
-    CHECK_MSG(f.n_overrun == 0, "%s: %lu blocks were overrun", c->name, f.n_overrun);
-    CHECK_U64(f.n_wrong_sizes, 0);
+    failing_check_end(&f, c->name);
 }
 
 static void check_own_backends(scene *s)

@@ -103,7 +103,7 @@ last="moeflux run, its experts cut short"
 pid=$!
 exec 3>"$scratch/lines"
 echo hello >&3
-wait_for 60 test -s "$out"
+wait_for test -s "$out"
 truncate -s 65536 "$shard"
 echo again >&3
 exec 3>&-

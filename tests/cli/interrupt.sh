@@ -23,47 +23,56 @@ ended() {
 # an answer
 # shellcheck disable=SC2086 # several options
 start /dev/null run "$model" --raw -p hello --ignore-eos --temp 0 -n 50000 $slow
-expect_true wait_for 60 test -s "$out"
+expect_true wait_for test -s "$out"
 kill -INT $pid
 ended
 expect_code 130
 expect_true [ "$(wc -c <"$out")" -lt 200000 ]
 
-# a prefill. Until the program has opened the model a background job of a shell ignores the signal,
-# hence more than one.
-yes 'a long prompt of many words,' | head -8000 >"$scratch/long"
+# interrupt_until COMMAND...: signals until the command succeeds. A signal that comes where the
+# program does not look for one yet, before it has opened the model or just before it waits for a
+# line, is lost.
+interrupt_until() {
+    while kill -INT "$pid" 2>/dev/null; do
+        sleep 0.1
+        "$@" && return 0
+    done
+    "$@"
+}
+
+has_ended() {
+    ! kill -0 "$pid" 2>/dev/null
+}
+
+# a prefill; once the prompt has been read, it is the program that gets the signals
+mkfifo "$scratch/prompt" "$scratch/lines"
 # shellcheck disable=SC2086
-start /dev/null run "$model" --raw -f "$scratch/long" -n 1 --prefill-chunk 8 $slow
-tries=0
-while kill -INT $pid 2>/dev/null && [ $tries -lt 600 ]; do
-    sleep 0.1
-    tries=$((tries + 1))
-done
+start "$scratch/prompt" run "$model" --raw -f - -n 1 --prefill-chunk 8 $slow
+yes 'a long prompt of many words,' | head -6000 >"$scratch/prompt"
+interrupt_until has_ended
 ended
 expect_code 130
 expect_empty "$out"
 
 # the chat: the answer stops, the next one comes, and the exit is a good one
-mkfifo "$scratch/lines"
 # shellcheck disable=SC2086
 start "$scratch/lines" run "$model" --raw --ignore-eos --temp 0 -n 50000 $slow
 exec 3>"$scratch/lines"
 echo hello >&3
-expect_true wait_for 60 test -s "$out"
+expect_true wait_for test -s "$out"
 kill -INT $pid
-expect_true wait_for 60 grep -q '^(stopped)$' "$err"
+expect_true wait_for grep -q '^(stopped)$' "$err"
 size=$(wc -c <"$out")
 echo again >&3
 grown() {
     [ "$(wc -c <"$out")" -gt "$size" ]
 }
-expect_true wait_for 60 grown
+expect_true wait_for grown
 kill -INT $pid
-expect_true wait_for 60 sh -c '[ "$(grep -c "^(stopped)$" "$0")" -eq 2 ]' "$err"
+expect_true wait_for sh -c '[ "$(grep -c "^(stopped)$" "$0")" -eq 2 ]' "$err"
 # at the prompt the first one says how to leave, the second leaves
-kill -INT $pid
-expect_true wait_for 60 grep -q '^(Ctrl-C again' "$err"
-kill -INT $pid
+expect_true interrupt_until grep -q '^(Ctrl-C again' "$err"
+interrupt_until has_ended
 ended
 expect_code 0
 exec 3>&-

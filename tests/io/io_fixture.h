@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the tests of reading share: scratch files of known bytes, engines to run over, a counting
- * allocator. */
+/* What the tests of reading share: scratch files of known bytes, engines to run over. */
 #ifndef MF_TESTS_IO_FIXTURE_H
 #define MF_TESTS_IO_FIXTURE_H
 
@@ -12,48 +11,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* ------------------------------------------------------------------------------ allocator -- */
-
-typedef struct counting {
-    uint64_t n_calls, n_live, live_bytes;
-    uint64_t fail_at; /* the n-th call returns NULL; 0: none */
-} counting;
-
-static void *counting_alloc(void *ctx, size_t n_bytes)
-{
-    counting *c = ctx;
-    if (++c->n_calls == c->fail_at)
-        return NULL;
-    void *ptr = malloc(n_bytes);
-    c->n_live++;
-    c->live_bytes += n_bytes;
-    return ptr;
-}
-
-static void counting_free(void *ctx, void *ptr, size_t n_bytes)
-{
-    counting *c = ctx;
-    if (ptr == NULL)
-        return;
-    c->n_live--;
-    c->live_bytes -= n_bytes;
-    free(ptr);
-}
-
-static void *counting_realloc(void *ctx, void *ptr, size_t old_bytes, size_t new_bytes)
-{
-    counting *c = ctx;
-    if (++c->n_calls == c->fail_at)
-        return NULL;
-    c->live_bytes += new_bytes - old_bytes;
-    return realloc(ptr, new_bytes);
-}
-
-__attribute__((unused)) static mf_allocator counting_allocator(counting *c)
-{
-    return (mf_allocator){c, counting_alloc, counting_realloc, counting_free};
-}
 
 /* -------------------------------------------------------------------------- scratch files -- */
 

@@ -2,6 +2,7 @@
 /* The expert store over random maps: every part byte for byte, the cache against a plain model of
  * LRU, failures of every read, every allocation. */
 #include "experts/store.h"
+#include "failing_alloc.h"
 #include "io_fixture.h"
 
 #include <errno.h>
@@ -568,9 +569,9 @@ static void test_allocations(const io_case *c, const char *dir)
 {
     mf_error error;
     world *w = plain_world(dir);
-    counting count = {0};
+    failing count = {0};
     rig r = {.w = w, .fault = {.seed = 3}};
-    mf_allocator allocator = counting_allocator(&count);
+    mf_allocator allocator = failing_allocator(&count);
     r.io = open_case(c, &r.fault, 0, &allocator);
     add_files(&r);
     r.slot_bytes = mf_expert_slot_bytes(&w->map, r.io);
@@ -579,23 +580,22 @@ static void test_allocations(const io_case *c, const char *dir)
     mf_expert_store_options options = {
         .allocator = allocator, .io = r.io, .map = w->map, .pool = r.pool};
     options.pool_bytes = 3 * r.slot_bytes;
-    uint64_t n_live = count.n_live, live_bytes = count.live_bytes;
+    long long n_live = count.n_live, live_bytes = count.live_bytes;
     mf_status status = MF_ERR_NO_MEMORY;
     for (uint64_t nth = 1; status != MF_OK && nth < 20; nth++) {
-        count.n_calls = 0;
-        count.fail_at = nth;
+        failing_arm(&count, nth, true);
         status = mf_expert_store_open(&options, &r.store, &error);
         CHECK(status == MF_OK || (status == MF_ERR_NO_MEMORY && count.n_live == n_live));
     }
     REQUIRE(status == MF_OK);
-    CHECK_U64(count.live_bytes - live_bytes, mf_expert_store_bytes(&w->map, 3));
+    CHECK_U64((uint64_t)(count.live_bytes - live_bytes), mf_expert_store_bytes(&w->map, 3));
     uint64_t n_calls = count.n_calls;
-    count.fail_at = 0;
+    failing_disarm(&count);
     break_a_little(&r);
     random_fetches(&r, 30);
     CHECK_U64(count.n_calls, n_calls);
     rig_close(&r);
-    CHECK_U64(count.n_live, 0);
+    failing_check_end(&count, "the store");
     world_free(w);
 }
 

@@ -4,60 +4,15 @@
  * over batches, forks, checkpoints and states. A call that fails says why and leaves every session
  * at a boundary of chunks, from which it goes on with the right bits; nothing leaks.
  */
+#include "failing_alloc.h"
 #include "golden.h"
 
 #include "io/io_fault.h"
 #include "model/session.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 
 enum { CHUNK = 12 };
-
-typedef struct failing {
-    atomic_ullong n_calls, fail_at; /* counted from 1; 0: none */
-    bool fail_once;
-    atomic_llong n_live;
-} failing;
-
-typedef union header {
-    size_t n_bytes;
-    max_align_t align;
-} header;
-
-static void *failing_alloc(void *ctx, size_t n_bytes)
-{
-    failing *f = ctx;
-    unsigned long long call = ++f->n_calls, fail_at = f->fail_at;
-    if (fail_at != 0 && (f->fail_once ? call == fail_at : call >= fail_at))
-        return NULL;
-    header *h = malloc(sizeof *h + n_bytes);
-    REQUIRE(h != NULL);
-    h->n_bytes = n_bytes;
-    f->n_live++;
-    return h + 1;
-}
-
-static void failing_free(void *ctx, void *ptr, size_t n_bytes)
-{
-    failing *f = ctx;
-    if (ptr == NULL)
-        return;
-    header *h = (header *)ptr - 1;
-    CHECK(h->n_bytes == n_bytes);
-    f->n_live--;
-    free(h);
-}
-
-static void *failing_realloc(void *ctx, void *ptr, size_t old_bytes, size_t new_bytes)
-{
-    void *out = failing_alloc(ctx, new_bytes);
-    if (out == NULL || ptr == NULL)
-        return out;
-    memcpy(out, ptr, old_bytes < new_bytes ? old_bytes : new_bytes);
-    failing_free(ctx, ptr, old_bytes);
-    return out;
-}
 
 typedef struct play {
     const golden_case *c;
@@ -190,19 +145,18 @@ static void check_allocations(const golden_case *c, const golden *g, const float
 {
     unsigned long long n_failed = 0;
     for (unsigned long long n = 1;; n++) {
-        failing f = {.fail_once = once};
+        failing f = {0};
         mf_engine_options options = script_options(c);
-        options.allocator = (mf_allocator){&f, failing_alloc, failing_realloc, failing_free};
+        options.allocator = failing_allocator(&f);
         play p = {.c = c, .g = g, .base = base, .expected = MF_ERR_NO_MEMORY};
         p.engine = golden_open(c, &options); /* test_allocations.c has its failures */
-        f.fail_at = f.n_calls + n;
+        failing_arm(&f, n, once);
         run_script(&p);
-        bool is_over = f.n_calls < f.fail_at;
-        f.fail_at = 0;
+        bool is_over = !failing_disarm(&f);
         CHECK(is_over ? p.n_failures == 0 : true);
         n_failed += p.n_failures > 0;
         end(&p);
-        CHECK_MSG(f.n_live == 0, "%s: allocation %llu failed: %lld leaked", c->name, n, f.n_live);
+        failing_check_end(&f, c->name);
         if (is_over)
             break;
     }

@@ -9,8 +9,8 @@
 #include "model/session.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
-#include <unistd.h>
 
 enum { N_THREADS = 4, N_ROUNDS = 25 };
 
@@ -20,7 +20,8 @@ typedef struct shared {
     float *base;
     mf_engine *engine;
     mf_session *sessions[N_THREADS];
-    atomic_uint n_wrong, n_cancelled;
+    atomic_uint n_begun, n_done, n_cancelled; /* evaluations */
+    atomic_uint n_wrong;
     atomic_bool is_over;
 } shared;
 
@@ -45,7 +46,9 @@ static void go_on(shared *s, mf_session *session, size_t n)
 {
     size_t at = mf_session_position(session);
     n = n < s->g.n_tokens - at ? n : s->g.n_tokens - at;
+    s->n_begun++;
     mf_status status = mf_session_eval(session, s->g.tokens + at, n, NULL);
+    s->n_done += status == MF_OK;
     s->n_cancelled += status == MF_ERR_CANCELLED;
     s->n_wrong += status != MF_OK && status != MF_ERR_CANCELLED;
     look(s, session);
@@ -97,14 +100,18 @@ static void *work(void *user)
     return NULL;
 }
 
+/* Cancels once for every four evaluations that begin, however fast they are; each falls where that
+ * session happens to be. */
 static void *disturb(void *user)
 {
     shared *s = user;
     mf_stats stats;
     for (uint32_t i = 0; !s->is_over; i++) {
+        uint32_t n_begun = s->n_begun;
         mf_session_cancel(s->sessions[i % N_THREADS]);
         mf_engine_stats(s->engine, &stats);
-        usleep(3000);
+        while (!s->is_over && s->n_begun - n_begun < 4)
+            sched_yield();
     }
     return NULL;
 }
@@ -125,17 +132,20 @@ static void run(const char *name)
     s.engine = golden_open(s.c, &options);
     for (uint32_t i = 0; i < N_THREADS; i++)
         REQUIRE_OK(mf_session_create(s.engine, &s.sessions[i], &error), &error);
+    mf_session_cancel(s.sessions[0]); /* one at least, if all is over before the other begins */
+    REQUIRE(pthread_create(&other, NULL, disturb, &s) == 0);
     for (uint32_t i = 0; i < N_THREADS; i++) {
         workers[i] = (worker){.shared = &s, .index = i};
         REQUIRE(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0);
     }
-    REQUIRE(pthread_create(&other, NULL, disturb, &s) == 0);
     for (uint32_t i = 0; i < N_THREADS; i++)
         CHECK(pthread_join(workers[i].thread, NULL) == 0);
     s.is_over = true;
     CHECK(pthread_join(other, NULL) == 0);
     CHECK_U64(s.n_wrong, 0);
-    fprintf(stderr, "%s: %u evaluations cancelled\n", name, (unsigned)s.n_cancelled);
+    CHECK(s.n_done > 0 && s.n_cancelled > 0);
+    fprintf(stderr, "%s: %u evaluations done, %u cancelled\n", name, (unsigned)s.n_done,
+            (unsigned)s.n_cancelled);
     for (uint32_t i = 0; i < N_THREADS; i++)
         mf_session_free(&s.sessions[i]);
     CHECK_U64(s.engine->pool.kinds[MF_UNIT_PAGE].n_used, 0);

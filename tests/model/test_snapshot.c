@@ -3,9 +3,9 @@
  * Snapshots of sessions: what continues from one has the bits of what never stopped, in every kind
  * of family and cache; what does not fit is refused with its reason, and the session is as before.
  */
+#include "failing_alloc.h"
 #include "golden.h"
 
-#include <stdatomic.h>
 #include <unistd.h>
 
 static mf_session *new_session(mf_engine *engine)
@@ -205,39 +205,12 @@ static void check_strangers(void)
     golden_free(&g);
 }
 
-/* Fails the allocation whose turn it is. */
-static atomic_long n_until_failure = -1;
-
-static bool fails(void)
-{
-    return n_until_failure >= 0 && atomic_fetch_sub(&n_until_failure, 1) == 0;
-}
-
-static void *failing_alloc(void *ctx, size_t n_bytes)
-{
-    (void)ctx;
-    return fails() ? NULL : malloc(n_bytes);
-}
-
-static void *failing_realloc(void *ctx, void *ptr, size_t old_bytes, size_t new_bytes)
-{
-    (void)ctx;
-    (void)old_bytes;
-    return fails() ? NULL : realloc(ptr, new_bytes);
-}
-
-static void failing_free(void *ctx, void *ptr, size_t n_bytes)
-{
-    (void)ctx;
-    (void)n_bytes;
-    free(ptr);
-}
-
 static void check_allocations(const golden_case *c, const golden *g, const float *want)
 {
+    failing f = {0};
     mf_error error = {0};
     mf_engine_options options = golden_options(c);
-    options.allocator = (mf_allocator){NULL, failing_alloc, failing_realloc, failing_free};
+    options.allocator = failing_allocator(&f);
     options.n_chunk_tokens = 16;
     options.n_sessions = 2;
     mf_engine *engine = golden_open(c, &options);
@@ -249,20 +222,18 @@ static void check_allocations(const golden_case *c, const golden *g, const float
     int n = 0;
     for (bool done = false; !done; n++) {
         REQUIRE(n < 100);
-        n_until_failure = n;
+        failing_arm(&f, (unsigned)n + 1, true);
         mf_status status = mf_snapshot_save(s, bytes, n_bytes, &error);
         CHECK(status == MF_OK || status == MF_ERR_NO_MEMORY);
-        done = n_until_failure >= 0;
-        n_until_failure = -1;
+        done = !failing_disarm(&f);
     }
     CHECK(n > 1);
     n = 0;
     for (bool done = false; !done; n++) {
         REQUIRE(n < 100);
-        n_until_failure = n;
+        failing_arm(&f, (unsigned)n + 1, true);
         mf_status status = mf_snapshot_load(t, bytes, n_bytes, &error);
-        done = n_until_failure >= 0;
-        n_until_failure = -1;
+        done = !failing_disarm(&f);
         CHECK_STATUS(status, done ? MF_OK : MF_ERR_NO_MEMORY);
         CHECK(mf_session_position(t) == (done ? 35u : 9u));
     }
@@ -272,6 +243,7 @@ static void check_allocations(const golden_case *c, const golden *g, const float
     mf_session_free(&s);
     mf_session_free(&t);
     mf_engine_close(&engine);
+    failing_check_end(&f, c->name);
 }
 
 int main(void)

@@ -71,15 +71,23 @@ __attribute__((unused)) static mf_status entry_write(void *ctx, mf_byte_sink *si
     return status;
 }
 
-__attribute__((unused)) static mf_status entry_add(mf_store *store, const entry_kind *k,
-                                                   mf_error *error)
+/* Adds what `write` gives to the sink for `ctx`, under the tokens of k and with room for it. */
+__attribute__((unused)) static mf_status entry_add_by(mf_store *store, const entry_kind *k,
+                                                      mf_store_write_fn write, void *ctx,
+                                                      mf_error *error)
 {
     mf_snapshot_head head = entry_head(k);
     int32_t *tokens = entry_tokens(k);
     mf_status status = mf_store_add(store, &fixture_key, tokens, k->n_tokens,
-                                    mf_snapshot_total_bytes(&head), entry_write, (void *)k, error);
+                                    mf_snapshot_total_bytes(&head), write, ctx, error);
     free(tokens);
     return status;
+}
+
+__attribute__((unused)) static mf_status entry_add(mf_store *store, const entry_kind *k,
+                                                   mf_error *error)
+{
+    return entry_add_by(store, k, entry_write, (void *)k, error);
 }
 
 /* Reads a found entry and holds every byte against what was written: MF_ERR_STATE if one differs.

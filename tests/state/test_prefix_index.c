@@ -2,8 +2,8 @@
 /* The radix tree against a list of sequences that is searched from end to end: random insertions,
  * removals and lookups; every allocation failing once; its speed is printed, not judged. */
 #include "base/clock.h"
+#include "failing_alloc.h"
 #include "state/prefix_index.h"
-#include "test.h"
 
 #define MAX_SEQUENCES 200
 #define MAX_TOKENS 400
@@ -151,57 +151,21 @@ static void test_equal_sequences(void)
 }
 
 /* Fails the allocation whose turn it is. */
-typedef struct failing {
-    long n_left; /* before the one that fails; < 0: none does */
-    long n_live;
-} failing;
-
-static bool fails(failing *f)
-{
-    return f->n_left >= 0 && f->n_left-- == 0;
-}
-
-static void *failing_alloc(void *ctx, size_t n_bytes)
-{
-    failing *f = ctx;
-    if (fails(f))
-        return NULL;
-    f->n_live++;
-    return malloc(n_bytes);
-}
-
-static void *failing_realloc(void *ctx, void *ptr, size_t old_bytes, size_t new_bytes)
-{
-    failing *f = ctx;
-    (void)old_bytes;
-    if (fails(f))
-        return NULL;
-    f->n_live += ptr == NULL;
-    return realloc(ptr, new_bytes);
-}
-
-static void failing_free(void *ctx, void *ptr, size_t n_bytes)
-{
-    (void)n_bytes;
-    ((failing *)ctx)->n_live -= ptr != NULL;
-    free(ptr);
-}
-
 static void test_failing_allocations(void)
 {
-    failing f = {-1, 0};
-    const mf_allocator a = {&f, failing_alloc, failing_realloc, failing_free};
+    failing f = {0};
+    const mf_allocator a = failing_allocator(&f);
     mf_prefix_index *index = NULL;
     mf_error error = {0};
     uint64_t seed = 5;
     unsigned n_failed = 0;
-    f.n_left = 0;
+    failing_arm(&f, 1, true);
     CHECK_STATUS(mf_prefix_index_create(&a, &index, &error), MF_ERR_NO_MEMORY);
-    f.n_left = -1;
+    CHECK(failing_disarm(&f));
     REQUIRE_OK(mf_prefix_index_create(&a, &index, &error), &error);
     for (int step = 0; step < 3000; step++) {
         sequence *s = &sequences[test_random(&seed) % MAX_SEQUENCES];
-        f.n_left = (long)(test_random(&seed) % 6);
+        failing_arm(&f, 1 + test_random(&seed) % 6, true);
         if (s->entry != NULL) {
             mf_prefix_remove(index, s->entry);
             s->entry = NULL;
@@ -217,12 +181,12 @@ static void test_failing_allocations(void)
                 n_failed++;
             }
         }
-        f.n_left = -1;
+        failing_disarm(&f);
         check_find(index, s->tokens, s->n_tokens);
     }
     CHECK(n_failed > 100);
     mf_prefix_index_free(&index);
-    CHECK_U64(f.n_live, 0);
+    failing_check_end(&f, "the index");
     for (size_t i = 0; i < MAX_SEQUENCES; i++)
         sequences[i].entry = NULL;
 }

@@ -4,6 +4,7 @@
  * limit and who is evicted; damage is set aside; a full disk, a directory that may not be written,
  * reads that fail; two stores over one directory; every allocation failing once.
  */
+#include "failing_alloc.h"
 #include "io/io_fault.h"
 #include "store_fixture.h"
 
@@ -446,38 +447,14 @@ static void test_threads(void)
     mf_store_close(&two);
 }
 
-typedef struct failing {
-    long n_left;
-} failing;
-
-static void *failing_alloc(void *ctx, size_t n_bytes)
-{
-    failing *f = ctx;
-    return f->n_left >= 0 && f->n_left-- == 0 ? NULL : malloc(n_bytes);
-}
-
-static void *failing_realloc(void *ctx, void *ptr, size_t old_bytes, size_t new_bytes)
-{
-    failing *f = ctx;
-    (void)old_bytes;
-    return f->n_left >= 0 && f->n_left-- == 0 ? NULL : realloc(ptr, new_bytes);
-}
-
-static void failing_free(void *ctx, void *ptr, size_t n_bytes)
-{
-    (void)ctx;
-    (void)n_bytes;
-    free(ptr);
-}
-
 /* Open, look up, read and add with the n-th allocation failing, until none fails. */
 static void test_failing_allocations(void)
 {
-    failing f = {-1};
+    failing f = {0};
     mf_error error = {0};
     mf_store_options options;
     mf_store_options_default(&options);
-    options.allocator = (mf_allocator){&f, failing_alloc, failing_realloc, failing_free};
+    options.allocator = failing_allocator(&f);
     const entry_kind a = kind_of(1), b = kind_of(2);
     int n = 0;
     for (bool all_done = false; !all_done; n++) {
@@ -486,11 +463,12 @@ static void test_failing_allocations(void)
         mf_store *store = store_open(dir, 0);
         REQUIRE_OK(entry_add(store, &a, &error), &error);
         mf_store_close(&store);
-        f.n_left = n;
+        failing_arm(&f, (unsigned)n + 1, true);
         mf_status status = mf_store_open(dir, &options, &store, &error);
         if (status != MF_OK) {
             CHECK_STATUS(status, MF_ERR_NO_MEMORY);
             CHECK(store == NULL);
+            failing_check_end(&f, "a store that does not open");
             continue;
         }
         status = entry_read(store, &a, &error);
@@ -498,11 +476,11 @@ static void test_failing_allocations(void)
               status == MF_ERR_IO);
         status = entry_add(store, &b, &error);
         CHECK(status == MF_OK || status == MF_ERR_NO_MEMORY);
-        all_done = f.n_left >= 0;
-        f.n_left = -1;
+        all_done = !failing_disarm(&f);
         REQUIRE_OK(entry_read(store, &a, &error), &error);
         CHECK_STATUS(entry_read(store, &b, &error), status == MF_OK ? MF_OK : MF_ERR_NOT_FOUND);
         mf_store_close(&store);
+        failing_check_end(&f, "the store");
         CHECK_U64(count_files(dir, "tmp-", "", NULL), 0);
         CHECK_U64(count_files(dir, "bad-", "", NULL), 0);
     }

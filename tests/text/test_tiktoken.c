@@ -223,24 +223,6 @@ static void check_directory(void)
     rmdir(dir);
 }
 
-/* A megabyte of one word, at most cut into runs: it must not take quadratic time. */
-static void check_long_words(void)
-{
-    static const char *const units[] = {"a", " ", "\n", "!", "\xE4\xB8\xAD", "\xCC\x81\xCC\xA3"};
-    mf_tokenizer *t = text_tokenizer_open("kimi");
-    size_t n_bytes = 1u << 20, n;
-    char *text = malloc(n_bytes);
-    REQUIRE(text != NULL);
-    for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
-        size_t n_unit = strlen(units[u]);
-        for (size_t i = 0; i < n_bytes; i++)
-            text[i] = units[u][i % n_unit];
-        CHECK(mf_tokenizer_encode(t, text, n_bytes, 0, NULL, 0, &n, NULL) == MF_OK && n > 0);
-    }
-    free(text);
-    mf_tokenizer_free(&t);
-}
-
 int main(int argc, char **argv)
 {
     text_data_set_dir(argc, argv);
@@ -250,6 +232,6 @@ int main(int argc, char **argv)
     check_specials();
     check_decoder();
     check_directory();
-    check_long_words();
+    text_encode_long_words("kimi");
     return test_result();
 }

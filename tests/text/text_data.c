@@ -71,3 +71,20 @@ mf_tokenizer *text_tokenizer_open(const char *name)
     REQUIRE(tokenizer != NULL);
     return tokenizer;
 }
+
+void text_encode_long_words(const char *name)
+{
+    static const char *const units[] = {"a", " ", "\n", "!", "\xE4\xB8\xAD", "\xCC\x81\xCC\xA3"};
+    mf_tokenizer *t = text_tokenizer_open(name);
+    size_t n_bytes = 1u << 20, n;
+    char *text = malloc(n_bytes);
+    REQUIRE(text != NULL);
+    for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
+        size_t n_unit = strlen(units[u]);
+        for (size_t i = 0; i < n_bytes; i++)
+            text[i] = units[u][i % n_unit];
+        REQUIRE(mf_tokenizer_encode(t, text, n_bytes, 0, NULL, 0, &n, NULL) == MF_OK && n > 0);
+    }
+    free(text);
+    mf_tokenizer_free(&t);
+}

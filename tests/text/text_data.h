@@ -23,4 +23,8 @@ const char *text_data_path(const char *name);
 
 mf_tokenizer *text_tokenizer_open(const char *name);
 
+/* Encodes a megabyte of each of some characters repeated, of which a word or a run of words is
+ * made: it must not take quadratic time. Ends the program if one fails. */
+void text_encode_long_words(const char *name);
+
 #endif

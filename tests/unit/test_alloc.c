@@ -2,43 +2,7 @@
 /* Allocators, regions and arenas, on the C library and on an allocator that counts and refuses. */
 #include "base/alloc.h"
 #include "base/memory_limits.h"
-#include "test.h"
-
-typedef struct counter {
-    size_t n_live_bytes;
-    size_t n_calls;
-    size_t fail_at; /* the call (from 1) that is refused; 0: none */
-} counter;
-
-static void *counting_alloc(void *ctx, size_t n_bytes)
-{
-    counter *c = ctx;
-    if (++c->n_calls == c->fail_at)
-        return NULL;
-    c->n_live_bytes += n_bytes;
-    return malloc(n_bytes);
-}
-
-static void *counting_realloc(void *ctx, void *ptr, size_t old_bytes, size_t new_bytes)
-{
-    counter *c = ctx;
-    if (++c->n_calls == c->fail_at)
-        return NULL;
-    c->n_live_bytes += new_bytes - old_bytes;
-    return realloc(ptr, new_bytes);
-}
-
-static void counting_free(void *ctx, void *ptr, size_t n_bytes)
-{
-    counter *c = ctx;
-    c->n_live_bytes -= n_bytes;
-    free(ptr);
-}
-
-static mf_allocator counting(counter *c)
-{
-    return (mf_allocator){c, counting_alloc, counting_realloc, counting_free};
-}
+#include "failing_alloc.h"
 
 static bool all_zero(const unsigned char *bytes, size_t n)
 {
@@ -50,8 +14,8 @@ static bool all_zero(const unsigned char *bytes, size_t n)
 
 static void test_choice(void)
 {
-    counter c = {0};
-    mf_allocator given = counting(&c), none = {0};
+    failing c = {0};
+    mf_allocator given = failing_allocator(&c), none = {0};
     CHECK(mf_allocator_or_default(&given).ctx == &c);
     CHECK(mf_allocator_or_default(&none).alloc == mf_allocator_default().alloc);
     CHECK(mf_allocator_or_default(NULL).alloc == mf_allocator_default().alloc);
@@ -61,8 +25,8 @@ static void test_choice(void)
 
 static void test_basic(void)
 {
-    counter c = {0};
-    mf_allocator a = counting(&c);
+    failing c = {0};
+    mf_allocator a = failing_allocator(&c);
     unsigned char *p = mf_alloc_zeroed(&a, 100);
     REQUIRE(p != NULL);
     CHECK(all_zero(p, 100));
@@ -70,7 +34,7 @@ static void test_basic(void)
     p = mf_realloc(&a, p, 100, 1000);
     REQUIRE(p != NULL);
     CHECK(p[0] == 7 && p[99] == 7);
-    CHECK_U64(c.n_live_bytes, 1000);
+    CHECK_U64(c.live_bytes, 1000);
     mf_free(&a, p, 1000);
     mf_free(&a, NULL, 0);
 
@@ -82,14 +46,14 @@ static void test_basic(void)
     p = mf_realloc(&a, NULL, 0, 10);
     CHECK(p != NULL);
     mf_free(&a, p, 10);
-    CHECK_U64(c.n_live_bytes, 0);
+    CHECK_U64(c.live_bytes, 0);
 
     CHECK(mf_alloc_array(&a, SIZE_MAX / 8 + 1, 16) == NULL);
     uint32_t *array = mf_alloc_array(&a, 10, sizeof *array);
     REQUIRE(array != NULL);
     CHECK(all_zero((unsigned char *)array, 10 * sizeof *array));
     mf_free(&a, array, 10 * sizeof *array);
-    CHECK_U64(c.n_live_bytes, 0);
+    CHECK_U64(c.live_bytes, 0);
 }
 
 static void check_region(const mf_allocator *a)
@@ -112,14 +76,14 @@ static void check_region(const mf_allocator *a)
 
 static void test_region(void)
 {
-    counter c = {0};
-    mf_allocator fallback = mf_allocator_default(), a = counting(&c);
+    failing c = {0};
+    mf_allocator fallback = mf_allocator_default(), a = failing_allocator(&c);
     check_region(&fallback);
     check_region(&a);
-    CHECK_U64(c.n_live_bytes, 0);
+    CHECK_U64(c.live_bytes, 0);
 
     mf_region region = {0};
-    c = (counter){.fail_at = 1};
+    failing_arm(&c, 1, true);
     CHECK_STATUS(mf_region_create(&a, 100, "a test", &region, NULL), MF_ERR_NO_MEMORY);
     CHECK(region.base == NULL);
 }
@@ -141,8 +105,8 @@ static void test_region_is_lazy(void)
 
 static void test_arena(void)
 {
-    counter c = {0};
-    mf_allocator a = counting(&c);
+    failing c = {0};
+    mf_allocator a = failing_allocator(&c);
     mf_arena arena = {0};
     mf_error error;
     REQUIRE_OK(mf_arena_create(&a, 256, "a test", &arena, &error), &error);
@@ -162,7 +126,7 @@ static void test_arena(void)
     CHECK(c.n_calls == 1);
     mf_arena_free(&arena);
     mf_arena_free(&arena);
-    CHECK_U64(c.n_live_bytes, 0);
+    CHECK_U64(c.live_bytes, 0);
 
     /* An arena holds what it was sized for, wherever its block begins. */
     for (size_t i = 0; i < 16; i++) {
@@ -171,7 +135,7 @@ static void test_arena(void)
             CHECK(mf_arena_take(&arena, 64) != NULL);
         mf_arena_free(&arena);
     }
-    c = (counter){.fail_at = 1};
+    failing_arm(&c, 1, true);
     CHECK_STATUS(mf_arena_create(&a, 10, "a test", &arena, &error), MF_ERR_NO_MEMORY);
     CHECK_CONTAINS(error.message, "a test");
     CHECK_STATUS(mf_arena_create(&a, SIZE_MAX, "a test", &arena, NULL), MF_ERR_NO_MEMORY);
