@@ -49,7 +49,7 @@ CONFIG = {
     "linear_key_head_dim": 64,
     "linear_value_head_dim": 64,
     "linear_conv_kernel_dim": 4,
-    "num_experts": 40,
+    "num_experts": 32,
     "num_experts_per_tok": 4,
     "moe_intermediate_size": 64,
     "shared_expert_intermediate_size": 128,
@@ -374,7 +374,7 @@ def mixture(cfg, w, p, x, balance):
         share = torch.zeros_like(probs).scatter(1, chosen, top / top.sum(-1, keepdim=True))
         if balance is not None:
             load = (share.detach() > 0).float().mean(0) / k
-            balance.append((experts * (load * probs.mean(0)).sum(), load))
+            balance.append((probs.mean(0), load, chosen.detach()))
     gate_up = F.linear(flat, w[p + "experts.gate_up_proj"].reshape(-1, hidden))
     gate, up = gate_up.reshape(flat.shape[0], experts, -1).chunk(2, -1)
     inner = F.silu(gate) * up * share[..., None].to(up.dtype)
@@ -389,7 +389,8 @@ def mixture(cfg, w, p, x, balance):
 
 
 def forward(cfg, w, ids, dropout=0.0, balance=None):
-    """Logits [batch, tokens, vocabulary]; `balance` collects each layer's load-balancing loss."""
+    """Logits [batch, tokens, vocabulary]; `balance` collects what each layer's router does: its mean
+    probabilities, the experts' loads and the choices."""
     eps = cfg["rms_norm_eps"]
     x = F.dropout(F.embedding(ids, w["model.embed_tokens.weight"]).float(), dropout)
     for i in range(cfg["num_hidden_layers"]):
@@ -410,13 +411,14 @@ def forward(cfg, w, ids, dropout=0.0, balance=None):
 
 
 def batches(data, length, size, generator):
-    """One pass over the data in random order, cut at a random offset so that no two passes agree."""
+    """Positions in the data for one pass over it in random order, cut at a random offset so that no
+    two passes agree."""
     start = torch.randint(0, length, (1,), generator=generator).item()
     count = (len(data) - 1 - start) // length
     order = torch.randperm(count, generator=generator)
     for i in range(0, count - size + 1, size):
         at = start + order[i : i + size, None] * length + torch.arange(length + 1)
-        yield data[at]
+        yield at
 
 
 @torch.no_grad()
@@ -435,29 +437,82 @@ def mean_loss(cfg, w, data, length, device):
     return total / count
 
 
-def teacher_probs(cfg, teachers, ids):
-    with torch.no_grad():
-        return sum(forward(cfg, t, ids).float().softmax(-1) for t in teachers) / len(teachers)
+@torch.no_grad()
+def teacher_probs(cfg, teachers, data, length, device):
+    """The teachers' mean distribution after every token of `data`, [tokens, vocabulary] in half
+    precision; computed once, each token with at least a quarter of a window before it."""
+    out = torch.empty(len(data), cfg["vocab_size"], dtype=torch.float16, device=device)
+    stride, first = length * 3 // 4, length // 4
+    starts = list(range(0, len(data) - length, stride)) + [len(data) - length]
+    for part in torch.tensor(starts).split(16):
+        ids = data[part[:, None] + torch.arange(length)].to(device)
+        with torch.autocast(device, dtype=torch.bfloat16):
+            probs = sum(forward(cfg, t, ids).float().softmax(-1) for t in teachers) / len(teachers)
+        for start, p in zip(part.tolist(), probs):
+            skip = first if start > 0 else 0
+            out[start + skip : start + length] = p[skip:]
+    return out
 
 
-def loss_of(cfg, w, part, args, teachers):
-    balance = []
+def balance_loss(cfg, routers, floor):
+    """Load-balancing loss, one where all experts are chosen equally often. Only what an expert lacks
+    to `floor` times the equal share counts: above it the text decides how often each is chosen."""
+    experts = cfg["num_experts"]
+    losses = [(load.clamp(max=floor / experts) * probs).sum() for probs, load, _ in routers]
+    return experts * sum(losses) / len(losses)
+
+
+def loss_of(cfg, w, part, args, taught):
+    routers = []
     ids, target = part[:, :-1], part[:, 1:]
-    logits = forward(cfg, w, ids, args.dropout, balance).float()
+    logits = forward(cfg, w, ids, args.dropout, routers).float()
     loss = F.cross_entropy(logits.flatten(0, 1), target.flatten())
-    if teachers:
-        probs = teacher_probs(cfg, teachers, ids)
-        soft = -(probs * logits.log_softmax(-1)).sum(-1).mean()
+    plain = loss.detach()
+    if taught is not None:
+        soft = -(taught.float() * logits.log_softmax(-1)).sum(-1).mean()
         loss = (1 - args.distil) * loss + args.distil * soft
-    aux = sum(b for b, _ in balance) / len(balance)
-    return loss + args.balance * aux, loss.detach(), torch.stack([load for _, load in balance])
+    loss = loss + args.balance * balance_loss(cfg, routers, args.floor)
+    return loss, plain, torch.stack([load for _, load, _ in routers])
+
+
+@torch.no_grad()
+def routing(cfg, w, ids, sessions, prompt, steps):
+    """How the router shares the experts out over the text.
+
+    (Distinct experts that `sessions` decoding together want at one step of one layer, over the
+    choices they make there, as bench_sessions counts it; each layer's loads over the equal share.)
+    """
+    stretch, routers = prompt + steps, []
+    count = len(ids) // (sessions * stretch) * sessions
+    device = w["model.embed_tokens.weight"].device
+    for part in ids[: count * stretch].reshape(-1, stretch).split(64):
+        found = []
+        forward(cfg, w, part.to(device), 0.0, found)
+        routers.append(torch.stack([c.reshape(*part.shape, -1)[:, prompt:] for *_, c in found]))
+    chosen = torch.cat(routers, 1)  # [layers, stretches, steps, k]
+    layers, _, _, k = chosen.shape
+    loads = torch.stack([c.flatten().bincount(minlength=cfg["num_experts"]) for c in chosen])
+    loads = loads.float() / chosen[0].numel() * cfg["num_experts"]
+    groups = chosen.reshape(layers, -1, sessions, steps, k).transpose(2, 3).reshape(-1, sessions * k)
+    wanted = groups.sort(-1).values
+    distinct = 1 + (wanted[:, 1:] != wanted[:, :-1]).sum(-1).float()
+    return (distinct.mean() / (sessions * k)).item(), loads
+
+
+def print_routing(cfg, w, ids, name):
+    share, loads = routing(cfg, w, ids, 8, 32, 32)
+    first, _ = routing(cfg, w, ids[: 8 * 64], 8, 32, 32)
+    print(f"{name}: 8 sessions want {100 * share:.1f} % of their choices", end="")
+    print(f" ({100 * first:.1f} % in the first 512 tokens); each layer's loads over the equal share:")
+    for i, load in enumerate(loads):
+        print(f"  layer {i}: " + " ".join(f"{x:.2f}" for x in sorted(load.tolist())), flush=True)
 
 
 class Stepper:
     """One optimiser step on a batch; on a GPU as a captured graph, for the launches cost the most."""
 
-    def __init__(self, cfg, w, args, teachers, device):
-        self.cfg, self.w, self.args, self.teachers, self.device = cfg, w, args, teachers, device
+    def __init__(self, cfg, w, args, taught, device):
+        self.cfg, self.w, self.args, self.device = cfg, w, args, device
         decayed = [t for n, t in w.items() if t.ndim >= 2 and "conv1d" not in n]
         others = [t for n, t in w.items() if not (t.ndim >= 2 and "conv1d" not in n)]
         groups = [{"params": decayed, "weight_decay": args.weight_decay}]
@@ -468,21 +523,25 @@ class Stepper:
             groups, lr=self.lr, betas=(0.9, 0.98), fused=on_gpu, capturable=on_gpu
         )
         self.ids = torch.zeros(args.batch, args.length + 1, dtype=torch.int64, device=device)
+        shape = (args.batch, args.length, cfg["vocab_size"])
+        self.taught = taught.new_zeros(shape) if taught is not None else None
         self.side = torch.cuda.Stream() if on_gpu else None
         self.graphs, self.runs = {}, {}
 
     def eager(self, quantised):
         with torch.autocast(self.device, dtype=torch.bfloat16, cache_enabled=False):
             used = rounded(self.w) if quantised else self.w
-            loss, plain, load = loss_of(self.cfg, used, self.ids, self.args, self.teachers)
+            loss, plain, load = loss_of(self.cfg, used, self.ids, self.args, self.taught)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(list(self.w.values()), 1.0)
         self.optimiser.step()
         return plain, load
 
-    def __call__(self, part, lr, quantised):
+    def __call__(self, part, taught, lr, quantised):
         """Returns (loss without the balancing term, each layer's expert loads)."""
         self.ids.copy_(part)
+        if taught is not None:
+            self.taught.copy_(taught)
         self.lr.fill_(lr)
         if quantised in self.graphs:
             graph, out = self.graphs[quantised]
@@ -506,6 +565,12 @@ class Stepper:
         return tuple(t.clone() for t in out)
 
 
+def ensemble_loss(cfg, teachers, data, length, device):
+    """Mean loss of the teachers' mean distribution."""
+    probs = teacher_probs(cfg, teachers, data, length, device)[:-1].float()
+    return -probs.gather(1, data[1:, None].to(device)).clamp_min(1e-7).log().mean().item()
+
+
 def load_weights(path, device):
     return {n: t.float().to(device) for n, t in load_file(path).items()}
 
@@ -523,22 +588,29 @@ def train(args):
     chapter = torch.tensor(tok.encode(held_out).ids)
     generator = torch.Generator().manual_seed(args.seed)
     w = {n: t.to(device).requires_grad_() for n, t in initial_weights(cfg, generator).items()}
-    teachers = [load_weights(p, device) for p in args.teacher]
+    taught = None
+    if args.teacher:
+        teachers = [load_weights(p, device) for p in args.teacher]
+        taught = teacher_probs(cfg, teachers, data, args.length, device)
+        loss = ensemble_loss(cfg, teachers, valid, args.length, device)
+        print(f"teachers: valid {loss:.4f}", flush=True)
+        del teachers
     print(f"{sum(t.numel() for t in w.values())} weights, {len(data)} tokens, {args.seed=}", flush=True)
 
-    stepper = Stepper(cfg, w, args, teachers, device)
+    stepper = Stepper(cfg, w, args, taught, device)
     steps = args.epochs * (len(data) // (args.length * args.batch))
     if args.max_steps:
         steps = min(steps, args.max_steps)
     best, best_weights, step, began = math.inf, None, 0, time.time()
     running, loads = [], None
     while step < steps:
-        for part in batches(data, args.length, args.batch, generator):
+        for at in batches(data, args.length, args.batch, generator):
             progress = step / steps
             lr = args.lr * min(1.0, (step + 1) / args.warmup)
             lr *= 0.01 + 0.99 * (0.5 + 0.5 * math.cos(math.pi * progress))
             quantised = progress >= args.round_from
-            plain, load = stepper(part, lr, quantised)
+            soft = taught[at[:, :-1].to(device)] if taught is not None else None
+            plain, load = stepper(data[at], soft, lr, quantised)
             running.append(plain)
             loads = load if loads is None else 0.98 * loads + 0.02 * load
             step += 1
@@ -546,16 +618,16 @@ def train(args):
                 mean = torch.stack(running).mean().item()
                 running = []
                 with torch.no_grad():
-                    at = mean_loss(cfg, rounded(w), valid, args.length, device)
+                    at_stored = mean_loss(cfg, rounded(w), valid, args.length, device)
                 plain_at = mean_loss(cfg, w, valid, args.length, device)
                 low, high = (loads * cfg["num_experts"]).aminmax()
                 print(
                     f"{step}/{steps} {time.time() - began:.0f}s train {mean:.4f} valid {plain_at:.4f}"
-                    f" quantised {at:.4f} load {low:.2f}..{high:.2f}",
+                    f" quantised {at_stored:.4f} load {low:.2f}..{high:.2f}",
                     flush=True,
                 )
-                if quantised and at < best:
-                    best = at
+                if quantised and at_stored < best:
+                    best = at_stored
                     best_weights = {n: t.detach().clone() for n, t in w.items()}
             if step == steps:
                 break
@@ -570,6 +642,8 @@ def train(args):
         flush=True,
     )
     save_file({n: t.contiguous().cpu() for n, t in w.items()}, args.out)
+    print_routing(cfg, rounded(w), valid, "validation")
+    print_routing(cfg, rounded(w), chapter, "held-out chapter")
 
 
 # --- the checkpoint directory -------------------------------------------------------------------
@@ -740,6 +814,7 @@ def evaluate(args):
         ours = forward(CONFIG, weights, ids[None])[0]
     nll = nll_of(logits, ids)
     print(f"training code against transformers: {difference(ours, logits):.2e}")
+    print_routing(CONFIG, weights, ids, "held-out text")
 
     model, wrapped = load(args.model)
     for prompt in args.prompt:
@@ -789,16 +864,17 @@ def main():
     p.add_argument("--tokenizer", default="models/demo", help="folder of tokenizer.json")
     p.add_argument("--out", required=True, help="float32 weights, a .safetensors file")
     p.add_argument("--teacher", action="append", default=[], help="weights of an earlier run")
-    p.add_argument("--distil", type=float, default=0.7, help="weight of the teachers' loss")
+    p.add_argument("--distil", type=float, default=1.0, help="weight of the teachers' loss")
     p.add_argument("--epochs", type=int, default=30)
     p.add_argument("--max-steps", type=int, default=0)
     p.add_argument("--batch", type=int, default=16)
     p.add_argument("--length", type=int, default=1024)
     p.add_argument("--lr", type=float, default=2e-3)
     p.add_argument("--warmup", type=int, default=100)
-    p.add_argument("--weight-decay", type=float, default=0.3)
-    p.add_argument("--dropout", type=float, default=0.15)
-    p.add_argument("--balance", type=float, default=0.01)
+    p.add_argument("--weight-decay", type=float, default=3.0)
+    p.add_argument("--dropout", type=float, default=0.3)
+    p.add_argument("--balance", type=float, default=0.03)
+    p.add_argument("--floor", type=float, default=0.4, help="share below which balancing acts")
     p.add_argument("--round-from", type=float, default=0.7, help="share of the steps done in float")
     p.add_argument("--every", type=int, default=200)
     p.add_argument("--seed", type=int, default=1)
