@@ -471,9 +471,11 @@ MF_API void mf_engine_set_store(mf_engine *engine, mf_store *store);
 
 /*
  * Writes the session's present state as an entry, unless one with exactly these tokens exists or
- * they are fewer than min_tokens; makes room first by evicting what is old, large and rarely used.
- * Errors: MF_ERR_IO (a full disk, say: the store is as it was), MF_ERR_BUDGET (larger than
- * max_bytes), MF_ERR_NO_MEMORY. The session is unchanged.
+ * they are fewer than min_tokens. In families without recurrent layers any beginning of an entry's
+ * tokens serves mf_session_sync; in others all of them, or as far as one of at most four of the
+ * session's checkpoints, whose states are written too (see mf_checkpoint_auto). First makes room by
+ * evicting what is old, large and rarely used. Errors: MF_ERR_IO (a full disk, say: the store is as
+ * it was), MF_ERR_BUDGET (larger than max_bytes), MF_ERR_NO_MEMORY. The session is unchanged.
  */
 MF_API MF_MUST_CHECK mf_status mf_store_put(mf_store *store, const mf_session *session,
                                             mf_error *error);
