@@ -6,76 +6,10 @@
 
 #include <string.h>
 
-/* Of large weights every 16th block is enough to tell two models apart. */
-#define WHOLE_BYTES ((uint64_t)64 << 20)
-#define SAMPLE_BYTES ((uint64_t)4 << 10)
-#define SAMPLE_STRIDE ((uint64_t)64 << 10)
-
-static void add_resident(const mf_engine *e, mf_checksum *c)
-{
-    const unsigned char *bytes = e->backend->ops->buffer_host(e->backend, e->resident);
-    uint64_t n_bytes = e->info.resident_bytes;
-    uint64_t stride = n_bytes <= WHOLE_BYTES ? SAMPLE_BYTES : SAMPLE_STRIDE;
-    for (uint64_t at = 0; at < n_bytes; at += stride) {
-        uint64_t n = n_bytes - at < SAMPLE_BYTES ? n_bytes - at : SAMPLE_BYTES;
-        mf_fingerprint_add(c, bytes + at, (size_t)n);
-    }
-}
-
-/* What the same weights may be evaluated differently by, and the form of the experts. */
-static void add_shapes(const mf_engine *e, mf_checksum *c)
-{
-    const mf_model_info *i = &e->info;
-    const uint64_t values[] = {i->n_layers,
-                               i->n_full_attention_layers,
-                               i->n_linear_attention_layers,
-                               i->n_latent_attention_layers,
-                               i->hidden_size,
-                               i->n_heads,
-                               i->n_kv_heads,
-                               i->head_dim,
-                               i->n_vocab,
-                               i->n_experts,
-                               i->n_experts_per_token,
-                               i->expert_hidden_size,
-                               i->expert_bits,
-                               i->expert_bytes,
-                               i->one_expert_bytes,
-                               i->n_expert_groups,
-                               i->n_expert_groups_per_token,
-                               i->resident_bytes,
-                               MF_PAGE_TOKENS};
-    const double rope[] = {e->h.rope.theta, e->h.rope.factor, e->h.rope.attention_factor,
-                           (double)e->h.rms_eps};
-    mf_fingerprint_add(c, i->family, sizeof i->family);
-    mf_fingerprint_add(c, values, sizeof values);
-    mf_fingerprint_add(c, rope, sizeof rope);
-}
-
-const mf_snapshot_key *mf_engine_snapshot_key(mf_engine *engine)
-{
-    mf_engine_lock(engine);
-    if (!engine->has_snapshot_key) {
-        mf_checksum c;
-        mf_snapshot_key *key = &engine->snapshot_key;
-        mf_fingerprint_begin(&c);
-        add_shapes(engine, &c);
-        add_resident(engine, &c);
-        mf_fingerprint_end(&c, key->fingerprint);
-        key->kv_type = (uint32_t)engine->options.kv_type;
-        const char *tier = mf_engine_cpu_name(engine);
-        key->cpu_tier = strcmp(tier, "scalar") == 0 ? 1 : strcmp(tier, "avx2") == 0 ? 2 : 3;
-        engine->has_snapshot_key = true;
-    }
-    mf_engine_unlock(engine);
-    return &engine->snapshot_key;
-}
-
-mf_snapshot_head mf_snapshot_head_of(mf_engine *engine, uint64_t n_tokens, bool has_logits,
+mf_snapshot_head mf_snapshot_head_of(const mf_engine *engine, uint64_t n_tokens, bool has_logits,
                                      uint32_t n_checkpoints)
 {
-    mf_snapshot_head head = {.key = *mf_engine_snapshot_key(engine),
-                             .n_tokens = n_tokens,
+    mf_snapshot_head head = {.n_tokens = n_tokens,
                              .n_layers = engine->h.n_layers,
                              .n_vocab = engine->h.n_vocab,
                              .page_tokens = MF_PAGE_TOKENS,
@@ -121,6 +55,7 @@ mf_status mf_snapshot_write(const mf_state *state, bool with_all, mf_byte_sink *
     mf_snapshot_head head =
         mf_snapshot_head_of(e, state->position, has_logits, with_all ? state->n_checkpoints : 0);
     uint32_t n_parts = mf_state_n_parts(e, state->position);
+    MF_TRY(mf_engine_snapshot_key(e, &head.key, error));
     for (uint32_t i = 0; i < head.n_checkpoints; i++)
         head.checkpoints[i] = (uint32_t)state->checkpoints[i];
     MF_TRY(mf_snapshot_write_head(sink, &head, state->tokens, error));
@@ -138,13 +73,14 @@ mf_status mf_snapshot_write(const mf_state *state, bool with_all, mf_byte_sink *
 
 mf_status mf_snapshot_check(mf_engine *engine, const mf_snapshot_head *head, mf_error *error)
 {
-    const mf_snapshot_key *key = mf_engine_snapshot_key(engine);
-    if (memcmp(head->key.fingerprint, key->fingerprint, sizeof key->fingerprint) != 0)
+    mf_snapshot_key key;
+    MF_TRY(mf_engine_snapshot_key(engine, &key, error));
+    if (memcmp(head->key.fingerprint, key.fingerprint, sizeof key.fingerprint) != 0)
         return mf_fail(error, MF_ERR_UNSUPPORTED, "snapshot of another model");
-    if (head->key.kv_type != key->kv_type)
+    if (head->key.kv_type != key.kv_type)
         return mf_fail(error, MF_ERR_UNSUPPORTED,
                        "snapshot of another cache type: its kv_type is %u, the engine's %u",
-                       head->key.kv_type, key->kv_type);
+                       head->key.kv_type, key.kv_type);
     const mf_snapshot_head want =
         mf_snapshot_head_of(engine, head->n_tokens, head->has_logits, head->n_checkpoints);
     if (head->n_layers != want.n_layers || head->n_vocab != want.n_vocab ||

@@ -6,12 +6,14 @@
 #include "model/session_state.h"
 #include "state/snapshot_format.h"
 
-/* Which states are those of this engine's model, cache type and order of summing. Computed once. */
-const mf_snapshot_key *mf_engine_snapshot_key(mf_engine *engine);
+/* Which states are those of this engine's model, cache type and order of summing. Computed when it
+ * is asked for first, for which a few KiB of every expert are read: MF_ERR_IO, MF_ERR_FORMAT (a
+ * file was cut short), MF_ERR_NO_MEMORY. */
+mf_status mf_engine_snapshot_key(mf_engine *engine, mf_snapshot_key *out, mf_error *error);
 
-/* What the head of a snapshot of this many tokens and checkpoints says; their positions are the
- * caller's to fill in. */
-mf_snapshot_head mf_snapshot_head_of(mf_engine *engine, uint64_t n_tokens, bool has_logits,
+/* What the head of a snapshot of this many tokens and checkpoints says, but for the key and the
+ * positions, which are the caller's to fill in. */
+mf_snapshot_head mf_snapshot_head_of(const mf_engine *engine, uint64_t n_tokens, bool has_logits,
                                      uint32_t n_checkpoints);
 
 /* The whole snapshot; logits and checkpoints too where with_all and the state has them. */

@@ -21,6 +21,7 @@ typedef struct sync_job {
     size_t n_tokens;
     mf_sync_source source;
     uint64_t n_reused;
+    mf_snapshot_key key; /* where there is a store */
 } sync_job;
 
 static uint64_t n_common(const mf_session *s, const int32_t *tokens, size_t n_tokens)
@@ -75,7 +76,7 @@ static bool find_stored(const sync_job *job, mf_store *store, mf_store_match *ma
                         uint64_t *n_usable)
 {
     bool whole = job->engine->plan.recurrent_bytes != 0;
-    const mf_snapshot_key *key = mf_engine_snapshot_key(job->engine);
+    const mf_snapshot_key *key = &job->key;
     size_t least = (size_t)job->n_reused, n = job->n_tokens;
     if (!mf_store_find(store, key, job->tokens, n, whole, least, match))
         return false;
@@ -146,7 +147,9 @@ static void reuse_store(sync_job *job)
     mf_engine_lock(job->engine);
     mf_store *store = job->engine->prefix_store;
     mf_engine_unlock(job->engine);
-    for (int i = 0; i < MAX_TRIES && store != NULL; i++) {
+    if (store == NULL || mf_engine_snapshot_key(job->engine, &job->key, NULL) != MF_OK)
+        return;
+    for (int i = 0; i < MAX_TRIES; i++) {
         mf_store_match match;
         mf_state_reader *reader;
         mf_state *state = NULL;
@@ -226,15 +229,17 @@ mf_status mf_store_put(mf_store *store, const mf_session *session, mf_error *err
     mf_engine *e = session->engine;
     mf_session *s = (mf_session *)session; /* holding counts references and nothing else */
     mf_state *state = NULL;
-    const mf_snapshot_key *key = mf_engine_snapshot_key(e);
-    if (session->position < mf_store_min_tokens(store) ||
-        mf_store_has(store, key, session->tokens, (size_t)session->position))
+    mf_snapshot_key key;
+    if (session->position < mf_store_min_tokens(store))
+        return MF_OK;
+    MF_TRY(mf_engine_snapshot_key(e, &key, error));
+    if (mf_store_has(store, &key, session->tokens, (size_t)session->position))
         return MF_OK;
     MF_TRY(mf_state_hold(s, session->position, &state, error));
     mf_state_hold_checkpoints(s, state, most_checkpoints(e, store));
     const mf_snapshot_head head =
         mf_snapshot_head_of(e, state->position, state->logits != NULL, state->n_checkpoints);
-    mf_status status = mf_store_add(store, key, state->tokens, (size_t)state->position,
+    mf_status status = mf_store_add(store, &key, state->tokens, (size_t)state->position,
                                     mf_snapshot_total_bytes(&head), write_state, state, error);
     mf_state_release(&state);
     return status;
