@@ -57,6 +57,24 @@ static mf_status open_store(mf_cli_generator *g, mf_error *error)
     return mf_store_open(args->state_dir, &options, &g->store, error);
 }
 
+/* What a store takes up a prompt at in families with recurrent layers: checkpoints, of which the
+ * plan has room for one. As many more as an entry keeps, where the budget allows for them. */
+static void plan_checkpoints(mf_cli_generator *g, mf_engine_options *options)
+{
+    enum { N_MORE = 3 };
+    mf_model_info info;
+    mf_engine_options small = *options, large = *options;
+    small.n_context_tokens = 1; /* a session of it is three recurrent states and little else */
+    if (g->store == NULL || g->info.n_linear_attention_layers == 0 || options->state_bytes != 0 ||
+        mf_model_inspect(g->model, &small, &info, NULL) != MF_OK)
+        return;
+    uint64_t one = info.session_bytes / 3;
+    large.state_bytes = g->info.session_bytes + N_MORE * one;
+    large.checkpoint_bytes = (N_MORE + 1) * one;
+    if (mf_model_inspect(g->model, &large, &info, NULL) == MF_OK && info.n_slots != 0)
+        *options = large;
+}
+
 /* The descriptors come first, so that a directory that is no model is called that, and not one
  * without a tokenizer; the tokenizer and the store second, so that the memory budget counts them.
  */
@@ -66,21 +84,23 @@ int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_g
     memset(g, 0, sizeof *g);
     g->args = args;
     g->model = model;
-    const mf_engine_options *options = &args->engine.options;
-    mf_status status = mf_model_inspect(model, options, &g->info, &error);
+    mf_engine_options options = args->engine.options;
+    mf_status status = mf_model_inspect(model, &options, &g->info, &error);
     if (status == MF_OK)
         status = mf_tokenizer_open(model, NULL, &g->tokenizer, &error);
     if (status == MF_OK && args->state_dir)
         status = open_store(g, &error);
-    if (status == MF_OK)
-        status = mf_engine_open(model, options, &g->engine, &error);
+    if (status == MF_OK) {
+        plan_checkpoints(g, &options);
+        status = mf_engine_open(model, &options, &g->engine, &error);
+    }
     if (status == MF_OK)
         status = mf_session_create(g->engine, &g->session, &error);
     if (status != MF_OK)
         return mf_cli_fail(status, &error);
     mf_engine_set_store(g->engine, g->store);
     mf_engine_info(g->engine, &g->info);
-    g->n_context_tokens = context_tokens(options, &g->info);
+    g->n_context_tokens = context_tokens(&options, &g->info);
     g->stats.ram_bytes = g->info.ram_bytes;
     g->stats.n_slots = g->info.n_slots;
     g->stats.slot_bytes = g->info.slot_bytes;
@@ -180,6 +200,10 @@ static void report_reuse(const mf_cli_generator *g, const mf_sync_result *result
     mf_cli_log((void *)&g->args->engine.verbosity, MF_LOG_INFO, line);
 }
 
+/* Parts that a prompt's checkpoints cut it into: enough that of those which the store keeps the
+ * newest is near the end, where another question after the same text begins. */
+#define PROMPT_PARTS 8
+
 /* What the session holds and these tokens, by way of the store. */
 static mf_status sync_tokens(mf_cli_generator *g, const int32_t *tokens, size_t n_tokens,
                              mf_error *error)
@@ -192,6 +216,8 @@ static mf_status sync_tokens(mf_cli_generator *g, const int32_t *tokens, size_t 
     if (n_held > 0)
         memcpy(all, mf_session_tokens(g->session), n_held * sizeof *all);
     memcpy(all + n_held, tokens, n_tokens * sizeof *all);
+    if (g->info.n_linear_attention_layers != 0)
+        mf_checkpoint_auto(g->session, (n_held + n_tokens) / PROMPT_PARTS + 1, 0);
     mf_status status = mf_session_sync(g->session, all, n_held + n_tokens, &result, error);
     free(all);
     if (status != MF_OK)

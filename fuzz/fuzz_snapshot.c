@@ -24,7 +24,8 @@ static void read_all(const uint8_t *data, size_t n_bytes)
             abort();
         return;
     }
-    if (mf_snapshot_total_bytes(&head) < mf_snapshot_head_bytes(head.n_tokens))
+    if (mf_snapshot_checkpoint_offset(&head, 0) <
+        mf_snapshot_head_bytes(head.n_tokens, head.n_checkpoints))
         abort();
     if (mf_snapshot_total_bytes(&head) > n_bytes || head.n_parts > MAX_PARTS)
         return; /* whoever allocates by a head compares it with what there is first */
@@ -42,6 +43,9 @@ static void read_all(const uint8_t *data, size_t n_bytes)
         for (uint64_t i = 0; i < head.n_tokens; i++)
             if (tokens[i] < 0 || (uint32_t)tokens[i] >= head.n_vocab)
                 abort();
+    for (uint32_t i = 0; status == MF_OK && i < head.n_checkpoints; i++)
+        if (head.checkpoints[i] == 0 || head.checkpoints[i] >= head.n_tokens)
+            abort();
     free(tokens);
     free(part);
 }
@@ -49,15 +53,17 @@ static void read_all(const uint8_t *data, size_t n_bytes)
 static void put_right(uint8_t *data, size_t n_bytes)
 {
     uint64_t n_tokens, sum;
+    uint32_t n_checkpoints;
     if (n_bytes < MF_SNAPSHOT_HEADER_BYTES)
         return;
-    memcpy(data, "MFSTATE\n\1\0\0\0\200\0\0\0", 16);
+    memcpy(data, "MFSTATE\n\2\0\0\0\200\0\0\0", 16);
     sum = mf_checksum_of(data, 120, 0);
     memcpy(data + 120, &sum, 8);
     memcpy(&n_tokens, data + 48, 8);
-    if (n_tokens > n_bytes || mf_snapshot_head_bytes(n_tokens) > n_bytes)
+    memcpy(&n_checkpoints, data + 104, 4);
+    if (n_tokens > n_bytes || mf_snapshot_head_bytes(n_tokens, n_checkpoints) > n_bytes)
         return;
-    size_t n_head = (size_t)mf_snapshot_head_bytes(n_tokens);
+    size_t n_head = (size_t)mf_snapshot_head_bytes(n_tokens, n_checkpoints);
     sum = mf_checksum_of(data, n_head - 8, 0);
     memcpy(data + n_head - 8, &sum, 8);
 }

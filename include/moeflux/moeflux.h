@@ -314,12 +314,13 @@ typedef struct mf_batch_item {
 MF_API MF_MUST_CHECK mf_status mf_engine_eval(mf_engine *engine, const mf_batch_item *items,
                                               size_t n_items, mf_error *error);
 
-/* Makes the session's running evaluation, or else its next one, return MF_ERR_CANCELLED before its
- * next layer. From any thread, or a signal handler. */
+/* Makes the session's running evaluation, or else its next one, return MF_ERR_CANCELLED: before its
+ * next layer, or within milliseconds where it waits for another session's evaluation, which goes
+ * on. From any thread, or a signal handler. */
 MF_API void mf_session_cancel(mf_session *session);
 
 /* Evaluations that are not done at this time of CLOCK_MONOTONIC, in microseconds, return
- * MF_ERR_CANCELLED before their next layer. 0: no deadline. */
+ * MF_ERR_CANCELLED before their next layer, or while they wait for another's. 0: no deadline. */
 MF_API void mf_session_set_deadline(mf_session *session, uint64_t monotonic_us);
 
 /* float32 [n_vocab] of the last token evaluated, NULL if there is none (new, cleared, truncated,
@@ -471,9 +472,11 @@ MF_API void mf_engine_set_store(mf_engine *engine, mf_store *store);
 
 /*
  * Writes the session's present state as an entry, unless one with exactly these tokens exists or
- * they are fewer than min_tokens; makes room first by evicting what is old, large and rarely used.
- * Errors: MF_ERR_IO (a full disk, say: the store is as it was), MF_ERR_BUDGET (larger than
- * max_bytes), MF_ERR_NO_MEMORY. The session is unchanged.
+ * they are fewer than min_tokens. In families without recurrent layers any beginning of an entry's
+ * tokens serves mf_session_sync; in others all of them, or as far as one of at most four of the
+ * session's checkpoints, whose states are written too (see mf_checkpoint_auto). First makes room by
+ * evicting what is old, large and rarely used. Errors: MF_ERR_IO (a full disk, say: the store is as
+ * it was), MF_ERR_BUDGET (larger than max_bytes), MF_ERR_NO_MEMORY. The session is unchanged.
  */
 MF_API MF_MUST_CHECK mf_status mf_store_put(mf_store *store, const mf_session *session,
                                             mf_error *error);

@@ -230,16 +230,11 @@ static mf_status open_state(mf_engine *e, mf_error *error)
                        e->plan.state_bytes);
     e->checkpoint_limit =
         e->options.checkpoint_bytes != 0 ? e->options.checkpoint_bytes : e->plan.state_bytes / 4;
-    pthread_mutexattr_t recursive; /* a callback may ask for statistics */
-    if (pthread_mutexattr_init(&recursive) != 0)
+    MF_TRY(mf_turn_init(&e->turn, error));
+    if (pthread_mutex_init(&e->state_lock, NULL) != 0) {
+        mf_turn_destroy(&e->turn);
         return mf_fail(error, MF_ERR_NO_MEMORY, "no memory for a lock");
-    (void)pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
-    int failed = pthread_mutex_init(&e->turn, &recursive);
-    (void)pthread_mutexattr_destroy(&recursive);
-    if (failed == 0 && (failed = pthread_mutex_init(&e->state_lock, NULL)) != 0)
-        (void)pthread_mutex_destroy(&e->turn);
-    if (failed != 0)
-        return mf_fail(error, MF_ERR_NO_MEMORY, "no memory for a lock");
+    }
     e->has_locks = true;
     return MF_OK;
 }
@@ -350,7 +345,7 @@ void mf_engine_close(mf_engine **engine)
     mf_io_close(&e->io);
     if (e->has_locks) {
         mf_state_pool_free(&e->pool);
-        (void)pthread_mutex_destroy(&e->turn);
+        mf_turn_destroy(&e->turn);
         (void)pthread_mutex_destroy(&e->state_lock);
     }
     if (e->backend != NULL)

@@ -6,6 +6,7 @@
 #include "model/family.h"
 #include "model/plan.h"
 #include "model/state_pool.h"
+#include "model/turn.h"
 #include "state/snapshot_format.h"
 
 #include <pthread.h>
@@ -50,13 +51,13 @@ struct mf_engine {
     struct mf_batch_part *parts_list; /* [n_sessions], of the chunk at hand */
     float *each_logits;               /* [n_vocab] */
     /* What sessions hold; see session.h. */
-    pthread_mutex_t turn, state_lock;
+    mf_turn turn;
+    pthread_mutex_t state_lock;
     bool has_locks;
     mf_layer_state *layers; /* [n_layers] */
     mf_state_pool pool;
     mf_session *first_session;
     uint32_t n_sessions; /* open now */
-    bool is_evaluating;  /* under the turn */
     uint64_t checkpoint_limit, checkpoint_bytes, n_uses;
     void (*tokens_changed)(void *user, mf_session *session, uint64_t n_kept);
     void *tokens_changed_user;

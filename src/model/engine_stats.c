@@ -5,12 +5,12 @@
 /* Evaluations on other threads wait meanwhile; callbacks of one on this thread do not. */
 static void take_turn(const mf_engine *engine)
 {
-    (void)pthread_mutex_lock(&((mf_engine *)engine)->turn);
+    (void)!mf_turn_take(&((mf_engine *)engine)->turn, NULL, NULL, NULL); /* nothing ends it */
 }
 
 static void end_turn(const mf_engine *engine)
 {
-    (void)pthread_mutex_unlock(&((mf_engine *)engine)->turn);
+    mf_turn_end(&((mf_engine *)engine)->turn);
 }
 
 void mf_engine_stats(const mf_engine *engine, mf_stats *out)

@@ -27,21 +27,21 @@ static mf_status trace(mf_engine *e, const mf_batch *batch, uint32_t layer, mf_e
     return MF_OK;
 }
 
+mf_status mf_session_check_cancelled(mf_session *s, mf_error *error)
+{
+    if (atomic_load_explicit(&s->is_cancelled, memory_order_relaxed)) {
+        atomic_store_explicit(&s->is_cancelled, false, memory_order_relaxed);
+        return mf_fail(error, MF_ERR_CANCELLED, "evaluation cancelled");
+    }
+    if (s->deadline_us != 0 && mf_now_us() >= s->deadline_us)
+        return mf_fail(error, MF_ERR_CANCELLED, "evaluation not done at its deadline");
+    return MF_OK;
+}
+
 mf_status mf_check_cancelled(const mf_batch *batch, mf_error *error)
 {
-    uint64_t now = 0;
-    for (uint32_t i = 0; i < batch->n_parts; i++) {
-        mf_session *s = batch->parts[i].session;
-        if (atomic_load_explicit(&s->is_cancelled, memory_order_relaxed)) {
-            atomic_store_explicit(&s->is_cancelled, false, memory_order_relaxed);
-            return mf_fail(error, MF_ERR_CANCELLED, "evaluation cancelled");
-        }
-        if (s->deadline_us == 0)
-            continue;
-        now = now == 0 ? mf_now_us() : now;
-        if (now >= s->deadline_us)
-            return mf_fail(error, MF_ERR_CANCELLED, "evaluation not done at its deadline");
-    }
+    for (uint32_t i = 0; i < batch->n_parts; i++)
+        MF_TRY(mf_session_check_cancelled(batch->parts[i].session, error));
     return MF_OK;
 }
 

@@ -81,7 +81,9 @@ typedef struct mf_batch {
 /* Runs the layers over the batch, whose sessions have been prepared. Commits nothing. */
 mf_status mf_forward(mf_engine *engine, const mf_batch *batch, mf_error *error);
 
-/* MF_ERR_CANCELLED if a session of the batch was cancelled or is late. */
+/* MF_ERR_CANCELLED if a session was cancelled (which is then forgotten) or is late. */
+mf_status mf_session_check_cancelled(mf_session *session, mf_error *error);
+/* The same of all sessions of a batch. */
 mf_status mf_check_cancelled(const mf_batch *batch, mf_error *error);
 
 /* ------------------------------------------------------------ what follows is under the state lock

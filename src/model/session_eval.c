@@ -121,16 +121,23 @@ static void finish_chunk(const eval_call *call, const mf_batch *batch, bool is_g
     mf_engine_unlock(call->engine);
 }
 
+/* What ends the waiting for a turn: any session that still has tokens was cancelled or is late. */
+static mf_status check_waiting(void *ctx, mf_error *error)
+{
+    const eval_call *call = ctx;
+    for (size_t i = 0; i < call->n_items; i++)
+        if (call->done[i] < call->items[i].n_tokens)
+            MF_TRY(mf_session_check_cancelled(call->items[i].session, error));
+    return MF_OK;
+}
+
 static mf_status eval_chunk(eval_call *call, mf_error *error)
 {
     mf_engine *e = call->engine;
     mf_batch batch;
-    (void)pthread_mutex_lock(&e->turn);
-    if (e->is_evaluating) {
-        (void)pthread_mutex_unlock(&e->turn);
+    if (mf_turn_is_mine(&e->turn))
         return mf_fail(error, MF_ERR_STATE, "a callback of an evaluation may not evaluate");
-    }
-    e->is_evaluating = true;
+    MF_TRY(mf_turn_take(&e->turn, check_waiting, call, error));
     cut_chunk(call, &batch);
     mf_status status = mf_check_cancelled(&batch, error);
     if (status == MF_OK)
@@ -140,8 +147,7 @@ static mf_status eval_chunk(eval_call *call, mf_error *error)
         finish_chunk(call, &batch, status == MF_OK);
     }
     call->n_done += batch.n_rows;
-    e->is_evaluating = false;
-    (void)pthread_mutex_unlock(&e->turn);
+    mf_turn_end(&e->turn);
     return status;
 }
 

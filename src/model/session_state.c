@@ -105,12 +105,39 @@ mf_status mf_state_hold(mf_session *session, uint64_t position, mf_state **out, 
     return status;
 }
 
+static void hold_checkpoint(mf_state *st, const mf_checkpoint_state *c)
+{
+    mf_unit_hold(&st->engine->pool, MF_UNIT_RECURRENT, c->recurrent);
+    st->checkpoints[st->n_checkpoints] = c->position;
+    st->checkpoint_units[st->n_checkpoints++] = c->recurrent;
+}
+
+void mf_state_hold_checkpoints(mf_session *session, mf_state *st, uint32_t n_max)
+{
+    enum { N = MF_STATE_CHECKPOINTS };
+    static const uint32_t eighths[N] = {4, 6, 7, 8};
+    const mf_checkpoint_state *last = NULL;
+    if (st->engine->plan.recurrent_bytes == 0 || st->position == 0)
+        return;
+    mf_engine_lock(st->engine);
+    for (uint32_t i = n_max < N ? N - n_max : 0; i < N; i++) {
+        uint64_t most = i + 1 == N ? st->position - 1 : st->position * eighths[i] / 8;
+        const mf_checkpoint_state *c = mf_checkpoint_find(session, most);
+        if (c != NULL && c != last && c->position > 0)
+            hold_checkpoint(st, c);
+        last = c;
+    }
+    mf_engine_unlock(st->engine);
+}
+
 static void drop_units(mf_state *st)
 {
     mf_state_pool *pool = &st->engine->pool;
     while (st->n_pages > 0)
         mf_unit_drop(pool, MF_UNIT_PAGE, st->pages[--st->n_pages]);
     mf_unit_drop(pool, MF_UNIT_RECURRENT, st->recurrent);
+    while (st->n_checkpoints > 0)
+        mf_unit_drop(pool, MF_UNIT_RECURRENT, st->checkpoint_units[--st->n_checkpoints]);
 }
 
 static mf_status take_units(mf_state *st, mf_error *error)
@@ -217,16 +244,45 @@ uint64_t mf_state_part_bytes(const mf_engine *engine, uint64_t position, uint32_
     return place_of(engine, position, i).n_bytes;
 }
 
-mf_state_part mf_state_part_at(const mf_state *st, uint32_t i)
+static mf_state_part part_in_unit(const mf_engine *engine, part_place place, mf_unit unit)
 {
-    const mf_engine *e = st->engine;
-    const part_place place = place_of(e, st->position, i);
-    mf_engine_lock(st->engine);
-    mf_span at = place.is_recurrent ? mf_unit_span(&e->pool, MF_UNIT_RECURRENT, st->recurrent)
-                                    : mf_unit_span(&e->pool, MF_UNIT_PAGE, st->pages[place.page]);
-    mf_engine_unlock(st->engine);
+    mf_engine *e = (mf_engine *)engine; /* to be locked */
+    mf_engine_lock(e);
+    mf_span at =
+        mf_unit_span(&e->pool, place.is_recurrent ? MF_UNIT_RECURRENT : MF_UNIT_PAGE, unit);
+    mf_engine_unlock(e);
     unsigned char *host = e->backend->ops->buffer_host(e->backend, at.buffer);
     return (mf_state_part){host + at.offset + place.offset, place.n_bytes};
+}
+
+mf_state_part mf_state_part_in(const mf_state *st, uint64_t position, uint32_t i)
+{
+    const part_place place = place_of(st->engine, position, i);
+    return part_in_unit(st->engine, place,
+                        place.is_recurrent ? st->recurrent : st->pages[place.page]);
+}
+
+mf_state_part mf_state_part_at(const mf_state *st, uint32_t i)
+{
+    return mf_state_part_in(st, st->position, i);
+}
+
+mf_state_part mf_state_recurrent_part(const mf_engine *e, mf_unit recurrent, uint32_t i)
+{
+    return part_in_unit(e, nth_run(e, true, i), recurrent);
+}
+
+uint32_t mf_state_n_recurrent_parts(const mf_engine *e)
+{
+    return count_runs(e, true);
+}
+
+uint32_t mf_state_n_page_parts(const mf_engine *e, uint64_t position, uint64_t n_tokens)
+{
+    uint32_t n_full = (uint32_t)(position / MF_PAGE_TOKENS), n = mf_pages_of(n_tokens);
+    if (e->plan.page_bytes == 0)
+        return 0;
+    return n <= n_full ? n : n_full + count_runs(e, false);
 }
 
 uint64_t mf_state_bytes(const mf_engine *e, uint64_t position)

@@ -14,6 +14,9 @@
 
 #include "model/engine.h"
 
+/* Checkpoints that go with a held state. */
+#define MF_STATE_CHECKPOINTS 4
+
 /* What positions 0 .. position - 1 left behind. */
 typedef struct mf_state {
     mf_engine *engine;
@@ -23,6 +26,10 @@ typedef struct mf_state {
     uint32_t n_pages;
     mf_unit recurrent; /* 0: the family has none, or position is 0 */
     float *logits;     /* [n_vocab] after the last token; NULL: not known */
+    /* Earlier positions, rising, whose recurrent states are held too. */
+    uint32_t n_checkpoints;
+    uint64_t checkpoints[MF_STATE_CHECKPOINTS];
+    mf_unit checkpoint_units[MF_STATE_CHECKPOINTS];
 } mf_state;
 
 void mf_engine_lock(mf_engine *engine);
@@ -43,6 +50,12 @@ bool mf_session_has_logits_at(const mf_session *session, uint64_t position);
 mf_status mf_state_hold(mf_session *session, uint64_t position, mf_state **out, mf_error *error);
 mf_status mf_state_hold_locked(mf_session *session, uint64_t position, mf_state **out,
                                mf_error *error);
+
+/* Holds checkpoints of the session beside its state, at most n_max: the newest before the state's
+ * position, the last within its first 7/8, within 3/4, and within half. The end is where prompts
+ * differ: most often something is asked at the end of what is held. None in families without
+ * recurrent layers, which need none. */
+void mf_state_hold_checkpoints(mf_session *session, mf_state *state, uint32_t n_max);
 
 /* A new state of these tokens with units of its own, whose parts and, if has_logits, logits the
  * caller then fills. Makes room as evaluations do. Errors: MF_ERR_NO_MEMORY, MF_ERR_BUDGET,
@@ -70,6 +83,14 @@ typedef struct mf_state_part {
 uint32_t mf_state_n_parts(const mf_engine *engine, uint64_t position);
 uint64_t mf_state_part_bytes(const mf_engine *engine, uint64_t position, uint32_t i);
 mf_state_part mf_state_part_at(const mf_state *state, uint32_t i);
+/* Part i of a state at another position where it belongs in this state's units: a page that the
+ * state has, or the recurrent state. */
+mf_state_part mf_state_part_in(const mf_state *state, uint64_t position, uint32_t i);
+/* Part i of a recurrent state: i counts from 0. */
+mf_state_part mf_state_recurrent_part(const mf_engine *engine, mf_unit recurrent, uint32_t i);
+/* The first so many parts are pages: those that hold the first n_tokens of a state at position. */
+uint32_t mf_state_n_page_parts(const mf_engine *engine, uint64_t position, uint64_t n_tokens);
+uint32_t mf_state_n_recurrent_parts(const mf_engine *engine);
 /* The sum of all parts. */
 uint64_t mf_state_bytes(const mf_engine *engine, uint64_t position);
 

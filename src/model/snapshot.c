@@ -6,75 +6,10 @@
 
 #include <string.h>
 
-/* Of large weights every 16th block is enough to tell two models apart. */
-#define WHOLE_BYTES ((uint64_t)64 << 20)
-#define SAMPLE_BYTES ((uint64_t)4 << 10)
-#define SAMPLE_STRIDE ((uint64_t)64 << 10)
-
-static void add_resident(const mf_engine *e, mf_checksum *c)
+mf_snapshot_head mf_snapshot_head_of(const mf_engine *engine, uint64_t n_tokens, bool has_logits,
+                                     uint32_t n_checkpoints)
 {
-    const unsigned char *bytes = e->backend->ops->buffer_host(e->backend, e->resident);
-    uint64_t n_bytes = e->info.resident_bytes;
-    uint64_t stride = n_bytes <= WHOLE_BYTES ? SAMPLE_BYTES : SAMPLE_STRIDE;
-    for (uint64_t at = 0; at < n_bytes; at += stride) {
-        uint64_t n = n_bytes - at < SAMPLE_BYTES ? n_bytes - at : SAMPLE_BYTES;
-        mf_fingerprint_add(c, bytes + at, (size_t)n);
-    }
-}
-
-/* What the same weights may be evaluated differently by, and the form of the experts. */
-static void add_shapes(const mf_engine *e, mf_checksum *c)
-{
-    const mf_model_info *i = &e->info;
-    const uint64_t values[] = {i->n_layers,
-                               i->n_full_attention_layers,
-                               i->n_linear_attention_layers,
-                               i->n_latent_attention_layers,
-                               i->hidden_size,
-                               i->n_heads,
-                               i->n_kv_heads,
-                               i->head_dim,
-                               i->n_vocab,
-                               i->n_experts,
-                               i->n_experts_per_token,
-                               i->expert_hidden_size,
-                               i->expert_bits,
-                               i->expert_bytes,
-                               i->one_expert_bytes,
-                               i->n_expert_groups,
-                               i->n_expert_groups_per_token,
-                               i->resident_bytes,
-                               MF_PAGE_TOKENS};
-    const double rope[] = {e->h.rope.theta, e->h.rope.factor, e->h.rope.attention_factor,
-                           (double)e->h.rms_eps};
-    mf_fingerprint_add(c, i->family, sizeof i->family);
-    mf_fingerprint_add(c, values, sizeof values);
-    mf_fingerprint_add(c, rope, sizeof rope);
-}
-
-const mf_snapshot_key *mf_engine_snapshot_key(mf_engine *engine)
-{
-    mf_engine_lock(engine);
-    if (!engine->has_snapshot_key) {
-        mf_checksum c;
-        mf_snapshot_key *key = &engine->snapshot_key;
-        mf_fingerprint_begin(&c);
-        add_shapes(engine, &c);
-        add_resident(engine, &c);
-        mf_fingerprint_end(&c, key->fingerprint);
-        key->kv_type = (uint32_t)engine->options.kv_type;
-        const char *tier = mf_engine_cpu_name(engine);
-        key->cpu_tier = strcmp(tier, "scalar") == 0 ? 1 : strcmp(tier, "avx2") == 0 ? 2 : 3;
-        engine->has_snapshot_key = true;
-    }
-    mf_engine_unlock(engine);
-    return &engine->snapshot_key;
-}
-
-mf_snapshot_head mf_snapshot_head_of(mf_engine *engine, uint64_t n_tokens, bool has_logits)
-{
-    mf_snapshot_head head = {.key = *mf_engine_snapshot_key(engine),
-                             .n_tokens = n_tokens,
+    mf_snapshot_head head = {.n_tokens = n_tokens,
                              .n_layers = engine->h.n_layers,
                              .n_vocab = engine->h.n_vocab,
                              .page_tokens = MF_PAGE_TOKENS,
@@ -87,41 +22,73 @@ mf_snapshot_head mf_snapshot_head_of(mf_engine *engine, uint64_t n_tokens, bool 
         head.n_parts++;
         head.parts_bytes += (uint64_t)engine->h.n_vocab * sizeof(float);
     }
+    if (n_checkpoints != 0 && engine->plan.recurrent_bytes != 0) {
+        uint32_t n_before = mf_state_n_page_parts(engine, n_tokens, n_tokens);
+        head.n_checkpoints = n_checkpoints;
+        head.checkpoint_parts = mf_state_n_recurrent_parts(engine);
+        for (uint32_t i = 0; i < head.checkpoint_parts; i++)
+            head.checkpoint_bytes += mf_state_part_bytes(engine, n_tokens, n_before + i);
+        head.n_parts += (uint64_t)n_checkpoints * head.checkpoint_parts;
+        head.parts_bytes += n_checkpoints * head.checkpoint_bytes;
+    }
     return head;
 }
 
-mf_status mf_snapshot_write(const mf_state *state, bool with_logits, mf_byte_sink *sink,
+static mf_status write_checkpoint(const mf_state *state, const mf_snapshot_head *head, uint32_t k,
+                                  mf_byte_sink *sink, mf_error *error)
+{
+    uint64_t first = head->n_parts - (uint64_t)(head->n_checkpoints - k) * head->checkpoint_parts;
+    for (uint32_t i = 0; i < head->checkpoint_parts; i++) {
+        const mf_state_part part =
+            mf_state_recurrent_part(state->engine, state->checkpoint_units[k], i);
+        MF_TRY(
+            mf_snapshot_write_part(sink, head, first + i, part.bytes, (size_t)part.n_bytes, error));
+    }
+    return MF_OK;
+}
+
+mf_status mf_snapshot_write(const mf_state *state, bool with_all, mf_byte_sink *sink,
                             mf_error *error)
 {
     mf_engine *e = state->engine;
-    bool has_logits = with_logits && state->logits != NULL;
-    mf_snapshot_head head = mf_snapshot_head_of(e, state->position, has_logits);
+    bool has_logits = with_all && state->logits != NULL;
+    mf_snapshot_head head =
+        mf_snapshot_head_of(e, state->position, has_logits, with_all ? state->n_checkpoints : 0);
     uint32_t n_parts = mf_state_n_parts(e, state->position);
+    MF_TRY(mf_engine_snapshot_key(e, &head.key, error));
+    for (uint32_t i = 0; i < head.n_checkpoints; i++)
+        head.checkpoints[i] = (uint32_t)state->checkpoints[i];
     MF_TRY(mf_snapshot_write_head(sink, &head, state->tokens, error));
     for (uint32_t i = 0; i < n_parts; i++) {
         const mf_state_part part = mf_state_part_at(state, i);
         MF_TRY(mf_snapshot_write_part(sink, &head, i, part.bytes, (size_t)part.n_bytes, error));
     }
-    if (!has_logits)
-        return MF_OK;
-    return mf_snapshot_write_part(sink, &head, n_parts, state->logits,
-                                  e->h.n_vocab * sizeof *state->logits, error);
+    if (has_logits)
+        MF_TRY(mf_snapshot_write_part(sink, &head, n_parts, state->logits,
+                                      e->h.n_vocab * sizeof *state->logits, error));
+    for (uint32_t k = 0; k < head.n_checkpoints; k++)
+        MF_TRY(write_checkpoint(state, &head, k, sink, error));
+    return MF_OK;
 }
 
 mf_status mf_snapshot_check(mf_engine *engine, const mf_snapshot_head *head, mf_error *error)
 {
-    const mf_snapshot_key *key = mf_engine_snapshot_key(engine);
-    if (memcmp(head->key.fingerprint, key->fingerprint, sizeof key->fingerprint) != 0)
+    mf_snapshot_key key;
+    MF_TRY(mf_engine_snapshot_key(engine, &key, error));
+    if (memcmp(head->key.fingerprint, key.fingerprint, sizeof key.fingerprint) != 0)
         return mf_fail(error, MF_ERR_UNSUPPORTED, "snapshot of another model");
-    if (head->key.kv_type != key->kv_type)
+    if (head->key.kv_type != key.kv_type)
         return mf_fail(error, MF_ERR_UNSUPPORTED,
                        "snapshot of another cache type: its kv_type is %u, the engine's %u",
-                       head->key.kv_type, key->kv_type);
-    const mf_snapshot_head want = mf_snapshot_head_of(engine, head->n_tokens, head->has_logits);
+                       head->key.kv_type, key.kv_type);
+    const mf_snapshot_head want =
+        mf_snapshot_head_of(engine, head->n_tokens, head->has_logits, head->n_checkpoints);
     if (head->n_layers != want.n_layers || head->n_vocab != want.n_vocab ||
         head->page_tokens != want.page_tokens || head->page_bytes != want.page_bytes ||
         head->recurrent_bytes != want.recurrent_bytes || head->n_parts != want.n_parts ||
-        head->parts_bytes != want.parts_bytes)
+        head->parts_bytes != want.parts_bytes || head->n_checkpoints != want.n_checkpoints ||
+        head->checkpoint_parts != want.checkpoint_parts ||
+        head->checkpoint_bytes != want.checkpoint_bytes)
         return mf_fail(error, MF_ERR_FORMAT,
                        "snapshot: %llu parts of %llu bytes are not the state of %llu tokens of "
                        "this model, which has %llu of %llu",
@@ -131,58 +98,98 @@ mf_status mf_snapshot_check(mf_engine *engine, const mf_snapshot_head *head, mf_
     return MF_OK;
 }
 
-/* Parts 0 to n_parts - 1 into the state; logits after them if it has room for them. */
-static mf_status read_parts(mf_state *state, const mf_snapshot_head *head, uint32_t n_parts,
-                            mf_byte_source *source, mf_error *error)
+mf_status mf_snapshot_load_tokens(mf_engine *engine, mf_snapshot_head *head, mf_byte_source *source,
+                                  int32_t **out, mf_error *error)
 {
-    for (uint32_t i = 0; i < n_parts; i++) {
-        const mf_state_part part = mf_state_part_at(state, i);
-        MF_TRY(mf_snapshot_read_part(source, head, i, part.bytes, (size_t)part.n_bytes, error));
+    size_t n_bytes = ((size_t)head->n_tokens + 1) * sizeof **out;
+    int32_t *tokens = mf_alloc(&engine->allocator, n_bytes);
+    if (tokens == NULL)
+        return mf_fail_memory(error, n_bytes, "a snapshot's tokens");
+    mf_status status = mf_snapshot_read_tokens(source, head, tokens, error);
+    if (status != MF_OK) {
+        mf_free(&engine->allocator, tokens, n_bytes);
+        return status;
     }
+    *out = tokens;
+    return MF_OK;
+}
+
+void mf_snapshot_free_tokens(mf_engine *engine, const mf_snapshot_head *head, int32_t **tokens)
+{
+    mf_free(&engine->allocator, *tokens, ((size_t)head->n_tokens + 1) * sizeof **tokens);
+    *tokens = NULL;
+}
+
+mf_status mf_snapshot_find_extent(const mf_engine *engine, const mf_snapshot_head *head,
+                                  uint64_t n_tokens, mf_snapshot_extent *out, mf_error *error)
+{
+    uint32_t k = 0, n_pages = mf_state_n_page_parts(engine, head->n_tokens, n_tokens);
+    uint64_t n_bytes = 0;
+    if (n_tokens == head->n_tokens) {
+        *out = (mf_snapshot_extent){.end = mf_snapshot_checkpoint_offset(head, 0),
+                                    .checkpoint = head->n_checkpoints};
+        return MF_OK;
+    }
+    for (uint32_t i = 0; i < n_pages; i++)
+        n_bytes += mf_state_part_bytes(engine, head->n_tokens, i);
+    uint64_t end = mf_snapshot_part_offset(head, n_pages, n_bytes);
+    if (engine->plan.recurrent_bytes == 0) {
+        *out = (mf_snapshot_extent){end, end, end, 0};
+        return MF_OK;
+    }
+    while (k < head->n_checkpoints && head->checkpoints[k] != n_tokens)
+        k++;
+    if (k == head->n_checkpoints)
+        return mf_fail(error, MF_ERR_NOT_FOUND, "no checkpoint at token %llu of the snapshot",
+                       (unsigned long long)n_tokens);
+    *out = (mf_snapshot_extent){end, mf_snapshot_checkpoint_offset(head, k),
+                                mf_snapshot_checkpoint_offset(head, k + 1), k};
+    return MF_OK;
+}
+
+/* Part `number` of the snapshot, to where part i of a state at its position belongs. */
+static mf_status read_into(mf_state *state, const mf_snapshot_head *head, uint64_t number,
+                           uint32_t i, mf_byte_source *source, mf_error *error)
+{
+    const mf_state_part part = mf_state_part_in(state, head->n_tokens, i);
+    return mf_snapshot_read_part(source, head, number, part.bytes, (size_t)part.n_bytes, error);
+}
+
+static mf_status read_parts(mf_state *state, const mf_snapshot_head *head,
+                            const mf_snapshot_extent *extent, mf_byte_source *source,
+                            mf_error *error)
+{
+    const mf_engine *e = state->engine;
+    uint32_t n_after = head->n_checkpoints - extent->checkpoint;
+    uint32_t n_all = mf_state_n_page_parts(e, head->n_tokens, head->n_tokens);
+    uint32_t n_pages = mf_state_n_page_parts(e, head->n_tokens, state->position);
+    uint64_t first = n_all; /* of the recurrent state's parts */
+    for (uint32_t i = 0; i < n_pages; i++)
+        MF_TRY(read_into(state, head, i, i, source, error));
+    if (state->position != head->n_tokens)
+        first = head->n_parts - (uint64_t)n_after * head->checkpoint_parts;
+    for (uint32_t i = 0; state->recurrent != 0 && i < mf_state_n_recurrent_parts(e); i++)
+        MF_TRY(read_into(state, head, first + i, n_all + i, source, error));
     if (state->logits == NULL)
         return MF_OK;
-    return mf_snapshot_read_part(source, head, n_parts, state->logits,
+    return mf_snapshot_read_part(source, head, mf_state_n_parts(e, head->n_tokens), state->logits,
                                  head->n_vocab * sizeof *state->logits, error);
 }
 
-/* n_tokens of the head's. */
-static mf_status read_state(mf_engine *engine, mf_snapshot_head *head, uint64_t n_tokens,
-                            bool with_logits, mf_byte_source *source, mf_state **out,
-                            mf_error *error)
+mf_status mf_snapshot_read(mf_engine *engine, const mf_snapshot_head *head, const int32_t *tokens,
+                           uint64_t n_tokens, const mf_snapshot_extent *extent,
+                           mf_byte_source *source, mf_state **out, mf_error *error)
 {
-    const mf_allocator *a = &engine->allocator;
-    if (n_tokens > engine->plan.n_context)
-        return mf_fail(error, MF_ERR_CONTEXT, "%llu tokens do not fit the context of %u tokens",
-                       (unsigned long long)n_tokens, engine->plan.n_context);
-    size_t n_token_bytes = ((size_t)head->n_tokens + 1) * sizeof(int32_t);
-    int32_t *tokens = mf_alloc(a, n_token_bytes);
-    if (tokens == NULL)
-        return mf_fail_memory(error, n_token_bytes, "a snapshot's tokens");
     mf_state *state = NULL;
-    mf_status status = mf_snapshot_read_tokens(source, head, tokens, error);
-    if (status == MF_OK)
-        status = mf_state_create(engine, tokens, n_tokens, with_logits, &state, error);
-    mf_free(a, tokens, n_token_bytes);
-    if (status == MF_OK)
-        status = read_parts(state, head, mf_state_n_parts(engine, n_tokens), source, error);
+    bool has_logits = head->has_logits && n_tokens == head->n_tokens;
+    MF_TRY(mf_state_create(engine, tokens, n_tokens, has_logits, &state, error));
+    mf_status status = read_parts(state, head, extent, source, error);
     if (status != MF_OK) {
         mf_state_release(&state);
         return status;
     }
     *out = state;
     return MF_OK;
-}
-
-mf_status mf_snapshot_read(mf_engine *engine, mf_snapshot_head *head, mf_byte_source *source,
-                           mf_state **out, mf_error *error)
-{
-    return read_state(engine, head, head->n_tokens, head->has_logits, source, out, error);
-}
-
-mf_status mf_snapshot_read_pages(mf_engine *engine, mf_snapshot_head *head, uint64_t n_tokens,
-                                 mf_byte_source *source, mf_state **out, mf_error *error)
-{
-    return read_state(engine, head, n_tokens, false, source, out, error);
 }
 
 /* -------------------------------------------------------------------------------------- public --
@@ -192,7 +199,7 @@ uint64_t mf_snapshot_bytes(const mf_session *session)
 {
     if (session == NULL)
         return 0;
-    const mf_snapshot_head head = mf_snapshot_head_of(session->engine, session->position, false);
+    const mf_snapshot_head head = mf_snapshot_head_of(session->engine, session->position, false, 0);
     return mf_snapshot_total_bytes(&head);
 }
 
@@ -231,13 +238,40 @@ mf_status mf_snapshot_save_fd(const mf_session *session, int fd, mf_error *error
     return save(session, &sink.sink, error);
 }
 
+/* The state after all tokens. Those of checkpoints, which an entry of the store may have, are
+ * checked and left. */
+static mf_status read_all(mf_engine *engine, mf_snapshot_head *head, mf_byte_source *source,
+                          mf_state **out, mf_error *error)
+{
+    mf_snapshot_extent all = {0};
+    int32_t *tokens = NULL;
+    if (head->n_tokens > engine->plan.n_context)
+        return mf_fail(error, MF_ERR_CONTEXT, "%llu tokens do not fit the context of %u tokens",
+                       (unsigned long long)head->n_tokens, engine->plan.n_context);
+    MF_TRY(mf_snapshot_load_tokens(engine, head, source, &tokens, error));
+    mf_status status = mf_snapshot_find_extent(engine, head, head->n_tokens, &all, error);
+    if (status == MF_OK)
+        status = mf_snapshot_read(engine, head, tokens, head->n_tokens, &all, source, out, error);
+    mf_snapshot_free_tokens(engine, head, &tokens);
+    uint64_t n_left = (uint64_t)head->n_checkpoints * head->checkpoint_parts;
+    for (uint64_t i = head->n_parts - n_left; i < head->n_parts && status == MF_OK; i++) {
+        uint64_t part = (i + n_left - head->n_parts) % head->checkpoint_parts;
+        uint32_t n_before = mf_state_n_page_parts(engine, head->n_tokens, head->n_tokens);
+        uint64_t n_bytes = mf_state_part_bytes(engine, head->n_tokens, n_before + (uint32_t)part);
+        status = mf_snapshot_pass_part(source, head, i, (size_t)n_bytes, error);
+    }
+    if (status != MF_OK)
+        mf_state_release(out);
+    return status;
+}
+
 /* The state is built apart and given to the session when all of it has been checked. */
 static mf_status load(mf_session *session, mf_snapshot_head *head, mf_byte_source *source,
                       mf_error *error)
 {
     mf_state *state = NULL;
     MF_TRY(mf_snapshot_check(session->engine, head, error));
-    MF_TRY(mf_snapshot_read(session->engine, head, source, &state, error));
+    MF_TRY(read_all(session->engine, head, source, &state, error));
     if (state->logits != NULL) /* the same after loading, whoever wrote it */
         mf_free(&session->engine->allocator, state->logits,
                 session->engine->h.n_vocab * sizeof *state->logits);

@@ -21,6 +21,7 @@ typedef struct sync_job {
     size_t n_tokens;
     mf_sync_source source;
     uint64_t n_reused;
+    mf_snapshot_key key; /* where there is a store */
 } sync_job;
 
 static uint64_t n_common(const mf_session *s, const int32_t *tokens, size_t n_tokens)
@@ -75,7 +76,7 @@ static bool find_stored(const sync_job *job, mf_store *store, mf_store_match *ma
                         uint64_t *n_usable)
 {
     bool whole = job->engine->plan.recurrent_bytes != 0;
-    const mf_snapshot_key *key = mf_engine_snapshot_key(job->engine);
+    const mf_snapshot_key *key = &job->key;
     size_t least = (size_t)job->n_reused, n = job->n_tokens;
     if (!mf_store_find(store, key, job->tokens, n, whole, least, match))
         return false;
@@ -89,42 +90,53 @@ static bool find_stored(const sync_job *job, mf_store *store, mf_store_match *ma
                  : n - 1 > least;
 }
 
-/* As much of the entry as is of use: all of it, or the pages that hold the first n_usable tokens.
- */
-static mf_status read_entry(mf_engine *e, mf_state_reader *reader, const mf_store_match *match,
+/* The entry's state after its first n_usable tokens, of which nothing else is read. The header has
+ * been. */
+static mf_status read_state(const sync_job *job, mf_state_reader *reader, mf_snapshot_head *head,
                             uint64_t n_usable, mf_state **out, mf_error *error)
 {
+    mf_engine *e = job->engine;
+    int32_t *tokens = NULL;
+    mf_snapshot_extent extent;
+    MF_TRY(mf_snapshot_load_tokens(e, head, &reader->source, &tokens, error));
+    bool is_it = head->n_tokens >= n_usable &&
+                 memcmp(tokens, job->tokens, (size_t)n_usable * sizeof *tokens) == 0;
+    mf_status status = MF_OK;
+    if (!is_it || mf_snapshot_find_extent(e, head, n_usable, &extent, NULL) != MF_OK)
+        status = mf_fail(error, MF_ERR_FORMAT, "the entry was exchanged for another");
+    if (status == MF_OK) {
+        mf_state_reader_skip(reader, extent.gap, extent.gap_end);
+        mf_state_reader_extend(reader, extent.end);
+        status = mf_snapshot_read(e, head, tokens, n_usable, &extent, &reader->source, out, error);
+    }
+    mf_snapshot_free_tokens(e, head, &tokens);
+    return status;
+}
+
+static mf_status read_entry(const sync_job *job, mf_state_reader *reader,
+                            const mf_store_match *match, uint64_t n_usable, mf_state **out,
+                            mf_error *error)
+{
     mf_snapshot_head head;
-    if (match->n_tokens <= n_usable) /* all of it will be wanted: reading begins at once */
-        mf_state_reader_extend(reader, UINT64_MAX);
+    if (match->n_tokens == n_usable) /* all of it will be wanted: reading begins at once */
+        mf_state_reader_extend(reader, match->state_end);
     MF_TRY(mf_snapshot_read_header(&reader->source, &head, error));
-    mf_status status = mf_snapshot_check(e, &head, error);
+    mf_status status = mf_snapshot_check(job->engine, &head, error);
     if (status == MF_ERR_UNSUPPORTED) /* its tokens were found under this engine's key */
         return mf_fail(error, MF_ERR_FORMAT, "the entry was exchanged for another");
     MF_TRY(status);
-    uint64_t n_pages = (n_usable + MF_PAGE_TOKENS - 1) / MF_PAGE_TOKENS;
-    if (n_pages * MF_PAGE_TOKENS >= head.n_tokens && head.n_tokens <= e->plan.n_context) {
-        mf_state_reader_extend(reader, mf_snapshot_total_bytes(&head));
-        return mf_snapshot_read(e, &head, &reader->source, out, error);
-    }
-    if (n_pages * MF_PAGE_TOKENS > e->plan.n_context || n_pages * MF_PAGE_TOKENS > head.n_tokens)
-        n_pages--;
-    mf_state_reader_extend(reader,
-                           mf_snapshot_part_offset(&head, n_pages, n_pages * head.page_bytes));
-    return mf_snapshot_read_pages(e, &head, n_pages * MF_PAGE_TOKENS, &reader->source, out, error);
+    return read_state(job, reader, &head, n_usable, out, error);
 }
 
-/* The state's tokens up to `usable` are the job's: gives them to the session. */
-static mf_status take_state(sync_job *job, mf_state *state, uint64_t n_usable, mf_error *error)
+/* Gives the state to the session, which makes a checkpoint of it where it makes them by itself:
+ * what it is stored with later can then be taken up there again. */
+static mf_status take_state(sync_job *job, const mf_state *state, mf_error *error)
 {
-    size_t n_kept = (size_t)state->position;
-    if (memcmp(state->tokens, job->tokens,
-               (size_t)(n_usable < state->position ? n_usable : state->position) * 4) != 0)
-        return mf_fail(error, MF_ERR_FORMAT, "the entry was exchanged for another");
-    MF_TRY(mf_session_adopt(job->session, state, error));
-    if (n_usable < state->position)
-        MF_TRY(mf_session_truncate(job->session, (size_t)n_usable, &n_kept, error));
-    job->n_reused = n_kept;
+    mf_session *s = job->session;
+    MF_TRY(mf_session_adopt(s, state, error));
+    if (s->auto_tokens != 0 && job->engine->plan.recurrent_bytes != 0)
+        (void)!mf_checkpoint_save(s, NULL); /* one that does not fit is left out */
+    job->n_reused = state->position;
     job->source = MF_SYNC_STORE;
     return MF_OK;
 }
@@ -135,7 +147,9 @@ static void reuse_store(sync_job *job)
     mf_engine_lock(job->engine);
     mf_store *store = job->engine->prefix_store;
     mf_engine_unlock(job->engine);
-    for (int i = 0; i < MAX_TRIES && store != NULL; i++) {
+    if (store == NULL || mf_engine_snapshot_key(job->engine, &job->key, NULL) != MF_OK)
+        return;
+    for (int i = 0; i < MAX_TRIES; i++) {
         mf_store_match match;
         mf_state_reader *reader;
         mf_state *state = NULL;
@@ -144,9 +158,9 @@ static void reuse_store(sync_job *job)
             return;
         if (mf_store_read_begin(store, &match, &reader, NULL) != MF_OK)
             continue;
-        mf_status status = read_entry(job->engine, reader, &match, n_usable, &state, NULL);
+        mf_status status = read_entry(job, reader, &match, n_usable, &state, NULL);
         if (status == MF_OK)
-            status = take_state(job, state, n_usable, NULL);
+            status = take_state(job, state, NULL);
         mf_state_release(&state);
         mf_store_read_end(store, &match, status);
         if (status != MF_ERR_FORMAT) /* done, or the next one would fail the same way */
@@ -199,19 +213,33 @@ static mf_status write_state(void *ctx, mf_byte_sink *sink, mf_error *error)
     return mf_snapshot_write(ctx, true, sink, error);
 }
 
+/* An entry's checkpoints take at most this part of the store, so that they push out little else. */
+#define CHECKPOINT_SHARE 8
+
+static uint32_t most_checkpoints(const mf_engine *e, const mf_store *store)
+{
+    uint64_t n = mf_store_max_bytes(store) / CHECKPOINT_SHARE / (e->plan.recurrent_bytes + 1);
+    return n < MF_STATE_CHECKPOINTS ? (uint32_t)n : MF_STATE_CHECKPOINTS;
+}
+
 mf_status mf_store_put(mf_store *store, const mf_session *session, mf_error *error)
 {
     if (store == NULL || session == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_store_put: store or session is NULL");
     mf_engine *e = session->engine;
+    mf_session *s = (mf_session *)session; /* holding counts references and nothing else */
     mf_state *state = NULL;
-    const mf_snapshot_key *key = mf_engine_snapshot_key(e);
-    if (session->position < mf_store_min_tokens(store) ||
-        mf_store_has(store, key, session->tokens, (size_t)session->position))
+    mf_snapshot_key key;
+    if (session->position < mf_store_min_tokens(store))
         return MF_OK;
-    MF_TRY(mf_state_hold((mf_session *)session, session->position, &state, error));
-    const mf_snapshot_head head = mf_snapshot_head_of(e, state->position, state->logits != NULL);
-    mf_status status = mf_store_add(store, key, state->tokens, (size_t)state->position,
+    MF_TRY(mf_engine_snapshot_key(e, &key, error));
+    if (mf_store_has(store, &key, session->tokens, (size_t)session->position))
+        return MF_OK;
+    MF_TRY(mf_state_hold(s, session->position, &state, error));
+    mf_state_hold_checkpoints(s, state, most_checkpoints(e, store));
+    const mf_snapshot_head head =
+        mf_snapshot_head_of(e, state->position, state->logits != NULL, state->n_checkpoints);
+    mf_status status = mf_store_add(store, &key, state->tokens, (size_t)state->position,
                                     mf_snapshot_total_bytes(&head), write_state, state, error);
     mf_state_release(&state);
     return status;

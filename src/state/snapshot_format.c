@@ -2,8 +2,9 @@
 /*
  * Layout, little-endian (docs/FORMATS.md has the table):
  *
- *   header 128 | tokens 4 n | zeros | checksum 8 | part 0 | checksum 8 | part 1 | checksum 8 | ...
- *   |<------- a multiple of 4096 ------------->|
+ *   header 128 | tokens 4 n | positions 4 m | zeros | checksum 8 | part 0 | checksum 8 | part 1 |
+ * ...
+ *   |<------------------ a multiple of 4096 ------------------>|
  *
  * The header ends with a checksum of its own, so that a damaged one is told from another model's. A
  * part's checksum is seeded with the head's and its number: parts cannot change places.
@@ -37,26 +38,36 @@ enum {
     AT_RECURRENT_BYTES = 80,
     AT_N_PARTS = 88,
     AT_PARTS_BYTES = 96,
-    AT_ZEROS = 104,
+    AT_N_CHECKPOINTS = 104,
+    AT_CHECKPOINT_PARTS = 108,
+    AT_CHECKPOINT_BYTES = 112,
     AT_CHECKSUM = 120
 };
 
 /* Checksum and copy take turns on pieces that stay in the cache between them. */
 #define PIECE_BYTES ((size_t)256 << 10)
 
-uint64_t mf_snapshot_head_bytes(uint64_t n_tokens)
+uint64_t mf_snapshot_head_bytes(uint64_t n_tokens, uint32_t n_checkpoints)
 {
-    return mf_round_up(MF_SNAPSHOT_HEADER_BYTES + 4 * n_tokens + 8, MF_SNAPSHOT_HEAD_ALIGN);
+    return mf_round_up(MF_SNAPSHOT_HEADER_BYTES + 4 * (n_tokens + n_checkpoints) + 8,
+                       MF_SNAPSHOT_HEAD_ALIGN);
 }
 
 uint64_t mf_snapshot_part_offset(const mf_snapshot_head *head, uint64_t i, uint64_t bytes_before)
 {
-    return mf_snapshot_head_bytes(head->n_tokens) + 8 * i + bytes_before;
+    return mf_snapshot_head_bytes(head->n_tokens, head->n_checkpoints) + 8 * i + bytes_before;
 }
 
 uint64_t mf_snapshot_total_bytes(const mf_snapshot_head *head)
 {
     return mf_snapshot_part_offset(head, head->n_parts, head->parts_bytes);
+}
+
+uint64_t mf_snapshot_checkpoint_offset(const mf_snapshot_head *head, uint32_t k)
+{
+    uint64_t n_after = head->n_checkpoints - k;
+    return mf_snapshot_total_bytes(head) -
+           n_after * (head->checkpoint_bytes + 8 * (uint64_t)head->checkpoint_parts);
 }
 
 static void put(unsigned char *header, size_t at, uint64_t value, size_t n_bytes)
@@ -90,30 +101,37 @@ static void encode_header(const mf_snapshot_head *h, unsigned char *out)
     put(out, AT_RECURRENT_BYTES, h->recurrent_bytes, 8);
     put(out, AT_N_PARTS, h->n_parts, 8);
     put(out, AT_PARTS_BYTES, h->parts_bytes, 8);
+    put(out, AT_N_CHECKPOINTS, h->n_checkpoints, 4);
+    put(out, AT_CHECKPOINT_PARTS, h->checkpoint_parts, 4);
+    put(out, AT_CHECKPOINT_BYTES, h->checkpoint_bytes, 8);
     put(out, AT_CHECKSUM, mf_checksum_of(out, AT_CHECKSUM, 0), 8);
 }
 
 static const unsigned char zeros[MF_SNAPSHOT_HEAD_ALIGN];
 
-static size_t padding_bytes(uint64_t n_tokens)
+static size_t padding_bytes(const mf_snapshot_head *h)
 {
-    return (size_t)(mf_snapshot_head_bytes(n_tokens) - MF_SNAPSHOT_HEADER_BYTES - 4 * n_tokens - 8);
+    return (size_t)(mf_snapshot_head_bytes(h->n_tokens, h->n_checkpoints) -
+                    MF_SNAPSHOT_HEADER_BYTES - 4 * (h->n_tokens + h->n_checkpoints) - 8);
 }
 
 mf_status mf_snapshot_write_head(mf_byte_sink *sink, mf_snapshot_head *head, const int32_t *tokens,
                                  mf_error *error)
 {
     unsigned char header[MF_SNAPSHOT_HEADER_BYTES];
-    size_t n_token_bytes = (size_t)head->n_tokens * 4, n_zeros = padding_bytes(head->n_tokens);
+    size_t n_token_bytes = (size_t)head->n_tokens * 4, n_zeros = padding_bytes(head);
+    size_t n_position_bytes = (size_t)head->n_checkpoints * 4;
     encode_header(head, header);
     mf_checksum c;
     mf_checksum_begin(&c, 0);
     mf_checksum_add(&c, header, sizeof header);
     mf_checksum_add(&c, tokens, n_token_bytes);
+    mf_checksum_add(&c, head->checkpoints, n_position_bytes);
     mf_checksum_add(&c, zeros, n_zeros);
     head->checksum = mf_checksum_end(&c);
     MF_TRY(sink->write(sink, header, sizeof header, error));
     MF_TRY(sink->write(sink, tokens, n_token_bytes, error));
+    MF_TRY(sink->write(sink, head->checkpoints, n_position_bytes, error));
     MF_TRY(sink->write(sink, zeros, n_zeros, error));
     return sink->write(sink, &head->checksum, 8, error);
 }
@@ -148,13 +166,26 @@ static void decode_header(const unsigned char *header, mf_snapshot_head *out)
     out->recurrent_bytes = get(header, AT_RECURRENT_BYTES, 8);
     out->n_parts = get(header, AT_N_PARTS, 8);
     out->parts_bytes = get(header, AT_PARTS_BYTES, 8);
+    out->n_checkpoints = (uint32_t)get(header, AT_N_CHECKPOINTS, 4);
+    out->checkpoint_parts = (uint32_t)get(header, AT_CHECKPOINT_PARTS, 4);
+    out->checkpoint_bytes = get(header, AT_CHECKPOINT_BYTES, 8);
+}
+
+/* Within the parts that there are, and said of none where there are none. */
+static bool are_checkpoints_sound(const mf_snapshot_head *h)
+{
+    uint64_t n = h->n_checkpoints;
+    if (n == 0)
+        return h->checkpoint_parts == 0 && h->checkpoint_bytes == 0;
+    return n <= MF_SNAPSHOT_MAX_CHECKPOINTS && n * h->checkpoint_parts <= h->n_parts &&
+           h->checkpoint_bytes <= h->parts_bytes && n * h->checkpoint_bytes <= h->parts_bytes;
 }
 
 static mf_status check_sizes(const unsigned char *header, const mf_snapshot_head *h,
                              mf_error *error)
 {
     if (h->n_tokens > MF_SNAPSHOT_MAX_TOKENS || h->n_parts > MF_SNAPSHOT_MAX_PARTS ||
-        h->parts_bytes > (uint64_t)1 << 48 ||
+        h->parts_bytes > (uint64_t)1 << 48 || !are_checkpoints_sound(h) ||
         mf_snapshot_total_bytes(h) != get(header, AT_TOTAL_BYTES, 8))
         return mf_fail(error, MF_ERR_FORMAT,
                        "snapshot: %llu tokens, %llu parts of %llu bytes and %llu bytes in all "
@@ -162,9 +193,8 @@ static mf_status check_sizes(const unsigned char *header, const mf_snapshot_head
                        (unsigned long long)h->n_tokens, (unsigned long long)h->n_parts,
                        (unsigned long long)h->parts_bytes,
                        (unsigned long long)get(header, AT_TOTAL_BYTES, 8));
-    if (get(header, AT_HAS_LOGITS, 4) > 1 || get(header, AT_ZEROS, 8) != 0 ||
-        get(header, AT_ZEROS + 8, 8) != 0)
-        return mf_fail(error, MF_ERR_FORMAT, "snapshot: reserved bytes of the header are not zero");
+    if (get(header, AT_HAS_LOGITS, 4) > 1)
+        return mf_fail(error, MF_ERR_FORMAT, "snapshot: the header's logits are neither 0 nor 1");
     return MF_OK;
 }
 
@@ -192,14 +222,17 @@ mf_status mf_snapshot_read_tokens(mf_byte_source *source, mf_snapshot_head *head
                                   mf_error *error)
 {
     unsigned char header[MF_SNAPSHOT_HEADER_BYTES], rest[MF_SNAPSHOT_HEAD_ALIGN + 8];
-    size_t n_token_bytes = (size_t)head->n_tokens * 4, n_zeros = padding_bytes(head->n_tokens);
+    size_t n_token_bytes = (size_t)head->n_tokens * 4, n_zeros = padding_bytes(head);
+    size_t n_position_bytes = (size_t)head->n_checkpoints * 4;
     MF_TRY(source->read(source, tokens, n_token_bytes, error));
+    MF_TRY(source->read(source, head->checkpoints, n_position_bytes, error));
     MF_TRY(source->read(source, rest, n_zeros + 8, error));
     encode_header(head, header);
     mf_checksum c;
     mf_checksum_begin(&c, 0);
     mf_checksum_add(&c, header, sizeof header);
     mf_checksum_add(&c, tokens, n_token_bytes);
+    mf_checksum_add(&c, head->checkpoints, n_position_bytes);
     mf_checksum_add(&c, rest, n_zeros);
     head->checksum = mf_checksum_end(&c);
     if (memcmp(rest + n_zeros, &head->checksum, 8) != 0)
@@ -211,6 +244,26 @@ mf_status mf_snapshot_read_tokens(mf_byte_source *source, mf_snapshot_head *head
                            "snapshot: token %llu is %d, outside the vocabulary of %u",
                            (unsigned long long)i, tokens[i], head->n_vocab);
     }
+    for (uint32_t i = 0; i < head->n_checkpoints; i++) {
+        if (head->checkpoints[i] <= (i == 0 ? 0 : head->checkpoints[i - 1]) ||
+            head->checkpoints[i] >= head->n_tokens)
+            return mf_fail(error, MF_ERR_FORMAT,
+                           "snapshot: checkpoint %u at token %u, which is not within the %llu "
+                           "tokens and behind the one before",
+                           i, head->checkpoints[i], (unsigned long long)head->n_tokens);
+    }
+    return MF_OK;
+}
+
+static mf_status check_part(mf_byte_source *source, const mf_snapshot_head *head, uint64_t i,
+                            const mf_checksum *c, mf_error *error)
+{
+    uint64_t stored;
+    MF_TRY(source->read(source, &stored, sizeof stored, error));
+    if (stored != mf_checksum_end(c))
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "snapshot: part %llu of %llu is damaged (its checksum differs)",
+                       (unsigned long long)i, (unsigned long long)head->n_parts);
     return MF_OK;
 }
 
@@ -218,7 +271,6 @@ mf_status mf_snapshot_read_part(mf_byte_source *source, const mf_snapshot_head *
                                 void *dest, size_t n_bytes, mf_error *error)
 {
     mf_checksum c;
-    uint64_t stored;
     mf_checksum_begin(&c, head->checksum + i);
     for (size_t done = 0; done < n_bytes;) {
         size_t n = n_bytes - done < PIECE_BYTES ? n_bytes - done : PIECE_BYTES;
@@ -226,10 +278,20 @@ mf_status mf_snapshot_read_part(mf_byte_source *source, const mf_snapshot_head *
         mf_checksum_add(&c, (unsigned char *)dest + done, n);
         done += n;
     }
-    MF_TRY(source->read(source, &stored, sizeof stored, error));
-    if (stored != mf_checksum_end(&c))
-        return mf_fail(error, MF_ERR_FORMAT,
-                       "snapshot: part %llu of %llu is damaged (its checksum differs)",
-                       (unsigned long long)i, (unsigned long long)head->n_parts);
-    return MF_OK;
+    return check_part(source, head, i, &c, error);
+}
+
+mf_status mf_snapshot_pass_part(mf_byte_source *source, const mf_snapshot_head *head, uint64_t i,
+                                size_t n_bytes, mf_error *error)
+{
+    unsigned char piece[16 << 10];
+    mf_checksum c;
+    mf_checksum_begin(&c, head->checksum + i);
+    for (size_t done = 0; done < n_bytes;) {
+        size_t n = n_bytes - done < sizeof piece ? n_bytes - done : sizeof piece;
+        MF_TRY(source->read(source, piece, n, error));
+        mf_checksum_add(&c, piece, n);
+        done += n;
+    }
+    return check_part(source, head, i, &c, error);
 }

@@ -6,6 +6,19 @@
 
 #include <string.h>
 
+/* Where requests have to end, r->next being moved behind the gap if it is in it. A gap without a
+ * whole block in it is read like the rest. */
+static uint64_t requests_end(mf_state_reader *r)
+{
+    uint64_t gap = mf_round_up(r->gap, MF_IO_ALIGN);
+    uint64_t gap_end = r->gap_end / MF_IO_ALIGN * MF_IO_ALIGN;
+    if (gap < gap_end && r->next < gap)
+        return gap < r->end ? gap : r->end;
+    if (gap < gap_end && r->next < gap_end)
+        r->next = gap_end;
+    return r->end;
+}
+
 static mf_status submit(mf_state_reader *r, mf_error *error)
 {
     for (uint32_t i = 0; i < MF_READER_SLOTS; i++) {
@@ -13,9 +26,10 @@ static mf_status submit(mf_state_reader *r, mf_error *error)
         mf_reader_slot *slot = &r->slots[s];
         if (slot->is_used)
             continue;
-        if (r->next >= r->end)
+        uint64_t end = requests_end(r);
+        if (r->next >= end)
             return MF_OK;
-        uint64_t left = r->end - r->next;
+        uint64_t left = end - r->next;
         uint32_t n_needed = left < MF_READER_SLOT_BYTES ? (uint32_t)left : MF_READER_SLOT_BYTES;
         uint32_t n_bytes = (uint32_t)mf_round_up(n_needed, MF_IO_ALIGN), n_accepted = 0;
         const mf_io_read read = {.file = 0,
@@ -52,24 +66,46 @@ static mf_status wait_first(mf_state_reader *r, mf_error *error)
     return slot->done.status == MF_OK ? MF_OK : mf_io_fail(r->io, &slot->done, error);
 }
 
+/* What r->source still gives. */
+static uint64_t bytes_left(const mf_state_reader *r)
+{
+    uint64_t n_gap = r->at <= r->gap && r->gap < r->end ? r->gap_end - r->gap : 0;
+    return r->at + n_gap < r->end ? r->end - r->at - n_gap : 0;
+}
+
+/* Of the n_bytes wanted next, those that lie in the slot being consumed. */
+static size_t take(mf_state_reader *r, void *dest, size_t n_bytes)
+{
+    const mf_reader_slot *slot = &r->slots[r->first];
+    uint64_t end = slot->offset + slot->n_needed;
+    uint64_t stop = r->at < r->gap && r->gap < end ? r->gap : end;
+    size_t n = r->at < stop ? (size_t)(stop - r->at) : 0;
+    n = n < n_bytes ? n : n_bytes;
+    if (n > 0)
+        memcpy(dest,
+               r->buffers.base + (size_t)r->first * MF_READER_SLOT_BYTES + (r->at - slot->offset),
+               n);
+    r->at += n;
+    if (r->at == r->gap && r->gap < r->gap_end)
+        r->at = r->gap_end;
+    return n;
+}
+
 static mf_status reader_read(mf_byte_source *self, void *dest, size_t n_bytes, mf_error *error)
 {
     mf_state_reader *r = (mf_state_reader *)(void *)self;
     unsigned char *to = dest;
-    if (n_bytes > r->end - r->at)
+    if (n_bytes > bytes_left(r))
         return mf_fail(error, MF_ERR_FORMAT, "%s: the snapshot is truncated",
                        mf_io_file_path(r->io, 0));
     while (n_bytes > 0) {
         MF_TRY(submit(r, error));
         MF_TRY(wait_first(r, error));
         mf_reader_slot *slot = &r->slots[r->first];
-        size_t from = (size_t)(r->at - slot->offset), n = slot->n_needed - from;
-        n = n < n_bytes ? n : n_bytes;
-        memcpy(to, r->buffers.base + (size_t)r->first * MF_READER_SLOT_BYTES + from, n);
+        size_t n = take(r, to, n_bytes);
         to += n;
         n_bytes -= n;
-        r->at += n;
-        if (from + n == slot->n_needed) {
+        if (r->at >= slot->offset + slot->n_needed) {
             slot->is_used = slot->is_done = false;
             r->first = (r->first + 1) % MF_READER_SLOTS;
         }
@@ -103,7 +139,7 @@ mf_status mf_state_reader_open(mf_state_reader *r, const char *path, uint64_t en
                                    .engine = engine,
                                    .engine_arg = engine_arg};
     uint32_t file;
-    r->at = r->next = r->end = 0;
+    r->at = r->next = r->end = r->gap = r->gap_end = 0;
     r->first = 0;
     memset(r->slots, 0, sizeof r->slots);
     MF_TRY(mf_io_open(&options, &r->io, error));
@@ -127,4 +163,12 @@ void mf_state_reader_extend(mf_state_reader *r, uint64_t end)
     end = end < r->file_bytes ? mf_round_up(end, MF_IO_ALIGN) : r->file_bytes;
     end = end < r->file_bytes ? end : r->file_bytes;
     r->end = end > r->end ? end : r->end;
+}
+
+void mf_state_reader_skip(mf_state_reader *r, uint64_t from, uint64_t to)
+{
+    r->gap = from;
+    r->gap_end = to;
+    if (r->at == from && from < to)
+        r->at = to;
 }

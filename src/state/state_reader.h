@@ -27,6 +27,7 @@ typedef struct mf_state_reader {
     mf_io *io;
     uint64_t file_bytes, end; /* end: nothing beyond is asked for */
     uint64_t at, next;        /* of the caller's next byte; of the next request */
+    uint64_t gap, gap_end;    /* bytes that are passed over */
     uint32_t first;           /* slot that holds `at` */
     mf_reader_slot slots[MF_READER_SLOTS];
 } mf_state_reader;
@@ -44,5 +45,8 @@ void mf_state_reader_close(mf_state_reader *r);
 
 /* Bytes up to `end` will be wanted; reading ahead goes as far, and r->source not beyond. */
 void mf_state_reader_extend(mf_state_reader *r, uint64_t end);
+/* The bytes from..to are passed over: after `from` r->source goes on at `to`. Before anything
+ * beyond `from` was wanted; one gap a file. */
+void mf_state_reader_skip(mf_state_reader *r, uint64_t from, uint64_t to);
 
 #endif

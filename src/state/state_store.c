@@ -135,6 +135,11 @@ uint64_t mf_store_min_tokens(const mf_store *store)
     return store->options.min_tokens;
 }
 
+uint64_t mf_store_max_bytes(const mf_store *store)
+{
+    return store->options.max_bytes;
+}
+
 int32_t *mf_store_sequence(const mf_store *s, const mf_snapshot_key *key, const int32_t *tokens,
                            size_t n_tokens)
 {
@@ -195,6 +200,16 @@ bool mf_store_has(mf_store *store, const mf_snapshot_key *key, const int32_t *to
     return has;
 }
 
+/* Among the entries that serve these words, the one that holds no more than they. */
+static const mf_store_entry *exact_or(const mf_store *s, const mf_store_entry *e,
+                                      const int32_t *sequence, size_t n_words)
+{
+    char name[MF_STORE_NAME_CHARS];
+    entry_name(sequence, n_words, name);
+    const mf_store_entry *exact = mf_store_entry_find(s, name);
+    return exact != NULL && exact->place != NULL ? exact : e;
+}
+
 bool mf_store_find(mf_store *store, const mf_snapshot_key *key, const int32_t *tokens,
                    size_t n_tokens, bool whole, size_t n_least, mf_store_match *out)
 {
@@ -208,9 +223,11 @@ bool mf_store_find(mf_store *store, const mf_snapshot_key *key, const int32_t *t
                               : mf_prefix_find_common(store->index, sequence, n_words);
     bool found = m.value != NULL && m.n_common > n_least + MF_STORE_KEY_WORDS;
     if (found) {
-        const mf_store_entry *e = m.value;
+        const mf_store_entry *e = exact_or(store, m.value, sequence, m.n_common);
         memcpy(out->name, e->name, sizeof out->name);
         out->n_tokens = (size_t)e->n_tokens;
+        out->n_checkpoints = e->n_checkpoints;
+        out->state_end = e->state_end;
         out->has_logits = e->has_logits;
         out->n_common = m.n_common - MF_STORE_KEY_WORDS;
     } else {
@@ -236,9 +253,9 @@ mf_status mf_store_read_begin(mf_store *store, const mf_store_match *match, mf_s
     char path[4096];
     MF_TRY(path_of(store, match->name, path, sizeof path, error));
     pthread_mutex_lock(&store->read_mutex);
-    mf_status status =
-        mf_state_reader_open(&store->reader, path, mf_snapshot_head_bytes(match->n_tokens),
-                             store->engine, store->engine_arg, error);
+    mf_status status = mf_state_reader_open(
+        &store->reader, path, mf_snapshot_head_bytes(match->n_tokens, match->n_checkpoints),
+        store->engine, store->engine_arg, error);
     if (status != MF_OK) {
         pthread_mutex_unlock(&store->read_mutex);
         pthread_mutex_lock(&store->mutex);

@@ -23,6 +23,7 @@ mf_status mf_store_open_with_io(const char *directory, const mf_store_options *o
 
 /* Shorter states are not worth an entry. */
 uint64_t mf_store_min_tokens(const mf_store *store);
+uint64_t mf_store_max_bytes(const mf_store *store);
 
 /* Does the store have these tokens' state, exactly? */
 bool mf_store_has(mf_store *store, const mf_snapshot_key *key, const int32_t *tokens,
@@ -44,11 +45,13 @@ typedef struct mf_store_match {
     char name[MF_STORE_NAME_CHARS];
     size_t n_tokens; /* of the entry */
     size_t n_common; /* of them shared with the query */
+    uint32_t n_checkpoints;
+    uint64_t state_end; /* its bytes without the checkpoints' states */
     bool has_logits;
 } mf_store_match;
 
-/* The entry that shares the most with tokens; whole: that is a beginning of them, or all. False:
- * none shares more than n_least tokens. Counts as a lookup. */
+/* The entry that shares the most with tokens; whole: n_common is to be all of an entry's tokens or
+ * one of its checkpoints. False: none shares more than n_least tokens. Counts as a lookup. */
 bool mf_store_find(mf_store *store, const mf_snapshot_key *key, const int32_t *tokens,
                    size_t n_tokens, bool whole, size_t n_least, mf_store_match *out);
 

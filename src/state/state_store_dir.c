@@ -50,11 +50,19 @@ mf_store_entry *mf_store_entry_find(const mf_store *s, const char *name)
     return i < s->n_entries && strcmp(s->entries[i]->name, name) == 0 ? s->entries[i] : NULL;
 }
 
+void mf_store_entry_hide(mf_store *s, mf_store_entry *e)
+{
+    while (e->n_checkpoints > 0)
+        mf_prefix_remove(s->index, e->checkpoints[--e->n_checkpoints]);
+    if (e->place != NULL)
+        mf_prefix_remove(s->index, e->place);
+    e->place = NULL;
+}
+
 void mf_store_entry_drop(mf_store *s, mf_store_entry *e)
 {
     size_t i = entry_place(s, e->name);
-    if (e->place != NULL)
-        mf_prefix_remove(s->index, e->place);
+    mf_store_entry_hide(s, e);
     s->n_entries--;
     memmove(s->entries + i, s->entries + i + 1, (s->n_entries - i) * sizeof *s->entries);
     mf_free(&s->allocator, e, sizeof *e);
@@ -70,9 +78,8 @@ void mf_store_set_aside(mf_store *s, const char *name, const char *why)
     if (renameat(s->dir_fd, name, s->dir_fd, bad) == 0 || errno == ENOENT) {
         if (e != NULL)
             mf_store_entry_drop(s, e);
-    } else if (e != NULL && e->place != NULL) { /* remembered, so that it is not served */
-        mf_prefix_remove(s->index, e->place);
-        e->place = NULL;
+    } else if (e != NULL) { /* remembered, so that it is not served */
+        mf_store_entry_hide(s, e);
     }
 }
 
@@ -120,6 +127,26 @@ static uint64_t read_hits(int fd, uint64_t n_bytes)
     return n_hits;
 }
 
+/* Its places in the index: all of its tokens, and those before each checkpoint. */
+static mf_status place_entry(mf_store *s, mf_store_entry *e, const mf_snapshot_head *head,
+                             const int32_t *tokens, mf_error *error)
+{
+    size_t n_words = (size_t)head->n_tokens + MF_STORE_KEY_WORDS;
+    int32_t *sequence = mf_store_sequence(s, &head->key, tokens, (size_t)head->n_tokens);
+    if (sequence == NULL)
+        return mf_fail_memory(error, n_words * sizeof *sequence, "a stored entry");
+    mf_status status = mf_prefix_insert(s->index, sequence, n_words, e, &e->place, error);
+    for (uint32_t i = 0; i < head->n_checkpoints && status == MF_OK; i++) {
+        status = mf_prefix_insert(s->index, sequence, head->checkpoints[i] + MF_STORE_KEY_WORDS, e,
+                                  &e->checkpoints[i], error);
+        e->n_checkpoints += status == MF_OK;
+    }
+    mf_free(&s->allocator, sequence, n_words * sizeof *sequence);
+    if (status != MF_OK)
+        mf_store_entry_hide(s, e);
+    return status;
+}
+
 static mf_status add_entry(mf_store *s, int fd, const char *name, const mf_snapshot_head *head,
                            const int32_t *tokens, mf_error *error)
 {
@@ -127,15 +154,10 @@ static mf_status add_entry(mf_store *s, int fd, const char *name, const mf_snaps
     if (fstat(fd, &st) != 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s", s->dir, name);
     MF_TRY(reserve_entry(s, error));
-    size_t n_words = (size_t)head->n_tokens + MF_STORE_KEY_WORDS;
-    int32_t *sequence = mf_store_sequence(s, &head->key, tokens, (size_t)head->n_tokens);
     mf_store_entry *e = mf_alloc_zeroed(&s->allocator, sizeof *e);
-    mf_status status = MF_ERR_NO_MEMORY;
-    if (sequence == NULL || e == NULL)
-        (void)mf_fail_memory(error, n_words * sizeof *sequence, "a stored entry");
-    else
-        status = mf_prefix_insert(s->index, sequence, n_words, e, &e->place, error);
-    mf_free(&s->allocator, sequence, n_words * sizeof *sequence);
+    if (e == NULL)
+        return mf_fail_memory(error, sizeof *e, "a stored entry");
+    mf_status status = place_entry(s, e, head, tokens, error);
     if (status != MF_OK) {
         mf_free(&s->allocator, e, sizeof *e);
         return status;
@@ -143,6 +165,7 @@ static mf_status add_entry(mf_store *s, int fd, const char *name, const mf_snaps
     memcpy(e->name, name, strlen(name) + 1); /* is_entry_name: it fits */
     e->n_bytes = (uint64_t)st.st_size;
     e->n_tokens = head->n_tokens;
+    e->state_end = mf_snapshot_checkpoint_offset(head, 0);
     e->has_logits = head->has_logits;
     e->used_s = st.st_mtim.tv_sec;
     e->n_hits = read_hits(fd, e->n_bytes);

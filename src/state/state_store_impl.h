@@ -23,6 +23,9 @@ typedef struct mf_store_entry {
     uint64_t n_bytes, n_hits, n_tokens;
     int64_t used_s;         /* mtime */
     mf_prefix_entry *place; /* NULL: damaged, but could not be set aside */
+    mf_prefix_entry *checkpoints[MF_SNAPSHOT_MAX_CHECKPOINTS]; /* their places */
+    uint32_t n_checkpoints;
+    uint64_t state_end; /* of the snapshot without its checkpoints */
     bool has_logits;
     bool is_seen; /* by the scan in progress */
 } mf_store_entry;
@@ -57,6 +60,8 @@ int32_t *mf_store_sequence(const mf_store *s, const mf_snapshot_key *key, const 
 /* Makes entries and index agree with the directory, if it changed or `always`. */
 mf_status mf_store_scan(mf_store *s, bool always, mf_error *error);
 mf_store_entry *mf_store_entry_find(const mf_store *s, const char *name);
+/* No lookup finds it any more. */
+void mf_store_entry_hide(mf_store *s, mf_store_entry *e);
 /* Forgets an entry; its file is not touched. */
 void mf_store_entry_drop(mf_store *s, mf_store_entry *e);
 /* Out of the way of everyone, for someone to look at. */

@@ -41,6 +41,15 @@ expect_same "$out" "$scratch/longer_text"
 expect_true [ "$(json "$err" store_tokens)" -gt 200 ]
 expect_true [ "$(json "$err" prefill_tokens)" -lt 100 ]
 
+# another question after the same text begins at a checkpoint near its end
+(cat "$scratch/prompt" && printf ' Then the dog saw a cat, and') >"$scratch/question"
+once -f "$scratch/question"
+cp "$out" "$scratch/question_text"
+once -f "$scratch/longer" --prefill-chunk 32 --state-dir "$scratch/questions"
+once -f "$scratch/question" --prefill-chunk 32 --state-dir "$scratch/questions"
+expect_same "$out" "$scratch/question_text"
+expect_true [ "$(json "$err" store_tokens)" -ge $((n_prompt * 3 / 4)) ]
+
 # other numbers in the cache are another state
 once -f "$scratch/prompt" --state-dir "$store" --experts-per-token 1
 expect_true [ "$(json "$err" store_tokens)" -eq 0 ]

@@ -6,11 +6,13 @@
  */
 #include "golden.h"
 
+#include "base/clock.h"
 #include "model/session.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 enum { N_THREADS = 4, N_ROUNDS = 25 };
 
@@ -154,8 +156,134 @@ static void run(const char *name)
     golden_free(&s.g);
 }
 
+/* -------------------------------------------------- waiting for another evaluation's turn */
+
+/* An evaluation that is held within its first layer until the test lets it go. */
+typedef struct held {
+    mf_session *session;
+    const int32_t *tokens;
+    size_t n_tokens;
+    mf_status status;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool is_inside, may_go;
+} held;
+
+static void hold_layer(void *user, uint32_t layer, uint64_t first_position, uint32_t n_tokens,
+                       const float *hidden)
+{
+    held *h = user;
+    (void)layer, (void)first_position, (void)n_tokens, (void)hidden;
+    pthread_mutex_lock(&h->mutex);
+    h->is_inside = true;
+    pthread_cond_broadcast(&h->changed);
+    while (!h->may_go)
+        pthread_cond_wait(&h->changed, &h->mutex);
+    pthread_mutex_unlock(&h->mutex);
+}
+
+static void *evaluate(void *user)
+{
+    held *h = user;
+    h->status = mf_session_eval(h->session, h->tokens, h->n_tokens, NULL);
+    return NULL;
+}
+
+static void held_start(held *h, mf_session *session, const int32_t *tokens, size_t n)
+{
+    *h = (held){.session = session, .tokens = tokens, .n_tokens = n, .status = MF_ERR_STATE};
+    pthread_mutex_init(&h->mutex, NULL);
+    pthread_cond_init(&h->changed, NULL);
+    mf_session_set_trace(session, hold_layer, h);
+    REQUIRE(pthread_create(&h->thread, NULL, evaluate, h) == 0);
+    pthread_mutex_lock(&h->mutex);
+    while (!h->is_inside)
+        pthread_cond_wait(&h->changed, &h->mutex);
+    pthread_mutex_unlock(&h->mutex);
+}
+
+static void held_finish(held *h)
+{
+    pthread_mutex_lock(&h->mutex);
+    h->may_go = true;
+    pthread_cond_broadcast(&h->changed);
+    pthread_mutex_unlock(&h->mutex);
+    CHECK(pthread_join(h->thread, NULL) == 0);
+    CHECK_STATUS(h->status, MF_OK);
+    mf_session_set_trace(h->session, NULL, NULL);
+    pthread_mutex_destroy(&h->mutex);
+    pthread_cond_destroy(&h->changed);
+}
+
+/* A thread that waits, once it does. */
+static void start_waiting(held *w, mf_engine *e, mf_session *session, const int32_t *tokens,
+                          size_t n)
+{
+    uint32_t n_before = mf_turn_n_waiting(&e->turn);
+    *w = (held){.session = session, .tokens = tokens, .n_tokens = n, .status = MF_ERR_STATE};
+    REQUIRE(pthread_create(&w->thread, NULL, evaluate, w) == 0);
+    while (mf_turn_n_waiting(&e->turn) == n_before)
+        usleep(100);
+}
+
+/* Cancelled or late while another evaluation goes on, which is let go only after they returned: if
+ * they waited for it, this would never end. */
+static void check_waiting(const char *name)
+{
+    const golden_case *c = golden_case_find(name);
+    mf_session *sessions[4];
+    mf_error error = {0};
+    golden g;
+    held first, second, third;
+    golden_read(c, &g);
+    mf_engine_options options = golden_options(c);
+    options.n_sessions = 4;
+    float *base = golden_run(c, &g, &options, &error);
+    mf_engine *e = golden_open(c, &options);
+    REQUIRE(base != NULL && g.n_tokens > 12);
+    for (int i = 0; i < 4; i++)
+        REQUIRE_OK(mf_session_create(e, &sessions[i], &error), &error);
+    REQUIRE_OK(mf_session_eval(sessions[1], g.tokens, 3, &error), &error);
+    held_start(&first, sessions[0], g.tokens, 12);
+
+    mf_session_set_deadline(sessions[1], 1); /* long ago */
+    CHECK_STATUS(mf_session_eval(sessions[1], g.tokens + 3, 2, &error), MF_ERR_CANCELLED);
+    CHECK_CONTAINS(error.message, "deadline");
+    mf_session_set_deadline(sessions[1], mf_now_us() + 20000); /* passes while it waits */
+    CHECK_STATUS(mf_session_eval(sessions[1], g.tokens + 3, 2, &error), MF_ERR_CANCELLED);
+    mf_session_set_deadline(sessions[1], 0);
+    const mf_batch_item items[] = {{sessions[2], g.tokens, 2}, {sessions[3], g.tokens, 5}};
+    mf_session_cancel(sessions[3]); /* one of a batch */
+    CHECK_STATUS(mf_engine_eval(e, items, 2, &error), MF_ERR_CANCELLED);
+    start_waiting(&second, e, sessions[1], g.tokens + 3, 9);
+    start_waiting(&third, e, sessions[2], g.tokens, 12);
+    mf_session_cancel(sessions[1]); /* the one before goes: the other stays and gets its turn */
+    CHECK(pthread_join(second.thread, NULL) == 0);
+    CHECK_STATUS(second.status, MF_ERR_CANCELLED);
+    CHECK_U64(mf_turn_n_waiting(&e->turn), 1);
+    CHECK(mf_session_position(sessions[1]) == 3 && mf_session_position(sessions[3]) == 0);
+
+    held_finish(&first);
+    CHECK(pthread_join(third.thread, NULL) == 0);
+    CHECK_STATUS(third.status, MF_OK);
+    REQUIRE_OK(mf_session_eval(sessions[1], g.tokens + 3, 9, &error), &error);
+    REQUIRE_OK(mf_session_eval(sessions[3], g.tokens, 12, &error), &error);
+    for (int i = 0; i < 4; i++) {
+        CHECK(mf_session_position(sessions[i]) == 12);
+        CHECK_BYTES(mf_session_logits(sessions[i]), base + 11 * g.n_vocab,
+                    g.n_vocab * sizeof *base);
+        mf_session_free(&sessions[i]);
+    }
+    mf_engine_close(&e);
+    free(base);
+    golden_free(&g);
+}
+
 int main(void)
 {
+    check_waiting("mlx_4bit");
+    check_waiting("v2_lite_bf16");
     run("mlx_4bit");
     run("v2_lite_bf16");
     return test_result();

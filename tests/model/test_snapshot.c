@@ -5,7 +5,9 @@
  */
 #include "failing_alloc.h"
 #include "golden.h"
+#include "scratch_dir.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 static mf_session *new_session(mf_engine *engine)
@@ -205,6 +207,70 @@ static void check_strangers(void)
     golden_free(&g);
 }
 
+static mf_engine *open_at(const golden_case *c, const char *path)
+{
+    mf_engine_options options = golden_options(c);
+    mf_engine *engine = NULL;
+    mf_error error = {0};
+    REQUIRE_OK(mf_engine_open(path, &options, &engine, &error), &error);
+    return engine;
+}
+
+/* Flips the lowest bit of a file's bytes from..end. */
+static void flip(const char *path, off_t from, off_t end)
+{
+    unsigned char byte;
+    int fd = open(path, O_RDWR);
+    REQUIRE(fd >= 0);
+    for (off_t at = from; at < end && pread(fd, &byte, 1, at) == 1; at++) {
+        byte ^= 1;
+        REQUIRE(pwrite(fd, &byte, 1, at) == 1);
+    }
+    close(fd);
+}
+
+/* The same dense weights; other experts in one layer, all of them or a single one. */
+static void check_other_experts(void)
+{
+    static const int32_t few[] = {1, 2, 3, 4};
+    const golden_case *c = golden_case_find("v3_packed");
+    mf_model_info info;
+    mf_error error = {0};
+    size_t n_bytes;
+    mf_engine *engine = open_at(c, scratch_copy("v3_packed"));
+    mf_session *s = new_session(engine);
+    mf_engine_info(engine, &info);
+    eval(s, few, 4);
+    unsigned char *bytes = save(s, &n_bytes);
+    mf_session_free(&s);
+    mf_engine_close(&engine);
+    REQUIRE(info.n_experts >= 4);
+    off_t one = (off_t)info.one_expert_bytes;
+    for (int i = 0; i < 4; i++) { /* unchanged; one layer; its last expert; a file cut short */
+        const char *dir = scratch_copy("v3_packed");
+        const char *file = scratch_path("packed_experts/layer_01.bin");
+        off_t n_all = one * (off_t)info.n_experts;
+        if (i == 1 || i == 2)
+            flip(file, i == 1 ? 0 : n_all - one, n_all);
+        engine = open_at(c, dir);
+        s = new_session(engine);
+        eval(s, few, 3);
+        if (i == 3)
+            REQUIRE(truncate(file, 100) == 0);
+        if (i == 0)
+            REQUIRE_OK(mf_snapshot_load(s, bytes, n_bytes, &error), &error);
+        else
+            check_refused(s, bytes, n_bytes, i == 3 ? MF_ERR_FORMAT : MF_ERR_UNSUPPORTED,
+                          i == 3 ? "layer_01.bin" : "another model");
+        if (i == 3) /* nor can its own be written, or its store be used */
+            CHECK_STATUS(mf_snapshot_save(s, bytes, n_bytes, &error), MF_ERR_FORMAT);
+        mf_session_free(&s);
+        mf_engine_close(&engine);
+    }
+    free(bytes);
+    scratch_remove();
+}
+
 static void check_allocations(const golden_case *c, const golden *g, const float *want)
 {
     failing f = {0};
@@ -273,6 +339,7 @@ int main(void)
         golden_free(&g);
     }
     check_strangers();
+    check_other_experts();
     CHECK_U64(mf_snapshot_bytes(NULL), 0);
     return test_result();
 }

@@ -140,7 +140,21 @@ static void check_sources(const golden_case *c, const golden *g, bool is_recurre
     mf_engine_close(&reference);
 }
 
-static void damage_all(void)
+/* The only entry's. */
+static const char *entry_path(char *path, size_t capacity)
+{
+    DIR *d = opendir(dir);
+    REQUIRE(d != NULL);
+    path[0] = '\0';
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
+        if (strstr(e->d_name, ".mfstate") != NULL && e->d_name[0] != 'b')
+            snprintf(path, capacity, "%s/%s", dir, e->d_name);
+    closedir(d);
+    return path;
+}
+
+/* A bit of every entry: at this byte, from its end where negative. */
+static void damage_all(off_t at)
 {
     char path[600];
     DIR *d = opendir(dir);
@@ -151,9 +165,10 @@ static void damage_all(void)
         unsigned char byte;
         snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
         int fd = open(path, O_RDWR);
-        REQUIRE(fd >= 0 && pread(fd, &byte, 1, 5000) == 1);
+        off_t place = at < 0 ? lseek(fd, 0, SEEK_END) + at : at;
+        REQUIRE(fd >= 0 && pread(fd, &byte, 1, place) == 1);
         byte ^= 1;
-        REQUIRE(pwrite(fd, &byte, 1, 5000) == 1);
+        REQUIRE(pwrite(fd, &byte, 1, place) == 1);
         close(fd);
     }
     closedir(d);
@@ -200,7 +215,7 @@ static void check_store(const golden_case *c, const golden *g, bool is_recurrent
     mf_session_clear(s);
     mf_store_get_stats(store, &stats);
     CHECK(stats.n_hits == (is_recurrent ? 2u : 7u) && stats.n_set_aside == 0);
-    damage_all();
+    damage_all(5000);
     CHECK_REUSE(check_sync(s, reference, g->tokens, 40, c->name), MF_SYNC_NONE, 0);
     mf_store_get_stats(store, &stats);
     CHECK(stats.n_set_aside == 1 && stats.n_entries == 0);
@@ -208,6 +223,165 @@ static void check_store(const golden_case *c, const golden *g, bool is_recurrent
     mf_session_free(&s);
     mf_engine_close(&e);
     mf_engine_close(&reference);
+    mf_store_close(&store);
+}
+
+/* ------------------------------------------------ prompts that diverge from what is on disk */
+
+#define MAX_ENTRIES 12
+
+/* What the store is expected to have: tokens, and the positions that they can be taken up at. */
+typedef struct model_entry {
+    int32_t tokens[MAX_TOKENS];
+    size_t n, n_kept, kept[4];
+} model_entry;
+
+/* The rule of docs/FORMATS.md: the newest checkpoint before the end, the last in the first 7/8, 3/4
+ * and half. */
+static void expect_kept(model_entry *m, const mf_session *s)
+{
+    size_t positions[64], n = mf_checkpoint_list(s, positions, 64);
+    size_t most[4] = {m->n / 2, m->n * 3 / 4, m->n * 7 / 8, m->n - 1};
+    REQUIRE(n <= 64);
+    m->n_kept = 0;
+    for (int i = 0; i < 4; i++) {
+        size_t best = 0;
+        for (size_t k = 0; k < n; k++)
+            best = positions[k] <= most[i] ? positions[k] : best;
+        if (best != 0 && (m->n_kept == 0 || m->kept[m->n_kept - 1] != best))
+            m->kept[m->n_kept++] = best;
+    }
+}
+
+static size_t expect_reuse(const model_entry *all, size_t n_all, const int32_t *tokens, size_t n,
+                           bool is_recurrent)
+{
+    size_t best = 0;
+    for (size_t i = 0; i < n_all; i++) {
+        const model_entry *m = &all[i];
+        size_t common = 0, usable = 0;
+        while (common < n && common < m->n && tokens[common] == m->tokens[common])
+            common++;
+        if (common == m->n)
+            usable = m->n; /* with logits: of use even where they are all */
+        else if (!is_recurrent)
+            usable = common < n ? common : n - 1;
+        else
+            for (size_t k = 0; k < m->n_kept; k++)
+                usable = m->kept[k] <= common && m->kept[k] < n ? m->kept[k] : usable;
+        best = usable > best ? usable : best;
+    }
+    return best;
+}
+
+/* Prompts with the same beginning and another end, each in an engine that holds nothing else. */
+static void check_diverging(const golden_case *c, const golden *g, bool is_recurrent)
+{
+    static model_entry all[MAX_ENTRIES];
+    uint64_t seed = 31;
+    unsigned n_partial = 0;
+    mf_error error = {0};
+    fresh_store_dir();
+    mf_store *store = open_store(8);
+    mf_engine *e = open_engine(c), *reference = open_engine(c);
+    mf_engine_set_store(e, store);
+    for (size_t i = 0; i < MAX_ENTRIES; i++) {
+        model_entry *m = &all[i];
+        m->n = 20 + test_random(&seed) % (MAX_TOKENS - 19);
+        for (size_t k = 0; k < m->n; k++)
+            m->tokens[k] = (int32_t)(test_random(&seed) % g->n_vocab);
+        const model_entry *from = &all[test_random(&seed) % (i + 1)];
+        size_t shared = test_random(&seed) % (from->n < m->n ? from->n : m->n);
+        if (from != m)
+            memcpy(m->tokens, from->tokens, shared * sizeof *m->tokens);
+        mf_session *s = new_session(e);
+        mf_checkpoint_auto(s, 1 + test_random(&seed) % 20, 1);
+        size_t expected = expect_reuse(all, i, m->tokens, m->n, is_recurrent);
+        CHECK_REUSE(check_sync(s, reference, m->tokens, m->n, c->name),
+                    expected == 0 ? MF_SYNC_NONE : MF_SYNC_STORE, expected);
+        n_partial += expected != 0;
+        expect_kept(m, s);
+        REQUIRE_OK(mf_store_put(store, s, &error), &error);
+        mf_session_free(&s);
+        for (int k = 0; k < 4; k++) { /* the same tokens again, cut or not, and with others after */
+            int32_t tokens[MAX_TOKENS];
+            size_t n = k == 0 ? m->n : 1 + test_random(&seed) % m->n;
+            memcpy(tokens, m->tokens, n * sizeof *tokens);
+            for (size_t j = n; k > 1 && j < MAX_TOKENS && j < n + 9; j++, n++)
+                tokens[j] = (int32_t)(test_random(&seed) % g->n_vocab);
+            s = new_session(e);
+            expected = expect_reuse(all, i + 1, tokens, n, is_recurrent);
+            CHECK_REUSE(check_sync(s, reference, tokens, n, c->name),
+                        expected == 0 ? MF_SYNC_NONE : MF_SYNC_STORE, expected);
+            mf_session_free(&s);
+        }
+    }
+    CHECK(n_partial > 2);
+    mf_engine_close(&e);
+    mf_engine_close(&reference);
+    mf_store_close(&store);
+}
+
+/* A bit flipped in the last checkpoint's state: whoever begins elsewhere does not notice. */
+static void check_damaged_checkpoint(const golden_case *c, const golden *g)
+{
+    mf_error error = {0};
+    mf_store_stats stats;
+    int32_t tokens[MAX_TOKENS];
+    fresh_store_dir();
+    mf_store *store = open_store(8);
+    mf_engine *e = open_engine(c), *reference = open_engine(c);
+    mf_session *s = new_session(e);
+    mf_engine_set_store(e, store);
+    for (int i = 0; i < 90; i++)
+        tokens[i] = i % (int32_t)g->n_vocab;
+    mf_checkpoint_auto(s, 16, 1);
+    REQUIRE_OK(mf_session_eval(s, tokens, 90, &error), &error); /* kept: 32, 64, 80 */
+    REQUIRE_OK(mf_store_put(store, s, &error), &error);
+    mf_session_clear(s);
+    damage_all(-20); /* of the state at 80 */
+    CHECK_REUSE(check_sync(s, reference, tokens, 90, c->name), MF_SYNC_STORE, 90);
+    mf_session_clear(s);
+    CHECK_REUSE(check_sync(s, reference, tokens, 79, c->name), MF_SYNC_STORE, 64);
+    mf_store_get_stats(store, &stats);
+    CHECK(stats.n_set_aside == 0 && stats.n_hits == 2);
+    mf_session_clear(s);
+    CHECK_REUSE(check_sync(s, reference, tokens, 89, c->name), MF_SYNC_NONE, 0);
+    mf_store_get_stats(store, &stats);
+    CHECK(stats.n_set_aside == 1 && stats.n_entries == 0);
+    mf_session_free(&s);
+    mf_engine_close(&e);
+    mf_engine_close(&reference);
+    mf_store_close(&store);
+}
+
+/* An entry of the store is a snapshot, also with checkpoints: read whole, and checked whole. */
+static void check_entry_as_snapshot(const golden_case *c, const golden *g)
+{
+    mf_error error = {0};
+    char path[600];
+    fresh_store_dir();
+    mf_store *store = open_store(8);
+    mf_engine *e = open_engine(c);
+    mf_session *s = new_session(e), *t = new_session(e);
+    mf_checkpoint_auto(s, 16, 1);
+    REQUIRE_OK(mf_session_eval(s, g->tokens, 38, &error), &error);
+    REQUIRE_OK(mf_store_put(store, s, &error), &error);
+    for (int damaged = 0; damaged < 2; damaged++) {
+        int fd = open(entry_path(path, sizeof path), O_RDONLY);
+        REQUIRE(fd >= 0);
+        CHECK_STATUS(mf_snapshot_load_fd(t, fd, &error), damaged == 1 ? MF_ERR_FORMAT : MF_OK);
+        CHECK(damaged == 1 ? mf_session_position(t) == 38
+                           : lseek(fd, 0, SEEK_CUR) + 8 == lseek(fd, 0, SEEK_END));
+        close(fd);
+        damage_all(-20);
+    }
+    REQUIRE_OK(mf_session_eval(s, g->tokens + 38, 2, &error), &error);
+    REQUIRE_OK(mf_session_eval(t, g->tokens + 38, 2, &error), &error);
+    CHECK_BYTES(mf_session_logits(t), mf_session_logits(s), g->n_vocab * sizeof(float));
+    mf_session_free(&s);
+    mf_session_free(&t);
+    mf_engine_close(&e);
     mf_store_close(&store);
 }
 
@@ -299,6 +473,10 @@ int main(void)
         REQUIRE(g.n_tokens >= 40);
         check_sources(c, &g, i < 2);
         check_store(c, &g, i < 2);
+        check_diverging(c, &g, i < 2);
+        check_entry_as_snapshot(c, &g);
+        if (i < 2)
+            check_damaged_checkpoint(c, &g);
         if (i % 2 == 0)
             check_random(c, &g, 400);
         golden_free(&g);

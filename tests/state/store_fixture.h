@@ -18,6 +18,7 @@ typedef struct entry_kind {
     size_t n_tokens;
     uint32_t n_parts;
     size_t part_bytes;
+    uint32_t n_checkpoints; /* at equal distances; the last parts are theirs, one each */
 } entry_kind;
 
 static const mf_snapshot_key fixture_key = {{1, 2, 3, 4, 5, 6, 7, 8, 9}, 0, 2};
@@ -45,14 +46,20 @@ __attribute__((unused)) static void entry_part(const entry_kind *k, uint32_t par
 
 __attribute__((unused)) static mf_snapshot_head entry_head(const entry_kind *k)
 {
-    return (mf_snapshot_head){.key = fixture_key,
-                              .n_tokens = k->n_tokens,
-                              .n_layers = 1,
-                              .n_vocab = ENTRY_VOCAB,
-                              .page_tokens = 1,
-                              .page_bytes = k->part_bytes,
-                              .n_parts = k->n_parts,
-                              .parts_bytes = k->n_parts * k->part_bytes};
+    mf_snapshot_head head = {.key = fixture_key,
+                             .n_tokens = k->n_tokens,
+                             .n_layers = 1,
+                             .n_vocab = ENTRY_VOCAB,
+                             .page_tokens = 1,
+                             .page_bytes = k->part_bytes,
+                             .n_parts = k->n_parts,
+                             .parts_bytes = k->n_parts * k->part_bytes,
+                             .n_checkpoints = k->n_checkpoints,
+                             .checkpoint_parts = k->n_checkpoints != 0,
+                             .checkpoint_bytes = k->n_checkpoints != 0 ? k->part_bytes : 0};
+    for (uint32_t i = 0; i < k->n_checkpoints; i++)
+        head.checkpoints[i] = (uint32_t)(k->n_tokens * (i + 1) / (k->n_checkpoints + 1));
+    return head;
 }
 
 __attribute__((unused)) static mf_status entry_write(void *ctx, mf_byte_sink *sink, mf_error *error)
@@ -133,7 +140,7 @@ __attribute__((unused)) static mf_status entry_read(mf_store *store, const entry
     int32_t *tokens = entry_tokens(k);
     bool found = mf_store_find(store, &fixture_key, tokens, k->n_tokens, true, 0, &match);
     free(tokens);
-    if (!found || match.n_tokens != k->n_tokens)
+    if (!found || match.n_common != k->n_tokens || match.n_tokens != k->n_tokens)
         return MF_ERR_NOT_FOUND;
     return entry_read_match(store, k, &match, error);
 }

@@ -24,7 +24,11 @@ static mf_snapshot_head make_head(void)
                           .page_bytes = PART_BYTES,
                           .recurrent_bytes = PART_BYTES,
                           .n_parts = N_PARTS,
-                          .parts_bytes = sizeof parts};
+                          .parts_bytes = sizeof parts,
+                          .n_checkpoints = 1,
+                          .checkpoint_parts = 1,
+                          .checkpoint_bytes = PART_BYTES,
+                          .checkpoints = {4}};
     h.key.kv_type = 1;
     h.key.cpu_tier = 3;
     for (int i = 0; i < MF_FINGERPRINT_BYTES; i++)
@@ -94,21 +98,24 @@ static void test_round_trip(void)
     want.checksum = h.checksum;
     CHECK(memcmp(&h.key, &want.key, sizeof h.key) == 0 && h.n_layers == 2 && h.n_vocab == 10);
     CHECK(h.page_tokens == 4 && h.page_bytes == PART_BYTES && h.recurrent_bytes == PART_BYTES);
-    CHECK(h.parts_bytes == sizeof parts);
+    CHECK(h.parts_bytes == sizeof parts && h.n_checkpoints == 1 && h.checkpoint_parts == 1);
+    CHECK(h.checkpoint_bytes == PART_BYTES && h.checkpoints[0] == 4);
+    CHECK_U64(mf_snapshot_checkpoint_offset(&h, 0), 4096 + 2 * (PART_BYTES + 8));
+    CHECK_U64(mf_snapshot_checkpoint_offset(&h, 1), n_bytes);
 }
 
 /* The table of docs/FORMATS.md, by hand. */
 static void test_layout(void)
 {
     static const unsigned char begin[] = {
-        'M',  'F',  'S', 'T', 'A', 'T', 'E', '\n', 1,  0, 0, 0, 128, 0, 0, 0, /* 0 */
+        'M',  'F',  'S', 'T', 'A', 'T', 'E', '\n', 2,  0, 0, 0, 128, 0, 0, 0, /* 0 */
         0x90, 0x10, 0,   0,   0,   0,   0,   0,    1,  2, 3, 4, 5,   6, 7, 8, /* 16: 4096 + 144 */
         9,    10,   11,  12,  13,  14,  15,  16,   1,  0, 0, 0, 3,   0, 0, 0, /* 32 */
         7,    0,    0,   0,   0,   0,   0,   0,    2,  0, 0, 0, 10,  0, 0, 0, /* 48 */
         4,    0,    0,   0,   0,   0,   0,   0,    40, 0, 0, 0, 0,   0, 0, 0, /* 64 */
         40,   0,    0,   0,   0,   0,   0,   0,    3,  0, 0, 0, 0,   0, 0, 0, /* 80 */
-        120,  0,    0,   0,   0,   0,   0,   0,    0,  0, 0, 0, 0,   0, 0, 0,
-        0,    0,    0,   0,   0,   0,   0,   0 /* 96 */
+        120,  0,    0,   0,   0,   0,   0,   0,    1,  0, 0, 0, 1,   0, 0, 0, /* 96 */
+        40,   0,    0,   0,   0,   0,   0,   0                                /* 112 */
     };
     uint64_t stored;
     CHECK_U64(make(whole, sizeof whole), 4096 + 3 * 48);
@@ -116,7 +123,8 @@ static void test_layout(void)
     memcpy(&stored, whole + 120, 8);
     CHECK_U64(stored, mf_checksum_of(whole, 120, 0));
     CHECK_BYTES(whole + 128, tokens, sizeof tokens);
-    for (size_t i = 128 + sizeof tokens; i < 4088; i++)
+    CHECK_BYTES(whole + 128 + sizeof tokens, "\4\0\0\0", 4);
+    for (size_t i = 128 + sizeof tokens + 4; i < 4088; i++)
         CHECK(whole[i] == 0);
     memcpy(&stored, whole + 4088, 8);
     CHECK_U64(stored, mf_checksum_of(whole, 4088, 0));
@@ -177,15 +185,60 @@ static void check_refused(size_t at, uint64_t value, size_t n, const char *what)
 static void test_contradictions(void)
 {
     check_refused(0, 0x41, 1, "MFSTATE");
-    check_refused(8, 2, 4, "version 2");
+    check_refused(8, 1, 4, "version 1");
     check_refused(12, 64, 4, "header");
     check_refused(16, 4096, 8, "contradict");
     check_refused(48, UINT64_C(1) << 62, 8, "contradict");
     check_refused(48, UINT64_MAX, 8, "contradict");
     check_refused(88, UINT64_MAX / 8, 8, "contradict");
     check_refused(96, UINT64_MAX, 8, "contradict");
-    check_refused(68, 2, 4, "reserved");
-    check_refused(112, 1, 1, "reserved");
+    check_refused(68, 2, 4, "logits");
+    check_refused(104, 17, 4, "contradict"); /* more checkpoints than there may be */
+    check_refused(104, 4, 4, "contradict");  /* than there are parts */
+    check_refused(104, 0, 4, "contradict");  /* none, and yet parts of them */
+    check_refused(108, UINT32_MAX, 4, "contradict");
+    check_refused(112, 121, 8, "contradict");
+    check_refused(112, UINT64_MAX, 8, "contradict");
+}
+
+/* Positions of checkpoints that do not rise or lie outside, under sound checksums. */
+static void test_checkpoint_range(void)
+{
+    static const uint32_t bad[][2] = {{0, 3}, {3, 3}, {4, 3}, {3, 7}, {3, UINT32_MAX}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        mf_error error = {0};
+        mf_snapshot_head h = make_head();
+        int32_t got[N_TOKENS];
+        mf_buffer_sink sink;
+        mf_buffer_source source;
+        h.n_checkpoints = 2;
+        memcpy(h.checkpoints, bad[i], sizeof bad[i]);
+        mf_buffer_sink_init(&sink, whole, sizeof whole);
+        REQUIRE_OK(mf_snapshot_write_head(&sink.sink, &h, tokens, &error), &error);
+        mf_buffer_source_init(&source, whole, sizeof whole);
+        REQUIRE_OK(mf_snapshot_read_header(&source.source, &h, &error), &error);
+        CHECK_STATUS(mf_snapshot_read_tokens(&source.source, &h, got, &error), MF_ERR_FORMAT);
+        CHECK_CONTAINS(error.message, "checkpoint");
+    }
+}
+
+/* A part that is passed over is checked all the same. */
+static void test_passing(void)
+{
+    for (int damaged = 0; damaged < 2; damaged++) {
+        mf_error error = {0};
+        mf_snapshot_head h;
+        int32_t got[N_TOKENS];
+        mf_buffer_source source;
+        size_t n_bytes = make(whole, sizeof whole);
+        whole[4096 + 39] ^= (unsigned char)damaged;
+        mf_buffer_source_init(&source, whole, n_bytes);
+        REQUIRE_OK(mf_snapshot_read_header(&source.source, &h, &error), &error);
+        REQUIRE_OK(mf_snapshot_read_tokens(&source.source, &h, got, &error), &error);
+        CHECK_STATUS(mf_snapshot_pass_part(&source.source, &h, 0, PART_BYTES, &error),
+                     damaged == 1 ? MF_ERR_FORMAT : MF_OK);
+        CHECK_U64(source.n_left, 2 * (PART_BYTES + 8));
+    }
 }
 
 /* A token outside the vocabulary under sound checksums. */
@@ -254,6 +307,8 @@ int main(void)
     test_damage();
     test_contradictions();
     test_token_range();
+    test_checkpoint_range();
+    test_passing();
     test_streams();
     return test_result();
 }

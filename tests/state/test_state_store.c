@@ -16,7 +16,7 @@
 
 static entry_kind kind_of(uint32_t number)
 {
-    return (entry_kind){number, 100, 3, 5000};
+    return (entry_kind){number, 100, 3, 5000, 0};
 }
 
 static void test_round_trip(void)
@@ -25,7 +25,7 @@ static void test_round_trip(void)
     mf_error error = {0};
     mf_store_stats stats;
     mf_store *store = store_open(dir, 0);
-    entry_kind k = kind_of(1), large = {2, 5000, 7, 700001}, small = {3, 1, 0, 8};
+    entry_kind k = kind_of(1), large = {2, 5000, 7, 700001, 0}, small = {3, 1, 0, 8, 0};
     CHECK_STATUS(entry_read(store, &k, &error), MF_ERR_NOT_FOUND);
     const entry_kind *all[] = {&k, &large, &small};
     for (int i = 0; i < 3; i++) {
@@ -71,6 +71,96 @@ static void test_find(void)
     CHECK(!mf_store_find(store, &other, t, 100, false, 0, &m));
     free(t);
     mf_store_close(&store);
+}
+
+/* An entry is found at its checkpoints too, also by another opening; when it goes, so do they. */
+static void test_checkpoints(void)
+{
+    static const size_t at[][2] = {{99, 75}, {75, 75}, {74, 50}, {50, 50}, {49, 25}, {25, 25}};
+    const char *dir = fresh_dir();
+    mf_error error = {0};
+    entry_kind k = {1, 100, 5, 5000, 3}; /* at 25, 50, 75 */
+    mf_store_match m;
+    int32_t *t = entry_tokens(&k);
+    mf_store *store = store_open(dir, 0);
+    REQUIRE_OK(entry_add(store, &k, &error), &error);
+    for (int reopen = 0; reopen < 2; reopen++) {
+        REQUIRE_OK(entry_read(store, &k, &error), &error);
+        for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+            CHECK(mf_store_find(store, &fixture_key, t, at[i][0], true, 0, &m));
+            CHECK(m.n_common == at[i][1] && m.n_tokens == 100 && m.n_checkpoints == 3);
+            CHECK_U64(m.state_end, 4096 + 2 * 5008);
+        }
+        CHECK(!mf_store_find(store, &fixture_key, t, 24, true, 0, &m));
+        CHECK(!mf_store_find(store, &fixture_key, t, 99, true, 75, &m));
+        mf_store_close(&store);
+        store = store_open(dir, 0);
+    }
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", dir, m.name);
+    REQUIRE(unlink(path) == 0);
+    CHECK(!mf_store_find(store, &fixture_key, t, 99, true, 0, &m));
+    free(t);
+    mf_store_close(&store);
+}
+
+/* Parts `from` to `to` - 1 passed over: the others are as written, and no whole block between was
+ * read. */
+static void check_gap(mf_store *store, mf_io_fault *fault, const entry_kind *k, uint32_t from,
+                      uint32_t to)
+{
+    mf_error error = {0};
+    mf_state_reader *reader;
+    mf_store_match m;
+    mf_snapshot_head head;
+    int32_t *t = entry_tokens(k);
+    unsigned char *want = malloc(k->part_bytes), *got = malloc(k->part_bytes);
+    REQUIRE(want != NULL && got != NULL);
+    REQUIRE(mf_store_find(store, &fixture_key, t, k->n_tokens, true, 0, &m));
+    REQUIRE_OK(mf_store_read_begin(store, &m, &reader, &error), &error);
+    REQUIRE_OK(mf_snapshot_read_header(&reader->source, &head, &error), &error);
+    REQUIRE_OK(mf_snapshot_read_tokens(&reader->source, &head, t, &error), &error);
+    uint64_t gap = mf_snapshot_part_offset(&head, from, from * k->part_bytes);
+    uint64_t gap_end = mf_snapshot_part_offset(&head, to, to * k->part_bytes);
+    fault->fail_offset = (gap + gap_end) / 2;
+    fault->fail_at_offset = gap_end - gap > 3 * MF_IO_ALIGN;
+    fault->fail_errno = EIO;
+    mf_state_reader_skip(reader, gap, gap_end);
+    mf_state_reader_extend(reader, mf_snapshot_total_bytes(&head));
+    for (uint32_t i = 0; i < k->n_parts; i++) {
+        if (i >= from && i < to)
+            continue;
+        entry_part(k, i, want);
+        REQUIRE_OK(mf_snapshot_read_part(&reader->source, &head, i, got, k->part_bytes, &error),
+                   &error);
+        CHECK_BYTES(got, want, k->part_bytes);
+    }
+    CHECK_STATUS(reader->source.read(&reader->source, got, MF_IO_ALIGN + 8, &error),
+                 MF_ERR_FORMAT); /* nothing but the number of hits is left */
+    mf_store_read_end(store, &m, MF_OK);
+    fault->fail_at_offset = false;
+    free(want);
+    free(got);
+    free(t);
+}
+
+static void test_gaps(void)
+{
+    static const size_t sizes[] = {50, 5000, 4088, 700001};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        mf_io_fault fault = {.inner = &mf_io_engine_pool, .seed = 3, .hold_chance = 300};
+        entry_kind k = {1, 100, 7, sizes[i], 0};
+        mf_error error = {0};
+        mf_store *store = NULL;
+        REQUIRE_OK(
+            mf_store_open_with_io(fresh_dir(), NULL, &mf_io_engine_fault, &fault, &store, &error),
+            &error);
+        REQUIRE_OK(entry_add(store, &k, &error), &error);
+        for (uint32_t from = 0; from < k.n_parts; from++)
+            for (uint32_t to = from; to <= k.n_parts; to++)
+                check_gap(store, &fault, &k, from, to);
+        mf_store_close(&store);
+    }
 }
 
 /* mtime of an entry, so that ages do not depend on how fast the test runs. */
@@ -119,7 +209,7 @@ static void test_eviction(void)
         if (i != 1)
             REQUIRE_OK(entry_read(store, &k, &error), &error);
     }
-    entry_kind huge = {9, 100, 20, 5000};
+    entry_kind huge = {9, 100, 20, 5000, 0};
     CHECK_STATUS(entry_add(store, &huge, &error), MF_ERR_BUDGET);
     CHECK_CONTAINS(error.message, "limit");
     mf_store_get_stats(store, &stats);
@@ -250,7 +340,7 @@ static void test_full_disk(void)
     const char *dir = fresh_dir();
     mf_error error = {0};
     mf_store_stats stats;
-    entry_kind a = kind_of(1), b = {2, 100, 3, 50000};
+    entry_kind a = kind_of(1), b = {2, 100, 3, 50000, 0};
     mf_store *store = store_open(dir, 0);
     REQUIRE_OK(entry_add(store, &a, &error), &error);
     struct rlimit old, limit;
@@ -493,7 +583,7 @@ static void test_faulty_reads(void)
     const char *dir = fresh_dir();
     mf_error error = {0};
     mf_store_stats stats;
-    entry_kind k = {5, 2000, 5, 900000};
+    entry_kind k = {5, 2000, 5, 900000, 0};
     mf_store *store = store_open(dir, 0);
     REQUIRE_OK(entry_add(store, &k, &error), &error);
     mf_store_close(&store);
@@ -531,6 +621,8 @@ int main(void)
 {
     test_round_trip();
     test_find();
+    test_checkpoints();
+    test_gaps();
     test_eviction();
     test_hits_survive();
     test_damage();

@@ -23,7 +23,8 @@
 static entry_kind kind_of(uint32_t number)
 {
     /* of different sizes, so that the kill falls into all kinds of moments */
-    return (entry_kind){number, 100 + number % 7, 1 + number % 4, 2000 + 9000 * (number % 5)};
+    return (entry_kind){number, 100 + number % 7, 1 + number % 4, 2000 + 9000 * (number % 5),
+                        number % 4};
 }
 
 /* When a child dies. */

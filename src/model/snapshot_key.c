@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The fingerprint of a model (docs/FORMATS.md): shapes, the dense weights, and a sample of every
+ * expert, read from disk when a snapshot or the store first needs it.
+ */
+#include "model/session.h"
+#include "model/snapshot.h"
+
+#include "base/checked.h"
+
+#include <string.h>
+
+/* Of large weights every 16th block is enough to tell two models apart. */
+#define WHOLE_BYTES ((uint64_t)64 << 20)
+#define SAMPLE_BYTES ((uint64_t)4 << 10)
+#define SAMPLE_STRIDE ((uint64_t)64 << 10)
+
+/* Samples that are read at once, each within so many aligned bytes. */
+#define N_AT_ONCE 128u
+#define ROOM_BYTES (SAMPLE_BYTES + MF_IO_ALIGN)
+
+static void add_resident(const mf_engine *e, mf_checksum *c)
+{
+    const unsigned char *bytes = e->backend->ops->buffer_host(e->backend, e->resident);
+    uint64_t n_bytes = e->info.resident_bytes;
+    uint64_t stride = n_bytes <= WHOLE_BYTES ? SAMPLE_BYTES : SAMPLE_STRIDE;
+    for (uint64_t at = 0; at < n_bytes; at += stride) {
+        uint64_t n = n_bytes - at < SAMPLE_BYTES ? n_bytes - at : SAMPLE_BYTES;
+        mf_fingerprint_add(c, bytes + at, (size_t)n);
+    }
+}
+
+/* What the same weights may be evaluated differently by, and the form of the experts. */
+static void add_shapes(const mf_engine *e, mf_checksum *c)
+{
+    const mf_model_info *i = &e->info;
+    const uint64_t values[] = {i->n_layers,
+                               i->n_full_attention_layers,
+                               i->n_linear_attention_layers,
+                               i->n_latent_attention_layers,
+                               i->hidden_size,
+                               i->n_heads,
+                               i->n_kv_heads,
+                               i->head_dim,
+                               i->n_vocab,
+                               i->n_experts,
+                               i->n_experts_per_token,
+                               i->expert_hidden_size,
+                               i->expert_bits,
+                               i->expert_bytes,
+                               i->one_expert_bytes,
+                               i->n_expert_groups,
+                               i->n_expert_groups_per_token,
+                               i->resident_bytes,
+                               MF_PAGE_TOKENS};
+    const double rope[] = {e->h.rope.theta, e->h.rope.factor, e->h.rope.attention_factor,
+                           (double)e->h.rms_eps};
+    mf_fingerprint_add(c, i->family, sizeof i->family);
+    mf_fingerprint_add(c, values, sizeof values);
+    mf_fingerprint_add(c, rope, sizeof rope);
+}
+
+/* ------------------------------------------------------------------------------------- experts */
+
+typedef struct sampler {
+    const mf_engine *engine;
+    mf_io *io; /* its own: the engine's belongs to whoever evaluates */
+    mf_region room;
+} sampler;
+
+/* The middle of one of an expert's parts: the parts take turns, so that all matrices, their scales
+ * and biases are seen. */
+static mf_io_read sample_of(const mf_engine *e, uint64_t number, uint64_t *skip, uint64_t *n)
+{
+    uint64_t layer = number / e->h.n_experts, expert = number % e->h.n_experts;
+    const mf_expert_part *parts = e->parts + layer * MF_MAX_EXPERT_PARTS;
+    uint64_t p = expert % MF_MAX_EXPERT_PARTS;
+    for (int i = 0; i < MF_MAX_EXPERT_PARTS && parts[p].n_bytes == 0; i++)
+        p = (p + 1) % MF_MAX_EXPERT_PARTS;
+    const mf_expert_part *part = &parts[p];
+    *n = part->n_bytes < SAMPLE_BYTES ? part->n_bytes : SAMPLE_BYTES;
+    uint64_t begin = part->each_offset != NULL ? part->each_offset[expert]
+                                               : part->offset + expert * part->stride;
+    begin += (part->n_bytes - *n) / 2;
+    *skip = begin % MF_IO_ALIGN;
+    return (mf_io_read){.file = part->each_file != NULL ? part->each_file[expert] : part->file,
+                        .offset = begin - *skip,
+                        .n_bytes = (uint32_t)mf_round_up(*skip + *n, MF_IO_ALIGN),
+                        .n_needed = (uint32_t)(*skip + *n)};
+}
+
+/* All that is in flight. */
+static mf_status collect(sampler *s, mf_error *error)
+{
+    mf_io_done done[N_AT_ONCE];
+    uint32_t n;
+    do {
+        MF_TRY(mf_io_collect(s->io, true, done, N_AT_ONCE, &n, error));
+        for (uint32_t i = 0; i < n; i++)
+            if (done[i].status != MF_OK)
+                return mf_io_fail(s->io, &done[i], error);
+    } while (n > 0);
+    return MF_OK;
+}
+
+static mf_status add_samples(sampler *s, uint64_t first, uint32_t n, mf_checksum *c,
+                             mf_error *error)
+{
+    uint64_t skip, n_bytes;
+    for (uint32_t i = 0; i < n;) {
+        uint32_t n_accepted = 0;
+        mf_io_read read = sample_of(s->engine, first + i, &skip, &n_bytes);
+        read.dest = s->room.base + i * ROOM_BYTES;
+        MF_TRY(mf_io_submit(s->io, &read, 1, &n_accepted, error));
+        i += n_accepted;
+        if (n_accepted == 0)
+            MF_TRY(collect(s, error));
+    }
+    MF_TRY(collect(s, error));
+    for (uint32_t i = 0; i < n; i++) {
+        (void)sample_of(s->engine, first + i, &skip, &n_bytes);
+        mf_fingerprint_add(c, s->room.base + i * ROOM_BYTES + skip, (size_t)n_bytes);
+    }
+    return MF_OK;
+}
+
+static mf_status add_experts(const mf_engine *e, mf_checksum *c, mf_error *error)
+{
+    const mf_io_options options = {
+        .allocator = e->allocator, .kind = e->options.io, .depth = N_AT_ONCE};
+    uint64_t n_all = (uint64_t)e->h.n_moe_layers * e->h.n_experts;
+    sampler s = {.engine = e};
+    uint32_t file;
+    mf_status status;
+    MF_TRY_GOTO(mf_region_create(&e->allocator, N_AT_ONCE * ROOM_BYTES, "samples of the experts",
+                                 &s.room, error));
+    MF_TRY_GOTO(mf_io_open(&options, &s.io, error));
+    for (uint32_t i = 0; i < mf_io_n_files(e->io); i++) /* numbered alike */
+        MF_TRY_GOTO(mf_io_add_file(s.io, mf_io_file_path(e->io, i), &file, error));
+    for (uint64_t at = 0; at < n_all; at += N_AT_ONCE) {
+        uint64_t n = n_all - at < N_AT_ONCE ? n_all - at : N_AT_ONCE;
+        MF_TRY_GOTO(add_samples(&s, at, (uint32_t)n, c, error));
+    }
+    status = MF_OK;
+fail:
+    mf_io_close(&s.io);
+    if (s.room.base != NULL)
+        mf_region_free(&e->allocator, &s.room);
+    return status;
+}
+
+/* Two threads may both compute it: they find the same. */
+mf_status mf_engine_snapshot_key(mf_engine *engine, mf_snapshot_key *out, mf_error *error)
+{
+    mf_engine_lock(engine);
+    bool is_known = engine->has_snapshot_key;
+    *out = engine->snapshot_key;
+    mf_engine_unlock(engine);
+    if (is_known)
+        return MF_OK;
+    const char *tier = mf_engine_cpu_name(engine);
+    mf_snapshot_key key = {.kv_type = (uint32_t)engine->options.kv_type};
+    key.cpu_tier = strcmp(tier, "scalar") == 0 ? 1 : strcmp(tier, "avx2") == 0 ? 2 : 3;
+    mf_checksum c;
+    mf_fingerprint_begin(&c);
+    add_shapes(engine, &c);
+    add_resident(engine, &c);
+    MF_TRY(add_experts(engine, &c, error));
+    mf_fingerprint_end(&c, key.fingerprint);
+    mf_engine_lock(engine);
+    engine->snapshot_key = key;
+    engine->has_snapshot_key = true;
+    mf_engine_unlock(engine);
+    *out = key;
+    return MF_OK;
+}
