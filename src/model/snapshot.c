@@ -235,7 +235,9 @@ mf_status mf_snapshot_save_fd(const mf_session *session, int fd, mf_error *error
                        "mf_snapshot_save_fd: session is NULL or fd negative");
     mf_fd_sink sink;
     mf_fd_sink_init(&sink, fd, "the snapshot's file");
-    return save(session, &sink.sink, error);
+    mf_fd_sink_gather(&sink, &session->engine->allocator);
+    mf_status status = save(session, &sink.sink, error);
+    return mf_fd_sink_end(&sink, status, error);
 }
 
 /* The state after all tokens. Those of checkpoints, which an entry of the store may have, are

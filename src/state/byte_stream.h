@@ -3,7 +3,7 @@
 #ifndef MF_STATE_BYTE_STREAM_H
 #define MF_STATE_BYTE_STREAM_H
 
-#include "base/status.h"
+#include "base/alloc.h"
 
 /* Takes all n_bytes or fails. */
 typedef struct mf_byte_sink {
@@ -38,9 +38,17 @@ typedef struct mf_fd_sink {
     mf_byte_sink sink;
     int fd;
     const char *name;
+    const mf_allocator *allocator;
+    unsigned char *held; /* NULL: what is written goes out at once */
+    size_t n_held;
 } mf_fd_sink;
 
 void mf_fd_sink_init(mf_fd_sink *s, int fd, const char *name);
+/* Gathers small writes into large ones from now on, if there is memory for it. Then
+ * mf_fd_sink_end must follow: it writes what is held if status is MF_OK, and returns what came of
+ * both. */
+void mf_fd_sink_gather(mf_fd_sink *s, const mf_allocator *a);
+mf_status mf_fd_sink_end(mf_fd_sink *s, mf_status status, mf_error *error);
 
 typedef struct mf_fd_source {
     mf_byte_source source;

@@ -319,8 +319,11 @@ static mf_status write_entry(mf_store *s, int fd, mf_store_write_fn write, void 
     static const uint64_t n_hits = 0;
     mf_fd_sink sink;
     mf_fd_sink_init(&sink, fd, s->dir);
-    MF_TRY(write(ctx, &sink.sink, error));
-    MF_TRY(sink.sink.write(&sink.sink, &n_hits, sizeof n_hits, error));
+    mf_fd_sink_gather(&sink, &s->allocator);
+    mf_status status = write(ctx, &sink.sink, error);
+    if (status == MF_OK)
+        status = sink.sink.write(&sink.sink, &n_hits, sizeof n_hits, error);
+    MF_TRY(mf_fd_sink_end(&sink, status, error));
     if (fsync(fd) != 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be synced", s->dir, tmp);
     if (renameat(s->dir_fd, tmp, s->dir_fd, name) != 0)
