@@ -100,6 +100,9 @@ typedef struct mf_head_weight {
 
 #define MF_MAX_MATMULS 4
 
+/* What a backend takes at most for tokens in a form of its own, beside buffers and scratch. */
+#define MF_PREPARED_BYTES_MAX ((size_t)8 << 20)
+
 typedef struct mf_op {
     mf_op_kind kind;
     uint32_t n_rows; /* rows of the batch that the operation covers */

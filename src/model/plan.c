@@ -111,6 +111,21 @@ static uint64_t session_host_bytes(const mf_hparams *h, uint32_t n_context)
            (pages_of(n_context) + 1) * (sizeof(mf_span) + 2 * sizeof(void *));
 }
 
+static uint64_t max_u64(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* A chunk's tokens in a form of the backend's own: hardly smaller than float32, and bounded. */
+static uint64_t prepared_bytes(const mf_hparams *h, uint64_t n_chunk)
+{
+    uint64_t width = max_u64(h->hidden_size, max_u64(h->shared_hidden, h->dense_hidden));
+    width = max_u64(width, max_u64(mf_query_width(h), mf_value_width(h)));
+    width = max_u64(width, max_u64(h->q_rank, (uint64_t)h->n_heads * h->value_head_dim));
+    uint64_t n_bytes = n_chunk * width * sizeof(float);
+    return n_bytes < MF_PREPARED_BYTES_MAX ? n_bytes : MF_PREPARED_BYTES_MAX;
+}
+
 bool mf_plan_make(const mf_hparams *h, uint32_t n_chunk, uint32_t n_context, uint32_t k,
                   mf_dtype cache_type, uint32_t n_sessions, mf_plan *out)
 {
@@ -145,11 +160,12 @@ bool mf_plan_make(const mf_hparams *h, uint32_t n_chunk, uint32_t n_context, uin
     bool fits = mf_plan_state(h, cache_type, NULL, &p.page_bytes, &p.recurrent_bytes) &&
                 plan_sessions(n_sessions, &p);
     p.session_host_bytes = session_host_bytes(h, n_context);
-    /* Host lists: ids, places, rows and tokens per pick; counts per expert; gathered rows of the
-     * backend; logits. */
+    /* Host lists: ids, places, rows and tokens per pick; counts per expert; gathered rows and
+     * prepared tokens of the backend; logits. */
     p.host_bytes = picks * 16 + (uint64_t)h->n_experts * 64 +
                    n * (h->hidden_size + 2 * (uint64_t)h->n_v_heads + 1) * 4 +
-                   (uint64_t)h->n_vocab * 4 + n_sessions * p.session_host_bytes;
+                   (uint64_t)h->n_vocab * 4 + n_sessions * p.session_host_bytes +
+                   prepared_bytes(h, n);
     *out = p;
     return !l.overflow && fits;
 }

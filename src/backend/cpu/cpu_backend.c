@@ -82,7 +82,8 @@ static size_t matmul_scratch(const mf_cpu_backend *be, const mf_weight *w, uint3
     return be->kernels->matmul_scratch_bytes(&m, n_rows);
 }
 
-/* Bytes of n_rows tokens in the form that this matrix is multiplied by. */
+/* Bytes of n_rows tokens, or of as many as are prepared together, in the form that this matrix is
+ * multiplied by. */
 static size_t prepared_bytes(const mf_cpu_backend *be, const mf_weight *w, uint32_t n_rows)
 {
     const mf_matrix m = {.kind = w->kind,
@@ -91,7 +92,8 @@ static size_t prepared_bytes(const mf_cpu_backend *be, const mf_weight *w, uint3
                          .group = w->group,
                          .n_rows = w->n_rows,
                          .n_cols = w->n_cols};
-    return n_rows * be->kernels->token_bytes(&m);
+    size_t n_bytes = n_rows * be->kernels->token_bytes(&m);
+    return n_bytes < MF_PREPARED_BYTES_MAX ? n_bytes : MF_PREPARED_BYTES_MAX;
 }
 
 static size_t max_size(size_t a, size_t b)

@@ -61,7 +61,8 @@ static mf_cpu_product product_of(const expert_set *set, uint32_t i, const mf_wei
                         .y = y,
                         .y_stride = y_stride};
     size_t token_bytes = be->kernels->token_bytes(&p.w);
-    if (token_bytes != 0)
+    size_t end = (set->first_row[i] + p.n_tokens) * token_bytes;
+    if (token_bytes != 0 && end <= be->prepared_bytes) /* one item alone may not fit */
         p.prepared = be->prepared + set->first_row[i] * token_bytes;
     return p;
 }

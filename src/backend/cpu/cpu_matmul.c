@@ -101,22 +101,45 @@ static void run_prepare(void *ctx, uint32_t token, uint32_t thread)
                                     job->be->prepared + token * job->token_bytes);
 }
 
-void mf_cpu_matmul(mf_cpu_backend *be, const mf_op *op)
+/* Rows [row, row + n_rows), prepared in the one form for all weights that have one. */
+static void multiply_rows(mf_cpu_backend *be, const mf_op *op, uint32_t row, uint32_t n_rows)
 {
     mf_cpu_product products[MF_MAX_MATMULS];
     bool is_prepared = false;
     for (uint32_t j = 0; j < op->u.matmul.n; j++) {
         mf_matrix w = mf_cpu_matrix(be, &op->u.matmul.weight[j]);
-        const float *x = mf_cpu_floats(be, op->u.matmul.x);
+        const float *x = mf_cpu_floats(be, op->u.matmul.x) + (size_t)row * w.n_cols;
+        float *y = mf_cpu_floats(be, op->u.matmul.y[j]) + (size_t)row * w.n_rows;
         prepare_job job = {be, &w, x, be->kernels->token_bytes(&w)};
-        if (job.token_bytes != 0 && !is_prepared) {
-            mf_thread_pool_run(be->pool, op->n_rows, run_prepare, &job);
-            is_prepared = true;
-        }
-        products[j] = (mf_cpu_product){w,          x,
-                                       w.n_cols,   job.token_bytes != 0 ? be->prepared : NULL,
-                                       op->n_rows, mf_cpu_floats(be, op->u.matmul.y[j]),
-                                       w.n_rows};
+        products[j] = (mf_cpu_product){
+            .w = w, .x = x, .x_stride = w.n_cols, .n_tokens = n_rows, .y = y, .y_stride = w.n_rows};
+        if (job.token_bytes == 0 || job.token_bytes * n_rows > be->prepared_bytes)
+            continue;
+        products[j].prepared = be->prepared;
+        if (!is_prepared)
+            mf_thread_pool_run(be->pool, n_rows, run_prepare, &job);
+        is_prepared = true;
     }
     mf_cpu_products(be, products, op->u.matmul.n);
+}
+
+/* Rows whose prepared form fits its buffer; all, if there is none or it is too small for any. */
+static uint32_t rows_together(const mf_cpu_backend *be, const mf_op *op)
+{
+    uint32_t most = op->n_rows;
+    for (uint32_t j = 0; j < op->u.matmul.n; j++) {
+        mf_matrix w = mf_cpu_matrix(be, &op->u.matmul.weight[j]);
+        size_t token_bytes = be->kernels->token_bytes(&w);
+        if (token_bytes != 0 && be->prepared_bytes / token_bytes < most &&
+            token_bytes <= be->prepared_bytes)
+            most = (uint32_t)(be->prepared_bytes / token_bytes);
+    }
+    return most;
+}
+
+void mf_cpu_matmul(mf_cpu_backend *be, const mf_op *op)
+{
+    const uint32_t most = rows_together(be, op);
+    for (uint32_t row = 0; row < op->n_rows; row += most)
+        multiply_rows(be, op, row, op->n_rows - row < most ? op->n_rows - row : most);
 }

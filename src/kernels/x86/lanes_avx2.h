@@ -24,6 +24,18 @@ MF_LANE_OP lanes lanes_load(const float *p, size_t n)
     return n >= LANES ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, lanes_mask(n));
 }
 
+/* Past the caches, to an address that is a multiple of the vector; lanes_fence before others look.
+ */
+MF_LANE_OP void lanes_stream(float *p, lanes v)
+{
+    _mm256_stream_ps(p, v);
+}
+
+MF_LANE_OP void lanes_fence(void)
+{
+    _mm_sfence();
+}
+
 MF_LANE_OP void lanes_store(float *p, size_t n, lanes v)
 {
     if (n >= LANES)
