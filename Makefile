@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 FUZZ_SECONDS ?= 60
-DEMO_RAM ?= 80M
+DEMO_RAM ?= 84M
 
 all: build/build.ninja
 	cmake --build build --target product

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GIB 1073741824.0
+#define MIB 1048576.0
 
 static void say(const mf_engine *e, mf_log_level level, const char *line)
 {
@@ -21,13 +21,13 @@ static mf_status check_budget(const mf_engine *e, const char *dir, mf_error *err
     const mf_model_info *info = &e->info;
     if (info->n_slots == 0)
         return mf_fail(error, MF_ERR_BUDGET,
-                       "%s: memory budget of %.2f GiB is below the floor of %.2f GiB (%llu bytes): "
-                       "%.2f GiB dense weights, "
-                       "%.2f GiB session state and activations, and %u expert slots of %.1f MiB",
-                       dir, (double)info->ram_bytes / GIB, (double)info->floor_bytes / GIB,
-                       (unsigned long long)info->floor_bytes, (double)info->resident_bytes / GIB,
-                       (double)(e->plan.state_bytes + info->scratch_bytes) / GIB,
-                       info->n_experts_per_token, (double)info->slot_bytes / 1048576.0);
+                       "%s: memory budget of %.1f MiB is below the floor of %.1f MiB (%llu bytes): "
+                       "%.1f MiB dense weights, "
+                       "%.1f MiB session state and activations, and %u expert slots of %.1f MiB",
+                       dir, (double)info->ram_bytes / MIB, (double)info->floor_bytes / MIB,
+                       (unsigned long long)info->floor_bytes, (double)info->resident_bytes / MIB,
+                       (double)(e->plan.state_bytes + info->scratch_bytes) / MIB,
+                       info->n_experts_per_token, (double)info->slot_bytes / MIB);
     return MF_OK;
 }
 
@@ -42,11 +42,11 @@ static void warn_small_cache(const mf_engine *e)
         line, sizeof line,
         "the expert cache holds %llu experts, less than the %llu that one token uses: every token "
         "reads nearly all of "
-        "them again; an expert cache of %.2f GiB (%.2f GiB in all) or more would help",
+        "them again; an expert cache of %.1f MiB (%.1f MiB in all) or more would help",
         (unsigned long long)info->n_slots, (unsigned long long)working_set,
-        (double)(working_set * info->slot_bytes) / GIB,
+        (double)(working_set * info->slot_bytes) / MIB,
         (double)(info->floor_bytes + (working_set - info->n_experts_per_token) * info->slot_bytes) /
-            GIB);
+            MIB);
     say(e, MF_LOG_WARNING, line);
 }
 
