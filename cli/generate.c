@@ -190,14 +190,17 @@ int mf_cli_add_start(const mf_cli_generator *g, int32_t **tokens, size_t *n_toke
     return MF_EXIT_OK;
 }
 
+/* Whoever names a directory is told what came of it, unless quiet. */
 static void report_reuse(const mf_cli_generator *g, const mf_sync_result *result)
 {
-    char line[128];
-    if (result->source != MF_SYNC_STORE)
+    mf_cli_verbosity told = g->args->engine.verbosity;
+    char line[512];
+    if (result->source != MF_SYNC_STORE || told.quiet)
         return;
+    told.verbose = true;
     snprintf(line, sizeof line, "%zu of %zu tokens taken from %s", result->n_reused,
              result->n_reused + result->n_evaluated, g->args->state_dir);
-    mf_cli_log((void *)&g->args->engine.verbosity, MF_LOG_INFO, line);
+    mf_cli_log(&told, MF_LOG_INFO, line);
 }
 
 /* Parts that a prompt's checkpoints cut it into: enough that of those which the store keeps the

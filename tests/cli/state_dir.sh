@@ -30,7 +30,7 @@ expect_same "$out" "$scratch/text"
 expect_true [ "$(json "$err" store_tokens)" -eq 0 ]
 expect_true [ "$(json "$err" prefill_tokens)" -eq "$n_prompt" ]
 
-once -f "$scratch/prompt" --state-dir "$store" --verbose
+once -f "$scratch/prompt" --state-dir "$store"
 expect_same "$out" "$scratch/text"
 expect_true [ "$(json "$err" store_tokens)" -eq "$n_prompt" ]
 expect_true [ "$(json "$err" prefill_tokens)" -eq 0 ]
