@@ -4,6 +4,7 @@
 
 #include "model/session.h"
 
+#include <fcntl.h>
 #include <string.h>
 
 mf_snapshot_head mf_snapshot_head_of(const mf_engine *engine, uint64_t n_tokens, bool has_logits,
@@ -305,6 +306,8 @@ mf_status mf_snapshot_load_fd(mf_session *session, int fd, mf_error *error)
     mf_fd_source source;
     mf_snapshot_head head;
     mf_fd_source_init(&source, fd, "the snapshot's file");
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* a pipe takes no advice */
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
     MF_TRY(mf_snapshot_read_header(&source.source, &head, error));
     return load(session, &head, &source.source, error);
 }

@@ -37,8 +37,9 @@ enum {
 
 /* The largest activation as an integer: 64 * 8 * LIMIT < 2^31. */
 #define LIMIT 4194300.0f
-/* Groups of nothing larger than this lose precision: their unit would not be a normal number. */
-#define SMALLEST 0x1p-100f
+/* Groups of nothing larger than this lose precision. A unit below it, times the scale of a weight,
+ * might not be a normal number, which is slow to compute with. */
+#define SMALLEST 0x1p-80f
 
 /* Two groups, as their weights lie side by side: [even or odd columns][digit, the lowest first]
  * [group]. The last of an odd number of groups has a partner that is left as it was. */
