@@ -64,6 +64,7 @@ static void say_skipped(const mf_engine *e)
 static mf_status open_backend(mf_engine *e, const mf_model *m, mf_error *error)
 {
     const mf_backend_options options = {e->allocator, m->n_threads, e->options.cpu_tier_limit};
+    e->n_threads = m->n_threads;
     MF_TRY(mf_backend_open(&options, &e->backend, error));
     const mf_backend_ops *ops = e->backend->ops;
     MF_TRY(ops->buffer_create(e->backend, e->info.resident_bytes, "the dense weights", &e->resident,

@@ -40,6 +40,7 @@ struct mf_engine {
     size_t each_count;
     mf_backend *backend;
     mf_buffer resident, slots, act;
+    uint32_t n_threads; /* of the CPU */
     mf_io *io;
     mf_expert_store *store;
     mf_arena arena;

@@ -3,6 +3,7 @@
 #include "model/snapshot.h"
 
 #include "model/session.h"
+#include "state/snapshot_parts.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -35,41 +36,50 @@ mf_snapshot_head mf_snapshot_head_of(const mf_engine *engine, uint64_t n_tokens,
     return head;
 }
 
-static mf_status write_checkpoint(const mf_state *state, const mf_snapshot_head *head, uint32_t k,
-                                  mf_byte_sink *sink, mf_error *error)
+static mf_snapshot_crew crew_of(const mf_engine *engine)
 {
-    uint64_t first = head->n_parts - (uint64_t)(head->n_checkpoints - k) * head->checkpoint_parts;
-    for (uint32_t i = 0; i < head->checkpoint_parts; i++) {
-        const mf_state_part part =
-            mf_state_recurrent_part(state->engine, state->checkpoint_units[k], i);
-        MF_TRY(
-            mf_snapshot_write_part(sink, head, first + i, part.bytes, (size_t)part.n_bytes, error));
-    }
-    return MF_OK;
+    return (mf_snapshot_crew){&engine->allocator, engine->n_threads};
+}
+
+static void list_part(mf_snapshot_parts *parts, uint64_t number, mf_state_part part)
+{
+    mf_snapshot_parts_add(parts, number, part.bytes, (size_t)part.n_bytes);
+}
+
+/* All parts that the head says the snapshot has. */
+static void list_written(const mf_state *state, const mf_snapshot_head *head,
+                         mf_snapshot_parts *parts)
+{
+    const mf_engine *e = state->engine;
+    uint32_t n_parts = mf_state_n_parts(e, state->position);
+    for (uint32_t i = 0; i < n_parts; i++)
+        list_part(parts, i, mf_state_part_at(state, i));
+    if (head->has_logits)
+        mf_snapshot_parts_add(parts, n_parts, state->logits, e->h.n_vocab * sizeof *state->logits);
+    for (uint32_t k = 0; k < head->n_checkpoints; k++)
+        for (uint32_t i = 0; i < head->checkpoint_parts; i++)
+            list_part(parts, parts->n_parts,
+                      mf_state_recurrent_part(e, state->checkpoint_units[k], i));
 }
 
 mf_status mf_snapshot_write(const mf_state *state, bool with_all, mf_byte_sink *sink,
                             mf_error *error)
 {
     mf_engine *e = state->engine;
-    bool has_logits = with_all && state->logits != NULL;
-    mf_snapshot_head head =
-        mf_snapshot_head_of(e, state->position, has_logits, with_all ? state->n_checkpoints : 0);
-    uint32_t n_parts = mf_state_n_parts(e, state->position);
+    mf_snapshot_parts parts;
+    const mf_snapshot_crew crew = crew_of(e);
+    mf_snapshot_head head = mf_snapshot_head_of(e, state->position, with_all && state->logits,
+                                                with_all ? state->n_checkpoints : 0);
     MF_TRY(mf_engine_snapshot_key(e, &head.key, error));
     for (uint32_t i = 0; i < head.n_checkpoints; i++)
         head.checkpoints[i] = (uint32_t)state->checkpoints[i];
-    MF_TRY(mf_snapshot_write_head(sink, &head, state->tokens, error));
-    for (uint32_t i = 0; i < n_parts; i++) {
-        const mf_state_part part = mf_state_part_at(state, i);
-        MF_TRY(mf_snapshot_write_part(sink, &head, i, part.bytes, (size_t)part.n_bytes, error));
-    }
-    if (has_logits)
-        MF_TRY(mf_snapshot_write_part(sink, &head, n_parts, state->logits,
-                                      e->h.n_vocab * sizeof *state->logits, error));
-    for (uint32_t k = 0; k < head.n_checkpoints; k++)
-        MF_TRY(write_checkpoint(state, &head, k, sink, error));
-    return MF_OK;
+    MF_TRY(mf_snapshot_parts_init(&parts, &e->allocator, (uint32_t)head.n_parts, error));
+    list_written(state, &head, &parts);
+    mf_status status = mf_snapshot_write_head(sink, &head, state->tokens, error);
+    if (status == MF_OK)
+        status = mf_snapshot_write_parts(sink, &head, &parts, &crew, error);
+    mf_snapshot_parts_free(&parts, &e->allocator);
+    return status;
 }
 
 mf_status mf_snapshot_check(mf_engine *engine, const mf_snapshot_head *head, mf_error *error)
@@ -148,33 +158,39 @@ mf_status mf_snapshot_find_extent(const mf_engine *engine, const mf_snapshot_hea
     return MF_OK;
 }
 
-/* Part `number` of the snapshot, to where part i of a state at its position belongs. */
-static mf_status read_into(mf_state *state, const mf_snapshot_head *head, uint64_t number,
-                           uint32_t i, mf_byte_source *source, mf_error *error)
+/* The snapshot's parts that the state is made of, where they belong in it. */
+static void list_read(const mf_state *state, const mf_snapshot_head *head,
+                      const mf_snapshot_extent *extent, mf_snapshot_parts *parts)
 {
-    const mf_state_part part = mf_state_part_in(state, head->n_tokens, i);
-    return mf_snapshot_read_part(source, head, number, part.bytes, (size_t)part.n_bytes, error);
+    const mf_engine *e = state->engine;
+    uint64_t n = head->n_tokens;
+    uint32_t n_after = head->n_checkpoints - extent->checkpoint;
+    uint32_t n_all = mf_state_n_page_parts(e, n, n);
+    uint32_t n_pages = mf_state_n_page_parts(e, n, state->position);
+    uint64_t first = n_all; /* of the recurrent state's parts */
+    for (uint32_t i = 0; i < n_pages; i++)
+        list_part(parts, i, mf_state_part_in(state, n, i));
+    if (state->position != n)
+        first = head->n_parts - (uint64_t)n_after * head->checkpoint_parts;
+    for (uint32_t i = 0; state->recurrent != 0 && i < mf_state_n_recurrent_parts(e); i++)
+        list_part(parts, first + i, mf_state_part_in(state, n, n_all + i));
+    if (state->logits != NULL)
+        mf_snapshot_parts_add(parts, mf_state_n_parts(e, n), state->logits,
+                              head->n_vocab * sizeof *state->logits);
 }
 
-static mf_status read_parts(mf_state *state, const mf_snapshot_head *head,
+static mf_status read_parts(const mf_state *state, const mf_snapshot_head *head,
                             const mf_snapshot_extent *extent, mf_byte_source *source,
                             mf_error *error)
 {
-    const mf_engine *e = state->engine;
-    uint32_t n_after = head->n_checkpoints - extent->checkpoint;
-    uint32_t n_all = mf_state_n_page_parts(e, head->n_tokens, head->n_tokens);
-    uint32_t n_pages = mf_state_n_page_parts(e, head->n_tokens, state->position);
-    uint64_t first = n_all; /* of the recurrent state's parts */
-    for (uint32_t i = 0; i < n_pages; i++)
-        MF_TRY(read_into(state, head, i, i, source, error));
-    if (state->position != head->n_tokens)
-        first = head->n_parts - (uint64_t)n_after * head->checkpoint_parts;
-    for (uint32_t i = 0; state->recurrent != 0 && i < mf_state_n_recurrent_parts(e); i++)
-        MF_TRY(read_into(state, head, first + i, n_all + i, source, error));
-    if (state->logits == NULL)
-        return MF_OK;
-    return mf_snapshot_read_part(source, head, mf_state_n_parts(e, head->n_tokens), state->logits,
-                                 head->n_vocab * sizeof *state->logits, error);
+    const mf_allocator *a = &state->engine->allocator;
+    const mf_snapshot_crew crew = crew_of(state->engine);
+    mf_snapshot_parts parts;
+    MF_TRY(mf_snapshot_parts_init(&parts, a, (uint32_t)head->n_parts, error));
+    list_read(state, head, extent, &parts);
+    mf_status status = mf_snapshot_read_parts(source, head, &parts, &crew, error);
+    mf_snapshot_parts_free(&parts, a);
+    return status;
 }
 
 mf_status mf_snapshot_read(mf_engine *engine, const mf_snapshot_head *head, const int32_t *tokens,

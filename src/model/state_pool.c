@@ -95,12 +95,14 @@ static mf_unit reuse(mf_state_pool *pool, mf_state_units *units)
     return 0;
 }
 
-/* Slabs that nothing is used of, of either kind, are given back. */
-static void free_idle_slabs(mf_state_pool *pool)
+/* Gives slabs back that nothing is used of, until n_bytes more fit the limit or none is left. */
+static void make_room(mf_state_pool *pool, uint64_t n_bytes)
 {
     for (int k = 0; k < 2; k++)
         for (uint32_t s = 0; s < MF_POOL_SLABS; s++) {
             mf_state_slab *slab = &pool->kinds[k].slabs[s];
+            if (pool->touched_bytes + n_bytes <= pool->limit_bytes)
+                return;
             if (slab->buffer.id != 0 && slab->n_used == 0)
                 free_slab(pool, &pool->kinds[k], slab);
         }
@@ -114,8 +116,7 @@ mf_status mf_unit_take(mf_state_pool *pool, mf_unit_kind kind, mf_unit *out, mf_
         *out = unit;
         return MF_OK;
     }
-    if (pool->touched_bytes + units->unit_bytes > pool->limit_bytes)
-        free_idle_slabs(pool);
+    make_room(pool, units->unit_bytes);
     if (pool->touched_bytes + units->unit_bytes > pool->limit_bytes)
         return mf_fail(error, MF_ERR_BUDGET,
                        "session state: %llu bytes more do not fit the limit of %llu (state_bytes), "
@@ -156,17 +157,8 @@ void mf_unit_drop(mf_state_pool *pool, mf_unit_kind kind, mf_unit unit)
     assert(slab->refs[index] > 0);
     if (--slab->refs[index] > 0)
         return;
-    mf_state_units *units = &pool->kinds[kind];
-    units->n_used--;
-    if (--slab->n_used > 0)
-        return;
-    /* One idle slab of a kind is kept, so that a session that comes and goes costs no mapping. */
-    for (uint32_t s = 0; s < MF_POOL_SLABS; s++)
-        if (&units->slabs[s] != slab && units->slabs[s].buffer.id != 0 &&
-            units->slabs[s].n_used == 0) {
-            free_slab(pool, units, slab);
-            return;
-        }
+    pool->kinds[kind].n_used--;
+    slab->n_used--;
 }
 
 uint32_t mf_unit_refs(const mf_state_pool *pool, mf_unit_kind kind, mf_unit unit)

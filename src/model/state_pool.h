@@ -2,9 +2,10 @@
 /*
  * The pool of an engine's per-sequence state: units of two sizes (pages of the caches, recurrent
  * states), counted by reference. Units are cut from slabs of backend memory, which are taken as
- * they are needed and given back when nothing in them is used; what was ever written in the slabs
- * held counts against the limit. A unit's bytes are its holders' business: the pool neither reads
- * nor writes them. One thread at a time (the engine's state lock).
+ * they are needed. What was ever written in them counts against the limit, which is promised
+ * memory: a slab that nothing is used of stays, for clearing new memory takes longer than filling
+ * it, and is given back when the other kind needs the room. A unit's bytes are its holders'
+ * business: the pool neither reads nor writes them. One thread at a time (the engine's state lock).
  */
 #ifndef MF_MODEL_STATE_POOL_H
 #define MF_MODEL_STATE_POOL_H

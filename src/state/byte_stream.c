@@ -13,38 +13,56 @@
  * their checksum. */
 #define GATHER_BYTES ((size_t)256 << 10)
 
-static mf_status buffer_write(mf_byte_sink *self, const void *data, size_t n_bytes, mf_error *error)
+static unsigned char *buffer_to_write(mf_byte_sink *self, size_t n_bytes)
 {
     mf_buffer_sink *s = (mf_buffer_sink *)(void *)self;
+    unsigned char *at = s->at;
     if (n_bytes > s->n_left)
-        return mf_fail(error, MF_ERR_ARGUMENT, "the buffer is too small for the snapshot");
-    if (n_bytes > 0)
-        memcpy(s->at, data, n_bytes);
+        return NULL;
     s->at += n_bytes;
     s->n_left -= n_bytes;
+    return at;
+}
+
+static mf_status buffer_write(mf_byte_sink *self, const void *data, size_t n_bytes, mf_error *error)
+{
+    unsigned char *at = buffer_to_write(self, n_bytes);
+    if (at == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "the buffer is too small for the snapshot");
+    if (n_bytes > 0)
+        memcpy(at, data, n_bytes);
     return MF_OK;
 }
 
 void mf_buffer_sink_init(mf_buffer_sink *s, void *buffer, size_t capacity)
 {
-    *s = (mf_buffer_sink){{buffer_write}, buffer, capacity};
+    *s = (mf_buffer_sink){{buffer_write, buffer_to_write}, buffer, capacity};
+}
+
+static const unsigned char *buffer_to_read(mf_byte_source *self, size_t n_bytes)
+{
+    mf_buffer_source *s = (mf_buffer_source *)(void *)self;
+    const unsigned char *at = s->at;
+    if (n_bytes > s->n_left)
+        return NULL;
+    s->at += n_bytes;
+    s->n_left -= n_bytes;
+    return at;
 }
 
 static mf_status buffer_read(mf_byte_source *self, void *dest, size_t n_bytes, mf_error *error)
 {
-    mf_buffer_source *s = (mf_buffer_source *)(void *)self;
-    if (n_bytes > s->n_left)
+    const unsigned char *at = buffer_to_read(self, n_bytes);
+    if (at == NULL)
         return mf_fail(error, MF_ERR_FORMAT, "the snapshot is truncated");
     if (n_bytes > 0)
-        memcpy(dest, s->at, n_bytes);
-    s->at += n_bytes;
-    s->n_left -= n_bytes;
+        memcpy(dest, at, n_bytes);
     return MF_OK;
 }
 
 void mf_buffer_source_init(mf_buffer_source *s, const void *buffer, size_t n_bytes)
 {
-    *s = (mf_buffer_source){{buffer_read}, buffer, n_bytes};
+    *s = (mf_buffer_source){{buffer_read, buffer_to_read}, buffer, n_bytes};
 }
 
 static mf_status write_out(const mf_fd_sink *s, const void *data, size_t n_bytes, mf_error *error)
@@ -89,7 +107,7 @@ static mf_status fd_write(mf_byte_sink *self, const void *data, size_t n_bytes, 
 
 void mf_fd_sink_init(mf_fd_sink *s, int fd, const char *name)
 {
-    *s = (mf_fd_sink){.sink = {fd_write}, .fd = fd, .name = name};
+    *s = (mf_fd_sink){.sink = {.write = fd_write}, .fd = fd, .name = name};
 }
 
 void mf_fd_sink_gather(mf_fd_sink *s, const mf_allocator *a)
@@ -128,5 +146,5 @@ static mf_status fd_read(mf_byte_source *self, void *dest, size_t n_bytes, mf_er
 
 void mf_fd_source_init(mf_fd_source *s, int fd, const char *name)
 {
-    *s = (mf_fd_source){{fd_read}, fd, name};
+    *s = (mf_fd_source){{.read = fd_read}, fd, name};
 }

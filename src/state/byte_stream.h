@@ -9,11 +9,16 @@
 typedef struct mf_byte_sink {
     mf_status (*write)(struct mf_byte_sink *self, const void *data, size_t n_bytes,
                        mf_error *error);
+    /* Where the next n_bytes lie, for the caller to write as if by `write`, in any order and from
+     * any thread; NULL if there are not as many. No function: this sink is not memory. */
+    unsigned char *(*reserve)(struct mf_byte_sink *self, size_t n_bytes);
 } mf_byte_sink;
 
 /* Gives exactly n_bytes or fails: MF_ERR_FORMAT where they end early, MF_ERR_IO. */
 typedef struct mf_byte_source {
     mf_status (*read)(struct mf_byte_source *self, void *dest, size_t n_bytes, mf_error *error);
+    /* Where the next n_bytes lie, passed over as if by `read`; otherwise as a sink's. */
+    const unsigned char *(*reserve)(struct mf_byte_source *self, size_t n_bytes);
 } mf_byte_source;
 
 typedef struct mf_buffer_sink {
