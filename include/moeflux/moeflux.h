@@ -390,12 +390,14 @@ MF_API MF_MUST_CHECK mf_status mf_checkpoint_drop(mf_session *session, size_t po
  * session changes: MF_ERR_FORMAT (not a snapshot, another version, truncated, a changed bit),
  * MF_ERR_UNSUPPORTED (another model, another cache type), MF_ERR_CONTEXT (it does not fit the
  * session's), MF_ERR_BUDGET and MF_ERR_NO_MEMORY leave it as it was. After loading there are no
- * logits.
+ * logits. Large snapshots in memory are done by up to n_threads threads, which end with the call.
  */
 
 /* Exactly the bytes that saving now would write. */
 MF_API uint64_t mf_snapshot_bytes(const mf_session *session);
-/* Into a buffer; capacity below mf_snapshot_bytes is MF_ERR_ARGUMENT and nothing is written. */
+/* Into a buffer; capacity below mf_snapshot_bytes is MF_ERR_ARGUMENT and nothing is written. Errors
+ * also: MF_ERR_NO_MEMORY, and MF_ERR_IO and MF_ERR_FORMAT of the first snapshot, for which the
+ * checkpoint is sampled; the buffer's content is then undefined. */
 MF_API MF_MUST_CHECK mf_status mf_snapshot_save(const mf_session *session, void *buffer,
                                                 size_t capacity, mf_error *error);
 MF_API MF_MUST_CHECK mf_status mf_snapshot_load(mf_session *session, const void *buffer,
