@@ -99,7 +99,7 @@ static void child(const char *dir, uint32_t first, const moment *m, reporter r)
         _exit(1);
     for (uint32_t i = first;; i++) {
         entry_kind k = kind_of(i);
-        waiting_sink s = {{write_and_wait}, NULL, m->n_bytes, k, &r};
+        waiting_sink s = {{.write = write_and_wait}, NULL, m->n_bytes, k, &r};
         bool waits = m->is_inside && i == first + m->n_reports;
         if (entry_add_by(store, &k, waits ? entry_write_waiting : entry_write,
                          waits ? (void *)&s : (void *)&k, NULL) != MF_OK)
