@@ -5,7 +5,6 @@
 
 #include "kernels/kernels.h"
 
-size_t mf_token_bytes_avx512(const mf_matrix *w);
 size_t mf_matmul_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens);
 void mf_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
                       size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch);

@@ -5,23 +5,17 @@
  * vector holds the same eight columns of each row. Either way low and high nibbles are even and odd
  * columns, and one instruction multiplies four of them by four activations and adds up. As sums of
  * groups are exact, both give the same bits.
- *
- * An activation is x = unit * (a2 * 2^16 + a1 * 2^8 + a0), each digit a signed byte; the sums of
- * the three digits are put together by shifts. Weights are (q - 8) * scale + (bias + 8 * scale):
- * with q - 8 for q, a group's sum fits 32 bits, and sums that pass beyond them on the way come
- * back, as all is modulo 2^32.
  */
 #include "kernels/x86/fixed_avx512.h"
 
-#include "base/checked.h"
 #include "kernels/x86/vector_avx512.h"
 
 #include <string.h>
 
 enum {
-    ROWS = 16,  /* of a panel: the lanes */
-    GROUP = 64, /* columns of a group of activations */
-    DIGITS = 3, /* bytes of an activation */
+    ROWS = 16, /* of a panel: the lanes */
+    GROUP = MF_FIXED_GROUP,
+    DIGITS = MF_FIXED_DIGITS,
     QUADS = 16, /* a group's fours of columns: eight of the even ones, then eight of the odd */
     PANELS = 2, /* multiplied together, by several tokens */
     TILE = 12,  /* tokens whose sums are held in registers */
@@ -34,58 +28,6 @@ enum {
     GROUP_BYTES = GROUP / 2,
     STEP_BYTES = 2 * GROUP_BYTES
 };
-
-/* The largest activation as an integer: 64 * 8 * LIMIT < 2^31. */
-#define LIMIT 4194300.0f
-/* Groups of nothing larger than this lose precision. A unit below it, times the scale of a weight,
- * might not be a normal number, which is slow to compute with. */
-#define SMALLEST 0x1p-80f
-
-/* Two groups, as their weights lie side by side: [even or odd columns][digit, the lowest first]
- * [group]. The last of an odd number of groups has a partner that is left as it was. */
-typedef struct pair_digits {
-    signed char digit[2][DIGITS][2][GROUP / 2];
-} pair_digits;
-
-/* A prepared token. Each array but the first has an element a group. */
-typedef struct token {
-    const pair_digits *digits; /* an element every two groups */
-    const float *units;
-    const float *sums;      /* of the activations */
-    const int32_t *offsets; /* -8 times the sums of the integers */
-} token;
-
-static uint32_t count_groups(const mf_matrix *w)
-{
-    return w->n_cols / GROUP;
-}
-
-static size_t count_pairs(size_t n_groups)
-{
-    return (n_groups + 1) / 2;
-}
-
-bool mf_is_fixed_avx512(const mf_matrix *w)
-{
-    return w->kind == MF_WEIGHT_AFFINE && w->bits == 4 && w->group >= GROUP;
-}
-
-size_t mf_fixed_token_bytes_avx512(const mf_matrix *w)
-{
-    size_t n = count_groups(w);
-    return (size_t)mf_round_up(
-        count_pairs(n) * sizeof(pair_digits) + n * (2 * sizeof(float) + sizeof(int32_t)), 64);
-}
-
-MF_INLINE token token_at(const void *tokens, uint32_t n_groups)
-{
-    token x;
-    x.digits = tokens;
-    x.units = (const float *)(const void *)(x.digits + count_pairs(n_groups));
-    x.sums = x.units + n_groups;
-    x.offsets = (const int32_t *)(const void *)(x.sums + n_groups);
-    return x;
-}
 
 /* The largest magnitude; NaN if there is one. */
 MF_INLINE float largest(const __m512 x[4])
@@ -122,9 +64,9 @@ MF_INLINE void store_half(signed char *out, __m256i bytes)
 /* Activations that are not finite get a unit that is not. */
 void mf_fixed_prepare_avx512(const mf_matrix *w, const float *x, void *out)
 {
-    const uint32_t n_groups = count_groups(w);
-    pair_digits *pairs = out;
-    float *units = (float *)(void *)(pairs + count_pairs(n_groups)), *sums = units + n_groups;
+    const uint32_t n_groups = mf_fixed_groups(w);
+    mf_fixed_pair *pairs = out;
+    float *units = (float *)(void *)(pairs + mf_fixed_pairs(n_groups)), *sums = units + n_groups;
     int32_t *offsets = (int32_t *)(void *)(sums + n_groups);
     for (uint32_t g = 0; g < n_groups; g++, x += GROUP) {
         __m512 values[4];
@@ -132,13 +74,13 @@ void mf_fixed_prepare_avx512(const mf_matrix *w, const float *x, void *out)
         for (int i = 0; i < 4; i++)
             values[i] = _mm512_loadu_ps(x + i * MF_LANES_AVX512);
         float max = largest(values);
-        max = max < SMALLEST ? SMALLEST : max;
-        const __m512 per_unit = _mm512_set1_ps(LIMIT / max);
+        max = max < MF_FIXED_SMALLEST ? MF_FIXED_SMALLEST : max;
+        const __m512 per_unit = _mm512_set1_ps(MF_FIXED_LIMIT / max);
         for (int i = 0; i < 4; i++)
             v[i] = _mm512_cvtps_epi32(_mm512_mul_ps(values[i], per_unit));
         int32_t sum = _mm512_reduce_add_epi32(
             _mm512_add_epi32(_mm512_add_epi32(v[0], v[1]), _mm512_add_epi32(v[2], v[3])));
-        units[g] = max / LIMIT;
+        units[g] = max / MF_FIXED_LIMIT;
         sums[g] = (float)sum * units[g];
         offsets[g] = (int32_t)(-8 * (int64_t)sum);
         for (int d = 0; d < DIGITS; d++) {
@@ -358,7 +300,7 @@ typedef struct step_digits {
     __m512i even[DIGITS], odd[DIGITS]; /* two groups' */
 } step_digits;
 
-MF_INLINE step_digits load_digits(const pair_digits *x)
+MF_INLINE step_digits load_digits(const mf_fixed_pair *x)
 {
     step_digits s;
     MF_UNROLL(3)
@@ -393,7 +335,7 @@ MF_INLINE __m512i add_fours(const __m512i sums[4])
 
 /* One step of n (one or two, a constant) groups of four rows. */
 MF_INLINE __m512i multiply_rows(const unsigned char *const rows[4], size_t at, size_t ahead,
-                                uint32_t n, const pair_digits *x)
+                                uint32_t n, const mf_fixed_pair *x)
 {
     const step_digits digits = load_digits(x);
     __m512i sums[4];
@@ -410,7 +352,7 @@ MF_INLINE __m512i multiply_rows(const unsigned char *const rows[4], size_t at, s
 
 /* Sums of all groups of four rows, group g's at sums + g * ROWS. */
 static void sum_rows(const unsigned char *const rows[4], uint32_t n_groups, size_t ahead,
-                     const pair_digits *x, int32_t *sums)
+                     const mf_fixed_pair *x, int32_t *sums)
 {
     uint32_t g = 0;
     for (; g + 2 <= n_groups; g += 2, sums += 2 * ROWS) {
@@ -426,9 +368,9 @@ static void sum_rows(const unsigned char *const rows[4], uint32_t n_groups, size
     }
 }
 
-static __m512 multiply_panel(const panel *p, size_t ahead, const token *x, int32_t *sums)
+static __m512 multiply_panel(const panel *p, size_t ahead, const mf_fixed_token *x, int32_t *sums)
 {
-    const uint32_t n_groups = count_groups(p->w);
+    const uint32_t n_groups = mf_fixed_groups(p->w);
     const size_t row_bytes = mf_matrix_row_bytes(p->w);
     for (uint32_t r = 0; r < ROWS; r += 4) {
         const unsigned char *rows[4];
@@ -469,15 +411,15 @@ static void multiply_few(const mf_matrix *w, uint32_t row0, uint32_t row1,
                          const unsigned char *tokens, uint32_t n_tokens, float *y, size_t y_stride,
                          float *floats)
 {
-    const uint32_t n_groups = count_groups(w);
-    const size_t token_bytes = mf_fixed_token_bytes_avx512(w);
+    const uint32_t n_groups = mf_fixed_groups(w);
+    const size_t token_bytes = mf_fixed_token_bytes(w);
     int32_t *sums = (int32_t *)(void *)(floats + panel_floats(w));
     uint32_t row = row0, quarter = (row1 - row0) / ROWS * 4;
     if (mf_matrix_row_bytes(w) > SHORT_ROW_BYTES) {
         for (uint32_t i = 0; i < quarter; i += 4) {
             const panel p = open_quarters(w, row0 + i, quarter, floats);
             for (uint32_t t = 0; t < n_tokens; t++) {
-                const token x = token_at(tokens + t * token_bytes, n_groups);
+                const mf_fixed_token x = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
                 store_quarters(multiply_panel(&p, AHEAD_BYTES, &x, sums), quarter,
                                y + t * y_stride + i);
             }
@@ -487,7 +429,7 @@ static void multiply_few(const mf_matrix *w, uint32_t row0, uint32_t row1,
     for (; row < row1; row += ROWS) {
         const panel p = open_panel(w, row, row1, floats);
         for (uint32_t t = 0; t < n_tokens; t++) {
-            const token x = token_at(tokens + t * token_bytes, n_groups);
+            const mf_fixed_token x = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
             _mm512_mask_storeu_ps(y + t * y_stride + (row - row0), mf_tail_avx512(p.n_rows, 0),
                                   multiply_panel(&p, SHORT_AHEAD_BYTES, &x, sums));
         }
@@ -520,7 +462,7 @@ MF_INLINE void load_step(const panel *p, uint32_t step, uint32_t n, __m512i colu
 
 static void unpack_panel(const panel *p, __m512i *out)
 {
-    const uint32_t n_groups = count_groups(p->w);
+    const uint32_t n_groups = mf_fixed_groups(p->w);
     for (uint32_t g = 0; g < n_groups; g += 2) {
         const uint32_t n = n_groups - g < 2 ? 1 : 2;
         __m512i columns[ROWS];
@@ -540,7 +482,7 @@ static void unpack_panel(const panel *p, __m512i *out)
 /* Where the activations of quad j lie, from the first one's digit on. */
 MF_INLINE size_t place_of(uint32_t j)
 {
-    return j / (QUADS / 2) * sizeof(pair_digits) / 2 + j % (QUADS / 2) * 4;
+    return j / (QUADS / 2) * sizeof(mf_fixed_pair) / 2 + j % (QUADS / 2) * 4;
 }
 
 /* One digit of a group's activations into the sums of n_tokens (a constant) tokens, [n_tokens,
@@ -610,7 +552,7 @@ MF_INLINE void add_digits(uint32_t n_tokens, const __m512i *w0, const __m512i *w
 }
 
 MF_INLINE void sum_group_tokens(uint32_t n_tokens, const __m512i *w0, const __m512i *w1,
-                                const pair_digits *x, uint32_t g, size_t x_stride, __m512i *sums)
+                                const mf_fixed_pair *x, uint32_t g, size_t x_stride, __m512i *sums)
 {
     if (n_tokens <= FEW) {
         add_digits(n_tokens, w0, w1, x->digit[0][0][g % 2], x_stride, sums);
@@ -625,8 +567,8 @@ MF_INLINE void sum_group_tokens(uint32_t n_tokens, const __m512i *w0, const __m5
 MF_INLINE void multiply_tile(uint32_t n_tokens, const block *b, const unsigned char *tokens,
                              size_t token_bytes, float *y, size_t y_stride)
 {
-    const uint32_t n_groups = count_groups(b->panels[0].w);
-    const token x = token_at(tokens, n_groups);
+    const uint32_t n_groups = mf_fixed_groups(b->panels[0].w);
+    const mf_fixed_token x = mf_fixed_token_at(tokens, n_groups);
     const __m512i *w0 = b->weights, *w1 = w0 + (size_t)(b->n_panels - 1) * n_groups * QUADS;
     const size_t stride = token_bytes / sizeof(float);
     memset(b->outputs, 0, (size_t)PANELS * n_tokens * ROWS * sizeof(float));
@@ -652,7 +594,7 @@ MF_INLINE void multiply_tile(uint32_t n_tokens, const block *b, const unsigned c
 static void multiply_tokens(const block *b, const unsigned char *tokens, uint32_t n_tokens,
                             float *y, size_t y_stride)
 {
-    const size_t token_bytes = mf_fixed_token_bytes_avx512(b->panels[0].w);
+    const size_t token_bytes = mf_fixed_token_bytes(b->panels[0].w);
     for (uint32_t n; n_tokens > 0; n_tokens -= n, tokens += n * token_bytes, y += n * y_stride) {
         n = n_tokens >= TILE ? TILE : n_tokens >= FEW ? FEW : n_tokens;
         switch (n) {
@@ -679,16 +621,16 @@ size_t mf_fixed_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
 {
     size_t n_bytes = PANELS * panel_floats(w) * sizeof(float);
     if (n_tokens < MIN_TILE_TOKENS)
-        n_bytes += (size_t)count_groups(w) * ROWS * sizeof(int32_t);
+        n_bytes += (size_t)mf_fixed_groups(w) * ROWS * sizeof(int32_t);
     else
-        n_bytes += 2 * TILE_BYTES + (size_t)PANELS * count_groups(w) * QUADS * sizeof(__m512i);
+        n_bytes += 2 * TILE_BYTES + (size_t)PANELS * mf_fixed_groups(w) * QUADS * sizeof(__m512i);
     return n_bytes;
 }
 
 void mf_fixed_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
                             uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
 {
-    const uint32_t n_groups = count_groups(w);
+    const uint32_t n_groups = mf_fixed_groups(w);
     float *floats = scratch;
     if (n_tokens < MIN_TILE_TOKENS) {
         multiply_few(w, row0, row1, tokens, n_tokens, y, y_stride, floats);

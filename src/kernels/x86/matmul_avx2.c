@@ -5,6 +5,7 @@
  * positions each, added in a fixed order at the end, whatever the number of tokens or rows.
  */
 #include "kernels/x86/avx2.h"
+#include "kernels/x86/fixed_avx2.h"
 #include "kernels/x86/matvec_avx2.h"
 #include "kernels/x86/vector_avx2.h"
 
@@ -23,39 +24,33 @@ static size_t padded(uint32_t n_cols)
     return ((size_t)n_cols + STEP - 1) & ~(size_t)(STEP - 1);
 }
 
+static const mf_fixed_kernels fixed = {mf_fixed_prepare_avx2, mf_fixed_matmul_avx2,
+                                       mf_fixed_scratch_bytes_avx2};
+
 size_t mf_matmul_scratch_bytes_avx2(const mf_matrix *w, uint32_t n_tokens)
 {
+    if (mf_is_fixed(w))
+        return mf_fixed_plain_scratch_bytes(&fixed, w, n_tokens);
     return (n_tokens > TOKENS ? PANEL_ROWS : 1) * padded(w->n_cols) * sizeof(float);
 }
 
-/* The 8 values of `bits` (a constant) bytes at p, as integers in order. */
-MF_INLINE __m256i unpack8(uint32_t bits, const unsigned char *p)
-{
-    uint64_t word = 0;
-    memcpy(&word, p, bits);
-    const __m256i all = _mm256_set1_epi64x((long long)word);
-    const __m256i mask = _mm256_set1_epi64x((1 << bits) - 1);
-    const int64_t b = bits;
-    __m256i low =
-        _mm256_and_si256(_mm256_srlv_epi64(all, _mm256_setr_epi64x(0, b, 2 * b, 3 * b)), mask);
-    __m256i high = _mm256_and_si256(
-        _mm256_srlv_epi64(all, _mm256_setr_epi64x(4 * b, 5 * b, 6 * b, 7 * b)), mask);
-    /* Four 64-bit values each to eight 32-bit ones: the even halves, then both lanes in order. */
-    __m256 even = _mm256_shuffle_ps(_mm256_castsi256_ps(low), _mm256_castsi256_ps(high), 0x88);
-    return _mm256_permute4x64_epi64(_mm256_castps_si256(even), 0xd8);
-}
-
+/* A row's blocks of 32, each a group's or part of one. */
 MF_INLINE void expand_affine(uint32_t bits, const mf_matrix *w, uint32_t row, float *out)
 {
     const unsigned char *p = w->data + (size_t)row * mf_matrix_row_bytes(w);
-    uint32_t n_groups = w->n_cols / w->group;
-    size_t at = (size_t)row * n_groups;
-    for (uint32_t g = 0; g < n_groups; g++) {
-        const __m256 scale = _mm256_set1_ps(mf_float_at_avx2(w->scales, w->float_type, at + g));
-        const __m256 bias = _mm256_set1_ps(mf_float_at_avx2(w->biases, w->float_type, at + g));
-        for (uint32_t i = 0; i < w->group; i += LANES, p += bits, out += LANES)
-            _mm256_storeu_ps(out,
-                             _mm256_fmadd_ps(_mm256_cvtepi32_ps(unpack8(bits, p)), scale, bias));
+    const size_t first = (size_t)row * (w->n_cols / w->group);
+    for (uint32_t i = 0; i < w->n_cols; i += STEP, p += 4 * bits, out += STEP) {
+        const size_t at = first + i / w->group;
+        const __m256 scale = _mm256_set1_ps(mf_float_at_avx2(w->scales, w->float_type, at));
+        const __m256 bias = _mm256_set1_ps(mf_float_at_avx2(w->biases, w->float_type, at));
+        __m256i q[CHAINS];
+        if (i + STEP < w->n_cols)
+            mf_unpack_avx2(bits, p, q);
+        else
+            mf_unpack_last_avx2(bits, p, q);
+        for (uint32_t c = 0; c < CHAINS; c++)
+            _mm256_storeu_ps(out + c * LANES,
+                             _mm256_fmadd_ps(_mm256_cvtepi32_ps(q[c]), scale, bias));
     }
 }
 
@@ -156,7 +151,11 @@ void mf_matmul_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const floa
     const uint32_t most = n_tokens > TOKENS ? PANEL_ROWS : 1;
     const size_t apart = padded(w->n_cols);
     float *weights = scratch;
-    if (n_tokens == 1 && w->kind != MF_WEIGHT_AFFINE) {
+    if (mf_is_fixed(w)) {
+        mf_fixed_plain_matmul(&fixed, w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+        return;
+    }
+    if (n_tokens == 1) {
         mf_matvec_avx2(w, row0, row1, x, y);
         return;
     }

@@ -23,8 +23,7 @@ enum {
     AHEAD_BYTES = 512,        /* how far ahead of a long row's stream is prefetched */
     SHORT_ROW_BYTES = 256,    /* rows up to this are short */
     SHORT_AHEAD_BYTES = 2048, /* how far ahead of the stream of short rows is prefetched */
-    SHORT_SETS = 4,           /* sets of short rows whose scales are expanded together */
-    PREPARED_TOKENS = 24      /* tokens that a call prepares together for itself */
+    SHORT_SETS = 4            /* sets of short rows whose scales are expanded together */
 };
 
 /* What a call's rows have in common. */
@@ -42,19 +41,14 @@ static size_t groups_floats(uint32_t n_groups)
     return (size_t)MAX_ROWS * SHORT_SETS * mf_round_up(n_groups, LANES);
 }
 
-size_t mf_token_bytes_avx512(const mf_matrix *w)
-{
-    return mf_is_fixed_avx512(w) ? mf_fixed_token_bytes_avx512(w) : 0;
-}
+static const mf_fixed_kernels fixed = {mf_fixed_prepare_avx512, mf_fixed_matmul_avx512,
+                                       mf_fixed_scratch_bytes_avx512};
 
 size_t mf_matmul_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
 {
     size_t n_floats = 0;
-    if (mf_is_fixed_avx512(w)) {
-        size_t n_prepared = n_tokens < PREPARED_TOKENS ? n_tokens : PREPARED_TOKENS;
-        return mf_fixed_scratch_bytes_avx512(w, n_tokens) +
-               n_prepared * mf_fixed_token_bytes_avx512(w);
-    }
+    if (mf_is_fixed(w))
+        return mf_fixed_plain_scratch_bytes(&fixed, w, n_tokens);
     if (w->kind == MF_WEIGHT_FP8_BLOCK)
         return mf_fp8_scratch_bytes_avx512(w, n_tokens);
     if (w->kind == MF_WEIGHT_AFFINE) {
@@ -361,28 +355,13 @@ static void matvec_float(const matvec *m, uint32_t row0, uint32_t n_tokens, floa
         float_tokens(MF_BF16, n_tokens, m, row0, y, y_stride);
 }
 
-/* In fixed point, by tokens that nobody has prepared. */
-static void matmul_fixed(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
-                         size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride,
-                         unsigned char *scratch)
-{
-    const size_t token_bytes = mf_fixed_token_bytes_avx512(w);
-    unsigned char *tokens = scratch + mf_fixed_scratch_bytes_avx512(w, n_tokens);
-    for (uint32_t first = 0; first < n_tokens; first += PREPARED_TOKENS) {
-        uint32_t n = n_tokens - first < PREPARED_TOKENS ? n_tokens - first : PREPARED_TOKENS;
-        for (uint32_t t = 0; t < n; t++)
-            mf_fixed_prepare_avx512(w, x + (first + t) * x_stride, tokens + t * token_bytes);
-        mf_fixed_matmul_avx512(w, row0, row1, tokens, n, y + first * y_stride, y_stride, scratch);
-    }
-}
-
 void mf_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
                       size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
 {
     if (row0 >= row1 || n_tokens == 0)
         return;
-    if (mf_is_fixed_avx512(w)) {
-        matmul_fixed(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+    if (mf_is_fixed(w)) {
+        mf_fixed_plain_matmul(&fixed, w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
     } else if (w->kind == MF_WEIGHT_FP8_BLOCK) {
         mf_fp8_matmul_avx512(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
     } else if (n_tokens >= MF_GEMM_MIN_TOKENS_AVX512) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Matrix-vector products of floats and FP8, AVX2: bound by memory, so the weights go from their
- * packed form straight into the sums, in the order of matmul_avx2.c.
+ * Matrix-vector products, AVX2: bound by memory, so the weights go from their packed form straight
+ * into the sums, in the order of matmul_avx2.c.
  */
 #include "kernels/x86/matvec_avx2.h"
 
@@ -106,8 +106,81 @@ static float dot_fp8(const mf_matrix *w, uint32_t row, const float *x)
     return mf_fp8_has_nan_avx2(most) ? NAN : sum;
 }
 
+/* A group is one to four blocks of 32. `is_last` (a constant): nothing after it may be read. */
+MF_INLINE void add_blocks(uint32_t bits, bool is_last, const unsigned char *p, uint32_t n,
+                          const float *x, __m256 scale, __m256 bias, __m256 acc[CHAINS])
+{
+    for (uint32_t i = 0; i < n; i++, p += 4 * (size_t)bits, x += STEP) {
+        __m256i q[CHAINS];
+        if (is_last && i + 1 == n)
+            mf_unpack_last_avx2(bits, p, q);
+        else
+            mf_unpack_avx2(bits, p, q);
+        MF_UNROLL(4)
+        for (uint32_t c = 0; c < CHAINS; c++)
+            acc[c] = _mm256_fmadd_ps(_mm256_fmadd_ps(_mm256_cvtepi32_ps(q[c]), scale, bias),
+                                     _mm256_loadu_ps(x + c * LANES), acc[c]);
+    }
+}
+
+MF_INLINE float dot_affine(uint32_t bits, const mf_matrix *w, uint32_t row, const float *x)
+{
+    const unsigned char *p = w->data + (size_t)row * mf_matrix_row_bytes(w);
+    const uint32_t n_groups = w->n_cols / w->group, n_blocks = w->group / STEP;
+    const size_t group_bytes = (size_t)w->group * bits / 8, first = (size_t)row * n_groups;
+    __m256 acc[CHAINS] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
+                          _mm256_setzero_ps()};
+    for (uint32_t g = 0; g < n_groups; g++, p += group_bytes, x += w->group) {
+        const size_t at = first + g;
+        const __m256 scale = _mm256_set1_ps(mf_float_at_avx2(w->scales, w->float_type, at));
+        const __m256 bias = _mm256_set1_ps(mf_float_at_avx2(w->biases, w->float_type, at));
+        _mm_prefetch((const char *)p + AHEAD_BYTES, _MM_HINT_T0);
+        if (g + 1 < n_groups)
+            add_blocks(bits, false, p, n_blocks, x, scale, bias, acc);
+        else
+            add_blocks(bits, true, p, n_blocks, x, scale, bias, acc);
+    }
+    return mf_sum_lanes_avx2(acc);
+}
+
+MF_INLINE void affine_rows(uint32_t bits, const mf_matrix *w, uint32_t row0, uint32_t row1,
+                           const float *x, float *y)
+{
+    for (uint32_t row = row0; row < row1; row++)
+        *y++ = dot_affine(bits, w, row, x);
+}
+
+static void matvec_affine(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
+                          float *y)
+{
+    switch (w->bits) {
+    case 2:
+        affine_rows(2, w, row0, row1, x, y);
+        break;
+    case 3:
+        affine_rows(3, w, row0, row1, x, y);
+        break;
+    case 4:
+        affine_rows(4, w, row0, row1, x, y);
+        break;
+    case 5:
+        affine_rows(5, w, row0, row1, x, y);
+        break;
+    case 6:
+        affine_rows(6, w, row0, row1, x, y);
+        break;
+    default:
+        affine_rows(8, w, row0, row1, x, y);
+        break;
+    }
+}
+
 void mf_matvec_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x, float *y)
 {
+    if (w->kind == MF_WEIGHT_AFFINE) {
+        matvec_affine(w, row0, row1, x, y);
+        return;
+    }
     for (uint32_t row = row0; row < row1; row++, y++) {
         const unsigned char *p = w->data + row * mf_matrix_row_bytes(w);
         if (w->kind == MF_WEIGHT_FP8_BLOCK)

@@ -74,6 +74,67 @@ MF_INLINE float mf_fp8_scale_avx2(const mf_matrix *w, uint32_t row, uint32_t fir
     return scale;
 }
 
+/* The bytes of 32 values: those of the first 16 in one lane, those of the others in the other. */
+MF_INLINE __m256i mf_packed_avx2(uint32_t bits, const unsigned char *p)
+{
+    if (bits == 2) { /* two loads of 16 bytes would read past the next 32 values */
+        long long all;
+        memcpy(&all, p, sizeof all);
+        return _mm256_srlv_epi64(_mm256_set1_epi64x(all), _mm256_setr_epi64x(0, 0, 32, 32));
+    }
+    return _mm256_inserti128_si256(
+        _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)p)),
+        _mm_loadu_si128((const __m128i *)(const void *)(p + 2 * (size_t)bits)), 1);
+}
+
+/* The factor that moves value i of `bits` from its place in a word to the top. */
+#define MF_RAISE(i) ((short)(1u << (16 - bits - (i)*bits % 8)))
+
+/*
+ * 32 packed values of `bits` (a constant: 2 to 6, 8) at p, as integers in order. Each 128-bit lane
+ * takes 16 of them: the two bytes that a value lies in become a 16-bit word, a product shifts the
+ * value to its top, and a shift back drops what was below. Of 3 to 6 bits, up to 10 bytes after
+ * the values, fewer than the next 32 take, are read too.
+ */
+MF_INLINE void mf_unpack_avx2(uint32_t bits, const unsigned char *p, __m256i out[4])
+{
+    if (bits == 8) {
+        for (int i = 0; i < 4; i++)
+            out[i] =
+                _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p + 8 * i)));
+        return;
+    }
+    const __m256i packed = mf_packed_avx2(bits, p);
+    const __m128i first_bit =
+        _mm_mullo_epi16(_mm_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7), _mm_set1_epi16((short)bits));
+    const __m128i byte = _mm_srli_epi16(first_bit, 3);
+    /* byte and byte + 1, side by side */
+    const __m256i words = _mm256_broadcastsi128_si256(
+        _mm_add_epi16(_mm_or_si128(byte, _mm_slli_epi16(byte, 8)), _mm_set1_epi16(256)));
+    const __m256i next = _mm256_add_epi8(words, _mm256_set1_epi8((char)bits));
+    const short top = (short)(16 - bits);
+    const __m256i raise = _mm256_setr_epi16(MF_RAISE(0), MF_RAISE(1), MF_RAISE(2), MF_RAISE(3),
+                                            MF_RAISE(4), MF_RAISE(5), MF_RAISE(6), MF_RAISE(7),
+                                            MF_RAISE(0), MF_RAISE(1), MF_RAISE(2), MF_RAISE(3),
+                                            MF_RAISE(4), MF_RAISE(5), MF_RAISE(6), MF_RAISE(7));
+    __m256i a = _mm256_mullo_epi16(_mm256_shuffle_epi8(packed, words), raise);
+    __m256i b = _mm256_mullo_epi16(_mm256_shuffle_epi8(packed, next), raise);
+    a = _mm256_srli_epi16(a, top);
+    b = _mm256_srli_epi16(b, top);
+    out[0] = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(a));
+    out[1] = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(b));
+    out[2] = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(a, 1));
+    out[3] = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(b, 1));
+}
+
+/* The same, reading nothing after the values. */
+MF_INLINE void mf_unpack_last_avx2(uint32_t bits, const unsigned char *p, __m256i out[4])
+{
+    unsigned char padded[32] = {0};
+    memcpy(padded, p, 4 * bits);
+    mf_unpack_avx2(bits, padded, out);
+}
+
 /* The first n (1 to 8) lanes at p, zeros after them; reads nothing past them. */
 MF_INLINE __m256 mf_load_tail_avx2(const float *p, uint32_t n)
 {

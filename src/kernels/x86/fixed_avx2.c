@@ -1,0 +1,601 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Few tokens: the lanes are positions along a row, as the packed weights lie in memory. Many: rows
+ * go in panels of eight, which become the lanes; a panel's packed weights are transposed, so that a
+ * vector holds the same four columns of each row. Either way low and high nibbles are even and odd
+ * columns. As sums of groups are exact, both give the same bits.
+ *
+ * Products of a nibble and a digit are added in pairs by one instruction; 15 * 128 times 16 still
+ * fits the 16 bits that they are added in.
+ */
+#include "kernels/x86/fixed_avx2.h"
+
+#include "kernels/x86/vector_avx2.h"
+
+#include <string.h>
+
+enum {
+    ROWS = 8, /* of a panel: the lanes */
+    GROUP = MF_FIXED_GROUP,
+    DIGITS = MF_FIXED_DIGITS,
+    QUADS = 16, /* a group's fours of columns: eight of the even ones, then eight of the odd */
+    HALF = QUADS / 2,
+    PANELS = 2,               /* multiplied together, by several tokens */
+    TILE = 4,                 /* tokens whose sums are held in registers */
+    AHEAD_BYTES = 768,        /* how far ahead of a long row's stream is prefetched */
+    SHORT_ROW_BYTES = 256,    /* rows up to this are short */
+    SHORT_AHEAD_BYTES = 3072, /* how far ahead of the stream of short rows is prefetched */
+    MIN_TILE_TOKENS = 4,      /* from this many tokens on unpacking pays */
+    GROUP_BYTES = GROUP / 2
+};
+
+/* ------------------------------------------------------------------------------------ activations
+ */
+
+/* The largest magnitude; NaN if there is one. */
+MF_INLINE float largest(const __m256 x[8])
+{
+    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+    __m256i max = _mm256_setzero_si256();
+    for (int i = 0; i < 8; i++)
+        max = _mm256_max_epu32(max, _mm256_and_si256(_mm256_castps_si256(x[i]), magnitude));
+    __m128i m = _mm_max_epu32(_mm256_castsi256_si128(max), _mm256_extracti128_si256(max, 1));
+    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4e));
+    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1));
+    return _mm_cvtss_f32(_mm_castsi128_ps(m));
+}
+
+MF_INLINE int32_t sum_integers(const __m256i v[8])
+{
+    __m256i a = _mm256_add_epi32(_mm256_add_epi32(v[0], v[1]), _mm256_add_epi32(v[2], v[3]));
+    __m256i b = _mm256_add_epi32(_mm256_add_epi32(v[4], v[5]), _mm256_add_epi32(v[6], v[7]));
+    a = _mm256_add_epi32(a, b);
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+}
+
+/* The lowest bytes of 32 integers: those of even columns, then those of odd ones. */
+MF_INLINE __m256i low_bytes(const __m256i v[4])
+{
+    const __m256i byte = _mm256_set1_epi32(0xff);
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m256i parity = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+    __m256i a = _mm256_packus_epi32(_mm256_and_si256(v[0], byte), _mm256_and_si256(v[1], byte));
+    __m256i b = _mm256_packus_epi32(_mm256_and_si256(v[2], byte), _mm256_and_si256(v[3], byte));
+    __m256i in_order = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(a, b), order);
+    return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(in_order, parity), 0xd8);
+}
+
+MF_INLINE void store_digit(mf_fixed_pair *pair, int digit, uint32_t group, const __m256i v[8])
+{
+    const __m256i a = low_bytes(v), b = low_bytes(v + 4);
+    _mm256_storeu_si256((__m256i *)(void *)pair->digit[0][digit][group],
+                        _mm256_permute2x128_si256(a, b, 0x20));
+    _mm256_storeu_si256((__m256i *)(void *)pair->digit[1][digit][group],
+                        _mm256_permute2x128_si256(a, b, 0x31));
+}
+
+/* Activations that are not finite get a unit that is not. */
+void mf_fixed_prepare_avx2(const mf_matrix *w, const float *x, void *out)
+{
+    const uint32_t n_groups = mf_fixed_groups(w);
+    mf_fixed_pair *pairs = out;
+    float *units = (float *)(void *)(pairs + mf_fixed_pairs(n_groups)), *sums = units + n_groups;
+    int32_t *offsets = (int32_t *)(void *)(sums + n_groups);
+    for (uint32_t g = 0; g < n_groups; g++, x += GROUP) {
+        __m256 values[8];
+        __m256i v[8];
+        for (int i = 0; i < 8; i++)
+            values[i] = _mm256_loadu_ps(x + i * MF_LANES_AVX2);
+        float max = largest(values);
+        max = max < MF_FIXED_SMALLEST ? MF_FIXED_SMALLEST : max;
+        const __m256 per_unit = _mm256_set1_ps(MF_FIXED_LIMIT / max);
+        for (int i = 0; i < 8; i++)
+            v[i] = _mm256_cvtps_epi32(_mm256_mul_ps(values[i], per_unit));
+        const int32_t sum = sum_integers(v);
+        units[g] = max / MF_FIXED_LIMIT;
+        sums[g] = (float)sum * units[g];
+        offsets[g] = (int32_t)(-8 * (int64_t)sum);
+        for (int d = 0; d < DIGITS; d++) {
+            store_digit(&pairs[g / 2], d, g % 2, v);
+            for (int i = 0; i < 8; i++) /* what is left, above this byte as a signed one */
+                v[i] = _mm256_srai_epi32(_mm256_add_epi32(v[i], _mm256_set1_epi32(128)), 8);
+        }
+    }
+}
+
+/* ----------------------------------------------------------------------------------------- panels
+ */
+
+/* Eight rows; where there are fewer, the last one again. */
+typedef struct panel {
+    const mf_matrix *w;
+    uint32_t rows[ROWS];
+    uint32_t n_rows;
+    uint32_t next;          /* rows from each to that of the next panel */
+    float *scales, *biases; /* [groups of the weights, ROWS]; biases: bias + 8 * scale */
+} panel;
+
+static size_t panel_floats(const mf_matrix *w)
+{
+    return (size_t)2 * ROWS * (w->n_cols / w->group);
+}
+
+/* Eight 16-bit values of each row, transposed: columns[c] has lane r of lane c of rows[r]. */
+MF_INLINE void transpose_halves(const __m128i rows[8], __m128i columns[8])
+{
+    __m128i pairs[8], fours[8];
+    MF_UNROLL(4)
+    for (int i = 0; i < 4; i++) {
+        pairs[2 * i] = _mm_unpacklo_epi16(rows[2 * i], rows[2 * i + 1]);
+        pairs[2 * i + 1] = _mm_unpackhi_epi16(rows[2 * i], rows[2 * i + 1]);
+    }
+    MF_UNROLL(2)
+    for (int i = 0; i < 8; i += 4) {
+        fours[i] = _mm_unpacklo_epi32(pairs[i], pairs[i + 2]);
+        fours[i + 1] = _mm_unpackhi_epi32(pairs[i], pairs[i + 2]);
+        fours[i + 2] = _mm_unpacklo_epi32(pairs[i + 1], pairs[i + 3]);
+        fours[i + 3] = _mm_unpackhi_epi32(pairs[i + 1], pairs[i + 3]);
+    }
+    MF_UNROLL(4)
+    for (int i = 0; i < 4; i++) {
+        columns[2 * i] = _mm_unpacklo_epi64(fours[i], fours[4 + i]);
+        columns[2 * i + 1] = _mm_unpackhi_epi64(fours[i], fours[4 + i]);
+    }
+}
+
+MF_INLINE __m256 floats_of(__m128i halves, mf_dtype type)
+{
+    if (type == MF_F16)
+        return _mm256_cvtph_ps(halves);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+}
+
+/* Scales or biases of 16 bits, of eight groups from `first` on. */
+MF_INLINE void load_groups(const panel *p, const unsigned char *values, uint32_t first,
+                           __m128i columns[8])
+{
+    const size_t row_bytes = 2 * (size_t)(p->w->n_cols / p->w->group);
+    __m128i rows[ROWS];
+    MF_UNROLL(8)
+    for (uint32_t r = 0; r < ROWS; r++) {
+        const unsigned char *at = values + p->rows[r] * row_bytes + 2 * (size_t)first;
+        rows[r] = _mm_loadu_si128((const __m128i *)(const void *)at);
+        _mm_prefetch((const char *)at + p->next * row_bytes, _MM_HINT_T0);
+    }
+    transpose_halves(rows, columns);
+}
+
+MF_INLINE void store_group(const panel *p, uint32_t g, __m256 scale, __m256 bias)
+{
+    _mm256_store_ps(p->scales + (size_t)g * ROWS, scale);
+    _mm256_store_ps(p->biases + (size_t)g * ROWS,
+                    _mm256_fmadd_ps(scale, _mm256_set1_ps(8.0f), bias));
+}
+
+/* Groups in eights, from the first on; how many were done. */
+MF_INLINE uint32_t expand_eights(const panel *p, mf_dtype type)
+{
+    const uint32_t n_groups = p->w->n_cols / p->w->group;
+    uint32_t g = 0;
+    for (; g + 8 <= n_groups; g += 8) {
+        __m128i scales[8], biases[8];
+        load_groups(p, p->w->scales, g, scales);
+        load_groups(p, p->w->biases, g, biases);
+        MF_UNROLL(8)
+        for (uint32_t i = 0; i < 8; i++)
+            store_group(p, g + i, floats_of(scales[i], type), floats_of(biases[i], type));
+    }
+    return g;
+}
+
+/* One group, of any type, value by value. */
+static void expand_group(const panel *p, uint32_t g)
+{
+    const mf_matrix *w = p->w;
+    float scales[ROWS], biases[ROWS];
+    for (uint32_t r = 0; r < ROWS; r++) {
+        size_t at = (size_t)p->rows[r] * (w->n_cols / w->group) + g;
+        scales[r] = mf_float_at_avx2(w->scales, w->float_type, at);
+        biases[r] = mf_float_at_avx2(w->biases, w->float_type, at);
+    }
+    store_group(p, g, _mm256_loadu_ps(scales), _mm256_loadu_ps(biases));
+}
+
+/* Scales and biases of the panel's rows into `floats`. */
+static void expand_scales(panel *p, float *floats)
+{
+    uint32_t g = 0;
+    p->scales = floats;
+    p->biases = floats + panel_floats(p->w) / 2;
+    if (p->w->float_type == MF_BF16)
+        g = expand_eights(p, MF_BF16);
+    else if (p->w->float_type == MF_F16)
+        g = expand_eights(p, MF_F16);
+    for (; g < p->w->n_cols / p->w->group; g++)
+        expand_group(p, g);
+}
+
+/* The panel of neighbours from `row` on. */
+static panel open_panel(const mf_matrix *w, uint32_t row, uint32_t row1, float *floats)
+{
+    panel p = {.w = w, .n_rows = row1 - row < ROWS ? row1 - row : ROWS, .next = ROWS};
+    for (uint32_t r = 0; r < ROWS; r++)
+        p.rows[r] = row + (r < p.n_rows ? r : p.n_rows - 1);
+    expand_scales(&p, floats);
+    return p;
+}
+
+MF_INLINE __m256i load_256(const void *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
+MF_INLINE __m256i low_nibbles(__m256i v)
+{
+    return _mm256_and_si256(v, _mm256_set1_epi8(0x0f));
+}
+
+MF_INLINE __m256i high_nibbles(__m256i v)
+{
+    return low_nibbles(_mm256_srli_epi32(v, 4));
+}
+
+/* What group g adds to the outputs: the one place where floats are rounded. */
+MF_INLINE __m256 add_group(const panel *p, uint32_t g, __m256i sum, float unit, float activations,
+                           __m256 acc)
+{
+    const size_t at = (size_t)(p->w->group == GROUP ? g : g * GROUP / p->w->group) * ROWS;
+    __m256 scale = _mm256_mul_ps(_mm256_load_ps(p->scales + at), _mm256_set1_ps(unit));
+    __m256 bias = _mm256_mul_ps(_mm256_load_ps(p->biases + at), _mm256_set1_ps(activations));
+    return _mm256_add_ps(acc, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), scale, bias));
+}
+
+/* -------------------------------------------------------------------------------------- few tokens
+ *
+ * Bound by memory, so the order of the reads matters. A panel's rows go four together, each from
+ * end to end. Long rows: one from each quarter of the range, each a stream of its own that the
+ * hardware prefetcher can follow. Others: four neighbours.
+ */
+
+/* The sums of a group of one row by one digit, spread over lanes of 16 bits. */
+MF_INLINE __m256i sum_digit(__m256i low, __m256i high, const mf_fixed_pair *x, int digit,
+                            uint32_t group)
+{
+    return _mm256_add_epi16(_mm256_maddubs_epi16(low, load_256(x->digit[0][digit][group])),
+                            _mm256_maddubs_epi16(high, load_256(x->digit[1][digit][group])));
+}
+
+/* The sums of a group of one row, spread over eight lanes. */
+MF_INLINE __m256i sum_group(const unsigned char *weights, const mf_fixed_pair *x, uint32_t group)
+{
+    const __m256i one = _mm256_set1_epi16(1), shift = _mm256_set1_epi16(256);
+    const __m256i v = load_256(weights), low = low_nibbles(v), high = high_nibbles(v);
+    __m256i digit0 = _mm256_madd_epi16(sum_digit(low, high, x, 0, group), one);
+    __m256i digit1 = _mm256_madd_epi16(sum_digit(low, high, x, 1, group), shift);
+    __m256i digit2 = _mm256_madd_epi16(sum_digit(low, high, x, 2, group), shift);
+    return _mm256_add_epi32(_mm256_add_epi32(digit0, digit1), _mm256_slli_epi32(digit2, 8));
+}
+
+/* Lane r is what the lanes of sums[r] add up to. */
+MF_INLINE __m128i add_fours(const __m256i sums[4])
+{
+    __m256i a = _mm256_add_epi32(_mm256_unpacklo_epi32(sums[0], sums[1]),
+                                 _mm256_unpackhi_epi32(sums[0], sums[1]));
+    __m256i b = _mm256_add_epi32(_mm256_unpacklo_epi32(sums[2], sums[3]),
+                                 _mm256_unpackhi_epi32(sums[2], sums[3]));
+    __m256i c = _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+    return _mm_add_epi32(_mm256_castsi256_si128(c), _mm256_extracti128_si256(c, 1));
+}
+
+MF_INLINE void sum_group_rows(const unsigned char *const rows[4], uint32_t g,
+                              const mf_fixed_pair *x, uint32_t group, int32_t *sums)
+{
+    __m256i s[4];
+    MF_UNROLL(4)
+    for (int r = 0; r < 4; r++)
+        s[r] = sum_group(rows[r] + (size_t)g * GROUP_BYTES, x, group);
+    _mm_storeu_si128((__m128i *)(void *)sums, add_fours(s));
+}
+
+/* Sums of all groups of four rows, group g's at sums + g * ROWS. */
+static void sum_rows(const unsigned char *const rows[4], uint32_t n_groups, size_t ahead,
+                     const mf_fixed_pair *x, int32_t *sums)
+{
+    uint32_t g = 0;
+    for (; g + 2 <= n_groups; g += 2, sums += 2 * ROWS, x++) {
+        for (int r = 0; r < 4; r++)
+            _mm_prefetch((const char *)rows[r] + (size_t)g * GROUP_BYTES + ahead, _MM_HINT_T0);
+        sum_group_rows(rows, g, x, 0, sums);
+        sum_group_rows(rows, g + 1, x, 1, sums + ROWS);
+    }
+    if (g < n_groups)
+        sum_group_rows(rows, g, x, 0, sums);
+}
+
+static __m256 multiply_panel(const panel *p, size_t ahead, const mf_fixed_token *x, int32_t *sums)
+{
+    const uint32_t n_groups = mf_fixed_groups(p->w);
+    const size_t row_bytes = mf_matrix_row_bytes(p->w);
+    for (uint32_t r = 0; r < ROWS; r += 4) {
+        const unsigned char *rows[4];
+        for (uint32_t i = 0; i < 4; i++)
+            rows[i] = p->w->data + p->rows[r + i] * row_bytes;
+        sum_rows(rows, n_groups, ahead, x->digits, sums + r);
+    }
+    __m256 acc = _mm256_setzero_ps();
+    for (uint32_t g = 0; g < n_groups; g++) {
+        __m256i sum =
+            _mm256_add_epi32(load_256(sums + (size_t)g * ROWS), _mm256_set1_epi32(x->offsets[g]));
+        acc = add_group(p, g, sum, x->units[g], x->sums[g], acc);
+    }
+    return acc;
+}
+
+/* Lane 4 * i + k is row first + i + k * quarter. */
+static panel open_quarters(const mf_matrix *w, uint32_t first, uint32_t quarter, float *floats)
+{
+    panel p = {.w = w, .n_rows = ROWS, .next = ROWS / 4};
+    for (uint32_t r = 0; r < ROWS; r++)
+        p.rows[r] = first + r / 4 + r % 4 * quarter;
+    expand_scales(&p, floats);
+    return p;
+}
+
+static void store_quarters(__m256 acc, uint32_t quarter, float *y)
+{
+    float values[ROWS];
+    _mm256_storeu_ps(values, acc);
+    for (size_t k = 0; k < 4; k++) {
+        y[k * quarter] = values[k];
+        y[k * quarter + 1] = values[4 + k];
+    }
+}
+
+static void store_rows(__m256 acc, uint32_t n_rows, float *y)
+{
+    float values[ROWS];
+    if (n_rows == ROWS) {
+        _mm256_storeu_ps(y, acc);
+        return;
+    }
+    _mm256_storeu_ps(values, acc);
+    memcpy(y, values, n_rows * sizeof *y);
+}
+
+static void multiply_few(const mf_matrix *w, uint32_t row0, uint32_t row1,
+                         const unsigned char *tokens, uint32_t n_tokens, float *y, size_t y_stride,
+                         float *floats)
+{
+    const uint32_t n_groups = mf_fixed_groups(w);
+    const size_t token_bytes = mf_fixed_token_bytes(w);
+    int32_t *sums = (int32_t *)(void *)(floats + panel_floats(w));
+    uint32_t row = row0, quarter = (row1 - row0) / ROWS * 2;
+    if (mf_matrix_row_bytes(w) > SHORT_ROW_BYTES) {
+        for (uint32_t i = 0; i < quarter; i += 2) {
+            const panel p = open_quarters(w, row0 + i, quarter, floats);
+            for (uint32_t t = 0; t < n_tokens; t++) {
+                const mf_fixed_token x = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
+                store_quarters(multiply_panel(&p, AHEAD_BYTES, &x, sums), quarter,
+                               y + t * y_stride + i);
+            }
+        }
+        row += 4 * quarter;
+    }
+    for (; row < row1; row += ROWS) {
+        const panel p = open_panel(w, row, row1, floats);
+        for (uint32_t t = 0; t < n_tokens; t++) {
+            const mf_fixed_token x = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
+            store_rows(multiply_panel(&p, SHORT_AHEAD_BYTES, &x, sums), p.n_rows,
+                       y + t * y_stride + (row - row0));
+        }
+    }
+}
+
+/* ----------------------------------------------------------------------------------- many tokens
+ */
+
+/* Two panels, unpacked once, [PANELS][n_groups][QUADS] vectors. */
+typedef struct block {
+    panel panels[PANELS];
+    uint32_t n_panels;
+    __m256i *weights;
+    __m256i *sums;  /* of a group and a tile, [TILE, PANELS] */
+    float *outputs; /* of a tile, [TILE, PANELS, ROWS] */
+} block;
+
+/* Lane r of column c of the result is lane c of rows[r]. */
+MF_INLINE void transpose_words(const __m256i rows[8], __m256i columns[8])
+{
+    __m256i pairs[8], fours[8];
+    MF_UNROLL(4)
+    for (int i = 0; i < 8; i += 2) {
+        pairs[i] = _mm256_unpacklo_epi32(rows[i], rows[i + 1]);
+        pairs[i + 1] = _mm256_unpackhi_epi32(rows[i], rows[i + 1]);
+    }
+    MF_UNROLL(2)
+    for (int i = 0; i < 8; i += 4) {
+        fours[i] = _mm256_unpacklo_epi64(pairs[i], pairs[i + 2]);
+        fours[i + 1] = _mm256_unpackhi_epi64(pairs[i], pairs[i + 2]);
+        fours[i + 2] = _mm256_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
+        fours[i + 3] = _mm256_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
+    }
+    MF_UNROLL(4)
+    for (int i = 0; i < 4; i++) {
+        columns[i] = _mm256_permute2x128_si256(fours[i], fours[4 + i], 0x20);
+        columns[4 + i] = _mm256_permute2x128_si256(fours[i], fours[4 + i], 0x31);
+    }
+}
+
+static void unpack_panel(const panel *p, __m256i *out)
+{
+    const uint32_t n_groups = mf_fixed_groups(p->w);
+    const size_t row_bytes = mf_matrix_row_bytes(p->w);
+    for (uint32_t g = 0; g < n_groups; g++, out += QUADS) {
+        __m256i rows[ROWS], columns[ROWS];
+        MF_UNROLL(8)
+        for (uint32_t r = 0; r < ROWS; r++) {
+            const unsigned char *from =
+                p->w->data + p->rows[r] * row_bytes + (size_t)g * GROUP_BYTES;
+            rows[r] = load_256(from);
+            _mm_prefetch((const char *)from + ROWS * row_bytes, _MM_HINT_T0);
+        }
+        transpose_words(rows, columns);
+        MF_UNROLL(8)
+        for (uint32_t j = 0; j < HALF; j++) {
+            _mm256_store_si256(out + j, low_nibbles(columns[j]));
+            _mm256_store_si256(out + HALF + j, high_nibbles(columns[j]));
+        }
+    }
+}
+
+/* Four neighbours, in every lane. */
+MF_INLINE __m256i four(const signed char *digits)
+{
+    int32_t word;
+    memcpy(&word, digits, sizeof word);
+    return _mm256_set1_epi32(word);
+}
+
+/* acc + products, of 16 bits. By hand, as gcc 12 copies the intrinsic's accumulators at each use.
+ */
+MF_INLINE __m256i add_words(__m256i acc, __m256i products)
+{
+    __asm__("vpaddw %1, %0, %0" : "+x"(acc) : "x"(products));
+    return acc;
+}
+
+/* Half a group's columns, those of one parity, by one digit of n_tokens (a constant) tokens: into
+ * the sums, [n_tokens, PANELS]. */
+MF_INLINE void add_half(uint32_t n_tokens, const __m256i *w0, const __m256i *w1,
+                        const signed char *x, size_t x_stride, __m256i *sums)
+{
+    const __m256i one = _mm256_set1_epi16(1);
+    __m256i acc0[TILE], acc1[TILE];
+    MF_UNROLL(4)
+    for (uint32_t t = 0; t < n_tokens; t++)
+        acc0[t] = acc1[t] = _mm256_setzero_si256();
+    MF_ROLLED
+    for (uint32_t j = 0; j < HALF; j++) {
+        const __m256i a = w0[j], b = w1[j];
+        MF_UNROLL(4)
+        for (uint32_t t = 0; t < n_tokens; t++) {
+            const __m256i digits = four(x + t * x_stride + (size_t)j * 4);
+            acc0[t] = add_words(acc0[t], _mm256_maddubs_epi16(a, digits));
+            acc1[t] = add_words(acc1[t], _mm256_maddubs_epi16(b, digits));
+        }
+    }
+    MF_UNROLL(4)
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        sums[PANELS * t] = _mm256_add_epi32(sums[PANELS * t], _mm256_madd_epi16(acc0[t], one));
+        sums[PANELS * t + 1] =
+            _mm256_add_epi32(sums[PANELS * t + 1], _mm256_madd_epi16(acc1[t], one));
+    }
+}
+
+/* A function of its own: within the others gcc 12 does not keep the sums in registers. */
+__attribute__((noinline)) static void add_half_of_tile(const __m256i *w0, const __m256i *w1,
+                                                       const signed char *x, size_t x_stride,
+                                                       __m256i *sums)
+{
+    add_half(TILE, w0, w1, x, x_stride, sums);
+}
+
+/* n_tokens is TILE or 1. */
+MF_INLINE void add_halves(uint32_t n_tokens, const __m256i *w0, const __m256i *w1,
+                          const mf_fixed_pair *x, uint32_t digit, uint32_t group, size_t x_stride,
+                          __m256i *sums)
+{
+    for (uint32_t i = 0; i < 2; i++, w0 += HALF, w1 += HALF) {
+        if (n_tokens == TILE)
+            add_half_of_tile(w0, w1, x->digit[i][digit][group], x_stride, sums);
+        else
+            add_half(1, w0, w1, x->digit[i][digit][group], x_stride, sums);
+    }
+}
+
+MF_INLINE void sum_group_tokens(uint32_t n_tokens, const __m256i *w0, const __m256i *w1,
+                                const mf_fixed_pair *x, uint32_t group, size_t x_stride,
+                                __m256i *sums)
+{
+    for (uint32_t i = 0; i < PANELS * n_tokens; i++)
+        sums[i] = _mm256_setzero_si256();
+    for (uint32_t d = DIGITS; d-- > 0;) {
+        for (uint32_t i = 0; i < PANELS * n_tokens; i++)
+            sums[i] = _mm256_slli_epi32(sums[i], 8);
+        add_halves(n_tokens, w0, w1, x, d, group, x_stride, sums);
+    }
+}
+
+/* n_tokens is a constant. */
+MF_INLINE void multiply_tile(uint32_t n_tokens, const block *b, const unsigned char *tokens,
+                             size_t token_bytes, float *y, size_t y_stride)
+{
+    const uint32_t n_groups = mf_fixed_groups(b->panels[0].w);
+    const mf_fixed_token x = mf_fixed_token_at(tokens, n_groups);
+    const __m256i *w0 = b->weights, *w1 = w0 + (size_t)(b->n_panels - 1) * n_groups * QUADS;
+    const size_t stride = token_bytes / sizeof(float);
+    memset(b->outputs, 0, (size_t)PANELS * n_tokens * ROWS * sizeof(float));
+    for (uint32_t g = 0; g < n_groups; g++, w0 += QUADS, w1 += QUADS) {
+        const __m256i *sum = b->sums;
+        float *out = b->outputs;
+        sum_group_tokens(n_tokens, w0, w1, x.digits + g / 2, g % 2, token_bytes, b->sums);
+        for (uint32_t t = 0; t < n_tokens; t++) {
+            const size_t at = g + t * stride;
+            const __m256i offset = _mm256_set1_epi32(x.offsets[at]);
+            for (uint32_t p = 0; p < PANELS; p++, out += ROWS, sum++)
+                _mm256_store_ps(out, add_group(&b->panels[p], g, _mm256_add_epi32(*sum, offset),
+                                               x.units[at], x.sums[at], _mm256_load_ps(out)));
+        }
+    }
+    for (uint32_t p = 0; p < b->n_panels; p++)
+        for (uint32_t t = 0; t < n_tokens; t++)
+            store_rows(_mm256_load_ps(b->outputs + (size_t)(PANELS * t + p) * ROWS),
+                       b->panels[p].n_rows, y + p * ROWS + t * y_stride);
+}
+
+static void multiply_tokens(const block *b, const unsigned char *tokens, uint32_t n_tokens,
+                            float *y, size_t y_stride)
+{
+    const size_t token_bytes = mf_fixed_token_bytes(b->panels[0].w);
+    for (; n_tokens >= TILE; n_tokens -= TILE, tokens += TILE * token_bytes, y += TILE * y_stride)
+        multiply_tile(TILE, b, tokens, token_bytes, y, y_stride);
+    for (; n_tokens > 0; n_tokens--, tokens += token_bytes, y += y_stride)
+        multiply_tile(1, b, tokens, token_bytes, y, y_stride);
+}
+
+size_t mf_fixed_scratch_bytes_avx2(const mf_matrix *w, uint32_t n_tokens)
+{
+    const size_t n_groups = mf_fixed_groups(w), n_floats = PANELS * panel_floats(w);
+    if (n_tokens < MIN_TILE_TOKENS)
+        return mf_round_up(n_floats * sizeof(float) + n_groups * ROWS * sizeof(int32_t), 64);
+    return mf_round_up((n_floats + PANELS * TILE * ROWS) * sizeof(float) +
+                           (PANELS * TILE + PANELS * n_groups * QUADS) * sizeof(__m256i),
+                       64);
+}
+
+void mf_fixed_matmul_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
+                          uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
+{
+    const uint32_t n_groups = mf_fixed_groups(w);
+    float *floats = scratch;
+    if (n_tokens < MIN_TILE_TOKENS) {
+        multiply_few(w, row0, row1, tokens, n_tokens, y, y_stride, floats);
+        return;
+    }
+    for (uint32_t row = row0; row < row1; row += PANELS * ROWS) {
+        block b = {.n_panels = row1 - row > ROWS ? PANELS : 1,
+                   .outputs = floats + PANELS * panel_floats(w)};
+        b.sums = (__m256i *)(void *)(b.outputs + PANELS * TILE * ROWS);
+        b.weights = b.sums + PANELS * TILE;
+        for (uint32_t p = 0; p < b.n_panels; p++) {
+            b.panels[p] = open_panel(w, row + p * ROWS, row1, floats + p * panel_floats(w));
+            unpack_panel(&b.panels[p], b.weights + (size_t)p * n_groups * QUADS);
+        }
+        if (b.n_panels == 1) /* the second is the first again, and not stored */
+            b.panels[1] = b.panels[0];
+        multiply_tokens(&b, tokens, n_tokens, y + (row - row0), y_stride);
+    }
+}

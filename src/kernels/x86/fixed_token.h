@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * 4-bit affine weights times activations in fixed point: what the x86 tiers share. A token's
+ * activations become integers of 23 bits and a unit in each group of 64 columns; the sum of a
+ * group's products of integers is exact, whatever its order, and only the sums of groups are added
+ * as float32, in the order of the columns. That takes half the instructions of the float32 product,
+ * and its error is of the same size: at most 2^-23 of the group's largest activation for each
+ * weight.
+ *
+ * An activation is x = unit * (a2 * 2^16 + a1 * 2^8 + a0), each digit a signed byte; the sums of
+ * the three digits are put together by shifts. Weights are (q - 8) * scale + (bias + 8 * scale):
+ * with q - 8 for q, a group's sum fits 32 bits, and sums that pass beyond them on the way come
+ * back, as all is modulo 2^32.
+ */
+#ifndef MF_KERNELS_FIXED_TOKEN_H
+#define MF_KERNELS_FIXED_TOKEN_H
+
+#include "base/checked.h"
+#include "kernels/kernels.h"
+#include "kernels/x86/unroll.h"
+
+enum {
+    MF_FIXED_GROUP = 64,   /* columns of a group of activations */
+    MF_FIXED_DIGITS = 3,   /* bytes of an activation */
+    MF_FIXED_TOGETHER = 24 /* tokens that a call prepares together for itself */
+};
+
+/* The largest activation as an integer: 64 * 8 * LIMIT < 2^31. */
+#define MF_FIXED_LIMIT 4194300.0f
+/* Groups of nothing larger than this lose precision. A unit below it, times the scale of a weight,
+ * might not be a normal number, which is slow to compute with. */
+#define MF_FIXED_SMALLEST 0x1p-80f
+
+/* Two groups, as their weights lie side by side: [even or odd columns][digit, the lowest first]
+ * [group]. The last of an odd number of groups has a partner that is left as it was. */
+typedef struct mf_fixed_pair {
+    signed char digit[2][MF_FIXED_DIGITS][2][MF_FIXED_GROUP / 2];
+} mf_fixed_pair;
+
+/* A prepared token. Each array but the first has an element a group. */
+typedef struct mf_fixed_token {
+    const mf_fixed_pair *digits; /* an element every two groups */
+    const float *units;
+    const float *sums;      /* of the activations */
+    const int32_t *offsets; /* -8 times the sums of the integers */
+} mf_fixed_token;
+
+/* Whether a matrix is multiplied in fixed point: 4 bits, in groups of at least 64. */
+static inline bool mf_is_fixed(const mf_matrix *w)
+{
+    return w->kind == MF_WEIGHT_AFFINE && w->bits == 4 && w->group >= MF_FIXED_GROUP;
+}
+
+/* Of activations. */
+static inline uint32_t mf_fixed_groups(const mf_matrix *w)
+{
+    return w->n_cols / MF_FIXED_GROUP;
+}
+
+static inline size_t mf_fixed_pairs(size_t n_groups)
+{
+    return (n_groups + 1) / 2;
+}
+
+/* mf_kernels.token_bytes */
+static inline size_t mf_fixed_token_bytes(const mf_matrix *w)
+{
+    size_t n = mf_fixed_groups(w);
+    if (!mf_is_fixed(w))
+        return 0;
+    return (size_t)mf_round_up(
+        mf_fixed_pairs(n) * sizeof(mf_fixed_pair) + n * (2 * sizeof(float) + sizeof(int32_t)), 64);
+}
+
+static inline mf_fixed_token mf_fixed_token_at(const void *tokens, uint32_t n_groups)
+{
+    mf_fixed_token x;
+    x.digits = tokens;
+    x.units = (const float *)(const void *)(x.digits + mf_fixed_pairs(n_groups));
+    x.sums = x.units + n_groups;
+    x.offsets = (const int32_t *)(const void *)(x.sums + n_groups);
+    return x;
+}
+
+/* A tier's product. prepare and matmul are mf_kernels.prepare_token and .matmul_prepared. */
+typedef struct mf_fixed_kernels {
+    void (*prepare)(const mf_matrix *w, const float *x, void *out);
+    void (*matmul)(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
+                   uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
+    size_t (*scratch_bytes)(const mf_matrix *w, uint32_t n_tokens);
+} mf_fixed_kernels;
+
+/* mf_kernels.matmul and what it needs, by tokens that nobody has prepared. */
+size_t mf_fixed_plain_scratch_bytes(const mf_fixed_kernels *k, const mf_matrix *w,
+                                    uint32_t n_tokens);
+void mf_fixed_plain_matmul(const mf_fixed_kernels *k, const mf_matrix *w, uint32_t row0,
+                           uint32_t row1, const float *x, size_t x_stride, uint32_t n_tokens,
+                           float *y, size_t y_stride, unsigned char *scratch);
+
+#endif
