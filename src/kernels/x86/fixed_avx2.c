@@ -10,24 +10,41 @@
  */
 #include "kernels/x86/fixed_avx2.h"
 
+#include "kernels/x86/lanes_avx2.h"
 #include "kernels/x86/vector_avx2.h"
 
 #include <string.h>
 
 enum {
-    ROWS = 8, /* of a panel: the lanes */
-    GROUP = MF_FIXED_GROUP,
-    DIGITS = MF_FIXED_DIGITS,
-    QUADS = 16, /* a group's fours of columns: eight of the even ones, then eight of the odd */
-    HALF = QUADS / 2,
-    PANELS = 2,               /* multiplied together, by several tokens */
-    TILE = 4,                 /* tokens whose sums are held in registers */
-    AHEAD_BYTES = 768,        /* how far ahead of a long row's stream is prefetched */
-    SHORT_ROW_BYTES = 256,    /* rows up to this are short */
-    SHORT_AHEAD_BYTES = 3072, /* how far ahead of the stream of short rows is prefetched */
-    MIN_TILE_TOKENS = 4,      /* from this many tokens on unpacking pays */
-    GROUP_BYTES = GROUP / 2
+    ROWS = LANES, /* of a panel */
+    TILE = 4,     /* tokens whose sums are held in registers */
+    FEW = TILE,
+    HALF = 8 /* fours of columns of one parity, in a group */
 };
+
+typedef __m256i ints;
+
+MF_INLINE ints ints_load(const int32_t *p)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+
+MF_INLINE ints ints_set(int32_t value)
+{
+    return _mm256_set1_epi32(value);
+}
+
+MF_INLINE ints ints_add(ints a, ints b)
+{
+    return _mm256_add_epi32(a, b);
+}
+
+MF_INLINE lanes ints_to_lanes(ints v)
+{
+    return _mm256_cvtepi32_ps(v);
+}
+
+#include "kernels/x86/fixed_panel.h"
 
 /* ------------------------------------------------------------------------------------ activations
  */
@@ -109,20 +126,6 @@ void mf_fixed_prepare_avx2(const mf_matrix *w, const float *x, void *out)
 /* ----------------------------------------------------------------------------------------- panels
  */
 
-/* Eight rows; where there are fewer, the last one again. */
-typedef struct panel {
-    const mf_matrix *w;
-    uint32_t rows[ROWS];
-    uint32_t n_rows;
-    uint32_t next;          /* rows from each to that of the next panel */
-    float *scales, *biases; /* [groups of the weights, ROWS]; biases: bias + 8 * scale */
-} panel;
-
-static size_t panel_floats(const mf_matrix *w)
-{
-    return (size_t)2 * ROWS * (w->n_cols / w->group);
-}
-
 /* Eight 16-bit values of each row, transposed: columns[c] has lane r of lane c of rows[r]. */
 MF_INLINE void transpose_halves(const __m128i rows[8], __m128i columns[8])
 {
@@ -146,7 +149,7 @@ MF_INLINE void transpose_halves(const __m128i rows[8], __m128i columns[8])
     }
 }
 
-MF_INLINE __m256 floats_of(__m128i halves, mf_dtype type)
+MF_INLINE __m256 widen(__m128i halves, mf_dtype type)
 {
     if (type == MF_F16)
         return _mm256_cvtph_ps(halves);
@@ -168,13 +171,6 @@ MF_INLINE void load_groups(const panel *p, const unsigned char *values, uint32_t
     transpose_halves(rows, columns);
 }
 
-MF_INLINE void store_group(const panel *p, uint32_t g, __m256 scale, __m256 bias)
-{
-    _mm256_store_ps(p->scales + (size_t)g * ROWS, scale);
-    _mm256_store_ps(p->biases + (size_t)g * ROWS,
-                    _mm256_fmadd_ps(scale, _mm256_set1_ps(8.0f), bias));
-}
-
 /* Groups in eights, from the first on; how many were done. */
 MF_INLINE uint32_t expand_eights(const panel *p, mf_dtype type)
 {
@@ -186,7 +182,7 @@ MF_INLINE uint32_t expand_eights(const panel *p, mf_dtype type)
         load_groups(p, p->w->biases, g, biases);
         MF_UNROLL(8)
         for (uint32_t i = 0; i < 8; i++)
-            store_group(p, g + i, floats_of(scales[i], type), floats_of(biases[i], type));
+            store_group(p, g + i, widen(scales[i], type), widen(biases[i], type));
     }
     return g;
 }
@@ -204,28 +200,15 @@ static void expand_group(const panel *p, uint32_t g)
     store_group(p, g, _mm256_loadu_ps(scales), _mm256_loadu_ps(biases));
 }
 
-/* Scales and biases of the panel's rows into `floats`. */
-static void expand_scales(panel *p, float *floats)
+static void expand_scales(const panel *p)
 {
     uint32_t g = 0;
-    p->scales = floats;
-    p->biases = floats + panel_floats(p->w) / 2;
     if (p->w->float_type == MF_BF16)
         g = expand_eights(p, MF_BF16);
     else if (p->w->float_type == MF_F16)
         g = expand_eights(p, MF_F16);
     for (; g < p->w->n_cols / p->w->group; g++)
         expand_group(p, g);
-}
-
-/* The panel of neighbours from `row` on. */
-static panel open_panel(const mf_matrix *w, uint32_t row, uint32_t row1, float *floats)
-{
-    panel p = {.w = w, .n_rows = row1 - row < ROWS ? row1 - row : ROWS, .next = ROWS};
-    for (uint32_t r = 0; r < ROWS; r++)
-        p.rows[r] = row + (r < p.n_rows ? r : p.n_rows - 1);
-    expand_scales(&p, floats);
-    return p;
 }
 
 MF_INLINE __m256i load_256(const void *p)
@@ -243,21 +226,7 @@ MF_INLINE __m256i high_nibbles(__m256i v)
     return low_nibbles(_mm256_srli_epi32(v, 4));
 }
 
-/* What group g adds to the outputs: the one place where floats are rounded. */
-MF_INLINE __m256 add_group(const panel *p, uint32_t g, __m256i sum, float unit, float activations,
-                           __m256 acc)
-{
-    const size_t at = (size_t)(p->w->group == GROUP ? g : g * GROUP / p->w->group) * ROWS;
-    __m256 scale = _mm256_mul_ps(_mm256_load_ps(p->scales + at), _mm256_set1_ps(unit));
-    __m256 bias = _mm256_mul_ps(_mm256_load_ps(p->biases + at), _mm256_set1_ps(activations));
-    return _mm256_add_ps(acc, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), scale, bias));
-}
-
-/* -------------------------------------------------------------------------------------- few tokens
- *
- * Bound by memory, so the order of the reads matters. A panel's rows go four together, each from
- * end to end. Long rows: one from each quarter of the range, each a stream of its own that the
- * hardware prefetcher can follow. Others: four neighbours.
+/* ------------------------------------------------------------------------------------- few tokens
  */
 
 /* The sums of a group of one row by one digit, spread over lanes of 16 bits. */
@@ -315,96 +284,8 @@ static void sum_rows(const unsigned char *const rows[4], uint32_t n_groups, size
         sum_group_rows(rows, g, x, 0, sums);
 }
 
-static __m256 multiply_panel(const panel *p, size_t ahead, const mf_fixed_token *x, int32_t *sums)
-{
-    const uint32_t n_groups = mf_fixed_groups(p->w);
-    const size_t row_bytes = mf_matrix_row_bytes(p->w);
-    for (uint32_t r = 0; r < ROWS; r += 4) {
-        const unsigned char *rows[4];
-        for (uint32_t i = 0; i < 4; i++)
-            rows[i] = p->w->data + p->rows[r + i] * row_bytes;
-        sum_rows(rows, n_groups, ahead, x->digits, sums + r);
-    }
-    __m256 acc = _mm256_setzero_ps();
-    for (uint32_t g = 0; g < n_groups; g++) {
-        __m256i sum =
-            _mm256_add_epi32(load_256(sums + (size_t)g * ROWS), _mm256_set1_epi32(x->offsets[g]));
-        acc = add_group(p, g, sum, x->units[g], x->sums[g], acc);
-    }
-    return acc;
-}
-
-/* Lane 4 * i + k is row first + i + k * quarter. */
-static panel open_quarters(const mf_matrix *w, uint32_t first, uint32_t quarter, float *floats)
-{
-    panel p = {.w = w, .n_rows = ROWS, .next = ROWS / 4};
-    for (uint32_t r = 0; r < ROWS; r++)
-        p.rows[r] = first + r / 4 + r % 4 * quarter;
-    expand_scales(&p, floats);
-    return p;
-}
-
-static void store_quarters(__m256 acc, uint32_t quarter, float *y)
-{
-    float values[ROWS];
-    _mm256_storeu_ps(values, acc);
-    for (size_t k = 0; k < 4; k++) {
-        y[k * quarter] = values[k];
-        y[k * quarter + 1] = values[4 + k];
-    }
-}
-
-static void store_rows(__m256 acc, uint32_t n_rows, float *y)
-{
-    float values[ROWS];
-    if (n_rows == ROWS) {
-        _mm256_storeu_ps(y, acc);
-        return;
-    }
-    _mm256_storeu_ps(values, acc);
-    memcpy(y, values, n_rows * sizeof *y);
-}
-
-static void multiply_few(const mf_matrix *w, uint32_t row0, uint32_t row1,
-                         const unsigned char *tokens, uint32_t n_tokens, float *y, size_t y_stride,
-                         float *floats)
-{
-    const uint32_t n_groups = mf_fixed_groups(w);
-    const size_t token_bytes = mf_fixed_token_bytes(w);
-    int32_t *sums = (int32_t *)(void *)(floats + panel_floats(w));
-    uint32_t row = row0, quarter = (row1 - row0) / ROWS * 2;
-    if (mf_matrix_row_bytes(w) > SHORT_ROW_BYTES) {
-        for (uint32_t i = 0; i < quarter; i += 2) {
-            const panel p = open_quarters(w, row0 + i, quarter, floats);
-            for (uint32_t t = 0; t < n_tokens; t++) {
-                const mf_fixed_token x = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
-                store_quarters(multiply_panel(&p, AHEAD_BYTES, &x, sums), quarter,
-                               y + t * y_stride + i);
-            }
-        }
-        row += 4 * quarter;
-    }
-    for (; row < row1; row += ROWS) {
-        const panel p = open_panel(w, row, row1, floats);
-        for (uint32_t t = 0; t < n_tokens; t++) {
-            const mf_fixed_token x = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
-            store_rows(multiply_panel(&p, SHORT_AHEAD_BYTES, &x, sums), p.n_rows,
-                       y + t * y_stride + (row - row0));
-        }
-    }
-}
-
 /* ----------------------------------------------------------------------------------- many tokens
  */
-
-/* Two panels, unpacked once, [PANELS][n_groups][QUADS] vectors. */
-typedef struct block {
-    panel panels[PANELS];
-    uint32_t n_panels;
-    __m256i *weights;
-    __m256i *sums;  /* of a group and a tile, [TILE, PANELS] */
-    float *outputs; /* of a tile, [TILE, PANELS, ROWS] */
-} block;
 
 /* Lane r of column c of the result is lane c of rows[r]. */
 MF_INLINE void transpose_words(const __m256i rows[8], __m256i columns[8])
@@ -503,7 +384,7 @@ __attribute__((noinline)) static void add_half_of_tile(const __m256i *w0, const 
     add_half(TILE, w0, w1, x, x_stride, sums);
 }
 
-/* n_tokens is TILE or 1. */
+/* n_tokens is a constant. */
 MF_INLINE void add_halves(uint32_t n_tokens, const __m256i *w0, const __m256i *w1,
                           const mf_fixed_pair *x, uint32_t digit, uint32_t group, size_t x_stride,
                           __m256i *sums)
@@ -512,7 +393,7 @@ MF_INLINE void add_halves(uint32_t n_tokens, const __m256i *w0, const __m256i *w
         if (n_tokens == TILE)
             add_half_of_tile(w0, w1, x->digit[i][digit][group], x_stride, sums);
         else
-            add_half(1, w0, w1, x->digit[i][digit][group], x_stride, sums);
+            add_half(n_tokens, w0, w1, x->digit[i][digit][group], x_stride, sums);
     }
 }
 
@@ -529,73 +410,15 @@ MF_INLINE void sum_group_tokens(uint32_t n_tokens, const __m256i *w0, const __m2
     }
 }
 
-/* n_tokens is a constant. */
-MF_INLINE void multiply_tile(uint32_t n_tokens, const block *b, const unsigned char *tokens,
-                             size_t token_bytes, float *y, size_t y_stride)
-{
-    const uint32_t n_groups = mf_fixed_groups(b->panels[0].w);
-    const mf_fixed_token x = mf_fixed_token_at(tokens, n_groups);
-    const __m256i *w0 = b->weights, *w1 = w0 + (size_t)(b->n_panels - 1) * n_groups * QUADS;
-    const size_t stride = token_bytes / sizeof(float);
-    memset(b->outputs, 0, (size_t)PANELS * n_tokens * ROWS * sizeof(float));
-    for (uint32_t g = 0; g < n_groups; g++, w0 += QUADS, w1 += QUADS) {
-        const __m256i *sum = b->sums;
-        float *out = b->outputs;
-        sum_group_tokens(n_tokens, w0, w1, x.digits + g / 2, g % 2, token_bytes, b->sums);
-        for (uint32_t t = 0; t < n_tokens; t++) {
-            const size_t at = g + t * stride;
-            const __m256i offset = _mm256_set1_epi32(x.offsets[at]);
-            for (uint32_t p = 0; p < PANELS; p++, out += ROWS, sum++)
-                _mm256_store_ps(out, add_group(&b->panels[p], g, _mm256_add_epi32(*sum, offset),
-                                               x.units[at], x.sums[at], _mm256_load_ps(out)));
-        }
-    }
-    for (uint32_t p = 0; p < b->n_panels; p++)
-        for (uint32_t t = 0; t < n_tokens; t++)
-            store_rows(_mm256_load_ps(b->outputs + (size_t)(PANELS * t + p) * ROWS),
-                       b->panels[p].n_rows, y + p * ROWS + t * y_stride);
-}
-
-static void multiply_tokens(const block *b, const unsigned char *tokens, uint32_t n_tokens,
-                            float *y, size_t y_stride)
-{
-    const size_t token_bytes = mf_fixed_token_bytes(b->panels[0].w);
-    for (; n_tokens >= TILE; n_tokens -= TILE, tokens += TILE * token_bytes, y += TILE * y_stride)
-        multiply_tile(TILE, b, tokens, token_bytes, y, y_stride);
-    for (; n_tokens > 0; n_tokens--, tokens += token_bytes, y += y_stride)
-        multiply_tile(1, b, tokens, token_bytes, y, y_stride);
-}
+#include "kernels/x86/fixed_product.h"
 
 size_t mf_fixed_scratch_bytes_avx2(const mf_matrix *w, uint32_t n_tokens)
 {
-    const size_t n_groups = mf_fixed_groups(w), n_floats = PANELS * panel_floats(w);
-    if (n_tokens < MIN_TILE_TOKENS)
-        return mf_round_up(n_floats * sizeof(float) + n_groups * ROWS * sizeof(int32_t), 64);
-    return mf_round_up((n_floats + PANELS * TILE * ROWS) * sizeof(float) +
-                           (PANELS * TILE + PANELS * n_groups * QUADS) * sizeof(__m256i),
-                       64);
+    return product_scratch_bytes(w, n_tokens);
 }
 
 void mf_fixed_matmul_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
                           uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
 {
-    const uint32_t n_groups = mf_fixed_groups(w);
-    float *floats = scratch;
-    if (n_tokens < MIN_TILE_TOKENS) {
-        multiply_few(w, row0, row1, tokens, n_tokens, y, y_stride, floats);
-        return;
-    }
-    for (uint32_t row = row0; row < row1; row += PANELS * ROWS) {
-        block b = {.n_panels = row1 - row > ROWS ? PANELS : 1,
-                   .outputs = floats + PANELS * panel_floats(w)};
-        b.sums = (__m256i *)(void *)(b.outputs + PANELS * TILE * ROWS);
-        b.weights = b.sums + PANELS * TILE;
-        for (uint32_t p = 0; p < b.n_panels; p++) {
-            b.panels[p] = open_panel(w, row + p * ROWS, row1, floats + p * panel_floats(w));
-            unpack_panel(&b.panels[p], b.weights + (size_t)p * n_groups * QUADS);
-        }
-        if (b.n_panels == 1) /* the second is the first again, and not stored */
-            b.panels[1] = b.panels[0];
-        multiply_tokens(&b, tokens, n_tokens, y + (row - row0), y_stride);
-    }
+    multiply(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
 }

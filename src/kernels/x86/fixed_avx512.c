@@ -8,26 +8,41 @@
  */
 #include "kernels/x86/fixed_avx512.h"
 
+#include "kernels/x86/lanes_avx512.h"
 #include "kernels/x86/vector_avx512.h"
 
 #include <string.h>
 
 enum {
-    ROWS = 16, /* of a panel: the lanes */
-    GROUP = MF_FIXED_GROUP,
-    DIGITS = MF_FIXED_DIGITS,
-    QUADS = 16, /* a group's fours of columns: eight of the even ones, then eight of the odd */
-    PANELS = 2, /* multiplied together, by several tokens */
-    TILE = 12,  /* tokens whose sums are held in registers */
-    AHEAD_BYTES = 768,               /* how far ahead of a long row's stream is prefetched */
-    SHORT_ROW_BYTES = 256,           /* rows up to this are short */
-    SHORT_AHEAD_BYTES = 3072,        /* how far ahead of the stream of short rows is prefetched */
-    MIN_TILE_TOKENS = 4,             /* from this many tokens on unpacking pays */
-    TILE_BYTES = PANELS * TILE * 64, /* of a tile of vectors */
-    FEW = 4,                         /* tokens whose digits are summed each by itself */
-    GROUP_BYTES = GROUP / 2,
-    STEP_BYTES = 2 * GROUP_BYTES
+    ROWS = LANES,   /* of a panel */
+    TILE = 12,      /* tokens whose sums are held in registers */
+    FEW = 4,        /* tokens whose digits are summed each by itself */
+    STEP_BYTES = 64 /* two groups of a row */
 };
+
+typedef __m512i ints;
+
+MF_INLINE ints ints_load(const int32_t *p)
+{
+    return _mm512_loadu_si512(p);
+}
+
+MF_INLINE ints ints_set(int32_t value)
+{
+    return _mm512_set1_epi32(value);
+}
+
+MF_INLINE ints ints_add(ints a, ints b)
+{
+    return _mm512_add_epi32(a, b);
+}
+
+MF_INLINE lanes ints_to_lanes(ints v)
+{
+    return _mm512_cvtepi32_ps(v);
+}
+
+#include "kernels/x86/fixed_panel.h"
 
 /* The largest magnitude; NaN if there is one. */
 MF_INLINE float largest(const __m512 x[4])
@@ -91,20 +106,6 @@ void mf_fixed_prepare_avx512(const mf_matrix *w, const float *x, void *out)
                 v[i] = _mm512_srai_epi32(_mm512_add_epi32(v[i], _mm512_set1_epi32(128)), 8);
         }
     }
-}
-
-/* 16 rows; where there are fewer, the last one again. */
-typedef struct panel {
-    const mf_matrix *w;
-    uint32_t rows[ROWS];
-    uint32_t n_rows;
-    uint32_t next;          /* rows from each to that of the next panel */
-    float *scales, *biases; /* [groups of the weights, ROWS]; biases: bias + 8 * scale */
-} panel;
-
-static size_t panel_floats(const mf_matrix *w)
-{
-    return (size_t)2 * ROWS * (w->n_cols / w->group);
 }
 
 MF_INLINE __m128i load_128(const unsigned char *p)
@@ -190,13 +191,6 @@ MF_INLINE __m512 half_of(__m512i words, mf_dtype type, uint32_t half)
     return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(half == 0 ? words : _mm512_srli_epi32(words, 16)));
 }
 
-MF_INLINE void store_group(const panel *p, uint32_t g, __m512 scale, __m512 bias)
-{
-    _mm512_store_ps(p->scales + (size_t)g * ROWS, scale);
-    _mm512_store_ps(p->biases + (size_t)g * ROWS,
-                    _mm512_fmadd_ps(scale, _mm512_set1_ps(8.0f), bias));
-}
-
 MF_INLINE void expand_halves(const panel *p, mf_dtype type)
 {
     const uint32_t n_groups = p->w->n_cols / p->w->group;
@@ -225,27 +219,14 @@ static void expand_floats(const panel *p)
     }
 }
 
-/* Scales and biases of the panel's rows into `floats`. */
-static void expand_scales(panel *p, float *floats)
+static void expand_scales(const panel *p)
 {
-    p->scales = floats;
-    p->biases = floats + panel_floats(p->w) / 2;
     if (p->w->float_type == MF_F32)
         expand_floats(p);
     else if (p->w->float_type == MF_BF16)
         expand_halves(p, MF_BF16);
     else
         expand_halves(p, MF_F16);
-}
-
-/* The panel of neighbours from `row` on. */
-static panel open_panel(const mf_matrix *w, uint32_t row, uint32_t row1, float *floats)
-{
-    panel p = {.w = w, .n_rows = row1 - row < ROWS ? row1 - row : ROWS, .next = ROWS};
-    for (uint32_t r = 0; r < ROWS; r++)
-        p.rows[r] = row + (r < p.n_rows ? r : p.n_rows - 1);
-    expand_scales(&p, floats);
-    return p;
 }
 
 MF_INLINE __m512i low_nibbles(__m512i v)
@@ -280,22 +261,7 @@ MF_INLINE __m512i join(__m512i digit0, __m512i digit1, __m512i digit2)
     return _mm512_add_epi32(_mm512_slli_epi32(high, 8), digit0);
 }
 
-/* What group g adds to the outputs: the one place where floats are rounded. */
-MF_INLINE __m512 add_group(const panel *p, uint32_t g, __m512i sum, float unit, float activations,
-                           __m512 acc)
-{
-    const size_t at = (size_t)(p->w->group == GROUP ? g : g * GROUP / p->w->group) * ROWS;
-    __m512 scale = _mm512_mul_ps(_mm512_load_ps(p->scales + at), _mm512_set1_ps(unit));
-    __m512 bias = _mm512_mul_ps(_mm512_load_ps(p->biases + at), _mm512_set1_ps(activations));
-    return _mm512_add_ps(acc, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, bias));
-}
-
-/*
- * Few tokens: bound by memory, so the order of the reads matters. A panel's rows go four together,
- * each from end to end; lanes are positions along the row, and the sums over the lanes of a group
- * are exact like the rest. Long rows: one from each quarter of the range, each a stream of its own
- * that the hardware prefetcher can follow. Others: four neighbours.
- */
+/* Few tokens: the sums over the lanes of a group are exact like the rest. */
 typedef struct step_digits {
     __m512i even[DIGITS], odd[DIGITS]; /* two groups' */
 } step_digits;
@@ -367,83 +333,6 @@ static void sum_rows(const unsigned char *const rows[4], uint32_t n_groups, size
         _mm_storeu_si128((__m128i *)sums, _mm512_castsi512_si128(s));
     }
 }
-
-static __m512 multiply_panel(const panel *p, size_t ahead, const mf_fixed_token *x, int32_t *sums)
-{
-    const uint32_t n_groups = mf_fixed_groups(p->w);
-    const size_t row_bytes = mf_matrix_row_bytes(p->w);
-    for (uint32_t r = 0; r < ROWS; r += 4) {
-        const unsigned char *rows[4];
-        for (uint32_t i = 0; i < 4; i++)
-            rows[i] = p->w->data + p->rows[r + i] * row_bytes;
-        sum_rows(rows, n_groups, ahead, x->digits, sums + r);
-    }
-    __m512 acc = _mm512_setzero_ps();
-    for (uint32_t g = 0; g < n_groups; g++) {
-        __m512i sum = _mm512_add_epi32(_mm512_load_si512(sums + (size_t)g * ROWS),
-                                       _mm512_set1_epi32(x->offsets[g]));
-        acc = add_group(p, g, sum, x->units[g], x->sums[g], acc);
-    }
-    return acc;
-}
-
-/* Lane 4 * i + k is row first + i + k * quarter. */
-static panel open_quarters(const mf_matrix *w, uint32_t first, uint32_t quarter, float *floats)
-{
-    panel p = {.w = w, .n_rows = ROWS, .next = ROWS / 4};
-    for (uint32_t r = 0; r < ROWS; r++)
-        p.rows[r] = first + r / 4 + r % 4 * quarter;
-    expand_scales(&p, floats);
-    return p;
-}
-
-static void store_quarters(__m512 acc, uint32_t quarter, float *y)
-{
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    acc = _mm512_permutexvar_ps(order, acc);
-    _mm_storeu_ps(y, _mm512_castps512_ps128(acc));
-    _mm_storeu_ps(y + quarter, _mm512_extractf32x4_ps(acc, 1));
-    _mm_storeu_ps(y + (size_t)2 * quarter, _mm512_extractf32x4_ps(acc, 2));
-    _mm_storeu_ps(y + (size_t)3 * quarter, _mm512_extractf32x4_ps(acc, 3));
-}
-
-static void multiply_few(const mf_matrix *w, uint32_t row0, uint32_t row1,
-                         const unsigned char *tokens, uint32_t n_tokens, float *y, size_t y_stride,
-                         float *floats)
-{
-    const uint32_t n_groups = mf_fixed_groups(w);
-    const size_t token_bytes = mf_fixed_token_bytes(w);
-    int32_t *sums = (int32_t *)(void *)(floats + panel_floats(w));
-    uint32_t row = row0, quarter = (row1 - row0) / ROWS * 4;
-    if (mf_matrix_row_bytes(w) > SHORT_ROW_BYTES) {
-        for (uint32_t i = 0; i < quarter; i += 4) {
-            const panel p = open_quarters(w, row0 + i, quarter, floats);
-            for (uint32_t t = 0; t < n_tokens; t++) {
-                const mf_fixed_token x = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
-                store_quarters(multiply_panel(&p, AHEAD_BYTES, &x, sums), quarter,
-                               y + t * y_stride + i);
-            }
-        }
-        row += 4 * quarter;
-    }
-    for (; row < row1; row += ROWS) {
-        const panel p = open_panel(w, row, row1, floats);
-        for (uint32_t t = 0; t < n_tokens; t++) {
-            const mf_fixed_token x = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
-            _mm512_mask_storeu_ps(y + t * y_stride + (row - row0), mf_tail_avx512(p.n_rows, 0),
-                                  multiply_panel(&p, SHORT_AHEAD_BYTES, &x, sums));
-        }
-    }
-}
-
-/* Several tokens: two panels, unpacked once, [PANELS][n_groups][QUADS] vectors. */
-typedef struct block {
-    panel panels[PANELS];
-    uint32_t n_panels;
-    __m512i *weights;
-    float *outputs; /* of a tile, [TILE, PANELS, ROWS] */
-    __m512i *sums;  /* of a group and a tile, likewise */
-} block;
 
 /* A step of n (one or two, a constant) groups: columns[8 * i + j] are eight columns of group i. */
 MF_INLINE void load_step(const panel *p, uint32_t step, uint32_t n, __m512i columns[ROWS])
@@ -552,101 +441,27 @@ MF_INLINE void add_digits(uint32_t n_tokens, const __m512i *w0, const __m512i *w
 }
 
 MF_INLINE void sum_group_tokens(uint32_t n_tokens, const __m512i *w0, const __m512i *w1,
-                                const mf_fixed_pair *x, uint32_t g, size_t x_stride, __m512i *sums)
+                                const mf_fixed_pair *x, uint32_t group, size_t x_stride,
+                                __m512i *sums)
 {
     if (n_tokens <= FEW) {
-        add_digits(n_tokens, w0, w1, x->digit[0][0][g % 2], x_stride, sums);
+        add_digits(n_tokens, w0, w1, x->digit[0][0][group], x_stride, sums);
         return;
     }
     memset(sums, 0, (size_t)PANELS * n_tokens * sizeof *sums);
     for (uint32_t d = DIGITS; d-- > 0;)
-        add_digit_of_tile(w0, w1, x->digit[0][d][g % 2], x_stride, sums);
+        add_digit_of_tile(w0, w1, x->digit[0][d][group], x_stride, sums);
 }
 
-/* n_tokens is a constant. */
-MF_INLINE void multiply_tile(uint32_t n_tokens, const block *b, const unsigned char *tokens,
-                             size_t token_bytes, float *y, size_t y_stride)
-{
-    const uint32_t n_groups = mf_fixed_groups(b->panels[0].w);
-    const mf_fixed_token x = mf_fixed_token_at(tokens, n_groups);
-    const __m512i *w0 = b->weights, *w1 = w0 + (size_t)(b->n_panels - 1) * n_groups * QUADS;
-    const size_t stride = token_bytes / sizeof(float);
-    memset(b->outputs, 0, (size_t)PANELS * n_tokens * ROWS * sizeof(float));
-    for (uint32_t g = 0; g < n_groups; g++, w0 += QUADS, w1 += QUADS) {
-        const __m512i *sum = b->sums;
-        float *out = b->outputs;
-        sum_group_tokens(n_tokens, w0, w1, x.digits + g / 2, g, token_bytes, b->sums);
-        for (uint32_t t = 0; t < n_tokens; t++) {
-            const size_t at = g + t * stride;
-            const __m512i offset = _mm512_set1_epi32(x.offsets[at]);
-            for (uint32_t p = 0; p < PANELS; p++, out += ROWS, sum++)
-                _mm512_store_ps(out, add_group(&b->panels[p], g, _mm512_add_epi32(*sum, offset),
-                                               x.units[at], x.sums[at], _mm512_load_ps(out)));
-        }
-    }
-    for (uint32_t p = 0; p < b->n_panels; p++)
-        for (uint32_t t = 0; t < n_tokens; t++)
-            _mm512_mask_storeu_ps(y + p * ROWS + t * y_stride,
-                                  mf_tail_avx512(b->panels[p].n_rows, 0),
-                                  _mm512_load_ps(b->outputs + (PANELS * t + p) * ROWS));
-}
-
-static void multiply_tokens(const block *b, const unsigned char *tokens, uint32_t n_tokens,
-                            float *y, size_t y_stride)
-{
-    const size_t token_bytes = mf_fixed_token_bytes(b->panels[0].w);
-    for (uint32_t n; n_tokens > 0; n_tokens -= n, tokens += n * token_bytes, y += n * y_stride) {
-        n = n_tokens >= TILE ? TILE : n_tokens >= FEW ? FEW : n_tokens;
-        switch (n) {
-        case 1:
-            multiply_tile(1, b, tokens, token_bytes, y, y_stride);
-            break;
-        case 2:
-            multiply_tile(2, b, tokens, token_bytes, y, y_stride);
-            break;
-        case 3:
-            multiply_tile(3, b, tokens, token_bytes, y, y_stride);
-            break;
-        case FEW:
-            multiply_tile(FEW, b, tokens, token_bytes, y, y_stride);
-            break;
-        default:
-            multiply_tile(TILE, b, tokens, token_bytes, y, y_stride);
-            break;
-        }
-    }
-}
+#include "kernels/x86/fixed_product.h"
 
 size_t mf_fixed_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
 {
-    size_t n_bytes = PANELS * panel_floats(w) * sizeof(float);
-    if (n_tokens < MIN_TILE_TOKENS)
-        n_bytes += (size_t)mf_fixed_groups(w) * ROWS * sizeof(int32_t);
-    else
-        n_bytes += 2 * TILE_BYTES + (size_t)PANELS * mf_fixed_groups(w) * QUADS * sizeof(__m512i);
-    return n_bytes;
+    return product_scratch_bytes(w, n_tokens);
 }
 
 void mf_fixed_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
                             uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
 {
-    const uint32_t n_groups = mf_fixed_groups(w);
-    float *floats = scratch;
-    if (n_tokens < MIN_TILE_TOKENS) {
-        multiply_few(w, row0, row1, tokens, n_tokens, y, y_stride, floats);
-        return;
-    }
-    for (uint32_t row = row0; row < row1; row += PANELS * ROWS) {
-        block b = {.n_panels = row1 - row > ROWS ? PANELS : 1,
-                   .outputs = floats + PANELS * panel_floats(w)};
-        b.sums = (__m512i *)(void *)(b.outputs + PANELS * TILE * ROWS);
-        b.weights = b.sums + PANELS * TILE;
-        for (uint32_t p = 0; p < b.n_panels; p++) {
-            b.panels[p] = open_panel(w, row + p * ROWS, row1, floats + p * panel_floats(w));
-            unpack_panel(&b.panels[p], b.weights + (size_t)p * n_groups * QUADS);
-        }
-        if (b.n_panels == 1) /* the second is the first again, and not stored */
-            b.panels[1] = b.panels[0];
-        multiply_tokens(&b, tokens, n_tokens, y + (row - row0), y_stride);
-    }
+    multiply(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
 }
