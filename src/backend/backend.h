@@ -278,6 +278,9 @@ typedef struct mf_backend_ops {
     mf_status (*buffer_create)(mf_backend *be, uint64_t n_bytes, const char *what, mf_buffer *out,
                                mf_error *error);
     void (*buffer_free)(mf_backend *be, mf_buffer buffer);
+    /* These bytes are not needed any more, whatever they hold when next touched: true if their
+     * memory was given back (but for parts of pages at either end). */
+    bool (*buffer_discard)(mf_backend *be, mf_span span, uint64_t n_bytes);
     /* The buffer's bytes where the host can reach them (reads from disk land there), NULL where it
      * cannot. */
     unsigned char *(*buffer_host)(mf_backend *be, mf_buffer buffer);

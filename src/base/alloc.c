@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define REGION_ALIGN ((size_t)2 << 20)
 #define ARENA_ALIGN ((size_t)64)
@@ -121,6 +122,16 @@ void mf_region_free(const mf_allocator *a, mf_region *region)
             mf_free(a, region->mapping, region->n_mapped);
     }
     *region = (mf_region){0};
+}
+
+bool mf_region_discard(const mf_allocator *a, const mf_region *region, size_t offset,
+                       size_t n_bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t from = (offset + page - 1) / page * page, to = (offset + n_bytes) / page * page;
+    if (!is_default(a))
+        return false;
+    return from >= to || madvise(region->base + from, to - from, MADV_DONTNEED) == 0;
 }
 
 mf_status mf_arena_create(const mf_allocator *a, size_t n_bytes, const char *what, mf_arena *out,

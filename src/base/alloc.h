@@ -36,6 +36,11 @@ typedef struct mf_region {
 mf_status mf_region_create(const mf_allocator *a, size_t n_bytes, const char *what, mf_region *out,
                            mf_error *error);
 void mf_region_free(const mf_allocator *a, mf_region *region);
+/* Gives the memory of the whole pages within these bytes back to the system; whoever touches them
+ * again finds anything there. False where the memory is the caller's allocator's: nothing was done.
+ */
+bool mf_region_discard(const mf_allocator *a, const mf_region *region, size_t offset,
+                       size_t n_bytes);
 
 /* A bump arena: one block, freed as a whole. */
 typedef struct mf_arena {

@@ -62,15 +62,21 @@ static mf_status new_slab(mf_state_pool *pool, mf_state_units *units, mf_state_s
         mf_free(&pool->allocator, slab.refs, n * sizeof *slab.refs);
         return status;
     }
+    for (uint32_t u = 0; u < n; u++)
+        slab.refs[u] = MF_UNIT_UNTOUCHED;
     units->slabs[i] = slab;
     *out = &units->slabs[i];
     return MF_OK;
 }
 
-static mf_unit take_from(mf_state_pool *pool, mf_state_units *units, mf_state_slab *slab,
-                         uint32_t index)
+/* The slab's first unit of which refs say this; there is one. */
+static mf_unit take_first(mf_state_pool *pool, mf_state_units *units, mf_state_slab *slab,
+                          uint32_t refs)
 {
-    if (index == slab->n_touched) {
+    uint32_t index = 0;
+    while (slab->refs[index] != refs)
+        index++;
+    if (refs == MF_UNIT_UNTOUCHED) {
         slab->n_touched++;
         pool->touched_bytes += units->unit_bytes;
     }
@@ -85,26 +91,44 @@ static mf_unit reuse(mf_state_pool *pool, mf_state_units *units)
 {
     for (uint32_t s = 0; s < MF_POOL_SLABS; s++) {
         mf_state_slab *slab = &units->slabs[s];
-        if (slab->n_used == slab->n_touched)
-            continue;
-        uint32_t index = 0;
-        while (slab->refs[index] != 0)
-            index++;
-        return take_from(pool, units, slab, index);
+        if (slab->n_used < slab->n_touched)
+            return take_first(pool, units, slab, 0);
     }
     return 0;
 }
 
-/* Gives slabs back that nothing is used of, until n_bytes more fit the limit or none is left. */
+/* Gives back what a slab's units that are not used, but were, hold: run by run. */
+static void discard_unused(mf_state_pool *pool, const mf_state_units *units, mf_state_slab *slab)
+{
+    const uint64_t size = units->unit_bytes;
+    for (uint32_t i = 0, end; i < units->units_per_slab; i = end + 1) {
+        end = i;
+        while (end < units->units_per_slab && slab->refs[end] == 0)
+            end++;
+        const mf_span run = {slab->buffer, i * size};
+        if (end == i || !pool->backend->ops->buffer_discard(pool->backend, run, (end - i) * size))
+            continue;
+        for (uint32_t u = i; u < end; u++)
+            slab->refs[u] = MF_UNIT_UNTOUCHED;
+        slab->n_touched -= end - i;
+        pool->touched_bytes -= (end - i) * size;
+    }
+}
+
+/* Gives unused memory back until n_bytes more fit the limit or there is none: slabs first that
+ * nothing is used of. */
 static void make_room(mf_state_pool *pool, uint64_t n_bytes)
 {
-    for (int k = 0; k < 2; k++)
-        for (uint32_t s = 0; s < MF_POOL_SLABS; s++) {
-            mf_state_slab *slab = &pool->kinds[k].slabs[s];
+    for (int is_partial = 0; is_partial < 2; is_partial++)
+        for (uint32_t i = 0; i < 2 * MF_POOL_SLABS; i++) {
+            mf_state_units *units = &pool->kinds[i / MF_POOL_SLABS];
+            mf_state_slab *slab = &units->slabs[i % MF_POOL_SLABS];
             if (pool->touched_bytes + n_bytes <= pool->limit_bytes)
                 return;
             if (slab->buffer.id != 0 && slab->n_used == 0)
-                free_slab(pool, &pool->kinds[k], slab);
+                free_slab(pool, units, slab);
+            else if (is_partial && slab->n_used < slab->n_touched)
+                discard_unused(pool, units, slab);
         }
 }
 
@@ -129,7 +153,7 @@ mf_status mf_unit_take(mf_state_pool *pool, mf_unit_kind kind, mf_unit *out, mf_
             slab = &units->slabs[s];
     if (slab == NULL)
         MF_TRY(new_slab(pool, units, &slab, error));
-    *out = take_from(pool, units, slab, slab->n_touched);
+    *out = take_first(pool, units, slab, MF_UNIT_UNTOUCHED);
     return MF_OK;
 }
 

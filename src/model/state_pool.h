@@ -3,8 +3,8 @@
  * The pool of an engine's per-sequence state: units of two sizes (pages of the caches, recurrent
  * states), counted by reference. Units are cut from slabs of backend memory, which are taken as
  * they are needed. What was ever written in them counts against the limit, which is promised
- * memory: a slab that nothing is used of stays, for clearing new memory takes longer than filling
- * it, and is given back when the other kind needs the room. A unit's bytes are its holders'
+ * memory; it stays when nothing uses it, for clearing new memory takes longer than filling it, and
+ * is given back when the other kind of unit needs the room. A unit's bytes are its holders'
  * business: the pool neither reads nor writes them. One thread at a time (the engine's state lock).
  */
 #ifndef MF_MODEL_STATE_POOL_H
@@ -18,12 +18,13 @@ typedef enum mf_unit_kind { MF_UNIT_PAGE = 0, MF_UNIT_RECURRENT = 1 } mf_unit_ki
 typedef uint32_t mf_unit;
 
 #define MF_POOL_SLABS 256
+#define MF_UNIT_UNTOUCHED UINT32_MAX
 
 typedef struct mf_state_slab {
     mf_buffer buffer;   /* id 0: this entry is free */
-    uint32_t *refs;     /* [units_per_slab] */
+    uint32_t *refs;     /* [units_per_slab]; MF_UNIT_UNTOUCHED: the unit has no memory */
     uint32_t n_used;    /* with references */
-    uint32_t n_touched; /* units before this one have been in use */
+    uint32_t n_touched; /* with memory: used or left behind */
 } mf_state_slab;
 
 typedef struct mf_state_units {

@@ -47,6 +47,13 @@ static void buffer_free(mf_backend *base, mf_buffer buffer)
         mf_region_free(&be->allocator, &be->buffers[buffer.id - 1]);
 }
 
+static bool buffer_discard(mf_backend *base, mf_span span, uint64_t n_bytes)
+{
+    const mf_cpu_backend *be = (mf_cpu_backend *)base;
+    return mf_region_discard(&be->allocator, &be->buffers[span.buffer.id - 1], span.offset,
+                             n_bytes);
+}
+
 static unsigned char *buffer_host(mf_backend *base, mf_buffer buffer)
 {
     return ((mf_cpu_backend *)base)->buffers[buffer.id - 1].base;
@@ -251,6 +258,7 @@ static const mf_backend_ops cpu_ops = {
     .device_name = device_name,
     .buffer_create = buffer_create,
     .buffer_free = buffer_free,
+    .buffer_discard = buffer_discard,
     .buffer_host = buffer_host,
     .write = write_span,
     .read = read_span,
