@@ -268,7 +268,8 @@ typedef int (*mf_logits_fn)(void *user, size_t token_index, const float *logits)
  * What a session holds is its tokens and, for each layer, what they left behind: cached keys and
  * values (or latents) of every position, in blocks of a fixed number of positions, and, in families
  * with recurrent layers, one recurrent state. Blocks and recurrent states are never changed once
- * written; sessions, forks and checkpoints share them, and what nobody holds is reused.
+ * written; sessions, forks and checkpoints share them, and what nobody holds is reused: it stays
+ * with the engine until that is closed.
  */
 
 /* A new, empty sequence of up to the engine's n_context_tokens. It takes memory as it grows.
