@@ -65,19 +65,9 @@ MF_LANE_OP lanes add_group(const panel *p, uint32_t g, ints sum, float unit, flo
     return lanes_add(acc, lanes_fma(ints_to_lanes(sum), scale, bias));
 }
 
-static void store_rows(lanes values, uint32_t n_rows, float *y)
+/* By way of `row`, [ROWS]. */
+static void store_quarters(lanes values, uint32_t quarter, float *y, float *row)
 {
-    float row[ROWS];
-    lanes_store(row, ROWS, values);
-    if (n_rows == ROWS)
-        memcpy(y, row, sizeof row);
-    else
-        memcpy(y, row, n_rows * sizeof *y);
-}
-
-static void store_quarters(lanes values, uint32_t quarter, float *y)
-{
-    float row[ROWS];
     lanes_store(row, ROWS, values);
     for (size_t k = 0; k < 4; k++)
         for (size_t i = 0; i < ROWS / 4; i++)
@@ -118,8 +108,8 @@ static void multiply_few(const mf_matrix *w, uint32_t row0, uint32_t row1,
             const panel p = open_quarters(w, row0 + i, quarter, values);
             for (uint32_t t = 0; t < n_tokens; t++) {
                 const mf_fixed_token x = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
-                store_quarters(multiply_panel(&p, AHEAD_BYTES, &x, sums), quarter,
-                               y + t * y_stride + i);
+                const lanes outputs = multiply_panel(&p, AHEAD_BYTES, &x, sums);
+                store_quarters(outputs, quarter, y + t * y_stride + i, (float *)(void *)sums);
             }
         }
         row += 4 * quarter;
@@ -128,8 +118,8 @@ static void multiply_few(const mf_matrix *w, uint32_t row0, uint32_t row1,
         const panel p = open_panel(w, row, row1, values);
         for (uint32_t t = 0; t < n_tokens; t++) {
             const mf_fixed_token x = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
-            store_rows(multiply_panel(&p, SHORT_AHEAD_BYTES, &x, sums), p.n_rows,
-                       y + t * y_stride + (row - row0));
+            lanes_store(y + t * y_stride + (row - row0), p.n_rows,
+                        multiply_panel(&p, SHORT_AHEAD_BYTES, &x, sums));
         }
     }
 }
@@ -170,8 +160,8 @@ MF_LANE_OP void multiply_tile(uint32_t n_tokens, const block *b, const unsigned 
     }
     for (uint32_t p = 0; p < b->n_panels; p++)
         for (uint32_t t = 0; t < n_tokens; t++)
-            store_rows(lanes_load(b->outputs + (size_t)(PANELS * t + p) * ROWS, ROWS),
-                       b->panels[p].n_rows, y + p * ROWS + t * y_stride);
+            lanes_store(y + p * ROWS + t * y_stride, b->panels[p].n_rows,
+                        lanes_load(b->outputs + (size_t)(PANELS * t + p) * ROWS, ROWS));
 }
 
 static void multiply_tokens(const block *b, const unsigned char *tokens, uint32_t n_tokens,
