@@ -128,7 +128,7 @@ bool mf_region_discard(const mf_allocator *a, const mf_region *region, size_t of
                        size_t n_bytes)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t from = (offset + page - 1) / page * page, to = (offset + n_bytes) / page * page;
+    size_t from = (size_t)mf_round_up(offset, page), to = (offset + n_bytes) / page * page;
     if (!is_default(a))
         return false;
     return from >= to || madvise(region->base + from, to - from, MADV_DONTNEED) == 0;

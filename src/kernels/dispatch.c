@@ -10,13 +10,6 @@
 #include "kernels/x86/fixed_avx512.h"
 #endif
 
-#if defined(__x86_64__)
-static size_t token_bytes_fixed(const mf_matrix *w)
-{
-    return mf_fixed_token_bytes(w);
-}
-#endif
-
 static size_t token_bytes_none(const mf_matrix *w)
 {
     (void)w;
@@ -51,7 +44,7 @@ static const mf_kernels mf_kernels_avx2 = {
     .tier = MF_CPU_AVX2,
     .matmul_scratch_bytes = mf_matmul_scratch_bytes_avx2,
     .matmul = mf_matmul_avx2,
-    .token_bytes = token_bytes_fixed,
+    .token_bytes = mf_fixed_token_bytes,
     .prepare_token = mf_fixed_prepare_avx2,
     .matmul_prepared = mf_fixed_matmul_avx2,
     .dequant_row = mf_dequant_row_avx2,
@@ -76,7 +69,7 @@ static const mf_kernels mf_kernels_avx512 = {
     .tier = MF_CPU_AVX512,
     .matmul_scratch_bytes = mf_matmul_scratch_bytes_avx512,
     .matmul = mf_matmul_avx512,
-    .token_bytes = token_bytes_fixed,
+    .token_bytes = mf_fixed_token_bytes,
     .prepare_token = mf_fixed_prepare_avx512,
     .matmul_prepared = mf_fixed_matmul_avx512,
     .dequant_row = mf_dequant_row_avx2, /* stores as fast as wider lanes would */

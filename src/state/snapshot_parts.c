@@ -21,7 +21,7 @@ typedef struct memory_job {
     const mf_snapshot_part *list;
     unsigned char *to;         /* where parts are written */
     const unsigned char *from; /* where they are read */
-    atomic_uint first_damaged; /* index in the list; UINT_MAX: none */
+    atomic_uint first_damaged; /* index in the list; UINT32_MAX: none */
 } memory_job;
 
 mf_status mf_snapshot_parts_init(mf_snapshot_parts *parts, const mf_allocator *a, uint32_t capacity,

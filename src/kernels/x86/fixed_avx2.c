@@ -24,9 +24,9 @@ enum {
 
 typedef __m256i ints;
 
-MF_INLINE ints ints_load(const int32_t *p)
+MF_INLINE ints ints_load(const void *p)
 {
-    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+    return _mm256_loadu_si256((const __m256i *)p);
 }
 
 MF_INLINE ints ints_set(int32_t value)
@@ -211,11 +211,6 @@ static void expand_scales(const panel *p)
         expand_group(p, g);
 }
 
-MF_INLINE __m256i load_256(const void *p)
-{
-    return _mm256_loadu_si256((const __m256i *)p);
-}
-
 MF_INLINE __m256i low_nibbles(__m256i v)
 {
     return _mm256_and_si256(v, _mm256_set1_epi8(0x0f));
@@ -233,15 +228,15 @@ MF_INLINE __m256i high_nibbles(__m256i v)
 MF_INLINE __m256i sum_digit(__m256i low, __m256i high, const mf_fixed_pair *x, int digit,
                             uint32_t group)
 {
-    return _mm256_add_epi16(_mm256_maddubs_epi16(low, load_256(x->digit[0][digit][group])),
-                            _mm256_maddubs_epi16(high, load_256(x->digit[1][digit][group])));
+    return _mm256_add_epi16(_mm256_maddubs_epi16(low, ints_load(x->digit[0][digit][group])),
+                            _mm256_maddubs_epi16(high, ints_load(x->digit[1][digit][group])));
 }
 
 /* The sums of a group of one row, spread over eight lanes. */
 MF_INLINE __m256i sum_group(const unsigned char *weights, const mf_fixed_pair *x, uint32_t group)
 {
     const __m256i one = _mm256_set1_epi16(1), shift = _mm256_set1_epi16(256);
-    const __m256i v = load_256(weights), low = low_nibbles(v), high = high_nibbles(v);
+    const __m256i v = ints_load(weights), low = low_nibbles(v), high = high_nibbles(v);
     __m256i digit0 = _mm256_madd_epi16(sum_digit(low, high, x, 0, group), one);
     __m256i digit1 = _mm256_madd_epi16(sum_digit(low, high, x, 1, group), shift);
     __m256i digit2 = _mm256_madd_epi16(sum_digit(low, high, x, 2, group), shift);
@@ -320,7 +315,7 @@ static void unpack_panel(const panel *p, __m256i *out)
         for (uint32_t r = 0; r < ROWS; r++) {
             const unsigned char *from =
                 p->w->data + p->rows[r] * row_bytes + (size_t)g * GROUP_BYTES;
-            rows[r] = load_256(from);
+            rows[r] = ints_load(from);
             _mm_prefetch((const char *)from + ROWS * row_bytes, _MM_HINT_T0);
         }
         transpose_words(rows, columns);

@@ -55,7 +55,7 @@ static panel open_quarters(const mf_matrix *w, uint32_t first, uint32_t quarter,
     return p;
 }
 
-/* What group g adds to the outputs: the one place where lanes are rounded. */
+/* What group g adds to the outputs: the one place where floats are rounded. */
 MF_LANE_OP lanes add_group(const panel *p, uint32_t g, ints sum, float unit, float activations,
                            lanes acc)
 {

@@ -34,23 +34,20 @@ size_t mf_matmul_scratch_bytes_avx2(const mf_matrix *w, uint32_t n_tokens)
     return (n_tokens > TOKENS ? PANEL_ROWS : 1) * padded(w->n_cols) * sizeof(float);
 }
 
-/* A row's blocks of 32, each a group's or part of one. */
 MF_INLINE void expand_affine(uint32_t bits, const mf_matrix *w, uint32_t row, float *out)
 {
     const unsigned char *p = w->data + (size_t)row * mf_matrix_row_bytes(w);
-    const size_t first = (size_t)row * (w->n_cols / w->group);
-    for (uint32_t i = 0; i < w->n_cols; i += STEP, p += 4 * bits, out += STEP) {
-        const size_t at = first + i / w->group;
-        const __m256 scale = _mm256_set1_ps(mf_float_at_avx2(w->scales, w->float_type, at));
-        const __m256 bias = _mm256_set1_ps(mf_float_at_avx2(w->biases, w->float_type, at));
-        __m256i q[CHAINS];
-        if (i + STEP < w->n_cols)
-            mf_unpack_avx2(bits, p, q);
-        else
-            mf_unpack_last_avx2(bits, p, q);
-        for (uint32_t c = 0; c < CHAINS; c++)
-            _mm256_storeu_ps(out + c * LANES,
-                             _mm256_fmadd_ps(_mm256_cvtepi32_ps(q[c]), scale, bias));
+    const uint32_t n_groups = w->n_cols / w->group, n_blocks = w->group / STEP;
+    const size_t first = (size_t)row * n_groups;
+    for (uint32_t g = 0; g < n_groups; g++) {
+        const __m256 scale = _mm256_set1_ps(mf_float_at_avx2(w->scales, w->float_type, first + g));
+        const __m256 bias = _mm256_set1_ps(mf_float_at_avx2(w->biases, w->float_type, first + g));
+        for (uint32_t i = 0; i < n_blocks; i++, p += 4 * (size_t)bits, out += STEP) {
+            __m256 weights[CHAINS];
+            mf_weights_avx2(bits, g + 1 == n_groups && i + 1 == n_blocks, p, scale, bias, weights);
+            for (uint32_t c = 0; c < CHAINS; c++)
+                _mm256_storeu_ps(out + c * LANES, weights[c]);
+        }
     }
 }
 

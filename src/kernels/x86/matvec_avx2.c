@@ -111,15 +111,11 @@ MF_INLINE void add_blocks(uint32_t bits, bool is_last, const unsigned char *p, u
                           const float *x, __m256 scale, __m256 bias, __m256 acc[CHAINS])
 {
     for (uint32_t i = 0; i < n; i++, p += 4 * (size_t)bits, x += STEP) {
-        __m256i q[CHAINS];
-        if (is_last && i + 1 == n)
-            mf_unpack_last_avx2(bits, p, q);
-        else
-            mf_unpack_avx2(bits, p, q);
+        __m256 weights[CHAINS];
+        mf_weights_avx2(bits, is_last && i + 1 == n, p, scale, bias, weights);
         MF_UNROLL(4)
         for (uint32_t c = 0; c < CHAINS; c++)
-            acc[c] = _mm256_fmadd_ps(_mm256_fmadd_ps(_mm256_cvtepi32_ps(q[c]), scale, bias),
-                                     _mm256_loadu_ps(x + c * LANES), acc[c]);
+            acc[c] = _mm256_fmadd_ps(weights[c], _mm256_loadu_ps(x + c * LANES), acc[c]);
     }
 }
 

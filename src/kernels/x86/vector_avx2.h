@@ -127,12 +127,20 @@ MF_INLINE void mf_unpack_avx2(uint32_t bits, const unsigned char *p, __m256i out
     out[3] = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(b, 1));
 }
 
-/* The same, reading nothing after the values. */
-MF_INLINE void mf_unpack_last_avx2(uint32_t bits, const unsigned char *p, __m256i out[4])
+/* 32 weights at p, q * scale + bias. `is_last`: nothing after them may be read. */
+MF_INLINE void mf_weights_avx2(uint32_t bits, bool is_last, const unsigned char *p, __m256 scale,
+                               __m256 bias, __m256 out[4])
 {
-    unsigned char padded[32] = {0};
-    memcpy(padded, p, 4 * bits);
-    mf_unpack_avx2(bits, padded, out);
+    __m256i q[4];
+    if (is_last) {
+        unsigned char padded[32] = {0};
+        memcpy(padded, p, 4 * (size_t)bits);
+        mf_unpack_avx2(bits, padded, q);
+    } else {
+        mf_unpack_avx2(bits, p, q);
+    }
+    for (int i = 0; i < 4; i++)
+        out[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(q[i]), scale, bias);
 }
 
 /* The first n (1 to 8) lanes at p, zeros after them; reads nothing past them. */
