@@ -6,7 +6,7 @@
 #include "bench_median.h"
 
 #include "base/clock.h"
-#include "model/session.h"
+#include "session/session.h"
 
 #include <stdbool.h>
 #include <stdio.h>

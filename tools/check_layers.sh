@@ -22,8 +22,9 @@ BEGIN {
     allowed["text"] = "base format text"
     allowed["backend"] = "base kernels backend"
     allowed["experts"] = "base io format backend experts"
-    allowed["model"] = "base state format text backend experts model"
-    allowed["api"] = "base text model api"
+    allowed["model"] = "base format backend experts model"
+    allowed["session"] = "base io state backend experts model session"
+    allowed["sampling"] = "base format sampling"
 }
 function complain(why) {
     printf "%s:%d: %s: %s\n", FILENAME, FNR, why, $0

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Loading of the resident weights: every planned copy, by several threads, in file order. */
+#include "model/model.h"
+
 #include "base/half.h"
 #include "base/threads.h"
-#include "model/engine.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* A model's descriptors: read, configured, bound, planned and described, before any weight is
  * loaded. */
+#include "model/model.h"
+
 #include "base/cpu.h"
-#include "model/engine.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define DEFAULT_CONTEXT 4096u
 #define DEFAULT_CHUNK 512u
+
+void mf_engine_options_default(mf_engine_options *options)
+{
+    *options = (mf_engine_options){.expert_cache_bytes = MF_EXPERT_CACHE_AUTO, .n_sessions = 1};
+}
 
 /* What can be said of options without looking at the model. */
 static mf_status check_options(const mf_engine_options *o, mf_error *error)
@@ -190,4 +196,21 @@ void mf_model_describe(const mf_model *m, const mf_engine_options *options, mf_m
     info.available_bytes = budget.available_bytes;
     info.n_slots = budget.n_slots;
     *out = info;
+}
+
+mf_status mf_model_inspect(const char *path, const mf_engine_options *options, mf_model_info *out,
+                           mf_error *error)
+{
+    if (path == NULL || out == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_model_inspect: path or out is NULL");
+    mf_engine_options given;
+    mf_engine_options_default(&given);
+    if (options != NULL)
+        given = *options;
+    const mf_allocator a = mf_allocator_or_default(&given.allocator);
+    mf_model m;
+    MF_TRY(mf_model_read(&a, path, &given, &m, error));
+    mf_model_describe(&m, &given, out);
+    mf_model_release(&m);
+    return MF_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Resident weights loaded into memory that the host cannot reach (as a GPU's) are byte for byte
  * those loaded in place. */
-#include "model/engine.h"
+#include "session/engine.h"
 #include "test.h"
 
 /* The CPU's memory behind a backend that hides it. */

@@ -6,7 +6,7 @@
 #include "golden.h"
 
 #include "base/cpu.h"
-#include "model/session.h"
+#include "session/session.h"
 
 #define MAX_RELATIVE 1e-4
 #define MIN_COSINE 0.99999

@@ -7,7 +7,7 @@
 #include "golden.h"
 
 #include "io/io_fault.h"
-#include "model/engine.h"
+#include "session/engine.h"
 
 #include <errno.h>
 

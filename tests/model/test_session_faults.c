@@ -8,7 +8,7 @@
 #include "golden.h"
 
 #include "io/io_fault.h"
-#include "model/session.h"
+#include "session/session.h"
 
 #include <errno.h>
 

@@ -5,7 +5,7 @@
  */
 #include "golden.h"
 
-#include "model/session.h"
+#include "session/session.h"
 
 #include <malloc.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@
 #include "golden.h"
 
 #include "base/clock.h"
-#include "model/session.h"
+#include "session/session.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -9,7 +9,7 @@
  */
 #include "golden.h"
 
-#include "model/session.h"
+#include "session/session.h"
 
 enum { N_SESSIONS = 64, MAX_TOKENS = 150, N_MEMO = 1 << 16 };
 

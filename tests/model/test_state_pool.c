@@ -7,7 +7,7 @@
 #include "test.h"
 
 #include "backend/cpu/cpu_backend.h"
-#include "model/state_pool.h"
+#include "session/state_pool.h"
 
 #include <unistd.h>
 

@@ -3,7 +3,7 @@
 #include "text_data.h"
 
 #include "format/json.h"
-#include "model/sampler.h"
+#include "sampling/sampler.h"
 
 static float number(yyjson_val *object, const char *name)
 {
@@ -35,9 +35,9 @@ static void check_case(yyjson_val *item, size_t index)
     {
         mf_sampler_accept(s, (int32_t)yyjson_get_uint(value));
     }
-    const mf_candidate *kept = mf_sampling_filter(s, logits, &n_kept, &highest, &sum);
+    const mf_candidate *kept = mf_sampler_filter(s, logits, &n_kept, &highest, &sum);
     for (i = 0; i < n_kept; i++)
-        got[kept[i].id] = mf_sampling_weight((double)kept[i].score - (double)highest) / sum;
+        got[kept[i].id] = mf_sampler_weight((double)kept[i].score - (double)highest) / sum;
     yyjson_arr_foreach(yyjson_obj_get(item, "probabilities"), i, n, value)
     {
         double want = yyjson_get_num(value);

@@ -5,15 +5,10 @@
  * gives the same tokens wherever IEEE arithmetic is used. NaN and -inf logits are never drawn while
  * there is another.
  */
-#include "model/sampler.h"
-
-#include "format/json.h"
+#include "sampling/sampler.h"
 
 #include <math.h>
 #include <string.h>
-
-#define MAX_CONFIG_BYTES ((size_t)1 << 20)
-#define MAX_PATH_BYTES 4096
 
 struct mf_sampler {
     mf_allocator allocator;
@@ -23,75 +18,6 @@ struct mf_sampler {
     unsigned char *is_accepted; /* [n_vocab] */
     uint64_t random[4];
 };
-
-/* ------------------------------------------------------------------------------------ options --
- */
-
-mf_status mf_sampling_check(const mf_sampler_options *o, mf_error *error)
-{
-    if (!(o->temperature >= 0.0f) || !isfinite(o->temperature))
-        return mf_fail(error, MF_ERR_ARGUMENT, "temperature %g: expected 0 or more",
-                       (double)o->temperature);
-    if (!(o->top_p >= 0.0f && o->top_p <= 1.0f))
-        return mf_fail(error, MF_ERR_ARGUMENT, "top-p %g: expected 0 to 1", (double)o->top_p);
-    if (!(o->min_p >= 0.0f && o->min_p <= 1.0f))
-        return mf_fail(error, MF_ERR_ARGUMENT, "min-p %g: expected 0 to 1", (double)o->min_p);
-    if (!(o->repetition_penalty > 0.0f) || !isfinite(o->repetition_penalty))
-        return mf_fail(error, MF_ERR_ARGUMENT, "repetition penalty %g: expected more than 0",
-                       (double)o->repetition_penalty);
-    return MF_OK;
-}
-
-/* Takes a number that the file names; absent and null leave *out alone. */
-static mf_status load_number(const mf_json *json, const char *name, float *out, mf_error *error)
-{
-    yyjson_val *value = yyjson_obj_get(json->root, name);
-    if (value == NULL || yyjson_is_null(value))
-        return MF_OK;
-    if (!yyjson_is_num(value))
-        return mf_fail(error, MF_ERR_FORMAT, "%s: %s: expected a number", json->path, name);
-    *out = (float)yyjson_get_num(value);
-    return MF_OK;
-}
-
-static mf_status load_options(const mf_json *json, mf_sampler_options *o, mf_error *error)
-{
-    if (!yyjson_is_obj(json->root))
-        return mf_fail(error, MF_ERR_FORMAT, "%s: expected an object", json->path);
-    MF_TRY(load_number(json, "temperature", &o->temperature, error));
-    MF_TRY(load_number(json, "top_p", &o->top_p, error));
-    MF_TRY(load_number(json, "min_p", &o->min_p, error));
-    MF_TRY(load_number(json, "repetition_penalty", &o->repetition_penalty, error));
-    yyjson_val *top_k = yyjson_obj_get(json->root, "top_k");
-    if (top_k != NULL && !yyjson_is_null(top_k)) {
-        if (!yyjson_is_uint(top_k) || yyjson_get_uint(top_k) > UINT32_MAX)
-            return mf_fail(error, MF_ERR_FORMAT, "%s: top_k: expected a whole number", json->path);
-        o->top_k = (uint32_t)yyjson_get_uint(top_k);
-    }
-    if (yyjson_is_false(yyjson_obj_get(json->root, "do_sample")))
-        o->temperature = 0.0f;
-    mf_error range;
-    if (mf_sampling_check(o, &range) != MF_OK)
-        return mf_fail(error, MF_ERR_FORMAT, "%s: %.400s", json->path, range.message);
-    return MF_OK;
-}
-
-mf_status mf_sampling_load(const char *path, const mf_allocator *a, mf_sampler_options *options,
-                           mf_error *error)
-{
-    char file[MAX_PATH_BYTES];
-    MF_TRY(mf_path_join(file, sizeof file, path, "generation_config.json", error));
-    if (!mf_file_exists(file))
-        return MF_OK;
-    mf_json json = {0};
-    MF_TRY(mf_json_read(a, file, MAX_CONFIG_BYTES, &json, error));
-    mf_sampler_options loaded = *options;
-    mf_status status = load_options(&json, &loaded, error);
-    mf_json_free(&json);
-    if (status == MF_OK)
-        *options = loaded;
-    return status;
-}
 
 /* ----------------------------------------------------------------------------- random numbers --
  */
@@ -127,19 +53,24 @@ static double next_random(uint64_t s[4])
 /* ------------------------------------------------------------------------------------- handle --
  */
 
-mf_status mf_sampling_create(const mf_sampler_options *options, size_t n_vocab,
-                             const mf_allocator *a, mf_sampler **out, mf_error *error)
+mf_status mf_sampler_create(const mf_sampler_options *options, size_t n_vocab,
+                            const mf_allocator *allocator, mf_sampler **out, mf_error *error)
 {
-    mf_sampler *s = mf_alloc_zeroed(a, sizeof *s);
+    if (options == NULL || out == NULL || n_vocab == 0 || n_vocab > INT32_MAX)
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "mf_sampler_create: a NULL argument or a vocabulary of %zu", n_vocab);
+    MF_TRY(mf_sampler_options_check(options, error));
+    const mf_allocator a = mf_allocator_or_default(allocator);
+    mf_sampler *s = mf_alloc_zeroed(&a, sizeof *s);
     if (s == NULL)
         return mf_fail_memory(error, sizeof *s, "a sampler");
-    s->allocator = *a;
+    s->allocator = a;
     s->options = *options;
     s->n_vocab = n_vocab;
-    s->candidates = mf_alloc_array(a, n_vocab, sizeof *s->candidates);
-    s->is_accepted = mf_alloc_array(a, n_vocab, 1);
+    s->candidates = mf_alloc_array(&a, n_vocab, sizeof *s->candidates);
+    s->is_accepted = mf_alloc_array(&a, n_vocab, 1);
     if (s->candidates == NULL || s->is_accepted == NULL) {
-        mf_sampling_free(&s);
+        mf_sampler_free(&s);
         return mf_fail_memory(error, n_vocab * sizeof *s->candidates, "a sampler");
     }
     seed_random(s->random, options->seed);
@@ -147,25 +78,25 @@ mf_status mf_sampling_create(const mf_sampler_options *options, size_t n_vocab,
     return MF_OK;
 }
 
-void mf_sampling_free(mf_sampler **sampler)
+void mf_sampler_free(mf_sampler **sampler)
 {
+    if (sampler == NULL || *sampler == NULL)
+        return;
     mf_sampler *s = *sampler;
     *sampler = NULL;
-    if (s == NULL)
-        return;
     mf_allocator a = s->allocator;
     mf_free(&a, s->candidates, s->n_vocab * sizeof *s->candidates);
     mf_free(&a, s->is_accepted, s->n_vocab);
     mf_free(&a, s, sizeof *s);
 }
 
-void mf_sampling_accept(mf_sampler *s, int32_t token)
+void mf_sampler_accept(mf_sampler *s, int32_t token)
 {
     if (token >= 0 && (size_t)token < s->n_vocab)
         s->is_accepted[token] = 1;
 }
 
-void mf_sampling_reset(mf_sampler *s)
+void mf_sampler_reset(mf_sampler *s)
 {
     memset(s->is_accepted, 0, s->n_vocab);
     seed_random(s->random, s->options.seed);
@@ -175,7 +106,7 @@ void mf_sampling_reset(mf_sampler *s)
  */
 
 /* exp(x) = 2^k exp(r), |r| <= ln 2 / 2, by its series to r^13 (relative error below 1e-15). */
-double mf_sampling_weight(double x)
+double mf_sampler_weight(double x)
 {
     if (!(x > -700.0))
         return 0.0;
@@ -257,7 +188,7 @@ static size_t keep_top_p(const mf_candidate *sorted, size_t n, float highest, do
     double before = 0.0;
     size_t kept = 0;
     while (kept < n && (kept == 0 || before < (double)top_p * total))
-        before += mf_sampling_weight((double)sorted[kept++].score - (double)highest);
+        before += mf_sampler_weight((double)sorted[kept++].score - (double)highest);
     return kept;
 }
 
@@ -265,7 +196,7 @@ static double sum_weights(const mf_candidate *candidates, size_t n, float highes
 {
     double sum = 0.0;
     for (size_t i = 0; i < n; i++)
-        sum += mf_sampling_weight((double)candidates[i].score - (double)highest);
+        sum += mf_sampler_weight((double)candidates[i].score - (double)highest);
     return sum;
 }
 
@@ -296,7 +227,7 @@ static size_t sort_and_cut(mf_sampler *s, size_t n, float highest)
         sift_down(heap, n_heap, 0);
         heap[n_heap] = best;
         if (!uses_k && uses_p)
-            before += mf_sampling_weight((double)best.score - (double)highest);
+            before += mf_sampler_weight((double)best.score - (double)highest);
     }
     size_t n_taken = n - n_heap;
     for (size_t i = 0; i < n_taken / 2; i++) {
@@ -315,13 +246,13 @@ static size_t keep_min_p(mf_candidate *candidates, size_t n, float highest, floa
 {
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
-        if (mf_sampling_weight((double)candidates[i].score - (double)highest) >= (double)min_p)
+        if (mf_sampler_weight((double)candidates[i].score - (double)highest) >= (double)min_p)
             candidates[kept++] = candidates[i];
     return kept;
 }
 
-const mf_candidate *mf_sampling_filter(mf_sampler *s, const float *logits, size_t *n_kept,
-                                       float *highest, double *sum)
+const mf_candidate *mf_sampler_filter(mf_sampler *s, const float *logits, size_t *n_kept,
+                                      float *highest, double *sum)
 {
     size_t n = collect(s, logits, highest);
     if (*highest == INFINITY) { /* only those are as likely as that; they share it evenly */
@@ -341,20 +272,20 @@ const mf_candidate *mf_sampling_filter(mf_sampler *s, const float *logits, size_
     return s->candidates;
 }
 
-int32_t mf_sampling_sample(mf_sampler *s, const float *logits)
+int32_t mf_sampler_sample(mf_sampler *s, const float *logits)
 {
     if (s->options.temperature == 0.0f)
         return greedy(s, logits);
     size_t n;
     float highest;
     double sum, passed = 0.0;
-    const mf_candidate *kept = mf_sampling_filter(s, logits, &n, &highest, &sum);
+    const mf_candidate *kept = mf_sampler_filter(s, logits, &n, &highest, &sum);
     double point = next_random(s->random) * sum;
     if (n == 0)
         return 0;
     int32_t chosen = kept[0].id;
     for (size_t i = 0; i < n; i++) {
-        double weight = mf_sampling_weight((double)kept[i].score - (double)highest);
+        double weight = mf_sampler_weight((double)kept[i].score - (double)highest);
         if (weight == 0.0)
             continue;
         chosen = kept[i].id;

@@ -4,7 +4,7 @@
  * an MLP or a mixture of experts (moe.c) each, final norm and output head. Written once, against
  * the backend's operations; the only host round trip in a layer is the router's choice.
  */
-#include "model/forward.h"
+#include "session/forward.h"
 #include "base/clock.h"
 
 #include <string.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Public entry points of the tokenizer, the chat template and the sampler: check the arguments,
- * call. */
-#include "model/sampler.h"
+/* The public functions of the tokenizer and the chat template: they check the arguments and call.
+ */
 #include "text/tokenizer.h"
 
 #include <limits.h>
@@ -101,49 +100,4 @@ mf_status mf_chat_format(const mf_tokenizer *tokenizer, const mf_chat_message *m
     }
     return mf_chat_render(&tokenizer->chat, messages, n_messages, thinking, text, capacity, n_bytes,
                           error);
-}
-
-void mf_sampler_options_default(mf_sampler_options *options)
-{
-    *options = (mf_sampler_options){.temperature = 1.0f, .top_p = 1.0f, .repetition_penalty = 1.0f};
-}
-
-mf_status mf_sampler_options_load(const char *path, mf_sampler_options *options, mf_error *error)
-{
-    if (path == NULL || options == NULL)
-        return mf_fail(error, MF_ERR_ARGUMENT, "mf_sampler_options_load: a NULL argument");
-    mf_allocator a = mf_allocator_default();
-    return mf_sampling_load(path, &a, options, error);
-}
-
-mf_status mf_sampler_create(const mf_sampler_options *options, size_t n_vocab,
-                            const mf_allocator *allocator, mf_sampler **out, mf_error *error)
-{
-    if (options == NULL || out == NULL || n_vocab == 0 || n_vocab > INT32_MAX)
-        return mf_fail(error, MF_ERR_ARGUMENT,
-                       "mf_sampler_create: a NULL argument or a vocabulary of %zu", n_vocab);
-    MF_TRY(mf_sampling_check(options, error));
-    mf_allocator a = mf_allocator_or_default(allocator);
-    return mf_sampling_create(options, n_vocab, &a, out, error);
-}
-
-void mf_sampler_free(mf_sampler **sampler)
-{
-    if (sampler != NULL)
-        mf_sampling_free(sampler);
-}
-
-void mf_sampler_accept(mf_sampler *sampler, int32_t token)
-{
-    mf_sampling_accept(sampler, token);
-}
-
-int32_t mf_sampler_sample(mf_sampler *sampler, const float *logits)
-{
-    return mf_sampling_sample(sampler, logits);
-}
-
-void mf_sampler_reset(mf_sampler *sampler)
-{
-    mf_sampling_reset(sampler);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening and closing an engine: descriptors, budget, backend memory, weights, the expert store. */
 #include "model/rope.h"
-#include "model/session.h"
-#include "model/session_index.h"
+#include "session/session.h"
+#include "session/session_index.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -333,6 +333,21 @@ mf_status mf_engine_open_with_io(const char *path, const mf_engine_options *opti
     say_skipped(e);
     *out = e;
     return MF_OK;
+}
+
+mf_status mf_engine_open(const char *path, const mf_engine_options *options, mf_engine **out,
+                         mf_error *error)
+{
+    if (path == NULL || out == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_engine_open: path or out is NULL");
+    mf_engine_options given;
+    mf_engine_options_default(&given);
+    return mf_engine_open_with_io(path, options != NULL ? options : &given, NULL, NULL, out, error);
+}
+
+void mf_engine_info(const mf_engine *engine, mf_model_info *out)
+{
+    *out = engine->info;
 }
 
 void mf_engine_close(mf_engine **engine)

@@ -3,8 +3,8 @@
  * The fingerprint of a model (docs/FORMATS.md): shapes, the dense weights, and a sample of every
  * expert, read from disk when a snapshot or the store first needs it.
  */
-#include "model/session.h"
-#include "model/snapshot.h"
+#include "session/session.h"
+#include "session/snapshot.h"
 
 #include "base/checked.h"
 

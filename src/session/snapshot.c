@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Sessions to and from snapshots. */
-#include "model/snapshot.h"
+#include "session/snapshot.h"
 
-#include "model/session.h"
+#include "session/session.h"
 #include "state/snapshot_parts.h"
 
 #include <fcntl.h>

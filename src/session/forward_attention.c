@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The attention of a layer: gated softmax attention, the gated delta rule, or multi-head latent
  * attention. */
-#include "model/forward.h"
+#include "session/forward.h"
 
 /* The batch's runs of rows, with the sessions' pages of this layer. */
 static const mf_sequence *sequences_of(mf_engine *e, const mf_batch *batch, uint32_t layer)

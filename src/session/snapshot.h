@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* States as bytes: what snapshots and the store on disk share. */
-#ifndef MF_MODEL_SNAPSHOT_H
-#define MF_MODEL_SNAPSHOT_H
+#ifndef MF_SESSION_SNAPSHOT_H
+#define MF_SESSION_SNAPSHOT_H
 
-#include "model/session_state.h"
+#include "session/session_state.h"
 #include "state/snapshot_format.h"
 
 /* Which states are those of this engine's model, cache type and order of summing. Computed when it

@@ -3,7 +3,7 @@
  * A mutex and a condition. Cancelling is done from signal handlers too, which may signal no
  * condition: whoever waits looks for it every few milliseconds.
  */
-#include "model/turn.h"
+#include "session/turn.h"
 
 #include <time.h>
 

@@ -5,9 +5,9 @@
  * layers every position can be held, so that its own entry says all.) Evaluation only marks records
  * as changed; their entries are made again by the next lookup.
  */
-#include "model/session_index.h"
+#include "session/session_index.h"
 
-#include "model/session.h"
+#include "session/session.h"
 #include "state/prefix_index.h"
 
 typedef struct record {

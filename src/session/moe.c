@@ -5,7 +5,7 @@
  * a row of its own, and the sum is taken over a row's picks in the router's order, so that the
  * order of arrival leaves no trace.
  */
-#include "model/forward.h"
+#include "session/forward.h"
 
 #include <string.h>
 

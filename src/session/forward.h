@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of the forward pass share: recording of the commonest operations, and the parts of
  * a layer. All take the layer's normed input in plan.h. */
-#ifndef MF_MODEL_FORWARD_H
-#define MF_MODEL_FORWARD_H
+#ifndef MF_SESSION_FORWARD_H
+#define MF_SESSION_FORWARD_H
 
-#include "model/session.h"
+#include "session/session.h"
 
 /* plan.y = attention of plan.h, of the layer's kind. */
 void mf_forward_attention(mf_engine *e, const mf_batch *batch, uint32_t layer);

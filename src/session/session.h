@@ -9,10 +9,10 @@
  * session's spare recurrent state, none of which anybody else reads; commit then moves the
  * position.
  */
-#ifndef MF_MODEL_SESSION_H
-#define MF_MODEL_SESSION_H
+#ifndef MF_SESSION_SESSION_H
+#define MF_SESSION_SESSION_H
 
-#include "model/session_state.h"
+#include "session/session_state.h"
 
 #include <stdatomic.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Slabs, and the units cut from them. */
-#include "model/state_pool.h"
+#include "session/state_pool.h"
 
 #include "base/checked.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* States apart from sessions: held, built from bytes, and given to a session. */
-#include "model/session.h"
+#include "session/session.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Sessions: creation, what they hold, going back, forking. */
-#include "model/session.h"
+#include "session/session.h"
 
 #include <string.h>
 

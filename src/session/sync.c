@@ -4,9 +4,9 @@
  * evaluated. A state that holds all of the tokens serves only with the logits of the last one; else
  * that token is evaluated again.
  */
-#include "model/session.h"
-#include "model/session_index.h"
-#include "model/snapshot.h"
+#include "session/session.h"
+#include "session/session_index.h"
+#include "session/snapshot.h"
 #include "state/state_store.h"
 
 #include <string.h>

@@ -3,10 +3,10 @@
  * Which session of the engine, or checkpoint of one, holds the longest beginning of given tokens: a
  * prefix index over them all, brought up to date when it is asked. All under the engine's lock.
  */
-#ifndef MF_MODEL_SESSION_INDEX_H
-#define MF_MODEL_SESSION_INDEX_H
+#ifndef MF_SESSION_INDEX_H
+#define MF_SESSION_INDEX_H
 
-#include "model/session_state.h"
+#include "session/session_state.h"
 
 typedef struct mf_session_index mf_session_index;
 

@@ -9,10 +9,10 @@
  * themselves but for those that say "under the lock". Only the thread that uses a session may give
  * it another state.
  */
-#ifndef MF_MODEL_SESSION_STATE_H
-#define MF_MODEL_SESSION_STATE_H
+#ifndef MF_SESSION_STATE_H
+#define MF_SESSION_STATE_H
 
-#include "model/engine.h"
+#include "session/engine.h"
 
 /* Checkpoints that go with a held state. */
 #define MF_STATE_CHECKPOINTS 4

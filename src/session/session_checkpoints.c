@@ -3,7 +3,7 @@
  * Checkpoints: positions of a session to go back to. What one costs is what only it may hold: a
  * last page that is not full, a recurrent state, and logits.
  */
-#include "model/session.h"
+#include "session/session.h"
 
 #include <string.h>
 

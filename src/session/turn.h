@@ -3,8 +3,8 @@
  * Whose evaluation it is. Held by one thread at a time, which may take it again; given to those who
  * wait in the order in which they came. Waiting can be broken off.
  */
-#ifndef MF_MODEL_TURN_H
-#define MF_MODEL_TURN_H
+#ifndef MF_SESSION_TURN_H
+#define MF_SESSION_TURN_H
 
 #include "base/status.h"
 

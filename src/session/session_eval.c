@@ -3,7 +3,7 @@
  * Evaluation: tokens of one session or several, cut into chunks. A chunk is prepared, run and
  * committed; whatever fails leaves every session at the chunks committed before.
  */
-#include "model/session.h"
+#include "session/session.h"
 
 #include <assert.h>
 

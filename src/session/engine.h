@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The engine: one opened checkpoint with everything that its sessions share. */
-#ifndef MF_MODEL_ENGINE_H
-#define MF_MODEL_ENGINE_H
+#ifndef MF_SESSION_ENGINE_H
+#define MF_SESSION_ENGINE_H
 
-#include "model/family.h"
-#include "model/plan.h"
-#include "model/state_pool.h"
-#include "model/turn.h"
+#include "model/model.h"
+#include "session/state_pool.h"
+#include "session/turn.h"
 #include "state/snapshot_format.h"
 
 #include <pthread.h>
@@ -74,27 +73,5 @@ struct mf_engine {
 mf_status mf_engine_open_with_io(const char *path, const mf_engine_options *options,
                                  const struct mf_io_engine *io_engine, void *io_arg,
                                  mf_engine **out, mf_error *error);
-
-/* Descriptors only: what inspect and open share. Frees nothing it returns; see mf_model_release. */
-typedef struct mf_model {
-    mf_checkpoint checkpoint;
-    mf_binder binder;
-    const mf_family *family;
-    mf_hparams h;
-    mf_model_weights weights;
-    mf_plan plan;
-    uint32_t k;
-    uint32_t n_threads;
-} mf_model;
-
-mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine_options *options,
-                        mf_model *out, mf_error *error);
-void mf_model_release(mf_model *model);
-/* Fills *out, budget included. io may be NULL. */
-void mf_model_describe(const mf_model *model, const mf_engine_options *options, mf_model_info *out);
-
-/* Copies every planned run of bytes into the resident block. */
-mf_status mf_load_resident(mf_backend *backend, mf_buffer resident, const mf_binder *binder,
-                           uint32_t n_threads, mf_error *error);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* An engine's counters, and what its drive, memory and cores can do, measured beside them. */
-#include "model/engine.h"
+#include "session/engine.h"
 
 /* Evaluations on other threads wait meanwhile; callbacks of one on this thread do not. */
 static void take_turn(const mf_engine *engine)

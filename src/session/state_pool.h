@@ -7,8 +7,8 @@
  * is given back when the other kind of unit needs the room. A unit's bytes are its holders'
  * business: the pool neither reads nor writes them. One thread at a time (the engine's state lock).
  */
-#ifndef MF_MODEL_STATE_POOL_H
-#define MF_MODEL_STATE_POOL_H
+#ifndef MF_SESSION_STATE_POOL_H
+#define MF_SESSION_STATE_POOL_H
 
 #include "backend/backend.h"
 

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* A model's descriptors: what its checkpoint says, bound and planned, before any weight is loaded.
+ */
+#ifndef MF_MODEL_MODEL_H
+#define MF_MODEL_MODEL_H
+
+#include "model/family.h"
+#include "model/plan.h"
+
+/* Descriptors only: what inspect and open share. Owned by the caller, see mf_model_release. */
+typedef struct mf_model {
+    mf_checkpoint checkpoint;
+    mf_binder binder;
+    const mf_family *family;
+    mf_hparams h;
+    mf_model_weights weights;
+    mf_plan plan;
+    uint32_t k;
+    uint32_t n_threads;
+} mf_model;
+
+mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine_options *options,
+                        mf_model *out, mf_error *error);
+void mf_model_release(mf_model *model);
+/* Fills *out, budget included. io may be NULL. */
+void mf_model_describe(const mf_model *model, const mf_engine_options *options, mf_model_info *out);
+
+/* Copies every planned run of bytes into the resident block. */
+mf_status mf_load_resident(mf_backend *backend, mf_buffer resident, const mf_binder *binder,
+                           uint32_t n_threads, mf_error *error);
+
+#endif

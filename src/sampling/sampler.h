@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Choosing the next token from logits. The order is that of Hugging Face transformers: repetition
+ * penalty, temperature, top-k, top-p, min-p, then a draw. All memory is taken at creation.
+ */
+#ifndef MF_SAMPLING_SAMPLER_H
+#define MF_SAMPLING_SAMPLER_H
+
+#include "base/alloc.h"
+
+/* A token that may be drawn. */
+typedef struct mf_candidate {
+    float score; /* the logit after penalty and temperature */
+    int32_t id;
+} mf_candidate;
+
+/* Every option within its range? MF_ERR_ARGUMENT names the one that is not. */
+mf_status mf_sampler_options_check(const mf_sampler_options *options, mf_error *error);
+
+/*
+ * The candidates that the filters leave, and their weights' sum; a candidate's weight is
+ * mf_sampler_weight(its score - *highest). None if there is no finite logit. Valid until the next
+ * call.
+ */
+const mf_candidate *mf_sampler_filter(mf_sampler *sampler, const float *logits, size_t *n,
+                                      float *highest, double *sum);
+/* exp(x) for x <= 0, the same bits on every machine. */
+double mf_sampler_weight(double x);
+
+#endif

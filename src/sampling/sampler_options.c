@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/* The sampler's options: defaults, ranges, and what generation_config.json says of them. */
+#include "sampling/sampler.h"
+
+#include "format/json.h"
+
+#include <math.h>
+
+#define MAX_CONFIG_BYTES ((size_t)1 << 20)
+#define MAX_PATH_BYTES 4096
+
+void mf_sampler_options_default(mf_sampler_options *options)
+{
+    *options = (mf_sampler_options){.temperature = 1.0f, .top_p = 1.0f, .repetition_penalty = 1.0f};
+}
+
+mf_status mf_sampler_options_check(const mf_sampler_options *o, mf_error *error)
+{
+    if (!(o->temperature >= 0.0f) || !isfinite(o->temperature))
+        return mf_fail(error, MF_ERR_ARGUMENT, "temperature %g: expected 0 or more",
+                       (double)o->temperature);
+    if (!(o->top_p >= 0.0f && o->top_p <= 1.0f))
+        return mf_fail(error, MF_ERR_ARGUMENT, "top-p %g: expected 0 to 1", (double)o->top_p);
+    if (!(o->min_p >= 0.0f && o->min_p <= 1.0f))
+        return mf_fail(error, MF_ERR_ARGUMENT, "min-p %g: expected 0 to 1", (double)o->min_p);
+    if (!(o->repetition_penalty > 0.0f) || !isfinite(o->repetition_penalty))
+        return mf_fail(error, MF_ERR_ARGUMENT, "repetition penalty %g: expected more than 0",
+                       (double)o->repetition_penalty);
+    return MF_OK;
+}
+
+/* Takes a number that the file names; absent and null leave *out alone. */
+static mf_status load_number(const mf_json *json, const char *name, float *out, mf_error *error)
+{
+    yyjson_val *value = yyjson_obj_get(json->root, name);
+    if (value == NULL || yyjson_is_null(value))
+        return MF_OK;
+    if (!yyjson_is_num(value))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: %s: expected a number", json->path, name);
+    *out = (float)yyjson_get_num(value);
+    return MF_OK;
+}
+
+static mf_status load_options(const mf_json *json, mf_sampler_options *o, mf_error *error)
+{
+    if (!yyjson_is_obj(json->root))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: expected an object", json->path);
+    MF_TRY(load_number(json, "temperature", &o->temperature, error));
+    MF_TRY(load_number(json, "top_p", &o->top_p, error));
+    MF_TRY(load_number(json, "min_p", &o->min_p, error));
+    MF_TRY(load_number(json, "repetition_penalty", &o->repetition_penalty, error));
+    yyjson_val *top_k = yyjson_obj_get(json->root, "top_k");
+    if (top_k != NULL && !yyjson_is_null(top_k)) {
+        if (!yyjson_is_uint(top_k) || yyjson_get_uint(top_k) > UINT32_MAX)
+            return mf_fail(error, MF_ERR_FORMAT, "%s: top_k: expected a whole number", json->path);
+        o->top_k = (uint32_t)yyjson_get_uint(top_k);
+    }
+    if (yyjson_is_false(yyjson_obj_get(json->root, "do_sample")))
+        o->temperature = 0.0f;
+    mf_error range;
+    if (mf_sampler_options_check(o, &range) != MF_OK)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: %.400s", json->path, range.message);
+    return MF_OK;
+}
+
+mf_status mf_sampler_options_load(const char *path, mf_sampler_options *options, mf_error *error)
+{
+    char file[MAX_PATH_BYTES];
+    if (path == NULL || options == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_sampler_options_load: a NULL argument");
+    const mf_allocator a = mf_allocator_default();
+    MF_TRY(mf_path_join(file, sizeof file, path, "generation_config.json", error));
+    if (!mf_file_exists(file))
+        return MF_OK;
+    mf_json json = {0};
+    MF_TRY(mf_json_read(&a, file, MAX_CONFIG_BYTES, &json, error));
+    mf_sampler_options loaded = *options;
+    mf_status status = load_options(&json, &loaded, error);
+    mf_json_free(&json);
+    if (status == MF_OK)
+        *options = loaded;
+    return status;
+}
