@@ -23,8 +23,8 @@ typedef struct run {
 static int32_t *ids_at(const wanted *w, uint32_t session, uint32_t step, uint32_t layer)
 {
     const mf_engine *e = w->b->engine;
-    size_t row = ((size_t)session * w->b->n_steps + step) * e->h.n_layers + layer;
-    return w->ids + row * e->plan.k;
+    size_t row = ((size_t)session * w->b->n_steps + step) * e->runner.h.n_layers + layer;
+    return w->ids + row * e->runner.plan.k;
 }
 
 /* After a layer the engine's list still holds the router's choice for it. */
@@ -34,19 +34,19 @@ static void note_experts(void *user, uint32_t layer, uint64_t first_position, ui
     wanted *w = user;
     const mf_engine *e = w->b->engine;
     (void)hidden;
-    if (n_tokens == 1 && first_position >= w->b->n_prompt && !e->h.is_dense[layer])
+    if (n_tokens == 1 && first_position >= w->b->n_prompt && !e->runner.h.is_dense[layer])
         memcpy(ids_at(w, w->session, (uint32_t)(first_position - w->b->n_prompt), layer),
-               e->moe.ids, e->plan.k * sizeof *w->ids);
+               e->runner.moe.ids, e->runner.plan.k * sizeof *w->ids);
 }
 
 static uint64_t distinct(const wanted *w, uint32_t step, uint32_t layer, unsigned char *seen)
 {
     const mf_engine *e = w->b->engine;
     uint64_t n = 0;
-    memset(seen, 0, e->h.n_experts);
+    memset(seen, 0, e->runner.h.n_experts);
     for (uint32_t s = 0; s < w->b->n_sessions; s++) {
         const int32_t *ids = ids_at(w, s, step, layer);
-        for (uint32_t i = 0; i < e->plan.k; i++) {
+        for (uint32_t i = 0; i < e->runner.plan.k; i++) {
             n += !seen[ids[i]];
             seen[ids[i]] = 1;
         }
@@ -57,13 +57,13 @@ static uint64_t distinct(const wanted *w, uint32_t step, uint32_t layer, unsigne
 static uint64_t union_of_experts(const wanted *w)
 {
     const mf_engine *e = w->b->engine;
-    unsigned char *seen = malloc(e->h.n_experts);
+    unsigned char *seen = malloc(e->runner.h.n_experts);
     uint64_t n = 0;
     if (seen == NULL)
         bench_die("no memory", NULL);
     for (uint32_t step = 0; step < w->b->n_steps; step++)
-        for (uint32_t layer = 0; layer < e->h.n_layers; layer++)
-            if (!e->h.is_dense[layer])
+        for (uint32_t layer = 0; layer < e->runner.h.n_layers; layer++)
+            if (!e->runner.h.is_dense[layer])
                 n += distinct(w, step, layer, seen);
     free(seen);
     return n;
@@ -123,7 +123,7 @@ static run decode_alone(bench *b, wanted *w)
         BENCH_TRY(mf_session_create(b->engine, &session, &error));
         BENCH_TRY(mf_session_eval(session, tokens, b->n_prompt, &error));
         w->session = s;
-        mf_session_set_trace(session, note_experts, w);
+        BENCH_TRY(mf_session_set_trace(session, note_experts, w, &error));
         mf_engine_stats_reset(b->engine);
         uint64_t start = mf_now_us();
         for (uint32_t t = 0; t < b->n_steps; t++)
@@ -179,7 +179,7 @@ static void print_run(const char *name, const run *r, double n_tokens)
 void bench_decode(bench *b)
 {
     const mf_engine *e = b->engine;
-    size_t n_ids = (size_t)b->n_sessions * b->n_steps * e->h.n_layers * e->plan.k;
+    size_t n_ids = (size_t)b->n_sessions * b->n_steps * e->runner.h.n_layers * e->runner.plan.k;
     wanted w = {.ids = calloc(n_ids, sizeof *w.ids), .b = b};
     double speed[BENCH_MAX_ROUNDS], n_tokens = (double)b->n_sessions * b->n_steps;
     run alone = {0}, together = {0};

@@ -61,7 +61,7 @@ static void check_experts(const mf_binder *binder, const mf_hparams *h,
             continue;
         const mf_expert_shape *e = &layers[i].experts;
         const mf_weight *matrices[3] = {&e->gate, &e->up, &e->down};
-        const mf_expert_part *parts = binder->parts + h->moe_index[i] * MF_MAX_EXPERT_PARTS;
+        const mf_expert_part *parts = binder->experts.parts + h->moe_index[i] * MF_MAX_EXPERT_PARTS;
         for (size_t j = 0; j < 9; j++) {
             if (parts[j].n_bytes != part_bytes(e, matrices[j / 3], j % 3))
                 abort();

@@ -23,7 +23,8 @@ BEGIN {
     allowed["backend"] = "base kernels backend"
     allowed["experts"] = "base io format backend experts"
     allowed["model"] = "base format backend experts model"
-    allowed["session"] = "base io state backend experts model session"
+    allowed["forward"] = "base io backend experts model forward"
+    allowed["session"] = "base io state backend experts model forward session"
     allowed["sampling"] = "base format sampling"
 }
 function complain(why) {

@@ -44,6 +44,11 @@ typedef struct mf_weight {
  * that pages do not show in the results. */
 #define MF_PAGE_TOKENS 32
 
+static inline uint32_t mf_pages_of(uint64_t n_tokens)
+{
+    return (uint32_t)((n_tokens + MF_PAGE_TOKENS - 1) / MF_PAGE_TOKENS);
+}
+
 /* A run of rows of the batch that belongs to one sequence: rows first_row .. first_row + n_rows - 1
  * hold its tokens at positions position, position + 1, ... A cache's row of position p is row p %
  * MF_PAGE_TOKENS of what begins page_offset[...] bytes into pages[p / MF_PAGE_TOKENS]; there are

@@ -57,9 +57,7 @@ void mf_binder_free(mf_binder *binder)
     if (a->free == NULL)
         return;
     mf_free(a, binder->copies, binder->copies_capacity * sizeof *binder->copies);
-    mf_free(a, binder->parts, binder->parts_bytes);
-    mf_free(a, binder->each_file, binder->each_count * sizeof *binder->each_file);
-    mf_free(a, binder->each_offset, binder->each_count * sizeof *binder->each_offset);
+    mf_expert_tables_free(&binder->experts, a);
     *binder = (mf_binder){0};
 }
 

@@ -34,11 +34,7 @@ typedef struct mf_binder {
     uint32_t n_skipped_layers; /* multi-token-prediction layers that are there and left out */
     mf_copy *copies;
     size_t n_copies, copies_capacity;
-    mf_expert_part *parts; /* [n_moe_layers][MF_MAX_EXPERT_PARTS] */
-    size_t parts_bytes;
-    uint32_t *each_file; /* [n_moe_layers][6][n_experts] where experts have tensors of their own */
-    uint64_t *each_offset;
-    size_t each_count;
+    mf_expert_tables experts;
 } mf_binder;
 
 /* Rows of a stored matrix in a new order: blocks of block_rows rows, the i-th from stored row

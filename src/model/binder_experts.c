@@ -107,16 +107,19 @@ static mf_status bind_fused(expert_binding *b, mf_expert_shape *shape, mf_error 
 
 static mf_status make_each(mf_binder *binder, const mf_hparams *h, mf_error *error)
 {
-    if (binder->each_file != NULL)
+    if (binder->experts.each_file != NULL)
         return MF_OK;
     size_t n = (size_t)h->n_moe_layers * EACH_PARTS * h->n_experts;
-    binder->each_file = mf_alloc_array(&binder->allocator, n, sizeof *binder->each_file);
-    if (binder->each_file == NULL)
-        return mf_fail_memory(error, n * sizeof *binder->each_file, "the table of experts");
-    binder->each_count = n;
-    binder->each_offset = mf_alloc_array(&binder->allocator, n, sizeof *binder->each_offset);
-    if (binder->each_offset == NULL)
-        return mf_fail_memory(error, n * sizeof *binder->each_offset, "the table of experts");
+    binder->experts.each_file =
+        mf_alloc_array(&binder->allocator, n, sizeof *binder->experts.each_file);
+    if (binder->experts.each_file == NULL)
+        return mf_fail_memory(error, n * sizeof *binder->experts.each_file, "the table of experts");
+    binder->experts.each_count = n;
+    binder->experts.each_offset =
+        mf_alloc_array(&binder->allocator, n, sizeof *binder->experts.each_offset);
+    if (binder->experts.each_offset == NULL)
+        return mf_fail_memory(error, n * sizeof *binder->experts.each_offset,
+                              "the table of experts");
     return MF_OK;
 }
 
@@ -124,11 +127,11 @@ static void keep_each(expert_binding *b, uint32_t part, uint32_t expert, const m
 {
     uint32_t column = part / 3 * 2 + part % 3; /* values and scales of each matrix */
     size_t first = ((size_t)b->h->moe_index[b->layer] * EACH_PARTS + column) * b->h->n_experts;
-    b->binder->each_file[first + expert] = t->file;
-    b->binder->each_offset[first + expert] = t->offset;
+    b->binder->experts.each_file[first + expert] = t->file;
+    b->binder->experts.each_offset[first + expert] = t->offset;
     b->parts[part].n_bytes = t->n_bytes;
-    b->parts[part].each_file = &b->binder->each_file[first];
-    b->parts[part].each_offset = &b->binder->each_offset[first];
+    b->parts[part].each_file = &b->binder->experts.each_file[first];
+    b->parts[part].each_offset = &b->binder->experts.each_offset[first];
 }
 
 /* Kernels read block scales as float32. Those of another type are small: they are converted once
@@ -238,15 +241,16 @@ static bool has_tensor(const expert_binding *b, const char *suffix)
 mf_status mf_bind_experts(mf_binder *binder, const mf_hparams *h, uint32_t layer,
                           mf_expert_shape *out, mf_error *error)
 {
-    if (binder->parts == NULL) {
-        size_t n_bytes = (size_t)h->n_moe_layers * MF_MAX_EXPERT_PARTS * sizeof *binder->parts;
-        binder->parts = mf_alloc_zeroed(&binder->allocator, n_bytes);
-        if (binder->parts == NULL)
+    if (binder->experts.parts == NULL) {
+        size_t n_bytes =
+            (size_t)h->n_moe_layers * MF_MAX_EXPERT_PARTS * sizeof *binder->experts.parts;
+        binder->experts.parts = mf_alloc_zeroed(&binder->allocator, n_bytes);
+        if (binder->experts.parts == NULL)
             return mf_fail_memory(error, n_bytes, "the expert map");
-        binder->parts_bytes = n_bytes;
+        binder->experts.parts_bytes = n_bytes;
     }
     expert_binding b = {binder, h, layer,
-                        binder->parts + (size_t)h->moe_index[layer] * MF_MAX_EXPERT_PARTS};
+                        binder->experts.parts + (size_t)h->moe_index[layer] * MF_MAX_EXPERT_PARTS};
     if (binder->checkpoint->is_packed)
         return bind_packed(&b, out, error);
     if (has_tensor(&b, "mlp.experts.gate_up_proj"))

@@ -155,7 +155,7 @@ static uint64_t expert_bytes(const mf_model *m, uint32_t moe_layer)
 {
     uint64_t n_bytes = 0;
     for (uint32_t i = 0; i < MF_MAX_EXPERT_PARTS; i++)
-        n_bytes += m->binder.parts[moe_layer * MF_MAX_EXPERT_PARTS + i].n_bytes;
+        n_bytes += m->binder.experts.parts[moe_layer * MF_MAX_EXPERT_PARTS + i].n_bytes;
     return n_bytes;
 }
 
@@ -170,7 +170,7 @@ void mf_model_describe(const mf_model *m, const mf_engine_options *options, mf_m
         info.working_set_bytes += one * m->k;
     }
     const mf_expert_map map = {m->h.n_moe_layers, m->h.n_experts, MF_MAX_EXPERT_PARTS,
-                               m->binder.parts};
+                               m->binder.experts.parts};
     info.resident_bytes = m->binder.resident_bytes;
     info.session_bytes = m->plan.session_bytes;
     info.scratch_bytes = m->plan.act_bytes;

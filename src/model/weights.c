@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Walking over the bound weights. */
+/* The bound weights: their memory, and walking over them. */
 #include "model/weights.h"
+
+void mf_expert_tables_free(mf_expert_tables *t, const mf_allocator *a)
+{
+    mf_free(a, t->parts, t->parts_bytes);
+    mf_free(a, t->each_file, t->each_count * sizeof *t->each_file);
+    mf_free(a, t->each_offset, t->each_count * sizeof *t->each_offset);
+    *t = (mf_expert_tables){0};
+}
 
 enum { N_FULL = 5, N_LINEAR = 5, N_LATENT = 6, N_MOE = 5 }; /* matrices of a layer's parts */
 

@@ -40,6 +40,18 @@ typedef struct mf_expert_shape {
     bool has_resident_scales;
 } mf_expert_shape;
 
+/* Where the experts of all layers lie in their files; see mf_expert_part. */
+typedef struct mf_expert_tables {
+    mf_expert_part *parts; /* [n_moe_layers][MF_MAX_EXPERT_PARTS] */
+    size_t parts_bytes;
+    uint32_t *each_file; /* [n_moe_layers][6][n_experts] where experts have tensors of their own */
+    uint64_t *each_offset;
+    size_t each_count;
+} mf_expert_tables;
+
+/* Takes a zeroed one. */
+void mf_expert_tables_free(mf_expert_tables *tables, const mf_allocator *a);
+
 typedef struct mf_layer_weights {
     mf_span input_norm, post_norm; /* float32 [hidden] */
     union {

@@ -17,19 +17,19 @@ void mf_engine_stats(const mf_engine *engine, mf_stats *out)
 {
     mf_expert_stats s;
     take_turn(engine);
-    mf_expert_store_stats(engine->store, &s);
+    mf_expert_store_stats(engine->runner.store, &s);
     *out = (mf_stats){
-        .n_tokens = engine->n_tokens,
+        .n_tokens = engine->runner.n_tokens,
         .n_expert_hits = s.n_hits,
         .n_expert_misses = s.n_misses,
         .n_reads = s.n_reads,
         .read_bytes = s.read_bytes,
-        .expert_bytes_touched = engine->expert_bytes_touched,
-        .weight_bytes_touched =
-            engine->backend->ops->weight_bytes(engine->backend) - engine->weight_bytes_start,
+        .expert_bytes_touched = engine->runner.expert_bytes_touched,
+        .weight_bytes_touched = engine->runner.backend->ops->weight_bytes(engine->runner.backend) -
+                                engine->weight_bytes_start,
         .wait_us = s.wait_us,
         .reading_us = s.reading_us,
-        .n_slots = mf_expert_store_n_slots(engine->store),
+        .n_slots = mf_expert_store_n_slots(engine->runner.store),
         .slot_bytes = engine->info.slot_bytes,
     };
     end_turn(engine);
@@ -37,20 +37,20 @@ void mf_engine_stats(const mf_engine *engine, mf_stats *out)
 
 void mf_engine_stats_reset(mf_engine *engine)
 {
-    engine->n_tokens = 0;
-    engine->expert_bytes_touched = 0;
-    engine->weight_bytes_start = engine->backend->ops->weight_bytes(engine->backend);
-    mf_expert_store_stats_reset(engine->store);
+    engine->runner.n_tokens = 0;
+    engine->runner.expert_bytes_touched = 0;
+    engine->weight_bytes_start = engine->runner.backend->ops->weight_bytes(engine->runner.backend);
+    mf_expert_store_stats_reset(engine->runner.store);
 }
 
 const char *mf_engine_io_name(const mf_engine *engine)
 {
-    return mf_io_name(engine->io);
+    return mf_io_name(engine->runner.io);
 }
 
 const char *mf_engine_cpu_name(const mf_engine *engine)
 {
-    return engine->backend->ops->device_name(engine->backend);
+    return engine->runner.backend->ops->device_name(engine->runner.backend);
 }
 
 mf_status mf_engine_measure_drive(mf_engine *engine, uint32_t n_milliseconds,
@@ -59,8 +59,8 @@ mf_status mf_engine_measure_drive(mf_engine *engine, uint32_t n_milliseconds,
     if (engine == NULL || bytes_per_second == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_engine_measure_drive: engine or result is NULL");
     take_turn(engine);
-    mf_status status = mf_expert_store_measure(engine->store, engine->plan.k, n_milliseconds,
-                                               bytes_per_second, error);
+    mf_status status = mf_expert_store_measure(engine->runner.store, engine->runner.plan.k,
+                                               n_milliseconds, bytes_per_second, error);
     end_turn(engine);
     return status;
 }
@@ -72,18 +72,18 @@ mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
     if (engine == NULL || dram_bytes_per_second == NULL || fma_per_second == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "mf_engine_measure_compute: engine or a result is NULL");
-    const mf_span spans[] = {{engine->resident, 0}, {engine->slots, 0}};
+    const mf_span spans[] = {{engine->runner.resident, 0}, {engine->runner.slots, 0}};
     /* Slots that were never filled are not backed by memory: reading them would measure the zero
      * page. */
     mf_expert_stats s;
-    mf_expert_store_stats(engine->store, &s);
+    mf_expert_store_stats(engine->runner.store, &s);
     const uint64_t n_bytes[] = {
         engine->info.resident_bytes,
         s.n_misses < engine->info.n_slots ? 0 : engine->info.n_slots * engine->info.slot_bytes};
     take_turn(engine);
-    mf_status status =
-        engine->backend->ops->measure(engine->backend, spans, n_bytes, 2, n_milliseconds,
-                                      dram_bytes_per_second, fma_per_second, error);
+    mf_status status = engine->runner.backend->ops->measure(
+        engine->runner.backend, spans, n_bytes, 2, n_milliseconds, dram_bytes_per_second,
+        fma_per_second, error);
     end_turn(engine);
     return status;
 }

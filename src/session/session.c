@@ -37,6 +37,11 @@ static void unlink_session(mf_engine *e, mf_session *s)
         e->first_session = s->next;
 }
 
+static size_t trace_bytes(const mf_engine *e)
+{
+    return (size_t)e->runner.plan.n_chunk * e->runner.h.hidden_size * sizeof(float);
+}
+
 static void free_memory(mf_engine *e, mf_session *s)
 {
     const mf_allocator *a = &e->allocator;
@@ -44,8 +49,9 @@ static void free_memory(mf_engine *e, mf_session *s)
     mf_free(a, s->pages, s->page_capacity * sizeof *s->pages);
     mf_free(a, s->page_spans, s->page_capacity * sizeof *s->page_spans);
     mf_free(a, s->checkpoints, s->checkpoint_capacity * sizeof *s->checkpoints);
-    mf_free(a, s->logits, e->h.n_vocab * sizeof *s->logits);
-    mf_free(a, s->next_logits, e->h.n_vocab * sizeof *s->logits);
+    mf_free(a, s->logits, e->runner.h.n_vocab * sizeof *s->logits);
+    mf_free(a, s->next_logits, e->runner.h.n_vocab * sizeof *s->logits);
+    mf_free(a, s->trace_rows, trace_bytes(e));
     mf_free(a, s, sizeof *s);
 }
 
@@ -58,14 +64,14 @@ static mf_status make_session(mf_engine *e, mf_session **out, mf_error *error)
         return mf_fail_memory(error, sizeof *s, "a session");
     s->engine = e;
     atomic_init(&s->is_cancelled, false);
-    s->page_capacity = e->plan.page_bytes != 0 ? mf_pages_of(e->plan.n_context) : 1;
+    s->page_capacity = e->runner.plan.page_bytes != 0 ? mf_pages_of(e->runner.plan.n_context) : 1;
     s->pages = mf_alloc_array(a, s->page_capacity, sizeof *s->pages);
     s->page_spans = mf_alloc_array(a, s->page_capacity, sizeof *s->page_spans);
-    s->logits = mf_alloc_array(a, e->h.n_vocab, sizeof *s->logits);
-    s->next_logits = mf_alloc_array(a, e->h.n_vocab, sizeof *s->logits);
+    s->logits = mf_alloc_array(a, e->runner.h.n_vocab, sizeof *s->logits);
+    s->next_logits = mf_alloc_array(a, e->runner.h.n_vocab, sizeof *s->logits);
     if (s->pages == NULL || s->page_spans == NULL || s->logits == NULL || s->next_logits == NULL) {
         free_memory(e, s);
-        return mf_fail_memory(error, e->h.n_vocab * sizeof *s->logits, "a session");
+        return mf_fail_memory(error, e->runner.h.n_vocab * sizeof *s->logits, "a session");
     }
     mf_status status = mf_session_reserve_tokens(s, 1, error);
     if (status != MF_OK) {
@@ -144,10 +150,15 @@ void mf_session_set_progress(mf_session *session, mf_progress_fn progress, void 
     session->progress_user = user;
 }
 
-void mf_session_set_trace(mf_session *session, mf_trace_fn trace, void *user)
+mf_status mf_session_set_trace(mf_session *s, mf_trace_fn trace, void *user, mf_error *error)
 {
-    session->trace = trace;
-    session->trace_user = user;
+    if (trace != NULL && s->trace_rows == NULL)
+        s->trace_rows = mf_alloc(&s->engine->allocator, trace_bytes(s->engine));
+    if (trace != NULL && s->trace_rows == NULL)
+        return mf_fail_memory(error, trace_bytes(s->engine), "traced rows");
+    s->trace = trace;
+    s->trace_user = user;
+    return MF_OK;
 }
 
 const float *mf_session_logits(const mf_session *session)
@@ -167,7 +178,7 @@ const int32_t *mf_session_tokens(const mf_session *session)
 
 uint64_t mf_session_state_bytes(const mf_session *session)
 {
-    const mf_plan *p = &session->engine->plan;
+    const mf_plan *p = &session->engine->runner.plan;
     uint32_t n_states = (session->recurrent != 0) + (session->spare != 0);
     return session->n_pages * p->page_bytes + n_states * p->recurrent_bytes;
 }
@@ -258,12 +269,13 @@ static void set_page(mf_session *s, uint32_t index, mf_unit unit)
 /* Rows that are committed, of every layer; others may be being written by whom they belong to. */
 static void copy_rows(mf_engine *e, mf_span to, mf_span from, uint64_t n_rows)
 {
-    for (uint32_t i = 0; i < e->h.n_layers; i++) {
-        const mf_layer_state *l = &e->layers[i];
+    for (uint32_t i = 0; i < e->runner.h.n_layers; i++) {
+        const mf_layer_state *l = &e->runner.layers[i];
         for (int j = 0; j < 2 && !l->is_recurrent; j++)
             if (l->n_bytes[j] != 0)
-                e->backend->ops->copy(e->backend, mf_span_at(to, l->offset[j]),
-                                      mf_span_at(from, l->offset[j]), n_rows * l->n_bytes[j]);
+                e->runner.backend->ops->copy(e->runner.backend, mf_span_at(to, l->offset[j]),
+                                             mf_span_at(from, l->offset[j]),
+                                             n_rows * l->n_bytes[j]);
     }
 }
 
@@ -302,11 +314,11 @@ static mf_status prepare(mf_session *s, uint32_t n_rows, mf_error *error)
 {
     mf_engine *e = s->engine;
     MF_TRY(mf_session_reserve_tokens(s, s->position + n_rows, error));
-    if (e->plan.page_bytes != 0) {
+    if (e->runner.plan.page_bytes != 0) {
         MF_TRY(own_last_page(s, error));
         MF_TRY(take_pages(s, mf_pages_of(s->position + n_rows), error));
     }
-    if (e->plan.recurrent_bytes != 0 && s->spare == 0) {
+    if (e->runner.plan.recurrent_bytes != 0 && s->spare == 0) {
         MF_TRY(mf_take_unit(e, MF_UNIT_RECURRENT, &s->spare, error));
         s->spare_span = mf_unit_span(&e->pool, MF_UNIT_RECURRENT, s->spare);
     }
@@ -325,7 +337,7 @@ mf_status mf_session_prepare(mf_session *s, const int32_t *tokens, uint32_t n_ro
 
 void mf_session_abandon(mf_session *s)
 {
-    uint32_t n_kept = s->engine->plan.page_bytes != 0 ? mf_pages_of(s->position) : 0;
+    uint32_t n_kept = s->engine->runner.plan.page_bytes != 0 ? mf_pages_of(s->position) : 0;
     while (s->n_pages > n_kept)
         mf_unit_drop(&s->engine->pool, MF_UNIT_PAGE, s->pages[--s->n_pages]);
 }
@@ -399,13 +411,13 @@ void mf_session_clear(mf_session *session)
 /* The page that position ends in, if it does not end with it. */
 static mf_unit last_page_of(const mf_session *s, uint64_t position)
 {
-    bool is_partial = s->engine->plan.page_bytes != 0 && position % MF_PAGE_TOKENS != 0;
+    bool is_partial = s->engine->runner.plan.page_bytes != 0 && position % MF_PAGE_TOKENS != 0;
     return is_partial ? s->pages[position / MF_PAGE_TOKENS] : 0;
 }
 
 static mf_status truncate_locked(mf_session *s, size_t n_tokens, size_t *n_kept, mf_error *error)
 {
-    if (s->engine->plan.recurrent_bytes == 0) {
+    if (s->engine->runner.plan.recurrent_bytes == 0) {
         mf_session_rewind(s, n_tokens, last_page_of(s, n_tokens), 0);
         *n_kept = n_tokens;
         return MF_OK;

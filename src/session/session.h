@@ -54,37 +54,15 @@ struct mf_session {
     void *progress_user;
     mf_trace_fn trace;
     void *trace_user;
+    float *trace_rows; /* [n_chunk, hidden_size]; NULL until somebody traces */
 };
 
-/* Calls trace after every layer of every chunk; NULL stops it. For tests. */
-void mf_session_set_trace(mf_session *session, mf_trace_fn trace, void *user);
-
-/* One session's rows of a chunk, and whose logits are wanted. */
-typedef struct mf_batch_part {
-    mf_session *session;
-    const int32_t *tokens;
-    uint32_t n_rows;
-    bool wants_logits; /* of the last row, into session->next_logits */
-} mf_batch_part;
-
-/* One chunk of one or more sessions' tokens, at most plan.n_chunk rows in all. */
-typedef struct mf_batch {
-    const mf_batch_part *parts;
-    uint32_t n_parts;
-    uint32_t n_rows;
-    mf_logits_fn each; /* one session only: called for every row */
-    void *each_user;
-    size_t first_index;   /* of the first row, as told to each */
-    uint64_t done, total; /* units for progress: layers times rows */
-} mf_batch;
-
-/* Runs the layers over the batch, whose sessions have been prepared. Commits nothing. */
-mf_status mf_forward(mf_engine *engine, const mf_batch *batch, mf_error *error);
+/* Calls trace after every layer of every chunk; NULL stops it. MF_ERR_NO_MEMORY: nothing changed.
+ */
+mf_status mf_session_set_trace(mf_session *session, mf_trace_fn trace, void *user, mf_error *error);
 
 /* MF_ERR_CANCELLED if a session was cancelled (which is then forgotten) or is late. */
 mf_status mf_session_check_cancelled(mf_session *session, mf_error *error);
-/* The same of all sessions of a batch. */
-mf_status mf_check_cancelled(const mf_batch *batch, mf_error *error);
 
 /* ------------------------------------------------------------ what follows is under the state lock
  */
@@ -116,10 +94,5 @@ void mf_checkpoint_drop_beyond(mf_session *session, uint64_t position);
 /* Drops the least recently used checkpoint of all that is not its session's newest; false if there
  * is none. */
 bool mf_checkpoint_drop_oldest(mf_engine *engine);
-
-static inline uint32_t mf_pages_of(uint64_t n_tokens)
-{
-    return (uint32_t)((n_tokens + MF_PAGE_TOKENS - 1) / MF_PAGE_TOKENS);
-}
 
 #endif

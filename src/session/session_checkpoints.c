@@ -9,9 +9,9 @@
 
 static uint64_t bytes_of(const mf_engine *e, const mf_checkpoint_state *c)
 {
-    return (c->last_page != 0 ? e->plan.page_bytes : 0) +
-           (c->recurrent != 0 ? e->plan.recurrent_bytes : 0) +
-           (c->logits != NULL ? e->h.n_vocab * sizeof *c->logits : 0);
+    return (c->last_page != 0 ? e->runner.plan.page_bytes : 0) +
+           (c->recurrent != 0 ? e->runner.plan.recurrent_bytes : 0) +
+           (c->logits != NULL ? e->runner.h.n_vocab * sizeof *c->logits : 0);
 }
 
 static void drop_at(mf_session *s, uint32_t index)
@@ -21,7 +21,7 @@ static void drop_at(mf_session *s, uint32_t index)
     e->checkpoint_bytes -= bytes_of(e, c);
     mf_unit_drop(&e->pool, MF_UNIT_PAGE, c->last_page);
     mf_unit_drop(&e->pool, MF_UNIT_RECURRENT, c->recurrent);
-    mf_free(&e->allocator, c->logits, e->h.n_vocab * sizeof *c->logits);
+    mf_free(&e->allocator, c->logits, e->runner.h.n_vocab * sizeof *c->logits);
     s->n_checkpoints--;
     memmove(c, c + 1, (s->n_checkpoints - index) * sizeof *c);
 }
@@ -92,7 +92,7 @@ static mf_status make_room(mf_engine *e, uint64_t n_bytes, mf_error *error)
 mf_status mf_checkpoint_take(mf_session *s, mf_error *error)
 {
     mf_engine *e = s->engine;
-    bool has_page = e->plan.page_bytes != 0 && s->position % MF_PAGE_TOKENS != 0;
+    bool has_page = e->runner.plan.page_bytes != 0 && s->position % MF_PAGE_TOKENS != 0;
     mf_checkpoint_state c = {.position = s->position,
                              .last_use = ++e->n_uses,
                              .last_page = has_page ? s->pages[s->position / MF_PAGE_TOKENS] : 0,
@@ -104,14 +104,14 @@ mf_status mf_checkpoint_take(mf_session *s, mf_error *error)
     }
     MF_TRY(grow(s, error));
     if (s->has_logits) {
-        c.logits = mf_alloc(&e->allocator, e->h.n_vocab * sizeof *c.logits);
+        c.logits = mf_alloc(&e->allocator, e->runner.h.n_vocab * sizeof *c.logits);
         if (c.logits == NULL)
-            return mf_fail_memory(error, e->h.n_vocab * sizeof *c.logits, "a checkpoint");
-        memcpy(c.logits, s->logits, e->h.n_vocab * sizeof *c.logits);
+            return mf_fail_memory(error, e->runner.h.n_vocab * sizeof *c.logits, "a checkpoint");
+        memcpy(c.logits, s->logits, e->runner.h.n_vocab * sizeof *c.logits);
     }
     mf_status status = make_room(e, bytes_of(e, &c), error);
     if (status != MF_OK) {
-        mf_free(&e->allocator, c.logits, e->h.n_vocab * sizeof *c.logits);
+        mf_free(&e->allocator, c.logits, e->runner.h.n_vocab * sizeof *c.logits);
         return status;
     }
     if (c.last_page != 0)
@@ -171,7 +171,7 @@ mf_status mf_checkpoint_restore(mf_session *session, size_t position, mf_error *
         c->last_use = ++e->n_uses;
         mf_session_rewind(session, position, c->last_page, c->recurrent);
         if (c->logits != NULL) { /* the last one left, so it has not moved */
-            memcpy(session->logits, c->logits, e->h.n_vocab * sizeof *c->logits);
+            memcpy(session->logits, c->logits, e->runner.h.n_vocab * sizeof *c->logits);
             session->has_logits = true;
         }
     }

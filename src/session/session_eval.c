@@ -5,6 +5,8 @@
  */
 #include "session/session.h"
 
+#include "base/clock.h"
+
 #include <assert.h>
 
 /* What is left to evaluate of one call. */
@@ -25,14 +27,14 @@ static mf_status check_item(const mf_engine *e, const mf_batch_item *item, mf_er
     if (s == NULL || s->engine != e || item->tokens == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "a session of the batch is NULL or of another engine, or has no tokens");
-    if (item->n_tokens > e->plan.n_context - s->position)
+    if (item->n_tokens > e->runner.plan.n_context - s->position)
         return mf_fail(error, MF_ERR_CONTEXT,
                        "%zu tokens after %llu do not fit the context of %u tokens", item->n_tokens,
-                       (unsigned long long)s->position, e->plan.n_context);
+                       (unsigned long long)s->position, e->runner.plan.n_context);
     for (size_t i = 0; i < item->n_tokens; i++) {
-        if (item->tokens[i] < 0 || (uint32_t)item->tokens[i] >= e->h.n_vocab)
+        if (item->tokens[i] < 0 || (uint32_t)item->tokens[i] >= e->runner.h.n_vocab)
             return mf_fail(error, MF_ERR_ARGUMENT, "token %zu is %d, outside the vocabulary of %u",
-                           i, item->tokens[i], e->h.n_vocab);
+                           i, item->tokens[i], e->runner.h.n_vocab);
     }
     return MF_OK;
 }
@@ -41,7 +43,7 @@ static mf_status check_item(const mf_engine *e, const mf_batch_item *item, mf_er
 static void cut_chunk(eval_call *call, mf_batch *batch)
 {
     mf_engine *e = call->engine;
-    uint32_t room = e->plan.n_chunk, n_parts = 0, n_rows = 0;
+    uint32_t room = e->runner.plan.n_chunk, n_parts = 0, n_rows = 0;
     size_t n_open = 0;
     for (size_t i = 0; i < call->n_items; i++)
         n_open += call->done[i] < call->items[i].n_tokens;
@@ -54,37 +56,43 @@ static void cut_chunk(eval_call *call, mf_batch *batch)
         size_t share = (room - n_rows) / n_open--;
         share = share == 0 ? 1 : share;
         uint32_t n = (uint32_t)(left < share ? left : share);
-        e->parts_list[n_parts++] = (mf_batch_part){.session = item->session,
-                                                   .tokens = item->tokens + call->done[i],
-                                                   .n_rows = n,
-                                                   .wants_logits = n == left};
+        const bool wants = n == left || call->each != NULL;
+        e->parts_sessions[n_parts] = item->session;
+        e->parts_list[n_parts++] =
+            (mf_batch_part){.tokens = item->tokens + call->done[i],
+                            .n_rows = n,
+                            .logits = wants ? item->session->next_logits : NULL};
         call->done[i] += n;
         n_rows += n;
     }
-    *batch = (mf_batch){.parts = e->parts_list,
-                        .n_parts = n_parts,
-                        .n_rows = n_rows,
-                        .each = call->each,
-                        .each_user = call->each_user,
-                        .first_index = call->n_done,
-                        .done = (uint64_t)call->n_done * e->h.n_layers,
-                        .total = (uint64_t)call->n_total * e->h.n_layers};
+    *batch = (mf_batch){.parts = e->parts_list, .n_parts = n_parts, .n_rows = n_rows};
+}
+
+/* Where the session's pages and states are, for the chunk that it is prepared for. */
+static void place(mf_batch_part *part, const mf_session *s)
+{
+    part->position = s->position;
+    part->pages = s->page_spans;
+    part->state[0] = s->recurrent_span;
+    part->state[1] = s->spare_span;
 }
 
 static mf_status prepare_chunk(mf_engine *e, const mf_batch *batch, mf_error *error)
 {
+    mf_session *const *sessions = e->parts_sessions;
     mf_status status = MF_OK;
     uint32_t n = 0;
     mf_engine_lock(e);
     for (uint32_t i = 0; i < batch->n_parts; i++)
-        batch->parts[i].session->in_batch = true;
+        sessions[i]->in_batch = true;
     for (; n < batch->n_parts && status == MF_OK; n++) {
-        const mf_batch_part *part = &batch->parts[n];
-        status = mf_session_prepare(part->session, part->tokens, part->n_rows, error);
+        mf_batch_part *part = &e->parts_list[n];
+        status = mf_session_prepare(sessions[n], part->tokens, part->n_rows, error);
+        place(part, sessions[n]);
     }
     for (uint32_t i = 0; status != MF_OK && i < batch->n_parts; i++) {
-        mf_session_abandon(batch->parts[i].session);
-        batch->parts[i].session->in_batch = false;
+        mf_session_abandon(sessions[i]);
+        sessions[i]->in_batch = false;
     }
     mf_engine_unlock(e);
     return status;
@@ -105,12 +113,11 @@ static void finish_chunk(const eval_call *call, const mf_batch *batch, bool is_g
     mf_engine_lock(call->engine);
     for (uint32_t i = 0; i < batch->n_parts; i++) {
         const mf_batch_part *part = &batch->parts[i];
-        mf_session *s = part->session;
-        if (is_good) {
-            mf_session_commit(s, part->n_rows, part->wants_logits || batch->each != NULL);
-        } else {
+        mf_session *s = call->engine->parts_sessions[i];
+        if (is_good)
+            mf_session_commit(s, part->n_rows, part->logits != NULL);
+        else
             mf_session_abandon(s);
-        }
         s->in_batch = false;
     }
     for (size_t i = 0; is_good && i < call->n_items; i++) {
@@ -119,6 +126,85 @@ static void finish_chunk(const eval_call *call, const mf_batch *batch, bool is_g
         auto_checkpoint(item->session, is_end, item->n_tokens > 1);
     }
     mf_engine_unlock(call->engine);
+}
+
+/* ------------------------------------------------------------------ what ends it from outside --
+ */
+
+mf_status mf_session_check_cancelled(mf_session *s, mf_error *error)
+{
+    if (atomic_load_explicit(&s->is_cancelled, memory_order_relaxed)) {
+        atomic_store_explicit(&s->is_cancelled, false, memory_order_relaxed);
+        return mf_fail(error, MF_ERR_CANCELLED, "evaluation cancelled");
+    }
+    if (s->deadline_us != 0 && mf_now_us() >= s->deadline_us)
+        return mf_fail(error, MF_ERR_CANCELLED, "evaluation not done at its deadline");
+    return MF_OK;
+}
+
+/* The batch that the runner is at: the engine's lists. */
+typedef struct chunk_watch {
+    const eval_call *call;
+    const mf_batch *batch;
+} chunk_watch;
+
+static mf_status check_chunk(void *ctx, mf_error *error)
+{
+    const chunk_watch *w = ctx;
+    for (uint32_t i = 0; i < w->batch->n_parts; i++)
+        MF_TRY(mf_session_check_cancelled(w->call->engine->parts_sessions[i], error));
+    return MF_OK;
+}
+
+/* In layers times rows. */
+static mf_status report_progress(void *ctx, uint32_t n_layers, mf_error *error)
+{
+    const chunk_watch *w = ctx;
+    const eval_call *call = w->call;
+    const uint64_t all = call->engine->runner.h.n_layers;
+    uint64_t done = call->n_done * all + (uint64_t)n_layers * w->batch->n_rows;
+    for (uint32_t i = 0; i < w->batch->n_parts; i++) {
+        const mf_session *s = call->engine->parts_sessions[i];
+        if (s->progress != NULL && s->progress(s->progress_user, done, call->n_total * all) != 0)
+            return mf_fail(error, MF_ERR_CANCELLED, "evaluation cancelled at layer %u of %u",
+                           n_layers, (uint32_t)all);
+    }
+    return MF_OK;
+}
+
+static int give_logits(void *ctx, uint32_t row, const float *logits)
+{
+    const chunk_watch *w = ctx;
+    return w->call->each(w->call->each_user, w->call->n_done + row, logits);
+}
+
+static void trace(void *ctx, uint32_t layer, const float *hidden)
+{
+    const chunk_watch *w = ctx;
+    const mf_engine *e = w->call->engine;
+    for (uint32_t i = 0; i < w->batch->n_parts; i++) {
+        const mf_session *s = e->parts_sessions[i];
+        const uint32_t n = w->batch->parts[i].n_rows;
+        if (s->trace != NULL)
+            s->trace(s->trace_user, layer, s->position, n, hidden);
+        hidden += (size_t)n * e->runner.h.hidden_size;
+    }
+}
+
+static mf_status run_chunk(const eval_call *call, mf_batch *batch, mf_error *error)
+{
+    chunk_watch ctx = {call, batch};
+    mf_batch_watch watch = {.ctx = &ctx,
+                            .check = check_chunk,
+                            .progress = report_progress,
+                            .each = call->each != NULL ? give_logits : NULL};
+    for (uint32_t i = 0; i < batch->n_parts && watch.trace == NULL; i++) {
+        const mf_session *s = call->engine->parts_sessions[i];
+        watch.trace = s->trace != NULL ? trace : NULL;
+        watch.trace_rows = s->trace_rows;
+    }
+    batch->watch = &watch;
+    return mf_forward(&call->engine->runner, batch, error);
 }
 
 /* What ends the waiting for a turn: any session that still has tokens was cancelled or is late. */
@@ -139,11 +225,11 @@ static mf_status eval_chunk(eval_call *call, mf_error *error)
         return mf_fail(error, MF_ERR_STATE, "a callback of an evaluation may not evaluate");
     MF_TRY(mf_turn_take(&e->turn, check_waiting, call, error));
     cut_chunk(call, &batch);
-    mf_status status = mf_check_cancelled(&batch, error);
+    mf_status status = check_chunk(&(chunk_watch){call, &batch}, error);
     if (status == MF_OK)
         status = prepare_chunk(e, &batch, error);
     if (status == MF_OK) {
-        status = mf_forward(e, &batch, error);
+        status = run_chunk(call, &batch, error);
         finish_chunk(call, &batch, status == MF_OK);
     }
     call->n_done += batch.n_rows;

@@ -127,7 +127,7 @@ static void bring_up_to_date(mf_session_index *index, record *r)
         return;
     drop_entries(index, r);
     bool good = add_entry(index, r, s->position);
-    if (s->engine->plan.recurrent_bytes != 0)
+    if (s->engine->runner.plan.recurrent_bytes != 0)
         for (uint32_t i = 0; i < s->n_checkpoints && good; i++)
             if (s->checkpoints[i].position != s->position)
                 good = add_entry(index, r, s->checkpoints[i].position);
@@ -151,7 +151,7 @@ static void bring_all_up_to_date(mf_engine *e)
 /* The best entry for these tokens; entries of `except` are out of the tree meanwhile. */
 static mf_session *search(mf_engine *e, const int32_t *tokens, size_t n_tokens, uint64_t *position)
 {
-    bool whole = e->plan.recurrent_bytes != 0;
+    bool whole = e->runner.plan.recurrent_bytes != 0;
     const mf_prefix_index *tree = e->session_index->tree;
     mf_prefix_match m = whole ? mf_prefix_find_whole(tree, tokens, n_tokens)
                               : mf_prefix_find_common(tree, tokens, n_tokens);

@@ -11,7 +11,7 @@ uint64_t mf_session_position_held(const mf_session *s, uint64_t at_most)
 {
     if (s->position <= at_most)
         return s->position;
-    if (s->engine->plan.recurrent_bytes == 0)
+    if (s->engine->runner.plan.recurrent_bytes == 0)
         return at_most;
     const mf_checkpoint_state *c = mf_checkpoint_find(s, at_most);
     return c == NULL ? 0 : c->position;
@@ -30,7 +30,7 @@ static void free_state(mf_engine *e, mf_state *st)
     const mf_allocator *a = &e->allocator;
     mf_free(a, st->tokens, (size_t)st->position * sizeof *st->tokens);
     mf_free(a, st->pages, mf_pages_of(st->position) * sizeof *st->pages);
-    mf_free(a, st->logits, e->h.n_vocab * sizeof *st->logits);
+    mf_free(a, st->logits, e->runner.h.n_vocab * sizeof *st->logits);
     mf_free(a, st, sizeof *st);
 }
 
@@ -46,7 +46,7 @@ static mf_status make_state(mf_engine *e, const int32_t *tokens, uint64_t positi
     st->position = position;
     st->tokens = mf_alloc_array(a, (size_t)position, sizeof *st->tokens);
     st->pages = mf_alloc_array(a, mf_pages_of(position), sizeof *st->pages);
-    st->logits = has_logits ? mf_alloc_array(a, e->h.n_vocab, sizeof *st->logits) : NULL;
+    st->logits = has_logits ? mf_alloc_array(a, e->runner.h.n_vocab, sizeof *st->logits) : NULL;
     if (st->tokens == NULL || st->pages == NULL || (has_logits && st->logits == NULL)) {
         free_state(e, st);
         return mf_fail_memory(error, (size_t)position * sizeof *st->tokens, "a held state");
@@ -60,7 +60,7 @@ static mf_status make_state(mf_engine *e, const int32_t *tokens, uint64_t positi
 static void refer(mf_session *s, mf_state *st, const mf_checkpoint_state *c)
 {
     mf_engine *e = s->engine;
-    if (e->plan.page_bytes != 0)
+    if (e->runner.plan.page_bytes != 0)
         st->n_pages = mf_pages_of(st->position);
     for (uint32_t i = 0; i < st->n_pages; i++) {
         bool is_last = i + 1 == st->n_pages && c != NULL && c->last_page != 0;
@@ -68,12 +68,13 @@ static void refer(mf_session *s, mf_state *st, const mf_checkpoint_state *c)
         mf_unit_hold(&e->pool, MF_UNIT_PAGE, st->pages[i]);
     }
     st->recurrent = c != NULL ? c->recurrent : s->recurrent;
-    if (e->plan.recurrent_bytes == 0 || st->position == 0)
+    if (e->runner.plan.recurrent_bytes == 0 || st->position == 0)
         st->recurrent = 0;
     if (st->recurrent != 0)
         mf_unit_hold(&e->pool, MF_UNIT_RECURRENT, st->recurrent);
     if (st->logits != NULL)
-        memcpy(st->logits, c != NULL ? c->logits : s->logits, e->h.n_vocab * sizeof *st->logits);
+        memcpy(st->logits, c != NULL ? c->logits : s->logits,
+               e->runner.h.n_vocab * sizeof *st->logits);
 }
 
 mf_status mf_state_hold_locked(mf_session *s, uint64_t position, mf_state **out, mf_error *error)
@@ -117,7 +118,7 @@ void mf_state_hold_checkpoints(mf_session *session, mf_state *st, uint32_t n_max
     enum { N = MF_STATE_CHECKPOINTS };
     static const uint32_t eighths[N] = {4, 6, 7, 8};
     const mf_checkpoint_state *last = NULL;
-    if (st->engine->plan.recurrent_bytes == 0 || st->position == 0)
+    if (st->engine->runner.plan.recurrent_bytes == 0 || st->position == 0)
         return;
     mf_engine_lock(st->engine);
     for (uint32_t i = n_max < N ? N - n_max : 0; i < N; i++) {
@@ -143,10 +144,10 @@ static void drop_units(mf_state *st)
 static mf_status take_units(mf_state *st, mf_error *error)
 {
     mf_engine *e = st->engine;
-    uint32_t n_pages = e->plan.page_bytes != 0 ? mf_pages_of(st->position) : 0;
+    uint32_t n_pages = e->runner.plan.page_bytes != 0 ? mf_pages_of(st->position) : 0;
     for (; st->n_pages < n_pages; st->n_pages++)
         MF_TRY(mf_take_unit(e, MF_UNIT_PAGE, &st->pages[st->n_pages], error));
-    if (e->plan.recurrent_bytes != 0 && st->position != 0)
+    if (e->runner.plan.recurrent_bytes != 0 && st->position != 0)
         MF_TRY(mf_take_unit(e, MF_UNIT_RECURRENT, &st->recurrent, error));
     return MF_OK;
 }
@@ -154,9 +155,9 @@ static mf_status take_units(mf_state *st, mf_error *error)
 mf_status mf_state_create(mf_engine *engine, const int32_t *tokens, uint64_t n_tokens,
                           bool has_logits, mf_state **out, mf_error *error)
 {
-    if (n_tokens > engine->plan.n_context)
+    if (n_tokens > engine->runner.plan.n_context)
         return mf_fail(error, MF_ERR_CONTEXT, "%llu tokens do not fit the context of %u tokens",
-                       (unsigned long long)n_tokens, engine->plan.n_context);
+                       (unsigned long long)n_tokens, engine->runner.plan.n_context);
     mf_state *st = NULL;
     MF_TRY(make_state(engine, tokens, n_tokens, has_logits, &st, error));
     mf_engine_lock(engine);
@@ -195,8 +196,8 @@ typedef struct part_place {
 /* The n-th of the layers' runs of bytes of one kind that are not empty; n_bytes 0 past the last. */
 static part_place nth_run(const mf_engine *e, bool is_recurrent, uint32_t n)
 {
-    for (uint32_t i = 0; i < e->h.n_layers; i++) {
-        const mf_layer_state *l = &e->layers[i];
+    for (uint32_t i = 0; i < e->runner.h.n_layers; i++) {
+        const mf_layer_state *l = &e->runner.layers[i];
         for (int j = 0; j < 2 && l->is_recurrent == is_recurrent; j++)
             if (l->n_bytes[j] != 0 && n-- == 0)
                 return (part_place){is_recurrent, 0, l->offset[j], l->n_bytes[j]};
@@ -207,19 +208,20 @@ static part_place nth_run(const mf_engine *e, bool is_recurrent, uint32_t n)
 static uint32_t count_runs(const mf_engine *e, bool is_recurrent)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < e->h.n_layers; i++)
+    for (uint32_t i = 0; i < e->runner.h.n_layers; i++)
         for (int j = 0; j < 2; j++)
-            n += e->layers[i].is_recurrent == is_recurrent && e->layers[i].n_bytes[j] != 0;
+            n += e->runner.layers[i].is_recurrent == is_recurrent &&
+                 e->runner.layers[i].n_bytes[j] != 0;
     return n;
 }
 
 static part_place place_of(const mf_engine *e, uint64_t position, uint32_t i)
 {
-    bool has_pages = e->plan.page_bytes != 0;
+    bool has_pages = e->runner.plan.page_bytes != 0;
     uint32_t n_full = has_pages ? (uint32_t)(position / MF_PAGE_TOKENS) : 0;
     uint64_t n_rows = has_pages ? position % MF_PAGE_TOKENS : 0;
     if (i < n_full)
-        return (part_place){false, i, 0, e->plan.page_bytes};
+        return (part_place){false, i, 0, e->runner.plan.page_bytes};
     i -= n_full;
     uint32_t n_runs = n_rows != 0 ? count_runs(e, false) : 0;
     if (i >= n_runs)
@@ -233,7 +235,7 @@ static part_place place_of(const mf_engine *e, uint64_t position, uint32_t i)
 uint32_t mf_state_n_parts(const mf_engine *e, uint64_t position)
 {
     uint32_t n = position != 0 ? count_runs(e, true) : 0;
-    if (e->plan.page_bytes == 0)
+    if (e->runner.plan.page_bytes == 0)
         return n;
     n += (uint32_t)(position / MF_PAGE_TOKENS);
     return position % MF_PAGE_TOKENS != 0 ? n + count_runs(e, false) : n;
@@ -251,7 +253,7 @@ static mf_state_part part_in_unit(const mf_engine *engine, part_place place, mf_
     mf_span at =
         mf_unit_span(&e->pool, place.is_recurrent ? MF_UNIT_RECURRENT : MF_UNIT_PAGE, unit);
     mf_engine_unlock(e);
-    unsigned char *host = e->backend->ops->buffer_host(e->backend, at.buffer);
+    unsigned char *host = e->runner.backend->ops->buffer_host(e->runner.backend, at.buffer);
     return (mf_state_part){host + at.offset + place.offset, place.n_bytes};
 }
 
@@ -280,7 +282,7 @@ uint32_t mf_state_n_recurrent_parts(const mf_engine *e)
 uint32_t mf_state_n_page_parts(const mf_engine *e, uint64_t position, uint64_t n_tokens)
 {
     uint32_t n_full = (uint32_t)(position / MF_PAGE_TOKENS), n = mf_pages_of(n_tokens);
-    if (e->plan.page_bytes == 0)
+    if (e->runner.plan.page_bytes == 0)
         return 0;
     return n <= n_full ? n : n_full + count_runs(e, false);
 }
@@ -331,7 +333,7 @@ static void take_over(mf_session *s, const mf_state *st)
     s->position = st->position;
     s->has_logits = st->logits != NULL;
     if (s->has_logits)
-        memcpy(s->logits, st->logits, e->h.n_vocab * sizeof *s->logits);
+        memcpy(s->logits, st->logits, e->runner.h.n_vocab * sizeof *s->logits);
     mf_session_tell_change(s, n_same);
 }
 

@@ -12,19 +12,19 @@ mf_snapshot_head mf_snapshot_head_of(const mf_engine *engine, uint64_t n_tokens,
                                      uint32_t n_checkpoints)
 {
     mf_snapshot_head head = {.n_tokens = n_tokens,
-                             .n_layers = engine->h.n_layers,
-                             .n_vocab = engine->h.n_vocab,
+                             .n_layers = engine->runner.h.n_layers,
+                             .n_vocab = engine->runner.h.n_vocab,
                              .page_tokens = MF_PAGE_TOKENS,
-                             .page_bytes = engine->plan.page_bytes,
-                             .recurrent_bytes = engine->plan.recurrent_bytes,
+                             .page_bytes = engine->runner.plan.page_bytes,
+                             .recurrent_bytes = engine->runner.plan.recurrent_bytes,
                              .has_logits = has_logits,
                              .n_parts = mf_state_n_parts(engine, n_tokens),
                              .parts_bytes = mf_state_bytes(engine, n_tokens)};
     if (has_logits) {
         head.n_parts++;
-        head.parts_bytes += (uint64_t)engine->h.n_vocab * sizeof(float);
+        head.parts_bytes += (uint64_t)engine->runner.h.n_vocab * sizeof(float);
     }
-    if (n_checkpoints != 0 && engine->plan.recurrent_bytes != 0) {
+    if (n_checkpoints != 0 && engine->runner.plan.recurrent_bytes != 0) {
         uint32_t n_before = mf_state_n_page_parts(engine, n_tokens, n_tokens);
         head.n_checkpoints = n_checkpoints;
         head.checkpoint_parts = mf_state_n_recurrent_parts(engine);
@@ -55,7 +55,8 @@ static void list_written(const mf_state *state, const mf_snapshot_head *head,
     for (uint32_t i = 0; i < n_parts; i++)
         list_part(parts, i, mf_state_part_at(state, i));
     if (head->has_logits)
-        mf_snapshot_parts_add(parts, n_parts, state->logits, e->h.n_vocab * sizeof *state->logits);
+        mf_snapshot_parts_add(parts, n_parts, state->logits,
+                              e->runner.h.n_vocab * sizeof *state->logits);
     for (uint32_t k = 0; k < head->n_checkpoints; k++)
         for (uint32_t i = 0; i < head->checkpoint_parts; i++)
             list_part(parts, parts->n_parts,
@@ -144,7 +145,7 @@ mf_status mf_snapshot_find_extent(const mf_engine *engine, const mf_snapshot_hea
     for (uint32_t i = 0; i < n_pages; i++)
         n_bytes += mf_state_part_bytes(engine, head->n_tokens, i);
     uint64_t end = mf_snapshot_part_offset(head, n_pages, n_bytes);
-    if (engine->plan.recurrent_bytes == 0) {
+    if (engine->runner.plan.recurrent_bytes == 0) {
         *out = (mf_snapshot_extent){end, end, end, 0};
         return MF_OK;
     }
@@ -264,9 +265,9 @@ static mf_status read_all(mf_engine *engine, mf_snapshot_head *head, mf_byte_sou
 {
     mf_snapshot_extent all = {0};
     int32_t *tokens = NULL;
-    if (head->n_tokens > engine->plan.n_context)
+    if (head->n_tokens > engine->runner.plan.n_context)
         return mf_fail(error, MF_ERR_CONTEXT, "%llu tokens do not fit the context of %u tokens",
-                       (unsigned long long)head->n_tokens, engine->plan.n_context);
+                       (unsigned long long)head->n_tokens, engine->runner.plan.n_context);
     MF_TRY(mf_snapshot_load_tokens(engine, head, source, &tokens, error));
     mf_status status = mf_snapshot_find_extent(engine, head, head->n_tokens, &all, error);
     if (status == MF_OK)
@@ -293,7 +294,7 @@ static mf_status load(mf_session *session, mf_snapshot_head *head, mf_byte_sourc
     MF_TRY(read_all(session->engine, head, source, &state, error));
     if (state->logits != NULL) /* the same after loading, whoever wrote it */
         mf_free(&session->engine->allocator, state->logits,
-                session->engine->h.n_vocab * sizeof *state->logits);
+                session->engine->runner.h.n_vocab * sizeof *state->logits);
     state->logits = NULL;
     mf_status status = mf_session_adopt(session, state, error);
     mf_state_release(&state);

@@ -21,7 +21,8 @@
 
 static void add_resident(const mf_engine *e, mf_checksum *c)
 {
-    const unsigned char *bytes = e->backend->ops->buffer_host(e->backend, e->resident);
+    const unsigned char *bytes =
+        e->runner.backend->ops->buffer_host(e->runner.backend, e->runner.resident);
     uint64_t n_bytes = e->info.resident_bytes;
     uint64_t stride = n_bytes <= WHOLE_BYTES ? SAMPLE_BYTES : SAMPLE_STRIDE;
     for (uint64_t at = 0; at < n_bytes; at += stride) {
@@ -53,8 +54,8 @@ static void add_shapes(const mf_engine *e, mf_checksum *c)
                                i->n_expert_groups_per_token,
                                i->resident_bytes,
                                MF_PAGE_TOKENS};
-    const double rope[] = {e->h.rope.theta, e->h.rope.factor, e->h.rope.attention_factor,
-                           (double)e->h.rms_eps};
+    const double rope[] = {e->runner.h.rope.theta, e->runner.h.rope.factor,
+                           e->runner.h.rope.attention_factor, (double)e->runner.h.rms_eps};
     mf_fingerprint_add(c, i->family, sizeof i->family);
     mf_fingerprint_add(c, values, sizeof values);
     mf_fingerprint_add(c, rope, sizeof rope);
@@ -72,8 +73,8 @@ typedef struct sampler {
  * and biases are seen. */
 static mf_io_read sample_of(const mf_engine *e, uint64_t number, uint64_t *skip, uint64_t *n)
 {
-    uint64_t layer = number / e->h.n_experts, expert = number % e->h.n_experts;
-    const mf_expert_part *parts = e->parts + layer * MF_MAX_EXPERT_PARTS;
+    uint64_t layer = number / e->runner.h.n_experts, expert = number % e->runner.h.n_experts;
+    const mf_expert_part *parts = e->runner.map.parts + layer * MF_MAX_EXPERT_PARTS;
     uint64_t p = expert % MF_MAX_EXPERT_PARTS;
     for (int i = 0; i < MF_MAX_EXPERT_PARTS && parts[p].n_bytes == 0; i++)
         p = (p + 1) % MF_MAX_EXPERT_PARTS;
@@ -128,15 +129,15 @@ static mf_status add_experts(const mf_engine *e, mf_checksum *c, mf_error *error
 {
     const mf_io_options options = {
         .allocator = e->allocator, .kind = e->options.io, .depth = N_AT_ONCE};
-    uint64_t n_all = (uint64_t)e->h.n_moe_layers * e->h.n_experts;
+    uint64_t n_all = (uint64_t)e->runner.h.n_moe_layers * e->runner.h.n_experts;
     sampler s = {.engine = e};
     uint32_t file;
     mf_status status;
     MF_TRY_GOTO(mf_region_create(&e->allocator, N_AT_ONCE * ROOM_BYTES, "samples of the experts",
                                  &s.room, error));
     MF_TRY_GOTO(mf_io_open(&options, &s.io, error));
-    for (uint32_t i = 0; i < mf_io_n_files(e->io); i++) /* numbered alike */
-        MF_TRY_GOTO(mf_io_add_file(s.io, mf_io_file_path(e->io, i), &file, error));
+    for (uint32_t i = 0; i < mf_io_n_files(e->runner.io); i++) /* numbered alike */
+        MF_TRY_GOTO(mf_io_add_file(s.io, mf_io_file_path(e->runner.io, i), &file, error));
     for (uint64_t at = 0; at < n_all; at += N_AT_ONCE) {
         uint64_t n = n_all - at < N_AT_ONCE ? n_all - at : N_AT_ONCE;
         MF_TRY_GOTO(add_samples(&s, at, (uint32_t)n, c, error));

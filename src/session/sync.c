@@ -75,7 +75,7 @@ static mf_status reuse_memory(sync_job *job, mf_error *error)
 static bool find_stored(const sync_job *job, mf_store *store, mf_store_match *match,
                         uint64_t *n_usable)
 {
-    bool whole = job->engine->plan.recurrent_bytes != 0;
+    bool whole = job->engine->runner.plan.recurrent_bytes != 0;
     const mf_snapshot_key *key = &job->key;
     size_t least = (size_t)job->n_reused, n = job->n_tokens;
     if (!mf_store_find(store, key, job->tokens, n, whole, least, match))
@@ -134,7 +134,7 @@ static mf_status take_state(sync_job *job, const mf_state *state, mf_error *erro
 {
     mf_session *s = job->session;
     MF_TRY(mf_session_adopt(s, state, error));
-    if (s->auto_tokens != 0 && job->engine->plan.recurrent_bytes != 0)
+    if (s->auto_tokens != 0 && job->engine->runner.plan.recurrent_bytes != 0)
         (void)!mf_checkpoint_save(s, NULL); /* one that does not fit is left out */
     job->n_reused = state->position;
     job->source = MF_SYNC_STORE;
@@ -174,13 +174,13 @@ static mf_status check(const mf_session *s, const int32_t *tokens, size_t n_toke
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "mf_session_sync: session or tokens is NULL, or there are no tokens");
     const mf_engine *e = s->engine;
-    if (n_tokens > e->plan.n_context)
+    if (n_tokens > e->runner.plan.n_context)
         return mf_fail(error, MF_ERR_CONTEXT, "%zu tokens do not fit the context of %u tokens",
-                       n_tokens, e->plan.n_context);
+                       n_tokens, e->runner.plan.n_context);
     for (size_t i = 0; i < n_tokens; i++) {
-        if (tokens[i] < 0 || (uint32_t)tokens[i] >= e->h.n_vocab)
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= e->runner.h.n_vocab)
             return mf_fail(error, MF_ERR_ARGUMENT, "token %zu is %d, outside the vocabulary of %u",
-                           i, tokens[i], e->h.n_vocab);
+                           i, tokens[i], e->runner.h.n_vocab);
     }
     return MF_OK;
 }
@@ -218,7 +218,8 @@ static mf_status write_state(void *ctx, mf_byte_sink *sink, mf_error *error)
 
 static uint32_t most_checkpoints(const mf_engine *e, const mf_store *store)
 {
-    uint64_t n = mf_store_max_bytes(store) / CHECKPOINT_SHARE / (e->plan.recurrent_bytes + 1);
+    uint64_t n =
+        mf_store_max_bytes(store) / CHECKPOINT_SHARE / (e->runner.plan.recurrent_bytes + 1);
     return n < MF_STATE_CHECKPOINTS ? (uint32_t)n : MF_STATE_CHECKPOINTS;
 }
 

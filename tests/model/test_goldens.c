@@ -118,7 +118,7 @@ static void test_run(const run_name *run, const golden *g)
     size_t n_rows = (size_t)g->n_layers * g->n_positions;
     hidden_target target = {g, calloc(n_rows * g->hidden_size, sizeof(float)), calloc(n_rows, 1)};
     float *logits = calloc((size_t)g->n_tokens * g->n_vocab, sizeof(float));
-    mf_session_set_trace(session, keep_hidden, &target);
+    REQUIRE_OK(mf_session_set_trace(session, keep_hidden, &target, &error), &error);
     REQUIRE_OK(golden_eval(session, g->tokens, g->n_tokens, g->n_vocab, logits, &error), &error);
     CHECK_U64(mf_session_position(session), g->n_tokens);
     compare_all(run, g, &target, logits);

@@ -24,7 +24,7 @@ static mf_engine *open_engine(const golden_case *c, uint32_t n_context)
 
 static uint64_t pages_bytes(const mf_engine *e, uint64_t n_pages, uint64_t n_states)
 {
-    return n_pages * e->plan.page_bytes + n_states * e->plan.recurrent_bytes;
+    return n_pages * e->runner.plan.page_bytes + n_states * e->runner.plan.recurrent_bytes;
 }
 
 static void check_size(const golden_case *c, const golden *g)

@@ -195,7 +195,8 @@ static void held_start(held *h, mf_session *session, const int32_t *tokens, size
     *h = (held){.session = session, .tokens = tokens, .n_tokens = n, .status = MF_ERR_STATE};
     pthread_mutex_init(&h->mutex, NULL);
     pthread_cond_init(&h->changed, NULL);
-    mf_session_set_trace(session, hold_layer, h);
+    mf_error error = {0};
+    REQUIRE_OK(mf_session_set_trace(session, hold_layer, h, &error), &error);
     REQUIRE(pthread_create(&h->thread, NULL, evaluate, h) == 0);
     pthread_mutex_lock(&h->mutex);
     while (!h->is_inside)
@@ -211,7 +212,7 @@ static void held_finish(held *h)
     pthread_mutex_unlock(&h->mutex);
     CHECK(pthread_join(h->thread, NULL) == 0);
     CHECK_STATUS(h->status, MF_OK);
-    mf_session_set_trace(h->session, NULL, NULL);
+    CHECK_STATUS(mf_session_set_trace(h->session, NULL, NULL, NULL), MF_OK);
     pthread_mutex_destroy(&h->mutex);
     pthread_cond_destroy(&h->changed);
 }

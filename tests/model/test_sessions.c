@@ -425,11 +425,11 @@ static void run(const setting *s, unsigned long n_steps, uint64_t seed)
     w.memos = calloc(N_MEMO, sizeof *w.memos);
     REQUIRE(w.memos != NULL);
     w.plain = golden_open(w.c, &options);
-    uint64_t each = w.plain->plan.page_bytes * (MAX_TOKENS / MF_PAGE_TOKENS + 2) +
-                    w.plain->plan.recurrent_bytes * 6;
+    uint64_t each = w.plain->runner.plan.page_bytes * (MAX_TOKENS / MF_PAGE_TOKENS + 2) +
+                    w.plain->runner.plan.recurrent_bytes * 6;
     options.state_bytes = each * N_SESSIONS / (s->state_share == 0 ? 1 : s->state_share);
     w.engine = golden_open(w.c, &options);
-    w.is_recurrent = w.engine->plan.recurrent_bytes != 0;
+    w.is_recurrent = w.engine->runner.plan.recurrent_bytes != 0;
     REQUIRE_OK(mf_session_create(w.plain, &w.reference, &error), &error);
     for (unsigned long i = 0; i < n_steps; i++) {
         step(&w);

@@ -1,41 +1,41 @@
 /* SPDX-License-Identifier: MIT */
 /* The attention of a layer: gated softmax attention, the gated delta rule, or multi-head latent
  * attention. */
-#include "session/forward.h"
+#include "forward/forward.h"
 
-/* The batch's runs of rows, with the sessions' pages of this layer. */
-static const mf_sequence *sequences_of(mf_engine *e, const mf_batch *batch, uint32_t layer)
+/* The batch's runs of rows, with the pages of this layer. */
+static const mf_sequence *sequences_of(mf_runner *r, const mf_batch *batch, uint32_t layer)
 {
-    const mf_layer_state *state = &e->layers[layer];
+    const mf_layer_state *state = &r->layers[layer];
     uint32_t row = 0;
     for (uint32_t i = 0; i < batch->n_parts; i++) {
-        const mf_session *s = batch->parts[i].session;
-        e->sequences[i] = (mf_sequence){.first_row = row,
-                                        .n_rows = batch->parts[i].n_rows,
-                                        .position = s->position,
-                                        .pages = s->page_spans,
+        const mf_batch_part *part = &batch->parts[i];
+        r->sequences[i] = (mf_sequence){.first_row = row,
+                                        .n_rows = part->n_rows,
+                                        .position = part->position,
+                                        .pages = part->pages,
                                         .page_offset = {state->offset[0], state->offset[1]}};
-        row += batch->parts[i].n_rows;
+        row += part->n_rows;
     }
-    return e->sequences;
+    return r->sequences;
 }
 
 /* The recurrent states before and after the chunk: part j of this layer's. */
-static void find_states(mf_engine *e, const mf_batch *batch, uint32_t layer, int j)
+static void find_states(mf_runner *r, const mf_batch *batch, uint32_t layer, int j)
 {
-    uint64_t offset = e->layers[layer].offset[j];
+    uint64_t offset = r->layers[layer].offset[j];
     for (uint32_t i = 0; i < batch->n_parts; i++) {
-        const mf_session *s = batch->parts[i].session;
-        mf_span from = s->recurrent_span;
-        e->sequences[i].state[0] = from.buffer.id == 0 ? from : mf_span_at(from, offset);
-        e->sequences[i].state[1] = mf_span_at(s->spare_span, offset);
+        const mf_batch_part *part = &batch->parts[i];
+        mf_span from = part->state[0];
+        r->sequences[i].state[0] = from.buffer.id == 0 ? from : mf_span_at(from, offset);
+        r->sequences[i].state[1] = mf_span_at(part->state[1], offset);
     }
 }
 
-static void head_norm_rope(mf_engine *e, const mf_batch *batch, mf_span x, mf_span weight,
+static void head_norm_rope(mf_runner *r, const mf_batch *batch, mf_span x, mf_span weight,
                            uint32_t n_heads)
 {
-    const mf_plan *p = &e->plan;
+    const mf_plan *p = &r->plan;
     const mf_op op = {.kind = MF_OP_HEAD_NORM_ROPE,
                       .n_rows = batch->n_rows,
                       .u.head_norm_rope = {.x = x,
@@ -43,30 +43,30 @@ static void head_norm_rope(mf_engine *e, const mf_batch *batch, mf_span x, mf_sp
                                            .cos = p->cos,
                                            .sin = p->sin,
                                            .n_heads = n_heads,
-                                           .head_dim = e->h.head_dim,
-                                           .n_rot = e->h.n_rot,
-                                           .eps = e->h.rms_eps,
-                                           .sequences = e->sequences,
+                                           .head_dim = r->h.head_dim,
+                                           .n_rot = r->h.n_rot,
+                                           .eps = r->h.rms_eps,
+                                           .sequences = r->sequences,
                                            .n_sequences = batch->n_parts}};
-    mf_record(e, &op);
+    mf_record(r, &op);
 }
 
 /* plan.y = gated attention of plan.h */
-static void full_attention(mf_engine *e, const mf_batch *batch, uint32_t layer)
+static void full_attention(mf_runner *r, const mf_batch *batch, uint32_t layer)
 {
-    const mf_plan *p = &e->plan;
-    const mf_hparams *h = &e->h;
-    const mf_full_weights *w = &e->weights.layers[layer].u.full;
-    const mf_sequence *sequences = sequences_of(e, batch, layer);
+    const mf_plan *p = &r->plan;
+    const mf_hparams *h = &r->h;
+    const mf_full_weights *w = &r->weights.layers[layer].u.full;
+    const mf_sequence *sequences = sequences_of(r, batch, layer);
     const mf_op project = {.kind = MF_OP_MATMUL,
                            .n_rows = batch->n_rows,
                            .u.matmul = {.x = p->h,
                                         .n = 4,
                                         .weight = {w->q, w->gate, w->k, w->v},
                                         .y = {p->q, p->gate, p->kv_k, p->kv_v}}};
-    mf_record(e, &project);
-    head_norm_rope(e, batch, p->q, w->q_norm, h->n_heads);
-    head_norm_rope(e, batch, p->kv_k, w->k_norm, h->n_kv_heads);
+    mf_record(r, &project);
+    head_norm_rope(r, batch, p->q, w->q_norm, h->n_heads);
+    head_norm_rope(r, batch, p->kv_k, w->k_norm, h->n_kv_heads);
     const mf_op attend = {.kind = MF_OP_ATTENTION,
                           .n_rows = batch->n_rows,
                           .u.attention = {.q = p->q,
@@ -80,31 +80,31 @@ static void full_attention(mf_engine *e, const mf_batch *batch, uint32_t layer)
                                           .scale = h->attention_scale,
                                           .sequences = sequences,
                                           .n_sequences = batch->n_parts}};
-    mf_record(e, &attend);
+    mf_record(r, &attend);
     const mf_op gate = {
         .kind = MF_OP_SIGMOID_MUL,
         .n_rows = batch->n_rows,
         .u.sigmoid_mul = {.x = p->attn, .gate = p->gate, .n_cols = mf_query_width(h)}};
-    mf_record(e, &gate);
-    mf_record_matmul(e, batch->n_rows, &w->o, p->attn, p->y);
+    mf_record(r, &gate);
+    mf_record_matmul(r, batch->n_rows, &w->o, p->attn, p->y);
 }
 
 /* plan.y = gated delta rule of plan.h */
-static void linear_attention(mf_engine *e, const mf_batch *batch, uint32_t layer)
+static void linear_attention(mf_runner *r, const mf_batch *batch, uint32_t layer)
 {
-    const mf_plan *p = &e->plan;
-    const mf_hparams *h = &e->h;
-    const mf_linear_weights *w = &e->weights.layers[layer].u.linear;
-    const mf_sequence *sequences = e->sequences;
-    (void)sequences_of(e, batch, layer);
-    find_states(e, batch, layer, 0);
+    const mf_plan *p = &r->plan;
+    const mf_hparams *h = &r->h;
+    const mf_linear_weights *w = &r->weights.layers[layer].u.linear;
+    const mf_sequence *sequences = r->sequences;
+    (void)sequences_of(r, batch, layer);
+    find_states(r, batch, layer, 0);
     const mf_op project = {.kind = MF_OP_MATMUL,
                            .n_rows = batch->n_rows,
                            .u.matmul = {.x = p->h,
                                         .n = 4,
                                         .weight = {w->qkv, w->z, w->b, w->a},
                                         .y = {p->qkv, p->z, p->b, p->a}}};
-    mf_record(e, &project);
+    mf_record(r, &project);
     const mf_op conv = {.kind = MF_OP_CONV1D_SILU,
                         .n_rows = batch->n_rows,
                         .u.conv1d_silu = {.x = p->qkv,
@@ -114,8 +114,8 @@ static void linear_attention(mf_engine *e, const mf_batch *batch, uint32_t layer
                                           .width = h->conv_width,
                                           .sequences = sequences,
                                           .n_sequences = batch->n_parts}};
-    mf_record(e, &conv);
-    find_states(e, batch, layer, 1);
+    mf_record(r, &conv);
+    find_states(r, batch, layer, 1);
     const mf_op delta = {.kind = MF_OP_GATED_DELTA,
                          .n_rows = batch->n_rows,
                          .u.gated_delta = {.qkv = p->qkv,
@@ -131,7 +131,7 @@ static void linear_attention(mf_engine *e, const mf_batch *batch, uint32_t layer
                                            .eps = 1e-6f,
                                            .sequences = sequences,
                                            .n_sequences = batch->n_parts}};
-    mf_record(e, &delta);
+    mf_record(r, &delta);
     const mf_op norm = {.kind = MF_OP_RMSNORM_GATED,
                         .n_rows = batch->n_rows,
                         .u.rmsnorm_gated = {.x = p->delta,
@@ -140,8 +140,8 @@ static void linear_attention(mf_engine *e, const mf_batch *batch, uint32_t layer
                                             .n_heads = h->n_v_heads,
                                             .head_dim = h->value_dim,
                                             .eps = h->rms_eps}};
-    mf_record(e, &norm);
-    mf_record_matmul(e, batch->n_rows, &w->out, p->delta, p->y);
+    mf_record(r, &norm);
+    mf_record_matmul(r, batch->n_rows, &w->out, p->delta, p->y);
 }
 
 /* The published models fix this epsilon in code. */
@@ -152,7 +152,7 @@ static mf_span floats_at(mf_span span, uint64_t n_floats)
     return mf_span_at(span, n_floats * sizeof(float));
 }
 
-static void latent_norm(mf_engine *e, uint32_t n_rows, mf_span x, mf_span weight, uint32_t n_cols,
+static void latent_norm(mf_runner *r, uint32_t n_rows, mf_span x, mf_span weight, uint32_t n_cols,
                         uint32_t stride)
 {
     const mf_op op = {.kind = MF_OP_RMSNORM,
@@ -163,32 +163,32 @@ static void latent_norm(mf_engine *e, uint32_t n_rows, mf_span x, mf_span weight
                                     .n_cols = n_cols,
                                     .stride = stride,
                                     .eps = LATENT_NORM_EPS}};
-    mf_record(e, &op);
+    mf_record(r, &op);
 }
 
-static void rope(mf_engine *e, const mf_batch *batch, mf_span x, uint32_t n_heads,
+static void rope(mf_runner *r, const mf_batch *batch, mf_span x, uint32_t n_heads,
                  uint32_t row_stride, uint32_t head_stride)
 {
     const mf_op op = {.kind = MF_OP_ROPE,
                       .n_rows = batch->n_rows,
                       .u.rope = {.x = x,
-                                 .cos = e->plan.cos,
-                                 .sin = e->plan.sin,
+                                 .cos = r->plan.cos,
+                                 .sin = r->plan.sin,
                                  .n_heads = n_heads,
-                                 .n_rot = e->h.n_rot,
+                                 .n_rot = r->h.n_rot,
                                  .row_stride = row_stride,
                                  .head_stride = head_stride,
-                                 .interleaved = e->h.rope.interleaved,
-                                 .sequences = e->sequences,
+                                 .interleaved = r->h.rope.interleaved,
+                                 .sequences = r->sequences,
                                  .n_sequences = batch->n_parts}};
-    mf_record(e, &op);
+    mf_record(r, &op);
 }
 
 /* The queries of every row and the latents, normed and rotated: plan.q and plan.kv. */
-static void latent_inputs(mf_engine *e, const mf_batch *batch, const mf_latent_weights *w)
+static void latent_inputs(mf_runner *r, const mf_batch *batch, const mf_latent_weights *w)
 {
-    const mf_plan *p = &e->plan;
-    const mf_hparams *h = &e->h;
+    const mf_plan *p = &r->plan;
+    const mf_hparams *h = &r->h;
     bool has_rank = h->q_rank != 0;
     const mf_op project = {.kind = MF_OP_MATMUL,
                            .n_rows = batch->n_rows,
@@ -196,23 +196,23 @@ static void latent_inputs(mf_engine *e, const mf_batch *batch, const mf_latent_w
                                         .n = 2,
                                         .weight = {has_rank ? w->q_a : w->q_b, w->kv_a},
                                         .y = {has_rank ? p->q_low : p->q, p->kv}}};
-    mf_record(e, &project);
+    mf_record(r, &project);
     if (has_rank) {
-        latent_norm(e, batch->n_rows, p->q_low, w->q_norm, h->q_rank, h->q_rank);
-        mf_record_matmul(e, batch->n_rows, &w->q_b, p->q_low, p->q);
+        latent_norm(r, batch->n_rows, p->q_low, w->q_norm, h->q_rank, h->q_rank);
+        mf_record_matmul(r, batch->n_rows, &w->q_b, p->q_low, p->q);
     }
-    latent_norm(e, batch->n_rows, p->kv, w->kv_norm, h->kv_rank, mf_latent_width(h));
-    rope(e, batch, floats_at(p->q, h->nope_dim), h->n_heads, mf_query_width(h), h->head_dim);
-    rope(e, batch, floats_at(p->kv, h->kv_rank), 1, mf_latent_width(h), 0);
+    latent_norm(r, batch->n_rows, p->kv, w->kv_norm, h->kv_rank, mf_latent_width(h));
+    rope(r, batch, floats_at(p->q, h->nope_dim), h->n_heads, mf_query_width(h), h->head_dim);
+    rope(r, batch, floats_at(p->kv, h->kv_rank), 1, mf_latent_width(h), 0);
 }
 
 /* The sequences' share of the batch's rows first .. first + n - 1, counted from `first`, into
  * sequence_cuts; returns how many have one. */
-static uint32_t cut_sequences(mf_engine *e, uint32_t n_sequences, uint32_t first, uint32_t n)
+static uint32_t cut_sequences(mf_runner *r, uint32_t n_sequences, uint32_t first, uint32_t n)
 {
     uint32_t n_cuts = 0;
     for (uint32_t i = 0; i < n_sequences; i++) {
-        mf_sequence s = e->sequences[i];
+        mf_sequence s = r->sequences[i];
         uint32_t from = s.first_row > first ? s.first_row : first;
         uint32_t end = s.first_row + s.n_rows < first + n ? s.first_row + s.n_rows : first + n;
         if (from >= end)
@@ -220,7 +220,7 @@ static uint32_t cut_sequences(mf_engine *e, uint32_t n_sequences, uint32_t first
         s.position += from - s.first_row;
         s.first_row = from - first;
         s.n_rows = end - from;
-        e->sequence_cuts[n_cuts++] = s;
+        r->sequence_cuts[n_cuts++] = s;
     }
     return n_cuts;
 }
@@ -230,11 +230,11 @@ static uint32_t cut_sequences(mf_engine *e, uint32_t n_sequences, uint32_t first
  * half of the up-projection turns a query into one over the latents, so that no key or value is
  * ever expanded; the value half turns the attended latents into values.
  */
-static void latent_rows(mf_engine *e, const mf_latent_weights *w, uint32_t first, uint32_t n,
+static void latent_rows(mf_runner *r, const mf_latent_weights *w, uint32_t first, uint32_t n,
                         uint32_t n_cuts)
 {
-    const mf_plan *p = &e->plan;
-    const mf_hparams *h = &e->h;
+    const mf_plan *p = &r->plan;
+    const mf_hparams *h = &r->h;
     const uint32_t q_width = mf_query_width(h), width = h->n_heads * h->kv_rank;
     const uint32_t out_width = h->n_heads * h->value_head_dim;
     const mf_span q = floats_at(p->q, (uint64_t)first * q_width);
@@ -248,7 +248,7 @@ static void latent_rows(mf_engine *e, const mf_latent_weights *w, uint32_t first
                                             .x_head = h->head_dim,
                                             .y_row = width,
                                             .y_head = h->kv_rank}};
-    mf_record(e, &absorb);
+    mf_record(r, &absorb);
     const mf_op attend = {
         .kind = MF_OP_LATENT_ATTENTION,
         .n_rows = n,
@@ -263,9 +263,9 @@ static void latent_rows(mf_engine *e, const mf_latent_weights *w, uint32_t first
                                .q_rot_head = h->head_dim,
                                .cache_type = p->cache_type,
                                .scale = h->attention_scale,
-                               .sequences = e->sequence_cuts,
+                               .sequences = r->sequence_cuts,
                                .n_sequences = n_cuts}};
-    mf_record(e, &attend);
+    mf_record(r, &attend);
     const mf_op expand = {.kind = MF_OP_HEAD_MATMUL,
                           .n_rows = n,
                           .u.head_matmul = {.w = w->value,
@@ -276,35 +276,35 @@ static void latent_rows(mf_engine *e, const mf_latent_weights *w, uint32_t first
                                             .x_head = h->kv_rank,
                                             .y_row = out_width,
                                             .y_head = h->value_head_dim}};
-    mf_record(e, &expand);
+    mf_record(r, &expand);
 }
 
 /* plan.y = multi-head latent attention of plan.h (arXiv 2405.04434). Queries over the latents are
  * wide: few rows of them are held at a time. */
-static void latent_attention(mf_engine *e, const mf_batch *batch, uint32_t layer)
+static void latent_attention(mf_runner *r, const mf_batch *batch, uint32_t layer)
 {
-    const mf_plan *p = &e->plan;
-    const mf_latent_weights *w = &e->weights.layers[layer].u.latent;
-    (void)sequences_of(e, batch, layer);
-    latent_inputs(e, batch, w);
+    const mf_plan *p = &r->plan;
+    const mf_latent_weights *w = &r->weights.layers[layer].u.latent;
+    (void)sequences_of(r, batch, layer);
+    latent_inputs(r, batch, w);
     for (uint32_t first = 0; first < batch->n_rows; first += MF_LATENT_ROWS) {
         uint32_t left = batch->n_rows - first, n = left < MF_LATENT_ROWS ? left : MF_LATENT_ROWS;
-        latent_rows(e, w, first, n, cut_sequences(e, batch->n_parts, first, n));
+        latent_rows(r, w, first, n, cut_sequences(r, batch->n_parts, first, n));
     }
-    mf_record_matmul(e, batch->n_rows, &w->o, p->attn, p->y);
+    mf_record_matmul(r, batch->n_rows, &w->o, p->attn, p->y);
 }
 
-void mf_forward_attention(mf_engine *e, const mf_batch *batch, uint32_t layer)
+void mf_forward_attention(mf_runner *r, const mf_batch *batch, uint32_t layer)
 {
-    switch (e->h.layer_kind[layer]) {
+    switch (r->h.layer_kind[layer]) {
     case MF_LAYER_FULL:
-        full_attention(e, batch, layer);
+        full_attention(r, batch, layer);
         break;
     case MF_LAYER_LINEAR:
-        linear_attention(e, batch, layer);
+        linear_attention(r, batch, layer);
         break;
     default:
-        latent_attention(e, batch, layer);
+        latent_attention(r, batch, layer);
         break;
     }
 }

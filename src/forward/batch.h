@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One chunk of one or more sequences' tokens, as the forward pass sees it: rows of tokens, where
+ * their sequences keep what earlier tokens left behind, and whose logits are wanted. It knows no
+ * sessions: who they belong to watches.
+ */
+#ifndef MF_FORWARD_BATCH_H
+#define MF_FORWARD_BATCH_H
+
+#include "backend/backend.h"
+
+/* One sequence's rows of a chunk. */
+typedef struct mf_batch_part {
+    const int32_t *tokens; /* [n_rows] */
+    uint32_t n_rows;
+    uint64_t position;    /* of the first row */
+    const mf_span *pages; /* units of the pool, as mf_sequence.pages; each holds all layers */
+    mf_span state[2];     /* the recurrent state before (buffer id 0: all zero) and after */
+    float *logits;        /* [n_vocab], gets the last row's; NULL: they are not wanted */
+} mf_batch_part;
+
+/* Asked while the layers run. Each function may be NULL; anything but MF_OK ends the pass. */
+typedef struct mf_batch_watch {
+    void *ctx;
+    /* Before each layer, and before experts are waited for. */
+    mf_status (*check)(void *ctx, mf_error *error);
+    /* After each layer, n_done of them so far. */
+    mf_status (*progress)(void *ctx, uint32_t n_done, mf_error *error);
+    /* The residual stream after `layer`, [n_rows, hidden_size]; valid during the call. */
+    void (*trace)(void *ctx, uint32_t layer, const float *hidden);
+    float *trace_rows; /* [n_rows, hidden_size], where it is put; used if trace is set */
+    /* The logits of every row, in order: row `row` of the batch. Non-zero cancels. */
+    int (*each)(void *ctx, uint32_t row, const float *logits);
+} mf_batch_watch;
+
+typedef struct mf_batch {
+    const mf_batch_part *parts;
+    uint32_t n_parts;
+    uint32_t n_rows; /* of all parts, at most plan.n_chunk */
+    const mf_batch_watch *watch;
+} mf_batch;
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The forward pass of every family: embedding, layers of some attention (forward_attention.c) and
+ * an MLP or a mixture of experts (moe.c) each, final norm and output head. Written once, against
+ * the backend's operations; the only host round trip in a layer is the router's choice.
+ */
+#include "forward/forward.h"
+
+#include <string.h>
+
+static mf_status trace(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
+{
+    const mf_batch_watch *w = batch->watch;
+    if (w->trace == NULL)
+        return MF_OK;
+    MF_TRY(r->backend->ops->wait(r->backend, error));
+    r->backend->ops->read(r->backend, r->plan.x, w->trace_rows,
+                          (uint64_t)batch->n_rows * r->h.hidden_size * sizeof *w->trace_rows);
+    w->trace(w->ctx, layer, w->trace_rows);
+    return MF_OK;
+}
+
+static mf_status report_progress(const mf_batch *batch, uint32_t layer, mf_error *error)
+{
+    const mf_batch_watch *w = batch->watch;
+    return w->progress != NULL ? w->progress(w->ctx, layer + 1, error) : MF_OK;
+}
+
+static mf_status forward_layer(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
+{
+    const mf_plan *p = &r->plan;
+    const mf_layer_weights *w = &r->weights.layers[layer];
+    MF_TRY(mf_batch_check(batch, error));
+    mf_record_rmsnorm(r, batch->n_rows, p->x, w->input_norm, p->h);
+    mf_forward_attention(r, batch, layer);
+    mf_record_add(r, batch->n_rows, p->x, p->y);
+    mf_record_rmsnorm(r, batch->n_rows, p->x, w->post_norm, p->h);
+    if (r->h.is_dense[layer])
+        mf_forward_mlp(r, layer, batch->n_rows);
+    else
+        MF_TRY(mf_forward_moe(r, batch, layer, error));
+    MF_TRY(trace(r, batch, layer, error));
+    return report_progress(batch, layer, error);
+}
+
+/* Logits of the n rows of plan.x named by row_list into plan.logits. */
+static mf_status head(mf_runner *r, uint32_t n, mf_error *error)
+{
+    const mf_plan *p = &r->plan;
+    const mf_op copy = {
+        .kind = MF_OP_COPY_ROWS,
+        .n_rows = n,
+        .u.copy_rows = {
+            .x = p->x, .out = p->last, .rows = r->row_list, .n_cols = r->h.hidden_size}};
+    mf_record(r, &copy);
+    mf_record_rmsnorm(r, n, p->last, r->weights.final_norm, p->last);
+    mf_record_matmul(r, n, &r->weights.lm_head, p->last, p->logits);
+    return r->backend->ops->wait(r->backend, error);
+}
+
+static void read_logits(mf_runner *r, uint32_t row, float *out)
+{
+    uint64_t n_bytes = (uint64_t)r->h.n_vocab * sizeof(float);
+    r->backend->ops->read(r->backend, mf_span_at(r->plan.logits, row * n_bytes), out, n_bytes);
+}
+
+/* Of every row. Those of a part's last one are also its own. */
+static mf_status all_logits(mf_runner *r, const mf_batch *batch, mf_error *error)
+{
+    const mf_batch_part *part = batch->parts;
+    uint32_t end = part->n_rows; /* of the part */
+    for (uint32_t first = 0; first < batch->n_rows; first += r->plan.n_logit_rows) {
+        uint32_t left = batch->n_rows - first;
+        uint32_t n = left < r->plan.n_logit_rows ? left : r->plan.n_logit_rows;
+        for (uint32_t i = 0; i < n; i++)
+            r->row_list[i] = first + i;
+        MF_TRY(head(r, n, error));
+        for (uint32_t i = 0; i < n; i++) {
+            read_logits(r, i, r->each_logits);
+            if (batch->watch->each(batch->watch->ctx, first + i, r->each_logits) != 0)
+                return mf_fail(error, MF_ERR_CANCELLED, "evaluation cancelled by its callback");
+            if (first + i + 1 != end)
+                continue;
+            if (part->logits != NULL)
+                memcpy(part->logits, r->each_logits, r->h.n_vocab * sizeof *part->logits);
+            end += end < batch->n_rows ? (++part)->n_rows : 0;
+        }
+    }
+    return MF_OK;
+}
+
+static mf_status last_logits(mf_runner *r, const mf_batch *batch, mf_error *error)
+{
+    uint32_t row = 0, n = 0, from = 0;
+    for (uint32_t i = 0; i < batch->n_parts; i++) {
+        row += batch->parts[i].n_rows;
+        if (batch->parts[i].logits != NULL)
+            r->row_list[n++] = row - 1;
+        if (n == 0 || (n < r->plan.n_logit_rows && i + 1 < batch->n_parts))
+            continue;
+        MF_TRY(head(r, n, error));
+        for (uint32_t at = 0; from <= i; from++)
+            if (batch->parts[from].logits != NULL)
+                read_logits(r, at++, batch->parts[from].logits);
+        n = 0;
+    }
+    return MF_OK;
+}
+
+static void gather_tokens(mf_runner *r, const mf_batch *batch)
+{
+    uint32_t row = 0;
+    for (uint32_t i = 0; i < batch->n_parts; i++) {
+        const mf_batch_part *part = &batch->parts[i];
+        memcpy(r->row_tokens + row, part->tokens, part->n_rows * sizeof *part->tokens);
+        row += part->n_rows;
+    }
+}
+
+static mf_status run_layers(mf_runner *r, const mf_batch *batch, mf_error *error)
+{
+    gather_tokens(r, batch);
+    const mf_op embed = {
+        .kind = MF_OP_EMBED,
+        .n_rows = batch->n_rows,
+        .u.embed = {.weight = r->weights.embed, .tokens = r->row_tokens, .out = r->plan.x}};
+    mf_record(r, &embed);
+    for (uint32_t layer = 0; layer < r->h.n_layers; layer++)
+        MF_TRY(forward_layer(r, batch, layer, error));
+    return batch->watch->each != NULL ? all_logits(r, batch, error) : last_logits(r, batch, error);
+}
+
+mf_status mf_forward(mf_runner *r, const mf_batch *batch, mf_error *error)
+{
+    mf_status status = run_layers(r, batch, error);
+    /* Also after a failure: nothing may still write to what the caller is about to give back. */
+    mf_status ended = r->backend->ops->wait(r->backend, status == MF_OK ? error : NULL);
+    status = status == MF_OK ? ended : status;
+    if (status == MF_OK)
+        r->n_tokens += batch->n_rows;
+    return status;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the forward pass share: recording of the commonest operations, and the parts of
+ * a layer. All take the layer's normed input in plan.h. */
+#ifndef MF_FORWARD_FORWARD_H
+#define MF_FORWARD_FORWARD_H
+
+#include "forward/runner.h"
+
+/* plan.y = attention of plan.h, of the layer's kind. */
+void mf_forward_attention(mf_runner *r, const mf_batch *batch, uint32_t layer);
+/* plan.x += the dense MLP of plan.h. */
+void mf_forward_mlp(mf_runner *r, uint32_t layer, uint32_t n_rows);
+/* plan.x += the mixture of experts of plan.h. */
+mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error);
+
+/* What the batch's owner says between layers. */
+static inline mf_status mf_batch_check(const mf_batch *batch, mf_error *error)
+{
+    const mf_batch_watch *w = batch->watch;
+    return w->check != NULL ? w->check(w->ctx, error) : MF_OK;
+}
+
+static inline void mf_record(mf_runner *r, const mf_op *op)
+{
+    r->backend->ops->record(r->backend, op);
+}
+
+/* Over rows of hidden_size. */
+static inline void mf_record_rmsnorm(mf_runner *r, uint32_t n_rows, mf_span x, mf_span weight,
+                                     mf_span out)
+{
+    const mf_op op = {
+        .kind = MF_OP_RMSNORM,
+        .n_rows = n_rows,
+        .u.rmsnorm = {
+            .x = x, .weight = weight, .out = out, .n_cols = r->h.hidden_size, .eps = r->h.rms_eps}};
+    mf_record(r, &op);
+}
+
+static inline void mf_record_matmul(mf_runner *r, uint32_t n_rows, const mf_weight *w, mf_span x,
+                                    mf_span y)
+{
+    const mf_op op = {.kind = MF_OP_MATMUL,
+                      .n_rows = n_rows,
+                      .u.matmul = {.x = x, .n = 1, .weight = {*w}, .y = {y}}};
+    mf_record(r, &op);
+}
+
+/* x += y, rows of hidden_size */
+static inline void mf_record_add(mf_runner *r, uint32_t n_rows, mf_span x, mf_span y)
+{
+    const mf_op op = {
+        .kind = MF_OP_ADD, .n_rows = n_rows, .u.add = {.x = x, .y = y, .n_cols = r->h.hidden_size}};
+    mf_record(r, &op);
+}
+
+#endif

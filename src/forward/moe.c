@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The mixture of experts of one layer: the router chooses, the store brings the bytes, the backend
+ * multiplies each expert with all rows that chose it as soon as it is there. Each pick's result has
+ * a row of its own, and the sum is taken over a row's picks in the router's order, so that the
+ * order of arrival leaves no trace.
+ */
+#include "forward/forward.h"
+
+#include <string.h>
+
+/* ids: the k experts of each row, weights beside them. The only host round trip of a layer. */
+static mf_status route(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows, mf_error *error)
+{
+    const mf_plan *p = &r->plan;
+    const mf_op score = {.kind = MF_OP_MATMUL,
+                         .n_rows = n_rows,
+                         .u.matmul = {.x = p->h, .n = 1, .weight = {w->router}, .y = {p->router}}};
+    mf_record(r, &score);
+    const mf_router *how = &r->h.router;
+    const mf_op choose = {
+        .kind = MF_OP_ROUTE,
+        .n_rows = n_rows,
+        .u.route = {.logits = p->router,
+                    .bias = how->has_bias ? w->router_bias : (mf_span){{0}, 0},
+                    .ids = p->ids,
+                    .weights = p->weights,
+                    .n_experts = r->h.n_experts,
+                    .k = p->k,
+                    .n_groups = how->n_groups,
+                    .k_groups = how->k_groups,
+                    .score = how->is_sigmoid ? MF_SCORE_SIGMOID : MF_SCORE_SOFTMAX,
+                    .group_rule = how->has_bias ? MF_GROUP_TOP2 : MF_GROUP_MAX,
+                    .normalise = how->normalise,
+                    .eps = how->eps,
+                    .scale = how->scale}};
+    mf_record(r, &choose);
+    MF_TRY(r->backend->ops->wait(r->backend, error));
+    r->backend->ops->read(r->backend, p->ids, r->moe.ids,
+                          (uint64_t)n_rows * p->k * sizeof *r->moe.ids);
+    return MF_OK;
+}
+
+/* Sorts the picks by expert: first[x] .. first[x + 1] are expert x's rows, tokens rising. Returns
+ * how many experts are wanted. */
+static uint32_t group_by_expert(mf_runner *r, uint32_t n_rows)
+{
+    mf_moe_lists *l = &r->moe;
+    uint32_t n_experts = r->h.n_experts, k = r->plan.k, n_wanted = 0;
+    memset(l->first, 0, (n_experts + 1) * sizeof *l->first);
+    for (uint32_t i = 0; i < n_rows * k; i++)
+        l->first[l->ids[i] + 1]++;
+    for (uint32_t x = 0; x < n_experts; x++) {
+        if (l->first[x + 1] != 0)
+            l->wanted[n_wanted++] = x;
+        l->first[x + 1] += l->first[x];
+    }
+    for (uint32_t i = 0; i < n_rows * k; i++) {
+        uint32_t at = l->first[l->ids[i]]++;
+        l->x_rows[at] = i / k;
+        l->place[i] = at;
+    }
+    /* Filling moved every start to its end: the next expert's start. */
+    memmove(l->first + 1, l->first, n_experts * sizeof *l->first);
+    l->first[0] = 0;
+    return n_wanted;
+}
+
+/* plan.mlp_out = the gated MLP of plan.h, and plan.shared_router beside it if `gate` is given. */
+static void run_mlp(mf_runner *r, const mf_mlp_weights *w, const mf_weight *gate, uint32_t n_rows)
+{
+    const mf_plan *p = &r->plan;
+    mf_op in = {
+        .kind = MF_OP_MATMUL,
+        .n_rows = n_rows,
+        .u.matmul = {.x = p->h, .n = 2, .weight = {w->gate, w->up}, .y = {p->mlp_gate, p->mlp_up}}};
+    if (gate != NULL) {
+        in.u.matmul.weight[in.u.matmul.n] = *gate;
+        in.u.matmul.y[in.u.matmul.n++] = p->shared_router;
+    }
+    mf_record(r, &in);
+    const mf_op act = {
+        .kind = MF_OP_SWIGLU,
+        .n_rows = n_rows,
+        .u.swiglu = {
+            .gate = p->mlp_gate, .up = p->mlp_up, .out = p->mlp_gate, .n_cols = w->gate.n_rows}};
+    mf_record(r, &act);
+    mf_record_matmul(r, n_rows, &w->down, p->mlp_gate, p->mlp_out);
+}
+
+void mf_forward_mlp(mf_runner *r, uint32_t layer, uint32_t n_rows)
+{
+    run_mlp(r, &r->weights.layers[layer].mlp, NULL, n_rows);
+    mf_record_add(r, n_rows, r->plan.x, r->plan.mlp_out);
+}
+
+static mf_weight in_slot(const mf_runner *r, const mf_weight *shape, bool has_resident_scales,
+                         uint32_t expert, const unsigned char *const *part)
+{
+    const unsigned char *base = r->backend->ops->buffer_host(r->backend, r->slots);
+    mf_weight w = *shape;
+    w.data = (mf_span){r->slots, (uint64_t)(part[0] - base)};
+    if (w.kind != MF_WEIGHT_FLOAT && !has_resident_scales)
+        w.scales = (mf_span){r->slots, (uint64_t)(part[1] - base)};
+    else if (has_resident_scales)
+        w.scales = (mf_span){r->resident, w.scales.offset + expert * mf_weight_scale_bytes(&w)};
+    if (w.kind == MF_WEIGHT_AFFINE) {
+        w.biases = (mf_span){r->slots, (uint64_t)(part[2] - base)};
+    }
+    return w;
+}
+
+static void run_ready(mf_runner *r, const mf_expert_shape *shape, uint32_t n_ready)
+{
+    mf_moe_lists *l = &r->moe;
+    uint32_t n_rows = 0;
+    for (uint32_t i = 0; i < n_ready; i++) {
+        const mf_expert_ready *ready = &l->ready[i];
+        uint32_t expert = l->wanted[ready->index];
+        l->items[i] = (mf_expert_item){
+            .gate = in_slot(r, &shape->gate, shape->has_resident_scales, expert, ready->part),
+            .up = in_slot(r, &shape->up, shape->has_resident_scales, expert, ready->part + 3),
+            .down = in_slot(r, &shape->down, shape->has_resident_scales, expert, ready->part + 6),
+            .x_rows = l->x_rows + l->first[expert],
+            .n_rows = l->first[expert + 1] - l->first[expert],
+            .out_row = l->first[expert],
+        };
+        n_rows += l->items[i].n_rows;
+        r->expert_bytes_touched += mf_weight_bytes(&shape->gate) + mf_weight_bytes(&shape->up) +
+                                   mf_weight_bytes(&shape->down);
+    }
+    const mf_plan *p = &r->plan;
+    const mf_op op = {.kind = MF_OP_EXPERTS,
+                      .n_rows = n_rows,
+                      .u.experts = {.x = p->h,
+                                    .act = p->expert_act,
+                                    .out = p->expert_out,
+                                    .items = l->items,
+                                    .n_items = n_ready}};
+    mf_record(r, &op);
+}
+
+/* Takes experts as they arrive until all are done. Slots are given back once the backend no longer
+ * reads them. */
+static mf_status run_experts(mf_runner *r, const mf_batch *batch, const mf_expert_shape *shape,
+                             uint32_t n_wanted, mf_error *error)
+{
+    for (uint32_t done = 0; done < n_wanted;) {
+        uint32_t n_ready = 0;
+        MF_TRY(mf_batch_check(batch, error));
+        MF_TRY(mf_expert_store_next(r->store, r->moe.ready, MF_READY_MAX, &n_ready, error));
+        run_ready(r, shape, n_ready);
+        MF_TRY(r->backend->ops->wait(r->backend, error));
+        for (uint32_t i = 0; i < n_ready; i++)
+            mf_expert_store_release(r->store, r->moe.ready[i].index);
+        done += n_ready;
+    }
+    return MF_OK;
+}
+
+mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
+{
+    const uint32_t n_rows = batch->n_rows;
+    const mf_layer_weights *w = &r->weights.layers[layer];
+    const mf_plan *p = &r->plan;
+    MF_TRY(route(r, w, n_rows, error));
+    uint32_t n_wanted = group_by_expert(r, n_rows);
+    MF_TRY(mf_expert_store_begin(r->store, r->h.moe_index[layer], r->moe.wanted, n_wanted, error));
+    /* The shared expert needs no read: it is computed while the others are read. */
+    if (r->h.shared_hidden != 0)
+        run_mlp(r, &w->mlp, r->h.shared_is_gated ? &w->shared_router : NULL, n_rows);
+    mf_status status = run_experts(r, batch, &w->experts, n_wanted, error);
+    mf_expert_store_end(r->store);
+    MF_TRY(status);
+    const mf_span none = {{0}, 0};
+    const mf_op combine = {
+        .kind = MF_OP_COMBINE,
+        .n_rows = n_rows,
+        .u.combine = {.x = p->x,
+                      .weights = p->weights,
+                      .experts = p->expert_out,
+                      .shared = r->h.shared_hidden != 0 ? p->mlp_out : none,
+                      .shared_gate = r->h.shared_is_gated ? p->shared_router : none,
+                      .place = r->moe.place,
+                      .n_cols = r->h.hidden_size,
+                      .k = p->k}};
+    mf_record(r, &combine);
+    return MF_OK;
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/* Opening and closing a runner: backend memory, resident weights, room for operations, the store.
+ */
+#include "forward/runner.h"
+
+#include "model/rope.h"
+
+#include <math.h>
+
+static mf_status open_backend(mf_runner *r, const mf_runner_options *o, mf_error *error)
+{
+    const mf_backend_options options = {o->allocator, o->n_threads, o->cpu_tier_limit};
+    MF_TRY(mf_backend_open(&options, &r->backend, error));
+    const mf_backend_ops *ops = r->backend->ops;
+    MF_TRY(ops->buffer_create(r->backend, r->resident_bytes, "the dense weights", &r->resident,
+                              error));
+    MF_TRY(ops->buffer_create(r->backend, r->plan.act_bytes, "activations", &r->act, error));
+    MF_TRY(ops->buffer_create(r->backend, o->n_slots * o->slot_bytes, "expert slots", &r->slots,
+                              error));
+    mf_plan_set_buffer(&r->plan, r->act);
+    mf_weights_set_buffer(&r->weights, &r->h, r->resident);
+    return MF_OK;
+}
+
+static mf_status reserve_matmul(mf_runner *r, const mf_weight *w, uint32_t n_rows, mf_error *error)
+{
+    mf_op op = {.kind = MF_OP_MATMUL, .n_rows = n_rows, .u.matmul = {.n = 1}};
+    op.u.matmul.weight[0] = *w;
+    return r->backend->ops->reserve(r->backend, &op, error);
+}
+
+static mf_status reserve_heads(mf_runner *r, const mf_head_weight *w, mf_error *error)
+{
+    mf_op op = {.kind = MF_OP_HEAD_MATMUL, .n_rows = MF_LATENT_ROWS, .u.head_matmul = {.w = *w}};
+    return r->backend->ops->reserve(r->backend, &op, error);
+}
+
+/* As many pages as all sessions together may refer to, shared ones each time. */
+static mf_sequence most_pages(const mf_runner *r, uint32_t n_sequences)
+{
+    uint64_t n_pages = (uint64_t)mf_pages_of(r->plan.n_context) * n_sequences;
+    return (mf_sequence){.position = n_pages * MF_PAGE_TOKENS};
+}
+
+static mf_status reserve_attention(mf_runner *r, uint32_t layer, uint32_t n_sequences,
+                                   mf_error *error)
+{
+    enum { N_MATRICES = 6 };
+    const mf_layer_weights *w = &r->weights.layers[layer];
+    const mf_full_weights *full = &w->u.full;
+    const mf_linear_weights *linear = &w->u.linear;
+    const mf_latent_weights *latent = &w->u.latent;
+    const mf_weight *const of_kind[][N_MATRICES] = {
+        [MF_LAYER_FULL] = {&full->q, &full->gate, &full->k, &full->v, &full->o},
+        [MF_LAYER_LINEAR] = {&linear->qkv, &linear->z, &linear->b, &linear->a, &linear->out},
+        [MF_LAYER_LATENT] = {r->h.q_rank != 0 ? &latent->q_a : NULL, &latent->q_b, &latent->kv_a,
+                             &latent->o},
+    };
+    uint8_t kind = r->h.layer_kind[layer];
+    for (size_t j = 0; j < N_MATRICES; j++) {
+        if (of_kind[kind][j] != NULL)
+            MF_TRY(reserve_matmul(r, of_kind[kind][j], r->plan.n_chunk, error));
+    }
+    if (kind == MF_LAYER_LINEAR)
+        return MF_OK;
+    mf_sequence pages = most_pages(r, n_sequences);
+    if (kind == MF_LAYER_FULL) {
+        mf_op full_attend = {.kind = MF_OP_ATTENTION, .n_rows = r->plan.n_chunk};
+        full_attend.u.attention.head_dim = r->h.head_dim;
+        full_attend.u.attention.cache_type = r->plan.cache_type;
+        full_attend.u.attention.sequences = &pages;
+        full_attend.u.attention.n_sequences = 1;
+        return r->backend->ops->reserve(r->backend, &full_attend, error);
+    }
+    MF_TRY(reserve_heads(r, &latent->key, error));
+    MF_TRY(reserve_heads(r, &latent->value, error));
+    mf_op attend = {.kind = MF_OP_LATENT_ATTENTION, .n_rows = MF_LATENT_ROWS};
+    attend.u.latent_attention.n_latent = r->h.kv_rank;
+    attend.u.latent_attention.n_rot = r->h.n_rot;
+    attend.u.latent_attention.sequences = &pages;
+    attend.u.latent_attention.n_sequences = 1;
+    return r->backend->ops->reserve(r->backend, &attend, error);
+}
+
+static mf_status reserve_mlp(mf_runner *r, uint32_t layer, mf_error *error)
+{
+    const mf_layer_weights *w = &r->weights.layers[layer];
+    const mf_backend_ops *ops = r->backend->ops;
+    if (r->h.is_dense[layer] || r->h.shared_hidden != 0) {
+        MF_TRY(reserve_matmul(r, &w->mlp.gate, r->plan.n_chunk, error));
+        MF_TRY(reserve_matmul(r, &w->mlp.up, r->plan.n_chunk, error));
+        MF_TRY(reserve_matmul(r, &w->mlp.down, r->plan.n_chunk, error));
+    }
+    if (r->h.is_dense[layer])
+        return MF_OK;
+    MF_TRY(reserve_matmul(r, &w->router, r->plan.n_chunk, error));
+    mf_op route = {.kind = MF_OP_ROUTE, .n_rows = r->plan.n_chunk};
+    route.u.route.n_experts = r->h.n_experts;
+    MF_TRY(ops->reserve(r->backend, &route, error));
+    const mf_expert_item item = {
+        .gate = w->experts.gate, .up = w->experts.up, .down = w->experts.down};
+    const mf_op experts = {.kind = MF_OP_EXPERTS,
+                           .n_rows = r->plan.n_chunk,
+                           .u.experts = {.items = &item, .n_items = 1}};
+    return ops->reserve(r->backend, &experts, error);
+}
+
+/* The largest operations of each kind that will be recorded, so that none of them allocates later.
+ */
+static mf_status reserve_ops(mf_runner *r, uint32_t n_sequences, mf_error *error)
+{
+    for (uint32_t i = 0; i < r->h.n_layers; i++) {
+        MF_TRY(reserve_attention(r, i, n_sequences, error));
+        MF_TRY(reserve_mlp(r, i, error));
+    }
+    MF_TRY(reserve_matmul(r, &r->weights.lm_head, r->plan.n_logit_rows, error));
+    mf_op delta = {.kind = MF_OP_GATED_DELTA, .n_rows = r->plan.n_chunk};
+    delta.u.gated_delta.n_v_heads = r->h.n_v_heads;
+    return r->backend->ops->reserve(r->backend, &delta, error);
+}
+
+static mf_status open_store(mf_runner *r, const mf_checkpoint *checkpoint,
+                            const mf_runner_options *o, mf_error *error)
+{
+    const mf_io_options io = {
+        .allocator = r->allocator, .kind = o->io, .engine = o->io_engine, .engine_arg = o->io_arg};
+    MF_TRY(mf_io_open(&io, &r->io, error));
+    for (size_t i = 0; i < checkpoint->table.n_files; i++) {
+        uint32_t file; /* the io layer numbers from 0 in this order, as the table does */
+        MF_TRY(mf_io_add_file(r->io, checkpoint->table.files[i].path, &file, error));
+    }
+    const mf_expert_store_options options = {
+        .allocator = r->allocator,
+        .io = r->io,
+        .map = r->map,
+        .pool = r->backend->ops->buffer_host(r->backend, r->slots),
+        .pool_bytes = o->n_slots * o->slot_bytes,
+    };
+    return mf_expert_store_open(&options, &r->store, error);
+}
+
+static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
+{
+    size_t picks = (size_t)r->plan.n_chunk * r->plan.k, n_experts = r->h.n_experts;
+    size_t n_bytes = picks * 12 + (2 * n_experts + 1) * 4 +
+                     MF_READY_MAX * (sizeof(mf_expert_item) + sizeof(mf_expert_ready)) +
+                     (size_t)n_sequences * 2 * sizeof(mf_sequence) +
+                     (size_t)r->plan.n_logit_rows * 4 + (size_t)r->plan.n_chunk * 4 +
+                     (size_t)r->h.n_vocab * sizeof(float) + r->h.n_layers * sizeof(mf_layer_state) +
+                     20 * 64;
+    MF_TRY(mf_arena_create(&r->allocator, n_bytes, "expert lists", &r->arena, error));
+    r->moe.ids = mf_arena_take(&r->arena, picks * 4);
+    r->moe.place = mf_arena_take(&r->arena, picks * 4);
+    r->moe.x_rows = mf_arena_take(&r->arena, picks * 4);
+    r->moe.first = mf_arena_take(&r->arena, (n_experts + 1) * 4);
+    r->moe.wanted = mf_arena_take(&r->arena, n_experts * 4);
+    r->moe.items = mf_arena_take(&r->arena, MF_READY_MAX * sizeof(mf_expert_item));
+    r->moe.ready = mf_arena_take(&r->arena, MF_READY_MAX * sizeof(mf_expert_ready));
+    r->sequences = mf_arena_take(&r->arena, (size_t)n_sequences * sizeof(mf_sequence));
+    r->sequence_cuts = mf_arena_take(&r->arena, (size_t)n_sequences * sizeof(mf_sequence));
+    r->row_list = mf_arena_take(&r->arena, (size_t)r->plan.n_logit_rows * 4);
+    r->row_tokens = mf_arena_take(&r->arena, (size_t)r->plan.n_chunk * 4);
+    r->each_logits = mf_arena_take(&r->arena, (size_t)r->h.n_vocab * sizeof(float));
+    r->layers = mf_arena_take(&r->arena, r->h.n_layers * sizeof(mf_layer_state));
+    return r->layers != NULL ? MF_OK : mf_fail_memory(error, n_bytes, "expert lists");
+}
+
+/* Angles as the published model computes them: the frequency rounded to float32, their product with
+ * the position too. */
+static void write_angles(mf_runner *r, const float *frequencies, float *row)
+{
+    uint32_t half = r->h.n_rot / 2;
+    float factor = (float)r->h.rope.attention_factor;
+    for (uint32_t pos = 0; pos < r->plan.n_context; pos++) {
+        for (uint32_t i = 0; i < half; i++) {
+            float angle = (float)pos * frequencies[i];
+            row[i] = (float)cos((double)angle) * factor;
+            row[half + i] = (float)sin((double)angle) * factor;
+        }
+        uint64_t at = (uint64_t)pos * half * sizeof(float);
+        r->backend->ops->write(r->backend, mf_span_at(r->plan.cos, at), row, half * sizeof(float));
+        r->backend->ops->write(r->backend, mf_span_at(r->plan.sin, at), row + half,
+                               half * sizeof(float));
+    }
+}
+
+static mf_status write_rope(mf_runner *r, mf_error *error)
+{
+    uint32_t half = r->h.n_rot / 2;
+    if (half == 0)
+        return MF_OK;
+    size_t n_bytes = 3 * half * sizeof(float);
+    float *memory = mf_alloc(&r->allocator, n_bytes);
+    if (memory == NULL)
+        return mf_fail_memory(error, n_bytes, "rotary angles");
+    mf_rope_frequencies(&r->h, memory);
+    write_angles(r, memory, memory + half);
+    mf_free(&r->allocator, memory, n_bytes);
+    return MF_OK;
+}
+
+/* What the runner needs of the descriptors; the rest is released by the caller. */
+static void take_over(mf_runner *r, mf_model *m)
+{
+    r->h = m->h;
+    r->plan = m->plan;
+    r->weights = m->weights;
+    r->resident_bytes = m->binder.resident_bytes;
+    r->tables = m->binder.experts;
+    r->map =
+        (mf_expert_map){m->h.n_moe_layers, m->h.n_experts, MF_MAX_EXPERT_PARTS, r->tables.parts};
+    m->weights.layers = NULL;
+    m->binder.experts = (mf_expert_tables){0};
+}
+
+mf_status mf_runner_open(mf_model *model, const mf_runner_options *o, mf_runner *r, mf_error *error)
+{
+    uint64_t page_bytes, recurrent_bytes;
+    *r = (mf_runner){.allocator = o->allocator};
+    take_over(r, model);
+    MF_TRY(open_backend(r, o, error));
+    MF_TRY(mf_load_resident(r->backend, r->resident, &model->binder, o->n_threads, error));
+    MF_TRY(reserve_ops(r, o->n_sequences, error));
+    MF_TRY(open_store(r, &model->checkpoint, o, error));
+    MF_TRY(make_lists(r, o->n_sequences, error));
+    (void)mf_plan_state(&r->h, r->plan.cache_type, r->layers, &page_bytes, &recurrent_bytes);
+    return write_rope(r, error);
+}
+
+void mf_runner_close(mf_runner *r)
+{
+    const mf_allocator a = r->allocator;
+    mf_expert_store_close(&r->store);
+    mf_io_close(&r->io);
+    if (r->backend != NULL)
+        r->backend->ops->destroy(r->backend);
+    mf_arena_free(&r->arena);
+    if (r->weights.layers != NULL)
+        mf_free(&a, r->weights.layers, r->h.n_layers * sizeof *r->weights.layers);
+    mf_expert_tables_free(&r->tables, &a);
+    *r = (mf_runner){0};
+}

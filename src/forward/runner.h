@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A model that can be run: its weights in a backend's memory, the expert store, and what one pass
+ * over the layers needs at a time. It has no sequences of its own: their tokens, pages and states
+ * come with each batch. One thread at a time.
+ */
+#ifndef MF_FORWARD_RUNNER_H
+#define MF_FORWARD_RUNNER_H
+
+#include "forward/batch.h"
+#include "model/model.h"
+
+struct mf_io_engine;
+
+/* Experts that are multiplied together, at most. */
+#define MF_READY_MAX 32
+
+/* Host-side lists for the experts of one layer and chunk; sized once, in the runner's arena. */
+typedef struct mf_moe_lists {
+    int32_t *ids;           /* [chunk * k] the router's choice */
+    uint32_t *place;        /* [chunk * k] row of expert_out that holds it */
+    uint32_t *x_rows;       /* [chunk * k] tokens, expert by expert */
+    uint32_t *first;        /* [experts + 1] where each expert's rows begin */
+    uint32_t *wanted;       /* [experts] the distinct experts, in rising order */
+    mf_expert_item *items;  /* [MF_READY_MAX] */
+    mf_expert_ready *ready; /* [MF_READY_MAX] */
+} mf_moe_lists;
+
+typedef struct mf_runner {
+    mf_allocator allocator;
+    mf_hparams h;
+    mf_plan plan;
+    mf_model_weights weights;
+    mf_expert_map map; /* its arrays, and those that its parts point to, belong to the runner */
+    mf_expert_tables tables;
+    mf_backend *backend;
+    mf_buffer resident, slots, act;
+    uint64_t resident_bytes;
+    mf_io *io;
+    mf_expert_store *store;
+    mf_arena arena;
+    mf_moe_lists moe;
+    mf_layer_state *layers;     /* [n_layers] */
+    mf_sequence *sequences;     /* [n_sequences], of the layer at hand */
+    mf_sequence *sequence_cuts; /* [n_sequences], those of a few of its rows */
+    uint32_t *row_list;         /* [n_logit_rows] */
+    int32_t *row_tokens;        /* [n_chunk] */
+    float *each_logits;         /* [n_vocab] */
+    uint64_t n_tokens, expert_bytes_touched;
+} mf_runner;
+
+typedef struct mf_runner_options {
+    mf_allocator allocator;
+    uint32_t n_threads, cpu_tier_limit;
+    uint32_t n_sequences; /* of a batch, at most */
+    uint64_t n_slots, slot_bytes;
+    mf_io_kind io;
+    const struct mf_io_engine *io_engine; /* NULL: by `io` */
+    void *io_arg;
+} mf_runner_options;
+
+/* Opens what the descriptors plan: backend, resident weights, expert store. Takes over what it
+ * needs of the model, which is still to be released. On failure *runner can be closed. */
+mf_status mf_runner_open(mf_model *model, const mf_runner_options *options, mf_runner *runner,
+                         mf_error *error);
+/* Takes a zeroed one. */
+void mf_runner_close(mf_runner *runner);
+
+/* Runs the layers over the batch and delivers the logits that it asks for. States of the batch's
+ * sequences are written; nothing else of them changes. When it returns, also with an error, nothing
+ * of it is under way any more. */
+mf_status mf_forward(mf_runner *runner, const mf_batch *batch, mf_error *error);
+
+#endif
