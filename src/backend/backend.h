@@ -6,7 +6,7 @@
  * it talks to.
  *
  * Every operation takes n rows of activations: the tokens of a batch, which may belong to several
- * sequences (mf_sequence). All activations are float32 unless named otherwise. Spans name bytes
+ * sequences (begin_batch). All activations are float32 unless named otherwise. Spans name bytes
  * inside a buffer. Parameter structs and the arrays they point to are copied by record. Recording
  * cannot fail; a device that fails says so at the next wait.
  *
@@ -50,16 +50,15 @@ static inline uint32_t mf_pages_of(uint64_t n_tokens)
 }
 
 /* A run of rows of the batch that belongs to one sequence: rows first_row .. first_row + n_rows - 1
- * hold its tokens at positions position, position + 1, ... A cache's row of position p is row p %
- * MF_PAGE_TOKENS of what begins page_offset[...] bytes into pages[p / MF_PAGE_TOKENS]; there are
- * pages for all positions up to the run's last. A recurrent operation reads the state before the
- * run from state[0] (buffer id 0: all zero) and writes the one after it to state[1], which may be
- * the same. Each operation says what it uses. */
+ * hold its tokens at positions position, position + 1, ... There are pages for all positions up to
+ * the run's last; an operation's cache row of position p is row p % MF_PAGE_TOKENS of what begins
+ * at the operation's page_offset in pages[p / MF_PAGE_TOKENS]. A recurrent operation reads the
+ * state before the run at its state_offset in state[0] (buffer id 0: all zero) and writes the one
+ * after it at the same place in state[1], which may be the same. */
 typedef struct mf_sequence {
     uint32_t first_row, n_rows;
     uint64_t position;
     const mf_span *pages;
-    uint64_t page_offset[2];
     mf_span state[2];
 } mf_sequence;
 
@@ -108,166 +107,118 @@ typedef struct mf_head_weight {
 /* What a backend takes at most for tokens in a form of its own, beside buffers and scratch. */
 #define MF_PREPARED_BYTES_MAX ((size_t)8 << 20)
 
-typedef struct mf_op {
-    mf_op_kind kind;
-    uint32_t n_rows; /* rows of the batch that the operation covers */
-    union {
-        /* out[r] = row tokens[r] of weight */
-        struct {
-            mf_weight weight;
-            const int32_t *tokens;
-            mf_span out;
-        } embed;
-        /* out[i] = x[rows[i]], i < n_rows, rows of n_cols floats */
-        struct {
-            mf_span x, out;
-            const uint32_t *rows;
-            uint32_t n_cols;
-        } copy_rows;
-        /* out = rmsnorm(x) * weight over the first n_cols of rows that are `stride` floats apart
-         * (0: n_cols); weight float32. out may be x. */
-        struct {
-            mf_span x, weight, out;
-            uint32_t n_cols, stride;
-            float eps;
-        } rmsnorm;
-        /* Per row n_heads heads of head_dim: x = rmsnorm(x) * weight * silu(z), in place; weight
-         * float32 [head_dim] */
-        struct {
-            mf_span x, z, weight;
-            uint32_t n_heads, head_dim;
-            float eps;
-        } rmsnorm_gated;
-        /* y[j][r] = weight[j] x[r], j < n: products of the same input */
-        struct {
-            mf_span x;
-            uint32_t n;
-            mf_weight weight[MF_MAX_MATMULS];
-            mf_span y[MF_MAX_MATMULS];
-        } matmul;
-        /* Per row n_heads heads of head_dim, in place: rmsnorm with weight [head_dim], then
-         * rotation of the first n_rot dims by the row's position; cos/sin: float32 [positions,
-         * n_rot / 2]. Of the sequences only rows and positions count. */
-        struct {
-            mf_span x, weight, cos, sin;
-            uint32_t n_heads, head_dim, n_rot;
-            float eps;
-            const mf_sequence *sequences;
-            uint32_t n_sequences;
-        } head_norm_rope;
-        /* Appends k, v [rows, n_kv_heads * head_dim] to the sequences' caches of cache_type
-         * (page_offset[0] keys, page_offset[1] values) and attends causally: out[r, h] =
-         * softmax(scale q[r, h] . K) V. Query head h uses key head h / (n_heads / n_kv_heads). */
-        struct {
-            mf_span q, k, v, out;
-            uint32_t n_heads, n_kv_heads, head_dim;
-            mf_dtype cache_type;
-            float scale;
-            const mf_sequence *sequences;
-            uint32_t n_sequences;
-        } attention;
-        /* x *= sigmoid(gate), rows of n_cols */
-        struct {
-            mf_span x, gate;
-            uint32_t n_cols;
-        } sigmoid_mul;
-        /* Depthwise causal convolution and SiLU: rows of n_channels; weight float32 [n_channels,
-         * width]; state: the last width - 1 inputs, oldest first, [width - 1, n_channels]. out may
-         * be x. */
-        struct {
-            mf_span x, weight, out;
-            uint32_t n_channels, width;
-            const mf_sequence *sequences;
-            uint32_t n_sequences;
-        } conv1d_silu;
-        /* The gated delta rule (arXiv 2412.06464) with its gates. qkv rows: q [k_heads * key_dim],
-         * k likewise, v [v_heads * value_dim]; q and k are l2-normalised per head (eps), q scaled
-         * by key_dim^-1/2; decay = exp(-exp(a_log) softplus(a + dt_bias)); beta = sigmoid(b); a, b
-         * rows of v_heads; a_log, dt_bias float32 [v_heads]. state: [v_heads, key_dim,
-         * value_dim]. Value head h uses key head h / (v_heads / k_heads). out rows: [v_heads *
-         * value_dim]. qkv is overwritten. */
-        struct {
-            mf_span qkv, a, b, a_log, dt_bias, out;
-            uint32_t n_k_heads, n_v_heads, key_dim, value_dim;
-            float eps;
-            const mf_sequence *sequences;
-            uint32_t n_sequences;
-        } gated_delta;
-        /* x += y, rows of n_cols */
-        struct {
-            mf_span x, y;
-            uint32_t n_cols;
-        } add;
-        /* out = silu(gate) * up, rows of n_cols; out may be gate */
-        struct {
-            mf_span gate, up, out;
-            uint32_t n_cols;
-        } swiglu;
-        /* score = softmax or sigmoid of logits over n_experts; choice = score + bias (float32
-         * [n_experts]; none: id 0). With n_groups > 1, experts e * n_experts / n_groups ... form
-         * group e; only the k_groups best groups stay. The k experts of largest choice are taken in
-         * falling order, the lower index first among equals, also among groups: ids int32 [rows,
-         * k]; weights [rows, k] are their scores, divided by their sum + eps if normalise, times
-         * scale. logits is overwritten. */
-        struct {
-            mf_span logits, bias, ids, weights;
-            uint32_t n_experts, k, n_groups, k_groups;
-            mf_score score;
-            mf_group_rule group_rule;
-            bool normalise;
-            float eps, scale;
-        } route;
-        /* For each item: rows out_row .. out_row + n_rows - 1 of out = down (silu(gate x) * (up x))
-         * for x rows x_rows[...]. act is scratch for the same rows: 2 * hidden floats each (hidden
-         * = gate.n_rows). */
-        struct {
-            mf_span x, act, out;
-            const struct mf_expert_item *items;
-            uint32_t n_items;
-        } experts;
-        /* x[r] += sigmoid(shared_gate[r]) * shared[r] + sum over j < k, in that order, of
-         * weights[r, j] * experts[place[r * k + j]]. shared is overwritten. shared_gate of id 0:
-         * shared counts as it is; shared of id 0: there is none. place: host array of rows of
-         * experts. */
-        struct {
-            mf_span x, weights, experts, shared, shared_gate;
-            const uint32_t *place;
-            uint32_t n_cols, k;
-        } combine;
-        /* Rotation in place, by the row's position, of n_heads runs of n_rot floats: head h of row
-         * r at x + r * row_stride + h * head_stride. Pairs (i, i + n_rot / 2), or (2i, 2i + 1)
-         * where interleaved. cos/sin: float32 [positions, n_rot / 2]. Of the sequences
-         * only rows and positions count. */
-        struct {
-            mf_span x, cos, sin;
-            uint32_t n_heads, n_rot, row_stride, head_stride;
-            bool interleaved;
-            const mf_sequence *sequences;
-            uint32_t n_sequences;
-        } rope;
-        /* y[r, h] = W_h x[r, h] for every head: x at r * x_row + h * x_head floats, y likewise. A
-         * head's x has n_cols values and y n_rows, or the other way round if transposed. */
-        struct {
-            mf_head_weight w;
-            mf_span x, y;
-            uint32_t n_heads, x_row, x_head, y_row, y_head;
-        } head_matmul;
-        /* Appends kv [rows, n_latent + n_rot] to the sequences' caches of cache_type
-         * (page_offset[0]) and attends causally: with the key of a position all of its cached row
-         * and its value the first n_latent of it, out[r, h] = softmax(scale (q[r, h] . latent +
-         * q_rot[r, h] . rot)) latent. q, out: [rows, n_heads, n_latent], distinct; q_rot: head h of
-         * row r at r
-         * * q_rot_row + h * q_rot_head floats. */
-        struct {
-            mf_span q, q_rot, kv, out;
-            uint32_t n_heads, n_latent, n_rot, q_rot_row, q_rot_head;
-            mf_dtype cache_type;
-            float scale;
-            const mf_sequence *sequences;
-            uint32_t n_sequences;
-        } latent_attention;
-    } u;
-} mf_op;
+/* out[r] = row tokens[r] of weight */
+typedef struct mf_embed_params {
+    mf_weight weight;
+    const int32_t *tokens;
+    mf_span out;
+} mf_embed_params;
+
+/* out[i] = x[rows[i]], i < n_rows, rows of n_cols floats */
+typedef struct mf_copy_rows_params {
+    mf_span x, out;
+    const uint32_t *rows;
+    uint32_t n_cols;
+} mf_copy_rows_params;
+
+/* out = rmsnorm(x) * weight over the first n_cols of rows that are `stride` floats apart
+ * (0: n_cols); weight float32. out may be x. */
+typedef struct mf_rmsnorm_params {
+    mf_span x, weight, out;
+    uint32_t n_cols, stride;
+    float eps;
+} mf_rmsnorm_params;
+
+/* Per row n_heads heads of head_dim: x = rmsnorm(x) * weight * silu(z), in place; weight
+ * float32 [head_dim] */
+typedef struct mf_rmsnorm_gated_params {
+    mf_span x, z, weight;
+    uint32_t n_heads, head_dim;
+    float eps;
+} mf_rmsnorm_gated_params;
+
+/* y[j][r] = weight[j] x[r], j < n: products of the same input */
+typedef struct mf_matmul_params {
+    mf_span x;
+    uint32_t n;
+    mf_weight weight[MF_MAX_MATMULS];
+    mf_span y[MF_MAX_MATMULS];
+} mf_matmul_params;
+
+/* Per row n_heads heads of head_dim, in place: rmsnorm with weight [head_dim], then
+ * rotation of the first n_rot dims by the row's position; cos/sin: float32 [positions,
+ * n_rot / 2]. */
+typedef struct mf_head_norm_rope_params {
+    mf_span x, weight, cos, sin;
+    uint32_t n_heads, head_dim, n_rot;
+    float eps;
+} mf_head_norm_rope_params;
+
+/* Appends k, v [rows, n_kv_heads * head_dim] to the sequences' caches of cache_type and attends
+ * causally: out[r, h] = softmax(scale q[r, h] . K) V. Query head h uses key head h / (n_heads /
+ * n_kv_heads). */
+typedef struct mf_attention_params {
+    mf_span q, k, v, out;
+    uint32_t n_heads, n_kv_heads, head_dim;
+    mf_dtype cache_type;
+    uint64_t page_offset[2]; /* of keys, of values */
+    float scale;
+} mf_attention_params;
+
+/* x *= sigmoid(gate), rows of n_cols */
+typedef struct mf_sigmoid_mul_params {
+    mf_span x, gate;
+    uint32_t n_cols;
+} mf_sigmoid_mul_params;
+
+/* Depthwise causal convolution and SiLU: rows of n_channels; weight float32 [n_channels,
+ * width]; state: the last width - 1 inputs, oldest first, [width - 1, n_channels]. out may
+ * be x. */
+typedef struct mf_conv1d_silu_params {
+    mf_span x, weight, out;
+    uint32_t n_channels, width;
+    uint64_t state_offset;
+} mf_conv1d_silu_params;
+
+/* The gated delta rule (arXiv 2412.06464) with its gates. qkv rows: q [k_heads * key_dim],
+ * k likewise, v [v_heads * value_dim]; q and k are l2-normalised per head (eps), q scaled
+ * by key_dim^-1/2; decay = exp(-exp(a_log) softplus(a + dt_bias)); beta = sigmoid(b); a, b
+ * rows of v_heads; a_log, dt_bias float32 [v_heads]. state: [v_heads, key_dim,
+ * value_dim]. Value head h uses key head h / (v_heads / k_heads). out rows: [v_heads *
+ * value_dim]. qkv is overwritten. */
+typedef struct mf_gated_delta_params {
+    mf_span qkv, a, b, a_log, dt_bias, out;
+    uint32_t n_k_heads, n_v_heads, key_dim, value_dim;
+    float eps;
+    uint64_t state_offset;
+} mf_gated_delta_params;
+
+/* x += y, rows of n_cols */
+typedef struct mf_add_params {
+    mf_span x, y;
+    uint32_t n_cols;
+} mf_add_params;
+
+/* out = silu(gate) * up, rows of n_cols; out may be gate */
+typedef struct mf_swiglu_params {
+    mf_span gate, up, out;
+    uint32_t n_cols;
+} mf_swiglu_params;
+
+/* score = softmax or sigmoid of logits over n_experts; choice = score + bias (float32
+ * [n_experts]; none: id 0). With n_groups > 1, experts e * n_experts / n_groups ... form
+ * group e; only the k_groups best groups stay. The k experts of largest choice are taken in
+ * falling order, the lower index first among equals, also among groups: ids int32 [rows,
+ * k]; weights [rows, k] are their scores, divided by their sum + eps if normalise, times
+ * scale. logits is overwritten. */
+typedef struct mf_route_params {
+    mf_span logits, bias, ids, weights;
+    uint32_t n_experts, k, n_groups, k_groups;
+    mf_score score;
+    mf_group_rule group_rule;
+    bool normalise;
+    float eps, scale;
+} mf_route_params;
 
 typedef struct mf_expert_item {
     mf_weight gate, up, down;
@@ -275,6 +226,80 @@ typedef struct mf_expert_item {
     uint32_t n_rows;
     uint32_t out_row;
 } mf_expert_item;
+
+/* For each item: rows out_row .. out_row + n_rows - 1 of out = down (silu(gate x) * (up x))
+ * for x rows x_rows[...]. act is scratch for the same rows: 2 * hidden floats each (hidden
+ * = gate.n_rows). */
+typedef struct mf_experts_params {
+    mf_span x, act, out;
+    const mf_expert_item *items;
+    uint32_t n_items;
+} mf_experts_params;
+
+/* x[r] += sigmoid(shared_gate[r]) * shared[r] + sum over j < k, in that order, of
+ * weights[r, j] * experts[place[r * k + j]]. shared is overwritten. shared_gate of id 0:
+ * shared counts as it is; shared of id 0: there is none. place: host array of rows of
+ * experts. */
+typedef struct mf_combine_params {
+    mf_span x, weights, experts, shared, shared_gate;
+    const uint32_t *place;
+    uint32_t n_cols, k;
+} mf_combine_params;
+
+/* Rotation in place, by the row's position, of n_heads runs of n_rot floats: head h of row
+ * r at x + r * row_stride + h * head_stride. Pairs (i, i + n_rot / 2), or (2i, 2i + 1)
+ * where interleaved. cos/sin: float32 [positions, n_rot / 2]. */
+typedef struct mf_rope_params {
+    mf_span x, cos, sin;
+    uint32_t n_heads, n_rot, row_stride, head_stride;
+    bool interleaved;
+} mf_rope_params;
+
+/* y[r, h] = W_h x[r, h] for every head: x at r * x_row + h * x_head floats, y likewise. A
+ * head's x has n_cols values and y n_rows, or the other way round if transposed. */
+typedef struct mf_head_matmul_params {
+    mf_head_weight w;
+    mf_span x, y;
+    uint32_t n_heads, x_row, x_head, y_row, y_head;
+} mf_head_matmul_params;
+
+/* Appends kv [rows, n_latent + n_rot] to the sequences' caches of cache_type and attends causally:
+ * with the key of a position all of its cached row and its value the first n_latent of it, out[r,
+ * h] = softmax(scale (q[r, h] . latent + q_rot[r, h] . rot)) latent. q, out: [rows, n_heads,
+ * n_latent], distinct; head h of row r of q_rot at r * q_rot_row + h * q_rot_head floats. */
+typedef struct mf_latent_attention_params {
+    mf_span q, q_rot, kv, out;
+    uint32_t n_heads, n_latent, n_rot, q_rot_row, q_rot_head;
+    mf_dtype cache_type;
+    uint64_t page_offset;
+    float scale;
+} mf_latent_attention_params;
+
+typedef struct mf_op {
+    mf_op_kind kind;
+    uint32_t n_rows;    /* rows that the operation covers; its spans begin with the first of them */
+    uint32_t first_row; /* of the batch, where the operation knows sequences */
+    union {
+        mf_embed_params embed;
+        mf_copy_rows_params copy_rows;
+        mf_rmsnorm_params rmsnorm;
+        mf_rmsnorm_gated_params rmsnorm_gated;
+        mf_matmul_params matmul;
+        mf_head_norm_rope_params head_norm_rope;
+        mf_attention_params attention;
+        mf_sigmoid_mul_params sigmoid_mul;
+        mf_conv1d_silu_params conv1d_silu;
+        mf_gated_delta_params gated_delta;
+        mf_add_params add;
+        mf_swiglu_params swiglu;
+        mf_route_params route;
+        mf_experts_params experts;
+        mf_combine_params combine;
+        mf_rope_params rope;
+        mf_head_matmul_params head_matmul;
+        mf_latent_attention_params latent_attention;
+    } u;
+} mf_op;
 
 typedef struct mf_backend_ops {
     const char *name;
@@ -293,6 +318,12 @@ typedef struct mf_backend_ops {
     void (*read)(mf_backend *be, mf_span src, void *dest, uint64_t n_bytes);
     /* The spans do not overlap. */
     void (*copy)(mf_backend *be, mf_span dest, mf_span src, uint64_t n_bytes);
+    /* The sequences that the rows of the operations recorded from now on belong to, all of their
+     * pages included; copied. Reserved before. */
+    void (*begin_batch)(mf_backend *be, const mf_sequence *sequences, uint32_t n);
+    /* Room for batches of so many sequences with so many pages in all. */
+    mf_status (*reserve_batch)(mf_backend *be, uint32_t n_sequences, size_t n_pages,
+                               mf_error *error);
     bool (*supports_op)(const mf_backend *be, const mf_op *op);
     /* Makes room for an operation of these sizes, so that record need not allocate. Called before
      * the first record. */

@@ -3,35 +3,6 @@
  * attention. */
 #include "forward/forward.h"
 
-/* The batch's runs of rows, with the pages of this layer. */
-static const mf_sequence *sequences_of(mf_runner *r, const mf_batch *batch, uint32_t layer)
-{
-    const mf_layer_state *state = &r->layers[layer];
-    uint32_t row = 0;
-    for (uint32_t i = 0; i < batch->n_parts; i++) {
-        const mf_batch_part *part = &batch->parts[i];
-        r->sequences[i] = (mf_sequence){.first_row = row,
-                                        .n_rows = part->n_rows,
-                                        .position = part->position,
-                                        .pages = part->pages,
-                                        .page_offset = {state->offset[0], state->offset[1]}};
-        row += part->n_rows;
-    }
-    return r->sequences;
-}
-
-/* The recurrent states before and after the chunk: part j of this layer's. */
-static void find_states(mf_runner *r, const mf_batch *batch, uint32_t layer, int j)
-{
-    uint64_t offset = r->layers[layer].offset[j];
-    for (uint32_t i = 0; i < batch->n_parts; i++) {
-        const mf_batch_part *part = &batch->parts[i];
-        mf_span from = part->state[0];
-        r->sequences[i].state[0] = from.buffer.id == 0 ? from : mf_span_at(from, offset);
-        r->sequences[i].state[1] = mf_span_at(part->state[1], offset);
-    }
-}
-
 static void head_norm_rope(mf_runner *r, const mf_batch *batch, mf_span x, mf_span weight,
                            uint32_t n_heads)
 {
@@ -45,9 +16,7 @@ static void head_norm_rope(mf_runner *r, const mf_batch *batch, mf_span x, mf_sp
                                            .n_heads = n_heads,
                                            .head_dim = r->h.head_dim,
                                            .n_rot = r->h.n_rot,
-                                           .eps = r->h.rms_eps,
-                                           .sequences = r->sequences,
-                                           .n_sequences = batch->n_parts}};
+                                           .eps = r->h.rms_eps}};
     mf_record(r, &op);
 }
 
@@ -57,7 +26,7 @@ static void full_attention(mf_runner *r, const mf_batch *batch, uint32_t layer)
     const mf_plan *p = &r->plan;
     const mf_hparams *h = &r->h;
     const mf_full_weights *w = &r->weights.layers[layer].u.full;
-    const mf_sequence *sequences = sequences_of(r, batch, layer);
+    const mf_layer_state *state = &r->layers[layer];
     const mf_op project = {.kind = MF_OP_MATMUL,
                            .n_rows = batch->n_rows,
                            .u.matmul = {.x = p->h,
@@ -77,9 +46,8 @@ static void full_attention(mf_runner *r, const mf_batch *batch, uint32_t layer)
                                           .n_kv_heads = h->n_kv_heads,
                                           .head_dim = h->head_dim,
                                           .cache_type = p->cache_type,
-                                          .scale = h->attention_scale,
-                                          .sequences = sequences,
-                                          .n_sequences = batch->n_parts}};
+                                          .page_offset = {state->offset[0], state->offset[1]},
+                                          .scale = h->attention_scale}};
     mf_record(r, &attend);
     const mf_op gate = {
         .kind = MF_OP_SIGMOID_MUL,
@@ -95,9 +63,7 @@ static void linear_attention(mf_runner *r, const mf_batch *batch, uint32_t layer
     const mf_plan *p = &r->plan;
     const mf_hparams *h = &r->h;
     const mf_linear_weights *w = &r->weights.layers[layer].u.linear;
-    const mf_sequence *sequences = r->sequences;
-    (void)sequences_of(r, batch, layer);
-    find_states(r, batch, layer, 0);
+    const mf_layer_state *state = &r->layers[layer];
     const mf_op project = {.kind = MF_OP_MATMUL,
                            .n_rows = batch->n_rows,
                            .u.matmul = {.x = p->h,
@@ -112,10 +78,8 @@ static void linear_attention(mf_runner *r, const mf_batch *batch, uint32_t layer
                                           .out = p->qkv,
                                           .n_channels = mf_conv_channels(h),
                                           .width = h->conv_width,
-                                          .sequences = sequences,
-                                          .n_sequences = batch->n_parts}};
+                                          .state_offset = state->offset[0]}};
     mf_record(r, &conv);
-    find_states(r, batch, layer, 1);
     const mf_op delta = {.kind = MF_OP_GATED_DELTA,
                          .n_rows = batch->n_rows,
                          .u.gated_delta = {.qkv = p->qkv,
@@ -129,8 +93,7 @@ static void linear_attention(mf_runner *r, const mf_batch *batch, uint32_t layer
                                            .key_dim = h->key_dim,
                                            .value_dim = h->value_dim,
                                            .eps = 1e-6f,
-                                           .sequences = sequences,
-                                           .n_sequences = batch->n_parts}};
+                                           .state_offset = state->offset[1]}};
     mf_record(r, &delta);
     const mf_op norm = {.kind = MF_OP_RMSNORM_GATED,
                         .n_rows = batch->n_rows,
@@ -178,9 +141,7 @@ static void rope(mf_runner *r, const mf_batch *batch, mf_span x, uint32_t n_head
                                  .n_rot = r->h.n_rot,
                                  .row_stride = row_stride,
                                  .head_stride = head_stride,
-                                 .interleaved = r->h.rope.interleaved,
-                                 .sequences = r->sequences,
-                                 .n_sequences = batch->n_parts}};
+                                 .interleaved = r->h.rope.interleaved}};
     mf_record(r, &op);
 }
 
@@ -206,33 +167,14 @@ static void latent_inputs(mf_runner *r, const mf_batch *batch, const mf_latent_w
     rope(r, batch, floats_at(p->kv, h->kv_rank), 1, mf_latent_width(h), 0);
 }
 
-/* The sequences' share of the batch's rows first .. first + n - 1, counted from `first`, into
- * sequence_cuts; returns how many have one. */
-static uint32_t cut_sequences(mf_runner *r, uint32_t n_sequences, uint32_t first, uint32_t n)
-{
-    uint32_t n_cuts = 0;
-    for (uint32_t i = 0; i < n_sequences; i++) {
-        mf_sequence s = r->sequences[i];
-        uint32_t from = s.first_row > first ? s.first_row : first;
-        uint32_t end = s.first_row + s.n_rows < first + n ? s.first_row + s.n_rows : first + n;
-        if (from >= end)
-            continue;
-        s.position += from - s.first_row;
-        s.first_row = from - first;
-        s.n_rows = end - from;
-        r->sequence_cuts[n_cuts++] = s;
-    }
-    return n_cuts;
-}
-
 /*
- * Attention of n rows from row `first` of the batch on, whose sequences are sequence_cuts. The key
- * half of the up-projection turns a query into one over the latents, so that no key or value is
- * ever expanded; the value half turns the attended latents into values.
+ * Attention of n rows from row `first` of the batch on. The key half of the up-projection turns a
+ * query into one over the latents, so that no key or value is ever expanded; the value half turns
+ * the attended latents into values.
  */
-static void latent_rows(mf_runner *r, const mf_latent_weights *w, uint32_t first, uint32_t n,
-                        uint32_t n_cuts)
+static void latent_rows(mf_runner *r, uint32_t layer, uint32_t first, uint32_t n)
 {
+    const mf_latent_weights *w = &r->weights.layers[layer].u.latent;
     const mf_plan *p = &r->plan;
     const mf_hparams *h = &r->h;
     const uint32_t q_width = mf_query_width(h), width = h->n_heads * h->kv_rank;
@@ -252,6 +194,7 @@ static void latent_rows(mf_runner *r, const mf_latent_weights *w, uint32_t first
     const mf_op attend = {
         .kind = MF_OP_LATENT_ATTENTION,
         .n_rows = n,
+        .first_row = first,
         .u.latent_attention = {.q = p->q_latent,
                                .q_rot = floats_at(q, h->nope_dim),
                                .kv = floats_at(p->kv, (uint64_t)first * mf_latent_width(h)),
@@ -262,9 +205,8 @@ static void latent_rows(mf_runner *r, const mf_latent_weights *w, uint32_t first
                                .q_rot_row = q_width,
                                .q_rot_head = h->head_dim,
                                .cache_type = p->cache_type,
-                               .scale = h->attention_scale,
-                               .sequences = r->sequence_cuts,
-                               .n_sequences = n_cuts}};
+                               .page_offset = r->layers[layer].offset[0],
+                               .scale = h->attention_scale}};
     mf_record(r, &attend);
     const mf_op expand = {.kind = MF_OP_HEAD_MATMUL,
                           .n_rows = n,
@@ -285,11 +227,10 @@ static void latent_attention(mf_runner *r, const mf_batch *batch, uint32_t layer
 {
     const mf_plan *p = &r->plan;
     const mf_latent_weights *w = &r->weights.layers[layer].u.latent;
-    (void)sequences_of(r, batch, layer);
     latent_inputs(r, batch, w);
     for (uint32_t first = 0; first < batch->n_rows; first += MF_LATENT_ROWS) {
         uint32_t left = batch->n_rows - first, n = left < MF_LATENT_ROWS ? left : MF_LATENT_ROWS;
-        latent_rows(r, w, first, n, cut_sequences(r, batch->n_parts, first, n));
+        latent_rows(r, layer, first, n);
     }
     mf_record_matmul(r, batch->n_rows, &w->o, p->attn, p->y);
 }

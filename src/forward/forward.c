@@ -107,19 +107,26 @@ static mf_status last_logits(mf_runner *r, const mf_batch *batch, mf_error *erro
     return MF_OK;
 }
 
-static void gather_tokens(mf_runner *r, const mf_batch *batch)
+/* The batch's tokens in one list, and whose rows they are told to the backend. */
+static void begin(mf_runner *r, const mf_batch *batch)
 {
     uint32_t row = 0;
     for (uint32_t i = 0; i < batch->n_parts; i++) {
         const mf_batch_part *part = &batch->parts[i];
         memcpy(r->row_tokens + row, part->tokens, part->n_rows * sizeof *part->tokens);
+        r->sequences[i] = (mf_sequence){.first_row = row,
+                                        .n_rows = part->n_rows,
+                                        .position = part->position,
+                                        .pages = part->pages,
+                                        .state = {part->state[0], part->state[1]}};
         row += part->n_rows;
     }
+    r->backend->ops->begin_batch(r->backend, r->sequences, batch->n_parts);
 }
 
 static mf_status run_layers(mf_runner *r, const mf_batch *batch, mf_error *error)
 {
-    gather_tokens(r, batch);
+    begin(r, batch);
     const mf_op embed = {
         .kind = MF_OP_EMBED,
         .n_rows = batch->n_rows,

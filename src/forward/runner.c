@@ -35,15 +35,7 @@ static mf_status reserve_heads(mf_runner *r, const mf_head_weight *w, mf_error *
     return r->backend->ops->reserve(r->backend, &op, error);
 }
 
-/* As many pages as all sessions together may refer to, shared ones each time. */
-static mf_sequence most_pages(const mf_runner *r, uint32_t n_sequences)
-{
-    uint64_t n_pages = (uint64_t)mf_pages_of(r->plan.n_context) * n_sequences;
-    return (mf_sequence){.position = n_pages * MF_PAGE_TOKENS};
-}
-
-static mf_status reserve_attention(mf_runner *r, uint32_t layer, uint32_t n_sequences,
-                                   mf_error *error)
+static mf_status reserve_attention(mf_runner *r, uint32_t layer, mf_error *error)
 {
     enum { N_MATRICES = 6 };
     const mf_layer_weights *w = &r->weights.layers[layer];
@@ -63,13 +55,10 @@ static mf_status reserve_attention(mf_runner *r, uint32_t layer, uint32_t n_sequ
     }
     if (kind == MF_LAYER_LINEAR)
         return MF_OK;
-    mf_sequence pages = most_pages(r, n_sequences);
     if (kind == MF_LAYER_FULL) {
         mf_op full_attend = {.kind = MF_OP_ATTENTION, .n_rows = r->plan.n_chunk};
         full_attend.u.attention.head_dim = r->h.head_dim;
         full_attend.u.attention.cache_type = r->plan.cache_type;
-        full_attend.u.attention.sequences = &pages;
-        full_attend.u.attention.n_sequences = 1;
         return r->backend->ops->reserve(r->backend, &full_attend, error);
     }
     MF_TRY(reserve_heads(r, &latent->key, error));
@@ -77,8 +66,6 @@ static mf_status reserve_attention(mf_runner *r, uint32_t layer, uint32_t n_sequ
     mf_op attend = {.kind = MF_OP_LATENT_ATTENTION, .n_rows = MF_LATENT_ROWS};
     attend.u.latent_attention.n_latent = r->h.kv_rank;
     attend.u.latent_attention.n_rot = r->h.n_rot;
-    attend.u.latent_attention.sequences = &pages;
-    attend.u.latent_attention.n_sequences = 1;
     return r->backend->ops->reserve(r->backend, &attend, error);
 }
 
@@ -109,8 +96,11 @@ static mf_status reserve_mlp(mf_runner *r, uint32_t layer, mf_error *error)
  */
 static mf_status reserve_ops(mf_runner *r, uint32_t n_sequences, mf_error *error)
 {
+    /* As many pages as all sequences together may refer to, shared ones each time. */
+    const size_t n_pages = (size_t)mf_pages_of(r->plan.n_context) * n_sequences;
+    MF_TRY(r->backend->ops->reserve_batch(r->backend, n_sequences, n_pages, error));
     for (uint32_t i = 0; i < r->h.n_layers; i++) {
-        MF_TRY(reserve_attention(r, i, n_sequences, error));
+        MF_TRY(reserve_attention(r, i, error));
         MF_TRY(reserve_mlp(r, i, error));
     }
     MF_TRY(reserve_matmul(r, &r->weights.lm_head, r->plan.n_logit_rows, error));
@@ -144,10 +134,9 @@ static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
     size_t picks = (size_t)r->plan.n_chunk * r->plan.k, n_experts = r->h.n_experts;
     size_t n_bytes = picks * 12 + (2 * n_experts + 1) * 4 +
                      MF_READY_MAX * (sizeof(mf_expert_item) + sizeof(mf_expert_ready)) +
-                     (size_t)n_sequences * 2 * sizeof(mf_sequence) +
-                     (size_t)r->plan.n_logit_rows * 4 + (size_t)r->plan.n_chunk * 4 +
-                     (size_t)r->h.n_vocab * sizeof(float) + r->h.n_layers * sizeof(mf_layer_state) +
-                     20 * 64;
+                     (size_t)n_sequences * sizeof(mf_sequence) + (size_t)r->plan.n_logit_rows * 4 +
+                     (size_t)r->plan.n_chunk * 4 + (size_t)r->h.n_vocab * sizeof(float) +
+                     r->h.n_layers * sizeof(mf_layer_state) + 20 * 64;
     MF_TRY(mf_arena_create(&r->allocator, n_bytes, "expert lists", &r->arena, error));
     r->moe.ids = mf_arena_take(&r->arena, picks * 4);
     r->moe.place = mf_arena_take(&r->arena, picks * 4);
@@ -157,7 +146,6 @@ static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
     r->moe.items = mf_arena_take(&r->arena, MF_READY_MAX * sizeof(mf_expert_item));
     r->moe.ready = mf_arena_take(&r->arena, MF_READY_MAX * sizeof(mf_expert_ready));
     r->sequences = mf_arena_take(&r->arena, (size_t)n_sequences * sizeof(mf_sequence));
-    r->sequence_cuts = mf_arena_take(&r->arena, (size_t)n_sequences * sizeof(mf_sequence));
     r->row_list = mf_arena_take(&r->arena, (size_t)r->plan.n_logit_rows * 4);
     r->row_tokens = mf_arena_take(&r->arena, (size_t)r->plan.n_chunk * 4);
     r->each_logits = mf_arena_take(&r->arena, (size_t)r->h.n_vocab * sizeof(float));

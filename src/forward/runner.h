@@ -40,12 +40,11 @@ typedef struct mf_runner {
     mf_expert_store *store;
     mf_arena arena;
     mf_moe_lists moe;
-    mf_layer_state *layers;     /* [n_layers] */
-    mf_sequence *sequences;     /* [n_sequences], of the layer at hand */
-    mf_sequence *sequence_cuts; /* [n_sequences], those of a few of its rows */
-    uint32_t *row_list;         /* [n_logit_rows] */
-    int32_t *row_tokens;        /* [n_chunk] */
-    float *each_logits;         /* [n_vocab] */
+    mf_layer_state *layers; /* [n_layers] */
+    mf_sequence *sequences; /* [n_sequences], of the batch at hand */
+    uint32_t *row_list;     /* [n_logit_rows] */
+    int32_t *row_tokens;    /* [n_chunk] */
+    float *each_logits;     /* [n_vocab] */
     uint64_t n_tokens, expert_bytes_touched;
 } mf_runner;
 

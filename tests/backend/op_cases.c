@@ -89,18 +89,15 @@ static void build_head_norm_rope(scene *s, const uint32_t *p)
     s->op.u.head_norm_rope.n_rot = p[3];
     s->op.u.head_norm_rope.eps = EPS;
     scene_sequences(s, p[0], p[4]);
-    s->op.u.head_norm_rope.sequences = s->sequences;
-    s->op.u.head_norm_rope.n_sequences = p[4];
 }
 
-/* Rows of `width` values of a type: what the sequence holds already, the rest poison. */
-static mf_span cache(scene *s, const mf_sequence *seq, size_t width, mf_dtype type)
+/* What the sequence holds already of a cache whose first row is at `span`, rows of `width` values.
+ */
+static void fill_cache(scene *s, const mf_sequence *seq, mf_span span, size_t width, mf_dtype type)
 {
-    size_t n = scene_cache_pages(seq) * MF_PAGE_TOKENS * width;
-    mf_span span = scene_output(s, n * mf_dtype_bytes(type) / 4);
     for (uint64_t p = 0; p < seq->position; p++) {
         for (size_t i = 0; i < width; i++) {
-            size_t at = scene_cache_row(seq, p) * width + i;
+            size_t at = scene_cache_row(s, seq, p) * width + i;
             if (type == MF_F32)
                 ((float *)scene_at(s, span))[at] = (float)scene_random(s, 2001) / 1000.0f - 1.0f;
             else /* 0.125 .. 1.5, of either sign */
@@ -108,19 +105,23 @@ static mf_span cache(scene *s, const mf_sequence *seq, size_t width, mf_dtype ty
                     (uint16_t)(0x3e00u + scene_random(s, 0x1c0) + (scene_random(s, 2) << 15));
         }
     }
-    return span;
 }
 
-/* The pages of the caches in state[...]. */
-static void page_caches(scene *s, uint32_t i, size_t row_bytes)
+/* n_caches caches of the i-th sequence, which share its pages; their rest is poison. */
+static void add_caches(scene *s, uint32_t i, uint32_t n_caches, size_t width, mf_dtype type)
 {
     mf_sequence *seq = &s->sequences[i];
-    for (uint32_t p = 0; p < scene_cache_pages(seq); p++)
+    const size_t n_pages = scene_cache_pages(seq), row_bytes = width * mf_dtype_bytes(type);
+    s->page_rows = n_caches * MF_PAGE_TOKENS;
+    const mf_span all = scene_output(s, n_pages * s->page_rows * row_bytes / 4);
+    for (uint32_t j = 0; j < n_caches; j++) {
+        seq->state[j] = mf_span_at(all, j * MF_PAGE_TOKENS * row_bytes);
+        fill_cache(s, seq, seq->state[j], width, type);
+    }
+    for (uint32_t p = 0; p < n_pages; p++)
         s->pages[i][p] =
-            (mf_span){s->buffer, scene_cache_row(seq, (uint64_t)p * MF_PAGE_TOKENS) * row_bytes};
+            mf_span_at(all, scene_cache_row(s, seq, (uint64_t)p * MF_PAGE_TOKENS) * row_bytes);
     seq->pages = s->pages[i];
-    seq->page_offset[0] = seq->state[0].offset;
-    seq->page_offset[1] = seq->state[1].offset;
 }
 
 /* p: rows, heads, kv_heads, head_dim, sequences, bfloat16 */
@@ -138,14 +139,10 @@ static void build_attention(scene *s, const uint32_t *p)
     s->op.u.attention.head_dim = p[3];
     s->op.u.attention.scale = 1.0f / sqrtf((float)p[3]);
     scene_sequences(s, p[0], p[4]);
-    for (uint32_t i = 0; i < p[4]; i++) {
-        s->sequences[i].state[0] = cache(s, &s->sequences[i], width, type);
-        s->sequences[i].state[1] = cache(s, &s->sequences[i], width, type);
-        page_caches(s, i, width * mf_dtype_bytes(type));
-    }
+    for (uint32_t i = 0; i < p[4]; i++)
+        add_caches(s, i, 2, width, type);
     s->op.u.attention.cache_type = type;
-    s->op.u.attention.sequences = s->sequences;
-    s->op.u.attention.n_sequences = p[4];
+    s->op.u.attention.page_offset[1] = MF_PAGE_TOKENS * width * mf_dtype_bytes(type);
 }
 
 /* p: rows, heads, n_latent, n_rot, sequences, bfloat16 */
@@ -167,12 +164,8 @@ static void build_latent_attention(scene *s, const uint32_t *p)
     s->op.u.latent_attention.cache_type = type;
     s->op.u.latent_attention.scale = 1.0f / sqrtf((float)width);
     scene_sequences(s, p[0], p[4]);
-    for (uint32_t i = 0; i < p[4]; i++) {
-        s->sequences[i].state[0] = cache(s, &s->sequences[i], width, type);
-        page_caches(s, i, width * mf_dtype_bytes(type));
-    }
-    s->op.u.latent_attention.sequences = s->sequences;
-    s->op.u.latent_attention.n_sequences = p[4];
+    for (uint32_t i = 0; i < p[4]; i++)
+        add_caches(s, i, 1, width, type);
 }
 
 static void build_sigmoid_mul(scene *s, const uint32_t *p)
@@ -206,8 +199,6 @@ static void build_conv1d_silu(scene *s, const uint32_t *p)
     scene_sequences(s, p[0], p[3]);
     for (uint32_t i = 0; i < p[3]; i++)
         begin_state(s, i, (size_t)(p[2] - 1) * p[1], 8.0f);
-    s->op.u.conv1d_silu.sequences = s->sequences;
-    s->op.u.conv1d_silu.n_sequences = p[3];
 }
 
 /* p: rows, k_heads, v_heads, key_dim, value_dim, sequences */
@@ -230,8 +221,6 @@ static void build_gated_delta(scene *s, const uint32_t *p)
     scene_sequences(s, p[0], p[5]);
     for (uint32_t i = 0; i < p[5]; i++)
         begin_state(s, i, (size_t)p[2] * p[3] * p[4], 1.0f);
-    s->op.u.gated_delta.sequences = s->sequences;
-    s->op.u.gated_delta.n_sequences = p[5];
 }
 
 static void build_add(scene *s, const uint32_t *p)
@@ -306,8 +295,6 @@ static void build_rope(scene *s, const uint32_t *p)
     s->op.u.rope.head_stride = head;
     s->op.u.rope.interleaved = p[5] != 0;
     scene_sequences(s, p[0], p[4]);
-    s->op.u.rope.sequences = s->sequences;
-    s->op.u.rope.n_sequences = p[4];
 }
 
 /* p: rows, heads, kind, rows of a head's matrix, columns, transposed, rows of a head before, after

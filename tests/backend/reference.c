@@ -213,7 +213,7 @@ static void ref_rope_head(scene *s, size_t at, uint64_t position)
 static void ref_head_norm_rope(scene *s)
 {
     uint32_t n_heads = s->op.u.head_norm_rope.n_heads, dim = s->op.u.head_norm_rope.head_dim;
-    for (uint32_t q = 0; q < s->op.u.head_norm_rope.n_sequences; q++) {
+    for (uint32_t q = 0; q < s->n_sequences; q++) {
         const mf_sequence *seq = &s->sequences[q];
         for (uint32_t r = 0; r < seq->n_rows; r++) {
             for (uint32_t h = 0; h < n_heads; h++)
@@ -254,7 +254,7 @@ static void ref_conv_channel(scene *s, const mf_sequence *seq, uint32_t channel)
 
 static void ref_conv1d_silu(scene *s)
 {
-    for (uint32_t q = 0; q < s->op.u.conv1d_silu.n_sequences; q++) {
+    for (uint32_t q = 0; q < s->n_sequences; q++) {
         for (uint32_t c = 0; c < s->op.u.conv1d_silu.n_channels; c++)
             ref_conv_channel(s, &s->sequences[q], c);
     }
@@ -315,7 +315,7 @@ static void ref_gated_delta(scene *s)
     uint32_t key_dim = s->op.u.gated_delta.key_dim, v_heads = s->op.u.gated_delta.n_v_heads;
     size_t n = (size_t)key_dim * s->op.u.gated_delta.value_dim;
     delta_head d = {.state = new_doubles(n), .q = new_doubles(key_dim), .k = new_doubles(key_dim)};
-    for (uint32_t i = 0; i < s->op.u.gated_delta.n_sequences * v_heads; i++) {
+    for (uint32_t i = 0; i < s->n_sequences * v_heads; i++) {
         d.seq = &s->sequences[i / v_heads];
         d.head = i % v_heads;
         d.largest = 0.0;

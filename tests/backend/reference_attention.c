@@ -37,7 +37,7 @@ static double cached(const scene *s, const ref_cache *c, uint64_t p, size_t i)
     const mf_sequence *seq = c->seq;
     if (p < seq->position)
         return reference_decode(scene_at(s, c->held), c->type,
-                                scene_cache_row(seq, p) * c->width + i);
+                                scene_cache_row(s, seq, p) * c->width + i);
     size_t row = (size_t)(seq->first_row + p - seq->position);
     float value = floats(s, c->fresh)[row * c->width + i];
     if (c->type == MF_F32)
@@ -50,7 +50,7 @@ static double cached(const scene *s, const ref_cache *c, uint64_t p, size_t i)
 static void expect_appended(scene *s, const ref_cache *c, uint32_t row)
 {
     const float *fresh = floats(s, c->fresh) + (size_t)(c->seq->first_row + row) * c->width;
-    size_t to = scene_cache_row(c->seq, c->seq->position + row) * c->width;
+    size_t to = scene_cache_row(s, c->seq, c->seq->position + row) * c->width;
     for (size_t i = 0; i < c->width; i++) {
         if (c->type == MF_F32)
             scene_expect(s, c->held, to + i, fresh[i], 0.0);
@@ -112,7 +112,7 @@ void reference_attention(scene *s)
     uint32_t dim = s->op.u.attention.head_dim;
     size_t width = (size_t)s->op.u.attention.n_kv_heads * dim;
     mf_dtype type = s->op.u.attention.cache_type;
-    for (uint32_t i = 0; i < s->op.u.attention.n_sequences; i++) {
+    for (uint32_t i = 0; i < s->n_sequences; i++) {
         const mf_sequence *seq = &s->sequences[i];
         ref_head a = {.keys = {seq, seq->state[0], s->op.u.attention.k, width, type},
                       .values = {seq, seq->state[1], s->op.u.attention.v, width, type},
@@ -154,7 +154,7 @@ void reference_latent_attention(scene *s)
     uint32_t n_latent = s->op.u.latent_attention.n_latent;
     uint32_t width = n_latent + s->op.u.latent_attention.n_rot;
     mf_dtype type = s->op.u.latent_attention.cache_type;
-    for (uint32_t i = 0; i < s->op.u.latent_attention.n_sequences; i++) {
+    for (uint32_t i = 0; i < s->n_sequences; i++) {
         const mf_sequence *seq = &s->sequences[i];
         const ref_cache rows = {seq, seq->state[0], s->op.u.latent_attention.kv, width, type};
         ref_head a = {.keys = rows,

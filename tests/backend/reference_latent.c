@@ -109,7 +109,7 @@ static void rotate(scene *s, size_t at, uint64_t position)
 
 void reference_rope(scene *s)
 {
-    for (uint32_t q = 0; q < s->op.u.rope.n_sequences; q++) {
+    for (uint32_t q = 0; q < s->n_sequences; q++) {
         const mf_sequence *seq = &s->sequences[q];
         for (uint32_t r = 0; r < seq->n_rows; r++) {
             for (uint32_t h = 0; h < s->op.u.rope.n_heads; h++)

@@ -49,6 +49,7 @@ void scene_reset(scene *s, mf_buffer buffer, uint32_t skew, uint64_t seed)
 {
     memset(&s->op, 0, sizeof s->op);
     memset(s->sequences, 0, sizeof s->sequences);
+    s->n_sequences = 0;
     s->reserve_rows = 0;
     s->buffer = buffer;
     s->skew = skew;
@@ -185,6 +186,7 @@ mf_weight scene_weight(scene *s, uint32_t kind, uint32_t n_rows, uint32_t n_cols
 void scene_sequences(scene *s, uint32_t n_rows, uint32_t n)
 {
     uint32_t first = 0;
+    s->n_sequences = n;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t spare = n_rows - first - (n - i);
         uint32_t rows = i + 1 == n ? n_rows - first : 1 + scene_random(s, spare + 1);
@@ -292,11 +294,10 @@ static void skip_rows_of_experts(mf_op *op, uint32_t first)
 }
 
 /* The sequences' share of rows first .. first + n - 1, counted from row `first`. */
-static uint32_t cut_sequences(const scene *s, uint32_t n_sequences, uint32_t first, uint32_t n,
-                              mf_sequence *out)
+static uint32_t cut_sequences(const scene *s, uint32_t first, uint32_t n, mf_sequence *out)
 {
     uint32_t n_out = 0;
-    for (uint32_t i = 0; i < n_sequences; i++) {
+    for (uint32_t i = 0; i < s->n_sequences; i++) {
         mf_sequence q = s->sequences[i];
         uint32_t from = q.first_row > first ? q.first_row : first;
         uint32_t end = q.first_row + q.n_rows < first + n ? q.first_row + q.n_rows : first + n;
@@ -312,29 +313,20 @@ static uint32_t cut_sequences(const scene *s, uint32_t n_sequences, uint32_t fir
     return n_out;
 }
 
-static void skip_rows_of_sequences(const scene *s, mf_op *op, uint32_t first, mf_sequence *to)
+static void skip_rows_of_sequences(mf_op *op, uint32_t first)
 {
-    uint32_t n = op->n_rows;
     if (op->kind == MF_OP_HEAD_NORM_ROPE) {
         skip(&op->u.head_norm_rope.x, first,
              op->u.head_norm_rope.n_heads * op->u.head_norm_rope.head_dim);
-        op->u.head_norm_rope.n_sequences =
-            cut_sequences(s, op->u.head_norm_rope.n_sequences, first, n, to);
-        op->u.head_norm_rope.sequences = to;
     } else if (op->kind == MF_OP_ATTENTION) {
         uint32_t dim = op->u.attention.head_dim;
         skip(&op->u.attention.q, first, op->u.attention.n_heads * dim);
         skip(&op->u.attention.k, first, op->u.attention.n_kv_heads * dim);
         skip(&op->u.attention.v, first, op->u.attention.n_kv_heads * dim);
         skip(&op->u.attention.out, first, op->u.attention.n_heads * dim);
-        op->u.attention.n_sequences = cut_sequences(s, op->u.attention.n_sequences, first, n, to);
-        op->u.attention.sequences = to;
     } else if (op->kind == MF_OP_CONV1D_SILU) {
         skip(&op->u.conv1d_silu.x, first, op->u.conv1d_silu.n_channels);
         skip(&op->u.conv1d_silu.out, first, op->u.conv1d_silu.n_channels);
-        op->u.conv1d_silu.n_sequences =
-            cut_sequences(s, op->u.conv1d_silu.n_sequences, first, n, to);
-        op->u.conv1d_silu.sequences = to;
     } else if (op->kind == MF_OP_GATED_DELTA) {
         uint32_t v_heads = op->u.gated_delta.n_v_heads, dim = op->u.gated_delta.value_dim;
         skip(&op->u.gated_delta.qkv, first,
@@ -342,31 +334,39 @@ static void skip_rows_of_sequences(const scene *s, mf_op *op, uint32_t first, mf
         skip(&op->u.gated_delta.a, first, v_heads);
         skip(&op->u.gated_delta.b, first, v_heads);
         skip(&op->u.gated_delta.out, first, v_heads * dim);
-        op->u.gated_delta.n_sequences =
-            cut_sequences(s, op->u.gated_delta.n_sequences, first, n, to);
-        op->u.gated_delta.sequences = to;
     }
 }
 
-static void skip_rows_of_latents(const scene *s, mf_op *op, uint32_t first, mf_sequence *to)
+static void skip_rows_of_latents(mf_op *op, uint32_t first)
 {
-    uint32_t n = op->n_rows;
     if (op->kind == MF_OP_ROPE) {
         skip(&op->u.rope.x, first, op->u.rope.row_stride);
-        op->u.rope.n_sequences = cut_sequences(s, op->u.rope.n_sequences, first, n, to);
-        op->u.rope.sequences = to;
     } else if (op->kind == MF_OP_LATENT_ATTENTION) {
         uint32_t n_latent = op->u.latent_attention.n_latent;
         skip(&op->u.latent_attention.q, first, op->u.latent_attention.n_heads * n_latent);
         skip(&op->u.latent_attention.out, first, op->u.latent_attention.n_heads * n_latent);
         skip(&op->u.latent_attention.q_rot, first, op->u.latent_attention.q_rot_row);
         skip(&op->u.latent_attention.kv, first, n_latent + op->u.latent_attention.n_rot);
-        op->u.latent_attention.n_sequences =
-            cut_sequences(s, op->u.latent_attention.n_sequences, first, n, to);
-        op->u.latent_attention.sequences = to;
     }
 }
 
+static void begin_batch(mf_backend *be, const mf_sequence *sequences, uint32_t n)
+{
+    mf_sequence copy[SCENE_SEQUENCES];
+    memcpy(copy, sequences, n * sizeof *copy);
+    be->ops->begin_batch(be, copy, n);
+    memset(copy, POISON, sizeof copy); /* it has been copied */
+}
+
+/* Rows of these kinds may be a part of the batch's; recurrent ones go through a batch whole. */
+static bool takes_parts(mf_op_kind kind)
+{
+    return kind == MF_OP_HEAD_NORM_ROPE || kind == MF_OP_ATTENTION || kind == MF_OP_ROPE ||
+           kind == MF_OP_LATENT_ATTENTION;
+}
+
+/* Where the operation can, every other piece is a part of a batch of all rows, the others batches
+ * of their own. */
 static void record_rows(const scene *s, mf_backend *be, uint32_t first, uint32_t n)
 {
     mf_sequence sequences[SCENE_SEQUENCES];
@@ -374,10 +374,15 @@ static void record_rows(const scene *s, mf_backend *be, uint32_t first, uint32_t
     op.n_rows = n;
     skip_rows(&op, first);
     skip_rows_of_experts(&op, first);
-    skip_rows_of_sequences(s, &op, first, sequences);
-    skip_rows_of_latents(s, &op, first, sequences);
+    skip_rows_of_sequences(&op, first);
+    skip_rows_of_latents(&op, first);
+    if (takes_parts(op.kind) && first / n % 2 == 1) {
+        begin_batch(be, s->sequences, s->n_sequences);
+        op.first_row = first;
+    } else {
+        begin_batch(be, sequences, cut_sequences(s, first, n, sequences));
+    }
     be->ops->record(be, &op);
-    memset(sequences, POISON, sizeof sequences); /* record has copied them */
 }
 
 static void record_items(const scene *s, mf_backend *be, uint32_t step)
@@ -403,6 +408,7 @@ static void record_pieces(const scene *s, mf_backend *be, uint32_t step)
 {
     uint32_t n_rows = s->op.n_rows;
     if (step == SCENE_WHOLE) {
+        begin_batch(be, s->sequences, s->n_sequences);
         be->ops->record(be, &s->op);
     } else if (s->op.kind == MF_OP_EXPERTS) {
         record_items(s, be, step);
@@ -426,6 +432,8 @@ mf_status scene_play(const scene *s, mf_backend *be, uint32_t step, unsigned cha
     sized.n_rows = s->reserve_rows != 0 ? s->reserve_rows : s->op.n_rows;
     be->ops->write(be, all, s->image, s->n_bytes);
     mf_status status = be->ops->reserve(be, &sized, error);
+    if (status == MF_OK)
+        status = be->ops->reserve_batch(be, SCENE_SEQUENCES, SCENE_SEQUENCES * SCENE_PAGES, error);
     if (status != MF_OK)
         return status;
     record_pieces(s, be, step);

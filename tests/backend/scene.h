@@ -35,6 +35,8 @@ typedef struct scene {
     unsigned char *roles; /* [SCENE_WORDS] */
     double *want, *slack; /* [SCENE_WORDS] */
     mf_sequence sequences[SCENE_SEQUENCES];
+    uint32_t n_sequences;
+    uint32_t page_rows; /* of a cache, from one page to the next: those of its own and of others */
     mf_span pages[SCENE_SEQUENCES][SCENE_PAGES];
     mf_expert_item items[SCENE_ITEMS];
     int32_t tokens[SCENE_LIST];
@@ -64,16 +66,17 @@ mf_weight scene_weight(scene *s, uint32_t kind, uint32_t n_rows, uint32_t n_cols
  */
 void scene_sequences(scene *s, uint32_t n_rows, uint32_t n);
 
-/* A sequence's cache: whole pages in reverse order, with room for one position more at least. */
+/* A sequence's caches: whole pages in reverse order, with room for one position more at least. In
+ * an attention scene state[0] and state[1] are where its keys and values begin. */
 static inline size_t scene_cache_pages(const mf_sequence *seq)
 {
     return (size_t)((seq->position + seq->n_rows) / MF_PAGE_TOKENS + 1);
 }
 
-static inline size_t scene_cache_row(const mf_sequence *seq, uint64_t position)
+static inline size_t scene_cache_row(const scene *s, const mf_sequence *seq, uint64_t position)
 {
     size_t page = scene_cache_pages(seq) - 1 - (size_t)(position / MF_PAGE_TOKENS);
-    return page * MF_PAGE_TOKENS + (size_t)(position % MF_PAGE_TOKENS);
+    return page * s->page_rows + (size_t)(position % MF_PAGE_TOKENS);
 }
 
 static inline void *scene_at(const scene *s, mf_span span)

@@ -143,6 +143,9 @@ static void run_chunk(run *r, uint32_t first, uint32_t n, mf_dtype cache_type, f
         pages[p] = mf_span_at(r->cache, p * page_bytes);
     }
     const mf_sequence seq = {.n_rows = n, .position = first, .pages = pages};
+    mf_error error = {0};
+    REQUIRE_OK(r->be->ops->reserve_batch(r->be, 1, N_PAGES, &error), &error);
+    r->be->ops->begin_batch(r->be, &seq, 1);
     const mf_op absorb = head_matmul(r, n, true, q, r->q_latent);
     play(r->be, &absorb);
     const mf_op attend = {
@@ -158,9 +161,7 @@ static void run_chunk(run *r, uint32_t first, uint32_t n, mf_dtype cache_type, f
                                .q_rot_row = s->n_heads * head,
                                .q_rot_head = head,
                                .cache_type = cache_type,
-                               .scale = scale,
-                               .sequences = &seq,
-                               .n_sequences = 1}};
+                               .scale = scale}};
     play(r->be, &attend);
     const mf_op expand = head_matmul(r, n, false, r->latent, r->out);
     play(r->be, &expand);

@@ -22,9 +22,9 @@ static void run_norm_rope(void *ctx, uint32_t row, uint32_t thread)
     const mf_op *op = job->op;
     uint32_t n_heads = op->u.head_norm_rope.n_heads, head_dim = op->u.head_norm_rope.head_dim;
     uint32_t n_rot = op->u.head_norm_rope.n_rot;
-    const mf_sequence *seq =
-        mf_cpu_sequence_of(op->u.head_norm_rope.sequences, op->u.head_norm_rope.n_sequences, row);
-    size_t angle = (size_t)(seq->position + row - seq->first_row) * (n_rot / 2);
+    const uint32_t batch_row = op->first_row + row;
+    const mf_sequence *seq = mf_cpu_sequence_of(be, batch_row);
+    size_t angle = (size_t)(seq->position + batch_row - seq->first_row) * (n_rot / 2);
     const float *cos = mf_cpu_floats(be, op->u.head_norm_rope.cos) + angle;
     const float *sin = mf_cpu_floats(be, op->u.head_norm_rope.sin) + angle;
     const float *weight = mf_cpu_floats(be, op->u.head_norm_rope.weight);
@@ -41,58 +41,55 @@ void mf_cpu_head_norm_rope(mf_cpu_backend *be, const mf_op *op)
     mf_thread_pool_run(be->pool, op->n_rows, run_norm_rope, &job);
 }
 
-void mf_cpu_find_pages(mf_cpu_backend *be, const mf_sequence *sequences, uint32_t n)
-{
-    size_t at = 0;
-    for (uint32_t s = 0; s < n; s++) {
-        size_t n_pages = mf_cpu_count_pages(&sequences[s], 1);
-        for (size_t p = 0; p < n_pages; p++)
-            be->pages[at++] = mf_cpu_bytes(be, sequences[s].pages[p]);
-    }
-    assert(at * sizeof *be->pages <= be->pages_bytes);
-}
-
-const unsigned char *const *mf_cpu_pages_of(const mf_cpu_backend *be, const mf_sequence *sequences,
-                                            const mf_sequence *seq)
-{
-    return be->pages + mf_cpu_count_pages(sequences, (uint32_t)(seq - sequences));
-}
-
-static void append_page(mf_cpu_backend *be, mf_span to, const float *from, size_t n, mf_dtype type)
+static void append_rows(unsigned char *to, const float *from, size_t n, mf_dtype type)
 {
     if (type == MF_F32) {
-        memcpy(mf_cpu_floats(be, to), from, n * sizeof *from);
+        memcpy(to, from, n * sizeof *from);
         return;
     }
-    uint16_t *half = (uint16_t *)(void *)mf_cpu_bytes(be, to);
+    uint16_t *half = (uint16_t *)(void *)to;
     for (size_t i = 0; i < n; i++)
         half[i] = mf_bf16_from_f32(from[i]);
 }
 
-void mf_cpu_append(mf_cpu_backend *be, const mf_sequence *seq, uint64_t page_offset, mf_span x,
-                   size_t width, mf_dtype type)
+/* n rows from row `first` of the sequence's run on, page by page. */
+static void append_run(mf_cpu_backend *be, const mf_sequence *seq, uint32_t first, uint32_t n_rows,
+                       const float *from, const mf_cpu_cache *cache)
 {
-    const float *from = mf_cpu_floats(be, x) + seq->first_row * width;
-    for (uint32_t done = 0; done < seq->n_rows;) {
-        uint64_t position = seq->position + done, row = position % MF_PAGE_TOKENS;
-        uint32_t left = seq->n_rows - done, room = (uint32_t)(MF_PAGE_TOKENS - row);
+    const unsigned char *const *pages = mf_cpu_pages_of(be, seq);
+    for (uint32_t done = 0; done < n_rows;) {
+        uint64_t position = seq->position + first + done, row = position % MF_PAGE_TOKENS;
+        uint32_t left = n_rows - done, room = (uint32_t)(MF_PAGE_TOKENS - row);
         uint32_t n = left < room ? left : room;
-        uint64_t at = page_offset + row * width * mf_dtype_bytes(type);
-        append_page(be, mf_span_at(seq->pages[position / MF_PAGE_TOKENS], at), from + done * width,
-                    n * width, type);
+        uint64_t at = cache->page_offset + row * cache->width * mf_dtype_bytes(cache->type);
+        append_rows((unsigned char *)pages[position / MF_PAGE_TOKENS] + at,
+                    from + done * cache->width, n * cache->width, cache->type);
         done += n;
+    }
+}
+
+void mf_cpu_append(mf_cpu_backend *be, const mf_op *op, mf_span x, const mf_cpu_cache *cache)
+{
+    const uint32_t op_end = op->first_row + op->n_rows;
+    for (uint32_t i = 0; i < be->n_sequences; i++) {
+        const mf_sequence *seq = &be->sequences[i];
+        uint32_t seq_end = seq->first_row + seq->n_rows;
+        uint32_t from = seq->first_row > op->first_row ? seq->first_row : op->first_row;
+        uint32_t end = seq_end < op_end ? seq_end : op_end;
+        if (from >= end)
+            continue;
+        const float *rows = mf_cpu_floats(be, x) + (from - op->first_row) * cache->width;
+        append_run(be, seq, from - seq->first_row, end - from, rows, cache);
     }
 }
 
 static void append(mf_cpu_backend *be, const mf_op *op)
 {
-    size_t width = (size_t)op->u.attention.n_kv_heads * op->u.attention.head_dim;
-    for (uint32_t s = 0; s < op->u.attention.n_sequences; s++) {
-        const mf_sequence *seq = &op->u.attention.sequences[s];
-        mf_dtype type = op->u.attention.cache_type;
-        mf_cpu_append(be, seq, seq->page_offset[0], op->u.attention.k, width, type);
-        mf_cpu_append(be, seq, seq->page_offset[1], op->u.attention.v, width, type);
-    }
+    const mf_attention_params *p = &op->u.attention;
+    mf_cpu_cache cache = {p->page_offset[0], (size_t)p->n_kv_heads * p->head_dim, p->cache_type};
+    mf_cpu_append(be, op, p->k, &cache);
+    cache.page_offset = p->page_offset[1];
+    mf_cpu_append(be, op, p->v, &cache);
 }
 
 static void run_attention(void *ctx, uint32_t task, uint32_t thread)
@@ -104,19 +101,19 @@ static void run_attention(void *ctx, uint32_t task, uint32_t thread)
     uint32_t head_dim = op->u.attention.head_dim;
     /* Longest rows first, so that the threads end together. */
     uint32_t row = op->n_rows - 1 - task / n_heads, h = task % n_heads;
-    const mf_sequence *seq =
-        mf_cpu_sequence_of(op->u.attention.sequences, op->u.attention.n_sequences, row);
+    const uint32_t batch_row = op->first_row + row;
+    const mf_sequence *seq = mf_cpu_sequence_of(be, batch_row);
     size_t kv_at = (size_t)(h / (n_heads / n_kv_heads)) * head_dim *
                    mf_dtype_bytes(op->u.attention.cache_type);
     size_t at = ((size_t)row * n_heads + h) * head_dim;
     const mf_attention_args args = {
         .q = mf_cpu_floats(be, op->u.attention.q) + at,
-        .pages = mf_cpu_pages_of(be, op->u.attention.sequences, seq),
-        .k_offset = (size_t)seq->page_offset[0] + kv_at,
-        .v_offset = (size_t)seq->page_offset[1] + kv_at,
+        .pages = mf_cpu_pages_of(be, seq),
+        .k_offset = (size_t)op->u.attention.page_offset[0] + kv_at,
+        .v_offset = (size_t)op->u.attention.page_offset[1] + kv_at,
         .kv_stride = (size_t)n_kv_heads * head_dim,
         .cache_type = op->u.attention.cache_type,
-        .n_kv = (uint32_t)(seq->position + row - seq->first_row + 1),
+        .n_kv = (uint32_t)(seq->position + batch_row - seq->first_row + 1),
         .head_dim = head_dim,
         .scale = op->u.attention.scale,
         .out = mf_cpu_floats(be, op->u.attention.out) + at,
@@ -128,7 +125,6 @@ static void run_attention(void *ctx, uint32_t task, uint32_t thread)
 void mf_cpu_attention(mf_cpu_backend *be, const mf_op *op)
 {
     append(be, op);
-    mf_cpu_find_pages(be, op->u.attention.sequences, op->u.attention.n_sequences);
     attention_job job = {be, op};
     mf_thread_pool_run(be->pool, op->n_rows * op->u.attention.n_heads, run_attention, &job);
 }

@@ -108,11 +108,11 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* What an operation needs: scratch a thread, gathered rows for all, and pointers to pages. */
+/* What an operation needs: scratch a thread, gathered rows and prepared tokens for all. */
 static void sizes_of(const mf_cpu_backend *be, const mf_op *op, size_t *scratch, size_t *gather,
-                     size_t *prepared, size_t *n_pages)
+                     size_t *prepared)
 {
-    *scratch = *gather = *prepared = *n_pages = 0;
+    *scratch = *gather = *prepared = 0;
     if (op->kind == MF_OP_MATMUL) {
         for (uint32_t j = 0; j < op->u.matmul.n; j++) {
             const mf_weight *w = &op->u.matmul.weight[j];
@@ -137,10 +137,7 @@ static void sizes_of(const mf_cpu_backend *be, const mf_op *op, size_t *scratch,
     } else if (op->kind == MF_OP_ATTENTION) {
         if (op->u.attention.cache_type != MF_F32)
             *scratch = (size_t)2 * MF_ATTENTION_TILE * sizeof(float) * op->u.attention.head_dim;
-        *n_pages = mf_cpu_count_pages(op->u.attention.sequences, op->u.attention.n_sequences);
     } else if (op->kind == MF_OP_LATENT_ATTENTION) {
-        *n_pages = mf_cpu_count_pages(op->u.latent_attention.sequences,
-                                      op->u.latent_attention.n_sequences);
         *scratch = (size_t)MF_LATENT_TILE * sizeof(float) *
                    (op->u.latent_attention.n_latent + op->u.latent_attention.n_rot);
     } else if (op->kind == MF_OP_GATED_DELTA) {
@@ -166,8 +163,8 @@ static mf_status grow(const mf_cpu_backend *be, void **ptr, size_t *held, size_t
 static mf_status reserve(mf_backend *base, const mf_op *op, mf_error *error)
 {
     mf_cpu_backend *be = (mf_cpu_backend *)base;
-    size_t scratch, gather, prepared, n_pages;
-    sizes_of(be, op, &scratch, &gather, &prepared, &n_pages);
+    size_t scratch, gather, prepared;
+    sizes_of(be, op, &scratch, &gather, &prepared);
     scratch = (size_t)mf_round_up(scratch, SCRATCH_ALIGN);
     if (scratch > be->scratch_bytes) {
         mf_free(&be->allocator, be->scratch_memory, be->scratch_memory_bytes);
@@ -181,17 +178,51 @@ static mf_status reserve(mf_backend *base, const mf_op *op, mf_error *error)
         be->scratch_bytes = scratch;
         be->scratch = be->scratch_memory + (-(uintptr_t)be->scratch_memory & (SCRATCH_ALIGN - 1));
     }
-    void *rows = be->gather, *tokens = be->prepared, *pages = be->pages;
+    void *rows = be->gather, *tokens = be->prepared;
     mf_status status = grow(be, &rows, &be->gather_bytes, gather, "gathered rows", error);
     be->gather = rows;
     if (status == MF_OK)
         status = grow(be, &tokens, &be->prepared_bytes, prepared, "prepared tokens", error);
     be->prepared = tokens;
+    return status;
+}
+
+static mf_status reserve_batch(mf_backend *base, uint32_t n_sequences, size_t n_pages,
+                               mf_error *error)
+{
+    mf_cpu_backend *be = (mf_cpu_backend *)base;
+    void *sequences = be->sequences, *first = be->first_page, *pages = be->pages;
+    mf_status status = grow(be, &sequences, &be->sequences_bytes,
+                            n_sequences * sizeof *be->sequences, "a batch's sequences", error);
+    be->sequences = sequences;
+    if (status == MF_OK)
+        status = grow(be, &first, &be->first_page_bytes, n_sequences * sizeof *be->first_page,
+                      "a batch's sequences", error);
+    be->first_page = first;
     if (status == MF_OK)
         status = grow(be, &pages, &be->pages_bytes, n_pages * sizeof *be->pages, "lists of pages",
                       error);
     be->pages = pages;
+    be->n_sequences = 0;
     return status;
+}
+
+static void begin_batch(mf_backend *base, const mf_sequence *sequences, uint32_t n)
+{
+    mf_cpu_backend *be = (mf_cpu_backend *)base;
+    size_t at = 0;
+    assert(n * sizeof *sequences <= be->sequences_bytes);
+    for (uint32_t s = 0; s < n; s++) {
+        const mf_sequence *seq = &sequences[s];
+        const size_t n_pages = seq->pages == NULL ? 0 : mf_pages_of(seq->position + seq->n_rows);
+        assert((at + n_pages) * sizeof *be->pages <= be->pages_bytes);
+        be->sequences[s] = *seq;
+        be->sequences[s].pages = NULL; /* the caller's; what they name is kept below */
+        be->first_page[s] = at;
+        for (size_t p = 0; p < n_pages; p++)
+            be->pages[at++] = mf_cpu_bytes(be, seq->pages[p]);
+    }
+    be->n_sequences = n;
 }
 
 typedef void (*op_fn)(mf_cpu_backend *be, const mf_op *op);
@@ -244,6 +275,8 @@ static void destroy(mf_backend *base)
     mf_free(&a, be->scratch_memory, be->scratch_memory_bytes);
     mf_free(&a, be->gather, be->gather_bytes);
     mf_free(&a, be->prepared, be->prepared_bytes);
+    mf_free(&a, be->sequences, be->sequences_bytes);
+    mf_free(&a, be->first_page, be->first_page_bytes);
     mf_free(&a, be->pages, be->pages_bytes);
     mf_free(&a, be, sizeof *be);
 }
@@ -263,6 +296,8 @@ static const mf_backend_ops cpu_ops = {
     .write = write_span,
     .read = read_span,
     .copy = copy_span,
+    .begin_batch = begin_batch,
+    .reserve_batch = reserve_batch,
     .supports_op = supports_op,
     .reserve = reserve,
     .record = record,

@@ -15,14 +15,19 @@ typedef struct delta_job {
     uint32_t per_sequence; /* tasks */
 } delta_job;
 
-/* n floats of the sequence's state before the run, `at` floats into it: where they lie, or zeros in
- * the place of the state after it. */
-static const float *state_before(const mf_cpu_backend *be, const mf_sequence *seq, size_t at,
+static float *state_after(const mf_cpu_backend *be, const mf_sequence *seq, uint64_t offset)
+{
+    return mf_cpu_floats(be, mf_span_at(seq->state[1], offset));
+}
+
+/* n floats of the sequence's state before the run, from `offset` bytes on: where they lie, or zeros
+ * in the place of the state after it. */
+static const float *state_before(const mf_cpu_backend *be, const mf_sequence *seq, uint64_t offset,
                                  size_t n)
 {
     if (seq->state[0].buffer.id != 0)
-        return mf_cpu_floats(be, seq->state[0]) + at;
-    return memset(mf_cpu_floats(be, seq->state[1]) + at, 0, n * sizeof(float));
+        return mf_cpu_floats(be, mf_span_at(seq->state[0], offset));
+    return memset(state_after(be, seq, offset), 0, n * sizeof(float));
 }
 
 static void run_conv(void *ctx, uint32_t task, uint32_t thread)
@@ -32,13 +37,15 @@ static void run_conv(void *ctx, uint32_t task, uint32_t thread)
     const mf_cpu_backend *be = job->be;
     const mf_op *op = job->op;
     uint32_t n_channels = op->u.conv1d_silu.n_channels, width = op->u.conv1d_silu.width;
-    const mf_sequence *seq = &op->u.conv1d_silu.sequences[task / job->per_sequence];
+    const mf_sequence *seq = &be->sequences[task / job->per_sequence];
     uint32_t c0 = task % job->per_sequence * BLOCK_CHANNELS;
     uint32_t n = n_channels - c0 < BLOCK_CHANNELS ? n_channels - c0 : BLOCK_CHANNELS;
     const float *w = mf_cpu_floats(be, op->u.conv1d_silu.weight) + (size_t)c0 * width;
-    float *state = mf_cpu_floats(be, seq->state[1]) + c0;
+    const uint64_t offset = op->u.conv1d_silu.state_offset + c0 * sizeof(float);
+    float *state = state_after(be, seq, offset);
     for (uint32_t j = 0; j + 1 < width; j++) {
-        const float *before = state_before(be, seq, (size_t)j * n_channels + c0, n);
+        const uint64_t skip = (uint64_t)j * n_channels * sizeof(float);
+        const float *before = state_before(be, seq, offset + skip, n);
         memmove(state + (size_t)j * n_channels, before, n * sizeof *state);
     }
     for (uint32_t r = 0; r < seq->n_rows; r++) {
@@ -51,7 +58,7 @@ static void run_conv(void *ctx, uint32_t task, uint32_t thread)
 void mf_cpu_conv1d_silu(mf_cpu_backend *be, const mf_op *op)
 {
     delta_job job = {be, op, (op->u.conv1d_silu.n_channels + BLOCK_CHANNELS - 1) / BLOCK_CHANNELS};
-    mf_thread_pool_run(be->pool, job.per_sequence * op->u.conv1d_silu.n_sequences, run_conv, &job);
+    mf_thread_pool_run(be->pool, job.per_sequence * be->n_sequences, run_conv, &job);
 }
 
 /* log(1 + exp(x)) without overflow. */
@@ -99,16 +106,17 @@ static void run_delta(void *ctx, uint32_t task, uint32_t thread)
     const mf_op *op = job->op;
     uint32_t k_heads = op->u.gated_delta.n_k_heads, v_heads = op->u.gated_delta.n_v_heads;
     uint32_t key_dim = op->u.gated_delta.key_dim, value_dim = op->u.gated_delta.value_dim;
-    const mf_sequence *seq = &op->u.gated_delta.sequences[task / v_heads];
+    const mf_sequence *seq = &be->sequences[task / v_heads];
     uint32_t h = task % v_heads, kh = h / (v_heads / k_heads);
     size_t key_floats = (size_t)k_heads * key_dim,
            row_floats = 2 * key_floats + (size_t)v_heads * value_dim;
     const float *qkv = mf_cpu_floats(be, op->u.gated_delta.qkv) + seq->first_row * row_floats;
     const float *gates = be->gather + (size_t)seq->first_row * 2 * v_heads;
     size_t out_floats = (size_t)v_heads * value_dim, head_floats = (size_t)key_dim * value_dim;
+    const uint64_t offset = op->u.gated_delta.state_offset + h * head_floats * sizeof(float);
     const mf_delta_args args = {
-        .from = state_before(be, seq, h * head_floats, head_floats),
-        .state = mf_cpu_floats(be, seq->state[1]) + h * head_floats,
+        .from = state_before(be, seq, offset, head_floats),
+        .state = state_after(be, seq, offset),
         .q = qkv + kh * key_dim,
         .k = qkv + key_floats + kh * key_dim,
         .v = qkv + 2 * key_floats + h * value_dim,
@@ -131,6 +139,5 @@ void mf_cpu_gated_delta(mf_cpu_backend *be, const mf_op *op)
 {
     delta_job job = {be, op, 0};
     mf_thread_pool_run(be->pool, op->n_rows, run_gates, &job);
-    mf_thread_pool_run(be->pool, op->u.gated_delta.n_v_heads * op->u.gated_delta.n_sequences,
-                       run_delta, &job);
+    mf_thread_pool_run(be->pool, op->u.gated_delta.n_v_heads * be->n_sequences, run_delta, &job);
 }

@@ -23,8 +23,12 @@ typedef struct mf_cpu_backend {
     size_t gather_bytes;
     unsigned char *prepared; /* tokens in the form that some matrices are multiplied by */
     size_t prepared_bytes;
-    const unsigned char **pages; /* of all sequences of an attention, one after the other */
-    size_t pages_bytes;
+    /* The batch at hand: its sequences, and where the pages of each lie, one after the other. */
+    mf_sequence *sequences;
+    uint32_t n_sequences;
+    size_t *first_page; /* [n_sequences], in pages */
+    const unsigned char **pages;
+    size_t sequences_bytes, first_page_bytes, pages_bytes;
     uint64_t weight_bytes;
 } mf_cpu_backend;
 
@@ -67,35 +71,32 @@ mf_status mf_cpu_measure(mf_backend *base, const mf_span *spans, const uint64_t 
                          uint32_t n_spans, uint32_t n_milliseconds, double *bytes_per_second,
                          double *fma_per_second, mf_error *error);
 
-/* The sequence that holds a row. Batches have few sequences: a scan is enough. */
-static inline const mf_sequence *mf_cpu_sequence_of(const mf_sequence *sequences, uint32_t n,
-                                                    uint32_t row)
+/* The sequence that holds a row of the batch. Batches have few sequences: a scan is enough. */
+static inline const mf_sequence *mf_cpu_sequence_of(const mf_cpu_backend *be, uint32_t row)
 {
-    for (uint32_t s = 0; s + 1 < n; s++) {
-        if (row - sequences[s].first_row < sequences[s].n_rows)
-            return &sequences[s];
+    for (uint32_t s = 0; s + 1 < be->n_sequences; s++) {
+        if (row - be->sequences[s].first_row < be->sequences[s].n_rows)
+            return &be->sequences[s];
     }
-    return &sequences[n - 1];
+    return &be->sequences[be->n_sequences - 1];
 }
 
-/* Pages that the sequences' positions lie in. */
-static inline size_t mf_cpu_count_pages(const mf_sequence *sequences, uint32_t n)
+/* The pages of one of the batch's sequences. */
+static inline const unsigned char *const *mf_cpu_pages_of(const mf_cpu_backend *be,
+                                                          const mf_sequence *seq)
 {
-    size_t n_pages = 0;
-    for (uint32_t i = 0; i < n; i++)
-        n_pages += (size_t)((sequences[i].position + sequences[i].n_rows + MF_PAGE_TOKENS - 1) /
-                            MF_PAGE_TOKENS);
-    return n_pages;
+    return be->pages + be->first_page[seq - be->sequences];
 }
 
-/* Fills be->pages with the sequences' pages. */
-void mf_cpu_find_pages(mf_cpu_backend *be, const mf_sequence *sequences, uint32_t n);
-/* Where those of `seq`, one of the sequences, begin. */
-const unsigned char *const *mf_cpu_pages_of(const mf_cpu_backend *be, const mf_sequence *sequences,
-                                            const mf_sequence *seq);
-/* Copies the sequence's rows of `width` floats from x into its cache, as `type`. */
-void mf_cpu_append(mf_cpu_backend *be, const mf_sequence *seq, uint64_t page_offset, mf_span x,
-                   size_t width, mf_dtype type);
+/* Where rows go in the sequences' caches. */
+typedef struct mf_cpu_cache {
+    uint64_t page_offset;
+    size_t width; /* floats of a row */
+    mf_dtype type;
+} mf_cpu_cache;
+
+/* Copies the operation's rows, from x on, into the caches of the sequences that they belong to. */
+void mf_cpu_append(mf_cpu_backend *be, const mf_op *op, mf_span x, const mf_cpu_cache *cache);
 
 /* Rows that a transposed product expands at a time: what stays in the first cache. */
 #define MF_CPU_TRANSPOSED_ROWS 8u

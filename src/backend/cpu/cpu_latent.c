@@ -31,8 +31,9 @@ static void run_rope(void *ctx, uint32_t row, uint32_t thread)
     const mf_cpu_backend *be = job->be;
     const mf_op *op = job->op;
     uint32_t n_rot = op->u.rope.n_rot;
-    const mf_sequence *seq = mf_cpu_sequence_of(op->u.rope.sequences, op->u.rope.n_sequences, row);
-    size_t angle = (size_t)(seq->position + row - seq->first_row) * (n_rot / 2);
+    const uint32_t batch_row = op->first_row + row;
+    const mf_sequence *seq = mf_cpu_sequence_of(be, batch_row);
+    size_t angle = (size_t)(seq->position + batch_row - seq->first_row) * (n_rot / 2);
     const float *cos = mf_cpu_floats(be, op->u.rope.cos) + angle;
     const float *sin = mf_cpu_floats(be, op->u.rope.sin) + angle;
     float *x = mf_cpu_floats(be, op->u.rope.x) + (size_t)row * op->u.rope.row_stride;
@@ -100,16 +101,6 @@ void mf_cpu_head_matmul(mf_cpu_backend *be, const mf_op *op)
     mf_thread_pool_run(be->pool, op->u.head_matmul.n_heads, run_head, &job);
 }
 
-static void append(mf_cpu_backend *be, const mf_op *op)
-{
-    size_t width = (size_t)op->u.latent_attention.n_latent + op->u.latent_attention.n_rot;
-    for (uint32_t s = 0; s < op->u.latent_attention.n_sequences; s++) {
-        const mf_sequence *seq = &op->u.latent_attention.sequences[s];
-        mf_cpu_append(be, seq, seq->page_offset[0], op->u.latent_attention.kv, width,
-                      op->u.latent_attention.cache_type);
-    }
-}
-
 static void run_attention(void *ctx, uint32_t task, uint32_t thread)
 {
     const latent_job *job = ctx;
@@ -119,23 +110,23 @@ static void run_attention(void *ctx, uint32_t task, uint32_t thread)
     /* Longest rows first, so that the threads end together. */
     uint32_t row = op->n_rows - 1 - task / job->per_row;
     uint32_t h = task % job->per_row * job->n_heads;
-    const mf_sequence *seq = mf_cpu_sequence_of(op->u.latent_attention.sequences,
-                                                op->u.latent_attention.n_sequences, row);
+    const uint32_t batch_row = op->first_row + row;
+    const mf_sequence *seq = mf_cpu_sequence_of(be, batch_row);
     size_t at = ((size_t)row * n_heads + h) * n_latent;
     const mf_latent_args args = {
         .q = mf_cpu_floats(be, op->u.latent_attention.q) + at,
         .q_rot = mf_cpu_floats(be, op->u.latent_attention.q_rot) +
                  (size_t)row * op->u.latent_attention.q_rot_row +
                  (size_t)h * op->u.latent_attention.q_rot_head,
-        .pages = mf_cpu_pages_of(be, op->u.latent_attention.sequences, seq),
-        .offset = (size_t)seq->page_offset[0],
+        .pages = mf_cpu_pages_of(be, seq),
+        .offset = (size_t)op->u.latent_attention.page_offset,
         .out = mf_cpu_floats(be, op->u.latent_attention.out) + at,
         .scratch = mf_cpu_scratch(be, thread),
         .q_stride = n_latent,
         .q_rot_stride = op->u.latent_attention.q_rot_head,
         .out_stride = n_latent,
         .cache_type = op->u.latent_attention.cache_type,
-        .n_kv = (uint32_t)(seq->position + row - seq->first_row + 1),
+        .n_kv = (uint32_t)(seq->position + batch_row - seq->first_row + 1),
         .n_heads = n_heads - h < job->n_heads ? n_heads - h : job->n_heads,
         .n_latent = n_latent,
         .n_rot = op->u.latent_attention.n_rot,
@@ -147,8 +138,9 @@ static void run_attention(void *ctx, uint32_t task, uint32_t thread)
 /* Every task reads the whole cache: few with many heads each, as long as no thread stands idle. */
 void mf_cpu_latent_attention(mf_cpu_backend *be, const mf_op *op)
 {
-    append(be, op);
-    mf_cpu_find_pages(be, op->u.latent_attention.sequences, op->u.latent_attention.n_sequences);
+    const mf_latent_attention_params *p = &op->u.latent_attention;
+    const mf_cpu_cache cache = {p->page_offset, (size_t)p->n_latent + p->n_rot, p->cache_type};
+    mf_cpu_append(be, op, p->kv, &cache);
     uint32_t n_heads = op->u.latent_attention.n_heads;
     latent_job job = {be, op, MF_LATENT_HEADS, (n_heads + MF_LATENT_HEADS - 1) / MF_LATENT_HEADS};
     while (job.n_heads > MIN_HEADS && op->n_rows * job.per_row < 2 * be->n_threads) {
