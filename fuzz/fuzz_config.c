@@ -4,8 +4,7 @@
  * as a manifest that carries one.
  */
 #include "base/alloc.h"
-#include "model/family.h"
-#include "model/plan.h"
+#include "forward/runner.h"
 
 #include <stdlib.h>
 
@@ -45,7 +44,13 @@ static void use_config(mf_checkpoint *checkpoint)
     if (mf_family_find(checkpoint, &family, &error) == MF_OK &&
         family->configure(&checkpoint->config, &h, &error) == MF_OK) {
         check_hparams(&h);
-        (void)!mf_plan_make(&h, 512, h.n_context, h.n_experts_per_token, MF_BF16, 64, &plan);
+        const mf_plan_options options = {.n_chunk = 512,
+                                         .n_context = h.n_context,
+                                         .k = h.n_experts_per_token,
+                                         .n_sessions = 64,
+                                         .cache_type = MF_BF16,
+                                         .kinds = mf_layer_kind_table};
+        (void)!mf_plan_make(&h, &options, &plan);
     }
 }
 

@@ -156,10 +156,13 @@ typedef struct mf_head_norm_rope_params {
 
 /* Appends k, v [rows, n_kv_heads * head_dim] to the sequences' caches of cache_type and attends
  * causally: out[r, h] = softmax(scale q[r, h] . K) V. Query head h uses key head h / (n_heads /
- * n_kv_heads). */
+ * n_kv_heads). With a window only the last `window` positions up to the row's own are attended. A
+ * sink (float32 [n_heads]; none: id 0) takes part in the softmax as one more score, without value.
+ */
 typedef struct mf_attention_params {
-    mf_span q, k, v, out;
+    mf_span q, k, v, out, sinks;
     uint32_t n_heads, n_kv_heads, head_dim;
+    uint32_t window; /* 0: all positions */
     mf_dtype cache_type;
     uint64_t page_offset[2]; /* of keys, of values */
     float scale;
@@ -193,10 +196,11 @@ typedef struct mf_gated_delta_params {
     uint64_t state_offset;
 } mf_gated_delta_params;
 
-/* x += y, rows of n_cols */
+/* x += y, rows of n_cols; y may be one row, which is added to each */
 typedef struct mf_add_params {
     mf_span x, y;
     uint32_t n_cols;
+    bool y_is_one_row;
 } mf_add_params;
 
 /* out = silu(gate) * up, rows of n_cols; out may be gate */

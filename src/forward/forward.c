@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The forward pass of every family: embedding, layers of some attention (forward_attention.c) and
- * an MLP or a mixture of experts (moe.c) each, final norm and output head. Written once, against
- * the backend's operations; the only host round trip in a layer is the router's choice.
+ * The forward pass of every family: embedding, layers of some attention (layers/) and an MLP or a
+ * mixture of experts (moe.c) each, final norm and output head. Written once, against the backend's
+ * operations; the only host round trip in a layer is the router's choice.
  */
 #include "forward/forward.h"
 
@@ -32,7 +32,7 @@ static mf_status forward_layer(mf_runner *r, const mf_batch *batch, uint32_t lay
     const mf_layer_weights *w = &r->weights.layers[layer];
     MF_TRY(mf_batch_check(batch, error));
     mf_record_rmsnorm(r, batch->n_rows, p->x, w->input_norm, p->h);
-    mf_forward_attention(r, batch, layer);
+    mf_layer_kind_table[r->h.layer_kind[layer]]->forward(r, batch->n_rows, layer);
     mf_record_add(r, batch->n_rows, p->x, p->y);
     mf_record_rmsnorm(r, batch->n_rows, p->x, w->post_norm, p->h);
     if (r->h.is_dense[layer])

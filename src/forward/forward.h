@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the forward pass share: recording of the commonest operations, and the parts of
- * a layer. All take the layer's normed input in plan.h. */
+/* What the files of the forward pass share: recording of the commonest operations, room for them,
+ * and the parts of a layer. All take the layer's normed input in plan.h. */
 #ifndef MF_FORWARD_FORWARD_H
 #define MF_FORWARD_FORWARD_H
 
 #include "forward/runner.h"
 
-/* plan.y = attention of plan.h, of the layer's kind. */
-void mf_forward_attention(mf_runner *r, const mf_batch *batch, uint32_t layer);
 /* plan.x += the dense MLP of plan.h. */
 void mf_forward_mlp(mf_runner *r, uint32_t layer, uint32_t n_rows);
 /* plan.x += the mixture of experts of plan.h. */
@@ -52,6 +50,42 @@ static inline void mf_record_add(mf_runner *r, uint32_t n_rows, mf_span x, mf_sp
     const mf_op op = {
         .kind = MF_OP_ADD, .n_rows = n_rows, .u.add = {.x = x, .y = y, .n_cols = r->h.hidden_size}};
     mf_record(r, &op);
+}
+
+/* Adds a bias of n_cols floats to each row of x; nothing where there is none (buffer id 0). */
+static inline void mf_record_bias(mf_runner *r, uint32_t n_rows, mf_span x, mf_span bias,
+                                  uint32_t n_cols)
+{
+    const mf_op op = {.kind = MF_OP_ADD,
+                      .n_rows = n_rows,
+                      .u.add = {.x = x, .y = bias, .n_cols = n_cols, .y_is_one_row = true}};
+    if (bias.buffer.id != 0)
+        mf_record(r, &op);
+}
+
+/* Rotation as the model's rope says; see mf_rope_params. */
+static inline void mf_record_rope(mf_runner *r, uint32_t n_rows, mf_span x, uint32_t n_heads,
+                                  uint32_t row_stride, uint32_t head_stride)
+{
+    const mf_op op = {.kind = MF_OP_ROPE,
+                      .n_rows = n_rows,
+                      .u.rope = {.x = x,
+                                 .cos = r->plan.cos,
+                                 .sin = r->plan.sin,
+                                 .n_heads = n_heads,
+                                 .n_rot = r->h.n_rot,
+                                 .row_stride = row_stride,
+                                 .head_stride = head_stride,
+                                 .interleaved = r->h.rope.interleaved}};
+    mf_record(r, &op);
+}
+
+/* Room for products of n_rows rows with this matrix. */
+static inline mf_status mf_reserve_matmul(mf_runner *r, const mf_weight *w, uint32_t n_rows,
+                                          mf_error *error)
+{
+    const mf_op op = {.kind = MF_OP_MATMUL, .n_rows = n_rows, .u.matmul = {.n = 1, .weight = {*w}}};
+    return r->backend->ops->reserve(r->backend, &op, error);
 }
 
 #endif

@@ -97,15 +97,16 @@ void mf_forward_mlp(mf_runner *r, uint32_t layer, uint32_t n_rows)
 static mf_weight in_slot(const mf_runner *r, const mf_weight *shape, bool has_resident_scales,
                          uint32_t expert, const unsigned char *const *part)
 {
-    const unsigned char *base = r->backend->ops->buffer_host(r->backend, r->slots);
+    const mf_buffer slots = {MF_BUFFER_SLOTS};
+    const unsigned char *base = r->backend->ops->buffer_host(r->backend, slots);
     mf_weight w = *shape;
-    w.data = (mf_span){r->slots, (uint64_t)(part[0] - base)};
+    w.data = (mf_span){slots, (uint64_t)(part[0] - base)};
     if (w.kind != MF_WEIGHT_FLOAT && !has_resident_scales)
-        w.scales = (mf_span){r->slots, (uint64_t)(part[1] - base)};
+        w.scales = (mf_span){slots, (uint64_t)(part[1] - base)};
     else if (has_resident_scales)
-        w.scales = (mf_span){r->resident, w.scales.offset + expert * mf_weight_scale_bytes(&w)};
+        w.scales = mf_span_at(w.scales, expert * mf_weight_scale_bytes(&w));
     if (w.kind == MF_WEIGHT_AFFINE) {
-        w.biases = (mf_span){r->slots, (uint64_t)(part[2] - base)};
+        w.biases = (mf_span){slots, (uint64_t)(part[2] - base)};
     }
     return w;
 }

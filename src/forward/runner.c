@@ -1,72 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening and closing a runner: backend memory, resident weights, room for operations, the store.
  */
-#include "forward/runner.h"
+#include "forward/forward.h"
 
 #include "model/rope.h"
 
 #include <math.h>
 
+/* One of the buffers that descriptors name by the id that a fresh backend gives it. */
+static mf_status create(mf_runner *r, mf_runner_buffer name, uint64_t n_bytes, const char *what,
+                        mf_error *error)
+{
+    mf_buffer buffer;
+    MF_TRY(r->backend->ops->buffer_create(r->backend, n_bytes, what, &buffer, error));
+    if (buffer.id == (uint32_t)name)
+        return MF_OK;
+    return mf_fail(error, MF_ERR_STATE, "the backend calls its buffer for %s %u, expected %u", what,
+                   buffer.id, (uint32_t)name);
+}
+
 static mf_status open_backend(mf_runner *r, const mf_runner_options *o, mf_error *error)
 {
     const mf_backend_options options = {o->allocator, o->n_threads, o->cpu_tier_limit};
     MF_TRY(mf_backend_open(&options, &r->backend, error));
-    const mf_backend_ops *ops = r->backend->ops;
-    MF_TRY(ops->buffer_create(r->backend, r->resident_bytes, "the dense weights", &r->resident,
-                              error));
-    MF_TRY(ops->buffer_create(r->backend, r->plan.act_bytes, "activations", &r->act, error));
-    MF_TRY(ops->buffer_create(r->backend, o->n_slots * o->slot_bytes, "expert slots", &r->slots,
-                              error));
-    mf_plan_set_buffer(&r->plan, r->act);
-    mf_weights_set_buffer(&r->weights, &r->h, r->resident);
-    return MF_OK;
-}
-
-static mf_status reserve_matmul(mf_runner *r, const mf_weight *w, uint32_t n_rows, mf_error *error)
-{
-    mf_op op = {.kind = MF_OP_MATMUL, .n_rows = n_rows, .u.matmul = {.n = 1}};
-    op.u.matmul.weight[0] = *w;
-    return r->backend->ops->reserve(r->backend, &op, error);
-}
-
-static mf_status reserve_heads(mf_runner *r, const mf_head_weight *w, mf_error *error)
-{
-    mf_op op = {.kind = MF_OP_HEAD_MATMUL, .n_rows = MF_LATENT_ROWS, .u.head_matmul = {.w = *w}};
-    return r->backend->ops->reserve(r->backend, &op, error);
-}
-
-static mf_status reserve_attention(mf_runner *r, uint32_t layer, mf_error *error)
-{
-    enum { N_MATRICES = 6 };
-    const mf_layer_weights *w = &r->weights.layers[layer];
-    const mf_full_weights *full = &w->u.full;
-    const mf_linear_weights *linear = &w->u.linear;
-    const mf_latent_weights *latent = &w->u.latent;
-    const mf_weight *const of_kind[][N_MATRICES] = {
-        [MF_LAYER_FULL] = {&full->q, &full->gate, &full->k, &full->v, &full->o},
-        [MF_LAYER_LINEAR] = {&linear->qkv, &linear->z, &linear->b, &linear->a, &linear->out},
-        [MF_LAYER_LATENT] = {r->h.q_rank != 0 ? &latent->q_a : NULL, &latent->q_b, &latent->kv_a,
-                             &latent->o},
-    };
-    uint8_t kind = r->h.layer_kind[layer];
-    for (size_t j = 0; j < N_MATRICES; j++) {
-        if (of_kind[kind][j] != NULL)
-            MF_TRY(reserve_matmul(r, of_kind[kind][j], r->plan.n_chunk, error));
-    }
-    if (kind == MF_LAYER_LINEAR)
-        return MF_OK;
-    if (kind == MF_LAYER_FULL) {
-        mf_op full_attend = {.kind = MF_OP_ATTENTION, .n_rows = r->plan.n_chunk};
-        full_attend.u.attention.head_dim = r->h.head_dim;
-        full_attend.u.attention.cache_type = r->plan.cache_type;
-        return r->backend->ops->reserve(r->backend, &full_attend, error);
-    }
-    MF_TRY(reserve_heads(r, &latent->key, error));
-    MF_TRY(reserve_heads(r, &latent->value, error));
-    mf_op attend = {.kind = MF_OP_LATENT_ATTENTION, .n_rows = MF_LATENT_ROWS};
-    attend.u.latent_attention.n_latent = r->h.kv_rank;
-    attend.u.latent_attention.n_rot = r->h.n_rot;
-    return r->backend->ops->reserve(r->backend, &attend, error);
+    MF_TRY(create(r, MF_BUFFER_RESIDENT, r->resident_bytes, "the dense weights", error));
+    MF_TRY(create(r, MF_BUFFER_ACTIVATIONS, r->plan.act_bytes, "activations", error));
+    return create(r, MF_BUFFER_SLOTS, o->n_slots * o->slot_bytes, "expert slots", error);
 }
 
 static mf_status reserve_mlp(mf_runner *r, uint32_t layer, mf_error *error)
@@ -74,13 +33,13 @@ static mf_status reserve_mlp(mf_runner *r, uint32_t layer, mf_error *error)
     const mf_layer_weights *w = &r->weights.layers[layer];
     const mf_backend_ops *ops = r->backend->ops;
     if (r->h.is_dense[layer] || r->h.shared_hidden != 0) {
-        MF_TRY(reserve_matmul(r, &w->mlp.gate, r->plan.n_chunk, error));
-        MF_TRY(reserve_matmul(r, &w->mlp.up, r->plan.n_chunk, error));
-        MF_TRY(reserve_matmul(r, &w->mlp.down, r->plan.n_chunk, error));
+        MF_TRY(mf_reserve_matmul(r, &w->mlp.gate, r->plan.n_chunk, error));
+        MF_TRY(mf_reserve_matmul(r, &w->mlp.up, r->plan.n_chunk, error));
+        MF_TRY(mf_reserve_matmul(r, &w->mlp.down, r->plan.n_chunk, error));
     }
     if (r->h.is_dense[layer])
         return MF_OK;
-    MF_TRY(reserve_matmul(r, &w->router, r->plan.n_chunk, error));
+    MF_TRY(mf_reserve_matmul(r, &w->router, r->plan.n_chunk, error));
     mf_op route = {.kind = MF_OP_ROUTE, .n_rows = r->plan.n_chunk};
     route.u.route.n_experts = r->h.n_experts;
     MF_TRY(ops->reserve(r->backend, &route, error));
@@ -100,13 +59,10 @@ static mf_status reserve_ops(mf_runner *r, uint32_t n_sequences, mf_error *error
     const size_t n_pages = (size_t)mf_pages_of(r->plan.n_context) * n_sequences;
     MF_TRY(r->backend->ops->reserve_batch(r->backend, n_sequences, n_pages, error));
     for (uint32_t i = 0; i < r->h.n_layers; i++) {
-        MF_TRY(reserve_attention(r, i, error));
+        MF_TRY(mf_layer_kind_table[r->h.layer_kind[i]]->reserve(r, i, error));
         MF_TRY(reserve_mlp(r, i, error));
     }
-    MF_TRY(reserve_matmul(r, &r->weights.lm_head, r->plan.n_logit_rows, error));
-    mf_op delta = {.kind = MF_OP_GATED_DELTA, .n_rows = r->plan.n_chunk};
-    delta.u.gated_delta.n_v_heads = r->h.n_v_heads;
-    return r->backend->ops->reserve(r->backend, &delta, error);
+    return mf_reserve_matmul(r, &r->weights.lm_head, r->plan.n_logit_rows, error);
 }
 
 static mf_status open_store(mf_runner *r, const mf_checkpoint *checkpoint,
@@ -123,7 +79,7 @@ static mf_status open_store(mf_runner *r, const mf_checkpoint *checkpoint,
         .allocator = r->allocator,
         .io = r->io,
         .map = r->map,
-        .pool = r->backend->ops->buffer_host(r->backend, r->slots),
+        .pool = r->backend->ops->buffer_host(r->backend, (mf_buffer){MF_BUFFER_SLOTS}),
         .pool_bytes = o->n_slots * o->slot_bytes,
     };
     return mf_expert_store_open(&options, &r->store, error);
@@ -207,11 +163,12 @@ mf_status mf_runner_open(mf_model *model, const mf_runner_options *o, mf_runner 
     *r = (mf_runner){.allocator = o->allocator};
     take_over(r, model);
     MF_TRY(open_backend(r, o, error));
-    MF_TRY(mf_load_resident(r->backend, r->resident, &model->binder, o->n_threads, error));
+    MF_TRY(mf_load_resident(r->backend, (mf_buffer){MF_BUFFER_RESIDENT}, &model->binder,
+                            o->n_threads, error));
     MF_TRY(reserve_ops(r, o->n_sequences, error));
     MF_TRY(open_store(r, &model->checkpoint, o, error));
     MF_TRY(make_lists(r, o->n_sequences, error));
-    (void)mf_plan_state(&r->h, r->plan.cache_type, r->layers, &page_bytes, &recurrent_bytes);
+    (void)mf_plan_state(&r->h, &model->plan_options, r->layers, &page_bytes, &recurrent_bytes);
     return write_rope(r, error);
 }
 

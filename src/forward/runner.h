@@ -34,7 +34,6 @@ typedef struct mf_runner {
     mf_expert_map map; /* its arrays, and those that its parts point to, belong to the runner */
     mf_expert_tables tables;
     mf_backend *backend;
-    mf_buffer resident, slots, act;
     uint64_t resident_bytes;
     mf_io *io;
     mf_expert_store *store;
@@ -47,6 +46,9 @@ typedef struct mf_runner {
     float *each_logits;     /* [n_vocab] */
     uint64_t n_tokens, expert_bytes_touched;
 } mf_runner;
+
+/* Every kind of layer that there is. */
+extern const mf_layer_kind_ops *const mf_layer_kind_table[MF_N_LAYER_KINDS];
 
 typedef struct mf_runner_options {
     mf_allocator allocator;

@@ -62,7 +62,8 @@ typedef struct mf_attention_args {
     size_t k_offset, v_offset;         /* bytes from a page to its first position's key and value */
     size_t kv_stride;                  /* values from one position to the next */
     mf_dtype cache_type;               /* MF_F32 or MF_BF16 */
-    uint32_t n_kv;                     /* positions 0 .. n_kv - 1 are attended */
+    uint32_t first_kv, n_kv;           /* positions first_kv .. n_kv - 1 are attended; at least 1 */
+    const float *sink;                 /* a score without a value; NULL: none */
     uint32_t head_dim;                 /* any; at most 1024 */
     float scale;
     float *out;     /* [head_dim] */
@@ -155,7 +156,7 @@ typedef struct mf_kernels {
     void (*rope)(float *x, const float *cos, const float *sin, uint32_t n_rot);
 
     /* out = sum_p softmax_p(scale * q . k_p) v_p, by online softmax over tiles of a fixed number of
-     * positions counted from 0. */
+     * positions counted from 0; the sink comes last. */
     void (*attention)(const mf_attention_args *args);
 
     /* out[h] = sum_p softmax_p(scale * (q[h] . latent_p + q_rot[h] . rot_p)) latent_p, by online

@@ -303,7 +303,7 @@ mf_status mf_bind_place(mf_binder *binder, uint64_t n_bytes, mf_span *out, mf_er
     if (!mf_add_u64(at, n_bytes, &end))
         return mf_fail(error, MF_ERR_FORMAT, "%s: weights overflow", binder->checkpoint->dir);
     binder->resident_bytes = end;
-    *out = (mf_span){{0}, at};
+    *out = (mf_span){{MF_BUFFER_RESIDENT}, at};
     return MF_OK;
 }
 

@@ -12,7 +12,8 @@
 typedef enum mf_layer_kind {
     MF_LAYER_FULL = 1,   /* softmax attention over a key/value cache */
     MF_LAYER_LINEAR = 2, /* gated delta rule with a recurrent state */
-    MF_LAYER_LATENT = 3  /* multi-head latent attention over a cache of latents */
+    MF_LAYER_LATENT = 3, /* multi-head latent attention over a cache of latents */
+    MF_N_LAYER_KINDS
 } mf_layer_kind;
 
 typedef struct mf_rope {
@@ -40,6 +41,8 @@ typedef struct mf_hparams {
     uint32_t n_heads, n_kv_heads, head_dim, n_rot;
     mf_rope rope;
     float attention_scale;
+    uint32_t window[MF_MAX_LAYERS];   /* positions that a layer attends to; 0: all */
+    bool is_unrotated[MF_MAX_LAYERS]; /* the layer's queries and keys are not rotated */
     /* latent attention: n_heads heads, whose keys have nope_dim + n_rot = head_dim dims */
     uint32_t q_rank; /* 0: queries are projected at once */
     uint32_t kv_rank, nope_dim, value_head_dim;

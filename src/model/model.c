@@ -55,7 +55,8 @@ static mf_status bind_weights(mf_model *m, const mf_allocator *a, mf_error *erro
     return mf_bind_finish(&m->binder, &m->h, error);
 }
 
-static mf_status make_plan(mf_model *m, const mf_engine_options *o, mf_error *error)
+static mf_status make_plan(mf_model *m, const mf_engine_options *o, mf_layer_kinds kinds,
+                           mf_error *error)
 {
     uint32_t context = o->n_context_tokens != 0 ? o->n_context_tokens : DEFAULT_CONTEXT;
     context = context > m->h.n_context ? m->h.n_context : context;
@@ -63,9 +64,13 @@ static mf_status make_plan(mf_model *m, const mf_engine_options *o, mf_error *er
     chunk = chunk > context ? context : chunk;
     m->k = o->n_experts_per_token != 0 ? o->n_experts_per_token : m->h.n_experts_per_token;
     m->n_threads = o->n_threads != 0 ? o->n_threads : mf_cpu_count();
-    mf_dtype cache_type = o->kv_type == MF_KV_BF16 ? MF_BF16 : MF_F32;
-    if (!mf_plan_make(&m->h, chunk, context, m->k, cache_type,
-                      o->n_sessions == 0 ? 1 : o->n_sessions, &m->plan))
+    m->plan_options = (mf_plan_options){.n_chunk = chunk,
+                                        .n_context = context,
+                                        .k = m->k,
+                                        .n_sessions = o->n_sessions == 0 ? 1 : o->n_sessions,
+                                        .cache_type = o->kv_type == MF_KV_BF16 ? MF_BF16 : MF_F32,
+                                        .kinds = kinds};
+    if (!mf_plan_make(&m->h, &m->plan_options, &m->plan))
         return mf_fail(error, MF_ERR_FORMAT, "%s: sizes overflow", m->checkpoint.config.json.path);
     if (o->state_bytes != 0)
         m->plan.state_bytes = o->state_bytes;
@@ -73,7 +78,7 @@ static mf_status make_plan(mf_model *m, const mf_engine_options *o, mf_error *er
 }
 
 mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine_options *options,
-                        mf_model *out, mf_error *error)
+                        mf_layer_kinds kinds, mf_model *out, mf_error *error)
 {
     mf_status status;
     memset(out, 0, sizeof *out);
@@ -84,7 +89,7 @@ mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine
     MF_TRY_GOTO(out->family->configure(&out->checkpoint.config, &out->h, error));
     MF_TRY_GOTO(check_options_of_model(options, &out->h, error));
     MF_TRY_GOTO(bind_weights(out, a, error));
-    MF_TRY_GOTO(make_plan(out, options, error));
+    MF_TRY_GOTO(make_plan(out, options, kinds, error));
     return MF_OK;
 fail:
     mf_model_release(out);
@@ -196,21 +201,4 @@ void mf_model_describe(const mf_model *m, const mf_engine_options *options, mf_m
     info.available_bytes = budget.available_bytes;
     info.n_slots = budget.n_slots;
     *out = info;
-}
-
-mf_status mf_model_inspect(const char *path, const mf_engine_options *options, mf_model_info *out,
-                           mf_error *error)
-{
-    if (path == NULL || out == NULL)
-        return mf_fail(error, MF_ERR_ARGUMENT, "mf_model_inspect: path or out is NULL");
-    mf_engine_options given;
-    mf_engine_options_default(&given);
-    if (options != NULL)
-        given = *options;
-    const mf_allocator a = mf_allocator_or_default(&given.allocator);
-    mf_model m;
-    MF_TRY(mf_model_read(&a, path, &given, &m, error));
-    mf_model_describe(&m, &given, out);
-    mf_model_release(&m);
-    return MF_OK;
 }

@@ -14,13 +14,14 @@ typedef struct mf_model {
     const mf_family *family;
     mf_hparams h;
     mf_model_weights weights;
+    mf_plan_options plan_options;
     mf_plan plan;
     uint32_t k;
     uint32_t n_threads;
 } mf_model;
 
 mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine_options *options,
-                        mf_model *out, mf_error *error);
+                        mf_layer_kinds kinds, mf_model *out, mf_error *error);
 void mf_model_release(mf_model *model);
 /* Fills *out, budget included. io may be NULL. */
 void mf_model_describe(const mf_model *model, const mf_engine_options *options, mf_model_info *out);

@@ -15,15 +15,10 @@
 /* What is left to the rest of the machine where the user gives no budget. */
 #define ROOM_MIN (512 * MIB)
 
-typedef struct layout {
-    uint64_t used, high;
-    bool overflow;
-} layout;
-
-static mf_span take_values(layout *l, uint64_t n_rows, uint64_t n_cols, mf_dtype type)
+mf_span mf_layout_take(mf_layout *l, uint64_t n_rows, uint64_t n_cols, mf_dtype type)
 {
     uint64_t n, at = mf_round_up(l->used, ALIGN);
-    mf_span span = {{0}, at};
+    mf_span span = {l->buffer, at};
     if (!mf_mul_u64(n_rows, n_cols, &n) || !mf_mul_u64(n, mf_dtype_bytes(type), &n) ||
         !mf_add_u64(at, n, &l->used) || l->used > UINT64_MAX / 4)
         l->overflow = true;
@@ -31,41 +26,28 @@ static mf_span take_values(layout *l, uint64_t n_rows, uint64_t n_cols, mf_dtype
     return span;
 }
 
-static mf_span take(layout *l, uint64_t n_rows, uint64_t n_cols)
+static mf_span take(mf_layout *l, uint64_t n_rows, uint64_t n_cols)
 {
-    return take_values(l, n_rows, n_cols, MF_F32);
+    return mf_layout_take(l, n_rows, n_cols, MF_F32);
 }
 
-static void plan_latent(const mf_hparams *h, layout *l, mf_plan *p)
+/* Each kind that the model has, all over the same bytes. */
+static void plan_kinds(const mf_hparams *h, const mf_plan_options *o, mf_layout *l, mf_plan *p)
 {
-    uint64_t n = p->n_chunk, rows = n < MF_LATENT_ROWS ? n : MF_LATENT_ROWS;
-    p->q_low = take(l, n, h->q_rank);
-    p->q = take(l, n, mf_query_width(h));
-    p->kv = take(l, n, mf_latent_width(h));
-    p->q_latent = take(l, rows, (uint64_t)h->n_heads * h->kv_rank);
-    p->latent = take(l, rows, (uint64_t)h->n_heads * h->kv_rank);
-    p->attn = take(l, n, (uint64_t)h->n_heads * h->value_head_dim);
+    const uint64_t shared_from = l->used;
+    bool is_planned[MF_N_LAYER_KINDS] = {false};
+    for (uint32_t i = 0; i < h->n_layers; i++) {
+        const uint8_t kind = h->layer_kind[i];
+        if (is_planned[kind])
+            continue;
+        is_planned[kind] = true;
+        l->used = shared_from;
+        o->kinds[kind]->plan(h, p->n_chunk, l, p->kind[kind]);
+    }
+    l->used = shared_from;
 }
 
-static void plan_full(const mf_hparams *h, layout *l, mf_plan *p)
-{
-    p->q = take(l, p->n_chunk, mf_query_width(h));
-    p->gate = take(l, p->n_chunk, mf_query_width(h));
-    p->kv_k = take(l, p->n_chunk, mf_kv_width(h));
-    p->kv_v = take(l, p->n_chunk, mf_kv_width(h));
-    p->attn = take(l, p->n_chunk, mf_query_width(h));
-}
-
-static void plan_linear(const mf_hparams *h, layout *l, mf_plan *p)
-{
-    p->qkv = take(l, p->n_chunk, mf_conv_channels(h));
-    p->z = take(l, p->n_chunk, mf_value_width(h));
-    p->b = take(l, p->n_chunk, h->n_v_heads);
-    p->a = take(l, p->n_chunk, h->n_v_heads);
-    p->delta = take(l, p->n_chunk, mf_value_width(h));
-}
-
-static void plan_mlp(const mf_hparams *h, layout *l, mf_plan *p)
+static void plan_mlp(const mf_hparams *h, mf_layout *l, mf_plan *p)
 {
     uint64_t n = p->n_chunk, picks = n * p->k;
     uint32_t hidden = h->shared_hidden > h->dense_hidden ? h->shared_hidden : h->dense_hidden;
@@ -126,17 +108,34 @@ static uint64_t prepared_bytes(const mf_hparams *h, uint64_t n_chunk)
     return n_bytes < MF_PREPARED_BYTES_MAX ? n_bytes : MF_PREPARED_BYTES_MAX;
 }
 
-bool mf_plan_make(const mf_hparams *h, uint32_t n_chunk, uint32_t n_context, uint32_t k,
-                  mf_dtype cache_type, uint32_t n_sessions, mf_plan *out)
+static uint32_t logit_rows(uint32_t n_sessions)
 {
-    uint64_t n = n_chunk, picks = (uint64_t)n_chunk * k;
-    layout l = {0};
-    mf_plan p = {.n_chunk = n_chunk, .n_context = n_context, .k = k, .cache_type = cache_type};
-    p.n_logit_rows = n_sessions < MF_LOGIT_ROWS       ? MF_LOGIT_ROWS
-                     : n_sessions > MF_LOGIT_ROWS_MAX ? MF_LOGIT_ROWS_MAX
-                                                      : n_sessions;
-    p.cos = take(&l, n_context, h->n_rot / 2);
-    p.sin = take(&l, n_context, h->n_rot / 2);
+    if (n_sessions < MF_LOGIT_ROWS)
+        return MF_LOGIT_ROWS;
+    return n_sessions > MF_LOGIT_ROWS_MAX ? MF_LOGIT_ROWS_MAX : n_sessions;
+}
+
+/* Host lists: ids, places, rows and tokens per pick; counts per expert; gathered rows and prepared
+ * tokens of the backend; logits; and what sessions have. */
+static uint64_t host_bytes(const mf_hparams *h, const mf_plan_options *o, const mf_plan *p)
+{
+    const uint64_t n = o->n_chunk, picks = n * o->k;
+    return picks * 16 + (uint64_t)h->n_experts * 64 +
+           n * (h->hidden_size + 2 * (uint64_t)h->n_v_heads + 1) * 4 + (uint64_t)h->n_vocab * 4 +
+           o->n_sessions * p->session_host_bytes + prepared_bytes(h, n);
+}
+
+bool mf_plan_make(const mf_hparams *h, const mf_plan_options *o, mf_plan *out)
+{
+    const uint32_t n = o->n_chunk, k = o->k;
+    mf_layout l = {.buffer = {MF_BUFFER_ACTIVATIONS}};
+    mf_plan p = {.n_chunk = n,
+                 .n_context = o->n_context,
+                 .k = k,
+                 .n_logit_rows = logit_rows(o->n_sessions),
+                 .cache_type = o->cache_type};
+    p.cos = take(&l, o->n_context, h->n_rot / 2);
+    p.sin = take(&l, o->n_context, h->n_rot / 2);
     p.x = take(&l, n, h->hidden_size);
     p.h = take(&l, n, h->hidden_size);
     p.y = take(&l, n, h->hidden_size);
@@ -146,72 +145,27 @@ bool mf_plan_make(const mf_hparams *h, uint32_t n_chunk, uint32_t n_context, uin
     p.weights = take(&l, n, k);
     p.router = take(&l, n, h->n_experts);
     p.shared_router = take(&l, n, 1);
-    const uint64_t shared_from = l.used;
-    if (h->kv_rank != 0) {
-        plan_latent(h, &l, &p);
-    } else {
-        plan_full(h, &l, &p);
-        l.used = shared_from;
-        plan_linear(h, &l, &p);
-    }
-    l.used = shared_from;
+    plan_kinds(h, o, &l, &p);
     plan_mlp(h, &l, &p);
     p.act_bytes = l.high;
-    bool fits = mf_plan_state(h, cache_type, NULL, &p.page_bytes, &p.recurrent_bytes) &&
-                plan_sessions(n_sessions, &p);
-    p.session_host_bytes = session_host_bytes(h, n_context);
-    /* Host lists: ids, places, rows and tokens per pick; counts per expert; gathered rows and
-     * prepared tokens of the backend; logits. */
-    p.host_bytes = picks * 16 + (uint64_t)h->n_experts * 64 +
-                   n * (h->hidden_size + 2 * (uint64_t)h->n_v_heads + 1) * 4 +
-                   (uint64_t)h->n_vocab * 4 + n_sessions * p.session_host_bytes +
-                   prepared_bytes(h, n);
+    bool fits = mf_plan_state(h, o, NULL, &p.page_bytes, &p.recurrent_bytes) &&
+                plan_sessions(o->n_sessions, &p);
+    p.session_host_bytes = session_host_bytes(h, o->n_context);
+    p.host_bytes = host_bytes(h, o, &p);
     *out = p;
     return !l.overflow && fits;
 }
 
-void mf_plan_set_buffer(mf_plan *p, mf_buffer act)
-{
-    enum { N_SPANS = 30 };
-    mf_span *const spans[N_SPANS] = {
-        &p->cos,           &p->sin,     &p->x,          &p->h,          &p->y,
-        &p->last,          &p->logits,  &p->ids,        &p->weights,    &p->router,
-        &p->shared_router, &p->q,       &p->gate,       &p->kv_k,       &p->kv_v,
-        &p->attn,          &p->qkv,     &p->z,          &p->b,          &p->a,
-        &p->delta,         &p->q_low,   &p->kv,         &p->q_latent,   &p->latent,
-        &p->mlp_up,        &p->mlp_out, &p->expert_act, &p->expert_out, &p->mlp_gate};
-    for (size_t i = 0; i < N_SPANS; i++)
-        spans[i]->buffer = act;
-}
-
-/* The two parts of a layer's state: rows, columns, type. */
-typedef struct state_shape {
-    uint64_t rows[2], cols[2];
-    mf_dtype type;
-} state_shape;
-
-static state_shape shape_of(const mf_hparams *h, uint32_t layer, mf_dtype cache_type)
-{
-    const uint64_t n = MF_PAGE_TOKENS;
-    if (h->layer_kind[layer] == MF_LAYER_LATENT)
-        return (state_shape){{n, 0}, {mf_latent_width(h), 0}, cache_type};
-    if (h->layer_kind[layer] == MF_LAYER_FULL)
-        return (state_shape){{n, n}, {mf_kv_width(h), mf_kv_width(h)}, cache_type};
-    return (state_shape){{h->conv_width - 1, h->n_v_heads},
-                         {mf_conv_channels(h), (uint64_t)h->key_dim * h->value_dim},
-                         MF_F32};
-}
-
-bool mf_plan_state(const mf_hparams *h, mf_dtype cache_type, mf_layer_state *states,
+bool mf_plan_state(const mf_hparams *h, const mf_plan_options *o, mf_layer_state *states,
                    uint64_t *page_bytes, uint64_t *recurrent_bytes)
 {
-    layout page = {0}, recurrent = {0};
+    mf_layout page = {0}, recurrent = {0};
     for (uint32_t i = 0; i < h->n_layers; i++) {
-        const state_shape shape = shape_of(h, i, cache_type);
-        mf_layer_state s = {.is_recurrent = h->layer_kind[i] == MF_LAYER_LINEAR};
-        layout *l = s.is_recurrent ? &recurrent : &page;
+        const mf_state_shape shape = o->kinds[h->layer_kind[i]]->state(h, o->cache_type);
+        mf_layer_state s = {.is_recurrent = shape.is_recurrent};
+        mf_layout *l = s.is_recurrent ? &recurrent : &page;
         for (int j = 0; j < 2; j++) {
-            s.offset[j] = take_values(l, shape.rows[j], shape.cols[j], shape.type).offset;
+            s.offset[j] = mf_layout_take(l, shape.rows[j], shape.cols[j], shape.type).offset;
             s.n_bytes[j] = shape.cols[j] * mf_dtype_bytes(shape.type);
             if (s.is_recurrent)
                 s.n_bytes[j] *= shape.rows[j];

@@ -7,24 +7,20 @@
 #ifndef MF_MODEL_PLAN_H
 #define MF_MODEL_PLAN_H
 
-#include "backend/backend.h"
-#include "model/hparams.h"
+#include "model/layer_kind.h"
 
 /* Logits are computed for a few rows at a time: these, or as many as there are sessions, up to the
  * most. */
 #define MF_LOGIT_ROWS 4
 #define MF_LOGIT_ROWS_MAX 16
-/* Rows whose queries over the latents are held at a time. */
-#define MF_LATENT_ROWS 64
-
 /*
- * The activation block, for up to n_chunk rows. Attention, linear attention and experts are never
- * computed at once and share the same bytes:
+ * The activation block, for up to n_chunk rows. A layer's attention, whatever its kind, and its MLP
+ * or experts are never computed at once and share the same bytes:
  *
- *   cos sin | x h y last logits | ids weights router shared_router | q gate k v attn
- *                                                                  | qkv z b a delta
- *                                                                  | q_low q kv q_latent latent
- * attn | mlp_* expert_act expert_out
+ *   cos sin | x h y last logits | ids weights router shared_router | kind[FULL] spans
+ *                                                                  | kind[LINEAR] spans
+ *                                                                  | kind[LATENT] spans
+ *                                                                  | mlp_* expert_act expert_out
  */
 typedef struct mf_plan {
     uint32_t n_chunk;   /* rows */
@@ -36,11 +32,8 @@ typedef struct mf_plan {
     mf_span last;     /* [n_logit_rows, hidden] */
     mf_span logits;   /* [n_logit_rows, vocab] */
     mf_span ids, weights, router, shared_router;
-    mf_span q, gate, kv_k, kv_v, attn;
-    mf_span qkv, z, b, a, delta;
-    mf_span q_low, kv;        /* latent attention: [n_chunk, q_rank], [n_chunk, kv_rank + n_rot] */
-    mf_span q_latent, latent; /* [MF_LATENT_ROWS, n_heads * kv_rank] */
-    mf_dtype cache_type;      /* of cached keys, values and latents */
+    mf_span kind[MF_N_LAYER_KINDS][MF_KIND_SPANS]; /* of the kinds that the model has */
+    mf_dtype cache_type;                           /* of cached keys, values and latents */
     mf_span mlp_gate, mlp_up, mlp_out, expert_act, expert_out;
     uint64_t act_bytes;
     uint64_t page_bytes;      /* MF_PAGE_TOKENS positions of all layers; 0: none is cached */
@@ -51,10 +44,14 @@ typedef struct mf_plan {
     uint64_t host_bytes; /* host-side lists of the experts' rows */
 } mf_plan;
 
-/* False if a size overflows. Spans get `act` as their buffer. */
-bool mf_plan_make(const mf_hparams *h, uint32_t n_chunk, uint32_t n_context, uint32_t k,
-                  mf_dtype cache_type, uint32_t n_sessions, mf_plan *out);
-void mf_plan_set_buffer(mf_plan *plan, mf_buffer act);
+typedef struct mf_plan_options {
+    uint32_t n_chunk, n_context, k, n_sessions;
+    mf_dtype cache_type;
+    mf_layer_kinds kinds;
+} mf_plan_options;
+
+/* False if a size overflows. */
+bool mf_plan_make(const mf_hparams *h, const mf_plan_options *options, mf_plan *out);
 
 /*
  * What a layer keeps: keys and values, or latents, of each position; or the convolution's inputs
@@ -69,7 +66,7 @@ typedef struct mf_layer_state {
 
 /* Fills states[n_layers] (may be NULL) and the sizes of a page and a recurrent state; false on
  * overflow. */
-bool mf_plan_state(const mf_hparams *h, mf_dtype cache_type, mf_layer_state *states,
+bool mf_plan_state(const mf_hparams *h, const mf_plan_options *options, mf_layer_state *states,
                    uint64_t *page_bytes, uint64_t *recurrent_bytes);
 
 typedef struct mf_budget_request {

@@ -6,11 +6,17 @@
 
 #include "backend/backend.h"
 #include "experts/store.h"
-#include "model/hparams.h"
+#include "model/layer_kind.h"
 
+/* Softmax attention. What a model does not have is left zero: a gate (with no rows), norms of the
+ * heads, biases, sinks (buffer id 0). */
 typedef struct mf_full_weights {
-    mf_weight q, gate, k, v, o; /* q and gate: the two halves of each head of the stored q_proj */
-    mf_span q_norm, k_norm;     /* float32 [head_dim] */
+    mf_weight q, k, v, o;
+    mf_weight gate;                 /* like q, of the output */
+    mf_span q_norm, k_norm;         /* float32 [head_dim] */
+    mf_span q_bias, k_bias, v_bias; /* float32, as many as rows */
+    mf_span o_bias;
+    mf_span sinks; /* float32 [n_heads] */
 } mf_full_weights;
 
 typedef struct mf_linear_weights {
@@ -70,8 +76,5 @@ typedef struct mf_model_weights {
     mf_span final_norm;
     mf_layer_weights *layers; /* [n_layers] */
 } mf_model_weights;
-
-/* Binding decides offsets before the resident buffer exists; this names it in every span. */
-void mf_weights_set_buffer(mf_model_weights *weights, const mf_hparams *h, mf_buffer buffer);
 
 #endif

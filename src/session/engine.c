@@ -117,7 +117,7 @@ mf_status mf_engine_open_with_io(const char *path, const mf_engine_options *opti
     e->options = *options;
     e->options.n_sessions = options->n_sessions == 0 ? 1 : options->n_sessions;
     mf_model m;
-    mf_status status = mf_model_read(&a, path, &e->options, &m, error);
+    mf_status status = mf_model_read(&a, path, &e->options, mf_layer_kind_table, &m, error);
     if (status == MF_OK) {
         mf_model_describe(&m, &e->options, &e->info);
         status = open_parts(e, &m, io_engine, io_arg, error);
@@ -130,6 +130,23 @@ mf_status mf_engine_open_with_io(const char *path, const mf_engine_options *opti
     warn_small_cache(e);
     say_skipped(e);
     *out = e;
+    return MF_OK;
+}
+
+mf_status mf_model_inspect(const char *path, const mf_engine_options *options, mf_model_info *out,
+                           mf_error *error)
+{
+    if (path == NULL || out == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_model_inspect: path or out is NULL");
+    mf_engine_options given;
+    mf_engine_options_default(&given);
+    if (options != NULL)
+        given = *options;
+    const mf_allocator a = mf_allocator_or_default(&given.allocator);
+    mf_model m;
+    MF_TRY(mf_model_read(&a, path, &given, mf_layer_kind_table, &m, error));
+    mf_model_describe(&m, &given, out);
+    mf_model_release(&m);
     return MF_OK;
 }
 

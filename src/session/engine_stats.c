@@ -72,7 +72,7 @@ mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
     if (engine == NULL || dram_bytes_per_second == NULL || fma_per_second == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "mf_engine_measure_compute: engine or a result is NULL");
-    const mf_span spans[] = {{engine->runner.resident, 0}, {engine->runner.slots, 0}};
+    const mf_span spans[] = {{{MF_BUFFER_RESIDENT}, 0}, {{MF_BUFFER_SLOTS}, 0}};
     /* Slots that were never filled are not backed by memory: reading them would measure the zero
      * page. */
     mf_expert_stats s;

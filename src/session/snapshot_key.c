@@ -22,7 +22,7 @@
 static void add_resident(const mf_engine *e, mf_checksum *c)
 {
     const unsigned char *bytes =
-        e->runner.backend->ops->buffer_host(e->runner.backend, e->runner.resident);
+        e->runner.backend->ops->buffer_host(e->runner.backend, (mf_buffer){MF_BUFFER_RESIDENT});
     uint64_t n_bytes = e->info.resident_bytes;
     uint64_t stride = n_bytes <= WHOLE_BYTES ? SAMPLE_BYTES : SAMPLE_STRIDE;
     for (uint64_t at = 0; at < n_bytes; at += stride) {

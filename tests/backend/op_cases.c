@@ -124,7 +124,7 @@ static void add_caches(scene *s, uint32_t i, uint32_t n_caches, size_t width, mf
     seq->pages = s->pages[i];
 }
 
-/* p: rows, heads, kv_heads, head_dim, sequences, bfloat16 */
+/* p: rows, heads, kv_heads, head_dim, sequences, bfloat16, window, sinks */
 static void build_attention(scene *s, const uint32_t *p)
 {
     size_t width = (size_t)p[2] * p[3];
@@ -138,6 +138,9 @@ static void build_attention(scene *s, const uint32_t *p)
     s->op.u.attention.n_kv_heads = p[2];
     s->op.u.attention.head_dim = p[3];
     s->op.u.attention.scale = 1.0f / sqrtf((float)p[3]);
+    s->op.u.attention.window = p[6];
+    if (p[7] != 0)
+        s->op.u.attention.sinks = scene_input(s, p[1], 2.0f);
     scene_sequences(s, p[0], p[4]);
     for (uint32_t i = 0; i < p[4]; i++)
         add_caches(s, i, 2, width, type);
@@ -223,11 +226,13 @@ static void build_gated_delta(scene *s, const uint32_t *p)
         begin_state(s, i, (size_t)p[2] * p[3] * p[4], 1.0f);
 }
 
+/* p: rows, columns, one row for all */
 static void build_add(scene *s, const uint32_t *p)
 {
     s->op = (mf_op){.kind = MF_OP_ADD, .n_rows = p[0]};
     s->op.u.add.x = scene_input(s, (size_t)p[0] * p[1], 4.0f);
-    s->op.u.add.y = scene_input(s, (size_t)p[0] * p[1], 4.0f);
+    s->op.u.add.y_is_one_row = p[2] != 0;
+    s->op.u.add.y = scene_input(s, (size_t)(p[2] != 0 ? 1 : p[0]) * p[1], 4.0f);
     s->op.u.add.n_cols = p[1];
 }
 
@@ -456,6 +461,12 @@ const op_case op_cases[] = {
     {"attention 4, bf16, each its sequence", build_attention, {4, 9, 3, 128, 4, 1}},
     {"attention 33, bf16, 8 heads of one key", build_attention, {33, 8, 1, 96, 2, 1}},
     {"attention 5, bf16, 16 heads of 256", build_attention, {5, 16, 2, 256, 5, 1}},
+    {"attention 160, window of 1", build_attention, {160, 4, 2, 12, 2, 0, 1, 0}},
+    {"attention 160, window of 32", build_attention, {160, 4, 2, 12, 1, 0, 32, 0}},
+    {"attention 160, bf16, window of 45", build_attention, {160, 4, 2, 12, 3, 1, 45, 0}},
+    {"attention 70, window beyond", build_attention, {70, 3, 3, 33, 1, 0, 500, 0}},
+    {"attention 70, sinks", build_attention, {70, 6, 2, 20, 5, 0, 0, 1}},
+    {"attention 160, window of 70, sinks", build_attention, {160, 6, 3, 24, 2, 1, 70, 1}},
     {"attention 160, bf16, six pages", build_attention, {160, 4, 2, 12, 1, 1}},
     {"sigmoid_mul 1x3", build_sigmoid_mul, {1, 3}},
     {"sigmoid_mul 7x33", build_sigmoid_mul, {7, 33}},
@@ -473,6 +484,7 @@ const op_case op_cases[] = {
     {"add 1x1", build_add, {1, 1}},
     {"add 7x33", build_add, {7, 33}},
     {"add 70x517", build_add, {70, 517}},
+    {"add 70x517, one row to all", build_add, {70, 517, 1}},
     {"swiglu 1x3", build_swiglu, {1, 3, 0}},
     {"swiglu 7x33 in place", build_swiglu, {7, 33, 1}},
     {"swiglu 70x131", build_swiglu, {70, 131, 0}},

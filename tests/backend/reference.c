@@ -177,8 +177,9 @@ static void ref_elementwise(scene *s)
     const mf_op *op = &s->op;
     if (op->kind == MF_OP_ADD) {
         const float *x = floats(s, op->u.add.x), *y = floats(s, op->u.add.y);
-        for (size_t i = 0; i < (size_t)op->n_rows * op->u.add.n_cols; i++)
-            scene_expect(s, op->u.add.x, i, (float)(x[i] + y[i]), 0.0);
+        const size_t n_cols = op->u.add.n_cols, n_y = op->u.add.y_is_one_row ? n_cols : SIZE_MAX;
+        for (size_t i = 0; i < op->n_rows * n_cols; i++)
+            scene_expect(s, op->u.add.x, i, (float)(x[i] + y[i % n_y]), 0.0);
     } else if (op->kind == MF_OP_SIGMOID_MUL) {
         const float *x = floats(s, op->u.sigmoid_mul.x), *gate = floats(s, op->u.sigmoid_mul.gate);
         for (size_t i = 0; i < (size_t)op->n_rows * op->u.sigmoid_mul.n_cols; i++)

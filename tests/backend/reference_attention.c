@@ -21,6 +21,8 @@ typedef struct ref_head {
     double scale;
     mf_span out;
     size_t out_at;
+    size_t first; /* position that is attended */
+    double sink;  /* -infinity: none */
 } ref_head;
 
 static uint32_t round_to_bf16(float value)
@@ -60,11 +62,11 @@ static void expect_appended(scene *s, const ref_cache *c, uint32_t row)
     }
 }
 
-/* Over positions 0 .. n - 1. */
+/* Over positions a->first .. n - 1, and the sink. */
 static void attend(scene *s, const ref_head *a, size_t n)
 {
-    double *p = new_doubles(n), largest = -INFINITY, sum = 0.0, size = 0.0;
-    for (size_t t = 0; t < n; t++) {
+    double *p = new_doubles(n), largest = a->sink, sum = 0.0, size = 0.0;
+    for (size_t t = a->first; t < n; t++) {
         double magnitude = 0.0;
         for (uint32_t i = 0; i < a->key_dim; i++) {
             double term = a->q[i] * cached(s, &a->keys, t, a->k_at + i) * a->scale;
@@ -74,11 +76,12 @@ static void attend(scene *s, const ref_head *a, size_t n)
         largest = fmax(largest, p[t]);
         size = fmax(size, magnitude);
     }
-    for (size_t t = 0; t < n; t++)
+    for (size_t t = a->first; t < n; t++)
         sum += p[t] = exp(p[t] - largest);
+    sum += exp(a->sink - largest);
     for (uint32_t i = 0; i < a->value_dim; i++) {
         double out = 0.0, magnitude = 0.0;
-        for (size_t t = 0; t < n; t++) {
+        for (size_t t = a->first; t < n; t++) {
             double term = p[t] / sum * cached(s, &a->values, t, a->v_at + i);
             out += term;
             magnitude += fabs(term);
@@ -102,7 +105,11 @@ static void attend_row(scene *s, ref_head *a, const mf_sequence *seq, uint32_t r
         a->out_at = ((size_t)(seq->first_row + row) * n_heads + h) * dim;
         for (uint32_t i = 0; i < dim; i++)
             q[i] = floats(s, s->op.u.attention.q)[a->out_at + i];
-        attend(s, a, (size_t)seq->position + row + 1);
+        const size_t n = (size_t)seq->position + row + 1, window = s->op.u.attention.window;
+        a->first = window != 0 && window < n ? n - window : 0;
+        if (s->op.u.attention.sinks.buffer.id != 0)
+            a->sink = floats(s, s->op.u.attention.sinks)[h];
+        attend(s, a, n);
     }
     free(q);
 }
@@ -119,6 +126,7 @@ void reference_attention(scene *s)
                       .key_dim = dim,
                       .value_dim = dim,
                       .scale = s->op.u.attention.scale,
+                      .sink = -INFINITY,
                       .out = s->op.u.attention.out};
         for (uint32_t r = 0; r < seq->n_rows; r++) {
             attend_row(s, &a, seq, r);
@@ -162,6 +170,7 @@ void reference_latent_attention(scene *s)
                       .key_dim = width,
                       .value_dim = n_latent,
                       .scale = s->op.u.latent_attention.scale,
+                      .sink = -INFINITY,
                       .out = s->op.u.latent_attention.out};
         for (uint32_t r = 0; r < seq->n_rows; r++) {
             attend_latent_row(s, &a, seq, r);

@@ -265,7 +265,7 @@ static void skip_rows_of_experts(mf_op *op, uint32_t first)
     switch (op->kind) {
     case MF_OP_ADD:
         skip(&op->u.add.x, first, op->u.add.n_cols);
-        skip(&op->u.add.y, first, op->u.add.n_cols);
+        skip(&op->u.add.y, op->u.add.y_is_one_row ? 0 : first, op->u.add.n_cols);
         break;
     case MF_OP_SWIGLU:
         skip(&op->u.swiglu.gate, first, op->u.swiglu.n_cols);

@@ -58,7 +58,7 @@ static void check_model(mf_backend *cpu, const char *path)
     mf_engine_options options;
     mf_engine_options_default(&options);
     const mf_allocator a = mf_allocator_default();
-    REQUIRE_OK(mf_model_read(&a, path, &options, &m, &error), &error);
+    REQUIRE_OK(mf_model_read(&a, path, &options, mf_layer_kind_table, &m, &error), &error);
     uint64_t n_bytes = m.binder.resident_bytes;
     unsigned char *direct = load(cpu, cpu, &m, 1);
     for (uint32_t n_threads = 1; n_threads <= 3; n_threads++) {

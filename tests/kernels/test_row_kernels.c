@@ -157,9 +157,10 @@ static double cached_value(const mf_attention_args *a, size_t offset, uint32_t t
 
 static void expected_attention(const mf_attention_args *a, double *out)
 {
-    double *p = malloc(a->n_kv * sizeof *p), max = -INFINITY, sum = 0.0;
+    double *p = malloc(a->n_kv * sizeof *p), sum = 0.0;
+    double max = a->sink != NULL ? (double)*a->sink : -INFINITY;
     REQUIRE(p != NULL);
-    for (uint32_t t = 0; t < a->n_kv; t++) {
+    for (uint32_t t = a->first_kv; t < a->n_kv; t++) {
         p[t] = 0.0;
         for (uint32_t i = 0; i < a->head_dim; i++)
             p[t] += (double)a->q[i] * cached_value(a, a->k_offset, t, i);
@@ -167,7 +168,9 @@ static void expected_attention(const mf_attention_args *a, double *out)
         max = fmax(max, p[t]);
     }
     memset(out, 0, a->head_dim * sizeof *out);
-    for (uint32_t t = 0; t < a->n_kv; t++) {
+    if (a->sink != NULL)
+        sum = exp((double)*a->sink - max);
+    for (uint32_t t = a->first_kv; t < a->n_kv; t++) {
         double e = exp(p[t] - max);
         sum += e;
         for (uint32_t i = 0; i < a->head_dim; i++)
@@ -201,13 +204,15 @@ static void random_pages(uint64_t *state, guarded *g, uint32_t n, mf_attention_a
     a->pages = pages;
 }
 
-static void check_attention(const mf_kernels *k, uint64_t *state, uint32_t n, uint32_t dim,
-                            mf_dtype type)
+static void check_attention(const mf_kernels *k, uint64_t *state, mf_attention_args args,
+                            uint32_t dim)
 {
+    const uint32_t n = args.n_kv;
     guarded g[MAX_PAGES + 3];
     const unsigned char *pages[MAX_PAGES];
-    mf_attention_args args = {
-        .kv_stride = dim + 3, .cache_type = type, .n_kv = n, .head_dim = dim, .scale = 0.1f};
+    args.kv_stride = dim + 3;
+    args.head_dim = dim;
+    args.scale = 0.1f;
     random_pages(state, g, n, &args, pages);
     uint32_t n_pages = (n + PAGE_TILE - 1) / PAGE_TILE;
     args.q = random_floats(state, &g[n_pages], dim);
@@ -230,9 +235,31 @@ static void test_attention(const mf_kernels *k)
     uint64_t state = 15;
     for (size_t l = 0; l < 8; l++)
         for (size_t d = 0; d < 7; d++) {
-            check_attention(k, &state, positions[l], dims[d], MF_F32);
-            check_attention(k, &state, positions[l], dims[d], MF_BF16);
+            const uint32_t n = positions[l];
+            check_attention(k, &state, (mf_attention_args){.n_kv = n, .cache_type = MF_F32},
+                            dims[d]);
+            check_attention(k, &state, (mf_attention_args){.n_kv = n, .cache_type = MF_BF16},
+                            dims[d]);
         }
+}
+
+/* Positions before the first are poison to the result: they must not count. Sinks from one that
+ * vanishes to one that takes nearly all. */
+static void test_window_and_sink(const mf_kernels *k)
+{
+    static const uint32_t ends[] = {1, 33, 64, 100, 511}, windows[] = {1, 5, 32, 40, 300};
+    static const float sinks[] = {-40.0f, 0.0f, 3.0f, 60.0f};
+    uint64_t state = 19;
+    for (size_t e = 0; e < 5; e++)
+        for (size_t w = 0; w < 5; w++)
+            for (size_t i = 0; i < 4; i++) {
+                const uint32_t n = ends[e], first = windows[w] < n ? n - windows[w] : 0;
+                const mf_attention_args args = {.first_kv = first,
+                                                .n_kv = n,
+                                                .sink = i % 2 == w % 2 ? NULL : &sinks[i],
+                                                .cache_type = e % 2 == 0 ? MF_F32 : MF_BF16};
+                check_attention(k, &state, args, 48);
+            }
 }
 
 static void test_conv(const mf_kernels *k)
@@ -385,6 +412,7 @@ int main(void)
     for_tiers(test_position);
     for_tiers(test_rope);
     for_tiers(test_attention);
+    for_tiers(test_window_and_sink);
     for_tiers(test_conv);
     for_tiers(test_delta);
     return test_result();

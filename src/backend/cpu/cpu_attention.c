@@ -106,6 +106,9 @@ static void run_attention(void *ctx, uint32_t task, uint32_t thread)
     size_t kv_at = (size_t)(h / (n_heads / n_kv_heads)) * head_dim *
                    mf_dtype_bytes(op->u.attention.cache_type);
     size_t at = ((size_t)row * n_heads + h) * head_dim;
+    const uint32_t n_kv = (uint32_t)(seq->position + batch_row - seq->first_row + 1);
+    const uint32_t window = op->u.attention.window;
+    const mf_span sinks = op->u.attention.sinks;
     const mf_attention_args args = {
         .q = mf_cpu_floats(be, op->u.attention.q) + at,
         .pages = mf_cpu_pages_of(be, seq),
@@ -113,7 +116,9 @@ static void run_attention(void *ctx, uint32_t task, uint32_t thread)
         .v_offset = (size_t)op->u.attention.page_offset[1] + kv_at,
         .kv_stride = (size_t)n_kv_heads * head_dim,
         .cache_type = op->u.attention.cache_type,
-        .n_kv = (uint32_t)(seq->position + batch_row - seq->first_row + 1),
+        .first_kv = window != 0 && n_kv > window ? n_kv - window : 0,
+        .n_kv = n_kv,
+        .sink = sinks.buffer.id != 0 ? mf_cpu_floats(be, sinks) + h : NULL,
         .head_dim = head_dim,
         .scale = op->u.attention.scale,
         .out = mf_cpu_floats(be, op->u.attention.out) + at,

@@ -111,7 +111,8 @@ static void add_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
 {
     size_t at = (size_t)row * op->u.add.n_cols;
     float *x = mf_cpu_floats(be, op->u.add.x) + at;
-    be->kernels->add(x, mf_cpu_floats(be, op->u.add.y) + at, op->u.add.n_cols, x);
+    const float *y = mf_cpu_floats(be, op->u.add.y) + (op->u.add.y_is_one_row ? 0 : at);
+    be->kernels->add(x, y, op->u.add.n_cols, x);
 }
 
 void mf_cpu_add(mf_cpu_backend *be, const mf_op *op)

@@ -31,8 +31,9 @@ static tile load_tile(const mf_attention_args *a, uint32_t first, uint32_t n)
     return (tile){to_k, to_v, a->head_dim};
 }
 
-/* The tile's scores; returns their maximum. */
-static float score_tile(const mf_attention_args *a, const tile *t, uint32_t n, float *scores)
+/* The tile's scores, -infinity those of its first n_before; returns their maximum. */
+static float score_tile(const mf_attention_args *a, const tile *t, uint32_t n_before, uint32_t n,
+                        float *scores)
 {
     float max = -INFINITY;
     for (uint32_t p = 0; p < n; p++) {
@@ -40,10 +41,23 @@ static float score_tile(const mf_attention_args *a, const tile *t, uint32_t n, f
         float dot = 0;
         for (uint32_t i = 0; i < a->head_dim; i++)
             dot = fmaf(a->q[i], k[i], dot);
-        scores[p] = dot * a->scale;
+        scores[p] = p < n_before ? -INFINITY : dot * a->scale;
         max = scores[p] > max ? scores[p] : max;
     }
     return max;
+}
+
+/* The tile's values join the sum under its new maximum. */
+static void add_values(const mf_attention_args *a, const tile *t, uint32_t n, const float *scores,
+                       float new_max, float *sum)
+{
+    for (uint32_t p = 0; p < n; p++) {
+        const float *v = t->v + p * t->stride;
+        float weight = expf(scores[p] - new_max);
+        *sum += weight;
+        for (uint32_t i = 0; i < a->head_dim; i++)
+            a->out[i] = fmaf(weight, v[i], a->out[i]);
+    }
 }
 
 void mf_attention_scalar(const mf_attention_args *a)
@@ -52,24 +66,21 @@ void mf_attention_scalar(const mf_attention_args *a)
     float max = -INFINITY, sum = 0;
     for (uint32_t i = 0; i < a->head_dim; i++)
         a->out[i] = 0;
-    for (uint32_t first = 0; first < a->n_kv; first += TILE) {
+    for (uint32_t first = a->first_kv / TILE * TILE; first < a->n_kv; first += TILE) {
         uint32_t n = a->n_kv - first < TILE ? a->n_kv - first : TILE;
+        uint32_t n_before = a->first_kv > first ? a->first_kv - first : 0;
         const tile t = load_tile(a, first, n);
-        float tile_max = score_tile(a, &t, n, scores);
+        float tile_max = score_tile(a, &t, n_before, n, scores);
         float new_max = tile_max > max ? tile_max : max;
         float shrink = max == -INFINITY ? 0.0f : expf(max - new_max);
         sum *= shrink;
         for (uint32_t i = 0; i < a->head_dim; i++)
             a->out[i] *= shrink;
-        for (uint32_t p = 0; p < n; p++) {
-            const float *v = t.v + p * t.stride;
-            float weight = expf(scores[p] - new_max);
-            sum += weight;
-            for (uint32_t i = 0; i < a->head_dim; i++)
-                a->out[i] = fmaf(weight, v[i], a->out[i]);
-        }
+        add_values(a, &t, n, scores, new_max, &sum);
         max = new_max;
     }
+    if (a->sink != NULL)
+        sum += expf(*a->sink - max); /* infinite: the sink takes all, and 0 is left */
     for (uint32_t i = 0; i < a->head_dim; i++)
         a->out[i] /= sum;
 }

@@ -83,10 +83,13 @@ MF_LANE_OP void attention_lanes(const mf_attention_args *a)
     float max = -INFINITY, sum = 0;
     for (uint32_t i = 0; i < a->head_dim; i += LANES)
         lanes_store(a->out + i, a->head_dim - i, lanes_set(0));
-    for (uint32_t first = 0; first < a->n_kv; first += TILE_POSITIONS) {
+    const uint32_t begin = a->first_kv / TILE_POSITIONS * TILE_POSITIONS;
+    for (uint32_t first = begin; first < a->n_kv; first += TILE_POSITIONS) {
         uint32_t n = a->n_kv - first < TILE_POSITIONS ? a->n_kv - first : TILE_POSITIONS;
         const attention_tile t = attention_load(a, first, n);
         attention_scores(a, &t, n, scores);
+        for (uint32_t p = first; p < a->first_kv; p++)
+            scores[p - first] = -INFINITY;
         lanes largest = lanes_set(max);
         for (uint32_t p = 0; p < TILE_POSITIONS; p += LANES)
             largest = lanes_max(largest, lanes_load(scores + p, LANES));
@@ -97,7 +100,7 @@ MF_LANE_OP void attention_lanes(const mf_attention_args *a)
             lanes_store(scores + p, LANES, e);
             weight_sum = lanes_add(weight_sum, e);
         }
-        float shrink = first == 0 ? 0.0f : expf(max - new_max);
+        float shrink = first == begin ? 0.0f : expf(max - new_max);
         sum = fmaf(sum, shrink, lanes_sum(weight_sum));
         max = new_max;
         uint32_t i = 0;
@@ -106,6 +109,8 @@ MF_LANE_OP void attention_lanes(const mf_attention_args *a)
         for (; i < a->head_dim; i += LANES)
             attention_values(a, 1, i, &t, n, scores, shrink);
     }
+    if (a->sink != NULL)
+        sum += expf(*a->sink - max); /* infinite: the sink takes all, and 0 is left */
     for (uint32_t i = 0; i < a->head_dim; i += LANES)
         lanes_store(a->out + i, a->head_dim - i,
                     lanes_div(lanes_load(a->out + i, a->head_dim - i), lanes_set(sum)));

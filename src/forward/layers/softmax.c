@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Softmax attention over cached keys and values. Steps that a model may have or not: biases of the
+ * projections, norms of each head's queries and keys, rotation, a window, attention sinks, and a
+ * gate on the output.
+ */
+#include "forward/forward.h"
+
+enum { Q, GATE, K, V, ATTENDED };
+
+static void plan(const mf_hparams *h, uint64_t n_rows, mf_layout *l, mf_span *spans)
+{
+    spans[Q] = mf_layout_take(l, n_rows, mf_query_width(h), MF_F32);
+    spans[GATE] = mf_layout_take(l, n_rows, mf_query_width(h), MF_F32);
+    spans[K] = mf_layout_take(l, n_rows, mf_kv_width(h), MF_F32);
+    spans[V] = mf_layout_take(l, n_rows, mf_kv_width(h), MF_F32);
+    spans[ATTENDED] = mf_layout_take(l, n_rows, mf_query_width(h), MF_F32);
+}
+
+static mf_state_shape state(const mf_hparams *h, mf_dtype cache_type)
+{
+    const uint64_t n = MF_PAGE_TOKENS;
+    return (mf_state_shape){
+        .rows = {n, n}, .cols = {mf_kv_width(h), mf_kv_width(h)}, .type = cache_type};
+}
+
+static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
+{
+    const mf_full_weights *w = &r->weights.layers[layer].u.full;
+    const mf_weight *const matrices[] = {&w->q, &w->gate, &w->k, &w->v, &w->o};
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
+        if (matrices[i]->n_rows != 0)
+            MF_TRY(mf_reserve_matmul(r, matrices[i], r->plan.n_chunk, error));
+    const mf_op attend = {.kind = MF_OP_ATTENTION,
+                          .n_rows = r->plan.n_chunk,
+                          .u.attention = {.n_heads = r->h.n_heads,
+                                          .n_kv_heads = r->h.n_kv_heads,
+                                          .head_dim = r->h.head_dim,
+                                          .cache_type = r->plan.cache_type}};
+    return r->backend->ops->reserve(r->backend, &attend, error);
+}
+
+static void project(mf_runner *r, uint32_t n_rows, const mf_full_weights *w, const mf_span *s)
+{
+    const mf_hparams *h = &r->h;
+    mf_op op = {.kind = MF_OP_MATMUL,
+                .n_rows = n_rows,
+                .u.matmul = {
+                    .x = r->plan.h, .n = 3, .weight = {w->q, w->k, w->v}, .y = {s[Q], s[K], s[V]}}};
+    if (w->gate.n_rows != 0) {
+        op.u.matmul.weight[op.u.matmul.n] = w->gate;
+        op.u.matmul.y[op.u.matmul.n++] = s[GATE];
+    }
+    mf_record(r, &op);
+    mf_record_bias(r, n_rows, s[Q], w->q_bias, mf_query_width(h));
+    mf_record_bias(r, n_rows, s[K], w->k_bias, mf_kv_width(h));
+    mf_record_bias(r, n_rows, s[V], w->v_bias, mf_kv_width(h));
+}
+
+static void norm_and_rotate(mf_runner *r, uint32_t n_rows, mf_span x, mf_span weight,
+                            uint32_t n_heads)
+{
+    const mf_plan *p = &r->plan;
+    const mf_op op = {.kind = MF_OP_HEAD_NORM_ROPE,
+                      .n_rows = n_rows,
+                      .u.head_norm_rope = {.x = x,
+                                           .weight = weight,
+                                           .cos = p->cos,
+                                           .sin = p->sin,
+                                           .n_heads = n_heads,
+                                           .head_dim = r->h.head_dim,
+                                           .n_rot = r->h.n_rot,
+                                           .eps = r->h.rms_eps}};
+    mf_record(r, &op);
+}
+
+/* Heads lie one after another: each is a row of its own to the norm. */
+static void norm_heads(mf_runner *r, uint32_t n_rows, mf_span x, mf_span weight, uint32_t n_heads)
+{
+    const mf_op op = {
+        .kind = MF_OP_RMSNORM,
+        .n_rows = n_rows * n_heads,
+        .u.rmsnorm = {
+            .x = x, .weight = weight, .out = x, .n_cols = r->h.head_dim, .eps = r->h.rms_eps}};
+    mf_record(r, &op);
+}
+
+/* The heads of queries or of keys before they meet. weight: of their norm, id 0 without one. */
+static void prepare_heads(mf_runner *r, uint32_t n_rows, uint32_t layer, mf_span x, mf_span weight,
+                          uint32_t n_heads)
+{
+    const bool is_rotated = r->h.n_rot != 0 && !r->h.is_unrotated[layer];
+    const bool is_normed = weight.buffer.id != 0;
+    if (is_normed && is_rotated && !r->h.rope.interleaved) {
+        norm_and_rotate(r, n_rows, x, weight, n_heads);
+        return;
+    }
+    if (is_normed)
+        norm_heads(r, n_rows, x, weight, n_heads);
+    if (is_rotated)
+        mf_record_rope(r, n_rows, x, n_heads, n_heads * r->h.head_dim, r->h.head_dim);
+}
+
+static void attend(mf_runner *r, uint32_t n_rows, uint32_t layer, const mf_span *s)
+{
+    const mf_hparams *h = &r->h;
+    const mf_layer_state *kept = &r->layers[layer];
+    const mf_op op = {.kind = MF_OP_ATTENTION,
+                      .n_rows = n_rows,
+                      .u.attention = {.q = s[Q],
+                                      .k = s[K],
+                                      .v = s[V],
+                                      .out = s[ATTENDED],
+                                      .sinks = r->weights.layers[layer].u.full.sinks,
+                                      .n_heads = h->n_heads,
+                                      .n_kv_heads = h->n_kv_heads,
+                                      .head_dim = h->head_dim,
+                                      .window = h->window[layer],
+                                      .cache_type = r->plan.cache_type,
+                                      .page_offset = {kept->offset[0], kept->offset[1]},
+                                      .scale = h->attention_scale}};
+    mf_record(r, &op);
+}
+
+static void forward(mf_runner *r, uint32_t n_rows, uint32_t layer)
+{
+    const mf_full_weights *w = &r->weights.layers[layer].u.full;
+    const mf_span *s = r->plan.kind[MF_LAYER_FULL];
+    project(r, n_rows, w, s);
+    prepare_heads(r, n_rows, layer, s[Q], w->q_norm, r->h.n_heads);
+    prepare_heads(r, n_rows, layer, s[K], w->k_norm, r->h.n_kv_heads);
+    attend(r, n_rows, layer, s);
+    if (w->gate.n_rows != 0) {
+        const mf_op gate = {
+            .kind = MF_OP_SIGMOID_MUL,
+            .n_rows = n_rows,
+            .u.sigmoid_mul = {.x = s[ATTENDED], .gate = s[GATE], .n_cols = mf_query_width(&r->h)}};
+        mf_record(r, &gate);
+    }
+    mf_record_matmul(r, n_rows, &w->o, s[ATTENDED], r->plan.y);
+    mf_record_bias(r, n_rows, r->plan.y, w->o_bias, r->h.hidden_size);
+}
+
+const mf_layer_kind_ops mf_layer_softmax = {"softmax attention", plan, state, reserve, forward};
