@@ -88,15 +88,16 @@ static void open_backend(bench *b)
 /* A matrix of n_rows rows at `at`: values, then scales, then biases. */
 static mf_weight weight_at(const bench *b, const form *f, uint64_t at, uint32_t n_rows)
 {
-    mf_weight w = {.kind = f->kind,
-                   .float_type = f->float_type,
-                   .bits = f->bits,
-                   .group = f->group,
-                   .n_rows = n_rows,
-                   .n_cols = b->n_cols};
-    w.data = mf_span_at(b->weights, at);
-    w.scales = mf_span_at(w.data, n_rows * mf_weight_row_bytes(&w));
-    w.biases = mf_span_at(w.scales, mf_weight_scale_bytes(&w));
+    mf_weight w = {.shape = {.kind = f->kind,
+                             .float_type = f->float_type,
+                             .bits = f->bits,
+                             .group = f->group,
+                             .n_rows = n_rows,
+                             .n_cols = b->n_cols}};
+    for (uint32_t i = 0; i < MF_MAX_WEIGHT_ARRAYS; i++) {
+        w.arrays[i] = mf_span_at(b->weights, at);
+        at += mf_weight_array_bytes(&w.shape, i);
+    }
     return w;
 }
 
@@ -106,14 +107,14 @@ static double run(const bench *b, const form *f, uint32_t n_rows, uint32_t n_tok
     mf_error error = {0};
     if (n_rows == 0) {
         mf_weight some = weight_at(b, f, 0, 128 * 64);
-        n_rows = (uint32_t)(b->n_bytes / mf_weight_bytes(&some)) * some.n_rows;
+        n_rows = (uint32_t)(b->n_bytes / mf_weight_bytes(&some.shape)) * some.shape.n_rows;
     }
     mf_op op = {.kind = MF_OP_MATMUL, .n_rows = n_tokens};
     op.u.matmul.x = b->x;
     op.u.matmul.y[0] = b->y;
     op.u.matmul.n = 1;
     op.u.matmul.weight[0] = weight_at(b, f, 0, n_rows);
-    const uint64_t one = mf_weight_bytes(&op.u.matmul.weight[0]);
+    const uint64_t one = mf_weight_bytes(&op.u.matmul.weight[0].shape);
     check(b->be->ops->reserve(b->be, &op, &error), &error);
     uint64_t start_us = mf_now_us();
     *size = 0;
@@ -141,7 +142,7 @@ static void compare(const bench *b, const form *f, uint32_t n_rows, uint32_t n_t
         uint64_t n_bytes;
         measure(b, &read, &fma);
         double s = run(b, f, n_rows, n_tokens, &n_bytes);
-        double weights = (double)n_bytes / (double)mf_weight_bytes(&row) * 128 * b->n_cols;
+        double weights = (double)n_bytes / (double)mf_weight_bytes(&row.shape) * 128 * b->n_cols;
         rate[i] = n_tokens == 1 ? (double)n_bytes / s : weights * n_tokens / s;
         limit[i] = n_tokens == 1 ? read : fma;
         ratio[i] = rate[i] / limit[i];

@@ -43,13 +43,12 @@ static const char deepseek_text[] =
     "\"rms_norm_eps\":1e-6,\"max_position_embeddings\":4096,\"rope_theta\":10000,"
     "\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[128,128]}}";
 
-static uint64_t part_bytes(const mf_expert_shape *e, const mf_weight *w, size_t part)
+static uint64_t part_bytes(const mf_expert_shape *e, const mf_weight *w, uint32_t part)
 {
-    if (part == 0)
-        return w->n_rows * mf_weight_row_bytes(w);
-    if (part == 1)
-        return e->has_resident_scales ? 0 : mf_weight_scale_bytes(w);
-    return w->kind == MF_WEIGHT_AFFINE ? mf_weight_scale_bytes(w) : 0;
+    const mf_weight_format *format = mf_weight_format_of(&w->shape);
+    if (part < format->n_arrays && e->has_resident_scales && format->arrays[part].is_float32)
+        return 0;
+    return mf_weight_array_bytes(&w->shape, part);
 }
 
 /* Every part of an expert that its shape promises has a place. */
@@ -62,8 +61,9 @@ static void check_experts(const mf_binder *binder, const mf_hparams *h,
         const mf_expert_shape *e = &layers[i].experts;
         const mf_weight *matrices[3] = {&e->gate, &e->up, &e->down};
         const mf_expert_part *parts = binder->experts.parts + h->moe_index[i] * MF_MAX_EXPERT_PARTS;
-        for (size_t j = 0; j < 9; j++) {
-            if (parts[j].n_bytes != part_bytes(e, matrices[j / 3], j % 3))
+        for (uint32_t j = 0; j < MF_MAX_EXPERT_PARTS; j++) {
+            if (parts[j].n_bytes !=
+                part_bytes(e, matrices[j / MF_MAX_WEIGHT_ARRAYS], j % MF_MAX_WEIGHT_ARRAYS))
                 abort();
         }
     }

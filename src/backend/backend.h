@@ -17,7 +17,7 @@
 #define MF_BACKEND_BACKEND_H
 
 #include "base/alloc.h"
-#include "base/dtype.h"
+#include "base/weight_format.h"
 
 typedef struct mf_backend mf_backend;
 
@@ -31,13 +31,16 @@ typedef struct mf_span {
     uint64_t offset; /* bytes */
 } mf_span;
 
-/* A weight matrix [n_rows, n_cols] in backend memory; see kernels.h for the packing. */
+/* A weight matrix in backend memory, of any format of base/weight_format.h: where its arrays are.
+ */
 typedef struct mf_weight {
-    mf_weight_kind kind;
-    mf_dtype float_type;
-    uint32_t bits, group;
-    uint32_t n_rows, n_cols;
-    mf_span data, scales, biases;
+    mf_weight_shape shape;
+    union {
+        mf_span arrays[MF_MAX_WEIGHT_ARRAYS];
+        struct {
+            mf_span data, scales, biases;
+        };
+    };
 } mf_weight;
 
 /* Caches grow by pages of this many positions: a whole tile of the attention's online softmax, so
@@ -360,15 +363,5 @@ static inline mf_span mf_span_at(mf_span span, uint64_t n_bytes)
 {
     return (mf_span){span.buffer, span.offset + n_bytes};
 }
-
-/* Bytes of a weight's packed values, scales and biases. */
-uint64_t mf_weight_bytes(const mf_weight *w);
-/* Of one row of values. */
-uint64_t mf_weight_row_bytes(const mf_weight *w);
-/* Of one row of the array of scales, which stands for one row of values if affine, and for
- * MF_FP8_BLOCK of them in FP8. 0 for floats. */
-uint64_t mf_weight_scale_row_bytes(const mf_weight *w);
-/* Of all scales. */
-uint64_t mf_weight_scale_bytes(const mf_weight *w);
 
 #endif

@@ -13,9 +13,13 @@
 #define MF_EXPERTS_STORE_H
 
 #include "base/alloc.h"
+#include "base/weight_format.h"
 #include "io/io.h"
 
-#define MF_MAX_EXPERT_PARTS 9
+/* An expert's parts are the arrays of its matrices: part MF_MAX_WEIGHT_ARRAYS * j + i is array i of
+ * matrix j. */
+#define MF_EXPERT_MATRICES 3 /* gate, up, down */
+#define MF_MAX_EXPERT_PARTS (MF_EXPERT_MATRICES * MF_MAX_WEIGHT_ARRAYS)
 
 /* One part of every expert of a layer: expert e lies at offset + e * stride, or, where each expert
  * has tensors of its own, at the e-th entry of each_file/each_offset (both owned by the map's

@@ -79,11 +79,12 @@ static void run_mlp(mf_runner *r, const mf_mlp_weights *w, const mf_weight *gate
         in.u.matmul.y[in.u.matmul.n++] = p->shared_router;
     }
     mf_record(r, &in);
-    const mf_op act = {
-        .kind = MF_OP_SWIGLU,
-        .n_rows = n_rows,
-        .u.swiglu = {
-            .gate = p->mlp_gate, .up = p->mlp_up, .out = p->mlp_gate, .n_cols = w->gate.n_rows}};
+    const mf_op act = {.kind = MF_OP_SWIGLU,
+                       .n_rows = n_rows,
+                       .u.swiglu = {.gate = p->mlp_gate,
+                                    .up = p->mlp_up,
+                                    .out = p->mlp_gate,
+                                    .n_cols = w->gate.shape.n_rows}};
     mf_record(r, &act);
     mf_record_matmul(r, n_rows, &w->down, p->mlp_gate, p->mlp_out);
 }
@@ -99,14 +100,14 @@ static mf_weight in_slot(const mf_runner *r, const mf_weight *shape, bool has_re
 {
     const mf_buffer slots = {MF_BUFFER_SLOTS};
     const unsigned char *base = r->backend->ops->buffer_host(r->backend, slots);
+    const mf_weight_format *format = mf_weight_format_of(&shape->shape);
     mf_weight w = *shape;
-    w.data = (mf_span){slots, (uint64_t)(part[0] - base)};
-    if (w.kind != MF_WEIGHT_FLOAT && !has_resident_scales)
-        w.scales = (mf_span){slots, (uint64_t)(part[1] - base)};
-    else if (has_resident_scales)
-        w.scales = mf_span_at(w.scales, expert * mf_weight_scale_bytes(&w));
-    if (w.kind == MF_WEIGHT_AFFINE) {
-        w.biases = (mf_span){slots, (uint64_t)(part[2] - base)};
+    for (uint32_t i = 0; i < format->n_arrays; i++) {
+        if (has_resident_scales && format->arrays[i].is_float32)
+            w.arrays[i] =
+                mf_span_at(shape->arrays[i], expert * mf_weight_array_bytes(&w.shape, i));
+        else
+            w.arrays[i] = (mf_span){slots, (uint64_t)(part[i] - base)};
     }
     return w;
 }
@@ -120,15 +121,18 @@ static void run_ready(mf_runner *r, const mf_expert_shape *shape, uint32_t n_rea
         uint32_t expert = l->wanted[ready->index];
         l->items[i] = (mf_expert_item){
             .gate = in_slot(r, &shape->gate, shape->has_resident_scales, expert, ready->part),
-            .up = in_slot(r, &shape->up, shape->has_resident_scales, expert, ready->part + 3),
-            .down = in_slot(r, &shape->down, shape->has_resident_scales, expert, ready->part + 6),
+            .up = in_slot(r, &shape->up, shape->has_resident_scales, expert,
+                          ready->part + MF_MAX_WEIGHT_ARRAYS),
+            .down = in_slot(r, &shape->down, shape->has_resident_scales, expert,
+                            ready->part + 2 * MF_MAX_WEIGHT_ARRAYS),
             .x_rows = l->x_rows + l->first[expert],
             .n_rows = l->first[expert + 1] - l->first[expert],
             .out_row = l->first[expert],
         };
         n_rows += l->items[i].n_rows;
-        r->expert_bytes_touched += mf_weight_bytes(&shape->gate) + mf_weight_bytes(&shape->up) +
-                                   mf_weight_bytes(&shape->down);
+        r->expert_bytes_touched += mf_weight_bytes(&shape->gate.shape) +
+                                   mf_weight_bytes(&shape->up.shape) +
+                                   mf_weight_bytes(&shape->down.shape);
     }
     const mf_plan *p = &r->plan;
     const mf_op op = {.kind = MF_OP_EXPERTS,

@@ -21,34 +21,37 @@
 #define MF_KERNELS_KERNELS_H
 
 #include "base/cpu.h"
-#include "base/dtype.h"
+#include "base/weight_format.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /*
- * A weight matrix [n_rows, n_cols], row-major, read in place. Affine: a row is a little-endian bit
- * stream, value i in bits [i * bits, (i + 1) * bits), so a row has n_cols * bits / 8 bytes (whole
- * 32-bit words); scales and biases are [n_rows, n_cols / group] of float_type. n_cols is a multiple
- * of group. bits is 2, 3, 4, 5, 6 or 8; group 32, 64 or 128.
+ * A weight matrix [n_rows, n_cols], row-major, read in place: of any format of
+ * base/weight_format.h. A format that a tier has no kernels for is decoded row by row, as the table
+ * says.
+ *
+ * Affine: a row is a little-endian bit stream, value i in bits [i * bits, (i + 1) * bits), so a row
+ * has n_cols * bits / 8 bytes (whole 32-bit words); scales and biases are [n_rows, n_cols / group]
+ * of float_type. n_cols is a multiple of group. bits is 2, 3, 4, 5, 6 or 8; group 32, 64 or 128.
  *
  * FP8 in blocks: one e4m3 byte a value (base/fp8.h), [n_rows, n_cols]; scales are float32, [ceil of
- * n_rows / 128, ceil of n_cols / 128], and w[r, i] = value[r, i] * scales[r / 128, i / 128].
- * float_type is MF_F32, bits 8, group 128. Any n_rows and n_cols. Rows of a larger matrix are one
- * too if the first is a multiple of 128. A NaN among a row's values makes its outputs NaN, of which
- * bits is left open.
+ * n_rows / k, ceil of n_cols / 128], and w[r, i] = value[r, i] * scales[r / k, i / 128], k being
+ * 128 or scale_rows. float_type is MF_F32, bits 8, group 128. Any n_rows and n_cols. Rows of a
+ * larger matrix are one too if the first is a multiple of k. A NaN among a row's values makes its
+ * outputs NaN, of which bits is left open.
  */
 typedef struct mf_matrix {
-    mf_weight_kind kind;
-    mf_dtype float_type; /* of the values, or of the scales and biases */
-    uint32_t bits;       /* not of floats */
-    uint32_t group;      /* not of floats */
-    uint32_t n_rows;
-    uint32_t n_cols;
-    const unsigned char *data;
-    const unsigned char *scales; /* not of floats */
-    const unsigned char *biases; /* affine only */
+    mf_weight_shape shape;
+    union {
+        const unsigned char *arrays[MF_MAX_WEIGHT_ARRAYS];
+        struct {
+            const unsigned char *data;
+            const unsigned char *scales; /* of formats that have them in an array of their own */
+            const unsigned char *biases; /* or whatever is the third array */
+        };
+    };
 } mf_matrix;
 
 /* Positions of one step of an online softmax, counted from 0, and of one page of a cache. */
@@ -128,7 +131,7 @@ typedef struct mf_kernels {
     /* matmul by prepared tokens, token_bytes apart: the same bits. */
     void (*matmul_prepared)(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
                             uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
-    /* out[i] = w[row, i]: for affine, fma(q, scale, bias); for FP8 value * scale, rounded once. */
+    /* out[i] = w[row, i], rounded once: for affine, fma(q, scale, bias); for FP8 value * scale. */
     void (*dequant_row)(const mf_matrix *w, uint32_t row, float *out);
 
     /* out = x * (mean(x^2) + eps)^-1/2 * (weight + weight_offset); out may be x. weight may be NULL
@@ -191,17 +194,14 @@ const mf_kernels *mf_kernels_get(uint32_t limit);
 /* Bytes of one row's packed values. */
 static inline size_t mf_matrix_row_bytes(const mf_matrix *w)
 {
-    if (w->kind == MF_WEIGHT_AFFINE)
-        return (size_t)w->n_cols * w->bits / 8;
-    if (w->kind == MF_WEIGHT_FP8_BLOCK)
-        return w->n_cols;
-    return (size_t)w->n_cols * (w->float_type == MF_F32 ? 4 : 2);
+    return (size_t)mf_weight_array_row_bytes(&w->shape, MF_WEIGHT_VALUES);
 }
 
-/* Columns of the array of scales of a matrix of FP8 blocks. */
-static inline size_t mf_matrix_fp8_scale_cols(const mf_matrix *w)
+/* The scales of a row of a matrix of FP8 blocks, float32 at any address. */
+static inline const unsigned char *mf_matrix_fp8_scales(const mf_matrix *w, uint32_t row)
 {
-    return ((size_t)w->n_cols + MF_FP8_BLOCK - 1) / MF_FP8_BLOCK;
+    return w->scales + row / mf_weight_array_step(&w->shape, MF_WEIGHT_SCALES) *
+                           (size_t)mf_weight_array_row_bytes(&w->shape, MF_WEIGHT_SCALES);
 }
 
 #endif

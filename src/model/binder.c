@@ -237,7 +237,7 @@ static mf_status describe_fp8(mf_binder *binder, uint32_t n_leading, uint64_t le
     m->shape.kind = MF_WEIGHT_FP8_BLOCK;
     m->shape.float_type = MF_F32;
     m->shape.bits = 8;
-    m->shape.group = MF_FP8_BLOCK;
+    m->shape.group = m->shape.scale_rows = MF_FP8_BLOCK;
     return MF_OK;
 }
 
@@ -338,35 +338,43 @@ mf_status mf_bind_floats(mf_binder *binder, const mf_tensor *t, uint64_t offset,
     return add_copy(binder, &copy, error);
 }
 
-static bool is_whole_blocks(const mf_rows *r)
+/* How many rows, in their new order, share one row of an array of which a stored row stands for
+ * `step` rows (a power of two): as many as lie together both there and here. */
+static uint32_t shared_rows(uint32_t step, const mf_rows *rows, uint32_t n_runs)
 {
-    return (r->n_rows | r->block_rows | r->stride | r->offset) % MF_FP8_BLOCK == 0;
+    uint32_t bits = step;
+    for (uint32_t i = 0; i < n_runs; i++) {
+        const bool is_one = rows[i].n_rows == rows[i].block_rows;
+        bits |= rows[i].offset | (is_one ? 0 : rows[i].stride);
+        bits |= is_one && i + 1 == n_runs ? 0 : rows[i].block_rows; /* something follows */
+    }
+    return bits & -bits;
 }
 
-/* The scales of the given runs of rows: whole rows of blocks, or all of the matrix. */
-static mf_status place_block_scales(mf_binder *binder, const mf_stored_matrix *m,
-                                    const mf_rows *rows, uint32_t n_runs, mf_span *out,
-                                    mf_error *error)
+/* Places an array of float32 of which a row stands for several rows of values: for each
+ * w->shape.scale_rows rows, the row that they have in the stored array. */
+static mf_status place_shared(mf_binder *binder, const mf_stored_matrix *m, uint32_t array,
+                              const mf_rows *rows, uint32_t n_runs, mf_weight *w, mf_error *error)
 {
-    uint64_t n_cols = (m->shape.n_cols + MF_FP8_BLOCK - 1) / MF_FP8_BLOCK;
-    uint64_t n_all = n_cols * ((m->shape.n_rows + MF_FP8_BLOCK - 1) / MF_FP8_BLOCK);
-    if (n_runs == 1 && rows[0].n_rows == m->shape.n_rows && rows[0].block_rows == rows[0].n_rows) {
-        MF_TRY(mf_bind_place(binder, n_all * sizeof(float), out, error));
-        return mf_bind_floats(binder, m->scales, 0, n_all, out->offset, error);
-    }
-    MF_TRY(mf_bind_place(binder, n_all * sizeof(float), out, error));
-    uint64_t dest = out->offset;
+    const uint64_t n_cols = mf_weight_array_cols(&m->shape, array);
+    const uint32_t step = mf_weight_array_step(&m->shape, array);
+    const uint32_t together = mf_weight_array_step(&w->shape, array);
+    const uint64_t n_stored =
+        ((uint64_t)m->shape.n_rows + step - 1) / step; /* of each leading one */
+    MF_TRY(
+        mf_bind_place(binder, mf_weight_array_bytes(&w->shape, array), &w->arrays[array], error));
+    uint64_t dest = w->arrays[array].offset;
     for (uint32_t i = 0; i < n_runs; i++) {
         const mf_rows *r = &rows[i];
-        if (!is_whole_blocks(r))
-            return mf_fail(error, MF_ERR_UNSUPPORTED,
-                           "%s: tensor %s: FP8 rows cannot be taken apart inside blocks of 128",
-                           path_of(binder, m->data), m->data->name);
-        uint64_t n = n_cols * (r->block_rows / MF_FP8_BLOCK);
-        for (uint32_t block = 0; block < r->n_rows / r->block_rows; block++) {
-            uint64_t from = ((uint64_t)r->offset + (uint64_t)block * r->stride) / MF_FP8_BLOCK;
-            MF_TRY(mf_bind_floats(binder, m->scales, from * n_cols, n, dest, error));
-            dest += n * sizeof(float);
+        /* Whole blocks are neighbours there as they are here. */
+        const uint32_t n = together == step ? r->block_rows : together;
+        for (uint32_t done = 0; done < r->n_rows; done += n) {
+            uint64_t row = (uint64_t)r->offset + (uint64_t)(done / r->block_rows) * r->stride +
+                           done % r->block_rows;
+            uint64_t n_values = n_cols * (((uint64_t)n + together - 1) / together);
+            uint64_t from = row / m->shape.n_rows * n_stored + row % m->shape.n_rows / step;
+            MF_TRY(mf_bind_floats(binder, m->arrays[array], from * n_cols, n_values, dest, error));
+            dest += n_values * sizeof(float);
         }
     }
     return MF_OK;
@@ -376,19 +384,20 @@ static mf_status place_block_scales(mf_binder *binder, const mf_stored_matrix *m
 static mf_status place_matrix(mf_binder *binder, const mf_stored_matrix *m, const mf_rows *rows,
                               uint32_t n_runs, mf_weight *out, mf_error *error)
 {
-    mf_weight w = m->shape;
-    w.n_rows = 0;
+    mf_weight w = {.shape = m->shape};
+    w.shape.n_rows = 0;
     for (uint32_t i = 0; i < n_runs; i++)
-        w.n_rows += rows[i].n_rows;
-    MF_TRY(place_rows(binder, m->data, mf_weight_row_bytes(&w), rows, n_runs, &w.data, error));
-    if (w.kind == MF_WEIGHT_AFFINE) {
-        MF_TRY(place_rows(binder, m->scales, mf_weight_scale_row_bytes(&w), rows, n_runs, &w.scales,
-                          error));
-        MF_TRY(place_rows(binder, m->biases, mf_weight_scale_row_bytes(&w), rows, n_runs, &w.biases,
-                          error));
+        w.shape.n_rows += rows[i].n_rows;
+    for (uint32_t i = 0; i < mf_weight_format_of(&w.shape)->n_arrays; i++) {
+        const uint32_t step = mf_weight_array_step(&m->shape, i);
+        if (step == 1) {
+            MF_TRY(place_rows(binder, m->arrays[i], mf_weight_array_row_bytes(&w.shape, i), rows,
+                              n_runs, &w.arrays[i], error));
+        } else {
+            w.shape.scale_rows = shared_rows(step, rows, n_runs);
+            MF_TRY(place_shared(binder, m, i, rows, n_runs, &w, error));
+        }
     }
-    if (w.kind == MF_WEIGHT_FP8_BLOCK)
-        MF_TRY(place_block_scales(binder, m, rows, n_runs, &w.scales, error));
     *out = w;
     return MF_OK;
 }
@@ -402,7 +411,7 @@ mf_status mf_bind_matrix_rows(mf_binder *binder, const char *module, uint32_t n_
     MF_TRY(mf_bind_stored(binder, module, ".weight", 0, 0, n_rows, n_cols, &m, error));
     MF_TRY(place_matrix(binder, &m, rows, n_runs, out, error));
     binder->n_parameters =
-        counted + (uint64_t)out->n_rows * n_cols; /* a matrix may be bound in several parts */
+        counted + (uint64_t)out->shape.n_rows * n_cols; /* a matrix may be bound in several parts */
     return MF_OK;
 }
 
@@ -410,7 +419,7 @@ mf_status mf_bind_heads(mf_binder *binder, const char *module, uint32_t n_heads,
                         uint32_t n_cols, mf_weight *out, mf_error *error)
 {
     mf_stored_matrix m;
-    const mf_rows all = {n_heads * n_rows, n_heads * n_rows, 0, 0};
+    const mf_rows all = {n_heads * n_rows, n_rows, n_rows, 0}; /* a block of scales is one head's */
     MF_TRY(mf_bind_stored(binder, module, ".weight", 1, n_heads, n_rows, n_cols, &m, error));
     return place_matrix(binder, &m, &all, 1, out, error);
 }

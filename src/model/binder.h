@@ -82,8 +82,13 @@ mf_status mf_bind_finish(mf_binder *binder, const mf_hparams *h, mf_error *error
 /* Shared by matrices and experts: what a stored matrix is. n_leading: dimensions before [rows,
  * cols] (1 for stacked experts). */
 typedef struct mf_stored_matrix {
-    mf_weight shape; /* spans unset */
-    mf_tensor *data, *scales, *biases;
+    mf_weight_shape shape;
+    union {
+        mf_tensor *arrays[MF_MAX_WEIGHT_ARRAYS];
+        struct {
+            mf_tensor *data, *scales, *biases;
+        };
+    };
 } mf_stored_matrix;
 
 /* A place for n bytes in the resident block. */

@@ -10,8 +10,9 @@
 
 #define NAME_BYTES 512
 
-/* Order of the parts of an expert: gate, up, down; of each its values, scales and biases. */
-enum { GATE, UP, DOWN, N_MATRICES, EACH_PARTS = 2 * N_MATRICES };
+/* Order of the matrices of an expert; their arrays are its parts (store.h). */
+enum { GATE, UP, DOWN, N_MATRICES };
+_Static_assert(N_MATRICES == MF_EXPERT_MATRICES, "an expert's matrices are those of the store");
 
 typedef struct expert_binding {
     mf_binder *binder;
@@ -37,6 +38,12 @@ static uint32_t cols_of(const mf_hparams *h, uint32_t j)
     return j == DOWN ? h->expert_hidden : h->hidden_size;
 }
 
+/* Part of array i of matrix j. */
+static uint32_t part_index(uint32_t j, uint32_t i)
+{
+    return MF_MAX_WEIGHT_ARRAYS * j + i;
+}
+
 static mf_expert_part part_of(const mf_tensor *t, uint64_t n_experts)
 {
     uint64_t stride = t->n_bytes / n_experts;
@@ -54,17 +61,15 @@ static mf_status bind_stacked(expert_binding *b, mf_expert_shape *shape, mf_erro
         mf_stored_matrix m;
         MF_TRY(mf_bind_stored(b->binder, module, ".weight", 1, b->h->n_experts, rows_of(b->h, j),
                               cols_of(b->h, j), &m, error));
-        if (m.shape.kind == MF_WEIGHT_FP8_BLOCK && m.scales->type != MF_TENSOR_F32)
-            return mf_fail(error, MF_ERR_UNSUPPORTED,
-                           "%s: tensor %s: scales of stacked FP8 experts must be F32",
-                           b->binder->checkpoint->dir, m.scales->name);
-        *shape_of(shape, j) = m.shape;
-        b->parts[3 * j] = part_of(m.data, b->h->n_experts);
-        if (m.shape.kind == MF_WEIGHT_FP8_BLOCK)
-            b->parts[3 * j + 1] = part_of(m.scales, b->h->n_experts);
-        if (m.shape.kind == MF_WEIGHT_AFFINE) {
-            b->parts[3 * j + 1] = part_of(m.scales, b->h->n_experts);
-            b->parts[3 * j + 2] = part_of(m.biases, b->h->n_experts);
+        shape_of(shape, j)->shape = m.shape;
+        const mf_weight_format *format = mf_weight_format_of(&m.shape);
+        for (uint32_t i = 0; i < format->n_arrays; i++) {
+            const mf_tensor *t = m.arrays[i];
+            if (format->arrays[i].is_float32 && t->type != MF_TENSOR_F32)
+                return mf_fail(error, MF_ERR_UNSUPPORTED,
+                               "%s: tensor %s: scales of stacked FP8 experts must be F32",
+                               b->binder->checkpoint->dir, t->name);
+            b->parts[part_index(j, i)] = part_of(t, b->h->n_experts);
         }
     }
     return MF_OK;
@@ -90,18 +95,19 @@ static mf_status bind_fused(expert_binding *b, mf_expert_shape *shape, mf_error 
     MF_TRY(mf_bind_stored(b->binder, module, "", 1, h->n_experts, 2 * h->expert_hidden,
                           h->hidden_size, &m, error));
     MF_TRY(require_float(b, &m, error));
-    shape->gate = shape->up = m.shape;
-    shape->gate.n_rows = shape->up.n_rows = h->expert_hidden;
-    b->parts[3 * GATE] = part_of(m.data, h->n_experts);
-    b->parts[3 * GATE].n_bytes /= 2;
-    b->parts[3 * UP] = b->parts[3 * GATE];
-    b->parts[3 * UP].offset += b->parts[3 * GATE].n_bytes;
+    m.shape.n_rows = h->expert_hidden;
+    shape->gate.shape = shape->up.shape = m.shape;
+    mf_expert_part *gate = &b->parts[part_index(GATE, 0)], *up = &b->parts[part_index(UP, 0)];
+    *gate = part_of(m.data, h->n_experts);
+    gate->n_bytes /= 2;
+    *up = *gate;
+    up->offset += gate->n_bytes;
     mf_layer_name(b->binder, b->layer, "mlp.experts.down_proj", module, sizeof module);
     MF_TRY(mf_bind_stored(b->binder, module, "", 1, h->n_experts, h->hidden_size, h->expert_hidden,
                           &m, error));
     MF_TRY(require_float(b, &m, error));
-    shape->down = m.shape;
-    b->parts[3 * DOWN] = part_of(m.data, h->n_experts);
+    shape->down.shape = m.shape;
+    b->parts[part_index(DOWN, 0)] = part_of(m.data, h->n_experts);
     return MF_OK;
 }
 
@@ -109,7 +115,7 @@ static mf_status make_each(mf_binder *binder, const mf_hparams *h, mf_error *err
 {
     if (binder->experts.each_file != NULL)
         return MF_OK;
-    size_t n = (size_t)h->n_moe_layers * EACH_PARTS * h->n_experts;
+    size_t n = (size_t)h->n_moe_layers * MF_MAX_EXPERT_PARTS * h->n_experts;
     binder->experts.each_file =
         mf_alloc_array(&binder->allocator, n, sizeof *binder->experts.each_file);
     if (binder->experts.each_file == NULL)
@@ -125,8 +131,8 @@ static mf_status make_each(mf_binder *binder, const mf_hparams *h, mf_error *err
 
 static void keep_each(expert_binding *b, uint32_t part, uint32_t expert, const mf_tensor *t)
 {
-    uint32_t column = part / 3 * 2 + part % 3; /* values and scales of each matrix */
-    size_t first = ((size_t)b->h->moe_index[b->layer] * EACH_PARTS + column) * b->h->n_experts;
+    size_t first =
+        ((size_t)b->h->moe_index[b->layer] * MF_MAX_EXPERT_PARTS + part) * b->h->n_experts;
     b->binder->experts.each_file[first + expert] = t->file;
     b->binder->experts.each_offset[first + expert] = t->offset;
     b->parts[part].n_bytes = t->n_bytes;
@@ -134,22 +140,26 @@ static void keep_each(expert_binding *b, uint32_t part, uint32_t expert, const m
     b->parts[part].each_offset = &b->binder->experts.each_offset[first];
 }
 
-/* Kernels read block scales as float32. Those of another type are small: they are converted once
- * and stay resident. */
-static mf_status keep_scales(expert_binding *b, uint32_t j, uint32_t expert,
+/* Where the arrays of one expert's matrix j are. Kernels read some as float32 only: those, stored
+ * in another type, are small. They are converted once and stay resident. */
+static mf_status keep_arrays(expert_binding *b, uint32_t j, uint32_t expert,
                              const mf_stored_matrix *m, mf_expert_shape *shape, mf_error *error)
 {
     mf_weight *w = shape_of(shape, j);
-    uint64_t n_bytes = mf_weight_scale_bytes(w);
-    if (m->scales->type == MF_TENSOR_F32) {
-        keep_each(b, 3 * j + 1, expert, m->scales);
-        return MF_OK;
+    const mf_weight_format *format = mf_weight_format_of(&m->shape);
+    for (uint32_t i = 0; i < format->n_arrays; i++) {
+        if (!format->arrays[i].is_float32 || m->arrays[i]->type == MF_TENSOR_F32) {
+            keep_each(b, part_index(j, i), expert, m->arrays[i]);
+            continue;
+        }
+        uint64_t n_bytes = mf_weight_array_bytes(&m->shape, i);
+        shape->has_resident_scales = true;
+        if (expert == 0)
+            MF_TRY(mf_bind_place(b->binder, n_bytes * b->h->n_experts, &w->arrays[i], error));
+        MF_TRY(mf_bind_floats(b->binder, m->arrays[i], 0, n_bytes / sizeof(float),
+                              w->arrays[i].offset + expert * n_bytes, error));
     }
-    shape->has_resident_scales = true;
-    if (expert == 0)
-        MF_TRY(mf_bind_place(b->binder, n_bytes * b->h->n_experts, &w->scales, error));
-    return mf_bind_floats(b->binder, m->scales, 0, n_bytes / sizeof(float),
-                          w->scales.offset + expert * n_bytes, error);
+    return MF_OK;
 }
 
 static bool same_form(const mf_stored_matrix *a, const mf_stored_matrix *b)
@@ -180,10 +190,8 @@ static mf_status bind_each(expert_binding *b, mf_expert_shape *shape, mf_error *
                                "floating-point dtype, or all in FP8",
                                b->binder->checkpoint->dir, m.data->name);
             if (e == 0)
-                *shape_of(shape, j) = m.shape;
-            keep_each(b, 3 * j, e, m.data);
-            if (m.shape.kind == MF_WEIGHT_FP8_BLOCK)
-                MF_TRY(keep_scales(b, j, e, &m, shape, error));
+                shape_of(shape, j)->shape = m.shape;
+            MF_TRY(keep_arrays(b, j, e, &m, shape, error));
         }
     }
     return MF_OK;
@@ -205,19 +213,18 @@ static mf_status bind_packed(expert_binding *b, mf_expert_shape *shape, mf_error
     MF_TRY(mf_tensor_table_add_file(&c->table, path, &file, error));
     uint64_t at = 0;
     for (uint32_t j = 0; j < N_MATRICES; j++) {
-        mf_weight *w = shape_of(shape, j);
-        *w = (mf_weight){.kind = MF_WEIGHT_AFFINE,
-                         .float_type = MF_BF16,
-                         .bits = c->packed_bits,
-                         .group = GROUP,
-                         .n_rows = rows_of(h, j),
-                         .n_cols = cols_of(h, j)};
-        uint64_t sizes[3] = {w->n_rows * mf_weight_row_bytes(w),
-                             w->n_rows * mf_weight_scale_row_bytes(w),
-                             w->n_rows * mf_weight_scale_row_bytes(w)};
-        for (uint32_t i = 0; i < 3; i++) {
-            b->parts[3 * j + i] = (mf_expert_part){.file = file, .offset = at, .n_bytes = sizes[i]};
-            at += sizes[i];
+        mf_weight_shape *w = &shape_of(shape, j)->shape;
+        *w = (mf_weight_shape){.kind = MF_WEIGHT_AFFINE,
+                               .float_type = MF_BF16,
+                               .bits = c->packed_bits,
+                               .group = GROUP,
+                               .n_rows = rows_of(h, j),
+                               .n_cols = cols_of(h, j)};
+        for (uint32_t i = 0; i < MF_MAX_WEIGHT_ARRAYS; i++) {
+            uint64_t n_bytes = mf_weight_array_bytes(w, i);
+            b->parts[part_index(j, i)] =
+                (mf_expert_part){.file = file, .offset = at, .n_bytes = n_bytes};
+            at += n_bytes;
         }
         b->binder->n_parameters += (uint64_t)h->n_experts * w->n_rows * w->n_cols;
     }

@@ -118,13 +118,9 @@ static void describe_shapes(const mf_model *m, mf_model_info *out)
 {
     const mf_hparams *h = &m->h;
     snprintf(out->family, sizeof out->family, "%s", m->family->name);
-    const mf_weight *gate = &m->weights.layers[first_moe_layer(h)].experts.gate;
-    bool affine = gate->kind == MF_WEIGHT_AFFINE, is_fp8 = gate->kind == MF_WEIGHT_FP8_BLOCK;
+    const mf_weight_shape *gate = &m->weights.layers[first_moe_layer(h)].experts.gate.shape;
     snprintf(out->form, sizeof out->form, "%s",
-             m->checkpoint.is_packed ? "packed"
-             : affine                ? "mlx-affine"
-             : is_fp8                ? "fp8"
-                                     : "safetensors");
+             m->checkpoint.is_packed ? "packed" : mf_weight_format_of(gate)->form);
     out->n_layers = h->n_layers;
     for (uint32_t i = 0; i < h->n_layers; i++) {
         out->n_full_attention_layers += h->layer_kind[i] == MF_LAYER_FULL;
@@ -151,8 +147,7 @@ static void describe_shapes(const mf_model *m, mf_model_info *out)
     out->expert_hidden_size = h->expert_hidden;
     out->shared_expert_hidden_size = h->shared_hidden;
     out->n_context_tokens_model = h->n_context;
-    out->expert_bits =
-        gate->kind != MF_WEIGHT_FLOAT ? gate->bits : 8 * mf_dtype_bytes(gate->float_type);
+    out->expert_bits = mf_weight_bits(gate);
     out->n_parameters = m->binder.n_parameters;
 }
 

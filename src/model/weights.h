@@ -50,7 +50,8 @@ typedef struct mf_expert_shape {
 typedef struct mf_expert_tables {
     mf_expert_part *parts; /* [n_moe_layers][MF_MAX_EXPERT_PARTS] */
     size_t parts_bytes;
-    uint32_t *each_file; /* [n_moe_layers][6][n_experts] where experts have tensors of their own */
+    /* [n_moe_layers][MF_MAX_EXPERT_PARTS][n_experts] where experts have tensors of their own */
+    uint32_t *each_file;
     uint64_t *each_offset;
     size_t each_count;
 } mf_expert_tables;

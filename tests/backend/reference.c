@@ -53,29 +53,29 @@ void reference_weight_row(const scene *s, const mf_weight *w, uint32_t row, doub
                           double *size)
 {
     const unsigned char *data = scene_at(s, w->data);
-    data += row * mf_weight_row_bytes(w);
-    for (uint32_t i = 0; i < w->n_cols; i++) {
-        if (w->kind == MF_WEIGHT_FLOAT) {
-            out[i] = reference_decode(data, w->float_type, i);
+    data += row * mf_weight_array_row_bytes(&w->shape, MF_WEIGHT_VALUES);
+    for (uint32_t i = 0; i < w->shape.n_cols; i++) {
+        if (w->shape.kind == MF_WEIGHT_FLOAT) {
+            out[i] = reference_decode(data, w->shape.float_type, i);
             if (size != NULL)
                 size[i] = 0.0;
             continue;
         }
-        if (w->kind == MF_WEIGHT_FP8_BLOCK) {
-            size_t block = (size_t)(row / 128) * ((w->n_cols + 127) / 128) + i / 128;
+        if (w->shape.kind == MF_WEIGHT_FP8_BLOCK) {
+            size_t block = (size_t)(row / 128) * ((w->shape.n_cols + 127) / 128) + i / 128;
             out[i] = decode_e4m3(data[i]) * reference_decode(scene_at(s, w->scales), MF_F32, block);
             if (size != NULL)
                 size[i] = fabs(out[i]);
             continue;
         }
         uint32_t q = 0;
-        for (uint32_t b = 0; b < w->bits; b++) {
-            uint32_t bit = i * w->bits + b;
+        for (uint32_t b = 0; b < w->shape.bits; b++) {
+            uint32_t bit = i * w->shape.bits + b;
             q |= (data[bit / 8] >> bit % 8 & 1u) << b;
         }
-        size_t group = (size_t)row * (w->n_cols / w->group) + i / w->group;
-        double scaled = q * reference_decode(scene_at(s, w->scales), w->float_type, group);
-        double bias = reference_decode(scene_at(s, w->biases), w->float_type, group);
+        size_t group = (size_t)row * (w->shape.n_cols / w->shape.group) + i / w->shape.group;
+        double scaled = q * reference_decode(scene_at(s, w->scales), w->shape.float_type, group);
+        double bias = reference_decode(scene_at(s, w->biases), w->shape.float_type, group);
         out[i] = scaled + bias;
         if (size != NULL)
             size[i] = fabs(scaled) + fabs(bias);
@@ -96,11 +96,11 @@ static double dot(const double *w, const float *x, uint32_t n, double *magnitude
 static void ref_embed(scene *s)
 {
     const mf_weight *w = &s->op.u.embed.weight;
-    double *row = new_doubles(w->n_cols), *size = new_doubles(w->n_cols);
+    double *row = new_doubles(w->shape.n_cols), *size = new_doubles(w->shape.n_cols);
     for (uint32_t r = 0; r < s->op.n_rows; r++) {
         reference_weight_row(s, w, (uint32_t)s->op.u.embed.tokens[r], row, size);
-        for (uint32_t i = 0; i < w->n_cols; i++)
-            scene_expect(s, s->op.u.embed.out, (size_t)r * w->n_cols + i, row[i],
+        for (uint32_t i = 0; i < w->shape.n_cols; i++)
+            scene_expect(s, s->op.u.embed.out, (size_t)r * w->shape.n_cols + i, row[i],
                          FLT_EPSILON * size[i]);
     }
     free(row);
@@ -112,13 +112,13 @@ static void ref_matmul(scene *s)
     const float *x = floats(s, s->op.u.matmul.x);
     for (uint32_t j = 0; j < s->op.u.matmul.n; j++) {
         const mf_weight *w = &s->op.u.matmul.weight[j];
-        double *row = new_doubles(w->n_cols), magnitude;
-        for (uint32_t o = 0; o < w->n_rows; o++) {
+        double *row = new_doubles(w->shape.n_cols), magnitude;
+        for (uint32_t o = 0; o < w->shape.n_rows; o++) {
             reference_weight_row(s, w, o, row, NULL);
             for (uint32_t r = 0; r < s->op.n_rows; r++) {
-                double y = dot(row, x + (size_t)r * w->n_cols, w->n_cols, &magnitude);
-                scene_expect(s, s->op.u.matmul.y[j], (size_t)r * w->n_rows + o, y,
-                             sum_slack(w->n_cols, magnitude));
+                double y = dot(row, x + (size_t)r * w->shape.n_cols, w->shape.n_cols, &magnitude);
+                scene_expect(s, s->op.u.matmul.y[j], (size_t)r * w->shape.n_rows + o, y,
+                             sum_slack(w->shape.n_cols, magnitude));
             }
         }
         free(row);
@@ -341,9 +341,9 @@ static void ref_gated_delta(scene *s)
 static void ref_expert_hidden(const scene *s, const mf_expert_item *item, const float *x,
                               double *hidden, double *slack)
 {
-    uint32_t n = item->gate.n_cols;
+    uint32_t n = item->gate.shape.n_cols;
     double *row = new_doubles(n), magnitude;
-    for (uint32_t i = 0; i < item->gate.n_rows; i++) {
+    for (uint32_t i = 0; i < item->gate.shape.n_rows; i++) {
         reference_weight_row(s, &item->gate, i, row, NULL);
         double gate = dot(row, x, n, &magnitude), gate_slack = sum_slack(n, magnitude);
         reference_weight_row(s, &item->up, i, row, NULL);
@@ -359,12 +359,12 @@ static void ref_experts(scene *s)
 {
     for (uint32_t j = 0; j < s->op.u.experts.n_items; j++) {
         const mf_expert_item *item = &s->items[j];
-        uint32_t n = item->down.n_rows, n_hidden = item->down.n_cols;
+        uint32_t n = item->down.shape.n_rows, n_hidden = item->down.shape.n_cols;
         double *hidden = new_doubles(n_hidden), *slack = new_doubles(n_hidden);
         double *row = new_doubles(n_hidden);
         for (uint32_t r = 0; r < item->n_rows; r++) {
             const float *x =
-                floats(s, s->op.u.experts.x) + (size_t)item->x_rows[r] * item->gate.n_cols;
+                floats(s, s->op.u.experts.x) + (size_t)item->x_rows[r] * item->gate.shape.n_cols;
             ref_expert_hidden(s, item, x, hidden, slack);
             for (uint32_t o = 0; o < n; o++) {
                 double sum = 0.0, magnitude = 0.0, carried = 0.0;

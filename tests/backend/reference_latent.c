@@ -125,7 +125,7 @@ void reference_rope(scene *s)
 static void head_product(scene *s, uint32_t h, double *row, double *sums, double *sizes)
 {
     const mf_head_weight *w = &s->op.u.head_matmul.w;
-    uint32_t n_cols = w->weight.n_cols, n_out = w->transposed ? n_cols : w->n_rows;
+    uint32_t n_cols = w->weight.shape.n_cols, n_out = w->transposed ? n_cols : w->n_rows;
     uint32_t n_in = w->transposed ? w->n_rows : n_cols;
     for (uint32_t r = 0; r < s->op.n_rows; r++) {
         const float *x = floats(s, s->op.u.head_matmul.x) + (size_t)r * s->op.u.head_matmul.x_row +
@@ -150,7 +150,7 @@ static void head_product(scene *s, uint32_t h, double *row, double *sums, double
 void reference_head_matmul(scene *s)
 {
     const mf_head_weight *w = &s->op.u.head_matmul.w;
-    size_t n = (size_t)w->n_rows + w->weight.n_cols;
+    size_t n = (size_t)w->n_rows + w->weight.shape.n_cols;
     double *row = new_doubles(n), *sums = new_doubles(n), *sizes = new_doubles(n);
     for (uint32_t h = 0; h < s->op.u.head_matmul.n_heads; h++)
         head_product(s, h, row, sums, sizes);

@@ -148,38 +148,38 @@ static void fill_bytes(scene *s, unsigned char *to, size_t n)
 
 mf_weight scene_weight(scene *s, uint32_t kind, uint32_t n_rows, uint32_t n_cols)
 {
-    mf_weight w = {.kind = kind >> 16 != 0 ? MF_WEIGHT_AFFINE : MF_WEIGHT_FLOAT,
-                   .float_type = (mf_dtype)(kind & 15),
-                   .bits = kind >> 16,
-                   .group = kind >> 4 & 0xfff,
-                   .n_rows = n_rows,
-                   .n_cols = n_cols};
+    mf_weight w = {.shape = {.kind = kind >> 16 != 0 ? MF_WEIGHT_AFFINE : MF_WEIGHT_FLOAT,
+                             .float_type = (mf_dtype)(kind & 15),
+                             .bits = kind >> 16,
+                             .group = kind >> 4 & 0xfff,
+                             .n_rows = n_rows,
+                             .n_cols = n_cols}};
     if (kind == SCENE_FP8) {
-        w.kind = MF_WEIGHT_FP8_BLOCK;
-        w.float_type = MF_F32;
-        w.bits = 8;
-        w.group = 128;
+        w.shape.kind = MF_WEIGHT_FP8_BLOCK;
+        w.shape.float_type = MF_F32;
+        w.shape.bits = 8;
+        w.shape.group = 128;
     }
-    size_t n_bytes = (size_t)(n_rows * mf_weight_row_bytes(&w));
+    size_t n_bytes = (size_t)mf_weight_array_bytes(&w.shape, MF_WEIGHT_VALUES);
     w.data = place(s, n_bytes, s->skew);
     unsigned char *data = scene_at(s, w.data);
-    if (w.kind == MF_WEIGHT_FLOAT) {
-        fill_floats(s, data, (size_t)n_rows * n_cols, w.float_type);
+    if (w.shape.kind == MF_WEIGHT_FLOAT) {
+        fill_floats(s, data, (size_t)n_rows * n_cols, w.shape.float_type);
         return w;
     }
-    size_t n_scales = (size_t)n_rows * (n_cols / w.group);
-    if (w.kind == MF_WEIGHT_FP8_BLOCK) {
+    size_t n_scales = (size_t)n_rows * (n_cols / w.shape.group);
+    if (w.shape.kind == MF_WEIGHT_FP8_BLOCK) {
         fill_fp8(s, data, n_bytes);
         n_scales = (size_t)((n_rows + 127) / 128) * ((n_cols + 127) / 128);
     } else {
         fill_bytes(s, data, n_bytes);
     }
-    w.scales = place(s, n_scales * mf_dtype_bytes(w.float_type), s->skew);
-    fill_floats(s, scene_at(s, w.scales), n_scales, w.float_type);
-    if (w.kind == MF_WEIGHT_FP8_BLOCK)
+    w.scales = place(s, n_scales * mf_dtype_bytes(w.shape.float_type), s->skew);
+    fill_floats(s, scene_at(s, w.scales), n_scales, w.shape.float_type);
+    if (w.shape.kind == MF_WEIGHT_FP8_BLOCK)
         return w;
-    w.biases = place(s, n_scales * mf_dtype_bytes(w.float_type), s->skew);
-    fill_floats(s, scene_at(s, w.biases), n_scales, w.float_type);
+    w.biases = place(s, n_scales * mf_dtype_bytes(w.shape.float_type), s->skew);
+    fill_floats(s, scene_at(s, w.biases), n_scales, w.shape.float_type);
     return w;
 }
 
@@ -230,7 +230,7 @@ static void skip_rows(mf_op *op, uint32_t first)
     switch (op->kind) {
     case MF_OP_EMBED:
         op->u.embed.tokens += first;
-        skip(&op->u.embed.out, first, op->u.embed.weight.n_cols);
+        skip(&op->u.embed.out, first, op->u.embed.weight.shape.n_cols);
         break;
     case MF_OP_COPY_ROWS:
         op->u.copy_rows.rows += first;
@@ -247,9 +247,9 @@ static void skip_rows(mf_op *op, uint32_t first)
              op->u.rmsnorm_gated.n_heads * op->u.rmsnorm_gated.head_dim);
         break;
     case MF_OP_MATMUL:
-        skip(&op->u.matmul.x, first, op->u.matmul.weight[0].n_cols);
+        skip(&op->u.matmul.x, first, op->u.matmul.weight[0].shape.n_cols);
         for (uint32_t j = 0; j < op->u.matmul.n; j++)
-            skip(&op->u.matmul.y[j], first, op->u.matmul.weight[j].n_rows);
+            skip(&op->u.matmul.y[j], first, op->u.matmul.weight[j].shape.n_rows);
         break;
     case MF_OP_SIGMOID_MUL:
         skip(&op->u.sigmoid_mul.x, first, op->u.sigmoid_mul.n_cols);

@@ -107,10 +107,10 @@ static mf_op head_matmul(const run *r, uint32_t n, bool is_key, mf_span x, mf_sp
     const shape *s = &r->s;
     uint32_t rows = s->nope + s->value, x_head = is_key ? s->nope + s->rot : s->rank;
     uint32_t y_head = is_key ? s->rank : s->value;
-    const mf_weight w = {.kind = MF_WEIGHT_FLOAT,
-                         .float_type = MF_F32,
-                         .n_rows = s->n_heads * rows,
-                         .n_cols = s->rank,
+    const mf_weight w = {.shape = {.kind = MF_WEIGHT_FLOAT,
+                                   .float_type = MF_F32,
+                                   .n_rows = s->n_heads * rows,
+                                   .n_cols = s->rank},
                          .data = r->w};
     return (mf_op){.kind = MF_OP_HEAD_MATMUL,
                    .n_rows = n,

@@ -78,15 +78,15 @@ static uint32_t bits_at(const unsigned char *row, uint32_t bits, size_t i)
 static double weight_of(const mf_matrix *w, uint32_t row, uint32_t col)
 {
     const unsigned char *p = w->data + (size_t)row * mf_matrix_row_bytes(w);
-    if (w->kind == MF_WEIGHT_FLOAT)
-        return value_at(p, w->float_type, col);
-    if (w->kind == MF_WEIGHT_FP8_BLOCK) {
-        size_t block = (size_t)(row / 128) * ((w->n_cols + 127) / 128) + col / 128;
+    if (w->shape.kind == MF_WEIGHT_FLOAT)
+        return value_at(p, w->shape.float_type, col);
+    if (w->shape.kind == MF_WEIGHT_FP8_BLOCK) {
+        size_t block = (size_t)(row / 128) * ((w->shape.n_cols + 127) / 128) + col / 128;
         return e4m3_value(p[col]) * value_at(w->scales, MF_F32, block);
     }
-    size_t group = (size_t)row * (w->n_cols / w->group) + col / w->group;
-    return bits_at(p, w->bits, col) * value_at(w->scales, w->float_type, group) +
-           value_at(w->biases, w->float_type, group);
+    size_t group = (size_t)row * (w->shape.n_cols / w->shape.group) + col / w->shape.group;
+    return bits_at(p, w->shape.bits, col) * value_at(w->scales, w->shape.float_type, group) +
+           value_at(w->biases, w->shape.float_type, group);
 }
 
 #define FLOATS 0u
@@ -96,8 +96,8 @@ static double weight_of(const mf_matrix *w, uint32_t row, uint32_t col)
 /* Any codes but NaN, and scales of very different sizes. */
 static void fill_fp8(uint64_t *state, matrix_case *c)
 {
-    size_t n = (size_t)c->w.n_rows * c->w.n_cols;
-    size_t n_scales = (size_t)((c->w.n_rows + 127) / 128) * ((c->w.n_cols + 127) / 128);
+    size_t n = (size_t)c->w.shape.n_rows * c->w.shape.n_cols;
+    size_t n_scales = (size_t)((c->w.shape.n_rows + 127) / 128) * ((c->w.shape.n_cols + 127) / 128);
     c->data = guarded_alloc(n);
     for (size_t i = 0; i < n; i++) {
         unsigned char code = (unsigned char)next_random(state);
@@ -112,30 +112,31 @@ static void fill_fp8(uint64_t *state, matrix_case *c)
 
 static void fill_affine(uint64_t *state, matrix_case *c)
 {
-    size_t n_bytes = c->w.n_rows * mf_matrix_row_bytes(&c->w);
-    size_t n_groups = (size_t)c->w.n_rows * (c->w.n_cols / c->w.group);
+    size_t n_bytes = c->w.shape.n_rows * mf_matrix_row_bytes(&c->w);
+    size_t n_groups = (size_t)c->w.shape.n_rows * (c->w.shape.n_cols / c->w.shape.group);
     c->data = guarded_alloc(n_bytes);
     for (size_t i = 0; i < n_bytes; i++)
         c->data.p[i] = (unsigned char)next_random(state);
-    c->scales = random_values(state, c->w.float_type, n_groups);
-    c->biases = random_values(state, c->w.float_type, n_groups);
+    c->scales = random_values(state, c->w.shape.float_type, n_groups);
+    c->biases = random_values(state, c->w.shape.float_type, n_groups);
 }
 
 /* form: FLOATS, FP8 or AFFINE(bits) */
 static matrix_case make_case(uint64_t *state, uint32_t form, uint32_t group, mf_dtype type,
                              uint32_t n_rows, uint32_t n_cols)
 {
-    matrix_case c = {.w = {.float_type = type, .group = group, .n_rows = n_rows, .n_cols = n_cols}};
+    matrix_case c = {
+        .w = {.shape = {.float_type = type, .group = group, .n_rows = n_rows, .n_cols = n_cols}}};
     if (form == FLOATS) {
-        c.w.kind = MF_WEIGHT_FLOAT;
+        c.w.shape.kind = MF_WEIGHT_FLOAT;
         c.data = random_values(state, type, (size_t)n_rows * n_cols);
     } else if (form == FP8) {
-        c.w.kind = MF_WEIGHT_FP8_BLOCK;
-        c.w.bits = 8;
+        c.w.shape.kind = MF_WEIGHT_FP8_BLOCK;
+        c.w.shape.bits = 8;
         fill_fp8(state, &c);
     } else {
-        c.w.kind = MF_WEIGHT_AFFINE;
-        c.w.bits = form;
+        c.w.shape.kind = MF_WEIGHT_AFFINE;
+        c.w.shape.bits = form;
         fill_affine(state, &c);
     }
     c.w.data = c.data.p;
@@ -164,9 +165,9 @@ static void free_case(matrix_case *c)
 static void check_outputs(const mf_kernels *k, const matrix_case *c, const float *x,
                           uint32_t n_tokens, const float *y)
 {
-    uint32_t n = c->w.n_cols;
+    uint32_t n = c->w.shape.n_cols;
     for (uint32_t t = 0; t < n_tokens; t++) {
-        for (uint32_t r = 0; r < c->w.n_rows; r++) {
+        for (uint32_t r = 0; r < c->w.shape.n_rows; r++) {
             double sum = 0.0, size = 0.0;
             for (uint32_t i = 0; i < n; i++) {
                 double product = c->values[(size_t)r * n + i] * (double)x[(size_t)t * n + i];
@@ -174,12 +175,12 @@ static void check_outputs(const mf_kernels *k, const matrix_case *c, const float
                 size += fabs(product);
             }
             double bound = 4 * 0x1p-23 * sqrt((double)n) * size + 1e-30;
-            double got = (double)y[(size_t)t * c->w.n_rows + r];
+            double got = (double)y[(size_t)t * c->w.shape.n_rows + r];
             CHECK_MSG(
                 fabs(got - sum) <= bound,
                 "%s: %u bits, group %u, type %d, [%u, %u], token %u of %u, row %u: %g, expected %g",
-                mf_cpu_tier_name(k->tier), c->w.bits, c->w.group, c->w.float_type, c->w.n_rows, n,
-                t, n_tokens, r, got, sum);
+                mf_cpu_tier_name(k->tier), c->w.shape.bits, c->w.shape.group, c->w.shape.float_type,
+                c->w.shape.n_rows, n, t, n_tokens, r, got, sum);
         }
     }
 }
@@ -198,7 +199,7 @@ static void check_case(const mf_kernels *k, uint64_t *state, const matrix_case *
 {
     static const uint32_t counts[] = {1, 2, 3, 4, 5, 7, 16, 33, 70};
     enum { MAX_TOKENS = 70 };
-    uint32_t n_rows = c->w.n_rows, n_cols = c->w.n_cols;
+    uint32_t n_rows = c->w.shape.n_rows, n_cols = c->w.shape.n_cols;
     guarded xs;
     const float *x = random_floats(state, &xs, (size_t)MAX_TOKENS * n_cols);
     float *alone = malloc((size_t)MAX_TOKENS * n_rows * sizeof *alone);
@@ -219,8 +220,8 @@ static void check_case(const mf_kernels *k, uint64_t *state, const matrix_case *
                          (size_t)n * n_rows * sizeof *y) == 0,
                   "%s: %u bits, group %u, type %d, [%u, %u]: %u tokens cut at row %u differ from "
                   "each alone",
-                  mf_cpu_tier_name(k->tier), c->w.bits, c->w.group, c->w.float_type, n_rows, n_cols,
-                  n, cut);
+                  mf_cpu_tier_name(k->tier), c->w.shape.bits, c->w.shape.group,
+                  c->w.shape.float_type, n_rows, n_cols, n, cut);
     }
     free(scratch);
     free(y);
@@ -230,12 +231,12 @@ static void check_case(const mf_kernels *k, uint64_t *state, const matrix_case *
 
 static void check_rows(const mf_kernels *k, const matrix_case *c)
 {
-    guarded g = guarded_alloc(c->w.n_cols * sizeof(float));
+    guarded g = guarded_alloc(c->w.shape.n_cols * sizeof(float));
     float *row = (float *)(void *)g.p;
-    for (uint32_t r = 0; r < c->w.n_rows; r++) {
+    for (uint32_t r = 0; r < c->w.shape.n_rows; r++) {
         k->dequant_row(&c->w, r, row);
-        for (uint32_t i = 0; i < c->w.n_cols; i++) {
-            double expected = c->values[(size_t)r * c->w.n_cols + i];
+        for (uint32_t i = 0; i < c->w.shape.n_cols; i++) {
+            double expected = c->values[(size_t)r * c->w.shape.n_cols + i];
             /* rounded once: half a unit in the last place, of a sum that float64 rounds too */
             CHECK(fabs((double)row[i] - expected) <= 0x1.0001p-24 * fabs(expected) + 1e-44);
         }
@@ -290,9 +291,9 @@ static void check_code(const mf_kernels *k, const mf_matrix *w, uint32_t col, vo
 {
     float x[5 * 150] = {0}, y[5 * 256], row[150];
     for (uint32_t t = 0; t < 5; t++)
-        x[t * w->n_cols + col] = 1.0f;
+        x[t * w->shape.n_cols + col] = 1.0f;
     for (uint32_t n = 1; n <= 5; n++) {
-        k->matmul(w, 0, 256, x, w->n_cols, n, y, 256, scratch);
+        k->matmul(w, 0, 256, x, w->shape.n_cols, n, y, 256, scratch);
         for (uint32_t code = 0; code < 256; code++) {
             double want =
                 e4m3_value(code) * value_at(w->scales, MF_F32, code / 128 * 2 + col / 128);
@@ -317,12 +318,12 @@ static void test_fp8_codes(const mf_kernels *k)
     static const float scales[][4] = {{1.0f, 0.3f, -2.0f, 1e-4f},
                                       {0x1p-126f, 0x1p-140f, 0x1.fp119f, 0x1.8p118f}};
     static const uint32_t cols[] = {0, 1, 30, 63, 64, 97, 127, 128, 143, 144, 149};
-    mf_matrix w = {.kind = MF_WEIGHT_FP8_BLOCK,
-                   .float_type = MF_F32,
-                   .bits = 8,
-                   .group = 128,
-                   .n_rows = ROWS,
-                   .n_cols = COLS};
+    mf_matrix w = {.shape = {.kind = MF_WEIGHT_FP8_BLOCK,
+                             .float_type = MF_F32,
+                             .bits = 8,
+                             .group = 128,
+                             .n_rows = ROWS,
+                             .n_cols = COLS}};
     void *scratch = scratch_for(k, &w, 5);
     guarded data = guarded_alloc((size_t)ROWS * COLS);
     w.data = data.p;
@@ -377,7 +378,7 @@ static void test_fp8_view(const mf_kernels *k)
     uint64_t state = 13;
     matrix_case c = make_case(&state, FP8, 128, MF_F32, 300, 333);
     mf_matrix view = c.w;
-    view.n_rows = 172;
+    view.shape.n_rows = 172;
     view.data += (size_t)128 * 333;
     view.scales += sizeof(float) * 3;
     guarded xs;
@@ -400,7 +401,7 @@ static void check_moved(const mf_kernels *k, const matrix_case *c, size_t n_data
                         size_t n_biases)
 {
     uint64_t state = 5;
-    uint32_t n_rows = c->w.n_rows, n_cols = c->w.n_cols;
+    uint32_t n_rows = c->w.shape.n_rows, n_cols = c->w.shape.n_cols;
     guarded xs;
     const float *x = random_floats(&state, &xs, (size_t)8 * n_cols);
     unsigned char *moved = malloc(n_data + n_scales + n_biases + 3);
@@ -442,9 +443,9 @@ static void test_unaligned(const mf_kernels *k)
  * its weights. */
 static double fixed_point_bound(const matrix_case *c, const float *x, uint32_t row)
 {
-    const double *w = c->values + (size_t)row * c->w.n_cols;
+    const double *w = c->values + (size_t)row * c->w.shape.n_cols;
     double bound = 0.0;
-    for (uint32_t g = 0; g < c->w.n_cols; g += 64) {
+    for (uint32_t g = 0; g < c->w.shape.n_cols; g += 64) {
         double largest = 0.0, size = 0.0;
         for (uint32_t i = g; i < g + 64; i++) {
             largest = fmax(largest, fabs((double)x[i]));
@@ -470,7 +471,7 @@ static void make_uneven(float *x, uint32_t n_cols, float factor)
 
 static void check_uneven(const mf_kernels *k, uint64_t *state, const matrix_case *c)
 {
-    uint32_t n_rows = c->w.n_rows, n_cols = c->w.n_cols;
+    uint32_t n_rows = c->w.shape.n_rows, n_cols = c->w.shape.n_cols;
     guarded xs;
     float *x = random_floats(state, &xs, n_cols), *y = malloc(n_rows * sizeof *y);
     void *scratch = scratch_for(k, &c->w, 1);
@@ -507,7 +508,7 @@ static void check_uneven(const mf_kernels *k, uint64_t *state, const matrix_case
 static void check_prepared(const mf_kernels *k, uint64_t *state, const matrix_case *c)
 {
     enum { TOKENS = 40 };
-    uint32_t n_rows = c->w.n_rows, n_cols = c->w.n_cols;
+    uint32_t n_rows = c->w.shape.n_rows, n_cols = c->w.shape.n_cols;
     size_t token_bytes = k->token_bytes(&c->w);
     if (token_bytes == 0)
         return;
@@ -569,7 +570,7 @@ static void bench_tier(const mf_kernels *k)
     printf("%s: reads %.1f GB/s, multiplies %.1f G/s\n", mf_cpu_tier_name(k->tier), read * 1e-9,
            fma * 1e-9);
     for (size_t b = 0; b < 6; b++) {
-        mf_matrix w = {MF_WEIGHT_AFFINE, MF_BF16, bits[b], 64, ROWS, COLS, NULL, NULL, NULL};
+        mf_matrix w = {.shape = {MF_WEIGHT_AFFINE, MF_BF16, bits[b], 64, 0, ROWS, COLS}};
         size_t one = ROWS * (mf_matrix_row_bytes(&w) + 2 * COLS / 64 * 2);
         void *scratch = scratch_for(k, &w, TOKENS);
         printf("%u bits:", bits[b]);

@@ -14,18 +14,18 @@ static const unsigned char *take(const unsigned char **p, size_t n)
 static void check_matrix(const mf_kernels *kernels, const mf_matrix *w, const float *want)
 {
     float got[512];
-    REQUIRE(w->n_cols <= 512);
-    for (uint32_t row = 0; row < w->n_rows; row++) {
-        const float *expected = want + (size_t)row * w->n_cols;
+    REQUIRE(w->shape.n_cols <= 512);
+    for (uint32_t row = 0; row < w->shape.n_rows; row++) {
+        const float *expected = want + (size_t)row * w->shape.n_cols;
         kernels->dequant_row(w, row, got);
         float largest = 0, difference = 0;
-        for (uint32_t i = 0; i < w->n_cols; i++) {
+        for (uint32_t i = 0; i < w->shape.n_cols; i++) {
             largest = fmaxf(largest, fabsf(expected[i]));
             difference = fmaxf(difference, fabsf(got[i] - expected[i]));
         }
         /* mlx may round the product before it adds the bias */
         CHECK_MSG(difference <= 4e-7f * largest, "tier %d, %u bits, group %u, row %u: off by %g",
-                  (int)kernels->tier, w->bits, w->group, row, (double)difference);
+                  (int)kernels->tier, w->shape.bits, w->shape.group, row, (double)difference);
     }
 }
 
@@ -41,14 +41,15 @@ int main(void)
     for (uint32_t i = 0; i < n; i++) {
         uint32_t head[4]; /* bits, group, rows, columns */
         memcpy(head, take(&p, sizeof head), sizeof head);
-        mf_matrix w = {.kind = MF_WEIGHT_AFFINE,
-                       .float_type = MF_BF16,
-                       .bits = head[0],
-                       .group = head[1],
-                       .n_rows = head[2],
-                       .n_cols = head[3]};
-        size_t n_values = (size_t)w.n_rows * w.n_cols, n_groups = n_values / w.group;
-        w.data = take(&p, n_values * w.bits / 8);
+        mf_matrix w = {.shape = {.kind = MF_WEIGHT_AFFINE,
+                                 .float_type = MF_BF16,
+                                 .bits = head[0],
+                                 .group = head[1],
+                                 .n_rows = head[2],
+                                 .n_cols = head[3]}};
+        size_t n_values = (size_t)w.shape.n_rows * w.shape.n_cols,
+               n_groups = n_values / w.shape.group;
+        w.data = take(&p, n_values * w.shape.bits / 8);
         w.scales = take(&p, 2 * n_groups);
         w.biases = take(&p, 2 * n_groups);
         float *want = malloc(n_values * sizeof *want);

@@ -11,18 +11,10 @@
 
 mf_matrix mf_cpu_matrix(const mf_cpu_backend *be, const mf_weight *w)
 {
-    bool affine = w->kind == MF_WEIGHT_AFFINE, scaled = w->kind != MF_WEIGHT_FLOAT;
-    return (mf_matrix){
-        .kind = w->kind,
-        .float_type = w->float_type,
-        .bits = w->bits,
-        .group = w->group,
-        .n_rows = w->n_rows,
-        .n_cols = w->n_cols,
-        .data = mf_cpu_bytes(be, w->data),
-        .scales = scaled ? mf_cpu_bytes(be, w->scales) : NULL,
-        .biases = affine ? mf_cpu_bytes(be, w->biases) : NULL,
-    };
+    mf_matrix m = {.shape = w->shape};
+    for (uint32_t i = 0; i < mf_weight_format_of(&w->shape)->n_arrays; i++)
+        m.arrays[i] = mf_cpu_bytes(be, w->arrays[i]);
+    return m;
 }
 
 static mf_status buffer_create(mf_backend *base, uint64_t n_bytes, const char *what, mf_buffer *out,
@@ -84,8 +76,7 @@ static bool supports_op(const mf_backend *base, const mf_op *op)
 static size_t matmul_scratch(const mf_cpu_backend *be, const mf_weight *w, uint32_t n_rows)
 {
     /* Only the shape matters here; the bytes need not exist yet. */
-    mf_matrix m = {w->kind,   w->float_type, w->bits, w->group, w->n_rows,
-                   w->n_cols, NULL,          NULL,    NULL};
+    const mf_matrix m = {.shape = w->shape};
     return be->kernels->matmul_scratch_bytes(&m, n_rows);
 }
 
@@ -93,12 +84,7 @@ static size_t matmul_scratch(const mf_cpu_backend *be, const mf_weight *w, uint3
  * multiplied by. */
 static size_t prepared_bytes(const mf_cpu_backend *be, const mf_weight *w, uint32_t n_rows)
 {
-    const mf_matrix m = {.kind = w->kind,
-                         .float_type = w->float_type,
-                         .bits = w->bits,
-                         .group = w->group,
-                         .n_rows = w->n_rows,
-                         .n_cols = w->n_cols};
+    const mf_matrix m = {.shape = w->shape};
     size_t n_bytes = n_rows * be->kernels->token_bytes(&m);
     return n_bytes < MF_PREPARED_BYTES_MAX ? n_bytes : MF_PREPARED_BYTES_MAX;
 }
@@ -124,7 +110,7 @@ static void sizes_of(const mf_cpu_backend *be, const mf_op *op, size_t *scratch,
         *scratch = max_size(matmul_scratch(be, &item->gate, op->n_rows),
                             matmul_scratch(be, &item->down, op->n_rows));
         *scratch = max_size(*scratch, matmul_scratch(be, &item->up, op->n_rows));
-        *gather = (size_t)op->n_rows * item->gate.n_cols * sizeof(float);
+        *gather = (size_t)op->n_rows * item->gate.shape.n_cols * sizeof(float);
         *prepared = max_size(prepared_bytes(be, &item->gate, op->n_rows),
                              prepared_bytes(be, &item->down, op->n_rows));
         *prepared = max_size(*prepared, prepared_bytes(be, &item->up, op->n_rows));
@@ -132,8 +118,9 @@ static void sizes_of(const mf_cpu_backend *be, const mf_op *op, size_t *scratch,
         *scratch = op->u.route.n_experts * sizeof(float);
     } else if (op->kind == MF_OP_HEAD_MATMUL) {
         const mf_head_weight *w = &op->u.head_matmul.w;
-        *scratch = w->transposed ? (size_t)MF_CPU_TRANSPOSED_ROWS * w->weight.n_cols * sizeof(float)
-                                 : matmul_scratch(be, &w->weight, op->n_rows);
+        *scratch = w->transposed
+                       ? (size_t)MF_CPU_TRANSPOSED_ROWS * w->weight.shape.n_cols * sizeof(float)
+                       : matmul_scratch(be, &w->weight, op->n_rows);
     } else if (op->kind == MF_OP_ATTENTION) {
         if (op->u.attention.cache_type != MF_F32)
             *scratch = (size_t)2 * MF_ATTENTION_TILE * sizeof(float) * op->u.attention.head_dim;

@@ -24,7 +24,7 @@ static const mf_expert_item *item_at(const expert_set *set, uint32_t i)
 /* Tokens that the buffers hold. */
 static uint32_t row_capacity(const mf_cpu_backend *be, const mf_expert_item *item)
 {
-    size_t n = be->gather_bytes / sizeof(float) / item->gate.n_cols;
+    size_t n = be->gather_bytes / sizeof(float) / item->gate.shape.n_cols;
     const mf_weight *weights[] = {&item->gate, &item->up, &item->down};
     for (int i = 0; i < 3; i++) {
         mf_matrix w = mf_cpu_matrix(be, weights[i]);
@@ -74,7 +74,7 @@ static void make_products(expert_set *set)
     float *out = mf_cpu_floats(be, set->op->u.experts.out);
     for (uint32_t i = 0; i < set->n; i++) {
         const mf_expert_item *item = item_at(set, i);
-        size_t hidden = item->gate.n_rows, n_cols = item->gate.n_cols;
+        size_t hidden = item->gate.shape.n_rows, n_cols = item->gate.shape.n_cols;
         const float *x = be->gather + set->first_row[i] * n_cols;
         float *gate = act + (size_t)item->out_row * 2 * hidden;
         set->in[2 * i] = product_of(set, i, &item->gate, x, n_cols, gate, 2 * hidden);
@@ -101,7 +101,7 @@ static void run_gather(void *ctx, uint32_t i, uint32_t thread)
     const expert_set *set = ctx;
     const mf_expert_item *item = item_at(set, i);
     const float *x = mf_cpu_floats(set->be, set->op->u.experts.x);
-    const size_t n_cols = item->gate.n_cols;
+    const size_t n_cols = item->gate.shape.n_cols;
     float *out = set->be->gather + set->first_row[i] * n_cols;
     for (uint32_t r = 0; r < item->n_rows; r++, out += n_cols)
         memcpy(out, x + item->x_rows[r] * n_cols, n_cols * sizeof *out);
@@ -116,7 +116,7 @@ static void run_swiglu(void *ctx, uint32_t i, uint32_t thread)
     const mf_cpu_product *gate = &set->in[2 * i], *up = &set->in[2 * i + 1];
     for (uint32_t t = 0; t < gate->n_tokens; t++)
         set->be->kernels->swiglu(gate->y + t * gate->y_stride, up->y + t * up->y_stride,
-                                 gate->w.n_rows, gate->y + t * gate->y_stride);
+                                 gate->w.shape.n_rows, gate->y + t * gate->y_stride);
     prepare_tokens(set, i, &set->down[i]);
 }
 

@@ -58,7 +58,7 @@ static void transposed_head(const latent_job *job, const mf_matrix *w, uint32_t 
 {
     const mf_op *op = job->op;
     const mf_kernels *kernels = job->be->kernels;
-    uint32_t n_rows = op->u.head_matmul.w.n_rows, n_cols = w->n_cols;
+    uint32_t n_rows = op->u.head_matmul.w.n_rows, n_cols = w->shape.n_cols;
     for (uint32_t t = 0; t < op->n_rows; t++)
         memset(y + (size_t)t * op->u.head_matmul.y_row, 0, n_cols * sizeof *y);
     for (uint32_t i = 0; i < n_rows; i += MF_CPU_TRANSPOSED_ROWS) {
@@ -95,7 +95,7 @@ void mf_cpu_head_matmul(mf_cpu_backend *be, const mf_op *op)
 {
     latent_job job = {.be = be, .op = op};
     const mf_head_weight *w = &op->u.head_matmul.w;
-    mf_weight part = w->weight;
+    mf_weight_shape part = w->weight.shape;
     part.n_rows = w->n_rows * op->u.head_matmul.n_heads;
     be->weight_bytes += mf_weight_bytes(&part);
     mf_thread_pool_run(be->pool, op->u.head_matmul.n_heads, run_head, &job);

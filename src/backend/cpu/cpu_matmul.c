@@ -27,7 +27,7 @@ static uint32_t common_block_rows(const product_job *job)
 {
     uint64_t n_rows = 0;
     for (uint32_t j = 0; j < job->n; j++)
-        n_rows += job->products[j].w.n_rows;
+        n_rows += job->products[j].w.shape.n_rows;
     uint64_t n = n_rows / ((uint64_t)job->be->n_threads * TASKS_PER_THREAD);
     n -= n % MIN_BLOCK_ROWS;
     if (n > MAX_BLOCK_ROWS)
@@ -48,7 +48,7 @@ static void run_block(void *ctx, uint32_t task, uint32_t thread)
         j++;
     const mf_cpu_product *p = &job->products[j];
     uint32_t n = block_rows(job, p), row0 = (task - job->first_task[j]) * n;
-    uint32_t row1 = row0 + n < p->w.n_rows ? row0 + n : p->w.n_rows;
+    uint32_t row1 = row0 + n < p->w.shape.n_rows ? row0 + n : p->w.shape.n_rows;
     const mf_kernels *kernels = job->be->kernels;
     void *scratch = mf_cpu_scratch(job->be, thread);
     if (p->prepared != NULL)
@@ -57,17 +57,6 @@ static void run_block(void *ctx, uint32_t task, uint32_t thread)
     else
         kernels->matmul(&p->w, row0, row1, p->x, p->x_stride, p->n_tokens, p->y + row0, p->y_stride,
                         scratch);
-}
-
-static uint64_t matrix_bytes(const mf_matrix *w)
-{
-    const mf_weight shape = {.kind = w->kind,
-                             .float_type = w->float_type,
-                             .bits = w->bits,
-                             .group = w->group,
-                             .n_rows = w->n_rows,
-                             .n_cols = w->n_cols};
-    return mf_weight_bytes(&shape);
 }
 
 void mf_cpu_products(mf_cpu_backend *be, const mf_cpu_product *products, uint32_t n)
@@ -79,8 +68,8 @@ void mf_cpu_products(mf_cpu_backend *be, const mf_cpu_product *products, uint32_
         for (uint32_t j = 0; j < job.n; j++) {
             const mf_matrix *w = &job.products[j].w;
             uint32_t block = block_rows(&job, &job.products[j]);
-            job.first_task[j + 1] = job.first_task[j] + (w->n_rows + block - 1) / block;
-            be->weight_bytes += matrix_bytes(w);
+            job.first_task[j + 1] = job.first_task[j] + (w->shape.n_rows + block - 1) / block;
+            be->weight_bytes += mf_weight_bytes(&w->shape);
         }
         mf_thread_pool_run(be->pool, job.first_task[job.n], run_block, &job);
     }
@@ -97,7 +86,7 @@ static void run_prepare(void *ctx, uint32_t token, uint32_t thread)
 {
     (void)thread;
     const prepare_job *job = ctx;
-    job->be->kernels->prepare_token(job->w, job->x + (size_t)token * job->w->n_cols,
+    job->be->kernels->prepare_token(job->w, job->x + (size_t)token * job->w->shape.n_cols,
                                     job->be->prepared + token * job->token_bytes);
 }
 
@@ -108,11 +97,15 @@ static void multiply_rows(mf_cpu_backend *be, const mf_op *op, uint32_t row, uin
     bool is_prepared = false;
     for (uint32_t j = 0; j < op->u.matmul.n; j++) {
         mf_matrix w = mf_cpu_matrix(be, &op->u.matmul.weight[j]);
-        const float *x = mf_cpu_floats(be, op->u.matmul.x) + (size_t)row * w.n_cols;
-        float *y = mf_cpu_floats(be, op->u.matmul.y[j]) + (size_t)row * w.n_rows;
+        const float *x = mf_cpu_floats(be, op->u.matmul.x) + (size_t)row * w.shape.n_cols;
+        float *y = mf_cpu_floats(be, op->u.matmul.y[j]) + (size_t)row * w.shape.n_rows;
         prepare_job job = {be, &w, x, be->kernels->token_bytes(&w)};
-        products[j] = (mf_cpu_product){
-            .w = w, .x = x, .x_stride = w.n_cols, .n_tokens = n_rows, .y = y, .y_stride = w.n_rows};
+        products[j] = (mf_cpu_product){.w = w,
+                                       .x = x,
+                                       .x_stride = w.shape.n_cols,
+                                       .n_tokens = n_rows,
+                                       .y = y,
+                                       .y_stride = w.shape.n_rows};
         if (job.token_bytes == 0 || job.token_bytes * n_rows > be->prepared_bytes)
             continue;
         products[j].prepared = be->prepared;

@@ -44,13 +44,13 @@ static void for_rows(mf_cpu_backend *be, const mf_op *op, uint32_t floats_per_ro
 static void embed_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
 {
     const mf_matrix w = mf_cpu_matrix(be, &op->u.embed.weight);
-    float *out = mf_cpu_floats(be, op->u.embed.out) + (size_t)row * w.n_cols;
+    float *out = mf_cpu_floats(be, op->u.embed.out) + (size_t)row * w.shape.n_cols;
     be->kernels->dequant_row(&w, (uint32_t)op->u.embed.tokens[row], out);
 }
 
 void mf_cpu_embed(mf_cpu_backend *be, const mf_op *op)
 {
-    for_rows(be, op, op->u.embed.weight.n_cols, embed_row);
+    for_rows(be, op, op->u.embed.weight.shape.n_cols, embed_row);
 }
 
 void mf_cpu_copy_rows(mf_cpu_backend *be, const mf_op *op)

@@ -42,7 +42,7 @@ static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
     const mf_latent_weights *w = &r->weights.layers[layer].u.latent;
     const mf_weight *const matrices[] = {&w->q_a, &w->q_b, &w->kv_a, &w->o};
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
-        if (matrices[i]->n_rows != 0) /* q_a is not there without a rank */
+        if (matrices[i]->shape.n_rows != 0) /* q_a is not there without a rank */
             MF_TRY(mf_reserve_matmul(r, matrices[i], r->plan.n_chunk, error));
     MF_TRY(reserve_heads(r, &w->key, error));
     MF_TRY(reserve_heads(r, &w->value, error));

@@ -29,7 +29,7 @@ static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
     const mf_full_weights *w = &r->weights.layers[layer].u.full;
     const mf_weight *const matrices[] = {&w->q, &w->gate, &w->k, &w->v, &w->o};
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
-        if (matrices[i]->n_rows != 0)
+        if (matrices[i]->shape.n_rows != 0)
             MF_TRY(mf_reserve_matmul(r, matrices[i], r->plan.n_chunk, error));
     const mf_op attend = {.kind = MF_OP_ATTENTION,
                           .n_rows = r->plan.n_chunk,
@@ -47,7 +47,7 @@ static void project(mf_runner *r, uint32_t n_rows, const mf_full_weights *w, con
                 .n_rows = n_rows,
                 .u.matmul = {
                     .x = r->plan.h, .n = 3, .weight = {w->q, w->k, w->v}, .y = {s[Q], s[K], s[V]}}};
-    if (w->gate.n_rows != 0) {
+    if (w->gate.shape.n_rows != 0) {
         op.u.matmul.weight[op.u.matmul.n] = w->gate;
         op.u.matmul.y[op.u.matmul.n++] = s[GATE];
     }
@@ -130,7 +130,7 @@ static void forward(mf_runner *r, uint32_t n_rows, uint32_t layer)
     prepare_heads(r, n_rows, layer, s[Q], w->q_norm, r->h.n_heads);
     prepare_heads(r, n_rows, layer, s[K], w->k_norm, r->h.n_kv_heads);
     attend(r, n_rows, layer, s);
-    if (w->gate.n_rows != 0) {
+    if (w->gate.shape.n_rows != 0) {
         const mf_op gate = {
             .kind = MF_OP_SIGMOID_MUL,
             .n_rows = n_rows,

@@ -5,6 +5,14 @@
 
 #include "kernels/kernels.h"
 
+/* Whether the x86 tiers have kernels for a format. A row of any other is decoded by the table of
+ * formats, and multiplied as AVX2 does. */
+static inline bool mf_has_x86_kernels(const mf_matrix *w)
+{
+    return w->shape.kind == MF_WEIGHT_FLOAT || w->shape.kind == MF_WEIGHT_AFFINE ||
+           w->shape.kind == MF_WEIGHT_FP8_BLOCK;
+}
+
 size_t mf_matmul_scratch_bytes_avx2(const mf_matrix *w, uint32_t n_tokens);
 void mf_matmul_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
                     size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch);

@@ -160,7 +160,7 @@ MF_INLINE __m256 widen(__m128i halves, mf_dtype type)
 MF_INLINE void load_groups(const panel *p, const unsigned char *values, uint32_t first,
                            __m128i columns[8])
 {
-    const size_t row_bytes = 2 * (size_t)(p->w->n_cols / p->w->group);
+    const size_t row_bytes = 2 * (size_t)(p->w->shape.n_cols / p->w->shape.group);
     __m128i rows[ROWS];
     MF_UNROLL(8)
     for (uint32_t r = 0; r < ROWS; r++) {
@@ -174,7 +174,7 @@ MF_INLINE void load_groups(const panel *p, const unsigned char *values, uint32_t
 /* Groups in eights, from the first on; how many were done. */
 MF_INLINE uint32_t expand_eights(const panel *p, mf_dtype type)
 {
-    const uint32_t n_groups = p->w->n_cols / p->w->group;
+    const uint32_t n_groups = p->w->shape.n_cols / p->w->shape.group;
     uint32_t g = 0;
     for (; g + 8 <= n_groups; g += 8) {
         __m128i scales[8], biases[8];
@@ -193,9 +193,9 @@ static void expand_group(const panel *p, uint32_t g)
     const mf_matrix *w = p->w;
     float scales[ROWS], biases[ROWS];
     for (uint32_t r = 0; r < ROWS; r++) {
-        size_t at = (size_t)p->rows[r] * (w->n_cols / w->group) + g;
-        scales[r] = mf_float_at_avx2(w->scales, w->float_type, at);
-        biases[r] = mf_float_at_avx2(w->biases, w->float_type, at);
+        size_t at = (size_t)p->rows[r] * (w->shape.n_cols / w->shape.group) + g;
+        scales[r] = mf_float_at_avx2(w->scales, w->shape.float_type, at);
+        biases[r] = mf_float_at_avx2(w->biases, w->shape.float_type, at);
     }
     store_group(p, g, _mm256_loadu_ps(scales), _mm256_loadu_ps(biases));
 }
@@ -203,11 +203,11 @@ static void expand_group(const panel *p, uint32_t g)
 static void expand_scales(const panel *p)
 {
     uint32_t g = 0;
-    if (p->w->float_type == MF_BF16)
+    if (p->w->shape.float_type == MF_BF16)
         g = expand_eights(p, MF_BF16);
-    else if (p->w->float_type == MF_F16)
+    else if (p->w->shape.float_type == MF_F16)
         g = expand_eights(p, MF_F16);
-    for (; g < p->w->n_cols / p->w->group; g++)
+    for (; g < p->w->shape.n_cols / p->w->shape.group; g++)
         expand_group(p, g);
 }
 

@@ -164,8 +164,8 @@ MF_INLINE void load_words(const panel *p, const unsigned char *values, __m512i c
 MF_INLINE void load_groups(const panel *p, const unsigned char *values, uint32_t first, uint32_t n,
                            __m512i columns[ROWS])
 {
-    const size_t value_bytes = p->w->float_type == MF_F32 ? 4 : 2;
-    const size_t row_bytes = value_bytes * (p->w->n_cols / p->w->group);
+    const size_t value_bytes = p->w->shape.float_type == MF_F32 ? 4 : 2;
+    const size_t row_bytes = value_bytes * (p->w->shape.n_cols / p->w->shape.group);
     const size_t n_bytes = n * value_bytes;
     const __mmask32 mask = n_bytes >= 64 ? 0xffffffffu : (1u << (n_bytes / 2)) - 1;
     __m512i rows[ROWS];
@@ -193,7 +193,7 @@ MF_INLINE __m512 half_of(__m512i words, mf_dtype type, uint32_t half)
 
 MF_INLINE void expand_halves(const panel *p, mf_dtype type)
 {
-    const uint32_t n_groups = p->w->n_cols / p->w->group;
+    const uint32_t n_groups = p->w->shape.n_cols / p->w->shape.group;
     for (uint32_t first = 0; first < n_groups; first += 2 * ROWS) {
         const uint32_t n = n_groups - first < 2 * ROWS ? n_groups - first : 2 * ROWS;
         __m512i scales[ROWS], biases[ROWS];
@@ -207,7 +207,7 @@ MF_INLINE void expand_halves(const panel *p, mf_dtype type)
 
 static void expand_floats(const panel *p)
 {
-    const uint32_t n_groups = p->w->n_cols / p->w->group;
+    const uint32_t n_groups = p->w->shape.n_cols / p->w->shape.group;
     for (uint32_t first = 0; first < n_groups; first += ROWS) {
         const uint32_t n = n_groups - first < ROWS ? n_groups - first : ROWS;
         __m512i scales[ROWS], biases[ROWS];
@@ -221,9 +221,9 @@ static void expand_floats(const panel *p)
 
 static void expand_scales(const panel *p)
 {
-    if (p->w->float_type == MF_F32)
+    if (p->w->shape.float_type == MF_F32)
         expand_floats(p);
-    else if (p->w->float_type == MF_BF16)
+    else if (p->w->shape.float_type == MF_BF16)
         expand_halves(p, MF_BF16);
     else
         expand_halves(p, MF_F16);

@@ -28,7 +28,7 @@ typedef struct panel {
 
 static size_t panel_floats(const mf_matrix *w)
 {
-    return (size_t)2 * ROWS * (w->n_cols / w->group);
+    return (size_t)2 * ROWS * (w->shape.n_cols / w->shape.group);
 }
 
 /* The scales and biases of group g of the weights. */

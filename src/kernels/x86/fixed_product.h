@@ -59,7 +59,8 @@ static panel open_quarters(const mf_matrix *w, uint32_t first, uint32_t quarter,
 MF_LANE_OP lanes add_group(const panel *p, uint32_t g, ints sum, float unit, float activations,
                            lanes acc)
 {
-    const size_t at = (size_t)(p->w->group == GROUP ? g : g * GROUP / p->w->group) * ROWS;
+    const size_t at =
+        (size_t)(p->w->shape.group == GROUP ? g : g * GROUP / p->w->shape.group) * ROWS;
     lanes scale = lanes_mul(lanes_load(p->scales + at, ROWS), lanes_set(unit));
     lanes bias = lanes_mul(lanes_load(p->biases + at, ROWS), lanes_set(activations));
     return lanes_add(acc, lanes_fma(ints_to_lanes(sum), scale, bias));

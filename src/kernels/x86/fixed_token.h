@@ -48,13 +48,14 @@ typedef struct mf_fixed_token {
 /* Whether a matrix is multiplied in fixed point: 4 bits, in groups of at least 64. */
 static inline bool mf_is_fixed(const mf_matrix *w)
 {
-    return w->kind == MF_WEIGHT_AFFINE && w->bits == 4 && w->group >= MF_FIXED_GROUP;
+    return w->shape.kind == MF_WEIGHT_AFFINE && w->shape.bits == 4 &&
+           w->shape.group >= MF_FIXED_GROUP;
 }
 
 /* Of activations. */
 static inline uint32_t mf_fixed_groups(const mf_matrix *w)
 {
-    return w->n_cols / MF_FIXED_GROUP;
+    return w->shape.n_cols / MF_FIXED_GROUP;
 }
 
 static inline size_t mf_fixed_pairs(size_t n_groups)

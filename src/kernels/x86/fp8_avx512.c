@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Products with FP8 weights in blocks, AVX-512. Rows are taken by their blocks of 128, as the
- * activations are scaled for each. One to four tokens are multiplied here, four rows together as
- * in matmul_avx512.c; more go through the panels of gemm_avx512.c, in the same order of sums.
+ * Products with FP8 weights in blocks, AVX-512. Rows are taken by those that share
+ * scales, as the activations are scaled for each. One to four tokens are multiplied here, four rows
+ * together as in matmul_avx512.c; more go through the panels of gemm_avx512.c, in the same order of
+ * sums.
  */
 #include "kernels/x86/fp8_avx512.h"
 
@@ -56,7 +57,7 @@ size_t mf_fp8_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
         size_t few = mf_fp8_scratch_bytes_avx512(w, MAX_TOKENS);
         return n_bytes > few ? n_bytes : few;
     }
-    return n_tokens * mf_fp8_padded_avx512(w->n_cols) * sizeof(float);
+    return n_tokens * mf_fp8_padded_avx512(w->shape.n_cols) * sizeof(float);
 }
 
 /* 64 activations, n of them, into the lane order of the weights. */
@@ -83,7 +84,7 @@ MF_INLINE void pack64(const float *x, uint32_t n, __m512 scale, float *out)
 void mf_fp8_pack_avx512(const mf_matrix *w, uint32_t row, const float *token, uint32_t first,
                         uint32_t n, float *out)
 {
-    const unsigned char *scales = w->scales + row / MF_FP8_BLOCK * mf_matrix_fp8_scale_cols(w) * 4;
+    const unsigned char *scales = mf_matrix_fp8_scales(w, row);
     for (uint32_t i = 0; i < n; i += STEP) {
         float scale;
         memcpy(&scale, scales + (size_t)((first + i) / MF_FP8_BLOCK) * 4, sizeof scale);
@@ -93,7 +94,7 @@ void mf_fp8_pack_avx512(const mf_matrix *w, uint32_t row, const float *token, ui
 
 void mf_fp8_tile_avx512(const mf_matrix *w, uint32_t row, uint32_t first, uint32_t n, float *out)
 {
-    const unsigned char *p = w->data + (size_t)row * w->n_cols + first;
+    const unsigned char *p = w->data + (size_t)row * w->shape.n_cols + first;
     const mf_fp8_tables_avx512 tables = mf_fp8_tables_load_avx512();
     for (uint32_t i = 0; i < n; i += STEP, out += STEP) {
         __m512 v[4];
@@ -135,7 +136,7 @@ MF_INLINE void add_step(uint32_t n_rows, uint32_t n_tokens, const unsigned char 
 MF_INLINE void multiply(uint32_t n_rows, uint32_t n_tokens, const matvec *m, uint32_t row,
                         uint32_t step, float *y, size_t y_stride)
 {
-    const uint32_t n_cols = m->w->n_cols;
+    const uint32_t n_cols = m->w->shape.n_cols;
     const unsigned char *p = m->w->data + (size_t)row * n_cols;
     const size_t apart = (size_t)step * n_cols;
     const mf_fp8_tables_avx512 tables = mf_fp8_tables_load_avx512();
@@ -174,9 +175,9 @@ static void matvec_block(const mf_matrix *w, uint32_t row0, uint32_t row1, const
                          size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride,
                          float *scratch)
 {
-    matvec m = {w, scratch, mf_fp8_padded_avx512(w->n_cols)};
+    matvec m = {w, scratch, mf_fp8_padded_avx512(w->shape.n_cols)};
     for (uint32_t t = 0; t < n_tokens; t++)
-        mf_fp8_pack_avx512(w, row0, x + t * x_stride, 0, w->n_cols, scratch + t * m.x_stride);
+        mf_fp8_pack_avx512(w, row0, x + t * x_stride, 0, w->shape.n_cols, scratch + t * m.x_stride);
     switch (n_tokens) {
     case 1:
         multiply_rows(1, &m, row0, row1, y, y_stride);
@@ -197,8 +198,9 @@ void mf_fp8_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, cons
                           size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride,
                           void *scratch)
 {
+    const uint32_t together = mf_weight_array_step(&w->shape, MF_WEIGHT_SCALES);
     for (uint32_t row = row0, end; row < row1; y += end - row, row = end) {
-        uint32_t left = MF_FP8_BLOCK - row % MF_FP8_BLOCK;
+        uint32_t left = together - row % together;
         end = row1 - row > left ? row + left : row1;
         if (n_tokens >= MF_GEMM_MIN_TOKENS_AVX512)
             mf_gemm_avx512(w, row, end, x, x_stride, n_tokens, y, y_stride, scratch);

@@ -45,8 +45,8 @@ static uint32_t chunk_tokens(uint32_t n_cols)
 
 size_t mf_gemm_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
 {
-    size_t chunk = min_u32(n_tokens, chunk_tokens(w->n_cols));
-    size_t n_tiles = ((size_t)w->n_cols + TILE - 1) / TILE;
+    size_t chunk = min_u32(n_tokens, chunk_tokens(w->shape.n_cols));
+    size_t n_tiles = ((size_t)w->shape.n_cols + TILE - 1) / TILE;
     size_t n_floats =
         (size_t)PANEL_ROWS * TILE + PANEL_ROWS * chunk * LANES + n_tiles * chunk * TILE;
     return n_floats * sizeof(float);
@@ -78,12 +78,12 @@ MF_INLINE void pack_token(uint32_t bits, const float *x, uint32_t n, float *out)
 static void pack_tokens(const mf_matrix *w, uint32_t row, const float *x, size_t x_stride,
                         uint32_t n_tokens, float *out)
 {
-    uint32_t bits = w->kind == MF_WEIGHT_AFFINE ? w->bits : 32;
-    for (uint32_t first = 0; first < w->n_cols; first += TILE) {
-        uint32_t n = min_u32(TILE, w->n_cols - first);
+    uint32_t bits = w->shape.kind == MF_WEIGHT_AFFINE ? w->shape.bits : 32;
+    for (uint32_t first = 0; first < w->shape.n_cols; first += TILE) {
+        uint32_t n = min_u32(TILE, w->shape.n_cols - first);
         for (uint32_t t = 0; t < n_tokens; t++, out += TILE) {
             const float *token = x + t * x_stride + first;
-            if (w->kind == MF_WEIGHT_FP8_BLOCK)
+            if (w->shape.kind == MF_WEIGHT_FP8_BLOCK)
                 mf_fp8_pack_avx512(w, row, x + t * x_stride, first, n, out);
             else if (bits == 4)
                 pack_token(4, token, n, out);
@@ -100,18 +100,18 @@ MF_INLINE void dequant_affine(uint32_t bits, const mf_matrix *w, uint32_t row, u
 {
     const unsigned char *p =
         w->data + (size_t)row * mf_matrix_row_bytes(w) + (size_t)first * bits / 8;
-    uint32_t n_groups = n / w->group;
-    size_t group0 = (size_t)row * (w->n_cols / w->group) + first / w->group;
-    size_t value_bytes = w->float_type == MF_F32 ? 4 : 2;
+    uint32_t n_groups = n / w->shape.group;
+    size_t group0 = (size_t)row * (w->shape.n_cols / w->shape.group) + first / w->shape.group;
+    size_t value_bytes = w->shape.float_type == MF_F32 ? 4 : 2;
     __mmask16 mask = mf_tail_avx512(n_groups, 0);
     float scales[LANES], biases[LANES];
-    _mm512_storeu_ps(scales,
-                     mf_load_float_avx512(w->scales + group0 * value_bytes, w->float_type, mask));
-    _mm512_storeu_ps(biases,
-                     mf_load_float_avx512(w->biases + group0 * value_bytes, w->float_type, mask));
+    _mm512_storeu_ps(
+        scales, mf_load_float_avx512(w->scales + group0 * value_bytes, w->shape.float_type, mask));
+    _mm512_storeu_ps(
+        biases, mf_load_float_avx512(w->biases + group0 * value_bytes, w->shape.float_type, mask));
     for (uint32_t g = 0; g < n_groups; g++) {
         mf_group_avx512 group = mf_group_load_avx512(bits, scales + g, biases + g);
-        for (uint32_t i = 0; i < w->group; i += 32, p += 4 * bits, out += 32) {
+        for (uint32_t i = 0; i < w->shape.group; i += 32, p += 4 * bits, out += 32) {
             __m512i q[2];
             mf_unpack_avx512(bits, p, q);
             _mm512_store_ps(out, mf_weights_avx512(bits, q[0], &group));
@@ -134,20 +134,20 @@ MF_INLINE void dequant_float(mf_dtype type, const mf_matrix *w, uint32_t row, ui
 /* Columns [first, first + n) of one row, in lane order. */
 static void dequant_tile(const mf_matrix *w, uint32_t row, uint32_t first, uint32_t n, float *out)
 {
-    if (w->kind == MF_WEIGHT_FLOAT) {
-        if (w->float_type == MF_F32)
+    if (w->shape.kind == MF_WEIGHT_FLOAT) {
+        if (w->shape.float_type == MF_F32)
             dequant_float(MF_F32, w, row, first, n, out);
-        else if (w->float_type == MF_F16)
+        else if (w->shape.float_type == MF_F16)
             dequant_float(MF_F16, w, row, first, n, out);
         else
             dequant_float(MF_BF16, w, row, first, n, out);
         return;
     }
-    if (w->kind == MF_WEIGHT_FP8_BLOCK) {
+    if (w->shape.kind == MF_WEIGHT_FP8_BLOCK) {
         mf_fp8_tile_avx512(w, row, first, n, out);
         return;
     }
-    switch (w->bits) {
+    switch (w->shape.bits) {
     case 2:
         dequant_affine(2, w, row, first, n, out);
         break;
@@ -261,14 +261,14 @@ static void multiply_chunk(const mf_matrix *w, uint32_t row0, uint32_t row1, uin
     for (uint32_t panel = row0; panel < row1; panel += PANEL_ROWS) {
         uint32_t n_rows = min_u32(PANEL_ROWS, row1 - panel);
         const float *tokens = s->tokens;
-        for (uint32_t first = 0; first < w->n_cols; first += TILE) {
-            uint32_t n = min_u32(TILE, w->n_cols - first);
+        for (uint32_t first = 0; first < w->shape.n_cols; first += TILE) {
+            uint32_t n = min_u32(TILE, w->shape.n_cols - first);
             /* A last block's missing rows repeat the last row. */
             for (uint32_t r = 0; r < ((n_rows + 3) & ~3u); r++) {
                 uint32_t row = panel + min_u32(r, n_rows - 1);
                 dequant_tile(w, row, first, n, s->weights + (size_t)r * TILE);
             }
-            if (w->kind == MF_WEIGHT_FP8_BLOCK) /* its lanes are spread over 64 columns */
+            if (w->shape.kind == MF_WEIGHT_FP8_BLOCK) /* its lanes are spread over 64 columns */
                 n = (n + MF_FP8_STEP_AVX512 - 1) / MF_FP8_STEP_AVX512 * MF_FP8_STEP_AVX512;
             multiply_tile(s, tokens, n_rows, n_tokens, n, first == 0);
             tokens += (size_t)n_tokens * TILE;
@@ -280,7 +280,7 @@ static void multiply_chunk(const mf_matrix *w, uint32_t row0, uint32_t row1, uin
 void mf_gemm_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
                     size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
 {
-    uint32_t most = chunk_tokens(w->n_cols), n_chunks = (n_tokens + most - 1) / most;
+    uint32_t most = chunk_tokens(w->shape.n_cols), n_chunks = (n_tokens + most - 1) / most;
     for (uint32_t c = 0; c < n_chunks; c++) {
         uint32_t t0 = (uint32_t)((uint64_t)c * n_tokens / n_chunks);
         uint32_t t1 = (uint32_t)((uint64_t)(c + 1) * n_tokens / n_chunks);

@@ -31,17 +31,19 @@ size_t mf_matmul_scratch_bytes_avx2(const mf_matrix *w, uint32_t n_tokens)
 {
     if (mf_is_fixed(w))
         return mf_fixed_plain_scratch_bytes(&fixed, w, n_tokens);
-    return (n_tokens > TOKENS ? PANEL_ROWS : 1) * padded(w->n_cols) * sizeof(float);
+    return (n_tokens > TOKENS ? PANEL_ROWS : 1) * padded(w->shape.n_cols) * sizeof(float);
 }
 
 MF_INLINE void expand_affine(uint32_t bits, const mf_matrix *w, uint32_t row, float *out)
 {
     const unsigned char *p = w->data + (size_t)row * mf_matrix_row_bytes(w);
-    const uint32_t n_groups = w->n_cols / w->group, n_blocks = w->group / STEP;
+    const uint32_t n_groups = w->shape.n_cols / w->shape.group, n_blocks = w->shape.group / STEP;
     const size_t first = (size_t)row * n_groups;
     for (uint32_t g = 0; g < n_groups; g++) {
-        const __m256 scale = _mm256_set1_ps(mf_float_at_avx2(w->scales, w->float_type, first + g));
-        const __m256 bias = _mm256_set1_ps(mf_float_at_avx2(w->biases, w->float_type, first + g));
+        const __m256 scale =
+            _mm256_set1_ps(mf_float_at_avx2(w->scales, w->shape.float_type, first + g));
+        const __m256 bias =
+            _mm256_set1_ps(mf_float_at_avx2(w->biases, w->shape.float_type, first + g));
         for (uint32_t i = 0; i < n_blocks; i++, p += 4 * (size_t)bits, out += STEP) {
             __m256 weights[CHAINS];
             mf_weights_avx2(bits, g + 1 == n_groups && i + 1 == n_blocks, p, scale, bias, weights);
@@ -55,27 +57,31 @@ static void expand_float(const mf_matrix *w, uint32_t row, float *out)
 {
     const unsigned char *p = w->data + (size_t)row * mf_matrix_row_bytes(w);
     uint32_t i = 0;
-    if (w->float_type == MF_F32) {
-        memcpy(out, p, (size_t)w->n_cols * sizeof *out);
+    if (w->shape.float_type == MF_F32) {
+        memcpy(out, p, (size_t)w->shape.n_cols * sizeof *out);
         return;
     }
-    for (; i + LANES <= w->n_cols; i += LANES)
-        _mm256_storeu_ps(out + i, mf_load_float_avx2(p + 2 * (size_t)i, w->float_type));
-    for (; i < w->n_cols; i++)
-        out[i] = mf_float_at_avx2(p, w->float_type, i);
+    for (; i + LANES <= w->shape.n_cols; i += LANES)
+        _mm256_storeu_ps(out + i, mf_load_float_avx2(p + 2 * (size_t)i, w->shape.float_type));
+    for (; i < w->shape.n_cols; i++)
+        out[i] = mf_float_at_avx2(p, w->shape.float_type, i);
 }
 
 void mf_dequant_row_avx2(const mf_matrix *w, uint32_t row, float *out)
 {
-    if (w->kind == MF_WEIGHT_FLOAT) {
+    if (!mf_has_x86_kernels(w)) {
+        mf_weight_format_of(&w->shape)->decode_row(&w->shape, w->arrays, row, out);
+        return;
+    }
+    if (w->shape.kind == MF_WEIGHT_FLOAT) {
         expand_float(w, row, out);
         return;
     }
-    if (w->kind == MF_WEIGHT_FP8_BLOCK) {
+    if (w->shape.kind == MF_WEIGHT_FP8_BLOCK) {
         mf_fp8_expand_avx2(w, row, out);
         return;
     }
-    switch (w->bits) {
+    switch (w->shape.bits) {
     case 2:
         expand_affine(2, w, row, out);
         break;
@@ -146,23 +152,24 @@ void mf_matmul_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const floa
                     size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
 {
     const uint32_t most = n_tokens > TOKENS ? PANEL_ROWS : 1;
-    const size_t apart = padded(w->n_cols);
+    const size_t apart = padded(w->shape.n_cols);
     float *weights = scratch;
     if (mf_is_fixed(w)) {
         mf_fixed_plain_matmul(&fixed, w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
         return;
     }
-    if (n_tokens == 1) {
+    if (n_tokens == 1 && mf_has_x86_kernels(w)) {
         mf_matvec_avx2(w, row0, row1, x, y);
         return;
     }
     for (uint32_t r = 0; r < most; r++)
-        for (size_t i = w->n_cols; i < apart; i++)
+        for (size_t i = w->shape.n_cols; i < apart; i++)
             weights[r * apart + i] = 0.0f;
     for (uint32_t row = row0, n; row < row1; row += n) {
         n = row1 - row < most ? row1 - row : most;
         for (uint32_t r = 0; r < n; r++)
             mf_dequant_row_avx2(w, row + r, weights + r * apart);
-        multiply_panel(weights, n, w->n_cols, x, x_stride, n_tokens, y + (row - row0), y_stride);
+        multiply_panel(weights, n, w->shape.n_cols, x, x_stride, n_tokens, y + (row - row0),
+                       y_stride);
     }
 }

@@ -10,6 +10,7 @@
  * several sets; scales and biases, a few a row, are then expanded for several sets at once.
  */
 #include "base/checked.h"
+#include "kernels/x86/avx2.h"
 #include "kernels/x86/avx512.h"
 #include "kernels/x86/decode_avx512.h"
 #include "kernels/x86/fixed_avx512.h"
@@ -47,14 +48,16 @@ static const mf_fixed_kernels fixed = {mf_fixed_prepare_avx512, mf_fixed_matmul_
 size_t mf_matmul_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
 {
     size_t n_floats = 0;
+    if (!mf_has_x86_kernels(w))
+        return mf_matmul_scratch_bytes_avx2(w, n_tokens);
     if (mf_is_fixed(w))
         return mf_fixed_plain_scratch_bytes(&fixed, w, n_tokens);
-    if (w->kind == MF_WEIGHT_FP8_BLOCK)
+    if (w->shape.kind == MF_WEIGHT_FP8_BLOCK)
         return mf_fp8_scratch_bytes_avx512(w, n_tokens);
-    if (w->kind == MF_WEIGHT_AFFINE) {
-        n_floats = 2 * groups_floats(w->n_cols / w->group);
-        if (mf_bits_reordered_avx512(w->bits))
-            n_floats += (size_t)(n_tokens < MAX_TOKENS ? n_tokens : MAX_TOKENS) * w->n_cols;
+    if (w->shape.kind == MF_WEIGHT_AFFINE) {
+        n_floats = 2 * groups_floats(w->shape.n_cols / w->shape.group);
+        if (mf_bits_reordered_avx512(w->shape.bits))
+            n_floats += (size_t)(n_tokens < MAX_TOKENS ? n_tokens : MAX_TOKENS) * w->shape.n_cols;
     }
     size_t n_bytes = mf_round_up(n_floats * sizeof(float) + 64, 64);
     size_t gemm_bytes = 0;
@@ -90,12 +93,12 @@ MF_INLINE void expand_runs(const matvec *m, uint32_t row, uint32_t step, uint32_
                            uint32_t n_rows)
 {
     const mf_matrix *w = m->w;
-    size_t n_groups = w->n_cols / w->group, n = n_rows * n_groups;
+    size_t n_groups = w->shape.n_cols / w->shape.group, n = n_rows * n_groups;
     float *scales = m->groups, *biases = scales + groups_floats((uint32_t)n_groups);
     for (uint32_t r = 0; r < n_runs; r++) {
         size_t first = (row + r * step) * n_groups, at = r * mf_round_up(n, LANES);
-        expand_groups(w->scales, w->float_type, first, n, scales + at);
-        expand_groups(w->biases, w->float_type, first, n, biases + at);
+        expand_groups(w->scales, w->shape.float_type, first, n, scales + at);
+        expand_groups(w->biases, w->shape.float_type, first, n, biases + at);
     }
 }
 
@@ -111,8 +114,8 @@ MF_INLINE void multiply_affine(uint32_t bits, uint32_t width, uint32_t n_rows, u
                                size_t y_stride)
 {
     const mf_matrix *w = m->w;
-    uint32_t n_groups = w->n_cols / w->group;
-    size_t row_bytes = (size_t)w->n_cols * bits / 8;
+    uint32_t n_groups = w->shape.n_cols / w->shape.group;
+    size_t row_bytes = (size_t)w->shape.n_cols * bits / 8;
     size_t group_bytes = (size_t)width * bits / 8;
     const unsigned char *p = w->data + set.row * row_bytes;
     size_t apart = set.step * row_bytes;
@@ -180,7 +183,7 @@ MF_INLINE void affine_sets(uint32_t bits, uint32_t width, uint32_t together, uin
 MF_INLINE void affine_rows(uint32_t bits, uint32_t n_tokens, const matvec *m, uint32_t row0,
                            float *y, size_t y_stride)
 {
-    uint32_t together = n_tokens == 1 ? 4 : 2, width = m->w->group;
+    uint32_t together = n_tokens == 1 ? 4 : 2, width = m->w->shape.group;
     uint32_t n_sets = (m->row1 - row0) / together;
     bool is_short = mf_matrix_row_bytes(m->w) <= SHORT_ROW_BYTES;
     if (is_short && width == 64)
@@ -236,16 +239,16 @@ static void matvec_affine(const mf_matrix *w, uint32_t row0, uint32_t row1, cons
                           float *scratch)
 {
     matvec m = {.w = w, .x = x, .x_stride = x_stride, .groups = scratch, .row1 = row1};
-    if (mf_bits_reordered_avx512(w->bits)) {
-        float *ordered = scratch + 2 * groups_floats(w->n_cols / w->group);
-        if (w->bits == 4)
-            order_tokens(4, x, x_stride, n_tokens, w->n_cols, ordered);
+    if (mf_bits_reordered_avx512(w->shape.bits)) {
+        float *ordered = scratch + 2 * groups_floats(w->shape.n_cols / w->shape.group);
+        if (w->shape.bits == 4)
+            order_tokens(4, x, x_stride, n_tokens, w->shape.n_cols, ordered);
         else
-            order_tokens(2, x, x_stride, n_tokens, w->n_cols, ordered);
+            order_tokens(2, x, x_stride, n_tokens, w->shape.n_cols, ordered);
         m.x = ordered;
-        m.x_stride = w->n_cols;
+        m.x_stride = w->shape.n_cols;
     }
-    switch (w->bits) {
+    switch (w->shape.bits) {
     case 2:
         affine_tokens(2, n_tokens, &m, row0, y, y_stride);
         break;
@@ -295,7 +298,7 @@ MF_INLINE void multiply_float(mf_dtype type, uint32_t n_rows, uint32_t n_tokens,
     const size_t row_bytes = mf_matrix_row_bytes(m->w), value_bytes = type == MF_F32 ? 4 : 2;
     const unsigned char *p = m->w->data + row * row_bytes;
     const size_t apart = step * row_bytes;
-    const uint32_t n_cols = m->w->n_cols;
+    const uint32_t n_cols = m->w->shape.n_cols;
     __m512 acc[MAX_ROWS][MAX_TOKENS];
     for (uint32_t r = 0; r < MAX_ROWS; r++)
         for (uint32_t t = 0; t < MAX_TOKENS; t++)
@@ -347,9 +350,9 @@ MF_INLINE void float_tokens(mf_dtype type, uint32_t n_tokens, const matvec *m, u
 static void matvec_float(const matvec *m, uint32_t row0, uint32_t n_tokens, float *y,
                          size_t y_stride)
 {
-    if (m->w->float_type == MF_F32)
+    if (m->w->shape.float_type == MF_F32)
         float_tokens(MF_F32, n_tokens, m, row0, y, y_stride);
-    else if (m->w->float_type == MF_F16)
+    else if (m->w->shape.float_type == MF_F16)
         float_tokens(MF_F16, n_tokens, m, row0, y, y_stride);
     else
         float_tokens(MF_BF16, n_tokens, m, row0, y, y_stride);
@@ -360,13 +363,15 @@ void mf_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const fl
 {
     if (row0 >= row1 || n_tokens == 0)
         return;
-    if (mf_is_fixed(w)) {
+    if (!mf_has_x86_kernels(w)) {
+        mf_matmul_avx2(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+    } else if (mf_is_fixed(w)) {
         mf_fixed_plain_matmul(&fixed, w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
-    } else if (w->kind == MF_WEIGHT_FP8_BLOCK) {
+    } else if (w->shape.kind == MF_WEIGHT_FP8_BLOCK) {
         mf_fp8_matmul_avx512(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
     } else if (n_tokens >= MF_GEMM_MIN_TOKENS_AVX512) {
         mf_gemm_avx512(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
-    } else if (w->kind == MF_WEIGHT_AFFINE) {
+    } else if (w->shape.kind == MF_WEIGHT_AFFINE) {
         matvec_affine(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
     } else {
         const matvec m = {.w = w, .x = x, .x_stride = x_stride, .row1 = row1};

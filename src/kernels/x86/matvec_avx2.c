@@ -18,10 +18,12 @@ enum {
 
 void mf_fp8_expand_avx2(const mf_matrix *w, uint32_t row, float *out)
 {
-    const unsigned char *p = w->data + (size_t)row * w->n_cols;
-    for (uint32_t first = 0; first < w->n_cols; first += MF_FP8_BLOCK) {
-        uint32_t i = first, end = w->n_cols - first < MF_FP8_BLOCK ? w->n_cols : i + MF_FP8_BLOCK;
-        const float scale = mf_fp8_scale_avx2(w, row, first);
+    const unsigned char *scales = mf_matrix_fp8_scales(w, row);
+    const unsigned char *p = w->data + (size_t)row * w->shape.n_cols;
+    for (uint32_t first = 0; first < w->shape.n_cols; first += MF_FP8_BLOCK) {
+        uint32_t i = first,
+                 end = w->shape.n_cols - first < MF_FP8_BLOCK ? w->shape.n_cols : i + MF_FP8_BLOCK;
+        const float scale = mf_fp8_scale_avx2(scales, first);
         const __m256 factor = _mm256_set1_ps(scale * 0x1p8f);
         for (; i + STEP <= end; i += STEP) {
             __m256 v[CHAINS];
@@ -74,14 +76,15 @@ MF_INLINE float dot_float(mf_dtype type, const unsigned char *p, uint32_t n_cols
 
 static float dot_fp8(const mf_matrix *w, uint32_t row, const float *x)
 {
-    const unsigned char *p = w->data + (size_t)row * w->n_cols;
+    const unsigned char *scales = mf_matrix_fp8_scales(w, row);
+    const unsigned char *p = w->data + (size_t)row * w->shape.n_cols;
     __m256 acc[CHAINS] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
                           _mm256_setzero_ps()};
     __m256i most = _mm256_setzero_si256();
     uint32_t i = 0;
-    while (i + STEP <= w->n_cols) {
-        const __m256 factor = _mm256_set1_ps(mf_fp8_scale_avx2(w, row, i) * 0x1p8f);
-        uint32_t left = (w->n_cols - i) / STEP * STEP;
+    while (i + STEP <= w->shape.n_cols) {
+        const __m256 factor = _mm256_set1_ps(mf_fp8_scale_avx2(scales, i) * 0x1p8f);
+        uint32_t left = (w->shape.n_cols - i) / STEP * STEP;
         uint32_t end = i + (left < MF_FP8_BLOCK ? left : MF_FP8_BLOCK);
         for (; i < end; i += STEP) {
             __m256 v[CHAINS];
@@ -95,12 +98,12 @@ static float dot_fp8(const mf_matrix *w, uint32_t row, const float *x)
                                          _mm256_loadu_ps(x + i + c * LANES), acc[c]);
         }
     }
-    if (i < w->n_cols) {
+    if (i < w->shape.n_cols) {
         float tail[STEP] = {0};
-        const float scale = mf_fp8_scale_avx2(w, row, i);
-        for (uint32_t j = i; j < w->n_cols; j++)
+        const float scale = mf_fp8_scale_avx2(scales, i);
+        for (uint32_t j = i; j < w->shape.n_cols; j++)
             tail[j - i] = mf_f32_from_e4m3(p[j]) * scale;
-        add_tail(tail, x + i, w->n_cols - i, acc);
+        add_tail(tail, x + i, w->shape.n_cols - i, acc);
     }
     float sum = mf_sum_lanes_avx2(acc);
     return mf_fp8_has_nan_avx2(most) ? NAN : sum;
@@ -122,14 +125,14 @@ MF_INLINE void add_blocks(uint32_t bits, bool is_last, const unsigned char *p, u
 MF_INLINE float dot_affine(uint32_t bits, const mf_matrix *w, uint32_t row, const float *x)
 {
     const unsigned char *p = w->data + (size_t)row * mf_matrix_row_bytes(w);
-    const uint32_t n_groups = w->n_cols / w->group, n_blocks = w->group / STEP;
-    const size_t group_bytes = (size_t)w->group * bits / 8, first = (size_t)row * n_groups;
+    const uint32_t n_groups = w->shape.n_cols / w->shape.group, n_blocks = w->shape.group / STEP;
+    const size_t group_bytes = (size_t)w->shape.group * bits / 8, first = (size_t)row * n_groups;
     __m256 acc[CHAINS] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
                           _mm256_setzero_ps()};
-    for (uint32_t g = 0; g < n_groups; g++, p += group_bytes, x += w->group) {
+    for (uint32_t g = 0; g < n_groups; g++, p += group_bytes, x += w->shape.group) {
         const size_t at = first + g;
-        const __m256 scale = _mm256_set1_ps(mf_float_at_avx2(w->scales, w->float_type, at));
-        const __m256 bias = _mm256_set1_ps(mf_float_at_avx2(w->biases, w->float_type, at));
+        const __m256 scale = _mm256_set1_ps(mf_float_at_avx2(w->scales, w->shape.float_type, at));
+        const __m256 bias = _mm256_set1_ps(mf_float_at_avx2(w->biases, w->shape.float_type, at));
         _mm_prefetch((const char *)p + AHEAD_BYTES, _MM_HINT_T0);
         if (g + 1 < n_groups)
             add_blocks(bits, false, p, n_blocks, x, scale, bias, acc);
@@ -149,7 +152,7 @@ MF_INLINE void affine_rows(uint32_t bits, const mf_matrix *w, uint32_t row0, uin
 static void matvec_affine(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
                           float *y)
 {
-    switch (w->bits) {
+    switch (w->shape.bits) {
     case 2:
         affine_rows(2, w, row0, row1, x, y);
         break;
@@ -173,19 +176,19 @@ static void matvec_affine(const mf_matrix *w, uint32_t row0, uint32_t row1, cons
 
 void mf_matvec_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x, float *y)
 {
-    if (w->kind == MF_WEIGHT_AFFINE) {
+    if (w->shape.kind == MF_WEIGHT_AFFINE) {
         matvec_affine(w, row0, row1, x, y);
         return;
     }
     for (uint32_t row = row0; row < row1; row++, y++) {
         const unsigned char *p = w->data + row * mf_matrix_row_bytes(w);
-        if (w->kind == MF_WEIGHT_FP8_BLOCK)
+        if (w->shape.kind == MF_WEIGHT_FP8_BLOCK)
             *y = dot_fp8(w, row, x);
-        else if (w->float_type == MF_F32)
-            *y = dot_float(MF_F32, p, w->n_cols, x);
-        else if (w->float_type == MF_F16)
-            *y = dot_float(MF_F16, p, w->n_cols, x);
+        else if (w->shape.float_type == MF_F32)
+            *y = dot_float(MF_F32, p, w->shape.n_cols, x);
+        else if (w->shape.float_type == MF_F16)
+            *y = dot_float(MF_F16, p, w->shape.n_cols, x);
         else
-            *y = dot_float(MF_BF16, p, w->n_cols, x);
+            *y = dot_float(MF_BF16, p, w->shape.n_cols, x);
     }
 }

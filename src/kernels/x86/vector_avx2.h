@@ -65,12 +65,11 @@ MF_INLINE bool mf_fp8_has_nan_avx2(__m256i most)
     return _mm256_movemask_epi8(_mm256_cmpeq_epi8(most, _mm256_set1_epi8((char)254))) != 0;
 }
 
-/* The scale of a row's 128 columns from `first` on (a multiple of 128). */
-MF_INLINE float mf_fp8_scale_avx2(const mf_matrix *w, uint32_t row, uint32_t first)
+/* The scale of 128 columns from `first` on (a multiple of 128); `scales` are those of the row. */
+MF_INLINE float mf_fp8_scale_avx2(const unsigned char *scales, uint32_t first)
 {
     float scale;
-    size_t at = row / MF_FP8_BLOCK * mf_matrix_fp8_scale_cols(w) + first / MF_FP8_BLOCK;
-    memcpy(&scale, w->scales + 4 * at, sizeof scale);
+    memcpy(&scale, scales + 4 * (size_t)(first / MF_FP8_BLOCK), sizeof scale);
     return scale;
 }
 
