@@ -55,7 +55,8 @@ enum { MF_OF_GROUP = 0, MF_OF_ALL = 0x8000 };
 
 /* One array of a format. */
 typedef struct mf_weight_array {
-    uint16_t cols; /* columns of an element, a power of two; MF_OF_GROUP: the shape's group */
+    uint16_t cols; /* columns of an element, a power of two; MF_OF_GROUP: the shape's group. n_cols
+                      is a multiple of those of values. */
     uint16_t rows; /* rows of it; the shape's scale_rows, where it has them, if more than one */
     /* Bytes of an element: n_bytes + per_bit * the shape's bits + n_floats of its float type. */
     uint8_t n_bytes, per_bit, n_floats;
@@ -70,8 +71,7 @@ typedef void (*mf_decode_row_fn)(const mf_weight_shape *shape, const unsigned ch
 typedef struct mf_weight_format {
     const char *form; /* how `info` calls a checkpoint whose experts are stored so */
     uint32_t n_arrays;
-    uint32_t bits;     /* of a value, without what comes with it; 0: the shape's, or its type's */
-    uint32_t col_step; /* n_cols has to be a multiple of it; 0: of the group */
+    uint32_t bits; /* of a value, without what comes with it; 0: the shape's, or its type's */
     mf_weight_array arrays[MF_MAX_WEIGHT_ARRAYS];
     mf_decode_row_fn decode_row;
 } mf_weight_format;

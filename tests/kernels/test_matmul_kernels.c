@@ -5,244 +5,10 @@
  * and the same bits for any number of tokens and cut of rows. With --bench: packed bytes and
  * multiply-adds a second, beside what the core reads and multiplies at best.
  */
-#include "kernel_data.h"
-
-#include "base/half.h"
+#include "matrix_case.h"
 
 #include <stdlib.h>
 #include <time.h>
-
-typedef struct matrix_case {
-    mf_matrix w;
-    guarded data, scales, biases;
-    double *values; /* [n_rows, n_cols] */
-} matrix_case;
-
-static uint32_t float_bytes(mf_dtype type)
-{
-    return type == MF_F32 ? 4 : 2;
-}
-
-static double value_at(const unsigned char *p, mf_dtype type, size_t i)
-{
-    uint32_t word = 0;
-    memcpy(&word, p + i * float_bytes(type), float_bytes(type));
-    if (type == MF_F32)
-        return (double)mf_f32_from_bits(word);
-    return (double)(type == MF_BF16 ? mf_f32_from_bf16((uint16_t)word)
-                                    : mf_f32_from_f16((uint16_t)word));
-}
-
-/* A finite number of the type, small enough that sums stay finite. */
-static void put_float(uint64_t *state, unsigned char *p, mf_dtype type, size_t i)
-{
-    float x = next_float(state);
-    uint32_t word = mf_bits_from_f32(x);
-    if (type == MF_BF16)
-        word = mf_bf16_from_f32(x);
-    if (type == MF_F16) /* exponent field 1 to 16 */
-        word = (uint32_t)(next_random(state) & 0x83ffu) | (uint32_t)(1 + next_random(state) % 16)
-                                                              << 10;
-    memcpy(p + i * float_bytes(type), &word, float_bytes(type));
-}
-
-static guarded random_values(uint64_t *state, mf_dtype type, size_t n)
-{
-    guarded g = guarded_alloc(n * float_bytes(type));
-    for (size_t i = 0; i < n; i++)
-        put_float(state, g.p, type, i);
-    return g;
-}
-
-/* e4m3 from its definition. */
-static double e4m3_value(uint32_t code)
-{
-    int exponent = (int)(code >> 3 & 15), fraction = (int)(code & 7);
-    if (exponent == 15 && fraction == 7)
-        return NAN;
-    double size = exponent == 0 ? ldexp(fraction, -9) : ldexp(8 + fraction, exponent - 10);
-    return code >> 7 != 0 ? -size : size;
-}
-
-/* Value i of a row's bit stream, one bit after another. */
-static uint32_t bits_at(const unsigned char *row, uint32_t bits, size_t i)
-{
-    uint32_t value = 0;
-    for (uint32_t b = 0; b < bits; b++) {
-        size_t at = i * bits + b;
-        value |= (uint32_t)(row[at / 8] >> (at % 8) & 1) << b;
-    }
-    return value;
-}
-
-static double weight_of(const mf_matrix *w, uint32_t row, uint32_t col)
-{
-    const unsigned char *p = w->data + (size_t)row * mf_matrix_row_bytes(w);
-    if (w->shape.kind == MF_WEIGHT_FLOAT)
-        return value_at(p, w->shape.float_type, col);
-    if (w->shape.kind == MF_WEIGHT_FP8_BLOCK) {
-        size_t block = (size_t)(row / 128) * ((w->shape.n_cols + 127) / 128) + col / 128;
-        return e4m3_value(p[col]) * value_at(w->scales, MF_F32, block);
-    }
-    size_t group = (size_t)row * (w->shape.n_cols / w->shape.group) + col / w->shape.group;
-    return bits_at(p, w->shape.bits, col) * value_at(w->scales, w->shape.float_type, group) +
-           value_at(w->biases, w->shape.float_type, group);
-}
-
-#define FLOATS 0u
-#define FP8 1u
-#define AFFINE(bits) (bits)
-
-/* Any codes but NaN, and scales of very different sizes. */
-static void fill_fp8(uint64_t *state, matrix_case *c)
-{
-    size_t n = (size_t)c->w.shape.n_rows * c->w.shape.n_cols;
-    size_t n_scales = (size_t)((c->w.shape.n_rows + 127) / 128) * ((c->w.shape.n_cols + 127) / 128);
-    c->data = guarded_alloc(n);
-    for (size_t i = 0; i < n; i++) {
-        unsigned char code = (unsigned char)next_random(state);
-        c->data.p[i] = (code & 0x7f) == 0x7f ? 0x80 : code;
-    }
-    c->scales = guarded_alloc(4 * n_scales);
-    for (size_t i = 0; i < n_scales; i++) {
-        float scale = ldexpf(1.0f + fabsf(next_float(state)), (int)(next_random(state) % 24) - 20);
-        memcpy(c->scales.p + 4 * i, &scale, sizeof scale);
-    }
-}
-
-static void fill_affine(uint64_t *state, matrix_case *c)
-{
-    size_t n_bytes = c->w.shape.n_rows * mf_matrix_row_bytes(&c->w);
-    size_t n_groups = (size_t)c->w.shape.n_rows * (c->w.shape.n_cols / c->w.shape.group);
-    c->data = guarded_alloc(n_bytes);
-    for (size_t i = 0; i < n_bytes; i++)
-        c->data.p[i] = (unsigned char)next_random(state);
-    c->scales = random_values(state, c->w.shape.float_type, n_groups);
-    c->biases = random_values(state, c->w.shape.float_type, n_groups);
-}
-
-/* form: FLOATS, FP8 or AFFINE(bits) */
-static matrix_case make_case(uint64_t *state, uint32_t form, uint32_t group, mf_dtype type,
-                             uint32_t n_rows, uint32_t n_cols)
-{
-    matrix_case c = {
-        .w = {.shape = {.float_type = type, .group = group, .n_rows = n_rows, .n_cols = n_cols}}};
-    if (form == FLOATS) {
-        c.w.shape.kind = MF_WEIGHT_FLOAT;
-        c.data = random_values(state, type, (size_t)n_rows * n_cols);
-    } else if (form == FP8) {
-        c.w.shape.kind = MF_WEIGHT_FP8_BLOCK;
-        c.w.shape.bits = 8;
-        fill_fp8(state, &c);
-    } else {
-        c.w.shape.kind = MF_WEIGHT_AFFINE;
-        c.w.shape.bits = form;
-        fill_affine(state, &c);
-    }
-    c.w.data = c.data.p;
-    c.w.scales = c.scales.p;
-    c.w.biases = c.biases.p;
-    c.values = malloc((size_t)n_rows * n_cols * sizeof *c.values);
-    REQUIRE(c.values != NULL);
-    for (uint32_t r = 0; r < n_rows; r++)
-        for (uint32_t i = 0; i < n_cols; i++)
-            c.values[(size_t)r * n_cols + i] = weight_of(&c.w, r, i);
-    return c;
-}
-
-static void free_case(matrix_case *c)
-{
-    guarded_free(&c->data);
-    if (c->scales.p != NULL)
-        guarded_free(&c->scales);
-    if (c->biases.p != NULL)
-        guarded_free(&c->biases);
-    free(c->values);
-}
-
-/* The stated bound: 4 eps sqrt(n) sum |a b|; the weight itself is rounded once, which its part |q
- * s| + |b| may exceed. */
-static void check_outputs(const mf_kernels *k, const matrix_case *c, const float *x,
-                          uint32_t n_tokens, const float *y)
-{
-    uint32_t n = c->w.shape.n_cols;
-    for (uint32_t t = 0; t < n_tokens; t++) {
-        for (uint32_t r = 0; r < c->w.shape.n_rows; r++) {
-            double sum = 0.0, size = 0.0;
-            for (uint32_t i = 0; i < n; i++) {
-                double product = c->values[(size_t)r * n + i] * (double)x[(size_t)t * n + i];
-                sum += product;
-                size += fabs(product);
-            }
-            double bound = 4 * 0x1p-23 * sqrt((double)n) * size + 1e-30;
-            double got = (double)y[(size_t)t * c->w.shape.n_rows + r];
-            CHECK_MSG(
-                fabs(got - sum) <= bound,
-                "%s: %u bits, group %u, type %d, [%u, %u], token %u of %u, row %u: %g, expected %g",
-                mf_cpu_tier_name(k->tier), c->w.shape.bits, c->w.shape.group, c->w.shape.float_type,
-                c->w.shape.n_rows, n, t, n_tokens, r, got, sum);
-        }
-    }
-}
-
-static void *scratch_for(const mf_kernels *k, const mf_matrix *w, uint32_t n_tokens)
-{
-    size_t n_bytes = (k->matmul_scratch_bytes(w, n_tokens) + 127) & ~(size_t)63;
-    void *scratch = aligned_alloc(64, n_bytes);
-    REQUIRE(scratch != NULL);
-    memset(scratch, 0xff, n_bytes); /* NaN, should anything be read before it is written */
-    return scratch;
-}
-
-/* All tokens and rows at once, then in pieces: the same bits. */
-static void check_case(const mf_kernels *k, uint64_t *state, const matrix_case *c)
-{
-    static const uint32_t counts[] = {1, 2, 3, 4, 5, 7, 16, 33, 70};
-    enum { MAX_TOKENS = 70 };
-    uint32_t n_rows = c->w.shape.n_rows, n_cols = c->w.shape.n_cols;
-    guarded xs;
-    const float *x = random_floats(state, &xs, (size_t)MAX_TOKENS * n_cols);
-    float *alone = malloc((size_t)MAX_TOKENS * n_rows * sizeof *alone);
-    float *y = malloc((size_t)MAX_TOKENS * n_rows * sizeof *y);
-    REQUIRE(alone != NULL && y != NULL);
-    void *scratch = scratch_for(k, &c->w, MAX_TOKENS);
-    for (uint32_t t = 0; t < MAX_TOKENS; t++)
-        k->matmul(&c->w, 0, n_rows, x + (size_t)t * n_cols, n_cols, 1, alone + (size_t)t * n_rows,
-                  n_rows, scratch);
-    check_outputs(k, c, x, 9, alone);
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        uint32_t n = counts[i], cut = (uint32_t)(next_random(state) % (n_rows + 1));
-        const float *last = x + (size_t)(MAX_TOKENS - n) * n_cols; /* ends at the guard page */
-        memset(y, 0xff, (size_t)MAX_TOKENS * n_rows * sizeof *y);
-        k->matmul(&c->w, 0, cut, last, n_cols, n, y, n_rows, scratch);
-        k->matmul(&c->w, cut, n_rows, last, n_cols, n, y + cut, n_rows, scratch);
-        CHECK_MSG(memcmp(y, alone + (size_t)(MAX_TOKENS - n) * n_rows,
-                         (size_t)n * n_rows * sizeof *y) == 0,
-                  "%s: %u bits, group %u, type %d, [%u, %u]: %u tokens cut at row %u differ from "
-                  "each alone",
-                  mf_cpu_tier_name(k->tier), c->w.shape.bits, c->w.shape.group,
-                  c->w.shape.float_type, n_rows, n_cols, n, cut);
-    }
-    free(scratch);
-    free(y);
-    free(alone);
-    guarded_free(&xs);
-}
-
-static void check_rows(const mf_kernels *k, const matrix_case *c)
-{
-    guarded g = guarded_alloc(c->w.shape.n_cols * sizeof(float));
-    float *row = (float *)(void *)g.p;
-    for (uint32_t r = 0; r < c->w.shape.n_rows; r++) {
-        k->dequant_row(&c->w, r, row);
-        for (uint32_t i = 0; i < c->w.shape.n_cols; i++) {
-            double expected = c->values[(size_t)r * c->w.shape.n_cols + i];
-            /* rounded once: half a unit in the last place, of a sum that float64 rounds too */
-            CHECK(fabs((double)row[i] - expected) <= 0x1.0001p-24 * fabs(expected) + 1e-44);
-        }
-    }
-    guarded_free(&g);
-}
 
 static void test_tier(const mf_kernels *k)
 {
@@ -254,7 +20,7 @@ static void test_tier(const mf_kernels *k)
         for (size_t g = 0; g < 3; g++) {
             for (size_t t = 0; t < 3; t++) {
                 uint32_t n_cols = groups[g] * (1 + (uint32_t)(next_random(&state) % 9));
-                matrix_case c = make_case(&state, AFFINE(bits[b]), groups[g], types[t],
+                matrix_case c = make_case(&state, affine_shape(bits[b], groups[g], types[t]),
                                           rows[(b + g + t) % 4], n_cols);
                 check_case(k, &state, &c);
                 check_rows(k, &c);
@@ -264,7 +30,7 @@ static void test_tier(const mf_kernels *k)
     }
     for (size_t t = 0; t < 3; t++) {
         for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
-            matrix_case c = make_case(&state, FLOATS, 0, types[t], rows[i % 4], cols[i]);
+            matrix_case c = make_case(&state, float_shape(types[t]), rows[i % 4], cols[i]);
             check_case(k, &state, &c);
             check_rows(k, &c);
             free_case(&c);
@@ -279,7 +45,7 @@ static void test_fp8(const mf_kernels *k)
     static const uint32_t cols[] = {1, 17, 31, 63, 64, 65, 127, 128, 130, 200, 512, 550, 1100};
     uint64_t state = 7;
     for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
-        matrix_case c = make_case(&state, FP8, 128, MF_F32, rows[i % 6], cols[i]);
+        matrix_case c = make_case(&state, fp8_shape(128), rows[i % 6], cols[i]);
         check_case(k, &state, &c);
         check_rows(k, &c);
         free_case(&c);
@@ -347,13 +113,13 @@ static void test_fp8_nan(const mf_kernels *k)
     uint64_t state = 11;
     for (uint32_t round = 0; round < 20; round++) {
         uint32_t n_cols = 1 + (uint32_t)(next_random(&state) % MAX_COLS);
-        matrix_case c = make_case(&state, FP8, 128, MF_F32, ROWS, n_cols);
+        matrix_case c = make_case(&state, fp8_shape(128), ROWS, n_cols);
         bool is_nan[ROWS] = {false};
         for (uint32_t i = 0; i < 9; i++) {
             uint64_t r = next_random(&state);
             uint32_t row = (uint32_t)(r >> 8) % ROWS;
             uint32_t col = r % 4 == 0 ? n_cols - 1 : (uint32_t)(r >> 32) % n_cols;
-            c.data.p[row * n_cols + col] = r % 2 == 0 ? 0x7f : 0xff;
+            c.arrays[0].p[row * n_cols + col] = r % 2 == 0 ? 0x7f : 0xff;
             is_nan[row] = true;
         }
         guarded xs;
@@ -376,7 +142,7 @@ static void test_fp8_nan(const mf_kernels *k)
 static void test_fp8_view(const mf_kernels *k)
 {
     uint64_t state = 13;
-    matrix_case c = make_case(&state, FP8, 128, MF_F32, 300, 333);
+    matrix_case c = make_case(&state, fp8_shape(128), 300, 333);
     mf_matrix view = c.w;
     view.shape.n_rows = 172;
     view.data += (size_t)128 * 333;
@@ -428,13 +194,13 @@ static void check_moved(const mf_kernels *k, const matrix_case *c, size_t n_data
 static void test_unaligned(const mf_kernels *k)
 {
     uint64_t state = 5;
-    matrix_case c = make_case(&state, AFFINE(4), 64, MF_BF16, 20, 256);
+    matrix_case c = make_case(&state, affine_shape(4, 64, MF_BF16), 20, 256);
     check_moved(k, &c, 20 * mf_matrix_row_bytes(&c.w), (size_t)20 * 4 * 2, (size_t)20 * 4 * 2);
     free_case(&c);
-    c = make_case(&state, FP8, 128, MF_F32, 140, 300);
+    c = make_case(&state, fp8_shape(128), 140, 300);
     check_moved(k, &c, (size_t)140 * 300, (size_t)2 * 3 * 4, 0);
     free_case(&c);
-    c = make_case(&state, FLOATS, 0, MF_BF16, 20, 77);
+    c = make_case(&state, float_shape(MF_BF16), 20, 77);
     check_moved(k, &c, (size_t)20 * 77 * 2, 0, 0);
     free_case(&c);
 }
@@ -535,7 +301,8 @@ static void test_fixed_point(const mf_kernels *k)
     static const uint32_t cols[] = {256, 320, 512, 2176}, rows[] = {16, 37, 100, 128};
     uint64_t state = 6;
     for (uint32_t i = 0; i < 12; i++) {
-        matrix_case c = make_case(&state, AFFINE(4), 64, types[i % 3], rows[i / 3], cols[i % 4]);
+        matrix_case c =
+            make_case(&state, affine_shape(4, 64, types[i % 3]), rows[i / 3], cols[i % 4]);
         check_case(k, &state, &c);
         check_uneven(k, &state, &c);
         check_prepared(k, &state, &c);

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Random matrices of every stored form, beside the float64 values that their bytes mean by the
+ * definition of the form, and what every product of them has to satisfy.
+ */
+#ifndef MF_TESTS_MATRIX_CASE_H
+#define MF_TESTS_MATRIX_CASE_H
+
+#include "kernel_data.h"
+
+typedef struct matrix_case {
+    mf_matrix w;
+    guarded arrays[MF_MAX_WEIGHT_ARRAYS]; /* each ends at an inaccessible page */
+    double *values;                       /* [n_rows, n_cols] */
+} matrix_case;
+
+/* A value of a float type, and an e4m3 code's. */
+double value_at(const unsigned char *p, mf_dtype type, size_t i);
+double e4m3_value(uint32_t code);
+
+/* The shapes of the forms, without rows and columns. */
+mf_weight_shape affine_shape(uint32_t bits, uint32_t group, mf_dtype type);
+mf_weight_shape float_shape(mf_dtype type);
+mf_weight_shape fp8_shape(uint32_t scale_rows);
+
+matrix_case make_case(uint64_t *state, mf_weight_shape shape, uint32_t n_rows, uint32_t n_cols);
+void free_case(matrix_case *c);
+
+/* Filled with NaN, should anything be read before it is written. Freed by the caller. */
+void *scratch_for(const mf_kernels *k, const mf_matrix *w, uint32_t n_tokens);
+
+/* n_tokens outputs against the stated bound. */
+void check_outputs(const mf_kernels *k, const matrix_case *c, const float *x, uint32_t n_tokens,
+                   const float *y);
+/* Up to 70 tokens: within the bound, and the same bits alone, together, and with the rows cut. */
+void check_case(const mf_kernels *k, uint64_t *state, const matrix_case *c);
+/* Decoded rows: rounded once. */
+void check_rows(const mf_kernels *k, const matrix_case *c);
+
+#endif
