@@ -2,9 +2,8 @@
 /*
  * Layout, little-endian (docs/FORMATS.md has the table):
  *
- *   header 128 | tokens 4 n | positions 4 m | zeros | checksum 8 | part 0 | checksum 8 | part 1 |
- * ...
- *   |<------------------ a multiple of 4096 ------------------>|
+ *   |<--------------- head: a multiple of 4096 --------------->|
+ *   | header 128 | tokens 4 n | positions 4 m | zeros | sum 8 | part 0 | sum 8 | part 1 | sum 8 ...
  *
  * The header ends with a checksum of its own, so that a damaged one is told from another model's. A
  * part's checksum is seeded with the head's and its number: parts cannot change places.
@@ -115,24 +114,29 @@ static size_t padding_bytes(const mf_snapshot_head *h)
                     MF_SNAPSHOT_HEADER_BYTES - 4 * (h->n_tokens + h->n_checkpoints) - 8);
 }
 
+/* Of the head up to the checksum itself. */
+static uint64_t checksum_of_head(const mf_snapshot_head *head, const unsigned char *header,
+                                 const int32_t *tokens, const unsigned char *padding)
+{
+    mf_checksum c;
+    mf_checksum_begin(&c, 0);
+    mf_checksum_add(&c, header, MF_SNAPSHOT_HEADER_BYTES);
+    mf_checksum_add(&c, tokens, (size_t)head->n_tokens * 4);
+    mf_checksum_add(&c, head->checkpoints, (size_t)head->n_checkpoints * 4);
+    mf_checksum_add(&c, padding, padding_bytes(head));
+    return mf_checksum_end(&c);
+}
+
 mf_status mf_snapshot_write_head(mf_byte_sink *sink, mf_snapshot_head *head, const int32_t *tokens,
                                  mf_error *error)
 {
     unsigned char header[MF_SNAPSHOT_HEADER_BYTES];
-    size_t n_token_bytes = (size_t)head->n_tokens * 4, n_zeros = padding_bytes(head);
-    size_t n_position_bytes = (size_t)head->n_checkpoints * 4;
     encode_header(head, header);
-    mf_checksum c;
-    mf_checksum_begin(&c, 0);
-    mf_checksum_add(&c, header, sizeof header);
-    mf_checksum_add(&c, tokens, n_token_bytes);
-    mf_checksum_add(&c, head->checkpoints, n_position_bytes);
-    mf_checksum_add(&c, zeros, n_zeros);
-    head->checksum = mf_checksum_end(&c);
+    head->checksum = checksum_of_head(head, header, tokens, zeros);
     MF_TRY(sink->write(sink, header, sizeof header, error));
-    MF_TRY(sink->write(sink, tokens, n_token_bytes, error));
-    MF_TRY(sink->write(sink, head->checkpoints, n_position_bytes, error));
-    MF_TRY(sink->write(sink, zeros, n_zeros, error));
+    MF_TRY(sink->write(sink, tokens, (size_t)head->n_tokens * 4, error));
+    MF_TRY(sink->write(sink, head->checkpoints, (size_t)head->n_checkpoints * 4, error));
+    MF_TRY(sink->write(sink, zeros, padding_bytes(head), error));
     return sink->write(sink, &head->checksum, 8, error);
 }
 
@@ -218,26 +222,10 @@ mf_status mf_snapshot_read_header(mf_byte_source *source, mf_snapshot_head *out,
     return MF_OK;
 }
 
-mf_status mf_snapshot_read_tokens(mf_byte_source *source, mf_snapshot_head *head, int32_t *tokens,
-                                  mf_error *error)
+/* What the head's checksum cannot say: ids of the vocabulary, positions that rise and lie within.
+ */
+static mf_status check_values(const mf_snapshot_head *head, const int32_t *tokens, mf_error *error)
 {
-    unsigned char header[MF_SNAPSHOT_HEADER_BYTES], rest[MF_SNAPSHOT_HEAD_ALIGN + 8];
-    size_t n_token_bytes = (size_t)head->n_tokens * 4, n_zeros = padding_bytes(head);
-    size_t n_position_bytes = (size_t)head->n_checkpoints * 4;
-    MF_TRY(source->read(source, tokens, n_token_bytes, error));
-    MF_TRY(source->read(source, head->checkpoints, n_position_bytes, error));
-    MF_TRY(source->read(source, rest, n_zeros + 8, error));
-    encode_header(head, header);
-    mf_checksum c;
-    mf_checksum_begin(&c, 0);
-    mf_checksum_add(&c, header, sizeof header);
-    mf_checksum_add(&c, tokens, n_token_bytes);
-    mf_checksum_add(&c, head->checkpoints, n_position_bytes);
-    mf_checksum_add(&c, rest, n_zeros);
-    head->checksum = mf_checksum_end(&c);
-    if (memcmp(rest + n_zeros, &head->checksum, 8) != 0)
-        return mf_fail(error, MF_ERR_FORMAT,
-                       "snapshot: the tokens are damaged (their checksum differs)");
     for (uint64_t i = 0; i < head->n_tokens; i++) {
         if (tokens[i] < 0 || (uint32_t)tokens[i] >= head->n_vocab)
             return mf_fail(error, MF_ERR_FORMAT,
@@ -253,6 +241,22 @@ mf_status mf_snapshot_read_tokens(mf_byte_source *source, mf_snapshot_head *head
                            i, head->checkpoints[i], (unsigned long long)head->n_tokens);
     }
     return MF_OK;
+}
+
+mf_status mf_snapshot_read_tokens(mf_byte_source *source, mf_snapshot_head *head, int32_t *tokens,
+                                  mf_error *error)
+{
+    unsigned char header[MF_SNAPSHOT_HEADER_BYTES], rest[MF_SNAPSHOT_HEAD_ALIGN + 8];
+    size_t n_padding = padding_bytes(head);
+    MF_TRY(source->read(source, tokens, (size_t)head->n_tokens * 4, error));
+    MF_TRY(source->read(source, head->checkpoints, (size_t)head->n_checkpoints * 4, error));
+    MF_TRY(source->read(source, rest, n_padding + 8, error));
+    encode_header(head, header);
+    head->checksum = checksum_of_head(head, header, tokens, rest);
+    if (memcmp(rest + n_padding, &head->checksum, 8) != 0)
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "snapshot: the tokens are damaged (their checksum differs)");
+    return check_values(head, tokens, error);
 }
 
 static mf_status check_part(mf_byte_source *source, const mf_snapshot_head *head, uint64_t i,
