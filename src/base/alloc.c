@@ -5,6 +5,7 @@
 #include "base/checked.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -77,6 +78,47 @@ void mf_free(const mf_allocator *a, void *ptr, size_t n_bytes)
 {
     if (ptr != NULL)
         a->free(a->ctx, ptr, n_bytes == 0 ? 1 : n_bytes);
+}
+
+/* In front of a block: its size, and as much as keeps the block aligned for anything. */
+typedef union block_header {
+    size_t n_total;
+    max_align_t align;
+} block_header;
+
+void *mf_block_alloc(const mf_allocator *a, size_t n_bytes)
+{
+    size_t n_total;
+    if (!mf_add_size(n_bytes, sizeof(block_header), &n_total))
+        return NULL;
+    block_header *block = mf_alloc(a, n_total);
+    if (block == NULL)
+        return NULL;
+    block->n_total = n_total;
+    return block + 1;
+}
+
+void *mf_block_realloc(const mf_allocator *a, void *ptr, size_t n_bytes)
+{
+    size_t n_total;
+    if (ptr == NULL)
+        return mf_block_alloc(a, n_bytes);
+    block_header *block = (block_header *)ptr - 1;
+    if (!mf_add_size(n_bytes, sizeof *block, &n_total))
+        return NULL;
+    block = mf_realloc(a, block, block->n_total, n_total);
+    if (block == NULL)
+        return NULL;
+    block->n_total = n_total;
+    return block + 1;
+}
+
+void mf_block_free(const mf_allocator *a, void *ptr)
+{
+    if (ptr == NULL)
+        return;
+    block_header *block = (block_header *)ptr - 1;
+    mf_free(a, block, block->n_total);
 }
 
 static bool is_default(const mf_allocator *a)

@@ -21,6 +21,12 @@ void *mf_realloc(const mf_allocator *a, void *ptr, size_t old_bytes, size_t new_
 /* Takes NULL. */
 void mf_free(const mf_allocator *a, void *ptr, size_t n_bytes);
 
+/* Blocks that carry their own size, for libraries that do not say it when they give memory back.
+ * NULL: none, for all three. */
+void *mf_block_alloc(const mf_allocator *a, size_t n_bytes);
+void *mf_block_realloc(const mf_allocator *a, void *ptr, size_t n_bytes);
+void mf_block_free(const mf_allocator *a, void *ptr);
+
 /* Large memory that is touched lazily: anonymous pages, aligned to 2 MiB, huge pages advised. */
 typedef struct mf_region {
     unsigned char *base;

@@ -2,8 +2,6 @@
 /* JSON files through yyjson. */
 #include "format/json.h"
 
-#include "base/checked.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,44 +9,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* yyjson's allocator interface gives no size at free: each block carries its own in front. */
-#define BLOCK_HEADER ((size_t)16)
-
 static void *block_alloc(void *ctx, size_t n_bytes)
 {
-    size_t total;
-    if (!mf_add_size(n_bytes, BLOCK_HEADER, &total))
-        return NULL;
-    unsigned char *block = mf_alloc(ctx, total);
-    if (block == NULL)
-        return NULL;
-    memcpy(block, &total, sizeof total);
-    return block + BLOCK_HEADER;
+    return mf_block_alloc(ctx, n_bytes);
 }
 
 static void *block_realloc(void *ctx, void *ptr, size_t old_bytes, size_t n_bytes)
 {
     (void)old_bytes;
-    unsigned char *block = (unsigned char *)ptr - BLOCK_HEADER;
-    size_t old_total, total;
-    memcpy(&old_total, block, sizeof old_total);
-    if (!mf_add_size(n_bytes, BLOCK_HEADER, &total))
-        return NULL;
-    block = mf_realloc(ctx, block, old_total, total);
-    if (block == NULL)
-        return NULL;
-    memcpy(block, &total, sizeof total);
-    return block + BLOCK_HEADER;
+    return mf_block_realloc(ctx, ptr, n_bytes);
 }
 
 static void block_free(void *ctx, void *ptr)
 {
-    if (ptr == NULL)
-        return;
-    unsigned char *block = (unsigned char *)ptr - BLOCK_HEADER;
-    size_t total;
-    memcpy(&total, block, sizeof total);
-    mf_free(ctx, block, total);
+    mf_block_free(ctx, ptr);
 }
 
 static mf_status parse_failed(const yyjson_read_err *e, const char *path, mf_error *error)

@@ -7,12 +7,9 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/regex.h"
 
-#include "base/checked.h"
-
 #include <pcre2.h>
 #include <string.h>
 
-#define BLOCK_HEADER ((size_t)16)
 #define LEAST_MATCH_LIMIT 1000000u
 #define MATCH_LIMIT_PER_BYTE 16u
 #define HEAP_LIMIT_KIB (256u * 1024u)
@@ -32,27 +29,14 @@ struct mf_matcher {
     pcre2_match_data *match_data;
 };
 
-/* PCRE2 gives no size at free: each block carries its own in front. */
 static void *block_alloc(size_t n_bytes, void *ctx)
 {
-    size_t total;
-    if (!mf_add_size(n_bytes, BLOCK_HEADER, &total))
-        return NULL;
-    unsigned char *block = mf_alloc(ctx, total);
-    if (block == NULL)
-        return NULL;
-    memcpy(block, &total, sizeof total);
-    return block + BLOCK_HEADER;
+    return mf_block_alloc(ctx, n_bytes);
 }
 
 static void block_free(void *ptr, void *ctx)
 {
-    if (ptr == NULL)
-        return;
-    unsigned char *block = (unsigned char *)ptr - BLOCK_HEADER;
-    size_t total;
-    memcpy(&total, block, sizeof total);
-    mf_free(ctx, block, total);
+    mf_block_free(ctx, ptr);
 }
 
 static mf_status compile(mf_regex *regex, const char *field, const unsigned char *pattern,

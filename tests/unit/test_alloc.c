@@ -56,6 +56,35 @@ static void test_basic(void)
     CHECK_U64(c.live_bytes, 0);
 }
 
+/* Blocks are given back with the size that was taken, and aligned for anything. */
+static void test_blocks(void)
+{
+    failing c = {0};
+    mf_allocator a = failing_allocator(&c);
+    unsigned char *p = mf_block_alloc(&a, 100);
+    REQUIRE(p != NULL);
+    CHECK_U64((uintptr_t)p % _Alignof(max_align_t), 0);
+    memset(p, 7, 100);
+    p = mf_block_realloc(&a, p, 5000);
+    REQUIRE(p != NULL);
+    CHECK(p[0] == 7 && p[99] == 7);
+    memset(p, 8, 5000);
+    CHECK(mf_block_realloc(&a, p, SIZE_MAX - 3) == NULL);
+    failing_arm(&c, 1, true);
+    CHECK(mf_block_realloc(&a, p, 6000) == NULL);
+    CHECK(failing_disarm(&c));
+    CHECK(p[4999] == 8);
+    p = mf_block_realloc(&a, p, 1);
+    REQUIRE(p != NULL && p[0] == 8);
+    mf_block_free(&a, p);
+    mf_block_free(&a, NULL);
+    p = mf_block_realloc(&a, NULL, 3);
+    REQUIRE(p != NULL);
+    mf_block_free(&a, p);
+    CHECK(mf_block_alloc(&a, SIZE_MAX - 3) == NULL);
+    failing_check_end(&c, "blocks");
+}
+
 static void check_region(const mf_allocator *a)
 {
     mf_region region = {0};
@@ -145,6 +174,7 @@ int main(void)
 {
     test_choice();
     test_basic();
+    test_blocks();
     test_region();
     test_region_is_lazy();
     test_arena();
