@@ -85,12 +85,23 @@ static uint64_t reclaimable_bytes(const char *directory, bool unified)
     return stat_entry(text, inactive) + stat_entry(text, active) / 2;
 }
 
+/* UINT64_MAX: none. Beyond memory.high a group is not killed, but slowed down until it has given
+ * memory back: as good as a limit. */
+static uint64_t memory_limit(const char *directory, bool unified)
+{
+    static const char *const names[] = {"memory.limit_in_bytes", "memory.max", "memory.high"};
+    uint64_t least = UINT64_MAX, limit;
+    for (int i = unified ? 1 : 0; i < (unified ? 3 : 1); i++)
+        if (read_number(directory, names[i], &limit) && limit < NO_LIMIT && limit < least)
+            least = limit;
+    return least;
+}
+
 static uint64_t memory_room(const char *directory, bool unified)
 {
-    uint64_t limit, used;
-    const char *limit_name = unified ? "memory.max" : "memory.limit_in_bytes";
+    uint64_t used, limit = memory_limit(directory, unified);
     const char *used_name = unified ? "memory.current" : "memory.usage_in_bytes";
-    if (!read_number(directory, limit_name, &limit) || limit >= NO_LIMIT)
+    if (limit == UINT64_MAX)
         return UINT64_MAX;
     if (!read_number(directory, used_name, &used))
         return limit;

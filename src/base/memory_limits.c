@@ -27,14 +27,15 @@ uint64_t mf_memory_resident_bytes(void)
     return proc_entry("/proc/self/status", "VmRSS");
 }
 
-uint64_t mf_memory_peak_bytes(void)
+uint64_t mf_memory_available_of(uint64_t machine_bytes, uint64_t group_bytes)
 {
-    return proc_entry("/proc/self/status", "VmHWM");
+    if (machine_bytes == 0)
+        return group_bytes != UINT64_MAX ? group_bytes : 0;
+    return group_bytes < machine_bytes ? group_bytes : machine_bytes;
 }
 
 uint64_t mf_memory_available_bytes(void)
 {
-    uint64_t machine = proc_entry("/proc/meminfo", "MemAvailable");
-    uint64_t group = mf_cgroup_memory_room_bytes(MF_CGROUP_SELF, MF_CGROUP_MOUNT);
-    return group < machine ? group : machine;
+    return mf_memory_available_of(proc_entry("/proc/meminfo", "MemAvailable"),
+                                  mf_cgroup_memory_room_bytes(MF_CGROUP_SELF, MF_CGROUP_MOUNT));
 }

@@ -7,10 +7,11 @@
 
 /* Resident bytes of this process now (VmRSS); 0 if unknown. */
 uint64_t mf_memory_resident_bytes(void);
-/* Peak resident bytes so far (VmHWM); 0 if unknown. */
-uint64_t mf_memory_peak_bytes(void);
 /* Bytes this process could still take without pushing the machine or its cgroup into swap; 0 if
  * unknown. */
 uint64_t mf_memory_available_bytes(void);
+/* The same of what the machine has available (0: unknown) and the cgroups leave (UINT64_MAX: no
+ * limit). */
+uint64_t mf_memory_available_of(uint64_t machine_bytes, uint64_t group_bytes);
 
 #endif
