@@ -5,6 +5,8 @@
 #include "failing_alloc.h"
 
 #include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -120,6 +122,43 @@ static void test_workers_take_part(void)
         CHECK_U64(n_here, 2);
     }
     mf_thread_pool_free(&pool);
+}
+
+/* Signals are handled by the program's own threads: every worker has all of them blocked. */
+typedef struct mask_check {
+    atomic_uint n_here, n_workers, n_open;
+} mask_check;
+
+static void look_at_mask(void *ctx, uint32_t task, uint32_t thread)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD, SIGALRM, SIGWINCH};
+    mask_check *m = ctx;
+    sigset_t mask;
+    meet(&m->n_here, task, thread);
+    if (thread == 0)
+        return;
+    atomic_fetch_add(&m->n_workers, 1);
+    if (pthread_sigmask(SIG_SETMASK, NULL, &mask) != 0)
+        atomic_fetch_add(&m->n_open, 1);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        if (sigismember(&mask, signals[i]) != 1)
+            atomic_fetch_add(&m->n_open, 1);
+}
+
+static void test_signals_are_blocked(void)
+{
+    mask_check m = {0};
+    sigset_t before, after;
+    sigemptyset(&before);
+    sigaddset(&before, SIGUSR2);
+    REQUIRE(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+    mf_thread_pool *pool = create(2);
+    mf_thread_pool_run(pool, 2, look_at_mask, &m);
+    mf_thread_pool_free(&pool);
+    CHECK(m.n_workers == 1 && m.n_open == 0);
+    REQUIRE(pthread_sigmask(SIG_SETMASK, NULL, &after) == 0);
+    for (int i = 1; i < 32; i++) /* the caller's are as they were */
+        CHECK(sigismember(&before, i) == sigismember(&after, i));
 }
 
 /* The caller sleeps while a worker still computes, and is woken by it. */
@@ -250,6 +289,7 @@ int main(void)
         test_each_task_once(n);
     test_plain_memory();
     test_workers_take_part();
+    test_signals_are_blocked();
     test_long_tasks();
     test_idle_pool_sleeps();
     test_failures();
