@@ -5,6 +5,8 @@
  */
 #include "state/state_store_impl.h"
 
+#include "base/files.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -355,15 +357,15 @@ static bool is_still(const mf_store *s, const char *name, int fd)
 /* All of the space at once: a full disk is found before anything is written. */
 static mf_status take_space(const mf_store *s, int fd, uint64_t n_bytes, mf_error *error)
 {
-    if (fallocate(fd, 0, 0, (off_t)n_bytes) == 0)
-        return MF_OK;
-    if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR)
-        return mf_fail_os(error, MF_ERR_IO, errno, "%s: no room for %llu bytes", s->dir,
-                          (unsigned long long)n_bytes);
-    if (ftruncate(fd, (off_t)n_bytes) != 0)
-        return mf_fail_os(error, MF_ERR_IO, errno, "%s: no room for %llu bytes", s->dir,
-                          (unsigned long long)n_bytes);
-    return MF_OK;
+    mf_write_guard guard;
+    mf_write_guard_begin(&guard);
+    bool done = fallocate(fd, 0, 0, (off_t)n_bytes) == 0;
+    if (!done && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINTR))
+        done = ftruncate(fd, (off_t)n_bytes) == 0;
+    mf_write_guard_end(&guard);
+    return done ? MF_OK
+                : mf_fail_os(error, MF_ERR_IO, errno, "%s: no room for %llu bytes", s->dir,
+                             (unsigned long long)n_bytes);
 }
 
 mf_status mf_store_tmp_create(mf_store *s, uint64_t n_bytes, char name[MF_STORE_NAME_CHARS],
