@@ -448,6 +448,11 @@ typedef struct mf_store_options {
     uint64_t min_tokens;    /* shorter prefixes are not worth an entry; 0: 64 */
     mf_log_fn log;          /* may be NULL */
     void *log_user;
+    /* Storing waits so long for another process that holds the store's lock, then gives up; 0: 3000
+     * ms. Waiting ends too when stop(stop_user), which is asked all the while, is not 0. */
+    uint32_t lock_wait_ms;
+    int (*stop)(void *user); /* may be NULL */
+    void *stop_user;
 } mf_store_options;
 
 MF_API void mf_store_options_default(mf_store_options *options);
@@ -461,9 +466,9 @@ typedef struct mf_store_stats {
 /*
  * Snapshots of prefixes in a directory (made if missing; its parent must exist). Any number of
  * processes may share it. An entry is written to a temporary file, synced and renamed: a process
- * killed at any moment loses at most the entry that it was writing. Errors: MF_ERR_IO (a directory
- * that cannot be made, read or written), MF_ERR_NO_MEMORY. The caller owns *out and closes it after
- * the engines that use it.
+ * killed at any moment loses at most the entry that it was writing. Files in the directory that are
+ * not the store's are left alone. Errors: MF_ERR_IO (a directory that cannot be made, read or
+ * written), MF_ERR_NO_MEMORY. The caller owns *out and closes it after the engines that use it.
  */
 MF_API MF_MUST_CHECK mf_status mf_store_open(const char *directory, const mf_store_options *options,
                                              mf_store **out, mf_error *error);
@@ -479,7 +484,8 @@ MF_API void mf_engine_set_store(mf_engine *engine, mf_store *store);
  * tokens serves mf_session_sync; in others all of them, or as far as one of at most four of the
  * session's checkpoints, whose states are written too (see mf_checkpoint_auto). First makes room by
  * evicting what is old, large and rarely used. Errors: MF_ERR_IO (a full disk, say: the store is as
- * it was), MF_ERR_BUDGET (larger than max_bytes), MF_ERR_NO_MEMORY. The session is unchanged.
+ * it was; or another process keeps the lock), MF_ERR_CANCELLED (stopped while it waited for that),
+ * MF_ERR_BUDGET (larger than max_bytes), MF_ERR_NO_MEMORY. The session is unchanged.
  */
 MF_API MF_MUST_CHECK mf_status mf_store_put(mf_store *store, const mf_session *session,
                                             mf_error *error);

@@ -240,8 +240,13 @@ mf_status mf_store_put(mf_store *store, const mf_session *session, mf_error *err
     mf_state_hold_checkpoints(s, state, most_checkpoints(e, store));
     const mf_snapshot_head head =
         mf_snapshot_head_of(e, state->position, state->logits != NULL, state->n_checkpoints);
-    mf_status status = mf_store_add(store, &key, state->tokens, (size_t)state->position,
-                                    mf_snapshot_total_bytes(&head), write_state, state, error);
+    const mf_store_addition addition = {.key = &key,
+                                        .tokens = state->tokens,
+                                        .n_tokens = (size_t)state->position,
+                                        .n_bytes = mf_snapshot_total_bytes(&head),
+                                        .write = write_state,
+                                        .ctx = state};
+    mf_status status = mf_store_add(store, &addition, error);
     mf_state_release(&state);
     return status;
 }

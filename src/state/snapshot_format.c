@@ -19,7 +19,8 @@
 #error "snapshots are written as they lie in memory: little-endian"
 #endif
 
-static const unsigned char magic[8] = {'M', 'F', 'S', 'T', 'A', 'T', 'E', '\n'};
+static const unsigned char magic[MF_SNAPSHOT_MAGIC_BYTES] = {'M', 'F', 'S', 'T',
+                                                             'A', 'T', 'E', '\n'};
 
 enum {
     AT_VERSION = 8,
@@ -67,6 +68,11 @@ uint64_t mf_snapshot_checkpoint_offset(const mf_snapshot_head *head, uint32_t k)
     uint64_t n_after = head->n_checkpoints - k;
     return mf_snapshot_total_bytes(head) -
            n_after * (head->checkpoint_bytes + 8 * (uint64_t)head->checkpoint_parts);
+}
+
+bool mf_snapshot_has_magic(const unsigned char begin[MF_SNAPSHOT_MAGIC_BYTES])
+{
+    return memcmp(begin, magic, sizeof magic) == 0;
 }
 
 static void put(unsigned char *header, size_t at, uint64_t value, size_t n_bytes)
@@ -207,7 +213,7 @@ mf_status mf_snapshot_read_header(mf_byte_source *source, mf_snapshot_head *out,
     unsigned char header[MF_SNAPSHOT_HEADER_BYTES];
     mf_snapshot_head h;
     MF_TRY(source->read(source, header, sizeof header, error));
-    if (memcmp(header, magic, sizeof magic) != 0)
+    if (!mf_snapshot_has_magic(header))
         return mf_fail(error, MF_ERR_FORMAT, "not a snapshot: it does not begin with MFSTATE");
     if (get(header, AT_VERSION, 4) != MF_SNAPSHOT_VERSION)
         return mf_fail(error, MF_ERR_FORMAT, "snapshot of version %llu, this is version %u",

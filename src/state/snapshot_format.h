@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #define MF_SNAPSHOT_VERSION 2u
+#define MF_SNAPSHOT_MAGIC_BYTES 8u
 #define MF_SNAPSHOT_HEADER_BYTES 128u
 /* The head (header, tokens, zeros, checksum) is a multiple of this. */
 #define MF_SNAPSHOT_HEAD_ALIGN 4096u
@@ -43,6 +44,9 @@ typedef struct mf_snapshot_head {
     uint32_t checkpoints[MF_SNAPSHOT_MAX_CHECKPOINTS]; /* rising; known with the tokens */
     uint64_t checksum; /* of the whole head; filled by writing and reading */
 } mf_snapshot_head;
+
+/* Whether something begins as snapshots of any version do. */
+bool mf_snapshot_has_magic(const unsigned char begin[MF_SNAPSHOT_MAGIC_BYTES]);
 
 /* The whole snapshot's size, from what the head says. */
 uint64_t mf_snapshot_total_bytes(const mf_snapshot_head *head);

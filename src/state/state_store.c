@@ -4,6 +4,9 @@
 
 #include "state/state_store_impl.h"
 
+#include "base/clock.h"
+#include "base/files.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -15,10 +18,14 @@
 
 #define DEFAULT_MAX_BYTES ((uint64_t)8 << 30)
 #define DEFAULT_MIN_TOKENS 64u
+#define DEFAULT_LOCK_WAIT_MS 3000u
+#define LOCK_POLL_NS 5000000
 
 void mf_store_options_default(mf_store_options *options)
 {
-    *options = (mf_store_options){.max_bytes = DEFAULT_MAX_BYTES, .min_tokens = DEFAULT_MIN_TOKENS};
+    *options = (mf_store_options){.max_bytes = DEFAULT_MAX_BYTES,
+                                  .min_tokens = DEFAULT_MIN_TOKENS,
+                                  .lock_wait_ms = DEFAULT_LOCK_WAIT_MS};
 }
 
 void mf_store_log(const mf_store *s, mf_log_level level, const char *format, ...)
@@ -42,10 +49,10 @@ static mf_status open_directory(mf_store *s, const char *directory, mf_error *er
     memcpy(s->dir, directory, s->dir_bytes);
     if (mkdir(directory, 0777) != 0 && errno != EEXIST)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot be made", directory);
-    s->dir_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    s->dir_fd = mf_open_apart(AT_FDCWD, directory, O_RDONLY | O_DIRECTORY, 0);
     if (s->dir_fd < 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s", directory);
-    s->lock_fd = openat(s->dir_fd, MF_STORE_LOCK, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    s->lock_fd = mf_open_apart(s->dir_fd, MF_STORE_LOCK, O_RDWR | O_CREAT | O_NOFOLLOW, 0666);
     if (s->lock_fd < 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s/" MF_STORE_LOCK ": cannot be written",
                           directory);
@@ -68,6 +75,8 @@ mf_status mf_store_open_with_io(const char *directory, const mf_store_options *o
         s->options.max_bytes = DEFAULT_MAX_BYTES;
     if (s->options.min_tokens == 0)
         s->options.min_tokens = DEFAULT_MIN_TOKENS;
+    if (s->options.lock_wait_ms == 0)
+        s->options.lock_wait_ms = DEFAULT_LOCK_WAIT_MS;
     s->allocator = a;
     s->engine = engine;
     s->engine_arg = engine_arg;
@@ -159,29 +168,13 @@ static void free_sequence(const mf_store *s, int32_t *sequence, size_t n_tokens)
     mf_free(&s->allocator, sequence, (n_tokens + MF_STORE_KEY_WORDS) * 4);
 }
 
-/* Names follow from content: two processes that write the same state write one file. */
-static void entry_name(const int32_t *sequence, size_t n_words, char name[MF_STORE_NAME_CHARS])
-{
-    static const char digits[] = "0123456789abcdef";
-    uint8_t hash[MF_FINGERPRINT_BYTES];
-    mf_checksum c;
-    mf_fingerprint_begin(&c);
-    mf_fingerprint_add(&c, sequence, n_words * 4);
-    mf_fingerprint_end(&c, hash);
-    for (size_t i = 0; i < sizeof hash; i++) {
-        name[2 * i] = digits[hash[i] >> 4];
-        name[2 * i + 1] = digits[hash[i] & 15];
-    }
-    memcpy(name + 2 * sizeof hash, MF_STORE_SUFFIX, sizeof MF_STORE_SUFFIX);
-}
-
 static bool name_of(const mf_store *s, const mf_snapshot_key *key, const int32_t *tokens,
                     size_t n_tokens, char name[MF_STORE_NAME_CHARS])
 {
     int32_t *sequence = mf_store_sequence(s, key, tokens, n_tokens);
     if (sequence == NULL)
         return false;
-    entry_name(sequence, n_tokens + MF_STORE_KEY_WORDS, name);
+    mf_store_entry_name(sequence, n_tokens + MF_STORE_KEY_WORDS, name);
     free_sequence(s, sequence, n_tokens);
     return true;
 }
@@ -205,7 +198,7 @@ static const mf_store_entry *exact_or(const mf_store *s, const mf_store_entry *e
                                       const int32_t *sequence, size_t n_words)
 {
     char name[MF_STORE_NAME_CHARS];
-    entry_name(sequence, n_words, name);
+    mf_store_entry_name(sequence, n_words, name);
     const mf_store_entry *exact = mf_store_entry_find(s, name);
     return exact != NULL && exact->place != NULL ? exact : e;
 }
@@ -277,10 +270,12 @@ static void count_hit(mf_store *s, const char *name)
         return;
     e->n_hits++;
     e->used_s = time(NULL);
-    int fd = openat(s->dir_fd, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    struct stat st;
+    int fd = mf_store_open_own(s, name, O_RDWR);
     if (fd < 0)
         return;
-    (void)!pwrite(fd, &e->n_hits, sizeof e->n_hits, (off_t)(e->n_bytes - MF_STORE_TAIL_BYTES));
+    if (fstat(fd, &st) == 0 && (uint64_t)st.st_size == e->n_bytes)
+        (void)!pwrite(fd, &e->n_hits, sizeof e->n_hits, (off_t)(e->n_bytes - MF_STORE_TAIL_BYTES));
     close(fd);
 }
 
@@ -298,32 +293,78 @@ void mf_store_read_end(mf_store *store, const mf_store_match *match, mf_status s
     pthread_mutex_unlock(&store->mutex);
 }
 
-/* Evicts and takes the space for a new entry, while no other process does. */
-static mf_status reserve(mf_store *s, uint64_t n_bytes, char tmp[MF_STORE_NAME_CHARS], int *fd,
-                         mf_error *error)
+/* At once or not at all. Without locks the limit may be overrun by what is written at once. */
+static bool try_lock(const mf_store *s)
 {
-    while (flock(s->lock_fd, LOCK_EX) != 0 && errno == EINTR)
-        continue; /* without locks the limit may be overrun by what is written at once */
+    int failure;
+    do {
+        failure = flock(s->lock_fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+    } while (failure == EINTR);
+    return failure != EWOULDBLOCK;
+}
+
+static bool is_stopped(const mf_store *s)
+{
+    return s->options.stop != NULL && s->options.stop(s->options.stop_user) != 0;
+}
+
+/* On MF_OK the mutex and the directory's lock are held. The lock is not waited for under the mutex,
+ * which lookups take; nor again by everyone, once it was kept too long. */
+static mf_status lock_directory(mf_store *s, mf_error *error)
+{
+    static const struct timespec pause = {0, LOCK_POLL_NS};
+    const uint64_t start_us = mf_now_us(), most_us = (uint64_t)s->options.lock_wait_ms * 1000;
+    for (;;) {
+        pthread_mutex_lock(&s->mutex);
+        bool is_locked = try_lock(s);
+        bool gives_up = !is_locked && (s->is_lock_stuck || mf_now_us() - start_us >= most_us);
+        s->is_lock_stuck = gives_up;
+        if (is_locked)
+            return MF_OK;
+        pthread_mutex_unlock(&s->mutex);
+        if (gives_up)
+            return mf_fail_os(error, MF_ERR_IO, EWOULDBLOCK,
+                              "%s/" MF_STORE_LOCK ": held by another process", s->dir);
+        if (is_stopped(s))
+            return mf_fail(error, MF_ERR_CANCELLED,
+                           "%s/" MF_STORE_LOCK ": held by another process; no longer waited for",
+                           s->dir);
+        (void)nanosleep(&pause, NULL); /* a signal ends it early */
+    }
+}
+
+/* Evicts and takes the space for a new entry, while no other process does. */
+static mf_status reserve(mf_store *s, const char *name, uint64_t n_bytes,
+                         char tmp[MF_STORE_TMP_CHARS], int *fd, mf_error *error)
+{
+    MF_TRY(lock_directory(s, error));
     mf_status status = mf_store_scan(s, true, error);
     if (status == MF_OK)
         status = mf_store_make_room(s, n_bytes, error);
     if (status == MF_OK)
-        status = mf_store_tmp_create(s, n_bytes, tmp, fd, error);
+        status = mf_store_tmp_create(s, name, n_bytes, tmp, fd, error);
     flock(s->lock_fd, LOCK_UN);
+    pthread_mutex_unlock(&s->mutex);
     return status;
 }
 
-static mf_status write_entry(mf_store *s, int fd, mf_store_write_fn write, void *ctx,
-                             const char *tmp, const char *name, mf_error *error)
+static mf_status write_bytes(const mf_store *s, int fd, const mf_store_addition *addition,
+                             mf_error *error)
 {
     static const uint64_t n_hits = 0;
     mf_fd_sink sink;
     mf_fd_sink_init(&sink, fd, s->dir);
     mf_fd_sink_gather(&sink, &s->allocator);
-    mf_status status = write(ctx, &sink.sink, error);
+    mf_status status = addition->write(addition->ctx, &sink.sink, error);
     if (status == MF_OK)
         status = sink.sink.write(&sink.sink, &n_hits, sizeof n_hits, error);
-    MF_TRY(mf_fd_sink_end(&sink, status, error));
+    return mf_fd_sink_end(&sink, status, error);
+}
+
+/* The name is given when all of the content is on the disk. */
+static mf_status publish(const mf_store *s, int fd, const char *tmp, const char *name,
+                         mf_error *error)
+{
     if (fsync(fd) != 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be synced", s->dir, tmp);
     if (renameat(s->dir_fd, tmp, s->dir_fd, name) != 0)
@@ -332,27 +373,24 @@ static mf_status write_entry(mf_store *s, int fd, mf_store_write_fn write, void 
     return MF_OK;
 }
 
-mf_status mf_store_add(mf_store *store, const mf_snapshot_key *key, const int32_t *tokens,
-                       size_t n_tokens, uint64_t n_bytes, mf_store_write_fn write, void *ctx,
-                       mf_error *error)
+mf_status mf_store_add(mf_store *store, const mf_store_addition *addition, mf_error *error)
 {
-    char name[MF_STORE_NAME_CHARS], tmp[MF_STORE_NAME_CHARS];
+    char name[MF_STORE_NAME_CHARS], tmp[MF_STORE_TMP_CHARS];
     int fd = -1;
-    if (mf_store_has(store, key, tokens, n_tokens))
+    const mf_store_addition *a = addition;
+    uint64_t n_bytes = a->n_bytes + MF_STORE_TAIL_BYTES;
+    if (mf_store_has(store, a->key, a->tokens, a->n_tokens))
         return MF_OK;
-    if (!name_of(store, key, tokens, n_tokens, name))
-        return mf_fail_memory(error, n_tokens * 4, "a stored entry");
-    n_bytes += MF_STORE_TAIL_BYTES;
+    if (!name_of(store, a->key, a->tokens, a->n_tokens, name))
+        return mf_fail_memory(error, a->n_tokens * 4, "a stored entry");
     if (n_bytes > store->options.max_bytes)
         return mf_fail(error, MF_ERR_BUDGET, "%s: an entry of %llu bytes, the limit is %llu",
                        store->dir, (unsigned long long)n_bytes,
                        (unsigned long long)store->options.max_bytes);
-    pthread_mutex_lock(&store->mutex);
-    mf_status status = reserve(store, n_bytes, tmp, &fd, error);
-    pthread_mutex_unlock(&store->mutex);
-    if (status != MF_OK)
-        return status;
-    status = write_entry(store, fd, write, ctx, tmp, name, error);
+    MF_TRY(reserve(store, name, n_bytes, tmp, &fd, error));
+    mf_status status = write_bytes(store, fd, a, error);
+    if (status == MF_OK)
+        status = publish(store, fd, tmp, name, error);
     if (status != MF_OK)
         unlinkat(store->dir_fd, tmp, 0);
     close(fd);

@@ -2,12 +2,16 @@
 /*
  * The store on disk: a directory of snapshots, found by the tokens they hold. It knows the snapshot
  * format's head, not what the parts mean. All of a store may be used from several threads; it is
- * shared with other processes through the directory alone.
+ * shared with other processes through the directory alone. HASH is 32 hexadecimal digits:
  *
- *   NAME.mfstate   an entry: a snapshot and its number of hits; last written or used at its mtime
- *   tmp-...        an entry being written; its writer holds a lock on it
- *   bad-...        an entry found damaged
- *   lock           locked while room is made and taken
+ *   HASH.mfstate                an entry: a snapshot and its number of hits; last written or used
+ *                               at its mtime
+ *   tmp-HASH-PID-N.mfstate      an entry being written; its writer holds a lock on it
+ *   bad-HASH.mfstate            an entry found damaged
+ *   lock                        locked while room is made and taken
+ *
+ * Files of other names, or that do not begin as snapshots do, are not the store's: they are neither
+ * read nor changed nor counted.
  */
 #ifndef MF_STATE_STATE_STORE_H
 #define MF_STATE_STATE_STORE_H
@@ -32,11 +36,19 @@ bool mf_store_has(mf_store *store, const mf_snapshot_key *key, const int32_t *to
 /* Writes the head and all parts of a snapshot to the sink. */
 typedef mf_status (*mf_store_write_fn)(void *ctx, mf_byte_sink *sink, mf_error *error);
 
-/* Adds an entry of n_bytes, evicting others where the limit asks for it; does nothing if there is
- * one of these tokens. On failure the store is as it was, evictions apart. */
-mf_status mf_store_add(mf_store *store, const mf_snapshot_key *key, const int32_t *tokens,
-                       size_t n_tokens, uint64_t n_bytes, mf_store_write_fn write, void *ctx,
-                       mf_error *error);
+/* What is to be stored: a snapshot of n_bytes that `write` writes. */
+typedef struct mf_store_addition {
+    const mf_snapshot_key *key;
+    const int32_t *tokens;
+    size_t n_tokens;
+    uint64_t n_bytes;
+    mf_store_write_fn write;
+    void *ctx;
+} mf_store_addition;
+
+/* Adds an entry, evicting others where the limit asks for it; does nothing if there is one of these
+ * tokens. On failure the store is as it was, evictions apart. */
+mf_status mf_store_add(mf_store *store, const mf_store_addition *addition, mf_error *error);
 
 #define MF_STORE_NAME_CHARS 48
 

@@ -19,19 +19,6 @@
 /* Changes within one tick of the file system's clock leave the same mtime. */
 #define TICK_NS 50000000
 
-static bool begins_with(const char *name, const char *prefix)
-{
-    return strncmp(name, prefix, strlen(prefix)) == 0;
-}
-
-static bool is_entry_name(const char *name)
-{
-    size_t n = strlen(name), n_suffix = sizeof MF_STORE_SUFFIX - 1;
-    return n > n_suffix && n < MF_STORE_NAME_CHARS && name[0] != '.' &&
-           !begins_with(name, MF_STORE_TMP) && !begins_with(name, MF_STORE_BAD) &&
-           strcmp(name + n - n_suffix, MF_STORE_SUFFIX) == 0;
-}
-
 /* Where a name is or would be. */
 static size_t entry_place(const mf_store *s, const char *name)
 {
@@ -77,12 +64,14 @@ void mf_store_set_aside(mf_store *s, const char *name, const char *why)
     s->n_set_aside++;
     mf_store_log(s, MF_LOG_WARNING, "%s/%s is damaged and set aside: %s", s->dir, name, why);
     mf_store_entry *e = mf_store_entry_find(s, name);
-    if (renameat(s->dir_fd, name, s->dir_fd, bad) == 0 || errno == ENOENT) {
-        if (e != NULL)
-            mf_store_entry_drop(s, e);
-    } else if (e != NULL) { /* remembered, so that it is not served */
+    int fd = mf_store_open_own(s, name, O_RDONLY);
+    bool is_gone = fd < 0 || renameat(s->dir_fd, name, s->dir_fd, bad) == 0 || errno == ENOENT;
+    if (fd >= 0)
+        close(fd);
+    if (e != NULL && is_gone)
+        mf_store_entry_drop(s, e);
+    else if (e != NULL) /* remembered, so that it is not served */
         mf_store_entry_hide(s, e);
-    }
 }
 
 static mf_status reserve_entry(mf_store *s, mf_error *error)
@@ -164,7 +153,7 @@ static mf_status add_entry(mf_store *s, int fd, const char *name, const mf_snaps
         mf_free(&s->allocator, e, sizeof *e);
         return status;
     }
-    memcpy(e->name, name, strlen(name) + 1); /* is_entry_name: it fits */
+    memcpy(e->name, name, strlen(name) + 1); /* an entry's name: it fits */
     e->n_bytes = (uint64_t)st.st_size;
     e->n_tokens = head->n_tokens;
     e->state_end = mf_snapshot_checkpoint_offset(head, 0);
@@ -182,9 +171,9 @@ static mf_status add_entry(mf_store *s, int fd, const char *name, const mf_snaps
 /* A file that this store has not seen yet. Only a lack of memory fails. */
 static mf_status meet_entry(mf_store *s, const char *name, mf_error *error)
 {
-    int fd = openat(s->dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = mf_store_open_own(s, name, O_RDONLY);
     if (fd < 0)
-        return MF_OK; /* gone already, or not ours to read */
+        return MF_OK; /* gone already, or not ours */
     mf_error why = {0};
     mf_snapshot_head head;
     int32_t *tokens = NULL;
@@ -203,29 +192,29 @@ static mf_status meet_entry(mf_store *s, const char *name, mf_error *error)
     return status;
 }
 
-/* A temporary file whose writer is gone is removed. True: it was, or is no longer there. */
-static bool clear_stale_tmp(const mf_store *s, const char *name)
+/* A file that is no entry: counted, or removed if it is temporary and its writer is gone. */
+static void meet_other(mf_store *s, const char *name, bool is_tmp)
 {
-    int fd = openat(s->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    struct stat st;
+    int fd = mf_store_open_own(s, name, O_RDWR);
     if (fd < 0)
-        return errno == ENOENT;
-    bool is_stale = flock(fd, LOCK_EX | LOCK_NB) == 0;
-    if (is_stale)
+        fd = mf_store_open_own(s, name, O_RDONLY); /* of another user */
+    if (fd < 0)
+        return;
+    if (is_tmp && flock(fd, LOCK_EX | LOCK_NB) == 0)
         unlinkat(s->dir_fd, name, 0);
+    else if (fstat(fd, &st) == 0)
+        s->other_bytes += (uint64_t)st.st_size;
     close(fd);
-    return is_stale;
 }
 
 static mf_status scan_name(mf_store *s, const char *name, mf_error *error)
 {
     struct stat st;
-    if (begins_with(name, MF_STORE_TMP) && clear_stale_tmp(s, name))
-        return MF_OK;
-    if (fstatat(s->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
-        return MF_OK;
-    if (begins_with(name, MF_STORE_TMP) || begins_with(name, MF_STORE_BAD))
-        s->other_bytes += (uint64_t)st.st_size;
-    if (!is_entry_name(name))
+    mf_store_name_kind kind = mf_store_kind_of(name);
+    if (kind == MF_STORE_IS_TMP || kind == MF_STORE_IS_BAD)
+        meet_other(s, name, kind == MF_STORE_IS_TMP);
+    if (kind != MF_STORE_IS_ENTRY || fstatat(s->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return MF_OK;
     mf_store_entry *e = mf_store_entry_find(s, name);
     if (e == NULL)
@@ -235,16 +224,21 @@ static mf_status scan_name(mf_store *s, const char *name, mf_error *error)
     return MF_OK;
 }
 
+/* NULL with errno. */
+static DIR *open_listing(const mf_store *s)
+{
+    int fd = mf_open_apart(s->dir_fd, ".", O_RDONLY | O_DIRECTORY, 0);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (d == NULL && fd >= 0)
+        close(fd);
+    return d;
+}
+
 static mf_status scan_all(mf_store *s, mf_error *error)
 {
-    int fd = openat(s->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
-    if (d == NULL) {
-        mf_status status = mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot be listed", s->dir);
-        if (fd >= 0)
-            close(fd);
-        return status;
-    }
+    DIR *d = open_listing(s);
+    if (d == NULL)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot be listed", s->dir);
     mf_status status = MF_OK;
     for (size_t i = 0; i < s->n_entries; i++)
         s->entries[i]->is_seen = false;
@@ -296,25 +290,27 @@ static mf_store_entry *least_useful(const mf_store *s)
     return worst;
 }
 
+static void remove_bad_one(mf_store *s, const char *name)
+{
+    struct stat st;
+    int fd = mf_store_kind_of(name) == MF_STORE_IS_BAD ? mf_store_open_own(s, name, O_RDONLY) : -1;
+    if (fd < 0)
+        return;
+    if (fstat(fd, &st) == 0 && unlinkat(s->dir_fd, name, 0) == 0) {
+        uint64_t n_bytes = (uint64_t)st.st_size;
+        s->other_bytes -= s->other_bytes < n_bytes ? s->other_bytes : n_bytes;
+    }
+    close(fd);
+}
+
 /* Damaged files serve nobody: they are the first to go. */
 static void remove_bad(mf_store *s)
 {
-    int fd = openat(s->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
-    if (d == NULL) {
-        if (fd >= 0)
-            close(fd);
+    DIR *d = open_listing(s);
+    if (d == NULL)
         return;
-    }
-    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
-        struct stat st;
-        if (!begins_with(e->d_name, MF_STORE_BAD) ||
-            fstatat(s->dir_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
-            unlinkat(s->dir_fd, e->d_name, 0) != 0)
-            continue;
-        s->other_bytes -=
-            s->other_bytes < (uint64_t)st.st_size ? s->other_bytes : (uint64_t)st.st_size;
-    }
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
+        remove_bad_one(s, e->d_name);
     closedir(d);
 }
 
@@ -368,27 +364,33 @@ static mf_status take_space(const mf_store *s, int fd, uint64_t n_bytes, mf_erro
                              (unsigned long long)n_bytes);
 }
 
-mf_status mf_store_tmp_create(mf_store *s, uint64_t n_bytes, char name[MF_STORE_NAME_CHARS],
-                              int *fd, mf_error *error)
+/* A lock that another process has just got was meant to clear the file away: another is made. Where
+ * there are no locks, nobody takes the file for stale either. */
+static bool lock_tmp(int fd)
+{
+    int failure;
+    do {
+        failure = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+    } while (failure == EINTR);
+    return failure != EWOULDBLOCK;
+}
+
+mf_status mf_store_tmp_create(mf_store *s, const char *name, uint64_t n_bytes,
+                              char tmp[MF_STORE_TMP_CHARS], int *fd, mf_error *error)
 {
     int made = -1;
-    do {
+    for (bool is_ours = false; !is_ours;) {
         if (made >= 0)
             close(made);
-        snprintf(name, MF_STORE_NAME_CHARS, MF_STORE_TMP "%lx-%llx", (unsigned long)getpid(),
-                 (unsigned long long)s->n_temporary++);
-        made = openat(s->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (made < 0 && errno == EEXIST)
-            continue;
-        if (made < 0)
-            return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be made", s->dir, name);
-        /* Where there are no locks, nobody takes the file for stale either. */
-        if (flock(made, LOCK_EX) != 0 && errno == EINTR)
-            continue;
-    } while (made < 0 || !is_still(s, name, made));
+        mf_store_tmp_name(s, name, tmp);
+        made = mf_open_apart(s->dir_fd, tmp, O_RDWR | O_CREAT | O_EXCL, 0666);
+        if (made < 0 && errno != EEXIST)
+            return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be made", s->dir, tmp);
+        is_ours = made >= 0 && lock_tmp(made) && is_still(s, tmp, made);
+    }
     mf_status status = take_space(s, made, n_bytes, error);
     if (status != MF_OK) {
-        unlinkat(s->dir_fd, name, 0);
+        unlinkat(s->dir_fd, tmp, 0);
         close(made);
         return status;
     }

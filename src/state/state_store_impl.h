@@ -13,6 +13,7 @@
 #define MF_STORE_TMP "tmp-"
 #define MF_STORE_BAD "bad-"
 #define MF_STORE_LOCK "lock"
+#define MF_STORE_TMP_CHARS 96
 #define MF_STORE_TAIL_BYTES 8 /* behind the snapshot: hits */
 
 /* The key's words come before the tokens in the index, so that one tree serves all models. */
@@ -43,6 +44,7 @@ struct mf_store {
     size_t n_entries, capacity;
     uint64_t other_bytes;    /* of tmp- and bad- files, by the last scan */
     struct timespec scanned; /* the directory's mtime then */
+    bool is_lock_stuck;      /* another process kept it for longer than one waits */
     bool is_stale;           /* it was so fresh that more may have happened at the same time */
     uint64_t n_hits, n_misses, n_evicted, n_set_aside, n_temporary;
     mf_state_reader reader;
@@ -57,6 +59,25 @@ void mf_store_log(const mf_store *s, mf_log_level level, const char *format, ...
 int32_t *mf_store_sequence(const mf_store *s, const mf_snapshot_key *key, const int32_t *tokens,
                            size_t n_tokens);
 
+/* ---------------------------------------------------------------------------------------- names */
+
+typedef enum mf_store_name_kind {
+    MF_STORE_IS_FOREIGN,
+    MF_STORE_IS_ENTRY,
+    MF_STORE_IS_TMP,
+    MF_STORE_IS_BAD
+} mf_store_name_kind;
+
+mf_store_name_kind mf_store_kind_of(const char *name);
+void mf_store_entry_name(const int32_t *sequence, size_t n_words, char name[MF_STORE_NAME_CHARS]);
+/* A new one for an entry of this name. */
+void mf_store_tmp_name(mf_store *s, const char *entry, char tmp[MF_STORE_TMP_CHARS]);
+/* Opens a file that is the store's by name and content; flags: O_RDONLY or O_RDWR. -1: it is not,
+ * or is gone, or may not be opened. */
+int mf_store_open_own(const mf_store *s, const char *name, int flags);
+
+/* ------------------------------------------------------------------------------------ directory */
+
 /* Makes entries and index agree with the directory, if it changed or `always`. */
 mf_status mf_store_scan(mf_store *s, bool always, mf_error *error);
 mf_store_entry *mf_store_entry_find(const mf_store *s, const char *name);
@@ -69,8 +90,9 @@ void mf_store_set_aside(mf_store *s, const char *name, const char *why);
 /* Evicts until n_bytes more fit. */
 mf_status mf_store_make_room(mf_store *s, uint64_t n_bytes, mf_error *error);
 
-/* A new temporary file of n_bytes, locked by this process; its name is written to name. */
-mf_status mf_store_tmp_create(mf_store *s, uint64_t n_bytes, char name[MF_STORE_NAME_CHARS],
-                              int *fd, mf_error *error);
+/* A new temporary file of n_bytes for the entry `name`, locked by this process; it is called tmp.
+ */
+mf_status mf_store_tmp_create(mf_store *s, const char *name, uint64_t n_bytes,
+                              char tmp[MF_STORE_TMP_CHARS], int *fd, mf_error *error);
 
 #endif

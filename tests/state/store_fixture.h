@@ -85,8 +85,9 @@ __attribute__((unused)) static mf_status entry_add_by(mf_store *store, const ent
 {
     mf_snapshot_head head = entry_head(k);
     int32_t *tokens = entry_tokens(k);
-    mf_status status = mf_store_add(store, &fixture_key, tokens, k->n_tokens,
-                                    mf_snapshot_total_bytes(&head), write, ctx, error);
+    const mf_store_addition addition = {
+        &fixture_key, tokens, k->n_tokens, mf_snapshot_total_bytes(&head), write, ctx};
+    mf_status status = mf_store_add(store, &addition, error);
     free(tokens);
     return status;
 }
