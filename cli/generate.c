@@ -45,6 +45,12 @@ static int open_sampler(mf_cli_generator *g)
     return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
 }
 
+static int is_interrupted(void *user)
+{
+    (void)user;
+    return mf_cli_interrupted();
+}
+
 static mf_status open_store(mf_cli_generator *g, mf_error *error)
 {
     const mf_cli_generate_args *args = g->args;
@@ -54,6 +60,7 @@ static mf_status open_store(mf_cli_generator *g, mf_error *error)
         options.max_bytes = args->state_dir_bytes;
     options.log = mf_cli_log;
     options.log_user = (void *)&args->engine.verbosity;
+    options.stop = is_interrupted;
     return mf_store_open(args->state_dir, &options, &g->store, error);
 }
 

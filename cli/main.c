@@ -2,8 +2,11 @@
 /* The program's entry: its own options, then one subcommand. */
 #include "commands.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char help[] =
     "Usage: moeflux COMMAND MODEL [OPTION]...\n"
@@ -31,8 +34,21 @@ static const struct command {
     {"bench", mf_cmd_bench},
 };
 
+/* A standard stream that was closed would be the next file opened. It is taken in the direction
+ * that it is not for, so that using it fails as before. */
+static bool fill_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+            open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+            return false;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
+    if (!fill_standard_streams())
+        return MF_EXIT_ERROR;
     if (argc < 2)
         return mf_cli_usage_error(NULL, "a command is missing");
     const char *name = argv[1];
