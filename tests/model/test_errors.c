@@ -69,6 +69,13 @@ static void overlap(void)
         WEIGHT "{\"data_offsets\":[518580,522676],\"dtype\":\"U32\",\"shape\":[64,16]}");
 }
 
+static void overlap_by_one_byte(void)
+{
+    scratch_replace_in_header(
+        mlx, WEIGHT AT,
+        WEIGHT "{\"data_offsets\":[518583,522679],\"dtype\":\"U32\",\"shape\":[64,16]}");
+}
+
 static void overflow(void)
 {
     scratch_replace_in_header(mlx, WEIGHT AT,
@@ -245,6 +252,7 @@ static const damage damages[] = {
     {"header longer than the file", "mlx_4bit", huge_header, MF_ERR_FORMAT, mlx, "header"},
     {"header that is no JSON", "mlx_4bit", broken_header, MF_ERR_FORMAT, mlx, ""},
     {"overlapping offsets", "mlx_4bit", overlap, MF_ERR_FORMAT, mlx, "k_proj.weight"},
+    {"overlap by a byte", "mlx_4bit", overlap_by_one_byte, MF_ERR_FORMAT, mlx, "overlap at byte"},
     {"overflowing offsets", "mlx_4bit", overflow, MF_ERR_FORMAT, mlx, "k_proj.weight"},
     {"overflowing shape", "mlx_4bit", shape_overflow, MF_ERR_FORMAT, mlx, "k_proj.weight"},
     {"offsets beyond the file", "mlx_4bit", beyond_file, MF_ERR_FORMAT, mlx, ""},

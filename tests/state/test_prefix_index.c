@@ -191,6 +191,41 @@ static void test_failing_allocations(void)
         sequences[i].entry = NULL;
 }
 
+/* An insertion that fails leaves the tree as it was: no node without an entry or two children,
+ * which would break the invariant that bounds the nodes. Only where even taking it back finds no
+ * memory a node stays, until the next removal beside it. */
+static void test_failed_insert_is_pruned(void)
+{
+    static const int32_t held[] = {1, 2, 3, 4}, added[] = {1, 2, 5, 6};
+    failing f = {0};
+    const mf_allocator a = failing_allocator(&f);
+    mf_error error = {0};
+    for (int once = 0; once < 2; once++) {
+        unsigned n = 1;
+        for (bool has_failed = true; has_failed; n++) {
+            mf_prefix_index *index = NULL;
+            mf_prefix_entry *one = NULL, *two = NULL;
+            int value;
+            REQUIRE(n < 20);
+            REQUIRE_OK(mf_prefix_index_create(&a, &index, &error), &error);
+            REQUIRE_OK(mf_prefix_insert(index, held, 4, &value, &one, &error), &error);
+            failing_arm(&f, n, once == 1);
+            mf_status status = mf_prefix_insert(index, added, 4, &value, &two, &error);
+            has_failed = failing_disarm(&f);
+            CHECK_STATUS(status, has_failed ? MF_ERR_NO_MEMORY : MF_OK);
+            size_t n_nodes = mf_prefix_index_n_nodes(index);
+            CHECK(has_failed ? n_nodes == 2 || (once == 0 && n_nodes == 3) : n_nodes == 4);
+            CHECK_U64(mf_prefix_index_n_entries(index), has_failed ? 1 : 2);
+            CHECK(mf_prefix_find_whole(index, held, 4).n_common == 4);
+            mf_prefix_remove(index, one);
+            CHECK_U64(mf_prefix_index_n_nodes(index), has_failed ? 1 : 2);
+            mf_prefix_index_free(&index);
+        }
+        CHECK(n > 5);
+    }
+    failing_check_end(&f, "failed insertions");
+}
+
 /* 64 sequences of 4,096 tokens with a common beginning. */
 static void print_speed(void)
 {
@@ -223,6 +258,7 @@ int main(void)
     test_random_steps();
     test_equal_sequences();
     test_failing_allocations();
+    test_failed_insert_is_pruned();
     print_speed();
     return test_result();
 }
