@@ -386,19 +386,23 @@ MF_API MF_MUST_CHECK mf_status mf_checkpoint_drop(mf_session *session, size_t po
  * -- */
 
 /*
- * A snapshot is a session's tokens and state as bytes (docs/FORMATS.md), with a checksum over
- * everything and the fingerprint of the model it belongs to. Loading checks all of it before the
- * session changes: MF_ERR_FORMAT (not a snapshot, another version, truncated, a changed bit),
+ * A snapshot is a session's tokens, state and logits as bytes (docs/FORMATS.md), with a checksum
+ * over everything and the fingerprint of the model it belongs to. Loading checks all of it before
+ * the session changes: MF_ERR_FORMAT (not a snapshot, another version, truncated, a changed bit),
  * MF_ERR_UNSUPPORTED (another model, another cache type), MF_ERR_CONTEXT (it does not fit the
- * session's), MF_ERR_BUDGET and MF_ERR_NO_MEMORY leave it as it was. After loading there are no
- * logits. Large snapshots in memory are done by up to n_threads threads, which end with the call.
+ * session's), MF_ERR_BUDGET and MF_ERR_NO_MEMORY leave it as it was. After loading the logits are
+ * those that the session had when it was saved, or NULL if it had none: sampling goes on at once.
+ * Large snapshots in memory are done by up to n_threads threads, which end with the call. A write
+ * that fails sends no signal (SIGPIPE, SIGXFSZ).
  */
 
-/* Exactly the bytes that saving now would write. */
+/* Exactly the bytes that saving now would write; with logits, n_vocab floats and their checksum
+ * more than without. */
 MF_API uint64_t mf_snapshot_bytes(const mf_session *session);
 /* Into a buffer; capacity below mf_snapshot_bytes is MF_ERR_ARGUMENT and nothing is written. Errors
  * also: MF_ERR_NO_MEMORY, and MF_ERR_IO and MF_ERR_FORMAT of the first snapshot, for which the
- * checkpoint is sampled; the buffer's content is then undefined. */
+ * checkpoint is sampled (the buffer's content is then undefined), and MF_ERR_UNSUPPORTED on a
+ * backend whose states cannot be told from others'. */
 MF_API MF_MUST_CHECK mf_status mf_snapshot_save(const mf_session *session, void *buffer,
                                                 size_t capacity, mf_error *error);
 MF_API MF_MUST_CHECK mf_status mf_snapshot_load(mf_session *session, const void *buffer,

@@ -312,6 +312,10 @@ typedef struct mf_backend_ops {
     const char *name;
     /* What it runs on: a CPU's kernel tier, a GPU's name. */
     const char *(*device_name)(const mf_backend *be);
+    /* Whose roundings its results have: 1 to 3 are the CPU's tiers, and every other backend whose
+     * results have other bits takes other numbers, which stay (docs/FORMATS.md). 0: none, so that
+     * no state of its is stored. */
+    uint32_t (*rounding)(const mf_backend *be);
     mf_status (*buffer_create)(mf_backend *be, uint64_t n_bytes, const char *what, mf_buffer *out,
                                mf_error *error);
     void (*buffer_free)(mf_backend *be, mf_buffer buffer);

@@ -63,14 +63,13 @@ static void list_written(const mf_state *state, const mf_snapshot_head *head,
                       mf_state_recurrent_part(e, state->checkpoint_units[k], i));
 }
 
-mf_status mf_snapshot_write(const mf_state *state, bool with_all, mf_byte_sink *sink,
-                            mf_error *error)
+mf_status mf_snapshot_write(const mf_state *state, mf_byte_sink *sink, mf_error *error)
 {
     mf_engine *e = state->engine;
     mf_snapshot_parts parts;
     const mf_snapshot_crew crew = crew_of(e);
-    mf_snapshot_head head = mf_snapshot_head_of(e, state->position, with_all && state->logits,
-                                                with_all ? state->n_checkpoints : 0);
+    mf_snapshot_head head =
+        mf_snapshot_head_of(e, state->position, state->logits != NULL, state->n_checkpoints);
     MF_TRY(mf_engine_snapshot_key(e, &head.key, error));
     for (uint32_t i = 0; i < head.n_checkpoints; i++)
         head.checkpoints[i] = (uint32_t)state->checkpoints[i];
@@ -217,7 +216,8 @@ uint64_t mf_snapshot_bytes(const mf_session *session)
 {
     if (session == NULL)
         return 0;
-    const mf_snapshot_head head = mf_snapshot_head_of(session->engine, session->position, false, 0);
+    const mf_snapshot_head head =
+        mf_snapshot_head_of(session->engine, session->position, session->has_logits, 0);
     return mf_snapshot_total_bytes(&head);
 }
 
@@ -226,7 +226,7 @@ static mf_status save(const mf_session *session, mf_byte_sink *sink, mf_error *e
     mf_state *state = NULL;
     /* holding counts references and nothing else */
     MF_TRY(mf_state_hold((mf_session *)session, session->position, &state, error));
-    mf_status status = mf_snapshot_write(state, false, sink, error);
+    mf_status status = mf_snapshot_write(state, sink, error);
     mf_state_release(&state);
     return status;
 }
@@ -292,10 +292,6 @@ static mf_status load(mf_session *session, mf_snapshot_head *head, mf_byte_sourc
     mf_state *state = NULL;
     MF_TRY(mf_snapshot_check(session->engine, head, error));
     MF_TRY(read_all(session->engine, head, source, &state, error));
-    if (state->logits != NULL) /* the same after loading, whoever wrote it */
-        mf_free(&session->engine->allocator, state->logits,
-                session->engine->runner.h.n_vocab * sizeof *state->logits);
-    state->logits = NULL;
     mf_status status = mf_session_adopt(session, state, error);
     mf_state_release(&state);
     return status;

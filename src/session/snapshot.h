@@ -8,7 +8,7 @@
 
 /* Which states are those of this engine's model, cache type and order of summing. Computed when it
  * is asked for first, for which a few KiB of every expert are read: MF_ERR_IO, MF_ERR_FORMAT (a
- * file was cut short), MF_ERR_NO_MEMORY. */
+ * file was cut short), MF_ERR_NO_MEMORY; MF_ERR_UNSUPPORTED on a backend that has no number. */
 mf_status mf_engine_snapshot_key(mf_engine *engine, mf_snapshot_key *out, mf_error *error);
 
 /* What the head of a snapshot of this many tokens and checkpoints says, but for the key and the
@@ -16,9 +16,8 @@ mf_status mf_engine_snapshot_key(mf_engine *engine, mf_snapshot_key *out, mf_err
 mf_snapshot_head mf_snapshot_head_of(const mf_engine *engine, uint64_t n_tokens, bool has_logits,
                                      uint32_t n_checkpoints);
 
-/* The whole snapshot; logits and checkpoints too where with_all and the state has them. */
-mf_status mf_snapshot_write(const mf_state *state, bool with_all, mf_byte_sink *sink,
-                            mf_error *error);
+/* The whole snapshot, with the logits and checkpoints that the state has. */
+mf_status mf_snapshot_write(const mf_state *state, mf_byte_sink *sink, mf_error *error);
 
 /* MF_ERR_UNSUPPORTED: of another model or cache type. MF_ERR_FORMAT: sizes that such a state does
  * not have. */

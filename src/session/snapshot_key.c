@@ -8,8 +8,6 @@
 
 #include "base/checked.h"
 
-#include <string.h>
-
 /* Of large weights every 16th block is enough to tell two models apart. */
 #define WHOLE_BYTES ((uint64_t)64 << 20)
 #define SAMPLE_BYTES ((uint64_t)4 << 10)
@@ -54,11 +52,27 @@ static void add_shapes(const mf_engine *e, mf_checksum *c)
                                i->n_expert_groups_per_token,
                                i->resident_bytes,
                                MF_PAGE_TOKENS};
-    const double rope[] = {e->runner.h.rope.theta, e->runner.h.rope.factor,
-                           e->runner.h.rope.attention_factor, (double)e->runner.h.rms_eps};
     mf_fingerprint_add(c, i->family, sizeof i->family);
     mf_fingerprint_add(c, values, sizeof values);
-    mf_fingerprint_add(c, rope, sizeof rope);
+}
+
+/* The numbers of the config that the state of a token depends on. */
+static void add_config(const mf_hparams *h, mf_checksum *c)
+{
+    const mf_rope *r = &h->rope;
+    const mf_router *o = &h->router;
+    const double values[] = {
+        r->theta,   r->factor, r->n_original,      r->beta_fast, r->beta_slow, r->attention_factor,
+        h->rms_eps, o->eps,    h->attention_scale, o->scale};
+    const uint64_t choices[] = {
+        h->n_rot,        r->interleaved,   r->is_yarn,         r->truncate,      o->is_sigmoid,
+        o->has_bias,     o->normalise,     h->q_rank,          h->kv_rank,       h->nope_dim,
+        h->n_k_heads,    h->n_v_heads,     h->key_dim,         h->value_dim,     h->conv_width,
+        h->dense_hidden, h->shared_hidden, h->shared_is_gated, h->value_head_dim};
+    mf_fingerprint_add(c, values, sizeof values);
+    mf_fingerprint_add(c, choices, sizeof choices);
+    mf_fingerprint_add(c, h->layer_kind, h->n_layers * sizeof *h->layer_kind);
+    mf_fingerprint_add(c, h->is_dense, h->n_layers * sizeof *h->is_dense);
 }
 
 /* ------------------------------------------------------------------------------------- experts */
@@ -159,12 +173,18 @@ mf_status mf_engine_snapshot_key(mf_engine *engine, mf_snapshot_key *out, mf_err
     mf_engine_unlock(engine);
     if (is_known)
         return MF_OK;
-    const char *tier = mf_engine_cpu_name(engine);
-    mf_snapshot_key key = {.kv_type = (uint32_t)engine->options.kv_type};
-    key.cpu_tier = strcmp(tier, "scalar") == 0 ? 1 : strcmp(tier, "avx2") == 0 ? 2 : 3;
+    const mf_backend *be = engine->runner.backend;
+    mf_snapshot_key key = {.kv_type = (uint32_t)engine->options.kv_type,
+                           .cpu_tier = be->ops->rounding(be)};
+    if (key.cpu_tier == 0)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "backend %s on %s: its states cannot be told from another's, and are not "
+                       "stored",
+                       be->ops->name, be->ops->device_name(be));
     mf_checksum c;
     mf_fingerprint_begin(&c);
     add_shapes(engine, &c);
+    add_config(&engine->runner.h, &c);
     add_resident(engine, &c);
     MF_TRY(add_experts(engine, &c, error));
     mf_fingerprint_end(&c, key.fingerprint);

@@ -210,7 +210,7 @@ void mf_engine_set_store(mf_engine *engine, mf_store *store)
 
 static mf_status write_state(void *ctx, mf_byte_sink *sink, mf_error *error)
 {
-    return mf_snapshot_write(ctx, true, sink, error);
+    return mf_snapshot_write(ctx, sink, error);
 }
 
 /* An entry's checkpoints take at most this part of the store, so that they push out little else. */

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Snapshots of sessions: what continues from one has the bits of what never stopped, in every kind
- * of family and cache; what does not fit is refused with its reason, and the session is as before.
+ * of family and cache, and can be sampled from at once; what does not fit is refused with its
+ * reason, and the session is as before.
  */
+#include "base/cpu.h"
 #include "failing_alloc.h"
 #include "golden.h"
 #include "scratch_dir.h"
+#include "session/engine.h"
+#include "session/snapshot.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -64,6 +69,16 @@ static float *last_logits(mf_engine *engine, const golden *g)
     return want;
 }
 
+/* The same logits, or none, in both. */
+static void check_same_logits(const mf_session *a, const mf_session *b, const golden *g,
+                              const char *what)
+{
+    const float *x = mf_session_logits(a), *y = mf_session_logits(b);
+    CHECK_MSG((x == NULL) == (y == NULL) &&
+                  (x == NULL || memcmp(x, y, g->n_vocab * sizeof *x) == 0),
+              "%s: other logits at token %zu", what, mf_session_position(a));
+}
+
 static void check_position(mf_engine *one, mf_engine *two, const golden *g, size_t n,
                            const float *want, const char *name)
 {
@@ -74,14 +89,42 @@ static void check_position(mf_engine *one, mf_engine *two, const golden *g, size
     unsigned char *bytes = save(s, &n_bytes), *again;
     eval(t, g->tokens + 3, 5); /* something else, which is then gone */
     REQUIRE_OK(mf_snapshot_load(t, bytes, n_bytes, &error), &error);
-    CHECK(mf_session_position(t) == n && mf_session_logits(t) == NULL);
+    CHECK(mf_session_position(t) == n && (mf_session_logits(t) == NULL) == (n == 0));
+    check_same_logits(s, t, g, name);
     CHECK(n == 0 || memcmp(mf_session_tokens(t), g->tokens, n * sizeof *g->tokens) == 0);
     again = save(t, &n_again);
     CHECK(n_again == n_bytes && memcmp(again, bytes, n_bytes) == 0);
+    if (n > 0) { /* nothing is left to evaluate */
+        mf_sync_result r = {0};
+        REQUIRE_OK(mf_session_sync(t, g->tokens, n, &r, &error), &error);
+        CHECK(r.source == MF_SYNC_SELF && r.n_reused == n && r.n_evaluated == 0);
+    }
     check_goes_on(t, g, want, name);
     check_goes_on(s, g, want, name); /* saving changed nothing */
     free(bytes);
     free(again);
+    mf_session_free(&s);
+    mf_session_free(&t);
+}
+
+/* A session that has no logits is saved without, and takes them from who loads it. */
+static void check_without_logits(mf_engine *engine, const golden *g, const float *want)
+{
+    mf_error error = {0};
+    size_t n_with, n_without, n_kept;
+    mf_session *s = new_session(engine), *t = new_session(engine);
+    eval(s, g->tokens, 33);
+    free(save(s, &n_with));
+    eval(s, g->tokens + 33, 2);
+    REQUIRE_OK(mf_session_truncate(s, 33, &n_kept, &error), &error);
+    REQUIRE(n_kept == 33 && mf_session_logits(s) == NULL);
+    unsigned char *bytes = save(s, &n_without);
+    CHECK_U64(n_with - n_without, g->n_vocab * sizeof(float) + 8); /* and their checksum */
+    eval(t, g->tokens, 5);
+    REQUIRE_OK(mf_snapshot_load(t, bytes, n_without, &error), &error);
+    CHECK(mf_session_position(t) == 33 && mf_session_logits(t) == NULL);
+    check_goes_on(t, g, want, "without logits");
+    free(bytes);
     mf_session_free(&s);
     mf_session_free(&t);
 }
@@ -111,6 +154,11 @@ static void check_files(mf_engine *engine, const golden *g, const float *want)
     CHECK_STATUS(mf_snapshot_save_fd(s, 1000000, &error), MF_ERR_IO);
     CHECK_STATUS(mf_snapshot_load_fd(s, 1000000, &error), MF_ERR_IO);
     CHECK_STATUS(mf_snapshot_save_fd(s, -1, &error), MF_ERR_ARGUMENT);
+    int ends[2]; /* nobody reads: an error, and no signal */
+    REQUIRE(pipe(ends) == 0 && close(ends[0]) == 0);
+    CHECK_STATUS(mf_snapshot_save_fd(s, ends[1], &error), MF_ERR_IO);
+    CHECK(error.os_errno == EPIPE);
+    close(ends[1]);
     check_goes_on(s, g, want, "after failures");
     fclose(f);
     mf_session_free(&s);
@@ -271,6 +319,93 @@ static void check_other_experts(void)
     scratch_remove();
 }
 
+/* The same weights under another config: other rotations, norms, routes. */
+static void check_other_config(void)
+{
+    static const struct {
+        const char *model, *from, *to;
+    } cases[] = {
+        {"mlx_4bit", "\"rope_theta\": 10000000.0", "\"rope_theta\": 10000001.0"},
+        {"mlx_4bit", "\"partial_rotary_factor\": 0.25", "\"partial_rotary_factor\": 0.5"},
+        {"v3_yarn_f32", "\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": 2e-06"},
+        {"v3_yarn_f32", "\"rope_theta\": 100", "\"rope_theta\": 101"},
+        {"v3_yarn_f32", "\"factor\": 40", "\"factor\": 41"},
+        {"v3_yarn_f32", "\"original_max_position_embeddings\": 32",
+         "\"original_max_position_embeddings\": 33"},
+        {"v3_yarn_f32", "\"beta_fast\": 4", "\"beta_fast\": 5"},
+        {"v3_yarn_f32", "\"beta_slow\": 0.25", "\"beta_slow\": 0.5"},
+        {"v3_yarn_f32", "\"mscale\": 1.0", "\"mscale\": 2.0"},
+        {"v3_yarn_f32", "\"mscale_all_dim\": 1.0", "\"mscale_all_dim\": 1.5"},
+        {"v3_yarn_f32", "\"routed_scaling_factor\": 2.5", "\"routed_scaling_factor\": 2.0"},
+        {"v3_yarn_f32", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"},
+        {"v3_yarn_f32", "\"topk_group\": 2", "\"topk_group\": 3"},
+        {"v3_yarn_f32", "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 3"},
+    };
+    static const int32_t few[] = {1, 2, 3, 4};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const golden_case *c = golden_case_find(cases[i].model);
+        mf_engine *engine = open_at(c, scratch_copy(cases[i].model));
+        size_t n_bytes;
+        mf_session *s = new_session(engine);
+        eval(s, few, 4);
+        unsigned char *bytes = save(s, &n_bytes);
+        mf_session_free(&s);
+        mf_engine_close(&engine);
+        scratch_replace("config.json", cases[i].from, cases[i].to);
+        engine = open_at(c, scratch_path("."));
+        s = new_session(engine);
+        eval(s, few, 3);
+        mf_error error = {0};
+        CHECK_MSG(mf_snapshot_load(s, bytes, n_bytes, &error) == MF_ERR_UNSUPPORTED &&
+                      strstr(error.message, "another model") != NULL,
+                  "%s with %s: %s", cases[i].model, cases[i].to, error.message);
+        free(bytes);
+        mf_session_free(&s);
+        mf_engine_close(&engine);
+    }
+    scratch_remove();
+}
+
+/* Whose roundings a state has is the backend's to say, not its display name's: another backend's
+ * are another key, and those of one that does not say are not stored. */
+static uint32_t roundings;
+
+static uint32_t say_roundings(const mf_backend *be)
+{
+    (void)be;
+    return roundings;
+}
+
+static void check_roundings(void)
+{
+    const golden_case *c = golden_case_find("v3_bf16");
+    mf_error error = {0};
+    mf_snapshot_key key;
+    for (uint32_t tier = 1; tier <= (uint32_t)mf_cpu_detect(0); tier++) {
+        mf_engine_options options = golden_options(c);
+        options.cpu_tier_limit = tier;
+        mf_engine *engine = golden_open(c, &options);
+        REQUIRE_OK(mf_engine_snapshot_key(engine, &key, &error), &error);
+        CHECK_U64(key.cpu_tier, tier);
+        mf_engine_close(&engine);
+    }
+    static const uint32_t others[] = {4, 1000, 0};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        mf_engine *engine = open_with(c, MF_KV_F32);
+        mf_backend *be = engine->runner.backend;
+        const mf_backend_ops *real = be->ops;
+        mf_backend_ops ops = *real;
+        ops.rounding = say_roundings;
+        roundings = others[i];
+        be->ops = &ops;
+        mf_status status = mf_engine_snapshot_key(engine, &key, &error);
+        CHECK_STATUS(status, others[i] != 0 ? MF_OK : MF_ERR_UNSUPPORTED);
+        CHECK(status != MF_OK || key.cpu_tier == others[i]);
+        be->ops = real;
+        mf_engine_close(&engine);
+    }
+}
+
 static void check_allocations(const golden_case *c, const golden *g, const float *want)
 {
     failing f = {0};
@@ -327,6 +462,8 @@ int main(void)
             for (size_t k = 0; k < sizeof positions / sizeof *positions; k++)
                 check_position(one, two, &g, positions[k], want, c->name);
             check_position(one, two, &g, g.n_tokens - 1, want, c->name);
+            if (i >= 2) /* families that can be truncated at any token */
+                check_without_logits(one, &g, want);
             if (i % 2 == 0 && kv == MF_KV_F32) {
                 check_files(one, &g, want);
                 check_damage(one, &g, want);
@@ -340,6 +477,8 @@ int main(void)
     }
     check_strangers();
     check_other_experts();
+    check_other_config();
+    check_roundings();
     CHECK_U64(mf_snapshot_bytes(NULL), 0);
     return test_result();
 }

@@ -140,16 +140,22 @@ static void check_sources(const golden_case *c, const golden *g, bool is_recurre
     mf_engine_close(&reference);
 }
 
-/* The only entry's. */
-static const char *entry_path(char *path, size_t capacity)
+/* Of the only entry but the one at the path `not_this`. */
+static const char *entry_path(char *path, size_t capacity, const char *not_this)
 {
     DIR *d = opendir(dir);
+    unsigned n_found = 0;
+    char found[600];
     REQUIRE(d != NULL);
-    path[0] = '\0';
-    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
-        if (strstr(e->d_name, ".mfstate") != NULL && e->d_name[0] != 'b')
-            snprintf(path, capacity, "%s/%s", dir, e->d_name);
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        snprintf(found, sizeof found, "%s/%s", dir, e->d_name);
+        if (strlen(e->d_name) != strlen(".mfstate") + 32 || strcmp(found, not_this) == 0)
+            continue;
+        snprintf(path, capacity, "%s", found);
+        n_found++;
+    }
     closedir(d);
+    REQUIRE(n_found == 1);
     return path;
 }
 
@@ -160,7 +166,7 @@ static void damage_all(off_t at)
     DIR *d = opendir(dir);
     REQUIRE(d != NULL);
     for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
-        if (strstr(e->d_name, ".mfstate") == NULL || e->d_name[0] == 'b')
+        if (strlen(e->d_name) != strlen(".mfstate") + 32) /* no entry */
             continue;
         unsigned char byte;
         snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
@@ -220,6 +226,77 @@ static void check_store(const golden_case *c, const golden *g, bool is_recurrent
     mf_store_get_stats(store, &stats);
     CHECK(stats.n_set_aside == 1 && stats.n_entries == 0);
     mf_engine_set_store(e, NULL);
+    mf_session_free(&s);
+    mf_engine_close(&e);
+    mf_engine_close(&reference);
+    mf_store_close(&store);
+}
+
+/* A session at 32 tokens without logits: cut there, or gone back to a checkpoint that was made in
+ * the middle of an evaluation. */
+static mf_session *session_without_logits(mf_engine *e, const golden *g, bool is_recurrent)
+{
+    mf_error error = {0};
+    size_t n_kept = 0;
+    mf_session *s = new_session(e);
+    if (is_recurrent)
+        mf_checkpoint_auto(s, 16, 0);
+    REQUIRE_OK(mf_session_eval(s, g->tokens, 40, &error), &error);
+    REQUIRE_OK(mf_session_truncate(s, 32, &n_kept, &error), &error);
+    REQUIRE(n_kept == 32 && mf_session_position(s) == 32 && mf_session_logits(s) == NULL);
+    return s;
+}
+
+/* An entry without logits serves all of its tokens only where others follow: they are what sync
+ * promises. */
+static void check_store_without_logits(const golden_case *c, const golden *g, bool is_recurrent)
+{
+    mf_error error = {0};
+    fresh_store_dir();
+    mf_store *store = open_store(8);
+    mf_engine *e = open_engine(c), *reference = open_engine(c);
+    mf_session *s = session_without_logits(e, g, is_recurrent);
+    REQUIRE_OK(mf_store_put(store, s, &error), &error);
+    mf_session_free(&s);
+    mf_engine_close(&e);
+    e = open_engine(c);
+    mf_engine_set_store(e, store);
+    s = new_session(e); /* with recurrent layers the checkpoint at 16 is the next best */
+    CHECK_REUSE(check_sync(s, reference, g->tokens, 32, c->name), MF_SYNC_STORE,
+                is_recurrent ? 16 : 31);
+    mf_session_clear(s);
+    CHECK_REUSE(check_sync(s, reference, g->tokens, 33, c->name), MF_SYNC_STORE, 32);
+    mf_session_free(&s);
+    mf_engine_close(&e);
+    mf_engine_close(&reference);
+    mf_store_close(&store);
+}
+
+/* Another sound entry under an entry's name, put there after the directory was looked through. */
+static void check_exchanged_entry(const golden_case *c, const golden *g)
+{
+    mf_error error = {0};
+    mf_store_stats stats;
+    int32_t tokens[2][40];
+    char paths[2][600];
+    fresh_store_dir();
+    mf_store *store = open_store(8);
+    mf_engine *e = open_engine(c), *reference = open_engine(c);
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < 40; i++)
+            tokens[k][i] = (int32_t)((size_t)(g->tokens[i] + k) % g->n_vocab);
+        mf_session *s = new_session(e);
+        REQUIRE_OK(mf_session_eval(s, tokens[k], 40, &error), &error);
+        REQUIRE_OK(mf_store_put(store, s, &error), &error);
+        mf_session_free(&s);
+        entry_path(paths[k], sizeof paths[k], k == 1 ? paths[0] : "");
+    }
+    REQUIRE(rename(paths[1], paths[0]) == 0);
+    mf_engine_set_store(e, store);
+    mf_session *s = new_session(e);
+    CHECK_REUSE(check_sync(s, reference, tokens[0], 40, c->name), MF_SYNC_NONE, 0);
+    mf_store_get_stats(store, &stats);
+    CHECK(stats.n_set_aside == 1 && stats.n_entries == 0);
     mf_session_free(&s);
     mf_engine_close(&e);
     mf_engine_close(&reference);
@@ -368,9 +445,11 @@ static void check_entry_as_snapshot(const golden_case *c, const golden *g)
     REQUIRE_OK(mf_session_eval(s, g->tokens, 38, &error), &error);
     REQUIRE_OK(mf_store_put(store, s, &error), &error);
     for (int damaged = 0; damaged < 2; damaged++) {
-        int fd = open(entry_path(path, sizeof path), O_RDONLY);
+        int fd = open(entry_path(path, sizeof path, ""), O_RDONLY);
         REQUIRE(fd >= 0);
         CHECK_STATUS(mf_snapshot_load_fd(t, fd, &error), damaged == 1 ? MF_ERR_FORMAT : MF_OK);
+        CHECK(mf_session_logits(t) != NULL &&
+              memcmp(mf_session_logits(t), mf_session_logits(s), g->n_vocab * sizeof(float)) == 0);
         CHECK(damaged == 1 ? mf_session_position(t) == 38
                            : lseek(fd, 0, SEEK_CUR) + 8 == lseek(fd, 0, SEEK_END));
         close(fd);
@@ -473,6 +552,8 @@ int main(void)
         REQUIRE(g.n_tokens >= 40);
         check_sources(c, &g, i < 2);
         check_store(c, &g, i < 2);
+        check_store_without_logits(c, &g, i < 2);
+        check_exchanged_entry(c, &g);
         check_diverging(c, &g, i < 2);
         check_entry_as_snapshot(c, &g);
         if (i < 2)

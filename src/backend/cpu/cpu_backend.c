@@ -273,9 +273,15 @@ static const char *device_name(const mf_backend *base)
     return mf_cpu_tier_name(((const mf_cpu_backend *)base)->kernels->tier);
 }
 
+static uint32_t rounding(const mf_backend *base)
+{
+    return (uint32_t)((const mf_cpu_backend *)base)->kernels->tier;
+}
+
 static const mf_backend_ops cpu_ops = {
     .name = "cpu",
     .device_name = device_name,
+    .rounding = rounding,
     .buffer_create = buffer_create,
     .buffer_free = buffer_free,
     .buffer_discard = buffer_discard,
