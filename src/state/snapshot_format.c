@@ -262,6 +262,10 @@ mf_status mf_snapshot_read_tokens(mf_byte_source *source, mf_snapshot_head *head
     if (memcmp(rest + n_padding, &head->checksum, 8) != 0)
         return mf_fail(error, MF_ERR_FORMAT,
                        "snapshot: the tokens are damaged (their checksum differs)");
+    if (memcmp(rest, zeros, n_padding) != 0)
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "snapshot: not zeros between the tokens and the end "
+                       "of the head");
     return check_values(head, tokens, error);
 }
 

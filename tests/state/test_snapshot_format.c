@@ -262,6 +262,26 @@ static void test_token_range(void)
     }
 }
 
+/* Anything but zeros before the head's checksum, which is sound. */
+static void test_padding(void)
+{
+    static const size_t at[] = {128 + 4 * N_TOKENS + 4, 2000, 4087};
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        mf_error error = {0};
+        mf_snapshot_head h;
+        int32_t got[N_TOKENS];
+        mf_buffer_source source;
+        size_t n_bytes = make(whole, sizeof whole);
+        whole[at[i]] = 1;
+        uint64_t checksum = mf_checksum_of(whole, 4088, 0);
+        memcpy(whole + 4088, &checksum, 8);
+        mf_buffer_source_init(&source, whole, n_bytes);
+        REQUIRE_OK(mf_snapshot_read_header(&source.source, &h, &error), &error);
+        CHECK_STATUS(mf_snapshot_read_tokens(&source.source, &h, got, &error), MF_ERR_FORMAT);
+        CHECK_CONTAINS(error.message, "zeros");
+    }
+}
+
 static void test_streams(void)
 {
     mf_error error = {0};
@@ -307,6 +327,7 @@ int main(void)
     test_damage();
     test_contradictions();
     test_token_range();
+    test_padding();
     test_checkpoint_range();
     test_passing();
     test_streams();
