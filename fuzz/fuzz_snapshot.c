@@ -3,10 +3,7 @@
  * Snapshots from anywhere. The input is read as it is; then once more with its checksums put right,
  * as far as its own sizes reach, so that what lies behind them is reached too.
  */
-#include "state/snapshot_format.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "put_right.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
@@ -50,35 +47,13 @@ static void read_all(const uint8_t *data, size_t n_bytes)
     free(part);
 }
 
-static void put_right(uint8_t *data, size_t n_bytes)
-{
-    uint64_t n_tokens, sum;
-    uint32_t n_checkpoints;
-    if (n_bytes < MF_SNAPSHOT_HEADER_BYTES)
-        return;
-    memcpy(data, "MFSTATE\n\2\0\0\0\200\0\0\0", 16);
-    sum = mf_checksum_of(data, 120, 0);
-    memcpy(data + 120, &sum, 8);
-    memcpy(&n_tokens, data + 48, 8);
-    memcpy(&n_checkpoints, data + 104, 4);
-    if (n_tokens > n_bytes || mf_snapshot_head_bytes(n_tokens, n_checkpoints) > n_bytes)
-        return;
-    size_t n_head = (size_t)mf_snapshot_head_bytes(n_tokens, n_checkpoints);
-    sum = mf_checksum_of(data, n_head - 8, 0);
-    memcpy(data + n_head - 8, &sum, 8);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 {
     if (n_bytes > 1 << 16)
         return 0;
     read_all(data, n_bytes);
-    uint8_t *copy = malloc(n_bytes + 1);
-    if (copy == NULL)
-        abort();
-    if (n_bytes > 0)
-        memcpy(copy, data, n_bytes);
-    put_right(copy, n_bytes);
+    uint8_t *copy = copy_of(data, n_bytes);
+    put_head_right(copy, n_bytes);
     read_all(copy, n_bytes);
     free(copy);
     return 0;
