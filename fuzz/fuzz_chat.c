@@ -8,20 +8,16 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
 /* The same length whatever fits, and no byte past the end. */
-static void render(const mf_chat_style *style, const mf_chat_message *messages, size_t n_messages,
-                   mf_thinking thinking)
+static void render(const mf_chat_style *style, const mf_chat_params *chat)
 {
     size_t n = 0, n_again = 0;
-    if (mf_chat_render(style, messages, n_messages, thinking, NULL, 0, &n, NULL) != MF_OK)
+    if (mf_chat_render(style, chat, NULL, 0, &n, NULL) != MF_OK)
         return;
     char *text = malloc(n + 1);
     if (text == NULL)
         return;
-    if (mf_chat_render(style, messages, n_messages, thinking, text, n / 2, &n_again, NULL) !=
-            MF_OK ||
-        n_again != n ||
-        mf_chat_render(style, messages, n_messages, thinking, text, n, &n_again, NULL) != MF_OK ||
-        n_again != n)
+    if (mf_chat_render(style, chat, text, n / 2, &n_again, NULL) != MF_OK || n_again != n ||
+        mf_chat_render(style, chat, text, n, &n_again, NULL) != MF_OK || n_again != n)
         abort();
     free(text);
 }
@@ -46,9 +42,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         memcpy(text, data, n_bytes);
     if (mf_chat_recognise(&style, &a, text, n_bytes, NULL) == MF_OK && style.is_known) {
         for (size_t first = 0; first < 3; first++)
-            for (int thinking = 0; thinking < 3; thinking++)
-                render(&style, messages + first, n_messages - 2 * (first == 1) - first,
-                       (mf_thinking)thinking);
+            for (int way = 0; way < 6; way++) {
+                const mf_chat_params chat = {.messages = messages + first,
+                                             .n_messages = n_messages - 2 * (first == 1) - first,
+                                             .thinking = (mf_thinking)(way % 3),
+                                             .add_generation_prompt = way >= 3};
+                render(&style, &chat);
+            }
     }
     free(text);
     return 0;

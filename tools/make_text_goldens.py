@@ -450,6 +450,12 @@ CONVERSATIONS = [
 ]
 
 
+# mf_thinking, the template's variables for it, and whether the answer is opened
+THINKING_ON = {"enable_thinking": True, "thinking": True}
+CHAT_SETTINGS = [(0, {}, True), (1, THINKING_ON, True), (2, {"enable_thinking": False, "thinking": False}, True),
+                 (0, {}, False), (1, THINKING_ON, False)]
+
+
 def make_chat(out):
     from transformers.utils.chat_template_utils import render_jinja_template
     cases = []
@@ -457,17 +463,16 @@ def make_chat(out):
         template = path.read_text(encoding="utf-8")
         for conversation in CONVERSATIONS:
             messages = [{"role": r, "content": c} for r, c in conversation]
-            for thinking, extra in [(0, {}), (1, {"enable_thinking": True, "thinking": True}),
-                                    (2, {"enable_thinking": False, "thinking": False})]:
+            for thinking, extra, opens in CHAT_SETTINGS:
                 try:
                     rendered, _ = render_jinja_template(conversations=[messages], chat_template=template,
-                                                        add_generation_prompt=True, bos_token=BOS, eos_token=EOS,
+                                                        add_generation_prompt=opens, bos_token=BOS, eos_token=EOS,
                                                         **extra)
                     expected = rendered[0]
                 except Exception:  # the template raises: the conversation is not one of its
                     expected = None
-                cases.append({"template": path.name, "thinking": thinking, "messages": conversation,
-                              "expected": expected})
+                case = {"template": path.name, "thinking": thinking, "messages": conversation, "expected": expected}
+                cases.append(case if opens else {**case, "generation_prompt": False})
     (out / "chat.json").write_text(json.dumps(cases, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
 
 

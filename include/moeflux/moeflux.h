@@ -440,6 +440,17 @@ MF_API MF_MUST_CHECK mf_status mf_session_sync(mf_session *session, const int32_
                                                size_t n_tokens, mf_sync_result *out,
                                                mf_error *error);
 
+/*
+ * The first half of mf_session_sync: the session takes over the longest prefix of the tokens that
+ * is held anywhere, and nothing is evaluated. out->n_reused says how many it then holds; evaluate
+ * the rest with mf_session_eval, in pieces where checkpoints are wanted between them. Where it is
+ * all of them, the last one's logits are there. Errors: MF_ERR_ARGUMENT, MF_ERR_CONTEXT,
+ * MF_ERR_BUDGET, MF_ERR_NO_MEMORY; the session then holds a prefix of the tokens, or what it held.
+ */
+MF_API MF_MUST_CHECK mf_status mf_session_reuse(mf_session *session, const int32_t *tokens,
+                                                size_t n_tokens, mf_sync_result *out,
+                                                mf_error *error);
+
 /* ------------------------------------------------------------------------------------------ store
  * -- */
 
@@ -574,12 +585,33 @@ typedef enum mf_thinking {
 /* Non-zero if the checkpoint has a chat template of a family that mf_chat_format knows. */
 MF_API int mf_tokenizer_has_chat(const mf_tokenizer *tokenizer);
 
+/* A conversation, and how it is written. Fill with mf_chat_params_default, then set messages. */
+typedef struct mf_chat_params {
+    size_t struct_bytes; /* sizeof (mf_chat_params), by which the library knows its fields */
+    const mf_chat_message *messages;
+    size_t n_messages;         /* at least 1 */
+    mf_thinking thinking;      /* MF_THINKING_DEFAULT: as the template has it */
+    int add_generation_prompt; /* 1: the beginning of the answer stands at the end; 0: not */
+} mf_chat_params;
+
+/* No messages, the template's thinking, with the generation prompt. */
+MF_API void mf_chat_params_default(mf_chat_params *params);
+
 /*
- * The prompt text of a conversation, as the checkpoint's own template gives it with
- * add_generation_prompt. Writes at most capacity bytes (not NUL-terminated) and always sets
- * *n_bytes to the full length. Errors: MF_ERR_ARGUMENT, MF_ERR_UNSUPPORTED (no template, or one of
- * another family).
+ * The text of a conversation, as the checkpoint's own template gives it. Writes at most capacity
+ * bytes (not NUL-terminated) and always sets *n_bytes to the full length: call with text NULL and
+ * capacity 0 to size the buffer. Without the generation prompt it is the text that later turns
+ * begin with, where it ends in a user's message; with it, what comes behind may be written in
+ * another way later (templates drop old thoughts, and the <think> that opened them): the place for
+ * a checkpoint. Errors: MF_ERR_ARGUMENT (also: the template refuses these messages),
+ * MF_ERR_UNSUPPORTED (no template, or one of another family; a params field that this version does
+ * not know).
  */
+MF_API MF_MUST_CHECK mf_status mf_chat_text(const mf_tokenizer *tokenizer,
+                                            const mf_chat_params *params, char *text,
+                                            size_t capacity, size_t *n_bytes, mf_error *error);
+
+/* mf_chat_text with the generation prompt. */
 MF_API MF_MUST_CHECK mf_status mf_chat_format(const mf_tokenizer *tokenizer,
                                               const mf_chat_message *messages, size_t n_messages,
                                               mf_thinking thinking, char *text, size_t capacity,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mf_session_sync: the longest beginning of the tokens that anyone holds is taken over, the rest
- * evaluated. A state that holds all of the tokens serves only with the logits of the last one; else
- * that token is evaluated again.
+ * mf_session_reuse takes over the longest beginning of the tokens that anyone holds;
+ * mf_session_sync evaluates the rest too. A state that holds all of the tokens serves only with the
+ * logits of the last one; else that token is evaluated again.
  */
 #include "session/session.h"
 #include "session/session_index.h"
@@ -172,7 +172,7 @@ static mf_status check(const mf_session *s, const int32_t *tokens, size_t n_toke
 {
     if (s == NULL || tokens == NULL || n_tokens == 0)
         return mf_fail(error, MF_ERR_ARGUMENT,
-                       "mf_session_sync: session or tokens is NULL, or there are no tokens");
+                       "a session to be given tokens: it or they are NULL, or there are none");
     const mf_engine *e = s->engine;
     if (n_tokens > e->runner.plan.n_context)
         return mf_fail(error, MF_ERR_CONTEXT, "%zu tokens do not fit the context of %u tokens",
@@ -185,8 +185,8 @@ static mf_status check(const mf_session *s, const int32_t *tokens, size_t n_toke
     return MF_OK;
 }
 
-mf_status mf_session_sync(mf_session *session, const int32_t *tokens, size_t n_tokens,
-                          mf_sync_result *out, mf_error *error)
+mf_status mf_session_reuse(mf_session *session, const int32_t *tokens, size_t n_tokens,
+                           mf_sync_result *out, mf_error *error)
 {
     MF_TRY(check(session, tokens, n_tokens, error));
     sync_job job = {
@@ -194,10 +194,20 @@ mf_status mf_session_sync(mf_session *session, const int32_t *tokens, size_t n_t
     MF_TRY(reuse_memory(&job, error));
     if (job.n_reused < n_tokens)
         reuse_store(&job);
-    size_t n_reused = (size_t)job.n_reused;
-    MF_TRY(mf_session_eval(session, tokens + n_reused, n_tokens - n_reused, error));
     if (out != NULL)
-        *out = (mf_sync_result){job.source, n_reused, n_tokens - n_reused};
+        *out = (mf_sync_result){job.source, (size_t)job.n_reused, 0};
+    return MF_OK;
+}
+
+mf_status mf_session_sync(mf_session *session, const int32_t *tokens, size_t n_tokens,
+                          mf_sync_result *out, mf_error *error)
+{
+    mf_sync_result result;
+    MF_TRY(mf_session_reuse(session, tokens, n_tokens, &result, error));
+    result.n_evaluated = n_tokens - result.n_reused;
+    MF_TRY(mf_session_eval(session, tokens + result.n_reused, result.n_evaluated, error));
+    if (out != NULL)
+        *out = result;
     return MF_OK;
 }
 

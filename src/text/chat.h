@@ -65,9 +65,8 @@ mf_status mf_chat_load(mf_chat_style *style, const mf_allocator *a, const char *
 mf_status mf_chat_recognise(mf_chat_style *style, const mf_allocator *a, const char *text,
                             size_t n_bytes, mf_error *error);
 
-/* As mf_chat_format of moeflux.h. */
-mf_status mf_chat_render(const mf_chat_style *style, const mf_chat_message *messages,
-                         size_t n_messages, mf_thinking thinking, char *text, size_t capacity,
-                         size_t *n_bytes, mf_error *error);
+/* As mf_chat_text of moeflux.h. */
+mf_status mf_chat_render(const mf_chat_style *style, const mf_chat_params *chat, char *text,
+                         size_t capacity, size_t *n_bytes, mf_error *error);
 
 #endif

@@ -159,49 +159,49 @@ static mf_status check_messages(const mf_chat_style *style, const mf_chat_messag
     return MF_OK;
 }
 
-static void render_qwen(mf_writer *w, const mf_chat_style *style, const mf_chat_message *messages,
-                        size_t n_messages, mf_thinking thinking)
+static void render_qwen(mf_writer *w, const mf_chat_style *style, const mf_chat_params *chat)
 {
-    size_t last_question = n_messages;
+    size_t n_messages = chat->n_messages, last_question = n_messages;
     for (size_t i = 0; i < n_messages; i++)
-        if (is_question(style, &messages[i]))
+        if (is_question(style, &chat->messages[i]))
             last_question = i;
     for (size_t i = 0; i < n_messages; i++) {
-        mf_span content = content_of(style, &messages[i]);
-        if (messages[i].role == MF_ROLE_SYSTEM)
+        const mf_chat_message *message = &chat->messages[i];
+        mf_span content = content_of(style, message);
+        if (message->role == MF_ROLE_SYSTEM)
             write_turn(w, "system", content);
-        else if (messages[i].role == MF_ROLE_USER)
+        else if (message->role == MF_ROLE_USER)
             write_turn(w, "user", content);
         else
             write_assistant(w, style, content, i > last_question, i + 1 == n_messages);
     }
-    write_opening(w, style->opening, thinking);
+    if (chat->add_generation_prompt)
+        write_opening(w, style->opening, chat->thinking);
 }
 
-mf_status mf_chat_render(const mf_chat_style *style, const mf_chat_message *messages,
-                         size_t n_messages, mf_thinking thinking, char *text, size_t capacity,
-                         size_t *n_bytes, mf_error *error)
+mf_status mf_chat_render(const mf_chat_style *style, const mf_chat_params *chat, char *text,
+                         size_t capacity, size_t *n_bytes, mf_error *error)
 {
     if (!style->is_known)
         return mf_fail(error, MF_ERR_UNSUPPORTED,
                        "the checkpoint has no chat template that this version knows");
-    MF_TRY(check_messages(style, messages, n_messages, error));
+    MF_TRY(check_messages(style, chat->messages, chat->n_messages, error));
     mf_writer w = {text, capacity, 0};
     switch (style->family) {
     case MF_CHAT_QWEN:
-        render_qwen(&w, style, messages, n_messages, thinking);
+        render_qwen(&w, style, chat);
         break;
     case MF_CHAT_DEEPSEEK:
-        mf_chat_render_deepseek(&w, style, messages, n_messages, thinking);
+        mf_chat_render_deepseek(&w, style, chat);
         break;
     case MF_CHAT_DEEPSEEK_V2:
-        mf_chat_render_deepseek_v2(&w, style, messages, n_messages);
+        mf_chat_render_deepseek_v2(&w, style, chat);
         break;
     case MF_CHAT_COGITO:
-        mf_chat_render_cogito(&w, style, messages, n_messages, thinking);
+        mf_chat_render_cogito(&w, style, chat);
         break;
     case MF_CHAT_KIMI:
-        mf_chat_render_kimi(&w, style, messages, n_messages);
+        mf_chat_render_kimi(&w, style, chat);
         break;
     }
     *n_bytes = w.n_bytes;

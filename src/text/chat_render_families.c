@@ -57,10 +57,10 @@ static void write_systems(mf_writer *w, const mf_chat_style *style, const mf_cha
         mf_write_string(w, last->content);
 }
 
-void mf_chat_render_deepseek(mf_writer *w, const mf_chat_style *style,
-                             const mf_chat_message *messages, size_t n_messages,
-                             mf_thinking thinking)
+void mf_chat_render_deepseek(mf_writer *w, const mf_chat_style *style, const mf_chat_params *chat)
 {
+    const mf_chat_message *messages = chat->messages;
+    size_t n_messages = chat->n_messages;
     bool is_half = style->opening == MF_OPENING_HALF, after_user = false;
     mf_write_string(w, style->bos);
     write_systems(w, style, messages, n_messages);
@@ -79,27 +79,29 @@ void mf_chat_render_deepseek(mf_writer *w, const mf_chat_style *style,
             after_user = false;
         }
     }
-    if (is_half && !after_user)
+    if (!chat->add_generation_prompt || (is_half && !after_user))
         return;
     mf_write_string(w, ASSISTANT);
     if (is_half)
-        mf_write_string(w, thinking == MF_THINKING_ON ? "<think>" : "</think>");
+        mf_write_string(w, chat->thinking == MF_THINKING_ON ? "<think>" : "</think>");
     else if (style->opening == MF_OPENING_ALWAYS)
         mf_write_string(w, "<think>\n");
 }
 
 void mf_chat_render_deepseek_v2(mf_writer *w, const mf_chat_style *style,
-                                const mf_chat_message *messages, size_t n_messages)
+                                const mf_chat_params *chat)
 {
+    const mf_chat_message *messages = chat->messages;
     mf_write_string(w, style->bos);
-    for (size_t i = 0; i < n_messages; i++) {
+    for (size_t i = 0; i < chat->n_messages; i++) {
         static const char *const names[] = {
             [MF_ROLE_SYSTEM] = "", [MF_ROLE_USER] = "User: ", [MF_ROLE_ASSISTANT] = "Assistant: "};
         mf_write_string(w, names[messages[i].role]);
         mf_write_string(w, messages[i].content);
         mf_write_string(w, messages[i].role == MF_ROLE_ASSISTANT ? style->eos : "\n\n");
     }
-    mf_write_string(w, "Assistant:");
+    if (chat->add_generation_prompt)
+        mf_write_string(w, "Assistant:");
 }
 
 /* ------------------------------------------------------------------------------------- Cogito --
@@ -124,14 +126,14 @@ static void write_cogito_system(mf_writer *w, const mf_chat_style *style, const 
         mf_write_string(w, "\n\n");
 }
 
-void mf_chat_render_cogito(mf_writer *w, const mf_chat_style *style,
-                           const mf_chat_message *messages, size_t n_messages, mf_thinking thinking)
+void mf_chat_render_cogito(mf_writer *w, const mf_chat_style *style, const mf_chat_params *chat)
 {
-    bool thinks = thinking == MF_THINKING_ON, after_user = false;
+    const mf_chat_message *messages = chat->messages;
+    bool thinks = chat->thinking == MF_THINKING_ON, after_user = false;
     bool has_system = messages[0].role == MF_ROLE_SYSTEM;
     mf_write_string(w, style->bos);
     write_cogito_system(w, style, has_system ? messages[0].content : "", thinks);
-    for (size_t i = has_system; i < n_messages; i++) {
+    for (size_t i = has_system; i < chat->n_messages; i++) {
         if (messages[i].role == MF_ROLE_USER) {
             mf_write_string(w, USER);
             mf_write_string(w, messages[i].content);
@@ -143,6 +145,8 @@ void mf_chat_render_cogito(mf_writer *w, const mf_chat_style *style,
             after_user = false;
         }
     }
+    if (!chat->add_generation_prompt)
+        return;
     if (!after_user)
         mf_write_string(w, ASSISTANT);
     if (thinks)
@@ -162,20 +166,21 @@ static void write_kimi_head(mf_writer *w, mf_chat_role role)
     mf_write_string(w, heads[role]);
 }
 
-void mf_chat_render_kimi(mf_writer *w, const mf_chat_style *style, const mf_chat_message *messages,
-                         size_t n_messages)
+void mf_chat_render_kimi(mf_writer *w, const mf_chat_style *style, const mf_chat_params *chat)
 {
+    const mf_chat_message *messages = chat->messages;
     if (messages[0].role != MF_ROLE_SYSTEM) {
         write_kimi_head(w, MF_ROLE_SYSTEM);
         mf_write_string(w, style->prompt);
         mf_write_string(w, "<|im_end|>");
     }
-    for (size_t i = 0; i < n_messages; i++) {
+    for (size_t i = 0; i < chat->n_messages; i++) {
         write_kimi_head(w, messages[i].role);
         if (messages[i].role == MF_ROLE_ASSISTANT && style->history == MF_HISTORY_EMPTY)
             mf_write_string(w, "<think></think>");
         mf_write_string(w, messages[i].content);
         mf_write_string(w, "<|im_end|>");
     }
-    write_kimi_head(w, MF_ROLE_ASSISTANT);
+    if (chat->add_generation_prompt)
+        write_kimi_head(w, MF_ROLE_ASSISTANT);
 }

@@ -36,15 +36,10 @@ static inline void mf_write_string(mf_writer *w, const char *text)
 /* Where `word` first (or last) stands in a span; NULL if nowhere. */
 const char *mf_span_find(mf_span span, const char *word, bool last);
 
-void mf_chat_render_deepseek(mf_writer *w, const mf_chat_style *style,
-                             const mf_chat_message *messages, size_t n_messages,
-                             mf_thinking thinking);
+void mf_chat_render_deepseek(mf_writer *w, const mf_chat_style *style, const mf_chat_params *chat);
 void mf_chat_render_deepseek_v2(mf_writer *w, const mf_chat_style *style,
-                                const mf_chat_message *messages, size_t n_messages);
-void mf_chat_render_cogito(mf_writer *w, const mf_chat_style *style,
-                           const mf_chat_message *messages, size_t n_messages,
-                           mf_thinking thinking);
-void mf_chat_render_kimi(mf_writer *w, const mf_chat_style *style, const mf_chat_message *messages,
-                         size_t n_messages);
+                                const mf_chat_params *chat);
+void mf_chat_render_cogito(mf_writer *w, const mf_chat_style *style, const mf_chat_params *chat);
+void mf_chat_render_kimi(mf_writer *w, const mf_chat_style *style, const mf_chat_params *chat);
 
 #endif

@@ -4,6 +4,8 @@
 #include "text/tokenizer.h"
 
 #include <limits.h>
+#include <stddef.h>
+#include <string.h>
 
 mf_status mf_tokenizer_open(const char *path, const mf_allocator *allocator, mf_tokenizer **out,
                             mf_error *error)
@@ -80,24 +82,67 @@ int mf_tokenizer_has_chat(const mf_tokenizer *tokenizer)
     return tokenizer->chat.is_known;
 }
 
+void mf_chat_params_default(mf_chat_params *params)
+{
+    *params = (mf_chat_params){.struct_bytes = sizeof *params, .add_generation_prompt = 1};
+}
+
+/* A caller built against another header has a struct of another size: what it does not have keeps
+ * its default, what this version does not have must be zero. */
+static mf_status take_params(const mf_chat_params *params, mf_chat_params *out, mf_error *error)
+{
+    mf_chat_params_default(out);
+    size_t given = params->struct_bytes, known = sizeof *out;
+    if (given < offsetof(mf_chat_params, thinking))
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "mf_chat_params.struct_bytes is %zu: set it by mf_chat_params_default",
+                       given);
+    memcpy(out, params, given < known ? given : known);
+    for (size_t i = known; i < given; i++)
+        if (((const char *)params)[i] != 0)
+            return mf_fail(error, MF_ERR_UNSUPPORTED,
+                           "mf_chat_params has a field that this version does not know");
+    return MF_OK;
+}
+
+static mf_status check_chat(const mf_chat_params *chat, mf_error *error)
+{
+    mf_thinking thinking = chat->thinking;
+    if (chat->messages == NULL || chat->n_messages == 0)
+        return mf_fail(error, MF_ERR_ARGUMENT, "a conversation without messages");
+    if (thinking != MF_THINKING_DEFAULT && thinking != MF_THINKING_ON &&
+        thinking != MF_THINKING_OFF)
+        return mf_fail(error, MF_ERR_ARGUMENT, "a conversation with unknown thinking %d",
+                       (int)thinking);
+    for (size_t i = 0; i < chat->n_messages; i++) {
+        mf_chat_role role = chat->messages[i].role;
+        if (chat->messages[i].content == NULL ||
+            (role != MF_ROLE_SYSTEM && role != MF_ROLE_USER && role != MF_ROLE_ASSISTANT))
+            return mf_fail(error, MF_ERR_ARGUMENT,
+                           "message %zu of a conversation has no content or an unknown role", i);
+    }
+    return MF_OK;
+}
+
+mf_status mf_chat_text(const mf_tokenizer *tokenizer, const mf_chat_params *params, char *text,
+                       size_t capacity, size_t *n_bytes, mf_error *error)
+{
+    mf_chat_params chat;
+    if (tokenizer == NULL || params == NULL || n_bytes == NULL || (text == NULL && capacity != 0))
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_chat_text: a NULL argument");
+    MF_TRY(take_params(params, &chat, error));
+    MF_TRY(check_chat(&chat, error));
+    return mf_chat_render(&tokenizer->chat, &chat, text, capacity, n_bytes, error);
+}
+
 mf_status mf_chat_format(const mf_tokenizer *tokenizer, const mf_chat_message *messages,
                          size_t n_messages, mf_thinking thinking, char *text, size_t capacity,
                          size_t *n_bytes, mf_error *error)
 {
-    if (tokenizer == NULL || messages == NULL || n_messages == 0 || n_bytes == NULL ||
-        (text == NULL && capacity != 0))
-        return mf_fail(error, MF_ERR_ARGUMENT, "mf_chat_format: a NULL argument or no messages");
-    if (thinking != MF_THINKING_DEFAULT && thinking != MF_THINKING_ON &&
-        thinking != MF_THINKING_OFF)
-        return mf_fail(error, MF_ERR_ARGUMENT, "mf_chat_format: unknown thinking %d",
-                       (int)thinking);
-    for (size_t i = 0; i < n_messages; i++) {
-        mf_chat_role role = messages[i].role;
-        if (messages[i].content == NULL ||
-            (role != MF_ROLE_SYSTEM && role != MF_ROLE_USER && role != MF_ROLE_ASSISTANT))
-            return mf_fail(error, MF_ERR_ARGUMENT,
-                           "mf_chat_format: message %zu has no content or an unknown role", i);
-    }
-    return mf_chat_render(&tokenizer->chat, messages, n_messages, thinking, text, capacity, n_bytes,
-                          error);
+    mf_chat_params params;
+    mf_chat_params_default(&params);
+    params.messages = messages;
+    params.n_messages = n_messages;
+    params.thinking = thinking;
+    return mf_chat_text(tokenizer, &params, text, capacity, n_bytes, error);
 }

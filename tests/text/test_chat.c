@@ -41,17 +41,23 @@ static void check_case(yyjson_val *item)
     yyjson_val *expected = yyjson_obj_get(item, "expected");
     size_t n_bytes = 0, n_again = 0;
     mf_error error = {0};
-    mf_status status = mf_chat_format(&t, messages, n, thinking, NULL, 0, &n_bytes, &error);
+    mf_chat_params chat;
+    mf_chat_params_default(&chat);
+    chat.messages = messages;
+    chat.n_messages = n;
+    chat.thinking = thinking;
+    chat.add_generation_prompt = !yyjson_is_false(yyjson_obj_get(item, "generation_prompt"));
+    mf_status status = mf_chat_text(&t, &chat, NULL, 0, &n_bytes, &error);
     if (yyjson_is_null(expected)) {
         CHECK_MSG(status == MF_ERR_ARGUMENT, "%s: the template raises, got %d", name, status);
     } else {
         CHECK_MSG(status == MF_OK, "%s: %s", name, error.message);
         REQUIRE(n_bytes <= sizeof text);
-        REQUIRE(mf_chat_format(&t, messages, n, thinking, text, n_bytes, &n_again, NULL) == MF_OK);
+        REQUIRE(mf_chat_text(&t, &chat, text, n_bytes, &n_again, NULL) == MF_OK);
         CHECK_MSG(n_again == n_bytes && n_bytes == yyjson_get_len(expected) &&
                       memcmp(text, yyjson_get_str(expected), n_bytes) == 0,
-                  "%s, thinking %d:\ngot  %.*s\nwant %s", name, thinking, (int)n_bytes, text,
-                  yyjson_get_str(expected));
+                  "%s, thinking %d, opening %d:\ngot  %.*s\nwant %s", name, thinking,
+                  chat.add_generation_prompt, (int)n_bytes, text, yyjson_get_str(expected));
     }
     text_file_free(&file);
 }
@@ -67,7 +73,7 @@ static void check_goldens(void)
     {
         check_case(item);
     }
-    CHECK(n > 100);
+    CHECK(n > 1500); /* with the generation prompt and without */
     mf_json_free(&json);
 }
 
@@ -204,6 +210,43 @@ static void check_short_buffer(void)
     text_file_free(&file);
 }
 
+/* Callers of other versions: a shorter struct has the defaults for the rest, a longer one may not
+ * ask for what is not known here. */
+static void check_params(void)
+{
+    text_file file = text_file_read("chat/qwen3.jinja");
+    mf_tokenizer t = with_template((const char *)file.data, file.n_bytes);
+    mf_chat_message hello = {MF_ROLE_USER, "Hello"};
+    struct {
+        mf_chat_params known;
+        int later;
+    } longer = {0};
+    mf_chat_params *chat = &longer.known;
+    char text[256], same[256];
+    size_t n = 0, n_same = 0;
+    REQUIRE(mf_chat_format(&t, &hello, 1, MF_THINKING_DEFAULT, same, 256, &n_same, NULL) == MF_OK);
+    mf_chat_params_default(chat);
+    CHECK(mf_chat_text(&t, chat, text, 256, &n, NULL) == MF_ERR_ARGUMENT);
+    CHECK(mf_chat_text(&t, NULL, text, 256, &n, NULL) == MF_ERR_ARGUMENT);
+    chat->messages = &hello;
+    chat->n_messages = 1;
+    chat->thinking = (mf_thinking)3;
+    CHECK(mf_chat_text(&t, chat, text, 256, &n, NULL) == MF_ERR_ARGUMENT);
+    chat->add_generation_prompt = 0; /* beyond a struct that ends before both: not read */
+    chat->struct_bytes = offsetof(mf_chat_params, thinking);
+    REQUIRE(mf_chat_text(&t, chat, text, 256, &n, NULL) == MF_OK);
+    CHECK(n == n_same && memcmp(text, same, n) == 0);
+    chat->struct_bytes--;
+    CHECK(mf_chat_text(&t, chat, text, 256, &n, NULL) == MF_ERR_ARGUMENT);
+    chat->thinking = MF_THINKING_DEFAULT;
+    chat->struct_bytes = sizeof longer;
+    REQUIRE(mf_chat_text(&t, chat, text, 256, &n, NULL) == MF_OK);
+    CHECK(n < n_same && memcmp(text, same, n) == 0);
+    longer.later = 1;
+    CHECK(mf_chat_text(&t, chat, text, 256, &n, NULL) == MF_ERR_UNSUPPORTED);
+    text_file_free(&file);
+}
+
 int main(int argc, char **argv)
 {
     text_data_set_dir(argc, argv);
@@ -212,5 +255,6 @@ int main(int argc, char **argv)
     check_changed();
     check_directories();
     check_short_buffer();
+    check_params();
     return test_result();
 }
