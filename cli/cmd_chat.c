@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The chat: a conversation kept as messages, of which the session holds as much as it can. Each
- * turn the whole conversation is formatted; where what the session holds is its beginning, only the
- * rest is evaluated, else (templates drop old thinking) the session starts again. The comparison is
- * of text, not of token ids: the model's own choice of tokens need not be the tokeniser's.
+ * The chat: lines from the user, each a turn of the conversation or a command. A turn brings the
+ * session to the conversation's prompt; what it need not evaluate again is found there.
  */
 #include "commands.h"
 
+#include "conversation.h"
 #include "interrupt.h"
 #include "lines.h"
 
@@ -19,10 +18,7 @@ typedef struct chat {
     mf_cli_generator *g;
     mf_cli_lines *lines;
     bool has_template;
-    mf_chat_message *messages; /* contents owned */
-    size_t n_messages;
-    size_t capacity;
-    mf_cli_buffer held; /* the text that the session has evaluated */
+    mf_cli_conversation conversation; /* with a template */
 } chat;
 
 /* What a turn came to. */
@@ -33,150 +29,96 @@ static void note(const char *text)
     fprintf(stderr, "(%s)\n", text);
 }
 
-static bool push_message(chat *c, mf_chat_role role, const char *content)
-{
-    if (c->n_messages == c->capacity) {
-        size_t capacity = c->capacity ? 2 * c->capacity : 16;
-        mf_chat_message *messages = realloc(c->messages, capacity * sizeof *messages);
-        if (!messages)
-            return false;
-        c->messages = messages;
-        c->capacity = capacity;
-    }
-    char *copy = strdup(content);
-    if (!copy)
-        return false;
-    c->messages[c->n_messages++] = (mf_chat_message){role, copy};
-    return true;
-}
-
-static void pop_message(chat *c)
-{
-    free((char *)c->messages[--c->n_messages].content);
-}
-
-static void forget_session(chat *c)
-{
-    mf_session_clear(c->g->session);
-    mf_cli_buffer_clear(&c->held);
-}
-
-/* An empty conversation, but for the system message. */
+/* An empty conversation, but for the system message. What the session holds may serve it too. */
 static bool start_again(chat *c)
 {
-    while (c->n_messages > 0)
-        pop_message(c);
-    forget_session(c);
     mf_sampler_reset(c->g->sampler);
-    const char *system = c->g->args->system;
-    return !system || push_message(c, MF_ROLE_SYSTEM, system);
+    return mf_cli_conversation_clear(&c->conversation);
 }
 
-/* Evaluates the prompt from where it differs from what the session holds. *evaluated false: there
- * was no room, or Ctrl-C. */
-static turn_result evaluate(chat *c, const mf_cli_buffer *prompt, bool *evaluated)
+/* A line without a template: a prompt by itself. */
+static mf_status raw_prompt(const chat *c, const char *line, mf_cli_prompt *out, mf_error *error)
 {
-    mf_cli_generator *g = c->g;
-    int32_t *tokens = NULL;
-    size_t n_tokens, n_held = c->held.n_bytes;
+    mf_status status = mf_cli_encode_text(c->g->tokenizer, line, strlen(line), true, &out->tokens,
+                                          &out->n_tokens, error);
+    if (status == MF_OK && mf_cli_add_start(c->g, &out->tokens, &out->n_tokens) != MF_EXIT_OK)
+        status = MF_ERR_NO_MEMORY;
+    return status;
+}
+
+/* Makes the session hold the turn's prompt. *evaluated false: it was refused, or Ctrl-C. */
+static turn_result evaluate(chat *c, const char *line, mf_cli_prompt *prompt, bool *evaluated)
+{
+    mf_error error = {0};
     *evaluated = false;
-    bool continues =
-        n_held > 0 && n_held < prompt->n_bytes && memcmp(prompt->data, c->held.data, n_held) == 0;
-    if (!continues) {
-        forget_session(c);
-        n_held = 0;
+    mf_status status = c->has_template
+                           ? mf_cli_conversation_prompt(&c->conversation, prompt, &error)
+                           : raw_prompt(c, line, prompt, &error);
+    if (status != MF_OK) {
+        mf_cli_fail(status, &error);
+        return status == MF_ERR_ARGUMENT ? TURN_DONE : TURN_FATAL;
     }
-    const char *rest = prompt->data + n_held;
-    size_t n_rest = prompt->n_bytes - n_held;
-    if (mf_cli_encode(g->tokenizer, rest, n_rest, true, &tokens, &n_tokens) != MF_EXIT_OK)
-        return TURN_FATAL;
-    if (!continues && !c->has_template && mf_cli_add_start(g, &tokens, &n_tokens) != MF_EXIT_OK) {
-        free(tokens);
-        return TURN_FATAL;
-    }
-    mf_status status = MF_OK;
-    if (n_tokens == 0) {
+    if (prompt->n_tokens == 0) {
         note("nothing to evaluate");
-    } else if (!mf_cli_fits(g, n_tokens)) {
-        mf_cli_error("the conversation has %zu tokens, but the context holds %zu: /clear starts "
-                     "again, --ctx makes room",
-                     mf_session_position(g->session) + n_tokens, g->n_context_tokens);
-    } else {
-        status = mf_cli_prefill(g, tokens, n_tokens);
-        *evaluated = status == MF_OK;
-    }
-    free(tokens);
-    if (status == MF_ERR_CANCELLED) {
-        mf_cli_buffer_clear(&c->held);
-        note("stopped; the message was not taken");
         return TURN_DONE;
     }
-    if (status == MF_OK && *evaluated && !mf_cli_buffer_append(&c->held, rest, n_rest))
-        status = MF_ERR_NO_MEMORY;
-    return status == MF_OK ? TURN_DONE : TURN_FATAL;
+    if (!mf_cli_fits(c->g, prompt->n_tokens)) {
+        mf_cli_error("the conversation has %zu tokens, but the context holds %zu: /clear starts "
+                     "again, --ctx makes room",
+                     prompt->n_tokens, c->g->n_context_tokens);
+        return TURN_DONE;
+    }
+    status = mf_cli_prefill(c->g, prompt);
+    *evaluated = status == MF_OK;
+    if (status == MF_ERR_CANCELLED)
+        note("stopped; the message was not taken");
+    return *evaluated || status == MF_ERR_CANCELLED ? TURN_DONE : TURN_FATAL;
 }
 
-static const char *last_of(const char *text, const char *word)
+/* An answer that the next prompt will not begin with, since its thoughts are dropped, is not worth
+ * a place in the store. */
+static bool is_stable(const chat *c, const mf_cli_prompt *prompt)
 {
-    const char *found = NULL;
-    for (const char *p = text; (p = strstr(p, word)) != NULL; p++)
-        found = p;
-    return found;
+    return !c->has_template ||
+           (prompt->n_stops > 0 && prompt->stops[prompt->n_stops - 1] == prompt->n_tokens);
 }
 
-/* The answer as the conversation keeps it. Where the prompt left the model inside its thoughts and
- * the answer ended there, the thoughts are closed, so that the template knows them as such. */
-static bool keep_answer(chat *c, const mf_cli_buffer *prompt, const mf_cli_buffer *answer)
-{
-    const char *text = answer->data ? answer->data : "";
-    const char *open = last_of(prompt->data, "<think>");
-    if (!open || strstr(open, "</think>") || strstr(text, "</think>"))
-        return push_message(c, MF_ROLE_ASSISTANT, text);
-    mf_cli_buffer closed = {0};
-    bool kept = mf_cli_buffer_append(&closed, "<think>\n", 8) &&
-                mf_cli_buffer_append(&closed, text, strlen(text)) &&
-                mf_cli_buffer_append(&closed, "\n</think>\n\n", 11) &&
-                push_message(c, MF_ROLE_ASSISTANT, closed.data);
-    mf_cli_buffer_free(&closed);
-    return kept;
-}
-
-static turn_result answer(chat *c, const mf_cli_buffer *prompt)
+static turn_result answer(chat *c, const mf_cli_prompt *prompt)
 {
     mf_cli_buffer text = {0};
-    mf_cli_stop stop = mf_cli_answer(c->g, &text, &c->held);
+    int32_t unevaluated = -1;
+    mf_cli_stop stop = mf_cli_answer(c->g, &text, &unevaluated);
     turn_result result = stop == MF_STOP_ERROR ? TURN_FATAL : TURN_DONE;
     if (stop == MF_STOP_INTERRUPTED)
         note("stopped");
     else if (stop == MF_STOP_CONTEXT)
         note("the context is full: /clear starts again, --ctx makes room");
-    if (c->has_template && result == TURN_DONE && !keep_answer(c, prompt, &text))
+    if (result == TURN_DONE && is_stable(c, prompt))
+        mf_cli_keep(c->g);
+    if (c->has_template && result == TURN_DONE &&
+        !mf_cli_conversation_answer(&c->conversation, &text, unevaluated)) {
+        mf_cli_error("no memory for the conversation");
         result = TURN_FATAL;
+    }
     mf_cli_buffer_free(&text);
     return result;
 }
 
 static turn_result turn(chat *c, const char *line)
 {
-    mf_cli_buffer prompt = {0};
-    turn_result result = TURN_FATAL;
+    mf_cli_prompt prompt = {0};
     bool evaluated = false;
     mf_cli_interrupt_clear();
-    if (!c->has_template) {
-        forget_session(c); /* raw lines have nothing to do with each other */
-        if (!mf_cli_buffer_append(&prompt, line, strlen(line)))
-            goto done;
-    } else if (!push_message(c, MF_ROLE_USER, line) ||
-               mf_cli_format_chat(c->g, c->messages, c->n_messages, &prompt) != MF_EXIT_OK) {
-        goto done;
+    if (c->has_template && !mf_cli_conversation_ask(&c->conversation, line)) {
+        mf_cli_error("no memory for the conversation");
+        return TURN_FATAL;
     }
-    result = evaluate(c, &prompt, &evaluated);
+    turn_result result = evaluate(c, line, &prompt, &evaluated);
     if (result == TURN_DONE && evaluated)
         result = answer(c, &prompt);
     else if (c->has_template)
-        pop_message(c);
-done:
-    mf_cli_buffer_free(&prompt);
+        mf_cli_conversation_take_back(&c->conversation);
+    free(prompt.tokens);
     mf_cli_interrupt_clear();
     return result;
 }
@@ -237,7 +179,7 @@ static int converse(chat *c)
 
 int mf_cli_chat(mf_cli_generator *g)
 {
-    chat c = {.g = g, .lines = mf_cli_lines_open()};
+    chat c = {.g = g, .lines = mf_cli_lines_open(), .conversation.g = g};
     c.has_template = !g->args->raw && mf_tokenizer_has_chat(g->tokenizer);
     int status;
     if (!c.lines || !start_again(&c)) {
@@ -250,10 +192,7 @@ int mf_cli_chat(mf_cli_generator *g)
                                   "lists the commands");
         status = converse(&c);
     }
-    while (c.n_messages > 0)
-        pop_message(&c);
-    free(c.messages);
-    mf_cli_buffer_free(&c.held);
+    mf_cli_conversation_free(&c.conversation);
     mf_cli_lines_close(&c.lines);
     return status;
 }

@@ -192,8 +192,10 @@ static bool parse(run_args *args, int argc, char **argv, int *exit_code)
         *exit_code = mf_cli_usage_error("run", "run: -p and -f exclude each other");
     else if (args->generate.raw && args->generate.system)
         *exit_code = mf_cli_usage_error("run", "run: --raw and --system exclude each other");
-    else
+    else {
+        args->generate.is_chat = !args->prompt && !args->file;
         return true;
+    }
     return false;
 }
 
@@ -223,22 +225,25 @@ static int format_prompt(const mf_cli_generator *g, const run_args *args, mf_cli
     return MF_EXIT_OK;
 }
 
-static int evaluate_and_answer(mf_cli_generator *g, const run_args *args, const int32_t *tokens,
-                               size_t n_tokens)
+static int evaluate_and_answer(mf_cli_generator *g, const run_args *args,
+                               const mf_cli_prompt *prompt)
 {
     const char *name = args->file ? args->file : args->model;
-    if (n_tokens == 0)
+    if (prompt->n_tokens == 0)
         return mf_cli_error("%s: the prompt is empty", name);
-    if (!mf_cli_fits(g, n_tokens))
+    if (!mf_cli_fits(g, prompt->n_tokens))
         return mf_cli_error("%s: the prompt is %zu tokens long, but the context holds %zu (--ctx)",
-                            name, n_tokens, g->n_context_tokens);
+                            name, prompt->n_tokens, g->n_context_tokens);
     mf_cli_interrupt_install();
-    mf_status status = mf_cli_prefill(g, tokens, n_tokens);
+    mf_status status = mf_cli_prefill(g, prompt);
     if (status == MF_ERR_CANCELLED)
         return MF_EXIT_INTERRUPTED;
     if (status != MF_OK)
         return MF_EXIT_ERROR;
-    switch (mf_cli_answer(g, NULL, NULL)) {
+    mf_cli_stop stop = mf_cli_answer(g, NULL, NULL);
+    if (stop != MF_STOP_ERROR)
+        mf_cli_keep(g);
+    switch (stop) {
     case MF_STOP_ERROR:
         return MF_EXIT_ERROR;
     case MF_STOP_INTERRUPTED:
@@ -254,17 +259,17 @@ static int evaluate_and_answer(mf_cli_generator *g, const run_args *args, const 
 
 static int answer_once(mf_cli_generator *g, const run_args *args, mf_cli_buffer *text)
 {
-    int32_t *tokens = NULL;
-    size_t n_tokens = 0;
+    mf_cli_prompt prompt = {0};
     int status = format_prompt(g, args, text);
     if (status == MF_EXIT_OK)
-        status = mf_cli_encode(g->tokenizer, text->data, text->n_bytes, true, &tokens, &n_tokens);
+        status = mf_cli_encode(g->tokenizer, text->data, text->n_bytes, true, &prompt.tokens,
+                               &prompt.n_tokens);
     /* a chat template writes it itself */
     if (status == MF_EXIT_OK && (args->generate.raw || !mf_tokenizer_has_chat(g->tokenizer)))
-        status = mf_cli_add_start(g, &tokens, &n_tokens);
+        status = mf_cli_add_start(g, &prompt.tokens, &prompt.n_tokens);
     if (status == MF_EXIT_OK)
-        status = evaluate_and_answer(g, args, tokens, n_tokens);
-    free(tokens);
+        status = evaluate_and_answer(g, args, &prompt);
+    free(prompt.tokens);
     return status;
 }
 
@@ -272,7 +277,6 @@ static int run(const run_args *args)
 {
     mf_cli_generator g = {0};
     mf_cli_buffer text = {0};
-    bool is_chat = !args->prompt && !args->file;
     int status = MF_EXIT_OK;
     if (args->file)
         status = mf_cli_read_file(args->file, &text);
@@ -282,7 +286,7 @@ static int run(const run_args *args)
     if (status == MF_EXIT_OK)
         status = mf_cli_generator_open(&g, args->model, &args->generate);
     if (status == MF_EXIT_OK) {
-        status = is_chat ? mf_cli_chat(&g) : answer_once(&g, args, &text);
+        status = args->generate.is_chat ? mf_cli_chat(&g) : answer_once(&g, args, &text);
         if (args->has_json_stats)
             mf_cli_run_stats_json(stderr, &g.stats);
         else if (args->has_stats)

@@ -64,20 +64,21 @@ static mf_status open_store(mf_cli_generator *g, mf_error *error)
     return mf_store_open(args->state_dir, &options, &g->store, error);
 }
 
-/* What a store takes up a prompt at in families with recurrent layers: checkpoints, of which the
- * plan has room for one. As many more as an entry keeps, where the budget allows for them. */
+/* What a prompt is taken up at in families with recurrent layers: checkpoints, of which the plan
+ * has room for one. A chat wants one more, a store as many as an entry keeps, where the budget
+ * allows for them. */
 static void plan_checkpoints(mf_cli_generator *g, mf_engine_options *options)
 {
-    enum { N_MORE = 3 };
+    const uint64_t n_more = g->store ? 3 : MF_CLI_MAX_STOPS - 1;
     mf_model_info info;
     mf_engine_options small = *options, large = *options;
     small.n_context_tokens = 1; /* a session of it is three recurrent states and little else */
-    if (g->store == NULL || g->info.n_linear_attention_layers == 0 || options->state_bytes != 0 ||
-        mf_model_inspect(g->model, &small, &info, NULL) != MF_OK)
+    if ((!g->store && !g->args->is_chat) || g->info.n_linear_attention_layers == 0 ||
+        options->state_bytes != 0 || mf_model_inspect(g->model, &small, &info, NULL) != MF_OK)
         return;
     uint64_t one = info.session_bytes / 3;
-    large.state_bytes = g->info.session_bytes + N_MORE * one;
-    large.checkpoint_bytes = (N_MORE + 1) * one;
+    large.state_bytes = g->info.session_bytes + n_more * one;
+    large.checkpoint_bytes = (n_more + 1) * one;
     if (mf_model_inspect(g->model, &large, &info, NULL) == MF_OK && info.n_slots != 0)
         *options = large;
 }
@@ -126,42 +127,58 @@ void mf_cli_generator_close(mf_cli_generator *g)
     mf_cli_buffer_free(&g->shown);
 }
 
+mf_status mf_cli_chat_text(const mf_cli_generator *g, const mf_chat_message *messages,
+                           size_t n_messages, bool opens_answer, mf_cli_buffer *out,
+                           mf_error *error)
+{
+    mf_chat_params chat;
+    size_t n_bytes = 0;
+    mf_chat_params_default(&chat);
+    chat.messages = messages;
+    chat.n_messages = n_messages;
+    chat.thinking = g->args->thinking;
+    chat.add_generation_prompt = opens_answer;
+    mf_cli_buffer_clear(out);
+    mf_status status = mf_chat_text(g->tokenizer, &chat, NULL, 0, &n_bytes, error);
+    if (status == MF_OK && !mf_cli_buffer_reserve(out, n_bytes))
+        status = MF_ERR_NO_MEMORY;
+    if (status == MF_OK)
+        status = mf_chat_text(g->tokenizer, &chat, out->data, n_bytes, &n_bytes, error);
+    if (status == MF_OK) {
+        out->n_bytes = n_bytes;
+        out->data[n_bytes] = '\0';
+    }
+    return status;
+}
+
 int mf_cli_format_chat(const mf_cli_generator *g, const mf_chat_message *messages,
                        size_t n_messages, mf_cli_buffer *out)
 {
     mf_error error = {0};
-    size_t n_bytes = 0;
-    mf_cli_buffer_clear(out);
-    mf_status status = mf_chat_format(g->tokenizer, messages, n_messages, g->args->thinking, NULL,
-                                      0, &n_bytes, &error);
-    if (status == MF_OK && !mf_cli_buffer_reserve(out, n_bytes))
-        return mf_cli_error("%s: no memory for the prompt", g->model);
-    if (status == MF_OK)
-        status = mf_chat_format(g->tokenizer, messages, n_messages, g->args->thinking, out->data,
-                                n_bytes, &n_bytes, &error);
-    if (status != MF_OK)
-        return mf_cli_fail(status, &error);
-    out->n_bytes = n_bytes;
-    out->data[n_bytes] = '\0';
-    return MF_EXIT_OK;
+    mf_status status = mf_cli_chat_text(g, messages, n_messages, true, out, &error);
+    return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
 }
 
 bool mf_cli_fits(const mf_cli_generator *g, size_t n_tokens)
 {
-    return n_tokens <= g->n_context_tokens - mf_session_position(g->session);
+    return n_tokens <= g->n_context_tokens;
 }
 
 typedef struct progress {
     double started;
     double last_drawn; /* 0: never */
     bool is_shown;     /* stderr is a terminal */
+    size_t n_tokens;   /* to be evaluated, in several pieces: */
+    size_t n_before;   /* the present one */
+    size_t n_piece;
 } progress;
 
 static void progress_draw(progress *p, double now, uint64_t n_done, uint64_t n_total)
 {
     enum { WIDTH = 30 };
     char bar[WIDTH + 1];
-    double part = n_total > 0 ? (double)n_done / (double)n_total : 1;
+    double piece = n_total > 0 ? (double)n_done / (double)n_total : 1;
+    double part = ((double)p->n_before + piece * (double)p->n_piece) / (double)p->n_tokens;
     int n_filled = (int)(part * WIDTH);
     for (int i = 0; i < WIDTH; i++)
         bar[i] = i < n_filled ? '#' : '.';
@@ -198,15 +215,15 @@ int mf_cli_add_start(const mf_cli_generator *g, int32_t **tokens, size_t *n_toke
 }
 
 /* Whoever names a directory is told what came of it, unless quiet. */
-static void report_reuse(const mf_cli_generator *g, const mf_sync_result *result)
+static void report_reuse(const mf_cli_generator *g, const mf_sync_result *result, size_t n_tokens)
 {
     mf_cli_verbosity told = g->args->engine.verbosity;
     char line[512];
     if (result->source != MF_SYNC_STORE || told.quiet)
         return;
     told.verbose = true;
-    snprintf(line, sizeof line, "%zu of %zu tokens taken from %s", result->n_reused,
-             result->n_reused + result->n_evaluated, g->args->state_dir);
+    snprintf(line, sizeof line, "%zu of %zu tokens taken from %s", result->n_reused, n_tokens,
+             g->args->state_dir);
     mf_cli_log(&told, MF_LOG_INFO, line);
 }
 
@@ -214,29 +231,83 @@ static void report_reuse(const mf_cli_generator *g, const mf_sync_result *result
  * newest is near the end, where another question after the same text begins. */
 #define PROMPT_PARTS 8
 
-/* What the session holds and these tokens, by way of the store. */
-static mf_status sync_tokens(mf_cli_generator *g, const int32_t *tokens, size_t n_tokens,
-                             mf_error *error)
+/* How much of the prompt the session holds or had evaluated at its end. */
+static size_t n_common(const mf_session *session, const mf_cli_prompt *prompt)
 {
-    mf_sync_result result;
-    size_t n_held = mf_session_position(g->session);
-    int32_t *all = malloc((n_held + n_tokens) * sizeof *all);
-    if (!all)
-        return mf_session_eval(g->session, tokens, n_tokens, error);
-    if (n_held > 0)
-        memcpy(all, mf_session_tokens(g->session), n_held * sizeof *all);
-    memcpy(all + n_held, tokens, n_tokens * sizeof *all);
-    if (g->info.n_linear_attention_layers != 0)
-        mf_checkpoint_auto(g->session, (n_held + n_tokens) / PROMPT_PARTS + 1, 0);
-    mf_status status = mf_session_sync(g->session, all, n_held + n_tokens, &result, error);
-    free(all);
+    size_t n = 0, n_held = mf_session_position(session);
+    const int32_t *held = mf_session_tokens(session);
+    while (n < n_held && n < prompt->n_tokens && held[n] == prompt->tokens[n])
+        n++;
+    return n;
+}
+
+static void count_prompt(mf_cli_generator *g, const mf_cli_prompt *prompt, size_t n_seen,
+                         const mf_sync_result *reused)
+{
+    g->stats.n_prompt += prompt->n_tokens;
+    g->stats.n_reused += reused->n_reused;
+    g->stats.n_new += prompt->n_tokens - (n_seen > reused->n_reused ? n_seen : reused->n_reused);
+    if (reused->source == MF_SYNC_STORE && reused->n_reused > n_seen)
+        g->stats.n_from_store += reused->n_reused - n_seen;
+}
+
+/* A checkpoint where the session stands, in place of those at places that matter no more. One that
+ * does not fit is left out: it saves time and nothing else. */
+static void mark_stop(mf_cli_generator *g, const mf_cli_prompt *prompt)
+{
+    size_t positions[16];
+    size_t n = mf_checkpoint_list(g->session, positions, 16);
+    (void)!mf_checkpoint_save(g->session, NULL);
+    for (size_t i = 0; i < n && i < 16; i++) {
+        bool matters = false;
+        for (size_t k = 0; k < prompt->n_stops; k++)
+            matters = matters || positions[i] == prompt->stops[k];
+        if (!matters)
+            (void)!mf_checkpoint_drop(g->session, positions[i], NULL);
+    }
+}
+
+/* What is left of the prompt, with a stop where later ones will part from it. */
+static mf_status evaluate_rest(mf_cli_generator *g, const mf_cli_prompt *prompt, progress *p,
+                               mf_error *error)
+{
+    size_t start = mf_session_position(g->session);
+    p->n_tokens = prompt->n_tokens - start;
+    for (size_t i = 0; i <= prompt->n_stops; i++) {
+        bool is_stop = i < prompt->n_stops;
+        size_t end = is_stop ? prompt->stops[i] : prompt->n_tokens;
+        size_t at = mf_session_position(g->session);
+        p->n_before = at - start;
+        if (end > at) {
+            p->n_piece = end - at;
+            mf_status status = mf_session_eval(g->session, prompt->tokens + at, end - at, error);
+            if (status != MF_OK)
+                return status;
+        }
+        if (is_stop && end >= at)
+            mark_stop(g, prompt);
+    }
+    return MF_OK;
+}
+
+static mf_status bring_session(mf_cli_generator *g, const mf_cli_prompt *prompt, progress *p,
+                               mf_error *error)
+{
+    mf_sync_result reused;
+    size_t n_seen = n_common(g->session, prompt);
+    bool cuts = g->store && prompt->n_stops == 0 && g->info.n_linear_attention_layers != 0;
+    mf_checkpoint_auto(g->session, cuts ? prompt->n_tokens / PROMPT_PARTS + 1 : 0, 0);
+    mf_status status =
+        mf_session_reuse(g->session, prompt->tokens, prompt->n_tokens, &reused, error);
     if (status != MF_OK)
         return status;
-    if (result.source == MF_SYNC_STORE)
-        g->stats.n_from_store += result.n_reused - n_held;
-    report_reuse(g, &result);
+    count_prompt(g, prompt, n_seen, &reused);
+    status = evaluate_rest(g, prompt, p, error);
+    if (status != MF_OK)
+        return status;
+    report_reuse(g, &reused, prompt->n_tokens);
     mf_cli_keep(g);
-    return status;
+    return MF_OK;
 }
 
 void mf_cli_keep(mf_cli_generator *g)
@@ -249,7 +320,7 @@ void mf_cli_keep(mf_cli_generator *g)
     mf_cli_log((void *)&g->args->engine.verbosity, MF_LOG_WARNING, line);
 }
 
-mf_status mf_cli_prefill(mf_cli_generator *g, const int32_t *tokens, size_t n_tokens)
+mf_status mf_cli_prefill(mf_cli_generator *g, const mf_cli_prompt *prompt)
 {
     mf_error error = {0};
     mf_stats before, after;
@@ -257,20 +328,16 @@ mf_status mf_cli_prefill(mf_cli_generator *g, const int32_t *tokens, size_t n_to
                   .is_shown = isatty(STDERR_FILENO) && !g->args->engine.verbosity.quiet};
     mf_engine_stats(g->engine, &before);
     mf_session_set_progress(g->session, on_progress, &p);
-    mf_status status = g->store && n_tokens > 0
-                           ? sync_tokens(g, tokens, n_tokens, &error)
-                           : mf_session_eval(g->session, tokens, n_tokens, &error);
+    mf_status status = bring_session(g, prompt, &p, &error);
     mf_session_set_progress(g->session, NULL, NULL);
     mf_engine_stats(g->engine, &after);
     mf_cli_phase_add(&g->stats.prefill, &before, &after, mf_cli_now() - p.started);
     if (p.last_drawn > 0)
         fputs("\r\033[K", stderr);
-    if (status == MF_ERR_CANCELLED)
-        mf_session_clear(g->session);
-    else if (status != MF_OK)
+    if (status != MF_OK && status != MF_ERR_CANCELLED)
         mf_cli_fail(status, &error);
-    for (size_t i = 0; status == MF_OK && i < n_tokens; i++)
-        mf_sampler_accept(g->sampler, tokens[i]);
+    for (size_t i = 0; status == MF_OK && i < prompt->n_tokens; i++)
+        mf_sampler_accept(g->sampler, prompt->tokens[i]);
     return status;
 }
 
@@ -305,9 +372,10 @@ static bool append_piece(const mf_cli_generator *g, mf_cli_buffer *text, int32_t
 
 /* The loop itself; mf_cli_answer takes the time around it. */
 static mf_cli_stop generate(mf_cli_generator *g, mf_decoder *decoder, mf_cli_buffer *answer,
-                            mf_cli_buffer *evaluated)
+                            int32_t *unevaluated)
 {
     mf_error error = {0};
+    *unevaluated = -1;
     for (uint64_t n = 0; n < g->args->n_max_tokens; n++) {
         if (mf_cli_interrupted())
             return MF_STOP_INTERRUPTED;
@@ -315,16 +383,16 @@ static mf_cli_stop generate(mf_cli_generator *g, mf_decoder *decoder, mf_cli_buf
         if (mf_tokenizer_is_end(g->tokenizer, token) && !g->args->ignore_end)
             return MF_STOP_END;
         mf_sampler_accept(g->sampler, token);
+        *unevaluated = token;
         g->stats.n_generated++;
         bool has_memory = append_piece(g, answer, token) && show_token(g, decoder, token);
         if (has_memory && n + 1 == g->args->n_max_tokens)
             return MF_STOP_LENGTH; /* its logits would be computed for nothing */
-        if (has_memory && !mf_cli_fits(g, 1))
+        if (has_memory && !mf_cli_fits(g, mf_session_position(g->session) + 1))
             return MF_STOP_CONTEXT;
         mf_status status =
             has_memory ? mf_session_eval(g->session, &token, 1, &error) : MF_ERR_NO_MEMORY;
-        if (status == MF_OK && !append_piece(g, evaluated, token))
-            status = MF_ERR_NO_MEMORY;
+        *unevaluated = -1;
         if (status != MF_OK) {
             if (isatty(STDOUT_FILENO))
                 putchar('\n');
@@ -336,20 +404,20 @@ static mf_cli_stop generate(mf_cli_generator *g, mf_decoder *decoder, mf_cli_buf
     return MF_STOP_LENGTH;
 }
 
-mf_cli_stop mf_cli_answer(mf_cli_generator *g, mf_cli_buffer *answer, mf_cli_buffer *evaluated)
+mf_cli_stop mf_cli_answer(mf_cli_generator *g, mf_cli_buffer *answer, int32_t *unevaluated)
 {
     mf_decoder decoder = {0};
+    int32_t last;
     mf_stats before, after;
     double started = mf_cli_now();
     mf_engine_stats(g->engine, &before);
-    mf_cli_stop stop = generate(g, &decoder, answer, evaluated);
+    mf_cli_stop stop = generate(g, &decoder, answer, unevaluated ? unevaluated : &last);
     mf_engine_stats(g->engine, &after);
     mf_cli_phase_add(&g->stats.decode, &before, &after, mf_cli_now() - started);
     if (stop != MF_STOP_ERROR) {
         show_token(g, &decoder, -1);
         putchar('\n');
         fflush(stdout);
-        mf_cli_keep(g);
     }
     return stop;
 }

@@ -18,6 +18,7 @@ typedef struct mf_cli_generate_args {
     uint64_t n_max_tokens; /* UINT64_MAX: as many as the context holds */
     bool ignore_end;       /* go on after an end token */
     bool raw;              /* no chat template */
+    bool is_chat;          /* prompts will begin like those before them */
     mf_thinking thinking;
     const char *system;       /* NULL: none */
     const char *state_dir;    /* of a store; NULL: none */
@@ -38,6 +39,17 @@ typedef struct mf_cli_generator {
     mf_cli_buffer shown; /* scratch for decoding one token */
 } mf_cli_generator;
 
+#define MF_CLI_MAX_STOPS 2
+
+/* All tokens that the session is to hold, and how many of the first of them later prompts will
+ * share: there a checkpoint is made. */
+typedef struct mf_cli_prompt {
+    int32_t *tokens; /* from malloc */
+    size_t n_tokens;
+    size_t stops[MF_CLI_MAX_STOPS]; /* rising */
+    size_t n_stops;
+} mf_cli_prompt;
+
 /* Why an answer ended. */
 typedef enum mf_cli_stop {
     MF_STOP_END,         /* the model ended it */
@@ -54,24 +66,28 @@ void mf_cli_generator_close(mf_cli_generator *g);
 /* The prompt text of a conversation. Prints the error; returns an exit code. */
 int mf_cli_format_chat(const mf_cli_generator *g, const mf_chat_message *messages,
                        size_t n_messages, mf_cli_buffer *out);
+/* The text of a conversation, with the beginning of the answer or without; nothing is printed. */
+mf_status mf_cli_chat_text(const mf_cli_generator *g, const mf_chat_message *messages,
+                           size_t n_messages, bool opens_answer, mf_cli_buffer *out,
+                           mf_error *error);
 
-/* True if n_tokens more fit the context. */
+/* True if a prompt of n_tokens fits the context. */
 bool mf_cli_fits(const mf_cli_generator *g, size_t n_tokens);
 
 /* Puts the tokenizer's start token, if it has one, before tokens of plain text that lack it. The
  * exit code says whether there was memory. */
 int mf_cli_add_start(const mf_cli_generator *g, int32_t **tokens, size_t *n_tokens);
 
-/* Evaluates a prompt's tokens after those that the session holds, reusing what the store has.
- * MF_ERR_CANCELLED after Ctrl-C: the session has been cleared. Any other failure has been printed.
- */
-mf_status mf_cli_prefill(mf_cli_generator *g, const int32_t *tokens, size_t n_tokens);
+/* Brings the session to the prompt: what it, its checkpoints or the store hold of it is taken over,
+ * the rest evaluated. MF_ERR_CANCELLED after Ctrl-C; any other failure has been printed. The
+ * session then holds what was done of it, for the next prompt that begins like this one. */
+mf_status mf_cli_prefill(mf_cli_generator *g, const mf_cli_prompt *prompt);
 
 /* Puts what the session holds into the store, if there is one. A failure is a warning. */
 void mf_cli_keep(mf_cli_generator *g);
 
-/* Answers on stdout from where the session stands. answer gets the text of all tokens chosen,
- * evaluated that of the tokens now in the session (either may be NULL). */
-mf_cli_stop mf_cli_answer(mf_cli_generator *g, mf_cli_buffer *answer, mf_cli_buffer *evaluated);
+/* Answers on stdout from where the session stands. answer gets the text of all tokens chosen;
+ * *unevaluated the last of them if the session does not hold it, else -1 (either may be NULL). */
+mf_cli_stop mf_cli_answer(mf_cli_generator *g, mf_cli_buffer *answer, int32_t *unevaluated);
 
 #endif

@@ -71,8 +71,9 @@ int mf_cli_read_file(const char *path, mf_cli_buffer *out)
     return status;
 }
 
-int mf_cli_encode(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
-                  bool parse_special, int32_t **tokens, size_t *n_tokens)
+mf_status mf_cli_encode_text(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
+                             bool parse_special, int32_t **tokens, size_t *n_tokens,
+                             mf_error *error)
 {
     /* one token a byte is the most that byte-level BPE gives, but for what NFC may add: ask again
      * if it was not enough */
@@ -80,16 +81,15 @@ int mf_cli_encode(const mf_tokenizer *tokenizer, const char *text, size_t n_byte
     int32_t *ids = NULL;
     for (;;) {
         int32_t *grown = realloc(ids, capacity * sizeof *ids);
-        mf_error error = {0};
         mf_status status = MF_ERR_NO_MEMORY;
         if (grown) {
             ids = grown;
             status = mf_tokenizer_encode(tokenizer, text, n_bytes, parse_special, ids, capacity, &n,
-                                         &error);
+                                         error);
         }
         if (status != MF_OK) {
             free(ids);
-            return mf_cli_fail(status, &error);
+            return status;
         }
         if (n <= capacity)
             break;
@@ -97,5 +97,14 @@ int mf_cli_encode(const mf_tokenizer *tokenizer, const char *text, size_t n_byte
     }
     *tokens = ids;
     *n_tokens = n;
-    return MF_EXIT_OK;
+    return MF_OK;
+}
+
+int mf_cli_encode(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
+                  bool parse_special, int32_t **tokens, size_t *n_tokens)
+{
+    mf_error error = {0};
+    mf_status status =
+        mf_cli_encode_text(tokenizer, text, n_bytes, parse_special, tokens, n_tokens, &error);
+    return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
 }

@@ -22,7 +22,11 @@ void mf_cli_buffer_free(mf_cli_buffer *buffer);
 /* The whole file, "-" for standard input. Prints the error; returns an exit code. */
 int mf_cli_read_file(const char *path, mf_cli_buffer *out);
 
-/* Token ids of a text, owned by the caller (free). Prints the error; returns an exit code. */
+/* Token ids of a text, owned by the caller (free). */
+mf_status mf_cli_encode_text(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
+                             bool parse_special, int32_t **tokens, size_t *n_tokens,
+                             mf_error *error);
+/* The same. Prints the error; returns an exit code. */
 int mf_cli_encode(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
                   bool parse_special, int32_t **tokens, size_t *n_tokens);
 

@@ -132,6 +132,8 @@ void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats)
         fputc('\n', out);
     }
     char size[MF_CLI_SIZE_CHARS], slot[MF_CLI_SIZE_CHARS];
+    fprintf(out, "%-20s %14" PRIu64 " tokens, %" PRIu64 " reused, %" PRIu64 " new\n", "prompts",
+            stats->n_prompt, stats->n_reused, stats->n_new);
     if (stats->n_from_store > 0)
         fprintf(out, "%-20s %14" PRIu64 " tokens\n", "from the store", stats->n_from_store);
     fprintf(out, "%-20s %14" PRIu64 " tokens\n", "generated", stats->n_generated);
@@ -178,6 +180,9 @@ void mf_cli_run_stats_json(FILE *out, const mf_cli_run_stats *stats)
     json_phase(&json, "prefill_", &stats->prefill);
     json_phase(&json, "decode_", &stats->decode);
     json_phase(&json, "", &total);
+    mf_cli_json_integer(&json, "prompt_tokens", stats->n_prompt);
+    mf_cli_json_integer(&json, "prompt_reused_tokens", stats->n_reused);
+    mf_cli_json_integer(&json, "prompt_new_tokens", stats->n_new);
     mf_cli_json_integer(&json, "store_tokens", stats->n_from_store);
     mf_cli_json_integer(&json, "generated_tokens", stats->n_generated);
     mf_cli_json_integer(&json, "peak_rss_bytes", mf_cli_peak_rss_bytes());

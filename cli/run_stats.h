@@ -25,7 +25,10 @@ double mf_cli_hit_rate(const mf_stats *stats);
 typedef struct mf_cli_run_stats {
     mf_cli_phase prefill;
     mf_cli_phase decode;
-    uint64_t n_from_store; /* tokens of prompts taken over, not evaluated */
+    uint64_t n_prompt;     /* tokens of the prompts, each turn's in full */
+    uint64_t n_reused;     /* of them: taken over, not evaluated; the others are the prefill's */
+    uint64_t n_new;        /* of them: neither evaluated at their place before nor from the store */
+    uint64_t n_from_store; /* of those reused: from the store */
     uint64_t n_generated;  /* tokens chosen; the last one may not have been evaluated */
     uint64_t ram_bytes;
     uint64_t n_slots;

@@ -113,21 +113,45 @@ static void hold_checkpoint(mf_state *st, const mf_checkpoint_state *c)
     st->checkpoint_units[st->n_checkpoints++] = c->recurrent;
 }
 
-void mf_state_hold_checkpoints(mf_session *session, mf_state *st, uint32_t n_max)
+/* All of the session's before this state's position, if they are at most n_max: whoever made them
+ * by hand knew where. */
+static bool hold_all(const mf_session *session, mf_state *st, uint32_t n_max)
+{
+    uint32_t n = 0;
+    while (n < session->n_checkpoints && session->checkpoints[n].position < st->position)
+        n++;
+    if (n > n_max)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (session->checkpoints[i].position > 0)
+            hold_checkpoint(st, &session->checkpoints[i]);
+    return true;
+}
+
+/* Of many, those near the end, where another question after the same text begins. */
+static void hold_near_end(mf_session *session, mf_state *st, uint32_t n_max)
 {
     enum { N = MF_STATE_CHECKPOINTS };
     static const uint32_t eighths[N] = {4, 6, 7, 8};
     const mf_checkpoint_state *last = NULL;
-    if (st->engine->runner.plan.recurrent_bytes == 0 || st->position == 0)
-        return;
-    mf_engine_lock(st->engine);
-    for (uint32_t i = n_max < N ? N - n_max : 0; i < N; i++) {
+    for (uint32_t i = N - n_max; i < N; i++) {
         uint64_t most = i + 1 == N ? st->position - 1 : st->position * eighths[i] / 8;
         const mf_checkpoint_state *c = mf_checkpoint_find(session, most);
         if (c != NULL && c != last && c->position > 0)
             hold_checkpoint(st, c);
         last = c;
     }
+}
+
+void mf_state_hold_checkpoints(mf_session *session, mf_state *st, uint32_t n_max)
+{
+    if (st->engine->runner.plan.recurrent_bytes == 0 || st->position == 0)
+        return;
+    if (n_max > MF_STATE_CHECKPOINTS)
+        n_max = MF_STATE_CHECKPOINTS;
+    mf_engine_lock(st->engine);
+    if (!hold_all(session, st, n_max))
+        hold_near_end(session, st, n_max);
     mf_engine_unlock(st->engine);
 }
 

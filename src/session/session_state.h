@@ -51,10 +51,10 @@ mf_status mf_state_hold(mf_session *session, uint64_t position, mf_state **out, 
 mf_status mf_state_hold_locked(mf_session *session, uint64_t position, mf_state **out,
                                mf_error *error);
 
-/* Holds checkpoints of the session beside its state, at most n_max: the newest before the state's
- * position, the last within its first 7/8, within 3/4, and within half. The end is where prompts
- * differ: most often something is asked at the end of what is held. None in families without
- * recurrent layers, which need none. */
+/* Holds checkpoints of the session beside its state, at most n_max: all before the state's
+ * position if they are no more, else the newest of them, the last within its first 7/8, within 3/4,
+ * and within half. The end is where prompts differ: most often something is asked at the end of
+ * what is held. None in families without recurrent layers, which need none. */
 void mf_state_hold_checkpoints(mf_session *session, mf_state *state, uint32_t n_max);
 
 /* A new state of these tokens with units of its own, whose parts and, if has_logits, logits the

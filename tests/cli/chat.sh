@@ -60,10 +60,14 @@ printf 'hello\n/clear\nhello\n' >"$scratch/lines"
 run_with "$scratch/lines" run "$model" $answer
 cat "$scratch/single" "$scratch/single" >"$scratch/twice"
 expect_same "$out" "$scratch/twice"
-# a system message is evaluated
+# ... and finds it all evaluated
+expect_true [ "$(json "$err" prefill_tokens)" -eq "$first" ]
+expect_true [ "$(json "$err" prompt_tokens)" -eq $((2 * first)) ]
+# a system message is part of the prompt
 # shellcheck disable=SC2086
 run_with "$scratch/lines" run "$model" --system "Be kind." $answer
-expect_true [ "$(json "$err" prefill_tokens)" -gt $((2 * first)) ]
+expect_true [ "$(json "$err" prompt_tokens)" -gt $((2 * first)) ]
+expect_true [ "$(json "$err" prefill_tokens)" -gt "$first" ]
 
 # a line that does not fit is refused, and the chat goes on
 long=$(printf 'word %.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20)

@@ -330,14 +330,20 @@ typedef struct model_entry {
     size_t n, n_kept, kept[4];
 } model_entry;
 
-/* The rule of docs/FORMATS.md: the newest checkpoint before the end, the last in the first 7/8, 3/4
- * and half. */
+/* The rule of docs/FORMATS.md: all checkpoints before the end if they are at most four, else the
+ * newest of them, the last in the first 7/8, 3/4 and half. */
 static void expect_kept(model_entry *m, const mf_session *s)
 {
     size_t positions[64], n = mf_checkpoint_list(s, positions, 64);
     size_t most[4] = {m->n / 2, m->n * 3 / 4, m->n * 7 / 8, m->n - 1};
     REQUIRE(n <= 64);
     m->n_kept = 0;
+    while (n > 0 && positions[n - 1] >= m->n)
+        n--;
+    for (size_t k = 0; n <= 4 && k < n; k++)
+        m->kept[m->n_kept++] = positions[k];
+    if (n <= 4)
+        return;
     for (int i = 0; i < 4; i++) {
         size_t best = 0;
         for (size_t k = 0; k < n; k++)

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A conversation as messages, and the prompt that it makes: text by the model's template, tokens of
+ * it, and the places up to which the prompts of later turns will be the same.
+ */
+#ifndef MF_CLI_CONVERSATION_H
+#define MF_CLI_CONVERSATION_H
+
+#include "generate.h"
+
+typedef struct mf_cli_conversation {
+    const mf_cli_generator *g;
+    mf_chat_message *messages; /* contents owned */
+    size_t n_messages;
+    size_t capacity;
+    mf_cli_buffer text;  /* of the last prompt */
+    size_t n_text_plain; /* of it: without the generation prompt */
+    mf_cli_buffer own;   /* the text of own_tokens */
+    int32_t *own_tokens; /* the last prompt's and its answer's, as the model chose them */
+    size_t n_own_tokens;
+    size_t n_system_tokens; /* of the prompt: what every conversation with that message shares */
+} mf_cli_conversation;
+
+/* Zero-initialise, set g, clear. */
+
+/* Back to nothing but the system message. False: no memory. */
+bool mf_cli_conversation_clear(mf_cli_conversation *c);
+void mf_cli_conversation_free(mf_cli_conversation *c);
+
+/* False: no memory. */
+bool mf_cli_conversation_ask(mf_cli_conversation *c, const char *question);
+void mf_cli_conversation_take_back(mf_cli_conversation *c);
+
+/* The prompt of the conversation as it stands; the caller frees its tokens. MF_ERR_ARGUMENT: the
+ * template refuses the last message. */
+mf_status mf_cli_conversation_prompt(mf_cli_conversation *c, mf_cli_prompt *out, mf_error *error);
+
+/* Adds the model's answer to the last prompt, which the session holds but for the token
+ * `unevaluated` (-1: none). False: no memory. */
+bool mf_cli_conversation_answer(mf_cli_conversation *c, const mf_cli_buffer *answer,
+                                int32_t unevaluated);
+
+#endif
