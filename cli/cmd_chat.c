@@ -36,9 +36,10 @@ static bool start_again(chat *c)
     return mf_cli_conversation_clear(&c->conversation);
 }
 
-/* A line without a template: a prompt by itself. */
+/* A line without a template: a prompt by itself, with nothing of those before. */
 static mf_status raw_prompt(const chat *c, const char *line, mf_cli_prompt *out, mf_error *error)
 {
+    mf_sampler_reset(c->g->sampler);
     mf_status status = mf_cli_encode_text(c->g->tokenizer, line, strlen(line), true, &out->tokens,
                                           &out->n_tokens, error);
     if (status == MF_OK && mf_cli_add_start(c->g, &out->tokens, &out->n_tokens) != MF_EXIT_OK)
@@ -123,36 +124,89 @@ static turn_result turn(chat *c, const char *line)
     return result;
 }
 
-/* A line that begins with a slash. True: quit. */
-static bool command(chat *c, const char *line)
+static const char commands[] = "/clear       start a new conversation\n"
+                               "/file PATH   send the text of a file\n"
+                               "/stats       the figures so far\n"
+                               "/quit        leave (or Ctrl-D)\n"
+                               "/help        this list\n"
+                               "Several lines: paste them, or write them between \"\"\" and "
+                               "\"\"\". //... sends /...\n"
+                               "Ctrl-C stops an answer.\n";
+
+/* What is left to do after a line. */
+typedef enum line_result { LINE_DONE, LINE_LEAVE, LINE_FATAL } line_result;
+
+static line_result send(chat *c, const char *text)
 {
+    if (*text == '\0')
+        return LINE_DONE;
+    return turn(c, text) == TURN_FATAL ? LINE_FATAL : LINE_DONE;
+}
+
+static line_result send_file(chat *c, const char *path)
+{
+    mf_cli_buffer text = {0};
+    line_result result = LINE_DONE;
+    if (*path == '\0' || strcmp(path, "-") == 0)
+        fputs("/file wants the path of a file.\n", stderr);
+    else if (mf_cli_read_file(path, &text) != MF_EXIT_OK)
+        ; /* said already */
+    else if (text.n_bytes == 0 || memchr(text.data, '\0', text.n_bytes))
+        fprintf(stderr, "%s: not a text: %s.\n", path, text.n_bytes ? "a NUL byte" : "empty");
+    else
+        result = send(c, text.data);
+    mf_cli_buffer_free(&text);
+    return result;
+}
+
+/* A line whose first word is a slash and letters is a command, so that a mistyped one is not sent;
+ * a path has other characters in that word, and "//" stands for a slash. */
+static bool is_command(const char *line)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    size_t n = *line == '/' ? strspn(line + 1, letters) : 0;
+    return n > 0 && (line[1 + n] == '\0' || line[1 + n] == ' ');
+}
+
+static line_result command(chat *c, const char *line)
+{
+    size_t n = strcspn(line, " ");
+    const char *rest = line + n + strspn(line + n, " ");
+    if (n == 5 && strncmp(line, "/file", n) == 0)
+        return send_file(c, rest);
     if (strcmp(line, "/quit") == 0 || strcmp(line, "/exit") == 0)
-        return true;
+        return LINE_LEAVE;
     if (strcmp(line, "/stats") == 0) {
         mf_cli_run_stats_table(stderr, &c->g->stats);
     } else if (strcmp(line, "/clear") == 0) {
-        if (!start_again(c))
-            return true;
+        if (!start_again(c)) {
+            mf_cli_error("no memory for the conversation");
+            return LINE_FATAL;
+        }
         note("a new conversation");
     } else {
         if (strcmp(line, "/help") != 0)
-            fprintf(stderr, "%s is not a command.\n", line);
-        fputs("/clear  start a new conversation\n"
-              "/stats  the figures so far\n"
-              "/quit   leave (or Ctrl-D)\n"
-              "/help   this list\n"
-              "Ctrl-C stops an answer.\n",
-              stderr);
+            fprintf(stderr, "%s is not a command; /%s sends it as a message.\n", line, line);
+        fputs(commands, stderr);
     }
-    return false;
+    return LINE_DONE;
+}
+
+static line_result handle(chat *c, const char *text, bool is_block)
+{
+    if (is_block)
+        return send(c, text);
+    if (is_command(text))
+        return command(c, text);
+    return send(c, strncmp(text, "//", 2) == 0 ? text + 1 : text);
 }
 
 static int converse(chat *c)
 {
-    const char *line = NULL;
-    bool asked_to_leave = false;
+    const char *text = NULL;
+    bool asked_to_leave = false, is_block;
     for (;;) {
-        mf_cli_line_result read = mf_cli_lines_next(c->lines, &line);
+        mf_cli_line_result read = mf_cli_lines_next(c->lines, &text, &is_block);
         if (read == MF_LINE_FAILED)
             return mf_cli_error("standard input: cannot read: %s", strerror(errno));
         if (read == MF_LINE_END) {
@@ -170,16 +224,15 @@ static int converse(chat *c)
             continue;
         }
         asked_to_leave = false;
-        if (*line == '/' ? command(c, line) : false)
-            return MF_EXIT_OK;
-        if (*line != '/' && *line && turn(c, line) == TURN_FATAL)
-            return MF_EXIT_ERROR;
+        line_result result = handle(c, text, is_block);
+        if (result != LINE_DONE)
+            return result == LINE_LEAVE ? MF_EXIT_OK : MF_EXIT_ERROR;
     }
 }
 
 int mf_cli_chat(mf_cli_generator *g)
 {
-    chat c = {.g = g, .lines = mf_cli_lines_open(), .conversation.g = g};
+    chat c = {.g = g, .lines = mf_cli_lines_open(!g->args->no_history), .conversation.g = g};
     c.has_template = !g->args->raw && mf_tokenizer_has_chat(g->tokenizer);
     int status;
     if (!c.lines || !start_again(&c)) {

@@ -21,6 +21,7 @@ static const char help[] =
     "  --think on|off         ask for, or suppress, the model's thinking (default: the "
     "template's)\n"
     "  --raw                  no chat template\n"
+    "  --no-history           do not keep the chat's lines for the next one\n"
     "Answer (defaults from generation_config.json):\n"
     "  -n, --max-tokens N     at most N tokens (default: until the context is full)\n"
     "  --temp T               temperature; 0: always the most likely token\n"
@@ -41,6 +42,7 @@ enum {
     OPT_SYSTEM = MF_OPT_OWN,
     OPT_THINK,
     OPT_RAW,
+    OPT_NO_HISTORY,
     OPT_TEMP,
     OPT_TOP_K,
     OPT_TOP_P,
@@ -60,6 +62,7 @@ static const struct option long_options[] = {
     {"system", required_argument, NULL, OPT_SYSTEM},
     {"think", required_argument, NULL, OPT_THINK},
     {"raw", no_argument, NULL, OPT_RAW},
+    {"no-history", no_argument, NULL, OPT_NO_HISTORY},
     {"temp", required_argument, NULL, OPT_TEMP},
     {"top-k", required_argument, NULL, OPT_TOP_K},
     {"top-p", required_argument, NULL, OPT_TOP_P},
@@ -153,6 +156,9 @@ static int own_option(run_args *args, const mf_cli_parser *parser, int option)
         break;
     case OPT_RAW:
         g->raw = true;
+        break;
+    case OPT_NO_HISTORY:
+        g->no_history = true;
         break;
     case OPT_IGNORE_EOS:
         g->ignore_end = true;

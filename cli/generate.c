@@ -3,7 +3,9 @@
 #include "generate.h"
 
 #include "interrupt.h"
+#include "terminal.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,6 +85,22 @@ static void plan_checkpoints(mf_cli_generator *g, mf_engine_options *options)
         *options = large;
 }
 
+/* A model that was taught a template which is not known here would answer the bare text, only not
+ * well: that has to be asked for. */
+static mf_status check_template(const mf_cli_generator *g, mf_error *error)
+{
+    const mf_chat_message any = {MF_ROLE_USER, "x"};
+    mf_error found = {0};
+    size_t n_bytes;
+    if (g->args->raw || mf_chat_format(g->tokenizer, &any, 1, g->args->thinking, NULL, 0, &n_bytes,
+                                       &found) != MF_ERR_UNSUPPORTED)
+        return MF_OK;
+    *error = found;
+    snprintf(error->message, sizeof error->message, "%.300s: %.600s; --raw does without", g->model,
+             found.message);
+    return found.code;
+}
+
 /* The descriptors come first, so that a directory that is no model is called that, and not one
  * without a tokenizer; the tokenizer and the store second, so that the memory budget counts them.
  */
@@ -96,6 +114,8 @@ int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_g
     mf_status status = mf_model_inspect(model, &options, &g->info, &error);
     if (status == MF_OK)
         status = mf_tokenizer_open(model, NULL, &g->tokenizer, &error);
+    if (status == MF_OK)
+        status = check_template(g, &error);
     if (status == MF_OK && args->state_dir)
         status = open_store(g, &error);
     if (status == MF_OK) {
@@ -125,6 +145,7 @@ void mf_cli_generator_close(mf_cli_generator *g)
     mf_store_close(&g->store);
     mf_tokenizer_free(&g->tokenizer);
     mf_cli_buffer_free(&g->shown);
+    mf_cli_buffer_free(&g->escaped);
 }
 
 mf_status mf_cli_chat_text(const mf_cli_generator *g, const mf_chat_message *messages,
@@ -326,9 +347,12 @@ mf_status mf_cli_prefill(mf_cli_generator *g, const mf_cli_prompt *prompt)
     mf_stats before, after;
     progress p = {.started = mf_cli_now(),
                   .is_shown = isatty(STDERR_FILENO) && !g->args->engine.verbosity.quiet};
+    mf_cli_silence silence;
     mf_engine_stats(g->engine, &before);
     mf_session_set_progress(g->session, on_progress, &p);
+    mf_cli_silence_begin(&silence);
     mf_status status = bring_session(g, prompt, &p, &error);
+    mf_cli_silence_end(&silence);
     mf_session_set_progress(g->session, NULL, NULL);
     mf_engine_stats(g->engine, &after);
     mf_cli_phase_add(&g->stats.prefill, &before, &after, mf_cli_now() - p.started);
@@ -341,26 +365,22 @@ mf_status mf_cli_prefill(mf_cli_generator *g, const mf_cli_prompt *prompt)
     return status;
 }
 
-/* Writes the characters that a token completes; token < 0: those held back. */
-static bool show_token(mf_cli_generator *g, mf_decoder *decoder, int32_t token)
+/* Writes the characters that a token completes; token < 0: those held back. 0 or an errno. */
+static int show_token(mf_cli_generator *g, mf_decoder *decoder, int32_t token)
 {
     size_t n_piece = 0, n_bytes = 0;
     if (token >= 0) {
         if (mf_tokenizer_is_special(g->tokenizer, token) ||
             mf_tokenizer_is_end(g->tokenizer, token) ||
             !mf_tokenizer_piece(g->tokenizer, token, &n_piece))
-            return true;
+            return 0;
     }
     if (!mf_cli_buffer_reserve(&g->shown, 3 * n_piece + 12))
-        return false;
+        return ENOMEM;
     if (mf_tokenizer_decode(g->tokenizer, decoder, token, g->shown.data, g->shown.capacity,
                             &n_bytes) != MF_OK)
-        return true;
-    if (n_bytes > 0) {
-        fwrite(g->shown.data, 1, n_bytes, stdout);
-        fflush(stdout);
-    }
-    return true;
+        return 0;
+    return n_bytes > 0 ? mf_cli_show(g->shown.data, n_bytes, &g->escaped) : 0;
 }
 
 static bool append_piece(const mf_cli_generator *g, mf_cli_buffer *text, int32_t token)
@@ -368,6 +388,13 @@ static bool append_piece(const mf_cli_generator *g, mf_cli_buffer *text, int32_t
     size_t n_bytes = 0;
     const char *piece = text ? mf_tokenizer_piece(g->tokenizer, token, &n_bytes) : NULL;
     return !piece || mf_cli_buffer_append(text, piece, n_bytes);
+}
+
+/* An answer that nobody gets any more ends. */
+static mf_cli_stop cannot_write(int error)
+{
+    mf_cli_error("standard output: cannot write: %s", strerror(error));
+    return MF_STOP_ERROR;
 }
 
 /* The loop itself; mf_cli_answer takes the time around it. */
@@ -385,7 +412,10 @@ static mf_cli_stop generate(mf_cli_generator *g, mf_decoder *decoder, mf_cli_buf
         mf_sampler_accept(g->sampler, token);
         *unevaluated = token;
         g->stats.n_generated++;
-        bool has_memory = append_piece(g, answer, token) && show_token(g, decoder, token);
+        bool has_memory = append_piece(g, answer, token);
+        int write_error = show_token(g, decoder, token);
+        if (write_error != 0)
+            return cannot_write(write_error);
         if (has_memory && n + 1 == g->args->n_max_tokens)
             return MF_STOP_LENGTH; /* its logits would be computed for nothing */
         if (has_memory && !mf_cli_fits(g, mf_session_position(g->session) + 1))
@@ -395,8 +425,7 @@ static mf_cli_stop generate(mf_cli_generator *g, mf_decoder *decoder, mf_cli_buf
         *unevaluated = -1;
         if (status != MF_OK) {
             if (isatty(STDOUT_FILENO))
-                putchar('\n');
-            fflush(stdout);
+                (void)mf_cli_show("\n", 1, &g->escaped);
             mf_cli_fail(status, &error);
             return MF_STOP_ERROR;
         }
@@ -410,14 +439,19 @@ mf_cli_stop mf_cli_answer(mf_cli_generator *g, mf_cli_buffer *answer, int32_t *u
     int32_t last;
     mf_stats before, after;
     double started = mf_cli_now();
+    mf_cli_silence silence;
     mf_engine_stats(g->engine, &before);
+    mf_cli_silence_begin(&silence);
     mf_cli_stop stop = generate(g, &decoder, answer, unevaluated ? unevaluated : &last);
     mf_engine_stats(g->engine, &after);
     mf_cli_phase_add(&g->stats.decode, &before, &after, mf_cli_now() - started);
     if (stop != MF_STOP_ERROR) {
-        show_token(g, &decoder, -1);
-        putchar('\n');
-        fflush(stdout);
+        int write_error = show_token(g, &decoder, -1);
+        if (write_error == 0)
+            write_error = mf_cli_show("\n", 1, &g->escaped);
+        if (write_error != 0)
+            stop = cannot_write(write_error);
     }
+    mf_cli_silence_end(&silence);
     return stop;
 }

@@ -20,6 +20,7 @@ typedef struct mf_cli_generate_args {
     bool raw;              /* no chat template */
     bool is_chat;          /* prompts will begin like those before them */
     mf_thinking thinking;
+    bool no_history;          /* a chat's lines are not kept for the next one */
     const char *system;       /* NULL: none */
     const char *state_dir;    /* of a store; NULL: none */
     uint64_t state_dir_bytes; /* 0: the library's default */
@@ -36,7 +37,8 @@ typedef struct mf_cli_generator {
     mf_model_info info;
     size_t n_context_tokens;
     mf_cli_run_stats stats;
-    mf_cli_buffer shown; /* scratch for decoding one token */
+    mf_cli_buffer shown;   /* scratch for decoding one token, */
+    mf_cli_buffer escaped; /* and for showing it */
 } mf_cli_generator;
 
 #define MF_CLI_MAX_STOPS 2

@@ -604,8 +604,8 @@ MF_API void mf_chat_params_default(mf_chat_params *params);
  * begin with, where it ends in a user's message; with it, what comes behind may be written in
  * another way later (templates drop old thoughts, and the <think> that opened them): the place for
  * a checkpoint. Errors: MF_ERR_ARGUMENT (also: the template refuses these messages),
- * MF_ERR_UNSUPPORTED (no template, or one of another family; a params field that this version does
- * not know).
+ * MF_ERR_NOT_FOUND (no template), MF_ERR_UNSUPPORTED (one of another family; a params field that
+ * this version does not know).
  */
 MF_API MF_MUST_CHECK mf_status mf_chat_text(const mf_tokenizer *tokenizer,
                                             const mf_chat_params *params, char *text,

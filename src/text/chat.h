@@ -43,6 +43,7 @@ typedef enum mf_chat_history {
 /* What a template does. */
 typedef struct mf_chat_style {
     bool is_known;
+    const char *source; /* the file that it is from, NULL: there is no template */
     mf_chat_family family;
     mf_chat_opening opening;
     mf_chat_history history;
@@ -57,8 +58,12 @@ typedef struct mf_chat_style {
     char eos[MF_MAX_CHAT_NAME];
 } mf_chat_style;
 
+/* What a template without a file is called. */
+#define MF_CHAT_UNNAMED "the template"
+
 /* Reads chat_template.jinja, or chat_template of tokenizer_config.json, and the names of the first
- * and the last token from there. None, or one of another family: is_known stays false. */
+ * and the last token from there. None, or one of another family: is_known stays
+ * false. */
 mf_status mf_chat_load(mf_chat_style *style, const mf_allocator *a, const char *path,
                        mf_error *error);
 /* What a template text does; is_known false if it is not recognised. */

@@ -129,7 +129,7 @@ mf_status mf_chat_recognise(mf_chat_style *style, const mf_allocator *a, const c
                             size_t n_bytes, mf_error *error)
 {
     mf_chat_style found = {0};
-    *style = (mf_chat_style){0};
+    *style = (mf_chat_style){.source = MF_CHAT_UNNAMED};
     if (n_bytes > MAX_TEMPLATE_BYTES)
         return MF_OK;
     char *form = mf_alloc(a, 2 * n_bytes + 1);
@@ -137,6 +137,7 @@ mf_status mf_chat_recognise(mf_chat_style *style, const mf_allocator *a, const c
         return mf_fail_memory(error, 2 * n_bytes + 1, "a chat template");
     if (recognise_any(text, n_bytes, form, &found)) {
         found.is_known = true;
+        found.source = style->source;
         *style = found;
     }
     mf_free(a, form, 2 * n_bytes + 1);
@@ -184,8 +185,10 @@ static mf_status load_config(mf_chat_style *style, const mf_allocator *a, const 
     if (status != MF_OK)
         return status;
     yyjson_val *text = template_of_config(json.root);
-    if (!style->is_known && yyjson_is_str(text))
+    if (!style->is_known && yyjson_is_str(text)) {
         status = mf_chat_recognise(style, a, yyjson_get_str(text), yyjson_get_len(text), error);
+        style->source = "tokenizer_config.json";
+    }
     bool has_names = style->family != MF_CHAT_QWEN && style->family != MF_CHAT_KIMI;
     if (status == MF_OK && has_names)
         status = read_name(&json, "bos_token", style->bos, error);
@@ -209,6 +212,7 @@ mf_status mf_chat_load(mf_chat_style *style, const mf_allocator *a, const char *
         mf_status status = mf_chat_recognise(style, a, text, n_bytes, error);
         mf_free(a, text, n_bytes + 1);
         MF_TRY(status);
+        style->source = "chat_template.jinja";
     }
     MF_TRY(mf_path_join(file, sizeof file, path, "tokenizer_config.json", error));
     /* A template of its own that is not known stays so, whatever the config has. */

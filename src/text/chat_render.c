@@ -182,9 +182,11 @@ static void render_qwen(mf_writer *w, const mf_chat_style *style, const mf_chat_
 mf_status mf_chat_render(const mf_chat_style *style, const mf_chat_params *chat, char *text,
                          size_t capacity, size_t *n_bytes, mf_error *error)
 {
+    if (style->source == NULL)
+        return mf_fail(error, MF_ERR_NOT_FOUND, "the checkpoint has no chat template");
     if (!style->is_known)
         return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "the checkpoint has no chat template that this version knows");
+                       "%s: the chat template is not one that this version knows", style->source);
     MF_TRY(check_messages(style, chat->messages, chat->n_messages, error));
     mf_writer w = {text, capacity, 0};
     switch (style->family) {

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: MIT
+# What is a message: lines, blocks of lines, files; what begins with a slash; and what becomes of a
+# message that is refused.
+. ./lib.sh
+. ./thinking_model.sh
+random_model
+how="--raw -n 5 --temp 0 --ignore-eos --quiet"
+
+# alone FILE: the answer to that text as a prompt of its own
+alone() {
+    # shellcheck disable=SC2086 # several options
+    run run "$model" -f "$1" $how
+    expect_code 0
+    cat "$out" >>"$scratch/expected"
+}
+
+# chat: the answers to $scratch/lines are those of $scratch/expected
+chat() {
+    # shellcheck disable=SC2086
+    run_with "$scratch/lines" run "$model" $how
+    expect_code 0
+    expect_same "$out" "$scratch/expected"
+    rm "$scratch/expected"
+}
+
+# several lines, an empty one among them, are one message; so is one line, and what input ends in
+printf 'one\n\n  two /quit\n/quit' >"$scratch/text"
+(echo '"""' && cat "$scratch/text" && printf '\n"""\n') >"$scratch/lines"
+alone "$scratch/text"
+(printf '"""' && cat "$scratch/text" && printf '"""\n') >>"$scratch/lines"
+alone "$scratch/text"
+printf '"""/quit"""\n' >>"$scratch/lines"
+printf '/quit' >"$scratch/text"
+alone "$scratch/text"
+printf '"""\nlast\nline\n' >>"$scratch/lines"
+printf 'last\nline' >"$scratch/text"
+alone "$scratch/text"
+chat
+expect_empty "$err"
+
+# a path is a message, two slashes are one, a line of Windows has no carriage return
+printf '/etc/passwd is a file\n//quit\nhello\r\n/v1.2\n' >"$scratch/lines"
+for text in '/etc/passwd is a file' '/quit' 'hello' '/v1.2'; do
+    printf '%s' "$text" >"$scratch/text"
+    alone "$scratch/text"
+done
+chat
+expect_empty "$err"
+
+# a mistyped command is not sent
+printf '/claer\n/clear now\n' >"$scratch/lines"
+: >"$scratch/expected"
+chat
+expect_glob "$err" "/claer is not a command; //claer sends it as a message.*
+/clear now is not a command; *"
+
+# a file is a message; what is none is said, and the chat goes on
+printf 'the text\nof a file' >"$scratch/my file"
+printf 'a\0b' >"$scratch/bytes"
+printf '/file %s\n/file %s\n/file %s\n/file\n/file %s\nhello\n' "$scratch/my file" \
+    "$scratch/absent" "$scratch/bytes" "/dev/null" >"$scratch/lines"
+alone "$scratch/my file"
+printf 'hello' >"$scratch/text"
+alone "$scratch/text"
+chat
+expect_lines "$err" 4
+expect_glob "$err" "moeflux: $scratch/absent: cannot open: *
+$scratch/bytes: not a text: a NUL byte.
+/file wants the path of a file.
+/dev/null: not a text: empty."
+
+# A message that does not fit is taken back: what follows is answered as if it had not been there.
+[ -f "$demo/tokenizer.json" ] || skip "models/demo is not there"
+thinking_model "$scratch/chat" deepseek_v31.jinja
+how="-n 12 --temp 0 --ctx 100 --quiet"
+long=$(printf 'word %.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25)
+printf '%s\nhello\n' "$long $long $long $long" >"$scratch/lines"
+# shellcheck disable=SC2086
+run_with "$scratch/lines" run "$scratch/chat" $how
+expect_code 0
+expect_lines "$err" 1
+expect_glob "$err" "moeflux: the conversation has * tokens, but the context holds 100: *"
+cp "$out" "$scratch/after"
+# shellcheck disable=SC2086
+run run "$scratch/chat" -p hello $how
+expect_same "$out" "$scratch/after"
+
+# A template that nobody here knows is refused: going on from the bare text would be a wrong answer.
+echo "{{ messages[0].content }}" >"$scratch/chat/chat_template.jinja"
+run run "$scratch/chat" -p hello -n 4
+expect_error "$scratch/chat: chat_template.jinja: *not one that this version knows; --raw *"
+run_with "$scratch/lines" run "$scratch/chat" -n 4
+expect_error "$scratch/chat: chat_template.jinja: *not one that this version knows; --raw *"
+run run "$scratch/chat" -p hello -n 4 --raw
+expect_code 0
+expect_empty "$err"
+rm "$scratch/chat/chat_template.jinja" "$scratch/chat/tokenizer_config.json"
+sed 's/"bos_token": null,/&"chat_template": "{{ messages }}",/' "$demo/tokenizer_config.json" \
+    >"$scratch/chat/tokenizer_config.json"
+run run "$scratch/chat" -p hello -n 4
+expect_error "$scratch/chat: tokenizer_config.json: *not one that this version knows; --raw *"
+
+# --min-p 1 leaves the likeliest token alone
+# shellcheck disable=SC2086
+run run "$model" --raw -p hello -n 30 --temp 0 --ignore-eos --quiet
+cp "$out" "$scratch/likeliest"
+run run "$model" --raw -p hello -n 30 --temp 3 --top-k 0 --top-p 1 --min-p 1 --ignore-eos --quiet
+expect_same "$out" "$scratch/likeliest"
+run run "$model" --raw -p hello -n 30 --temp 3 --top-k 0 --top-p 1 --ignore-eos --quiet
+expect_true [ "$(cmp -s "$out" "$scratch/likeliest" && echo same || echo other)" = other ]
+finish
