@@ -76,4 +76,35 @@ interrupt_until has_ended
 ended
 expect_code 0
 exec 3>&-
+
+# the chat's prefill: the message is not taken, but what was read of it is there for the next time.
+# A try may be stopped before its first chunk was done.
+# shellcheck disable=SC2086
+start "$scratch/lines" run "$model" --raw --ignore-eos -n 1 --prefill-chunk 8 $slow
+exec 3>"$scratch/lines"
+n_tries=0
+n_stopped=0
+n_reused=0
+has_stopped() {
+    [ "$(grep -c '^(stopped; the message was not taken)$' "$err")" -gt "$n_stopped" ]
+}
+has_figures() {
+    [ "$(grep -c '^prompts' "$err")" -eq "$n_tries" ]
+}
+while [ "$n_reused" -eq 0 ] && [ "$n_tries" -lt 20 ]; do
+    n_tries=$((n_tries + 1))
+    yes 'a long prompt of many words,' | head -3000 | tr '\n' ' ' >&3
+    echo >&3
+    sleep 0.3
+    expect_true interrupt_until has_stopped
+    n_stopped=$(grep -c '^(stopped; the message was not taken)$' "$err")
+    echo /stats >&3
+    expect_true wait_for has_figures
+    n_reused=$(sed -n 's/^prompts.* \([0-9]*\) reused.*/\1/p' "$err" | tail -1)
+done
+expect_true [ "$n_reused" -gt 0 ]
+exec 3>&-
+ended
+expect_code 0
+expect_empty "$out"
 finish

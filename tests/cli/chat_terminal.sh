@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: MIT
+# The chat on a terminal: a paste, the history, what the model's text may do there, what is typed
+# while it writes, and a terminal that does not read.
+. ./lib.sh
+. ./thinking_model.sh
+: "${PTY:=$SOURCE/build/tests/cli/cli_pty}"
+[ -x "$PTY" ] || skip "cli_pty is not built"
+random_model
+export TERM=xterm XDG_STATE_HOME="$scratch/state" HOME="$scratch"
+esc=$(printf '\033')
+mkfifo "$scratch/keys"
+
+# type_to ARGUMENTS...: the program on a terminal, in the background, as $pid; `keys` types
+type_to() {
+    last="moeflux $* (on a terminal)"
+    : >"$out"
+    "$PTY" "$MOEFLUX" "$@" <"$scratch/keys" >"$out" 2>"$err" &
+    pid=$!
+    exec 3>"$scratch/keys"
+    expect_true wait_for prompts 1
+}
+
+keys() {
+    printf '%b' "$1" >&3
+}
+
+# prompts N: the terminal shows that many prompts of the chat that were waited at
+prompts() {
+    [ "$(grep -o "$esc\[?2004h" "$out" | wc -l)" -ge "$1" ]
+}
+
+left() {
+    exec 3>&-
+    wait "$pid"
+    code=$?
+    expect_code 0
+}
+
+shown() {
+    grep -qF "$1" "$out"
+}
+
+# n_tokens TEXT
+n_tokens() {
+    printf '%b' "$1" >"$scratch/text"
+    "$MOEFLUX" tokenize "$model" -f "$scratch/text" --parse-special --ids | wc -w
+}
+
+# total: the tokens of all prompts, by /stats
+total() {
+    tr -d '\r' <"$out" | sed -n 's/^prompts *\([0-9]*\) tokens.*/\1/p' | tail -1
+}
+
+# A paste of three lines is one message, whichever way its lines end; a tab is no completion.
+chat="--raw -n 3 --temp 0 --ignore-eos --quiet"
+# shellcheck disable=SC2086 # several options
+type_to run "$model" $chat
+keys '\033[200~the first line\r/quit\n\tthe third\033[201~\r'
+expect_true wait_for prompts 2
+keys '/stats\r'
+expect_true wait_for prompts 3
+expect_true [ "$(total)" -eq "$(n_tokens 'the first line\n/quit\n\tthe third')" ]
+# a block, line by line
+keys '"""one\r'
+expect_true wait_for shown '... '
+keys 'two"""\r'
+expect_true wait_for prompts 5
+keys '/stats\r'
+expect_true wait_for prompts 6
+n=$(($(n_tokens 'the first line\n/quit\n\tthe third') + $(n_tokens 'one\ntwo')))
+expect_true [ "$(total)" -eq "$n" ]
+keys '/quit\r'
+left
+# the terminal no longer marks pastes
+expect_true [ "$(grep -o "$esc\[?2004[hl]" "$out" | tail -1)" = "$esc[?2004l" ]
+
+# The next chat has the last one's lines, also those of a paste; nobody else may read them.
+history=$scratch/state/moeflux/history
+expect_true [ "$(ls -l "$history" | cut -c1-10)" = -rw------- ]
+expect_true [ "$(ls "$scratch/state/moeflux" | wc -l)" -eq 1 ]
+cp "$history" "$scratch/history"
+# shellcheck disable=SC2086
+type_to run "$model" $chat --no-history
+keys '\033[A\r\004'
+left
+expect_same "$history" "$scratch/history"
+# shellcheck disable=SC2086
+type_to run "$model" $chat
+# up over /quit, /stats, two""", """one, /stats
+keys '\033[A\033[A\033[A\033[A\033[A\033[A\r'
+expect_true wait_for prompts 2
+keys '/stats\r'
+expect_true wait_for prompts 3
+expect_true [ "$(total)" -eq "$(n_tokens 'the first line\n/quit\n\tthe third')" ]
+keys '/quit\r'
+left
+
+# What is typed while the model writes does not get between. Ctrl-C throws it away.
+slow="--threads 1 --cpu-tier scalar --quiet --ctx 60000"
+# shellcheck disable=SC2086
+type_to run "$model" --raw --ignore-eos --temp 0 -n 50000 $slow
+keys 'hello\r'
+size() {
+    [ "$(wc -c <"$out")" -gt "$1" ]
+}
+n=$(wc -c <"$out")
+expect_true wait_for size $((n + 200))
+keys 'ZEBRA'
+n=$(wc -c <"$out")
+expect_true wait_for size $((n + 200))
+keys '\003'
+expect_true wait_for shown '(stopped)'
+expect_true wait_for prompts 2
+keys '/quit\r'
+left
+expect_true [ "$(grep -c ZEBRA "$out")" -eq 0 ]
+
+# A model's text that would drive the terminal is shown; a pipe gets it as it is.
+[ -f "$demo/tokenizer.json" ] || skip "models/demo is not there"
+thinking_model "$scratch/escapes" qwen36.jinja '\u001b[2J\u009b\u007f'
+run run "$scratch/escapes" --raw -p "Once upon a time" -n 8 --temp 0
+expect_true grep -qF "$(printf '\033[2J\302\233\177')" "$out"
+type_to run "$scratch/escapes" --raw -n 8 --temp 0 --quiet
+keys 'Once upon a time\r'
+expect_true wait_for shown '\x1b[2J\u009b\x7f'
+keys '/quit\r'
+left
+expect_true [ "$(grep -cF "$esc[2J" "$out")" -eq 0 ]
+
+# Ctrl-C while the output is not taken: what was written stays written, all of it, and the chat goes
+# on. A reader that does not read stands for a terminal that was stopped; the pipe to it is nearly
+# full beforehand.
+mkfifo "$scratch/pipe"
+long="--raw --ignore-eos --temp 1 --seed 1 -n 1500 --quiet"
+# shellcheck disable=SC2086
+run run "$model" -p hello $long
+cp "$out" "$scratch/whole"
+expect_true [ "$(wc -c <"$scratch/whole")" -gt 1500 ]
+exec 4<>"$scratch/pipe"
+head -c 64512 /dev/zero >&4
+# shellcheck disable=SC2086
+"$MOEFLUX" run "$model" $long <"$scratch/keys" >"$scratch/pipe" 2>"$err" &
+pid=$!
+exec 3>"$scratch/keys" 5<"$scratch/pipe"
+exec 4>&-
+echo hello >&3
+# asleep again and again: it waits for the reader
+waits() {
+    for i in 1 2 3 4 5 6 7 8; do
+        grep -q '^State:[[:space:]]*S' "/proc/$pid/status" || return 1
+        sleep 0.02
+    done
+}
+expect_true wait_for waits
+kill -INT $pid
+exec 3>&-
+tail -c +64513 <&5 >"$out"
+exec 5<&-
+wait $pid
+code=$?
+expect_code 0
+expect_exact "$err" "(stopped)"
+n=$(($(wc -c <"$out") - 1))
+expect_true [ "$n" -ge 1024 ]
+head -c $n "$scratch/whole" >"$scratch/expected"
+head -c $n "$out" >"$scratch/got"
+expect_same "$scratch/got" "$scratch/expected"
+finish
