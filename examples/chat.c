@@ -8,10 +8,12 @@
  * A line of input is the user's turn. /N goes on with answer N (default 1), /undo takes the last
  * turn back.
  *
- * What it shows: mf_session_sync brings a session to any text, evaluating only what no session and
- * no checkpoint holds already, so the program keeps the conversation as text and nothing else;
- * mf_session_fork gives every answer a session of its own without copying the conversation's state;
- * mf_engine_eval evaluates one token of each together, reading an expert once for all of them.
+ * What it shows: mf_session_reuse takes over what any session or checkpoint holds of a text, so the
+ * program keeps the conversation as text and nothing else; a checkpoint stands where later turns
+ * will part from this one, which is before the answer, since templates write an answer in another
+ * way once it is history (without its thoughts, say); mf_session_fork gives every answer a session
+ * of its own without copying the conversation's state; mf_engine_eval evaluates one token of each
+ * together, reading an expert once for all of them.
  */
 #include <moeflux/moeflux.h>
 
@@ -61,8 +63,6 @@ static mf_status open_chat(chat *c, mf_error *error)
         status = mf_session_create(c->engine, &c->answers[0].session, error);
     if (status != MF_OK)
         return status;
-    /* What a recurrent family needs to go back; others can anyway. */
-    mf_checkpoint_auto(c->answers[0].session, 0, 1);
     mf_engine_info(c->engine, &info);
     for (size_t i = 0; status == MF_OK && i < c->n_answers; i++) {
         sampling.seed = i;
@@ -96,11 +96,13 @@ static mf_status append(char **text, size_t *n_bytes, const char *more, size_t n
     return MF_OK;
 }
 
-/* The conversation as text, from malloc: by the model's template, or all messages one after the
- * other where the model just continues. */
-static mf_status conversation(const chat *c, char **text, size_t *n_bytes, mf_error *error)
+/* The conversation as text, from malloc: by the model's template, with the beginning of the answer
+ * or without, or all messages one after the other where the model just continues. */
+static mf_status conversation(const chat *c, int opens_answer, char **text, size_t *n_bytes,
+                              mf_error *error)
 {
     mf_status status = MF_OK;
+    mf_chat_params params;
     *n_bytes = 0;
     if (!mf_tokenizer_has_chat(c->tokenizer)) {
         for (size_t i = 0; status == MF_OK && i < c->n_messages; i++)
@@ -108,24 +110,26 @@ static mf_status conversation(const chat *c, char **text, size_t *n_bytes, mf_er
         return status;
     }
     size_t n = 0;
-    status = mf_chat_format(c->tokenizer, c->messages, c->n_messages, MF_THINKING_DEFAULT, NULL, 0,
-                            &n, error);
+    mf_chat_params_default(&params);
+    params.messages = c->messages;
+    params.n_messages = c->n_messages;
+    params.add_generation_prompt = opens_answer;
+    status = mf_chat_text(c->tokenizer, &params, NULL, 0, &n, error);
     if (status == MF_OK && (*text = malloc(n + 1)) == NULL)
         status = MF_ERR_NO_MEMORY;
     if (status == MF_OK)
-        status = mf_chat_format(c->tokenizer, c->messages, c->n_messages, MF_THINKING_DEFAULT,
-                                *text, n, n_bytes, error);
+        status = mf_chat_text(c->tokenizer, &params, *text, n, n_bytes, error);
     return status;
 }
 
-static mf_status conversation_tokens(const chat *c, int32_t **tokens, size_t *n_tokens,
-                                     mf_error *error)
+static mf_status conversation_tokens(const chat *c, int opens_answer, int32_t **tokens,
+                                     size_t *n_tokens, mf_error *error)
 {
     char *text = NULL;
     size_t n_bytes = 0, n = 0;
     int32_t start = mf_tokenizer_has_chat(c->tokenizer) ? -1 : mf_tokenizer_start(c->tokenizer);
     size_t n_start = start >= 0;
-    mf_status status = conversation(c, &text, &n_bytes, error);
+    mf_status status = conversation(c, opens_answer, &text, &n_bytes, error);
     if (status == MF_OK)
         status = mf_tokenizer_encode(c->tokenizer, text, n_bytes, 1, NULL, 0, &n, error);
     if (status == MF_OK && (*tokens = malloc((n + 1) * sizeof **tokens)) == NULL)
@@ -140,20 +144,58 @@ static mf_status conversation_tokens(const chat *c, int32_t **tokens, size_t *n_
     return status;
 }
 
+/* How many of the prompt's tokens later turns will begin with. The text without the beginning of
+ * the answer is what they share; what its tokens share is less where a token crosses its end. */
+static mf_status stable_tokens(const chat *c, const int32_t *tokens, size_t n_tokens,
+                               size_t *n_stable, mf_error *error)
+{
+    int32_t *plain = NULL;
+    size_t n_plain = 0, n = 0;
+    mf_status status = conversation_tokens(c, 0, &plain, &n_plain, error);
+    while (status == MF_OK && n < n_plain && n < n_tokens && plain[n] == tokens[n])
+        n++;
+    *n_stable = n;
+    free(plain);
+    return status;
+}
+
+/* Makes the session hold the tokens, with a checkpoint after the stable ones: a recurrent family
+ * needs one to go back to, others can go back anywhere. */
+static mf_status bring(mf_session *session, const int32_t *tokens, size_t n_tokens, size_t n_stable,
+                       mf_sync_result *reused, mf_error *error)
+{
+    mf_status status = mf_session_reuse(session, tokens, n_tokens, reused, error);
+    size_t n = status == MF_OK ? mf_session_position(session) : 0;
+    reused->n_evaluated = n_tokens - n;
+    if (status == MF_OK && n < n_stable)
+        status = mf_session_eval(session, tokens + n, n_stable - n, error);
+    if (status == MF_OK && n <= n_stable) {
+        n = n_stable;
+        status = mf_checkpoint_save(session, error);
+        if (status == MF_ERR_BUDGET) /* then later turns evaluate more, and that is all */
+            status = MF_OK;
+    }
+    if (status == MF_OK)
+        status = mf_session_eval(session, tokens + n, n_tokens - n, error);
+    return status;
+}
+
 /* Brings the first session to the conversation, and makes the others copies of it. The sessions of
  * the last turn's answers are still there meanwhile: what they hold is found in them. */
 static mf_status begin_turn(chat *c, mf_error *error)
 {
     static const char *const sources[] = {"nothing", "the session", "another session", "the store"};
     int32_t *tokens = NULL;
-    size_t n_tokens = 0;
-    mf_sync_result sync;
-    mf_status status = conversation_tokens(c, &tokens, &n_tokens, error);
+    size_t n_tokens = 0, n_stable = 0;
+    mf_sync_result reused = {MF_SYNC_NONE, 0, 0};
+    mf_status status = conversation_tokens(c, 1, &tokens, &n_tokens, error);
     if (status == MF_OK)
-        status = mf_session_sync(c->answers[0].session, tokens, n_tokens, &sync, error);
+        status = stable_tokens(c, tokens, n_tokens, &n_stable, error);
     if (status == MF_OK)
-        fprintf(stderr, "[%zu tokens from %s, %zu evaluated]\n", sync.n_reused,
-                sources[sync.source], sync.n_evaluated);
+        status = bring(c->answers[0].session, tokens, n_tokens, n_stable, &reused, error);
+    if (status == MF_OK)
+        fprintf(stderr, "[%zu tokens from %s, %zu evaluated]\n", reused.n_reused,
+                sources[reused.source], reused.n_evaluated);
     for (size_t i = 0; status == MF_OK && i < c->n_answers; i++) {
         answer *a = &c->answers[i];
         if (i > 0) {

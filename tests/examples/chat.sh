@@ -46,6 +46,26 @@ expect_true [ "$(cmp -s "$out" "$scratch/three" && echo same || echo other)" = o
 expect_glob "$err" "*
 ?[1-9]* tokens from another session, [1-9]* evaluated?"
 
+# a template that drops old thoughts: every turn but the first goes on from the checkpoint before the
+# answer, and evaluates the answer that is history now, the question and the beginning of the answer
+mkdir "$scratch/thinks"
+for file in "$demo"/*; do
+    ln -s "$file" "$scratch/thinks/"
+done
+cp "$SOURCE/tests/text/data/chat/qwen36.jinja" "$scratch/thinks/chat_template.jinja"
+demo=$scratch/thinks
+for n_answers in 1 2; do
+    example $n_answers "Once upon a time there was a dog" "And then?" "And then?" "And then?"
+    expect_code 0
+    expect_lines "$err" 4
+    expect_glob "$err" "?0 tokens from nothing, *
+?[1-9]* tokens from the session, * evaluated?
+?[1-9]* tokens from the session, * evaluated?
+?[1-9]* tokens from the session, * evaluated?"
+    # the conversation grows, what is evaluated of it does not
+    expect_true awk '{ n[NR] = $(NF - 1) } END { exit !(n[4] < n[2] + 20) }' "$err"
+done
+
 example 2 /undo
 expect_code 0
 expect_glob "$err" "?there is no turn yet?"
