@@ -4,8 +4,11 @@
  * as a manifest that carries one.
  */
 #include "base/alloc.h"
+#include "format/checkpoint.h"
 #include "forward/runner.h"
+#include "model/rope.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -30,6 +33,21 @@ static void check_hparams(const mf_hparams *h)
         abort();
 }
 
+/* Whatever a config says in the ranges that are accepted, no angle is NaN. */
+static void check_frequencies(const mf_hparams *h)
+{
+    float frequencies[512];
+    if (h->n_rot / 2 > sizeof frequencies / sizeof *frequencies)
+        abort();
+    mf_rope_frequencies(h, frequencies);
+    for (uint32_t i = 0; i < h->n_rot / 2; i++) {
+        if (!isfinite(frequencies[i]))
+            abort();
+    }
+    if (!isfinite(h->rope.attention_factor) || !isfinite(h->attention_scale))
+        abort();
+}
+
 static void use_config(mf_checkpoint *checkpoint)
 {
     static const char *const modules[] = {"lm_head", "language_model.model.layers.0.mlp.gate"};
@@ -41,9 +59,10 @@ static void use_config(mf_checkpoint *checkpoint)
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
         (void)!mf_config_quantization(&checkpoint->config, modules[i], &quantization, &error);
     (void)!mf_config_check_quantization(&checkpoint->config, &error);
-    if (mf_family_find(checkpoint, &family, &error) == MF_OK &&
-        family->configure(&checkpoint->config, &h, &error) == MF_OK) {
+    if (mf_family_find(&checkpoint->source, &family, &error) == MF_OK &&
+        family->configure(&checkpoint->source, &h, &error) == MF_OK) {
         check_hparams(&h);
+        check_frequencies(&h);
         const mf_plan_options options = {.n_chunk = 512,
                                          .n_context = h.n_context,
                                          .k = h.n_experts_per_token,
@@ -58,7 +77,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const mf_allocator a = mf_allocator_default();
     for (int is_manifest = 0; is_manifest < 2; is_manifest++) {
-        mf_checkpoint checkpoint = {.allocator = a, .config_from_manifest = is_manifest};
+        mf_checkpoint checkpoint;
+        mf_checkpoint_init(&checkpoint, &a);
         mf_json json = {0};
         mf_error error;
         if (mf_json_parse(&a, "fuzz", (const char *)data, size, &json, &error) != MF_OK)
@@ -68,7 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             continue;
         }
         use_config(&checkpoint);
-        mf_config_free(&checkpoint.config);
+        mf_checkpoint_clear(&checkpoint);
     }
     return 0;
 }

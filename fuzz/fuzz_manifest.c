@@ -6,6 +6,7 @@
 #include "check_table.h"
 
 #include "base/alloc.h"
+#include "format/checkpoint.h"
 #include "model/family.h"
 
 #include <stdlib.h>
@@ -23,12 +24,13 @@ static void bind(mf_checkpoint *checkpoint)
     mf_layer_weights layers[8];
     mf_model_weights weights = {.layers = layers};
     memset(layers, 0, sizeof layers);
-    if (mf_family_find(checkpoint, &family, &error) != MF_OK ||
-        family->configure(&checkpoint->config, &h, &error) != MF_OK || h.n_layers > 8 ||
+    if (mf_family_find(&checkpoint->source, &family, &error) != MF_OK ||
+        family->configure(&checkpoint->source, &h, &error) != MF_OK || h.n_layers > 8 ||
         h.n_experts > 64)
         return;
-    if (mf_binder_init(&binder, &checkpoint->allocator, checkpoint, &error) == MF_OK &&
-        family->bind(&binder, &h, &weights, &error) == MF_OK)
+    mf_checkpoint_find_names(checkpoint);
+    mf_binder_init(&binder, &checkpoint->source.allocator, &checkpoint->source);
+    if (family->bind(&binder, &h, &weights, &error) == MF_OK)
         (void)!mf_bind_finish(&binder, &h, &error);
     mf_binder_free(&binder);
 }
@@ -36,11 +38,7 @@ static void bind(mf_checkpoint *checkpoint)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const mf_allocator a = mf_allocator_default();
-    mf_checkpoint checkpoint = {.allocator = a,
-                                .dir = "/nonexistent",
-                                .is_packed = true,
-                                .config_from_manifest = true,
-                                .packed_bits = 4};
+    mf_checkpoint checkpoint;
     mf_json json = {0};
     mf_error error;
     uint64_t file_bytes;
@@ -50,19 +48,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(&file_bytes, data, 8);
     if (mf_json_parse(&a, "fuzz", (const char *)data + 8, size - 8, &json, &error) != MF_OK)
         return 0;
-    mf_tensor_table_init(&checkpoint.table, &a);
+    mf_checkpoint_init(&checkpoint, &a);
+    checkpoint.is_packed = true;
+    checkpoint.packed_bits = 4;
     /* Any regular file serves: its size is not looked at. */
     bool whole =
-        mf_tensor_table_add_file(&checkpoint.table, "/proc/self/exe", &file, &error) == MF_OK &&
-        mf_manifest_parse(&checkpoint.table, file, &json, file_bytes, &error) == MF_OK;
+        mf_tensor_table_add_file(&checkpoint.source.table, "/proc/self/exe", &file, &error) ==
+            MF_OK &&
+        mf_manifest_parse(&checkpoint.source.table, file, &json, file_bytes, &error) == MF_OK;
     if (whole)
-        check_table(&checkpoint.table, file_bytes);
+        check_table(&checkpoint.source.table, file_bytes);
     if (mf_config_from_json(&json, true, &checkpoint.config, &error) == MF_OK) {
         if (whole)
             bind(&checkpoint);
     } else {
         mf_json_free(&json);
     }
-    mf_checkpoint_free(&checkpoint);
+    mf_checkpoint_clear(&checkpoint);
     return 0;
 }

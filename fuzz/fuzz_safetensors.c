@@ -8,6 +8,7 @@
 #include "check_table.h"
 
 #include "base/alloc.h"
+#include "format/checkpoint.h"
 #include "model/family.h"
 
 #include <stdio.h>
@@ -78,13 +79,14 @@ static void bind(mf_checkpoint *checkpoint)
     mf_model_weights weights = {.layers = layers};
     mf_binder binder = {0};
     memset(layers, 0, sizeof layers);
-    if (mf_family_find(checkpoint, &family, &error) != MF_OK ||
-        family->configure(&checkpoint->config, &h, &error) != MF_OK) {
+    if (mf_family_find(&checkpoint->source, &family, &error) != MF_OK ||
+        family->configure(&checkpoint->source, &h, &error) != MF_OK) {
         fprintf(stderr, "%s\n", error.message);
         abort(); /* config_text is right */
     }
-    if (mf_binder_init(&binder, &checkpoint->allocator, checkpoint, &error) == MF_OK &&
-        family->bind(&binder, &h, &weights, &error) == MF_OK &&
+    mf_checkpoint_find_names(checkpoint);
+    mf_binder_init(&binder, &checkpoint->source.allocator, &checkpoint->source);
+    if (family->bind(&binder, &h, &weights, &error) == MF_OK &&
         mf_bind_finish(&binder, &h, &error) == MF_OK)
         check_experts(&binder, &h, layers);
     mf_binder_free(&binder);
@@ -93,25 +95,26 @@ static void bind(mf_checkpoint *checkpoint)
 static void parse_as_header(const mf_allocator *a, const char *config_text, const uint8_t *data,
                             size_t size)
 {
-    mf_checkpoint checkpoint = {.allocator = *a};
+    mf_checkpoint checkpoint;
     mf_json json = {0};
     mf_error error;
     uint64_t file_bytes;
     uint32_t file;
     memcpy(&file_bytes, data, 8);
-    mf_tensor_table_init(&checkpoint.table, a);
+    mf_checkpoint_init(&checkpoint, a);
     if (mf_json_parse(a, "config.json", config_text, strlen(config_text), &json, &error) != MF_OK ||
         mf_config_from_json(&json, false, &checkpoint.config, &error) != MF_OK)
         abort();
     /* Any regular file serves: its size is not looked at. */
-    if (mf_tensor_table_add_file(&checkpoint.table, "/proc/self/exe", &file, &error) == MF_OK &&
-        mf_safetensors_parse(&checkpoint.table, file, "fuzz", (const char *)data + 8, size - 8,
-                             file_bytes, &error) == MF_OK &&
-        mf_tensor_table_finish(&checkpoint.table, &error) == MF_OK) {
-        check_table(&checkpoint.table, file_bytes);
+    if (mf_tensor_table_add_file(&checkpoint.source.table, "/proc/self/exe", &file, &error) ==
+            MF_OK &&
+        mf_safetensors_parse(&checkpoint.source.table, file, "fuzz", (const char *)data + 8,
+                             size - 8, file_bytes, &error) == MF_OK &&
+        mf_tensor_table_finish(&checkpoint.source.table, &error) == MF_OK) {
+        check_table(&checkpoint.source.table, file_bytes);
         bind(&checkpoint);
     }
-    mf_checkpoint_free(&checkpoint);
+    mf_checkpoint_clear(&checkpoint);
 }
 
 static void parse_as_file(const mf_allocator *a, const uint8_t *data, size_t size)

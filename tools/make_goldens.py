@@ -9,6 +9,7 @@ plain torch delta rule). For quantised forms transformers runs on the weights as
 Needs torch, transformers, safetensors, mlx, mlx-lm and numpy. Usage: tools/make_goldens.py [--out DIR] [CASE ...]
 """
 import argparse
+import copy
 import json
 import math
 import shutil
@@ -68,6 +69,12 @@ def rope_v5(theta, partial):
     }
 
 
+def rope_yarn(theta, partial, **more):
+    """As the model cards of Qwen3.5 recommend for long contexts: YaRN's fields beside the others."""
+    rope = rope_v5(theta, partial)["rope_parameters"]
+    return {"rope_parameters": {**rope, "rope_type": "yarn", **more}}
+
+
 def rope_flat(theta, partial):
     return {"rope_theta": theta, "partial_rotary_factor": partial, "rope_scaling": None}
 
@@ -104,6 +111,25 @@ CASES = {
     "hf_tied_f32": dict(
         family=Q35, form="hf", dtype="F32", extras=True, types=3,
         config=shape(40, 3, 6, 2, 16, 1, 4, 16, 20, 5, 2, 16, 24, 128, **rope_v5(1e6, 0.5), tie_word_embeddings=True),
+    ),
+    # YaRN past its original length, and a tied head that is stored all the same
+    "hf_yarn_tied_f16": dict(
+        family=Q35, form="hf", dtype="F16", interval=2, stored_head=True,
+        config=shape(
+            48, 2, 3, 1, 32, 2, 2, 16, 16, 5, 2, 24, 32, 130, tie_word_embeddings=True,
+            **rope_yarn(1e4, 0.5, factor=4.0, original_max_position_embeddings=32),
+        ),
+    ),
+    # as those of Qwen3-Next do: rope_scaling, with theta and the rotated part at the top
+    "next_yarn_f32": dict(
+        family=NEXT, form="hf", dtype="F32", interval=2,
+        config=shape(
+            40, 2, 2, 1, 32, 2, 2, 16, 16, 4, 2, 16, 16, 128, **{
+                **rope_flat(5e4, 0.75),
+                "rope_scaling": {"type": "yarn", "factor": 8.0, "original_max_position_embeddings": 16, "attention_factor": 1.25,
+                                 "beta_fast": 4, "beta_slow": 0.5, "truncate": False},
+            }, norm_topk_prob=True,
+        ),
     ),
     "next_bf16": dict(
         family=NEXT, form="hf", dtype="BF16", extras=True, shards=3, interval=4,
@@ -202,7 +228,7 @@ def make_module(case):
 
 
 def text_config(case):
-    config = dict(case["config"])
+    config = copy.deepcopy(case["config"])
     if case.get("types"):
         types = case["types"]
         config["layer_types"] = types if isinstance(types, list) else layer_types(config, types)
@@ -273,6 +299,8 @@ def published_config(case):
 def write_published(case, folder, state, dtype, draw):
     """The raw Hugging Face form; returns nothing, but checks that transformers itself reads it back to the same weights."""
     tensors = state if case["family"] == Q35 and not case.get("per_expert") else forms.split_experts(state)
+    if case.get("stored_head"):
+        tensors = {**tensors, "lm_head.weight": tensors["model.embed_tokens.weight"]}
     if case["family"] == Q35 and not case.get("text_only"):
         tensors = {forms.language_prefix(n): t for n, t in tensors.items()}
     raw = {n: forms.raw_of(t, dtype(n)) for n, t in tensors.items()}

@@ -61,14 +61,14 @@ static mf_status read_packed(mf_checkpoint *c, uint32_t packed_bits, mf_error *e
 {
     char path[MF_MAX_PATH];
     uint32_t file;
+    mf_tensor_table *table = &c->source.table;
     MF_TRY(choose_packed(c, packed_bits, error));
     MF_TRY(part_path(c, "artifacts/", "model_weights.bin", path, sizeof path, error));
-    MF_TRY(mf_tensor_table_add_file(&c->table, path, &file, error));
+    MF_TRY(mf_tensor_table_add_file(table, path, &file, error));
     MF_TRY(part_path(c, "artifacts/", "model_weights.json", path, sizeof path, error));
     mf_json manifest = {0};
-    MF_TRY(mf_json_read(&c->allocator, path, MAX_MANIFEST_BYTES, &manifest, error));
-    mf_status status =
-        mf_manifest_parse(&c->table, file, &manifest, c->table.files[file].n_bytes, error);
+    MF_TRY(mf_json_read(&c->source.allocator, path, MAX_MANIFEST_BYTES, &manifest, error));
+    mf_status status = mf_manifest_parse(table, file, &manifest, table->files[file].n_bytes, error);
     mf_json_free(&manifest);
     return status;
 }
@@ -76,53 +76,86 @@ static mf_status read_packed(mf_checkpoint *c, uint32_t packed_bits, mf_error *e
 static mf_status read_config(mf_checkpoint *c, mf_error *error)
 {
     char path[MF_MAX_PATH];
+    bool is_manifest = false;
     MF_TRY(part_path(c, "mlx/", "config.json", path, sizeof path, error));
     if (c->is_packed && !mf_file_exists(path)) {
         MF_TRY(part_path(c, "artifacts/", "model_weights.json", path, sizeof path, error));
-        c->config_from_manifest = true;
+        is_manifest = true;
     }
-    return mf_config_read(&c->allocator, path, c->config_from_manifest, &c->config, error);
+    MF_TRY(mf_config_read(&c->source.allocator, path, is_manifest, &c->config, error));
+    c->source.hparam_path = c->config.json.path;
+    return mf_config_check_quantization(&c->config, error);
 }
 
-mf_status mf_checkpoint_read(const mf_allocator *a, const char *dir, uint32_t packed_bits,
-                             mf_checkpoint *out, mf_error *error)
+static mf_status read_directory(mf_checkpoint *c, uint32_t packed_bits, mf_error *error)
 {
-    mf_status status;
     char path[MF_MAX_PATH];
-    *out = (mf_checkpoint){.allocator = *a};
-    mf_tensor_table_init(&out->table, a);
-    if (strlen(dir) >= sizeof out->dir)
+    MF_TRY(check_directory(c->dir, error));
+    MF_TRY(mf_path_join(path, sizeof path, c->dir, "artifacts/model_weights.json", error));
+    c->is_split = mf_file_exists(path);
+    MF_TRY(part_path(c, "artifacts/", "model_weights.json", path, sizeof path, error));
+    c->is_packed = mf_file_exists(path);
+    c->source.form = c->is_packed ? "packed" : NULL;
+    MF_TRY(read_config(c, error));
+    if (c->is_packed)
+        MF_TRY(read_packed(c, packed_bits, error));
+    else
+        MF_TRY(mf_safetensors_add_dir(&c->source.table, c->dir, error));
+    mf_checkpoint_find_names(c);
+    return MF_OK;
+}
+
+void mf_checkpoint_init(mf_checkpoint *checkpoint, const mf_allocator *a)
+{
+    *checkpoint = (mf_checkpoint){.source = {.ops = &mf_checkpoint_ops, .allocator = *a}};
+    checkpoint->source.path = checkpoint->dir;
+    checkpoint->source.hparam_path = checkpoint->dir;
+    mf_tensor_table_init(&checkpoint->source.table, a);
+}
+
+mf_status mf_checkpoint_open(const mf_allocator *a, const char *dir, uint32_t packed_bits,
+                             mf_source **out, mf_error *error)
+{
+    if (strlen(dir) >= MF_MAX_PATH)
         return mf_fail(error, MF_ERR_ARGUMENT, "path longer than %d bytes: %.64s...", MF_MAX_PATH,
                        dir);
-    snprintf(out->dir, sizeof out->dir, "%s", dir);
-    MF_TRY_GOTO(check_directory(dir, error));
-    MF_TRY_GOTO(mf_path_join(path, sizeof path, dir, "artifacts/model_weights.json", error));
-    out->is_split = mf_file_exists(path);
-    MF_TRY_GOTO(part_path(out, "artifacts/", "model_weights.json", path, sizeof path, error));
-    out->is_packed = mf_file_exists(path);
-    MF_TRY_GOTO(read_config(out, error));
-    if (out->is_packed)
-        MF_TRY_GOTO(read_packed(out, packed_bits, error));
+    mf_checkpoint *c = mf_alloc(a, sizeof *c);
+    if (c == NULL)
+        return mf_fail_memory(error, sizeof *c, dir);
+    mf_checkpoint_init(c, a);
+    snprintf(c->dir, sizeof c->dir, "%s", dir);
+    mf_status status = read_directory(c, packed_bits, error);
+    if (status != MF_OK)
+        mf_checkpoint_close(&c->source);
     else
-        MF_TRY_GOTO(mf_safetensors_add_dir(&out->table, dir, error));
-    return MF_OK;
-fail:
-    mf_checkpoint_free(out);
+        *out = &c->source;
     return status;
 }
 
-void mf_checkpoint_free(mf_checkpoint *checkpoint)
+void mf_checkpoint_clear(mf_checkpoint *checkpoint)
 {
     mf_config_free(&checkpoint->config);
-    mf_tensor_table_free(&checkpoint->table);
-    *checkpoint = (mf_checkpoint){0};
+    mf_tensor_table_free(&checkpoint->source.table);
 }
 
-mf_status mf_checkpoint_layer_file(const mf_checkpoint *checkpoint, uint32_t layer, char *path,
-                                   size_t capacity, mf_error *error)
+void mf_checkpoint_close(mf_source *source)
 {
-    char name[64];
-    snprintf(name, sizeof name, "%s/layer_%02u.bin", packed_dir_name(checkpoint->packed_bits),
-             layer);
-    return part_path(checkpoint, "root/", name, path, capacity, error);
+    const mf_allocator a = source->allocator;
+    mf_checkpoint_clear((mf_checkpoint *)source);
+    mf_free(&a, source, sizeof(mf_checkpoint));
+}
+
+/* DIR/packed_experts[_2bit]/layer_NN.bin */
+mf_status mf_checkpoint_packed_experts(mf_source *source, uint32_t layer, mf_packed_experts *out,
+                                       mf_error *error)
+{
+    enum { GROUP = 64 };
+    const mf_checkpoint *c = (const mf_checkpoint *)source;
+    char name[64], path[MF_MAX_PATH];
+    uint32_t file;
+    snprintf(name, sizeof name, "%s/layer_%02u.bin", packed_dir_name(c->packed_bits), layer);
+    MF_TRY(part_path(c, "root/", name, path, sizeof path, error));
+    MF_TRY(mf_tensor_table_add_file(&source->table, path, &file, error));
+    *out = (mf_packed_experts){.file = file, .bits = c->packed_bits, .group = GROUP};
+    return MF_OK;
 }

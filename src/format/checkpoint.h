@@ -1,31 +1,41 @@
 /* SPDX-License-Identifier: MIT */
-/* A checkpoint directory: which of the known forms it is, its config, its tensor table. Reads
- * descriptors only. */
+/*
+ * A checkpoint directory with a config.json: which of the known forms it is, its config, its tensor
+ * table, and which tensor has which role under Hugging Face's and MLX's names. Reads descriptors
+ * only.
+ */
 #ifndef MF_FORMAT_CHECKPOINT_H
 #define MF_FORMAT_CHECKPOINT_H
 
 #include "format/config.h"
-#include "format/tensors.h"
+#include "format/source.h"
 
 typedef struct mf_checkpoint {
-    mf_allocator allocator;
+    mf_source source; /* first: the one is the other */
     char dir[MF_MAX_PATH];
     mf_config config;
-    mf_tensor_table table;
-    bool is_packed;            /* the prepared form: manifest + packed_experts */
-    bool is_split;             /* of it: in artifacts/, root/ and mlx/, as prepared for Cogito */
-    bool config_from_manifest; /* no config.json: the manifest's own config serves */
-    uint32_t packed_bits;      /* 4 or 2, of the packed experts */
+    const char *prefix;   /* of layer tensors: "model.", "language_model.model.", ... */
+    bool is_packed;       /* the prepared form: manifest + packed_experts */
+    bool is_split;        /* of it: in artifacts/, root/ and mlx/, as prepared for Cogito */
+    uint32_t packed_bits; /* 4 or 2, of the packed experts */
 } mf_checkpoint;
 
 /* packed_bits: 4, 2, or 0 for whichever directory exists (4 first); ignored for other forms. */
-mf_status mf_checkpoint_read(const mf_allocator *a, const char *dir, uint32_t packed_bits,
-                             mf_checkpoint *out, mf_error *error);
-/* Takes a zeroed one. */
-void mf_checkpoint_free(mf_checkpoint *checkpoint);
+mf_status mf_checkpoint_open(const mf_allocator *a, const char *dir, uint32_t packed_bits,
+                             mf_source **out, mf_error *error);
 
-/* dir/packed_experts[_2bit]/layer_NN.bin */
-mf_status mf_checkpoint_layer_file(const mf_checkpoint *checkpoint, uint32_t layer, char *path,
-                                   size_t capacity, mf_error *error);
+/* The pieces of it, for fuzzing: an empty one; from a complete table, which prefix names have and
+ * whether a conversion has been over the norms; what to free of one that was not opened. */
+void mf_checkpoint_init(mf_checkpoint *checkpoint, const mf_allocator *a);
+void mf_checkpoint_find_names(mf_checkpoint *checkpoint);
+void mf_checkpoint_clear(mf_checkpoint *checkpoint);
+
+extern const mf_source_ops mf_checkpoint_ops;
+
+/* Of those, in files of their own: closes what mf_checkpoint_open made, and the prepared form's
+ * file of a layer. */
+void mf_checkpoint_close(mf_source *source);
+mf_status mf_checkpoint_packed_experts(mf_source *source, uint32_t layer, mf_packed_experts *out,
+                                       mf_error *error);
 
 #endif

@@ -2,13 +2,60 @@
 /* config.json fields and quantisation. */
 #include "format/config.h"
 
+#include <stdio.h>
 #include <string.h>
 
-#define MAX_CONFIG_BYTES ((size_t)64 << 20)
+#define MAX_CONFIG_BYTES ((size_t)16 << 20)
+#define ROPE "rope."
 
 static bool is_absent(yyjson_val *value)
 {
     return value == NULL || yyjson_is_null(value);
+}
+
+/* The object `field` of `parent`; NULL if absent. */
+static mf_status find_object(const mf_json *json, yyjson_val *parent, const char *field,
+                             yyjson_val **out, mf_error *error)
+{
+    yyjson_val *value = yyjson_obj_get(parent, field);
+    if (!is_absent(value) && !yyjson_is_obj(value))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: field %s is not an object", json->path, field);
+    *out = is_absent(value) ? NULL : value;
+    return MF_OK;
+}
+
+static mf_status find_quantization(mf_config *c, mf_error *error)
+{
+    static const char *const names[] = {"quantization", "quantization_config"};
+    yyjson_val *const places[] = {c->top, c->text};
+    for (size_t i = 0; i < 4 && c->quantization == NULL; i++) {
+        c->quantization_name = names[i % 2];
+        MF_TRY(find_object(&c->json, places[i / 2], names[i % 2], &c->quantization, error));
+    }
+    return MF_OK;
+}
+
+/* The two names are one thing. Where both are given and differ, the publishers' code takes one and
+ * drops the other; rather than guess which was meant, that is refused. */
+static mf_status find_rope(mf_config *c, mf_error *error)
+{
+    yyjson_val *found[2] = {NULL, NULL};
+    static const char *const names[2] = {"rope_parameters", "rope_scaling"};
+    for (size_t i = 0; i < 2; i++) {
+        MF_TRY(find_object(&c->json, c->text, names[i], &found[i], error));
+        if (found[i] == NULL)
+            MF_TRY(find_object(&c->json, c->top, names[i], &found[i], error));
+        if (yyjson_obj_size(found[i]) == 0)
+            found[i] = NULL;
+    }
+    if (found[0] != NULL && found[1] != NULL && !yyjson_equals(found[0], found[1]))
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: fields rope_parameters and rope_scaling are both given and differ; "
+                       "put all into rope_parameters",
+                       c->json.path);
+    c->rope = found[0] != NULL ? found[0] : found[1];
+    c->rope_name = names[found[0] == NULL];
+    return MF_OK;
 }
 
 mf_status mf_config_from_json(const mf_json *json, bool is_manifest, mf_config *out,
@@ -19,18 +66,14 @@ mf_status mf_config_from_json(const mf_json *json, bool is_manifest, mf_config *
         return mf_fail(error, MF_ERR_FORMAT, "%s: %s", json->path,
                        is_manifest ? "field config is missing or not an object"
                                    : "not a JSON object");
-    yyjson_val *text = yyjson_obj_get(top, "text_config");
-    yyjson_val *quantization = yyjson_obj_get(top, "quantization");
-    if (!yyjson_is_obj(quantization))
-        quantization = yyjson_obj_get(top, "quantization_config");
-    if (!yyjson_is_obj(quantization) && yyjson_is_obj(text))
-        quantization = yyjson_obj_get(text, "quantization");
-    *out = (mf_config){
-        .json = *json,
-        .top = top,
-        .text = yyjson_is_obj(text) ? text : top,
-        .quantization = yyjson_is_obj(quantization) ? quantization : NULL,
-    };
+    mf_config config = {.json = *json, .is_manifest = is_manifest, .top = top};
+    MF_TRY(mf_json_check_names(json, error));
+    MF_TRY(find_object(json, top, "text_config", &config.text, error));
+    if (config.text == NULL)
+        config.text = top;
+    MF_TRY(find_quantization(&config, error));
+    MF_TRY(find_rope(&config, error));
+    *out = config;
     return MF_OK;
 }
 
@@ -51,133 +94,170 @@ void mf_config_free(mf_config *config)
     *config = (mf_config){0};
 }
 
-yyjson_val *mf_config_find(const mf_config *config, const char *field)
+static yyjson_val *find(const mf_config *c, const char *field)
 {
-    yyjson_val *value = yyjson_obj_get(config->text, field);
+    yyjson_val *value = yyjson_obj_get(c->text, field);
+    return is_absent(value) ? yyjson_obj_get(c->top, field) : value;
+}
+
+/* The family stands at the top; text_config's model_type is that of a part. */
+static yyjson_val *find_family(const mf_config *c)
+{
+    yyjson_val *value = yyjson_obj_get(c->top, "model_type");
+    return is_absent(value) ? yyjson_obj_get(c->text, "model_type") : value;
+}
+
+/* In the rotation's object; some fields may also stand beside it. Writes how the file calls it. */
+static yyjson_val *find_in_rope(const mf_config *c, const char *name, char *field, size_t capacity)
+{
+    static const char *const beside[] = {"rope_theta", "partial_rotary_factor",
+                                         "original_max_position_embeddings"};
+    if (strcmp(name, "theta") == 0)
+        name = "rope_theta";
+    if (strcmp(name, "type") == 0 && !is_absent(yyjson_obj_get(c->rope, "rope_type")))
+        name = "rope_type";
+    yyjson_val *value = yyjson_obj_get(c->rope, name);
+    if (c->rope != NULL)
+        snprintf(field, capacity, "%s.%s", c->rope_name, name);
+    for (size_t i = 0; is_absent(value) && i < sizeof beside / sizeof *beside; i++) {
+        if (strcmp(name, beside[i]) != 0)
+            continue;
+        value = find(c, name);
+        snprintf(field, capacity, "%s", name);
+    }
+    return value;
+}
+
+/* The prepared form's manifest names no family; it was only ever written for these two. */
+static const char *family_of_manifest(const mf_config *c)
+{
+    return is_absent(find(c, "n_routed_experts")) ? "qwen3_5_moe" : "deepseek_v3";
+}
+
+static void set_value(yyjson_val *value, mf_hparam_value *out)
+{
     if (is_absent(value))
-        value = yyjson_obj_get(config->top, field);
-    return is_absent(value) ? NULL : value;
+        return;
+    out->kind = MF_HPARAM_OTHER;
+    if (yyjson_is_bool(value))
+        out->kind = MF_HPARAM_BOOL;
+    else if (yyjson_is_num(value))
+        out->kind = MF_HPARAM_NUMBER;
+    else if (yyjson_is_str(value))
+        out->kind = MF_HPARAM_STRING;
+    else if (yyjson_is_arr(value))
+        out->kind = MF_HPARAM_LIST;
+    out->boolean = yyjson_is_true(value);
+    out->number = yyjson_get_num(value);
+    out->string = yyjson_get_str(value);
+    out->n_elements = (uint32_t)yyjson_arr_size(value);
 }
 
-static mf_status check_u32(const mf_config *config, const char *field, yyjson_val *value,
-                           uint32_t min, uint32_t max, uint32_t *out, mf_error *error)
+void mf_config_get(const mf_config *c, const char *name, uint32_t index, mf_hparam_value *out)
 {
-    if (!yyjson_is_uint(value) || yyjson_get_uint(value) < min || yyjson_get_uint(value) > max)
-        return mf_fail(error, MF_ERR_FORMAT, "%s: field %s is not a whole number from %u to %u",
-                       config->json.path, field, min, max);
-    *out = (uint32_t)yyjson_get_uint(value);
-    return MF_OK;
-}
-
-mf_status mf_config_u32(const mf_config *config, const char *field, uint32_t min, uint32_t max,
-                        uint32_t *out, mf_error *error)
-{
-    yyjson_val *value = mf_config_find(config, field);
-    if (value == NULL)
-        return mf_fail(error, MF_ERR_FORMAT, "%s: field %s is missing", config->json.path, field);
-    return check_u32(config, field, value, min, max, out, error);
-}
-
-mf_status mf_config_u32_or(const mf_config *config, const char *field, uint32_t fallback,
-                           uint32_t min, uint32_t max, uint32_t *out, mf_error *error)
-{
-    yyjson_val *value = mf_config_find(config, field);
-    if (value == NULL) {
-        *out = fallback;
-        return MF_OK;
+    yyjson_val *value;
+    *out = (mf_hparam_value){.kind = MF_HPARAM_ABSENT};
+    snprintf(out->field, sizeof out->field, "%s", name);
+    if (strncmp(name, ROPE, strlen(ROPE)) == 0)
+        value = find_in_rope(c, name + strlen(ROPE), out->field, sizeof out->field);
+    else if (strcmp(name, "model_type") == 0)
+        value = find_family(c);
+    else
+        value = find(c, name);
+    if (index != MF_HPARAM_WHOLE)
+        value = yyjson_arr_get(value, index);
+    set_value(value, out);
+    if (c->is_manifest && out->kind == MF_HPARAM_ABSENT && strcmp(name, "model_type") == 0) {
+        out->kind = MF_HPARAM_STRING;
+        out->string = family_of_manifest(c);
     }
-    return check_u32(config, field, value, min, max, out, error);
 }
 
-mf_status mf_config_double_or(const mf_config *config, const char *field, double fallback,
-                              double min, double max, double *out, mf_error *error)
+/* A whole number up to max that an object of the quantisation may state. */
+static mf_status read_count(const mf_config *c, yyjson_val *object, const char *name,
+                            const char *field, uint32_t *out, mf_error *error)
 {
-    yyjson_val *value = mf_config_find(config, field);
-    if (value == NULL) {
-        *out = fallback;
+    yyjson_val *value = yyjson_obj_get(object, field);
+    if (is_absent(value))
         return MF_OK;
-    }
     double number = yyjson_get_num(value);
-    if (!yyjson_is_num(value) || !(number >= min && number <= max))
-        return mf_fail(error, MF_ERR_FORMAT, "%s: field %s is not a number from %g to %g",
-                       config->json.path, field, min, max);
-    *out = number;
+    if (!yyjson_is_num(value) || !(number >= 1.0 && number <= 65536.0) ||
+        number != (double)(uint32_t)number)
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "%s: quantization of %s: %s is not a whole number from 1 to 65536",
+                       c->json.path, name, field);
+    *out = (uint32_t)number;
     return MF_OK;
 }
 
-mf_status mf_config_bool_or(const mf_config *config, const char *field, bool fallback, bool *out,
-                            mf_error *error)
-{
-    yyjson_val *value = mf_config_find(config, field);
-    if (value != NULL && !yyjson_is_bool(value))
-        return mf_fail(error, MF_ERR_FORMAT, "%s: field %s is not true or false", config->json.path,
-                       field);
-    *out = value == NULL ? fallback : yyjson_get_bool(value);
-    return MF_OK;
-}
-
-const char *mf_config_string(const mf_config *config, const char *field)
-{
-    return yyjson_get_str(mf_config_find(config, field));
-}
-
-static mf_status read_quantization(const mf_config *config, yyjson_val *object, const char *name,
+static mf_status read_quantization(const mf_config *c, yyjson_val *object, const char *name,
                                    mf_quantization *out, mf_error *error)
 {
     yyjson_val *mode = yyjson_obj_get(object, "mode");
-    if (yyjson_is_str(mode) && strcmp(yyjson_get_str(mode), "affine") != 0)
+    if (!is_absent(mode) && !yyjson_is_str(mode))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: quantization of %s: mode is not a string",
+                       c->json.path, name);
+    if (!is_absent(mode) && strcmp(yyjson_get_str(mode), "affine") != 0)
         return mf_fail(error, MF_ERR_UNSUPPORTED,
                        "%s: quantization of %s: mode %s is not supported (only affine)",
-                       config->json.path, name, yyjson_get_str(mode));
-    yyjson_val *bits = yyjson_obj_get(object, "bits"),
-               *group = yyjson_obj_get(object, "group_size");
-    if (yyjson_is_uint(bits) && yyjson_get_uint(bits) <= 32)
-        out->bits = (uint32_t)yyjson_get_uint(bits);
-    if (yyjson_is_uint(group) && yyjson_get_uint(group) <= 65536)
-        out->group = (uint32_t)yyjson_get_uint(group);
-    return MF_OK;
+                       c->json.path, name, yyjson_get_str(mode));
+    MF_TRY(read_count(c, object, name, "bits", &out->bits, error));
+    return read_count(c, object, name, "group_size", &out->group, error);
 }
 
-mf_status mf_config_quantization(const mf_config *config, const char *name, mf_quantization *out,
+mf_status mf_config_quantization(const mf_config *c, const char *name, mf_quantization *out,
                                  mf_error *error)
 {
     mf_quantization result = {0};
-    if (config->quantization != NULL) {
-        result.declared = true;
-        MF_TRY(read_quantization(config, config->quantization, name, &result, error));
-        yyjson_val *own = yyjson_obj_get(config->quantization, name);
+    if (c->quantization != NULL) {
+        MF_TRY(read_quantization(c, c->quantization, name, &result, error));
+        yyjson_val *own = yyjson_obj_get(c->quantization, name);
         if (yyjson_is_obj(own))
-            MF_TRY(read_quantization(config, own, name, &result, error));
+            MF_TRY(read_quantization(c, own, name, &result, error));
         else if (yyjson_is_false(own))
             result.disabled = true;
+        else if (!is_absent(own) && !yyjson_is_true(own))
+            return mf_fail(error, MF_ERR_FORMAT, "%s: quantization.%s is no object, true or false",
+                           c->json.path, name);
     }
     *out = result;
     return MF_OK;
 }
 
-mf_status mf_config_check_quantization(const mf_config *config, mf_error *error)
+/* A string that the quantisation's object may have; NULL if absent. */
+static mf_status read_string(const mf_config *c, const char *field, const char **out,
+                             mf_error *error)
 {
-    const char *path = config->json.path;
-    const char *method = yyjson_get_str(yyjson_obj_get(config->quantization, "quant_method"));
+    yyjson_val *value = yyjson_obj_get(c->quantization, field);
+    if (!is_absent(value) && !yyjson_is_str(value))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: field %s.%s is not a string", c->json.path,
+                       c->quantization_name, field);
+    *out = yyjson_get_str(value);
+    return MF_OK;
+}
+
+mf_status mf_config_check_quantization(const mf_config *c, mf_error *error)
+{
+    const char *path = c->json.path, *method = NULL, *format = NULL;
+    MF_TRY(read_string(c, "quant_method", &method, error));
     if (method == NULL)
         return MF_OK;
     if (strcmp(method, "fp8") != 0)
         return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "%s: field quantization_config.quant_method is %s; supported are fp8 and "
+                       "%s: field %s.quant_method is %s; supported are fp8 and "
                        "MLX's affine quantization",
-                       path, method);
-    const char *format = yyjson_get_str(yyjson_obj_get(config->quantization, "fmt"));
+                       path, c->quantization_name, method);
+    MF_TRY(read_string(c, "fmt", &format, error));
     if (format != NULL && strcmp(format, "e4m3") != 0)
-        return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "%s: field quantization_config.fmt is %s; only e4m3 is supported", path,
-                       format);
-    yyjson_val *block = yyjson_obj_get(config->quantization, "weight_block_size");
-    uint64_t n_rows = yyjson_get_uint(yyjson_arr_get(block, 0));
-    uint64_t n_cols = yyjson_get_uint(yyjson_arr_get(block, 1));
+        return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: field %s.fmt is %s; only e4m3 is supported",
+                       path, c->quantization_name, format);
+    yyjson_val *block = yyjson_obj_get(c->quantization, "weight_block_size");
+    double n_rows = yyjson_get_num(yyjson_arr_get(block, 0));
+    double n_cols = yyjson_get_num(yyjson_arr_get(block, 1));
     if (yyjson_arr_size(block) != 2 || n_rows != 128 || n_cols != 128)
         return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "%s: field quantization_config.weight_block_size is [%llu, %llu]; only "
+                       "%s: field %s.weight_block_size is [%g, %g]; only "
                        "[128, 128] is supported",
-                       path, (unsigned long long)n_rows, (unsigned long long)n_cols);
+                       path, c->quantization_name, n_rows, n_cols);
     return MF_OK;
 }

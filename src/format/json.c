@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -81,6 +82,50 @@ void mf_json_free(mf_json *json)
     *json = (mf_json){0};
 }
 
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(yyjson_get_str(*(yyjson_val *const *)a), yyjson_get_str(*(yyjson_val *const *)b));
+}
+
+/* Sorts the names of one object into keys, which has room for them. */
+static mf_status check_object(const mf_json *json, yyjson_val *object, yyjson_val **keys,
+                              mf_error *error)
+{
+    size_t i, n, n_keys = 0;
+    yyjson_val *key, *value;
+    yyjson_obj_foreach(object, i, n, key, value)
+    {
+        keys[n_keys++] = key;
+    }
+    qsort(keys, n_keys, sizeof *keys, by_text);
+    for (i = 1; i < n_keys; i++) {
+        if (yyjson_equals(keys[i - 1], keys[i]))
+            return mf_fail(error, MF_ERR_FORMAT, "%s: field %s is given twice", json->path,
+                           yyjson_get_str(keys[i]));
+    }
+    return MF_OK;
+}
+
+mf_status mf_json_check_names(const mf_json *json, mf_error *error)
+{
+    size_t n_values = yyjson_doc_get_val_count(json->doc), n_largest = 1;
+    mf_status status = MF_OK;
+    /* A parsed document's values lie one after another: no recursion, however deep it is. */
+    for (size_t i = 0; i < n_values; i++) {
+        size_t n = yyjson_obj_size(json->doc->root + i);
+        n_largest = n > n_largest ? n : n_largest;
+    }
+    yyjson_val **keys = mf_alloc(&json->allocator, n_largest * sizeof *keys);
+    if (keys == NULL)
+        return mf_fail_memory(error, n_largest * sizeof *keys, json->path);
+    for (size_t i = 0; i < n_values && status == MF_OK; i++) {
+        if (yyjson_obj_size(json->doc->root + i) > 1)
+            status = check_object(json, json->doc->root + i, keys, error);
+    }
+    mf_free(&json->allocator, keys, n_largest * sizeof *keys);
+    return status;
+}
+
 static mf_status read_all(int fd, const char *path, char *text, size_t n_bytes, mf_error *error)
 {
     size_t done = 0;
@@ -126,7 +171,8 @@ static mf_status read_opened(const mf_allocator *a, int fd, const char *path, si
 mf_status mf_file_read(const mf_allocator *a, const char *path, size_t max_bytes, char **text,
                        size_t *n_bytes, mf_error *error)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* Without O_NONBLOCK a FIFO would be waited for before it can be refused. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno,
                           "%s: cannot open", path);

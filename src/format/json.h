@@ -28,10 +28,14 @@ mf_status mf_json_parse(const mf_allocator *a, const char *path, const char *tex
 /* Reads and parses a file of at most max_bytes. Errors: also MF_ERR_NOT_FOUND, MF_ERR_IO. */
 mf_status mf_json_read(const mf_allocator *a, const char *path, size_t max_bytes, mf_json *out,
                        mf_error *error);
+/* Refuses a name that occurs twice in one object: yyjson would find the first and never the other.
+ */
+mf_status mf_json_check_names(const mf_json *json, mf_error *error);
 /* Takes a zeroed one. */
 void mf_json_free(mf_json *json);
 
-/* Reads a whole file of at most max_bytes; *text is NUL-terminated, n_bytes + 1 allocated. */
+/* Reads a whole regular file of at most max_bytes; *text is NUL-terminated, n_bytes + 1 allocated.
+ */
 mf_status mf_file_read(const mf_allocator *a, const char *path, size_t max_bytes, char **text,
                        size_t *n_bytes, mf_error *error);
 

@@ -65,15 +65,15 @@ static mf_status reserve_ops(mf_runner *r, uint32_t n_sequences, mf_error *error
     return mf_reserve_matmul(r, &r->weights.lm_head, r->plan.n_logit_rows, error);
 }
 
-static mf_status open_store(mf_runner *r, const mf_checkpoint *checkpoint,
-                            const mf_runner_options *o, mf_error *error)
+static mf_status open_store(mf_runner *r, const mf_source *source, const mf_runner_options *o,
+                            mf_error *error)
 {
     const mf_io_options io = {
         .allocator = r->allocator, .kind = o->io, .engine = o->io_engine, .engine_arg = o->io_arg};
     MF_TRY(mf_io_open(&io, &r->io, error));
-    for (size_t i = 0; i < checkpoint->table.n_files; i++) {
+    for (size_t i = 0; i < source->table.n_files; i++) {
         uint32_t file; /* the io layer numbers from 0 in this order, as the table does */
-        MF_TRY(mf_io_add_file(r->io, checkpoint->table.files[i].path, &file, error));
+        MF_TRY(mf_io_add_file(r->io, source->table.files[i].path, &file, error));
     }
     const mf_expert_store_options options = {
         .allocator = r->allocator,
@@ -166,7 +166,7 @@ mf_status mf_runner_open(mf_model *model, const mf_runner_options *o, mf_runner 
     MF_TRY(mf_load_resident(r->backend, (mf_buffer){MF_BUFFER_RESIDENT}, &model->binder,
                             o->n_threads, error));
     MF_TRY(reserve_ops(r, o->n_sequences, error));
-    MF_TRY(open_store(r, &model->checkpoint, o, error));
+    MF_TRY(open_store(r, model->source, o, error));
     MF_TRY(make_lists(r, o->n_sequences, error));
     (void)mf_plan_state(&r->h, &model->plan_options, r->layers, &page_bytes, &recurrent_bytes);
     return write_rope(r, error);

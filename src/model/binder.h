@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Binding: from tensor names to weights. A binder checks each tensor's dtype, shape, bits and group
- * against what the model needs, gives it a place in the resident block, and notes what to copy
- * there. Nothing is read. At the end every tensor of the checkpoint must have been bound or be one
- * that text models skip.
+ * Binding: from tensors by role to weights. A binder checks each tensor's dtype, shape, bits and
+ * group against what the model needs, gives it a place in the resident block, and notes what to
+ * copy there. Nothing is read. At the end every tensor of the checkpoint must have been bound or be
+ * one that text models skip.
  */
 #ifndef MF_MODEL_BINDER_H
 #define MF_MODEL_BINDER_H
 
-#include "format/checkpoint.h"
+#include "format/source.h"
 #include "model/hparams.h"
 #include "model/weights.h"
-
-#include <stdarg.h>
 
 /* One run of bytes to bring into the resident block. */
 typedef struct mf_copy {
@@ -26,9 +24,7 @@ typedef struct mf_copy {
 
 typedef struct mf_binder {
     mf_allocator allocator;
-    mf_checkpoint *checkpoint;
-    const char *prefix; /* of layer tensors: "model.", "language_model.model.", ... */
-    float norm_add;     /* 1 where the checkpoint stores norm weights minus one */
+    mf_source *source;
     uint64_t resident_bytes;
     uint64_t n_parameters;
     uint32_t n_skipped_layers; /* multi-token-prediction layers that are there and left out */
@@ -43,33 +39,32 @@ typedef struct mf_rows {
     uint32_t n_rows, block_rows, stride, offset;
 } mf_rows;
 
-mf_status mf_binder_init(mf_binder *binder, const mf_allocator *a, mf_checkpoint *checkpoint,
-                         mf_error *error);
+typedef struct mf_row_list {
+    const mf_rows *runs;
+    uint32_t n_runs;
+} mf_row_list;
+
+void mf_binder_init(mf_binder *binder, const mf_allocator *a, mf_source *source);
 void mf_binder_free(mf_binder *binder);
 
-/* The tensor PREFIX + printf(name); MF_ERR_FORMAT "missing" if there is none. Marks it used. */
-mf_status mf_bind_find(mf_binder *binder, mf_tensor **out, mf_error *error, const char *name, ...)
-    __attribute__((format(printf, 4, 5)));
+/* A stored matrix: [n_rows, n_cols], n_stacked of them one below the other where not 0. */
+typedef struct mf_matrix_shape {
+    uint32_t n_stacked, n_rows, n_cols;
+} mf_matrix_shape;
 
-/* The matrix `module`.weight (with .scales and .biases where quantised), [n_rows, n_cols], module a
- * whole name. */
-mf_status mf_bind_matrix(mf_binder *binder, const char *module, uint32_t n_rows, uint32_t n_cols,
-                         mf_weight *out, mf_error *error);
-/* A matrix for each of n_heads heads, stored [n_heads, n_rows, n_cols]: one below the other. */
-mf_status mf_bind_heads(mf_binder *binder, const char *module, uint32_t n_heads, uint32_t n_rows,
-                        uint32_t n_cols, mf_weight *out, mf_error *error);
-/* mf_bind_matrix with the n_rows stored rows rearranged: the runs of `rows` one after another. */
-mf_status mf_bind_matrix_rows(mf_binder *binder, const char *module, uint32_t n_rows,
-                              uint32_t n_cols, const mf_rows *rows, uint32_t n_runs, mf_weight *out,
-                              mf_error *error);
-/* A vector of n values as float32, plus `add`. The tensor may have further dimensions as long as it
- * has n elements. */
-mf_status mf_bind_vector(mf_binder *binder, const char *name, uint64_t n, float add, mf_span *out,
+/* The matrix, in whichever form its values are stored; of several stacked ones all rows. */
+mf_status mf_bind_matrix(mf_binder *binder, mf_tensor_id id, mf_matrix_shape shape, mf_weight *out,
                          mf_error *error);
-
-/* Layer names: writes PREFIX + "layers.L." + suffix. */
-void mf_layer_name(const mf_binder *binder, uint32_t layer, const char *suffix, char *name,
-                   size_t capacity);
+/* The same with the stored rows rearranged: the runs of `rows` one after another. */
+mf_status mf_bind_matrix_rows(mf_binder *binder, mf_tensor_id id, mf_matrix_shape shape,
+                              const mf_row_list *rows, mf_weight *out, mf_error *error);
+/* A vector of n values as float32. The tensor may have further dimensions as long as it has n
+ * elements. */
+mf_status mf_bind_vector(mf_binder *binder, mf_tensor_id id, uint64_t n, mf_span *out,
+                         mf_error *error);
+/* A norm's weight, which its family publishes minus `centre`: restored where no conversion has. */
+mf_status mf_bind_norm(mf_binder *binder, mf_tensor_id id, uint64_t n, float centre, mf_span *out,
+                       mf_error *error);
 
 /* The experts of a layer, in whichever form they are stored. */
 mf_status mf_bind_experts(mf_binder *binder, const mf_hparams *h, uint32_t layer,
@@ -79,8 +74,7 @@ mf_status mf_bind_experts(mf_binder *binder, const mf_hparams *h, uint32_t layer
  * surplus. */
 mf_status mf_bind_finish(mf_binder *binder, const mf_hparams *h, mf_error *error);
 
-/* Shared by matrices and experts: what a stored matrix is. n_leading: dimensions before [rows,
- * cols] (1 for stacked experts). */
+/* Shared by matrices and experts: what a stored matrix is. */
 typedef struct mf_stored_matrix {
     mf_weight_shape shape;
     union {
@@ -96,9 +90,8 @@ mf_status mf_bind_place(mf_binder *binder, uint64_t n_bytes, mf_span *out, mf_er
 /* Brings n values of a floating-point tensor, from element `offset` on, to `dest` as float32. */
 mf_status mf_bind_floats(mf_binder *binder, const mf_tensor *t, uint64_t offset, uint64_t n,
                          uint64_t dest, mf_error *error);
-
-mf_status mf_bind_stored(mf_binder *binder, const char *module, const char *suffix,
-                         uint32_t n_leading, uint64_t leading, uint32_t n_rows, uint32_t n_cols,
+/* Finds a matrix and checks it; places nothing. */
+mf_status mf_bind_stored(mf_binder *binder, mf_tensor_id id, mf_matrix_shape shape,
                          mf_stored_matrix *out, mf_error *error);
 
 #endif

@@ -5,11 +5,6 @@
 
 #include "base/checked.h"
 
-#include <stdio.h>
-#include <string.h>
-
-#define NAME_BYTES 512
-
 /* Order of the matrices of an expert; their arrays are its parts (store.h). */
 enum { GATE, UP, DOWN, N_MATRICES };
 _Static_assert(N_MATRICES == MF_EXPERT_MATRICES, "an expert's matrices are those of the store");
@@ -21,7 +16,8 @@ typedef struct expert_binding {
     mf_expert_part *parts; /* of this layer */
 } expert_binding;
 
-static const char *const projections[N_MATRICES] = {"gate_proj", "up_proj", "down_proj"};
+static const mf_role roles[N_MATRICES] = {MF_ROLE_EXPERT_GATE, MF_ROLE_EXPERT_UP,
+                                          MF_ROLE_EXPERT_DOWN};
 
 static mf_weight *shape_of(mf_expert_shape *shape, uint32_t j)
 {
@@ -55,12 +51,9 @@ static mf_expert_part part_of(const mf_tensor *t, uint64_t n_experts)
 static mf_status bind_stacked(expert_binding *b, mf_expert_shape *shape, mf_error *error)
 {
     for (uint32_t j = 0; j < N_MATRICES; j++) {
-        char suffix[64], module[NAME_BYTES];
-        snprintf(suffix, sizeof suffix, "mlp.switch_mlp.%s", projections[j]);
-        mf_layer_name(b->binder, b->layer, suffix, module, sizeof module);
+        const mf_matrix_shape s = {b->h->n_experts, rows_of(b->h, j), cols_of(b->h, j)};
         mf_stored_matrix m;
-        MF_TRY(mf_bind_stored(b->binder, module, ".weight", 1, b->h->n_experts, rows_of(b->h, j),
-                              cols_of(b->h, j), &m, error));
+        MF_TRY(mf_bind_stored(b->binder, mf_tensor_of(roles[j], b->layer), s, &m, error));
         shape_of(shape, j)->shape = m.shape;
         const mf_weight_format *format = mf_weight_format_of(&m.shape);
         for (uint32_t i = 0; i < format->n_arrays; i++) {
@@ -68,7 +61,7 @@ static mf_status bind_stacked(expert_binding *b, mf_expert_shape *shape, mf_erro
             if (format->arrays[i].is_float32 && t->type != MF_TENSOR_F32)
                 return mf_fail(error, MF_ERR_UNSUPPORTED,
                                "%s: tensor %s: scales of stacked FP8 experts must be F32",
-                               b->binder->checkpoint->dir, t->name);
+                               b->binder->source->path, t->name);
             b->parts[part_index(j, i)] = part_of(t, b->h->n_experts);
         }
     }
@@ -81,7 +74,7 @@ static mf_status require_float(const expert_binding *b, const mf_stored_matrix *
         return MF_OK;
     return mf_fail(error, MF_ERR_UNSUPPORTED,
                    "%s: tensor %s: quantised fused experts are not supported",
-                   b->binder->checkpoint->dir, m->data->name);
+                   b->binder->source->path, m->data->name);
 }
 
 /* Raw Hugging Face, fused: gate_up_proj [experts, 2 * hidden, cols], the first half of the rows
@@ -89,11 +82,11 @@ static mf_status require_float(const expert_binding *b, const mf_stored_matrix *
 static mf_status bind_fused(expert_binding *b, mf_expert_shape *shape, mf_error *error)
 {
     const mf_hparams *h = b->h;
-    char module[NAME_BYTES];
+    const mf_matrix_shape both = {h->n_experts, 2 * h->expert_hidden, h->hidden_size};
+    const mf_matrix_shape down = {h->n_experts, h->hidden_size, h->expert_hidden};
     mf_stored_matrix m;
-    mf_layer_name(b->binder, b->layer, "mlp.experts.gate_up_proj", module, sizeof module);
-    MF_TRY(mf_bind_stored(b->binder, module, "", 1, h->n_experts, 2 * h->expert_hidden,
-                          h->hidden_size, &m, error));
+    MF_TRY(
+        mf_bind_stored(b->binder, mf_tensor_of(MF_ROLE_EXPERT_GATE_UP, b->layer), both, &m, error));
     MF_TRY(require_float(b, &m, error));
     m.shape.n_rows = h->expert_hidden;
     shape->gate.shape = shape->up.shape = m.shape;
@@ -102,9 +95,7 @@ static mf_status bind_fused(expert_binding *b, mf_expert_shape *shape, mf_error 
     gate->n_bytes /= 2;
     *up = *gate;
     up->offset += gate->n_bytes;
-    mf_layer_name(b->binder, b->layer, "mlp.experts.down_proj", module, sizeof module);
-    MF_TRY(mf_bind_stored(b->binder, module, "", 1, h->n_experts, h->hidden_size, h->expert_hidden,
-                          &m, error));
+    MF_TRY(mf_bind_stored(b->binder, mf_tensor_of(MF_ROLE_EXPERT_DOWN, b->layer), down, &m, error));
     MF_TRY(require_float(b, &m, error));
     shape->down.shape = m.shape;
     b->parts[part_index(DOWN, 0)] = part_of(m.data, h->n_experts);
@@ -176,19 +167,17 @@ static mf_status bind_each(expert_binding *b, mf_expert_shape *shape, mf_error *
     MF_TRY(make_each(b->binder, h, error));
     for (uint32_t j = 0; j < N_MATRICES; j++) {
         for (uint32_t e = 0; e < h->n_experts; e++) {
-            char suffix[64], module[NAME_BYTES];
-            snprintf(suffix, sizeof suffix, "mlp.experts.%u.%s", e, projections[j]);
-            mf_layer_name(b->binder, b->layer, suffix, module, sizeof module);
+            const mf_tensor_id id = {roles[j], b->layer, e};
+            const mf_matrix_shape s = {0, rows_of(h, j), cols_of(h, j)};
             mf_stored_matrix m;
-            MF_TRY(mf_bind_stored(b->binder, module, ".weight", 0, 0, rows_of(h, j), cols_of(h, j),
-                                  &m, error));
+            MF_TRY(mf_bind_stored(b->binder, id, s, &m, error));
             if (e == 0 && j == 0)
                 first = m;
             if (m.shape.kind == MF_WEIGHT_AFFINE || !same_form(&first, &m))
                 return mf_fail(error, MF_ERR_UNSUPPORTED,
                                "%s: tensor %s: experts stored one by one must be all of one "
                                "floating-point dtype, or all in FP8",
-                               b->binder->checkpoint->dir, m.data->name);
+                               b->binder->source->path, m.data->name);
             if (e == 0)
                 shape_of(shape, j)->shape = m.shape;
             MF_TRY(keep_arrays(b, j, e, &m, shape, error));
@@ -200,49 +189,39 @@ static mf_status bind_each(expert_binding *b, mf_expert_shape *shape, mf_error *
 /* The prepared form: a file per layer, an expert after the other, nine parts each. */
 static mf_status bind_packed(expert_binding *b, mf_expert_shape *shape, mf_error *error)
 {
-    enum { GROUP = 64 };
     const mf_hparams *h = b->h;
-    mf_checkpoint *c = b->binder->checkpoint;
-    char path[MF_MAX_PATH];
-    uint32_t file;
-    if (h->hidden_size % GROUP != 0 || h->expert_hidden % GROUP != 0)
+    mf_source *source = b->binder->source;
+    mf_packed_experts p;
+    MF_TRY(source->ops->packed_experts(source, b->layer, &p, error));
+    if (h->hidden_size % p.group != 0 || h->expert_hidden % p.group != 0)
         return mf_fail(error, MF_ERR_FORMAT,
-                       "%s: packed experts have groups of %d, which does not divide %u or %u",
-                       c->dir, GROUP, h->hidden_size, h->expert_hidden);
-    MF_TRY(mf_checkpoint_layer_file(c, b->layer, path, sizeof path, error));
-    MF_TRY(mf_tensor_table_add_file(&c->table, path, &file, error));
+                       "%s: packed experts have groups of %u, which does not divide %u or %u",
+                       source->path, p.group, h->hidden_size, h->expert_hidden);
     uint64_t at = 0;
     for (uint32_t j = 0; j < N_MATRICES; j++) {
         mf_weight_shape *w = &shape_of(shape, j)->shape;
         *w = (mf_weight_shape){.kind = MF_WEIGHT_AFFINE,
                                .float_type = MF_BF16,
-                               .bits = c->packed_bits,
-                               .group = GROUP,
+                               .bits = p.bits,
+                               .group = p.group,
                                .n_rows = rows_of(h, j),
                                .n_cols = cols_of(h, j)};
         for (uint32_t i = 0; i < MF_MAX_WEIGHT_ARRAYS; i++) {
             uint64_t n_bytes = mf_weight_array_bytes(w, i);
             b->parts[part_index(j, i)] =
-                (mf_expert_part){.file = file, .offset = at, .n_bytes = n_bytes};
+                (mf_expert_part){.file = p.file, .offset = at, .n_bytes = n_bytes};
             at += n_bytes;
         }
         b->binder->n_parameters += (uint64_t)h->n_experts * w->n_rows * w->n_cols;
     }
     for (uint32_t i = 0; i < MF_MAX_EXPERT_PARTS; i++)
         b->parts[i].stride = at;
-    uint64_t expected = at * h->n_experts, actual = c->table.files[file].n_bytes;
+    uint64_t expected = at * h->n_experts, actual = source->table.files[p.file].n_bytes;
     if (actual != expected)
         return mf_fail(error, MF_ERR_FORMAT, "%s: %llu bytes, expected %llu (%u experts of %llu)",
-                       path, (unsigned long long)actual, (unsigned long long)expected, h->n_experts,
-                       (unsigned long long)at);
+                       source->table.files[p.file].path, (unsigned long long)actual,
+                       (unsigned long long)expected, h->n_experts, (unsigned long long)at);
     return MF_OK;
-}
-
-static bool has_tensor(const expert_binding *b, const char *suffix)
-{
-    char name[NAME_BYTES];
-    mf_layer_name(b->binder, b->layer, suffix, name, sizeof name);
-    return mf_tensor_find(&b->binder->checkpoint->table, name) != NULL;
 }
 
 mf_status mf_bind_experts(mf_binder *binder, const mf_hparams *h, uint32_t layer,
@@ -258,11 +237,15 @@ mf_status mf_bind_experts(mf_binder *binder, const mf_hparams *h, uint32_t layer
     }
     expert_binding b = {binder, h, layer,
                         binder->experts.parts + (size_t)h->moe_index[layer] * MF_MAX_EXPERT_PARTS};
-    if (binder->checkpoint->is_packed)
+    switch (binder->source->ops->expert_layout(binder->source, layer)) {
+    case MF_EXPERTS_PACKED:
         return bind_packed(&b, out, error);
-    if (has_tensor(&b, "mlp.experts.gate_up_proj"))
+    case MF_EXPERTS_FUSED:
         return bind_fused(&b, out, error);
-    if (has_tensor(&b, "mlp.experts.0.gate_proj.weight"))
+    case MF_EXPERTS_EACH:
         return bind_each(&b, out, error);
+    case MF_EXPERTS_STACKED:
+        break;
+    }
     return bind_stacked(&b, out, error);
 }

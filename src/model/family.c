@@ -23,16 +23,10 @@ static bool is_named(const mf_family *family, const char *type)
            (family->text_name != NULL && strcmp(type, family->text_name) == 0);
 }
 
-mf_status mf_family_find(const mf_checkpoint *checkpoint, const mf_family **out, mf_error *error)
+mf_status mf_family_find(const mf_source *source, const mf_family **out, mf_error *error)
 {
-    const mf_config *config = &checkpoint->config;
-    const char *type = yyjson_get_str(yyjson_obj_get(config->top, "model_type"));
-    if (type == NULL)
-        type = yyjson_get_str(yyjson_obj_get(config->text, "model_type"));
-    /* The prepared form's manifest names no family; it was only ever written for these two. */
-    if (type == NULL && checkpoint->config_from_manifest)
-        type = mf_config_find(config, "n_routed_experts") == NULL ? mf_family_qwen3_5_moe.name
-                                                                  : mf_family_deepseek_v3.name;
+    const char *type = NULL;
+    MF_TRY(mf_hparam_string(source, "model_type", &type, error));
     for (size_t i = 0; type != NULL && i < N_FAMILIES; i++) {
         if (is_named(families[i], type)) {
             *out = families[i];
@@ -45,5 +39,5 @@ mf_status mf_family_find(const mf_checkpoint *checkpoint, const mf_family **out,
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i == 0 ? "" : ", ",
                                  families[i]->name);
     return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: model_type %s is not a known family (known: %s)",
-                   config->json.path, type == NULL ? "(none)" : type, known);
+                   source->hparam_path, type == NULL ? "(none)" : type, known);
 }

@@ -6,11 +6,10 @@
 #include "model/binder.h"
 
 typedef struct mf_family {
-    const char *name; /* config.json's model_type */
-    const char
-        *text_name; /* text_config's model_type, where the text model is nested; may be NULL */
+    const char *name;      /* as model_type names it */
+    const char *text_name; /* of the text model alone, where that has a name; may be NULL */
     /* Reads and checks the hyper-parameters. */
-    mf_status (*configure)(const mf_config *config, mf_hparams *out, mf_error *error);
+    mf_status (*configure)(const mf_source *source, mf_hparams *out, mf_error *error);
     /* Binds every tensor; out->layers is allocated, n_layers long. */
     mf_status (*bind)(mf_binder *binder, const mf_hparams *h, mf_model_weights *out,
                       mf_error *error);
@@ -22,7 +21,7 @@ extern const mf_family mf_family_deepseek_v3;
 extern const mf_family mf_family_kimi_k2;
 extern const mf_family mf_family_deepseek_v2;
 
-/* The family that the config names; MF_ERR_UNSUPPORTED lists the known ones. */
-mf_status mf_family_find(const mf_checkpoint *checkpoint, const mf_family **out, mf_error *error);
+/* The family that the source names; MF_ERR_UNSUPPORTED lists the known ones. */
+mf_status mf_family_find(const mf_source *source, const mf_family **out, mf_error *error);
 
 #endif

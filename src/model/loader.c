@@ -42,7 +42,7 @@ static bool read_fully(load_job *job, const mf_copy *copy, unsigned char *dest)
             continue;
         }
         int expected = 0;
-        const char *path = job->binder->checkpoint->table.files[copy->file].path;
+        const char *path = job->binder->source->table.files[copy->file].path;
         if (!atomic_compare_exchange_strong(&job->failed, &expected, 1))
             return false;
         if (got == 0)
@@ -109,7 +109,7 @@ static int by_source(const void *a, const void *b)
 
 static mf_status open_files(const mf_binder *binder, int *fds, mf_error *error)
 {
-    const mf_tensor_table *table = &binder->checkpoint->table;
+    const mf_tensor_table *table = &binder->source->table;
     for (size_t i = 0; i < table->n_files; i++) {
         fds[i] = open(table->files[i].path, O_RDONLY | O_CLOEXEC);
         if (fds[i] < 0)
@@ -147,7 +147,7 @@ static mf_status load_with_pool(load_job *job, mf_thread_pool *pool, mf_error *e
 mf_status mf_load_resident(mf_backend *backend, mf_buffer resident, const mf_binder *binder,
                            uint32_t n_threads, mf_error *error)
 {
-    size_t n_files = binder->checkpoint->table.n_files;
+    size_t n_files = binder->source->table.n_files;
     int *fds = mf_alloc_array(&binder->allocator, n_files, sizeof *fds);
     if (fds == NULL)
         return mf_fail_memory(error, n_files * sizeof *fds, "file descriptors");

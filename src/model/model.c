@@ -50,7 +50,7 @@ static mf_status bind_weights(mf_model *m, const mf_allocator *a, mf_error *erro
     if (m->weights.layers == NULL)
         return mf_fail_memory(error, m->h.n_layers * sizeof *m->weights.layers,
                               "layer descriptors");
-    MF_TRY(mf_binder_init(&m->binder, a, &m->checkpoint, error));
+    mf_binder_init(&m->binder, a, m->source);
     MF_TRY(m->family->bind(&m->binder, &m->h, &m->weights, error));
     return mf_bind_finish(&m->binder, &m->h, error);
 }
@@ -71,7 +71,7 @@ static mf_status make_plan(mf_model *m, const mf_engine_options *o, mf_layer_kin
                                         .cache_type = o->kv_type == MF_KV_BF16 ? MF_BF16 : MF_F32,
                                         .kinds = kinds};
     if (!mf_plan_make(&m->h, &m->plan_options, &m->plan))
-        return mf_fail(error, MF_ERR_FORMAT, "%s: sizes overflow", m->checkpoint.config.json.path);
+        return mf_fail(error, MF_ERR_FORMAT, "%s: sizes overflow", m->source->hparam_path);
     if (o->state_bytes != 0)
         m->plan.state_bytes = o->state_bytes;
     return MF_OK;
@@ -82,11 +82,11 @@ mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine
 {
     mf_status status;
     memset(out, 0, sizeof *out);
+    out->allocator = *a;
     MF_TRY_GOTO(check_options(options, error));
-    MF_TRY_GOTO(mf_checkpoint_read(a, path, options->packed_expert_bits, &out->checkpoint, error));
-    MF_TRY_GOTO(mf_family_find(&out->checkpoint, &out->family, error));
-    MF_TRY_GOTO(mf_config_check_quantization(&out->checkpoint.config, error));
-    MF_TRY_GOTO(out->family->configure(&out->checkpoint.config, &out->h, error));
+    MF_TRY_GOTO(mf_source_open(a, path, options->packed_expert_bits, &out->source, error));
+    MF_TRY_GOTO(mf_family_find(out->source, &out->family, error));
+    MF_TRY_GOTO(out->family->configure(out->source, &out->h, error));
     MF_TRY_GOTO(check_options_of_model(options, &out->h, error));
     MF_TRY_GOTO(bind_weights(out, a, error));
     MF_TRY_GOTO(make_plan(out, options, kinds, error));
@@ -98,11 +98,11 @@ fail:
 
 void mf_model_release(mf_model *m)
 {
-    const mf_allocator a = m->checkpoint.allocator;
+    const mf_allocator a = m->allocator;
     if (m->weights.layers != NULL)
         mf_free(&a, m->weights.layers, m->h.n_layers * sizeof *m->weights.layers);
     mf_binder_free(&m->binder);
-    mf_checkpoint_free(&m->checkpoint);
+    mf_source_close(&m->source);
     memset(m, 0, sizeof *m);
 }
 
@@ -120,7 +120,7 @@ static void describe_shapes(const mf_model *m, mf_model_info *out)
     snprintf(out->family, sizeof out->family, "%s", m->family->name);
     const mf_weight_shape *gate = &m->weights.layers[first_moe_layer(h)].experts.gate.shape;
     snprintf(out->form, sizeof out->form, "%s",
-             m->checkpoint.is_packed ? "packed" : mf_weight_format_of(gate)->form);
+             m->source->form != NULL ? m->source->form : mf_weight_format_of(gate)->form);
     out->n_layers = h->n_layers;
     for (uint32_t i = 0; i < h->n_layers; i++) {
         out->n_full_attention_layers += h->layer_kind[i] == MF_LAYER_FULL;

@@ -9,7 +9,8 @@
 
 /* Descriptors only: what inspect and open share. Owned by the caller, see mf_model_release. */
 typedef struct mf_model {
-    mf_checkpoint checkpoint;
+    mf_allocator allocator;
+    mf_source *source;
     mf_binder binder;
     const mf_family *family;
     mf_hparams h;

@@ -22,7 +22,7 @@ static mf_status check_budget(const mf_engine *e, const mf_model *m, mf_error *e
                        "%s: memory budget of %.1f MiB is below the floor of %.1f MiB (%llu bytes): "
                        "%.1f MiB dense weights, "
                        "%.1f MiB session state and activations, and %u expert slots of %.1f MiB",
-                       m->checkpoint.dir, (double)info->ram_bytes / MIB,
+                       m->source->path, (double)info->ram_bytes / MIB,
                        (double)info->floor_bytes / MIB, (unsigned long long)info->floor_bytes,
                        (double)info->resident_bytes / MIB,
                        (double)(m->plan.state_bytes + info->scratch_bytes) / MIB,

@@ -8,18 +8,27 @@
 #define MF_MAX_DIM (1u << 20)
 
 /* Layers, hidden size, vocabulary, context, norm epsilon, tied embeddings, activation. */
-mf_status mf_configure_common(const mf_config *c, mf_hparams *h, mf_error *error);
-/* A field that only one value of is implemented: absent or that value. */
-mf_status mf_require_string(const mf_config *config, const char *field, const char *only,
-                            mf_error *error);
+mf_status mf_configure_common(const mf_source *source, mf_hparams *h, mf_error *error);
+/* rope.theta and, where rope.type says so, YaRN; head_dim and n_context are known. Nothing is
+ * refused but types other than default and yarn. */
+mf_status mf_configure_rope(const mf_source *source, double theta, mf_hparams *h, mf_error *error);
+/* YaRN's attention temperature for a factor and a multiplier. */
+double mf_yarn_mscale(double factor, double m);
 
-/* mf_bind_vector and mf_bind_matrix of PREFIXlayers.LAYER.suffix. */
-mf_status mf_bind_layer_vector(mf_binder *b, uint32_t layer, const char *suffix, uint64_t n,
-                               float add, mf_span *out, mf_error *error);
-mf_status mf_bind_layer_matrix(mf_binder *b, uint32_t layer, const char *suffix, uint32_t n_rows,
-                               uint32_t n_cols, mf_weight *out, mf_error *error);
-/* Embedding, output head, final norm. */
-mf_status mf_bind_ends(mf_binder *b, const mf_hparams *h, float norm_add, mf_model_weights *out,
+/* Fields that only one value of is implemented: absent or that value. */
+mf_status mf_require_string(const mf_source *source, const char *name, const char *only,
+                            mf_error *error);
+mf_status mf_require_false(const mf_source *source, const char *name, mf_error *error);
+
+/* mf_bind_matrix of a layer's [n_rows, n_cols]. */
+mf_status mf_bind_layer_matrix(mf_binder *b, mf_tensor_id id, uint32_t n_rows, uint32_t n_cols,
+                               mf_weight *out, mf_error *error);
+/* A gated MLP: gate and up [hidden, h->hidden_size], down the other way round. `gate` is the role
+ * of the first; those of up and down follow it. */
+mf_status mf_bind_mlp(mf_binder *b, const mf_hparams *h, mf_tensor_id gate, uint32_t hidden,
+                      mf_mlp_weights *out, mf_error *error);
+/* Embedding, output head, final norm (published minus `norm_centre`). */
+mf_status mf_bind_ends(mf_binder *b, const mf_hparams *h, float norm_centre, mf_model_weights *out,
                        mf_error *error);
 
 #endif

@@ -11,7 +11,7 @@ typedef struct mf_deepseek_rules {
     bool is_noaux; /* noaux_tc over sigmoid scores; else softmax, greedy or group_limited_greedy */
 } mf_deepseek_rules;
 
-mf_status mf_deepseek_configure(const mf_config *config, const mf_deepseek_rules *rules,
+mf_status mf_deepseek_configure(const mf_source *source, const mf_deepseek_rules *rules,
                                 mf_hparams *out, mf_error *error);
 
 #endif

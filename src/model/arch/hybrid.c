@@ -8,108 +8,95 @@
 #include "model/arch/common.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-#define NAME_BYTES 512
+/* x * (1 + w): published without the one. */
+#define NORM_CENTRE 1.0f
 
-static mf_status configure_attention(const mf_config *c, mf_hparams *h, mf_error *error)
+static mf_status configure_attention(const mf_source *s, mf_hparams *h, mf_error *error)
 {
-    bool bias;
-    MF_TRY(mf_config_u32(c, "num_attention_heads", 1, 4096, &h->n_heads, error));
-    MF_TRY(mf_config_u32_or(c, "num_key_value_heads", h->n_heads, 1, 4096, &h->n_kv_heads, error));
-    MF_TRY(
-        mf_config_u32_or(c, "head_dim", h->hidden_size / h->n_heads, 2, 1024, &h->head_dim, error));
-    MF_TRY(mf_config_bool_or(c, "attention_bias", false, &bias, error));
-    if (bias)
-        return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "%s: field attention_bias is true; only false is supported", c->json.path);
+    MF_TRY(mf_hparam_u32(s, "num_attention_heads", (mf_range){1, 4096}, &h->n_heads, error));
+    MF_TRY(mf_hparam_u32_or(s, "num_key_value_heads", h->n_heads, (mf_range){1, 4096},
+                            &h->n_kv_heads, error));
+    MF_TRY(mf_hparam_u32_or(s, "head_dim", h->hidden_size / h->n_heads, (mf_range){2, 1024},
+                            &h->head_dim, error));
+    MF_TRY(mf_require_false(s, "attention_bias", error));
     if (h->n_heads % h->n_kv_heads != 0)
         return mf_fail(error, MF_ERR_FORMAT,
                        "%s: field num_key_value_heads %u does not divide num_attention_heads %u",
-                       c->json.path, h->n_kv_heads, h->n_heads);
+                       s->hparam_path, h->n_kv_heads, h->n_heads);
     return MF_OK;
 }
 
-/* rope_theta and partial_rotary_factor stand at the top of the text config, or inside
- * rope_parameters. */
-static mf_status configure_rope(const mf_config *c, mf_hparams *h, mf_error *error)
+/* A part of each head is rotated. */
+static mf_status configure_rope(const mf_source *s, mf_hparams *h, mf_error *error)
 {
+    static const char field[] = "rope.partial_rotary_factor";
     double partial;
-    mf_config nested = *c;
-    yyjson_val *rope = mf_config_find(c, "rope_parameters");
-    if (rope == NULL)
-        rope = mf_config_find(c, "rope_scaling");
-    if (yyjson_is_obj(rope)) {
-        nested.top = c->text;
-        nested.text = rope;
-        MF_TRY(mf_require_string(&nested, "rope_type", "default", error));
-        MF_TRY(mf_require_string(&nested, "type", "default", error));
-    }
-    MF_TRY(mf_config_double_or(&nested, "rope_theta", 1e7, 1.0, 1e12, &h->rope.theta, error));
-    MF_TRY(mf_config_double_or(&nested, "partial_rotary_factor", 0.25, 0.0, 1.0, &partial, error));
-    h->rope.attention_factor = 1.0;
+    MF_TRY(mf_hparam_double_or(s, field, 0.25, (mf_range){0, 1}, &partial, error));
     h->attention_scale = 1.0f / sqrtf((float)h->head_dim);
     h->n_rot = (uint32_t)(h->head_dim * partial);
     if (h->n_rot % 2 != 0)
-        return mf_fail(
-            error, MF_ERR_FORMAT,
-            "%s: field partial_rotary_factor %g rotates %u of %u dims; an even number is needed",
-            c->json.path, partial, h->n_rot, h->head_dim);
-    return MF_OK;
+        return mf_hparam_fail(s, field, MF_ERR_FORMAT, error,
+                              "%g rotates %u of %u dims; an even number is needed", partial,
+                              h->n_rot, h->head_dim);
+    return mf_configure_rope(s, 1e7, h, error);
 }
 
-static mf_status configure_linear(const mf_config *c, mf_hparams *h, mf_error *error)
+static mf_status configure_linear(const mf_source *s, mf_hparams *h, mf_error *error)
 {
-    MF_TRY(mf_config_u32(c, "linear_num_key_heads", 1, 4096, &h->n_k_heads, error));
-    MF_TRY(mf_config_u32(c, "linear_num_value_heads", 1, 4096, &h->n_v_heads, error));
-    MF_TRY(mf_config_u32(c, "linear_key_head_dim", 1, 1024, &h->key_dim, error));
-    MF_TRY(mf_config_u32(c, "linear_value_head_dim", 1, 1024, &h->value_dim, error));
-    MF_TRY(mf_config_u32_or(c, "linear_conv_kernel_dim", 4, 2, 16, &h->conv_width, error));
+    MF_TRY(mf_hparam_u32(s, "linear_num_key_heads", (mf_range){1, 4096}, &h->n_k_heads, error));
+    MF_TRY(mf_hparam_u32(s, "linear_num_value_heads", (mf_range){1, 4096}, &h->n_v_heads, error));
+    MF_TRY(mf_hparam_u32(s, "linear_key_head_dim", (mf_range){1, 1024}, &h->key_dim, error));
+    MF_TRY(mf_hparam_u32(s, "linear_value_head_dim", (mf_range){1, 1024}, &h->value_dim, error));
+    MF_TRY(
+        mf_hparam_u32_or(s, "linear_conv_kernel_dim", 4, (mf_range){2, 16}, &h->conv_width, error));
     if (h->n_v_heads % h->n_k_heads != 0)
         return mf_fail(
             error, MF_ERR_FORMAT,
             "%s: field linear_num_key_heads %u does not divide linear_num_value_heads %u",
-            c->json.path, h->n_k_heads, h->n_v_heads);
+            s->hparam_path, h->n_k_heads, h->n_v_heads);
     return MF_OK;
 }
 
-static mf_status configure_experts(const mf_config *c, mf_hparams *h, mf_error *error)
+static mf_status configure_experts(const mf_source *s, mf_hparams *h, mf_error *error)
 {
-    uint32_t step;
-    MF_TRY(mf_config_u32(c, "num_experts", 1, 65535, &h->n_experts, error));
-    MF_TRY(
-        mf_config_u32(c, "num_experts_per_tok", 1, h->n_experts, &h->n_experts_per_token, error));
-    MF_TRY(mf_config_u32(c, "moe_intermediate_size", 1, MF_MAX_DIM, &h->expert_hidden, error));
-    MF_TRY(mf_config_u32(c, "shared_expert_intermediate_size", 1, MF_MAX_DIM, &h->shared_hidden,
+    uint32_t step, n_dense;
+    MF_TRY(mf_hparam_u32(s, "num_experts", (mf_range){1, 65535}, &h->n_experts, error));
+    MF_TRY(mf_hparam_u32(s, "num_experts_per_tok", (mf_range){1, h->n_experts},
+                         &h->n_experts_per_token, error));
+    MF_TRY(mf_hparam_u32(s, "moe_intermediate_size", (mf_range){1, MF_MAX_DIM}, &h->expert_hidden,
                          error));
+    MF_TRY(mf_hparam_u32(s, "shared_expert_intermediate_size", (mf_range){1, MF_MAX_DIM},
+                         &h->shared_hidden, error));
     h->shared_is_gated = true;
     h->router = (mf_router){.n_groups = 1, .k_groups = 1, .scale = 1.0f};
-    MF_TRY(mf_config_bool_or(c, "norm_topk_prob", true, &h->router.normalise, error));
-    MF_TRY(mf_config_u32_or(c, "decoder_sparse_step", 1, 0, MF_MAX_DIM, &step, error));
-    yyjson_val *dense = mf_config_find(c, "mlp_only_layers");
-    if (step != 1 || yyjson_arr_size(dense) != 0)
+    MF_TRY(mf_hparam_bool_or(s, "norm_topk_prob", true, &h->router.normalise, error));
+    MF_TRY(mf_hparam_u32_or(s, "decoder_sparse_step", 1, (mf_range){0, MF_MAX_DIM}, &step, error));
+    MF_TRY(mf_hparam_list(s, "mlp_only_layers", &n_dense, error));
+    if (step != 1 || (n_dense != 0 && n_dense != MF_HPARAM_WHOLE))
         return mf_fail(error, MF_ERR_UNSUPPORTED,
                        "%s: fields decoder_sparse_step and mlp_only_layers: layers without experts "
                        "are not supported",
-                       c->json.path);
+                       s->hparam_path);
     return MF_OK;
 }
 
-static mf_status configure_layer_kinds(const mf_config *c, mf_hparams *h, mf_error *error)
+static mf_status configure_layer_kinds(const mf_source *s, mf_hparams *h, mf_error *error)
 {
-    yyjson_val *types = mf_config_find(c, "layer_types");
-    uint32_t interval;
-    MF_TRY(mf_config_u32_or(c, "full_attention_interval", 4, 1, MF_MAX_LAYERS, &interval, error));
-    if (types != NULL && (!yyjson_is_arr(types) || yyjson_arr_size(types) != h->n_layers))
+    uint32_t interval, n_types;
+    MF_TRY(mf_hparam_u32_or(s, "full_attention_interval", 4, (mf_range){1, MF_MAX_LAYERS},
+                            &interval, error));
+    MF_TRY(mf_hparam_list(s, "layer_types", &n_types, error));
+    if (n_types != MF_HPARAM_WHOLE && n_types != h->n_layers)
         return mf_fail(error, MF_ERR_FORMAT,
                        "%s: field layer_types is not an array of num_hidden_layers = %u entries",
-                       c->json.path, h->n_layers);
+                       s->hparam_path, h->n_layers);
     for (uint32_t i = 0; i < h->n_layers; i++) {
         h->layer_kind[i] = (i + 1) % interval == 0 ? MF_LAYER_FULL : MF_LAYER_LINEAR;
-        if (types == NULL)
+        if (n_types == MF_HPARAM_WHOLE)
             continue;
-        const char *type = yyjson_get_str(yyjson_arr_get(types, i));
+        const char *type = mf_hparam_element(s, "layer_types", i);
         if (type != NULL && strcmp(type, "full_attention") == 0)
             h->layer_kind[i] = MF_LAYER_FULL;
         else if (type != NULL && strcmp(type, "linear_attention") == 0)
@@ -118,87 +105,109 @@ static mf_status configure_layer_kinds(const mf_config *c, mf_hparams *h, mf_err
             return mf_fail(error, MF_ERR_UNSUPPORTED,
                            "%s: field layer_types[%u] is %s; supported are full_attention and "
                            "linear_attention",
-                           c->json.path, i, type == NULL ? "not a string" : type);
+                           s->hparam_path, i, type == NULL ? "not a string" : type);
     }
     return MF_OK;
 }
 
-mf_status mf_hybrid_configure(const mf_config *c, mf_hparams *out, mf_error *error)
+mf_status mf_hybrid_configure(const mf_source *s, mf_hparams *out, mf_error *error)
 {
     mf_hparams h = {0};
-    MF_TRY(mf_configure_common(c, &h, error));
-    MF_TRY(configure_attention(c, &h, error));
-    MF_TRY(configure_rope(c, &h, error));
-    MF_TRY(configure_linear(c, &h, error));
-    MF_TRY(configure_experts(c, &h, error));
-    MF_TRY(configure_layer_kinds(c, &h, error));
+    MF_TRY(mf_configure_common(s, &h, error));
+    MF_TRY(configure_attention(s, &h, error));
+    MF_TRY(configure_rope(s, &h, error));
+    MF_TRY(configure_linear(s, &h, error));
+    MF_TRY(configure_experts(s, &h, error));
+    MF_TRY(configure_layer_kinds(s, &h, error));
     mf_number_moe_layers(&h);
     *out = h;
     return MF_OK;
 }
 
-/* q_proj holds, head by head, head_dim rows of the query and head_dim rows of the output gate. */
+/* The query's matrix holds, head by head, head_dim rows of the query and head_dim rows of the
+ * output gate. */
 static mf_status bind_full(mf_binder *b, const mf_hparams *h, uint32_t layer, mf_full_weights *w,
                            mf_error *error)
 {
-    char name[NAME_BYTES];
-    uint32_t width = mf_query_width(h);
+    uint32_t width = mf_query_width(h), n = h->hidden_size;
+    const mf_tensor_id q = mf_tensor_of(MF_ROLE_Q, layer);
+    const mf_matrix_shape both = {0, 2 * width, n};
     const mf_rows query = {width, h->head_dim, 2 * h->head_dim, 0};
     const mf_rows gate = {width, h->head_dim, 2 * h->head_dim, h->head_dim};
-    mf_layer_name(b, layer, "self_attn.q_proj", name, sizeof name);
-    MF_TRY(mf_bind_matrix_rows(b, name, 2 * width, h->hidden_size, &query, 1, &w->q, error));
-    MF_TRY(mf_bind_matrix_rows(b, name, 2 * width, h->hidden_size, &gate, 1, &w->gate, error));
-    MF_TRY(mf_bind_layer_matrix(b, layer, "self_attn.k_proj", mf_kv_width(h), h->hidden_size, &w->k,
-                                error));
-    MF_TRY(mf_bind_layer_matrix(b, layer, "self_attn.v_proj", mf_kv_width(h), h->hidden_size, &w->v,
-                                error));
-    MF_TRY(mf_bind_layer_matrix(b, layer, "self_attn.o_proj", h->hidden_size, width, &w->o, error));
-    MF_TRY(mf_bind_layer_vector(b, layer, "self_attn.q_norm.weight", h->head_dim, b->norm_add,
-                                &w->q_norm, error));
-    return mf_bind_layer_vector(b, layer, "self_attn.k_norm.weight", h->head_dim, b->norm_add,
-                                &w->k_norm, error);
+    MF_TRY(mf_bind_matrix_rows(b, q, both, &(mf_row_list){&query, 1}, &w->q, error));
+    MF_TRY(mf_bind_matrix_rows(b, q, both, &(mf_row_list){&gate, 1}, &w->gate, error));
+    MF_TRY(
+        mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_K, layer), mf_kv_width(h), n, &w->k, error));
+    MF_TRY(
+        mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_V, layer), mf_kv_width(h), n, &w->v, error));
+    MF_TRY(mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_O, layer), n, width, &w->o, error));
+    MF_TRY(mf_bind_norm(b, mf_tensor_of(MF_ROLE_Q_NORM, layer), h->head_dim, NORM_CENTRE,
+                        &w->q_norm, error));
+    return mf_bind_norm(b, mf_tensor_of(MF_ROLE_K_NORM, layer), h->head_dim, NORM_CENTRE,
+                        &w->k_norm, error);
 }
 
 static mf_status bind_linear(mf_binder *b, const mf_hparams *h, uint32_t layer,
                              mf_bind_in_proj_fn bind_in_proj, mf_linear_weights *w, mf_error *error)
 {
-    uint64_t conv = (uint64_t)mf_conv_channels(h) * h->conv_width;
+    const struct {
+        mf_role role;
+        uint64_t n;
+        mf_span *out;
+    } vectors[] = {
+        {MF_ROLE_LINEAR_CONV, (uint64_t)mf_conv_channels(h) * h->conv_width, &w->conv},
+        {MF_ROLE_LINEAR_A_LOG, h->n_v_heads, &w->a_log},
+        {MF_ROLE_LINEAR_DT_BIAS, h->n_v_heads, &w->dt_bias},
+        {MF_ROLE_LINEAR_NORM, h->value_dim, &w->norm},
+    };
     MF_TRY(bind_in_proj(b, h, layer, w, error));
-    MF_TRY(
-        mf_bind_layer_vector(b, layer, "linear_attn.conv1d.weight", conv, 0.0f, &w->conv, error));
-    MF_TRY(
-        mf_bind_layer_vector(b, layer, "linear_attn.A_log", h->n_v_heads, 0.0f, &w->a_log, error));
-    MF_TRY(mf_bind_layer_vector(b, layer, "linear_attn.dt_bias", h->n_v_heads, 0.0f, &w->dt_bias,
-                                error));
-    MF_TRY(mf_bind_layer_vector(b, layer, "linear_attn.norm.weight", h->value_dim, 0.0f, &w->norm,
-                                error));
-    return mf_bind_layer_matrix(b, layer, "linear_attn.out_proj", h->hidden_size, mf_value_width(h),
-                                &w->out, error);
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
+        MF_TRY(mf_bind_vector(b, mf_tensor_of(vectors[i].role, layer), vectors[i].n, vectors[i].out,
+                              error));
+    return mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_LINEAR_OUT, layer), h->hidden_size,
+                                mf_value_width(h), &w->out, error);
+}
+
+mf_status mf_hybrid_bind_in_proj(mf_binder *b, const mf_hparams *h, uint32_t layer,
+                                 mf_linear_weights *w, mf_error *error)
+{
+    const struct {
+        mf_role role;
+        uint32_t n_rows;
+        mf_weight *out;
+    } projections[] = {
+        {MF_ROLE_LINEAR_QKV, mf_conv_channels(h), &w->qkv},
+        {MF_ROLE_LINEAR_Z, mf_value_width(h), &w->z},
+        {MF_ROLE_LINEAR_B, h->n_v_heads, &w->b},
+        {MF_ROLE_LINEAR_A, h->n_v_heads, &w->a},
+    };
+    for (size_t i = 0; i < sizeof projections / sizeof *projections; i++)
+        MF_TRY(mf_bind_layer_matrix(b, mf_tensor_of(projections[i].role, layer),
+                                    projections[i].n_rows, h->hidden_size, projections[i].out,
+                                    error));
+    return MF_OK;
 }
 
 static mf_status bind_moe(mf_binder *b, const mf_hparams *h, uint32_t layer, mf_layer_weights *w,
                           mf_error *error)
 {
-    uint32_t n = h->hidden_size, shared = h->shared_hidden;
-    MF_TRY(mf_bind_layer_matrix(b, layer, "mlp.gate", h->n_experts, n, &w->router, error));
-    MF_TRY(
-        mf_bind_layer_matrix(b, layer, "mlp.shared_expert_gate", 1, n, &w->shared_router, error));
-    MF_TRY(mf_bind_layer_matrix(b, layer, "mlp.shared_expert.gate_proj", shared, n, &w->mlp.gate,
+    uint32_t n = h->hidden_size;
+    MF_TRY(mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_ROUTER, layer), h->n_experts, n, &w->router,
                                 error));
-    MF_TRY(
-        mf_bind_layer_matrix(b, layer, "mlp.shared_expert.up_proj", shared, n, &w->mlp.up, error));
-    MF_TRY(mf_bind_layer_matrix(b, layer, "mlp.shared_expert.down_proj", n, shared, &w->mlp.down,
-                                error));
+    MF_TRY(mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_SHARED_ROUTER, layer), 1, n,
+                                &w->shared_router, error));
+    MF_TRY(mf_bind_mlp(b, h, mf_tensor_of(MF_ROLE_SHARED_GATE, layer), h->shared_hidden, &w->mlp,
+                       error));
     return mf_bind_experts(b, h, layer, &w->experts, error);
 }
 
 static mf_status bind_layer(mf_binder *b, const mf_hparams *h, uint32_t layer,
                             mf_bind_in_proj_fn bind_in_proj, mf_layer_weights *w, mf_error *error)
 {
-    MF_TRY(mf_bind_layer_vector(b, layer, "input_layernorm.weight", h->hidden_size, b->norm_add,
-                                &w->input_norm, error));
-    MF_TRY(mf_bind_layer_vector(b, layer, "post_attention_layernorm.weight", h->hidden_size,
-                                b->norm_add, &w->post_norm, error));
+    MF_TRY(mf_bind_norm(b, mf_tensor_of(MF_ROLE_INPUT_NORM, layer), h->hidden_size, NORM_CENTRE,
+                        &w->input_norm, error));
+    MF_TRY(mf_bind_norm(b, mf_tensor_of(MF_ROLE_POST_NORM, layer), h->hidden_size, NORM_CENTRE,
+                        &w->post_norm, error));
     if (h->layer_kind[layer] == MF_LAYER_FULL)
         MF_TRY(bind_full(b, h, layer, &w->u.full, error));
     else
@@ -209,7 +218,7 @@ static mf_status bind_layer(mf_binder *b, const mf_hparams *h, uint32_t layer,
 mf_status mf_hybrid_bind(mf_binder *b, const mf_hparams *h, mf_bind_in_proj_fn bind_in_proj,
                          mf_model_weights *out, mf_error *error)
 {
-    MF_TRY(mf_bind_ends(b, h, b->norm_add, out, error));
+    MF_TRY(mf_bind_ends(b, h, NORM_CENTRE, out, error));
     for (uint32_t i = 0; i < h->n_layers; i++)
         MF_TRY(bind_layer(b, h, i, bind_in_proj, &out->layers[i], error));
     return MF_OK;

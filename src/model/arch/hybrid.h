@@ -6,11 +6,15 @@
 
 #include "model/family.h"
 
-mf_status mf_hybrid_configure(const mf_config *config, mf_hparams *out, mf_error *error);
+mf_status mf_hybrid_configure(const mf_source *source, mf_hparams *out, mf_error *error);
 
 /* How a family stores the input projections of a linear-attention layer. */
 typedef mf_status (*mf_bind_in_proj_fn)(mf_binder *binder, const mf_hparams *h, uint32_t layer,
                                         mf_linear_weights *out, mf_error *error);
+
+/* Apart, as Qwen3.5-MoE publishes them. */
+mf_status mf_hybrid_bind_in_proj(mf_binder *binder, const mf_hparams *h, uint32_t layer,
+                                 mf_linear_weights *out, mf_error *error);
 
 mf_status mf_hybrid_bind(mf_binder *binder, const mf_hparams *h, mf_bind_in_proj_fn bind_in_proj,
                          mf_model_weights *out, mf_error *error);

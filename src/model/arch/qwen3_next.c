@@ -6,14 +6,11 @@
  */
 #include "model/arch/hybrid.h"
 
-#define NAME_BYTES 512
-
 /* in_proj_qkvz, per key head: q [key_dim], k [key_dim], v and z [value heads per key head *
  * value_dim]. */
 static mf_status bind_qkvz(mf_binder *b, const mf_hparams *h, uint32_t layer, mf_linear_weights *w,
                            mf_error *error)
 {
-    char name[NAME_BYTES];
     uint32_t key = h->key_dim, value = h->n_v_heads / h->n_k_heads * h->value_dim;
     uint32_t stride = 2 * key + 2 * value, n_rows = h->n_k_heads * stride;
     const mf_rows qkv[3] = {
@@ -22,27 +19,31 @@ static mf_status bind_qkvz(mf_binder *b, const mf_hparams *h, uint32_t layer, mf
         {h->n_k_heads * value, value, stride, 2 * key},
     };
     const mf_rows z = {h->n_k_heads * value, value, stride, 2 * key + value};
-    mf_layer_name(b, layer, "linear_attn.in_proj_qkvz", name, sizeof name);
-    MF_TRY(mf_bind_matrix_rows(b, name, n_rows, h->hidden_size, qkv, 3, &w->qkv, error));
-    return mf_bind_matrix_rows(b, name, n_rows, h->hidden_size, &z, 1, &w->z, error);
+    const mf_tensor_id id = mf_tensor_of(MF_ROLE_LINEAR_QKVZ, layer);
+    const mf_matrix_shape shape = {0, n_rows, h->hidden_size};
+    MF_TRY(mf_bind_matrix_rows(b, id, shape, &(mf_row_list){qkv, 3}, &w->qkv, error));
+    return mf_bind_matrix_rows(b, id, shape, &(mf_row_list){&z, 1}, &w->z, error);
 }
 
 /* in_proj_ba, per key head: b then a, one row per value head. */
 static mf_status bind_ba(mf_binder *b, const mf_hparams *h, uint32_t layer, mf_linear_weights *w,
                          mf_error *error)
 {
-    char name[NAME_BYTES];
     uint32_t ratio = h->n_v_heads / h->n_k_heads;
     const mf_rows beta = {h->n_v_heads, ratio, 2 * ratio, 0};
     const mf_rows alpha = {h->n_v_heads, ratio, 2 * ratio, ratio};
-    mf_layer_name(b, layer, "linear_attn.in_proj_ba", name, sizeof name);
-    MF_TRY(mf_bind_matrix_rows(b, name, 2 * h->n_v_heads, h->hidden_size, &beta, 1, &w->b, error));
-    return mf_bind_matrix_rows(b, name, 2 * h->n_v_heads, h->hidden_size, &alpha, 1, &w->a, error);
+    const mf_tensor_id id = mf_tensor_of(MF_ROLE_LINEAR_BA, layer);
+    const mf_matrix_shape shape = {0, 2 * h->n_v_heads, h->hidden_size};
+    MF_TRY(mf_bind_matrix_rows(b, id, shape, &(mf_row_list){&beta, 1}, &w->b, error));
+    return mf_bind_matrix_rows(b, id, shape, &(mf_row_list){&alpha, 1}, &w->a, error);
 }
 
+/* Conversions may have taken them apart already. */
 static mf_status bind_in_proj(mf_binder *b, const mf_hparams *h, uint32_t layer,
                               mf_linear_weights *w, mf_error *error)
 {
+    if (mf_source_has(b->source, MF_ROLE_LINEAR_QKV, layer))
+        return mf_hybrid_bind_in_proj(b, h, layer, w, error);
     MF_TRY(bind_qkvz(b, h, layer, w, error));
     return bind_ba(b, h, layer, w, error);
 }

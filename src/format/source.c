@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/* Typed hyper-parameters, the same for every form of checkpoint. */
+#include "format/source.h"
+
+#include "format/checkpoint.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+mf_status mf_source_open(const mf_allocator *a, const char *path, uint32_t packed_bits,
+                         mf_source **out, mf_error *error)
+{
+    return mf_checkpoint_open(a, path, packed_bits, out, error);
+}
+
+void mf_source_close(mf_source **source)
+{
+    if (*source != NULL)
+        (*source)->ops->close(*source);
+    *source = NULL;
+}
+
+static mf_hparam_value get(const mf_source *source, const char *name, uint32_t index)
+{
+    mf_hparam_value value = {0};
+    source->ops->hparam(source, name, index, &value);
+    return value;
+}
+
+mf_status mf_hparam_fail(const mf_source *source, const char *name, mf_status code, mf_error *error,
+                         const char *format, ...)
+{
+    char rest[320];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(rest, sizeof rest, format, args);
+    va_end(args);
+    const mf_hparam_value value = get(source, name, MF_HPARAM_WHOLE);
+    return mf_fail(error, code, "%s: field %s %s", source->hparam_path, value.field, rest);
+}
+
+mf_status mf_hparam_u32_or(const mf_source *source, const char *name, uint32_t fallback,
+                           mf_range range, uint32_t *out, mf_error *error)
+{
+    const mf_hparam_value v = get(source, name, MF_HPARAM_WHOLE);
+    if (v.kind == MF_HPARAM_ABSENT) {
+        *out = fallback;
+        return MF_OK;
+    }
+    bool good = v.kind == MF_HPARAM_NUMBER && v.number >= range.min && v.number <= range.max;
+    if (!good || v.number != (double)(uint32_t)v.number)
+        return mf_hparam_fail(source, name, MF_ERR_FORMAT, error,
+                              "is not a whole number from %.0f to %.0f", range.min, range.max);
+    *out = (uint32_t)v.number;
+    return MF_OK;
+}
+
+mf_status mf_hparam_u32(const mf_source *source, const char *name, mf_range range, uint32_t *out,
+                        mf_error *error)
+{
+    if (get(source, name, MF_HPARAM_WHOLE).kind == MF_HPARAM_ABSENT)
+        return mf_hparam_fail(source, name, MF_ERR_FORMAT, error, "is missing");
+    return mf_hparam_u32_or(source, name, 0, range, out, error);
+}
+
+mf_status mf_hparam_double_or(const mf_source *source, const char *name, double fallback,
+                              mf_range range, double *out, mf_error *error)
+{
+    const mf_hparam_value v = get(source, name, MF_HPARAM_WHOLE);
+    bool good = v.kind == MF_HPARAM_NUMBER && v.number >= range.min && v.number <= range.max;
+    if (v.kind != MF_HPARAM_ABSENT && !good)
+        return mf_hparam_fail(source, name, MF_ERR_FORMAT, error, "is not a number from %g to %g",
+                              range.min, range.max);
+    *out = v.kind == MF_HPARAM_ABSENT ? fallback : v.number;
+    return MF_OK;
+}
+
+mf_status mf_hparam_bool_or(const mf_source *source, const char *name, bool fallback, bool *out,
+                            mf_error *error)
+{
+    const mf_hparam_value v = get(source, name, MF_HPARAM_WHOLE);
+    if (v.kind != MF_HPARAM_ABSENT && v.kind != MF_HPARAM_BOOL)
+        return mf_hparam_fail(source, name, MF_ERR_FORMAT, error, "is not true or false");
+    *out = v.kind == MF_HPARAM_ABSENT ? fallback : v.boolean;
+    return MF_OK;
+}
+
+mf_status mf_hparam_string(const mf_source *source, const char *name, const char **out,
+                           mf_error *error)
+{
+    const mf_hparam_value v = get(source, name, MF_HPARAM_WHOLE);
+    if (v.kind != MF_HPARAM_ABSENT && v.kind != MF_HPARAM_STRING)
+        return mf_hparam_fail(source, name, MF_ERR_FORMAT, error, "is not a string");
+    *out = v.kind == MF_HPARAM_ABSENT ? NULL : v.string;
+    return MF_OK;
+}
+
+mf_status mf_hparam_list(const mf_source *source, const char *name, uint32_t *out, mf_error *error)
+{
+    const mf_hparam_value v = get(source, name, MF_HPARAM_WHOLE);
+    if (v.kind != MF_HPARAM_ABSENT && v.kind != MF_HPARAM_LIST)
+        return mf_hparam_fail(source, name, MF_ERR_FORMAT, error, "is not a list");
+    *out = v.kind == MF_HPARAM_ABSENT ? MF_HPARAM_WHOLE : v.n_elements;
+    return MF_OK;
+}
+
+const char *mf_hparam_element(const mf_source *source, const char *name, uint32_t index)
+{
+    const mf_hparam_value v = get(source, name, index);
+    return v.kind == MF_HPARAM_STRING ? v.string : NULL;
+}
