@@ -45,17 +45,22 @@ static mf_status load_options(const mf_json *json, mf_sampler_options *o, mf_err
 {
     if (!yyjson_is_obj(json->root))
         return mf_fail(error, MF_ERR_FORMAT, "%s: expected an object", json->path);
+    MF_TRY(mf_json_check_names(json, error));
     MF_TRY(load_number(json, "temperature", &o->temperature, error));
     MF_TRY(load_number(json, "top_p", &o->top_p, error));
     MF_TRY(load_number(json, "min_p", &o->min_p, error));
     MF_TRY(load_number(json, "repetition_penalty", &o->repetition_penalty, error));
     yyjson_val *top_k = yyjson_obj_get(json->root, "top_k");
     if (top_k != NULL && !yyjson_is_null(top_k)) {
-        if (!yyjson_is_uint(top_k) || yyjson_get_uint(top_k) > UINT32_MAX)
+        double k = yyjson_get_num(top_k);
+        if (!yyjson_is_num(top_k) || !(k >= 0 && k <= UINT32_MAX) || k != (double)(uint32_t)k)
             return mf_fail(error, MF_ERR_FORMAT, "%s: top_k: expected a whole number", json->path);
-        o->top_k = (uint32_t)yyjson_get_uint(top_k);
+        o->top_k = (uint32_t)k;
     }
-    if (yyjson_is_false(yyjson_obj_get(json->root, "do_sample")))
+    yyjson_val *do_sample = yyjson_obj_get(json->root, "do_sample");
+    if (do_sample != NULL && !yyjson_is_null(do_sample) && !yyjson_is_bool(do_sample))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: do_sample: expected true or false", json->path);
+    if (yyjson_is_false(do_sample))
         o->temperature = 0.0f;
     mf_error range;
     if (mf_sampler_options_check(o, &range) != MF_OK)

@@ -5,6 +5,8 @@
 #include "format/json.h"
 #include "sampling/sampler.h"
 
+#include <unistd.h>
+
 static float number(yyjson_val *object, const char *name)
 {
     return (float)yyjson_get_num(yyjson_obj_get(object, name));
@@ -163,6 +165,42 @@ static void check_options(void)
     CHECK(mf_sampler_create(&o, 0, NULL, &s, NULL) == MF_ERR_ARGUMENT);
 }
 
+/* What a generation_config.json may not say: by field, and the options stay as they were. */
+static void check_bad_files(void)
+{
+    static const struct {
+        const char *text, *field;
+    } bad[] = {
+        {"{\"temperature\": \"warm\"}", "temperature"},
+        {"{\"temperature\": 0.5, \"temperature\": 1}", "temperature"},
+        {"{\"top_k\": 20.5}", "top_k"},
+        {"{\"top_k\": -1}", "top_k"},
+        {"{\"do_sample\": \"false\"}", "do_sample"},
+        {"[]", "object"},
+    };
+    char dir[] = "/tmp/mf_generation_XXXXXX", path[64];
+    REQUIRE(mkdtemp(dir) != NULL);
+    snprintf(path, sizeof path, "%s/generation_config.json", dir);
+    mf_sampler_options o;
+    mf_sampler_options_default(&o);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        mf_error error = {0};
+        FILE *f = fopen(path, "w");
+        REQUIRE(f != NULL && fputs(bad[i].text, f) >= 0 && fclose(f) == 0);
+        CHECK_STATUS(mf_sampler_options_load(dir, &o, &error), MF_ERR_FORMAT);
+        CHECK_CONTAINS(error.message, path);
+        CHECK_CONTAINS(error.message, bad[i].field);
+        CHECK(o.temperature == 1.0f && o.top_k == 0);
+    }
+    FILE *f = fopen(path, "w");
+    REQUIRE(f != NULL && fputs("{\"top_k\": 20.0, \"do_sample\": null}", f) >= 0);
+    REQUIRE(fclose(f) == 0);
+    CHECK_STATUS(mf_sampler_options_load(dir, &o, NULL), MF_OK);
+    CHECK(o.top_k == 20 && o.temperature == 1.0f);
+    unlink(path);
+    rmdir(dir);
+}
+
 int main(int argc, char **argv)
 {
     text_data_set_dir(argc, argv);
@@ -171,5 +209,6 @@ int main(int argc, char **argv)
     check_seed();
     check_odd_logits();
     check_options();
+    check_bad_files();
     return test_result();
 }
