@@ -108,8 +108,9 @@ static void parse_as_header(const mf_allocator *a, const char *config_text, cons
     /* Any regular file serves: its size is not looked at. */
     if (mf_tensor_table_add_file(&checkpoint.source.table, "/proc/self/exe", &file, &error) ==
             MF_OK &&
-        mf_safetensors_parse(&checkpoint.source.table, file, "fuzz", (const char *)data + 8,
-                             size - 8, file_bytes, &error) == MF_OK &&
+        mf_safetensors_parse(&checkpoint.source.table, file, "fuzz",
+                             (mf_json_piece){(const char *)data + 8, size - 8, 8}, file_bytes,
+                             &error) == MF_OK &&
         mf_tensor_table_finish(&checkpoint.source.table, &error) == MF_OK) {
         check_table(&checkpoint.source.table, file_bytes);
         bind(&checkpoint);

@@ -2,13 +2,15 @@
 /* Recognising and opening checkpoint directories. */
 #include "format/checkpoint.h"
 
+#include "format/checkpoint_mistakes.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#define MAX_MANIFEST_BYTES ((size_t)256 << 20)
+#define MAX_MANIFEST_BYTES ((size_t)8 << 20)
 
 static bool dir_exists(const char *path)
 {
@@ -20,8 +22,7 @@ static mf_status check_directory(const char *dir, mf_error *error)
 {
     DIR *d = opendir(dir);
     if (d == NULL)
-        return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno,
-                          "%s: cannot open directory", dir);
+        return mf_fail_no_directory(dir, errno, error);
     closedir(d);
     return MF_OK;
 }
@@ -82,6 +83,9 @@ static mf_status read_config(mf_checkpoint *c, mf_error *error)
         MF_TRY(part_path(c, "artifacts/", "model_weights.json", path, sizeof path, error));
         is_manifest = true;
     }
+    struct stat st;
+    if (stat(path, &st) != 0 && errno == ENOENT)
+        return mf_fail_no_config(c->dir, path, error);
     MF_TRY(mf_config_read(&c->source.allocator, path, is_manifest, &c->config, error));
     c->source.hparam_path = c->config.json.path;
     return mf_config_check_quantization(&c->config, error);

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_CONFIG_BYTES ((size_t)16 << 20)
+#define MAX_CONFIG_BYTES ((size_t)8 << 20)
 #define ROPE "rope."
 
 static bool is_absent(yyjson_val *value)

@@ -2,6 +2,8 @@
 /* JSON files through yyjson. */
 #include "format/json.h"
 
+#include "format/checkpoint_mistakes.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -158,11 +160,13 @@ static mf_status read_opened(const mf_allocator *a, int fd, const char *path, si
     if (buffer == NULL)
         return mf_fail_memory(error, n + 1, path);
     mf_status status = read_all(fd, path, buffer, n, error);
+    buffer[n] = '\0';
+    if (status == MF_OK && strncmp(buffer, MF_LFS_POINTER, strlen(MF_LFS_POINTER)) == 0)
+        status = mf_fail_lfs_pointer(path, error);
     if (status != MF_OK) {
         mf_free(a, buffer, n + 1);
         return status;
     }
-    buffer[n] = '\0';
     *text = buffer;
     *n_bytes = n;
     return MF_OK;

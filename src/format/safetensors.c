@@ -7,6 +7,8 @@
 #include "format/tensors.h"
 
 #include "base/checked.h"
+#include "format/checkpoint_mistakes.h"
+#include "format/json_members.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,9 +16,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The reference implementation's own limit on headers. */
-#define MAX_HEADER_BYTES ((uint64_t)100000000)
-#define MAX_INDEX_BYTES ((size_t)256 << 20)
+/* A model of 700e9 parameters with a tensor for each matrix of each expert, all in one file, has a
+ * header of some 20 MB. */
+#define MAX_HEADER_BYTES ((uint64_t)32 << 20)
+#define MAX_INDEX_BYTES ((size_t)32 << 20)
 
 static mf_status parse_shape(const char *path, const char *name, yyjson_val *shape, mf_tensor *out,
                              uint64_t *n_elements, mf_error *error)
@@ -87,31 +90,36 @@ static mf_status parse_entry(const char *path, const char *name, yyjson_val *ent
     return MF_OK;
 }
 
-mf_status mf_safetensors_parse(mf_tensor_table *table, uint32_t file, const char *path,
-                               const char *header, size_t header_bytes, uint64_t file_bytes,
-                               mf_error *error)
+static mf_status parse_members(mf_tensor_table *table, uint32_t file, mf_json_members *members,
+                               uint64_t file_bytes, mf_error *error)
 {
-    mf_json json = {0};
-    MF_TRY(mf_json_parse(&table->allocator, path, header, header_bytes, &json, error));
-    mf_status status = MF_OK;
-    if (!yyjson_is_obj(json.root)) {
-        mf_json_free(&json);
-        return mf_fail(error, MF_ERR_FORMAT, "%s: header is not a JSON object", path);
-    }
-    uint64_t data_start = 8 + (uint64_t)header_bytes;
+    const char *path = members->path;
+    uint64_t data_start = 8 + (uint64_t)members->object.n_bytes;
     uint64_t data_bytes = file_bytes > data_start ? file_bytes - data_start : 0;
-    size_t i, n;
-    yyjson_val *key, *entry;
-    yyjson_obj_foreach(json.root, i, n, key, entry)
-    {
-        if (yyjson_equals_str(key, "__metadata__"))
+    for (;;) {
+        mf_tensor tensor = {.file = file};
+        mf_json_piece piece;
+        yyjson_val *entry = NULL;
+        MF_TRY(mf_json_next(members, &tensor.name, &piece, error));
+        if (tensor.name == NULL)
+            return MF_OK;
+        if (strcmp(tensor.name, "__metadata__") == 0)
             continue;
-        mf_tensor tensor = {.name = yyjson_get_str(key), .file = file};
-        MF_TRY_GOTO(parse_entry(path, tensor.name, entry, data_start, data_bytes, &tensor, error));
-        MF_TRY_GOTO(mf_tensor_table_add(table, &tensor, strlen(tensor.name), error));
+        MF_TRY(mf_json_value(members, tensor.name, &piece, &entry, error));
+        MF_TRY(parse_entry(path, tensor.name, entry, data_start, data_bytes, &tensor, error));
+        MF_TRY(mf_tensor_table_add(table, &tensor, strlen(tensor.name), error));
     }
-fail:
-    mf_json_free(&json);
+}
+
+mf_status mf_safetensors_parse(mf_tensor_table *table, uint32_t file, const char *path,
+                               mf_json_piece header, uint64_t file_bytes, mf_error *error)
+{
+    mf_json_members *members = mf_alloc(&table->allocator, sizeof *members);
+    if (members == NULL)
+        return mf_fail_memory(error, sizeof *members, path);
+    mf_json_members_init(members, path, header);
+    mf_status status = parse_members(table, file, members, file_bytes, error);
+    mf_free(&table->allocator, members, sizeof *members);
     return status;
 }
 
@@ -145,7 +153,13 @@ static mf_status read_header(mf_tensor_table *table, int fd, uint32_t file, mf_e
     uint64_t length = 0;
     for (int i = 7; i >= 0; i--)
         length = length << 8 | length_bytes[i];
-    if (length > MAX_HEADER_BYTES || length + 8 > file_bytes)
+    if (memcmp(length_bytes, MF_LFS_POINTER, sizeof length_bytes) == 0)
+        return mf_fail_lfs_pointer(path, error);
+    if (length <= file_bytes && length > MAX_HEADER_BYTES)
+        return mf_fail_at(error, MF_ERR_FORMAT, 0,
+                          "%s: header length %llu, expected at most %llu bytes", path,
+                          (unsigned long long)length, (unsigned long long)MAX_HEADER_BYTES);
+    if (length > file_bytes || length + 8 > file_bytes)
         return mf_fail_at(error, MF_ERR_FORMAT, 0,
                           "%s: header length %llu, but the file has %llu bytes", path,
                           (unsigned long long)length, (unsigned long long)file_bytes);
@@ -154,7 +168,8 @@ static mf_status read_header(mf_tensor_table *table, int fd, uint32_t file, mf_e
         return mf_fail_memory(error, (size_t)length, path);
     mf_status status = read_at(fd, path, header, (size_t)length, 8, error);
     if (status == MF_OK)
-        status = mf_safetensors_parse(table, file, path, header, (size_t)length, file_bytes, error);
+        status = mf_safetensors_parse(table, file, path, (mf_json_piece){header, (size_t)length, 8},
+                                      file_bytes, error);
     mf_free(&table->allocator, header, (size_t)length);
     return status;
 }
@@ -163,7 +178,7 @@ mf_status mf_safetensors_add_file(mf_tensor_table *table, const char *path, mf_e
 {
     uint32_t file;
     MF_TRY(mf_tensor_table_add_file(table, path, &file, error));
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot open", path);
     mf_status status = read_header(table, fd, file, error);
@@ -180,59 +195,127 @@ static bool has_file(const mf_tensor_table *table, const char *path)
     return false;
 }
 
-static mf_status add_shards(mf_tensor_table *table, const char *dir, const mf_json *index,
-                            mf_error *error)
+/* A name below the directory: whatever links lead to, it says so without "..". */
+static bool is_below(const char *name)
 {
-    yyjson_val *map = yyjson_obj_get(index->root, "weight_map");
-    if (!yyjson_is_obj(map))
-        return mf_fail(error, MF_ERR_FORMAT, "%s: weight_map is missing or not an object",
-                       index->path);
-    size_t i, n;
-    yyjson_val *key, *value;
-    yyjson_obj_foreach(map, i, n, key, value)
-    {
-        const char *name = yyjson_get_str(value);
-        if (name == NULL || name[0] == '\0' || strchr(name, '/') != NULL)
-            return mf_fail(error, MF_ERR_FORMAT, "%s: weight_map.%s is not a file name",
-                           index->path, yyjson_get_str(key));
-        char path[MF_MAX_PATH];
-        MF_TRY(mf_path_join(path, sizeof path, dir, name, error));
-        if (!has_file(table, path))
-            MF_TRY(mf_safetensors_add_file(table, path, error));
+    for (const char *part = name;; part = strchr(part, '/') + 1) {
+        size_t n = strcspn(part, "/");
+        if (n == 0 || (n == 1 && part[0] == '.') || (n == 2 && part[0] == '.' && part[1] == '.'))
+            return false;
+        if (part[n] == '\0')
+            return true;
     }
-    return MF_OK;
+}
+
+/* An index under way. */
+typedef struct index_walk {
+    mf_tensor_table *table;
+    const char *dir;
+    mf_json_members members;
+} index_walk;
+
+static mf_status add_shard(index_walk *w, const char *tensor, const mf_json_piece *piece,
+                           mf_error *error)
+{
+    char path[MF_MAX_PATH];
+    yyjson_val *value = NULL;
+    MF_TRY(mf_json_value(&w->members, tensor, piece, &value, error));
+    const char *name = yyjson_get_str(value);
+    if (name == NULL || strlen(name) != yyjson_get_len(value) || !is_below(name))
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "%s: weight_map.%s is not a file name below the directory", w->members.path,
+                       tensor);
+    MF_TRY(mf_path_join(path, sizeof path, w->dir, name, error));
+    return has_file(w->table, path) ? MF_OK : mf_safetensors_add_file(w->table, path, error);
 }
 
 /* Every tensor that the index promises must be there; the shards' own headers say where. */
-static mf_status check_index(const mf_tensor_table *table, const mf_json *index, mf_error *error)
+static mf_status check_promised(index_walk *w, const char *tensor, const mf_json_piece *piece,
+                                mf_error *error)
 {
-    size_t i, n;
-    yyjson_val *key, *value;
-    yyjson_obj_foreach(yyjson_obj_get(index->root, "weight_map"), i, n, key, value)
-    {
-        if (mf_tensor_find(table, yyjson_get_str(key)) == NULL)
-            return mf_fail(error, MF_ERR_FORMAT, "%s: tensor %s is in the index but in no shard",
-                           index->path, yyjson_get_str(key));
-    }
+    (void)piece;
+    if (mf_tensor_find(w->table, tensor) == NULL)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: tensor %s is in the index but in no shard",
+                       w->members.path, tensor);
     return MF_OK;
+}
+
+typedef mf_status (*visit_fn)(index_walk *w, const char *tensor, const mf_json_piece *piece,
+                              mf_error *error);
+
+static mf_status for_each(index_walk *w, mf_json_piece map, visit_fn visit, mf_error *error)
+{
+    const char *tensor;
+    mf_json_piece piece;
+    mf_json_members_init(&w->members, w->members.path, map);
+    for (;;) {
+        MF_TRY(mf_json_next(&w->members, &tensor, &piece, error));
+        if (tensor == NULL)
+            return MF_OK;
+        MF_TRY(visit(w, tensor, &piece, error));
+    }
+}
+
+static mf_status find_map(index_walk *w, mf_json_piece *out, mf_error *error)
+{
+    const char *name;
+    mf_json_piece piece;
+    *out = (mf_json_piece){0};
+    for (;;) {
+        MF_TRY(mf_json_next(&w->members, &name, &piece, error));
+        if (name == NULL)
+            break;
+        if (strcmp(name, "weight_map") != 0)
+            continue;
+        if (out->text != NULL)
+            return mf_fail(error, MF_ERR_FORMAT, "%s: field weight_map is given twice",
+                           w->members.path);
+        *out = piece;
+    }
+    if (out->text == NULL || out->text[0] != '{')
+        return mf_fail(error, MF_ERR_FORMAT, "%s: weight_map is missing or not an object",
+                       w->members.path);
+    return MF_OK;
+}
+
+static mf_status read_index(index_walk *w, mf_error *error)
+{
+    mf_json_piece map;
+    MF_TRY(find_map(w, &map, error));
+    MF_TRY(for_each(w, map, add_shard, error));
+    MF_TRY(mf_tensor_table_finish(w->table, error));
+    return for_each(w, map, check_promised, error);
+}
+
+static mf_status add_indexed(mf_tensor_table *table, const char *dir, const char *path,
+                             mf_error *error)
+{
+    const mf_allocator *a = &table->allocator;
+    char *text = NULL;
+    size_t n_bytes = 0;
+    MF_TRY(mf_file_read(a, path, MAX_INDEX_BYTES, &text, &n_bytes, error));
+    index_walk *w = mf_alloc(a, sizeof *w);
+    mf_status status = w == NULL ? mf_fail_memory(error, sizeof *w, path) : MF_OK;
+    if (w != NULL) {
+        w->table = table;
+        w->dir = dir;
+        mf_json_members_init(&w->members, path, (mf_json_piece){text, n_bytes, 0});
+        status = read_index(w, error);
+        mf_free(a, w, sizeof *w);
+    }
+    mf_free(a, text, n_bytes + 1);
+    return status;
 }
 
 mf_status mf_safetensors_add_dir(mf_tensor_table *table, const char *dir, mf_error *error)
 {
     char path[MF_MAX_PATH];
     MF_TRY(mf_path_join(path, sizeof path, dir, "model.safetensors.index.json", error));
-    if (!mf_file_exists(path)) {
-        MF_TRY(mf_path_join(path, sizeof path, dir, "model.safetensors", error));
-        MF_TRY(mf_safetensors_add_file(table, path, error));
-        return mf_tensor_table_finish(table, error);
-    }
-    mf_json index = {0};
-    MF_TRY(mf_json_read(&table->allocator, path, MAX_INDEX_BYTES, &index, error));
-    mf_status status = add_shards(table, dir, &index, error);
-    if (status == MF_OK)
-        status = mf_tensor_table_finish(table, error);
-    if (status == MF_OK)
-        status = check_index(table, &index, error);
-    mf_json_free(&index);
-    return status;
+    if (mf_file_exists(path))
+        return add_indexed(table, dir, path, error);
+    MF_TRY(mf_path_join(path, sizeof path, dir, "model.safetensors", error));
+    if (!mf_file_exists(path))
+        return mf_fail_no_weights(dir, path, error);
+    MF_TRY(mf_safetensors_add_file(table, path, error));
+    return mf_tensor_table_finish(table, error);
 }

@@ -8,7 +8,7 @@
 #ifndef MF_FORMAT_TENSORS_H
 #define MF_FORMAT_TENSORS_H
 
-#include "format/json.h"
+#include "format/json_members.h"
 
 #define MF_MAX_DIMS 4
 #define MF_MAX_SHARDS 1024
@@ -55,12 +55,11 @@ typedef struct mf_tensor_table {
 void mf_tensor_table_init(mf_tensor_table *table, const mf_allocator *a);
 void mf_tensor_table_free(mf_tensor_table *table);
 
-/* Parses one safetensors header of header_bytes JSON bytes; tensor data starts at 8 + header_bytes
- * of a file of file_bytes. Adds to the table under file index `file`. (For fuzzing;
+/* Parses one safetensors header, the JSON after the 8 bytes of its length; tensor data starts
+ * behind it in a file of file_bytes. Adds to the table under file index `file`. (For fuzzing;
  * mf_safetensors_add_file calls it.) */
 mf_status mf_safetensors_parse(mf_tensor_table *table, uint32_t file, const char *path,
-                               const char *header, size_t header_bytes, uint64_t file_bytes,
-                               mf_error *error);
+                               mf_json_piece header, uint64_t file_bytes, mf_error *error);
 /* Adds every tensor of one safetensors file. */
 mf_status mf_safetensors_add_file(mf_tensor_table *table, const char *path, mf_error *error);
 /* Adds dir/model.safetensors, or every shard that dir/model.safetensors.index.json names, and

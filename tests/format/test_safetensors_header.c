@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* What a header may cost: the memory of honest and of hostile ones is bounded by their size. */
+#include "test.h"
+
+#include "format/tensors.h"
+
+#include <unistd.h>
+
+/* Memory held now and at most, through the allocator. */
+typedef struct meter {
+    size_t held, peak;
+} meter;
+
+static void *meter_alloc(void *ctx, size_t n_bytes)
+{
+    meter *m = ctx;
+    m->held += n_bytes;
+    m->peak = m->held > m->peak ? m->held : m->peak;
+    return malloc(n_bytes);
+}
+
+static void meter_free(void *ctx, void *p, size_t n_bytes)
+{
+    ((meter *)ctx)->held -= n_bytes;
+    free(p);
+}
+
+/* Old and new at once, as the worst of allocators does it. */
+static void *meter_realloc(void *ctx, void *p, size_t old_bytes, size_t n_bytes)
+{
+    void *grown = meter_alloc(ctx, n_bytes);
+    if (p != NULL) {
+        memcpy(grown, p, old_bytes < n_bytes ? old_bytes : n_bytes);
+        meter_free(ctx, p, old_bytes);
+    }
+    return grown;
+}
+
+/* A file of that header and nothing behind it; n_file 0: as long as it takes. */
+static const char *write_file(const char *header, size_t n_header, uint64_t length, off_t n_file)
+{
+    static char path[64];
+    snprintf(path, sizeof path, "/tmp/mf_header_XXXXXX");
+    int fd = mkstemp(path);
+    REQUIRE(fd >= 0);
+    REQUIRE(write(fd, &length, 8) == 8);
+    REQUIRE(write(fd, header, n_header) == (ssize_t)n_header);
+    REQUIRE(n_file == 0 || ftruncate(fd, n_file) == 0);
+    close(fd);
+    return path;
+}
+
+static mf_status add(const char *path, meter *m, size_t *n_tensors, mf_error *error)
+{
+    const mf_allocator a = {m, meter_alloc, meter_realloc, meter_free};
+    mf_tensor_table table;
+    mf_tensor_table_init(&table, &a);
+    mf_status status = mf_safetensors_add_file(&table, path, error);
+    *n_tensors = table.n_tensors;
+    mf_tensor_table_free(&table);
+    unlink(path);
+    CHECK_U64(m->held, 0);
+    return status;
+}
+
+/* The densest JSON there is, in a tensor's entry, in the metadata, and nested as deep as it goes.
+ */
+static void test_hostile(void)
+{
+    enum { N = 20 << 20, EXTRA = 1 << 20 };
+    static const char *const begins[] = {"{\"a\":[", "{\"__metadata__\":[", "{\"a\":", "{"};
+    char *header = malloc(N);
+    for (size_t i = 0; i < 4; i++) {
+        meter m = {0};
+        mf_error error = {0};
+        size_t n_tensors, used = strlen(begins[i]);
+        memset(header, '[', N);
+        for (size_t j = 0; i < 2 && j < N; j++)
+            header[j] = j % 2 == 0 ? ',' : '1';
+        memcpy(header, begins[i], used);
+        if (i == 0)
+            memcpy(header + N - 2, "]}", 2);
+        CHECK_STATUS(add(write_file(header, N, N, 0), &m, &n_tensors, &error), MF_ERR_FORMAT);
+        CHECK_MSG(m.peak <= (size_t)N + EXTRA, "%s...: %zu bytes for a header of %d", begins[i],
+                  m.peak, N);
+        CHECK_U64(n_tensors, 0);
+    }
+    free(header);
+}
+
+/* As many tensors as fit: their table, and the header. */
+static void test_honest(void)
+{
+    enum { N_TENSORS = 200000, ENTRY = 96 };
+    char *header = malloc((size_t)N_TENSORS * ENTRY);
+    size_t n = 0, n_tensors;
+    meter m = {0};
+    mf_error error = {0};
+    for (int i = 0; i < N_TENSORS; i++)
+        n += (size_t)snprintf(header + n, ENTRY,
+                              "%s\"layers.%d.w\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":"
+                              "[0,0]}",
+                              i == 0 ? "{" : ",", i);
+    header[n++] = '}';
+    REQUIRE_OK(add(write_file(header, n, n, 0), &m, &n_tensors, &error), &error);
+    CHECK_U64(n_tensors, N_TENSORS);
+    /* the table doubles: half of it beside the whole, in the worst of allocators */
+    size_t table = 2 * (size_t)N_TENSORS * 3 / 2 * sizeof(mf_tensor);
+    CHECK_MSG(m.peak <= n + table + (size_t)N_TENSORS * 32 + (1 << 20), "%zu bytes", m.peak);
+    free(header);
+}
+
+/* A length above the limit is refused before anything is read, by name and number. */
+static void test_too_long(void)
+{
+    meter m = {0};
+    mf_error error = {0};
+    size_t n_tensors;
+    CHECK_STATUS(add(write_file("{}", 2, 84000000, 84000064), &m, &n_tensors, &error),
+                 MF_ERR_FORMAT);
+    CHECK_CONTAINS(error.message, "header length 84000000");
+    CHECK_CONTAINS(error.message, "33554432");
+    CHECK(m.peak < 1 << 20);
+}
+
+int main(void)
+{
+    test_hostile();
+    test_honest();
+    test_too_long();
+    return test_result();
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a config.json may not say, and in which ways it may say the same: one line that names the
+ * file, the field and what is wrong. Tables of a text that is replaced in a golden checkpoint.
+ */
+#include "golden.h"
+#include "scratch_dir.h"
+
+#include "format/checkpoint.h"
+#include "model/family.h"
+#include "model/rope.h"
+
+#include <math.h>
+
+static const char config[] = "config.json";
+
+typedef struct refusal {
+    const char *name, *checkpoint;
+    const char *from, *to;
+    mf_status status;
+    const char *field, *why; /* in the message */
+} refusal;
+
+#define TYPE(checkpoint, from, to, field, why)                 \
+    {                                                          \
+        field, checkpoint, from, to, MF_ERR_FORMAT, field, why \
+    }
+#define UNSUPPORTED(checkpoint, from, to, field, why)               \
+    {                                                               \
+        field, checkpoint, from, to, MF_ERR_UNSUPPORTED, field, why \
+    }
+
+#define QKV "language_model.model.layers.0.linear_attn.in_proj_qkv"
+
+static const refusal refusals[] = {
+    /* values of a wrong type, which counted as absent */
+    TYPE("hf_bf16", "\"hidden_act\": \"silu\"", "\"hidden_act\": 5", "hidden_act", "string"),
+    TYPE("v3_bf16", "\"scoring_func\": \"sigmoid\"", "\"scoring_func\": 0", "scoring_func",
+         "string"),
+    TYPE("v3_bf16", "\"topk_method\": \"noaux_tc\"", "\"topk_method\": []", "topk_method",
+         "string"),
+    TYPE("v3_yarn_f32", "\"type\": \"yarn\"", "\"type\": 5", "rope_scaling.type", "string"),
+    TYPE("next_yarn_f32", "\"type\": \"yarn\"", "\"rope_type\": {}", "rope_scaling.rope_type",
+         "string"),
+    TYPE("hf_bf16", "\"model_type\": \"qwen3_5_moe\"", "\"model_type\": 7", "model_type", "string"),
+    TYPE("hf_bf16", "\"tie_word_embeddings\": false,\n  \"rope",
+         "\"tie_word_embeddings\": 0,\n  \"rope", "tie_word_embeddings", "true or false"),
+    TYPE("hf_bf16", "\"attention_bias\": false", "\"attention_bias\": \"no\"", "attention_bias",
+         "true or false"),
+    TYPE("next_bf16", "\"mlp_only_layers\": []", "\"mlp_only_layers\": 0", "mlp_only_layers",
+         "list"),
+    TYPE("hf_bf16", "\"layer_types\": [", "\"layer_types\": 3, \"other\": [", "layer_types",
+         "list"),
+    TYPE("hf_bf16", "\"text_config\": {", "\"text_config\": 3, \"other\": {", "text_config",
+         "object"),
+    TYPE("hf_bf16", "\"rope_parameters\": {", "\"rope_parameters\": 3, \"other\": {",
+         "rope_parameters", "object"),
+    TYPE("mlx_4bit", "\"quantization\": {", "\"quantization\": 4, \"other\": {", "quantization",
+         "object"),
+    TYPE("mlx_4bit", "\"bits\": 4", "\"bits\": \"4\"", "bits", "whole number"),
+    TYPE("mlx_4bit", "\"group_size\": 64", "\"group_size\": 64.5", "group_size", "whole number"),
+    TYPE("mlx_4bit", "\"mode\": \"affine\"", "\"mode\": 1", "mode", "string"),
+    TYPE("mlx_4bit", "\"bits\": 4", "\"bits\": 4, \"" QKV "\": 3", QKV, "object"),
+    TYPE("k2_fp8", "\"quant_method\": \"fp8\"", "\"quant_method\": 8", "quant_method", "string"),
+    TYPE("k2_fp8", "\"fmt\": \"e4m3\"", "\"fmt\": 43", "fmt", "string"),
+    /* whole numbers */
+    TYPE("hf_bf16", "\"hidden_size\": 72", "\"hidden_size\": 72.5", "hidden_size", "whole number"),
+    TYPE("hf_bf16", "\"hidden_size\": 72", "\"hidden_size\": 1e300", "hidden_size", "to 1048576"),
+    /* a name that occurs twice, of which the first counted */
+    TYPE("hf_bf16", "\"hidden_size\": 72", "\"hidden_size\": 72, \"hidden_size\": 64",
+         "hidden_size", "twice"),
+    TYPE("mlx_4bit", "\"bits\": 4", "\"bits\": 4, \"bits\": 8", "bits", "twice"),
+    TYPE("hf_bf16", "\"hidden_size\": 72", "\"hidden_size\": 72, \"hidden\\u005fsize\": 64",
+         "hidden_size", "twice"),
+    /* numbers out of range, on both sides */
+    TYPE("hf_bf16", "\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": 1.5", "rms_norm_eps", "to 1"),
+    TYPE("hf_bf16", "\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": -1e-9", "rms_norm_eps", "from 0"),
+    TYPE("hf_bf16", "\"partial_rotary_factor\": 0.25", "\"partial_rotary_factor\": 1.25",
+         "rope_parameters.partial_rotary_factor", "to 1"),
+    TYPE("hf_bf16", "\"rope_theta\": 10000000.0", "\"rope_theta\": 1e13",
+         "rope_parameters.rope_theta", "1e+12"),
+    TYPE("next_yarn_f32", "\"attention_factor\": 1.25", "\"attention_factor\": 1e7",
+         "rope_scaling.attention_factor", "1e+06"),
+    TYPE("next_yarn_f32", "\"factor\": 8.0", "\"factor\": 0", "rope_scaling.factor", "from 0.001"),
+    /* YaRN that makes NaN */
+    TYPE("next_yarn_f32", "\"rope_theta\": 50000.0", "\"rope_theta\": 1", "rope_theta",
+         "more than 1"),
+    TYPE("v3_yarn_f32", "\"rope_theta\": 100", "\"rope_theta\": 1.0", "rope_theta", "more than 1"),
+    TYPE("next_yarn_f32", "\"beta_fast\": 4", "\"beta_fast\": 1e-320", "rope_scaling.beta_fast",
+         "1e-06"),
+    TYPE("next_yarn_f32", "\"beta_slow\": 0.5", "\"beta_slow\": 1e-7", "rope_scaling.beta_slow",
+         "1e-06"),
+    /* what nothing here computes */
+    UNSUPPORTED("hf_bf16", "\"attention_bias\": false", "\"attention_bias\": true",
+                "attention_bias", "true"),
+    UNSUPPORTED("next_yarn_f32", "\"type\": \"yarn\"", "\"type\": \"linear\"", "rope_scaling.type",
+                "linear"),
+    UNSUPPORTED("hf_bf16", "\"rope_type\": \"default\"", "\"rope_type\": \"dynamic\"",
+                "rope_parameters.rope_type", "dynamic"),
+    UNSUPPORTED("hf_bf16", "\"rope_parameters\": {",
+                "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}, \"rope_parameters\": {",
+                "rope_scaling", "rope_parameters"),
+    UNSUPPORTED("hf_bf16", "\"rope_parameters\": {",
+                "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"rope_parameters\": {",
+                "rope_scaling", "differ"),
+    /* declared as plain, stored quantised */
+    TYPE("mlx_4bit", "\"bits\": 4", "\"bits\": 4, \"" QKV "\": false", QKV, "false"),
+};
+
+static void check_refusal(const refusal *r)
+{
+    const char *dir = scratch_copy(r->checkpoint);
+    mf_model_info info = {0};
+    mf_error error = {0};
+    CHECK_STATUS(mf_model_inspect(dir, NULL, &info, &error), MF_OK);
+    scratch_replace(config, r->from, r->to);
+    mf_status status = mf_model_inspect(dir, NULL, &info, &error);
+    CHECK_MSG(status == r->status, "%s with %s: %s, expected %s (\"%s\")", r->checkpoint, r->to,
+              mf_status_name(status), mf_status_name(r->status), error.message);
+    const char *const words[] = {scratch_path(config), r->field, r->why};
+    for (size_t i = 0; i < 3 && status != MF_OK; i++)
+        CHECK_MSG(strstr(error.message, words[i]) != NULL, "%s: the message \"%s\" lacks \"%s\"",
+                  r->to, error.message, words[i]);
+}
+
+/* What is written in another way and means the same: the same logits. */
+static const struct {
+    const char *checkpoint, *from, *to;
+} equals[] = {
+    {"hf_bf16", "\"hidden_size\": 72", "\"hidden_size\": 72.0"},
+    {"hf_bf16", "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 2e0"},
+    {"mlx_4bit", "\"bits\": 4", "\"bits\": 4.0"},
+    {"hf_bf16", "\"rope_parameters\": {", "\"rope_scaling\": null, \"rope_parameters\": {"},
+    {"hf_bf16", "\"rope_parameters\": {", "\"rope_scaling\": {}, \"rope_parameters\": {"},
+    {"next_yarn_f32", "\"type\": \"yarn\"", "\"type\": \"linear\", \"rope_type\": \"yarn\""},
+    {"next_yarn_f32", "\"rope_scaling\"", "\"rope_parameters\""},
+};
+
+static float *run(const char *dir, const golden *g)
+{
+    mf_engine *engine = NULL;
+    mf_session *session = NULL;
+    mf_error error = {0};
+    float *logits = malloc((size_t)g->n_tokens * g->n_vocab * sizeof(float));
+    REQUIRE_OK(mf_engine_open(dir, NULL, &engine, &error), &error);
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    REQUIRE_OK(golden_eval(session, g->tokens, g->n_tokens, g->n_vocab, logits, &error), &error);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    return logits;
+}
+
+static void test_equals(void)
+{
+    for (size_t i = 0; i < sizeof equals / sizeof *equals; i++) {
+        golden g;
+        golden_read(golden_case_find(equals[i].checkpoint), &g);
+        float *before = run(golden_path(equals[i].checkpoint), &g);
+        const char *dir = scratch_copy(equals[i].checkpoint);
+        scratch_replace(config, equals[i].from, equals[i].to);
+        float *after = run(dir, &g);
+        CHECK_MSG(memcmp(before, after, (size_t)g.n_tokens * g.n_vocab * sizeof(float)) == 0,
+                  "%s: %s gives other logits", equals[i].checkpoint, equals[i].to);
+        free(before);
+        free(after);
+        golden_free(&g);
+    }
+}
+
+/* arXiv 2309.00071 in float64: pair i turns n_original * theta^(-2i/n) / 2 pi times over the
+ * original context; more than beta_fast turns are kept, fewer than beta_slow slowed by the factor,
+ * with a linear ramp over i between where the two fall. */
+static double expected_frequency(const mf_hparams *h, uint32_t i)
+{
+    const mf_rope *r = &h->rope;
+    double plain = pow(r->theta, -2.0 * i / h->n_rot), ends[2];
+    for (int j = 0; j < 2; j++) {
+        double turns = j == 0 ? r->beta_fast : r->beta_slow;
+        double pair = h->n_rot * log(r->n_original / (turns * 2 * acos(-1.0))) / 2 / log(r->theta);
+        ends[j] = !r->truncate ? pair : j == 0 ? floor(pair) : ceil(pair);
+    }
+    double low = fmax(ends[0], 0), high = fmin(ends[1], h->n_rot - 1.0);
+    double ramp = low == high ? (i > low) : fmin(fmax((i - low) / (high - low), 0), 1);
+    return plain * (1 - ramp) + plain / r->factor * ramp;
+}
+
+/* The config of next_yarn_f32 with another object of the rotation. */
+static void configure(const char *rope, mf_hparams *h)
+{
+    const char *dir = scratch_copy("next_yarn_f32");
+    const mf_allocator a = mf_allocator_default();
+    const mf_family *family = NULL;
+    mf_source *source = NULL;
+    mf_error error = {0};
+    char replacement[256];
+    snprintf(replacement, sizeof replacement, "\"rope_scaling\": %s, \"other\": {", rope);
+    scratch_replace(config, "\"rope_scaling\": {", replacement);
+    REQUIRE_OK(mf_source_open(&a, dir, 0, &source, &error), &error);
+    REQUIRE_OK(mf_family_find(source, &family, &error), &error);
+    REQUIRE_OK(family->configure(source, h, &error), &error);
+    mf_source_close(&source);
+}
+
+static void test_frequencies(void)
+{
+    static const char *const ropes[] = {
+        "{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":4096}",
+        /* both ends fall on pair 0 */
+        "{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":6}",
+        /* and on another: no pair between them */
+        "{\"type\":\"yarn\",\"factor\":2,\"original_max_position_embeddings\":1024,"
+        "\"beta_fast\":3,\"beta_slow\":3,\"truncate\":false}",
+        "{\"type\":\"yarn\",\"factor\":8,\"original_max_position_embeddings\":100000,"
+        "\"beta_fast\":0,\"beta_slow\":0}",
+        "{\"type\":\"yarn\",\"factor\":8,\"original_max_position_embeddings\":100000,"
+        "\"beta_fast\":5,\"beta_slow\":2,\"truncate\":false}",
+    };
+    for (size_t i = 0; i < sizeof ropes / sizeof *ropes; i++) {
+        mf_hparams h;
+        float frequencies[64];
+        configure(ropes[i], &h);
+        REQUIRE(h.rope.is_yarn && h.n_rot == 24);
+        mf_rope_frequencies(&h, frequencies);
+        for (uint32_t j = 0; j < h.n_rot / 2; j++) {
+            double expected = expected_frequency(&h, j);
+            CHECK_MSG(fabs(frequencies[j] - expected) <= 1e-6 * expected,
+                      "%s: pair %u: %g, expected %g", ropes[i], j, (double)frequencies[j],
+                      expected);
+        }
+    }
+}
+
+/* 0 counts as absent, as for the publishers; so does null. */
+static void test_defaults(void)
+{
+    mf_hparams zero, none;
+    configure("{\"type\":\"yarn\",\"factor\":8,\"beta_fast\":0,\"beta_slow\":0}", &zero);
+    configure("{\"type\":\"yarn\",\"factor\":8,\"beta_fast\":null}", &none);
+    CHECK(zero.rope.beta_fast == 32.0 && zero.rope.beta_slow == 1.0);
+    CHECK(none.rope.beta_fast == 32.0 && none.rope.beta_slow == 1.0);
+    CHECK(fabs(none.rope.attention_factor - (0.1 * log(8.0) + 1.0)) < 1e-12);
+    CHECK(none.rope.n_original == 4096.0 && none.rope.theta == 50000.0);
+}
+
+int main(void)
+{
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+        check_refusal(&refusals[i]);
+    test_equals();
+    test_frequencies();
+    test_defaults();
+    scratch_remove();
+    return test_result();
+}
