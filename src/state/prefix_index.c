@@ -28,7 +28,6 @@ struct node {
 struct mf_prefix_index {
     mf_allocator allocator;
     node root;
-    size_t n_entries, n_nodes;
 };
 
 mf_status mf_prefix_index_create(const mf_allocator *a, mf_prefix_index **out, mf_error *error)
@@ -37,7 +36,6 @@ mf_status mf_prefix_index_create(const mf_allocator *a, mf_prefix_index **out, m
     if (index == NULL)
         return mf_fail_memory(error, sizeof *index, "a prefix index");
     index->allocator = *a;
-    index->n_nodes = 1;
     *out = index;
     return MF_OK;
 }
@@ -53,10 +51,8 @@ static void free_node(mf_prefix_index *index, node *n)
     }
     mf_free(a, n->label, n->n_label * sizeof *n->label);
     mf_free(a, n->children, n->capacity * sizeof *n->children);
-    if (n != &index->root) {
+    if (n != &index->root)
         mf_free(a, n, sizeof *n);
-        index->n_nodes--;
-    }
 }
 
 void mf_prefix_index_free(mf_prefix_index **index)
@@ -147,7 +143,6 @@ static mf_status make_node(mf_prefix_index *index, const int32_t *label, size_t 
     memcpy(copy, label, n_label * sizeof *copy);
     n->label = copy;
     n->n_label = n_label;
-    index->n_nodes++;
     *out = n;
     return MF_OK;
 }
@@ -275,7 +270,6 @@ mf_status mf_prefix_insert(mf_prefix_index *index, const int32_t *tokens, size_t
     }
     *e = (mf_prefix_entry){n, n->entries, value};
     n->entries = e;
-    index->n_entries++;
     *out = e;
     return MF_OK;
 }
@@ -288,7 +282,6 @@ void mf_prefix_remove(mf_prefix_index *index, mf_prefix_entry *entry)
         link = &(*link)->next;
     *link = entry->next;
     mf_free(&index->allocator, entry, sizeof *entry);
-    index->n_entries--;
     prune(index, n);
 }
 
@@ -317,14 +310,4 @@ mf_prefix_match mf_prefix_find_common(const mf_prefix_index *index, const int32_
         n = n->children[0];
     return n->entries != NULL ? (mf_prefix_match){n->entries->value, p.depth}
                               : (mf_prefix_match){NULL, 0};
-}
-
-size_t mf_prefix_index_n_entries(const mf_prefix_index *index)
-{
-    return index->n_entries;
-}
-
-size_t mf_prefix_index_n_nodes(const mf_prefix_index *index)
-{
-    return index->n_nodes;
 }

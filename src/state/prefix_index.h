@@ -35,7 +35,4 @@ mf_prefix_match mf_prefix_find_whole(const mf_prefix_index *index, const int32_t
 mf_prefix_match mf_prefix_find_common(const mf_prefix_index *index, const int32_t *tokens,
                                       size_t n_tokens);
 
-size_t mf_prefix_index_n_entries(const mf_prefix_index *index);
-size_t mf_prefix_index_n_nodes(const mf_prefix_index *index);
-
 #endif

@@ -39,7 +39,8 @@ mf_store_entry *mf_store_entry_find(const mf_store *s, const char *name)
     return i < s->n_entries && strcmp(s->entries[i]->name, name) == 0 ? s->entries[i] : NULL;
 }
 
-void mf_store_entry_hide(mf_store *s, mf_store_entry *e)
+/* No lookup finds it any more. */
+static void hide(mf_store *s, mf_store_entry *e)
 {
     while (e->n_checkpoints > 0)
         mf_prefix_remove(s->index, e->checkpoints[--e->n_checkpoints]);
@@ -51,7 +52,7 @@ void mf_store_entry_hide(mf_store *s, mf_store_entry *e)
 void mf_store_entry_drop(mf_store *s, mf_store_entry *e)
 {
     size_t i = entry_place(s, e->name);
-    mf_store_entry_hide(s, e);
+    hide(s, e);
     s->n_entries--;
     memmove(s->entries + i, s->entries + i + 1, (s->n_entries - i) * sizeof *s->entries);
     mf_free(&s->allocator, e, sizeof *e);
@@ -71,7 +72,7 @@ void mf_store_set_aside(mf_store *s, const char *name, const char *why)
     if (e != NULL && is_gone)
         mf_store_entry_drop(s, e);
     else if (e != NULL) /* remembered, so that it is not served */
-        mf_store_entry_hide(s, e);
+        hide(s, e);
 }
 
 static mf_status reserve_entry(mf_store *s, mf_error *error)
@@ -134,7 +135,7 @@ static mf_status place_entry(mf_store *s, mf_store_entry *e, const mf_snapshot_h
     }
     mf_free(&s->allocator, sequence, n_words * sizeof *sequence);
     if (status != MF_OK)
-        mf_store_entry_hide(s, e);
+        hide(s, e);
     return status;
 }
 

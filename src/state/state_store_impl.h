@@ -81,8 +81,6 @@ int mf_store_open_own(const mf_store *s, const char *name, int flags);
 /* Makes entries and index agree with the directory, if it changed or `always`. */
 mf_status mf_store_scan(mf_store *s, bool always, mf_error *error);
 mf_store_entry *mf_store_entry_find(const mf_store *s, const char *name);
-/* No lookup finds it any more. */
-void mf_store_entry_hide(mf_store *s, mf_store_entry *e);
 /* Forgets an entry; its file is not touched. */
 void mf_store_entry_drop(mf_store *s, mf_store_entry *e);
 /* Out of the way of everyone, for someone to look at. */
