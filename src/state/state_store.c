@@ -269,7 +269,6 @@ static void count_hit(mf_store *s, const char *name)
     if (e == NULL)
         return;
     e->n_hits++;
-    e->used_s = time(NULL);
     struct stat st;
     int fd = mf_store_open_own(s, name, O_RDWR);
     if (fd < 0)

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 
 static entry_kind kind_of(uint32_t number)
 {
@@ -102,6 +103,47 @@ static void test_checkpoints(void)
     CHECK(!mf_store_find(store, &fixture_key, t, 99, true, 0, &m));
     free(t);
     mf_store_close(&store);
+}
+
+/* The first 50 tokens of an entry that has a checkpoint there, with logits. */
+static mf_status write_first_half(void *ctx, mf_byte_sink *sink, mf_error *error)
+{
+    const float logits = 1;
+    mf_snapshot_head head = {.key = fixture_key,
+                             .n_tokens = 50,
+                             .n_layers = 1,
+                             .n_vocab = ENTRY_VOCAB,
+                             .page_tokens = 1,
+                             .has_logits = true,
+                             .n_parts = 1,
+                             .parts_bytes = sizeof logits};
+    MF_TRY(mf_snapshot_write_head(sink, &head, ctx, error));
+    return mf_snapshot_write_part(sink, &head, 0, &logits, sizeof logits, error);
+}
+
+/* Where several entries serve, the one that holds no more than is asked for: it has the logits. */
+static void test_exact_entry(void)
+{
+    mf_error error = {0};
+    entry_kind k = {1, 100, 5, 5000, 3}; /* at 25, 50, 75 */
+    mf_store_match m;
+    int32_t *t = entry_tokens(&k);
+    const mf_store_addition half = {&fixture_key,     t, 50, 4096 + sizeof(float) + 8,
+                                    write_first_half, t};
+    for (int half_first = 0; half_first < 2; half_first++) {
+        mf_store *store = store_open(fresh_dir(), 0);
+        if (half_first == 1)
+            REQUIRE_OK(mf_store_add(store, &half, &error), &error);
+        REQUIRE_OK(entry_add(store, &k, &error), &error);
+        if (half_first == 0)
+            REQUIRE_OK(mf_store_add(store, &half, &error), &error);
+        CHECK(mf_store_find(store, &fixture_key, t, 50, true, 0, &m));
+        CHECK(m.n_common == 50 && m.n_tokens == 50 && m.has_logits);
+        CHECK(mf_store_find(store, &fixture_key, t, 80, true, 0, &m));
+        CHECK(m.n_common == 75 && m.n_tokens == 100 && !m.has_logits);
+        mf_store_close(&store);
+    }
+    free(t);
 }
 
 /* Parts `from` to `to` - 1 passed over: the others are as written, and no whole block between was
@@ -214,6 +256,44 @@ static void test_eviction(void)
     CHECK_CONTAINS(error.message, "limit");
     mf_store_get_stats(store, &stats);
     CHECK_U64(stats.n_entries, 3);
+    mf_store_close(&store);
+}
+
+/* Of equal size and without hits, the one that was used longest ago goes, whatever it is called. */
+static void test_oldest_goes(void)
+{
+    enum { N = 6 };
+    static const time_t ages[N] = {5000, 9000, 3000, 8000, 4000, 7000};
+    static const uint32_t order[] = {1, 3, 5, 0};
+    const char *dir = fresh_dir();
+    mf_error error = {0};
+    entry_kind first = kind_of(0);
+    mf_snapshot_head head = entry_head(&first);
+    mf_store *store = store_open(dir, N * (mf_snapshot_total_bytes(&head) + 8));
+    for (uint32_t i = 0; i < N; i++) {
+        entry_kind k = kind_of(i);
+        mf_store_match m;
+        int32_t *t = entry_tokens(&k);
+        REQUIRE_OK(entry_add(store, &k, &error), &error);
+        REQUIRE(mf_store_find(store, &fixture_key, t, k.n_tokens, true, 0, &m));
+        set_age(dir, m.name, ages[i]);
+        free(t);
+    }
+    for (uint32_t n = 0; n < sizeof order / sizeof *order; n++) {
+        entry_kind k = kind_of(N + n);
+        REQUIRE_OK(entry_add(store, &k, &error), &error);
+        for (uint32_t i = 0; i < N; i++) {
+            entry_kind old = kind_of(i);
+            bool is_gone = false;
+            mf_store_match m;
+            int32_t *t = entry_tokens(&old);
+            for (uint32_t j = 0; j <= n; j++)
+                is_gone = is_gone || order[j] == i;
+            bool is_there = mf_store_find(store, &fixture_key, t, old.n_tokens, true, 99, &m);
+            CHECK_MSG(is_there != is_gone, "entry %u after %u more", i, n + 1);
+            free(t);
+        }
+    }
     mf_store_close(&store);
 }
 
@@ -378,6 +458,7 @@ static int without_rights(const char *dir)
     damage(dir, 5000, 0);
     CHECK_STATUS(entry_read(store, &a, &error), MF_ERR_FORMAT);
     CHECK_STATUS(entry_read(store, &a, &error), MF_ERR_NOT_FOUND); /* remembered, not renamed */
+    CHECK_STATUS(entry_add(store, &a, &error), MF_ERR_IO); /* and not taken for one that is there */
     mf_store_close(&store);
     char path[600];
     REQUIRE(chmod(dir, 0755) == 0);
@@ -436,9 +517,17 @@ static void test_two_openings(void)
     mf_store_close(&two);
 }
 
-/* An entry that vanishes between the lookup and the reading is a miss. */
+static void set_time(const char *path, time_t when)
+{
+    const struct timespec times[2] = {{when, 0}, {when, 0}};
+    REQUIRE(utimensat(AT_FDCWD, path, times, 0) == 0);
+}
+
+/* An entry that vanishes between the lookup and the reading is a miss, and then known to be gone,
+ * also where the directory's time does not show it. */
 static void test_vanishing(void)
 {
+    const time_t long_ago = time(NULL) - 1000;
     const char *dir = fresh_dir();
     mf_error error = {0};
     mf_store *store = store_open(dir, 0);
@@ -447,9 +536,11 @@ static void test_vanishing(void)
     char path[600];
     REQUIRE_OK(entry_add(store, &k, &error), &error);
     int32_t *t = entry_tokens(&k);
+    set_time(dir, long_ago);
     REQUIRE(mf_store_find(store, &fixture_key, t, k.n_tokens, true, 0, &m));
     snprintf(path, sizeof path, "%s/%s", dir, m.name);
     REQUIRE(unlink(path) == 0);
+    set_time(dir, long_ago);
     CHECK(entry_read_match(store, &k, &m, &error) != MF_OK);
     CHECK(!mf_store_find(store, &fixture_key, t, k.n_tokens, true, 0, &m));
     free(t);
@@ -595,8 +686,10 @@ int main(void)
     test_round_trip();
     test_find();
     test_checkpoints();
+    test_exact_entry();
     test_gaps();
     test_eviction();
+    test_oldest_goes();
     test_hits_survive();
     test_damage();
     test_full_disk();
