@@ -19,6 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 #define ENTRY "0123456789abcdef0123456789abcdef.mfstate"
 #define TAIL_BYTES 8u
 
+#define BAD_ENTRY ("bad-" ENTRY)
+
 static char dir[200];
 
 static void must(bool condition)
@@ -34,7 +36,7 @@ static void path_of(char path[300], const char *name)
 
 static void remove_all(void)
 {
-    static const char *const names[] = {ENTRY, "bad-" ENTRY, "lock"};
+    static const char *const names[] = {ENTRY, BAD_ENTRY, "lock"};
     char path[300];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         path_of(path, names[i]);
@@ -56,7 +58,7 @@ static void make_directory(void)
 static void write_entry(const uint8_t *data, size_t n_bytes)
 {
     char path[300];
-    path_of(path, "bad-" ENTRY);
+    path_of(path, BAD_ENTRY);
     unlink(path);
     path_of(path, ENTRY);
     int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
