@@ -265,6 +265,10 @@ static void check_uneven(const mf_kernels *k, uint64_t *state, const matrix_case
         for (uint32_t r = 0; r < n_rows; r++)
             CHECK(!isfinite(y[r]));
     }
+    x[n_cols - 4] = INFINITY; /* two, whose integers add up to more than 32 bits hold */
+    k->matmul(&c->w, 0, n_rows, x, n_cols, 1, y, n_rows, scratch);
+    for (uint32_t r = 0; r < n_rows; r++)
+        CHECK(!isfinite(y[r]));
     free(scratch);
     free(y);
     guarded_free(&xs);

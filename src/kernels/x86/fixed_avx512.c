@@ -76,6 +76,17 @@ MF_INLINE void store_half(signed char *out, __m256i bytes)
     _mm256_storeu_si256((__m256i *)(void *)out, bytes);
 }
 
+/* The sum of 64 integers, modulo 2^32: what is not finite became integers of any size. (The
+ * intrinsic for a vector's sum adds its last ones as signed integers, which must not overflow.) */
+MF_INLINE int32_t sum_integers(const __m512i v[4])
+{
+    __m512i all = _mm512_add_epi32(_mm512_add_epi32(v[0], v[1]), _mm512_add_epi32(v[2], v[3]));
+    __m256i half = _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+    __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+    sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1)));
+}
+
 /* Activations that are not finite get a unit that is not. */
 void mf_fixed_prepare_avx512(const mf_matrix *w, const float *x, void *out)
 {
@@ -93,8 +104,7 @@ void mf_fixed_prepare_avx512(const mf_matrix *w, const float *x, void *out)
         const __m512 per_unit = _mm512_set1_ps(MF_FIXED_LIMIT / max);
         for (int i = 0; i < 4; i++)
             v[i] = _mm512_cvtps_epi32(_mm512_mul_ps(values[i], per_unit));
-        int32_t sum = _mm512_reduce_add_epi32(
-            _mm512_add_epi32(_mm512_add_epi32(v[0], v[1]), _mm512_add_epi32(v[2], v[3])));
+        int32_t sum = sum_integers(v);
         units[g] = max / MF_FIXED_LIMIT;
         sums[g] = (float)sum * units[g];
         offsets[g] = (int32_t)(-8 * (int64_t)sum);
