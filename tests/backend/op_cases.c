@@ -211,9 +211,10 @@ static void build_gated_delta(scene *s, const uint32_t *p)
     s->op = (mf_op){.kind = MF_OP_GATED_DELTA, .n_rows = p[0]};
     s->op.u.gated_delta.qkv = scene_input(s, p[0] * row, 3.0f);
     scene_scratch(s, s->op.u.gated_delta.qkv, p[0] * row);
-    s->op.u.gated_delta.a = scene_input(s, (size_t)p[0] * p[2], 40.0f);
+    /* beyond where exp overflows, by factors small enough that it shows */
+    s->op.u.gated_delta.a = scene_input(s, (size_t)p[0] * p[2], 120.0f);
     s->op.u.gated_delta.b = scene_input(s, (size_t)p[0] * p[2], 10.0f);
-    s->op.u.gated_delta.a_log = scene_input(s, p[2], 3.0f);
+    s->op.u.gated_delta.a_log = scene_input(s, p[2], 6.0f);
     s->op.u.gated_delta.dt_bias = scene_input(s, p[2], 3.0f);
     s->op.u.gated_delta.out = scene_output(s, (size_t)p[0] * p[2] * p[4]);
     s->op.u.gated_delta.n_k_heads = p[1];

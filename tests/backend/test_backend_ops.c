@@ -171,6 +171,35 @@ static void check_not_a_number(const desk *d)
     }
 }
 
+/* Of sigmoid scores one may be NaN alone: it comes after every number, also in the rank of groups.
+ */
+static void check_scores_not_a_number(const desk *d)
+{
+    static const float logits[] = {NAN, 1, -2, NAN, 3, 0, NAN, -9};
+    static const int32_t order[] = {4, 1, 5, 2, 7};
+    mf_op op = {.kind = MF_OP_ROUTE, .n_rows = 1};
+    op.u.route.score = MF_SCORE_SIGMOID;
+    op.u.route.n_experts = 8;
+    op.u.route.scale = 1.0f;
+    op.u.route.ids = put(d, 1, order, sizeof order);
+    op.u.route.weights = put(d, 2, logits, sizeof logits);
+    for (uint32_t n_groups = 1; n_groups <= 2; n_groups++) {
+        op.u.route.n_groups = op.u.route.k_groups = n_groups;
+        for (uint32_t k = 1; k <= 5; k++) {
+            int32_t ids[8];
+            float weights[8];
+            op.u.route.logits = put(d, 0, logits, sizeof logits);
+            op.u.route.k = k;
+            run_op(d, &op);
+            d->be->ops->read(d->be, op.u.route.ids, ids, k * sizeof *ids);
+            d->be->ops->read(d->be, op.u.route.weights, weights, k * sizeof *weights);
+            CHECK_BYTES(ids, order, k * sizeof *ids);
+            for (uint32_t j = 0; j < k; j++)
+                CHECK(isfinite(weights[j]));
+        }
+    }
+}
+
 /* The order of picks decides the rounding; where the experts' rows lie does not. */
 static void check_combine_order(const desk *d)
 {
@@ -221,6 +250,7 @@ static void run_corners(mf_backend *be)
     REQUIRE_OK(be->ops->buffer_create(be, 8 * 4096, "corners", &d.buffer, &error), &error);
     check_ties(&d);
     check_not_a_number(&d);
+    check_scores_not_a_number(&d);
     check_combine_order(&d);
     check_support(be);
     be->ops->buffer_free(be, d.buffer);
