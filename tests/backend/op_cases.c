@@ -396,6 +396,8 @@ static void build_combine(scene *s, const uint32_t *p)
 #define F16 MF_F16
 #define BF16 MF_BF16
 #define FP8 SCENE_FP8
+#define Q8_0 SCENE_Q8_0
+#define NVFP4 SCENE_NVFP4
 #define Q(bits, group, dtype) SCENE_AFFINE(bits, group, dtype)
 
 const op_case op_cases[] = {
@@ -409,6 +411,8 @@ const op_case op_cases[] = {
     {"embed q6/32", build_embed, {7, Q(6, 32, MF_F16), 32}},
     {"embed q8/64", build_embed, {7, Q(8, 64, MF_F32), 64}},
     {"embed fp8", build_embed, {7, FP8, 150}},
+    {"embed q8_0", build_embed, {7, Q8_0, 96}},
+    {"embed nvfp4", build_embed, {7, NVFP4, 48}},
     {"copy_rows 1x1", build_copy_rows, {1, 1}},
     {"copy_rows 7x33", build_copy_rows, {7, 33}},
     {"copy_rows 70x65", build_copy_rows, {70, 65}},
@@ -445,6 +449,8 @@ const op_case op_cases[] = {
     {"matmul fp8 4", build_matmul, {4, 256, 129, 0, FP8}},
     {"matmul fp8 7", build_matmul, {7, 530, 193, 0, FP8}},
     {"matmul fp8 70", build_matmul, {70, 200, 260, 0, FP8}},
+    {"matmul q8_0 1", build_matmul, {1, 96, 70, 0, Q8_0}},
+    {"matmul q8_0 nvfp4 q4 7", build_matmul, {7, 64, 70, 61, Q8_0, NVFP4, Q(4, 64, MF_BF16)}},
     {"matmul fp8 bf16 q4 fp8 7", build_matmul, {7, 192, 70, 61, FP8, BF16, Q(4, 64, MF_BF16), FP8}},
     {"head_norm_rope 1", build_head_norm_rope, {1, 1, 8, 8, 1}},
     {"head_norm_rope 7, part rotated", build_head_norm_rope, {7, 5, 36, 10, 2}},
@@ -531,6 +537,8 @@ const op_case op_cases[] = {
     {"experts q4 q8, many", build_experts, {70, 9, 64, 32, Q(4, 32, MF_F16), Q(8, 32, MF_F16), 1}},
     {"experts q2", build_experts, {33, 1, 128, 192, Q(2, 64, MF_BF16), Q(3, 64, MF_BF16), 1}},
     {"experts fp8", build_experts, {5, 4, 140, 200, FP8, FP8, 0}},
+    {"experts q8_0 nvfp4", build_experts, {7, 4, 64, 96, Q8_0, NVFP4, 0}},
+    {"experts nvfp4, many", build_experts, {70, 9, 64, 32, NVFP4, Q8_0, 1}},
     {"experts fp8, many", build_experts, {70, 9, 64, 96, FP8, FP8, 1}},
     {"combine 1x3 of 1", build_combine, {1, 3, 1}},
     {"combine 7x77 of 3", build_combine, {7, 77, 3}},

@@ -49,36 +49,65 @@ static double decode_e4m3(uint32_t bits)
     return sign * (exponent == 0 ? ldexp(fraction, -9) : ldexp(8.0 + fraction, exponent - 10));
 }
 
+static double decode_e2m1(uint32_t bits)
+{
+    static const double sizes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    return bits >> 3 != 0 ? -sizes[bits & 7] : sizes[bits & 7];
+}
+
+/* q * scale + bias; *size: of both together, as their sum is rounded after them. */
+static double affine_value(const scene *s, const mf_weight *w, uint32_t row, uint32_t i,
+                           double *size)
+{
+    const mf_weight_shape *f = &w->shape;
+    const unsigned char *data = scene_at(s, w->data);
+    size_t first = ((size_t)row * f->n_cols + i) * f->bits;
+    uint32_t q = 0;
+    for (uint32_t b = 0; b < f->bits; b++)
+        q |= (data[(first + b) / 8] >> (first + b) % 8 & 1u) << b;
+    size_t group = (size_t)row * (f->n_cols / f->group) + i / f->group;
+    double scaled = q * reference_decode(scene_at(s, w->scales), f->float_type, group);
+    double bias = reference_decode(scene_at(s, w->biases), f->float_type, group);
+    *size = fabs(scaled) + fabs(bias);
+    return scaled + bias;
+}
+
+/* What is not affine. */
+static double block_value(const scene *s, const mf_weight *w, uint32_t row, uint32_t i)
+{
+    const size_t n = w->shape.n_cols, at = row * n + i;
+    const unsigned char *data = scene_at(s, w->data);
+    const unsigned char *block;
+    switch (w->shape.kind) {
+    case MF_WEIGHT_FP8_BLOCK:
+        return decode_e4m3(data[at]) * reference_decode(scene_at(s, w->scales), MF_F32,
+                                                        row / 128 * ((n + 127) / 128) + i / 128);
+    case MF_WEIGHT_GGUF_Q8_0:
+        block = data + at / 32 * 34;
+        return reference_decode(block, MF_F16, 0) * (signed char)block[2 + i % 32];
+    default:
+        block = scene_at(s, w->scales);
+        return decode_e2m1(data[at / 2] >> (4 * (i % 2)) & 15u) * decode_e4m3(block[at / 16]) *
+               reference_decode(scene_at(s, w->biases), MF_F32, 0);
+    }
+}
+
 void reference_weight_row(const scene *s, const mf_weight *w, uint32_t row, double *out,
                           double *size)
 {
-    const unsigned char *data = scene_at(s, w->data);
-    data += row * mf_weight_array_row_bytes(&w->shape, MF_WEIGHT_VALUES);
     for (uint32_t i = 0; i < w->shape.n_cols; i++) {
+        double at = 0.0; /* floats are exact */
         if (w->shape.kind == MF_WEIGHT_FLOAT) {
-            out[i] = reference_decode(data, w->shape.float_type, i);
-            if (size != NULL)
-                size[i] = 0.0;
-            continue;
+            out[i] = reference_decode(scene_at(s, w->data), w->shape.float_type,
+                                      (size_t)row * w->shape.n_cols + i);
+        } else if (w->shape.kind == MF_WEIGHT_AFFINE) {
+            out[i] = affine_value(s, w, row, i, &at);
+        } else {
+            out[i] = block_value(s, w, row, i);
+            at = fabs(out[i]);
         }
-        if (w->shape.kind == MF_WEIGHT_FP8_BLOCK) {
-            size_t block = (size_t)(row / 128) * ((w->shape.n_cols + 127) / 128) + i / 128;
-            out[i] = decode_e4m3(data[i]) * reference_decode(scene_at(s, w->scales), MF_F32, block);
-            if (size != NULL)
-                size[i] = fabs(out[i]);
-            continue;
-        }
-        uint32_t q = 0;
-        for (uint32_t b = 0; b < w->shape.bits; b++) {
-            uint32_t bit = i * w->shape.bits + b;
-            q |= (data[bit / 8] >> bit % 8 & 1u) << b;
-        }
-        size_t group = (size_t)row * (w->shape.n_cols / w->shape.group) + i / w->shape.group;
-        double scaled = q * reference_decode(scene_at(s, w->scales), w->shape.float_type, group);
-        double bias = reference_decode(scene_at(s, w->biases), w->shape.float_type, group);
-        out[i] = scaled + bias;
         if (size != NULL)
-            size[i] = fabs(scaled) + fabs(bias);
+            size[i] = at;
     }
 }
 

@@ -146,40 +146,50 @@ static void fill_bytes(scene *s, unsigned char *to, size_t n)
         to[i] = (unsigned char)scene_random(s, 256);
 }
 
+static mf_weight_shape shape_of(uint32_t kind, uint32_t n_rows, uint32_t n_cols)
+{
+    mf_weight_shape w = {.n_rows = n_rows, .n_cols = n_cols, .float_type = MF_F32};
+    if (kind == SCENE_FP8) {
+        w.kind = MF_WEIGHT_FP8_BLOCK;
+        w.bits = 8;
+        w.group = 128;
+    } else if (kind == SCENE_Q8_0) {
+        w.kind = MF_WEIGHT_GGUF_Q8_0;
+    } else if (kind == SCENE_NVFP4) {
+        w.kind = MF_WEIGHT_NVFP4;
+    } else {
+        w.kind = kind >> 16 != 0 ? MF_WEIGHT_AFFINE : MF_WEIGHT_FLOAT;
+        w.float_type = (mf_dtype)(kind & 15);
+        w.bits = kind >> 16;
+        w.group = kind >> 4 & 0xfff;
+    }
+    return w;
+}
+
+/* Array i of a weight, which has n_bytes. */
+static void fill_array(scene *s, const mf_weight_shape *w, uint32_t i, unsigned char *to, size_t n)
+{
+    const bool is_e4m3 = w->kind == MF_WEIGHT_FP8_BLOCK || w->kind == MF_WEIGHT_NVFP4;
+    const bool is_float =
+        w->kind == MF_WEIGHT_FLOAT || i == 2 || (i == 1 && w->kind != MF_WEIGHT_NVFP4);
+    if (is_float)
+        fill_floats(s, to, n / mf_dtype_bytes(w->float_type), w->float_type);
+    else if (is_e4m3)
+        fill_fp8(s, to, n);
+    else
+        fill_bytes(s, to, n);
+    for (size_t at = 0; w->kind == MF_WEIGHT_GGUF_Q8_0 && at < n; at += 34)
+        fill_floats(s, to + at, 1, MF_F16);
+}
+
 mf_weight scene_weight(scene *s, uint32_t kind, uint32_t n_rows, uint32_t n_cols)
 {
-    mf_weight w = {.shape = {.kind = kind >> 16 != 0 ? MF_WEIGHT_AFFINE : MF_WEIGHT_FLOAT,
-                             .float_type = (mf_dtype)(kind & 15),
-                             .bits = kind >> 16,
-                             .group = kind >> 4 & 0xfff,
-                             .n_rows = n_rows,
-                             .n_cols = n_cols}};
-    if (kind == SCENE_FP8) {
-        w.shape.kind = MF_WEIGHT_FP8_BLOCK;
-        w.shape.float_type = MF_F32;
-        w.shape.bits = 8;
-        w.shape.group = 128;
+    mf_weight w = {.shape = shape_of(kind, n_rows, n_cols)};
+    for (uint32_t i = 0; i < mf_weight_format_of(&w.shape)->n_arrays; i++) {
+        size_t n_bytes = (size_t)mf_weight_array_bytes(&w.shape, i);
+        w.arrays[i] = place(s, n_bytes, s->skew);
+        fill_array(s, &w.shape, i, scene_at(s, w.arrays[i]), n_bytes);
     }
-    size_t n_bytes = (size_t)mf_weight_array_bytes(&w.shape, MF_WEIGHT_VALUES);
-    w.data = place(s, n_bytes, s->skew);
-    unsigned char *data = scene_at(s, w.data);
-    if (w.shape.kind == MF_WEIGHT_FLOAT) {
-        fill_floats(s, data, (size_t)n_rows * n_cols, w.shape.float_type);
-        return w;
-    }
-    size_t n_scales = (size_t)n_rows * (n_cols / w.shape.group);
-    if (w.shape.kind == MF_WEIGHT_FP8_BLOCK) {
-        fill_fp8(s, data, n_bytes);
-        n_scales = (size_t)((n_rows + 127) / 128) * ((n_cols + 127) / 128);
-    } else {
-        fill_bytes(s, data, n_bytes);
-    }
-    w.scales = place(s, n_scales * mf_dtype_bytes(w.shape.float_type), s->skew);
-    fill_floats(s, scene_at(s, w.scales), n_scales, w.shape.float_type);
-    if (w.shape.kind == MF_WEIGHT_FP8_BLOCK)
-        return w;
-    w.biases = place(s, n_scales * mf_dtype_bytes(w.shape.float_type), s->skew);
-    fill_floats(s, scene_at(s, w.biases), n_scales, w.shape.float_type);
     return w;
 }
 

@@ -57,8 +57,11 @@ mf_span scene_output(scene *s, size_t n);
 /* Marks n words as free to change. */
 void scene_scratch(scene *s, mf_span span, size_t n);
 
-/* How a weight is stored: a dtype for floats, SCENE_FP8, or SCENE_AFFINE. */
+/* How a weight is stored: a dtype for floats, one of these, or SCENE_AFFINE. The last two have no
+ * kernels on the CPU: scales inside of blocks, and an array that all rows share. */
 #define SCENE_FP8 15u
+#define SCENE_Q8_0 14u
+#define SCENE_NVFP4 13u
 #define SCENE_AFFINE(bits, group, dtype) ((bits) << 16 | (group) << 4 | (uint32_t)(dtype))
 mf_weight scene_weight(scene *s, uint32_t kind, uint32_t n_rows, uint32_t n_cols);
 
