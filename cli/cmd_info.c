@@ -4,6 +4,7 @@
 #include "json.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 static const char help[] =
@@ -31,6 +32,17 @@ static void row_size(const char *name, uint64_t n_bytes)
 {
     char size[MF_CLI_SIZE_CHARS];
     printf("%-22s %s\n", name, mf_cli_size(size, (double)n_bytes));
+}
+
+/* Rounded up, so that what is printed is accepted. */
+static void row_floor(uint64_t n_bytes)
+{
+    char size[MF_CLI_SIZE_CHARS];
+    double unit = 1;
+    while (unit * 1024 <= (double)n_bytes)
+        unit *= 1024;
+    mf_cli_size(size, ceil((double)n_bytes / unit * 100) / 100 * unit);
+    printf("%-22s %s\n", "least --ram", size);
 }
 
 static void print_layers(const mf_model_info *info)
@@ -100,7 +112,7 @@ static void print_memory(const mf_model_info *info)
     row_size("working set a token", info->working_set_bytes);
     row_size("session state", info->session_bytes);
     row_size("scratch", info->scratch_bytes);
-    row_size("least --ram", info->floor_bytes);
+    row_floor(info->floor_bytes);
     row_size("available now", info->available_bytes);
     row_size("budget", info->ram_bytes);
     printf("%-22s %" PRIu64 " (%.1f %% of the experts)\n", "expert slots", info->n_slots,

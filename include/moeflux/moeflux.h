@@ -128,7 +128,7 @@ typedef struct mf_engine_options {
                                     from ram_bytes */
     uint32_t n_threads;          /* compute threads; 0: one per available CPU */
     uint32_t n_context_tokens;   /* per session; 0: 4096 or the model's own limit if that is less */
-    uint32_t n_sessions;         /* sessions that may be open at once; at least 1 */
+    uint32_t n_sessions;         /* sessions that may be open at once; 1 to 200 */
     uint64_t state_bytes;        /* blocks and recurrent states of all sessions and checkpoints
                                     together, inside ram_bytes; 0: one session of n_context_tokens
                                     and a little more for each other session */
@@ -201,9 +201,11 @@ MF_API MF_MUST_CHECK mf_status mf_model_inspect(const char *path, const mf_engin
 
 /*
  * Opens a checkpoint directory: checks every tensor, loads the dense weights, sets up the expert
- * store. What the process already holds counts against ram_bytes: open tokenizers first. The caller
- * owns *out and closes it after all of its sessions. Errors: as mf_model_inspect, and
- * MF_ERR_BUDGET. Nothing is left behind on failure.
+ * store. ram_bytes has room for a process with one tokenizer and a prompt's text; what the process
+ * already holds beyond that counts against it: load what is large first. The floor_bytes that
+ * mf_model_inspect told is accepted. The caller owns *out and closes it after all of its sessions.
+ * Errors: as mf_model_inspect, and MF_ERR_BUDGET, whose message names each part of the floor.
+ * Nothing is left behind on failure.
  */
 MF_API MF_MUST_CHECK mf_status mf_engine_open(const char *path, const mf_engine_options *options,
                                               mf_engine **out, mf_error *error);

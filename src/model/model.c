@@ -4,31 +4,47 @@
 #include "model/model.h"
 
 #include "base/cpu.h"
+#include "base/memory_limits.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define DEFAULT_CONTEXT 4096u
 #define DEFAULT_CHUNK 512u
+/* What options may be at most; the public header says so. */
+#define MAX_THREADS 1024
+#define MAX_SESSIONS 200
+#define MAX_CHUNK_TOKENS (1u << 20)
+#define MAX_CPU_TIER 3
+#define MAX_STATE_BYTES ((uint64_t)1 << 60)
 
 void mf_engine_options_default(mf_engine_options *options)
 {
     *options = (mf_engine_options){.expert_cache_bytes = MF_EXPERT_CACHE_AUTO, .n_sessions = 1};
 }
 
+/* One option against the most that it may be. */
+static mf_status check_most(const char *name, uint64_t value, uint64_t most, mf_error *error)
+{
+    if (value > most)
+        return mf_fail(error, MF_ERR_ARGUMENT, "%s %llu is more than %llu", name,
+                       (unsigned long long)value, (unsigned long long)most);
+    return MF_OK;
+}
+
 /* What can be said of options without looking at the model. */
 static mf_status check_options(const mf_engine_options *o, mf_error *error)
 {
-    if (o->n_threads > 1024 || o->n_sessions > 200 || o->n_chunk_tokens > (1u << 20))
-        return mf_fail(error, MF_ERR_ARGUMENT,
-                       "n_threads, n_sessions or n_chunk_tokens out of range");
+    MF_TRY(check_most("n_threads", o->n_threads, MAX_THREADS, error));
+    MF_TRY(check_most("n_sessions", o->n_sessions, MAX_SESSIONS, error));
+    MF_TRY(check_most("n_chunk_tokens", o->n_chunk_tokens, MAX_CHUNK_TOKENS, error));
+    MF_TRY(check_most("state_bytes", o->state_bytes, MAX_STATE_BYTES, error));
     if (o->packed_expert_bits != 0 && o->packed_expert_bits != 2 && o->packed_expert_bits != 4)
         return mf_fail(error, MF_ERR_ARGUMENT, "packed_expert_bits %u is not 0, 2 or 4",
                        o->packed_expert_bits);
-    if ((uint32_t)o->io > MF_IO_POOL || o->cpu_tier_limit > 3 || (uint32_t)o->kv_type > MF_KV_BF16)
-        return mf_fail(error, MF_ERR_ARGUMENT,
-                       "io, cpu_tier_limit or kv_type is not a known value");
-    return MF_OK;
+    MF_TRY(check_most("io", (uint32_t)o->io, MF_IO_POOL, error));
+    MF_TRY(check_most("cpu_tier_limit", o->cpu_tier_limit, MAX_CPU_TIER, error));
+    return check_most("kv_type", (uint32_t)o->kv_type, MF_KV_BF16, error);
 }
 
 static mf_status check_options_of_model(const mf_engine_options *o, const mf_hparams *h,
@@ -74,6 +90,13 @@ static mf_status make_plan(mf_model *m, const mf_engine_options *o, mf_layer_kin
         return mf_fail(error, MF_ERR_FORMAT, "%s: sizes overflow", m->source->hparam_path);
     if (o->state_bytes != 0)
         m->plan.state_bytes = o->state_bytes;
+    m->plan.checkpoint_bytes =
+        o->checkpoint_bytes != 0 ? o->checkpoint_bytes : m->plan.state_bytes / 4;
+    if (m->plan.checkpoint_bytes > m->plan.state_bytes)
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "checkpoint_bytes %llu is more than the %llu of state_bytes that it is of",
+                       (unsigned long long)m->plan.checkpoint_bytes,
+                       (unsigned long long)m->plan.state_bytes);
     return MF_OK;
 }
 
@@ -159,7 +182,34 @@ static uint64_t expert_bytes(const mf_model *m, uint32_t moe_layer)
     return n_bytes;
 }
 
-void mf_model_describe(const mf_model *m, const mf_engine_options *options, mf_model_info *out)
+static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *map,
+                                        const mf_engine_options *options)
+{
+    return (mf_budget_request){
+        .ram_bytes = options->ram_bytes,
+        .expert_cache_bytes = options->expert_cache_bytes,
+        .resident_bytes = m->binder.resident_bytes,
+        .act_bytes = m->plan.act_bytes,
+        .state_bytes = m->plan.state_bytes,
+        .host_bytes =
+            m->plan.host_bytes + mf_expert_store_bytes(map, 0) +
+            mf_checkpoint_logits_bytes(m->plan.checkpoint_bytes,
+                                       m->plan.page_bytes + m->plan.recurrent_bytes, m->h.n_vocab),
+        .slot_bytes = mf_expert_slot_bytes(map, NULL),
+        .slot_host_bytes =
+            (mf_expert_store_bytes(map, 1024) - mf_expert_store_bytes(map, 0)) / 1024 + 1,
+        .tokenizer_file_bytes = mf_tokenizer_file_bytes(m->source->path),
+        .held_bytes = mf_memory_resident_bytes(),
+        .available_bytes = mf_memory_available_bytes(),
+        .n_experts_total = (uint64_t)m->h.n_moe_layers * m->h.n_experts,
+        .n_slots_min = m->k,
+        .n_threads = m->n_threads,
+        .n_context_tokens = m->plan.n_context,
+    };
+}
+
+void mf_model_describe(const mf_model *m, const mf_engine_options *options, bool opens,
+                       mf_budget *budget, mf_model_info *out)
 {
     mf_model_info info = {0};
     describe_shapes(m, &info);
@@ -171,29 +221,16 @@ void mf_model_describe(const mf_model *m, const mf_engine_options *options, mf_m
     }
     const mf_expert_map map = {m->h.n_moe_layers, m->h.n_experts, MF_MAX_EXPERT_PARTS,
                                m->binder.experts.parts};
+    mf_budget_request request = budget_request(m, &map, options);
+    request.opens = opens;
+    mf_budget_make(&request, budget);
     info.resident_bytes = m->binder.resident_bytes;
     info.session_bytes = m->plan.session_bytes;
     info.scratch_bytes = m->plan.act_bytes;
-    info.slot_bytes = mf_expert_slot_bytes(&map, NULL);
-    const mf_budget_request request = {
-        .ram_bytes = options->ram_bytes,
-        .expert_cache_bytes = options->expert_cache_bytes,
-        .resident_bytes = info.resident_bytes,
-        .act_bytes = info.scratch_bytes,
-        .state_bytes = m->plan.state_bytes,
-        .host_bytes = m->plan.host_bytes + mf_expert_store_bytes(&map, 0),
-        .slot_bytes = info.slot_bytes,
-        .slot_host_bytes =
-            (mf_expert_store_bytes(&map, 1024) - mf_expert_store_bytes(&map, 0)) / 1024 + 1,
-        .n_threads = m->n_threads,
-        .n_experts_total = (uint64_t)m->h.n_moe_layers * m->h.n_experts,
-        .n_slots_min = m->k,
-    };
-    mf_budget budget;
-    mf_budget_make(&request, &budget);
-    info.floor_bytes = budget.floor_bytes;
-    info.ram_bytes = budget.ram_bytes;
-    info.available_bytes = budget.available_bytes;
-    info.n_slots = budget.n_slots;
+    info.slot_bytes = request.slot_bytes;
+    info.floor_bytes = budget->floor_bytes;
+    info.ram_bytes = budget->ram_bytes;
+    info.available_bytes = budget->available_bytes;
+    info.n_slots = budget->n_slots;
     *out = info;
 }

@@ -4,6 +4,7 @@
 #ifndef MF_MODEL_MODEL_H
 #define MF_MODEL_MODEL_H
 
+#include "model/budget.h"
 #include "model/family.h"
 #include "model/plan.h"
 
@@ -24,8 +25,9 @@ typedef struct mf_model {
 mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine_options *options,
                         mf_layer_kinds kinds, mf_model *out, mf_error *error);
 void mf_model_release(mf_model *model);
-/* Fills *out, budget included. io may be NULL. */
-void mf_model_describe(const mf_model *model, const mf_engine_options *options, mf_model_info *out);
+/* Fills *out and *budget: that of an engine about to be opened, or as mf_model_inspect tells it. */
+void mf_model_describe(const mf_model *model, const mf_engine_options *options, bool opens,
+                       mf_budget *budget, mf_model_info *out);
 
 /* Copies every planned run of bytes into the resident block. */
 mf_status mf_load_resident(mf_backend *backend, mf_buffer resident, const mf_binder *binder,

@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory layouts and the division of the budget. */
+/* Memory layouts. */
 #include "model/plan.h"
 
 #include "base/checked.h"
-#include "base/memory_limits.h"
 
 #define ALIGN ((uint64_t)64)
-#define MIB ((uint64_t)1 << 20)
-/* Regions are rounded to huge pages; the allocator, thread stacks and code not yet touched need a
- * little more. */
-#define REGION_SLACK (4 * MIB)
-#define PROCESS_SLACK (32 * MIB)
-#define THREAD_SLACK (1 * MIB)
-/* What is left to the rest of the machine where the user gives no budget. */
-#define ROOM_MIN (512 * MIB)
 
 mf_span mf_layout_take(mf_layout *l, uint64_t n_rows, uint64_t n_cols, mf_dtype type)
 {
@@ -176,33 +167,4 @@ bool mf_plan_state(const mf_hparams *h, const mf_plan_options *o, mf_layer_state
     *page_bytes = mf_round_up(page.used, ALIGN);
     *recurrent_bytes = mf_round_up(recurrent.used, ALIGN);
     return !page.overflow && !recurrent.overflow;
-}
-
-static uint64_t auto_ram(uint64_t held, uint64_t available)
-{
-    uint64_t room = available / 10 > ROOM_MIN ? available / 10 : ROOM_MIN;
-    return held + (available > room ? available - room : 0);
-}
-
-void mf_budget_make(const mf_budget_request *r, mf_budget *out)
-{
-    uint64_t held = mf_memory_resident_bytes();
-    mf_budget b = {.available_bytes = mf_memory_available_bytes()};
-    /* State is taken by the slab (state_pool.h), each rounded up to huge pages. */
-    b.fixed_bytes = held + r->resident_bytes + r->act_bytes + r->state_bytes + r->state_bytes / 16 +
-                    r->host_bytes + 5 * REGION_SLACK + PROCESS_SLACK + r->n_threads * THREAD_SLACK;
-    uint64_t per_slot = r->slot_bytes + r->slot_host_bytes;
-    b.ram_bytes = r->ram_bytes != 0 ? r->ram_bytes : auto_ram(held, b.available_bytes);
-    uint64_t wanted = r->n_experts_total;
-    if (r->expert_cache_bytes != MF_EXPERT_CACHE_AUTO) {
-        wanted = r->expert_cache_bytes / r->slot_bytes;
-        wanted = wanted < r->n_slots_min ? r->n_slots_min : wanted;
-        wanted = wanted > r->n_experts_total ? r->n_experts_total : wanted;
-    }
-    b.floor_bytes = b.fixed_bytes + r->n_slots_min * per_slot;
-    if (b.ram_bytes >= b.floor_bytes) {
-        uint64_t fit = (b.ram_bytes - b.fixed_bytes) / per_slot;
-        b.n_slots = fit < wanted ? fit : wanted;
-    }
-    *out = b;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The plan of an engine's memory: what lies where in the activation block, in a page of the caches
- * and in a recurrent state, and how the budget is divided. Arithmetic only; nothing is allocated
- * here.
+ * and in a recurrent state. Arithmetic only; nothing is allocated here. budget.h divides the
+ * budget.
  */
 #ifndef MF_MODEL_PLAN_H
 #define MF_MODEL_PLAN_H
@@ -36,10 +36,11 @@ typedef struct mf_plan {
     mf_dtype cache_type;                           /* of cached keys, values and latents */
     mf_span mlp_gate, mlp_up, mlp_out, expert_act, expert_out;
     uint64_t act_bytes;
-    uint64_t page_bytes;      /* MF_PAGE_TOKENS positions of all layers; 0: none is cached */
-    uint64_t recurrent_bytes; /* one recurrent state of all layers; 0: none has one */
-    uint64_t session_bytes;   /* pages of n_context positions, and what a session needs besides */
-    uint64_t state_bytes;     /* of all sessions together: the default */
+    uint64_t page_bytes;       /* MF_PAGE_TOKENS positions of all layers; 0: none is cached */
+    uint64_t recurrent_bytes;  /* one recurrent state of all layers; 0: none has one */
+    uint64_t session_bytes;    /* pages of n_context positions, and what a session needs besides */
+    uint64_t state_bytes;      /* of all sessions together: the default, or the option */
+    uint64_t checkpoint_bytes; /* of these, what checkpoints alone may hold */
     uint64_t session_host_bytes;
     uint64_t host_bytes; /* host-side lists of the experts' rows */
 } mf_plan;
@@ -68,24 +69,5 @@ typedef struct mf_layer_state {
  * overflow. */
 bool mf_plan_state(const mf_hparams *h, const mf_plan_options *options, mf_layer_state *states,
                    uint64_t *page_bytes, uint64_t *recurrent_bytes);
-
-typedef struct mf_budget_request {
-    uint64_t ram_bytes;          /* 0: from what is available */
-    uint64_t expert_cache_bytes; /* or MF_EXPERT_CACHE_AUTO */
-    uint64_t resident_bytes, act_bytes, state_bytes, host_bytes;
-    uint64_t slot_bytes, slot_host_bytes; /* one slot, and the store's bookkeeping for it */
-    uint32_t n_threads;
-    uint64_t n_experts_total, n_slots_min;
-} mf_budget_request;
-
-typedef struct mf_budget {
-    uint64_t ram_bytes;       /* in force */
-    uint64_t available_bytes; /* of the machine */
-    uint64_t fixed_bytes; /* everything but the slots, what the process holds already included */
-    uint64_t floor_bytes; /* fixed and the least slots */
-    uint64_t n_slots;     /* 0: below the floor */
-} mf_budget;
-
-void mf_budget_make(const mf_budget_request *request, mf_budget *out);
 
 #endif

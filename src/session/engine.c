@@ -3,6 +3,7 @@
 #include "session/session.h"
 #include "session/session_index.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,20 +15,22 @@ static void say(const mf_engine *e, mf_log_level level, const char *line)
         e->options.log(e->options.log_user, level, line);
 }
 
-static mf_status check_budget(const mf_engine *e, const mf_model *m, mf_error *error)
+static mf_status check_budget(const mf_budget *budget, const char *dir, mf_error *error)
 {
-    const mf_model_info *info = &e->info;
-    if (info->n_slots == 0)
-        return mf_fail(error, MF_ERR_BUDGET,
-                       "%s: memory budget of %.1f MiB is below the floor of %.1f MiB (%llu bytes): "
-                       "%.1f MiB dense weights, "
-                       "%.1f MiB session state and activations, and %u expert slots of %.1f MiB",
-                       m->source->path, (double)info->ram_bytes / MIB,
-                       (double)info->floor_bytes / MIB, (unsigned long long)info->floor_bytes,
-                       (double)info->resident_bytes / MIB,
-                       (double)(m->plan.state_bytes + info->scratch_bytes) / MIB,
-                       info->n_experts_per_token, (double)info->slot_bytes / MIB);
-    return MF_OK;
+    char terms[512];
+    uint64_t floor_tenths = mf_budget_floor_tenths(budget);
+    if (budget->n_slots != 0)
+        return MF_OK;
+    if (budget->floor_bytes == UINT64_MAX)
+        return mf_fail(error, MF_ERR_BUDGET, "%s: what the options ask for overflows", dir);
+    mf_budget_describe(budget, terms, sizeof terms);
+    return mf_fail(error, MF_ERR_BUDGET,
+                   "%s: memory budget of %.1f MiB is below the floor of %llu.%llu MiB (%llu "
+                   "bytes): %s (%llu of them)",
+                   dir, floor((double)budget->ram_bytes / MIB * 10) / 10,
+                   (unsigned long long)floor_tenths / 10, (unsigned long long)floor_tenths % 10,
+                   (unsigned long long)budget->floor_bytes, terms,
+                   (unsigned long long)budget->n_slots_min);
 }
 
 static void warn_small_cache(const mf_engine *e)
@@ -65,8 +68,7 @@ static mf_status open_state(mf_engine *e, mf_error *error)
     const mf_plan *p = &e->runner.plan;
     mf_state_pool_init(&e->pool, &e->allocator, e->runner.backend, p->page_bytes,
                        p->recurrent_bytes, p->state_bytes);
-    e->checkpoint_limit =
-        e->options.checkpoint_bytes != 0 ? e->options.checkpoint_bytes : p->state_bytes / 4;
+    e->checkpoint_limit = p->checkpoint_bytes;
     MF_TRY(mf_turn_init(&e->turn, error));
     if (pthread_mutex_init(&e->state_lock, NULL) != 0) {
         mf_turn_destroy(&e->turn);
@@ -95,7 +97,6 @@ static mf_status open_runner(mf_engine *e, mf_model *m, const struct mf_io_engin
 static mf_status open_parts(mf_engine *e, mf_model *m, const struct mf_io_engine *io_engine,
                             void *io_arg, mf_error *error)
 {
-    MF_TRY(check_budget(e, m, error));
     MF_TRY(open_runner(e, m, io_engine, io_arg, error));
     size_t n = e->options.n_sessions;
     e->parts_list = mf_alloc_array(&e->allocator, n, sizeof *e->parts_list);
@@ -119,8 +120,11 @@ mf_status mf_engine_open_with_io(const char *path, const mf_engine_options *opti
     mf_model m;
     mf_status status = mf_model_read(&a, path, &e->options, mf_layer_kind_table, &m, error);
     if (status == MF_OK) {
-        mf_model_describe(&m, &e->options, &e->info);
-        status = open_parts(e, &m, io_engine, io_arg, error);
+        mf_budget budget;
+        mf_model_describe(&m, &e->options, true, &budget, &e->info);
+        status = check_budget(&budget, m.source->path, error);
+        if (status == MF_OK)
+            status = open_parts(e, &m, io_engine, io_arg, error);
         mf_model_release(&m);
     }
     if (status != MF_OK) {
@@ -144,8 +148,9 @@ mf_status mf_model_inspect(const char *path, const mf_engine_options *options, m
         given = *options;
     const mf_allocator a = mf_allocator_or_default(&given.allocator);
     mf_model m;
+    mf_budget budget;
     MF_TRY(mf_model_read(&a, path, &given, mf_layer_kind_table, &m, error));
-    mf_model_describe(&m, &given, out);
+    mf_model_describe(&m, &given, false, &budget, out);
     mf_model_release(&m);
     return MF_OK;
 }

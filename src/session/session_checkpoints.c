@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Checkpoints: positions of a session to go back to. What one costs is what only it may hold: a
- * last page that is not full, a recurrent state, and logits.
+ * last page that is not full, a recurrent state, and logits. The page counts where there is none
+ * too, which bounds their number and so the logits, that are not taken from the state
+ * (mf_checkpoint_logits_bytes).
  */
 #include "session/session.h"
 
@@ -9,8 +11,7 @@
 
 static uint64_t bytes_of(const mf_engine *e, const mf_checkpoint_state *c)
 {
-    return (c->last_page != 0 ? e->runner.plan.page_bytes : 0) +
-           (c->recurrent != 0 ? e->runner.plan.recurrent_bytes : 0) +
+    return e->runner.plan.page_bytes + e->runner.plan.recurrent_bytes +
            (c->logits != NULL ? e->runner.h.n_vocab * sizeof *c->logits : 0);
 }
 

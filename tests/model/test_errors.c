@@ -394,6 +394,58 @@ static void test_budget(void)
     mf_engine_close(&engine);
 }
 
+/* Of several options it is the guilty one that is named, with what it may be. */
+static void test_guilty_options(const golden_case *c)
+{
+    const mf_engine_options good = golden_options(c);
+    mf_engine_options bad[8];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        bad[i] = good;
+    bad[0].n_threads = 1025;
+    bad[1].n_sessions = 201;
+    bad[2].n_chunk_tokens = (1u << 20) + 1;
+    bad[3].state_bytes = 17361641481138402520u; /* a sixteenth more wraps around to little */
+    bad[4].io = (mf_io_kind)3;
+    bad[5].cpu_tier_limit = 4;
+    bad[6].kv_type = (mf_kv_type)2;
+    bad[7].checkpoint_bytes = (UINT64_C(1) << 60) + 1;
+    static const char *const names[] = {"n_threads 1025 is more than 1024",
+                                        "n_sessions 201 is more than 200",
+                                        "n_chunk_tokens 1048577 is more than 1048576",
+                                        "state_bytes 17361641481138402520",
+                                        "io 3",
+                                        "cpu_tier_limit 4",
+                                        "kv_type 2",
+                                        "checkpoint_bytes 1152921504606846977"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        mf_engine *engine = NULL;
+        mf_error error = {0};
+        bad[i].ram_bytes = 200 << 20;
+        CHECK_STATUS(mf_engine_open(golden_path(c->name), &bad[i], &engine, &error),
+                     MF_ERR_ARGUMENT);
+        CHECK_CONTAINS(error.message, names[i]);
+        mf_engine_close(&engine);
+    }
+}
+
+/* All that is asked for is in the floor and in the message: the state, and checkpoints' logits. */
+static void test_state_in_budget(const golden_case *c)
+{
+    mf_engine_options options = golden_options(c);
+    mf_engine *engine = NULL;
+    mf_error error = {0};
+    options.state_bytes = UINT64_C(8) << 30;
+    options.ram_bytes = 200 << 20;
+    options.checkpoint_bytes = 1 << 20;
+    CHECK_STATUS(mf_engine_open(golden_path(c->name), &options, &engine, &error), MF_ERR_BUDGET);
+    CHECK_CONTAINS(error.message, "8704.0 MiB session state"); /* and a sixteenth for slabs */
+    mf_model_info few, many;
+    REQUIRE_OK(mf_model_inspect(golden_path(c->name), &options, &few, &error), &error);
+    options.checkpoint_bytes = UINT64_C(4) << 30;
+    REQUIRE_OK(mf_model_inspect(golden_path(c->name), &options, &many, &error), &error);
+    CHECK(many.floor_bytes > few.floor_bytes);
+}
+
 static void test_options(void)
 {
     const golden_case *c = golden_case_find("mlx_4bit");
@@ -410,6 +462,8 @@ static void test_options(void)
     options.packed_expert_bits = 3;
     CHECK_STATUS(mf_engine_open(golden_path("packed_no_config"), &options, &engine, &error),
                  MF_ERR_ARGUMENT);
+    test_guilty_options(c);
+    test_state_in_budget(c);
     CHECK(engine == NULL);
 }
 

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/* The division of a budget and the words for it. */
+#include "model/budget.h"
+
+#include "base/checked.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+
+#define MIB ((uint64_t)1 << 20)
+/* Five regions (weights, activations, slots, pages, recurrent states) are rounded to huge pages. */
+#define ROUNDING (5 * 4 * MIB)
+#define A_THREAD (1 * MIB)
+/* Code, libraries and the allocator: a process that has opened nothing holds about half of the
+ * first; the second is for what is not touched until tokens are evaluated. */
+#define PROCESS_HELD (12 * MIB)
+#define PROCESS_LATER (12 * MIB)
+/* A vocabulary takes about its file; and the compiled expressions. */
+#define TOKENIZER (1 * MIB)
+/* The text of a prompt, its ids and what encoding it takes: see MF_TEXT_BYTES in the program. */
+#define TEXTS (8 * MIB)
+#define TEXT_A_TOKEN ((uint64_t)256)
+/* More than a process drifts by between two looks at it. */
+#define HELD_STEP (8 * MIB)
+/* What is left to the rest of the machine where the user gives no budget. */
+#define ROOM_MIN (512 * MIB)
+#define TENTH(n_bytes) ((n_bytes) / MIB * 10 + ((n_bytes) % MIB * 10 + MIB - 1) / MIB)
+
+static uint64_t file_bytes(const char *dir, const char *name)
+{
+    char path[4096];
+    struct stat st;
+    int n = snprintf(path, sizeof path, "%s/%s", dir, name);
+    if (n < 0 || (size_t)n >= sizeof path || stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return 0;
+    return (uint64_t)st.st_size;
+}
+
+uint64_t mf_tokenizer_file_bytes(const char *dir)
+{
+    static const char *const names[] = {"tokenizer.json", "tiktoken.model", "mlx/tokenizer.json",
+                                        "mlx/tiktoken.model"};
+    uint64_t most = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        uint64_t n = file_bytes(dir, names[i]);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+uint64_t mf_checkpoint_logits_bytes(uint64_t limit_bytes, uint64_t cost_bytes, uint32_t n_vocab)
+{
+    uint64_t logits = (uint64_t)n_vocab * sizeof(float), each;
+    if (logits == 0 || !mf_add_u64(cost_bytes, logits, &each))
+        return 0;
+    return limit_bytes / each * logits; /* at most limit_bytes */
+}
+
+static uint64_t auto_ram(uint64_t held, uint64_t available)
+{
+    uint64_t room = available / 10 > ROOM_MIN ? available / 10 : ROOM_MIN;
+    return held + (available > room ? available - room : 0);
+}
+
+/* False where a size overflows. */
+static bool make_terms(const mf_budget_request *r, uint64_t *terms)
+{
+    uint64_t tokenizer, texts, threads = r->n_threads * A_THREAD, allowance;
+    terms[MF_TERM_DENSE] = r->resident_bytes;
+    terms[MF_TERM_ACTIVATIONS] = r->act_bytes;
+    terms[MF_TERM_LISTS] = r->host_bytes;
+    terms[MF_TERM_ROUNDING] = ROUNDING;
+    if (!mf_mul_u64(r->tokenizer_file_bytes, 2, &tokenizer) ||
+        !mf_add_u64(tokenizer, TOKENIZER, &tokenizer))
+        return false;
+    texts = TEXTS + TEXT_A_TOKEN * r->n_context_tokens;
+    if (!mf_add_u64(PROCESS_HELD + texts, tokenizer, &allowance) ||
+        !mf_add_u64(allowance, PROCESS_LATER + threads, &terms[MF_TERM_PROCESS]))
+        return false;
+    uint64_t beyond = r->held_bytes > allowance ? r->held_bytes - allowance : 0;
+    terms[MF_TERM_HELD] = beyond / HELD_STEP * HELD_STEP;
+    if (!r->opens && beyond % HELD_STEP != 0)
+        terms[MF_TERM_HELD] += HELD_STEP;
+    /* State is taken by the slab (state_pool.h), each rounded up to huge pages. */
+    uint64_t per_slot;
+    return mf_add_u64(r->state_bytes, r->state_bytes / 16, &terms[MF_TERM_STATE]) &&
+           mf_add_u64(r->slot_bytes, r->slot_host_bytes, &per_slot) &&
+           mf_mul_u64(r->n_slots_min, per_slot, &terms[MF_TERM_SLOTS]);
+}
+
+/* Slots that are asked for, whatever fits. */
+static uint64_t wanted_slots(const mf_budget_request *r)
+{
+    if (r->expert_cache_bytes == MF_EXPERT_CACHE_AUTO || r->slot_bytes == 0)
+        return r->n_experts_total;
+    uint64_t n = r->expert_cache_bytes / r->slot_bytes;
+    n = n < r->n_slots_min ? r->n_slots_min : n;
+    return n > r->n_experts_total ? r->n_experts_total : n;
+}
+
+void mf_budget_make(const mf_budget_request *r, mf_budget *out)
+{
+    mf_budget b = {.available_bytes = r->available_bytes, .n_slots_min = r->n_slots_min};
+    b.ram_bytes = r->ram_bytes != 0 ? r->ram_bytes : auto_ram(r->held_bytes, r->available_bytes);
+    bool fits = make_terms(r, b.terms);
+    for (int i = 0; i < MF_N_BUDGET_TERMS; i++) {
+        fits = fits && mf_add_u64(b.floor_bytes, b.terms[i], &b.floor_bytes);
+        b.fixed_bytes = i + 1 == MF_TERM_SLOTS ? b.floor_bytes : b.fixed_bytes;
+    }
+    if (!fits)
+        b.floor_bytes = b.fixed_bytes = UINT64_MAX;
+    if (fits && b.ram_bytes >= b.floor_bytes) {
+        uint64_t fit = (b.ram_bytes - b.fixed_bytes) / (r->slot_bytes + r->slot_host_bytes);
+        uint64_t wanted = wanted_slots(r);
+        b.n_slots = fit < wanted ? fit : wanted;
+    }
+    *out = b;
+}
+
+uint64_t mf_budget_floor_tenths(const mf_budget *b)
+{
+    return TENTH(b->floor_bytes);
+}
+
+void mf_budget_describe(const mf_budget *b, char *line, size_t capacity)
+{
+    static const char *const names[MF_N_BUDGET_TERMS] = {
+        [MF_TERM_DENSE] = "dense weights",
+        [MF_TERM_ACTIVATIONS] = "activations",
+        [MF_TERM_STATE] = "session state",
+        [MF_TERM_LISTS] = "lists and logits",
+        [MF_TERM_PROCESS] = "the process, its tokenizer and texts",
+        [MF_TERM_ROUNDING] = "rounding to huge pages",
+        [MF_TERM_HELD] = "held by the process beyond that",
+        [MF_TERM_SLOTS] = "expert slots",
+    };
+    uint64_t sum = 0, shown = 0;
+    size_t at = 0;
+    *line = '\0';
+    for (int i = 0; i < MF_N_BUDGET_TERMS; i++) {
+        sum += b->terms[i];
+        uint64_t tenths = TENTH(sum) - shown;
+        shown += tenths;
+        if (b->terms[i] == 0)
+            continue;
+        int n =
+            snprintf(line + at, capacity - at, "%s%llu.%llu MiB %s", at == 0 ? "" : ", ",
+                     (unsigned long long)tenths / 10, (unsigned long long)tenths % 10, names[i]);
+        if (n < 0 || (size_t)n >= capacity - at)
+            return;
+        at += (size_t)n;
+    }
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How a budget of memory is divided: what must fit beside the expert slots, term by term, the least
+ * budget, and the slots that the rest holds. Arithmetic only: what the machine and the process have
+ * comes in with the request, so the same request gives the same answer.
+ *
+ * The least budget depends on the model and the options alone, so that what one process is told
+ * holds in another: what the process holds besides the engine is an allowance, not a reading. Only
+ * where it holds more than that (the library in a large program) does the excess count, in steps
+ * that are larger than what a process drifts by.
+ */
+#ifndef MF_MODEL_BUDGET_H
+#define MF_MODEL_BUDGET_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The larger of a checkpoint's files that a tokenizer is made of; 0 without one. */
+uint64_t mf_tokenizer_file_bytes(const char *dir);
+
+/* Logits that checkpoints may hold within their limit, where each counts at least cost_bytes and
+ * its own logits. */
+uint64_t mf_checkpoint_logits_bytes(uint64_t limit_bytes, uint64_t cost_bytes, uint32_t n_vocab);
+
+typedef struct mf_budget_request {
+    uint64_t ram_bytes;          /* 0: from what is available */
+    uint64_t expert_cache_bytes; /* or MF_EXPERT_CACHE_AUTO */
+    uint64_t resident_bytes, act_bytes, state_bytes, host_bytes;
+    uint64_t slot_bytes, slot_host_bytes; /* one slot, and the store's bookkeeping for it */
+    uint64_t tokenizer_file_bytes;
+    uint64_t held_bytes;      /* what the process holds now */
+    uint64_t available_bytes; /* of the machine */
+    uint64_t n_experts_total, n_slots_min;
+    uint32_t n_threads, n_context_tokens;
+    bool opens; /* the engine is opened with it, else only asked about: see below */
+} mf_budget_request;
+
+/* What a budget is spent on. All terms but the slots are bytes whatever the budget is. */
+typedef enum mf_budget_term {
+    MF_TERM_DENSE,       /* weights */
+    MF_TERM_ACTIVATIONS, /* of a chunk */
+    MF_TERM_STATE,       /* of sessions and checkpoints, and what their slabs round up */
+    MF_TERM_LISTS,       /* of the host: tokens, logits, rows of experts, the store's tables */
+    MF_TERM_PROCESS,     /* code, libraries, stacks, tokenizer, texts */
+    MF_TERM_ROUNDING,    /* to huge pages */
+    MF_TERM_HELD,        /* what the process holds beyond its allowance */
+    MF_TERM_SLOTS,       /* the least number of expert slots */
+    MF_N_BUDGET_TERMS
+} mf_budget_term;
+
+typedef struct mf_budget {
+    uint64_t ram_bytes;       /* in force */
+    uint64_t available_bytes; /* of the machine */
+    uint64_t fixed_bytes;     /* all terms but the slots */
+    uint64_t floor_bytes;     /* all terms; UINT64_MAX where the sum overflows */
+    uint64_t n_slots;         /* 0: below the floor */
+    uint64_t n_slots_min;
+    uint64_t terms[MF_N_BUDGET_TERMS]; /* their sum is floor_bytes, unless that overflows */
+} mf_budget;
+
+/*
+ * What the process holds beyond its allowance is rounded up where it is asked about and down where
+ * it is opened: whoever opens with the floor that he was told is not refused for having grown a
+ * little since.
+ */
+void mf_budget_make(const mf_budget_request *request, mf_budget *out);
+
+/* "2.3 MiB dense weights, 5.9 MiB activations, ... and 0.2 MiB for 4 expert slots": in tenths that
+ * add up to mf_budget_floor_tenths. */
+void mf_budget_describe(const mf_budget *budget, char *line, size_t capacity);
+/* The floor in tenths of a MiB, rounded up. */
+uint64_t mf_budget_floor_tenths(const mf_budget *budget);
+
+#endif

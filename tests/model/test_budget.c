@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+/* The arithmetic of the budget and of what sessions need, against sums done by hand. */
+#include "test.h"
+
+#include "forward/runner.h"
+#include "model/budget.h"
+#include "model/plan.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+/* A model of round numbers in a process that holds little. */
+static mf_budget_request request(void)
+{
+    return (mf_budget_request){.ram_bytes = 1000 * MIB,
+                               .expert_cache_bytes = MF_EXPERT_CACHE_AUTO,
+                               .resident_bytes = 100 * MIB,
+                               .act_bytes = 10 * MIB,
+                               .state_bytes = 160 * MIB,
+                               .host_bytes = 5 * MIB,
+                               .slot_bytes = 2 * MIB - 100,
+                               .slot_host_bytes = 100,
+                               .tokenizer_file_bytes = 7 * MIB,
+                               .held_bytes = 9 * MIB,
+                               .available_bytes = 8000 * MIB,
+                               .n_experts_total = 4096,
+                               .n_slots_min = 8,
+                               .n_threads = 4,
+                               .n_context_tokens = 4096};
+}
+
+/* Process: 24 MiB, a tokenizer of twice its file and 1, texts of 8 and 256 bytes a token, and a
+ * MiB a thread. */
+#define PROCESS_MIB (24 + 15 + 9 + 4)
+#define FIXED_MIB (100 + 10 + 170 + 5 + PROCESS_MIB + 20)
+
+static void test_terms(void)
+{
+    mf_budget_request r = request();
+    mf_budget b;
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.fixed_bytes, FIXED_MIB * MIB);
+    CHECK_U64(b.floor_bytes, (FIXED_MIB + 16) * MIB);
+    CHECK_U64(b.n_slots, (1000 - FIXED_MIB) / 2);
+    uint64_t sum = 0;
+    for (int i = 0; i < MF_N_BUDGET_TERMS; i++)
+        sum += b.terms[i];
+    CHECK_U64(sum, b.floor_bytes);
+    CHECK_U64(b.terms[MF_TERM_HELD], 0);
+}
+
+static void test_floor_to_the_byte(void)
+{
+    mf_budget_request r = request();
+    mf_budget b;
+    r.ram_bytes = (FIXED_MIB + 16) * MIB;
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.n_slots, 8);
+    r.ram_bytes--;
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.n_slots, 0);
+    CHECK_U64(b.floor_bytes, (FIXED_MIB + 16) * MIB);
+}
+
+/* Whatever a process holds within its allowance of 12 MiB, tokenizer and texts does not show. */
+static void test_held_within_allowance(void)
+{
+    mf_budget_request r = request();
+    mf_budget b;
+    r.opens = true;
+    for (uint64_t held = 0; held <= (12 + 15 + 9) * MIB; held += 100000) {
+        r.held_bytes = held;
+        mf_budget_make(&r, &b);
+        CHECK_U64(b.floor_bytes, (FIXED_MIB + 16) * MIB);
+    }
+}
+
+/* Beyond it the floor that was told is enough, though the process has grown by nearly a step. */
+static void test_held_beyond(void)
+{
+    mf_budget_request asks = request(), opens = request();
+    mf_budget told, at_open;
+    opens.opens = true;
+    for (uint64_t held = 36 * MIB + 1; held < 80 * MIB; held += 777777) {
+        asks.held_bytes = held;
+        opens.held_bytes = held + 8 * MIB - 1;
+        mf_budget_make(&asks, &told);
+        opens.ram_bytes = told.floor_bytes;
+        mf_budget_make(&opens, &at_open);
+        CHECK(at_open.n_slots >= 8);
+        /* and neither strays from what is held by more than the step */
+        uint64_t beyond = held - 36 * MIB;
+        CHECK(told.terms[MF_TERM_HELD] >= beyond && told.terms[MF_TERM_HELD] < beyond + 8 * MIB);
+        CHECK(at_open.terms[MF_TERM_HELD] + 8 * MIB > beyond + 8 * MIB - 1);
+    }
+}
+
+static void test_automatic(void)
+{
+    mf_budget_request r = request();
+    mf_budget b;
+    r.ram_bytes = 0;
+    mf_budget_make(&r, &b); /* a tenth is left to the machine */
+    CHECK_U64(b.ram_bytes, (9 + 7200) * MIB);
+    r.available_bytes = 2000 * MIB; /* but at least 512 MiB */
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.ram_bytes, (9 + 1488) * MIB);
+    CHECK_U64(b.available_bytes, 2000 * MIB);
+    r.available_bytes = 300 * MIB;
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.ram_bytes, 9 * MIB);
+    CHECK_U64(b.n_slots, 0);
+}
+
+static void test_expert_cache(void)
+{
+    mf_budget_request r = request();
+    mf_budget b;
+    r.slot_bytes = 2 * MIB;
+    r.slot_host_bytes = 0;
+    const struct {
+        uint64_t cache_mib, n_slots;
+    } cases[] = {{0, 8}, {15, 8}, {40, 20}, {41, 20}, {100000, (1000 - FIXED_MIB) / 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        r.expert_cache_bytes = cases[i].cache_mib * MIB;
+        mf_budget_make(&r, &b);
+        CHECK_U64(b.n_slots, cases[i].n_slots);
+    }
+    r.n_experts_total = 64;
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.n_slots, 64);
+}
+
+/* The bookkeeping of slots counts as they do. */
+static void test_slot_host_bytes(void)
+{
+    mf_budget_request r = request();
+    mf_budget b;
+    r.slot_bytes = 1 * MIB;
+    r.slot_host_bytes = 1 * MIB;
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.n_slots, (1000 - FIXED_MIB) / 2);
+}
+
+static void test_overflow(void)
+{
+    static const uint64_t values[] = {UINT64_MAX, UINT64_MAX - UINT64_MAX / 17,
+                                      17361641481138402520u};
+    for (size_t i = 0; i < 3; i++) {
+        for (int field = 0; field < 6; field++) {
+            mf_budget_request r = request();
+            uint64_t *const fields[] = {&r.state_bytes, &r.resident_bytes, &r.act_bytes,
+                                        &r.host_bytes,  &r.slot_bytes,     &r.tokenizer_file_bytes};
+            mf_budget b;
+            *fields[field] = values[i];
+            mf_budget_make(&r, &b);
+            CHECK(b.floor_bytes >= values[i]); /* not wrapped round to something small */
+            CHECK_U64(b.n_slots, 0);
+        }
+    }
+}
+
+/* The terms as printed add up to the floor as printed. */
+static void test_words(void)
+{
+    mf_budget_request r = request();
+    mf_budget b;
+    char line[512];
+    for (uint64_t odd = 1; odd < 5 * MIB; odd += 345678) {
+        r.act_bytes = odd;
+        r.host_bytes = odd * 3 / 7;
+        r.resident_bytes = odd * 13 / 5;
+        r.held_bytes = odd * 20;
+        mf_budget_make(&r, &b);
+        mf_budget_describe(&b, line, sizeof line);
+        uint64_t sum = 0;
+        for (const char *p = line; p != NULL && *p; p = strstr(p, ", "), p = p ? p + 2 : NULL) {
+            unsigned long long whole, tenth;
+            if (sscanf(p, "%llu.%llu MiB", &whole, &tenth) == 2)
+                sum += whole * 10 + tenth;
+        }
+        CHECK_U64(sum, mf_budget_floor_tenths(&b));
+        CHECK(mf_budget_floor_tenths(&b) * MIB >= b.floor_bytes * 10);
+        CHECK((mf_budget_floor_tenths(&b) - 1) * MIB < b.floor_bytes * 10);
+    }
+    CHECK(strstr(line, "MiB expert slots") != NULL);
+}
+
+static void test_checkpoint_logits(void)
+{
+    /* each 600 bytes and 100 values: 1,000; ten of them fit 10,999 */
+    CHECK_U64(mf_checkpoint_logits_bytes(10999, 600, 100), 10 * 400);
+    CHECK_U64(mf_checkpoint_logits_bytes(999, 600, 100), 0);
+    CHECK_U64(mf_checkpoint_logits_bytes(4000, 0, 100), 4000);
+    CHECK_U64(mf_checkpoint_logits_bytes(UINT64_MAX, UINT64_MAX, 100), 0);
+}
+
+static void write_file(const char *dir, const char *name, size_t n_bytes)
+{
+    char path[300];
+    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "w");
+    CHECK(f != NULL);
+    for (size_t i = 0; f != NULL && i < n_bytes; i++)
+        (void)fputc('x', f);
+    CHECK(f != NULL && fclose(f) == 0);
+}
+
+static void test_tokenizer_file(void)
+{
+    char dir[] = "/tmp/moeflux-budget-XXXXXX", sub[64], path[300];
+    CHECK(mkdtemp(dir) != NULL);
+    CHECK_U64(mf_tokenizer_file_bytes(dir), 0);
+    write_file(dir, "tiktoken.model", 10);
+    CHECK_U64(mf_tokenizer_file_bytes(dir), 10);
+    (void)snprintf(sub, sizeof sub, "%s/mlx", dir);
+    CHECK(mkdir(sub, 0700) == 0);
+    write_file(dir, "mlx/tokenizer.json", 30);
+    CHECK_U64(mf_tokenizer_file_bytes(dir), 30);
+    const char *const names[] = {"tiktoken.model", "mlx/tokenizer.json", "mlx", ""};
+    for (size_t i = 0; i < 4; i++) {
+        (void)snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        CHECK(remove(path) == 0);
+    }
+}
+
+/* A model of one cached layer and one recurrent one. */
+static void test_session_bytes(void)
+{
+    static uint8_t kinds[] = {MF_LAYER_FULL, MF_LAYER_LINEAR};
+    mf_hparams h = {.n_layers = 2,
+                    .hidden_size = 64,
+                    .n_vocab = 1000,
+                    .n_heads = 4,
+                    .n_kv_heads = 2,
+                    .head_dim = 16,
+                    .n_experts = 8,
+                    .n_experts_per_token = 2,
+                    .expert_hidden = 32,
+                    .n_v_heads = 4,
+                    .n_k_heads = 2,
+                    .key_dim = 16,
+                    .value_dim = 16,
+                    .conv_width = 4};
+    memcpy(h.layer_kind, kinds, sizeof kinds);
+    mf_plan p;
+    /* a page: keys and values of 32 positions, 2 heads of 16, in float32 */
+    const uint64_t page = 2 * 32 * 2 * 16 * 4;
+    /* a recurrent state: 3 rows of the convolution's inputs (q, k of 2 heads, v of 4), and a
+     * square of 16 for each of 4 heads */
+    const uint64_t recurrent = 3 * (2 * 2 * 16 + 4 * 16) * 4 + 4 * 16 * 16 * 4;
+    mf_plan_options options = {.n_chunk = 64,
+                               .n_context = 1000,
+                               .k = 2,
+                               .cache_type = MF_F32,
+                               .n_sessions = 1,
+                               .kinds = mf_layer_kind_table};
+    CHECK(mf_plan_make(&h, &options, &p));
+    CHECK_U64(p.page_bytes, page);
+    CHECK_U64(p.recurrent_bytes, recurrent);
+    /* 1000 positions lie in 32 pages; one more is shared with a checkpoint; three states */
+    CHECK_U64(p.session_bytes, 33 * page + 3 * recurrent);
+    CHECK_U64(p.state_bytes, p.session_bytes);
+    const uint64_t host_of_one = p.host_bytes;
+    options.n_sessions = 3;
+    CHECK(mf_plan_make(&h, &options, &p));
+    /* two more sessions of 256 positions each (an eighth is less) */
+    CHECK_U64(p.state_bytes, 33 * page + 3 * recurrent + 2 * (9 * page + 3 * recurrent));
+    /* each holds three rows of logits and its tokens besides */
+    CHECK(p.host_bytes - host_of_one >= 2 * (3 * 1000 * 4 + 1000 * 4));
+    CHECK(host_of_one >= 3 * 1000 * 4 + 1000 * 4 + 64 * 2 * 16);
+}
+
+int main(void)
+{
+    test_terms();
+    test_floor_to_the_byte();
+    test_held_within_allowance();
+    test_held_beyond();
+    test_automatic();
+    test_expert_cache();
+    test_slot_host_bytes();
+    test_overflow();
+    test_words();
+    test_checkpoint_logits();
+    test_tokenizer_file();
+    test_session_bytes();
+    return test_result();
+}
