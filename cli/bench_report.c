@@ -62,11 +62,11 @@ static double ratio(double a, double b)
 double mf_bench_fma_per_token(const mf_model_info *info)
 {
     double expert = 3.0 * info->hidden_size * info->expert_hidden_size;
-    double idle = (double)info->n_layers * expert *
+    double idle = (double)info->n_moe_layers * expert *
                   ((double)info->n_experts - (double)info->n_experts_per_token);
     double tables = 2.0 * info->n_vocab * info->hidden_size;
     double active = (double)info->n_parameters - idle;
-    double experts = (double)info->n_layers * info->n_experts_per_token * expert;
+    double experts = (double)info->n_moe_layers * info->n_experts_per_token * expert;
     return active - tables > experts ? active - tables : experts;
 }
 
@@ -90,7 +90,7 @@ static void fill_prefill(double *v, const mf_bench_setup *setup, const mf_cli_ph
     const mf_stats *s = &prefill->stats;
     uint32_t n_chunks =
         (setup->n_prompt_tokens + setup->n_chunk_tokens - 1) / setup->n_chunk_tokens;
-    double n_experts = (double)setup->info.n_layers * setup->info.n_experts;
+    double n_experts = (double)setup->info.n_moe_layers * setup->info.n_experts;
     double tps = mf_cli_phase_tokens_per_second(prefill);
     v[MF_BENCH_PREFILL_TPS] = tps;
     v[MF_BENCH_PREFILL_READ_BYTES] = prefill->n_tokens > 0 ? (double)s->read_bytes : NAN;
@@ -124,8 +124,12 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of the rounds in which the metric is a number; NAN if there is none. */
-static double median(const mf_bench_setup *setup, const mf_bench_round *rounds, int metric)
+/* A metric over the rounds in which it is a number; all NAN if there is none. */
+typedef struct spread {
+    double median, min, max;
+} spread;
+
+static spread spread_of(const mf_bench_setup *setup, const mf_bench_round *rounds, int metric)
 {
     double values[MAX_ROUNDS];
     size_t n = 0;
@@ -133,37 +137,64 @@ static double median(const mf_bench_setup *setup, const mf_bench_round *rounds, 
         if (isfinite(rounds[i].value[metric]))
             values[n++] = rounds[i].value[metric];
     if (n == 0)
-        return NAN;
+        return (spread){NAN, NAN, NAN};
     qsort(values, n, sizeof *values, compare_doubles);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+    double median = n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+    return (spread){median, values[0], values[n - 1]};
 }
 
-static void print_value(unit kind, double value)
+/* A table cell; "-" for what is no number. */
+static const char *cell(char text[MF_CLI_SIZE_CHARS], unit kind, double value)
 {
     char size[MF_CLI_SIZE_CHARS];
-    if (!isfinite(value)) {
-        puts("-");
-        return;
-    }
+    const size_t n = MF_CLI_SIZE_CHARS;
+    if (!isfinite(value))
+        return "-";
     switch (kind) {
     case UNIT_PLAIN:
-        printf("%.2f\n", value);
+        snprintf(text, n, "%.2f", value);
         break;
     case UNIT_BYTES:
-        printf("%s\n", mf_cli_size(size, value));
-        break;
+        return mf_cli_size(text, value);
     case UNIT_RATE:
-        printf("%s/s\n", mf_cli_size(size, value));
+        snprintf(text, n, "%.*s/s", (int)n - 3, mf_cli_size(size, value));
         break;
     case UNIT_PERCENT:
-        printf("%.1f %%\n", 100 * value);
+        snprintf(text, n, "%.1f %%", 100 * value);
         break;
     case UNIT_MS:
-        printf("%.2f ms\n", 1e-3 * value);
+        snprintf(text, n, "%.2f ms", 1e-3 * value);
         break;
     case UNIT_GFMA:
-        printf("%.2f billion\n", 1e-9 * value);
+        snprintf(text, n, "%.2f billion", 1e-9 * value);
         break;
+    }
+    return text;
+}
+
+static void print_metrics(const mf_bench_setup *setup, const mf_bench_round *rounds)
+{
+    char median[MF_CLI_SIZE_CHARS], min[MF_CLI_SIZE_CHARS], max[MF_CLI_SIZE_CHARS];
+    printf("%-36s %16s %16s %16s\n", "", "median", "least", "most");
+    for (int i = 0; i < MF_BENCH_N_METRICS; i++) {
+        const spread s = spread_of(setup, rounds, i);
+        const unit u = metrics[i].unit;
+        printf("%-36s %16s %16s %16s\n", metrics[i].name, cell(median, u, s.median),
+               cell(min, u, s.min), cell(max, u, s.max));
+    }
+}
+
+static void json_metrics(mf_cli_json *json, const mf_bench_setup *setup,
+                         const mf_bench_round *rounds)
+{
+    char key[64];
+    for (int i = 0; i < MF_BENCH_N_METRICS; i++) {
+        const spread s = spread_of(setup, rounds, i);
+        mf_cli_json_number(json, metrics[i].key, s.median);
+        snprintf(key, sizeof key, "%s_min", metrics[i].key);
+        mf_cli_json_number(json, key, s.min);
+        snprintf(key, sizeof key, "%s_max", metrics[i].key);
+        mf_cli_json_number(json, key, s.max);
     }
 }
 
@@ -173,16 +204,17 @@ void mf_bench_print(const mf_bench_setup *setup, const mf_bench_round *rounds)
     const mf_model_info *info = &setup->info;
     printf("%s: %s, %s; %s, %s\n", setup->model, info->family, info->form, setup->io_name,
            setup->cpu_name);
-    printf("%" PRIu32 " prompt tokens, %" PRIu32 " generated, median of %" PRIu32 "; %" PRIu64
+    printf("%" PRIu32 " prompt tokens, %" PRIu32 " generated, %" PRIu32 " rounds; %" PRIu64
            " expert slots of %s, budget %s; opened in %.2f s\n",
            setup->n_prompt_tokens, setup->n_gen_tokens, setup->n_rounds, info->n_slots,
            mf_cli_size(a, (double)info->slot_bytes), mf_cli_size(b, (double)info->ram_bytes),
            setup->open_seconds);
-    for (int i = 0; i < MF_BENCH_N_METRICS; i++) {
-        printf("%-36s ", metrics[i].name);
-        print_value(metrics[i].unit, median(setup, rounds, i));
-    }
-    printf("%-36s %s\n", "peak memory", mf_cli_size(a, (double)mf_cli_peak_rss_bytes()));
+    printf("%" PRIu32 " experts a token (the model's own: %" PRIu32 ") in %" PRIu32 " of %" PRIu32
+           " layers\n",
+           info->n_experts_per_token, info->n_experts_per_token_model, info->n_moe_layers,
+           info->n_layers);
+    print_metrics(setup, rounds);
+    printf("%-36s %16s\n", "peak memory", mf_cli_size(a, (double)mf_cli_peak_rss_bytes()));
 }
 
 void mf_bench_print_json(const mf_bench_setup *setup, const mf_bench_round *rounds)
@@ -202,10 +234,12 @@ void mf_bench_print_json(const mf_bench_setup *setup, const mf_bench_round *roun
     mf_cli_json_integer(&json, "n_slots", info->n_slots);
     mf_cli_json_integer(&json, "slot_bytes", info->slot_bytes);
     mf_cli_json_integer(&json, "working_set_bytes", info->working_set_bytes);
+    mf_cli_json_integer(&json, "n_moe_layers", info->n_moe_layers);
+    mf_cli_json_integer(&json, "experts_per_token", info->n_experts_per_token);
+    mf_cli_json_integer(&json, "experts_per_token_model", info->n_experts_per_token_model);
     mf_cli_json_number(&json, "open_seconds", setup->open_seconds);
     mf_cli_json_number(&json, "prefill_fma_per_token", setup->prefill_fma_per_token);
-    for (int i = 0; i < MF_BENCH_N_METRICS; i++)
-        mf_cli_json_number(&json, metrics[i].key, median(setup, rounds, i));
+    json_metrics(&json, setup, rounds);
     mf_cli_json_integer(&json, "peak_rss_bytes", mf_cli_peak_rss_bytes());
     mf_cli_json_end(&json);
 }

@@ -16,7 +16,7 @@ static const char help[] =
     "Usage: moeflux bench MODEL [OPTION]...\n"
     "Measures prefill and decode on random token ids (no tokenizer is needed), and beside them\n"
     "the bandwidth of the drive on the model's own files, that of memory, and the multiply-adds\n"
-    "of the cores. Figures are medians over the rounds.\n"
+    "of the cores. Figures are medians over the rounds, the least and the most beside them.\n"
     "\n"
     "  --prompt-tokens N      tokens of the prompt (default 512)\n"
     "  --gen-tokens N         tokens decoded (default 64)\n"

@@ -129,6 +129,8 @@ int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_g
     mf_engine_set_store(g->engine, g->store);
     mf_engine_info(g->engine, &g->info);
     g->n_context_tokens = context_tokens(&options, &g->info);
+    g->stats.n_experts_per_token = g->info.n_experts_per_token;
+    g->stats.n_experts_per_token_model = g->info.n_experts_per_token_model;
     g->stats.ram_bytes = g->info.ram_bytes;
     g->stats.n_slots = g->info.n_slots;
     g->stats.slot_bytes = g->info.slot_bytes;

@@ -137,6 +137,8 @@ void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats)
     if (stats->n_from_store > 0)
         fprintf(out, "%-20s %14" PRIu64 " tokens\n", "from the store", stats->n_from_store);
     fprintf(out, "%-20s %14" PRIu64 " tokens\n", "generated", stats->n_generated);
+    fprintf(out, "%-20s %14" PRIu32 " (the model's own: %" PRIu32 ")\n", "experts a token",
+            stats->n_experts_per_token, stats->n_experts_per_token_model);
     fprintf(out, "%-20s %14" PRIu64 " of %s (%s, %s)\n", "expert slots", stats->n_slots,
             mf_cli_size(slot, (double)stats->slot_bytes), stats->io_name, stats->cpu_name);
     fprintf(out, "%-20s %14s", "peak memory", mf_cli_size(size, (double)mf_cli_peak_rss_bytes()));
@@ -185,6 +187,8 @@ void mf_cli_run_stats_json(FILE *out, const mf_cli_run_stats *stats)
     mf_cli_json_integer(&json, "prompt_new_tokens", stats->n_new);
     mf_cli_json_integer(&json, "store_tokens", stats->n_from_store);
     mf_cli_json_integer(&json, "generated_tokens", stats->n_generated);
+    mf_cli_json_integer(&json, "experts_per_token", stats->n_experts_per_token);
+    mf_cli_json_integer(&json, "experts_per_token_model", stats->n_experts_per_token_model);
     mf_cli_json_integer(&json, "peak_rss_bytes", mf_cli_peak_rss_bytes());
     mf_cli_json_integer(&json, "ram_bytes", stats->ram_bytes);
     mf_cli_json_integer(&json, "n_slots", stats->n_slots);

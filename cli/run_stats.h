@@ -30,6 +30,7 @@ typedef struct mf_cli_run_stats {
     uint64_t n_new;        /* of them: neither evaluated at their place before nor from the store */
     uint64_t n_from_store; /* of those reused: from the store */
     uint64_t n_generated;  /* tokens chosen; the last one may not have been evaluated */
+    uint32_t n_experts_per_token, n_experts_per_token_model; /* in use; the model's own */
     uint64_t ram_bytes;
     uint64_t n_slots;
     uint64_t slot_bytes;

@@ -17,6 +17,11 @@ done
 expect_true at_most "$(json "$out" prefill_reads_per_expert_and_chunk)" 1
 expect_true at_most "$(json "$out" hit_rate)" 1
 cp "$out" "$scratch/streamed"
+for key in prefill_tokens_per_s decode_tokens_per_s read_bytes_per_token; do
+    expect_true at_most "$(json "$out" ${key}_min)" "$(json "$out" $key)"
+    expect_true at_most "$(json "$out" $key)" "$(json "$out" ${key}_max)"
+done
+expect_true [ "$(json "$out" experts_per_token)/$(json "$out" experts_per_token_model)" = 4/4 ]
 
 # with all in memory, after the warm-up, nothing is read; a token touches the same weights
 run bench "$model" --prompt-tokens 40 --gen-tokens 8 --warmup 4 --repeat 1 --measure-ms 0 --json
@@ -25,13 +30,24 @@ expect_true [ "$(json "$out" raw_read_bytes_per_s)" = null ]
 expect_true [ "$(json "$out" weight_bytes_per_token)" = "$(json "$scratch/streamed" weight_bytes_per_token)" ]
 expect_true at_most "$(json "$out" read_bytes_per_token)" "$(json "$scratch/streamed" read_bytes_per_token)"
 
-run bench "$model" --prompt-tokens 4 --gen-tokens 2 --repeat 1 --measure-ms 10
+run bench "$model" --prompt-tokens 4 --gen-tokens 2 --repeat 1 --measure-ms 10 --experts-per-token 2
 expect_code 0
-expect_glob "$out" "*prefill, tokens/s*decode, tokens/s*drive: raw direct reads*memory: sequential reads*peak memory*"
+expect_glob "$out" "*2 experts a token (the model's own: 4) in 4 of 4 layers*median *least *most*prefill, tokens/s*decode, tokens/s*drive: raw direct reads*memory: sequential reads*peak memory*"
 run bench "$model" --prompt-tokens 0 --gen-tokens 2 --repeat 1 --measure-ms 0 --json
 expect_code 0
 expect_true [ "$(json "$out" prefill_tokens_per_s)" = null ]
 run bench "$model" --prompt-tokens 4 --gen-tokens 0 --repeat 1 --measure-ms 0 --json
 expect_code 0
 expect_true [ "$(json "$out" decode_tokens_per_s)" = null ]
+
+# a layer without experts has none to read: each of the others is read once, no more and no less
+rm -r "$model"
+"$MAKE_CHECKPOINT" --preset cogito-v2-671b --layers 3 --dense-layers 1 --experts 4 \
+    --experts-per-token 2 --hidden 128 --expert-hidden 128 --dense-hidden 128 --shared-hidden 128 \
+    --vocab 1024 --heads 4 --q-rank 64 --groups 2 --kept-groups 1 --quiet "$model" >/dev/null
+run bench "$model" --prompt-tokens 256 --gen-tokens 0 --repeat 1 --warmup 0 --measure-ms 0 --quiet --json
+expect_code 0
+expect_true [ "$(json "$out" prefill_reads_per_expert_and_chunk)" = 1 ]
+expect_true [ "$(json "$out" prefill_expert_misses)" = 8 ]
+expect_true [ "$(json "$out" n_moe_layers)" -eq 2 ]
 finish

@@ -43,6 +43,9 @@ run run "$model" --raw -p "Hello there" -n 8 --temp 0 --ignore-eos --quiet --sta
 expect_true [ "$(($(json "$err" expert_hits) + $(json "$err" expert_misses)))" = "$((16 * n_tokens))" ]
 run run "$model" --raw -p "Hello there" -n 8 --temp 0 --ignore-eos --quiet --stats=json --prefill-chunk 1 --experts-per-token 2
 expect_true [ "$(($(json "$err" expert_hits) + $(json "$err" expert_misses)))" = "$((8 * n_tokens))" ]
+expect_true [ "$(json "$err" experts_per_token)/$(json "$err" experts_per_token_model)" = 2/4 ]
+run run "$model" --raw -p "Hello there" -n 2 --experts-per-token 3 --quiet --stats
+expect_glob "$err" "*experts a token *3 (the model's own: 4)*"
 
 # the context's end
 run run "$model" --raw -p "Hello there" -n 64 --temp 0 --ignore-eos --ctx "$n_tokens" --stats=json
