@@ -288,7 +288,8 @@ MF_API void mf_session_set_progress(mf_session *session, mf_progress_fn progress
  * Appends n_tokens to the sequence and evaluates them; the last token's logits are then
  * mf_session_logits. n_tokens 0 does nothing. Errors: MF_ERR_ARGUMENT (an id outside the
  * vocabulary), MF_ERR_CONTEXT (they do not fit), MF_ERR_BUDGET (state_bytes are used up),
- * MF_ERR_NO_MEMORY, MF_ERR_IO, MF_ERR_FORMAT (an expert file was cut short), MF_ERR_CANCELLED
+ * MF_ERR_NO_MEMORY, MF_ERR_IO, MF_ERR_FORMAT (an expert file was cut short, or
+ * the logits are not finite numbers; the message names the layer), MF_ERR_CANCELLED
  * (mf_session_cancel, the progress callback, or the deadline). After the first two nothing was
  * evaluated; after the others the session holds a whole number of the call's chunks (its position
  * says how many tokens) and can be used as if the call had ended there.

@@ -5,6 +5,7 @@
  * operations; the only host round trip in a layer is the router's choice.
  */
 #include "forward/forward.h"
+#include "forward/finite.h"
 
 #include <string.h>
 
@@ -58,10 +59,14 @@ static mf_status head(mf_runner *r, uint32_t n, mf_error *error)
     return r->backend->ops->wait(r->backend, error);
 }
 
-static void read_logits(mf_runner *r, uint32_t row, float *out)
+/* The logits of row_list[i]. */
+static mf_status read_logits(mf_runner *r, const mf_batch *batch, uint32_t i, float *out,
+                             mf_error *error)
 {
     uint64_t n_bytes = (uint64_t)r->h.n_vocab * sizeof(float);
-    r->backend->ops->read(r->backend, mf_span_at(r->plan.logits, row * n_bytes), out, n_bytes);
+    r->backend->ops->read(r->backend, mf_span_at(r->plan.logits, i * n_bytes), out, n_bytes);
+    return mf_all_finite(out, r->h.n_vocab) ? MF_OK
+                                            : mf_fail_not_finite(r, batch, r->row_list[i], error);
 }
 
 /* Of every row. Those of a part's last one are also its own. */
@@ -76,7 +81,7 @@ static mf_status all_logits(mf_runner *r, const mf_batch *batch, mf_error *error
             r->row_list[i] = first + i;
         MF_TRY(head(r, n, error));
         for (uint32_t i = 0; i < n; i++) {
-            read_logits(r, i, r->each_logits);
+            MF_TRY(read_logits(r, batch, i, r->each_logits, error));
             if (batch->watch->each(batch->watch->ctx, first + i, r->each_logits) != 0)
                 return mf_fail(error, MF_ERR_CANCELLED, "evaluation cancelled by its callback");
             if (first + i + 1 != end)
@@ -101,7 +106,7 @@ static mf_status last_logits(mf_runner *r, const mf_batch *batch, mf_error *erro
         MF_TRY(head(r, n, error));
         for (uint32_t at = 0; from <= i; from++)
             if (batch->parts[from].logits != NULL)
-                read_logits(r, at++, batch->parts[from].logits);
+                MF_TRY(read_logits(r, batch, at++, batch->parts[from].logits, error));
         n = 0;
     }
     return MF_OK;
@@ -124,7 +129,7 @@ static void begin(mf_runner *r, const mf_batch *batch)
     r->backend->ops->begin_batch(r->backend, r->sequences, batch->n_parts);
 }
 
-static mf_status run_layers(mf_runner *r, const mf_batch *batch, mf_error *error)
+mf_status mf_forward_layers(mf_runner *r, const mf_batch *batch, mf_error *error)
 {
     begin(r, batch);
     const mf_op embed = {
@@ -134,12 +139,18 @@ static mf_status run_layers(mf_runner *r, const mf_batch *batch, mf_error *error
     mf_record(r, &embed);
     for (uint32_t layer = 0; layer < r->h.n_layers; layer++)
         MF_TRY(forward_layer(r, batch, layer, error));
+    return MF_OK;
+}
+
+static mf_status run(mf_runner *r, const mf_batch *batch, mf_error *error)
+{
+    MF_TRY(mf_forward_layers(r, batch, error));
     return batch->watch->each != NULL ? all_logits(r, batch, error) : last_logits(r, batch, error);
 }
 
 mf_status mf_forward(mf_runner *r, const mf_batch *batch, mf_error *error)
 {
-    mf_status status = run_layers(r, batch, error);
+    mf_status status = run(r, batch, error);
     /* Also after a failure: nothing may still write to what the caller is about to give back. */
     mf_status ended = r->backend->ops->wait(r->backend, status == MF_OK ? error : NULL);
     status = status == MF_OK ? ended : status;

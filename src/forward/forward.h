@@ -6,6 +6,8 @@
 
 #include "forward/runner.h"
 
+/* plan.x = the residual stream after all layers. */
+mf_status mf_forward_layers(mf_runner *r, const mf_batch *batch, mf_error *error);
 /* plan.x += the dense MLP of plan.h. */
 void mf_forward_mlp(mf_runner *r, uint32_t layer, uint32_t n_rows);
 /* plan.x += the mixture of experts of plan.h. */

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* A checkpoint with a weight that is no number: no logits that are none come out, but an error that
+ * names the layer; and the engine goes on where the damage does not reach. */
+#include "golden.h"
+#include "scratch_dir.h"
+
+#include "forward/finite.h"
+
+/* Where a tensor's bytes begin in a safetensors file. */
+static size_t tensor_offset(const unsigned char *file, size_t n_bytes, const char *name)
+{
+    uint64_t n_header;
+    char quoted[200];
+    REQUIRE(n_bytes > 8);
+    memcpy(&n_header, file, 8);
+    char *header = calloc(1, (size_t)n_header + 1);
+    REQUIRE(header != NULL && n_header < n_bytes);
+    memcpy(header, file + 8, (size_t)n_header);
+    (void)snprintf(quoted, sizeof quoted, "\"%s\":", name);
+    const char *entry = strstr(header, quoted);
+    REQUIRE(entry != NULL);
+    const char *offsets = strstr(entry, "\"data_offsets\":[");
+    REQUIRE(offsets != NULL);
+    size_t at = 8 + (size_t)n_header + strtoull(offsets + 16, NULL, 10);
+    free(header);
+    return at;
+}
+
+/* The tensor's first BF16 value becomes NaN or infinite. */
+static void poison(const char *file, const char *tensor, uint16_t bits)
+{
+    size_t n_bytes;
+    unsigned char *data = read_file(scratch_path(file), &n_bytes);
+    memcpy(data + tensor_offset(data, n_bytes, tensor), &bits, sizeof bits);
+    scratch_write(file, data, n_bytes);
+    free(data);
+}
+
+static int count_calls(void *user, size_t token_index, const float *logits)
+{
+    (void)token_index;
+    (void)logits;
+    ++*(int *)user;
+    return 0;
+}
+
+static void check_poisoned(const char *name, const char *file, const char *tensor, uint16_t bits,
+                           const char *expected)
+{
+    const golden_case *c = golden_case_find(name);
+    golden g;
+    golden_read(c, &g);
+    const char *dir = scratch_copy(name);
+    poison(file, tensor, bits);
+    mf_engine_options options = golden_options(c);
+    mf_engine *engine = NULL;
+    mf_session *session = NULL;
+    mf_error error = {0};
+    REQUIRE_OK(mf_engine_open(dir, &options, &engine, &error), &error);
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    CHECK_STATUS(mf_session_eval(session, g.tokens, 4, &error), MF_ERR_FORMAT);
+    CHECK_CONTAINS(error.message, "the logits of token 3 are not finite numbers");
+    CHECK_CONTAINS(error.message, expected);
+    CHECK_U64(mf_session_position(session), 0);
+    CHECK(mf_session_logits(session) == NULL);
+    int n_calls = 0;
+    CHECK_STATUS(mf_session_eval_each(session, g.tokens, 4, count_calls, &n_calls, &error),
+                 MF_ERR_FORMAT);
+    CHECK_CONTAINS(error.message, "the logits of token 0 are not finite numbers");
+    CHECK_U64(n_calls, 0);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    scratch_remove();
+    golden_free(&g);
+}
+
+/* Each place among the lanes and behind them. */
+static void check_values(void)
+{
+    float values[53];
+    const uint32_t bad[] = {0x7FC00000u, 0x7F800001u, 0x7F800000u, 0xFF800000u, 0xFFC00000u};
+    for (size_t i = 0; i < 53; i++)
+        values[i] = i % 2 != 0 ? 3.4e38f : -1e-42f;
+    CHECK(mf_all_finite(values, 53));
+    for (size_t i = 0; i < 53; i++) {
+        const float was = values[i];
+        memcpy(&values[i], &bad[i % 5], sizeof(float));
+        CHECK(!mf_all_finite(values, 53));
+        CHECK(mf_all_finite(values, i));
+        values[i] = was;
+    }
+}
+
+int main(void)
+{
+    enum { NOT_A_NUMBER = 0x7FC0, INFINITE = 0x7F80 };
+    check_values();
+    check_poisoned("k2_bf16", "model.safetensors", "model.layers.0.input_layernorm.weight",
+                   NOT_A_NUMBER, "comes out of layer 0");
+    check_poisoned("k2_bf16", "model.safetensors", "model.layers.1.post_attention_layernorm.weight",
+                   NOT_A_NUMBER, "comes out of layer 1");
+    check_poisoned("k2_bf16", "model.safetensors", "model.norm.weight", INFINITE,
+                   "the final norm or the output head");
+    check_poisoned("mlx_4bit", "model.safetensors", "language_model.lm_head.scales", NOT_A_NUMBER,
+                   "the final norm or the output head");
+    check_poisoned("hf_bf16", "model-00001-of-00002.safetensors", "lm_head.weight", NOT_A_NUMBER,
+                   "the final norm or the output head");
+    return test_result();
+}
