@@ -66,14 +66,11 @@ typedef struct bench {
 } bench;
 
 /* One option of bench's own; an exit code. */
-static int own_option(bench_args *args, const mf_cli_parser *parser, int option)
+static int own_option(void *ctx, const mf_cli_parser *parser, int option)
 {
-    static const struct {
-        int option;
-        const char *name;
-        size_t offset;
-        uint32_t min, max;
-    } numbers[] = {
+    bench_args *args = ctx;
+    int exit_code = MF_EXIT_OK;
+    static const mf_cli_number numbers[] = {
         {OPT_PROMPT_TOKENS, "prompt-tokens", offsetof(bench_args, n_prompt_tokens), 0, 1u << 28},
         {OPT_GEN_TOKENS, "gen-tokens", offsetof(bench_args, n_gen_tokens), 0, 1u << 28},
         {OPT_REPEAT, "repeat", offsetof(bench_args, n_rounds), 1, 1000},
@@ -88,23 +85,17 @@ static int own_option(bench_args *args, const mf_cli_parser *parser, int option)
         return mf_cli_parse_u64(optarg, 0, UINT64_MAX, &args->seed)
                    ? MF_EXIT_OK
                    : mf_cli_bad_value(parser, "seed", optarg, "a number in range");
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (numbers[i].option == option &&
-            !mf_cli_parse_u32(optarg, numbers[i].min, numbers[i].max,
-                              (uint32_t *)((char *)args + numbers[i].offset)))
-            return mf_cli_bad_value(parser, numbers[i].name, optarg, "a number in range");
-    return MF_EXIT_OK;
+    (void)mf_cli_take_number(parser, numbers, sizeof numbers / sizeof *numbers, option, args,
+                             &exit_code);
+    return exit_code;
 }
 
 /* False: the program ends with *exit_code. */
 static bool parse(bench_args *args, int argc, char **argv, int *exit_code)
 {
-    const mf_cli_parser parser = {"bench", help, argc, argv, ":h", long_options, &args->engine};
-    int option;
-    while ((option = mf_cli_next(&parser, exit_code)) >= 0)
-        if ((*exit_code = own_option(args, &parser, option)) != MF_EXIT_OK)
-            return false;
-    if (option == MF_PARSE_STOP)
+    const mf_cli_parser parser = {
+        "bench", help, argc, argv, ":" MF_ENGINE_SHORT_OPTIONS, long_options, &args->engine};
+    if (!mf_cli_parse(&parser, own_option, args, exit_code))
         return false;
     args->model = mf_cli_positional(&parser, "MODEL", false, exit_code);
     if (!args->model)

@@ -187,16 +187,24 @@ static void print_json(const char *path, const mf_model_info *info)
     mf_cli_json_end(&json);
 }
 
+/* The only option of its own. */
+static int json_option(void *has_json, const mf_cli_parser *parser, int option)
+{
+    (void)parser;
+    (void)option;
+    *(bool *)has_json = true;
+    return MF_EXIT_OK;
+}
+
 int mf_cmd_info(int argc, char **argv)
 {
     mf_cli_engine_args engine;
     mf_cli_engine_args_init(&engine);
-    const mf_cli_parser parser = {"info", help, argc, argv, ":h", long_options, &engine};
+    const mf_cli_parser parser = {"info",       help,   argc, argv, ":" MF_ENGINE_SHORT_OPTIONS,
+                                  long_options, &engine};
     bool has_json = false;
-    int option, exit_code = MF_EXIT_OK;
-    while ((option = mf_cli_next(&parser, &exit_code)) >= 0)
-        has_json = true;
-    if (option == MF_PARSE_STOP)
+    int exit_code = MF_EXIT_OK;
+    if (!mf_cli_parse(&parser, json_option, &has_json, &exit_code))
         return exit_code;
     const char *model = mf_cli_positional(&parser, "MODEL", false, &exit_code);
     if (!model)

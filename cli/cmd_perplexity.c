@@ -46,21 +46,22 @@ typedef struct score {
     size_t n_windows;
 } score;
 
+static int own_option(void *ctx, const mf_cli_parser *parser, int option)
+{
+    perplexity_args *args = ctx;
+    if (option == OPT_JSON)
+        args->has_json = true;
+    else if (!mf_cli_parse_u64(optarg, 2, UINT32_MAX, &args->n_tokens))
+        return mf_cli_bad_value(parser, "tokens", optarg, "a number above one");
+    return MF_EXIT_OK;
+}
+
 /* False: the program ends with *exit_code. */
 static bool parse(perplexity_args *args, int argc, char **argv, int *exit_code)
 {
-    const mf_cli_parser parser = {"perplexity", help,         argc,         argv,
-                                  ":h",         long_options, &args->engine};
-    int option;
-    while ((option = mf_cli_next(&parser, exit_code)) >= 0) {
-        if (option == OPT_JSON) {
-            args->has_json = true;
-        } else if (!mf_cli_parse_u64(optarg, 2, UINT32_MAX, &args->n_tokens)) {
-            *exit_code = mf_cli_bad_value(&parser, "tokens", optarg, "a number above one");
-            return false;
-        }
-    }
-    if (option == MF_PARSE_STOP)
+    const mf_cli_parser parser = {
+        "perplexity", help, argc, argv, ":" MF_ENGINE_SHORT_OPTIONS, long_options, &args->engine};
+    if (!mf_cli_parse(&parser, own_option, args, exit_code))
         return false;
     if (args->engine.options.n_context_tokens == 1) {
         *exit_code = mf_cli_bad_value(&parser, "ctx", "1", "a window that predicts anything");

@@ -29,7 +29,7 @@ static const char help[] =
     "  --top-p P              among the most likely that sum to P; 1: off\n"
     "  --min-p P              among those at least P times the likeliest; 0: off\n"
     "  --repeat-penalty R     divide the score of what was there already by R; 1: off\n"
-    "  --seed N               of the random choices; the same seed gives the same text (default "
+    "  -s, --seed N           of the random choices; the same seed gives the same text (default "
     "0)\n"
     "  --ignore-eos           go on after an end token\n"
     "  --stats[=json]         the run's figures at the end, on standard error\n"
@@ -48,7 +48,6 @@ enum {
     OPT_TOP_P,
     OPT_MIN_P,
     OPT_PENALTY,
-    OPT_SEED,
     OPT_IGNORE_EOS,
     OPT_STATS,
     OPT_STATE_DIR,
@@ -68,7 +67,7 @@ static const struct option long_options[] = {
     {"top-p", required_argument, NULL, OPT_TOP_P},
     {"min-p", required_argument, NULL, OPT_MIN_P},
     {"repeat-penalty", required_argument, NULL, OPT_PENALTY},
-    {"seed", required_argument, NULL, OPT_SEED},
+    {"seed", required_argument, NULL, 's'},
     {"ignore-eos", no_argument, NULL, OPT_IGNORE_EOS},
     {"stats", optional_argument, NULL, OPT_STATS},
     {"state-dir", required_argument, NULL, OPT_STATE_DIR},
@@ -110,7 +109,7 @@ static bool sampler_option(mf_cli_generate_args *g, int option, const char **nam
         *name = "repeat-penalty";
         *good = g->has_penalty = mf_cli_parse_float(optarg, 1e-6f, 1000, &s->repetition_penalty);
         return true;
-    case OPT_SEED:
+    case 's':
         *name = "seed";
         *good = g->has_seed = mf_cli_parse_u64(optarg, 0, UINT64_MAX, &s->seed);
         return true;
@@ -129,8 +128,9 @@ static bool parse_thinking(const char *text, mf_thinking *out)
 }
 
 /* One option of run's own; an exit code. */
-static int own_option(run_args *args, const mf_cli_parser *parser, int option)
+static int own_option(void *ctx, const mf_cli_parser *parser, int option)
 {
+    run_args *args = ctx;
     const char *name = "", *expected = "a number in range";
     mf_cli_generate_args *g = &args->generate;
     bool good = true;
@@ -183,13 +183,14 @@ static int own_option(run_args *args, const mf_cli_parser *parser, int option)
 /* False: the program ends with *exit_code. */
 static bool parse(run_args *args, int argc, char **argv, int *exit_code)
 {
-    const mf_cli_parser parser = {
-        "run", help, argc, argv, ":p:f:n:h", long_options, &args->generate.engine};
-    int option;
-    while ((option = mf_cli_next(&parser, exit_code)) >= 0)
-        if ((*exit_code = own_option(args, &parser, option)) != MF_EXIT_OK)
-            return false;
-    if (option == MF_PARSE_STOP)
+    const mf_cli_parser parser = {"run",
+                                  help,
+                                  argc,
+                                  argv,
+                                  ":f:n:p:s:" MF_ENGINE_SHORT_OPTIONS,
+                                  long_options,
+                                  &args->generate.engine};
+    if (!mf_cli_parse(&parser, own_option, args, exit_code))
         return false;
     args->model = mf_cli_positional(&parser, "MODEL", false, exit_code);
     if (!args->model)

@@ -43,8 +43,10 @@ typedef struct tokenize_args {
     bool has_ids, has_json, parse_special, decode;
 } tokenize_args;
 
-static void own_option(tokenize_args *args, int option)
+static int own_option(void *ctx, const mf_cli_parser *parser, int option)
 {
+    tokenize_args *args = ctx;
+    (void)parser;
     switch (option) {
     case 'p':
         args->text = optarg;
@@ -65,16 +67,14 @@ static void own_option(tokenize_args *args, int option)
         args->decode = true;
         break;
     }
+    return MF_EXIT_OK;
 }
 
 /* False: the program ends with *exit_code. */
 static bool parse(tokenize_args *args, int argc, char **argv, int *exit_code)
 {
     const mf_cli_parser parser = {"tokenize", help, argc, argv, ":p:f:h", long_options, NULL};
-    int option;
-    while ((option = mf_cli_next(&parser, exit_code)) >= 0)
-        own_option(args, option);
-    if (option == MF_PARSE_STOP)
+    if (!mf_cli_parse(&parser, own_option, args, exit_code))
         return false;
     args->model = mf_cli_positional(&parser, "MODEL", args->decode, exit_code);
     if (!args->model)

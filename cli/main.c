@@ -20,8 +20,8 @@ static const char help[] =
     "  perplexity  measure how well a model predicts a text\n"
     "  bench       measure speed, reads and memory\n"
     "\n"
-    "  -h, --help  this text; 'moeflux COMMAND --help' for a command's options\n"
-    "  --version   the version\n"
+    "  help [COMMAND]  this text, or a command's options; also -h, --help\n"
+    "  version         the version; also -V, --version\n"
     "\n"
     "Exit codes: 0 done, 1 error, 2 wrong usage, 130 answer interrupted.\n";
 
@@ -45,24 +45,44 @@ static bool fill_standard_streams(void)
     return true;
 }
 
+static int run_command(const char *name, int argc, char **argv)
+{
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return commands[i].run(argc, argv);
+    return mf_cli_usage_error(NULL, "'%s' is not %s", name,
+                              *name == '-' ? "an option" : "a command");
+}
+
+static int print_help(int argc, char **argv)
+{
+    char option[] = "--help";
+    char *command_line[] = {argc > 2 ? argv[2] : NULL, option, NULL};
+    if (argc > 2)
+        return run_command(argv[2], 2, command_line);
+    fputs(help, stdout);
+    return mf_cli_finish(MF_EXIT_OK);
+}
+
+/* True if word is one of the n names. */
+static bool is_any(const char *word, const char *const *names, int n)
+{
+    return mf_cli_parse_name(word, names, n) >= 0;
+}
+
 int main(int argc, char **argv)
 {
+    static const char *const help_names[] = {"help", "--help", "-h"};
+    static const char *const version_names[] = {"version", "--version", "-V"};
     if (!fill_standard_streams())
         return MF_EXIT_ERROR;
     if (argc < 2)
         return mf_cli_usage_error(NULL, "a command is missing");
-    const char *name = argv[1];
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
-        fputs(help, stdout);
-        return mf_cli_finish(MF_EXIT_OK);
-    }
-    if (strcmp(name, "--version") == 0) {
+    if (is_any(argv[1], help_names, 3))
+        return print_help(argc, argv);
+    if (is_any(argv[1], version_names, 3)) {
         printf("moeflux %s\n", mf_version());
         return mf_cli_finish(MF_EXIT_OK);
     }
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-        if (strcmp(name, commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
-    return mf_cli_usage_error(NULL, "'%s' is not %s", name,
-                              *name == '-' ? "an option" : "a command");
+    return run_command(argv[1], argc - 1, argv + 1);
 }

@@ -156,18 +156,33 @@ static bool parse_packed_bits(const char *text, uint32_t *out)
 #define MAX_TOKENS (1u << 30)
 
 /* The shared options that are a plain number. */
-static const struct number_option {
-    int option;
-    const char *name;
-    size_t offset; /* of the uint32_t in mf_engine_options */
-    uint32_t max;  /* the least is 1 */
-} number_options[] = {
-    {MF_OPT_CONTEXT, "ctx", offsetof(mf_engine_options, n_context_tokens), MAX_TOKENS},
-    {MF_OPT_THREADS, "threads", offsetof(mf_engine_options, n_threads), 1024},
-    {MF_OPT_CHUNK, "prefill-chunk", offsetof(mf_engine_options, n_chunk_tokens), MAX_TOKENS},
+static const mf_cli_number engine_numbers[] = {
+    {MF_OPT_CONTEXT, "ctx", offsetof(mf_engine_options, n_context_tokens), 1, MAX_TOKENS},
+    {MF_OPT_THREADS, "threads", offsetof(mf_engine_options, n_threads), 1, 1024},
+    {MF_OPT_CHUNK, "prefill-chunk", offsetof(mf_engine_options, n_chunk_tokens), 1, 1u << 20},
     {MF_OPT_EXPERTS_PER_TOKEN, "experts-per-token",
-     offsetof(mf_engine_options, n_experts_per_token), 65536},
+     offsetof(mf_engine_options, n_experts_per_token), 1, 65536},
 };
+
+bool mf_cli_take_number(const mf_cli_parser *parser, const mf_cli_number *numbers, size_t n,
+                        int option, void *args, int *exit_code)
+{
+    char expected[64];
+    for (size_t i = 0; i < n; i++) {
+        const mf_cli_number *number = &numbers[i];
+        if (number->option != option)
+            continue;
+        uint32_t *out = (uint32_t *)(void *)((char *)args + number->offset);
+        *exit_code = MF_EXIT_OK;
+        if (!mf_cli_parse_u32(optarg, number->min, number->max, out)) {
+            snprintf(expected, sizeof expected, "a number from %lu to %lu",
+                     (unsigned long)number->min, (unsigned long)number->max);
+            *exit_code = mf_cli_bad_value(parser, number->name, optarg, expected);
+        }
+        return true;
+    }
+    return false;
+}
 
 /* An answer of engine_option: 1 handled, -1 bad value (*exit_code set). */
 static int checked(bool good, const mf_cli_parser *parser, const char *name, const char *expected,
@@ -183,12 +198,9 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
 {
     mf_cli_engine_args *args = parser->engine;
     mf_engine_options *o = &args->options;
-    for (size_t i = 0; i < sizeof number_options / sizeof *number_options; i++) {
-        const struct number_option *n = &number_options[i];
-        if (n->option == option)
-            return checked(mf_cli_parse_u32(optarg, 1, n->max, (uint32_t *)((char *)o + n->offset)),
-                           parser, n->name, "a number in range", exit_code);
-    }
+    if (mf_cli_take_number(parser, engine_numbers, sizeof engine_numbers / sizeof *engine_numbers,
+                           option, o, exit_code))
+        return *exit_code == MF_EXIT_OK ? 1 : -1;
     switch (option) {
     case MF_OPT_RAM:
         return checked(mf_cli_parse_size(optarg, &o->ram_bytes) && o->ram_bytes > 0, parser, "ram",
@@ -233,28 +245,28 @@ static int bad_option(const mf_cli_parser *parser, int answer)
     return mf_cli_usage_error(parser->command, "%s: '%s' %s", parser->command, word, what);
 }
 
-int mf_cli_next(const mf_cli_parser *parser, int *exit_code)
+bool mf_cli_parse(const mf_cli_parser *parser, mf_cli_option_fn own, void *args, int *exit_code)
 {
     opterr = 0;
     for (;;) {
         int option = getopt_long(parser->argc, parser->argv, parser->short_options,
                                  parser->long_options, NULL);
         if (option == -1)
-            return MF_PARSE_END;
+            return true;
         if (option == 'h') {
             fputs(parser->help, stdout);
             *exit_code = mf_cli_finish(MF_EXIT_OK);
-            return MF_PARSE_STOP;
+            return false;
         }
         if (option == '?' || option == ':') {
             *exit_code = bad_option(parser, option);
-            return MF_PARSE_STOP;
+            return false;
         }
         int handled = parser->engine ? engine_option(parser, option, exit_code) : 0;
-        if (handled < 0)
-            return MF_PARSE_STOP;
         if (handled == 0)
-            return option;
+            *exit_code = own(args, parser, option);
+        if (*exit_code != MF_EXIT_OK)
+            return false;
     }
 }
 

@@ -11,23 +11,25 @@
 
 #include <getopt.h>
 
-/* Values of long options, above any character. A subcommand's own start at MF_OPT_OWN. */
+/* Values of options: their letter, or above any character. A subcommand's own start at
+ * MF_OPT_OWN. */
 enum {
+    MF_OPT_CONTEXT = 'c',
+    MF_OPT_QUIET = 'q',
+    MF_OPT_THREADS = 't',
+    MF_OPT_VERBOSE = 'v',
     MF_OPT_RAM = 256,
     MF_OPT_EXPERT_CACHE,
-    MF_OPT_CONTEXT,
     MF_OPT_IO,
-    MF_OPT_THREADS,
     MF_OPT_CHUNK,
     MF_OPT_EXPERTS_PER_TOKEN,
     MF_OPT_PACKED_BITS,
     MF_OPT_CPU_TIER,
     MF_OPT_KV_TYPE,
-    MF_OPT_VERBOSE,
-    MF_OPT_QUIET,
     MF_OPT_OWN
 };
 
+#define MF_ENGINE_SHORT_OPTIONS "c:hqt:v"
 /* clang-format off */
 #define MF_ENGINE_LONG_OPTIONS                                                                     \
     {"ram", required_argument, NULL, MF_OPT_RAM},                                                  \
@@ -49,15 +51,16 @@ enum {
     "Engine:\n"                                                                                 \
     "  --ram SIZE             peak memory of the whole process (default: what is available)\n"  \
     "  --expert-cache SIZE    memory for experts alone; 0: the least possible\n"                \
-    "  --ctx N                context in tokens (default 4096, or the model's limit if less)\n" \
+    "  -c, --ctx N            context in tokens (default 4096, or the model's limit if less)\n" \
     "  --io KIND              uring, pool or auto (default auto)\n"                             \
-    "  --threads N            compute threads (default: one per CPU)\n"                         \
+    "  -t, --threads N        compute threads (default: one per CPU)\n"                         \
     "  --prefill-chunk N      tokens evaluated together in a prefill (default 512)\n"           \
     "  --experts-per-token K  use fewer experts than the model's own number\n"                  \
     "  --packed-bits N        packed form: the 4-bit or the 2-bit experts\n"                    \
     "  --cpu-tier TIER        at most scalar, avx2 or avx512 (default auto)\n"                  \
     "  --kv-type TYPE         f32 or bf16: cached keys, values, latents (default f32)\n"        \
-    "  --verbose, --quiet     also notes; not even warnings\n"                                  \
+    "  -v, --verbose          also the engine's notes\n"                                        \
+    "  -q, --quiet            not even its warnings\n"                                          \
     "  -h, --help             this text\n"                                                      \
     "SIZE is a number of bytes or has a suffix K, M, G or T: 512M, 3G, 1.5G.\n"
 
@@ -80,12 +83,24 @@ typedef struct mf_cli_parser {
     mf_cli_engine_args *engine; /* NULL where the subcommand opens none */
 } mf_cli_parser;
 
-/* mf_cli_next's answers besides an option's value. */
-enum { MF_PARSE_END = -1, MF_PARSE_STOP = -2 };
+/* Takes one option of the subcommand's own, whose value is optarg. An exit code. */
+typedef int (*mf_cli_option_fn)(void *args, const mf_cli_parser *parser, int option);
 
-/* The next option that is the subcommand's own; optarg is its value. Handles --help and the
- * engine's options. On MF_PARSE_STOP the program ends with *exit_code. */
-int mf_cli_next(const mf_cli_parser *parser, int *exit_code);
+/* Reads all options: --help and the engine's itself, the others by own(args). False: the program
+ * ends with *exit_code. */
+bool mf_cli_parse(const mf_cli_parser *parser, mf_cli_option_fn own, void *args, int *exit_code);
+
+/* An option that is a number, and the uint32_t that it sets. */
+typedef struct mf_cli_number {
+    int option;
+    const char *name;
+    size_t offset; /* in the subcommand's arguments */
+    uint32_t min, max;
+} mf_cli_number;
+
+/* Sets the number that `option` is. False: it is none of them; else *exit_code is set. */
+bool mf_cli_take_number(const mf_cli_parser *parser, const mf_cli_number *numbers, size_t n,
+                        int option, void *args, int *exit_code);
 
 /* Says that option's value is bad; returns MF_EXIT_USAGE. */
 int mf_cli_bad_value(const mf_cli_parser *parser, const char *option, const char *value,
@@ -94,6 +109,7 @@ int mf_cli_bad_value(const mf_cli_parser *parser, const char *option, const char
 const char *mf_cli_positional(const mf_cli_parser *parser, const char *what, bool more,
                               int *exit_code);
 
+/* Strict parsers: false where the text is anything else. */
 bool mf_cli_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
 bool mf_cli_parse_u32(const char *text, uint32_t min, uint32_t max, uint32_t *out);
 bool mf_cli_parse_size(const char *text, uint64_t *out);

@@ -13,9 +13,23 @@ run -h
 expect_code 0
 run run -h
 expect_code 0
-run --version
+for version in --version -V version; do
+    run "$version"
+    expect_code 0
+    expect_exact "$out" "moeflux $(sed -n 's/.*MF_VERSION_STRING "\(.*\)"/\1/p' "$SOURCE/include/moeflux/moeflux.h")"
+done
+run --help
+cp "$out" "$scratch/help"
+run help
 expect_code 0
-expect_exact "$out" "moeflux $(sed -n 's/.*MF_VERSION_STRING "\(.*\)"/\1/p' "$SOURCE/include/moeflux/moeflux.h")"
+expect_same "$out" "$scratch/help"
+run bench --help
+cp "$out" "$scratch/help"
+run help bench
+expect_code 0
+expect_same "$out" "$scratch/help"
+run help sing
+expect_usage_error "'sing' is not a command"
 
 run
 expect_usage_error "a command is missing"
@@ -42,7 +56,7 @@ for command in "run model" "info model" "bench model" "tokenize model" "perplexi
     expect_usage_error "${command%% *}: unexpected argument 'surplus'"
 done
 
-for option in -p -f -n --prompt --file --max-tokens --temp --top-k --top-p --min-p --seed --ram \
+for option in -p -f -n -s -c -t --prompt --file --max-tokens --temp --top-k --top-p --min-p --seed --ram \
     --repeat-penalty --expert-cache --system --think --ctx --io --threads --prefill-chunk \
     --experts-per-token --packed-bits --cpu-tier --kv-type; do
     run run model "$option"
@@ -65,6 +79,12 @@ for command in run info bench perplexity; do
         99999999999T
     bad --expert-cache -1 lots 0x10 1..5G
     bad --ctx 0 -5 12a 99999999999 1.5
+    run $command model $file -c 0
+    expect_usage_error "--ctx: '0' is not a number from 1 to *"
+    run $command model $file -t 1025
+    expect_usage_error "--threads: '1025' is not a number from 1 to 1024"
+    run $command model $file --prefill-chunk 1048577
+    expect_usage_error "--prefill-chunk: '1048577' is not a number from 1 to 1048576"
     bad --threads 0 -1 two 4294967297
     bad --prefill-chunk 0 1K
     bad --experts-per-token 0 x
