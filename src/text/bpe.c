@@ -6,17 +6,15 @@
  */
 #include "text/bpe.h"
 
-#include "base/checked.h"
 #include "text/bpe_tables.h"
 
 #include <string.h>
 
 #define SHORT_WORD 48
 
-typedef struct mf_heap_entry {
-    uint64_t order;  /* rank << 32 | position of the left symbol */
-    uint32_t merged; /* tells an entry that has become stale */
-} mf_heap_entry;
+/* Rank << 32 | position of the left symbol. Of one place only one pair has a rank, which tells an
+ * entry that has become stale. */
+typedef uint64_t mf_heap_entry;
 
 typedef struct mf_symbol {
     uint32_t id; /* MF_BPE_NONE once merged into its left neighbour */
@@ -93,7 +91,7 @@ static size_t merge_short(const mf_bpe *bpe, uint32_t *ids, size_t n)
 static void heap_push(mf_heap_entry *heap, size_t *n, mf_heap_entry entry)
 {
     size_t i = (*n)++;
-    while (i > 0 && heap[(i - 1) / 2].order > entry.order) {
+    while (i > 0 && heap[(i - 1) / 2] > entry) {
         heap[i] = heap[(i - 1) / 2];
         i = (i - 1) / 2;
     }
@@ -108,9 +106,9 @@ static mf_heap_entry heap_pop(mf_heap_entry *heap, size_t *n)
         size_t child = 2 * i + 1;
         if (child >= *n)
             break;
-        if (child + 1 < *n && heap[child + 1].order < heap[child].order)
+        if (child + 1 < *n && heap[child + 1] < heap[child])
             child++;
-        if (heap[child].order >= last.order)
+        if (heap[child] >= last)
             break;
         heap[i] = heap[child];
         i = child;
@@ -128,7 +126,7 @@ static void push_pair(const mf_bpe *bpe, const mf_symbol *symbols, uint32_t i, m
     uint32_t rank;
     uint32_t merged = find_merge(bpe, symbols[i].id, symbols[symbols[i].next].id, &rank);
     if (merged != MF_BPE_NONE)
-        heap_push(heap, n_heap, (mf_heap_entry){(uint64_t)rank << 32 | i, merged});
+        heap_push(heap, n_heap, (mf_heap_entry)rank << 32 | i);
 }
 
 static void merge_with_heap(const mf_bpe *bpe, mf_symbol *symbols, size_t n, mf_heap_entry *heap)
@@ -142,13 +140,13 @@ static void merge_with_heap(const mf_bpe *bpe, mf_symbol *symbols, size_t n, mf_
         push_pair(bpe, symbols, (uint32_t)i, heap, &n_heap);
     while (n_heap > 0) {
         mf_heap_entry entry = heap_pop(heap, &n_heap);
-        uint32_t i = (uint32_t)entry.order, right = symbols[i].next;
+        uint32_t i = (uint32_t)entry, right = symbols[i].next, rank;
         if (symbols[i].id == MF_BPE_NONE || right == MF_BPE_NONE)
             continue;
-        uint32_t rank;
-        if (find_merge(bpe, symbols[i].id, symbols[right].id, &rank) != entry.merged)
+        uint32_t merged = find_merge(bpe, symbols[i].id, symbols[right].id, &rank);
+        if (merged == MF_BPE_NONE || rank != entry >> 32)
             continue; /* one side has merged otherwise since */
-        symbols[i].id = entry.merged;
+        symbols[i].id = merged;
         symbols[i].next = symbols[right].next;
         symbols[right].id = MF_BPE_NONE;
         if (symbols[i].next != MF_BPE_NONE)
@@ -162,10 +160,14 @@ static void merge_with_heap(const mf_bpe *bpe, mf_symbol *symbols, size_t n, mf_
 static mf_status encode_long(const mf_bpe *bpe, mf_bpe_scratch *scratch, const unsigned char *word,
                              size_t n_bytes, const uint32_t **ids, size_t *n_ids, mf_error *error)
 {
-    size_t symbol_bytes, heap_bytes;
-    if (n_bytes >= UINT32_MAX / 2 || !mf_mul_size(n_bytes, sizeof(mf_symbol), &symbol_bytes) ||
-        !mf_mul_size(n_bytes, 2 * sizeof(mf_heap_entry), &heap_bytes))
-        return mf_fail_memory(error, n_bytes, "a word");
+    if (n_bytes > MF_MAX_WORD_BYTES)
+        return mf_fail(
+            error, MF_ERR_UNSUPPORTED,
+            "%zu bytes of the text are one word to the tokenizer, more than the %zu that "
+            "one may have",
+            n_bytes, MF_MAX_WORD_BYTES);
+    const size_t symbol_bytes = n_bytes * sizeof(mf_symbol);
+    const size_t heap_bytes = n_bytes * 2 * sizeof(mf_heap_entry);
     MF_TRY(mf_buffer_reserve(&scratch->symbols, symbol_bytes, "a word's symbols", error));
     MF_TRY(mf_buffer_reserve(&scratch->heap, heap_bytes, "a word's pairs", error));
     mf_symbol *symbols = (mf_symbol *)(void *)scratch->symbols.data;

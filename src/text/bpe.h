@@ -13,6 +13,8 @@
 #include "text/buffer.h"
 
 #define MF_BPE_NONE UINT32_MAX
+/* The longest word that is merged: it takes up to 28 bytes a byte meanwhile. */
+#define MF_MAX_WORD_BYTES ((size_t)4 << 20)
 /* The longest token that a vocabulary of ranks may have. */
 #define MF_MAX_RANKED_BYTES 1024
 
@@ -75,7 +77,8 @@ uint32_t mf_bpe_find_key(const mf_bpe *bpe, const char *key, size_t n_bytes, mf_
 mf_status mf_bpe_add_literal(mf_bpe *bpe, uint32_t id, const char *text, size_t n_bytes,
                              mf_error *error);
 
-/* The ids of one word; *ids points into the scratch and is valid until the next call. */
+/* The ids of one word; *ids points into the scratch and is valid until the next call. Errors:
+ * MF_ERR_UNSUPPORTED (too long), MF_ERR_NO_MEMORY. */
 mf_status mf_bpe_encode(const mf_bpe *bpe, mf_bpe_scratch *scratch, const unsigned char *word,
                         size_t n_bytes, const uint32_t **ids, size_t *n_ids, mf_error *error);
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * NFC from utf8proc's character data. The reordering of combining marks is done here: utf8proc's
- * own takes quadratic time over a long run of marks.
+ * own takes quadratic time over a long run of marks. A long text is done in blocks, which end where
+ * nothing of the one before can compose with or sort behind what follows: the scratch is that of a
+ * block.
  */
 #include "text/nfc.h"
 
@@ -14,6 +16,8 @@
 #define WHAT "text in normalization form C"
 /* The longest canonical decomposition of one character. */
 #define MAX_DECOMPOSITION 4
+/* A block is at least so long, unless it is the last. */
+#define BLOCK_BYTES ((size_t)64 << 10)
 
 void mf_nfc_scratch_init(mf_nfc_scratch *scratch, const mf_allocator *a)
 {
@@ -107,8 +111,34 @@ static mf_status decompose(const unsigned char *text, size_t n_bytes, mf_buffer 
     return MF_OK;
 }
 
-mf_status mf_nfc(mf_nfc_scratch *scratch, const unsigned char *text, size_t n_bytes, mf_buffer *out,
-                 mf_error *error)
+/* True if neither the character nor what it decomposes into joins anything before it. Not all such
+ * characters: those of most texts. */
+static bool starts_anew(uint32_t c)
+{
+    return c < 0x300 ||                    /* Latin, and every white space and digit of ASCII */
+           (c >= 0x3041 && c <= 0x3096) || /* Hiragana */
+           (c >= 0x30A1 && c <= 0x30FA) || /* Katakana */
+           (c >= 0x3400 && c <= 0x9FFF) || /* Han */
+           (c >= 0xAC00 && c <= 0xD7A3);   /* Hangul syllables */
+}
+
+/* Where the block that begins the text ends. */
+static size_t block_end(const unsigned char *text, size_t n_bytes)
+{
+    size_t at = BLOCK_BYTES, n_char;
+    while (at < n_bytes && (text[at] & 0xC0) == 0x80)
+        at++;
+    for (; at < n_bytes; at += n_char) {
+        uint32_t c;
+        (void)mf_utf8_next(text + at, n_bytes - at, &c, &n_char);
+        if (starts_anew(c))
+            return at;
+    }
+    return n_bytes;
+}
+
+static mf_status add_block(mf_nfc_scratch *scratch, const unsigned char *text, size_t n_bytes,
+                           mf_buffer *out, mf_error *error)
 {
     mf_buffer *buffer = &scratch->code_points;
     MF_TRY(decompose(text, n_bytes, buffer, error));
@@ -126,6 +156,18 @@ mf_status mf_nfc(mf_nfc_scratch *scratch, const unsigned char *text, size_t n_by
         unsigned char encoded[4];
         size_t n_encoded = mf_utf8_put((uint32_t)code_points[i], encoded);
         MF_TRY(mf_buffer_append(out, encoded, n_encoded, WHAT, error));
+    }
+    return MF_OK;
+}
+
+mf_status mf_nfc(mf_nfc_scratch *scratch, const unsigned char *text, size_t n_bytes, mf_buffer *out,
+                 mf_error *error)
+{
+    while (n_bytes != 0) {
+        size_t n = block_end(text, n_bytes);
+        MF_TRY(add_block(scratch, text, n, out, error));
+        text += n;
+        n_bytes -= n;
     }
     return MF_OK;
 }

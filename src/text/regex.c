@@ -1,24 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * PCRE2 behind the caller's allocator. Patterns run as machine code where PCRE2 can make it, and in
- * its interpreter where it cannot or where the code's stack is too small. A match may take a number
- * of steps proportional to the text, and no more: an exponential pattern ends in an error.
+ * its interpreter where it cannot or where the code's stack is too small.
+ *
+ * All matches of a text together may take a number of steps proportional to it, and no more: an
+ * exponential pattern ends in an error, and so does one that is polynomial at every character.
+ * PCRE2 does not say how many steps a match took, but ends it at a limit: a match gets few at
+ * first, which are free and enough for nearly all, and then more and more, which are charged.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/regex.h"
 
 #include <pcre2.h>
+#include <stdio.h>
 #include <string.h>
 
-#define LEAST_MATCH_LIMIT 1000000u
-#define MATCH_LIMIT_PER_BYTE 16u
-#define HEAP_LIMIT_KIB (256u * 1024u)
+#define FREE_STEPS 50u
+#define FIRST_STEPS 2000u
+#define LEAST_STEPS 2000000u
+#define STEPS_PER_BYTE 64u
+#define MAX_FIELD 512
+#define HEAP_LIMIT_KIB (32u * 1024u)
 
 struct mf_regex {
     mf_allocator allocator;
     pcre2_general_context *general; /* its memory functions point at `allocator` */
     pcre2_code *code;
     bool has_jit;
+    char field[MAX_FIELD]; /* what messages call it */
 };
 
 struct mf_matcher {
@@ -27,6 +36,7 @@ struct mf_matcher {
     pcre2_general_context *general;
     pcre2_match_context *match_context;
     pcre2_match_data *match_data;
+    uint64_t steps_left; /* for all matches */
 };
 
 static void *block_alloc(size_t n_bytes, void *ctx)
@@ -75,6 +85,7 @@ mf_status mf_regex_compile(const mf_allocator *a, const char *field, const char 
     if (regex == NULL)
         return mf_fail_memory(error, sizeof *regex, "a regular expression");
     regex->allocator = *a;
+    (void)snprintf(regex->field, sizeof regex->field, "%s", field);
     mf_status status;
     if (is_literal) {
         status = compile(regex, field, (const unsigned char *)pattern, n_bytes,
@@ -127,6 +138,7 @@ mf_status mf_matcher_create(const mf_regex *regex, const mf_allocator *a, mf_mat
         return mf_fail_memory(error, 0, "a match");
     }
     pcre2_set_heap_limit(matcher->match_context, HEAP_LIMIT_KIB);
+    matcher->steps_left = LEAST_STEPS;
     *out = matcher;
     return MF_OK;
 }
@@ -144,25 +156,40 @@ void mf_matcher_free(mf_matcher **matcher)
     mf_free(&a, m, sizeof *m);
 }
 
-static uint32_t match_limit(size_t n_bytes)
+/* Few steps of machine code first, for nearly all matches; then the interpreter within what is
+ * left, four times as many steps at each attempt. */
+static int match_in_budget(mf_matcher *m, const unsigned char *text, size_t n_bytes, size_t from)
 {
-    size_t most = (UINT32_MAX - LEAST_MATCH_LIMIT) / MATCH_LIMIT_PER_BYTE;
-    return n_bytes > most ? UINT32_MAX
-                          : LEAST_MATCH_LIMIT + MATCH_LIMIT_PER_BYTE * (uint32_t)n_bytes;
+    /* The text is checked once by the caller, not once a match. */
+    const uint32_t options = PCRE2_NO_UTF_CHECK;
+    uint64_t n_steps = FIRST_STEPS;
+    if (m->regex->has_jit) {
+        pcre2_set_match_limit(m->match_context, FREE_STEPS);
+        int n = pcre2_jit_match(m->regex->code, text, n_bytes, from, options, m->match_data,
+                                m->match_context);
+        if (n != PCRE2_ERROR_MATCHLIMIT && n != PCRE2_ERROR_JIT_STACKLIMIT)
+            return n;
+    }
+    for (;; n_steps *= 4) {
+        n_steps = n_steps < UINT32_MAX ? n_steps : UINT32_MAX;
+        if (n_steps > m->steps_left)
+            n_steps = m->steps_left;
+        pcre2_set_match_limit(m->match_context, (uint32_t)n_steps);
+        int n = pcre2_match(m->regex->code, text, n_bytes, from, options | PCRE2_NO_JIT,
+                            m->match_data, m->match_context);
+        if (n == PCRE2_ERROR_MATCHLIMIT)
+            m->steps_left -= n_steps;
+        if (n != PCRE2_ERROR_MATCHLIMIT || m->steps_left == 0)
+            return n;
+    }
 }
 
 mf_status mf_matcher_find(mf_matcher *m, const unsigned char *text, size_t n_bytes, size_t from,
                           bool *found, size_t *start, size_t *end, mf_error *error)
 {
-    /* The text is checked once by the caller, not once a match. */
-    uint32_t options = PCRE2_NO_UTF_CHECK;
-    pcre2_set_match_limit(m->match_context, match_limit(n_bytes));
-    int n = m->regex->has_jit ? pcre2_jit_match(m->regex->code, text, n_bytes, from, options,
-                                                m->match_data, m->match_context)
-                              : PCRE2_ERROR_JIT_STACKLIMIT;
-    if (n == PCRE2_ERROR_JIT_STACKLIMIT) /* or no JIT at all: the interpreter has heap memory */
-        n = pcre2_match(m->regex->code, text, n_bytes, from, options | PCRE2_NO_JIT, m->match_data,
-                        m->match_context);
+    if (from == 0) /* a text begins */
+        m->steps_left += (uint64_t)STEPS_PER_BYTE * n_bytes;
+    int n = match_in_budget(m, text, n_bytes, from);
     if (n == PCRE2_ERROR_NOMATCH) {
         *found = false;
         return MF_OK;
@@ -171,9 +198,9 @@ mf_status mf_matcher_find(mf_matcher *m, const unsigned char *text, size_t n_byt
         return mf_fail_memory(error, 0, "a match");
     if (n < 0)
         return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "the pre-tokenizer's regular expression gave up (PCRE2 error %d) at byte "
-                       "%zu of %zu",
-                       n, from, n_bytes);
+                       "%s: its regular expression takes too many steps on this text: it gave up "
+                       "(PCRE2 error %d) at byte %zu of %zu",
+                       m->regex->field, n, from, n_bytes);
     const PCRE2_SIZE *ovector = pcre2_get_ovector_pointer(m->match_data);
     *found = true;
     *start = ovector[0];

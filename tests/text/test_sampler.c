@@ -146,6 +146,23 @@ static void check_odd_logits(void)
     mf_sampler_free(&four);
 }
 
+/* Of a sum of nothing the most likely token is left, whatever else cuts. */
+static void check_no_p(void)
+{
+    static const float logits[4] = {1.0f, 5.0f, 3.0f, 4.9f};
+    for (uint32_t top_k = 0; top_k < 4; top_k++) {
+        mf_sampler_options o;
+        mf_sampler *s = NULL;
+        mf_sampler_options_default(&o);
+        o.top_k = top_k;
+        o.top_p = 0.0f;
+        REQUIRE(mf_sampler_create(&o, 4, NULL, &s, NULL) == MF_OK);
+        for (int i = 0; i < 20; i++)
+            CHECK(mf_sampler_sample(s, logits) == 1);
+        mf_sampler_free(&s);
+    }
+}
+
 static void check_options(void)
 {
     mf_sampler_options o;
@@ -208,6 +225,7 @@ int main(int argc, char **argv)
     check_draws();
     check_seed();
     check_odd_logits();
+    check_no_p();
     check_options();
     check_bad_files();
     return test_result();
