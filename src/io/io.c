@@ -26,8 +26,8 @@ typedef struct io_file {
     char *path;
     size_t path_bytes;
     uint64_t n_bytes; /* when it was added */
+    uint32_t lane;
     int fd;
-    bool is_direct;
 } io_file;
 
 typedef struct request {
@@ -44,6 +44,9 @@ struct mf_io {
     void *engine_state;
     io_file *files;
     uint32_t n_files, files_capacity;
+    dev_t devices[MF_IO_LANES_MAX]; /* by lane */
+    uint32_t n_lanes;
+    uint32_t lane_in_flight[MF_IO_LANES_MAX];
     uint32_t depth;
     uint32_t n_in_flight;
     uint32_t first_free;
@@ -54,8 +57,15 @@ struct mf_io {
     unsigned char probe_block[2 * MF_IO_ALIGN];
 };
 
+static mf_status fail_broken(const mf_io *io, mf_error *error)
+{
+    return mf_fail(error, MF_ERR_IO, "%s: an earlier failure stopped all reads", io->engine->name);
+}
+
 static mf_status engine_submit(mf_io *io, const mf_io_op *ops, uint32_t n, mf_error *error)
 {
+    if (io->is_broken)
+        return fail_broken(io, error);
     mf_status status = io->engine->submit(io->engine_state, ops, n, error);
     if (status != MF_OK)
         io->is_broken = true;
@@ -66,8 +76,7 @@ static mf_status engine_collect(mf_io *io, bool wait, mf_io_result *out, uint32_
                                 mf_error *error)
 {
     if (io->is_broken)
-        return mf_fail(error, MF_ERR_STATE, "%s: an earlier failure stopped all reads",
-                       io->engine->name);
+        return fail_broken(io, error);
     mf_status status = io->engine->collect(io->engine_state, wait, out, max, n, error);
     if (status != MF_OK)
         io->is_broken = true;
@@ -99,6 +108,15 @@ static mf_status open_engine(mf_io *io, const mf_io_options *options, mf_error *
     return MF_OK;
 }
 
+static void free_all_requests(mf_io *io)
+{
+    for (uint32_t i = 0; i < io->depth; i++)
+        io->requests[i].next_free = i + 1 < io->depth ? i + 1 : NO_REQUEST;
+    io->first_free = 0;
+    io->n_in_flight = 0;
+    memset(io->lane_in_flight, 0, sizeof io->lane_in_flight);
+}
+
 mf_status mf_io_open(const mf_io_options *options, mf_io **out, mf_error *error)
 {
     mf_allocator allocator = mf_allocator_or_default(&options->allocator);
@@ -117,8 +135,7 @@ mf_status mf_io_open(const mf_io_options *options, mf_io **out, mf_error *error)
         status = mf_fail_memory(error, io->depth * sizeof *io->requests, "the table of reads");
         goto fail;
     }
-    for (uint32_t i = 0; i < io->depth; i++)
-        io->requests[i].next_free = i + 1 < io->depth ? i + 1 : NO_REQUEST;
+    free_all_requests(io);
     MF_TRY_GOTO(open_engine(io, options, error));
     *out = io;
     return MF_OK;
@@ -145,6 +162,8 @@ void mf_io_close(mf_io **io_ptr)
     *io_ptr = NULL;
     if (io->engine != NULL) {
         wait_for_all(io);
+        if (io->is_broken)
+            (void)!io->engine->reset(io->engine_state, NULL); /* what is read into stays owned */
         io->engine->close(io->engine_state);
     }
     mf_allocator allocator = io->allocator;
@@ -180,6 +199,13 @@ static mf_status grow_files(mf_io *io, mf_error *error)
     return MF_OK;
 }
 
+/* The read would have gone well at another moment: a signal came, the kernel was short of
+ * something, or the thread that submitted it ended. */
+static bool is_passing(int32_t n_read)
+{
+    return n_read == -EINTR || n_read == -EAGAIN || n_read == -ECANCELED;
+}
+
 /* Whether a direct read of this file works, tried by the engine that will do them all. */
 static mf_status probe_direct(mf_io *io, int fd, bool *works, mf_error *error)
 {
@@ -191,7 +217,7 @@ static mf_status probe_direct(mf_io *io, int fd, bool *works, mf_error *error)
         uint32_t n;
         MF_TRY(engine_submit(io, &op, 1, error));
         MF_TRY(engine_collect(io, true, &result, 1, &n, error));
-    } while (result.n_read == -EINTR && ++n_tries < STALLS_MAX);
+    } while (is_passing(result.n_read) && ++n_tries < STALLS_MAX);
     *works = result.n_read >= 0;
     return MF_OK;
 }
@@ -200,8 +226,9 @@ static mf_status open_descriptor(mf_io *io, const char *path, io_file *file, mf_
 {
     file->fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
     if (file->fd >= 0) {
-        mf_status status = probe_direct(io, file->fd, &file->is_direct, error);
-        if (status == MF_OK && file->is_direct)
+        bool is_direct = false;
+        mf_status status = probe_direct(io, file->fd, &is_direct, error);
+        if (status == MF_OK && is_direct)
             return MF_OK;
         close(file->fd);
         MF_TRY(status);
@@ -212,6 +239,21 @@ static mf_status open_descriptor(mf_io *io, const char *path, io_file *file, mf_
     /* Experts lie all over the file: readahead would read what nobody asked for. */
     (void)posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
     return MF_OK;
+}
+
+/* The lane of a device, a new one if there are lanes left. */
+static uint32_t lane_of(mf_io *io, dev_t device)
+{
+    for (uint32_t lane = 0; lane < io->n_lanes; lane++) {
+        if (io->devices[lane] == device)
+            return lane;
+    }
+    if (io->n_lanes == MF_IO_LANES_MAX)
+        return (uint32_t)(device % MF_IO_LANES_MAX);
+    io->devices[io->n_lanes++] = device;
+    if (io->engine->set_lanes != NULL)
+        io->engine->set_lanes(io->engine_state, io->n_lanes);
+    return io->n_lanes - 1;
 }
 
 mf_status mf_io_add_file(mf_io *io, const char *path, uint32_t *file_out, mf_error *error)
@@ -238,6 +280,7 @@ mf_status mf_io_add_file(mf_io *io, const char *path, uint32_t *file_out, mf_err
         goto fail;
     }
     memcpy(file.path, path, file.path_bytes);
+    file.lane = lane_of(io, info.st_dev);
     io->files[io->n_files] = file;
     *file_out = io->n_files++;
     return MF_OK;
@@ -263,10 +306,15 @@ uint64_t mf_io_file_bytes(const mf_io *io, uint32_t file)
     return io->files[file].n_bytes;
 }
 
-bool mf_io_file_direct(const mf_io *io, uint32_t file)
+uint32_t mf_io_file_lane(const mf_io *io, uint32_t file)
 {
     assert(file < io->n_files);
-    return io->files[file].is_direct;
+    return io->files[file].lane;
+}
+
+uint32_t mf_io_n_lanes(const mf_io *io)
+{
+    return io->n_lanes;
 }
 
 /* ------------------------------------------------------------------------------- requests -- */
@@ -280,6 +328,7 @@ static mf_io_op remaining_op(const mf_io *io, uint32_t index)
                       .dest = r->read.dest + r->resumed_at,
                       .n_bytes = r->read.n_bytes - r->resumed_at,
                       .request = index,
+                      .lane = io->files[r->read.file].lane,
                       .fd = io->files[r->read.file].fd};
 }
 
@@ -291,25 +340,50 @@ static bool is_valid(const mf_io *io, const mf_io_read *read)
            read->n_needed <= read->n_bytes && read->n_needed > 0;
 }
 
+uint32_t mf_io_room(const mf_io *io, uint32_t lane)
+{
+    assert(lane < MF_IO_LANES_MAX);
+    uint32_t share = io->n_lanes > 1 ? io->depth / io->n_lanes : io->depth;
+    share = share > 0 ? share : 1;
+    uint32_t n_lane = io->lane_in_flight[lane] < share ? share - io->lane_in_flight[lane] : 0;
+    uint32_t n_all = io->depth - io->n_in_flight;
+    return n_lane < n_all ? n_lane : n_all;
+}
+
+uint32_t mf_io_lane_in_flight(const mf_io *io, uint32_t lane)
+{
+    assert(lane < MF_IO_LANES_MAX);
+    return io->lane_in_flight[lane];
+}
+
+/* Takes a request into the table. */
+static mf_io_op accept_read(mf_io *io, const mf_io_read *read)
+{
+    uint32_t index = io->first_free;
+    io->first_free = io->requests[index].next_free;
+    io->requests[index] = (request){.read = *read, .next_free = NO_REQUEST};
+    io->lane_in_flight[io->files[read->file].lane]++;
+    io->n_in_flight++;
+    return remaining_op(io, index);
+}
+
 mf_status mf_io_submit(mf_io *io, const mf_io_read *reads, uint32_t n, uint32_t *n_accepted,
                        mf_error *error)
 {
-    uint32_t n_free = io->depth - io->n_in_flight;
-    uint32_t n_taken = n < n_free ? n : n_free;
-    for (uint32_t i = 0; i < n_taken; i++) {
+    uint32_t n_taken = 0;
+    if (io->is_broken)
+        return fail_broken(io, error);
+    for (uint32_t i = 0; i < n; i++) {
         if (!is_valid(io, &reads[i]))
             return mf_fail(error, MF_ERR_ARGUMENT,
                            "a read of %u bytes (%u needed) at offset %llu is not aligned to %u",
                            reads[i].n_bytes, reads[i].n_needed, (unsigned long long)reads[i].offset,
                            MF_IO_ALIGN);
     }
-    for (uint32_t i = 0; i < n_taken; i++) {
-        uint32_t index = io->first_free;
-        io->first_free = io->requests[index].next_free;
-        io->requests[index] = (request){.read = reads[i], .next_free = NO_REQUEST};
-        io->ops[i] = remaining_op(io, index);
+    while (n_taken < n && mf_io_room(io, io->files[reads[n_taken].file].lane) > 0) {
+        io->ops[n_taken] = accept_read(io, &reads[n_taken]);
+        n_taken++;
     }
-    io->n_in_flight += n_taken;
     *n_accepted = n_taken;
     return n_taken == 0 ? MF_OK : engine_submit(io, io->ops, n_taken, error);
 }
@@ -336,7 +410,7 @@ static mf_io_done done_with(const request *r, mf_status status, int os_errno, ui
 /* Takes in what one read brought. True if its request is finished, false if it must go on. */
 static bool finish_or_resume(const mf_io *io, request *r, int32_t n_read, mf_io_done *done)
 {
-    bool is_interrupted = n_read == -EINTR || n_read == -EAGAIN;
+    bool is_interrupted = is_passing(n_read);
     if (n_read < 0 && !is_interrupted) {
         *done = done_with(r, MF_ERR_IO, -n_read, r->read.offset + r->resumed_at);
         return true;
@@ -368,6 +442,7 @@ static bool finish_or_resume(const mf_io *io, request *r, int32_t n_read, mf_io_
 
 static void free_request(mf_io *io, uint32_t index)
 {
+    io->lane_in_flight[io->files[io->requests[index].read.file].lane]--;
     io->requests[index].next_free = io->first_free;
     io->first_free = index;
     io->n_in_flight--;
@@ -403,6 +478,14 @@ mf_status mf_io_collect(mf_io *io, bool wait, mf_io_done *out, uint32_t max, uin
 uint32_t mf_io_in_flight(const mf_io *io)
 {
     return io->n_in_flight;
+}
+
+mf_status mf_io_reset(mf_io *io, mf_error *error)
+{
+    MF_TRY(io->engine->reset(io->engine_state, error));
+    free_all_requests(io);
+    io->is_broken = false;
+    return MF_OK;
 }
 
 mf_status mf_io_fail(const mf_io *io, const mf_io_done *done, mf_error *error)

@@ -4,7 +4,10 @@
  * tests) is one file and one mf_io_engine; mf_io is an open engine with its files. Reads are direct
  * (O_DIRECT) where the file system has it. Short reads and interrupted ones are continued; each
  * request is reported once, done or failed. No allocations after open and add_file. One thread at a
- * time.
+ * time, though not always the same one: reads go on when the thread that submitted them is gone.
+ *
+ * Files of one device share a lane, and the lanes share the depth evenly, so that a slow drive's
+ * reads leave room for a fast one's.
  */
 #ifndef MF_IO_IO_H
 #define MF_IO_IO_H
@@ -18,7 +21,7 @@ struct mf_io_engine; /* io_engine.h: the vtable an engine implements */
 typedef struct mf_io_options {
     mf_allocator allocator;
     mf_io_kind kind;
-    uint32_t depth;                    /* requests in flight at most; 0: 128 */
+    uint32_t depth;                    /* requests in flight at most; 0: 256 */
     const struct mf_io_engine *engine; /* NULL: by kind; tests put a fault-injecting one here */
     void *engine_arg;                  /* handed to engine->open */
 } mf_io_options;
@@ -34,7 +37,10 @@ mf_status mf_io_add_file(mf_io *io, const char *path, uint32_t *file, mf_error *
 uint32_t mf_io_n_files(const mf_io *io);
 const char *mf_io_file_path(const mf_io *io, uint32_t file);
 uint64_t mf_io_file_bytes(const mf_io *io, uint32_t file);
-bool mf_io_file_direct(const mf_io *io, uint32_t file);
+/* The file's device, numbered from 0; devices beyond the last lane share those there are. */
+#define MF_IO_LANES_MAX 8u
+uint32_t mf_io_file_lane(const mf_io *io, uint32_t file);
+uint32_t mf_io_n_lanes(const mf_io *io);
 
 /* Offsets, sizes and destinations of requests must be multiples of this (4096 covers every drive's
  * direct I/O). */
@@ -61,8 +67,12 @@ typedef struct mf_io_done {
     uint32_t file;
 } mf_io_done;
 
-/* Submits up to n requests; *n_accepted of them are in flight (fewer when the depth is reached).
- * Fails only if the engine itself did. */
+/* How many requests of a lane would be accepted now, and how many are in flight. */
+uint32_t mf_io_room(const mf_io *io, uint32_t lane);
+uint32_t mf_io_lane_in_flight(const mf_io *io, uint32_t lane);
+/* Submits up to n requests; the first *n_accepted of them are in flight (fewer where the next one's
+ * lane has no room). Fails only if the engine itself did (MF_ERR_IO); mf_io_reset goes on from
+ * there. */
 mf_status mf_io_submit(mf_io *io, const mf_io_read *reads, uint32_t n, uint32_t *n_accepted,
                        mf_error *error);
 /* Collects up to max finished requests. With wait, blocks until there is one; returns *n = 0 at
@@ -70,6 +80,9 @@ mf_status mf_io_submit(mf_io *io, const mf_io_read *reads, uint32_t n, uint32_t 
 mf_status mf_io_collect(mf_io *io, bool wait, mf_io_done *out, uint32_t max, uint32_t *n,
                         mf_error *error);
 uint32_t mf_io_in_flight(const mf_io *io);
+/* After the engine itself failed: waits until no read in flight can write any more, forgets them
+ * unreported, and starts the engine anew. On failure all stays as it was, to be tried again. */
+mf_status mf_io_reset(mf_io *io, mf_error *error);
 
 /* A clear line for a failed request: file, offset, reason. Returns done->status. */
 mf_status mf_io_fail(const mf_io *io, const mf_io_done *done, mf_error *error);

@@ -4,7 +4,8 @@
  * knows neither files nor requests; io.c continues what comes back short or interrupted, so that
  * every engine (and the fault-injecting one above all) goes through the same code.
  *
- * An engine is used by one thread at a time, though not always by the same one.
+ * An engine is used by one thread at a time, though not always by the same one; a read must not
+ * depend on the thread that submitted it, which may compute for long, sleep, or end.
  */
 #ifndef MF_IO_IO_ENGINE_H
 #define MF_IO_IO_ENGINE_H
@@ -17,6 +18,7 @@ typedef struct mf_io_op {
     unsigned char *dest;
     uint32_t n_bytes;
     uint32_t request;
+    uint32_t lane; /* below what set_lanes said: reads of one lane must not keep others' waiting */
     int fd;
 } mf_io_op;
 
@@ -39,6 +41,11 @@ typedef struct mf_io_engine {
      * with wait, *n is at least 1. */
     mf_status (*collect)(void *state, bool wait, mf_io_result *out, uint32_t max, uint32_t *n,
                          mf_error *error);
+    /* How many lanes there are, 1 before. Nothing is in flight. NULL: reads never wait for each
+     * other. */
+    void (*set_lanes)(void *state, uint32_t n_lanes);
+    /* After a failure: returns when no read can write any more; none is in flight then. */
+    mf_status (*reset)(void *state, mf_error *error);
 } mf_io_engine;
 
 extern const mf_io_engine mf_io_engine_pool;

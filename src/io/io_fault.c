@@ -22,6 +22,7 @@ typedef struct fault {
     uint32_t n_inner;   /* in flight there */
     mf_io_op *ops;      /* [depth], by request */
     uint32_t *n_shown;  /* [depth], by request: bytes reported at most */
+    uint32_t *n_tries;  /* [depth], by request: interruptions in a row */
     mf_io_result *held; /* [depth] */
     uint32_t n_held;    /* the first n_due of which may go at once */
     uint32_t n_due;
@@ -49,6 +50,7 @@ static void close_fault(void *state)
         f->script->inner->close(f->inner_state);
     mf_allocator allocator = f->allocator;
     mf_free(&allocator, f->held, f->depth * sizeof *f->held);
+    mf_free(&allocator, f->n_tries, f->depth * sizeof *f->n_tries);
     mf_free(&allocator, f->n_shown, f->depth * sizeof *f->n_shown);
     mf_free(&allocator, f->ops, f->depth * sizeof *f->ops);
     mf_free(&allocator, f, sizeof *f);
@@ -66,9 +68,10 @@ static mf_status open_fault(const mf_allocator *allocator, uint32_t depth, void 
     f->depth = depth;
     f->ops = mf_alloc_array(allocator, depth, sizeof *f->ops);
     f->n_shown = mf_alloc_array(allocator, depth, sizeof *f->n_shown);
+    f->n_tries = mf_alloc_array(allocator, depth, sizeof *f->n_tries);
     f->held = mf_alloc_array(allocator, depth, sizeof *f->held);
     mf_status status = MF_OK;
-    if (f->ops == NULL || f->n_shown == NULL || f->held == NULL)
+    if (f->ops == NULL || f->n_shown == NULL || f->n_tries == NULL || f->held == NULL)
         status = mf_fail_memory(error, depth * sizeof *f->ops, "the fault engine");
     else
         status = f->script->inner->open(allocator, depth, NULL, &f->inner_state, error);
@@ -101,11 +104,23 @@ static bool is_to_fail(const fault *f, const mf_io_op *op)
     return s->n_reads >= s->fail_from && s->n_reads - s->fail_from < s->fail_count;
 }
 
+static bool is_to_interrupt(fault *f, const mf_io_op *op)
+{
+    uint32_t *n_tries = &f->n_tries[op->request];
+    if (happens(f, f->script->interrupt_chance) || *n_tries < f->script->interrupt_each) {
+        (*n_tries)++;
+        return true;
+    }
+    *n_tries = 0;
+    return false;
+}
+
 /* False if the read was answered here. */
 static bool prepare(fault *f, mf_io_op *op)
 {
     mf_io_fault *s = f->script;
     s->n_reads++;
+    s->last_fd = op->fd;
     f->ops[op->request] = *op;
     f->n_shown[op->request] = op->n_bytes;
     if (is_to_fail(f, op)) {
@@ -113,9 +128,10 @@ static bool prepare(fault *f, mf_io_op *op)
         hold(f, (mf_io_result){op->request, -s->fail_errno}, true);
         return false;
     }
-    if (happens(f, s->interrupt_chance)) {
+    if (is_to_interrupt(f, op)) {
         s->n_interrupted++;
-        hold(f, (mf_io_result){op->request, -EINTR}, true);
+        int code = s->interrupt_errno != 0 ? s->interrupt_errno : EINTR;
+        hold(f, (mf_io_result){op->request, -code}, true);
         return false;
     }
     if (happens(f, s->short_chance)) {
@@ -127,9 +143,17 @@ static bool prepare(fault *f, mf_io_op *op)
     return true;
 }
 
+static mf_status count_call(fault *f, mf_error *error)
+{
+    if (++f->script->n_calls == f->script->break_at)
+        return mf_fail_os(error, MF_ERR_IO, ENXIO, "the fault engine broke");
+    return MF_OK;
+}
+
 static mf_status submit_to_fault(void *state, const mf_io_op *ops, uint32_t n, mf_error *error)
 {
     fault *f = state;
+    MF_TRY(count_call(f, error));
     for (uint32_t i = 0; i < n; i++) {
         mf_io_op op = ops[i];
         if (!prepare(f, &op))
@@ -165,16 +189,28 @@ static mf_status drain_inner(fault *f, bool wait, mf_error *error)
     return MF_OK;
 }
 
-static mf_io_result take_held(fault *f)
+static bool is_slow(const fault *f, uint32_t held)
+{
+    return (f->script->slow_lanes >> f->ops[f->held[held].request].lane & 1) != 0;
+}
+
+/* One of the due ones, or of all where none is due, that no slow lane keeps; false if there is
+ * none.
+ */
+static bool take_held(fault *f, mf_io_result *out)
 {
     uint32_t n = f->n_due > 0 ? f->n_due : f->n_held;
-    uint32_t i = f->script->shuffle != 0 ? (uint32_t)(next_random(f) % n) : 0;
-    mf_io_result result = f->held[i];
+    uint32_t i = f->script->shuffle != 0 && n > 0 ? (uint32_t)(next_random(f) % n) : 0;
+    for (uint32_t tries = 0; tries < f->n_held && is_slow(f, i); tries++)
+        i = (i + 1) % f->n_held;
+    if (f->n_held == 0 || is_slow(f, i))
+        return false;
+    *out = f->held[i];
     memmove(f->held + i, f->held + i + 1, (f->n_held - i - 1) * sizeof *f->held);
     f->n_held--;
     if (i < f->n_due)
         f->n_due--;
-    return result;
+    return true;
 }
 
 static mf_status collect_from_fault(void *state, bool wait, mf_io_result *out, uint32_t max,
@@ -182,17 +218,42 @@ static mf_status collect_from_fault(void *state, bool wait, mf_io_result *out, u
 {
     fault *f = state;
     *n = 0;
+    MF_TRY(count_call(f, error));
     MF_TRY(drain_inner(f, false, error));
     while (wait && f->n_due == 0 && f->n_inner > 0)
         MF_TRY(drain_inner(f, true, error));
-    while (*n < max && f->n_due > 0)
-        out[(*n)++] = take_held(f);
-    if (wait && *n == 0) {
-        assert(f->n_held > 0);
-        out[(*n)++] = take_held(f);
+    while (*n < max && f->n_due > 0 && take_held(f, &out[*n]))
+        (*n)++;
+    while (wait && *n == 0) {
+        if (take_held(f, &out[*n]))
+            (*n)++;
+        else if (f->n_inner > 0)
+            MF_TRY(drain_inner(f, true, error));
+        else
+            return mf_fail(error, MF_ERR_IO, "waiting for a drive that hangs");
     }
     return MF_OK;
 }
 
-const mf_io_engine mf_io_engine_fault = {"fault", open_fault, close_fault, submit_to_fault,
-                                         collect_from_fault};
+static void set_fault_lanes(void *state, uint32_t n_lanes)
+{
+    fault *f = state;
+    if (f->script->inner->set_lanes != NULL)
+        f->script->inner->set_lanes(f->inner_state, n_lanes);
+}
+
+static mf_status reset_fault(void *state, mf_error *error)
+{
+    fault *f = state;
+    f->script->n_resets++;
+    if (f->script->reset_fails)
+        return mf_fail_os(error, MF_ERR_IO, ENXIO, "the fault engine stays broken");
+    MF_TRY(f->script->inner->reset(f->inner_state, error));
+    f->n_inner = f->n_held = f->n_due = 0;
+    memset(f->n_tries, 0, f->depth * sizeof *f->n_tries);
+    return MF_OK;
+}
+
+const mf_io_engine mf_io_engine_fault = {"fault",         open_fault,         close_fault,
+                                         submit_to_fault, collect_from_fault, set_fault_lanes,
+                                         reset_fault};
