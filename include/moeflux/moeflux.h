@@ -614,6 +614,16 @@ MF_API MF_MUST_CHECK mf_status mf_chat_text(const mf_tokenizer *tokenizer,
                                             const mf_chat_params *params, char *text,
                                             size_t capacity, size_t *n_bytes, mf_error *error);
 
+/*
+ * The token ids of mf_chat_text, as mf_tokenizer_encode gives them with special tokens, but for what
+ * users wrote: added tokens in a user's message, "<|im_end|>" say, stay text, so that nobody can
+ * end a turn or begin one by writing so. Where there are none the ids are the same. Writes at most
+ * capacity ids and always sets *n_tokens to the full count. Errors: as both.
+ */
+MF_API MF_MUST_CHECK mf_status mf_chat_encode(const mf_tokenizer *tokenizer,
+                                              const mf_chat_params *params, int32_t *tokens,
+                                              size_t capacity, size_t *n_tokens, mf_error *error);
+
 /* mf_chat_text with the generation prompt. */
 MF_API MF_MUST_CHECK mf_status mf_chat_format(const mf_tokenizer *tokenizer,
                                               const mf_chat_message *messages, size_t n_messages,

@@ -340,6 +340,19 @@ static size_t spaces_after(const unsigned char *text, size_t n_bytes, size_t at)
     return at;
 }
 
+/* True if bytes [start, end) of the text reach into a literal range. The search goes forward, so
+ * ranges that it has passed are forgotten. */
+static bool is_literal(mf_added_scan *scan, size_t start, size_t end)
+{
+    start += scan->offset;
+    end += scan->offset;
+    while (scan->n_literal > 0 && scan->literal->end <= start) {
+        scan->literal++;
+        scan->n_literal--;
+    }
+    return scan->n_literal > 0 && scan->literal->start < end;
+}
+
 /* The next token in the text at or after scan->searched; true if there is one. */
 static bool find_next(const mf_added_set *set, mf_added_scan *scan, bool with_special,
                       const mf_added_token **token, size_t *start, size_t *end)
@@ -347,7 +360,7 @@ static bool find_next(const mf_added_set *set, mf_added_scan *scan, bool with_sp
     while (set->n_tokens != 0 && scan->searched < scan->n_bytes) {
         size_t at = scan->searched;
         const mf_added_token *t = longest_at(set, scan->text + at, scan->n_bytes - at);
-        if (t == NULL) {
+        if (t == NULL || is_literal(scan, at, at + t->n_bytes)) {
             scan->searched++;
             continue;
         }

@@ -52,6 +52,11 @@ mf_status mf_added_tokens_finish(mf_added_tokens *added, bool uses_nfc, mf_error
 const mf_added_token *mf_added_tokens_find(const mf_added_tokens *added, const char *text,
                                            size_t n_bytes);
 
+/* Bytes of a text, from start to before end. */
+typedef struct mf_text_range {
+    size_t start, end;
+} mf_text_range;
+
 /* A stretch of text: an added token, or (token NULL) what lies before the next one. */
 typedef struct mf_added_scan {
     const unsigned char *text;
@@ -60,6 +65,9 @@ typedef struct mf_added_scan {
     size_t done;                /* what was given out */
     const mf_added_token *held; /* found, but the text before it was given out first */
     size_t held_end;
+    const mf_text_range *literal; /* no token reaches into these; rising, NULL: none */
+    size_t n_literal;
+    size_t offset; /* of the text in that which the ranges speak of */
 } mf_added_scan;
 
 /* Gives the next stretch; false at the end. Special tokens count as text unless with_special. */

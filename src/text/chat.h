@@ -9,6 +9,7 @@
 #define MF_TEXT_CHAT_H
 
 #include "format/json.h"
+#include "text/added_tokens.h"
 
 #define MF_MAX_CHAT_NAME 64    /* of a token, with its NUL */
 #define MF_MAX_CHAT_PROMPT 512 /* of a built-in system prompt, with its NUL */
@@ -70,8 +71,17 @@ mf_status mf_chat_load(mf_chat_style *style, const mf_allocator *a, const char *
 mf_status mf_chat_recognise(mf_chat_style *style, const mf_allocator *a, const char *text,
                             size_t n_bytes, mf_error *error);
 
+/* Where the users' messages stand in a rendered text; room for one a message. */
+typedef struct mf_chat_contents {
+    mf_text_range *ranges;
+    size_t n_ranges;
+} mf_chat_contents;
+
 /* As mf_chat_text of moeflux.h. */
 mf_status mf_chat_render(const mf_chat_style *style, const mf_chat_params *chat, char *text,
                          size_t capacity, size_t *n_bytes, mf_error *error);
+/* All of the text, which is known to have n_bytes, and where users wrote it. */
+mf_status mf_chat_render_marked(const mf_chat_style *style, const mf_chat_params *chat, char *text,
+                                size_t n_bytes, mf_chat_contents *contents, mf_error *error);
 
 #endif

@@ -81,12 +81,14 @@ static bool is_question(const mf_chat_style *style, const mf_chat_message *messa
            memcmp(span.text + span.n_bytes - n_close, close, n_close) != 0;
 }
 
-static void write_turn(mf_writer *w, const char *role, mf_span content)
+static void write_turn(mf_writer *w, mf_chat_role role, mf_span content)
 {
+    static const char *const names[] = {
+        [MF_ROLE_SYSTEM] = "system", [MF_ROLE_USER] = "user", [MF_ROLE_ASSISTANT] = "assistant"};
     mf_write_string(w, "<|im_start|>");
-    mf_write_string(w, role);
+    mf_write_string(w, names[role]);
     mf_write_string(w, "\n");
-    mf_write_span(w, content);
+    mf_write_content(w, role, content);
     mf_write_string(w, "<|im_end|>\n");
 }
 
@@ -104,7 +106,7 @@ static void write_assistant(mf_writer *w, const mf_chat_style *style, mf_span co
     if (style->history == MF_HISTORY_LAST_TURNS && !is_last && thoughts.n_bytes == 0)
         shows = false;
     if (!shows) {
-        write_turn(w, "assistant", content);
+        write_turn(w, MF_ROLE_ASSISTANT, content);
         return;
     }
     if (style->history == MF_HISTORY_LAST_TURNS) {
@@ -168,10 +170,8 @@ static void render_qwen(mf_writer *w, const mf_chat_style *style, const mf_chat_
     for (size_t i = 0; i < n_messages; i++) {
         const mf_chat_message *message = &chat->messages[i];
         mf_span content = content_of(style, message);
-        if (message->role == MF_ROLE_SYSTEM)
-            write_turn(w, "system", content);
-        else if (message->role == MF_ROLE_USER)
-            write_turn(w, "user", content);
+        if (message->role != MF_ROLE_ASSISTANT)
+            write_turn(w, message->role, content);
         else
             write_assistant(w, style, content, i > last_question, i + 1 == n_messages);
     }
@@ -179,8 +179,8 @@ static void render_qwen(mf_writer *w, const mf_chat_style *style, const mf_chat_
         write_opening(w, style->opening, chat->thinking);
 }
 
-mf_status mf_chat_render(const mf_chat_style *style, const mf_chat_params *chat, char *text,
-                         size_t capacity, size_t *n_bytes, mf_error *error)
+static mf_status render(const mf_chat_style *style, const mf_chat_params *chat, mf_writer *w,
+                        mf_error *error)
 {
     if (style->source == NULL)
         return mf_fail(error, MF_ERR_NOT_FOUND, "the checkpoint has no chat template");
@@ -188,24 +188,39 @@ mf_status mf_chat_render(const mf_chat_style *style, const mf_chat_params *chat,
         return mf_fail(error, MF_ERR_UNSUPPORTED,
                        "%s: the chat template is not one that this version knows", style->source);
     MF_TRY(check_messages(style, chat->messages, chat->n_messages, error));
-    mf_writer w = {text, capacity, 0};
     switch (style->family) {
     case MF_CHAT_QWEN:
-        render_qwen(&w, style, chat);
+        render_qwen(w, style, chat);
         break;
     case MF_CHAT_DEEPSEEK:
-        mf_chat_render_deepseek(&w, style, chat);
+        mf_chat_render_deepseek(w, style, chat);
         break;
     case MF_CHAT_DEEPSEEK_V2:
-        mf_chat_render_deepseek_v2(&w, style, chat);
+        mf_chat_render_deepseek_v2(w, style, chat);
         break;
     case MF_CHAT_COGITO:
-        mf_chat_render_cogito(&w, style, chat);
+        mf_chat_render_cogito(w, style, chat);
         break;
     case MF_CHAT_KIMI:
-        mf_chat_render_kimi(&w, style, chat);
+        mf_chat_render_kimi(w, style, chat);
         break;
     }
+    return MF_OK;
+}
+
+mf_status mf_chat_render(const mf_chat_style *style, const mf_chat_params *chat, char *text,
+                         size_t capacity, size_t *n_bytes, mf_error *error)
+{
+    mf_writer w = {.text = text, .capacity = capacity};
+    MF_TRY(render(style, chat, &w, error));
     *n_bytes = w.n_bytes;
     return MF_OK;
+}
+
+mf_status mf_chat_render_marked(const mf_chat_style *style, const mf_chat_params *chat, char *text,
+                                size_t n_bytes, mf_chat_contents *contents, mf_error *error)
+{
+    mf_writer w = {.text = text, .capacity = n_bytes, .contents = contents};
+    contents->n_ranges = 0;
+    return render(style, chat, &w, error);
 }

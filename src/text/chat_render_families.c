@@ -21,6 +21,11 @@ const char *mf_span_find(mf_span span, const char *word, bool last)
     return found;
 }
 
+static mf_span whole(const mf_chat_message *message)
+{
+    return (mf_span){message->content, strlen(message->content)};
+}
+
 /* An assistant's content without its thoughts, as far as the template drops them. */
 static mf_span answer_of(const mf_chat_style *style, const char *content)
 {
@@ -67,7 +72,7 @@ void mf_chat_render_deepseek(mf_writer *w, const mf_chat_style *style, const mf_
     for (size_t i = 0; i < n_messages; i++) {
         if (messages[i].role == MF_ROLE_USER) {
             mf_write_string(w, USER);
-            mf_write_string(w, messages[i].content);
+            mf_write_content(w, messages[i].role, whole(&messages[i]));
             after_user = true;
         } else if (messages[i].role == MF_ROLE_ASSISTANT) {
             if (!is_half)
@@ -97,7 +102,7 @@ void mf_chat_render_deepseek_v2(mf_writer *w, const mf_chat_style *style,
         static const char *const names[] = {
             [MF_ROLE_SYSTEM] = "", [MF_ROLE_USER] = "User: ", [MF_ROLE_ASSISTANT] = "Assistant: "};
         mf_write_string(w, names[messages[i].role]);
-        mf_write_string(w, messages[i].content);
+        mf_write_content(w, messages[i].role, whole(&messages[i]));
         mf_write_string(w, messages[i].role == MF_ROLE_ASSISTANT ? style->eos : "\n\n");
     }
     if (chat->add_generation_prompt)
@@ -136,7 +141,7 @@ void mf_chat_render_cogito(mf_writer *w, const mf_chat_style *style, const mf_ch
     for (size_t i = has_system; i < chat->n_messages; i++) {
         if (messages[i].role == MF_ROLE_USER) {
             mf_write_string(w, USER);
-            mf_write_string(w, messages[i].content);
+            mf_write_content(w, messages[i].role, whole(&messages[i]));
             mf_write_string(w, ASSISTANT);
             after_user = true;
         } else if (messages[i].role == MF_ROLE_ASSISTANT) {
@@ -178,7 +183,7 @@ void mf_chat_render_kimi(mf_writer *w, const mf_chat_style *style, const mf_chat
         write_kimi_head(w, messages[i].role);
         if (messages[i].role == MF_ROLE_ASSISTANT && style->history == MF_HISTORY_EMPTY)
             mf_write_string(w, "<think></think>");
-        mf_write_string(w, messages[i].content);
+        mf_write_content(w, messages[i].role, whole(&messages[i]));
         mf_write_string(w, "<|im_end|>");
     }
     if (chat->add_generation_prompt)

@@ -16,7 +16,8 @@ typedef struct mf_span {
 
 typedef struct mf_writer {
     char *text;
-    size_t capacity, n_bytes; /* n_bytes counts what does not fit too */
+    size_t capacity, n_bytes;   /* n_bytes counts what does not fit too */
+    mf_chat_contents *contents; /* NULL: not wanted */
 } mf_writer;
 
 static inline void mf_write_span(mf_writer *w, mf_span span)
@@ -31,6 +32,15 @@ static inline void mf_write_span(mf_writer *w, mf_span span)
 static inline void mf_write_string(mf_writer *w, const char *text)
 {
     mf_write_span(w, (mf_span){text, strlen(text)});
+}
+
+/* A message's content, noted if it is a user's. */
+static inline void mf_write_content(mf_writer *w, mf_chat_role role, mf_span content)
+{
+    size_t start = w->n_bytes;
+    mf_write_span(w, content);
+    if (w->contents != NULL && role == MF_ROLE_USER)
+        w->contents->ranges[w->contents->n_ranges++] = (mf_text_range){start, w->n_bytes};
 }
 
 /* Where `word` first (or last) stands in a span; NULL if nowhere. */

@@ -195,6 +195,9 @@ typedef struct mf_encoding {
     mf_nfc_scratch nfc;
     mf_buffer repaired, normalized;
     mf_pretoken_run pretoken;
+    const mf_text_range *literal; /* of the text at `whole` */
+    size_t n_literal;
+    const unsigned char *whole;
     mf_error *error;
 } mf_encoding;
 
@@ -216,17 +219,31 @@ static mf_status encode_word(void *ctx, const unsigned char *word, size_t n_byte
     return MF_OK;
 }
 
-/* A stretch without raw added tokens: normalise it, cut out the normalised ones, encode the rest.
+/* A search of text[n_bytes], which is part of the whole; the ranges that end before it are passed.
  */
+static mf_added_scan scan_of(const mf_encoding *e, const unsigned char *text, size_t n_bytes)
+{
+    return (mf_added_scan){.text = text,
+                           .n_bytes = n_bytes,
+                           .literal = e->literal,
+                           .n_literal = e->n_literal,
+                           .offset = (size_t)(text - e->whole)};
+}
+
+/* A stretch without raw added tokens: normalise it, cut out the normalised ones, encode the rest.
+ * Where that changed it the ranges fit no more: if there are any, all of it is literal. */
 static mf_status encode_stretch(mf_encoding *e, const unsigned char *text, size_t n_bytes)
 {
+    static const mf_text_range all = {0, SIZE_MAX};
+    mf_added_scan scan = scan_of(e, text, n_bytes);
     if (e->tokenizer->uses_nfc && !mf_nfc_is_trivial(text, n_bytes)) {
         e->normalized.n_bytes = 0;
         MF_TRY(mf_nfc(&e->nfc, text, n_bytes, &e->normalized, e->error));
         text = e->normalized.data;
         n_bytes = e->normalized.n_bytes;
+        scan = (mf_added_scan){
+            .text = text, .n_bytes = n_bytes, .literal = &all, .n_literal = e->n_literal != 0};
     }
-    mf_added_scan scan = {.text = text, .n_bytes = n_bytes};
     const mf_added_token *token;
     size_t start, end;
     while (mf_added_next(&e->tokenizer->added.normalized, &scan, e->parse_special, &token, &start,
@@ -242,7 +259,7 @@ static mf_status encode_stretch(mf_encoding *e, const unsigned char *text, size_
 /* Valid UTF-8: cut out the raw added tokens, encode the rest. */
 static mf_status encode_valid(mf_encoding *e, const unsigned char *text, size_t n_bytes)
 {
-    mf_added_scan scan = {.text = text, .n_bytes = n_bytes};
+    mf_added_scan scan = scan_of(e, text, n_bytes);
     const mf_added_token *token;
     size_t start, end;
     while (mf_added_next(&e->tokenizer->added.raw, &scan, e->parse_special, &token, &start, &end)) {
@@ -288,33 +305,58 @@ static mf_status encode_text(mf_encoding *e, const unsigned char *text, size_t n
         n_bytes = mf_utf8_repair(text, n_bytes, e->repaired.data);
         text = e->repaired.data;
     }
+    e->whole = text;
     return e->tokenizer->cuts_runs && n_bytes > MAX_RUN_CHARS ? encode_cut(e, text, n_bytes)
                                                               : encode_valid(e, text, n_bytes);
+}
+
+/* Runs an encoding of which tokenizer, literal ranges and error are set. */
+static mf_status run_encoding(mf_encoding *e, const char *text, size_t n_bytes)
+{
+    const mf_allocator *a = &e->tokenizer->allocator;
+    mf_bpe_scratch_init(&e->bpe, a);
+    mf_nfc_scratch_init(&e->nfc, a);
+    mf_buffer_init(&e->repaired, a);
+    mf_buffer_init(&e->normalized, a);
+    mf_status status;
+    MF_TRY_GOTO(mf_pretoken_run_init(&e->pretoken, &e->tokenizer->pretokenizer, a, encode_word, e,
+                                     e->error));
+    MF_TRY_GOTO(encode_text(e, (const unsigned char *)text, n_bytes));
+fail:
+    mf_pretoken_run_free(&e->pretoken);
+    mf_buffer_free(&e->normalized);
+    mf_buffer_free(&e->repaired);
+    mf_nfc_scratch_free(&e->nfc);
+    mf_bpe_scratch_free(&e->bpe);
+    return status;
 }
 
 mf_status mf_text_encode(const mf_tokenizer *t, const char *text, size_t n_bytes,
                          bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
                          mf_error *error)
 {
-    const mf_allocator *a = &t->allocator;
     mf_encoding e = {.tokenizer = t,
                      .parse_special = parse_special,
                      .tokens = tokens,
                      .capacity = capacity,
                      .error = error};
-    mf_bpe_scratch_init(&e.bpe, a);
-    mf_nfc_scratch_init(&e.nfc, a);
-    mf_buffer_init(&e.repaired, a);
-    mf_buffer_init(&e.normalized, a);
-    mf_status status;
-    MF_TRY_GOTO(mf_pretoken_run_init(&e.pretoken, &t->pretokenizer, a, encode_word, &e, error));
-    MF_TRY_GOTO(encode_text(&e, (const unsigned char *)text, n_bytes));
+    MF_TRY(run_encoding(&e, text, n_bytes));
     *n_tokens = e.n_tokens;
-fail:
-    mf_pretoken_run_free(&e.pretoken);
-    mf_buffer_free(&e.normalized);
-    mf_buffer_free(&e.repaired);
-    mf_nfc_scratch_free(&e.nfc);
-    mf_bpe_scratch_free(&e.bpe);
-    return status;
+    return MF_OK;
+}
+
+mf_status mf_text_encode_chat(const mf_tokenizer *t, const char *text, size_t n_bytes,
+                              const mf_text_range *literal, size_t n_literal, mf_token_list *out,
+                              mf_error *error)
+{
+    mf_encoding e = {.tokenizer = t,
+                     .parse_special = true,
+                     .tokens = out->tokens,
+                     .capacity = out->capacity,
+                     .literal = literal,
+                     .n_literal = n_literal,
+                     .error = error};
+    MF_TRY(run_encoding(&e, text, n_bytes));
+    out->n_tokens = e.n_tokens;
+    return MF_OK;
 }

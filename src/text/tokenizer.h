@@ -13,6 +13,12 @@
 
 #define MF_MAX_END_TOKENS 64
 
+/* Ids as far as there is room for them; n_tokens counts all. */
+typedef struct mf_token_list {
+    int32_t *tokens;
+    size_t capacity, n_tokens;
+} mf_token_list;
+
 struct mf_tokenizer {
     mf_allocator allocator;
     mf_bpe bpe;
@@ -41,6 +47,11 @@ void mf_text_close(mf_tokenizer **tokenizer);
 mf_status mf_text_encode(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
                          bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
                          mf_error *error);
+/* The same with special tokens, but for literal ranges of the text: what looks like an added token
+ * there is text. Rising, and cut between characters. */
+mf_status mf_text_encode_chat(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
+                              const mf_text_range *literal, size_t n_literal, mf_token_list *tokens,
+                              mf_error *error);
 const char *mf_text_piece(const mf_tokenizer *tokenizer, int32_t token, size_t *n_bytes);
 mf_status mf_text_decode(const mf_tokenizer *tokenizer, mf_decoder *decoder, int32_t token,
                          char *text, size_t capacity, size_t *n_bytes);

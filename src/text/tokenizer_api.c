@@ -2,6 +2,7 @@
 /* The public functions of the tokenizer and the chat template: they check the arguments and call.
  */
 #include "text/tokenizer.h"
+#include "text/utf8.h"
 
 #include <limits.h>
 #include <stddef.h>
@@ -133,6 +134,77 @@ mf_status mf_chat_text(const mf_tokenizer *tokenizer, const mf_chat_params *para
     MF_TRY(take_params(params, &chat, error));
     MF_TRY(check_chat(&chat, error));
     return mf_chat_render(&tokenizer->chat, &chat, text, capacity, n_bytes, error);
+}
+
+/* Repairs text between and in the ranges apart, and moves them to where they then are, so that they
+ * still end between characters. */
+static mf_status repair(mf_buffer *out, const char *text, size_t n_bytes, mf_chat_contents *c,
+                        mf_error *error)
+{
+    const unsigned char *from = (const unsigned char *)text;
+    size_t at = 0;
+    for (size_t i = 0; i <= 2 * c->n_ranges; i++) {
+        mf_text_range *range = &c->ranges[i / 2];
+        size_t *edge = i % 2 == 0 ? &range->start : &range->end;
+        size_t end = i < 2 * c->n_ranges ? *edge : n_bytes;
+        size_t n = mf_utf8_repair(from + at, end - at, NULL);
+        MF_TRY(mf_buffer_reserve(out, out->n_bytes + n, "a conversation", error));
+        out->n_bytes += mf_utf8_repair(from + at, end - at, out->data + out->n_bytes);
+        if (i < 2 * c->n_ranges)
+            *edge = out->n_bytes;
+        at = end;
+    }
+    return MF_OK;
+}
+
+/* The tokens of a rendered conversation of n_bytes, for which there are text and ranges. */
+static mf_status encode_chat(const mf_tokenizer *t, const mf_chat_params *chat, mf_buffer *text,
+                             mf_chat_contents *contents, mf_token_list *out, mf_error *error)
+{
+    mf_buffer repaired;
+    mf_status status;
+    mf_buffer_init(&repaired, &t->allocator);
+    MF_TRY_GOTO(
+        mf_chat_render_marked(&t->chat, chat, (char *)text->data, text->n_bytes, contents, error));
+    MF_TRY_GOTO(repair(&repaired, (const char *)text->data, text->n_bytes, contents, error));
+    MF_TRY_GOTO(mf_text_encode_chat(t, (const char *)repaired.data, repaired.n_bytes,
+                                    contents->ranges, contents->n_ranges, out, error));
+fail:
+    mf_buffer_free(&repaired);
+    return status;
+}
+
+mf_status mf_chat_encode(const mf_tokenizer *tokenizer, const mf_chat_params *params,
+                         int32_t *tokens, size_t capacity, size_t *n_tokens, mf_error *error)
+{
+    mf_chat_params chat;
+    mf_token_list list = {tokens, capacity, 0};
+    if (tokenizer == NULL || params == NULL || n_tokens == NULL ||
+        (tokens == NULL && capacity != 0))
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_chat_encode: a NULL argument");
+    MF_TRY(take_params(params, &chat, error));
+    MF_TRY(check_chat(&chat, error));
+    const mf_allocator *a = &tokenizer->allocator;
+    mf_buffer text;
+    size_t n_bytes = 0;
+    mf_status status;
+    mf_buffer_init(&text, a);
+    mf_chat_contents contents = {mf_alloc_array(a, chat.n_messages + 1, sizeof *contents.ranges),
+                                 0};
+    if (contents.ranges == NULL)
+        MF_TRY_GOTO(mf_fail_memory(error, chat.n_messages * sizeof *contents.ranges, "messages"));
+    MF_TRY_GOTO(mf_chat_render(&tokenizer->chat, &chat, NULL, 0, &n_bytes, error));
+    if (n_bytes > INT_MAX / 4)
+        MF_TRY_GOTO(mf_fail(error, MF_ERR_ARGUMENT, "a conversation of %zu bytes, at most %d",
+                            n_bytes, INT_MAX / 4));
+    MF_TRY_GOTO(mf_buffer_reserve(&text, n_bytes, "a conversation", error));
+    text.n_bytes = n_bytes;
+    MF_TRY_GOTO(encode_chat(tokenizer, &chat, &text, &contents, &list, error));
+    *n_tokens = list.n_tokens;
+fail:
+    mf_buffer_free(&text);
+    mf_free(a, contents.ranges, (chat.n_messages + 1) * sizeof *contents.ranges);
+    return status;
 }
 
 mf_status mf_chat_format(const mf_tokenizer *tokenizer, const mf_chat_message *messages,

@@ -3,6 +3,7 @@
 #include "text_data.h"
 
 #include "text/tokenizer.h"
+#include "text/utf8.h"
 
 static mf_tokenizer with_template(const char *text, size_t n_bytes)
 {
@@ -157,6 +158,78 @@ static void check_changed(void)
     CHECK(!is_known_with(thinks, "<think></think>", "<think>\n</think>"));
 }
 
+static size_t n_added_of(const mf_tokenizer *t, const int32_t *ids, size_t n_ids)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_ids; i++)
+        for (size_t k = 0; k < t->added.n_tokens; k++)
+            n += (uint32_t)ids[i] == t->added.tokens[k].id;
+    return n;
+}
+
+/* The text that tokens stand for, in out with a NUL. */
+static void text_of(const mf_tokenizer *t, const int32_t *ids, size_t n_ids, char *out)
+{
+    for (size_t i = 0; i < n_ids; i++) {
+        size_t n = 0;
+        const char *piece = mf_tokenizer_piece(t, ids[i], &n);
+        memcpy(out, piece, n);
+        out += n;
+    }
+    *out = '\0';
+}
+
+/* One text with every added token in it, some of them broken off, and bytes that are no UTF-8. */
+static void make_hostile(const mf_tokenizer *t, char *out)
+{
+    for (size_t k = 0; k < t->added.n_tokens && k < 40; k++) {
+        const mf_added_token *token = &t->added.tokens[k];
+        out +=
+            sprintf(out, "%.*s%s%.*s", (int)token->n_bytes, (const char *)token->text,
+                    k % 2 == 0 ? "" : " a ", (int)(k % token->n_bytes), (const char *)token->text);
+    }
+    strcpy(out, "\xff\xe2\x82");
+}
+
+/* mf_chat_encode: the ids of the text, given for the two messages; and where the user writes what
+ * looks like tokens, no more of them than without, and the same text. */
+static void check_encoded(const mf_tokenizer *t, const mf_chat_message *messages,
+                          const int32_t *expected, size_t n_expected)
+{
+    static int32_t ids[8192];
+    static char hostile[8192], text[16384], got[16384];
+    mf_chat_params chat;
+    mf_error error = {0};
+    size_t n = 0, n_again = 0, n_bytes = 0;
+    mf_chat_params_default(&chat);
+    chat.messages = messages;
+    chat.n_messages = 2;
+    REQUIRE(mf_chat_encode(t, &chat, NULL, 0, &n, &error) == MF_OK);
+    REQUIRE(n == n_expected && mf_chat_encode(t, &chat, ids, n, &n_again, &error) == MF_OK);
+    CHECK(n_again == n && memcmp(ids, expected, n * sizeof *ids) == 0);
+
+    make_hostile(t, hostile);
+    const mf_chat_message attack[] = {messages[0], {MF_ROLE_USER, hostile}};
+    chat.messages = attack;
+    REQUIRE(mf_chat_encode(t, &chat, ids, 8192, &n, &error) == MF_OK);
+    REQUIRE(n <= 8192 && mf_chat_text(t, &chat, text, sizeof text, &n_bytes, &error) == MF_OK);
+    CHECK_MSG(n_added_of(t, ids, n) == n_added_of(t, expected, n_expected),
+              "%zu added tokens, expected %zu", n_added_of(t, ids, n),
+              n_added_of(t, expected, n_expected));
+    n_bytes = mf_utf8_repair((const unsigned char *)text, n_bytes, (unsigned char *)got);
+    memcpy(text, got, n_bytes);
+    text[n_bytes] = '\0';
+    text_of(t, ids, n, got);
+    CHECK_MSG(strcmp(got, text) == 0, "got  %s\nwant %s", got, text);
+    /* what the assistant wrote is read as before */
+    const mf_chat_message parsed[] = {messages[1], {MF_ROLE_ASSISTANT, hostile}};
+    chat.messages = parsed;
+    REQUIRE(mf_chat_encode(t, &chat, ids, 8192, &n, &error) == MF_OK);
+    CHECK(n_added_of(t, ids, n) > n_added_of(t, expected, n_expected));
+    CHECK(mf_chat_encode(t, NULL, ids, 1, &n, &error) == MF_ERR_ARGUMENT);
+    CHECK(mf_chat_encode(t, &chat, NULL, 1, &n, &error) == MF_ERR_ARGUMENT);
+}
+
 /* The template and the names of a directory's own files, and the ids of what it gives: the first
  * token is the first token, once, and the last names of turns are tokens too. */
 static void check_directories(void)
@@ -183,11 +256,10 @@ static void check_directories(void)
         CHECK_MSG(n == strlen(cases[i].expected) && memcmp(text, cases[i].expected, n) == 0,
                   "%s: got %.*s", cases[i].name, (int)n, text);
         REQUIRE(mf_tokenizer_encode(t, text, n, 1, ids, 512, &n_ids, NULL) == MF_OK);
-        for (size_t j = 0; j < n_ids; j++) {
+        for (size_t j = 0; j < n_ids; j++)
             n_starts += ids[j] == mf_tokenizer_start(t);
-            for (size_t k = 0; k < t->added.n_tokens; k++)
-                n_added += (uint32_t)ids[j] == t->added.tokens[k].id;
-        }
+        n_added = n_added_of(t, ids, n_ids);
+        check_encoded(t, messages, ids, n_ids);
         CHECK(n_added == cases[i].n_special);
         CHECK(mf_tokenizer_start(t) < 0 ? n_starts == 0
                                         : n_starts == 1 && ids[0] == mf_tokenizer_start(t));
