@@ -206,30 +206,27 @@ static bool parse(run_args *args, int argc, char **argv, int *exit_code)
     return false;
 }
 
-/* The text to evaluate: the prompt itself, or the template's conversation with it as user turn. */
-static int format_prompt(const mf_cli_generator *g, const run_args *args, mf_cli_buffer *text)
+/* The tokens to evaluate: those of the text itself, or of a conversation with it as user turn. */
+static int make_prompt(const mf_cli_generator *g, const run_args *args, const mf_cli_buffer *text,
+                       mf_cli_prompt *out)
 {
     mf_cli_generate_args const *how = &args->generate;
+    mf_error error = {0};
     if (how->raw || !mf_tokenizer_has_chat(g->tokenizer)) {
         if (how->system)
             mf_cli_log((void *)&how->engine.verbosity, MF_LOG_WARNING,
                        "--system is not used: the model has no chat template");
-        return MF_EXIT_OK;
+        int status = mf_cli_encode(g->tokenizer, text->data, text->n_bytes, true, &out->tokens,
+                                   &out->n_tokens);
+        return status == MF_EXIT_OK ? mf_cli_add_start(g, &out->tokens, &out->n_tokens) : status;
     }
     if (memchr(text->data, '\0', text->n_bytes))
         return mf_cli_error("%s: the prompt contains a NUL byte",
                             args->file ? args->file : args->model);
-    mf_cli_buffer formatted = {0};
-    mf_chat_message messages[2] = {{MF_ROLE_SYSTEM, how->system}, {MF_ROLE_USER, text->data}};
+    const mf_chat_message messages[2] = {{MF_ROLE_SYSTEM, how->system}, {MF_ROLE_USER, text->data}};
     size_t first = how->system ? 0 : 1;
-    int status = mf_cli_format_chat(g, messages + first, 2 - first, &formatted);
-    if (status != MF_EXIT_OK) {
-        mf_cli_buffer_free(&formatted);
-        return status;
-    }
-    mf_cli_buffer_free(text);
-    *text = formatted;
-    return MF_EXIT_OK;
+    mf_status status = mf_cli_chat_tokens(g, messages + first, 2 - first, true, out, &error);
+    return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
 }
 
 static int evaluate_and_answer(mf_cli_generator *g, const run_args *args,
@@ -264,16 +261,10 @@ static int evaluate_and_answer(mf_cli_generator *g, const run_args *args,
     }
 }
 
-static int answer_once(mf_cli_generator *g, const run_args *args, mf_cli_buffer *text)
+static int answer_once(mf_cli_generator *g, const run_args *args, const mf_cli_buffer *text)
 {
     mf_cli_prompt prompt = {0};
-    int status = format_prompt(g, args, text);
-    if (status == MF_EXIT_OK)
-        status = mf_cli_encode(g->tokenizer, text->data, text->n_bytes, true, &prompt.tokens,
-                               &prompt.n_tokens);
-    /* a chat template writes it itself */
-    if (status == MF_EXIT_OK && (args->generate.raw || !mf_tokenizer_has_chat(g->tokenizer)))
-        status = mf_cli_add_start(g, &prompt.tokens, &prompt.n_tokens);
+    int status = make_prompt(g, args, text, &prompt);
     if (status == MF_EXIT_OK)
         status = evaluate_and_answer(g, args, &prompt);
     free(prompt.tokens);

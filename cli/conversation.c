@@ -2,9 +2,9 @@
 /*
  * Each turn the whole conversation is formatted. Its tokens are those of the whole text, but for
  * one case: where the text goes on from what the model itself wrote, and goes on with a special
- * token, which no merge crosses, the model's own choice of tokens stays and only the rest is
- * tokenised. Templates drop old thoughts and what opened them, so where later prompts part from
- * this one is asked of the template itself, with an answer and a question that stand for any.
+ * token, which no merge crosses, the model's own choice of tokens stays. Templates drop old
+ * thoughts and what opened them, so where later prompts part from this one is asked of the template
+ * itself, with an answer and a question that stand for any.
  */
 #include "conversation.h"
 
@@ -65,51 +65,6 @@ bool mf_cli_conversation_ask(mf_cli_conversation *c, const char *question)
     return push(c, MF_ROLE_USER, question);
 }
 
-/* Token ids of text from a byte on. */
-static mf_status encode_from(const mf_cli_conversation *c, const mf_cli_buffer *text, size_t from,
-                             mf_cli_prompt *out, mf_error *error)
-{
-    *out = (mf_cli_prompt){0};
-    return mf_cli_encode_text(c->g->tokenizer, text->data + from, text->n_bytes - from, true,
-                              &out->tokens, &out->n_tokens, error);
-}
-
-static mf_status put_before(mf_cli_prompt *prompt, const int32_t *tokens, size_t n_tokens)
-{
-    int32_t *grown = realloc(prompt->tokens, (prompt->n_tokens + n_tokens) * sizeof *grown);
-    if (!grown)
-        return MF_ERR_NO_MEMORY;
-    memmove(grown + n_tokens, grown, prompt->n_tokens * sizeof *grown);
-    memcpy(grown, tokens, n_tokens * sizeof *grown);
-    prompt->tokens = grown;
-    prompt->n_tokens += n_tokens;
-    return MF_OK;
-}
-
-static bool begins_with(const mf_cli_buffer *text, const mf_cli_buffer *start)
-{
-    return start->n_bytes > 0 && text->n_bytes > start->n_bytes &&
-           memcmp(text->data, start->data, start->n_bytes) == 0;
-}
-
-/* The prompt's tokens; *n_own_bytes of its text are the model's own tokens. */
-static mf_status encode_prompt(mf_cli_conversation *c, mf_cli_prompt *out, size_t *n_own_bytes,
-                               mf_error *error)
-{
-    *n_own_bytes = 0;
-    if (begins_with(&c->text, &c->own)) {
-        mf_status status = encode_from(c, &c->text, c->own.n_bytes, out, error);
-        if (status != MF_OK)
-            return status;
-        if (mf_tokenizer_is_special(c->g->tokenizer, out->tokens[0])) {
-            *n_own_bytes = c->own.n_bytes;
-            return put_before(out, c->own_tokens, c->n_own_tokens);
-        }
-        free(out->tokens);
-    }
-    return encode_from(c, &c->text, 0, out, error);
-}
-
 static size_t n_common(const int32_t *a, size_t n_a, const int32_t *b, size_t n_b)
 {
     size_t n = 0;
@@ -118,21 +73,16 @@ static size_t n_common(const int32_t *a, size_t n_a, const int32_t *b, size_t n_
     return n;
 }
 
-/* How many of the prompt's tokens the text of `messages` begins with as well, of which the first
- * n_own stand for its first n_own_bytes. 0 also where the template refuses them. */
+/* How many of the prompt's tokens the messages begin with as well, without the beginning of an
+ * answer. 0 also where the template refuses them. */
 static size_t n_shared(const mf_cli_conversation *c, const mf_cli_prompt *prompt,
-                       const mf_chat_message *messages, size_t n_messages, size_t n_own_bytes)
+                       const mf_chat_message *messages, size_t n_messages)
 {
-    mf_cli_buffer other = {0};
-    mf_cli_prompt rest = {0};
-    size_t n_own = n_own_bytes > 0 ? c->n_own_tokens : 0, n = 0;
-    if (mf_cli_chat_text(c->g, messages, n_messages, false, &other, NULL) == MF_OK &&
-        other.n_bytes > n_own_bytes && memcmp(other.data, c->text.data, n_own_bytes) == 0 &&
-        encode_from(c, &other, n_own_bytes, &rest, NULL) == MF_OK)
-        n = n_own +
-            n_common(prompt->tokens + n_own, prompt->n_tokens - n_own, rest.tokens, rest.n_tokens);
-    free(rest.tokens);
-    mf_cli_buffer_free(&other);
+    mf_cli_prompt other = {0};
+    size_t n = 0;
+    if (mf_cli_chat_tokens(c->g, messages, n_messages, false, &other, NULL) == MF_OK)
+        n = n_common(prompt->tokens, prompt->n_tokens, other.tokens, other.n_tokens);
+    free(other.tokens);
     return n;
 }
 
@@ -143,40 +93,87 @@ static size_t n_shared_by_all(const mf_cli_conversation *c, const mf_cli_prompt 
         return c->messages[0].role == MF_ROLE_SYSTEM ? c->n_system_tokens : 0;
     const char *other = *c->messages[1].content == 'x' ? "y" : "x";
     const mf_chat_message messages[] = {c->messages[0], {MF_ROLE_USER, other}};
-    return n_shared(c, prompt, messages, 2, 0);
+    return n_shared(c, prompt, messages, 2);
 }
 
 /* What is shared with the next turn, whatever the answer. */
-static size_t n_shared_by_next(mf_cli_conversation *c, const mf_cli_prompt *prompt,
-                               size_t n_own_bytes)
+static size_t n_shared_by_next(mf_cli_conversation *c, const mf_cli_prompt *prompt)
 {
     size_t n = 0, n_messages = c->n_messages;
     if (push(c, MF_ROLE_ASSISTANT, "x") && push(c, MF_ROLE_USER, "x"))
-        n = n_shared(c, prompt, c->messages, c->n_messages, n_own_bytes);
+        n = n_shared(c, prompt, c->messages, c->n_messages);
     while (c->n_messages > n_messages)
         mf_cli_conversation_take_back(c);
     return n;
 }
 
+/* The prompt's first token that stands for its last n_bytes of text, if it is a special one, which
+ * no merge crosses; else the number of its tokens. Where the tokenizer changes text (NFC) none is
+ * found, which costs time and nothing else. */
+static size_t special_at(const mf_cli_conversation *c, const mf_cli_prompt *prompt, size_t n_bytes)
+{
+    size_t at = prompt->n_tokens, n_piece = 0;
+    for (size_t n = 0; n < n_bytes && at > 0; n += n_piece)
+        if (!mf_tokenizer_piece(c->g->tokenizer, prompt->tokens[--at], &n_piece))
+            return prompt->n_tokens;
+        else if (n + n_piece == n_bytes)
+            return mf_tokenizer_is_special(c->g->tokenizer, prompt->tokens[at]) ? at
+                                                                                : prompt->n_tokens;
+    return prompt->n_tokens;
+}
+
+/* Puts the model's own tokens in place of the prompt's first n, which stand for the same text.
+ * Stops before their end stay where both are the same. */
+static mf_status use_own_tokens(const mf_cli_conversation *c, mf_cli_prompt *prompt, size_t n)
+{
+    size_t n_rest = prompt->n_tokens - n, n_same, n_stops = 0;
+    int32_t *tokens = malloc((c->n_own_tokens + n_rest) * sizeof *tokens);
+    if (!tokens)
+        return MF_ERR_NO_MEMORY;
+    memcpy(tokens, c->own_tokens, c->n_own_tokens * sizeof *tokens);
+    memcpy(tokens + c->n_own_tokens, prompt->tokens + n, n_rest * sizeof *tokens);
+    n_same = n_common(c->own_tokens, c->n_own_tokens, prompt->tokens, n);
+    for (size_t i = 0; i < prompt->n_stops; i++) {
+        size_t stop = prompt->stops[i];
+        if (stop <= n_same)
+            prompt->stops[n_stops++] = stop;
+        else if (stop >= n)
+            prompt->stops[n_stops++] = stop - n + c->n_own_tokens;
+    }
+    free(prompt->tokens);
+    prompt->tokens = tokens;
+    prompt->n_tokens = c->n_own_tokens + n_rest;
+    prompt->n_stops = n_stops;
+    return MF_OK;
+}
+
+static bool begins_with(const mf_cli_buffer *text, const mf_cli_buffer *start)
+{
+    return start->n_bytes > 0 && text->n_bytes > start->n_bytes &&
+           memcmp(text->data, start->data, start->n_bytes) == 0;
+}
+
 mf_status mf_cli_conversation_prompt(mf_cli_conversation *c, mf_cli_prompt *out, mf_error *error)
 {
-    size_t n_own_bytes = 0;
     *out = (mf_cli_prompt){0};
     mf_status status = mf_cli_chat_text(c->g, c->messages, c->n_messages, false, &c->text, error);
     c->n_text_plain = c->text.n_bytes;
     if (status == MF_OK)
         status = mf_cli_chat_text(c->g, c->messages, c->n_messages, true, &c->text, error);
     if (status == MF_OK)
-        status = encode_prompt(c, out, &n_own_bytes, error);
+        status = mf_cli_chat_tokens(c->g, c->messages, c->n_messages, true, out, error);
     if (status != MF_OK)
         return status;
     c->n_system_tokens = n_shared_by_all(c, out);
-    size_t n_next = n_shared_by_next(c, out, n_own_bytes);
+    size_t n_next = n_shared_by_next(c, out);
     if (c->n_system_tokens > 0 && c->n_system_tokens < n_next)
         out->stops[out->n_stops++] = c->n_system_tokens;
     if (n_next > 0)
         out->stops[out->n_stops++] = n_next;
-    return MF_OK;
+    if (!begins_with(&c->text, &c->own))
+        return MF_OK;
+    size_t n = special_at(c, out, c->text.n_bytes - c->own.n_bytes);
+    return n < out->n_tokens ? use_own_tokens(c, out, n) : MF_OK;
 }
 
 /* What the session holds, and its text. */

@@ -150,17 +150,24 @@ void mf_cli_generator_close(mf_cli_generator *g)
     mf_cli_buffer_free(&g->escaped);
 }
 
-mf_status mf_cli_chat_text(const mf_cli_generator *g, const mf_chat_message *messages,
-                           size_t n_messages, bool opens_answer, mf_cli_buffer *out,
-                           mf_error *error)
+static mf_chat_params chat_params(const mf_cli_generator *g, const mf_chat_message *messages,
+                                  size_t n_messages, bool opens_answer)
 {
     mf_chat_params chat;
-    size_t n_bytes = 0;
     mf_chat_params_default(&chat);
     chat.messages = messages;
     chat.n_messages = n_messages;
     chat.thinking = g->args->thinking;
     chat.add_generation_prompt = opens_answer;
+    return chat;
+}
+
+mf_status mf_cli_chat_text(const mf_cli_generator *g, const mf_chat_message *messages,
+                           size_t n_messages, bool opens_answer, mf_cli_buffer *out,
+                           mf_error *error)
+{
+    const mf_chat_params chat = chat_params(g, messages, n_messages, opens_answer);
+    size_t n_bytes = 0;
     mf_cli_buffer_clear(out);
     mf_status status = mf_chat_text(g->tokenizer, &chat, NULL, 0, &n_bytes, error);
     if (status == MF_OK && !mf_cli_buffer_reserve(out, n_bytes))
@@ -174,12 +181,24 @@ mf_status mf_cli_chat_text(const mf_cli_generator *g, const mf_chat_message *mes
     return status;
 }
 
-int mf_cli_format_chat(const mf_cli_generator *g, const mf_chat_message *messages,
-                       size_t n_messages, mf_cli_buffer *out)
+mf_status mf_cli_chat_tokens(const mf_cli_generator *g, const mf_chat_message *messages,
+                             size_t n_messages, bool opens_answer, mf_cli_prompt *out,
+                             mf_error *error)
 {
-    mf_error error = {0};
-    mf_status status = mf_cli_chat_text(g, messages, n_messages, true, out, &error);
-    return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
+    const mf_chat_params chat = chat_params(g, messages, n_messages, opens_answer);
+    size_t n = 0;
+    mf_status status = mf_chat_encode(g->tokenizer, &chat, NULL, 0, &n, error);
+    int32_t *tokens = status == MF_OK ? malloc((n + 1) * sizeof *tokens) : NULL;
+    if (status == MF_OK && !tokens)
+        status = MF_ERR_NO_MEMORY;
+    if (status == MF_OK)
+        status = mf_chat_encode(g->tokenizer, &chat, tokens, n, &n, error);
+    if (status != MF_OK) {
+        free(tokens);
+        return status;
+    }
+    *out = (mf_cli_prompt){.tokens = tokens, .n_tokens = n};
+    return MF_OK;
 }
 
 bool mf_cli_fits(const mf_cli_generator *g, size_t n_tokens)

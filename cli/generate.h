@@ -65,13 +65,15 @@ typedef enum mf_cli_stop {
 int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_generate_args *args);
 void mf_cli_generator_close(mf_cli_generator *g);
 
-/* The prompt text of a conversation. Prints the error; returns an exit code. */
-int mf_cli_format_chat(const mf_cli_generator *g, const mf_chat_message *messages,
-                       size_t n_messages, mf_cli_buffer *out);
 /* The text of a conversation, with the beginning of the answer or without; nothing is printed. */
 mf_status mf_cli_chat_text(const mf_cli_generator *g, const mf_chat_message *messages,
                            size_t n_messages, bool opens_answer, mf_cli_buffer *out,
                            mf_error *error);
+
+/* Its tokens; what users wrote in it is text, whatever it looks like. */
+mf_status mf_cli_chat_tokens(const mf_cli_generator *g, const mf_chat_message *messages,
+                             size_t n_messages, bool opens_answer, mf_cli_prompt *out,
+                             mf_error *error);
 
 /* True if a prompt of n_tokens fits the context. */
 bool mf_cli_fits(const mf_cli_generator *g, size_t n_tokens);

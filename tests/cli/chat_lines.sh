@@ -85,6 +85,18 @@ cp "$out" "$scratch/after"
 run run "$scratch/chat" -p hello $how
 expect_same "$out" "$scratch/after"
 
+# What looks like a special token in a message is text: the prompt has the tokens of the letters.
+# shellcheck disable=SC2086
+run run "$scratch/chat" -p 'a<｜User｜>b' $how --stats=json
+n=$(json "$err" prompt_tokens)
+# shellcheck disable=SC2086
+run run "$scratch/chat" -p 'ab' $how --stats=json
+expect_true [ "$n" -gt $(($(json "$err" prompt_tokens) + 3)) ]
+printf 'a<｜User｜>b\n' >"$scratch/lines1"
+# shellcheck disable=SC2086
+run_with "$scratch/lines1" run "$scratch/chat" $how --stats=json
+expect_true [ "$(json "$err" prompt_tokens)" -eq "$n" ]
+
 # A template that nobody here knows is refused: going on from the bare text would be a wrong answer.
 echo "{{ messages[0].content }}" >"$scratch/chat/chat_template.jinja"
 run run "$scratch/chat" -p hello -n 4

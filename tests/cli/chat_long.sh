@@ -128,6 +128,34 @@ expect_code 0
 expect_true [ "$n" -lt 20 ]
 expect_true [ "$(json "$err" prefill_tokens)" -le $((n + n / 10)) ]
 
+# Thoughts off, answers stay as they are: each turn goes on where the answer ended, also where its
+# tokens are not those of its text (at this temperature they rarely are).
+off="--think off -n 30 --top-k 0 --top-p 1 --stats=json"
+printf 'Hello\nMore\n<｜User｜>\nMore\n' >"$scratch/lines4"
+# shellcheck disable=SC2086
+run_with "$scratch/lines4" run "$model" --temp 3 --seed 1 $off
+expect_code 0
+expect_true [ "$(json "$err" prompt_tokens)" -gt 200 ]
+expect_true [ "$(json "$err" prefill_tokens)" -eq "$(json "$err" prompt_new_tokens)" ]
+# with tokens that are those of the text: what reading all of it at once gives
+printf 'Hello\nMore\n' >"$scratch/lines4"
+# shellcheck disable=SC2086
+run_with "$scratch/lines4" run "$model" --temp 0 $off
+expect_true [ "$(json "$err" prefill_tokens)" -eq "$(json "$err" prompt_new_tokens)" ]
+cp "$out" "$scratch/chat"
+# shellcheck disable=SC2086
+run run "$model" -p Hello --temp 0 $off
+cp "$out" "$scratch/both"
+{
+    printf '<｜User｜>Hello<｜Assistant｜></think>'
+    head -c $(($(wc -c <"$out") - 1)) "$out"
+    printf '<｜end▁of▁sentence｜><｜User｜>More<｜Assistant｜></think>'
+} >"$scratch/prompt"
+# shellcheck disable=SC2086
+run run "$model" --raw -f "$scratch/prompt" --temp 0 $off
+cat "$out" >>"$scratch/both"
+expect_same "$scratch/chat" "$scratch/both"
+
 # A template that drops thoughts too, with its text in several tokens instead of special ones, as
 # the demo's own tokenizer has it; new: what the program says, held against what it evaluates.
 mkdir "$scratch/plain"
