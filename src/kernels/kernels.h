@@ -134,10 +134,8 @@ typedef struct mf_kernels {
     /* out[i] = w[row, i], rounded once: for affine, fma(q, scale, bias); for FP8 value * scale. */
     void (*dequant_row)(const mf_matrix *w, uint32_t row, float *out);
 
-    /* out = x * (mean(x^2) + eps)^-1/2 * (weight + weight_offset); out may be x. weight may be NULL
-     * (all ones; offset ignored). */
-    void (*rmsnorm)(const float *x, const float *weight, float weight_offset, float eps, uint32_t n,
-                    float *out);
+    /* out = x * (mean(x^2) + eps)^-1/2 * weight; out may be x. weight may be NULL (all ones). */
+    void (*rmsnorm)(const float *x, const float *weight, float eps, uint32_t n, float *out);
     /* out = rmsnorm(x) * weight * silu(z); out may be x. */
     void (*rmsnorm_gated)(const float *x, const float *z, const float *weight, float eps,
                           uint32_t n, float *out);

@@ -30,7 +30,7 @@ static void run_norm_rope(void *ctx, uint32_t row, uint32_t thread)
     const float *weight = mf_cpu_floats(be, op->u.head_norm_rope.weight);
     float *x = mf_cpu_floats(be, op->u.head_norm_rope.x) + (size_t)row * n_heads * head_dim;
     for (uint32_t h = 0; h < n_heads; h++, x += head_dim) {
-        be->kernels->rmsnorm(x, weight, 0.0f, op->u.head_norm_rope.eps, head_dim, x);
+        be->kernels->rmsnorm(x, weight, op->u.head_norm_rope.eps, head_dim, x);
         be->kernels->rope(x, cos, sin, n_rot);
     }
 }

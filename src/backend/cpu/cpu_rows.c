@@ -67,7 +67,7 @@ static void rmsnorm_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
     uint32_t stride = op->u.rmsnorm.stride != 0 ? op->u.rmsnorm.stride : op->u.rmsnorm.n_cols;
     size_t at = (size_t)row * stride;
     be->kernels->rmsnorm(mf_cpu_floats(be, op->u.rmsnorm.x) + at,
-                         mf_cpu_floats(be, op->u.rmsnorm.weight), 0.0f, op->u.rmsnorm.eps,
+                         mf_cpu_floats(be, op->u.rmsnorm.weight), op->u.rmsnorm.eps,
                          op->u.rmsnorm.n_cols, mf_cpu_floats(be, op->u.rmsnorm.out) + at);
 }
 

@@ -17,12 +17,11 @@ static float inverse_rms(const float *x, float eps, uint32_t n)
     return 1.0f / sqrtf(sum_of_squares(x, n) / (float)n + eps);
 }
 
-void mf_rmsnorm_scalar(const float *x, const float *weight, float weight_offset, float eps,
-                       uint32_t n, float *out)
+void mf_rmsnorm_scalar(const float *x, const float *weight, float eps, uint32_t n, float *out)
 {
     float factor = inverse_rms(x, eps, n);
     for (uint32_t i = 0; i < n; i++)
-        out[i] = weight ? x[i] * factor * (weight[i] + weight_offset) : x[i] * factor;
+        out[i] = weight ? x[i] * factor * weight[i] : x[i] * factor;
 }
 
 void mf_rmsnorm_gated_scalar(const float *x, const float *z, const float *weight, float eps,

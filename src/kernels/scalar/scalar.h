@@ -10,8 +10,7 @@ void mf_matmul_scalar(const mf_matrix *w, uint32_t row0, uint32_t row1, const fl
                       size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
 void mf_dequant_row_scalar(const mf_matrix *w, uint32_t row, float *out);
 
-void mf_rmsnorm_scalar(const float *x, const float *weight, float weight_offset, float eps,
-                       uint32_t n, float *out);
+void mf_rmsnorm_scalar(const float *x, const float *weight, float eps, uint32_t n, float *out);
 void mf_rmsnorm_gated_scalar(const float *x, const float *z, const float *weight, float eps,
                              uint32_t n, float *out);
 void mf_l2norm_scalar(const float *x, float eps, float scale, uint32_t n, float *out);

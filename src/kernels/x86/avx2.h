@@ -18,8 +18,7 @@ void mf_matmul_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const floa
                     size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
 void mf_dequant_row_avx2(const mf_matrix *w, uint32_t row, float *out);
 
-void mf_rmsnorm_avx2(const float *x, const float *weight, float weight_offset, float eps,
-                     uint32_t n, float *out);
+void mf_rmsnorm_avx2(const float *x, const float *weight, float eps, uint32_t n, float *out);
 void mf_rmsnorm_gated_avx2(const float *x, const float *z, const float *weight, float eps,
                            uint32_t n, float *out);
 void mf_l2norm_avx2(const float *x, float eps, float scale, uint32_t n, float *out);

@@ -8,8 +8,7 @@
 size_t mf_matmul_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens);
 void mf_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
                       size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
-void mf_rmsnorm_avx512(const float *x, const float *weight, float weight_offset, float eps,
-                       uint32_t n, float *out);
+void mf_rmsnorm_avx512(const float *x, const float *weight, float eps, uint32_t n, float *out);
 void mf_rmsnorm_gated_avx512(const float *x, const float *z, const float *weight, float eps,
                              uint32_t n, float *out);
 void mf_l2norm_avx512(const float *x, float eps, float scale, uint32_t n, float *out);

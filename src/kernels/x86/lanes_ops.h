@@ -63,8 +63,8 @@ MF_LANE_OP void scale_by(const float *x, float factor, uint32_t n, float *out)
         lanes_store(out + i, n - i, lanes_mul(lanes_load(x + i, n - i), lanes_set(factor)));
 }
 
-MF_LANE_OP void rmsnorm_lanes(const float *x, const float *weight, float weight_offset, float eps,
-                              uint32_t n, float *out)
+MF_LANE_OP void rmsnorm_lanes(const float *x, const float *weight, float eps, uint32_t n,
+                              float *out)
 {
     float factor = 1.0f / sqrtf(sum_of_squares(x, n) / (float)n + eps);
     if (!weight) {
@@ -72,7 +72,7 @@ MF_LANE_OP void rmsnorm_lanes(const float *x, const float *weight, float weight_
         return;
     }
     for (uint32_t i = 0; i < n; i += LANES) {
-        lanes w = lanes_add(lanes_load(weight + i, n - i), lanes_set(weight_offset));
+        lanes w = lanes_load(weight + i, n - i);
         lanes v = lanes_mul(lanes_load(x + i, n - i), lanes_set(factor));
         lanes_store(out + i, n - i, lanes_mul(v, w));
     }

@@ -9,10 +9,9 @@
 #include "kernels/x86/lanes_latent.h"
 #include "kernels/x86/lanes_sequence.h"
 
-void mf_rmsnorm_avx512(const float *x, const float *weight, float weight_offset, float eps,
-                       uint32_t n, float *out)
+void mf_rmsnorm_avx512(const float *x, const float *weight, float eps, uint32_t n, float *out)
 {
-    rmsnorm_lanes(x, weight, weight_offset, eps, n, out);
+    rmsnorm_lanes(x, weight, eps, n, out);
 }
 
 void mf_rmsnorm_gated_avx512(const float *x, const float *z, const float *weight, float eps,
