@@ -2,19 +2,29 @@
 /*
  * FP8 matrices whose rows are bound in another order, in runs that do not end with the blocks of
  * 128 rows: each head's query and gate (32 rows of 64), the parts of in_proj_qkvz (24, 24, 32 and
- * 32 rows of 112), beta and alpha (2 of 4). The same weights as BF16, which holds them exactly as
- * the scales are powers of two, give the same logits.
+ * 32 rows of 112), beta and alpha (2 of 4); and a matrix for each head, of 64 rows. The same
+ * weights as BF16, which holds them exactly as the scales are powers of two, give the same logits.
  */
 #include "golden.h"
 #include "scratch_dir.h"
 
 #include "base/half.h"
 
-#define MODEL "next_bf16"
-enum { N_SHARDS = 3 };
+typedef struct model_case {
+    const char *name;
+    unsigned n_files;
+    unsigned n_matrices; /* of the attention, as BF16 */
+    unsigned n_several;  /* of them, with several rows of scales */
+} model_case;
+
+static const model_case cases[] = {
+    {"next_bf16", 3, 3 * 3 + 4, 3 + 1}, /* in_proj_qkvz and q_proj */
+    {"v3_mlx_8bit_split_plain", 2, 2, 2},
+};
 
 typedef struct stored {
     char name[128];
+    unsigned n_stacked; /* 0: two dimensions */
     unsigned n_rows, n_cols;
     size_t begin, end; /* in the data */
     char entry[256];   /* the header's text after the name */
@@ -28,28 +38,49 @@ static uint32_t next_random(void)
     return (uint32_t)(random_state >> 33);
 }
 
+/* A BF16 matrix's entry of a header. */
+static bool read_entry(const char *text, stored *m)
+{
+    int n = 0;
+    m->n_stacked = 0;
+    if (sscanf(text,
+               "\"%127[^\"]\":{\"dtype\":\"BF16\",\"shape\":[%u,%u],\"data_offsets\":[%zu,%zu]}%n",
+               m->name, &m->n_rows, &m->n_cols, &m->begin, &m->end, &n) != 5 &&
+        sscanf(
+            text,
+            "\"%127[^\"]\":{\"dtype\":\"BF16\",\"shape\":[%u,%u,%u],\"data_offsets\":[%zu,%zu]}%n",
+            m->name, &m->n_stacked, &m->n_rows, &m->n_cols, &m->begin, &m->end, &n) != 6)
+        return false;
+    snprintf(m->entry, sizeof m->entry, "%.*s", n, text);
+    return n != 0;
+}
+
 /* The next matrix of an attention layer in a header, from *at on. */
 static bool next_matrix(const char **at, const char *end, stored *m)
 {
-    static const char *const modules[] = {".linear_attn.in_proj_", ".linear_attn.out_proj",
-                                          ".self_attn.q_proj",     ".self_attn.k_proj",
-                                          ".self_attn.v_proj",     ".self_attn.o_proj"};
+    static const char *const modules[] = {
+        ".linear_attn.in_proj_", ".linear_attn.out_proj", ".self_attn.q_proj", ".self_attn.k_proj",
+        ".self_attn.v_proj",     ".self_attn.o_proj",     ".self_attn.embed_q"};
     while ((*at = memchr(*at, '"', (size_t)(end - *at))) != NULL) {
-        int n = 0;
-        const char *text = (*at)++;
-        if (sscanf(
-                text,
-                "\"%127[^\"]\":{\"dtype\":\"BF16\",\"shape\":[%u,%u],\"data_offsets\":[%zu,%zu]}%n",
-                m->name, &m->n_rows, &m->n_cols, &m->begin, &m->end, &n) != 5 ||
-            n == 0 || strncmp(m->name, "model.", 6) != 0)
+        if (!read_entry((*at)++, m) || strncmp(m->name, "model.", 6) != 0 ||
+            strstr(m->name, ".weight") == NULL)
             continue;
-        snprintf(m->entry, sizeof m->entry, "%.*s", n, text);
-        *at = text + n;
         for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
             if (strstr(m->name, modules[i]) != NULL)
                 return true;
     }
     return false;
+}
+
+static unsigned stacked(const stored *m)
+{
+    return m->n_stacked == 0 ? 1 : m->n_stacked;
+}
+
+/* Rows of scales of all that is stacked. */
+static unsigned scale_rows(const stored *m)
+{
+    return stacked(m) * ((m->n_rows + 127) / 128);
 }
 
 /* A code between 0.25 and 3.75 in size, and what it means. */
@@ -63,19 +94,20 @@ static unsigned char random_code(float *value)
 /* Weights of m's size, as FP8 with its scales behind it or as BF16. */
 static void fill(const stored *m, bool is_fp8, unsigned char *out)
 {
-    const unsigned block_cols = (m->n_cols + 127) / 128;
-    unsigned char *scales = out + (size_t)m->n_rows * m->n_cols;
+    const unsigned block_cols = (m->n_cols + 127) / 128, n_rows = stacked(m) * m->n_rows;
+    unsigned char *scales = out + (size_t)n_rows * m->n_cols;
     const uint64_t seed = random_state;
-    for (unsigned r = 0; r < m->n_rows; r++) {
+    for (unsigned r = 0; r < n_rows; r++) {
+        const unsigned of_row = r / m->n_rows * (scale_rows(m) / stacked(m)) + r % m->n_rows / 128;
         for (unsigned c = 0; c < m->n_cols; c++) {
-            float value, scale = ldexpf(1.0f, -5 - (int)((r / 128 * 3 + c / 128 + seed) % 5));
+            float value, scale = ldexpf(1.0f, -5 - (int)((of_row * 3 + c / 128 + seed) % 5));
             size_t i = (size_t)r * m->n_cols + c;
             unsigned char code = random_code(&value);
             uint16_t half = mf_bf16_from_f32(value * scale);
             REQUIRE(mf_f32_from_bf16(half) == value * scale);
             if (is_fp8) {
                 out[i] = code;
-                memcpy(scales + (size_t)4 * (r / 128 * block_cols + c / 128), &scale, 4);
+                memcpy(scales + (size_t)4 * (of_row * block_cols + c / 128), &scale, 4);
             } else {
                 memcpy(out + 2 * i, &half, 2);
             }
@@ -85,21 +117,27 @@ static void fill(const stored *m, bool is_fp8, unsigned char *out)
 
 static void put_header(const char *file, const stored *m)
 {
-    char entry[512];
-    size_t n_values = (size_t)m->n_rows * m->n_cols, at = m->begin + n_values;
-    unsigned rows = (m->n_rows + 127) / 128, cols = (m->n_cols + 127) / 128;
-    snprintf(
-        entry, sizeof entry,
-        "\"%.127s\":{\"dtype\":\"F8_E4M3\",\"shape\":[%u,%u],\"data_offsets\":[%zu,%zu]},"
-        "\"%.127s_scale_inv\":{\"dtype\":\"F32\",\"shape\":[%u,%u],\"data_offsets\":[%zu,%zu]}",
-        m->name, m->n_rows, m->n_cols, m->begin, at, m->name, rows, cols, at,
-        at + (size_t)4 * rows * cols);
+    char entry[512], of_values[32], of_scales[32];
+    size_t at = m->begin + (size_t)stacked(m) * m->n_rows * m->n_cols;
+    unsigned rows = scale_rows(m), cols = (m->n_cols + 127) / 128;
+    if (m->n_stacked == 0) {
+        snprintf(of_values, sizeof of_values, "%u,%u", m->n_rows, m->n_cols);
+        snprintf(of_scales, sizeof of_scales, "%u,%u", rows, cols);
+    } else {
+        snprintf(of_values, sizeof of_values, "%u,%u,%u", m->n_stacked, m->n_rows, m->n_cols);
+        snprintf(of_scales, sizeof of_scales, "%u,%u,%u", m->n_stacked, rows / m->n_stacked, cols);
+    }
+    snprintf(entry, sizeof entry,
+             "\"%.127s\":{\"dtype\":\"F8_E4M3\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]},"
+             "\"%.127s_scale_inv\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
+             m->name, of_values, m->begin, at, m->name, of_scales, at,
+             at + (size_t)4 * rows * cols);
     scratch_replace_in_header(file, m->entry, entry);
 }
 
 /* Gives the attention's matrices of one file new weights. Returns how many there were, and how many
  * of them have several rows of scales. */
-static unsigned rewrite(const char *file, bool is_fp8, unsigned *n_tall)
+static unsigned rewrite(const char *file, bool is_fp8, unsigned *n_several)
 {
     size_t n_bytes;
     uint64_t n_header;
@@ -110,7 +148,7 @@ static unsigned rewrite(const char *file, bool is_fp8, unsigned *n_tall)
     const char *at = (const char *)data + 8, *end = at + n_header;
     while (next_matrix(&at, end, &all[n])) {
         fill(&all[n], is_fp8, data + 8 + n_header + all[n].begin);
-        *n_tall += all[n].n_rows > 128;
+        *n_several += scale_rows(&all[n]) > 1;
         REQUIRE(++n < 64);
     }
     scratch_write(file, data, n_bytes);
@@ -121,19 +159,19 @@ static unsigned rewrite(const char *file, bool is_fp8, unsigned *n_tall)
 }
 
 /* Logits of a copy of the model with other weights in the attention. */
-static float *logits_of(const golden *g, bool is_fp8, uint32_t tier)
+static float *logits_of(const model_case *c, const golden *g, bool is_fp8, uint32_t tier)
 {
-    const char *dir = scratch_copy(MODEL);
-    unsigned n = 0, n_tall = 0;
+    const char *dir = scratch_copy(c->name);
+    unsigned n = 0, n_several = 0;
     random_state = 1;
-    for (int i = 1; i <= N_SHARDS; i++) {
+    for (unsigned i = 1; i <= c->n_files; i++) {
         char file[64];
-        snprintf(file, sizeof file, "model-%05d-of-%05d.safetensors", i, N_SHARDS);
-        n += rewrite(file, is_fp8, &n_tall);
+        snprintf(file, sizeof file, "model-%05u-of-%05u.safetensors", i, c->n_files);
+        n += rewrite(file, is_fp8, &n_several);
     }
-    CHECK_U64(n, 3 * 3 + 4);  /* three layers of one kind, one of the other */
-    CHECK_U64(n_tall, 3 + 1); /* in_proj_qkvz and q_proj */
-    mf_engine_options options = golden_options(golden_case_find(MODEL));
+    CHECK_U64(n, c->n_matrices);
+    CHECK_U64(n_several, c->n_several);
+    mf_engine_options options = golden_options(golden_case_find(c->name));
     options.cpu_tier_limit = tier;
     mf_engine *engine = NULL;
     mf_session *session = NULL;
@@ -148,25 +186,31 @@ static float *logits_of(const golden *g, bool is_fp8, uint32_t tier)
     return out;
 }
 
-int main(void)
+static void check_case(const model_case *c)
 {
     golden g;
-    golden_read(golden_case_find(MODEL), &g);
+    golden_read(golden_case_find(c->name), &g);
     for (uint32_t tier = 1; tier <= 3; tier++) {
         if (!golden_has_tier(tier))
             continue;
-        float *fp8 = logits_of(&g, true, tier), *bf16 = logits_of(&g, false, tier);
+        float *fp8 = logits_of(c, &g, true, tier), *bf16 = logits_of(c, &g, false, tier);
         double largest = 0.0, difference = 0.0;
         for (size_t i = 0; i < (size_t)g.n_tokens * g.n_vocab; i++) {
             CHECK(isfinite(fp8[i]));
             largest = fmax(largest, fabs((double)bf16[i]));
             difference = fmax(difference, fabs((double)fp8[i] - (double)bf16[i]));
         }
-        CHECK_MSG(difference <= 2e-5 * largest, "tier %u: logits differ by %g of %g", tier,
-                  difference, largest);
+        CHECK_MSG(difference <= 2e-5 * largest, "%s, tier %u: logits differ by %g of %g", c->name,
+                  tier, difference, largest);
         free(fp8);
         free(bf16);
     }
     golden_free(&g);
+}
+
+int main(void)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_case(&cases[i]);
     return test_result();
 }
