@@ -308,7 +308,7 @@ MF_INLINE void transpose_words(const __m256i rows[8], __m256i columns[8])
 static void unpack_panel(const panel *p, __m256i *out)
 {
     const uint32_t n_groups = mf_fixed_groups(p->w);
-    const size_t row_bytes = mf_matrix_row_bytes(p->w);
+    const size_t row_bytes = mf_fixed_row_bytes(p->w);
     for (uint32_t g = 0; g < n_groups; g++, out += QUADS) {
         __m256i rows[ROWS], columns[ROWS];
         MF_UNROLL(8)

@@ -347,7 +347,7 @@ static void sum_rows(const unsigned char *const rows[4], uint32_t n_groups, size
 /* A step of n (one or two, a constant) groups: columns[8 * i + j] are eight columns of group i. */
 MF_INLINE void load_step(const panel *p, uint32_t step, uint32_t n, __m512i columns[ROWS])
 {
-    const size_t row_bytes = mf_matrix_row_bytes(p->w), at = (size_t)step * STEP_BYTES;
+    const size_t row_bytes = mf_fixed_row_bytes(p->w), at = (size_t)step * STEP_BYTES;
     __m512i rows[ROWS];
     MF_UNROLL(16)
     for (uint32_t r = 0; r < ROWS; r++) {

@@ -81,7 +81,7 @@ static void store_quarters(lanes values, uint32_t quarter, float *y, float *row)
 static lanes multiply_panel(const panel *p, size_t ahead, const mf_fixed_token *x, int32_t *sums)
 {
     const uint32_t n_groups = mf_fixed_groups(p->w);
-    const size_t row_bytes = mf_matrix_row_bytes(p->w);
+    const size_t row_bytes = mf_fixed_row_bytes(p->w);
     for (uint32_t r = 0; r < ROWS; r += 4) {
         const unsigned char *rows[4];
         for (uint32_t i = 0; i < 4; i++)
@@ -104,7 +104,7 @@ static void multiply_few(const mf_matrix *w, uint32_t row0, uint32_t row1,
     const size_t token_bytes = mf_fixed_token_bytes(w);
     int32_t *sums = (int32_t *)(void *)(values + panel_floats(w));
     uint32_t row = row0, quarter = (row1 - row0) / ROWS * (ROWS / 4);
-    if (mf_matrix_row_bytes(w) > SHORT_ROW_BYTES) {
+    if (mf_fixed_row_bytes(w) > SHORT_ROW_BYTES) {
         for (uint32_t i = 0; i < quarter; i += ROWS / 4) {
             const panel p = open_quarters(w, row0 + i, quarter, values);
             for (uint32_t t = 0; t < n_tokens; t++) {

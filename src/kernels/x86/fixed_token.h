@@ -58,6 +58,12 @@ static inline uint32_t mf_fixed_groups(const mf_matrix *w)
     return w->shape.n_cols / MF_FIXED_GROUP;
 }
 
+/* Of the weights: asked in inner loops, so not of the table. */
+static inline size_t mf_fixed_row_bytes(const mf_matrix *w)
+{
+    return w->shape.n_cols / 2;
+}
+
 static inline size_t mf_fixed_pairs(size_t n_groups)
 {
     return (n_groups + 1) / 2;
