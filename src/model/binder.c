@@ -209,7 +209,7 @@ static uint32_t rows_taken(const mf_row_list *rows)
 {
     uint32_t total = 0;
     for (uint32_t i = 0; i < rows->n_runs; i++)
-        total += rows->runs[i].n_rows;
+        total += rows->runs[i].n_blocks * rows->runs[i].block_rows;
     return total;
 }
 
@@ -222,7 +222,7 @@ static mf_status place_rows(mf_binder *binder, const mf_tensor *t, uint64_t row_
     for (uint32_t i = 0; i < rows->n_runs; i++) {
         const mf_rows *r = &rows->runs[i];
         uint64_t n_bytes = r->block_rows * row_bytes;
-        for (uint32_t block = 0; block < r->n_rows / r->block_rows; block++) {
+        for (uint32_t block = 0; block < r->n_blocks; block++) {
             uint64_t row = (uint64_t)r->offset + (uint64_t)block * r->stride;
             MF_TRY(add_bytes(binder, t->file, t->offset + row * row_bytes, dest, n_bytes, error));
             dest += n_bytes;
@@ -246,7 +246,7 @@ static uint32_t shared_rows(uint32_t step, const mf_row_list *rows)
     uint32_t bits = step;
     for (uint32_t i = 0; i < rows->n_runs; i++) {
         const mf_rows *r = &rows->runs[i];
-        const bool is_one = r->n_rows == r->block_rows;
+        const bool is_one = r->n_blocks == 1;
         bits |= r->offset | (is_one ? 0 : r->stride);
         bits |= is_one && i + 1 == rows->n_runs ? 0 : r->block_rows; /* something follows */
     }
@@ -270,13 +270,16 @@ static mf_status place_shared(mf_binder *binder, const mf_stored_matrix *m, uint
         const mf_rows *r = &rows->runs[i];
         /* Whole blocks are neighbours there as they are here. */
         const uint32_t n = together == step ? r->block_rows : together;
-        for (uint32_t done = 0; done < r->n_rows; done += n) {
-            uint64_t row = (uint64_t)r->offset + (uint64_t)(done / r->block_rows) * r->stride +
-                           done % r->block_rows;
-            uint64_t n_values = n_cols * (((uint64_t)n + together - 1) / together);
-            uint64_t from = row / m->shape.n_rows * n_stored + row % m->shape.n_rows / step;
-            MF_TRY(mf_bind_floats(binder, m->arrays[array], from * n_cols, n_values, dest, error));
-            dest += n_values * sizeof(float);
+        const uint64_t n_values = n_cols * (((uint64_t)n + together - 1) / together);
+        for (uint32_t block = 0; block < r->n_blocks; block++) {
+            const uint64_t first = (uint64_t)r->offset + (uint64_t)block * r->stride;
+            for (uint32_t done = 0; done < r->block_rows; done += n) {
+                const uint64_t row = first + done;
+                uint64_t from = row / m->shape.n_rows * n_stored + row % m->shape.n_rows / step;
+                MF_TRY(
+                    mf_bind_floats(binder, m->arrays[array], from * n_cols, n_values, dest, error));
+                dest += n_values * sizeof(float);
+            }
         }
     }
     return MF_OK;
@@ -290,12 +293,12 @@ static mf_status place_matrix(mf_binder *binder, const mf_stored_matrix *m, cons
     w.shape.n_rows = rows_taken(rows);
     for (uint32_t i = 0; i < mf_weight_format_of(&w.shape)->n_arrays; i++) {
         const uint32_t step = mf_weight_array_step(&m->shape, i);
-        if (step == 1) {
-            MF_TRY(place_rows(binder, m->arrays[i], mf_weight_array_row_bytes(&w.shape, i), rows,
-                              &w.arrays[i], error));
-        } else {
+        if (step > 1) {
             w.shape.scale_rows = shared_rows(step, rows);
             MF_TRY(place_shared(binder, m, i, rows, &w, error));
+        } else {
+            MF_TRY(place_rows(binder, m->arrays[i], mf_weight_array_row_bytes(&w.shape, i), rows,
+                              &w.arrays[i], error));
         }
     }
     *out = w;
@@ -317,9 +320,8 @@ mf_status mf_bind_matrix_rows(mf_binder *binder, mf_tensor_id id, mf_matrix_shap
 mf_status mf_bind_matrix(mf_binder *binder, mf_tensor_id id, mf_matrix_shape shape, mf_weight *out,
                          mf_error *error)
 {
-    uint32_t n_rows = (shape.n_stacked == 0 ? 1 : shape.n_stacked) * shape.n_rows;
     /* a block of scales is of one of them */
-    const mf_rows all = {n_rows, shape.n_rows, shape.n_rows, 0};
+    const mf_rows all = {shape.n_stacked == 0 ? 1 : shape.n_stacked, shape.n_rows, shape.n_rows, 0};
     return mf_bind_matrix_rows(binder, id, shape, &(mf_row_list){&all, 1}, out, error);
 }
 

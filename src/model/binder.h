@@ -33,10 +33,10 @@ typedef struct mf_binder {
     mf_expert_tables experts;
 } mf_binder;
 
-/* Rows of a stored matrix in a new order: blocks of block_rows rows, the i-th from stored row
- * offset + i * stride. */
+/* Rows of a stored matrix in a new order: n_blocks blocks of block_rows rows, the i-th from stored
+ * row offset + i * stride. */
 typedef struct mf_rows {
-    uint32_t n_rows, block_rows, stride, offset;
+    uint32_t n_blocks, block_rows, stride, offset;
 } mf_rows;
 
 typedef struct mf_row_list {

@@ -132,8 +132,8 @@ static mf_status bind_full(mf_binder *b, const mf_hparams *h, uint32_t layer, mf
     uint32_t width = mf_query_width(h), n = h->hidden_size;
     const mf_tensor_id q = mf_tensor_of(MF_ROLE_Q, layer);
     const mf_matrix_shape both = {0, 2 * width, n};
-    const mf_rows query = {width, h->head_dim, 2 * h->head_dim, 0};
-    const mf_rows gate = {width, h->head_dim, 2 * h->head_dim, h->head_dim};
+    const mf_rows query = {h->n_heads, h->head_dim, 2 * h->head_dim, 0};
+    const mf_rows gate = {h->n_heads, h->head_dim, 2 * h->head_dim, h->head_dim};
     MF_TRY(mf_bind_matrix_rows(b, q, both, &(mf_row_list){&query, 1}, &w->q, error));
     MF_TRY(mf_bind_matrix_rows(b, q, both, &(mf_row_list){&gate, 1}, &w->gate, error));
     MF_TRY(

@@ -14,11 +14,11 @@ static mf_status bind_qkvz(mf_binder *b, const mf_hparams *h, uint32_t layer, mf
     uint32_t key = h->key_dim, value = h->n_v_heads / h->n_k_heads * h->value_dim;
     uint32_t stride = 2 * key + 2 * value, n_rows = h->n_k_heads * stride;
     const mf_rows qkv[3] = {
-        {h->n_k_heads * key, key, stride, 0},
-        {h->n_k_heads * key, key, stride, key},
-        {h->n_k_heads * value, value, stride, 2 * key},
+        {h->n_k_heads, key, stride, 0},
+        {h->n_k_heads, key, stride, key},
+        {h->n_k_heads, value, stride, 2 * key},
     };
-    const mf_rows z = {h->n_k_heads * value, value, stride, 2 * key + value};
+    const mf_rows z = {h->n_k_heads, value, stride, 2 * key + value};
     const mf_tensor_id id = mf_tensor_of(MF_ROLE_LINEAR_QKVZ, layer);
     const mf_matrix_shape shape = {0, n_rows, h->hidden_size};
     MF_TRY(mf_bind_matrix_rows(b, id, shape, &(mf_row_list){qkv, 3}, &w->qkv, error));
@@ -30,8 +30,8 @@ static mf_status bind_ba(mf_binder *b, const mf_hparams *h, uint32_t layer, mf_l
                          mf_error *error)
 {
     uint32_t ratio = h->n_v_heads / h->n_k_heads;
-    const mf_rows beta = {h->n_v_heads, ratio, 2 * ratio, 0};
-    const mf_rows alpha = {h->n_v_heads, ratio, 2 * ratio, ratio};
+    const mf_rows beta = {h->n_k_heads, ratio, 2 * ratio, 0};
+    const mf_rows alpha = {h->n_k_heads, ratio, 2 * ratio, ratio};
     const mf_tensor_id id = mf_tensor_of(MF_ROLE_LINEAR_BA, layer);
     const mf_matrix_shape shape = {0, 2 * h->n_v_heads, h->hidden_size};
     MF_TRY(mf_bind_matrix_rows(b, id, shape, &(mf_row_list){&beta, 1}, &w->b, error));
