@@ -12,16 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The context that a session gets, as the public header states the default. */
-static size_t context_tokens(const mf_engine_options *options, const mf_model_info *info)
-{
-    if (options->n_context_tokens > 0)
-        return options->n_context_tokens;
-    return info->n_context_tokens_model > 0 && info->n_context_tokens_model < 4096
-               ? info->n_context_tokens_model
-               : 4096;
-}
-
 static int open_sampler(mf_cli_generator *g)
 {
     const mf_cli_generate_args *args = g->args;
@@ -69,20 +59,19 @@ static mf_status open_store(mf_cli_generator *g, mf_error *error)
 /* What a prompt is taken up at in families with recurrent layers: checkpoints, of which the plan
  * has room for one. A chat wants one more, a store as many as an entry keeps, where the budget
  * allows for them. */
-static void plan_checkpoints(mf_cli_generator *g, mf_engine_options *options)
+static mf_status open_engine(mf_cli_generator *g, const mf_engine_options *options, mf_error *error)
 {
     const uint64_t n_more = g->store ? 3 : MF_CLI_MAX_STOPS - 1;
-    mf_model_info info;
-    mf_engine_options small = *options, large = *options;
-    small.n_context_tokens = 1; /* a session of it is three recurrent states and little else */
-    if ((!g->store && !g->args->is_chat) || g->info.n_linear_attention_layers == 0 ||
-        options->state_bytes != 0 || mf_model_inspect(g->model, &small, &info, NULL) != MF_OK)
-        return;
-    uint64_t one = info.session_bytes / 3;
-    large.state_bytes = g->info.session_bytes + n_more * one;
-    large.checkpoint_bytes = (n_more + 1) * one;
-    if (mf_model_inspect(g->model, &large, &info, NULL) == MF_OK && info.n_slots != 0)
-        *options = large;
+    mf_engine_options large = *options;
+    if ((g->store || g->args->is_chat) && g->info.n_linear_attention_layers > 0 &&
+        options->state_bytes == 0) {
+        large.state_bytes = g->info.state_bytes + n_more * g->info.one_checkpoint_bytes;
+        large.checkpoint_bytes = (n_more + 1) * g->info.one_checkpoint_bytes;
+        mf_status status = mf_engine_open(g->model, &large, &g->engine, error);
+        if (status != MF_ERR_BUDGET)
+            return status;
+    }
+    return mf_engine_open(g->model, options, &g->engine, error);
 }
 
 /* A model that was taught a template which is not known here would answer the bare text, only not
@@ -110,7 +99,7 @@ int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_g
     memset(g, 0, sizeof *g);
     g->args = args;
     g->model = model;
-    mf_engine_options options = args->engine.options;
+    const mf_engine_options options = args->engine.options;
     mf_status status = mf_model_inspect(model, &options, &g->info, &error);
     if (status == MF_OK)
         status = mf_tokenizer_open(model, NULL, &g->tokenizer, &error);
@@ -118,17 +107,15 @@ int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_g
         status = check_template(g, &error);
     if (status == MF_OK && args->state_dir)
         status = open_store(g, &error);
-    if (status == MF_OK) {
-        plan_checkpoints(g, &options);
-        status = mf_engine_open(model, &options, &g->engine, &error);
-    }
+    if (status == MF_OK)
+        status = open_engine(g, &options, &error);
     if (status == MF_OK)
         status = mf_session_create(g->engine, &g->session, &error);
     if (status != MF_OK)
         return mf_cli_fail(status, &error);
     mf_engine_set_store(g->engine, g->store);
     mf_engine_info(g->engine, &g->info);
-    g->n_context_tokens = context_tokens(&options, &g->info);
+    g->n_context_tokens = g->info.n_context_tokens;
     g->stats.n_experts_per_token = g->info.n_experts_per_token;
     g->stats.n_experts_per_token_model = g->info.n_experts_per_token_model;
     g->stats.ram_bytes = g->info.ram_bytes;

@@ -125,12 +125,12 @@ static bool parse_io(const char *text, mf_io_kind *out)
     return i >= 0;
 }
 
-static bool parse_cpu_tier(const char *text, uint32_t *out)
+static bool parse_cpu_tier(const char *text, mf_cpu_tier *out)
 {
     static const char *const names[] = {"auto", "scalar", "avx2", "avx512"};
     int i = mf_cli_parse_name(text, names, 4);
     if (i >= 0)
-        *out = (uint32_t)i;
+        *out = (mf_cpu_tier)i;
     return i >= 0;
 }
 

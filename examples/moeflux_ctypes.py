@@ -31,18 +31,19 @@ class ErrorInfo(c.Structure):  # mf_error
 
 class EngineOptions(c.Structure):  # mf_engine_options
     _fields_ = [
+        ("struct_bytes", c.c_size_t),
         ("allocator", Allocator),
         ("ram_bytes", c.c_uint64),
         ("expert_cache_bytes", c.c_uint64),
-        ("n_threads", c.c_uint32),
-        ("n_context_tokens", c.c_uint32),
-        ("n_sessions", c.c_uint32),
         ("state_bytes", c.c_uint64),
         ("checkpoint_bytes", c.c_uint64),
+        ("n_sessions", c.c_uint32),
+        ("n_context_tokens", c.c_uint32),
         ("n_chunk_tokens", c.c_uint32),
         ("n_experts_per_token", c.c_uint32),
         ("packed_expert_bits", c.c_uint32),
-        ("cpu_tier_limit", c.c_uint32),
+        ("n_threads", c.c_uint32),
+        ("cpu_tier_limit", c.c_int),
         ("io", c.c_int),
         ("kv_type", c.c_int),
         ("log", c.c_void_p),
@@ -51,38 +52,37 @@ class EngineOptions(c.Structure):  # mf_engine_options
 
 
 class ModelInfo(c.Structure):  # mf_model_info
-    _fields_ = (
-        [("family", c.c_char * 32), ("form", c.c_char * 32)]
-        + [
-            (name, c.c_uint32)
-            for name in (
-                "n_layers n_full_attention_layers n_linear_attention_layers hidden_size n_heads"
-                " n_kv_heads head_dim n_vocab n_experts n_experts_per_token"
-                " n_experts_per_token_model expert_hidden_size shared_expert_hidden_size"
-                " n_context_tokens_model expert_bits"
-            ).split()
-        ]
-        + [
-            (name, c.c_uint64)
-            for name in (
-                "n_parameters resident_bytes expert_bytes one_expert_bytes working_set_bytes"
-                " session_bytes scratch_bytes floor_bytes ram_bytes slot_bytes n_slots"
-                " available_bytes"
-            ).split()
-        ]
-        + [
-            (name, c.c_uint32)
-            for name in (
-                "n_moe_layers dense_hidden_size n_latent_attention_layers q_lora_rank kv_lora_rank"
-                " qk_rope_head_dim v_head_dim n_expert_groups n_expert_groups_per_token"
-                " n_skipped_layers"
-            ).split()
-        ]
-    )
+    _fields_ = [
+        ("struct_bytes", c.c_size_t),
+        ("family", c.c_char * 32),
+        ("form", c.c_char * 32),
+    ]
+    _fields_ += [("n_parameters", c.c_uint64)]
+    _fields_ += [
+        (name, c.c_uint32)
+        for name in (
+            "n_vocab hidden_size n_context_tokens_model n_layers n_full_attention_layers "
+            "n_linear_attention_layers n_latent_attention_layers n_moe_layers "
+            "n_skipped_layers n_heads n_kv_heads head_dim q_lora_rank kv_lora_rank "
+            "qk_rope_head_dim v_head_dim n_experts n_experts_per_token "
+            "n_experts_per_token_model n_expert_groups n_expert_groups_per_token "
+            "expert_bits expert_hidden_size shared_expert_hidden_size dense_hidden_size "
+            "n_context_tokens n_chunk_tokens n_sessions page_tokens"
+        ).split()
+    ]
+    _fields_ += [
+        (name, c.c_uint64)
+        for name in (
+            "resident_bytes expert_bytes one_expert_bytes working_set_bytes scratch_bytes "
+            "page_bytes recurrent_bytes session_bytes one_checkpoint_bytes state_bytes "
+            "checkpoint_bytes ram_bytes floor_bytes n_slots slot_bytes available_bytes"
+        ).split()
+    ]
 
 
 class SamplerOptions(c.Structure):  # mf_sampler_options
     _fields_ = [
+        ("struct_bytes", c.c_size_t),
         ("temperature", c.c_float),
         ("top_k", c.c_uint32),
         ("top_p", c.c_float),
@@ -119,10 +119,10 @@ P, SIZE, U64, INT, I32 = c.c_void_p, c.c_size_t, c.c_uint64, c.c_int, c.c_int32
 OUT, TOKENS, COUNT = c.POINTER(c.c_void_p), c.POINTER(c.c_int32), c.POINTER(c.c_size_t)
 FUNCTIONS = {
     "mf_status_name": (c.c_char_p, INT),
-    "mf_engine_options_default": (None, c.POINTER(EngineOptions)),
+    "mf_engine_options_init": (None, c.POINTER(EngineOptions), SIZE),
     "mf_engine_open": (INT, c.c_char_p, c.POINTER(EngineOptions), OUT, "E"),
     "mf_engine_close": (None, OUT),
-    "mf_engine_info": (None, P, c.POINTER(ModelInfo)),
+    "mf_engine_info_sized": (None, P, c.POINTER(ModelInfo), SIZE),
     "mf_engine_eval": (INT, P, c.POINTER(BatchItem), SIZE, "E"),
     "mf_session_create": (INT, P, OUT, "E"),
     "mf_session_fork": (INT, P, OUT, "E"),
@@ -143,7 +143,7 @@ FUNCTIONS = {
     "mf_tokenizer_encode": (INT, P, c.c_char_p, SIZE, INT, TOKENS, SIZE, COUNT, "E"),
     "mf_tokenizer_decode": (INT, P, c.POINTER(Decoder), I32, c.c_char_p, SIZE, COUNT),
     "mf_chat_format": (INT, P, c.POINTER(ChatMessage), SIZE, INT, c.c_char_p, SIZE, COUNT, "E"),
-    "mf_sampler_options_default": (None, c.POINTER(SamplerOptions)),
+    "mf_sampler_options_init": (None, c.POINTER(SamplerOptions), SIZE),
     "mf_sampler_options_load": (INT, c.c_char_p, c.POINTER(SamplerOptions), "E"),
     "mf_sampler_create": (INT, c.POINTER(SamplerOptions), SIZE, P, OUT, "E"),
     "mf_sampler_free": (None, OUT),
@@ -202,12 +202,12 @@ class Engine(Handle):
         super().__init__(library.engine_close)
         self.library = library
         values = EngineOptions()
-        library.engine_options_default(c.byref(values))
+        library.engine_options_init(c.byref(values), c.sizeof(values))
         for name, value in options.items():
             setattr(values, name, value)
         library.engine_open(path.encode(), c.byref(values), c.byref(self.pointer))
         self.info = ModelInfo()
-        library.engine_info(self.pointer, c.byref(self.info))
+        library.engine_info_sized(self.pointer, c.byref(self.info), c.sizeof(self.info))
 
     def session(self):
         created = Session(self)
@@ -300,7 +300,7 @@ class Sampler(Handle):
         super().__init__(tokenizer.library.sampler_free)
         self.library = tokenizer.library
         options = SamplerOptions()
-        self.library.sampler_options_default(c.byref(options))
+        self.library.sampler_options_init(c.byref(options), c.sizeof(options))
         self.library.sampler_options_load(path.encode(), c.byref(options))
         options.seed = seed
         self.library.sampler_create(c.byref(options), n_vocab, None, c.byref(self.pointer))

@@ -15,6 +15,13 @@
  * prints, exits, or reads the environment, and has no mutable globals: any number of engines may be
  * open in one process.
  *
+ * Sizes. A struct that later versions may extend begins with struct_bytes: its size as the caller's
+ * compiler sees it. *_default and the functions that fill such a struct pass it on, so that a
+ * program and a library of different versions agree on the fields that both know: an option that
+ * the program does not know has its default; one that the library does not know is refused with
+ * MF_ERR_ARGUMENT unless its bytes are zero; and a result's struct_bytes says how much of it was
+ * filled. The *_init and *_sized functions are for bindings, which pass the size themselves.
+ *
  * Threads. Different engines, tokenizers and samplers may be used from different threads at once.
  * The sessions of one engine may be used from different threads, each session by one thread at a
  * time; their evaluations take turns (evaluate them together with mf_engine_eval to share the
@@ -45,22 +52,30 @@
 extern "C" {
 #endif
 
-/* ---------------------------------------------------------------------------------------- status
- * -- */
+/* ---------------------------------------- status ---------------------------------------- */
 
 typedef enum mf_status {
     MF_OK = 0,
-    MF_ERR_ARGUMENT = -1,  /* an argument is NULL, out of range, or contradicts another */
-    MF_ERR_NO_MEMORY = -2, /* the allocator returned NULL */
-    MF_ERR_IO = -3, /* the operating system refused or failed a read; mf_error.os_errno says how */
-    MF_ERR_FORMAT = -4, /* a file's content is malformed, truncated, or contradicts another file */
-    MF_ERR_UNSUPPORTED = -5, /* well-formed, but of a kind this version does not run */
-    MF_ERR_BUDGET =
-        -6, /* the memory budget is below the floor; the message says what the floor is */
-    MF_ERR_CONTEXT = -7,   /* more tokens than the session's context holds */
-    MF_ERR_CANCELLED = -8, /* a callback, mf_session_cancel or the deadline asked to stop */
-    MF_ERR_STATE = -9,     /* not while an evaluation is going on: called from a callback of it */
-    MF_ERR_NOT_FOUND = -10 /* a file or entry does not exist */
+    /* An argument is NULL, out of range, or contradicts another. */
+    MF_ERR_ARGUMENT = -1,
+    /* The allocator returned NULL. */
+    MF_ERR_NO_MEMORY = -2,
+    /* The operating system refused or failed a read; mf_error.os_errno says how. */
+    MF_ERR_IO = -3,
+    /* A file's content is malformed, truncated, or contradicts another file. */
+    MF_ERR_FORMAT = -4,
+    /* Well-formed, but of a kind that this version does not run. */
+    MF_ERR_UNSUPPORTED = -5,
+    /* It does not fit the memory that was allowed; the message says what would. */
+    MF_ERR_BUDGET = -6,
+    /* More tokens than the session's context holds. */
+    MF_ERR_CONTEXT = -7,
+    /* A callback, a cancel or the deadline asked to stop. */
+    MF_ERR_CANCELLED = -8,
+    /* Not while an evaluation is going on: from a callback of it, or of its session. */
+    MF_ERR_STATE = -9,
+    /* A file, an entry or a position does not exist. */
+    MF_ERR_NOT_FOUND = -10
 } mf_status;
 
 #define MF_ERROR_NO_POSITION UINT64_MAX
@@ -68,9 +83,12 @@ typedef enum mf_status {
 /* What went wrong. Plain data, owned by the caller. */
 typedef struct mf_error {
     mf_status code;
-    int os_errno;           /* 0 where the operating system was not involved */
-    uint64_t byte_position; /* in the named file; MF_ERROR_NO_POSITION where it does not apply */
-    char message[1024];     /* one line, no newline, NUL-terminated */
+    /* 0 where the operating system was not involved. */
+    int os_errno;
+    /* In the named file; MF_ERROR_NO_POSITION where it does not apply. */
+    uint64_t byte_position;
+    /* One line, no newline, NUL-terminated. */
+    char message[1024];
 } mf_error;
 
 /* A short name of a code ("no memory"). Never NULL; static storage. */
@@ -79,8 +97,7 @@ MF_API const char *mf_status_name(mf_status status);
 /* The library's version, "MAJOR.MINOR.PATCH". Static storage. */
 MF_API const char *mf_version(void);
 
-/* ------------------------------------------------------------------------------------- allocator
- * -- */
+/* ---------------------------------------- allocator ---------------------------------------- */
 
 /*
  * Where a handle's memory comes from. alloc returns memory aligned for any type, or NULL. free gets
@@ -95,8 +112,7 @@ typedef struct mf_allocator {
     void (*free)(void *ctx, void *ptr, size_t n_bytes);
 } mf_allocator;
 
-/* ---------------------------------------------------------------------------------------- engine
- * -- */
+/* ---------------------------------------- engine ---------------------------------------- */
 
 typedef struct mf_engine mf_engine;
 typedef struct mf_session mf_session;
@@ -104,13 +120,27 @@ typedef struct mf_tokenizer mf_tokenizer;
 typedef struct mf_sampler mf_sampler;
 
 typedef enum mf_io_kind {
-    MF_IO_AUTO = 0,  /* io_uring where a probe finds it, else the thread pool */
-    MF_IO_URING = 1, /* fails with MF_ERR_UNSUPPORTED where the kernel has none */
-    MF_IO_POOL = 2   /* positional reads on threads */
+    /* io_uring where a probe finds it, else the thread pool. */
+    MF_IO_AUTO = 0,
+    /* Fails with MF_ERR_UNSUPPORTED where the kernel has none. */
+    MF_IO_URING = 1,
+    /* Positional reads on threads. */
+    MF_IO_POOL = 2
 } mf_io_kind;
 
 /* How keys and values, or the latents of multi-head latent attention, are cached. */
 typedef enum mf_kv_type { MF_KV_F32 = 0, MF_KV_BF16 = 1 } mf_kv_type;
+
+/* Instruction sets of the kernels: each includes those before it. */
+typedef enum mf_cpu_tier {
+    /* The best that the CPU has. */
+    MF_CPU_BEST = 0,
+    MF_CPU_SCALAR = 1,
+    /* AVX2, FMA, F16C. */
+    MF_CPU_AVX2 = 2,
+    /* AVX-512 F, BW, DQ, VL, VBMI, VNNI. */
+    MF_CPU_AVX512 = 3
+} mf_cpu_tier;
 
 typedef enum mf_log_level { MF_LOG_INFO = 0, MF_LOG_WARNING = 1 } mf_log_level;
 
@@ -121,83 +151,158 @@ typedef void (*mf_log_fn)(void *user, mf_log_level level, const char *line);
 
 /* Fill with mf_engine_options_default, then change what is needed. */
 typedef struct mf_engine_options {
-    mf_allocator allocator; /* all zero: the C library's */
-    uint64_t
-        ram_bytes; /* promise: the process's peak resident memory; 0: from what is available now */
-    uint64_t expert_cache_bytes; /* expert slots alone; 0: the least possible; MF_EXPERT_CACHE_AUTO:
-                                    from ram_bytes */
-    uint32_t n_threads;          /* compute threads; 0: one per available CPU */
-    uint32_t n_context_tokens;   /* per session; 0: 4096 or the model's own limit if that is less */
-    uint32_t n_sessions;         /* sessions that may be open at once; 1 to 200 */
-    uint64_t state_bytes;        /* blocks and recurrent states of all sessions and checkpoints
-                                    together, inside ram_bytes; 0: one session of n_context_tokens
-                                    and a little more for each other session */
-    uint64_t checkpoint_bytes;   /* of state_bytes, what checkpoints alone may hold; 0: a quarter */
-    uint32_t n_chunk_tokens;     /* tokens evaluated together in a prefill; 0: 512 */
-    uint32_t n_experts_per_token; /* 0: the model's own; less renormalises over those kept; more is
-                                     an error */
-    uint32_t packed_expert_bits;  /* reference form only: 4 or 2; 0: whichever directory exists, 4
-                                     first */
-    uint32_t
-        cpu_tier_limit; /* 0: best the CPU has; 1: scalar; 2: at most AVX2; 3: at most AVX-512 */
+    size_t struct_bytes;
+    /* All zero: the C library's. */
+    mf_allocator allocator;
+
+    /* A promise: the process's peak resident memory; 0: from what is available now. */
+    uint64_t ram_bytes;
+    /* Of ram_bytes, expert slots alone; 0: the least possible; MF_EXPERT_CACHE_AUTO: what is left.
+     */
+    uint64_t expert_cache_bytes;
+    /* Of ram_bytes, blocks and recurrent states of all sessions and checkpoints together; 0: one
+     * session of n_context_tokens and a little more for each other session. */
+    uint64_t state_bytes;
+    /* Of state_bytes, what checkpoints alone may hold; 0: a quarter. */
+    uint64_t checkpoint_bytes;
+
+    /* Sessions that may be open at once; 1 to 200. */
+    uint32_t n_sessions;
+    /* Per session; 0: 4096 or the model's own limit if that is less. */
+    uint32_t n_context_tokens;
+    /* Tokens evaluated together, of all sessions; 0: 512. */
+    uint32_t n_chunk_tokens;
+    /* 0: the model's own; less renormalises over those kept; more is an error. */
+    uint32_t n_experts_per_token;
+    /* Reference form only: 4 or 2; 0: whichever directory exists, 4 first. */
+    uint32_t packed_expert_bits;
+    /* Compute threads; 0: one per available CPU. */
+    uint32_t n_threads;
+    /* The best kernels that may be used. */
+    mf_cpu_tier cpu_tier_limit;
     mf_io_kind io;
-    mf_kv_type kv_type; /* of cached keys, values and latents; MF_KV_BF16 halves them */
-    mf_log_fn log;      /* may be NULL */
+    /* Of cached keys, values and latents; MF_KV_BF16 halves them. */
+    mf_kv_type kv_type;
+
+    /* May be NULL. */
+    mf_log_fn log;
     void *log_user;
 } mf_engine_options;
 
-MF_API void mf_engine_options_default(mf_engine_options *options);
+/* What mf_engine_options_default calls, with the size that the caller's compiler gives the struct.
+ */
+MF_API void mf_engine_options_init(mf_engine_options *options, size_t struct_bytes);
 
-/* What a checkpoint is and what it needs. Sizes in bytes unless named otherwise. */
+/* One session, everything else by itself. */
+static inline void mf_engine_options_default(mf_engine_options *options)
+{
+    mf_engine_options_init(options, sizeof *options);
+}
+
+/* What a checkpoint is, what it needs, and what the options come to. Sizes in bytes unless named
+ * otherwise. */
 typedef struct mf_model_info {
-    char family[32]; /* config.json's model_type: "qwen3_5_moe", "deepseek_v3" */
-    char form[32]; /* how the checkpoint is stored: "safetensors", "fp8", "mlx-affine", "packed" */
+    size_t struct_bytes;
+    /* config.json's model_type: "qwen3_5_moe", "deepseek_v3". */
+    char family[32];
+    /* How the checkpoint is stored: "safetensors", "fp8", "mlx-affine", "packed". */
+    char form[32];
+
+    /* All, experts included. */
+    uint64_t n_parameters;
+    uint32_t n_vocab;
+    uint32_t hidden_size;
+    /* The model's own limit; n_context_tokens is what a session gets. */
+    uint32_t n_context_tokens_model;
+
     uint32_t n_layers;
     uint32_t n_full_attention_layers;
     uint32_t n_linear_attention_layers;
-    uint32_t hidden_size;
+    /* Multi-head latent attention. */
+    uint32_t n_latent_attention_layers;
+    /* Layers with experts; the others have one MLP, of dense_hidden_size. */
+    uint32_t n_moe_layers;
+    /* Multi-token-prediction layers, stored but not run. */
+    uint32_t n_skipped_layers;
+
     uint32_t n_heads;
     uint32_t n_kv_heads;
     uint32_t head_dim;
-    uint32_t n_vocab;
-    uint32_t n_experts;
-    uint32_t n_experts_per_token;       /* in use */
-    uint32_t n_experts_per_token_model; /* what the model was trained with */
-    uint32_t expert_hidden_size;
-    uint32_t shared_expert_hidden_size;
-    uint32_t n_context_tokens_model; /* the model's own limit */
-    uint32_t expert_bits;            /* 16 or 32 where not quantised */
-    uint64_t n_parameters;           /* all, experts included */
-    uint64_t resident_bytes;         /* dense weights */
-    uint64_t expert_bytes;           /* all experts of all layers */
-    uint64_t one_expert_bytes;
-    uint64_t working_set_bytes; /* experts one token needs, all layers */
-    uint64_t session_bytes;     /* state of one session at the options' context */
-    uint64_t scratch_bytes;     /* activations, at the options' chunk size */
-    uint64_t floor_bytes;       /* the least ram_bytes that the options allow */
-    uint64_t ram_bytes;         /* the budget in force */
-    uint64_t slot_bytes;        /* one expert slot, alignment included */
-    uint64_t n_slots;           /* expert slots that fit the budget; 0 if it is below the floor */
-    uint64_t available_bytes;   /* memory that this machine (and its cgroup) had available */
-    uint32_t n_moe_layers;      /* layers with experts; the others have one MLP: */
-    uint32_t dense_hidden_size; /* its inner size; 0 where there is none */
-    uint32_t n_latent_attention_layers; /* multi-head latent attention */
-    uint32_t q_lora_rank;               /* these four 0 without it; q_lora_rank also without one */
+    /* These four 0 without latent attention; q_lora_rank also without one. */
+    uint32_t q_lora_rank;
     uint32_t kv_lora_rank;
     uint32_t qk_rope_head_dim;
     uint32_t v_head_dim;
-    uint32_t n_expert_groups; /* 1: the router chooses among all experts */
+
+    uint32_t n_experts;
+    /* In use; and what the model was trained with. */
+    uint32_t n_experts_per_token;
+    uint32_t n_experts_per_token_model;
+    /* 1: the router chooses among all experts. */
+    uint32_t n_expert_groups;
     uint32_t n_expert_groups_per_token;
-    uint32_t n_skipped_layers; /* multi-token-prediction layers, stored but not run */
+    /* 16 or 32 where not quantised. */
+    uint32_t expert_bits;
+    uint32_t expert_hidden_size;
+    uint32_t shared_expert_hidden_size;
+    /* 0 where all layers have experts. */
+    uint32_t dense_hidden_size;
+
+    /* In force. */
+    uint32_t n_context_tokens;
+    uint32_t n_chunk_tokens;
+    uint32_t n_sessions;
+    /* Positions of a block of cached keys and values, or latents. */
+    uint32_t page_tokens;
+
+    /* Dense weights. */
+    uint64_t resident_bytes;
+    /* All experts of all layers; one; those that one token needs. */
+    uint64_t expert_bytes;
+    uint64_t one_expert_bytes;
+    uint64_t working_set_bytes;
+    /* Activations, at the chunk in force. */
+    uint64_t scratch_bytes;
+
+    /* One block of page_tokens positions, all layers; 0: none is cached. */
+    uint64_t page_bytes;
+    /* One recurrent state, all layers; 0: the family has none. */
+    uint64_t recurrent_bytes;
+    /* State of one session that fills its context, with one checkpoint. */
+    uint64_t session_bytes;
+    /* The most that one checkpoint holds by itself: a block, a recurrent state and logits. */
+    uint64_t one_checkpoint_bytes;
+    /* The limits in force, of all sessions and of all checkpoints. */
+    uint64_t state_bytes;
+    uint64_t checkpoint_bytes;
+
+    /* The budget in force, and the least that the options allow. */
+    uint64_t ram_bytes;
+    uint64_t floor_bytes;
+    /* Expert slots that fit the budget, 0 if it is below the floor; one slot, with its alignment.
+     */
+    uint64_t n_slots;
+    uint64_t slot_bytes;
+    /* Memory that this machine (and its cgroup) had available. */
+    uint64_t available_bytes;
 } mf_model_info;
+
+MF_API MF_MUST_CHECK mf_status mf_model_inspect_sized(const char *path,
+                                                      const mf_engine_options *options,
+                                                      mf_model_info *out, size_t struct_bytes,
+                                                      mf_error *error);
 
 /*
  * Reads a checkpoint's descriptors, loads no weights, and says what it is and needs under these
  * options. Errors: MF_ERR_ARGUMENT, _NO_MEMORY, _IO, _FORMAT, _UNSUPPORTED, _NOT_FOUND. A budget
  * below the floor is no error here: n_slots is 0. options may be NULL (defaults).
  */
-MF_API MF_MUST_CHECK mf_status mf_model_inspect(const char *path, const mf_engine_options *options,
-                                                mf_model_info *out, mf_error *error);
+MF_MUST_CHECK static inline mf_status mf_model_inspect(const char *path,
+                                                       const mf_engine_options *options,
+                                                       mf_model_info *out, mf_error *error)
+{
+    return mf_model_inspect_sized(path, options, out, sizeof *out, error);
+}
 
 /*
  * Opens a checkpoint directory: checks every tensor, loads the dense weights, sets up the expert
@@ -211,28 +316,52 @@ MF_API MF_MUST_CHECK mf_status mf_engine_open(const char *path, const mf_engine_
                                               mf_engine **out, mf_error *error);
 MF_API void mf_engine_close(mf_engine **engine);
 
-MF_API void mf_engine_info(const mf_engine *engine, mf_model_info *out);
+/* As mf_model_inspect; the budget as it was at opening. */
+MF_API void mf_engine_info_sized(const mf_engine *engine, mf_model_info *out, size_t struct_bytes);
+static inline void mf_engine_info(const mf_engine *engine, mf_model_info *out)
+{
+    mf_engine_info_sized(engine, out, sizeof *out);
+}
 
 /* The names of the model families this build runs, NULL-terminated; static storage. */
 MF_API const char *const *mf_families(void);
 
-/* Counters since the engine was opened or reset. One "request" is one expert of one layer wanted by
- * one evaluation step. */
+/* Counters since the engine was opened or reset, as of the layer last finished, and what is held
+ * now. One "request" is one expert of one layer wanted by one evaluation step. */
 typedef struct mf_stats {
-    uint64_t n_tokens;             /* evaluated */
-    uint64_t n_expert_hits;        /* found in a slot */
-    uint64_t n_expert_misses;      /* read from disk */
-    uint64_t n_reads;              /* read requests sent to the drive */
-    uint64_t read_bytes;           /* as sent to the drive, alignment included */
-    uint64_t expert_bytes_touched; /* weight bytes of experts multiplied with */
-    uint64_t weight_bytes_touched; /* all weight bytes multiplied with, experts included */
-    uint64_t wait_us;              /* compute stood still for a read */
-    uint64_t reading_us;           /* at least one read was in flight */
+    size_t struct_bytes;
+    /* Evaluated. */
+    uint64_t n_tokens;
+    /* Requests found in a slot; read from disk. */
+    uint64_t n_expert_hits;
+    uint64_t n_expert_misses;
+    /* Read requests sent to the drive, and their bytes, alignment included. */
+    uint64_t n_reads;
+    uint64_t read_bytes;
+    /* Weight bytes multiplied with: of experts; of all, experts included. */
+    uint64_t expert_bytes_touched;
+    uint64_t weight_bytes_touched;
+    /* Compute stood still for a read; at least one read was in flight. */
+    uint64_t wait_us;
+    uint64_t reading_us;
     uint64_t n_slots;
     uint64_t slot_bytes;
+    /* Sessions open now. */
+    uint64_t n_sessions;
+    /* Of state_bytes: what sessions and checkpoints hold, what is free, and what checkpoints, of
+     * which old ones make room, hold of it. */
+    uint64_t state_bytes_used;
+    uint64_t state_bytes_free;
+    uint64_t checkpoint_bytes_used;
 } mf_stats;
 
-MF_API void mf_engine_stats(const mf_engine *engine, mf_stats *out);
+/* From any thread, at any time: it waits for no evaluation. */
+MF_API void mf_engine_stats_sized(const mf_engine *engine, mf_stats *out, size_t struct_bytes);
+static inline void mf_engine_stats(const mf_engine *engine, mf_stats *out)
+{
+    mf_engine_stats_sized(engine, out, sizeof *out);
+}
+/* The counters begin at 0 again. From any thread, at any time. */
 MF_API void mf_engine_stats_reset(mf_engine *engine);
 
 /* "io_uring" or "pool", and the CPU tier in use ("scalar", "avx2", "avx512"). Static storage. */
@@ -243,20 +372,20 @@ MF_API const char *mf_engine_cpu_name(const mf_engine *engine);
  * Reads random experts from the model's own files for about n_milliseconds, in the requests that
  * evaluation makes (direct I/O where the file system has it), one token's experts of one layer in
  * flight, into the expert cache, which holds them afterwards: the drive's raw bandwidth for this
- * model's requests and this cache.
+ * model's requests and this cache. Waits for its turn among the evaluations. Errors:
+ * MF_ERR_ARGUMENT, MF_ERR_NO_MEMORY, MF_ERR_IO, MF_ERR_FORMAT, MF_ERR_STATE (from a callback).
  */
 MF_API MF_MUST_CHECK mf_status mf_engine_measure_drive(mf_engine *engine, uint32_t n_milliseconds,
                                                        double *bytes_per_second, mf_error *error);
 
-/* Sequential DRAM read bandwidth and float32 multiply-adds per second of the engine's compute
- * threads, each measured for about n_milliseconds. dram uses n_bytes of temporary memory or, if 0,
- * the engine's own expert slots and weights. */
+/* Sequential DRAM read bandwidth, over the engine's own weights and filled expert slots, and
+ * float32 multiply-adds per second of the engine's compute threads, each measured for about
+ * n_milliseconds. Waits and fails as mf_engine_measure_drive. */
 MF_API MF_MUST_CHECK mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
                                                          double *dram_bytes_per_second,
                                                          double *fma_per_second, mf_error *error);
 
-/* --------------------------------------------------------------------------------------- session
- * -- */
+/* ---------------------------------------- session ---------------------------------------- */
 
 /* Called between layers of a long evaluation with the work done so far of n_total (arbitrary
  * units). Non-zero cancels. */
@@ -304,9 +433,12 @@ MF_API MF_MUST_CHECK mf_status mf_session_eval_each(mf_session *session, const i
 
 /* One session's part of a batch. */
 typedef struct mf_batch_item {
-    mf_session *session;   /* of this engine, at most once in a batch */
-    const int32_t *tokens; /* appended to the session */
-    size_t n_tokens;       /* at least 1 */
+    /* Of this engine, at most once in a batch. */
+    mf_session *session;
+    /* Appended to the session. */
+    const int32_t *tokens;
+    /* At least 1. */
+    size_t n_tokens;
 } mf_batch_item;
 
 /*
@@ -360,8 +492,7 @@ MF_API MF_MUST_CHECK mf_status mf_session_fork(const mf_session *session, mf_ses
 MF_API MF_MUST_CHECK mf_status mf_session_truncate(mf_session *session, size_t n_tokens,
                                                    size_t *n_kept, mf_error *error);
 
-/* ------------------------------------------------------------------------------------ checkpoints
- * -- */
+/* ---------------------------------------- checkpoints ---------------------------------------- */
 
 /* Holds the session's state at its present position, to go back to; one at a position. Beyond the
  * engine's checkpoint_bytes the least recently used are dropped, of all sessions, but never a
@@ -385,8 +516,7 @@ MF_API MF_MUST_CHECK mf_status mf_checkpoint_restore(mf_session *session, size_t
 MF_API MF_MUST_CHECK mf_status mf_checkpoint_drop(mf_session *session, size_t position,
                                                   mf_error *error);
 
-/* -------------------------------------------------------------------------------------- snapshots
- * -- */
+/* ---------------------------------------- snapshots ---------------------------------------- */
 
 /*
  * A snapshot is a session's tokens, state and logits as bytes (docs/FORMATS.md), with a checksum
@@ -416,20 +546,25 @@ MF_API MF_MUST_CHECK mf_status mf_snapshot_save_fd(const mf_session *session, in
                                                    mf_error *error);
 MF_API MF_MUST_CHECK mf_status mf_snapshot_load_fd(mf_session *session, int fd, mf_error *error);
 
-/* ------------------------------------------------------------------------------------------- sync
- * -- */
+/* ---------------------------------------- sync ---------------------------------------- */
 
 typedef enum mf_sync_source {
-    MF_SYNC_NONE = 0,    /* nothing was reused */
-    MF_SYNC_SELF = 1,    /* the session held the prefix itself, or its checkpoint did */
-    MF_SYNC_SESSION = 2, /* another session of the engine, or a checkpoint of it */
-    MF_SYNC_STORE = 3    /* the store on disk */
+    /* Nothing was reused. */
+    MF_SYNC_NONE = 0,
+    /* The session held the prefix itself, or its checkpoint did. */
+    MF_SYNC_SELF = 1,
+    /* Another session of the engine, or a checkpoint of it. */
+    MF_SYNC_SESSION = 2,
+    /* The store on disk. */
+    MF_SYNC_STORE = 3
 } mf_sync_source;
 
 typedef struct mf_sync_result {
     mf_sync_source source;
-    size_t n_reused;    /* tokens taken over */
-    size_t n_evaluated; /* tokens evaluated */
+    /* Tokens taken over. */
+    size_t n_reused;
+    /* Tokens evaluated. */
+    size_t n_evaluated;
 } mf_sync_result;
 
 /*
@@ -454,17 +589,21 @@ MF_API MF_MUST_CHECK mf_status mf_session_reuse(mf_session *session, const int32
                                                 size_t n_tokens, mf_sync_result *out,
                                                 mf_error *error);
 
-/* ------------------------------------------------------------------------------------------ store
- * -- */
+/* ---------------------------------------- store ---------------------------------------- */
 
 typedef struct mf_store mf_store;
 
 /* Fill with mf_store_options_default, then change what is needed. */
 typedef struct mf_store_options {
-    mf_allocator allocator; /* all zero: the C library's */
-    uint64_t max_bytes;     /* of all entries on disk together; 0: 8 GiB */
-    uint64_t min_tokens;    /* shorter prefixes are not worth an entry; 0: 64 */
-    mf_log_fn log;          /* may be NULL */
+    size_t struct_bytes;
+    /* All zero: the C library's. */
+    mf_allocator allocator;
+    /* Of all entries on disk together; 0: 8 GiB. */
+    uint64_t max_bytes;
+    /* Shorter prefixes are not worth an entry; 0: 64. */
+    uint64_t min_tokens;
+    /* May be NULL. */
+    mf_log_fn log;
     void *log_user;
     /* Storing waits so long for another process that holds the store's lock, then gives up; 0: 3000
      * ms. Waiting ends too when stop(stop_user), which is asked all the while, is not 0. */
@@ -473,12 +612,20 @@ typedef struct mf_store_options {
     void *stop_user;
 } mf_store_options;
 
-MF_API void mf_store_options_default(mf_store_options *options);
+MF_API void mf_store_options_init(mf_store_options *options, size_t struct_bytes);
+static inline void mf_store_options_default(mf_store_options *options)
+{
+    mf_store_options_init(options, sizeof *options);
+}
 
 typedef struct mf_store_stats {
-    uint64_t n_entries, n_bytes;     /* on disk, of every model */
-    uint64_t n_hits, n_misses;       /* lookups since opening */
-    uint64_t n_evicted, n_set_aside; /* entries since opening; set aside: found damaged */
+    size_t struct_bytes;
+    /* On disk, of every model. */
+    uint64_t n_entries, n_bytes;
+    /* Lookups since opening. */
+    uint64_t n_hits, n_misses;
+    /* Entries since opening; set aside: found damaged. */
+    uint64_t n_evicted, n_set_aside;
 } mf_store_stats;
 
 /*
@@ -491,7 +638,11 @@ typedef struct mf_store_stats {
 MF_API MF_MUST_CHECK mf_status mf_store_open(const char *directory, const mf_store_options *options,
                                              mf_store **out, mf_error *error);
 MF_API void mf_store_close(mf_store **store);
-MF_API void mf_store_get_stats(mf_store *store, mf_store_stats *out);
+MF_API void mf_store_get_stats_sized(mf_store *store, mf_store_stats *out, size_t struct_bytes);
+static inline void mf_store_get_stats(mf_store *store, mf_store_stats *out)
+{
+    mf_store_get_stats_sized(store, out, sizeof *out);
+}
 
 /* mf_session_sync of this engine's sessions looks into the store from now on; NULL: no longer. */
 MF_API void mf_engine_set_store(mf_engine *engine, mf_store *store);
@@ -508,8 +659,7 @@ MF_API void mf_engine_set_store(mf_engine *engine, mf_store *store);
 MF_API MF_MUST_CHECK mf_status mf_store_put(mf_store *store, const mf_session *session,
                                             mf_error *error);
 
-/* ------------------------------------------------------------------------------------- tokenizer
- * -- */
+/* ---------------------------------------- tokenizer ---------------------------------------- */
 
 /*
  * Opens the tokenizer of a checkpoint directory: tokenizer.json, or Kimi's tiktoken.model if there
@@ -630,20 +780,30 @@ MF_API MF_MUST_CHECK mf_status mf_chat_format(const mf_tokenizer *tokenizer,
                                               mf_thinking thinking, char *text, size_t capacity,
                                               size_t *n_bytes, mf_error *error);
 
-/* --------------------------------------------------------------------------------------- sampler
- * -- */
+/* ---------------------------------------- sampler ---------------------------------------- */
 
+/* Fill with mf_sampler_options_default, then change what is needed. */
 typedef struct mf_sampler_options {
-    float temperature;        /* 0: greedy (the first of equal maxima) */
-    uint32_t top_k;           /* 0: off */
-    float top_p;              /* 1: off */
-    float min_p;              /* 0: off */
-    float repetition_penalty; /* 1: off; over all tokens accepted */
+    size_t struct_bytes;
+    /* 0: greedy (the first of equal maxima). */
+    float temperature;
+    /* 0: off. */
+    uint32_t top_k;
+    /* 1: off. */
+    float top_p;
+    /* 0: off. */
+    float min_p;
+    /* 1: off; over all tokens accepted. */
+    float repetition_penalty;
     uint64_t seed;
 } mf_sampler_options;
 
+MF_API void mf_sampler_options_init(mf_sampler_options *options, size_t struct_bytes);
 /* temperature 1, everything else off, seed 0. */
-MF_API void mf_sampler_options_default(mf_sampler_options *options);
+static inline void mf_sampler_options_default(mf_sampler_options *options)
+{
+    mf_sampler_options_init(options, sizeof *options);
+}
 
 /* Overwrites the fields that PATH/generation_config.json names (do_sample false: temperature 0). A
  * directory without the file leaves all as they were. Errors: MF_ERR_ARGUMENT, _NO_MEMORY, _IO,

@@ -65,6 +65,8 @@ mf_cpu_tier mf_cpu_detect(uint32_t limit)
 const char *mf_cpu_tier_name(mf_cpu_tier tier)
 {
     switch (tier) {
+    case MF_CPU_BEST:
+        break;
     case MF_CPU_SCALAR:
         return "scalar";
     case MF_CPU_AVX2:

@@ -3,13 +3,7 @@
 #ifndef MF_BASE_CPU_H
 #define MF_BASE_CPU_H
 
-#include <stdint.h>
-
-typedef enum mf_cpu_tier {
-    MF_CPU_SCALAR = 1,
-    MF_CPU_AVX2 = 2,  /* AVX2, FMA, F16C */
-    MF_CPU_AVX512 = 3 /* AVX-512 F, BW, DQ, VL, VBMI, VNNI */
-} mf_cpu_tier;
+#include <moeflux/moeflux.h>
 
 /* The best tier of CPU and operating system (XGETBV), at most `limit` (0: no limit). */
 mf_cpu_tier mf_cpu_detect(uint32_t limit);

@@ -34,7 +34,7 @@ const char *mf_status_name(mf_status status)
     case MF_ERR_CANCELLED:
         return "cancelled";
     case MF_ERR_STATE:
-        return "earlier failure not cleared";
+        return "not while evaluating";
     case MF_ERR_NOT_FOUND:
         return "not found";
     }

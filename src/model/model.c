@@ -5,6 +5,7 @@
 
 #include "base/cpu.h"
 #include "base/memory_limits.h"
+#include "base/sized.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,12 +16,24 @@
 #define MAX_THREADS 1024
 #define MAX_SESSIONS 200
 #define MAX_CHUNK_TOKENS (1u << 20)
-#define MAX_CPU_TIER 3
 #define MAX_STATE_BYTES ((uint64_t)1 << 60)
 
-void mf_engine_options_default(mf_engine_options *options)
+void mf_engine_options_init(mf_engine_options *options, size_t struct_bytes)
 {
-    *options = (mf_engine_options){.expert_cache_bytes = MF_EXPERT_CACHE_AUTO, .n_sessions = 1};
+    const mf_engine_options defaults = {.expert_cache_bytes = MF_EXPERT_CACHE_AUTO,
+                                        .n_sessions = 1};
+    mf_sized_init(options, struct_bytes, &defaults, sizeof defaults);
+}
+
+mf_status mf_engine_options_take(const mf_engine_options *given, mf_engine_options *out,
+                                 mf_error *error)
+{
+    mf_engine_options_default(out);
+    if (given != NULL)
+        MF_TRY(mf_sized_get(out, sizeof *out, given, "mf_engine_options", error));
+    if (out->n_sessions == 0)
+        out->n_sessions = 1;
+    return MF_OK;
 }
 
 /* One option against the most that it may be. */
@@ -43,7 +56,7 @@ static mf_status check_options(const mf_engine_options *o, mf_error *error)
         return mf_fail(error, MF_ERR_ARGUMENT, "packed_expert_bits %u is not 0, 2 or 4",
                        o->packed_expert_bits);
     MF_TRY(check_most("io", (uint32_t)o->io, MF_IO_POOL, error));
-    MF_TRY(check_most("cpu_tier_limit", o->cpu_tier_limit, MAX_CPU_TIER, error));
+    MF_TRY(check_most("cpu_tier_limit", (uint32_t)o->cpu_tier_limit, MF_CPU_AVX512, error));
     return check_most("kv_type", (uint32_t)o->kv_type, MF_KV_BF16, error);
 }
 
@@ -83,7 +96,7 @@ static mf_status make_plan(mf_model *m, const mf_engine_options *o, mf_layer_kin
     m->plan_options = (mf_plan_options){.n_chunk = chunk,
                                         .n_context = context,
                                         .k = m->k,
-                                        .n_sessions = o->n_sessions == 0 ? 1 : o->n_sessions,
+                                        .n_sessions = o->n_sessions,
                                         .cache_type = o->kv_type == MF_KV_BF16 ? MF_BF16 : MF_F32,
                                         .kinds = kinds};
     if (!mf_plan_make(&m->h, &m->plan_options, &m->plan))
@@ -174,6 +187,22 @@ static void describe_shapes(const mf_model *m, mf_model_info *out)
     out->n_parameters = m->binder.n_parameters;
 }
 
+/* What the options come to for sessions. */
+static void describe_sessions(const mf_model *m, const mf_engine_options *o, mf_model_info *out)
+{
+    const mf_plan *p = &m->plan;
+    out->n_context_tokens = p->n_context;
+    out->n_chunk_tokens = p->n_chunk;
+    out->n_sessions = o->n_sessions;
+    out->page_tokens = MF_PAGE_TOKENS;
+    out->page_bytes = p->page_bytes;
+    out->recurrent_bytes = p->recurrent_bytes;
+    out->session_bytes = p->session_bytes;
+    out->one_checkpoint_bytes = p->page_bytes + p->recurrent_bytes + m->h.n_vocab * sizeof(float);
+    out->state_bytes = p->state_bytes;
+    out->checkpoint_bytes = p->checkpoint_bytes;
+}
+
 static uint64_t expert_bytes(const mf_model *m, uint32_t moe_layer)
 {
     uint64_t n_bytes = 0;
@@ -211,8 +240,9 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
 void mf_model_describe(const mf_model *m, const mf_engine_options *options, bool opens,
                        mf_budget *budget, mf_model_info *out)
 {
-    mf_model_info info = {0};
+    mf_model_info info = {.struct_bytes = sizeof info};
     describe_shapes(m, &info);
+    describe_sessions(m, options, &info);
     for (uint32_t i = 0; i < m->h.n_moe_layers; i++) {
         uint64_t one = expert_bytes(m, i);
         info.one_expert_bytes = one > info.one_expert_bytes ? one : info.one_expert_bytes;
@@ -225,7 +255,6 @@ void mf_model_describe(const mf_model *m, const mf_engine_options *options, bool
     request.opens = opens;
     mf_budget_make(&request, budget);
     info.resident_bytes = m->binder.resident_bytes;
-    info.session_bytes = m->plan.session_bytes;
     info.scratch_bytes = m->plan.act_bytes;
     info.slot_bytes = request.slot_bytes;
     info.floor_bytes = budget->floor_bytes;

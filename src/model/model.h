@@ -22,6 +22,11 @@ typedef struct mf_model {
     uint32_t n_threads;
 } mf_model;
 
+/* The library's own options: the caller's, as far as both know them. given may be NULL. Errors:
+ * MF_ERR_ARGUMENT, as mf_sized_get. */
+mf_status mf_engine_options_take(const mf_engine_options *given, mf_engine_options *out,
+                                 mf_error *error);
+
 mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine_options *options,
                         mf_layer_kinds kinds, mf_model *out, mf_error *error);
 void mf_model_release(mf_model *model);

@@ -7,6 +7,8 @@
  */
 #include "sampling/sampler.h"
 
+#include "base/sized.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -59,13 +61,16 @@ mf_status mf_sampler_create(const mf_sampler_options *options, size_t n_vocab,
     if (options == NULL || out == NULL || n_vocab == 0 || n_vocab > INT32_MAX)
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "mf_sampler_create: a NULL argument or a vocabulary of %zu", n_vocab);
-    MF_TRY(mf_sampler_options_check(options, error));
+    mf_sampler_options given;
+    mf_sampler_options_default(&given);
+    MF_TRY(mf_sized_get(&given, sizeof given, options, "mf_sampler_options", error));
+    MF_TRY(mf_sampler_options_check(&given, error));
     const mf_allocator a = mf_allocator_or_default(allocator);
     mf_sampler *s = mf_alloc_zeroed(&a, sizeof *s);
     if (s == NULL)
         return mf_fail_memory(error, sizeof *s, "a sampler");
     s->allocator = a;
-    s->options = *options;
+    s->options = given;
     s->n_vocab = n_vocab;
     s->candidates = mf_alloc_array(&a, n_vocab, sizeof *s->candidates);
     s->is_accepted = mf_alloc_array(&a, n_vocab, 1);
@@ -73,7 +78,7 @@ mf_status mf_sampler_create(const mf_sampler_options *options, size_t n_vocab,
         mf_sampler_free(&s);
         return mf_fail_memory(error, n_vocab * sizeof *s->candidates, "a sampler");
     }
-    seed_random(s->random, options->seed);
+    seed_random(s->random, given.seed);
     *out = s;
     return MF_OK;
 }

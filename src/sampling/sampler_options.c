@@ -2,6 +2,7 @@
 /* The sampler's options: defaults, ranges, and what generation_config.json says of them. */
 #include "sampling/sampler.h"
 
+#include "base/sized.h"
 #include "format/json.h"
 
 #include <math.h>
@@ -9,9 +10,11 @@
 #define MAX_CONFIG_BYTES ((size_t)1 << 20)
 #define MAX_PATH_BYTES 4096
 
-void mf_sampler_options_default(mf_sampler_options *options)
+void mf_sampler_options_init(mf_sampler_options *options, size_t struct_bytes)
 {
-    *options = (mf_sampler_options){.temperature = 1.0f, .top_p = 1.0f, .repetition_penalty = 1.0f};
+    const mf_sampler_options defaults = {
+        .temperature = 1.0f, .top_p = 1.0f, .repetition_penalty = 1.0f};
+    mf_sized_init(options, struct_bytes, &defaults, sizeof defaults);
 }
 
 mf_status mf_sampler_options_check(const mf_sampler_options *o, mf_error *error)
@@ -73,16 +76,18 @@ mf_status mf_sampler_options_load(const char *path, mf_sampler_options *options,
     char file[MAX_PATH_BYTES];
     if (path == NULL || options == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_sampler_options_load: a NULL argument");
+    mf_sampler_options loaded;
+    mf_sampler_options_default(&loaded);
+    MF_TRY(mf_sized_get(&loaded, sizeof loaded, options, "mf_sampler_options", error));
     const mf_allocator a = mf_allocator_default();
     MF_TRY(mf_path_join(file, sizeof file, path, "generation_config.json", error));
     if (!mf_file_exists(file))
         return MF_OK;
     mf_json json = {0};
     MF_TRY(mf_json_read(&a, file, MAX_CONFIG_BYTES, &json, error));
-    mf_sampler_options loaded = *options;
     mf_status status = load_options(&json, &loaded, error);
     mf_json_free(&json);
     if (status == MF_OK)
-        *options = loaded;
+        mf_sized_init(options, options->struct_bytes, &loaded, sizeof loaded);
     return status;
 }

@@ -3,6 +3,8 @@
 #include "session/session.h"
 #include "session/session_index.h"
 
+#include "base/sized.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -110,13 +112,14 @@ mf_status mf_engine_open_with_io(const char *path, const mf_engine_options *opti
                                  const struct mf_io_engine *io_engine, void *io_arg,
                                  mf_engine **out, mf_error *error)
 {
-    const mf_allocator a = mf_allocator_or_default(&options->allocator);
+    mf_engine_options given;
+    MF_TRY(mf_engine_options_take(options, &given, error));
+    const mf_allocator a = mf_allocator_or_default(&given.allocator);
     mf_engine *e = mf_alloc_zeroed(&a, sizeof *e);
     if (e == NULL)
         return mf_fail_memory(error, sizeof *e, "the engine");
     e->allocator = a;
-    e->options = *options;
-    e->options.n_sessions = options->n_sessions == 0 ? 1 : options->n_sessions;
+    e->options = given;
     mf_model m;
     mf_status status = mf_model_read(&a, path, &e->options, mf_layer_kind_table, &m, error);
     if (status == MF_OK) {
@@ -137,21 +140,21 @@ mf_status mf_engine_open_with_io(const char *path, const mf_engine_options *opti
     return MF_OK;
 }
 
-mf_status mf_model_inspect(const char *path, const mf_engine_options *options, mf_model_info *out,
-                           mf_error *error)
+mf_status mf_model_inspect_sized(const char *path, const mf_engine_options *options,
+                                 mf_model_info *out, size_t struct_bytes, mf_error *error)
 {
     if (path == NULL || out == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_model_inspect: path or out is NULL");
     mf_engine_options given;
-    mf_engine_options_default(&given);
-    if (options != NULL)
-        given = *options;
+    MF_TRY(mf_engine_options_take(options, &given, error));
     const mf_allocator a = mf_allocator_or_default(&given.allocator);
     mf_model m;
     mf_budget budget;
+    mf_model_info info;
     MF_TRY(mf_model_read(&a, path, &given, mf_layer_kind_table, &m, error));
-    mf_model_describe(&m, &given, false, &budget, out);
+    mf_model_describe(&m, &given, false, &budget, &info);
     mf_model_release(&m);
+    mf_sized_put(out, struct_bytes, &info, sizeof info);
     return MF_OK;
 }
 
@@ -160,14 +163,12 @@ mf_status mf_engine_open(const char *path, const mf_engine_options *options, mf_
 {
     if (path == NULL || out == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_engine_open: path or out is NULL");
-    mf_engine_options given;
-    mf_engine_options_default(&given);
-    return mf_engine_open_with_io(path, options != NULL ? options : &given, NULL, NULL, out, error);
+    return mf_engine_open_with_io(path, options, NULL, NULL, out, error);
 }
 
-void mf_engine_info(const mf_engine *engine, mf_model_info *out)
+void mf_engine_info_sized(const mf_engine *engine, mf_model_info *out, size_t struct_bytes)
 {
-    *out = engine->info;
+    mf_sized_put(out, struct_bytes, &engine->info, sizeof engine->info);
 }
 
 void mf_engine_close(mf_engine **engine)

@@ -39,7 +39,7 @@ struct mf_engine {
     uint64_t weight_bytes_start;
 };
 
-/* mf_engine_open with the I/O engine given (NULL: by options.io); for tests that inject faults. */
+/* mf_engine_open with the I/O engine given (NULL: by options->io); for tests that inject faults. */
 mf_status mf_engine_open_with_io(const char *path, const mf_engine_options *options,
                                  const struct mf_io_engine *io_engine, void *io_arg,
                                  mf_engine **out, mf_error *error);

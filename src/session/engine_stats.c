@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* An engine's counters, and what its drive, memory and cores can do, measured beside them. */
-#include "session/engine.h"
+#include "base/sized.h"
+#include "session/session.h"
 
 /* Evaluations on other threads wait meanwhile; callbacks of one on this thread do not. */
 static void take_turn(const mf_engine *engine)
@@ -13,12 +14,13 @@ static void end_turn(const mf_engine *engine)
     mf_turn_end(&((mf_engine *)engine)->turn);
 }
 
-void mf_engine_stats(const mf_engine *engine, mf_stats *out)
+void mf_engine_stats_sized(const mf_engine *engine, mf_stats *out, size_t struct_bytes)
 {
     mf_expert_stats s;
+    mf_stats stats;
     take_turn(engine);
     mf_expert_store_stats(engine->runner.store, &s);
-    *out = (mf_stats){
+    stats = (mf_stats){
         .n_tokens = engine->runner.n_tokens,
         .n_expert_hits = s.n_hits,
         .n_expert_misses = s.n_misses,
@@ -33,6 +35,7 @@ void mf_engine_stats(const mf_engine *engine, mf_stats *out)
         .slot_bytes = engine->info.slot_bytes,
     };
     end_turn(engine);
+    mf_sized_put(out, struct_bytes, &stats, sizeof stats);
 }
 
 void mf_engine_stats_reset(mf_engine *engine)

@@ -2,6 +2,7 @@
 /* The store: opening, looking up, reading and adding entries. */
 #include "state/state_store.h"
 
+#include "base/sized.h"
 #include "state/state_store_impl.h"
 
 #include "base/clock.h"
@@ -21,11 +22,12 @@
 #define DEFAULT_LOCK_WAIT_MS 3000u
 #define LOCK_POLL_NS 5000000
 
-void mf_store_options_default(mf_store_options *options)
+void mf_store_options_init(mf_store_options *options, size_t struct_bytes)
 {
-    *options = (mf_store_options){.max_bytes = DEFAULT_MAX_BYTES,
-                                  .min_tokens = DEFAULT_MIN_TOKENS,
-                                  .lock_wait_ms = DEFAULT_LOCK_WAIT_MS};
+    const mf_store_options defaults = {.max_bytes = DEFAULT_MAX_BYTES,
+                                       .min_tokens = DEFAULT_MIN_TOKENS,
+                                       .lock_wait_ms = DEFAULT_LOCK_WAIT_MS};
+    mf_sized_init(options, struct_bytes, &defaults, sizeof defaults);
 }
 
 void mf_store_log(const mf_store *s, mf_log_level level, const char *format, ...)
@@ -63,14 +65,16 @@ mf_status mf_store_open_with_io(const char *directory, const mf_store_options *o
                                 const struct mf_io_engine *engine, void *engine_arg, mf_store **out,
                                 mf_error *error)
 {
-    const mf_allocator a = mf_allocator_or_default(options != NULL ? &options->allocator : NULL);
+    mf_store_options given;
+    mf_store_options_default(&given);
+    if (options != NULL)
+        MF_TRY(mf_sized_get(&given, sizeof given, options, "mf_store_options", error));
+    const mf_allocator a = mf_allocator_or_default(&given.allocator);
     mf_store *s = mf_alloc_zeroed(&a, sizeof *s);
     if (s == NULL)
         return mf_fail_memory(error, sizeof *s, "the store");
     mf_status status;
-    mf_store_options_default(&s->options);
-    if (options != NULL)
-        s->options = *options;
+    s->options = given;
     if (s->options.max_bytes == 0)
         s->options.max_bytes = DEFAULT_MAX_BYTES;
     if (s->options.min_tokens == 0)
@@ -124,7 +128,7 @@ void mf_store_close(mf_store **store)
     *store = NULL;
 }
 
-void mf_store_get_stats(mf_store *store, mf_store_stats *out)
+void mf_store_get_stats_sized(mf_store *store, mf_store_stats *out, size_t struct_bytes)
 {
     pthread_mutex_lock(&store->mutex);
     (void)mf_store_scan(store, false, NULL); /* what is known is an answer too */
@@ -136,7 +140,7 @@ void mf_store_get_stats(mf_store *store, mf_store_stats *out)
     for (size_t i = 0; i < store->n_entries; i++)
         stats.n_bytes += store->entries[i]->n_bytes;
     pthread_mutex_unlock(&store->mutex);
-    *out = stats;
+    mf_sized_put(out, struct_bytes, &stats, sizeof stats);
 }
 
 uint64_t mf_store_min_tokens(const mf_store *store)

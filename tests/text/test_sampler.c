@@ -177,8 +177,12 @@ static void check_options(void)
         {.temperature = 1.0f, .top_p = 1.5f, .repetition_penalty = 1.0f},
         {.top_p = 1.0f, .min_p = -0.5f, .repetition_penalty = 1.0f},
         {.top_p = 1.0f, .repetition_penalty = 0.0f}};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        CHECK(mf_sampler_create(&bad[i], 4, NULL, &s, NULL) == MF_ERR_ARGUMENT && s == NULL);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        o = bad[i];
+        o.struct_bytes = sizeof o;
+        CHECK(mf_sampler_create(&o, 4, NULL, &s, NULL) == MF_ERR_ARGUMENT && s == NULL);
+    }
+    mf_sampler_options_default(&o);
     CHECK(mf_sampler_create(&o, 0, NULL, &s, NULL) == MF_ERR_ARGUMENT);
 }
 
