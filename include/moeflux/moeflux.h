@@ -26,8 +26,13 @@
  * The sessions of one engine may be used from different threads, each session by one thread at a
  * time; their evaluations take turns (evaluate them together with mf_engine_eval to share the
  * work). Only mf_session_cancel may be called while another thread uses the session. Closing an
- * engine or a store, and mf_engine_stats_reset, want it to themselves. A tokenizer is read-only
- * after it was opened and may be shared.
+ * engine or a store wants it to itself. A tokenizer is read-only after it was opened and may be
+ * shared.
+ *
+ * Callbacks. From a progress or logits callback the engine may be asked and sessions forked, saved
+ * and stored, but nothing may be evaluated or measured, and no session that the call evaluates may
+ * be changed: what would do so returns MF_ERR_STATE before it has changed anything, or, where it
+ * returns nothing (mf_session_clear, mf_session_free, mf_engine_close), does nothing.
  */
 #ifndef MOEFLUX_MOEFLUX_H
 #define MOEFLUX_MOEFLUX_H
@@ -314,6 +319,7 @@ MF_MUST_CHECK static inline mf_status mf_model_inspect(const char *path,
  */
 MF_API MF_MUST_CHECK mf_status mf_engine_open(const char *path, const mf_engine_options *options,
                                               mf_engine **out, mf_error *error);
+/* Does nothing from a callback of an evaluation. */
 MF_API void mf_engine_close(mf_engine **engine);
 
 /* As mf_model_inspect; the budget as it was at opening. */
@@ -387,8 +393,8 @@ MF_API MF_MUST_CHECK mf_status mf_engine_measure_compute(mf_engine *engine, uint
 
 /* ---------------------------------------- session ---------------------------------------- */
 
-/* Called between layers of a long evaluation with the work done so far of n_total (arbitrary
- * units). Non-zero cancels. */
+/* Called after each layer with the work done so far of the call's n_total, in arbitrary units; of a
+ * step, of its chunk. Non-zero cancels the session's part of the call. */
 typedef int (*mf_progress_fn)(void *user, uint64_t n_done, uint64_t n_total);
 
 /* Called once per evaluated token, in order; logits[n_vocab] is valid during the call only.
@@ -408,6 +414,7 @@ typedef int (*mf_logits_fn)(void *user, size_t token_index, const float *logits)
  * caller owns *out and frees it before closing the engine. */
 MF_API MF_MUST_CHECK mf_status mf_session_create(mf_engine *engine, mf_session **out,
                                                  mf_error *error);
+/* Does nothing while the session is being evaluated: *session is then not NULL afterwards. */
 MF_API void mf_session_free(mf_session **session);
 
 /* Sets the progress callback of later evaluations; NULL removes it. */
@@ -416,12 +423,12 @@ MF_API void mf_session_set_progress(mf_session *session, mf_progress_fn progress
 /*
  * Appends n_tokens to the sequence and evaluates them; the last token's logits are then
  * mf_session_logits. n_tokens 0 does nothing. Errors: MF_ERR_ARGUMENT (an id outside the
- * vocabulary), MF_ERR_CONTEXT (they do not fit), MF_ERR_BUDGET (state_bytes are used up),
- * MF_ERR_NO_MEMORY, MF_ERR_IO, MF_ERR_FORMAT (an expert file was cut short, or
- * the logits are not finite numbers; the message names the layer), MF_ERR_CANCELLED
- * (mf_session_cancel, the progress callback, or the deadline). After the first two nothing was
- * evaluated; after the others the session holds a whole number of the call's chunks (its position
- * says how many tokens) and can be used as if the call had ended there.
+ * vocabulary), MF_ERR_CONTEXT (they do not fit), MF_ERR_STATE (from a callback of an evaluation):
+ * nothing was evaluated. MF_ERR_BUDGET (state_bytes are used up), MF_ERR_NO_MEMORY, MF_ERR_IO,
+ * MF_ERR_FORMAT (an expert file was cut short, or the logits are not finite numbers: the message
+ * names the layer), MF_ERR_CANCELLED (a cancel, the progress callback, or the deadline): the
+ * session holds a whole number of the call's chunks (its position says how many tokens) and can be
+ * used as if the call had ended there.
  */
 MF_API MF_MUST_CHECK mf_status mf_session_eval(mf_session *session, const int32_t *tokens,
                                                size_t n_tokens, mf_error *error);
@@ -430,6 +437,78 @@ MF_API MF_MUST_CHECK mf_status mf_session_eval(mf_session *session, const int32_
 MF_API MF_MUST_CHECK mf_status mf_session_eval_each(mf_session *session, const int32_t *tokens,
                                                     size_t n_tokens, mf_logits_fn fn, void *user,
                                                     mf_error *error);
+
+/* ---------------------------------------- scheduling ---------------------------------------- */
+
+/*
+ * A wish to stop, which belongs to whoever has it, a request say, and not to a session: calls that
+ * are given it end with MF_ERR_CANCELLED while it stands, those of others never. Zero-initialise.
+ * Owned by the caller, who keeps it as long as a call or a session has it; changed by these
+ * functions only, which may be called from any thread and from a signal handler.
+ */
+typedef struct mf_cancel {
+    int is_requested;
+} mf_cancel;
+
+MF_API void mf_cancel_request(mf_cancel *cancel);
+/* For the next request; when none of this one's calls runs any more. */
+MF_API void mf_cancel_reset(mf_cancel *cancel);
+MF_API int mf_cancel_is_requested(const mf_cancel *cancel);
+
+/* Later calls of the session watch this cancel, until it is set to another; NULL: none. */
+MF_API void mf_session_set_cancel(mf_session *session, const mf_cancel *cancel);
+
+/* The session's running call (an evaluation, a batch, a step or a sync) ends with
+ * MF_ERR_CANCELLED: before its next layer, or within milliseconds where it waits for its turn. Does
+ * nothing if none is running: a call that begins later is never cancelled by it. Whoever may come
+ * too early uses an mf_cancel. From any thread, or a signal handler. */
+MF_API void mf_session_cancel(mf_session *session);
+
+/* Evaluations that are not done at this time of CLOCK_MONOTONIC, in microseconds, return
+ * MF_ERR_CANCELLED before their next layer, or while they wait for another's. 0: no deadline. */
+MF_API void mf_session_set_deadline(mf_session *session, uint64_t monotonic_us);
+
+/* mf_step_item.flags: the logits are not wanted, not even of the last token: a piece of a prompt
+ * that the caller cuts itself. */
+#define MF_STEP_NO_LOGITS 1u
+
+/* One session's part of a step. */
+typedef struct mf_step_item {
+    /* sizeof(mf_step_item), the same in all items. */
+    size_t struct_bytes;
+    /* Of this engine, at most once in a step. */
+    mf_session *session;
+    /* To be appended, as many of them as the chunk has room for; n_tokens 0: none. */
+    const int32_t *tokens;
+    size_t n_tokens;
+    /* Watched beside the session's own; may be NULL. */
+    const mf_cancel *cancel;
+    /* MF_STEP_NO_LOGITS, or 0: mf_session_logits are there when all n_tokens are done. */
+    uint32_t flags;
+    /* Set by the step: what became of it, and how many of the tokens the session now holds. */
+    mf_status status;
+    size_t n_done;
+} mf_step_item;
+
+/*
+ * One step of a scheduler: evaluates at most one chunk (mf_model_info.n_chunk_tokens) of all items
+ * together; an expert that any of them needs is read once for all. The chunk's rows are shared
+ * evenly, what some do not need goes to those who have more left, and where there are more items
+ * than rows they take turns from step to step. Each session gets the bits that it gets alone.
+ *
+ * Items stand for themselves. One that is refused (MF_ERR_CONTEXT, MF_ERR_ARGUMENT for an id
+ * outside the vocabulary), gets no memory (MF_ERR_BUDGET, MF_ERR_NO_MEMORY), or is cancelled or
+ * late or ended by its progress callback (MF_ERR_CANCELLED) has n_done 0, its session as it was;
+ * the others' rows are committed. An error of the evaluation itself (MF_ERR_IO, MF_ERR_FORMAT,
+ * MF_ERR_NO_MEMORY) is that of all items in the chunk. Any session can be used again at once.
+ *
+ * Returns the status of the first item that failed, which the error's message names, or MF_OK.
+ * MF_ERR_ARGUMENT (NULL, a wrong struct_bytes, a session of another engine or twice, an unknown
+ * flag) and MF_ERR_STATE (from a callback, or a session that another call evaluates) may also be
+ * the call's own: then nothing was done, and the items' results are as they were before.
+ */
+MF_API MF_MUST_CHECK mf_status mf_engine_step(mf_engine *engine, mf_step_item *items,
+                                              size_t n_items, mf_error *error);
 
 /* One session's part of a batch. */
 typedef struct mf_batch_item {
@@ -442,22 +521,17 @@ typedef struct mf_batch_item {
 } mf_batch_item;
 
 /*
- * Evaluates tokens of several sessions together: an expert that any of them needs is read once for
- * all. Each session gets the bits that it gets alone. Errors and the state after them: as
- * mf_session_eval, for all sessions alike; nothing is evaluated if any item is refused. A
- * cancelled or late session stops the batch.
+ * Steps until all tokens of all items are evaluated, each session's logits then being those of its
+ * last one, or until something fails: MF_ERR_ARGUMENT, MF_ERR_CONTEXT, MF_ERR_STATE of any item,
+ * and nothing is evaluated; else as mf_session_eval, each session holding a whole number of the
+ * call's chunks. A cancelled or late session ends the batch, when the chunk that is under way for
+ * the others is done.
  */
 MF_API MF_MUST_CHECK mf_status mf_engine_eval(mf_engine *engine, const mf_batch_item *items,
                                               size_t n_items, mf_error *error);
 
-/* Makes the session's running evaluation, or else its next one, return MF_ERR_CANCELLED: before its
- * next layer, or within milliseconds where it waits for another session's evaluation, which goes
- * on. From any thread, or a signal handler. */
-MF_API void mf_session_cancel(mf_session *session);
-
-/* Evaluations that are not done at this time of CLOCK_MONOTONIC, in microseconds, return
- * MF_ERR_CANCELLED before their next layer, or while they wait for another's. 0: no deadline. */
-MF_API void mf_session_set_deadline(mf_session *session, uint64_t monotonic_us);
+/* ---------------------------------------- what it holds ----------------------------------------
+ */
 
 /* float32 [n_vocab] of the last token evaluated, NULL if there is none (new, cleared, truncated,
  * loaded); valid until the next call on the session. */
@@ -472,7 +546,8 @@ MF_API const int32_t *mf_session_tokens(const mf_session *session);
 /* Bytes of blocks and recurrent states that the session refers to, shared ones in full. */
 MF_API uint64_t mf_session_state_bytes(const mf_session *session);
 
-/* Back to the empty sequence, whatever happened before. Its checkpoints are dropped. */
+/* Back to the empty sequence, whatever happened before. Its checkpoints are dropped. Does nothing
+ * while the session is being evaluated. */
 MF_API void mf_session_clear(mf_session *session);
 
 /* A new session that holds what this one does, logits included, without its checkpoints. It shares
@@ -487,7 +562,8 @@ MF_API MF_MUST_CHECK mf_status mf_session_fork(const mf_session *session, mf_ses
  * the session then holds the tokens of its newest checkpoint at or before n_tokens, *n_kept says
  * how many, and the caller evaluates the rest again. Errors: MF_ERR_ARGUMENT (n_tokens beyond the
  * position), MF_ERR_NOT_FOUND (no checkpoint at or before n_tokens but the empty sequence, and
- * n_tokens > 0): the session is unchanged. Checkpoints beyond are dropped. n_tokens 0 clears.
+ * n_tokens > 0), MF_ERR_STATE: the session is unchanged. Checkpoints beyond are dropped. n_tokens 0
+ * clears.
  */
 MF_API MF_MUST_CHECK mf_status mf_session_truncate(mf_session *session, size_t n_tokens,
                                                    size_t *n_kept, mf_error *error);
@@ -569,21 +645,21 @@ typedef struct mf_sync_result {
 
 /*
  * Makes the session hold exactly these tokens, with the logits of the last one (n_tokens at least
- * 1): reuses the longest prefix that the session itself, other sessions of the engine, their
- * checkpoints, or the store hold, and evaluates the rest, at least the last token where its logits
- * are not held. out may be NULL. Errors: as mf_session_eval; the session then holds a prefix of the
- * tokens. A damaged entry of the store is passed over.
+ * 1): mf_session_reuse, then the rest evaluated. out may be NULL. Errors: as mf_session_eval; the
+ * session then holds a prefix of the tokens, or, after the first three, what it held.
  */
 MF_API MF_MUST_CHECK mf_status mf_session_sync(mf_session *session, const int32_t *tokens,
                                                size_t n_tokens, mf_sync_result *out,
                                                mf_error *error);
 
 /*
- * The first half of mf_session_sync: the session takes over the longest prefix of the tokens that
- * is held anywhere, and nothing is evaluated. out->n_reused says how many it then holds; evaluate
- * the rest with mf_session_eval, in pieces where checkpoints are wanted between them. Where it is
- * all of them, the last one's logits are there. Errors: MF_ERR_ARGUMENT, MF_ERR_CONTEXT,
- * MF_ERR_BUDGET, MF_ERR_NO_MEMORY; the session then holds a prefix of the tokens, or what it held.
+ * Takes over the longest prefix of the tokens that the session itself, other sessions of the
+ * engine, their checkpoints, or the store hold, and evaluates nothing. out->n_reused, the session's
+ * position, says how many it then holds; the caller evaluates the rest, in steps with others or in
+ * pieces. Where it is all of them, the last one's logits are there; held without logits, all but
+ * the last serve. A damaged entry of the store is passed over. out may be NULL. Errors:
+ * MF_ERR_ARGUMENT, MF_ERR_CONTEXT, MF_ERR_STATE (the session is being evaluated), MF_ERR_NO_MEMORY:
+ * the session is unchanged.
  */
 MF_API MF_MUST_CHECK mf_status mf_session_reuse(mf_session *session, const int32_t *tokens,
                                                 size_t n_tokens, mf_sync_result *out,

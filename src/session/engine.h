@@ -36,7 +36,10 @@ struct mf_engine {
     bool has_snapshot_key;
     struct mf_session_index *session_index; /* NULL until the first sync */
     mf_store *prefix_store;                 /* or NULL */
-    uint64_t weight_bytes_start;
+    /* Counters as of the layer last finished, and as of the last reset; under the state lock. */
+    mf_stats counted, counted_before;
+    uint64_t
+        n_cuts; /* whose turn it is where a chunk has fewer rows than sessions; with the turn */
 };
 
 /* mf_engine_open with the I/O engine given (NULL: by options->io); for tests that inject faults. */

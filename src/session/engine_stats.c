@@ -3,47 +3,90 @@
 #include "base/sized.h"
 #include "session/session.h"
 
-/* Evaluations on other threads wait meanwhile; callbacks of one on this thread do not. */
-static void take_turn(const mf_engine *engine)
+/* Waits for the turn, which callbacks of an evaluation may not: it is theirs, and the store is in
+ * use. */
+static mf_status take_turn(mf_engine *engine, mf_error *error)
 {
-    (void)!mf_turn_take(&((mf_engine *)engine)->turn, NULL, NULL, NULL); /* nothing ends it */
+    if (mf_turn_is_mine(&engine->turn))
+        return mf_fail(error, MF_ERR_STATE, "a callback of an evaluation may not measure");
+    return mf_turn_take(&engine->turn, NULL, NULL, error);
 }
 
-static void end_turn(const mf_engine *engine)
+static void end_turn(mf_engine *engine)
 {
-    mf_turn_end(&((mf_engine *)engine)->turn);
+    mf_engine_count(engine);
+    mf_turn_end(&engine->turn);
 }
 
-void mf_engine_stats_sized(const mf_engine *engine, mf_stats *out, size_t struct_bytes)
+void mf_engine_count_locked(mf_engine *e)
 {
     mf_expert_stats s;
-    mf_stats stats;
-    take_turn(engine);
-    mf_expert_store_stats(engine->runner.store, &s);
-    stats = (mf_stats){
-        .n_tokens = engine->runner.n_tokens,
+    mf_expert_store_stats(e->runner.store, &s);
+    e->counted = (mf_stats){
+        .n_tokens = e->runner.n_tokens,
         .n_expert_hits = s.n_hits,
         .n_expert_misses = s.n_misses,
         .n_reads = s.n_reads,
         .read_bytes = s.read_bytes,
-        .expert_bytes_touched = engine->runner.expert_bytes_touched,
-        .weight_bytes_touched = engine->runner.backend->ops->weight_bytes(engine->runner.backend) -
-                                engine->weight_bytes_start,
+        .expert_bytes_touched = e->runner.expert_bytes_touched,
+        .weight_bytes_touched = e->runner.backend->ops->weight_bytes(e->runner.backend),
         .wait_us = s.wait_us,
         .reading_us = s.reading_us,
-        .n_slots = mf_expert_store_n_slots(engine->runner.store),
-        .slot_bytes = engine->info.slot_bytes,
     };
-    end_turn(engine);
+}
+
+void mf_engine_count(mf_engine *e)
+{
+    mf_engine_lock(e);
+    mf_engine_count_locked(e);
+    mf_engine_unlock(e);
+}
+
+/* Bytes of the units that something refers to. */
+static uint64_t bytes_held(const mf_state_pool *pool)
+{
+    uint64_t n_bytes = 0;
+    for (int k = 0; k < 2; k++)
+        n_bytes += pool->kinds[k].n_used * pool->kinds[k].unit_bytes;
+    return n_bytes;
+}
+
+static void describe_state(const mf_engine *e, mf_stats *out)
+{
+    out->n_sessions = e->n_sessions;
+    out->state_bytes_used = bytes_held(&e->pool);
+    out->state_bytes_free = e->pool.limit_bytes - out->state_bytes_used;
+    out->checkpoint_bytes_used = e->checkpoint_bytes;
+}
+
+void mf_engine_stats_sized(const mf_engine *engine, mf_stats *out, size_t struct_bytes)
+{
+    mf_engine *e = (mf_engine *)engine; /* to be locked */
+    mf_engine_lock(e);
+    const mf_stats *to = &e->counted, *from = &e->counted_before;
+    mf_stats stats = {
+        .n_tokens = to->n_tokens - from->n_tokens,
+        .n_expert_hits = to->n_expert_hits - from->n_expert_hits,
+        .n_expert_misses = to->n_expert_misses - from->n_expert_misses,
+        .n_reads = to->n_reads - from->n_reads,
+        .read_bytes = to->read_bytes - from->read_bytes,
+        .expert_bytes_touched = to->expert_bytes_touched - from->expert_bytes_touched,
+        .weight_bytes_touched = to->weight_bytes_touched - from->weight_bytes_touched,
+        .wait_us = to->wait_us - from->wait_us,
+        .reading_us = to->reading_us - from->reading_us,
+        .n_slots = e->info.n_slots,
+        .slot_bytes = e->info.slot_bytes,
+    };
+    describe_state(e, &stats);
+    mf_engine_unlock(e);
     mf_sized_put(out, struct_bytes, &stats, sizeof stats);
 }
 
 void mf_engine_stats_reset(mf_engine *engine)
 {
-    engine->runner.n_tokens = 0;
-    engine->runner.expert_bytes_touched = 0;
-    engine->weight_bytes_start = engine->runner.backend->ops->weight_bytes(engine->runner.backend);
-    mf_expert_store_stats_reset(engine->runner.store);
+    mf_engine_lock(engine);
+    engine->counted_before = engine->counted;
+    mf_engine_unlock(engine);
 }
 
 const char *mf_engine_io_name(const mf_engine *engine)
@@ -61,7 +104,7 @@ mf_status mf_engine_measure_drive(mf_engine *engine, uint32_t n_milliseconds,
 {
     if (engine == NULL || bytes_per_second == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_engine_measure_drive: engine or result is NULL");
-    take_turn(engine);
+    MF_TRY(take_turn(engine, error));
     mf_status status = mf_expert_store_measure(engine->runner.store, engine->runner.plan.k,
                                                n_milliseconds, bytes_per_second, error);
     end_turn(engine);
@@ -76,6 +119,7 @@ mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "mf_engine_measure_compute: engine or a result is NULL");
     const mf_span spans[] = {{{MF_BUFFER_RESIDENT}, 0}, {{MF_BUFFER_SLOTS}, 0}};
+    MF_TRY(take_turn(engine, error));
     /* Slots that were never filled are not backed by memory: reading them would measure the zero
      * page. */
     mf_expert_stats s;
@@ -83,7 +127,6 @@ mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
     const uint64_t n_bytes[] = {
         engine->info.resident_bytes,
         s.n_misses < engine->info.n_slots ? 0 : engine->info.n_slots * engine->info.slot_bytes};
-    take_turn(engine);
     mf_status status = engine->runner.backend->ops->measure(
         engine->runner.backend, spans, n_bytes, 2, n_milliseconds, dram_bytes_per_second,
         fma_per_second, error);

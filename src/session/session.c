@@ -112,10 +112,15 @@ void mf_session_free(mf_session **session)
         return;
     mf_engine *e = s->engine;
     mf_engine_lock(e);
-    mf_session_drop_all(s);
-    unlink_session(e, s);
-    e->n_sessions--;
+    const bool can_go = mf_session_refuse(s, "freeing", NULL) == MF_OK;
+    if (can_go) {
+        mf_session_drop_all(s);
+        unlink_session(e, s);
+        e->n_sessions--;
+    }
     mf_engine_unlock(e);
+    if (!can_go)
+        return;
     free_memory(e, s);
     *session = NULL;
 }
@@ -179,13 +184,21 @@ const int32_t *mf_session_tokens(const mf_session *session)
 uint64_t mf_session_state_bytes(const mf_session *session)
 {
     const mf_plan *p = &session->engine->runner.plan;
+    mf_engine_lock(session->engine); /* another session may take the spare state */
     uint32_t n_states = (session->recurrent != 0) + (session->spare != 0);
-    return session->n_pages * p->page_bytes + n_states * p->recurrent_bytes;
+    uint64_t n_bytes = session->n_pages * p->page_bytes + n_states * p->recurrent_bytes;
+    mf_engine_unlock(session->engine);
+    return n_bytes;
 }
 
 void mf_session_cancel(mf_session *session)
 {
     atomic_store_explicit(&session->is_cancelled, true, memory_order_relaxed);
+}
+
+void mf_session_set_cancel(mf_session *session, const mf_cancel *cancel)
+{
+    session->cancel = cancel;
 }
 
 void mf_session_set_deadline(mf_session *session, uint64_t monotonic_us)
@@ -196,14 +209,6 @@ void mf_session_set_deadline(mf_session *session, uint64_t monotonic_us)
 mf_session *mf_engine_next_session(const mf_engine *engine, const mf_session *previous)
 {
     return previous == NULL ? engine->first_session : previous->next;
-}
-
-void mf_engine_watch_sessions(mf_engine *engine, mf_tokens_changed_fn fn, void *user)
-{
-    mf_engine_lock(engine);
-    engine->tokens_changed = fn;
-    engine->tokens_changed_user = user;
-    mf_engine_unlock(engine);
 }
 
 void mf_session_tell_change(mf_session *s, uint64_t n_kept)
@@ -404,7 +409,8 @@ void mf_session_drop_all(mf_session *s)
 void mf_session_clear(mf_session *session)
 {
     mf_engine_lock(session->engine);
-    mf_session_drop_all(session);
+    if (mf_session_refuse(session, "clearing", NULL) == MF_OK)
+        mf_session_drop_all(session);
     mf_engine_unlock(session->engine);
 }
 
@@ -443,9 +449,11 @@ mf_status mf_session_truncate(mf_session *session, size_t n_tokens, size_t *n_ke
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_session_truncate: to %zu tokens of %llu",
                        n_tokens, (unsigned long long)session->position);
     n_kept = n_kept != NULL ? n_kept : &ignored;
-    mf_status status = MF_OK;
     mf_engine_lock(session->engine);
-    if (n_tokens == session->position)
+    mf_status status = mf_session_refuse(session, "mf_session_truncate", error);
+    if (status != MF_OK)
+        n_kept = &ignored;
+    else if (n_tokens == session->position)
         *n_kept = n_tokens;
     else if (n_tokens == 0)
         mf_session_drop_all(session), *n_kept = 0;

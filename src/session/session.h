@@ -29,6 +29,18 @@ typedef struct mf_checkpoint_state {
     float *logits; /* [n_vocab] or NULL */
 } mf_checkpoint_state;
 
+/* A session's part of the call that evaluates it: session_call.h. */
+typedef struct mf_session_part {
+    const void *call; /* NULL: none. Changed under the state lock */
+    mf_session *next; /* of the call */
+    size_t index;     /* in it */
+    const int32_t *tokens;
+    size_t n_tokens, n_done;
+    const mf_cancel *cancel; /* or NULL */
+    bool wants_logits;       /* of the last of the tokens */
+    mf_status status;        /* anything but MF_OK: it is out of the call */
+} mf_session_part;
+
 struct mf_session {
     mf_engine *engine;
     mf_session *next, *previous; /* of the engine */
@@ -44,12 +56,14 @@ struct mf_session {
     uint32_t n_checkpoints, checkpoint_capacity;
     uint64_t auto_tokens;
     bool auto_at_end;
-    bool in_batch;      /* being evaluated */
+    mf_session_part part;
+    bool in_batch;      /* of the chunk that is being evaluated */
     float *logits;      /* [n_vocab] of the last token */
     float *next_logits; /* those of the chunk being evaluated, until it is committed */
     bool has_logits;
-    atomic_bool is_cancelled;
-    uint64_t deadline_us; /* 0: none */
+    atomic_bool is_cancelled; /* by mf_session_cancel, since the call began */
+    const mf_cancel *cancel;  /* mf_session_set_cancel's, or NULL */
+    uint64_t deadline_us;     /* 0: none */
     mf_progress_fn progress;
     void *progress_user;
     mf_trace_fn trace;
@@ -61,11 +75,15 @@ struct mf_session {
  */
 mf_status mf_session_set_trace(mf_session *session, mf_trace_fn trace, void *user, mf_error *error);
 
-/* MF_ERR_CANCELLED if a session was cancelled (which is then forgotten) or is late. */
-mf_status mf_session_check_cancelled(mf_session *session, mf_error *error);
-
 /* ------------------------------------------------------------ what follows is under the state lock
  */
+
+/* MF_ERR_STATE if a call evaluates the session: `what` may not be done to it now. */
+mf_status mf_session_refuse(const mf_session *session, const char *what, mf_error *error);
+/* Takes note of the runner's counters, for whoever asks; for the holder of the turn.
+ * mf_engine_count takes the lock. */
+void mf_engine_count_locked(mf_engine *engine);
+void mf_engine_count(mf_engine *engine);
 
 /* mf_unit_take that makes room: idle sessions' spare states, then checkpoints but for each
  * session's newest. */

@@ -129,7 +129,9 @@ mf_status mf_checkpoint_save(mf_session *session, mf_error *error)
     if (session == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_checkpoint_save: session is NULL");
     mf_engine_lock(session->engine);
-    mf_status status = mf_checkpoint_take(session, error);
+    mf_status status = mf_session_refuse(session, "mf_checkpoint_save", error);
+    if (status == MF_OK)
+        status = mf_checkpoint_take(session, error);
     mf_engine_unlock(session->engine);
     return status;
 }
@@ -167,7 +169,9 @@ mf_status mf_checkpoint_restore(mf_session *session, size_t position, mf_error *
     mf_engine *e = session->engine;
     mf_checkpoint_state *c = NULL;
     mf_engine_lock(e);
-    mf_status status = find_exactly(session, position, &c, error);
+    mf_status status = mf_session_refuse(session, "mf_checkpoint_restore", error);
+    if (status == MF_OK)
+        status = find_exactly(session, position, &c, error);
     if (status == MF_OK) {
         c->last_use = ++e->n_uses;
         mf_session_rewind(session, position, c->last_page, c->recurrent);
@@ -186,7 +190,9 @@ mf_status mf_checkpoint_drop(mf_session *session, size_t position, mf_error *err
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_checkpoint_drop: session is NULL");
     mf_checkpoint_state *c = NULL;
     mf_engine_lock(session->engine);
-    mf_status status = find_exactly(session, position, &c, error);
+    mf_status status = mf_session_refuse(session, "mf_checkpoint_drop", error);
+    if (status == MF_OK)
+        status = find_exactly(session, position, &c, error);
     if (status == MF_OK)
         drop_at(session, (uint32_t)(c - session->checkpoints));
     mf_engine_unlock(session->engine);

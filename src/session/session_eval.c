@@ -1,251 +1,77 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Evaluation: tokens of one session or several, cut into chunks. A chunk is prepared, run and
- * committed; whatever fails leaves every session at the chunks committed before.
- */
-#include "session/session.h"
+/* The calls that evaluate: of one session, of several, and one step of several. */
+#include "session/session_call.h"
 
-#include "base/clock.h"
+#include "base/sized.h"
 
-#include <assert.h>
+/* ---------------------------------------- calls ---------------------------------------- */
 
-/* What is left to evaluate of one call. */
-typedef struct eval_call {
-    mf_engine *engine;
-    const mf_batch_item *items;
-    size_t n_items;
-    size_t n_done; /* tokens, of all items */
-    size_t n_total;
-    size_t *done; /* [n_items] */
-    mf_logits_fn each;
-    void *each_user;
-} eval_call;
-
-static mf_status check_item(const mf_engine *e, const mf_batch_item *item, mf_error *error)
-{
-    const mf_session *s = item->session;
-    if (s == NULL || s->engine != e || item->tokens == NULL)
-        return mf_fail(error, MF_ERR_ARGUMENT,
-                       "a session of the batch is NULL or of another engine, or has no tokens");
-    if (item->n_tokens > e->runner.plan.n_context - s->position)
-        return mf_fail(error, MF_ERR_CONTEXT,
-                       "%zu tokens after %llu do not fit the context of %u tokens", item->n_tokens,
-                       (unsigned long long)s->position, e->runner.plan.n_context);
-    for (size_t i = 0; i < item->n_tokens; i++) {
-        if (item->tokens[i] < 0 || (uint32_t)item->tokens[i] >= e->runner.h.n_vocab)
-            return mf_fail(error, MF_ERR_ARGUMENT, "token %zu is %d, outside the vocabulary of %u",
-                           i, item->tokens[i], e->runner.h.n_vocab);
-    }
-    return MF_OK;
-}
-
-/* The next chunk: rows are shared evenly among the items that have tokens left. */
-static void cut_chunk(eval_call *call, mf_batch *batch)
+mf_status mf_call_add(mf_call *call, mf_session *s, mf_error *error)
 {
     mf_engine *e = call->engine;
-    uint32_t room = e->runner.plan.n_chunk, n_parts = 0, n_rows = 0;
-    size_t n_open = 0;
-    for (size_t i = 0; i < call->n_items; i++)
-        n_open += call->done[i] < call->items[i].n_tokens;
-    for (size_t i = 0; i < call->n_items && n_rows < room; i++) {
-        const mf_batch_item *item = &call->items[i];
-        size_t left = item->n_tokens - call->done[i];
-        if (left == 0)
-            continue;
-        assert(n_open > 0); /* this item is one of them */
-        size_t share = (room - n_rows) / n_open--;
-        share = share == 0 ? 1 : share;
-        uint32_t n = (uint32_t)(left < share ? left : share);
-        const bool wants = n == left || call->each != NULL;
-        e->parts_sessions[n_parts] = item->session;
-        e->parts_list[n_parts++] =
-            (mf_batch_part){.tokens = item->tokens + call->done[i],
-                            .n_rows = n,
-                            .logits = wants ? item->session->next_logits : NULL};
-        call->done[i] += n;
-        n_rows += n;
-    }
-    *batch = (mf_batch){.parts = e->parts_list, .n_parts = n_parts, .n_rows = n_rows};
-}
-
-/* Where the session's pages and states are, for the chunk that it is prepared for. */
-static void place(mf_batch_part *part, const mf_session *s)
-{
-    part->position = s->position;
-    part->pages = s->page_spans;
-    part->state[0] = s->recurrent_span;
-    part->state[1] = s->spare_span;
-}
-
-static mf_status prepare_chunk(mf_engine *e, const mf_batch *batch, mf_error *error)
-{
-    mf_session *const *sessions = e->parts_sessions;
     mf_status status = MF_OK;
-    uint32_t n = 0;
+    if (mf_turn_is_mine(&e->turn))
+        return mf_fail(error, MF_ERR_STATE, "a callback of an evaluation may not evaluate");
     mf_engine_lock(e);
-    for (uint32_t i = 0; i < batch->n_parts; i++)
-        sessions[i]->in_batch = true;
-    for (; n < batch->n_parts && status == MF_OK; n++) {
-        mf_batch_part *part = &e->parts_list[n];
-        status = mf_session_prepare(sessions[n], part->tokens, part->n_rows, error);
-        place(part, sessions[n]);
-    }
-    for (uint32_t i = 0; status != MF_OK && i < batch->n_parts; i++) {
-        mf_session_abandon(sessions[i]);
-        sessions[i]->in_batch = false;
+    if (s->part.call == call)
+        status = mf_fail(error, MF_ERR_ARGUMENT, "item %zu is the same session as item %zu",
+                         call->n_sessions, s->part.index);
+    else
+        status = mf_session_refuse(s, "an evaluation", error);
+    if (status == MF_OK) {
+        s->part = (mf_session_part){.call = call, .index = call->n_sessions, .wants_logits = true};
+        atomic_store_explicit(&s->is_cancelled, false, memory_order_relaxed);
+        if (call->first == NULL)
+            call->first = s;
+        else
+            call->last->part.next = s;
+        call->last = s;
+        call->n_sessions++;
     }
     mf_engine_unlock(e);
     return status;
 }
 
-/* Checkpoints that the session's settings ask for now. One that does not fit is left out. */
-static void auto_checkpoint(mf_session *s, bool is_end, bool is_long)
-{
-    const mf_checkpoint_state *newest = mf_checkpoint_find(s, s->position);
-    uint64_t since = s->position - (newest == NULL ? 0 : newest->position);
-    if ((s->auto_tokens != 0 && since >= s->auto_tokens) ||
-        (s->auto_at_end && is_end && is_long && since > 0))
-        (void)!mf_checkpoint_take(s, NULL);
-}
-
-static void finish_chunk(const eval_call *call, const mf_batch *batch, bool is_good)
+void mf_call_end(mf_call *call)
 {
     mf_engine_lock(call->engine);
-    for (uint32_t i = 0; i < batch->n_parts; i++) {
-        const mf_batch_part *part = &batch->parts[i];
-        mf_session *s = call->engine->parts_sessions[i];
-        if (is_good)
-            mf_session_commit(s, part->n_rows, part->logits != NULL);
-        else
-            mf_session_abandon(s);
-        s->in_batch = false;
-    }
-    for (size_t i = 0; is_good && i < call->n_items; i++) {
-        const mf_batch_item *item = &call->items[i];
-        bool is_end = call->done[i] == item->n_tokens;
-        auto_checkpoint(item->session, is_end, item->n_tokens > 1);
+    for (mf_session *s = call->first, *next; s != NULL; s = next) {
+        next = s->part.next;
+        s->part = (mf_session_part){0};
     }
     mf_engine_unlock(call->engine);
+    call->first = NULL;
 }
 
-/* ------------------------------------------------------------------ what ends it from outside --
- */
-
-mf_status mf_session_check_cancelled(mf_session *s, mf_error *error)
+mf_status mf_session_refuse(const mf_session *s, const char *what, mf_error *error)
 {
-    if (atomic_load_explicit(&s->is_cancelled, memory_order_relaxed)) {
-        atomic_store_explicit(&s->is_cancelled, false, memory_order_relaxed);
-        return mf_fail(error, MF_ERR_CANCELLED, "evaluation cancelled");
-    }
-    if (s->deadline_us != 0 && mf_now_us() >= s->deadline_us)
-        return mf_fail(error, MF_ERR_CANCELLED, "evaluation not done at its deadline");
+    if (s->part.call != NULL)
+        return mf_fail(error, MF_ERR_STATE, "%s of a session that is being evaluated", what);
     return MF_OK;
 }
 
-/* The batch that the runner is at: the engine's lists. */
-typedef struct chunk_watch {
-    const eval_call *call;
-    const mf_batch *batch;
-} chunk_watch;
-
-static mf_status check_chunk(void *ctx, mf_error *error)
+/* A session that can be in a call of this engine. */
+static mf_status check_session(const mf_engine *e, const mf_session *s, const int32_t *tokens,
+                               size_t n_tokens, size_t index, mf_error *error)
 {
-    const chunk_watch *w = ctx;
-    for (uint32_t i = 0; i < w->batch->n_parts; i++)
-        MF_TRY(mf_session_check_cancelled(w->call->engine->parts_sessions[i], error));
+    if (s == NULL || s->engine != e || (tokens == NULL && n_tokens > 0))
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "item %zu: its session is NULL or of another engine, or it has no tokens",
+                       index);
     return MF_OK;
 }
 
-/* In layers times rows. */
-static mf_status report_progress(void *ctx, uint32_t n_layers, mf_error *error)
-{
-    const chunk_watch *w = ctx;
-    const eval_call *call = w->call;
-    const uint64_t all = call->engine->runner.h.n_layers;
-    uint64_t done = call->n_done * all + (uint64_t)n_layers * w->batch->n_rows;
-    for (uint32_t i = 0; i < w->batch->n_parts; i++) {
-        const mf_session *s = call->engine->parts_sessions[i];
-        if (s->progress != NULL && s->progress(s->progress_user, done, call->n_total * all) != 0)
-            return mf_fail(error, MF_ERR_CANCELLED, "evaluation cancelled at layer %u of %u",
-                           n_layers, (uint32_t)all);
-    }
-    return MF_OK;
-}
+/* ---------------------------------------- one session ---------------------------------------- */
 
-static int give_logits(void *ctx, uint32_t row, const float *logits)
+static mf_status eval_one(mf_call *call, mf_session *s, const int32_t *tokens, size_t n_tokens)
 {
-    const chunk_watch *w = ctx;
-    return w->call->each(w->call->each_user, w->call->n_done + row, logits);
-}
-
-static void trace(void *ctx, uint32_t layer, const float *hidden)
-{
-    const chunk_watch *w = ctx;
-    const mf_engine *e = w->call->engine;
-    for (uint32_t i = 0; i < w->batch->n_parts; i++) {
-        const mf_session *s = e->parts_sessions[i];
-        const uint32_t n = w->batch->parts[i].n_rows;
-        if (s->trace != NULL)
-            s->trace(s->trace_user, layer, s->position, n, hidden);
-        hidden += (size_t)n * e->runner.h.hidden_size;
-    }
-}
-
-static mf_status run_chunk(const eval_call *call, mf_batch *batch, mf_error *error)
-{
-    chunk_watch ctx = {call, batch};
-    mf_batch_watch watch = {.ctx = &ctx,
-                            .check = check_chunk,
-                            .progress = report_progress,
-                            .each = call->each != NULL ? give_logits : NULL};
-    for (uint32_t i = 0; i < batch->n_parts && watch.trace == NULL; i++) {
-        const mf_session *s = call->engine->parts_sessions[i];
-        watch.trace = s->trace != NULL ? trace : NULL;
-        watch.trace_rows = s->trace_rows;
-    }
-    batch->watch = &watch;
-    return mf_forward(&call->engine->runner, batch, error);
-}
-
-/* What ends the waiting for a turn: any session that still has tokens was cancelled or is late. */
-static mf_status check_waiting(void *ctx, mf_error *error)
-{
-    const eval_call *call = ctx;
-    for (size_t i = 0; i < call->n_items; i++)
-        if (call->done[i] < call->items[i].n_tokens)
-            MF_TRY(mf_session_check_cancelled(call->items[i].session, error));
-    return MF_OK;
-}
-
-static mf_status eval_chunk(eval_call *call, mf_error *error)
-{
-    mf_engine *e = call->engine;
-    mf_batch batch;
-    if (mf_turn_is_mine(&e->turn))
-        return mf_fail(error, MF_ERR_STATE, "a callback of an evaluation may not evaluate");
-    MF_TRY(mf_turn_take(&e->turn, check_waiting, call, error));
-    cut_chunk(call, &batch);
-    mf_status status = check_chunk(&(chunk_watch){call, &batch}, error);
-    if (status == MF_OK)
-        status = prepare_chunk(e, &batch, error);
-    if (status == MF_OK) {
-        status = run_chunk(call, &batch, error);
-        finish_chunk(call, &batch, status == MF_OK);
-    }
-    call->n_done += batch.n_rows;
-    mf_turn_end(&e->turn);
+    if (n_tokens == 0)
+        return MF_OK;
+    MF_TRY(mf_call_add(call, s, call->error));
+    mf_call_set_tokens(call, s, tokens, n_tokens);
+    mf_status status = mf_call_run(call);
+    mf_call_end(call);
     return status;
-}
-
-static mf_status run(eval_call *call, mf_error *error)
-{
-    for (size_t i = 0; i < call->n_items; i++) {
-        MF_TRY(check_item(call->engine, &call->items[i], error));
-        call->n_total += call->items[i].n_tokens;
-    }
-    while (call->n_done < call->n_total)
-        MF_TRY(eval_chunk(call, error));
-    return MF_OK;
 }
 
 mf_status mf_session_eval(mf_session *session, const int32_t *tokens, size_t n_tokens,
@@ -253,12 +79,8 @@ mf_status mf_session_eval(mf_session *session, const int32_t *tokens, size_t n_t
 {
     if (session == NULL || (tokens == NULL && n_tokens > 0))
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_session_eval: session or tokens is NULL");
-    if (n_tokens == 0)
-        return MF_OK;
-    const mf_batch_item item = {session, tokens, n_tokens};
-    size_t done = 0;
-    eval_call call = {.engine = session->engine, .items = &item, .n_items = 1, .done = &done};
-    return run(&call, error);
+    mf_call call = {.engine = session->engine, .error = error};
+    return eval_one(&call, session, tokens, n_tokens);
 }
 
 mf_status mf_session_eval_each(mf_session *session, const int32_t *tokens, size_t n_tokens,
@@ -267,35 +89,99 @@ mf_status mf_session_eval_each(mf_session *session, const int32_t *tokens, size_
     if (session == NULL || fn == NULL || (tokens == NULL && n_tokens > 0))
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "mf_session_eval_each: session, tokens or fn is NULL");
-    if (n_tokens == 0)
-        return MF_OK;
-    const mf_batch_item item = {session, tokens, n_tokens};
-    size_t done = 0;
-    eval_call call = {.engine = session->engine,
-                      .items = &item,
-                      .n_items = 1,
-                      .done = &done,
-                      .each = fn,
-                      .each_user = user};
-    return run(&call, error);
+    mf_call call = {.engine = session->engine, .each = fn, .each_user = user, .error = error};
+    return eval_one(&call, session, tokens, n_tokens);
+}
+
+/* ---------------------------------------- several ---------------------------------------- */
+
+static mf_status add_items(mf_call *call, const mf_batch_item *items, size_t n_items,
+                           mf_error *error)
+{
+    for (size_t i = 0; i < n_items; i++) {
+        const mf_batch_item *item = &items[i];
+        if (item->n_tokens == 0)
+            return mf_fail(error, MF_ERR_ARGUMENT, "item %zu has no tokens", i);
+        MF_TRY(check_session(call->engine, item->session, item->tokens, item->n_tokens, i, error));
+        MF_TRY(mf_call_add(call, item->session, error));
+    }
+    for (size_t i = 0; i < n_items; i++)
+        mf_call_set_tokens(call, items[i].session, items[i].tokens, items[i].n_tokens);
+    return MF_OK;
 }
 
 mf_status mf_engine_eval(mf_engine *engine, const mf_batch_item *items, size_t n_items,
                          mf_error *error)
 {
-    enum { N_MAX = 200 }; /* as mf_engine_options.n_sessions */
-    size_t done[N_MAX] = {0};
-    if (engine == NULL || (items == NULL && n_items > 0) || n_items > engine->options.n_sessions)
+    if (engine == NULL || (items == NULL && n_items > 0))
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_engine_eval: engine or items is NULL");
+    mf_call call = {.engine = engine, .error = error};
+    mf_status status = add_items(&call, items, n_items, error);
+    if (status == MF_OK)
+        status = mf_call_run(&call);
+    mf_call_end(&call);
+    return status;
+}
+
+/* ---------------------------------------- a step ---------------------------------------- */
+
+/* What an item must have for the step to be done: the fields that were there from the beginning. */
+#define STEP_ITEM_LEAST (offsetof(mf_step_item, n_done) + sizeof(size_t))
+
+/* Items lie as far apart as the caller's compiler put them. */
+static mf_step_item *item_at(mf_step_item *items, size_t i)
+{
+    return (mf_step_item *)(void *)((unsigned char *)items + i * items->struct_bytes);
+}
+
+static mf_status take_item(const mf_step_item *items, size_t i, mf_step_item *out, mf_error *error)
+{
+    const mf_step_item *given = item_at((mf_step_item *)items, i);
+    *out = (mf_step_item){0};
+    if (given->struct_bytes != items->struct_bytes || given->struct_bytes < STEP_ITEM_LEAST)
         return mf_fail(error, MF_ERR_ARGUMENT,
-                       "mf_engine_eval: engine or items is NULL, or more items than sessions");
+                       "item %zu: struct_bytes is %zu, expected sizeof(mf_step_item) in all", i,
+                       given->struct_bytes);
+    MF_TRY(mf_sized_get(out, sizeof *out, given, "mf_step_item", error));
+    if ((out->flags & ~MF_STEP_NO_LOGITS) != 0)
+        return mf_fail(error, MF_ERR_ARGUMENT, "item %zu: flags %#x are not known", i, out->flags);
+    return MF_OK;
+}
+
+static mf_status add_steps(mf_call *call, const mf_step_item *items, size_t n_items,
+                           mf_error *error)
+{
+    mf_step_item item;
     for (size_t i = 0; i < n_items; i++) {
-        if (items[i].n_tokens == 0)
-            return mf_fail(error, MF_ERR_ARGUMENT, "mf_engine_eval: item %zu has no tokens", i);
-        for (size_t j = 0; j < i; j++)
-            if (items[i].session == items[j].session)
-                return mf_fail(error, MF_ERR_ARGUMENT,
-                               "mf_engine_eval: items %zu and %zu are the same session", j, i);
+        MF_TRY(take_item(items, i, &item, error));
+        MF_TRY(check_session(call->engine, item.session, item.tokens, item.n_tokens, i, error));
+        MF_TRY(mf_call_add(call, item.session, error));
+        item.session->part.wants_logits = (item.flags & MF_STEP_NO_LOGITS) == 0;
+        item.session->part.cancel = item.cancel;
     }
-    eval_call call = {.engine = engine, .items = items, .n_items = n_items, .done = done};
-    return run(&call, error);
+    for (size_t i = 0; i < n_items; i++) {
+        const mf_step_item *given = item_at((mf_step_item *)items, i);
+        mf_call_set_tokens(call, given->session, given->tokens, given->n_tokens);
+    }
+    return MF_OK;
+}
+
+mf_status mf_engine_step(mf_engine *engine, mf_step_item *items, size_t n_items, mf_error *error)
+{
+    if (engine == NULL || (items == NULL && n_items > 0))
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_engine_step: engine or items is NULL");
+    mf_call call = {.engine = engine, .error = error, .is_step = true};
+    mf_status status = add_steps(&call, items, n_items, error);
+    if (status == MF_OK) {
+        if (mf_call_is_open(&call))
+            mf_call_run_chunk(&call);
+        status = call.status;
+        for (size_t i = 0; i < n_items; i++) {
+            mf_step_item *item = item_at(items, i);
+            item->status = item->session->part.status;
+            item->n_done = item->session->part.n_done;
+        }
+    }
+    mf_call_end(&call);
+    return status;
 }

@@ -169,7 +169,7 @@ mf_session *mf_session_index_find(mf_engine *engine, const mf_session *except,
         engine->session_index = make(engine);
         if (engine->session_index == NULL)
             return NULL;
-        engine->tokens_changed = on_change; /* as mf_engine_watch_sessions, which takes the lock */
+        engine->tokens_changed = on_change;
         engine->tokens_changed_user = engine->session_index;
     }
     mf_session_index *index = engine->session_index;

@@ -106,12 +106,4 @@ mf_status mf_session_adopt(mf_session *session, const mf_state *state, mf_error 
 /* The engine's sessions: the first for NULL; NULL after the last. Under the lock. */
 mf_session *mf_engine_next_session(const mf_engine *engine, const mf_session *previous);
 
-/*
- * Called under the lock after a session's tokens have changed: the first n_kept are as before, the
- * others are new (mf_session_tokens, mf_session_position). When a session ends it is called with
- * position 0. It must not call back into the engine. NULL: none.
- */
-typedef void (*mf_tokens_changed_fn)(void *user, mf_session *session, uint64_t n_kept);
-void mf_engine_watch_sessions(mf_engine *engine, mf_tokens_changed_fn fn, void *user);
-
 #endif

@@ -290,6 +290,10 @@ static mf_status load(mf_session *session, mf_snapshot_head *head, mf_byte_sourc
                       mf_error *error)
 {
     mf_state *state = NULL;
+    mf_engine_lock(session->engine);
+    mf_status free_to = mf_session_refuse(session, "loading a snapshot", error);
+    mf_engine_unlock(session->engine);
+    MF_TRY(free_to);
     MF_TRY(mf_snapshot_check(session->engine, head, error));
     MF_TRY(read_all(session->engine, head, source, &state, error));
     mf_status status = mf_session_adopt(session, state, error);

@@ -4,7 +4,7 @@
  * mf_session_sync evaluates the rest too. A state that holds all of the tokens serves only with the
  * logits of the last one; else that token is evaluated again.
  */
-#include "session/session.h"
+#include "session/session_call.h"
 #include "session/session_index.h"
 #include "session/snapshot.h"
 #include "state/state_store.h"
@@ -42,6 +42,13 @@ static uint64_t own_position(const sync_job *job)
     return position;
 }
 
+static void forget(mf_session *s)
+{
+    mf_engine_lock(s->engine);
+    mf_session_drop_all(s);
+    mf_engine_unlock(s->engine);
+}
+
 /* From the engine's sessions, this one among them. */
 static mf_status reuse_memory(sync_job *job, mf_error *error)
 {
@@ -63,7 +70,7 @@ static mf_status reuse_memory(sync_job *job, mf_error *error)
     if (state != NULL)
         status = mf_session_adopt(job->session, state, error);
     else if (!stays)
-        mf_session_clear(job->session);
+        forget(job->session);
     mf_state_release(&state);
     MF_TRY(status);
     job->n_reused = position;
@@ -134,8 +141,11 @@ static mf_status take_state(sync_job *job, const mf_state *state, mf_error *erro
 {
     mf_session *s = job->session;
     MF_TRY(mf_session_adopt(s, state, error));
-    if (s->auto_tokens != 0 && job->engine->runner.plan.recurrent_bytes != 0)
-        (void)!mf_checkpoint_save(s, NULL); /* one that does not fit is left out */
+    if (s->auto_tokens != 0 && job->engine->runner.plan.recurrent_bytes != 0) {
+        mf_engine_lock(s->engine);
+        (void)!mf_checkpoint_take(s, NULL); /* one that does not fit is left out */
+        mf_engine_unlock(s->engine);
+    }
     job->n_reused = state->position;
     job->source = MF_SYNC_STORE;
     return MF_OK;
@@ -185,30 +195,50 @@ static mf_status check(const mf_session *s, const int32_t *tokens, size_t n_toke
     return MF_OK;
 }
 
-mf_status mf_session_reuse(mf_session *session, const int32_t *tokens, size_t n_tokens,
-                           mf_sync_result *out, mf_error *error)
+static mf_status reuse(mf_session *s, const int32_t *tokens, size_t n_tokens, mf_sync_result *out,
+                       mf_error *error)
 {
-    MF_TRY(check(session, tokens, n_tokens, error));
-    sync_job job = {
-        .session = session, .engine = session->engine, .tokens = tokens, .n_tokens = n_tokens};
+    sync_job job = {.session = s, .engine = s->engine, .tokens = tokens, .n_tokens = n_tokens};
     MF_TRY(reuse_memory(&job, error));
     if (job.n_reused < n_tokens)
         reuse_store(&job);
-    if (out != NULL)
-        *out = (mf_sync_result){job.source, (size_t)job.n_reused, 0};
+    *out = (mf_sync_result){.source = job.source, .n_reused = (size_t)job.n_reused};
     return MF_OK;
 }
 
+mf_status mf_session_reuse(mf_session *session, const int32_t *tokens, size_t n_tokens,
+                           mf_sync_result *out, mf_error *error)
+{
+    mf_sync_result result;
+    MF_TRY(check(session, tokens, n_tokens, error));
+    mf_engine_lock(session->engine);
+    mf_status status = mf_session_refuse(session, "mf_session_reuse", error);
+    mf_engine_unlock(session->engine);
+    MF_TRY(status);
+    MF_TRY(reuse(session, tokens, n_tokens, &result, error));
+    if (out != NULL)
+        *out = result;
+    return MF_OK;
+}
+
+/* The session is the call's from the beginning: nothing changes if it may not be evaluated. */
 mf_status mf_session_sync(mf_session *session, const int32_t *tokens, size_t n_tokens,
                           mf_sync_result *out, mf_error *error)
 {
     mf_sync_result result;
-    MF_TRY(mf_session_reuse(session, tokens, n_tokens, &result, error));
-    result.n_evaluated = n_tokens - result.n_reused;
-    MF_TRY(mf_session_eval(session, tokens + result.n_reused, result.n_evaluated, error));
-    if (out != NULL)
+    MF_TRY(check(session, tokens, n_tokens, error));
+    mf_call call = {.engine = session->engine, .error = error};
+    MF_TRY(mf_call_add(&call, session, error));
+    mf_status status = reuse(session, tokens, n_tokens, &result, error);
+    if (status == MF_OK) {
+        result.n_evaluated = n_tokens - result.n_reused;
+        mf_call_set_tokens(&call, session, tokens + result.n_reused, result.n_evaluated);
+        status = mf_call_run(&call);
+    }
+    mf_call_end(&call);
+    if (status == MF_OK && out != NULL)
         *out = result;
-    return MF_OK;
+    return status;
 }
 
 void mf_engine_set_store(mf_engine *engine, mf_store *store)

@@ -46,7 +46,8 @@ static void nap(mf_turn *t)
     (void)pthread_cond_timedwait(&t->changed, &t->mutex, &until);
 }
 
-/* Until it is free and nobody else came earlier. */
+/* Until it is free and nobody else came earlier. Who leaves need wake nobody: it asks only while
+ * somebody has it or is to have it before, and at their end all are woken. */
 static mf_status wait_for(mf_turn *t, mf_turn_check_fn check, void *ctx, mf_error *error)
 {
     mf_turn_waiter self = {NULL}, **link = &t->waiting;
@@ -64,8 +65,6 @@ static mf_status wait_for(mf_turn *t, mf_turn_check_fn check, void *ctx, mf_erro
     while (*link != &self)
         link = &(*link)->next;
     *link = self.next;
-    if (status != MF_OK) /* somebody behind may be the first now */
-        (void)pthread_cond_broadcast(&t->changed);
     return status;
 }
 

@@ -25,6 +25,7 @@ typedef struct shared {
     atomic_uint n_begun, n_done, n_cancelled; /* evaluations */
     atomic_uint n_wrong;
     atomic_bool is_over;
+    mf_cancel first; /* of sessions[0]: one evaluation at least is cancelled */
 } shared;
 
 typedef struct worker {
@@ -52,6 +53,8 @@ static void go_on(shared *s, mf_session *session, size_t n)
     mf_status status = mf_session_eval(session, s->g.tokens + at, n, NULL);
     s->n_done += status == MF_OK;
     s->n_cancelled += status == MF_ERR_CANCELLED;
+    if (session == s->sessions[0])
+        mf_cancel_reset(&s->first);
     s->n_wrong += status != MF_OK && status != MF_ERR_CANCELLED;
     look(s, session);
 }
@@ -134,7 +137,8 @@ static void run(const char *name)
     s.engine = golden_open(s.c, &options);
     for (uint32_t i = 0; i < N_THREADS; i++)
         REQUIRE_OK(mf_session_create(s.engine, &s.sessions[i], &error), &error);
-    mf_session_cancel(s.sessions[0]); /* one at least, if all is over before the other begins */
+    mf_cancel_request(&s.first);
+    mf_session_set_cancel(s.sessions[0], &s.first);
     REQUIRE(pthread_create(&other, NULL, disturb, &s) == 0);
     for (uint32_t i = 0; i < N_THREADS; i++) {
         workers[i] = (worker){.shared = &s, .index = i};
@@ -217,6 +221,29 @@ static void held_finish(held *h)
     pthread_cond_destroy(&h->changed);
 }
 
+/* While an evaluation is held: whoever asks is answered at once, with what is done so far. */
+static void check_stats(mf_engine *e)
+{
+    mf_stats stats;
+    mf_engine_stats(e, &stats);
+    CHECK_U64(stats.n_tokens, 3);
+    CHECK_U64(stats.n_sessions, 4);
+    CHECK(stats.weight_bytes_touched > 0 && stats.n_slots > 0);
+    CHECK(stats.state_bytes_used > 0);
+    CHECK_U64(stats.state_bytes_used + stats.state_bytes_free, e->pool.limit_bytes);
+    mf_engine_stats_reset(e);
+    mf_engine_stats(e, &stats);
+    CHECK(stats.n_tokens == 0 && stats.weight_bytes_touched == 0 && stats.n_sessions == 4);
+}
+
+/* Waits for its turn with nothing that could end that. */
+static void *measure(void *user)
+{
+    double rate;
+    CHECK_STATUS(mf_engine_measure_drive(user, 1, &rate, NULL), MF_OK);
+    return NULL;
+}
+
 /* A thread that waits, once it does. */
 static void start_waiting(held *w, mf_engine *e, mf_session *session, const int32_t *tokens,
                           size_t n)
@@ -237,6 +264,7 @@ static void check_waiting(const char *name)
     mf_error error = {0};
     golden g;
     held first, second, third;
+    pthread_t measuring;
     golden_read(c, &g);
     mf_engine_options options = golden_options(c);
     options.n_sessions = 4;
@@ -247,6 +275,7 @@ static void check_waiting(const char *name)
         REQUIRE_OK(mf_session_create(e, &sessions[i], &error), &error);
     REQUIRE_OK(mf_session_eval(sessions[1], g.tokens, 3, &error), &error);
     held_start(&first, sessions[0], g.tokens, 12);
+    check_stats(e);
 
     mf_session_set_deadline(sessions[1], 1); /* long ago */
     CHECK_STATUS(mf_session_eval(sessions[1], g.tokens + 3, 2, &error), MF_ERR_CANCELLED);
@@ -255,18 +284,26 @@ static void check_waiting(const char *name)
     CHECK_STATUS(mf_session_eval(sessions[1], g.tokens + 3, 2, &error), MF_ERR_CANCELLED);
     mf_session_set_deadline(sessions[1], 0);
     const mf_batch_item items[] = {{sessions[2], g.tokens, 2}, {sessions[3], g.tokens, 5}};
-    mf_session_cancel(sessions[3]); /* one of a batch */
+    mf_cancel cancel = {0};
+    mf_cancel_request(&cancel);
+    mf_session_set_cancel(sessions[3], &cancel); /* one of a batch */
     CHECK_STATUS(mf_engine_eval(e, items, 2, &error), MF_ERR_CANCELLED);
+    CHECK_CONTAINS(error.message, "item 1");
+    mf_session_set_cancel(sessions[3], NULL);
     start_waiting(&second, e, sessions[1], g.tokens + 3, 9);
     start_waiting(&third, e, sessions[2], g.tokens, 12);
+    REQUIRE(pthread_create(&measuring, NULL, measure, e) == 0);
+    while (mf_turn_n_waiting(&e->turn) < 3)
+        usleep(100);
     mf_session_cancel(sessions[1]); /* the one before goes: the other stays and gets its turn */
     CHECK(pthread_join(second.thread, NULL) == 0);
     CHECK_STATUS(second.status, MF_ERR_CANCELLED);
-    CHECK_U64(mf_turn_n_waiting(&e->turn), 1);
+    CHECK_U64(mf_turn_n_waiting(&e->turn), 2);
     CHECK(mf_session_position(sessions[1]) == 3 && mf_session_position(sessions[3]) == 0);
 
     held_finish(&first);
     CHECK(pthread_join(third.thread, NULL) == 0);
+    CHECK(pthread_join(measuring, NULL) == 0);
     CHECK_STATUS(third.status, MF_OK);
     REQUIRE_OK(mf_session_eval(sessions[1], g.tokens + 3, 9, &error), &error);
     REQUIRE_OK(mf_session_eval(sessions[3], g.tokens, 12, &error), &error);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sessions against a model of them: random evaluations, batches, forks, truncations, checkpoints,
- * states copied out and in, cancellations and limits, over 64 sessions of one engine. After each
+ * Sessions against a model of them: random evaluations, batches, steps, forks, truncations,
+ * checkpoints, prefixes taken over, states copied out and in, cancels and limits, over 64 sessions
+ * of one engine. After each
  * step the sessions touched hold the tokens that the model says, and their logits are, to the bit,
  * those of the same tokens simply evaluated from the beginning by an engine of its own.
  *
@@ -11,7 +12,7 @@
 
 #include "session/session.h"
 
-enum { N_SESSIONS = 64, MAX_TOKENS = 150, N_MEMO = 1 << 16 };
+enum { N_SESSIONS = 64, MAX_TOKENS = 150, N_CHUNK = 48, N_MEMO = 1 << 16 };
 
 /* ---------------------------------------------------------------- what evaluation must give -- */
 
@@ -27,7 +28,7 @@ typedef struct world {
     memo *memos; /* [N_MEMO] */
     uint64_t random;
     bool is_recurrent;
-    uint64_t n_limits, n_cancelled, n_not_found, n_checked;
+    uint64_t n_limits, n_cancelled, n_not_found, n_checked, n_reused;
 } world;
 
 static uint64_t mix(uint64_t hash, const void *bytes, size_t n)
@@ -186,13 +187,18 @@ static void step_batch(world *w, uint32_t n_wanted, size_t most)
     if (n == 0)
         return;
     mf_error error = {0};
+    mf_cancel cancel = {0};
     uint32_t trick = pick(w, 12);
+    mf_session *one = of[pick(w, n)]->session;
+    mf_session_cancel(one); /* too early: no call of it is running */
+    mf_session_set_cancel(one, &cancel);
     if (trick == 0)
-        mf_session_cancel(of[pick(w, n)]->session);
+        mf_cancel_request(&cancel);
     if (trick == 1)
         mf_session_set_deadline(of[0]->session, 1);
     mf_status status = mf_engine_eval(w->engine, items, n, &error);
     mf_session_set_deadline(of[0]->session, 0);
+    mf_session_set_cancel(one, NULL);
     CHECK(trick > 1 || status != MF_OK);
     if (!is_limit(w, status, &error))
         return;
@@ -200,6 +206,133 @@ static void step_batch(world *w, uint32_t n_wanted, size_t most)
         accept(of[i], added[i], items[i].n_tokens, status == MF_OK);
         check_lane(w, of[i]);
     }
+}
+
+/* An item of a step and what the model says of it. */
+typedef struct planned {
+    lane *of;
+    int32_t added[MAX_TOKENS + 1];
+    mf_cancel cancel;
+    mf_status status; /* MF_OK: it gets a share */
+} planned;
+
+static planned plans[N_SESSIONS];
+
+static void plan_item(world *w, lane *l, planned *p, mf_step_item *item)
+{
+    uint32_t trick = pick(w, 16);
+    size_t room = MAX_TOKENS - l->n, n = pick(w, 4) == 0 ? pick(w, 90) : pick(w, 3);
+    *p = (planned){.of = l, .status = trick == 0 ? MF_ERR_CANCELLED : MF_OK};
+    n = n > room ? room : n;
+    next_tokens(w, l, p->added, n);
+    if (trick == 0)
+        mf_cancel_request(&p->cancel);
+    if (trick == 1) {
+        p->added[n++] = -1;
+        p->status = l->n + n > MAX_TOKENS ? MF_ERR_CONTEXT : MF_ERR_ARGUMENT;
+    }
+    if (n == 0)
+        p->status = MF_OK; /* nothing to cancel */
+    *item = (mf_step_item){.struct_bytes = sizeof *item,
+                           .session = l->session,
+                           .tokens = p->added,
+                           .n_tokens = n,
+                           .cancel = pick(w, 2) == 0 || trick == 0 ? &p->cancel : NULL,
+                           .flags = pick(w, 3) == 0 ? MF_STEP_NO_LOGITS : 0,
+                           .status = MF_ERR_STATE,
+                           .n_done = 12345};
+}
+
+static void check_item(world *w, const planned *p, const mf_step_item *item)
+{
+    lane *l = p->of;
+    size_t n = item->n_done;
+    w->n_limits += item->status == MF_ERR_BUDGET;
+    w->n_cancelled += item->status == MF_ERR_CANCELLED;
+    CHECK_MSG(item->status == p->status || (p->status == MF_OK && item->status == MF_ERR_BUDGET),
+              "%s: item is %s, expected %s", w->c->name, mf_status_name(item->status),
+              mf_status_name(p->status));
+    REQUIRE(n <= item->n_tokens && (item->status == MF_OK || n == 0));
+    memcpy(l->tokens + l->n, p->added, n * sizeof *l->tokens);
+    l->n += n;
+    if (n > 0)
+        l->has_logits = n == item->n_tokens && (item->flags & MF_STEP_NO_LOGITS) == 0;
+    check_lane(w, l);
+}
+
+/* The chunk is as full as it can be, and nobody gets fewer rows than another who had no fewer left,
+ * but for the odd one. */
+static void check_shares(const mf_step_item *items, size_t n_items)
+{
+    size_t n_wanted = 0, n_done = 0, most = 0;
+    for (size_t i = 0; i < n_items; i++) {
+        n_wanted += items[i].status == MF_OK ? items[i].n_tokens : 0;
+        n_done += items[i].n_done;
+        most = items[i].n_done > most ? items[i].n_done : most;
+    }
+    CHECK_U64(n_done, n_wanted < N_CHUNK ? n_wanted : N_CHUNK);
+    for (size_t i = 0; i < n_items; i++)
+        CHECK(items[i].status != MF_OK || items[i].n_done == items[i].n_tokens ||
+              items[i].n_done + 1 >= most);
+}
+
+static void step_together(world *w)
+{
+    mf_step_item items[N_SESSIONS];
+    uint32_t n_wanted = pick(w, 3) == 0 ? N_SESSIONS : 1 + pick(w, 8), start = pick(w, N_SESSIONS);
+    mf_status status = MF_OK, first = MF_OK;
+    mf_error error = {0};
+    bool is_full = true;
+    for (uint32_t i = 0; i < n_wanted; i++) {
+        lane *l = &lanes[(start + 5 * i) % N_SESSIONS];
+        ensure_open(w, l);
+        plan_item(w, l, &plans[i], &items[i]);
+    }
+    status = mf_engine_step(w->engine, items, n_wanted, &error);
+    for (uint32_t i = 0; i < n_wanted; i++) {
+        check_item(w, &plans[i], &items[i]);
+        first = first == MF_OK ? items[i].status : first;
+        is_full = is_full && items[i].status != MF_ERR_BUDGET;
+    }
+    CHECK((status == MF_OK) == (first == MF_OK) && (status == MF_OK || error.code == status));
+    if (is_full)
+        check_shares(items, n_wanted);
+}
+
+/* Tokens that a lane begins with, and others; what is held of them is taken over. */
+static void step_reuse(world *w)
+{
+    lane *to = any_lane(w), *from = any_lane(w);
+    int32_t tokens[MAX_TOKENS];
+    size_t n_same = from->session == NULL ? 0 : pick(w, (uint32_t)from->n + 1), best = 0;
+    size_t n = 1 + pick(w, MAX_TOKENS);
+    ensure_open(w, to);
+    n = n < n_same ? n_same : n;
+    next_tokens(w, from, tokens, n);
+    memcpy(tokens, from->tokens, n_same * sizeof *tokens);
+    for (size_t i = 0; i < N_SESSIONS; i++) {
+        const lane *l = &lanes[i];
+        size_t common = 0, end = l->session == NULL ? 0 : l->n < n ? l->n : n;
+        while (common < end && l->tokens[common] == tokens[common])
+            common++;
+        if (w->is_recurrent && common < l->n)
+            common = 0; /* but for its checkpoints */
+        if (common == n && !(l->n == n && l->has_logits))
+            common = w->is_recurrent ? 0 : n - 1;
+        best = common > best ? common : best;
+    }
+    mf_sync_result result;
+    mf_error error = {0};
+    REQUIRE_OK(mf_session_reuse(to->session, tokens, n, &result, &error), &error);
+    CHECK_MSG(result.n_reused >= best && result.n_reused <= n, "%s: %zu of %zu tokens, %zu held",
+              w->c->name, result.n_reused, n, best);
+    CHECK(result.n_evaluated == 0 && (result.source == MF_SYNC_NONE) == (result.n_reused == 0));
+    memcpy(to->tokens, tokens, result.n_reused * sizeof *tokens);
+    to->n = result.n_reused;
+    to->has_logits = mf_session_logits(to->session) != NULL;
+    CHECK(to->n < n || to->has_logits);
+    w->n_reused += result.n_reused;
+    check_lane(w, to);
 }
 
 static int cancel_later(void *user, uint64_t n_done, uint64_t n_total)
@@ -378,7 +511,7 @@ static void step_end(world *w)
 static void step(world *w)
 {
     static const uint32_t batches[] = {1, 2, 17, 64};
-    uint32_t what = pick(w, 100);
+    uint32_t what = pick(w, 122);
     if (what < 40)
         step_batch(w, batches[pick(w, what < 4 ? 4 : 3)], pick(w, 4) == 0 ? 70 : 3);
     else if (what < 45)
@@ -393,6 +526,10 @@ static void step(world *w)
         step_restore(w);
     else if (what < 94)
         step_adopt(w);
+    else if (what < 106)
+        step_together(w);
+    else if (what < 116)
+        step_reuse(w);
     else
         step_end(w);
 }
@@ -410,7 +547,7 @@ static mf_engine_options options_of(const golden_case *c, const setting *s)
     mf_engine_options options = golden_options(c);
     options.n_context_tokens = MAX_TOKENS;
     options.n_sessions = N_SESSIONS;
-    options.n_chunk_tokens = 48;
+    options.n_chunk_tokens = N_CHUNK;
     options.kv_type = s->kv_type;
     options.n_threads = 2;
     return options;
@@ -445,6 +582,7 @@ static void run(const setting *s, unsigned long n_steps, uint64_t seed)
             (unsigned long long)w.n_cancelled, (unsigned long long)w.n_not_found);
     CHECK((w.n_limits > 0) == (s->state_share > 0) && w.n_cancelled > 0);
     CHECK((w.n_not_found > 0) == w.is_recurrent);
+    CHECK(w.n_reused > 0);
     for (size_t i = 0; i < N_SESSIONS; i++)
         mf_session_free(&lanes[i].session);
     mf_session_free(&w.reference);

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A chunk: rows of the sessions of a call that have tokens left, prepared, run, and committed or
+ * abandoned, each session for itself. A session that is cancelled or late while the chunk runs is
+ * abandoned with it; the pass goes on as long as anybody wants it.
+ */
+#include "session/session_call.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+
+static size_t n_left(const mf_session *s)
+{
+    return s->part.status == MF_OK ? s->part.n_tokens - s->part.n_done : 0;
+}
+
+bool mf_call_is_open(const mf_call *call)
+{
+    for (const mf_session *s = call->first; s != NULL; s = s->part.next)
+        if (n_left(s) > 0)
+            return true;
+    return false;
+}
+
+/* The session is out of the call. The first to be so gives the call its status and message, which
+ * names it where there are several. */
+static void fail_part(mf_call *call, mf_session *s, mf_status status, const mf_error *why)
+{
+    s->part.status = status;
+    if (call->status != MF_OK)
+        return;
+    call->status = status;
+    if (call->error == NULL)
+        return;
+    *call->error = *why;
+    if (call->n_sessions > 1)
+        snprintf(call->error->message, sizeof call->error->message, "item %zu: %.990s",
+                 s->part.index, why->message);
+}
+
+/* ---------------------------------------- tokens ---------------------------------------- */
+
+static mf_status check_tokens(const mf_session *s, const int32_t *tokens, size_t n_tokens,
+                              mf_error *error)
+{
+    const mf_runner *r = &s->engine->runner;
+    if (n_tokens > r->plan.n_context - s->position)
+        return mf_fail(error, MF_ERR_CONTEXT,
+                       "%zu tokens after %llu do not fit the context of %u tokens", n_tokens,
+                       (unsigned long long)s->position, r->plan.n_context);
+    for (size_t i = 0; i < n_tokens; i++) {
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= r->h.n_vocab)
+            return mf_fail(error, MF_ERR_ARGUMENT, "token %zu is %d, outside the vocabulary of %u",
+                           i, tokens[i], r->h.n_vocab);
+    }
+    return MF_OK;
+}
+
+void mf_call_set_tokens(mf_call *call, mf_session *s, const int32_t *tokens, size_t n_tokens)
+{
+    mf_error why;
+    mf_status status = check_tokens(s, tokens, n_tokens, &why);
+    s->part.tokens = tokens;
+    s->part.n_tokens = n_tokens;
+    call->n_total += n_tokens;
+    if (status != MF_OK)
+        fail_part(call, s, status, &why);
+}
+
+/* ------------------------------------ what ends it from outside ------------------------------- */
+
+static bool is_requested(const mf_cancel *cancel)
+{
+    return cancel != NULL && mf_cancel_is_requested(cancel);
+}
+
+static mf_status check_session(const mf_session *s, mf_error *error)
+{
+    if (atomic_load_explicit(&s->is_cancelled, memory_order_relaxed) || is_requested(s->cancel) ||
+        is_requested(s->part.cancel))
+        return mf_fail(error, MF_ERR_CANCELLED, "evaluation cancelled");
+    if (s->deadline_us != 0 && mf_now_us() >= s->deadline_us)
+        return mf_fail(error, MF_ERR_CANCELLED, "evaluation not done at its deadline");
+    return MF_OK;
+}
+
+/* Fails the parts that were cancelled or are late. Asked while it waits for its turn too, which
+ * ends when nobody is left; and at once where the call is one for all. */
+static mf_status check_call(void *ctx, mf_error *error)
+{
+    mf_call *call = ctx;
+    mf_error why;
+    for (mf_session *s = call->first; s != NULL; s = s->part.next) {
+        mf_status status = n_left(s) > 0 ? check_session(s, &why) : MF_OK;
+        if (status != MF_OK)
+            fail_part(call, s, status, &why);
+    }
+    (void)error; /* fail_part has said it */
+    const bool goes_on = call->is_step ? mf_call_is_open(call) : call->status == MF_OK;
+    return goes_on ? MF_OK : MF_ERR_CANCELLED;
+}
+
+/* ---------------------------------------- cutting ---------------------------------------- */
+
+/* How many rows everybody with as many tokens left gets, so that of `room` rows none is wasted and
+ * nobody gets fewer than another who has no fewer left; *n_spare of the rows are over, fewer than
+ * there are sessions that want more. */
+static size_t fair_share(const mf_call *call, size_t room, size_t *n_spare)
+{
+    size_t share = 0;
+    for (;;) {
+        size_t n_open = 0, least = SIZE_MAX;
+        for (const mf_session *s = call->first; s != NULL; s = s->part.next)
+            if (n_left(s) > share) {
+                n_open++;
+                least = n_left(s) < least ? n_left(s) : least;
+            }
+        if (n_open == 0 || room < n_open)
+            break;
+        size_t more = least - share < room / n_open ? least - share : room / n_open;
+        share += more;
+        room -= more * n_open;
+    }
+    *n_spare = room;
+    return share;
+}
+
+static void add_part(mf_call *call, mf_session *s, uint32_t n, mf_batch *batch)
+{
+    mf_engine *e = call->engine;
+    const bool wants = (s->part.wants_logits && n == n_left(s)) || call->each != NULL;
+    e->parts_sessions[batch->n_parts] = s;
+    e->parts_list[batch->n_parts++] = (mf_batch_part){.tokens = s->part.tokens + s->part.n_done,
+                                                      .n_rows = n,
+                                                      .logits = wants ? s->next_logits : NULL};
+    batch->n_rows += n;
+}
+
+/* The next chunk. Rows that do not divide evenly go to those whose turn it is: where there are more
+ * sessions than rows, the next chunk begins behind the last that got one. */
+static void cut_chunk(mf_call *call, mf_batch *batch)
+{
+    mf_engine *e = call->engine;
+    size_t n_spare, share = fair_share(call, e->runner.plan.n_chunk, &n_spare);
+    size_t first = share == 0 ? (size_t)(e->n_cuts % call->n_sessions) : 0, n_passed = 0;
+    *batch = (mf_batch){.parts = e->parts_list};
+    mf_session *s = call->first;
+    for (size_t i = 0; i < first; i++)
+        s = s->part.next;
+    for (size_t i = 0; i < call->n_sessions;
+         i++, s = s->part.next == NULL ? call->first : s->part.next) {
+        size_t n = n_left(s) < share ? n_left(s) : share;
+        if (n < n_left(s) && n_spare > 0) {
+            n++;
+            n_spare--;
+        }
+        if (n > 0) {
+            add_part(call, s, (uint32_t)n, batch);
+            n_passed = i + 1;
+        }
+    }
+    if (share == 0)
+        e->n_cuts += n_passed;
+}
+
+/* ---------------------------------------- preparing ---------------------------------------- */
+
+/* Where the session's pages and states are, for the chunk that it is prepared for. */
+static void place(mf_batch_part *part, const mf_session *s)
+{
+    part->position = s->position;
+    part->pages = s->page_spans;
+    part->state[0] = s->recurrent_span;
+    part->state[1] = s->spare_span;
+}
+
+/* Takes what each session's rows need; who does not get it is out of the call and the chunk. */
+static void prepare_chunk(mf_call *call, mf_batch *batch)
+{
+    mf_engine *e = call->engine;
+    mf_session **sessions = e->parts_sessions;
+    mf_batch_part *parts = e->parts_list;
+    uint32_t n = 0;
+    mf_error why;
+    mf_engine_lock(e);
+    for (uint32_t i = 0; i < batch->n_parts; i++)
+        sessions[i]->in_batch = true;
+    for (uint32_t i = 0; i < batch->n_parts; i++) {
+        mf_status status = mf_session_prepare(sessions[i], parts[i].tokens, parts[i].n_rows, &why);
+        if (status == MF_OK) {
+            sessions[n] = sessions[i];
+            parts[n] = parts[i];
+            place(&parts[n++], sessions[i]);
+            continue;
+        }
+        sessions[i]->in_batch = false; /* mf_session_prepare has given back what it took */
+        batch->n_rows -= parts[i].n_rows;
+        fail_part(call, sessions[i], status, &why);
+    }
+    batch->n_parts = n;
+    mf_engine_unlock(e);
+}
+
+/* Checkpoints that the session's settings ask for now. One that does not fit is left out. */
+static void auto_checkpoint(mf_session *s)
+{
+    const mf_checkpoint_state *newest = mf_checkpoint_find(s, s->position);
+    const bool is_end = s->part.n_done == s->part.n_tokens && s->part.n_tokens > 1;
+    uint64_t since = s->position - (newest == NULL ? 0 : newest->position);
+    if ((s->auto_tokens != 0 && since >= s->auto_tokens) || (s->auto_at_end && is_end && since > 0))
+        (void)!mf_checkpoint_take(s, NULL);
+}
+
+/* Commits the rows of all whose part has not failed. Checkpoints come last: making room for one
+ * must not meet states that are about to be committed. */
+static void finish_chunk(mf_call *call, const mf_batch *batch)
+{
+    mf_session *const *sessions = call->engine->parts_sessions;
+    mf_engine_lock(call->engine);
+    for (uint32_t i = 0; i < batch->n_parts; i++) {
+        const mf_batch_part *part = &batch->parts[i];
+        mf_session *s = sessions[i];
+        if (s->part.status == MF_OK) {
+            mf_session_commit(s, part->n_rows, part->logits != NULL);
+            s->part.n_done += part->n_rows;
+            call->n_done += part->n_rows;
+        } else {
+            mf_session_abandon(s);
+        }
+        s->in_batch = false;
+    }
+    for (uint32_t i = 0; i < batch->n_parts; i++)
+        if (sessions[i]->part.status == MF_OK)
+            auto_checkpoint(sessions[i]);
+    mf_engine_count_locked(call->engine);
+    mf_engine_unlock(call->engine);
+}
+
+/* ---------------------------------------- running ---------------------------------------- */
+
+/* The batch that the runner is at: the engine's lists. */
+typedef struct chunk_watch {
+    mf_call *call;
+    const mf_batch *batch;
+    bool has_end; /* the pass was ended because nobody wants it any more */
+} chunk_watch;
+
+/* The pass ends where nobody is left who wants it. */
+static mf_status go_on(chunk_watch *w)
+{
+    for (uint32_t i = 0; i < w->batch->n_parts; i++)
+        if (w->call->engine->parts_sessions[i]->part.status == MF_OK)
+            return MF_OK;
+    w->has_end = true;
+    return MF_ERR_CANCELLED;
+}
+
+static mf_status check_chunk(void *ctx, mf_error *error)
+{
+    chunk_watch *w = ctx;
+    mf_error why;
+    (void)error; /* fail_part says it */
+    for (uint32_t i = 0; i < w->batch->n_parts; i++) {
+        mf_session *s = w->call->engine->parts_sessions[i];
+        mf_status status = s->part.status == MF_OK ? check_session(s, &why) : MF_OK;
+        if (status != MF_OK)
+            fail_part(w->call, s, status, &why);
+    }
+    return go_on(w);
+}
+
+/* In layers times rows. */
+static mf_status report_progress(void *ctx, uint32_t n_layers, mf_error *error)
+{
+    chunk_watch *w = ctx;
+    mf_call *call = w->call;
+    const uint64_t all = call->engine->runner.h.n_layers;
+    const uint64_t done = call->n_done * all + (uint64_t)n_layers * w->batch->n_rows;
+    mf_error why;
+    (void)error;
+    mf_engine_count(call->engine);
+    for (uint32_t i = 0; i < w->batch->n_parts; i++) {
+        mf_session *s = call->engine->parts_sessions[i];
+        if (s->part.status == MF_OK && s->progress != NULL &&
+            s->progress(s->progress_user, done, call->n_total * all) != 0)
+            fail_part(call, s,
+                      mf_fail(&why, MF_ERR_CANCELLED, "evaluation cancelled at layer %u of %u",
+                              n_layers, (uint32_t)all),
+                      &why);
+    }
+    return go_on(w);
+}
+
+static int give_logits(void *ctx, uint32_t row, const float *logits)
+{
+    const chunk_watch *w = ctx;
+    return w->call->each(w->call->each_user, (size_t)w->call->n_done + row, logits);
+}
+
+static void trace(void *ctx, uint32_t layer, const float *hidden)
+{
+    const chunk_watch *w = ctx;
+    const mf_engine *e = w->call->engine;
+    for (uint32_t i = 0; i < w->batch->n_parts; i++) {
+        const mf_session *s = e->parts_sessions[i];
+        const uint32_t n = w->batch->parts[i].n_rows;
+        if (s->trace != NULL)
+            s->trace(s->trace_user, layer, s->position, n, hidden);
+        hidden += (size_t)n * e->runner.h.hidden_size;
+    }
+}
+
+/* An error of the pass is that of every session in it. */
+static void run_chunk(mf_call *call, mf_batch *batch)
+{
+    chunk_watch ctx = {call, batch, false};
+    mf_batch_watch watch = {.ctx = &ctx,
+                            .check = check_chunk,
+                            .progress = report_progress,
+                            .each = call->each != NULL ? give_logits : NULL};
+    mf_error why;
+    for (uint32_t i = 0; i < batch->n_parts && watch.trace == NULL; i++) {
+        const mf_session *s = call->engine->parts_sessions[i];
+        watch.trace = s->trace != NULL ? trace : NULL;
+        watch.trace_rows = s->trace_rows;
+    }
+    batch->watch = &watch;
+    mf_status status = mf_forward(&call->engine->runner, batch, &why);
+    for (uint32_t i = 0; i < batch->n_parts && status != MF_OK && !ctx.has_end; i++) {
+        mf_session *s = call->engine->parts_sessions[i];
+        if (s->part.status == MF_OK)
+            fail_part(call, s, status, &why);
+    }
+}
+
+void mf_call_run_chunk(mf_call *call)
+{
+    mf_engine *e = call->engine;
+    mf_batch batch;
+    if (mf_turn_take(&e->turn, check_call, call, NULL) != MF_OK)
+        return;
+    if (check_call(call, NULL) == MF_OK) {
+        cut_chunk(call, &batch);
+        prepare_chunk(call, &batch);
+        call->n_total = call->is_step ? batch.n_rows : call->n_total;
+        if (batch.n_parts > 0) {
+            run_chunk(call, &batch);
+            finish_chunk(call, &batch);
+        }
+    }
+    mf_turn_end(&e->turn);
+}
+
+mf_status mf_call_run(mf_call *call)
+{
+    while (call->status == MF_OK && mf_call_is_open(call))
+        mf_call_run_chunk(call);
+    return call->status;
+}
