@@ -117,22 +117,22 @@ static void fetch_layer(bench *b, mf_expert_store *store, uint32_t layer)
     uint32_t first = (uint32_t)(next_random(b) % b->n_experts);
     for (uint32_t i = 0; i < N_AT_ONCE; i++) /* far apart and distinct */
         experts[i] = (first + i * (b->n_experts / N_AT_ONCE)) % b->n_experts;
-    if (mf_expert_store_begin(store, layer, experts, N_AT_ONCE, &error) != MF_OK)
+    mf_expert_fetch *fetch = NULL;
+    if (mf_expert_fetch_begin(store, layer, experts, N_AT_ONCE, &fetch, &error) != MF_OK)
         die(&error);
     do {
         mf_expert_ready ready[N_AT_ONCE];
-        if (mf_expert_store_next(store, ready, N_AT_ONCE, &n, &error) != MF_OK)
+        if (mf_expert_fetch_next(fetch, ready, N_AT_ONCE, &n, &error) != MF_OK)
             die(&error);
         for (uint32_t i = 0; i < n; i++)
-            mf_expert_store_release(store, ready[i].index);
+            mf_expert_fetch_release(fetch, ready[i].index, 0);
     } while (n > 0);
-    mf_expert_store_end(store);
+    mf_expert_fetch_end(fetch, 0);
 }
 
 /* Bytes per second by the wall clock: nothing is computed in between. */
 static double fetch_rate(bench *b, mf_expert_store *store, mf_expert_stats *stats)
 {
-    mf_expert_store_clear(store);
     mf_expert_store_stats_reset(store);
     uint64_t start_us = mf_now_us();
     for (uint32_t layer = 0; mf_now_us() - start_us < MS_PER_RUN * 1000; layer++)
@@ -147,10 +147,11 @@ static void compare(bench *b, mf_io_kind kind)
     mf_error error;
     mf_io *io = open_io(b, kind, 0);
     mf_expert_map map = {b->n_layers, b->n_experts, N_PARTS, b->parts};
-    uint64_t slot_bytes = mf_expert_slot_bytes(&map, io);
+    uint64_t slot_bytes = mf_expert_slot_bytes(&map);
     mf_region memory;
-    mf_expert_store_options options = {.io = io, .map = map, .pool_bytes = slot_bytes * N_AT_ONCE};
-    options.pool = region(options.pool_bytes, &memory);
+    mf_expert_store_options options = {
+        .io = io, .map = map, .memory = {.n_bytes = slot_bytes * N_AT_ONCE}};
+    options.memory.host = region(options.memory.n_bytes, &memory);
     mf_expert_store *store = NULL;
     if (mf_expert_store_open(&options, &store, &error) != MF_OK)
         die(&error);

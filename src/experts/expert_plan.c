@@ -55,61 +55,103 @@ static bool sort_parts(const mf_expert_map *map, uint32_t layer, uint32_t expert
     return true;
 }
 
-/* Puts a part behind those before it: into the last extent if their aligned ranges touch. */
-static void append_part(mf_expert_plan *plan, const part_range *range)
+typedef struct wide_extent {
+    uint64_t begin, end; /* aligned */
+    uint64_t needed_end;
+    uint32_t file;
+} wide_extent;
+
+static bool touches(const wide_extent *extent, const part_range *range)
 {
-    uint64_t begin = round_down(range->begin);
+    return extent->file == range->file && round_down(range->begin) <= extent->end;
+}
+
+/* The extent that the i-th of the sorted parts ends up in, begun or made longer by it. */
+static uint32_t merge_part(wide_extent *extents, uint32_t n_extents, const part_range *range)
+{
+    if (n_extents == 0 || !touches(&extents[n_extents - 1], range))
+        extents[n_extents++] =
+            (wide_extent){.begin = round_down(range->begin), .file = range->file};
+    wide_extent *extent = &extents[n_extents - 1];
     uint64_t end = mf_round_up(range->end, MF_IO_ALIGN);
-    mf_expert_extent *extent = plan->n_extents > 0 ? &plan->extents[plan->n_extents - 1] : NULL;
-    if (extent == NULL || extent->file != range->file || begin > extent->offset + extent->n_bytes) {
-        uint64_t at = extent == NULL ? 0 : extent->at + extent->n_bytes;
-        extent = &plan->extents[plan->n_extents++];
-        *extent = (mf_expert_extent){.offset = begin, .at = at, .file = range->file};
+    if (end > extent->end)
+        extent->end = end;
+    if (range->end > extent->needed_end)
+        extent->needed_end = range->end;
+    return n_extents;
+}
+
+/* Lays the extents one after another; false if the slot would be too large. */
+static bool lay_extents(const wide_extent *extents, mf_expert_plan *plan)
+{
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < plan->n_extents; i++) {
+        const wide_extent *wide = &extents[i];
+        uint64_t n_bytes = wide->end - wide->begin;
+        if (n_bytes > MF_EXPERT_SLOT_BYTES_MAX || at + n_bytes > MF_EXPERT_SLOT_BYTES_MAX)
+            return false;
+        plan->extents[i] =
+            (mf_expert_extent){.offset = wide->begin,
+                               .n_bytes = (uint32_t)n_bytes,
+                               .n_needed = (uint32_t)(wide->needed_end - wide->begin),
+                               .at = (uint32_t)at,
+                               .file = wide->file};
+        at += n_bytes;
     }
-    if (end - extent->offset > extent->n_bytes)
-        extent->n_bytes = end - extent->offset;
-    if (range->end - extent->offset > extent->n_needed)
-        extent->n_needed = range->end - extent->offset;
-    plan->part_at[range->part] = extent->at + (range->begin - extent->offset);
+    plan->n_bytes = (uint32_t)at;
+    return true;
 }
 
 bool mf_expert_plan_make(const mf_expert_map *map, uint32_t layer, uint32_t expert,
                          mf_expert_plan *plan)
 {
     part_range sorted[MF_MAX_EXPERT_PARTS];
+    wide_extent extents[MF_MAX_EXPERT_PARTS];
+    uint32_t in_extent[MF_MAX_EXPERT_PARTS];
     uint32_t n;
     *plan = (mf_expert_plan){0};
     if (!sort_parts(map, layer, expert, sorted, &n))
         return false;
-    for (uint32_t i = 0; i < n; i++)
-        append_part(plan, &sorted[i]);
-    for (uint32_t i = 0; i < plan->n_extents; i++) {
-        uint64_t n_bytes = plan->extents[i].n_bytes;
-        uint64_t n_reads = mf_round_up(n_bytes, MF_EXPERT_READ_BYTES) / MF_EXPERT_READ_BYTES;
-        if (n_reads > UINT32_MAX / MF_MAX_EXPERT_PARTS ||
-            !mf_add_u64(plan->n_bytes, n_bytes, &plan->n_bytes))
-            return false;
-        plan->n_reads += (uint32_t)n_reads;
+    for (uint32_t i = 0; i < n; i++) {
+        plan->n_extents = merge_part(extents, plan->n_extents, &sorted[i]);
+        in_extent[i] = plan->n_extents - 1;
+    }
+    if (!lay_extents(extents, plan))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        const mf_expert_extent *extent = &plan->extents[in_extent[i]];
+        plan->part_at[sorted[i].part] = extent->at + (uint32_t)(sorted[i].begin - extent->offset);
     }
     return true;
 }
 
-bool mf_expert_plan_next(const mf_expert_plan *plan, mf_expert_cursor *cursor, unsigned char *slot,
-                         mf_io_read *read)
+uint32_t mf_expert_plan_lanes(const mf_expert_plan *plan, const mf_io *io)
 {
+    uint32_t lanes = 0;
+    for (uint32_t i = 0; i < plan->n_extents; i++)
+        lanes |= 1u << mf_io_file_lane(io, plan->extents[i].file);
+    return lanes;
+}
+
+bool mf_expert_plan_next(const mf_expert_plan *plan, const mf_io *io, uint32_t lane,
+                         mf_expert_cursor *cursor, unsigned char *memory, mf_io_read *read)
+{
+    while (cursor->extent < plan->n_extents &&
+           mf_io_file_lane(io, plan->extents[cursor->extent].file) != lane)
+        cursor->extent++;
     if (cursor->extent == plan->n_extents)
         return false;
     const mf_expert_extent *extent = &plan->extents[cursor->extent];
-    uint64_t done = cursor->done_bytes;
-    uint64_t n_bytes = extent->n_bytes - done;
+    uint32_t done = cursor->done_bytes;
+    uint32_t n_bytes = extent->n_bytes - done;
     if (n_bytes > MF_EXPERT_READ_BYTES)
         n_bytes = MF_EXPERT_READ_BYTES;
-    uint64_t n_needed = extent->n_needed - done;
+    uint32_t n_needed = extent->n_needed - done;
     *read = (mf_io_read){.file = extent->file,
                          .offset = extent->offset + done,
-                         .n_bytes = (uint32_t)n_bytes,
-                         .n_needed = (uint32_t)(n_needed < n_bytes ? n_needed : n_bytes),
-                         .dest = slot + extent->at + done};
+                         .n_bytes = n_bytes,
+                         .n_needed = n_needed < n_bytes ? n_needed : n_bytes,
+                         .dest = memory + extent->at + done};
     cursor->done_bytes += n_bytes;
     if (cursor->done_bytes == extent->n_bytes)
         *cursor = (mf_expert_cursor){.extent = cursor->extent + 1};

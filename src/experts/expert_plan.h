@@ -2,46 +2,52 @@
 /*
  * From the map to the reads of one expert: its parts sorted by file and offset, merged into
  * extents where their aligned ranges touch, the extents laid one after another into a slot, and cut
- * into requests of bounded size. Made anew whenever it is needed: nine parts are cheaper to sort
- * than a plan of every expert is to keep.
+ * into requests of bounded size. Made once for each time an expert is brought in: nine parts are
+ * cheaper to sort than a plan of every expert is to keep.
  */
 #ifndef MF_EXPERTS_EXPERT_PLAN_H
 #define MF_EXPERTS_EXPERT_PLAN_H
 
-#include "experts/store.h"
+#include "experts/expert_map.h"
+#include "io/io.h"
 
 /* Requests are cut here: bench_io --sweep shows nothing gained beyond, and io_uring hands direct
  * reads that need several bios to worker threads. */
 #define MF_EXPERT_READ_BYTES (1u << 20)
 
+/* No slot is larger: places in it are 32 bits. */
+#define MF_EXPERT_SLOT_BYTES_MAX ((uint64_t)UINT32_MAX & ~(uint64_t)(MF_IO_ALIGN - 1))
+
 typedef struct mf_expert_extent {
     uint64_t offset;  /* in the file, aligned */
-    uint64_t n_bytes; /* aligned; may reach past the end of the file */
-    uint64_t n_needed;
-    uint64_t at; /* in the slot, aligned */
+    uint32_t n_bytes; /* aligned; may reach past the end of the file */
+    uint32_t n_needed;
+    uint32_t at; /* in the slot, aligned */
     uint32_t file;
 } mf_expert_extent;
 
 typedef struct mf_expert_plan {
     uint32_t n_extents;
-    uint32_t n_reads;
-    uint64_t n_bytes;                      /* of the slot */
-    uint64_t part_at[MF_MAX_EXPERT_PARTS]; /* in the slot: the part's first byte */
+    uint32_t n_bytes;                      /* of the slot */
+    uint32_t part_at[MF_MAX_EXPERT_PARTS]; /* in the slot: the part's first byte */
     mf_expert_extent extents[MF_MAX_EXPERT_PARTS];
 } mf_expert_plan;
 
-/* False if an offset or a sum of the map overflows, *plan then being undefined. */
+/* False if an offset or a sum of the map overflows or a slot would be too large, *plan then being
+ * undefined. */
 bool mf_expert_plan_make(const mf_expert_map *map, uint32_t layer, uint32_t expert,
                          mf_expert_plan *plan);
 
-/* The reads of a plan one by one; a zeroed cursor starts. */
+/* The reads of a plan one by one, those of one lane; a zeroed cursor starts. */
 typedef struct mf_expert_cursor {
     uint32_t extent;
-    uint64_t done_bytes; /* of the extent */
+    uint32_t done_bytes; /* of the extent */
 } mf_expert_cursor;
 
-/* Fills all but the tag; false when there are no more. */
-bool mf_expert_plan_next(const mf_expert_plan *plan, mf_expert_cursor *cursor, unsigned char *slot,
-                         mf_io_read *read);
+/* Fills all but the tag, for an expert that is read to `memory`; false when there are no more. */
+bool mf_expert_plan_next(const mf_expert_plan *plan, const mf_io *io, uint32_t lane,
+                         mf_expert_cursor *cursor, unsigned char *memory, mf_io_read *read);
+/* The lanes in which an expert has reads, by bit. */
+uint32_t mf_expert_plan_lanes(const mf_expert_plan *plan, const mf_io *io);
 
 #endif

@@ -1,120 +1,132 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The expert store: where every expert's bytes lie on disk, a fixed pool of aligned slots that hold
- * some of them, and the reads that bring the others in. It knows nothing of models or of
- * arithmetic: an expert is up to nine parts of bytes.
+ * The expert store: where every expert's bytes lie on disk, a fixed pool of slots that hold some of
+ * them, and the reads that bring the others in. It knows nothing of models or of arithmetic: an
+ * expert is up to nine parts of bytes.
  *
- * One fetch is open at a time: begin names the distinct experts of one layer, next hands them out
- * as they become ready (those already held first, then in order of arrival), release gives a slot
- * back to the cache, end closes the fetch. Fewer slots than experts is legal: reads go on as slots
- * are released. One thread.
+ * An expert is absent, queued, being read, held, or held and in use until a ticket. A fetch is a
+ * demand for some experts of one layer: begin names them, next hands them out as they become ready
+ * (those already held first, then in order of arrival), release gives a slot back, end closes the
+ * fetch. Several may be open, each from its layer's begin to whenever it ends; fewer slots than
+ * experts is legal: reads go on as slots are released. A hint says what will be wanted: it is read
+ * where no demand waits, into slots of experts that are expected later, and given up or taken over
+ * by a demand.
+ *
+ * Nothing happens behind the caller's back but the reads themselves: completions are taken in, and
+ * what is queued is sent, by whoever calls begin, next, release, end, hint or poll. One thread at a
+ * time, any thread; the counters alone may be read from others meanwhile.
+ *
+ * A read that fails fails the fetches that want that expert and nothing else. Where the I/O engine
+ * itself fails, all that was queued or being read is given up, with it the fetches that want any of
+ * it (MF_ERR_IO); the engine is started anew, and the next fetch works.
  */
 #ifndef MF_EXPERTS_STORE_H
 #define MF_EXPERTS_STORE_H
 
 #include "base/alloc.h"
-#include "base/weight_format.h"
+#include "experts/cache_policy.h"
+#include "experts/expert_map.h"
+#include "experts/slot_memory.h"
 #include "io/io.h"
 
-/* An expert's parts are the arrays of its matrices: part MF_MAX_WEIGHT_ARRAYS * j + i is array i of
- * matrix j. */
-#define MF_EXPERT_MATRICES 3 /* gate, up, down */
-#define MF_MAX_EXPERT_PARTS (MF_EXPERT_MATRICES * MF_MAX_WEIGHT_ARRAYS)
-
-/* One part of every expert of a layer: expert e lies at offset + e * stride, or, where each expert
- * has tensors of its own, at the e-th entry of each_file/each_offset (both owned by the map's
- * creator, n_experts long; NULL otherwise). */
-typedef struct mf_expert_part {
-    uint32_t file; /* as mf_io_add_file numbered it */
-    uint64_t offset;
-    uint64_t stride;
-    uint64_t n_bytes;
-    const uint32_t *each_file;
-    const uint64_t *each_offset;
-} mf_expert_part;
-
-/* Where the experts lie. Parts of the same expert that are adjacent in a file are read by one
- * request. */
-typedef struct mf_expert_map {
-    uint32_t n_layers;
-    uint32_t n_experts;
-    uint32_t n_parts;
-    const mf_expert_part *parts; /* [n_layers][n_parts] */
-} mf_expert_map;
-
 typedef struct mf_expert_store mf_expert_store;
+typedef struct mf_expert_fetch mf_expert_fetch;
 
-/* Which expert leaves when a slot is needed; experts in use are never asked about. State in ctx,
- * sized at open. */
-typedef struct mf_cache_policy {
-    const char *name;
-    size_t (*state_bytes)(uint32_t n_slots);
-    void (*init)(void *state, uint32_t n_slots);
-    void (*touch)(void *state,
-                  uint32_t slot); /* the slot's expert was asked for (also at insertion) */
-    void (*forget)(void *state, uint32_t slot); /* the slot became empty */
-    /* The slot to empty next among those for which evictable() is true; UINT32_MAX if none. */
-    uint32_t (*victim)(void *state, bool (*evictable)(void *ctx, uint32_t slot), void *ctx);
-} mf_cache_policy;
-
-extern const mf_cache_policy mf_cache_policy_lru;
+/* Fetches open at once, at most. */
+#define MF_EXPERT_FETCHES 8u
+/* Experts foreseen and not yet sent for, at most: the oldest are forgotten. */
+#define MF_EXPERT_HINTS 512u
 
 typedef struct mf_expert_store_options {
     mf_allocator allocator;
-    mf_io *io;                     /* borrowed; its files are registered */
-    mf_expert_map map;             /* borrowed arrays, valid as long as the store */
-    unsigned char *pool;           /* slot memory, aligned to 4096; borrowed */
-    size_t pool_bytes;             /* n_slots * mf_expert_slot_bytes */
-    const mf_cache_policy *policy; /* NULL: LRU */
+    mf_io *io;             /* borrowed; its files are registered; nothing else reads by it */
+    mf_expert_map map;     /* borrowed arrays, valid as long as the store */
+    mf_slot_memory memory; /* borrowed */
+    /* Where memory.host is NULL: what is read lands here, an expert at a time in slot_bytes, and is
+     * uploaded. Aligned to MF_IO_ALIGN; borrowed. */
+    unsigned char *staging;
+    uint64_t staging_bytes;
+    const mf_cache_policy *policy; /* NULL: by expected next use */
 } mf_expert_store_options;
 
 /* Bytes of one slot for this map: the largest expert's parts with the alignment of direct reads, a
- * multiple of 4096. */
-uint64_t mf_expert_slot_bytes(const mf_expert_map *map, const mf_io *io);
-/* Bytes the store itself allocates for this many slots (bookkeeping, not the pool). */
+ * multiple of 4096. 0: the map overflows, or a slot would have 4 GiB. */
+uint64_t mf_expert_slot_bytes(const mf_expert_map *map);
+/* Bytes the store itself allocates for this many slots (bookkeeping, not the slots), with the
+ * policy by expected next use. */
 uint64_t mf_expert_store_bytes(const mf_expert_map *map, uint64_t n_slots);
 
 mf_status mf_expert_store_open(const mf_expert_store_options *options, mf_expert_store **out,
                                mf_error *error);
+/* Waits for reads and uploads under way. Fetches that are open are gone. */
 void mf_expert_store_close(mf_expert_store **store);
+
+/* ---- demand ---- */
 
 typedef struct mf_expert_ready {
     uint32_t index; /* into begin's experts */
-    const unsigned char
-        *part[MF_MAX_EXPERT_PARTS]; /* the parts' bytes, in slot memory, valid until release */
+    uint32_t slot;
+    uint64_t part_at[MF_MAX_EXPERT_PARTS]; /* in slot memory, of each part's first byte */
 } mf_expert_ready;
 
-/* Starts a fetch of n distinct experts of a layer. Hits are pinned first; reads for the misses are
- * then in flight, all together as far as slots allow, in the order given. n >= 1. On failure no
- * fetch is open. */
-mf_status mf_expert_store_begin(mf_expert_store *store, uint32_t layer, const uint32_t *experts,
-                                uint32_t n, mf_error *error);
+/* Starts a fetch of n distinct experts of a layer, n >= 1. Those held are in use from now on; reads
+ * for the others are sent as far as slots and the drives' depths allow, in the order given. *out is
+ * the store's, until end. Errors: MF_ERR_ARGUMENT, MF_ERR_STATE (too many fetches are open). What
+ * fails later is told by next. */
+mf_status mf_expert_fetch_begin(mf_expert_store *store, uint32_t layer, const uint32_t *experts,
+                                uint32_t n, mf_expert_fetch **out, mf_error *error);
 /* Hands out up to `max` experts that are ready now; waits for one if none is. *n is 0 only when all
- * were handed out. An I/O error names the file and offset; then call end. */
-mf_status mf_expert_store_next(mf_expert_store *store, mf_expert_ready *out, uint32_t max,
+ * were handed out. With slots of a device, an expert is ready when its upload is in the stream:
+ * what is recorded afterwards finds it. Where too few slots are left, ready experts of other
+ * fetches that were not handed out yet make room. Errors: those of a read, naming file and offset,
+ * and of the engine and the device; MF_ERR_STATE: all slots are handed out. Then call end. */
+mf_status mf_expert_fetch_next(mf_expert_fetch *fetch, mf_expert_ready *out, uint32_t max,
                                uint32_t *n, mf_error *error);
-/* The expert's bytes are no longer needed by this fetch; it stays cached until its slot is wanted.
+/* The fetch needs the expert no longer. It stays cached, and its slot is not written to before the
+ * ticket is done. */
+void mf_expert_fetch_release(mf_expert_fetch *fetch, uint32_t index, mf_ticket ticket);
+/* Closes the fetch, at any time, and waits for nothing: what was not sent is forgotten, what is
+ * being read becomes held. What was handed out and not released counts as released with `ticket`.
  */
-void mf_expert_store_release(mf_expert_store *store, uint32_t index);
-/* Closes the fetch, waiting for outstanding reads (also after a failure; experts half read are
- * forgotten). */
-void mf_expert_store_end(mf_expert_store *store);
+void mf_expert_fetch_end(mf_expert_fetch *fetch, mf_ticket ticket);
 
-/* Forgets every cached expert. No fetch may be open. */
-void mf_expert_store_clear(mf_expert_store *store);
+/* ---- foresight ---- */
+
+/* Experts of a layer that will be wanted, the likeliest first. Those of a layer's hints that were
+ * not sent when a fetch of the layer begins are dropped. Names that are out of range are ignored.
+ */
+void mf_expert_store_hint(mf_expert_store *store, uint32_t layer, const uint32_t *experts,
+                          uint32_t n);
+/* Drops all hints that were not sent. */
+void mf_expert_store_cancel_hints(mf_expert_store *store);
+/* Takes in what has completed and sends what is queued, without waiting. For the points where
+ * computing hands over. */
+void mf_expert_store_poll(mf_expert_store *store);
+
+/* ---- figures ---- */
 
 typedef struct mf_expert_stats {
-    uint64_t n_hits, n_misses, n_reads, read_bytes, wait_us, reading_us;
+    uint64_t n_hits;   /* asked for and held */
+    uint64_t n_misses; /* asked for and not held, being read included */
+    uint64_t n_reads, read_bytes;
+    uint64_t wait_us;        /* in next, with nothing ready */
+    uint64_t reading_us;     /* with at least one read in flight */
+    uint64_t n_hints;        /* taken: experts foreseen that were neither held nor on their way */
+    uint64_t n_hints_useful; /* asked for when they were held */
+    uint64_t n_hints_late;   /* asked for while they were queued or being read */
+    uint64_t n_hints_wasted; /* read, and emptied without having been asked for */
+    uint64_t n_queued;       /* now: experts with a slot, of which nothing was sent yet */
 } mf_expert_stats;
 
-void mf_expert_store_stats(const mf_expert_store *store, mf_expert_stats *out);
+/* At any time, from any thread. */
+void mf_expert_store_stats(mf_expert_store *store, mf_expert_stats *out);
 void mf_expert_store_stats_reset(mf_expert_store *store);
 uint64_t mf_expert_store_n_slots(const mf_expert_store *store);
 
 /* Reads random experts with the same requests as fetches make, at most n_at_once experts in flight,
- * for about n_milliseconds, into the slots, which hold them afterwards; after a failed read the
- * slot is empty. The counters are untouched. No fetch may be open. Errors: MF_ERR_ARGUMENT, _STATE,
- * and those of a read. */
+ * for about n_milliseconds, into the same memory; the slots hold them afterwards; after a failed
+ * read the slot is empty. Hints are dropped, what is being read is waited for first. The counters
+ * are untouched. Errors: MF_ERR_ARGUMENT, MF_ERR_STATE (a fetch is open), and those of a read. */
 mf_status mf_expert_store_measure(mf_expert_store *store, uint32_t n_at_once,
                                   uint32_t n_milliseconds, double *bytes_per_second,
                                   mf_error *error);

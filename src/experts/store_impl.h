@@ -1,79 +1,209 @@
 /* SPDX-License-Identifier: MIT */
-/* The expert store's state, shared by its two files: store.c (fetches) and store_measure.c. */
+/*
+ * The expert store's state, shared by its files: store.c (opening, figures), expert_slots.c (what
+ * holds what), expert_loads.c (queues, reads, uploads), store_fetch.c (demand), store_hints.c
+ * (foresight) and store_measure.c.
+ */
 #ifndef MF_EXPERTS_STORE_IMPL_H
 #define MF_EXPERTS_STORE_IMPL_H
 
-#include "experts/expert_batch.h"
+#include "experts/expert_plan.h"
+#include "experts/store.h"
 
-#define MF_NO_SLOT UINT32_MAX
+#include <pthread.h>
+
+#define MF_NONE UINT32_MAX
+/* Experts brought in at once, at most: enough for a layer's sweep at the drive's depth. */
+#define MF_EXPERT_LOADS 256u
+/* Of them foreseen ones; and hints are read only while so few reads are in flight on the drive: a
+ * demand waits for no more. */
+#define MF_EXPERT_HINT_LOADS 32u
+#define MF_EXPERT_HINT_DEPTH 8u
 
 typedef enum mf_slot_state {
     MF_SLOT_EMPTY = 0,
-    MF_SLOT_READING, /* its expert is in the map, its bytes are not all there */
-    MF_SLOT_HELD
+    MF_SLOT_LOADING, /* its expert is in the map, its bytes are not all there */
+    MF_SLOT_HELD,
+    MF_SLOT_LOST /* in no map; an engine that failed may still write to it */
 } mf_slot_state;
 
 typedef struct mf_expert_slot {
-    uint64_t key; /* layer * n_experts + expert */
+    mf_ticket ticket; /* not emptied before it is done */
+    uint32_t key;     /* layer * n_experts + expert */
+    uint32_t load;    /* while LOADING */
+    uint32_t n_users; /* items of fetches */
     mf_slot_state state;
-    bool is_pinned; /* by the open fetch */
+    bool is_hinted; /* brought in by a hint, not asked for since */
+    uint32_t part_at[MF_MAX_EXPERT_PARTS];
 } mf_expert_slot;
+
+typedef enum mf_load_state {
+    MF_LOAD_FREE = 0,
+    MF_LOAD_QUEUED, /* nothing was sent: it can be cancelled */
+    MF_LOAD_READING,
+    MF_LOAD_UPLOADING, /* the slot is HELD; the staging memory is in use until the ticket */
+    MF_LOAD_LOST       /* an engine that failed may still write to its staging memory */
+} mf_load_state;
+
+/* An expert being brought in. */
+typedef struct mf_expert_load {
+    mf_expert_plan plan;
+    mf_ticket ticket;
+    uint32_t slot;
+    uint32_t n_pending;   /* reads not yet completed, sent or not */
+    uint32_t n_in_flight; /* those that were sent */
+    uint32_t lanes_left;  /* by bit: where it has reads that were not sent */
+    uint32_t first_item;  /* that waits for it; through the items' next */
+    uint32_t before, after;
+    mf_load_state state;
+    bool is_demanded, is_measured, is_in_queue;
+    mf_status failure;
+} mf_expert_load;
+
+typedef struct mf_load_queue {
+    uint32_t first, last;
+} mf_load_queue;
+
+/* The expert whose reads are being cut for a drive. */
+typedef struct mf_expert_lane {
+    uint32_t load;
+    mf_expert_cursor cursor;
+} mf_expert_lane;
 
 typedef enum mf_item_state {
     MF_ITEM_WAITING = 0, /* for a slot */
-    MF_ITEM_READING,
+    MF_ITEM_LOADING,
     MF_ITEM_READY,
     MF_ITEM_HANDED_OUT,
     MF_ITEM_RELEASED
 } mf_item_state;
 
-/* One expert of the open fetch (or of a measurement). */
 typedef struct mf_fetch_item {
     uint32_t expert;
-    uint32_t slot;
-    uint32_t n_pending; /* reads not yet completed, submitted or not */
+    uint32_t slot; /* unless WAITING or RELEASED; it counts this item among its users */
+    uint32_t next; /* of those that wait for the same load */
     mf_item_state state;
 } mf_fetch_item;
+
+struct mf_expert_fetch {
+    mf_expert_store *store;
+    bool is_open;
+    uint32_t first_item; /* number of items[0] among the store's */
+    uint32_t layer;
+    uint32_t n_items, n_handed_out, n_loading;
+    uint32_t first_waiting; /* no item before it waits for a slot */
+    uint32_t ready_head, ready_end;
+    mf_fetch_item *items; /* [n_experts], in the order given */
+    uint32_t *ready;      /* [n_experts], indices in the order they became so */
+    mf_status failure;
+    mf_error failure_error;
+};
 
 struct mf_expert_store {
     mf_arena arena; /* holds this struct and every array below */
     mf_io *io;
     mf_expert_map map;
-    unsigned char *pool;
+    mf_slot_memory memory;
+    unsigned char *staging;
     uint64_t slot_bytes;
     uint32_t n_slots;
 
-    uint32_t *slot_of; /* [n_layers * n_experts] or MF_NO_SLOT */
+    uint32_t *slot_of; /* [n_layers * n_experts] or MF_NONE */
     mf_expert_slot *slots;
     uint32_t *empty; /* a stack of the empty slots */
     uint32_t n_empty;
     const mf_cache_policy *policy;
     void *policy_state;
 
-    /* The open fetch: items in the order given, `ready` their indices in the order they became
-     * so. */
-    bool is_open;
-    bool is_broken; /* the engine failed under a read: slots may still be written to */
-    uint32_t layer;
-    uint32_t n_items, n_handed_out;
-    uint32_t first_waiting; /* no item before it waits for a slot */
-    uint32_t ready_head, ready_end;
-    mf_fetch_item *items; /* [n_experts] */
-    uint32_t *ready;      /* [n_experts] */
+    mf_expert_load *loads; /* [MF_EXPERT_LOADS] */
+    uint32_t n_loads;      /* in use at once, at most: as many as there is staging memory for */
+    mf_load_queue free_loads, demanded, foreseen;
+    uint32_t n_foreseen, n_queued, n_uploading; /* loads */
+    mf_expert_lane lanes[MF_IO_LANES_MAX];
+    bool is_broken; /* the engine failed and could not be started anew yet */
+    mf_error broken_error;
+
+    mf_expert_fetch fetches[MF_EXPERT_FETCHES];
+    mf_expert_fetch *open[MF_EXPERT_FETCHES]; /* the eldest first */
+    uint32_t n_open;
+    mf_fetch_item *items; /* of all fetches */
     uint64_t *seen_in;    /* [n_experts]: the last fetch that asked for the expert */
     uint64_t n_fetches;
-    mf_status failure; /* of the open fetch */
-    mf_error failure_error;
 
-    mf_expert_batch batch;
-    uint32_t n_in_flight;
-    uint64_t reading_since_us; /* while n_in_flight > 0 */
+    uint32_t hints[MF_EXPERT_HINTS]; /* keys; a ring */
+    uint32_t hints_head, n_hints;
+
+    bool is_measuring;
+    mf_status measure_failure;
+    mf_error measure_error;
+
+    pthread_mutex_t stats_lock; /* of what follows */
     mf_expert_stats stats;
+    uint64_t reading_since_us; /* 0: nothing is in flight */
 };
 
-/* A slot for the expert, pinned and to be read into; MF_NO_SLOT if all are in use. */
-uint32_t mf_expert_take_slot(mf_expert_store *store, uint64_t key);
-/* The slot's expert is forgotten. */
-void mf_expert_empty_slot(mf_expert_store *store, uint32_t slot);
+/* ---- expert_slots.c ---- */
+
+void mf_expert_slots_init(mf_expert_store *store);
+/* A slot for the expert, LOADING from now on; MF_NONE if there is none to be had. */
+uint32_t mf_expert_slot_take(mf_expert_store *store, mf_cache_why why, uint32_t key);
+/* The slot's expert is forgotten; nobody uses it. */
+void mf_expert_slot_empty(mf_expert_store *store, uint32_t slot);
+/* The slot's expert will not come: it counts as absent, though the slot is still being read into.
+ */
+void mf_expert_slot_disown(mf_expert_store *store, uint32_t slot);
+/* The slot's expert was asked for by one more, or is not needed any more. */
+void mf_expert_slot_use(mf_expert_store *store, uint32_t slot);
+void mf_expert_slot_unuse(mf_expert_store *store, uint32_t slot, mf_ticket ticket);
+/* Waits for the ticket that keeps an otherwise unused slot; *found tells whether there is one. */
+mf_status mf_expert_slot_wait(mf_expert_store *store, bool *found, mf_error *error);
+void mf_expert_note(mf_expert_store *store, mf_cache_why why, uint32_t key, uint32_t slot);
+bool mf_expert_ticket_done(const mf_expert_store *store, mf_ticket ticket);
+
+/* ---- expert_loads.c ---- */
+
+void mf_expert_loads_init(mf_expert_store *store);
+/* Whether a load is to be had; gives back those whose uploads are done. */
+bool mf_expert_load_is_free(mf_expert_store *store);
+/* Queues the reads of the slot's expert; a load is free. */
+mf_expert_load *mf_expert_load_start(mf_expert_store *store, uint32_t slot, bool is_demanded);
+/* A foreseen load is demanded now. */
+void mf_expert_load_adopt(mf_expert_store *store, mf_expert_load *load);
+/* Gives up a load of which nothing was sent, and its slot. */
+void mf_expert_load_cancel(mf_expert_store *store, mf_expert_load *load);
+/* The last foreseen load that can be cancelled, or NULL. */
+mf_expert_load *mf_expert_load_last_foreseen(mf_expert_store *store);
+/* Sends what is queued, as far as the drives' depths allow. */
+void mf_expert_loads_send(mf_expert_store *store);
+/* Takes in the reads that have completed; with wait, at least one, if one is in flight. */
+void mf_expert_loads_collect(mf_expert_store *store, bool wait);
+/* Waits until an upload is done; *found tells whether there is one. */
+mf_status mf_expert_loads_wait_upload(mf_expert_store *store, bool *found, mf_error *error);
+/* Starts a broken engine anew, if there is one. */
+mf_status mf_expert_loads_recover(mf_expert_store *store, mf_error *error);
+/* Waits until nothing is queued, read or uploaded. */
+void mf_expert_loads_drain(mf_expert_store *store);
+
+/* ---- store_fetch.c ---- */
+
+/* Those who wait for the load have it, or have failed with it. */
+void mf_expert_fetch_loaded(mf_expert_store *store, mf_expert_load *load, const mf_error *error);
+/* Gives slots to what waits for one, `first` before the other fetches (or NULL), and sends. */
+void mf_expert_store_advance(mf_expert_store *store, mf_expert_fetch *first);
+
+/* ---- store_hints.c ---- */
+
+void mf_expert_hints_serve(mf_expert_store *store);
+/* Drops a layer's hints that were not sent; MF_NONE: all. */
+void mf_expert_hints_drop(mf_expert_store *store, uint32_t layer);
+
+/* ---- store.c ---- */
+
+void mf_expert_count(mf_expert_store *store, uint64_t *counter, uint64_t n);
+
+static inline uint32_t mf_expert_key(const mf_expert_store *store, uint32_t layer, uint32_t expert)
+{
+    return layer * store->map.n_experts + expert;
+}
 
 #endif

@@ -95,19 +95,17 @@ void mf_forward_mlp(mf_runner *r, uint32_t layer, uint32_t n_rows)
     mf_record_add(r, n_rows, r->plan.x, r->plan.mlp_out);
 }
 
-static mf_weight in_slot(const mf_runner *r, const mf_weight *shape, bool has_resident_scales,
-                         uint32_t expert, const unsigned char *const *part)
+static mf_weight in_slot(const mf_weight *shape, bool has_resident_scales, uint32_t expert,
+                         const uint64_t *part_at)
 {
     const mf_buffer slots = {MF_BUFFER_SLOTS};
-    const unsigned char *base = r->backend->ops->buffer_host(r->backend, slots);
     const mf_weight_format *format = mf_weight_format_of(&shape->shape);
     mf_weight w = *shape;
     for (uint32_t i = 0; i < format->n_arrays; i++) {
         if (has_resident_scales && format->arrays[i].is_float32)
-            w.arrays[i] =
-                mf_span_at(shape->arrays[i], expert * mf_weight_array_bytes(&w.shape, i));
+            w.arrays[i] = mf_span_at(shape->arrays[i], expert * mf_weight_array_bytes(&w.shape, i));
         else
-            w.arrays[i] = (mf_span){slots, (uint64_t)(part[i] - base)};
+            w.arrays[i] = (mf_span){slots, part_at[i]};
     }
     return w;
 }
@@ -120,11 +118,11 @@ static void run_ready(mf_runner *r, const mf_expert_shape *shape, uint32_t n_rea
         const mf_expert_ready *ready = &l->ready[i];
         uint32_t expert = l->wanted[ready->index];
         l->items[i] = (mf_expert_item){
-            .gate = in_slot(r, &shape->gate, shape->has_resident_scales, expert, ready->part),
-            .up = in_slot(r, &shape->up, shape->has_resident_scales, expert,
-                          ready->part + MF_MAX_WEIGHT_ARRAYS),
-            .down = in_slot(r, &shape->down, shape->has_resident_scales, expert,
-                            ready->part + 2 * MF_MAX_WEIGHT_ARRAYS),
+            .gate = in_slot(&shape->gate, shape->has_resident_scales, expert, ready->part_at),
+            .up = in_slot(&shape->up, shape->has_resident_scales, expert,
+                          ready->part_at + MF_MAX_WEIGHT_ARRAYS),
+            .down = in_slot(&shape->down, shape->has_resident_scales, expert,
+                            ready->part_at + 2 * MF_MAX_WEIGHT_ARRAYS),
             .x_rows = l->x_rows + l->first[expert],
             .n_rows = l->first[expert + 1] - l->first[expert],
             .out_row = l->first[expert],
@@ -148,16 +146,16 @@ static void run_ready(mf_runner *r, const mf_expert_shape *shape, uint32_t n_rea
 /* Takes experts as they arrive until all are done. Slots are given back once the backend no longer
  * reads them. */
 static mf_status run_experts(mf_runner *r, const mf_batch *batch, const mf_expert_shape *shape,
-                             uint32_t n_wanted, mf_error *error)
+                             mf_expert_fetch *fetch, uint32_t n_wanted, mf_error *error)
 {
     for (uint32_t done = 0; done < n_wanted;) {
         uint32_t n_ready = 0;
         MF_TRY(mf_batch_check(batch, error));
-        MF_TRY(mf_expert_store_next(r->store, r->moe.ready, MF_READY_MAX, &n_ready, error));
+        MF_TRY(mf_expert_fetch_next(fetch, r->moe.ready, MF_READY_MAX, &n_ready, error));
         run_ready(r, shape, n_ready);
         MF_TRY(r->backend->ops->wait(r->backend, error));
         for (uint32_t i = 0; i < n_ready; i++)
-            mf_expert_store_release(r->store, r->moe.ready[i].index);
+            mf_expert_fetch_release(fetch, r->moe.ready[i].index, 0);
         done += n_ready;
     }
     return MF_OK;
@@ -170,12 +168,14 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
     const mf_plan *p = &r->plan;
     MF_TRY(route(r, w, n_rows, error));
     uint32_t n_wanted = group_by_expert(r, n_rows);
-    MF_TRY(mf_expert_store_begin(r->store, r->h.moe_index[layer], r->moe.wanted, n_wanted, error));
+    mf_expert_fetch *fetch = NULL;
+    MF_TRY(mf_expert_fetch_begin(r->store, r->h.moe_index[layer], r->moe.wanted, n_wanted, &fetch,
+                                 error));
     /* The shared expert needs no read: it is computed while the others are read. */
     if (r->h.shared_hidden != 0)
         run_mlp(r, &w->mlp, r->h.shared_is_gated ? &w->shared_router : NULL, n_rows);
-    mf_status status = run_experts(r, batch, &w->experts, n_wanted, error);
-    mf_expert_store_end(r->store);
+    mf_status status = run_experts(r, batch, &w->experts, fetch, n_wanted, error);
+    mf_expert_fetch_end(fetch, 0);
     MF_TRY(status);
     const mf_span none = {{0}, 0};
     const mf_op combine = {

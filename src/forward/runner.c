@@ -79,8 +79,8 @@ static mf_status open_store(mf_runner *r, const mf_source *source, const mf_runn
         .allocator = r->allocator,
         .io = r->io,
         .map = r->map,
-        .pool = r->backend->ops->buffer_host(r->backend, (mf_buffer){MF_BUFFER_SLOTS}),
-        .pool_bytes = o->n_slots * o->slot_bytes,
+        .memory = {.n_bytes = o->n_slots * o->slot_bytes,
+                   .host = r->backend->ops->buffer_host(r->backend, (mf_buffer){MF_BUFFER_SLOTS})},
     };
     return mf_expert_store_open(&options, &r->store, error);
 }

@@ -224,7 +224,7 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
             m->plan.host_bytes + mf_expert_store_bytes(map, 0) +
             mf_checkpoint_logits_bytes(m->plan.checkpoint_bytes,
                                        m->plan.page_bytes + m->plan.recurrent_bytes, m->h.n_vocab),
-        .slot_bytes = mf_expert_slot_bytes(map, NULL),
+        .slot_bytes = mf_expert_slot_bytes(map),
         .slot_host_bytes =
             (mf_expert_store_bytes(map, 1024) - mf_expert_store_bytes(map, 0)) / 1024 + 1,
         .tokenizer_file_bytes = mf_tokenizer_file_bytes(m->source->path),

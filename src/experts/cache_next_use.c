@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Expected next use: the expert whose next use is expected last leaves first.
+ *
+ * Layers take turns in a ring, so that the earliest next use of an expert is its layer's next turn,
+ * d layers ahead. An expert that is asked for in a share p of its layer's turns is expected 1/p - 1
+ * rounds of L layers later than that: d + L (1/p - 1). In sweeps over all layers p is near 1
+ * everywhere and d decides: the layer just left goes, and what a cache can hold of a sweep stays
+ * (least recently used would drop each expert just before its turn). In decoding p differs, and the
+ * rule is frequency with ageing, held against the ring at equal frequency.
+ *
+ * p is an average over the layer's turns, exponentially weighted, kept for all experts, held or
+ * not. Each layer's held slots are a list, its worst slot is remembered until the list or its
+ * shares change, so that a victim costs one look at each layer and a walk over one layer's slots.
+ */
+#include "experts/cache_policy.h"
+
+#include <string.h>
+
+#define NONE UINT32_MAX
+/* The weight of a turn: 1 / n at the layer's n-th, this much at least. */
+#define WEIGHT_LEAST (1.0F / 64)
+/* An expert that was never asked for is taken to come once in so many turns. */
+#define SHARE_LEAST (1.0F / 4096)
+
+typedef struct slot_link {
+    uint32_t before, after; /* in its layer's list */
+    uint32_t layer, expert; /* layer: NONE outside */
+    bool is_foreseen;       /* by a hint, for the layer's next turn */
+} slot_link;
+
+typedef struct layer_list {
+    uint32_t first;
+    uint32_t worst; /* evictable when looked at; NONE: unknown */
+    float worst_rounds;
+    uint32_t n_turns;
+    bool is_known;
+} layer_list;
+
+typedef struct next_use {
+    mf_cache_shape shape;
+    uint32_t now; /* the layer whose turn it is */
+    layer_list *layers;
+    slot_link *links;
+    float *shares; /* [n_layers][n_experts] */
+} next_use;
+
+static size_t next_use_bytes(const mf_cache_shape *s)
+{
+    return sizeof(next_use) + s->n_layers * sizeof(layer_list) + s->n_slots * sizeof(slot_link) +
+           (size_t)s->n_layers * s->n_experts * sizeof(float);
+}
+
+static void next_use_init(void *state, const mf_cache_shape *shape)
+{
+    next_use *u = state;
+    memset(u, 0, next_use_bytes(shape));
+    u->shape = *shape;
+    u->layers = (layer_list *)(u + 1);
+    u->links = (slot_link *)(u->layers + shape->n_layers);
+    u->shares = (float *)(u->links + shape->n_slots);
+    for (uint32_t i = 0; i < shape->n_layers; i++)
+        u->layers[i].first = NONE;
+    for (uint32_t i = 0; i < shape->n_slots; i++)
+        u->links[i].layer = NONE;
+}
+
+/* ---------------------------------------------------------------------------------- shares -- */
+
+static void next_use_visit(void *state, uint32_t layer, const uint32_t *experts, uint32_t n)
+{
+    next_use *u = state;
+    layer_list *l = &u->layers[layer];
+    float *shares = u->shares + (size_t)layer * u->shape.n_experts;
+    float weight = 1.0F / (float)(l->n_turns + 1);
+    if (weight < WEIGHT_LEAST)
+        weight = WEIGHT_LEAST;
+    else
+        l->n_turns++;
+    for (uint32_t e = 0; e < u->shape.n_experts; e++)
+        shares[e] -= weight * shares[e];
+    for (uint32_t i = 0; i < n; i++)
+        shares[experts[i]] += weight;
+    for (uint32_t slot = l->first; slot != NONE; slot = u->links[slot].after)
+        u->links[slot].is_foreseen = false;
+    l->is_known = false;
+    u->now = layer;
+}
+
+/* Rounds after the layer's next turn. */
+static float rounds_until(const next_use *u, const slot_link *link)
+{
+    if (link->is_foreseen)
+        return 0;
+    float share = u->shares[(size_t)link->layer * u->shape.n_experts + link->expert];
+    return 1.0F / (share > SHARE_LEAST ? share : SHARE_LEAST) - 1.0F;
+}
+
+/* ----------------------------------------------------------------------------------- lists -- */
+
+static void take_out(next_use *u, uint32_t slot)
+{
+    slot_link *link = &u->links[slot];
+    if (link->layer == NONE)
+        return;
+    layer_list *l = &u->layers[link->layer];
+    if (link->before != NONE)
+        u->links[link->before].after = link->after;
+    else
+        l->first = link->after;
+    if (link->after != NONE)
+        u->links[link->after].before = link->before;
+    l->is_known = false;
+    link->layer = NONE;
+}
+
+static void put_in(next_use *u, const mf_cache_event *event)
+{
+    layer_list *l = &u->layers[event->layer];
+    take_out(u, event->slot);
+    u->links[event->slot] = (slot_link){.before = NONE,
+                                        .after = l->first,
+                                        .layer = event->layer,
+                                        .expert = event->expert,
+                                        .is_foreseen = event->why == MF_CACHE_HINT};
+    if (l->first != NONE)
+        u->links[l->first].before = event->slot;
+    l->first = event->slot;
+}
+
+static void next_use_note(void *state, const mf_cache_event *event)
+{
+    next_use *u = state;
+    u->layers[event->layer].is_known = false;
+    switch (event->why) {
+    case MF_CACHE_MISS:
+    case MF_CACHE_HINT:
+    case MF_CACHE_MEASURE:
+        put_in(u, event);
+        break;
+    case MF_CACHE_EMPTY:
+        take_out(u, event->slot);
+        break;
+    case MF_CACHE_HIT:
+    case MF_CACHE_RELEASE:
+        break;
+    }
+}
+
+/* --------------------------------------------------------------------------------- victims -- */
+
+static void find_worst(next_use *u, layer_list *l, const mf_cache_request *r)
+{
+    l->worst = NONE;
+    l->worst_rounds = -1;
+    l->is_known = true;
+    for (uint32_t slot = l->first; slot != NONE; slot = u->links[slot].after) {
+        float rounds = rounds_until(u, &u->links[slot]);
+        if (rounds > l->worst_rounds && r->is_evictable(r->ctx, slot)) {
+            l->worst = slot;
+            l->worst_rounds = rounds;
+        }
+    }
+}
+
+static uint32_t find_victim(next_use *u, const mf_cache_request *r, float *latest)
+{
+    uint32_t found = NONE;
+    for (uint32_t i = 0; i < u->shape.n_layers; i++) {
+        layer_list *l = &u->layers[i];
+        if (l->first == NONE)
+            continue;
+        if (!l->is_known || (l->worst != NONE && !r->is_evictable(r->ctx, l->worst)))
+            find_worst(u, l, r);
+        if (l->worst == NONE)
+            continue;
+        float use = (float)mf_cache_layers_ahead(u->shape.n_layers, u->now, i) +
+                    (float)u->shape.n_layers * l->worst_rounds;
+        if (use > *latest) {
+            *latest = use;
+            found = l->worst;
+        }
+    }
+    return found;
+}
+
+static uint32_t next_use_victim(void *state, const mf_cache_request *r)
+{
+    next_use *u = state;
+    /* What is foreseen is expected at its layer's next turn: only what comes later makes room. */
+    float latest = r->why == MF_CACHE_HINT
+                       ? (float)mf_cache_layers_ahead(u->shape.n_layers, u->now, r->layer)
+                       : -1;
+    uint32_t found = find_victim(u, r, &latest);
+    if (found != NONE || r->why == MF_CACHE_HINT)
+        return found;
+    /* A slot may have become evictable without a word: a ticket was done. */
+    for (uint32_t i = 0; i < u->shape.n_layers; i++)
+        u->layers[i].is_known = false;
+    return find_victim(u, r, &latest);
+}
+
+const mf_cache_policy mf_cache_policy_next_use = {"next use",     next_use_bytes, next_use_init,
+                                                  next_use_visit, next_use_note,  next_use_victim};

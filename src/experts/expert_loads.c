@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Loads: experts on their way into their slots. A load waits in one of two queues, demanded or
+ * foreseen, until its last read is cut; each lane (a drive) takes from them the first that has
+ * reads for it, demanded ones before foreseen ones, and cuts it to its end. An expert with parts on
+ * two drives is cut by both.
+ *
+ * Where the host reaches the slots, reads land in them. Elsewhere load i has the i-th piece of
+ * staging memory, and when its reads have completed, the upload is put into the stream; the expert
+ * is held then, and the load is free again when the upload's ticket is done.
+ */
+#include "base/clock.h"
+#include "experts/store_impl.h"
+
+#include <assert.h>
+
+#define READS_AT_ONCE 64u
+#define DONE_AT_ONCE 32u
+
+/* ---------------------------------------------------------------------------------- queues -- */
+
+static void append(mf_expert_store *store, mf_load_queue *queue, uint32_t load)
+{
+    store->loads[load].before = queue->last;
+    store->loads[load].after = MF_NONE;
+    if (queue->last != MF_NONE)
+        store->loads[queue->last].after = load;
+    else
+        queue->first = load;
+    queue->last = load;
+}
+
+static void take_out(mf_expert_store *store, mf_load_queue *queue, uint32_t load)
+{
+    const mf_expert_load *l = &store->loads[load];
+    if (l->before != MF_NONE)
+        store->loads[l->before].after = l->after;
+    else
+        queue->first = l->after;
+    if (l->after != MF_NONE)
+        store->loads[l->after].before = l->before;
+    else
+        queue->last = l->before;
+}
+
+static mf_load_queue *queue_of(mf_expert_store *store, const mf_expert_load *load)
+{
+    return load->is_demanded ? &store->demanded : &store->foreseen;
+}
+
+static uint32_t number_of(const mf_expert_store *store, const mf_expert_load *load)
+{
+    return (uint32_t)(load - store->loads);
+}
+
+static void leave_queue(mf_expert_store *store, mf_expert_load *load)
+{
+    if (!load->is_in_queue)
+        return;
+    take_out(store, queue_of(store, load), number_of(store, load));
+    load->is_in_queue = false;
+}
+
+void mf_expert_loads_init(mf_expert_store *store)
+{
+    const mf_load_queue none = {MF_NONE, MF_NONE};
+    store->free_loads = store->demanded = store->foreseen = none;
+    for (uint32_t i = 0; i < store->n_loads; i++)
+        append(store, &store->free_loads, i);
+    for (uint32_t i = 0; i < MF_IO_LANES_MAX; i++)
+        store->lanes[i].load = MF_NONE;
+}
+
+/* ----------------------------------------------------------------------------------- loads -- */
+
+static void free_load(mf_expert_store *store, mf_expert_load *load)
+{
+    leave_queue(store, load);
+    if (load->state == MF_LOAD_QUEUED)
+        store->n_queued--;
+    if (!load->is_demanded)
+        store->n_foreseen--;
+    load->state = MF_LOAD_FREE;
+    append(store, &store->free_loads, number_of(store, load));
+}
+
+/* Gives back the loads whose uploads are done. */
+static void end_uploads(mf_expert_store *store)
+{
+    for (uint32_t i = 0; i < store->n_loads && store->n_uploading > 0; i++) {
+        mf_expert_load *load = &store->loads[i];
+        if (load->state != MF_LOAD_UPLOADING || !mf_expert_ticket_done(store, load->ticket))
+            continue;
+        store->n_uploading--;
+        free_load(store, load);
+    }
+}
+
+bool mf_expert_load_is_free(mf_expert_store *store)
+{
+    if (store->free_loads.first == MF_NONE)
+        end_uploads(store);
+    return store->free_loads.first != MF_NONE;
+}
+
+static unsigned char *memory_of(const mf_expert_store *store, const mf_expert_load *load)
+{
+    if (store->memory.host != NULL)
+        return store->memory.host + load->slot * store->slot_bytes;
+    return store->staging + number_of(store, load) * store->slot_bytes;
+}
+
+static uint32_t count_reads(const mf_expert_plan *plan)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < plan->n_extents; i++)
+        n += (plan->extents[i].n_bytes - 1) / MF_EXPERT_READ_BYTES + 1;
+    return n;
+}
+
+static void give_up(mf_expert_store *store, mf_expert_load *load, const mf_error *error);
+
+/* All reads have completed: the slot holds the expert, or the upload is its last leg. */
+static void complete(mf_expert_store *store, mf_expert_load *load)
+{
+    mf_expert_slot *slot = &store->slots[load->slot];
+    leave_queue(store, load);
+    load->ticket = 0;
+    if (store->memory.host == NULL && load->plan.n_bytes > 0) {
+        mf_error error = {0};
+        load->failure =
+            store->memory.upload(store->memory.ctx, load->slot * store->slot_bytes,
+                                 memory_of(store, load), load->plan.n_bytes, &load->ticket, &error);
+        if (load->failure != MF_OK) {
+            give_up(store, load, &error);
+            return;
+        }
+    }
+    slot->state = MF_SLOT_HELD;
+    slot->load = MF_NONE;
+    mf_expert_fetch_loaded(store, load, NULL);
+    if (load->ticket == 0) {
+        free_load(store, load);
+        return;
+    }
+    load->state = MF_LOAD_UPLOADING;
+    store->n_uploading++;
+}
+
+/* Who waits for the expert fails. Who asks for it from now on gets it read anew. */
+static void fail_waiting(mf_expert_store *store, mf_expert_load *load, const mf_error *error)
+{
+    mf_expert_fetch_loaded(store, load, error);
+    mf_expert_slot_disown(store, load->slot);
+    if (load->is_measured && store->measure_failure == MF_OK) {
+        store->measure_failure = load->failure;
+        store->measure_error = *error;
+    }
+}
+
+/* The expert does not come, and nothing of it is in flight. */
+static void give_up(mf_expert_store *store, mf_expert_load *load, const mf_error *error)
+{
+    fail_waiting(store, load, error);
+    mf_expert_slot_empty(store, load->slot);
+    free_load(store, load);
+    if (store->is_broken && store->memory.host == NULL) {
+        take_out(store, &store->free_loads, number_of(store, load));
+        load->state = MF_LOAD_LOST;
+    }
+}
+
+mf_expert_load *mf_expert_load_start(mf_expert_store *store, uint32_t slot, bool is_demanded)
+{
+    uint32_t number = store->free_loads.first;
+    mf_expert_load *load = &store->loads[number];
+    assert(number != MF_NONE);
+    take_out(store, &store->free_loads, number);
+    *load = (mf_expert_load){.slot = slot,
+                             .first_item = MF_NONE,
+                             .state = MF_LOAD_QUEUED,
+                             .is_demanded = is_demanded,
+                             .is_in_queue = true};
+    mf_expert_slot *s = &store->slots[slot];
+    /* Every plan was made once at open, so this one cannot overflow. */
+    (void)mf_expert_plan_make(&store->map, s->key / store->map.n_experts,
+                              s->key % store->map.n_experts, &load->plan);
+    load->n_pending = count_reads(&load->plan);
+    load->lanes_left = mf_expert_plan_lanes(&load->plan, store->io);
+    for (uint32_t p = 0; p < store->map.n_parts; p++)
+        s->part_at[p] = load->plan.part_at[p];
+    s->state = MF_SLOT_LOADING;
+    s->load = number;
+    if (!is_demanded)
+        store->n_foreseen++;
+    append(store, queue_of(store, load), number);
+    store->n_queued++;
+    return load;
+}
+
+void mf_expert_load_adopt(mf_expert_store *store, mf_expert_load *load)
+{
+    bool was_in_queue = load->is_in_queue;
+    if (load->is_demanded)
+        return;
+    leave_queue(store, load);
+    load->is_demanded = true;
+    store->n_foreseen--;
+    if (was_in_queue)
+        append(store, &store->demanded, number_of(store, load));
+    load->is_in_queue = was_in_queue;
+}
+
+void mf_expert_load_cancel(mf_expert_store *store, mf_expert_load *load)
+{
+    assert(load->state == MF_LOAD_QUEUED);
+    mf_expert_slot_empty(store, load->slot);
+    free_load(store, load);
+}
+
+mf_expert_load *mf_expert_load_last_foreseen(mf_expert_store *store)
+{
+    for (uint32_t i = store->foreseen.last; i != MF_NONE; i = store->loads[i].before) {
+        if (store->loads[i].state == MF_LOAD_QUEUED)
+            return &store->loads[i];
+    }
+    return NULL;
+}
+
+/* --------------------------------------------------------------------------------- sending -- */
+
+static uint32_t first_for(const mf_expert_store *store, const mf_load_queue *queue, uint32_t lane)
+{
+    uint32_t i = queue->first;
+    while (i != MF_NONE && (store->loads[i].lanes_left >> lane & 1) == 0)
+        i = store->loads[i].after;
+    return i;
+}
+
+static bool has_more(const mf_expert_store *store, uint32_t lane)
+{
+    const mf_expert_lane *l = &store->lanes[lane];
+    mf_expert_cursor cursor = l->cursor;
+    mf_io_read read;
+    return mf_expert_plan_next(&store->loads[l->load].plan, store->io, lane, &cursor, NULL, &read);
+}
+
+/* The lane's next read; false if there is none to be sent now. n_in_flight: of the lane, with those
+ * cut before. */
+static bool cut_read(mf_expert_store *store, uint32_t lane, uint32_t n_in_flight, mf_io_read *read)
+{
+    mf_expert_lane *l = &store->lanes[lane];
+    if (l->load == MF_NONE) {
+        l->load = first_for(store, &store->demanded, lane);
+        if (l->load == MF_NONE && n_in_flight < MF_EXPERT_HINT_DEPTH)
+            l->load = first_for(store, &store->foreseen, lane);
+        if (l->load == MF_NONE)
+            return false;
+        l->cursor = (mf_expert_cursor){0};
+    }
+    mf_expert_load *load = &store->loads[l->load];
+    store->n_queued -= load->state == MF_LOAD_QUEUED;
+    load->state = MF_LOAD_READING;
+    bool found =
+        mf_expert_plan_next(&load->plan, store->io, lane, &l->cursor, memory_of(store, load), read);
+    assert(found);
+    read->tag = l->load;
+    load->n_in_flight++;
+    if (!has_more(store, lane)) {
+        l->load = MF_NONE;
+        load->lanes_left &= ~(1u << lane);
+        if (load->lanes_left == 0)
+            leave_queue(store, load);
+    }
+    return found;
+}
+
+static void count_sent(mf_expert_store *store, const mf_io_read *reads, uint32_t n)
+{
+    uint64_t n_bytes = 0;
+    for (uint32_t i = 0; i < n; i++)
+        n_bytes += reads[i].n_bytes;
+    pthread_mutex_lock(&store->stats_lock);
+    if (!store->is_measuring) {
+        store->stats.n_reads += n;
+        store->stats.read_bytes += n_bytes;
+        if (store->reading_since_us == 0)
+            store->reading_since_us = mf_now_us();
+    }
+    pthread_mutex_unlock(&store->stats_lock);
+}
+
+static void count_end_of_reading(mf_expert_store *store)
+{
+    pthread_mutex_lock(&store->stats_lock);
+    if (store->reading_since_us != 0)
+        store->stats.reading_us += mf_now_us() - store->reading_since_us;
+    store->reading_since_us = 0;
+    pthread_mutex_unlock(&store->stats_lock);
+}
+
+/* The engine failed. When it is started anew, no read can write any more: what was being read is
+ * given up, what was only queued stays so. If it cannot be, all is given up, and the memory is not
+ * touched until it can. */
+static void take_failure(mf_expert_store *store, mf_status status, const mf_error *error)
+{
+    if (mf_io_reset(store->io, NULL) != MF_OK) {
+        store->is_broken = true;
+        store->broken_error = *error;
+    }
+    count_end_of_reading(store);
+    for (uint32_t i = 0; i < MF_IO_LANES_MAX; i++)
+        store->lanes[i].load = MF_NONE;
+    for (uint32_t i = 0; i < store->n_loads; i++) {
+        mf_expert_load *load = &store->loads[i];
+        bool is_under_way =
+            load->state == MF_LOAD_READING || (load->state == MF_LOAD_QUEUED && store->is_broken);
+        if (!is_under_way)
+            continue;
+        load->failure = status;
+        load->n_in_flight = load->n_pending = 0;
+        give_up(store, load, error);
+    }
+}
+
+static bool send_lane(mf_expert_store *store, uint32_t lane)
+{
+    mf_io_read reads[READS_AT_ONCE];
+    uint32_t n = 0, n_sent = 0, n_room = mf_io_room(store->io, lane);
+    uint32_t n_in_flight = mf_io_lane_in_flight(store->io, lane);
+    while (n < READS_AT_ONCE && n < n_room && cut_read(store, lane, n_in_flight + n, &reads[n]))
+        n++;
+    if (n == 0)
+        return false;
+    mf_error error = {0};
+    mf_status status = mf_io_submit(store->io, reads, n, &n_sent, &error);
+    if (status != MF_OK) {
+        take_failure(store, status, &error);
+        return false;
+    }
+    assert(n_sent == n);
+    count_sent(store, reads, n);
+    return n == READS_AT_ONCE;
+}
+
+void mf_expert_loads_send(mf_expert_store *store)
+{
+    for (uint32_t lane = 0; lane < mf_io_n_lanes(store->io); lane++) {
+        while (!store->is_broken && send_lane(store, lane))
+            continue;
+    }
+    pthread_mutex_lock(&store->stats_lock);
+    store->stats.n_queued = store->n_queued;
+    pthread_mutex_unlock(&store->stats_lock);
+}
+
+/* ------------------------------------------------------------------------------ completion -- */
+
+/* What was not sent of the load never is. */
+static void stop_sending(mf_expert_store *store, mf_expert_load *load)
+{
+    leave_queue(store, load);
+    load->lanes_left = 0;
+    load->n_pending = load->n_in_flight;
+    for (uint32_t i = 0; i < MF_IO_LANES_MAX; i++) {
+        if (store->lanes[i].load == number_of(store, load))
+            store->lanes[i].load = MF_NONE;
+    }
+}
+
+/* The load's first failed read says why; its slot is given up when no other writes to it. */
+static void take_in(mf_expert_store *store, const mf_io_done *done)
+{
+    mf_expert_load *load = &store->loads[done->tag];
+    assert(load->state == MF_LOAD_READING && load->n_in_flight > 0);
+    load->n_in_flight--;
+    load->n_pending--;
+    mf_error error = {0};
+    if (done->status != MF_OK) {
+        load->failure = mf_io_fail(store->io, done, &error);
+        stop_sending(store, load);
+        fail_waiting(store, load, &error);
+    }
+    if (load->n_pending > 0)
+        return;
+    if (load->failure != MF_OK)
+        give_up(store, load, &error);
+    else
+        complete(store, load);
+}
+
+void mf_expert_loads_collect(mf_expert_store *store, bool wait)
+{
+    mf_io_done done[DONE_AT_ONCE];
+    uint32_t n = 0;
+    do {
+        if (store->is_broken || mf_io_in_flight(store->io) == 0)
+            return;
+        mf_error error = {0};
+        mf_status status = mf_io_collect(store->io, wait, done, DONE_AT_ONCE, &n, &error);
+        if (status != MF_OK) {
+            take_failure(store, status, &error);
+            return;
+        }
+        for (uint32_t i = 0; i < n; i++)
+            take_in(store, &done[i]);
+        if (mf_io_in_flight(store->io) == 0)
+            count_end_of_reading(store);
+        wait = false;
+    } while (n == DONE_AT_ONCE);
+}
+
+mf_status mf_expert_loads_wait_upload(mf_expert_store *store, bool *found, mf_error *error)
+{
+    const mf_expert_load *first = NULL;
+    for (uint32_t i = 0; i < store->n_loads; i++) {
+        const mf_expert_load *load = &store->loads[i];
+        if (load->state == MF_LOAD_UPLOADING && (first == NULL || load->ticket < first->ticket))
+            first = load;
+    }
+    *found = first != NULL;
+    if (first == NULL)
+        return MF_OK;
+    MF_TRY(store->memory.wait_for(store->memory.ctx, first->ticket, error));
+    end_uploads(store);
+    return MF_OK;
+}
+
+mf_status mf_expert_loads_recover(mf_expert_store *store, mf_error *error)
+{
+    if (!store->is_broken)
+        return MF_OK;
+    MF_TRY(mf_io_reset(store->io, error));
+    store->is_broken = false;
+    for (uint32_t i = 0; i < store->n_loads; i++) {
+        if (store->loads[i].state != MF_LOAD_LOST)
+            continue;
+        store->loads[i].state = MF_LOAD_FREE;
+        append(store, &store->free_loads, i);
+    }
+    for (uint32_t i = 0; i < store->n_slots; i++) {
+        if (store->slots[i].state != MF_SLOT_LOST)
+            continue;
+        store->slots[i].state = MF_SLOT_EMPTY;
+        store->empty[store->n_empty++] = i;
+    }
+    return MF_OK;
+}
+
+void mf_expert_loads_drain(mf_expert_store *store)
+{
+    mf_expert_loads_send(store);
+    while (!store->is_broken && mf_io_in_flight(store->io) > 0) {
+        mf_expert_loads_collect(store, true);
+        mf_expert_loads_send(store);
+    }
+    bool found = true;
+    while (found && mf_expert_loads_wait_upload(store, &found, NULL) == MF_OK)
+        continue;
+}

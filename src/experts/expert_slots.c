@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Slots: which expert each holds, who uses it, and which one is emptied for another. slot_of and
+ * slots[].key agree at all times. Only a slot that holds its expert whole, that no item uses and
+ * whose ticket is done can be emptied.
+ */
+#include "experts/store_impl.h"
+
+#include <assert.h>
+
+void mf_expert_slots_init(mf_expert_store *store)
+{
+    for (uint32_t slot = 0; slot < store->n_slots; slot++) {
+        store->slots[slot] = (mf_expert_slot){.load = MF_NONE};
+        store->empty[slot] = store->n_slots - 1 - slot; /* slot 0 is taken first */
+    }
+    store->n_empty = store->n_slots;
+    size_t n_keys = (size_t)store->map.n_layers * store->map.n_experts;
+    for (size_t key = 0; key < n_keys; key++)
+        store->slot_of[key] = MF_NONE;
+    const mf_cache_shape shape = {store->n_slots, store->map.n_layers, store->map.n_experts};
+    store->policy->init(store->policy_state, &shape);
+}
+
+void mf_expert_note(mf_expert_store *store, mf_cache_why why, uint32_t key, uint32_t slot)
+{
+    const uint32_t n = store->map.n_experts;
+    const mf_cache_event event = {.why = why, .layer = key / n, .expert = key % n, .slot = slot};
+    store->policy->note(store->policy_state, &event);
+}
+
+bool mf_expert_ticket_done(const mf_expert_store *store, mf_ticket ticket)
+{
+    return ticket == 0 || store->memory.is_done(store->memory.ctx, ticket);
+}
+
+static bool is_unused(const mf_expert_slot *slot)
+{
+    return slot->state == MF_SLOT_HELD && slot->n_users == 0;
+}
+
+static bool is_evictable(void *ctx, uint32_t number)
+{
+    const mf_expert_store *store = ctx;
+    const mf_expert_slot *slot = &store->slots[number];
+    return is_unused(slot) && mf_expert_ticket_done(store, slot->ticket);
+}
+
+void mf_expert_slot_disown(mf_expert_store *store, uint32_t slot)
+{
+    uint32_t *slot_of = &store->slot_of[store->slots[slot].key];
+    if (*slot_of == slot)
+        *slot_of = MF_NONE;
+}
+
+void mf_expert_slot_empty(mf_expert_store *store, uint32_t number)
+{
+    mf_expert_slot *slot = &store->slots[number];
+    assert(slot->n_users == 0);
+    mf_expert_note(store, MF_CACHE_EMPTY, slot->key, number);
+    if (slot->is_hinted && slot->state == MF_SLOT_HELD)
+        mf_expert_count(store, &store->stats.n_hints_wasted, 1);
+    mf_expert_slot_disown(store, number);
+    *slot = (mf_expert_slot){.load = MF_NONE};
+    if (store->is_broken) {
+        slot->state = MF_SLOT_LOST;
+        return;
+    }
+    store->empty[store->n_empty++] = number;
+}
+
+uint32_t mf_expert_slot_take(mf_expert_store *store, mf_cache_why why, uint32_t key)
+{
+    const uint32_t n = store->map.n_experts;
+    if (store->n_empty == 0) {
+        const mf_cache_request request = {why, key / n, key % n, is_evictable, store};
+        uint32_t victim = store->policy->victim(store->policy_state, &request);
+        mf_expert_load *foreseen = NULL;
+        if (victim != MF_NONE)
+            mf_expert_slot_empty(store, victim);
+        else if (why != MF_CACHE_HINT)
+            foreseen = mf_expert_load_last_foreseen(store);
+        if (foreseen != NULL)
+            mf_expert_load_cancel(store, foreseen);
+        if (store->n_empty == 0)
+            return MF_NONE;
+    }
+    uint32_t slot = store->empty[--store->n_empty];
+    store->slots[slot] = (mf_expert_slot){
+        .key = key, .load = MF_NONE, .state = MF_SLOT_LOADING, .is_hinted = why == MF_CACHE_HINT};
+    store->slot_of[key] = slot;
+    mf_expert_note(store, why, key, slot);
+    return slot;
+}
+
+void mf_expert_slot_use(mf_expert_store *store, uint32_t number)
+{
+    mf_expert_slot *slot = &store->slots[number];
+    slot->n_users++;
+    if (slot->is_hinted) {
+        bool is_held = slot->state == MF_SLOT_HELD;
+        mf_expert_count(store, is_held ? &store->stats.n_hints_useful : &store->stats.n_hints_late,
+                        1);
+    }
+    slot->is_hinted = false;
+}
+
+void mf_expert_slot_unuse(mf_expert_store *store, uint32_t number, mf_ticket ticket)
+{
+    mf_expert_slot *slot = &store->slots[number];
+    assert(slot->n_users > 0);
+    slot->n_users--;
+    if (ticket > slot->ticket) /* tickets are done in their order */
+        slot->ticket = ticket;
+    if (slot->n_users == 0)
+        mf_expert_note(store, MF_CACHE_RELEASE, slot->key, number);
+}
+
+mf_status mf_expert_slot_wait(mf_expert_store *store, bool *found, mf_error *error)
+{
+    uint32_t first = MF_NONE;
+    for (uint32_t i = 0; i < store->n_slots; i++) {
+        const mf_expert_slot *slot = &store->slots[i];
+        if (is_unused(slot) && !mf_expert_ticket_done(store, slot->ticket) &&
+            (first == MF_NONE || slot->ticket < store->slots[first].ticket))
+            first = i;
+    }
+    *found = first != MF_NONE;
+    if (first == MF_NONE)
+        return MF_OK;
+    return store->memory.wait_for(store->memory.ctx, store->slots[first].ticket, error);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Foresight: experts that will be wanted, in the order they were named. A hint gets a slot only
+ * when no demand waits for one, an empty one or one whose expert is expected later; it is sent only
+ * when its drive has no demand to read. Until then it is given up at the first need.
+ */
+#include "experts/store_impl.h"
+
+static void add_hint(mf_expert_store *store, uint32_t key)
+{
+    if (store->n_hints == MF_EXPERT_HINTS) {
+        store->hints_head = (store->hints_head + 1) % MF_EXPERT_HINTS;
+        store->n_hints--;
+    }
+    store->hints[(store->hints_head + store->n_hints++) % MF_EXPERT_HINTS] = key;
+}
+
+void mf_expert_store_hint(mf_expert_store *store, uint32_t layer, const uint32_t *experts,
+                          uint32_t n)
+{
+    if (layer >= store->map.n_layers)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        if (experts[i] < store->map.n_experts)
+            add_hint(store, mf_expert_key(store, layer, experts[i]));
+    }
+    mf_expert_store_poll(store);
+}
+
+/* False if the hint has to wait. */
+static bool serve_hint(mf_expert_store *store, uint32_t key)
+{
+    uint32_t slot = store->slot_of[key];
+    if (slot != MF_NONE) {
+        mf_expert_note(store, MF_CACHE_HINT, key, slot);
+        return true;
+    }
+    if (store->n_foreseen >= MF_EXPERT_HINT_LOADS || !mf_expert_load_is_free(store))
+        return false;
+    slot = mf_expert_slot_take(store, MF_CACHE_HINT, key);
+    if (slot == MF_NONE)
+        return false;
+    mf_expert_count(store, &store->stats.n_hints, 1);
+    (void)mf_expert_load_start(store, slot, false);
+    return true;
+}
+
+void mf_expert_hints_serve(mf_expert_store *store)
+{
+    while (store->n_hints > 0 && serve_hint(store, store->hints[store->hints_head])) {
+        store->hints_head = (store->hints_head + 1) % MF_EXPERT_HINTS;
+        store->n_hints--;
+    }
+}
+
+static bool is_of(const mf_expert_store *store, uint32_t key, uint32_t layer)
+{
+    return layer == MF_NONE || key / store->map.n_experts == layer;
+}
+
+void mf_expert_hints_drop(mf_expert_store *store, uint32_t layer)
+{
+    uint32_t n_kept = 0;
+    for (uint32_t i = 0; i < store->n_hints; i++) {
+        uint32_t key = store->hints[(store->hints_head + i) % MF_EXPERT_HINTS];
+        if (!is_of(store, key, layer))
+            store->hints[(store->hints_head + n_kept++) % MF_EXPERT_HINTS] = key;
+    }
+    store->n_hints = n_kept;
+    uint32_t before;
+    for (uint32_t i = store->foreseen.last; i != MF_NONE; i = before) {
+        mf_expert_load *load = &store->loads[i];
+        before = load->before;
+        if (load->state == MF_LOAD_QUEUED && is_of(store, store->slots[load->slot].key, layer))
+            mf_expert_load_cancel(store, load);
+    }
+}
+
+void mf_expert_store_cancel_hints(mf_expert_store *store)
+{
+    mf_expert_hints_drop(store, MF_NONE);
+}
