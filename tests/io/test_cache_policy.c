@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/* The cache policy by simulation, on made traces: sweeps in which chunks want nearly all experts of
+ * each layer in turn, decoding with skewed and slowly drifting popularity, and both mixed. */
+#include "cache_lru.h"
+#include "cache_sim.h"
+
+#define EXPERTS_MAX 256
+
+static uint64_t random_state = 88172645463325252u;
+
+static double random_real(void)
+{
+    return (double)(test_random(&random_state) >> 11) / 9007199254740992.0;
+}
+
+/* A chunk of a prompt: each expert of each layer with this chance. */
+static void add_sweep(cache_trace *t, double chance)
+{
+    for (uint32_t layer = 0; layer < t->n_layers; layer++) {
+        uint32_t experts[EXPERTS_MAX], n = 0;
+        for (uint32_t e = 0; e < t->n_experts; e++) {
+            if (random_real() < chance)
+                experts[n++] = e;
+        }
+        trace_add(t, layer, experts, n);
+    }
+}
+
+/* Popularities of one layer's experts, as ranks that wander. */
+typedef struct popularity {
+    uint32_t rank[64][EXPERTS_MAX]; /* [layer][expert] */
+    double skew;                    /* weight of rank r: (r + 1) ^ -skew */
+} popularity;
+
+static void popularity_init(popularity *p, const cache_trace *t, double skew)
+{
+    p->skew = skew;
+    for (uint32_t layer = 0; layer < t->n_layers; layer++) {
+        for (uint32_t e = 0; e < t->n_experts; e++) {
+            uint32_t j = (uint32_t)(test_random(&random_state) % (e + 1));
+            p->rank[layer][e] = p->rank[layer][j];
+            p->rank[layer][j] = e;
+        }
+    }
+}
+
+static void drift(popularity *p, const cache_trace *t, uint32_t layer, uint32_t n_swaps)
+{
+    while (n_swaps-- > 0) {
+        uint32_t a = (uint32_t)(test_random(&random_state) % t->n_experts);
+        uint32_t b = (uint32_t)(test_random(&random_state) % t->n_experts);
+        uint32_t swap = p->rank[layer][a];
+        p->rank[layer][a] = p->rank[layer][b];
+        p->rank[layer][b] = swap;
+    }
+}
+
+/* k distinct experts of each layer, by weight. */
+static void add_token(cache_trace *t, popularity *p, uint32_t k)
+{
+    for (uint32_t layer = 0; layer < t->n_layers; layer++) {
+        double weight[EXPERTS_MAX], sum = 0;
+        uint32_t experts[EXPERTS_MAX];
+        for (uint32_t e = 0; e < t->n_experts; e++) {
+            weight[e] = pow((double)p->rank[layer][e] + 1, -p->skew);
+            sum += weight[e];
+        }
+        for (uint32_t i = 0; i < k; i++) {
+            double at = random_real() * sum;
+            uint32_t e = 0;
+            while (e + 1 < t->n_experts && (at >= weight[e] || weight[e] == 0))
+                at -= weight[e++];
+            experts[i] = e;
+            sum -= weight[e];
+            weight[e] = 0;
+        }
+        trace_add(t, layer, experts, k);
+        drift(p, t, layer, test_random(&random_state) % 16 == 0);
+    }
+}
+
+static void report(const char *what, uint32_t percent, double by_lru, double got, double best)
+{
+    fprintf(stderr, "%-28s %2u %%: LRU %.3f, next use %.3f, Belady %.3f\n", what, percent, by_lru,
+            got, best);
+}
+
+static void test_sweeps(uint32_t n_layers, uint32_t n_experts, uint32_t n_chunks, double chance)
+{
+    cache_trace t = {.n_layers = n_layers, .n_experts = n_experts};
+    char what[64];
+    snprintf(what, sizeof what, "%u sweeps of %u x %u, %.2f", n_chunks, n_layers, n_experts,
+             chance);
+    for (uint32_t i = 0; i < n_chunks; i++)
+        add_sweep(&t, chance);
+    const uint32_t percents[] = {10, 25, 50, 75, 90};
+    for (size_t i = 0; i < sizeof percents / sizeof *percents; i++) {
+        uint32_t n_slots = n_layers * n_experts * percents[i] / 100;
+        double best = sim_hit_rate(&t, NULL, n_slots, NULL);
+        double got = sim_hit_rate(&t, &mf_cache_policy_next_use, n_slots, NULL);
+        double by_lru = sim_hit_rate(&t, &lru_policy, n_slots, NULL);
+        report(what, percents[i], by_lru, got, best);
+        CHECK_MSG(got >= 0.8 * best, "%s, %u %% of the experts: %.3f of Belady's %.3f", what,
+                  percents[i], got, best);
+    }
+    trace_free(&t);
+}
+
+static void test_decoding(double skew, uint32_t n_sweeps)
+{
+    static popularity p;
+    cache_trace t = {.n_layers = 8, .n_experts = 32};
+    char what[64];
+    snprintf(what, sizeof what, "decoding, skew %.1f, %u sweeps", skew, n_sweeps);
+    popularity_init(&p, &t, skew);
+    for (uint32_t turn = 0; turn < 3; turn++) {
+        for (uint32_t i = 0; i < n_sweeps; i++)
+            add_sweep(&t, 0.95);
+        for (uint32_t i = 0; i < 500; i++)
+            add_token(&t, &p, 4);
+    }
+    const uint32_t percents[] = {10, 25, 50, 75};
+    for (size_t i = 0; i < sizeof percents / sizeof *percents; i++) {
+        uint32_t n_slots = 256 * percents[i] / 100;
+        double best = sim_hit_rate(&t, NULL, n_slots, NULL);
+        double got = sim_hit_rate(&t, &mf_cache_policy_next_use, n_slots, NULL);
+        double by_lru = sim_hit_rate(&t, &lru_policy, n_slots, NULL);
+        report(what, percents[i], by_lru, got, best);
+        CHECK_MSG(got >= by_lru, "%s, %u %% of the experts: %.3f where LRU has %.3f", what,
+                  percents[i], got, by_lru);
+    }
+    trace_free(&t);
+}
+
+/* A miss of a large model looks at about one layer's slots, however many there are. */
+static void test_cost(void)
+{
+    static popularity p;
+    cache_trace t = {.n_layers = 40, .n_experts = 256};
+    double n_looks = 0;
+    popularity_init(&p, &t, 1.0);
+    for (uint32_t i = 0; i < 200; i++)
+        add_token(&t, &p, 8);
+    const uint32_t slots[] = {16, 400, 3000, 8000};
+    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++) {
+        double rate = sim_hit_rate(&t, &mf_cache_policy_next_use, slots[i], &n_looks);
+        fprintf(stderr, "%u slots: hit rate %.3f, %.1f slots asked about for a miss\n", slots[i],
+                rate, n_looks);
+        CHECK_MSG(n_looks <= 256 + 40, "%u slots: %.1f looks at slots for a miss", slots[i],
+                  n_looks);
+    }
+    trace_free(&t);
+}
+
+int main(void)
+{
+    test_sweeps(8, 32, 5, 1.0);
+    test_sweeps(8, 32, 5, 0.95);
+    test_sweeps(8, 32, 12, 0.9);
+    test_sweeps(12, 128, 5, 0.97);
+    test_decoding(0.6, 0);
+    test_decoding(1.0, 0);
+    test_decoding(1.4, 0);
+    test_decoding(1.0, 2);
+    test_cost();
+    return test_result();
+}
