@@ -7,6 +7,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -252,6 +253,143 @@ static void test_errors_name_the_place(const io_case *c, const char *dir)
     teardown(&f);
 }
 
+/* Errors that pass are no errors, whichever they are, as long as a read gets through now and then:
+ * more of them in all than may come in a row. */
+static void test_errors_that_pass(const io_case *c, const char *dir)
+{
+    if (c->inner == NULL)
+        return;
+    const int codes[] = {EINTR, EAGAIN, ECANCELED};
+    for (int i = 0; i < 3; i++) {
+        fixture f = setup(c, dir, 200000, 29);
+        setup_io(&f, 0);
+        f.fault.interrupt_errno = codes[i];
+        f.fault.interrupt_each = 300;
+        f.fault.short_chance = 1000;
+        mf_io_read read = {f.number, 0, BUFFER_BYTES, BUFFER_BYTES - 4000, f.memory, 0};
+        CHECK_STATUS(read_one(&f, &read).status, MF_OK);
+        CHECK_BYTES(f.memory, f.file.bytes, read.n_needed);
+        CHECK(f.fault.n_interrupted > 1100);
+        f.fault.interrupt_each = UINT32_MAX;
+        mf_io_done done = read_one(&f, &read);
+        CHECK_STATUS(done.status, MF_ERR_IO);
+        CHECK_U64(done.os_errno, codes[i]);
+        teardown(&f);
+    }
+}
+
+/* The probe for direct reads is interrupted like any read, and finds out all the same. */
+static void test_interrupted_probe(const io_case *c, const char *dir)
+{
+    if (c->inner == NULL)
+        return;
+    fixture f = setup(c, dir, 100000, 31), g = setup(c, dir, 100000, 31);
+    setup_io(&f, 0);
+    g.fault.interrupt_each = 5;
+    setup_io(&g, 0);
+    CHECK_U64(g.fault.n_interrupted, 5);
+    mf_io_read read = {f.number, 0, 4096, 4096, f.memory, 0};
+    CHECK_STATUS(read_one(&f, &read).status, MF_OK);
+    g.fault.interrupt_each = 0;
+    read.dest = g.memory;
+    CHECK_STATUS(read_one(&g, &read).status, MF_OK);
+    CHECK_U64(fcntl(g.fault.last_fd, F_GETFL) & O_DIRECT,
+              fcntl(f.fault.last_fd, F_GETFL) & O_DIRECT);
+    teardown(&f);
+    teardown(&g);
+}
+
+typedef struct submitter {
+    fixture *f;
+    mf_io_read reads[N_BUFFERS];
+    uint32_t n_accepted;
+} submitter;
+
+static void *submit_and_end(void *arg)
+{
+    mf_error error;
+    submitter *s = arg;
+    REQUIRE_OK(mf_io_submit(s->f->io, s->reads, N_BUFFERS, &s->n_accepted, &error), &error);
+    return NULL;
+}
+
+/* Reads outlive the thread that submitted them. */
+static void test_submitter_ends(const io_case *c, const char *dir)
+{
+    mf_error error;
+    fixture f = setup(c, dir, 900000, 37);
+    setup_io(&f, 0);
+    f.fault.hold_chance = 300;
+    f.fault.short_chance = 300;
+    for (int round = 0; round < 30; round++) {
+        submitter s = {.f = &f};
+        pthread_t thread;
+        for (uint32_t b = 0; b < N_BUFFERS; b++)
+            s.reads[b] = random_read(&f, b);
+        REQUIRE(pthread_create(&thread, NULL, submit_and_end, &s) == 0);
+        REQUIRE(pthread_join(thread, NULL) == 0);
+        CHECK_U64(s.n_accepted, N_BUFFERS);
+        mf_io_done done;
+        uint32_t n;
+        while (mf_io_in_flight(f.io) > 0) {
+            REQUIRE_OK(mf_io_collect(f.io, true, &done, 1, &n, &error), &error);
+            const mf_io_read *read = &s.reads[done.tag];
+            CHECK_STATUS(done.status, MF_OK);
+            CHECK_BYTES(read->dest, f.file.bytes + read->offset, read->n_needed);
+        }
+    }
+    teardown(&f);
+}
+
+/* The engine fails as such, at any call: nothing works until it is reset, and then all does. */
+static void test_broken_engine(const io_case *c, const char *dir)
+{
+    if (c->inner == NULL)
+        return;
+    fixture f = setup(c, dir, 400000, 41);
+    setup_io(&f, 0);
+    f.fault.hold_chance = 300;
+    f.fault.short_chance = 300;
+    for (uint64_t nth = 1; nth <= 6; nth++) {
+        mf_error error = {0};
+        mf_io_read reads[N_BUFFERS];
+        mf_io_done done[N_BUFFERS];
+        uint32_t n = 0, n_calls = 0;
+        for (uint32_t b = 0; b < N_BUFFERS; b++)
+            reads[b] = random_read(&f, b);
+        f.fault.break_at = f.fault.n_calls + nth;
+        mf_status status = mf_io_submit(f.io, reads, N_BUFFERS, &n, &error);
+        while (status == MF_OK && n_calls++ < 1000) {
+            if (mf_io_in_flight(f.io) == 0)
+                status = mf_io_submit(f.io, reads, N_BUFFERS, &n, &error);
+            else
+                status = mf_io_collect(f.io, true, done, 1, &n, &error);
+        }
+        CHECK_STATUS(status, MF_ERR_IO);
+        CHECK_CONTAINS(error.message, "broke");
+        CHECK_STATUS(mf_io_submit(f.io, reads, 1, &n, &error), MF_ERR_IO);
+        CHECK_CONTAINS(error.message, "earlier failure");
+        f.fault.reset_fails = true;
+        CHECK_STATUS(mf_io_reset(f.io, &error), MF_ERR_IO);
+        CHECK_STATUS(mf_io_submit(f.io, reads, 1, &n, &error), MF_ERR_IO);
+        f.fault.reset_fails = false;
+        REQUIRE_OK(mf_io_reset(f.io, &error), &error);
+        CHECK_U64(mf_io_in_flight(f.io), 0);
+        /* Whatever was in flight writes no more. */
+        memset(f.memory, 0x5a, N_BUFFERS * BUFFER_BYTES);
+        mf_io_read one = {f.number, 0, 4096, 4096, f.memory, 0};
+        CHECK_STATUS(read_one(&f, &one).status, MF_OK);
+        for (uint32_t i = 4096; i < N_BUFFERS * BUFFER_BYTES; i++)
+            CHECK_MSG(f.memory[i] == 0x5a, "byte %u was written after the reset", i);
+        read_and_check(&f, 20);
+    }
+    f.fault.break_at = f.fault.n_calls + 2;
+    mf_io_read last = random_read(&f, 0);
+    uint32_t n;
+    (void)!mf_io_submit(f.io, &last, 1, &n, NULL); /* closing finds out */
+    teardown(&f);
+}
+
 /* A file system whose direct reads fail is read through the page cache. */
 static void test_direct_fallback(const io_case *c, const char *dir)
 {
@@ -325,6 +463,73 @@ static void test_allocations(const io_case *c, const char *dir)
     failing_check_end(&count, "an engine");
 }
 
+/* Two drives: the depth is shared, and one that hangs keeps nothing of the other from coming. */
+static void test_two_drives(const io_case *c, const char **dirs)
+{
+    mf_error error;
+    struct stat info[2];
+    fixture f = setup(c, dirs[0], 300000, 43);
+    scratch_file other = scratch_create(dirs[1], 300000, &f.random);
+    uint32_t number, n;
+    REQUIRE(stat(f.file.path, &info[0]) == 0 && stat(other.path, &info[1]) == 0);
+    setup_io(&f, 6);
+    CHECK_U64(mf_io_n_lanes(f.io), 1);
+    CHECK_U64(mf_io_room(f.io, 0), 6);
+    REQUIRE_OK(mf_io_add_file(f.io, other.path, &number, &error), &error);
+    if (info[0].st_dev == info[1].st_dev) {
+        CHECK_U64(mf_io_n_lanes(f.io), 1);
+        teardown(&f);
+        scratch_remove(&other);
+        return;
+    }
+    CHECK_U64(mf_io_n_lanes(f.io), 2);
+    CHECK(mf_io_file_lane(f.io, f.number) == 0 && mf_io_file_lane(f.io, number) == 1);
+    mf_io_read reads[N_BUFFERS];
+    for (uint32_t b = 0; b < N_BUFFERS; b++)
+        reads[b] = random_read(&f, b);
+    f.fault.slow_lanes = 1;
+    REQUIRE_OK(mf_io_submit(f.io, reads, N_BUFFERS, &n, &error), &error);
+    CHECK_U64(n, 3);
+    CHECK_U64(mf_io_room(f.io, 0), 0);
+    CHECK_U64(mf_io_lane_in_flight(f.io, 0), 3);
+    for (int i = 0; i < 20; i++) {
+        mf_io_read read = {number, 4096, 8192, 8192, f.memory + 7 * BUFFER_BYTES, 7};
+        mf_io_done done = {0};
+        CHECK_U64(mf_io_room(f.io, 1), 3);
+        REQUIRE_OK(mf_io_submit(f.io, &read, 1, &n, &error), &error);
+        CHECK_U64(n, 1);
+        for (n = 0; n == 0 || done.tag != 7;) /* the healthy drive's, if both are */
+            REQUIRE_OK(mf_io_collect(f.io, true, &done, 1, &n, &error), &error);
+        CHECK_STATUS(done.status, MF_OK);
+        CHECK_BYTES(read.dest, other.bytes + 4096, 8192);
+    }
+    CHECK(c->inner == NULL || mf_io_lane_in_flight(f.io, 0) == 3);
+    f.fault.slow_lanes = 0;
+    teardown(&f);
+    scratch_remove(&other);
+}
+
+/* More devices than lanes, more lanes than threads: two are all there are here, with a depth of
+ * one.
+ */
+static void test_lanes_without_depth(const io_case *c, const char **dirs)
+{
+    mf_error error;
+    fixture f = setup(c, dirs[0], 300000, 47);
+    scratch_file other = scratch_create(dirs[1], 300000, &f.random);
+    uint32_t number;
+    setup_io(&f, 1);
+    REQUIRE_OK(mf_io_add_file(f.io, other.path, &number, &error), &error);
+    for (int i = 0; i < 20; i++) {
+        bool is_other = i % 2 != 0;
+        mf_io_read read = {is_other ? number : f.number, 4096, 8192, 8192, f.memory, 0};
+        CHECK_STATUS(read_one(&f, &read).status, MF_OK);
+        CHECK_BYTES(read.dest, (is_other ? other.bytes : f.file.bytes) + 4096, 8192);
+    }
+    teardown(&f);
+    scratch_remove(&other);
+}
+
 #if defined(__x86_64__) || defined(__aarch64__)
 static bool forbid_io_uring(void)
 {
@@ -383,10 +588,18 @@ int main(void)
             test_close_waits(&cases[c], dirs[d]);
             test_truncated_file(&cases[c], dirs[d]);
             test_errors_name_the_place(&cases[c], dirs[d]);
+            test_errors_that_pass(&cases[c], dirs[d]);
+            test_interrupted_probe(&cases[c], dirs[d]);
+            test_submitter_ends(&cases[c], dirs[d]);
+            test_broken_engine(&cases[c], dirs[d]);
             test_direct_fallback(&cases[c], dirs[d]);
             test_files_refused(&cases[c], dirs[d]);
             test_allocations(&cases[c], dirs[d]);
         }
+    }
+    for (uint32_t c = 0; c < n_cases && n_dirs == 2; c++) {
+        test_two_drives(&cases[c], dirs);
+        test_lanes_without_depth(&cases[c], dirs);
     }
     return test_result();
 }
