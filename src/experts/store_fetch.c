@@ -232,18 +232,30 @@ static void hand_out(mf_expert_fetch *f, uint32_t index, mf_expert_ready *out)
     f->n_handed_out++;
 }
 
+/* Whether all slots are, and will stay, in the hands of whoever did not release them. */
+static bool is_stuck(const mf_expert_store *store)
+{
+    bool is_stuck =
+        store->n_queued == 0; /* the engine may have failed since, and been started anew */
+    for (uint32_t i = 0; i < store->n_slots && is_stuck; i++)
+        is_stuck = store->slots[i].n_users > 0;
+    return is_stuck;
+}
+
 /* Nothing of the fetch is on its way: makes room for what waits for a slot. */
 static mf_status make_room(mf_expert_fetch *f, mf_error *error)
 {
     mf_expert_store *store = f->store;
     bool found = false;
+    if (store->is_broken)
+        return mf_expert_loads_recover(store, error);
     MF_TRY(mf_expert_loads_wait_upload(store, &found, error));
     if (found)
         return MF_OK;
     MF_TRY(mf_expert_slot_wait(store, &found, error));
     if (found || take_back(f))
         return MF_OK;
-    if (mf_io_in_flight(store->io) == 0)
+    if (mf_io_in_flight(store->io) == 0 && is_stuck(store))
         return mf_fail(error, MF_ERR_STATE,
                        "expert store: all %u slots are handed out and none released",
                        store->n_slots);

@@ -171,7 +171,7 @@ static void rig_open(rig *r, const io_case *c, world *w, uint32_t n_slots, uint3
 }
 
 /* The same with nothing held. */
-static void rig_forget(rig *r)
+__attribute__((unused)) static void rig_forget(rig *r)
 {
     mf_expert_store_close(&r->store);
     rig_open_store(r);
@@ -201,6 +201,30 @@ static void check_expert(const rig *r, uint32_t layer, uint32_t expert, const mf
                          part->n_bytes) == 0,
                   "layer %u expert %u part %u differs", layer, expert, p);
     }
+}
+
+static uint32_t random_choice(world *w, uint32_t *experts, uint32_t n)
+{
+    for (uint32_t e = 0; e < w->map.n_experts; e++)
+        experts[e] = e;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t j = i + (uint32_t)below(&w->random, w->map.n_experts - i);
+        uint32_t t = experts[i];
+        experts[i] = experts[j];
+        experts[j] = t;
+    }
+    return n;
+}
+
+/* A map for the tests of failures: eight experts, three parts apart, small. */
+static world *plain_world(const char *dir)
+{
+    world *w = world_create(dir, 7);
+    w->map = (mf_expert_map){.n_layers = 2, .n_experts = 8, .n_parts = 3, .parts = w->parts};
+    for (uint32_t i = 0; i < 6; i++)
+        w->parts[i] = (mf_expert_part){
+            i % N_FILES, 100000u * i + 17, 20000, 9000 + 1000 * (i % 3), NULL, NULL};
+    return w;
 }
 
 #endif

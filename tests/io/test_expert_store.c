@@ -7,19 +7,6 @@
 
 #include <errno.h>
 
-static uint32_t random_choice(world *w, uint32_t *experts, uint32_t n)
-{
-    for (uint32_t e = 0; e < w->map.n_experts; e++)
-        experts[e] = e;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t j = i + (uint32_t)below(&w->random, w->map.n_experts - i);
-        uint32_t t = experts[i];
-        experts[i] = experts[j];
-        experts[j] = t;
-    }
-    return n;
-}
-
 /* Runs an open fetch to its end: every expert is handed out once with the right bytes. Keeps up to
  * n_slots - 1 of them unreleased for a while. */
 static mf_status run_fetch(rig *r, mf_expert_fetch *f, uint32_t layer, const uint32_t *experts,
@@ -209,17 +196,6 @@ static void test_requests(const io_case *c, const char *dir)
     CHECK_U64(r.slot_bytes, (1 << 20) + 2 * 65536);
     rig_close(&r);
     world_free(w);
-}
-
-/* A map for the tests of failures: eight experts, three parts apart, small. */
-static world *plain_world(const char *dir)
-{
-    world *w = world_create(dir, 7);
-    w->map = (mf_expert_map){.n_layers = 2, .n_experts = 8, .n_parts = 3, .parts = w->parts};
-    for (uint32_t i = 0; i < 6; i++)
-        w->parts[i] = (mf_expert_part){
-            i % N_FILES, 100000u * i + 17, 20000, 9000 + 1000 * (i % 3), NULL, NULL};
-    return w;
 }
 
 static void test_all_slots_in_use(const io_case *c, const char *dir)
