@@ -203,7 +203,7 @@ static void check_expert(const rig *r, uint32_t layer, uint32_t expert, const mf
     }
 }
 
-static uint32_t random_choice(world *w, uint32_t *experts, uint32_t n)
+__attribute__((unused)) static uint32_t random_choice(world *w, uint32_t *experts, uint32_t n)
 {
     for (uint32_t e = 0; e < w->map.n_experts; e++)
         experts[e] = e;

@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where an expert is, case by case: what a hint becomes, who goes first, what ends early, what a
+ * failure takes with it, what a drive that hangs holds up, and what tickets keep. Drives hang by
+ * script, so that nothing depends on time.
+ */
+#include "expert_fixture.h"
+
+#include "experts/store_impl.h"
+
+#include <errno.h>
+
+#define ALL_LANES 0xffu
+
+static mf_expert_fetch *begin(rig *r, uint32_t layer, const uint32_t *experts, uint32_t n)
+{
+    mf_error error = {0};
+    mf_expert_fetch *f = NULL;
+    REQUIRE_OK(mf_expert_fetch_begin(r->store, layer, experts, n, &f, &error), &error);
+    return f;
+}
+
+/* Brings a fetch to its end. */
+static mf_status finish(rig *r, mf_expert_fetch *f, uint32_t layer, const uint32_t *experts,
+                        mf_error *error)
+{
+    mf_status status;
+    uint32_t n = 1;
+    while (n > 0) {
+        mf_expert_ready ready;
+        status = mf_expert_fetch_next(f, &ready, 1, &n, error);
+        if (status != MF_OK)
+            break;
+        if (n > 0) {
+            check_expert(r, layer, experts[ready.index], &ready);
+            mf_expert_fetch_release(f, ready.index, 0);
+        }
+    }
+    mf_expert_fetch_end(f, 0);
+    return status;
+}
+
+static mf_expert_stats stats_of(const rig *r)
+{
+    mf_expert_stats s;
+    mf_expert_store_stats(r->store, &s);
+    return s;
+}
+
+/* Until nothing is in flight, nor wants to be. */
+static void settle(rig *r)
+{
+    do {
+        mf_expert_loads_drain(r->store);
+        mf_expert_store_poll(r->store);
+    } while (mf_io_in_flight(r->io) > 0);
+}
+
+/* -------------------------------------------------------------------------------- foresight -- */
+
+static void test_hints(const io_case *c, const char *dir)
+{
+    mf_error error = {0};
+    world *w = plain_world(dir); /* an expert is three reads */
+    rig r;
+    rig_open(&r, c, w, 16, 0);
+    const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    /* Held when asked for. */
+    mf_expert_store_hint(r.store, 0, experts, 2);
+    CHECK_U64(stats_of(&r).n_hints, 2);
+    settle(&r);
+    mf_expert_fetch *f = begin(&r, 0, experts, 3);
+    REQUIRE_OK(finish(&r, f, 0, experts, &error), &error);
+    CHECK_U64(stats_of(&r).n_hints_useful, 2);
+    CHECK_U64(stats_of(&r).n_hits, 2);
+    /* Hinted again while held: not taken. */
+    mf_expert_store_hint(r.store, 0, experts, 3);
+    CHECK_U64(stats_of(&r).n_hints, 2);
+    /* Names that are out of range. */
+    const uint32_t wrong[] = {8, 4000000000u};
+    mf_expert_store_hint(r.store, 0, wrong, 2);
+    mf_expert_store_hint(r.store, 2, experts, 2);
+    CHECK_U64(stats_of(&r).n_hints, 2);
+    rig_close(&r);
+    world_free(w);
+}
+
+/* A drive that hangs: what is foreseen is sent up to a bounded depth; the rest waits, and can be
+ * taken back or is taken over. */
+static void test_hints_wait(const io_case *c, const char *dir)
+{
+    if (c->inner == NULL)
+        return;
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    rig r;
+    rig_open(&r, c, w, 16, 0);
+    const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    r.fault.slow_lanes = ALL_LANES;
+    mf_expert_store_hint(r.store, 0, experts, 8);
+    CHECK_U64(stats_of(&r).n_hints, 8);
+    CHECK_U64(mf_io_in_flight(r.io), 9); /* a third expert is cut to its end */
+    CHECK_U64(stats_of(&r).n_queued, 5);
+    /* A demand goes first: its reads are sent though what was foreseen waits. It takes over one
+     * that is being read, one that is queued. */
+    const uint32_t wanted[] = {7, 0};
+    mf_expert_fetch *f = begin(&r, 0, wanted, 2);
+    CHECK_U64(stats_of(&r).n_hints_late, 2);
+    CHECK_U64(mf_io_in_flight(r.io), 12);
+    /* The others of that layer were dropped: they come too late. */
+    CHECK_U64(stats_of(&r).n_queued, 0);
+    /* Those of another layer wait until they are cancelled. */
+    mf_expert_store_hint(r.store, 1, experts, 4);
+    CHECK_U64(stats_of(&r).n_queued, 4);
+    CHECK_U64(mf_io_in_flight(r.io), 12);
+    mf_expert_store_cancel_hints(r.store);
+    mf_expert_store_poll(r.store);
+    CHECK_U64(stats_of(&r).n_queued, 0);
+    r.fault.slow_lanes = 0;
+    REQUIRE_OK(finish(&r, f, 0, wanted, &error), &error);
+    settle(&r);
+    CHECK_U64(stats_of(&r).n_reads, 12);
+    CHECK_U64(stats_of(&r).n_hints_wasted, 0);
+    f = begin(&r, 0, experts, 3); /* 1 and 2 were being read: held since */
+    REQUIRE_OK(finish(&r, f, 0, experts, &error), &error);
+    CHECK_U64(stats_of(&r).n_hints_useful, 2);
+    CHECK_U64(stats_of(&r).n_reads, 12);
+    rig_close(&r);
+    world_free(w);
+}
+
+/* What is foreseen makes room for a demand, and takes no slot of what is used or comes sooner. */
+static void test_hints_and_slots(const io_case *c, const char *dir)
+{
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    rig r;
+    rig_open(&r, c, w, 4, 0);
+    const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    mf_expert_fetch *f = begin(&r, 0, experts, 4);
+    mf_expert_ready ready[4];
+    for (uint32_t n, n_got = 0; n_got < 4; n_got += n)
+        REQUIRE_OK(mf_expert_fetch_next(f, ready, 4 - n_got, &n, &error), &error);
+    mf_expert_store_hint(r.store, 1, experts, 2); /* all slots are in use */
+    CHECK_U64(stats_of(&r).n_hints, 0);
+    mf_expert_fetch_end(f, 0); /* now they are not, and layer 0 comes after layer 1 */
+    CHECK_U64(stats_of(&r).n_hints, 2);
+    mf_expert_store_hint(r.store, 0, experts + 4, 4); /* later than what it would replace, or not */
+    settle(&r);
+    mf_expert_stats before = stats_of(&r);
+    f = begin(&r, 1, experts, 2);
+    REQUIRE_OK(finish(&r, f, 1, experts, &error), &error);
+    CHECK_U64(stats_of(&r).n_hits, before.n_hits + 2);
+    CHECK(stats_of(&r).n_hints_useful == 2);
+    /* Foreseen and never wanted. */
+    mf_expert_store_hint(r.store, 0, experts + 6, 2);
+    settle(&r);
+    for (uint32_t i = 0; i < 6; i++) {
+        f = begin(&r, i % 2, experts, 4);
+        REQUIRE_OK(finish(&r, f, i % 2, experts, &error), &error);
+    }
+    mf_expert_stats s = stats_of(&r);
+    CHECK_U64(s.n_hints, s.n_hints_useful + s.n_hints_late + s.n_hints_wasted);
+    CHECK(s.n_hints_wasted > 0);
+    rig_close(&r);
+    world_free(w);
+}
+
+/* A demand takes the slot of what is foreseen and was not sent. */
+static void test_demand_takes_queued(const io_case *c, const char *dir)
+{
+    if (c->inner == NULL)
+        return;
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    rig r;
+    rig_open(&r, c, w, 5, 0);
+    const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    r.fault.slow_lanes = ALL_LANES;
+    mf_expert_store_hint(r.store, 1, experts, 5); /* three are sent, two are queued */
+    CHECK_U64(stats_of(&r).n_queued, 2);
+    mf_expert_fetch *f = begin(&r, 0, experts, 2);
+    CHECK_U64(stats_of(&r).n_queued, 0);
+    CHECK_U64(mf_io_in_flight(r.io), 15);
+    r.fault.slow_lanes = 0;
+    REQUIRE_OK(finish(&r, f, 0, experts, &error), &error);
+    rig_close(&r);
+    world_free(w);
+}
+
+/* --------------------------------------------------------------------------- many fetches -- */
+
+/* Ending waits for nothing: what was being read is held afterwards, what was queued is forgotten.
+ */
+static void test_end_does_not_wait(const io_case *c, const char *dir)
+{
+    if (c->inner == NULL)
+        return;
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    rig r;
+    rig_open(&r, c, w, 16, 7);
+    const uint32_t experts[] = {0, 1, 2, 3, 4, 5};
+    r.fault.slow_lanes = ALL_LANES;
+    mf_expert_fetch *f = begin(&r, 0, experts, 6);
+    CHECK_U64(mf_io_in_flight(r.io), 7); /* the third expert's first read is among them */
+    CHECK_U64(stats_of(&r).n_queued, 3);
+    mf_expert_fetch_end(f, 0);
+    CHECK_U64(mf_io_in_flight(r.io), 7);
+    CHECK_U64(stats_of(&r).n_queued, 0);
+    r.fault.slow_lanes = 0;
+    settle(&r);
+    f = begin(&r, 0, experts, 6);
+    CHECK_U64(stats_of(&r).n_hits, 3);
+    REQUIRE_OK(finish(&r, f, 0, experts, &error), &error);
+    CHECK_U64(stats_of(&r).n_reads, 6 * 3);
+    rig_close(&r);
+    world_free(w);
+}
+
+/* Two fetches share what both want: one read, and the end of one leaves it to the other. */
+static void test_shared(const io_case *c, const char *dir)
+{
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    rig r;
+    rig_open(&r, c, w, 16, 0);
+    break_a_little(&r);
+    const uint32_t some[] = {0, 1, 2, 3}, others[] = {3, 2, 1, 5}, third[] = {1};
+    mf_expert_fetch *a = begin(&r, 0, some, 4), *b = begin(&r, 0, others, 4),
+                    *d = begin(&r, 0, third, 1);
+    mf_expert_fetch_end(a, 0);
+    REQUIRE_OK(finish(&r, b, 0, others, &error), &error);
+    REQUIRE_OK(finish(&r, d, 0, third, &error), &error);
+    settle(&r);
+    mf_expert_stats s = stats_of(&r);
+    CHECK_U64(s.n_reads, 15);
+    CHECK_U64(s.n_hits + s.n_misses, 9);
+    rig_close(&r);
+    world_free(w);
+}
+
+/* The fetch that is waited for comes to its end first, whatever is ready for others. */
+static void test_any_order(const io_case *c, const char *dir)
+{
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    const uint32_t slots[] = {1, 2, 3, 5};
+    for (int i = 0; i < 4; i++) {
+        rig r;
+        rig_open(&r, c, w, slots[i], 0);
+        break_a_little(&r);
+        const uint32_t experts[] = {0, 1, 2, 3, 4, 5};
+        mf_expert_fetch *f[4];
+        for (uint32_t j = 0; j < 4; j++)
+            f[j] = begin(&r, j % 2, experts + j % 3, 3);
+        const uint32_t order[] = {3, 1, 0, 2};
+        for (uint32_t j = 0; j < 4; j++) {
+            uint32_t k = order[j];
+            REQUIRE_OK(finish(&r, f[k], k % 2, experts + k % 3, &error), &error);
+        }
+        rig_close(&r);
+    }
+    world_free(w);
+}
+
+/* --------------------------------------------------------------------------------- failures -- */
+
+/* A bad place on a drive fails who wants the expert that lies there, and nobody else. */
+static void test_bad_place(const io_case *c, const char *dir)
+{
+    if (c->inner == NULL)
+        return;
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    rig r;
+    rig_open(&r, c, w, 16, 0);
+    const uint32_t bad[] = {6, 3, 1}, good[] = {1, 2, 5}, both[] = {3};
+    const mf_expert_part *part = &w->parts[0];
+    r.fault.fail_errno = EIO;
+    r.fault.fail_at_offset = true;
+    r.fault.fail_offset = part->offset + 3 * part->stride + 5000;
+    r.fault.hold_chance = 300;
+    r.fault.shuffle = 1;
+    mf_expert_fetch *a = begin(&r, 0, bad, 3), *b = begin(&r, 0, good, 3),
+                    *d = begin(&r, 0, both, 1);
+    mf_expert_store_hint(r.store, 0, both, 1);
+    REQUIRE_OK(finish(&r, b, 0, good, &error), &error);
+    CHECK_STATUS(finish(&r, a, 0, bad, &error), MF_ERR_IO);
+    CHECK_U64(error.os_errno, EIO);
+    CHECK_CONTAINS(error.message, "offset ");
+    CHECK_STATUS(finish(&r, d, 0, both, &error), MF_ERR_IO);
+    a = begin(&r, 0, bad, 3);
+    CHECK_STATUS(finish(&r, a, 0, bad, &error), MF_ERR_IO);
+    r.fault.fail_errno = 0;
+    a = begin(&r, 0, bad, 3);
+    REQUIRE_OK(finish(&r, a, 0, bad, &error), &error);
+    rig_close(&r);
+    world_free(w);
+}
+
+/* The engine itself fails at any call: the fetch says so, and the next one works. */
+static void test_engine_breaks(const io_case *c, const char *dir)
+{
+    if (c->inner == NULL)
+        return;
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    rig r;
+    const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    uint32_t n_failed = 0;
+    for (uint64_t nth = 1; nth < 12; nth++) {
+        rig_open(&r, c, w, 4, 5);
+        r.fault.hold_chance = 300;
+        r.fault.shuffle = 1;
+        r.fault.break_at = r.fault.n_calls + nth;
+        mf_expert_fetch *f = begin(&r, 0, experts, 8);
+        mf_status status = finish(&r, f, 0, experts, &error);
+        if (status != MF_OK) {
+            CHECK_STATUS(status, MF_ERR_IO);
+            CHECK_CONTAINS(error.message, "broke");
+            n_failed++;
+        }
+        CHECK_U64(r.fault.n_resets, r.fault.n_calls >= r.fault.break_at);
+        f = begin(&r, 0, experts, 8);
+        REQUIRE_OK(finish(&r, f, 0, experts, &error), &error);
+        rig_close(&r);
+    }
+    CHECK(n_failed > 3);
+    world_free(w);
+}
+
+/* Where it cannot be started anew, each fetch says so; when it can, all is well again. */
+static void test_engine_stays_broken(const io_case *c, const char *dir)
+{
+    if (c->inner == NULL)
+        return;
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    rig r;
+    rig_open(&r, c, w, 4, 0);
+    double rate;
+    const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    r.fault.slow_lanes = ALL_LANES;
+    mf_expert_fetch *f = begin(&r, 0, experts, 8), *none = NULL;
+    mf_expert_store_hint(r.store, 1, experts, 8);
+    r.fault.reset_fails = true;
+    r.fault.break_at = r.fault.n_calls + 1;
+    CHECK_STATUS(finish(&r, f, 0, experts, &error), MF_ERR_IO);
+    CHECK_CONTAINS(error.message, "broke");
+    for (int i = 0; i < 3; i++) {
+        CHECK_STATUS(mf_expert_fetch_begin(r.store, 0, experts, 8, &none, &error), MF_ERR_IO);
+        CHECK_CONTAINS(error.message, "stays broken");
+        CHECK_STATUS(mf_expert_store_measure(r.store, 2, 10, &rate, &error), MF_ERR_IO);
+        mf_expert_store_poll(r.store);
+        mf_expert_store_hint(r.store, 1, experts, 8);
+    }
+    r.fault.reset_fails = false;
+    r.fault.slow_lanes = 0;
+    f = begin(&r, 0, experts, 8);
+    REQUIRE_OK(finish(&r, f, 0, experts, &error), &error);
+    f = begin(&r, 1, experts, 8);
+    REQUIRE_OK(finish(&r, f, 1, experts, &error), &error);
+    REQUIRE_OK(mf_expert_store_measure(r.store, 2, 10, &rate, &error), &error);
+    rig_close(&r);
+    world_free(w);
+}
+
+/* --------------------------------------------------------------------------------- drives -- */
+
+/* Layer 0 on one drive, layer 1 on the other, an expert of layer 2 on both. One hangs. */
+static void test_two_drives(const io_case *c, const char **dirs)
+{
+    mf_error error = {0};
+    struct stat info[2];
+    world *w = plain_world(dirs[0]);
+    scratch_remove(&w->files[1]);
+    w->files[1] = scratch_create(dirs[1], 3000000, &w->random);
+    w->map.n_layers = 3;
+    for (uint32_t i = 0; i < 9; i++)
+        w->parts[i] = (mf_expert_part){
+            i < 3 ? 0 : i < 6 ? 1 : i % 2, 100000u * i + 17, 20000, 9000, NULL, NULL};
+    rig r;
+    rig_open(&r, c, w, 24, 12);
+    REQUIRE(stat(w->files[0].path, &info[0]) == 0 && stat(w->files[1].path, &info[1]) == 0);
+    if (c->inner != NULL && info[0].st_dev != info[1].st_dev) {
+        const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+        r.fault.slow_lanes = 1;
+        mf_expert_fetch *slow = begin(&r, 0, experts, 8), *split = begin(&r, 2, experts, 4);
+        mf_expert_store_hint(r.store, 0, experts, 8);
+        for (int i = 0; i < 3; i++) {
+            mf_expert_fetch *fast = begin(&r, 1, experts, 8);
+            REQUIRE_OK(finish(&r, fast, 1, experts, &error), &error);
+        }
+        CHECK_U64(mf_io_lane_in_flight(r.io, 0), 6);
+        r.fault.slow_lanes = 0;
+        REQUIRE_OK(finish(&r, split, 2, experts, &error), &error);
+        REQUIRE_OK(finish(&r, slow, 0, experts, &error), &error);
+    }
+    rig_close(&r);
+    world_free(w);
+}
+
+/* --------------------------------------------------------------------------------- tickets -- */
+
+typedef struct ticket_clock {
+    mf_ticket now;
+    uint32_t n_waits;
+    mf_status wait_status;
+} ticket_clock;
+
+static bool clock_is_done(void *ctx, mf_ticket ticket)
+{
+    return ticket <= ((ticket_clock *)ctx)->now;
+}
+
+static mf_status clock_wait_for(void *ctx, mf_ticket ticket, mf_error *error)
+{
+    ticket_clock *clock = ctx;
+    clock->n_waits++;
+    if (clock->wait_status != MF_OK)
+        return mf_fail(error, clock->wait_status, "the device is lost");
+    clock->now = ticket;
+    return MF_OK;
+}
+
+/* A slot is not written to before the ticket of its last use is done; where nothing else is to be
+ * had, the earliest ticket is waited for. */
+static void test_tickets(const io_case *c, const char *dir)
+{
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    rig r;
+    rig_open(&r, c, w, 3, 0);
+    mf_expert_store_close(&r.store);
+    ticket_clock clock = {0};
+    mf_expert_store_options options = rig_options(&r);
+    options.memory.ctx = &clock;
+    options.memory.is_done = clock_is_done;
+    options.memory.wait_for = clock_wait_for;
+    REQUIRE_OK(mf_expert_store_open(&options, &r.store, &error), &error);
+    const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    mf_expert_ready used[3], ready;
+    uint32_t n = 0;
+    mf_expert_fetch *f = begin(&r, 0, experts, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        REQUIRE_OK(mf_expert_fetch_next(f, &used[i], 1, &n, &error), &error);
+        mf_expert_fetch_release(f, used[i].index, 30 - 10 * i);
+    }
+    mf_expert_fetch_end(f, 0);
+    f = begin(&r, 1, experts, 1); /* no slot yet */
+    CHECK_U64(mf_io_in_flight(r.io), 0);
+    for (uint32_t i = 0; i < 3; i++)
+        check_expert(&r, 0, experts[used[i].index], &used[i]);
+    clock.now = 10; /* the last one's is done: it is the one to go */
+    REQUIRE_OK(mf_expert_fetch_next(f, &ready, 1, &n, &error), &error);
+    CHECK(n == 1 && ready.slot == used[2].slot && clock.n_waits == 0);
+    mf_expert_fetch_release(f, ready.index, 40);
+    mf_expert_fetch_end(f, 0);
+    f = begin(&r, 1, experts + 1, 1);
+    check_expert(&r, 0, experts[used[0].index], &used[0]);
+    check_expert(&r, 0, experts[used[1].index], &used[1]);
+    clock.wait_status = MF_ERR_IO;
+    CHECK_STATUS(mf_expert_fetch_next(f, &ready, 1, &n, &error), MF_ERR_IO);
+    CHECK_CONTAINS(error.message, "lost");
+    clock.wait_status = MF_OK;
+    REQUIRE_OK(mf_expert_fetch_next(f, &ready, 1, &n, &error), &error);
+    CHECK(n == 1 && ready.slot == used[1].slot && clock.now == 20 && clock.n_waits == 2);
+    /* Handed out, and not released before the end: the end's ticket counts. */
+    mf_expert_fetch_end(f, 50);
+    clock.now = 40;
+    f = begin(&r, 0, experts + 4, 3);
+    for (uint32_t i = 0; i < 2; i++) {
+        REQUIRE_OK(mf_expert_fetch_next(f, &used[i], 1, &n, &error), &error);
+        CHECK(used[i].slot != ready.slot);
+    }
+    REQUIRE_OK(mf_expert_fetch_next(f, &used[2], 1, &n, &error), &error);
+    CHECK(used[2].slot == ready.slot && clock.now == 50);
+    mf_expert_fetch_end(f, 0);
+    rig_close(&r);
+    world_free(w);
+}
+
+int main(void)
+{
+    const char *dirs[2];
+    io_case cases[4];
+    uint32_t n_dirs = scratch_dirs(dirs), n_cases = io_cases(cases);
+    for (uint32_t c = 0; c < n_cases; c++) {
+        fprintf(stderr, "%s\n", cases[c].name);
+        test_hints(&cases[c], dirs[0]);
+        test_hints_wait(&cases[c], dirs[0]);
+        test_hints_and_slots(&cases[c], dirs[0]);
+        test_demand_takes_queued(&cases[c], dirs[0]);
+        test_end_does_not_wait(&cases[c], dirs[0]);
+        test_shared(&cases[c], dirs[0]);
+        test_any_order(&cases[c], dirs[0]);
+        test_bad_place(&cases[c], dirs[0]);
+        test_engine_breaks(&cases[c], dirs[0]);
+        test_engine_stays_broken(&cases[c], dirs[0]);
+        test_tickets(&cases[c], dirs[0]);
+        if (n_dirs == 2)
+            test_two_drives(&cases[c], dirs);
+    }
+    return test_result();
+}
