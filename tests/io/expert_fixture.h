@@ -124,7 +124,7 @@ typedef struct rig {
     mf_io_fault fault;
     mf_io *io;
     mf_expert_store *store;
-    unsigned char *pool;
+    unsigned char *pool, *staging;
     uint64_t slot_bytes;
     uint32_t n_slots;
     const mf_cache_policy *policy;
@@ -193,7 +193,8 @@ static void break_a_little(rig *r)
     r->fault.shuffle = 1;
 }
 
-static void check_expert(const rig *r, uint32_t layer, uint32_t expert, const mf_expert_ready *got)
+__attribute__((unused)) static void check_expert(const rig *r, uint32_t layer, uint32_t expert,
+                                                 const mf_expert_ready *got)
 {
     for (uint32_t p = 0; p < r->w->map.n_parts; p++) {
         const mf_expert_part *part = &r->w->parts[layer * r->w->map.n_parts + p];

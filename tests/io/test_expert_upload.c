@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Slots that the host cannot reach, on a made device: its operations wait in a stream and are done
+ * late, in any order that the stream's meaning allows. An upload copies what lies in staging memory
+ * when it is done, not when it is asked for; what uses an expert looks at its bytes when it is
+ * done, too. So staging memory or a slot that is written to too early shows.
+ */
+#include "expert_fixture.h"
+
+#include <errno.h>
+
+#define OPS_MAX 4096u
+
+typedef struct device_op {
+    uint64_t slot_at;
+    uint64_t n_bytes; /* of an upload; 0: a use */
+    const unsigned char *from;
+    uint32_t layer, expert;
+    mf_expert_ready ready;
+    bool is_done;
+} device_op;
+
+typedef struct device {
+    rig *r;
+    unsigned char *memory; /* the slots */
+    device_op ops[OPS_MAX];
+    uint32_t n_ops, n_all_done; /* all before that one are done */
+    uint64_t random;
+    uint32_t laziness; /* a question does nothing in so many of 1000 */
+    uint64_t n_uploads, fail_upload_at;
+    bool is_lost;
+} device;
+
+static void do_op(device *d, device_op *op)
+{
+    const world *w = d->r->w;
+    if (op->n_bytes > 0)
+        memcpy(d->memory + op->slot_at, op->from, op->n_bytes);
+    for (uint32_t p = 0; p < w->map.n_parts && op->n_bytes == 0; p++)
+        CHECK_MSG(memcmp(d->memory + op->ready.part_at[p], true_bytes(w, op->layer, op->expert, p),
+                         w->parts[op->layer * w->map.n_parts + p].n_bytes) == 0,
+                  "layer %u expert %u part %u differs when it is used", op->layer, op->expert, p);
+    op->is_done = true;
+    while (d->n_all_done < d->n_ops && d->ops[d->n_all_done].is_done)
+        d->n_all_done++;
+}
+
+/* Operations on the same slot keep their order. */
+static bool can_do(const device *d, uint32_t i)
+{
+    if (d->ops[i].is_done)
+        return false;
+    for (uint32_t j = d->n_all_done; j < i; j++) {
+        if (!d->ops[j].is_done && d->ops[j].slot_at == d->ops[i].slot_at)
+            return false;
+    }
+    return true;
+}
+
+static void do_some(device *d, uint32_t n)
+{
+    while (n-- > 0 && d->n_all_done < d->n_ops) {
+        uint32_t i = d->n_all_done + (uint32_t)below(&d->random, d->n_ops - d->n_all_done);
+        while (!can_do(d, i))
+            i = i + 1 < d->n_ops ? i + 1 : d->n_all_done;
+        do_op(d, &d->ops[i]);
+    }
+}
+
+/* A ticket is one more than its operation. An upload's is done with it, a use's with all up to it:
+ * such tickets are done in their order. */
+static bool is_done(const device *d, mf_ticket ticket)
+{
+    const device_op *op = &d->ops[ticket - 1];
+    return op->n_bytes > 0 ? op->is_done : d->n_all_done >= ticket;
+}
+
+static bool device_is_done(void *ctx, mf_ticket ticket)
+{
+    device *d = ctx;
+    REQUIRE(ticket > 0 && ticket <= d->n_ops);
+    if (below(&d->random, 1000) >= d->laziness)
+        do_some(d, 1 + (uint32_t)below(&d->random, 3));
+    return is_done(d, ticket);
+}
+
+static mf_status device_wait_for(void *ctx, mf_ticket ticket, mf_error *error)
+{
+    device *d = ctx;
+    if (d->is_lost)
+        return mf_fail(error, MF_ERR_IO, "the device is lost");
+    while (!is_done(d, ticket))
+        do_some(d, 1);
+    return MF_OK;
+}
+
+static device_op *add_op(device *d)
+{
+    REQUIRE(d->n_ops < OPS_MAX);
+    d->ops[d->n_ops] = (device_op){.n_bytes = 0};
+    return &d->ops[d->n_ops++];
+}
+
+static mf_status device_upload(void *ctx, uint64_t slot_at, const unsigned char *from,
+                               uint64_t n_bytes, mf_ticket *ticket, mf_error *error)
+{
+    device *d = ctx;
+    if (++d->n_uploads == d->fail_upload_at)
+        return mf_fail(error, MF_ERR_IO, "the device takes no upload");
+    device_op *op = add_op(d);
+    CHECK(n_bytes > 0 && slot_at % d->r->slot_bytes == 0);
+    op->slot_at = slot_at;
+    op->from = from;
+    op->n_bytes = n_bytes;
+    *ticket = d->n_ops;
+    return MF_OK;
+}
+
+/* The store of a rig, over a device, with staging memory for n experts. */
+static device *device_open(rig *r, uint32_t n_staging)
+{
+    mf_error error = {0};
+    device *d = calloc(1, sizeof *d);
+    unsigned char *staging = aligned_alloc(4096, n_staging * r->slot_bytes);
+    REQUIRE(d != NULL && staging != NULL);
+    mf_expert_store_close(&r->store);
+    d->r = r;
+    d->random = n_staging * 77 + 5;
+    d->laziness = 900;
+    d->memory = r->pool;
+    r->staging = staging;
+    mf_expert_store_options options = rig_options(r);
+    options.memory = (mf_slot_memory){.n_bytes = r->slot_bytes * r->n_slots,
+                                      .ctx = d,
+                                      .is_done = device_is_done,
+                                      .wait_for = device_wait_for,
+                                      .upload = device_upload};
+    options.staging = staging;
+    options.staging_bytes = n_staging * r->slot_bytes;
+    REQUIRE_OK(mf_expert_store_open(&options, &r->store, &error), &error);
+    return d;
+}
+
+static void device_close(rig *r, device *d)
+{
+    d->is_lost = false;
+    unsigned char *staging = r->staging;
+    mf_expert_store_close(&r->store);
+    for (uint32_t i = 0; i < d->n_ops; i++)
+        CHECK(d->ops[i].is_done || d->ops[i].n_bytes == 0); /* closing waits for uploads */
+    do_some(d, OPS_MAX);
+    free(staging);
+    free(d);
+    rig_close(r);
+}
+
+/* Uses each expert as it comes: a use is recorded, and its ticket keeps the slot. */
+static mf_status use_all(device *d, uint32_t layer, const uint32_t *experts, uint32_t n,
+                         mf_error *error)
+{
+    mf_expert_fetch *f = NULL;
+    uint32_t n_ready = 1, n_used = 0;
+    mf_status status = mf_expert_fetch_begin(d->r->store, layer, experts, n, &f, error);
+    if (status != MF_OK)
+        return status;
+    while (n_ready > 0) {
+        mf_expert_ready ready[3];
+        status = mf_expert_fetch_next(f, ready, 3, &n_ready, error);
+        if (status != MF_OK)
+            break;
+        for (uint32_t i = 0; i < n_ready; i++) {
+            device_op *op = add_op(d);
+            op->layer = layer;
+            op->expert = experts[ready[i].index];
+            op->ready = ready[i];
+            op->slot_at = ready[i].slot * d->r->slot_bytes;
+        }
+        for (uint32_t i = 0; i < n_ready; i++)
+            mf_expert_fetch_release(f, ready[i].index, d->n_ops - n_ready + i + 1);
+        n_used += n_ready;
+    }
+    CHECK(status != MF_OK || n_used == n);
+    mf_expert_fetch_end(f, 0);
+    return status;
+}
+
+static void test_random_uses(const io_case *c, const char *dir, uint64_t seed)
+{
+    mf_error error = {0};
+    world *w = world_create(dir, seed);
+    uint32_t n_all = w->map.n_layers * w->map.n_experts, experts[MAX_EXPERTS];
+    const uint32_t slots[] = {1, 3, n_all / 2 + 1, n_all}, staging[] = {1, 2, 3, 8};
+    for (int k = 0; k < 4; k++) {
+        rig r;
+        rig_open(&r, c, w, slots[k], 0);
+        device *d = device_open(&r, staging[3 - k]);
+        break_a_little(&r);
+        for (int i = 0; i < 60; i++) {
+            uint32_t layer = (uint32_t)below(&w->random, w->map.n_layers);
+            uint32_t n = 1 + (uint32_t)below(&w->random, w->map.n_experts);
+            random_choice(w, experts, n);
+            if (below(&w->random, 3) == 0)
+                mf_expert_store_hint(r.store, (layer + 1) % w->map.n_layers, experts, n);
+            REQUIRE_OK(use_all(d, layer, experts, n, &error), &error);
+        }
+        mf_expert_stats s;
+        mf_expert_store_stats(r.store, &s);
+        CHECK(d->n_uploads > 0 && s.n_reads >= d->n_uploads);
+        device_close(&r, d);
+    }
+    world_free(w);
+}
+
+/* An upload that is refused, a device that is lost: the fetch says so, and the next ones work. */
+static void test_failures(const io_case *c, const char *dir)
+{
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    rig r;
+    rig_open(&r, c, w, 4, 0);
+    device *d = device_open(&r, 2);
+    for (uint64_t nth = 1; nth < 9; nth++) {
+        d->fail_upload_at = d->n_uploads + nth;
+        mf_status status = use_all(d, nth % 2, experts, 8, &error);
+        if (d->n_uploads >= d->fail_upload_at) {
+            CHECK_STATUS(status, MF_ERR_IO);
+            CHECK_CONTAINS(error.message, "takes no upload");
+        }
+        d->fail_upload_at = 0;
+        REQUIRE_OK(use_all(d, nth % 2, experts, 8, &error), &error);
+    }
+    d->laziness = 1000;
+    d->is_lost = true;
+    CHECK_STATUS(use_all(d, 0, experts, 8, &error), MF_ERR_IO);
+    CHECK_CONTAINS(error.message, "lost");
+    d->is_lost = false;
+    REQUIRE_OK(use_all(d, 1, experts, 8, &error), &error);
+    if (c->inner != NULL) {
+        for (uint64_t nth = 1; nth < 20; nth += 3) {
+            r.fault.break_at = r.fault.n_calls + nth;
+            (void)!use_all(d, 0, experts, 8, &error);
+            r.fault.break_at = 0;
+            REQUIRE_OK(use_all(d, 0, experts, 8, &error), &error);
+            REQUIRE_OK(use_all(d, 1, experts, 8, &error), &error);
+        }
+    }
+    double rate = 0;
+    REQUIRE_OK(mf_expert_store_measure(r.store, 2, 10, &rate, &error), &error);
+    CHECK(rate > 0);
+    REQUIRE_OK(use_all(d, 0, experts, 8, &error), &error);
+    device_close(&r, d);
+    world_free(w);
+}
+
+static void test_arguments(const io_case *c, const char *dir)
+{
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    rig r;
+    rig_open(&r, c, w, 4, 0);
+    device *d = device_open(&r, 1);
+    mf_expert_store *store = NULL;
+    mf_expert_store_options good = rig_options(&r), bad;
+    good.memory = (mf_slot_memory){.n_bytes = r.slot_bytes,
+                                   .ctx = d,
+                                   .is_done = device_is_done,
+                                   .wait_for = device_wait_for,
+                                   .upload = device_upload};
+    good.staging = r.staging;
+    good.staging_bytes = r.slot_bytes;
+    for (int i = 0; i < 6; i++) {
+        bad = good;
+        bad.memory.upload = i == 0 ? NULL : bad.memory.upload;
+        bad.memory.is_done = i == 1 ? NULL : bad.memory.is_done;
+        bad.memory.wait_for = i == 2 ? NULL : bad.memory.wait_for;
+        bad.staging = i == 3 ? NULL : bad.staging + (i == 4 ? 8 : 0);
+        bad.staging_bytes -= i == 5;
+        CHECK_STATUS(mf_expert_store_open(&bad, &store, &error), MF_ERR_ARGUMENT);
+    }
+    REQUIRE_OK(mf_expert_store_open(&good, &store, &error), &error);
+    mf_expert_store_close(&store);
+    device_close(&r, d);
+    world_free(w);
+}
+
+int main(void)
+{
+    const char *dirs[2];
+    io_case cases[4];
+    uint32_t n_dirs = scratch_dirs(dirs), n_cases = io_cases(cases);
+    for (uint32_t c = 0; c < n_cases; c++) {
+        fprintf(stderr, "%s\n", cases[c].name);
+        for (uint64_t seed = 1; seed <= 4; seed++)
+            test_random_uses(&cases[c], dirs[seed % n_dirs], seed * 4 + c);
+        test_failures(&cases[c], dirs[0]);
+        test_arguments(&cases[c], dirs[0]);
+    }
+    return test_result();
+}
