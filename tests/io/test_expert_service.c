@@ -300,7 +300,6 @@ static void test_random_steps(const io_case *c, const char *dir, uint64_t seed)
 typedef struct turns {
     rig *r;
     pthread_mutex_t turn;
-    uint64_t seed;
 } turns;
 
 static void *take_turns(void *arg)
@@ -342,10 +341,14 @@ static void test_turns(const io_case *c, const char *dir)
     counter_watch watcher = {.store = r.store};
     REQUIRE(pthread_create(&looker, NULL, watch, &watcher) == 0);
     for (int round = 0; round < 3; round++) {
+        pthread_mutex_lock(&t.turn); /* of the test's own counts, too */
         for (int i = 0; i < 3; i++)
             REQUIRE(pthread_create(&threads[i], NULL, take_turns, &t) == 0);
+        pthread_mutex_unlock(&t.turn);
+        int failure = 0;
         for (int i = 0; i < 3; i++)
-            REQUIRE(pthread_join(threads[i], NULL) == 0);
+            failure |= pthread_join(threads[i], NULL);
+        CHECK_U64(failure, 0);
     }
     atomic_store(&watcher.is_over, true);
     REQUIRE(pthread_join(looker, NULL) == 0);

@@ -198,6 +198,50 @@ static void test_requests(const io_case *c, const char *dir)
     world_free(w);
 }
 
+/* Two parts in every position to each other that makes a difference: one read where their blocks
+ * overlap or touch, two where a block lies between; the bytes right in each. */
+static void test_touching_parts(const io_case *c, const char *dir)
+{
+    mf_error error;
+    static const struct {
+        uint64_t first_bytes, second_at, second_bytes;
+        uint32_t n_reads;
+        uint64_t n_bytes;
+    } cases[] = {
+        {8192, 8192, 4096, 1, 12288},               /* the next block */
+        {8192, 12288, 4096, 2, 12288},              /* a block between */
+        {8191, 8191, 1, 1, 8192},                   /* the last byte of a block */
+        {8193, 12288, 4096, 1, 16384},              /* one byte into the block before */
+        {8192, 12287, 1, 1, 12288},                 /* the last byte of the next block */
+        {8192, 4096, 8192, 1, 12288},               /* overlapping by a block */
+        {8192, 8191, 100, 1, 12288},                /* by a byte */
+        {8192, 0, 8192, 1, 8192},                   /* the same bytes */
+        {8192, 100, 200, 1, 8192},                  /* within */
+        {1 << 20, 1 << 20, 1, 2, (1 << 20) + 4096}, /* touching, and cut */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (uint32_t swapped = 0; swapped < 2; swapped++) {
+            world *w = world_create(dir, 99);
+            w->map =
+                (mf_expert_map){.n_layers = 1, .n_experts = 1, .n_parts = 2, .parts = w->parts};
+            w->parts[swapped] = (mf_expert_part){.n_bytes = cases[i].first_bytes};
+            w->parts[1 - swapped] =
+                (mf_expert_part){.offset = cases[i].second_at, .n_bytes = cases[i].second_bytes};
+            rig r;
+            rig_open(&r, c, w, 1, 0);
+            CHECK_U64(r.slot_bytes, cases[i].n_bytes);
+            REQUIRE_OK(fetch(&r, 0, &(uint32_t){0}, 1, &error), &error);
+            mf_expert_stats stats;
+            mf_expert_store_stats(r.store, &stats);
+            CHECK_MSG(stats.n_reads == cases[i].n_reads && stats.read_bytes == cases[i].n_bytes,
+                      "case %zu: %llu reads of %llu bytes", i, (unsigned long long)stats.n_reads,
+                      (unsigned long long)stats.read_bytes);
+            rig_close(&r);
+            world_free(w);
+        }
+    }
+}
+
 static void test_all_slots_in_use(const io_case *c, const char *dir)
 {
     mf_error error;
@@ -465,6 +509,7 @@ int main(void)
                 test_random_maps(&cases[c], dirs[d], seed * 4 + c);
             test_lru(&cases[c], dirs[d]);
             test_requests(&cases[c], dirs[d]);
+            test_touching_parts(&cases[c], dirs[d]);
             test_all_slots_in_use(&cases[c], dirs[d]);
             test_fetch_arguments(&cases[c], dirs[d]);
             test_open_arguments(&cases[c], dirs[d]);
