@@ -26,7 +26,7 @@ static uint32_t random_below(uint64_t *state, uint32_t n)
 }
 
 /* The slot of a random expert, made its own if it had none. Fewer are being read than there are
- * slots and experts, so one is found, unless slots are kept by tickets. */
+ * slots and experts, so one is found. */
 static uint32_t random_slot(mf_expert_store *store, measurement *m)
 {
     for (;;) {
@@ -62,17 +62,29 @@ static uint32_t count_under_way(const mf_expert_store *store)
     return n;
 }
 
+/* No slot is read into while a device may still use what it held. */
+static mf_status wait_for_slots(mf_expert_store *store, mf_error *error)
+{
+    bool found = true;
+    while (found)
+        MF_TRY(mf_expert_slot_wait(store, &found, error));
+    return MF_OK;
+}
+
 static mf_status read_random_experts(mf_expert_store *store, measurement *m, mf_error *error)
 {
-    for (;;) {
+    bool found = true;
+    while (found) {
         uint32_t n = count_under_way(store);
         while (n < m->n_at_once && mf_now_us() < m->end_us && store->measure_failure == MF_OK &&
                start_random_expert(store, m))
             n++;
         mf_expert_loads_send(store);
-        if (n == 0 || store->measure_failure != MF_OK)
+        if (store->measure_failure != MF_OK)
             break;
         mf_expert_loads_collect(store, true);
+        if (n == 0) /* the end, or all staging memory is being uploaded */
+            MF_TRY(mf_expert_loads_wait_upload(store, &found, error));
     }
     if (store->measure_failure == MF_OK)
         return MF_OK;
@@ -97,6 +109,7 @@ mf_status mf_expert_store_measure(mf_expert_store *store, uint32_t n_at_once,
     MF_TRY(mf_expert_loads_recover(store, error));
     mf_expert_hints_drop(store, MF_NONE);
     mf_expert_loads_drain(store);
+    MF_TRY(wait_for_slots(store, error));
     uint64_t start_us = mf_now_us();
     measurement m = {
         .n_at_once = least(n_at_once, least(store->map.n_experts, store->n_slots)),
