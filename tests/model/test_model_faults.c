@@ -110,6 +110,37 @@ static void check_failures(const golden_case *c, const golden *g, const float *b
     mf_engine_close(&engine);
 }
 
+/* The I/O engine itself fails, at any of its calls: an error, and after it all is well again. */
+static void check_broken_engine(const golden_case *c, const golden *g, const float *base,
+                                float *scratch)
+{
+    mf_io_fault fault = {.inner = &mf_io_engine_pool, .seed = 11, .hold_chance = 200, .shuffle = 1};
+    mf_engine *engine = open_faulty(c, &fault);
+    mf_session *session = NULL;
+    mf_error error = {0};
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    for (uint64_t nth = 1; nth < 200; nth += 2 + nth / 2) {
+        fault.break_at = fault.n_calls + nth;
+        fault.reset_fails = nth % 4 == 3;
+        mf_status status =
+            golden_eval(session, g->tokens, g->n_tokens, g->n_vocab, scratch, &error);
+        CHECK_MSG(status == MF_ERR_IO && error.code == MF_ERR_IO && fault.n_resets > 0,
+                  "%s: a broken engine gave %s, \"%s\"", c->name, mf_status_name(status),
+                  error.message);
+        mf_session_clear(session);
+        if (fault.reset_fails)
+            CHECK_STATUS(mf_session_eval(session, g->tokens, 3, NULL), MF_ERR_IO);
+        fault.reset_fails = false;
+        mf_session_clear(session);
+        error = (mf_error){0};
+        CHECK_MSG(same_run(session, g, base, scratch, &error), "%s: after a broken engine: %s",
+                  c->name, error.message[0] ? error.message : "other bits");
+        mf_session_clear(session);
+    }
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+}
+
 /* Every read fails from the start: opening or evaluating says so. */
 static void check_dead_drive(const golden_case *c, const golden *g)
 {
@@ -148,6 +179,7 @@ int main(void)
         REQUIRE(base != NULL && scratch != NULL);
         check_harmless(c, &g, base, scratch);
         check_failures(c, &g, base, scratch);
+        check_broken_engine(c, &g, base, scratch);
         check_dead_drive(c, &g);
         free(base);
         free(scratch);
