@@ -173,6 +173,14 @@ static int check_tokens(const perplexity_args *args, const int32_t *tokens, size
     return MF_EXIT_OK;
 }
 
+/* The text and its ids, before the engine is opened, must leave room within the budget. */
+static size_t most_text(const mf_engine_options *options)
+{
+    uint64_t share = options->ram_bytes / 16;
+    return options->ram_bytes == 0 || share > MF_CLI_MAX_TEXT_BYTES ? MF_CLI_MAX_TEXT_BYTES
+                                                                    : (size_t)share;
+}
+
 static int perplexity(perplexity_args *args)
 {
     mf_tokenizer *tokenizer = NULL;
@@ -186,7 +194,7 @@ static int perplexity(perplexity_args *args)
         status = mf_tokenizer_open(args->model, NULL, &tokenizer, &error);
     int exit_code = status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
     if (exit_code == MF_EXIT_OK)
-        exit_code = mf_cli_read_file(args->file, &text);
+        exit_code = mf_cli_read_file(args->file, most_text(&args->engine.options), &text);
     if (exit_code == MF_EXIT_OK)
         exit_code = mf_cli_encode(tokenizer, text.data, text.n_bytes, false, &tokens, &n_tokens);
     mf_tokenizer_free(&tokenizer); /* done with: the engine may have the memory */

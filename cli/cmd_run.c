@@ -277,7 +277,8 @@ static int run(const run_args *args)
     mf_cli_buffer text = {0};
     int status = MF_EXIT_OK;
     if (args->file)
-        status = mf_cli_read_file(args->file, &text);
+        status = mf_cli_read_file(
+            args->file, mf_cli_text_bytes(args->generate.engine.options.n_context_tokens), &text);
     else if (!mf_cli_buffer_append(&text, args->prompt ? args->prompt : "",
                                    args->prompt ? strlen(args->prompt) : 0))
         status = mf_cli_error("no memory for the prompt");

@@ -206,7 +206,7 @@ static int tokenize(const tokenize_args *args)
         if (!mf_cli_buffer_append(&input, args->text, strlen(args->text)))
             exit_code = mf_cli_error("no memory for the text");
     } else if (args->n_ids == 0) {
-        exit_code = mf_cli_read_file(args->file ? args->file : "-", &input);
+        exit_code = mf_cli_read_file(args->file ? args->file : "-", MF_CLI_MAX_TEXT_BYTES, &input);
     }
     if (exit_code == MF_EXIT_OK)
         exit_code =

@@ -47,7 +47,12 @@ void mf_cli_buffer_free(mf_cli_buffer *buffer)
     *buffer = (mf_cli_buffer){0};
 }
 
-int mf_cli_read_file(const char *path, mf_cli_buffer *out)
+size_t mf_cli_text_bytes(uint32_t n_context_tokens)
+{
+    return ((size_t)1 << 20) + (size_t)32 * (n_context_tokens > 0 ? n_context_tokens : 4096);
+}
+
+int mf_cli_read_file(const char *path, size_t max_bytes, mf_cli_buffer *out)
 {
     bool is_stdin = strcmp(path, "-") == 0;
     const char *name = is_stdin ? "standard input" : path;
@@ -65,6 +70,9 @@ int mf_cli_read_file(const char *path, mf_cli_buffer *out)
         out->data[out->n_bytes] = '\0';
         if (ferror(file))
             status = mf_cli_error("%s: cannot read: %s", name, strerror(errno));
+        else if (out->n_bytes > max_bytes)
+            status = mf_cli_error("%s: a text of more than %zu bytes, the most that is taken here",
+                                  name, max_bytes);
     }
     if (!is_stdin)
         fclose(file);

@@ -19,8 +19,15 @@ bool mf_cli_buffer_reserve(mf_cli_buffer *buffer, size_t n_bytes);
 void mf_cli_buffer_clear(mf_cli_buffer *buffer);
 void mf_cli_buffer_free(mf_cli_buffer *buffer);
 
-/* The whole file, "-" for standard input. Prints the error; returns an exit code. */
-int mf_cli_read_file(const char *path, mf_cli_buffer *out);
+/* The most that a text for such a context (0: the default) may have, so that it and what encoding
+ * it takes stay within what a memory budget has for texts: more than its tokens can stand for. */
+size_t mf_cli_text_bytes(uint32_t n_context_tokens);
+/* Of a text that is not for a context. */
+#define MF_CLI_MAX_TEXT_BYTES ((size_t)256 << 20)
+
+/* The whole file, "-" for standard input; longer ones are refused. Prints the error; returns an
+ * exit code. */
+int mf_cli_read_file(const char *path, size_t max_bytes, mf_cli_buffer *out);
 
 /* Token ids of a text, owned by the caller (free). */
 mf_status mf_cli_encode_text(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,

@@ -52,6 +52,26 @@ run info "$model" --ctx 512
 run run "$model" --ctx 512 -p hi -n 4 --ram "$(sed -n 's/^least --ram *\([0-9.]*\) MiB/\1M/p' "$out")"
 expect_code 0
 
+# A text that is one word of a MiB, normalised; one that never ends; and the same where there is no
+# context that ends it.
+awk 'BEGIN { for (i = 0; i < 260000; i++) printf "\xcc\x81\xcc\xa3" }' >"$scratch/marks"
+run run "$model" --ctx 512 --raw -f "$scratch/marks" -n 4 --ram "$last_floor" --quiet --stats=json
+expect_code 1
+expect_glob "$err" "moeflux: $scratch/marks: the prompt is * tokens long, *"
+expect_true at_most "$(json "$err" peak_rss_bytes)" "$last_floor"
+run run "$model" --raw -f /dev/zero -n 4 --quiet --ram "$last_floor"
+expect_error "/dev/zero: a text of more than 1179648 bytes*"
+run perplexity "$model" /dev/zero --ctx 512 --ram "$last_floor"
+expect_error "/dev/zero: a text of more than $((last_floor / 16)) bytes*"
+i=0
+while [ "$i" -lt 4000 ]; do
+    echo "Once upon a time there was a small dog who lived in a red house near the forest."
+    i=$((i + 1))
+done >"$scratch/long"
+run perplexity "$model" "$scratch/long" --tokens 64 --ctx 512 --ram $((last_floor + 4000000)) --json --quiet
+expect_code 0
+expect_true at_most "$(json "$out" peak_rss_bytes)" $((last_floor + 4000000))
+
 # experts of several MiB beside a latent cache, in both its types
 if [ -x "$MAKE_CHECKPOINT" ] && [ -f "$demo/tokenizer.json" ]; then
     model=$scratch/latent
