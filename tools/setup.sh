@@ -6,9 +6,20 @@
 set -eu
 
 packages="build-essential cmake ninja-build pkg-config libpcre2-dev libutf8proc-dev liburing-dev libedit-dev libxxhash-dev"
-if [ "${1:-}" = "--dev" ]; then
-    packages="$packages clang clang-format-14 clang-tidy libclang-rt-14-dev"
-fi
+case "${1:-}" in
+"") ;;
+--dev) packages="$packages clang clang-format-14 clang-tidy libclang-rt-14-dev" ;;
+-h | --help)
+    echo "Usage: sh tools/setup.sh [--dev]"
+    echo "Installs the Debian or Ubuntu packages that building moeflux needs and this machine lacks."
+    echo "--dev adds what .ci/run needs. With NO_INSTALL=1 it only lists them."
+    exit 0
+    ;;
+*)
+    echo "setup: '$1' is not an option; there is --dev, and --help" >&2
+    exit 2
+    ;;
+esac
 
 if ! command -v dpkg-query >/dev/null 2>&1; then
     missing=""
