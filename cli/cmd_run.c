@@ -4,6 +4,7 @@
 
 #include "interrupt.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,7 @@ static const char help[] =
     "  -s, --seed N           of the random choices; the same seed gives the same text (default "
     "0)\n"
     "  --ignore-eos           go on after an end token\n"
-    "  --stats[=json]         the run's figures at the end, on standard error\n"
+    "  --stats[=json[:FILE]]  the run's figures at the end, on standard error or in FILE\n"
     "Reuse:\n"
     "  --state-dir DIR        keep what was evaluated in DIR, and begin from what is there\n"
     "  --state-dir-size SIZE  at most so much of it (default 8G)\n" //
@@ -82,6 +83,7 @@ typedef struct run_args {
     const char *file;
     bool has_stats;
     bool has_json_stats;
+    const char *stats_file; /* NULL: standard error */
 } run_args;
 
 /* The options of the sampler. False: not one of them. */
@@ -127,6 +129,17 @@ static bool parse_thinking(const char *text, mf_thinking *out)
     return i >= 0;
 }
 
+/* What --stats= is followed by; NULL: nothing. False: it is nothing that there is. */
+static bool take_stats(run_args *args, const char *text)
+{
+    static const char file[] = "json:";
+    bool has_file = text && strncmp(text, file, sizeof file - 1) == 0 && text[sizeof file - 1];
+    args->has_stats = true;
+    args->has_json_stats = text != NULL;
+    args->stats_file = has_file ? text + sizeof file - 1 : NULL;
+    return !text || has_file || strcmp(text, "json") == 0;
+}
+
 /* One option of run's own; an exit code. */
 static int own_option(void *ctx, const mf_cli_parser *parser, int option)
 {
@@ -164,10 +177,8 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
         g->ignore_end = true;
         break;
     case OPT_STATS:
-        name = "stats", expected = "json";
-        good = !optarg || strcmp(optarg, "json") == 0;
-        args->has_stats = true;
-        args->has_json_stats = optarg != NULL;
+        name = "stats", expected = "json or json:FILE";
+        good = take_stats(args, optarg);
         break;
     case OPT_STATE_DIR:
         g->state_dir = optarg;
@@ -271,6 +282,26 @@ static int answer_once(mf_cli_generator *g, const run_args *args, const mf_cli_b
     return status;
 }
 
+/* The figures that were asked for, where they were asked for. An exit code. */
+static int report(const run_args *args, const mf_cli_run_stats *stats)
+{
+    if (!args->stats_file) {
+        if (args->has_json_stats)
+            mf_cli_run_stats_json(stderr, stats);
+        else if (args->has_stats)
+            mf_cli_run_stats_table(stderr, stats);
+        return MF_EXIT_OK;
+    }
+    FILE *file = fopen(args->stats_file, "we");
+    if (!file)
+        return mf_cli_error("%s: cannot open: %s", args->stats_file, strerror(errno));
+    mf_cli_run_stats_json(file, stats);
+    bool is_bad = ferror(file) != 0;
+    if (fclose(file) != 0 || is_bad)
+        return mf_cli_error("%s: cannot write: %s", args->stats_file, strerror(errno));
+    return MF_EXIT_OK;
+}
+
 static int run(const run_args *args)
 {
     mf_cli_generator g = {0};
@@ -286,10 +317,8 @@ static int run(const run_args *args)
         status = mf_cli_generator_open(&g, args->model, &args->generate);
     if (status == MF_EXIT_OK) {
         status = args->generate.is_chat ? mf_cli_chat(&g) : answer_once(&g, args, &text);
-        if (args->has_json_stats)
-            mf_cli_run_stats_json(stderr, &g.stats);
-        else if (args->has_stats)
-            mf_cli_run_stats_table(stderr, &g.stats);
+        int reported = report(args, &g.stats);
+        status = status == MF_EXIT_OK ? reported : status;
     }
     mf_cli_generator_close(&g);
     mf_cli_buffer_free(&text);

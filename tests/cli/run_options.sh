@@ -38,6 +38,19 @@ expect_true [ "$(json "$err" tokens)" = "$n_tokens" ]
 run run "$model" --raw -p "Hello there" -n 8 --temp 0 --ignore-eos --quiet --stats
 expect_glob "$err" "*prompt*answer*total*tokens/s*hit rate*peak memory*"
 
+# by themselves in a file, whatever else is said on standard error
+run run "$model" --raw -p "Hello there" -n 8 --temp 0 --ignore-eos --verbose --stats=json:"$scratch/stats"
+expect_code 0
+expect_lines "$scratch/stats" 1
+expect_glob "$scratch/stats" "{*}"
+expect_true [ "$(json "$scratch/stats" generated_tokens)" = 8 ]
+expect_true [ -z "$(json "$err" generated_tokens)" ]
+run run "$model" --raw -p "Hello there" -n 1 --quiet --stats=json:"$scratch/none/stats"
+expect_code 1
+expect_glob "$err" "moeflux: $scratch/none/stats: cannot open: *"
+run run "$model" --stats=json:
+expect_usage_error "--stats: 'json:' is not json or json:FILE"
+
 # one request an expert of a layer and step: 4 layers, 4 experts
 run run "$model" --raw -p "Hello there" -n 8 --temp 0 --ignore-eos --quiet --stats=json --prefill-chunk 1
 expect_true [ "$(($(json "$err" expert_hits) + $(json "$err" expert_misses)))" = "$((16 * n_tokens))" ]

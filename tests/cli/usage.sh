@@ -107,7 +107,7 @@ expect_usage_error "--max-tokens: '-1' is not *"
 run run model -n 5x
 expect_usage_error "--max-tokens: '5x' is not *"
 run run model --stats=xml
-expect_usage_error "--stats: 'xml' is not json"
+expect_usage_error "--stats: 'xml' is not json or json:FILE"
 run run model -p one -f two
 expect_usage_error "run: -p and -f exclude each other"
 run run model --raw --system be
