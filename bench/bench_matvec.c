@@ -75,10 +75,14 @@ static void open_backend(bench *b)
     b->n_bytes = (uint64_t)b->n_mib << 20;
     uint64_t x_bytes = (uint64_t)MAX_TOKENS * b->n_cols * sizeof(float);
     uint64_t y_bytes = MAX_TOKENS * (b->n_bytes / b->n_cols * 2 + 1) * sizeof(float);
-    check(b->be->ops->buffer_create(b->be, b->n_bytes, "weights", &b->weights.buffer, &error),
+    check(b->be->ops->buffer_create(b->be, b->n_bytes, MF_USE_HOST, "weights", &b->weights.buffer,
+                                    &error),
           &error);
-    check(b->be->ops->buffer_create(b->be, x_bytes, "activations", &b->x.buffer, &error), &error);
-    check(b->be->ops->buffer_create(b->be, y_bytes, "results", &b->y.buffer, &error), &error);
+    check(
+        b->be->ops->buffer_create(b->be, x_bytes, MF_USE_HOST, "activations", &b->x.buffer, &error),
+        &error);
+    check(b->be->ops->buffer_create(b->be, y_bytes, MF_USE_DEVICE, "results", &b->y.buffer, &error),
+          &error);
     fill(b->be->ops->buffer_host(b->be, b->weights.buffer), b->n_bytes);
     float *x = (float *)(void *)b->be->ops->buffer_host(b->be, b->x.buffer);
     for (uint64_t i = 0; i < x_bytes / sizeof *x; i++)
@@ -122,7 +126,7 @@ static double run(const bench *b, const form *f, uint32_t n_rows, uint32_t n_tok
         op.u.matmul.weight[0] = weight_at(b, f, at, n_rows);
         b->be->ops->record(b->be, &op);
     }
-    check(b->be->ops->wait(b->be, &error), &error);
+    check(mf_backend_finish(b->be, &error), &error);
     return (double)(mf_now_us() - start_us) / 1e6;
 }
 

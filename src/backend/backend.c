@@ -1,10 +1,73 @@
 /* SPDX-License-Identifier: MIT */
-/* The choice of a backend: the CPU is the only one so far. */
+/* The choice of a backend (the CPU is the only one so far), and what is built on any backend's
+ * functions. */
 #include "backend/backend.h"
 
 #include "backend/cpu/cpu_backend.h"
 
+#include <string.h>
+
+static bool is_cpu(const char *device)
+{
+    return device == NULL || strcmp(device, "auto") == 0 || strcmp(device, "cpu") == 0;
+}
+
 mf_status mf_backend_open(const mf_backend_options *options, mf_backend **out, mf_error *error)
 {
+    if (!is_cpu(options->device))
+        return mf_fail(error, MF_ERR_ARGUMENT, "device '%s' is not known; there are: auto, cpu",
+                       options->device);
     return mf_cpu_backend_create(options, out, error);
+}
+
+uint64_t mf_backend_host_bytes(const char *device, uint64_t n_rows, uint64_t n_cols)
+{
+    return is_cpu(device) ? mf_cpu_host_bytes(n_rows, n_cols) : 0;
+}
+
+const char *mf_op_name(mf_op_kind kind)
+{
+    static const char *const names[] = {
+        [MF_OP_EMBED] = "embed",
+        [MF_OP_COPY_ROWS] = "copy rows",
+        [MF_OP_RMSNORM] = "rmsnorm",
+        [MF_OP_RMSNORM_GATED] = "gated rmsnorm",
+        [MF_OP_MATMUL] = "matmul",
+        [MF_OP_HEAD_NORM_ROPE] = "head norm and rope",
+        [MF_OP_ATTENTION] = "attention",
+        [MF_OP_SIGMOID_MUL] = "sigmoid mul",
+        [MF_OP_CONV1D_SILU] = "conv1d silu",
+        [MF_OP_GATED_DELTA] = "gated delta",
+        [MF_OP_ADD] = "add",
+        [MF_OP_SWIGLU] = "swiglu",
+        [MF_OP_ROUTE] = "route",
+        [MF_OP_EXPERTS] = "experts",
+        [MF_OP_COMBINE] = "combine",
+        [MF_OP_ROPE] = "rope",
+        [MF_OP_HEAD_MATMUL] = "head matmul",
+        [MF_OP_LATENT_ATTENTION] = "latent attention",
+    };
+    uint32_t n = sizeof names / sizeof names[0], i = (uint32_t)kind;
+    return i < n && names[i] != NULL ? names[i] : "unknown";
+}
+
+mf_status mf_backend_reserve(mf_backend *be, const mf_op *op, mf_error *error)
+{
+    if (!be->ops->supports_op(be, op))
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "device %s (%s) lacks the operation '%s' in the form that this model needs",
+                       be->ops->name, be->ops->device_name(be), mf_op_name(op->kind));
+    return be->ops->reserve(be, op, error);
+}
+
+mf_status mf_backend_finish(mf_backend *be, mf_error *error)
+{
+    return be->ops->wait_for(be, be->ops->mark(be), error);
+}
+
+mf_status mf_backend_read(mf_backend *be, mf_span src, void *dest, uint64_t n_bytes,
+                          mf_error *error)
+{
+    be->ops->read(be, src, dest, n_bytes);
+    return mf_backend_finish(be, error);
 }

@@ -1,14 +1,37 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a compute backend offers to models: memory by handle, and operations recorded into one
- * in-order stream. A backend may run an operation when it is recorded (the CPU does) or later;
- * results are seen by the host after mf_backend_wait. Nothing above this header knows which backend
- * it talks to.
+ * in-order stream. Nothing above this header knows which backend it talks to.
+ *
+ * The stream. record, write, upload, copy, read, buffer_free and buffer_discard take their place in
+ * one order: that of the calls, whichever threads make them. When each is done is the backend's
+ * business (the CPU does it at once, a device may begin when somebody waits), and what cannot be
+ * told from outside it may do in another order; but every one finds the bytes that those before it
+ * leave, and those after it find what it leaves. So memory that recorded work still reads may be
+ * given to somebody else who reaches it through the stream.
+ *
+ * Tickets. mark names the stream's present end, upload also the place that it takes. Tickets rise;
+ * one is done when everything up to it is. done only asks: nothing says that it ever becomes true
+ * by itself. wait_for sees to it. Ticket 0 is always done.
+ *
+ * The host's side. Parameters of an operation, the arrays they point to and the source of write are
+ * copied by the call. The source of upload must stay as it is until its ticket is done; the
+ * destination of read is the backend's from the call on, and holds the bytes once a ticket marked
+ * after the call has been waited for or was found done. What the host writes through buffer_host is
+ * found by everything called afterwards; bytes that work not yet done reads or writes must be left
+ * alone, and what that work wrote is seen once a ticket after it is done.
+ *
+ * Failure. Recording cannot fail. A device that fails is lost: from then on every ticket counts as
+ * done, each wait_for returns the device's error, destinations of reads hold anything, and buffers
+ * and the backend can still be freed.
+ *
+ * Threads. One thread at a time begins batches, reserves, records and measures. All others but
+ * destroy may be called by any thread at any time, also while another records: a backend that needs
+ * one has a lock of its own. The work of several threads gets into the stream call by call.
  *
  * Every operation takes n rows of activations: the tokens of a batch, which may belong to several
  * sequences (begin_batch). All activations are float32 unless named otherwise. Spans name bytes
- * inside a buffer. Parameter structs and the arrays they point to are copied by record. Recording
- * cannot fail; a device that fails says so at the next wait.
+ * inside a buffer. Which bytes an operation reads and writes: op_spans.h.
  *
  * The same bits: on one backend a row's result does not depend on the other rows of the batch, nor
  * on how rows are batched.
@@ -17,6 +40,7 @@
 #define MF_BACKEND_BACKEND_H
 
 #include "base/alloc.h"
+#include "base/ticket.h"
 #include "base/weight_format.h"
 
 typedef struct mf_backend mf_backend;
@@ -25,6 +49,13 @@ typedef struct mf_backend mf_backend;
 typedef struct mf_buffer {
     uint32_t id;
 } mf_buffer;
+
+/* What a buffer is for, and so where it lies. */
+typedef enum mf_buffer_use {
+    MF_USE_DEVICE = 0, /* operands, in the memory that is best for them; out of the host's reach */
+    MF_USE_HOST,       /* operands in memory that the host reaches, direct reads from disk too */
+    MF_USE_STAGING     /* sources of uploads and destinations of reads: no operands */
+} mf_buffer_use;
 
 typedef struct mf_span {
     mf_buffer buffer;
@@ -106,9 +137,6 @@ typedef struct mf_head_weight {
 } mf_head_weight;
 
 #define MF_MAX_MATMULS 4
-
-/* What a backend takes at most for tokens in a form of its own, beside buffers and scratch. */
-#define MF_PREPARED_BYTES_MAX ((size_t)8 << 20)
 
 /* out[r] = row tokens[r] of weight */
 typedef struct mf_embed_params {
@@ -308,6 +336,17 @@ typedef struct mf_op {
     } u;
 } mf_op;
 
+/* One of the memories that a backend's buffers lie in. */
+typedef struct mf_backend_memory {
+    char name[64];
+    uint64_t n_bytes; /* that buffers can still take; 0: not known */
+    uint32_t uses;    /* 1 << mf_buffer_use, of those that lie in it */
+    bool is_host;     /* the process's own memory, which ram_bytes bounds */
+} mf_backend_memory;
+
+/* As many as a backend may have. */
+#define MF_MAX_MEMORIES 4
+
 typedef struct mf_backend_ops {
     const char *name;
     /* What it runs on: a CPU's kernel tier, a GPU's name. */
@@ -316,16 +355,25 @@ typedef struct mf_backend_ops {
      * results have other bits takes other numbers, which stay (docs/FORMATS.md). 0: none, so that
      * no state of its is stored. */
     uint32_t (*rounding)(const mf_backend *be);
-    mf_status (*buffer_create)(mf_backend *be, uint64_t n_bytes, const char *what, mf_buffer *out,
-                               mf_error *error);
+    /* The memories, at most MF_MAX_MEMORIES, as they are now; returns how many. Each use lies in
+     * one of them. */
+    uint32_t (*memories)(const mf_backend *be, mf_backend_memory *out);
+    /* A buffer's bytes are anything at first. The first buffers of a backend have the ids 1, 2, ...
+     * in the order of creation. Errors: MF_ERR_NO_MEMORY. */
+    mf_status (*buffer_create)(mf_backend *be, uint64_t n_bytes, mf_buffer_use use,
+                               const char *what, mf_buffer *out, mf_error *error);
+    /* Takes the buffer of id 0: none. */
     void (*buffer_free)(mf_backend *be, mf_buffer buffer);
     /* These bytes are not needed any more, whatever they hold when next touched: true if their
-     * memory was given back (but for parts of pages at either end). */
+     * memory is given back (but for parts of pages at either end). */
     bool (*buffer_discard)(mf_backend *be, mf_span span, uint64_t n_bytes);
-    /* The buffer's bytes where the host can reach them (reads from disk land there), NULL where it
-     * cannot. */
+    /* The bytes of a buffer of MF_USE_HOST or MF_USE_STAGING, aligned to 4096; NULL for
+     * MF_USE_DEVICE. */
     unsigned char *(*buffer_host)(mf_backend *be, mf_buffer buffer);
     void (*write)(mf_backend *be, mf_span dest, const void *src, uint64_t n_bytes);
+    /* As write, without the copy: src is host memory, best within a buffer that buffer_host gives
+     * (from elsewhere the bytes may be copied on their way). */
+    mf_ticket (*upload)(mf_backend *be, mf_span dest, const void *src, uint64_t n_bytes);
     void (*read)(mf_backend *be, mf_span src, void *dest, uint64_t n_bytes);
     /* The spans do not overlap. */
     void (*copy)(mf_backend *be, mf_span dest, mf_span src, uint64_t n_bytes);
@@ -335,17 +383,22 @@ typedef struct mf_backend_ops {
     /* Room for batches of so many sequences with so many pages in all. */
     mf_status (*reserve_batch)(mf_backend *be, uint32_t n_sequences, size_t n_pages,
                                mf_error *error);
+    /* Whether an operation of this kind, with weights of these forms, can be recorded. */
     bool (*supports_op)(const mf_backend *be, const mf_op *op);
     /* Makes room for an operation of these sizes, so that record need not allocate. Called before
-     * the first record. */
+     * the first record of its kind; see mf_backend_reserve. */
     mf_status (*reserve)(mf_backend *be, const mf_op *op, mf_error *error);
     void (*record)(mf_backend *be, const mf_op *op);
-    mf_status (*wait)(mf_backend *be, mf_error *error);
+    mf_ticket (*mark)(mf_backend *be);
+    bool (*done)(mf_backend *be, mf_ticket ticket);
+    /* Errors: the device's. */
+    mf_status (*wait_for)(mf_backend *be, mf_ticket ticket, mf_error *error);
     /* Weight bytes multiplied with since creation. */
     uint64_t (*weight_bytes)(const mf_backend *be);
     mf_status (*measure)(mf_backend *be, const mf_span *spans, const uint64_t *span_bytes,
                          uint32_t n_spans, uint32_t n_milliseconds, double *bytes_per_second,
                          double *fma_per_second, mf_error *error);
+    /* Nobody is within another call. What is recorded need not run any more. */
     void (*destroy)(mf_backend *be);
 } mf_backend_ops;
 
@@ -358,10 +411,29 @@ typedef struct mf_backend_options {
     mf_allocator allocator;
     uint32_t n_threads;      /* of the CPU; 0: one per available CPU */
     uint32_t cpu_tier_limit; /* as mf_kernels_get */
+    const char *device;      /* "auto" (also NULL: the best there is), "cpu" */
 } mf_backend_options;
 
-/* Opens the backend that the options ask for. ops->destroy ends it. */
+/* Opens the backend that the options ask for. ops->destroy ends it. Errors: MF_ERR_ARGUMENT (the
+ * device is not known; the message lists those that are), MF_ERR_NO_MEMORY. */
 mf_status mf_backend_open(const mf_backend_options *options, mf_backend **out, mf_error *error);
+/* The same, for whoever brings a backend of their own. */
+typedef mf_status (*mf_backend_open_fn)(void *ctx, const mf_backend_options *options,
+                                        mf_backend **out, mf_error *error);
+
+/* Bytes of the process's memory, at most, that the device takes beside buffers and scratch for n
+ * rows of at most n_cols floats in a form of its own. Can be asked before it is opened. */
+uint64_t mf_backend_host_bytes(const char *device, uint64_t n_rows, uint64_t n_cols);
+
+/* ops->reserve, or MF_ERR_UNSUPPORTED for an operation that the device lacks. */
+mf_status mf_backend_reserve(mf_backend *be, const mf_op *op, mf_error *error);
+/* Waits for everything up to now. */
+mf_status mf_backend_finish(mf_backend *be, mf_error *error);
+/* ops->read, and waits for it. */
+mf_status mf_backend_read(mf_backend *be, mf_span src, void *dest, uint64_t n_bytes,
+                          mf_error *error);
+/* "matmul", for messages; "unknown" */
+const char *mf_op_name(mf_op_kind kind);
 
 static inline mf_span mf_span_at(mf_span span, uint64_t n_bytes)
 {

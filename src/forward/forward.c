@@ -14,9 +14,9 @@ static mf_status trace(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_e
     const mf_batch_watch *w = batch->watch;
     if (w->trace == NULL)
         return MF_OK;
-    MF_TRY(r->backend->ops->wait(r->backend, error));
-    r->backend->ops->read(r->backend, r->plan.x, w->trace_rows,
-                          (uint64_t)batch->n_rows * r->h.hidden_size * sizeof *w->trace_rows);
+    MF_TRY(mf_backend_read(r->backend, r->plan.x, w->trace_rows,
+                           (uint64_t)batch->n_rows * r->h.hidden_size * sizeof *w->trace_rows,
+                           error));
     w->trace(w->ctx, layer, w->trace_rows);
     return MF_OK;
 }
@@ -45,7 +45,7 @@ static mf_status forward_layer(mf_runner *r, const mf_batch *batch, uint32_t lay
 }
 
 /* Logits of the n rows of plan.x named by row_list into plan.logits. */
-static mf_status head(mf_runner *r, uint32_t n, mf_error *error)
+static void head(mf_runner *r, uint32_t n)
 {
     const mf_plan *p = &r->plan;
     const mf_op copy = {
@@ -56,7 +56,6 @@ static mf_status head(mf_runner *r, uint32_t n, mf_error *error)
     mf_record(r, &copy);
     mf_record_rmsnorm(r, n, p->last, r->weights.final_norm, p->last);
     mf_record_matmul(r, n, &r->weights.lm_head, p->last, p->logits);
-    return r->backend->ops->wait(r->backend, error);
 }
 
 /* The logits of row_list[i]. */
@@ -64,7 +63,8 @@ static mf_status read_logits(mf_runner *r, const mf_batch *batch, uint32_t i, fl
                              mf_error *error)
 {
     uint64_t n_bytes = (uint64_t)r->h.n_vocab * sizeof(float);
-    r->backend->ops->read(r->backend, mf_span_at(r->plan.logits, i * n_bytes), out, n_bytes);
+    const mf_span span = mf_span_at(r->plan.logits, i * n_bytes);
+    MF_TRY(mf_backend_read(r->backend, span, out, n_bytes, error));
     return mf_all_finite(out, r->h.n_vocab) ? MF_OK
                                             : mf_fail_not_finite(r, batch, r->row_list[i], error);
 }
@@ -79,7 +79,7 @@ static mf_status all_logits(mf_runner *r, const mf_batch *batch, mf_error *error
         uint32_t n = left < r->plan.n_logit_rows ? left : r->plan.n_logit_rows;
         for (uint32_t i = 0; i < n; i++)
             r->row_list[i] = first + i;
-        MF_TRY(head(r, n, error));
+        head(r, n);
         for (uint32_t i = 0; i < n; i++) {
             MF_TRY(read_logits(r, batch, i, r->each_logits, error));
             if (batch->watch->each(batch->watch->ctx, first + i, r->each_logits) != 0)
@@ -103,7 +103,7 @@ static mf_status last_logits(mf_runner *r, const mf_batch *batch, mf_error *erro
             r->row_list[n++] = row - 1;
         if (n == 0 || (n < r->plan.n_logit_rows && i + 1 < batch->n_parts))
             continue;
-        MF_TRY(head(r, n, error));
+        head(r, n);
         for (uint32_t at = 0; from <= i; from++)
             if (batch->parts[from].logits != NULL)
                 MF_TRY(read_logits(r, batch, at++, batch->parts[from].logits, error));
@@ -152,7 +152,7 @@ mf_status mf_forward(mf_runner *r, const mf_batch *batch, mf_error *error)
 {
     mf_status status = run(r, batch, error);
     /* Also after a failure: nothing may still write to what the caller is about to give back. */
-    mf_status ended = r->backend->ops->wait(r->backend, status == MF_OK ? error : NULL);
+    mf_status ended = mf_backend_finish(r->backend, status == MF_OK ? error : NULL);
     status = status == MF_OK ? ended : status;
     if (status == MF_OK)
         r->n_tokens += batch->n_rows;

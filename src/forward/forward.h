@@ -87,7 +87,7 @@ static inline mf_status mf_reserve_matmul(mf_runner *r, const mf_weight *w, uint
                                           mf_error *error)
 {
     const mf_op op = {.kind = MF_OP_MATMUL, .n_rows = n_rows, .u.matmul = {.n = 1, .weight = {*w}}};
-    return r->backend->ops->reserve(r->backend, &op, error);
+    return mf_backend_reserve(r->backend, &op, error);
 }
 
 #endif

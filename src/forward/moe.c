@@ -35,10 +35,8 @@ static mf_status route(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows,
                     .eps = how->eps,
                     .scale = how->scale}};
     mf_record(r, &choose);
-    MF_TRY(r->backend->ops->wait(r->backend, error));
-    r->backend->ops->read(r->backend, p->ids, r->moe.ids,
-                          (uint64_t)n_rows * p->k * sizeof *r->moe.ids);
-    return MF_OK;
+    return mf_backend_read(r->backend, p->ids, r->moe.ids,
+                           (uint64_t)n_rows * p->k * sizeof *r->moe.ids, error);
 }
 
 /* Sorts the picks by expert: first[x] .. first[x + 1] are expert x's rows, tokens rising. Returns
@@ -153,7 +151,7 @@ static mf_status run_experts(mf_runner *r, const mf_batch *batch, const mf_exper
         MF_TRY(mf_batch_check(batch, error));
         MF_TRY(mf_expert_fetch_next(fetch, r->moe.ready, MF_READY_MAX, &n_ready, error));
         run_ready(r, shape, n_ready);
-        MF_TRY(r->backend->ops->wait(r->backend, error));
+        MF_TRY(mf_backend_finish(r->backend, error));
         for (uint32_t i = 0; i < n_ready; i++)
             mf_expert_fetch_release(fetch, r->moe.ready[i].index, 0);
         done += n_ready;

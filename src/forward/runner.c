@@ -8,11 +8,11 @@
 #include <math.h>
 
 /* One of the buffers that descriptors name by the id that a fresh backend gives it. */
-static mf_status create(mf_runner *r, mf_runner_buffer name, uint64_t n_bytes, const char *what,
-                        mf_error *error)
+static mf_status create(mf_runner *r, mf_runner_buffer name, uint64_t n_bytes, mf_buffer_use use,
+                        const char *what, mf_error *error)
 {
     mf_buffer buffer;
-    MF_TRY(r->backend->ops->buffer_create(r->backend, n_bytes, what, &buffer, error));
+    MF_TRY(r->backend->ops->buffer_create(r->backend, n_bytes, use, what, &buffer, error));
     if (buffer.id == (uint32_t)name)
         return MF_OK;
     return mf_fail(error, MF_ERR_STATE, "the backend calls its buffer for %s %u, expected %u", what,
@@ -21,17 +21,20 @@ static mf_status create(mf_runner *r, mf_runner_buffer name, uint64_t n_bytes, c
 
 static mf_status open_backend(mf_runner *r, const mf_runner_options *o, mf_error *error)
 {
-    const mf_backend_options options = {o->allocator, o->n_threads, o->cpu_tier_limit};
+    const mf_backend_options options = {
+        .allocator = o->allocator, .n_threads = o->n_threads, .cpu_tier_limit = o->cpu_tier_limit};
     MF_TRY(mf_backend_open(&options, &r->backend, error));
-    MF_TRY(create(r, MF_BUFFER_RESIDENT, r->resident_bytes, "the dense weights", error));
-    MF_TRY(create(r, MF_BUFFER_ACTIVATIONS, r->plan.act_bytes, "activations", error));
-    return create(r, MF_BUFFER_SLOTS, o->n_slots * o->slot_bytes, "expert slots", error);
+    MF_TRY(
+        create(r, MF_BUFFER_RESIDENT, r->resident_bytes, MF_USE_HOST, "the dense weights", error));
+    MF_TRY(
+        create(r, MF_BUFFER_ACTIVATIONS, r->plan.act_bytes, MF_USE_DEVICE, "activations", error));
+    return create(r, MF_BUFFER_SLOTS, o->n_slots * o->slot_bytes, MF_USE_HOST, "expert slots",
+                  error);
 }
 
 static mf_status reserve_mlp(mf_runner *r, uint32_t layer, mf_error *error)
 {
     const mf_layer_weights *w = &r->weights.layers[layer];
-    const mf_backend_ops *ops = r->backend->ops;
     if (r->h.is_dense[layer] || r->h.shared_hidden != 0) {
         MF_TRY(mf_reserve_matmul(r, &w->mlp.gate, r->plan.n_chunk, error));
         MF_TRY(mf_reserve_matmul(r, &w->mlp.up, r->plan.n_chunk, error));
@@ -42,13 +45,13 @@ static mf_status reserve_mlp(mf_runner *r, uint32_t layer, mf_error *error)
     MF_TRY(mf_reserve_matmul(r, &w->router, r->plan.n_chunk, error));
     mf_op route = {.kind = MF_OP_ROUTE, .n_rows = r->plan.n_chunk};
     route.u.route.n_experts = r->h.n_experts;
-    MF_TRY(ops->reserve(r->backend, &route, error));
+    MF_TRY(mf_backend_reserve(r->backend, &route, error));
     const mf_expert_item item = {
         .gate = w->experts.gate, .up = w->experts.up, .down = w->experts.down};
     const mf_op experts = {.kind = MF_OP_EXPERTS,
                            .n_rows = r->plan.n_chunk,
                            .u.experts = {.items = &item, .n_items = 1}};
-    return ops->reserve(r->backend, &experts, error);
+    return mf_backend_reserve(r->backend, &experts, error);
 }
 
 /* The largest operations of each kind that will be recorded, so that none of them allocates later.

@@ -95,8 +95,7 @@ static uint64_t prepared_bytes(const mf_hparams *h, uint64_t n_chunk)
     uint64_t width = max_u64(h->hidden_size, max_u64(h->shared_hidden, h->dense_hidden));
     width = max_u64(width, max_u64(mf_query_width(h), mf_value_width(h)));
     width = max_u64(width, max_u64(h->q_rank, (uint64_t)h->n_heads * h->value_head_dim));
-    uint64_t n_bytes = n_chunk * width * sizeof(float);
-    return n_bytes < MF_PREPARED_BYTES_MAX ? n_bytes : MF_PREPARED_BYTES_MAX;
+    return mf_backend_host_bytes(NULL, n_chunk, width);
 }
 
 static uint32_t logit_rows(uint32_t n_sessions)

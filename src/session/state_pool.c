@@ -56,8 +56,8 @@ static mf_status new_slab(mf_state_pool *pool, mf_state_units *units, mf_state_s
     mf_state_slab slab = {.refs = mf_alloc_array(&pool->allocator, n, sizeof *slab.refs)};
     if (slab.refs == NULL)
         return mf_fail_memory(error, n * sizeof *slab.refs, "session state");
-    mf_status status = pool->backend->ops->buffer_create(pool->backend, n * units->unit_bytes,
-                                                         "session state", &slab.buffer, error);
+    mf_status status = pool->backend->ops->buffer_create(
+        pool->backend, n * units->unit_bytes, MF_USE_HOST, "session state", &slab.buffer, error);
     if (status != MF_OK) {
         mf_free(&pool->allocator, slab.refs, n * sizeof *slab.refs);
         return status;

@@ -447,10 +447,7 @@ mf_status scene_play(const scene *s, mf_backend *be, uint32_t step, unsigned cha
     if (status != MF_OK)
         return status;
     record_pieces(s, be, step);
-    status = be->ops->wait(be, error);
-    if (status == MF_OK)
-        be->ops->read(be, all, result, s->n_bytes);
-    return status;
+    return mf_backend_read(be, all, result, s->n_bytes, error);
 }
 
 /* -------------------------------------------------------------------------------- comparison */

@@ -15,9 +15,9 @@ static mf_status lifetime(const mf_allocator *a, scene *s, mf_error *error)
         return status;
     }
     mf_buffer kept = {0}, freed = {0};
-    status = be->ops->buffer_create(be, 70000, "kept", &kept, error);
+    status = be->ops->buffer_create(be, 70000, MF_USE_DEVICE, "kept", &kept, error);
     if (status == MF_OK)
-        status = be->ops->buffer_create(be, 1, "freed", &freed, error);
+        status = be->ops->buffer_create(be, 1, MF_USE_STAGING, "freed", &freed, error);
     be->ops->buffer_free(be, freed); /* none if it failed */
     for (size_t i = 0; i < n_op_cases && status == MF_OK; i++) {
         scene_reset(s, kept, 0, 1);
@@ -75,7 +75,8 @@ static void check_own_backend(const op_case *c, scene *s, uint32_t tier, unsigne
     mf_backend *be = NULL;
     mf_buffer buffer = {0};
     REQUIRE_OK(mf_backend_open(&options, &be, &error), &error);
-    REQUIRE_OK(be->ops->buffer_create(be, SCENE_BYTES, "scene", &buffer, &error), &error);
+    REQUIRE_OK(be->ops->buffer_create(be, SCENE_BYTES, MF_USE_DEVICE, "scene", &buffer, &error),
+               &error);
     play_case(smallest_like(c), s, be, buffer, result, "at first");
     op_case_build(c, s, buffer, 0);
     failing_arm(&f, 1, false);
@@ -108,6 +109,12 @@ static uint64_t size_of(uint32_t i)
     return sizes[i];
 }
 
+/* The uses take turns. */
+static mf_buffer_use use_of(uint32_t seed)
+{
+    return (mf_buffer_use)(seed % 3);
+}
+
 static void fill(unsigned char *bytes, uint64_t n, uint32_t seed)
 {
     uint64_t random = seed + 1;
@@ -120,13 +127,16 @@ static void check_holds(mf_backend *be, mf_buffer buffer, uint64_t n, uint32_t s
     unsigned char *want = malloc(n), *got = malloc(n);
     REQUIRE(want != NULL && got != NULL);
     fill(want, n, seed);
-    be->ops->read(be, (mf_span){buffer, 0}, got, n);
+    mf_error error = {0};
+    REQUIRE_OK(mf_backend_read(be, (mf_span){buffer, 0}, got, n, &error), &error);
     CHECK_BYTES(got, want, n);
     const unsigned char *host = be->ops->buffer_host(be, buffer);
-    CHECK(host == NULL || memcmp(host, want, n) == 0);
+    CHECK((host == NULL) == (use_of(seed) == MF_USE_DEVICE));
+    CHECK(host == NULL || (memcmp(host, want, n) == 0 && (uintptr_t)host % 4096 == 0));
     /* a part from the middle */
     uint64_t from = n / 3, part = n / 2 - from;
-    be->ops->read(be, mf_span_at((mf_span){buffer, 0}, from), got, part);
+    REQUIRE_OK(mf_backend_read(be, mf_span_at((mf_span){buffer, 0}, from), got, part, &error),
+               &error);
     CHECK_BYTES(got, want + from, part);
     free(want);
     free(got);
@@ -136,7 +146,7 @@ static mf_buffer create(mf_backend *be, uint64_t n, uint32_t seed)
 {
     mf_error error = {0};
     mf_buffer buffer = {0};
-    REQUIRE_OK(be->ops->buffer_create(be, n, "test", &buffer, &error), &error);
+    REQUIRE_OK(be->ops->buffer_create(be, n, use_of(seed), "test", &buffer, &error), &error);
     CHECK(buffer.id != 0);
     unsigned char *bytes = malloc(n);
     REQUIRE(bytes != NULL);
@@ -180,7 +190,7 @@ static void check_too_many(mf_backend *be)
     mf_status status = MF_OK;
     uint32_t n = 0;
     while (n < MOST && status == MF_OK) {
-        status = be->ops->buffer_create(be, 1, "one of many", &buffers[n], &error);
+        status = be->ops->buffer_create(be, 1, MF_USE_DEVICE, "one of many", &buffers[n], &error);
         n += status == MF_OK;
     }
     CHECK(n >= 64);
@@ -189,7 +199,8 @@ static void check_too_many(mf_backend *be)
         CHECK_CONTAINS(error.message, "one of many");
     }
     be->ops->buffer_free(be, buffers[n / 2]);
-    REQUIRE_OK(be->ops->buffer_create(be, 1, "again", &buffers[n / 2], &error), &error);
+    REQUIRE_OK(be->ops->buffer_create(be, 1, MF_USE_DEVICE, "again", &buffers[n / 2], &error),
+               &error);
     for (uint32_t i = 0; i < n; i++)
         be->ops->buffer_free(be, buffers[i]);
 }

@@ -75,7 +75,8 @@ static void run_list(mf_backend *be, scene *s, const list_options *o)
     mf_error error = {0};
     for (size_t i = 0; i < n_op_cases; i++) {
         mf_buffer buffer = {0};
-        REQUIRE_OK(be->ops->buffer_create(be, SCENE_BYTES, "scene", &buffer, &error), &error);
+        REQUIRE_OK(be->ops->buffer_create(be, SCENE_BYTES, MF_USE_DEVICE, "scene", &buffer, &error),
+                   &error);
         op_case_build(&op_cases[i], s, buffer, o->skew);
         run_case(be, &op_cases[i], s, o, o->same != NULL ? &o->same[i] : NULL);
         be->ops->buffer_free(be, buffer);
@@ -102,7 +103,12 @@ static void run_op(const desk *d, const mf_op *op)
     mf_error error = {0};
     REQUIRE_OK(d->be->ops->reserve(d->be, op, &error), &error);
     d->be->ops->record(d->be, op);
-    REQUIRE_OK(d->be->ops->wait(d->be, &error), &error);
+}
+
+static void get(const desk *d, mf_span span, void *values, size_t n_bytes)
+{
+    mf_error error = {0};
+    REQUIRE_OK(mf_backend_read(d->be, span, values, n_bytes, &error), &error);
 }
 
 static void top_k(const desk *d, const float *logits, uint32_t n, uint32_t k, bool normalise,
@@ -120,8 +126,8 @@ static void top_k(const desk *d, const float *logits, uint32_t n, uint32_t k, bo
     op.u.route.n_groups = op.u.route.k_groups = 1;
     op.u.route.scale = 1.0f;
     run_op(d, &op);
-    d->be->ops->read(d->be, op.u.route.ids, ids, k * sizeof *ids);
-    d->be->ops->read(d->be, op.u.route.weights, weights, k * sizeof *weights);
+    get(d, op.u.route.ids, ids, k * sizeof *ids);
+    get(d, op.u.route.weights, weights, k * sizeof *weights);
 }
 
 static void check_ties(const desk *d)
@@ -191,8 +197,8 @@ static void check_scores_not_a_number(const desk *d)
             op.u.route.logits = put(d, 0, logits, sizeof logits);
             op.u.route.k = k;
             run_op(d, &op);
-            d->be->ops->read(d->be, op.u.route.ids, ids, k * sizeof *ids);
-            d->be->ops->read(d->be, op.u.route.weights, weights, k * sizeof *weights);
+            get(d, op.u.route.ids, ids, k * sizeof *ids);
+            get(d, op.u.route.weights, weights, k * sizeof *weights);
             CHECK_BYTES(ids, order, k * sizeof *ids);
             for (uint32_t j = 0; j < k; j++)
                 CHECK(isfinite(weights[j]));
@@ -227,7 +233,7 @@ static void check_combine_order(const desk *d)
         op.u.combine.n_cols = 37;
         op.u.combine.k = 3;
         run_op(d, &op);
-        d->be->ops->read(d->be, op.u.combine.x, x, sizeof x);
+        get(d, op.u.combine.x, x, sizeof x);
         for (uint32_t c = 0; c < 37; c++)
             CHECK_MSG(x[c] == orders[i].sum, "order %zu, column %u: %g", i, c, (double)x[c]);
     }
@@ -247,7 +253,8 @@ static void run_corners(mf_backend *be)
 {
     mf_error error = {0};
     desk d = {.be = be};
-    REQUIRE_OK(be->ops->buffer_create(be, 8 * 4096, "corners", &d.buffer, &error), &error);
+    REQUIRE_OK(be->ops->buffer_create(be, 8 * 4096, MF_USE_DEVICE, "corners", &d.buffer, &error),
+               &error);
     check_ties(&d);
     check_not_a_number(&d);
     check_scores_not_a_number(&d);

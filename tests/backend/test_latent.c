@@ -67,7 +67,8 @@ static void run_open(run *r, mf_backend *be, const shape *s)
     r->got = calloc(n * s->n_heads * s->value, sizeof(float));
     size_t total = rows * s->rank + n * (q_width + 2 * kv_width) +
                    s->chunk * s->n_heads * (2 * (size_t)s->rank + s->value) + 1024;
-    REQUIRE_OK(be->ops->buffer_create(be, total * sizeof(float), "test", &r->buffer, &error),
+    REQUIRE_OK(be->ops->buffer_create(be, total * sizeof(float), MF_USE_DEVICE, "test", &r->buffer,
+                                      &error),
                &error);
     r->w = take(r, rows * s->rank);
     r->q = take(r, n * q_width);
@@ -166,7 +167,9 @@ static void run_chunk(run *r, uint32_t first, uint32_t n, mf_dtype cache_type, f
     const mf_op expand = head_matmul(r, n, false, r->latent, r->out);
     play(r->be, &expand);
     size_t width = (size_t)s->n_heads * s->value;
-    r->be->ops->read(r->be, r->out, r->got + first * width, n * width * sizeof(float));
+    REQUIRE_OK(
+        mf_backend_read(r->be, r->out, r->got + first * width, n * width * sizeof(float), &error),
+        &error);
 }
 
 static void run_all(run *r, mf_dtype cache_type, float scale)
@@ -282,7 +285,7 @@ static routed route(mf_backend *be, const mf_op *like, const float *logits, cons
     mf_op op = *like;
     routed out;
     uint32_t n = op.u.route.n_experts;
-    REQUIRE_OK(be->ops->buffer_create(be, 4096, "router", &buffer, &error), &error);
+    REQUIRE_OK(be->ops->buffer_create(be, 4096, MF_USE_DEVICE, "router", &buffer, &error), &error);
     op.n_rows = 1;
     op.u.route.logits = (mf_span){buffer, 0};
     op.u.route.ids = (mf_span){buffer, 1024};
@@ -295,6 +298,7 @@ static routed route(mf_backend *be, const mf_op *like, const float *logits, cons
     play(be, &op);
     be->ops->read(be, op.u.route.ids, out.ids, op.u.route.k * sizeof *out.ids);
     be->ops->read(be, op.u.route.weights, out.weights, op.u.route.k * sizeof *out.weights);
+    REQUIRE_OK(mf_backend_finish(be, &error), &error);
     be->ops->buffer_free(be, buffer);
     return out;
 }

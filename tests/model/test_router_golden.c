@@ -97,8 +97,8 @@ static result route(mf_backend *be, const shape *s, const float *inputs)
     uint64_t n = s->n_experts, picks = (uint64_t)s->n_rows * s->k;
     uint64_t logit_bytes = s->n_rows * n * 4, bias_bytes = (n * 4 + 63) / 64 * 64;
     result out = {malloc(picks * 4), malloc(picks * 4)};
-    REQUIRE_OK(be->ops->buffer_create(be, logit_bytes + bias_bytes + 8 * picks + 256, "rows",
-                                      &buffer, &error),
+    REQUIRE_OK(be->ops->buffer_create(be, logit_bytes + bias_bytes + 8 * picks + 256, MF_USE_DEVICE,
+                                      "rows", &buffer, &error),
                &error);
     mf_span at = {buffer, 0};
     mf_op op = {.kind = MF_OP_ROUTE, .n_rows = s->n_rows};
@@ -120,9 +120,9 @@ static result route(mf_backend *be, const shape *s, const float *inputs)
         be->ops->write(be, op.u.route.bias, inputs + (size_t)s->n_rows * n, n * 4);
     REQUIRE_OK(be->ops->reserve(be, &op, &error), &error);
     be->ops->record(be, &op);
-    REQUIRE_OK(be->ops->wait(be, &error), &error);
     be->ops->read(be, op.u.route.ids, out.ids, picks * 4);
     be->ops->read(be, op.u.route.weights, out.weights, picks * 4);
+    REQUIRE_OK(mf_backend_finish(be, &error), &error);
     be->ops->buffer_free(be, buffer);
     return out;
 }

@@ -3,6 +3,7 @@
 #include "backend/cpu/cpu_internal.h"
 
 #include "base/checked.h"
+#include "base/memory_limits.h"
 
 #include <assert.h>
 #include <string.h>
@@ -17,14 +18,14 @@ mf_matrix mf_cpu_matrix(const mf_cpu_backend *be, const mf_weight *w)
     return m;
 }
 
-static mf_status buffer_create(mf_backend *base, uint64_t n_bytes, const char *what, mf_buffer *out,
-                               mf_error *error)
+static mf_status create_in_lock(mf_cpu_backend *be, uint64_t n_bytes, mf_buffer_use use,
+                                const char *what, mf_buffer *out, mf_error *error)
 {
-    mf_cpu_backend *be = (mf_cpu_backend *)base;
     for (uint32_t i = 0; i < MF_CPU_MAX_BUFFERS; i++) {
         if (be->buffers[i].mapping != NULL)
             continue;
         MF_TRY(mf_region_create(&be->allocator, n_bytes, what, &be->buffers[i], error));
+        be->is_device[i] = use == MF_USE_DEVICE;
         *out = (mf_buffer){i + 1};
         return MF_OK;
     }
@@ -32,11 +33,24 @@ static mf_status buffer_create(mf_backend *base, uint64_t n_bytes, const char *w
                    MF_CPU_MAX_BUFFERS, what);
 }
 
+static mf_status buffer_create(mf_backend *base, uint64_t n_bytes, mf_buffer_use use,
+                               const char *what, mf_buffer *out, mf_error *error)
+{
+    mf_cpu_backend *be = (mf_cpu_backend *)base;
+    (void)pthread_mutex_lock(&be->lock);
+    mf_status status = create_in_lock(be, n_bytes, use, what, out, error);
+    (void)pthread_mutex_unlock(&be->lock);
+    return status;
+}
+
 static void buffer_free(mf_backend *base, mf_buffer buffer)
 {
     mf_cpu_backend *be = (mf_cpu_backend *)base;
-    if (buffer.id != 0)
-        mf_region_free(&be->allocator, &be->buffers[buffer.id - 1]);
+    if (buffer.id == 0)
+        return;
+    (void)pthread_mutex_lock(&be->lock);
+    mf_region_free(&be->allocator, &be->buffers[buffer.id - 1]);
+    (void)pthread_mutex_unlock(&be->lock);
 }
 
 static bool buffer_discard(mf_backend *base, mf_span span, uint64_t n_bytes)
@@ -48,12 +62,31 @@ static bool buffer_discard(mf_backend *base, mf_span span, uint64_t n_bytes)
 
 static unsigned char *buffer_host(mf_backend *base, mf_buffer buffer)
 {
-    return ((mf_cpu_backend *)base)->buffers[buffer.id - 1].base;
+    const mf_cpu_backend *be = (mf_cpu_backend *)base;
+    return be->is_device[buffer.id - 1] ? NULL : be->buffers[buffer.id - 1].base;
+}
+
+static uint32_t memories(const mf_backend *base, mf_backend_memory *out)
+{
+    (void)base;
+    out[0] = (mf_backend_memory){
+        .name = "memory",
+        .n_bytes = mf_memory_available_bytes(),
+        .uses = 1u << MF_USE_DEVICE | 1u << MF_USE_HOST | 1u << MF_USE_STAGING,
+        .is_host = true,
+    };
+    return 1;
 }
 
 static void write_span(mf_backend *base, mf_span dest, const void *src, uint64_t n_bytes)
 {
     memcpy(mf_cpu_bytes((mf_cpu_backend *)base, dest), src, n_bytes);
+}
+
+static mf_ticket upload(mf_backend *base, mf_span dest, const void *src, uint64_t n_bytes)
+{
+    write_span(base, dest, src, n_bytes);
+    return 0;
 }
 
 static void read_span(mf_backend *base, mf_span src, void *dest, uint64_t n_bytes)
@@ -86,7 +119,7 @@ static size_t prepared_bytes(const mf_cpu_backend *be, const mf_weight *w, uint3
 {
     const mf_matrix m = {.shape = w->shape};
     size_t n_bytes = n_rows * be->kernels->token_bytes(&m);
-    return n_bytes < MF_PREPARED_BYTES_MAX ? n_bytes : MF_PREPARED_BYTES_MAX;
+    return n_bytes < MF_CPU_PREPARED_BYTES_MAX ? n_bytes : MF_CPU_PREPARED_BYTES_MAX;
 }
 
 static size_t max_size(size_t a, size_t b)
@@ -240,9 +273,24 @@ static void record(mf_backend *base, const mf_op *op)
     run[op->kind]((mf_cpu_backend *)base, op);
 }
 
-static mf_status wait(mf_backend *base, mf_error *error)
+/* Everything has run when it was recorded. */
+static mf_ticket mark(mf_backend *base)
 {
-    (void)base; /* everything has run when it was recorded */
+    (void)base;
+    return 0;
+}
+
+static bool done(mf_backend *base, mf_ticket ticket)
+{
+    (void)base;
+    (void)ticket;
+    return true;
+}
+
+static mf_status wait_for(mf_backend *base, mf_ticket ticket, mf_error *error)
+{
+    (void)base;
+    (void)ticket;
     (void)error;
     return MF_OK;
 }
@@ -265,6 +313,7 @@ static void destroy(mf_backend *base)
     mf_free(&a, be->sequences, be->sequences_bytes);
     mf_free(&a, be->first_page, be->first_page_bytes);
     mf_free(&a, be->pages, be->pages_bytes);
+    (void)pthread_mutex_destroy(&be->lock);
     mf_free(&a, be, sizeof *be);
 }
 
@@ -282,11 +331,13 @@ static const mf_backend_ops cpu_ops = {
     .name = "cpu",
     .device_name = device_name,
     .rounding = rounding,
+    .memories = memories,
     .buffer_create = buffer_create,
     .buffer_free = buffer_free,
     .buffer_discard = buffer_discard,
     .buffer_host = buffer_host,
     .write = write_span,
+    .upload = upload,
     .read = read_span,
     .copy = copy_span,
     .begin_batch = begin_batch,
@@ -294,11 +345,19 @@ static const mf_backend_ops cpu_ops = {
     .supports_op = supports_op,
     .reserve = reserve,
     .record = record,
-    .wait = wait,
+    .mark = mark,
+    .done = done,
+    .wait_for = wait_for,
     .weight_bytes = weight_bytes,
     .measure = mf_cpu_measure,
     .destroy = destroy,
 };
+
+uint64_t mf_cpu_host_bytes(uint64_t n_rows, uint64_t n_cols)
+{
+    uint64_t n_bytes = n_rows * n_cols * sizeof(float); /* the form is hardly smaller */
+    return n_bytes < MF_CPU_PREPARED_BYTES_MAX ? n_bytes : MF_CPU_PREPARED_BYTES_MAX;
+}
 
 mf_status mf_cpu_backend_create(const mf_backend_options *options, mf_backend **out,
                                 mf_error *error)
@@ -311,8 +370,13 @@ mf_status mf_cpu_backend_create(const mf_backend_options *options, mf_backend **
     be->allocator = a;
     be->kernels = mf_kernels_get(options->cpu_tier_limit);
     be->n_threads = options->n_threads != 0 ? options->n_threads : mf_cpu_count();
+    if (pthread_mutex_init(&be->lock, NULL) != 0) {
+        mf_free(&a, be, sizeof *be);
+        return mf_fail(error, MF_ERR_NO_MEMORY, "no memory for a lock");
+    }
     mf_status status = mf_thread_pool_create(&a, be->n_threads, &be->pool, error);
     if (status != MF_OK) {
+        (void)pthread_mutex_destroy(&be->lock);
         mf_free(&a, be, sizeof *be);
         return status;
     }

@@ -10,5 +10,7 @@
 
 mf_status mf_cpu_backend_create(const mf_backend_options *options, mf_backend **out,
                                 mf_error *error);
+/* See mf_backend_host_bytes. */
+uint64_t mf_cpu_host_bytes(uint64_t n_rows, uint64_t n_cols);
 
 #endif

@@ -7,7 +7,12 @@
 #include "base/threads.h"
 #include "kernels/kernels.h"
 
+#include <pthread.h>
+
 #define MF_CPU_MAX_BUFFERS 1024
+
+/* Most of what is taken for tokens in a form that matrices are multiplied by. */
+#define MF_CPU_PREPARED_BYTES_MAX ((size_t)8 << 20)
 
 typedef struct mf_cpu_backend {
     mf_backend base;
@@ -15,7 +20,9 @@ typedef struct mf_cpu_backend {
     const mf_kernels *kernels;
     mf_thread_pool *pool;
     uint32_t n_threads;
+    pthread_mutex_t lock;                  /* of what follows, where buffers come and go */
     mf_region buffers[MF_CPU_MAX_BUFFERS]; /* id - 1 */
+    bool is_device[MF_CPU_MAX_BUFFERS];    /* the host is not to see it */
     unsigned char *scratch; /* n_threads blocks of scratch_bytes each, 64-byte aligned */
     unsigned char *scratch_memory;
     size_t scratch_bytes, scratch_memory_bytes;

@@ -34,7 +34,7 @@ static mf_status reserve_heads(mf_runner *r, const mf_head_weight *w, mf_error *
 {
     const mf_op op = {
         .kind = MF_OP_HEAD_MATMUL, .n_rows = ROWS_AT_ONCE, .u.head_matmul = {.w = *w}};
-    return r->backend->ops->reserve(r->backend, &op, error);
+    return mf_backend_reserve(r->backend, &op, error);
 }
 
 static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
@@ -49,7 +49,7 @@ static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
     const mf_op attend = {.kind = MF_OP_LATENT_ATTENTION,
                           .n_rows = ROWS_AT_ONCE,
                           .u.latent_attention = {.n_latent = r->h.kv_rank, .n_rot = r->h.n_rot}};
-    return r->backend->ops->reserve(r->backend, &attend, error);
+    return mf_backend_reserve(r->backend, &attend, error);
 }
 
 static mf_span floats_at(mf_span span, uint64_t n_floats)

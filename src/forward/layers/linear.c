@@ -36,7 +36,7 @@ static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
     const mf_op delta = {.kind = MF_OP_GATED_DELTA,
                          .n_rows = r->plan.n_chunk,
                          .u.gated_delta = {.n_v_heads = r->h.n_v_heads}};
-    return r->backend->ops->reserve(r->backend, &delta, error);
+    return mf_backend_reserve(r->backend, &delta, error);
 }
 
 static void convolve(mf_runner *r, uint32_t n_rows, uint32_t layer, mf_span qkv)

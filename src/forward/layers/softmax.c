@@ -37,7 +37,7 @@ static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
                                           .n_kv_heads = r->h.n_kv_heads,
                                           .head_dim = r->h.head_dim,
                                           .cache_type = r->plan.cache_type}};
-    return r->backend->ops->reserve(r->backend, &attend, error);
+    return mf_backend_reserve(r->backend, &attend, error);
 }
 
 static void project(mf_runner *r, uint32_t n_rows, const mf_full_weights *w, const mf_span *s)
