@@ -3,6 +3,7 @@
  * nothing is left behind. */
 #include "failing_alloc.h"
 #include "op_cases.h"
+#include "strict_backend.h"
 
 /* Opens a backend and reserves for every case of the op list, each larger than some before it. */
 static mf_status lifetime(const mf_allocator *a, scene *s, mf_error *error)
@@ -211,6 +212,10 @@ int main(void)
     mf_backend *be = NULL;
     const mf_backend_options options = {.n_threads = 1};
     REQUIRE_OK(mf_backend_open(&options, &be, &error), &error);
+    check_buffers(be);
+    check_too_many(be);
+    be->ops->destroy(be);
+    REQUIRE_OK(strict_backend_open(NULL, &options, &be, &error), &error);
     check_buffers(be);
     check_too_many(be);
     be->ops->destroy(be);
