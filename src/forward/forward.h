@@ -90,4 +90,7 @@ static inline mf_status mf_reserve_matmul(mf_runner *r, const mf_weight *w, uint
     return mf_backend_reserve(r->backend, &op, error);
 }
 
+/* Room for operations of n_chunk rows that need to know nothing else; kinds end with 0. */
+mf_status mf_reserve_kinds(mf_runner *r, const mf_op_kind *kinds, mf_error *error);
+
 #endif

@@ -23,13 +23,25 @@ static mf_status open_backend(mf_runner *r, const mf_runner_options *o, mf_error
 {
     const mf_backend_options options = {
         .allocator = o->allocator, .n_threads = o->n_threads, .cpu_tier_limit = o->cpu_tier_limit};
-    MF_TRY(mf_backend_open(&options, &r->backend, error));
+    if (o->open_backend != NULL)
+        MF_TRY(o->open_backend(o->backend_ctx, &options, &r->backend, error));
+    else
+        MF_TRY(mf_backend_open(&options, &r->backend, error));
     MF_TRY(
         create(r, MF_BUFFER_RESIDENT, r->resident_bytes, MF_USE_HOST, "the dense weights", error));
     MF_TRY(
         create(r, MF_BUFFER_ACTIVATIONS, r->plan.act_bytes, MF_USE_DEVICE, "activations", error));
     return create(r, MF_BUFFER_SLOTS, o->n_slots * o->slot_bytes, MF_USE_HOST, "expert slots",
                   error);
+}
+
+mf_status mf_reserve_kinds(mf_runner *r, const mf_op_kind *kinds, mf_error *error)
+{
+    for (; *kinds != 0; kinds++) {
+        const mf_op op = {.kind = *kinds, .n_rows = r->plan.n_chunk};
+        MF_TRY(mf_backend_reserve(r->backend, &op, error));
+    }
+    return MF_OK;
 }
 
 static mf_status reserve_mlp(mf_runner *r, uint32_t layer, mf_error *error)
@@ -51,6 +63,8 @@ static mf_status reserve_mlp(mf_runner *r, uint32_t layer, mf_error *error)
     const mf_op experts = {.kind = MF_OP_EXPERTS,
                            .n_rows = r->plan.n_chunk,
                            .u.experts = {.items = &item, .n_items = 1}};
+    const mf_op_kind kinds[] = {MF_OP_COMBINE, 0};
+    MF_TRY(mf_reserve_kinds(r, kinds, error));
     return mf_backend_reserve(r->backend, &experts, error);
 }
 
@@ -60,7 +74,12 @@ static mf_status reserve_ops(mf_runner *r, uint32_t n_sequences, mf_error *error
 {
     /* As many pages as all sequences together may refer to, shared ones each time. */
     const size_t n_pages = (size_t)mf_pages_of(r->plan.n_context) * n_sequences;
+    const mf_op_kind kinds[] = {MF_OP_RMSNORM, MF_OP_ADD, MF_OP_SWIGLU, MF_OP_COPY_ROWS, 0};
+    const mf_op embed = {
+        .kind = MF_OP_EMBED, .n_rows = r->plan.n_chunk, .u.embed = {.weight = r->weights.embed}};
     MF_TRY(r->backend->ops->reserve_batch(r->backend, n_sequences, n_pages, error));
+    MF_TRY(mf_reserve_kinds(r, kinds, error));
+    MF_TRY(mf_backend_reserve(r->backend, &embed, error));
     for (uint32_t i = 0; i < r->h.n_layers; i++) {
         MF_TRY(mf_layer_kind_table[r->h.layer_kind[i]]->reserve(r, i, error));
         MF_TRY(reserve_mlp(r, i, error));

@@ -58,6 +58,8 @@ typedef struct mf_runner_options {
     mf_io_kind io;
     const struct mf_io_engine *io_engine; /* NULL: by `io` */
     void *io_arg;
+    mf_backend_open_fn open_backend; /* NULL: mf_backend_open */
+    void *backend_ctx;
 } mf_runner_options;
 
 /* Opens what the descriptors plan: backend, resident weights, expert store. Takes over what it

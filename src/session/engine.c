@@ -80,8 +80,8 @@ static mf_status open_state(mf_engine *e, mf_error *error)
     return MF_OK;
 }
 
-static mf_status open_runner(mf_engine *e, mf_model *m, const struct mf_io_engine *io_engine,
-                             void *io_arg, mf_error *error)
+static mf_status open_runner(mf_engine *e, mf_model *m, const mf_engine_hooks *hooks,
+                             mf_error *error)
 {
     const mf_runner_options options = {.allocator = e->allocator,
                                        .n_threads = m->n_threads,
@@ -90,16 +90,18 @@ static mf_status open_runner(mf_engine *e, mf_model *m, const struct mf_io_engin
                                        .n_slots = e->info.n_slots,
                                        .slot_bytes = e->info.slot_bytes,
                                        .io = e->options.io,
-                                       .io_engine = io_engine,
-                                       .io_arg = io_arg};
+                                       .io_engine = hooks->io_engine,
+                                       .io_arg = hooks->io_arg,
+                                       .open_backend = hooks->open_backend,
+                                       .backend_ctx = hooks->backend_ctx};
     e->n_threads = m->n_threads;
     return mf_runner_open(m, &options, &e->runner, error);
 }
 
-static mf_status open_parts(mf_engine *e, mf_model *m, const struct mf_io_engine *io_engine,
-                            void *io_arg, mf_error *error)
+static mf_status open_parts(mf_engine *e, mf_model *m, const mf_engine_hooks *hooks,
+                            mf_error *error)
 {
-    MF_TRY(open_runner(e, m, io_engine, io_arg, error));
+    MF_TRY(open_runner(e, m, hooks, error));
     size_t n = e->options.n_sessions;
     e->parts_list = mf_alloc_array(&e->allocator, n, sizeof *e->parts_list);
     e->parts_sessions = mf_alloc_array(&e->allocator, n, sizeof(mf_session *));
@@ -108,9 +110,8 @@ static mf_status open_parts(mf_engine *e, mf_model *m, const struct mf_io_engine
     return open_state(e, error);
 }
 
-mf_status mf_engine_open_with_io(const char *path, const mf_engine_options *options,
-                                 const struct mf_io_engine *io_engine, void *io_arg,
-                                 mf_engine **out, mf_error *error)
+mf_status mf_engine_open_with(const char *path, const mf_engine_options *options,
+                              const mf_engine_hooks *hooks, mf_engine **out, mf_error *error)
 {
     mf_engine_options given;
     MF_TRY(mf_engine_options_take(options, &given, error));
@@ -127,7 +128,7 @@ mf_status mf_engine_open_with_io(const char *path, const mf_engine_options *opti
         mf_model_describe(&m, &e->options, true, &budget, &e->info);
         status = check_budget(&budget, m.source->path, error);
         if (status == MF_OK)
-            status = open_parts(e, &m, io_engine, io_arg, error);
+            status = open_parts(e, &m, hooks, error);
         mf_model_release(&m);
     }
     if (status != MF_OK) {
@@ -163,7 +164,8 @@ mf_status mf_engine_open(const char *path, const mf_engine_options *options, mf_
 {
     if (path == NULL || out == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_engine_open: path or out is NULL");
-    return mf_engine_open_with_io(path, options, NULL, NULL, out, error);
+    const mf_engine_hooks none = {0};
+    return mf_engine_open_with(path, options, &none, out, error);
 }
 
 void mf_engine_info_sized(const mf_engine *engine, mf_model_info *out, size_t struct_bytes)

@@ -42,9 +42,16 @@ struct mf_engine {
         n_cuts; /* whose turn it is where a chunk has fewer rows than sessions; with the turn */
 };
 
-/* mf_engine_open with the I/O engine given (NULL: by options->io); for tests that inject faults. */
-mf_status mf_engine_open_with_io(const char *path, const mf_engine_options *options,
-                                 const struct mf_io_engine *io_engine, void *io_arg,
-                                 mf_engine **out, mf_error *error);
+/* What an engine is built on, where it is not what its options name; each may be NULL. */
+typedef struct mf_engine_hooks {
+    const struct mf_io_engine *io_engine; /* reads the experts */
+    void *io_arg;
+    mf_backend_open_fn open_backend;
+    void *backend_ctx;
+} mf_engine_hooks;
+
+/* mf_engine_open with hooks; for tests. */
+mf_status mf_engine_open_with(const char *path, const mf_engine_options *options,
+                              const mf_engine_hooks *hooks, mf_engine **out, mf_error *error);
 
 #endif

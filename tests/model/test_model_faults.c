@@ -25,8 +25,8 @@ static mf_engine *open_faulty(const golden_case *c, mf_io_fault *fault)
     mf_engine_options options = small_options(c);
     mf_engine *engine = NULL;
     mf_error error = {0};
-    REQUIRE_OK(mf_engine_open_with_io(golden_path(c->name), &options, &mf_io_engine_fault, fault,
-                                      &engine, &error),
+    const mf_engine_hooks hooks = {.io_engine = &mf_io_engine_fault, .io_arg = fault};
+    REQUIRE_OK(mf_engine_open_with(golden_path(c->name), &options, &hooks, &engine, &error),
                &error);
     return engine;
 }
@@ -153,8 +153,8 @@ static void check_dead_drive(const golden_case *c, const golden *g)
     mf_engine *engine = NULL;
     mf_session *session = NULL;
     mf_error error = {0};
-    mf_status status = mf_engine_open_with_io(golden_path(c->name), &options, &mf_io_engine_fault,
-                                              &fault, &engine, &error);
+    const mf_engine_hooks hooks = {.io_engine = &mf_io_engine_fault, .io_arg = &fault};
+    mf_status status = mf_engine_open_with(golden_path(c->name), &options, &hooks, &engine, &error);
     if (status == MF_OK)
         status = mf_session_create(engine, &session, &error);
     if (status == MF_OK)

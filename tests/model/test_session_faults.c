@@ -172,8 +172,8 @@ static void check_reads(const golden_case *c, const golden *g, const float *base
         mf_engine_options options = script_options(c);
         play p = {.c = c, .g = g, .base = base, .expected = MF_ERR_IO};
         mf_error error = {0};
-        REQUIRE_OK(mf_engine_open_with_io(golden_path(c->name), &options, &mf_io_engine_fault,
-                                          &fault, &p.engine, &error),
+        const mf_engine_hooks hooks = {.io_engine = &mf_io_engine_fault, .io_arg = &fault};
+        REQUIRE_OK(mf_engine_open_with(golden_path(c->name), &options, &hooks, &p.engine, &error),
                    &error);
         uint64_t before = fault.n_reads;
         fault.fail_from = n == 0 ? 0 : before + n;

@@ -44,6 +44,8 @@ static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
         if (matrices[i]->shape.n_rows != 0) /* q_a is not there without a rank */
             MF_TRY(mf_reserve_matmul(r, matrices[i], r->plan.n_chunk, error));
+    const mf_op_kind kinds[] = {MF_OP_ROPE, 0};
+    MF_TRY(mf_reserve_kinds(r, kinds, error));
     MF_TRY(reserve_heads(r, &w->key, error));
     MF_TRY(reserve_heads(r, &w->value, error));
     const mf_op attend = {.kind = MF_OP_LATENT_ATTENTION,

@@ -33,6 +33,8 @@ static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
     const mf_weight *const matrices[] = {&w->qkv, &w->z, &w->b, &w->a, &w->out};
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
         MF_TRY(mf_reserve_matmul(r, matrices[i], r->plan.n_chunk, error));
+    const mf_op_kind kinds[] = {MF_OP_CONV1D_SILU, MF_OP_RMSNORM_GATED, 0};
+    MF_TRY(mf_reserve_kinds(r, kinds, error));
     const mf_op delta = {.kind = MF_OP_GATED_DELTA,
                          .n_rows = r->plan.n_chunk,
                          .u.gated_delta = {.n_v_heads = r->h.n_v_heads}};

@@ -31,6 +31,8 @@ static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
         if (matrices[i]->shape.n_rows != 0)
             MF_TRY(mf_reserve_matmul(r, matrices[i], r->plan.n_chunk, error));
+    const mf_op_kind kinds[] = {MF_OP_HEAD_NORM_ROPE, MF_OP_ROPE, MF_OP_SIGMOID_MUL, 0};
+    MF_TRY(mf_reserve_kinds(r, kinds, error));
     const mf_op attend = {.kind = MF_OP_ATTENTION,
                           .n_rows = r->plan.n_chunk,
                           .u.attention = {.n_heads = r->h.n_heads,
