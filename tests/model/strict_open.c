@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Linked into a test of models with --wrap, so that every engine that it opens runs on the strict
+ * backend: device memory out of the host's reach, work that waits, shuffled order. Every engine
+ * has another order.
+ */
+#include "session/engine.h"
+#include "strict_backend.h"
+#include "test.h"
+
+#include <stdatomic.h>
+
+mf_status __real_mf_engine_open_with(const char *path, const mf_engine_options *options,
+                                     const mf_engine_hooks *hooks, mf_engine **out,
+                                     mf_error *error);
+mf_status __wrap_mf_engine_open_with(const char *path, const mf_engine_options *options,
+                                     const mf_engine_hooks *hooks, mf_engine **out,
+                                     mf_error *error);
+mf_status __real_mf_engine_open(const char *path, const mf_engine_options *options, mf_engine **out,
+                                mf_error *error);
+mf_status __wrap_mf_engine_open(const char *path, const mf_engine_options *options, mf_engine **out,
+                                mf_error *error);
+
+mf_status __wrap_mf_engine_open_with(const char *path, const mf_engine_options *options,
+                                     const mf_engine_hooks *hooks, mf_engine **out, mf_error *error)
+{
+    static atomic_ullong n_opened;
+    uint64_t seed = ++n_opened;
+    strict_options strict = {.seed = seed, .runs_ahead = seed % 2 == 0};
+    mf_engine_hooks with = *hooks;
+    if (with.open_backend == NULL) {
+        with.open_backend = strict_backend_open;
+        with.backend_ctx = &strict;
+    }
+    return __real_mf_engine_open_with(path, options, &with, out, error);
+}
+
+mf_status __wrap_mf_engine_open(const char *path, const mf_engine_options *options, mf_engine **out,
+                                mf_error *error)
+{
+    const mf_engine_hooks none = {0};
+    mf_engine_options given;
+    if (path == NULL || out == NULL)
+        return __real_mf_engine_open(path, options, out, error);
+    mf_engine_options_default(&given);
+    return __wrap_mf_engine_open_with(path, options != NULL ? options : &given, &none, out, error);
+}
