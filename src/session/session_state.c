@@ -277,8 +277,7 @@ static mf_state_part part_in_unit(const mf_engine *engine, part_place place, mf_
     mf_span at =
         mf_unit_span(&e->pool, place.is_recurrent ? MF_UNIT_RECURRENT : MF_UNIT_PAGE, unit);
     mf_engine_unlock(e);
-    unsigned char *host = e->runner.backend->ops->buffer_host(e->runner.backend, at.buffer);
-    return (mf_state_part){host + at.offset + place.offset, place.n_bytes};
+    return (mf_state_part){mf_span_at(at, place.offset), place.n_bytes};
 }
 
 mf_state_part mf_state_part_in(const mf_state *st, uint64_t position, uint32_t i)

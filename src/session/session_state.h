@@ -67,9 +67,9 @@ void mf_state_release(mf_state **state);
 
 /* ---------------------------------------------------------------------------------------- bytes */
 
-/* A run of a state's bytes where the host reaches them. */
+/* A run of a state's bytes in the backend's memory. */
 typedef struct mf_state_part {
-    unsigned char *bytes;
+    mf_span span;
     uint64_t n_bytes;
 } mf_state_part;
 

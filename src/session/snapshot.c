@@ -43,7 +43,29 @@ static mf_snapshot_crew crew_of(const mf_engine *engine)
 
 static void list_part(mf_snapshot_parts *parts, uint64_t number, mf_state_part part)
 {
-    mf_snapshot_parts_add(parts, number, part.bytes, (size_t)part.n_bytes);
+    mf_snapshot_parts_add_place(parts, number, part.span.buffer.id, part.span.offset,
+                                (size_t)part.n_bytes);
+}
+
+static mf_status get_bytes(void *ctx, uint32_t buffer, uint64_t offset, void *dest, size_t n_bytes,
+                           mf_error *error)
+{
+    return mf_backend_read(ctx, (mf_span){{buffer}, offset}, dest, n_bytes, error);
+}
+
+/* That the device is well is asked when all is written. */
+static mf_status put_bytes(void *ctx, uint32_t buffer, uint64_t offset, const void *src,
+                           size_t n_bytes, mf_error *error)
+{
+    mf_backend *be = ctx;
+    (void)error;
+    be->ops->write(be, (mf_span){{buffer}, offset}, src, n_bytes);
+    return MF_OK;
+}
+
+static mf_part_memory memory_of(const mf_engine *e)
+{
+    return (mf_part_memory){e->runner.backend, get_bytes, put_bytes};
 }
 
 /* All parts that the head says the snapshot has. */
@@ -52,6 +74,7 @@ static void list_written(const mf_state *state, const mf_snapshot_head *head,
 {
     const mf_engine *e = state->engine;
     uint32_t n_parts = mf_state_n_parts(e, state->position);
+    parts->memory = memory_of(e);
     for (uint32_t i = 0; i < n_parts; i++)
         list_part(parts, i, mf_state_part_at(state, i));
     if (head->has_logits)
@@ -187,8 +210,11 @@ static mf_status read_parts(const mf_state *state, const mf_snapshot_head *head,
     const mf_snapshot_crew crew = crew_of(state->engine);
     mf_snapshot_parts parts;
     MF_TRY(mf_snapshot_parts_init(&parts, a, (uint32_t)head->n_parts, error));
+    parts.memory = memory_of(state->engine);
     list_read(state, head, extent, &parts);
     mf_status status = mf_snapshot_read_parts(source, head, &parts, &crew, error);
+    if (status == MF_OK)
+        status = mf_backend_finish(state->engine->runner.backend, error);
     mf_snapshot_parts_free(&parts, a);
     return status;
 }

@@ -17,16 +17,35 @@
 #define N_AT_ONCE 128u
 #define ROOM_BYTES (SAMPLE_BYTES + MF_IO_ALIGN)
 
-static void add_resident(const mf_engine *e, mf_checksum *c)
+/* Up to N_AT_ONCE samples of the dense weights, from byte `at` on; the byte of the next one. */
+static mf_status add_some_resident(const mf_engine *e, uint64_t *at, unsigned char *room,
+                                   mf_checksum *c, mf_error *error)
 {
-    const unsigned char *bytes =
-        e->runner.backend->ops->buffer_host(e->runner.backend, (mf_buffer){MF_BUFFER_RESIDENT});
-    uint64_t n_bytes = e->info.resident_bytes;
-    uint64_t stride = n_bytes <= WHOLE_BYTES ? SAMPLE_BYTES : SAMPLE_STRIDE;
-    for (uint64_t at = 0; at < n_bytes; at += stride) {
-        uint64_t n = n_bytes - at < SAMPLE_BYTES ? n_bytes - at : SAMPLE_BYTES;
-        mf_fingerprint_add(c, bytes + at, (size_t)n);
+    mf_backend *be = e->runner.backend;
+    const uint64_t n_bytes = e->info.resident_bytes;
+    const uint64_t stride = n_bytes <= WHOLE_BYTES ? SAMPLE_BYTES : SAMPLE_STRIDE;
+    uint64_t n = 0, sizes[N_AT_ONCE];
+    for (; n < N_AT_ONCE && *at < n_bytes; n++, *at += stride) {
+        const mf_span from = {{MF_BUFFER_RESIDENT}, *at};
+        sizes[n] = n_bytes - *at < SAMPLE_BYTES ? n_bytes - *at : SAMPLE_BYTES;
+        be->ops->read(be, from, room + n * SAMPLE_BYTES, sizes[n]);
     }
+    MF_TRY(mf_backend_finish(be, error));
+    for (uint64_t i = 0; i < n; i++)
+        mf_fingerprint_add(c, room + i * SAMPLE_BYTES, (size_t)sizes[i]);
+    return MF_OK;
+}
+
+static mf_status add_resident(const mf_engine *e, mf_checksum *c, mf_error *error)
+{
+    unsigned char *room = mf_alloc(&e->allocator, N_AT_ONCE * SAMPLE_BYTES);
+    mf_status status = MF_OK;
+    if (room == NULL)
+        return mf_fail_memory(error, N_AT_ONCE * SAMPLE_BYTES, "samples of the dense weights");
+    for (uint64_t at = 0; at < e->info.resident_bytes && status == MF_OK;)
+        status = add_some_resident(e, &at, room, c, error);
+    mf_free(&e->allocator, room, N_AT_ONCE * SAMPLE_BYTES);
+    return status;
 }
 
 /* What the same weights may be evaluated differently by, and the form of the experts. */
@@ -185,7 +204,7 @@ mf_status mf_engine_snapshot_key(mf_engine *engine, mf_snapshot_key *out, mf_err
     mf_fingerprint_begin(&c);
     add_shapes(engine, &c);
     add_config(&engine->runner.h, &c);
-    add_resident(engine, &c);
+    MF_TRY(add_resident(engine, &c, error));
     MF_TRY(add_experts(engine, &c, error));
     mf_fingerprint_end(&c, key.fingerprint);
     mf_engine_lock(engine);

@@ -57,7 +57,7 @@ static mf_status new_slab(mf_state_pool *pool, mf_state_units *units, mf_state_s
     if (slab.refs == NULL)
         return mf_fail_memory(error, n * sizeof *slab.refs, "session state");
     mf_status status = pool->backend->ops->buffer_create(
-        pool->backend, n * units->unit_bytes, MF_USE_HOST, "session state", &slab.buffer, error);
+        pool->backend, n * units->unit_bytes, MF_USE_DEVICE, "session state", &slab.buffer, error);
     if (status != MF_OK) {
         mf_free(&pool->allocator, slab.refs, n * sizeof *slab.refs);
         return status;

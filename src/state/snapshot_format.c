@@ -44,9 +44,6 @@ enum {
     AT_CHECKSUM = 120
 };
 
-/* Checksum and copy take turns on pieces that stay in the cache between them. */
-#define PIECE_BYTES ((size_t)256 << 10)
-
 uint64_t mf_snapshot_head_bytes(uint64_t n_tokens, uint32_t n_checkpoints)
 {
     return mf_round_up(MF_SNAPSHOT_HEADER_BYTES + 4 * (n_tokens + n_checkpoints) + 8,
@@ -146,13 +143,18 @@ mf_status mf_snapshot_write_head(mf_byte_sink *sink, mf_snapshot_head *head, con
     return sink->write(sink, &head->checksum, 8, error);
 }
 
+static size_t piece_of(size_t n_left)
+{
+    return n_left < MF_SNAPSHOT_PIECE_BYTES ? n_left : MF_SNAPSHOT_PIECE_BYTES;
+}
+
 mf_status mf_snapshot_write_part(mf_byte_sink *sink, const mf_snapshot_head *head, uint64_t i,
                                  const void *data, size_t n_bytes, mf_error *error)
 {
     mf_checksum c;
     mf_checksum_begin(&c, head->checksum + i);
     for (size_t done = 0; done < n_bytes;) {
-        size_t n = n_bytes - done < PIECE_BYTES ? n_bytes - done : PIECE_BYTES;
+        size_t n = piece_of(n_bytes - done);
         mf_checksum_add(&c, (const unsigned char *)data + done, n);
         MF_TRY(sink->write(sink, (const unsigned char *)data + done, n, error));
         done += n;
@@ -269,6 +271,25 @@ mf_status mf_snapshot_read_tokens(mf_byte_source *source, mf_snapshot_head *head
     return check_values(head, tokens, error);
 }
 
+mf_status mf_snapshot_write_part_from(mf_byte_sink *sink, const mf_snapshot_head *head, uint64_t i,
+                                      const mf_part_place *from, size_t n_bytes, mf_error *error)
+{
+    const mf_part_memory *m = from->memory;
+    mf_checksum c;
+    mf_checksum_begin(&c, head->checksum + i);
+    for (size_t done = 0, n; done < n_bytes; done += n) {
+        n = piece_of(n_bytes - done);
+        unsigned char *to = sink->reserve != NULL ? sink->reserve(sink, n) : NULL;
+        unsigned char *piece = to != NULL ? to : from->block;
+        MF_TRY(m->get(m->ctx, from->buffer, from->offset + done, piece, n, error));
+        mf_checksum_add(&c, piece, n);
+        if (to == NULL)
+            MF_TRY(sink->write(sink, piece, n, error));
+    }
+    const uint64_t checksum = mf_checksum_end(&c);
+    return sink->write(sink, &checksum, 8, error);
+}
+
 static mf_status check_part(mf_byte_source *source, const mf_snapshot_head *head, uint64_t i,
                             const mf_checksum *c, mf_error *error)
 {
@@ -287,10 +308,29 @@ mf_status mf_snapshot_read_part(mf_byte_source *source, const mf_snapshot_head *
     mf_checksum c;
     mf_checksum_begin(&c, head->checksum + i);
     for (size_t done = 0; done < n_bytes;) {
-        size_t n = n_bytes - done < PIECE_BYTES ? n_bytes - done : PIECE_BYTES;
+        size_t n = piece_of(n_bytes - done);
         MF_TRY(source->read(source, (unsigned char *)dest + done, n, error));
         mf_checksum_add(&c, (unsigned char *)dest + done, n);
         done += n;
+    }
+    return check_part(source, head, i, &c, error);
+}
+
+mf_status mf_snapshot_read_part_to(mf_byte_source *source, const mf_snapshot_head *head, uint64_t i,
+                                   const mf_part_place *to, size_t n_bytes, mf_error *error)
+{
+    const mf_part_memory *m = to->memory;
+    mf_checksum c;
+    mf_checksum_begin(&c, head->checksum + i);
+    for (size_t done = 0, n; done < n_bytes; done += n) {
+        n = piece_of(n_bytes - done);
+        const unsigned char *piece = source->reserve != NULL ? source->reserve(source, n) : NULL;
+        if (piece == NULL) {
+            MF_TRY(source->read(source, to->block, n, error));
+            piece = to->block;
+        }
+        mf_checksum_add(&c, piece, n);
+        MF_TRY(m->put(m->ctx, to->buffer, to->offset + done, piece, n, error));
     }
     return check_part(source, head, i, &c, error);
 }

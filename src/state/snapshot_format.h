@@ -57,11 +57,34 @@ uint64_t mf_snapshot_part_offset(const mf_snapshot_head *head, uint64_t i, uint6
 /* Where the parts of checkpoint k begin; of k = n_checkpoints, where the snapshot ends. */
 uint64_t mf_snapshot_checkpoint_offset(const mf_snapshot_head *head, uint32_t k);
 
+/* Checksum and copy take turns on pieces that stay in the cache between them. */
+#define MF_SNAPSHOT_PIECE_BYTES ((size_t)256 << 10)
+
+/* A part's bytes in memory that the host may not reach: a piece of them at a time. Any thread may
+ * ask, several at once. */
+typedef struct mf_part_memory {
+    void *ctx;
+    mf_status (*get)(void *ctx, uint32_t buffer, uint64_t offset, void *dest, size_t n_bytes,
+                     mf_error *error);
+    /* src is taken by the call. */
+    mf_status (*put)(void *ctx, uint32_t buffer, uint64_t offset, const void *src, size_t n_bytes,
+                     mf_error *error);
+} mf_part_memory;
+
+typedef struct mf_part_place {
+    const mf_part_memory *memory;
+    uint32_t buffer;
+    uint64_t offset;
+    unsigned char *block; /* [MF_SNAPSHOT_PIECE_BYTES] for streams that are not memory */
+} mf_part_place;
+
 /* Writing: the head first, then every part in order. */
 mf_status mf_snapshot_write_head(mf_byte_sink *sink, mf_snapshot_head *head, const int32_t *tokens,
                                  mf_error *error);
 mf_status mf_snapshot_write_part(mf_byte_sink *sink, const mf_snapshot_head *head, uint64_t i,
                                  const void *data, size_t n_bytes, mf_error *error);
+mf_status mf_snapshot_write_part_from(mf_byte_sink *sink, const mf_snapshot_head *head, uint64_t i,
+                                      const mf_part_place *from, size_t n_bytes, mf_error *error);
 
 /*
  * Reading: the header (checked by itself, sizes within the limits above and without contradiction),
@@ -74,6 +97,8 @@ mf_status mf_snapshot_read_tokens(mf_byte_source *source, mf_snapshot_head *head
                                   mf_error *error);
 mf_status mf_snapshot_read_part(mf_byte_source *source, const mf_snapshot_head *head, uint64_t i,
                                 void *dest, size_t n_bytes, mf_error *error);
+mf_status mf_snapshot_read_part_to(mf_byte_source *source, const mf_snapshot_head *head, uint64_t i,
+                                   const mf_part_place *to, size_t n_bytes, mf_error *error);
 /* Checks a part that nobody wants. */
 mf_status mf_snapshot_pass_part(mf_byte_source *source, const mf_snapshot_head *head, uint64_t i,
                                 size_t n_bytes, mf_error *error);

@@ -18,10 +18,10 @@
 
 typedef struct memory_job {
     const mf_snapshot_head *head;
-    const mf_snapshot_part *list;
+    const mf_snapshot_parts *parts;
     unsigned char *to;         /* where parts are written */
     const unsigned char *from; /* where they are read */
-    atomic_uint first_damaged; /* index in the list; UINT32_MAX: none */
+    atomic_uint first_failed;  /* index in the list; UINT32_MAX: none */
 } memory_job;
 
 mf_status mf_snapshot_parts_init(mf_snapshot_parts *parts, const mf_allocator *a, uint32_t capacity,
@@ -43,11 +43,24 @@ void mf_snapshot_parts_free(mf_snapshot_parts *parts, const mf_allocator *a)
     *parts = (mf_snapshot_parts){0};
 }
 
-void mf_snapshot_parts_add(mf_snapshot_parts *parts, uint64_t number, void *bytes, size_t n_bytes)
+static void add(mf_snapshot_parts *parts, mf_snapshot_part part)
 {
     assert(parts->n_parts < parts->capacity);
-    parts->list[parts->n_parts++] = (mf_snapshot_part){bytes, n_bytes, number, parts->n_bytes};
-    parts->n_bytes += n_bytes + CHECKSUM_BYTES;
+    part.offset = parts->n_bytes;
+    parts->list[parts->n_parts++] = part;
+    parts->n_bytes += part.n_bytes + CHECKSUM_BYTES;
+}
+
+void mf_snapshot_parts_add(mf_snapshot_parts *parts, uint64_t number, void *bytes, size_t n_bytes)
+{
+    add(parts, (mf_snapshot_part){.bytes = bytes, .n_bytes = n_bytes, .number = number});
+}
+
+void mf_snapshot_parts_add_place(mf_snapshot_parts *parts, uint64_t number, uint32_t buffer,
+                                 uint64_t offset, size_t n_bytes)
+{
+    add(parts,
+        (mf_snapshot_part){.buffer = buffer, .from = offset, .n_bytes = n_bytes, .number = number});
 }
 
 static mf_status run(memory_job *job, mf_task_fn fn, const mf_snapshot_parts *parts,
@@ -64,16 +77,65 @@ static mf_status run(memory_job *job, mf_task_fn fn, const mf_snapshot_parts *pa
     return MF_OK;
 }
 
+static mf_part_place place_of(const mf_snapshot_parts *parts, const mf_snapshot_part *part,
+                              unsigned char *block)
+{
+    return (mf_part_place){&parts->memory, part->buffer, part->from, block};
+}
+
+/* block: [MF_SNAPSHOT_PIECE_BYTES], or NULL where the sink is memory with room for the part. */
+static mf_status write_part(mf_byte_sink *sink, const mf_snapshot_head *head,
+                            const mf_snapshot_parts *parts, uint32_t i, unsigned char *block,
+                            mf_error *error)
+{
+    const mf_snapshot_part *part = &parts->list[i];
+    const mf_part_place from = place_of(parts, part, block);
+    if (part->bytes != NULL)
+        return mf_snapshot_write_part(sink, head, part->number, part->bytes, part->n_bytes, error);
+    return mf_snapshot_write_part_from(sink, head, part->number, &from, part->n_bytes, error);
+}
+
+static mf_status read_part(mf_byte_source *source, const mf_snapshot_head *head,
+                           const mf_snapshot_parts *parts, uint32_t i, unsigned char *block,
+                           mf_error *error)
+{
+    const mf_snapshot_part *part = &parts->list[i];
+    const mf_part_place to = place_of(parts, part, block);
+    if (part->bytes != NULL)
+        return mf_snapshot_read_part(source, head, part->number, part->bytes, part->n_bytes, error);
+    return mf_snapshot_read_part_to(source, head, part->number, &to, part->n_bytes, error);
+}
+
+/* The first of the tasks that failed; its message is found by doing it again. */
+static void note_failure(memory_job *job, uint32_t task)
+{
+    unsigned first = atomic_load(&job->first_failed);
+    while (task < first && !atomic_compare_exchange_weak(&job->first_failed, &first, task))
+        continue;
+}
+
+static mf_status write_part_of(const memory_job *job, uint32_t i, mf_error *error)
+{
+    const mf_snapshot_part *part = &job->parts->list[i];
+    mf_buffer_sink sink;
+    mf_buffer_sink_init(&sink, job->to + part->offset, part->n_bytes + CHECKSUM_BYTES);
+    return write_part(&sink.sink, job->head, job->parts, i, NULL, error);
+}
+
 static void write_to_memory(void *ctx, uint32_t task, uint32_t thread)
 {
-    const memory_job *job = ctx;
-    const mf_snapshot_part *part = &job->list[task];
-    mf_buffer_sink sink;
+    memory_job *job = ctx;
     (void)thread;
-    mf_buffer_sink_init(&sink, job->to + part->offset, part->n_bytes + CHECKSUM_BYTES);
-    /* cannot fail: the buffer has the part's size */
-    (void)!mf_snapshot_write_part(&sink.sink, job->head, part->number, part->bytes, part->n_bytes,
-                                  NULL);
+    if (write_part_of(job, task, NULL) != MF_OK)
+        note_failure(job, task);
+}
+
+static unsigned char *new_block(const mf_snapshot_crew *crew, mf_error *error)
+{
+    unsigned char *block = mf_alloc(crew->allocator, MF_SNAPSHOT_PIECE_BYTES);
+    if (block == NULL)
+        (void)mf_fail_memory(error, MF_SNAPSHOT_PIECE_BYTES, "a piece of a snapshot");
+    return block;
 }
 
 mf_status mf_snapshot_write_parts(mf_byte_sink *sink, const mf_snapshot_head *head,
@@ -82,34 +144,34 @@ mf_status mf_snapshot_write_parts(mf_byte_sink *sink, const mf_snapshot_head *he
 {
     unsigned char *to = sink->reserve != NULL ? sink->reserve(sink, parts->n_bytes) : NULL;
     if (to != NULL) {
-        memory_job job = {.head = head, .list = parts->list, .to = to};
-        return run(&job, write_to_memory, parts, crew, error);
+        memory_job job = {.head = head, .parts = parts, .to = to};
+        atomic_init(&job.first_failed, UINT32_MAX);
+        MF_TRY(run(&job, write_to_memory, parts, crew, error));
+        unsigned first = atomic_load(&job.first_failed);
+        return first == UINT32_MAX ? MF_OK : write_part_of(&job, first, error);
     }
-    for (uint32_t i = 0; i < parts->n_parts; i++) {
-        const mf_snapshot_part *part = &parts->list[i];
-        MF_TRY(mf_snapshot_write_part(sink, head, part->number, part->bytes, part->n_bytes, error));
-    }
-    return MF_OK;
+    unsigned char *block = new_block(crew, error);
+    mf_status status = block != NULL ? MF_OK : MF_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < parts->n_parts && status == MF_OK; i++)
+        status = write_part(sink, head, parts, i, block, error);
+    mf_free(crew->allocator, block, MF_SNAPSHOT_PIECE_BYTES);
+    return status;
 }
 
 static mf_status read_part_of(const memory_job *job, uint32_t i, mf_error *error)
 {
-    const mf_snapshot_part *part = &job->list[i];
+    const mf_snapshot_part *part = &job->parts->list[i];
     mf_buffer_source source;
     mf_buffer_source_init(&source, job->from + part->offset, part->n_bytes + CHECKSUM_BYTES);
-    return mf_snapshot_read_part(&source.source, job->head, part->number, part->bytes,
-                                 part->n_bytes, error);
+    return read_part(&source.source, job->head, job->parts, i, NULL, error);
 }
 
 static void read_from_memory(void *ctx, uint32_t task, uint32_t thread)
 {
     memory_job *job = ctx;
     (void)thread;
-    if (read_part_of(job, task, NULL) == MF_OK)
-        return;
-    unsigned first = atomic_load(&job->first_damaged);
-    while (task < first && !atomic_compare_exchange_weak(&job->first_damaged, &first, task))
-        continue;
+    if (read_part_of(job, task, NULL) != MF_OK)
+        note_failure(job, task);
 }
 
 mf_status mf_snapshot_read_parts(mf_byte_source *source, const mf_snapshot_head *head,
@@ -119,16 +181,16 @@ mf_status mf_snapshot_read_parts(mf_byte_source *source, const mf_snapshot_head 
     const unsigned char *from =
         source->reserve != NULL ? source->reserve(source, parts->n_bytes) : NULL;
     if (from != NULL) {
-        memory_job job = {.head = head, .list = parts->list, .from = from};
-        atomic_init(&job.first_damaged, UINT32_MAX);
+        memory_job job = {.head = head, .parts = parts, .from = from};
+        atomic_init(&job.first_failed, UINT32_MAX);
         MF_TRY(run(&job, read_from_memory, parts, crew, error));
-        unsigned first = atomic_load(&job.first_damaged);
-        return first == UINT32_MAX ? MF_OK : read_part_of(&job, first, error); /* for its message */
+        unsigned first = atomic_load(&job.first_failed);
+        return first == UINT32_MAX ? MF_OK : read_part_of(&job, first, error);
     }
-    for (uint32_t i = 0; i < parts->n_parts; i++) {
-        const mf_snapshot_part *part = &parts->list[i];
-        MF_TRY(
-            mf_snapshot_read_part(source, head, part->number, part->bytes, part->n_bytes, error));
-    }
-    return MF_OK;
+    unsigned char *block = new_block(crew, error);
+    mf_status status = block != NULL ? MF_OK : MF_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < parts->n_parts && status == MF_OK; i++)
+        status = read_part(source, head, parts, i, block, error);
+    mf_free(crew->allocator, block, MF_SNAPSHOT_PIECE_BYTES);
+    return status;
 }

@@ -7,7 +7,9 @@
 
 /* A run of a state's bytes, and which of the snapshot's parts it is. */
 typedef struct mf_snapshot_part {
-    unsigned char *bytes;
+    unsigned char *bytes; /* NULL: they lie in the parts' memory */
+    uint32_t buffer;
+    uint64_t from;
     size_t n_bytes;
     uint64_t number;
     size_t offset; /* in the snapshot, from the list's first part */
@@ -15,6 +17,7 @@ typedef struct mf_snapshot_part {
 
 /* Parts that follow each other in the snapshot as they do here. */
 typedef struct mf_snapshot_parts {
+    mf_part_memory memory;
     mf_snapshot_part *list; /* [capacity] */
     uint32_t capacity, n_parts;
     size_t n_bytes; /* of all, their checksums included */
@@ -26,6 +29,9 @@ mf_status mf_snapshot_parts_init(mf_snapshot_parts *parts, const mf_allocator *a
 void mf_snapshot_parts_free(mf_snapshot_parts *parts, const mf_allocator *a);
 /* At most `capacity` times. */
 void mf_snapshot_parts_add(mf_snapshot_parts *parts, uint64_t number, void *bytes, size_t n_bytes);
+/* Likewise, of bytes in parts->memory, which is then the caller's to set. */
+void mf_snapshot_parts_add_place(mf_snapshot_parts *parts, uint64_t number, uint32_t buffer,
+                                 uint64_t offset, size_t n_bytes);
 
 /* Who does it. Threads are started for the call where sink or source is memory, as many of
  * n_threads as the bytes are worth. */

@@ -83,9 +83,10 @@ static bool copy_to(play *p, mf_session *from, mf_session *to)
     mf_status status = mf_state_hold(from, mf_session_position(from), &state, &error);
     if (status == MF_OK)
         status = mf_state_create(p->engine, state->tokens, state->position, false, &copy, &error);
+    mf_backend *be = p->engine->runner.backend;
     for (uint32_t i = 0; copy != NULL && i < mf_state_n_parts(p->engine, state->position); i++)
-        memcpy(mf_state_part_at(copy, i).bytes, mf_state_part_at(state, i).bytes,
-               mf_state_part_bytes(p->engine, state->position, i));
+        be->ops->copy(be, mf_state_part_at(copy, i).span, mf_state_part_at(state, i).span,
+                      mf_state_part_bytes(p->engine, state->position, i));
     if (status == MF_OK)
         status = mf_session_adopt(to, copy, &error);
     mf_state_release(&state);

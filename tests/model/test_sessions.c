@@ -452,9 +452,11 @@ static mf_status copy_state(world *w, const mf_state *from, mf_state **out, mf_e
     uint64_t n_bytes = 0;
     for (uint32_t i = 0; i < mf_state_n_parts(w->engine, from->position); i++) {
         mf_state_part a = mf_state_part_at(from, i), b = mf_state_part_at(*out, i);
-        CHECK(a.n_bytes == b.n_bytes && a.bytes != b.bytes &&
+        CHECK(a.n_bytes == b.n_bytes &&
+              (a.span.buffer.id != b.span.buffer.id || a.span.offset != b.span.offset) &&
               a.n_bytes == mf_state_part_bytes(w->engine, from->position, i));
-        memcpy(b.bytes, a.bytes, a.n_bytes);
+        mf_backend *be = w->engine->runner.backend;
+        be->ops->copy(be, b.span, a.span, a.n_bytes);
         n_bytes += a.n_bytes;
     }
     CHECK_U64(mf_state_bytes(w->engine, from->position), n_bytes);

@@ -35,16 +35,26 @@ static void tear_down(fixture *f)
     f->backend->ops->destroy(f->backend);
 }
 
-static unsigned char *bytes_of(fixture *f, mf_unit_kind kind, mf_unit unit)
+/* Room for the bytes of a unit, to be freed. */
+static unsigned char *new_bytes(const fixture *f, mf_unit_kind kind)
 {
-    const mf_span at = mf_unit_span(&f->pool, kind, unit);
-    return f->backend->ops->buffer_host(f->backend, at.buffer) + at.offset;
+    unsigned char *bytes = malloc(f->pool.kinds[kind].unit_bytes);
+    REQUIRE(bytes != NULL);
+    return bytes;
+}
+
+static void fill_unit(fixture *f, mf_unit_kind kind, mf_unit unit, int value)
+{
+    const uint64_t size = f->pool.kinds[kind].unit_bytes;
+    unsigned char *bytes = new_bytes(f, kind);
+    memset(bytes, value, size);
+    f->backend->ops->write(f->backend, mf_unit_span(&f->pool, kind, unit), bytes, size);
+    free(bytes);
 }
 
 /* As many units as the limit allows, each filled with a byte of its own. */
 static uint32_t take_all(fixture *f, mf_unit_kind kind, mf_unit *units)
 {
-    const uint64_t size = f->pool.kinds[kind].unit_bytes;
     mf_error error = {0};
     for (uint32_t n = 0; n < MOST; n++) {
         mf_status status = mf_unit_take(&f->pool, kind, &units[n], &error);
@@ -53,18 +63,23 @@ static uint32_t take_all(fixture *f, mf_unit_kind kind, mf_unit *units)
             CHECK_STATUS(status, MF_ERR_BUDGET);
             return n;
         }
-        memset(bytes_of(f, kind, units[n]), (int)(n % 251 + 1), size);
+        fill_unit(f, kind, units[n], (int)(n % 251 + 1));
     }
     return MOST;
 }
 
 static bool is_intact(fixture *f, mf_unit_kind kind, mf_unit unit, uint32_t n)
 {
-    const unsigned char *bytes = bytes_of(f, kind, unit);
-    for (uint64_t i = 0; i < f->pool.kinds[kind].unit_bytes; i++)
-        if (bytes[i] != n % 251 + 1)
-            return false;
-    return true;
+    const uint64_t size = f->pool.kinds[kind].unit_bytes;
+    unsigned char *bytes = new_bytes(f, kind);
+    mf_error error = {0};
+    bool is_same = true;
+    REQUIRE_OK(mf_backend_read(f->backend, mf_unit_span(&f->pool, kind, unit), bytes, size, &error),
+               &error);
+    for (uint64_t i = 0; i < size && is_same; i++)
+        is_same = bytes[i] == n % 251 + 1;
+    free(bytes);
+    return is_same;
 }
 
 /* All pages, of which every 50th stays; then recurrent states. */
