@@ -51,6 +51,17 @@ const char *mf_op_name(mf_op_kind kind)
     return i < n && names[i] != NULL ? names[i] : "unknown";
 }
 
+mf_buffer_use mf_backend_operand_use(const mf_backend *be)
+{
+    const uint32_t both = 1u << MF_USE_DEVICE | 1u << MF_USE_HOST;
+    mf_backend_memory memories[MF_MAX_MEMORIES];
+    uint32_t n = be->ops->memories(be, memories);
+    for (uint32_t i = 0; i < n; i++)
+        if (memories[i].is_host && (memories[i].uses & both) == both)
+            return MF_USE_HOST;
+    return MF_USE_DEVICE;
+}
+
 mf_status mf_backend_reserve(mf_backend *be, const mf_op *op, mf_error *error)
 {
     if (!be->ops->supports_op(be, op))

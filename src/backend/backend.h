@@ -425,6 +425,9 @@ typedef mf_status (*mf_backend_open_fn)(void *ctx, const mf_backend_options *opt
  * rows of at most n_cols floats in a form of its own. Can be asked before it is opened. */
 uint64_t mf_backend_host_bytes(const char *device, uint64_t n_rows, uint64_t n_cols);
 
+/* The use for operands that are read from disk: MF_USE_HOST where the device's memory is the
+ * process's own anyway, so that they can be read to where they stay, else MF_USE_DEVICE. */
+mf_buffer_use mf_backend_operand_use(const mf_backend *be);
 /* ops->reserve, or MF_ERR_UNSUPPORTED for an operation that the device lacks. */
 mf_status mf_backend_reserve(mf_backend *be, const mf_op *op, mf_error *error);
 /* Waits for everything up to now. */

@@ -27,8 +27,8 @@ static mf_status open_backend(mf_runner *r, const mf_runner_options *o, mf_error
         MF_TRY(o->open_backend(o->backend_ctx, &options, &r->backend, error));
     else
         MF_TRY(mf_backend_open(&options, &r->backend, error));
-    MF_TRY(
-        create(r, MF_BUFFER_RESIDENT, r->resident_bytes, MF_USE_HOST, "the dense weights", error));
+    MF_TRY(create(r, MF_BUFFER_RESIDENT, r->resident_bytes, mf_backend_operand_use(r->backend),
+                  "the dense weights", error));
     MF_TRY(
         create(r, MF_BUFFER_ACTIVATIONS, r->plan.act_bytes, MF_USE_DEVICE, "activations", error));
     return create(r, MF_BUFFER_SLOTS, o->n_slots * o->slot_bytes, MF_USE_HOST, "expert slots",

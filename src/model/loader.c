@@ -16,50 +16,66 @@
 #define LOAD_THREADS 4u
 #define COPIES_PER_TASK 16u
 
+/* Bytes of a file that go through a block at a time; as many floats of 16 bits are twice the bytes.
+ */
+#define PIECE_BYTES ((uint64_t)1 << 20)
+
+/* A thread fills one block while the other is on its way. */
+typedef struct load_block {
+    unsigned char *bytes; /* what is read, then what it is converted to */
+    mf_ticket ticket;     /* of the upload that reads it */
+} load_block;
+
 typedef struct load_job {
     mf_backend *backend;
     mf_buffer resident;
-    unsigned char
-        *host; /* NULL: the backend's memory is out of reach, copies go through a staging block */
+    unsigned char *host; /* NULL: the backend's memory is out of reach, bytes go through blocks */
     const mf_binder *binder;
     const int *fds;
-    unsigned char *staging; /* per thread, the largest copy */
-    size_t staging_bytes;
+    load_block blocks[LOAD_THREADS][2];
+    uint64_t piece_bytes;
     atomic_int failed; /* the first failure wins */
     mf_error error;
 } load_job;
 
-static bool read_fully(load_job *job, const mf_copy *copy, unsigned char *dest)
+/* Only one thread's error is kept: true for that one, which is to fill job->error. */
+static bool is_first_failure(load_job *job)
 {
-    uint64_t done = 0;
-    while (done < copy->n_bytes) {
-        ssize_t got = pread(job->fds[copy->file], dest + done, copy->n_bytes - done,
-                            (off_t)(copy->source + done));
+    int expected = 0;
+    return atomic_compare_exchange_strong(&job->failed, &expected, 1);
+}
+
+/* n bytes of the copy, from `first` on. */
+static bool read_fully(load_job *job, const mf_copy *copy, uint64_t first, uint64_t n,
+                       unsigned char *dest)
+{
+    for (uint64_t done = 0; done < n;) {
+        const uint64_t at = copy->source + first + done;
+        ssize_t got = pread(job->fds[copy->file], dest + done, n - done, (off_t)at);
         if (got < 0 && errno == EINTR)
             continue;
         if (got > 0) {
             done += (uint64_t)got;
             continue;
         }
-        int expected = 0;
         const char *path = job->binder->source->table.files[copy->file].path;
-        if (!atomic_compare_exchange_strong(&job->failed, &expected, 1))
+        if (!is_first_failure(job))
             return false;
         if (got == 0)
-            (void)mf_fail_at(&job->error, MF_ERR_FORMAT, copy->source + done,
+            (void)mf_fail_at(&job->error, MF_ERR_FORMAT, at,
                              "%s: file ends at byte %llu inside a tensor", path,
-                             (unsigned long long)(copy->source + done));
+                             (unsigned long long)at);
         else
             (void)mf_fail_os(&job->error, MF_ERR_IO, errno, "%s: read failed at byte %llu", path,
-                             (unsigned long long)(copy->source + done));
+                             (unsigned long long)at);
         return false;
     }
     return true;
 }
 
-static void convert(const mf_copy *copy, const unsigned char *from, float *to)
+static void convert(const mf_copy *copy, const unsigned char *from, uint64_t n_bytes, float *to)
 {
-    size_t width = copy->convert == MF_TENSOR_F32 ? 4 : 2, n = (size_t)(copy->n_bytes / width);
+    size_t width = copy->convert == MF_TENSOR_F32 ? 4 : 2, n = (size_t)(n_bytes / width);
     for (size_t i = 0; i < n; i++) {
         uint32_t word = 0;
         memcpy(&word, from + i * width, width); /* little-endian, like the files */
@@ -70,24 +86,47 @@ static void convert(const mf_copy *copy, const unsigned char *from, float *to)
     }
 }
 
-static void load_one(load_job *job, const mf_copy *copy, unsigned char *staging)
+/* Bytes of the values that n bytes of the file become. */
+static uint64_t bytes_after(const mf_copy *copy, uint64_t n)
 {
-    mf_span dest = {job->resident, copy->dest};
-    bool converted = copy->convert != MF_TENSOR_OTHER;
-    if (!converted && job->host != NULL) {
-        (void)read_fully(job, copy, job->host + copy->dest);
+    if (copy->convert == MF_TENSOR_OTHER)
+        return n;
+    return n / (copy->convert == MF_TENSOR_F32 ? 4 : 2) * sizeof(float);
+}
+
+/* One piece, read into the block and uploaded from it. */
+static bool load_piece(load_job *job, const mf_copy *copy, uint64_t first, load_block *block)
+{
+    uint64_t left = copy->n_bytes - first, n = left < job->piece_bytes ? left : job->piece_bytes;
+    const mf_span dest = {job->resident, copy->dest + bytes_after(copy, first)};
+    const mf_backend_ops *ops = job->backend->ops;
+    unsigned char *from = block->bytes;
+    mf_error error = {0};
+    if (ops->wait_for(job->backend, block->ticket, &error) != MF_OK) {
+        if (is_first_failure(job))
+            job->error = error;
+        return false;
+    }
+    if (!read_fully(job, copy, first, n, from))
+        return false;
+    if (copy->convert != MF_TENSOR_OTHER) {
+        from += job->piece_bytes;
+        convert(copy, block->bytes, n, (float *)(void *)from);
+    }
+    block->ticket = ops->upload(job->backend, dest, from, bytes_after(copy, n));
+    return true;
+}
+
+static void load_one(load_job *job, const mf_copy *copy, load_block *blocks)
+{
+    uint32_t next = 0;
+    if (copy->convert == MF_TENSOR_OTHER && job->host != NULL) {
+        (void)read_fully(job, copy, 0, copy->n_bytes, job->host + copy->dest);
         return;
     }
-    if (!read_fully(job, copy, staging))
-        return;
-    if (!converted) {
-        job->backend->ops->write(job->backend, dest, staging, copy->n_bytes);
-        return;
-    }
-    float *values = (float *)(void *)(staging + job->staging_bytes / 3);
-    convert(copy, staging, values);
-    uint64_t n_bytes = copy->n_bytes / (copy->convert == MF_TENSOR_F32 ? 4 : 2) * sizeof(float);
-    job->backend->ops->write(job->backend, dest, values, n_bytes);
+    for (uint64_t at = 0; at < copy->n_bytes; at += job->piece_bytes, next ^= 1)
+        if (!load_piece(job, copy, at, &blocks[next]))
+            return;
 }
 
 static void run_load(void *ctx, uint32_t task, uint32_t thread)
@@ -96,7 +135,7 @@ static void run_load(void *ctx, uint32_t task, uint32_t thread)
     size_t first = (size_t)task * COPIES_PER_TASK, end = first + COPIES_PER_TASK;
     end = end < job->binder->n_copies ? end : job->binder->n_copies;
     for (size_t i = first; i < end && atomic_load(&job->failed) == 0; i++)
-        load_one(job, &job->binder->copies[i], job->staging + thread * job->staging_bytes);
+        load_one(job, &job->binder->copies[i], job->blocks[thread]);
 }
 
 static int by_source(const void *a, const void *b)
@@ -118,27 +157,36 @@ static mf_status open_files(const mf_binder *binder, int *fds, mf_error *error)
     return MF_OK;
 }
 
-static mf_status load_with_pool(load_job *job, mf_thread_pool *pool, mf_error *error)
+/* Blocks for each thread in one staging buffer, as large as the largest piece needs. */
+static mf_status make_blocks(load_job *job, uint32_t n_threads, mf_buffer *out, mf_error *error)
 {
-    const mf_binder *binder = job->binder;
-    uint64_t largest = 0;
-    for (size_t i = 0; i < binder->n_copies; i++) {
-        const mf_copy *copy = &binder->copies[i];
+    uint64_t largest = 64;
+    for (size_t i = 0; i < job->binder->n_copies; i++) {
+        const mf_copy *copy = &job->binder->copies[i];
         if ((copy->convert != MF_TENSOR_OTHER || job->host == NULL) && copy->n_bytes > largest)
             largest = copy->n_bytes;
     }
-    /* A third for the bytes of the file, two for the floats that 16-bit values become. */
-    job->staging_bytes = (size_t)((largest + 63) & ~(uint64_t)63) * 3;
-    size_t n_bytes = job->staging_bytes * mf_thread_pool_size(pool) + 64;
-    unsigned char *memory = mf_alloc(&binder->allocator, n_bytes);
-    if (memory == NULL)
-        return mf_fail_memory(error, n_bytes, "loading");
-    job->staging = memory + (-(uintptr_t)memory & 63u);
-    uint32_t n_tasks = (uint32_t)((binder->n_copies + COPIES_PER_TASK - 1) / COPIES_PER_TASK);
+    largest = (largest + 63) & ~(uint64_t)63;
+    job->piece_bytes = largest < PIECE_BYTES ? largest : PIECE_BYTES;
+    uint64_t block_bytes = 3 * job->piece_bytes;
+    MF_TRY(job->backend->ops->buffer_create(job->backend, 2 * n_threads * block_bytes,
+                                            MF_USE_STAGING, "loading", out, error));
+    unsigned char *bytes = job->backend->ops->buffer_host(job->backend, *out);
+    for (uint32_t i = 0; i < 2 * n_threads; i++)
+        job->blocks[i / 2][i % 2].bytes = bytes + i * block_bytes;
+    return MF_OK;
+}
+
+static mf_status load_with_pool(load_job *job, mf_thread_pool *pool, mf_error *error)
+{
+    mf_buffer staging = {0};
+    MF_TRY(make_blocks(job, mf_thread_pool_size(pool), &staging, error));
+    uint32_t n_tasks = (uint32_t)((job->binder->n_copies + COPIES_PER_TASK - 1) / COPIES_PER_TASK);
     mf_thread_pool_run(pool, n_tasks, run_load, job);
-    mf_free(&binder->allocator, memory, n_bytes);
+    mf_status status = mf_backend_finish(job->backend, error); /* uploads read the blocks */
+    job->backend->ops->buffer_free(job->backend, staging);
     if (atomic_load(&job->failed) == 0)
-        return MF_OK;
+        return status;
     if (error != NULL)
         *error = job->error;
     return job->error.code;
@@ -160,8 +208,7 @@ mf_status mf_load_resident(mf_backend *backend, mf_buffer resident, const mf_bin
     job.host = backend->ops->buffer_host(backend, resident);
     mf_status status = open_files(binder, fds, error);
     if (status == MF_OK)
-        status = mf_thread_pool_create(&binder->allocator,
-                                       job.host == NULL || n_threads == 1 ? 1 : LOAD_THREADS, &pool,
+        status = mf_thread_pool_create(&binder->allocator, n_threads == 1 ? 1 : LOAD_THREADS, &pool,
                                        error);
     if (status == MF_OK)
         status = load_with_pool(&job, pool, error);
