@@ -19,6 +19,29 @@ static mf_status create(mf_runner *r, mf_runner_buffer name, uint64_t n_bytes, m
                    buffer.id, (uint32_t)name);
 }
 
+/* What is known to be needed must fit a memory of the device's own; the process's has its budget.
+ */
+static mf_status check_memory(const mf_runner *r, mf_error *error)
+{
+    mf_backend_memory memories[MF_MAX_MEMORIES];
+    uint32_t n = r->backend->ops->memories(r->backend, memories);
+    const uint64_t needed = r->resident_bytes + r->plan.act_bytes + r->plan.state_bytes;
+    for (uint32_t i = 0; i < n; i++) {
+        const mf_backend_memory *m = &memories[i];
+        if (m->is_host || (m->uses & 1u << MF_USE_DEVICE) == 0 || m->n_bytes == 0 ||
+            needed <= m->n_bytes)
+            continue;
+        return mf_fail(error, MF_ERR_BUDGET,
+                       "device %s: %llu bytes of weights, %llu of activations and %llu of session "
+                       "state do not fit its memory '%s' of %llu",
+                       r->backend->ops->name, (unsigned long long)r->resident_bytes,
+                       (unsigned long long)r->plan.act_bytes,
+                       (unsigned long long)r->plan.state_bytes, m->name,
+                       (unsigned long long)m->n_bytes);
+    }
+    return MF_OK;
+}
+
 static mf_status open_backend(mf_runner *r, const mf_runner_options *o, mf_error *error)
 {
     const mf_backend_options options = {
@@ -27,6 +50,7 @@ static mf_status open_backend(mf_runner *r, const mf_runner_options *o, mf_error
         MF_TRY(o->open_backend(o->backend_ctx, &options, &r->backend, error));
     else
         MF_TRY(mf_backend_open(&options, &r->backend, error));
+    MF_TRY(check_memory(r, error));
     MF_TRY(create(r, MF_BUFFER_RESIDENT, r->resident_bytes, mf_backend_operand_use(r->backend),
                   "the dense weights", error));
     MF_TRY(

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Engines on a device of their own memory: what does not fit it is refused at open; a device that
+ * is lost, at any moment of a life, is an error and nothing else; states are saved and loaded by
+ * one thread while another evaluates.
+ */
+#include "golden.h"
+#include "session/engine.h"
+#include "strict_backend.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static mf_engine_options device_options(const golden_case *c)
+{
+    mf_engine_options options = golden_options(c);
+    options.n_chunk_tokens = 16;
+    options.n_sessions = 2;
+    options.n_threads = 1;
+    return options;
+}
+
+static mf_status open_on(const golden_case *c, strict_options *strict, mf_engine **out,
+                         mf_error *error)
+{
+    const mf_engine_options options = device_options(c);
+    const mf_engine_hooks hooks = {.open_backend = strict_backend_open, .backend_ctx = strict};
+    return mf_engine_open_with(golden_path(c->name), &options, &hooks, out, error);
+}
+
+static void check_budget(const golden_case *c)
+{
+    mf_engine *engine = NULL;
+    mf_error error = {0};
+    strict_options strict = {.memory_bytes = 200000};
+    CHECK_STATUS(open_on(c, &strict, &engine, &error), MF_ERR_BUDGET);
+    CHECK(engine == NULL);
+    CHECK_CONTAINS(error.message, "strict device");
+    CHECK_CONTAINS(error.message, "200000");
+    strict.memory_bytes = (uint64_t)1 << 30;
+    REQUIRE_OK(open_on(c, &strict, &engine, &error), &error);
+    mf_engine_close(&engine);
+}
+
+/* Open, evaluate, save, load into another session, evaluate there. */
+static mf_status live(const golden_case *c, const golden *g, strict_options *strict, float *logits,
+                      mf_error *error)
+{
+    mf_engine *engine = NULL;
+    mf_session *first = NULL, *second = NULL;
+    unsigned char *snapshot = NULL;
+    size_t n = 20;
+    mf_status status = open_on(c, strict, &engine, error);
+    if (status == MF_OK)
+        status = mf_session_create(engine, &first, error);
+    if (status == MF_OK)
+        status = mf_session_create(engine, &second, error);
+    if (status == MF_OK)
+        status = mf_session_eval(first, g->tokens, n, error);
+    if (status == MF_OK) {
+        size_t n_bytes = (size_t)mf_snapshot_bytes(first);
+        snapshot = malloc(n_bytes);
+        REQUIRE(snapshot != NULL);
+        status = mf_snapshot_save(first, snapshot, n_bytes, error);
+        if (status == MF_OK)
+            status = mf_snapshot_load(second, snapshot, n_bytes, error);
+    }
+    if (status == MF_OK)
+        status = mf_session_eval(second, g->tokens + n, 3, error);
+    if (status == MF_OK)
+        memcpy(logits, mf_session_logits(second), g->n_vocab * sizeof *logits);
+    free(snapshot);
+    mf_session_free(&first);
+    mf_session_free(&second);
+    mf_engine_close(&engine);
+    return status;
+}
+
+static void check_lost(const golden_case *c)
+{
+    golden g;
+    golden_read(c, &g);
+    float *whole = malloc(g.n_vocab * sizeof *whole), *got = malloc(g.n_vocab * sizeof *got);
+    REQUIRE(whole != NULL && got != NULL);
+    mf_error error = {0};
+    strict_options strict = {.seed = 5};
+    REQUIRE_OK(live(c, &g, &strict, whole, &error), &error);
+    uint64_t n = 1;
+    for (bool done = false; n < 2000 && !done; n++) {
+        error = (mf_error){0};
+        strict.lost_at_run = n;
+        mf_status status = live(c, &g, &strict, got, &error);
+        done = status == MF_OK;
+        if (!done) {
+            CHECK_STATUS(status, MF_ERR_IO);
+            CHECK_CONTAINS(error.message, "lost");
+        }
+    }
+    CHECK_MSG(n > 20 && n < 2000, "%s: %u runs", c->name, (unsigned)n);
+    CHECK_BYTES(got, whole, g.n_vocab * sizeof *got);
+    printf("%s: lost at each of %u runs\n", c->name, (unsigned)n - 2);
+    free(whole);
+    free(got);
+    golden_free(&g);
+}
+
+/* ---------------------------------------------------------------------------------- threads -- */
+
+typedef struct saver {
+    mf_session *from, *to;
+    unsigned char *snapshot;
+    size_t n_bytes;
+    atomic_bool is_over;
+    uint32_t n_wrong, n_rounds;
+} saver;
+
+/* Saves one session and loads it into another, again and again: the same bytes each time. */
+static void *save_and_load(void *ctx)
+{
+    saver *s = ctx;
+    unsigned char *again = malloc(s->n_bytes);
+    mf_error error = {0};
+    REQUIRE(again != NULL);
+    do {
+        s->n_wrong += mf_snapshot_load(s->to, s->snapshot, s->n_bytes, &error) != MF_OK;
+        s->n_wrong += mf_snapshot_save(s->to, again, s->n_bytes, &error) != MF_OK;
+        s->n_wrong += memcmp(again, s->snapshot, s->n_bytes) != 0;
+        s->n_wrong += mf_snapshot_save(s->from, again, s->n_bytes, &error) != MF_OK;
+        s->n_wrong += memcmp(again, s->snapshot, s->n_bytes) != 0;
+        s->n_rounds++;
+    } while (!atomic_load(&s->is_over));
+    free(again);
+    return NULL;
+}
+
+static void check_beside(const golden_case *c)
+{
+    golden g;
+    golden_read(c, &g);
+    mf_error error = {0};
+    mf_engine *engine = NULL;
+    mf_session *busy = NULL;
+    strict_options strict = {.seed = 7, .runs_ahead = true};
+    mf_engine_options options = device_options(c);
+    options.n_sessions = 3;
+    const mf_engine_hooks hooks = {.open_backend = strict_backend_open, .backend_ctx = &strict};
+    REQUIRE_OK(mf_engine_open_with(golden_path(c->name), &options, &hooks, &engine, &error),
+               &error);
+    saver s = {0};
+    atomic_init(&s.is_over, false);
+    REQUIRE_OK(mf_session_create(engine, &busy, &error), &error);
+    REQUIRE_OK(mf_session_create(engine, &s.from, &error), &error);
+    REQUIRE_OK(mf_session_create(engine, &s.to, &error), &error);
+    REQUIRE_OK(mf_session_eval(s.from, g.tokens, 21, &error), &error);
+    s.n_bytes = (size_t)mf_snapshot_bytes(s.from);
+    s.snapshot = malloc(s.n_bytes);
+    REQUIRE(s.snapshot != NULL);
+    REQUIRE_OK(mf_snapshot_save(s.from, s.snapshot, s.n_bytes, &error), &error);
+    float *alone = malloc(g.n_vocab * sizeof *alone);
+    REQUIRE(alone != NULL);
+    pthread_t thread;
+    for (int round = 0; round < 6; round++) {
+        mf_session_clear(busy);
+        if (round == 1)
+            REQUIRE(pthread_create(&thread, NULL, save_and_load, &s) == 0);
+        for (uint32_t i = 0; i < 40; i++)
+            REQUIRE_OK(mf_session_eval(busy, g.tokens + i, 1, &error), &error);
+        if (round == 0)
+            memcpy(alone, mf_session_logits(busy), g.n_vocab * sizeof *alone);
+        CHECK_BYTES(mf_session_logits(busy), alone, g.n_vocab * sizeof *alone);
+    }
+    atomic_store(&s.is_over, true);
+    (void)pthread_join(thread, NULL);
+    CHECK_U64(s.n_wrong, 0);
+    CHECK(s.n_rounds > 0);
+    free(s.snapshot);
+    free(alone);
+    mf_session_free(&s.from);
+    mf_session_free(&s.to);
+    mf_session_free(&busy);
+    mf_engine_close(&engine);
+    golden_free(&g);
+}
+
+int main(void)
+{
+    check_budget(golden_case_find("mlx_4bit"));
+    check_lost(golden_case_find("mlx_4bit"));
+    check_lost(golden_case_find("v3_mlx_4bit_split"));
+    check_beside(golden_case_find("mlx_4bit"));
+    check_beside(golden_case_find("v2_lite_bf16"));
+    return test_result();
+}
