@@ -2,9 +2,10 @@
 /*
  * The expert store against the drive: bytes per second of fetches whose every expert is a miss,
  * beside the raw reader with the same requests on the same files, alternating; and a sweep of
- * request sizes and depths. Makes its files in DIR and removes them. One line a measurement.
+ * request sizes and depths; and with --overlap what is gained by taking completions in while
+ * computing. Makes its files in DIR and removes them. One line a measurement.
  *
- *     bench_io DIR [--layers N] [--experts N] [--rounds N] [--sweep]
+ *     bench_io DIR [--layers N] [--experts N] [--rounds N] [--sweep] [--overlap]
  */
 #include "bench_median.h"
 
@@ -12,9 +13,12 @@
 #include "experts/store.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define N_PARTS 9u
@@ -30,7 +34,7 @@ static const uint64_t part_bytes[N_PARTS] = {524288, 32768,  32768, 524288, 3276
 typedef struct bench {
     const char *dir;
     uint32_t n_layers, n_experts, n_rounds;
-    bool is_sweep;
+    bool is_sweep, is_overlap;
     char paths[MAX_LAYERS][512];
     mf_expert_part parts[MAX_LAYERS * N_PARTS];
     uint64_t random;
@@ -227,12 +231,117 @@ static void sweep(bench *b, mf_io_kind kind)
     mf_region_free(&allocator, &memory);
 }
 
+/* ---- reading while computing ---- */
+
+#define COMPUTE_US 4000u /* a layer's, about as long as its reads take */
+#define HAND_OVER_US 400u
+
+typedef enum intake { INTAKE_NONE, INTAKE_POLLED, INTAKE_THREAD, N_INTAKES } intake;
+
+typedef struct poller {
+    mf_expert_store *store;
+    pthread_mutex_t turn;
+    atomic_bool is_over;
+} poller;
+
+/* Stands for an I/O thread: takes completions in all the time that the store is free. */
+static void *poll_always(void *arg)
+{
+    poller *p = arg;
+    while (!atomic_load(&p->is_over)) {
+        pthread_mutex_lock(&p->turn);
+        mf_expert_store_poll(p->store);
+        pthread_mutex_unlock(&p->turn);
+        (void)nanosleep(&(struct timespec){0, 50000}, NULL);
+    }
+    return NULL;
+}
+
+static void compute(poller *p, intake how)
+{
+    uint64_t start_us = mf_now_us(), next_us = start_us + HAND_OVER_US;
+    while (mf_now_us() - start_us < COMPUTE_US) {
+        if (how == INTAKE_POLLED && mf_now_us() >= next_us) {
+            mf_expert_store_poll(p->store);
+            next_us += HAND_OVER_US;
+        }
+    }
+}
+
+/* Microseconds a layer: its experts were foreseen while the layer before it was computed. */
+static double overlapped_layer_us(bench *b, poller *p, intake how)
+{
+    uint32_t experts[N_AT_ONCE], n_layers = 0;
+    uint64_t start_us = mf_now_us();
+    for (; mf_now_us() - start_us < MS_PER_RUN * 1000; n_layers++) {
+        uint32_t layer = n_layers % b->n_layers;
+        uint64_t random = b->random; /* fetch_layer will choose the same */
+        uint32_t first = (uint32_t)(next_random(b) % b->n_experts);
+        b->random = random;
+        for (uint32_t i = 0; i < N_AT_ONCE; i++)
+            experts[i] = (first + i * (b->n_experts / N_AT_ONCE)) % b->n_experts;
+        pthread_mutex_lock(&p->turn);
+        mf_expert_store_hint(p->store, layer, experts, N_AT_ONCE);
+        pthread_mutex_unlock(&p->turn);
+        compute(p, how);
+        pthread_mutex_lock(&p->turn);
+        fetch_layer(b, p->store, layer);
+        pthread_mutex_unlock(&p->turn);
+    }
+    return (double)(mf_now_us() - start_us) / n_layers;
+}
+
+static double overlap_run(bench *b, mf_expert_store *store, intake how)
+{
+    poller p = {.store = store};
+    pthread_t thread;
+    pthread_mutex_init(&p.turn, NULL);
+    if (how == INTAKE_THREAD && pthread_create(&thread, NULL, poll_always, &p) != 0)
+        exit(1);
+    double layer_us = overlapped_layer_us(b, &p, how);
+    atomic_store(&p.is_over, true);
+    if (how == INTAKE_THREAD)
+        pthread_join(thread, NULL);
+    pthread_mutex_destroy(&p.turn);
+    return layer_us;
+}
+
+static void overlap(bench *b, mf_io_kind kind)
+{
+    static const char *const names[] = {"at the next fetch", "where computing hands over",
+                                        "by a thread"};
+    mf_error error;
+    mf_io *io = open_io(b, kind, 0);
+    mf_expert_map map = {b->n_layers, b->n_experts, N_PARTS, b->parts};
+    mf_region memory;
+    mf_expert_store_options options = {
+        .io = io, .map = map, .memory = {.n_bytes = mf_expert_slot_bytes(&map) * 2 * N_AT_ONCE}};
+    options.memory.host = region(options.memory.n_bytes, &memory);
+    mf_expert_store *store = NULL;
+    if (mf_expert_store_open(&options, &store, &error) != MF_OK)
+        die(&error);
+    double us[N_INTAKES][MAX_ROUNDS];
+    for (uint32_t i = 0; i < b->n_rounds; i++) {
+        for (int how = 0; how < N_INTAKES; how++)
+            us[how][i] = overlap_run(b, store, (intake)how);
+    }
+    for (int how = 0; how < N_INTAKES; how++)
+        printf("%-8s completions taken in %-27s %5.0f us a layer, %u us of them computing\n",
+               mf_io_name(io), names[how], bench_median(us[how], b->n_rounds), COMPUTE_US);
+    mf_expert_store_close(&store);
+    mf_io_close(&io);
+    mf_allocator allocator = mf_allocator_default();
+    mf_region_free(&allocator, &memory);
+}
+
 static void parse(bench *b, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         bool has_value = i + 1 < argc;
         if (strcmp(argv[i], "--sweep") == 0)
             b->is_sweep = true;
+        else if (strcmp(argv[i], "--overlap") == 0)
+            b->is_overlap = true;
         else if (strcmp(argv[i], "--layers") == 0 && has_value)
             b->n_layers = (uint32_t)atoi(argv[++i]);
         else if (strcmp(argv[i], "--experts") == 0 && has_value)
@@ -246,7 +355,9 @@ static void parse(bench *b, int argc, char **argv)
     }
     if (b->dir == NULL || b->n_rounds == 0 || b->n_rounds > MAX_ROUNDS || b->n_layers == 0 ||
         b->n_layers > MAX_LAYERS || b->n_experts < N_AT_ONCE) {
-        fprintf(stderr, "usage: bench_io DIR [--layers N] [--experts N] [--rounds N] [--sweep]\n");
+        fprintf(
+            stderr,
+            "usage: bench_io DIR [--layers N] [--experts N] [--rounds N] [--sweep] [--overlap]\n");
         exit(2);
     }
 }
@@ -261,6 +372,8 @@ int main(int argc, char **argv)
         compare(&b, kinds[k]);
         if (b.is_sweep)
             sweep(&b, kinds[k]);
+        if (b.is_overlap)
+            overlap(&b, kinds[k]);
     }
     for (uint32_t layer = 0; layer < b.n_layers; layer++)
         unlink(b.paths[layer]);

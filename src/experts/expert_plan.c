@@ -106,7 +106,7 @@ bool mf_expert_plan_make(const mf_expert_map *map, uint32_t layer, uint32_t expe
                          mf_expert_plan *plan)
 {
     part_range sorted[MF_MAX_EXPERT_PARTS];
-    wide_extent extents[MF_MAX_EXPERT_PARTS];
+    wide_extent extents[MF_MAX_EXPERT_PARTS] = {{0}};
     uint32_t in_extent[MF_MAX_EXPERT_PARTS];
     uint32_t n;
     *plan = (mf_expert_plan){0};

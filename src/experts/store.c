@@ -133,6 +133,8 @@ static mf_status check_options(const mf_expert_store_options *options, uint64_t 
             MF_TRY(check_expert(options, layer, expert, error));
     }
     *slot_bytes = mf_expert_slot_bytes(map);
+    if (*slot_bytes == 0)
+        return mf_fail(error, MF_ERR_ARGUMENT, "an expert map without a byte");
     return check_memory(options, *slot_bytes, error);
 }
 
