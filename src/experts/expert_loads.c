@@ -349,8 +349,10 @@ void mf_expert_loads_send(mf_expert_store *store)
         while (!store->is_broken && send_lane(store, lane))
             continue;
     }
+    if (store->n_queued_told == store->n_queued)
+        return;
     pthread_mutex_lock(&store->stats_lock);
-    store->stats.n_queued = store->n_queued;
+    store->stats.n_queued = store->n_queued_told = store->n_queued;
     pthread_mutex_unlock(&store->stats_lock);
 }
 

@@ -222,7 +222,7 @@ void mf_expert_store_poll(mf_expert_store *store)
 
 void mf_expert_count(mf_expert_store *store, uint64_t *counter, uint64_t n)
 {
-    if (store->is_measuring)
+    if (store->is_measuring || n == 0)
         return;
     pthread_mutex_lock(&store->stats_lock);
     *counter += n;

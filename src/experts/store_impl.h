@@ -119,6 +119,7 @@ struct mf_expert_store {
     uint32_t n_loads;      /* in use at once, at most: as many as there is staging memory for */
     mf_load_queue free_loads, demanded, foreseen;
     uint32_t n_foreseen, n_queued, n_uploading; /* loads */
+    uint32_t n_queued_told;                     /* in the counters */
     mf_expert_lane lanes[MF_IO_LANES_MAX];
     bool is_broken; /* the engine failed and could not be started anew yet */
     mf_error broken_error;
