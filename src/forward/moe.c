@@ -9,8 +9,9 @@
 
 #include <string.h>
 
-/* ids: the k experts of each row, weights beside them. The only host round trip of a layer. */
-static mf_status route(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows, mf_error *error)
+/* The k experts of each row to moe.ids, which are there once the ticket is done, their weights in
+ * plan.weights. The only host round trip of a layer. */
+static mf_ticket route(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
 {
     const mf_plan *p = &r->plan;
     const mf_op score = {.kind = MF_OP_MATMUL,
@@ -35,8 +36,9 @@ static mf_status route(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows,
                     .eps = how->eps,
                     .scale = how->scale}};
     mf_record(r, &choose);
-    return mf_backend_read(r->backend, p->ids, r->moe.ids,
-                           (uint64_t)n_rows * p->k * sizeof *r->moe.ids, error);
+    r->backend->ops->read(r->backend, p->ids, r->moe.ids,
+                          (uint64_t)n_rows * p->k * sizeof *r->moe.ids);
+    return r->backend->ops->mark(r->backend);
 }
 
 /* Sorts the picks by expert: first[x] .. first[x + 1] are expert x's rows, tokens rising. Returns
@@ -141,8 +143,8 @@ static void run_ready(mf_runner *r, const mf_expert_shape *shape, uint32_t n_rea
     mf_record(r, &op);
 }
 
-/* Takes experts as they arrive until all are done. Slots are given back once the backend no longer
- * reads them. */
+/* Takes experts as they arrive until all are recorded. A slot is given back with the ticket after
+ * which the backend no longer reads it. */
 static mf_status run_experts(mf_runner *r, const mf_batch *batch, const mf_expert_shape *shape,
                              mf_expert_fetch *fetch, uint32_t n_wanted, mf_error *error)
 {
@@ -151,12 +153,18 @@ static mf_status run_experts(mf_runner *r, const mf_batch *batch, const mf_exper
         MF_TRY(mf_batch_check(batch, error));
         MF_TRY(mf_expert_fetch_next(fetch, r->moe.ready, MF_READY_MAX, &n_ready, error));
         run_ready(r, shape, n_ready);
-        MF_TRY(mf_backend_finish(r->backend, error));
+        const mf_ticket ticket = r->backend->ops->mark(r->backend);
         for (uint32_t i = 0; i < n_ready; i++)
-            mf_expert_fetch_release(fetch, r->moe.ready[i].index, 0);
+            mf_expert_fetch_release(fetch, r->moe.ready[i].index, ticket);
         done += n_ready;
     }
     return MF_OK;
+}
+
+static void run_shared(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
+{
+    if (r->h.shared_hidden != 0)
+        run_mlp(r, &w->mlp, r->h.shared_is_gated ? &w->shared_router : NULL, n_rows);
 }
 
 mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
@@ -164,16 +172,21 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
     const uint32_t n_rows = batch->n_rows;
     const mf_layer_weights *w = &r->weights.layers[layer];
     const mf_plan *p = &r->plan;
-    MF_TRY(route(r, w, n_rows, error));
+    const mf_ticket ticket = route(r, w, n_rows);
+    /* The shared expert needs no read. A device computes it while the ids come back; where they are
+     * here already, it is computed while the others are read. */
+    const bool is_early = !r->backend->ops->done(r->backend, ticket);
+    if (is_early)
+        run_shared(r, w, n_rows);
+    MF_TRY(r->backend->ops->wait_for(r->backend, ticket, error));
     uint32_t n_wanted = group_by_expert(r, n_rows);
     mf_expert_fetch *fetch = NULL;
     MF_TRY(mf_expert_fetch_begin(r->store, r->h.moe_index[layer], r->moe.wanted, n_wanted, &fetch,
                                  error));
-    /* The shared expert needs no read: it is computed while the others are read. */
-    if (r->h.shared_hidden != 0)
-        run_mlp(r, &w->mlp, r->h.shared_is_gated ? &w->shared_router : NULL, n_rows);
+    if (!is_early)
+        run_shared(r, w, n_rows);
     mf_status status = run_experts(r, batch, &w->experts, fetch, n_wanted, error);
-    mf_expert_fetch_end(fetch, 0);
+    mf_expert_fetch_end(fetch, r->backend->ops->mark(r->backend));
     MF_TRY(status);
     const mf_span none = {{0}, 0};
     const mf_op combine = {

@@ -21,23 +21,25 @@ static mf_status create(mf_runner *r, mf_runner_buffer name, uint64_t n_bytes, m
 
 /* What is known to be needed must fit a memory of the device's own; the process's has its budget.
  */
-static mf_status check_memory(const mf_runner *r, mf_error *error)
+static mf_status check_memory(const mf_runner *r, const mf_runner_options *o, mf_error *error)
 {
     mf_backend_memory memories[MF_MAX_MEMORIES];
     uint32_t n = r->backend->ops->memories(r->backend, memories);
-    const uint64_t needed = r->resident_bytes + r->plan.act_bytes + r->plan.state_bytes;
+    const uint64_t slot_bytes = o->n_slots * o->slot_bytes;
+    const uint64_t needed =
+        r->resident_bytes + r->plan.act_bytes + r->plan.state_bytes + slot_bytes;
     for (uint32_t i = 0; i < n; i++) {
         const mf_backend_memory *m = &memories[i];
         if (m->is_host || (m->uses & 1u << MF_USE_DEVICE) == 0 || m->n_bytes == 0 ||
             needed <= m->n_bytes)
             continue;
         return mf_fail(error, MF_ERR_BUDGET,
-                       "device %s: %llu bytes of weights, %llu of activations and %llu of session "
-                       "state do not fit its memory '%s' of %llu",
+                       "device %s: %llu bytes of weights, %llu of activations, %llu of session "
+                       "state and %llu of expert slots do not fit its memory '%s' of %llu",
                        r->backend->ops->name, (unsigned long long)r->resident_bytes,
                        (unsigned long long)r->plan.act_bytes,
-                       (unsigned long long)r->plan.state_bytes, m->name,
-                       (unsigned long long)m->n_bytes);
+                       (unsigned long long)r->plan.state_bytes, (unsigned long long)slot_bytes,
+                       m->name, (unsigned long long)m->n_bytes);
     }
     return MF_OK;
 }
@@ -50,13 +52,13 @@ static mf_status open_backend(mf_runner *r, const mf_runner_options *o, mf_error
         MF_TRY(o->open_backend(o->backend_ctx, &options, &r->backend, error));
     else
         MF_TRY(mf_backend_open(&options, &r->backend, error));
-    MF_TRY(check_memory(r, error));
+    MF_TRY(check_memory(r, o, error));
     MF_TRY(create(r, MF_BUFFER_RESIDENT, r->resident_bytes, mf_backend_operand_use(r->backend),
                   "the dense weights", error));
     MF_TRY(
         create(r, MF_BUFFER_ACTIVATIONS, r->plan.act_bytes, MF_USE_DEVICE, "activations", error));
-    return create(r, MF_BUFFER_SLOTS, o->n_slots * o->slot_bytes, MF_USE_HOST, "expert slots",
-                  error);
+    return create(r, MF_BUFFER_SLOTS, o->n_slots * o->slot_bytes,
+                  mf_backend_operand_use(r->backend), "expert slots", error);
 }
 
 mf_status mf_reserve_kinds(mf_runner *r, const mf_op_kind *kinds, mf_error *error)
@@ -111,6 +113,54 @@ static mf_status reserve_ops(mf_runner *r, uint32_t n_sequences, mf_error *error
     return mf_reserve_matmul(r, &r->weights.lm_head, r->plan.n_logit_rows, error);
 }
 
+/* Experts on their way to slots that the host cannot reach. */
+#define STAGED_EXPERTS 16u
+
+static bool slot_is_done(void *ctx, mf_ticket ticket)
+{
+    mf_backend *be = ctx;
+    return be->ops->done(be, ticket);
+}
+
+static mf_status slot_wait_for(void *ctx, mf_ticket ticket, mf_error *error)
+{
+    mf_backend *be = ctx;
+    return be->ops->wait_for(be, ticket, error);
+}
+
+static mf_status slot_upload(void *ctx, uint64_t slot_at, const unsigned char *from,
+                             uint64_t n_bytes, mf_ticket *ticket, mf_error *error)
+{
+    mf_backend *be = ctx;
+    (void)error;
+    *ticket = be->ops->upload(be, (mf_span){{MF_BUFFER_SLOTS}, slot_at}, from, n_bytes);
+    return MF_OK;
+}
+
+/* Where the experts' bytes go: the slots, or staging memory before them. */
+static mf_status find_slots(mf_runner *r, const mf_runner_options *o,
+                            mf_expert_store_options *options, mf_error *error)
+{
+    const mf_backend_ops *ops = r->backend->ops;
+    options->memory = (mf_slot_memory){
+        .n_bytes = o->n_slots * o->slot_bytes,
+        .host = ops->buffer_host(r->backend, (mf_buffer){MF_BUFFER_SLOTS}),
+        .ctx = r->backend,
+        .is_done = slot_is_done,
+        .wait_for = slot_wait_for,
+        .upload = slot_upload,
+    };
+    if (options->memory.host != NULL)
+        return MF_OK;
+    mf_buffer staging;
+    uint64_t n = o->n_slots < STAGED_EXPERTS ? o->n_slots : STAGED_EXPERTS;
+    MF_TRY(ops->buffer_create(r->backend, n * o->slot_bytes, MF_USE_STAGING, "experts on their way",
+                              &staging, error));
+    options->staging = ops->buffer_host(r->backend, staging);
+    options->staging_bytes = n * o->slot_bytes;
+    return MF_OK;
+}
+
 static mf_status open_store(mf_runner *r, const mf_source *source, const mf_runner_options *o,
                             mf_error *error)
 {
@@ -121,13 +171,8 @@ static mf_status open_store(mf_runner *r, const mf_source *source, const mf_runn
         uint32_t file; /* the io layer numbers from 0 in this order, as the table does */
         MF_TRY(mf_io_add_file(r->io, source->table.files[i].path, &file, error));
     }
-    const mf_expert_store_options options = {
-        .allocator = r->allocator,
-        .io = r->io,
-        .map = r->map,
-        .memory = {.n_bytes = o->n_slots * o->slot_bytes,
-                   .host = r->backend->ops->buffer_host(r->backend, (mf_buffer){MF_BUFFER_SLOTS})},
-    };
+    mf_expert_store_options options = {.allocator = r->allocator, .io = r->io, .map = r->map};
+    MF_TRY(find_slots(r, o, &options, error));
     return mf_expert_store_open(&options, &r->store, error);
 }
 

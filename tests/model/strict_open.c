@@ -39,9 +39,7 @@ mf_status __wrap_mf_engine_open(const char *path, const mf_engine_options *optio
                                 mf_error *error)
 {
     const mf_engine_hooks none = {0};
-    mf_engine_options given;
     if (path == NULL || out == NULL)
         return __real_mf_engine_open(path, options, out, error);
-    mf_engine_options_default(&given);
-    return __wrap_mf_engine_open_with(path, options != NULL ? options : &given, &none, out, error);
+    return __wrap_mf_engine_open_with(path, options, &none, out, error);
 }
