@@ -41,6 +41,7 @@
 
 #include "base/alloc.h"
 #include "base/ticket.h"
+#include "base/visit.h"
 #include "base/weight_format.h"
 
 typedef struct mf_backend mf_backend;
@@ -375,6 +376,10 @@ typedef struct mf_backend_ops {
      * (from elsewhere the bytes may be copied on their way). */
     mf_ticket (*upload)(mf_backend *be, mf_span dest, const void *src, uint64_t n_bytes);
     void (*read)(mf_backend *be, mf_span src, void *dest, uint64_t n_bytes);
+    /* read, waited for, the bytes handed to fn: without a copy where they lie in the process's
+     * memory. Errors: the device's, and fn's. */
+    mf_status (*visit)(mf_backend *be, mf_span src, uint64_t n_bytes, mf_visit_fn fn, void *ctx,
+                       mf_error *error);
     /* The spans do not overlap. */
     void (*copy)(mf_backend *be, mf_span dest, mf_span src, uint64_t n_bytes);
     /* The sequences that the rows of the operations recorded from now on belong to, all of their

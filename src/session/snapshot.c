@@ -47,10 +47,11 @@ static void list_part(mf_snapshot_parts *parts, uint64_t number, mf_state_part p
                                 (size_t)part.n_bytes);
 }
 
-static mf_status get_bytes(void *ctx, uint32_t buffer, uint64_t offset, void *dest, size_t n_bytes,
-                           mf_error *error)
+static mf_status visit_bytes(void *ctx, const mf_part_place *from, size_t n_bytes, mf_visit_fn fn,
+                             void *fn_ctx, mf_error *error)
 {
-    return mf_backend_read(ctx, (mf_span){{buffer}, offset}, dest, n_bytes, error);
+    mf_backend *be = ctx;
+    return be->ops->visit(be, (mf_span){{from->buffer}, from->offset}, n_bytes, fn, fn_ctx, error);
 }
 
 /* That the device is well is asked when all is written. */
@@ -65,7 +66,7 @@ static mf_status put_bytes(void *ctx, uint32_t buffer, uint64_t offset, const vo
 
 static mf_part_memory memory_of(const mf_engine *e)
 {
-    return (mf_part_memory){e->runner.backend, get_bytes, put_bytes};
+    return (mf_part_memory){e->runner.backend, visit_bytes, put_bytes};
 }
 
 /* All parts that the head says the snapshot has. */

@@ -271,22 +271,26 @@ mf_status mf_snapshot_read_tokens(mf_byte_source *source, mf_snapshot_head *head
     return check_values(head, tokens, error);
 }
 
+typedef struct part_writer {
+    mf_byte_sink *sink;
+    mf_checksum checksum;
+} part_writer;
+
+static mf_status write_piece(void *ctx, const unsigned char *bytes, size_t n_bytes, mf_error *error)
+{
+    part_writer *w = ctx;
+    mf_checksum_add(&w->checksum, bytes, n_bytes);
+    return w->sink->write(w->sink, bytes, n_bytes, error);
+}
+
 mf_status mf_snapshot_write_part_from(mf_byte_sink *sink, const mf_snapshot_head *head, uint64_t i,
                                       const mf_part_place *from, size_t n_bytes, mf_error *error)
 {
     const mf_part_memory *m = from->memory;
-    mf_checksum c;
-    mf_checksum_begin(&c, head->checksum + i);
-    for (size_t done = 0, n; done < n_bytes; done += n) {
-        n = piece_of(n_bytes - done);
-        unsigned char *to = sink->reserve != NULL ? sink->reserve(sink, n) : NULL;
-        unsigned char *piece = to != NULL ? to : from->block;
-        MF_TRY(m->get(m->ctx, from->buffer, from->offset + done, piece, n, error));
-        mf_checksum_add(&c, piece, n);
-        if (to == NULL)
-            MF_TRY(sink->write(sink, piece, n, error));
-    }
-    const uint64_t checksum = mf_checksum_end(&c);
+    part_writer w = {.sink = sink};
+    mf_checksum_begin(&w.checksum, head->checksum + i);
+    MF_TRY(m->visit(m->ctx, from, n_bytes, write_piece, &w, error));
+    const uint64_t checksum = mf_checksum_end(&w.checksum);
     return sink->write(sink, &checksum, 8, error);
 }
 

@@ -7,6 +7,7 @@
 #ifndef MF_STATE_SNAPSHOT_FORMAT_H
 #define MF_STATE_SNAPSHOT_FORMAT_H
 
+#include "base/visit.h"
 #include "state/byte_stream.h"
 #include "state/checksum.h"
 
@@ -57,15 +58,16 @@ uint64_t mf_snapshot_part_offset(const mf_snapshot_head *head, uint64_t i, uint6
 /* Where the parts of checkpoint k begin; of k = n_checkpoints, where the snapshot ends. */
 uint64_t mf_snapshot_checkpoint_offset(const mf_snapshot_head *head, uint32_t k);
 
-/* Checksum and copy take turns on pieces that stay in the cache between them. */
-#define MF_SNAPSHOT_PIECE_BYTES ((size_t)256 << 10)
+struct mf_part_place;
 
-/* A part's bytes in memory that the host may not reach: a piece of them at a time. Any thread may
- * ask, several at once. */
+/* Checksum and copy take turns on pieces that stay in the cache between them. */
+#define MF_SNAPSHOT_PIECE_BYTES MF_VISIT_BYTES
+
+/* A part's bytes in memory that the host may not reach. Any thread may ask, several at once. */
 typedef struct mf_part_memory {
     void *ctx;
-    mf_status (*get)(void *ctx, uint32_t buffer, uint64_t offset, void *dest, size_t n_bytes,
-                     mf_error *error);
+    mf_status (*visit)(void *ctx, const struct mf_part_place *from, size_t n_bytes, mf_visit_fn fn,
+                       void *fn_ctx, mf_error *error);
     /* src is taken by the call. */
     mf_status (*put)(void *ctx, uint32_t buffer, uint64_t offset, const void *src, size_t n_bytes,
                      mf_error *error);
@@ -75,7 +77,7 @@ typedef struct mf_part_place {
     const mf_part_memory *memory;
     uint32_t buffer;
     uint64_t offset;
-    unsigned char *block; /* [MF_SNAPSHOT_PIECE_BYTES] for streams that are not memory */
+    unsigned char *block; /* [MF_SNAPSHOT_PIECE_BYTES] to read to from what is not memory */
 } mf_part_place;
 
 /* Writing: the head first, then every part in order. */

@@ -228,6 +228,26 @@ static void read_span(mf_backend *base, mf_span src, void *dest, uint64_t n_byte
     leave(be);
 }
 
+static mf_status wait_for(mf_backend *base, mf_ticket ticket, mf_error *error);
+
+static mf_status visit(mf_backend *base, mf_span src, uint64_t n_bytes, mf_visit_fn fn, void *ctx,
+                       mf_error *error)
+{
+    unsigned char *piece = malloc(MF_VISIT_BYTES);
+    mf_status status = MF_OK;
+    if (piece == NULL)
+        strict_complain("no memory for the test's backend");
+    for (uint64_t done = 0, n; done < n_bytes && status == MF_OK; done += n) {
+        n = n_bytes - done < MF_VISIT_BYTES ? n_bytes - done : MF_VISIT_BYTES;
+        read_span(base, mf_span_at(src, done), piece, n);
+        status = wait_for(base, base->ops->mark(base), error);
+        if (status == MF_OK)
+            status = fn(ctx, piece, (size_t)n, error);
+    }
+    free(piece);
+    return status;
+}
+
 static void copy_span(mf_backend *base, mf_span dest, mf_span src, uint64_t n_bytes)
 {
     strict_backend *be = enter(base);
@@ -394,6 +414,7 @@ static const mf_backend_ops strict_ops = {
     .write = write_span,
     .upload = upload,
     .read = read_span,
+    .visit = visit,
     .copy = copy_span,
     .begin_batch = begin_batch,
     .reserve_batch = reserve_batch,

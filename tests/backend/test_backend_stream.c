@@ -4,6 +4,7 @@
  * a device that is lost, memory out of the host's reach. On the CPU, which does all at once, and on
  * the strict backend, which does nothing before it must.
  */
+#include "base/status.h"
 #include "strict_backend.h"
 #include "test.h"
 
@@ -543,6 +544,49 @@ static void check_memories(bool is_strict)
     be->ops->destroy(be);
 }
 
+typedef struct visited {
+    unsigned char *bytes;
+    size_t n_bytes, n_calls, fail_at;
+} visited;
+
+static mf_status look(void *ctx, const unsigned char *bytes, size_t n_bytes, mf_error *error)
+{
+    visited *v = ctx;
+    if (++v->n_calls == v->fail_at)
+        return mf_fail(error, MF_ERR_FORMAT, "seen enough");
+    CHECK(n_bytes > 0 && n_bytes <= MF_VISIT_BYTES);
+    memcpy(v->bytes + v->n_bytes, bytes, n_bytes);
+    v->n_bytes += n_bytes;
+    return MF_OK;
+}
+
+/* All bytes in order, after what was recorded before; the function's error ends it. */
+static void check_visit(bool is_strict)
+{
+    enum { N = 600001, SKIP = 7 };
+    mf_backend *be = open_backend(is_strict, NULL);
+    mf_error error = {0};
+    mf_buffer buffer = new_buffer(be, MF_USE_DEVICE, N + SKIP);
+    unsigned char *bytes = malloc(N), *got = malloc(N);
+    REQUIRE(bytes != NULL && got != NULL);
+    for (size_t i = 0; i < N; i++)
+        bytes[i] = (unsigned char)(i * 2654435761u >> 13);
+    be->ops->write(be, (mf_span){buffer, SKIP}, bytes, N);
+    visited v = {.bytes = got};
+    REQUIRE_OK(be->ops->visit(be, (mf_span){buffer, SKIP}, N, look, &v, &error), &error);
+    CHECK_U64(v.n_bytes, N);
+    CHECK_BYTES(got, bytes, N);
+    v = (visited){.bytes = got, .fail_at = 2};
+    CHECK_STATUS(be->ops->visit(be, (mf_span){buffer, SKIP}, N, look, &v, &error), MF_ERR_FORMAT);
+    CHECK_U64(v.n_calls, 2);
+    v = (visited){.bytes = got};
+    REQUIRE_OK(be->ops->visit(be, (mf_span){buffer, SKIP}, 0, look, &v, &error), &error);
+    CHECK_U64(v.n_calls, 0);
+    free(bytes);
+    free(got);
+    be->ops->destroy(be);
+}
+
 static void check_devices(void)
 {
     mf_error error = {0};
@@ -612,6 +656,7 @@ int main(void)
         check_threads(is_strict);
         check_host_buffers(is_strict);
         check_memories(is_strict);
+        check_visit(is_strict);
     }
     check_late();
     check_lost();

@@ -94,6 +94,17 @@ static void read_span(mf_backend *base, mf_span src, void *dest, uint64_t n_byte
     memcpy(dest, mf_cpu_bytes((mf_cpu_backend *)base, src), n_bytes);
 }
 
+static mf_status visit(mf_backend *base, mf_span src, uint64_t n_bytes, mf_visit_fn fn, void *ctx,
+                       mf_error *error)
+{
+    const unsigned char *bytes = mf_cpu_bytes((mf_cpu_backend *)base, src);
+    for (uint64_t done = 0, n; done < n_bytes; done += n) {
+        n = n_bytes - done < MF_VISIT_BYTES ? n_bytes - done : MF_VISIT_BYTES;
+        MF_TRY(fn(ctx, bytes + done, (size_t)n, error));
+    }
+    return MF_OK;
+}
+
 static void copy_span(mf_backend *base, mf_span dest, mf_span src, uint64_t n_bytes)
 {
     const mf_cpu_backend *be = (mf_cpu_backend *)base;
@@ -339,6 +350,7 @@ static const mf_backend_ops cpu_ops = {
     .write = write_span,
     .upload = upload,
     .read = read_span,
+    .visit = visit,
     .copy = copy_span,
     .begin_batch = begin_batch,
     .reserve_batch = reserve_batch,
