@@ -45,31 +45,38 @@ static mf_status parse_shape(const char *path, const char *name, yyjson_val *sha
     return MF_OK;
 }
 
-static mf_status parse_offsets(const char *path, const char *name, yyjson_val *offsets,
-                               uint64_t data_start, uint64_t data_bytes, mf_tensor *out,
+/* A file under way: where its data lies. */
+typedef struct data_run {
+    const char *path;
+    uint64_t start, n_bytes;
+} data_run;
+
+static mf_status parse_offsets(const data_run *data, yyjson_val *offsets, mf_tensor *out,
                                mf_error *error)
 {
+    const char *path = data->path, *name = out->name;
     if (!yyjson_is_arr(offsets) || yyjson_arr_size(offsets) != 2 ||
         !yyjson_is_uint(yyjson_arr_get(offsets, 0)) || !yyjson_is_uint(yyjson_arr_get(offsets, 1)))
         return mf_fail(error, MF_ERR_FORMAT, "%s: tensor %s: data_offsets is not [begin, end]",
                        path, name);
     uint64_t begin = yyjson_get_uint(yyjson_arr_get(offsets, 0));
     uint64_t end = yyjson_get_uint(yyjson_arr_get(offsets, 1));
-    if (begin > end || end > data_bytes)
-        return mf_fail_at(error, MF_ERR_FORMAT, data_start,
+    if (begin > end || end > data->n_bytes)
+        return mf_fail_at(error, MF_ERR_FORMAT, data->start,
                           "%s: tensor %s: data_offsets [%llu, %llu] reach past the file's %llu "
                           "bytes of data (truncated?)",
                           path, name, (unsigned long long)begin, (unsigned long long)end,
-                          (unsigned long long)data_bytes);
-    out->offset = data_start + begin;
+                          (unsigned long long)data->n_bytes);
+    out->offset = data->start + begin;
     out->n_bytes = end - begin;
     return MF_OK;
 }
 
-static mf_status parse_entry(const char *path, const char *name, yyjson_val *entry,
-                             uint64_t data_start, uint64_t data_bytes, mf_tensor *out,
+/* out->name is known. */
+static mf_status parse_entry(const data_run *data, yyjson_val *entry, mf_tensor *out,
                              mf_error *error)
 {
+    const char *path = data->path, *name = out->name;
     if (!yyjson_is_obj(entry))
         return mf_fail(error, MF_ERR_FORMAT, "%s: tensor %s: not an object", path, name);
     const char *type = yyjson_get_str(yyjson_obj_get(entry, "dtype"));
@@ -80,8 +87,7 @@ static mf_status parse_entry(const char *path, const char *name, yyjson_val *ent
     snprintf(out->type_name, sizeof out->type_name, "%s", type);
     uint64_t n_elements = 0, n_bits = 0; /* gcc 13 does not see that a failure leaves before use */
     MF_TRY(parse_shape(path, name, yyjson_obj_get(entry, "shape"), out, &n_elements, error));
-    MF_TRY(parse_offsets(path, name, yyjson_obj_get(entry, "data_offsets"), data_start, data_bytes,
-                         out, error));
+    MF_TRY(parse_offsets(data, yyjson_obj_get(entry, "data_offsets"), out, error));
     if (!mf_mul_u64(n_elements, eighths, &n_bits) || n_bits % 8 != 0 || n_bits / 8 != out->n_bytes)
         return mf_fail(
             error, MF_ERR_FORMAT,
@@ -93,9 +99,8 @@ static mf_status parse_entry(const char *path, const char *name, yyjson_val *ent
 static mf_status parse_members(mf_tensor_table *table, uint32_t file, mf_json_members *members,
                                uint64_t file_bytes, mf_error *error)
 {
-    const char *path = members->path;
-    uint64_t data_start = 8 + (uint64_t)members->object.n_bytes;
-    uint64_t data_bytes = file_bytes > data_start ? file_bytes - data_start : 0;
+    uint64_t start = 8 + (uint64_t)members->object.n_bytes;
+    const data_run data = {members->path, start, file_bytes > start ? file_bytes - start : 0};
     for (;;) {
         mf_tensor tensor = {.file = file};
         mf_json_piece piece;
@@ -106,7 +111,7 @@ static mf_status parse_members(mf_tensor_table *table, uint32_t file, mf_json_me
         if (strcmp(tensor.name, "__metadata__") == 0)
             continue;
         MF_TRY(mf_json_value(members, tensor.name, &piece, &entry, error));
-        MF_TRY(parse_entry(path, tensor.name, entry, data_start, data_bytes, &tensor, error));
+        MF_TRY(parse_entry(&data, entry, &tensor, error));
         MF_TRY(mf_tensor_table_add(table, &tensor, strlen(tensor.name), error));
     }
 }

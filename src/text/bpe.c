@@ -158,7 +158,7 @@ static void merge_with_heap(const mf_bpe *bpe, mf_symbol *symbols, size_t n, mf_
 
 /* Each merge takes one entry out and puts at most two in, so 2n entries are enough. */
 static mf_status encode_long(const mf_bpe *bpe, mf_bpe_scratch *scratch, const unsigned char *word,
-                             size_t n_bytes, const uint32_t **ids, size_t *n_ids, mf_error *error)
+                             size_t n_bytes, mf_bpe_ids *out, mf_error *error)
 {
     if (n_bytes > MF_MAX_WORD_BYTES)
         return mf_fail(
@@ -177,32 +177,30 @@ static mf_status encode_long(const mf_bpe *bpe, mf_bpe_scratch *scratch, const u
             symbols[n++].id = bpe->byte_ids[word[i]];
     merge_with_heap(bpe, symbols, n, (mf_heap_entry *)(void *)scratch->heap.data);
     /* The result replaces the heap, which is empty now. */
-    uint32_t *out = (uint32_t *)(void *)scratch->heap.data;
-    size_t n_out = 0;
+    uint32_t *ids = (uint32_t *)(void *)scratch->heap.data;
+    size_t n_ids = 0;
     for (size_t i = 0; i < n; i++)
         if (symbols[i].id != MF_BPE_NONE)
-            out[n_out++] = symbols[i].id;
-    *ids = out;
-    *n_ids = n_out;
+            ids[n_ids++] = symbols[i].id;
+    *out = (mf_bpe_ids){ids, n_ids};
     return MF_OK;
 }
 
 mf_status mf_bpe_encode(const mf_bpe *bpe, mf_bpe_scratch *scratch, const unsigned char *word,
-                        size_t n_bytes, const uint32_t **ids, size_t *n_ids, mf_error *error)
+                        size_t n_bytes, mf_bpe_ids *out, mf_error *error)
 {
     if (n_bytes > SHORT_WORD && !bpe->ignores_merges)
-        return encode_long(bpe, scratch, word, n_bytes, ids, n_ids, error);
+        return encode_long(bpe, scratch, word, n_bytes, out, error);
     MF_TRY(mf_buffer_reserve(&scratch->symbols, SHORT_WORD * sizeof(uint32_t), "a word", error));
-    uint32_t *out = (uint32_t *)(void *)scratch->symbols.data;
-    *ids = out;
+    uint32_t *ids = (uint32_t *)(void *)scratch->symbols.data;
+    *out = (mf_bpe_ids){ids, 1};
     if (bpe->ignores_merges) {
-        out[0] = mf_bpe_find(bpe, word, n_bytes, false);
-        *n_ids = 1;
-        if (out[0] != MF_BPE_NONE)
+        ids[0] = mf_bpe_find(bpe, word, n_bytes, false);
+        if (ids[0] != MF_BPE_NONE)
             return MF_OK;
         if (n_bytes > SHORT_WORD)
-            return encode_long(bpe, scratch, word, n_bytes, ids, n_ids, error);
+            return encode_long(bpe, scratch, word, n_bytes, out, error);
     }
-    *n_ids = merge_short(bpe, out, byte_symbols(bpe, word, n_bytes, out));
+    out->n_ids = merge_short(bpe, ids, byte_symbols(bpe, word, n_bytes, ids));
     return MF_OK;
 }

@@ -77,9 +77,13 @@ uint32_t mf_bpe_find_key(const mf_bpe *bpe, const char *key, size_t n_bytes, mf_
 mf_status mf_bpe_add_literal(mf_bpe *bpe, uint32_t id, const char *text, size_t n_bytes,
                              mf_error *error);
 
-/* The ids of one word; *ids points into the scratch and is valid until the next call. Errors:
- * MF_ERR_UNSUPPORTED (too long), MF_ERR_NO_MEMORY. */
+typedef struct mf_bpe_ids {
+    const uint32_t *ids; /* in the scratch: valid until it is used again */
+    size_t n_ids;
+} mf_bpe_ids;
+
+/* The ids of one word. Errors: MF_ERR_UNSUPPORTED (too long), MF_ERR_NO_MEMORY. */
 mf_status mf_bpe_encode(const mf_bpe *bpe, mf_bpe_scratch *scratch, const unsigned char *word,
-                        size_t n_bytes, const uint32_t **ids, size_t *n_ids, mf_error *error);
+                        size_t n_bytes, mf_bpe_ids *out, mf_error *error);
 
 #endif

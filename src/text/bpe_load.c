@@ -230,8 +230,14 @@ static mf_status load_vocab(mf_bpe *bpe, const mf_json *json, const int16_t *alp
     return MF_OK;
 }
 
-/* The two sides of a merge, from ["a", "b"] or "a b". */
-static bool merge_sides(yyjson_val *merge, const char *sides[2], size_t lengths[2])
+/* The two sides of a merge as the file has them. */
+typedef struct merge_sides {
+    const char *text[2];
+    size_t n[2];
+} merge_sides;
+
+/* From ["a", "b"] or "a b". */
+static bool read_sides(yyjson_val *merge, merge_sides *out)
 {
     if (yyjson_is_str(merge)) {
         const char *text = yyjson_get_str(merge);
@@ -239,11 +245,11 @@ static bool merge_sides(yyjson_val *merge, const char *sides[2], size_t lengths[
         const char *space = memchr(text, ' ', n);
         if (space == NULL)
             return false;
-        sides[0] = text;
-        lengths[0] = (size_t)(space - text);
-        sides[1] = space + 1;
-        lengths[1] = n - lengths[0] - 1;
-        return memchr(sides[1], ' ', lengths[1]) == NULL;
+        out->text[0] = text;
+        out->n[0] = (size_t)(space - text);
+        out->text[1] = space + 1;
+        out->n[1] = n - out->n[0] - 1;
+        return memchr(out->text[1], ' ', out->n[1]) == NULL;
     }
     if (!yyjson_is_arr(merge) || yyjson_arr_size(merge) != 2)
         return false;
@@ -251,8 +257,8 @@ static bool merge_sides(yyjson_val *merge, const char *sides[2], size_t lengths[
         yyjson_val *side = yyjson_arr_get(merge, i);
         if (!yyjson_is_str(side))
             return false;
-        sides[i] = yyjson_get_str(side);
-        lengths[i] = yyjson_get_len(side);
+        out->text[i] = yyjson_get_str(side);
+        out->n[i] = yyjson_get_len(side);
     }
     return true;
 }
@@ -263,26 +269,35 @@ static bool piece_is(const mf_bpe *bpe, uint32_t id, const unsigned char *bytes,
            memcmp(bpe->bytes + bpe->pieces[id].offset, bytes, n_bytes) == 0;
 }
 
-/* The ids of a merge's sides and of what they join to. `guess` is what the file's usual order
- * suggests for the joined token: it saves a lookup. Raw keys never meet a merge, so `skip` is set
- * for them. */
-static mf_status resolve_merge(const mf_bpe *bpe, const int16_t *alphabet, const char *sides[2],
-                               const size_t lengths[2], uint32_t guess, mf_buffer *scratch,
-                               mf_merge *out, bool *skip, mf_error *error)
+/* Merges under way. */
+typedef struct merge_loader {
+    mf_bpe *bpe;
+    const int16_t *alphabet;
+    mf_buffer *scratch;
+    uint32_t guess; /* the next joined token by the file's usual order: it saves a lookup */
+} merge_loader;
+
+/* The ids of a merge's sides and of what they join to. Raw keys never meet a merge, so `skip` is
+ * set for them. */
+static mf_status resolve_merge(const merge_loader *l, const merge_sides *sides, mf_merge *out,
+                               bool *skip, mf_error *error)
 {
+    const mf_bpe *bpe = l->bpe;
+    mf_buffer *scratch = l->scratch;
     size_t n_left = 0, n_right = 0;
     scratch->n_bytes = 0;
-    MF_TRY(mf_buffer_reserve(scratch, lengths[0] + lengths[1], "a merge", error));
+    MF_TRY(mf_buffer_reserve(scratch, sides->n[0] + sides->n[1], "a merge", error));
     *skip = true;
-    if (!key_to_bytes(alphabet, sides[0], lengths[0], scratch->data, &n_left) ||
-        !key_to_bytes(alphabet, sides[1], lengths[1], scratch->data + n_left, &n_right))
+    if (!key_to_bytes(l->alphabet, sides->text[0], sides->n[0], scratch->data, &n_left) ||
+        !key_to_bytes(l->alphabet, sides->text[1], sides->n[1], scratch->data + n_left, &n_right))
         return MF_OK;
     *skip = false;
     size_t n = n_left + n_right;
     out->left = mf_bpe_find(bpe, scratch->data, n_left, false);
     out->right = mf_bpe_find(bpe, scratch->data + n_left, n_right, false);
-    out->merged =
-        piece_is(bpe, guess, scratch->data, n) ? guess : mf_bpe_find(bpe, scratch->data, n, false);
+    out->merged = piece_is(bpe, l->guess, scratch->data, n)
+                      ? l->guess
+                      : mf_bpe_find(bpe, scratch->data, n, false);
     return MF_OK;
 }
 
@@ -310,26 +325,25 @@ static mf_status load_merges(mf_bpe *bpe, const mf_json *json, const int16_t *al
         bpe->merges[i].left = MF_BPE_NONE;
     size_t i, n;
     yyjson_val *item;
-    uint32_t guess = 0;
+    merge_loader loader = {bpe, alphabet, scratch, 0};
     yyjson_arr_foreach(merges, i, n, item)
     {
-        const char *sides[2];
-        size_t lengths[2];
+        merge_sides sides;
         mf_merge merge = {.rank = (uint32_t)i};
         bool skip;
-        if (!merge_sides(item, sides, lengths))
+        if (!read_sides(item, &sides))
             return mf_fail(error, MF_ERR_FORMAT,
                            "%s: model.merges[%zu]: expected \"a b\" or [\"a\", \"b\"]", json->path,
                            i);
-        MF_TRY(resolve_merge(bpe, alphabet, sides, lengths, guess, scratch, &merge, &skip, error));
+        MF_TRY(resolve_merge(&loader, &sides, &merge, &skip, error));
         if (skip)
             continue;
         if (merge.left == MF_BPE_NONE || merge.right == MF_BPE_NONE || merge.merged == MF_BPE_NONE)
             return mf_fail(error, MF_ERR_FORMAT,
                            "%s: model.merges[%zu]: \"%.*s\" + \"%.*s\" is not in model.vocab",
-                           json->path, i, (int)(lengths[0] > 64 ? 64 : lengths[0]), sides[0],
-                           (int)(lengths[1] > 64 ? 64 : lengths[1]), sides[1]);
-        guess = merge.merged + 1;
+                           json->path, i, (int)(sides.n[0] > 64 ? 64 : sides.n[0]), sides.text[0],
+                           (int)(sides.n[1] > 64 ? 64 : sides.n[1]), sides.text[1]);
+        loader.guess = merge.merged + 1;
         insert_merge(bpe, merge);
     }
     return MF_OK;

@@ -77,21 +77,19 @@ static mf_status cut_by_regex(mf_cut *cut, size_t n_bytes)
     mf_matcher *matcher = cut->run->matchers[cut->step];
     size_t done = 0, from = 0, last_match_end = SIZE_MAX;
     while (from <= n_bytes) {
-        bool found;
-        size_t start, end;
-        MF_TRY(mf_matcher_find(matcher, cut->text, n_bytes, from, &found, &start, &end,
-                               cut->run->error));
-        if (!found)
+        mf_match m;
+        MF_TRY(mf_matcher_find(matcher, cut->text, n_bytes, from, &m, cut->run->error));
+        if (!m.found)
             break;
-        if (start == end && end == last_match_end) { /* an empty match right after a match */
+        if (m.start == m.end && m.end == last_match_end) { /* an empty match right after a match */
             from += char_length(cut->text + from, n_bytes - from);
             continue;
         }
-        from = last_match_end = end;
-        if (done != start)
-            MF_TRY(take_piece(cut, done, start, false));
-        MF_TRY(take_piece(cut, start, end, true));
-        done = end;
+        from = last_match_end = m.end;
+        if (done != m.start)
+            MF_TRY(take_piece(cut, done, m.start, false));
+        MF_TRY(take_piece(cut, m.start, m.end, true));
+        done = m.end;
     }
     if (done != n_bytes)
         MF_TRY(take_piece(cut, done, n_bytes, false));
@@ -181,8 +179,8 @@ static mf_status load_split(const mf_allocator *a, const mf_json *json, yyjson_v
         return mf_fail(error, MF_ERR_FORMAT,
                        "%s: pre_tokenizer.pattern: expected {\"Regex\": ...} or {\"String\": ...}",
                        json->path);
-    return mf_regex_compile(a, field, yyjson_get_str(text), yyjson_get_len(text), regex == NULL,
-                            &out->regex, error);
+    const mf_pattern p = {yyjson_get_str(text), yyjson_get_len(text), .is_literal = regex == NULL};
+    return mf_regex_compile(a, field, p, &out->regex, error);
 }
 
 static mf_status load_byte_level(const mf_allocator *a, yyjson_val *step, const char *field,
@@ -193,8 +191,8 @@ static mf_status load_byte_level(const mf_allocator *a, yyjson_val *step, const 
     out->behavior = MF_SPLIT_ISOLATED;
     if (use_regex != NULL && !yyjson_get_bool(use_regex))
         return MF_OK;
-    return mf_regex_compile(a, field, gpt2_pattern, sizeof gpt2_pattern - 1, false, &out->regex,
-                            error);
+    return mf_regex_compile(a, field, (mf_pattern){gpt2_pattern, sizeof gpt2_pattern - 1, false},
+                            &out->regex, error);
 }
 
 /* Digits: every numeric character, or every run of them, by itself. */
@@ -204,7 +202,8 @@ static mf_status load_digits(const mf_allocator *a, yyjson_val *step, const char
     static const char numeric[] = "\\p{N}";
     bool each = yyjson_get_bool(yyjson_obj_get(step, "individual_digits"));
     out->behavior = each ? MF_SPLIT_ISOLATED : MF_SPLIT_CONTIGUOUS;
-    return mf_regex_compile(a, field, numeric, sizeof numeric - 1, false, &out->regex, error);
+    return mf_regex_compile(a, field, (mf_pattern){numeric, sizeof numeric - 1, false}, &out->regex,
+                            error);
 }
 
 static mf_status load_step(mf_pretokenizer *p, const mf_allocator *a, const mf_json *json,
@@ -261,8 +260,8 @@ mf_status mf_pretokenizer_make(mf_pretokenizer *p, const mf_allocator *a, const 
 {
     mf_pretoken_step *step = &p->steps[p->n_steps++];
     step->behavior = MF_SPLIT_ISOLATED;
-    return mf_regex_compile(a, "the built-in pre-tokenizer", pattern, strlen(pattern), false,
-                            &step->regex, error);
+    return mf_regex_compile(a, "the built-in pre-tokenizer",
+                            (mf_pattern){pattern, strlen(pattern), false}, &step->regex, error);
 }
 
 void mf_pretokenizer_free(mf_pretokenizer *p)

@@ -78,8 +78,8 @@ static mf_status compile(mf_regex *regex, const char *field, const unsigned char
     return MF_OK;
 }
 
-mf_status mf_regex_compile(const mf_allocator *a, const char *field, const char *pattern,
-                           size_t n_bytes, bool is_literal, mf_regex **out, mf_error *error)
+mf_status mf_regex_compile(const mf_allocator *a, const char *field, mf_pattern pattern,
+                           mf_regex **out, mf_error *error)
 {
     mf_regex *regex = mf_alloc_zeroed(a, sizeof *regex);
     if (regex == NULL)
@@ -87,13 +87,13 @@ mf_status mf_regex_compile(const mf_allocator *a, const char *field, const char 
     regex->allocator = *a;
     (void)snprintf(regex->field, sizeof regex->field, "%s", field);
     mf_status status;
-    if (is_literal) {
-        status = compile(regex, field, (const unsigned char *)pattern, n_bytes,
+    if (pattern.is_literal) {
+        status = compile(regex, field, (const unsigned char *)pattern.text, pattern.n_bytes,
                          PCRE2_LITERAL | PCRE2_UTF, error);
     } else {
         mf_buffer translated;
         mf_buffer_init(&translated, a);
-        status = mf_regex_translate(field, pattern, n_bytes, &translated, error);
+        status = mf_regex_translate(field, pattern.text, pattern.n_bytes, &translated, error);
         if (status == MF_OK)
             status =
                 compile(regex, field, translated.data, translated.n_bytes,
@@ -185,13 +185,13 @@ static int match_in_budget(mf_matcher *m, const unsigned char *text, size_t n_by
 }
 
 mf_status mf_matcher_find(mf_matcher *m, const unsigned char *text, size_t n_bytes, size_t from,
-                          bool *found, size_t *start, size_t *end, mf_error *error)
+                          mf_match *out, mf_error *error)
 {
     if (from == 0) /* a text begins */
         m->steps_left += (uint64_t)STEPS_PER_BYTE * n_bytes;
     int n = match_in_budget(m, text, n_bytes, from);
     if (n == PCRE2_ERROR_NOMATCH) {
-        *found = false;
+        *out = (mf_match){0};
         return MF_OK;
     }
     if (n == PCRE2_ERROR_NOMEMORY)
@@ -202,8 +202,6 @@ mf_status mf_matcher_find(mf_matcher *m, const unsigned char *text, size_t n_byt
                        "(PCRE2 error %d) at byte %zu of %zu",
                        m->regex->field, n, from, n_bytes);
     const PCRE2_SIZE *ovector = pcre2_get_ovector_pointer(m->match_data);
-    *found = true;
-    *start = ovector[0];
-    *end = ovector[1];
+    *out = (mf_match){true, ovector[0], ovector[1]};
     return MF_OK;
 }

@@ -12,10 +12,15 @@
 typedef struct mf_regex mf_regex;
 typedef struct mf_matcher mf_matcher;
 
-/* Compiles pattern[n_bytes]; `field` names it in messages. If is_literal it is plain text to find.
- * Errors: MF_ERR_UNSUPPORTED, MF_ERR_NO_MEMORY. */
-mf_status mf_regex_compile(const mf_allocator *a, const char *field, const char *pattern,
-                           size_t n_bytes, bool is_literal, mf_regex **out, mf_error *error);
+typedef struct mf_pattern {
+    const char *text;
+    size_t n_bytes;
+    bool is_literal; /* plain text to find */
+} mf_pattern;
+
+/* `field` names the pattern in messages. Errors: MF_ERR_UNSUPPORTED, MF_ERR_NO_MEMORY. */
+mf_status mf_regex_compile(const mf_allocator *a, const char *field, mf_pattern pattern,
+                           mf_regex **out, mf_error *error);
 void mf_regex_free(mf_regex **regex);
 
 /* What one thread needs to match with a regex, which is itself read-only. Its matches share a
@@ -24,12 +29,15 @@ mf_status mf_matcher_create(const mf_regex *regex, const mf_allocator *a, mf_mat
                             mf_error *error);
 void mf_matcher_free(mf_matcher **matcher);
 
-/*
- * The first match in text[n_bytes] (valid UTF-8) at or after `from`; *found says whether there is
- * one. Errors: MF_ERR_UNSUPPORTED (too many steps), MF_ERR_NO_MEMORY.
- */
+typedef struct mf_match {
+    bool found;
+    size_t start, end; /* where it was found */
+} mf_match;
+
+/* The first match in text[n_bytes] (valid UTF-8) at or after `from`. Errors: MF_ERR_UNSUPPORTED
+ * (too many steps), MF_ERR_NO_MEMORY. */
 mf_status mf_matcher_find(mf_matcher *matcher, const unsigned char *text, size_t n_bytes,
-                          size_t from, bool *found, size_t *start, size_t *end, mf_error *error);
+                          size_t from, mf_match *out, mf_error *error);
 
 /* Writes the PCRE2 form of an Oniguruma pattern to out. Errors: MF_ERR_UNSUPPORTED naming what has
  * no exact translation, MF_ERR_NO_MEMORY. */

@@ -211,11 +211,10 @@ static void emit(mf_encoding *e, uint32_t id)
 static mf_status encode_word(void *ctx, const unsigned char *word, size_t n_bytes, mf_error *error)
 {
     mf_encoding *e = ctx;
-    const uint32_t *ids;
-    size_t n_ids;
-    MF_TRY(mf_bpe_encode(&e->tokenizer->bpe, &e->bpe, word, n_bytes, &ids, &n_ids, error));
-    for (size_t i = 0; i < n_ids; i++)
-        emit(e, ids[i]);
+    mf_bpe_ids found;
+    MF_TRY(mf_bpe_encode(&e->tokenizer->bpe, &e->bpe, word, n_bytes, &found, error));
+    for (size_t i = 0; i < found.n_ids; i++)
+        emit(e, found.ids[i]);
     return MF_OK;
 }
 
