@@ -38,13 +38,14 @@ static _Alignas(64) const unsigned char bf16_low[128] = {
     0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xc0,
 };
 
-mf_fp8_tables_avx512 mf_fp8_tables_load_avx512(void)
+static mf_fp8_tables_avx512 load_tables(void)
 {
     return (mf_fp8_tables_avx512){{_mm512_load_si512(bf16_high), _mm512_load_si512(bf16_high + 64)},
                                   {_mm512_load_si512(bf16_low), _mm512_load_si512(bf16_low + 64)}};
 }
 
-size_t mf_fp8_padded_avx512(uint32_t n_cols)
+/* Rows of scratch for tokens are this long. */
+static size_t padded(uint32_t n_cols)
 {
     return ((size_t)n_cols + STEP - 1) & ~(size_t)(STEP - 1);
 }
@@ -57,7 +58,7 @@ size_t mf_fp8_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
         size_t few = mf_fp8_scratch_bytes_avx512(w, MAX_TOKENS);
         return n_bytes > few ? n_bytes : few;
     }
-    return n_tokens * mf_fp8_padded_avx512(w->shape.n_cols) * sizeof(float);
+    return n_tokens * padded(w->shape.n_cols) * sizeof(float);
 }
 
 /* 64 activations, n of them, into the lane order of the weights. */
@@ -95,7 +96,7 @@ void mf_fp8_pack_avx512(const mf_matrix *w, uint32_t row, const float *token, ui
 void mf_fp8_tile_avx512(const mf_matrix *w, uint32_t row, uint32_t first, uint32_t n, float *out)
 {
     const unsigned char *p = w->data + (size_t)row * w->shape.n_cols + first;
-    const mf_fp8_tables_avx512 tables = mf_fp8_tables_load_avx512();
+    const mf_fp8_tables_avx512 tables = load_tables();
     for (uint32_t i = 0; i < n; i += STEP, out += STEP) {
         __m512 v[4];
         mf_fp8_weights_avx512(&tables, _mm512_maskz_loadu_epi8(mf_fp8_tail_avx512(n, i), p + i), v);
@@ -139,7 +140,7 @@ MF_INLINE void multiply(uint32_t n_rows, uint32_t n_tokens, const matvec *m, uin
     const uint32_t n_cols = m->w->shape.n_cols;
     const unsigned char *p = m->w->data + (size_t)row * n_cols;
     const size_t apart = (size_t)step * n_cols;
-    const mf_fp8_tables_avx512 tables = mf_fp8_tables_load_avx512();
+    const mf_fp8_tables_avx512 tables = load_tables();
     __m512 acc[MAX_ROWS][MAX_TOKENS];
     for (uint32_t r = 0; r < MAX_ROWS; r++)
         for (uint32_t t = 0; t < MAX_TOKENS; t++)
@@ -175,7 +176,7 @@ static void matvec_block(const mf_matrix *w, uint32_t row0, uint32_t row1, const
                          size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride,
                          float *scratch)
 {
-    matvec m = {w, scratch, mf_fp8_padded_avx512(w->shape.n_cols)};
+    matvec m = {w, scratch, padded(w->shape.n_cols)};
     for (uint32_t t = 0; t < n_tokens; t++)
         mf_fp8_pack_avx512(w, row0, x + t * x_stride, 0, w->shape.n_cols, scratch + t * m.x_stride);
     switch (n_tokens) {

@@ -29,8 +29,6 @@ typedef struct mf_fp8_tables_avx512 {
     __m512i high[2], low[2];
 } mf_fp8_tables_avx512;
 
-mf_fp8_tables_avx512 mf_fp8_tables_load_avx512(void);
-
 MF_INLINE void mf_fp8_weights_avx512(const mf_fp8_tables_avx512 *tables, __m512i codes,
                                      __m512 out[4])
 {
@@ -45,8 +43,6 @@ MF_INLINE void mf_fp8_weights_avx512(const mf_fp8_tables_avx512 *tables, __m512i
     out[3] = _mm512_castsi512_ps(_mm512_and_si512(last, upper));
 }
 
-/* Rows of scratch for tokens are this long. */
-size_t mf_fp8_padded_avx512(uint32_t n_cols);
 /* Columns [first, first + n) of one token, scaled for the blocks of rows that `row` is in; first is
  * a multiple of 128. */
 void mf_fp8_pack_avx512(const mf_matrix *w, uint32_t row, const float *token, uint32_t first,

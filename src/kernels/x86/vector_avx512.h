@@ -49,10 +49,4 @@ MF_INLINE __m128 mf_sum4_avx512(__m512 a, __m512 b, __m512 c, __m512 d)
     return _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, quarters));
 }
 
-MF_INLINE float mf_sum_avx512(__m512 a)
-{
-    __m512 zero = _mm512_setzero_ps();
-    return _mm_cvtss_f32(mf_sum4_avx512(a, zero, zero, zero));
-}
-
 #endif
