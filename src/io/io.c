@@ -7,6 +7,7 @@
 #include "io/io.h"
 
 #include "base/checked.h"
+#include "base/files.h"
 #include "io/io_engine.h"
 
 #include <assert.h>
@@ -224,7 +225,7 @@ static mf_status probe_direct(mf_io *io, int fd, bool *works, mf_error *error)
 
 static mf_status open_descriptor(mf_io *io, const char *path, io_file *file, mf_error *error)
 {
-    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    file->fd = mf_open_apart(AT_FDCWD, path, O_RDONLY | O_DIRECT, 0);
     if (file->fd >= 0) {
         bool is_direct = false;
         mf_status status = probe_direct(io, file->fd, &is_direct, error);
@@ -233,7 +234,7 @@ static mf_status open_descriptor(mf_io *io, const char *path, io_file *file, mf_
         close(file->fd);
         MF_TRY(status);
     }
-    file->fd = open(path, O_RDONLY | O_CLOEXEC);
+    file->fd = mf_open_apart(AT_FDCWD, path, O_RDONLY, 0);
     if (file->fd < 0)
         return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno, "%s", path);
     /* Experts lie all over the file: readahead would read what nobody asked for. */

@@ -407,6 +407,25 @@ static void test_direct_fallback(const io_case *c, const char *dir)
     teardown(&f);
 }
 
+/* A program may have closed its standard streams: what reads or prints must not meet a model. */
+static void test_standard_descriptors(const io_case *c, const char *dir)
+{
+    mf_error error;
+    fixture f = setup(c, dir, 4096, 1);
+    f.io = open_case(f.c, &f.fault, 0, NULL);
+    int kept = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 10);
+    REQUIRE(kept >= 10);
+    close(STDIN_FILENO);
+    mf_status status = mf_io_add_file(f.io, f.file.path, &f.number, &error);
+    bool is_taken = fcntl(STDIN_FILENO, F_GETFD) >= 0;
+    REQUIRE(dup2(kept, STDIN_FILENO) == STDIN_FILENO);
+    close(kept);
+    REQUIRE_OK(status, &error);
+    CHECK(!is_taken);
+    read_and_check(&f, 3);
+    teardown(&f);
+}
+
 static void test_files_refused(const io_case *c, const char *dir)
 {
     mf_error error;
@@ -594,6 +613,7 @@ int main(void)
             test_submitter_ends(&cases[c], dirs[d]);
             test_broken_engine(&cases[c], dirs[d]);
             test_direct_fallback(&cases[c], dirs[d]);
+            test_standard_descriptors(&cases[c], dirs[d]);
             test_files_refused(&cases[c], dirs[d]);
             test_allocations(&cases[c], dirs[d]);
         }
