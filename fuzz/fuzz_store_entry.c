@@ -107,13 +107,16 @@ static void check_entry(mf_store *store, const uint8_t *data, const mf_snapshot_
                         const int32_t *tokens)
 {
     mf_store_match m;
+    mf_store_query query = {.key = &head->key, .tokens = tokens, .whole = true};
     for (uint32_t i = 0; i < head->n_checkpoints; i++) {
-        must(mf_store_find(store, &head->key, tokens, head->checkpoints[i], true, 0, &m));
+        query.n_tokens = head->checkpoints[i];
+        must(mf_store_find(store, &query, &m));
         must(m.n_common == head->checkpoints[i] && m.n_tokens == head->n_tokens);
     }
     if (head->n_tokens == 0)
         return;
-    must(mf_store_find(store, &head->key, tokens, (size_t)head->n_tokens, true, 0, &m));
+    query.n_tokens = (size_t)head->n_tokens;
+    must(mf_store_find(store, &query, &m));
     must(m.n_common == head->n_tokens && m.has_logits == head->has_logits);
     uint64_t n_head = mf_snapshot_head_bytes(head->n_tokens, head->n_checkpoints);
     must(m.state_end == mf_snapshot_checkpoint_offset(head, 0) && m.state_end >= n_head);

@@ -83,16 +83,15 @@ static bool find_stored(const sync_job *job, mf_store *store, mf_store_match *ma
                         uint64_t *n_usable)
 {
     bool whole = job->engine->runner.plan.recurrent_bytes != 0;
-    const mf_snapshot_key *key = &job->key;
     size_t least = (size_t)job->n_reused, n = job->n_tokens;
-    if (!mf_store_find(store, key, job->tokens, n, whole, least, match))
+    mf_store_query query = {&job->key, job->tokens, n, .n_least = least, .whole = whole};
+    if (!mf_store_find(store, &query, match))
         return false;
     *n_usable = match->n_common;
     if (match->n_common < n || (match->n_tokens == n && match->has_logits))
         return true;
-    *n_usable = n - 1;
-    return whole ? n - 1 > least &&
-                       mf_store_find(store, key, job->tokens, n - 1, true, least, match) &&
+    *n_usable = query.n_tokens = n - 1;
+    return whole ? n - 1 > least && mf_store_find(store, &query, match) &&
                        (*n_usable = match->n_common) > least
                  : n - 1 > least;
 }

@@ -207,18 +207,17 @@ static const mf_store_entry *exact_or(const mf_store *s, const mf_store_entry *e
     return exact != NULL && exact->place != NULL ? exact : e;
 }
 
-bool mf_store_find(mf_store *store, const mf_snapshot_key *key, const int32_t *tokens,
-                   size_t n_tokens, bool whole, size_t n_least, mf_store_match *out)
+bool mf_store_find(mf_store *store, const mf_store_query *query, mf_store_match *out)
 {
-    int32_t *sequence = mf_store_sequence(store, key, tokens, n_tokens);
+    int32_t *sequence = mf_store_sequence(store, query->key, query->tokens, query->n_tokens);
     if (sequence == NULL)
         return false;
-    size_t n_words = n_tokens + MF_STORE_KEY_WORDS;
+    size_t n_words = query->n_tokens + MF_STORE_KEY_WORDS;
     pthread_mutex_lock(&store->mutex);
     (void)mf_store_scan(store, false, NULL); /* without it: what was there before */
-    mf_prefix_match m = whole ? mf_prefix_find_whole(store->index, sequence, n_words)
-                              : mf_prefix_find_common(store->index, sequence, n_words);
-    bool found = m.value != NULL && m.n_common > n_least + MF_STORE_KEY_WORDS;
+    mf_prefix_match m = query->whole ? mf_prefix_find_whole(store->index, sequence, n_words)
+                                     : mf_prefix_find_common(store->index, sequence, n_words);
+    bool found = m.value != NULL && m.n_common > query->n_least + MF_STORE_KEY_WORDS;
     if (found) {
         const mf_store_entry *e = exact_or(store, m.value, sequence, m.n_common);
         memcpy(out->name, e->name, sizeof out->name);
@@ -231,7 +230,7 @@ bool mf_store_find(mf_store *store, const mf_snapshot_key *key, const int32_t *t
         store->n_misses++;
     }
     pthread_mutex_unlock(&store->mutex);
-    free_sequence(store, sequence, n_tokens);
+    free_sequence(store, sequence, query->n_tokens);
     return found;
 }
 

@@ -62,10 +62,17 @@ typedef struct mf_store_match {
     bool has_logits;
 } mf_store_match;
 
-/* The entry that shares the most with tokens; whole: n_common is to be all of an entry's tokens or
- * one of its checkpoints. False: none shares more than n_least tokens. Counts as a lookup. */
-bool mf_store_find(mf_store *store, const mf_snapshot_key *key, const int32_t *tokens,
-                   size_t n_tokens, bool whole, size_t n_least, mf_store_match *out);
+/* What is looked for. */
+typedef struct mf_store_query {
+    const mf_snapshot_key *key;
+    const int32_t *tokens;
+    size_t n_tokens;
+    size_t n_least; /* only an entry that shares more than these is worth it */
+    bool whole;     /* n_common is to be all of the entry's tokens or one of its checkpoints */
+} mf_store_query;
+
+/* The entry that shares the most; false: there is none. Counts as a lookup. */
+bool mf_store_find(mf_store *store, const mf_store_query *query, mf_store_match *out);
 
 /* One entry is read at a time: begin waits for its turn, and on MF_OK end must follow. The source
  * gives the snapshot from its beginning; extend the reader to what is to be read beyond the head.

@@ -133,13 +133,20 @@ entry_read_match(mf_store *store, const entry_kind *k, const mf_store_match *mat
     return status;
 }
 
+__attribute__((unused)) static bool find_tokens(mf_store *store, const int32_t *tokens, size_t n,
+                                                bool whole, size_t n_least, mf_store_match *out)
+{
+    const mf_store_query query = {&fixture_key, tokens, n, .n_least = n_least, .whole = whole};
+    return mf_store_find(store, &query, out);
+}
+
 /* MF_ERR_NOT_FOUND: the store does not have it. */
 __attribute__((unused)) static mf_status entry_read(mf_store *store, const entry_kind *k,
                                                     mf_error *error)
 {
     mf_store_match match;
     int32_t *tokens = entry_tokens(k);
-    bool found = mf_store_find(store, &fixture_key, tokens, k->n_tokens, true, 0, &match);
+    bool found = find_tokens(store, tokens, k->n_tokens, true, 0, &match);
     free(tokens);
     if (!found || match.n_common != k->n_tokens || match.n_tokens != k->n_tokens)
         return MF_ERR_NOT_FOUND;

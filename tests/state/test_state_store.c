@@ -57,19 +57,19 @@ static void test_find(void)
     int32_t *t = entry_tokens(&k), more[120];
     memcpy(more, t, 100 * sizeof *t);
     memset(more + 100, 0, 20 * sizeof *t);
-    CHECK(mf_store_find(store, &fixture_key, more, 120, true, 99, &m) && m.n_common == 100);
-    CHECK(!mf_store_find(store, &fixture_key, more, 120, true, 100, &m));
-    CHECK(!mf_store_find(store, &fixture_key, more, 99, true, 0, &m));
-    CHECK(mf_store_find(store, &fixture_key, more, 99, false, 98, &m) && m.n_common == 99);
+    CHECK(find_tokens(store, more, 120, true, 99, &m) && m.n_common == 100);
+    CHECK(!find_tokens(store, more, 120, true, 100, &m));
+    CHECK(!find_tokens(store, more, 99, true, 0, &m));
+    CHECK(find_tokens(store, more, 99, false, 98, &m) && m.n_common == 99);
     more[60] ^= 1;
-    CHECK(mf_store_find(store, &fixture_key, more, 120, false, 0, &m) && m.n_common == 60);
+    CHECK(find_tokens(store, more, 120, false, 0, &m) && m.n_common == 60);
     CHECK(m.n_tokens == 100 && !m.has_logits);
     mf_snapshot_key other = fixture_key;
     other.fingerprint[15] ^= 1;
-    CHECK(!mf_store_find(store, &other, t, 100, false, 0, &m));
+    CHECK(!mf_store_find(store, &(mf_store_query){&other, t, 100, 0, false}, &m));
     other = fixture_key;
     other.kv_type = 1;
-    CHECK(!mf_store_find(store, &other, t, 100, false, 0, &m));
+    CHECK(!mf_store_find(store, &(mf_store_query){&other, t, 100, 0, false}, &m));
     free(t);
     mf_store_close(&store);
 }
@@ -88,19 +88,19 @@ static void test_checkpoints(void)
     for (int reopen = 0; reopen < 2; reopen++) {
         REQUIRE_OK(entry_read(store, &k, &error), &error);
         for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
-            CHECK(mf_store_find(store, &fixture_key, t, at[i][0], true, 0, &m));
+            CHECK(find_tokens(store, t, at[i][0], true, 0, &m));
             CHECK(m.n_common == at[i][1] && m.n_tokens == 100 && m.n_checkpoints == 3);
             CHECK_U64(m.state_end, 4096 + 2 * 5008);
         }
-        CHECK(!mf_store_find(store, &fixture_key, t, 24, true, 0, &m));
-        CHECK(!mf_store_find(store, &fixture_key, t, 99, true, 75, &m));
+        CHECK(!find_tokens(store, t, 24, true, 0, &m));
+        CHECK(!find_tokens(store, t, 99, true, 75, &m));
         mf_store_close(&store);
         store = store_open(dir, 0);
     }
     char path[600];
     snprintf(path, sizeof path, "%s/%s", dir, m.name);
     REQUIRE(unlink(path) == 0);
-    CHECK(!mf_store_find(store, &fixture_key, t, 99, true, 0, &m));
+    CHECK(!find_tokens(store, t, 99, true, 0, &m));
     free(t);
     mf_store_close(&store);
 }
@@ -137,9 +137,9 @@ static void test_exact_entry(void)
         REQUIRE_OK(entry_add(store, &k, &error), &error);
         if (half_first == 0)
             REQUIRE_OK(mf_store_add(store, &half, &error), &error);
-        CHECK(mf_store_find(store, &fixture_key, t, 50, true, 0, &m));
+        CHECK(find_tokens(store, t, 50, true, 0, &m));
         CHECK(m.n_common == 50 && m.n_tokens == 50 && m.has_logits);
-        CHECK(mf_store_find(store, &fixture_key, t, 80, true, 0, &m));
+        CHECK(find_tokens(store, t, 80, true, 0, &m));
         CHECK(m.n_common == 75 && m.n_tokens == 100 && !m.has_logits);
         mf_store_close(&store);
     }
@@ -158,7 +158,7 @@ static void check_gap(mf_store *store, mf_io_fault *fault, const entry_kind *k, 
     int32_t *t = entry_tokens(k);
     unsigned char *want = malloc(k->part_bytes), *got = malloc(k->part_bytes);
     REQUIRE(want != NULL && got != NULL);
-    REQUIRE(mf_store_find(store, &fixture_key, t, k->n_tokens, true, 0, &m));
+    REQUIRE(find_tokens(store, t, k->n_tokens, true, 0, &m));
     REQUIRE_OK(mf_store_read_begin(store, &m, &reader, &error), &error);
     REQUIRE_OK(mf_snapshot_read_header(&reader->source, &head, &error), &error);
     REQUIRE_OK(mf_snapshot_read_tokens(&reader->source, &head, t, &error), &error);
@@ -229,7 +229,7 @@ static void test_eviction(void)
         entry_kind k = kind_of(i);
         REQUIRE_OK(entry_add(store, &k, &error), &error);
         int32_t *t = entry_tokens(&k);
-        REQUIRE(mf_store_find(store, &fixture_key, t, k.n_tokens, true, 0, &m));
+        REQUIRE(find_tokens(store, t, k.n_tokens, true, 0, &m));
         memcpy(names[i], m.name, sizeof m.name);
         free(t);
     }
@@ -275,7 +275,7 @@ static void test_oldest_goes(void)
         mf_store_match m;
         int32_t *t = entry_tokens(&k);
         REQUIRE_OK(entry_add(store, &k, &error), &error);
-        REQUIRE(mf_store_find(store, &fixture_key, t, k.n_tokens, true, 0, &m));
+        REQUIRE(find_tokens(store, t, k.n_tokens, true, 0, &m));
         set_age(dir, m.name, ages[i]);
         free(t);
     }
@@ -289,7 +289,7 @@ static void test_oldest_goes(void)
             int32_t *t = entry_tokens(&old);
             for (uint32_t j = 0; j <= n; j++)
                 is_gone = is_gone || order[j] == i;
-            bool is_there = mf_store_find(store, &fixture_key, t, old.n_tokens, true, 99, &m);
+            bool is_there = find_tokens(store, t, old.n_tokens, true, 99, &m);
             CHECK_MSG(is_there != is_gone, "entry %u after %u more", i, n + 1);
             free(t);
         }
@@ -537,12 +537,12 @@ static void test_vanishing(void)
     REQUIRE_OK(entry_add(store, &k, &error), &error);
     int32_t *t = entry_tokens(&k);
     set_time(dir, long_ago);
-    REQUIRE(mf_store_find(store, &fixture_key, t, k.n_tokens, true, 0, &m));
+    REQUIRE(find_tokens(store, t, k.n_tokens, true, 0, &m));
     snprintf(path, sizeof path, "%s/%s", dir, m.name);
     REQUIRE(unlink(path) == 0);
     set_time(dir, long_ago);
     CHECK(entry_read_match(store, &k, &m, &error) != MF_OK);
-    CHECK(!mf_store_find(store, &fixture_key, t, k.n_tokens, true, 0, &m));
+    CHECK(!find_tokens(store, t, k.n_tokens, true, 0, &m));
     free(t);
     mf_store_close(&store);
 }
