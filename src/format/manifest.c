@@ -41,7 +41,7 @@ static mf_status parse_entry(const mf_json *manifest, const char *name, yyjson_v
     out->n_dims = (uint32_t)n;
     out->offset = yyjson_get_uint(offset);
     out->n_bytes = yyjson_get_uint(size);
-    if (!mf_mul_u64(n_elements, eighths, &n_bits) || n_bits / 8 != out->n_bytes)
+    if (!mf_mul_u64(n_elements, eighths, &n_bits) || n_bits % 8 != 0 || n_bits / 8 != out->n_bytes)
         return mf_fail(error, MF_ERR_FORMAT,
                        "%s: tensors.%s: size %llu is not shape times dtype %s", path, name,
                        (unsigned long long)out->n_bytes, type);
