@@ -48,8 +48,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     if (split != NULL && mf_json_parse(&a, "config", (const char *)split + 1, n_bytes - n_model - 1,
                                        &config, NULL) != MF_OK)
         return 0;
-    mf_status status = mf_text_open_tiktoken("fuzz", (const char *)data, n_model,
-                                             split != NULL ? &config : NULL, &a, &t, &error);
+    const mf_tiktoken_files files = {"fuzz", (const char *)data, n_model,
+                                     split != NULL ? &config : NULL};
+    mf_status status = mf_text_open_tiktoken(&files, &a, &t, &error);
     if (status == MF_OK)
         use(t);
     else if (error.message[0] == '\0')

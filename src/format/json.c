@@ -144,8 +144,7 @@ static mf_status read_all(int fd, const char *path, char *text, size_t n_bytes, 
     return MF_OK;
 }
 
-static mf_status read_opened(const mf_allocator *a, int fd, const char *path, size_t max_bytes,
-                             char **text, size_t *n_bytes, mf_error *error)
+static mf_status measure(int fd, const char *path, size_t max_bytes, size_t *out, mf_error *error)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
@@ -155,7 +154,13 @@ static mf_status read_opened(const mf_allocator *a, int fd, const char *path, si
     if ((uint64_t)st.st_size > max_bytes)
         return mf_fail(error, MF_ERR_FORMAT, "%s: %lld bytes, expected at most %zu", path,
                        (long long)st.st_size, max_bytes);
-    size_t n = (size_t)st.st_size;
+    *out = (size_t)st.st_size;
+    return MF_OK;
+}
+
+static mf_status read_text(const mf_allocator *a, int fd, const char *path, size_t n, char **text,
+                           mf_error *error)
+{
     char *buffer = mf_alloc(a, n + 1);
     if (buffer == NULL)
         return mf_fail_memory(error, n + 1, path);
@@ -168,7 +173,6 @@ static mf_status read_opened(const mf_allocator *a, int fd, const char *path, si
         return status;
     }
     *text = buffer;
-    *n_bytes = n;
     return MF_OK;
 }
 
@@ -180,7 +184,12 @@ mf_status mf_file_read(const mf_allocator *a, const char *path, size_t max_bytes
     if (fd < 0)
         return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno,
                           "%s: cannot open", path);
-    mf_status status = read_opened(a, fd, path, max_bytes, text, n_bytes, error);
+    size_t n = 0;
+    mf_status status = measure(fd, path, max_bytes, &n, error);
+    if (status == MF_OK)
+        status = read_text(a, fd, path, n, text, error);
+    if (status == MF_OK)
+        *n_bytes = n;
     close(fd);
     return status;
 }

@@ -138,9 +138,11 @@ static mf_status load_line(mf_bpe *bpe, const mf_rank_file *file, const char *li
     return MF_OK;
 }
 
-static mf_status load_tokens(mf_bpe *bpe, const char *path, const char *text, size_t n_bytes,
-                             size_t n_name_bytes, mf_error *error)
+static mf_status load_tokens(mf_bpe *bpe, const mf_tiktoken_files *files, size_t n_name_bytes,
+                             mf_error *error)
 {
+    const char *path = files->path, *text = files->text;
+    const size_t n_bytes = files->n_bytes;
     mf_rank_file file = {.path = path, .at = text, .end = text + n_bytes};
     const char *line;
     size_t n, n_tokens = 0;
@@ -265,9 +267,9 @@ static mf_status check_class(const mf_json *config, mf_error *error)
 }
 
 mf_status mf_tiktoken_load(mf_bpe *bpe, mf_added_tokens *added, const mf_allocator *a,
-                           const char *path, const char *text, size_t n_bytes,
-                           const mf_json *config, mf_error *error)
+                           const mf_tiktoken_files *files, mf_error *error)
 {
+    const mf_json *config = files->config;
     bpe->allocator = *a;
     yyjson_val *decoder = NULL;
     if (config != NULL) {
@@ -277,6 +279,6 @@ mf_status mf_tiktoken_load(mf_bpe *bpe, mf_added_tokens *added, const mf_allocat
             return mf_fail(error, MF_ERR_FORMAT, "%s: added_tokens_decoder: expected an object",
                            config->path);
     }
-    MF_TRY(load_tokens(bpe, path, text, n_bytes, measure_names(decoder), error));
+    MF_TRY(load_tokens(bpe, files, measure_names(decoder), error));
     return load_specials(bpe, added, a, config, decoder, error);
 }

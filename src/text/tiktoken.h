@@ -14,13 +14,17 @@
 /* What cuts text into words in tokenization_kimi.py, in the syntax that mf_regex_compile reads. */
 extern const char mf_kimi_pattern[];
 
-/*
- * Loads both from memory; `path` names the first in messages, and config is NULL where there is no
- * tokenizer_config.json. *bpe and *added are zeroed by the caller and freed after a failure too.
- * Errors: MF_ERR_FORMAT, _UNSUPPORTED, _NO_MEMORY.
- */
+/* Both files, in memory. */
+typedef struct mf_tiktoken_files {
+    const char *path; /* of the first, for messages */
+    const char *text; /* the first's content */
+    size_t n_bytes;
+    const mf_json *config; /* the second; NULL where there is none */
+} mf_tiktoken_files;
+
+/* *bpe and *added are zeroed by the caller and freed after a failure too. Errors: MF_ERR_FORMAT,
+ * _UNSUPPORTED, _NO_MEMORY. */
 mf_status mf_tiktoken_load(mf_bpe *bpe, mf_added_tokens *added, const mf_allocator *a,
-                           const char *path, const char *text, size_t n_bytes,
-                           const mf_json *config, mf_error *error);
+                           const mf_tiktoken_files *files, mf_error *error);
 
 #endif

@@ -81,9 +81,8 @@ fail:
     return status;
 }
 
-mf_status mf_text_open_tiktoken(const char *path, const char *text, size_t n_bytes,
-                                const mf_json *config, const mf_allocator *a, mf_tokenizer **out,
-                                mf_error *error)
+mf_status mf_text_open_tiktoken(const mf_tiktoken_files *files, const mf_allocator *a,
+                                mf_tokenizer **out, mf_error *error)
 {
     mf_tokenizer *t = mf_alloc_zeroed(a, sizeof *t);
     if (t == NULL)
@@ -93,7 +92,7 @@ mf_status mf_text_open_tiktoken(const char *path, const char *text, size_t n_byt
     t->cuts_runs = true;
     mf_status status;
     MF_TRY_GOTO(mf_pretokenizer_make(&t->pretokenizer, a, mf_kimi_pattern, error));
-    MF_TRY_GOTO(mf_tiktoken_load(&t->bpe, &t->added, a, path, text, n_bytes, config, error));
+    MF_TRY_GOTO(mf_tiktoken_load(&t->bpe, &t->added, a, files, error));
     *out = t;
     return MF_OK;
 fail:
@@ -124,8 +123,8 @@ static mf_status open_tiktoken_file(const char *path, const char *file, const mf
         MF_TRY(mf_json_read(a, config_file, MAX_TOKENIZER_BYTES, &config, error));
     mf_status status = mf_file_read(a, file, MAX_TOKENIZER_BYTES, &text, &n_bytes, error);
     if (status == MF_OK) {
-        status =
-            mf_text_open_tiktoken(file, text, n_bytes, has_config ? &config : NULL, a, out, error);
+        const mf_tiktoken_files files = {file, text, n_bytes, has_config ? &config : NULL};
+        status = mf_text_open_tiktoken(&files, a, out, error);
         mf_free(a, text, n_bytes + 1);
     }
     mf_json_free(&config);

@@ -10,6 +10,7 @@
 #include "text/added_tokens.h"
 #include "text/chat.h"
 #include "text/pretokenizer.h"
+#include "text/tiktoken.h"
 
 #define MF_MAX_END_TOKENS 64
 
@@ -37,11 +38,9 @@ mf_status mf_text_open(const char *path, const mf_allocator *a, mf_tokenizer **o
 /* The tokenizer of a tokenizer.json held in memory, without the directory's other files. */
 mf_status mf_text_open_json(const mf_json *json, const mf_allocator *a, mf_tokenizer **out,
                             mf_error *error);
-/* The tokenizer of a tiktoken.model held in memory, called `path` in messages; config is its
- * tokenizer_config.json or NULL. */
-mf_status mf_text_open_tiktoken(const char *path, const char *text, size_t n_bytes,
-                                const mf_json *config, const mf_allocator *a, mf_tokenizer **out,
-                                mf_error *error);
+/* The same of a tiktoken.model. */
+mf_status mf_text_open_tiktoken(const mf_tiktoken_files *files, const mf_allocator *a,
+                                mf_tokenizer **out, mf_error *error);
 void mf_text_close(mf_tokenizer **tokenizer);
 
 mf_status mf_text_encode(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
