@@ -304,9 +304,8 @@ static void *write_row(void *ctx)
     mf_error error = {0};
     fill(values, N_COLS, 5.0f);
     p->be->ops->write(p->be, row_of(p, 0, 0), values, ROW_BYTES);
-    REQUIRE_OK(mf_backend_read(p->be, row_of(p, 0, 0), got, ROW_BYTES, &error), &error);
-    CHECK(memcmp(got, values, ROW_BYTES) == 0);
-    return NULL;
+    mf_status status = mf_backend_read(p->be, row_of(p, 0, 0), got, ROW_BYTES, &error);
+    return status == MF_OK && memcmp(got, values, ROW_BYTES) == 0 ? ctx : NULL;
 }
 
 static void check_handed_on(bool is_strict)
@@ -320,7 +319,9 @@ static void check_handed_on(bool is_strict)
     p.be->ops->write(p.be, row_of(&p, 0, 0), values, ROW_BYTES);
     p.be->ops->copy(p.be, row_of(&p, 0, 1), row_of(&p, 0, 0), ROW_BYTES);
     REQUIRE(pthread_create(&thread, NULL, write_row, &p) == 0);
-    (void)pthread_join(thread, NULL);
+    void *is_right = NULL;
+    (void)pthread_join(thread, &is_right);
+    CHECK(is_right != NULL);
     REQUIRE_OK(mf_backend_read(p.be, row_of(&p, 0, 1), got, ROW_BYTES, &error), &error);
     CHECK(memcmp(got, values, ROW_BYTES) == 0);
     p.be->ops->destroy(p.be);
