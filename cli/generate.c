@@ -56,7 +56,7 @@ static mf_status open_store(mf_cli_generator *g, mf_error *error)
     return mf_store_open(args->state_dir, &options, &g->store, error);
 }
 
-/* What a prompt is taken up at in families with recurrent layers: checkpoints, of which the plan
+/* What a prompt is taken up at in families with recurrent layers: marks, of which the plan
  * has room for one. A chat wants one more, a store as many as an entry keeps, where the budget
  * allows for them. */
 static mf_status open_engine(mf_cli_generator *g, const mf_engine_options *options, mf_error *error)
@@ -65,8 +65,8 @@ static mf_status open_engine(mf_cli_generator *g, const mf_engine_options *optio
     mf_engine_options large = *options;
     if ((g->store || g->args->is_chat) && g->info.n_linear_attention_layers > 0 &&
         options->state_bytes == 0) {
-        large.state_bytes = g->info.state_bytes + n_more * g->info.one_checkpoint_bytes;
-        large.checkpoint_bytes = (n_more + 1) * g->info.one_checkpoint_bytes;
+        large.state_bytes = g->info.state_bytes + n_more * g->info.one_mark_bytes;
+        large.mark_bytes = (n_more + 1) * g->info.one_mark_bytes;
         mf_status status = mf_engine_open(g->model, &large, &g->engine, error);
         if (status != MF_ERR_BUDGET)
             return status;
@@ -256,7 +256,7 @@ static void report_reuse(const mf_cli_generator *g, const mf_sync_result *result
     mf_cli_log(&told, MF_LOG_INFO, line);
 }
 
-/* Parts that a prompt's checkpoints cut it into: enough that of those which the store keeps the
+/* Parts that a prompt's marks cut it into: enough that of those which the store keeps the
  * newest is near the end, where another question after the same text begins. */
 #define PROMPT_PARTS 8
 
@@ -280,19 +280,19 @@ static void count_prompt(mf_cli_generator *g, const mf_cli_prompt *prompt, size_
         g->stats.n_from_store += reused->n_reused - n_seen;
 }
 
-/* A checkpoint where the session stands, in place of those at places that matter no more. One that
+/* A mark where the session stands, in place of those at places that matter no more. One that
  * does not fit is left out: it saves time and nothing else. */
 static void mark_stop(mf_cli_generator *g, const mf_cli_prompt *prompt)
 {
     size_t positions[16];
-    size_t n = mf_checkpoint_list(g->session, positions, 16);
-    (void)!mf_checkpoint_save(g->session, NULL);
+    size_t n = mf_mark_list(g->session, positions, 16);
+    (void)!mf_mark_save(g->session, NULL);
     for (size_t i = 0; i < n && i < 16; i++) {
         bool matters = false;
         for (size_t k = 0; k < prompt->n_stops; k++)
             matters = matters || positions[i] == prompt->stops[k];
         if (!matters)
-            (void)!mf_checkpoint_drop(g->session, positions[i], NULL);
+            (void)!mf_mark_drop(g->session, positions[i], NULL);
     }
 }
 
@@ -325,7 +325,7 @@ static mf_status bring_session(mf_cli_generator *g, const mf_cli_prompt *prompt,
     mf_sync_result reused;
     size_t n_seen = n_common(g->session, prompt);
     bool cuts = g->store && prompt->n_stops == 0 && g->info.n_linear_attention_layers != 0;
-    mf_checkpoint_auto(g->session, cuts ? prompt->n_tokens / PROMPT_PARTS + 1 : 0, 0);
+    mf_mark_auto(g->session, cuts ? prompt->n_tokens / PROMPT_PARTS + 1 : 0, 0);
     mf_status status =
         mf_session_reuse(g->session, prompt->tokens, prompt->n_tokens, &reused, error);
     if (status != MF_OK)

@@ -44,7 +44,7 @@ typedef struct mf_cli_generator {
 #define MF_CLI_MAX_STOPS 2
 
 /* All tokens that the session is to hold, and how many of the first of them later prompts will
- * share: there a checkpoint is made. */
+ * share: there a mark is made. */
 typedef struct mf_cli_prompt {
     int32_t *tokens; /* from malloc */
     size_t n_tokens;
@@ -82,7 +82,7 @@ bool mf_cli_fits(const mf_cli_generator *g, size_t n_tokens);
  * exit code says whether there was memory. */
 int mf_cli_add_start(const mf_cli_generator *g, int32_t **tokens, size_t *n_tokens);
 
-/* Brings the session to the prompt: what it, its checkpoints or the store hold of it is taken over,
+/* Brings the session to the prompt: what it, its marks or the store hold of it is taken over,
  * the rest evaluated. MF_ERR_CANCELLED after Ctrl-C; any other failure has been printed. The
  * session then holds what was done of it, for the next prompt that begins like this one. */
 mf_status mf_cli_prefill(mf_cli_generator *g, const mf_cli_prompt *prompt);

@@ -8,8 +8,8 @@
  * A line of input is the user's turn. /N goes on with answer N (default 1), /undo takes the last
  * turn back.
  *
- * What it shows: mf_session_reuse takes over what any session or checkpoint holds of a text, so the
- * program keeps the conversation as text and nothing else; a checkpoint stands where later turns
+ * What it shows: mf_session_reuse takes over what any session or mark holds of a text, so the
+ * program keeps the conversation as text and nothing else; a mark stands where later turns
  * will part from this one, which is before the answer, since templates write an answer in another
  * way once it is history (without its thoughts, say); mf_session_fork gives every answer a session
  * of its own without copying the conversation's state; mf_engine_eval evaluates one token of each
@@ -159,7 +159,7 @@ static mf_status stable_tokens(const chat *c, const int32_t *tokens, size_t n_to
     return status;
 }
 
-/* Makes the session hold the tokens, with a checkpoint after the stable ones: a recurrent family
+/* Makes the session hold the tokens, with a mark after the stable ones: a recurrent family
  * needs one to go back to, others can go back anywhere. */
 static mf_status bring(mf_session *session, const int32_t *tokens, size_t n_tokens, size_t n_stable,
                        mf_sync_result *reused, mf_error *error)
@@ -171,7 +171,7 @@ static mf_status bring(mf_session *session, const int32_t *tokens, size_t n_toke
         status = mf_session_eval(session, tokens + n, n_stable - n, error);
     if (status == MF_OK && n <= n_stable) {
         n = n_stable;
-        status = mf_checkpoint_save(session, error);
+        status = mf_mark_save(session, error);
         if (status == MF_ERR_BUDGET) /* then later turns evaluate more, and that is all */
             status = MF_OK;
     }

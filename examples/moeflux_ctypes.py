@@ -36,7 +36,7 @@ class EngineOptions(c.Structure):  # mf_engine_options
         ("ram_bytes", c.c_uint64),
         ("expert_cache_bytes", c.c_uint64),
         ("state_bytes", c.c_uint64),
-        ("checkpoint_bytes", c.c_uint64),
+        ("mark_bytes", c.c_uint64),
         ("n_sessions", c.c_uint32),
         ("n_context_tokens", c.c_uint32),
         ("n_chunk_tokens", c.c_uint32),
@@ -74,8 +74,8 @@ class ModelInfo(c.Structure):  # mf_model_info
         (name, c.c_uint64)
         for name in (
             "resident_bytes expert_bytes one_expert_bytes working_set_bytes scratch_bytes "
-            "page_bytes recurrent_bytes session_bytes one_checkpoint_bytes state_bytes "
-            "checkpoint_bytes ram_bytes floor_bytes n_slots slot_bytes available_bytes"
+            "page_bytes recurrent_bytes session_bytes one_mark_bytes state_bytes "
+            "mark_bytes ram_bytes floor_bytes n_slots slot_bytes available_bytes"
         ).split()
     ]
 

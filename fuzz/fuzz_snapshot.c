@@ -21,8 +21,7 @@ static void read_all(const uint8_t *data, size_t n_bytes)
             abort();
         return;
     }
-    if (mf_snapshot_checkpoint_offset(&head, 0) <
-        mf_snapshot_head_bytes(head.n_tokens, head.n_checkpoints))
+    if (mf_snapshot_mark_offset(&head, 0) < mf_snapshot_head_bytes(head.n_tokens, head.n_marks))
         abort();
     if (mf_snapshot_total_bytes(&head) > n_bytes || head.n_parts > MAX_PARTS)
         return; /* whoever allocates by a head compares it with what there is first */
@@ -40,8 +39,8 @@ static void read_all(const uint8_t *data, size_t n_bytes)
         for (uint64_t i = 0; i < head.n_tokens; i++)
             if (tokens[i] < 0 || (uint32_t)tokens[i] >= head.n_vocab)
                 abort();
-    for (uint32_t i = 0; status == MF_OK && i < head.n_checkpoints; i++)
-        if (head.checkpoints[i] == 0 || head.checkpoints[i] >= head.n_tokens)
+    for (uint32_t i = 0; status == MF_OK && i < head.n_marks; i++)
+        if (head.marks[i] == 0 || head.marks[i] >= head.n_tokens)
             abort();
     free(tokens);
     free(part);

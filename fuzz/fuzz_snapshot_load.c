@@ -86,9 +86,9 @@ static void put_parts_right(const mf_engine *e, uint8_t *data, size_t n_bytes,
         put_part_right(data, n_bytes, head, i, &before, mf_state_part_bytes(e, n, (uint32_t)i));
     if (head->has_logits)
         put_part_right(data, n_bytes, head, i++, &before, head->n_vocab * 4);
-    for (uint32_t k = 0; k < head->n_checkpoints * head->checkpoint_parts; k++)
+    for (uint32_t k = 0; k < head->n_marks * head->mark_parts; k++)
         put_part_right(data, n_bytes, head, i++, &before,
-                       mf_state_part_bytes(e, n, n_pages + k % head->checkpoint_parts));
+                       mf_state_part_bytes(e, n, n_pages + k % head->mark_parts));
 }
 
 static void put_right(model *m, uint8_t *data, size_t n_bytes)
@@ -110,7 +110,7 @@ static void put_right(model *m, uint8_t *data, size_t n_bytes)
         put_parts_right(m->engine, data, n_bytes, &head);
 }
 
-/* Loaded, it is what its head says, and saves as it came but for checkpoints. */
+/* Loaded, it is what its head says, and saves as it came but for marks. */
 static void check_loaded(const model *m, const uint8_t *data, size_t n_bytes)
 {
     mf_buffer_source source;
@@ -122,7 +122,7 @@ static void check_loaded(const model *m, const uint8_t *data, size_t n_bytes)
     size_t n_again = (size_t)mf_snapshot_bytes(m->session);
     uint8_t *again = malloc(n_again);
     must(again != NULL && mf_snapshot_save(m->session, again, n_again, NULL) == MF_OK);
-    if (head.n_checkpoints == 0 && memcmp(&head.key, &m->key, sizeof m->key) == 0)
+    if (head.n_marks == 0 && memcmp(&head.key, &m->key, sizeof m->key) == 0)
         must(n_again == n_bytes && memcmp(again, data, n_bytes) == 0);
     free(again);
 }

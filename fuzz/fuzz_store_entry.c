@@ -102,24 +102,24 @@ static void check_bytes(mf_store *store, const mf_store_match *m, const uint8_t 
     mf_store_read_end(store, m, MF_OK);
 }
 
-/* It is found by all of its tokens and at every checkpoint, and read as it was written. */
+/* It is found by all of its tokens and at every mark, and read as it was written. */
 static void check_entry(mf_store *store, const uint8_t *data, const mf_snapshot_head *head,
                         const int32_t *tokens)
 {
     mf_store_match m;
     mf_store_query query = {.key = &head->key, .tokens = tokens, .whole = true};
-    for (uint32_t i = 0; i < head->n_checkpoints; i++) {
-        query.n_tokens = head->checkpoints[i];
+    for (uint32_t i = 0; i < head->n_marks; i++) {
+        query.n_tokens = head->marks[i];
         must(mf_store_find(store, &query, &m));
-        must(m.n_common == head->checkpoints[i] && m.n_tokens == head->n_tokens);
+        must(m.n_common == head->marks[i] && m.n_tokens == head->n_tokens);
     }
     if (head->n_tokens == 0)
         return;
     query.n_tokens = (size_t)head->n_tokens;
     must(mf_store_find(store, &query, &m));
     must(m.n_common == head->n_tokens && m.has_logits == head->has_logits);
-    uint64_t n_head = mf_snapshot_head_bytes(head->n_tokens, head->n_checkpoints);
-    must(m.state_end == mf_snapshot_checkpoint_offset(head, 0) && m.state_end >= n_head);
+    uint64_t n_head = mf_snapshot_head_bytes(head->n_tokens, head->n_marks);
+    must(m.state_end == mf_snapshot_mark_offset(head, 0) && m.state_end >= n_head);
     check_bytes(store, &m, data, 0, 0);
     check_bytes(store, &m, data, n_head, m.state_end);
     check_bytes(store, &m, data, n_head + (m.state_end - n_head) / 3, m.state_end);

@@ -23,17 +23,17 @@ static inline uint8_t *copy_of(const uint8_t *data, size_t n_bytes)
 static inline void put_head_right(uint8_t *data, size_t n_bytes)
 {
     uint64_t n_tokens, sum;
-    uint32_t n_checkpoints;
+    uint32_t n_marks;
     if (n_bytes < MF_SNAPSHOT_HEADER_BYTES)
         return;
     memcpy(data, "MFSTATE\n\2\0\0\0\200\0\0\0", 16);
     sum = mf_checksum_of(data, 120, 0);
     memcpy(data + 120, &sum, 8);
     memcpy(&n_tokens, data + 48, 8);
-    memcpy(&n_checkpoints, data + 104, 4);
-    if (n_tokens > n_bytes || mf_snapshot_head_bytes(n_tokens, n_checkpoints) > n_bytes)
+    memcpy(&n_marks, data + 104, 4);
+    if (n_tokens > n_bytes || mf_snapshot_head_bytes(n_tokens, n_marks) > n_bytes)
         return;
-    size_t n_head = (size_t)mf_snapshot_head_bytes(n_tokens, n_checkpoints);
+    size_t n_head = (size_t)mf_snapshot_head_bytes(n_tokens, n_marks);
     sum = mf_checksum_of(data, n_head - 8, 0);
     memcpy(data + n_head - 8, &sum, 8);
 }

@@ -165,11 +165,11 @@ typedef struct mf_engine_options {
     /* Of ram_bytes, expert slots alone; 0: the least possible; MF_EXPERT_CACHE_AUTO: what is left.
      */
     uint64_t expert_cache_bytes;
-    /* Of ram_bytes, blocks and recurrent states of all sessions and checkpoints together; 0: one
+    /* Of ram_bytes, blocks and recurrent states of all sessions and marks together; 0: one
      * session of n_context_tokens and a little more for each other session. */
     uint64_t state_bytes;
-    /* Of state_bytes, what checkpoints alone may hold; 0: a quarter. */
-    uint64_t checkpoint_bytes;
+    /* Of state_bytes, what marks alone may hold; 0: a quarter. */
+    uint64_t mark_bytes;
 
     /* Sessions that may be open at once; 1 to 200. */
     uint32_t n_sessions;
@@ -273,13 +273,13 @@ typedef struct mf_model_info {
     uint64_t page_bytes;
     /* One recurrent state, all layers; 0: the family has none. */
     uint64_t recurrent_bytes;
-    /* State of one session that fills its context, with one checkpoint. */
+    /* State of one session that fills its context, with one mark. */
     uint64_t session_bytes;
-    /* The most that one checkpoint holds by itself: a block, a recurrent state and logits. */
-    uint64_t one_checkpoint_bytes;
-    /* The limits in force, of all sessions and of all checkpoints. */
+    /* The most that one mark holds by itself: a block, a recurrent state and logits. */
+    uint64_t one_mark_bytes;
+    /* The limits in force, of all sessions and of all marks. */
     uint64_t state_bytes;
-    uint64_t checkpoint_bytes;
+    uint64_t mark_bytes;
 
     /* The budget in force, and the least that the options allow. */
     uint64_t ram_bytes;
@@ -354,11 +354,11 @@ typedef struct mf_stats {
     uint64_t slot_bytes;
     /* Sessions open now. */
     uint64_t n_sessions;
-    /* Of state_bytes: what sessions and checkpoints hold, what is free, and what checkpoints, of
+    /* Of state_bytes: what sessions and marks hold, what is free, and what marks, of
      * which old ones make room, hold of it. */
     uint64_t state_bytes_used;
     uint64_t state_bytes_free;
-    uint64_t checkpoint_bytes_used;
+    uint64_t mark_bytes_used;
 } mf_stats;
 
 /* From any thread, at any time: it waits for no evaluation. */
@@ -405,7 +405,7 @@ typedef int (*mf_logits_fn)(void *user, size_t token_index, const float *logits)
  * What a session holds is its tokens and, for each layer, what they left behind: cached keys and
  * values (or latents) of every position, in blocks of a fixed number of positions, and, in families
  * with recurrent layers, one recurrent state. Blocks and recurrent states are never changed once
- * written; sessions, forks and checkpoints share them, and what nobody holds is reused: it stays
+ * written; sessions, forks and marks share them, and what nobody holds is reused: it stays
  * with the engine until that is closed.
  */
 
@@ -546,11 +546,11 @@ MF_API const int32_t *mf_session_tokens(const mf_session *session);
 /* Bytes of blocks and recurrent states that the session refers to, shared ones in full. */
 MF_API uint64_t mf_session_state_bytes(const mf_session *session);
 
-/* Back to the empty sequence, whatever happened before. Its checkpoints are dropped. Does nothing
+/* Back to the empty sequence, whatever happened before. Its marks are dropped. Does nothing
  * while the session is being evaluated. */
 MF_API void mf_session_clear(mf_session *session);
 
-/* A new session that holds what this one does, logits included, without its checkpoints. It shares
+/* A new session that holds what this one does, logits included, without its marks. It shares
  * all memory until one of the two writes: no state is copied but, at the next evaluation of either,
  * the last block. Errors: as mf_session_create. */
 MF_API MF_MUST_CHECK mf_status mf_session_fork(const mf_session *session, mf_session **out,
@@ -558,39 +558,46 @@ MF_API MF_MUST_CHECK mf_status mf_session_fork(const mf_session *session, mf_ses
 
 /*
  * Keeps the first n_tokens, so that the session is, bit for bit, as if only they had been
- * evaluated. Families without recurrent layers always can. Others can go back only to a checkpoint:
- * the session then holds the tokens of its newest checkpoint at or before n_tokens, *n_kept says
+ * evaluated. Families without recurrent layers always can. Others can go back only to a mark:
+ * the session then holds the tokens of its newest mark at or before n_tokens, *n_kept says
  * how many, and the caller evaluates the rest again. Errors: MF_ERR_ARGUMENT (n_tokens beyond the
- * position), MF_ERR_NOT_FOUND (no checkpoint at or before n_tokens but the empty sequence, and
- * n_tokens > 0), MF_ERR_STATE: the session is unchanged. Checkpoints beyond are dropped. n_tokens 0
+ * position), MF_ERR_NOT_FOUND (no mark at or before n_tokens but the empty sequence, and
+ * n_tokens > 0), MF_ERR_STATE: the session is unchanged. Marks beyond are dropped. n_tokens 0
  * clears.
  */
 MF_API MF_MUST_CHECK mf_status mf_session_truncate(mf_session *session, size_t n_tokens,
                                                    size_t *n_kept, mf_error *error);
 
-/* ---------------------------------------- checkpoints ---------------------------------------- */
+/* ---------------------------------------- marks ---------------------------------------- */
 
-/* Holds the session's state at its present position, to go back to; one at a position. Beyond the
- * engine's checkpoint_bytes the least recently used are dropped, of all sessions, but never a
- * session's newest. Errors: MF_ERR_NO_MEMORY, MF_ERR_BUDGET (it does not fit by itself). */
-MF_API MF_MUST_CHECK mf_status mf_checkpoint_save(mf_session *session, mf_error *error);
+/*
+ * A mark is a position of a session that it can go back to: its state there, held. (A checkpoint is
+ * a model's files.) While the session is being evaluated, saving, restoring and dropping are
+ * MF_ERR_STATE.
+ */
 
-/* Later evaluations of the session make checkpoints by themselves: every n_tokens (rounded up to
- * whole chunks; 0: none), and at the end of each evaluation of more than one token if at_end is not
- * 0. One that does not fit is left out. Forks inherit the setting. Default: none. */
-MF_API void mf_checkpoint_auto(mf_session *session, size_t n_tokens, int at_end);
+/* Marks the session's present position; one mark at a position. Beyond the engine's mark_bytes the
+ * least recently used are dropped, of all sessions, but never a session's newest. Errors:
+ * MF_ERR_NO_MEMORY, MF_ERR_BUDGET (it does not fit by itself), MF_ERR_STATE. */
+MF_API MF_MUST_CHECK mf_status mf_mark_save(mf_session *session, mf_error *error);
 
-/* Number of checkpoints; positions[i], i < capacity, get theirs, rising. positions may be NULL. */
-MF_API size_t mf_checkpoint_list(const mf_session *session, size_t *positions, size_t capacity);
+/* Later evaluations of the session make marks by themselves: every n_tokens (rounded up to whole
+ * chunks; 0: none), and at the end of each call (step, evaluation) that gave it more than one token
+ * if at_end is not 0. One that does not fit is left out. Forks inherit the setting. Default: none.
+ */
+MF_API void mf_mark_auto(mf_session *session, size_t n_tokens, int at_end);
 
-/* Goes back to the checkpoint at exactly this position, with its logits if the session had some
- * when it was made; those beyond it are dropped. Error: MF_ERR_NOT_FOUND, the session unchanged. */
-MF_API MF_MUST_CHECK mf_status mf_checkpoint_restore(mf_session *session, size_t position,
-                                                     mf_error *error);
+/* Number of marks; positions[i], i < capacity, get theirs, rising. positions may be NULL. */
+MF_API size_t mf_mark_list(const mf_session *session, size_t *positions, size_t capacity);
 
-/* Drops the checkpoint at this position. Error: MF_ERR_NOT_FOUND. */
-MF_API MF_MUST_CHECK mf_status mf_checkpoint_drop(mf_session *session, size_t position,
-                                                  mf_error *error);
+/* Goes back to the mark at exactly this position, with its logits if the session had some when it
+ * was made; those beyond it are dropped. Errors: MF_ERR_NOT_FOUND, MF_ERR_STATE, the session
+ * unchanged. */
+MF_API MF_MUST_CHECK mf_status mf_mark_restore(mf_session *session, size_t position,
+                                               mf_error *error);
+
+/* Drops the mark at this position. Errors: MF_ERR_NOT_FOUND, MF_ERR_STATE. */
+MF_API MF_MUST_CHECK mf_status mf_mark_drop(mf_session *session, size_t position, mf_error *error);
 
 /* ---------------------------------------- snapshots ---------------------------------------- */
 
@@ -599,7 +606,8 @@ MF_API MF_MUST_CHECK mf_status mf_checkpoint_drop(mf_session *session, size_t po
  * over everything and the fingerprint of the model it belongs to. Loading checks all of it before
  * the session changes: MF_ERR_FORMAT (not a snapshot, another version, truncated, a changed bit),
  * MF_ERR_UNSUPPORTED (another model, another cache type), MF_ERR_CONTEXT (it does not fit the
- * session's), MF_ERR_BUDGET and MF_ERR_NO_MEMORY leave it as it was. After loading the logits are
+ * session's), MF_ERR_STATE (it is being evaluated), MF_ERR_BUDGET and MF_ERR_NO_MEMORY leave it as
+ * it was. After loading the logits are
  * those that the session had when it was saved, or NULL if it had none: sampling goes on at once.
  * Large snapshots in memory are done by up to n_threads threads, which end with the call. A write
  * that fails sends no signal (SIGPIPE, SIGXFSZ).
@@ -627,9 +635,9 @@ MF_API MF_MUST_CHECK mf_status mf_snapshot_load_fd(mf_session *session, int fd, 
 typedef enum mf_sync_source {
     /* Nothing was reused. */
     MF_SYNC_NONE = 0,
-    /* The session held the prefix itself, or its checkpoint did. */
+    /* The session held the prefix itself, or its mark did. */
     MF_SYNC_SELF = 1,
-    /* Another session of the engine, or a checkpoint of it. */
+    /* Another session of the engine, or a mark of it. */
     MF_SYNC_SESSION = 2,
     /* The store on disk. */
     MF_SYNC_STORE = 3
@@ -654,7 +662,7 @@ MF_API MF_MUST_CHECK mf_status mf_session_sync(mf_session *session, const int32_
 
 /*
  * Takes over the longest prefix of the tokens that the session itself, other sessions of the
- * engine, their checkpoints, or the store hold, and evaluates nothing. out->n_reused, the session's
+ * engine, their marks, or the store hold, and evaluates nothing. out->n_reused, the session's
  * position, says how many it then holds; the caller evaluates the rest, in steps with others or in
  * pieces. Where it is all of them, the last one's logits are there; held without logits, all but
  * the last serve. A damaged entry of the store is passed over. out may be NULL. Errors:
@@ -727,7 +735,7 @@ MF_API void mf_engine_set_store(mf_engine *engine, mf_store *store);
  * Writes the session's present state as an entry, unless one with exactly these tokens exists or
  * they are fewer than min_tokens. In families without recurrent layers any beginning of an entry's
  * tokens serves mf_session_sync; in others all of them, or as far as one of at most four of the
- * session's checkpoints, whose states are written too (see mf_checkpoint_auto). First makes room by
+ * session's marks, whose states are written too (see mf_mark_auto). First makes room by
  * evicting what is old, large and rarely used. Errors: MF_ERR_IO (a full disk, say: the store is as
  * it was; or another process keeps the lock), MF_ERR_CANCELLED (stopped while it waited for that),
  * MF_ERR_BUDGET (larger than max_bytes), MF_ERR_NO_MEMORY. The session is unchanged.
@@ -832,7 +840,7 @@ MF_API void mf_chat_params_default(mf_chat_params *params);
  * capacity 0 to size the buffer. Without the generation prompt it is the text that later turns
  * begin with, where it ends in a user's message; with it, what comes behind may be written in
  * another way later (templates drop old thoughts, and the <think> that opened them): the place for
- * a checkpoint. Errors: MF_ERR_ARGUMENT (also: the template refuses these messages),
+ * a mark. Errors: MF_ERR_ARGUMENT (also: the template refuses these messages),
  * MF_ERR_NOT_FOUND (no template), MF_ERR_UNSUPPORTED (one of another family; a params field that
  * this version does not know).
  */
@@ -841,10 +849,10 @@ MF_API MF_MUST_CHECK mf_status mf_chat_text(const mf_tokenizer *tokenizer,
                                             size_t capacity, size_t *n_bytes, mf_error *error);
 
 /*
- * The token ids of mf_chat_text, as mf_tokenizer_encode gives them with special tokens, but for what
- * users wrote: added tokens in a user's message, "<|im_end|>" say, stay text, so that nobody can
- * end a turn or begin one by writing so. Where there are none the ids are the same. Writes at most
- * capacity ids and always sets *n_tokens to the full count. Errors: as both.
+ * The token ids of mf_chat_text, as mf_tokenizer_encode gives them with special tokens, but for
+ * what users wrote: added tokens in a user's message, "<|im_end|>" say, stay text, so that nobody
+ * can end a turn or begin one by writing so. Where there are none the ids are the same. Writes at
+ * most capacity ids and always sets *n_tokens to the full count. Errors: as both.
  */
 MF_API MF_MUST_CHECK mf_status mf_chat_encode(const mf_tokenizer *tokenizer,
                                               const mf_chat_params *params, int32_t *tokens,

@@ -48,7 +48,7 @@ uint64_t mf_tokenizer_file_bytes(const char *dir)
     return most;
 }
 
-uint64_t mf_checkpoint_logits_bytes(uint64_t limit_bytes, uint64_t cost_bytes, uint32_t n_vocab)
+uint64_t mf_mark_logits_bytes(uint64_t limit_bytes, uint64_t cost_bytes, uint32_t n_vocab)
 {
     uint64_t logits = (uint64_t)n_vocab * sizeof(float), each;
     if (logits == 0 || !mf_add_u64(cost_bytes, logits, &each))

@@ -21,9 +21,9 @@
 /* The larger of a checkpoint's files that a tokenizer is made of; 0 without one. */
 uint64_t mf_tokenizer_file_bytes(const char *dir);
 
-/* Logits that checkpoints may hold within their limit, where each counts at least cost_bytes and
+/* Logits that marks may hold within their limit, where each counts at least cost_bytes and
  * its own logits. */
-uint64_t mf_checkpoint_logits_bytes(uint64_t limit_bytes, uint64_t cost_bytes, uint32_t n_vocab);
+uint64_t mf_mark_logits_bytes(uint64_t limit_bytes, uint64_t cost_bytes, uint32_t n_vocab);
 
 typedef struct mf_budget_request {
     uint64_t ram_bytes;          /* 0: from what is available */
@@ -42,7 +42,7 @@ typedef struct mf_budget_request {
 typedef enum mf_budget_term {
     MF_TERM_DENSE,       /* weights */
     MF_TERM_ACTIVATIONS, /* of a chunk */
-    MF_TERM_STATE,       /* of sessions and checkpoints, and what their slabs round up */
+    MF_TERM_STATE,       /* of sessions and marks, and what their slabs round up */
     MF_TERM_LISTS,       /* of the host: tokens, logits, rows of experts, the store's tables */
     MF_TERM_PROCESS,     /* code, libraries, stacks, tokenizer, texts */
     MF_TERM_ROUNDING,    /* to huge pages */

@@ -103,12 +103,11 @@ static mf_status make_plan(mf_model *m, const mf_engine_options *o, mf_layer_kin
         return mf_fail(error, MF_ERR_FORMAT, "%s: sizes overflow", m->source->hparam_path);
     if (o->state_bytes != 0)
         m->plan.state_bytes = o->state_bytes;
-    m->plan.checkpoint_bytes =
-        o->checkpoint_bytes != 0 ? o->checkpoint_bytes : m->plan.state_bytes / 4;
-    if (m->plan.checkpoint_bytes > m->plan.state_bytes)
+    m->plan.mark_bytes = o->mark_bytes != 0 ? o->mark_bytes : m->plan.state_bytes / 4;
+    if (m->plan.mark_bytes > m->plan.state_bytes)
         return mf_fail(error, MF_ERR_ARGUMENT,
-                       "checkpoint_bytes %llu is more than the %llu of state_bytes that it is of",
-                       (unsigned long long)m->plan.checkpoint_bytes,
+                       "mark_bytes %llu is more than the %llu of state_bytes that it is of",
+                       (unsigned long long)m->plan.mark_bytes,
                        (unsigned long long)m->plan.state_bytes);
     return MF_OK;
 }
@@ -198,9 +197,9 @@ static void describe_sessions(const mf_model *m, const mf_engine_options *o, mf_
     out->page_bytes = p->page_bytes;
     out->recurrent_bytes = p->recurrent_bytes;
     out->session_bytes = p->session_bytes;
-    out->one_checkpoint_bytes = p->page_bytes + p->recurrent_bytes + m->h.n_vocab * sizeof(float);
+    out->one_mark_bytes = p->page_bytes + p->recurrent_bytes + m->h.n_vocab * sizeof(float);
     out->state_bytes = p->state_bytes;
-    out->checkpoint_bytes = p->checkpoint_bytes;
+    out->mark_bytes = p->mark_bytes;
 }
 
 static uint64_t expert_bytes(const mf_model *m, uint32_t moe_layer)
@@ -222,8 +221,8 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
         .state_bytes = m->plan.state_bytes,
         .host_bytes =
             m->plan.host_bytes + mf_expert_store_bytes(map, 0) +
-            mf_checkpoint_logits_bytes(m->plan.checkpoint_bytes,
-                                       m->plan.page_bytes + m->plan.recurrent_bytes, m->h.n_vocab),
+            mf_mark_logits_bytes(m->plan.mark_bytes, m->plan.page_bytes + m->plan.recurrent_bytes,
+                                 m->h.n_vocab),
         .slot_bytes = mf_expert_slot_bytes(map),
         .slot_host_bytes =
             (mf_expert_store_bytes(map, 1024) - mf_expert_store_bytes(map, 0)) / 1024 + 1,

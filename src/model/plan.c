@@ -54,7 +54,7 @@ static uint64_t pages_of(uint64_t n_tokens)
     return (n_tokens + MF_PAGE_TOKENS - 1) / MF_PAGE_TOKENS;
 }
 
-/* Recurrent states that a session holds: its own, the next one, a checkpoint's. */
+/* Recurrent states that a session holds: its own, the next one, a mark's. */
 #define STATES_A_SESSION 3
 /* The least context that each session beside the first has room for, where nothing is asked for. */
 #define SHARED_CONTEXT 256
@@ -65,7 +65,7 @@ static bool plan_sessions(uint32_t n_sessions, mf_plan *p)
     uint64_t each, others, other = p->n_context / 8;
     other = other < SHARED_CONTEXT ? SHARED_CONTEXT : other;
     other = other > p->n_context ? p->n_context : other;
-    /* a page more: the last one may be shared with a checkpoint */
+    /* a page more: the last one may be shared with a mark */
     if (!mf_mul_u64(pages_of(p->n_context) + 1, p->page_bytes, &p->session_bytes) ||
         !mf_mul_u64(STATES_A_SESSION, p->recurrent_bytes, &each) ||
         !mf_add_u64(p->session_bytes, each, &p->session_bytes) ||
@@ -76,7 +76,7 @@ static bool plan_sessions(uint32_t n_sessions, mf_plan *p)
     return p->state_bytes != 0 && p->state_bytes < UINT64_MAX / 4;
 }
 
-/* Logits (those of a chunk in the making and of a checkpoint too), tokens, and the table of pages.
+/* Logits (those of a chunk in the making and of a mark too), tokens, and the table of pages.
  */
 static uint64_t session_host_bytes(const mf_hparams *h, uint32_t n_context)
 {

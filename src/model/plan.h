@@ -36,11 +36,11 @@ typedef struct mf_plan {
     mf_dtype cache_type;                           /* of cached keys, values and latents */
     mf_span mlp_gate, mlp_up, mlp_out, expert_act, expert_out;
     uint64_t act_bytes;
-    uint64_t page_bytes;       /* MF_PAGE_TOKENS positions of all layers; 0: none is cached */
-    uint64_t recurrent_bytes;  /* one recurrent state of all layers; 0: none has one */
-    uint64_t session_bytes;    /* pages of n_context positions, and what a session needs besides */
-    uint64_t state_bytes;      /* of all sessions together: the default, or the option */
-    uint64_t checkpoint_bytes; /* of these, what checkpoints alone may hold */
+    uint64_t page_bytes;      /* MF_PAGE_TOKENS positions of all layers; 0: none is cached */
+    uint64_t recurrent_bytes; /* one recurrent state of all layers; 0: none has one */
+    uint64_t session_bytes;   /* pages of n_context positions, and what a session needs besides */
+    uint64_t state_bytes;     /* of all sessions together: the default, or the option */
+    uint64_t mark_bytes;      /* of these, what marks alone may hold */
     uint64_t session_host_bytes;
     uint64_t host_bytes; /* host-side lists of the experts' rows */
 } mf_plan;

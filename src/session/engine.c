@@ -70,7 +70,7 @@ static mf_status open_state(mf_engine *e, mf_error *error)
     const mf_plan *p = &e->runner.plan;
     mf_state_pool_init(&e->pool, &e->allocator, e->runner.backend, p->page_bytes,
                        p->recurrent_bytes, p->state_bytes);
-    e->checkpoint_limit = p->checkpoint_bytes;
+    e->mark_limit = p->mark_bytes;
     MF_TRY(mf_turn_init(&e->turn, error));
     if (pthread_mutex_init(&e->state_lock, NULL) != 0) {
         mf_turn_destroy(&e->turn);

@@ -28,7 +28,7 @@ struct mf_engine {
     mf_state_pool pool;
     mf_session *first_session;
     uint32_t n_sessions; /* open now */
-    uint64_t checkpoint_limit, checkpoint_bytes, n_uses;
+    uint64_t mark_limit, mark_bytes, n_uses;
     void (*tokens_changed)(void *user, mf_session *session, uint64_t n_kept);
     void *tokens_changed_user;
     /* Reuse of what sessions and the store hold; under the state lock. */

@@ -56,7 +56,7 @@ static void describe_state(const mf_engine *e, mf_stats *out)
     out->n_sessions = e->n_sessions;
     out->state_bytes_used = bytes_held(&e->pool);
     out->state_bytes_free = e->pool.limit_bytes - out->state_bytes_used;
-    out->checkpoint_bytes_used = e->checkpoint_bytes;
+    out->mark_bytes_used = e->mark_bytes;
 }
 
 void mf_engine_stats_sized(const mf_engine *engine, mf_stats *out, size_t struct_bytes)

@@ -48,7 +48,7 @@ static void free_memory(mf_engine *e, mf_session *s)
     mf_free(a, s->tokens, s->token_capacity * sizeof *s->tokens);
     mf_free(a, s->pages, s->page_capacity * sizeof *s->pages);
     mf_free(a, s->page_spans, s->page_capacity * sizeof *s->page_spans);
-    mf_free(a, s->checkpoints, s->checkpoint_capacity * sizeof *s->checkpoints);
+    mf_free(a, s->marks, s->mark_capacity * sizeof *s->marks);
     mf_free(a, s->logits, e->runner.h.n_vocab * sizeof *s->logits);
     mf_free(a, s->next_logits, e->runner.h.n_vocab * sizeof *s->logits);
     mf_free(a, s->trace_rows, trace_bytes(e));
@@ -260,7 +260,7 @@ mf_status mf_take_unit(mf_engine *e, mf_unit_kind kind, mf_unit *out, mf_error *
     mf_status status = mf_unit_take(&e->pool, kind, out, error);
     if (status == MF_ERR_BUDGET && drop_idle_spares(e))
         status = mf_unit_take(&e->pool, kind, out, error);
-    while (status == MF_ERR_BUDGET && mf_checkpoint_drop_oldest(e))
+    while (status == MF_ERR_BUDGET && mf_mark_drop_oldest(e))
         status = mf_unit_take(&e->pool, kind, out, error);
     return status;
 }
@@ -385,7 +385,7 @@ void mf_session_rewind(mf_session *s, uint64_t position, mf_unit last_page, mf_u
         mf_unit_hold(pool, MF_UNIT_PAGE, last_page);
     if (recurrent != 0)
         mf_unit_hold(pool, MF_UNIT_RECURRENT, recurrent);
-    mf_checkpoint_drop_beyond(s, position);
+    mf_mark_drop_beyond(s, position);
     uint32_t n_full = (uint32_t)(position / MF_PAGE_TOKENS);
     while (s->n_pages > n_full)
         mf_unit_drop(pool, MF_UNIT_PAGE, s->pages[--s->n_pages]);
@@ -402,7 +402,7 @@ void mf_session_rewind(mf_session *s, uint64_t position, mf_unit last_page, mf_u
 void mf_session_drop_all(mf_session *s)
 {
     mf_session_rewind(s, 0, 0, 0);
-    mf_checkpoint_drop_beyond(s, UINT64_MAX);
+    mf_mark_drop_beyond(s, UINT64_MAX);
     drop_spare(s);
 }
 
@@ -428,10 +428,10 @@ static mf_status truncate_locked(mf_session *s, size_t n_tokens, size_t *n_kept,
         *n_kept = n_tokens;
         return MF_OK;
     }
-    mf_checkpoint_state *c = mf_checkpoint_find(s, n_tokens);
+    mf_mark *c = mf_mark_find(s, n_tokens);
     if (c == NULL || c->position == 0)
         return mf_fail(error, MF_ERR_NOT_FOUND,
-                       "no checkpoint at or before token %zu, and the recurrent layers of this "
+                       "no mark at or before token %zu, and the recurrent layers of this "
                        "model cannot go back without one",
                        n_tokens);
     c->last_use = ++s->engine->n_uses;

@@ -22,12 +22,12 @@ typedef void (*mf_trace_fn)(void *user, uint32_t layer, uint64_t first_position,
 
 /* A position to go back to, at most the session's. The full pages before it are the session's own;
  * only a last page that is not full, and the recurrent state, need references. */
-typedef struct mf_checkpoint_state {
+typedef struct mf_mark {
     uint64_t position, last_use;
     mf_unit last_page; /* 0: the position is a multiple of a page */
     mf_unit recurrent;
     float *logits; /* [n_vocab] or NULL */
-} mf_checkpoint_state;
+} mf_mark;
 
 /* A session's part of the call that evaluates it: session_call.h. */
 typedef struct mf_session_part {
@@ -52,8 +52,8 @@ struct mf_session {
     uint32_t n_pages, page_capacity;
     mf_unit recurrent, spare; /* spare: what the next chunk writes; 0: none yet */
     mf_span recurrent_span, spare_span;
-    mf_checkpoint_state *checkpoints; /* positions rising */
-    uint32_t n_checkpoints, checkpoint_capacity;
+    mf_mark *marks; /* positions rising */
+    uint32_t n_marks, mark_capacity;
     uint64_t auto_tokens;
     bool auto_at_end;
     mf_session_part part;
@@ -85,7 +85,7 @@ mf_status mf_session_refuse(const mf_session *session, const char *what, mf_erro
 void mf_engine_count_locked(mf_engine *engine);
 void mf_engine_count(mf_engine *engine);
 
-/* mf_unit_take that makes room: idle sessions' spare states, then checkpoints but for each
+/* mf_unit_take that makes room: idle sessions' spare states, then marks but for each
  * session's newest. */
 mf_status mf_take_unit(mf_engine *engine, mf_unit_kind kind, mf_unit *out, mf_error *error);
 /* Pages and a spare state for n_rows more, and the tokens behind the committed ones. On failure the
@@ -96,7 +96,7 @@ mf_status mf_session_prepare(mf_session *session, const int32_t *tokens, uint32_
 void mf_session_abandon(mf_session *session);
 void mf_session_commit(mf_session *session, uint32_t n_rows, bool has_logits);
 /* Keeps position tokens with the given last page (if not full) and recurrent state, which it takes
- * references to; checkpoints beyond are dropped. */
+ * references to; marks beyond are dropped. */
 void mf_session_rewind(mf_session *session, uint64_t position, mf_unit last_page,
                        mf_unit recurrent);
 /* Drops everything held. */
@@ -104,13 +104,13 @@ void mf_session_drop_all(mf_session *session);
 mf_status mf_session_reserve_tokens(mf_session *session, uint64_t n_tokens, mf_error *error);
 void mf_session_tell_change(mf_session *session, uint64_t n_kept);
 
-/* The newest checkpoint at or before `position`, NULL if there is none. */
-mf_checkpoint_state *mf_checkpoint_find(const mf_session *session, uint64_t position);
-mf_status mf_checkpoint_take(mf_session *session, mf_error *error);
+/* The newest mark at or before `position`, NULL if there is none. */
+mf_mark *mf_mark_find(const mf_session *session, uint64_t position);
+mf_status mf_mark_take(mf_session *session, mf_error *error);
 /* Drops those at positions beyond this one. */
-void mf_checkpoint_drop_beyond(mf_session *session, uint64_t position);
-/* Drops the least recently used checkpoint of all that is not its session's newest; false if there
+void mf_mark_drop_beyond(mf_session *session, uint64_t position);
+/* Drops the least recently used mark of all that is not its session's newest; false if there
  * is none. */
-bool mf_checkpoint_drop_oldest(mf_engine *engine);
+bool mf_mark_drop_oldest(mf_engine *engine);
 
 #endif

@@ -202,17 +202,17 @@ static void prepare_chunk(mf_call *call, mf_batch *batch)
     mf_engine_unlock(e);
 }
 
-/* Checkpoints that the session's settings ask for now. One that does not fit is left out. */
-static void auto_checkpoint(mf_session *s)
+/* Marks that the session's settings ask for now. One that does not fit is left out. */
+static void auto_mark(mf_session *s)
 {
-    const mf_checkpoint_state *newest = mf_checkpoint_find(s, s->position);
+    const mf_mark *newest = mf_mark_find(s, s->position);
     const bool is_end = s->part.n_done == s->part.n_tokens && s->part.n_tokens > 1;
     uint64_t since = s->position - (newest == NULL ? 0 : newest->position);
     if ((s->auto_tokens != 0 && since >= s->auto_tokens) || (s->auto_at_end && is_end && since > 0))
-        (void)!mf_checkpoint_take(s, NULL);
+        (void)!mf_mark_take(s, NULL);
 }
 
-/* Commits the rows of all whose part has not failed. Checkpoints come last: making room for one
+/* Commits the rows of all whose part has not failed. Marks come last: making room for one
  * must not meet states that are about to be committed. */
 static void finish_chunk(mf_call *call, const mf_batch *batch)
 {
@@ -232,7 +232,7 @@ static void finish_chunk(mf_call *call, const mf_batch *batch)
     }
     for (uint32_t i = 0; i < batch->n_parts; i++)
         if (sessions[i]->part.status == MF_OK)
-            auto_checkpoint(sessions[i]);
+            auto_mark(sessions[i]);
     mf_engine_count_locked(call->engine);
     mf_engine_unlock(call->engine);
 }

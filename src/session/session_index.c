@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Every session has a record, and an entry in the tree for each position that it can be held at:
- * its own and, in families with recurrent layers, those of its checkpoints. (Without recurrent
+ * its own and, in families with recurrent layers, those of its marks. (Without recurrent
  * layers every position can be held, so that its own entry says all.) Evaluation only marks records
  * as changed; their entries are made again by the next lookup.
  */
@@ -92,8 +92,8 @@ void mf_session_index_free(mf_session_index **index)
 static uint64_t hash_of_held(const mf_session *s)
 {
     uint64_t hash = s->position;
-    for (uint32_t i = 0; i < s->n_checkpoints; i++)
-        hash = hash * UINT64_C(0x9E3779B97F4A7C15) + s->checkpoints[i].position + 1;
+    for (uint32_t i = 0; i < s->n_marks; i++)
+        hash = hash * UINT64_C(0x9E3779B97F4A7C15) + s->marks[i].position + 1;
     return hash;
 }
 
@@ -128,9 +128,9 @@ static void bring_up_to_date(mf_session_index *index, record *r)
     drop_entries(index, r);
     bool good = add_entry(index, r, s->position);
     if (s->engine->runner.plan.recurrent_bytes != 0)
-        for (uint32_t i = 0; i < s->n_checkpoints && good; i++)
-            if (s->checkpoints[i].position != s->position)
-                good = add_entry(index, r, s->checkpoints[i].position);
+        for (uint32_t i = 0; i < s->n_marks && good; i++)
+            if (s->marks[i].position != s->position)
+                good = add_entry(index, r, s->marks[i].position);
     r->held = held;
     r->is_changed = !good;
 }

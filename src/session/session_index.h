@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which session of the engine, or checkpoint of one, holds the longest beginning of given tokens: a
+ * Which session of the engine, or mark of one, holds the longest beginning of given tokens: a
  * prefix index over them all, brought up to date when it is asked. All under the engine's lock.
  */
 #ifndef MF_SESSION_INDEX_H

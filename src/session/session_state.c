@@ -13,7 +13,7 @@ uint64_t mf_session_position_held(const mf_session *s, uint64_t at_most)
         return s->position;
     if (s->engine->runner.plan.recurrent_bytes == 0)
         return at_most;
-    const mf_checkpoint_state *c = mf_checkpoint_find(s, at_most);
+    const mf_mark *c = mf_mark_find(s, at_most);
     return c == NULL ? 0 : c->position;
 }
 
@@ -21,7 +21,7 @@ bool mf_session_has_logits_at(const mf_session *s, uint64_t position)
 {
     if (position == s->position)
         return s->has_logits;
-    const mf_checkpoint_state *c = mf_checkpoint_find(s, position);
+    const mf_mark *c = mf_mark_find(s, position);
     return c != NULL && c->position == position && c->logits != NULL;
 }
 
@@ -56,8 +56,8 @@ static mf_status make_state(mf_engine *e, const int32_t *tokens, uint64_t positi
     return MF_OK;
 }
 
-/* What the session or its checkpoint at this position refers to. */
-static void refer(mf_session *s, mf_state *st, const mf_checkpoint_state *c)
+/* What the session or its mark at this position refers to. */
+static void refer(mf_session *s, mf_state *st, const mf_mark *c)
 {
     mf_engine *e = s->engine;
     if (e->runner.plan.page_bytes != 0)
@@ -82,9 +82,9 @@ mf_status mf_state_hold_locked(mf_session *s, uint64_t position, mf_state **out,
     if (mf_session_position_held(s, position) != position)
         return mf_fail(error, MF_ERR_NOT_FOUND, "no state is held at token %llu",
                        (unsigned long long)position);
-    mf_checkpoint_state *c = NULL;
+    mf_mark *c = NULL;
     if (position != s->position) {
-        c = mf_checkpoint_find(s, position);
+        c = mf_mark_find(s, position);
         if (c != NULL && c->position != position)
             c = NULL;
     }
@@ -106,11 +106,11 @@ mf_status mf_state_hold(mf_session *session, uint64_t position, mf_state **out, 
     return status;
 }
 
-static void hold_checkpoint(mf_state *st, const mf_checkpoint_state *c)
+static void hold_mark(mf_state *st, const mf_mark *c)
 {
     mf_unit_hold(&st->engine->pool, MF_UNIT_RECURRENT, c->recurrent);
-    st->checkpoints[st->n_checkpoints] = c->position;
-    st->checkpoint_units[st->n_checkpoints++] = c->recurrent;
+    st->marks[st->n_marks] = c->position;
+    st->mark_units[st->n_marks++] = c->recurrent;
 }
 
 /* All of the session's before this state's position, if they are at most n_max: whoever made them
@@ -118,37 +118,37 @@ static void hold_checkpoint(mf_state *st, const mf_checkpoint_state *c)
 static bool hold_all(const mf_session *session, mf_state *st, uint32_t n_max)
 {
     uint32_t n = 0;
-    while (n < session->n_checkpoints && session->checkpoints[n].position < st->position)
+    while (n < session->n_marks && session->marks[n].position < st->position)
         n++;
     if (n > n_max)
         return false;
     for (uint32_t i = 0; i < n; i++)
-        if (session->checkpoints[i].position > 0)
-            hold_checkpoint(st, &session->checkpoints[i]);
+        if (session->marks[i].position > 0)
+            hold_mark(st, &session->marks[i]);
     return true;
 }
 
 /* Of many, those near the end, where another question after the same text begins. */
 static void hold_near_end(mf_session *session, mf_state *st, uint32_t n_max)
 {
-    enum { N = MF_STATE_CHECKPOINTS };
+    enum { N = MF_STATE_MARKS };
     static const uint32_t eighths[N] = {4, 6, 7, 8};
-    const mf_checkpoint_state *last = NULL;
+    const mf_mark *last = NULL;
     for (uint32_t i = N - n_max; i < N; i++) {
         uint64_t most = i + 1 == N ? st->position - 1 : st->position * eighths[i] / 8;
-        const mf_checkpoint_state *c = mf_checkpoint_find(session, most);
+        const mf_mark *c = mf_mark_find(session, most);
         if (c != NULL && c != last && c->position > 0)
-            hold_checkpoint(st, c);
+            hold_mark(st, c);
         last = c;
     }
 }
 
-void mf_state_hold_checkpoints(mf_session *session, mf_state *st, uint32_t n_max)
+void mf_state_hold_marks(mf_session *session, mf_state *st, uint32_t n_max)
 {
     if (st->engine->runner.plan.recurrent_bytes == 0 || st->position == 0)
         return;
-    if (n_max > MF_STATE_CHECKPOINTS)
-        n_max = MF_STATE_CHECKPOINTS;
+    if (n_max > MF_STATE_MARKS)
+        n_max = MF_STATE_MARKS;
     mf_engine_lock(st->engine);
     if (!hold_all(session, st, n_max))
         hold_near_end(session, st, n_max);
@@ -161,8 +161,8 @@ static void drop_units(mf_state *st)
     while (st->n_pages > 0)
         mf_unit_drop(pool, MF_UNIT_PAGE, st->pages[--st->n_pages]);
     mf_unit_drop(pool, MF_UNIT_RECURRENT, st->recurrent);
-    while (st->n_checkpoints > 0)
-        mf_unit_drop(pool, MF_UNIT_RECURRENT, st->checkpoint_units[--st->n_checkpoints]);
+    while (st->n_marks > 0)
+        mf_unit_drop(pool, MF_UNIT_RECURRENT, st->mark_units[--st->n_marks]);
 }
 
 static mf_status take_units(mf_state *st, mf_error *error)
@@ -329,15 +329,15 @@ static uint64_t common_prefix(const mf_session *s, const mf_state *st)
     return n;
 }
 
-/* Pages before the common prefix's last full one are the session's own where checkpoints need them:
+/* Pages before the common prefix's last full one are the session's own where marks need them:
  * they hold the same bits as the state's. */
 static void take_over(mf_session *s, const mf_state *st)
 {
     mf_engine *e = s->engine;
     mf_state_pool *pool = &e->pool;
     uint64_t n_same = common_prefix(s, st);
-    mf_checkpoint_drop_beyond(s, n_same);
-    uint32_t n_kept = s->n_checkpoints == 0 ? 0 : (uint32_t)(n_same / MF_PAGE_TOKENS);
+    mf_mark_drop_beyond(s, n_same);
+    uint32_t n_kept = s->n_marks == 0 ? 0 : (uint32_t)(n_same / MF_PAGE_TOKENS);
     n_kept = n_kept < s->n_pages ? n_kept : s->n_pages;
     for (uint32_t i = n_kept; i < st->n_pages; i++)
         mf_unit_hold(pool, MF_UNIT_PAGE, st->pages[i]);

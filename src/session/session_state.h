@@ -14,8 +14,8 @@
 
 #include "session/engine.h"
 
-/* Checkpoints that go with a held state. */
-#define MF_STATE_CHECKPOINTS 4
+/* Marks that go with a held state. */
+#define MF_STATE_MARKS 4
 
 /* What positions 0 .. position - 1 left behind. */
 typedef struct mf_state {
@@ -27,9 +27,9 @@ typedef struct mf_state {
     mf_unit recurrent; /* 0: the family has none, or position is 0 */
     float *logits;     /* [n_vocab] after the last token; NULL: not known */
     /* Earlier positions, rising, whose recurrent states are held too. */
-    uint32_t n_checkpoints;
-    uint64_t checkpoints[MF_STATE_CHECKPOINTS];
-    mf_unit checkpoint_units[MF_STATE_CHECKPOINTS];
+    uint32_t n_marks;
+    uint64_t marks[MF_STATE_MARKS];
+    mf_unit mark_units[MF_STATE_MARKS];
 } mf_state;
 
 void mf_engine_lock(mf_engine *engine);
@@ -38,7 +38,7 @@ void mf_engine_unlock(mf_engine *engine);
 /* ------------------------------------------------------------------------------------- holding */
 
 /* The greatest position up to `at_most` that a state of the session can be held at: any, in
- * families without recurrent layers; else that of the session or of a checkpoint. 0 always is one.
+ * families without recurrent layers; else that of the session or of a mark. 0 always is one.
  * Under the lock. */
 uint64_t mf_session_position_held(const mf_session *session, uint64_t at_most);
 /* True if logits are known at exactly this position, which mf_session_position_held gave. Under the
@@ -51,11 +51,11 @@ mf_status mf_state_hold(mf_session *session, uint64_t position, mf_state **out, 
 mf_status mf_state_hold_locked(mf_session *session, uint64_t position, mf_state **out,
                                mf_error *error);
 
-/* Holds checkpoints of the session beside its state, at most n_max: all before the state's
+/* Holds marks of the session beside its state, at most n_max: all before the state's
  * position if they are no more, else the newest of them, the last within its first 7/8, within 3/4,
  * and within half. The end is where prompts differ: most often something is asked at the end of
  * what is held. None in families without recurrent layers, which need none. */
-void mf_state_hold_checkpoints(mf_session *session, mf_state *state, uint32_t n_max);
+void mf_state_hold_marks(mf_session *session, mf_state *state, uint32_t n_max);
 
 /* A new state of these tokens with units of its own, whose parts and, if has_logits, logits the
  * caller then fills. Makes room as evaluations do. Errors: MF_ERR_NO_MEMORY, MF_ERR_BUDGET,
@@ -97,7 +97,7 @@ uint64_t mf_state_bytes(const mf_engine *engine, uint64_t position);
 /* --------------------------------------------------------------------------------------- giving */
 
 /* The session holds the state from now on, logits included where known; the caller still releases
- * its own reference. Checkpoints at positions up to the length of the common prefix stay, others
+ * its own reference. Marks at positions up to the length of the common prefix stay, others
  * are dropped. Error: MF_ERR_NO_MEMORY, the session unchanged. */
 mf_status mf_session_adopt(mf_session *session, const mf_state *state, mf_error *error);
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 mf_snapshot_head mf_snapshot_head_of(const mf_engine *engine, uint64_t n_tokens, bool has_logits,
-                                     uint32_t n_checkpoints)
+                                     uint32_t n_marks)
 {
     mf_snapshot_head head = {.n_tokens = n_tokens,
                              .n_layers = engine->runner.h.n_layers,
@@ -24,14 +24,14 @@ mf_snapshot_head mf_snapshot_head_of(const mf_engine *engine, uint64_t n_tokens,
         head.n_parts++;
         head.parts_bytes += (uint64_t)engine->runner.h.n_vocab * sizeof(float);
     }
-    if (n_checkpoints != 0 && engine->runner.plan.recurrent_bytes != 0) {
+    if (n_marks != 0 && engine->runner.plan.recurrent_bytes != 0) {
         uint32_t n_before = mf_state_n_page_parts(engine, n_tokens, n_tokens);
-        head.n_checkpoints = n_checkpoints;
-        head.checkpoint_parts = mf_state_n_recurrent_parts(engine);
-        for (uint32_t i = 0; i < head.checkpoint_parts; i++)
-            head.checkpoint_bytes += mf_state_part_bytes(engine, n_tokens, n_before + i);
-        head.n_parts += (uint64_t)n_checkpoints * head.checkpoint_parts;
-        head.parts_bytes += n_checkpoints * head.checkpoint_bytes;
+        head.n_marks = n_marks;
+        head.mark_parts = mf_state_n_recurrent_parts(engine);
+        for (uint32_t i = 0; i < head.mark_parts; i++)
+            head.mark_bytes += mf_state_part_bytes(engine, n_tokens, n_before + i);
+        head.n_parts += (uint64_t)n_marks * head.mark_parts;
+        head.parts_bytes += n_marks * head.mark_bytes;
     }
     return head;
 }
@@ -81,10 +81,9 @@ static void list_written(const mf_state *state, const mf_snapshot_head *head,
     if (head->has_logits)
         mf_snapshot_parts_add(parts, n_parts, state->logits,
                               e->runner.h.n_vocab * sizeof *state->logits);
-    for (uint32_t k = 0; k < head->n_checkpoints; k++)
-        for (uint32_t i = 0; i < head->checkpoint_parts; i++)
-            list_part(parts, parts->n_parts,
-                      mf_state_recurrent_part(e, state->checkpoint_units[k], i));
+    for (uint32_t k = 0; k < head->n_marks; k++)
+        for (uint32_t i = 0; i < head->mark_parts; i++)
+            list_part(parts, parts->n_parts, mf_state_recurrent_part(e, state->mark_units[k], i));
 }
 
 mf_status mf_snapshot_write(const mf_state *state, mf_byte_sink *sink, mf_error *error)
@@ -93,10 +92,10 @@ mf_status mf_snapshot_write(const mf_state *state, mf_byte_sink *sink, mf_error 
     mf_snapshot_parts parts;
     const mf_snapshot_crew crew = crew_of(e);
     mf_snapshot_head head =
-        mf_snapshot_head_of(e, state->position, state->logits != NULL, state->n_checkpoints);
+        mf_snapshot_head_of(e, state->position, state->logits != NULL, state->n_marks);
     MF_TRY(mf_engine_snapshot_key(e, &head.key, error));
-    for (uint32_t i = 0; i < head.n_checkpoints; i++)
-        head.checkpoints[i] = (uint32_t)state->checkpoints[i];
+    for (uint32_t i = 0; i < head.n_marks; i++)
+        head.marks[i] = (uint32_t)state->marks[i];
     MF_TRY(mf_snapshot_parts_init(&parts, &e->allocator, (uint32_t)head.n_parts, error));
     list_written(state, &head, &parts);
     mf_status status = mf_snapshot_write_head(sink, &head, state->tokens, error);
@@ -117,13 +116,12 @@ mf_status mf_snapshot_check(mf_engine *engine, const mf_snapshot_head *head, mf_
                        "snapshot of another cache type: its kv_type is %u, the engine's %u",
                        head->key.kv_type, key.kv_type);
     const mf_snapshot_head want =
-        mf_snapshot_head_of(engine, head->n_tokens, head->has_logits, head->n_checkpoints);
+        mf_snapshot_head_of(engine, head->n_tokens, head->has_logits, head->n_marks);
     if (head->n_layers != want.n_layers || head->n_vocab != want.n_vocab ||
         head->page_tokens != want.page_tokens || head->page_bytes != want.page_bytes ||
         head->recurrent_bytes != want.recurrent_bytes || head->n_parts != want.n_parts ||
-        head->parts_bytes != want.parts_bytes || head->n_checkpoints != want.n_checkpoints ||
-        head->checkpoint_parts != want.checkpoint_parts ||
-        head->checkpoint_bytes != want.checkpoint_bytes)
+        head->parts_bytes != want.parts_bytes || head->n_marks != want.n_marks ||
+        head->mark_parts != want.mark_parts || head->mark_bytes != want.mark_bytes)
         return mf_fail(error, MF_ERR_FORMAT,
                        "snapshot: %llu parts of %llu bytes are not the state of %llu tokens of "
                        "this model, which has %llu of %llu",
@@ -161,8 +159,7 @@ mf_status mf_snapshot_find_extent(const mf_engine *engine, const mf_snapshot_hea
     uint32_t k = 0, n_pages = mf_state_n_page_parts(engine, head->n_tokens, n_tokens);
     uint64_t n_bytes = 0;
     if (n_tokens == head->n_tokens) {
-        *out = (mf_snapshot_extent){.end = mf_snapshot_checkpoint_offset(head, 0),
-                                    .checkpoint = head->n_checkpoints};
+        *out = (mf_snapshot_extent){.end = mf_snapshot_mark_offset(head, 0), .mark = head->n_marks};
         return MF_OK;
     }
     for (uint32_t i = 0; i < n_pages; i++)
@@ -172,13 +169,13 @@ mf_status mf_snapshot_find_extent(const mf_engine *engine, const mf_snapshot_hea
         *out = (mf_snapshot_extent){end, end, end, 0};
         return MF_OK;
     }
-    while (k < head->n_checkpoints && head->checkpoints[k] != n_tokens)
+    while (k < head->n_marks && head->marks[k] != n_tokens)
         k++;
-    if (k == head->n_checkpoints)
-        return mf_fail(error, MF_ERR_NOT_FOUND, "no checkpoint at token %llu of the snapshot",
+    if (k == head->n_marks)
+        return mf_fail(error, MF_ERR_NOT_FOUND, "no mark at token %llu of the snapshot",
                        (unsigned long long)n_tokens);
-    *out = (mf_snapshot_extent){end, mf_snapshot_checkpoint_offset(head, k),
-                                mf_snapshot_checkpoint_offset(head, k + 1), k};
+    *out = (mf_snapshot_extent){end, mf_snapshot_mark_offset(head, k),
+                                mf_snapshot_mark_offset(head, k + 1), k};
     return MF_OK;
 }
 
@@ -188,14 +185,14 @@ static void list_read(const mf_state *state, const mf_snapshot_head *head,
 {
     const mf_engine *e = state->engine;
     uint64_t n = head->n_tokens;
-    uint32_t n_after = head->n_checkpoints - extent->checkpoint;
+    uint32_t n_after = head->n_marks - extent->mark;
     uint32_t n_all = mf_state_n_page_parts(e, n, n);
     uint32_t n_pages = mf_state_n_page_parts(e, n, state->position);
     uint64_t first = n_all; /* of the recurrent state's parts */
     for (uint32_t i = 0; i < n_pages; i++)
         list_part(parts, i, mf_state_part_in(state, n, i));
     if (state->position != n)
-        first = head->n_parts - (uint64_t)n_after * head->checkpoint_parts;
+        first = head->n_parts - (uint64_t)n_after * head->mark_parts;
     for (uint32_t i = 0; state->recurrent != 0 && i < mf_state_n_recurrent_parts(e); i++)
         list_part(parts, first + i, mf_state_part_in(state, n, n_all + i));
     if (state->logits != NULL)
@@ -285,7 +282,7 @@ mf_status mf_snapshot_save_fd(const mf_session *session, int fd, mf_error *error
     return mf_fd_sink_end(&sink, status, error);
 }
 
-/* The state after all tokens. Those of checkpoints, which an entry of the store may have, are
+/* The state after all tokens. Those of marks, which an entry of the store may have, are
  * checked and left. */
 static mf_status read_all(mf_engine *engine, mf_snapshot_head *head, mf_byte_source *source,
                           mf_state **out, mf_error *error)
@@ -300,9 +297,9 @@ static mf_status read_all(mf_engine *engine, mf_snapshot_head *head, mf_byte_sou
     if (status == MF_OK)
         status = mf_snapshot_read(engine, head, tokens, head->n_tokens, &all, source, out, error);
     mf_snapshot_free_tokens(engine, head, &tokens);
-    uint64_t n_left = (uint64_t)head->n_checkpoints * head->checkpoint_parts;
+    uint64_t n_left = (uint64_t)head->n_marks * head->mark_parts;
     for (uint64_t i = head->n_parts - n_left; i < head->n_parts && status == MF_OK; i++) {
-        uint64_t part = (i + n_left - head->n_parts) % head->checkpoint_parts;
+        uint64_t part = (i + n_left - head->n_parts) % head->mark_parts;
         uint32_t n_before = mf_state_n_page_parts(engine, head->n_tokens, head->n_tokens);
         uint64_t n_bytes = mf_state_part_bytes(engine, head->n_tokens, n_before + (uint32_t)part);
         status = mf_snapshot_pass_part(source, head, i, (size_t)n_bytes, error);

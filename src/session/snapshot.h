@@ -11,12 +11,12 @@
  * file was cut short), MF_ERR_NO_MEMORY; MF_ERR_UNSUPPORTED on a backend that has no number. */
 mf_status mf_engine_snapshot_key(mf_engine *engine, mf_snapshot_key *out, mf_error *error);
 
-/* What the head of a snapshot of this many tokens and checkpoints says, but for the key and the
+/* What the head of a snapshot of this many tokens and marks says, but for the key and the
  * positions, which are the caller's to fill in. */
 mf_snapshot_head mf_snapshot_head_of(const mf_engine *engine, uint64_t n_tokens, bool has_logits,
-                                     uint32_t n_checkpoints);
+                                     uint32_t n_marks);
 
-/* The whole snapshot, with the logits and checkpoints that the state has. */
+/* The whole snapshot, with the logits and marks that the state has. */
 mf_status mf_snapshot_write(const mf_state *state, mf_byte_sink *sink, mf_error *error);
 
 /* MF_ERR_UNSUPPORTED: of another model or cache type. MF_ERR_FORMAT: sizes that such a state does
@@ -31,10 +31,10 @@ void mf_snapshot_free_tokens(mf_engine *engine, const mf_snapshot_head *head, in
 
 /* Which of a snapshot's bytes behind the head make its state after the first n_tokens: up to `end`
  * without gap..gap_end. MF_ERR_NOT_FOUND: a family with recurrent layers, and neither all of the
- * snapshot's tokens nor a checkpoint of it. */
+ * snapshot's tokens nor a mark of it. */
 typedef struct mf_snapshot_extent {
     uint64_t gap, gap_end, end;
-    uint32_t checkpoint; /* its number, of those there are; n_checkpoints: all tokens */
+    uint32_t mark; /* its number, of those there are; n_marks: all tokens */
 } mf_snapshot_extent;
 
 mf_status mf_snapshot_find_extent(const mf_engine *engine, const mf_snapshot_head *head,

@@ -134,7 +134,7 @@ static mf_status read_entry(const sync_job *job, mf_state_reader *reader,
     return read_state(job, reader, &head, n_usable, out, error);
 }
 
-/* Gives the state to the session, which makes a checkpoint of it where it makes them by itself:
+/* Gives the state to the session, which makes a mark of it where it makes them by itself:
  * what it is stored with later can then be taken up there again. */
 static mf_status take_state(sync_job *job, const mf_state *state, mf_error *error)
 {
@@ -142,7 +142,7 @@ static mf_status take_state(sync_job *job, const mf_state *state, mf_error *erro
     MF_TRY(mf_session_adopt(s, state, error));
     if (s->auto_tokens != 0 && job->engine->runner.plan.recurrent_bytes != 0) {
         mf_engine_lock(s->engine);
-        (void)!mf_checkpoint_take(s, NULL); /* one that does not fit is left out */
+        (void)!mf_mark_take(s, NULL); /* one that does not fit is left out */
         mf_engine_unlock(s->engine);
     }
     job->n_reused = state->position;
@@ -252,14 +252,13 @@ static mf_status write_state(void *ctx, mf_byte_sink *sink, mf_error *error)
     return mf_snapshot_write(ctx, sink, error);
 }
 
-/* An entry's checkpoints take at most this part of the store, so that they push out little else. */
-#define CHECKPOINT_SHARE 8
+/* An entry's marks take at most this part of the store, so that they push out little else. */
+#define MARK_SHARE 8
 
-static uint32_t most_checkpoints(const mf_engine *e, const mf_store *store)
+static uint32_t most_marks(const mf_engine *e, const mf_store *store)
 {
-    uint64_t n =
-        mf_store_max_bytes(store) / CHECKPOINT_SHARE / (e->runner.plan.recurrent_bytes + 1);
-    return n < MF_STATE_CHECKPOINTS ? (uint32_t)n : MF_STATE_CHECKPOINTS;
+    uint64_t n = mf_store_max_bytes(store) / MARK_SHARE / (e->runner.plan.recurrent_bytes + 1);
+    return n < MF_STATE_MARKS ? (uint32_t)n : MF_STATE_MARKS;
 }
 
 mf_status mf_store_put(mf_store *store, const mf_session *session, mf_error *error)
@@ -276,9 +275,9 @@ mf_status mf_store_put(mf_store *store, const mf_session *session, mf_error *err
     if (mf_store_has(store, &key, session->tokens, (size_t)session->position))
         return MF_OK;
     MF_TRY(mf_state_hold(s, session->position, &state, error));
-    mf_state_hold_checkpoints(s, state, most_checkpoints(e, store));
+    mf_state_hold_marks(s, state, most_marks(e, store));
     const mf_snapshot_head head =
-        mf_snapshot_head_of(e, state->position, state->logits != NULL, state->n_checkpoints);
+        mf_snapshot_head_of(e, state->position, state->logits != NULL, state->n_marks);
     const mf_store_addition addition = {.key = &key,
                                         .tokens = state->tokens,
                                         .n_tokens = (size_t)state->position,

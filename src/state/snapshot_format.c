@@ -38,21 +38,21 @@ enum {
     AT_RECURRENT_BYTES = 80,
     AT_N_PARTS = 88,
     AT_PARTS_BYTES = 96,
-    AT_N_CHECKPOINTS = 104,
-    AT_CHECKPOINT_PARTS = 108,
-    AT_CHECKPOINT_BYTES = 112,
+    AT_N_MARKS = 104,
+    AT_MARK_PARTS = 108,
+    AT_MARK_BYTES = 112,
     AT_CHECKSUM = 120
 };
 
-uint64_t mf_snapshot_head_bytes(uint64_t n_tokens, uint32_t n_checkpoints)
+uint64_t mf_snapshot_head_bytes(uint64_t n_tokens, uint32_t n_marks)
 {
-    return mf_round_up(MF_SNAPSHOT_HEADER_BYTES + 4 * (n_tokens + n_checkpoints) + 8,
+    return mf_round_up(MF_SNAPSHOT_HEADER_BYTES + 4 * (n_tokens + n_marks) + 8,
                        MF_SNAPSHOT_HEAD_ALIGN);
 }
 
 uint64_t mf_snapshot_part_offset(const mf_snapshot_head *head, uint64_t i, uint64_t bytes_before)
 {
-    return mf_snapshot_head_bytes(head->n_tokens, head->n_checkpoints) + 8 * i + bytes_before;
+    return mf_snapshot_head_bytes(head->n_tokens, head->n_marks) + 8 * i + bytes_before;
 }
 
 uint64_t mf_snapshot_total_bytes(const mf_snapshot_head *head)
@@ -60,11 +60,11 @@ uint64_t mf_snapshot_total_bytes(const mf_snapshot_head *head)
     return mf_snapshot_part_offset(head, head->n_parts, head->parts_bytes);
 }
 
-uint64_t mf_snapshot_checkpoint_offset(const mf_snapshot_head *head, uint32_t k)
+uint64_t mf_snapshot_mark_offset(const mf_snapshot_head *head, uint32_t k)
 {
-    uint64_t n_after = head->n_checkpoints - k;
+    uint64_t n_after = head->n_marks - k;
     return mf_snapshot_total_bytes(head) -
-           n_after * (head->checkpoint_bytes + 8 * (uint64_t)head->checkpoint_parts);
+           n_after * (head->mark_bytes + 8 * (uint64_t)head->mark_parts);
 }
 
 bool mf_snapshot_has_magic(const unsigned char begin[MF_SNAPSHOT_MAGIC_BYTES])
@@ -103,9 +103,9 @@ static void encode_header(const mf_snapshot_head *h, unsigned char *out)
     put(out, AT_RECURRENT_BYTES, h->recurrent_bytes, 8);
     put(out, AT_N_PARTS, h->n_parts, 8);
     put(out, AT_PARTS_BYTES, h->parts_bytes, 8);
-    put(out, AT_N_CHECKPOINTS, h->n_checkpoints, 4);
-    put(out, AT_CHECKPOINT_PARTS, h->checkpoint_parts, 4);
-    put(out, AT_CHECKPOINT_BYTES, h->checkpoint_bytes, 8);
+    put(out, AT_N_MARKS, h->n_marks, 4);
+    put(out, AT_MARK_PARTS, h->mark_parts, 4);
+    put(out, AT_MARK_BYTES, h->mark_bytes, 8);
     put(out, AT_CHECKSUM, mf_checksum_of(out, AT_CHECKSUM, 0), 8);
 }
 
@@ -113,8 +113,8 @@ static const unsigned char zeros[MF_SNAPSHOT_HEAD_ALIGN];
 
 static size_t padding_bytes(const mf_snapshot_head *h)
 {
-    return (size_t)(mf_snapshot_head_bytes(h->n_tokens, h->n_checkpoints) -
-                    MF_SNAPSHOT_HEADER_BYTES - 4 * (h->n_tokens + h->n_checkpoints) - 8);
+    return (size_t)(mf_snapshot_head_bytes(h->n_tokens, h->n_marks) - MF_SNAPSHOT_HEADER_BYTES -
+                    4 * (h->n_tokens + h->n_marks) - 8);
 }
 
 /* Of the head up to the checksum itself. */
@@ -125,7 +125,7 @@ static uint64_t checksum_of_head(const mf_snapshot_head *head, const unsigned ch
     mf_checksum_begin(&c, 0);
     mf_checksum_add(&c, header, MF_SNAPSHOT_HEADER_BYTES);
     mf_checksum_add(&c, tokens, (size_t)head->n_tokens * 4);
-    mf_checksum_add(&c, head->checkpoints, (size_t)head->n_checkpoints * 4);
+    mf_checksum_add(&c, head->marks, (size_t)head->n_marks * 4);
     mf_checksum_add(&c, padding, padding_bytes(head));
     return mf_checksum_end(&c);
 }
@@ -138,7 +138,7 @@ mf_status mf_snapshot_write_head(mf_byte_sink *sink, mf_snapshot_head *head, con
     head->checksum = checksum_of_head(head, header, tokens, zeros);
     MF_TRY(sink->write(sink, header, sizeof header, error));
     MF_TRY(sink->write(sink, tokens, (size_t)head->n_tokens * 4, error));
-    MF_TRY(sink->write(sink, head->checkpoints, (size_t)head->n_checkpoints * 4, error));
+    MF_TRY(sink->write(sink, head->marks, (size_t)head->n_marks * 4, error));
     MF_TRY(sink->write(sink, zeros, padding_bytes(head), error));
     return sink->write(sink, &head->checksum, 8, error);
 }
@@ -178,26 +178,26 @@ static void decode_header(const unsigned char *header, mf_snapshot_head *out)
     out->recurrent_bytes = get(header, AT_RECURRENT_BYTES, 8);
     out->n_parts = get(header, AT_N_PARTS, 8);
     out->parts_bytes = get(header, AT_PARTS_BYTES, 8);
-    out->n_checkpoints = (uint32_t)get(header, AT_N_CHECKPOINTS, 4);
-    out->checkpoint_parts = (uint32_t)get(header, AT_CHECKPOINT_PARTS, 4);
-    out->checkpoint_bytes = get(header, AT_CHECKPOINT_BYTES, 8);
+    out->n_marks = (uint32_t)get(header, AT_N_MARKS, 4);
+    out->mark_parts = (uint32_t)get(header, AT_MARK_PARTS, 4);
+    out->mark_bytes = get(header, AT_MARK_BYTES, 8);
 }
 
 /* Within the parts that there are, and said of none where there are none. */
-static bool are_checkpoints_sound(const mf_snapshot_head *h)
+static bool are_marks_sound(const mf_snapshot_head *h)
 {
-    uint64_t n = h->n_checkpoints;
+    uint64_t n = h->n_marks;
     if (n == 0)
-        return h->checkpoint_parts == 0 && h->checkpoint_bytes == 0;
-    return n <= MF_SNAPSHOT_MAX_CHECKPOINTS && n * h->checkpoint_parts <= h->n_parts &&
-           h->checkpoint_bytes <= h->parts_bytes && n * h->checkpoint_bytes <= h->parts_bytes;
+        return h->mark_parts == 0 && h->mark_bytes == 0;
+    return n <= MF_SNAPSHOT_MAX_MARKS && n * h->mark_parts <= h->n_parts &&
+           h->mark_bytes <= h->parts_bytes && n * h->mark_bytes <= h->parts_bytes;
 }
 
 static mf_status check_sizes(const unsigned char *header, const mf_snapshot_head *h,
                              mf_error *error)
 {
     if (h->n_tokens > MF_SNAPSHOT_MAX_TOKENS || h->n_parts > MF_SNAPSHOT_MAX_PARTS ||
-        h->parts_bytes > (uint64_t)1 << 48 || !are_checkpoints_sound(h) ||
+        h->parts_bytes > (uint64_t)1 << 48 || !are_marks_sound(h) ||
         mf_snapshot_total_bytes(h) != get(header, AT_TOTAL_BYTES, 8))
         return mf_fail(error, MF_ERR_FORMAT,
                        "snapshot: %llu tokens, %llu parts of %llu bytes and %llu bytes in all "
@@ -240,13 +240,12 @@ static mf_status check_values(const mf_snapshot_head *head, const int32_t *token
                            "snapshot: token %llu is %d, outside the vocabulary of %u",
                            (unsigned long long)i, tokens[i], head->n_vocab);
     }
-    for (uint32_t i = 0; i < head->n_checkpoints; i++) {
-        if (head->checkpoints[i] <= (i == 0 ? 0 : head->checkpoints[i - 1]) ||
-            head->checkpoints[i] >= head->n_tokens)
+    for (uint32_t i = 0; i < head->n_marks; i++) {
+        if (head->marks[i] <= (i == 0 ? 0 : head->marks[i - 1]) || head->marks[i] >= head->n_tokens)
             return mf_fail(error, MF_ERR_FORMAT,
-                           "snapshot: checkpoint %u at token %u, which is not within the %llu "
+                           "snapshot: mark %u at token %u, which is not within the %llu "
                            "tokens and behind the one before",
-                           i, head->checkpoints[i], (unsigned long long)head->n_tokens);
+                           i, head->marks[i], (unsigned long long)head->n_tokens);
     }
     return MF_OK;
 }
@@ -257,7 +256,7 @@ mf_status mf_snapshot_read_tokens(mf_byte_source *source, mf_snapshot_head *head
     unsigned char header[MF_SNAPSHOT_HEADER_BYTES], rest[MF_SNAPSHOT_HEAD_ALIGN + 8];
     size_t n_padding = padding_bytes(head);
     MF_TRY(source->read(source, tokens, (size_t)head->n_tokens * 4, error));
-    MF_TRY(source->read(source, head->checkpoints, (size_t)head->n_checkpoints * 4, error));
+    MF_TRY(source->read(source, head->marks, (size_t)head->n_marks * 4, error));
     MF_TRY(source->read(source, rest, n_padding + 8, error));
     encode_header(head, header);
     head->checksum = checksum_of_head(head, header, tokens, rest);

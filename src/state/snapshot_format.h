@@ -20,7 +20,7 @@
 #define MF_SNAPSHOT_HEAD_ALIGN 4096u
 #define MF_SNAPSHOT_MAX_TOKENS ((uint64_t)1 << 30)
 #define MF_SNAPSHOT_MAX_PARTS ((uint64_t)1 << 24)
-#define MF_SNAPSHOT_MAX_CHECKPOINTS 16u
+#define MF_SNAPSHOT_MAX_MARKS 16u
 
 /* Which states may stand in for one another. */
 typedef struct mf_snapshot_key {
@@ -37,13 +37,13 @@ typedef struct mf_snapshot_head {
     uint64_t page_bytes;           /* of a full page */
     uint64_t recurrent_bytes;      /* 0 where no layer is recurrent */
     bool has_logits;               /* of the last token: the last part */
-    uint64_t n_parts, parts_bytes; /* all there are, those of checkpoints included */
+    uint64_t n_parts, parts_bytes; /* all there are, those of marks included */
     /* Earlier positions that the snapshot can be taken up at; their parts are the last ones. */
-    uint32_t n_checkpoints;
-    uint32_t checkpoint_parts;                         /* of each */
-    uint64_t checkpoint_bytes;                         /* of each, without checksums */
-    uint32_t checkpoints[MF_SNAPSHOT_MAX_CHECKPOINTS]; /* rising; known with the tokens */
-    uint64_t checksum; /* of the whole head; filled by writing and reading */
+    uint32_t n_marks;
+    uint32_t mark_parts;                   /* of each */
+    uint64_t mark_bytes;                   /* of each, without checksums */
+    uint32_t marks[MF_SNAPSHOT_MAX_MARKS]; /* rising; known with the tokens */
+    uint64_t checksum;                     /* of the whole head; filled by writing and reading */
 } mf_snapshot_head;
 
 /* Whether something begins as snapshots of any version do. */
@@ -51,12 +51,12 @@ bool mf_snapshot_has_magic(const unsigned char begin[MF_SNAPSHOT_MAGIC_BYTES]);
 
 /* The whole snapshot's size, from what the head says. */
 uint64_t mf_snapshot_total_bytes(const mf_snapshot_head *head);
-uint64_t mf_snapshot_head_bytes(uint64_t n_tokens, uint32_t n_checkpoints);
+uint64_t mf_snapshot_head_bytes(uint64_t n_tokens, uint32_t n_marks);
 /* Where part i begins, given the bytes of the parts before it. */
 uint64_t mf_snapshot_part_offset(const mf_snapshot_head *head, uint64_t i, uint64_t bytes_before);
 
-/* Where the parts of checkpoint k begin; of k = n_checkpoints, where the snapshot ends. */
-uint64_t mf_snapshot_checkpoint_offset(const mf_snapshot_head *head, uint32_t k);
+/* Where the parts of mark k begin; of k = n_marks, where the snapshot ends. */
+uint64_t mf_snapshot_mark_offset(const mf_snapshot_head *head, uint32_t k);
 
 struct mf_part_place;
 
@@ -93,7 +93,7 @@ mf_status mf_snapshot_write_part_from(mf_byte_sink *sink, const mf_snapshot_head
  * then the tokens, then the parts. What has been read is checked when the call returns.
  */
 mf_status mf_snapshot_read_header(mf_byte_source *source, mf_snapshot_head *out, mf_error *error);
-/* tokens[head->n_tokens], and the checkpoints' positions into the head; checks the head's checksum,
+/* tokens[head->n_tokens], and the marks' positions into the head; checks the head's checksum,
  * that every id is in the vocabulary, and that the positions rise and lie within. */
 mf_status mf_snapshot_read_tokens(mf_byte_source *source, mf_snapshot_head *head, int32_t *tokens,
                                   mf_error *error);

@@ -222,7 +222,7 @@ bool mf_store_find(mf_store *store, const mf_store_query *query, mf_store_match 
         const mf_store_entry *e = exact_or(store, m.value, sequence, m.n_common);
         memcpy(out->name, e->name, sizeof out->name);
         out->n_tokens = (size_t)e->n_tokens;
-        out->n_checkpoints = e->n_checkpoints;
+        out->n_marks = e->n_marks;
         out->state_end = e->state_end;
         out->has_logits = e->has_logits;
         out->n_common = m.n_common - MF_STORE_KEY_WORDS;
@@ -249,9 +249,9 @@ mf_status mf_store_read_begin(mf_store *store, const mf_store_match *match, mf_s
     char path[4096];
     MF_TRY(path_of(store, match->name, path, sizeof path, error));
     pthread_mutex_lock(&store->read_mutex);
-    mf_status status = mf_state_reader_open(
-        &store->reader, path, mf_snapshot_head_bytes(match->n_tokens, match->n_checkpoints),
-        store->engine, store->engine_arg, error);
+    mf_status status = mf_state_reader_open(&store->reader, path,
+                                            mf_snapshot_head_bytes(match->n_tokens, match->n_marks),
+                                            store->engine, store->engine_arg, error);
     if (status != MF_OK) {
         pthread_mutex_unlock(&store->read_mutex);
         pthread_mutex_lock(&store->mutex);

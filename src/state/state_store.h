@@ -57,8 +57,8 @@ typedef struct mf_store_match {
     char name[MF_STORE_NAME_CHARS];
     size_t n_tokens; /* of the entry */
     size_t n_common; /* of them shared with the query */
-    uint32_t n_checkpoints;
-    uint64_t state_end; /* its bytes without the checkpoints' states */
+    uint32_t n_marks;
+    uint64_t state_end; /* its bytes without the marks' states */
     bool has_logits;
 } mf_store_match;
 
@@ -68,7 +68,7 @@ typedef struct mf_store_query {
     const int32_t *tokens;
     size_t n_tokens;
     size_t n_least; /* only an entry that shares more than these is worth it */
-    bool whole;     /* n_common is to be all of the entry's tokens or one of its checkpoints */
+    bool whole;     /* n_common is to be all of the entry's tokens or one of its marks */
 } mf_store_query;
 
 /* The entry that shares the most; false: there is none. Counts as a lookup. */

@@ -42,8 +42,8 @@ mf_store_entry *mf_store_entry_find(const mf_store *s, const char *name)
 /* No lookup finds it any more. */
 static void hide(mf_store *s, mf_store_entry *e)
 {
-    while (e->n_checkpoints > 0)
-        mf_prefix_remove(s->index, e->checkpoints[--e->n_checkpoints]);
+    while (e->n_marks > 0)
+        mf_prefix_remove(s->index, e->marks[--e->n_marks]);
     if (e->place != NULL)
         mf_prefix_remove(s->index, e->place);
     e->place = NULL;
@@ -119,7 +119,7 @@ static uint64_t read_hits(int fd, uint64_t n_bytes)
     return n_hits;
 }
 
-/* Its places in the index: all of its tokens, and those before each checkpoint. */
+/* Its places in the index: all of its tokens, and those before each mark. */
 static mf_status place_entry(mf_store *s, mf_store_entry *e, const mf_snapshot_head *head,
                              const int32_t *tokens, mf_error *error)
 {
@@ -128,10 +128,10 @@ static mf_status place_entry(mf_store *s, mf_store_entry *e, const mf_snapshot_h
     if (sequence == NULL)
         return mf_fail_memory(error, n_words * sizeof *sequence, "a stored entry");
     mf_status status = mf_prefix_insert(s->index, sequence, n_words, e, &e->place, error);
-    for (uint32_t i = 0; i < head->n_checkpoints && status == MF_OK; i++) {
-        status = mf_prefix_insert(s->index, sequence, head->checkpoints[i] + MF_STORE_KEY_WORDS, e,
-                                  &e->checkpoints[i], error);
-        e->n_checkpoints += status == MF_OK;
+    for (uint32_t i = 0; i < head->n_marks && status == MF_OK; i++) {
+        status = mf_prefix_insert(s->index, sequence, head->marks[i] + MF_STORE_KEY_WORDS, e,
+                                  &e->marks[i], error);
+        e->n_marks += status == MF_OK;
     }
     mf_free(&s->allocator, sequence, n_words * sizeof *sequence);
     if (status != MF_OK)
@@ -157,7 +157,7 @@ static mf_status add_entry(mf_store *s, int fd, const char *name, const mf_snaps
     memcpy(e->name, name, strlen(name) + 1); /* an entry's name: it fits */
     e->n_bytes = (uint64_t)st.st_size;
     e->n_tokens = head->n_tokens;
-    e->state_end = mf_snapshot_checkpoint_offset(head, 0);
+    e->state_end = mf_snapshot_mark_offset(head, 0);
     e->has_logits = head->has_logits;
     e->used_s = st.st_mtim.tv_sec;
     e->n_hits = read_hits(fd, e->n_bytes);

@@ -22,11 +22,11 @@
 typedef struct mf_store_entry {
     char name[MF_STORE_NAME_CHARS];
     uint64_t n_bytes, n_hits, n_tokens;
-    int64_t used_s;         /* mtime */
-    mf_prefix_entry *place; /* NULL: damaged, but could not be set aside */
-    mf_prefix_entry *checkpoints[MF_SNAPSHOT_MAX_CHECKPOINTS]; /* their places */
-    uint32_t n_checkpoints;
-    uint64_t state_end; /* of the snapshot without its checkpoints */
+    int64_t used_s;                                /* mtime */
+    mf_prefix_entry *place;                        /* NULL: damaged, but could not be set aside */
+    mf_prefix_entry *marks[MF_SNAPSHOT_MAX_MARKS]; /* their places */
+    uint32_t n_marks;
+    uint64_t state_end; /* of the snapshot without its marks */
     bool has_logits;
     bool is_seen; /* by the scan in progress */
 } mf_store_entry;

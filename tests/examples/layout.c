@@ -17,7 +17,7 @@ static void engine_options(void)
     AT(mf_engine_options, ram_bytes);
     AT(mf_engine_options, expert_cache_bytes);
     AT(mf_engine_options, state_bytes);
-    AT(mf_engine_options, checkpoint_bytes);
+    AT(mf_engine_options, mark_bytes);
     AT(mf_engine_options, n_sessions);
     AT(mf_engine_options, n_context_tokens);
     AT(mf_engine_options, n_chunk_tokens);
@@ -75,9 +75,9 @@ static void model_info(void)
     AT(mf_model_info, page_bytes);
     AT(mf_model_info, recurrent_bytes);
     AT(mf_model_info, session_bytes);
-    AT(mf_model_info, one_checkpoint_bytes);
+    AT(mf_model_info, one_mark_bytes);
     AT(mf_model_info, state_bytes);
-    AT(mf_model_info, checkpoint_bytes);
+    AT(mf_model_info, mark_bytes);
     AT(mf_model_info, ram_bytes);
     AT(mf_model_info, floor_bytes);
     AT(mf_model_info, n_slots);

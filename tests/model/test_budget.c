@@ -188,13 +188,13 @@ static void test_words(void)
     CHECK(strstr(line, "MiB expert slots") != NULL);
 }
 
-static void test_checkpoint_logits(void)
+static void test_mark_logits(void)
 {
     /* each 600 bytes and 100 values: 1,000; ten of them fit 10,999 */
-    CHECK_U64(mf_checkpoint_logits_bytes(10999, 600, 100), 10 * 400);
-    CHECK_U64(mf_checkpoint_logits_bytes(999, 600, 100), 0);
-    CHECK_U64(mf_checkpoint_logits_bytes(4000, 0, 100), 4000);
-    CHECK_U64(mf_checkpoint_logits_bytes(UINT64_MAX, UINT64_MAX, 100), 0);
+    CHECK_U64(mf_mark_logits_bytes(10999, 600, 100), 10 * 400);
+    CHECK_U64(mf_mark_logits_bytes(999, 600, 100), 0);
+    CHECK_U64(mf_mark_logits_bytes(4000, 0, 100), 4000);
+    CHECK_U64(mf_mark_logits_bytes(UINT64_MAX, UINT64_MAX, 100), 0);
 }
 
 static void write_file(const char *dir, const char *name, size_t n_bytes)
@@ -284,7 +284,7 @@ int main(void)
     test_slot_host_bytes();
     test_overflow();
     test_words();
-    test_checkpoint_logits();
+    test_mark_logits();
     test_tokenizer_file();
     test_session_bytes();
     return test_result();

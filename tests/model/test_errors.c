@@ -408,7 +408,7 @@ static void test_guilty_options(const golden_case *c)
     bad[4].io = (mf_io_kind)3;
     bad[5].cpu_tier_limit = 4;
     bad[6].kv_type = (mf_kv_type)2;
-    bad[7].checkpoint_bytes = (UINT64_C(1) << 60) + 1;
+    bad[7].mark_bytes = (UINT64_C(1) << 60) + 1;
     static const char *const names[] = {"n_threads 1025 is more than 1024",
                                         "n_sessions 201 is more than 200",
                                         "n_chunk_tokens 1048577 is more than 1048576",
@@ -416,7 +416,7 @@ static void test_guilty_options(const golden_case *c)
                                         "io 3",
                                         "cpu_tier_limit 4",
                                         "kv_type 2",
-                                        "checkpoint_bytes 1152921504606846977"};
+                                        "mark_bytes 1152921504606846977"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         mf_engine *engine = NULL;
         mf_error error = {0};
@@ -436,12 +436,12 @@ static void test_state_in_budget(const golden_case *c)
     mf_error error = {0};
     options.state_bytes = UINT64_C(8) << 30;
     options.ram_bytes = 200 << 20;
-    options.checkpoint_bytes = 1 << 20;
+    options.mark_bytes = 1 << 20;
     CHECK_STATUS(mf_engine_open(golden_path(c->name), &options, &engine, &error), MF_ERR_BUDGET);
     CHECK_CONTAINS(error.message, "8704.0 MiB session state"); /* and a sixteenth for slabs */
     mf_model_info few, many;
     REQUIRE_OK(mf_model_inspect(golden_path(c->name), &options, &few, &error), &error);
-    options.checkpoint_bytes = UINT64_C(4) << 30;
+    options.mark_bytes = UINT64_C(4) << 30;
     REQUIRE_OK(mf_model_inspect(golden_path(c->name), &options, &many, &error), &error);
     CHECK(many.floor_bytes > few.floor_bytes);
 }

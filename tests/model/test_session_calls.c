@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Calls that evaluate: what a step gives each item, whom a cancel stops, what a callback may not
- * do, what checkpoints outlive others, and what is counted meanwhile.
+ * do, what marks outlive others, and what is counted meanwhile.
  */
 #include "golden.h"
 
@@ -17,7 +17,7 @@ typedef struct scene {
     mf_session *sessions[N_SESSIONS];
 } scene;
 
-static void scene_open(scene *s, const char *name, uint32_t n_chunk, uint64_t checkpoint_bytes)
+static void scene_open(scene *s, const char *name, uint32_t n_chunk, uint64_t mark_bytes)
 {
     mf_error error = {0};
     *s = (scene){.c = golden_case_find(name)};
@@ -28,7 +28,7 @@ static void scene_open(scene *s, const char *name, uint32_t n_chunk, uint64_t ch
     REQUIRE(s->base != NULL && s->g.n_tokens >= 40);
     options.n_chunk_tokens = n_chunk;
     options.state_bytes = 256 << 20;
-    options.checkpoint_bytes = checkpoint_bytes;
+    options.mark_bytes = mark_bytes;
     s->engine = golden_open(s->c, &options);
     for (int i = 0; i < N_SESSIONS; i++)
         REQUIRE_OK(mf_session_create(s->engine, &s->sessions[i], &error), &error);
@@ -377,9 +377,9 @@ static void try_changes(const intruder *t, mf_session *session)
     CHECK_STATUS(mf_session_truncate(session, 1, &kept, &error), MF_ERR_STATE);
     CHECK_STATUS(mf_session_truncate(session, 0, &kept, NULL), MF_ERR_STATE);
     CHECK_STATUS(mf_session_reuse(session, tokens + 5, 3, &result, &error), MF_ERR_STATE);
-    CHECK_STATUS(mf_checkpoint_restore(session, 3, &error), MF_ERR_STATE);
-    CHECK_STATUS(mf_checkpoint_drop(session, 3, &error), MF_ERR_STATE);
-    CHECK_STATUS(mf_checkpoint_save(session, &error), MF_ERR_STATE);
+    CHECK_STATUS(mf_mark_restore(session, 3, &error), MF_ERR_STATE);
+    CHECK_STATUS(mf_mark_drop(session, 3, &error), MF_ERR_STATE);
+    CHECK_STATUS(mf_mark_save(session, &error), MF_ERR_STATE);
     CHECK_STATUS(mf_snapshot_load(session, t->snapshot, t->n_snapshot, &error), MF_ERR_STATE);
     mf_session_clear(session);
     mf_session_free(&same);
@@ -423,7 +423,7 @@ static void intrude(intruder *t)
     REQUIRE_OK(mf_session_fork(t->mine, &t->fork, &error), &error);
     if (t->n_calls > 1)
         return;
-    CHECK_STATUS(mf_checkpoint_save(t->idle, &error), MF_OK);
+    CHECK_STATUS(mf_mark_save(t->idle, &error), MF_OK);
     CHECK_STATUS(mf_snapshot_load(t->idle, t->snapshot, t->n_snapshot, &error), MF_OK);
     t->idle_position = mf_session_position(t->idle);
     CHECK_U64(t->idle_position, 3);
@@ -455,7 +455,7 @@ static void check_callbacks(const char *name)
         scene_open(&s, name, N_CHUNK, 0);
         intruder t = {.s = &s, .mine = s.sessions[0], .idle = s.sessions[1], .position = 3};
         go_to(&s, t.mine, 3);
-        REQUIRE_OK(mf_checkpoint_save(t.mine, &error), &error);
+        REQUIRE_OK(mf_mark_save(t.mine, &error), &error);
         t.n_snapshot = (size_t)mf_snapshot_bytes(t.mine);
         t.snapshot = malloc(t.n_snapshot);
         REQUIRE(t.snapshot != NULL);
@@ -473,7 +473,7 @@ static void check_callbacks(const char *name)
             CHECK_U64(t.n_calls, s.g.n_layers);
         }
         check_at(&s, t.mine, of_logits ? 36 : 23, true);
-        CHECK_U64(mf_checkpoint_list(t.mine, NULL, 0), 1);
+        CHECK_U64(mf_mark_list(t.mine, NULL, 0), 1);
         go_to(&s, t.fork, 30); /* from the midst of it */
         check_at(&s, t.fork, 30, true);
         go_to(&s, t.idle, 7);
@@ -515,43 +515,43 @@ static void check_callback_of_batch(const char *name)
     scene_close(&s);
 }
 
-/* ---------------------------------------- checkpoints ---------------------------------------- */
+/* ---------------------------------------- marks ---------------------------------------- */
 
 static void save_at(const scene *s, int i, size_t n)
 {
     mf_error error = {0};
     go_to(s, s->sessions[i], n);
-    REQUIRE_OK(mf_checkpoint_save(s->sessions[i], &error), &error);
+    REQUIRE_OK(mf_mark_save(s->sessions[i], &error), &error);
 }
 
 static void check_list(const scene *s, int i, size_t n, size_t first, size_t second)
 {
     size_t positions[4] = {0};
-    CHECK_U64(mf_checkpoint_list(s->sessions[i], positions, 4), n);
+    CHECK_U64(mf_mark_list(s->sessions[i], positions, 4), n);
     CHECK_U64(positions[0], first);
     CHECK_U64(positions[1], second);
 }
 
-static uint64_t one_checkpoint(const char *name)
+static uint64_t one_mark(const char *name)
 {
     mf_model_info info;
     scene s;
     scene_open(&s, name, N_CHUNK, 0);
     mf_engine_info(s.engine, &info);
     scene_close(&s);
-    return info.one_checkpoint_bytes;
+    return info.one_mark_bytes;
 }
 
 /* One of exactly the limit fits, one of a byte more does not; each session keeps its newest. */
 static void check_limit(const char *name)
 {
-    const uint64_t one = one_checkpoint(name);
+    const uint64_t one = one_mark(name);
     scene s;
     mf_error error = {0};
     mf_stats stats;
     scene_open(&s, name, N_CHUNK, one - 1);
     go_to(&s, s.sessions[0], 10);
-    CHECK_STATUS(mf_checkpoint_save(s.sessions[0], &error), MF_ERR_BUDGET);
+    CHECK_STATUS(mf_mark_save(s.sessions[0], &error), MF_ERR_BUDGET);
     scene_close(&s);
     scene_open(&s, name, N_CHUNK, one);
     save_at(&s, 0, 10);
@@ -559,7 +559,7 @@ static void check_limit(const char *name)
     check_list(&s, 0, 1, 10, 0);
     check_list(&s, 1, 1, 10, 0);
     mf_engine_stats(s.engine, &stats);
-    CHECK_U64(stats.checkpoint_bytes_used, 2 * one);
+    CHECK_U64(stats.mark_bytes_used, 2 * one);
     save_at(&s, 0, 20); /* the first is not the newest any more */
     check_list(&s, 0, 1, 20, 0);
     check_list(&s, 1, 1, 10, 0);
@@ -572,7 +572,7 @@ static void check_last_use(const char *name, bool by_truncating)
     scene s;
     mf_error error = {0};
     size_t kept = 0;
-    scene_open(&s, name, N_CHUNK, 4 * one_checkpoint(name));
+    scene_open(&s, name, N_CHUNK, 4 * one_mark(name));
     save_at(&s, 0, 10);
     save_at(&s, 1, 10);
     save_at(&s, 1, 20);
@@ -580,7 +580,7 @@ static void check_last_use(const char *name, bool by_truncating)
     if (by_truncating)
         REQUIRE_OK(mf_session_truncate(s.sessions[0], 12, &kept, &error), &error);
     else
-        REQUIRE_OK(mf_checkpoint_restore(s.sessions[0], 10, &error), &error);
+        REQUIRE_OK(mf_mark_restore(s.sessions[0], 10, &error), &error);
     check_at(&s, s.sessions[0], 10, !by_truncating);
     CHECK(!by_truncating || kept == 10);
     save_at(&s, 0, 20);
@@ -592,25 +592,25 @@ static void check_last_use(const char *name, bool by_truncating)
     scene_close(&s);
 }
 
-/* A fork makes checkpoints by itself where its origin did, and has none of its origin's. */
+/* A fork makes marks by itself where its origin did, and has none of its origin's. */
 static void check_fork(const char *name)
 {
     scene s;
     mf_error error = {0};
     mf_session *fork = NULL;
     scene_open(&s, name, N_CHUNK, 0);
-    mf_checkpoint_auto(s.sessions[0], 0, 1);
+    mf_mark_auto(s.sessions[0], 0, 1);
     go_to(&s, s.sessions[0], 10);
     check_list(&s, 0, 1, 10, 0);
     REQUIRE_OK(mf_session_fork(s.sessions[0], &fork, &error), &error);
-    CHECK_U64(mf_checkpoint_list(fork, NULL, 0), 0);
+    CHECK_U64(mf_mark_list(fork, NULL, 0), 0);
     go_to(&s, fork, 15);
-    CHECK_U64(mf_checkpoint_list(fork, NULL, 0), 1);
-    mf_checkpoint_auto(s.sessions[1], 8, 0);
+    CHECK_U64(mf_mark_list(fork, NULL, 0), 1);
+    mf_mark_auto(s.sessions[1], 8, 0);
     mf_session *second = NULL;
     REQUIRE_OK(mf_session_fork(s.sessions[1], &second, &error), &error);
     go_to(&s, second, 9);
-    CHECK_U64(mf_checkpoint_list(second, NULL, 0), 1);
+    CHECK_U64(mf_mark_list(second, NULL, 0), 1);
     mf_session_free(&second);
     mf_session_free(&fork);
     scene_close(&s);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Sessions when things fail: each allocation in turn, once or for good, and each of many reads,
- * over batches, forks, checkpoints and states. A call that fails says why and leaves every session
+ * over batches, forks, marks and states. A call that fails says why and leaves every session
  * at a boundary of chunks, from which it goes on with the right bits; nothing leaks.
  */
 #include "failing_alloc.h"
@@ -103,8 +103,8 @@ static void run_script(play *p)
     if (!went_well(p, mf_session_create(p->engine, &p->a, &error), &error) &&
         !went_well(p, mf_session_create(p->engine, &p->a, &error), &error))
         return;
-    mf_checkpoint_auto(p->a, 1, 1); /* what does not fit is left out */
-    if (!reach(p, 17) || !went_well(p, mf_checkpoint_save(p->a, &error), &error) || !reach(p, 40))
+    mf_mark_auto(p->a, 1, 1); /* what does not fit is left out */
+    if (!reach(p, 17) || !went_well(p, mf_mark_save(p->a, &error), &error) || !reach(p, 40))
         return;
     (void)went_well(p, mf_session_fork(p->a, &p->b, &error), &error);
     (void)went_well(p, mf_session_create(p->engine, &p->third, &error), &error);
@@ -137,7 +137,7 @@ static mf_engine_options script_options(const golden_case *c)
     options.expert_cache_bytes = 0;
     options.n_threads = 1;
     options.n_sessions = 3;
-    options.state_bytes = 16 << 20; /* room for every checkpoint */
+    options.state_bytes = 16 << 20; /* room for every mark */
     options.io = MF_IO_POOL;
     return options;
 }

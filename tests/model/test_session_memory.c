@@ -77,7 +77,7 @@ static void come_and_go(mf_engine *e, const golden *g, size_t n)
     for (size_t i = 0; i < n; i++) {
         REQUIRE_OK(mf_session_create(e, &s[0], &error), &error);
         REQUIRE_OK(mf_session_eval(s[0], g->tokens, 3 + i % 40, &error), &error);
-        REQUIRE_OK(mf_checkpoint_save(s[0], &error), &error);
+        REQUIRE_OK(mf_mark_save(s[0], &error), &error);
         REQUIRE_OK(mf_session_fork(s[0], &s[1], &error), &error);
         REQUIRE_OK(mf_session_eval(s[1], g->tokens, 2, &error), &error);
         for (size_t j = 0; j < 2; j++)

@@ -89,7 +89,7 @@ static void *work(void *user)
             go_on(s, fork, 3);
         else
             s->n_wrong++;
-        s->n_wrong += mf_checkpoint_save(mine, NULL) != MF_OK;
+        s->n_wrong += mf_mark_save(mine, NULL) != MF_OK;
         size_t kept;
         (void)!mf_session_truncate(mine, mf_session_position(mine) / 2, &kept, NULL);
         look(s, mine);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Sessions against a model of them: random evaluations, batches, steps, forks, truncations,
- * checkpoints, prefixes taken over, states copied out and in, cancels and limits, over 64 sessions
+ * marks, prefixes taken over, states copied out and in, cancels and limits, over 64 sessions
  * of one engine. After each
  * step the sessions touched hold the tokens that the model says, and their logits are, to the bit,
  * those of the same tokens simply evaluated from the beginning by an engine of its own.
@@ -119,7 +119,7 @@ static void check_lane(world *w, lane *l)
     size_t positions[64];
     CHECK_U64(mf_session_position(l->session), l->n);
     CHECK(memcmp(mf_session_tokens(l->session), l->tokens, l->n * sizeof *l->tokens) == 0);
-    size_t n = mf_checkpoint_list(l->session, positions, 64);
+    size_t n = mf_mark_list(l->session, positions, 64);
     for (size_t i = 0; i < n && i < 64; i++)
         CHECK(positions[i] <= l->n && (i == 0 || positions[i] > positions[i - 1]));
     const float *logits = mf_session_logits(l->session);
@@ -316,7 +316,7 @@ static void step_reuse(world *w)
         while (common < end && l->tokens[common] == tokens[common])
             common++;
         if (w->is_recurrent && common < l->n)
-            common = 0; /* but for its checkpoints */
+            common = 0; /* but for its marks */
         if (common == n && !(l->n == n && l->has_logits))
             common = w->is_recurrent ? 0 : n - 1;
         best = common > best ? common : best;
@@ -385,7 +385,7 @@ static void step_truncate(world *w)
         return;
     mf_error error = {0};
     size_t to = pick(w, (uint32_t)l->n + 1), kept = 12345, positions[64], newest = 0;
-    size_t n = mf_checkpoint_list(l->session, positions, 64);
+    size_t n = mf_mark_list(l->session, positions, 64);
     for (size_t i = 0; i < n; i++)
         newest = positions[i] <= to ? positions[i] : newest;
     mf_status status = mf_session_truncate(l->session, to, &kept, &error);
@@ -404,19 +404,19 @@ static void step_truncate(world *w)
     CHECK_STATUS(mf_session_truncate(l->session, l->n + 1, &kept, &error), MF_ERR_ARGUMENT);
 }
 
-static void step_checkpoint(world *w)
+static void step_mark(world *w)
 {
     lane *l = any_lane(w);
     ensure_open(w, l);
     mf_error error = {0};
     size_t positions[64], n;
-    mf_status status = mf_checkpoint_save(l->session, &error);
+    mf_status status = mf_mark_save(l->session, &error);
     if (!is_limit(w, status, &error) || status != MF_OK)
         return;
-    n = mf_checkpoint_list(l->session, positions, 64);
+    n = mf_mark_list(l->session, positions, 64);
     CHECK(n > 0 && positions[n - 1] == l->n);
     if (pick(w, 4) == 0)
-        mf_checkpoint_auto(l->session, pick(w, 3) * 16, (int)pick(w, 2));
+        mf_mark_auto(l->session, pick(w, 3) * 16, (int)pick(w, 2));
 }
 
 static void step_restore(world *w)
@@ -425,17 +425,17 @@ static void step_restore(world *w)
     if (l->session == NULL)
         return;
     mf_error error = {0};
-    size_t positions[64], n = mf_checkpoint_list(l->session, positions, 64);
+    size_t positions[64], n = mf_mark_list(l->session, positions, 64);
     if (n == 0) {
-        CHECK_STATUS(mf_checkpoint_restore(l->session, l->n, &error), MF_ERR_NOT_FOUND);
+        CHECK_STATUS(mf_mark_restore(l->session, l->n, &error), MF_ERR_NOT_FOUND);
         return;
     }
     size_t to = positions[pick(w, (uint32_t)(n < 64 ? n : 64))];
     if (pick(w, 4) == 0) {
-        CHECK_STATUS(mf_checkpoint_drop(l->session, to, &error), MF_OK);
-        CHECK_STATUS(mf_checkpoint_drop(l->session, to, &error), MF_ERR_NOT_FOUND);
+        CHECK_STATUS(mf_mark_drop(l->session, to, &error), MF_OK);
+        CHECK_STATUS(mf_mark_drop(l->session, to, &error), MF_ERR_NOT_FOUND);
     } else {
-        REQUIRE_OK(mf_checkpoint_restore(l->session, to, &error), &error);
+        REQUIRE_OK(mf_mark_restore(l->session, to, &error), &error);
         l->n = to;
         l->has_logits = mf_session_logits(l->session) != NULL;
     }
@@ -506,7 +506,7 @@ static void step_end(world *w)
     l->n = 0;
     l->has_logits = false;
     CHECK_U64(mf_session_state_bytes(l->session), 0);
-    CHECK_U64(mf_checkpoint_list(l->session, NULL, 0), 0);
+    CHECK_U64(mf_mark_list(l->session, NULL, 0), 0);
     check_lane(w, l);
 }
 
@@ -523,7 +523,7 @@ static void step(world *w)
     else if (what < 68)
         step_truncate(w);
     else if (what < 78)
-        step_checkpoint(w);
+        step_mark(w);
     else if (what < 86)
         step_restore(w);
     else if (what < 94)
@@ -573,8 +573,7 @@ static void run(const setting *s, unsigned long n_steps, uint64_t seed)
     for (unsigned long i = 0; i < n_steps; i++) {
         step(&w);
         CHECK(w.engine->pool.touched_bytes <= options.state_bytes);
-        CHECK(w.engine->checkpoint_bytes <= w.engine->checkpoint_limit ||
-              !mf_checkpoint_drop_oldest(w.engine));
+        CHECK(w.engine->mark_bytes <= w.engine->mark_limit || !mf_mark_drop_oldest(w.engine));
     }
     fprintf(stderr,
             "%s%s: %lu steps, %llu logits compared, %llu at the limit, %llu cancelled, "
@@ -590,7 +589,7 @@ static void run(const setting *s, unsigned long n_steps, uint64_t seed)
     mf_session_free(&w.reference);
     CHECK_U64(w.engine->pool.kinds[MF_UNIT_PAGE].n_used, 0);
     CHECK_U64(w.engine->pool.kinds[MF_UNIT_RECURRENT].n_used, 0);
-    CHECK_U64(w.engine->checkpoint_bytes, 0);
+    CHECK_U64(w.engine->mark_bytes, 0);
     mf_engine_close(&w.engine);
     mf_engine_close(&w.plain);
     free(w.memos);

@@ -165,9 +165,9 @@ static void check_in_force(const char *name)
     CHECK_U64(info.recurrent_bytes, p->recurrent_bytes);
     CHECK((info.recurrent_bytes != 0) == (info.n_linear_attention_layers != 0));
     CHECK_U64(info.state_bytes, e->pool.limit_bytes);
-    CHECK_U64(info.checkpoint_bytes, e->checkpoint_limit);
-    CHECK_U64(info.checkpoint_bytes, options.state_bytes / 4);
-    CHECK_U64(info.one_checkpoint_bytes,
+    CHECK_U64(info.mark_bytes, e->mark_limit);
+    CHECK_U64(info.mark_bytes, options.state_bytes / 4);
+    CHECK_U64(info.one_mark_bytes,
               p->page_bytes + p->recurrent_bytes + info.n_vocab * sizeof(float));
     mf_engine_close(&e);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mf_session_sync: after any history of sessions, checkpoints and entries of the store the logits
+ * mf_session_sync: after any history of sessions, marks and entries of the store the logits
  * are those of evaluating the tokens from the start, and the result tells what was reused and from
  * where. On families with and without recurrent layers.
  */
@@ -129,8 +129,8 @@ static void check_sources(const golden_case *c, const golden *g, bool is_recurre
     CHECK_REUSE(check_sync(t, reference, tokens, 37, c->name), MF_SYNC_SESSION, 37);
     CHECK_REUSE(check_sync(t, reference, tokens, 36, c->name),
                 is_recurrent ? MF_SYNC_NONE : MF_SYNC_SELF, is_recurrent ? 0 : 35);
-    /* a checkpoint, its own and another's */
-    REQUIRE_OK(mf_checkpoint_save(t, &error), &error); /* at 36 */
+    /* a mark, its own and another's */
+    REQUIRE_OK(mf_mark_save(t, &error), &error); /* at 36 */
     memcpy(other, tokens, 36 * sizeof *other);
     for (int i = 36; i < 60; i++)
         other[i] = (tokens[i % (int)g->n_tokens] + 1) % (int32_t)g->n_vocab;
@@ -249,7 +249,7 @@ static void check_store(const golden_case *c, const golden *g, bool is_recurrent
     mf_store_close(&store);
 }
 
-/* A session at 32 tokens without logits: cut there, or gone back to a checkpoint that was made in
+/* A session at 32 tokens without logits: cut there, or gone back to a mark that was made in
  * the middle of an evaluation. */
 static mf_session *session_without_logits(mf_engine *e, const golden *g, bool is_recurrent)
 {
@@ -257,7 +257,7 @@ static mf_session *session_without_logits(mf_engine *e, const golden *g, bool is
     size_t n_kept = 0;
     mf_session *s = new_session(e);
     if (is_recurrent)
-        mf_checkpoint_auto(s, 16, 0);
+        mf_mark_auto(s, 16, 0);
     REQUIRE_OK(mf_session_eval(s, g->tokens, 40, &error), &error);
     REQUIRE_OK(mf_session_truncate(s, 32, &n_kept, &error), &error);
     REQUIRE(n_kept == 32 && mf_session_position(s) == 32 && mf_session_logits(s) == NULL);
@@ -278,7 +278,7 @@ static void check_store_without_logits(const golden_case *c, const golden *g, bo
     mf_engine_close(&e);
     e = open_engine(c);
     mf_engine_set_store(e, store);
-    s = new_session(e); /* with recurrent layers the checkpoint at 16 is the next best */
+    s = new_session(e); /* with recurrent layers the mark at 16 is the next best */
     CHECK_REUSE(check_sync(s, reference, g->tokens, 32, c->name), MF_SYNC_STORE,
                 is_recurrent ? 16 : 31);
     mf_session_clear(s);
@@ -330,11 +330,11 @@ typedef struct model_entry {
     size_t n, n_kept, kept[4];
 } model_entry;
 
-/* The rule of docs/FORMATS.md: all checkpoints before the end if they are at most four, else the
+/* The rule of docs/FORMATS.md: all marks before the end if they are at most four, else the
  * newest of them, the last in the first 7/8, 3/4 and half. */
 static void expect_kept(model_entry *m, const mf_session *s)
 {
-    size_t positions[64], n = mf_checkpoint_list(s, positions, 64);
+    size_t positions[64], n = mf_mark_list(s, positions, 64);
     size_t most[4] = {m->n / 2, m->n * 3 / 4, m->n * 7 / 8, m->n - 1};
     REQUIRE(n <= 64);
     m->n_kept = 0;
@@ -395,7 +395,7 @@ static void check_diverging(const golden_case *c, const golden *g, bool is_recur
         if (from != m)
             memcpy(m->tokens, from->tokens, shared * sizeof *m->tokens);
         mf_session *s = new_session(e);
-        mf_checkpoint_auto(s, 1 + test_random(&seed) % 20, 1);
+        mf_mark_auto(s, 1 + test_random(&seed) % 20, 1);
         size_t expected = expect_reuse(all, i, m->tokens, m->n, is_recurrent);
         CHECK_REUSE(check_sync(s, reference, m->tokens, m->n, c->name),
                     expected == 0 ? MF_SYNC_NONE : MF_SYNC_STORE, expected);
@@ -422,8 +422,8 @@ static void check_diverging(const golden_case *c, const golden *g, bool is_recur
     mf_store_close(&store);
 }
 
-/* A bit flipped in the last checkpoint's state: whoever begins elsewhere does not notice. */
-static void check_damaged_checkpoint(const golden_case *c, const golden *g)
+/* A bit flipped in the last mark's state: whoever begins elsewhere does not notice. */
+static void check_damaged_mark(const golden_case *c, const golden *g)
 {
     mf_error error = {0};
     mf_store_stats stats;
@@ -435,7 +435,7 @@ static void check_damaged_checkpoint(const golden_case *c, const golden *g)
     mf_engine_set_store(e, store);
     for (int i = 0; i < 90; i++)
         tokens[i] = i % (int32_t)g->n_vocab;
-    mf_checkpoint_auto(s, 16, 1);
+    mf_mark_auto(s, 16, 1);
     REQUIRE_OK(mf_session_eval(s, tokens, 90, &error), &error); /* kept: 32, 64, 80 */
     REQUIRE_OK(mf_store_put(store, s, &error), &error);
     mf_session_clear(s);
@@ -455,7 +455,7 @@ static void check_damaged_checkpoint(const golden_case *c, const golden *g)
     mf_store_close(&store);
 }
 
-/* An entry of the store is a snapshot, also with checkpoints: read whole, and checked whole. */
+/* An entry of the store is a snapshot, also with marks: read whole, and checked whole. */
 static void check_entry_as_snapshot(const golden_case *c, const golden *g)
 {
     mf_error error = {0};
@@ -464,7 +464,7 @@ static void check_entry_as_snapshot(const golden_case *c, const golden *g)
     mf_store *store = open_store(8);
     mf_engine *e = open_engine(c);
     mf_session *s = new_session(e), *t = new_session(e);
-    mf_checkpoint_auto(s, 16, 1);
+    mf_mark_auto(s, 16, 1);
     REQUIRE_OK(mf_session_eval(s, g->tokens, 38, &error), &error);
     REQUIRE_OK(mf_store_put(store, s, &error), &error);
     for (int damaged = 0; damaged < 2; damaged++) {
@@ -506,7 +506,7 @@ static size_t make_tokens(uint64_t *seed, const golden *g, int32_t pool[8][MAX_T
     return n;
 }
 
-/* Any order of sync, eval, checkpoint, truncate, fork, clear and put. */
+/* Any order of sync, eval, mark, truncate, fork, clear and put. */
 static void check_random(const golden_case *c, const golden *g, int n_steps)
 {
     static int32_t pool[8][MAX_TOKENS];
@@ -530,12 +530,12 @@ static void check_random(const golden_case *c, const golden *g, int n_steps)
             mf_session_clear(*s);
             break;
         case 1:
-            REQUIRE_OK(mf_checkpoint_save(*s, &error), &error);
+            REQUIRE_OK(mf_mark_save(*s, &error), &error);
             break;
         case 2:
             REQUIRE_OK(mf_store_put(store, *s, &error), &error);
             break;
-        case 3: /* may be refused, for want of a checkpoint */
+        case 3: /* may be refused, for want of a mark */
             (void)!mf_session_truncate(*s, mf_session_position(*s) / 2, &kept, &error);
             break;
         case 4:
@@ -580,7 +580,7 @@ int main(void)
         check_diverging(c, &g, i < 2);
         check_entry_as_snapshot(c, &g);
         if (i < 2)
-            check_damaged_checkpoint(c, &g);
+            check_damaged_mark(c, &g);
         if (i % 2 == 0)
             check_random(c, &g, 400);
         golden_free(&g);

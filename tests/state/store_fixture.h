@@ -18,7 +18,7 @@ typedef struct entry_kind {
     size_t n_tokens;
     uint32_t n_parts;
     size_t part_bytes;
-    uint32_t n_checkpoints; /* at equal distances; the last parts are theirs, one each */
+    uint32_t n_marks; /* at equal distances; the last parts are theirs, one each */
 } entry_kind;
 
 static const mf_snapshot_key fixture_key = {{1, 2, 3, 4, 5, 6, 7, 8, 9}, 0, 2};
@@ -54,11 +54,11 @@ __attribute__((unused)) static mf_snapshot_head entry_head(const entry_kind *k)
                              .page_bytes = k->part_bytes,
                              .n_parts = k->n_parts,
                              .parts_bytes = k->n_parts * k->part_bytes,
-                             .n_checkpoints = k->n_checkpoints,
-                             .checkpoint_parts = k->n_checkpoints != 0,
-                             .checkpoint_bytes = k->n_checkpoints != 0 ? k->part_bytes : 0};
-    for (uint32_t i = 0; i < k->n_checkpoints; i++)
-        head.checkpoints[i] = (uint32_t)(k->n_tokens * (i + 1) / (k->n_checkpoints + 1));
+                             .n_marks = k->n_marks,
+                             .mark_parts = k->n_marks != 0,
+                             .mark_bytes = k->n_marks != 0 ? k->part_bytes : 0};
+    for (uint32_t i = 0; i < k->n_marks; i++)
+        head.marks[i] = (uint32_t)(k->n_tokens * (i + 1) / (k->n_marks + 1));
     return head;
 }
 

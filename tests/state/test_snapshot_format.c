@@ -25,10 +25,10 @@ static mf_snapshot_head make_head(void)
                           .recurrent_bytes = PART_BYTES,
                           .n_parts = N_PARTS,
                           .parts_bytes = sizeof parts,
-                          .n_checkpoints = 1,
-                          .checkpoint_parts = 1,
-                          .checkpoint_bytes = PART_BYTES,
-                          .checkpoints = {4}};
+                          .n_marks = 1,
+                          .mark_parts = 1,
+                          .mark_bytes = PART_BYTES,
+                          .marks = {4}};
     h.key.kv_type = 1;
     h.key.cpu_tier = 3;
     for (int i = 0; i < MF_FINGERPRINT_BYTES; i++)
@@ -98,10 +98,10 @@ static void test_round_trip(void)
     want.checksum = h.checksum;
     CHECK(memcmp(&h.key, &want.key, sizeof h.key) == 0 && h.n_layers == 2 && h.n_vocab == 10);
     CHECK(h.page_tokens == 4 && h.page_bytes == PART_BYTES && h.recurrent_bytes == PART_BYTES);
-    CHECK(h.parts_bytes == sizeof parts && h.n_checkpoints == 1 && h.checkpoint_parts == 1);
-    CHECK(h.checkpoint_bytes == PART_BYTES && h.checkpoints[0] == 4);
-    CHECK_U64(mf_snapshot_checkpoint_offset(&h, 0), 4096 + 2 * (PART_BYTES + 8));
-    CHECK_U64(mf_snapshot_checkpoint_offset(&h, 1), n_bytes);
+    CHECK(h.parts_bytes == sizeof parts && h.n_marks == 1 && h.mark_parts == 1);
+    CHECK(h.mark_bytes == PART_BYTES && h.marks[0] == 4);
+    CHECK_U64(mf_snapshot_mark_offset(&h, 0), 4096 + 2 * (PART_BYTES + 8));
+    CHECK_U64(mf_snapshot_mark_offset(&h, 1), n_bytes);
 }
 
 /* The table of docs/FORMATS.md, by hand. */
@@ -193,7 +193,7 @@ static void test_contradictions(void)
     check_refused(88, UINT64_MAX / 8, 8, "contradict");
     check_refused(96, UINT64_MAX, 8, "contradict");
     check_refused(68, 2, 4, "logits");
-    check_refused(104, 17, 4, "contradict"); /* more checkpoints than there may be */
+    check_refused(104, 17, 4, "contradict"); /* more marks than there may be */
     check_refused(104, 4, 4, "contradict");  /* than there are parts */
     check_refused(104, 0, 4, "contradict");  /* none, and yet parts of them */
     check_refused(108, UINT32_MAX, 4, "contradict");
@@ -201,8 +201,8 @@ static void test_contradictions(void)
     check_refused(112, UINT64_MAX, 8, "contradict");
 }
 
-/* Positions of checkpoints that do not rise or lie outside, under sound checksums. */
-static void test_checkpoint_range(void)
+/* Positions of marks that do not rise or lie outside, under sound checksums. */
+static void test_mark_range(void)
 {
     static const uint32_t bad[][2] = {{0, 3}, {3, 3}, {4, 3}, {3, 7}, {3, UINT32_MAX}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -211,14 +211,14 @@ static void test_checkpoint_range(void)
         int32_t got[N_TOKENS];
         mf_buffer_sink sink;
         mf_buffer_source source;
-        h.n_checkpoints = 2;
-        memcpy(h.checkpoints, bad[i], sizeof bad[i]);
+        h.n_marks = 2;
+        memcpy(h.marks, bad[i], sizeof bad[i]);
         mf_buffer_sink_init(&sink, whole, sizeof whole);
         REQUIRE_OK(mf_snapshot_write_head(&sink.sink, &h, tokens, &error), &error);
         mf_buffer_source_init(&source, whole, sizeof whole);
         REQUIRE_OK(mf_snapshot_read_header(&source.source, &h, &error), &error);
         CHECK_STATUS(mf_snapshot_read_tokens(&source.source, &h, got, &error), MF_ERR_FORMAT);
-        CHECK_CONTAINS(error.message, "checkpoint");
+        CHECK_CONTAINS(error.message, "mark");
     }
 }
 
@@ -328,7 +328,7 @@ int main(void)
     test_contradictions();
     test_token_range();
     test_padding();
-    test_checkpoint_range();
+    test_mark_range();
     test_passing();
     test_streams();
     return test_result();

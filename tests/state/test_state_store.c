@@ -74,8 +74,8 @@ static void test_find(void)
     mf_store_close(&store);
 }
 
-/* An entry is found at its checkpoints too, also by another opening; when it goes, so do they. */
-static void test_checkpoints(void)
+/* An entry is found at its marks too, also by another opening; when it goes, so do they. */
+static void test_marks(void)
 {
     static const size_t at[][2] = {{99, 75}, {75, 75}, {74, 50}, {50, 50}, {49, 25}, {25, 25}};
     const char *dir = fresh_dir();
@@ -89,7 +89,7 @@ static void test_checkpoints(void)
         REQUIRE_OK(entry_read(store, &k, &error), &error);
         for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
             CHECK(find_tokens(store, t, at[i][0], true, 0, &m));
-            CHECK(m.n_common == at[i][1] && m.n_tokens == 100 && m.n_checkpoints == 3);
+            CHECK(m.n_common == at[i][1] && m.n_tokens == 100 && m.n_marks == 3);
             CHECK_U64(m.state_end, 4096 + 2 * 5008);
         }
         CHECK(!find_tokens(store, t, 24, true, 0, &m));
@@ -105,7 +105,7 @@ static void test_checkpoints(void)
     mf_store_close(&store);
 }
 
-/* The first 50 tokens of an entry that has a checkpoint there, with logits. */
+/* The first 50 tokens of an entry that has a mark there, with logits. */
 static mf_status write_first_half(void *ctx, mf_byte_sink *sink, mf_error *error)
 {
     const float logits = 1;
@@ -685,7 +685,7 @@ int main(void)
 {
     test_round_trip();
     test_find();
-    test_checkpoints();
+    test_marks();
     test_exact_entry();
     test_gaps();
     test_eviction();
