@@ -226,17 +226,20 @@ const mf_weight_format mf_weight_formats[MF_WEIGHT_KINDS] = {
                              {{1, 1, .n_bytes = 1},
                               {MF_FP8_BLOCK, MF_FP8_BLOCK, .n_bytes = 4, .is_float32 = true}},
                              decode_fp8},
-    [MF_WEIGHT_MXFP4] = {"mxfp4", 2, 4, {{32, 1, 16}, {32, 1, 1}}, decode_mxfp4},
+    [MF_WEIGHT_MXFP4] =
+        {"mxfp4", 2, 4, {{32, 1, .n_bytes = 16}, {32, 1, .n_bytes = 1}}, decode_mxfp4},
     [MF_WEIGHT_NVFP4] = {"nvfp4",
                          3,
                          4,
-                         {{16, 1, 8}, {16, 1, 1}, {MF_OF_ALL, MF_OF_ALL, 4, .is_float32 = true}},
+                         {{16, 1, .n_bytes = 8},
+                          {16, 1, .n_bytes = 1},
+                          {MF_OF_ALL, MF_OF_ALL, .n_bytes = 4, .is_float32 = true}},
                          decode_nvfp4},
-    [MF_WEIGHT_GGUF_Q8_0] = {"gguf q8_0", 1, 8, {{32, 1, 34}}, decode_q8_0},
-    [MF_WEIGHT_GGUF_Q4_K] = {"gguf q4_k", 1, 4, {{256, 1, 144}}, decode_q4_k},
-    [MF_WEIGHT_GGUF_Q6_K] = {"gguf q6_k", 1, 6, {{256, 1, 210}}, decode_q6_k},
-    [MF_WEIGHT_GGUF_IQ4_XS] = {"gguf iq4_xs", 1, 4, {{256, 1, 136}}, decode_iq4_xs},
-    [MF_WEIGHT_GGUF_MXFP4] = {"gguf mxfp4", 1, 4, {{32, 1, 17}}, decode_gguf_mxfp4},
+    [MF_WEIGHT_GGUF_Q8_0] = {"gguf q8_0", 1, 8, {{32, 1, .n_bytes = 34}}, decode_q8_0},
+    [MF_WEIGHT_GGUF_Q4_K] = {"gguf q4_k", 1, 4, {{256, 1, .n_bytes = 144}}, decode_q4_k},
+    [MF_WEIGHT_GGUF_Q6_K] = {"gguf q6_k", 1, 6, {{256, 1, .n_bytes = 210}}, decode_q6_k},
+    [MF_WEIGHT_GGUF_IQ4_XS] = {"gguf iq4_xs", 1, 4, {{256, 1, .n_bytes = 136}}, decode_iq4_xs},
+    [MF_WEIGHT_GGUF_MXFP4] = {"gguf mxfp4", 1, 4, {{32, 1, .n_bytes = 17}}, decode_gguf_mxfp4},
 };
 
 uint64_t mf_weight_array_bytes(const mf_weight_shape *s, uint32_t array)
