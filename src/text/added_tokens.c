@@ -39,21 +39,29 @@ fail:
     return status;
 }
 
+/* Loading under way. */
+typedef struct mf_added_loader {
+    mf_added_tokens *added;
+    mf_bpe *bpe;
+    const char *path;
+    mf_buffer scratch;
+} mf_added_loader;
+
 /* An id is the model's if it has the content; else one above the added tokens so far, and at least
  * the number of the model's entries. */
-static mf_status choose_id(mf_bpe *bpe, const mf_added_tokens *added, const char *content, size_t n,
-                           mf_buffer *scratch, uint32_t *id, mf_error *error)
+static mf_status choose_id(mf_added_loader *l, const char *content, size_t n, uint32_t *id,
+                           mf_error *error)
 {
     mf_status status;
-    *id = mf_bpe_find_key(bpe, content, n, scratch, error, &status);
+    *id = mf_bpe_find_key(l->bpe, content, n, &l->scratch, error, &status);
     if (status != MF_OK || *id != MF_BPE_NONE)
         return status;
-    uint32_t next = (uint32_t)bpe->n_entries;
-    for (size_t i = 0; i < added->n_tokens; i++)
-        if (added->tokens[i].id >= next)
-            next = added->tokens[i].id + 1;
+    uint32_t next = (uint32_t)l->bpe->n_entries;
+    for (size_t i = 0; i < l->added->n_tokens; i++)
+        if (l->added->tokens[i].id >= next)
+            next = l->added->tokens[i].id + 1;
     *id = next;
-    return mf_bpe_add_literal(bpe, next, content, n, error);
+    return mf_bpe_add_literal(l->bpe, next, content, n, error);
 }
 
 mf_status mf_added_tokens_reserve(mf_added_tokens *added, const mf_allocator *a, size_t n_tokens,
@@ -86,13 +94,13 @@ mf_status mf_added_tokens_add(mf_added_tokens *added, uint32_t id, const char *t
 }
 
 /* The tokens with their text as written; duplicates of a content count once, the last flags win. */
-static mf_status load_one(mf_added_tokens *added, yyjson_val *item, const mf_json *json,
-                          size_t index, mf_bpe *bpe, mf_buffer *scratch, mf_error *error)
+static mf_status load_one(mf_added_loader *l, yyjson_val *item, size_t index, mf_error *error)
 {
+    mf_added_tokens *added = l->added;
     yyjson_val *content = yyjson_obj_get(item, "content");
     if (!yyjson_is_str(content))
         return mf_fail(error, MF_ERR_FORMAT, "%s: added_tokens[%zu].content: expected a string",
-                       json->path, index);
+                       l->path, index);
     const char *text = yyjson_get_str(content);
     size_t n = yyjson_get_len(content);
     if (n == 0)
@@ -103,7 +111,7 @@ static mf_status load_one(mf_added_tokens *added, yyjson_val *item, const mf_jso
         t = &added->tokens[known - added->tokens];
     } else {
         uint32_t id;
-        MF_TRY(choose_id(bpe, added, text, n, scratch, &id, error));
+        MF_TRY(choose_id(l, text, n, &id, error));
         MF_TRY(mf_added_tokens_add(added, id, text, n, &t, error));
     }
     t->is_special = t->is_special || flag(item, "special");
@@ -112,7 +120,7 @@ static mf_status load_one(mf_added_tokens *added, yyjson_val *item, const mf_jso
     t->strips_right = flag(item, "rstrip");
     t->is_normalized = flag(item, "normalized");
     if (t->is_special)
-        bpe->pieces[t->id].is_special = 1;
+        l->bpe->pieces[t->id].is_special = 1;
     return MF_OK;
 }
 
@@ -146,18 +154,18 @@ static void index_set(mf_added_set *set)
 static mf_status load_all(mf_added_tokens *added, yyjson_val *items, const mf_json *json,
                           mf_bpe *bpe, mf_error *error)
 {
-    mf_buffer scratch;
-    mf_buffer_init(&scratch, &added->allocator);
+    mf_added_loader loader = {.added = added, .bpe = bpe, .path = json->path};
+    mf_buffer_init(&loader.scratch, &added->allocator);
     mf_status status = MF_OK;
     size_t i, n;
     yyjson_val *item;
     yyjson_arr_foreach(items, i, n, item)
     {
-        status = load_one(added, item, json, i, bpe, &scratch, error);
+        status = load_one(&loader, item, i, error);
         if (status != MF_OK)
             break;
     }
-    mf_buffer_free(&scratch);
+    mf_buffer_free(&loader.scratch);
     return status;
 }
 
