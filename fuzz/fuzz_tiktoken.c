@@ -18,14 +18,15 @@ static void use(const mf_tokenizer *t)
     int32_t tokens[512];
     char out[4096];
     for (int special = 0; special < 2; special++) {
-        size_t n_tokens = 0, n, n_out = 0;
+        size_t n, n_out = 0;
         mf_decoder decoder = {0};
-        if (mf_text_encode(t, text, sizeof text - 1, special != 0, tokens, 512, &n_tokens, NULL) !=
-            MF_OK)
+        const mf_text_input input = {text, sizeof text - 1, .parse_special = special != 0};
+        mf_token_list list = {tokens, 512, 0};
+        if (mf_text_encode(t, &input, &list, NULL) != MF_OK)
             continue;
-        if (n_tokens > 512) /* every token has at least a byte */
+        if (list.n_tokens > 512) /* every token has at least a byte */
             abort();
-        for (size_t i = 0; i < n_tokens; i++) {
+        for (size_t i = 0; i < list.n_tokens; i++) {
             if (tokens[i] < 0 || (size_t)tokens[i] >= t->bpe.n_ids)
                 abort();
             if (mf_text_decode(t, &decoder, tokens[i], out + n_out, sizeof out - n_out, &n) ==

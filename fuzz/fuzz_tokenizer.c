@@ -16,13 +16,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         return 0;
     if (mf_text_open_json(&json, &a, &t, NULL) == MF_OK) {
         int32_t tokens[256];
-        size_t n_tokens = 0, n;
+        size_t n;
         char out[4096];
         mf_decoder decoder = {0};
         for (int special = 0; special < 2; special++) {
-            mf_status status = mf_text_encode(t, text, sizeof text - 1, special != 0, tokens, 256,
-                                              &n_tokens, NULL);
-            for (size_t i = 0; status == MF_OK && i < n_tokens && i < 256; i++)
+            const mf_text_input input = {text, sizeof text - 1, .parse_special = special != 0};
+            mf_token_list list = {tokens, 256, 0};
+            mf_status status = mf_text_encode(t, &input, &list, NULL);
+            for (size_t i = 0; status == MF_OK && i < list.n_tokens && i < 256; i++)
                 (void)!mf_text_decode(t, &decoder, tokens[i], out, sizeof out, &n);
         }
         mf_text_close(&t);

@@ -329,32 +329,17 @@ fail:
     return status;
 }
 
-mf_status mf_text_encode(const mf_tokenizer *t, const char *text, size_t n_bytes,
-                         bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
+mf_status mf_text_encode(const mf_tokenizer *t, const mf_text_input *input, mf_token_list *out,
                          mf_error *error)
 {
     mf_encoding e = {.tokenizer = t,
-                     .parse_special = parse_special,
-                     .tokens = tokens,
-                     .capacity = capacity,
-                     .error = error};
-    MF_TRY(run_encoding(&e, text, n_bytes));
-    *n_tokens = e.n_tokens;
-    return MF_OK;
-}
-
-mf_status mf_text_encode_chat(const mf_tokenizer *t, const char *text, size_t n_bytes,
-                              const mf_text_range *literal, size_t n_literal, mf_token_list *out,
-                              mf_error *error)
-{
-    mf_encoding e = {.tokenizer = t,
-                     .parse_special = true,
+                     .parse_special = input->parse_special,
                      .tokens = out->tokens,
                      .capacity = out->capacity,
-                     .literal = literal,
-                     .n_literal = n_literal,
+                     .literal = input->literal,
+                     .n_literal = input->n_literal,
                      .error = error};
-    MF_TRY(run_encoding(&e, text, n_bytes));
+    MF_TRY(run_encoding(&e, input->text, input->n_bytes));
     out->n_tokens = e.n_tokens;
     return MF_OK;
 }

@@ -43,14 +43,18 @@ mf_status mf_text_open_tiktoken(const mf_tiktoken_files *files, const mf_allocat
                                 mf_tokenizer **out, mf_error *error);
 void mf_text_close(mf_tokenizer **tokenizer);
 
-mf_status mf_text_encode(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
-                         bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
-                         mf_error *error);
-/* The same with special tokens, but for literal ranges of the text: what looks like an added token
- * there is text. Rising, and cut between characters. */
-mf_status mf_text_encode_chat(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
-                              const mf_text_range *literal, size_t n_literal, mf_token_list *tokens,
-                              mf_error *error);
+/* Text to encode. */
+typedef struct mf_text_input {
+    const char *text;
+    size_t n_bytes;
+    bool parse_special;
+    /* What looks like an added token there is text. Rising, and cut between characters. */
+    const mf_text_range *literal;
+    size_t n_literal;
+} mf_text_input;
+
+mf_status mf_text_encode(const mf_tokenizer *tokenizer, const mf_text_input *input,
+                         mf_token_list *out, mf_error *error);
 const char *mf_text_piece(const mf_tokenizer *tokenizer, int32_t token, size_t *n_bytes);
 mf_status mf_text_decode(const mf_tokenizer *tokenizer, mf_decoder *decoder, int32_t token,
                          char *text, size_t capacity, size_t *n_bytes);

@@ -34,8 +34,11 @@ mf_status mf_tokenizer_encode(const mf_tokenizer *tokenizer, const char *text, s
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "mf_tokenizer_encode: %zu bytes of text, at most %d at once", n_bytes,
                        INT_MAX / 4);
-    return mf_text_encode(tokenizer, text, n_bytes, parse_special != 0, tokens, capacity, n_tokens,
-                          error);
+    const mf_text_input input = {text, n_bytes, .parse_special = parse_special != 0};
+    mf_token_list list = {tokens, capacity, 0};
+    MF_TRY(mf_text_encode(tokenizer, &input, &list, error));
+    *n_tokens = list.n_tokens;
+    return MF_OK;
 }
 
 const char *mf_tokenizer_piece(const mf_tokenizer *tokenizer, int32_t token, size_t *n_bytes)
@@ -167,8 +170,10 @@ static mf_status encode_chat(const mf_tokenizer *t, const mf_chat_params *chat, 
     MF_TRY_GOTO(
         mf_chat_render_marked(&t->chat, chat, (char *)text->data, text->n_bytes, contents, error));
     MF_TRY_GOTO(repair(&repaired, (const char *)text->data, text->n_bytes, contents, error));
-    MF_TRY_GOTO(mf_text_encode_chat(t, (const char *)repaired.data, repaired.n_bytes,
-                                    contents->ranges, contents->n_ranges, out, error));
+    const mf_text_input input = {(const char *)repaired.data, repaired.n_bytes,
+                                 .parse_special = true, .literal = contents->ranges,
+                                 .n_literal = contents->n_ranges};
+    MF_TRY_GOTO(mf_text_encode(t, &input, out, error));
 fail:
     mf_buffer_free(&repaired);
     return status;
