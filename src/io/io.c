@@ -121,10 +121,10 @@ static void free_all_requests(mf_io *io)
 mf_status mf_io_open(const mf_io_options *options, mf_io **out, mf_error *error)
 {
     mf_allocator allocator = mf_allocator_or_default(&options->allocator);
-    mf_io *io = mf_alloc_zeroed(&allocator, sizeof *io);
+    mf_io *io = mf_alloc(&allocator, sizeof *io);
     if (io == NULL)
         return mf_fail_memory(error, sizeof *io, "reading files");
-    io->allocator = allocator;
+    *io = (mf_io){.allocator = allocator};
     io->depth = options->depth == 0 ? DEPTH_DEFAULT : options->depth;
     if (io->depth > DEPTH_MAX)
         io->depth = DEPTH_MAX;
