@@ -25,7 +25,7 @@ build/build.ninja: | setup
 	cmake --preset release
 
 demo: all
-	build/moeflux run models/demo -p "Once upon a time" -n 256 --ram $(DEMO_RAM) --stats
+	build/moeflux run models/demo -p "Once upon a time" -n 256 --ram $(DEMO_RAM) --seed 0 --stats
 
 test: build/build.ninja
 	cmake --build build

@@ -22,6 +22,7 @@ static const char help[] =
     "  --think on|off         ask for, or suppress, the model's thinking (default: the "
     "template's)\n"
     "  --raw                  no chat template\n"
+    "  --show-prompt          the prompt as the model gets it, on standard error\n"
     "  --no-history           do not keep the chat's lines for the next one\n"
     "Answer (defaults from generation_config.json):\n"
     "  -n, --max-tokens N     at most N tokens (default: until the context is full)\n"
@@ -30,9 +31,10 @@ static const char help[] =
     "  --top-p P              among the most likely that sum to P; 1: off\n"
     "  --min-p P              among those at least P times the likeliest; 0: off\n"
     "  --repeat-penalty R     divide the score of what was there already by R; 1: off\n"
-    "  -s, --seed N           of the random choices; the same seed gives the same text (default "
-    "0)\n"
+    "  -s, --seed N           of the random choices; the same seed gives the same text (default:\n"
+    "                         another each time, which is said on standard error)\n"
     "  --ignore-eos           go on after an end token\n"
+    "  --json                 with a prompt: the answer and the run's figures as one JSON object\n"
     "  --stats[=json[:FILE]]  the run's figures at the end, on standard error or in FILE\n"
     "Reuse:\n"
     "  --state-dir DIR        keep what was evaluated in DIR, and begin from what is there\n"
@@ -43,6 +45,7 @@ enum {
     OPT_SYSTEM = MF_OPT_OWN,
     OPT_THINK,
     OPT_RAW,
+    OPT_SHOW_PROMPT,
     OPT_NO_HISTORY,
     OPT_TEMP,
     OPT_TOP_K,
@@ -50,6 +53,7 @@ enum {
     OPT_MIN_P,
     OPT_PENALTY,
     OPT_IGNORE_EOS,
+    OPT_JSON,
     OPT_STATS,
     OPT_STATE_DIR,
     OPT_STATE_DIR_SIZE
@@ -62,6 +66,7 @@ static const struct option long_options[] = {
     {"system", required_argument, NULL, OPT_SYSTEM},
     {"think", required_argument, NULL, OPT_THINK},
     {"raw", no_argument, NULL, OPT_RAW},
+    {"show-prompt", no_argument, NULL, OPT_SHOW_PROMPT},
     {"no-history", no_argument, NULL, OPT_NO_HISTORY},
     {"temp", required_argument, NULL, OPT_TEMP},
     {"top-k", required_argument, NULL, OPT_TOP_K},
@@ -70,6 +75,7 @@ static const struct option long_options[] = {
     {"repeat-penalty", required_argument, NULL, OPT_PENALTY},
     {"seed", required_argument, NULL, 's'},
     {"ignore-eos", no_argument, NULL, OPT_IGNORE_EOS},
+    {"json", no_argument, NULL, OPT_JSON},
     {"stats", optional_argument, NULL, OPT_STATS},
     {"state-dir", required_argument, NULL, OPT_STATE_DIR},
     {"state-dir-size", required_argument, NULL, OPT_STATE_DIR_SIZE},
@@ -81,6 +87,7 @@ typedef struct run_args {
     const char *model;
     const char *prompt;
     const char *file;
+    bool has_json;
     bool has_stats;
     bool has_json_stats;
     const char *stats_file; /* NULL: standard error */
@@ -140,6 +147,26 @@ static bool take_stats(run_args *args, const char *text)
     return !text || has_file || strcmp(text, "json") == 0;
 }
 
+/* The options without a value. False: not one of them. */
+static bool flag_option(run_args *args, int option)
+{
+    mf_cli_generate_args *g = &args->generate;
+    const struct {
+        int option;
+        bool *flag;
+    } flags[] = {{OPT_RAW, &g->raw},
+                 {OPT_SHOW_PROMPT, &g->shows_prompt},
+                 {OPT_NO_HISTORY, &g->no_history},
+                 {OPT_IGNORE_EOS, &g->ignore_end},
+                 {OPT_JSON, &args->has_json}};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (flags[i].option == option) {
+            *flags[i].flag = true;
+            return true;
+        }
+    return false;
+}
+
 /* One option of run's own; an exit code. */
 static int own_option(void *ctx, const mf_cli_parser *parser, int option)
 {
@@ -149,6 +176,8 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
     bool good = true;
     if (sampler_option(g, option, &name, &good))
         return good ? MF_EXIT_OK : mf_cli_bad_value(parser, name, optarg, expected);
+    if (flag_option(args, option))
+        return MF_EXIT_OK;
     switch (option) {
     case 'p':
         args->prompt = optarg;
@@ -166,15 +195,6 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
     case OPT_THINK:
         name = "think", expected = "on or off";
         good = parse_thinking(optarg, &g->thinking);
-        break;
-    case OPT_RAW:
-        g->raw = true;
-        break;
-    case OPT_NO_HISTORY:
-        g->no_history = true;
-        break;
-    case OPT_IGNORE_EOS:
-        g->ignore_end = true;
         break;
     case OPT_STATS:
         name = "stats", expected = "json or json:FILE";
@@ -210,6 +230,8 @@ static bool parse(run_args *args, int argc, char **argv, int *exit_code)
         *exit_code = mf_cli_usage_error("run", "run: -p and -f exclude each other");
     else if (args->generate.raw && args->generate.system)
         *exit_code = mf_cli_usage_error("run", "run: --raw and --system exclude each other");
+    else if (args->has_json && !args->prompt && !args->file)
+        *exit_code = mf_cli_usage_error("run", "run: --json wants a prompt: -p or -f");
     else {
         args->generate.is_chat = !args->prompt && !args->file;
         return true;
@@ -241,8 +263,9 @@ static int make_prompt(const mf_cli_generator *g, const run_args *args, const mf
 }
 
 static int evaluate_and_answer(mf_cli_generator *g, const run_args *args,
-                               const mf_cli_prompt *prompt)
+                               const mf_cli_prompt *prompt, mf_cli_stop *stop)
 {
+    *stop = MF_STOP_ERROR;
     const char *name = args->file ? args->file : args->model;
     if (prompt->n_tokens == 0)
         return mf_cli_error("%s: the prompt is empty", name);
@@ -252,13 +275,13 @@ static int evaluate_and_answer(mf_cli_generator *g, const run_args *args,
     mf_cli_interrupt_install();
     mf_status status = mf_cli_prefill(g, prompt);
     if (status == MF_ERR_CANCELLED)
-        return MF_EXIT_INTERRUPTED;
+        *stop = MF_STOP_INTERRUPTED;
     if (status != MF_OK)
-        return MF_EXIT_ERROR;
-    mf_cli_stop stop = mf_cli_answer(g, NULL, NULL);
-    if (stop != MF_STOP_ERROR)
+        return *stop == MF_STOP_INTERRUPTED ? MF_EXIT_INTERRUPTED : MF_EXIT_ERROR;
+    *stop = mf_cli_answer(g, NULL, NULL);
+    if (*stop != MF_STOP_ERROR)
         mf_cli_keep(g);
-    switch (stop) {
+    switch (*stop) {
     case MF_STOP_ERROR:
         return MF_EXIT_ERROR;
     case MF_STOP_INTERRUPTED:
@@ -272,14 +295,50 @@ static int evaluate_and_answer(mf_cli_generator *g, const run_args *args,
     }
 }
 
+static void print_json(const mf_cli_generator *g, mf_cli_stop stop)
+{
+    static const char *const reasons[] = {[MF_STOP_END] = "end",
+                                          [MF_STOP_LENGTH] = "length",
+                                          [MF_STOP_CONTEXT] = "context",
+                                          [MF_STOP_INTERRUPTED] = "cancelled"};
+    const mf_cli_kept *kept = g->kept;
+    mf_cli_json json = mf_cli_json_begin(stdout);
+    mf_cli_json_key(&json, "text");
+    mf_cli_json_quote(stdout, kept->text.data, kept->text.n_bytes);
+    mf_cli_json_ids(&json, "tokens", (const int32_t *)(const void *)kept->tokens.data,
+                    kept->tokens.n_bytes / sizeof(int32_t));
+    mf_cli_json_string(&json, "finish_reason", reasons[stop]);
+    mf_cli_seed_json(&json, &g->stats);
+    mf_cli_json_key(&json, "stats");
+    mf_cli_json stats = mf_cli_json_begin(stdout);
+    mf_cli_run_stats_json(&stats, &g->stats);
+    mf_cli_json_end_value(&stats);
+    mf_cli_json_end(&json);
+}
+
 static int answer_once(mf_cli_generator *g, const run_args *args, const mf_cli_buffer *text)
 {
     mf_cli_prompt prompt = {0};
+    mf_cli_kept kept = {0};
+    mf_cli_stop stop = MF_STOP_ERROR;
+    g->kept = args->has_json ? &kept : NULL;
     int status = make_prompt(g, args, text, &prompt);
     if (status == MF_EXIT_OK)
-        status = evaluate_and_answer(g, args, &prompt);
+        status = evaluate_and_answer(g, args, &prompt, &stop);
+    if (g->kept && stop != MF_STOP_ERROR)
+        print_json(g, stop);
+    g->kept = NULL;
+    mf_cli_buffer_free(&kept.text);
+    mf_cli_buffer_free(&kept.tokens);
     free(prompt.tokens);
     return status;
+}
+
+static void print_json_stats(FILE *out, const mf_cli_run_stats *stats)
+{
+    mf_cli_json json = mf_cli_json_begin(out);
+    mf_cli_run_stats_json(&json, stats);
+    mf_cli_json_end(&json);
 }
 
 /* The figures that were asked for, where they were asked for. An exit code. */
@@ -287,7 +346,7 @@ static int report(const run_args *args, const mf_cli_run_stats *stats)
 {
     if (!args->stats_file) {
         if (args->has_json_stats)
-            mf_cli_run_stats_json(stderr, stats);
+            print_json_stats(stderr, stats);
         else if (args->has_stats)
             mf_cli_run_stats_table(stderr, stats);
         return MF_EXIT_OK;
@@ -295,7 +354,7 @@ static int report(const run_args *args, const mf_cli_run_stats *stats)
     FILE *file = fopen(args->stats_file, "we");
     if (!file)
         return mf_cli_error("%s: cannot open: %s", args->stats_file, strerror(errno));
-    mf_cli_run_stats_json(file, stats);
+    print_json_stats(file, stats);
     bool is_bad = ferror(file) != 0;
     if (fclose(file) != 0 || is_bad)
         return mf_cli_error("%s: cannot write: %s", args->stats_file, strerror(errno));

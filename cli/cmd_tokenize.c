@@ -106,11 +106,7 @@ static void print_tokens(const tokenize_args *args, const mf_tokenizer *tokenize
     if (args->has_json) {
         mf_cli_json json = mf_cli_json_begin(stdout);
         mf_cli_json_integer(&json, "n_tokens", n_tokens);
-        mf_cli_json_key(&json, "ids");
-        putchar('[');
-        for (size_t i = 0; i < n_tokens; i++)
-            printf("%s%" PRId32, i ? ", " : "", tokens[i]);
-        putchar(']');
+        mf_cli_json_ids(&json, "ids", tokens, n_tokens);
         mf_cli_json_end(&json);
     } else if (args->has_ids) {
         for (size_t i = 0; i < n_tokens; i++)

@@ -7,10 +7,37 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
+
+/* What whoever started the program should know, but for --quiet. */
+__attribute__((format(printf, 2, 3))) static void say(const mf_cli_generator *g, const char *format,
+                                                      ...)
+{
+    mf_cli_verbosity told = g->args->engine.verbosity;
+    char line[512];
+    va_list args;
+    if (told.quiet)
+        return;
+    told.verbose = true;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    mf_cli_log(&told, MF_LOG_INFO, line);
+}
+
+/* Of 32 bits: it will be typed. */
+static uint64_t random_seed(void)
+{
+    uint32_t seed;
+    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed)
+        seed = (uint32_t)(mf_cli_now() * 1e6) ^ (uint32_t)getpid();
+    return seed;
+}
 
 static int open_sampler(mf_cli_generator *g)
 {
@@ -31,8 +58,9 @@ static int open_sampler(mf_cli_generator *g)
         options.min_p = args->sampler.min_p;
     if (args->has_penalty)
         options.repetition_penalty = args->sampler.repetition_penalty;
-    if (args->has_seed)
-        options.seed = args->sampler.seed;
+    options.seed = args->has_seed ? args->sampler.seed : random_seed();
+    g->stats.is_random = options.temperature > 0;
+    g->stats.seed = options.seed;
     status = mf_sampler_create(&options, g->info.n_vocab, NULL, &g->sampler, &error);
     return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
 }
@@ -246,14 +274,8 @@ int mf_cli_add_start(const mf_cli_generator *g, int32_t **tokens, size_t *n_toke
 /* Whoever names a directory is told what came of it, unless quiet. */
 static void report_reuse(const mf_cli_generator *g, const mf_sync_result *result, size_t n_tokens)
 {
-    mf_cli_verbosity told = g->args->engine.verbosity;
-    char line[512];
-    if (result->source != MF_SYNC_STORE || told.quiet)
-        return;
-    told.verbose = true;
-    snprintf(line, sizeof line, "%zu of %zu tokens taken from %s", result->n_reused, n_tokens,
-             g->args->state_dir);
-    mf_cli_log(&told, MF_LOG_INFO, line);
+    if (result->source == MF_SYNC_STORE)
+        say(g, "%zu of %zu tokens taken from %s", result->n_reused, n_tokens, g->args->state_dir);
 }
 
 /* Parts that a prompt's marks cut it into: enough that of those which the store keeps the
@@ -349,6 +371,26 @@ void mf_cli_keep(mf_cli_generator *g)
     mf_cli_log((void *)&g->args->engine.verbosity, MF_LOG_WARNING, line);
 }
 
+static bool append_piece(const mf_cli_generator *g, mf_cli_buffer *text, int32_t token)
+{
+    size_t n_bytes = 0;
+    const char *piece = text ? mf_tokenizer_piece(g->tokenizer, token, &n_bytes) : NULL;
+    return !piece || mf_cli_buffer_append(text, piece, n_bytes);
+}
+
+/* The text that the prompt's tokens stand for, special ones included. Only a sight: that it cannot
+ * be written is no failure. */
+static void show_prompt(mf_cli_generator *g, const mf_cli_prompt *prompt)
+{
+    mf_cli_buffer text = {0};
+    bool has_memory = true;
+    for (size_t i = 0; i < prompt->n_tokens && has_memory; i++)
+        has_memory = append_piece(g, &text, prompt->tokens[i]);
+    if (has_memory && mf_cli_buffer_append(&text, "\n", 1))
+        (void)mf_cli_show(stderr, text.data, text.n_bytes, &g->escaped);
+    mf_cli_buffer_free(&text);
+}
+
 mf_status mf_cli_prefill(mf_cli_generator *g, const mf_cli_prompt *prompt)
 {
     mf_error error = {0};
@@ -356,6 +398,8 @@ mf_status mf_cli_prefill(mf_cli_generator *g, const mf_cli_prompt *prompt)
     progress p = {.started = mf_cli_now(),
                   .is_shown = isatty(STDERR_FILENO) && !g->args->engine.verbosity.quiet};
     mf_cli_silence silence;
+    if (g->args->shows_prompt)
+        show_prompt(g, prompt);
     mf_engine_stats(g->engine, &before);
     mf_session_set_progress(g->session, on_progress, &p);
     mf_cli_silence_begin(&silence);
@@ -373,6 +417,14 @@ mf_status mf_cli_prefill(mf_cli_generator *g, const mf_cli_prompt *prompt)
     return status;
 }
 
+/* A piece of the answer to where it goes. 0 or an errno. */
+static int put_text(mf_cli_generator *g, const char *text, size_t n_bytes)
+{
+    if (g->kept)
+        return mf_cli_buffer_append(&g->kept->text, text, n_bytes) ? 0 : ENOMEM;
+    return mf_cli_show(stdout, text, n_bytes, &g->escaped);
+}
+
 /* Writes the characters that a token completes; token < 0: those held back. 0 or an errno. */
 static int show_token(mf_cli_generator *g, mf_decoder *decoder, int32_t token)
 {
@@ -388,14 +440,12 @@ static int show_token(mf_cli_generator *g, mf_decoder *decoder, int32_t token)
     if (mf_tokenizer_decode(g->tokenizer, decoder, token, g->shown.data, g->shown.capacity,
                             &n_bytes) != MF_OK)
         return 0;
-    return n_bytes > 0 ? mf_cli_show(g->shown.data, n_bytes, &g->escaped) : 0;
+    return n_bytes > 0 ? put_text(g, g->shown.data, n_bytes) : 0;
 }
 
-static bool append_piece(const mf_cli_generator *g, mf_cli_buffer *text, int32_t token)
+static bool keep_token(mf_cli_generator *g, int32_t token)
 {
-    size_t n_bytes = 0;
-    const char *piece = text ? mf_tokenizer_piece(g->tokenizer, token, &n_bytes) : NULL;
-    return !piece || mf_cli_buffer_append(text, piece, n_bytes);
+    return !g->kept || mf_cli_buffer_append(&g->kept->tokens, (const char *)&token, sizeof token);
 }
 
 /* An answer that nobody gets any more ends. */
@@ -420,7 +470,7 @@ static mf_cli_stop generate(mf_cli_generator *g, mf_decoder *decoder, mf_cli_buf
         mf_sampler_accept(g->sampler, token);
         *unevaluated = token;
         g->stats.n_generated++;
-        bool has_memory = append_piece(g, answer, token);
+        bool has_memory = append_piece(g, answer, token) && keep_token(g, token);
         int write_error = show_token(g, decoder, token);
         if (write_error != 0)
             return cannot_write(write_error);
@@ -432,8 +482,8 @@ static mf_cli_stop generate(mf_cli_generator *g, mf_decoder *decoder, mf_cli_buf
             has_memory ? mf_session_eval(g->session, &token, 1, &error) : MF_ERR_NO_MEMORY;
         *unevaluated = -1;
         if (status != MF_OK) {
-            if (isatty(STDOUT_FILENO))
-                (void)mf_cli_show("\n", 1, &g->escaped);
+            if (!g->kept && isatty(STDOUT_FILENO))
+                (void)put_text(g, "\n", 1);
             mf_cli_fail(status, &error);
             return MF_STOP_ERROR;
         }
@@ -441,11 +491,21 @@ static mf_cli_stop generate(mf_cli_generator *g, mf_decoder *decoder, mf_cli_buf
     return MF_STOP_LENGTH;
 }
 
+/* Before the first answer, if the seed was drawn and matters. */
+static void say_seed(mf_cli_generator *g)
+{
+    const mf_cli_generate_args *args = g->args;
+    if (g->stats.is_random && !args->has_seed && !g->has_said_seed && args->n_max_tokens > 0)
+        say(g, "seed %" PRIu64, g->stats.seed);
+    g->has_said_seed = true;
+}
+
 mf_cli_stop mf_cli_answer(mf_cli_generator *g, mf_cli_buffer *answer, int32_t *unevaluated)
 {
     mf_decoder decoder = {0};
     int32_t last;
     mf_stats before, after;
+    say_seed(g);
     double started = mf_cli_now();
     mf_cli_silence silence;
     mf_engine_stats(g->engine, &before);
@@ -455,8 +515,8 @@ mf_cli_stop mf_cli_answer(mf_cli_generator *g, mf_cli_buffer *answer, int32_t *u
     mf_cli_phase_add(&g->stats.decode, &before, &after, mf_cli_now() - started);
     if (stop != MF_STOP_ERROR) {
         int write_error = show_token(g, &decoder, -1);
-        if (write_error == 0)
-            write_error = mf_cli_show("\n", 1, &g->escaped);
+        if (write_error == 0 && !g->kept)
+            write_error = put_text(g, "\n", 1);
         if (write_error != 0)
             stop = cannot_write(write_error);
     }

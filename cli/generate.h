@@ -20,11 +20,18 @@ typedef struct mf_cli_generate_args {
     bool raw;              /* no chat template */
     bool is_chat;          /* prompts will begin like those before them */
     mf_thinking thinking;
+    bool shows_prompt;        /* each prompt as it is evaluated, on standard error */
     bool no_history;          /* a chat's lines are not kept for the next one */
     const char *system;       /* NULL: none */
     const char *state_dir;    /* of a store; NULL: none */
     uint64_t state_dir_bytes; /* 0: the library's default */
 } mf_cli_generate_args;
+
+/* An answer kept instead of shown. */
+typedef struct mf_cli_kept {
+    mf_cli_buffer text;   /* what would have been shown */
+    mf_cli_buffer tokens; /* an int32_t each */
+} mf_cli_kept;
 
 typedef struct mf_cli_generator {
     const mf_cli_generate_args *args;
@@ -37,6 +44,8 @@ typedef struct mf_cli_generator {
     mf_model_info info;
     size_t n_context_tokens;
     mf_cli_run_stats stats;
+    bool has_said_seed;
+    mf_cli_kept *kept;     /* where answers go; NULL: standard output */
     mf_cli_buffer shown;   /* scratch for decoding one token, */
     mf_cli_buffer escaped; /* and for showing it */
 } mf_cli_generator;
@@ -90,8 +99,9 @@ mf_status mf_cli_prefill(mf_cli_generator *g, const mf_cli_prompt *prompt);
 /* Puts what the session holds into the store, if there is one. A failure is a warning. */
 void mf_cli_keep(mf_cli_generator *g);
 
-/* Answers on stdout from where the session stands. answer gets the text of all tokens chosen;
- * *unevaluated the last of them if the session does not hold it, else -1 (either may be NULL). */
+/* Answers from where the session stands, on stdout or into g->kept. answer gets the text of all
+ * tokens chosen; *unevaluated the last of them if the session does not hold it, else -1 (either may
+ * be NULL). */
 mf_cli_stop mf_cli_answer(mf_cli_generator *g, mf_cli_buffer *answer, int32_t *unevaluated);
 
 #endif

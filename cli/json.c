@@ -17,6 +17,11 @@ void mf_cli_json_end(mf_cli_json *json)
     fputs("}\n", json->out);
 }
 
+void mf_cli_json_end_value(mf_cli_json *json)
+{
+    fputc('}', json->out);
+}
+
 void mf_cli_json_key(mf_cli_json *json, const char *key)
 {
     if (json->has_members)
@@ -30,6 +35,15 @@ void mf_cli_json_integer(mf_cli_json *json, const char *key, uint64_t value)
 {
     mf_cli_json_key(json, key);
     fprintf(json->out, "%" PRIu64, value);
+}
+
+void mf_cli_json_ids(mf_cli_json *json, const char *key, const int32_t *ids, size_t n_ids)
+{
+    mf_cli_json_key(json, key);
+    fputc('[', json->out);
+    for (size_t i = 0; i < n_ids; i++)
+        fprintf(json->out, "%s%" PRId32, i ? ", " : "", ids[i]);
+    fputc(']', json->out);
 }
 
 void mf_cli_json_number(mf_cli_json *json, const char *key, double value)

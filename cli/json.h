@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Writes one flat JSON object, members separated by ", ". */
+/* Writes a JSON object on one line, members separated by ", ". */
 #ifndef MF_CLI_JSON_H
 #define MF_CLI_JSON_H
 
@@ -16,9 +16,13 @@ typedef struct mf_cli_json {
 mf_cli_json mf_cli_json_begin(FILE *out);
 /* Closes the object and the line. */
 void mf_cli_json_end(mf_cli_json *json);
+/* Closes an object that is a member's value. */
+void mf_cli_json_end_value(mf_cli_json *json);
 /* The name of a member whose value the caller prints. */
 void mf_cli_json_key(mf_cli_json *json, const char *key);
 void mf_cli_json_integer(mf_cli_json *json, const char *key, uint64_t value);
+/* An array. */
+void mf_cli_json_ids(mf_cli_json *json, const char *key, const int32_t *ids, size_t n_ids);
 /* null where value is no number. */
 void mf_cli_json_number(mf_cli_json *json, const char *key, double value);
 void mf_cli_json_string(mf_cli_json *json, const char *key, const char *text);

@@ -2,8 +2,6 @@
 /* The figures of a run as a table and as JSON. */
 #include "run_stats.h"
 
-#include "json.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -175,25 +173,33 @@ static void json_phase(mf_cli_json *json, const char *prefix, const mf_cli_phase
     }
 }
 
-void mf_cli_run_stats_json(FILE *out, const mf_cli_run_stats *stats)
+void mf_cli_seed_json(mf_cli_json *json, const mf_cli_run_stats *stats)
+{
+    mf_cli_json_key(json, "seed");
+    if (stats->is_random)
+        fprintf(json->out, "%" PRIu64, stats->seed);
+    else
+        fputs("null", json->out);
+}
+
+void mf_cli_run_stats_json(mf_cli_json *json, const mf_cli_run_stats *stats)
 {
     mf_cli_phase total = mf_cli_phase_sum(&stats->prefill, &stats->decode);
-    mf_cli_json json = mf_cli_json_begin(out);
-    json_phase(&json, "prefill_", &stats->prefill);
-    json_phase(&json, "decode_", &stats->decode);
-    json_phase(&json, "", &total);
-    mf_cli_json_integer(&json, "prompt_tokens", stats->n_prompt);
-    mf_cli_json_integer(&json, "prompt_reused_tokens", stats->n_reused);
-    mf_cli_json_integer(&json, "prompt_new_tokens", stats->n_new);
-    mf_cli_json_integer(&json, "store_tokens", stats->n_from_store);
-    mf_cli_json_integer(&json, "generated_tokens", stats->n_generated);
-    mf_cli_json_integer(&json, "experts_per_token", stats->n_experts_per_token);
-    mf_cli_json_integer(&json, "experts_per_token_model", stats->n_experts_per_token_model);
-    mf_cli_json_integer(&json, "peak_rss_bytes", mf_cli_peak_rss_bytes());
-    mf_cli_json_integer(&json, "ram_bytes", stats->ram_bytes);
-    mf_cli_json_integer(&json, "n_slots", stats->n_slots);
-    mf_cli_json_integer(&json, "slot_bytes", stats->slot_bytes);
-    mf_cli_json_string(&json, "io", stats->io_name);
-    mf_cli_json_string(&json, "cpu", stats->cpu_name);
-    mf_cli_json_end(&json);
+    json_phase(json, "prefill_", &stats->prefill);
+    json_phase(json, "decode_", &stats->decode);
+    json_phase(json, "", &total);
+    mf_cli_json_integer(json, "prompt_tokens", stats->n_prompt);
+    mf_cli_json_integer(json, "prompt_reused_tokens", stats->n_reused);
+    mf_cli_json_integer(json, "prompt_new_tokens", stats->n_new);
+    mf_cli_json_integer(json, "store_tokens", stats->n_from_store);
+    mf_cli_json_integer(json, "generated_tokens", stats->n_generated);
+    mf_cli_json_integer(json, "experts_per_token", stats->n_experts_per_token);
+    mf_cli_json_integer(json, "experts_per_token_model", stats->n_experts_per_token_model);
+    mf_cli_json_integer(json, "peak_rss_bytes", mf_cli_peak_rss_bytes());
+    mf_cli_json_integer(json, "ram_bytes", stats->ram_bytes);
+    mf_cli_json_integer(json, "n_slots", stats->n_slots);
+    mf_cli_json_integer(json, "slot_bytes", stats->slot_bytes);
+    mf_cli_json_string(json, "io", stats->io_name);
+    mf_cli_json_string(json, "cpu", stats->cpu_name);
+    mf_cli_seed_json(json, stats);
 }

@@ -3,6 +3,7 @@
 #ifndef MF_CLI_RUN_STATS_H
 #define MF_CLI_RUN_STATS_H
 
+#include "json.h"
 #include "output.h"
 
 #include <stdio.h>
@@ -36,10 +37,14 @@ typedef struct mf_cli_run_stats {
     uint64_t slot_bytes;
     const char *io_name;
     const char *cpu_name;
+    bool is_random; /* choices are made by chance, by this seed: */
+    uint64_t seed;
 } mf_cli_run_stats;
 
 void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats);
-/* One line. */
-void mf_cli_run_stats_json(FILE *out, const mf_cli_run_stats *stats);
+/* As members of an object that the caller opens and closes. */
+void mf_cli_run_stats_json(mf_cli_json *json, const mf_cli_run_stats *stats);
+/* The member "seed": null where nothing is left to chance. */
+void mf_cli_seed_json(mf_cli_json *json, const mf_cli_run_stats *stats);
 
 #endif

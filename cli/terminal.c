@@ -9,15 +9,15 @@
 #include <unistd.h>
 
 /* Not by stdio, which drops what an interrupted write leaves over. */
-static int write_all(const char *bytes, size_t n_bytes)
+static int write_all(int fd, const char *bytes, size_t n_bytes)
 {
     while (n_bytes > 0) {
-        ssize_t n = write(STDOUT_FILENO, bytes, n_bytes);
+        ssize_t n = write(fd, bytes, n_bytes);
         if (n >= 0) {
             bytes += n;
             n_bytes -= (size_t)n;
         } else if (errno == EAGAIN) {
-            struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+            struct pollfd out = {.fd = fd, .events = POLLOUT};
             (void)poll(&out, 1, -1);
         } else if (errno != EINTR) {
             return errno;
@@ -55,15 +55,15 @@ static bool escape(const char *text, size_t n_bytes, mf_cli_buffer *out)
     return true;
 }
 
-int mf_cli_show(const char *text, size_t n_bytes, mf_cli_buffer *scratch)
+int mf_cli_show(FILE *out, const char *text, size_t n_bytes, mf_cli_buffer *scratch)
 {
-    if (fflush(stdout) != 0)
+    if (fflush(out) != 0)
         return errno;
-    if (!isatty(STDOUT_FILENO))
-        return write_all(text, n_bytes);
+    if (!isatty(fileno(out)))
+        return write_all(fileno(out), text, n_bytes);
     if (!escape(text, n_bytes, scratch))
         return ENOMEM;
-    return write_all(scratch->data, scratch->n_bytes);
+    return write_all(fileno(out), scratch->data, scratch->n_bytes);
 }
 
 /* Not from the background, where setting a terminal stops the process. */

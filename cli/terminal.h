@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Text from a model on its way to standard output, and what the user types meanwhile. */
+/* Text from a model on its way to a standard stream, and what the user types meanwhile. */
 #ifndef MF_CLI_TERMINAL_H
 #define MF_CLI_TERMINAL_H
 
 #include "input.h"
 
+#include <stdio.h>
 #include <termios.h>
 
 /*
@@ -12,7 +13,7 @@
  * the screen or drive the terminal, are shown as \x1b or \u009b; tabs and line ends are not, and a
  * file or a pipe gets the bytes as they are. `scratch` is the caller's. Returns 0 or an errno.
  */
-int mf_cli_show(const char *text, size_t n_bytes, mf_cli_buffer *scratch);
+int mf_cli_show(FILE *out, const char *text, size_t n_bytes, mf_cli_buffer *scratch);
 
 /* The terminal on standard input while nobody reads from it: what is typed is kept for the next
  * prompt and not echoed into the output. */

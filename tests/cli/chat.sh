@@ -44,6 +44,10 @@ first=$(json "$err" prefill_tokens)
 printf '<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n' >"$scratch/formatted"
 run tokenize "$model" -f "$scratch/formatted" --parse-special --ids
 expect_true [ "$(wc -w <"$out")" = "$first" ]
+run run "$model" -p hello -n 0 --temp 0 --show-prompt --quiet
+echo >>"$scratch/formatted"
+expect_same "$err" "$scratch/formatted"
+printf '<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n' >"$scratch/formatted"
 # shellcheck disable=SC2086
 run run "$model" --raw -f "$scratch/formatted" $answer
 expect_same "$out" "$scratch/single"

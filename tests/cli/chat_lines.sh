@@ -103,7 +103,7 @@ run run "$scratch/chat" -p hello -n 4
 expect_error "$scratch/chat: chat_template.jinja: *not one that this version knows; --raw *"
 run_with "$scratch/lines" run "$scratch/chat" -n 4
 expect_error "$scratch/chat: chat_template.jinja: *not one that this version knows; --raw *"
-run run "$scratch/chat" -p hello -n 4 --raw
+run run "$scratch/chat" -p hello -n 4 --raw --seed 0
 expect_code 0
 expect_empty "$err"
 rm "$scratch/chat/chat_template.jinja" "$scratch/chat/tokenizer_config.json"

@@ -95,6 +95,16 @@ expect_true [ "$(total)" -eq "$(n_tokens 'the first line\n/quit\n\tthe third')" 
 keys '/quit\r'
 left
 
+# A prompt that is shown cannot drive the terminal either.
+# shellcheck disable=SC2086
+type_to run "$model" $chat --show-prompt
+printf 'a\033[1mb' >"$scratch/escape"
+keys "/file $scratch/escape\r"
+expect_true wait_for prompts 2
+expect_true shown 'a\x1b[1mb'
+keys '/quit\r'
+left
+
 # What is typed while the model writes does not get between. Ctrl-C throws it away.
 slow="--threads 1 --cpu-tier scalar --quiet --ctx 60000"
 # shellcheck disable=SC2086

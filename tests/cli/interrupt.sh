@@ -29,6 +29,16 @@ ended
 expect_code 130
 expect_true [ "$(wc -c <"$out")" -lt 200000 ]
 
+# the same as JSON: what there is of it
+# shellcheck disable=SC2086
+start /dev/null run "$model" --raw -p hello --ignore-eos --temp 0 -n 50000 --json --show-prompt $slow
+expect_true wait_for test -s "$err"
+kill -INT $pid
+ended
+expect_code 130
+expect_lines "$out" 1
+expect_glob "$out" '{"text": "*", "tokens": [[]*[]], "finish_reason": "cancelled", "seed": null, *}'
+
 # interrupt_until COMMAND...: signals until the command succeeds. A signal that comes where the
 # program does not look for one yet, before it has opened the model or just before it waits for a
 # line, is lost.

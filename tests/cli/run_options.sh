@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# moeflux run: lengths, seeds, statistics, the context's end.
+# moeflux run: lengths, seeds, JSON, the prompt shown, statistics, the context's end.
 . ./lib.sh
 random_model
 
@@ -21,6 +21,63 @@ run run "$model" --raw -p "Hello there" -n 24 --seed 6 --top-k 1 --temp 1 --igno
 cp "$out" "$scratch/greedy"
 run run "$model" --raw -p "Hello there" -n 24 --temp 0 --ignore-eos --quiet
 expect_same "$out" "$scratch/greedy"
+
+# without a seed another one each time, which is said and says it all too
+sampled="--raw -n 24 --temp 1 --ignore-eos"
+# shellcheck disable=SC2086 # several options
+run run "$model" -p "Hello there" $sampled --stats=json:"$scratch/stats"
+expect_code 0
+cp "$out" "$scratch/drawn"
+seed=$(sed -n 's/^moeflux: seed \([0-9]*\)$/\1/p' "$err")
+expect_true [ -n "$seed" ]
+expect_true [ "$(json "$scratch/stats" seed)" = "$seed" ]
+# shellcheck disable=SC2086 # several options
+run run "$model" -p "Hello there" $sampled --seed "$seed"
+expect_same "$out" "$scratch/drawn"
+expect_empty "$err"
+# shellcheck disable=SC2086 # several options
+run run "$model" -p "Hello there" $sampled --quiet --stats=json
+expect_lines "$err" 1
+expect_true [ "$(json "$err" seed)" != "$seed" ]
+run run "$model" --raw -p "Hello there" -n 4 --temp 0 --seed 7 --stats=json
+expect_lines "$err" 1
+expect_true [ "$(json "$err" seed)" = null ]
+
+# one JSON object: the text that is written without it, and its ids
+# shellcheck disable=SC2086 # several options
+run run "$demo" -p "Hello there" $sampled --seed 5 --quiet
+cp "$out" "$scratch/plain"
+# shellcheck disable=SC2086
+run run "$demo" -p "Hello there" $sampled --seed 5 --json --verbose
+expect_code 0
+expect_lines "$out" 1
+expect_glob "$out" '{"text": "*", "tokens": [[]*[]], "finish_reason": "length", "seed": 5, "stats": {"prefill_tokens": *}}'
+expect_true [ "$(json "$out" generated_tokens)" = 24 ]
+ids=$(sed 's/.*"tokens": \[\([0-9, ]*\)\], "finish.*/\1/' "$out")
+text=$(sed 's/, "tokens": \[.*/}/' "$out")
+run tokenize "$demo" --decode -p "$ids"
+echo >>"$out"
+expect_same "$out" "$scratch/plain"
+run tokenize "$demo" --decode --json -p "$ids"
+expect_exact "$out" "$text"
+expect_true [ "$(echo "$ids" | wc -w)" = 24 ]
+run run "$model" --raw -p "Hello there" -n 0 --temp 0 --json
+expect_empty "$err"
+expect_glob "$out" '{"text": "", "tokens": [[][]], "finish_reason": "length", "seed": null, "stats": {*}}'
+run run "$model" --raw -p "Hello there" -n 64 --temp 0 --ignore-eos --ctx 8 --json --quiet --stats=json:"$scratch/stats"
+expect_glob "$out" '*"finish_reason": "context"*'
+expect_true [ "$(json "$scratch/stats" tokens)" = 8 ]
+run run "$model" --raw -p "" --json
+expect_error "$model: the prompt is empty"
+run run "$model" --json
+expect_usage_error "run: --json wants a prompt: -p or -f"
+
+# the prompt as the model gets it
+printf 'Hello\033[1m there' >"$scratch/escape"
+run run "$model" --raw -f "$scratch/escape" -n 0 --show-prompt --temp 0 --quiet
+expect_code 0
+printf '\n' >>"$scratch/escape"
+expect_same "$err" "$scratch/escape"
 
 # statistics
 run run "$model" --raw -p "Hello there" -n 8 --temp 0 --ignore-eos --quiet --stats=json
