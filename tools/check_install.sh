@@ -42,7 +42,20 @@ cc -std=c99 -Wall -Wextra -Werror "$work/use.c" -o "$work/shared" $(pkg-config -
 # shellcheck disable=SC2046
 cc -std=c99 "$work/use.c" -o "$work/static" $(pkg-config --cflags moeflux) "$libdir/libmoeflux.a" \
     $(pkg-config --static --libs moeflux | sed 's/-lmoeflux//')
-readelf -d "$work/static" | grep -q libmoeflux && {
+# what pkg-config says is all that it takes: where only the archive lies, and where all is static
+mkdir "$work/archive"
+cp "$libdir/libmoeflux.a" "$work/archive/"
+# shellcheck disable=SC2046
+cc -std=c99 "$work/use.c" -o "$work/archived" -L"$work/archive" \
+    $(pkg-config --static --cflags --libs moeflux)
+# shellcheck disable=SC2046
+cc -std=c99 -static "$work/use.c" -o "$work/all_static" \
+    $(pkg-config --static --cflags --libs moeflux)
+readelf -d "$work/all_static" | grep -q NEEDED && {
+    echo "install: the program of archives alone needs a shared library" >&2
+    exit 1
+}
+readelf -d "$work/static" "$work/archived" | grep -q libmoeflux && {
     echo "install: the static program needs the shared library" >&2
     exit 1
 }
@@ -67,7 +80,7 @@ cmake -S "$work/cmake" -B "$work/cmake/build" -G Ninja -DCMAKE_PREFIX_PATH="$pre
     exit 1
 }
 
-for program in shared static cmake/build/by_cmake cmake/build/by_cmake_static; do
+for program in shared static archived all_static cmake/build/by_cmake cmake/build/by_cmake_static; do
     got=$(LD_LIBRARY_PATH="$libdir" "$work/$program")
     [ "$got" = "$version" ] || {
         echo "install: $program printed \"$got\", expected \"$version\"" >&2
