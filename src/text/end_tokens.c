@@ -38,16 +38,20 @@ static mf_status add_ids(mf_tokenizer *t, yyjson_val *object, const char *file, 
 }
 
 /* The id of the token that a field names: a string, or an object with its content. MF_BPE_NONE if
- * the field is absent or names no token. */
-static mf_status find_named(const mf_tokenizer *t, yyjson_val *root, const char *field,
+ * the field is absent, null, or names no token. */
+static mf_status find_named(const mf_tokenizer *t, const mf_json *json, const char *field,
                             uint32_t *id, mf_error *error)
 {
-    yyjson_val *value = yyjson_obj_get(root, field);
+    yyjson_val *value = yyjson_obj_get(json->root, field);
     *id = MF_BPE_NONE;
+    if (value == NULL || yyjson_is_null(value))
+        return MF_OK;
     if (yyjson_is_obj(value))
         value = yyjson_obj_get(value, "content");
     if (!yyjson_is_str(value))
-        return MF_OK;
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "%s: %s: expected a string, or an object whose content is one", json->path,
+                       field);
     const char *name = yyjson_get_str(value);
     size_t n = yyjson_get_len(value);
     const mf_added_token *token = mf_added_tokens_find(&t->added, name, n);
@@ -63,22 +67,25 @@ static mf_status find_named(const mf_tokenizer *t, yyjson_val *root, const char 
     return status;
 }
 
-static mf_status add_named(mf_tokenizer *t, yyjson_val *root, const char *file, mf_error *error)
+static mf_status add_named(mf_tokenizer *t, const mf_json *json, mf_error *error)
 {
     uint32_t id;
-    MF_TRY(find_named(t, root, "eos_token", &id, error));
-    return id == MF_BPE_NONE ? MF_OK : add_end_token(t, (int32_t)id, file, error);
+    MF_TRY(find_named(t, json, "eos_token", &id, error));
+    return id == MF_BPE_NONE ? MF_OK : add_end_token(t, (int32_t)id, json->path, error);
 }
 
 /* add_bos_token overrides the post-processor. */
-static mf_status set_start(mf_tokenizer *t, yyjson_val *root, mf_error *error)
+static mf_status set_start(mf_tokenizer *t, const mf_json *json, mf_error *error)
 {
-    yyjson_val *adds = yyjson_obj_get(root, "add_bos_token");
+    yyjson_val *adds = yyjson_obj_get(json->root, "add_bos_token");
     uint32_t id = MF_BPE_NONE;
-    if (!yyjson_is_bool(adds))
+    if (adds == NULL || yyjson_is_null(adds))
         return MF_OK;
+    if (!yyjson_is_bool(adds))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: add_bos_token: expected true or false",
+                       json->path);
     if (yyjson_get_bool(adds))
-        MF_TRY(find_named(t, root, "bos_token", &id, error));
+        MF_TRY(find_named(t, json, "bos_token", &id, error));
     t->start_token = id == MF_BPE_NONE ? -1 : (int32_t)id;
     return MF_OK;
 }
@@ -112,6 +119,17 @@ void mf_start_token_load(mf_tokenizer *t, const mf_json *json)
         t->start_token = (int32_t)yyjson_get_uint(id);
 }
 
+static mf_status take_file(mf_tokenizer *t, const mf_json *json, mf_error *error)
+{
+    if (!yyjson_is_obj(json->root))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: expected an object", json->path);
+    MF_TRY(mf_json_check_names(json, error));
+    MF_TRY(add_ids(t, json->root, json->path, error));
+    MF_TRY(add_ids(t, yyjson_obj_get(json->root, "text_config"), json->path, error));
+    MF_TRY(add_named(t, json, error));
+    return set_start(t, json, error);
+}
+
 static mf_status load_file(mf_tokenizer *t, const char *path, const char *name, mf_error *error)
 {
     char file[MAX_PATH_BYTES];
@@ -120,13 +138,7 @@ static mf_status load_file(mf_tokenizer *t, const char *path, const char *name, 
     if (!mf_file_exists(file))
         return MF_OK;
     MF_TRY(mf_json_read(&t->allocator, file, MAX_CONFIG_BYTES, &json, error));
-    mf_status status = add_ids(t, json.root, file, error);
-    if (status == MF_OK)
-        status = add_ids(t, yyjson_obj_get(json.root, "text_config"), file, error);
-    if (status == MF_OK)
-        status = add_named(t, json.root, file, error);
-    if (status == MF_OK)
-        status = set_start(t, json.root, error);
+    mf_status status = take_file(t, &json, error);
     mf_json_free(&json);
     return status;
 }

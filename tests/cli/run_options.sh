@@ -132,7 +132,7 @@ prompt_tokens() {
 }
 before=$(prompt_tokens "Hello there")
 named=$(prompt_tokens "${special}Hello there")
-cp "$model/tokenizer_config.json" "$scratch/config"
+sed '/"bos_token"/d; /"add_bos_token"/d' "$model/tokenizer_config.json" >"$scratch/config"
 sed '1s/{/{"add_bos_token": true, "bos_token": "'"$special"'",/' "$scratch/config" >"$model/tokenizer_config.json"
 expect_true [ "$(prompt_tokens "Hello there")" = "$((before + 1))" ]
 expect_true [ "$(prompt_tokens "${special}Hello there")" = "$named" ]

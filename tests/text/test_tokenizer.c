@@ -6,6 +6,8 @@
 
 #include "text/tokenizer.h"
 
+#include <unistd.h>
+
 #define MODEL \
     "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}"
 #define BYTES "\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"}"
@@ -75,6 +77,56 @@ static void check_match_limit(void)
     REQUIRE(open_text(SPLIT("(?:a|a|aa)+$"), &t, NULL) == MF_OK);
     CHECK(mf_tokenizer_encode(t, text, sizeof text, 0, NULL, 0, &n, NULL) == MF_ERR_UNSUPPORTED);
     mf_tokenizer_free(&t);
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    REQUIRE(f != NULL && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+/* What the files beside the tokenizer may not say of ends and starts: by file and field. */
+static void check_refused_ends(void)
+{
+    static const struct {
+        const char *file, *text, *part;
+    } bad[] = {
+        {"generation_config.json", "{\"eos_token_id\": 1, \"eos_token_id\": 2}", "twice"},
+        {"generation_config.json", "{\"eos_token_id\": \"1\"}", "eos_token_id"},
+        {"generation_config.json", "{\"eos_token_id\": [0, -1]}", "eos_token_id"},
+        {"generation_config.json", "[]", "object"},
+        {"config.json", "{\"eos_token_id\": 1.5}", "eos_token_id"},
+        {"tokenizer_config.json", "{\"eos_token\": \"a\", \"eos_token\": \"b\"}", "twice"},
+        {"tokenizer_config.json", "{\"eos_token\": 1}", "eos_token"},
+        {"tokenizer_config.json", "{\"eos_token\": {\"content\": 1}}", "eos_token"},
+        {"tokenizer_config.json", "{\"add_bos_token\": \"true\"}", "add_bos_token"},
+        {"tokenizer_config.json", "{\"add_bos_token\": true, \"bos_token\": [\"a\"]}", "bos_token"},
+    };
+    char dir[] = "/tmp/mf_ends_XXXXXX", json[64], path[64];
+    REQUIRE(mkdtemp(dir) != NULL);
+    snprintf(json, sizeof json, "%s/tokenizer.json", dir);
+    write_file(json, "{" BYTES "," MODEL "}");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        mf_tokenizer *t = NULL;
+        mf_error error = {0};
+        snprintf(path, sizeof path, "%s/%s", dir, bad[i].file);
+        write_file(path, bad[i].text);
+        CHECK_STATUS(mf_tokenizer_open(dir, NULL, &t, &error), MF_ERR_FORMAT);
+        CHECK_CONTAINS(error.message, path);
+        CHECK_CONTAINS(error.message, bad[i].part);
+        mf_tokenizer_free(&t);
+        unlink(path);
+    }
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", dir);
+    write_file(path, "{\"eos_token\": {\"content\": \"ab\"}, \"add_bos_token\": true, "
+                     "\"bos_token\": null}");
+    mf_tokenizer *t = NULL;
+    CHECK_STATUS(mf_tokenizer_open(dir, NULL, &t, NULL), MF_OK);
+    CHECK(mf_tokenizer_is_end(t, 2) && !mf_tokenizer_is_end(t, 1) && mf_tokenizer_start(t) == -1);
+    mf_tokenizer_free(&t);
+    unlink(path);
+    unlink(json);
+    rmdir(dir);
 }
 
 static void check_end_tokens(void)
@@ -200,6 +252,7 @@ int main(int argc, char **argv)
     check_files();
     check_match_limit();
     check_end_tokens();
+    check_refused_ends();
     check_start_tokens();
     check_decoder();
     check_arguments();
