@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The prepared form's manifest. The first 8 bytes of an input are the size that model_weights.bin
+ * The packed form's manifest. The first 8 bytes of an input are the size that model_weights.bin
  * is said to have; the rest is model_weights.json, whose config then has its tensors bound.
  */
 #include "check_table.h"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Checkpoint forms for make_goldens.py: safetensors on the byte level, the published Hugging Face names, the MLX form as
-mlx_lm writes it, and the packed reference form derived from it. Tensors are (dtype, shape, bytes) until mathematics needs them."""
+mlx_lm writes it, and the packed form derived from it. Tensors are (dtype, shape, bytes) until mathematics needs them."""
 import json
 import struct
 from collections import namedtuple
@@ -355,7 +355,7 @@ def convert_to_mlx(raw_folder, folder, bits, group, predicate=None):
     return config
 
 
-# ---------------------------------------------------------------- packed reference form
+# ---------------------------------------------------------------- packed form
 
 PARTS = [f"{p}_proj.{c}" for p in ("gate", "up", "down") for c in ("weight", "scales", "biases")]
 

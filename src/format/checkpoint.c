@@ -27,7 +27,7 @@ static mf_status check_directory(const char *dir, mf_error *error)
     return MF_OK;
 }
 
-/* Where a part of the prepared form lies. */
+/* Where a part of the packed form lies. */
 static mf_status part_path(const mf_checkpoint *c, const char *folder, const char *name, char *path,
                            size_t capacity, mf_error *error)
 {

@@ -15,8 +15,8 @@ typedef struct mf_checkpoint {
     char dir[MF_MAX_PATH];
     mf_config config;
     const char *prefix;   /* of layer tensors: "model.", "language_model.model.", ... */
-    bool is_packed;       /* the prepared form: manifest + packed_experts */
-    bool is_split;        /* of it: in artifacts/, root/ and mlx/, as prepared for Cogito */
+    bool is_packed;       /* the packed form: manifest + packed_experts */
+    bool is_split;        /* of it: in artifacts/, root/ and mlx/, as packed for Cogito */
     uint32_t packed_bits; /* 4 or 2, of the packed experts */
 } mf_checkpoint;
 
@@ -32,7 +32,7 @@ void mf_checkpoint_clear(mf_checkpoint *checkpoint);
 
 extern const mf_source_ops mf_checkpoint_ops;
 
-/* Of those, in files of their own: closes what mf_checkpoint_open made, and the prepared form's
+/* Of those, in files of their own: closes what mf_checkpoint_open made, and the packed form's
  * file of a layer. */
 void mf_checkpoint_close(mf_source *source);
 mf_status mf_checkpoint_packed_experts(mf_source *source, uint32_t layer, mf_packed_experts *out,

@@ -32,10 +32,13 @@ mf_status mf_fail_lfs_pointer(const char *path, mf_error *error)
                    "%s: a Git LFS pointer instead of the file: fetch it with git lfs pull", path);
 }
 
+/* OWNER/NAME, or NAME:TAG. */
 static bool is_hub_name(const char *path)
 {
     const char *slash = strchr(path, '/');
-    return slash != NULL && slash != path && path[0] != '.' && strchr(slash + 1, '/') == NULL;
+    if (slash == NULL)
+        return strchr(path, ':') != NULL;
+    return slash != path && path[0] != '.' && strchr(slash + 1, '/') == NULL;
 }
 
 mf_status mf_fail_no_directory(const char *path, int os_errno, mf_error *error)
@@ -51,7 +54,7 @@ mf_status mf_fail_no_directory(const char *path, int os_errno, mf_error *error)
     if (os_errno == ENOENT && is_hub_name(path))
         return mf_fail_os(error, MF_ERR_NOT_FOUND, os_errno,
                           "%s: cannot open directory (for a model of a hub, give the directory "
-                          "that it was downloaded to)",
+                          "that it was downloaded to, with git clone or the hub's own program)",
                           path);
     return mf_fail_os(error, os_errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, os_errno,
                       "%s: cannot open directory", path);

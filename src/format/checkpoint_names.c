@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The names of tensors: Hugging Face's, MLX's, and those of the prepared form, which are the same
+/* The names of tensors: Hugging Face's, MLX's, and those of the packed form, which are the same
  * behind another prefix. */
 #include "format/checkpoint.h"
 
@@ -186,7 +186,7 @@ static mf_status check_affine(const mf_source *source, const mf_stored *s, uint3
     if (s->data->bits != 0 && s->data->bits != bits)
         return mf_fail(error, MF_ERR_FORMAT, "%s: tensor %s: bits %u, but its shape means %u",
                        c->dir, s->data->name, s->data->bits, bits);
-    /* The prepared form dropped a prefix from its tensors' names, so that the overrides of a
+    /* The packed form dropped a prefix from its tensors' names, so that the overrides of a
      * config.json beside it would be missed; its manifest states the bits instead. */
     if (c->is_packed)
         return MF_OK;

@@ -128,7 +128,7 @@ static yyjson_val *find_in_rope(const mf_config *c, const char *name, char *fiel
     return value;
 }
 
-/* The prepared form's manifest names no family; it was only ever written for these two. */
+/* The packed form's manifest names no family; it was only ever written for these two. */
 static const char *family_of_manifest(const mf_config *c)
 {
     return is_absent(find(c, "n_routed_experts")) ? "qwen3_5_moe" : "deepseek_v3";

@@ -12,7 +12,7 @@
 
 typedef struct mf_config {
     mf_json json;
-    bool is_manifest;         /* of the prepared form, which may name no family */
+    bool is_manifest;         /* of the packed form, which may name no family */
     yyjson_val *top;          /* where quantization is looked for */
     yyjson_val *text;         /* text_config, or top */
     yyjson_val *rope;         /* rope_parameters or rope_scaling; NULL if neither */
@@ -21,7 +21,7 @@ typedef struct mf_config {
     const char *quantization_name;
 } mf_config;
 
-/* Reads path. The prepared form's manifest serves too: its `config` object is then the top. Refuses
+/* Reads path. The packed form's manifest serves too: its `config` object is then the top. Refuses
  * names that occur twice in an object, and fields that are to be objects and are not. */
 mf_status mf_config_read(const mf_allocator *a, const char *path, bool is_manifest, mf_config *out,
                          mf_error *error);

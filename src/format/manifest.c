@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The prepared form's manifest, model_weights.json: {"tensors": {name: {offset, size, shape, dtype,
+/* The packed form's manifest, model_weights.json: {"tensors": {name: {offset, size, shape, dtype,
  * bits}}}. */
 #include "format/tensors.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Tensor tables: the checked descriptors of every tensor of a checkpoint, from safetensors headers
- * or from the prepared form's manifest. A table says where bytes lie; it never reads them. Every
+ * or from the packed form's manifest. A table says where bytes lie; it never reads them. Every
  * entry is inside its file, entries of one file do not overlap, and sizes agree with shape and
  * dtype.
  */
@@ -66,7 +66,7 @@ mf_status mf_safetensors_add_file(mf_tensor_table *table, const char *path, mf_e
  * checks that the index and the shards agree. */
 mf_status mf_safetensors_add_dir(mf_tensor_table *table, const char *dir, mf_error *error);
 
-/* Parses the prepared form's manifest; offsets must lie in a file of weights_bytes. (For fuzzing
+/* Parses the packed form's manifest; offsets must lie in a file of weights_bytes. (For fuzzing
  * too.) */
 mf_status mf_manifest_parse(mf_tensor_table *table, uint32_t file, const mf_json *manifest,
                             uint64_t weights_bytes, mf_error *error);

@@ -186,7 +186,7 @@ static mf_status bind_each(expert_binding *b, mf_expert_shape *shape, mf_error *
     return MF_OK;
 }
 
-/* The prepared form: a file per layer, an expert after the other, nine parts each. */
+/* The packed form: a file per layer, an expert after the other, nine parts each. */
 static mf_status bind_packed(expert_binding *b, mf_expert_shape *shape, mf_error *error)
 {
     const mf_hparams *h = b->h;

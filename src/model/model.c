@@ -64,11 +64,13 @@ static mf_status check_options_of_model(const mf_engine_options *o, const mf_hpa
                                         mf_error *error)
 {
     if (o->n_experts_per_token > h->n_experts_per_token)
-        return mf_fail(error, MF_ERR_ARGUMENT, "n_experts_per_token %u is more than the model's %u",
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "%u experts a token (n_experts_per_token) are more than the model's %u",
                        o->n_experts_per_token, h->n_experts_per_token);
     if (o->n_context_tokens > h->n_context)
         return mf_fail(error, MF_ERR_ARGUMENT,
-                       "n_context_tokens %u is more than the model's %u (max_position_embeddings)",
+                       "a context of %u tokens (n_context_tokens) is more than the model's %u "
+                       "(max_position_embeddings)",
                        o->n_context_tokens, h->n_context);
     return MF_OK;
 }

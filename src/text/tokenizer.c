@@ -158,7 +158,7 @@ fail:
     return status;
 }
 
-/* Cogito's prepared form keeps its text files in a folder of their own. */
+/* Cogito's packed form keeps its text files in a folder of their own. */
 mf_status mf_text_open(const char *path, const mf_allocator *a, mf_tokenizer **out, mf_error *error)
 {
     char file[MAX_PATH_BYTES];

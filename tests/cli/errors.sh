@@ -152,4 +152,37 @@ run run "$model" -f "$scratch"
 expect_error "$scratch: *"
 run perplexity "$model" "$scratch/nothing"
 expect_error "$scratch/nothing: *"
+# names of models elsewhere: where to get a directory from
+for name in qwen3:30b Qwen/Qwen3-30B-A3B; do
+    (cd "$scratch" && "$MOEFLUX" run "$name" -p x >"$out" 2>"$err")
+    expect_exact "$err" "moeflux: $name: cannot open directory (for a model of a hub, give the directory that it was downloaded to, with git clone or the hub's own program): No such file or directory"
+done
+# said in words, not only by the field's name
+run info "$good" --ctx 99999999
+expect_error "a context of 99999999 tokens (n_context_tokens) is more than the model's *"
+run info "$good" --experts-per-token 99
+expect_error "99 experts a token (n_experts_per_token) are more than the model's *"
+
+# a prompt from a FIFO: read to its end
+mkfifo "$scratch/fifo"
+printf 'Hello there' >"$scratch/fifo" &
+run run "$good" --raw -f "$scratch/fifo" -n 4 --temp 0 --quiet
+expect_code 0
+wait
+cp "$out" "$scratch/by_fifo"
+run run "$good" --raw -p 'Hello there' -n 4 --temp 0 --quiet
+expect_same "$out" "$scratch/by_fifo"
+# ... that nobody writes to: waits as any program does, and a signal ends it
+last="moeflux run, nobody writes to the FIFO"
+"$MOEFLUX" run "$good" --raw -f "$scratch/fifo" </dev/null >"$out" 2>"$err" &
+pid=$!
+waits() {
+    grep -q '^State:[[:space:]]*S' "/proc/$pid/status"
+}
+expect_true wait_for waits
+kill -TERM "$pid"
+wait "$pid"
+code=$?
+expect_code 143
+expect_empty "$out"
 finish

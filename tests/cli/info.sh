@@ -85,4 +85,9 @@ expect_true [ "$(json "$out" session_bytes)" -lt "$f32" ]
 
 run info "$scratch"
 expect_error "$scratch*"
+# a fraction counts to its sixth digit: 2^30 * 1.123456
+run info "$model" --json --ram 1.123456G
+expect_true [ "$(json "$out" ram_bytes)" = 1206301694 ]
+run info "$model" --json --ram 1.0000019G
+expect_true [ "$(json "$out" ram_bytes)" = 1073742897 ]
 finish

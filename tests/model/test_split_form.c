@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The prepared form as the converter for Cogito leaves it, in the folders artifacts/, root/ and
+/* The packed form as the converter for Cogito leaves it, in the folders artifacts/, root/ and
  * mlx/: the same bits as in one folder, and errors that name the file in its place. */
 #include "golden.h"
 #include "scratch_dir.h"
