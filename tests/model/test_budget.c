@@ -227,36 +227,42 @@ static void test_tokenizer_file(void)
 }
 
 /* A model of one cached layer and one recurrent one. */
+static mf_hparams two_layers(void)
+{
+    return (mf_hparams){.n_layers = 2,
+                        .layer_kind = {MF_LAYER_FULL, MF_LAYER_LINEAR},
+                        .hidden_size = 64,
+                        .n_vocab = 1000,
+                        .n_heads = 4,
+                        .n_kv_heads = 2,
+                        .head_dim = 16,
+                        .n_experts = 8,
+                        .n_experts_per_token = 2,
+                        .expert_hidden = 32,
+                        .n_v_heads = 4,
+                        .n_k_heads = 2,
+                        .key_dim = 16,
+                        .value_dim = 16,
+                        .conv_width = 4};
+}
+
+static const mf_plan_options plan_options = {.n_chunk = 64,
+                                             .n_context = 1000,
+                                             .k = 2,
+                                             .cache_type = MF_F32,
+                                             .n_sessions = 1,
+                                             .kinds = mf_layer_kind_table};
+
 static void test_session_bytes(void)
 {
-    static uint8_t kinds[] = {MF_LAYER_FULL, MF_LAYER_LINEAR};
-    mf_hparams h = {.n_layers = 2,
-                    .hidden_size = 64,
-                    .n_vocab = 1000,
-                    .n_heads = 4,
-                    .n_kv_heads = 2,
-                    .head_dim = 16,
-                    .n_experts = 8,
-                    .n_experts_per_token = 2,
-                    .expert_hidden = 32,
-                    .n_v_heads = 4,
-                    .n_k_heads = 2,
-                    .key_dim = 16,
-                    .value_dim = 16,
-                    .conv_width = 4};
-    memcpy(h.layer_kind, kinds, sizeof kinds);
+    mf_hparams h = two_layers();
     mf_plan p;
     /* a page: keys and values of 32 positions, 2 heads of 16, in float32 */
     const uint64_t page = 2 * 32 * 2 * 16 * 4;
     /* a recurrent state: 3 rows of the convolution's inputs (q, k of 2 heads, v of 4), and a
      * square of 16 for each of 4 heads */
     const uint64_t recurrent = 3 * (2 * 2 * 16 + 4 * 16) * 4 + 4 * 16 * 16 * 4;
-    mf_plan_options options = {.n_chunk = 64,
-                               .n_context = 1000,
-                               .k = 2,
-                               .cache_type = MF_F32,
-                               .n_sessions = 1,
-                               .kinds = mf_layer_kind_table};
+    mf_plan_options options = plan_options;
     CHECK(mf_plan_make(&h, &options, &p));
     CHECK_U64(p.page_bytes, page);
     CHECK_U64(p.recurrent_bytes, recurrent);
@@ -271,6 +277,30 @@ static void test_session_bytes(void)
     /* each holds three rows of logits and its tokens besides */
     CHECK(p.host_bytes - host_of_one >= 2 * (3 * 1000 * 4 + 1000 * 4));
     CHECK(host_of_one >= 3 * 1000 * 4 + 1000 * 4 + 64 * 2 * 16);
+    const uint64_t of_two_more = p.host_bytes - host_of_one;
+    h.n_vocab += 500;
+    CHECK(mf_plan_make(&h, &options, &p));
+    const uint64_t host_of_three = p.host_bytes;
+    options.n_sessions = 1;
+    CHECK(mf_plan_make(&h, &options, &p));
+    CHECK_U64(host_of_three - p.host_bytes, of_two_more + 2 * (3 * 500 * 4));
+}
+
+/* Layers of different kinds work in the same memory. */
+static void test_kinds_share(void)
+{
+    static const uint8_t kinds[] = {MF_LAYER_FULL, MF_LAYER_LINEAR};
+    mf_hparams h = two_layers();
+    uint64_t most = 0;
+    mf_plan p;
+    for (int i = 0; i < 2; i++) {
+        h.layer_kind[0] = h.layer_kind[1] = kinds[i];
+        CHECK(mf_plan_make(&h, &plan_options, &p));
+        most = p.act_bytes > most ? p.act_bytes : most;
+    }
+    h.layer_kind[0] = MF_LAYER_FULL;
+    CHECK(mf_plan_make(&h, &plan_options, &p));
+    CHECK_U64(p.act_bytes, most);
 }
 
 int main(void)
@@ -287,5 +317,6 @@ int main(void)
     test_mark_logits();
     test_tokenizer_file();
     test_session_bytes();
+    test_kinds_share();
     return test_result();
 }

@@ -292,6 +292,7 @@ static void check_midst(const char *name)
         mf_session_set_deadline(s.sessions[1], 0);
         CHECK(items[0].status == MF_OK && items[2].status == MF_OK);
         CHECK(items[1].status == MF_ERR_CANCELLED && items[1].n_done == 0);
+        CHECK_U64(s.sessions[1]->n_pages, mf_pages_of(at)); /* what it took is given back */
         check_at(&s, s.sessions[0], at + 5, true);
         check_at(&s, s.sessions[2], at + 5, true);
         items[1] = item_of(&s, 1, 5);
@@ -352,6 +353,11 @@ static void check_progress(const char *name)
     mf_step_item item = item_of(&s, 0, 5);
     REQUIRE_OK(mf_engine_step(s.engine, &item, 1, &error), &error);
     CHECK(m.n_calls == n_layers && m.n_done == 5 * n_layers && m.n_total == 5 * n_layers);
+    m = (midst){0}; /* of a step: what it does, not what is asked for */
+    mf_session_set_progress(s.sessions[1], in_the_midst, &m);
+    item = item_of(&s, 1, N_CHUNK + 6);
+    REQUIRE_OK(mf_engine_step(s.engine, &item, 1, &error), &error);
+    CHECK(item.n_done == N_CHUNK && m.n_done == m.n_total && m.n_total == N_CHUNK * n_layers);
     scene_close(&s);
 }
 
@@ -532,6 +538,21 @@ static void check_list(const scene *s, int i, size_t n, size_t first, size_t sec
     CHECK_U64(positions[1], second);
 }
 
+/* At the ends of evaluations marks come by themselves, but not at each token's. */
+static void check_at_end(const char *name)
+{
+    scene s;
+    scene_open(&s, name, N_CHUNK, 0);
+    mf_mark_auto(s.sessions[0], 0, 1);
+    go_to(&s, s.sessions[0], 5);
+    check_list(&s, 0, 1, 5, 0);
+    go_to(&s, s.sessions[0], 6);
+    check_list(&s, 0, 1, 5, 0);
+    go_to(&s, s.sessions[0], 8);
+    check_list(&s, 0, 2, 5, 8);
+    scene_close(&s);
+}
+
 static uint64_t one_mark(const char *name)
 {
     mf_model_info info;
@@ -630,6 +651,7 @@ int main(void)
         check_progress(names[i]);
         check_callbacks(names[i]);
         check_callback_of_batch(names[i]);
+        check_at_end(names[i]);
         check_limit(names[i]);
         check_last_use(names[i], false);
         check_fork(names[i]);

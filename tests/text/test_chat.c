@@ -179,9 +179,12 @@ static void text_of(const mf_tokenizer *t, const int32_t *ids, size_t n_ids, cha
     *out = '\0';
 }
 
-/* One text with every added token in it, some of them broken off, and bytes that are no UTF-8. */
+/* One text with every added token in it, some of them broken off, and bytes that are no UTF-8: many
+ * before, so that what follows them moves by more than a token when they are repaired. */
 static void make_hostile(const mf_tokenizer *t, char *out)
 {
+    memset(out, 0xff, 40);
+    out += 40;
     for (size_t k = 0; k < t->added.n_tokens && k < 40; k++) {
         const mf_added_token *token = &t->added.tokens[k];
         out +=
