@@ -3,6 +3,7 @@
  * the whole (yyjson, which is the judge here). */
 #include "test.h"
 
+#include "format/json.h"
 #include "format/json_members.h"
 
 static mf_json_members members;
@@ -121,11 +122,30 @@ static void test_limits(void)
     CHECK_CONTAINS(error.message, "at most 1024");
 }
 
+/* A name that is given twice is found in an object of any size and at any depth. */
+static void test_twice(void)
+{
+    static const char *const texts[] = {"{\"a\":1,\"a\":2}", "{\"a\":1,\"b\":0,\"a\":2}",
+                                        "[[{\"b\":[{\"a\":1,\"\\u0061\":2}]}]]",
+                                        "{\"a\":{\"b\":1},\"b\":{\"a\":1}}"};
+    const mf_allocator a = mf_allocator_default();
+    for (size_t i = 0; i < 4; i++) {
+        mf_json json;
+        mf_error error = {0};
+        REQUIRE(mf_json_parse(&a, "text", texts[i], strlen(texts[i]), &json, &error) == MF_OK);
+        CHECK_STATUS(mf_json_check_names(&json, &error), i < 3 ? MF_ERR_FORMAT : MF_OK);
+        if (i < 3)
+            CHECK_CONTAINS(error.message, "field a is given twice");
+        mf_json_free(&json);
+    }
+}
+
 int main(void)
 {
     test_found();
     test_judged();
     test_refused();
     test_limits();
+    test_twice();
     return test_result();
 }

@@ -123,10 +123,42 @@ static void test_too_long(void)
     CHECK(m.peak < 1 << 20);
 }
 
+/* A header that ends behind the file is refused by its length, by however little it does. */
+static void test_behind_the_file(void)
+{
+    for (uint64_t length = 3; length < 11; length++) {
+        meter m = {0};
+        mf_error error = {0};
+        size_t n_tensors;
+        CHECK_STATUS(add(write_file("{}", 2, length, 0), &m, &n_tensors, &error), MF_ERR_FORMAT);
+        CHECK_CONTAINS(error.message, ", but the file has 10 bytes");
+    }
+}
+
+static void test_two_maps(void)
+{
+    static const char index[] = "{\"weight_map\":{},\"x\":1,\"weight_map\":{}}";
+    char dir[] = "/tmp/mf_index_XXXXXX", path[80];
+    mf_error error = {0};
+    mf_tensor_table table;
+    const mf_allocator a = mf_allocator_default();
+    REQUIRE(mkdtemp(dir) != NULL);
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", dir);
+    FILE *f = fopen(path, "w");
+    REQUIRE(f != NULL && fputs(index, f) >= 0 && fclose(f) == 0);
+    mf_tensor_table_init(&table, &a);
+    CHECK_STATUS(mf_safetensors_add_dir(&table, dir, &error), MF_ERR_FORMAT);
+    CHECK_CONTAINS(error.message, "weight_map is given twice");
+    mf_tensor_table_free(&table);
+    CHECK(unlink(path) == 0 && rmdir(dir) == 0);
+}
+
 int main(void)
 {
     test_hostile();
     test_honest();
     test_too_long();
+    test_behind_the_file();
+    test_two_maps();
     return test_result();
 }

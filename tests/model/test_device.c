@@ -39,6 +39,14 @@ static void check_budget(const golden_case *c)
     CHECK_CONTAINS(error.message, "200000");
     strict.memory_bytes = (uint64_t)1 << 30;
     REQUIRE_OK(open_on(c, &strict, &engine, &error), &error);
+    /* before anything is created, and to the byte */
+    const mf_runner *r = &engine->runner;
+    strict.memory_bytes = r->resident_bytes + r->plan.act_bytes + r->plan.state_bytes +
+                          engine->info.n_slots * engine->info.slot_bytes - 1;
+    mf_engine_close(&engine);
+    CHECK_STATUS(open_on(c, &strict, &engine, &error), MF_ERR_BUDGET);
+    strict.memory_bytes++;
+    REQUIRE_OK(open_on(c, &strict, &engine, &error), &error);
     mf_engine_close(&engine);
 }
 

@@ -3,6 +3,8 @@
  * nothing twice, and requests add up. */
 #include "golden.h"
 
+#include "session/session.h"
+
 typedef struct opened {
     golden g;
     mf_engine *engine;
@@ -90,6 +92,32 @@ static void test_everything_cached(const char *name)
     close_case(&o);
 }
 
+static int stop(void *user, uint64_t n_done, uint64_t n_total)
+{
+    (void)user, (void)n_done, (void)n_total;
+    return 1;
+}
+
+/* Times are those of the store, and what was stopped is not counted. */
+static void test_times_and_stops(const char *name)
+{
+    opened o = open_case(name, 512, false);
+    mf_error error = {0};
+    mf_expert_stats store;
+    mf_stats stats;
+    REQUIRE_OK(mf_session_eval(o.session, o.g.tokens, 5, &error), &error);
+    mf_session_set_progress(o.session, stop, NULL);
+    CHECK_STATUS(mf_session_eval(o.session, o.g.tokens, 3, &error), MF_ERR_CANCELLED);
+    mf_session_set_progress(o.session, NULL, NULL);
+    mf_engine_stats(o.engine, &stats);
+    mf_expert_store_stats(o.engine->runner.store, &store);
+    CHECK_U64(stats.n_tokens, 5);
+    CHECK_U64(stats.wait_us, store.wait_us);
+    CHECK_U64(stats.reading_us, store.reading_us);
+    CHECK(store.reading_us != store.wait_us);
+    close_case(&o);
+}
+
 int main(void)
 {
     static const char *const names[] = {"mlx_4bit", "hf_bf16", "next_bf16", "packed"};
@@ -97,6 +125,7 @@ int main(void)
         test_one_chunk(names[i]);
         test_decode(names[i]);
         test_everything_cached(names[i]);
+        test_times_and_stops(names[i]);
     }
     return test_result();
 }

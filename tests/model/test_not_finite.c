@@ -44,6 +44,19 @@ static int count_calls(void *user, size_t token_index, const float *logits)
     return 0;
 }
 
+/* The first row of a step's second item is named by its own position. */
+static void check_second(mf_engine *engine, mf_session *first, const int32_t *tokens)
+{
+    mf_session *second = NULL;
+    mf_error error = {0};
+    REQUIRE_OK(mf_session_create(engine, &second, &error), &error);
+    mf_step_item items[] = {{sizeof items[0], first, tokens, 3, .flags = MF_STEP_NO_LOGITS},
+                            {sizeof items[0], second, tokens, 1, .flags = 0}};
+    CHECK_STATUS(mf_engine_step(engine, items, 2, &error), MF_ERR_FORMAT);
+    CHECK_CONTAINS(error.message, "the logits of token 0 are not finite numbers");
+    mf_session_free(&second);
+}
+
 static void check_poisoned(const char *name, const char *file, const char *tensor, uint16_t bits,
                            const char *expected)
 {
@@ -53,6 +66,7 @@ static void check_poisoned(const char *name, const char *file, const char *tenso
     const char *dir = scratch_copy(name);
     poison(file, tensor, bits);
     mf_engine_options options = golden_options(c);
+    options.n_sessions = 2;
     mf_engine *engine = NULL;
     mf_session *session = NULL;
     mf_error error = {0};
@@ -68,6 +82,7 @@ static void check_poisoned(const char *name, const char *file, const char *tenso
                  MF_ERR_FORMAT);
     CHECK_CONTAINS(error.message, "the logits of token 0 are not finite numbers");
     CHECK_U64(n_calls, 0);
+    check_second(engine, session, g.tokens);
     mf_session_free(&session);
     mf_engine_close(&engine);
     scratch_remove();

@@ -188,6 +188,9 @@ static void check_refused(const char *name)
     }
     REQUIRE_OK(mf_engine_step(s.engine, items, 2, &error), &error); /* nothing was left behind */
     check_at(&s, s.sessions[1], 2, true);
+    items[0].struct_bytes = offsetof(mf_step_item, n_done); /* where its results would lie */
+    CHECK_STATUS(mf_engine_step(s.engine, items, 1, &error), MF_ERR_ARGUMENT);
+    CHECK_CONTAINS(error.message, "item 0: struct_bytes");
     CHECK_STATUS(mf_engine_step(s.engine, NULL, 1, &error), MF_ERR_ARGUMENT);
     CHECK_STATUS(mf_engine_step(s.engine, NULL, 0, &error), MF_OK);
     scene_close(&other);

@@ -283,6 +283,7 @@ static void check_store_without_logits(const golden_case *c, const golden *g, bo
                 is_recurrent ? 16 : 31);
     mf_session_clear(s);
     CHECK_REUSE(check_sync(s, reference, g->tokens, 33, c->name), MF_SYNC_STORE, 32);
+    CHECK_U64(mf_mark_list(s, NULL, 0), 0); /* none was asked for */
     mf_session_free(&s);
     mf_engine_close(&e);
     mf_engine_close(&reference);
