@@ -16,6 +16,7 @@ typedef struct strict_options {
     uint64_t seed;         /* of the order and of the delays; 0: 1 */
     uint64_t memory_bytes; /* of the device; 0: any */
     bool runs_ahead;      /* work after the ticket waited for may run too, and is found done late */
+    bool shares_memory;   /* the device works in the host's memory too: operands go there */
     uint64_t lost_at_run; /* the device is lost when work is run for the n-th time; 0: never */
 } strict_options;
 
