@@ -73,6 +73,37 @@ static void check_case(const op_case *c, scene *s, mf_backend *be)
     free(m.access);
 }
 
+typedef struct offsets {
+    uint64_t read, written;
+} offsets;
+
+static void note_offset(void *ctx, mf_span span, uint64_t n_bytes, uint32_t access)
+{
+    offsets *o = ctx;
+    (void)n_bytes;
+    if (span.buffer.id == 7)
+        *((access & MF_READS) != 0 ? &o->read : &o->written) = span.offset;
+}
+
+/* A layer's part of a state begins at the operation's offset, in the old one and the new one. */
+static void check_state_offset(void)
+{
+    mf_op ops[] = {{.kind = MF_OP_CONV1D_SILU, .n_rows = 1},
+                   {.kind = MF_OP_GATED_DELTA, .n_rows = 1}};
+    const mf_sequence seq = {.n_rows = 1, .state = {{{7}, 4096}, {{7}, 65536}}};
+    ops[0].u.conv1d_silu.n_channels = ops[0].u.conv1d_silu.width = 4;
+    ops[0].u.conv1d_silu.state_offset = 256;
+    ops[1].u.gated_delta.n_k_heads = ops[1].u.gated_delta.n_v_heads = 2;
+    ops[1].u.gated_delta.key_dim = ops[1].u.gated_delta.value_dim = 4;
+    ops[1].u.gated_delta.state_offset = 256;
+    for (int i = 0; i < 2; i++) {
+        offsets o = {0};
+        mf_op_spans(&ops[i], &seq, 1, note_offset, &o);
+        CHECK_U64(o.read, 4096 + 256);
+        CHECK_U64(o.written, 65536 + 256);
+    }
+}
+
 int main(void)
 {
     mf_error error = {0};
@@ -83,6 +114,7 @@ int main(void)
     REQUIRE_OK(mf_backend_open(&options, &be, &error), &error);
     for (size_t i = 0; i < n_op_cases; i++)
         check_case(&op_cases[i], s, be);
+    check_state_offset();
     be->ops->destroy(be);
     scene_free(s);
     return test_result();

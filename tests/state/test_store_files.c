@@ -4,6 +4,7 @@
  * disk, and what happens while another process keeps the lock.
  */
 #include "failing_alloc.h"
+#include "state/state_store_impl.h"
 #include "store_fixture.h"
 
 #include <sys/file.h>
@@ -370,6 +371,12 @@ static void test_held_lock(void)
     close(fd);
     REQUIRE_OK(entry_add(store, &l, &error), &error);
     REQUIRE_OK(entry_read(store, &l, &error), &error);
+    entry_kind m = kind_of(2); /* who got it once waits again */
+    fd = hold_lock(dir);
+    n_before = n_asked;
+    CHECK_STATUS(entry_add(store, &m, &error), MF_ERR_IO);
+    CHECK(n_asked > n_before);
+    close(fd);
     mf_store_close(&store);
 }
 
@@ -420,8 +427,28 @@ static void test_closed_streams(void)
     mf_store_close(&store);
 }
 
+/* Numbers of a temporary name have one digit to sixteen. */
+static void test_names(void)
+{
+    mf_store s = {.n_temporary = 0};
+    char hash[MF_STORE_NAME_CHARS], name[2 * MF_STORE_TMP_CHARS], tmp[MF_STORE_TMP_CHARS];
+    const int32_t word = 1;
+    mf_store_entry_name(&word, 1, hash);
+    CHECK(mf_store_kind_of(hash) == MF_STORE_IS_ENTRY);
+    mf_store_tmp_name(&s, hash, tmp);
+    CHECK(mf_store_kind_of(tmp) == MF_STORE_IS_TMP);
+    const int n_hash = (int)strcspn(hash, ".");
+    for (int n = 0; n < 19; n++) {
+        snprintf(name, sizeof name, MF_STORE_TMP "%.*s-1-%.*s" MF_STORE_SUFFIX, n_hash, hash, n,
+                 "0123456789abcdef012");
+        CHECK_MSG((mf_store_kind_of(name) == MF_STORE_IS_TMP) == (n >= 1 && n <= 16), "%s: kind %d",
+                  name, mf_store_kind_of(name));
+    }
+}
+
 int main(void)
 {
+    test_names();
     test_strangers();
     test_replaced();
     test_longer_entry();
