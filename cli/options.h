@@ -59,7 +59,7 @@ enum {
     "  --packed-bits N        packed form: the 4-bit or the 2-bit experts\n"                    \
     "  --cpu-tier TIER        at most scalar, avx2 or avx512 (default auto)\n"                  \
     "  --kv-type TYPE         cached keys and values, or latents: f32, or bf16 in half the\n"   \
-    "                         memory (default f32)\n"                                          \
+    "                         memory (default f32)\n"                                           \
     "  -v, --verbose          also the engine's notes\n"                                        \
     "  -q, --quiet            not even its warnings\n"                                          \
     "  -h, --help             this text\n"                                                      \

@@ -86,10 +86,11 @@ static inline uint32_t mf_pages_of(uint64_t n_tokens)
 
 /* A run of rows of the batch that belongs to one sequence: rows first_row .. first_row + n_rows - 1
  * hold its tokens at positions position, position + 1, ... There are pages for all positions up to
- * the run's last; an operation's cache row of position p is row p % MF_PAGE_TOKENS of what begins
- * at the operation's page_offset in pages[p / MF_PAGE_TOKENS]. A recurrent operation reads the
- * state before the run at its state_offset in state[0] (buffer id 0: all zero) and writes the one
- * after it at the same place in state[1], which may be the same. */
+ * the run's last, or none (NULL) where no layer caches positions; an operation's cache row of
+ * position p is row p % MF_PAGE_TOKENS of what begins at the operation's page_offset in pages[p /
+ * MF_PAGE_TOKENS]. A recurrent operation reads the state before the run at its state_offset in
+ * state[0] (buffer id 0: all zero) and writes the one after it at the same place in state[1], which
+ * may be the same. */
 typedef struct mf_sequence {
     uint32_t first_row, n_rows;
     uint64_t position;

@@ -170,7 +170,7 @@ static void cut_chunk(mf_call *call, mf_batch *batch)
 static void place(mf_batch_part *part, const mf_session *s)
 {
     part->position = s->position;
-    part->pages = s->page_spans;
+    part->pages = s->n_pages != 0 ? s->page_spans : NULL;
     part->state[0] = s->recurrent_span;
     part->state[1] = s->spare_span;
 }
@@ -327,6 +327,7 @@ static void run_chunk(mf_call *call, mf_batch *batch)
     }
     batch->watch = &watch;
     mf_status status = mf_forward(&call->engine->runner, batch, &why);
+    batch->watch = NULL;
     for (uint32_t i = 0; i < batch->n_parts && status != MF_OK && !ctx.has_end; i++) {
         mf_session *s = call->engine->parts_sessions[i];
         if (s->part.status == MF_OK)

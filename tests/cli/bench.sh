@@ -50,4 +50,12 @@ expect_code 0
 expect_true [ "$(json "$out" prefill_reads_per_expert_and_chunk)" = 1 ]
 expect_true [ "$(json "$out" prefill_expert_misses)" = 8 ]
 expect_true [ "$(json "$out" n_moe_layers)" -eq 2 ]
+
+# layers that are all recurrent cache no positions: there are no pages, however many tokens
+rm -r "$model"
+"$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --layers 2 --experts 8 --experts-per-token 2 --hidden 128 \
+    --expert-hidden 64 --shared-hidden 64 --vocab 1024 --quiet "$model" >/dev/null
+run bench "$model" --prompt-tokens 100 --prefill-chunk 40 --gen-tokens 4 --repeat 1 --measure-ms 0 --json
+expect_code 0
+expect_true at_most 0 "$(json "$out" decode_tokens_per_s)"
 finish
