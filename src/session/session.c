@@ -451,13 +451,11 @@ mf_status mf_session_truncate(mf_session *session, size_t n_tokens, size_t *n_ke
     n_kept = n_kept != NULL ? n_kept : &ignored;
     mf_engine_lock(session->engine);
     mf_status status = mf_session_refuse(session, "mf_session_truncate", error);
-    if (status != MF_OK)
-        n_kept = &ignored;
-    else if (n_tokens == session->position)
+    if (status == MF_OK && n_tokens == session->position)
         *n_kept = n_tokens;
-    else if (n_tokens == 0)
+    else if (status == MF_OK && n_tokens == 0)
         mf_session_drop_all(session), *n_kept = 0;
-    else
+    else if (status == MF_OK)
         status = truncate_locked(session, n_tokens, n_kept, error);
     mf_engine_unlock(session->engine);
     return status;

@@ -248,7 +248,8 @@ static void execute(strict_backend *be, const strict_entry *e)
         break;
     case STRICT_WRITE:
     case STRICT_UPLOAD:
-        memcpy(bytes_at(be, e->to), e->src, e->n_bytes);
+        if (e->n_bytes != 0) /* of nothing there may be no source */
+            memcpy(bytes_at(be, e->to), e->src, e->n_bytes);
         break;
     case STRICT_COPY:
         memcpy(bytes_at(be, e->to), bytes_at(be, e->from), e->n_bytes);

@@ -18,6 +18,8 @@ typedef struct fixture {
     mf_state_pool pool;
     mf_unit pages[MOST], recurrent[MOST];
     uint32_t n_pages, n_recurrent;
+    /* Of one unit: in the fixture, since sanitizers hold back what is freed. */
+    unsigned char bytes[PAGE > RECURRENT ? PAGE : RECURRENT];
 } fixture;
 
 static void set_up(fixture *f, const mf_allocator *a)
@@ -35,21 +37,11 @@ static void tear_down(fixture *f)
     f->backend->ops->destroy(f->backend);
 }
 
-/* Room for the bytes of a unit, to be freed. */
-static unsigned char *new_bytes(const fixture *f, mf_unit_kind kind)
-{
-    unsigned char *bytes = malloc(f->pool.kinds[kind].unit_bytes);
-    REQUIRE(bytes != NULL);
-    return bytes;
-}
-
 static void fill_unit(fixture *f, mf_unit_kind kind, mf_unit unit, int value)
 {
     const uint64_t size = f->pool.kinds[kind].unit_bytes;
-    unsigned char *bytes = new_bytes(f, kind);
-    memset(bytes, value, size);
-    f->backend->ops->write(f->backend, mf_unit_span(&f->pool, kind, unit), bytes, size);
-    free(bytes);
+    memset(f->bytes, value, size);
+    f->backend->ops->write(f->backend, mf_unit_span(&f->pool, kind, unit), f->bytes, size);
 }
 
 /* As many units as the limit allows, each filled with a byte of its own. */
@@ -71,14 +63,13 @@ static uint32_t take_all(fixture *f, mf_unit_kind kind, mf_unit *units)
 static bool is_intact(fixture *f, mf_unit_kind kind, mf_unit unit, uint32_t n)
 {
     const uint64_t size = f->pool.kinds[kind].unit_bytes;
-    unsigned char *bytes = new_bytes(f, kind);
     mf_error error = {0};
     bool is_same = true;
-    REQUIRE_OK(mf_backend_read(f->backend, mf_unit_span(&f->pool, kind, unit), bytes, size, &error),
-               &error);
+    REQUIRE_OK(
+        mf_backend_read(f->backend, mf_unit_span(&f->pool, kind, unit), f->bytes, size, &error),
+        &error);
     for (uint64_t i = 0; i < size && is_same; i++)
-        is_same = bytes[i] == n % 251 + 1;
-    free(bytes);
+        is_same = f->bytes[i] == n % 251 + 1;
     return is_same;
 }
 
