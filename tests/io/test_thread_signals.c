@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -71,6 +72,19 @@ static void check_new_threads(const long *before, uint32_t n_before, uint32_t n_
     CHECK_U64(n_new, n_expected);
 }
 
+static void *do_nothing(void *ctx)
+{
+    return ctx;
+}
+
+/* A sanitizer starts a thread of its own beside the program's first. */
+static void start_sanitizer(void)
+{
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, do_nothing, NULL) == 0);
+    REQUIRE(pthread_join(thread, NULL) == 0);
+}
+
 int main(void)
 {
     mf_error error = {0};
@@ -80,6 +94,7 @@ int main(void)
     const mf_allocator a = mf_allocator_default();
     if (access("/proc/self/task", R_OK) != 0)
         return TEST_SKIPPED;
+    start_sanitizer();
     uint32_t n = list_threads(before);
     unsigned long long own = blocked_signals((long)getpid());
     REQUIRE_OK(mf_thread_pool_create(&a, 4, &pool, &error), &error);
