@@ -19,7 +19,7 @@ expect_code 0
 "$LAYOUT" >"$scratch/layout"
 expect_same "$out" "$scratch/layout"
 
-run run "$demo" -p "Once upon a time" -n 48 --quiet
+run run "$demo" -p "Once upon a time" -n 48 --seed 0 --quiet
 expect_code 0
 cp "$out" "$scratch/text"
 example "$demo" "Once upon a time" -n 48

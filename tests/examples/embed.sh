@@ -14,7 +14,7 @@ example() {
 
 : >"$scratch/text"
 for prompt in "Once upon a time" "The sea was" "Call me" "It is a truth"; do
-    run run "$demo" -p "$prompt" -n 32 --quiet
+    run run "$demo" -p "$prompt" -n 32 --seed 0 --quiet
     expect_code 0
     cat "$out" >>"$scratch/text"
 done

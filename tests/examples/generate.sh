@@ -12,7 +12,7 @@ example() {
 }
 
 for prompt in "Once upon a time" "The sea was"; do
-    run run "$demo" -p "$prompt" -n 48 --quiet
+    run run "$demo" -p "$prompt" -n 48 --seed 0 --quiet
     expect_code 0
     cp "$out" "$scratch/text"
     example "$demo" "$prompt" 48
