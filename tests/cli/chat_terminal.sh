@@ -5,6 +5,8 @@
 . ./thinking_model.sh
 : "${PTY:=$SOURCE/build/tests/cli/cli_pty}"
 [ -x "$PTY" ] || skip "cli_pty is not built"
+# what the line editor's library leaves behind is not the program's
+export LSAN_OPTIONS="suppressions=$SOURCE/tests/cli/libraries.supp:print_suppressions=0"
 random_model
 export TERM=xterm XDG_STATE_HOME="$scratch/state" HOME="$scratch"
 esc=$(printf '\033')
