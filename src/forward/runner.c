@@ -202,34 +202,35 @@ static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
 
 /* Angles as the published model computes them: the frequency rounded to float32, their product with
  * the position too. */
-static void write_angles(mf_runner *r, const float *frequencies, float *row)
+static void fill_table(const mf_runner *r, const float *frequencies, bool is_sine, float *table)
 {
-    uint32_t half = r->h.n_rot / 2;
-    float factor = (float)r->h.rope.attention_factor;
-    for (uint32_t pos = 0; pos < r->plan.n_context; pos++) {
+    const uint32_t half = r->h.n_rot / 2;
+    const float factor = (float)r->h.rope.attention_factor;
+    for (uint32_t pos = 0; pos < r->plan.n_context; pos++)
         for (uint32_t i = 0; i < half; i++) {
-            float angle = (float)pos * frequencies[i];
-            row[i] = (float)cos((double)angle) * factor;
-            row[half + i] = (float)sin((double)angle) * factor;
+            const float angle = (float)pos * frequencies[i];
+            const double value = is_sine ? sin((double)angle) : cos((double)angle);
+            *table++ = (float)value * factor;
         }
-        uint64_t at = (uint64_t)pos * half * sizeof(float);
-        r->backend->ops->write(r->backend, mf_span_at(r->plan.cos, at), row, half * sizeof(float));
-        r->backend->ops->write(r->backend, mf_span_at(r->plan.sin, at), row + half,
-                               half * sizeof(float));
-    }
 }
 
+/* One table at a time: each is as large as what it becomes. */
 static mf_status write_rope(mf_runner *r, mf_error *error)
 {
-    uint32_t half = r->h.n_rot / 2;
+    const uint32_t half = r->h.n_rot / 2;
     if (half == 0)
         return MF_OK;
-    size_t n_bytes = 3 * half * sizeof(float);
+    const size_t table_bytes = (size_t)r->plan.n_context * half * sizeof(float);
+    const size_t n_bytes = table_bytes + half * sizeof(float);
     float *memory = mf_alloc(&r->allocator, n_bytes);
     if (memory == NULL)
         return mf_fail_memory(error, n_bytes, "rotary angles");
+    const mf_span tables[] = {r->plan.cos, r->plan.sin};
     mf_rope_frequencies(&r->h, memory);
-    write_angles(r, memory, memory + half);
+    for (uint32_t i = 0; i < 2; i++) {
+        fill_table(r, memory, i == 1, memory + half);
+        r->backend->ops->write(r->backend, tables[i], memory + half, table_bytes);
+    }
     mf_free(&r->allocator, memory, n_bytes);
     return MF_OK;
 }
