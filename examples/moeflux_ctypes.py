@@ -48,6 +48,8 @@ class EngineOptions(c.Structure):  # mf_engine_options
         ("kv_type", c.c_int),
         ("log", c.c_void_p),
         ("log_user", c.c_void_p),
+        ("device", c.c_char_p),
+        ("expert_device", c.c_char_p),
     ]
 
 
@@ -78,6 +80,7 @@ class ModelInfo(c.Structure):  # mf_model_info
             "mark_bytes ram_bytes floor_bytes n_slots slot_bytes available_bytes"
         ).split()
     ]
+    _fields_ += [("device", c.c_char * 32), ("expert_device", c.c_char * 32)]
 
 
 class SamplerOptions(c.Structure):  # mf_sampler_options

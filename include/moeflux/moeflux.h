@@ -192,6 +192,11 @@ typedef struct mf_engine_options {
     /* May be NULL. */
     mf_log_fn log;
     void *log_user;
+
+    /* What computes: "cpu"; NULL or "auto": the best there is. Read by the call alone. */
+    const char *device;
+    /* Where experts are kept and multiplied; NULL or "auto": the same device. */
+    const char *expert_device;
 } mf_engine_options;
 
 /* What mf_engine_options_default calls, with the size that the caller's compiler gives the struct.
@@ -290,6 +295,10 @@ typedef struct mf_model_info {
     uint64_t slot_bytes;
     /* Memory that this machine (and its cgroup) had available. */
     uint64_t available_bytes;
+
+    /* The devices in use: of the dense layers and sessions, and of the experts. */
+    char device[32];
+    char expert_device[32];
 } mf_model_info;
 
 MF_API MF_MUST_CHECK mf_status mf_model_inspect_sized(const char *path,

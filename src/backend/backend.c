@@ -7,16 +7,37 @@
 
 #include <string.h>
 
+static bool is_auto(const char *device)
+{
+    return device == NULL || strcmp(device, "auto") == 0;
+}
+
 static bool is_cpu(const char *device)
 {
-    return device == NULL || strcmp(device, "auto") == 0 || strcmp(device, "cpu") == 0;
+    return is_auto(device) || strcmp(device, "cpu") == 0;
+}
+
+mf_status mf_backend_check_device(const char *option, const char *device, mf_error *error)
+{
+    if (!is_cpu(device))
+        return mf_fail(error, MF_ERR_ARGUMENT, "%s '%s' is not known; there are: auto, cpu", option,
+                       device);
+    return MF_OK;
+}
+
+const char *mf_backend_device(const char *device)
+{
+    return is_auto(device) ? "cpu" : device;
+}
+
+bool mf_backend_are_apart(const char *device, const char *expert_device)
+{
+    return !is_auto(expert_device) && strcmp(mf_backend_device(device), expert_device) != 0;
 }
 
 mf_status mf_backend_open(const mf_backend_options *options, mf_backend **out, mf_error *error)
 {
-    if (!is_cpu(options->device))
-        return mf_fail(error, MF_ERR_ARGUMENT, "device '%s' is not known; there are: auto, cpu",
-                       options->device);
+    MF_TRY(mf_backend_check_device("device", options->device, error));
     return mf_cpu_backend_create(options, out, error);
 }
 

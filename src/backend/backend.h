@@ -427,6 +427,13 @@ mf_status mf_backend_open(const mf_backend_options *options, mf_backend **out, m
 typedef mf_status (*mf_backend_open_fn)(void *ctx, const mf_backend_options *options,
                                         mf_backend **out, mf_error *error);
 
+/* MF_ERR_ARGUMENT, with those that there are, for a name that mf_backend_open does not know. */
+mf_status mf_backend_check_device(const char *option, const char *device, mf_error *error);
+/* The device that a known name stands for: the best there is for "auto" and NULL. */
+const char *mf_backend_device(const char *device);
+/* Whether experts have another device than the rest; "auto" and NULL: the same. */
+bool mf_backend_are_apart(const char *device, const char *expert_device);
+
 /* Bytes of the process's memory, at most, that the device takes beside buffers and scratch for n
  * rows of at most n_cols floats in a form of its own. Can be asked before it is opened. */
 uint64_t mf_backend_host_bytes(const char *device, uint64_t n_rows, uint64_t n_cols);

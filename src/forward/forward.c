@@ -152,8 +152,11 @@ mf_status mf_forward(mf_runner *r, const mf_batch *batch, mf_error *error)
 {
     mf_status status = run(r, batch, error);
     /* Also after a failure: nothing may still write to what the caller is about to give back. */
-    mf_status ended = mf_backend_finish(r->backend, status == MF_OK ? error : NULL);
-    status = status == MF_OK ? ended : status;
+    mf_backend *const both[] = {r->backend, r->experts};
+    for (int i = 0; i < (mf_experts_are_apart(r) ? 2 : 1); i++) {
+        mf_status ended = mf_backend_finish(both[i], status == MF_OK ? error : NULL);
+        status = status == MF_OK ? ended : status;
+    }
     if (status == MF_OK)
         r->n_tokens += batch->n_rows;
     return status;

@@ -13,6 +13,25 @@ void mf_forward_mlp(mf_runner *r, uint32_t layer, uint32_t n_rows);
 /* plan.x += the mixture of experts of plan.h. */
 mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error);
 
+/* -- experts on a device of their own (expert_device.c); nothing is done where they have none -- */
+
+static inline bool mf_experts_are_apart(const mf_runner *r)
+{
+    return r->experts != r->backend;
+}
+
+/* Of what is kept resident there. */
+uint64_t mf_expert_device_resident_bytes(const mf_runner *r);
+/* Memory of the process for what goes there and comes back. */
+mf_status mf_expert_device_prepare(mf_runner *r, mf_error *error);
+/* The experts' resident scales, once they are loaded. */
+mf_status mf_expert_device_copy_scales(mf_runner *r, mf_error *error);
+/* Asks for the rows of plan.h, which go there once a later ticket has been waited for. */
+void mf_expert_rows_ask(mf_runner *r, uint32_t n_rows);
+void mf_expert_rows_send(mf_runner *r, uint32_t n_rows);
+/* The results to plan.expert_out. */
+mf_status mf_expert_rows_return(mf_runner *r, uint32_t n_rows, mf_error *error);
+
 /* What the batch's owner says between layers. */
 static inline mf_status mf_batch_check(const mf_batch *batch, mf_error *error)
 {

@@ -38,6 +38,7 @@ static mf_ticket route(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
     mf_record(r, &choose);
     r->backend->ops->read(r->backend, p->ids, r->moe.ids,
                           (uint64_t)n_rows * p->k * sizeof *r->moe.ids);
+    mf_expert_rows_ask(r, n_rows);
     return r->backend->ops->mark(r->backend);
 }
 
@@ -135,12 +136,12 @@ static void run_ready(mf_runner *r, const mf_expert_shape *shape, uint32_t n_rea
     const mf_plan *p = &r->plan;
     const mf_op op = {.kind = MF_OP_EXPERTS,
                       .n_rows = n_rows,
-                      .u.experts = {.x = p->h,
+                      .u.experts = {.x = p->expert_x,
                                     .act = p->expert_act,
-                                    .out = p->expert_out,
+                                    .out = p->expert_y,
                                     .items = l->items,
                                     .n_items = n_ready}};
-    mf_record(r, &op);
+    r->experts->ops->record(r->experts, &op);
 }
 
 /* Takes experts as they arrive until all are recorded. A slot is given back with the ticket after
@@ -153,7 +154,7 @@ static mf_status run_experts(mf_runner *r, const mf_batch *batch, const mf_exper
         MF_TRY(mf_batch_check(batch, error));
         MF_TRY(mf_expert_fetch_next(fetch, r->moe.ready, MF_READY_MAX, &n_ready, error));
         run_ready(r, shape, n_ready);
-        const mf_ticket ticket = r->backend->ops->mark(r->backend);
+        const mf_ticket ticket = r->experts->ops->mark(r->experts);
         for (uint32_t i = 0; i < n_ready; i++)
             mf_expert_fetch_release(fetch, r->moe.ready[i].index, ticket);
         done += n_ready;
@@ -179,6 +180,7 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
     if (is_early)
         run_shared(r, w, n_rows);
     MF_TRY(r->backend->ops->wait_for(r->backend, ticket, error));
+    mf_expert_rows_send(r, n_rows);
     uint32_t n_wanted = group_by_expert(r, n_rows);
     mf_expert_fetch *fetch = NULL;
     MF_TRY(mf_expert_fetch_begin(r->store, r->h.moe_index[layer], r->moe.wanted, n_wanted, &fetch,
@@ -186,8 +188,9 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
     if (!is_early)
         run_shared(r, w, n_rows);
     mf_status status = run_experts(r, batch, &w->experts, fetch, n_wanted, error);
-    mf_expert_fetch_end(fetch, r->backend->ops->mark(r->backend));
+    mf_expert_fetch_end(fetch, r->experts->ops->mark(r->experts));
     MF_TRY(status);
+    MF_TRY(mf_expert_rows_return(r, n_rows, error));
     const mf_span none = {{0}, 0};
     const mf_op combine = {
         .kind = MF_OP_COMBINE,

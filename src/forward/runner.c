@@ -8,26 +8,29 @@
 #include <math.h>
 
 /* One of the buffers that descriptors name by the id that a fresh backend gives it. */
-static mf_status create(mf_runner *r, mf_runner_buffer name, uint64_t n_bytes, mf_buffer_use use,
+static mf_status create(mf_backend *be, mf_runner_buffer name, uint64_t n_bytes, mf_buffer_use use,
                         const char *what, mf_error *error)
 {
     mf_buffer buffer;
-    MF_TRY(r->backend->ops->buffer_create(r->backend, n_bytes, use, what, &buffer, error));
+    MF_TRY(be->ops->buffer_create(be, n_bytes, use, what, &buffer, error));
     if (buffer.id == (uint32_t)name)
         return MF_OK;
     return mf_fail(error, MF_ERR_STATE, "the backend calls its buffer for %s %u, expected %u", what,
                    buffer.id, (uint32_t)name);
 }
 
+/* What is to lie in a device's memory. */
+typedef struct device_use {
+    uint64_t weights, activations, state, slots;
+} device_use;
+
 /* What is known to be needed must fit a memory of the device's own; the process's has its budget.
  */
-static mf_status check_memory(const mf_runner *r, const mf_runner_options *o, mf_error *error)
+static mf_status check_memory(const mf_backend *be, const device_use *use, mf_error *error)
 {
     mf_backend_memory memories[MF_MAX_MEMORIES];
-    uint32_t n = r->backend->ops->memories(r->backend, memories);
-    const uint64_t slot_bytes = o->n_slots * o->slot_bytes;
-    const uint64_t needed =
-        r->resident_bytes + r->plan.act_bytes + r->plan.state_bytes + slot_bytes;
+    uint32_t n = be->ops->memories(be, memories);
+    const uint64_t needed = use->weights + use->activations + use->state + use->slots;
     for (uint32_t i = 0; i < n; i++) {
         const mf_backend_memory *m = &memories[i];
         if (m->is_host || (m->uses & 1u << MF_USE_DEVICE) == 0 || m->n_bytes == 0 ||
@@ -36,29 +39,67 @@ static mf_status check_memory(const mf_runner *r, const mf_runner_options *o, mf
         return mf_fail(error, MF_ERR_BUDGET,
                        "device %s: %llu bytes of weights, %llu of activations, %llu of session "
                        "state and %llu of expert slots do not fit its memory '%s' of %llu",
-                       r->backend->ops->name, (unsigned long long)r->resident_bytes,
-                       (unsigned long long)r->plan.act_bytes,
-                       (unsigned long long)r->plan.state_bytes, (unsigned long long)slot_bytes,
-                       m->name, (unsigned long long)m->n_bytes);
+                       be->ops->name, (unsigned long long)use->weights,
+                       (unsigned long long)use->activations, (unsigned long long)use->state,
+                       (unsigned long long)use->slots, m->name, (unsigned long long)m->n_bytes);
     }
     return MF_OK;
 }
 
-static mf_status open_backend(mf_runner *r, const mf_runner_options *o, mf_error *error)
+static mf_status open_backends(mf_runner *r, const mf_runner_options *o, mf_error *error)
 {
-    const mf_backend_options options = {
-        .allocator = o->allocator, .n_threads = o->n_threads, .cpu_tier_limit = o->cpu_tier_limit};
+    mf_backend_options options = {.allocator = o->allocator,
+                                  .n_threads = o->n_threads,
+                                  .cpu_tier_limit = o->cpu_tier_limit,
+                                  .device = o->device};
     if (o->open_backend != NULL)
         MF_TRY(o->open_backend(o->backend_ctx, &options, &r->backend, error));
     else
         MF_TRY(mf_backend_open(&options, &r->backend, error));
-    MF_TRY(check_memory(r, o, error));
-    MF_TRY(create(r, MF_BUFFER_RESIDENT, r->resident_bytes, mf_backend_operand_use(r->backend),
-                  "the dense weights", error));
+    r->experts = r->backend;
+    if (r->plan.expert_act_bytes == 0)
+        return MF_OK;
+    mf_backend *experts;
+    options.device = o->expert_device;
+    if (o->open_experts != NULL)
+        MF_TRY(o->open_experts(o->experts_ctx, &options, &experts, error));
+    else
+        MF_TRY(mf_backend_open(&options, &experts, error));
+    r->experts = experts;
+    return MF_OK;
+}
+
+/* Of experts that have a device of their own. */
+static mf_status make_expert_buffers(mf_runner *r, uint64_t slots, mf_error *error)
+{
+    mf_backend *be = r->experts;
+    const device_use use = {.weights = mf_expert_device_resident_bytes(r),
+                            .activations = r->plan.expert_act_bytes,
+                            .slots = slots};
+    MF_TRY(check_memory(be, &use, error));
     MF_TRY(
-        create(r, MF_BUFFER_ACTIVATIONS, r->plan.act_bytes, MF_USE_DEVICE, "activations", error));
-    return create(r, MF_BUFFER_SLOTS, o->n_slots * o->slot_bytes,
-                  mf_backend_operand_use(r->backend), "expert slots", error);
+        create(be, MF_BUFFER_RESIDENT, use.weights, MF_USE_DEVICE, "the experts' scales", error));
+    return create(be, MF_BUFFER_ACTIVATIONS, use.activations, MF_USE_DEVICE, "the experts' rows",
+                  error);
+}
+
+static mf_status make_buffers(mf_runner *r, const mf_runner_options *o, mf_error *error)
+{
+    const uint64_t slots = o->n_slots * o->slot_bytes;
+    const device_use use = {.weights = r->resident_bytes,
+                            .activations = r->plan.act_bytes,
+                            .state = r->plan.state_bytes,
+                            .slots = mf_experts_are_apart(r) ? 0 : slots};
+    MF_TRY(check_memory(r->backend, &use, error));
+    MF_TRY(create(r->backend, MF_BUFFER_RESIDENT, use.weights, mf_backend_operand_use(r->backend),
+                  "the dense weights", error));
+    MF_TRY(create(r->backend, MF_BUFFER_ACTIVATIONS, use.activations, MF_USE_DEVICE, "activations",
+                  error));
+    if (mf_experts_are_apart(r))
+        MF_TRY(make_expert_buffers(r, slots, error));
+    MF_TRY(create(r->experts, MF_BUFFER_SLOTS, slots, mf_backend_operand_use(r->experts),
+                  "expert slots", error));
+    return mf_expert_device_prepare(r, error);
 }
 
 mf_status mf_reserve_kinds(mf_runner *r, const mf_op_kind *kinds, mf_error *error)
@@ -91,7 +132,7 @@ static mf_status reserve_mlp(mf_runner *r, uint32_t layer, mf_error *error)
                            .u.experts = {.items = &item, .n_items = 1}};
     const mf_op_kind kinds[] = {MF_OP_COMBINE, 0};
     MF_TRY(mf_reserve_kinds(r, kinds, error));
-    return mf_backend_reserve(r->backend, &experts, error);
+    return mf_backend_reserve(r->experts, &experts, error);
 }
 
 /* The largest operations of each kind that will be recorded, so that none of them allocates later.
@@ -141,11 +182,11 @@ static mf_status slot_upload(void *ctx, uint64_t slot_at, const unsigned char *f
 static mf_status find_slots(mf_runner *r, const mf_runner_options *o,
                             mf_expert_store_options *options, mf_error *error)
 {
-    const mf_backend_ops *ops = r->backend->ops;
+    const mf_backend_ops *ops = r->experts->ops;
     options->memory = (mf_slot_memory){
         .n_bytes = o->n_slots * o->slot_bytes,
-        .host = ops->buffer_host(r->backend, (mf_buffer){MF_BUFFER_SLOTS}),
-        .ctx = r->backend,
+        .host = ops->buffer_host(r->experts, (mf_buffer){MF_BUFFER_SLOTS}),
+        .ctx = r->experts,
         .is_done = slot_is_done,
         .wait_for = slot_wait_for,
         .upload = slot_upload,
@@ -154,9 +195,9 @@ static mf_status find_slots(mf_runner *r, const mf_runner_options *o,
         return MF_OK;
     mf_buffer staging;
     uint64_t n = o->n_slots < STAGED_EXPERTS ? o->n_slots : STAGED_EXPERTS;
-    MF_TRY(ops->buffer_create(r->backend, n * o->slot_bytes, MF_USE_STAGING, "experts on their way",
+    MF_TRY(ops->buffer_create(r->experts, n * o->slot_bytes, MF_USE_STAGING, "experts on their way",
                               &staging, error));
-    options->staging = ops->buffer_host(r->backend, staging);
+    options->staging = ops->buffer_host(r->experts, staging);
     options->staging_bytes = n * o->slot_bytes;
     return MF_OK;
 }
@@ -254,9 +295,11 @@ mf_status mf_runner_open(mf_model *model, const mf_runner_options *o, mf_runner 
     uint64_t page_bytes, recurrent_bytes;
     *r = (mf_runner){.allocator = o->allocator};
     take_over(r, model);
-    MF_TRY(open_backend(r, o, error));
+    MF_TRY(open_backends(r, o, error));
+    MF_TRY(make_buffers(r, o, error));
     MF_TRY(mf_load_resident(r->backend, (mf_buffer){MF_BUFFER_RESIDENT}, &model->binder,
                             o->n_threads, error));
+    MF_TRY(mf_expert_device_copy_scales(r, error));
     MF_TRY(reserve_ops(r, o->n_sequences, error));
     MF_TRY(open_store(r, model->source, o, error));
     MF_TRY(make_lists(r, o->n_sequences, error));
@@ -269,6 +312,8 @@ void mf_runner_close(mf_runner *r)
     const mf_allocator a = r->allocator;
     mf_expert_store_close(&r->store);
     mf_io_close(&r->io);
+    if (r->experts != NULL && mf_experts_are_apart(r))
+        r->experts->ops->destroy(r->experts);
     if (r->backend != NULL)
         r->backend->ops->destroy(r->backend);
     mf_arena_free(&r->arena);

@@ -33,7 +33,11 @@ typedef struct mf_runner {
     mf_model_weights weights;
     mf_expert_map map; /* its arrays, and those that its parts point to, belong to the runner */
     mf_expert_tables tables;
-    mf_backend *backend;
+    mf_backend *backend; /* of dense layers, activations, and what sessions hold */
+    mf_backend *experts; /* where slots are and experts are multiplied: the same, or another */
+    /* Rows on their way there, [chunk, hidden], and back, [chunk * k, hidden]; NULL where the two
+     * are one. */
+    unsigned char *rows_there, *rows_back;
     uint64_t resident_bytes;
     mf_io *io;
     mf_expert_store *store;
@@ -58,8 +62,11 @@ typedef struct mf_runner_options {
     mf_io_kind io;
     const struct mf_io_engine *io_engine; /* NULL: by `io` */
     void *io_arg;
+    const char *device, *expert_device;
     mf_backend_open_fn open_backend; /* NULL: mf_backend_open */
     void *backend_ctx;
+    mf_backend_open_fn open_experts; /* NULL: as expert_device says */
+    void *experts_ctx;
 } mf_runner_options;
 
 /* Opens what the descriptors plan: backend, resident weights, expert store. Takes over what it

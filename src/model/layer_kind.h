@@ -19,6 +19,7 @@ typedef enum mf_runner_buffer {
     MF_BUFFER_ACTIVATIONS = 2,
     MF_BUFFER_SLOTS = 3 /* of experts */
 } mf_runner_buffer;
+/* A device of the experts' own has the same: their resident scales, their rows, their slots. */
 
 /* Bytes laid out one after another within one buffer. */
 typedef struct mf_layout {

@@ -55,6 +55,8 @@ static mf_status check_options(const mf_engine_options *o, mf_error *error)
     if (o->packed_expert_bits != 0 && o->packed_expert_bits != 2 && o->packed_expert_bits != 4)
         return mf_fail(error, MF_ERR_ARGUMENT, "packed_expert_bits %u is not 0, 2 or 4",
                        o->packed_expert_bits);
+    MF_TRY(mf_backend_check_device("device", o->device, error));
+    MF_TRY(mf_backend_check_device("expert_device", o->expert_device, error));
     MF_TRY(check_most("io", (uint32_t)o->io, MF_IO_POOL, error));
     MF_TRY(check_most("cpu_tier_limit", (uint32_t)o->cpu_tier_limit, MF_CPU_AVX512, error));
     return check_most("kv_type", (uint32_t)o->kv_type, MF_KV_BF16, error);
@@ -86,8 +88,8 @@ static mf_status bind_weights(mf_model *m, const mf_allocator *a, mf_error *erro
     return mf_bind_finish(&m->binder, &m->h, error);
 }
 
-static mf_status make_plan(mf_model *m, const mf_engine_options *o, mf_layer_kinds kinds,
-                           mf_error *error)
+mf_status mf_model_plan(mf_model *m, const mf_engine_options *o, mf_layer_kinds kinds,
+                        bool experts_apart, mf_error *error)
 {
     uint32_t context = o->n_context_tokens != 0 ? o->n_context_tokens : DEFAULT_CONTEXT;
     context = context > m->h.n_context ? m->h.n_context : context;
@@ -100,7 +102,9 @@ static mf_status make_plan(mf_model *m, const mf_engine_options *o, mf_layer_kin
                                         .k = m->k,
                                         .n_sessions = o->n_sessions,
                                         .cache_type = o->kv_type == MF_KV_BF16 ? MF_BF16 : MF_F32,
-                                        .kinds = kinds};
+                                        .kinds = kinds,
+                                        .device = o->device,
+                                        .experts_apart = experts_apart};
     if (!mf_plan_make(&m->h, &m->plan_options, &m->plan))
         return mf_fail(error, MF_ERR_FORMAT, "%s: sizes overflow", m->source->hparam_path);
     if (o->state_bytes != 0)
@@ -126,7 +130,8 @@ mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine
     MF_TRY_GOTO(out->family->configure(out->source, &out->h, error));
     MF_TRY_GOTO(check_options_of_model(options, &out->h, error));
     MF_TRY_GOTO(bind_weights(out, a, error));
-    MF_TRY_GOTO(make_plan(out, options, kinds, error));
+    MF_TRY_GOTO(mf_model_plan(
+        out, options, kinds, mf_backend_are_apart(options->device, options->expert_device), error));
     return MF_OK;
 fail:
     mf_model_release(out);
@@ -188,6 +193,15 @@ static void describe_shapes(const mf_model *m, mf_model_info *out)
     out->n_parameters = m->binder.n_parameters;
 }
 
+/* As the options name them. */
+static void describe_devices(const mf_engine_options *o, mf_model_info *out)
+{
+    const bool are_apart = mf_backend_are_apart(o->device, o->expert_device);
+    snprintf(out->device, sizeof out->device, "%s", mf_backend_device(o->device));
+    snprintf(out->expert_device, sizeof out->expert_device, "%s",
+             are_apart ? o->expert_device : out->device);
+}
+
 /* What the options come to for sessions. */
 static void describe_sessions(const mf_model *m, const mf_engine_options *o, mf_model_info *out)
 {
@@ -244,6 +258,7 @@ void mf_model_describe(const mf_model *m, const mf_engine_options *options, bool
     mf_model_info info = {.struct_bytes = sizeof info};
     describe_shapes(m, &info);
     describe_sessions(m, options, &info);
+    describe_devices(options, &info);
     for (uint32_t i = 0; i < m->h.n_moe_layers; i++) {
         uint64_t one = expert_bytes(m, i);
         info.one_expert_bytes = one > info.one_expert_bytes ? one : info.one_expert_bytes;

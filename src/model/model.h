@@ -29,6 +29,10 @@ mf_status mf_engine_options_take(const mf_engine_options *given, mf_engine_optio
 
 mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine_options *options,
                         mf_layer_kinds kinds, mf_model *out, mf_error *error);
+/* Part of mf_model_read; once more where other than the options' names say whether experts have a
+ * device of their own. */
+mf_status mf_model_plan(mf_model *model, const mf_engine_options *options, mf_layer_kinds kinds,
+                        bool experts_apart, mf_error *error);
 void mf_model_release(mf_model *model);
 /* Fills *out and *budget: that of an engine about to be opened, or as mf_model_inspect tells it. */
 void mf_model_describe(const mf_model *model, const mf_engine_options *options, bool opens,

@@ -38,15 +38,28 @@ static void plan_kinds(const mf_hparams *h, const mf_plan_options *o, mf_layout 
     l->used = shared_from;
 }
 
-static void plan_mlp(const mf_hparams *h, mf_layout *l, mf_plan *p)
+/* What experts read, need and leave: among the other activations, or on a device of their own, from
+ * where it comes back to expert_out. */
+static void plan_experts(const mf_hparams *h, bool are_apart, mf_layout *l, mf_plan *p)
 {
-    uint64_t n = p->n_chunk, picks = n * p->k;
+    const uint64_t n = p->n_chunk, picks = n * p->k;
+    mf_layout apart = {.buffer = {MF_BUFFER_ACTIVATIONS}};
+    p->expert_act = take(are_apart ? &apart : l, picks, 2 * (uint64_t)h->expert_hidden);
+    p->expert_out = take(l, picks, h->hidden_size);
+    p->expert_x = are_apart ? take(&apart, n, h->hidden_size) : p->h;
+    p->expert_y = are_apart ? take(&apart, picks, h->hidden_size) : p->expert_out;
+    p->expert_act_bytes = apart.high;
+    l->overflow |= apart.overflow;
+}
+
+static void plan_mlp(const mf_hparams *h, bool experts_apart, mf_layout *l, mf_plan *p)
+{
+    uint64_t n = p->n_chunk;
     uint32_t hidden = h->shared_hidden > h->dense_hidden ? h->shared_hidden : h->dense_hidden;
     p->mlp_gate = take(l, n, hidden);
     p->mlp_up = take(l, n, hidden);
     p->mlp_out = take(l, n, h->hidden_size);
-    p->expert_act = take(l, picks, 2 * (uint64_t)h->expert_hidden);
-    p->expert_out = take(l, picks, h->hidden_size);
+    plan_experts(h, experts_apart, l, p);
 }
 
 static uint64_t pages_of(uint64_t n_tokens)
@@ -90,12 +103,12 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
 }
 
 /* A chunk's tokens in a form of the backend's own: hardly smaller than float32, and bounded. */
-static uint64_t prepared_bytes(const mf_hparams *h, uint64_t n_chunk)
+static uint64_t prepared_bytes(const mf_hparams *h, const char *device, uint64_t n_chunk)
 {
     uint64_t width = max_u64(h->hidden_size, max_u64(h->shared_hidden, h->dense_hidden));
     width = max_u64(width, max_u64(mf_query_width(h), mf_value_width(h)));
     width = max_u64(width, max_u64(h->q_rank, (uint64_t)h->n_heads * h->value_head_dim));
-    return mf_backend_host_bytes(NULL, n_chunk, width);
+    return mf_backend_host_bytes(device, n_chunk, width);
 }
 
 static uint32_t logit_rows(uint32_t n_sessions)
@@ -112,7 +125,7 @@ static uint64_t host_bytes(const mf_hparams *h, const mf_plan_options *o, const 
     const uint64_t n = o->n_chunk, picks = n * o->k;
     return picks * 16 + (uint64_t)h->n_experts * 64 +
            n * (h->hidden_size + 2 * (uint64_t)h->n_v_heads + 1) * 4 + (uint64_t)h->n_vocab * 4 +
-           o->n_sessions * p->session_host_bytes + prepared_bytes(h, n);
+           o->n_sessions * p->session_host_bytes + prepared_bytes(h, o->device, n);
 }
 
 bool mf_plan_make(const mf_hparams *h, const mf_plan_options *o, mf_plan *out)
@@ -136,7 +149,7 @@ bool mf_plan_make(const mf_hparams *h, const mf_plan_options *o, mf_plan *out)
     p.router = take(&l, n, h->n_experts);
     p.shared_router = take(&l, n, 1);
     plan_kinds(h, o, &l, &p);
-    plan_mlp(h, &l, &p);
+    plan_mlp(h, o->experts_apart, &l, &p);
     p.act_bytes = l.high;
     bool fits = mf_plan_state(h, o, NULL, &p.page_bytes, &p.recurrent_bytes) &&
                 plan_sessions(o->n_sessions, &p);

@@ -34,13 +34,17 @@ typedef struct mf_plan {
     mf_span ids, weights, router, shared_router;
     mf_span kind[MF_N_LAYER_KINDS][MF_KIND_SPANS]; /* of the kinds that the model has */
     mf_dtype cache_type;                           /* of cached keys, values and latents */
-    mf_span mlp_gate, mlp_up, mlp_out, expert_act, expert_out;
+    mf_span mlp_gate, mlp_up, mlp_out;
+    /* [picks, ...]: scratch, results as the experts leave them and as they are summed; expert_x is
+     * what they read. Where experts have a device of their own, all but expert_out are there. */
+    mf_span expert_x, expert_act, expert_y, expert_out;
     uint64_t act_bytes;
-    uint64_t page_bytes;      /* MF_PAGE_TOKENS positions of all layers; 0: none is cached */
-    uint64_t recurrent_bytes; /* one recurrent state of all layers; 0: none has one */
-    uint64_t session_bytes;   /* pages of n_context positions, and what a session needs besides */
-    uint64_t state_bytes;     /* of all sessions together: the default, or the option */
-    uint64_t mark_bytes;      /* of these, what marks alone may hold */
+    uint64_t expert_act_bytes; /* on the experts' own device; 0: they have none */
+    uint64_t page_bytes;       /* MF_PAGE_TOKENS positions of all layers; 0: none is cached */
+    uint64_t recurrent_bytes;  /* one recurrent state of all layers; 0: none has one */
+    uint64_t session_bytes;    /* pages of n_context positions, and what a session needs besides */
+    uint64_t state_bytes;      /* of all sessions together: the default, or the option */
+    uint64_t mark_bytes;       /* of these, what marks alone may hold */
     uint64_t session_host_bytes;
     uint64_t host_bytes; /* host-side lists of the experts' rows */
 } mf_plan;
@@ -49,6 +53,8 @@ typedef struct mf_plan_options {
     uint32_t n_chunk, n_context, k, n_sessions;
     mf_dtype cache_type;
     mf_layer_kinds kinds;
+    const char *device;
+    bool experts_apart; /* they have a device of their own */
 } mf_plan_options;
 
 /* False if a size overflows. */

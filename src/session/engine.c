@@ -92,10 +92,19 @@ static mf_status open_runner(mf_engine *e, mf_model *m, const mf_engine_hooks *h
                                        .io = e->options.io,
                                        .io_engine = hooks->io_engine,
                                        .io_arg = hooks->io_arg,
+                                       .device = e->options.device,
+                                       .expert_device = e->options.expert_device,
                                        .open_backend = hooks->open_backend,
-                                       .backend_ctx = hooks->backend_ctx};
+                                       .backend_ctx = hooks->backend_ctx,
+                                       .open_experts = hooks->open_experts,
+                                       .experts_ctx = hooks->experts_ctx};
     e->n_threads = m->n_threads;
-    return mf_runner_open(m, &options, &e->runner, error);
+    e->options.device = e->options.expert_device = NULL; /* the caller's */
+    MF_TRY(mf_runner_open(m, &options, &e->runner, error));
+    snprintf(e->info.device, sizeof e->info.device, "%s", e->runner.backend->ops->name);
+    snprintf(e->info.expert_device, sizeof e->info.expert_device, "%s",
+             e->runner.experts->ops->name);
+    return MF_OK;
 }
 
 static mf_status open_parts(mf_engine *e, mf_model *m, const mf_engine_hooks *hooks,
@@ -108,6 +117,17 @@ static mf_status open_parts(mf_engine *e, mf_model *m, const mf_engine_hooks *ho
     if (e->parts_list == NULL || e->parts_sessions == NULL)
         return mf_fail_memory(error, n * sizeof *e->parts_list, "the list of a batch's sessions");
     return open_state(e, error);
+}
+
+static mf_status open_model(mf_engine *e, mf_model *m, const mf_engine_hooks *hooks,
+                            mf_error *error)
+{
+    mf_budget budget;
+    if (hooks->open_experts != NULL)
+        MF_TRY(mf_model_plan(m, &e->options, mf_layer_kind_table, true, error));
+    mf_model_describe(m, &e->options, true, &budget, &e->info);
+    MF_TRY(check_budget(&budget, m->source->path, error));
+    return open_parts(e, m, hooks, error);
 }
 
 mf_status mf_engine_open_with(const char *path, const mf_engine_options *options,
@@ -124,11 +144,7 @@ mf_status mf_engine_open_with(const char *path, const mf_engine_options *options
     mf_model m;
     mf_status status = mf_model_read(&a, path, &e->options, mf_layer_kind_table, &m, error);
     if (status == MF_OK) {
-        mf_budget budget;
-        mf_model_describe(&m, &e->options, true, &budget, &e->info);
-        status = check_budget(&budget, m.source->path, error);
-        if (status == MF_OK)
-            status = open_parts(e, &m, hooks, error);
+        status = open_model(e, &m, hooks, error);
         mf_model_release(&m);
     }
     if (status != MF_OK) {

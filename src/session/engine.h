@@ -48,6 +48,8 @@ typedef struct mf_engine_hooks {
     void *io_arg;
     mf_backend_open_fn open_backend;
     void *backend_ctx;
+    mf_backend_open_fn open_experts; /* theirs, apart from the other */
+    void *experts_ctx;
 } mf_engine_hooks;
 
 /* mf_engine_open with hooks; for tests. */

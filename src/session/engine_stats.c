@@ -18,6 +18,14 @@ static void end_turn(mf_engine *engine)
     mf_turn_end(&engine->turn);
 }
 
+static uint64_t weight_bytes(const mf_runner *r)
+{
+    uint64_t n_bytes = r->backend->ops->weight_bytes(r->backend);
+    if (r->experts != r->backend)
+        n_bytes += r->experts->ops->weight_bytes(r->experts);
+    return n_bytes;
+}
+
 void mf_engine_count_locked(mf_engine *e)
 {
     mf_expert_stats s;
@@ -29,7 +37,7 @@ void mf_engine_count_locked(mf_engine *e)
         .n_reads = s.n_reads,
         .read_bytes = s.read_bytes,
         .expert_bytes_touched = e->runner.expert_bytes_touched,
-        .weight_bytes_touched = e->runner.backend->ops->weight_bytes(e->runner.backend),
+        .weight_bytes_touched = weight_bytes(&e->runner),
         .wait_us = s.wait_us,
         .reading_us = s.reading_us,
     };
@@ -119,6 +127,7 @@ mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "mf_engine_measure_compute: engine or a result is NULL");
     const mf_span spans[] = {{{MF_BUFFER_RESIDENT}, 0}, {{MF_BUFFER_SLOTS}, 0}};
+    const uint32_t n_spans = engine->runner.experts == engine->runner.backend ? 2 : 1;
     MF_TRY(take_turn(engine, error));
     /* Slots that were never filled are not backed by memory: reading them would measure the zero
      * page. */
@@ -128,7 +137,7 @@ mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
         engine->info.resident_bytes,
         s.n_misses < engine->info.n_slots ? 0 : engine->info.n_slots * engine->info.slot_bytes};
     mf_status status = engine->runner.backend->ops->measure(
-        engine->runner.backend, spans, n_bytes, 2, n_milliseconds, dram_bytes_per_second,
+        engine->runner.backend, spans, n_bytes, n_spans, n_milliseconds, dram_bytes_per_second,
         fma_per_second, error);
     end_turn(engine);
     return status;

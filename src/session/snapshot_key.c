@@ -183,6 +183,16 @@ fail:
     return status;
 }
 
+/* Whose roundings states have: both devices' where experts have one of their own; 0: none. */
+static uint32_t rounding(const mf_runner *r)
+{
+    const uint32_t dense = r->backend->ops->rounding(r->backend);
+    const uint32_t experts = r->experts->ops->rounding(r->experts);
+    if (dense == 0 || experts == 0)
+        return 0;
+    return dense == experts ? dense : dense | experts << 16;
+}
+
 /* Two threads may both compute it: they find the same. */
 mf_status mf_engine_snapshot_key(mf_engine *engine, mf_snapshot_key *out, mf_error *error)
 {
@@ -194,7 +204,7 @@ mf_status mf_engine_snapshot_key(mf_engine *engine, mf_snapshot_key *out, mf_err
         return MF_OK;
     const mf_backend *be = engine->runner.backend;
     mf_snapshot_key key = {.kv_type = (uint32_t)engine->options.kv_type,
-                           .cpu_tier = be->ops->rounding(be)};
+                           .cpu_tier = rounding(&engine->runner)};
     if (key.cpu_tier == 0)
         return mf_fail(error, MF_ERR_UNSUPPORTED,
                        "backend %s on %s: its states cannot be told from another's, and are not "

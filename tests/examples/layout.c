@@ -29,6 +29,8 @@ static void engine_options(void)
     AT(mf_engine_options, kv_type);
     AT(mf_engine_options, log);
     AT(mf_engine_options, log_user);
+    AT(mf_engine_options, device);
+    AT(mf_engine_options, expert_device);
 }
 
 static void model_info(void)
@@ -83,6 +85,8 @@ static void model_info(void)
     AT(mf_model_info, n_slots);
     AT(mf_model_info, slot_bytes);
     AT(mf_model_info, available_bytes);
+    AT(mf_model_info, device);
+    AT(mf_model_info, expert_device);
 }
 
 int main(void)

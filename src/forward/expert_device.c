@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Experts on a device of their own: what the runner keeps there, and the rows that go there and
+ * back through memory that both devices' transfers reach. A read is waited for before its bytes are
+ * sent on; sources of uploads are written again only after work that came later in their stream has
+ * been waited for (there: the results; back: the next layer's choice of experts).
+ */
+#include "forward/forward.h"
+
+static uint64_t row_bytes(const mf_runner *r)
+{
+    return (uint64_t)r->h.hidden_size * sizeof(float);
+}
+
+static mf_status make_rows(mf_backend *be, uint64_t n_bytes, const char *what, unsigned char **out,
+                           mf_error *error)
+{
+    mf_buffer buffer;
+    MF_TRY(be->ops->buffer_create(be, n_bytes, MF_USE_STAGING, what, &buffer, error));
+    *out = be->ops->buffer_host(be, buffer);
+    return MF_OK;
+}
+
+mf_status mf_expert_device_prepare(mf_runner *r, mf_error *error)
+{
+    if (!mf_experts_are_apart(r))
+        return MF_OK;
+    const uint64_t there = r->plan.n_chunk * row_bytes(r);
+    MF_TRY(make_rows(r->experts, there, "rows for experts", &r->rows_there, error));
+    return make_rows(r->backend, there * r->plan.k, "rows of experts", &r->rows_back, error);
+}
+
+/* The arrays of a matrix that are resident, of all experts: where they are to be there. */
+static uint64_t place_scales(const mf_runner *r, mf_weight *w, uint64_t at)
+{
+    const mf_weight_format *format = mf_weight_format_of(&w->shape);
+    for (uint32_t i = 0; i < format->n_arrays; i++) {
+        if (!format->arrays[i].is_float32)
+            continue;
+        w->arrays[i].offset = at;
+        at += (r->h.n_experts * mf_weight_array_bytes(&w->shape, i) + 63) / 64 * 64;
+    }
+    return at;
+}
+
+uint64_t mf_expert_device_resident_bytes(const mf_runner *r)
+{
+    uint64_t at = 64; /* a buffer is never empty */
+    for (uint32_t i = 0; i < r->h.n_layers; i++) {
+        mf_expert_shape shape = r->weights.layers[i].experts;
+        if (r->h.is_dense[i] || !shape.has_resident_scales)
+            continue;
+        at = place_scales(r, &shape.gate, at);
+        at = place_scales(r, &shape.up, at);
+        at = place_scales(r, &shape.down, at);
+    }
+    return at;
+}
+
+/* Through rows_there: what fits it at a time. */
+static mf_status copy_there(mf_runner *r, mf_span to, mf_span from, uint64_t n_bytes,
+                            mf_error *error)
+{
+    const uint64_t room = r->plan.n_chunk * row_bytes(r);
+    for (uint64_t at = 0; at < n_bytes; at += room) {
+        const uint64_t n = n_bytes - at < room ? n_bytes - at : room;
+        MF_TRY(mf_backend_read(r->backend, mf_span_at(from, at), r->rows_there, n, error));
+        const mf_ticket sent =
+            r->experts->ops->upload(r->experts, mf_span_at(to, at), r->rows_there, n);
+        MF_TRY(r->experts->ops->wait_for(r->experts, sent, error));
+    }
+    return MF_OK;
+}
+
+static mf_status move_scales(mf_runner *r, mf_weight *w, uint64_t *at, mf_error *error)
+{
+    const mf_weight_format *format = mf_weight_format_of(&w->shape);
+    const mf_weight here = *w;
+    *at = place_scales(r, w, *at);
+    for (uint32_t i = 0; i < format->n_arrays; i++)
+        if (format->arrays[i].is_float32)
+            MF_TRY(copy_there(r, w->arrays[i], here.arrays[i],
+                              r->h.n_experts * mf_weight_array_bytes(&w->shape, i), error));
+    return MF_OK;
+}
+
+mf_status mf_expert_device_copy_scales(mf_runner *r, mf_error *error)
+{
+    uint64_t at = 64;
+    for (uint32_t i = 0; mf_experts_are_apart(r) && i < r->h.n_layers; i++) {
+        mf_expert_shape *shape = &r->weights.layers[i].experts;
+        if (r->h.is_dense[i] || !shape->has_resident_scales)
+            continue;
+        MF_TRY(move_scales(r, &shape->gate, &at, error));
+        MF_TRY(move_scales(r, &shape->up, &at, error));
+        MF_TRY(move_scales(r, &shape->down, &at, error));
+    }
+    return MF_OK;
+}
+
+void mf_expert_rows_ask(mf_runner *r, uint32_t n_rows)
+{
+    if (mf_experts_are_apart(r))
+        r->backend->ops->read(r->backend, r->plan.h, r->rows_there, n_rows * row_bytes(r));
+}
+
+void mf_expert_rows_send(mf_runner *r, uint32_t n_rows)
+{
+    if (mf_experts_are_apart(r))
+        (void)r->experts->ops->upload(r->experts, r->plan.expert_x, r->rows_there,
+                                      n_rows * row_bytes(r));
+}
+
+mf_status mf_expert_rows_return(mf_runner *r, uint32_t n_rows, mf_error *error)
+{
+    const uint64_t n_bytes = (uint64_t)n_rows * r->plan.k * row_bytes(r);
+    if (!mf_experts_are_apart(r))
+        return MF_OK;
+    MF_TRY(mf_backend_read(r->experts, r->plan.expert_y, r->rows_back, n_bytes, error));
+    (void)r->backend->ops->upload(r->backend, r->plan.expert_out, r->rows_back, n_bytes);
+    return MF_OK;
+}
