@@ -20,11 +20,27 @@ static mf_engine_options device_options(const golden_case *c)
     return options;
 }
 
+/* Of an engine's two devices, those that are strict; the other is the CPU. */
+typedef enum strict_side { STRICT_ALL, STRICT_DENSE, STRICT_EXPERTS } strict_side;
+
+static strict_side side; /* of the engines that are opened */
+
+static mf_status open_cpu(void *ctx, const mf_backend_options *options, mf_backend **out,
+                          mf_error *error)
+{
+    (void)ctx;
+    return mf_backend_open(options, out, error);
+}
+
 static mf_status open_on(const golden_case *c, strict_options *strict, mf_engine **out,
                          mf_error *error)
 {
     const mf_engine_options options = device_options(c);
-    const mf_engine_hooks hooks = {.open_backend = strict_backend_open, .backend_ctx = strict};
+    mf_engine_hooks hooks = {.open_backend = strict_backend_open, .backend_ctx = strict};
+    if (side == STRICT_DENSE)
+        hooks.open_experts = open_cpu;
+    if (side == STRICT_EXPERTS)
+        hooks = (mf_engine_hooks){.open_experts = strict_backend_open, .experts_ctx = strict};
     return mf_engine_open_with(golden_path(c->name), &options, &hooks, out, error);
 }
 
@@ -104,7 +120,9 @@ static void check_lost(const golden_case *c)
             CHECK_CONTAINS(error.message, "lost");
         }
     }
-    CHECK_MSG(n > 20 && n < 2000, "%s: %u runs", c->name, (unsigned)n);
+    /* of experts alone few: a run takes all that is waiting */
+    CHECK_MSG(n > (side == STRICT_EXPERTS ? 4 : 20) && n < 2000, "%s: %u runs", c->name,
+              (unsigned)n);
     CHECK_BYTES(got, whole, g.n_vocab * sizeof *got);
     printf("%s: lost at each of %u runs\n", c->name, (unsigned)n - 2);
     free(whole);
@@ -142,6 +160,43 @@ static void check_shared(const golden_case *c)
     }
     free(want);
     golden_free(&g);
+}
+
+/* The devices' own names. */
+static void check_names(const golden_case *c)
+{
+    mf_engine *engine = NULL;
+    mf_error error = {0};
+    mf_model_info info;
+    strict_options strict = {0};
+    REQUIRE_OK(open_on(c, &strict, &engine, &error), &error);
+    mf_engine_info(engine, &info);
+    CHECK_STR(info.device, side == STRICT_EXPERTS ? "cpu" : "strict");
+    CHECK_STR(info.expert_device, side == STRICT_DENSE ? "cpu" : "strict");
+    mf_engine_close(&engine);
+}
+
+/* Experts apart, under the same kernels: what one device gives, resident scales or none. */
+static void check_same_bits(void)
+{
+    static const char *const names[] = {"mlx_4bit", "k2_fp8", "v3_fp8_bf16_scales"};
+    const strict_side apart = side;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const golden_case *c = golden_case_find(names[i]);
+        golden g;
+        golden_read(c, &g);
+        float *logits = malloc(2 * g.n_vocab * sizeof *logits);
+        REQUIRE(logits != NULL);
+        mf_error error = {0};
+        strict_options strict = {.seed = 11 + i, .runs_ahead = true};
+        REQUIRE_OK(live(c, &g, &strict, logits, &error), &error);
+        side = STRICT_ALL;
+        REQUIRE_OK(live(c, &g, &strict, logits + g.n_vocab, &error), &error);
+        side = apart;
+        CHECK_BYTES(logits, logits + g.n_vocab, g.n_vocab * sizeof *logits);
+        free(logits);
+        golden_free(&g);
+    }
 }
 
 /* ---------------------------------------------------------------------------------- threads -- */
@@ -230,6 +285,14 @@ int main(void)
     check_lost(golden_case_find("v3_mlx_4bit_split"));
     check_shared(golden_case_find("mlx_4bit"));
     check_shared(golden_case_find("v2_lite_bf16"));
+    for (side = STRICT_DENSE; side <= STRICT_EXPERTS; side++) {
+        check_budget(golden_case_find("mlx_4bit"));
+        check_lost(golden_case_find("mlx_4bit"));
+        check_lost(golden_case_find("k2_fp8"));
+        check_names(golden_case_find("mlx_4bit"));
+        check_same_bits();
+    }
+    side = STRICT_ALL;
     check_beside(golden_case_find("mlx_4bit"));
     check_beside(golden_case_find("v2_lite_bf16"));
     return test_result();

@@ -141,12 +141,21 @@ static void test_case(const golden_case *c)
     golden_free(&g);
 }
 
-/* With an argument: only the cases whose names start with it. */
+/* Whether the case's name is one of those given; without any all are. */
+static bool is_asked_for(const golden_case *c, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(c->name, argv[i]) == 0)
+            return true;
+    return argc <= 1;
+}
+
+/* With arguments: only the cases of these names. */
 int main(int argc, char **argv)
 {
     for (size_t i = 0; i < n_golden_cases; i++) {
         const golden_case *c = &golden_cases[i];
-        if (argc > 1 && strncmp(c->name, argv[1], strlen(argv[1])) != 0)
+        if (!is_asked_for(c, argc, argv))
             continue;
         test_case(c);
     }
