@@ -226,6 +226,8 @@ void mf_bench_print_json(const mf_bench_setup *setup, const mf_bench_round *roun
     mf_cli_json_string(&json, "form", info->form);
     mf_cli_json_string(&json, "io", setup->io_name);
     mf_cli_json_string(&json, "cpu", setup->cpu_name);
+    mf_cli_json_string(&json, "device", info->device);
+    mf_cli_json_string(&json, "expert_device", info->expert_device);
     mf_cli_json_integer(&json, "prompt_tokens", setup->n_prompt_tokens);
     mf_cli_json_integer(&json, "gen_tokens", setup->n_gen_tokens);
     mf_cli_json_integer(&json, "rounds", setup->n_rounds);

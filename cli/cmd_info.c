@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char help[] =
     "Usage: moeflux info MODEL [OPTION]...\n"
@@ -112,6 +113,10 @@ static void print_memory(const mf_model_info *info)
     row_size("working set a token", info->working_set_bytes);
     row_size("session state", info->session_bytes);
     row_size("scratch", info->scratch_bytes);
+    printf("%-22s %s", "device", info->device);
+    if (strcmp(info->device, info->expert_device) != 0)
+        printf(", experts on %s", info->expert_device);
+    printf("\n");
     row_floor(info->floor_bytes);
     row_size("available now", info->available_bytes);
     row_size("budget", info->ram_bytes);
@@ -180,6 +185,8 @@ static void print_json(const char *path, const mf_model_info *info)
     mf_cli_json_string(&json, "model", path);
     mf_cli_json_string(&json, "family", info->family);
     mf_cli_json_string(&json, "form", info->form);
+    mf_cli_json_string(&json, "device", info->device);
+    mf_cli_json_string(&json, "expert_device", info->expert_device);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         mf_cli_json_integer(&json, members[i].key, members[i].value);
     mf_cli_json_number(&json, "cacheable_fraction", cacheable_fraction(info));

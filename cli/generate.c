@@ -151,6 +151,8 @@ int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_g
     g->stats.slot_bytes = g->info.slot_bytes;
     g->stats.io_name = mf_engine_io_name(g->engine);
     g->stats.cpu_name = mf_engine_cpu_name(g->engine);
+    g->stats.device = g->info.device;
+    g->stats.expert_device = g->info.expert_device;
     return open_sampler(g);
 }
 

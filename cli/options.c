@@ -219,6 +219,12 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
     case MF_OPT_KV_TYPE:
         return checked(parse_kv_type(optarg, &o->kv_type), parser, "kv-type", "f32 or bf16",
                        exit_code);
+    case MF_OPT_DEVICE: /* the library knows their names */
+        o->device = optarg;
+        return 1;
+    case MF_OPT_EXPERT_DEVICE:
+        o->expert_device = optarg;
+        return 1;
     case MF_OPT_VERBOSE:
         args->verbosity.verbose = true;
         return 1;

@@ -26,6 +26,8 @@ enum {
     MF_OPT_PACKED_BITS,
     MF_OPT_CPU_TIER,
     MF_OPT_KV_TYPE,
+    MF_OPT_DEVICE,
+    MF_OPT_EXPERT_DEVICE,
     MF_OPT_OWN
 };
 
@@ -42,6 +44,8 @@ enum {
     {"packed-bits", required_argument, NULL, MF_OPT_PACKED_BITS},                                  \
     {"cpu-tier", required_argument, NULL, MF_OPT_CPU_TIER},                                        \
     {"kv-type", required_argument, NULL, MF_OPT_KV_TYPE},                                          \
+    {"device", required_argument, NULL, MF_OPT_DEVICE},                                            \
+    {"expert-device", required_argument, NULL, MF_OPT_EXPERT_DEVICE},                              \
     {"verbose", no_argument, NULL, MF_OPT_VERBOSE},                                                \
     {"quiet", no_argument, NULL, MF_OPT_QUIET},                                                    \
     {"help", no_argument, NULL, 'h'}
@@ -60,6 +64,8 @@ enum {
     "  --cpu-tier TIER        at most scalar, avx2 or avx512 (default auto)\n"                  \
     "  --kv-type TYPE         cached keys and values, or latents: f32, or bf16 in half the\n"   \
     "                         memory (default f32)\n"                                           \
+    "  --device NAME          what computes: auto or cpu (default auto)\n"                      \
+    "  --expert-device NAME   what holds and multiplies experts (default: the same)\n"          \
     "  -v, --verbose          also the engine's notes\n"                                        \
     "  -q, --quiet            not even its warnings\n"                                          \
     "  -h, --help             this text\n"                                                      \

@@ -201,5 +201,7 @@ void mf_cli_run_stats_json(mf_cli_json *json, const mf_cli_run_stats *stats)
     mf_cli_json_integer(json, "slot_bytes", stats->slot_bytes);
     mf_cli_json_string(json, "io", stats->io_name);
     mf_cli_json_string(json, "cpu", stats->cpu_name);
+    mf_cli_json_string(json, "device", stats->device);
+    mf_cli_json_string(json, "expert_device", stats->expert_device);
     mf_cli_seed_json(json, stats);
 }

@@ -39,6 +39,7 @@ typedef struct mf_cli_run_stats {
     const char *cpu_name;
     bool is_random; /* choices are made by chance, by this seed: */
     uint64_t seed;
+    const char *device, *expert_device;
 } mf_cli_run_stats;
 
 void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats);

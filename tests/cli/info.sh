@@ -83,6 +83,17 @@ f32=$(json "$out" session_bytes)
 run info "$model" --json --kv-type bf16
 expect_true [ "$(json "$out" session_bytes)" -lt "$f32" ]
 
+# devices, by the names that there are
+run info "$model" --json --device cpu --expert-device auto
+expect_code 0
+expect_true [ "$(sed -n 's/.*"device": *"\([a-z]*\)".*"expert_device": *"\([a-z]*\)".*/\1 \2/p' "$out")" = "cpu cpu" ]
+run info "$model" --expert-device cpu
+expect_glob "$out" "*device*cpu*"
+run info "$model" --device abacus
+expect_error "*device 'abacus' is not known; there are: auto, cpu*"
+run info "$model" --expert-device abacus
+expect_error "*expert_device 'abacus' is not known; there are: auto, cpu*"
+
 run info "$scratch"
 expect_error "$scratch*"
 # a fraction counts to its sixth digit: 2^30 * 1.123456
