@@ -160,7 +160,8 @@ typedef struct mf_engine_options {
     /* All zero: the C library's. */
     mf_allocator allocator;
 
-    /* A promise: the process's peak resident memory; 0: from what is available now. */
+    /* A promise: the process's peak resident memory; 0: from what is available now. What lies in a
+     * device's own memory is not of it. */
     uint64_t ram_bytes;
     /* Of ram_bytes, expert slots alone; 0: the least possible; MF_EXPERT_CACHE_AUTO: what is left.
      */

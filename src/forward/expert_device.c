@@ -30,33 +30,6 @@ mf_status mf_expert_device_prepare(mf_runner *r, mf_error *error)
     return make_rows(r->backend, there * r->plan.k, "rows of experts", &r->rows_back, error);
 }
 
-/* The arrays of a matrix that are resident, of all experts: where they are to be there. */
-static uint64_t place_scales(const mf_runner *r, mf_weight *w, uint64_t at)
-{
-    const mf_weight_format *format = mf_weight_format_of(&w->shape);
-    for (uint32_t i = 0; i < format->n_arrays; i++) {
-        if (!format->arrays[i].is_float32)
-            continue;
-        w->arrays[i].offset = at;
-        at += (r->h.n_experts * mf_weight_array_bytes(&w->shape, i) + 63) / 64 * 64;
-    }
-    return at;
-}
-
-uint64_t mf_expert_device_resident_bytes(const mf_runner *r)
-{
-    uint64_t at = 64; /* a buffer is never empty */
-    for (uint32_t i = 0; i < r->h.n_layers; i++) {
-        mf_expert_shape shape = r->weights.layers[i].experts;
-        if (r->h.is_dense[i] || !shape.has_resident_scales)
-            continue;
-        at = place_scales(r, &shape.gate, at);
-        at = place_scales(r, &shape.up, at);
-        at = place_scales(r, &shape.down, at);
-    }
-    return at;
-}
-
 /* Through rows_there: what fits it at a time. */
 static mf_status copy_there(mf_runner *r, mf_span to, mf_span from, uint64_t n_bytes,
                             mf_error *error)
@@ -76,7 +49,7 @@ static mf_status move_scales(mf_runner *r, mf_weight *w, uint64_t *at, mf_error 
 {
     const mf_weight_format *format = mf_weight_format_of(&w->shape);
     const mf_weight here = *w;
-    *at = place_scales(r, w, *at);
+    *at = mf_expert_scales_place(w, r->h.n_experts, *at);
     for (uint32_t i = 0; i < format->n_arrays; i++)
         if (format->arrays[i].is_float32)
             MF_TRY(copy_there(r, w->arrays[i], here.arrays[i],
@@ -86,7 +59,7 @@ static mf_status move_scales(mf_runner *r, mf_weight *w, uint64_t *at, mf_error 
 
 mf_status mf_expert_device_copy_scales(mf_runner *r, mf_error *error)
 {
-    uint64_t at = 64;
+    uint64_t at = MF_EXPERT_SCALES_FIRST;
     for (uint32_t i = 0; mf_experts_are_apart(r) && i < r->h.n_layers; i++) {
         mf_expert_shape *shape = &r->weights.layers[i].experts;
         if (r->h.is_dense[i] || !shape->has_resident_scales)

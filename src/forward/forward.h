@@ -20,8 +20,6 @@ static inline bool mf_experts_are_apart(const mf_runner *r)
     return r->experts != r->backend;
 }
 
-/* Of what is kept resident there. */
-uint64_t mf_expert_device_resident_bytes(const mf_runner *r);
 /* Memory of the process for what goes there and comes back. */
 mf_status mf_expert_device_prepare(mf_runner *r, mf_error *error);
 /* The experts' resident scales, once they are loaded. */

@@ -46,8 +46,10 @@ static mf_status check_memory(const mf_backend *be, const device_use *use, mf_er
     return MF_OK;
 }
 
-static mf_status open_backends(mf_runner *r, const mf_runner_options *o, mf_error *error)
+mf_status mf_runner_open_devices(const mf_runner_options *o, bool experts_apart, mf_runner *r,
+                                 mf_error *error)
 {
+    *r = (mf_runner){.allocator = o->allocator};
     mf_backend_options options = {.allocator = o->allocator,
                                   .n_threads = o->n_threads,
                                   .cpu_tier_limit = o->cpu_tier_limit,
@@ -57,7 +59,7 @@ static mf_status open_backends(mf_runner *r, const mf_runner_options *o, mf_erro
     else
         MF_TRY(mf_backend_open(&options, &r->backend, error));
     r->experts = r->backend;
-    if (r->plan.expert_act_bytes == 0)
+    if (!experts_apart)
         return MF_OK;
     mf_backend *experts;
     options.device = o->expert_device;
@@ -73,7 +75,7 @@ static mf_status open_backends(mf_runner *r, const mf_runner_options *o, mf_erro
 static mf_status make_expert_buffers(mf_runner *r, uint64_t slots, mf_error *error)
 {
     mf_backend *be = r->experts;
-    const device_use use = {.weights = mf_expert_device_resident_bytes(r),
+    const device_use use = {.weights = mf_expert_scales_bytes(&r->h, &r->weights),
                             .activations = r->plan.expert_act_bytes,
                             .slots = slots};
     MF_TRY(check_memory(be, &use, error));
@@ -154,9 +156,6 @@ static mf_status reserve_ops(mf_runner *r, uint32_t n_sequences, mf_error *error
     return mf_reserve_matmul(r, &r->weights.lm_head, r->plan.n_logit_rows, error);
 }
 
-/* Experts on their way to slots that the host cannot reach. */
-#define STAGED_EXPERTS 16u
-
 static bool slot_is_done(void *ctx, mf_ticket ticket)
 {
     mf_backend *be = ctx;
@@ -194,7 +193,7 @@ static mf_status find_slots(mf_runner *r, const mf_runner_options *o,
     if (options->memory.host != NULL)
         return MF_OK;
     mf_buffer staging;
-    uint64_t n = o->n_slots < STAGED_EXPERTS ? o->n_slots : STAGED_EXPERTS;
+    uint64_t n = o->n_slots < MF_STAGED_EXPERTS ? o->n_slots : MF_STAGED_EXPERTS;
     MF_TRY(ops->buffer_create(r->experts, n * o->slot_bytes, MF_USE_STAGING, "experts on their way",
                               &staging, error));
     options->staging = ops->buffer_host(r->experts, staging);
@@ -293,9 +292,7 @@ static void take_over(mf_runner *r, mf_model *m)
 mf_status mf_runner_open(mf_model *model, const mf_runner_options *o, mf_runner *r, mf_error *error)
 {
     uint64_t page_bytes, recurrent_bytes;
-    *r = (mf_runner){.allocator = o->allocator};
     take_over(r, model);
-    MF_TRY(open_backends(r, o, error));
     MF_TRY(make_buffers(r, o, error));
     MF_TRY(mf_load_resident(r->backend, (mf_buffer){MF_BUFFER_RESIDENT}, &model->binder,
                             o->n_threads, error));

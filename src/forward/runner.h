@@ -69,8 +69,12 @@ typedef struct mf_runner_options {
     void *experts_ctx;
 } mf_runner_options;
 
-/* Opens what the descriptors plan: backend, resident weights, expert store. Takes over what it
- * needs of the model, which is still to be released. On failure *runner can be closed. */
+/* Opens the backends, so that their memories can be asked for. Of the options, those of slots and
+ * sequences are not needed yet. On failure *runner can be closed. */
+mf_status mf_runner_open_devices(const mf_runner_options *options, bool experts_apart,
+                                 mf_runner *runner, mf_error *error);
+/* Then what the descriptors plan: resident weights, expert store. Takes over what it needs of the
+ * model, which is still to be released. On failure *runner can be closed. */
 mf_status mf_runner_open(mf_model *model, const mf_runner_options *options, mf_runner *runner,
                          mf_error *error);
 /* Takes a zeroed one. */

@@ -66,9 +66,14 @@ static uint64_t auto_ram(uint64_t held, uint64_t available)
 static bool make_terms(const mf_budget_request *r, uint64_t *terms)
 {
     uint64_t tokenizer, texts, threads = r->n_threads * A_THREAD, allowance;
-    terms[MF_TERM_DENSE] = r->resident_bytes;
-    terms[MF_TERM_ACTIVATIONS] = r->act_bytes;
+    const bool is_dense_here = !r->place.dense.has_memory;
+    const bool are_experts_here = !r->place.experts.has_memory;
+    terms[MF_TERM_DENSE] =
+        (is_dense_here ? r->resident_bytes : 0) + (are_experts_here ? r->expert_resident_bytes : 0);
+    terms[MF_TERM_ACTIVATIONS] =
+        (is_dense_here ? r->act_bytes : 0) + (are_experts_here ? r->expert_act_bytes : 0);
     terms[MF_TERM_LISTS] = r->host_bytes;
+    terms[MF_TERM_STAGING] = r->staging_bytes;
     terms[MF_TERM_ROUNDING] = ROUNDING;
     if (!mf_mul_u64(r->tokenizer_file_bytes, 2, &tokenizer) ||
         !mf_add_u64(tokenizer, TOKENIZER, &tokenizer))
@@ -77,14 +82,15 @@ static bool make_terms(const mf_budget_request *r, uint64_t *terms)
     if (!mf_add_u64(PROCESS_HELD + texts, tokenizer, &allowance) ||
         !mf_add_u64(allowance, PROCESS_LATER + threads, &terms[MF_TERM_PROCESS]))
         return false;
-    uint64_t beyond = r->held_bytes > allowance ? r->held_bytes - allowance : 0;
+    uint64_t beyond = r->place.held_bytes > allowance ? r->place.held_bytes - allowance : 0;
     terms[MF_TERM_HELD] = beyond / HELD_STEP * HELD_STEP;
     if (!r->opens && beyond % HELD_STEP != 0)
         terms[MF_TERM_HELD] += HELD_STEP;
     /* State is taken by the slab (state_pool.h), each rounded up to huge pages. */
+    const uint64_t state_bytes = is_dense_here ? r->state_bytes : 0;
     uint64_t per_slot;
-    return mf_add_u64(r->state_bytes, r->state_bytes / 16, &terms[MF_TERM_STATE]) &&
-           mf_add_u64(r->slot_bytes, r->slot_host_bytes, &per_slot) &&
+    return mf_add_u64(state_bytes, state_bytes / 16, &terms[MF_TERM_STATE]) &&
+           mf_add_u64(are_experts_here ? r->slot_bytes : 0, r->slot_host_bytes, &per_slot) &&
            mf_mul_u64(r->n_slots_min, per_slot, &terms[MF_TERM_SLOTS]);
 }
 
@@ -98,10 +104,38 @@ static uint64_t wanted_slots(const mf_budget_request *r)
     return n > r->n_experts_total ? r->n_experts_total : n;
 }
 
+/* Slots that the memory of the experts' device holds beside what else is there. */
+static uint64_t slots_there(const mf_budget_request *r, uint64_t ram_bytes)
+{
+    const uint64_t known = r->place.experts.n_bytes;
+    uint64_t used = r->resident_bytes + r->act_bytes + r->state_bytes + r->state_bytes / 16;
+    if (r->expert_act_bytes != 0)
+        used = r->expert_resident_bytes + r->expert_act_bytes;
+    if (r->slot_bytes == 0)
+        return UINT64_MAX;
+    if (known == 0)
+        return ram_bytes / r->slot_bytes;
+    return known > used ? (known - used) / r->slot_bytes : 0;
+}
+
+/* Of a budget that is not below the floor. */
+static uint64_t fitting_slots(const mf_budget_request *r, const mf_budget *b)
+{
+    const bool are_here = !r->place.experts.has_memory;
+    const uint64_t per_slot = (are_here ? r->slot_bytes : 0) + r->slot_host_bytes;
+    uint64_t fit = per_slot != 0 ? (b->ram_bytes - b->fixed_bytes) / per_slot : UINT64_MAX;
+    if (are_here)
+        return fit;
+    const uint64_t there = slots_there(r, b->ram_bytes);
+    fit = there < fit ? there : fit;
+    return fit > r->n_slots_min ? fit : r->n_slots_min;
+}
+
 void mf_budget_make(const mf_budget_request *r, mf_budget *out)
 {
     mf_budget b = {.available_bytes = r->available_bytes, .n_slots_min = r->n_slots_min};
-    b.ram_bytes = r->ram_bytes != 0 ? r->ram_bytes : auto_ram(r->held_bytes, r->available_bytes);
+    b.ram_bytes =
+        r->ram_bytes != 0 ? r->ram_bytes : auto_ram(r->place.held_bytes, r->available_bytes);
     bool fits = make_terms(r, b.terms);
     for (int i = 0; i < MF_N_BUDGET_TERMS; i++) {
         fits = fits && mf_add_u64(b.floor_bytes, b.terms[i], &b.floor_bytes);
@@ -110,7 +144,7 @@ void mf_budget_make(const mf_budget_request *r, mf_budget *out)
     if (!fits)
         b.floor_bytes = b.fixed_bytes = UINT64_MAX;
     if (fits && b.ram_bytes >= b.floor_bytes) {
-        uint64_t fit = (b.ram_bytes - b.fixed_bytes) / (r->slot_bytes + r->slot_host_bytes);
+        uint64_t fit = fitting_slots(r, &b);
         uint64_t wanted = wanted_slots(r);
         b.n_slots = fit < wanted ? fit : wanted;
     }
@@ -129,6 +163,7 @@ void mf_budget_describe(const mf_budget *b, char *line, size_t capacity)
         [MF_TERM_ACTIVATIONS] = "activations",
         [MF_TERM_STATE] = "session state",
         [MF_TERM_LISTS] = "lists and logits",
+        [MF_TERM_STAGING] = "on the way to devices",
         [MF_TERM_PROCESS] = "the process, its tokenizer and texts",
         [MF_TERM_ROUNDING] = "rounding to huge pages",
         [MF_TERM_HELD] = "held by the process beyond that",

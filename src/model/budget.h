@@ -4,6 +4,9 @@
  * budget, and the slots that the rest holds. Arithmetic only: what the machine and the process have
  * comes in with the request, so the same request gives the same answer.
  *
+ * ram_bytes is of the process's memory. What lies on a device with memory of its own is bounded by
+ * that, and only what is on its way there counts here.
+ *
  * The least budget depends on the model and the options alone, so that what one process is told
  * holds in another: what the process holds besides the engine is an allowance, not a reading. Only
  * where it holds more than that (the library in a large program) does the excess count, in steps
@@ -25,13 +28,28 @@ uint64_t mf_tokenizer_file_bytes(const char *dir);
  * its own logits. */
 uint64_t mf_mark_logits_bytes(uint64_t limit_bytes, uint64_t cost_bytes, uint32_t n_vocab);
 
+/* Where a device's buffers lie: in the process's memory, or in one of its own. */
+typedef struct mf_budget_device {
+    bool has_memory;  /* of its own: nothing there is charged to ram_bytes */
+    uint64_t n_bytes; /* of it; 0: not known, as much as ram_bytes is taken */
+} mf_budget_device;
+
+/* What an engine is opened on; all zero: the process's memory alone. */
+typedef struct mf_budget_place {
+    uint64_t held_bytes; /* what the process holds */
+    mf_budget_device dense, experts;
+} mf_budget_place;
+
 typedef struct mf_budget_request {
     uint64_t ram_bytes;          /* 0: from what is available */
     uint64_t expert_cache_bytes; /* or MF_EXPERT_CACHE_AUTO */
     uint64_t resident_bytes, act_bytes, state_bytes, host_bytes;
     uint64_t slot_bytes, slot_host_bytes; /* one slot, and the store's bookkeeping for it */
     uint64_t tokenizer_file_bytes;
-    uint64_t held_bytes;      /* what the process holds now */
+    mf_budget_place place;
+    /* Where experts have a device apart from the rest: their scales and rows there. */
+    uint64_t expert_resident_bytes, expert_act_bytes;
+    uint64_t staging_bytes;   /* of the process, on the way to and from devices */
     uint64_t available_bytes; /* of the machine */
     uint64_t n_experts_total, n_slots_min;
     uint32_t n_threads, n_context_tokens;
@@ -44,6 +62,7 @@ typedef enum mf_budget_term {
     MF_TERM_ACTIVATIONS, /* of a chunk */
     MF_TERM_STATE,       /* of sessions and marks, and what their slabs round up */
     MF_TERM_LISTS,       /* of the host: tokens, logits, rows of experts, the store's tables */
+    MF_TERM_STAGING,     /* what is on its way to devices with memory of their own */
     MF_TERM_PROCESS,     /* code, libraries, stacks, tokenizer, texts */
     MF_TERM_ROUNDING,    /* to huge pages */
     MF_TERM_HELD,        /* what the process holds beyond its allowance */
@@ -56,7 +75,9 @@ typedef struct mf_budget {
     uint64_t available_bytes; /* of the machine */
     uint64_t fixed_bytes;     /* all terms but the slots */
     uint64_t floor_bytes;     /* all terms; UINT64_MAX where the sum overflows */
-    uint64_t n_slots;         /* 0: below the floor */
+    /* 0: below the floor. At least n_slots_min otherwise, even if a device's own memory has no room
+     * for them: whoever makes the buffers says so. */
+    uint64_t n_slots;
     uint64_t n_slots_min;
     uint64_t terms[MF_N_BUDGET_TERMS]; /* their sum is floor_bytes, unless that overflows */
 } mf_budget;

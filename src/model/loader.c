@@ -192,6 +192,11 @@ static mf_status load_with_pool(load_job *job, mf_thread_pool *pool, mf_error *e
     return job->error.code;
 }
 
+uint64_t mf_load_staging_bytes(void)
+{
+    return LOAD_THREADS * 2 * 3 * PIECE_BYTES; /* see make_blocks */
+}
+
 mf_status mf_load_resident(mf_backend *backend, mf_buffer resident, const mf_binder *binder,
                            uint32_t n_threads, mf_error *error)
 {

@@ -226,9 +226,24 @@ static uint64_t expert_bytes(const mf_model *m, uint32_t moe_layer)
     return n_bytes;
 }
 
-static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *map,
-                                        const mf_engine_options *options)
+/* Of the process: experts and dense weights on their way to memory that it does not reach, and rows
+ * on theirs between two devices. */
+static uint64_t staging_bytes(const mf_model *m, uint64_t slot_bytes, const mf_budget_place *place)
 {
+    const uint64_t rows = (uint64_t)m->plan.n_chunk * m->h.hidden_size * sizeof(float);
+    uint64_t n_bytes = m->plan.expert_act_bytes != 0 ? rows * (1 + m->k) : 0;
+    if (place->experts.has_memory)
+        n_bytes += MF_STAGED_EXPERTS * slot_bytes;
+    if (place->dense.has_memory)
+        n_bytes += mf_load_staging_bytes();
+    return n_bytes;
+}
+
+static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *map,
+                                        const mf_engine_options *options,
+                                        const mf_budget_place *place)
+{
+    const bool are_apart = m->plan.expert_act_bytes != 0;
     return (mf_budget_request){
         .ram_bytes = options->ram_bytes,
         .expert_cache_bytes = options->expert_cache_bytes,
@@ -243,7 +258,10 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
         .slot_host_bytes =
             (mf_expert_store_bytes(map, 1024) - mf_expert_store_bytes(map, 0)) / 1024 + 1,
         .tokenizer_file_bytes = mf_tokenizer_file_bytes(m->source->path),
-        .held_bytes = mf_memory_resident_bytes(),
+        .place = *place,
+        .expert_resident_bytes = are_apart ? mf_expert_scales_bytes(&m->h, &m->weights) : 0,
+        .expert_act_bytes = m->plan.expert_act_bytes,
+        .staging_bytes = staging_bytes(m, mf_expert_slot_bytes(map), place),
         .available_bytes = mf_memory_available_bytes(),
         .n_experts_total = (uint64_t)m->h.n_moe_layers * m->h.n_experts,
         .n_slots_min = m->k,
@@ -252,9 +270,11 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
     };
 }
 
-void mf_model_describe(const mf_model *m, const mf_engine_options *options, bool opens,
-                       mf_budget *budget, mf_model_info *out)
+void mf_model_describe(const mf_model *m, const mf_engine_options *options,
+                       const mf_budget_place *place, mf_budget *budget, mf_model_info *out)
 {
+    /* All devices that are known by name use the process's memory. */
+    const mf_budget_place now = {.held_bytes = mf_memory_resident_bytes()};
     mf_model_info info = {.struct_bytes = sizeof info};
     describe_shapes(m, &info);
     describe_sessions(m, options, &info);
@@ -267,8 +287,8 @@ void mf_model_describe(const mf_model *m, const mf_engine_options *options, bool
     }
     const mf_expert_map map = {m->h.n_moe_layers, m->h.n_experts, MF_MAX_EXPERT_PARTS,
                                m->binder.experts.parts};
-    mf_budget_request request = budget_request(m, &map, options);
-    request.opens = opens;
+    mf_budget_request request = budget_request(m, &map, options, place != NULL ? place : &now);
+    request.opens = place != NULL;
     mf_budget_make(&request, budget);
     info.resident_bytes = m->binder.resident_bytes;
     info.scratch_bytes = m->plan.act_bytes;

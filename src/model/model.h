@@ -34,9 +34,15 @@ mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine
 mf_status mf_model_plan(mf_model *model, const mf_engine_options *options, mf_layer_kinds kinds,
                         bool experts_apart, mf_error *error);
 void mf_model_release(mf_model *model);
-/* Fills *out and *budget: that of an engine about to be opened, or as mf_model_inspect tells it. */
-void mf_model_describe(const mf_model *model, const mf_engine_options *options, bool opens,
-                       mf_budget *budget, mf_model_info *out);
+/* Fills *out and *budget: that of an engine about to be opened at this place, or (NULL) as
+ * mf_model_inspect tells it. */
+void mf_model_describe(const mf_model *model, const mf_engine_options *options,
+                       const mf_budget_place *place, mf_budget *budget, mf_model_info *out);
+
+/* Experts on their way to slots that the host cannot reach, at once. */
+#define MF_STAGED_EXPERTS 16u
+/* Most bytes of the process that the loading of dense weights takes for the same reason. */
+uint64_t mf_load_staging_bytes(void);
 
 /* Copies every planned run of bytes into the resident block. */
 mf_status mf_load_resident(mf_backend *backend, mf_buffer resident, const mf_binder *binder,

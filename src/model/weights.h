@@ -46,6 +46,11 @@ typedef struct mf_expert_shape {
     bool has_resident_scales;
 } mf_expert_shape;
 
+/* Resident scales on a device of the experts' own: a matrix's, of n experts, from byte `at` on;
+ * returns where the next may begin. The first: so that there is never nothing. */
+#define MF_EXPERT_SCALES_FIRST ((uint64_t)64)
+uint64_t mf_expert_scales_place(mf_weight *w, uint32_t n_experts, uint64_t at);
+
 /* Where the experts of all layers lie in their files; see mf_expert_part. */
 typedef struct mf_expert_tables {
     mf_expert_part *parts; /* [n_moe_layers][MF_MAX_EXPERT_PARTS] */
@@ -77,5 +82,8 @@ typedef struct mf_model_weights {
     mf_span final_norm;
     mf_layer_weights *layers; /* [n_layers] */
 } mf_model_weights;
+
+/* Bytes of all that mf_expert_scales_place is asked for. */
+uint64_t mf_expert_scales_bytes(const mf_hparams *h, const mf_model_weights *weights);
 
 #endif

@@ -3,6 +3,7 @@
 #include "session/session.h"
 #include "session/session_index.h"
 
+#include "base/memory_limits.h"
 #include "base/sized.h"
 
 #include <math.h>
@@ -80,31 +81,54 @@ static mf_status open_state(mf_engine *e, mf_error *error)
     return MF_OK;
 }
 
+static mf_runner_options runner_options(const mf_engine *e, const mf_model *m,
+                                        const mf_engine_hooks *hooks)
+{
+    return (mf_runner_options){.allocator = e->allocator,
+                               .n_threads = m->n_threads,
+                               .cpu_tier_limit = e->options.cpu_tier_limit,
+                               .n_sequences = e->options.n_sessions,
+                               .io = e->options.io,
+                               .io_engine = hooks->io_engine,
+                               .io_arg = hooks->io_arg,
+                               .device = e->options.device,
+                               .expert_device = e->options.expert_device,
+                               .open_backend = hooks->open_backend,
+                               .backend_ctx = hooks->backend_ctx,
+                               .open_experts = hooks->open_experts,
+                               .experts_ctx = hooks->experts_ctx};
+}
+
+static mf_budget_device device_of(const mf_backend *be)
+{
+    mf_backend_memory memories[MF_MAX_MEMORIES];
+    uint32_t n = be->ops->memories(be, memories);
+    for (uint32_t i = 0; i < n; i++)
+        if ((memories[i].uses & 1u << MF_USE_DEVICE) != 0 && !memories[i].is_host)
+            return (mf_budget_device){.has_memory = true, .n_bytes = memories[i].n_bytes};
+    return (mf_budget_device){0};
+}
+
+/* Devices before the budget: where they have memory of their own, it is of less. */
 static mf_status open_runner(mf_engine *e, mf_model *m, const mf_engine_hooks *hooks,
                              mf_error *error)
 {
-    const mf_runner_options options = {.allocator = e->allocator,
-                                       .n_threads = m->n_threads,
-                                       .cpu_tier_limit = e->options.cpu_tier_limit,
-                                       .n_sequences = e->options.n_sessions,
-                                       .n_slots = e->info.n_slots,
-                                       .slot_bytes = e->info.slot_bytes,
-                                       .io = e->options.io,
-                                       .io_engine = hooks->io_engine,
-                                       .io_arg = hooks->io_arg,
-                                       .device = e->options.device,
-                                       .expert_device = e->options.expert_device,
-                                       .open_backend = hooks->open_backend,
-                                       .backend_ctx = hooks->backend_ctx,
-                                       .open_experts = hooks->open_experts,
-                                       .experts_ctx = hooks->experts_ctx};
+    mf_runner_options options = runner_options(e, m, hooks);
+    mf_budget_place place = {.held_bytes = mf_memory_resident_bytes()};
+    mf_budget budget;
+    mf_runner *r = &e->runner;
     e->n_threads = m->n_threads;
+    MF_TRY(mf_runner_open_devices(&options, m->plan.expert_act_bytes != 0, r, error));
+    place.dense = device_of(r->backend);
+    place.experts = device_of(r->experts);
+    mf_model_describe(m, &e->options, &place, &budget, &e->info);
+    snprintf(e->info.device, sizeof e->info.device, "%s", r->backend->ops->name);
+    snprintf(e->info.expert_device, sizeof e->info.expert_device, "%s", r->experts->ops->name);
     e->options.device = e->options.expert_device = NULL; /* the caller's */
-    MF_TRY(mf_runner_open(m, &options, &e->runner, error));
-    snprintf(e->info.device, sizeof e->info.device, "%s", e->runner.backend->ops->name);
-    snprintf(e->info.expert_device, sizeof e->info.expert_device, "%s",
-             e->runner.experts->ops->name);
-    return MF_OK;
+    MF_TRY(check_budget(&budget, m->source->path, error));
+    options.n_slots = e->info.n_slots;
+    options.slot_bytes = e->info.slot_bytes;
+    return mf_runner_open(m, &options, r, error);
 }
 
 static mf_status open_parts(mf_engine *e, mf_model *m, const mf_engine_hooks *hooks,
@@ -122,11 +146,8 @@ static mf_status open_parts(mf_engine *e, mf_model *m, const mf_engine_hooks *ho
 static mf_status open_model(mf_engine *e, mf_model *m, const mf_engine_hooks *hooks,
                             mf_error *error)
 {
-    mf_budget budget;
     if (hooks->open_experts != NULL)
         MF_TRY(mf_model_plan(m, &e->options, mf_layer_kind_table, true, error));
-    mf_model_describe(m, &e->options, true, &budget, &e->info);
-    MF_TRY(check_budget(&budget, m->source->path, error));
     return open_parts(e, m, hooks, error);
 }
 
@@ -169,7 +190,7 @@ mf_status mf_model_inspect_sized(const char *path, const mf_engine_options *opti
     mf_budget budget;
     mf_model_info info;
     MF_TRY(mf_model_read(&a, path, &given, mf_layer_kind_table, &m, error));
-    mf_model_describe(&m, &given, false, &budget, &info);
+    mf_model_describe(&m, &given, NULL, &budget, &info);
     mf_model_release(&m);
     mf_sized_put(out, struct_bytes, &info, sizeof info);
     return MF_OK;

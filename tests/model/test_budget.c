@@ -23,7 +23,7 @@ static mf_budget_request request(void)
                                .slot_bytes = 2 * MIB - 100,
                                .slot_host_bytes = 100,
                                .tokenizer_file_bytes = 7 * MIB,
-                               .held_bytes = 9 * MIB,
+                               .place.held_bytes = 9 * MIB,
                                .available_bytes = 8000 * MIB,
                                .n_experts_total = 4096,
                                .n_slots_min = 8,
@@ -71,7 +71,7 @@ static void test_held_within_allowance(void)
     mf_budget b;
     r.opens = true;
     for (uint64_t held = 0; held <= (12 + 15 + 9) * MIB; held += 100000) {
-        r.held_bytes = held;
+        r.place.held_bytes = held;
         mf_budget_make(&r, &b);
         CHECK_U64(b.floor_bytes, (FIXED_MIB + 16) * MIB);
     }
@@ -84,8 +84,8 @@ static void test_held_beyond(void)
     mf_budget told, at_open;
     opens.opens = true;
     for (uint64_t held = 36 * MIB + 1; held < 80 * MIB; held += 777777) {
-        asks.held_bytes = held;
-        opens.held_bytes = held + 8 * MIB - 1;
+        asks.place.held_bytes = held;
+        opens.place.held_bytes = held + 8 * MIB - 1;
         mf_budget_make(&asks, &told);
         opens.ram_bytes = told.floor_bytes;
         mf_budget_make(&opens, &at_open);
@@ -95,6 +95,48 @@ static void test_held_beyond(void)
         CHECK(told.terms[MF_TERM_HELD] >= beyond && told.terms[MF_TERM_HELD] < beyond + 8 * MIB);
         CHECK(at_open.terms[MF_TERM_HELD] + 8 * MIB > beyond + 8 * MIB - 1);
     }
+}
+
+/* What lies on devices with memory of their own is bounded by that: the process's is charged with
+ * what is on its way there, and the store's bookkeeping. */
+static void test_devices(void)
+{
+    mf_budget_request r = request();
+    mf_budget b;
+    r.staging_bytes = 40 * MIB;
+    r.place.dense = (mf_budget_device){.has_memory = true, .n_bytes = 1500 * MIB};
+    r.place.experts = r.place.dense;
+    mf_budget_make(&r, &b); /* one device: beside 100 + 10 + 170 MiB, slots of 2 MiB less 100 */
+    CHECK_U64(b.fixed_bytes, (FIXED_MIB - 280 + 40) * MIB);
+    CHECK_U64(b.floor_bytes, b.fixed_bytes + 800);
+    CHECK_U64(b.n_slots, 610);
+    r.ram_bytes = b.floor_bytes;
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.n_slots, 8); /* their bookkeeping */
+    r.ram_bytes--;
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.n_slots, 0);
+
+    r = request(); /* experts here, the rest there */
+    r.staging_bytes = 40 * MIB;
+    r.expert_resident_bytes = 3 * MIB;
+    r.expert_act_bytes = 7 * MIB;
+    r.place.dense.has_memory = true;
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.fixed_bytes, (FIXED_MIB - 280 + 40 + 10) * MIB);
+    CHECK_U64(b.n_slots, (1000 - FIXED_MIB + 230) / 2);
+
+    r.place.dense.has_memory = false; /* and the other way round */
+    r.place.experts = (mf_budget_device){.has_memory = true, .n_bytes = 110 * MIB};
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.fixed_bytes, (FIXED_MIB + 40) * MIB);
+    CHECK_U64(b.n_slots, 50);
+    r.place.experts.n_bytes = 12 * MIB; /* too little: for whoever makes the buffers to say */
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.n_slots, 8);
+    r.place.experts.n_bytes = 0; /* not known */
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.n_slots, 500);
 }
 
 static void test_automatic(void)
@@ -172,7 +214,7 @@ static void test_words(void)
         r.act_bytes = odd;
         r.host_bytes = odd * 3 / 7;
         r.resident_bytes = odd * 13 / 5;
-        r.held_bytes = odd * 20;
+        r.place.held_bytes = odd * 20;
         mf_budget_make(&r, &b);
         mf_budget_describe(&b, line, sizeof line);
         uint64_t sum = 0;
@@ -309,6 +351,7 @@ int main(void)
     test_floor_to_the_byte();
     test_held_within_allowance();
     test_held_beyond();
+    test_devices();
     test_automatic();
     test_expert_cache();
     test_slot_host_bytes();

@@ -66,6 +66,36 @@ static void check_budget(const golden_case *c)
     mf_engine_close(&engine);
 }
 
+/* Least budget of the process: without what a device with memory of its own holds, and with what
+ * is on its way there. */
+static void check_own_memory(const golden_case *c)
+{
+    mf_engine_options options = device_options(c);
+    options.state_bytes = (uint64_t)512 << 20;
+    mf_model_info here, there;
+    mf_engine *engine = NULL;
+    mf_error error = {0};
+    strict_options strict = {.memory_bytes = (uint64_t)1 << 30};
+    mf_engine_hooks hooks = {.open_backend = strict_backend_open, .backend_ctx = &strict};
+    REQUIRE_OK(mf_model_inspect(golden_path(c->name), &options, &here, &error), &error);
+    options.ram_bytes = here.floor_bytes - ((uint64_t)256 << 20); /* the state alone is more */
+    CHECK_STATUS(mf_engine_open(golden_path(c->name), &options, &engine, &error), MF_ERR_BUDGET);
+    REQUIRE_OK(mf_engine_open_with(golden_path(c->name), &options, &hooks, &engine, &error),
+               &error);
+    mf_engine_info(engine, &there);
+    CHECK(there.floor_bytes < options.ram_bytes);
+    CHECK(there.n_slots >= here.n_experts_per_token);
+    options.ram_bytes = there.floor_bytes - ((uint64_t)16 << 20);
+    mf_engine_close(&engine);
+    CHECK_STATUS(mf_engine_open_with(golden_path(c->name), &options, &hooks, &engine, &error),
+                 MF_ERR_BUDGET);
+    CHECK_CONTAINS(error.message, "on the way to devices");
+    hooks = (mf_engine_hooks){.open_experts = strict_backend_open, .experts_ctx = &strict};
+    options.ram_bytes = here.floor_bytes - ((uint64_t)256 << 20); /* now the state is here */
+    CHECK_STATUS(mf_engine_open_with(golden_path(c->name), &options, &hooks, &engine, &error),
+                 MF_ERR_BUDGET);
+}
+
 /* Open, evaluate, save, load into another session, evaluate there. */
 static mf_status live(const golden_case *c, const golden *g, strict_options *strict, float *logits,
                       mf_error *error)
@@ -281,6 +311,7 @@ static void check_beside(const golden_case *c)
 int main(void)
 {
     check_budget(golden_case_find("mlx_4bit"));
+    check_own_memory(golden_case_find("mlx_4bit"));
     check_lost(golden_case_find("mlx_4bit"));
     check_lost(golden_case_find("v3_mlx_4bit_split"));
     check_shared(golden_case_find("mlx_4bit"));
