@@ -125,7 +125,8 @@ static uint64_t host_bytes(const mf_hparams *h, const mf_plan_options *o, const 
     const uint64_t n = o->n_chunk, picks = n * o->k;
     return picks * 16 + (uint64_t)h->n_experts * 64 +
            n * (h->hidden_size + 2 * (uint64_t)h->n_v_heads + 1) * 4 + (uint64_t)h->n_vocab * 4 +
-           o->n_sessions * p->session_host_bytes + prepared_bytes(h, o->device, n);
+           o->n_sessions * p->session_host_bytes + prepared_bytes(h, o->device, n) +
+           (o->experts_apart ? prepared_bytes(h, o->expert_device, n) : 0);
 }
 
 bool mf_plan_make(const mf_hparams *h, const mf_plan_options *o, mf_plan *out)

@@ -53,7 +53,7 @@ typedef struct mf_plan_options {
     uint32_t n_chunk, n_context, k, n_sessions;
     mf_dtype cache_type;
     mf_layer_kinds kinds;
-    const char *device;
+    const char *device, *expert_device;
     bool experts_apart; /* they have a device of their own */
 } mf_plan_options;
 
