@@ -44,6 +44,17 @@ static mf_status open_on(const golden_case *c, strict_options *strict, mf_engine
     return mf_engine_open_with(golden_path(c->name), &options, &hooks, out, error);
 }
 
+/* What the strict side of an engine must hold. */
+static uint64_t least_memory(const mf_engine *e)
+{
+    const mf_runner *r = &e->runner;
+    const uint64_t slots = e->info.n_experts_per_token * e->info.slot_bytes;
+    if (side == STRICT_EXPERTS)
+        return mf_expert_scales_bytes(&r->h, &r->weights) + r->plan.expert_act_bytes + slots;
+    return r->resident_bytes + r->plan.act_bytes + r->plan.state_bytes +
+           (side == STRICT_ALL ? slots : 0);
+}
+
 static void check_budget(const golden_case *c)
 {
     mf_engine *engine = NULL;
@@ -55,14 +66,14 @@ static void check_budget(const golden_case *c)
     CHECK_CONTAINS(error.message, "200000");
     strict.memory_bytes = (uint64_t)1 << 30;
     REQUIRE_OK(open_on(c, &strict, &engine, &error), &error);
-    /* before anything is created, and to the byte */
-    const mf_runner *r = &engine->runner;
-    strict.memory_bytes = r->resident_bytes + r->plan.act_bytes + r->plan.state_bytes +
-                          engine->info.n_slots * engine->info.slot_bytes - 1;
+    /* before anything is created, to the byte, with the fewest slots */
+    strict.memory_bytes = least_memory(engine) - 1;
     mf_engine_close(&engine);
     CHECK_STATUS(open_on(c, &strict, &engine, &error), MF_ERR_BUDGET);
     strict.memory_bytes++;
     REQUIRE_OK(open_on(c, &strict, &engine, &error), &error);
+    if (side != STRICT_DENSE)
+        CHECK_U64(engine->info.n_slots, engine->info.n_experts_per_token);
     mf_engine_close(&engine);
 }
 
