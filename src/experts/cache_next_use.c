@@ -18,23 +18,23 @@
 #include <string.h>
 
 #define NONE UINT32_MAX
-/* The weight of a turn: 1 / n at the layer's n-th, this much at least. */
-#define WEIGHT_LEAST (1.0F / 64)
+/* The weight of a turn: 1 / n at the layer's n-th, up to this one. */
+#define TURNS_AVERAGED 64u
 /* An expert that was never asked for is taken to come once in so many turns. */
 #define SHARE_LEAST (1.0F / 4096)
 
 typedef struct slot_link {
     uint32_t before, after; /* in its layer's list */
     uint32_t layer, expert; /* layer: NONE outside */
-    bool is_foreseen;       /* by a hint, for the layer's next turn */
+    uint64_t foreseen;      /* the turn of its layer for which a hint foresaw it; 0: none */
 } slot_link;
 
 typedef struct layer_list {
     uint32_t first;
     uint32_t worst; /* evictable when looked at; NONE: unknown */
     float worst_rounds;
-    uint32_t n_turns;
     bool is_known;
+    uint64_t turn; /* the layer's next, from 1 on */
 } layer_list;
 
 typedef struct next_use {
@@ -60,7 +60,7 @@ static void next_use_init(void *state, const mf_cache_shape *shape)
     u->links = (slot_link *)(u->layers + shape->n_layers);
     u->shares = (float *)(u->links + shape->n_slots);
     for (uint32_t i = 0; i < shape->n_layers; i++)
-        u->layers[i].first = NONE;
+        u->layers[i] = (layer_list){.first = NONE, .turn = 1};
     for (uint32_t i = 0; i < shape->n_slots; i++)
         u->links[i].layer = NONE;
 }
@@ -72,17 +72,12 @@ static void next_use_visit(void *state, uint32_t layer, const uint32_t *experts,
     next_use *u = state;
     layer_list *l = &u->layers[layer];
     float *shares = u->shares + (size_t)layer * u->shape.n_experts;
-    float weight = 1.0F / (float)(l->n_turns + 1);
-    if (weight < WEIGHT_LEAST)
-        weight = WEIGHT_LEAST;
-    else
-        l->n_turns++;
+    const float weight = 1.0F / (float)(l->turn < TURNS_AVERAGED ? l->turn : TURNS_AVERAGED);
     for (uint32_t e = 0; e < u->shape.n_experts; e++)
         shares[e] -= weight * shares[e];
     for (uint32_t i = 0; i < n; i++)
         shares[experts[i]] += weight;
-    for (uint32_t slot = l->first; slot != NONE; slot = u->links[slot].after)
-        u->links[slot].is_foreseen = false;
+    l->turn++;
     l->is_known = false;
     u->now = layer;
 }
@@ -90,7 +85,7 @@ static void next_use_visit(void *state, uint32_t layer, const uint32_t *experts,
 /* Rounds after the layer's next turn. */
 static float rounds_until(const next_use *u, const slot_link *link)
 {
-    if (link->is_foreseen)
+    if (link->foreseen == u->layers[link->layer].turn)
         return 0;
     float share = u->shares[(size_t)link->layer * u->shape.n_experts + link->expert];
     return 1.0F / (share > SHARE_LEAST ? share : SHARE_LEAST) - 1.0F;
@@ -122,7 +117,7 @@ static void put_in(next_use *u, const mf_cache_event *event)
                                         .after = l->first,
                                         .layer = event->layer,
                                         .expert = event->expert,
-                                        .is_foreseen = event->why == MF_CACHE_HINT};
+                                        .foreseen = event->why == MF_CACHE_HINT ? l->turn : 0};
     if (l->first != NONE)
         u->links[l->first].before = event->slot;
     l->first = event->slot;
