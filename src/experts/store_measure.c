@@ -80,10 +80,8 @@ static mf_status read_random_experts(mf_expert_store *store, measurement *m, mf_
                start_random_expert(store, m))
             n++;
         mf_expert_loads_send(store);
-        if (store->measure_failure != MF_OK)
-            break;
         mf_expert_loads_collect(store, true);
-        if (n == 0) /* the end, or all staging memory is being uploaded */
+        if (n == 0) /* the end, a failure's too, or all staging memory is being uploaded */
             MF_TRY(mf_expert_loads_wait_upload(store, &found, error));
     }
     if (store->measure_failure == MF_OK)

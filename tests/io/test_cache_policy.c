@@ -152,8 +152,44 @@ static void test_cost(void)
     trace_free(&t);
 }
 
+static bool any_slot(void *ctx, uint32_t slot)
+{
+    (void)ctx;
+    (void)slot;
+    return true;
+}
+
+/* A hint holds until its layer's turn: an expert that was foreseen and not asked for then goes
+ * before one that is asked for now and then, whatever its slot. */
+static void test_foresight_ends(void)
+{
+    const mf_cache_policy *policy = &mf_cache_policy_next_use;
+    const mf_cache_shape shape = {.n_slots = 3, .n_layers = 2, .n_experts = 4};
+    const uint32_t often[] = {0, 1};
+    for (uint32_t foreseen = 0; foreseen < 3; foreseen++) {
+        void *state = malloc(policy->state_bytes(&shape));
+        REQUIRE(state != NULL);
+        policy->init(state, &shape);
+        policy->visit(state, 0, often, 2);
+        policy->visit(state, 0, often, 1);
+        for (uint32_t slot = 0, expert = 0; slot < 3; slot++) {
+            const bool is_hint = slot == foreseen;
+            const mf_cache_event event = {is_hint ? MF_CACHE_HINT : MF_CACHE_MISS, 0,
+                                          is_hint ? 3 : expert++, slot};
+            policy->note(state, &event);
+        }
+        const mf_cache_request request = {MF_CACHE_MISS, 0, 2, any_slot, NULL};
+        policy->visit(state, 1, often, 1);
+        CHECK(policy->victim(state, &request) != foreseen);
+        policy->visit(state, 0, often, 2);
+        CHECK_U64(policy->victim(state, &request), foreseen);
+        free(state);
+    }
+}
+
 int main(void)
 {
+    test_foresight_ends();
     test_sweeps(8, 32, 5, 1.0);
     test_sweeps(8, 32, 5, 0.95);
     test_sweeps(8, 32, 12, 0.9);

@@ -106,6 +106,8 @@ static void test_hints_wait(const io_case *c, const char *dir)
     const uint32_t wanted[] = {7, 0};
     mf_expert_fetch *f = begin(&r, 0, wanted, 2);
     CHECK_U64(stats_of(&r).n_hints_late, 2);
+    CHECK_U64(stats_of(&r).n_hits, 0); /* what is under way is not there */
+    CHECK_U64(stats_of(&r).n_misses, 2);
     CHECK_U64(mf_io_in_flight(r.io), 12);
     /* The others of that layer were dropped: they come too late. */
     CHECK_U64(stats_of(&r).n_queued, 0);
@@ -125,6 +127,55 @@ static void test_hints_wait(const io_case *c, const char *dir)
     REQUIRE_OK(finish(&r, f, 0, experts, &error), &error);
     CHECK_U64(stats_of(&r).n_hints_useful, 2);
     CHECK_U64(stats_of(&r).n_reads, 12);
+    rig_close(&r);
+    world_free(w);
+}
+
+/* The depth of what is foreseen is reads, whole experts or not: of two reads each, four. */
+static void test_hint_depth(const io_case *c, const char *dir)
+{
+    if (c->inner == NULL)
+        return;
+    world *w = plain_world(dir);
+    w->map.n_parts = 2;
+    rig r;
+    rig_open(&r, c, w, 16, 0);
+    const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    r.fault.slow_lanes = ALL_LANES;
+    mf_expert_store_hint(r.store, 0, experts, 8);
+    CHECK_U64(mf_io_in_flight(r.io), MF_EXPERT_HINT_DEPTH);
+    CHECK_U64(stats_of(&r).n_queued, 4);
+    r.fault.slow_lanes = 0;
+    settle(&r);
+    CHECK_U64(stats_of(&r).n_reads, 16);
+    rig_close(&r);
+    world_free(w);
+}
+
+/* More names than the list holds: the oldest are forgotten, the others come in their order. */
+static void test_hints_overflow(const io_case *c, const char *dir)
+{
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    rig r;
+    rig_open(&r, c, w, 2, 0);
+    const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    mf_expert_ready ready[2];
+    mf_expert_fetch *f = begin(&r, 0, experts, 2);
+    for (uint32_t n, n_got = 0; n_got < 2; n_got += n)
+        REQUIRE_OK(mf_expert_fetch_next(f, ready, 2 - n_got, &n, &error), &error);
+    mf_expert_store_hint(r.store, 1, experts + 3, 1);
+    for (uint32_t i = 0; i + 1 < MF_EXPERT_HINTS; i++)
+        mf_expert_store_hint(r.store, 1, experts + 5, 1);
+    mf_expert_store_hint(r.store, 1, experts + 4, 1); /* the third is forgotten for it */
+    CHECK_U64(stats_of(&r).n_hints, 0);
+    CHECK_U64(r.store->n_hints, MF_EXPERT_HINTS);
+    mf_expert_fetch_end(f, 0);
+    CHECK_U64(stats_of(&r).n_hints, 2);
+    settle(&r);
+    f = begin(&r, 1, experts + 4, 2);
+    CHECK_U64(stats_of(&r).n_hits, 2);
+    REQUIRE_OK(finish(&r, f, 1, experts + 4, &error), &error);
     rig_close(&r);
     world_free(w);
 }
@@ -483,6 +534,35 @@ static void test_tickets(const io_case *c, const char *dir)
     world_free(w);
 }
 
+/* Of the tickets of several users the latest keeps the slot, in whatever order they come. */
+static void test_latest_ticket(const io_case *c, const char *dir)
+{
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    rig r;
+    ticket_clock clock = {0};
+    open_with_clock(&r, c, w, &clock);
+    const uint32_t experts[] = {0, 1, 2};
+    const mf_ticket later[] = {50, 70, 60};
+    mf_expert_ready kept[3], used[3], ready;
+    uint32_t n = 0;
+    mf_expert_fetch *f = begin(&r, 0, experts, 3), *other;
+    for (uint32_t i = 0; i < 3; i++)
+        REQUIRE_OK(mf_expert_fetch_next(f, &kept[i], 1, &n, &error), &error);
+    use_three(&r, experts, later, used);
+    for (uint32_t i = 0; i < 3; i++)
+        mf_expert_fetch_release(f, kept[i].index, 10 + i);
+    mf_expert_fetch_end(f, 0);
+    clock.now = 40;
+    other = begin(&r, 1, experts, 1);
+    CHECK_U64(mf_io_in_flight(r.io), 0);
+    REQUIRE_OK(mf_expert_fetch_next(other, &ready, 1, &n, &error), &error);
+    CHECK(n == 1 && ready.slot == used[0].slot && clock.now == 50 && clock.n_waits == 1);
+    mf_expert_fetch_end(other, 0);
+    rig_close(&r);
+    world_free(w);
+}
+
 /* A device that is lost while a ticket is waited for; a ticket given at a fetch's end. */
 static void test_tickets_at_the_end(const io_case *c, const char *dir)
 {
@@ -525,6 +605,8 @@ int main(void)
         fprintf(stderr, "%s\n", cases[c].name);
         test_hints(&cases[c], dirs[0]);
         test_hints_wait(&cases[c], dirs[0]);
+        test_hint_depth(&cases[c], dirs[0]);
+        test_hints_overflow(&cases[c], dirs[0]);
         test_hints_and_slots(&cases[c], dirs[0]);
         test_demand_takes_queued(&cases[c], dirs[0]);
         test_end_does_not_wait(&cases[c], dirs[0]);
@@ -534,6 +616,7 @@ int main(void)
         test_engine_breaks(&cases[c], dirs[0]);
         test_engine_stays_broken(&cases[c], dirs[0]);
         test_tickets(&cases[c], dirs[0]);
+        test_latest_ticket(&cases[c], dirs[0]);
         test_tickets_at_the_end(&cases[c], dirs[0]);
         if (n_dirs == 2)
             test_two_drives(&cases[c], dirs);

@@ -84,11 +84,21 @@ static bool device_is_done(void *ctx, mf_ticket ticket)
     return is_done(d, ticket);
 }
 
+/* Who waits for any upload waits for the first that is not done. */
+static void check_first_upload(const device *d, mf_ticket ticket)
+{
+    for (mf_ticket t = 1; t < ticket && d->ops[ticket - 1].n_bytes > 0; t++)
+        CHECK_MSG(d->ops[t - 1].n_bytes == 0 || d->ops[t - 1].is_done,
+                  "upload %llu is waited for before upload %llu", (unsigned long long)ticket,
+                  (unsigned long long)t);
+}
+
 static mf_status device_wait_for(void *ctx, mf_ticket ticket, mf_error *error)
 {
     device *d = ctx;
     if (d->is_lost)
         return mf_fail(error, MF_ERR_IO, "the device is lost");
+    check_first_upload(d, ticket);
     while (!is_done(d, ticket))
         do_some(d, 1);
     return MF_OK;

@@ -391,6 +391,55 @@ static void test_broken_engine(const io_case *c, const char *dir)
     teardown(&f);
 }
 
+#ifdef MF_HAVE_URING
+/* The ring's descriptor becomes one that takes no reads: the kernel refuses what is queued. */
+static void spoil_ring(void)
+{
+    int n_found = 0, other = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    REQUIRE(other >= 0);
+    for (int fd = 3; fd < 256; fd++) {
+        char link[64], what[64] = "";
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        if (readlink(link, what, sizeof what - 1) > 0 && strstr(what, "io_uring") != NULL) {
+            REQUIRE(dup2(other, fd) == fd);
+            n_found++;
+        }
+    }
+    CHECK_U64((uint64_t)n_found, 1);
+    close(other);
+}
+
+/* A ring that the kernel refuses while reads are queued is set up anew with nothing in flight, as
+ * often as need be: reads that were never taken are not waited for. */
+static void test_refused_ring(const io_case *c, const char *dir)
+{
+    if (c->inner != NULL || c->kind != MF_IO_URING)
+        return;
+    mf_error error = {0};
+    fixture f = setup(c, dir, 400000, 53);
+    setup_io(&f, 0);
+    for (uint32_t round = 1; round <= 3; round++) {
+        mf_io_read reads[N_BUFFERS];
+        uint32_t n;
+        for (uint32_t b = 0; b < N_BUFFERS; b++)
+            reads[b] = random_read(&f, b);
+        spoil_ring();
+        CHECK_STATUS(mf_io_submit(f.io, reads, round, &n, &error), MF_ERR_IO);
+        CHECK_CONTAINS(error.message, "io_uring: submitting reads failed");
+        REQUIRE_OK(mf_io_reset(f.io, &error), &error);
+        CHECK_U64(mf_io_in_flight(f.io), 0);
+        read_and_check(&f, 20);
+    }
+    teardown(&f);
+}
+#else
+static void test_refused_ring(const io_case *c, const char *dir)
+{
+    (void)c;
+    (void)dir;
+}
+#endif
+
 /* A file system whose direct reads fail is read through the page cache. */
 static void test_direct_fallback(const io_case *c, const char *dir)
 {
@@ -612,6 +661,7 @@ int main(void)
             test_interrupted_probe(&cases[c], dirs[d]);
             test_submitter_ends(&cases[c], dirs[d]);
             test_broken_engine(&cases[c], dirs[d]);
+            test_refused_ring(&cases[c], dirs[d]);
             test_direct_fallback(&cases[c], dirs[d]);
             test_standard_descriptors(&cases[c], dirs[d]);
             test_files_refused(&cases[c], dirs[d]);
