@@ -123,27 +123,26 @@ static size_t special_at(const mf_cli_conversation *c, const mf_cli_prompt *prom
 }
 
 /* Puts the model's own tokens in place of the prompt's first n, which stand for the same text.
- * Stops before their end stay where both are the same. */
+ * Stops before their end are no later than where both are the same. */
 static mf_status use_own_tokens(const mf_cli_conversation *c, mf_cli_prompt *prompt, size_t n)
 {
-    size_t n_rest = prompt->n_tokens - n, n_same, n_stops = 0;
+    size_t n_rest = prompt->n_tokens - n;
     int32_t *tokens = malloc((c->n_own_tokens + n_rest) * sizeof *tokens);
     if (!tokens)
         return MF_ERR_NO_MEMORY;
     memcpy(tokens, c->own_tokens, c->n_own_tokens * sizeof *tokens);
     memcpy(tokens + c->n_own_tokens, prompt->tokens + n, n_rest * sizeof *tokens);
-    n_same = n_common(c->own_tokens, c->n_own_tokens, prompt->tokens, n);
+    const size_t n_same = n_common(c->own_tokens, c->n_own_tokens, prompt->tokens, n);
     for (size_t i = 0; i < prompt->n_stops; i++) {
-        size_t stop = prompt->stops[i];
-        if (stop <= n_same)
-            prompt->stops[n_stops++] = stop;
-        else if (stop >= n)
-            prompt->stops[n_stops++] = stop - n + c->n_own_tokens;
+        size_t *stop = &prompt->stops[i];
+        if (*stop >= n)
+            *stop = *stop - n + c->n_own_tokens;
+        else if (*stop > n_same)
+            *stop = n_same;
     }
     free(prompt->tokens);
     prompt->tokens = tokens;
     prompt->n_tokens = c->n_own_tokens + n_rest;
-    prompt->n_stops = n_stops;
     return MF_OK;
 }
 

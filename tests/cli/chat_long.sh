@@ -114,6 +114,7 @@ expect_code 0
 expect_same "$out" "$scratch/chat"
 expect_true [ "$(json "$err" prefill_tokens)" -eq 0 ]
 expect_true [ "$(json "$err" prompt_tokens)" -eq "$n_prompts" ]
+expect_true [ "$(json "$err" store_tokens)" -eq "$n_all_new" ] # what it had itself is not counted
 
 # and another question after the same system message: what the message does not say
 printf '%s' "$system" >"$scratch/history"
@@ -127,6 +128,26 @@ run_with "$scratch/questions" run "$model" --system "$system" $settings --stats=
 expect_code 0
 expect_true [ "$n" -lt 20 ]
 expect_true [ "$(json "$err" prefill_tokens)" -le $((n + n / 10)) ]
+
+# ... whatever the first question began with: none of it belongs to what all conversations share
+system=$(head -c 1500 "$demo/heldout.txt")
+for first in 'x is a letter' 'y is another'; do
+    printf '%s' "$system" >"$scratch/history"
+    prompt "$first" >"$scratch/prompt"
+    ids "$scratch/prompt" >"$scratch/first_ids"
+    prompt "Something else?" >"$scratch/prompt"
+    ids "$scratch/prompt" >"$scratch/ids"
+    n=$(n_new "$scratch/ids" "$scratch/first_ids")
+    for question in "$first" "Something else?"; do
+        echo "$question" >"$scratch/questions"
+        # shellcheck disable=SC2086
+        run_with "$scratch/questions" run "$model" --system "$system" $settings -n 2 --stats=json \
+            --state-dir "$scratch/$first" --quiet
+        expect_code 0
+    done
+    expect_true [ "$(json "$err" prompt_tokens)" -gt 300 ]
+    expect_true [ "$(json "$err" prefill_tokens)" -eq "$n" ]
+done
 
 # Thoughts off, answers stay as they are: each turn goes on where the answer ended, also where its
 # tokens are not those of its text (at this temperature they rarely are).
