@@ -116,9 +116,10 @@ static size_t fair_share(const mf_call *call, size_t room, size_t *n_spare)
                 n_open++;
                 least = n_left(s) < least ? n_left(s) : least;
             }
-        if (n_open == 0 || room < n_open)
+        const size_t each = n_open == 0 ? 0 : room / n_open;
+        const size_t more = least - share < each ? least - share : each;
+        if (more == 0)
             break;
-        size_t more = least - share < room / n_open ? least - share : room / n_open;
         share += more;
         room -= more * n_open;
     }

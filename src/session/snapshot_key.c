@@ -92,6 +92,11 @@ static void add_config(const mf_hparams *h, mf_checksum *c)
     mf_fingerprint_add(c, choices, sizeof choices);
     mf_fingerprint_add(c, h->layer_kind, h->n_layers * sizeof *h->layer_kind);
     mf_fingerprint_add(c, h->is_dense, h->n_layers * sizeof *h->is_dense);
+    for (uint32_t i = 0; i < h->n_layers; i++) { /* only of models that have such layers */
+        const uint32_t differs[] = {i, h->window[i], h->is_unrotated[i]};
+        if (h->window[i] != 0 || h->is_unrotated[i])
+            mf_fingerprint_add(c, differs, sizeof differs);
+    }
 }
 
 /* ------------------------------------------------------------------------------------- experts */

@@ -171,6 +171,47 @@ static void check_lost(const golden_case *c)
     golden_free(&g);
 }
 
+typedef struct stopper {
+    uint64_t at, n_asked; /* the pass ends when it is asked for the at-th time */
+} stopper;
+
+static int stop(void *user, uint64_t n_done, uint64_t n_total)
+{
+    stopper *s = user;
+    (void)n_done;
+    (void)n_total;
+    return ++s->n_asked == s->at;
+}
+
+/* A pass that ends early leaves no work behind: what it wrote to can be given back at once. */
+static void check_ended(const golden_case *c)
+{
+    golden g;
+    golden_read(c, &g);
+    mf_error error = {0};
+    mf_engine *engine = NULL;
+    mf_session *session = NULL;
+    strict_options strict = {.seed = 9};
+    strict_stats stats;
+    REQUIRE_OK(open_on(c, &strict, &engine, &error), &error);
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    const uint32_t n_layers = engine->info.n_layers;
+    for (uint64_t at = 1; at <= n_layers; at++) {
+        stopper s = {.at = at};
+        mf_session_set_progress(session, stop, &s);
+        CHECK_STATUS(mf_session_eval(session, g.tokens, 10, &error), MF_ERR_CANCELLED);
+        CHECK_U64(s.n_asked, at);
+        strict_backend_stats(engine->runner.backend, &stats);
+        CHECK_U64(stats.n_pending, 0);
+        CHECK_U64(mf_session_position(session), 0);
+    }
+    mf_session_set_progress(session, NULL, NULL);
+    REQUIRE_OK(mf_session_eval(session, g.tokens, 10, &error), &error);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    golden_free(&g);
+}
+
 /* On a device that works in the host's memory, reads land in slots that work still waits to use:
  * only tickets keep them apart. */
 static void check_shared(const golden_case *c)
@@ -325,6 +366,8 @@ int main(void)
     check_own_memory(golden_case_find("mlx_4bit"));
     check_lost(golden_case_find("mlx_4bit"));
     check_lost(golden_case_find("v3_mlx_4bit_split"));
+    check_ended(golden_case_find("mlx_4bit"));
+    check_ended(golden_case_find("v2_lite_bf16"));
     check_shared(golden_case_find("mlx_4bit"));
     check_shared(golden_case_find("v2_lite_bf16"));
     for (side = STRICT_DENSE; side <= STRICT_EXPERTS; side++) {

@@ -318,8 +318,61 @@ static void check_waiting(const char *name)
     golden_free(&g);
 }
 
+typedef struct taker {
+    mf_turn *turn;
+    pthread_mutex_t may_end; /* held by whoever keeps it from ending */
+    mf_status status;
+} taker;
+
+static void *take_turn(void *user)
+{
+    taker *t = user;
+    t->status = mf_turn_take(t->turn, NULL, NULL, NULL);
+    pthread_mutex_lock(&t->may_end);
+    pthread_mutex_unlock(&t->may_end);
+    mf_turn_end(t->turn);
+    return NULL;
+}
+
+static mf_status give_up(void *ctx, mf_error *error)
+{
+    (void)ctx;
+    return mf_fail(error, MF_ERR_CANCELLED, "somebody else has the turn");
+}
+
+/* The turn is of who came first, also while it is free and the first has not woken yet: who comes
+ * later does not slip in. */
+static void check_order(void)
+{
+    mf_turn turn;
+    mf_error error = {0};
+    REQUIRE_OK(mf_turn_init(&turn, &error), &error);
+    for (int i = 0; i < 30; i++) {
+        taker t = {.turn = &turn, .status = MF_ERR_STATE};
+        pthread_t thread;
+        pthread_mutex_init(&t.may_end, NULL);
+        pthread_mutex_lock(&t.may_end);
+        REQUIRE_OK(mf_turn_take(&turn, NULL, NULL, &error), &error);
+        REQUIRE(pthread_create(&thread, NULL, take_turn, &t) == 0);
+        while (mf_turn_n_waiting(&turn) == 0)
+            usleep(100);
+        mf_turn_end(&turn);
+        mf_status status = mf_turn_take(&turn, give_up, NULL, &error);
+        CHECK_STATUS(status, MF_ERR_CANCELLED);
+        if (status == MF_OK)
+            mf_turn_end(&turn);
+        pthread_mutex_unlock(&t.may_end);
+        CHECK(pthread_join(thread, NULL) == 0);
+        CHECK_STATUS(t.status, MF_OK);
+        pthread_mutex_destroy(&t.may_end);
+        CHECK(!mf_turn_is_mine(&turn) && mf_turn_n_waiting(&turn) == 0);
+    }
+    mf_turn_destroy(&turn);
+}
+
 int main(void)
 {
+    check_order();
     check_waiting("mlx_4bit");
     check_waiting("v2_lite_bf16");
     run("mlx_4bit");

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <unistd.h>
 
 static mf_session *new_session(mf_engine *engine)
@@ -366,6 +367,70 @@ static void check_other_config(void)
     scratch_remove();
 }
 
+#define FIELD(name)                                                      \
+    {                                                                    \
+#name, offsetof(mf_hparams, name), sizeof((mf_hparams *)0)->name \
+    }
+
+/* Every number that the state of a token depends on is part of the key, though no two models of the
+ * same weights and another such number may exist yet. */
+static void check_key(void)
+{
+    static const struct {
+        const char *name;
+        size_t at, n_bytes;
+    } fields[] = {FIELD(layer_kind[1]),
+                  FIELD(is_dense[1]),
+                  FIELD(window[1]),
+                  FIELD(is_unrotated[1]),
+                  FIELD(n_rot),
+                  FIELD(rope.theta),
+                  FIELD(rope.interleaved),
+                  FIELD(rope.is_yarn),
+                  FIELD(rope.truncate),
+                  FIELD(rope.factor),
+                  FIELD(rope.n_original),
+                  FIELD(rope.beta_fast),
+                  FIELD(rope.beta_slow),
+                  FIELD(rope.attention_factor),
+                  FIELD(attention_scale),
+                  FIELD(q_rank),
+                  FIELD(kv_rank),
+                  FIELD(nope_dim),
+                  FIELD(value_head_dim),
+                  FIELD(n_k_heads),
+                  FIELD(n_v_heads),
+                  FIELD(key_dim),
+                  FIELD(value_dim),
+                  FIELD(conv_width),
+                  FIELD(dense_hidden),
+                  FIELD(shared_hidden),
+                  FIELD(shared_is_gated),
+                  FIELD(router.is_sigmoid),
+                  FIELD(router.has_bias),
+                  FIELD(router.normalise),
+                  FIELD(router.eps),
+                  FIELD(router.scale),
+                  FIELD(rms_eps)};
+    mf_error error = {0};
+    mf_snapshot_key key, other;
+    mf_engine *engine = open_with(golden_case_find("mlx_4bit"), MF_KV_F32);
+    REQUIRE_OK(mf_engine_snapshot_key(engine, &key, &error), &error);
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        unsigned char *field = (unsigned char *)&engine->runner.h + fields[i].at;
+        field[fields[i].n_bytes > 1 ? fields[i].n_bytes - 2 : 0] ^= 1;
+        engine->has_snapshot_key = false;
+        REQUIRE_OK(mf_engine_snapshot_key(engine, &other, &error), &error);
+        CHECK_MSG(memcmp(key.fingerprint, other.fingerprint, sizeof key.fingerprint) != 0,
+                  "%s is not in the key", fields[i].name);
+        field[fields[i].n_bytes > 1 ? fields[i].n_bytes - 2 : 0] ^= 1;
+    }
+    engine->has_snapshot_key = false;
+    REQUIRE_OK(mf_engine_snapshot_key(engine, &other, &error), &error);
+    CHECK_BYTES(key.fingerprint, other.fingerprint, sizeof key.fingerprint);
+    mf_engine_close(&engine);
+}
+
 /* Whose roundings a state has is the backend's to say, not its display name's: another backend's
  * are another key, and those of one that does not say are not stored. */
 static uint32_t roundings;
@@ -478,6 +543,7 @@ int main(void)
     check_strangers();
     check_other_experts();
     check_other_config();
+    check_key();
     check_roundings();
     CHECK_U64(mf_snapshot_bytes(NULL), 0);
     return test_result();

@@ -157,6 +157,49 @@ static void check_sources(const golden_case *c, const golden *g, bool is_recurre
     mf_engine_close(&reference);
 }
 
+/* What a session holds is found as it is now, of whatever length it was before. */
+static void check_index(const golden_case *c, const golden *g, bool is_recurrent)
+{
+    mf_engine *e = open_engine(c), *reference = open_engine(c);
+    mf_session *s = new_session(e), *t = new_session(e), *u = new_session(e);
+    mf_error error = {0};
+    const int32_t *tokens = g->tokens;
+    int32_t other[20];
+    size_t n_kept, n_bytes;
+    for (int i = 0; i < 20; i++)
+        other[i] = (tokens[i] + 1) % (int32_t)g->n_vocab;
+    REQUIRE_OK(mf_session_eval(s, tokens, 20, &error), &error);
+    REQUIRE_OK(mf_session_eval(t, other, 20, &error), &error);
+    /* who asks for what it holds itself is found by others afterwards */
+    CHECK_REUSE(check_sync(s, reference, tokens, 20, c->name), MF_SYNC_SELF, 20);
+    CHECK_REUSE(check_sync(u, reference, tokens, 20, c->name), MF_SYNC_SESSION, 20);
+    mf_session_clear(u);
+    CHECK_REUSE(check_sync(u, reference, tokens, 20, c->name), MF_SYNC_SESSION, 20);
+    mf_session_clear(u);
+    /* other tokens from a snapshot, as many */
+    n_bytes = (size_t)mf_snapshot_bytes(t);
+    unsigned char *bytes = malloc(n_bytes);
+    REQUIRE(bytes != NULL);
+    REQUIRE_OK(mf_snapshot_save(t, bytes, n_bytes, &error), &error);
+    REQUIRE_OK(mf_snapshot_load(s, bytes, n_bytes, &error), &error);
+    CHECK_REUSE(check_sync(u, reference, tokens, 20, c->name), MF_SYNC_NONE, 0);
+    mf_session_clear(u);
+    mf_session_clear(t);
+    CHECK_REUSE(check_sync(u, reference, other, 20, c->name), MF_SYNC_SESSION, 20);
+    mf_session_clear(u);
+    /* back, and on with other tokens to the same length */
+    REQUIRE_OK(mf_session_truncate(s, is_recurrent ? 0 : 10, &n_kept, &error), &error);
+    REQUIRE_OK(mf_session_eval(s, tokens + n_kept, 20 - n_kept, &error), &error);
+    CHECK_REUSE(check_sync(u, reference, other, 20, c->name),
+                is_recurrent ? MF_SYNC_NONE : MF_SYNC_SESSION, is_recurrent ? 0 : 10);
+    free(bytes);
+    mf_session_free(&s);
+    mf_session_free(&t);
+    mf_session_free(&u);
+    mf_engine_close(&e);
+    mf_engine_close(&reference);
+}
+
 /* Of the only entry but the one at the path `not_this`. */
 static const char *entry_path(char *path, size_t capacity, const char *not_this)
 {
@@ -575,6 +618,7 @@ int main(void)
         golden_read(c, &g);
         REQUIRE(g.n_tokens >= 40);
         check_sources(c, &g, i < 2);
+        check_index(c, &g, i < 2);
         check_store(c, &g, i < 2);
         check_store_without_logits(c, &g, i < 2);
         check_exchanged_entry(c, &g);
