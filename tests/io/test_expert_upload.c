@@ -7,6 +7,8 @@
  */
 #include "expert_fixture.h"
 
+#include "experts/store_impl.h"
+
 #include <errno.h>
 
 #define OPS_MAX 4096u
@@ -263,6 +265,51 @@ static void test_failures(const io_case *c, const char *dir)
     world_free(w);
 }
 
+/* An engine that cannot be started anew may still write to staging memory that reads were going to:
+ * none of it is used until it can, and then all of it. */
+static void test_stays_broken(const io_case *c, const char *dir)
+{
+    if (c->inner == NULL)
+        return;
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    for (uint64_t nth = 1; nth < 14; nth += 3) {
+        rig r;
+        rig_open(&r, c, w, 4, 0);
+        device *d = device_open(&r, 3);
+        r.fault.hold_chance = 500;
+        REQUIRE_OK(use_all(d, 1, experts, 8, &error), &error);
+        r.fault.reset_fails = true;
+        r.fault.break_at = r.fault.n_calls + nth;
+        (void)!use_all(d, 0, experts, 8, &error);
+        if (r.fault.n_calls >= r.fault.break_at) {
+            const uint64_t n_uploads = d->n_uploads;
+            for (int i = 0; i < 2; i++)
+                CHECK_STATUS(use_all(d, 0, experts, 8, &error), MF_ERR_IO);
+            mf_expert_store_hint(r.store, 1, experts, 8);
+            CHECK_U64(d->n_uploads, n_uploads);
+            uint32_t n_lost = 0;
+            for (uint32_t i = 0; i < r.store->n_loads; i++)
+                n_lost += r.store->loads[i].state == MF_LOAD_LOST;
+            CHECK(n_lost <= 3);
+            for (uint32_t i = r.store->free_loads.first; i != MF_NONE; i = r.store->loads[i].after)
+                CHECK(r.store->loads[i].state == MF_LOAD_FREE);
+        }
+        r.fault.reset_fails = false;
+        REQUIRE_OK(use_all(d, 0, experts, 8, &error), &error);
+        REQUIRE_OK(use_all(d, 1, experts, 8, &error), &error);
+        mf_expert_loads_drain(r.store);
+        uint32_t n_free = 0;
+        for (uint32_t i = r.store->free_loads.first; i != MF_NONE; i = r.store->loads[i].after)
+            n_free++;
+        CHECK_U64(n_free, 3);
+        CHECK_U64(mf_expert_store_n_slots(r.store), 4);
+        device_close(&r, d);
+    }
+    world_free(w);
+}
+
 static void test_arguments(const io_case *c, const char *dir)
 {
     mf_error error = {0};
@@ -304,6 +351,7 @@ int main(void)
         for (uint64_t seed = 1; seed <= 4; seed++)
             test_random_uses(&cases[c], dirs[seed % n_dirs], seed * 4 + c);
         test_failures(&cases[c], dirs[0]);
+        test_stays_broken(&cases[c], dirs[0]);
         test_arguments(&cases[c], dirs[0]);
     }
     return test_result();
