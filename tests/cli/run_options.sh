@@ -95,6 +95,64 @@ expect_true [ "$(json "$err" tokens)" = "$n_tokens" ]
 run run "$model" --raw -p "Hello there" -n 8 --temp 0 --ignore-eos --quiet --stats
 expect_glob "$err" "*prompt*answer*total*tokens/s*hit rate*peak memory*"
 
+# the phases add up, rates are those of their figures, and the table has the same ones
+how="--raw -n 8 --temp 0 --ignore-eos --quiet --prefill-chunk 2 --ram 1G"
+# shellcheck disable=SC2086
+run run "$model" -p "Hello there, what is this?" $how --stats=json
+cat >"$scratch/figures.awk" <<'END'
+function is_near(what, got, expected) {
+    n_seen++
+    if (got == "" || got - expected > 1e-3 * expected || expected - got > 1e-3 * expected)
+        print what ": " got ", expected " expected
+}
+{
+    gsub(/[{}]/, "")
+    n = split($0, members, ", ")
+    for (i = 1; i <= n; i++) {
+        at = index(members[i], ": ")
+        key = substr(members[i], 2, at - 3)
+        v[key] = substr(members[i], at + 2)
+    }
+}
+END {
+    n = split("tokens seconds expert_hits expert_misses reads read_bytes wait_us reading_us", sums, " ")
+    for (i = 1; i <= n; i++)
+        is_near(sums[i], v[sums[i]], v["prefill_" sums[i]] + v["decode_" sums[i]])
+    n = split("prefill_ decode_ -", phases, " ")
+    for (i = 1; i <= n; i++) {
+        p = phases[i] == "-" ? "" : phases[i]
+        is_near(p "tokens_per_s", v[p "tokens_per_s"], v[p "tokens"] / v[p "seconds"])
+        is_near(p "hit_rate", v[p "hit_rate"],
+                v[p "expert_hits"] / (v[p "expert_hits"] + v[p "expert_misses"]))
+        is_near(p "read_bytes_per_token", v[p "read_bytes_per_token"],
+                v[p "read_bytes"] / v[p "tokens"])
+        is_near(p "wait_us_per_token", v[p "wait_us_per_token"], v[p "wait_us"] / v[p "tokens"])
+    }
+    n_bytes = v["prefill_weight_bytes_per_token"] * v["prefill_tokens"]
+    n_bytes += v["decode_weight_bytes_per_token"] * v["decode_tokens"]
+    is_near("weight_bytes_per_token", v["weight_bytes_per_token"] * v["tokens"], n_bytes)
+    is_near("decode requests", v["decode_expert_hits"] + v["decode_expert_misses"], 7 * 16)
+    is_near("prefill tokens", v["prefill_tokens"], v["prompt_tokens"])
+    print n_seen
+}
+END
+awk -f "$scratch/figures.awk" "$err" >"$scratch/figures"
+expect_exact "$scratch/figures" 23
+cp "$err" "$scratch/stats"
+# shellcheck disable=SC2086
+run run "$model" -p "Hello there, what is this?" $how --stats
+for row in "tokens evaluated:tokens" "expert hits:expert_hits" "expert misses:expert_misses"; do
+    key=${row#*:}
+    expect_true [ "$(sed -n "s/^${row%:*}  *//p" "$err" | tr -s ' ')" = "$(json "$scratch/stats" \
+        "prefill_$key") $(json "$scratch/stats" "decode_$key") $(json "$scratch/stats" "$key")" ]
+done
+expect_glob "$err" "*
+prompts *$(json "$scratch/stats" prompt_tokens) tokens, 0 reused, $(json "$scratch/stats" prompt_tokens) new
+generated * 8 tokens
+experts a token * 4 (the model's own: 4)
+expert slots * $(json "$scratch/stats" n_slots) of *
+peak memory * of a budget of 1.00 GiB"
+
 # by themselves in a file, whatever else is said on standard error
 run run "$model" --raw -p "Hello there" -n 8 --temp 0 --ignore-eos --verbose --stats=json:"$scratch/stats"
 expect_code 0
