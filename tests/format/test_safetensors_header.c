@@ -135,6 +135,66 @@ static void test_behind_the_file(void)
     }
 }
 
+/* One entry of a file of 4096 bytes. */
+static mf_status parse_one(const char *dtype, const char *shape, const char *offsets,
+                           mf_tensor *out, mf_error *error)
+{
+    char header[512];
+    mf_tensor_table table;
+    const mf_allocator a = mf_allocator_default();
+    int n = snprintf(header, sizeof header,
+                     "{\"t\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":%s}}", dtype, shape,
+                     offsets);
+    mf_tensor_table_init(&table, &a);
+    const mf_json_piece piece = {header, (size_t)n, 8};
+    mf_status status = mf_safetensors_parse(&table, 7, "file", piece, 4096, error);
+    if (status == MF_OK) {
+        REQUIRE(table.n_tensors == 1);
+        *out = table.tensors[0];
+        CHECK_U64(out->file, 7);
+        CHECK(out->offset >= 8 + (uint64_t)n && out->offset + out->n_bytes <= 4096);
+    }
+    mf_tensor_table_free(&table);
+    return status;
+}
+
+/* A span is its shape times its dtype, exactly; products that overflow are none. */
+static void test_entries(void)
+{
+    static const struct {
+        const char *dtype, *shape, *offsets;
+        mf_status status;
+        uint32_t n_dims;
+        uint64_t n_bytes;
+    } cases[] = {
+        {"F32", "[]", "[0,4]", MF_OK, 0, 4},
+        {"F32", "[3,5]", "[4,64]", MF_OK, 2, 60},
+        {"F32", "[2,1,1,3]", "[0,24]", MF_OK, 4, 24},
+        {"BF16", "[1,1,1,2,9]", "[2,38]", MF_OK, 5, 36},
+        {"F8_E4M3", "[0,7]", "[9,9]", MF_OK, 2, 0},
+        {"F32", "[3,5]", "[0,59]", MF_ERR_FORMAT, 0, 0},
+        {"F32", "[3,5]", "[0,61]", MF_ERR_FORMAT, 0, 0},
+        {"F32", "[3,5]", "[64,4]", MF_ERR_FORMAT, 0, 0},
+        {"F32", "[3,5]", "[0,60,60]", MF_ERR_FORMAT, 0, 0},
+        {"F32", "[3,5]", "[0]", MF_ERR_FORMAT, 0, 0},
+        {"F32", "[3,-5]", "[0,60]", MF_ERR_FORMAT, 0, 0},
+        {"F32", "[1000]", "[200,4200]", MF_ERR_FORMAT, 0, 0},
+        {"F32", "[576460752303423488]", "[0,0]", MF_ERR_FORMAT, 0, 0}, /* 2^59 of 2^5 bits */
+        {"F32", "[4294967296,4294967296]", "[0,0]", MF_ERR_FORMAT, 0, 0},
+        {"F31", "[3,5]", "[0,60]", MF_ERR_FORMAT, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mf_tensor t = {.n_dims = 0};
+        mf_error error = {0};
+        mf_status status = parse_one(cases[i].dtype, cases[i].shape, cases[i].offsets, &t, &error);
+        CHECK_MSG(status == cases[i].status && t.n_dims == cases[i].n_dims &&
+                      t.n_bytes == cases[i].n_bytes,
+                  "%s %s at %s: %s, %u dimensions, %llu bytes", cases[i].dtype, cases[i].shape,
+                  cases[i].offsets, mf_status_name(status), t.n_dims,
+                  (unsigned long long)t.n_bytes);
+    }
+}
+
 static void test_two_maps(void)
 {
     static const char index[] = "{\"weight_map\":{},\"x\":1,\"weight_map\":{}}";
@@ -159,6 +219,7 @@ int main(void)
     test_honest();
     test_too_long();
     test_behind_the_file();
+    test_entries();
     test_two_maps();
     return test_result();
 }
