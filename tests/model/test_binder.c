@@ -417,6 +417,33 @@ static void check_unlike(made_source *m)
     }
 }
 
+/* ---------------------------------------- models ---------------------------------------- */
+
+/* Of models whose tensors are all of floats: the elements, by the headers, of all that is not of a
+ * part which text models do without. */
+static void check_parameters(const char *name)
+{
+    char dir[256];
+    mf_error error = {0};
+    mf_model_info info;
+    mf_tensor_table table;
+    const mf_allocator a = mf_allocator_or_default(NULL);
+    uint64_t n_all = 0;
+    snprintf(dir, sizeof dir, "tests/model/data/%s", name);
+    mf_tensor_table_init(&table, &a);
+    REQUIRE_OK(mf_safetensors_add_dir(&table, dir, &error), &error);
+    REQUIRE_OK(mf_tensor_table_finish(&table, &error), &error);
+    REQUIRE_OK(mf_model_inspect(dir, NULL, &info, &error), &error);
+    for (size_t i = 0; i < table.n_tensors; i++) {
+        const mf_tensor *t = &table.tensors[i];
+        if (strncmp(t->name, "mtp.", 4) != 0 && strstr(t->name, "visual.") == NULL)
+            n_all += t->n_bytes / (t->type == MF_TENSOR_F32 ? 4 : 2);
+    }
+    CHECK_MSG(info.n_parameters == n_all, "%s: %llu parameters, expected %llu", name,
+              (unsigned long long)info.n_parameters, (unsigned long long)n_all);
+    mf_tensor_table_free(&table);
+}
+
 int main(void)
 {
     made_source *m = made_create(11);
@@ -428,5 +455,8 @@ int main(void)
     check_experts(m, MF_TENSOR_BF16);
     check_unlike(m);
     made_free(m);
+    static const char *const names[] = {"hf_bf16", "next_bf16", "v2_lite_bf16", "v3_bf16"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        check_parameters(names[i]);
     return test_result();
 }
