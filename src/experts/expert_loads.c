@@ -318,7 +318,6 @@ static void take_failure(mf_expert_store *store, mf_status status, const mf_erro
         if (!is_under_way)
             continue;
         load->failure = status;
-        load->n_in_flight = load->n_pending = 0;
         give_up(store, load, error);
     }
 }

@@ -120,4 +120,15 @@ run run "$model" --raw -p hello -n 30 --temp 3 --top-k 0 --top-p 1 --min-p 1 --i
 expect_same "$out" "$scratch/likeliest"
 run run "$model" --raw -p hello -n 30 --temp 3 --top-k 0 --top-p 1 --ignore-eos --quiet
 expect_true [ "$(cmp -s "$out" "$scratch/likeliest" && echo same || echo other)" = other ]
+# ... and so does a --top-p that it alone reaches
+run run "$model" --raw -p hello -n 30 --temp 3 --top-k 0 --top-p 0.000001 --ignore-eos --quiet
+expect_same "$out" "$scratch/likeliest"
+# a great penalty takes no token twice
+run run "$demo" --raw -p hello -n 60 --temp 0 --repeat-penalty 1000 --ignore-eos --quiet --json
+expect_code 0
+ids=$(sed 's/.*"tokens": \[\([0-9, ]*\)\].*/\1/' "$out" | tr -d ',' | tr ' ' '\n')
+expect_true [ "$(echo "$ids" | sort | uniq -d | wc -l)" = 0 ]
+run run "$demo" --raw -p hello -n 60 --temp 0 --ignore-eos --quiet --json
+ids=$(sed 's/.*"tokens": \[\([0-9, ]*\)\].*/\1/' "$out" | tr -d ',' | tr ' ' '\n')
+expect_true [ "$(echo "$ids" | sort | uniq -d | wc -l)" -gt 0 ]
 finish

@@ -19,6 +19,7 @@ typedef struct made_source {
     mf_tensor tensors[3][8][3]; /* [matrix][expert][array] */
     bool has_scales, has_biases;
     mf_expert_layout layout;
+    mf_packed_experts packed;
     mf_tensor_file file;
     unsigned char *bytes;
     uint64_t n_bytes;
@@ -42,7 +43,7 @@ static mf_status check_made(const mf_source *source, const mf_stored *stored, ui
     (void)source;
     (void)stored;
     (void)error;
-    CHECK(bits == 4 && group == 32);
+    CHECK((bits == 4 && group == 32) || (bits == 8 && group == 128));
     return MF_OK;
 }
 
@@ -52,8 +53,20 @@ static mf_expert_layout layout_made(const mf_source *source, uint32_t layer)
     return ((const made_source *)source)->layout;
 }
 
-static const mf_source_ops made_ops = {
-    .find = find_made, .check_affine = check_made, .expert_layout = layout_made};
+static mf_status packed_made(mf_source *source, uint32_t layer, mf_packed_experts *out,
+                             mf_error *error)
+{
+    (void)layer;
+    (void)error;
+    *out = ((made_source *)source)->packed;
+    return MF_OK;
+}
+
+static const mf_source_ops made_ops = {.packed_experts = packed_made,
+
+                                       .find = find_made,
+                                       .check_affine = check_made,
+                                       .expert_layout = layout_made};
 
 static made_source *made_create(uint64_t seed)
 {
@@ -247,6 +260,56 @@ static void check_matrix(made_source *m, int form)
     mf_binder_free(&b);
 }
 
+/* Bits and groups follow from the shapes: those that no kernel has are refused, and shapes that say
+ * nothing. */
+static void check_affine_shapes(made_source *m)
+{
+    static const struct {
+        uint32_t words, groups;
+        mf_status status;
+    } cases[] = {
+        {32, 8, MF_OK},               /* 4 bits of 256 values in groups of 32 */
+        {64, 2, MF_OK},               /* 8 in groups of 128 */
+        {32, 16, MF_ERR_UNSUPPORTED}, /* groups of 16 */
+        {32, 1, MF_ERR_UNSUPPORTED},  /* of 256 */
+        {56, 8, MF_ERR_UNSUPPORTED},  /* 7 bits */
+        {8, 8, MF_ERR_UNSUPPORTED},   /* 1 */
+        {33, 8, MF_ERR_FORMAT},       /* 4 1/8 */
+        {32, 7, MF_ERR_FORMAT},
+    };
+    const mf_allocator a = mf_allocator_or_default(NULL);
+    mf_tensor *t = m->tensors[0][0];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mf_error error = {0};
+        mf_binder b;
+        mf_weight w;
+        m->n_bytes = 0;
+        t[0] = made_tensor(m, MF_TENSOR_U32, (mf_matrix_shape){0, 10, cases[i].words});
+        t[1] = made_tensor(m, MF_TENSOR_BF16, (mf_matrix_shape){0, 10, cases[i].groups});
+        t[2] = made_tensor(m, MF_TENSOR_BF16, (mf_matrix_shape){0, 10, cases[i].groups});
+        mf_binder_init(&b, &a, &m->base);
+        const mf_matrix_shape s = {0, 10, 256};
+        mf_status status = mf_bind_matrix(&b, mf_tensor_of(MF_ROLE_Q, 0), s, &w, &error);
+        CHECK_MSG(status == cases[i].status, "%u words, %u groups: %s", cases[i].words,
+                  cases[i].groups, mf_status_name(status));
+        mf_binder_free(&b);
+    }
+    m->n_bytes = 0;
+    t[0] = made_tensor(m, MF_TENSOR_U32, (mf_matrix_shape){0, 10, 32});
+    t[1] = made_tensor(m, MF_TENSOR_BF16, (mf_matrix_shape){0, 10, 8});
+    for (int i = 0; i < 2; i++) { /* biases unlike the scales */
+        mf_error error = {0};
+        mf_binder b;
+        mf_weight w;
+        const mf_matrix_shape s = {0, 10, 256}, of_biases = {0, 10, i == 0 ? 4 : 8};
+        t[2] = made_tensor(m, i == 0 ? MF_TENSOR_BF16 : MF_TENSOR_F16, of_biases);
+        mf_binder_init(&b, &a, &m->base);
+        CHECK_STATUS(mf_bind_matrix(&b, mf_tensor_of(MF_ROLE_Q, 0), s, &w, &error), MF_ERR_FORMAT);
+        CHECK_CONTAINS(error.message, "the shape and dtype of the scales");
+        mf_binder_free(&b);
+    }
+}
+
 /* The rows that share a row of scales are as many as can: of whole matrices 128. */
 static void check_sharing(made_source *m)
 {
@@ -417,6 +480,97 @@ static void check_unlike(made_source *m)
     }
 }
 
+/* Gate and up in one tensor, gate first; floats only. */
+static void check_fused(made_source *m)
+{
+    const mf_matrix_shape both = {N_EXPERTS, 2 * EXPERT_HIDDEN, HIDDEN};
+    const mf_matrix_shape down = {N_EXPERTS, HIDDEN, EXPERT_HIDDEN};
+    const uint64_t n = (uint64_t)HIDDEN * EXPERT_HIDDEN * 2; /* bytes of a matrix */
+    memset(m->tensors, 0, sizeof m->tensors);
+    m->layout = MF_EXPERTS_FUSED;
+    for (int quantised = 0; quantised < 3; quantised++) { /* none, gate and up, down */
+        mf_error error = {0};
+        mf_binder b;
+        mf_expert_shape shape;
+        mf_tensor *t[] = {m->tensors[0][0], m->tensors[2][0]};
+        m->n_bytes = 0;
+        for (int i = 0; i < 2; i++) {
+            t[i][1].name = NULL;
+            if (quantised == i + 1)
+                make_fp8(m, t[i], i == 0 ? both : down, MF_TENSOR_F32);
+            else
+                t[i][0] = made_tensor(m, MF_TENSOR_BF16, i == 0 ? both : down);
+        }
+        mf_status status = bind_experts(m, &b, &shape, &error);
+        CHECK_STATUS(status, quantised == 0 ? MF_OK : MF_ERR_UNSUPPORTED);
+        if (status == MF_OK) {
+            const mf_expert_part *parts = b.experts.parts + MF_MAX_EXPERT_PARTS;
+            const mf_expert_part *const of[] = {parts, parts + MF_MAX_WEIGHT_ARRAYS,
+                                                parts + 2 * MF_MAX_WEIGHT_ARRAYS};
+            for (int j = 0; j < 3; j++) {
+                CHECK_U64(of[j]->offset,
+                          j == 2 ? t[1][0].offset : t[0][0].offset + (j == 1 ? n : 0));
+                CHECK_U64(of[j]->stride, j == 2 ? n : 2 * n);
+                CHECK_U64(of[j]->n_bytes, n);
+            }
+            CHECK_U64(b.n_parameters, 3 * N_EXPERTS * n / 2);
+            CHECK(shape.gate.shape.n_rows == EXPERT_HIDDEN &&
+                  shape.up.shape.n_rows == EXPERT_HIDDEN);
+            CHECK(shape.down.shape.n_rows == HIDDEN && shape.down.shape.n_cols == EXPERT_HIDDEN);
+        } else {
+            CHECK_CONTAINS(error.message, "quantised fused experts");
+        }
+        mf_binder_free(&b);
+    }
+}
+
+/* Nine parts an expert, one after the other; groups that divide rows of both sizes. */
+static void check_packed(made_source *m)
+{
+    static const struct {
+        uint32_t hidden, expert_hidden, group;
+        mf_status status;
+    } cases[] = {{128, 256, 128, MF_OK},
+                 {160, 96, 32, MF_OK},
+                 {160, 256, 64, MF_ERR_FORMAT},
+                 {256, 160, 64, MF_ERR_FORMAT}};
+    const mf_allocator a = mf_allocator_or_default(NULL);
+    m->layout = MF_EXPERTS_PACKED;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mf_error error = {0};
+        mf_binder b;
+        mf_expert_shape shape = {.has_resident_scales = false};
+        const uint64_t n_values = (uint64_t)cases[i].hidden * cases[i].expert_hidden;
+        const uint64_t codes = n_values / 2, factors = n_values / cases[i].group * 2;
+        const uint64_t one = 3 * (codes + 2 * factors);
+        const mf_hparams h = {.n_layers = 1,
+                              .n_moe_layers = 1,
+                              .n_experts = N_EXPERTS,
+                              .hidden_size = cases[i].hidden,
+                              .expert_hidden = cases[i].expert_hidden};
+        m->packed = (mf_packed_experts){.file = 0, .bits = 4, .group = cases[i].group};
+        m->file.n_bytes = one * N_EXPERTS;
+        mf_binder_init(&b, &a, &m->base);
+        CHECK_STATUS(mf_bind_experts(&b, &h, 0, &shape, &error), cases[i].status);
+        for (uint32_t p = 0; p < 9 && cases[i].status == MF_OK; p++) {
+            const mf_expert_part *part = &b.experts.parts[p];
+            CHECK_U64(part->stride, one);
+            CHECK_U64(part->n_bytes, p % 3 == 0 ? codes : factors);
+            CHECK_U64(part->offset, p / 3 * (codes + 2 * factors) +
+                                        (p % 3 == 0 ? 0 : codes + (p % 3 - 1) * factors));
+        }
+        CHECK_U64(b.n_parameters, cases[i].status == MF_OK ? 3 * N_EXPERTS * n_values : 0);
+        mf_binder_free(&b);
+        for (int off = -1; off <= 1 && cases[i].status == MF_OK; off += 2) {
+            m->file.n_bytes = one * N_EXPERTS + (uint64_t)off;
+            mf_binder_init(&b, &a, &m->base);
+            CHECK_STATUS(mf_bind_experts(&b, &h, 0, &shape, &error), MF_ERR_FORMAT);
+            mf_binder_free(&b);
+        }
+    }
+    m->file.n_bytes = FILE_BYTES;
+}
+
 /* ---------------------------------------- models ---------------------------------------- */
 
 /* Of models whose tensors are all of floats: the elements, by the headers, of all that is not of a
@@ -449,11 +603,14 @@ int main(void)
     made_source *m = made_create(11);
     for (int i = 0; i < 400; i++)
         check_matrix(m, i % 4);
+    check_affine_shapes(m);
     check_sharing(m);
     check_norms(m);
     check_experts(m, MF_TENSOR_F32);
     check_experts(m, MF_TENSOR_BF16);
     check_unlike(m);
+    check_fused(m);
+    check_packed(m);
     made_free(m);
     static const char *const names[] = {"hf_bf16", "next_bf16", "v2_lite_bf16", "v3_bf16"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
