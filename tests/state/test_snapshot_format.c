@@ -317,6 +317,104 @@ static void test_streams(void)
     }
 }
 
+/* ---------------------------------------- large parts ---------------------------------------- */
+
+enum { N_LARGE = 3 * MF_SNAPSHOT_PIECE_BYTES + 5 };
+
+/* Memory behind a door: bytes from offset 7 of buffer 3. */
+static unsigned char *behind;
+
+static mf_status visit_behind(void *ctx, const mf_part_place *from, size_t n_bytes, mf_visit_fn fn,
+                              void *fn_ctx, mf_error *error)
+{
+    CHECK(ctx == behind && from->buffer == 3 && from->offset == 7);
+    for (size_t at = 0; at < n_bytes; at += 100000)
+        MF_TRY(fn(fn_ctx, behind + 7 + at, n_bytes - at < 100000 ? n_bytes - at : 100000, error));
+    return MF_OK;
+}
+
+static mf_status put_behind(void *ctx, uint32_t buffer, uint64_t offset, const void *src,
+                            size_t n_bytes, mf_error *error)
+{
+    (void)error;
+    CHECK(ctx == behind && buffer == 3 && offset >= 7 && offset + n_bytes <= 7 + N_LARGE);
+    memcpy(behind + offset, src, n_bytes);
+    return MF_OK;
+}
+
+/* Reads the part twice written in the three ways that there are; damaged: in its last byte. */
+static void read_large(mf_byte_source *source, const unsigned char *want, int way, bool damaged)
+{
+    static unsigned char got[N_LARGE], block[MF_SNAPSHOT_PIECE_BYTES];
+    mf_snapshot_head h = make_head();
+    mf_error error = {0};
+    const mf_part_memory memory = {behind, visit_behind, put_behind};
+    const mf_part_place to = {&memory, 3, 7, block};
+    h.checksum = 99;
+    memset(got, 0, sizeof got);
+    memset(behind, 0, N_LARGE + 20);
+    mf_status status = way == 0   ? mf_snapshot_read_part(source, &h, 1, got, N_LARGE, &error)
+                       : way == 1 ? mf_snapshot_read_part_to(source, &h, 1, &to, N_LARGE, &error)
+                                  : mf_snapshot_pass_part(source, &h, 1, N_LARGE, &error);
+    CHECK_STATUS(status, damaged ? MF_ERR_FORMAT : MF_OK);
+    if (way != 2 && !damaged)
+        CHECK_BYTES(way == 0 ? got : behind + 7, want, N_LARGE);
+    for (int i = 0; i < 20; i++)
+        CHECK(behind[i < 7 ? i : N_LARGE + i] == 0);
+}
+
+/* A part of several pieces is the same from memory and from behind a door, gathered or not, and is
+ * read back in each way, from a file and from memory. */
+static void test_large_parts(void)
+{
+    enum { N_WRITTEN = N_LARGE + 8 };
+    static unsigned char data[N_LARGE], written[2][N_WRITTEN + 1];
+    const mf_allocator a = mf_allocator_default();
+    mf_snapshot_head h = make_head();
+    mf_error error = {0};
+    char path[] = "/tmp/mf_parts_XXXXXX";
+    int fd = mkstemp(path);
+    behind = malloc(N_LARGE + 20);
+    REQUIRE(fd >= 0 && behind != NULL && unlink(path) == 0);
+    h.checksum = 99;
+    for (size_t i = 0; i < N_LARGE; i++)
+        data[i] = (unsigned char)(i * 2654435761u >> 13);
+    for (int is_gathered = 0; is_gathered < 2; is_gathered++) {
+        mf_fd_sink sink;
+        const mf_part_memory memory = {behind, visit_behind, put_behind};
+        const mf_part_place from = {&memory, 3, 7, NULL};
+        memcpy(behind + 7, data, N_LARGE);
+        mf_fd_sink_init(&sink, fd, "file");
+        if (is_gathered != 0)
+            mf_fd_sink_gather(&sink, &a);
+        REQUIRE_OK(mf_snapshot_write_part(&sink.sink, &h, 1, data, N_LARGE, &error), &error);
+        REQUIRE_OK(mf_snapshot_write_part_from(&sink.sink, &h, 1, &from, N_LARGE, &error), &error);
+        REQUIRE_OK(mf_fd_sink_end(&sink, MF_OK, &error), &error);
+        CHECK_U64(lseek(fd, 0, SEEK_CUR), 2 * N_WRITTEN);
+        for (int i = 0; i < 2; i++) {
+            REQUIRE(pread(fd, written[i], N_WRITTEN + 1, (off_t)i * N_WRITTEN) >= N_WRITTEN);
+            CHECK_BYTES(written[i], data, N_LARGE);
+        }
+        CHECK_BYTES(written[0], written[1], N_WRITTEN);
+        REQUIRE(lseek(fd, 0, SEEK_SET) == 0);
+    }
+    for (int damaged = 0; damaged < 2; damaged++) {
+        written[0][N_LARGE - 1] ^= (unsigned char)damaged;
+        REQUIRE(pwrite(fd, written[0], N_WRITTEN, 0) == N_WRITTEN);
+        for (int way = 0; way < 3; way++) {
+            mf_fd_source file;
+            mf_buffer_source buffer;
+            REQUIRE(lseek(fd, 0, SEEK_SET) == 0);
+            mf_fd_source_init(&file, fd, "file");
+            mf_buffer_source_init(&buffer, written[0], N_WRITTEN);
+            read_large(&file.source, data, way, damaged != 0);
+            read_large(&buffer.source, data, way, damaged != 0);
+        }
+    }
+    close(fd);
+    free(behind);
+}
+
 int main(void)
 {
     for (size_t i = 0; i < sizeof parts; i++)
@@ -331,5 +429,6 @@ int main(void)
     test_mark_range();
     test_passing();
     test_streams();
+    test_large_parts();
     return test_result();
 }
