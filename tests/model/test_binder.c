@@ -595,6 +595,17 @@ static void check_parameters(const char *name)
     }
     CHECK_MSG(info.n_parameters == n_all, "%s: %llu parameters, expected %llu", name,
               (unsigned long long)info.n_parameters, (unsigned long long)n_all);
+    const uint64_t of_experts = (uint64_t)info.n_moe_layers * info.n_experts * 3 *
+                                info.hidden_size * info.expert_hidden_size;
+    CHECK_U64(info.expert_bytes, of_experts * 2);
+    CHECK_U64(info.one_expert_bytes, 3ull * info.hidden_size * info.expert_hidden_size * 2);
+    CHECK_U64(info.working_set_bytes,
+              info.one_expert_bytes * info.n_moe_layers * info.n_experts_per_token);
+    CHECK(info.slot_bytes >= info.one_expert_bytes);
+    /* the rest stays in memory, vectors as float32 */
+    CHECK(info.resident_bytes >= (n_all - of_experts) * 2 &&
+          info.resident_bytes <= (n_all - of_experts) * 4);
+    CHECK(info.scratch_bytes > 0 && info.floor_bytes > info.resident_bytes + info.scratch_bytes);
     mf_tensor_table_free(&table);
 }
 

@@ -352,8 +352,21 @@ static void test_kinds_share(void)
     CHECK_U64(p.act_bytes, most);
 }
 
+/* Sizes that do not fit 64 bits are told, of pages as of recurrent states. */
+static void test_plan_overflow(void)
+{
+    uint64_t page, recurrent;
+    mf_plan p;
+    mf_hparams h = two_layers();
+    CHECK(mf_plan_state(&h, &plan_options, NULL, &page, &recurrent));
+    h.key_dim = h.value_dim = h.n_v_heads = UINT32_MAX;
+    CHECK(!mf_plan_state(&h, &plan_options, NULL, &page, &recurrent));
+    CHECK(!mf_plan_make(&h, &plan_options, &p));
+}
+
 int main(void)
 {
+    test_plan_overflow();
     test_terms();
     test_floor_to_the_byte();
     test_held_within_allowance();

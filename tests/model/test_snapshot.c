@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static mf_session *new_session(mf_engine *engine)
@@ -320,6 +321,40 @@ static void check_other_experts(void)
     scratch_remove();
 }
 
+/* The same experts; one bit of the dense weights differs, wherever it lies. */
+static void check_other_weights(void)
+{
+    static const int32_t few[] = {1, 2, 3, 4};
+    const golden_case *c = golden_case_find("v3_packed");
+    mf_error error = {0};
+    size_t n_bytes;
+    mf_engine *engine = open_at(c, scratch_copy("v3_packed"));
+    mf_session *s = new_session(engine);
+    eval(s, few, 4);
+    unsigned char *bytes = save(s, &n_bytes);
+    mf_session_free(&s);
+    mf_engine_close(&engine);
+    for (int i = 0; i < 5; i++) {
+        const char *dir = scratch_copy("v3_packed"), *file = scratch_path("model_weights.bin");
+        struct stat info;
+        REQUIRE(stat(file, &info) == 0);
+        const off_t at[] = {0, info.st_size / 3, info.st_size / 2, info.st_size - 1};
+        if (i < 4)
+            flip(file, at[i], at[i] + 1);
+        engine = open_at(c, dir);
+        s = new_session(engine);
+        eval(s, few, 3);
+        if (i < 4)
+            check_refused(s, bytes, n_bytes, MF_ERR_UNSUPPORTED, "another model");
+        else
+            REQUIRE_OK(mf_snapshot_load(s, bytes, n_bytes, &error), &error);
+        mf_session_free(&s);
+        mf_engine_close(&engine);
+    }
+    free(bytes);
+    scratch_remove();
+}
+
 /* The same weights under another config: other rotations, norms, routes. */
 static void check_other_config(void)
 {
@@ -542,6 +577,7 @@ int main(void)
     }
     check_strangers();
     check_other_experts();
+    check_other_weights();
     check_other_config();
     check_key();
     check_roundings();

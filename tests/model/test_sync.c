@@ -251,6 +251,8 @@ static void check_store(const golden_case *c, const golden *g, bool is_recurrent
     mf_session *s = new_session(e);
     REQUIRE_OK(mf_session_eval(s, g->tokens, 5, &error), &error);
     REQUIRE_OK(mf_store_put(store, s, &error), &error); /* too short to be kept */
+    CHECK_STATUS(mf_store_put(NULL, s, &error), MF_ERR_ARGUMENT);
+    CHECK_STATUS(mf_store_put(store, NULL, &error), MF_ERR_ARGUMENT);
     mf_store_get_stats(store, &stats);
     CHECK_U64(stats.n_entries, 0);
     REQUIRE_OK(mf_session_eval(s, g->tokens + 5, 33, &error), &error);
