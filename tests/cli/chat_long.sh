@@ -114,6 +114,7 @@ expect_code 0
 expect_same "$out" "$scratch/chat"
 expect_true [ "$(json "$err" prefill_tokens)" -eq 0 ]
 expect_true [ "$(json "$err" prompt_tokens)" -eq "$n_prompts" ]
+expect_true [ "$(json "$err" prompt_reused_tokens)" -eq "$n_prompts" ]
 expect_true [ "$(json "$err" store_tokens)" -eq "$n_all_new" ] # what it had itself is not counted
 
 # and another question after the same system message: what the message does not say
