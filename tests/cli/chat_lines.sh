@@ -47,6 +47,15 @@ done
 chat
 expect_empty "$err"
 
+# either word leaves
+for word in quit exit; do
+    printf 'hello\n/%s\nnever\n' $word >"$scratch/lines"
+    printf 'hello' >"$scratch/text"
+    alone "$scratch/text"
+    chat
+    expect_empty "$err"
+done
+
 # a mistyped command is not sent
 printf '/claer\n/clear now\n' >"$scratch/lines"
 : >"$scratch/expected"

@@ -117,6 +117,9 @@ expect_true [ "$(json "$err" prompt_tokens)" -eq "$n_prompts" ]
 expect_true [ "$(json "$err" prompt_reused_tokens)" -eq "$n_prompts" ]
 expect_true [ "$(json "$err" store_tokens)" -eq "$n_all_new" ] # what it had itself is not counted
 
+# each prompt is kept, and no answer: the next prompt does not begin with its thoughts
+expect_true [ "$(ls "$scratch/store" | grep -c '[.]mfstate$')" -eq "$n_turns" ]
+
 # and another question after the same system message: what the message does not say
 printf '%s' "$system" >"$scratch/history"
 prompt "Something else?" >"$scratch/prompt"
