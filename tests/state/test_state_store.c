@@ -6,6 +6,7 @@
  */
 #include "failing_alloc.h"
 #include "io/io_fault.h"
+#include "state/state_store_impl.h"
 #include "store_fixture.h"
 
 #include <errno.h>
@@ -681,8 +682,29 @@ static void test_faulty_reads(void)
     mf_store_close(&store);
 }
 
+/* What is left zero, or not given at all, is the default. */
+static void test_defaults(void)
+{
+    mf_store_options zeros = {.struct_bytes = sizeof zeros}, defaults;
+    mf_error error = {0};
+    mf_store_options_default(&defaults);
+    CHECK(defaults.max_bytes != 0 && defaults.min_tokens != 0 && defaults.lock_wait_ms != 0);
+    for (int i = 0; i < 2; i++) {
+        mf_store *store = NULL;
+        const char *dir = fresh_dir();
+        REQUIRE_OK(mf_store_open(dir, i == 0 ? &zeros : NULL, &store, &error), &error);
+        CHECK_U64(store->options.max_bytes, defaults.max_bytes);
+        CHECK_U64(store->options.min_tokens, defaults.min_tokens);
+        CHECK_U64(store->options.lock_wait_ms, defaults.lock_wait_ms);
+        CHECK_U64(mf_store_max_bytes(store), defaults.max_bytes);
+        CHECK_U64(mf_store_min_tokens(store), defaults.min_tokens);
+        mf_store_close(&store);
+    }
+}
+
 int main(void)
 {
+    test_defaults();
     test_round_trip();
     test_find();
     test_marks();
