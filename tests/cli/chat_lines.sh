@@ -132,12 +132,18 @@ expect_true [ "$(cmp -s "$out" "$scratch/likeliest" && echo same || echo other)"
 # ... and so does a --top-p that it alone reaches
 run run "$model" --raw -p hello -n 30 --temp 3 --top-k 0 --top-p 0.000001 --ignore-eos --quiet
 expect_same "$out" "$scratch/likeliest"
-# a great penalty takes no token twice
-run run "$demo" --raw -p hello -n 60 --temp 0 --repeat-penalty 1000 --ignore-eos --quiet --json
-expect_code 0
-ids=$(sed 's/.*"tokens": \[\([0-9, ]*\)\].*/\1/' "$out" | tr -d ',' | tr ' ' '\n')
-expect_true [ "$(echo "$ids" | sort | uniq -d | wc -l)" = 0 ]
-run run "$demo" --raw -p hello -n 60 --temp 0 --ignore-eos --quiet --json
-ids=$(sed 's/.*"tokens": \[\([0-9, ]*\)\].*/\1/' "$out" | tr -d ',' | tr ' ' '\n')
-expect_true [ "$(echo "$ids" | sort | uniq -d | wc -l)" -gt 0 ]
+# a great penalty takes no token twice, nor one of the prompt
+frequent='The dog was a little sad. He said to the cat, and'
+run tokenize "$demo" -p "$frequent" --ids
+tr ' ' '\n' <"$out" | sort -u >"$scratch/prompt_ids"
+generated() {
+    run run "$demo" --raw -p "$frequent" -n 60 --temp 0 --ignore-eos --quiet --json "$@"
+    expect_code 0
+    sed 's/.*"tokens": \[\([0-9, ]*\)\].*/\1/' "$out" | tr -d ',' | tr ' ' '\n' >"$scratch/ids"
+}
+generated --repeat-penalty 1000
+expect_true [ "$(sort "$scratch/ids" "$scratch/prompt_ids" | uniq -d | wc -l)" = 0 ]
+generated
+expect_true [ "$(sort "$scratch/ids" | uniq -d | wc -l)" -gt 0 ]
+expect_true [ "$(sort -u "$scratch/ids" | sort - "$scratch/prompt_ids" | uniq -d | wc -l)" -gt 2 ]
 finish
