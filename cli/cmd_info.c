@@ -178,6 +178,8 @@ static void print_json(const char *path, const mf_model_info *info)
         {"floor_bytes", info->floor_bytes},
         {"available_bytes", info->available_bytes},
         {"ram_bytes", info->ram_bytes},
+        {"device_floor_bytes", info->device_floor_bytes},
+        {"expert_device_floor_bytes", info->expert_device_floor_bytes},
         {"slot_bytes", info->slot_bytes},
         {"n_slots", info->n_slots},
     };

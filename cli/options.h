@@ -28,6 +28,7 @@ enum {
     MF_OPT_KV_TYPE,
     MF_OPT_DEVICE,
     MF_OPT_EXPERT_DEVICE,
+    MF_OPT_VRAM,
     MF_OPT_OWN
 };
 
@@ -46,6 +47,7 @@ enum {
     {"kv-type", required_argument, NULL, MF_OPT_KV_TYPE},                                          \
     {"device", required_argument, NULL, MF_OPT_DEVICE},                                            \
     {"expert-device", required_argument, NULL, MF_OPT_EXPERT_DEVICE},                              \
+    {"vram", required_argument, NULL, MF_OPT_VRAM},                                                \
     {"verbose", no_argument, NULL, MF_OPT_VERBOSE},                                                \
     {"quiet", no_argument, NULL, MF_OPT_QUIET},                                                    \
     {"help", no_argument, NULL, 'h'}
@@ -66,6 +68,8 @@ enum {
     "                         memory (default f32)\n"                                           \
     "  --device NAME          what computes: auto or cpu (default auto)\n"                      \
     "  --expert-device NAME   what holds and multiplies experts (default: the same)\n"          \
+    "  --vram SIZE            memory to take of a device that has its own (default: what is\n"  \
+    "                         free there)\n"                                                    \
     "  -v, --verbose          also the engine's notes\n"                                        \
     "  -q, --quiet            not even its warnings\n"                                          \
     "  -h, --help             this text\n"                                                      \

@@ -50,6 +50,7 @@ class EngineOptions(c.Structure):  # mf_engine_options
         ("log_user", c.c_void_p),
         ("device", c.c_char_p),
         ("expert_device", c.c_char_p),
+        ("device_bytes", c.c_uint64),
     ]
 
 
@@ -81,6 +82,7 @@ class ModelInfo(c.Structure):  # mf_model_info
         ).split()
     ]
     _fields_ += [("device", c.c_char * 32), ("expert_device", c.c_char * 32)]
+    _fields_ += [("device_floor_bytes", c.c_uint64), ("expert_device_floor_bytes", c.c_uint64)]
 
 
 class SamplerOptions(c.Structure):  # mf_sampler_options

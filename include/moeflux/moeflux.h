@@ -198,6 +198,9 @@ typedef struct mf_engine_options {
     const char *device;
     /* Where experts are kept and multiplied; NULL or "auto": the same device. */
     const char *expert_device;
+    /* A promise, of each device in use that has memory of its own: what is taken of it; 0: what the
+     * device says is free. MF_ERR_ARGUMENT where none has. */
+    uint64_t device_bytes;
 } mf_engine_options;
 
 /* What mf_engine_options_default calls, with the size that the caller's compiler gives the struct.
@@ -300,6 +303,10 @@ typedef struct mf_model_info {
     /* The devices in use: of the dense layers and sessions, and of the experts. */
     char device[32];
     char expert_device[32];
+    /* The least that each takes of memory of its own; 0: it has none. Where both are one device,
+     * all is in the first. */
+    uint64_t device_floor_bytes;
+    uint64_t expert_device_floor_bytes;
 } mf_model_info;
 
 MF_API MF_MUST_CHECK mf_status mf_model_inspect_sized(const char *path,

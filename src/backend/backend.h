@@ -418,6 +418,7 @@ typedef struct mf_backend_options {
     uint32_t n_threads;      /* of the CPU; 0: one per available CPU */
     uint32_t cpu_tier_limit; /* as mf_kernels_get */
     const char *device;      /* "auto" (also NULL: the best there is), "cpu" */
+    uint64_t device_bytes;   /* of the device's own memory, at most; 0: what is free */
 } mf_backend_options;
 
 /* Opens the backend that the options ask for. ops->destroy ends it. Errors: MF_ERR_ARGUMENT (the

@@ -53,7 +53,8 @@ mf_status mf_runner_open_devices(const mf_runner_options *o, bool experts_apart,
     mf_backend_options options = {.allocator = o->allocator,
                                   .n_threads = o->n_threads,
                                   .cpu_tier_limit = o->cpu_tier_limit,
-                                  .device = o->device};
+                                  .device = o->device,
+                                  .device_bytes = o->device_bytes};
     if (o->open_backend != NULL)
         MF_TRY(o->open_backend(o->backend_ctx, &options, &r->backend, error));
     else
@@ -90,7 +91,7 @@ static mf_status make_buffers(mf_runner *r, const mf_runner_options *o, mf_error
     const uint64_t slots = o->n_slots * o->slot_bytes;
     const device_use use = {.weights = r->resident_bytes,
                             .activations = r->plan.act_bytes,
-                            .state = r->plan.state_bytes,
+                            .state = mf_plan_slabs_bytes(&r->plan),
                             .slots = mf_experts_are_apart(r) ? 0 : slots};
     MF_TRY(check_memory(r->backend, &use, error));
     MF_TRY(create(r->backend, MF_BUFFER_RESIDENT, use.weights, mf_backend_operand_use(r->backend),

@@ -104,13 +104,32 @@ static uint64_t wanted_slots(const mf_budget_request *r)
     return n > r->n_experts_total ? r->n_experts_total : n;
 }
 
+/* What the dense layers' device holds beside slots, and the experts' if it is another. */
+static uint64_t used_dense(const mf_budget_request *r)
+{
+    return r->resident_bytes + r->act_bytes + r->slabs_bytes;
+}
+
+static uint64_t used_experts(const mf_budget_request *r)
+{
+    return r->expert_resident_bytes + r->expert_act_bytes;
+}
+
+static void make_device_floors(const mf_budget_request *r, mf_budget *b)
+{
+    const uint64_t slots = r->n_slots_min * r->slot_bytes;
+    const bool are_apart = r->expert_act_bytes != 0;
+    if (r->place.dense.has_memory)
+        b->device_floor_bytes = used_dense(r) + (are_apart ? 0 : slots);
+    if (are_apart && r->place.experts.has_memory)
+        b->expert_device_floor_bytes = used_experts(r) + slots;
+}
+
 /* Slots that the memory of the experts' device holds beside what else is there. */
 static uint64_t slots_there(const mf_budget_request *r, uint64_t ram_bytes)
 {
     const uint64_t known = r->place.experts.n_bytes;
-    uint64_t used = r->resident_bytes + r->act_bytes + r->state_bytes + r->state_bytes / 16;
-    if (r->expert_act_bytes != 0)
-        used = r->expert_resident_bytes + r->expert_act_bytes;
+    const uint64_t used = r->expert_act_bytes != 0 ? used_experts(r) : used_dense(r);
     if (r->slot_bytes == 0)
         return UINT64_MAX;
     if (known == 0)
@@ -148,6 +167,7 @@ void mf_budget_make(const mf_budget_request *r, mf_budget *out)
         uint64_t wanted = wanted_slots(r);
         b.n_slots = fit < wanted ? fit : wanted;
     }
+    make_device_floors(r, &b);
     *out = b;
 }
 

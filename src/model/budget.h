@@ -44,6 +44,7 @@ typedef struct mf_budget_request {
     uint64_t ram_bytes;          /* 0: from what is available */
     uint64_t expert_cache_bytes; /* or MF_EXPERT_CACHE_AUTO */
     uint64_t resident_bytes, act_bytes, state_bytes, host_bytes;
+    uint64_t slabs_bytes;                 /* state_bytes where memory is taken slab by slab */
     uint64_t slot_bytes, slot_host_bytes; /* one slot, and the store's bookkeeping for it */
     uint64_t tokenizer_file_bytes;
     mf_budget_place place;
@@ -79,6 +80,9 @@ typedef struct mf_budget {
      * for them: whoever makes the buffers says so. */
     uint64_t n_slots;
     uint64_t n_slots_min;
+    /* Of devices with memory of their own, at least; 0: none. All in the first where both are one.
+     */
+    uint64_t device_floor_bytes, expert_device_floor_bytes;
     uint64_t terms[MF_N_BUDGET_TERMS]; /* their sum is floor_bytes, unless that overflows */
 } mf_budget;
 

@@ -251,6 +251,7 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
         .resident_bytes = m->binder.resident_bytes,
         .act_bytes = m->plan.act_bytes,
         .state_bytes = m->plan.state_bytes,
+        .slabs_bytes = mf_plan_slabs_bytes(&m->plan),
         .host_bytes =
             m->plan.host_bytes + mf_expert_store_bytes(map, 0) +
             mf_mark_logits_bytes(m->plan.mark_bytes, m->plan.page_bytes + m->plan.recurrent_bytes,
@@ -298,5 +299,7 @@ void mf_model_describe(const mf_model *m, const mf_engine_options *options,
     info.ram_bytes = budget->ram_bytes;
     info.available_bytes = budget->available_bytes;
     info.n_slots = budget->n_slots;
+    info.device_floor_bytes = budget->device_floor_bytes;
+    info.expert_device_floor_bytes = budget->expert_device_floor_bytes;
     *out = info;
 }

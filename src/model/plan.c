@@ -89,6 +89,29 @@ static bool plan_sessions(uint32_t n_sessions, mf_plan *p)
     return p->state_bytes != 0 && p->state_bytes < UINT64_MAX / 4;
 }
 
+#define MIB ((uint64_t)1 << 20)
+#define SLAB_MIN (2 * MIB)
+#define SLAB_MAX (32 * MIB)
+
+uint32_t mf_plan_slab_units(uint64_t state_bytes, uint64_t unit_bytes)
+{
+    uint64_t slab = state_bytes / 8;
+    slab = slab < SLAB_MIN ? SLAB_MIN : slab > SLAB_MAX ? SLAB_MAX : slab;
+    /* few enough for the pool's table, whatever the limit */
+    const uint64_t least = state_bytes / (MF_STATE_SLABS / 2);
+    slab = mf_round_up(slab < least ? least : slab, SLAB_MIN);
+    if (unit_bytes == 0)
+        return 0;
+    const uint64_t n = slab / unit_bytes;
+    return n == 0 ? 1 : n > (1u << 20) ? 1u << 20 : (uint32_t)n;
+}
+
+uint64_t mf_plan_slabs_bytes(const mf_plan *p)
+{
+    return p->state_bytes + mf_plan_slab_units(p->state_bytes, p->page_bytes) * p->page_bytes +
+           mf_plan_slab_units(p->state_bytes, p->recurrent_bytes) * p->recurrent_bytes;
+}
+
 /* Logits (those of a chunk in the making and of a mark too), tokens, and the table of pages.
  */
 static uint64_t session_host_bytes(const mf_hparams *h, uint32_t n_context)

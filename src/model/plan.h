@@ -57,6 +57,15 @@ typedef struct mf_plan_options {
     bool experts_apart; /* they have a device of their own */
 } mf_plan_options;
 
+/* Slabs of state of either kind, at most. */
+#define MF_STATE_SLABS 256
+
+/* State is cut from slabs of so many units of a size; 0: there are none of it. */
+uint32_t mf_plan_slab_units(uint64_t state_bytes, uint64_t unit_bytes);
+/* What all slabs take where memory is taken whole, not as it is touched: the last of either kind
+ * may be used in part. */
+uint64_t mf_plan_slabs_bytes(const mf_plan *plan);
+
 /* False if a size overflows. */
 bool mf_plan_make(const mf_hparams *h, const mf_plan_options *options, mf_plan *out);
 

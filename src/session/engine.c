@@ -93,6 +93,7 @@ static mf_runner_options runner_options(const mf_engine *e, const mf_model *m,
                                .io_arg = hooks->io_arg,
                                .device = e->options.device,
                                .expert_device = e->options.expert_device,
+                               .device_bytes = e->options.device_bytes,
                                .open_backend = hooks->open_backend,
                                .backend_ctx = hooks->backend_ctx,
                                .open_experts = hooks->open_experts,
@@ -109,6 +110,17 @@ static mf_budget_device device_of(const mf_backend *be)
     return (mf_budget_device){0};
 }
 
+/* A promise about memory that there is none of is a mistake. */
+static mf_status check_device_bytes(const mf_engine_options *o, const mf_budget_place *place,
+                                    const char *device, mf_error *error)
+{
+    if (o->device_bytes == 0 || place->dense.has_memory || place->experts.has_memory)
+        return MF_OK;
+    return mf_fail(error, MF_ERR_ARGUMENT,
+                   "device_bytes is %llu, but device %s has no memory of its own",
+                   (unsigned long long)o->device_bytes, device);
+}
+
 /* Devices before the budget: where they have memory of their own, it is of less. */
 static mf_status open_runner(mf_engine *e, mf_model *m, const mf_engine_hooks *hooks,
                              mf_error *error)
@@ -121,6 +133,7 @@ static mf_status open_runner(mf_engine *e, mf_model *m, const mf_engine_hooks *h
     MF_TRY(mf_runner_open_devices(&options, m->plan.expert_act_bytes != 0, r, error));
     place.dense = device_of(r->backend);
     place.experts = device_of(r->experts);
+    MF_TRY(check_device_bytes(&e->options, &place, r->backend->ops->name, error));
     mf_model_describe(m, &e->options, &place, &budget, &e->info);
     snprintf(e->info.device, sizeof e->info.device, "%s", r->backend->ops->name);
     snprintf(e->info.expert_device, sizeof e->info.expert_device, "%s", r->experts->ops->name);
@@ -192,6 +205,7 @@ mf_status mf_model_inspect_sized(const char *path, const mf_engine_options *opti
     MF_TRY(mf_model_read(&a, path, &given, mf_layer_kind_table, &m, error));
     mf_model_describe(&m, &given, NULL, &budget, &info);
     mf_model_release(&m);
+    MF_TRY(check_device_bytes(&given, &(mf_budget_place){0}, info.device, error));
     mf_sized_put(out, struct_bytes, &info, sizeof info);
     return MF_OK;
 }

@@ -6,25 +6,14 @@
 
 #include <assert.h>
 
-#define MIB ((uint64_t)1 << 20)
-#define SLAB_MIN (2 * MIB)
-#define SLAB_MAX (32 * MIB)
-
 void mf_state_pool_init(mf_state_pool *pool, const mf_allocator *a, mf_backend *backend,
                         uint64_t page_bytes, uint64_t recurrent_bytes, uint64_t limit_bytes)
 {
     *pool = (mf_state_pool){.allocator = *a, .backend = backend, .limit_bytes = limit_bytes};
     const uint64_t sizes[2] = {page_bytes, recurrent_bytes};
-    uint64_t slab = limit_bytes / 8;
-    slab = slab < SLAB_MIN ? SLAB_MIN : slab > SLAB_MAX ? SLAB_MAX : slab;
-    /* few enough for the table, whatever the limit */
-    slab = slab < limit_bytes / (MF_POOL_SLABS / 2) ? limit_bytes / (MF_POOL_SLABS / 2) : slab;
-    slab = mf_round_up(slab, SLAB_MIN);
     for (int k = 0; k < 2; k++) {
-        uint64_t n = sizes[k] == 0 ? 0 : slab / sizes[k];
-        n = n == 0 ? 1 : n > (1u << 20) ? (1u << 20) : n;
         pool->kinds[k].unit_bytes = sizes[k];
-        pool->kinds[k].units_per_slab = (uint32_t)n;
+        pool->kinds[k].units_per_slab = mf_plan_slab_units(limit_bytes, sizes[k]);
     }
 }
 
@@ -39,7 +28,7 @@ static void free_slab(mf_state_pool *pool, mf_state_units *units, mf_state_slab 
 void mf_state_pool_free(mf_state_pool *pool)
 {
     for (int k = 0; k < 2; k++)
-        for (uint32_t i = 0; i < MF_POOL_SLABS; i++)
+        for (uint32_t i = 0; i < MF_STATE_SLABS; i++)
             if (pool->kinds[k].slabs[i].buffer.id != 0)
                 free_slab(pool, &pool->kinds[k], &pool->kinds[k].slabs[i]);
 }
@@ -48,11 +37,11 @@ static mf_status new_slab(mf_state_pool *pool, mf_state_units *units, mf_state_s
                           mf_error *error)
 {
     uint32_t i = 0, n = units->units_per_slab;
-    while (i < MF_POOL_SLABS && units->slabs[i].buffer.id != 0)
+    while (i < MF_STATE_SLABS && units->slabs[i].buffer.id != 0)
         i++;
-    if (i == MF_POOL_SLABS)
+    if (i == MF_STATE_SLABS)
         return mf_fail(error, MF_ERR_BUDGET, "session state is in more than %d slabs",
-                       MF_POOL_SLABS);
+                       MF_STATE_SLABS);
     mf_state_slab slab = {.refs = mf_alloc_array(&pool->allocator, n, sizeof *slab.refs)};
     if (slab.refs == NULL)
         return mf_fail_memory(error, n * sizeof *slab.refs, "session state");
@@ -89,7 +78,7 @@ static mf_unit take_first(mf_state_pool *pool, mf_state_units *units, mf_state_s
 /* A unit that has been in use before, so that no more memory is touched; 0 if there is none. */
 static mf_unit reuse(mf_state_pool *pool, mf_state_units *units)
 {
-    for (uint32_t s = 0; s < MF_POOL_SLABS; s++) {
+    for (uint32_t s = 0; s < MF_STATE_SLABS; s++) {
         mf_state_slab *slab = &units->slabs[s];
         if (slab->n_used < slab->n_touched)
             return take_first(pool, units, slab, 0);
@@ -120,9 +109,9 @@ static void discard_unused(mf_state_pool *pool, const mf_state_units *units, mf_
 static void make_room(mf_state_pool *pool, uint64_t n_bytes)
 {
     for (int is_partial = 0; is_partial < 2; is_partial++)
-        for (uint32_t i = 0; i < 2 * MF_POOL_SLABS; i++) {
-            mf_state_units *units = &pool->kinds[i / MF_POOL_SLABS];
-            mf_state_slab *slab = &units->slabs[i % MF_POOL_SLABS];
+        for (uint32_t i = 0; i < 2 * MF_STATE_SLABS; i++) {
+            mf_state_units *units = &pool->kinds[i / MF_STATE_SLABS];
+            mf_state_slab *slab = &units->slabs[i % MF_STATE_SLABS];
             if (pool->touched_bytes + n_bytes <= pool->limit_bytes)
                 return;
             if (slab->buffer.id != 0 && slab->n_used == 0)
@@ -148,7 +137,7 @@ mf_status mf_unit_take(mf_state_pool *pool, mf_unit_kind kind, mf_unit *out, mf_
                        (unsigned long long)units->unit_bytes, (unsigned long long)pool->limit_bytes,
                        (unsigned long long)pool->touched_bytes);
     mf_state_slab *slab = NULL;
-    for (uint32_t s = 0; s < MF_POOL_SLABS && slab == NULL; s++)
+    for (uint32_t s = 0; s < MF_STATE_SLABS && slab == NULL; s++)
         if (units->slabs[s].buffer.id != 0 && units->slabs[s].n_touched < units->units_per_slab)
             slab = &units->slabs[s];
     if (slab == NULL)

@@ -11,13 +11,13 @@
 #define MF_SESSION_STATE_POOL_H
 
 #include "backend/backend.h"
+#include "model/plan.h"
 
 typedef enum mf_unit_kind { MF_UNIT_PAGE = 0, MF_UNIT_RECURRENT = 1 } mf_unit_kind;
 
 /* Names a unit of its kind; 0 is none. */
 typedef uint32_t mf_unit;
 
-#define MF_POOL_SLABS 256
 #define MF_UNIT_UNTOUCHED UINT32_MAX
 
 typedef struct mf_state_slab {
@@ -31,7 +31,7 @@ typedef struct mf_state_units {
     uint64_t unit_bytes;
     uint32_t units_per_slab;
     uint32_t n_used;
-    mf_state_slab slabs[MF_POOL_SLABS];
+    mf_state_slab slabs[MF_STATE_SLABS];
 } mf_state_units;
 
 typedef struct mf_state_pool {

@@ -448,6 +448,9 @@ mf_status strict_backend_open(void *ctx, const mf_backend_options *options, mf_b
     }
     be->base.ops = &strict_ops;
     be->options = ctx != NULL ? *(const strict_options *)ctx : (strict_options){0};
+    if (options->device_bytes != 0 &&
+        (be->options.memory_bytes == 0 || options->device_bytes < be->options.memory_bytes))
+        be->options.memory_bytes = options->device_bytes;
     be->random = be->options.seed != 0 ? be->options.seed : 1;
     be->end = &be->first;
     *out = &be->base;

@@ -93,6 +93,10 @@ run info "$model" --device abacus
 expect_error "*device 'abacus' is not known; there are: auto, cpu*"
 run info "$model" --expert-device abacus
 expect_error "*expert_device 'abacus' is not known; there are: auto, cpu*"
+run info "$model" --vram 1G
+expect_error "*device_bytes is 1073741824, but device cpu has no memory of its own*"
+run info "$model" --vram 0
+expect_usage_error "*vram*"
 
 run info "$scratch"
 expect_error "$scratch*"

@@ -31,6 +31,7 @@ static void engine_options(void)
     AT(mf_engine_options, log_user);
     AT(mf_engine_options, device);
     AT(mf_engine_options, expert_device);
+    AT(mf_engine_options, device_bytes);
 }
 
 static void model_info(void)
@@ -87,6 +88,8 @@ static void model_info(void)
     AT(mf_model_info, available_bytes);
     AT(mf_model_info, device);
     AT(mf_model_info, expert_device);
+    AT(mf_model_info, device_floor_bytes);
+    AT(mf_model_info, expert_device_floor_bytes);
 }
 
 int main(void)

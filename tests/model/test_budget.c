@@ -19,6 +19,7 @@ static mf_budget_request request(void)
                                .resident_bytes = 100 * MIB,
                                .act_bytes = 10 * MIB,
                                .state_bytes = 160 * MIB,
+                               .slabs_bytes = 180 * MIB,
                                .host_bytes = 5 * MIB,
                                .slot_bytes = 2 * MIB - 100,
                                .slot_host_bytes = 100,
@@ -106,10 +107,12 @@ static void test_devices(void)
     r.staging_bytes = 40 * MIB;
     r.place.dense = (mf_budget_device){.has_memory = true, .n_bytes = 1500 * MIB};
     r.place.experts = r.place.dense;
-    mf_budget_make(&r, &b); /* one device: beside 100 + 10 + 170 MiB, slots of 2 MiB less 100 */
+    mf_budget_make(&r, &b); /* one device: beside 100 + 10 + 180 MiB, slots of 2 MiB less 100 */
     CHECK_U64(b.fixed_bytes, (FIXED_MIB - 280 + 40) * MIB);
     CHECK_U64(b.floor_bytes, b.fixed_bytes + 800);
-    CHECK_U64(b.n_slots, 610);
+    CHECK_U64(b.n_slots, 605);
+    CHECK_U64(b.device_floor_bytes, 290 * MIB + 8 * (2 * MIB - 100));
+    CHECK_U64(b.expert_device_floor_bytes, 0);
     r.ram_bytes = b.floor_bytes;
     mf_budget_make(&r, &b);
     CHECK_U64(b.n_slots, 8); /* their bookkeeping */
@@ -125,12 +128,16 @@ static void test_devices(void)
     mf_budget_make(&r, &b);
     CHECK_U64(b.fixed_bytes, (FIXED_MIB - 280 + 40 + 10) * MIB);
     CHECK_U64(b.n_slots, (1000 - FIXED_MIB + 230) / 2);
+    CHECK_U64(b.device_floor_bytes, 290 * MIB);
+    CHECK_U64(b.expert_device_floor_bytes, 0);
 
     r.place.dense.has_memory = false; /* and the other way round */
     r.place.experts = (mf_budget_device){.has_memory = true, .n_bytes = 110 * MIB};
     mf_budget_make(&r, &b);
     CHECK_U64(b.fixed_bytes, (FIXED_MIB + 40) * MIB);
     CHECK_U64(b.n_slots, 50);
+    CHECK_U64(b.device_floor_bytes, 0);
+    CHECK_U64(b.expert_device_floor_bytes, 10 * MIB + 8 * (2 * MIB - 100));
     r.place.experts.n_bytes = 12 * MIB; /* too little: for whoever makes the buffers to say */
     mf_budget_make(&r, &b);
     CHECK_U64(b.n_slots, 8);

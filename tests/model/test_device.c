@@ -32,10 +32,13 @@ static mf_status open_cpu(void *ctx, const mf_backend_options *options, mf_backe
     return mf_backend_open(options, out, error);
 }
 
+static uint64_t device_bytes; /* promised of the engines that are opened */
+
 static mf_status open_on(const golden_case *c, strict_options *strict, mf_engine **out,
                          mf_error *error)
 {
-    const mf_engine_options options = device_options(c);
+    mf_engine_options options = device_options(c);
+    options.device_bytes = device_bytes;
     mf_engine_hooks hooks = {.open_backend = strict_backend_open, .backend_ctx = strict};
     if (side == STRICT_DENSE)
         hooks.open_experts = open_cpu;
@@ -51,7 +54,7 @@ static uint64_t least_memory(const mf_engine *e)
     const uint64_t slots = e->info.n_experts_per_token * e->info.slot_bytes;
     if (side == STRICT_EXPERTS)
         return mf_expert_scales_bytes(&r->h, &r->weights) + r->plan.expert_act_bytes + slots;
-    return r->resident_bytes + r->plan.act_bytes + r->plan.state_bytes +
+    return r->resident_bytes + r->plan.act_bytes + mf_plan_slabs_bytes(&r->plan) +
            (side == STRICT_ALL ? slots : 0);
 }
 
@@ -75,6 +78,48 @@ static void check_budget(const golden_case *c)
     if (side != STRICT_DENSE)
         CHECK_U64(engine->info.n_slots, engine->info.n_experts_per_token);
     mf_engine_close(&engine);
+}
+
+/* The least promise that info names is accepted, and kept; less than what is needed is not. */
+static void check_promise(const golden_case *c)
+{
+    mf_engine *engine = NULL;
+    mf_error error = {0};
+    mf_model_info info;
+    strict_options strict = {.memory_bytes = (uint64_t)1 << 30};
+    REQUIRE_OK(open_on(c, &strict, &engine, &error), &error);
+    mf_engine_info(engine, &info);
+    const uint64_t least = least_memory(engine);
+    mf_engine_close(&engine);
+    CHECK_U64(side == STRICT_EXPERTS ? info.device_floor_bytes : info.expert_device_floor_bytes, 0);
+    device_bytes =
+        side == STRICT_EXPERTS ? info.expert_device_floor_bytes : info.device_floor_bytes;
+    CHECK_U64(device_bytes, least);
+    REQUIRE_OK(open_on(c, &strict, &engine, &error), &error);
+    if (side != STRICT_DENSE)
+        CHECK_U64(engine->info.n_slots, info.n_experts_per_token);
+    mf_session *session = NULL;
+    const int32_t tokens[] = {1, 2, 3};
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    REQUIRE_OK(mf_session_eval(session, tokens, 3, &error), &error);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    device_bytes = least - 1;
+    CHECK_STATUS(open_on(c, &strict, &engine, &error), MF_ERR_BUDGET);
+    device_bytes = 0;
+}
+
+/* A promise about memory that there is none of. */
+static void check_no_promise(const golden_case *c)
+{
+    mf_engine_options options = device_options(c);
+    options.device_bytes = (uint64_t)1 << 30;
+    mf_engine *engine = NULL;
+    mf_model_info info;
+    mf_error error = {0};
+    CHECK_STATUS(mf_engine_open(golden_path(c->name), &options, &engine, &error), MF_ERR_ARGUMENT);
+    CHECK_CONTAINS(error.message, "device_bytes is 1073741824, but device cpu");
+    CHECK_STATUS(mf_model_inspect(golden_path(c->name), &options, &info, &error), MF_ERR_ARGUMENT);
 }
 
 /* Least budget of the process: without what a device with memory of its own holds, and with what
@@ -364,6 +409,8 @@ int main(void)
 {
     check_budget(golden_case_find("mlx_4bit"));
     check_own_memory(golden_case_find("mlx_4bit"));
+    check_promise(golden_case_find("mlx_4bit"));
+    check_no_promise(golden_case_find("mlx_4bit"));
     check_lost(golden_case_find("mlx_4bit"));
     check_lost(golden_case_find("v3_mlx_4bit_split"));
     check_ended(golden_case_find("mlx_4bit"));
@@ -372,6 +419,8 @@ int main(void)
     check_shared(golden_case_find("v2_lite_bf16"));
     for (side = STRICT_DENSE; side <= STRICT_EXPERTS; side++) {
         check_budget(golden_case_find("mlx_4bit"));
+        check_promise(golden_case_find("mlx_4bit"));
+        check_promise(golden_case_find("k2_fp8"));
         check_lost(golden_case_find("mlx_4bit"));
         check_lost(golden_case_find("k2_fp8"));
         check_names(golden_case_find("mlx_4bit"));
