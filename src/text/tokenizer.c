@@ -2,9 +2,13 @@
 /* Opening a tokenizer and encoding text. */
 #include "text/tokenizer.h"
 
+#include "format/checkpoint_mistakes.h"
 #include "text/nfc.h"
 #include "text/tiktoken.h"
 #include "text/utf8.h"
+
+#include <errno.h>
+#include <sys/stat.h>
 
 #define MAX_TOKENIZER_BYTES ((size_t)256 << 20)
 #define MAX_PATH_BYTES 4096
@@ -158,10 +162,19 @@ fail:
     return status;
 }
 
+static mf_status check_directory(const char *path, mf_error *error)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return mf_fail_no_directory(path, errno, error);
+    return S_ISDIR(st.st_mode) ? MF_OK : mf_fail_no_directory(path, ENOTDIR, error);
+}
+
 /* Cogito's packed form keeps its text files in a folder of their own. */
 mf_status mf_text_open(const char *path, const mf_allocator *a, mf_tokenizer **out, mf_error *error)
 {
     char file[MAX_PATH_BYTES];
+    MF_TRY(check_directory(path, error));
     MF_TRY(mf_path_join(file, sizeof file, path, "artifacts/model_weights.json", error));
     if (!mf_file_exists(file))
         return open_folder(path, a, out, error);

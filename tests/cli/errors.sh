@@ -153,9 +153,25 @@ expect_error "$scratch: *"
 run perplexity "$model" "$scratch/nothing"
 expect_error "$scratch/nothing: *"
 # names of models elsewhere: where to get a directory from
+# ask_here ARGUMENTS...: in $scratch, where these names are no paths
+ask_here() {
+    last="moeflux $*"
+    (cd "$scratch" && exec "$MOEFLUX" "$@" </dev/null >"$out" 2>"$err")
+    code=$?
+}
 for name in qwen3:30b Qwen/Qwen3-30B-A3B; do
-    (cd "$scratch" && "$MOEFLUX" run "$name" -p x >"$out" 2>"$err")
-    expect_exact "$err" "moeflux: $name: cannot open directory (for a model of a hub, give the directory that it was downloaded to, with git clone or the hub's own program): No such file or directory"
+    for command in 'run -p x' 'run' 'info' 'tokenize -p x' 'tokenize' 'perplexity' 'bench'; do
+        case $command in perplexity) file=$SOURCE/README.md ;; *) file= ;; esac
+        # shellcheck disable=SC2086 # the command's words, and a file or none
+        ask_here $command "$name" $file
+        expect_error "$name: cannot open directory (for a model of a hub, give the directory that it was downloaded to, with git clone or the hub's own program): No such file or directory"
+    done
+done
+: >"$scratch/model.gguf"
+for command in 'run -p x' 'tokenize -p x' 'info'; do
+    # shellcheck disable=SC2086
+    ask_here $command model.gguf
+    expect_error "model.gguf: GGUF is not supported; *"
 done
 # said in words, not only by the field's name
 run info "$good" --ctx 99999999
