@@ -3,10 +3,13 @@
  * PCRE2 behind the caller's allocator. Patterns run as machine code where PCRE2 can make it, and in
  * its interpreter where it cannot or where the code's stack is too small.
  *
- * All matches of a text together may take a number of steps proportional to it, and no more: an
- * exponential pattern ends in an error, and so does one that is polynomial at every character.
- * PCRE2 does not say how many steps a match took, but ends it at a limit: a match gets few at
- * first, which are free and enough for nearly all, and then more and more, which are charged.
+ * All matches of a text together may take an amount of work proportional to it, and no more: an
+ * exponential pattern ends in an error, and so does one that is polynomial over the whole text.
+ * PCRE2 does not say how much work a match took, but ends it at a limit: a match gets little at
+ * first, which is free and enough for nearly all, and then more and more, which is charged. The
+ * limits are two: of steps, which are decisions, and of how far it sees, since one step may run
+ * over all of the text. What a match answers without having touched the end of what it sees is what
+ * it would answer to the whole (PCRE2_PARTIAL_HARD).
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/regex.h"
@@ -16,9 +19,14 @@
 #include <string.h>
 
 #define FREE_STEPS 50u
-#define FIRST_STEPS 2000u
+#define FIRST_STEPS 200u
 #define LEAST_STEPS 2000000u
 #define STEPS_PER_BYTE 64u
+#define FREE_SIGHT ((size_t)256)
+#define LEAST_SIGHT ((uint64_t)64 << 20)
+#define SIGHT_PER_BYTE 256u
+/* Work grows with the pattern too; those of tokenizers have some hundreds. */
+#define MAX_PATTERN_BYTES ((size_t)16384)
 #define MAX_FIELD 512
 #define HEAP_LIMIT_KIB (32u * 1024u)
 
@@ -36,7 +44,7 @@ struct mf_matcher {
     pcre2_general_context *general;
     pcre2_match_context *match_context;
     pcre2_match_data *match_data;
-    uint64_t steps_left; /* for all matches */
+    uint64_t steps_left, sight_left; /* for all matches; sight is in bytes */
 };
 
 static void *block_alloc(size_t n_bytes, void *ctx)
@@ -74,13 +82,18 @@ static mf_status compile(mf_regex *regex, const char *field, const unsigned char
                        "PCRE2 form)",
                        field, (const char *)reason, (size_t)position);
     }
-    regex->has_jit = pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE) == 0;
+    regex->has_jit =
+        pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0;
     return MF_OK;
 }
 
 mf_status mf_regex_compile(const mf_allocator *a, const char *field, mf_pattern pattern,
                            mf_regex **out, mf_error *error)
 {
+    if (pattern.n_bytes > MAX_PATTERN_BYTES)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: a pattern of %zu bytes, this version runs at most %zu", field,
+                       pattern.n_bytes, MAX_PATTERN_BYTES);
     mf_regex *regex = mf_alloc_zeroed(a, sizeof *regex);
     if (regex == NULL)
         return mf_fail_memory(error, sizeof *regex, "a regular expression");
@@ -139,6 +152,7 @@ mf_status mf_matcher_create(const mf_regex *regex, const mf_allocator *a, mf_mat
     }
     pcre2_set_heap_limit(matcher->match_context, HEAP_LIMIT_KIB);
     matcher->steps_left = LEAST_STEPS;
+    matcher->sight_left = LEAST_SIGHT;
     *out = matcher;
     return MF_OK;
 }
@@ -156,17 +170,24 @@ void mf_matcher_free(mf_matcher **matcher)
     mf_free(&a, m, sizeof *m);
 }
 
+/* Where a match of text[n_bytes] looks, and whether text goes on behind. */
+typedef struct view {
+    const unsigned char *text;
+    size_t n_bytes, from;
+    bool is_cut;
+} view;
+
 /* Few steps of machine code first, for nearly all matches; then the interpreter within what is
  * left, four times as many steps at each attempt. */
-static int match_in_budget(mf_matcher *m, const unsigned char *text, size_t n_bytes, size_t from)
+static int match_in_steps(mf_matcher *m, const view *v)
 {
     /* The text is checked once by the caller, not once a match. */
-    const uint32_t options = PCRE2_NO_UTF_CHECK;
+    const uint32_t options = PCRE2_NO_UTF_CHECK | (v->is_cut ? PCRE2_PARTIAL_HARD : 0);
     uint64_t n_steps = FIRST_STEPS;
     if (m->regex->has_jit) {
         pcre2_set_match_limit(m->match_context, FREE_STEPS);
-        int n = pcre2_jit_match(m->regex->code, text, n_bytes, from, options, m->match_data,
-                                m->match_context);
+        int n = pcre2_jit_match(m->regex->code, v->text, v->n_bytes, v->from, options,
+                                m->match_data, m->match_context);
         if (n != PCRE2_ERROR_MATCHLIMIT && n != PCRE2_ERROR_JIT_STACKLIMIT)
             return n;
     }
@@ -175,11 +196,48 @@ static int match_in_budget(mf_matcher *m, const unsigned char *text, size_t n_by
         if (n_steps > m->steps_left)
             n_steps = m->steps_left;
         pcre2_set_match_limit(m->match_context, (uint32_t)n_steps);
-        int n = pcre2_match(m->regex->code, text, n_bytes, from, options | PCRE2_NO_JIT,
+        int n = pcre2_match(m->regex->code, v->text, v->n_bytes, v->from, options | PCRE2_NO_JIT,
                             m->match_data, m->match_context);
-        if (n == PCRE2_ERROR_MATCHLIMIT)
-            m->steps_left -= n_steps;
+        m->steps_left -= n_steps;
         if (n != PCRE2_ERROR_MATCHLIMIT || m->steps_left == 0)
+            return n;
+    }
+}
+
+/* text[n_bytes] as far as n_seen bytes behind `from`, and not into a character. */
+static view view_of(const unsigned char *text, size_t n_bytes, size_t from, size_t n_seen)
+{
+    if (n_seen >= n_bytes - from)
+        return (view){text, n_bytes, from, false};
+    size_t end = from + n_seen;
+    while ((text[end] & 0xC0) == 0x80)
+        end--;
+    return (view){text, end, from, true};
+}
+
+/* Does the answer n hold for the whole text? Not what touched the end of what was seen; and that
+ * nothing was found there says nothing about what lies behind. */
+static bool holds_for_all(const mf_matcher *m, const view *v, int n)
+{
+    if (!v->is_cut)
+        return true;
+    if (n >= 0)
+        return pcre2_get_ovector_pointer(m->match_data)[1] < v->n_bytes;
+    return n != PCRE2_ERROR_PARTIAL && n != PCRE2_ERROR_NOMATCH;
+}
+
+/* A short sight first, for nearly all matches; then within what is left, four times as far at each
+ * attempt. */
+static int match_in_budget(mf_matcher *m, const unsigned char *text, size_t n_bytes, size_t from)
+{
+    for (size_t n_seen = FREE_SIGHT;; n_seen *= 4) {
+        const view v = view_of(text, n_bytes, from, n_seen);
+        size_t n_charged = v.n_bytes - from > FREE_SIGHT ? v.n_bytes - from : 0;
+        if (n_charged > m->sight_left)
+            return PCRE2_ERROR_MATCHLIMIT;
+        m->sight_left -= n_charged;
+        int n = match_in_steps(m, &v);
+        if (holds_for_all(m, &v, n))
             return n;
     }
 }
@@ -187,8 +245,10 @@ static int match_in_budget(mf_matcher *m, const unsigned char *text, size_t n_by
 mf_status mf_matcher_find(mf_matcher *m, const unsigned char *text, size_t n_bytes, size_t from,
                           mf_match *out, mf_error *error)
 {
-    if (from == 0) /* a text begins */
+    if (from == 0) { /* a text begins */
         m->steps_left += (uint64_t)STEPS_PER_BYTE * n_bytes;
+        m->sight_left += (uint64_t)SIGHT_PER_BYTE * n_bytes;
+    }
     int n = match_in_budget(m, text, n_bytes, from);
     if (n == PCRE2_ERROR_NOMATCH) {
         *out = (mf_match){0};
@@ -198,7 +258,7 @@ mf_status mf_matcher_find(mf_matcher *m, const unsigned char *text, size_t n_byt
         return mf_fail_memory(error, 0, "a match");
     if (n < 0)
         return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "%s: its regular expression takes too many steps on this text: it gave up "
+                       "%s: its regular expression takes too much work on this text: it gave up "
                        "(PCRE2 error %d) at byte %zu of %zu",
                        m->regex->field, n, from, n_bytes);
     const PCRE2_SIZE *ovector = pcre2_get_ovector_pointer(m->match_data);

@@ -23,8 +23,8 @@ mf_status mf_regex_compile(const mf_allocator *a, const char *field, mf_pattern 
                            mf_regex **out, mf_error *error);
 void mf_regex_free(mf_regex **regex);
 
-/* What one thread needs to match with a regex, which is itself read-only. Its matches share a
- * number of steps that grows with the texts that they are looked for in. */
+/* What one thread needs to match with a regex, which is itself read-only. Its matches share an
+ * amount of work that grows with the texts that they are looked for in. */
 mf_status mf_matcher_create(const mf_regex *regex, const mf_allocator *a, mf_matcher **out,
                             mf_error *error);
 void mf_matcher_free(mf_matcher **matcher);
@@ -35,7 +35,7 @@ typedef struct mf_match {
 } mf_match;
 
 /* The first match in text[n_bytes] (valid UTF-8) at or after `from`. Errors: MF_ERR_UNSUPPORTED
- * (too many steps), MF_ERR_NO_MEMORY. */
+ * (too much work), MF_ERR_NO_MEMORY. */
 mf_status mf_matcher_find(mf_matcher *matcher, const unsigned char *text, size_t n_bytes,
                           size_t from, mf_match *out, mf_error *error);
 
