@@ -149,8 +149,8 @@ static line_result send_file(chat *c, const char *path)
     line_result result = LINE_DONE;
     if (*path == '\0' || strcmp(path, "-") == 0)
         fputs("/file wants the path of a file.\n", stderr);
-    else if (mf_cli_read_file(path, mf_cli_text_bytes((uint32_t)c->g->n_context_tokens), &text) !=
-             MF_EXIT_OK)
+    else if (mf_cli_read_regular(path, mf_cli_text_bytes((uint32_t)c->g->n_context_tokens),
+                                 &text) != MF_EXIT_OK)
         ; /* said already */
     else if (text.n_bytes == 0 || memchr(text.data, '\0', text.n_bytes))
         fprintf(stderr, "%s: not a text: %s.\n", path, text.n_bytes ? "a NUL byte" : "empty");

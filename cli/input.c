@@ -3,9 +3,12 @@
 #include "input.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 bool mf_cli_buffer_reserve(mf_cli_buffer *buffer, size_t n_bytes)
 {
@@ -52,6 +55,23 @@ size_t mf_cli_text_bytes(uint32_t n_context_tokens)
     return ((size_t)1 << 20) + (size_t)32 * (n_context_tokens > 0 ? n_context_tokens : 4096);
 }
 
+static int read_all(FILE *file, const char *name, size_t max_bytes, mf_cli_buffer *out)
+{
+    mf_cli_buffer_clear(out);
+    while (!feof(file)) {
+        if (!mf_cli_buffer_reserve(out, 65536))
+            return mf_cli_error("%s: no memory for its text", name);
+        out->n_bytes += fread(out->data + out->n_bytes, 1, 65536, file);
+        out->data[out->n_bytes] = '\0';
+        if (ferror(file))
+            return mf_cli_error("%s: cannot read: %s", name, strerror(errno));
+        if (out->n_bytes > max_bytes)
+            return mf_cli_error("%s: a text of more than %zu bytes, the most that is taken here",
+                                name, max_bytes);
+    }
+    return MF_EXIT_OK;
+}
+
 int mf_cli_read_file(const char *path, size_t max_bytes, mf_cli_buffer *out)
 {
     bool is_stdin = strcmp(path, "-") == 0;
@@ -59,23 +79,38 @@ int mf_cli_read_file(const char *path, size_t max_bytes, mf_cli_buffer *out)
     FILE *file = is_stdin ? stdin : fopen(path, "re");
     if (!file)
         return mf_cli_error("%s: cannot open: %s", name, strerror(errno));
-    int status = MF_EXIT_OK;
-    mf_cli_buffer_clear(out);
-    while (status == MF_EXIT_OK && !feof(file)) {
-        if (!mf_cli_buffer_reserve(out, 65536)) {
-            status = mf_cli_error("%s: no memory for its text", name);
-            break;
-        }
-        out->n_bytes += fread(out->data + out->n_bytes, 1, 65536, file);
-        out->data[out->n_bytes] = '\0';
-        if (ferror(file))
-            status = mf_cli_error("%s: cannot read: %s", name, strerror(errno));
-        else if (out->n_bytes > max_bytes)
-            status = mf_cli_error("%s: a text of more than %zu bytes, the most that is taken here",
-                                  name, max_bytes);
-    }
+    int status = read_all(file, name, max_bytes, out);
     if (!is_stdin)
         fclose(file);
+    return status;
+}
+
+/* Without waiting for anybody, as opening a FIFO would. NULL: said why. */
+static FILE *open_regular(const char *path)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    bool is_open = fd >= 0 && fstat(fd, &st) == 0;
+    bool is_regular = is_open && S_ISREG(st.st_mode);
+    FILE *file = is_regular ? fdopen(fd, "r") : NULL;
+    if (file)
+        return file;
+    if (is_open && !is_regular)
+        mf_cli_error("%s: not a regular file", path);
+    else
+        mf_cli_error("%s: cannot open: %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return NULL;
+}
+
+int mf_cli_read_regular(const char *path, size_t max_bytes, mf_cli_buffer *out)
+{
+    FILE *file = open_regular(path);
+    if (!file)
+        return MF_EXIT_ERROR;
+    int status = read_all(file, path, max_bytes, out);
+    fclose(file);
     return status;
 }
 

@@ -28,6 +28,8 @@ size_t mf_cli_text_bytes(uint32_t n_context_tokens);
 /* The whole file, "-" for standard input; longer ones are refused. Prints the error; returns an
  * exit code. */
 int mf_cli_read_file(const char *path, size_t max_bytes, mf_cli_buffer *out);
+/* The same, but of a regular file alone: what others write to could keep the program waiting. */
+int mf_cli_read_regular(const char *path, size_t max_bytes, mf_cli_buffer *out);
 
 /* Token ids of a text, owned by the caller (free). */
 mf_status mf_cli_encode_text(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,

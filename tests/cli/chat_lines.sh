@@ -66,17 +66,23 @@ expect_glob "$err" "/claer is not a command; //claer sends it as a message.*
 # a file is a message; what is none is said, and the chat goes on
 printf 'the text\nof a file' >"$scratch/my file"
 printf 'a\0b' >"$scratch/bytes"
-printf '/file %s\n/file %s\n/file %s\n/file\n/file %s\nhello\n' "$scratch/my file" \
-    "$scratch/absent" "$scratch/bytes" "/dev/null" >"$scratch/lines"
+: >"$scratch/empty"
+mkfifo "$scratch/fifo" # that nobody writes to: not waited for
+printf '/file %s\n/file %s\n/file %s\n/file\n/file %s\n/file %s\n/file %s\n/file %s\nhello\n' \
+    "$scratch/my file" "$scratch/absent" "$scratch/bytes" "$scratch/empty" "$scratch/fifo" \
+    /dev/zero "$scratch" >"$scratch/lines"
 alone "$scratch/my file"
 printf 'hello' >"$scratch/text"
 alone "$scratch/text"
 chat
-expect_lines "$err" 4
+expect_lines "$err" 7
 expect_glob "$err" "moeflux: $scratch/absent: cannot open: *
 $scratch/bytes: not a text: a NUL byte.
 /file wants the path of a file.
-/dev/null: not a text: empty."
+$scratch/empty: not a text: empty.
+moeflux: $scratch/fifo: not a regular file
+moeflux: /dev/zero: not a regular file
+moeflux: $scratch: not a regular file"
 
 # A message that does not fit is taken back: what follows is answered as if it had not been there.
 [ -f "$demo/tokenizer.json" ] || skip "models/demo is not there"
