@@ -40,6 +40,24 @@ expect_same "$out" "$scratch/text"
 code=$?
 expect_code 0
 
+# an output that fails, a full device or a pipe that nobody reads, ends the answer at once
+mkfifo "$scratch/pipe"
+exec 8<>"$scratch/pipe" 9>"$scratch/pipe" 8<&-
+for sink in full pipe; do
+    last="moeflux, standard output: $sink"
+    if [ $sink = full ]; then
+        "$MOEFLUX" "$@" >/dev/full 2>"$err" </dev/null 9>&-
+    else
+        (trap '' PIPE && exec "$MOEFLUX" "$@" >&9 2>"$err" </dev/null 9>&-)
+    fi
+    code=$?
+    : >"$out"
+    expect_code 1
+    expect_glob "$err" '*standard output: cannot write*'
+    expect_true [ "$(json "$err" generated_tokens)" -eq 1 ]
+done
+exec 9>&-
+
 # kept by this shell, through a descriptor that the program does not have
 : >>"$scratch/store/lock"
 exec 9>>"$scratch/store/lock"
