@@ -24,9 +24,9 @@ typedef struct chat {
 /* What a turn came to. */
 typedef enum turn_result { TURN_DONE, TURN_FATAL } turn_result;
 
-static void note(const char *text)
+static void note(const chat *c, const char *text)
 {
-    fprintf(stderr, "(%s)\n", text);
+    mf_cli_screen_note(&c->g->screen, text);
 }
 
 /* An empty conversation, but for the system message. What the session holds may serve it too. */
@@ -60,7 +60,7 @@ static turn_result evaluate(chat *c, const char *line, mf_cli_prompt *prompt, bo
         return status == MF_ERR_ARGUMENT ? TURN_DONE : TURN_FATAL;
     }
     if (prompt->n_tokens == 0) {
-        note("nothing to evaluate");
+        note(c, "nothing to evaluate");
         return TURN_DONE;
     }
     if (!mf_cli_fits(c->g, prompt->n_tokens)) {
@@ -72,7 +72,7 @@ static turn_result evaluate(chat *c, const char *line, mf_cli_prompt *prompt, bo
     status = mf_cli_prefill(c->g, prompt);
     *evaluated = status == MF_OK;
     if (status == MF_ERR_CANCELLED)
-        note("stopped; the message was not taken");
+        note(c, "stopped; the message was not taken");
     return *evaluated || status == MF_ERR_CANCELLED ? TURN_DONE : TURN_FATAL;
 }
 
@@ -91,9 +91,9 @@ static turn_result answer(chat *c, const mf_cli_prompt *prompt)
     mf_cli_stop stop = mf_cli_answer(c->g, &text, &unevaluated);
     turn_result result = stop == MF_STOP_ERROR ? TURN_FATAL : TURN_DONE;
     if (stop == MF_STOP_INTERRUPTED)
-        note("stopped");
+        note(c, "stopped");
     else if (stop == MF_STOP_CONTEXT)
-        note("the context is full: /clear starts again, --ctx makes room");
+        note(c, "the context is full: /clear starts again, --ctx makes room");
     if (result == TURN_DONE && is_stable(c, prompt))
         mf_cli_keep(c->g);
     if (c->has_template && result == TURN_DONE &&
@@ -184,7 +184,7 @@ static line_result command(chat *c, const char *line)
             mf_cli_error("no memory for the conversation");
             return LINE_FATAL;
         }
-        note("a new conversation");
+        note(c, "a new conversation");
     } else {
         if (strcmp(line, "/help") != 0)
             fprintf(stderr, "%s is not a command; /%s sends it as a message.\n", line, line);
@@ -220,7 +220,7 @@ static int converse(chat *c)
             fputc('\n', stderr);
             if (asked_to_leave)
                 return MF_EXIT_OK;
-            note("Ctrl-C again, Ctrl-D or /quit to leave");
+            note(c, "Ctrl-C again, Ctrl-D or /quit to leave");
             asked_to_leave = true;
             continue;
         }
@@ -241,9 +241,10 @@ int mf_cli_chat(mf_cli_generator *g)
     } else {
         mf_cli_interrupt_install();
         if (mf_cli_lines_is_terminal(c.lines))
-            note(c.has_template ? "/help lists the commands"
-                                : "no chat template: each line is continued as it stands; /help "
-                                  "lists the commands");
+            note(&c, c.has_template
+                         ? "/help lists the commands"
+                         : "no chat template: each line is continued as it stands; /help "
+                           "lists the commands");
         status = converse(&c);
     }
     mf_cli_conversation_free(&c.conversation);

@@ -24,6 +24,9 @@ static const char help[] =
     "  --raw                  no chat template\n"
     "  --show-prompt          the prompt as the model gets it, on standard error\n"
     "  --no-history           do not keep the chat's lines for the next one\n"
+    "  --no-wrap              lines on a terminal end where it ends them, not between words\n"
+    "  --color WHEN           dim thoughts and remarks: auto (on a terminal, unless NO_COLOR is\n"
+    "                         set), always or never\n"
     "Answer (defaults from generation_config.json):\n"
     "  -n, --max-tokens N     at most N tokens (default: until the context is full)\n"
     "  --temp T               temperature; 0: always the most likely token\n"
@@ -47,6 +50,8 @@ enum {
     OPT_RAW,
     OPT_SHOW_PROMPT,
     OPT_NO_HISTORY,
+    OPT_NO_WRAP,
+    OPT_COLOR,
     OPT_TEMP,
     OPT_TOP_K,
     OPT_TOP_P,
@@ -68,6 +73,8 @@ static const struct option long_options[] = {
     {"raw", no_argument, NULL, OPT_RAW},
     {"show-prompt", no_argument, NULL, OPT_SHOW_PROMPT},
     {"no-history", no_argument, NULL, OPT_NO_HISTORY},
+    {"no-wrap", no_argument, NULL, OPT_NO_WRAP},
+    {"color", required_argument, NULL, OPT_COLOR},
     {"temp", required_argument, NULL, OPT_TEMP},
     {"top-k", required_argument, NULL, OPT_TOP_K},
     {"top-p", required_argument, NULL, OPT_TOP_P},
@@ -136,6 +143,15 @@ static bool parse_thinking(const char *text, mf_thinking *out)
     return i >= 0;
 }
 
+static bool parse_color(const char *text, mf_cli_color *out)
+{
+    static const char *const names[] = {"auto", "always", "never"};
+    int i = mf_cli_parse_name(text, names, 3);
+    if (i >= 0)
+        *out = (mf_cli_color)i;
+    return i >= 0;
+}
+
 /* What --stats= is followed by; NULL: nothing. False: it is nothing that there is. */
 static bool take_stats(run_args *args, const char *text)
 {
@@ -157,6 +173,7 @@ static bool flag_option(run_args *args, int option)
     } flags[] = {{OPT_RAW, &g->raw},
                  {OPT_SHOW_PROMPT, &g->shows_prompt},
                  {OPT_NO_HISTORY, &g->no_history},
+                 {OPT_NO_WRAP, &g->no_wrap},
                  {OPT_IGNORE_EOS, &g->ignore_end},
                  {OPT_JSON, &args->has_json}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
@@ -195,6 +212,10 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
     case OPT_THINK:
         name = "think", expected = "on or off";
         good = parse_thinking(optarg, &g->thinking);
+        break;
+    case OPT_COLOR:
+        name = "color", expected = "auto, always or never";
+        good = parse_color(optarg, &g->color);
         break;
     case OPT_STATS:
         name = "stats", expected = "json or json:FILE";

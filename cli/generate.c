@@ -14,6 +14,10 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+/* What models put around their thoughts. */
+#define THINK "<think>"
+#define THINK_END "</think>"
+
 /* What whoever started the program should know, but for --quiet. */
 __attribute__((format(printf, 2, 3))) static void say(const mf_cli_generator *g, const char *format,
                                                       ...)
@@ -127,6 +131,7 @@ int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_g
     memset(g, 0, sizeof *g);
     g->args = args;
     g->model = model;
+    mf_cli_screen_open(&g->screen, args->color, !args->no_wrap);
     const mf_engine_options options = args->engine.options;
     mf_status status = mf_model_inspect(model, &options, &g->info, &error);
     if (status == MF_OK)
@@ -165,6 +170,7 @@ void mf_cli_generator_close(mf_cli_generator *g)
     mf_tokenizer_free(&g->tokenizer);
     mf_cli_buffer_free(&g->shown);
     mf_cli_buffer_free(&g->escaped);
+    mf_cli_screen_free(&g->screen);
 }
 
 static mf_chat_params chat_params(const mf_cli_generator *g, const mf_chat_message *messages,
@@ -424,7 +430,7 @@ static int put_text(mf_cli_generator *g, const char *text, size_t n_bytes)
 {
     if (g->kept)
         return mf_cli_buffer_append(&g->kept->text, text, n_bytes) ? 0 : ENOMEM;
-    return mf_cli_show(stdout, text, n_bytes, &g->escaped);
+    return mf_cli_screen_write(&g->screen, text, n_bytes);
 }
 
 /* Writes the characters that a token completes; token < 0: those held back. 0 or an errno. */
@@ -443,6 +449,37 @@ static int show_token(mf_cli_generator *g, mf_decoder *decoder, int32_t token)
                             &n_bytes) != MF_OK)
         return 0;
     return n_bytes > 0 ? put_text(g, g->shown.data, n_bytes) : 0;
+}
+
+/* Is the token the tag that thoughts begin (or end) with? */
+static bool is_tag(const mf_cli_generator *g, int32_t token, const char *tag)
+{
+    size_t n_bytes = 0;
+    const char *piece = mf_tokenizer_piece(g->tokenizer, token, &n_bytes);
+    return piece && n_bytes == strlen(tag) && memcmp(piece, tag, n_bytes) == 0;
+}
+
+/* Templates open a thought at the end of the prompt, or leave that to the model. */
+static bool begins_in_thought(const mf_cli_generator *g)
+{
+    const int32_t *tokens = mf_session_tokens(g->session);
+    for (size_t i = mf_session_position(g->session); i-- > 0;)
+        if (is_tag(g, tokens[i], THINK) || is_tag(g, tokens[i], THINK_END))
+            return is_tag(g, tokens[i], THINK);
+    return false;
+}
+
+/* Shows a token, dimly if it is a thought's. 0 or an errno. */
+static int show_in_color(mf_cli_generator *g, mf_decoder *decoder, int32_t token)
+{
+    int error = 0;
+    if (g->screen.has_color && !g->kept && is_tag(g, token, THINK))
+        error = mf_cli_screen_dim(&g->screen, true);
+    if (error == 0)
+        error = show_token(g, decoder, token);
+    if (error == 0 && is_tag(g, token, THINK_END))
+        error = mf_cli_screen_dim(&g->screen, false);
+    return error;
 }
 
 static bool keep_token(mf_cli_generator *g, int32_t token)
@@ -473,7 +510,7 @@ static mf_cli_stop generate(mf_cli_generator *g, mf_decoder *decoder, mf_cli_buf
         *unevaluated = token;
         g->stats.n_generated++;
         bool has_memory = append_piece(g, answer, token) && keep_token(g, token);
-        int write_error = show_token(g, decoder, token);
+        int write_error = show_in_color(g, decoder, token);
         if (write_error != 0)
             return cannot_write(write_error);
         if (has_memory && n + 1 == g->args->n_max_tokens)
@@ -484,6 +521,7 @@ static mf_cli_stop generate(mf_cli_generator *g, mf_decoder *decoder, mf_cli_buf
             has_memory ? mf_session_eval(g->session, &token, 1, &error) : MF_ERR_NO_MEMORY;
         *unevaluated = -1;
         if (status != MF_OK) {
+            (void)mf_cli_screen_dim(&g->screen, false);
             if (!g->kept && isatty(STDOUT_FILENO))
                 (void)put_text(g, "\n", 1);
             mf_cli_fail(status, &error);
@@ -512,11 +550,15 @@ mf_cli_stop mf_cli_answer(mf_cli_generator *g, mf_cli_buffer *answer, int32_t *u
     mf_cli_silence silence;
     mf_engine_stats(g->engine, &before);
     mf_cli_silence_begin(&silence);
+    if (g->screen.has_color && !g->kept && begins_in_thought(g))
+        (void)mf_cli_screen_dim(&g->screen, true);
     mf_cli_stop stop = generate(g, &decoder, answer, unevaluated ? unevaluated : &last);
     mf_engine_stats(g->engine, &after);
     mf_cli_phase_add(&g->stats.decode, &before, &after, mf_cli_now() - started);
     if (stop != MF_STOP_ERROR) {
         int write_error = show_token(g, &decoder, -1);
+        if (write_error == 0)
+            write_error = mf_cli_screen_dim(&g->screen, false);
         if (write_error == 0 && !g->kept)
             write_error = put_text(g, "\n", 1);
         if (write_error != 0)

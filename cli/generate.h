@@ -9,6 +9,7 @@
 #include "input.h"
 #include "options.h"
 #include "run_stats.h"
+#include "screen.h"
 
 /* How to answer; the caller keeps it alive. */
 typedef struct mf_cli_generate_args {
@@ -20,8 +21,10 @@ typedef struct mf_cli_generate_args {
     bool raw;              /* no chat template */
     bool is_chat;          /* prompts will begin like those before them */
     mf_thinking thinking;
-    bool shows_prompt;        /* each prompt as it is evaluated, on standard error */
-    bool no_history;          /* a chat's lines are not kept for the next one */
+    bool shows_prompt; /* each prompt as it is evaluated, on standard error */
+    bool no_history;   /* a chat's lines are not kept for the next one */
+    bool no_wrap;      /* the terminal breaks lines, wherever its edge is */
+    mf_cli_color color;
     const char *system;       /* NULL: none */
     const char *state_dir;    /* of a store; NULL: none */
     uint64_t state_dir_bytes; /* 0: the library's default */
@@ -45,9 +48,10 @@ typedef struct mf_cli_generator {
     size_t n_context_tokens;
     mf_cli_run_stats stats;
     bool has_said_seed;
-    mf_cli_kept *kept;     /* where answers go; NULL: standard output */
+    mf_cli_kept *kept; /* where answers go; NULL: standard output */
+    mf_cli_screen screen;
     mf_cli_buffer shown;   /* scratch for decoding one token, */
-    mf_cli_buffer escaped; /* and for showing it */
+    mf_cli_buffer escaped; /* and for showing the prompt */
 } mf_cli_generator;
 
 #define MF_CLI_MAX_STOPS 2

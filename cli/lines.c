@@ -4,11 +4,10 @@
 
 #include "history.h"
 #include "input.h"
+#include "terminal.h"
 
 #include <errno.h>
 #include <histedit.h>
-#include <langinfo.h>
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,14 +38,6 @@ static char *prompt_text(EditLine *edit)
     /* libedit's signature wants them writable; nobody writes them */
     static char prompt[] = ">>> ", in_block[] = "... ";
     return lines_of(edit)->in_block ? in_block : prompt;
-}
-
-/* Characters only: numbers stay in the C locale. */
-static void use_utf8_input(void)
-{
-    const char *set = setlocale(LC_CTYPE, "");
-    if (!set || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
-        setlocale(LC_CTYPE, "C.UTF-8");
 }
 
 /* ------------------------------------------------------------------------------ bracketed paste --
@@ -115,7 +106,7 @@ static void ask_for_marks(const mf_cli_lines *lines, bool wanted)
 static void open_editor(mf_cli_lines *lines, bool keeps_history)
 {
     const char *terminal = getenv("TERM");
-    use_utf8_input();
+    mf_cli_use_utf8();
     lines->edit = el_init("moeflux", stdin, stdout, stderr);
     if (!lines->edit)
         return; /* an unknown TERM: plain lines will do */

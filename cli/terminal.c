@@ -3,22 +3,27 @@
 #include "terminal.h"
 
 #include <errno.h>
+#include <langinfo.h>
+#include <locale.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 /* Not by stdio, which drops what an interrupted write leaves over. */
-static int write_all(int fd, const char *bytes, size_t n_bytes)
+int mf_cli_write_all(FILE *out, const char *bytes, size_t n_bytes)
 {
+    int fd = fileno(out);
+    if (fflush(out) != 0)
+        return errno;
     while (n_bytes > 0) {
         ssize_t n = write(fd, bytes, n_bytes);
         if (n >= 0) {
             bytes += n;
             n_bytes -= (size_t)n;
         } else if (errno == EAGAIN) {
-            struct pollfd out = {.fd = fd, .events = POLLOUT};
-            (void)poll(&out, 1, -1);
+            struct pollfd ready = {.fd = fd, .events = POLLOUT};
+            (void)poll(&ready, 1, -1);
         } else if (errno != EINTR) {
             return errno;
         }
@@ -39,7 +44,7 @@ static size_t control_at(const unsigned char *text, size_t n_bytes, unsigned *co
     return 2;
 }
 
-static bool escape(const char *text, size_t n_bytes, mf_cli_buffer *out)
+bool mf_cli_escape(const char *text, size_t n_bytes, mf_cli_buffer *out)
 {
     mf_cli_buffer_clear(out);
     for (size_t at = 0; at < n_bytes;) {
@@ -57,13 +62,18 @@ static bool escape(const char *text, size_t n_bytes, mf_cli_buffer *out)
 
 int mf_cli_show(FILE *out, const char *text, size_t n_bytes, mf_cli_buffer *scratch)
 {
-    if (fflush(out) != 0)
-        return errno;
     if (!isatty(fileno(out)))
-        return write_all(fileno(out), text, n_bytes);
-    if (!escape(text, n_bytes, scratch))
+        return mf_cli_write_all(out, text, n_bytes);
+    if (!mf_cli_escape(text, n_bytes, scratch))
         return ENOMEM;
-    return write_all(fileno(out), scratch->data, scratch->n_bytes);
+    return mf_cli_write_all(out, scratch->data, scratch->n_bytes);
+}
+
+void mf_cli_use_utf8(void)
+{
+    const char *set = setlocale(LC_CTYPE, "");
+    if (!set || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
+        setlocale(LC_CTYPE, "C.UTF-8");
 }
 
 /* Not from the background, where setting a terminal stops the process. */

@@ -14,6 +14,14 @@
  * file or a pipe gets the bytes as they are. `scratch` is the caller's. Returns 0 or an errno.
  */
 int mf_cli_show(FILE *out, const char *text, size_t n_bytes, mf_cli_buffer *scratch);
+/* Its parts: the text as a terminal is to get it (false: no memory), and bytes as they are (0 or an
+ * errno). */
+bool mf_cli_escape(const char *text, size_t n_bytes, mf_cli_buffer *out);
+int mf_cli_write_all(FILE *out, const char *bytes, size_t n_bytes);
+
+/* Characters are UTF-8 from here on, whatever the environment says; numbers stay in the C locale.
+ */
+void mf_cli_use_utf8(void);
 
 /* The terminal on standard input while nobody reads from it: what is typed is kept for the next
  * prompt and not echoed into the output. */

@@ -139,6 +139,71 @@ keys '/quit\r'
 left
 expect_true [ "$(grep -cF "$esc[2J" "$out")" -eq 0 ]
 
+# Words stay whole: lines on a terminal are of at most 79 of its 80 columns, also where a word was begun
+# on the line before and taken back; the words are those that a pipe gets. There nothing is wrapped.
+run run "$demo" -p "Once upon a time" -n 120 --temp 0 --quiet
+expect_code 0
+tr -s ' \n' '\n\n' <"$out" >"$scratch/words"
+expect_true [ "$(wc -l <"$scratch/words")" -gt 60 ]
+# screen: what is left to see of $out
+screen() {
+    tr -d '\r' <"$out" | awk -v esc="$esc" '{
+        while (match($0, esc "\\[[0-9]+D" esc "\\[K")) {
+            n = substr($0, RSTART + 2) + 0
+            $0 = substr($0, 1, RSTART - 1 - n) substr($0, RSTART + RLENGTH)
+        }
+        print
+    }'
+}
+last="moeflux run, wrapped"
+"$PTY" "$MOEFLUX" run "$demo" -p "Once upon a time" -n 120 --temp 0 --quiet </dev/null >"$out" 2>"$err"
+screen >"$scratch/screen"
+expect_true [ "$(awk 'length > 79' "$scratch/screen" | wc -l)" -eq 0 ]
+expect_true [ "$(awk 'length > 60' "$scratch/screen" | wc -l)" -gt 3 ]
+expect_true grep -q "${esc}\\[[0-9]*D" "$out"
+tr -s ' \n' '\n\n' <"$scratch/screen" >"$scratch/shown"
+expect_same "$scratch/shown" "$scratch/words"
+"$PTY" "$MOEFLUX" run "$demo" -p "Once upon a time" -n 120 --temp 0 --quiet --no-wrap </dev/null >"$out"
+tr -d '\r' <"$out" | tr -s ' \n' '\n\n' >"$scratch/shown"
+expect_same "$scratch/shown" "$scratch/words"
+expect_true [ "$(tr -d '\r' <"$out" | awk 'length > 79' | wc -l)" -gt 0 ]
+
+# Thoughts are dim up to the tag that ends them, unless asked otherwise; a pipe gets no codes.
+dim=$esc[2m not_dim=$esc[22m
+thinking_model "$scratch/thinks" qwen36.jinja
+story="--raw -n 60 --temp 0 --quiet -f $scratch/story"
+printf '<think>Once upon a time' >"$scratch/story"
+# thinks ARGUMENTS...
+thinks() {
+    last="moeflux run $* (thinks)"
+    # shellcheck disable=SC2086 # several options
+    "$PTY" "$MOEFLUX" run "$scratch/thinks" $story "$@" </dev/null >"$out" 2>"$err"
+}
+thinks
+expect_glob "$out" "$dim*</think>$not_dim*"
+expect_true [ "$(grep -c "$esc\[2m" "$out")" -eq 1 ]
+NO_COLOR=1 thinks
+expect_true [ "$(grep -cF "$dim" "$out")" -eq 0 ]
+NO_COLOR='' thinks
+expect_glob "$out" "$dim*</think>$not_dim*"
+NO_COLOR=1 thinks --color always
+expect_glob "$out" "$dim*</think>$not_dim*"
+thinks --color never
+expect_true [ "$(grep -cF "$dim" "$out")" -eq 0 ]
+(TERM=dumb && thinks)
+expect_true [ "$(grep -cF "$esc" "$out")" -eq 0 ]
+# shellcheck disable=SC2086
+run run "$scratch/thinks" $story
+expect_true [ "$(grep -cF "$esc" "$out")" -eq 0 ]
+cp "$out" "$scratch/plain"
+# shellcheck disable=SC2086
+run run "$scratch/thinks" $story --color always
+expect_glob "$out" "$dim*</think>$not_dim*"
+sed "s/$esc\[22*m//g" "$out" >"$scratch/shown"
+expect_same "$scratch/shown" "$scratch/plain"
+run run "$scratch/thinks" -p Hello --color sometimes
+expect_usage_error "--color: 'sometimes' is not auto, always or never"
+
 # Ctrl-C while the output is not taken: what was written stays written, all of it, and the chat goes
 # on. A reader that does not read stands for a terminal that was stopped; the pipe to it is nearly
 # full beforehand.
