@@ -841,15 +841,19 @@ MF_API int mf_tokenizer_has_chat(const mf_tokenizer *tokenizer);
 
 /* A conversation, and how it is written. Fill with mf_chat_params_default, then set messages. */
 typedef struct mf_chat_params {
-    size_t struct_bytes; /* sizeof (mf_chat_params), by which the library knows its fields */
+    size_t struct_bytes;
     const mf_chat_message *messages;
     size_t n_messages;         /* at least 1 */
     mf_thinking thinking;      /* MF_THINKING_DEFAULT: as the template has it */
     int add_generation_prompt; /* 1: the beginning of the answer stands at the end; 0: not */
 } mf_chat_params;
 
+MF_API void mf_chat_params_init(mf_chat_params *params, size_t struct_bytes);
 /* No messages, the template's thinking, with the generation prompt. */
-MF_API void mf_chat_params_default(mf_chat_params *params);
+static inline void mf_chat_params_default(mf_chat_params *params)
+{
+    mf_chat_params_init(params, sizeof *params);
+}
 
 /*
  * The text of a conversation, as the checkpoint's own template gives it. Writes at most capacity
@@ -858,8 +862,7 @@ MF_API void mf_chat_params_default(mf_chat_params *params);
  * begin with, where it ends in a user's message; with it, what comes behind may be written in
  * another way later (templates drop old thoughts, and the <think> that opened them): the place for
  * a mark. Errors: MF_ERR_ARGUMENT (also: the template refuses these messages),
- * MF_ERR_NOT_FOUND (no template), MF_ERR_UNSUPPORTED (one of another family; a params field that
- * this version does not know).
+ * MF_ERR_NOT_FOUND (no template), MF_ERR_UNSUPPORTED (one of another family).
  */
 MF_API MF_MUST_CHECK mf_status mf_chat_text(const mf_tokenizer *tokenizer,
                                             const mf_chat_params *params, char *text,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The public functions of the tokenizer and the chat template: they check the arguments and call.
  */
+#include "base/sized.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
@@ -86,27 +87,16 @@ int mf_tokenizer_has_chat(const mf_tokenizer *tokenizer)
     return tokenizer->chat.is_known;
 }
 
-void mf_chat_params_default(mf_chat_params *params)
+void mf_chat_params_init(mf_chat_params *params, size_t struct_bytes)
 {
-    *params = (mf_chat_params){.struct_bytes = sizeof *params, .add_generation_prompt = 1};
+    const mf_chat_params defaults = {.add_generation_prompt = 1};
+    mf_sized_init(params, struct_bytes, &defaults, sizeof defaults);
 }
 
-/* A caller built against another header has a struct of another size: what it does not have keeps
- * its default, what this version does not have must be zero. */
 static mf_status take_params(const mf_chat_params *params, mf_chat_params *out, mf_error *error)
 {
     mf_chat_params_default(out);
-    size_t given = params->struct_bytes, known = sizeof *out;
-    if (given < offsetof(mf_chat_params, thinking))
-        return mf_fail(error, MF_ERR_ARGUMENT,
-                       "mf_chat_params.struct_bytes is %zu: set it by mf_chat_params_default",
-                       given);
-    memcpy(out, params, given < known ? given : known);
-    for (size_t i = known; i < given; i++)
-        if (((const char *)params)[i] != 0)
-            return mf_fail(error, MF_ERR_UNSUPPORTED,
-                           "mf_chat_params has a field that this version does not know");
-    return MF_OK;
+    return mf_sized_get(out, sizeof *out, params, "mf_chat_params", error);
 }
 
 static mf_status check_chat(const mf_chat_params *chat, mf_error *error)

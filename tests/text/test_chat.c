@@ -311,14 +311,21 @@ static void check_params(void)
     chat->struct_bytes = offsetof(mf_chat_params, thinking);
     REQUIRE(mf_chat_text(&t, chat, text, 256, &n, NULL) == MF_OK);
     CHECK(n == n_same && memcmp(text, same, n) == 0);
-    chat->struct_bytes--;
+    chat->struct_bytes = sizeof chat->struct_bytes - 1;
     CHECK(mf_chat_text(&t, chat, text, 256, &n, NULL) == MF_ERR_ARGUMENT);
     chat->thinking = MF_THINKING_DEFAULT;
     chat->struct_bytes = sizeof longer;
     REQUIRE(mf_chat_text(&t, chat, text, 256, &n, NULL) == MF_OK);
     CHECK(n < n_same && memcmp(text, same, n) == 0);
     longer.later = 1;
-    CHECK(mf_chat_text(&t, chat, text, 256, &n, NULL) == MF_ERR_UNSUPPORTED);
+    CHECK(mf_chat_text(&t, chat, text, 256, &n, NULL) == MF_ERR_ARGUMENT);
+    mf_chat_params_init(chat, sizeof longer); /* as a newer program has it */
+    CHECK(chat->struct_bytes == sizeof longer && longer.later == 0);
+    CHECK(chat->messages == NULL && chat->add_generation_prompt == 1);
+    longer.later = 1;
+    mf_chat_params_init(chat, offsetof(mf_chat_params, thinking)); /* as an older one has it */
+    CHECK(chat->struct_bytes == offsetof(mf_chat_params, thinking));
+    CHECK(chat->add_generation_prompt == 1 && longer.later == 1);
     text_file_free(&file);
 }
 
