@@ -21,6 +21,11 @@ void mf_cli_phase_add(mf_cli_phase *phase, const mf_stats *before, const mf_stat
     s->weight_bytes_touched += after->weight_bytes_touched - before->weight_bytes_touched;
     s->wait_us += after->wait_us - before->wait_us;
     s->reading_us += after->reading_us - before->reading_us;
+    s->n_hints += after->n_hints - before->n_hints;
+    s->n_hints_useful += after->n_hints_useful - before->n_hints_useful;
+    s->n_hints_late += after->n_hints_late - before->n_hints_late;
+    s->n_hints_cancelled += after->n_hints_cancelled - before->n_hints_cancelled;
+    s->n_hints_wasted += after->n_hints_wasted - before->n_hints_wasted;
     s->n_slots = after->n_slots;
     s->slot_bytes = after->slot_bytes;
 }
@@ -188,6 +193,11 @@ void mf_cli_run_stats_json(mf_cli_json *json, const mf_cli_run_stats *stats)
     json_phase(json, "prefill_", &stats->prefill);
     json_phase(json, "decode_", &stats->decode);
     json_phase(json, "", &total);
+    mf_cli_json_integer(json, "hints", total.stats.n_hints);
+    mf_cli_json_integer(json, "hints_useful", total.stats.n_hints_useful);
+    mf_cli_json_integer(json, "hints_late", total.stats.n_hints_late);
+    mf_cli_json_integer(json, "hints_cancelled", total.stats.n_hints_cancelled);
+    mf_cli_json_integer(json, "hints_wasted", total.stats.n_hints_wasted);
     mf_cli_json_integer(json, "prompt_tokens", stats->n_prompt);
     mf_cli_json_integer(json, "prompt_reused_tokens", stats->n_reused);
     mf_cli_json_integer(json, "prompt_new_tokens", stats->n_new);

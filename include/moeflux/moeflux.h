@@ -376,6 +376,17 @@ typedef struct mf_stats {
     uint64_t state_bytes_used;
     uint64_t state_bytes_free;
     uint64_t mark_bytes_used;
+
+    /* Experts foreseen before anybody asked, and so read ahead. Taken, of those neither held nor on
+     * their way; of these, asked for when they were held, or while they were still on their way;
+     * given up before they were sent; and read for nothing. Nothing foresees yet: all 0. */
+    uint64_t n_hints;
+    uint64_t n_hints_useful;
+    uint64_t n_hints_late;
+    uint64_t n_hints_cancelled;
+    uint64_t n_hints_wasted;
+    /* Experts that wait for their drive now, asked for or foreseen. */
+    uint64_t n_queued;
 } mf_stats;
 
 /* From any thread, at any time: it waits for no evaluation. */

@@ -214,6 +214,8 @@ void mf_expert_load_adopt(mf_expert_store *store, mf_expert_load *load)
 void mf_expert_load_cancel(mf_expert_store *store, mf_expert_load *load)
 {
     assert(load->state == MF_LOAD_QUEUED);
+    if (store->slots[load->slot].is_hinted)
+        mf_expert_count(store, &store->stats.n_hints_cancelled, 1);
     mf_expert_slot_empty(store, load->slot);
     free_load(store, load);
 }

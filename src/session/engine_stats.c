@@ -40,6 +40,12 @@ void mf_engine_count_locked(mf_engine *e)
         .weight_bytes_touched = weight_bytes(&e->runner),
         .wait_us = s.wait_us,
         .reading_us = s.reading_us,
+        .n_hints = s.n_hints,
+        .n_hints_useful = s.n_hints_useful,
+        .n_hints_late = s.n_hints_late,
+        .n_hints_cancelled = s.n_hints_cancelled,
+        .n_hints_wasted = s.n_hints_wasted,
+        .n_queued = s.n_queued,
     };
 }
 
@@ -82,6 +88,12 @@ void mf_engine_stats_sized(const mf_engine *engine, mf_stats *out, size_t struct
         .weight_bytes_touched = to->weight_bytes_touched - from->weight_bytes_touched,
         .wait_us = to->wait_us - from->wait_us,
         .reading_us = to->reading_us - from->reading_us,
+        .n_hints = to->n_hints - from->n_hints,
+        .n_hints_useful = to->n_hints_useful - from->n_hints_useful,
+        .n_hints_late = to->n_hints_late - from->n_hints_late,
+        .n_hints_cancelled = to->n_hints_cancelled - from->n_hints_cancelled,
+        .n_hints_wasted = to->n_hints_wasted - from->n_hints_wasted,
+        .n_queued = to->n_queued,
         .n_slots = e->info.n_slots,
         .slot_bytes = e->info.slot_bytes,
     };

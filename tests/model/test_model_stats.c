@@ -118,6 +118,34 @@ static void test_times_and_stops(const char *name)
     close_case(&o);
 }
 
+/* What somebody foresaw: taken once, and gone when counters begin anew. */
+static void test_foresight(const char *name)
+{
+    opened o = open_case(name, 64, true);
+    const uint32_t experts[] = {0, 1, 2};
+    mf_expert_store *store = o.engine->runner.store;
+    mf_expert_store_hint(store, 0, experts, 3);
+    mf_expert_store_hint(store, 1, experts, 3);
+    mf_expert_store_cancel_hints(store); /* what the drive has been asked for comes all the same */
+    mf_stats stats;
+    mf_expert_stats inside;
+    mf_error error = {0};
+    REQUIRE_OK(mf_session_eval(o.session, o.g.tokens, 1, &error), &error);
+    mf_engine_stats(o.engine, &stats);
+    mf_expert_store_stats(store, &inside);
+    CHECK_U64(stats.n_hints, 6);
+    CHECK_U64(stats.n_hints_useful, inside.n_hints_useful);
+    CHECK_U64(stats.n_hints_late, inside.n_hints_late);
+    CHECK_U64(stats.n_hints_cancelled, inside.n_hints_cancelled);
+    CHECK_U64(stats.n_hints_wasted, 0);
+    CHECK(stats.n_hints_useful + stats.n_hints_late + stats.n_hints_cancelled <= 6);
+    CHECK_U64(stats.n_queued, 0);
+    mf_engine_stats_reset(o.engine);
+    mf_engine_stats(o.engine, &stats);
+    CHECK(stats.n_hints == 0 && stats.n_hints_cancelled == 0);
+    close_case(&o);
+}
+
 int main(void)
 {
     static const char *const names[] = {"mlx_4bit", "hf_bf16", "next_bf16", "packed"};
@@ -126,6 +154,7 @@ int main(void)
         test_decode(names[i]);
         test_everything_cached(names[i]);
         test_times_and_stops(names[i]);
+        test_foresight(names[i]);
     }
     return test_result();
 }
