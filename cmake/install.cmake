@@ -3,7 +3,7 @@
 # man page are installed by cli/.
 include(CMakePackageConfigHelpers)
 
-install(FILES include/moeflux/moeflux.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/moeflux)
+install(DIRECTORY include/moeflux DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
 
 set_target_properties(moeflux_shared PROPERTIES EXPORT_NAME moeflux)

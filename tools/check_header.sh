@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The public header compiles alone, as C99, C17 and C++, without a warning, by gcc and clang.
+# The public header, and each of its parts, compiles alone, as C99, C17 and C++, without a warning, by gcc and clang.
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 
@@ -16,9 +16,11 @@ for compiler in "gcc -x c" "clang -x c" "g++ -x c++" "clang++ -x c++"; do
     *) standards="c99 c17" ;;
     esac
     for standard in $standards; do
-        printf '#include <moeflux/moeflux.h>\n' |
-            $compiler -std=$standard -pedantic -Wall -Wextra -Werror -Iinclude -fsyntax-only -
+        for header in include/moeflux/*.h; do
+            printf '#include <%s>\n' "${header#include/}" |
+                $compiler -std=$standard -pedantic -Wall -Wextra -Werror -Iinclude -fsyntax-only -
+        done
         n=$((n + 1))
     done
 done
-[ -f "$header" ] && echo "header: compiles alone in $n ways"
+[ -f include/moeflux/moeflux.h ] && echo "header: compiles alone in $n ways"

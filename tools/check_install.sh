@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 DESTDIR="$work/stage" cmake --install "$build" --prefix /usr >/dev/null
 prefix=$work/stage/usr
 libdir=$(dirname "$(find "$prefix" -name libmoeflux.so | head -1)")
-for file in bin/moeflux include/moeflux/moeflux.h share/man/man1/moeflux.1; do
+for file in bin/moeflux share/man/man1/moeflux.1 $(cd "$root" && ls include/moeflux/*.h); do
     [ -f "$prefix/$file" ] || {
         echo "install: $file is missing" >&2
         exit 1

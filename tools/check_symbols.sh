@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# check_symbols.sh BUILD_DIR: libmoeflux.so exports exactly what moeflux.h marks MF_API, each under
+# check_symbols.sh BUILD_DIR: libmoeflux.so exports exactly what the public header marks MF_API, each under
 # the version that moeflux.map gives it, and every global symbol of libmoeflux.a begins with mf_.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # The name before the first parenthesis of each declaration that begins with MF_API.
-tr '\n' ' ' <"$root/include/moeflux/moeflux.h" |
+cat "$root"/include/moeflux/*.h | tr '\n' ' ' |
     grep -oE 'MF_API +[A-Za-z_][^;({]*\(' | sed -E 's/ *\($//; s/.*[ *]//' | grep -v '^__attribute__$' |
     sort -u >"$work/declared"
 [ -s "$work/declared" ] || {
@@ -21,7 +21,7 @@ status=0
 nm -D --defined-only "$build/libmoeflux.so" | awk '$2 != "A" { print $NF }' >"$work/raw"
 sed 's/@.*//' "$work/raw" | sort -u >"$work/exported"
 if ! diff -u "$work/declared" "$work/exported" >"$work/diff"; then
-    echo "symbols: moeflux.h (-) and libmoeflux.so (+) differ:" >&2
+    echo "symbols: include/moeflux (-) and libmoeflux.so (+) differ:" >&2
     grep '^[-+][^-+]' "$work/diff" >&2
     status=1
 fi

@@ -5,7 +5,8 @@
  *
  * Objects: an mf_engine is one opened checkpoint; an mf_session is one sequence evaluated by it; an
  * mf_tokenizer turns text into token ids and back; an mf_sampler chooses the next token from
- * logits.
+ * logits. The last two, and what all share, are declared in moeflux/text.h, moeflux/sampling.h and
+ * moeflux/types.h, which are included here.
  *
  * Conventions. A function that can fail returns mf_status: MF_OK (0) or a negative code. Results
  * come by out-pointer and are untouched on failure. Where an mf_error * is taken it may be NULL; on
@@ -37,92 +38,26 @@
 #ifndef MOEFLUX_MOEFLUX_H
 #define MOEFLUX_MOEFLUX_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include <moeflux/sampling.h>
+#include <moeflux/text.h>
+#include <moeflux/types.h>
 
 #define MF_VERSION_MAJOR 0
 #define MF_VERSION_MINOR 1
 #define MF_VERSION_PATCH 0
 #define MF_VERSION_STRING "0.1.0"
 
-#if defined(__GNUC__)
-#define MF_API __attribute__((visibility("default")))
-#define MF_MUST_CHECK __attribute__((warn_unused_result))
-#else
-#define MF_API
-#define MF_MUST_CHECK
-#endif
-
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* ---------------------------------------- status ---------------------------------------- */
-
-typedef enum mf_status {
-    MF_OK = 0,
-    /* An argument is NULL, out of range, or contradicts another. */
-    MF_ERR_ARGUMENT = -1,
-    /* The allocator returned NULL. */
-    MF_ERR_NO_MEMORY = -2,
-    /* The operating system refused or failed a read; mf_error.os_errno says how. */
-    MF_ERR_IO = -3,
-    /* A file's content is malformed, truncated, or contradicts another file. */
-    MF_ERR_FORMAT = -4,
-    /* Well-formed, but of a kind that this version does not run. */
-    MF_ERR_UNSUPPORTED = -5,
-    /* It does not fit the memory that was allowed; the message says what would. */
-    MF_ERR_BUDGET = -6,
-    /* More tokens than the session's context holds. */
-    MF_ERR_CONTEXT = -7,
-    /* A callback, a cancel or the deadline asked to stop. */
-    MF_ERR_CANCELLED = -8,
-    /* Not while an evaluation is going on: from a callback of it, or of its session. */
-    MF_ERR_STATE = -9,
-    /* A file, an entry or a position does not exist. */
-    MF_ERR_NOT_FOUND = -10
-} mf_status;
-
-#define MF_ERROR_NO_POSITION UINT64_MAX
-
-/* What went wrong. Plain data, owned by the caller. */
-typedef struct mf_error {
-    mf_status code;
-    /* 0 where the operating system was not involved. */
-    int os_errno;
-    /* In the named file; MF_ERROR_NO_POSITION where it does not apply. */
-    uint64_t byte_position;
-    /* One line, no newline, NUL-terminated. */
-    char message[1024];
-} mf_error;
-
-/* A short name of a code ("no memory"). Never NULL; static storage. */
-MF_API const char *mf_status_name(mf_status status);
-
 /* The library's version, "MAJOR.MINOR.PATCH". Static storage. */
 MF_API const char *mf_version(void);
-
-/* ---------------------------------------- allocator ---------------------------------------- */
-
-/*
- * Where a handle's memory comes from. alloc returns memory aligned for any type, or NULL. free gets
- * the size that was asked for. realloc gets the old size and may move. The functions may be called
- * from the library's own threads. The struct is copied; ctx must outlive every handle opened with
- * it.
- */
-typedef struct mf_allocator {
-    void *ctx;
-    void *(*alloc)(void *ctx, size_t n_bytes);
-    void *(*realloc)(void *ctx, void *ptr, size_t old_bytes, size_t new_bytes);
-    void (*free)(void *ctx, void *ptr, size_t n_bytes);
-} mf_allocator;
 
 /* ---------------------------------------- engine ---------------------------------------- */
 
 typedef struct mf_engine mf_engine;
 typedef struct mf_session mf_session;
-typedef struct mf_tokenizer mf_tokenizer;
-typedef struct mf_sampler mf_sampler;
 
 typedef enum mf_io_kind {
     /* io_uring where a probe finds it, else the thread pool. */
@@ -558,8 +493,7 @@ typedef struct mf_batch_item {
 MF_API MF_MUST_CHECK mf_status mf_engine_eval(mf_engine *engine, const mf_batch_item *items,
                                               size_t n_items, mf_error *error);
 
-/* ---------------------------------------- what it holds ----------------------------------------
- */
+/* ------------------------------------ what it holds ------------------------------------ */
 
 /* float32 [n_vocab] of the last token evaluated, NULL if there is none (new, cleared, truncated,
  * loaded); valid until the next call on the session. */
@@ -770,179 +704,6 @@ MF_API void mf_engine_set_store(mf_engine *engine, mf_store *store);
  */
 MF_API MF_MUST_CHECK mf_status mf_store_put(mf_store *store, const mf_session *session,
                                             mf_error *error);
-
-/* ---------------------------------------- tokenizer ---------------------------------------- */
-
-/*
- * Opens the tokenizer of a checkpoint directory: tokenizer.json, or Kimi's tiktoken.model if there
- * is none, and where present tokenizer_config.json, chat_template.jinja, config.json and
- * generation_config.json (for end tokens). allocator may be NULL. Errors: MF_ERR_ARGUMENT,
- * _NO_MEMORY, _IO, _FORMAT, _UNSUPPORTED, _NOT_FOUND (neither file).
- */
-MF_API MF_MUST_CHECK mf_status mf_tokenizer_open(const char *path, const mf_allocator *allocator,
-                                                 mf_tokenizer **out, mf_error *error);
-MF_API void mf_tokenizer_free(mf_tokenizer **tokenizer);
-
-/*
- * Token ids of text[n_bytes], exactly those of Hugging Face tokenizers with
- * add_special_tokens=False, or of tokenization_kimi.py for a tiktoken.model; special tokens written
- * in the text are recognised if parse_special is non-zero, else they are encoded as plain text.
- * Writes at most capacity ids and always sets *n_tokens to the full count: call with capacity 0 to
- * size the buffer. Invalid UTF-8 is read as U+FFFD. Errors: MF_ERR_ARGUMENT, _NO_MEMORY,
- * _UNSUPPORTED (the pre-tokeniser's regex exceeded its match limit).
- */
-MF_API MF_MUST_CHECK mf_status mf_tokenizer_encode(const mf_tokenizer *tokenizer, const char *text,
-                                                   size_t n_bytes, int parse_special,
-                                                   int32_t *tokens, size_t capacity,
-                                                   size_t *n_tokens, mf_error *error);
-
-/* The bytes a token stands for; *n_bytes is set. NULL if the id has none. Valid as long as the
- * tokenizer. */
-MF_API const char *mf_tokenizer_piece(const mf_tokenizer *tokenizer, int32_t token,
-                                      size_t *n_bytes);
-
-/* Ids run from 0 to this minus 1 (added tokens included; gaps possible). */
-MF_API size_t mf_tokenizer_n_vocab(const mf_tokenizer *tokenizer);
-
-/* Non-zero if generation stops at this token, by any of the checkpoint's files. */
-MF_API int mf_tokenizer_is_end(const mf_tokenizer *tokenizer, int32_t token);
-
-/* The token that plain text is to be preceded by (by add_bos_token or the post-processor), or -1.
- * It is left to the caller: encoding never adds it, and a chat template writes its name itself. */
-MF_API int32_t mf_tokenizer_start(const mf_tokenizer *tokenizer);
-
-/* Non-zero for special tokens (not shown to the user). */
-MF_API int mf_tokenizer_is_special(const mf_tokenizer *tokenizer, int32_t token);
-
-/* Incremental decoding. Zero-initialise; holds back the bytes of an unfinished UTF-8 character. */
-typedef struct mf_decoder {
-    unsigned char pending[4];
-    unsigned char n_pending;
-} mf_decoder;
-
-/*
- * Appends a token and writes the whole characters that are now complete to text (not
- * NUL-terminated), at most capacity bytes; *n_bytes is set. Bytes that can never become UTF-8 come
- * out as U+FFFD. token < 0 flushes what is held back. Errors: MF_ERR_ARGUMENT (capacity too small:
- * three times the piece plus 12 bytes always suffices; nothing was consumed).
- */
-MF_API MF_MUST_CHECK mf_status mf_tokenizer_decode(const mf_tokenizer *tokenizer,
-                                                   mf_decoder *decoder, int32_t token, char *text,
-                                                   size_t capacity, size_t *n_bytes);
-
-typedef enum mf_chat_role {
-    MF_ROLE_SYSTEM = 0,
-    MF_ROLE_USER = 1,
-    MF_ROLE_ASSISTANT = 2
-} mf_chat_role;
-
-typedef struct mf_chat_message {
-    mf_chat_role role;
-    const char *content;
-} mf_chat_message;
-
-typedef enum mf_thinking {
-    MF_THINKING_DEFAULT = 0,
-    MF_THINKING_ON = 1,
-    MF_THINKING_OFF = 2
-} mf_thinking;
-
-/* Non-zero if the checkpoint has a chat template of a family that mf_chat_format knows. */
-MF_API int mf_tokenizer_has_chat(const mf_tokenizer *tokenizer);
-
-/* A conversation, and how it is written. Fill with mf_chat_params_default, then set messages. */
-typedef struct mf_chat_params {
-    size_t struct_bytes;
-    const mf_chat_message *messages;
-    size_t n_messages;         /* at least 1 */
-    mf_thinking thinking;      /* MF_THINKING_DEFAULT: as the template has it */
-    int add_generation_prompt; /* 1: the beginning of the answer stands at the end; 0: not */
-} mf_chat_params;
-
-MF_API void mf_chat_params_init(mf_chat_params *params, size_t struct_bytes);
-/* No messages, the template's thinking, with the generation prompt. */
-static inline void mf_chat_params_default(mf_chat_params *params)
-{
-    mf_chat_params_init(params, sizeof *params);
-}
-
-/*
- * The text of a conversation, as the checkpoint's own template gives it. Writes at most capacity
- * bytes (not NUL-terminated) and always sets *n_bytes to the full length: call with text NULL and
- * capacity 0 to size the buffer. Without the generation prompt it is the text that later turns
- * begin with, where it ends in a user's message; with it, what comes behind may be written in
- * another way later (templates drop old thoughts, and the <think> that opened them): the place for
- * a mark. Errors: MF_ERR_ARGUMENT (also: the template refuses these messages),
- * MF_ERR_NOT_FOUND (no template), MF_ERR_UNSUPPORTED (one of another family).
- */
-MF_API MF_MUST_CHECK mf_status mf_chat_text(const mf_tokenizer *tokenizer,
-                                            const mf_chat_params *params, char *text,
-                                            size_t capacity, size_t *n_bytes, mf_error *error);
-
-/*
- * The token ids of mf_chat_text, as mf_tokenizer_encode gives them with special tokens, but for
- * what users wrote: added tokens in a user's message, "<|im_end|>" say, stay text, so that nobody
- * can end a turn or begin one by writing so. Where there are none the ids are the same. Writes at
- * most capacity ids and always sets *n_tokens to the full count. Errors: as both.
- */
-MF_API MF_MUST_CHECK mf_status mf_chat_encode(const mf_tokenizer *tokenizer,
-                                              const mf_chat_params *params, int32_t *tokens,
-                                              size_t capacity, size_t *n_tokens, mf_error *error);
-
-/* mf_chat_text with the generation prompt. */
-MF_API MF_MUST_CHECK mf_status mf_chat_format(const mf_tokenizer *tokenizer,
-                                              const mf_chat_message *messages, size_t n_messages,
-                                              mf_thinking thinking, char *text, size_t capacity,
-                                              size_t *n_bytes, mf_error *error);
-
-/* ---------------------------------------- sampler ---------------------------------------- */
-
-/* Fill with mf_sampler_options_default, then change what is needed. */
-typedef struct mf_sampler_options {
-    size_t struct_bytes;
-    /* 0: greedy (the first of equal maxima). */
-    float temperature;
-    /* 0: off. */
-    uint32_t top_k;
-    /* 1: off. */
-    float top_p;
-    /* 0: off. */
-    float min_p;
-    /* 1: off; over all tokens accepted. */
-    float repetition_penalty;
-    uint64_t seed;
-} mf_sampler_options;
-
-MF_API void mf_sampler_options_init(mf_sampler_options *options, size_t struct_bytes);
-/* temperature 1, everything else off, seed 0. */
-static inline void mf_sampler_options_default(mf_sampler_options *options)
-{
-    mf_sampler_options_init(options, sizeof *options);
-}
-
-/* Overwrites the fields that PATH/generation_config.json names (do_sample false: temperature 0). A
- * directory without the file leaves all as they were. Errors: MF_ERR_ARGUMENT, _NO_MEMORY, _IO,
- * _FORMAT. */
-MF_API MF_MUST_CHECK mf_status mf_sampler_options_load(const char *path,
-                                                       mf_sampler_options *options,
-                                                       mf_error *error);
-
-/* The same seed, options and logits give the same tokens. allocator may be NULL. Errors:
- * MF_ERR_ARGUMENT (an option out of range), _NO_MEMORY. */
-MF_API MF_MUST_CHECK mf_status mf_sampler_create(const mf_sampler_options *options, size_t n_vocab,
-                                                 const mf_allocator *allocator, mf_sampler **out,
-                                                 mf_error *error);
-MF_API void mf_sampler_free(mf_sampler **sampler);
-
-/* Tells the sampler of a token that is now in the sequence (for the repetition penalty).
- * Out-of-range ids are ignored. */
-MF_API void mf_sampler_accept(mf_sampler *sampler, int32_t token);
-
-/* Chooses a token from logits[n_vocab]; does not accept it. Allocates nothing. */
-MF_API int32_t mf_sampler_sample(mf_sampler *sampler, const float *logits);
-
-/* Forgets accepted tokens and starts the seed again. */
-MF_API void mf_sampler_reset(mf_sampler *sampler);
 
 #ifdef __cplusplus
 }

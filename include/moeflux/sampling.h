@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/* Part of <moeflux/moeflux.h>, which programs include and which states the conventions: from logits
+ * to a token. */
+#ifndef MOEFLUX_SAMPLING_H
+#define MOEFLUX_SAMPLING_H
+
+#include <moeflux/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mf_sampler mf_sampler;
+
+/* Fill with mf_sampler_options_default, then change what is needed. */
+typedef struct mf_sampler_options {
+    size_t struct_bytes;
+    /* 0: greedy (the first of equal maxima). */
+    float temperature;
+    /* 0: off. */
+    uint32_t top_k;
+    /* 1: off. */
+    float top_p;
+    /* 0: off. */
+    float min_p;
+    /* 1: off; over all tokens accepted. */
+    float repetition_penalty;
+    uint64_t seed;
+} mf_sampler_options;
+
+MF_API void mf_sampler_options_init(mf_sampler_options *options, size_t struct_bytes);
+/* temperature 1, everything else off, seed 0. */
+static inline void mf_sampler_options_default(mf_sampler_options *options)
+{
+    mf_sampler_options_init(options, sizeof *options);
+}
+
+/* Overwrites the fields that PATH/generation_config.json names (do_sample false: temperature 0). A
+ * directory without the file leaves all as they were. Errors: MF_ERR_ARGUMENT, _NO_MEMORY, _IO,
+ * _FORMAT. */
+MF_API MF_MUST_CHECK mf_status mf_sampler_options_load(const char *path,
+                                                       mf_sampler_options *options,
+                                                       mf_error *error);
+
+/* The same seed, options and logits give the same tokens. allocator may be NULL. Errors:
+ * MF_ERR_ARGUMENT (an option out of range), _NO_MEMORY. */
+MF_API MF_MUST_CHECK mf_status mf_sampler_create(const mf_sampler_options *options, size_t n_vocab,
+                                                 const mf_allocator *allocator, mf_sampler **out,
+                                                 mf_error *error);
+MF_API void mf_sampler_free(mf_sampler **sampler);
+
+/* Tells the sampler of a token that is now in the sequence (for the repetition penalty).
+ * Out-of-range ids are ignored. */
+MF_API void mf_sampler_accept(mf_sampler *sampler, int32_t token);
+
+/* Chooses a token from logits[n_vocab]; does not accept it. Allocates nothing. */
+MF_API int32_t mf_sampler_sample(mf_sampler *sampler, const float *logits);
+
+/* Forgets accepted tokens and starts the seed again. */
+MF_API void mf_sampler_reset(mf_sampler *sampler);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* Part of <moeflux/moeflux.h>, which programs include and which states the conventions: text to
+ * token ids and back, and conversations. */
+#ifndef MOEFLUX_TEXT_H
+#define MOEFLUX_TEXT_H
+
+#include <moeflux/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mf_tokenizer mf_tokenizer;
+
+/* --------------------------------------- tokenizer --------------------------------------- */
+
+/*
+ * Opens the tokenizer of a checkpoint directory: tokenizer.json, or Kimi's tiktoken.model if there
+ * is none, and where present tokenizer_config.json, chat_template.jinja, config.json and
+ * generation_config.json (for end tokens). allocator may be NULL. Errors: MF_ERR_ARGUMENT,
+ * _NO_MEMORY, _IO, _FORMAT, _UNSUPPORTED, _NOT_FOUND (neither file).
+ */
+MF_API MF_MUST_CHECK mf_status mf_tokenizer_open(const char *path, const mf_allocator *allocator,
+                                                 mf_tokenizer **out, mf_error *error);
+MF_API void mf_tokenizer_free(mf_tokenizer **tokenizer);
+
+/*
+ * Token ids of text[n_bytes], exactly those of Hugging Face tokenizers with
+ * add_special_tokens=False, or of tokenization_kimi.py for a tiktoken.model; special tokens written
+ * in the text are recognised if parse_special is non-zero, else they are encoded as plain text.
+ * Writes at most capacity ids and always sets *n_tokens to the full count: call with capacity 0 to
+ * size the buffer. Invalid UTF-8 is read as U+FFFD. Errors: MF_ERR_ARGUMENT, _NO_MEMORY,
+ * _UNSUPPORTED (the pre-tokeniser's regex takes too much work on this text).
+ */
+MF_API MF_MUST_CHECK mf_status mf_tokenizer_encode(const mf_tokenizer *tokenizer, const char *text,
+                                                   size_t n_bytes, int parse_special,
+                                                   int32_t *tokens, size_t capacity,
+                                                   size_t *n_tokens, mf_error *error);
+
+/* The bytes a token stands for; *n_bytes is set. NULL if the id has none. Valid as long as the
+ * tokenizer. */
+MF_API const char *mf_tokenizer_piece(const mf_tokenizer *tokenizer, int32_t token,
+                                      size_t *n_bytes);
+
+/* Ids run from 0 to this minus 1 (added tokens included; gaps possible). */
+MF_API size_t mf_tokenizer_n_vocab(const mf_tokenizer *tokenizer);
+
+/* Non-zero if generation stops at this token, by any of the checkpoint's files. */
+MF_API int mf_tokenizer_is_end(const mf_tokenizer *tokenizer, int32_t token);
+
+/* The token that plain text is to be preceded by (by add_bos_token or the post-processor), or -1.
+ * It is left to the caller: encoding never adds it, and a chat template writes its name itself. */
+MF_API int32_t mf_tokenizer_start(const mf_tokenizer *tokenizer);
+
+/* Non-zero for special tokens (not shown to the user). */
+MF_API int mf_tokenizer_is_special(const mf_tokenizer *tokenizer, int32_t token);
+
+/* Incremental decoding. Zero-initialise; holds back the bytes of an unfinished UTF-8 character. */
+typedef struct mf_decoder {
+    unsigned char pending[4];
+    unsigned char n_pending;
+} mf_decoder;
+
+/*
+ * Appends a token and writes the whole characters that are now complete to text (not
+ * NUL-terminated), at most capacity bytes; *n_bytes is set. Bytes that can never become UTF-8 come
+ * out as U+FFFD. token < 0 flushes what is held back. Errors: MF_ERR_ARGUMENT (capacity too small:
+ * three times the piece plus 12 bytes always suffices; nothing was consumed).
+ */
+MF_API MF_MUST_CHECK mf_status mf_tokenizer_decode(const mf_tokenizer *tokenizer,
+                                                   mf_decoder *decoder, int32_t token, char *text,
+                                                   size_t capacity, size_t *n_bytes);
+
+/* ------------------------------------- conversations ------------------------------------- */
+
+typedef enum mf_chat_role {
+    MF_ROLE_SYSTEM = 0,
+    MF_ROLE_USER = 1,
+    MF_ROLE_ASSISTANT = 2
+} mf_chat_role;
+
+typedef struct mf_chat_message {
+    mf_chat_role role;
+    const char *content;
+} mf_chat_message;
+
+typedef enum mf_thinking {
+    MF_THINKING_DEFAULT = 0,
+    MF_THINKING_ON = 1,
+    MF_THINKING_OFF = 2
+} mf_thinking;
+
+/* Non-zero if the checkpoint has a chat template of a family that mf_chat_format knows. */
+MF_API int mf_tokenizer_has_chat(const mf_tokenizer *tokenizer);
+
+/* A conversation, and how it is written. Fill with mf_chat_params_default, then set messages. */
+typedef struct mf_chat_params {
+    size_t struct_bytes;
+    const mf_chat_message *messages;
+    size_t n_messages;         /* at least 1 */
+    mf_thinking thinking;      /* MF_THINKING_DEFAULT: as the template has it */
+    int add_generation_prompt; /* 1: the beginning of the answer stands at the end; 0: not */
+} mf_chat_params;
+
+MF_API void mf_chat_params_init(mf_chat_params *params, size_t struct_bytes);
+/* No messages, the template's thinking, with the generation prompt. */
+static inline void mf_chat_params_default(mf_chat_params *params)
+{
+    mf_chat_params_init(params, sizeof *params);
+}
+
+/*
+ * The text of a conversation, as the checkpoint's own template gives it. Writes at most capacity
+ * bytes (not NUL-terminated) and always sets *n_bytes to the full length: call with text NULL and
+ * capacity 0 to size the buffer. Without the generation prompt it is the text that later turns
+ * begin with, where it ends in a user's message; with it, what comes behind may be written in
+ * another way later (templates drop old thoughts, and the <think> that opened them): the place for
+ * a mark. Errors: MF_ERR_ARGUMENT (also: the template refuses these messages),
+ * MF_ERR_NOT_FOUND (no template), MF_ERR_UNSUPPORTED (one of another family).
+ */
+MF_API MF_MUST_CHECK mf_status mf_chat_text(const mf_tokenizer *tokenizer,
+                                            const mf_chat_params *params, char *text,
+                                            size_t capacity, size_t *n_bytes, mf_error *error);
+
+/*
+ * The token ids of mf_chat_text, as mf_tokenizer_encode gives them with special tokens, but for
+ * what users wrote: added tokens in a user's message, "<|im_end|>" say, stay text, so that nobody
+ * can end a turn or begin one by writing so. Where there are none the ids are the same. Writes at
+ * most capacity ids and always sets *n_tokens to the full count. Errors: as both.
+ */
+MF_API MF_MUST_CHECK mf_status mf_chat_encode(const mf_tokenizer *tokenizer,
+                                              const mf_chat_params *params, int32_t *tokens,
+                                              size_t capacity, size_t *n_tokens, mf_error *error);
+
+/* mf_chat_text with the generation prompt. */
+MF_API MF_MUST_CHECK mf_status mf_chat_format(const mf_tokenizer *tokenizer,
+                                              const mf_chat_message *messages, size_t n_messages,
+                                              mf_thinking thinking, char *text, size_t capacity,
+                                              size_t *n_bytes, mf_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
