@@ -104,18 +104,18 @@ static void fill_prefill(double *v, const mf_bench_setup *setup, const mf_cli_ph
 
 void mf_bench_round_fill(mf_bench_round *round, const mf_bench_setup *setup,
                          const mf_cli_phase *prefill, const mf_cli_phase *decode,
-                         double raw_read_rate, double dram_rate, double fma_peak)
+                         const mf_bench_machine *machine)
 {
     double *v = round->value;
     fill_prefill(v, setup, prefill);
     fill_decode(v, decode);
-    v[MF_BENCH_RAW_READ_RATE] = raw_read_rate;
-    v[MF_BENCH_DRAM_RATE] = dram_rate;
-    v[MF_BENCH_FMA_PEAK] = fma_peak;
-    v[MF_BENCH_WEIGHT_OVER_DRAM] = ratio(v[MF_BENCH_WEIGHT_RATE], dram_rate);
-    v[MF_BENCH_READ_OVER_RAW] = ratio(v[MF_BENCH_READ_RATE], raw_read_rate);
-    v[MF_BENCH_PREFILL_READ_OVER_RAW] = ratio(v[MF_BENCH_PREFILL_READ_RATE], raw_read_rate);
-    v[MF_BENCH_PREFILL_FMA_OVER_PEAK] = ratio(v[MF_BENCH_PREFILL_FMA_RATE], fma_peak);
+    v[MF_BENCH_RAW_READ_RATE] = machine->read_bytes;
+    v[MF_BENCH_DRAM_RATE] = machine->dram_bytes;
+    v[MF_BENCH_FMA_PEAK] = machine->fma;
+    v[MF_BENCH_WEIGHT_OVER_DRAM] = ratio(v[MF_BENCH_WEIGHT_RATE], machine->dram_bytes);
+    v[MF_BENCH_READ_OVER_RAW] = ratio(v[MF_BENCH_READ_RATE], machine->read_bytes);
+    v[MF_BENCH_PREFILL_READ_OVER_RAW] = ratio(v[MF_BENCH_PREFILL_READ_RATE], machine->read_bytes);
+    v[MF_BENCH_PREFILL_FMA_OVER_PEAK] = ratio(v[MF_BENCH_PREFILL_FMA_RATE], machine->fma);
 }
 
 static int compare_doubles(const void *a, const void *b)

@@ -49,11 +49,17 @@ typedef struct mf_bench_setup {
     double prefill_fma_per_token;
 } mf_bench_setup;
 
-/* Derives a round's metrics from what its phases took and what the machine can do
- * (NAN: not measured). */
+/* What the machine can do, a second; NAN: not measured. */
+typedef struct mf_bench_machine {
+    double read_bytes; /* of the model's files */
+    double dram_bytes;
+    double fma;
+} mf_bench_machine;
+
+/* Derives a round's metrics from what its phases took and what the machine can do. */
 void mf_bench_round_fill(mf_bench_round *round, const mf_bench_setup *setup,
                          const mf_cli_phase *prefill, const mf_cli_phase *decode,
-                         double raw_read_rate, double dram_rate, double fma_peak);
+                         const mf_bench_machine *machine);
 
 /* Multiply-adds that a prompt token costs in weight products. */
 double mf_bench_fma_per_token(const mf_model_info *info);

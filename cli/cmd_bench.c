@@ -164,16 +164,18 @@ static mf_status run_decode(bench *b, mf_cli_phase *phase, mf_error *error)
 static mf_status run_round(bench *b, mf_bench_round *round, mf_error *error)
 {
     mf_cli_phase prefill = {0}, decode = {0};
-    double raw = NAN, dram = NAN, fma = NAN;
+    mf_bench_machine machine = {NAN, NAN, NAN};
     mf_status status = run_prefill(b, &prefill, error);
     if (status == MF_OK)
         status = run_decode(b, &decode, error);
     if (status == MF_OK && round && b->args->measure_ms > 0)
-        status = mf_engine_measure_drive(b->engine, b->args->measure_ms, &raw, error);
+        status =
+            mf_engine_measure_drive(b->engine, b->args->measure_ms, &machine.read_bytes, error);
     if (status == MF_OK && round && b->args->measure_ms > 0)
-        status = mf_engine_measure_compute(b->engine, b->args->measure_ms, &dram, &fma, error);
+        status = mf_engine_measure_compute(b->engine, b->args->measure_ms, &machine.dram_bytes,
+                                           &machine.fma, error);
     if (status == MF_OK && round)
-        mf_bench_round_fill(round, &b->setup, &prefill, &decode, raw, dram, fma);
+        mf_bench_round_fill(round, &b->setup, &prefill, &decode, &machine);
     return status;
 }
 

@@ -40,10 +40,11 @@ static bool start_again(chat *c)
 static mf_status raw_prompt(const chat *c, const char *line, mf_cli_prompt *out, mf_error *error)
 {
     mf_sampler_reset(c->g->sampler);
-    mf_status status = mf_cli_encode_text(c->g->tokenizer, line, strlen(line), true, &out->tokens,
-                                          &out->n_tokens, error);
-    if (status == MF_OK && mf_cli_add_start(c->g, &out->tokens, &out->n_tokens) != MF_EXIT_OK)
+    mf_cli_ids ids = {0};
+    mf_status status = mf_cli_encode_text(c->g->tokenizer, line, strlen(line), true, &ids, error);
+    if (status == MF_OK && mf_cli_add_start(c->g, &ids) != MF_EXIT_OK)
         status = MF_ERR_NO_MEMORY;
+    *out = (mf_cli_prompt){.tokens = ids.tokens, .n_tokens = ids.n_tokens};
     return status;
 }
 

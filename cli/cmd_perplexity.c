@@ -187,8 +187,7 @@ static int perplexity(perplexity_args *args)
     mf_cli_buffer text = {0};
     mf_model_info info;
     mf_error error = {0};
-    int32_t *tokens = NULL;
-    size_t n_tokens = 0;
+    mf_cli_ids ids = {0};
     mf_status status = mf_model_inspect(args->model, NULL, &info, &error);
     if (status == MF_OK)
         status = mf_tokenizer_open(args->model, NULL, &tokenizer, &error);
@@ -196,16 +195,16 @@ static int perplexity(perplexity_args *args)
     if (exit_code == MF_EXIT_OK)
         exit_code = mf_cli_read_file(args->file, most_text(&args->engine.options), &text);
     if (exit_code == MF_EXIT_OK)
-        exit_code = mf_cli_encode(tokenizer, text.data, text.n_bytes, false, &tokens, &n_tokens);
+        exit_code = mf_cli_encode(tokenizer, text.data, text.n_bytes, false, &ids);
     mf_tokenizer_free(&tokenizer); /* done with: the engine may have the memory */
     mf_cli_buffer_free(&text);
-    if (n_tokens > args->n_tokens)
-        n_tokens = args->n_tokens;
+    if (ids.n_tokens > args->n_tokens)
+        ids.n_tokens = args->n_tokens;
     if (exit_code == MF_EXIT_OK)
-        exit_code = check_tokens(args, tokens, n_tokens, info.n_vocab);
+        exit_code = check_tokens(args, ids.tokens, ids.n_tokens, info.n_vocab);
     if (exit_code == MF_EXIT_OK)
-        exit_code = evaluate(args, tokens, n_tokens, &info);
-    free(tokens);
+        exit_code = evaluate(args, ids.tokens, ids.n_tokens, &info);
+    free(ids.tokens);
     return mf_cli_finish(exit_code);
 }
 

@@ -270,9 +270,12 @@ static int make_prompt(const mf_cli_generator *g, const run_args *args, const mf
         if (how->system)
             mf_cli_log((void *)&how->engine.verbosity, MF_LOG_WARNING,
                        "--system is not used: the model has no chat template");
-        int status = mf_cli_encode(g->tokenizer, text->data, text->n_bytes, true, &out->tokens,
-                                   &out->n_tokens);
-        return status == MF_EXIT_OK ? mf_cli_add_start(g, &out->tokens, &out->n_tokens) : status;
+        mf_cli_ids ids = {0};
+        int status = mf_cli_encode(g->tokenizer, text->data, text->n_bytes, true, &ids);
+        if (status == MF_EXIT_OK)
+            status = mf_cli_add_start(g, &ids);
+        *out = (mf_cli_prompt){.tokens = ids.tokens, .n_tokens = ids.n_tokens};
+        return status;
     }
     if (memchr(text->data, '\0', text->n_bytes))
         return mf_cli_error("%s: the prompt contains a NUL byte",

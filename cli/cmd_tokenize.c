@@ -179,13 +179,11 @@ static int decode(const tokenize_args *args, const mf_tokenizer *tokenizer, mf_c
 static int encode(const tokenize_args *args, const mf_tokenizer *tokenizer,
                   const mf_cli_buffer *input)
 {
-    int32_t *tokens = NULL;
-    size_t n_tokens = 0;
-    int status = mf_cli_encode(tokenizer, input->data, input->n_bytes, args->parse_special, &tokens,
-                               &n_tokens);
+    mf_cli_ids ids = {0};
+    int status = mf_cli_encode(tokenizer, input->data, input->n_bytes, args->parse_special, &ids);
     if (status == MF_EXIT_OK)
-        print_tokens(args, tokenizer, tokens, n_tokens);
-    free(tokens);
+        print_tokens(args, tokenizer, ids.tokens, ids.n_tokens);
+    free(ids.tokens);
     return status;
 }
 

@@ -264,18 +264,17 @@ static int on_progress(void *user, uint64_t n_done, uint64_t n_total)
     return 0;
 }
 
-int mf_cli_add_start(const mf_cli_generator *g, int32_t **tokens, size_t *n_tokens)
+int mf_cli_add_start(const mf_cli_generator *g, mf_cli_ids *ids)
 {
     int32_t start = mf_tokenizer_start(g->tokenizer);
-    if (start < 0 || *n_tokens == 0 || **tokens == start)
+    if (start < 0 || ids->n_tokens == 0 || ids->tokens[0] == start)
         return MF_EXIT_OK;
-    int32_t *grown = realloc(*tokens, (*n_tokens + 1) * sizeof **tokens);
+    int32_t *grown = realloc(ids->tokens, (ids->n_tokens + 1) * sizeof *grown);
     if (!grown)
         return mf_cli_error("no memory for the prompt");
-    memmove(grown + 1, grown, *n_tokens * sizeof *grown);
+    memmove(grown + 1, grown, ids->n_tokens * sizeof *grown);
     grown[0] = start;
-    *tokens = grown;
-    ++*n_tokens;
+    *ids = (mf_cli_ids){grown, ids->n_tokens + 1};
     return MF_EXIT_OK;
 }
 

@@ -93,7 +93,7 @@ bool mf_cli_fits(const mf_cli_generator *g, size_t n_tokens);
 
 /* Puts the tokenizer's start token, if it has one, before tokens of plain text that lack it. The
  * exit code says whether there was memory. */
-int mf_cli_add_start(const mf_cli_generator *g, int32_t **tokens, size_t *n_tokens);
+int mf_cli_add_start(const mf_cli_generator *g, mf_cli_ids *ids);
 
 /* Brings the session to the prompt: what it, its marks or the store hold of it is taken over,
  * the rest evaluated. MF_ERR_CANCELLED after Ctrl-C; any other failure has been printed. The

@@ -115,8 +115,7 @@ int mf_cli_read_regular(const char *path, size_t max_bytes, mf_cli_buffer *out)
 }
 
 mf_status mf_cli_encode_text(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
-                             bool parse_special, int32_t **tokens, size_t *n_tokens,
-                             mf_error *error)
+                             bool parse_special, mf_cli_ids *out, mf_error *error)
 {
     /* one token a byte is the most that byte-level BPE gives, but for what NFC may add: ask again
      * if it was not enough */
@@ -138,16 +137,14 @@ mf_status mf_cli_encode_text(const mf_tokenizer *tokenizer, const char *text, si
             break;
         capacity = n;
     }
-    *tokens = ids;
-    *n_tokens = n;
+    *out = (mf_cli_ids){ids, n};
     return MF_OK;
 }
 
 int mf_cli_encode(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
-                  bool parse_special, int32_t **tokens, size_t *n_tokens)
+                  bool parse_special, mf_cli_ids *out)
 {
     mf_error error = {0};
-    mf_status status =
-        mf_cli_encode_text(tokenizer, text, n_bytes, parse_special, tokens, n_tokens, &error);
+    mf_status status = mf_cli_encode_text(tokenizer, text, n_bytes, parse_special, out, &error);
     return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
 }

@@ -31,12 +31,16 @@ int mf_cli_read_file(const char *path, size_t max_bytes, mf_cli_buffer *out);
 /* The same, but of a regular file alone: what others write to could keep the program waiting. */
 int mf_cli_read_regular(const char *path, size_t max_bytes, mf_cli_buffer *out);
 
-/* Token ids of a text, owned by the caller (free). */
+/* Token ids, owned by the caller (free). */
+typedef struct mf_cli_ids {
+    int32_t *tokens;
+    size_t n_tokens;
+} mf_cli_ids;
+
 mf_status mf_cli_encode_text(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
-                             bool parse_special, int32_t **tokens, size_t *n_tokens,
-                             mf_error *error);
+                             bool parse_special, mf_cli_ids *out, mf_error *error);
 /* The same. Prints the error; returns an exit code. */
 int mf_cli_encode(const mf_tokenizer *tokenizer, const char *text, size_t n_bytes,
-                  bool parse_special, int32_t **tokens, size_t *n_tokens);
+                  bool parse_special, mf_cli_ids *out);
 
 #endif

@@ -159,14 +159,15 @@ mf_status mf_snapshot_find_extent(const mf_engine *engine, const mf_snapshot_hea
     uint32_t k = 0, n_pages = mf_state_n_page_parts(engine, head->n_tokens, n_tokens);
     uint64_t n_bytes = 0;
     if (n_tokens == head->n_tokens) {
-        *out = (mf_snapshot_extent){.end = mf_snapshot_mark_offset(head, 0), .mark = head->n_marks};
+        *out = (mf_snapshot_extent){
+            .n_tokens = n_tokens, .end = mf_snapshot_mark_offset(head, 0), .mark = head->n_marks};
         return MF_OK;
     }
     for (uint32_t i = 0; i < n_pages; i++)
         n_bytes += mf_state_part_bytes(engine, head->n_tokens, i);
     uint64_t end = mf_snapshot_part_offset(head, n_pages, n_bytes);
     if (engine->runner.plan.recurrent_bytes == 0) {
-        *out = (mf_snapshot_extent){end, end, end, 0};
+        *out = (mf_snapshot_extent){n_tokens, end, end, end, 0};
         return MF_OK;
     }
     while (k < head->n_marks && head->marks[k] != n_tokens)
@@ -174,7 +175,7 @@ mf_status mf_snapshot_find_extent(const mf_engine *engine, const mf_snapshot_hea
     if (k == head->n_marks)
         return mf_fail(error, MF_ERR_NOT_FOUND, "no mark at token %llu of the snapshot",
                        (unsigned long long)n_tokens);
-    *out = (mf_snapshot_extent){end, mf_snapshot_mark_offset(head, k),
+    *out = (mf_snapshot_extent){n_tokens, end, mf_snapshot_mark_offset(head, k),
                                 mf_snapshot_mark_offset(head, k + 1), k};
     return MF_OK;
 }
@@ -217,14 +218,14 @@ static mf_status read_parts(const mf_state *state, const mf_snapshot_head *head,
     return status;
 }
 
-mf_status mf_snapshot_read(mf_engine *engine, const mf_snapshot_head *head, const int32_t *tokens,
-                           uint64_t n_tokens, const mf_snapshot_extent *extent,
-                           mf_byte_source *source, mf_state **out, mf_error *error)
+mf_status mf_snapshot_read(mf_engine *engine, const mf_snapshot_body *body,
+                           const mf_snapshot_extent *extent, mf_state **out, mf_error *error)
 {
     mf_state *state = NULL;
-    bool has_logits = head->has_logits && n_tokens == head->n_tokens;
-    MF_TRY(mf_state_create(engine, tokens, n_tokens, has_logits, &state, error));
-    mf_status status = read_parts(state, head, extent, source, error);
+    const mf_snapshot_head *head = body->head;
+    bool has_logits = head->has_logits && extent->n_tokens == head->n_tokens;
+    MF_TRY(mf_state_create(engine, body->tokens, extent->n_tokens, has_logits, &state, error));
+    mf_status status = read_parts(state, head, extent, body->source, error);
     if (status != MF_OK) {
         mf_state_release(&state);
         return status;
@@ -295,7 +296,8 @@ static mf_status read_all(mf_engine *engine, mf_snapshot_head *head, mf_byte_sou
     MF_TRY(mf_snapshot_load_tokens(engine, head, source, &tokens, error));
     mf_status status = mf_snapshot_find_extent(engine, head, head->n_tokens, &all, error);
     if (status == MF_OK)
-        status = mf_snapshot_read(engine, head, tokens, head->n_tokens, &all, source, out, error);
+        status =
+            mf_snapshot_read(engine, &(mf_snapshot_body){head, tokens, source}, &all, out, error);
     mf_snapshot_free_tokens(engine, head, &tokens);
     uint64_t n_left = (uint64_t)head->n_marks * head->mark_parts;
     for (uint64_t i = head->n_parts - n_left; i < head->n_parts && status == MF_OK; i++) {

@@ -33,6 +33,7 @@ void mf_snapshot_free_tokens(mf_engine *engine, const mf_snapshot_head *head, in
  * without gap..gap_end. MF_ERR_NOT_FOUND: a family with recurrent layers, and neither all of the
  * snapshot's tokens nor a mark of it. */
 typedef struct mf_snapshot_extent {
+    uint64_t n_tokens;
     uint64_t gap, gap_end, end;
     uint32_t mark; /* its number, of those there are; n_marks: all tokens */
 } mf_snapshot_extent;
@@ -40,10 +41,15 @@ typedef struct mf_snapshot_extent {
 mf_status mf_snapshot_find_extent(const mf_engine *engine, const mf_snapshot_head *head,
                                   uint64_t n_tokens, mf_snapshot_extent *out, mf_error *error);
 
-/* That state, from a source that is at the end of the head and passes over the gap; with the
- * snapshot's logits if it is of all tokens. */
-mf_status mf_snapshot_read(mf_engine *engine, const mf_snapshot_head *head, const int32_t *tokens,
-                           uint64_t n_tokens, const mf_snapshot_extent *extent,
-                           mf_byte_source *source, mf_state **out, mf_error *error);
+/* A snapshot of which the head and the tokens have been read: its source is at their end. */
+typedef struct mf_snapshot_body {
+    const mf_snapshot_head *head;
+    const int32_t *tokens;
+    mf_byte_source *source; /* passes over the gap */
+} mf_snapshot_body;
+
+/* The state of that extent; with the snapshot's logits if it is of all tokens. */
+mf_status mf_snapshot_read(mf_engine *engine, const mf_snapshot_body *body,
+                           const mf_snapshot_extent *extent, mf_state **out, mf_error *error);
 
 #endif

@@ -113,7 +113,8 @@ static mf_status read_state(const sync_job *job, mf_state_reader *reader, mf_sna
     if (status == MF_OK) {
         mf_state_reader_skip(reader, extent.gap, extent.gap_end);
         mf_state_reader_extend(reader, extent.end);
-        status = mf_snapshot_read(e, head, tokens, n_usable, &extent, &reader->source, out, error);
+        const mf_snapshot_body body = {head, tokens, &reader->source};
+        status = mf_snapshot_read(e, &body, &extent, out, error);
     }
     mf_snapshot_free_tokens(e, head, &tokens);
     return status;
