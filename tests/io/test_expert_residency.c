@@ -124,7 +124,7 @@ static void test_hints_wait(const io_case *c, const char *dir)
     CHECK_U64(stats_of(&r).n_reads, 12);
     CHECK_U64(stats_of(&r).n_hints_wasted, 0);
     CHECK_U64(stats_of(&r).n_hints_cancelled, 4 + 4); /* 3 to 6 of layer 0, all of layer 1 */
-    f = begin(&r, 0, experts, 3); /* 1 and 2 were being read: held since */
+    f = begin(&r, 0, experts, 3);                     /* 1 and 2 were being read: held since */
     REQUIRE_OK(finish(&r, f, 0, experts, &error), &error);
     CHECK_U64(stats_of(&r).n_hints_useful, 2);
     CHECK_U64(stats_of(&r).n_reads, 12);
