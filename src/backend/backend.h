@@ -381,6 +381,11 @@ typedef struct mf_backend_ops {
      * memory. Errors: the device's, and fn's. */
     mf_status (*visit)(mf_backend *be, mf_span src, uint64_t n_bytes, mf_visit_fn fn, void *ctx,
                        mf_error *error);
+    /* write of what fn makes, runs of MF_VISIT_BYTES at most: without a copy where the bytes lie in
+     * the process's memory, and nothing that is recorded uses them. Errors: fn's, and
+     * MF_ERR_NO_MEMORY; then they are anything. */
+    mf_status (*produce)(mf_backend *be, mf_span dest, uint64_t n_bytes, mf_produce_fn fn,
+                         void *ctx, mf_error *error);
     /* The spans do not overlap. */
     void (*copy)(mf_backend *be, mf_span dest, mf_span src, uint64_t n_bytes);
     /* The sequences that the rows of the operations recorded from now on belong to, all of their

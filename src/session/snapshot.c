@@ -55,18 +55,16 @@ static mf_status visit_bytes(void *ctx, const mf_part_place *from, size_t n_byte
 }
 
 /* That the device is well is asked when all is written. */
-static mf_status put_bytes(void *ctx, uint32_t buffer, uint64_t offset, const void *src,
-                           size_t n_bytes, mf_error *error)
+static mf_status produce_bytes(void *ctx, const mf_part_place *to, size_t n_bytes, mf_produce_fn fn,
+                               void *fn_ctx, mf_error *error)
 {
     mf_backend *be = ctx;
-    (void)error;
-    be->ops->write(be, (mf_span){{buffer}, offset}, src, n_bytes);
-    return MF_OK;
+    return be->ops->produce(be, (mf_span){{to->buffer}, to->offset}, n_bytes, fn, fn_ctx, error);
 }
 
 static mf_part_memory memory_of(const mf_engine *e)
 {
-    return (mf_part_memory){e->runner.backend, visit_bytes, put_bytes};
+    return (mf_part_memory){e->runner.backend, visit_bytes, produce_bytes};
 }
 
 /* All parts that the head says the snapshot has. */

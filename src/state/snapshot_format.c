@@ -319,23 +319,27 @@ mf_status mf_snapshot_read_part(mf_byte_source *source, const mf_snapshot_head *
     return check_part(source, head, i, &c, error);
 }
 
+typedef struct part_reader {
+    mf_byte_source *source;
+    mf_checksum checksum;
+} part_reader;
+
+static mf_status read_piece(void *ctx, unsigned char *bytes, size_t n_bytes, mf_error *error)
+{
+    part_reader *r = ctx;
+    MF_TRY(r->source->read(r->source, bytes, n_bytes, error));
+    mf_checksum_add(&r->checksum, bytes, n_bytes);
+    return MF_OK;
+}
+
 mf_status mf_snapshot_read_part_to(mf_byte_source *source, const mf_snapshot_head *head, uint64_t i,
                                    const mf_part_place *to, size_t n_bytes, mf_error *error)
 {
     const mf_part_memory *m = to->memory;
-    mf_checksum c;
-    mf_checksum_begin(&c, head->checksum + i);
-    for (size_t done = 0, n; done < n_bytes; done += n) {
-        n = piece_of(n_bytes - done);
-        const unsigned char *piece = source->reserve != NULL ? source->reserve(source, n) : NULL;
-        if (piece == NULL) {
-            MF_TRY(source->read(source, to->block, n, error));
-            piece = to->block;
-        }
-        mf_checksum_add(&c, piece, n);
-        MF_TRY(m->put(m->ctx, to->buffer, to->offset + done, piece, n, error));
-    }
-    return check_part(source, head, i, &c, error);
+    part_reader r = {.source = source};
+    mf_checksum_begin(&r.checksum, head->checksum + i);
+    MF_TRY(m->produce(m->ctx, to, n_bytes, read_piece, &r, error));
+    return check_part(source, head, i, &r.checksum, error);
 }
 
 mf_status mf_snapshot_pass_part(mf_byte_source *source, const mf_snapshot_head *head, uint64_t i,

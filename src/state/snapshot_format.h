@@ -68,16 +68,14 @@ typedef struct mf_part_memory {
     void *ctx;
     mf_status (*visit)(void *ctx, const struct mf_part_place *from, size_t n_bytes, mf_visit_fn fn,
                        void *fn_ctx, mf_error *error);
-    /* src is taken by the call. */
-    mf_status (*put)(void *ctx, uint32_t buffer, uint64_t offset, const void *src, size_t n_bytes,
-                     mf_error *error);
+    mf_status (*produce)(void *ctx, const struct mf_part_place *to, size_t n_bytes,
+                         mf_produce_fn fn, void *fn_ctx, mf_error *error);
 } mf_part_memory;
 
 typedef struct mf_part_place {
     const mf_part_memory *memory;
     uint32_t buffer;
     uint64_t offset;
-    unsigned char *block; /* [MF_SNAPSHOT_PIECE_BYTES] to read to from what is not memory */
 } mf_part_place;
 
 /* Writing: the head first, then every part in order. */

@@ -77,29 +77,26 @@ static mf_status run(memory_job *job, mf_task_fn fn, const mf_snapshot_parts *pa
     return MF_OK;
 }
 
-static mf_part_place place_of(const mf_snapshot_parts *parts, const mf_snapshot_part *part,
-                              unsigned char *block)
+static mf_part_place place_of(const mf_snapshot_parts *parts, const mf_snapshot_part *part)
 {
-    return (mf_part_place){&parts->memory, part->buffer, part->from, block};
+    return (mf_part_place){&parts->memory, part->buffer, part->from};
 }
 
 static mf_status write_part(mf_byte_sink *sink, const mf_snapshot_head *head,
                             const mf_snapshot_parts *parts, uint32_t i, mf_error *error)
 {
     const mf_snapshot_part *part = &parts->list[i];
-    const mf_part_place from = place_of(parts, part, NULL);
+    const mf_part_place from = place_of(parts, part);
     if (part->bytes != NULL)
         return mf_snapshot_write_part(sink, head, part->number, part->bytes, part->n_bytes, error);
     return mf_snapshot_write_part_from(sink, head, part->number, &from, part->n_bytes, error);
 }
 
-/* block: [MF_SNAPSHOT_PIECE_BYTES], or NULL where the source is memory with the whole part. */
 static mf_status read_part(mf_byte_source *source, const mf_snapshot_head *head,
-                           const mf_snapshot_parts *parts, uint32_t i, unsigned char *block,
-                           mf_error *error)
+                           const mf_snapshot_parts *parts, uint32_t i, mf_error *error)
 {
     const mf_snapshot_part *part = &parts->list[i];
-    const mf_part_place to = place_of(parts, part, block);
+    const mf_part_place to = place_of(parts, part);
     if (part->bytes != NULL)
         return mf_snapshot_read_part(source, head, part->number, part->bytes, part->n_bytes, error);
     return mf_snapshot_read_part_to(source, head, part->number, &to, part->n_bytes, error);
@@ -151,7 +148,7 @@ static mf_status read_part_of(const memory_job *job, uint32_t i, mf_error *error
     const mf_snapshot_part *part = &job->parts->list[i];
     mf_buffer_source source;
     mf_buffer_source_init(&source, job->from + part->offset, part->n_bytes + CHECKSUM_BYTES);
-    return read_part(&source.source, job->head, job->parts, i, NULL, error);
+    return read_part(&source.source, job->head, job->parts, i, error);
 }
 
 static void read_from_memory(void *ctx, uint32_t task, uint32_t thread)
@@ -160,14 +157,6 @@ static void read_from_memory(void *ctx, uint32_t task, uint32_t thread)
     (void)thread;
     if (read_part_of(job, task, NULL) != MF_OK)
         note_failure(job, task);
-}
-
-static unsigned char *new_block(const mf_snapshot_crew *crew, mf_error *error)
-{
-    unsigned char *block = mf_alloc(crew->allocator, MF_SNAPSHOT_PIECE_BYTES);
-    if (block == NULL)
-        (void)mf_fail_memory(error, MF_SNAPSHOT_PIECE_BYTES, "a piece of a snapshot");
-    return block;
 }
 
 mf_status mf_snapshot_read_parts(mf_byte_source *source, const mf_snapshot_head *head,
@@ -183,10 +172,7 @@ mf_status mf_snapshot_read_parts(mf_byte_source *source, const mf_snapshot_head 
         unsigned first = atomic_load(&job.first_failed);
         return first == UINT32_MAX ? MF_OK : read_part_of(&job, first, error);
     }
-    unsigned char *block = new_block(crew, error);
-    mf_status status = block != NULL ? MF_OK : MF_ERR_NO_MEMORY;
-    for (uint32_t i = 0; i < parts->n_parts && status == MF_OK; i++)
-        status = read_part(source, head, parts, i, block, error);
-    mf_free(crew->allocator, block, MF_SNAPSHOT_PIECE_BYTES);
-    return status;
+    for (uint32_t i = 0; i < parts->n_parts; i++)
+        MF_TRY(read_part(source, head, parts, i, error));
+    return MF_OK;
 }

@@ -249,6 +249,24 @@ static mf_status visit(mf_backend *base, mf_span src, uint64_t n_bytes, mf_visit
     return status;
 }
 
+static mf_status produce(mf_backend *base, mf_span dest, uint64_t n_bytes, mf_produce_fn fn,
+                         void *ctx, mf_error *error)
+{
+    unsigned char *piece = malloc(MF_VISIT_BYTES);
+    mf_status status = MF_OK;
+    if (piece == NULL)
+        strict_complain("no memory for the test's backend");
+    for (uint64_t done = 0, n; done < n_bytes && status == MF_OK; done += n) {
+        n = n_bytes - done < MF_VISIT_BYTES ? n_bytes - done : MF_VISIT_BYTES;
+        memset(piece, STRICT_POISON, n);
+        status = fn(ctx, piece, (size_t)n, error);
+        if (status == MF_OK)
+            write_span(base, mf_span_at(dest, done), piece, n);
+    }
+    free(piece);
+    return status;
+}
+
 static void copy_span(mf_backend *base, mf_span dest, mf_span src, uint64_t n_bytes)
 {
     strict_backend *be = enter(base);
@@ -416,6 +434,7 @@ static const mf_backend_ops strict_ops = {
     .upload = upload,
     .read = read_span,
     .visit = visit,
+    .produce = produce,
     .copy = copy_span,
     .begin_batch = begin_batch,
     .reserve_batch = reserve_batch,

@@ -588,6 +588,56 @@ static void check_visit(bool is_strict)
     be->ops->destroy(be);
 }
 
+typedef struct produced {
+    const unsigned char *bytes;
+    size_t n_bytes, n_calls, fail_at;
+} produced;
+
+static mf_status make(void *ctx, unsigned char *bytes, size_t n_bytes, mf_error *error)
+{
+    produced *p = ctx;
+    if (++p->n_calls == p->fail_at)
+        return mf_fail(error, MF_ERR_FORMAT, "made enough");
+    CHECK(n_bytes > 0 && n_bytes <= MF_VISIT_BYTES);
+    memcpy(bytes, p->bytes + p->n_bytes, n_bytes);
+    p->n_bytes += n_bytes;
+    return MF_OK;
+}
+
+/* All bytes in order, after what was recorded before, and none beside them; the function's error
+ * ends it. */
+static void check_produce(bool is_strict)
+{
+    enum { N = 600001, SKIP = 7, ALL = N + 2 * SKIP };
+    mf_backend *be = open_backend(is_strict, NULL);
+    mf_error error = {0};
+    mf_buffer buffer = new_buffer(be, MF_USE_DEVICE, ALL), old = new_buffer(be, MF_USE_DEVICE, ALL);
+    unsigned char *bytes = malloc(ALL), *got = malloc(ALL);
+    REQUIRE(bytes != NULL && got != NULL);
+    memset(bytes, 0x5A, ALL);
+    be->ops->write(be, (mf_span){buffer, 0}, bytes, ALL);
+    be->ops->copy(be, (mf_span){old, 0}, (mf_span){buffer, 0}, ALL);
+    for (size_t i = 0; i < N; i++)
+        bytes[SKIP + i] = (unsigned char)(i * 2654435761u >> 13);
+    produced p = {.bytes = bytes + SKIP};
+    REQUIRE_OK(be->ops->produce(be, (mf_span){buffer, SKIP}, N, make, &p, &error), &error);
+    CHECK_U64(p.n_bytes, N);
+    REQUIRE_OK(mf_backend_read(be, (mf_span){buffer, 0}, got, ALL, &error), &error);
+    CHECK_BYTES(got, bytes, ALL);
+    REQUIRE_OK(mf_backend_read(be, (mf_span){old, 0}, got, ALL, &error), &error);
+    memset(bytes, 0x5A, ALL);
+    CHECK_BYTES(got, bytes, ALL);
+    p = (produced){.bytes = bytes, .fail_at = 2};
+    CHECK_STATUS(be->ops->produce(be, (mf_span){buffer, SKIP}, N, make, &p, &error), MF_ERR_FORMAT);
+    CHECK_U64(p.n_calls, 2);
+    p = (produced){.bytes = bytes};
+    REQUIRE_OK(be->ops->produce(be, (mf_span){buffer, SKIP}, 0, make, &p, &error), &error);
+    CHECK_U64(p.n_calls, 0);
+    free(bytes);
+    free(got);
+    be->ops->destroy(be);
+}
+
 static void check_devices(void)
 {
     mf_error error = {0};
@@ -658,6 +708,7 @@ int main(void)
         check_host_buffers(is_strict);
         check_memories(is_strict);
         check_visit(is_strict);
+        check_produce(is_strict);
     }
     check_late();
     check_lost();

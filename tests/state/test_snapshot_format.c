@@ -333,23 +333,23 @@ static mf_status visit_behind(void *ctx, const mf_part_place *from, size_t n_byt
     return MF_OK;
 }
 
-static mf_status put_behind(void *ctx, uint32_t buffer, uint64_t offset, const void *src,
-                            size_t n_bytes, mf_error *error)
+static mf_status produce_behind(void *ctx, const mf_part_place *to, size_t n_bytes,
+                                mf_produce_fn fn, void *fn_ctx, mf_error *error)
 {
-    (void)error;
-    CHECK(ctx == behind && buffer == 3 && offset >= 7 && offset + n_bytes <= 7 + N_LARGE);
-    memcpy(behind + offset, src, n_bytes);
+    CHECK(ctx == behind && to->buffer == 3 && to->offset == 7 && n_bytes == N_LARGE);
+    for (size_t at = 0; at < n_bytes; at += 90000)
+        MF_TRY(fn(fn_ctx, behind + 7 + at, n_bytes - at < 90000 ? n_bytes - at : 90000, error));
     return MF_OK;
 }
 
 /* Reads the part twice written in the three ways that there are; damaged: in its last byte. */
 static void read_large(mf_byte_source *source, const unsigned char *want, int way, bool damaged)
 {
-    static unsigned char got[N_LARGE], block[MF_SNAPSHOT_PIECE_BYTES];
+    static unsigned char got[N_LARGE];
     mf_snapshot_head h = make_head();
     mf_error error = {0};
-    const mf_part_memory memory = {behind, visit_behind, put_behind};
-    const mf_part_place to = {&memory, 3, 7, block};
+    const mf_part_memory memory = {behind, visit_behind, produce_behind};
+    const mf_part_place to = {&memory, 3, 7};
     h.checksum = 99;
     memset(got, 0, sizeof got);
     memset(behind, 0, N_LARGE + 20);
@@ -381,8 +381,8 @@ static void test_large_parts(void)
         data[i] = (unsigned char)(i * 2654435761u >> 13);
     for (int is_gathered = 0; is_gathered < 2; is_gathered++) {
         mf_fd_sink sink;
-        const mf_part_memory memory = {behind, visit_behind, put_behind};
-        const mf_part_place from = {&memory, 3, 7, NULL};
+        const mf_part_memory memory = {behind, visit_behind, produce_behind};
+        const mf_part_place from = {&memory, 3, 7};
         memcpy(behind + 7, data, N_LARGE);
         mf_fd_sink_init(&sink, fd, "file");
         if (is_gathered != 0)

@@ -105,6 +105,17 @@ static mf_status visit(mf_backend *base, mf_span src, uint64_t n_bytes, mf_visit
     return MF_OK;
 }
 
+static mf_status produce(mf_backend *base, mf_span dest, uint64_t n_bytes, mf_produce_fn fn,
+                         void *ctx, mf_error *error)
+{
+    unsigned char *bytes = mf_cpu_bytes((mf_cpu_backend *)base, dest);
+    for (uint64_t done = 0, n; done < n_bytes; done += n) {
+        n = n_bytes - done < MF_VISIT_BYTES ? n_bytes - done : MF_VISIT_BYTES;
+        MF_TRY(fn(ctx, bytes + done, (size_t)n, error));
+    }
+    return MF_OK;
+}
+
 static void copy_span(mf_backend *base, mf_span dest, mf_span src, uint64_t n_bytes)
 {
     const mf_cpu_backend *be = (mf_cpu_backend *)base;
@@ -351,6 +362,7 @@ static const mf_backend_ops cpu_ops = {
     .upload = upload,
     .read = read_span,
     .visit = visit,
+    .produce = produce,
     .copy = copy_span,
     .begin_batch = begin_batch,
     .reserve_batch = reserve_batch,
