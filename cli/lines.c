@@ -53,18 +53,21 @@ static bool ends_with(const mf_cli_buffer *text, const char *end, size_t n_end)
     return text->n_bytes >= n_end && memcmp(text->data + text->n_bytes - n_end, end, n_end) == 0;
 }
 
-/* The terminal sends a carriage return for a line's end. Other control characters but tabs are not
- * text. */
+/* The terminal sends a carriage return for a line's end, or what the text had: two characters,
+ * which libedit's settings of the terminal exchange for each other, are one end. Other control
+ * characters but tabs are not text. */
 static void clean(mf_cli_buffer *text)
 {
     size_t n = 0;
+    char half = '\0'; /* the first of two that may be one end */
     for (size_t i = 0; i < text->n_bytes; i++) {
-        unsigned char c = (unsigned char)text->data[i];
-        bool is_crlf = c == '\n' && i > 0 && text->data[i - 1] == '\r';
-        if (c == '\r')
-            c = '\n';
-        if (!is_crlf && (c >= 0x20 || c == '\n' || c == '\t') && c != 0x7f)
-            text->data[n++] = (char)c;
+        const char c = text->data[i];
+        const bool is_end = c == '\r' || c == '\n', is_second = is_end && half != '\0' && half != c;
+        half = is_end && !is_second ? c : '\0';
+        if (is_end && !is_second)
+            text->data[n++] = '\n';
+        else if (((unsigned char)c >= 0x20 || c == '\t') && c != 0x7f)
+            text->data[n++] = c;
     }
     text->n_bytes = n;
     if (text->data)

@@ -71,6 +71,13 @@ keys '/stats\r'
 expect_true wait_for prompts 6
 n=$(($(n_tokens 'the first line\n/quit\n\tthe third') + $(n_tokens 'one\ntwo')))
 expect_true [ "$(total)" -eq "$n" ]
+# a carriage return and a line feed are one line's end
+keys '\033[200~red\r\ngreen\r\n\r\nblue\033[201~\r'
+expect_true wait_for prompts 7
+keys '/stats\r'
+expect_true wait_for prompts 8
+n=$((n + $(n_tokens 'red\ngreen\n\nblue')))
+expect_true [ "$(total)" -eq "$n" ]
 keys '/quit\r'
 left
 # the terminal no longer marks pastes
@@ -88,8 +95,8 @@ left
 expect_same "$history" "$scratch/history"
 # shellcheck disable=SC2086
 type_to run "$model" $chat
-# up over /quit, /stats, two""", """one, /stats
-keys '\033[A\033[A\033[A\033[A\033[A\033[A\r'
+# up over /quit, /stats, the colours, /stats, two""", """one, /stats
+keys '\033[A\033[A\033[A\033[A\033[A\033[A\033[A\033[A\r'
 expect_true wait_for prompts 2
 keys '/stats\r'
 expect_true wait_for prompts 3
