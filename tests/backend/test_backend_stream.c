@@ -649,6 +649,7 @@ static void check_devices(void)
         CHECK_STR(be->ops->name, "cpu");
         be->ops->destroy(be);
         CHECK_U64(mf_backend_host_bytes(known[i], 16, 100), 6400);
+        CHECK_U64(mf_backend_host_bytes(known[i], 4096, 18432), (uint64_t)8 << 20); /* a bound */
     }
     const mf_backend_options options = {.n_threads = 1, .device = "abacus"};
     be = NULL;

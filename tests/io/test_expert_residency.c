@@ -218,7 +218,63 @@ static void test_hints_and_slots(const io_case *c, const char *dir)
     world_free(w);
 }
 
-/* A demand takes the slot of what is foreseen and was not sent. */
+/* A policy that gives no slot back and counts what it is told of layers that there are not. */
+typedef struct layer_spy {
+    uint32_t n_layers, n_beyond;
+} layer_spy;
+
+static size_t spy_bytes(const mf_cache_shape *shape)
+{
+    (void)shape;
+    return sizeof(layer_spy);
+}
+
+static void spy_init(void *state, const mf_cache_shape *shape)
+{
+    *(layer_spy *)state = (layer_spy){.n_layers = shape->n_layers};
+}
+
+static void spy_visit(void *state, uint32_t layer, const uint32_t *experts, uint32_t n)
+{
+    (void)state, (void)layer, (void)experts, (void)n;
+}
+
+static void spy_note(void *state, const mf_cache_event *event)
+{
+    layer_spy *spy = state;
+    spy->n_beyond += event->layer >= spy->n_layers;
+}
+
+static uint32_t spy_victim(void *state, const mf_cache_request *request)
+{
+    layer_spy *spy = state;
+    spy->n_beyond += request->layer >= spy->n_layers;
+    return UINT32_MAX;
+}
+
+static const mf_cache_policy spy_policy = {"spy",     spy_bytes, spy_init,
+                                           spy_visit, spy_note,  spy_victim};
+
+/* The layer behind the last is as far out of range as any. */
+static void test_hint_beyond(const io_case *c, const char *dir)
+{
+    world *w = plain_world(dir);
+    rig r;
+    rig_open(&r, c, w, 4, 0);
+    r.policy = &spy_policy;
+    rig_forget(&r);
+    const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    mf_expert_store_hint(r.store, w->map.n_layers, experts, 8);
+    mf_expert_store_hint(r.store, UINT32_MAX, experts, 8);
+    const layer_spy *spy = r.store->policy_state;
+    CHECK_U64(spy->n_layers, 2);
+    CHECK_U64(spy->n_beyond, 0);
+    CHECK_U64(r.store->n_hints, 0);
+    rig_close(&r);
+    world_free(w);
+}
+
+/* A demand takes the slot of what is foreseen and was not sent, the least likely first. */
 static void test_demand_takes_queued(const io_case *c, const char *dir)
 {
     if (c->inner == NULL)
@@ -231,11 +287,16 @@ static void test_demand_takes_queued(const io_case *c, const char *dir)
     r.fault.slow_lanes = ALL_LANES;
     mf_expert_store_hint(r.store, 1, experts, 5); /* three are sent, two are queued */
     CHECK_U64(stats_of(&r).n_queued, 2);
+    mf_expert_fetch *one = begin(&r, 0, experts + 1, 1);
+    CHECK_U64(stats_of(&r).n_queued, 1);
+    CHECK(r.store->slot_of[mf_expert_key(r.store, 1, 3)] != MF_NONE);
+    CHECK(r.store->slot_of[mf_expert_key(r.store, 1, 4)] == MF_NONE);
     mf_expert_fetch *f = begin(&r, 0, experts, 2);
     CHECK_U64(stats_of(&r).n_queued, 0);
     CHECK_U64(mf_io_in_flight(r.io), 15);
     r.fault.slow_lanes = 0;
     REQUIRE_OK(finish(&r, f, 0, experts, &error), &error);
+    REQUIRE_OK(finish(&r, one, 0, experts + 1, &error), &error);
     rig_close(&r);
     world_free(w);
 }
@@ -605,6 +666,7 @@ int main(void)
     for (uint32_t c = 0; c < n_cases; c++) {
         fprintf(stderr, "%s\n", cases[c].name);
         test_hints(&cases[c], dirs[0]);
+        test_hint_beyond(&cases[c], dirs[0]);
         test_hints_wait(&cases[c], dirs[0]);
         test_hint_depth(&cases[c], dirs[0]);
         test_hints_overflow(&cases[c], dirs[0]);
