@@ -4,6 +4,7 @@
  * is lost, at any moment of a life, is an error and nothing else; states are saved and loaded by
  * one thread while another evaluates.
  */
+#include "failing_alloc.h"
 #include "golden.h"
 #include "session/engine.h"
 #include "strict_backend.h"
@@ -32,13 +33,15 @@ static mf_status open_cpu(void *ctx, const mf_backend_options *options, mf_backe
     return mf_backend_open(options, out, error);
 }
 
-static uint64_t device_bytes; /* promised of the engines that are opened */
+static uint64_t device_bytes;  /* promised of the engines that are opened */
+static mf_allocator allocator; /* theirs; default where it has no functions */
 
 static mf_status open_on(const golden_case *c, strict_options *strict, mf_engine **out,
                          mf_error *error)
 {
     mf_engine_options options = device_options(c);
     options.device_bytes = device_bytes;
+    options.allocator = allocator;
     mf_engine_hooks hooks = {.open_backend = strict_backend_open, .backend_ctx = strict};
     if (side == STRICT_DENSE)
         hooks.open_experts = open_cpu;
@@ -303,6 +306,44 @@ static void check_names(const golden_case *c)
     mf_engine_close(&engine);
 }
 
+static uint64_t weight_bytes_touched(const golden_case *c, strict_side where)
+{
+    const strict_side apart = side;
+    mf_engine *engine = NULL;
+    mf_session *session = NULL;
+    mf_stats stats;
+    mf_error error = {0};
+    strict_options strict = {.seed = 3};
+    const int32_t tokens[] = {1, 2, 3, 4};
+    side = where;
+    REQUIRE_OK(open_on(c, &strict, &engine, &error), &error);
+    side = apart;
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    REQUIRE_OK(mf_session_eval(session, tokens, 4, &error), &error);
+    mf_engine_stats(engine, &stats);
+    CHECK(stats.weight_bytes_touched > stats.expert_bytes_touched);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    return stats.weight_bytes_touched;
+}
+
+/* Both devices end with their engine, and with one that could not be opened. */
+static void check_given_back(const golden_case *c)
+{
+    failing counted = {.n_calls = 0};
+    mf_engine *engine = NULL;
+    mf_error error = {0};
+    strict_options strict = {.memory_bytes = (uint64_t)1 << 30};
+    allocator = failing_allocator(&counted);
+    REQUIRE_OK(open_on(c, &strict, &engine, &error), &error);
+    mf_engine_close(&engine);
+    failing_check_end(&counted, "an engine of two devices");
+    strict.memory_bytes = 200000;
+    CHECK_STATUS(open_on(c, &strict, &engine, &error), MF_ERR_BUDGET);
+    failing_check_end(&counted, "an engine of two devices that one is too small for");
+    allocator = (mf_allocator){NULL, NULL, NULL, NULL};
+}
+
 /* Experts apart, under the same kernels: what one device gives, resident scales or none. */
 static void check_same_bits(void)
 {
@@ -424,6 +465,9 @@ int main(void)
         check_lost(golden_case_find("mlx_4bit"));
         check_lost(golden_case_find("k2_fp8"));
         check_names(golden_case_find("mlx_4bit"));
+        check_given_back(golden_case_find("mlx_4bit"));
+        CHECK_U64(weight_bytes_touched(golden_case_find("mlx_4bit"), side),
+                  weight_bytes_touched(golden_case_find("mlx_4bit"), STRICT_ALL));
         check_same_bits();
     }
     side = STRICT_ALL;

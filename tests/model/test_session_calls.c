@@ -616,6 +616,74 @@ static void check_last_use(const char *name, bool by_truncating)
     scene_close(&s);
 }
 
+/* Whoever needs a unit gets it from the oldest marks, from as many as it takes: the first gives
+ * none, as it stands at the end of a page. */
+static void check_marks_give_way(void)
+{
+    const golden_case *c = golden_case_find("v2_lite_bf16"); /* pages alone */
+    golden g;
+    golden_read(c, &g);
+    mf_engine_options options = golden_options(c);
+    mf_model_info info;
+    mf_error error = {0};
+    size_t positions[4];
+    REQUIRE_OK(mf_model_inspect(golden_path(c->name), &options, &info, &error), &error);
+    options.n_sessions = 2;
+    options.state_bytes = options.mark_bytes = 4 * info.page_bytes;
+    mf_engine *e = golden_open(c, &options);
+    mf_session *s[2];
+    for (int i = 0; i < 2; i++)
+        REQUIRE_OK(mf_session_create(e, &s[i], &error), &error);
+    static const size_t at[] = {0, MF_PAGE_TOKENS, MF_PAGE_TOKENS + 8, 2 * MF_PAGE_TOKENS};
+    for (int i = 1; i < 4; i++) {
+        for (size_t k = at[i - 1]; k < at[i]; k++)
+            REQUIRE_OK(mf_session_eval(s[0], g.tokens + k % g.n_tokens, 1, &error), &error);
+        REQUIRE_OK(mf_mark_save(s[0], &error), &error);
+    }
+    CHECK_U64(e->pool.kinds[MF_UNIT_PAGE].n_used, 3); /* two, and the second's beginning */
+    CHECK_U64(mf_mark_list(s[0], positions, 4), 3);
+    for (size_t k = 0; k <= MF_PAGE_TOKENS; k++)
+        REQUIRE_OK(mf_session_eval(s[1], g.tokens + k % g.n_tokens, 1, &error), &error);
+    CHECK_U64(mf_mark_list(s[0], positions, 4), 1);
+    CHECK_U64(positions[0], at[3]);
+    for (int i = 0; i < 2; i++)
+        mf_session_free(&s[i]);
+    mf_engine_close(&e);
+    golden_free(&g);
+}
+
+/* Who was refused for want of room is in no chunk any more: its spare state is there for others. */
+static void check_refused_is_idle(void)
+{
+    const golden_case *c = golden_case_find("mlx_4bit");
+    golden g;
+    golden_read(c, &g);
+    mf_engine_options options = golden_options(c);
+    mf_model_info info;
+    mf_error error = {0};
+    REQUIRE_OK(mf_model_inspect(golden_path(c->name), &options, &info, &error), &error);
+    options.n_sessions = 2;
+    options.state_bytes = 2 * (info.page_bytes + info.recurrent_bytes);
+    mf_engine *e = golden_open(c, &options);
+    mf_session *s[2];
+    int32_t tokens[3 * MF_PAGE_TOKENS];
+    for (size_t i = 0; i < 3 * MF_PAGE_TOKENS; i++)
+        tokens[i] = g.tokens[i % g.n_tokens];
+    for (int i = 0; i < 2; i++)
+        REQUIRE_OK(mf_session_create(e, &s[i], &error), &error);
+    for (int i = 0; i < 2; i++)
+        REQUIRE_OK(mf_session_eval(s[0], tokens, 2, &error), &error);
+    CHECK_U64(mf_session_state_bytes(s[0]), info.page_bytes + 2 * info.recurrent_bytes);
+    CHECK_STATUS(mf_session_eval(s[0], tokens, 3 * MF_PAGE_TOKENS, &error), MF_ERR_BUDGET);
+    CHECK_U64(mf_session_state_bytes(s[0]), info.page_bytes + 2 * info.recurrent_bytes);
+    REQUIRE_OK(mf_session_eval(s[1], tokens, 2, &error), &error);
+    CHECK_U64(mf_session_state_bytes(s[0]), info.page_bytes + info.recurrent_bytes);
+    for (int i = 0; i < 2; i++)
+        mf_session_free(&s[i]);
+    mf_engine_close(&e);
+    golden_free(&g);
+}
+
 /* A fork makes marks by itself where its origin did, and has none of its origin's. */
 static void check_fork(const char *name)
 {
@@ -660,6 +728,8 @@ int main(void)
         check_fork(names[i]);
     }
     check_larger_items("mlx_4bit");
+    check_marks_give_way();
+    check_refused_is_idle();
     check_last_use("mlx_4bit", true);
     return test_result();
 }

@@ -5,6 +5,7 @@
  * where. On families with and without recurrent layers.
  */
 #include "golden.h"
+#include "session/session.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -610,6 +611,52 @@ static void check_random(const golden_case *c, const golden *g, int n_steps)
     mf_store_close(&store);
 }
 
+/* A change of a session's tokens, told on to who asked before. */
+typedef struct change_watch {
+    void (*tell)(void *user, mf_session *session, uint64_t n_kept);
+    void *user;
+    uint32_t n, n_unlocked;
+} change_watch;
+
+static void watch_change(void *user, mf_session *session, uint64_t n_kept)
+{
+    change_watch *w = user;
+    w->n++;
+    if (pthread_mutex_trylock(&session->engine->state_lock) == 0) {
+        w->n_unlocked++;
+        (void)pthread_mutex_unlock(&session->engine->state_lock);
+    }
+    if (w->tell != NULL)
+        w->tell(w->user, session, n_kept);
+}
+
+/* What others look through is changed under its lock, whatever a session takes over. */
+static void check_locked(const golden_case *c, const golden *g)
+{
+    mf_engine *e = open_engine(c);
+    mf_session *a = new_session(e), *b = new_session(e);
+    mf_sync_result r;
+    int32_t other[30];
+    for (size_t i = 0; i < 30; i++)
+        other[i] = (g->tokens[i] + 1) % (int32_t)g->n_vocab;
+    bring(a, g->tokens, 30, &r);
+    change_watch w = {e->tokens_changed, e->tokens_changed_user, 0, 0};
+    e->tokens_changed = watch_change;
+    e->tokens_changed_user = &w;
+    bring(b, g->tokens, 30, &r); /* of another session */
+    CHECK(r.source == MF_SYNC_SESSION);
+    bring(a, other, 30, &r); /* of nobody */
+    CHECK(r.source == MF_SYNC_NONE);
+    bring(a, other, 20, &r); /* its own beginning, or nothing of it */
+    mf_session_clear(b);
+    CHECK(w.n >= 5);
+    CHECK_U64(w.n_unlocked, 0);
+    mf_session_free(&a);
+    mf_session_free(&b);
+    CHECK_U64(w.n_unlocked, 0);
+    mf_engine_close(&e);
+}
+
 int main(void)
 {
     static const char *const names[] = {"mlx_4bit", "next_bf16", "v3_bf16", "k2_mlx_4bit"};
@@ -625,6 +672,7 @@ int main(void)
         check_store_without_logits(c, &g, i < 2);
         check_exchanged_entry(c, &g);
         check_diverging(c, &g, i < 2);
+        check_locked(c, &g);
         check_entry_as_snapshot(c, &g);
         if (i < 2)
             check_damaged_mark(c, &g);
