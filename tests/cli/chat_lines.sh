@@ -38,6 +38,17 @@ alone "$scratch/text"
 chat
 expect_empty "$err"
 
+# What the session had seen is not new, though a model with recurrent layers evaluates it again.
+printf 'Once upon a time\nOnce upon a time\nOnce upon a day\n' >"$scratch/lines"
+# shellcheck disable=SC2086
+run_with "$scratch/lines" run "$model" $how --stats=json
+expect_code 0
+expect_true [ "$(json "$err" prompt_reused_tokens)" = 0 ]
+expect_true [ "$(json "$err" prefill_tokens)" = "$(json "$err" prompt_tokens)" ]
+printf 'Once upon a time' >"$scratch/text"
+n=$("$MOEFLUX" tokenize "$model" -f "$scratch/text" --parse-special --ids | wc -w)
+expect_true [ "$(json "$err" prompt_new_tokens)" -eq $((n + 1)) ]
+
 # a path is a message, two slashes are one, a line of Windows has no carriage return
 printf '/etc/passwd is a file\n//quit\nhello\r\n/v1.2\n' >"$scratch/lines"
 for text in '/etc/passwd is a file' '/quit' 'hello' '/v1.2'; do

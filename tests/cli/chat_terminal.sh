@@ -111,6 +111,11 @@ printf 'a\033[1mb' >"$scratch/escape"
 keys "/file $scratch/escape\r"
 expect_true wait_for prompts 2
 expect_true shown 'a\x1b[1mb'
+# control characters of both sets to their ends, and what stands beside them
+printf 'c\001\037 \176\177\302\200\302\237\302\240d' >"$scratch/escape"
+keys "/file $scratch/escape\r"
+expect_true wait_for prompts 3
+expect_true shown "$(printf 'c\\x01\\x1f ~\\x7f\\u0080\\u009f\302\240d')"
 keys '/quit\r'
 left
 

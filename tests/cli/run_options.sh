@@ -163,6 +163,11 @@ expect_true [ -z "$(json "$err" generated_tokens)" ]
 run run "$model" --raw -p "Hello there" -n 1 --quiet --stats=json:"$scratch/none/stats"
 expect_code 1
 expect_glob "$err" "moeflux: $scratch/none/stats: cannot open: *"
+if [ -c /dev/full ]; then
+    run run "$model" --raw -p "Hello there" -n 1 --quiet --stats=json:/dev/full
+    expect_code 1
+    expect_glob "$err" "moeflux: /dev/full: cannot write: *"
+fi
 run run "$model" --stats=json:
 expect_usage_error "--stats: 'json:' is not json or json:FILE"
 

@@ -440,6 +440,13 @@ static void test_state_in_budget(const golden_case *c)
     mf_error error = {0};
     options.state_bytes = UINT64_C(8) << 30;
     options.ram_bytes = 200 << 20;
+    mf_model_info info;
+    options.mark_bytes = options.state_bytes; /* all of it, and no more */
+    REQUIRE_OK(mf_model_inspect(golden_path(c->name), &options, &info, &error), &error);
+    CHECK_U64(info.mark_bytes, options.state_bytes);
+    options.mark_bytes++;
+    CHECK_STATUS(mf_model_inspect(golden_path(c->name), &options, &info, &error), MF_ERR_ARGUMENT);
+    CHECK_CONTAINS(error.message, "mark_bytes 8589934593 is more than the 8589934592");
     options.mark_bytes = 1 << 20;
     CHECK_STATUS(mf_engine_open(golden_path(c->name), &options, &engine, &error), MF_ERR_BUDGET);
     CHECK_CONTAINS(error.message, "8704.0 MiB session state"); /* and a sixteenth for slabs */

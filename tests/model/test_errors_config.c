@@ -134,6 +134,10 @@ static const struct {
     {"hf_bf16", "\"rope_parameters\": {", "\"rope_scaling\": {}, \"rope_parameters\": {"},
     {"next_yarn_f32", "\"type\": \"yarn\"", "\"type\": \"linear\", \"rope_type\": \"yarn\""},
     {"next_yarn_f32", "\"rope_scaling\"", "\"rope_parameters\""},
+    {"next_yarn_f32", "\"rope_scaling\"", /* under both names the same, in any order */
+     "\"rope_parameters\": {\"truncate\": false, \"type\": \"yarn\", \"factor\": 8.0,"
+     "\"original_max_position_embeddings\": 16, \"attention_factor\": 1.25, \"beta_fast\": 4,"
+     "\"beta_slow\": 0.5}, \"rope_scaling\""},
 };
 
 static float *run(const char *dir, const golden *g)

@@ -197,6 +197,10 @@ static void check_bad_files(void)
         {"{\"top_k\": 20.5}", "top_k"},
         {"{\"top_k\": -1}", "top_k"},
         {"{\"do_sample\": \"false\"}", "do_sample"},
+        {"{\"min_p\": \"0\"}", "min_p"},
+        {"{\"min_p\": 2}", "min-p"},
+        {"{\"top_p\": []}", "top_p"},
+        {"{\"repetition_penalty\": 0}", "repetition penalty"},
         {"[]", "object"},
     };
     char dir[] = "/tmp/mf_generation_XXXXXX", path[64];
@@ -218,6 +222,14 @@ static void check_bad_files(void)
     REQUIRE(fclose(f) == 0);
     CHECK_STATUS(mf_sampler_options_load(dir, &o, NULL), MF_OK);
     CHECK(o.top_k == 20 && o.temperature == 1.0f);
+    f = fopen(path, "w"); /* each goes where it belongs */
+    REQUIRE(f != NULL && fputs("{\"temperature\": 0.5, \"top_k\": 7, \"top_p\": 0.25, \"min_p\": "
+                               "0.125, \"repetition_penalty\": 1.5}",
+                               f) >= 0);
+    REQUIRE(fclose(f) == 0);
+    CHECK_STATUS(mf_sampler_options_load(dir, &o, NULL), MF_OK);
+    CHECK(o.temperature == 0.5f && o.top_k == 7 && o.top_p == 0.25f && o.min_p == 0.125f &&
+          o.repetition_penalty == 1.5f);
     unlink(path);
     rmdir(dir);
 }

@@ -129,6 +129,64 @@ static void check_refused_ends(void)
     rmdir(dir);
 }
 
+/* In a long word too a merge waits for its own rank: "a bc" does not come in the place of the "a b"
+ * that there is no more, before "bc d". */
+static void check_long_word(void)
+{
+    static const char text[] =
+        "{" BYTES ",\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"d\":3,"
+        "\"bc\":4,\"ab\":5,\"bcd\":6,\"abc\":7},"
+        "\"merges\":[\"b c\",\"a b\",\"bc d\",\"a bc\"]}}";
+    enum { N = 60 };
+    mf_tokenizer *t = NULL;
+    mf_error error = {0};
+    char word[4 * N];
+    int32_t ids[4 * N];
+    size_t n = 0;
+    REQUIRE_OK(open_text(text, &t, &error), &error);
+    for (size_t i = 0; i < N; i++) {
+        memcpy(word + 4 * i, "abcd", 4);
+        REQUIRE_OK(mf_tokenizer_encode(t, word, 4 * (i + 1), 0, ids, 4 * N, &n, &error), &error);
+        CHECK_U64(n, 2 * (i + 1));
+        for (size_t k = 0; k < n; k++)
+            CHECK_U64((uint64_t)ids[k], k % 2 == 0 ? 0 : 6);
+    }
+    mf_tokenizer_free(&t);
+}
+
+static size_t n_of_token(const mf_tokenizer *t, const char *text, const mf_text_range *literal)
+{
+    int32_t ids[64];
+    mf_error error = {0};
+    const mf_text_input input = {text, strlen(text), .parse_special = true, .literal = literal,
+                                 .n_literal = literal != NULL};
+    mf_token_list list = {ids, 64, 0};
+    REQUIRE_OK(mf_text_encode(t, &input, &list, &error), &error);
+    size_t n = 0;
+    for (size_t i = 0; i < list.n_tokens; i++)
+        n += ids[i] == 8;
+    return n;
+}
+
+/* What looks like a token in a literal range is text: also a token that is looked for after the
+ * text was normalised, when the ranges fit no more. */
+static void check_literal(void)
+{
+    static const char text[] =
+        "{\"normalizer\":{\"type\":\"NFC\"}," BYTES ",\"added_tokens\":[{\"id\":8,\"content\":"
+        "\"<t>\",\"normalized\":true,\"special\":true}],\"model\":{\"type\":\"BPE\",\"vocab\":{"
+        "\"a\":0,\"b\":1,\"c\":2,\"d\":3,\"e\":4,\"f\":5,\"g\":6,\"h\":7},\"merges\":[]}}";
+    mf_tokenizer *t = NULL;
+    mf_error error = {0};
+    REQUIRE_OK(open_text(text, &t, &error), &error);
+    REQUIRE(t->added.normalized.n_tokens == 1);
+    CHECK_U64(n_of_token(t, "<t>a<t>", NULL), 2);
+    CHECK_U64(n_of_token(t, "<t>a<t>", &(mf_text_range){4, 7}), 1);
+    CHECK_U64(n_of_token(t, "<t>a\xCC\x81<t>", NULL), 2);
+    CHECK_U64(n_of_token(t, "<t>a\xCC\x81<t>", &(mf_text_range){6, 9}), 0);
+    mf_tokenizer_free(&t);
+}
+
 static void check_end_tokens(void)
 {
     mf_tokenizer *t = text_tokenizer_open("ends");
@@ -251,6 +309,8 @@ int main(int argc, char **argv)
     text_data_set_dir(argc, argv);
     check_files();
     check_match_limit();
+    check_long_word();
+    check_literal();
     check_end_tokens();
     check_refused_ends();
     check_start_tokens();
