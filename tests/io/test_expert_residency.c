@@ -115,20 +115,52 @@ static void test_hints_wait(const io_case *c, const char *dir)
     mf_expert_store_hint(r.store, 1, experts, 4);
     CHECK_U64(stats_of(&r).n_queued, 4);
     CHECK_U64(mf_io_in_flight(r.io), 12);
+    const mf_expert_stats before = stats_of(&r);
+    mf_expert_store_stats_reset(r.store); /* of what was, not of what is */
+    CHECK_U64(stats_of(&r).n_queued, 4);
+    CHECK_U64(stats_of(&r).n_hints + stats_of(&r).n_reads + stats_of(&r).n_misses, 0);
     mf_expert_store_cancel_hints(r.store);
     mf_expert_store_poll(r.store);
     CHECK_U64(stats_of(&r).n_queued, 0);
     r.fault.slow_lanes = 0;
     REQUIRE_OK(finish(&r, f, 0, wanted, &error), &error);
     settle(&r);
-    CHECK_U64(stats_of(&r).n_reads, 12);
+    CHECK_U64(before.n_reads + stats_of(&r).n_reads, 12);
     CHECK_U64(stats_of(&r).n_hints_wasted, 0);
-    CHECK_U64(stats_of(&r).n_hints_cancelled, 4 + 4); /* 3 to 6 of layer 0, all of layer 1 */
-    f = begin(&r, 0, experts, 3);                     /* 1 and 2 were being read: held since */
+    CHECK_U64(before.n_hints_cancelled, 4);       /* 3 to 6 of layer 0 */
+    CHECK_U64(stats_of(&r).n_hints_cancelled, 4); /* all of layer 1 */
+    f = begin(&r, 0, experts, 3);                 /* 1 and 2 were being read: held since */
     REQUIRE_OK(finish(&r, f, 0, experts, &error), &error);
     CHECK_U64(stats_of(&r).n_hints_useful, 2);
-    CHECK_U64(stats_of(&r).n_reads, 12);
+    CHECK_U64(before.n_reads + stats_of(&r).n_reads, 12);
     rig_close(&r);
+    world_free(w);
+}
+
+/* A demand is sent to the drive's depth at once, however many reads that is. */
+static void test_demand_depth(const io_case *c, const char *dir)
+{
+    if (c->inner == NULL)
+        return;
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    w->map.n_layers = 1;
+    w->map.n_parts = MF_MAX_EXPERT_PARTS;
+    for (uint32_t i = 0; i < MF_MAX_EXPERT_PARTS; i++)
+        w->parts[i] =
+            (mf_expert_part){i % N_FILES, 200000u * i + 17, 20000, 5000 + 100 * i, NULL, NULL};
+    const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    static const uint32_t depths[] = {0, 70};
+    for (int i = 0; i < 2; i++) {
+        rig r;
+        rig_open(&r, c, w, 8, depths[i]);
+        r.fault.slow_lanes = ALL_LANES;
+        mf_expert_fetch *f = begin(&r, 0, experts, 8);
+        CHECK_U64(mf_io_in_flight(r.io), i == 0 ? 8 * MF_MAX_EXPERT_PARTS : 70);
+        r.fault.slow_lanes = 0;
+        REQUIRE_OK(finish(&r, f, 0, experts, &error), &error);
+        rig_close(&r);
+    }
     world_free(w);
 }
 
@@ -668,6 +700,7 @@ int main(void)
         test_hints(&cases[c], dirs[0]);
         test_hint_beyond(&cases[c], dirs[0]);
         test_hints_wait(&cases[c], dirs[0]);
+        test_demand_depth(&cases[c], dirs[0]);
         test_hint_depth(&cases[c], dirs[0]);
         test_hints_overflow(&cases[c], dirs[0]);
         test_hints_and_slots(&cases[c], dirs[0]);
