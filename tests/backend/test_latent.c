@@ -165,7 +165,10 @@ static void run_chunk(run *r, uint32_t first, uint32_t n, mf_dtype cache_type, f
                                .scale = scale}};
     play(r->be, &attend);
     const mf_op expand = head_matmul(r, n, false, r->latent, r->out);
+    const uint64_t before = r->be->ops->weight_bytes(r->be);
     play(r->be, &expand);
+    CHECK_U64(r->be->ops->weight_bytes(r->be) - before,
+              (uint64_t)s->n_heads * s->value * s->rank * sizeof(float));
     size_t width = (size_t)s->n_heads * s->value;
     REQUIRE_OK(
         mf_backend_read(r->be, r->out, r->got + first * width, n * width * sizeof(float), &error),

@@ -187,8 +187,37 @@ static void test_foresight_ends(void)
     }
 }
 
+/* What is foreseen takes the place of what is expected later and of nothing else; what is missed
+ * takes any. */
+static void test_foreseen_and_sooner(void)
+{
+    const mf_cache_policy *policy = &mf_cache_policy_next_use;
+    const mf_cache_shape shape = {.n_slots = 2, .n_layers = 3, .n_experts = 4};
+    const uint32_t both[] = {0, 1}, other[] = {2};
+    for (uint32_t held = 0; held < 3; held++) {
+        void *state = malloc(policy->state_bytes(&shape));
+        REQUIRE(state != NULL);
+        policy->init(state, &shape);
+        policy->visit(state, held, both, 2);
+        for (uint32_t slot = 0; slot < 2; slot++)
+            policy->note(state, &(mf_cache_event){MF_CACHE_MISS, held, slot, slot});
+        policy->visit(state, 0, other, 1); /* then come the layers 1, 2 and 0 */
+        for (uint32_t wanted = 0; wanted < 3; wanted++) {
+            const uint32_t until_held = held == 0 ? 3 : held, until = wanted == 0 ? 3 : wanted;
+            const mf_cache_request hint = {MF_CACHE_HINT, wanted, 3, any_slot, NULL};
+            const mf_cache_request miss = {MF_CACHE_MISS, wanted, 3, any_slot, NULL};
+            /* of layer 0 the second turn has just been: its experts come in one of two */
+            const bool is_later = held == 0 || until_held > until;
+            CHECK((policy->victim(state, &hint) != UINT32_MAX) == is_later);
+            CHECK(policy->victim(state, &miss) != UINT32_MAX);
+        }
+        free(state);
+    }
+}
+
 int main(void)
 {
+    test_foreseen_and_sooner();
     test_foresight_ends();
     test_sweeps(8, 32, 5, 1.0);
     test_sweeps(8, 32, 5, 0.95);

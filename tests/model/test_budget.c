@@ -342,6 +342,29 @@ static void test_session_bytes(void)
     CHECK_U64(p.host_bytes - together, mf_backend_host_bytes(NULL, 64, 64));
 }
 
+/* No session has room for more than the context; rows are prepared for the widest matrix. */
+static void test_bounds(void)
+{
+    mf_hparams h = two_layers();
+    mf_plan p;
+    mf_plan_options options = plan_options;
+    options.n_context = 100;
+    options.n_sessions = 3;
+    CHECK(mf_plan_make(&h, &options, &p));
+    CHECK_U64(p.session_bytes, 5 * p.page_bytes + 3 * p.recurrent_bytes);
+    CHECK_U64(p.state_bytes, 3 * p.session_bytes);
+    const uint64_t narrow = p.host_bytes;
+    uint32_t *const widths[] = {&h.dense_hidden, &h.shared_hidden, &h.q_rank};
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        const uint32_t was = *widths[i];
+        *widths[i] = 1000;
+        CHECK(mf_plan_make(&h, &options, &p));
+        CHECK_U64(p.host_bytes - narrow,
+                  mf_backend_host_bytes(NULL, 64, 1000) - mf_backend_host_bytes(NULL, 64, 64));
+        *widths[i] = was;
+    }
+}
+
 /* Layers of different kinds work in the same memory. */
 static void test_kinds_share(void)
 {
@@ -387,6 +410,7 @@ int main(void)
     test_mark_logits();
     test_tokenizer_file();
     test_session_bytes();
+    test_bounds();
     test_kinds_share();
     return test_result();
 }

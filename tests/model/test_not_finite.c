@@ -89,6 +89,36 @@ static void check_poisoned(const char *name, const char *file, const char *tenso
     golden_free(&g);
 }
 
+/* A token is named by its place in the session, not in the call or the chunk. */
+static void check_later(void)
+{
+    enum { N_BEFORE = 7 };
+    const golden_case *c = golden_case_find("k2_bf16");
+    golden g;
+    golden_read(c, &g);
+    const char *dir = scratch_copy(c->name);
+    poison("model.safetensors", "model.embed_tokens.weight", 0x7FC0); /* token 0 */
+    mf_engine_options options = golden_options(c);
+    options.n_chunk_tokens = 4;
+    mf_engine *engine = NULL;
+    mf_session *session = NULL;
+    mf_error error = {0};
+    int32_t tokens[N_BEFORE];
+    for (int i = 0; i < N_BEFORE; i++)
+        tokens[i] = g.tokens[i] != 0 ? g.tokens[i] : 1;
+    REQUIRE_OK(mf_engine_open(dir, &options, &engine, &error), &error);
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    REQUIRE_OK(mf_session_eval(session, tokens, N_BEFORE, &error), &error);
+    const int32_t bad[] = {1, 2, 0};
+    CHECK_STATUS(mf_session_eval(session, bad, 3, &error), MF_ERR_FORMAT);
+    CHECK_CONTAINS(error.message, "the logits of token 9 are not finite numbers");
+    CHECK_U64(mf_session_position(session), N_BEFORE);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    scratch_remove();
+    golden_free(&g);
+}
+
 /* Each place among the lanes and behind them. */
 static void check_values(void)
 {
@@ -110,6 +140,7 @@ int main(void)
 {
     enum { NOT_A_NUMBER = 0x7FC0, INFINITE = 0x7F80 };
     check_values();
+    check_later();
     check_poisoned("k2_bf16", "model.safetensors", "model.layers.0.input_layernorm.weight",
                    NOT_A_NUMBER, "comes out of layer 0");
     check_poisoned("k2_bf16", "model.safetensors", "model.layers.1.post_attention_layernorm.weight",

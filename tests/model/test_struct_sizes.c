@@ -164,6 +164,9 @@ static void check_in_force(const char *name)
     CHECK_U64(info.page_bytes, p->page_bytes);
     CHECK_U64(info.recurrent_bytes, p->recurrent_bytes);
     CHECK((info.recurrent_bytes != 0) == (info.n_linear_attention_layers != 0));
+    CHECK((info.qk_rope_head_dim != 0) == (info.n_latent_attention_layers != 0));
+    /* one of the three: two pages, one that a mark may share, three states */
+    CHECK_U64(info.session_bytes, 3 * info.page_bytes + 3 * info.recurrent_bytes);
     CHECK_U64(info.state_bytes, e->pool.limit_bytes);
     CHECK_U64(info.mark_bytes, e->mark_limit);
     CHECK_U64(info.mark_bytes, options.state_bytes / 4);
