@@ -413,6 +413,36 @@ static mf_status bind_experts(made_source *m, mf_binder *b, mf_expert_shape *out
     return mf_bind_experts(b, &h, 1, out, error);
 }
 
+/* Stacked in FP8: read in place, so that their scales must be what kernels read. */
+static void check_stacked(made_source *m, mf_tensor_type scales)
+{
+    mf_error error = {0};
+    mf_binder b;
+    mf_expert_shape shape;
+    make_experts(m, scales);
+    m->n_bytes = 0;
+    m->layout = MF_EXPERTS_STACKED;
+    for (int j = 0; j < 3; j++) {
+        const mf_matrix_shape s = shape_of(j);
+        make_fp8(m, m->tensors[j][0], (mf_matrix_shape){N_EXPERTS, s.n_rows, s.n_cols}, scales);
+    }
+    mf_status status = bind_experts(m, &b, &shape, &error);
+    CHECK_STATUS(status, scales == MF_TENSOR_F32 ? MF_OK : MF_ERR_UNSUPPORTED);
+    if (status != MF_OK)
+        CHECK_CONTAINS(error.message, "scales of stacked FP8 experts must be F32");
+    for (int j = 0; j < 3 && status == MF_OK; j++)
+        for (int i = 0; i < 2; i++) {
+            const mf_expert_part *part =
+                &b.experts.parts[MF_MAX_EXPERT_PARTS + MF_MAX_WEIGHT_ARRAYS * j + i];
+            const mf_tensor *t = &m->tensors[j][0][i];
+            CHECK_U64(part->offset, t->offset);
+            CHECK_U64(part->n_bytes * N_EXPERTS, t->n_bytes);
+            CHECK_U64(part->stride, part->n_bytes);
+        }
+    CHECK(!shape.has_resident_scales);
+    mf_binder_free(&b);
+}
+
 /* Where the values are; scales that are not float32 are, expert after expert. */
 static void check_experts(made_source *m, mf_tensor_type scales)
 {
@@ -619,6 +649,8 @@ int main(void)
     check_norms(m);
     check_experts(m, MF_TENSOR_F32);
     check_experts(m, MF_TENSOR_BF16);
+    check_stacked(m, MF_TENSOR_F32);
+    check_stacked(m, MF_TENSOR_BF16);
     check_unlike(m);
     check_fused(m);
     check_packed(m);

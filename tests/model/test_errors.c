@@ -243,6 +243,11 @@ static void missing_packed_experts(void)
     scratch_unlink("packed_experts/layer_02.bin");
 }
 
+static void contradicting_manifest(void)
+{
+    scratch_replace("model_weights.json", "\"bits\": 4", "\"bits\": 8");
+}
+
 static const damage damages[] = {
     {"truncated shard", "hf_bf16", cut_shard, MF_ERR_FORMAT, shard2, ""},
     {"truncated file", "mlx_4bit", cut_single, MF_ERR_FORMAT, mlx, ""},
@@ -286,6 +291,8 @@ static const damage damages[] = {
     {"packed: weights cut short", "packed", cut_packed_weights, MF_ERR_FORMAT, "model_weights", ""},
     {"packed: manifest cut short", "packed", broken_manifest, MF_ERR_FORMAT, "model_weights.json",
      ""},
+    {"packed: bits against shape", "packed", contradicting_manifest, MF_ERR_FORMAT, "",
+     "bits 8, but its shape means 4"},
     {"packed: experts cut short", "packed", cut_packed_experts, MF_ERR_FORMAT,
      "packed_experts/layer_01.bin", ""},
     {"packed: experts missing", "packed", missing_packed_experts, MF_ERR_NOT_FOUND,

@@ -103,6 +103,13 @@ static const refusal refusals[] = {
     UNSUPPORTED("hf_bf16", "\"rope_parameters\": {",
                 "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"rope_parameters\": {",
                 "rope_scaling", "differ"),
+    /* a quantisation that only the text model declares */
+    UNSUPPORTED("hf_bf16", "\"text_config\": {",
+                "\"text_config\": {\"quantization_config\": {\"quant_method\": \"awq\"}, ",
+                "quantization_config.quant_method", "awq"),
+    UNSUPPORTED("hf_bf16", "\"text_config\": {",
+                "\"text_config\": {\"quantization\": {\"quant_method\": \"gptq\"}, ",
+                "quantization.quant_method", "gptq"),
     /* declared as plain, stored quantised */
     TYPE("mlx_4bit", "\"bits\": 4", "\"bits\": 4, \"" QKV "\": false", QKV, "false"),
 };
@@ -234,6 +241,33 @@ static void test_frequencies(void)
     }
 }
 
+/* The factor of cosine and sine, as transformers has it: the two mscales count where both are
+ * given; with one of them, or none, it is that of the paper. */
+static void test_mscale(void)
+{
+    static const struct {
+        double part, all;
+    } cases[] = {{0, 0}, {2, 0}, {0, 0.5}, {2, 0.5}, {0.7, 0.7}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const double part = cases[i].part, all = cases[i].all, log_factor = log(8.0);
+        double expected = 0.1 * log_factor + 1;
+        if (part != 0 && all != 0)
+            expected = (0.1 * part * log_factor + 1) / (0.1 * all * log_factor + 1);
+        mf_hparams h;
+        char rope[200], mscale[40] = "", mscale_all[40] = "";
+        if (part != 0)
+            snprintf(mscale, sizeof mscale, ",\"mscale\":%g", part);
+        if (all != 0)
+            snprintf(mscale_all, sizeof mscale_all, ",\"mscale_all_dim\":%g", all);
+        snprintf(rope, sizeof rope,
+                 "{\"type\":\"yarn\",\"factor\":8,\"original_max_position_embeddings\":1024%s%s}",
+                 mscale, mscale_all);
+        configure(rope, &h);
+        CHECK_MSG(fabs(h.rope.attention_factor - expected) <= 1e-12, "%s: %.17g, expected %.17g",
+                  rope, h.rope.attention_factor, expected);
+    }
+}
+
 /* 0 counts as absent, as for the publishers; so does null. */
 static void test_defaults(void)
 {
@@ -252,6 +286,7 @@ int main(void)
         check_refusal(&refusals[i]);
     test_equals();
     test_frequencies();
+    test_mscale();
     test_defaults();
     scratch_remove();
     return test_result();

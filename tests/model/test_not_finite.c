@@ -112,6 +112,7 @@ static void check_later(void)
     const int32_t bad[] = {1, 2, 0};
     CHECK_STATUS(mf_session_eval(session, bad, 3, &error), MF_ERR_FORMAT);
     CHECK_CONTAINS(error.message, "the logits of token 9 are not finite numbers");
+    CHECK(strncmp(error.message, "the logits", 10) == 0); /* of the only session: no item's */
     CHECK_U64(mf_session_position(session), N_BEFORE);
     mf_session_free(&session);
     mf_engine_close(&engine);
