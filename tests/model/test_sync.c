@@ -657,6 +657,53 @@ static void check_locked(const golden_case *c, const golden *g)
     mf_engine_close(&e);
 }
 
+/* A call that fails leaves its result alone. */
+static void check_untouched(const golden_case *c, const golden *g)
+{
+    mf_engine *e = open_engine(c);
+    mf_session *s = new_session(e);
+    mf_sync_result r, was;
+    mf_error error = {0};
+    memset(&was, 0xa5, sizeof was);
+    r = was;
+    mf_session_set_deadline(s, 1); /* long ago */
+    CHECK_STATUS(mf_session_sync(s, g->tokens, 20, &r, &error), MF_ERR_CANCELLED);
+    CHECK_BYTES(&r, &was, sizeof r);
+    mf_session_set_deadline(s, 0);
+    REQUIRE_OK(mf_session_sync(s, g->tokens, 20, &r, &error), &error);
+    CHECK_U64(r.n_evaluated, 20);
+    mf_session_free(&s);
+    mf_engine_close(&e);
+}
+
+/* Of more marks than are wanted, a state takes those near its end. */
+static void check_near_end(const golden_case *c, const golden *g)
+{
+    static const size_t at[] = {8, 16, 24, 32, 40, 48, 56, 60, 64};
+    static const uint64_t held[5][4] = {{0}, {60}, {56, 60}, {48, 56, 60}, {32, 48, 56, 60}};
+    enum { N = sizeof at / sizeof *at };
+    mf_engine *e = open_engine(c);
+    mf_session *s = new_session(e);
+    mf_error error = {0};
+    for (size_t i = 0, k = 0; i < N; i++) {
+        for (; k < at[i]; k++)
+            REQUIRE_OK(mf_session_eval(s, g->tokens + k % g->n_tokens, 1, &error), &error);
+        if (i + 1 < N)
+            REQUIRE_OK(mf_mark_save(s, &error), &error);
+    }
+    for (uint32_t n_max = 1; n_max <= 4; n_max++) {
+        mf_state *state = NULL;
+        REQUIRE_OK(mf_state_hold(s, 64, &state, &error), &error);
+        mf_state_hold_marks(s, state, n_max);
+        CHECK_U64(state->n_marks, n_max);
+        for (uint32_t i = 0; i < n_max; i++)
+            CHECK_U64(state->marks[i], held[n_max][i]);
+        mf_state_release(&state);
+    }
+    mf_session_free(&s);
+    mf_engine_close(&e);
+}
+
 int main(void)
 {
     static const char *const names[] = {"mlx_4bit", "next_bf16", "v3_bf16", "k2_mlx_4bit"};
@@ -673,6 +720,9 @@ int main(void)
         check_exchanged_entry(c, &g);
         check_diverging(c, &g, i < 2);
         check_locked(c, &g);
+        check_untouched(c, &g);
+        if (i < 2)
+            check_near_end(c, &g);
         check_entry_as_snapshot(c, &g);
         if (i < 2)
             check_damaged_mark(c, &g);
