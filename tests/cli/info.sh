@@ -98,6 +98,21 @@ expect_error "*device_bytes is 1073741824, but device cpu has no memory of its o
 run info "$model" --vram 0
 expect_usage_error "*vram*"
 
+# a cache of exactly a token's experts holds them; one of an expert less is too small
+run info "$model" --json
+experts=$(($(json "$out" n_moe_layers) * $(json "$out" n_experts_per_token)))
+slot=$(json "$out" slot_bytes)
+for n in "$experts" $((experts - 1)); do
+    run info "$model" --json --expert-cache $((n * slot))
+    expect_code 0
+    expect_true [ "$(json "$out" n_slots)" -eq "$n" ]
+    if [ "$n" -eq "$experts" ]; then
+        expect_glob "$out" "*the cache holds a token's working set*"
+    else
+        expect_glob "$out" "*the cache is smaller than a token's working set*"
+    fi
+done
+
 run info "$scratch"
 expect_error "$scratch*"
 # a fraction counts to its sixth digit: 2^30 * 1.123456

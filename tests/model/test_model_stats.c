@@ -146,6 +146,33 @@ static void test_foresight(const char *name)
     close_case(&o);
 }
 
+static void count_warnings(void *user, mf_log_level level, const char *line)
+{
+    *(int *)user += level == MF_LOG_WARNING && strstr(line, "the expert cache holds") != NULL;
+}
+
+/* A cache that holds fewer experts than a token uses is warned of; one that holds them is not. */
+static void test_warning(const char *name)
+{
+    const golden_case *c = golden_case_find(name);
+    mf_engine_options options = golden_options(c);
+    mf_model_info info;
+    mf_error error = {0};
+    REQUIRE_OK(mf_model_inspect(golden_path(name), &options, &info, &error), &error);
+    const uint64_t n_used = (uint64_t)info.n_moe_layers * info.n_experts_per_token;
+    for (uint64_t n = n_used - 1; n <= n_used; n++) {
+        int n_warnings = 0;
+        options.expert_cache_bytes = n * info.slot_bytes;
+        options.log = count_warnings;
+        options.log_user = &n_warnings;
+        mf_engine *engine = golden_open(c, &options);
+        mf_engine_info(engine, &info);
+        CHECK_U64(info.n_slots, n);
+        CHECK_U64(n_warnings, n < n_used);
+        mf_engine_close(&engine);
+    }
+}
+
 int main(void)
 {
     static const char *const names[] = {"mlx_4bit", "hf_bf16", "next_bf16", "packed"};
@@ -155,6 +182,7 @@ int main(void)
         test_everything_cached(names[i]);
         test_times_and_stops(names[i]);
         test_foresight(names[i]);
+        test_warning(names[i]);
     }
     return test_result();
 }

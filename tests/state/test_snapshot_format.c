@@ -182,6 +182,31 @@ static void check_refused(size_t at, uint64_t value, size_t n, const char *what)
     CHECK_CONTAINS(error.message, what);
 }
 
+/* As many marks as a head has room for, and one more: a header that contradicts itself in nothing
+ * else. */
+static void test_most_marks(void)
+{
+    for (uint32_t n = MF_SNAPSHOT_MAX_MARKS; n <= MF_SNAPSHOT_MAX_MARKS + 1; n++) {
+        mf_error error = {0};
+        mf_buffer_source source;
+        mf_snapshot_head h = make_head(), got;
+        const size_t n_bytes = make(whole, sizeof whole);
+        h.n_marks = n;
+        h.n_parts = n + 2;
+        h.parts_bytes = (n + 2) * PART_BYTES;
+        const uint64_t total = mf_snapshot_total_bytes(&h);
+        memcpy(whole + 16, &total, 8);
+        memcpy(whole + 88, &h.n_parts, 8);
+        memcpy(whole + 96, &h.parts_bytes, 8);
+        memcpy(whole + 104, &n, 4);
+        const uint64_t checksum = mf_checksum_of(whole, 120, 0);
+        memcpy(whole + 120, &checksum, 8);
+        mf_buffer_source_init(&source, whole, n_bytes);
+        CHECK_STATUS(mf_snapshot_read_header(&source.source, &got, &error),
+                     n <= MF_SNAPSHOT_MAX_MARKS ? MF_OK : MF_ERR_FORMAT);
+    }
+}
+
 static void test_contradictions(void)
 {
     check_refused(0, 0x41, 1, "MFSTATE");
@@ -424,6 +449,7 @@ int main(void)
     test_layout();
     test_damage();
     test_contradictions();
+    test_most_marks();
     test_token_range();
     test_padding();
     test_mark_range();

@@ -229,6 +229,11 @@ static void check_encoded(const mf_tokenizer *t, const mf_chat_message *messages
     chat.messages = parsed;
     REQUIRE(mf_chat_encode(t, &chat, ids, 8192, &n, &error) == MF_OK);
     CHECK(n_added_of(t, ids, n) > n_added_of(t, expected, n_expected));
+    /* and what the program says itself */
+    const mf_chat_message system[] = {{MF_ROLE_SYSTEM, hostile}, messages[1]};
+    chat.messages = system;
+    REQUIRE(mf_chat_encode(t, &chat, ids, 8192, &n, &error) == MF_OK);
+    CHECK(n_added_of(t, ids, n) > n_added_of(t, expected, n_expected));
     CHECK(mf_chat_encode(t, NULL, ids, 1, &n, &error) == MF_ERR_ARGUMENT);
     CHECK(mf_chat_encode(t, &chat, NULL, 1, &n, &error) == MF_ERR_ARGUMENT);
 }
