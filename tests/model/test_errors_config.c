@@ -110,6 +110,7 @@ static const refusal refusals[] = {
     UNSUPPORTED("hf_bf16", "\"text_config\": {",
                 "\"text_config\": {\"quantization\": {\"quant_method\": \"gptq\"}, ",
                 "quantization.quant_method", "gptq"),
+    TYPE("mlx_4bit", "\"bits\": 4", "\"bits\": 65537", "quantization of", "from 1 to 65536"),
     /* declared as plain, stored quantised */
     TYPE("mlx_4bit", "\"bits\": 4", "\"bits\": 4, \"" QKV "\": false", QKV, "false"),
 };
