@@ -23,6 +23,17 @@ for key in prefill_tokens_per_s decode_tokens_per_s read_bytes_per_token; do
 done
 expect_true [ "$(json "$out" experts_per_token)/$(json "$out" experts_per_token_model)" = 4/4 ]
 
+# multiply-adds a token: all parameters but idle experts and the two tables of the vocabulary
+of() {
+    json "$scratch/info" "$1"
+}
+run info "$model" --json
+cp "$out" "$scratch/info"
+expert=$((3 * $(of hidden_size) * $(of expert_hidden_size)))
+idle=$(($(of n_moe_layers) * ($(of n_experts) - $(of n_experts_per_token)) * expert))
+expect_true [ "$(json "$scratch/streamed" prefill_fma_per_token)" -eq \
+    $(($(of n_parameters) - idle - 2 * $(of n_vocab) * $(of hidden_size))) ]
+
 # with all in memory, after the warm-up, nothing is read; a token touches the same weights
 run bench "$model" --prompt-tokens 40 --gen-tokens 8 --warmup 4 --repeat 1 --measure-ms 0 --json
 expect_code 0

@@ -163,6 +163,13 @@ expect_true [ -z "$(json "$err" generated_tokens)" ]
 run run "$model" --raw -p "Hello there" -n 1 --quiet --stats=json:"$scratch/none/stats"
 expect_code 1
 expect_glob "$err" "moeflux: $scratch/none/stats: cannot open: *"
+# a prompt's text is bounded by the context, to the byte: 1 MiB and 32 bytes a token
+head -c 1050624 /dev/zero | tr '\0' 'a' >"$scratch/long"
+run run "$model" --raw -f "$scratch/long" -n 1 --ctx 64 --quiet
+expect_error "*the context holds 64*"
+printf 'a' >>"$scratch/long"
+run run "$model" --raw -f "$scratch/long" -n 1 --ctx 64 --quiet
+expect_error "*a text of more than 1050624 bytes, the most that is taken here*"
 if [ -c /dev/full ]; then
     run run "$model" --raw -p "Hello there" -n 1 --quiet --stats=json:/dev/full
     expect_code 1
