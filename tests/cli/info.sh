@@ -25,6 +25,7 @@ for model in "$SOURCE"/tests/model/data/*/ "$demo"/; do
         # shellcheck disable=SC2086 # one or two fields
         expect_true [ "$(json "$out" "${pair%%:*}")" = "$(config_number "$model" $fields)" ]
     done
+    floor=$(json "$out" floor_bytes)
     layers=$(json "$out" n_layers)
     n_kinds=0
     for kind in full linear latent; do
@@ -50,6 +51,13 @@ for model in "$SOURCE"/tests/model/data/*/ "$demo"/; do
     run info "$model"
     expect_code 0
     expect_glob "$out" "family*_*form*parameters*least --ram*verdict*runs*"
+    # the least budget is rounded up to a hundredth of its unit, never down
+    expect_glob "$out" "*least --ram *$(awk -v n="$floor" 'BEGIN {
+        for (at = 1; n >= 1024; at++)
+            n /= 1024
+        up = int(n * 100)
+        printf "%.2f %s", (up < n * 100 ? up + 1 : up) / 100, substr("  BKiBMiBGiB", at * 3 - 2, 3)
+    }')*"
 done
 expect_true [ "$n_models" -gt 0 ]
 
