@@ -242,9 +242,7 @@ static uint32_t first_for(const mf_expert_store *store, const mf_load_queue *que
 static bool has_more(const mf_expert_store *store, uint32_t lane)
 {
     const mf_expert_lane *l = &store->lanes[lane];
-    mf_expert_cursor cursor = l->cursor;
-    mf_io_read read;
-    return mf_expert_plan_next(&store->loads[l->load].plan, store->io, lane, &cursor, NULL, &read);
+    return mf_expert_plan_has_next(&store->loads[l->load].plan, store->io, lane, &l->cursor);
 }
 
 /* The lane's next read; false if there is none to be sent now. n_in_flight: of the lane, with those

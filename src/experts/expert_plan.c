@@ -133,12 +133,26 @@ uint32_t mf_expert_plan_lanes(const mf_expert_plan *plan, const mf_io *io)
     return lanes;
 }
 
+/* The extent that the lane's next read is of; n_extents: there is none. */
+static uint32_t next_extent(const mf_expert_plan *plan, const mf_io *io, uint32_t lane,
+                            const mf_expert_cursor *cursor)
+{
+    uint32_t i = cursor->extent;
+    while (i < plan->n_extents && mf_io_file_lane(io, plan->extents[i].file) != lane)
+        i++;
+    return i;
+}
+
+bool mf_expert_plan_has_next(const mf_expert_plan *plan, const mf_io *io, uint32_t lane,
+                             const mf_expert_cursor *cursor)
+{
+    return next_extent(plan, io, lane, cursor) < plan->n_extents;
+}
+
 bool mf_expert_plan_next(const mf_expert_plan *plan, const mf_io *io, uint32_t lane,
                          mf_expert_cursor *cursor, unsigned char *memory, mf_io_read *read)
 {
-    while (cursor->extent < plan->n_extents &&
-           mf_io_file_lane(io, plan->extents[cursor->extent].file) != lane)
-        cursor->extent++;
+    cursor->extent = next_extent(plan, io, lane, cursor);
     if (cursor->extent == plan->n_extents)
         return false;
     const mf_expert_extent *extent = &plan->extents[cursor->extent];

@@ -44,6 +44,8 @@ typedef struct mf_expert_cursor {
     uint32_t done_bytes; /* of the extent */
 } mf_expert_cursor;
 
+bool mf_expert_plan_has_next(const mf_expert_plan *plan, const mf_io *io, uint32_t lane,
+                             const mf_expert_cursor *cursor);
 /* Fills all but the tag, for an expert that is read to `memory`; false when there are no more. */
 bool mf_expert_plan_next(const mf_expert_plan *plan, const mf_io *io, uint32_t lane,
                          mf_expert_cursor *cursor, unsigned char *memory, mf_io_read *read);
