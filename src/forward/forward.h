@@ -15,11 +15,6 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
 
 /* -- experts on a device of their own (expert_device.c); nothing is done where they have none -- */
 
-static inline bool mf_experts_are_apart(const mf_runner *r)
-{
-    return r->experts != r->backend;
-}
-
 /* Memory of the process for what goes there and comes back. */
 mf_status mf_expert_device_prepare(mf_runner *r, mf_error *error);
 /* The experts' resident scales, once they are loaded. */

@@ -51,6 +51,12 @@ typedef struct mf_runner {
     uint64_t n_tokens, expert_bytes_touched;
 } mf_runner;
 
+/* On a device of their own (expert_device.c). */
+static inline bool mf_experts_are_apart(const mf_runner *r)
+{
+    return r->experts != r->backend;
+}
+
 /* Every kind of layer that there is. */
 extern const mf_layer_kind_ops *const mf_layer_kind_table[MF_N_LAYER_KINDS];
 

@@ -245,6 +245,7 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
                                         const mf_budget_place *place)
 {
     const bool are_apart = m->plan.expert_act_bytes != 0;
+    const uint64_t slot_bytes = mf_expert_slot_bytes(map); /* looks at every expert */
     return (mf_budget_request){
         .ram_bytes = options->ram_bytes,
         .expert_cache_bytes = options->expert_cache_bytes,
@@ -256,14 +257,14 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
             m->plan.host_bytes + mf_expert_store_bytes(map, 0) +
             mf_mark_logits_bytes(m->plan.mark_bytes, m->plan.page_bytes + m->plan.recurrent_bytes,
                                  m->h.n_vocab),
-        .slot_bytes = mf_expert_slot_bytes(map),
+        .slot_bytes = slot_bytes,
         .slot_host_bytes =
             (mf_expert_store_bytes(map, 1024) - mf_expert_store_bytes(map, 0)) / 1024 + 1,
         .tokenizer_file_bytes = mf_tokenizer_file_bytes(m->source->path),
         .place = *place,
         .expert_resident_bytes = are_apart ? mf_expert_scales_bytes(&m->h, &m->weights) : 0,
         .expert_act_bytes = m->plan.expert_act_bytes,
-        .staging_bytes = staging_bytes(m, mf_expert_slot_bytes(map), place),
+        .staging_bytes = staging_bytes(m, slot_bytes, place),
         .available_bytes = mf_memory_available_bytes(),
         .n_experts_total = (uint64_t)m->h.n_moe_layers * m->h.n_experts,
         .n_slots_min = m->k,

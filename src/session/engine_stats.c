@@ -21,7 +21,7 @@ static void end_turn(mf_engine *engine)
 static uint64_t weight_bytes(const mf_runner *r)
 {
     uint64_t n_bytes = r->backend->ops->weight_bytes(r->backend);
-    if (r->experts != r->backend)
+    if (mf_experts_are_apart(r))
         n_bytes += r->experts->ops->weight_bytes(r->experts);
     return n_bytes;
 }
@@ -139,7 +139,7 @@ mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "mf_engine_measure_compute: engine or a result is NULL");
     const mf_span spans[] = {{{MF_BUFFER_RESIDENT}, 0}, {{MF_BUFFER_SLOTS}, 0}};
-    const uint32_t n_spans = engine->runner.experts == engine->runner.backend ? 2 : 1;
+    const uint32_t n_spans = mf_experts_are_apart(&engine->runner) ? 1 : 2;
     MF_TRY(take_turn(engine, error));
     /* Slots that were never filled are not backed by memory: reading them would measure the zero
      * page. */

@@ -148,19 +148,34 @@ static size_t piece_of(size_t n_left)
     return n_left < MF_SNAPSHOT_PIECE_BYTES ? n_left : MF_SNAPSHOT_PIECE_BYTES;
 }
 
+typedef struct part_writer {
+    mf_byte_sink *sink;
+    mf_checksum checksum;
+} part_writer;
+
+static mf_status write_piece(void *ctx, const unsigned char *bytes, size_t n_bytes, mf_error *error)
+{
+    part_writer *w = ctx;
+    mf_checksum_add(&w->checksum, bytes, n_bytes);
+    return w->sink->write(w->sink, bytes, n_bytes, error);
+}
+
+static mf_status end_part(const part_writer *w, mf_error *error)
+{
+    const uint64_t checksum = mf_checksum_end(&w->checksum);
+    return w->sink->write(w->sink, &checksum, 8, error);
+}
+
 mf_status mf_snapshot_write_part(mf_byte_sink *sink, const mf_snapshot_head *head, uint64_t i,
                                  const void *data, size_t n_bytes, mf_error *error)
 {
-    mf_checksum c;
-    mf_checksum_begin(&c, head->checksum + i);
-    for (size_t done = 0; done < n_bytes;) {
-        size_t n = piece_of(n_bytes - done);
-        mf_checksum_add(&c, (const unsigned char *)data + done, n);
-        MF_TRY(sink->write(sink, (const unsigned char *)data + done, n, error));
-        done += n;
+    part_writer w = {.sink = sink};
+    mf_checksum_begin(&w.checksum, head->checksum + i);
+    for (size_t done = 0, n; done < n_bytes; done += n) {
+        n = piece_of(n_bytes - done);
+        MF_TRY(write_piece(&w, (const unsigned char *)data + done, n, error));
     }
-    const uint64_t checksum = mf_checksum_end(&c);
-    return sink->write(sink, &checksum, 8, error);
+    return end_part(&w, error);
 }
 
 static void decode_header(const unsigned char *header, mf_snapshot_head *out)
@@ -270,18 +285,6 @@ mf_status mf_snapshot_read_tokens(mf_byte_source *source, mf_snapshot_head *head
     return check_values(head, tokens, error);
 }
 
-typedef struct part_writer {
-    mf_byte_sink *sink;
-    mf_checksum checksum;
-} part_writer;
-
-static mf_status write_piece(void *ctx, const unsigned char *bytes, size_t n_bytes, mf_error *error)
-{
-    part_writer *w = ctx;
-    mf_checksum_add(&w->checksum, bytes, n_bytes);
-    return w->sink->write(w->sink, bytes, n_bytes, error);
-}
-
 mf_status mf_snapshot_write_part_from(mf_byte_sink *sink, const mf_snapshot_head *head, uint64_t i,
                                       const mf_part_place *from, size_t n_bytes, mf_error *error)
 {
@@ -289,8 +292,7 @@ mf_status mf_snapshot_write_part_from(mf_byte_sink *sink, const mf_snapshot_head
     part_writer w = {.sink = sink};
     mf_checksum_begin(&w.checksum, head->checksum + i);
     MF_TRY(m->visit(m->ctx, from, n_bytes, write_piece, &w, error));
-    const uint64_t checksum = mf_checksum_end(&w.checksum);
-    return sink->write(sink, &checksum, 8, error);
+    return end_part(&w, error);
 }
 
 static mf_status check_part(mf_byte_source *source, const mf_snapshot_head *head, uint64_t i,
@@ -305,20 +307,6 @@ static mf_status check_part(mf_byte_source *source, const mf_snapshot_head *head
     return MF_OK;
 }
 
-mf_status mf_snapshot_read_part(mf_byte_source *source, const mf_snapshot_head *head, uint64_t i,
-                                void *dest, size_t n_bytes, mf_error *error)
-{
-    mf_checksum c;
-    mf_checksum_begin(&c, head->checksum + i);
-    for (size_t done = 0; done < n_bytes;) {
-        size_t n = piece_of(n_bytes - done);
-        MF_TRY(source->read(source, (unsigned char *)dest + done, n, error));
-        mf_checksum_add(&c, (unsigned char *)dest + done, n);
-        done += n;
-    }
-    return check_part(source, head, i, &c, error);
-}
-
 typedef struct part_reader {
     mf_byte_source *source;
     mf_checksum checksum;
@@ -330,6 +318,18 @@ static mf_status read_piece(void *ctx, unsigned char *bytes, size_t n_bytes, mf_
     MF_TRY(r->source->read(r->source, bytes, n_bytes, error));
     mf_checksum_add(&r->checksum, bytes, n_bytes);
     return MF_OK;
+}
+
+mf_status mf_snapshot_read_part(mf_byte_source *source, const mf_snapshot_head *head, uint64_t i,
+                                void *dest, size_t n_bytes, mf_error *error)
+{
+    part_reader r = {.source = source};
+    mf_checksum_begin(&r.checksum, head->checksum + i);
+    for (size_t done = 0, n; done < n_bytes; done += n) {
+        n = piece_of(n_bytes - done);
+        MF_TRY(read_piece(&r, (unsigned char *)dest + done, n, error));
+    }
+    return check_part(source, head, i, &r.checksum, error);
 }
 
 mf_status mf_snapshot_read_part_to(mf_byte_source *source, const mf_snapshot_head *head, uint64_t i,

@@ -25,7 +25,7 @@ static unsigned char *load(mf_backend *be, const mf_model *m, uint32_t n_threads
     return bytes;
 }
 
-static void check_model(mf_backend *cpu, mf_backend *strict, const char *path)
+static mf_model read_model(const char *path)
 {
     mf_error error = {0};
     mf_model m;
@@ -33,6 +33,12 @@ static void check_model(mf_backend *cpu, mf_backend *strict, const char *path)
     mf_engine_options_default(&options);
     const mf_allocator a = mf_allocator_default();
     REQUIRE_OK(mf_model_read(&a, path, &options, mf_layer_kind_table, &m, &error), &error);
+    return m;
+}
+
+static void check_model(mf_backend *cpu, mf_backend *strict, const char *path)
+{
+    mf_model m = read_model(path);
     uint64_t n_bytes = m.binder.resident_bytes;
     unsigned char *direct = load(cpu, &m, 1);
     for (uint32_t n_threads = 1; n_threads <= 3; n_threads++) {
@@ -52,12 +58,8 @@ static void check_model(mf_backend *cpu, mf_backend *strict, const char *path)
 static void check_lost(const char *path)
 {
     mf_error error = {0};
-    mf_model m;
-    mf_engine_options options;
-    mf_engine_options_default(&options);
-    const mf_allocator a = mf_allocator_default();
+    mf_model m = read_model(path);
     const mf_backend_options backend = {.n_threads = 1};
-    REQUIRE_OK(mf_model_read(&a, path, &options, mf_layer_kind_table, &m, &error), &error);
     for (uint64_t n = 1; n <= 4; n++) {
         mf_backend *be = NULL;
         mf_buffer buffer = {0};
@@ -78,11 +80,7 @@ static void check_lost(const char *path)
 static void check_cut(mf_backend *be, const char *path)
 {
     mf_error error = {0};
-    mf_model m;
-    mf_engine_options options;
-    mf_engine_options_default(&options);
-    const mf_allocator a = mf_allocator_default();
-    REQUIRE_OK(mf_model_read(&a, path, &options, mf_layer_kind_table, &m, &error), &error);
+    mf_model m = read_model(path);
     mf_buffer buffer = {0};
     REQUIRE_OK(be->ops->buffer_create(be, m.binder.resident_bytes, mf_backend_operand_use(be),
                                       "weights", &buffer, &error),
