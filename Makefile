@@ -28,6 +28,7 @@ demo: all
 	build/moeflux run models/demo -p "Once upon a time" -n 256 --ram $(DEMO_RAM) --seed 0 --stats
 
 test: build/build.ninja
+	@sh tools/setup.sh --test
 	cmake --build build
 	@sh tools/run_tests.sh build
 

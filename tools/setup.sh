@@ -1,22 +1,31 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Installs the Debian or Ubuntu packages that building moeflux needs and this machine lacks.
-# `--dev` adds what .ci/run needs. NO_INSTALL=1: only lists them, and fails if there are any.
+# `--dev` adds what .ci/run needs, `--test` a Vulkan device in software for the GPU's tests.
+# NO_INSTALL=1: only lists them, and fails if there are any. Those for GPUs may be missing: without
+# libvulkan-dev moeflux is built without GPUs, without a device their tests are skipped.
 # Needs nothing itself but a POSIX shell, dpkg and apt-get.
 set -eu
 
 packages="build-essential cmake ninja-build pkg-config libpcre2-dev libutf8proc-dev liburing-dev libedit-dev libxxhash-dev"
+optional="libvulkan-dev"
 case "${1:-}" in
 "") ;;
---dev) packages="$packages clang clang-format-14 clang-tidy libclang-rt-14-dev" ;;
+--test) optional="$optional mesa-vulkan-drivers" ;;
+--dev)
+    packages="$packages clang clang-format-14 clang-tidy libclang-rt-14-dev"
+    packages="$packages libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers spirv-cross python3-venv"
+    optional=""
+    ;;
 -h | --help)
-    echo "Usage: sh tools/setup.sh [--dev]"
+    echo "Usage: sh tools/setup.sh [--dev | --test]"
     echo "Installs the Debian or Ubuntu packages that building moeflux needs and this machine lacks."
-    echo "--dev adds what .ci/run needs. With NO_INSTALL=1 it only lists them."
+    echo "--dev adds what .ci/run needs, --test a Vulkan device in software for the GPU's tests."
+    echo "With NO_INSTALL=1 it only lists them."
     exit 0
     ;;
 *)
-    echo "setup: '$1' is not an option; there is --dev, and --help" >&2
+    echo "setup: '$1' is not an option; there are --dev, --test and --help" >&2
     exit 2
     ;;
 esac
@@ -32,15 +41,21 @@ if ! command -v dpkg-query >/dev/null 2>&1; then
     exit 1
 fi
 
-missing=""
-for package in $packages; do
-    # pkg-config became a transitional package of pkgconf; either will do, as will any provider.
-    state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
-    [ "$state" = "installed" ] || missing="$missing $package"
-done
-[ -z "$missing" ] && exit 0
+# missing_of PACKAGES...: those of them that are not installed.
+missing_of() {
+    for package in "$@"; do
+        # pkg-config became a transitional package of pkgconf; either will do, as will any provider.
+        state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+        [ "$state" = "installed" ] || printf ' %s' "$package"
+    done
+}
+# shellcheck disable=SC2086 # lists of words
+missing=$(missing_of $packages) missing_optional=$(missing_of $optional)
+[ -z "$missing$missing_optional" ] && exit 0
 
 if [ "${NO_INSTALL:-}" = "1" ]; then
+    [ -z "$missing_optional" ] || echo "setup: for GPUs these packages are missing:$missing_optional" >&2
+    [ -z "$missing" ] && exit 0
     echo "setup: these packages are missing:$missing" >&2
     echo "setup: NO_INSTALL=1 is set, so nothing was installed" >&2
     exit 1
@@ -50,19 +65,28 @@ as_root=""
 if [ "$(id -u)" != "0" ]; then
     if ! command -v sudo >/dev/null 2>&1; then
         echo "setup: these packages are missing, and there is no sudo; as root, please type:" >&2
-        echo "    apt-get install$missing" >&2
+        echo "    apt-get install$missing$missing_optional" >&2
+        [ -z "$missing" ] && exit 0
         exit 1
     fi
     as_root="sudo"
 fi
 
-echo "setup: installing${as_root:+ (with sudo)}:$missing"
-export DEBIAN_FRONTEND=noninteractive
+# install PACKAGES...
+install() {
+    $as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "$@" </dev/null >/dev/null
+}
+
+echo "setup: installing${as_root:+ (with sudo)}:$missing$missing_optional"
 $as_root apt-get update -qq || echo "setup: apt-get update failed; trying with the lists there are" >&2
-# shellcheck disable=SC2086 # a list of words
-$as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -qq --no-install-recommends $missing </dev/null >/dev/null || {
+# shellcheck disable=SC2086 # lists of words
+if [ -n "$missing" ] && ! install $missing; then
     echo "setup: could not install:$missing" >&2
     exit 1
-}
+fi
+# shellcheck disable=SC2086
+if [ -n "$missing_optional" ] && ! install $missing_optional; then
+    echo "setup: could not install, and goes on without:$missing_optional" >&2
+fi
 echo "setup: done"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The choice of a backend (the CPU is the only one so far), and what is built on any backend's
- * functions. */
+/* The choice of a backend, and what is built on any backend's functions. */
 #include "backend/backend.h"
 
 #include "backend/cpu/cpu_backend.h"
+#include "backend/vulkan/vulkan_backend.h"
 
 #include <string.h>
 
@@ -19,8 +19,9 @@ static bool is_cpu(const char *device)
 
 mf_status mf_backend_check_device(const char *option, const char *device, mf_error *error)
 {
-    if (!is_cpu(device))
-        return mf_fail(error, MF_ERR_ARGUMENT, "%s '%s' is not known; there are: auto, cpu", option,
+    if (!is_cpu(device) && !mf_vulkan_is_name(device))
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "%s '%s' is not known; there are: auto, cpu, vulkan, vulkan:N", option,
                        device);
     return MF_OK;
 }
@@ -38,11 +39,15 @@ bool mf_backend_are_apart(const char *device, const char *expert_device)
 mf_status mf_backend_open(const mf_backend_options *options, mf_backend **out, mf_error *error)
 {
     MF_TRY(mf_backend_check_device("device", options->device, error));
+    if (mf_vulkan_is_name(options->device))
+        return mf_vulkan_backend_create(options, out, error);
     return mf_cpu_backend_create(options, out, error);
 }
 
 uint64_t mf_backend_host_bytes(const char *device, uint64_t n_rows, uint64_t n_cols)
 {
+    if (mf_vulkan_is_name(device))
+        return mf_vulkan_host_bytes(n_rows, n_cols);
     return is_cpu(device) ? mf_cpu_host_bytes(n_rows, n_cols) : 0;
 }
 

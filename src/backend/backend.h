@@ -422,8 +422,10 @@ typedef struct mf_backend_options {
     mf_allocator allocator;
     uint32_t n_threads;      /* of the CPU; 0: one per available CPU */
     uint32_t cpu_tier_limit; /* as mf_kernels_get */
-    const char *device;      /* "auto" (also NULL: the best there is), "cpu" */
-    uint64_t device_bytes;   /* of the device's own memory, at most; 0: what is free */
+    /* "auto" (also NULL: the best there is), "cpu", "vulkan" (the best GPU), "vulkan:N" */
+    const char *device;
+    uint64_t device_bytes; /* of the device's own memory, at most; 0: what is free */
+    const char *cache_dir; /* where a device's compiled shaders are kept; NULL: nowhere */
 } mf_backend_options;
 
 /* Opens the backend that the options ask for. ops->destroy ends it. Errors: MF_ERR_ARGUMENT (the

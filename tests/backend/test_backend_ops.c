@@ -1,268 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The op list over the backend interface: every operation against float64, the same bits for any
- * number of threads and any cut of the batch, and the corners of the contracts. run_list and
- * run_corners take any backend; here the CPU's, in every tier that the machine has.
+ * number of threads and any cut of the batch, and the corners of the contracts. Here on the CPU's
+ * backend, in every tier that the machine has.
  */
 #include "kernels/kernels.h"
-#include "op_cases.h"
+#include "op_list.h"
 #include "strict_backend.h"
 #include "test.h"
 
 #define MAX_THREADS 3u
-
-typedef struct list_options {
-    const char *label;
-    double slack_factor; /* times the error that float32 on one core may make */
-    uint32_t skew;       /* bytes past alignment that weights may be put at */
-    /* [n_op_cases] results of an earlier run that must come out the same; NULL entries are filled.
-     * NULL: none. */
-    unsigned char **same;
-} list_options;
-
-static void check_same(const op_case *c, const scene *s, const list_options *o, const char *what,
-                       uint32_t n, const unsigned char *got, const unsigned char *want)
-{
-    size_t word = scene_differs(s, got, want);
-    CHECK_MSG(word == SIZE_MAX, "%s, %s: %s %u: other bits at byte %zu", o->label, c->name, what, n,
-              word * 4);
-}
-
-static void check_values(const op_case *c, const scene *s, const list_options *o, uint32_t step,
-                         const unsigned char *result)
-{
-    size_t word = scene_check(s, result, o->slack_factor);
-    if (word == SIZE_MAX) {
-        CHECK(true);
-        return;
-    }
-    float got;
-    memcpy(&got, result + 4 * word, 4);
-    CHECK_MSG(false, "%s, %s, step %u: byte %zu (role %d) is %.9g, expected %.9g +- %.3g", o->label,
-              c->name, step, word * 4, s->roles[word], (double)got, s->want[word],
-              s->slack[word] * o->slack_factor);
-}
-
-static void run_case(mf_backend *be, const op_case *c, scene *s, const list_options *o,
-                     unsigned char **same)
-{
-    static const uint32_t steps[] = {SCENE_WHOLE, 1, 3, 32, SCENE_ALONE, SCENE_REVERSED};
-    mf_error error = {0};
-    unsigned char *whole = malloc(s->n_bytes), *pieces = malloc(s->n_bytes);
-    REQUIRE(whole != NULL && pieces != NULL);
-    CHECK_MSG(be->ops->supports_op(be, &s->op), "%s: %s is not supported", o->label, c->name);
-    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
-        if ((steps[i] == SCENE_REVERSED && s->op.kind != MF_OP_EXPERTS) ||
-            (steps[i] == SCENE_ALONE && s->sequences[0].n_rows == 0))
-            continue;
-        unsigned char *result = i == 0 ? whole : pieces;
-        REQUIRE_OK(scene_play(s, be, steps[i], result, &error), &error);
-        check_values(c, s, o, steps[i], result);
-        if (i > 0)
-            check_same(c, s, o, "in pieces of", steps[i], pieces, whole);
-    }
-    if (same != NULL && *same != NULL)
-        check_same(c, s, o, "against an earlier run", 0, whole, *same);
-    free(pieces);
-    if (same != NULL && *same == NULL)
-        *same = whole;
-    else
-        free(whole);
-}
-
-/* The list over any backend. */
-static void run_list(mf_backend *be, scene *s, const list_options *o)
-{
-    mf_error error = {0};
-    for (size_t i = 0; i < n_op_cases; i++) {
-        mf_buffer buffer = {0};
-        REQUIRE_OK(be->ops->buffer_create(be, SCENE_BYTES, MF_USE_DEVICE, "scene", &buffer, &error),
-                   &error);
-        op_case_build(&op_cases[i], s, buffer, o->skew);
-        run_case(be, &op_cases[i], s, o, o->same != NULL ? &o->same[i] : NULL);
-        be->ops->buffer_free(be, buffer);
-    }
-}
-
-/* ----------------------------------------------------------------------------------- corners */
-
-typedef struct desk {
-    mf_backend *be;
-    mf_buffer buffer;
-} desk;
-
-/* Operands of the corners lie 4096 bytes apart. */
-static mf_span put(const desk *d, uint32_t at, const void *values, size_t n_bytes)
-{
-    mf_span span = {d->buffer, (uint64_t)at * 4096};
-    d->be->ops->write(d->be, span, values, n_bytes);
-    return span;
-}
-
-static void run_op(const desk *d, const mf_op *op)
-{
-    mf_error error = {0};
-    REQUIRE_OK(d->be->ops->reserve(d->be, op, &error), &error);
-    d->be->ops->record(d->be, op);
-}
-
-static void get(const desk *d, mf_span span, void *values, size_t n_bytes)
-{
-    mf_error error = {0};
-    REQUIRE_OK(mf_backend_read(d->be, span, values, n_bytes, &error), &error);
-}
-
-static void top_k(const desk *d, const float *logits, uint32_t n, uint32_t k, bool normalise,
-                  int32_t *ids, float *weights)
-{
-    memset(ids, 0xff, k * sizeof *ids);
-    memset(weights, 0xff, k * sizeof *weights);
-    mf_op op = {.kind = MF_OP_ROUTE, .n_rows = 1};
-    op.u.route.logits = put(d, 0, logits, n * sizeof *logits);
-    op.u.route.ids = put(d, 1, ids, k * sizeof *ids);
-    op.u.route.weights = put(d, 2, weights, k * sizeof *weights);
-    op.u.route.n_experts = n;
-    op.u.route.k = k;
-    op.u.route.normalise = normalise;
-    op.u.route.n_groups = op.u.route.k_groups = 1;
-    op.u.route.scale = 1.0f;
-    run_op(d, &op);
-    get(d, op.u.route.ids, ids, k * sizeof *ids);
-    get(d, op.u.route.weights, weights, k * sizeof *weights);
-}
-
-static void check_ties(const desk *d)
-{
-    static const float ties[] = {1, 3, 2, 3, -5, 2, 3, 1, 2};
-    static const int32_t order[] = {1, 3, 6, 2, 5, 8, 0, 7, 4};
-    int32_t ids[9];
-    float weights[9], equal[9] = {0};
-    for (uint32_t k = 1; k <= 9; k++) {
-        top_k(d, ties, 9, k, false, ids, weights);
-        CHECK_BYTES(ids, order, k * sizeof *ids);
-        for (uint32_t j = 1; j < k; j++)
-            CHECK_MSG(weights[j] <= weights[j - 1], "weight %u rises", j);
-        top_k(d, equal, 9, k, true, ids, weights);
-        double sum = 0.0;
-        for (uint32_t j = 0; j < k; j++) {
-            CHECK_U64(ids[j], j);
-            sum += weights[j];
-        }
-        CHECK_MSG(fabs(sum - 1.0) < 1e-6, "%u normalised weights add up to %g", k, sum);
-    }
-}
-
-/* Nothing sensible comes of NaN and infinity, but the ids are used as indices: each in range, and
- * none twice. */
-static void check_not_a_number(const desk *d)
-{
-    static const float odd[] = {NAN, INFINITY, -INFINITY, -NAN, 3e38f, -3e38f};
-    float logits[37], weights[37];
-    int32_t ids[37];
-    uint64_t random = 1;
-    for (uint32_t round = 0; round < 60; round++) {
-        uint32_t k = round % 3 == 0 ? 37 : 1 + round % 8;
-        for (uint32_t i = 0; i < 37; i++) {
-            uint64_t r = test_random(&random) >> 20;
-            bool is_odd = round % 4 == 3 || r % 4 == 0;
-            logits[i] = round == 0 ? NAN : is_odd ? odd[r / 4 % 6] : (float)(r % 64) / 8.0f;
-        }
-        top_k(d, logits, 37, k, round % 2 == 0, ids, weights);
-        bool seen[37] = {false};
-        for (uint32_t j = 0; j < k; j++) {
-            bool in_range = ids[j] >= 0 && ids[j] < 37;
-            CHECK_MSG(in_range && !seen[ids[j]], "round %u: id %u is %d", round, j, ids[j]);
-            if (in_range)
-                seen[ids[j]] = true;
-        }
-    }
-}
-
-/* Of sigmoid scores one may be NaN alone: it comes after every number, also in the rank of groups.
- */
-static void check_scores_not_a_number(const desk *d)
-{
-    static const float logits[] = {NAN, 1, -2, NAN, 3, 0, NAN, -9};
-    static const int32_t order[] = {4, 1, 5, 2, 7};
-    mf_op op = {.kind = MF_OP_ROUTE, .n_rows = 1};
-    op.u.route.score = MF_SCORE_SIGMOID;
-    op.u.route.n_experts = 8;
-    op.u.route.scale = 1.0f;
-    op.u.route.ids = put(d, 1, order, sizeof order);
-    op.u.route.weights = put(d, 2, logits, sizeof logits);
-    for (uint32_t n_groups = 1; n_groups <= 2; n_groups++) {
-        op.u.route.n_groups = op.u.route.k_groups = n_groups;
-        for (uint32_t k = 1; k <= 5; k++) {
-            int32_t ids[8];
-            float weights[8];
-            op.u.route.logits = put(d, 0, logits, sizeof logits);
-            op.u.route.k = k;
-            run_op(d, &op);
-            get(d, op.u.route.ids, ids, k * sizeof *ids);
-            get(d, op.u.route.weights, weights, k * sizeof *weights);
-            CHECK_BYTES(ids, order, k * sizeof *ids);
-            for (uint32_t j = 0; j < k; j++)
-                CHECK(isfinite(weights[j]));
-        }
-    }
-}
-
-/* The order of picks decides the rounding; where the experts' rows lie does not. */
-static void check_combine_order(const desk *d)
-{
-    static const float values[] = {1e8f, 1.0f, -1e8f};
-    /* place[j] of the pick j, and what ((0 + first) + second) + third gives */
-    static const struct {
-        uint32_t place[3];
-        float sum;
-    } orders[] = {{{0, 1, 2}, 0.0f}, {{0, 2, 1}, 1.0f}, {{1, 0, 2}, 0.0f},
-                  {{2, 0, 1}, 1.0f}, {{1, 2, 0}, 0.0f}, {{2, 1, 0}, 0.0f}};
-    static const float ones[] = {1, 1, 1}, zero[37] = {0};
-    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
-        float experts[3][37], x[37];
-        for (uint32_t e = 0; e < 3; e++) {
-            for (uint32_t c = 0; c < 37; c++)
-                experts[e][c] = values[e];
-        }
-        mf_op op = {.kind = MF_OP_COMBINE, .n_rows = 1};
-        op.u.combine.x = put(d, 0, zero, sizeof zero);
-        op.u.combine.weights = put(d, 1, ones, sizeof ones);
-        op.u.combine.experts = put(d, 2, experts, sizeof experts);
-        op.u.combine.shared = put(d, 3, zero, sizeof zero);
-        op.u.combine.shared_gate = put(d, 4, zero, sizeof zero[0]);
-        op.u.combine.place = orders[i].place;
-        op.u.combine.n_cols = 37;
-        op.u.combine.k = 3;
-        run_op(d, &op);
-        get(d, op.u.combine.x, x, sizeof x);
-        for (uint32_t c = 0; c < 37; c++)
-            CHECK_MSG(x[c] == orders[i].sum, "order %zu, column %u: %g", i, c, (double)x[c]);
-    }
-}
-
-static void check_support(mf_backend *be)
-{
-    mf_op op = {.kind = (mf_op_kind)0, .n_rows = 1};
-    CHECK(!be->ops->supports_op(be, &op));
-    op.kind = (mf_op_kind)(MF_OP_LATENT_ATTENTION + 1);
-    CHECK(!be->ops->supports_op(be, &op));
-    op.kind = (mf_op_kind)0x7fffffff;
-    CHECK(!be->ops->supports_op(be, &op));
-}
-
-static void run_corners(mf_backend *be)
-{
-    mf_error error = {0};
-    desk d = {.be = be};
-    REQUIRE_OK(be->ops->buffer_create(be, 8 * 4096, MF_USE_DEVICE, "corners", &d.buffer, &error),
-               &error);
-    check_ties(&d);
-    check_not_a_number(&d);
-    check_scores_not_a_number(&d);
-    check_combine_order(&d);
-    check_support(be);
-    be->ops->buffer_free(be, d.buffer);
-}
 
 /* ----------------------------------------------------------------------------------- the CPU */
 
@@ -279,8 +26,8 @@ static void run_strict(scene *s, unsigned char **same)
         snprintf(label, sizeof label, "strict %s, seed %u", be->ops->device_name(be),
                  (unsigned)seed);
         const list_options o = {.label = label, .slack_factor = 1.0, .skew = 1, .same = same};
-        run_list(be, s, &o);
-        run_corners(be);
+        (void)op_list_run(be, s, &o);
+        op_corners_run(be);
         strict_stats stats;
         strict_backend_stats(be, &stats);
         CHECK(stats.n_overtakes > 0 && stats.n_executed > 1000);
@@ -301,8 +48,8 @@ static void run_cpu_tier(scene *s, uint32_t tier)
         snprintf(label, sizeof label, "%s %s, %u threads", be->ops->name, be->ops->device_name(be),
                  n_threads);
         const list_options o = {.label = label, .slack_factor = 1.0, .skew = 1, .same = same};
-        run_list(be, s, &o);
-        run_corners(be);
+        (void)op_list_run(be, s, &o);
+        op_corners_run(be);
         be->ops->destroy(be);
     }
     if ((uint32_t)mf_kernels_get(0)->tier == tier)

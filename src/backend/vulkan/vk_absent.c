@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* In a build without Vulkan's headers: the names are known, the devices are not. */
+#include "backend/vulkan/vulkan_backend.h"
+
+#include "base/status.h"
+
+#include <string.h>
+
+bool mf_vulkan_is_name(const char *device)
+{
+    return device != NULL && strncmp(device, "vulkan", 6) == 0 &&
+           (device[6] == 0 || device[6] == ':');
+}
+
+uint32_t mf_vulkan_devices(mf_vulkan_device *out, const char **why)
+{
+    (void)out;
+    *why = "this build has no Vulkan";
+    return 0;
+}
+
+mf_status mf_vulkan_backend_create(const mf_backend_options *options, mf_backend **out,
+                                   mf_error *error)
+{
+    (void)out;
+    return mf_fail(error, MF_ERR_UNSUPPORTED,
+                   "device '%s': this build has no Vulkan (its headers were missing)",
+                   options->device);
+}
+
+uint64_t mf_vulkan_host_bytes(uint64_t n_rows, uint64_t n_cols)
+{
+    (void)n_rows;
+    (void)n_cols;
+    return 0;
+}

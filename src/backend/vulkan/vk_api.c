@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/* The loader is opened when it is first needed: who has none runs on the CPU. */
+#include "backend/vulkan/vk_api.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+static PFN_vkVoidFunction loader_symbol(void *library)
+{
+    /* ISO C knows no cast from an object's pointer to a function's; POSIX has dlsym do it. */
+    PFN_vkVoidFunction function = NULL;
+    void *symbol = dlsym(library, "vkGetInstanceProcAddr");
+    memcpy(&function, &symbol, sizeof function);
+    return function;
+}
+
+static mf_status missing(mf_error *error, const char *name)
+{
+    return mf_fail(error, MF_ERR_UNSUPPORTED, "the Vulkan loader or driver lacks vk%s", name);
+}
+
+/* The casts are those that Vulkan's own headers ask for. */
+#define MF_VK_LOAD(table, name, from)         \
+    do {                                      \
+        (table)->name = (PFN_vk##name)(from); \
+        if ((table)->name == NULL)            \
+            return missing(error, #name);     \
+    } while (0);
+
+mf_status mf_vk_api_open(mf_vk_api *api, mf_error *error)
+{
+    static const char *const names[] = {"libvulkan.so.1", "libvulkan.so", "libvulkan.1.dylib",
+                                        "libMoltenVK.dylib"};
+    memset(api, 0, sizeof *api);
+    for (size_t i = 0; i < sizeof names / sizeof *names && api->library == NULL; i++)
+        api->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    if (api->library == NULL)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "there is no Vulkan loader (libvulkan.so.1) on this machine");
+    api->GetInstanceProcAddr = (PFN_vkGetInstanceProcAddr)loader_symbol(api->library);
+    if (api->GetInstanceProcAddr == NULL)
+        return missing(error, "GetInstanceProcAddr");
+#define X(name) MF_VK_LOAD(api, name, api->GetInstanceProcAddr(NULL, "vk" #name))
+    MF_VK_GLOBAL_FUNCTIONS(X)
+#undef X
+    return MF_OK;
+}
+
+mf_status mf_vk_api_load_instance(mf_vk_api *api, VkInstance instance, mf_error *error)
+{
+#define X(name) MF_VK_LOAD(api, name, api->GetInstanceProcAddr(instance, "vk" #name))
+    MF_VK_INSTANCE_FUNCTIONS(X)
+#undef X
+    api->GetPhysicalDeviceCooperativeMatrixPropertiesKHR =
+        api->GetInstanceProcAddr(instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
+    return MF_OK;
+}
+
+mf_status mf_vk_api_load_device(mf_vk_api *api, VkDevice device, mf_error *error)
+{
+#define X(name) MF_VK_LOAD(api, name, api->GetDeviceProcAddr(device, "vk" #name))
+    MF_VK_DEVICE_FUNCTIONS(X)
+#undef X
+    api->GetMemoryHostPointerPropertiesEXT =
+        (PFN_vkGetMemoryHostPointerPropertiesEXT)api->GetDeviceProcAddr(
+            device, "vkGetMemoryHostPointerPropertiesEXT");
+    return MF_OK;
+}
+
+void mf_vk_api_close(mf_vk_api *api)
+{
+    if (api->library != NULL)
+        (void)dlclose(api->library);
+    memset(api, 0, sizeof *api);
+}
+
+const char *mf_vk_result_name(VkResult result)
+{
+    switch (result) {
+    case VK_ERROR_OUT_OF_HOST_MEMORY:
+        return "out of host memory";
+    case VK_ERROR_OUT_OF_DEVICE_MEMORY:
+        return "out of device memory";
+    case VK_ERROR_INITIALIZATION_FAILED:
+        return "initialisation failed";
+    case VK_ERROR_DEVICE_LOST:
+        return "the device was lost";
+    case VK_ERROR_MEMORY_MAP_FAILED:
+        return "memory could not be mapped";
+    case VK_ERROR_EXTENSION_NOT_PRESENT:
+        return "an extension is missing";
+    case VK_ERROR_FEATURE_NOT_PRESENT:
+        return "a feature is missing";
+    case VK_ERROR_INCOMPATIBLE_DRIVER:
+        return "no driver";
+    case VK_ERROR_TOO_MANY_OBJECTS:
+        return "too many objects";
+    case VK_ERROR_INVALID_EXTERNAL_HANDLE:
+        return "host memory cannot be used by the device";
+    default:
+        return "an unknown error";
+    }
+}
+
+mf_status mf_vk_fail(mf_error *error, VkResult result, const char *what)
+{
+    mf_status code = MF_ERR_IO;
+    if (result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY ||
+        result == VK_ERROR_TOO_MANY_OBJECTS || result == VK_ERROR_INVALID_EXTERNAL_HANDLE)
+        code = MF_ERR_NO_MEMORY;
+    else if (result == VK_ERROR_INCOMPATIBLE_DRIVER || result == VK_ERROR_EXTENSION_NOT_PRESENT ||
+             result == VK_ERROR_FEATURE_NOT_PRESENT)
+        code = MF_ERR_UNSUPPORTED;
+    return mf_fail(error, code, "%s: %s (Vulkan %d)", what, mf_vk_result_name(result), (int)result);
+}

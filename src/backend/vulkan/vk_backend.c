@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT */
+/* The interface of backend.h over the Vulkan backend's parts, each call under its lock. */
+#include "backend/vulkan/vk_internal.h"
+
+#include <assert.h>
+#include <string.h>
+
+static mf_vk_backend *enter(const mf_backend *base)
+{
+    mf_vk_backend *be = (mf_vk_backend *)base; /* to be locked, also where nothing else changes */
+    (void)pthread_mutex_lock(&be->lock);
+    return be;
+}
+
+static void leave(mf_vk_backend *be)
+{
+    (void)pthread_mutex_unlock(&be->lock);
+}
+
+/* ---------------------------------------------------------------------------------- memory -- */
+
+static mf_status buffer_create(mf_backend *base, uint64_t n_bytes, mf_buffer_use use,
+                               const char *what, mf_buffer *out, mf_error *error)
+{
+    mf_vk_backend *be = enter(base);
+    const mf_vk_request request = {n_bytes, use == MF_USE_DEVICE ? MF_VK_ON_DEVICE : MF_VK_ON_HOST,
+                                   use, false, what};
+    mf_status status = mf_vk_buffer_create(be, &request, out, error);
+    if (status == MF_ERR_NO_MEMORY && be->n_freed != 0) { /* what was freed may be room */
+        mf_vk_submit(be);
+        mf_vk_wait_in_lock(be, be->stream.submitted);
+        status = mf_vk_buffer_create(be, &request, out, error);
+    }
+    leave(be);
+    return status;
+}
+
+static void buffer_free(mf_backend *base, mf_buffer buffer)
+{
+    if (buffer.id == 0)
+        return;
+    mf_vk_backend *be = enter(base);
+    mf_vk_memory *m = &be->buffers[buffer.id - 1];
+    m->is_freed = true;
+    m->last_use = mf_vk_present(be);
+    be->n_freed++;
+    if (m->last_use <= be->stream.retired || be->stream.lost != MF_OK)
+        mf_vk_buffer_drop(be, buffer);
+    leave(be);
+}
+
+static bool buffer_discard(mf_backend *base, mf_span span, uint64_t n_bytes)
+{
+    (void)base;
+    (void)span;
+    (void)n_bytes;
+    return false; /* the device's memory stays as it is */
+}
+
+static unsigned char *buffer_host(mf_backend *base, mf_buffer buffer)
+{
+    mf_vk_backend *be = enter(base);
+    const mf_vk_memory *m = &be->buffers[buffer.id - 1];
+    unsigned char *host = m->use == MF_USE_DEVICE ? NULL : m->host;
+    leave(be);
+    return host;
+}
+
+static uint32_t memories(const mf_backend *base, mf_backend_memory *out)
+{
+    mf_vk_backend *be = enter(base);
+    uint32_t n = mf_vk_memories(be, out);
+    leave(be);
+    return n;
+}
+
+/* ------------------------------------------------------------------------------ the stream -- */
+
+static void write_span(mf_backend *base, mf_span dest, const void *src, uint64_t n_bytes)
+{
+    mf_vk_backend *be = enter(base);
+    mf_vk_write(be, dest, src, n_bytes);
+    leave(be);
+}
+
+static mf_ticket upload(mf_backend *base, mf_span dest, const void *src, uint64_t n_bytes)
+{
+    mf_vk_backend *be = enter(base);
+    mf_vk_upload(be, dest, src, n_bytes);
+    mf_ticket ticket = mf_vk_present(be);
+    leave(be);
+    return ticket;
+}
+
+static void read_span(mf_backend *base, mf_span src, void *dest, uint64_t n_bytes)
+{
+    mf_vk_backend *be = enter(base);
+    mf_vk_read_back(be, src, dest, n_bytes);
+    leave(be);
+}
+
+static void copy_span(mf_backend *base, mf_span dest, mf_span src, uint64_t n_bytes)
+{
+    mf_vk_backend *be = enter(base);
+    mf_vk_copy(be, dest, src, n_bytes);
+    leave(be);
+}
+
+static mf_ticket mark(mf_backend *base)
+{
+    mf_vk_backend *be = enter(base);
+    mf_ticket ticket = mf_vk_present(be);
+    leave(be);
+    return ticket;
+}
+
+static bool done(mf_backend *base, mf_ticket ticket)
+{
+    mf_vk_backend *be = enter(base);
+    if (ticket > be->stream.retired && ticket <= be->stream.submitted)
+        mf_vk_retire(be);
+    bool result = ticket <= be->stream.retired || be->stream.lost != MF_OK;
+    leave(be);
+    return result;
+}
+
+static mf_status wait_for(mf_backend *base, mf_ticket ticket, mf_error *error)
+{
+    mf_vk_backend *be = enter(base);
+    mf_vk_stream *st = &be->stream;
+    mf_status status;
+    if (ticket > st->submitted)
+        mf_vk_submit(be);
+    if (ticket > st->retired && st->lost == MF_OK) {
+        leave(be); /* others go on recording */
+        VkResult result = mf_vk_wait(be, ticket);
+        be = enter(base);
+        if (result != VK_SUCCESS)
+            mf_vk_lost(be, result, "waiting for the device");
+        else
+            mf_vk_retire(be);
+    }
+    status = st->lost != MF_OK ? mf_fail(error, st->lost, "%s", st->why) : MF_OK;
+    leave(be);
+    return status;
+}
+
+static mf_status visit(mf_backend *base, mf_span src, uint64_t n_bytes, mf_visit_fn fn, void *ctx,
+                       mf_error *error)
+{
+    mf_vk_backend *be = (mf_vk_backend *)base;
+    const size_t most = n_bytes < MF_VISIT_BYTES ? (size_t)n_bytes : MF_VISIT_BYTES;
+    unsigned char *piece = most != 0 ? mf_alloc(&be->allocator, most) : NULL;
+    mf_status status = MF_OK;
+    if (piece == NULL && most != 0)
+        return mf_fail_memory(error, most, "bytes from the device");
+    for (uint64_t at = 0, n; at < n_bytes && status == MF_OK; at += n) {
+        n = n_bytes - at < most ? n_bytes - at : most;
+        read_span(base, mf_span_at(src, at), piece, n);
+        status = wait_for(base, mark(base), error);
+        if (status == MF_OK)
+            status = fn(ctx, piece, (size_t)n, error);
+    }
+    mf_free(&be->allocator, piece, most);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------- operations -- */
+
+static void begin_batch(mf_backend *base, const mf_sequence *sequences, uint32_t n)
+{
+    mf_vk_backend *be = enter(base);
+    mf_vk_batch_begin(be, sequences, n);
+    leave(be);
+}
+
+static mf_status reserve_batch(mf_backend *base, uint32_t n_sequences, size_t n_pages,
+                               mf_error *error)
+{
+    mf_vk_backend *be = enter(base);
+    mf_status status = mf_vk_batch_reserve(be, n_sequences, n_pages, error);
+    leave(be);
+    return status;
+}
+
+static bool supports_op(const mf_backend *base, const mf_op *op)
+{
+    return mf_vk_op_supports((const mf_vk_backend *)base, op);
+}
+
+static mf_status reserve(mf_backend *base, const mf_op *op, mf_error *error)
+{
+    mf_vk_backend *be = enter(base);
+    mf_status status = mf_vk_op_reserve(be, op, error);
+    leave(be);
+    return status;
+}
+
+static void record(mf_backend *base, const mf_op *op)
+{
+    mf_vk_backend *be = enter(base);
+    assert(mf_vk_op_supports(be, op));
+    mf_vk_op_record(be, op);
+    leave(be);
+}
+
+static uint64_t weight_bytes(const mf_backend *base)
+{
+    mf_vk_backend *be = enter(base);
+    uint64_t n_bytes = be->weight_bytes;
+    leave(be);
+    return n_bytes;
+}
+
+static mf_status measure(mf_backend *base, const mf_span *spans, const uint64_t *span_bytes,
+                         uint32_t n_spans, uint32_t n_milliseconds, double *bytes_per_second,
+                         double *fma_per_second, mf_error *error)
+{
+    (void)spans;
+    (void)span_bytes;
+    (void)n_spans;
+    (void)n_milliseconds;
+    (void)bytes_per_second;
+    (void)fma_per_second;
+    return mf_fail(error, MF_ERR_UNSUPPORTED, "%s cannot be measured yet",
+                   ((mf_vk_backend *)base)->device.info.name);
+}
+
+/* -------------------------------------------------------------------------- open and close -- */
+
+static const char *device_name(const mf_backend *base)
+{
+    return ((const mf_vk_backend *)base)->device.info.name;
+}
+
+static uint32_t rounding(const mf_backend *base)
+{
+    (void)base;
+    return 0; /* drivers change their roundings: no state of ours is stored */
+}
+
+static void backend_free(mf_vk_backend *be)
+{
+    const mf_allocator a = be->allocator;
+    if (be->device.handle != VK_NULL_HANDLE) {
+        (void)be->device.api.QueueWaitIdle(be->device.queue);
+        mf_vk_pipelines_close(be);
+        mf_vk_batch_close(be);
+        mf_vk_memory_close(be);
+        mf_vk_stream_close(be);
+    }
+    mf_vk_device_close(&be->device);
+    (void)pthread_mutex_destroy(&be->lock);
+    mf_free(&a, be, sizeof *be);
+}
+
+static void destroy(mf_backend *base)
+{
+    backend_free((mf_vk_backend *)base);
+}
+
+static const mf_backend_ops vulkan_ops = {
+    .name = "vulkan",
+    .device_name = device_name,
+    .rounding = rounding,
+    .memories = memories,
+    .buffer_create = buffer_create,
+    .buffer_free = buffer_free,
+    .buffer_discard = buffer_discard,
+    .buffer_host = buffer_host,
+    .write = write_span,
+    .upload = upload,
+    .read = read_span,
+    .visit = visit,
+    .copy = copy_span,
+    .begin_batch = begin_batch,
+    .reserve_batch = reserve_batch,
+    .supports_op = supports_op,
+    .reserve = reserve,
+    .record = record,
+    .mark = mark,
+    .done = done,
+    .wait_for = wait_for,
+    .weight_bytes = weight_bytes,
+    .measure = measure,
+    .destroy = destroy,
+};
+
+static mf_status open_parts(mf_vk_backend *be, const mf_backend_options *options,
+                            const mf_vk_hooks *hooks, mf_error *error)
+{
+    const char *name = options->device != NULL ? options->device : "vulkan";
+    MF_TRY(mf_vk_device_open(&be->device, name, hooks, error));
+    mf_vk_cache_name(be, options->cache_dir);
+    MF_TRY(mf_vk_stream_open(be, error));
+    MF_TRY(mf_vk_rings_open(be, error));
+    return mf_vk_pipelines_open(be, error);
+}
+
+mf_status mf_vk_backend_create(const mf_backend_options *options, const mf_vk_hooks *hooks,
+                               mf_backend **out, mf_error *error)
+{
+    const mf_allocator a = mf_allocator_or_default(&options->allocator);
+    mf_vk_backend *be = mf_alloc_zeroed(&a, sizeof *be);
+    if (be == NULL)
+        return mf_fail_memory(error, sizeof *be, "the Vulkan backend");
+    be->base.ops = &vulkan_ops;
+    be->allocator = a;
+    if (pthread_mutex_init(&be->lock, NULL) != 0) {
+        mf_free(&a, be, sizeof *be);
+        return mf_fail(error, MF_ERR_NO_MEMORY, "no memory for a lock");
+    }
+    mf_status status = open_parts(be, options, hooks, error);
+    if (status != MF_OK) {
+        backend_free(be);
+        return status;
+    }
+    *out = &be->base;
+    return MF_OK;
+}
+
+mf_status mf_vulkan_backend_create(const mf_backend_options *options, mf_backend **out,
+                                   mf_error *error)
+{
+    return mf_vk_backend_create(options, NULL, out, error);
+}
+
+uint64_t mf_vulkan_host_bytes(uint64_t n_rows, uint64_t n_cols)
+{
+    (void)n_rows;
+    (void)n_cols;
+    return (uint64_t)20 << 20; /* the rings and the blocks that they lie in */
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* A device that the backend runs on: found, checked, opened; and what it can do. */
+#ifndef MF_BACKEND_VULKAN_VK_DEVICE_H
+#define MF_BACKEND_VULKAN_VK_DEVICE_H
+
+#include "backend/vulkan/vk_api.h"
+#include "backend/vulkan/vulkan_backend.h"
+
+/* Stands between the backend and the driver, for tests: may replace functions of the table. */
+typedef struct mf_vk_hooks {
+    void *ctx;
+    void (*loaded)(void *ctx, mf_vk_api *api); /* after all functions have been found */
+} mf_vk_hooks;
+
+/* The structs of a device's features, chained. */
+typedef struct mf_vk_features {
+    VkPhysicalDeviceFeatures2 core;
+    VkPhysicalDeviceVulkan11Features v11;
+    VkPhysicalDeviceVulkan12Features v12;
+    VkPhysicalDeviceVulkan13Features v13;
+} mf_vk_features;
+
+typedef struct mf_vk_device {
+    mf_vk_api api;
+    VkInstance instance;
+    VkPhysicalDevice physical;
+    VkDevice handle;
+    VkQueue queue;
+    uint32_t family;
+    mf_vulkan_device info;
+    VkPhysicalDeviceMemoryProperties memory;
+    VkPhysicalDeviceProperties properties; /* limits among them */
+    uint64_t most_allocation_bytes, most_buffer_bytes;
+    uint64_t import_align; /* of host memory that the device can use; 0: none */
+    bool has_cooperative_matrix;
+} mf_vk_device;
+
+/* `name`: "vulkan", "vulkan:N" or "auto". Errors: see mf_vulkan_backend_create. */
+mf_status mf_vk_device_open(mf_vk_device *d, const char *name, const mf_vk_hooks *hooks,
+                            mf_error *error);
+/* Takes one that is zero, or was opened in part. */
+void mf_vk_device_close(mf_vk_device *d);
+
+/* What a heap can still give: as the driver says, or its size less what is taken. */
+uint64_t mf_vk_heap_free(const mf_vk_device *d, uint32_t heap, uint64_t taken_bytes);
+
+/* vk_features.c: what the device is and can do, and what of the needed it lacks. */
+void mf_vk_features_get(const mf_vk_api *api, VkPhysicalDevice physical, mf_vk_features *f);
+/* Leaves what is needed or used, for the device's creation. */
+void mf_vk_features_wanted(mf_vk_features *f);
+void mf_vk_describe(const mf_vk_api *api, VkPhysicalDevice physical, mf_vulkan_device *out);
+bool mf_vk_has_extension(const VkExtensionProperties *list, uint32_t n, const char *name);
+
+#endif

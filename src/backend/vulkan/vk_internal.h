@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the Vulkan backend's files share.
+ *
+ *   vk_api, vk_device, vk_features   the driver's functions; finding and opening a device
+ *   vk_memory                        large allocations, and buffers cut from them
+ *   vk_stream, vk_hazards            command buffers, submissions, tickets; barriers
+ *   vk_rings, vk_transfer            bytes in flight; writes, uploads, copies, reads
+ *   vk_pipelines, vk_cache           compute pipelines by shader and constants; their file
+ *   vk_batch                         the batch's sequences, as shaders read them
+ *   vk_ops and vk_op_*.c             the table of operations, and what each dispatches
+ *   vk_backend                       the interface of backend.h
+ *
+ * Everything here is called with the backend's lock held, but where it says otherwise.
+ *
+ * Shaders reach memory by 64-bit addresses that come as push constants. There are no descriptors:
+ * any byte of any buffer is an operand without a binding's limits (4 GiB - 1, or 128 MiB on
+ * lavapipe), without sets to allocate, update and keep alive, and an expert is found by a number in
+ * a table. Vulkan 1.3 has it everywhere (MoltenVK from macOS 13).
+ */
+#ifndef MF_BACKEND_VULKAN_VK_INTERNAL_H
+#define MF_BACKEND_VULKAN_VK_INTERNAL_H
+
+#include "backend/op_spans.h"
+#include "backend/vulkan/vk_device.h"
+#include "backend/vulkan/vk_shaders.h"
+
+#include <pthread.h>
+
+#define MF_VK_MAX_BUFFERS 1024 /* ids 1 .. n; the backend's own have those after */
+#define MF_VK_MAX_IDS (MF_VK_MAX_BUFFERS + 16)
+#define MF_VK_MAX_BLOCKS 1024
+#define MF_VK_SUBMISSIONS 16
+#define MF_VK_MAX_READS 256
+#define MF_VK_MAX_ACCESSES 256
+#define MF_VK_MAX_TOUCHES 128
+#define MF_VK_MAX_CONSTANTS 12
+#define MF_VK_MAX_PIPELINES 1024 /* a power of two */
+#define MF_VK_PUSH_BYTES 128     /* what every device has */
+#define MF_VK_BATCHES 8
+
+typedef struct mf_vk_backend mf_vk_backend;
+
+/* ---------------------------------------------------------------------------------- memory -- */
+
+/* Where memory lies. */
+typedef enum mf_vk_place {
+    MF_VK_ON_DEVICE = 0, /* best for the device */
+    MF_VK_ON_HOST,       /* the host's, cached: operands, staging */
+    MF_VK_SHARED,        /* on the device where the host can write there too: parameters */
+    MF_VK_PLACES
+} mf_vk_place;
+
+/* One allocation. */
+typedef struct mf_vk_block {
+    VkDeviceMemory memory; /* none: the block is free */
+    mf_vk_place place;
+    mf_region region;    /* of the process, imported; empty: the driver's own memory */
+    unsigned char *host; /* where the host sees it; NULL: nowhere */
+    uint64_t n_bytes;
+    uint32_t heap;
+    uint32_t first; /* id of the first buffer in it, by offset; 0: none */
+} mf_vk_block;
+
+typedef struct mf_vk_memory {
+    VkBuffer buffer; /* none: the id is free */
+    uint32_t block;
+    uint32_t next;        /* id of the next in the block */
+    uint64_t begin, size; /* within the block */
+    uint64_t n_bytes;     /* asked for */
+    uint64_t address;     /* the device's */
+    unsigned char *host;
+    mf_buffer_use use;
+    bool is_freed;      /* goes once last_use is done */
+    mf_ticket last_use; /* of one that is freed */
+} mf_vk_memory;
+
+typedef struct mf_vk_request {
+    uint64_t n_bytes;
+    mf_vk_place place;
+    mf_buffer_use use;
+    bool is_internal; /* the backend's own */
+    const char *what;
+} mf_vk_request;
+
+mf_status mf_vk_buffer_create(mf_vk_backend *be, const mf_vk_request *r, mf_buffer *out,
+                              mf_error *error);
+/* At once: nothing uses it any more. */
+void mf_vk_buffer_drop(mf_vk_backend *be, mf_buffer buffer);
+/* The buffer of MF_USE_HOST or MF_USE_STAGING that the host's bytes lie in, and where; id 0: none.
+ */
+mf_span mf_vk_span_of_host(mf_vk_backend *be, const void *bytes, uint64_t n_bytes);
+uint32_t mf_vk_memories(mf_vk_backend *be, mf_backend_memory *out);
+/* Frees everything. */
+void mf_vk_memory_close(mf_vk_backend *be);
+
+/* --------------------------------------------------------------------------------- rings -- */
+
+/* Bytes that are handed out round and round; what a submission took comes back when it is done. */
+typedef struct mf_vk_ring {
+    mf_buffer buffer;
+    uint64_t n_bytes;
+    uint64_t head, tail;  /* ever rising; at % n_bytes */
+    uint64_t most_needed; /* by one operation */
+} mf_vk_ring;
+
+typedef enum mf_vk_ring_use {
+    MF_VK_RING_UP = 0, /* the host's bytes on their way to the device */
+    MF_VK_RING_DOWN,
+    MF_VK_RING_PARAMETERS, /* arrays that shaders read, as mf_vk_parameters gives */
+    MF_VK_RING_SCRATCH,    /* on the device, between the dispatches of an operation */
+    MF_VK_RINGS
+} mf_vk_ring_use;
+
+/* ------------------------------------------------------------------------------ the stream -- */
+
+typedef struct mf_vk_submission {
+    VkCommandPool pool;
+    VkCommandBuffer commands;
+    mf_ticket ticket;
+    uint64_t ring_heads[MF_VK_RINGS]; /* when it was submitted */
+} mf_vk_submission;
+
+/* A read whose bytes go from the ring to their destination when it is done. */
+typedef struct mf_vk_read {
+    mf_ticket ticket;
+    uint64_t at; /* in the ring's buffer */
+    void *dest;
+    uint64_t n_bytes;
+} mf_vk_read;
+
+/* Device addresses that work touches. */
+typedef struct mf_vk_access {
+    uint64_t begin, end;
+    uint32_t buffer; /* id */
+    bool is_write;
+} mf_vk_access;
+
+typedef struct mf_vk_stream {
+    VkSemaphore timeline;
+    mf_vk_submission submissions[MF_VK_SUBMISSIONS]; /* ticket % n */
+    mf_vk_submission *open;                          /* NULL: none */
+    VkCommandBuffer commands;                        /* of the open one */
+    mf_ticket submitted, retired;
+    uint32_t n_commands, most_commands; /* in the open one; when it is submitted */
+    VkPipeline bound;
+    mf_vk_access accesses[MF_VK_MAX_ACCESSES]; /* since the last barrier */
+    uint32_t n_accesses;
+    bool accesses_all;                       /* more than could be kept */
+    mf_vk_access touches[MF_VK_MAX_TOUCHES]; /* of the operation or copy at hand */
+    uint32_t n_touches, n_settled;           /* of them, among the accesses */
+    bool touches_all;
+    mf_vk_read reads[MF_VK_MAX_READS];
+    uint32_t first_read, n_reads;
+    mf_status lost; /* MF_OK: it is not */
+    char why[128];
+    uint64_t n_barriers, n_dispatches; /* ever, for tests and statistics */
+} mf_vk_stream;
+
+mf_status mf_vk_stream_open(mf_vk_backend *be, mf_error *error);
+void mf_vk_stream_close(mf_vk_backend *be);
+/* Sees to it that there is an open submission; false: the device is lost. */
+bool mf_vk_begin(mf_vk_backend *be);
+/* Hands the open submission to the device, if there is one. */
+void mf_vk_submit(mf_vk_backend *be);
+/* After a command: submits what has become long. */
+void mf_vk_command_done(mf_vk_backend *be);
+mf_ticket mf_vk_present(const mf_vk_backend *be);
+/* Takes in what is done: reads, frees, rings. */
+void mf_vk_retire(mf_vk_backend *be);
+/* Waits with the lock held: for room, which is rare. */
+void mf_vk_wait_in_lock(mf_vk_backend *be, mf_ticket ticket);
+/* The same without it. */
+VkResult mf_vk_wait(mf_vk_backend *be, mf_ticket ticket);
+void mf_vk_lost(mf_vk_backend *be, VkResult result, const char *what);
+
+/* vk_hazards.c. What the operation or copy at hand touches (mf_access) is said first; settle then
+ * puts a barrier before its first command where that must not overlap with what is recorded since
+ * the last one. */
+void mf_vk_touch(mf_vk_backend *be, mf_span span, uint64_t n_bytes, uint32_t access);
+void mf_vk_settle(mf_vk_backend *be);
+/* The next operation or copy begins. */
+void mf_vk_next(mf_vk_backend *be);
+/* Everything before it is done and seen by everything after it. */
+void mf_vk_barrier(mf_vk_backend *be);
+
+/* vk_rings.c */
+mf_status mf_vk_rings_open(mf_vk_backend *be, mf_error *error);
+/* Waits until so many bytes can be taken one after the other; false: lost. */
+bool mf_vk_ring_room(mf_vk_backend *be, mf_vk_ring_use use, uint64_t n_bytes);
+/* n bytes of a ring, aligned to 256; waits for room. False: lost. */
+bool mf_vk_ring_take(mf_vk_backend *be, mf_vk_ring_use use, uint64_t n_bytes, mf_span *out);
+/* What an operation takes at most, all together: the ring is made to hold it. */
+mf_status mf_vk_ring_need(mf_vk_backend *be, mf_vk_ring_use use, uint64_t n_bytes, mf_error *error);
+
+/* ------------------------------------------------------------------------------- transfers -- */
+
+void mf_vk_write(mf_vk_backend *be, mf_span dest, const void *src, uint64_t n_bytes);
+void mf_vk_upload(mf_vk_backend *be, mf_span dest, const void *src, uint64_t n_bytes);
+void mf_vk_copy(mf_vk_backend *be, mf_span dest, mf_span src, uint64_t n_bytes);
+void mf_vk_read_back(mf_vk_backend *be, mf_span src, void *dest, uint64_t n_bytes);
+
+/* ------------------------------------------------------------------------------- pipelines -- */
+
+/* A shader with its specialisation constants 0 .. n_constants - 1; constant 0 is the number of
+ * invocations of a workgroup. */
+typedef struct mf_vk_kernel {
+    mf_vk_shader shader;
+    uint32_t n_constants;
+    uint32_t constants[MF_VK_MAX_CONSTANTS];
+} mf_vk_kernel;
+
+typedef struct mf_vk_pipeline {
+    mf_vk_kernel kernel;
+    VkPipeline handle; /* none: the place is free */
+} mf_vk_pipeline;
+
+typedef struct mf_vk_pipelines {
+    VkPipelineLayout layout;
+    VkPipelineCache cache;
+    mf_vk_pipeline places[MF_VK_MAX_PIPELINES]; /* by hash */
+    uint32_t n;
+    bool is_new; /* more than the file has */
+} mf_vk_pipelines;
+
+mf_status mf_vk_pipelines_open(mf_vk_backend *be, mf_error *error);
+void mf_vk_pipelines_close(mf_vk_backend *be);
+/* vk_cache.c: the file is named, read when pipelines open, written when they close. */
+void mf_vk_cache_name(mf_vk_backend *be, const char *folder);
+mf_status mf_vk_cache_open(mf_vk_backend *be, mf_error *error);
+void mf_vk_cache_close(mf_vk_backend *be);
+
+/* Makes the kernel's pipeline, if it is not there yet: from reserve. */
+mf_status mf_vk_prepare(mf_vk_backend *be, const mf_vk_kernel *kernel, mf_error *error);
+/* Runs it: groups in x, y, z; nothing if one is 0. Its pipeline has been prepared, its bytes have
+ * been touched. */
+void mf_vk_dispatch(mf_vk_backend *be, const mf_vk_kernel *kernel, const void *push,
+                    uint32_t push_bytes, const uint32_t groups[3]);
+
+/* ----------------------------------------------------------------------------------- batch -- */
+
+/* As common.glsl's Sequence. */
+typedef struct mf_vk_sequence {
+    uint32_t first_row, n_rows, position, n_pages;
+    uint64_t pages, before, after;
+} mf_vk_sequence;
+
+typedef struct mf_vk_batch {
+    mf_span memory; /* of the n-th batch: its sequences, then their lists of pages */
+    mf_ticket last_use;
+} mf_vk_batch;
+
+typedef struct mf_vk_batches {
+    mf_buffer buffer;
+    uint64_t n_bytes; /* of each */
+    uint32_t most_sequences;
+    mf_vk_batch batches[MF_VK_BATCHES];
+    uint32_t current;
+    mf_sequence *sequences; /* of the current one, for spans; pages in `pages` */
+    mf_span *pages;
+    uint32_t n_sequences;
+    size_t most_pages;
+} mf_vk_batches;
+
+mf_status mf_vk_batch_reserve(mf_vk_backend *be, uint32_t n_sequences, size_t n_pages,
+                              mf_error *error);
+void mf_vk_batch_begin(mf_vk_backend *be, const mf_sequence *sequences, uint32_t n);
+void mf_vk_batch_close(mf_vk_backend *be);
+/* Where shaders find the batch's sequences (common.glsl's Sequences). */
+uint64_t mf_vk_batch_address(const mf_vk_backend *be);
+
+/* -------------------------------------------------------------------------------- operations -- */
+
+/* What an operation's file gives to the table of vk_ops.c. */
+typedef struct mf_vk_op {
+    /* Whether shaders for these forms and sizes exist. */
+    bool (*supports)(const mf_vk_backend *be, const mf_op *op);
+    /* Prepares every pipeline, and sees to the room, that recording at most these sizes needs. */
+    mf_status (*reserve)(mf_vk_backend *be, const mf_op *op, mf_error *error);
+    /* Dispatches. The operation's spans (op_spans.h) have been touched already. */
+    void (*record)(mf_vk_backend *be, const mf_op *op);
+} mf_vk_op;
+
+bool mf_vk_op_supports(const mf_vk_backend *be, const mf_op *op);
+mf_status mf_vk_op_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error);
+void mf_vk_op_record(mf_vk_backend *be, const mf_op *op);
+
+/* Within an operation: what it dispatched before is done and seen by what follows. */
+void mf_vk_step(mf_vk_backend *be);
+/* Room for an array that shaders read, to be written at once by the host: sequentially, it may be
+ * slow to read. Its address goes into *address. All of an operation's together are at most what it
+ * asked for by mf_vk_ring_need(MF_VK_RING_PARAMETERS) in its reserve. */
+void *mf_vk_parameters(mf_vk_backend *be, uint64_t n_bytes, uint64_t *address);
+/* The same, filled; its address. */
+uint64_t mf_vk_array(mf_vk_backend *be, const void *values, uint64_t n_bytes);
+/* Room on the device for what goes from one dispatch of the operation to the next; at most what
+ * it asked for by mf_vk_ring_need(MF_VK_RING_SCRATCH). */
+uint64_t mf_vk_scratch(mf_vk_backend *be, uint64_t n_bytes);
+
+extern const mf_vk_op mf_vk_op_embed, mf_vk_op_copy_rows, mf_vk_op_rmsnorm, mf_vk_op_rmsnorm_gated,
+    mf_vk_op_add, mf_vk_op_swiglu, mf_vk_op_sigmoid_mul, mf_vk_op_rope;
+
+/* ------------------------------------------------------------------------------- the backend -- */
+
+struct mf_vk_backend {
+    mf_backend base;
+    mf_allocator allocator;
+    mf_vk_device device;
+    pthread_mutex_t lock; /* of all that follows */
+    mf_vk_block blocks[MF_VK_MAX_BLOCKS];
+    mf_vk_memory buffers[MF_VK_MAX_IDS]; /* id - 1 */
+    uint32_t n_buffers;                  /* ids that were ever used, without the backend's own */
+    uint32_t n_freed;                    /* buffers that go once work is done */
+    uint64_t heap_taken[VK_MAX_MEMORY_HEAPS];
+    mf_vk_ring rings[MF_VK_RINGS];
+    mf_vk_stream stream;
+    mf_vk_pipelines pipelines;
+    mf_vk_batches batches;
+    uint64_t weight_bytes;
+    char cache_path[1024]; /* of the pipelines' file; empty: none */
+};
+
+static inline uint64_t mf_vk_address(const mf_vk_backend *be, mf_span span)
+{
+    return span.buffer.id == 0 ? 0 : be->buffers[span.buffer.id - 1].address + span.offset;
+}
+
+/* n / per, rounded up. */
+static inline uint32_t mf_vk_groups(uint64_t n, uint32_t per)
+{
+    return (uint32_t)((n + per - 1) / per);
+}
+
+/* vk_backend.c; hooks for tests, or NULL. */
+mf_status mf_vk_backend_create(const mf_backend_options *options, const mf_vk_hooks *hooks,
+                               mf_backend **out, mf_error *error);
+
+#endif

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory: few large allocations, buffers cut from them in the order of their offsets. What the host
+ * reaches is the process's own memory where the device can import it: direct reads from disk go
+ * there on every driver, which is not so of memory that a driver maps. */
+#include "backend/vulkan/vk_internal.h"
+
+#include "base/checked.h"
+#include "base/memory_limits.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ALIGN ((uint64_t)4096)
+/* Smaller buffers share blocks of this size. */
+#define SHARED_BLOCK_BYTES ((uint64_t)16 << 20)
+#define SHARED_HOST_BLOCK_BYTES ((uint64_t)4 << 20)
+#define SHARED_MOST_BYTES ((uint64_t)2 << 20)
+
+/* ----------------------------------------------------------------------------------- types -- */
+
+typedef struct wish {
+    VkMemoryPropertyFlags needed, wanted, unwanted;
+} wish;
+
+static uint32_t count(VkMemoryPropertyFlags flags)
+{
+    return (uint32_t)__builtin_popcount(flags);
+}
+
+/* The best type among `bits`; VK_MAX_MEMORY_TYPES: none. */
+static uint32_t best_type(const mf_vk_device *d, uint32_t bits, const wish *w)
+{
+    uint32_t best = VK_MAX_MEMORY_TYPES, best_score = 0;
+    for (uint32_t i = 0; i < d->memory.memoryTypeCount; i++) {
+        const VkMemoryPropertyFlags flags = d->memory.memoryTypes[i].propertyFlags;
+        if ((bits >> i & 1) == 0 || (flags & w->needed) != w->needed ||
+            (flags &
+             (VK_MEMORY_PROPERTY_PROTECTED_BIT | VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT)) != 0)
+            continue;
+        const uint32_t score = 1 + 8 * count(flags & w->wanted) + 4 - count(flags & w->unwanted);
+        if (score > best_score) {
+            best_score = score;
+            best = i;
+        }
+    }
+    return best;
+}
+
+static uint32_t type_for(const mf_vk_device *d, uint32_t bits, mf_vk_place place)
+{
+    static const wish wishes[MF_VK_PLACES] = {
+        [MF_VK_ON_DEVICE] = {0, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
+                             VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
+                                 VK_MEMORY_PROPERTY_HOST_CACHED_BIT},
+        [MF_VK_ON_HOST] = {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
+                               VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
+                           VK_MEMORY_PROPERTY_HOST_CACHED_BIT, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT},
+        [MF_VK_SHARED] = {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
+                              VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
+                          VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0},
+    };
+    return best_type(d, bits, &wishes[place]);
+}
+
+/* ---------------------------------------------------------------------------------- blocks -- */
+
+static void block_free(mf_vk_backend *be, mf_vk_block *b)
+{
+    if (b->memory != VK_NULL_HANDLE) {
+        be->device.api.FreeMemory(be->device.handle, b->memory, NULL); /* unmaps too */
+        be->heap_taken[b->heap] -= b->n_bytes;
+    }
+    mf_region_free(&be->allocator, &b->region);
+    memset(b, 0, sizeof *b);
+}
+
+static mf_status allocate(mf_vk_backend *be, mf_vk_block *b, uint32_t type, const void *next,
+                          const char *what, mf_error *error)
+{
+    const mf_vk_api *api = &be->device.api;
+    const VkMemoryAllocateFlagsInfo flags = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
+                                             .pNext = next,
+                                             .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
+    const VkMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                       .pNext = &flags,
+                                       .allocationSize = b->n_bytes,
+                                       .memoryTypeIndex = type};
+    VkResult result = api->AllocateMemory(be->device.handle, &info, NULL, &b->memory);
+    if (result != VK_SUCCESS) {
+        b->memory = VK_NULL_HANDLE;
+        char line[128];
+        (void)snprintf(line, sizeof line, "%llu bytes for %.64s", (unsigned long long)b->n_bytes,
+                       what);
+        return mf_vk_fail(error, result, line);
+    }
+    b->heap = be->device.memory.memoryTypes[type].heapIndex;
+    be->heap_taken[b->heap] += b->n_bytes;
+    return MF_OK;
+}
+
+/* The process's own memory, which the device then sees. */
+static mf_status import(mf_vk_backend *be, mf_vk_block *b, uint32_t bits, const char *what,
+                        mf_error *error)
+{
+    const mf_vk_device *d = &be->device;
+    const VkExternalMemoryHandleTypeFlagBits kind =
+        VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
+    VkMemoryHostPointerPropertiesEXT pointer = {
+        .sType = VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT};
+    MF_TRY(mf_region_create(&be->allocator, b->n_bytes, what, &b->region, error));
+    VkResult result =
+        d->api.GetMemoryHostPointerPropertiesEXT(d->handle, kind, b->region.base, &pointer);
+    if (result != VK_SUCCESS)
+        return mf_vk_fail(error, result, what);
+    const uint32_t type = type_for(d, bits & pointer.memoryTypeBits, MF_VK_ON_HOST);
+    if (type == VK_MAX_MEMORY_TYPES)
+        return mf_vk_fail(error, VK_ERROR_INVALID_EXTERNAL_HANDLE, what);
+    const VkImportMemoryHostPointerInfoEXT given = {
+        .sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT,
+        .handleType = kind,
+        .pHostPointer = b->region.base};
+    MF_TRY(allocate(be, b, type, &given, what, error));
+    b->host = b->region.base;
+    return MF_OK;
+}
+
+static mf_status allocate_own(mf_vk_backend *be, mf_vk_block *b, uint32_t bits, const char *what,
+                              mf_error *error)
+{
+    const uint32_t type = type_for(&be->device, bits, b->place);
+    if (type == VK_MAX_MEMORY_TYPES)
+        return mf_fail(error, MF_ERR_UNSUPPORTED, "%s has no memory of the kind for %s",
+                       be->device.info.name, what);
+    MF_TRY(allocate(be, b, type, NULL, what, error));
+    if (b->place == MF_VK_ON_DEVICE)
+        return MF_OK;
+    void *host = NULL;
+    VkResult result =
+        be->device.api.MapMemory(be->device.handle, b->memory, 0, VK_WHOLE_SIZE, 0, &host);
+    if (result != VK_SUCCESS)
+        return mf_vk_fail(error, result, what);
+    b->host = host;
+    return MF_OK;
+}
+
+static bool is_imported(const mf_vk_backend *be, mf_vk_place place)
+{
+    return place == MF_VK_ON_HOST && be->device.import_align != 0 &&
+           be->device.import_align <= ALIGN &&
+           be->device.api.GetMemoryHostPointerPropertiesEXT != NULL;
+}
+
+static mf_status block_create(mf_vk_backend *be, uint64_t n_bytes, mf_vk_place place, uint32_t bits,
+                              const char *what, uint32_t *out, mf_error *error)
+{
+    uint32_t i = 0;
+    while (i < MF_VK_MAX_BLOCKS && be->blocks[i].memory != VK_NULL_HANDLE)
+        i++;
+    if (i == MF_VK_MAX_BLOCKS)
+        return mf_fail(error, MF_ERR_NO_MEMORY, "more than %d allocations (%s)", MF_VK_MAX_BLOCKS,
+                       what);
+    mf_vk_block *b = &be->blocks[i];
+    *b = (mf_vk_block){.place = place, .n_bytes = mf_round_up(n_bytes, ALIGN)};
+    mf_status status = is_imported(be, place) ? import(be, b, bits, what, error)
+                                              : allocate_own(be, b, bits, what, error);
+    if (status != MF_OK) {
+        block_free(be, b);
+        return status;
+    }
+    *out = i;
+    return MF_OK;
+}
+
+/* Room in a block for size bytes: begins after the buffer of id *after (0: first). */
+static bool find_gap(const mf_vk_backend *be, const mf_vk_block *b, uint64_t size, uint64_t *begin,
+                     uint32_t *after)
+{
+    uint64_t at = b->host == NULL ? 0 : -(uintptr_t)b->host & (ALIGN - 1);
+    uint32_t previous = 0;
+    for (uint32_t id = b->first; id != 0; id = be->buffers[id - 1].next) {
+        const mf_vk_memory *m = &be->buffers[id - 1];
+        if (m->begin >= at && m->begin - at >= size)
+            break;
+        at = m->begin + m->size;
+        previous = id;
+    }
+    *begin = at;
+    *after = previous;
+    return at <= b->n_bytes && b->n_bytes - at >= size;
+}
+
+/* --------------------------------------------------------------------------------- buffers -- */
+
+static VkResult create_vk_buffer(mf_vk_backend *be, uint64_t n_bytes, mf_vk_place place,
+                                 VkBuffer *out)
+{
+    const VkExternalMemoryBufferCreateInfo external = {
+        .sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO,
+        .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT};
+    const VkBufferCreateInfo info = {
+        .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+        .pNext = is_imported(be, place) ? &external : NULL,
+        .size = n_bytes,
+        .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+                 VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT |
+                 VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT,
+        .sharingMode = VK_SHARING_MODE_EXCLUSIVE};
+    return be->device.api.CreateBuffer(be->device.handle, &info, NULL, out);
+}
+
+/* A place for m's bytes, in a block that there is or a new one. */
+static mf_status find_place(mf_vk_backend *be, mf_vk_memory *m, mf_vk_place place, uint32_t bits,
+                            uint32_t *after, const char *what, mf_error *error)
+{
+    const bool shares = m->size <= SHARED_MOST_BYTES;
+    for (uint32_t i = 0; i < MF_VK_MAX_BLOCKS && shares; i++) {
+        const mf_vk_block *b = &be->blocks[i];
+        m->block = i;
+        if (b->memory != VK_NULL_HANDLE && b->place == place &&
+            find_gap(be, b, m->size, &m->begin, after))
+            return MF_OK;
+    }
+    const uint64_t shared = place == MF_VK_ON_DEVICE ? SHARED_BLOCK_BYTES : SHARED_HOST_BLOCK_BYTES;
+    /* one page more: a mapping need not begin at one */
+    const uint64_t n_bytes = shares ? shared : m->size + (place == MF_VK_ON_DEVICE ? 0 : ALIGN);
+    MF_TRY(block_create(be, n_bytes, place, bits, what, &m->block, error));
+    (void)find_gap(be, &be->blocks[m->block], m->size, &m->begin, after);
+    return MF_OK;
+}
+
+static void link_after(mf_vk_backend *be, uint32_t id, uint32_t after)
+{
+    mf_vk_memory *m = &be->buffers[id - 1];
+    uint32_t *link = after == 0 ? &be->blocks[m->block].first : &be->buffers[after - 1].next;
+    m->next = *link;
+    *link = id;
+}
+
+static void unlink_from_block(mf_vk_backend *be, uint32_t id)
+{
+    const mf_vk_memory *m = &be->buffers[id - 1];
+    mf_vk_block *b = &be->blocks[m->block];
+    uint32_t *link = &b->first;
+    while (*link != id)
+        link = &be->buffers[*link - 1].next;
+    *link = m->next;
+    if (b->first == 0)
+        block_free(be, b);
+}
+
+static mf_status bind(mf_vk_backend *be, uint32_t id, mf_vk_place place, const char *what,
+                      mf_error *error)
+{
+    const mf_vk_api *api = &be->device.api;
+    mf_vk_memory *m = &be->buffers[id - 1];
+    VkMemoryRequirements needs;
+    uint32_t after = 0;
+    api->GetBufferMemoryRequirements(be->device.handle, m->buffer, &needs);
+    m->size = mf_round_up(needs.size, ALIGN);
+    MF_TRY(find_place(be, m, place, needs.memoryTypeBits, &after, what, error));
+    link_after(be, id, after);
+    VkResult result =
+        api->BindBufferMemory(be->device.handle, m->buffer, be->blocks[m->block].memory, m->begin);
+    if (result != VK_SUCCESS) {
+        unlink_from_block(be, id);
+        return mf_vk_fail(error, result, what);
+    }
+    const VkBufferDeviceAddressInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO,
+                                            .buffer = m->buffer};
+    m->address = api->GetBufferDeviceAddress(be->device.handle, &info);
+    m->host = be->blocks[m->block].host == NULL ? NULL : be->blocks[m->block].host + m->begin;
+    return MF_OK;
+}
+
+/* An id that is free; 0: none. */
+static uint32_t free_id(const mf_vk_backend *be, bool is_internal)
+{
+    const uint32_t first = is_internal ? MF_VK_MAX_BUFFERS + 1 : 1;
+    const uint32_t last = is_internal ? MF_VK_MAX_IDS : MF_VK_MAX_BUFFERS;
+    for (uint32_t id = first; id <= last; id++)
+        if (be->buffers[id - 1].buffer == VK_NULL_HANDLE)
+            return id;
+    return 0;
+}
+
+mf_status mf_vk_buffer_create(mf_vk_backend *be, const mf_vk_request *r, mf_buffer *out,
+                              mf_error *error)
+{
+    const uint32_t id = free_id(be, r->is_internal);
+    if (id == 0)
+        return mf_fail(error, MF_ERR_NO_MEMORY, "more than %d buffers on one backend (%s)",
+                       MF_VK_MAX_BUFFERS, r->what);
+    if (r->n_bytes > be->device.most_buffer_bytes)
+        return mf_fail(error, MF_ERR_NO_MEMORY,
+                       "%llu bytes for %s: a buffer of %s has at most %llu",
+                       (unsigned long long)r->n_bytes, r->what, be->device.info.name,
+                       (unsigned long long)be->device.most_buffer_bytes);
+    mf_vk_memory *m = &be->buffers[id - 1];
+    *m = (mf_vk_memory){.n_bytes = r->n_bytes, .use = r->use};
+    VkResult result = create_vk_buffer(be, r->n_bytes == 0 ? 1 : r->n_bytes, r->place, &m->buffer);
+    if (result != VK_SUCCESS) {
+        m->buffer = VK_NULL_HANDLE;
+        return mf_vk_fail(error, result, r->what);
+    }
+    mf_status status = bind(be, id, r->place, r->what, error);
+    if (status != MF_OK) {
+        be->device.api.DestroyBuffer(be->device.handle, m->buffer, NULL);
+        *m = (mf_vk_memory){0};
+        return status;
+    }
+    if (!r->is_internal && id > be->n_buffers)
+        be->n_buffers = id;
+    *out = (mf_buffer){id};
+    return MF_OK;
+}
+
+void mf_vk_buffer_drop(mf_vk_backend *be, mf_buffer buffer)
+{
+    if (buffer.id == 0)
+        return;
+    mf_vk_memory *m = &be->buffers[buffer.id - 1];
+    be->n_freed -= m->is_freed;
+    be->device.api.DestroyBuffer(be->device.handle, m->buffer, NULL);
+    unlink_from_block(be, buffer.id);
+    *m = (mf_vk_memory){0};
+}
+
+mf_span mf_vk_span_of_host(mf_vk_backend *be, const void *bytes, uint64_t n_bytes)
+{
+    const uintptr_t at = (uintptr_t)bytes;
+    for (uint32_t i = 0; i < be->n_buffers; i++) {
+        const mf_vk_memory *m = &be->buffers[i];
+        const uintptr_t host = (uintptr_t)m->host;
+        if (m->host != NULL && m->use != MF_USE_DEVICE && at >= host && at - host <= m->n_bytes &&
+            m->n_bytes - (at - host) >= n_bytes)
+            return (mf_span){{i + 1}, at - host};
+    }
+    return (mf_span){{0}, 0};
+}
+
+uint32_t mf_vk_memories(mf_vk_backend *be, mf_backend_memory *out)
+{
+    const mf_vk_device *d = &be->device;
+    const uint32_t on_host = 1u << MF_USE_HOST | 1u << MF_USE_STAGING;
+    const uint32_t type = type_for(d, UINT32_MAX, MF_VK_ON_DEVICE);
+    const uint32_t heap = d->memory.memoryTypes[type].heapIndex;
+    const uint64_t left = mf_vk_heap_free(d, heap, be->heap_taken[heap]);
+    const uint64_t available = mf_memory_available_bytes();
+    out[0] = (mf_backend_memory){.n_bytes = left, .uses = 1u << MF_USE_DEVICE};
+    (void)snprintf(out[0].name, sizeof out[0].name, "%.63s", d->info.name);
+    if (d->info.is_unified) {
+        out[0].uses |= on_host;
+        out[0].is_host = true;
+        out[0].n_bytes = available != 0 && available < left ? available : left;
+        return 1;
+    }
+    out[1] = (mf_backend_memory){
+        .name = "memory", .n_bytes = available, .uses = on_host, .is_host = true};
+    return 2;
+}
+
+void mf_vk_memory_close(mf_vk_backend *be)
+{
+    for (uint32_t id = 1; id <= MF_VK_MAX_IDS; id++)
+        if (be->buffers[id - 1].buffer != VK_NULL_HANDLE)
+            mf_vk_buffer_drop(be, (mf_buffer){id});
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* Operations on rows of activations, one dispatch each. */
+#include "backend/vulkan/vk_internal.h"
+
+#define THREADS 256u
+
+static bool any(const mf_vk_backend *be, const mf_op *op)
+{
+    (void)be;
+    (void)op;
+    return true;
+}
+
+/* Elements one after another: shaders go on with the next grid's where it is too small. */
+static void dispatch_elements(mf_vk_backend *be, mf_vk_shader shader, const void *push,
+                              uint32_t push_bytes, uint64_t n)
+{
+    const mf_vk_kernel kernel = {shader, 1, {THREADS}};
+    const uint32_t groups = n > (uint64_t)65535 * THREADS ? 65535 : mf_vk_groups(n, THREADS);
+    mf_vk_dispatch(be, &kernel, push, push_bytes, (const uint32_t[]){groups, 1, 1});
+}
+
+static mf_status prepare(mf_vk_backend *be, mf_vk_shader shader, mf_error *error)
+{
+    const mf_vk_kernel kernel = {shader, 1, {THREADS}};
+    return mf_vk_prepare(be, &kernel, error);
+}
+
+/* ------------------------------------------------------------------------------ elementwise -- */
+
+static mf_status add_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
+{
+    (void)op;
+    return prepare(be, MF_VK_SHADER_add, error);
+}
+
+static void add_record(mf_vk_backend *be, const mf_op *op)
+{
+    const mf_add_params *p = &op->u.add;
+    const uint32_t n = op->n_rows * p->n_cols;
+    const struct {
+        uint64_t x, y;
+        uint32_t n, period;
+    } push = {mf_vk_address(be, p->x), mf_vk_address(be, p->y), n, p->y_is_one_row ? p->n_cols : n};
+    dispatch_elements(be, MF_VK_SHADER_add, &push, sizeof push, n);
+}
+
+const mf_vk_op mf_vk_op_add = {any, add_reserve, add_record};
+
+static mf_status swiglu_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
+{
+    (void)op;
+    return prepare(be, MF_VK_SHADER_swiglu, error);
+}
+
+static void swiglu_record(mf_vk_backend *be, const mf_op *op)
+{
+    const mf_swiglu_params *p = &op->u.swiglu;
+    const struct {
+        uint64_t gate, up, out;
+        uint32_t n, unused;
+    } push = {mf_vk_address(be, p->gate), mf_vk_address(be, p->up), mf_vk_address(be, p->out),
+              op->n_rows * p->n_cols, 0};
+    dispatch_elements(be, MF_VK_SHADER_swiglu, &push, sizeof push, push.n);
+}
+
+const mf_vk_op mf_vk_op_swiglu = {any, swiglu_reserve, swiglu_record};
+
+static mf_status sigmoid_mul_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
+{
+    (void)op;
+    return prepare(be, MF_VK_SHADER_sigmoid_mul, error);
+}
+
+static void sigmoid_mul_record(mf_vk_backend *be, const mf_op *op)
+{
+    const mf_sigmoid_mul_params *p = &op->u.sigmoid_mul;
+    const struct {
+        uint64_t x, gate;
+        uint32_t n, unused;
+    } push = {mf_vk_address(be, p->x), mf_vk_address(be, p->gate), op->n_rows * p->n_cols, 0};
+    dispatch_elements(be, MF_VK_SHADER_sigmoid_mul, &push, sizeof push, push.n);
+}
+
+const mf_vk_op mf_vk_op_sigmoid_mul = {any, sigmoid_mul_reserve, sigmoid_mul_record};
+
+/* ------------------------------------------------------------------------------- row by row -- */
+
+static mf_status copy_rows_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
+{
+    MF_TRY(prepare(be, MF_VK_SHADER_copy_rows, error));
+    return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, op->n_rows * sizeof(uint32_t), error);
+}
+
+static void copy_rows_record(mf_vk_backend *be, const mf_op *op)
+{
+    const mf_copy_rows_params *p = &op->u.copy_rows;
+    const mf_vk_kernel kernel = {MF_VK_SHADER_copy_rows, 1, {THREADS}};
+    const struct {
+        uint64_t x, out, rows;
+        uint32_t n_cols, unused;
+    } push = {mf_vk_address(be, p->x), mf_vk_address(be, p->out),
+              mf_vk_array(be, p->rows, op->n_rows * sizeof *p->rows), p->n_cols, 0};
+    mf_vk_dispatch(be, &kernel, &push, sizeof push,
+                   (const uint32_t[]){mf_vk_groups(p->n_cols, THREADS), op->n_rows, 1});
+}
+
+const mf_vk_op mf_vk_op_copy_rows = {any, copy_rows_reserve, copy_rows_record};
+
+static mf_status rmsnorm_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
+{
+    (void)op;
+    return prepare(be, MF_VK_SHADER_rmsnorm, error);
+}
+
+static void rmsnorm_record(mf_vk_backend *be, const mf_op *op)
+{
+    const mf_rmsnorm_params *p = &op->u.rmsnorm;
+    const mf_vk_kernel kernel = {MF_VK_SHADER_rmsnorm, 1, {THREADS}};
+    const struct {
+        uint64_t x, weight, out;
+        uint32_t n_cols, stride;
+        float eps;
+        uint32_t unused;
+    } push = {mf_vk_address(be, p->x),
+              mf_vk_address(be, p->weight),
+              mf_vk_address(be, p->out),
+              p->n_cols,
+              p->stride != 0 ? p->stride : p->n_cols,
+              p->eps,
+              0};
+    mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){1, op->n_rows, 1});
+}
+
+const mf_vk_op mf_vk_op_rmsnorm = {any, rmsnorm_reserve, rmsnorm_record};
+
+static mf_status rmsnorm_gated_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
+{
+    (void)op;
+    return prepare(be, MF_VK_SHADER_rmsnorm_gated, error);
+}
+
+static void rmsnorm_gated_record(mf_vk_backend *be, const mf_op *op)
+{
+    const mf_rmsnorm_gated_params *p = &op->u.rmsnorm_gated;
+    const mf_vk_kernel kernel = {MF_VK_SHADER_rmsnorm_gated, 1, {THREADS}};
+    const struct {
+        uint64_t x, weight, out, z;
+        uint32_t n_cols, stride;
+        float eps;
+        uint32_t unused;
+    } push = {mf_vk_address(be, p->x),
+              mf_vk_address(be, p->weight),
+              mf_vk_address(be, p->x),
+              mf_vk_address(be, p->z),
+              p->head_dim,
+              p->head_dim,
+              p->eps,
+              0};
+    mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){p->n_heads, op->n_rows, 1});
+}
+
+const mf_vk_op mf_vk_op_rmsnorm_gated = {any, rmsnorm_gated_reserve, rmsnorm_gated_record};
+
+static mf_status rope_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
+{
+    (void)op;
+    return prepare(be, MF_VK_SHADER_rope, error);
+}
+
+static void rope_record(mf_vk_backend *be, const mf_op *op)
+{
+    const mf_rope_params *p = &op->u.rope;
+    const mf_vk_kernel kernel = {MF_VK_SHADER_rope, 1, {THREADS}};
+    const struct {
+        uint64_t x, cosine, sine, sequences;
+        uint32_t n_sequences, first_row, n_heads, n_rot, row_stride, head_stride, is_interleaved;
+        uint32_t unused;
+    } push = {mf_vk_address(be, p->x),
+              mf_vk_address(be, p->cos),
+              mf_vk_address(be, p->sin),
+              mf_vk_batch_address(be),
+              be->batches.n_sequences,
+              op->first_row,
+              p->n_heads,
+              p->n_rot,
+              p->row_stride,
+              p->head_stride,
+              p->interleaved,
+              0};
+    const uint32_t n_pairs = p->n_heads * (p->n_rot / 2);
+    mf_vk_dispatch(be, &kernel, &push, sizeof push,
+                   (const uint32_t[]){mf_vk_groups(n_pairs, THREADS), op->n_rows, 1});
+}
+
+const mf_vk_op mf_vk_op_rope = {any, rope_reserve, rope_record};

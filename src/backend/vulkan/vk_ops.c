@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of operations. One that has no shaders yet is not in it, is not supported, and a model
+ * that needs it is refused when it is opened, with the operation's name. */
+#include "backend/vulkan/vk_internal.h"
+
+#include <string.h>
+
+static const mf_vk_op *const ops[] = {
+    [MF_OP_EMBED] = &mf_vk_op_embed,
+    [MF_OP_COPY_ROWS] = &mf_vk_op_copy_rows,
+    [MF_OP_RMSNORM] = &mf_vk_op_rmsnorm,
+    [MF_OP_RMSNORM_GATED] = &mf_vk_op_rmsnorm_gated,
+    [MF_OP_SIGMOID_MUL] = &mf_vk_op_sigmoid_mul,
+    [MF_OP_ADD] = &mf_vk_op_add,
+    [MF_OP_SWIGLU] = &mf_vk_op_swiglu,
+    [MF_OP_ROPE] = &mf_vk_op_rope,
+    [MF_OP_LATENT_ATTENTION] = NULL,
+};
+
+bool mf_vk_op_supports(const mf_vk_backend *be, const mf_op *op)
+{
+    const uint32_t kind = (uint32_t)op->kind;
+    return kind < sizeof ops / sizeof *ops && ops[kind] != NULL && ops[kind]->supports(be, op);
+}
+
+mf_status mf_vk_op_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
+{
+    return ops[op->kind]->reserve(be, op, error);
+}
+
+static void touch(void *ctx, mf_span span, uint64_t n_bytes, uint32_t access)
+{
+    mf_vk_touch(ctx, span, n_bytes, access);
+}
+
+void mf_vk_op_record(mf_vk_backend *be, const mf_op *op)
+{
+    const mf_vk_batches *b = &be->batches;
+    /* Within an operation nothing may have to wait for room: that would end the submission. */
+    if (!mf_vk_ring_room(be, MF_VK_RING_PARAMETERS,
+                         be->rings[MF_VK_RING_PARAMETERS].most_needed + 4096) ||
+        !mf_vk_begin(be))
+        return;
+    mf_vk_next(be);
+    mf_op_spans(op, b->sequences, b->n_sequences, touch, be);
+    ops[op->kind]->record(be, op);
+    be->batches.batches[b->current].last_use = mf_vk_present(be);
+    mf_vk_command_done(be);
+}
+
+void mf_vk_step(mf_vk_backend *be)
+{
+    mf_vk_barrier(be);
+}
+
+void *mf_vk_parameters(mf_vk_backend *be, uint64_t n_bytes, uint64_t *address)
+{
+    mf_span span;
+    if (!mf_vk_ring_take(be, MF_VK_RING_PARAMETERS, n_bytes, &span))
+        return NULL;
+    *address = mf_vk_address(be, span);
+    return be->buffers[span.buffer.id - 1].host + span.offset;
+}
+
+uint64_t mf_vk_array(mf_vk_backend *be, const void *values, uint64_t n_bytes)
+{
+    uint64_t address = 0;
+    void *to = mf_vk_parameters(be, n_bytes, &address);
+    if (to != NULL && n_bytes != 0)
+        memcpy(to, values, n_bytes);
+    return address;
+}
+
+uint64_t mf_vk_scratch(mf_vk_backend *be, uint64_t n_bytes)
+{
+    mf_span span;
+    if (!mf_vk_ring_take(be, MF_VK_RING_SCRATCH, n_bytes, &span))
+        return 0;
+    mf_vk_touch(be, span, n_bytes, MF_WRITES);
+    return mf_vk_address(be, span);
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The stream: commands go into the open submission in the order of the calls, with a barrier only
+ * where bytes are touched that something since the last barrier wrote, or that are written while
+ * something read them. A ticket is the number of a submission, which is the value that it gives to
+ * the timeline semaphore.
+ */
+#include "backend/vulkan/vk_internal.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Commands of a submission: few at first, so that the device begins early, then more. */
+#define FIRST_COMMANDS 16u
+#define MOST_COMMANDS 128u
+/* How long a wait asks before it sleeps: sleeping wakes late (20 us on an H200). */
+#define POLL_US 200u
+
+/* ----------------------------------------------------------------------------- open, close -- */
+
+static VkResult submission_create(mf_vk_backend *be, mf_vk_submission *s)
+{
+    const mf_vk_device *d = &be->device;
+    const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+                                          .flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT,
+                                          .queueFamilyIndex = d->family};
+    VkResult result = d->api.CreateCommandPool(d->handle, &pool, NULL, &s->pool);
+    if (result != VK_SUCCESS) {
+        s->pool = VK_NULL_HANDLE;
+        return result;
+    }
+    const VkCommandBufferAllocateInfo info = {.sType =
+                                                  VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                              .commandPool = s->pool,
+                                              .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                              .commandBufferCount = 1};
+    return d->api.AllocateCommandBuffers(d->handle, &info, &s->commands);
+}
+
+mf_status mf_vk_stream_open(mf_vk_backend *be, mf_error *error)
+{
+    mf_vk_stream *st = &be->stream;
+    const VkSemaphoreTypeCreateInfo type = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
+                                            .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
+    const VkSemaphoreCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO,
+                                        .pNext = &type};
+    VkResult result = be->device.api.CreateSemaphore(be->device.handle, &info, NULL, &st->timeline);
+    if (result != VK_SUCCESS)
+        st->timeline = VK_NULL_HANDLE;
+    for (uint32_t i = 0; i < MF_VK_SUBMISSIONS && result == VK_SUCCESS; i++)
+        result = submission_create(be, &st->submissions[i]);
+    st->most_commands = FIRST_COMMANDS;
+    return result == VK_SUCCESS ? MF_OK : mf_vk_fail(error, result, "the Vulkan stream");
+}
+
+void mf_vk_stream_close(mf_vk_backend *be)
+{
+    const mf_vk_device *d = &be->device;
+    for (uint32_t i = 0; i < MF_VK_SUBMISSIONS; i++)
+        if (be->stream.submissions[i].pool != VK_NULL_HANDLE)
+            d->api.DestroyCommandPool(d->handle, be->stream.submissions[i].pool, NULL);
+    if (be->stream.timeline != VK_NULL_HANDLE)
+        d->api.DestroySemaphore(d->handle, be->stream.timeline, NULL);
+}
+
+/* ---------------------------------------------------------------------------------- a loss -- */
+
+void mf_vk_lost(mf_vk_backend *be, VkResult result, const char *what)
+{
+    mf_vk_stream *st = &be->stream;
+    if (st->lost != MF_OK)
+        return;
+    mf_error error = {0};
+    st->lost = mf_vk_fail(&error, result, what);
+    (void)snprintf(st->why, sizeof st->why, "%.127s", error.message);
+    st->open = NULL;
+    st->n_reads = 0; /* their destinations hold anything */
+    mf_vk_retire(be);
+}
+
+/* --------------------------------------------------------------------------------- waiting -- */
+
+VkResult mf_vk_wait(mf_vk_backend *be, mf_ticket ticket)
+{
+    const mf_vk_device *d = &be->device;
+    const VkSemaphoreWaitInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
+                                      .semaphoreCount = 1,
+                                      .pSemaphores = &be->stream.timeline,
+                                      .pValues = &ticket};
+    const bool is_software = d->properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    const uint64_t end = mf_now_us() + POLL_US;
+    while (!is_software && mf_now_us() < end) { /* a CPU's device would be kept from its work */
+        uint64_t value = 0;
+        VkResult result = d->api.GetSemaphoreCounterValue(d->handle, be->stream.timeline, &value);
+        if (result != VK_SUCCESS || value >= ticket)
+            return result;
+    }
+    return d->api.WaitSemaphores(d->handle, &info, UINT64_MAX);
+}
+
+void mf_vk_wait_in_lock(mf_vk_backend *be, mf_ticket ticket)
+{
+    if (be->stream.lost != MF_OK)
+        return;
+    VkResult result = mf_vk_wait(be, ticket);
+    if (result != VK_SUCCESS)
+        mf_vk_lost(be, result, "waiting for the device");
+    else
+        mf_vk_retire(be);
+}
+
+static void finish_reads(mf_vk_backend *be)
+{
+    mf_vk_stream *st = &be->stream;
+    while (st->n_reads > 0 && st->reads[st->first_read].ticket <= st->retired) {
+        const mf_vk_read *r = &st->reads[st->first_read];
+        const mf_buffer ring = be->rings[MF_VK_RING_DOWN].buffer;
+        memcpy(r->dest, be->buffers[ring.id - 1].host + r->at, r->n_bytes);
+        st->first_read = (st->first_read + 1) % MF_VK_MAX_READS;
+        st->n_reads--;
+    }
+}
+
+static void give_rings_back(mf_vk_backend *be)
+{
+    mf_vk_stream *st = &be->stream;
+    const mf_vk_submission *s = &st->submissions[st->retired % MF_VK_SUBMISSIONS];
+    for (int i = 0; i < MF_VK_RINGS && st->retired != 0; i++)
+        be->rings[i].tail = s->ring_heads[i];
+}
+
+void mf_vk_retire(mf_vk_backend *be)
+{
+    mf_vk_stream *st = &be->stream;
+    uint64_t value = 0;
+    VkResult result = VK_SUCCESS;
+    if (st->lost == MF_OK)
+        result = be->device.api.GetSemaphoreCounterValue(be->device.handle, st->timeline, &value);
+    if (result != VK_SUCCESS) {
+        mf_vk_lost(be, result, "asking the device");
+        return;
+    }
+    if (st->lost == MF_OK && value > st->submitted) /* as some drivers answer once they are lost */
+        value = st->submitted;
+    if (st->lost == MF_OK && value > st->retired) {
+        st->retired = value;
+        finish_reads(be);
+        give_rings_back(be);
+    }
+    for (uint32_t id = 1; id <= be->n_buffers && be->n_freed != 0; id++) {
+        const mf_vk_memory *m = &be->buffers[id - 1];
+        if (m->is_freed && (m->last_use <= st->retired || st->lost != MF_OK))
+            mf_vk_buffer_drop(be, (mf_buffer){id});
+    }
+}
+
+/* ------------------------------------------------------------------------------ submissions -- */
+
+bool mf_vk_begin(mf_vk_backend *be)
+{
+    mf_vk_stream *st = &be->stream;
+    if (st->lost != MF_OK || st->open != NULL)
+        return st->lost == MF_OK;
+    const mf_ticket ticket = st->submitted + 1;
+    mf_vk_submission *s = &st->submissions[ticket % MF_VK_SUBMISSIONS];
+    if (s->ticket > st->retired)
+        mf_vk_wait_in_lock(be, s->ticket);
+    if (st->lost != MF_OK)
+        return false;
+    const VkCommandBufferBeginInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+                                           .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
+    VkResult result = be->device.api.ResetCommandPool(be->device.handle, s->pool, 0);
+    if (result == VK_SUCCESS)
+        result = be->device.api.BeginCommandBuffer(s->commands, &info);
+    if (result != VK_SUCCESS) {
+        mf_vk_lost(be, result, "recording for the device");
+        return false;
+    }
+    s->ticket = ticket;
+    st->open = s;
+    st->commands = s->commands;
+    st->n_commands = 0;
+    st->bound = VK_NULL_HANDLE;
+    return true;
+}
+
+static void memory_barrier(mf_vk_backend *be, const VkMemoryBarrier2 *barrier)
+{
+    const VkDependencyInfo info = {.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO,
+                                   .memoryBarrierCount = 1,
+                                   .pMemoryBarriers = barrier};
+    be->device.api.CmdPipelineBarrier2(be->stream.commands, &info);
+}
+
+/* What the device wrote is seen by the host once the semaphore says so. */
+static void to_host(mf_vk_backend *be)
+{
+    const VkMemoryBarrier2 barrier = {
+        .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2,
+        .srcStageMask = VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_COPY_BIT,
+        .srcAccessMask = VK_ACCESS_2_SHADER_WRITE_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT,
+        .dstStageMask = VK_PIPELINE_STAGE_2_HOST_BIT,
+        .dstAccessMask = VK_ACCESS_2_HOST_READ_BIT};
+    memory_barrier(be, &barrier);
+}
+
+void mf_vk_submit(mf_vk_backend *be)
+{
+    mf_vk_stream *st = &be->stream;
+    mf_vk_submission *s = st->open;
+    if (s == NULL)
+        return;
+    to_host(be);
+    VkResult result = be->device.api.EndCommandBuffer(s->commands);
+    const VkCommandBufferSubmitInfo commands = {
+        .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO, .commandBuffer = s->commands};
+    const VkSemaphoreSubmitInfo signal = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO,
+                                          .semaphore = st->timeline,
+                                          .value = s->ticket,
+                                          .stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT};
+    const VkSubmitInfo2 info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO_2,
+                                .commandBufferInfoCount = 1,
+                                .pCommandBufferInfos = &commands,
+                                .signalSemaphoreInfoCount = 1,
+                                .pSignalSemaphoreInfos = &signal};
+    if (result == VK_SUCCESS)
+        result = be->device.api.QueueSubmit2(be->device.queue, 1, &info, VK_NULL_HANDLE);
+    if (result != VK_SUCCESS) {
+        mf_vk_lost(be, result, "handing work to the device");
+        return;
+    }
+    for (int i = 0; i < MF_VK_RINGS; i++)
+        s->ring_heads[i] = be->rings[i].head;
+    st->submitted = s->ticket;
+    st->open = NULL;
+}
+
+void mf_vk_command_done(mf_vk_backend *be)
+{
+    mf_vk_stream *st = &be->stream;
+    if (st->open == NULL || st->n_commands < st->most_commands)
+        return;
+    mf_vk_submit(be);
+    st->most_commands = st->most_commands < MOST_COMMANDS ? st->most_commands * 2 : MOST_COMMANDS;
+}
+
+mf_ticket mf_vk_present(const mf_vk_backend *be)
+{
+    const mf_vk_stream *st = &be->stream;
+    return st->open != NULL ? st->open->ticket : st->submitted;
+}

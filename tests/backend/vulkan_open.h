@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* The Vulkan device that tests run on: MF_TEST_DEVICE, or the best there is. */
+#ifndef MF_TESTS_VULKAN_OPEN_H
+#define MF_TESTS_VULKAN_OPEN_H
+
+#include "backend/vulkan/vulkan_backend.h"
+#include "test.h"
+
+static inline const char *vulkan_test_device(void)
+{
+    const char *name = getenv("MF_TEST_DEVICE");
+    return name != NULL ? name : "vulkan";
+}
+
+/* NULL where there is no device, or no Vulkan in this build: the test is to be skipped. */
+static inline mf_backend *vulkan_open(const mf_allocator *allocator)
+{
+    mf_vulkan_device devices[MF_VULKAN_MAX_DEVICES];
+    const char *why = NULL;
+    mf_error error = {0};
+    mf_backend *be = NULL;
+    mf_backend_options options = {.device = vulkan_test_device()};
+    if (allocator != NULL)
+        options.allocator = *allocator;
+    if (mf_vulkan_devices(devices, &why) == 0) {
+        fprintf(stderr, "skipped: %s\n", why);
+        return NULL;
+    }
+    REQUIRE_OK(mf_vulkan_backend_create(&options, &be, &error), &error);
+    return be;
+}
+
+#endif
