@@ -4,6 +4,7 @@
 #include "failing_alloc.h"
 #include "op_cases.h"
 #include "strict_backend.h"
+#include "vulkan_open.h"
 
 /* Opens a backend and reserves for every case of the op list, each larger than some before it. */
 static mf_status lifetime(const mf_allocator *a, scene *s, mf_error *error)
@@ -206,10 +207,23 @@ static void check_too_many(mf_backend *be)
         be->ops->buffer_free(be, buffers[i]);
 }
 
-int main(void)
+static int run_vulkan(void)
+{
+    mf_backend *be = vulkan_open(NULL);
+    if (be == NULL)
+        return TEST_SKIPPED;
+    check_buffers(be);
+    check_too_many(be);
+    be->ops->destroy(be);
+    return test_result();
+}
+
+int main(int argc, char **argv)
 {
     mf_error error = {0};
     mf_backend *be = NULL;
+    if (argc > 1 && strcmp(argv[1], "vulkan") == 0)
+        return run_vulkan();
     const mf_backend_options options = {.n_threads = 1};
     REQUIRE_OK(mf_backend_open(&options, &be, &error), &error);
     check_buffers(be);

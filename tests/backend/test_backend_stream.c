@@ -2,11 +2,13 @@
 /*
  * The stream of backend.h: the order of everything that goes through it, tickets, several threads,
  * a device that is lost, memory out of the host's reach. On the CPU, which does all at once, and on
- * the strict backend, which does nothing before it must.
+ * the strict backend, which does nothing before it must; with the argument "vulkan" on a GPU, which
+ * begins when it likes.
  */
 #include "base/status.h"
 #include "strict_backend.h"
 #include "test.h"
+#include "vulkan_open.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -17,14 +19,17 @@
 #define ROW_BYTES ((uint64_t)N_COLS * sizeof(float))
 #define N_ROWS 12u /* of each buffer */
 
-static mf_backend *open_backend(bool is_strict, const strict_options *strict)
+typedef enum place { ON_CPU, ON_STRICT, ON_VULKAN } place;
+
+static mf_backend *open_backend(place on, const strict_options *strict)
 {
     mf_error error = {0};
     mf_backend *be = NULL;
-    const mf_backend_options options = {.n_threads = 1};
+    const mf_backend_options options = {.n_threads = 1,
+                                        .device = on == ON_VULKAN ? vulkan_test_device() : "cpu"};
     strict_options given = strict != NULL ? *strict : (strict_options){0};
-    REQUIRE_OK(is_strict ? strict_backend_open(&given, &options, &be, &error)
-                         : mf_backend_open(&options, &be, &error),
+    REQUIRE_OK(on == ON_STRICT ? strict_backend_open(&given, &options, &be, &error)
+                               : mf_backend_open(&options, &be, &error),
                &error);
     mf_op add = {.kind = MF_OP_ADD, .n_rows = N_ROWS, .u.add = {.n_cols = N_COLS}};
     mf_op copy = {.kind = MF_OP_COPY_ROWS, .n_rows = N_ROWS, .u.copy_rows = {.n_cols = N_COLS}};
@@ -176,11 +181,11 @@ static void take_step(play *p)
 }
 
 /* Whatever the order of execution, nobody can tell it from that of the calls. */
-static void check_random_work(bool is_strict, uint64_t seed)
+static void check_random_work(place on, uint64_t seed)
 {
     static const mf_buffer_use uses[N_BUFFERS] = {MF_USE_DEVICE, MF_USE_HOST, MF_USE_DEVICE};
     const strict_options strict = {.seed = seed, .runs_ahead = seed % 2 == 0};
-    play p = {.be = open_backend(is_strict, &strict), .random = seed};
+    play p = {.be = open_backend(on, &strict), .random = seed};
     for (uint32_t b = 0; b < N_BUFFERS; b++) {
         p.buffers[b] = new_buffer(p.be, uses[b], N_ROWS * ROW_BYTES);
         for (uint32_t row = 0; row < N_ROWS; row++)
@@ -197,17 +202,17 @@ static void check_random_work(bool is_strict, uint64_t seed)
         settle(&p);
     }
     strict_stats stats = {0};
-    if (is_strict)
+    if (on == ON_STRICT)
         strict_backend_stats(p.be, &stats);
-    CHECK(!is_strict || stats.n_overtakes > 200);
+    CHECK(on != ON_STRICT || stats.n_overtakes > 200);
     p.be->ops->destroy(p.be);
 }
 
 /* ---------------------------------------------------------------------------------- tickets -- */
 
-static void check_tickets(bool is_strict)
+static void check_tickets(place on)
 {
-    mf_backend *be = open_backend(is_strict, NULL);
+    mf_backend *be = open_backend(on, NULL);
     mf_error error = {0};
     mf_buffer buffer = new_buffer(be, MF_USE_DEVICE, 4 * ROW_BYTES);
     const mf_span x = {buffer, 0}, y = {buffer, ROW_BYTES};
@@ -224,12 +229,14 @@ static void check_tickets(bool is_strict)
         tickets[i] = be->ops->mark(be);
         CHECK(i == 0 || tickets[i] >= tickets[i - 1]);
     }
-    CHECK(be->ops->done(be, tickets[2]) == !is_strict); /* asking makes nothing run */
+    CHECK(on == ON_VULKAN ||
+          be->ops->done(be, tickets[2]) == (on == ON_CPU)); /* asking makes nothing run */
     REQUIRE_OK(be->ops->wait_for(be, tickets[1], &error), &error);
     CHECK(be->ops->done(be, tickets[0]) && be->ops->done(be, tickets[1]));
-    CHECK(be->ops->done(be, tickets[2]) == !is_strict); /* only up to the ticket */
+    CHECK(on == ON_VULKAN ||
+          be->ops->done(be, tickets[2]) == (on == ON_CPU)); /* only up to the ticket */
     CHECK(got[0][N_COLS - 1] == 2.0f && got[1][0] == 3.0f);
-    CHECK(is_strict ? isnan(got[2][0]) : got[2][0] == 4.0f);
+    CHECK(on == ON_VULKAN || (on == ON_STRICT ? isnan(got[2][0]) : got[2][0] == 4.0f));
     REQUIRE_OK(be->ops->wait_for(be, tickets[2], &error), &error);
     CHECK(got[2][0] == 4.0f);
     REQUIRE_OK(be->ops->wait_for(be, tickets[0], &error), &error); /* again, long done */
@@ -240,7 +247,7 @@ static void check_tickets(bool is_strict)
 static void check_late(void)
 {
     enum { N_WRITES = 20, N_ASKS = 10 };
-    mf_backend *be = open_backend(true, &(strict_options){.seed = 3, .runs_ahead = true});
+    mf_backend *be = open_backend(ON_STRICT, &(strict_options){.seed = 3, .runs_ahead = true});
     mf_error error = {0};
     strict_stats stats;
     mf_buffer buffer = new_buffer(be, MF_USE_DEVICE, ROW_BYTES);
@@ -271,9 +278,9 @@ static void check_late(void)
 /* ----------------------------------------------------------- what goes while it is still used --
  */
 
-static void check_free_in_order(bool is_strict)
+static void check_free_in_order(place on)
 {
-    mf_backend *be = open_backend(is_strict, NULL);
+    mf_backend *be = open_backend(on, NULL);
     mf_error error = {0};
     float values[N_COLS], got[N_COLS], other[N_COLS];
     mf_buffer to = new_buffer(be, MF_USE_DEVICE, 2 * ROW_BYTES);
@@ -308,9 +315,9 @@ static void *write_row(void *ctx)
     return status == MF_OK && memcmp(got, values, ROW_BYTES) == 0 ? ctx : NULL;
 }
 
-static void check_handed_on(bool is_strict)
+static void check_handed_on(place on)
 {
-    play p = {.be = open_backend(is_strict, NULL)};
+    play p = {.be = open_backend(on, NULL)};
     float values[N_COLS], got[N_COLS];
     mf_error error = {0};
     pthread_t thread;
@@ -371,9 +378,9 @@ static void *work(void *ctx)
     return NULL;
 }
 
-static void check_threads(bool is_strict)
+static void check_threads(place on)
 {
-    mf_backend *be = open_backend(is_strict, NULL);
+    mf_backend *be = open_backend(on, NULL);
     mf_buffer buffer = new_buffer(be, MF_USE_DEVICE, 3 * N_THREADS * ROW_BYTES);
     worker workers[N_THREADS];
     pthread_t threads[N_THREADS];
@@ -393,7 +400,7 @@ static void check_threads(bool is_strict)
 
 static void check_lost(void)
 {
-    mf_backend *be = open_backend(true, &(strict_options){.lost_at_run = 2});
+    mf_backend *be = open_backend(ON_STRICT, &(strict_options){.lost_at_run = 2});
     mf_error error = {0};
     float values[N_COLS] = {0}, got[N_COLS];
     mf_buffer buffer = new_buffer(be, MF_USE_DEVICE, ROW_BYTES), second;
@@ -474,7 +481,7 @@ static void use_staging(mf_backend *be, mf_buffer buffer)
 
 static void check_guards(void)
 {
-    mf_backend *be = open_backend(true, NULL);
+    mf_backend *be = open_backend(ON_STRICT, NULL);
     mf_error error = {0};
     float values[N_COLS], got[N_COLS];
     mf_buffer buffer = new_buffer(be, MF_USE_DEVICE, N_ROWS * ROW_BYTES);
@@ -500,9 +507,9 @@ static void check_guards(void)
 
 /* What the host writes through its own pointer is found by what is recorded afterwards, and what
  * operations write there is seen once they are done. */
-static void check_host_buffers(bool is_strict)
+static void check_host_buffers(place on)
 {
-    mf_backend *be = open_backend(is_strict, NULL);
+    mf_backend *be = open_backend(on, NULL);
     mf_error error = {0};
     mf_buffer buffer = new_buffer(be, MF_USE_HOST, 2 * ROW_BYTES);
     float *host = (float *)(void *)be->ops->buffer_host(be, buffer);
@@ -515,22 +522,22 @@ static void check_host_buffers(bool is_strict)
 }
 
 /* Each use lies in exactly one memory; a limit holds, and what is freed is room again. */
-static void check_memories(bool is_strict)
+static void check_memories(place on)
 {
-    mf_backend *be = open_backend(is_strict, &(strict_options){.memory_bytes = 100000});
+    mf_backend *be = open_backend(on, &(strict_options){.memory_bytes = 100000});
     mf_backend_memory memories[MF_MAX_MEMORIES];
     uint32_t n = be->ops->memories(be, memories), seen = 0;
     REQUIRE(n >= 1 && n <= MF_MAX_MEMORIES);
     for (uint32_t i = 0; i < n; i++) {
         CHECK((seen & memories[i].uses) == 0 && memories[i].name[0] != 0);
         seen |= memories[i].uses;
-        if ((memories[i].uses & 1u << MF_USE_DEVICE) != 0)
-            CHECK(memories[i].is_host == !is_strict);
+        if ((memories[i].uses & 1u << MF_USE_DEVICE) != 0 && on != ON_VULKAN)
+            CHECK(memories[i].is_host == (on == ON_CPU));
         if ((memories[i].uses & 1u << MF_USE_STAGING) != 0)
             CHECK(memories[i].is_host);
     }
     CHECK_U64(seen, 7);
-    if (is_strict) {
+    if (on == ON_STRICT) {
         mf_error error = {0};
         mf_buffer first = new_buffer(be, MF_USE_DEVICE, 60000), second = {0};
         (void)be->ops->memories(be, memories);
@@ -562,10 +569,10 @@ static mf_status look(void *ctx, const unsigned char *bytes, size_t n_bytes, mf_
 }
 
 /* All bytes in order, after what was recorded before; the function's error ends it. */
-static void check_visit(bool is_strict)
+static void check_visit(place on)
 {
     enum { N = 600001, SKIP = 7 };
-    mf_backend *be = open_backend(is_strict, NULL);
+    mf_backend *be = open_backend(on, NULL);
     mf_error error = {0};
     mf_buffer buffer = new_buffer(be, MF_USE_DEVICE, N + SKIP);
     unsigned char *bytes = malloc(N), *got = malloc(N);
@@ -606,10 +613,10 @@ static mf_status make(void *ctx, unsigned char *bytes, size_t n_bytes, mf_error 
 
 /* All bytes in order, after what was recorded before, and none beside them; the function's error
  * ends it. */
-static void check_produce(bool is_strict)
+static void check_produce(place on)
 {
     enum { N = 600001, SKIP = 7, ALL = N + 2 * SKIP };
-    mf_backend *be = open_backend(is_strict, NULL);
+    mf_backend *be = open_backend(on, NULL);
     mf_error error = {0};
     mf_buffer buffer = new_buffer(be, MF_USE_DEVICE, ALL), old = new_buffer(be, MF_USE_DEVICE, ALL);
     unsigned char *bytes = malloc(ALL), *got = malloc(ALL);
@@ -697,20 +704,30 @@ static void check_unsupported(void)
     CHECK_STR(mf_op_name((mf_op_kind)(MF_OP_LATENT_ATTENTION + 1)), "unknown");
 }
 
-int main(void)
+static void check_all(place on, uint64_t n_seeds)
 {
-    for (int is_strict = 0; is_strict < 2; is_strict++) {
-        for (uint64_t seed = 1; seed <= (is_strict ? 6 : 1); seed++)
-            check_random_work(is_strict, seed);
-        check_tickets(is_strict);
-        check_free_in_order(is_strict);
-        check_handed_on(is_strict);
-        check_threads(is_strict);
-        check_host_buffers(is_strict);
-        check_memories(is_strict);
-        check_visit(is_strict);
-        check_produce(is_strict);
+    for (uint64_t seed = 1; seed <= n_seeds; seed++)
+        check_random_work(on, seed);
+    check_tickets(on);
+    check_free_in_order(on);
+    check_handed_on(on);
+    check_threads(on);
+    check_host_buffers(on);
+    check_memories(on);
+    check_visit(on);
+    check_produce(on);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "vulkan") == 0) {
+        if (!vulkan_is_there())
+            return TEST_SKIPPED;
+        check_all(ON_VULKAN, 3);
+        return test_result();
     }
+    check_all(ON_CPU, 1);
+    check_all(ON_STRICT, 6);
     check_late();
     check_lost();
     check_guards();

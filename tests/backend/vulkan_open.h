@@ -12,20 +12,27 @@ static inline const char *vulkan_test_device(void)
     return name != NULL ? name : "vulkan";
 }
 
-/* NULL where there is no device, or no Vulkan in this build: the test is to be skipped. */
-static inline mf_backend *vulkan_open(const mf_allocator *allocator)
+/* False where there is no device, or no Vulkan in this build: the test is to be skipped. */
+static inline bool vulkan_is_there(void)
 {
     mf_vulkan_device devices[MF_VULKAN_MAX_DEVICES];
     const char *why = NULL;
+    if (mf_vulkan_devices(devices, &why) != 0)
+        return true;
+    fprintf(stderr, "skipped: %s\n", why);
+    return false;
+}
+
+/* NULL where there is no device, or no Vulkan in this build: the test is to be skipped. */
+static inline mf_backend *vulkan_open(const mf_allocator *allocator)
+{
     mf_error error = {0};
     mf_backend *be = NULL;
     mf_backend_options options = {.device = vulkan_test_device()};
     if (allocator != NULL)
         options.allocator = *allocator;
-    if (mf_vulkan_devices(devices, &why) == 0) {
-        fprintf(stderr, "skipped: %s\n", why);
+    if (!vulkan_is_there())
         return NULL;
-    }
     REQUIRE_OK(mf_vulkan_backend_create(&options, &be, &error), &error);
     return be;
 }
