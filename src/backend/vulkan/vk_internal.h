@@ -285,6 +285,15 @@ bool mf_vk_op_supports(const mf_vk_backend *be, const mf_op *op);
 mf_status mf_vk_op_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error);
 void mf_vk_op_record(mf_vk_backend *be, const mf_op *op);
 
+/* The constants 1 .. MF_VK_WEIGHT_CONSTANTS of shaders that include weights.glsl. */
+#define MF_VK_WEIGHT_CONSTANTS 5
+void mf_vk_weight_constants(const mf_weight_shape *shape, mf_vk_kernel *kernel);
+/* As weights.glsl's Weight: where the arrays are. */
+typedef struct mf_vk_weight {
+    uint64_t values, scales, biases;
+} mf_vk_weight;
+mf_vk_weight mf_vk_weight_at(const mf_vk_backend *be, const mf_weight *w);
+
 /* Within an operation: what it dispatched before is done and seen by what follows. */
 void mf_vk_step(mf_vk_backend *be);
 /* Room for an array that shaders read, to be written at once by the host: sequentially, it may be

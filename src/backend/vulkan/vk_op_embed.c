@@ -7,13 +7,15 @@
 static bool embed_supports(const mf_vk_backend *be, const mf_op *op)
 {
     (void)be;
-    return op->u.embed.weight.shape.kind == MF_WEIGHT_FLOAT;
+    const mf_weight_kind kind = op->u.embed.weight.shape.kind;
+    return kind >= MF_WEIGHT_FLOAT && kind <= MF_WEIGHT_GGUF_MXFP4;
 }
 
 static mf_vk_kernel kernel_for(const mf_op *op)
 {
-    return (mf_vk_kernel){
-        MF_VK_SHADER_embed, 2, {THREADS, (uint32_t)op->u.embed.weight.shape.float_type}};
+    mf_vk_kernel kernel = {MF_VK_SHADER_embed, 1, {THREADS}};
+    mf_vk_weight_constants(&op->u.embed.weight.shape, &kernel);
+    return kernel;
 }
 
 static mf_status embed_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
@@ -28,9 +30,10 @@ static void embed_record(mf_vk_backend *be, const mf_op *op)
     const mf_embed_params *p = &op->u.embed;
     const mf_vk_kernel kernel = kernel_for(op);
     const struct {
-        uint64_t weight, tokens, out;
+        mf_vk_weight weight;
+        uint64_t tokens, out;
         uint32_t n_cols, unused;
-    } push = {mf_vk_address(be, p->weight.data),
+    } push = {mf_vk_weight_at(be, &p->weight),
               mf_vk_array(be, p->tokens, op->n_rows * sizeof *p->tokens), mf_vk_address(be, p->out),
               p->weight.shape.n_cols, 0};
     mf_vk_dispatch(be, &kernel, &push, sizeof push,

@@ -79,3 +79,25 @@ uint64_t mf_vk_scratch(mf_vk_backend *be, uint64_t n_bytes)
     mf_vk_touch(be, span, n_bytes, MF_WRITES);
     return mf_vk_address(be, span);
 }
+
+void mf_vk_weight_constants(const mf_weight_shape *shape, mf_vk_kernel *kernel)
+{
+    const bool has_floats = shape->kind == MF_WEIGHT_FLOAT || shape->kind == MF_WEIGHT_AFFINE;
+    /* what a format does not use is the same for all, so that they share a pipeline */
+    kernel->constants[1] = (uint32_t)shape->kind;
+    kernel->constants[2] = (uint32_t)(has_floats ? shape->float_type : MF_F32);
+    kernel->constants[3] = shape->kind == MF_WEIGHT_AFFINE ? shape->bits : 8;
+    kernel->constants[4] = shape->kind == MF_WEIGHT_AFFINE ? shape->group : 128;
+    kernel->constants[5] = shape->kind == MF_WEIGHT_FP8_BLOCK && shape->scale_rows != 0
+                               ? shape->scale_rows
+                               : MF_FP8_BLOCK;
+    kernel->n_constants = 1 + MF_VK_WEIGHT_CONSTANTS;
+}
+
+mf_vk_weight mf_vk_weight_at(const mf_vk_backend *be, const mf_weight *w)
+{
+    const uint32_t n = mf_weight_format_of(&w->shape)->n_arrays;
+    return (mf_vk_weight){mf_vk_address(be, w->arrays[0]),
+                          n > 1 ? mf_vk_address(be, w->arrays[1]) : 0,
+                          n > 2 ? mf_vk_address(be, w->arrays[2]) : 0};
+}
