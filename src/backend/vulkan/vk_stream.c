@@ -75,6 +75,8 @@ void mf_vk_lost(mf_vk_backend *be, VkResult result, const char *what)
     mf_error error = {0};
     st->lost = mf_vk_fail(&error, result, what);
     (void)snprintf(st->why, sizeof st->why, "%.127s", error.message);
+    /* It may work on: what it uses stays until it is done. One that is lost says so at once. */
+    (void)be->device.api.QueueWaitIdle(be->device.queue);
     st->open = NULL;
     st->n_reads = 0; /* their destinations hold anything */
     mf_vk_retire(be);
