@@ -77,6 +77,7 @@ mf_status mf_vk_cache_open(mf_vk_backend *be, mf_error *error)
         result = d->api.CreatePipelineCache(d->handle, &info, NULL, &be->pipelines.cache);
     }
     mf_free(&be->allocator, bytes, n_bytes);
+    be->pipelines.file_bytes = info.initialDataSize;
     if (result != VK_SUCCESS) {
         be->pipelines.cache = VK_NULL_HANDLE;
         return mf_vk_fail(error, result, "the cache of pipelines");
@@ -106,9 +107,9 @@ void mf_vk_cache_close(mf_vk_backend *be)
     size_t n_bytes = 0;
     if (cache == VK_NULL_HANDLE)
         return;
-    if (be->cache_path[0] != 0 && be->pipelines.is_new && be->stream.lost == MF_OK &&
+    if (be->cache_path[0] != 0 && be->pipelines.n != 0 && be->stream.lost == MF_OK &&
         d->api.GetPipelineCacheData(d->handle, cache, &n_bytes, NULL) == VK_SUCCESS &&
-        n_bytes > 0 && n_bytes <= MOST_BYTES) {
+        n_bytes != be->pipelines.file_bytes && n_bytes <= MOST_BYTES) {
         const size_t n_taken = n_bytes;
         unsigned char *bytes = mf_alloc(&be->allocator, n_taken);
         if (bytes != NULL &&

@@ -220,7 +220,7 @@ typedef struct mf_vk_pipelines {
     VkPipelineCache cache;
     mf_vk_pipeline places[MF_VK_MAX_PIPELINES]; /* by hash */
     uint32_t n;
-    bool is_new; /* more than the file has */
+    uint64_t file_bytes; /* that the cache was opened with */
 } mf_vk_pipelines;
 
 mf_status mf_vk_pipelines_open(mf_vk_backend *be, mf_error *error);

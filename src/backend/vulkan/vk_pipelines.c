@@ -99,7 +99,6 @@ mf_status mf_vk_prepare(mf_vk_backend *be, const mf_vk_kernel *kernel, mf_error 
     p->kernel = *kernel;
     p->handle = handle;
     be->pipelines.n++;
-    be->pipelines.is_new = true;
     return MF_OK;
 }
 

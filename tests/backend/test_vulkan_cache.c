@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/* The pipelines' file: written, read again, and of no consequence where it is broken, another
+ * device's, or cannot be written. */
+#include "backend/vulkan/vk_internal.h"
+#include "test.h"
+#include "vulkan_open.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define HEAD_BYTES 56u /* of the file */
+
+static char folder[] = "/tmp/moeflux-test-cache-XXXXXX";
+static char file[1200];
+static size_t n_given; /* bytes that the driver was given at the last opening */
+static mf_vk_api driver;
+
+static VkResult see_data(VkDevice device, const VkPipelineCacheCreateInfo *info,
+                         const VkAllocationCallbacks *a, VkPipelineCache *out)
+{
+    n_given = info->initialDataSize;
+    return driver.CreatePipelineCache(device, info, a, out);
+}
+
+static void stand_between(void *ctx, mf_vk_api *api)
+{
+    (void)ctx;
+    driver = *api;
+    api->CreatePipelineCache = see_data;
+}
+
+/* Opens, makes a pipeline, and closes. */
+static void live(const char *cache_dir)
+{
+    const mf_vk_hooks hooks = {.loaded = stand_between};
+    const mf_backend_options options = {.device = vulkan_test_device(), .cache_dir = cache_dir};
+    const mf_op add = {.kind = MF_OP_ADD, .n_rows = 1};
+    mf_error error = {0};
+    mf_backend *be = NULL;
+    n_given = SIZE_MAX;
+    REQUIRE_OK(mf_vk_backend_create(&options, &hooks, &be, &error), &error);
+    REQUIRE_OK(mf_backend_reserve(be, &add, &error), &error);
+    be->ops->destroy(be);
+}
+
+/* The only file in the folder. */
+static uint32_t find_file(void)
+{
+    DIR *dir = opendir(folder);
+    uint32_t n = 0;
+    REQUIRE(dir != NULL);
+    for (const struct dirent *e; (e = readdir(dir)) != NULL;) {
+        if (e->d_name[0] == '.')
+            continue;
+        snprintf(file, sizeof file, "%s/%s", folder, e->d_name);
+        n++;
+    }
+    (void)closedir(dir);
+    return n;
+}
+
+static size_t read_file(unsigned char *bytes, size_t most)
+{
+    FILE *f = fopen(file, "rb");
+    REQUIRE(f != NULL);
+    size_t n = fread(bytes, 1, most, f);
+    (void)fclose(f);
+    return n;
+}
+
+static void write_file(const unsigned char *bytes, size_t n)
+{
+    FILE *f = fopen(file, "wb");
+    REQUIRE(f != NULL && fwrite(bytes, 1, n, f) == n);
+    (void)fclose(f);
+}
+
+/* No change of a byte of its head or its data gets to the driver; each is mended. */
+static void check_broken(const unsigned char *good, size_t n)
+{
+    unsigned char *bytes = malloc(n);
+    REQUIRE(bytes != NULL);
+    for (size_t at = 0; at < n; at += at < HEAD_BYTES ? 1 : n / 7 + 1) {
+        memcpy(bytes, good, n);
+        bytes[at] ^= 0x11;
+        write_file(bytes, n);
+        live(folder);
+        CHECK_MSG(n_given == 0, "byte %zu changed: the driver was given %zu", at, n_given);
+    }
+    static const size_t cuts[] = {0, 1, 40, HEAD_BYTES - 1, HEAD_BYTES, HEAD_BYTES + 1};
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        write_file(good, cuts[i]);
+        live(folder);
+        CHECK_MSG(n_given == 0, "cut to %zu bytes: the driver was given %zu", cuts[i], n_given);
+    }
+    live(folder);
+    CHECK(n_given > 0 && n_given != SIZE_MAX);
+    free(bytes);
+}
+
+int main(void)
+{
+    static unsigned char good[1 << 20];
+    if (!vulkan_is_there())
+        return TEST_SKIPPED;
+    REQUIRE(mkdtemp(folder) != NULL);
+    REQUIRE(rmdir(folder) == 0); /* it is made where it is missing */
+    live(NULL);
+    CHECK_U64(n_given, 0);
+    live(folder);
+    CHECK_U64(n_given, 0);
+    REQUIRE(find_file() == 1);
+    size_t n = read_file(good, sizeof good);
+    CHECK(n > HEAD_BYTES && n < sizeof good);
+    live(folder);
+    CHECK_U64(n_given, n - HEAD_BYTES);
+    CHECK_U64(find_file(), 1); /* nothing is left beside it */
+    check_broken(good, n);
+    CHECK_U64(find_file(), 1);
+    live("/proc/no/such/folder");
+    CHECK_U64(n_given, 0);
+    CHECK(unlink(file) == 0 && rmdir(folder) == 0);
+    return test_result();
+}

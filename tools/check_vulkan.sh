@@ -1,0 +1,34 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# check_vulkan.sh BUILD_DIR: runs the GPU's tests under Vulkan's validation layers, with
+# synchronisation validation. Fails if a layer says anything, if a test fails, or if one is skipped:
+# there is no machine that lacks a device in software (mesa-vulkan-drivers).
+set -eu
+cd "$(dirname "$0")/.."
+build=${1:-build}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+layer=VK_LAYER_KHRONOS_validation
+
+ls /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json >/dev/null 2>&1 || {
+    echo "vulkan: the validation layers are missing (vulkan-validationlayers)" >&2
+    exit 1
+}
+export VK_INSTANCE_LAYERS=$layer
+export VK_LAYER_ENABLES=VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT
+ctest --test-dir "$build" --label-regex '^vulkan$' --verbose </dev/null >"$log" 2>&1 || {
+    grep -E 'Failed|failed|\*\*\*' "$log" | head -20 >&2
+    echo "vulkan: a test failed under the validation layers" >&2
+    exit 1
+}
+if grep -qE '\*\*\*Skipped|No tests were found' "$log"; then
+    grep -E 'Skipped|skipped' "$log" >&2
+    echo "vulkan: tests were skipped" >&2
+    exit 1
+fi
+if grep -qE 'Validation (Error|Warning|Performance)|VUID-|SYNC-HAZARD|UNASSIGNED-' "$log"; then
+    grep -E -m 10 'Validation (Error|Warning|Performance)|VUID-|SYNC-HAZARD|UNASSIGNED-' "$log" >&2
+    echo "vulkan: the validation layers have something to say" >&2
+    exit 1
+fi
+grep -E 'tests passed' "$log" | sed 's/^/vulkan, validated: /'
