@@ -50,6 +50,7 @@
     X(EndCommandBuffer)            \
     X(QueueSubmit2)                \
     X(QueueWaitIdle)               \
+    X(QueueBindSparse)             \
     X(CmdPipelineBarrier2)         \
     X(CmdCopyBuffer)               \
     X(CmdBindPipeline)             \

@@ -188,8 +188,10 @@ static mf_status choose_family(mf_vk_device *d, mf_error *error)
     for (uint32_t i = n; i-- > 0;) {
         if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) == 0)
             continue;
-        if (!found || (families[i].queueFlags & VK_QUEUE_GRAPHICS_BIT) != 0)
+        if (!found || (families[i].queueFlags & VK_QUEUE_GRAPHICS_BIT) != 0) {
             d->family = i;
+            d->has_sparse_buffers = (families[i].queueFlags & VK_QUEUE_SPARSE_BINDING_BIT) != 0;
+        }
         found = true;
     }
     if (!found)
@@ -228,6 +230,7 @@ static mf_status device_create(mf_vk_device *d, mf_error *error)
                                     .cooperativeMatrix = VK_TRUE};
     mf_vk_features_get(&d->api, d->physical, &features);
     mf_vk_features_wanted(&features);
+    d->has_sparse_buffers = d->has_sparse_buffers && features.core.features.sparseBinding;
     const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
                                            .queueFamilyIndex = d->family,
                                            .queueCount = 1,

@@ -33,6 +33,7 @@ typedef struct mf_vk_device {
     uint64_t most_allocation_bytes, most_buffer_bytes;
     uint64_t import_align; /* of host memory that the device can use; 0: none */
     bool has_cooperative_matrix;
+    bool has_sparse_buffers; /* larger than an allocation, of several of them */
 } mf_vk_device;
 
 /* `name`: "vulkan", "vulkan:N" or "auto". Errors: see mf_vulkan_backend_create. */

@@ -57,7 +57,11 @@ static const char *lacks(const mf_vk_features *f)
 void mf_vk_features_wanted(mf_vk_features *f)
 {
     const mf_vk_features has = *f;
-    f->core.features = (VkPhysicalDeviceFeatures){.shaderInt64 = VK_TRUE, .shaderInt16 = VK_TRUE};
+    f->core.features = (VkPhysicalDeviceFeatures){
+        .shaderInt64 = VK_TRUE,
+        .shaderInt16 = VK_TRUE,
+        .sparseBinding = has.core.features.sparseBinding,
+    };
     f->v11 = (VkPhysicalDeviceVulkan11Features){
         .sType = has.v11.sType, .pNext = &f->v12, .storageBuffer16BitAccess = VK_TRUE};
     f->v12 = (VkPhysicalDeviceVulkan12Features){

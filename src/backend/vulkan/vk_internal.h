@@ -3,7 +3,7 @@
  * What the Vulkan backend's files share.
  *
  *   vk_api, vk_device, vk_features   the driver's functions; finding and opening a device
- *   vk_memory                        large allocations, and buffers cut from them
+ *   vk_memory, vk_sparse             large allocations, and buffers cut from them or made of them
  *   vk_stream, vk_hazards            command buffers, submissions, tickets; barriers
  *   vk_rings, vk_transfer            bytes in flight; writes, uploads, copies, reads
  *   vk_pipelines, vk_cache           compute pipelines by shader and constants; their file
@@ -60,6 +60,7 @@ typedef struct mf_vk_block {
     uint64_t n_bytes;
     uint32_t heap;
     uint32_t first; /* id of the first buffer in it, by offset; 0: none */
+    uint32_t more;  /* the next block + 1 of a buffer that has several; 0: none */
 } mf_vk_block;
 
 typedef struct mf_vk_memory {
@@ -82,6 +83,16 @@ typedef struct mf_vk_request {
     bool is_internal; /* the backend's own */
     const char *what;
 } mf_vk_request;
+
+/* A device's buffer that is larger than an allocation may be. */
+bool mf_vk_is_sparse(const mf_vk_backend *be, const mf_vk_request *r);
+mf_status mf_vk_sparse_bind(mf_vk_backend *be, uint32_t id, const VkMemoryRequirements *needs,
+                            const char *what, mf_error *error);
+/* One allocation; a block of it. */
+mf_status mf_vk_block_create(mf_vk_backend *be, const mf_vk_request *r, uint32_t type_bits,
+                             uint32_t *out, mf_error *error);
+/* With those that follow it. */
+void mf_vk_block_free(mf_vk_backend *be, mf_vk_block *b);
 
 mf_status mf_vk_buffer_create(mf_vk_backend *be, const mf_vk_request *r, mf_buffer *out,
                               mf_error *error);

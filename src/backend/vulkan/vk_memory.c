@@ -64,14 +64,17 @@ static uint32_t type_for(const mf_vk_device *d, uint32_t bits, mf_vk_place place
 
 /* ---------------------------------------------------------------------------------- blocks -- */
 
-static void block_free(mf_vk_backend *be, mf_vk_block *b)
+void mf_vk_block_free(mf_vk_backend *be, mf_vk_block *b)
 {
-    if (b->memory != VK_NULL_HANDLE) {
-        be->device.api.FreeMemory(be->device.handle, b->memory, NULL); /* unmaps too */
-        be->heap_taken[b->heap] -= b->n_bytes;
+    for (mf_vk_block *next; b != NULL; b = next) {
+        next = b->more == 0 ? NULL : &be->blocks[b->more - 1];
+        if (b->memory != VK_NULL_HANDLE) {
+            be->device.api.FreeMemory(be->device.handle, b->memory, NULL); /* unmaps too */
+            be->heap_taken[b->heap] -= b->n_bytes;
+        }
+        mf_region_free(&be->allocator, &b->region);
+        memset(b, 0, sizeof *b);
     }
-    mf_region_free(&be->allocator, &b->region);
-    memset(b, 0, sizeof *b);
 }
 
 static mf_status allocate(mf_vk_backend *be, mf_vk_block *b, uint32_t type, const void *next,
@@ -150,21 +153,21 @@ static bool is_imported(const mf_vk_backend *be, mf_vk_place place)
            be->device.api.GetMemoryHostPointerPropertiesEXT != NULL;
 }
 
-static mf_status block_create(mf_vk_backend *be, uint64_t n_bytes, mf_vk_place place, uint32_t bits,
-                              const char *what, uint32_t *out, mf_error *error)
+mf_status mf_vk_block_create(mf_vk_backend *be, const mf_vk_request *r, uint32_t type_bits,
+                             uint32_t *out, mf_error *error)
 {
     uint32_t i = 0;
     while (i < MF_VK_MAX_BLOCKS && be->blocks[i].memory != VK_NULL_HANDLE)
         i++;
     if (i == MF_VK_MAX_BLOCKS)
         return mf_fail(error, MF_ERR_NO_MEMORY, "more than %d allocations (%s)", MF_VK_MAX_BLOCKS,
-                       what);
+                       r->what);
     mf_vk_block *b = &be->blocks[i];
-    *b = (mf_vk_block){.place = place, .n_bytes = mf_round_up(n_bytes, ALIGN)};
-    mf_status status = is_imported(be, place) ? import(be, b, bits, what, error)
-                                              : allocate_own(be, b, bits, what, error);
+    *b = (mf_vk_block){.place = r->place, .n_bytes = mf_round_up(r->n_bytes, ALIGN)};
+    mf_status status = is_imported(be, r->place) ? import(be, b, type_bits, r->what, error)
+                                                 : allocate_own(be, b, type_bits, r->what, error);
     if (status != MF_OK) {
-        block_free(be, b);
+        mf_vk_block_free(be, b);
         return status;
     }
     *out = i;
@@ -191,16 +194,16 @@ static bool find_gap(const mf_vk_backend *be, const mf_vk_block *b, uint64_t siz
 
 /* --------------------------------------------------------------------------------- buffers -- */
 
-static VkResult create_vk_buffer(mf_vk_backend *be, uint64_t n_bytes, mf_vk_place place,
-                                 VkBuffer *out)
+static VkResult create_vk_buffer(mf_vk_backend *be, const mf_vk_request *r, VkBuffer *out)
 {
     const VkExternalMemoryBufferCreateInfo external = {
         .sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO,
         .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT};
     const VkBufferCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
-        .pNext = is_imported(be, place) ? &external : NULL,
-        .size = n_bytes,
+        .pNext = is_imported(be, r->place) ? &external : NULL,
+        .flags = mf_vk_is_sparse(be, r) ? VK_BUFFER_CREATE_SPARSE_BINDING_BIT : 0,
+        .size = r->n_bytes == 0 ? 1 : r->n_bytes,
         .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                  VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT |
                  VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT,
@@ -209,21 +212,23 @@ static VkResult create_vk_buffer(mf_vk_backend *be, uint64_t n_bytes, mf_vk_plac
 }
 
 /* A place for m's bytes, in a block that there is or a new one. */
-static mf_status find_place(mf_vk_backend *be, mf_vk_memory *m, mf_vk_place place, uint32_t bits,
-                            uint32_t *after, const char *what, mf_error *error)
+static mf_status find_place(mf_vk_backend *be, mf_vk_memory *m, const mf_vk_request *r,
+                            uint32_t bits, uint32_t *after, mf_error *error)
 {
-    const bool shares = m->size <= SHARED_MOST_BYTES;
+    const bool shares = m->size <= SHARED_MOST_BYTES, is_mapped = r->place != MF_VK_ON_DEVICE;
     for (uint32_t i = 0; i < MF_VK_MAX_BLOCKS && shares; i++) {
         const mf_vk_block *b = &be->blocks[i];
         m->block = i;
-        if (b->memory != VK_NULL_HANDLE && b->place == place &&
+        if (b->memory != VK_NULL_HANDLE && b->place == r->place &&
             find_gap(be, b, m->size, &m->begin, after))
             return MF_OK;
     }
-    const uint64_t shared = place == MF_VK_ON_DEVICE ? SHARED_BLOCK_BYTES : SHARED_HOST_BLOCK_BYTES;
-    /* one page more: a mapping need not begin at one */
-    const uint64_t n_bytes = shares ? shared : m->size + (place == MF_VK_ON_DEVICE ? 0 : ALIGN);
-    MF_TRY(block_create(be, n_bytes, place, bits, what, &m->block, error));
+    mf_vk_request request = *r;
+    if (shares)
+        request.n_bytes = is_mapped ? SHARED_HOST_BLOCK_BYTES : SHARED_BLOCK_BYTES;
+    else /* one page more: a mapping need not begin at one */
+        request.n_bytes = m->size + (is_mapped ? ALIGN : 0);
+    MF_TRY(mf_vk_block_create(be, &request, bits, &m->block, error));
     (void)find_gap(be, &be->blocks[m->block], m->size, &m->begin, after);
     return MF_OK;
 }
@@ -245,26 +250,36 @@ static void unlink_from_block(mf_vk_backend *be, uint32_t id)
         link = &be->buffers[*link - 1].next;
     *link = m->next;
     if (b->first == 0)
-        block_free(be, b);
+        mf_vk_block_free(be, b);
 }
 
-static mf_status bind(mf_vk_backend *be, uint32_t id, mf_vk_place place, const char *what,
-                      mf_error *error)
+static mf_status bind_in_block(mf_vk_backend *be, uint32_t id, const mf_vk_request *r,
+                               const VkMemoryRequirements *needs, mf_error *error)
+{
+    mf_vk_memory *m = &be->buffers[id - 1];
+    uint32_t after = 0;
+    m->size = mf_round_up(needs->size, ALIGN);
+    MF_TRY(find_place(be, m, r, needs->memoryTypeBits, &after, error));
+    link_after(be, id, after);
+    VkResult result = be->device.api.BindBufferMemory(be->device.handle, m->buffer,
+                                                      be->blocks[m->block].memory, m->begin);
+    if (result != VK_SUCCESS) {
+        unlink_from_block(be, id);
+        return mf_vk_fail(error, result, r->what);
+    }
+    return MF_OK;
+}
+
+static mf_status bind(mf_vk_backend *be, uint32_t id, const mf_vk_request *r, mf_error *error)
 {
     const mf_vk_api *api = &be->device.api;
     mf_vk_memory *m = &be->buffers[id - 1];
     VkMemoryRequirements needs;
-    uint32_t after = 0;
     api->GetBufferMemoryRequirements(be->device.handle, m->buffer, &needs);
-    m->size = mf_round_up(needs.size, ALIGN);
-    MF_TRY(find_place(be, m, place, needs.memoryTypeBits, &after, what, error));
-    link_after(be, id, after);
-    VkResult result =
-        api->BindBufferMemory(be->device.handle, m->buffer, be->blocks[m->block].memory, m->begin);
-    if (result != VK_SUCCESS) {
-        unlink_from_block(be, id);
-        return mf_vk_fail(error, result, what);
-    }
+    if (mf_vk_is_sparse(be, r))
+        MF_TRY(mf_vk_sparse_bind(be, id, &needs, r->what, error));
+    else
+        MF_TRY(bind_in_block(be, id, r, &needs, error));
     const VkBufferDeviceAddressInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO,
                                             .buffer = m->buffer};
     m->address = api->GetBufferDeviceAddress(be->device.handle, &info);
@@ -297,12 +312,12 @@ mf_status mf_vk_buffer_create(mf_vk_backend *be, const mf_vk_request *r, mf_buff
                        (unsigned long long)be->device.most_buffer_bytes);
     mf_vk_memory *m = &be->buffers[id - 1];
     *m = (mf_vk_memory){.n_bytes = r->n_bytes, .use = r->use};
-    VkResult result = create_vk_buffer(be, r->n_bytes == 0 ? 1 : r->n_bytes, r->place, &m->buffer);
+    VkResult result = create_vk_buffer(be, r, &m->buffer);
     if (result != VK_SUCCESS) {
         m->buffer = VK_NULL_HANDLE;
         return mf_vk_fail(error, result, r->what);
     }
-    mf_status status = bind(be, id, r->place, r->what, error);
+    mf_status status = bind(be, id, r, error);
     if (status != MF_OK) {
         be->device.api.DestroyBuffer(be->device.handle, m->buffer, NULL);
         *m = (mf_vk_memory){0};
