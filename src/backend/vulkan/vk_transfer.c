@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+/* An upload of so many bytes begins at once: it takes longer than a submission costs. */
+#define EARLY_BYTES ((uint64_t)1 << 20)
+
 static VkBuffer buffer_of(const mf_vk_backend *be, mf_span span)
 {
     return be->buffers[span.buffer.id - 1].buffer;
@@ -60,6 +63,8 @@ void mf_vk_upload(mf_vk_backend *be, mf_span dest, const void *src, uint64_t n_b
         mf_vk_write(be, dest, src, n_bytes);
     else
         mf_vk_copy(be, dest, from, n_bytes);
+    if (n_bytes >= EARLY_BYTES)
+        mf_vk_submit(be);
 }
 
 static void room_for_read(mf_vk_backend *be)
