@@ -98,6 +98,29 @@ static void check_refused(void)
     be->ops->destroy(be);
 }
 
+/* Rates that a machine may have, and the bytes are as they were. */
+static void check_measure(void)
+{
+    static unsigned char bytes[3 << 20], got[3 << 20];
+    mf_error error = {0};
+    mf_backend *be = vulkan_open(NULL);
+    mf_buffer buffer = {0};
+    double read_rate = 0.0, fma_rate = 0.0;
+    REQUIRE(be != NULL);
+    REQUIRE_OK(be->ops->buffer_create(be, sizeof bytes, MF_USE_DEVICE, "to read", &buffer, &error),
+               &error);
+    memset(bytes, 0x5a, sizeof bytes);
+    be->ops->write(be, (mf_span){buffer, 0}, bytes, sizeof bytes);
+    const mf_span spans[] = {{buffer, 0}, {buffer, 1000003}, {buffer, 7}};
+    const uint64_t n_bytes[] = {1 << 20, 1 << 20, 3};
+    REQUIRE_OK(be->ops->measure(be, spans, n_bytes, 3, 20, &read_rate, &fma_rate, &error), &error);
+    fprintf(stderr, "%.3g bytes/s, %.3g multiply-adds/s\n", read_rate, fma_rate);
+    CHECK(read_rate > 1e6 && read_rate < 1e14 && fma_rate > 1e6 && fma_rate < 1e16);
+    REQUIRE_OK(mf_backend_read(be, (mf_span){buffer, 0}, got, sizeof got, &error), &error);
+    CHECK_BYTES(got, bytes, sizeof bytes);
+    be->ops->destroy(be);
+}
+
 /* A loader without drivers. */
 static void check_no_driver(void)
 {
@@ -128,6 +151,7 @@ int main(void)
     check_names();
     check_several();
     check_refused();
+    check_measure();
     check_no_driver();
     return test_result();
 }

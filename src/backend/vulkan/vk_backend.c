@@ -216,14 +216,11 @@ static mf_status measure(mf_backend *base, const mf_span *spans, const uint64_t 
                          uint32_t n_spans, uint32_t n_milliseconds, double *bytes_per_second,
                          double *fma_per_second, mf_error *error)
 {
-    (void)spans;
-    (void)span_bytes;
-    (void)n_spans;
-    (void)n_milliseconds;
-    (void)bytes_per_second;
-    (void)fma_per_second;
-    return mf_fail(error, MF_ERR_UNSUPPORTED, "%s cannot be measured yet",
-                   ((mf_vk_backend *)base)->device.info.name);
+    mf_vk_backend *be = enter(base);
+    const mf_vk_measurement m = {spans, span_bytes, n_spans, n_milliseconds};
+    mf_status status = mf_vk_measure(be, &m, bytes_per_second, fma_per_second, error);
+    leave(be);
+    return status;
 }
 
 /* -------------------------------------------------------------------------- open and close -- */

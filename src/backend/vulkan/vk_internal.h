@@ -351,6 +351,15 @@ static inline uint32_t mf_vk_groups(uint64_t n, uint32_t per)
     return (uint32_t)((n + per - 1) / per);
 }
 
+/* vk_measure.c: see backend.h. */
+typedef struct mf_vk_measurement {
+    const mf_span *spans;
+    const uint64_t *span_bytes;
+    uint32_t n_spans, n_milliseconds;
+} mf_vk_measurement;
+mf_status mf_vk_measure(mf_vk_backend *be, const mf_vk_measurement *m, double *bytes_per_second,
+                        double *fma_per_second, mf_error *error);
+
 /* vk_backend.c; hooks for tests, or NULL. */
 mf_status mf_vk_backend_create(const mf_backend_options *options, const mf_vk_hooks *hooks,
                                mf_backend **out, mf_error *error);
