@@ -3,6 +3,7 @@
 #include "backend/vulkan/vk_api.h"
 
 #include <dlfcn.h>
+#include <stddef.h>
 #include <string.h>
 
 static PFN_vkVoidFunction loader_symbol(void *library)
@@ -14,18 +15,29 @@ static PFN_vkVoidFunction loader_symbol(void *library)
     return function;
 }
 
-static mf_status missing(mf_error *error, const char *name)
-{
-    return mf_fail(error, MF_ERR_UNSUPPORTED, "the Vulkan loader or driver lacks vk%s", name);
-}
+typedef struct entry {
+    const char *name;
+    size_t offset; /* of its field */
+} entry;
 
-/* The casts are those that Vulkan's own headers ask for. */
-#define MF_VK_LOAD(table, name, from)         \
-    do {                                      \
-        (table)->name = (PFN_vk##name)(from); \
-        if ((table)->name == NULL)            \
-            return missing(error, #name);     \
-    } while (0);
+#define ENTRY(name) {"vk" #name, offsetof(mf_vk_api, name)},
+
+/* Fills the fields; from a device, or from an instance or none. */
+static mf_status load(mf_vk_api *api, const entry *entries, size_t n, VkInstance instance,
+                      VkDevice device, mf_error *error)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *name = entries[i].name;
+        const PFN_vkVoidFunction function = device != VK_NULL_HANDLE
+                                                ? api->GetDeviceProcAddr(device, name)
+                                                : api->GetInstanceProcAddr(instance, name);
+        if (function == NULL)
+            return mf_fail(error, MF_ERR_UNSUPPORTED, "the Vulkan loader or driver lacks %s", name);
+        /* a field is a pointer to a function, as all are of one size */
+        memcpy((char *)api + entries[i].offset, &function, sizeof function);
+    }
+    return MF_OK;
+}
 
 mf_status mf_vk_api_open(mf_vk_api *api, mf_error *error)
 {
@@ -39,32 +51,27 @@ mf_status mf_vk_api_open(mf_vk_api *api, mf_error *error)
                        "there is no Vulkan loader (libvulkan.so.1) on this machine");
     api->GetInstanceProcAddr = (PFN_vkGetInstanceProcAddr)loader_symbol(api->library);
     if (api->GetInstanceProcAddr == NULL)
-        return missing(error, "GetInstanceProcAddr");
-#define X(name) MF_VK_LOAD(api, name, api->GetInstanceProcAddr(NULL, "vk" #name))
-    MF_VK_GLOBAL_FUNCTIONS(X)
-#undef X
-    return MF_OK;
+        return mf_fail(error, MF_ERR_UNSUPPORTED, "the Vulkan loader lacks vkGetInstanceProcAddr");
+    static const entry entries[] = {MF_VK_GLOBAL_FUNCTIONS(ENTRY)};
+    return load(api, entries, sizeof entries / sizeof *entries, VK_NULL_HANDLE, VK_NULL_HANDLE,
+                error);
 }
 
 mf_status mf_vk_api_load_instance(mf_vk_api *api, VkInstance instance, mf_error *error)
 {
-#define X(name) MF_VK_LOAD(api, name, api->GetInstanceProcAddr(instance, "vk" #name))
-    MF_VK_INSTANCE_FUNCTIONS(X)
-#undef X
+    static const entry entries[] = {MF_VK_INSTANCE_FUNCTIONS(ENTRY)};
     api->GetPhysicalDeviceCooperativeMatrixPropertiesKHR =
         api->GetInstanceProcAddr(instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
-    return MF_OK;
+    return load(api, entries, sizeof entries / sizeof *entries, instance, VK_NULL_HANDLE, error);
 }
 
 mf_status mf_vk_api_load_device(mf_vk_api *api, VkDevice device, mf_error *error)
 {
-#define X(name) MF_VK_LOAD(api, name, api->GetDeviceProcAddr(device, "vk" #name))
-    MF_VK_DEVICE_FUNCTIONS(X)
-#undef X
+    static const entry entries[] = {MF_VK_DEVICE_FUNCTIONS(ENTRY)};
     api->GetMemoryHostPointerPropertiesEXT =
         (PFN_vkGetMemoryHostPointerPropertiesEXT)api->GetDeviceProcAddr(
             device, "vkGetMemoryHostPointerPropertiesEXT");
-    return MF_OK;
+    return load(api, entries, sizeof entries / sizeof *entries, VK_NULL_HANDLE, device, error);
 }
 
 void mf_vk_api_close(mf_vk_api *api)
