@@ -140,6 +140,33 @@ static void check_pieces(void)
     CHECK_U64(n_allocations, 0);
 }
 
+/* What is promised of the device's own memory holds to the byte, and what is freed is room again.
+ */
+static void check_promise(void)
+{
+    const mf_backend_options options = {.device = vulkan_test_device(), .device_bytes = 100000};
+    mf_error error = {0};
+    mf_backend *base = NULL;
+    mf_buffer first = {0}, second = {0}, third = {0};
+    mf_backend_memory memories[MF_MAX_MEMORIES];
+    REQUIRE_OK(mf_vk_backend_create(&options, NULL, &base, &error), &error);
+    ((mf_vk_backend *)base)->device.info.is_unified = false;
+    const mf_backend_ops *ops = base->ops;
+    REQUIRE_OK(ops->buffer_create(base, 60000, MF_USE_DEVICE, "first", &first, &error), &error);
+    REQUIRE(ops->memories(base, memories) == 2);
+    CHECK_U64(memories[0].n_bytes, 40000);
+    CHECK_STATUS(ops->buffer_create(base, 40001, MF_USE_DEVICE, "too much", &second, &error),
+                 MF_ERR_NO_MEMORY);
+    CHECK_CONTAINS(error.message, "too much");
+    REQUIRE_OK(ops->buffer_create(base, 1 << 20, MF_USE_STAGING, "elsewhere", &third, &error),
+               &error);
+    REQUIRE_OK(ops->buffer_create(base, 40000, MF_USE_DEVICE, "second", &second, &error), &error);
+    ops->copy(base, (mf_span){second, 0}, (mf_span){first, 0}, 1000);
+    ops->buffer_free(base, first);
+    REQUIRE_OK(ops->buffer_create(base, 60000, MF_USE_DEVICE, "again", &first, &error), &error);
+    ops->destroy(base);
+}
+
 static void check_real(void)
 {
     mf_error error = {0};
@@ -167,6 +194,7 @@ int main(void)
     if (!vulkan_is_there())
         return TEST_SKIPPED;
     check_pieces();
+    check_promise();
     check_real();
     return test_result();
 }

@@ -303,6 +303,7 @@ mf_status mf_vk_backend_create(const mf_backend_options *options, const mf_vk_ho
         return mf_fail_memory(error, sizeof *be, "the Vulkan backend");
     be->base.ops = &vulkan_ops;
     be->allocator = a;
+    be->promised_bytes = options->device_bytes;
     if (pthread_mutex_init(&be->lock, NULL) != 0) {
         mf_free(&a, be, sizeof *be);
         return mf_fail(error, MF_ERR_NO_MEMORY, "no memory for a lock");

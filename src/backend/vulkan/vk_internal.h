@@ -332,6 +332,8 @@ struct mf_vk_backend {
     uint32_t n_buffers;                  /* ids that were ever used, without the backend's own */
     uint32_t n_freed;                    /* buffers that go once work is done */
     uint64_t heap_taken[VK_MAX_MEMORY_HEAPS];
+    uint64_t promised_bytes; /* of buffers of MF_USE_DEVICE in memory of its own; 0: any */
+    uint64_t device_bytes;   /* of them that there are */
     mf_vk_ring rings[MF_VK_RINGS];
     mf_vk_stream stream;
     mf_vk_pipelines pipelines;

@@ -298,6 +298,24 @@ static uint32_t free_id(const mf_vk_backend *be, bool is_internal)
     return 0;
 }
 
+/* Whether the buffer is of those that the promise bounds. */
+static bool is_counted(const mf_vk_backend *be, uint32_t id, mf_buffer_use use)
+{
+    return use == MF_USE_DEVICE && id <= MF_VK_MAX_BUFFERS && !be->device.info.is_unified;
+}
+
+static mf_status check_promise(const mf_vk_backend *be, uint32_t id, const mf_vk_request *r,
+                               mf_error *error)
+{
+    const uint64_t most = be->promised_bytes;
+    if (most == 0 || !is_counted(be, id, r->use) ||
+        (r->n_bytes <= most && be->device_bytes <= most - r->n_bytes))
+        return MF_OK;
+    return mf_fail(error, MF_ERR_NO_MEMORY,
+                   "%llu bytes for %s do not fit the %llu of the device's memory that are promised",
+                   (unsigned long long)r->n_bytes, r->what, (unsigned long long)most);
+}
+
 mf_status mf_vk_buffer_create(mf_vk_backend *be, const mf_vk_request *r, mf_buffer *out,
                               mf_error *error)
 {
@@ -310,6 +328,7 @@ mf_status mf_vk_buffer_create(mf_vk_backend *be, const mf_vk_request *r, mf_buff
                        "%llu bytes for %s: a buffer of %s has at most %llu",
                        (unsigned long long)r->n_bytes, r->what, be->device.info.name,
                        (unsigned long long)be->device.most_buffer_bytes);
+    MF_TRY(check_promise(be, id, r, error));
     mf_vk_memory *m = &be->buffers[id - 1];
     *m = (mf_vk_memory){.n_bytes = r->n_bytes, .use = r->use};
     VkResult result = create_vk_buffer(be, r, &m->buffer);
@@ -323,6 +342,7 @@ mf_status mf_vk_buffer_create(mf_vk_backend *be, const mf_vk_request *r, mf_buff
         *m = (mf_vk_memory){0};
         return status;
     }
+    be->device_bytes += is_counted(be, id, r->use) ? r->n_bytes : 0;
     if (!r->is_internal && id > be->n_buffers)
         be->n_buffers = id;
     *out = (mf_buffer){id};
@@ -335,6 +355,7 @@ void mf_vk_buffer_drop(mf_vk_backend *be, mf_buffer buffer)
         return;
     mf_vk_memory *m = &be->buffers[buffer.id - 1];
     be->n_freed -= m->is_freed;
+    be->device_bytes -= is_counted(be, buffer.id, m->use) ? m->n_bytes : 0;
     be->device.api.DestroyBuffer(be->device.handle, m->buffer, NULL);
     unlink_from_block(be, buffer.id);
     *m = (mf_vk_memory){0};
@@ -368,6 +389,10 @@ uint32_t mf_vk_memories(mf_vk_backend *be, mf_backend_memory *out)
         out[0].is_host = true;
         out[0].n_bytes = available != 0 && available < left ? available : left;
         return 1;
+    }
+    if (be->promised_bytes != 0) {
+        const uint64_t most = be->promised_bytes - be->device_bytes;
+        out[0].n_bytes = most < left ? most : left;
     }
     out[1] = (mf_backend_memory){
         .name = "memory", .n_bytes = available, .uses = on_host, .is_host = true};
