@@ -319,6 +319,8 @@ uint64_t mf_vk_scratch(mf_vk_backend *be, uint64_t n_bytes);
 
 extern const mf_vk_op mf_vk_op_embed, mf_vk_op_copy_rows, mf_vk_op_rmsnorm, mf_vk_op_rmsnorm_gated,
     mf_vk_op_add, mf_vk_op_swiglu, mf_vk_op_sigmoid_mul, mf_vk_op_rope;
+extern const mf_vk_op mf_vk_op_head_norm_rope, mf_vk_op_attention, mf_vk_op_latent_attention,
+    mf_vk_op_conv1d_silu, mf_vk_op_gated_delta;
 
 /* ------------------------------------------------------------------------------- the backend -- */
 

@@ -194,3 +194,37 @@ static void rope_record(mf_vk_backend *be, const mf_op *op)
 }
 
 const mf_vk_op mf_vk_op_rope = {any, rope_reserve, rope_record};
+
+/* A head is a small row: two subgroups or less of most devices. */
+#define HEAD_THREADS 64u
+
+static mf_status head_norm_rope_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
+{
+    const mf_vk_kernel kernel = {MF_VK_SHADER_head_norm_rope, 1, {HEAD_THREADS}};
+    (void)op;
+    return mf_vk_prepare(be, &kernel, error);
+}
+
+static void head_norm_rope_record(mf_vk_backend *be, const mf_op *op)
+{
+    const mf_head_norm_rope_params *p = &op->u.head_norm_rope;
+    const mf_vk_kernel kernel = {MF_VK_SHADER_head_norm_rope, 1, {HEAD_THREADS}};
+    const struct {
+        uint64_t x, weight, cosine, sine, sequences;
+        uint32_t n_sequences, first_row, n_heads, head_dim, n_rot;
+        float eps;
+    } push = {mf_vk_address(be, p->x),
+              mf_vk_address(be, p->weight),
+              mf_vk_address(be, p->cos),
+              mf_vk_address(be, p->sin),
+              mf_vk_batch_address(be),
+              be->batches.n_sequences,
+              op->first_row,
+              p->n_heads,
+              p->head_dim,
+              p->n_rot,
+              p->eps};
+    mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){p->n_heads, op->n_rows, 1});
+}
+
+const mf_vk_op mf_vk_op_head_norm_rope = {any, head_norm_rope_reserve, head_norm_rope_record};

@@ -14,6 +14,9 @@ static const mf_vk_op *const ops[] = {
     [MF_OP_ADD] = &mf_vk_op_add,
     [MF_OP_SWIGLU] = &mf_vk_op_swiglu,
     [MF_OP_ROPE] = &mf_vk_op_rope,
+    [MF_OP_HEAD_NORM_ROPE] = &mf_vk_op_head_norm_rope,
+    [MF_OP_CONV1D_SILU] = &mf_vk_op_conv1d_silu,
+    [MF_OP_GATED_DELTA] = &mf_vk_op_gated_delta,
     [MF_OP_LATENT_ATTENTION] = NULL,
 };
 

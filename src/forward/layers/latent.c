@@ -37,6 +37,35 @@ static mf_status reserve_heads(mf_runner *r, const mf_head_weight *w, mf_error *
     return mf_backend_reserve(r->backend, &op, error);
 }
 
+static mf_span floats_at(mf_span span, uint64_t n_floats)
+{
+    return mf_span_at(span, n_floats * sizeof(float));
+}
+
+/* Of n rows from row `first` of the batch on. */
+static mf_op attention(const mf_runner *r, uint32_t layer, uint32_t first, uint32_t n)
+{
+    const mf_hparams *h = &r->h;
+    const mf_span *s = r->plan.kind[MF_LAYER_LATENT];
+    const mf_span q = floats_at(s[Q], (uint64_t)first * mf_query_width(h));
+    return (mf_op){
+        .kind = MF_OP_LATENT_ATTENTION,
+        .n_rows = n,
+        .first_row = first,
+        .u.latent_attention = {.q = s[Q_LATENT],
+                               .q_rot = floats_at(q, h->nope_dim),
+                               .kv = floats_at(s[KV], (uint64_t)first * mf_latent_width(h)),
+                               .out = s[LATENT],
+                               .n_heads = h->n_heads,
+                               .n_latent = h->kv_rank,
+                               .n_rot = h->n_rot,
+                               .q_rot_row = mf_query_width(h),
+                               .q_rot_head = h->head_dim,
+                               .cache_type = r->plan.cache_type,
+                               .page_offset = r->layers[layer].offset[0],
+                               .scale = h->attention_scale}};
+}
+
 static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
 {
     const mf_latent_weights *w = &r->weights.layers[layer].u.latent;
@@ -48,15 +77,8 @@ static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
     MF_TRY(mf_reserve_kinds(r, kinds, error));
     MF_TRY(reserve_heads(r, &w->key, error));
     MF_TRY(reserve_heads(r, &w->value, error));
-    const mf_op attend = {.kind = MF_OP_LATENT_ATTENTION,
-                          .n_rows = ROWS_AT_ONCE,
-                          .u.latent_attention = {.n_latent = r->h.kv_rank, .n_rot = r->h.n_rot}};
+    const mf_op attend = attention(r, layer, 0, ROWS_AT_ONCE);
     return mf_backend_reserve(r->backend, &attend, error);
-}
-
-static mf_span floats_at(mf_span span, uint64_t n_floats)
-{
-    return mf_span_at(span, n_floats * sizeof(float));
 }
 
 static void norm(mf_runner *r, uint32_t n_rows, mf_span x, mf_span weight, uint32_t n_cols,
@@ -135,24 +157,8 @@ static void attend(mf_runner *r, uint32_t layer, uint32_t first, uint32_t n)
     const mf_hparams *h = &r->h;
     const mf_latent_weights *w = &r->weights.layers[layer].u.latent;
     const mf_span *s = r->plan.kind[MF_LAYER_LATENT];
-    const mf_span q = floats_at(s[Q], (uint64_t)first * mf_query_width(h));
-    absorb_keys(r, w, q, n);
-    const mf_op op = {
-        .kind = MF_OP_LATENT_ATTENTION,
-        .n_rows = n,
-        .first_row = first,
-        .u.latent_attention = {.q = s[Q_LATENT],
-                               .q_rot = floats_at(q, h->nope_dim),
-                               .kv = floats_at(s[KV], (uint64_t)first * mf_latent_width(h)),
-                               .out = s[LATENT],
-                               .n_heads = h->n_heads,
-                               .n_latent = h->kv_rank,
-                               .n_rot = h->n_rot,
-                               .q_rot_row = mf_query_width(h),
-                               .q_rot_head = h->head_dim,
-                               .cache_type = r->plan.cache_type,
-                               .page_offset = r->layers[layer].offset[0],
-                               .scale = h->attention_scale}};
+    absorb_keys(r, w, floats_at(s[Q], (uint64_t)first * mf_query_width(h)), n);
+    const mf_op op = attention(r, layer, first, n);
     mf_record(r, &op);
     const uint64_t out_width = (uint64_t)h->n_heads * h->value_head_dim;
     expand_values(r, w, floats_at(s[ATTENDED], first * out_width), n);

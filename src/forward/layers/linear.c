@@ -27,52 +27,51 @@ static mf_state_shape state(const mf_hparams *h, mf_dtype cache_type)
                             .type = MF_F32};
 }
 
-static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
+static mf_op convolution(const mf_runner *r, uint32_t n_rows, uint32_t layer, mf_span qkv)
 {
-    const mf_linear_weights *w = &r->weights.layers[layer].u.linear;
-    const mf_weight *const matrices[] = {&w->qkv, &w->z, &w->b, &w->a, &w->out};
-    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
-        MF_TRY(mf_reserve_matmul(r, matrices[i], r->plan.n_chunk, error));
-    const mf_op_kind kinds[] = {MF_OP_CONV1D_SILU, MF_OP_RMSNORM_GATED, 0};
-    MF_TRY(mf_reserve_kinds(r, kinds, error));
-    const mf_op delta = {.kind = MF_OP_GATED_DELTA,
-                         .n_rows = r->plan.n_chunk,
-                         .u.gated_delta = {.n_v_heads = r->h.n_v_heads}};
-    return mf_backend_reserve(r->backend, &delta, error);
+    return (mf_op){.kind = MF_OP_CONV1D_SILU,
+                   .n_rows = n_rows,
+                   .u.conv1d_silu = {.x = qkv,
+                                     .weight = r->weights.layers[layer].u.linear.conv,
+                                     .out = qkv,
+                                     .n_channels = mf_conv_channels(&r->h),
+                                     .width = r->h.conv_width,
+                                     .state_offset = r->layers[layer].offset[0]}};
 }
 
-static void convolve(mf_runner *r, uint32_t n_rows, uint32_t layer, mf_span qkv)
-{
-    const mf_op op = {.kind = MF_OP_CONV1D_SILU,
-                      .n_rows = n_rows,
-                      .u.conv1d_silu = {.x = qkv,
-                                        .weight = r->weights.layers[layer].u.linear.conv,
-                                        .out = qkv,
-                                        .n_channels = mf_conv_channels(&r->h),
-                                        .width = r->h.conv_width,
-                                        .state_offset = r->layers[layer].offset[0]}};
-    mf_record(r, &op);
-}
-
-static void apply_delta_rule(mf_runner *r, uint32_t n_rows, uint32_t layer, const mf_span *s)
+static mf_op delta_rule(const mf_runner *r, uint32_t n_rows, uint32_t layer, const mf_span *s)
 {
     const mf_hparams *h = &r->h;
     const mf_linear_weights *w = &r->weights.layers[layer].u.linear;
-    const mf_op op = {.kind = MF_OP_GATED_DELTA,
-                      .n_rows = n_rows,
-                      .u.gated_delta = {.qkv = s[QKV],
-                                        .a = s[A],
-                                        .b = s[B],
-                                        .a_log = w->a_log,
-                                        .dt_bias = w->dt_bias,
-                                        .out = s[DELTA],
-                                        .n_k_heads = h->n_k_heads,
-                                        .n_v_heads = h->n_v_heads,
-                                        .key_dim = h->key_dim,
-                                        .value_dim = h->value_dim,
-                                        .eps = L2_EPS,
-                                        .state_offset = r->layers[layer].offset[1]}};
-    mf_record(r, &op);
+    return (mf_op){.kind = MF_OP_GATED_DELTA,
+                   .n_rows = n_rows,
+                   .u.gated_delta = {.qkv = s[QKV],
+                                     .a = s[A],
+                                     .b = s[B],
+                                     .a_log = w->a_log,
+                                     .dt_bias = w->dt_bias,
+                                     .out = s[DELTA],
+                                     .n_k_heads = h->n_k_heads,
+                                     .n_v_heads = h->n_v_heads,
+                                     .key_dim = h->key_dim,
+                                     .value_dim = h->value_dim,
+                                     .eps = L2_EPS,
+                                     .state_offset = r->layers[layer].offset[1]}};
+}
+
+static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
+{
+    const mf_linear_weights *w = &r->weights.layers[layer].u.linear;
+    const mf_span *s = r->plan.kind[MF_LAYER_LINEAR];
+    const mf_weight *const matrices[] = {&w->qkv, &w->z, &w->b, &w->a, &w->out};
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
+        MF_TRY(mf_reserve_matmul(r, matrices[i], r->plan.n_chunk, error));
+    const mf_op_kind kinds[] = {MF_OP_RMSNORM_GATED, 0};
+    MF_TRY(mf_reserve_kinds(r, kinds, error));
+    const mf_op convolve = convolution(r, r->plan.n_chunk, layer, s[QKV]);
+    const mf_op delta = delta_rule(r, r->plan.n_chunk, layer, s);
+    MF_TRY(mf_backend_reserve(r->backend, &convolve, error));
+    return mf_backend_reserve(r->backend, &delta, error);
 }
 
 static void forward(mf_runner *r, uint32_t n_rows, uint32_t layer)
@@ -87,8 +86,10 @@ static void forward(mf_runner *r, uint32_t n_rows, uint32_t layer)
                                         .weight = {w->qkv, w->z, w->b, w->a},
                                         .y = {s[QKV], s[Z], s[B], s[A]}}};
     mf_record(r, &project);
-    convolve(r, n_rows, layer, s[QKV]);
-    apply_delta_rule(r, n_rows, layer, s);
+    const mf_op convolve = convolution(r, n_rows, layer, s[QKV]);
+    mf_record(r, &convolve);
+    const mf_op delta = delta_rule(r, n_rows, layer, s);
+    mf_record(r, &delta);
     const mf_op norm = {.kind = MF_OP_RMSNORM_GATED,
                         .n_rows = n_rows,
                         .u.rmsnorm_gated = {.x = s[DELTA],

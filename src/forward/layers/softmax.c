@@ -24,6 +24,26 @@ static mf_state_shape state(const mf_hparams *h, mf_dtype cache_type)
         .rows = {n, n}, .cols = {mf_kv_width(h), mf_kv_width(h)}, .type = cache_type};
 }
 
+static mf_op attention(const mf_runner *r, uint32_t n_rows, uint32_t layer, const mf_span *s)
+{
+    const mf_hparams *h = &r->h;
+    const mf_layer_state *kept = &r->layers[layer];
+    return (mf_op){.kind = MF_OP_ATTENTION,
+                   .n_rows = n_rows,
+                   .u.attention = {.q = s[Q],
+                                   .k = s[K],
+                                   .v = s[V],
+                                   .out = s[ATTENDED],
+                                   .sinks = r->weights.layers[layer].u.full.sinks,
+                                   .n_heads = h->n_heads,
+                                   .n_kv_heads = h->n_kv_heads,
+                                   .head_dim = h->head_dim,
+                                   .window = h->window[layer],
+                                   .cache_type = r->plan.cache_type,
+                                   .page_offset = {kept->offset[0], kept->offset[1]},
+                                   .scale = h->attention_scale}};
+}
+
 static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
 {
     const mf_full_weights *w = &r->weights.layers[layer].u.full;
@@ -33,12 +53,7 @@ static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
             MF_TRY(mf_reserve_matmul(r, matrices[i], r->plan.n_chunk, error));
     const mf_op_kind kinds[] = {MF_OP_HEAD_NORM_ROPE, MF_OP_ROPE, MF_OP_SIGMOID_MUL, 0};
     MF_TRY(mf_reserve_kinds(r, kinds, error));
-    const mf_op attend = {.kind = MF_OP_ATTENTION,
-                          .n_rows = r->plan.n_chunk,
-                          .u.attention = {.n_heads = r->h.n_heads,
-                                          .n_kv_heads = r->h.n_kv_heads,
-                                          .head_dim = r->h.head_dim,
-                                          .cache_type = r->plan.cache_type}};
+    const mf_op attend = attention(r, r->plan.n_chunk, layer, r->plan.kind[MF_LAYER_FULL]);
     return mf_backend_reserve(r->backend, &attend, error);
 }
 
@@ -103,27 +118,6 @@ static void prepare_heads(mf_runner *r, uint32_t n_rows, uint32_t layer, mf_span
         mf_record_rope(r, n_rows, x, n_heads, n_heads * r->h.head_dim, r->h.head_dim);
 }
 
-static void attend(mf_runner *r, uint32_t n_rows, uint32_t layer, const mf_span *s)
-{
-    const mf_hparams *h = &r->h;
-    const mf_layer_state *kept = &r->layers[layer];
-    const mf_op op = {.kind = MF_OP_ATTENTION,
-                      .n_rows = n_rows,
-                      .u.attention = {.q = s[Q],
-                                      .k = s[K],
-                                      .v = s[V],
-                                      .out = s[ATTENDED],
-                                      .sinks = r->weights.layers[layer].u.full.sinks,
-                                      .n_heads = h->n_heads,
-                                      .n_kv_heads = h->n_kv_heads,
-                                      .head_dim = h->head_dim,
-                                      .window = h->window[layer],
-                                      .cache_type = r->plan.cache_type,
-                                      .page_offset = {kept->offset[0], kept->offset[1]},
-                                      .scale = h->attention_scale}};
-    mf_record(r, &op);
-}
-
 static void forward(mf_runner *r, uint32_t n_rows, uint32_t layer)
 {
     const mf_full_weights *w = &r->weights.layers[layer].u.full;
@@ -131,7 +125,8 @@ static void forward(mf_runner *r, uint32_t n_rows, uint32_t layer)
     project(r, n_rows, w, s);
     prepare_heads(r, n_rows, layer, s[Q], w->q_norm, r->h.n_heads);
     prepare_heads(r, n_rows, layer, s[K], w->k_norm, r->h.n_kv_heads);
-    attend(r, n_rows, layer, s);
+    const mf_op attend = attention(r, n_rows, layer, s);
+    mf_record(r, &attend);
     if (w->gate.shape.n_rows != 0) {
         const mf_op gate = {
             .kind = MF_OP_SIGMOID_MUL,
