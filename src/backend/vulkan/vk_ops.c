@@ -17,7 +17,8 @@ static const mf_vk_op *const ops[] = {
     [MF_OP_HEAD_NORM_ROPE] = &mf_vk_op_head_norm_rope,
     [MF_OP_CONV1D_SILU] = &mf_vk_op_conv1d_silu,
     [MF_OP_GATED_DELTA] = &mf_vk_op_gated_delta,
-    [MF_OP_LATENT_ATTENTION] = NULL,
+    [MF_OP_ATTENTION] = &mf_vk_op_attention,
+    [MF_OP_LATENT_ATTENTION] = &mf_vk_op_latent_attention,
 };
 
 bool mf_vk_op_supports(const mf_vk_backend *be, const mf_op *op)

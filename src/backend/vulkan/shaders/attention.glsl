@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// What the shaders of attention share.
+//
+// Positions go in blocks of BLOCK, counted from 0. A block alone gives a maximum m, rounded up to a
+// whole number, the sum of 2^(score - m) and the sum of the values so weighted. Blocks are then
+// merged in their order. All factors between them are powers of two, so that merging is one exact
+// product and one rounded sum, and the same bits come out whichever shader merges, for any tile.
+const uint BLOCK = 64, PAGE = 32;
+
+const float NOTHING = -3.0e38; // the maximum of no scores
+
+// 2^x for whole x <= 0
+float power(float x)
+{
+    return x < -126.0 ? 0.0 : uintBitsToFloat(uint(int(x) + 127) << 23);
+}
+
+// What the accumulated values are multiplied by at last, with a sink of `sink` (in powers of two)
+// as one more score.
+float last_factor(float most, float sum, bool has_sink, float sink)
+{
+    float factor = 1.0;
+    if (has_sink) {
+        const float m = max(most, ceil(sink));
+        factor = power(most - m);
+        sum = sum * factor + exp2(sink - m);
+    }
+    return factor / sum;
+}

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Attention over paged caches, of keys and values or of latents. First the rows go into the pages;
+ * then a workgroup has a tile of queries that share their keys. Where there are too few tiles to
+ * keep a device busy, the context is cut into blocks of positions that workgroups have to
+ * themselves, and another dispatch merges them; as blocks are merged in one order and by exact
+ * factors everywhere (attention.glsl), both ways give the same bits.
+ */
+#include "backend/vulkan/vk_internal.h"
+
+#define THREADS 256u
+#define APPEND_THREADS 128u
+#define MERGE_THREADS 64u
+#define BLOCK 64u     /* positions, as in attention.glsl */
+#define FEW 8u        /* queries of a tile, where no sequence has more for a key head */
+#define MANY 64u      /* at most, otherwise */
+#define MOST_SUMS 16u /* of four values, that an invocation keeps */
+#define MOST_VALUES (4 * THREADS)
+#define ENOUGH_GROUPS 256u
+#define SPLIT_BYTES ((uint64_t)8 << 20) /* of blocks that are to be merged, at most */
+#define SPLIT_BLOCKS 64u                /* of the longest operation, in as many bytes or less */
+#define LOG2_E 1.44269504f
+
+/* Either operation. */
+typedef struct attention {
+    const mf_op *op;
+    mf_span q, q_rot, out, fresh[2]; /* rows to be appended; id 0: none */
+    uint64_t page_offset[2];
+    uint32_t n_heads, n_kv_heads, key_dim, value_dim, width;
+    uint32_t q_rot_row, q_rot_head, window;
+    mf_dtype cache_type;
+    float scale;
+    bool is_latent;
+} attention;
+
+/* The rows that the operation has of a sequence. */
+typedef struct run {
+    uint32_t first_row, n_rows, position;
+    uint64_t pages;
+} run;
+
+/* As the shader's Tile. */
+typedef struct tile {
+    uint32_t first_row, position, first_query, n_queries;
+    uint64_t pages;
+} tile;
+
+typedef struct tile_push {
+    uint64_t q, q_rot, out, sums, ends, tiles, k_offset, v_offset;
+    uint32_t n_heads, n_kv_heads, key_dim, value_dim, q_rot_row, q_rot_head;
+    uint32_t window, first_block, n_blocks;
+    float scale;
+} tile_push;
+
+typedef struct merge_push {
+    uint64_t out, sums, ends, sinks, kept_before, kept, sequences;
+    uint32_t n_sequences, first_row, n_heads, value_dim, window, first_block, n_blocks, unused;
+} merge_push;
+
+static attention of_attention(const mf_op *op)
+{
+    const mf_attention_params *p = &op->u.attention;
+    return (attention){.op = op,
+                       .q = p->q,
+                       .q_rot = p->sinks,
+                       .out = p->out,
+                       .fresh = {p->k, p->v},
+                       .page_offset = {p->page_offset[0], p->page_offset[1]},
+                       .n_heads = p->n_heads,
+                       .n_kv_heads = p->n_kv_heads,
+                       .key_dim = p->head_dim,
+                       .value_dim = p->head_dim,
+                       .width = p->n_kv_heads * p->head_dim,
+                       .window = p->window,
+                       .cache_type = p->cache_type,
+                       .scale = p->scale};
+}
+
+static attention of_latent_attention(const mf_op *op)
+{
+    const mf_latent_attention_params *p = &op->u.latent_attention;
+    return (attention){.op = op,
+                       .q = p->q,
+                       .q_rot = p->q_rot,
+                       .out = p->out,
+                       .fresh = {p->kv},
+                       .page_offset = {p->page_offset, p->page_offset},
+                       .n_heads = p->n_heads,
+                       .n_kv_heads = 1,
+                       .key_dim = p->n_latent + p->n_rot,
+                       .value_dim = p->n_latent,
+                       .width = p->n_latent + p->n_rot,
+                       .q_rot_row = p->q_rot_row,
+                       .q_rot_head = p->q_rot_head,
+                       .cache_type = p->cache_type,
+                       .scale = p->scale,
+                       .is_latent = true};
+}
+
+static attention of_op(const mf_op *op)
+{
+    return op->kind == MF_OP_ATTENTION ? of_attention(op) : of_latent_attention(op);
+}
+
+/* ---------------------------------------------------------------------------------- kernels -- */
+
+static uint32_t dim_lanes(const attention *a)
+{
+    uint32_t n = 1;
+    while (4 * n < a->value_dim)
+        n *= 2;
+    return n;
+}
+
+static uint32_t sums_each(const attention *a, uint32_t n_queries)
+{
+    const uint32_t n_groups = THREADS / dim_lanes(a);
+    return n_queries > n_groups ? n_queries / n_groups : 1;
+}
+
+static uint32_t shared_bytes(uint32_t n_queries)
+{
+    const uint32_t powers = n_queries * (BLOCK / 4 + 1), slices = (n_queries + BLOCK) * 9;
+    return (powers > slices ? powers : slices) * 16 + n_queries * 6 * 4;
+}
+
+/* Queries of a tile where there are many. */
+static uint32_t many(const mf_vk_backend *be, const attention *a)
+{
+    uint32_t n = MANY;
+    while (n > FEW &&
+           (sums_each(a, n) > MOST_SUMS || shared_bytes(n) > be->device.info.shared_bytes))
+        n /= 2;
+    return n;
+}
+
+typedef struct variant {
+    uint32_t n_queries;
+    bool is_aligned, is_split;
+} variant;
+
+static mf_vk_kernel tile_kernel(const attention *a, const variant *v)
+{
+    const uint32_t keys_each = v->n_queries == FEW ? 2 : 4;
+    const uint32_t n_groups = THREADS / (BLOCK / keys_each);
+    const uint32_t rows_each = v->n_queries > n_groups ? v->n_queries / n_groups : 1;
+    return (mf_vk_kernel){a->is_latent ? MF_VK_SHADER_attention_latent : MF_VK_SHADER_attention,
+                          9,
+                          {THREADS, (uint32_t)a->cache_type, v->is_aligned, v->is_split,
+                           v->n_queries, keys_each, rows_each, dim_lanes(a),
+                           sums_each(a, v->n_queries)}};
+}
+
+static mf_vk_kernel append_kernel(const attention *a)
+{
+    return (mf_vk_kernel){a->cache_type == MF_F32 ? MF_VK_SHADER_cache_append
+                                                  : MF_VK_SHADER_cache_append_bf16,
+                          1,
+                          {APPEND_THREADS}};
+}
+
+static mf_vk_kernel merge_kernel(void)
+{
+    return (mf_vk_kernel){MF_VK_SHADER_attention_merge, 1, {MERGE_THREADS}};
+}
+
+static bool supports(const mf_vk_backend *be, const mf_op *op)
+{
+    const attention a = of_op(op);
+    return (a.cache_type == MF_F32 || a.cache_type == MF_BF16) && a.value_dim != 0 &&
+           a.value_dim <= MOST_VALUES && a.n_kv_heads != 0 &&
+           shared_bytes(FEW) <= be->device.info.shared_bytes;
+}
+
+static uint64_t split_bytes(const attention *a, uint64_t n_blocks)
+{
+    return (uint64_t)a->op->n_rows * a->n_heads * (a->value_dim + 2) * n_blocks * sizeof(float);
+}
+
+static mf_status reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
+{
+    const attention a = of_op(op);
+    const mf_vk_kernel append = append_kernel(&a), merge = merge_kernel();
+    const uint64_t n_tiles = (uint64_t)op->n_rows * (a.n_heads / a.n_kv_heads / FEW + 1);
+    const uint64_t split = split_bytes(&a, SPLIT_BLOCKS), kept = (uint64_t)op->n_rows * a.n_heads;
+    MF_TRY(mf_vk_prepare(be, &append, error));
+    MF_TRY(mf_vk_prepare(be, &merge, error));
+    for (uint32_t i = 0; i < 8; i++) {
+        const variant v = {i & 1 ? many(be, &a) : FEW, (i & 2) != 0, (i & 4) != 0};
+        const mf_vk_kernel kernel = tile_kernel(&a, &v);
+        MF_TRY(mf_vk_prepare(be, &kernel, error));
+    }
+    MF_TRY(mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, n_tiles * sizeof(tile), error));
+    return mf_vk_ring_need(be, MF_VK_RING_SCRATCH,
+                           (split < SPLIT_BYTES ? split : SPLIT_BYTES) + 4 * kept * sizeof(float),
+                           error);
+}
+
+/* ------------------------------------------------------------------------------------ tiles -- */
+
+static uint64_t pages_address(const mf_vk_backend *be, const mf_sequence *seq)
+{
+    const mf_vk_batches *b = &be->batches;
+    return mf_vk_batch_address(be) + b->n_sequences * sizeof(mf_vk_sequence) +
+           (uint64_t)(seq->pages - b->pages) * sizeof(uint64_t);
+}
+
+static bool run_of(const mf_vk_backend *be, const attention *a, uint32_t i, run *out)
+{
+    const mf_sequence *seq = &be->batches.sequences[i];
+    const uint32_t op_first = a->op->first_row, op_end = op_first + a->op->n_rows;
+    const uint32_t seq_end = seq->first_row + seq->n_rows;
+    const uint32_t first = seq->first_row > op_first ? seq->first_row : op_first;
+    const uint32_t end = seq_end < op_end ? seq_end : op_end;
+    if (first >= end)
+        return false;
+    *out = (run){.first_row = first - op_first,
+                 .n_rows = end - first,
+                 .position = (uint32_t)seq->position + first - seq->first_row,
+                 .pages = pages_address(be, seq)};
+    return true;
+}
+
+/* What the operation's runs come to. */
+typedef struct survey {
+    uint32_t most_queries;          /* of a run, for a key head */
+    uint32_t first_block, n_blocks; /* of all runs */
+} survey;
+
+static survey survey_runs(const mf_vk_backend *be, const attention *a)
+{
+    const uint32_t per_key = a->n_heads / a->n_kv_heads;
+    survey s = {0, UINT32_MAX, 0};
+    uint32_t end = 0;
+    for (uint32_t i = 0; i < be->batches.n_sequences; i++) {
+        run r;
+        if (!run_of(be, a, i, &r))
+            continue;
+        const uint32_t n = r.n_rows * per_key, last = (r.position + r.n_rows - 1) / BLOCK;
+        const uint32_t first =
+            a->window != 0 && r.position >= a->window ? (r.position + 1 - a->window) / BLOCK : 0;
+        s.most_queries = n > s.most_queries ? n : s.most_queries;
+        s.first_block = first < s.first_block ? first : s.first_block;
+        end = last + 1 > end ? last + 1 : end;
+    }
+    s.n_blocks = end > s.first_block ? end - s.first_block : 0;
+    return s;
+}
+
+/* Tiles into `tiles` (NULL: they are counted), those of a run's last rows first: they take longest.
+ */
+static uint32_t list_tiles(const mf_vk_backend *be, const attention *a, uint32_t n_queries,
+                           tile *tiles)
+{
+    const uint32_t per_key = a->n_heads / a->n_kv_heads;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < be->batches.n_sequences; i++) {
+        run r;
+        if (!run_of(be, a, i, &r))
+            continue;
+        const uint32_t n_all = r.n_rows * per_key, n_tiles = mf_vk_groups(n_all, n_queries);
+        for (uint32_t j = n_tiles; j-- > 0 && tiles != NULL;) {
+            const uint32_t left = n_all - j * n_queries;
+            tiles[n + n_tiles - 1 - j] = (tile){r.first_row, r.position, j * n_queries,
+                                                left < n_queries ? left : n_queries, r.pages};
+        }
+        n += n_tiles;
+    }
+    return n;
+}
+
+/* Whether everything lies where 16 bytes can be read at once. */
+static bool is_aligned(const mf_vk_backend *be, const attention *a)
+{
+    const mf_vk_batches *b = &be->batches;
+    uint64_t bits = mf_vk_address(be, a->q) | mf_vk_address(be, a->out) | a->page_offset[0] |
+                    a->page_offset[1] | (a->key_dim | a->value_dim) * (uint64_t)4;
+    if (a->is_latent)
+        bits |= mf_vk_address(be, a->q_rot) | (a->q_rot_row | a->q_rot_head) * (uint64_t)4;
+    for (uint32_t i = 0; i < b->n_sequences; i++) {
+        const mf_sequence *seq = &b->sequences[i];
+        const uint32_t n = mf_pages_of(seq->position + seq->n_rows);
+        for (uint32_t p = 0; p < n; p++)
+            bits |= mf_vk_address(be, seq->pages[p]);
+    }
+    return bits % 16 == 0;
+}
+
+/* ------------------------------------------------------------------------------- dispatches -- */
+
+static void append(mf_vk_backend *be, const attention *a)
+{
+    const mf_vk_kernel kernel = append_kernel(a);
+    const struct {
+        uint64_t x[2], page_offset[2], sequences;
+        uint32_t n_sequences, first_row, width, unused;
+    } push = {{mf_vk_address(be, a->fresh[0]), mf_vk_address(be, a->fresh[1])},
+              {a->page_offset[0], a->page_offset[1]},
+              mf_vk_batch_address(be),
+              be->batches.n_sequences,
+              a->op->first_row,
+              a->width,
+              0};
+    const uint32_t n = a->fresh[1].buffer.id != 0 ? 2 : 1;
+    mf_vk_dispatch(be, &kernel, &push, sizeof push,
+                   (const uint32_t[]){mf_vk_groups(a->width, APPEND_THREADS), a->op->n_rows, n});
+}
+
+static tile_push push_of(const mf_vk_backend *be, const attention *a)
+{
+    return (tile_push){.q = mf_vk_address(be, a->q),
+                       .q_rot = mf_vk_address(be, a->q_rot),
+                       .out = mf_vk_address(be, a->out),
+                       .k_offset = a->page_offset[0],
+                       .v_offset = a->page_offset[1],
+                       .n_heads = a->n_heads,
+                       .n_kv_heads = a->n_kv_heads,
+                       .key_dim = a->key_dim,
+                       .value_dim = a->value_dim,
+                       .q_rot_row = a->q_rot_row,
+                       .q_rot_head = a->q_rot_head,
+                       .window = a->window,
+                       .scale = a->scale * LOG2_E};
+}
+
+/* Block by block in other workgroups, as many blocks at a time as there is room for. */
+static void attend_split(mf_vk_backend *be, const attention *a, const mf_vk_kernel *kernel,
+                         const survey *s, tile_push *push, uint32_t n_tiles)
+{
+    const mf_vk_kernel merge = merge_kernel();
+    const uint64_t room = be->rings[MF_VK_RING_SCRATCH].most_needed;
+    const uint64_t n_fit = (room < SPLIT_BYTES ? room : SPLIT_BYTES) / split_bytes(a, 1);
+    const uint32_t most = n_fit < s->n_blocks ? (uint32_t)n_fit : s->n_blocks;
+    const uint64_t n = (uint64_t)a->op->n_rows * a->n_heads, kept = 2 * n * sizeof(float);
+    push->sums = mf_vk_scratch(be, n * most * a->value_dim * sizeof(float));
+    push->ends = mf_vk_scratch(be, n * most * 2 * sizeof(float));
+    merge_push join = {.out = push->out,
+                       .sums = push->sums,
+                       .ends = push->ends,
+                       .sinks = a->is_latent ? 0 : push->q_rot,
+                       .kept_before = mf_vk_scratch(be, kept),
+                       .kept = mf_vk_scratch(be, kept),
+                       .sequences = mf_vk_batch_address(be),
+                       .n_sequences = be->batches.n_sequences,
+                       .first_row = a->op->first_row,
+                       .n_heads = a->n_heads,
+                       .value_dim = a->value_dim,
+                       .window = a->window};
+    for (uint32_t at = 0; at < s->n_blocks; at += most) {
+        const uint64_t kept_before = join.kept_before;
+        join.kept_before = join.kept;
+        join.kept = kept_before;
+        push->first_block = join.first_block = s->first_block + at;
+        push->n_blocks = join.n_blocks = s->n_blocks - at < most ? s->n_blocks - at : most;
+        mf_vk_step(be);
+        mf_vk_dispatch(be, kernel, push, sizeof *push,
+                       (const uint32_t[]){n_tiles, a->n_kv_heads, push->n_blocks});
+        mf_vk_step(be);
+        mf_vk_dispatch(be, &merge, &join, sizeof join,
+                       (const uint32_t[]){a->n_heads, a->op->n_rows, 1});
+    }
+}
+
+static void record(mf_vk_backend *be, const mf_op *op)
+{
+    const attention a = of_op(op);
+    const survey s = survey_runs(be, &a);
+    variant v = {s.most_queries <= FEW ? FEW : many(be, &a), is_aligned(be, &a), false};
+    const uint32_t n_tiles = list_tiles(be, &a, v.n_queries, NULL);
+    tile_push push = push_of(be, &a);
+    tile *tiles = mf_vk_parameters(be, n_tiles * sizeof *tiles, &push.tiles);
+    if (tiles == NULL)
+        return;
+    (void)list_tiles(be, &a, v.n_queries, tiles);
+    v.is_split = s.n_blocks > 1 && n_tiles * a.n_kv_heads < ENOUGH_GROUPS &&
+                 split_bytes(&a, 1) <= SPLIT_BYTES &&
+                 split_bytes(&a, 1) <= be->rings[MF_VK_RING_SCRATCH].most_needed;
+    const mf_vk_kernel kernel = tile_kernel(&a, &v);
+    append(be, &a);
+    if (v.is_split) {
+        attend_split(be, &a, &kernel, &s, &push, n_tiles);
+        return;
+    }
+    mf_vk_step(be);
+    mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){n_tiles, a.n_kv_heads, 1});
+}
+
+const mf_vk_op mf_vk_op_attention = {supports, reserve, record};
+const mf_vk_op mf_vk_op_latent_attention = {supports, reserve, record};
