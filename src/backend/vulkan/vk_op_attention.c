@@ -10,11 +10,11 @@
 
 #define THREADS 256u
 #define APPEND_THREADS 128u
-#define MERGE_THREADS 64u
-#define BLOCK 64u     /* positions, as in attention.glsl */
-#define FEW 8u        /* queries of a tile, where no sequence has more for a key head */
-#define MANY 64u      /* at most, otherwise */
-#define MOST_SUMS 16u /* of four values, that an invocation keeps */
+#define MERGE_THREADS 128u /* as many as attention_merge.comp has blocks at a time */
+#define BLOCK 64u          /* positions, as in attention.glsl */
+#define FEW 8u             /* queries of a tile, where no sequence has more for a key head */
+#define MANY 64u           /* at most, otherwise */
+#define MOST_SUMS 16u      /* of four values, that an invocation keeps */
 #define MOST_VALUES (4 * THREADS)
 #define ENOUGH_GROUPS 256u
 #define SPLIT_BYTES ((uint64_t)8 << 20) /* of blocks that are to be merged, at most */
@@ -46,7 +46,7 @@ typedef struct tile {
 } tile;
 
 typedef struct tile_push {
-    uint64_t q, q_rot, out, sums, ends, tiles, k_offset, v_offset;
+    uint64_t q, q_rot, out, sums, ends, tiles, k_offset, v_offset, fresh_k, fresh_v;
     uint32_t n_heads, n_kv_heads, key_dim, value_dim, q_rot_row, q_rot_head;
     uint32_t window, first_block, n_blocks;
     float scale;
@@ -136,19 +136,25 @@ static uint32_t many(const mf_vk_backend *be, const attention *a)
 
 typedef struct variant {
     uint32_t n_queries;
-    bool is_aligned, is_split;
+    bool is_aligned;
 } variant;
 
+/* Few queries wait for memory, so that much of it is on its way at once; many have no registers for
+ * that, nor is it worth the shader's size where 16 bytes cannot be read at once. */
 static mf_vk_kernel tile_kernel(const attention *a, const variant *v)
 {
-    const uint32_t keys_each = v->n_queries == FEW ? 2 : 4;
-    const uint32_t n_groups = THREADS / (BLOCK / keys_each);
-    const uint32_t rows_each = v->n_queries > n_groups ? v->n_queries / n_groups : 1;
+    const bool are_few = v->n_queries == FEW, is_deep = are_few && v->is_aligned;
+    const uint32_t n_slices = mf_vk_groups(a->key_dim, 32), deep = a->cache_type == MF_F32 ? 4 : 8;
+    const uint32_t n_sums = sums_each(a, v->n_queries);
     return (mf_vk_kernel){a->is_latent ? MF_VK_SHADER_attention_latent : MF_VK_SHADER_attention,
-                          9,
-                          {THREADS, (uint32_t)a->cache_type, v->is_aligned, v->is_split,
-                           v->n_queries, keys_each, rows_each, dim_lanes(a),
-                           sums_each(a, v->n_queries)}};
+                          12,
+                          {THREADS, (uint32_t)a->cache_type, v->is_aligned, are_few, v->n_queries,
+                           are_few ? 2 : 4, are_few ? 2 : (v->n_queries + 15) / 16, dim_lanes(a),
+                           n_sums, n_sums < 4 ? n_sums : 4,
+                           !is_deep          ? 1
+                           : n_slices < deep ? n_slices
+                                             : deep,
+                           is_deep ? 4 * deep : 8}};
 }
 
 static mf_vk_kernel append_kernel(const attention *a)
@@ -185,8 +191,8 @@ static mf_status reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
     const uint64_t split = split_bytes(&a, SPLIT_BLOCKS), kept = (uint64_t)op->n_rows * a.n_heads;
     MF_TRY(mf_vk_prepare(be, &append, error));
     MF_TRY(mf_vk_prepare(be, &merge, error));
-    for (uint32_t i = 0; i < 8; i++) {
-        const variant v = {i & 1 ? many(be, &a) : FEW, (i & 2) != 0, (i & 4) != 0};
+    for (uint32_t i = 0; i < 4; i++) {
+        const variant v = {i & 1 ? many(be, &a) : FEW, (i & 2) != 0};
         const mf_vk_kernel kernel = tile_kernel(&a, &v);
         MF_TRY(mf_vk_prepare(be, &kernel, error));
     }
@@ -274,7 +280,8 @@ static bool is_aligned(const mf_vk_backend *be, const attention *a)
 {
     const mf_vk_batches *b = &be->batches;
     uint64_t bits = mf_vk_address(be, a->q) | mf_vk_address(be, a->out) | a->page_offset[0] |
-                    a->page_offset[1] | (a->key_dim | a->value_dim) * (uint64_t)4;
+                    a->page_offset[1] | (a->key_dim | a->value_dim) * (uint64_t)4 |
+                    mf_vk_address(be, a->fresh[0]) | mf_vk_address(be, a->fresh[1]);
     if (a->is_latent)
         bits |= mf_vk_address(be, a->q_rot) | (a->q_rot_row | a->q_rot_head) * (uint64_t)4;
     for (uint32_t i = 0; i < b->n_sequences; i++) {
@@ -311,6 +318,8 @@ static tile_push push_of(const mf_vk_backend *be, const attention *a)
     return (tile_push){.q = mf_vk_address(be, a->q),
                        .q_rot = mf_vk_address(be, a->q_rot),
                        .out = mf_vk_address(be, a->out),
+                       .fresh_k = mf_vk_address(be, a->fresh[0]),
+                       .fresh_v = mf_vk_address(be, a->fresh[a->is_latent ? 0 : 1]),
                        .k_offset = a->page_offset[0],
                        .v_offset = a->page_offset[1],
                        .n_heads = a->n_heads,
@@ -352,12 +361,14 @@ static void attend_split(mf_vk_backend *be, const attention *a, const mf_vk_kern
         join.kept = kept_before;
         push->first_block = join.first_block = s->first_block + at;
         push->n_blocks = join.n_blocks = s->n_blocks - at < most ? s->n_blocks - at : most;
-        mf_vk_step(be);
+        if (at != 0)
+            mf_vk_step(be);
         mf_vk_dispatch(be, kernel, push, sizeof *push,
                        (const uint32_t[]){n_tiles, a->n_kv_heads, push->n_blocks});
         mf_vk_step(be);
         mf_vk_dispatch(be, &merge, &join, sizeof join,
-                       (const uint32_t[]){a->n_heads, a->op->n_rows, 1});
+                       (const uint32_t[]){a->n_heads, a->op->n_rows,
+                                          mf_vk_groups(a->value_dim, MERGE_THREADS)});
     }
 }
 
@@ -365,19 +376,19 @@ static void record(mf_vk_backend *be, const mf_op *op)
 {
     const attention a = of_op(op);
     const survey s = survey_runs(be, &a);
-    variant v = {s.most_queries <= FEW ? FEW : many(be, &a), is_aligned(be, &a), false};
+    variant v = {s.most_queries <= FEW ? FEW : many(be, &a), is_aligned(be, &a)};
     const uint32_t n_tiles = list_tiles(be, &a, v.n_queries, NULL);
     tile_push push = push_of(be, &a);
     tile *tiles = mf_vk_parameters(be, n_tiles * sizeof *tiles, &push.tiles);
     if (tiles == NULL)
         return;
     (void)list_tiles(be, &a, v.n_queries, tiles);
-    v.is_split = s.n_blocks > 1 && n_tiles * a.n_kv_heads < ENOUGH_GROUPS &&
-                 split_bytes(&a, 1) <= SPLIT_BYTES &&
-                 split_bytes(&a, 1) <= be->rings[MF_VK_RING_SCRATCH].most_needed;
+    const bool is_split = s.n_blocks > 1 && n_tiles * a.n_kv_heads < ENOUGH_GROUPS &&
+                          split_bytes(&a, 1) <= SPLIT_BYTES &&
+                          split_bytes(&a, 1) <= be->rings[MF_VK_RING_SCRATCH].most_needed;
     const mf_vk_kernel kernel = tile_kernel(&a, &v);
     append(be, &a);
-    if (v.is_split) {
+    if (is_split) {
         attend_split(be, &a, &kernel, &s, &push, n_tiles);
         return;
     }

@@ -1,8 +1,10 @@
 #version 460
 // SPDX-License-Identifier: MIT
 // Attention of a tile of queries over the cached rows of its sequence. The queries are the heads
-// that share a key head (y), row by row. Not SPLIT, a workgroup goes over all blocks of positions and
-// keeps what it has merged in registers; SPLIT, it has one block (z), and attention_merge follows.
+// that share a key head (y), row by row. A workgroup goes over all blocks of positions and
+// keeps what it has merged in registers; or, with n_blocks, it has one of them (z), and
+// attention_merge follows. IS_FRESH: the rows that the operation appends are taken from where they
+// come, so that nothing has to wait until they are in the pages.
 // LATENT: one key head, all of a cached row being its key and the beginning of it its value.
 //! variant attention
 //! variant attention_latent -DLATENT
@@ -12,14 +14,20 @@
 
 layout(constant_id = 1) const uint TYPE = F32;
 layout(constant_id = 2) const uint IS_ALIGNED = 0; // for loads of 16 bytes
-layout(constant_id = 3) const uint IS_SPLIT = 0;
+layout(constant_id = 3) const uint IS_FRESH = 0;
 layout(constant_id = 4) const uint QUERIES = 8;   // of a tile
 layout(constant_id = 5) const uint KEYS_EACH = 2; // scores of an invocation: keys of
 layout(constant_id = 6) const uint ROWS_EACH = 1; // each of so many queries
 layout(constant_id = 7) const uint DIMS = 2;      // invocations side by side, with 4 values each,
-layout(constant_id = 8) const uint SUMS_EACH = 1; // for so many queries each
+layout(constant_id = 8) const uint SUMS_EACH = 1; // for so many queries each,
+layout(constant_id = 9) const uint PART = 1;      // so many of them at a time
+layout(constant_id = 10) const uint SLICES_AHEAD = 1;
+layout(constant_id = 11) const uint VALUES_AHEAD = 4; // a multiple of 4
 
+const uint THREADS = 256;
 const uint SLICE = 32, STRIDE = SLICE / 4 + 1; // vec4s; one more than needed, for the banks
+const uint KEY_LOADS = BLOCK * (SLICE / 4) / THREADS, KEYS_A_LOAD = THREADS / (SLICE / 4);
+const uint QUERY_LOADS = (QUERIES * (SLICE / 4) + THREADS - 1) / THREADS;
 const uint KEY_LANES = BLOCK / KEYS_EACH;
 const uint P_STRIDE = BLOCK / 4 + 1;
 const uint LANES = 4; // for the softmax of a query
@@ -36,13 +44,14 @@ layout(push_constant, scalar) uniform Push {
     Floats q;
     Floats q_rot; // or the sinks
     Floats result;
-    Floats sums; // SPLIT: [rows, heads, blocks, value_dim]
-    Floats ends; // SPLIT: [rows, heads, blocks, 2], maximum and sum
+    Floats sums; // of n_blocks: [rows, heads, blocks, value_dim]
+    Floats ends; // of n_blocks: [rows, heads, blocks, 2], maximum and sum
     Tiles tiles;
     uint64_t k_offset, v_offset;
+    uint64_t fresh_k, fresh_v; // [rows, width]
     uint n_heads, n_kv_heads;
     uint key_dim, value_dim, q_rot_row, q_rot_head;
-    uint window, first_block, n_blocks;
+    uint window, first_block, n_blocks; // n_blocks 0: all
     float scale; // and log2(e)
 } p;
 
@@ -54,6 +63,21 @@ shared float old_factors[QUERIES], new_factors[QUERIES];
 
 Tile tile;
 uint per_key;
+uint width;       // of a cached row
+uint64_t keys[2]; // the pages of the block at hand
+uint64_t values[2];
+uint base, n_keys; // its first position, and how many are there
+
+// What is on its way from memory.
+uint64_t query_at[QUERY_LOADS]; // 0: none
+#ifdef LATENT
+uint64_t rot_at[QUERY_LOADS];
+#endif
+vec4 queries_ahead[SLICES_AHEAD * QUERY_LOADS];
+uvec4 keys_ahead[SLICES_AHEAD * KEY_LOADS];
+uvec4 values_ahead[VALUES_AHEAD];
+
+float scores[ROWS_EACH * KEYS_EACH];
 
 uint row_of(uint query)
 {
@@ -70,7 +94,7 @@ uint head_of(uint query)
     return gl_WorkGroupID.y * per_key + (tile.first_query + query) % per_key;
 }
 
-// 4 values from an array of floats.
+// 4 floats, or the n < 4 that there are.
 vec4 load4(uint64_t array, uint n)
 {
     if (IS_ALIGNED != 0)
@@ -82,88 +106,142 @@ vec4 load4(uint64_t array, uint n)
     return x;
 }
 
-// Dims d .. d + 3 of a query, 0 beyond the last.
-vec4 load_query(uint query, uint d)
+// -------------------------------------------------------------------------- values of the cache
+
+uvec4 packed(vec4 x)
 {
-    if (query >= tile.n_queries || d >= p.key_dim)
-        return vec4(0.0);
-    const uint64_t row = row_of(query), head = head_of(query);
-#ifdef LATENT
-    Floats q = Floats(uint64_t(p.q) + (row * p.n_heads + head) * p.value_dim * 4);
-    Floats rot = Floats(uint64_t(p.q_rot) + (row * p.q_rot_row + head * p.q_rot_head) * 4);
+    if (TYPE == F32)
+        return floatBitsToUint(x);
+    return uvec4(bfloat_of(x.x) | bfloat_of(x.y) << 16, bfloat_of(x.z) | bfloat_of(x.w) << 16, 0, 0);
+}
+
+vec4 unpacked(uvec4 x)
+{
+    if (TYPE == F32)
+        return uintBitsToFloat(x);
+    return uintBitsToFloat(uvec4(x.x << 16, x.x & 0xffff0000u, x.y << 16, x.y & 0xffff0000u));
+}
+
+// 4 values, or the n < 4 that there are, of column `col` of the row of the block's position `key`.
+uvec4 load_cached(uint64_t page, uint64_t fresh, uint key, uint col, uint n)
+{
+    if (IS_FRESH != 0 && base + key >= tile.position) {
+        const uint64_t row = tile.first_row + (base + key - tile.position);
+        return packed(load4(fresh + (row * width + col) * 4, n));
+    }
+    const uint i = key % PAGE * width + col;
+    if (TYPE == F32)
+        return floatBitsToUint(load4(page + i * 4, n));
     if (IS_ALIGNED != 0)
-        return Floats4(d < p.value_dim ? uint64_t(q) + d * 4
-                                       : uint64_t(rot) + (d - p.value_dim) * 4).v[0];
-    vec4 x = vec4(0.0);
-    [[unroll]] for (uint i = 0; i < 4; i++)
-        if (d + i < p.key_dim)
-            x[i] = d + i < p.value_dim ? q.v[d + i] : rot.v[d + i - p.value_dim];
+        return uvec4(Words2(page + i * 2).v[0], 0, 0);
+    uint x[4] = uint[4](0, 0, 0, 0);
+    [[unroll]] for (uint j = 0; j < 4; j++)
+        if (j < n)
+            x[j] = uint(Halves(page + i * 2).v[j]);
+    return uvec4(x[0] | x[1] << 16, x[2] | x[3] << 16, 0, 0);
+}
+
+// --------------------------------------------------------------------------------------- scores
+
+void find_queries()
+{
+    [[unroll]] for (uint i = 0; i < QUERY_LOADS; i++) {
+        const uint query = (gl_LocalInvocationID.x + i * THREADS) / (SLICE / 4);
+        query_at[i] = 0;
+        if (query >= tile.n_queries)
+            continue;
+        const uint64_t row = row_of(query), head = head_of(query);
+#ifdef LATENT
+        query_at[i] = uint64_t(p.q) + (row * p.n_heads + head) * p.value_dim * 4;
+        rot_at[i] = uint64_t(p.q_rot) + (row * p.q_rot_row + head * p.q_rot_head) * 4;
+#else
+        query_at[i] = uint64_t(p.q) + (row * p.n_heads + head) * p.key_dim * 4;
+#endif
+    }
+}
+
+// Dims d .. d + 3 of query i of the invocation, 0 beyond the last.
+vec4 load_query(uint i, uint d)
+{
+    if (query_at[i] == 0 || d >= p.key_dim)
+        return vec4(0.0);
+#ifdef LATENT
+    if (d >= p.value_dim)
+        return load4(rot_at[i] + (d - p.value_dim) * 4, p.key_dim - d);
+    vec4 x = load4(query_at[i] + d * 4, p.value_dim - d);
+    [[unroll]] for (uint j = 1; j < 4; j++)
+        if (IS_ALIGNED == 0 && d + j >= p.value_dim && d + j < p.key_dim)
+            x[j] = Floats(rot_at[i]).v[d + j - p.value_dim];
     return x;
 #else
-    return load4(uint64_t(p.q) + ((row * p.n_heads + head) * p.key_dim + d) * 4, p.key_dim - d);
+    return load4(query_at[i] + d * 4, p.key_dim - d);
 #endif
 }
 
-// n values, at most 4, of the cache from the i-th of a page's array on.
-vec4 load_cached(uint64_t array, uint i, uint n)
+void load_slice(uint slot, uint slice)
 {
-    if (TYPE == F32)
-        return load4(array + i * 4, n);
-    if (IS_ALIGNED != 0) {
-        const uvec2 w = uvec2(Words(array + i * 2).v[0], Words(array + i * 2).v[1]);
-        return uintBitsToFloat(uvec4(w.x << 16, w.x & 0xffff0000u, w.y << 16, w.y & 0xffff0000u));
-    }
-    vec4 x = vec4(0.0);
-    [[unroll]] for (uint j = 0; j < 4; j++)
-        if (j < n)
-            x[j] = bfloat_to_float(uint(Halves(array + i * 2).v[j]));
-    return x;
-}
-
-// A slice of the queries and of the keys of the block's first n_keys positions.
-void load_slice(uint64_t pages[2], uint n_keys, uint width, uint slice)
-{
-    const uint t = gl_LocalInvocationID.x;
-    for (uint i = t; i < QUERIES * (SLICE / 4); i += gl_WorkGroupSize.x)
-        memory[i / 8 * STRIDE + i % 8] = load_query(i / 8, slice + i % 8 * 4);
-    for (uint i = t; i < BLOCK * (SLICE / 4); i += gl_WorkGroupSize.x) {
-        const uint key = i / 8, d = slice + i % 8 * 4;
-        vec4 x = vec4(0.0);
+    const uint t = gl_LocalInvocationID.x, d = slice * SLICE + t % (SLICE / 4) * 4;
+    [[unroll]] for (uint i = 0; i < QUERY_LOADS; i++)
+        queries_ahead[slot * QUERY_LOADS + i] = load_query(i, d);
+    [[unroll]] for (uint i = 0; i < KEY_LOADS; i++) {
+        const uint key = i * KEYS_A_LOAD + t / (SLICE / 4);
+        uvec4 x = uvec4(0);
         if (key < n_keys && d < p.key_dim)
-            x = load_cached(key < PAGE ? pages[0] : pages[1],
-                            key % PAGE * width + gl_WorkGroupID.y * p.key_dim + d, p.key_dim - d);
-        memory[(QUERIES + key) * STRIDE + i % 8] = x;
+            x = load_cached(keys[i * KEYS_A_LOAD / PAGE], p.fresh_k, key,
+                            gl_WorkGroupID.y * p.key_dim + d, p.key_dim - d);
+        keys_ahead[slot * KEY_LOADS + i] = x;
     }
 }
 
-// The block's scores, in powers of two, into memory: [QUERIES, BLOCK]
-void score(uint64_t pages[2], uint base, uint n_keys, uint width)
+void keep_slice(uint slot)
+{
+    const uint t = gl_LocalInvocationID.x, row = t / (SLICE / 4), d = t % (SLICE / 4);
+    [[unroll]] for (uint i = 0; i < QUERY_LOADS; i++)
+        if (i * KEYS_A_LOAD + row < QUERIES)
+            memory[(i * KEYS_A_LOAD + row) * STRIDE + d] = queries_ahead[slot * QUERY_LOADS + i];
+    [[unroll]] for (uint i = 0; i < KEY_LOADS; i++)
+        memory[(QUERIES + i * KEYS_A_LOAD + row) * STRIDE + d] =
+            unpacked(keys_ahead[slot * KEY_LOADS + i]);
+}
+
+void score_slice(uint query, uint key)
+{
+    [[unroll]] for (uint d = 0; d < SLICE / 4; d++) {
+        vec4 k[KEYS_EACH];
+        [[unroll]] for (uint j = 0; j < KEYS_EACH; j++)
+            k[j] = memory[(QUERIES + key + j * KEY_LANES) * STRIDE + d];
+        [[unroll]] for (uint i = 0; i < ROWS_EACH; i++) {
+            const vec4 q = memory[(query + i) * STRIDE + d];
+            [[unroll]] for (uint j = 0; j < KEYS_EACH; j++) {
+                float sum = scores[i * KEYS_EACH + j];
+                sum = fma(q.x, k[j].x, sum);
+                sum = fma(q.y, k[j].y, sum);
+                sum = fma(q.z, k[j].z, sum);
+                scores[i * KEYS_EACH + j] = fma(q.w, k[j].w, sum);
+            }
+        }
+    }
+}
+
+// The block's scores, in powers of two, into memory: [QUERIES, BLOCK]. The first slices are on their
+// way.
+void score()
 {
     const uint t = gl_LocalInvocationID.x, key = t % KEY_LANES, query = t / KEY_LANES * ROWS_EACH;
-    float sums[ROWS_EACH * KEYS_EACH];
+    const uint n_slices = (p.key_dim + SLICE - 1) / SLICE;
     [[unroll]] for (uint i = 0; i < ROWS_EACH * KEYS_EACH; i++)
-        sums[i] = 0.0;
-    for (uint slice = 0; slice < p.key_dim; slice += SLICE) {
-        barrier(); // what lay there has been read
-        load_slice(pages, n_keys, width, slice);
-        barrier();
-        if (query < QUERIES)
-            [[unroll]] for (uint d = 0; d < SLICE / 4; d++) {
-                vec4 k[KEYS_EACH];
-                [[unroll]] for (uint j = 0; j < KEYS_EACH; j++)
-                    k[j] = memory[(QUERIES + key + j * KEY_LANES) * STRIDE + d];
-                [[unroll]] for (uint i = 0; i < ROWS_EACH; i++) {
-                    const vec4 q = memory[(query + i) * STRIDE + d];
-                    [[unroll]] for (uint j = 0; j < KEYS_EACH; j++) {
-                        float sum = sums[i * KEYS_EACH + j];
-                        sum = fma(q.x, k[j].x, sum);
-                        sum = fma(q.y, k[j].y, sum);
-                        sum = fma(q.z, k[j].z, sum);
-                        sums[i * KEYS_EACH + j] = fma(q.w, k[j].w, sum);
-                    }
-                }
+        scores[i] = 0.0;
+    for (uint slice = 0; slice < n_slices; slice += SLICES_AHEAD)
+        [[unroll]] for (uint slot = 0; slot < SLICES_AHEAD; slot++)
+            if (slice + slot < n_slices) {
+                barrier(); // what lay there has been read
+                keep_slice(slot);
+                barrier();
+                if (slice + slot + SLICES_AHEAD < n_slices)
+                    load_slice(slot, slice + slot + SLICES_AHEAD);
+                if (query < QUERIES)
+                    score_slice(query, key);
             }
-    }
     barrier();
     if (query < QUERIES)
         [[unroll]] for (uint i = 0; i < ROWS_EACH; i++)
@@ -172,7 +250,7 @@ void score(uint64_t pages[2], uint base, uint n_keys, uint width)
                 const bool is_seen = query + i < tile.n_queries && base + k <= position &&
                                      (p.window == 0 || base + k + p.window > position);
                 memory[(query + i) * P_STRIDE + k / 4][k % 4] =
-                    is_seen ? sums[i * KEYS_EACH + j] * p.scale : NOTHING;
+                    is_seen ? scores[i * KEYS_EACH + j] * p.scale : NOTHING;
             }
     barrier();
 }
@@ -210,29 +288,44 @@ float soften(uint t)
     return most;
 }
 
-// Values 4 * lane .. of the block, weighted, for SUMS_EACH queries from `first` on.
-void weigh(uint64_t pages[2], uint n_keys, uint width, uint first, out vec4 sums[SUMS_EACH])
+// --------------------------------------------------------------------------------------- values
+
+// The value of a position of the block: the invocation's 4 columns. Zeros where there is none.
+uvec4 load_value(uint key, uint d)
 {
-    const uint d = gl_LocalInvocationID.x % DIMS * 4, at = gl_WorkGroupID.y * p.value_dim + d;
-    [[unroll]] for (uint i = 0; i < SUMS_EACH; i++)
+    if (key >= n_keys || d >= p.value_dim)
+        return uvec4(0);
+    return load_cached(key < PAGE ? values[0] : values[1], p.fresh_v, key,
+                       gl_WorkGroupID.y * p.value_dim + d, p.value_dim - d);
+}
+
+void load_first_values(uint d)
+{
+    [[unroll]] for (uint i = 0; i < VALUES_AHEAD; i++)
+        values_ahead[i] = load_value(i, d);
+}
+
+// The block's values, weighted, for PART queries from `first` on; those that load_first_values
+// fetches are on their way. Positions beyond the last count 0 times 0.
+void weigh(uint first, uint d, out vec4 sums[PART])
+{
+    [[unroll]] for (uint i = 0; i < PART; i++)
         sums[i] = vec4(0.0);
-    if (d >= p.value_dim || first >= QUERIES)
-        return;
-    for (uint key = 0; key < n_keys; key += 4) {
-        const uint64_t page = key < PAGE ? pages[0] : pages[1];
-        vec4 v[4];
-        [[unroll]] for (uint j = 0; j < 4; j++)
-            v[j] = key + j < n_keys
-                       ? load_cached(page, (key + j) % PAGE * width + at, p.value_dim - d)
-                       : vec4(0.0);
-        [[unroll]] for (uint i = 0; i < SUMS_EACH; i++) {
-            const vec4 x = memory[(first + i) * P_STRIDE + key / 4];
-            sums[i] = fma(x.xxxx, v[0], sums[i]);
-            sums[i] = fma(x.yyyy, v[1], sums[i]);
-            sums[i] = fma(x.zzzz, v[2], sums[i]);
-            sums[i] = fma(x.wwww, v[3], sums[i]);
+    for (uint key = 0; key < n_keys; key += VALUES_AHEAD)
+        [[unroll]] for (uint j = 0; j < VALUES_AHEAD; j += 4) {
+            const vec4 a = unpacked(values_ahead[j]), b = unpacked(values_ahead[j + 1]);
+            const vec4 c = unpacked(values_ahead[j + 2]), e = unpacked(values_ahead[j + 3]);
+            if (key + VALUES_AHEAD < n_keys)
+                [[unroll]] for (uint i = 0; i < 4; i++)
+                    values_ahead[j + i] = load_value(key + VALUES_AHEAD + j + i, d);
+            [[unroll]] for (uint i = 0; i < PART; i++) {
+                const vec4 x = memory[(first + i) * P_STRIDE + (key + j) / 4];
+                sums[i] = fma(x.xxxx, a, sums[i]);
+                sums[i] = fma(x.yyyy, b, sums[i]);
+                sums[i] = fma(x.zzzz, c, sums[i]);
+                sums[i] = fma(x.wwww, e, sums[i]);
+            }
         }
-    }
 }
 
 void store(uint64_t array, uint d, vec4 x)
@@ -246,38 +339,60 @@ void store(uint64_t array, uint d, vec4 x)
             Floats(array).v[d + i] = x[i];
 }
 
+void take_block(uint block, uint high)
+{
+    base = block * BLOCK;
+    n_keys = min(high + 1 - base, BLOCK);
+    const uint64_t first = Addresses(tile.pages).v[base / PAGE];
+    const uint64_t last = n_keys > PAGE ? Addresses(tile.pages).v[base / PAGE + 1] : first;
+    keys[0] = first + p.k_offset;
+    keys[1] = last + p.k_offset;
+    values[0] = first + p.v_offset;
+    values[1] = last + p.v_offset;
+}
+
+float sink_of(uint query)
+{
+#ifdef LATENT
+    return NOTHING;
+#else
+    return uint64_t(p.q_rot) != 0 ? p.q_rot.v[head_of(query)] * LOG2_E : NOTHING;
+#endif
+}
+
 void main()
 {
     const uint t = gl_LocalInvocationID.x, d = t % DIMS * 4, first = t / DIMS * SUMS_EACH;
-    per_key = p.n_heads / p.n_kv_heads;
+    const bool is_weighing = first < QUERIES;
     tile = p.tiles.v[gl_WorkGroupID.x];
+    per_key = p.n_heads / p.n_kv_heads;
+#ifdef LATENT
+    width = p.key_dim;
+#else
+    width = p.key_dim * p.n_kv_heads;
+#endif
     const uint low = position_of(0), high = position_of(tile.n_queries - 1);
     uint block = p.window != 0 && low >= p.window ? (low + 1 - p.window) / BLOCK : 0;
     uint end = high / BLOCK + 1;
-    if (IS_SPLIT != 0) {
+    if (p.n_blocks != 0) {
         const uint mine = p.first_block + gl_WorkGroupID.z;
         if (mine < block || mine >= end)
             return;
         block = mine;
         end = mine + 1;
     }
-#ifdef LATENT
-    const uint width = p.key_dim;
-#else
-    const uint width = p.key_dim * p.n_kv_heads;
-#endif
+    find_queries();
     vec4 merged[SUMS_EACH];
     [[unroll]] for (uint i = 0; i < SUMS_EACH; i++)
         merged[i] = vec4(0.0);
     float most = NOTHING, total = 0.0;
     for (; block < end; block++) {
-        const uint base = block * BLOCK, n_keys = min(high + 1 - base, BLOCK);
-        const uint64_t first_page = Addresses(tile.pages).v[base / PAGE];
-        const uint64_t last_page =
-            n_keys > PAGE ? Addresses(tile.pages).v[base / PAGE + 1] : first_page;
-        score(uint64_t[2](first_page + p.k_offset, last_page + p.k_offset), base, n_keys, width);
-        const float block_most = soften(t);
-        const float new_most = max(most, block_most);
+        take_block(block, high);
+        [[unroll]] for (uint slot = 0; slot < SLICES_AHEAD; slot++)
+            load_slice(slot, slot);
+        load_first_values(d);
+        score();
+        const float block_most = soften(t), new_most = max(most, block_most);
         if (t < QUERIES * LANES && t % LANES == 0) {
             old_factors[t / LANES] = power(most - new_most);
             new_factors[t / LANES] = power(block_most - new_most);
@@ -289,44 +404,36 @@ void main()
             total = total * power(most - new_most) + sum * power(block_most - new_most);
             most = new_most;
         }
-        vec4 sums[SUMS_EACH];
-        weigh(uint64_t[2](first_page + p.v_offset, last_page + p.v_offset), n_keys, width, first, sums);
-        [[unroll]] for (uint i = 0; i < SUMS_EACH; i++)
-            if (first + i < QUERIES)
-                merged[i] = merged[i] * old_factors[first + i] + sums[i] * new_factors[first + i];
+        if (is_weighing)
+            [[unroll]] for (uint part = 0; part < SUMS_EACH; part += PART) {
+                vec4 sums[PART];
+                if (part != 0)
+                    load_first_values(d);
+                weigh(first + part, d, sums);
+                [[unroll]] for (uint i = 0; i < PART; i++)
+                    merged[part + i] = merged[part + i] * old_factors[first + part + i] +
+                                       sums[i] * new_factors[first + part + i];
+            }
     }
-    if (IS_SPLIT != 0) {
-        const uint n = p.n_blocks;
-        if (t < tile.n_queries * LANES && t % LANES == 0) {
-            const uint64_t at = (uint64_t(row_of(t / LANES)) * p.n_heads + head_of(t / LANES)) * n +
-                                gl_WorkGroupID.z;
+    barrier(); // the factors have been read
+    if (t < tile.n_queries * LANES && t % LANES == 0) {
+        const uint query = t / LANES;
+        if (p.n_blocks != 0) {
+            const uint64_t at =
+                (uint64_t(row_of(query)) * p.n_heads + head_of(query)) * p.n_blocks +
+                gl_WorkGroupID.z;
             Floats(uint64_t(p.ends) + at * 8).v[0] = most;
             Floats(uint64_t(p.ends) + at * 8).v[1] = total;
         }
-        [[unroll]] for (uint i = 0; i < SUMS_EACH; i++)
-            if (first + i < tile.n_queries && d < p.value_dim) {
-                const uint64_t at =
-                    (uint64_t(row_of(first + i)) * p.n_heads + head_of(first + i)) * n +
-                    gl_WorkGroupID.z;
-                store(uint64_t(p.sums) + at * p.value_dim * 4, d, merged[i]);
-            }
-        return;
-    }
-    barrier();
-    if (t < tile.n_queries * LANES && t % LANES == 0) {
-#ifdef LATENT
-        const bool has_sink = false;
-        const float sink = 0.0;
-#else
-        const bool has_sink = uint64_t(p.q_rot) != 0;
-        const float sink = has_sink ? p.q_rot.v[head_of(t / LANES)] * 1.44269504 : 0.0;
-#endif
-        new_factors[t / LANES] = last_factor(most, total, has_sink, sink);
+        new_factors[query] = p.n_blocks != 0 ? 1.0 : last_factor(most, total, sink_of(query));
     }
     barrier();
     [[unroll]] for (uint i = 0; i < SUMS_EACH; i++)
         if (first + i < tile.n_queries && d < p.value_dim) {
-            const uint64_t at = uint64_t(row_of(first + i)) * p.n_heads + head_of(first + i);
-            store(uint64_t(p.result) + at * p.value_dim * 4, d, merged[i] * new_factors[first + i]);
+            uint64_t at = uint64_t(row_of(first + i)) * p.n_heads + head_of(first + i);
+            if (p.n_blocks != 0)
+                at = at * p.n_blocks + gl_WorkGroupID.z;
+            store(uint64_t(p.n_blocks != 0 ? p.sums : p.result) + at * p.value_dim * 4, d,
+                  merged[i] * new_factors[first + i]);
         }
 }

@@ -7,6 +7,7 @@
 // product and one rounded sum, and the same bits come out whichever shader merges, for any tile.
 const uint BLOCK = 64, PAGE = 32;
 
+const float LOG2_E = 1.44269504;
 const float NOTHING = -3.0e38; // the maximum of no scores
 
 // 2^x for whole x <= 0
@@ -15,15 +16,12 @@ float power(float x)
     return x < -126.0 ? 0.0 : uintBitsToFloat(uint(int(x) + 127) << 23);
 }
 
-// What the accumulated values are multiplied by at last, with a sink of `sink` (in powers of two)
-// as one more score.
-float last_factor(float most, float sum, bool has_sink, float sink)
+// What the accumulated values are multiplied by at last, with a sink (in powers of two; NOTHING:
+// none) as one more score.
+float last_factor(float most, float sum, float sink)
 {
-    float factor = 1.0;
-    if (has_sink) {
-        const float m = max(most, ceil(sink));
-        factor = power(most - m);
-        sum = sum * factor + exp2(sink - m);
-    }
+    const float m = max(most, ceil(sink));
+    const float factor = power(most - m);
+    sum = sum * factor + (sink > NOTHING ? exp2(sink - m) : 0.0);
     return factor / sum;
 }

@@ -15,14 +15,6 @@ layout(push_constant, scalar) uniform Push {
     uint width;
 } p;
 
-uint bfloat_of(float x)
-{
-    const uint bits = floatBitsToUint(x);
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return bits >> 16 | 0x40u;
-    return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-}
-
 void main()
 {
     const uint i = gl_GlobalInvocationID.x, row = p.first_row + gl_WorkGroupID.y;

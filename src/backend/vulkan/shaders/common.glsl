@@ -20,6 +20,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Floats { flo
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Floats4 { vec4 v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Ints { int v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Words { uint v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Words2 { uvec2 v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Words4 { uvec4 v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Addresses { uint64_t v[]; };
 
@@ -70,6 +71,15 @@ float half_to_float(uint h)
 float bfloat_to_float(uint h)
 {
     return uintBitsToFloat(h << 16);
+}
+
+// To the nearest, ties to even.
+uint bfloat_of(float x)
+{
+    const uint bits = floatBitsToUint(x);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return bits >> 16 | 0x40u;
+    return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
 }
 
 // mf_dtype
