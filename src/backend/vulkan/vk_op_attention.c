@@ -30,7 +30,7 @@ typedef struct attention {
     uint32_t q_rot_row, q_rot_head, window;
     mf_dtype cache_type;
     float scale;
-    bool is_latent;
+    bool is_latent, is_software;
 } attention;
 
 /* The rows that the operation has of a sequence. */
@@ -97,9 +97,11 @@ static attention of_latent_attention(const mf_op *op)
                        .is_latent = true};
 }
 
-static attention of_op(const mf_op *op)
+static attention of_op(const mf_vk_backend *be, const mf_op *op)
 {
-    return op->kind == MF_OP_ATTENTION ? of_attention(op) : of_latent_attention(op);
+    attention a = op->kind == MF_OP_ATTENTION ? of_attention(op) : of_latent_attention(op);
+    a.is_software = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    return a;
 }
 
 /* ---------------------------------------------------------------------------------- kernels -- */
@@ -140,10 +142,12 @@ typedef struct variant {
 } variant;
 
 /* Few queries wait for memory, so that much of it is on its way at once; many have no registers for
- * that, nor is it worth the shader's size where 16 bytes cannot be read at once. */
+ * that. A processor does not wait so, and takes long to compile it; where 16 bytes cannot be read
+ * at once it is not worth the shader's size. */
 static mf_vk_kernel tile_kernel(const attention *a, const variant *v)
 {
-    const bool are_few = v->n_queries == FEW, is_deep = are_few && v->is_aligned;
+    const bool are_few = v->n_queries == FEW;
+    const bool is_deep = are_few && v->is_aligned && !a->is_software;
     const uint32_t n_slices = mf_vk_groups(a->key_dim, 32), deep = a->cache_type == MF_F32 ? 4 : 8;
     const uint32_t n_sums = sums_each(a, v->n_queries);
     return (mf_vk_kernel){a->is_latent ? MF_VK_SHADER_attention_latent : MF_VK_SHADER_attention,
@@ -172,7 +176,7 @@ static mf_vk_kernel merge_kernel(void)
 
 static bool supports(const mf_vk_backend *be, const mf_op *op)
 {
-    const attention a = of_op(op);
+    const attention a = of_op(be, op);
     return (a.cache_type == MF_F32 || a.cache_type == MF_BF16) && a.value_dim != 0 &&
            a.value_dim <= MOST_VALUES && a.n_kv_heads != 0 &&
            shared_bytes(FEW) <= be->device.info.shared_bytes;
@@ -185,7 +189,7 @@ static uint64_t split_bytes(const attention *a, uint64_t n_blocks)
 
 static mf_status reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
-    const attention a = of_op(op);
+    const attention a = of_op(be, op);
     const mf_vk_kernel append = append_kernel(&a), merge = merge_kernel();
     const uint64_t n_tiles = (uint64_t)op->n_rows * (a.n_heads / a.n_kv_heads / FEW + 1);
     const uint64_t split = split_bytes(&a, SPLIT_BLOCKS), kept = (uint64_t)op->n_rows * a.n_heads;
@@ -374,7 +378,7 @@ static void attend_split(mf_vk_backend *be, const attention *a, const mf_vk_kern
 
 static void record(mf_vk_backend *be, const mf_op *op)
 {
-    const attention a = of_op(op);
+    const attention a = of_op(be, op);
     const survey s = survey_runs(be, &a);
     variant v = {s.most_queries <= FEW ? FEW : many(be, &a), is_aligned(be, &a)};
     const uint32_t n_tiles = list_tiles(be, &a, v.n_queries, NULL);
