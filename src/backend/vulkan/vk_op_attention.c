@@ -141,6 +141,21 @@ typedef struct variant {
     bool is_aligned;
 } variant;
 
+static bool has_whole_loads(const attention *a)
+{
+    return a->key_dim % 4 == 0 && a->value_dim % 4 == 0;
+}
+
+/* For n_queries of one sequence and key head. Dims that allow loads of 16 bytes almost always lie
+ * where they can be: elsewhere one kernel does for all. */
+static variant choose(const mf_vk_backend *be, const attention *a, uint32_t n_queries,
+                      bool is_aligned)
+{
+    const bool is_odd = has_whole_loads(a) && !is_aligned;
+    return (variant){n_queries <= FEW || is_odd ? FEW : many(be, a),
+                     has_whole_loads(a) && is_aligned};
+}
+
 /* Few queries wait for memory, so that much of it is on its way at once; many have no registers for
  * that. A processor does not wait so, and takes long to compile it; where 16 bytes cannot be read
  * at once it is not worth the shader's size. */
@@ -196,7 +211,7 @@ static mf_status reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
     MF_TRY(mf_vk_prepare(be, &append, error));
     MF_TRY(mf_vk_prepare(be, &merge, error));
     for (uint32_t i = 0; i < 4; i++) {
-        const variant v = {i & 1 ? many(be, &a) : FEW, (i & 2) != 0};
+        const variant v = choose(be, &a, i & 1 ? UINT32_MAX : 1, (i & 2) != 0);
         const mf_vk_kernel kernel = tile_kernel(&a, &v);
         MF_TRY(mf_vk_prepare(be, &kernel, error));
     }
@@ -284,8 +299,8 @@ static bool is_aligned(const mf_vk_backend *be, const attention *a)
 {
     const mf_vk_batches *b = &be->batches;
     uint64_t bits = mf_vk_address(be, a->q) | mf_vk_address(be, a->out) | a->page_offset[0] |
-                    a->page_offset[1] | (a->key_dim | a->value_dim) * (uint64_t)4 |
-                    mf_vk_address(be, a->fresh[0]) | mf_vk_address(be, a->fresh[1]);
+                    a->page_offset[1] | mf_vk_address(be, a->fresh[0]) |
+                    mf_vk_address(be, a->fresh[1]);
     if (a->is_latent)
         bits |= mf_vk_address(be, a->q_rot) | (a->q_rot_row | a->q_rot_head) * (uint64_t)4;
     for (uint32_t i = 0; i < b->n_sequences; i++) {
@@ -380,7 +395,7 @@ static void record(mf_vk_backend *be, const mf_op *op)
 {
     const attention a = of_op(be, op);
     const survey s = survey_runs(be, &a);
-    variant v = {s.most_queries <= FEW ? FEW : many(be, &a), is_aligned(be, &a)};
+    const variant v = choose(be, &a, s.most_queries, is_aligned(be, &a));
     const uint32_t n_tiles = list_tiles(be, &a, v.n_queries, NULL);
     tile_push push = push_of(be, &a);
     tile *tiles = mf_vk_parameters(be, n_tiles * sizeof *tiles, &push.tiles);
