@@ -200,6 +200,9 @@ void mf_vk_describe(const mf_vk_api *api, VkPhysicalDevice physical, mf_vulkan_d
     if (out->unusable == NULL &&
         (v11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) == 0)
         out->unusable = "subgroup arithmetic";
+    if (out->unusable == NULL &&
+        (v11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) == 0)
+        out->unusable = "subgroup shuffles";
     describe_extensions(api, physical, out);
     describe_memory(api, physical, out);
 }

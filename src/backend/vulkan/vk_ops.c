@@ -19,6 +19,12 @@ static const mf_vk_op *const ops[] = {
     [MF_OP_GATED_DELTA] = &mf_vk_op_gated_delta,
     [MF_OP_ATTENTION] = &mf_vk_op_attention,
     [MF_OP_LATENT_ATTENTION] = &mf_vk_op_latent_attention,
+    [MF_OP_MATMUL] = &mf_vk_op_matmul,
+    [MF_OP_HEAD_MATMUL] = &mf_vk_op_head_matmul,
+    [MF_OP_ROUTE] = &mf_vk_op_route,
+    [MF_OP_EXPERTS] = &mf_vk_op_experts,
+    [MF_OP_COMBINE] = &mf_vk_op_combine,
+    [MF_OP_LATENT_ATTENTION] = NULL,
 };
 
 bool mf_vk_op_supports(const mf_vk_backend *be, const mf_op *op)

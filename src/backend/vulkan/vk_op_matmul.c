@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/* Products with weights: of rows, and of the heads of rows. */
+#include "backend/vulkan/vk_product.h"
+
+#define MOST_HEADS 1024u
+#define TRANSPOSED_THREADS 64u
+#define TRANSPOSED_TOKENS 4u
+
+/* ---------------------------------------------------------------------------------- matmul -- */
+
+static bool matmul_supports(const mf_vk_backend *be, const mf_op *op)
+{
+    (void)be;
+    for (uint32_t j = 0; j < op->u.matmul.n; j++)
+        if (!mf_vk_product_supports(&op->u.matmul.weight[j].shape))
+            return false;
+    return true;
+}
+
+static mf_status matmul_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
+{
+    const mf_matmul_params *p = &op->u.matmul;
+    for (uint32_t j = 0; j < p->n; j++) {
+        const mf_weight_shape *shape = &p->weight[j].shape;
+        MF_TRY(mf_vk_product_reserve(be, shape, false, op->n_rows,
+                                     (uint64_t)shape->n_rows * MF_MAX_MATMULS, error));
+    }
+    return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS,
+                           MF_MAX_MATMULS * mf_vk_product_bytes(MF_MAX_MATMULS), error);
+}
+
+typedef struct matmul_jobs {
+    const mf_vk_backend *be;
+    const mf_op *op;
+    uint32_t of[MF_MAX_MATMULS]; /* the weights */
+} matmul_jobs;
+
+static void matmul_job(void *ctx, uint32_t i, mf_vk_job *out)
+{
+    const matmul_jobs *jobs = ctx;
+    const mf_matmul_params *p = &jobs->op->u.matmul;
+    const mf_weight *w = &p->weight[jobs->of[i]];
+    out->weight = mf_vk_weight_at(jobs->be, w);
+    out->x = mf_vk_address(jobs->be, p->x);
+    out->y = mf_vk_address(jobs->be, p->y[jobs->of[i]]);
+    out->n_rows = out->y_stride = w->shape.n_rows;
+    out->n_tokens = jobs->op->n_rows;
+    out->x_stride = w->shape.n_cols;
+}
+
+static void matmul_record(mf_vk_backend *be, const mf_op *op)
+{
+    const mf_matmul_params *p = &op->u.matmul;
+    bool is_done[MF_MAX_MATMULS] = {false};
+    for (uint32_t j = 0; j < p->n; j++) {
+        matmul_jobs jobs = {be, op, {0}};
+        mf_vk_product product = {&p->weight[j].shape, false, 0, matmul_job, &jobs};
+        for (uint32_t i = j; i < p->n; i++) {
+            if (is_done[i] || !mf_vk_same_form(product.shape, &p->weight[i].shape))
+                continue;
+            is_done[i] = true;
+            jobs.of[product.n_jobs++] = i;
+            be->weight_bytes += mf_weight_bytes(&p->weight[i].shape);
+        }
+        mf_vk_product_record(be, &product);
+    }
+}
+
+const mf_vk_op mf_vk_op_matmul = {matmul_supports, matmul_reserve, matmul_record};
+
+/* ----------------------------------------------------------------------------- head_matmul -- */
+
+static bool head_supports(const mf_vk_backend *be, const mf_op *op)
+{
+    (void)be;
+    return mf_vk_product_supports(&op->u.head_matmul.w.weight.shape) &&
+           op->u.head_matmul.n_heads <= MOST_HEADS;
+}
+
+static mf_vk_kernel transposed_kernel(const mf_weight_shape *shape)
+{
+    mf_vk_kernel k = {MF_VK_SHADER_head_transposed, 1, {TRANSPOSED_THREADS}};
+    mf_vk_weight_constants(shape, &k);
+    return k;
+}
+
+static mf_status head_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
+{
+    const mf_head_matmul_params *p = &op->u.head_matmul;
+    const mf_vk_kernel k = transposed_kernel(&p->w.weight.shape);
+    if (p->w.transposed)
+        MF_TRY(mf_vk_prepare(be, &k, error));
+    else
+        MF_TRY(mf_vk_product_reserve(be, &p->w.weight.shape, false, op->n_rows,
+                                     (uint64_t)p->n_heads * p->w.n_rows, error));
+    return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, mf_vk_product_bytes(p->n_heads), error);
+}
+
+typedef struct head_jobs {
+    const mf_vk_backend *be;
+    const mf_op *op;
+} head_jobs;
+
+static void head_job(void *ctx, uint32_t i, mf_vk_job *out)
+{
+    const head_jobs *jobs = ctx;
+    const mf_head_matmul_params *p = &jobs->op->u.head_matmul;
+    out->weight = mf_vk_weight_at(jobs->be, &p->w.weight);
+    out->x = mf_vk_address(jobs->be, mf_span_at(p->x, (uint64_t)i * p->x_head * sizeof(float)));
+    out->y = mf_vk_address(jobs->be, mf_span_at(p->y, (uint64_t)i * p->y_head * sizeof(float)));
+    out->first_row = i * p->w.head_rows + p->w.first_row;
+    out->n_rows = p->w.n_rows;
+    out->n_tokens = jobs->op->n_rows;
+    out->x_stride = p->x_row;
+    out->y_stride = p->y_row;
+}
+
+static void record_transposed(mf_vk_backend *be, const mf_op *op, head_jobs *ctx)
+{
+    const mf_head_matmul_params *p = &op->u.head_matmul;
+    struct {
+        uint64_t jobs;
+        uint32_t n_cols, unused;
+    } push = {0, p->w.weight.shape.n_cols, 0};
+    mf_vk_job *jobs = mf_vk_parameters(be, p->n_heads * sizeof *jobs, &push.jobs);
+    if (jobs == NULL)
+        return;
+    for (uint32_t i = 0; i < p->n_heads; i++) {
+        mf_vk_job job = {0};
+        head_job(ctx, i, &job);
+        jobs[i] = job;
+    }
+    const mf_vk_kernel k = transposed_kernel(&p->w.weight.shape);
+    mf_vk_dispatch(be, &k, &push, sizeof push,
+                   (const uint32_t[]){mf_vk_groups(push.n_cols, TRANSPOSED_THREADS), p->n_heads,
+                                      mf_vk_groups(op->n_rows, TRANSPOSED_TOKENS)});
+}
+
+static void head_record(mf_vk_backend *be, const mf_op *op)
+{
+    const mf_head_matmul_params *p = &op->u.head_matmul;
+    head_jobs jobs = {be, op};
+    mf_weight_shape used = p->w.weight.shape;
+    used.n_rows = p->n_heads * p->w.n_rows;
+    be->weight_bytes += mf_weight_bytes(&used);
+    if (p->w.transposed) {
+        record_transposed(be, op, &jobs);
+        return;
+    }
+    const mf_vk_product product = {&p->w.weight.shape, false, p->n_heads, head_job, &jobs};
+    mf_vk_product_record(be, &product);
+}
+
+const mf_vk_op mf_vk_op_head_matmul = {head_supports, head_reserve, head_record};
