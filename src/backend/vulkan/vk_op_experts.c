@@ -29,8 +29,11 @@ static uint64_t piece_bytes(uint64_t most_rows)
 static mf_status experts_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
     const mf_expert_item *item = op->u.experts.items;
-    MF_TRY(mf_vk_product_reserve(be, &item->gate.shape, true, op->n_rows, UINT64_MAX / 4, error));
-    MF_TRY(mf_vk_product_reserve(be, &item->down.shape, false, op->n_rows, UINT64_MAX / 4, error));
+    const uint64_t hidden = item->gate.shape.n_rows, n_cols = item->down.shape.n_rows;
+    MF_TRY(mf_vk_product_reserve(be, &item->gate.shape, true, op->n_rows, PIECE_ITEMS * hidden,
+                                 error));
+    MF_TRY(mf_vk_product_reserve(be, &item->down.shape, false, op->n_rows, PIECE_ITEMS * n_cols,
+                                 error));
     return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, piece_bytes(op->n_rows), error);
 }
 
