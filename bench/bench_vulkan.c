@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The Vulkan backend's products, operation by operation, on the shapes of a mixture of 35B with 3B
+ * active: bytes of weights a second beside what a plain kernel reads from the same memory, or
+ * multiply-adds a second beside a plain kernel's. Time is the device's own, from the first
+ * operation's beginning to the last one's end: what a barrier or an operation costs is in it.
+ * Weights go round through --mib of memory, so that no cache holds them.
+ *
+ *     bench_vulkan [--device vulkan:N] [--mib N] [--ms N] [--overlap 1] [--only TEXT]
+ *
+ * Operations wait for each other; with --overlap those on different results do not.
+ */
+#include "backend/vulkan/vk_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_TOKENS 512u
+#define MAX_COLS 8192u
+#define MAX_ITEMS 256u
+#define N_RESULTS 16u
+#define MEASURE_MS 200u
+
+typedef struct bench {
+    const char *device, *only;
+    uint32_t n_mib, n_ms, overlap;
+    mf_vk_backend *be;
+    VkQueryPool queries;
+    mf_span weights, x, y;
+    uint64_t n_bytes, y_bytes, at; /* of weights; of each result; where the next weight goes */
+    uint32_t n_ops;
+    double read, fma; /* a second, at best */
+} bench;
+
+typedef struct form {
+    const char *name;
+    mf_weight_kind kind;
+    mf_dtype float_type;
+    uint32_t bits, group;
+} form;
+
+static const form forms[] = {
+    {"q4/64", MF_WEIGHT_AFFINE, MF_BF16, 4, 64}, {"q4/128", MF_WEIGHT_AFFINE, MF_BF16, 4, 128},
+    {"q4/32", MF_WEIGHT_AFFINE, MF_F16, 4, 32},  {"q8/64", MF_WEIGHT_AFFINE, MF_BF16, 8, 64},
+    {"q6/64", MF_WEIGHT_AFFINE, MF_BF16, 6, 64}, {"q5/64", MF_WEIGHT_AFFINE, MF_BF16, 5, 64},
+    {"q3/64", MF_WEIGHT_AFFINE, MF_BF16, 3, 64}, {"q2/64", MF_WEIGHT_AFFINE, MF_BF16, 2, 64},
+    {"bf16", MF_WEIGHT_FLOAT, MF_BF16, 0, 0},    {"f16", MF_WEIGHT_FLOAT, MF_F16, 0, 0},
+    {"f32", MF_WEIGHT_FLOAT, MF_F32, 0, 0},      {"fp8", MF_WEIGHT_FP8_BLOCK, MF_F32, 8, 128},
+    {"mxfp4", MF_WEIGHT_MXFP4, MF_F32, 0, 0},    {"nvfp4", MF_WEIGHT_NVFP4, MF_F32, 0, 0},
+    {"q8_0", MF_WEIGHT_GGUF_Q8_0, MF_F32, 0, 0}, {"q4_k", MF_WEIGHT_GGUF_Q4_K, MF_F32, 0, 0},
+    {"q6_k", MF_WEIGHT_GGUF_Q6_K, MF_F32, 0, 0}, {"iq4_xs", MF_WEIGHT_GGUF_IQ4_XS, MF_F32, 0, 0},
+};
+#define N_FORMS (sizeof forms / sizeof *forms)
+
+static void check(mf_status status, const mf_error *error)
+{
+    if (status == MF_OK)
+        return;
+    fprintf(stderr, "bench_vulkan: %s\n", error->message);
+    exit(1);
+}
+
+static mf_span create(bench *b, uint64_t n_bytes, const char *what)
+{
+    mf_error error = {0};
+    mf_span span = {{0}, 0};
+    check(b->be->base.ops->buffer_create(&b->be->base, n_bytes, MF_USE_DEVICE, what, &span.buffer,
+                                         &error),
+          &error);
+    return span;
+}
+
+/* Bytes that are numbers of ordinary size in every form. */
+static void fill(bench *b, mf_span span, uint64_t n_bytes)
+{
+    static unsigned char block[1 << 20];
+    uint64_t random = 88172645463325252u;
+    for (uint64_t i = 0; i < sizeof block; i++) {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        block[i] = (unsigned char)(i % 2 == 0 ? random >> 20 & 0xfe : (random >> 20 & 0x83) | 0x3c);
+    }
+    for (uint64_t at = 0; at < n_bytes; at += sizeof block)
+        b->be->base.ops->write(&b->be->base, mf_span_at(span, at), block,
+                               n_bytes - at < sizeof block ? n_bytes - at : sizeof block);
+}
+
+static void open_backend(bench *b)
+{
+    mf_error error = {0};
+    const mf_backend_options options = {.device = b->device};
+    mf_backend *base = NULL;
+    check(mf_vulkan_backend_create(&options, &base, &error), &error);
+    b->be = (mf_vk_backend *)base;
+    b->n_bytes = (uint64_t)b->n_mib << 20;
+    b->y_bytes = (uint64_t)MAX_TOKENS * 8 * 2048 * sizeof(float) * 2;
+    b->weights = create(b, b->n_bytes, "weights");
+    b->x = create(b, (uint64_t)MAX_TOKENS * MAX_COLS * sizeof(float), "activations");
+    b->y = create(b, 3 * N_RESULTS * b->y_bytes, "results");
+    fill(b, b->weights, b->n_bytes);
+    fill(b, b->x, (uint64_t)MAX_TOKENS * MAX_COLS * sizeof(float));
+    check(base->ops->measure(base, &b->weights, &b->n_bytes, 1, MEASURE_MS, &b->read, &b->fma,
+                             &error),
+          &error);
+    const VkQueryPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
+                                        .queryType = VK_QUERY_TYPE_TIMESTAMP,
+                                        .queryCount = 2};
+    if (b->be->device.api.CreateQueryPool(b->be->device.handle, &info, NULL, &b->queries) !=
+        VK_SUCCESS)
+        exit(1);
+}
+
+static mf_weight next_weight(bench *b, const form *f, uint32_t n_rows, uint32_t n_cols)
+{
+    mf_weight w = {.shape = {.kind = f->kind,
+                             .float_type = f->float_type,
+                             .bits = f->bits,
+                             .group = f->group,
+                             .n_rows = n_rows,
+                             .n_cols = n_cols}};
+    if (b->at + mf_weight_bytes(&w.shape) + 256 > b->n_bytes)
+        b->at = 0;
+    for (uint32_t i = 0; i < MF_MAX_WEIGHT_ARRAYS; i++) {
+        w.arrays[i] = mf_span_at(b->weights, b->at);
+        b->at += (mf_weight_array_bytes(&w.shape, i) + 63) / 64 * 64;
+    }
+    return w;
+}
+
+static mf_span next_result(bench *b, uint32_t which)
+{
+    const uint32_t n = b->overlap != 0 ? b->n_ops % N_RESULTS : 0;
+    return mf_span_at(b->y, (which * N_RESULTS + n) * b->y_bytes);
+}
+
+/* What is measured: makes the next operation. */
+typedef struct subject {
+    const form *in, *out;
+    uint32_t n_rows, n_cols, n_tokens, n_items;
+    void (*make)(bench *b, const struct subject *s, mf_op *op);
+} subject;
+
+static void make_matmul(bench *b, const subject *s, mf_op *op)
+{
+    *op = (mf_op){.kind = MF_OP_MATMUL, .n_rows = s->n_tokens};
+    op->u.matmul.x = b->x;
+    op->u.matmul.n = 1;
+    op->u.matmul.weight[0] = next_weight(b, s->in, s->n_rows, s->n_cols);
+    op->u.matmul.y[0] = next_result(b, 0);
+}
+
+/* n_rows: hidden; n_tokens: of each item */
+static void make_experts(bench *b, const subject *s, mf_op *op)
+{
+    static mf_expert_item items[MAX_ITEMS];
+    static uint32_t rows[MAX_TOKENS];
+    for (uint32_t i = 0; i < s->n_tokens; i++)
+        rows[i] = i * 37 % MAX_TOKENS;
+    for (uint32_t i = 0; i < s->n_items; i++)
+        items[i] = (mf_expert_item){.gate = next_weight(b, s->in, s->n_rows, s->n_cols),
+                                    .up = next_weight(b, s->in, s->n_rows, s->n_cols),
+                                    .down = next_weight(b, s->out, s->n_cols, s->n_rows),
+                                    .x_rows = rows,
+                                    .n_rows = s->n_tokens,
+                                    .out_row = i * s->n_tokens};
+    *op = (mf_op){.kind = MF_OP_EXPERTS, .n_rows = s->n_items * s->n_tokens};
+    op->u.experts =
+        (mf_experts_params){b->x, next_result(b, 1), next_result(b, 2), items, s->n_items};
+}
+
+static void make_route(bench *b, const subject *s, mf_op *op)
+{
+    *op = (mf_op){.kind = MF_OP_ROUTE, .n_rows = s->n_tokens};
+    op->u.route = (mf_route_params){.logits = b->x,
+                                    .ids = next_result(b, 0),
+                                    .weights = next_result(b, 1),
+                                    .n_experts = s->n_rows,
+                                    .k = s->n_items,
+                                    .n_groups = 1,
+                                    .k_groups = 1,
+                                    .normalise = true,
+                                    .scale = 1.0f};
+}
+
+static void make_combine(bench *b, const subject *s, mf_op *op)
+{
+    static uint32_t place[MAX_TOKENS * 8];
+    for (uint32_t i = 0; i < s->n_tokens * 8; i++)
+        place[i] = i;
+    *op = (mf_op){.kind = MF_OP_COMBINE, .n_rows = s->n_tokens};
+    op->u.combine = (mf_combine_params){.x = next_result(b, 0),
+                                        .weights = b->x,
+                                        .experts = next_result(b, 1),
+                                        .shared = next_result(b, 2),
+                                        .shared_gate = b->x,
+                                        .place = place,
+                                        .n_cols = s->n_cols,
+                                        .k = 8};
+}
+
+static void stamp(bench *b, uint32_t which)
+{
+    mf_vk_backend *be = b->be;
+    if (!mf_vk_begin(be))
+        exit(1);
+    if (which == 0)
+        be->device.api.CmdResetQueryPool(be->stream.commands, b->queries, 0, 2);
+    mf_vk_barrier(be);
+    be->device.api.CmdWriteTimestamp2(be->stream.commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT,
+                                      b->queries, which);
+}
+
+/* Nanoseconds that the device takes for n operations. */
+static double run(bench *b, const subject *s, uint32_t n)
+{
+    mf_error error = {0};
+    mf_backend *base = &b->be->base;
+    uint64_t times[2] = {0};
+    stamp(b, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        mf_op op;
+        s->make(b, s, &op);
+        base->ops->record(base, &op);
+        b->n_ops++;
+    }
+    stamp(b, 1);
+    check(mf_backend_finish(base, &error), &error);
+    if (b->be->device.api.GetQueryPoolResults(
+            b->be->device.handle, b->queries, 0, 2, sizeof times, times, sizeof *times,
+            VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT) != VK_SUCCESS)
+        exit(1);
+    return (double)(times[1] - times[0]) * (double)b->be->device.properties.limits.timestampPeriod;
+}
+
+static void measure(bench *b, const char *name, const subject *s)
+{
+    mf_error error = {0};
+    mf_op op;
+    uint32_t n = 1;
+    double ns = 0.0;
+    if (b->only != NULL && strstr(name, b->only) == NULL)
+        return;
+    s->make(b, s, &op);
+    check(mf_backend_reserve(&b->be->base, &op, &error), &error);
+    ns = run(b, s, 1);
+    const uint64_t bytes_before = b->be->weight_bytes;
+    ns = run(b, s, 1);
+    const uint64_t bytes = b->be->weight_bytes - bytes_before;
+    while (n < 4096 && ns < (double)b->n_ms * 1e6) {
+        n = ns * 4 < (double)b->n_ms * 1e6 ? n * 4 : n * 2;
+        const double again = run(b, s, n);
+        ns = again;
+    }
+    const double products = (double)s->n_rows * s->n_cols * s->n_tokens *
+                            (s->make == make_experts ? 3.0 * s->n_items : 1.0);
+    const double bytes_rate = (double)bytes * n / ns, rate = products * n / ns;
+    printf("%-44s %9.2f us", name, ns / n / 1e3);
+    if (s->make == make_matmul || s->make == make_experts)
+        printf("  %8.1f GB/s %5.1f %%  %9.1f Gma/s %5.1f %%", bytes_rate,
+               100.0 * bytes_rate * 1e9 / b->read, rate, 100.0 * rate * 1e9 / b->fma);
+    putchar('\n');
+    fflush(stdout);
+}
+
+static void matmuls(bench *b)
+{
+    static const uint32_t sizes[][2] = {
+        {8192, 2048}, {2048, 4096}, {512, 2048}, {248320, 2048}, {7168, 7168}};
+    static const uint32_t tokens[] = {1, 2, 4, 8, 32, 512};
+    char name[96];
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++) {
+            const subject s = {&forms[0], NULL, sizes[i][0], sizes[i][1],
+                               tokens[t], 0,    make_matmul};
+            if ((uint64_t)s.n_rows * s.n_tokens * sizeof(float) > b->y_bytes)
+                continue;
+            snprintf(name, sizeof name, "matmul %s %ux%u, %u tokens", s.in->name, s.n_rows,
+                     s.n_cols, s.n_tokens);
+            measure(b, name, &s);
+        }
+    }
+    for (size_t f = 1; f < N_FORMS; f++) {
+        for (uint32_t t = 1; t <= 8; t *= 8) {
+            const subject s = {&forms[f], NULL, 8192, 2048, t, 0, make_matmul};
+            snprintf(name, sizeof name, "matmul %s 8192x2048, %u tokens", s.in->name, t);
+            measure(b, name, &s);
+        }
+    }
+}
+
+static void experts(bench *b)
+{
+    static const uint32_t counts[][2] = {{8, 1}, {64, 1}, {32, 4}, {128, 16}};
+    char name[96];
+    for (size_t f = 0; f < N_FORMS; f += f == 0 ? 3 : 5) {
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            const subject s = {&forms[f],    &forms[f],    512,         2048,
+                               counts[i][1], counts[i][0], make_experts};
+            snprintf(name, sizeof name, "experts %s 512x2048, %u of %u tokens", s.in->name,
+                     s.n_items, s.n_tokens);
+            measure(b, name, &s);
+        }
+    }
+}
+
+static void others(bench *b)
+{
+    const subject route = {NULL, NULL, 256, 0, 1, 8, make_route};
+    const subject combine = {NULL, NULL, 0, 2048, 1, 0, make_combine};
+    measure(b, "route 8 of 256, 1 token", &route);
+    measure(b, "combine 8 of 2048, 1 token", &combine);
+}
+
+static void parse(bench *b, int argc, char **argv)
+{
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--device") == 0)
+            b->device = argv[i + 1];
+        else if (strcmp(argv[i], "--only") == 0)
+            b->only = argv[i + 1];
+        else if (strcmp(argv[i], "--mib") == 0)
+            b->n_mib = (uint32_t)atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--ms") == 0)
+            b->n_ms = (uint32_t)atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--overlap") == 0)
+            b->overlap = (uint32_t)atoi(argv[i + 1]);
+        else
+            argc = 2;
+    }
+    if (argc % 2 == 1 && b->n_mib >= 1)
+        return;
+    fprintf(stderr, "usage: bench_vulkan [--device vulkan:N] [--mib N] [--ms N] [--overlap 1] "
+                    "[--only TEXT]\n");
+    exit(2);
+}
+
+int main(int argc, char **argv)
+{
+    bench b = {.device = "vulkan", .n_mib = 4096, .n_ms = 20};
+    parse(&b, argc, argv);
+    open_backend(&b);
+    printf("%s, %u MiB of weights; plain kernels: %.1f GB/s, %.1f Gma/s\n",
+           b.be->base.ops->device_name(&b.be->base), b.n_mib, b.read / 1e9, b.fma / 1e9);
+    experts(&b);
+    others(&b);
+    matmuls(&b);
+    b.be->device.api.DestroyQueryPool(b.be->device.handle, b.queries, NULL);
+    b.be->base.ops->destroy(&b.be->base);
+    return 0;
+}
