@@ -6,9 +6,10 @@
  * operation's beginning to the last one's end: what a barrier or an operation costs is in it.
  * Weights go round through --mib of memory, so that no cache holds them.
  *
- *     bench_vulkan [--device vulkan:N] [--mib N] [--ms N] [--overlap 1] [--only TEXT]
+ *     bench_vulkan [--device vulkan:N] [--mib N] [--ms N] [--overlap 1] [--mixed 1] [--only TEXT]
  *
- * Operations wait for each other; with --overlap those on different results do not.
+ * Operations wait for each other; with --overlap those on different results do not. --mixed:
+ * matrix units, where the device has them.
  */
 #include "backend/vulkan/vk_internal.h"
 
@@ -24,7 +25,7 @@
 
 typedef struct bench {
     const char *device, *only;
-    uint32_t n_mib, n_ms, overlap;
+    uint32_t n_mib, n_ms, overlap, mixed;
     mf_vk_backend *be;
     VkQueryPool queries;
     mf_span weights, x, y;
@@ -90,7 +91,8 @@ static void fill(bench *b, mf_span span, uint64_t n_bytes)
 static void open_backend(bench *b)
 {
     mf_error error = {0};
-    const mf_backend_options options = {.device = b->device};
+    const mf_backend_options options = {
+        .device = b->device, .precision = b->mixed != 0 ? MF_PRECISION_MIXED : MF_PRECISION_F32};
     mf_backend *base = NULL;
     check(mf_vulkan_backend_create(&options, &base, &error), &error);
     b->be = (mf_vk_backend *)base;
@@ -222,6 +224,7 @@ static double run(bench *b, const subject *s, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         mf_op op;
         s->make(b, s, &op);
+        op.is_long = true;
         base->ops->record(base, &op);
         b->n_ops++;
     }
@@ -324,6 +327,8 @@ static void parse(bench *b, int argc, char **argv)
             b->n_mib = (uint32_t)atoi(argv[i + 1]);
         else if (strcmp(argv[i], "--ms") == 0)
             b->n_ms = (uint32_t)atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--mixed") == 0)
+            b->mixed = (uint32_t)atoi(argv[i + 1]);
         else if (strcmp(argv[i], "--overlap") == 0)
             b->overlap = (uint32_t)atoi(argv[i + 1]);
         else
@@ -332,7 +337,7 @@ static void parse(bench *b, int argc, char **argv)
     if (argc % 2 == 1 && b->n_mib >= 1)
         return;
     fprintf(stderr, "usage: bench_vulkan [--device vulkan:N] [--mib N] [--ms N] [--overlap 1] "
-                    "[--only TEXT]\n");
+                    "[--mixed 1] [--only TEXT]\n");
     exit(2);
 }
 
@@ -341,8 +346,9 @@ int main(int argc, char **argv)
     bench b = {.device = "vulkan", .n_mib = 4096, .n_ms = 20};
     parse(&b, argc, argv);
     open_backend(&b);
-    printf("%s, %u MiB of weights; plain kernels: %.1f GB/s, %.1f Gma/s\n",
-           b.be->base.ops->device_name(&b.be->base), b.n_mib, b.read / 1e9, b.fma / 1e9);
+    printf("%s%s, %u MiB of weights; plain kernels: %.1f GB/s, %.1f Gma/s\n",
+           b.be->base.ops->device_name(&b.be->base), b.be->is_mixed ? ", mixed" : "", b.n_mib,
+           b.read / 1e9, b.fma / 1e9);
     experts(&b);
     others(&b);
     matmuls(&b);

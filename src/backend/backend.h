@@ -34,7 +34,8 @@
  * inside a buffer. Which bytes an operation reads and writes: op_spans.h.
  *
  * The same bits: on one backend a row's result does not depend on the other rows of the batch, nor
- * on how rows are batched.
+ * on how rows are batched; with MF_PRECISION_MIXED it depends on whether its operation is_long,
+ * which is to be a property of the row's own run.
  */
 #ifndef MF_BACKEND_BACKEND_H
 #define MF_BACKEND_BACKEND_H
@@ -316,6 +317,9 @@ typedef struct mf_op {
     mf_op_kind kind;
     uint32_t n_rows;    /* rows that the operation covers; its spans begin with the first of them */
     uint32_t first_row; /* of the batch, where the operation knows sequences */
+    /* Each of its rows is of a sequence's run that is long by itself: a backend of
+     * MF_PRECISION_MIXED may take other kernels for it, with other bits. */
+    bool is_long;
     union {
         mf_embed_params embed;
         mf_copy_rows_params copy_rows;
@@ -418,6 +422,12 @@ struct mf_backend {
     const mf_backend_ops *ops;
 };
 
+/* What products are made of. */
+typedef enum mf_precision {
+    MF_PRECISION_F32 = 0, /* float32, whatever the operation */
+    MF_PRECISION_MIXED    /* operations that are long: 16 bits where that is faster, float32 sums */
+} mf_precision;
+
 typedef struct mf_backend_options {
     mf_allocator allocator;
     uint32_t n_threads;      /* of the CPU; 0: one per available CPU */
@@ -426,6 +436,8 @@ typedef struct mf_backend_options {
     const char *device;
     uint64_t device_bytes; /* of the device's own memory, at most; 0: what is free */
     const char *cache_dir; /* where a device's compiled shaders are kept; NULL: nowhere */
+    const char *cache_dir;  /* where a device's compiled shaders are kept; NULL: nowhere */
+    mf_precision precision; /* of devices; the CPU's is float32 */
 } mf_backend_options;
 
 /* Opens the backend that the options ask for. ops->destroy ends it. Errors: MF_ERR_ARGUMENT (the

@@ -15,6 +15,7 @@ typedef struct list_options {
      * NULL: none. */
     unsigned char **same;
     bool is_unfinished; /* cases that are not supported are left out */
+    bool is_long;       /* of the operations */
 } list_options;
 
 static void check_same(const op_case *c, const scene *s, const list_options *o, const char *what,
@@ -78,6 +79,7 @@ __attribute__((unused)) static uint32_t op_list_run(mf_backend *be, scene *s, co
         REQUIRE_OK(be->ops->buffer_create(be, SCENE_BYTES, MF_USE_DEVICE, "scene", &buffer, &error),
                    &error);
         op_case_build(&op_cases[i], s, buffer, o->skew);
+        s->op.is_long = o->is_long;
         if (o->is_unfinished && !be->ops->supports_op(be, &s->op))
             n_left_out++;
         else

@@ -24,17 +24,22 @@ static inline bool vulkan_is_there(void)
 }
 
 /* NULL where there is no device, or no Vulkan in this build: the test is to be skipped. */
-static inline mf_backend *vulkan_open(const mf_allocator *allocator)
+static inline mf_backend *vulkan_open_with(const mf_allocator *allocator, mf_precision precision)
 {
     mf_error error = {0};
     mf_backend *be = NULL;
-    mf_backend_options options = {.device = vulkan_test_device()};
+    mf_backend_options options = {.device = vulkan_test_device(), .precision = precision};
     if (allocator != NULL)
         options.allocator = *allocator;
     if (!vulkan_is_there())
         return NULL;
     REQUIRE_OK(mf_vulkan_backend_create(&options, &be, &error), &error);
     return be;
+}
+
+static inline mf_backend *vulkan_open(const mf_allocator *allocator)
+{
+    return vulkan_open_with(allocator, MF_PRECISION_F32);
 }
 
 #endif

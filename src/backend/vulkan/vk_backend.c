@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The interface of backend.h over the Vulkan backend's parts, each call under its lock. */
-#include "backend/vulkan/vk_internal.h"
+#include "backend/vulkan/vk_product.h"
 
 #include <assert.h>
 #include <string.h>
@@ -288,6 +288,7 @@ static mf_status open_parts(mf_vk_backend *be, const mf_backend_options *options
 {
     const char *name = options->device != NULL ? options->device : "vulkan";
     MF_TRY(mf_vk_device_open(&be->device, name, hooks, error));
+    be->is_mixed = options->precision == MF_PRECISION_MIXED && mf_vk_has_units(&be->device);
     mf_vk_cache_name(be, options->cache_dir);
     MF_TRY(mf_vk_stream_open(be, error));
     MF_TRY(mf_vk_rings_open(be, error));

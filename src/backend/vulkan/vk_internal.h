@@ -343,6 +343,7 @@ struct mf_vk_backend {
     mf_vk_pipelines pipelines;
     mf_vk_batches batches;
     uint64_t weight_bytes;
+    bool is_mixed;         /* matrix units multiply the rows of operations that are long */
     char cache_path[1024]; /* of the pipelines' file; empty: none */
 };
 

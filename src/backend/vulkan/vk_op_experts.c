@@ -21,9 +21,21 @@ static bool experts_supports(const mf_vk_backend *be, const mf_op *op)
     return true;
 }
 
-static uint64_t piece_bytes(uint64_t most_rows)
+/* Rows of a piece; an item of more is a piece of its own. */
+static uint32_t piece_rows(const mf_expert_item *item, bool is_half)
 {
-    return (PIECE_ROWS + most_rows) * sizeof(uint32_t) + 2 * mf_vk_product_bytes(PIECE_ITEMS);
+    const uint32_t n_cols = item->gate.shape.n_cols, hidden = item->down.shape.n_cols;
+    return is_half ? mf_vk_halves_rows(n_cols > hidden ? n_cols : hidden) : PIECE_ROWS;
+}
+
+static mf_status reserve_halves(mf_vk_backend *be, const mf_expert_item *item, uint32_t n_rows,
+                                mf_error *error)
+{
+    const uint32_t most = piece_rows(item, true), n = n_rows > most ? n_rows : most;
+    return mf_vk_ring_need(be, MF_VK_RING_SCRATCH,
+                           mf_vk_halves_bytes(n, item->gate.shape.n_cols) +
+                               mf_vk_halves_bytes(n, item->down.shape.n_cols),
+                           error);
 }
 
 static mf_status experts_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
@@ -34,7 +46,12 @@ static mf_status experts_reserve(mf_vk_backend *be, const mf_op *op, mf_error *e
                                  error));
     MF_TRY(mf_vk_product_reserve(be, &item->down.shape, false, op->n_rows, PIECE_ITEMS * n_cols,
                                  error));
-    return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, piece_bytes(op->n_rows), error);
+    if (be->is_mixed)
+        MF_TRY(reserve_halves(be, item, op->n_rows, error));
+    return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS,
+                           2 * ((uint64_t)PIECE_ROWS + op->n_rows) * sizeof(uint32_t) +
+                               2 * mf_vk_product_bytes(PIECE_ITEMS),
+                           error);
 }
 
 /* Items of one form. */
@@ -42,8 +59,9 @@ typedef struct expert_jobs {
     const mf_vk_backend *be;
     const mf_op *op;
     const mf_expert_item *items;
-    uint64_t rows; /* where their lists of rows begin, one after the other */
-    uint64_t at;   /* within them */
+    const mf_vk_halves *in, *out; /* their rows, one after the other; NULL: not in float16 */
+    uint64_t rows;                /* where their lists of rows of x begin */
+    uint64_t row;                 /* the next of them */
 } expert_jobs;
 
 static mf_span item_rows(mf_span span, const mf_expert_item *item, uint64_t n_cols)
@@ -56,76 +74,125 @@ static void in_job(void *ctx, uint32_t i, mf_vk_job *out)
     expert_jobs *jobs = ctx;
     const mf_expert_item *item = &jobs->items[i];
     const mf_experts_params *p = &jobs->op->u.experts;
-    jobs->at = i == 0 ? 0 : jobs->at;
+    jobs->row = i == 0 ? 0 : jobs->row;
     out->weight = mf_vk_weight_at(jobs->be, &item->gate);
     out->up = mf_vk_weight_at(jobs->be, &item->up);
-    out->x = mf_vk_address(jobs->be, p->x);
     out->n_rows = item->gate.shape.n_rows;
     out->y_stride = 2 * out->n_rows;
     out->y = mf_vk_address(jobs->be, item_rows(p->act, item, out->y_stride));
-    out->rows = jobs->rows + jobs->at;
     out->n_tokens = item->n_rows;
-    out->x_stride = item->gate.shape.n_cols;
-    jobs->at += item->n_rows * sizeof(uint32_t);
+    if (jobs->in != NULL) {
+        mf_vk_halves_at(jobs->in, jobs->row, out);
+    } else {
+        out->x = mf_vk_address(jobs->be, p->x);
+        out->x_stride = item->gate.shape.n_cols;
+        out->rows = jobs->rows + jobs->row * sizeof(uint32_t);
+    }
+    jobs->row += item->n_rows;
 }
 
 static void out_job(void *ctx, uint32_t i, mf_vk_job *out)
 {
-    const expert_jobs *jobs = ctx;
+    expert_jobs *jobs = ctx;
     const mf_expert_item *item = &jobs->items[i];
     const mf_experts_params *p = &jobs->op->u.experts;
+    jobs->row = i == 0 ? 0 : jobs->row;
     out->weight = mf_vk_weight_at(jobs->be, &item->down);
     out->x_stride = 2 * item->down.shape.n_cols;
     out->x = mf_vk_address(jobs->be, item_rows(p->act, item, out->x_stride));
     out->n_rows = out->y_stride = item->down.shape.n_rows;
     out->y = mf_vk_address(jobs->be, item_rows(p->out, item, out->y_stride));
     out->n_tokens = item->n_rows;
+    if (jobs->out != NULL)
+        mf_vk_halves_at(jobs->out, jobs->row, out);
+    jobs->row += item->n_rows;
 }
 
-static bool put_rows(mf_vk_backend *be, const mf_expert_item *items, uint32_t n, uint64_t *address)
+static uint32_t rows_of(const mf_expert_item *items, uint32_t n)
 {
-    uint64_t n_rows = 0;
+    uint32_t n_rows = 0;
     for (uint32_t i = 0; i < n; i++)
         n_rows += items[i].n_rows;
-    uint32_t *rows = mf_vk_parameters(be, n_rows * sizeof *rows, address);
-    if (rows == NULL)
-        return false;
-    for (uint32_t i = 0; i < n; i++)
+    return n_rows;
+}
+
+/* The items' rows of x, or of act and out. */
+static uint64_t put_rows(mf_vk_backend *be, const mf_expert_item *items, uint32_t n, bool is_out)
+{
+    uint64_t address = 0;
+    uint32_t *rows = mf_vk_parameters(be, rows_of(items, n) * sizeof *rows, &address);
+    for (uint32_t i = 0; i < n && rows != NULL; i++)
         for (uint32_t r = 0; r < items[i].n_rows; r++)
-            *rows++ = items[i].x_rows[r];
-    return true;
+            *rows++ = is_out ? items[i].out_row + r : items[i].x_rows[r];
+    return address;
+}
+
+static void record_products(mf_vk_backend *be, expert_jobs *jobs, uint32_t n, uint64_t out_rows)
+{
+    const mf_experts_params *p = &jobs->op->u.experts;
+    const mf_expert_item *items = jobs->items;
+    const bool is_half = jobs->in != NULL;
+    const mf_vk_product in = {&items->gate.shape, true, n, in_job, jobs, is_half};
+    const mf_vk_product out = {&items->down.shape, false, n, out_job, jobs, is_half};
+    const uint32_t n_cols = items->gate.shape.n_cols, hidden = items->down.shape.n_cols;
+    if (is_half) {
+        mf_vk_halves_fill(be, jobs->in, mf_vk_address(be, p->x), n_cols, jobs->rows,
+                          rows_of(items, n));
+        mf_vk_step(be);
+    }
+    mf_vk_product_record(be, &in);
+    mf_vk_step(be);
+    if (is_half) {
+        mf_vk_halves_fill(be, jobs->out, mf_vk_address(be, p->act), 2 * hidden, out_rows,
+                          rows_of(items, n));
+        mf_vk_step(be);
+    }
+    mf_vk_product_record(be, &out);
 }
 
 static void record_piece(mf_vk_backend *be, const mf_op *op, const mf_expert_item *items,
                          uint32_t n)
 {
-    expert_jobs jobs = {be, op, items, 0, 0};
-    const mf_vk_product in = {&items->gate.shape, true, n, in_job, &jobs};
-    const mf_vk_product out = {&items->down.shape, false, n, out_job, &jobs};
-    if (!put_rows(be, items, n, &jobs.rows))
-        return;
-    mf_vk_product_record(be, &in);
-    mf_vk_step(be);
-    mf_vk_product_record(be, &out);
+    const bool is_half = mf_vk_wants_units(be, op);
+    expert_jobs jobs = {.be = be, .op = op, .items = items, .rows = put_rows(be, items, n, false)};
+    mf_vk_halves in, out;
+    uint64_t out_rows = 0;
+    if (is_half) {
+        in = mf_vk_halves_take(be, rows_of(items, n), items->gate.shape.n_cols);
+        out = mf_vk_halves_take(be, rows_of(items, n), items->down.shape.n_cols);
+        out_rows = put_rows(be, items, n, true);
+        jobs.in = &in;
+        jobs.out = &out;
+    }
+    record_products(be, &jobs, n, out_rows);
     for (uint32_t i = 0; i < n; i++)
         be->weight_bytes += mf_weight_bytes(&items[i].gate.shape) +
                             mf_weight_bytes(&items[i].up.shape) +
                             mf_weight_bytes(&items[i].down.shape);
 }
 
+/* Items that go with the first one. */
+static uint32_t piece_items(const mf_expert_item *items, uint32_t n_items, uint32_t most_rows)
+{
+    uint32_t n = 1;
+    uint64_t n_rows = items->n_rows;
+    while (n < n_items && n < PIECE_ITEMS && n_rows + items[n].n_rows <= most_rows &&
+           mf_vk_same_form(&items->gate.shape, &items[n].gate.shape) &&
+           mf_vk_same_form(&items->down.shape, &items[n].down.shape))
+        n_rows += items[n++].n_rows;
+    return n;
+}
+
 static void experts_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_experts_params *p = &op->u.experts;
-    for (uint32_t first = 0; first < p->n_items;) {
-        uint32_t n = 1;
-        uint64_t n_rows = p->items[first].n_rows;
-        while (first + n < p->n_items && n < PIECE_ITEMS &&
-               n_rows + p->items[first + n].n_rows <= PIECE_ROWS &&
-               mf_vk_same_form(&p->items[first].gate.shape, &p->items[first + n].gate.shape) &&
-               mf_vk_same_form(&p->items[first].down.shape, &p->items[first + n].down.shape))
-            n_rows += p->items[first + n++].n_rows;
-        record_piece(be, op, p->items + first, n);
-        first += n;
+    const bool is_half = mf_vk_wants_units(be, op);
+    for (uint32_t first = 0, n; first < p->n_items; first += n) {
+        const mf_expert_item *items = p->items + first;
+        n = piece_items(items, p->n_items - first, piece_rows(items, is_half));
+        if (first != 0)
+            mf_vk_step(be); /* rings may come round to what the piece before has */
+        record_piece(be, op, items, n);
     }
 }
 

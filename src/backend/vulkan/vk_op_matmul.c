@@ -25,15 +25,26 @@ static mf_status matmul_reserve(mf_vk_backend *be, const mf_op *op, mf_error *er
         MF_TRY(mf_vk_product_reserve(be, shape, false, op->n_rows,
                                      (uint64_t)shape->n_rows * MF_MAX_MATMULS, error));
     }
+    const uint32_t n_cols = p->weight[0].shape.n_cols, n = mf_vk_halves_rows(n_cols);
+    const uint64_t n_pieces = be->is_mixed ? mf_vk_groups(op->n_rows, n) : 1;
+    if (be->is_mixed)
+        MF_TRY(mf_vk_ring_need(be, MF_VK_RING_SCRATCH, mf_vk_halves_bytes(n, n_cols), error));
     return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS,
-                           MF_MAX_MATMULS * mf_vk_product_bytes(MF_MAX_MATMULS), error);
+                           n_pieces * MF_MAX_MATMULS * mf_vk_product_bytes(MF_MAX_MATMULS), error);
 }
 
 typedef struct matmul_jobs {
     const mf_vk_backend *be;
     const mf_op *op;
+    const mf_vk_halves *halves;  /* of these rows; NULL: they are multiplied as they are */
+    uint32_t first, n_rows;      /* of the operation */
     uint32_t of[MF_MAX_MATMULS]; /* the weights */
 } matmul_jobs;
+
+static mf_span rows_at(mf_span span, uint64_t row, uint64_t n_cols)
+{
+    return mf_span_at(span, row * n_cols * sizeof(float));
+}
 
 static void matmul_job(void *ctx, uint32_t i, mf_vk_job *out)
 {
@@ -41,20 +52,26 @@ static void matmul_job(void *ctx, uint32_t i, mf_vk_job *out)
     const mf_matmul_params *p = &jobs->op->u.matmul;
     const mf_weight *w = &p->weight[jobs->of[i]];
     out->weight = mf_vk_weight_at(jobs->be, w);
-    out->x = mf_vk_address(jobs->be, p->x);
-    out->y = mf_vk_address(jobs->be, p->y[jobs->of[i]]);
     out->n_rows = out->y_stride = w->shape.n_rows;
-    out->n_tokens = jobs->op->n_rows;
+    out->n_tokens = jobs->n_rows;
     out->x_stride = w->shape.n_cols;
+    out->x = mf_vk_address(jobs->be, rows_at(p->x, jobs->first, out->x_stride));
+    out->y = mf_vk_address(jobs->be, rows_at(p->y[jobs->of[i]], jobs->first, out->y_stride));
+    if (jobs->halves != NULL)
+        mf_vk_halves_at(jobs->halves, 0, out);
 }
 
-static void matmul_record(mf_vk_backend *be, const mf_op *op)
+/* Weights of the same form together. */
+static void record_rows(mf_vk_backend *be, const matmul_jobs *rows)
 {
-    const mf_matmul_params *p = &op->u.matmul;
+    const mf_matmul_params *p = &rows->op->u.matmul;
     bool is_done[MF_MAX_MATMULS] = {false};
     for (uint32_t j = 0; j < p->n; j++) {
-        matmul_jobs jobs = {be, op, {0}};
-        mf_vk_product product = {&p->weight[j].shape, false, 0, matmul_job, &jobs};
+        matmul_jobs jobs = *rows;
+        mf_vk_product product = {.shape = &p->weight[j].shape,
+                                 .job = matmul_job,
+                                 .ctx = &jobs,
+                                 .is_half = jobs.halves != NULL};
         for (uint32_t i = j; i < p->n; i++) {
             if (is_done[i] || !mf_vk_same_form(product.shape, &p->weight[i].shape))
                 continue;
@@ -63,6 +80,29 @@ static void matmul_record(mf_vk_backend *be, const mf_op *op)
             be->weight_bytes += mf_weight_bytes(&p->weight[i].shape);
         }
         mf_vk_product_record(be, &product);
+    }
+}
+
+static void matmul_record(mf_vk_backend *be, const mf_op *op)
+{
+    const uint32_t n_cols = op->u.matmul.weight[0].shape.n_cols, most = mf_vk_halves_rows(n_cols);
+    matmul_jobs jobs = {.be = be, .op = op, .n_rows = op->n_rows};
+    if (!mf_vk_wants_units(be, op)) {
+        record_rows(be, &jobs);
+        return;
+    }
+    for (uint32_t first = 0; first < op->n_rows; first += most) {
+        const uint32_t n = op->n_rows - first < most ? op->n_rows - first : most;
+        const mf_vk_halves halves = mf_vk_halves_take(be, n, n_cols);
+        jobs.halves = &halves;
+        jobs.first = first;
+        jobs.n_rows = n;
+        if (first != 0)
+            mf_vk_step(be); /* the room may be that of the piece before */
+        mf_vk_halves_fill(be, &halves, mf_vk_address(be, rows_at(op->u.matmul.x, first, n_cols)),
+                          n_cols, 0, n);
+        mf_vk_step(be);
+        record_rows(be, &jobs);
     }
 }
 
@@ -147,7 +187,8 @@ static void head_record(mf_vk_backend *be, const mf_op *op)
         record_transposed(be, op, &jobs);
         return;
     }
-    const mf_vk_product product = {&p->w.weight.shape, false, p->n_heads, head_job, &jobs};
+    const mf_vk_product product = {
+        .shape = &p->w.weight.shape, .n_jobs = p->n_heads, .job = head_job, .ctx = &jobs};
     mf_vk_product_record(be, &product);
 }
 

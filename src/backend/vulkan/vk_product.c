@@ -12,6 +12,9 @@
 #define ROWS_FOR_MANY 16384u
 #define MANY_ROWS 4u
 #define MOST_TOKEN_GROUPS 64u
+/* Of matmul_units.comp. */
+#define UNIT_TOKENS 16u
+#define UNIT_ROWS 128u
 
 bool mf_vk_product_supports(const mf_weight_shape *shape)
 {
@@ -35,6 +38,20 @@ static mf_vk_shader shader_of(const mf_weight_shape *shape, bool is_pair)
         return is_pair ? MF_VK_SHADER_matvec_float_pair : MF_VK_SHADER_matvec_float;
     default:
         return is_pair ? MF_VK_SHADER_matvec_any_pair : MF_VK_SHADER_matvec_any;
+    }
+}
+
+static mf_vk_shader units_shader_of(const mf_weight_shape *shape, bool is_pair)
+{
+    switch (shape->kind) {
+    case MF_WEIGHT_AFFINE:
+        return is_pair ? MF_VK_SHADER_units_affine_pair : MF_VK_SHADER_units_affine;
+    case MF_WEIGHT_FP8_BLOCK:
+        return is_pair ? MF_VK_SHADER_units_fp8_pair : MF_VK_SHADER_units_fp8;
+    case MF_WEIGHT_FLOAT:
+        return is_pair ? MF_VK_SHADER_units_float_pair : MF_VK_SHADER_units_float;
+    default:
+        return is_pair ? MF_VK_SHADER_units_any_pair : MF_VK_SHADER_units_any;
     }
 }
 
@@ -73,9 +90,39 @@ static mf_vk_kernel kernel_for(const mf_weight_shape *shape, bool is_pair, uint3
     return k;
 }
 
+/* A workgroup has 16 tokens, or 32, 64, 128. */
+static mf_vk_kernel units_kernel(const mf_weight_shape *shape, bool is_pair, uint32_t class,
+                                 bool is_wide)
+{
+    mf_vk_kernel k = {units_shader_of(shape, is_pair), 1, {THREADS}};
+    mf_vk_weight_constants(shape, &k);
+    k.constants[k.n_constants++] = 1u << class;
+    k.constants[k.n_constants++] = 1;
+    k.constants[k.n_constants++] = is_wide;
+    return k;
+}
+
 static uint32_t class_of(uint32_t n_tokens)
 {
     return n_tokens <= 1 ? 0 : n_tokens == 2 ? 1 : n_tokens <= 4 ? 2 : 3;
+}
+
+static uint32_t class_in(const mf_vk_product *p, uint32_t n_tokens)
+{
+    return class_of(p->is_half ? mf_vk_groups(n_tokens, UNIT_TOKENS) : n_tokens);
+}
+
+static mf_status reserve_units(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
+                               uint32_t n_tokens, mf_error *error)
+{
+    const uint32_t most = class_of(mf_vk_groups(n_tokens, UNIT_TOKENS));
+    for (uint32_t class = 0; class <= most; class ++) {
+        for (uint32_t is_wide = 0; is_wide <= has_wide(shape); is_wide++) {
+            const mf_vk_kernel k = units_kernel(shape, is_pair, class, is_wide != 0);
+            MF_TRY(mf_vk_prepare(be, &k, error));
+        }
+    }
+    return mf_vk_halves_reserve(be, error);
 }
 
 mf_status mf_vk_product_reserve(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
@@ -91,7 +138,7 @@ mf_status mf_vk_product_reserve(mf_vk_backend *be, const mf_weight_shape *shape,
         k = kernel_for(shape, is_pair, class, lane_rows(shape, is_pair, true, n_rows), true);
         MF_TRY(mf_vk_prepare(be, &k, error));
     }
-    return MF_OK;
+    return be->is_mixed ? reserve_units(be, shape, is_pair, n_tokens, error) : MF_OK;
 }
 
 uint64_t mf_vk_product_bytes(uint32_t n_jobs)
@@ -112,16 +159,38 @@ typedef struct bunch {
 
 static uint32_t bunch_of(const mf_vk_product *p, const mf_vk_job *job)
 {
-    return 2 * class_of(job->n_tokens) + (has_wide(p->shape) && is_aligned(job));
+    return 2 * class_in(p, job->n_tokens) + (has_wide(p->shape) && is_aligned(job));
+}
+
+static void dispatch_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t which,
+                           const bunch *b, uint64_t jobs)
+{
+    const uint32_t class = which / 2, n_cols = p->shape->n_cols;
+    const bool is_wide = which % 2 != 0;
+    const struct {
+        uint64_t jobs;
+        uint32_t n_cols, n_padded;
+    } push = {jobs, n_cols, mf_vk_halves_padded(n_cols)};
+    uint32_t groups[3] = {0, b->n_jobs, 0};
+    mf_vk_kernel k;
+    if (p->is_half) {
+        k = units_kernel(p->shape, p->is_pair, class, is_wide);
+        groups[0] = mf_vk_groups(b->most_rows, p->is_pair ? UNIT_ROWS / 2 : UNIT_ROWS);
+        groups[2] = mf_vk_groups(b->most_tokens, UNIT_TOKENS << class);
+    } else {
+        const uint32_t n = lane_rows(p->shape, p->is_pair, is_wide, b->n_rows);
+        const uint32_t token_groups = mf_vk_groups(b->most_tokens, 1u << class);
+        k = kernel_for(p->shape, p->is_pair, class, n, is_wide);
+        groups[0] = mf_vk_groups(b->most_rows, TEAMS * n);
+        groups[2] = token_groups < MOST_TOKEN_GROUPS ? token_groups : MOST_TOKEN_GROUPS;
+    }
+    mf_vk_dispatch(be, &k, &push, sizeof push, groups);
 }
 
 static void record_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t which, const bunch *b)
 {
-    struct {
-        uint64_t jobs;
-        uint32_t n_cols, unused;
-    } push = {0, p->shape->n_cols, 0};
-    mf_vk_job *jobs = mf_vk_parameters(be, b->n_jobs * sizeof(mf_vk_job), &push.jobs);
+    uint64_t address = 0;
+    mf_vk_job *jobs = mf_vk_parameters(be, b->n_jobs * sizeof *jobs, &address);
     if (jobs == NULL)
         return;
     for (uint32_t i = 0; i < p->n_jobs; i++) {
@@ -130,14 +199,7 @@ static void record_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t whi
         if (bunch_of(p, &job) == which)
             *jobs++ = job;
     }
-    const uint32_t class = which / 2,
-                   n = lane_rows(p->shape, p->is_pair, which % 2 != 0, b->n_rows);
-    const mf_vk_kernel k = kernel_for(p->shape, p->is_pair, class, n, which % 2 != 0);
-    const uint32_t token_groups = mf_vk_groups(b->most_tokens, 1u << class);
-    mf_vk_dispatch(
-        be, &k, &push, sizeof push,
-        (const uint32_t[]){mf_vk_groups(b->most_rows, TEAMS * n), b->n_jobs,
-                           token_groups < MOST_TOKEN_GROUPS ? token_groups : MOST_TOKEN_GROUPS});
+    dispatch_bunch(be, p, which, b, address);
 }
 
 void mf_vk_product_record(mf_vk_backend *be, const mf_vk_product *p)

@@ -10,7 +10,8 @@
 typedef struct mf_vk_job {
     mf_vk_weight weight, up; /* up: of pairs */
     uint64_t x, y;
-    uint64_t rows; /* of x, uint32_t; 0: one after another */
+    uint64_t rows;     /* of x, uint32_t; 0: one after another */
+    uint64_t x_scales; /* of x in float16 */
     uint32_t first_row, n_rows;
     uint32_t n_tokens, x_stride, y_stride; /* strides in floats */
     uint32_t unused;
@@ -24,7 +25,37 @@ typedef struct mf_vk_product {
     /* Fills in the i-th; asked for in order, from 0 on, and perhaps once more. */
     void (*job)(void *ctx, uint32_t i, mf_vk_job *out);
     void *ctx;
+    bool is_half; /* x is as mf_vk_halves_fill leaves it, and matrix units multiply it */
 } mf_vk_product;
+
+/* Rows of activations as matrix units want them: float16, with a scale for each row. */
+typedef struct mf_vk_halves {
+    uint64_t x, scales;
+    uint32_t n_cols, n_padded;
+} mf_vk_halves;
+
+/* Whether the device has the matrix units that the shaders are written for. */
+bool mf_vk_has_units(const mf_vk_device *d);
+/* Whether the operation's rows are to be multiplied by them. */
+static inline bool mf_vk_wants_units(const mf_vk_backend *be, const mf_op *op)
+{
+    return be->is_mixed && op->is_long;
+}
+/* Rows that are multiplied at a time: an operation goes in pieces, which share the room for them.
+ */
+uint32_t mf_vk_halves_padded(uint32_t n_cols); /* columns with the zeros at their end */
+uint32_t mf_vk_halves_rows(uint32_t n_cols);
+uint64_t mf_vk_halves_bytes(uint32_t n_rows, uint32_t n_cols);
+mf_status mf_vk_halves_reserve(mf_vk_backend *be, mf_error *error);
+/* Room for them, of the scratch ring; then what they are, of rows of float32. */
+mf_vk_halves mf_vk_halves_take(mf_vk_backend *be, uint32_t n_rows, uint32_t n_cols);
+void mf_vk_halves_fill(mf_vk_backend *be, const mf_vk_halves *to, uint64_t x, uint32_t x_stride,
+                       uint64_t rows, uint32_t n_rows);
+static inline void mf_vk_halves_at(const mf_vk_halves *h, uint64_t row, mf_vk_job *job)
+{
+    job->x = h->x + row * h->n_padded * 2;
+    job->x_scales = h->scales + row * 4;
+}
 
 /* Whether jobs with these weights can be dispatched together. */
 bool mf_vk_same_form(const mf_weight_shape *a, const mf_weight_shape *b);

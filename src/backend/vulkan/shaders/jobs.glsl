@@ -4,6 +4,7 @@ struct Job {
     Weight weight, up; // up: of pairs
     uint64_t x, y;
     uint64_t rows; // Words: the rows of x that are multiplied; 0: one after another
+    uint64_t x_scales; // Floats: of the rows of x, where they are float16
     uint first_row, n_rows; // of the weight
     uint n_tokens, x_stride, y_stride; // strides in floats
     uint unused;

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+// 32 values of a row of a weight, as an invocation holds them. They come in pieces of PIECE columns
+// that are `step` columns apart; what is beyond the row's end is zero.
+// Of ANY, AFFINE, FP8, FLOATS one is defined.
+layout(constant_id = 8) const uint IS_WIDE = 0; // pieces are aligned to 16 bytes
+
+const uint CHUNK = 32;
+#ifdef FLOATS
+const uint PIECE = FLOAT_TYPE == F32 ? 4 : 8;
+const uint N_WORDS = 32;
+#elif defined(ANY)
+const uint PIECE = 4;
+const uint N_WORDS = 32;
+#else
+const uint PIECE = 32;
+const uint N_WORDS = 8;
+#endif
+
+struct Chunk {
+    uint words[N_WORDS];
+    float scale, bias;
+};
+
+#ifdef AFFINE
+Chunk load_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
+{
+    Chunk c;
+    const bool is_inside = first < n_cols; // wholly: groups are of 32 columns at least
+    const uint col = is_inside ? first : 0;
+    const uint64_t at = w.values + (uint64_t(row) * (n_cols / CHUNK) + col / CHUNK) * (BITS * 4);
+    if (IS_WIDE != 0 && BITS % 4 == 0) {
+        [[unroll]] for (uint i = 0; i < BITS / 4; i++) {
+            const uvec4 v = Words4(at).v[i];
+            [[unroll]] for (uint e = 0; e < 4; e++)
+                c.words[i * 4 + e] = v[e];
+        }
+    } else {
+        [[unroll]] for (uint i = 0; i < BITS; i++)
+            c.words[i] = Words(at).v[i];
+    }
+    const uint64_t group = uint64_t(row) * (n_cols / GROUP) + col / GROUP;
+    c.scale = is_inside ? load_float(w.scales, FLOAT_TYPE, group) : 0.0;
+    c.bias = is_inside ? load_float(w.biases, FLOAT_TYPE, group) : 0.0;
+    return c;
+}
+
+// Value i as 1 + q / 2^BITS: its bits are those of a float's fraction.
+float value(Chunk c, uint i)
+{
+    const uint word = i * BITS / 32, at = i * BITS % 32, to = 23 - BITS;
+    const uint mask = ((1u << BITS) - 1) << to;
+    uint q;
+    if (at + BITS > 32)
+        q = (c.words[word] >> at | c.words[word + 1] << (32 - at)) << to;
+    else
+        q = at > to ? c.words[word] >> (at - to) : c.words[word] << (to - at);
+    return uintBitsToFloat((q & mask) | 0x3f800000u);
+}
+
+// The sum with the chunk's part: dot is of the values above, x_sum of x.
+float add_chunk(float sum, Chunk c, float dot, float x_sum)
+{
+    const float scale = c.scale * float(1u << BITS);
+    return fma(scale, dot - x_sum, fma(c.bias, x_sum, sum));
+}
+
+float weight_of(Chunk c, uint i)
+{
+    return fma(value(c, i) - 1.0, c.scale * float(1u << BITS), c.bias);
+}
+#endif
+
+#ifdef FP8
+Chunk load_chunk(Weight w, uint row, uint col, uint step, uint n_cols)
+{
+    Chunk c;
+    const uint64_t at = w.values + uint64_t(row) * n_cols;
+    if (IS_WIDE != 0) { // n_cols is a multiple of 16
+        [[unroll]] for (uint i = 0; i < 2; i++) {
+            uvec4 v = uvec4(0);
+            if (col + i * 16 < n_cols)
+                v = Words4(at + col).v[i];
+            [[unroll]] for (uint e = 0; e < 4; e++)
+                c.words[i * 4 + e] = v[e];
+        }
+    } else {
+        [[unroll]] for (uint i = 0; i < 8; i++) {
+            c.words[i] = 0;
+            [[unroll]] for (uint e = 0; e < 4; e++)
+                if (col + i * 4 + e < n_cols)
+                    c.words[i] |= byte_at(at, col + i * 4 + e) << (8 * e);
+        }
+    }
+    const uint64_t block = uint64_t(row / SCALE_ROWS) * ((n_cols + 127) / 128) + col / 128;
+    c.scale = 0.0;
+    if (col < n_cols)
+        c.scale = Floats(w.scales + block * 4).v[0];
+    return c;
+}
+
+float value(Chunk c, uint i)
+{
+    return e4m3(c.words[i / 4] >> (i % 4 * 8) & 255);
+}
+
+float add_chunk(float sum, Chunk c, float dot, float x_sum)
+{
+    return fma(c.scale, dot, sum);
+}
+
+float weight_of(Chunk c, uint i)
+{
+    return value(c, i) * c.scale;
+}
+#endif
+
+#ifdef FLOATS
+uint load_half(uint64_t at, uint col, uint n_cols)
+{
+    return col < n_cols ? uint(Halves(at).v[col]) : 0;
+}
+
+Chunk load_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
+{
+    Chunk c;
+    const uint n_pieces = CHUNK / PIECE;
+    const uint64_t at = w.values + uint64_t(row) * n_cols * (FLOAT_TYPE == F32 ? 4 : 2);
+    [[unroll]] for (uint i = 0; i < n_pieces; i++) {
+        const uint col = first + i * step;
+        if (IS_WIDE != 0) { // n_cols is a multiple of PIECE
+            uvec4 v = uvec4(0);
+            if (col < n_cols)
+                v = Words4(at + uint64_t(col) * (16 / PIECE)).v[0];
+            [[unroll]] for (uint e = 0; e < 4; e++)
+                c.words[i * 4 + e] = v[e];
+        } else if (FLOAT_TYPE == F32) {
+            [[unroll]] for (uint e = 0; e < 4; e++)
+                c.words[i * 4 + e] = col + e < n_cols ? Words(at).v[col + e] : 0;
+        } else {
+            [[unroll]] for (uint e = 0; e < 4; e++)
+                c.words[i * 4 + e] = load_half(at, col + 2 * e, n_cols) |
+                                     load_half(at, col + 2 * e + 1, n_cols) << 16;
+        }
+    }
+    return c;
+}
+
+float value(Chunk c, uint i)
+{
+    if (FLOAT_TYPE == F32)
+        return uintBitsToFloat(c.words[i]);
+    const uint word = c.words[i / 2];
+    if (FLOAT_TYPE == BF16)
+        return uintBitsToFloat(i % 2 == 0 ? word << 16 : word & 0xffff0000u);
+    return half_to_float(i % 2 == 0 ? word & 0xffffu : word >> 16);
+}
+#endif
+
+#ifdef ANY
+Chunk load_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
+{
+    Chunk c;
+    for (uint i = 0; i < CHUNK; i++) {
+        const uint col = first + i / PIECE * step + i % PIECE;
+        c.words[i] = 0;
+        if (col < n_cols)
+            c.words[i] = floatBitsToUint(weight_value(w, row, col, n_cols));
+    }
+    return c;
+}
+
+float value(Chunk c, uint i)
+{
+    return uintBitsToFloat(c.words[i]);
+}
+#endif
+
+#if defined(ANY) || defined(FLOATS)
+float add_chunk(float sum, Chunk c, float dot, float x_sum)
+{
+    return sum + dot;
+}
+
+float weight_of(Chunk c, uint i)
+{
+    return value(c, i);
+}
+#endif
