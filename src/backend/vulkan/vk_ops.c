@@ -24,7 +24,6 @@ static const mf_vk_op *const ops[] = {
     [MF_OP_ROUTE] = &mf_vk_op_route,
     [MF_OP_EXPERTS] = &mf_vk_op_experts,
     [MF_OP_COMBINE] = &mf_vk_op_combine,
-    [MF_OP_LATENT_ATTENTION] = NULL,
 };
 
 bool mf_vk_op_supports(const mf_vk_backend *be, const mf_op *op)
