@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The Vulkan backend's operations on caches and states, on the shapes of a mixture of 35B with 3B
+ * active and of one with latents: the device's own time for each, bytes of cache or state that it
+ * must touch a second beside what a plain kernel reads from the same memory, and multiply-adds of
+ * attention a second beside a plain kernel's. Caches and states go round through --mib of memory.
+ *
+ *     bench_vulkan_attention [--device vulkan:N] [--mib N] [--ms N] [--only TEXT]
+ */
+#include "backend/vulkan/vk_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ROWS 4096u
+#define MAX_PAGES 8192u
+#define MAX_SEQUENCES 32u
+#define MEASURE_MS 200u
+
+typedef struct bench {
+    const char *device, *only;
+    uint32_t n_mib, n_ms, n_ops;
+    mf_vk_backend *be;
+    VkQueryPool queries;
+    mf_span memory, x; /* caches and states; activations, then weights and angles */
+    uint64_t n_bytes, x_bytes;
+    double read, fma; /* a second, at best */
+} bench;
+
+/* n_sequences runs of n_rows rows each, that end at `context` positions. */
+typedef struct subject {
+    const char *name;
+    void (*make)(bench *b, const struct subject *s, mf_op *op);
+    uint32_t n_sequences, n_rows, context;
+} subject;
+
+static void check(mf_status status, const mf_error *error)
+{
+    if (status == MF_OK)
+        return;
+    fprintf(stderr, "bench_vulkan_attention: %s\n", error->message);
+    exit(1);
+}
+
+static mf_span create(bench *b, uint64_t n_bytes, const char *what)
+{
+    mf_error error = {0};
+    mf_span span = {{0}, 0};
+    check(b->be->base.ops->buffer_create(&b->be->base, n_bytes, MF_USE_DEVICE, what, &span.buffer,
+                                         &error),
+          &error);
+    return span;
+}
+
+/* Numbers of ordinary size, as float32 and as bfloat16. */
+static void fill(bench *b, mf_span span, uint64_t n_bytes)
+{
+    static uint32_t block[1 << 18];
+    uint64_t random = 88172645463325252u;
+    for (size_t i = 0; i < sizeof block / sizeof *block; i++) {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        block[i] = ((uint32_t)(random >> 20) & 0x807f807fu) | 0x3e003e00u;
+    }
+    for (uint64_t at = 0; at < n_bytes; at += sizeof block)
+        b->be->base.ops->write(&b->be->base, mf_span_at(span, at), block,
+                               n_bytes - at < sizeof block ? n_bytes - at : sizeof block);
+}
+
+static void open_backend(bench *b)
+{
+    mf_error error = {0};
+    const mf_backend_options options = {.device = b->device};
+    mf_backend *base = NULL;
+    check(mf_vulkan_backend_create(&options, &base, &error), &error);
+    b->be = (mf_vk_backend *)base;
+    b->n_bytes = (uint64_t)b->n_mib << 20;
+    b->x_bytes = b->n_mib >= 1024 ? (uint64_t)512 << 20 : b->n_bytes / 2;
+    b->memory = create(b, b->n_bytes, "caches");
+    b->x = create(b, b->x_bytes, "activations");
+    fill(b, b->memory, b->n_bytes);
+    fill(b, b->x, b->x_bytes);
+    check(base->ops->reserve_batch(base, MAX_SEQUENCES, MAX_PAGES, &error), &error);
+    check(
+        base->ops->measure(base, &b->memory, &b->n_bytes, 1, MEASURE_MS, &b->read, &b->fma, &error),
+        &error);
+    const VkQueryPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
+                                        .queryType = VK_QUERY_TYPE_TIMESTAMP,
+                                        .queryCount = 2};
+    if (b->be->device.api.CreateQueryPool(b->be->device.handle, &info, NULL, &b->queries) !=
+        VK_SUCCESS)
+        exit(1);
+}
+
+/* ---------------------------------------------------------------------------------- subjects -- */
+
+static uint32_t rows_of(const subject *s)
+{
+    return s->n_sequences * s->n_rows;
+}
+
+/* Bytes of a page of one layer, or of a state. */
+static uint64_t unit_bytes(const mf_op *op)
+{
+    switch (op->kind) {
+    case MF_OP_ATTENTION:
+        return (uint64_t)2 * MF_PAGE_TOKENS * op->u.attention.n_kv_heads *
+               op->u.attention.head_dim * mf_dtype_bytes(op->u.attention.cache_type);
+    case MF_OP_LATENT_ATTENTION:
+        return (uint64_t)MF_PAGE_TOKENS *
+               (op->u.latent_attention.n_latent + op->u.latent_attention.n_rot) *
+               mf_dtype_bytes(op->u.latent_attention.cache_type);
+    case MF_OP_CONV1D_SILU:
+        return (uint64_t)op->u.conv1d_silu.n_channels * (op->u.conv1d_silu.width - 1) * 4;
+    case MF_OP_GATED_DELTA:
+        return (uint64_t)op->u.gated_delta.n_v_heads * op->u.gated_delta.key_dim *
+               op->u.gated_delta.value_dim * 4;
+    default:
+        return 0;
+    }
+}
+
+static bool has_pages(const mf_op *op)
+{
+    return op->kind == MF_OP_ATTENTION || op->kind == MF_OP_LATENT_ATTENTION;
+}
+
+/* All caches or states of the batch. */
+static uint64_t batch_bytes(const subject *s, const mf_op *op)
+{
+    const uint64_t n = has_pages(op) ? mf_pages_of(s->context) : 1;
+    return s->n_sequences * n * unit_bytes(op);
+}
+
+/* Where the next operation's are, from the first's. */
+static uint64_t next_offset(bench *b, const subject *s, const mf_op *op)
+{
+    const uint64_t n = batch_bytes(s, op);
+    return b->n_ops++ % (n < b->n_bytes ? b->n_bytes / n : 1) * n;
+}
+
+/* The i-th activation; each may have a quarter. */
+static mf_span operand(const bench *b, uint32_t i)
+{
+    return mf_span_at(b->x, i * (b->x_bytes / 4));
+}
+
+static void make_attention(bench *b, const subject *s, mf_op *op)
+{
+    *op = (mf_op){.kind = MF_OP_ATTENTION, .n_rows = rows_of(s)};
+    op->u.attention = (mf_attention_params){.q = operand(b, 0),
+                                            .k = operand(b, 1),
+                                            .v = operand(b, 2),
+                                            .out = operand(b, 3),
+                                            .n_heads = 16,
+                                            .n_kv_heads = 2,
+                                            .head_dim = 256,
+                                            .cache_type = MF_BF16,
+                                            .scale = 0.0625f};
+    op->u.attention.page_offset[0] = next_offset(b, s, op);
+    op->u.attention.page_offset[1] = op->u.attention.page_offset[0] + unit_bytes(op) / 2;
+}
+
+static void make_latent(bench *b, const subject *s, mf_op *op)
+{
+    *op = (mf_op){.kind = MF_OP_LATENT_ATTENTION, .n_rows = rows_of(s)};
+    op->u.latent_attention = (mf_latent_attention_params){.q = operand(b, 0),
+                                                          .q_rot = operand(b, 1),
+                                                          .kv = operand(b, 2),
+                                                          .out = operand(b, 3),
+                                                          .n_heads = 128,
+                                                          .n_latent = 512,
+                                                          .n_rot = 64,
+                                                          .q_rot_row = 128 * 192,
+                                                          .q_rot_head = 192,
+                                                          .cache_type = MF_BF16,
+                                                          .scale = 0.04f};
+    op->u.latent_attention.page_offset = next_offset(b, s, op);
+}
+
+static void make_heads(bench *b, const subject *s, mf_op *op)
+{
+    *op = (mf_op){.kind = MF_OP_HEAD_NORM_ROPE, .n_rows = rows_of(s)};
+    op->u.head_norm_rope = (mf_head_norm_rope_params){
+        operand(b, 0), operand(b, 1), operand(b, 2), operand(b, 3), 16, 256, 64, 1e-6f};
+}
+
+static void make_conv(bench *b, const subject *s, mf_op *op)
+{
+    *op = (mf_op){.kind = MF_OP_CONV1D_SILU, .n_rows = rows_of(s)};
+    op->u.conv1d_silu =
+        (mf_conv1d_silu_params){operand(b, 0), operand(b, 1), operand(b, 0), 8192, 4, 0};
+    op->u.conv1d_silu.state_offset = next_offset(b, s, op);
+}
+
+static void make_delta(bench *b, const subject *s, mf_op *op)
+{
+    const mf_span weights = operand(b, 2);
+    *op = (mf_op){.kind = MF_OP_GATED_DELTA, .n_rows = rows_of(s)};
+    op->u.gated_delta = (mf_gated_delta_params){.qkv = operand(b, 0),
+                                                .a = operand(b, 1),
+                                                .b = operand(b, 1),
+                                                .a_log = weights,
+                                                .dt_bias = weights,
+                                                .out = operand(b, 3),
+                                                .n_k_heads = 16,
+                                                .n_v_heads = 32,
+                                                .key_dim = 128,
+                                                .value_dim = 128,
+                                                .eps = 1e-6f};
+    op->u.gated_delta.state_offset = next_offset(b, s, op);
+}
+
+static void begin_batch(bench *b, const subject *s, const mf_op *op)
+{
+    static mf_span pages[MAX_PAGES];
+    mf_sequence sequences[MAX_SEQUENCES];
+    const uint32_t n_pages = mf_pages_of(s->context);
+    for (uint32_t i = 0; i < s->n_sequences * n_pages; i++)
+        pages[i] = mf_span_at(b->memory, i * unit_bytes(op));
+    for (uint32_t i = 0; i < s->n_sequences; i++) {
+        const mf_span state = mf_span_at(b->memory, i * unit_bytes(op));
+        sequences[i] = (mf_sequence){.first_row = i * s->n_rows,
+                                     .n_rows = s->n_rows,
+                                     .position = s->context - s->n_rows,
+                                     .pages = has_pages(op) ? pages + i * n_pages : NULL,
+                                     .state = {state, state}};
+    }
+    b->be->base.ops->begin_batch(&b->be->base, sequences, s->n_sequences);
+}
+
+/* Bytes of caches and states that must be read or written. */
+static double bytes_of(const subject *s, const mf_op *op)
+{
+    if (has_pages(op))
+        return (double)s->n_sequences * s->context * (double)unit_bytes(op) / MF_PAGE_TOKENS;
+    return 2.0 * s->n_sequences * (double)unit_bytes(op);
+}
+
+/* Multiply-adds of attention: each position meets those up to it. */
+static double products_of(const subject *s, const mf_op *op)
+{
+    const double first = s->context - s->n_rows;
+    const double pairs = (double)s->n_sequences * s->n_rows * (first + (s->n_rows + 1) / 2.0);
+    if (op->kind == MF_OP_ATTENTION)
+        return pairs * op->u.attention.n_heads * op->u.attention.head_dim * 2.0;
+    if (op->kind == MF_OP_LATENT_ATTENTION)
+        return pairs * op->u.latent_attention.n_heads *
+               (2.0 * op->u.latent_attention.n_latent + op->u.latent_attention.n_rot);
+    return 0.0;
+}
+
+/* ----------------------------------------------------------------------------------- running -- */
+
+static void stamp(bench *b, uint32_t which)
+{
+    mf_vk_backend *be = b->be;
+    if (!mf_vk_begin(be))
+        exit(1);
+    if (which == 0)
+        be->device.api.CmdResetQueryPool(be->stream.commands, b->queries, 0, 2);
+    mf_vk_barrier(be);
+    be->device.api.CmdWriteTimestamp2(be->stream.commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT,
+                                      b->queries, which);
+}
+
+/* Nanoseconds that the device takes for n operations, each after the other. */
+static double run(bench *b, const subject *s, uint32_t n)
+{
+    mf_error error = {0};
+    mf_backend *base = &b->be->base;
+    uint64_t times[2] = {0};
+    stamp(b, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        mf_op op;
+        s->make(b, s, &op);
+        base->ops->record(base, &op);
+    }
+    stamp(b, 1);
+    check(mf_backend_finish(base, &error), &error);
+    if (b->be->device.api.GetQueryPoolResults(
+            b->be->device.handle, b->queries, 0, 2, sizeof times, times, sizeof *times,
+            VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT) != VK_SUCCESS)
+        exit(1);
+    return (double)(times[1] - times[0]) * (double)b->be->device.properties.limits.timestampPeriod;
+}
+
+/* Whether the activations have room in their quarters, and the pages in memory. */
+static bool fits(const bench *b, const subject *s, const mf_op *op)
+{
+    const uint64_t widest = op->kind == MF_OP_LATENT_ATTENTION ? 128 * 512 : 8192;
+    return rows_of(s) * widest * 4 <= b->x_bytes / 4 && batch_bytes(s, op) <= b->n_bytes;
+}
+
+static void measure(bench *b, const subject *s)
+{
+    char name[96];
+    mf_error error = {0};
+    mf_op op;
+    uint32_t n = 1;
+    (void)snprintf(name, sizeof name, "%s, %u x %u rows to %u", s->name, s->n_sequences, s->n_rows,
+                   s->context);
+    if (b->only != NULL && strstr(name, b->only) == NULL)
+        return;
+    s->make(b, s, &op);
+    if (!fits(b, s, &op))
+        return;
+    check(mf_backend_reserve(&b->be->base, &op, &error), &error);
+    begin_batch(b, s, &op);
+    (void)run(b, s, 1);
+    double ns = run(b, s, 1);
+    while (n < 4096 && ns < (double)b->n_ms * 1e6) {
+        n = ns * 4 < (double)b->n_ms * 1e6 ? n * 4 : n * 2;
+        ns = run(b, s, n);
+    }
+    const double bytes = bytes_of(s, &op) * n / ns, rate = products_of(s, &op) * n / ns;
+    printf("%-44s %9.2f us  %8.1f GB/s %5.1f %%", name, ns / n / 1e3, bytes,
+           100.0 * bytes * 1e9 / b->read);
+    if (rate != 0.0)
+        printf("  %9.1f Gma/s %5.1f %%", rate, 100.0 * rate * 1e9 / b->fma);
+    putchar('\n');
+    (void)fflush(stdout);
+}
+
+static void parse(bench *b, int argc, char **argv)
+{
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--device") == 0)
+            b->device = argv[i + 1];
+        else if (strcmp(argv[i], "--only") == 0)
+            b->only = argv[i + 1];
+        else if (strcmp(argv[i], "--mib") == 0)
+            b->n_mib = (uint32_t)atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--ms") == 0)
+            b->n_ms = (uint32_t)atoi(argv[i + 1]);
+        else
+            argc = 2;
+    }
+    if (argc % 2 == 1 && b->n_mib >= 1)
+        return;
+    fprintf(stderr, "usage: bench_vulkan_attention [--device vulkan:N] [--mib N] [--ms N] "
+                    "[--only TEXT]\n");
+    exit(2);
+}
+
+int main(int argc, char **argv)
+{
+    static const subject subjects[] = {
+        {"attention", make_attention, 1, 1, 64},
+        {"attention", make_attention, 1, 1, 128},
+        {"attention", make_attention, 1, 1, 512},
+        {"attention", make_attention, 1, 1, 1024},
+        {"attention", make_attention, 1, 1, 4096},
+        {"attention", make_attention, 1, 1, 32768},
+        {"attention", make_attention, 1, 1, 131072},
+        {"attention", make_attention, 8, 1, 1024},
+        {"attention", make_attention, 32, 1, 1024},
+        {"attention", make_attention, 32, 1, 4096},
+        {"attention", make_attention, 1, 8, 4096},
+        {"attention", make_attention, 1, 64, 4096},
+        {"attention", make_attention, 1, 512, 512},
+        {"attention", make_attention, 1, 512, 4096},
+        {"attention", make_attention, 1, 512, 32768},
+        {"attention", make_attention, 1, 4096, 4096},
+        {"latents", make_latent, 1, 1, 64},
+        {"latents", make_latent, 1, 1, 512},
+        {"latents", make_latent, 1, 1, 4096},
+        {"latents", make_latent, 1, 1, 32768},
+        {"latents", make_latent, 8, 1, 1024},
+        {"latents", make_latent, 1, 64, 512},
+        {"latents", make_latent, 1, 64, 4096},
+        {"head norms and rotation", make_heads, 1, 1, 512},
+        {"head norms and rotation", make_heads, 1, 512, 512},
+        {"convolution", make_conv, 1, 1, 512},
+        {"convolution", make_conv, 32, 1, 512},
+        {"convolution", make_conv, 1, 512, 512},
+        {"delta rule", make_delta, 1, 1, 512},
+        {"delta rule", make_delta, 8, 1, 512},
+        {"delta rule", make_delta, 32, 1, 512},
+        {"delta rule", make_delta, 1, 64, 512},
+        {"delta rule", make_delta, 1, 512, 512},
+        {"delta rule", make_delta, 1, MAX_ROWS, 4096},
+    };
+    bench b = {.device = "vulkan", .n_mib = 4096, .n_ms = 20};
+    parse(&b, argc, argv);
+    open_backend(&b);
+    printf("%s, %u MiB of caches; plain kernels: %.1f GB/s, %.1f Gma/s\n",
+           b.be->base.ops->device_name(&b.be->base), b.n_mib, b.read / 1e9, b.fma / 1e9);
+    for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
+        measure(&b, &subjects[i]);
+    b.be->device.api.DestroyQueryPool(b.be->device.handle, b.queries, NULL);
+    b.be->base.ops->destroy(&b.be->base);
+    return 0;
+}
