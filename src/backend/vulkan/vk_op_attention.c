@@ -146,14 +146,12 @@ static bool has_whole_loads(const attention *a)
     return a->key_dim % 4 == 0 && a->value_dim % 4 == 0;
 }
 
-/* For n_queries of one sequence and key head. Dims that allow loads of 16 bytes almost always lie
- * where they can be: elsewhere one kernel does for all. */
-static variant choose(const mf_vk_backend *be, const attention *a, uint32_t n_queries,
-                      bool is_aligned)
+/* Dims that allow loads of 16 bytes almost always lie where they can be: elsewhere one kernel does
+ * for all. */
+static variant choose(const mf_vk_backend *be, const attention *a, bool are_few, bool is_aligned)
 {
     const bool is_odd = has_whole_loads(a) && !is_aligned;
-    return (variant){n_queries <= FEW || is_odd ? FEW : many(be, a),
-                     has_whole_loads(a) && is_aligned};
+    return (variant){are_few || is_odd ? FEW : many(be, a), has_whole_loads(a) && is_aligned};
 }
 
 /* Few queries wait for memory, so that much of it is on its way at once; many have no registers for
@@ -211,7 +209,7 @@ static mf_status reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
     MF_TRY(mf_vk_prepare(be, &append, error));
     MF_TRY(mf_vk_prepare(be, &merge, error));
     for (uint32_t i = 0; i < 4; i++) {
-        const variant v = choose(be, &a, i & 1 ? UINT32_MAX : 1, (i & 2) != 0);
+        const variant v = choose(be, &a, (i & 1) != 0, (i & 2) != 0);
         const mf_vk_kernel kernel = tile_kernel(&a, &v);
         MF_TRY(mf_vk_prepare(be, &kernel, error));
     }
@@ -395,7 +393,9 @@ static void record(mf_vk_backend *be, const mf_op *op)
 {
     const attention a = of_op(be, op);
     const survey s = survey_runs(be, &a);
-    const variant v = choose(be, &a, s.most_queries, is_aligned(be, &a));
+    const uint64_t n_small = (uint64_t)list_tiles(be, &a, FEW, NULL) * a.n_kv_heads * s.n_blocks;
+    const bool are_few = s.most_queries <= FEW || n_small <= 2 * ENOUGH_GROUPS;
+    const variant v = choose(be, &a, are_few, is_aligned(be, &a));
     const uint32_t n_tiles = list_tiles(be, &a, v.n_queries, NULL);
     tile_push push = push_of(be, &a);
     tile *tiles = mf_vk_parameters(be, n_tiles * sizeof *tiles, &push.tiles);
