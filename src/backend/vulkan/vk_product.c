@@ -79,14 +79,17 @@ static uint32_t lane_rows(const mf_weight_shape *shape, bool is_pair, bool is_wi
     return is_pair ? MANY_ROWS / 2 : MANY_ROWS;
 }
 
-static mf_vk_kernel kernel_for(const mf_weight_shape *shape, bool is_pair, uint32_t class,
-                               uint32_t n_rows, bool is_wide)
+/* n_rows: of a lane. Processors take long to compile loads that are on their way early. */
+static mf_vk_kernel kernel_for(const mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
+                               uint32_t class, uint32_t n_rows, bool is_wide)
 {
+    const bool is_processor = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     mf_vk_kernel k = {shader_of(shape, is_pair), 1, {THREADS}};
     mf_vk_weight_constants(shape, &k);
     k.constants[k.n_constants++] = 1u << class;
     k.constants[k.n_constants++] = n_rows;
     k.constants[k.n_constants++] = is_wide;
+    k.constants[k.n_constants++] = !is_processor;
     return k;
 }
 
@@ -129,13 +132,13 @@ mf_status mf_vk_product_reserve(mf_vk_backend *be, const mf_weight_shape *shape,
                                 uint32_t n_tokens, uint64_t n_rows, mf_error *error)
 {
     for (uint32_t class = 0; class <= class_of(n_tokens); class ++) {
-        mf_vk_kernel k = kernel_for(shape, is_pair, class, 1, false);
+        mf_vk_kernel k = kernel_for(be, shape, is_pair, class, 1, false);
         MF_TRY(mf_vk_prepare(be, &k, error));
         if (!has_wide(shape))
             continue;
-        k = kernel_for(shape, is_pair, class, 1, true);
+        k = kernel_for(be, shape, is_pair, class, 1, true);
         MF_TRY(mf_vk_prepare(be, &k, error));
-        k = kernel_for(shape, is_pair, class, lane_rows(shape, is_pair, true, n_rows), true);
+        k = kernel_for(be, shape, is_pair, class, lane_rows(shape, is_pair, true, n_rows), true);
         MF_TRY(mf_vk_prepare(be, &k, error));
     }
     return be->is_mixed ? reserve_units(be, shape, is_pair, n_tokens, error) : MF_OK;
@@ -180,7 +183,7 @@ static void dispatch_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t w
     } else {
         const uint32_t n = lane_rows(p->shape, p->is_pair, is_wide, b->n_rows);
         const uint32_t token_groups = mf_vk_groups(b->most_tokens, 1u << class);
-        k = kernel_for(p->shape, p->is_pair, class, n, is_wide);
+        k = kernel_for(be, p->shape, p->is_pair, class, n, is_wide);
         groups[0] = mf_vk_groups(b->most_rows, TEAMS * n);
         groups[2] = token_groups < MOST_TOKEN_GROUPS ? token_groups : MOST_TOKEN_GROUPS;
     }

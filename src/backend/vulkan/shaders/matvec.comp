@@ -30,6 +30,8 @@ layout(push_constant, scalar) uniform Push {
     uint n_cols, unused;
 } p;
 
+layout(constant_id = 9) const uint IS_EARLY = 0;
+
 #ifdef PAIR
 const uint N_MATRICES = 2;
 #else
@@ -94,47 +96,68 @@ float team_sum(float v, uint id)
     return v;
 }
 
+// What a lane has of its rows in a tile; of pairs gate and up by turns.
+void load_rows(Job job, uint first_row, uint tile, uint lane, out Chunk c[MOST_ROWS])
+{
+    const uint col = tile * TILE + lane * PIECE;
+    [[unroll]] for (uint r = 0; r < N_SUMS; r++) {
+        const uint row = job.first_row + min(first_row + r / N_MATRICES, job.n_rows - 1);
+        if (r % N_MATRICES == 0)
+            c[r] = load_chunk(job.weight, row, col, TEAM * PIECE, p.n_cols);
+        else
+            c[r] = load_chunk(job.up, row, col, TEAM * PIECE, p.n_cols);
+    }
+}
+
+void add_tile(uint tile, uint lane, Chunk c[MOST_ROWS], inout float sums[MOST_ROWS][MOST_TOKENS])
+{
+    float dots[MOST_ROWS][MOST_TOKENS], x_sums[MOST_TOKENS];
+    [[unroll]] for (uint r = 0; r < N_SUMS; r++)
+        [[unroll]] for (uint t = 0; t < N_TOKENS; t++)
+            dots[r][t] = x_sums[t] = 0.0;
+    [[unroll]] for (uint j = 0; j < CHUNK / 4; j++) {
+        [[unroll]] for (uint t = 0; t < N_TOKENS; t++) {
+            const vec4 x = xs[quad_at(tile, t, j, lane)];
+            x_sums[t] += (x.x + x.y) + (x.z + x.w);
+            [[unroll]] for (uint r = 0; r < N_SUMS; r++) {
+                float dot = dots[r][t];
+                [[unroll]] for (uint e = 0; e < 4; e++)
+                    dot = fma(value(c[r], j * 4 + e), x[e], dot);
+                dots[r][t] = dot;
+            }
+        }
+    }
+    [[unroll]] for (uint r = 0; r < N_SUMS; r++)
+        [[unroll]] for (uint t = 0; t < N_TOKENS; t++)
+            sums[r][t] = add_chunk(sums[r][t], c[r], dots[r][t], x_sums[t]);
+}
+
+// With IS_EARLY a tile's weights are on their way while x is fetched, or the tile before multiplied.
 void product(Job job, uint first_row, uint first_token, uint id)
 {
-    const uint lane = id % TEAM;
+    const uint lane = id % TEAM, n_tiles = (p.n_cols + TILE - 1) / TILE;
     float sums[MOST_ROWS][MOST_TOKENS];
+    Chunk c[MOST_ROWS], next[MOST_ROWS];
     [[unroll]] for (uint r = 0; r < N_SUMS; r++)
         [[unroll]] for (uint t = 0; t < N_TOKENS; t++)
             sums[r][t] = 0.0;
-    const uint n_tiles = (p.n_cols + TILE - 1) / TILE;
+    if (IS_EARLY != 0)
+        load_rows(job, first_row, 0, lane, next);
     for (uint first = 0; first < n_tiles; first += STAGE_TILES) {
         const uint n = min(STAGE_TILES, n_tiles - first);
         barrier(); // what was there has been read
         stage(job, first_token, first * TILE, n);
         barrier();
         for (uint tile = 0; tile < n; tile++) {
-            const uint col = (first + tile) * TILE + lane * PIECE;
-            Chunk c[MOST_ROWS];
-            float dots[MOST_ROWS][MOST_TOKENS], x_sums[MOST_TOKENS];
-            [[unroll]] for (uint r = 0; r < N_SUMS; r++) {
-                const uint row = job.first_row + min(first_row + r / N_MATRICES, job.n_rows - 1);
-                if (r % N_MATRICES == 0)
-                    c[r] = load_chunk(job.weight, row, col, TEAM * PIECE, p.n_cols);
-                else
-                    c[r] = load_chunk(job.up, row, col, TEAM * PIECE, p.n_cols);
-                [[unroll]] for (uint t = 0; t < N_TOKENS; t++)
-                    dots[r][t] = x_sums[t] = 0.0;
+            if (IS_EARLY == 0) {
+                load_rows(job, first_row, first + tile, lane, c);
+            } else {
+                [[unroll]] for (uint r = 0; r < N_SUMS; r++)
+                    c[r] = next[r];
+                if (first + tile + 1 < n_tiles)
+                    load_rows(job, first_row, first + tile + 1, lane, next);
             }
-            [[unroll]] for (uint j = 0; j < CHUNK / 4; j++) {
-                [[unroll]] for (uint t = 0; t < N_TOKENS; t++) {
-                    const vec4 x = xs[quad_at(tile, t, j, lane)];
-                    x_sums[t] += (x.x + x.y) + (x.z + x.w);
-                    [[unroll]] for (uint r = 0; r < N_SUMS; r++) {
-                        float dot = dots[r][t];
-                        [[unroll]] for (uint e = 0; e < 4; e++)
-                            dot = fma(value(c[r], j * 4 + e), x[e], dot);
-                        dots[r][t] = dot;
-                    }
-                }
-            }
-            [[unroll]] for (uint r = 0; r < N_SUMS; r++)
-                [[unroll]] for (uint t = 0; t < N_TOKENS; t++)
-                    sums[r][t] = add_chunk(sums[r][t], c[r], dots[r][t], x_sums[t]);
+            add_tile(tile, lane, c, sums);
         }
     }
     [[unroll]] for (uint r = 0; r < N_SUMS; r += N_MATRICES) {
