@@ -65,6 +65,12 @@ static bool has_wide(const mf_weight_shape *shape)
         return shape->n_cols % 16 == 0;
     case MF_WEIGHT_FLOAT:
         return shape->n_cols % (16 / mf_dtype_bytes(shape->float_type)) == 0;
+    case MF_WEIGHT_NVFP4:
+        return shape->n_cols % 32 == 0;
+    case MF_WEIGHT_MXFP4:
+    case MF_WEIGHT_GGUF_Q8_0:
+    case MF_WEIGHT_GGUF_Q4_K:
+        return true;
     default:
         return false;
     }
@@ -73,7 +79,8 @@ static bool has_wide(const mf_weight_shape *shape)
 /* Rows of a lane: what is not loaded widely waits for something else than memory. */
 static uint32_t lane_rows(const mf_weight_shape *shape, bool is_pair, bool is_wide, uint64_t n_rows)
 {
-    const bool is_light = is_wide && shape->kind != MF_WEIGHT_FLOAT;
+    const bool is_light =
+        is_wide && (shape->kind == MF_WEIGHT_AFFINE || shape->kind == MF_WEIGHT_FP8_BLOCK);
     if (!is_light || n_rows * (is_pair ? 2 : 1) < ROWS_FOR_MANY)
         return 1;
     return is_pair ? MANY_ROWS / 2 : MANY_ROWS;
@@ -149,9 +156,12 @@ uint64_t mf_vk_product_bytes(uint32_t n_jobs)
     return n_jobs * sizeof(mf_vk_job) + 2 * CLASSES * 256;
 }
 
-static bool is_aligned(const mf_vk_job *job)
+/* Whether the form's wide loads may be used: blocks of Q8_0 are read by halves, others by 16 bytes.
+ */
+static bool is_aligned(const mf_weight_shape *shape, const mf_vk_job *job)
 {
-    return ((job->weight.values | job->up.values) & 15) == 0;
+    const uint64_t mask = shape->kind == MF_WEIGHT_GGUF_Q8_0 ? 1 : 15;
+    return ((job->weight.values | job->up.values) & mask) == 0;
 }
 
 /* A class, and whether loads are wide: jobs that have both in common are dispatched together. */
@@ -162,7 +172,7 @@ typedef struct bunch {
 
 static uint32_t bunch_of(const mf_vk_product *p, const mf_vk_job *job)
 {
-    return 2 * class_in(p, job->n_tokens) + (has_wide(p->shape) && is_aligned(job));
+    return 2 * class_in(p, job->n_tokens) + (has_wide(p->shape) && is_aligned(p->shape, job));
 }
 
 static void dispatch_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t which,
