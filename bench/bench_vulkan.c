@@ -242,19 +242,17 @@ static void measure(bench *b, const char *name, const subject *s)
     mf_error error = {0};
     mf_op op;
     uint32_t n = 1;
-    double ns = 0.0;
     if (b->only != NULL && strstr(name, b->only) == NULL)
         return;
     s->make(b, s, &op);
     check(mf_backend_reserve(&b->be->base, &op, &error), &error);
-    ns = run(b, s, 1);
+    (void)run(b, s, 1); /* what is done once */
     const uint64_t bytes_before = b->be->weight_bytes;
-    ns = run(b, s, 1);
+    double ns = run(b, s, 1);
     const uint64_t bytes = b->be->weight_bytes - bytes_before;
     while (n < 4096 && ns < (double)b->n_ms * 1e6) {
         n = ns * 4 < (double)b->n_ms * 1e6 ? n * 4 : n * 2;
-        const double again = run(b, s, n);
-        ns = again;
+        ns = run(b, s, n);
     }
     const double products = (double)s->n_rows * s->n_cols * s->n_tokens *
                             (s->make == make_experts ? 3.0 * s->n_items : 1.0);
@@ -318,23 +316,25 @@ static void others(bench *b)
 
 static void parse(bench *b, int argc, char **argv)
 {
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--device") == 0)
-            b->device = argv[i + 1];
-        else if (strcmp(argv[i], "--only") == 0)
-            b->only = argv[i + 1];
-        else if (strcmp(argv[i], "--mib") == 0)
-            b->n_mib = (uint32_t)atoi(argv[i + 1]);
-        else if (strcmp(argv[i], "--ms") == 0)
-            b->n_ms = (uint32_t)atoi(argv[i + 1]);
-        else if (strcmp(argv[i], "--mixed") == 0)
-            b->mixed = (uint32_t)atoi(argv[i + 1]);
-        else if (strcmp(argv[i], "--overlap") == 0)
-            b->overlap = (uint32_t)atoi(argv[i + 1]);
-        else
-            argc = 2;
+    const struct {
+        const char *name;
+        uint32_t *number;
+        const char **text;
+    } options[] = {{"--mib", &b->n_mib, NULL},     {"--ms", &b->n_ms, NULL},
+                   {"--mixed", &b->mixed, NULL},   {"--overlap", &b->overlap, NULL},
+                   {"--device", NULL, &b->device}, {"--only", NULL, &b->only}};
+    bool ok = argc % 2 == 1;
+    for (int i = 1; ok && i < argc; i += 2) {
+        size_t j = 0;
+        while (j < 6 && strcmp(argv[i], options[j].name) != 0)
+            j++;
+        ok = j < 6;
+        if (ok && options[j].number != NULL)
+            *options[j].number = (uint32_t)strtoul(argv[i + 1], NULL, 10);
+        else if (ok)
+            *options[j].text = argv[i + 1];
     }
-    if (argc % 2 == 1 && b->n_mib >= 1)
+    if (ok && b->n_mib >= 1)
         return;
     fprintf(stderr, "usage: bench_vulkan [--device vulkan:N] [--mib N] [--ms N] [--overlap 1] "
                     "[--mixed 1] [--only TEXT]\n");
