@@ -165,6 +165,25 @@ static mf_status visit(mf_backend *base, mf_span src, uint64_t n_bytes, mf_visit
     return status;
 }
 
+static mf_status produce(mf_backend *base, mf_span dest, uint64_t n_bytes, mf_produce_fn fn,
+                         void *ctx, mf_error *error)
+{
+    mf_vk_backend *be = (mf_vk_backend *)base;
+    const size_t most = n_bytes < MF_VISIT_BYTES ? (size_t)n_bytes : MF_VISIT_BYTES;
+    unsigned char *piece = most != 0 ? mf_alloc(&be->allocator, most) : NULL;
+    mf_status status = MF_OK;
+    if (piece == NULL && most != 0)
+        return mf_fail_memory(error, most, "bytes for the device");
+    for (uint64_t at = 0, n; at < n_bytes && status == MF_OK; at += n) {
+        n = n_bytes - at < most ? n_bytes - at : most;
+        status = fn(ctx, piece, (size_t)n, error);
+        if (status == MF_OK)
+            write_span(base, mf_span_at(dest, at), piece, n);
+    }
+    mf_free(&be->allocator, piece, most);
+    return status;
+}
+
 /* ------------------------------------------------------------------------------- operations -- */
 
 static void begin_batch(mf_backend *base, const mf_sequence *sequences, uint32_t n)
@@ -269,6 +288,7 @@ static const mf_backend_ops vulkan_ops = {
     .upload = upload,
     .read = read_span,
     .visit = visit,
+    .produce = produce,
     .copy = copy_span,
     .begin_batch = begin_batch,
     .reserve_batch = reserve_batch,
