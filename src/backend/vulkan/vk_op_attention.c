@@ -174,6 +174,12 @@ static mf_vk_kernel tile_kernel(const attention *a, const variant *v)
                            is_deep ? 4 * deep : 8}};
 }
 
+/* Whether it takes the rows that are appended from where they come. */
+static bool reads_fresh(const mf_vk_kernel *kernel)
+{
+    return kernel->constants[3] != 0;
+}
+
 static mf_vk_kernel append_kernel(const attention *a)
 {
     return (mf_vk_kernel){a->cache_type == MF_F32 ? MF_VK_SHADER_cache_append
@@ -407,11 +413,12 @@ static void record(mf_vk_backend *be, const mf_op *op)
                           split_bytes(&a, 1) <= be->rings[MF_VK_RING_SCRATCH].most_needed;
     const mf_vk_kernel kernel = tile_kernel(&a, &v);
     append(be, &a);
+    if (!reads_fresh(&kernel))
+        mf_vk_step(be);
     if (is_split) {
         attend_split(be, &a, &kernel, &s, &push, n_tiles);
         return;
     }
-    mf_vk_step(be);
     mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){n_tiles, a.n_kv_heads, 1});
 }
 
