@@ -120,6 +120,22 @@ static uint32_t count_reads(const mf_expert_plan *plan)
 
 static void give_up(mf_expert_store *store, mf_expert_load *load, const mf_error *error);
 
+/* Part by part, to where all experts of the layer have them. */
+static mf_status upload(mf_expert_store *store, mf_expert_load *load, mf_error *error)
+{
+    const mf_expert_slot *slot = &store->slots[load->slot];
+    const mf_expert_map *map = &store->map;
+    const mf_expert_part *parts = map->parts + (size_t)(slot->key / map->n_experts) * map->n_parts;
+    mf_slot_piece pieces[MF_MAX_EXPERT_PARTS];
+    uint32_t n = 0;
+    for (uint32_t p = 0; p < map->n_parts; p++)
+        if (parts[p].n_bytes != 0)
+            pieces[n++] =
+                (mf_slot_piece){load->slot * store->slot_bytes + slot->part_at[p],
+                                memory_of(store, load) + load->plan.part_at[p], parts[p].n_bytes};
+    return store->memory.upload(store->memory.ctx, pieces, n, &load->ticket, error);
+}
+
 /* All reads have completed: the slot holds the expert, or the upload is its last leg. */
 static void complete(mf_expert_store *store, mf_expert_load *load)
 {
@@ -128,9 +144,7 @@ static void complete(mf_expert_store *store, mf_expert_load *load)
     load->ticket = 0;
     if (store->memory.host == NULL && load->plan.n_bytes > 0) {
         mf_error error = {0};
-        load->failure =
-            store->memory.upload(store->memory.ctx, load->slot * store->slot_bytes,
-                                 memory_of(store, load), load->plan.n_bytes, &load->ticket, &error);
+        load->failure = upload(store, load, &error);
         if (load->failure != MF_OK) {
             give_up(store, load, &error);
             return;
@@ -187,7 +201,9 @@ mf_expert_load *mf_expert_load_start(mf_expert_store *store, uint32_t slot, bool
                               s->key % store->map.n_experts, &load->plan);
     load->n_pending = count_reads(&load->plan);
     load->lanes_left = mf_expert_plan_lanes(&load->plan, store->io);
-    for (uint32_t p = 0; p < store->map.n_parts; p++)
+    if (store->memory.host == NULL)
+        (void)mf_expert_lay_parts(&store->map, s->key / store->map.n_experts, s->part_at);
+    for (uint32_t p = 0; p < store->map.n_parts && store->memory.host != NULL; p++)
         s->part_at[p] = load->plan.part_at[p];
     s->state = MF_SLOT_LOADING;
     s->load = number;

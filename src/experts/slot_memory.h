@@ -11,6 +11,13 @@
 
 #include <stdbool.h>
 
+/* Bytes on their way to slot memory. */
+typedef struct mf_slot_piece {
+    uint64_t slot_at;
+    const unsigned char *from;
+    uint64_t n_bytes;
+} mf_slot_piece;
+
 typedef struct mf_slot_memory {
     uint64_t n_bytes;
     /* Aligned to MF_IO_ALIGN, and reads land in it; or NULL: the host cannot reach the slots. */
@@ -20,11 +27,11 @@ typedef struct mf_slot_memory {
      * failure of wait_for (a device that is lost) fails the fetch that waited. */
     bool (*is_done)(void *ctx, mf_ticket ticket);
     mf_status (*wait_for)(void *ctx, mf_ticket ticket, mf_error *error);
-    /* Where host is NULL: copies n_bytes to slot_at, in the order of the stream: operations
-     * recorded before read the old bytes, those recorded after the new ones. `from` is left alone
-     * until the ticket is done. */
-    mf_status (*upload)(void *ctx, uint64_t slot_at, const unsigned char *from, uint64_t n_bytes,
-                        mf_ticket *ticket, mf_error *error);
+    /* Where host is NULL: copies n pieces, all or none, in the order of the stream: operations
+     * recorded before read the old bytes, those recorded after the new ones. What they come from is
+     * left alone until the ticket is done. */
+    mf_status (*upload)(void *ctx, const mf_slot_piece *pieces, uint32_t n, mf_ticket *ticket,
+                        mf_error *error);
 } mf_slot_memory;
 
 #endif

@@ -23,6 +23,19 @@ uint64_t mf_expert_slot_bytes(const mf_expert_map *map)
     return most;
 }
 
+uint64_t mf_expert_slot_bytes_anywhere(const mf_expert_map *map)
+{
+    uint64_t most = mf_expert_slot_bytes(map);
+    for (uint32_t layer = 0; layer < map->n_layers && most != 0; layer++) {
+        uint32_t part_at[MF_MAX_EXPERT_PARTS];
+        const uint64_t laid = mf_expert_lay_parts(map, layer, part_at);
+        if (laid == UINT64_MAX)
+            return 0;
+        most = laid > most ? mf_round_up(laid, MF_IO_ALIGN) : most;
+    }
+    return most;
+}
+
 typedef struct store_layout {
     size_t slot_of, slots, empty, policy, loads, items, ready, seen_in, total;
 } store_layout;
@@ -132,7 +145,10 @@ static mf_status check_options(const mf_expert_store_options *options, uint64_t 
         for (uint32_t expert = 0; expert < map->n_experts; expert++)
             MF_TRY(check_expert(options, layer, expert, error));
     }
-    *slot_bytes = mf_expert_slot_bytes(map);
+    *slot_bytes = options->memory.host != NULL ? mf_expert_slot_bytes(map)
+                                               : mf_expert_slot_bytes_anywhere(map);
+    if (*slot_bytes != 0 && options->slot_bytes > *slot_bytes)
+        *slot_bytes = options->slot_bytes;
     if (*slot_bytes == 0)
         return mf_fail(error, MF_ERR_ARGUMENT, "an expert map without a byte");
     return check_memory(options, *slot_bytes, error);

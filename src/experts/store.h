@@ -42,16 +42,20 @@ typedef struct mf_expert_store_options {
     mf_io *io;             /* borrowed; its files are registered; nothing else reads by it */
     mf_expert_map map;     /* borrowed arrays, valid as long as the store */
     mf_slot_memory memory; /* borrowed */
+    uint64_t slot_bytes;   /* of memory and staging: what is needed at least; 0: just that */
     /* Where memory.host is NULL: what is read lands here, an expert at a time in slot_bytes, and is
-     * uploaded. Aligned to MF_IO_ALIGN; borrowed. */
+     * uploaded part by part (mf_expert_lay_parts). Aligned to MF_IO_ALIGN; borrowed. */
     unsigned char *staging;
     uint64_t staging_bytes;
     const mf_cache_policy *policy; /* NULL: by expected next use */
 } mf_expert_store_options;
 
-/* Bytes of one slot for this map: the largest expert's parts with the alignment of direct reads, a
- * multiple of 4096. 0: the map overflows, or a slot would have 4 GiB. */
+/* Bytes of one slot for this map, where reads land in slots: the largest expert's parts with the
+ * alignment of direct reads, a multiple of 4096. 0: the map overflows, or a slot would have 4 GiB.
+ */
 uint64_t mf_expert_slot_bytes(const mf_expert_map *map);
+/* The same for slots that may be uploaded to as well, where parts are aligned (expert_plan.h). */
+uint64_t mf_expert_slot_bytes_anywhere(const mf_expert_map *map);
 /* Bytes the store itself allocates for this many slots (bookkeeping, not the slots), with the
  * policy by expected next use. */
 uint64_t mf_expert_store_bytes(const mf_expert_map *map, uint64_t n_slots);

@@ -169,12 +169,14 @@ static mf_status slot_wait_for(void *ctx, mf_ticket ticket, mf_error *error)
     return be->ops->wait_for(be, ticket, error);
 }
 
-static mf_status slot_upload(void *ctx, uint64_t slot_at, const unsigned char *from,
-                             uint64_t n_bytes, mf_ticket *ticket, mf_error *error)
+static mf_status slot_upload(void *ctx, const mf_slot_piece *pieces, uint32_t n, mf_ticket *ticket,
+                             mf_error *error)
 {
     mf_backend *be = ctx;
     (void)error;
-    *ticket = be->ops->upload(be, (mf_span){{MF_BUFFER_SLOTS}, slot_at}, from, n_bytes);
+    for (uint32_t i = 0; i < n; i++) /* the last one's ticket is done after the others' */
+        *ticket = be->ops->upload(be, (mf_span){{MF_BUFFER_SLOTS}, pieces[i].slot_at},
+                                  pieces[i].from, pieces[i].n_bytes);
     return MF_OK;
 }
 
@@ -212,7 +214,8 @@ static mf_status open_store(mf_runner *r, const mf_source *source, const mf_runn
         uint32_t file; /* the io layer numbers from 0 in this order, as the table does */
         MF_TRY(mf_io_add_file(r->io, source->table.files[i].path, &file, error));
     }
-    mf_expert_store_options options = {.allocator = r->allocator, .io = r->io, .map = r->map};
+    mf_expert_store_options options = {
+        .allocator = r->allocator, .io = r->io, .map = r->map, .slot_bytes = o->slot_bytes};
     MF_TRY(find_slots(r, o, &options, error));
     return mf_expert_store_open(&options, &r->store, error);
 }

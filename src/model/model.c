@@ -245,7 +245,7 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
                                         const mf_budget_place *place)
 {
     const bool are_apart = m->plan.expert_act_bytes != 0;
-    const uint64_t slot_bytes = mf_expert_slot_bytes(map); /* looks at every expert */
+    const uint64_t slot_bytes = mf_expert_slot_bytes_anywhere(map); /* looks at every expert */
     return (mf_budget_request){
         .ram_bytes = options->ram_bytes,
         .expert_cache_bytes = options->expert_cache_bytes,

@@ -14,9 +14,9 @@
 #define OPS_MAX 4096u
 
 typedef struct device_op {
-    uint64_t slot_at;
-    uint64_t n_bytes; /* of an upload; 0: a use */
-    const unsigned char *from;
+    uint32_t slot;
+    uint32_t n_pieces; /* of an upload; 0: a use */
+    mf_slot_piece pieces[MF_MAX_EXPERT_PARTS];
     uint32_t layer, expert;
     mf_expert_ready ready;
     bool is_done;
@@ -36,9 +36,9 @@ typedef struct device {
 static void do_op(device *d, device_op *op)
 {
     const world *w = d->r->w;
-    if (op->n_bytes > 0)
-        memcpy(d->memory + op->slot_at, op->from, op->n_bytes);
-    for (uint32_t p = 0; p < w->map.n_parts && op->n_bytes == 0; p++)
+    for (uint32_t i = 0; i < op->n_pieces; i++)
+        memcpy(d->memory + op->pieces[i].slot_at, op->pieces[i].from, op->pieces[i].n_bytes);
+    for (uint32_t p = 0; p < w->map.n_parts && op->n_pieces == 0; p++)
         CHECK_MSG(memcmp(d->memory + op->ready.part_at[p], true_bytes(w, op->layer, op->expert, p),
                          w->parts[op->layer * w->map.n_parts + p].n_bytes) == 0,
                   "layer %u expert %u part %u differs when it is used", op->layer, op->expert, p);
@@ -53,7 +53,7 @@ static bool can_do(const device *d, uint32_t i)
     if (d->ops[i].is_done)
         return false;
     for (uint32_t j = d->n_all_done; j < i; j++) {
-        if (!d->ops[j].is_done && d->ops[j].slot_at == d->ops[i].slot_at)
+        if (!d->ops[j].is_done && d->ops[j].slot == d->ops[i].slot)
             return false;
     }
     return true;
@@ -74,7 +74,7 @@ static void do_some(device *d, uint32_t n)
 static bool is_done(const device *d, mf_ticket ticket)
 {
     const device_op *op = &d->ops[ticket - 1];
-    return op->n_bytes > 0 ? op->is_done : d->n_all_done >= ticket;
+    return op->n_pieces > 0 ? op->is_done : d->n_all_done >= ticket;
 }
 
 static bool device_is_done(void *ctx, mf_ticket ticket)
@@ -89,8 +89,8 @@ static bool device_is_done(void *ctx, mf_ticket ticket)
 /* Who waits for any upload waits for the first that is not done. */
 static void check_first_upload(const device *d, mf_ticket ticket)
 {
-    for (mf_ticket t = 1; t < ticket && d->ops[ticket - 1].n_bytes > 0; t++)
-        CHECK_MSG(d->ops[t - 1].n_bytes == 0 || d->ops[t - 1].is_done,
+    for (mf_ticket t = 1; t < ticket && d->ops[ticket - 1].n_pieces > 0; t++)
+        CHECK_MSG(d->ops[t - 1].n_pieces == 0 || d->ops[t - 1].is_done,
                   "upload %llu is waited for before upload %llu", (unsigned long long)ticket,
                   (unsigned long long)t);
 }
@@ -109,21 +109,26 @@ static mf_status device_wait_for(void *ctx, mf_ticket ticket, mf_error *error)
 static device_op *add_op(device *d)
 {
     REQUIRE(d->n_ops < OPS_MAX);
-    d->ops[d->n_ops] = (device_op){.n_bytes = 0};
+    d->ops[d->n_ops] = (device_op){.n_pieces = 0};
     return &d->ops[d->n_ops++];
 }
 
-static mf_status device_upload(void *ctx, uint64_t slot_at, const unsigned char *from,
-                               uint64_t n_bytes, mf_ticket *ticket, mf_error *error)
+static mf_status device_upload(void *ctx, const mf_slot_piece *pieces, uint32_t n,
+                               mf_ticket *ticket, mf_error *error)
 {
     device *d = ctx;
     if (++d->n_uploads == d->fail_upload_at)
         return mf_fail(error, MF_ERR_IO, "the device takes no upload");
     device_op *op = add_op(d);
-    CHECK(n_bytes > 0 && slot_at % d->r->slot_bytes == 0);
-    op->slot_at = slot_at;
-    op->from = from;
-    op->n_bytes = n_bytes;
+    REQUIRE(n > 0 && n <= MF_MAX_EXPERT_PARTS);
+    op->slot = (uint32_t)(pieces->slot_at / d->r->slot_bytes);
+    op->n_pieces = n;
+    for (uint32_t i = 0; i < n; i++) {
+        op->pieces[i] = pieces[i];
+        CHECK(pieces[i].n_bytes > 0 && pieces[i].slot_at % 64 == 0);
+        CHECK(pieces[i].slot_at >= op->slot * d->r->slot_bytes);
+        CHECK(pieces[i].slot_at + pieces[i].n_bytes <= (op->slot + 1) * d->r->slot_bytes);
+    }
     *ticket = d->n_ops;
     return MF_OK;
 }
@@ -133,9 +138,12 @@ static device *device_open(rig *r, uint32_t n_staging)
 {
     mf_error error = {0};
     device *d = calloc(1, sizeof *d);
-    unsigned char *staging = aligned_alloc(4096, n_staging * r->slot_bytes);
-    REQUIRE(d != NULL && staging != NULL);
     mf_expert_store_close(&r->store);
+    free(r->pool);
+    r->slot_bytes = mf_expert_slot_bytes_anywhere(&r->w->map);
+    r->pool = aligned_alloc(4096, r->slot_bytes * r->n_slots);
+    unsigned char *staging = aligned_alloc(4096, n_staging * r->slot_bytes);
+    REQUIRE(d != NULL && staging != NULL && r->pool != NULL);
     d->r = r;
     d->random = n_staging * 77 + 5;
     d->laziness = 900;
@@ -159,7 +167,7 @@ static void device_close(rig *r, device *d)
     unsigned char *staging = r->staging;
     mf_expert_store_close(&r->store);
     for (uint32_t i = 0; i < d->n_ops; i++)
-        CHECK(d->ops[i].is_done || d->ops[i].n_bytes == 0); /* closing waits for uploads */
+        CHECK(d->ops[i].is_done || d->ops[i].n_pieces == 0); /* closing waits for uploads */
     do_some(d, OPS_MAX);
     free(staging);
     free(d);
@@ -185,7 +193,7 @@ static mf_status use_all(device *d, uint32_t layer, const uint32_t *experts, uin
             op->layer = layer;
             op->expert = experts[ready[i].index];
             op->ready = ready[i];
-            op->slot_at = ready[i].slot * d->r->slot_bytes;
+            op->slot = ready[i].slot;
         }
         for (uint32_t i = 0; i < n_ready; i++)
             mf_expert_fetch_release(f, ready[i].index, d->n_ops - n_ready + i + 1);
@@ -341,11 +349,36 @@ static void test_arguments(const io_case *c, const char *dir)
     world_free(w);
 }
 
+/* Where arrays lie after an upload: each at a multiple of 64, the same for all experts of a layer.
+ */
+static void test_places(void)
+{
+    const mf_expert_part parts[] = {{.n_bytes = 4000}, {.n_bytes = 1},  {.n_bytes = 0},
+                                    {.n_bytes = 64},   {.n_bytes = 30}, {.n_bytes = 1}};
+    const mf_expert_part large[] = {{.n_bytes = (uint64_t)3 << 30}, {.n_bytes = (uint64_t)1 << 30}};
+    const uint32_t expected[] = {0, 4032, 4096};
+    const mf_expert_map map = {2, 7, 3, parts};
+    const mf_expert_map too_large = {1, 1, 2, large};
+    uint32_t at[MF_MAX_EXPERT_PARTS];
+    CHECK_U64(mf_expert_lay_parts(&map, 0, at), 4096);
+    for (uint32_t i = 0; i < 3; i++)
+        CHECK_U64(at[i], expected[i]);
+    CHECK_U64(mf_expert_lay_parts(&map, 1, at), 192);
+    CHECK(at[1] == 64 && at[2] == 128);
+    CHECK(mf_expert_lay_parts(&too_large, 0, at) == UINT64_MAX);
+    CHECK_U64(mf_expert_slot_bytes_anywhere(&too_large), 0);
+    const mf_expert_part tight[] = {{.n_bytes = 4095}, {.offset = 4095, .n_bytes = 4097}};
+    const mf_expert_map packed = {1, 1, 2, tight};
+    CHECK_U64(mf_expert_slot_bytes(&packed), 8192);
+    CHECK_U64(mf_expert_slot_bytes_anywhere(&packed), 12288);
+}
+
 int main(void)
 {
     const char *dirs[2];
     io_case cases[4];
     uint32_t n_dirs = scratch_dirs(dirs), n_cases = io_cases(cases);
+    test_places();
     for (uint32_t c = 0; c < n_cases; c++) {
         fprintf(stderr, "%s\n", cases[c].name);
         for (uint64_t seed = 1; seed <= 4; seed++)

@@ -154,6 +154,7 @@ typedef struct mf_vk_stream {
     VkCommandBuffer commands;                        /* of the open one */
     mf_ticket submitted, retired;
     uint32_t n_commands, most_commands; /* in the open one; when it is submitted */
+    uint64_t n_upload_bytes;            /* in the open one */
     VkPipeline bound;
     mf_vk_access accesses[MF_VK_MAX_ACCESSES]; /* since the last barrier */
     uint32_t n_accesses;

@@ -184,6 +184,7 @@ bool mf_vk_begin(mf_vk_backend *be)
     st->open = s;
     st->commands = s->commands;
     st->n_commands = 0;
+    st->n_upload_bytes = 0;
     st->bound = VK_NULL_HANDLE;
     return true;
 }

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* An upload of so many bytes begins at once: it takes longer than a submission costs. */
+/* Uploads of so many bytes begin at once: they take longer than a submission costs. */
 #define EARLY_BYTES ((uint64_t)1 << 20)
 
 static VkBuffer buffer_of(const mf_vk_backend *be, mf_span span)
@@ -63,7 +63,8 @@ void mf_vk_upload(mf_vk_backend *be, mf_span dest, const void *src, uint64_t n_b
         mf_vk_write(be, dest, src, n_bytes);
     else
         mf_vk_copy(be, dest, from, n_bytes);
-    if (n_bytes >= EARLY_BYTES)
+    be->stream.n_upload_bytes += n_bytes;
+    if (be->stream.n_upload_bytes >= EARLY_BYTES)
         mf_vk_submit(be);
 }
 
