@@ -121,6 +121,16 @@ static void check_measure(void)
     be->ops->destroy(be);
 }
 
+/* Opening and closing again and again: a driver that is loaded anew each time runs out. */
+static void check_many_times(void)
+{
+    for (uint32_t i = 0; i < 40; i++) {
+        mf_backend *be = vulkan_open(NULL);
+        REQUIRE(be != NULL);
+        be->ops->destroy(be);
+    }
+}
+
 /* A loader without drivers. */
 static void check_no_driver(void)
 {
@@ -152,6 +162,7 @@ int main(void)
     check_several();
     check_refused();
     check_measure();
+    check_many_times();
     check_no_driver();
     return test_result();
 }

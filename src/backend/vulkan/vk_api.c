@@ -44,6 +44,7 @@ mf_status mf_vk_api_open(mf_vk_api *api, mf_error *error)
     static const char *const names[] = {"libvulkan.so.1", "libvulkan.so", "libvulkan.1.dylib",
                                         "libMoltenVK.dylib"};
     memset(api, 0, sizeof *api);
+    mf_vk_libraries_note(&api->before);
     for (size_t i = 0; i < sizeof names / sizeof *names && api->library == NULL; i++)
         api->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (api->library == NULL)
@@ -60,6 +61,7 @@ mf_status mf_vk_api_open(mf_vk_api *api, mf_error *error)
 mf_status mf_vk_api_load_instance(mf_vk_api *api, VkInstance instance, mf_error *error)
 {
     static const entry entries[] = {MF_VK_INSTANCE_FUNCTIONS(ENTRY)};
+    mf_vk_libraries_pin_new(&api->before);
     api->GetPhysicalDeviceCooperativeMatrixPropertiesKHR =
         api->GetInstanceProcAddr(instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
     return load(api, entries, sizeof entries / sizeof *entries, instance, VK_NULL_HANDLE, error);
@@ -68,6 +70,7 @@ mf_status mf_vk_api_load_instance(mf_vk_api *api, VkInstance instance, mf_error 
 mf_status mf_vk_api_load_device(mf_vk_api *api, VkDevice device, mf_error *error)
 {
     static const entry entries[] = {MF_VK_DEVICE_FUNCTIONS(ENTRY)};
+    mf_vk_libraries_pin_new(&api->before); /* some load more for a device */
     api->GetMemoryHostPointerPropertiesEXT =
         (PFN_vkGetMemoryHostPointerPropertiesEXT)api->GetDeviceProcAddr(
             device, "vkGetMemoryHostPointerPropertiesEXT");

@@ -72,8 +72,16 @@
     X(CreateComputePipelines)      \
     X(DestroyPipeline)
 
+/* Where the process's shared libraries begin. */
+#define MF_VK_MAX_LIBRARIES 512u
+typedef struct mf_vk_libraries {
+    uint64_t bases[MF_VK_MAX_LIBRARIES];
+    uint32_t n;
+} mf_vk_libraries;
+
 typedef struct mf_vk_api {
     void *library;
+    mf_vk_libraries before; /* the loader and its drivers */
     PFN_vkGetInstanceProcAddr GetInstanceProcAddr;
 #define MF_VK_FIELD(name) PFN_vk##name name;
     MF_VK_GLOBAL_FUNCTIONS(MF_VK_FIELD)
@@ -90,6 +98,10 @@ mf_status mf_vk_api_open(mf_vk_api *api, mf_error *error);
 mf_status mf_vk_api_load_instance(mf_vk_api *api, VkInstance instance, mf_error *error);
 mf_status mf_vk_api_load_device(mf_vk_api *api, VkDevice device, mf_error *error);
 void mf_vk_api_close(mf_vk_api *api);
+
+/* vk_pin.c: what has been loaded since stays loaded for as long as the process is. */
+void mf_vk_libraries_note(mf_vk_libraries *known);
+void mf_vk_libraries_pin_new(const mf_vk_libraries *known);
 
 /* "out of device memory" */
 const char *mf_vk_result_name(VkResult result);
