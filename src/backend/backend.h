@@ -434,7 +434,7 @@ typedef struct mf_backend_options {
     uint32_t cpu_tier_limit; /* as mf_kernels_get */
     /* "auto" (also NULL: the best there is), "cpu", "vulkan" (the best GPU), "vulkan:N" */
     const char *device;
-    uint64_t device_bytes; /* of the device's own memory, at most; 0: what is free */
+    uint64_t device_bytes;  /* of the device's own memory, at most; 0: what is free */
     const char *cache_dir;  /* where a device's compiled shaders are kept; NULL: nowhere */
     mf_precision precision; /* of devices; the CPU's is float32 */
 } mf_backend_options;
