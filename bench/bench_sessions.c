@@ -5,7 +5,7 @@
  *
  *     bench_sessions MODEL [--text FILE] [--sessions N] [--prompt N] [--steps N] [--prefix N]
  *                          [--rounds N] [--ram MIB] [--cache MIB] [--dir DIR] [--part decode|state]
- *                          [--one-prompt]
+ *                          [--one-prompt] [--device NAME] [--vram MIB]
  *
  * --text: the tokens are FILE's, else pseudo-random. --one-prompt: each session samples its own
  * continuation of the same prompt, else each has a stretch of the tokens. --cache: expert slots,
@@ -129,6 +129,10 @@ int main(int argc, char **argv)
             b.options.expert_cache_bytes = MF_EXPERT_CACHE_AUTO;
         } else if (strcmp(argv[i - 1], "--cache") == 0)
             b.options.expert_cache_bytes = (uint64_t)number(value, 1 << 20) << 20;
+        else if (strcmp(argv[i - 1], "--device") == 0)
+            b.options.device = value;
+        else if (strcmp(argv[i - 1], "--vram") == 0)
+            b.options.device_bytes = (uint64_t)number(value, 1 << 20) << 20;
         else if (strcmp(argv[i - 1], "--dir") == 0)
             b.directory = value;
         else if (strcmp(argv[i - 1], "--part") == 0)
