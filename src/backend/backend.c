@@ -88,6 +88,17 @@ mf_buffer_use mf_backend_operand_use(const mf_backend *be)
     return MF_USE_DEVICE;
 }
 
+void mf_backend_gather(mf_backend *be)
+{
+    if (be->ops->gather != NULL)
+        be->ops->gather(be);
+}
+
+mf_status mf_backend_gathered(mf_backend *be, mf_error *error)
+{
+    return be->ops->gathered != NULL ? be->ops->gathered(be, error) : MF_OK;
+}
+
 mf_status mf_backend_reserve(mf_backend *be, const mf_op *op, mf_error *error)
 {
     if (!be->ops->supports_op(be, op))

@@ -403,6 +403,10 @@ typedef struct mf_backend_ops {
     /* Makes room for an operation of these sizes, so that record need not allocate. Called before
      * the first record of its kind; see mf_backend_reserve. */
     mf_status (*reserve)(mf_backend *be, const mf_op *op, mf_error *error);
+    /* Or NULL: from gather to gathered, reserve may leave what takes long to gathered, which does
+     * it all at once. Nothing is recorded in between. */
+    void (*gather)(mf_backend *be);
+    mf_status (*gathered)(mf_backend *be, mf_error *error);
     void (*record)(mf_backend *be, const mf_op *op);
     mf_ticket (*mark)(mf_backend *be);
     bool (*done)(mf_backend *be, mf_ticket ticket);
@@ -460,6 +464,9 @@ uint64_t mf_backend_host_bytes(const char *device, uint64_t n_rows, uint64_t n_c
 /* The use for operands that are read from disk: MF_USE_HOST where the device's memory is the
  * process's own anyway, so that they can be read to where they stay, else MF_USE_DEVICE. */
 mf_buffer_use mf_backend_operand_use(const mf_backend *be);
+/* ops->gather and ops->gathered, where there are. */
+void mf_backend_gather(mf_backend *be);
+mf_status mf_backend_gathered(mf_backend *be, mf_error *error);
 /* ops->reserve, or MF_ERR_UNSUPPORTED for an operation that the device lacks. */
 mf_status mf_backend_reserve(mf_backend *be, const mf_op *op, mf_error *error);
 /* Waits for everything up to now. */

@@ -303,7 +303,11 @@ mf_status mf_runner_open(mf_model *model, const mf_runner_options *o, mf_runner 
     MF_TRY(mf_expert_device_copy_scales(r, error));
     MF_TRY(make_lists(r, o->n_sequences, error));
     (void)mf_plan_state(&r->h, &model->plan_options, r->layers, &page_bytes, &recurrent_bytes);
+    mf_backend_gather(r->backend);
+    mf_backend_gather(r->experts);
     MF_TRY(reserve_ops(r, o->n_sequences, error));
+    MF_TRY(mf_backend_gathered(r->backend, error));
+    MF_TRY(mf_backend_gathered(r->experts, error));
     MF_TRY(open_store(r, model->source, o, error));
     return write_rope(r, error);
 }

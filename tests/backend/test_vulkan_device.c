@@ -121,6 +121,35 @@ static void check_measure(void)
     be->ops->destroy(be);
 }
 
+/* Pipelines that several threads make. */
+static void check_gathered(void)
+{
+    static const mf_op_kind kinds[] = {MF_OP_ADD,     MF_OP_SWIGLU,      MF_OP_COPY_ROWS,
+                                       MF_OP_RMSNORM, MF_OP_SIGMOID_MUL, MF_OP_ADD};
+    const mf_backend_options options = {.device = vulkan_test_device(), .n_threads = 3};
+    float values[6] = {1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f}, got[3];
+    mf_backend *be = NULL;
+    mf_buffer buffer = {0};
+    mf_error error = {0};
+    REQUIRE_OK(mf_backend_open(&options, &be, &error), &error);
+    REQUIRE_OK(be->ops->buffer_create(be, 24, MF_USE_DEVICE, "rows", &buffer, &error), &error);
+    mf_op op = {.n_rows = 1};
+    mf_backend_gather(be);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        op.kind = kinds[i];
+        REQUIRE_OK(mf_backend_reserve(be, &op, &error), &error);
+    }
+    REQUIRE_OK(mf_backend_gathered(be, &error), &error);
+    REQUIRE_OK(mf_backend_gathered(be, &error), &error); /* with nothing to do */
+    op.u.add = (mf_add_params){.x = {buffer, 0}, .y = {buffer, 12}, .n_cols = 3};
+    be->ops->write(be, (mf_span){buffer, 0}, values, sizeof values);
+    be->ops->record(be, &op);
+    REQUIRE_OK(mf_backend_read(be, (mf_span){buffer, 0}, got, sizeof got, &error), &error);
+    for (int i = 0; i < 3; i++)
+        CHECK(got[i] == values[i] + values[3 + i]);
+    be->ops->destroy(be);
+}
+
 /* Opening and closing again and again: a driver that is loaded anew each time runs out. */
 static void check_many_times(void)
 {
@@ -162,6 +191,7 @@ int main(void)
     check_several();
     check_refused();
     check_measure();
+    check_gathered();
     check_many_times();
     check_no_driver();
     return test_result();

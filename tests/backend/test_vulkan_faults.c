@@ -183,8 +183,10 @@ static mf_status use_backend(mf_backend *be, mf_error *error)
     MF_TRY(be->ops->buffer_create(be, 2 * N_BYTES, MF_USE_DEVICE, "rows", &buffer, error));
     MF_TRY(be->ops->buffer_create(be, 9 << 20, MF_USE_DEVICE, "large", &more, error));
     MF_TRY(be->ops->buffer_create(be, 5 << 20, MF_USE_STAGING, "staging", &staging, error));
+    mf_backend_gather(be);
     MF_TRY(mf_backend_reserve(be, &add, error));
     MF_TRY(mf_backend_reserve(be, &copy, error));
+    MF_TRY(mf_backend_gathered(be, error));
     MF_TRY(be->ops->reserve_batch(be, 3, 1000, error));
     be->ops->begin_batch(be, &sequence, 1);
     MF_TRY(compute(be, buffer, error));

@@ -215,6 +215,21 @@ static mf_status reserve(mf_backend *base, const mf_op *op, mf_error *error)
     return status;
 }
 
+static void gather(mf_backend *base)
+{
+    mf_vk_backend *be = enter(base);
+    mf_vk_gather(be);
+    leave(be);
+}
+
+static mf_status gathered(mf_backend *base, mf_error *error)
+{
+    mf_vk_backend *be = enter(base);
+    mf_status status = mf_vk_gathered(be, error);
+    leave(be);
+    return status;
+}
+
 static void record(mf_backend *base, const mf_op *op)
 {
     mf_vk_backend *be = enter(base);
@@ -294,6 +309,8 @@ static const mf_backend_ops vulkan_ops = {
     .reserve_batch = reserve_batch,
     .supports_op = supports_op,
     .reserve = reserve,
+    .gather = gather,
+    .gathered = gathered,
     .record = record,
     .mark = mark,
     .done = done,
@@ -325,6 +342,7 @@ mf_status mf_vk_backend_create(const mf_backend_options *options, const mf_vk_ho
     be->base.ops = &vulkan_ops;
     be->allocator = a;
     be->promised_bytes = options->device_bytes;
+    be->n_threads = options->n_threads;
     if (pthread_mutex_init(&be->lock, NULL) != 0) {
         mf_free(&a, be, sizeof *be);
         return mf_fail(error, MF_ERR_NO_MEMORY, "no memory for a lock");

@@ -36,6 +36,7 @@
 #define MF_VK_MAX_TOUCHES 128
 #define MF_VK_MAX_CONSTANTS 12
 #define MF_VK_MAX_PIPELINES 1024 /* a power of two */
+#define MF_VK_MOST_PIPELINES 512 /* of them in use */
 #define MF_VK_PUSH_BYTES 128     /* what every device has */
 #define MF_VK_BATCHES 8
 
@@ -223,8 +224,9 @@ typedef struct mf_vk_kernel {
 } mf_vk_kernel;
 
 typedef struct mf_vk_pipeline {
-    mf_vk_kernel kernel;
-    VkPipeline handle; /* none: the place is free */
+    mf_vk_kernel kernel; /* n_constants 0: the place is free */
+    VkPipeline handle;   /* none: it waits, or could not be made, for this reason: */
+    VkResult result;
 } mf_vk_pipeline;
 
 typedef struct mf_vk_pipelines {
@@ -232,7 +234,9 @@ typedef struct mf_vk_pipelines {
     VkPipelineCache cache;
     mf_vk_pipeline places[MF_VK_MAX_PIPELINES]; /* by hash */
     uint32_t n;
-    uint64_t file_bytes; /* that the cache was opened with */
+    uint32_t waiting[MF_VK_MOST_PIPELINES], n_waiting; /* places: they are to be made */
+    bool gathers;                                      /* as gathered will */
+    uint64_t file_bytes;                               /* that the cache was opened with */
 } mf_vk_pipelines;
 
 mf_status mf_vk_pipelines_open(mf_vk_backend *be, mf_error *error);
@@ -244,6 +248,9 @@ void mf_vk_cache_close(mf_vk_backend *be);
 
 /* Makes the kernel's pipeline, if it is not there yet: from reserve. */
 mf_status mf_vk_prepare(mf_vk_backend *be, const mf_vk_kernel *kernel, mf_error *error);
+/* From gather to gathered pipelines are only noted, and then made side by side. */
+void mf_vk_gather(mf_vk_backend *be);
+mf_status mf_vk_gathered(mf_vk_backend *be, mf_error *error);
 /* Runs it: groups in x, y, z; nothing if one is 0. Its pipeline has been prepared, its bytes have
  * been touched. */
 void mf_vk_dispatch(mf_vk_backend *be, const mf_vk_kernel *kernel, const void *push,
@@ -344,6 +351,7 @@ struct mf_vk_backend {
     mf_vk_pipelines pipelines;
     mf_vk_batches batches;
     uint64_t weight_bytes;
+    uint32_t n_threads;    /* that make pipelines */
     bool is_mixed;         /* matrix units multiply the rows of operations that are long */
     char cache_path[1024]; /* of the pipelines' file; empty: none */
 };

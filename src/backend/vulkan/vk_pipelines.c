@@ -3,6 +3,8 @@
  * hash. Their layout is one for all: push constants, no descriptors. */
 #include "backend/vulkan/vk_internal.h"
 
+#include "base/threads.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -21,7 +23,7 @@ static mf_vk_pipeline *find(mf_vk_backend *be, const mf_vk_kernel *k)
     hash ^= hash >> 15;
     for (;; hash++) {
         mf_vk_pipeline *p = &be->pipelines.places[hash % MF_VK_MAX_PIPELINES];
-        if (p->handle == VK_NULL_HANDLE || same_kernel(&p->kernel, k))
+        if (p->kernel.n_constants == 0 || same_kernel(&p->kernel, k))
             return p;
     }
 }
@@ -74,32 +76,95 @@ static VkResult create(mf_vk_backend *be, const mf_vk_kernel *k, VkShaderModule 
                                                  NULL, out);
 }
 
-mf_status mf_vk_prepare(mf_vk_backend *be, const mf_vk_kernel *kernel, mf_error *error)
+static VkResult make(mf_vk_backend *be, mf_vk_pipeline *p)
 {
     const mf_vk_device *d = &be->device;
-    const mf_vk_code *code = &mf_vk_codes[kernel->shader];
-    mf_vk_pipeline *p = find(be, kernel);
+    const mf_vk_code *code = &mf_vk_codes[p->kernel.shader];
     VkShaderModule module;
-    assert(kernel->n_constants >= 1 && kernel->n_constants <= MF_VK_MAX_CONSTANTS);
-    if (p->handle != VK_NULL_HANDLE)
-        return MF_OK;
-    if (be->pipelines.n == MF_VK_MAX_PIPELINES / 2)
-        return mf_fail(error, MF_ERR_NO_MEMORY, "more than %d pipelines", MF_VK_MAX_PIPELINES / 2);
     const VkShaderModuleCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
                                            .codeSize = code->n_bytes,
                                            .pCode = code->words};
     VkResult result = d->api.CreateShaderModule(d->handle, &info, NULL, &module);
     if (result != VK_SUCCESS)
-        return mf_vk_fail(error, result, code->name);
+        return result;
     VkPipeline handle = VK_NULL_HANDLE;
-    result = create(be, kernel, module, &handle);
+    result = create(be, &p->kernel, module, &handle);
     d->api.DestroyShaderModule(d->handle, module, NULL);
-    if (result != VK_SUCCESS)
-        return mf_vk_fail(error, result, code->name);
-    p->kernel = *kernel;
-    p->handle = handle;
-    be->pipelines.n++;
+    if (result == VK_SUCCESS)
+        p->handle = handle;
+    return result;
+}
+
+static void make_waiting(void *ctx, uint32_t task, uint32_t thread)
+{
+    mf_vk_backend *be = ctx;
+    mf_vk_pipeline *p = &be->pipelines.places[be->pipelines.waiting[task]];
+    (void)thread;
+    p->result = make(be, p);
+}
+
+/* By as many threads as the engine has: a driver takes up to a second for one. */
+static mf_status make_all(mf_vk_backend *be, mf_error *error)
+{
+    const uint32_t n = be->pipelines.n_waiting;
+    const uint32_t n_threads = n < be->n_threads ? n : be->n_threads;
+    mf_thread_pool *pool = NULL;
+    if (n_threads > 1)
+        MF_TRY(mf_thread_pool_create(&be->allocator, n_threads, &pool, error));
+    for (uint32_t i = 0; i < n && pool == NULL; i++)
+        make_waiting(be, i, 0);
+    if (pool != NULL)
+        mf_thread_pool_run(pool, n, make_waiting, be);
+    mf_thread_pool_free(&pool);
     return MF_OK;
+}
+
+static mf_status make_those_waiting(mf_vk_backend *be, mf_error *error)
+{
+    mf_vk_pipelines *all = &be->pipelines;
+    mf_status status = make_all(be, error);
+    for (uint32_t i = 0; i < all->n_waiting; i++) {
+        const mf_vk_pipeline *p = &all->places[all->waiting[i]];
+        if (status == MF_OK && p->handle == VK_NULL_HANDLE)
+            status = mf_vk_fail(error, p->result, mf_vk_codes[p->kernel.shader].name);
+    }
+    all->n_waiting = 0;
+    return status;
+}
+
+static bool is_waiting(const mf_vk_pipelines *all, uint32_t place)
+{
+    for (uint32_t i = 0; i < all->n_waiting; i++)
+        if (all->waiting[i] == place)
+            return true;
+    return false;
+}
+
+mf_status mf_vk_prepare(mf_vk_backend *be, const mf_vk_kernel *kernel, mf_error *error)
+{
+    mf_vk_pipelines *all = &be->pipelines;
+    mf_vk_pipeline *p = find(be, kernel);
+    const uint32_t place = (uint32_t)(p - all->places);
+    assert(kernel->n_constants >= 1 && kernel->n_constants <= MF_VK_MAX_CONSTANTS);
+    if (p->handle != VK_NULL_HANDLE || is_waiting(all, place))
+        return MF_OK;
+    if (p->kernel.n_constants == 0 && all->n == MF_VK_MOST_PIPELINES)
+        return mf_fail(error, MF_ERR_NO_MEMORY, "more than %d pipelines", MF_VK_MOST_PIPELINES);
+    all->n += p->kernel.n_constants == 0;
+    p->kernel = *kernel;
+    all->waiting[all->n_waiting++] = place;
+    return all->gathers ? MF_OK : make_those_waiting(be, error);
+}
+
+void mf_vk_gather(mf_vk_backend *be)
+{
+    be->pipelines.gathers = true;
+}
+
+mf_status mf_vk_gathered(mf_vk_backend *be, mf_error *error)
+{
+    be->pipelines.gathers = false;
+    return make_those_waiting(be, error);
 }
 
 void mf_vk_dispatch(mf_vk_backend *be, const mf_vk_kernel *kernel, const void *push,
