@@ -68,6 +68,7 @@ const char *mf_op_name(mf_op_kind kind)
         [MF_OP_SWIGLU] = "swiglu",
         [MF_OP_ROUTE] = "route",
         [MF_OP_EXPERTS] = "experts",
+        [MF_OP_ROUTED_EXPERTS] = "routed experts",
         [MF_OP_COMBINE] = "combine",
         [MF_OP_ROPE] = "rope",
         [MF_OP_HEAD_MATMUL] = "head matmul",
@@ -75,6 +76,18 @@ const char *mf_op_name(mf_op_kind kind)
     };
     uint32_t n = sizeof names / sizeof names[0], i = (uint32_t)kind;
     return i < n && names[i] != NULL ? names[i] : "unknown";
+}
+
+mf_weight mf_routed_weight(const mf_routed_experts_params *p, const mf_weight *w, uint32_t expert,
+                           uint32_t slot)
+{
+    const mf_weight_format *format = mf_weight_format_of(&w->shape);
+    mf_weight of = *w;
+    for (uint32_t i = 0; i < format->n_arrays; i++)
+        of.arrays[i].offset += p->has_resident_scales && format->arrays[i].is_float32
+                                   ? expert * mf_weight_array_bytes(&w->shape, i)
+                                   : slot * p->slot_bytes;
+    return of;
 }
 
 mf_buffer_use mf_backend_operand_use(const mf_backend *be)

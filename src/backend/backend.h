@@ -114,6 +114,7 @@ typedef enum mf_op_kind {
     MF_OP_SWIGLU,
     MF_OP_ROUTE,
     MF_OP_EXPERTS,
+    MF_OP_ROUTED_EXPERTS,
     MF_OP_COMBINE,
     MF_OP_ROPE,
     MF_OP_HEAD_MATMUL,
@@ -274,10 +275,28 @@ typedef struct mf_experts_params {
     uint32_t n_items;
 } mf_experts_params;
 
+/* Experts by numbers that the host need not know: ids int32 [rows, k], as MF_OP_ROUTE leaves them.
+ * Row r * k + j of out is what mf_experts_params says of expert ids[r, j] and row r of x; act as
+ * there. Experts lie in slots of slot_bytes, from `slots` on: slot[e], uint32 [n_experts], is
+ * expert e's, each less than n_slots. gate, up and down are those of an expert in slot 0; in any
+ * other they lie at the same places. With resident scales, arrays of float32 that a format has are
+ * not there: they are those of expert 0, and those of the others follow. */
+typedef struct mf_routed_experts_params {
+    mf_span x, ids, slot, act, out;
+    mf_span slots;
+    uint64_t slot_bytes;
+    uint32_t n_slots, n_experts, k;
+    bool has_resident_scales;
+    mf_weight gate, up, down;
+} mf_routed_experts_params;
+
+/* Picks of one such operation, at most. */
+#define MF_MAX_ROUTED_PICKS 256
+
 /* x[r] += sigmoid(shared_gate[r]) * shared[r] + sum over j < k, in that order, of
  * weights[r, j] * experts[place[r * k + j]]. shared is overwritten. shared_gate of id 0:
  * shared counts as it is; shared of id 0: there is none. place: host array of rows of
- * experts. */
+ * experts; NULL: they lie in the order of the picks. */
 typedef struct mf_combine_params {
     mf_span x, weights, experts, shared, shared_gate;
     const uint32_t *place;
@@ -335,6 +354,7 @@ typedef struct mf_op {
         mf_swiglu_params swiglu;
         mf_route_params route;
         mf_experts_params experts;
+        mf_routed_experts_params routed;
         mf_combine_params combine;
         mf_rope_params rope;
         mf_head_matmul_params head_matmul;
@@ -355,6 +375,8 @@ typedef struct mf_backend_memory {
 
 typedef struct mf_backend_ops {
     const char *name;
+    /* What is recorded runs while the host goes on: it is better not waited for. */
+    bool runs_later;
     /* What it runs on: a CPU's kernel tier, a GPU's name. */
     const char *(*device_name)(const mf_backend *be);
     /* Whose roundings its results have: 1 to 3 are the CPU's tiers, and every other backend whose
@@ -474,6 +496,9 @@ mf_status mf_backend_finish(mf_backend *be, mf_error *error);
 /* ops->read, and waits for it. */
 mf_status mf_backend_read(mf_backend *be, mf_span src, void *dest, uint64_t n_bytes,
                           mf_error *error);
+/* gate, up or down of routed experts, of one expert that lies in this slot. */
+mf_weight mf_routed_weight(const mf_routed_experts_params *p, const mf_weight *w, uint32_t expert,
+                           uint32_t slot);
 /* "matmul", for messages; "unknown" */
 const char *mf_op_name(mf_op_kind kind);
 

@@ -256,12 +256,39 @@ static void experts(const spans *s)
     }
 }
 
+/* A matrix of all experts: its arrays in slots are among all that lies there. */
+static void resident_scales(const spans *s, const mf_weight *w)
+{
+    const mf_routed_experts_params *p = &s->op->u.routed;
+    const mf_weight_format *format = mf_weight_format_of(&w->shape);
+    for (uint32_t i = 0; i < format->n_arrays && p->has_resident_scales; i++)
+        if (format->arrays[i].is_float32)
+            touch(s, w->arrays[i], p->n_experts * mf_weight_array_bytes(&w->shape, i), MF_READS);
+}
+
+static void routed_experts(const spans *s)
+{
+    const mf_routed_experts_params *p = &s->op->u.routed;
+    rows(s, p->x, p->gate.shape.n_cols, MF_READS);
+    rows(s, p->ids, p->k, MF_READS);
+    floats(s, p->slot, p->n_experts, MF_READS);
+    touch(s, p->slots, p->n_slots * p->slot_bytes, MF_READS);
+    resident_scales(s, &p->gate);
+    resident_scales(s, &p->up);
+    resident_scales(s, &p->down);
+    rows(s, p->act, (uint64_t)p->k * 2 * p->gate.shape.n_rows, MF_LOSES);
+    rows(s, p->out, (uint64_t)p->k * p->down.shape.n_rows, MF_WRITES);
+}
+
 static void combine(const spans *s)
 {
     const mf_combine_params *p = &s->op->u.combine;
     rows(s, p->x, p->n_cols, MF_READS | MF_WRITES);
     rows(s, p->weights, p->k, MF_READS);
-    named_rows(s, p->experts, p->place, (uint64_t)s->op->n_rows * p->k, p->n_cols);
+    if (p->place != NULL)
+        named_rows(s, p->experts, p->place, (uint64_t)s->op->n_rows * p->k, p->n_cols);
+    else
+        rows(s, p->experts, (uint64_t)p->k * p->n_cols, MF_READS);
     rows(s, p->shared, p->n_cols, MF_READS | MF_LOSES);
     if (p->shared.buffer.id != 0)
         rows(s, p->shared_gate, 1, MF_READS);
@@ -312,6 +339,7 @@ void mf_op_spans(const mf_op *op, const mf_sequence *sequences, uint32_t n_seque
         [MF_OP_SWIGLU] = swiglu,
         [MF_OP_ROUTE] = route,
         [MF_OP_EXPERTS] = experts,
+        [MF_OP_ROUTED_EXPERTS] = routed_experts,
         [MF_OP_COMBINE] = combine,
         [MF_OP_ROPE] = rope,
         [MF_OP_HEAD_MATMUL] = head_matmul,

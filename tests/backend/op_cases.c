@@ -3,6 +3,8 @@
  * rows, sums that cross every block of the kernels. */
 #include "op_cases.h"
 
+#include <string.h>
+
 #include <math.h>
 
 #define EPS 1e-6f
@@ -365,7 +367,73 @@ static void build_experts(scene *s, const uint32_t *p)
     s->op.u.experts.out = scene_output(s, (size_t)s->op.n_rows * p[2]);
 }
 
-/* p: rows, columns, k, 1 without a gate or 2 without a shared expert */
+/* n different numbers below `most`, in any order, into s->list. */
+static void build_numbers(scene *s, uint32_t most)
+{
+    for (uint32_t i = 0; i < most; i++)
+        s->list[i] = i;
+    for (uint32_t i = most; i > 1; i--) {
+        uint32_t j = scene_random(s, i), swap = s->list[j];
+        s->list[j] = s->list[i - 1];
+        s->list[i - 1] = swap;
+    }
+}
+
+/* The arrays of each at the same places; one slot more than experts. */
+static void build_slots(scene *s, mf_routed_experts_params *r, const uint32_t *p)
+{
+    const size_t from = s->n_bytes;
+    r->n_slots = r->n_experts + 1;
+    for (uint32_t i = 0; i < r->n_slots; i++) {
+        const mf_weight gate = scene_weight(s, p[5], p[4], p[3]);
+        const mf_weight up = scene_weight(s, p[5], p[4], p[3]);
+        const mf_weight down = scene_weight(s, p[6], p[3], p[4]);
+        r->gate = i == 0 ? gate : r->gate;
+        r->up = i == 0 ? up : r->up;
+        r->down = i == 0 ? down : r->down;
+    }
+    r->slots = (mf_span){s->buffer, from};
+    r->slot_bytes = (s->n_bytes - from) / r->n_slots;
+    r->slot = scene_input(s, r->n_experts, 0.0f);
+    build_numbers(s, r->n_slots);
+    memcpy(scene_at(s, r->slot), s->list, r->n_experts * sizeof *s->list);
+}
+
+static void build_resident_scales(scene *s, mf_weight *w, uint32_t n_experts)
+{
+    for (uint32_t i = 0; i < mf_weight_format_of(&w->shape)->n_arrays; i++)
+        if (mf_weight_format_of(&w->shape)->arrays[i].is_float32)
+            w->arrays[i] =
+                scene_input(s, n_experts * (mf_weight_array_bytes(&w->shape, i) / 4), 0.5f);
+}
+
+/* p: rows, experts, k, columns, hidden, kind of gate and up, kind of down, resident scales */
+static void build_routed(scene *s, const uint32_t *p)
+{
+    s->op = (mf_op){.kind = MF_OP_ROUTED_EXPERTS, .n_rows = p[0]};
+    mf_routed_experts_params *r = &s->op.u.routed;
+    r->n_experts = p[1];
+    r->k = p[2];
+    r->x = scene_input(s, (size_t)p[0] * p[3], 2.0f);
+    build_slots(s, r, p);
+    r->has_resident_scales = p[7] != 0;
+    if (r->has_resident_scales) {
+        build_resident_scales(s, &r->gate, p[1]);
+        build_resident_scales(s, &r->up, p[1]);
+        build_resident_scales(s, &r->down, p[1]);
+    }
+    r->ids = scene_input(s, p[0] * p[2], 0.0f);
+    for (uint32_t row = 0; row < p[0]; row++) {
+        build_numbers(s, p[1]);
+        memcpy((uint32_t *)scene_at(s, r->ids) + row * p[2], s->list, p[2] * sizeof *s->list);
+    }
+    const size_t n_picks = (size_t)p[0] * p[2];
+    r->act = scene_output(s, n_picks * 2 * p[4]);
+    scene_scratch(s, r->act, n_picks * 2 * p[4]);
+    r->out = scene_output(s, n_picks * p[3]);
+}
+
+/* p: rows, columns, k, 1 without a gate or 2 without a shared expert, in the order of picks */
 static void build_combine(scene *s, const uint32_t *p)
 {
     uint32_t n_places = p[0] * p[2];
@@ -380,14 +448,8 @@ static void build_combine(scene *s, const uint32_t *p)
         s->op.u.combine.shared_gate.buffer.id = 0;
     if (p[3] == 2)
         s->op.u.combine.shared.buffer.id = 0;
-    for (uint32_t i = 0; i < n_places; i++)
-        s->list[i] = i;
-    for (uint32_t i = n_places; i > 1; i--) {
-        uint32_t j = scene_random(s, i), swap = s->list[j];
-        s->list[j] = s->list[i - 1];
-        s->list[i - 1] = swap;
-    }
-    s->op.u.combine.place = s->list;
+    build_numbers(s, n_places);
+    s->op.u.combine.place = p[4] != 0 ? NULL : s->list;
     s->op.u.combine.n_cols = p[1];
     s->op.u.combine.k = p[2];
 }
@@ -540,11 +602,21 @@ const op_case op_cases[] = {
     {"experts q8_0 nvfp4", build_experts, {7, 4, 64, 96, Q8_0, NVFP4, 0}},
     {"experts nvfp4, many", build_experts, {70, 9, 64, 32, NVFP4, Q8_0, 1}},
     {"experts fp8, many", build_experts, {70, 9, 64, 96, FP8, FP8, 1}},
+    {"routed f32, one", build_routed, {1, 1, 1, 37, 29, F32, F32, 0}},
+    {"routed bf16 f16", build_routed, {1, 9, 4, 45, 70, BF16, F16, 0}},
+    {"routed q4", build_routed, {1, 8, 8, 64, 96, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), 0}},
+    {"routed q4 q8, many", build_routed, {33, 5, 3, 64, 32, Q(4, 32, MF_F16), Q(8, 32, MF_F16), 0}},
+    {"routed q2 q3", build_routed, {8, 5, 2, 128, 192, Q(2, 64, MF_BF16), Q(3, 64, MF_BF16), 0}},
+    {"routed fp8", build_routed, {3, 6, 4, 140, 200, FP8, FP8, 0}},
+    {"routed fp8, scales apart", build_routed, {5, 6, 4, 140, 200, FP8, FP8, 1}},
+    {"routed q8_0 nvfp4", build_routed, {7, 7, 4, 64, 96, Q8_0, NVFP4, 0}},
+    {"routed nvfp4, scales apart", build_routed, {9, 4, 2, 96, 64, NVFP4, NVFP4, 1}},
     {"combine 1x3 of 1", build_combine, {1, 3, 1}},
     {"combine 7x77 of 3", build_combine, {7, 77, 3}},
     {"combine 70x133 of 8", build_combine, {70, 133, 8}},
     {"combine 7x77 of 3, no gate", build_combine, {7, 77, 3, 1}},
     {"combine 70x133 of 6, no shared", build_combine, {70, 133, 6, 2}},
+    {"combine 7x77 of 3, by pick", build_combine, {7, 77, 3, 0, 1}},
 };
 const size_t n_op_cases = sizeof op_cases / sizeof op_cases[0];
 

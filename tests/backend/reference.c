@@ -384,32 +384,68 @@ static void ref_expert_hidden(const scene *s, const mf_expert_item *item, const 
     free(row);
 }
 
+/* Row `row` of out, of the x given. */
+static void ref_expert_row(scene *s, const mf_expert_item *item, const float *x, mf_span out,
+                           size_t row)
+{
+    uint32_t n = item->down.shape.n_rows, n_hidden = item->down.shape.n_cols;
+    double *hidden = new_doubles(n_hidden), *slack = new_doubles(n_hidden);
+    double *weights = new_doubles(n_hidden);
+    ref_expert_hidden(s, item, x, hidden, slack);
+    for (uint32_t o = 0; o < n; o++) {
+        double sum = 0.0, magnitude = 0.0, carried = 0.0;
+        reference_weight_row(s, &item->down, o, weights, NULL);
+        for (uint32_t i = 0; i < n_hidden; i++) {
+            sum += weights[i] * hidden[i];
+            magnitude += fabs(weights[i] * hidden[i]);
+            carried += fabs(weights[i]) * slack[i];
+        }
+        scene_expect(s, out, row * n + o, sum, carried + sum_slack(n_hidden, magnitude));
+    }
+    free(hidden);
+    free(slack);
+    free(weights);
+}
+
 static void ref_experts(scene *s)
 {
-    for (uint32_t j = 0; j < s->op.u.experts.n_items; j++) {
+    const mf_experts_params *p = &s->op.u.experts;
+    for (uint32_t j = 0; j < p->n_items; j++) {
         const mf_expert_item *item = &s->items[j];
-        uint32_t n = item->down.shape.n_rows, n_hidden = item->down.shape.n_cols;
-        double *hidden = new_doubles(n_hidden), *slack = new_doubles(n_hidden);
-        double *row = new_doubles(n_hidden);
-        for (uint32_t r = 0; r < item->n_rows; r++) {
-            const float *x =
-                floats(s, s->op.u.experts.x) + (size_t)item->x_rows[r] * item->gate.shape.n_cols;
-            ref_expert_hidden(s, item, x, hidden, slack);
-            for (uint32_t o = 0; o < n; o++) {
-                double sum = 0.0, magnitude = 0.0, carried = 0.0;
-                reference_weight_row(s, &item->down, o, row, NULL);
-                for (uint32_t i = 0; i < n_hidden; i++) {
-                    sum += row[i] * hidden[i];
-                    magnitude += fabs(row[i] * hidden[i]);
-                    carried += fabs(row[i]) * slack[i];
-                }
-                scene_expect(s, s->op.u.experts.out, (size_t)(item->out_row + r) * n + o, sum,
-                             carried + sum_slack(n_hidden, magnitude));
-            }
-        }
-        free(hidden);
-        free(slack);
-        free(row);
+        for (uint32_t r = 0; r < item->n_rows; r++)
+            ref_expert_row(s, item,
+                           floats(s, p->x) + (size_t)item->x_rows[r] * item->gate.shape.n_cols,
+                           p->out, item->out_row + r);
+    }
+}
+
+/* A matrix of expert e. */
+static mf_weight ref_routed_weight(const scene *s, const mf_weight *w, uint32_t e)
+{
+    const mf_routed_experts_params *p = &s->op.u.routed;
+    uint32_t slot;
+    memcpy(&slot, (unsigned char *)scene_at(s, p->slot) + (size_t)4 * e, sizeof slot);
+    mf_weight of = *w;
+    for (uint32_t i = 0; i < mf_weight_format_of(&w->shape)->n_arrays; i++) {
+        const bool is_apart = w->arrays[i].offset < p->slots.offset ||
+                              w->arrays[i].offset >= p->slots.offset + p->n_slots * p->slot_bytes;
+        of.arrays[i].offset +=
+            is_apart ? e * mf_weight_array_bytes(&w->shape, i) : slot * p->slot_bytes;
+    }
+    return of;
+}
+
+static void ref_routed(scene *s)
+{
+    const mf_routed_experts_params *p = &s->op.u.routed;
+    const int32_t *ids = scene_at(s, p->ids);
+    for (uint32_t i = 0; i < s->op.n_rows * p->k; i++) {
+        const uint32_t e = (uint32_t)ids[i];
+        const mf_expert_item item = {.gate = ref_routed_weight(s, &p->gate, e),
+                                     .up = ref_routed_weight(s, &p->up, e),
+                                     .down = ref_routed_weight(s, &p->down, e)};
+        ref_expert_row(s, &item, floats(s, p->x) + (size_t)(i / p->k) * p->gate.shape.n_cols,
+                       p->out, i);
     }
 }
 
@@ -428,7 +464,9 @@ static void ref_combine(scene *s)
             double size = fabs(x) + fabs(sum);
             for (uint32_t j = 0; j < k; j++) {
                 double term = floats(s, s->op.u.combine.weights)[(size_t)r * k + j];
-                term *= experts[(size_t)s->op.u.combine.place[(size_t)r * k + j] * n + i];
+                const size_t pick = (size_t)r * k + j;
+                const uint32_t *place = s->op.u.combine.place;
+                term *= experts[(place != NULL ? place[pick] : pick) * n + i];
                 sum += term;
                 size += fabs(term);
             }
@@ -454,6 +492,7 @@ void scene_reference(scene *s)
         [MF_OP_SWIGLU] = ref_elementwise,
         [MF_OP_ROUTE] = reference_route,
         [MF_OP_EXPERTS] = ref_experts,
+        [MF_OP_ROUTED_EXPERTS] = ref_routed,
         [MF_OP_COMBINE] = ref_combine,
         [MF_OP_ROPE] = reference_rope,
         [MF_OP_HEAD_MATMUL] = reference_head_matmul,

@@ -292,7 +292,16 @@ static void skip_rows_of_experts(mf_op *op, uint32_t first)
         skip(&op->u.combine.weights, first, op->u.combine.k);
         skip(&op->u.combine.shared, first, op->u.combine.n_cols);
         skip(&op->u.combine.shared_gate, first, 1);
-        op->u.combine.place += first * op->u.combine.k;
+        if (op->u.combine.place != NULL)
+            op->u.combine.place += first * op->u.combine.k;
+        else
+            skip(&op->u.combine.experts, first, op->u.combine.k * op->u.combine.n_cols);
+        break;
+    case MF_OP_ROUTED_EXPERTS:
+        skip(&op->u.routed.x, first, op->u.routed.gate.shape.n_cols);
+        skip(&op->u.routed.ids, first, op->u.routed.k);
+        skip(&op->u.routed.act, first, op->u.routed.k * 2 * op->u.routed.gate.shape.n_rows);
+        skip(&op->u.routed.out, first, op->u.routed.k * op->u.routed.down.shape.n_rows);
         break;
     case MF_OP_HEAD_MATMUL:
         skip(&op->u.head_matmul.x, first, op->u.head_matmul.x_row);

@@ -423,6 +423,7 @@ void strict_backend_stats(mf_backend *base, strict_stats *out)
 
 static const mf_backend_ops strict_ops = {
     .name = "strict",
+    .runs_later = true,
     .device_name = device_name,
     .rounding = rounding,
     .memories = memories,

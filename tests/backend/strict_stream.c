@@ -115,7 +115,7 @@ static void keep_arrays(strict_entry *e)
     } else if (op->kind == MF_OP_COPY_ROWS) {
         op->u.copy_rows.rows =
             strict_entry_keep(e, op->u.copy_rows.rows, op->n_rows * sizeof(uint32_t));
-    } else if (op->kind == MF_OP_COMBINE) {
+    } else if (op->kind == MF_OP_COMBINE && op->u.combine.place != NULL) {
         op->u.combine.place = strict_entry_keep(
             e, op->u.combine.place, (size_t)op->n_rows * op->u.combine.k * sizeof(uint32_t));
     } else if (op->kind == MF_OP_EXPERTS) {

@@ -150,41 +150,59 @@ static size_t max_size(size_t a, size_t b)
 }
 
 /* What an operation needs: scratch a thread, gathered rows and prepared tokens for all. */
-static void sizes_of(const mf_cpu_backend *be, const mf_op *op, size_t *scratch, size_t *gather,
-                     size_t *prepared)
+typedef struct op_sizes {
+    size_t scratch, gather, prepared;
+} op_sizes;
+
+static op_sizes matrix_sizes(const mf_cpu_backend *be, const mf_weight *w, uint32_t n_rows)
 {
-    *scratch = *gather = *prepared = 0;
+    return (op_sizes){.scratch = matmul_scratch(be, w, n_rows),
+                      .prepared = prepared_bytes(be, w, n_rows)};
+}
+
+static op_sizes larger(op_sizes a, op_sizes b)
+{
+    return (op_sizes){max_size(a.scratch, b.scratch), max_size(a.gather, b.gather),
+                      max_size(a.prepared, b.prepared)};
+}
+
+static op_sizes expert_sizes(const mf_cpu_backend *be, const mf_expert_item *item, uint32_t n_rows)
+{
+    const op_sizes rows = {.gather = (size_t)n_rows * item->gate.shape.n_cols * sizeof(float)};
+    const op_sizes in =
+        larger(matrix_sizes(be, &item->gate, n_rows), matrix_sizes(be, &item->up, n_rows));
+    return larger(larger(in, rows), matrix_sizes(be, &item->down, n_rows));
+}
+
+static op_sizes sizes_of(const mf_cpu_backend *be, const mf_op *op)
+{
+    op_sizes s = {0};
     if (op->kind == MF_OP_MATMUL) {
-        for (uint32_t j = 0; j < op->u.matmul.n; j++) {
-            const mf_weight *w = &op->u.matmul.weight[j];
-            *scratch = max_size(*scratch, matmul_scratch(be, w, op->n_rows));
-            *prepared = max_size(*prepared, prepared_bytes(be, w, op->n_rows));
-        }
+        for (uint32_t j = 0; j < op->u.matmul.n; j++)
+            s = larger(s, matrix_sizes(be, &op->u.matmul.weight[j], op->n_rows));
     } else if (op->kind == MF_OP_EXPERTS) {
-        const mf_expert_item *item = &op->u.experts.items[0];
-        *scratch = max_size(matmul_scratch(be, &item->gate, op->n_rows),
-                            matmul_scratch(be, &item->down, op->n_rows));
-        *scratch = max_size(*scratch, matmul_scratch(be, &item->up, op->n_rows));
-        *gather = (size_t)op->n_rows * item->gate.shape.n_cols * sizeof(float);
-        *prepared = max_size(prepared_bytes(be, &item->gate, op->n_rows),
-                             prepared_bytes(be, &item->down, op->n_rows));
-        *prepared = max_size(*prepared, prepared_bytes(be, &item->up, op->n_rows));
+        s = expert_sizes(be, &op->u.experts.items[0], op->n_rows);
+    } else if (op->kind == MF_OP_ROUTED_EXPERTS) {
+        const mf_routed_experts_params *p = &op->u.routed;
+        const mf_expert_item item = {.gate = p->gate, .up = p->up, .down = p->down};
+        s = expert_sizes(be, &item, MF_CPU_ROUTED_ITEMS);
     } else if (op->kind == MF_OP_ROUTE) {
-        *scratch = op->u.route.n_experts * sizeof(float);
+        s.scratch = op->u.route.n_experts * sizeof(float);
     } else if (op->kind == MF_OP_HEAD_MATMUL) {
         const mf_head_weight *w = &op->u.head_matmul.w;
-        *scratch = w->transposed
-                       ? (size_t)MF_CPU_TRANSPOSED_ROWS * w->weight.shape.n_cols * sizeof(float)
-                       : matmul_scratch(be, &w->weight, op->n_rows);
+        s.scratch = w->transposed
+                        ? (size_t)MF_CPU_TRANSPOSED_ROWS * w->weight.shape.n_cols * sizeof(float)
+                        : matmul_scratch(be, &w->weight, op->n_rows);
     } else if (op->kind == MF_OP_ATTENTION) {
         if (op->u.attention.cache_type != MF_F32)
-            *scratch = (size_t)2 * MF_ATTENTION_TILE * sizeof(float) * op->u.attention.head_dim;
+            s.scratch = (size_t)2 * MF_ATTENTION_TILE * sizeof(float) * op->u.attention.head_dim;
     } else if (op->kind == MF_OP_LATENT_ATTENTION) {
-        *scratch = (size_t)MF_LATENT_TILE * sizeof(float) *
-                   (op->u.latent_attention.n_latent + op->u.latent_attention.n_rot);
+        s.scratch = (size_t)MF_LATENT_TILE * sizeof(float) *
+                    (op->u.latent_attention.n_latent + op->u.latent_attention.n_rot);
     } else if (op->kind == MF_OP_GATED_DELTA) {
-        *gather = (size_t)op->n_rows * op->u.gated_delta.n_v_heads * 2 * sizeof(float);
+        s.gather = (size_t)op->n_rows * op->u.gated_delta.n_v_heads * 2 * sizeof(float);
     }
+    return s;
 }
 
 /* *ptr gets at least n_bytes; what it held is lost. */
@@ -205,9 +223,8 @@ static mf_status grow(const mf_cpu_backend *be, void **ptr, size_t *held, size_t
 static mf_status reserve(mf_backend *base, const mf_op *op, mf_error *error)
 {
     mf_cpu_backend *be = (mf_cpu_backend *)base;
-    size_t scratch, gather, prepared;
-    sizes_of(be, op, &scratch, &gather, &prepared);
-    scratch = (size_t)mf_round_up(scratch, SCRATCH_ALIGN);
+    const op_sizes sizes = sizes_of(be, op);
+    const size_t scratch = (size_t)mf_round_up(sizes.scratch, SCRATCH_ALIGN);
     if (scratch > be->scratch_bytes) {
         mf_free(&be->allocator, be->scratch_memory, be->scratch_memory_bytes);
         be->scratch_memory_bytes = be->scratch_bytes = 0;
@@ -221,10 +238,10 @@ static mf_status reserve(mf_backend *base, const mf_op *op, mf_error *error)
         be->scratch = be->scratch_memory + (-(uintptr_t)be->scratch_memory & (SCRATCH_ALIGN - 1));
     }
     void *rows = be->gather, *tokens = be->prepared;
-    mf_status status = grow(be, &rows, &be->gather_bytes, gather, "gathered rows", error);
+    mf_status status = grow(be, &rows, &be->gather_bytes, sizes.gather, "gathered rows", error);
     be->gather = rows;
     if (status == MF_OK)
-        status = grow(be, &tokens, &be->prepared_bytes, prepared, "prepared tokens", error);
+        status = grow(be, &tokens, &be->prepared_bytes, sizes.prepared, "prepared tokens", error);
     be->prepared = tokens;
     return status;
 }
@@ -286,6 +303,7 @@ static void record(mf_backend *base, const mf_op *op)
         [MF_OP_SWIGLU] = mf_cpu_swiglu,
         [MF_OP_ROUTE] = mf_cpu_route,
         [MF_OP_EXPERTS] = mf_cpu_experts,
+        [MF_OP_ROUTED_EXPERTS] = mf_cpu_routed_experts,
         [MF_OP_COMBINE] = mf_cpu_combine,
         [MF_OP_ROPE] = mf_cpu_rope,
         [MF_OP_HEAD_MATMUL] = mf_cpu_head_matmul,

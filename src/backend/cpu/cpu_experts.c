@@ -132,3 +132,32 @@ void mf_cpu_experts(mf_cpu_backend *be, const mf_op *op)
         mf_cpu_products(be, set.down, set.n);
     }
 }
+
+/* The ids are here when this is recorded: each pick is an item of its own. */
+void mf_cpu_routed_experts(mf_cpu_backend *be, const mf_op *op)
+{
+    const mf_routed_experts_params *p = &op->u.routed;
+    const int32_t *ids = (const int32_t *)(const void *)mf_cpu_bytes(be, p->ids);
+    const uint32_t *slot = (const uint32_t *)(const void *)mf_cpu_bytes(be, p->slot);
+    const uint32_t n_picks = op->n_rows * p->k;
+    uint32_t row[MF_CPU_ROUTED_ITEMS];
+    mf_expert_item items[MF_CPU_ROUTED_ITEMS];
+    mf_op some = {.kind = MF_OP_EXPERTS,
+                  .u.experts = {.x = p->x, .act = p->act, .out = p->out, .items = items}};
+    for (uint32_t first = 0; first < n_picks; first += MF_CPU_ROUTED_ITEMS) {
+        const uint32_t left = n_picks - first,
+                       n = left < MF_CPU_ROUTED_ITEMS ? left : MF_CPU_ROUTED_ITEMS;
+        for (uint32_t i = 0; i < n; i++) {
+            const uint32_t expert = (uint32_t)ids[first + i], at = slot[expert];
+            row[i] = (first + i) / p->k;
+            items[i] = (mf_expert_item){.gate = mf_routed_weight(p, &p->gate, expert, at),
+                                        .up = mf_routed_weight(p, &p->up, expert, at),
+                                        .down = mf_routed_weight(p, &p->down, expert, at),
+                                        .x_rows = &row[i],
+                                        .n_rows = 1,
+                                        .out_row = first + i};
+        }
+        some.n_rows = some.u.experts.n_items = n;
+        mf_cpu_experts(be, &some);
+    }
+}

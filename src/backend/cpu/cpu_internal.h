@@ -70,6 +70,7 @@ void mf_cpu_conv1d_silu(mf_cpu_backend *be, const mf_op *op);
 void mf_cpu_gated_delta(mf_cpu_backend *be, const mf_op *op);
 void mf_cpu_route(mf_cpu_backend *be, const mf_op *op);
 void mf_cpu_experts(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_routed_experts(mf_cpu_backend *be, const mf_op *op);
 void mf_cpu_combine(mf_cpu_backend *be, const mf_op *op);
 void mf_cpu_rope(mf_cpu_backend *be, const mf_op *op);
 void mf_cpu_head_matmul(mf_cpu_backend *be, const mf_op *op);
@@ -104,6 +105,9 @@ typedef struct mf_cpu_cache {
 
 /* Copies the operation's rows, from x on, into the caches of the sequences that they belong to. */
 void mf_cpu_append(mf_cpu_backend *be, const mf_op *op, mf_span x, const mf_cpu_cache *cache);
+
+/* Picks of routed experts that are multiplied together. */
+#define MF_CPU_ROUTED_ITEMS 32u
 
 /* Rows that a transposed product expands at a time: what stays in the first cache. */
 #define MF_CPU_TRANSPOSED_ROWS 8u

@@ -147,7 +147,8 @@ static void combine_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
     uint32_t n = op->u.combine.n_cols, k = op->u.combine.k;
     const float *weights = mf_cpu_floats(be, op->u.combine.weights) + (size_t)row * k;
     const float *experts = mf_cpu_floats(be, op->u.combine.experts);
-    const uint32_t *place = op->u.combine.place + (size_t)row * k;
+    const size_t first = (size_t)row * k;
+    const uint32_t *place = op->u.combine.place;
     float *x = mf_cpu_floats(be, op->u.combine.x) + (size_t)row * n;
     float *sum = x;
     if (op->u.combine.shared.buffer.id != 0) {
@@ -155,8 +156,10 @@ static void combine_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
         if (op->u.combine.shared_gate.buffer.id != 0)
             scale_by_sigmoid(be, sum, mf_cpu_floats(be, op->u.combine.shared_gate)[row], n);
     }
-    for (uint32_t j = 0; j < k; j++)
-        be->kernels->axpy(sum, experts + (size_t)place[j] * n, weights[j], n);
+    for (uint32_t j = 0; j < k; j++) {
+        const size_t from = place != NULL ? place[first + j] : first + j;
+        be->kernels->axpy(sum, experts + from * n, weights[j], n);
+    }
     if (sum != x)
         be->kernels->add(x, sum, n, x);
 }
