@@ -3,9 +3,8 @@
  * rows, sums that cross every block of the kernels. */
 #include "op_cases.h"
 
-#include <string.h>
-
 #include <math.h>
+#include <string.h>
 
 #define EPS 1e-6f
 

@@ -292,6 +292,7 @@ static void destroy(mf_backend *base)
 
 static const mf_backend_ops vulkan_ops = {
     .name = "vulkan",
+    .runs_later = true,
     .device_name = device_name,
     .rounding = rounding,
     .memories = memories,

@@ -330,7 +330,7 @@ extern const mf_vk_op mf_vk_op_embed, mf_vk_op_copy_rows, mf_vk_op_rmsnorm, mf_v
 extern const mf_vk_op mf_vk_op_head_norm_rope, mf_vk_op_attention, mf_vk_op_latent_attention,
     mf_vk_op_conv1d_silu, mf_vk_op_gated_delta;
 extern const mf_vk_op mf_vk_op_matmul, mf_vk_op_head_matmul, mf_vk_op_route, mf_vk_op_experts,
-    mf_vk_op_combine;
+    mf_vk_op_routed_experts, mf_vk_op_combine;
 
 /* ------------------------------------------------------------------------------- the backend -- */
 

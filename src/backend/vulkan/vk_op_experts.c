@@ -132,8 +132,14 @@ static void record_products(mf_vk_backend *be, expert_jobs *jobs, uint32_t n, ui
     const mf_experts_params *p = &jobs->op->u.experts;
     const mf_expert_item *items = jobs->items;
     const bool is_half = jobs->in != NULL;
-    const mf_vk_product in = {&items->gate.shape, true, n, in_job, jobs, is_half};
-    const mf_vk_product out = {&items->down.shape, false, n, out_job, jobs, is_half};
+    const mf_vk_product in = {.shape = &items->gate.shape,
+                              .is_pair = true,
+                              .n_jobs = n,
+                              .job = in_job,
+                              .ctx = jobs,
+                              .is_half = is_half};
+    const mf_vk_product out = {
+        .shape = &items->down.shape, .n_jobs = n, .job = out_job, .ctx = jobs, .is_half = is_half};
     const uint32_t n_cols = items->gate.shape.n_cols, hidden = items->down.shape.n_cols;
     if (is_half) {
         mf_vk_halves_fill(be, jobs->in, mf_vk_address(be, p->x), n_cols, jobs->rows,
@@ -197,6 +203,101 @@ static void experts_record(mf_vk_backend *be, const mf_op *op)
 }
 
 const mf_vk_op mf_vk_op_experts = {experts_supports, experts_reserve, experts_record};
+
+/* --------------------------------------------------------------------------------- routed -- */
+
+static bool routed_supports(const mf_vk_backend *be, const mf_op *op)
+{
+    const mf_routed_experts_params *p = &op->u.routed;
+    (void)be;
+    return mf_vk_same_form(&p->gate.shape, &p->up.shape) &&
+           mf_vk_product_supports(&p->gate.shape) && mf_vk_product_supports(&p->down.shape);
+}
+
+static mf_status routed_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
+{
+    const mf_routed_experts_params *p = &op->u.routed;
+    const uint32_t n = op->n_rows * p->k;
+    MF_TRY(mf_vk_routed_reserve(be, &p->gate.shape, true, n, error));
+    MF_TRY(mf_vk_routed_reserve(be, &p->down.shape, false, n, error));
+    return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, 2 * mf_vk_product_bytes(1), error);
+}
+
+/* One job of all picks. */
+typedef struct routed_job {
+    const mf_vk_backend *be;
+    const mf_routed_experts_params *p;
+} routed_job;
+
+static void routed_in(void *ctx, uint32_t i, mf_vk_job *out)
+{
+    const routed_job *job = ctx;
+    const mf_routed_experts_params *p = job->p;
+    (void)i;
+    out->weight = mf_vk_weight_at(job->be, &p->gate);
+    out->up = mf_vk_weight_at(job->be, &p->up);
+    out->x = mf_vk_address(job->be, p->x);
+    out->y = mf_vk_address(job->be, p->act);
+    out->n_tokens = 1;
+    out->n_rows = p->gate.shape.n_rows;
+    out->x_stride = p->gate.shape.n_cols;
+    out->y_stride = 2 * out->n_rows;
+}
+
+static void routed_out(void *ctx, uint32_t i, mf_vk_job *out)
+{
+    const routed_job *job = ctx;
+    const mf_routed_experts_params *p = job->p;
+    (void)i;
+    out->weight = mf_vk_weight_at(job->be, &p->down);
+    out->x = mf_vk_address(job->be, p->act);
+    out->y = mf_vk_address(job->be, p->out);
+    out->n_tokens = 1;
+    out->n_rows = out->y_stride = p->down.shape.n_rows;
+    out->x_stride = 2 * p->down.shape.n_cols;
+}
+
+static mf_vk_routing routing_of(const mf_vk_backend *be, const mf_routed_experts_params *p,
+                                const mf_weight *w, uint32_t per_row)
+{
+    const mf_weight_format *format = mf_weight_format_of(&w->shape);
+    uint32_t stride[MF_MAX_WEIGHT_ARRAYS] = {0};
+    for (uint32_t i = 0; i < format->n_arrays; i++)
+        if (p->has_resident_scales && format->arrays[i].is_float32)
+            stride[i] = (uint32_t)mf_weight_array_bytes(&w->shape, i);
+    return (mf_vk_routing){.ids = mf_vk_address(be, p->ids),
+                           .slot = mf_vk_address(be, p->slot),
+                           .slot_bytes = p->slot_bytes,
+                           .scales_stride = stride[1],
+                           .biases_stride = stride[2],
+                           .per_row = per_row};
+}
+
+static void routed_record(mf_vk_backend *be, const mf_op *op)
+{
+    const mf_routed_experts_params *p = &op->u.routed;
+    const uint32_t n_picks = op->n_rows * p->k;
+    routed_job job = {be, p};
+    const mf_vk_routing in = routing_of(be, p, &p->gate, p->k);
+    const mf_vk_routing out = routing_of(be, p, &p->down, 1);
+    mf_vk_product product = {.shape = &p->gate.shape,
+                             .is_pair = true,
+                             .job = routed_in,
+                             .ctx = &job,
+                             .routing = &in,
+                             .n_picks = n_picks};
+    mf_vk_product_record(be, &product);
+    mf_vk_step(be);
+    product.shape = &p->down.shape;
+    product.is_pair = false;
+    product.job = routed_out;
+    product.routing = &out;
+    mf_vk_product_record(be, &product);
+    be->weight_bytes += n_picks * (mf_weight_bytes(&p->gate.shape) + mf_weight_bytes(&p->up.shape) +
+                                   mf_weight_bytes(&p->down.shape));
+}
+
+const mf_vk_op mf_vk_op_routed_experts = {routed_supports, routed_reserve, routed_record};
 
 /* ---------------------------------------------------------------------------------- route -- */
 
@@ -278,7 +379,7 @@ static void combine_record(mf_vk_backend *be, const mf_op *op)
               mf_vk_address(be, p->experts),
               mf_vk_address(be, p->shared),
               mf_vk_address(be, p->shared_gate),
-              mf_vk_array(be, p->place, n_places * sizeof *p->place),
+              p->place != NULL ? mf_vk_array(be, p->place, n_places * sizeof *p->place) : 0,
               p->n_cols,
               p->k};
     mf_vk_dispatch(be, &kernel, &push, sizeof push,

@@ -23,6 +23,7 @@ static const mf_vk_op *const ops[] = {
     [MF_OP_HEAD_MATMUL] = &mf_vk_op_head_matmul,
     [MF_OP_ROUTE] = &mf_vk_op_route,
     [MF_OP_EXPERTS] = &mf_vk_op_experts,
+    [MF_OP_ROUTED_EXPERTS] = &mf_vk_op_routed_experts,
     [MF_OP_COMBINE] = &mf_vk_op_combine,
 };
 

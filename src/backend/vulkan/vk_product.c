@@ -175,6 +175,46 @@ static uint32_t bunch_of(const mf_vk_product *p, const mf_vk_job *job)
     return 2 * class_in(p, job->n_tokens) + (has_wide(p->shape) && is_aligned(p->shape, job));
 }
 
+static mf_vk_kernel routed_kernel(const mf_vk_backend *be, const mf_weight_shape *shape,
+                                  bool is_pair, uint32_t n_rows, bool is_wide)
+{
+    mf_vk_kernel k = kernel_for(be, shape, is_pair, 0, n_rows, is_wide);
+    k.constants[k.n_constants++] = true;
+    return k;
+}
+
+mf_status mf_vk_routed_reserve(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
+                               uint32_t n_picks, mf_error *error)
+{
+    for (uint32_t is_wide = 0; is_wide <= has_wide(shape); is_wide++) {
+        for (uint32_t i = 0; i < 2; i++) { /* of few picks or many */
+            const uint64_t n_rows = (uint64_t)shape->n_rows * (i == 0 ? 1 : n_picks);
+            const uint32_t n = lane_rows(shape, is_pair, is_wide != 0, n_rows);
+            const mf_vk_kernel k = routed_kernel(be, shape, is_pair, n, is_wide != 0);
+            MF_TRY(mf_vk_prepare(be, &k, error));
+        }
+    }
+    return MF_OK;
+}
+
+/* Its one job stands for all picks: their slots are as far from each other as is wide. */
+static void record_routed(mf_vk_backend *be, const mf_vk_product *p)
+{
+    mf_vk_job job = {0};
+    p->job(p->ctx, 0, &job);
+    const bool is_wide =
+        has_wide(p->shape) && is_aligned(p->shape, &job) && p->routing->slot_bytes % 16 == 0;
+    const uint32_t n = lane_rows(p->shape, p->is_pair, is_wide, (uint64_t)p->n_picks * job.n_rows);
+    const struct {
+        uint64_t jobs;
+        uint32_t n_cols, unused;
+        mf_vk_routing routing;
+    } push = {mf_vk_array(be, &job, sizeof job), p->shape->n_cols, 0, *p->routing};
+    const mf_vk_kernel k = routed_kernel(be, p->shape, p->is_pair, n, is_wide);
+    mf_vk_dispatch(be, &k, &push, sizeof push,
+                   (const uint32_t[]){mf_vk_groups(job.n_rows, TEAMS * n), p->n_picks, 1});
+}
+
 static void dispatch_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t which,
                            const bunch *b, uint64_t jobs)
 {
@@ -217,6 +257,10 @@ static void record_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t whi
 
 void mf_vk_product_record(mf_vk_backend *be, const mf_vk_product *p)
 {
+    if (p->routing != NULL) {
+        record_routed(be, p);
+        return;
+    }
     bunch bunches[2 * CLASSES] = {{0}};
     for (uint32_t i = 0; i < p->n_jobs; i++) {
         mf_vk_job job = {0};

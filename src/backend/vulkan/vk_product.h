@@ -17,6 +17,16 @@ typedef struct mf_vk_job {
     uint32_t unused;
 } mf_vk_job;
 
+/* A job of each pick, made on the device of the one that there is: the expert's weights for those
+ * of slot 0, rows of x and y by its number. As the shader's push constants have it. */
+typedef struct mf_vk_routing {
+    uint64_t ids, slot; /* int32_t of each pick; uint32_t of each expert */
+    uint64_t slot_bytes;
+    uint32_t scales_stride, biases_stride; /* of an expert's arrays that are not in slots; 0: are */
+    uint32_t per_row;                      /* picks of a row of x */
+    uint32_t unused;
+} mf_vk_routing;
+
 /* Jobs of one form and number of columns that are dispatched together. */
 typedef struct mf_vk_product {
     const mf_weight_shape *shape; /* n_rows are the jobs' */
@@ -26,6 +36,8 @@ typedef struct mf_vk_product {
     void (*job)(void *ctx, uint32_t i, mf_vk_job *out);
     void *ctx;
     bool is_half; /* x is as mf_vk_halves_fill leaves it, and matrix units multiply it */
+    const mf_vk_routing *routing; /* NULL: the jobs are what they are */
+    uint32_t n_picks;
 } mf_vk_product;
 
 /* Rows of activations as matrix units want them: float16, with a scale for each row. */
@@ -65,6 +77,9 @@ bool mf_vk_product_supports(const mf_weight_shape *shape);
  * jobs take of the parameters' ring. */
 mf_status mf_vk_product_reserve(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
                                 uint32_t n_tokens, uint64_t n_rows, mf_error *error);
+/* The pipelines for picks of routed experts. */
+mf_status mf_vk_routed_reserve(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
+                               uint32_t n_picks, mf_error *error);
 uint64_t mf_vk_product_bytes(uint32_t n_jobs);
 void mf_vk_product_record(mf_vk_backend *be, const mf_vk_product *product);
 

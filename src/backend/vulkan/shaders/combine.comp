@@ -7,7 +7,7 @@
 layout(push_constant, scalar) uniform Push {
     Floats x, weights, experts;
     uint64_t shared_rows, shared_gate; // Floats; 0: none
-    Words place;
+    uint64_t place; // Words; 0: they lie in the order of the picks
     uint n_cols, k;
 } p;
 
@@ -26,7 +26,10 @@ void main()
     }
     for (uint j = 0; j < p.k; j++) {
         const uint pick = row * p.k + j;
-        const uint64_t from = uint64_t(p.experts) + uint64_t(p.place.v[pick]) * p.n_cols * 4;
+        uint at = pick;
+        if (p.place != 0)
+            at = Words(p.place).v[pick];
+        const uint64_t from = uint64_t(p.experts) + uint64_t(at) * p.n_cols * 4;
         sum = fma(p.weights.v[pick], Floats(from).v[col], sum);
     }
     x.v[0] = p.shared_rows != 0 ? x.v[0] + sum : sum;
