@@ -297,7 +297,7 @@ static void count_sent(mf_expert_store *store, const mf_io_read *reads, uint32_t
     for (uint32_t i = 0; i < n; i++)
         n_bytes += reads[i].n_bytes;
     pthread_mutex_lock(&store->stats_lock);
-    if (!store->is_measuring) {
+    if (!store->is_uncounted) {
         store->stats.n_reads += n;
         store->stats.read_bytes += n_bytes;
         if (store->reading_since_us == 0)

@@ -49,8 +49,10 @@ static bool is_evictable(void *ctx, uint32_t number)
 void mf_expert_slot_disown(mf_expert_store *store, uint32_t slot)
 {
     uint32_t *slot_of = &store->slot_of[store->slots[slot].key];
-    if (*slot_of == slot)
-        *slot_of = MF_NONE;
+    if (*slot_of != slot)
+        return;
+    *slot_of = MF_NONE;
+    store->n_given_up++;
 }
 
 void mf_expert_slot_empty(mf_expert_store *store, uint32_t number)

@@ -238,7 +238,7 @@ void mf_expert_store_poll(mf_expert_store *store)
 
 void mf_expert_count(mf_expert_store *store, uint64_t *counter, uint64_t n)
 {
-    if (store->is_measuring || n == 0)
+    if (store->is_uncounted || n == 0)
         return;
     pthread_mutex_lock(&store->stats_lock);
     *counter += n;
@@ -267,4 +267,9 @@ void mf_expert_store_stats_reset(mf_expert_store *store)
 uint64_t mf_expert_store_n_slots(const mf_expert_store *store)
 {
     return store->n_slots;
+}
+
+uint64_t mf_expert_store_slot_bytes(const mf_expert_store *store)
+{
+    return store->slot_bytes;
 }

@@ -94,6 +94,23 @@ void mf_expert_fetch_release(mf_expert_fetch *fetch, uint32_t index, mf_ticket t
  */
 void mf_expert_fetch_end(mf_expert_fetch *fetch, mf_ticket ticket);
 
+/* ---- slots for all ---- */
+
+/* Where there is a slot for every expert, none is ever given up to make room. */
+
+/* Reads all experts that are not held, if there is a slot for each. Nothing of it is counted. An
+ * error leaves what is not held to those who ask for it. Errors: those of fetches. */
+mf_status mf_expert_store_fill(mf_expert_store *store, mf_error *error);
+/* True if all experts of a layer are held, to stay: slots [n_experts] then has the slot of each,
+ * and part_at where in any of these slots each part begins. False also if that is not the same for
+ * all. It stays so as long as n_given_up does. What is recorded from now on finds them there. */
+bool mf_expert_store_layer(const mf_expert_store *store, uint32_t layer, uint32_t *slots,
+                           uint32_t part_at[MF_MAX_EXPERT_PARTS]);
+/* Rises with each expert that was held or on its way and is not any more. */
+uint64_t mf_expert_store_n_given_up(const mf_expert_store *store);
+/* Experts that were asked for without a fetch, and held. */
+void mf_expert_store_count_hits(mf_expert_store *store, uint64_t n);
+
 /* ---- foresight ---- */
 
 /* Experts of a layer that will be wanted, the likeliest first. Those of a layer's hints that were
@@ -127,6 +144,7 @@ typedef struct mf_expert_stats {
 void mf_expert_store_stats(mf_expert_store *store, mf_expert_stats *out);
 void mf_expert_store_stats_reset(mf_expert_store *store);
 uint64_t mf_expert_store_n_slots(const mf_expert_store *store);
+uint64_t mf_expert_store_slot_bytes(const mf_expert_store *store);
 
 /* Reads random experts with the same requests as fetches make, at most n_at_once experts in flight,
  * for about n_milliseconds, into the same memory; the slots hold them afterwards; after a failed

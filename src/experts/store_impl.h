@@ -2,7 +2,7 @@
 /*
  * The expert store's state, shared by its files: store.c (opening, figures), expert_slots.c (what
  * holds what), expert_loads.c (queues, reads, uploads), store_fetch.c (demand), store_hints.c
- * (foresight) and store_measure.c.
+ * (foresight), store_whole.c (slots for all) and store_measure.c.
  */
 #ifndef MF_EXPERTS_STORE_IMPL_H
 #define MF_EXPERTS_STORE_IMPL_H
@@ -112,6 +112,7 @@ struct mf_expert_store {
     mf_expert_slot *slots;
     uint32_t *empty; /* a stack of the empty slots */
     uint32_t n_empty;
+    uint64_t n_given_up; /* ever */
     const mf_cache_policy *policy;
     void *policy_state;
 
@@ -134,7 +135,7 @@ struct mf_expert_store {
     uint32_t hints[MF_EXPERT_HINTS]; /* keys; a ring */
     uint32_t hints_head, n_hints;
 
-    bool is_measuring;
+    bool is_uncounted;
     mf_status measure_failure;
     mf_error measure_error;
 

@@ -114,11 +114,11 @@ mf_status mf_expert_store_measure(mf_expert_store *store, uint32_t n_at_once,
         .random = start_us | 1, /* other experts each time: the host may cache what it read */
         .end_us = start_us + (uint64_t)n_milliseconds * 1000,
     };
-    store->is_measuring = true;
+    store->is_uncounted = true;
     store->measure_failure = MF_OK;
     mf_status status = read_random_experts(store, &m, error);
     mf_expert_loads_drain(store);
-    store->is_measuring = false;
+    store->is_uncounted = false;
     MF_TRY(status);
     uint64_t n_us = mf_now_us() - start_us;
     *bytes_per_second = (double)m.n_bytes * 1e6 / (double)(n_us > 0 ? n_us : 1);

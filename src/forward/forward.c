@@ -127,6 +127,7 @@ static void begin(mf_runner *r, const mf_batch *batch)
         row += part->n_rows;
     }
     r->backend->ops->begin_batch(r->backend, r->sequences, batch->n_parts);
+    mf_routed_begin(r);
 }
 
 mf_status mf_forward_layers(mf_runner *r, const mf_batch *batch, mf_error *error)
@@ -145,6 +146,7 @@ mf_status mf_forward_layers(mf_runner *r, const mf_batch *batch, mf_error *error
 static mf_status run(mf_runner *r, const mf_batch *batch, mf_error *error)
 {
     MF_TRY(mf_forward_layers(r, batch, error));
+    mf_routed_ask(r, batch->n_rows);
     return batch->watch->each != NULL ? all_logits(r, batch, error) : last_logits(r, batch, error);
 }
 
@@ -157,7 +159,9 @@ mf_status mf_forward(mf_runner *r, const mf_batch *batch, mf_error *error)
         mf_status ended = mf_backend_finish(both[i], status == MF_OK ? error : NULL);
         status = status == MF_OK ? ended : status;
     }
-    if (status == MF_OK)
+    if (status == MF_OK) {
         r->n_tokens += batch->n_rows;
+        mf_routed_count(r, batch->n_rows);
+    }
     return status;
 }

@@ -13,6 +13,23 @@ void mf_forward_mlp(mf_runner *r, uint32_t layer, uint32_t n_rows);
 /* plan.x += the mixture of experts of plan.h. */
 mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error);
 
+/* -- experts that are chosen on the device (routed.c) -- */
+
+/* Room for the operation, if the device has it and there are slots for all experts. */
+mf_status mf_routed_reserve(mf_runner *r, uint32_t layer, mf_error *error);
+/* Whether the layer's experts, for so many rows, need no choice of the host's. */
+bool mf_routed_can(mf_runner *r, uint32_t layer, uint32_t n_rows);
+/* Where the router's choice goes for them. */
+mf_span mf_routed_ids(const mf_runner *r, uint32_t layer, uint32_t n_rows);
+/* The results to plan.expert_out, in the order of the picks. */
+void mf_routed_record(mf_runner *r, uint32_t layer, uint32_t n_rows);
+/* Counts what a pass of n_rows chose: asked for once its layers are recorded, taken once it is
+ * done.
+ */
+void mf_routed_begin(mf_runner *r);
+void mf_routed_ask(mf_runner *r, uint32_t n_rows);
+void mf_routed_count(mf_runner *r, uint32_t n_rows);
+
 /* -- experts on a device of their own (expert_device.c); nothing is done where they have none -- */
 
 /* Memory of the process for what goes there and comes back. */

@@ -9,33 +9,36 @@
 
 #include <string.h>
 
-/* The k experts of each row to moe.ids, which are there once the ticket is done, their weights in
- * plan.weights. The only host round trip of a layer. */
+/* The k experts of each row to ids, their weights to plan.weights, of the scores in plan.router. */
+static void choose(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows, mf_span ids)
+{
+    const mf_plan *p = &r->plan;
+    const mf_router *how = &r->h.router;
+    const mf_op op = {.kind = MF_OP_ROUTE,
+                      .n_rows = n_rows,
+                      .u.route = {.logits = p->router,
+                                  .bias = how->has_bias ? w->router_bias : (mf_span){{0}, 0},
+                                  .ids = ids,
+                                  .weights = p->weights,
+                                  .n_experts = r->h.n_experts,
+                                  .k = p->k,
+                                  .n_groups = how->n_groups,
+                                  .k_groups = how->k_groups,
+                                  .score = how->is_sigmoid ? MF_SCORE_SIGMOID : MF_SCORE_SOFTMAX,
+                                  .group_rule = how->has_bias ? MF_GROUP_TOP2 : MF_GROUP_MAX,
+                                  .normalise = how->normalise,
+                                  .eps = how->eps,
+                                  .scale = how->scale}};
+    mf_record(r, &op);
+}
+
+/* The router's choice to moe.ids, which are there once the ticket is done. The only host round trip
+ * of a layer. */
 static mf_ticket route(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
 {
     const mf_plan *p = &r->plan;
-    const mf_op score = {.kind = MF_OP_MATMUL,
-                         .n_rows = n_rows,
-                         .u.matmul = {.x = p->h, .n = 1, .weight = {w->router}, .y = {p->router}}};
-    mf_record(r, &score);
-    const mf_router *how = &r->h.router;
-    const mf_op choose = {
-        .kind = MF_OP_ROUTE,
-        .n_rows = n_rows,
-        .u.route = {.logits = p->router,
-                    .bias = how->has_bias ? w->router_bias : (mf_span){{0}, 0},
-                    .ids = p->ids,
-                    .weights = p->weights,
-                    .n_experts = r->h.n_experts,
-                    .k = p->k,
-                    .n_groups = how->n_groups,
-                    .k_groups = how->k_groups,
-                    .score = how->is_sigmoid ? MF_SCORE_SIGMOID : MF_SCORE_SOFTMAX,
-                    .group_rule = how->has_bias ? MF_GROUP_TOP2 : MF_GROUP_MAX,
-                    .normalise = how->normalise,
-                    .eps = how->eps,
-                    .scale = how->scale}};
-    mf_record(r, &choose);
+    mf_record_matmul(r, n_rows, &w->router, p->h, p->router);
+    choose(r, w, n_rows, p->ids);
     r->backend->ops->read(r->backend, p->ids, r->moe.ids,
                           (uint64_t)n_rows * p->k * sizeof *r->moe.ids);
     mf_expert_rows_ask(r, n_rows);
@@ -168,11 +171,43 @@ static void run_shared(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
         run_mlp(r, &w->mlp, r->h.shared_is_gated ? &w->shared_router : NULL, n_rows);
 }
 
+/* place: as mf_combine_params. */
+static void combine(mf_runner *r, uint32_t n_rows, const uint32_t *place)
+{
+    const mf_plan *p = &r->plan;
+    const mf_span none = {{0}, 0};
+    const mf_op op = {.kind = MF_OP_COMBINE,
+                      .n_rows = n_rows,
+                      .u.combine = {.x = p->x,
+                                    .weights = p->weights,
+                                    .experts = p->expert_out,
+                                    .shared = r->h.shared_hidden != 0 ? p->mlp_out : none,
+                                    .shared_gate = r->h.shared_is_gated ? p->shared_router : none,
+                                    .place = place,
+                                    .n_cols = r->h.hidden_size,
+                                    .k = p->k}};
+    mf_record(r, &op);
+}
+
+/* Nothing is waited for. Products of the layer's input come together, then what follows on them. */
+static void forward_routed(mf_runner *r, uint32_t layer, uint32_t n_rows)
+{
+    const mf_layer_weights *w = &r->weights.layers[layer];
+    mf_record_matmul(r, n_rows, &w->router, r->plan.h, r->plan.router);
+    run_shared(r, w, n_rows);
+    choose(r, w, n_rows, mf_routed_ids(r, layer, n_rows));
+    mf_routed_record(r, layer, n_rows);
+    combine(r, n_rows, NULL);
+}
+
 mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
 {
     const uint32_t n_rows = batch->n_rows;
     const mf_layer_weights *w = &r->weights.layers[layer];
-    const mf_plan *p = &r->plan;
+    if (mf_routed_can(r, layer, n_rows)) {
+        forward_routed(r, layer, n_rows);
+        return MF_OK;
+    }
     const mf_ticket ticket = route(r, w, n_rows);
     /* The shared expert needs no read. A device computes it while the ids come back; where they are
      * here already, it is computed while the others are read. */
@@ -191,18 +226,6 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
     mf_expert_fetch_end(fetch, r->experts->ops->mark(r->experts));
     MF_TRY(status);
     MF_TRY(mf_expert_rows_return(r, n_rows, error));
-    const mf_span none = {{0}, 0};
-    const mf_op combine = {
-        .kind = MF_OP_COMBINE,
-        .n_rows = n_rows,
-        .u.combine = {.x = p->x,
-                      .weights = p->weights,
-                      .experts = p->expert_out,
-                      .shared = r->h.shared_hidden != 0 ? p->mlp_out : none,
-                      .shared_gate = r->h.shared_is_gated ? p->shared_router : none,
-                      .place = r->moe.place,
-                      .n_cols = r->h.hidden_size,
-                      .k = p->k}};
-    mf_record(r, &combine);
+    combine(r, n_rows, r->moe.place);
     return MF_OK;
 }

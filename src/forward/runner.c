@@ -135,6 +135,7 @@ static mf_status reserve_mlp(mf_runner *r, uint32_t layer, mf_error *error)
                            .u.experts = {.items = &item, .n_items = 1}};
     const mf_op_kind kinds[] = {MF_OP_COMBINE, 0};
     MF_TRY(mf_reserve_kinds(r, kinds, error));
+    MF_TRY(mf_routed_reserve(r, layer, error));
     return mf_backend_reserve(r->experts, &experts, error);
 }
 
@@ -220,6 +221,21 @@ static mf_status open_store(mf_runner *r, const mf_source *source, const mf_runn
     return mf_expert_store_open(&options, &r->store, error);
 }
 
+static uint64_t routed_bytes(const mf_runner *r)
+{
+    return (uint64_t)r->h.n_moe_layers *
+           (2 + 4 * MF_MAX_EXPERT_PARTS + 4 * (uint64_t)MF_MAX_ROUTED_PICKS);
+}
+
+static void take_routed(mf_runner *r)
+{
+    const size_t n = r->h.n_moe_layers;
+    r->routed.is_ready = mf_arena_take(&r->arena, n);
+    r->routed.was_routed = mf_arena_take(&r->arena, n);
+    r->routed.part_at = mf_arena_take(&r->arena, n * MF_MAX_EXPERT_PARTS * 4);
+    r->routed.ids = mf_arena_take(&r->arena, n * MF_MAX_ROUTED_PICKS * 4);
+}
+
 static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
 {
     size_t picks = (size_t)r->plan.n_chunk * r->plan.k, n_experts = r->h.n_experts;
@@ -227,7 +243,7 @@ static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
                      MF_READY_MAX * (sizeof(mf_expert_item) + sizeof(mf_expert_ready)) +
                      (size_t)n_sequences * sizeof(mf_sequence) + (size_t)r->plan.n_logit_rows * 4 +
                      (size_t)r->plan.n_chunk * 4 + (size_t)r->h.n_vocab * sizeof(float) +
-                     r->h.n_layers * sizeof(mf_layer_state) + 20 * 64;
+                     r->h.n_layers * sizeof(mf_layer_state) + routed_bytes(r) + 24 * 64;
     MF_TRY(mf_arena_create(&r->allocator, n_bytes, "expert lists", &r->arena, error));
     r->moe.ids = mf_arena_take(&r->arena, picks * 4);
     r->moe.place = mf_arena_take(&r->arena, picks * 4);
@@ -240,6 +256,7 @@ static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
     r->row_list = mf_arena_take(&r->arena, (size_t)r->plan.n_logit_rows * 4);
     r->row_tokens = mf_arena_take(&r->arena, (size_t)r->plan.n_chunk * 4);
     r->each_logits = mf_arena_take(&r->arena, (size_t)r->h.n_vocab * sizeof(float));
+    take_routed(r);
     r->layers = mf_arena_take(&r->arena, r->h.n_layers * sizeof(mf_layer_state));
     return r->layers != NULL ? MF_OK : mf_fail_memory(error, n_bytes, "expert lists");
 }
@@ -303,13 +320,18 @@ mf_status mf_runner_open(mf_model *model, const mf_runner_options *o, mf_runner 
     MF_TRY(mf_expert_device_copy_scales(r, error));
     MF_TRY(make_lists(r, o->n_sequences, error));
     (void)mf_plan_state(&r->h, &model->plan_options, r->layers, &page_bytes, &recurrent_bytes);
+    r->routed.is_on = r->backend->ops->runs_later && !mf_experts_are_apart(r) &&
+                      o->n_slots >= (uint64_t)r->h.n_moe_layers * r->h.n_experts;
     mf_backend_gather(r->backend);
     mf_backend_gather(r->experts);
     MF_TRY(reserve_ops(r, o->n_sequences, error));
     MF_TRY(mf_backend_gathered(r->backend, error));
     MF_TRY(mf_backend_gathered(r->experts, error));
     MF_TRY(open_store(r, model->source, o, error));
-    return write_rope(r, error);
+    MF_TRY(write_rope(r, error));
+    if (r->routed.is_on) /* what cannot be read fails those who need it */
+        (void)mf_expert_store_fill(r->store, NULL);
+    return MF_OK;
 }
 
 void mf_runner_close(mf_runner *r)

@@ -26,6 +26,18 @@ typedef struct mf_moe_lists {
     mf_expert_ready *ready; /* [MF_READY_MAX] */
 } mf_moe_lists;
 
+/* Layers whose experts are all held, and chosen where they lie (routed.c). */
+typedef struct mf_routed {
+    bool is_on;          /* the device can, and there are slots for all */
+    uint64_t n_given_up; /* by the store, when what follows was so */
+    bool *is_ready;      /* [MoE layers]: slot_numbers has them */
+    uint32_t *part_at;   /* [MoE layers][MF_MAX_EXPERT_PARTS], in any slot of the layer */
+    /* Of the pass at hand. */
+    uint32_t n_routed; /* layers */
+    bool *was_routed;  /* [MoE layers] */
+    int32_t *ids;      /* [MoE layers][rows * k], once it is done */
+} mf_routed;
+
 typedef struct mf_runner {
     mf_allocator allocator;
     mf_hparams h;
@@ -43,6 +55,7 @@ typedef struct mf_runner {
     mf_expert_store *store;
     mf_arena arena;
     mf_moe_lists moe;
+    mf_routed routed;
     mf_layer_state *layers; /* [n_layers] */
     mf_sequence *sequences; /* [n_sequences], of the batch at hand */
     uint32_t *row_list;     /* [n_logit_rows] */

@@ -146,7 +146,8 @@ static uint32_t logit_rows(uint32_t n_sessions)
 static uint64_t host_bytes(const mf_hparams *h, const mf_plan_options *o, const mf_plan *p)
 {
     const uint64_t n = o->n_chunk, picks = n * o->k;
-    return picks * 16 + (uint64_t)h->n_experts * 64 +
+    const uint64_t routed = (uint64_t)h->n_moe_layers * (4 * MF_MAX_ROUTED_PICKS + 64);
+    return picks * 16 + (uint64_t)h->n_experts * 64 + routed +
            n * (h->hidden_size + 2 * (uint64_t)h->n_v_heads + 1) * 4 + (uint64_t)h->n_vocab * 4 +
            o->n_sessions * p->session_host_bytes + prepared_bytes(h, o->device, n) +
            (o->experts_apart ? prepared_bytes(h, o->expert_device, n) : 0);
@@ -163,12 +164,14 @@ bool mf_plan_make(const mf_hparams *h, const mf_plan_options *o, mf_plan *out)
                  .cache_type = o->cache_type};
     p.cos = take(&l, o->n_context, h->n_rot / 2);
     p.sin = take(&l, o->n_context, h->n_rot / 2);
+    p.slot_numbers = take(&l, h->n_moe_layers, h->n_experts);
     p.x = take(&l, n, h->hidden_size);
     p.h = take(&l, n, h->hidden_size);
     p.y = take(&l, n, h->hidden_size);
     p.last = take(&l, p.n_logit_rows, h->hidden_size);
     p.logits = take(&l, p.n_logit_rows, h->n_vocab);
     p.ids = take(&l, n, k);
+    p.routed_ids = take(&l, h->n_moe_layers, MF_MAX_ROUTED_PICKS);
     p.weights = take(&l, n, k);
     p.router = take(&l, n, h->n_experts);
     p.shared_router = take(&l, n, 1);

@@ -17,7 +17,8 @@
  * The activation block, for up to n_chunk rows. A layer's attention, whatever its kind, and its MLP
  * or experts are never computed at once and share the same bytes:
  *
- *   cos sin | x h y last logits | ids weights router shared_router | kind[FULL] spans
+ *   cos sin | slot_numbers | x h y last logits | ids routed_ids weights router shared_router
+ *                                                                  | kind[FULL] spans
  *                                                                  | kind[LINEAR] spans
  *                                                                  | kind[LATENT] spans
  *                                                                  | mlp_* expert_act expert_out
@@ -32,6 +33,8 @@ typedef struct mf_plan {
     mf_span last;     /* [n_logit_rows, hidden] */
     mf_span logits;   /* [n_logit_rows, vocab] */
     mf_span ids, weights, router, shared_router;
+    mf_span routed_ids;   /* [MoE layers, MF_MAX_ROUTED_PICKS]: ids that nobody waits for */
+    mf_span slot_numbers; /* [MoE layers, experts] */
     mf_span kind[MF_N_LAYER_KINDS][MF_KIND_SPANS]; /* of the kinds that the model has */
     mf_dtype cache_type;                           /* of cached keys, values and latents */
     mf_span mlp_gate, mlp_up, mlp_out;

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Layers whose experts are all held for good. What the router chose need not be known here: the
+ * device finds the experts by their numbers and a table of slots, which is written once. So passes
+ * of few rows are recorded from the first layer to the logits without waiting. Their sums are those
+ * of the other way, in the same order.
+ */
+#include "forward/forward.h"
+
+#include <string.h>
+
+static mf_op routed_op(const mf_runner *r, uint32_t layer, uint32_t n_rows)
+{
+    const mf_plan *p = &r->plan;
+    const mf_expert_shape *shape = &r->weights.layers[layer].experts;
+    return (mf_op){.kind = MF_OP_ROUTED_EXPERTS,
+                   .n_rows = n_rows,
+                   .u.routed = {.x = p->h,
+                                .ids = mf_routed_ids(r, layer, n_rows),
+                                .act = p->expert_act,
+                                .out = p->expert_out,
+                                .slots = {{MF_BUFFER_SLOTS}, 0},
+                                .n_experts = r->h.n_experts,
+                                .k = p->k,
+                                .has_resident_scales = shape->has_resident_scales,
+                                .gate = shape->gate,
+                                .up = shape->up,
+                                .down = shape->down}};
+}
+
+static uint32_t most_rows(const mf_runner *r)
+{
+    const uint32_t n = MF_MAX_ROUTED_PICKS / r->plan.k;
+    return n < r->plan.n_chunk ? n : r->plan.n_chunk;
+}
+
+mf_status mf_routed_reserve(mf_runner *r, uint32_t layer, mf_error *error)
+{
+    const mf_backend_ops *ops = r->backend->ops;
+    const mf_op op = routed_op(r, layer, most_rows(r));
+    if (!r->routed.is_on)
+        return MF_OK;
+    r->routed.is_on = op.n_rows != 0 && ops->supports_op(r->backend, &op);
+    return r->routed.is_on ? mf_backend_reserve(r->backend, &op, error) : MF_OK;
+}
+
+mf_span mf_routed_ids(const mf_runner *r, uint32_t layer, uint32_t n_rows)
+{
+    const uint64_t at = (uint64_t)r->h.moe_index[layer] * n_rows * r->plan.k;
+    return mf_span_at(r->plan.routed_ids, at * sizeof(int32_t));
+}
+
+static mf_span slot_numbers(const mf_runner *r, uint32_t layer)
+{
+    const uint64_t at = (uint64_t)r->h.moe_index[layer] * r->h.n_experts;
+    return mf_span_at(r->plan.slot_numbers, at * sizeof(uint32_t));
+}
+
+bool mf_routed_can(mf_runner *r, uint32_t layer, uint32_t n_rows)
+{
+    mf_routed *routed = &r->routed;
+    const uint32_t moe = r->h.moe_index[layer], n_experts = r->h.n_experts;
+    if (!routed->is_on || n_rows > most_rows(r))
+        return false;
+    if (routed->n_given_up != mf_expert_store_n_given_up(r->store)) {
+        memset(routed->is_ready, 0, r->h.n_moe_layers * sizeof *routed->is_ready);
+        routed->n_given_up = mf_expert_store_n_given_up(r->store);
+    }
+    if (routed->is_ready[moe])
+        return true;
+    uint32_t *slots = r->moe.wanted;
+    if (!mf_expert_store_layer(r->store, moe, slots,
+                               routed->part_at + (size_t)moe * MF_MAX_EXPERT_PARTS))
+        return false;
+    r->backend->ops->write(r->backend, slot_numbers(r, layer), slots, n_experts * sizeof *slots);
+    routed->is_ready[moe] = true;
+    return true;
+}
+
+static void put_in_slot(mf_weight *w, bool has_resident_scales, const uint32_t *part_at)
+{
+    const mf_weight_format *format = mf_weight_format_of(&w->shape);
+    for (uint32_t i = 0; i < format->n_arrays; i++)
+        if (!has_resident_scales || !format->arrays[i].is_float32)
+            w->arrays[i] = (mf_span){{MF_BUFFER_SLOTS}, part_at[i]};
+}
+
+void mf_routed_record(mf_runner *r, uint32_t layer, uint32_t n_rows)
+{
+    const uint32_t moe = r->h.moe_index[layer];
+    const uint32_t *part_at = r->routed.part_at + (size_t)moe * MF_MAX_EXPERT_PARTS;
+    mf_op op = routed_op(r, layer, n_rows);
+    mf_routed_experts_params *p = &op.u.routed;
+    p->slot = slot_numbers(r, layer);
+    p->n_slots = (uint32_t)mf_expert_store_n_slots(r->store);
+    p->slot_bytes = mf_expert_store_slot_bytes(r->store);
+    put_in_slot(&p->gate, p->has_resident_scales, part_at);
+    put_in_slot(&p->up, p->has_resident_scales, part_at + MF_MAX_WEIGHT_ARRAYS);
+    put_in_slot(&p->down, p->has_resident_scales, part_at + 2 * MF_MAX_WEIGHT_ARRAYS);
+    mf_record(r, &op);
+    r->routed.was_routed[moe] = true;
+    r->routed.n_routed++;
+}
+
+void mf_routed_begin(mf_runner *r)
+{
+    memset(r->routed.was_routed, 0, r->h.n_moe_layers * sizeof *r->routed.was_routed);
+    r->routed.n_routed = 0;
+}
+
+void mf_routed_ask(mf_runner *r, uint32_t n_rows)
+{
+    const uint64_t n = (uint64_t)r->h.n_moe_layers * n_rows * r->plan.k;
+    if (r->routed.n_routed != 0)
+        r->backend->ops->read(r->backend, r->plan.routed_ids, r->routed.ids,
+                              n * sizeof *r->routed.ids);
+}
+
+/* How many different experts are among n picks; each row's are. */
+static uint32_t count_distinct(mf_runner *r, const int32_t *ids, uint32_t n)
+{
+    uint32_t *seen = r->moe.first, n_distinct = 0;
+    memset(seen, 0, r->h.n_experts * sizeof *seen);
+    for (uint32_t i = 0; i < n; i++)
+        if ((uint32_t)ids[i] < r->h.n_experts)
+            n_distinct += seen[ids[i]]++ == 0;
+    return n_distinct;
+}
+
+void mf_routed_count(mf_runner *r, uint32_t n_rows)
+{
+    uint64_t n_hits = 0;
+    for (uint32_t i = 0; i < r->h.n_layers && r->routed.n_routed != 0; i++) {
+        const uint32_t moe = r->h.moe_index[i];
+        const mf_expert_shape *shape = &r->weights.layers[i].experts;
+        if (r->h.is_dense[i] || !r->routed.was_routed[moe])
+            continue;
+        const size_t n_picks = (size_t)n_rows * r->plan.k;
+        const uint32_t n = count_distinct(r, r->routed.ids + moe * n_picks, (uint32_t)n_picks);
+        n_hits += n;
+        r->expert_bytes_touched +=
+            n * (mf_weight_bytes(&shape->gate.shape) + mf_weight_bytes(&shape->up.shape) +
+                 mf_weight_bytes(&shape->down.shape));
+    }
+    mf_expert_store_count_hits(r->store, n_hits);
+}
