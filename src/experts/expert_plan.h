@@ -45,6 +45,10 @@ bool mf_expert_plan_make(const mf_expert_map *map, uint32_t layer, uint32_t expe
 uint64_t mf_expert_lay_parts(const mf_expert_map *map, uint32_t layer,
                              uint32_t part_at[MF_MAX_EXPERT_PARTS]);
 
+/* Whether reads alone put the parts of all experts of a layer at the same places in their slots,
+ * each at a multiple of 16. */
+bool mf_expert_map_is_even(const mf_expert_map *map);
+
 /* The reads of a plan one by one, those of one lane; a zeroed cursor starts. */
 typedef struct mf_expert_cursor {
     uint32_t extent;

@@ -5,6 +5,7 @@
 #include "experts/store_impl.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* ----------------------------------------------------------------------------------- sizes -- */
 
@@ -34,6 +35,29 @@ uint64_t mf_expert_slot_bytes_anywhere(const mf_expert_map *map)
         most = laid > most ? mf_round_up(laid, MF_IO_ALIGN) : most;
     }
     return most;
+}
+
+static bool layer_is_even(const mf_expert_map *map, uint32_t layer)
+{
+    mf_expert_plan first, plan;
+    uint32_t bits = 0;
+    if (!mf_expert_plan_make(map, layer, 0, &first))
+        return false;
+    for (uint32_t p = 0; p < map->n_parts; p++)
+        bits |= first.part_at[p];
+    for (uint32_t e = 1; e < map->n_experts && bits % 16 == 0; e++)
+        if (!mf_expert_plan_make(map, layer, e, &plan) ||
+            memcmp(plan.part_at, first.part_at, sizeof plan.part_at) != 0)
+            return false;
+    return bits % 16 == 0;
+}
+
+bool mf_expert_map_is_even(const mf_expert_map *map)
+{
+    for (uint32_t layer = 0; layer < map->n_layers; layer++)
+        if (!layer_is_even(map, layer))
+            return false;
+    return true;
 }
 
 typedef struct store_layout {

@@ -56,6 +56,9 @@ typedef struct mf_expert_store_options {
 uint64_t mf_expert_slot_bytes(const mf_expert_map *map);
 /* The same for slots that may be uploaded to as well, where parts are aligned (expert_plan.h). */
 uint64_t mf_expert_slot_bytes_anywhere(const mf_expert_map *map);
+/* Whether reads alone put the parts of all experts of a layer at the same places in their slots,
+ * each at a multiple of 16. */
+bool mf_expert_map_is_even(const mf_expert_map *map);
 /* Bytes the store itself allocates for this many slots (bookkeeping, not the slots), with the
  * policy by expected next use. */
 uint64_t mf_expert_store_bytes(const mf_expert_map *map, uint64_t n_slots);

@@ -186,9 +186,12 @@ static mf_status find_slots(mf_runner *r, const mf_runner_options *o,
                             mf_expert_store_options *options, mf_error *error)
 {
     const mf_backend_ops *ops = r->experts->ops;
+    /* A device reads words where they are aligned, and finds experts where all have their arrays at
+     * the same places. */
+    const bool is_read_to = !ops->runs_later || mf_expert_map_is_even(&r->map);
     options->memory = (mf_slot_memory){
         .n_bytes = o->n_slots * o->slot_bytes,
-        .host = ops->buffer_host(r->experts, (mf_buffer){MF_BUFFER_SLOTS}),
+        .host = is_read_to ? ops->buffer_host(r->experts, (mf_buffer){MF_BUFFER_SLOTS}) : NULL,
         .ctx = r->experts,
         .is_done = slot_is_done,
         .wait_for = slot_wait_for,

@@ -31,6 +31,7 @@ uint64_t mf_mark_logits_bytes(uint64_t limit_bytes, uint64_t cost_bytes, uint32_
 /* Where a device's buffers lie: in the process's memory, or in one of its own. */
 typedef struct mf_budget_device {
     bool has_memory;  /* of its own: nothing there is charged to ram_bytes */
+    bool runs_later;  /* and wants experts' arrays in their places, wherever they were read to */
     uint64_t n_bytes; /* of it; 0: not known, as much as ram_bytes is taken */
 } mf_budget_device;
 

@@ -227,13 +227,14 @@ static uint64_t expert_bytes(const mf_model *m, uint32_t moe_layer)
     return n_bytes;
 }
 
-/* Of the process: experts and dense weights on their way to memory that it does not reach, and rows
- * on theirs between two devices. */
-static uint64_t staging_bytes(const mf_model *m, uint64_t slot_bytes, const mf_budget_place *place)
+/* Of the process: experts and dense weights on their way to memory that it does not reach or where
+ * they lie in another order, and rows on theirs between two devices. */
+static uint64_t staging_bytes(const mf_model *m, const mf_expert_map *map, uint64_t slot_bytes,
+                              const mf_budget_place *place)
 {
     const uint64_t rows = (uint64_t)m->plan.n_chunk * m->h.hidden_size * sizeof(float);
     uint64_t n_bytes = m->plan.expert_act_bytes != 0 ? rows * (1 + m->k) : 0;
-    if (place->experts.has_memory)
+    if (place->experts.has_memory || (place->experts.runs_later && !mf_expert_map_is_even(map)))
         n_bytes += MF_STAGED_EXPERTS * slot_bytes;
     if (place->dense.has_memory)
         n_bytes += mf_load_staging_bytes();
@@ -264,7 +265,7 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
         .place = *place,
         .expert_resident_bytes = are_apart ? mf_expert_scales_bytes(&m->h, &m->weights) : 0,
         .expert_act_bytes = m->plan.expert_act_bytes,
-        .staging_bytes = staging_bytes(m, slot_bytes, place),
+        .staging_bytes = staging_bytes(m, map, slot_bytes, place),
         .available_bytes = mf_memory_available_bytes(),
         .n_experts_total = (uint64_t)m->h.n_moe_layers * m->h.n_experts,
         .n_slots_min = m->k,

@@ -106,8 +106,10 @@ static mf_budget_device device_of(const mf_backend *be)
     uint32_t n = be->ops->memories(be, memories);
     for (uint32_t i = 0; i < n; i++)
         if ((memories[i].uses & 1u << MF_USE_DEVICE) != 0 && !memories[i].is_host)
-            return (mf_budget_device){.has_memory = true, .n_bytes = memories[i].n_bytes};
-    return (mf_budget_device){0};
+            return (mf_budget_device){.has_memory = true,
+                                      .runs_later = be->ops->runs_later,
+                                      .n_bytes = memories[i].n_bytes};
+    return (mf_budget_device){.runs_later = be->ops->runs_later};
 }
 
 /* A promise about memory that there is none of is a mistake. */
