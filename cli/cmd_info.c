@@ -36,14 +36,22 @@ static void row_size(const char *name, uint64_t n_bytes)
 }
 
 /* Rounded up, so that what is printed is accepted. */
-static void row_floor(uint64_t n_bytes)
+static void row_floor(const char *name, uint64_t n_bytes)
 {
     char size[MF_CLI_SIZE_CHARS];
     double unit = 1;
     while (unit * 1024 <= (double)n_bytes)
         unit *= 1024;
     mf_cli_size(size, ceil((double)n_bytes / unit * 100) / 100 * unit);
-    printf("%-22s %s\n", "least --ram", size);
+    printf("%-22s %s\n", name, size);
+}
+
+/* Each device is promised the same. */
+static uint64_t vram_floor(const mf_model_info *info)
+{
+    return info->device_floor_bytes > info->expert_device_floor_bytes
+               ? info->device_floor_bytes
+               : info->expert_device_floor_bytes;
 }
 
 static void print_layers(const mf_model_info *info)
@@ -116,8 +124,14 @@ static void print_memory(const mf_model_info *info)
     printf("%-22s %s", "device", info->device);
     if (strcmp(info->device, info->expert_device) != 0)
         printf(", experts on %s", info->expert_device);
+    if (info->device_why[0] != '\0')
+        printf(" (auto: %s)", info->device_why);
     printf("\n");
-    row_floor(info->floor_bytes);
+    if (vram_floor(info) != 0)
+        row_floor("least --vram", vram_floor(info));
+    if (info->device_bytes != 0)
+        row_size("device memory", info->device_bytes);
+    row_floor("least --ram", info->floor_bytes);
     row_size("available now", info->available_bytes);
     row_size("budget", info->ram_bytes);
     printf("%-22s %" PRIu64 " (%.1f %% of the experts)\n", "expert slots", info->n_slots,
@@ -129,6 +143,8 @@ static const char *verdict(const mf_model_info *info)
     uint64_t working_set = (uint64_t)info->n_moe_layers * info->n_experts_per_token;
     if (info->n_slots == 0)
         return "does not run: the budget is below the least --ram";
+    if (info->device_bytes != 0 && info->device_bytes < vram_floor(info))
+        return "does not run: the device's memory is below the least --vram";
     if (cacheable_fraction(info) >= 1)
         return "runs with every expert in memory";
     if (info->n_slots >= working_set)
@@ -180,6 +196,7 @@ static void print_json(const char *path, const mf_model_info *info)
         {"ram_bytes", info->ram_bytes},
         {"device_floor_bytes", info->device_floor_bytes},
         {"expert_device_floor_bytes", info->expert_device_floor_bytes},
+        {"device_bytes", info->device_bytes},
         {"slot_bytes", info->slot_bytes},
         {"n_slots", info->n_slots},
     };
@@ -189,6 +206,7 @@ static void print_json(const char *path, const mf_model_info *info)
     mf_cli_json_string(&json, "form", info->form);
     mf_cli_json_string(&json, "device", info->device);
     mf_cli_json_string(&json, "expert_device", info->expert_device);
+    mf_cli_json_string(&json, "device_why", info->device_why);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         mf_cli_json_integer(&json, members[i].key, members[i].value);
     mf_cli_json_number(&json, "cacheable_fraction", cacheable_fraction(info));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The chat's history and its file, which only the user may read. */
 #include "history.h"
+#include "user_dirs.h"
 
 #include <histedit.h>
 #include <stdio.h>
@@ -18,30 +19,14 @@ struct mf_cli_history {
     char next[MAX_PATH_BYTES]; /* written, then renamed */
 };
 
-/* Makes the folders that the path goes through; their absence shows when the file is written. */
-static void make_folders(char *path)
-{
-    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        (void)mkdir(path, 0700);
-        *slash = '/';
-    }
-}
-
-/* As the XDG base directory specification has it: a relative path is none. */
 static void find_file(mf_cli_history *history)
 {
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    int n = 0;
-    if (state && *state == '/')
-        n = snprintf(history->path, sizeof history->path, "%s/moeflux/history", state);
-    else if (home && *home == '/')
-        n = snprintf(history->path, sizeof history->path, "%s/.local/state/moeflux/history", home);
-    if (n >= (int)sizeof history->path)
+    if (!mf_cli_user_path("XDG_STATE_HOME", ".local/state", "history", history->path,
+                          sizeof history->path)) {
         history->path[0] = '\0';
-    if (history->path[0] == '\0')
         return;
-    n = snprintf(history->next, sizeof history->next, "%s.%ld", history->path, (long)getpid());
+    }
+    int n = snprintf(history->next, sizeof history->next, "%s.%ld", history->path, (long)getpid());
     if (n >= (int)sizeof history->next)
         history->path[0] = '\0';
 }
@@ -85,7 +70,7 @@ void mf_cli_history_add(mf_cli_history *h, const char *line)
     history(h->events, &event, H_ENTER, line);
     if (h->path[0] == '\0')
         return;
-    make_folders(h->path);
+    mf_cli_make_folders(h->path);
     mode_t before = umask(0077);
     bool is_written = history(h->events, &event, H_SAVE, h->next) >= 0;
     (void)umask(before);

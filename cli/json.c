@@ -37,6 +37,12 @@ void mf_cli_json_integer(mf_cli_json *json, const char *key, uint64_t value)
     fprintf(json->out, "%" PRIu64, value);
 }
 
+void mf_cli_json_bool(mf_cli_json *json, const char *key, bool value)
+{
+    mf_cli_json_key(json, key);
+    fputs(value ? "true" : "false", json->out);
+}
+
 void mf_cli_json_ids(mf_cli_json *json, const char *key, const int32_t *ids, size_t n_ids)
 {
     mf_cli_json_key(json, key);

@@ -21,6 +21,7 @@ void mf_cli_json_end_value(mf_cli_json *json);
 /* The name of a member whose value the caller prints. */
 void mf_cli_json_key(mf_cli_json *json, const char *key);
 void mf_cli_json_integer(mf_cli_json *json, const char *key, uint64_t value);
+void mf_cli_json_bool(mf_cli_json *json, const char *key, bool value);
 /* An array. */
 void mf_cli_json_ids(mf_cli_json *json, const char *key, const int32_t *ids, size_t n_ids);
 /* null where value is no number. */

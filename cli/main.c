@@ -10,12 +10,14 @@
 
 static const char help[] =
     "Usage: moeflux COMMAND MODEL [OPTION]...\n"
+    "       moeflux devices\n"
     "Runs Mixture-of-Experts language models that are larger than memory: the experts are read\n"
     "from disk as they are needed. MODEL is the directory of a checkpoint.\n"
     "\n"
     "Commands:\n"
     "  run         answer a prompt, or chat\n"
     "  info        say what a checkpoint is and what it needs\n"
+    "  devices     list what can compute here\n"
     "  tokenize    turn text into token ids and back\n"
     "  perplexity  measure how well a model predicts a text\n"
     "  bench       measure speed, reads and memory\n"
@@ -29,8 +31,11 @@ static const struct command {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"run", mf_cmd_run},           {"info", mf_cmd_info},
-    {"tokenize", mf_cmd_tokenize}, {"perplexity", mf_cmd_perplexity},
+    {"run", mf_cmd_run},
+    {"info", mf_cmd_info},
+    {"devices", mf_cmd_devices},
+    {"tokenize", mf_cmd_tokenize},
+    {"perplexity", mf_cmd_perplexity},
     {"bench", mf_cmd_bench},
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Strict number parsers, shared engine options, getopt_long with uniform messages. */
 #include "options.h"
+#include "user_dirs.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -107,6 +108,10 @@ void mf_cli_engine_args_init(mf_cli_engine_args *args)
     mf_engine_options_default(&args->options);
     args->options.log = mf_cli_log;
     args->options.log_user = &args->verbosity;
+    const char *device = getenv("MOEFLUX_DEVICE");
+    args->options.device = device && *device ? device : "auto";
+    if (mf_cli_user_path("XDG_CACHE_HOME", ".cache", "", args->cache_dir, sizeof args->cache_dir))
+        args->options.cache_dir = args->cache_dir;
 }
 
 int mf_cli_bad_value(const mf_cli_parser *parser, const char *option, const char *value,
@@ -228,6 +233,9 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
     case MF_OPT_VRAM:
         return checked(mf_cli_parse_size(optarg, &o->device_bytes) && o->device_bytes > 0, parser,
                        "vram", "a size above zero, like 512M or 3G", exit_code);
+    case MF_OPT_NO_SHADER_CACHE:
+        o->cache_dir = NULL;
+        return 1;
     case MF_OPT_VERBOSE:
         args->verbosity.verbose = true;
         return 1;

@@ -29,6 +29,7 @@ enum {
     MF_OPT_DEVICE,
     MF_OPT_EXPERT_DEVICE,
     MF_OPT_VRAM,
+    MF_OPT_NO_SHADER_CACHE,
     MF_OPT_OWN
 };
 
@@ -48,6 +49,7 @@ enum {
     {"device", required_argument, NULL, MF_OPT_DEVICE},                                            \
     {"expert-device", required_argument, NULL, MF_OPT_EXPERT_DEVICE},                              \
     {"vram", required_argument, NULL, MF_OPT_VRAM},                                                \
+    {"no-shader-cache", no_argument, NULL, MF_OPT_NO_SHADER_CACHE},                                \
     {"verbose", no_argument, NULL, MF_OPT_VERBOSE},                                                \
     {"quiet", no_argument, NULL, MF_OPT_QUIET},                                                    \
     {"help", no_argument, NULL, 'h'}
@@ -66,10 +68,12 @@ enum {
     "  --cpu-tier TIER        at most scalar, avx2 or avx512 (default auto)\n"                  \
     "  --kv-type TYPE         cached keys and values, or latents: f32, or bf16 in half the\n"   \
     "                         memory (default f32)\n"                                           \
-    "  --device NAME          what computes: auto or cpu (default auto)\n"                      \
+    "  --device NAME          what computes: auto, cpu, vulkan (the best GPU) or vulkan:N as\n" \
+    "                         'moeflux devices' has it (default auto: a discrete GPU that\n"    \
+    "                         serves, else the CPU)\n"                                          \
     "  --expert-device NAME   what holds and multiplies experts (default: the same)\n"          \
-    "  --vram SIZE            memory to take of a device that has its own (default: what is\n"  \
-    "                         free there)\n"                                                    \
+    "  --vram SIZE            peak memory of a GPU in use (default: most of what is free)\n"    \
+    "  --no-shader-cache      do not keep what a GPU's driver compiled for the next start\n"    \
     "  -v, --verbose          also the engine's notes\n"                                        \
     "  -q, --quiet            not even its warnings\n"                                          \
     "  -h, --help             this text\n"                                                      \
@@ -79,6 +83,7 @@ enum {
 typedef struct mf_cli_engine_args {
     mf_engine_options options;
     mf_cli_verbosity verbosity;
+    char cache_dir[1024];
 } mf_cli_engine_args;
 
 void mf_cli_engine_args_init(mf_cli_engine_args *args);

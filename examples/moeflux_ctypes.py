@@ -51,6 +51,7 @@ class EngineOptions(c.Structure):  # mf_engine_options
         ("device", c.c_char_p),
         ("expert_device", c.c_char_p),
         ("device_bytes", c.c_uint64),
+        ("cache_dir", c.c_char_p),
     ]
 
 
@@ -83,6 +84,7 @@ class ModelInfo(c.Structure):  # mf_model_info
     ]
     _fields_ += [("device", c.c_char * 32), ("expert_device", c.c_char * 32)]
     _fields_ += [("device_floor_bytes", c.c_uint64), ("expert_device_floor_bytes", c.c_uint64)]
+    _fields_ += [("device_bytes", c.c_uint64), ("device_why", c.c_char * 160)]
 
 
 class SamplerOptions(c.Structure):  # mf_sampler_options

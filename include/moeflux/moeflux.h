@@ -129,13 +129,20 @@ typedef struct mf_engine_options {
     mf_log_fn log;
     void *log_user;
 
-    /* What computes: "cpu"; NULL or "auto": the best there is. Read by the call alone. */
+    /* What computes: "cpu" (also NULL), "vulkan" (the best GPU), "vulkan:N" as mf_device_list has
+     * it. "auto": a discrete GPU that has what is needed and memory for the model's dense part,
+     * else the CPU. Read by the call alone. */
     const char *device;
     /* Where experts are kept and multiplied; NULL or "auto": the same device. */
     const char *expert_device;
-    /* A promise, of each device in use that has memory of its own: what is taken of it; 0: what the
-     * device says is free. MF_ERR_ARGUMENT where none has. */
+    /* A promise, of each GPU in use: what is taken of its memory, driver's own needs not counted;
+     * 0: most of what is free there. (Where that memory is the process's, ram_bytes holds too.)
+     * MF_ERR_ARGUMENT where there is no GPU in use. */
     uint64_t device_bytes;
+    /* Where GPUs' compiled shaders are kept, in files that begin with "vulkan-", so that the next
+     * opening is faster; made if missing. NULL: nowhere. One that cannot be used is no error. Read
+     * by the call alone. */
+    const char *cache_dir;
 } mf_engine_options;
 
 /* What mf_engine_options_default calls, with the size that the caller's compiler gives the struct.
@@ -238,10 +245,15 @@ typedef struct mf_model_info {
     /* The devices in use: of the dense layers and sessions, and of the experts. */
     char device[32];
     char expert_device[32];
-    /* The least that each takes of memory of its own; 0: it has none. Where both are one device,
-     * all is in the first. */
+    /* The least device_bytes of each; 0: the CPU. Where both are one device, all is in the first.
+     */
     uint64_t device_floor_bytes;
     uint64_t expert_device_floor_bytes;
+    /* What may be taken of the device's memory; 0: not known or, where it is the process's, not
+     * bounded but by ram_bytes. */
+    uint64_t device_bytes;
+    /* Why "auto" chose that device; empty: it was named. */
+    char device_why[160];
 } mf_model_info;
 
 MF_API MF_MUST_CHECK mf_status mf_model_inspect_sized(const char *path,
@@ -283,6 +295,43 @@ static inline void mf_engine_info(const mf_engine *engine, mf_model_info *out)
 
 /* The names of the model families this build runs, NULL-terminated; static storage. */
 MF_API const char *const *mf_families(void);
+
+/* ---------------------------------------- devices ---------------------------------------- */
+
+/* What can compute. */
+typedef struct mf_device_info {
+    size_t struct_bytes;
+    /* As mf_engine_options.device takes it: "cpu", "vulkan:0". */
+    char id[32];
+    /* "cpu", "discrete", "integrated", "virtual", "software". */
+    char kind[16];
+    /* A GPU's name; the CPU's threads and instruction set. */
+    char name[256];
+    /* Of a GPU: its driver and that one's version, and "Vulkan 1.3.242". */
+    char driver[256];
+    char api[32];
+    /* What the engine needs and it lacks, so that it cannot be used; empty: nothing. */
+    char lacks[64];
+    /* Where weights would lie: all there is, and what is free (0: not known). */
+    uint64_t memory_bytes;
+    uint64_t free_bytes;
+    /* Not 0: that memory is the process's, which ram_bytes bounds. */
+    uint32_t shares_memory;
+    /* Not 0: it has matrix units that the engine uses. */
+    uint32_t has_matrix_units;
+} mf_device_info;
+
+/* Fills out[0 .. capacity - 1] (out may be NULL), the CPU first, and returns how many devices there
+ * are. Loads the drivers of GPUs and lets them go again. Where there is no GPU, *no_gpu (may be
+ * NULL) has MF_ERR_UNSUPPORTED and says why, else MF_OK. */
+MF_API size_t mf_device_list_sized(mf_device_info *out, size_t capacity, size_t struct_bytes,
+                                   mf_error *no_gpu);
+static inline size_t mf_device_list(mf_device_info *out, size_t capacity, mf_error *no_gpu)
+{
+    return mf_device_list_sized(out, capacity, sizeof *out, no_gpu);
+}
+
+/* ---------------------------------------- statistics ---------------------------------------- */
 
 /* Counters since the engine was opened or reset, as of the layer last finished, and what is held
  * now. One "request" is one expert of one layer wanted by one evaluation step. */

@@ -51,6 +51,16 @@ uint64_t mf_backend_host_bytes(const char *device, uint64_t n_rows, uint64_t n_c
     return is_cpu(device) ? mf_cpu_host_bytes(n_rows, n_cols) : 0;
 }
 
+uint64_t mf_backend_driver_bytes(const char *device)
+{
+    return mf_vulkan_is_name(device) ? mf_vulkan_driver_bytes() : 0;
+}
+
+uint64_t mf_backend_device_bytes(const char *device, const mf_backend_sizes *sizes)
+{
+    return mf_vulkan_is_name(device) ? mf_vulkan_device_bytes(sizes) : 0;
+}
+
 const char *mf_op_name(mf_op_kind kind)
 {
     static const char *const names[] = {

@@ -368,6 +368,8 @@ typedef struct mf_backend_memory {
     uint64_t n_bytes; /* that buffers can still take; 0: not known */
     uint32_t uses;    /* 1 << mf_buffer_use, of those that lie in it */
     bool is_host;     /* the process's own memory, which ram_bytes bounds */
+    bool takes_promise;   /* device_bytes bounds what is taken of it: */
+    uint64_t taken_bytes; /* that the backend has of it */
 } mf_backend_memory;
 
 /* As many as a backend may have. */
@@ -458,9 +460,9 @@ typedef struct mf_backend_options {
     mf_allocator allocator;
     uint32_t n_threads;      /* of the CPU; 0: one per available CPU */
     uint32_t cpu_tier_limit; /* as mf_kernels_get */
-    /* "auto" (also NULL: the best there is), "cpu", "vulkan" (the best GPU), "vulkan:N" */
+    /* "cpu" (also NULL and "auto", which devices.h knows), "vulkan" (the best GPU), "vulkan:N" */
     const char *device;
-    uint64_t device_bytes;  /* of the device's own memory, at most; 0: what is free */
+    uint64_t device_bytes; /* of the device's memory, at most; 0: most of what is free */
     const char *cache_dir;  /* where a device's compiled shaders are kept; NULL: nowhere */
     mf_precision precision; /* of devices; the CPU's is float32 */
 } mf_backend_options;
@@ -474,7 +476,7 @@ typedef mf_status (*mf_backend_open_fn)(void *ctx, const mf_backend_options *opt
 
 /* MF_ERR_ARGUMENT, with those that there are, for a name that mf_backend_open does not know. */
 mf_status mf_backend_check_device(const char *option, const char *device, mf_error *error);
-/* The device that a known name stands for: the best there is for "auto" and NULL. */
+/* The device that a known name stands for: the CPU for "auto" and NULL. */
 const char *mf_backend_device(const char *device);
 /* Whether experts have another device than the rest; "auto" and NULL: the same. */
 bool mf_backend_are_apart(const char *device, const char *expert_device);
@@ -482,6 +484,17 @@ bool mf_backend_are_apart(const char *device, const char *expert_device);
 /* Bytes of the process's memory, at most, that the device takes beside buffers and scratch for n
  * rows of at most n_cols floats in a form of its own. Can be asked before it is opened. */
 uint64_t mf_backend_host_bytes(const char *device, uint64_t n_rows, uint64_t n_cols);
+
+/* The same of what its driver takes. */
+uint64_t mf_backend_driver_bytes(const char *device);
+/* What the model's operations may be as large as. */
+typedef struct mf_backend_sizes {
+    uint64_t n_rows, n_cols; /* rows of at most so many floats, at once */
+    uint64_t n_sequences, n_pages;
+} mf_backend_sizes;
+/* Bytes of the device's memory, at most, that it takes beside buffers, where device_bytes bounds
+ * them; 0: it takes no promise. */
+uint64_t mf_backend_device_bytes(const char *device, const mf_backend_sizes *sizes);
 
 /* The use for operands that are read from disk: MF_USE_HOST where the device's memory is the
  * process's own anyway, so that they can be read to where they stay, else MF_USE_DEVICE. */

@@ -83,6 +83,7 @@ typedef struct mf_runner_options {
     void *io_arg;
     const char *device, *expert_device;
     uint64_t device_bytes;
+    const char *cache_dir;
     mf_backend_open_fn open_backend; /* NULL: mf_backend_open */
     void *backend_ctx;
     mf_backend_open_fn open_experts; /* NULL: as expert_device says */

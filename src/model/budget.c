@@ -74,6 +74,8 @@ static bool make_terms(const mf_budget_request *r, uint64_t *terms)
         (is_dense_here ? r->act_bytes : 0) + (are_experts_here ? r->expert_act_bytes : 0);
     terms[MF_TERM_LISTS] = r->host_bytes;
     terms[MF_TERM_STAGING] = r->staging_bytes;
+    terms[MF_TERM_DRIVERS] = r->driver_bytes + (is_dense_here ? r->overhead_bytes : 0) +
+                             (are_experts_here ? r->expert_overhead_bytes : 0);
     terms[MF_TERM_ROUNDING] = ROUNDING;
     if (!mf_mul_u64(r->tokenizer_file_bytes, 2, &tokenizer) ||
         !mf_add_u64(tokenizer, TOKENIZER, &tokenizer))
@@ -82,9 +84,10 @@ static bool make_terms(const mf_budget_request *r, uint64_t *terms)
     if (!mf_add_u64(PROCESS_HELD + texts, tokenizer, &allowance) ||
         !mf_add_u64(allowance, PROCESS_LATER + threads, &terms[MF_TERM_PROCESS]))
         return false;
+    allowance += r->driver_bytes;
     uint64_t beyond = r->place.held_bytes > allowance ? r->place.held_bytes - allowance : 0;
     terms[MF_TERM_HELD] = beyond / HELD_STEP * HELD_STEP;
-    if (!r->opens && beyond % HELD_STEP != 0)
+    if (!r->place.opens && beyond % HELD_STEP != 0)
         terms[MF_TERM_HELD] += HELD_STEP;
     /* State is taken by the slab (state_pool.h), each rounded up to huge pages. */
     const uint64_t state_bytes = is_dense_here ? r->state_bytes : 0;
@@ -107,21 +110,21 @@ static uint64_t wanted_slots(const mf_budget_request *r)
 /* What the dense layers' device holds beside slots, and the experts' if it is another. */
 static uint64_t used_dense(const mf_budget_request *r)
 {
-    return r->resident_bytes + r->act_bytes + r->slabs_bytes;
+    return r->resident_bytes + r->act_bytes + r->slabs_bytes + r->overhead_bytes;
 }
 
 static uint64_t used_experts(const mf_budget_request *r)
 {
-    return r->expert_resident_bytes + r->expert_act_bytes;
+    return r->expert_resident_bytes + r->expert_act_bytes + r->expert_overhead_bytes;
 }
 
 static void make_device_floors(const mf_budget_request *r, mf_budget *b)
 {
     const uint64_t slots = r->n_slots_min * r->slot_bytes;
     const bool are_apart = r->expert_act_bytes != 0;
-    if (r->place.dense.has_memory)
+    if (r->place.dense.has_memory || r->place.dense.takes_promise)
         b->device_floor_bytes = used_dense(r) + (are_apart ? 0 : slots);
-    if (are_apart && r->place.experts.has_memory)
+    if (are_apart && (r->place.experts.has_memory || r->place.experts.takes_promise))
         b->expert_device_floor_bytes = used_experts(r) + slots;
 }
 
@@ -130,7 +133,7 @@ static uint64_t slots_there(const mf_budget_request *r, uint64_t ram_bytes)
 {
     const uint64_t known = r->place.experts.n_bytes;
     const uint64_t used = r->expert_act_bytes != 0 ? used_experts(r) : used_dense(r);
-    if (r->slot_bytes == 0)
+    if (r->slot_bytes == 0 || (known == 0 && !r->place.experts.has_memory))
         return UINT64_MAX;
     if (known == 0)
         return ram_bytes / r->slot_bytes;
@@ -143,8 +146,6 @@ static uint64_t fitting_slots(const mf_budget_request *r, const mf_budget *b)
     const bool are_here = !r->place.experts.has_memory;
     const uint64_t per_slot = (are_here ? r->slot_bytes : 0) + r->slot_host_bytes;
     uint64_t fit = per_slot != 0 ? (b->ram_bytes - b->fixed_bytes) / per_slot : UINT64_MAX;
-    if (are_here)
-        return fit;
     const uint64_t there = slots_there(r, b->ram_bytes);
     fit = there < fit ? there : fit;
     return fit > r->n_slots_min ? fit : r->n_slots_min;
@@ -184,6 +185,7 @@ void mf_budget_describe(const mf_budget *b, char *line, size_t capacity)
         [MF_TERM_STATE] = "session state",
         [MF_TERM_LISTS] = "lists and logits",
         [MF_TERM_STAGING] = "on the way to devices",
+        [MF_TERM_DRIVERS] = "devices' drivers and scratch",
         [MF_TERM_PROCESS] = "the process, its tokenizer and texts",
         [MF_TERM_ROUNDING] = "rounding to huge pages",
         [MF_TERM_HELD] = "held by the process beyond that",

@@ -30,14 +30,16 @@ uint64_t mf_mark_logits_bytes(uint64_t limit_bytes, uint64_t cost_bytes, uint32_
 
 /* Where a device's buffers lie: in the process's memory, or in one of its own. */
 typedef struct mf_budget_device {
-    bool has_memory;  /* of its own: nothing there is charged to ram_bytes */
-    bool runs_later;  /* and wants experts' arrays in their places, wherever they were read to */
-    uint64_t n_bytes; /* of it; 0: not known, as much as ram_bytes is taken */
+    bool has_memory;    /* of its own: nothing there is charged to ram_bytes */
+    bool runs_later;    /* and wants experts' arrays in their places, wherever they were read to */
+    bool takes_promise; /* n_bytes bounds it, also where its memory is the process's */
+    uint64_t n_bytes; /* that may be taken; 0: not known, as much as ram_bytes is, or not bounded */
 } mf_budget_device;
 
 /* What an engine is opened on; all zero: the process's memory alone. */
 typedef struct mf_budget_place {
     uint64_t held_bytes; /* what the process holds */
+    bool opens;          /* the engine is opened there, else only asked about: see below */
     mf_budget_device dense, experts;
 } mf_budget_place;
 
@@ -51,11 +53,12 @@ typedef struct mf_budget_request {
     mf_budget_place place;
     /* Where experts have a device apart from the rest: their scales and rows there. */
     uint64_t expert_resident_bytes, expert_act_bytes;
+    /* What either device takes of its memory beside all that, and drivers of the process's. */
+    uint64_t overhead_bytes, expert_overhead_bytes, driver_bytes;
     uint64_t staging_bytes;   /* of the process, on the way to and from devices */
     uint64_t available_bytes; /* of the machine */
     uint64_t n_experts_total, n_slots_min;
     uint32_t n_threads, n_context_tokens;
-    bool opens; /* the engine is opened with it, else only asked about: see below */
 } mf_budget_request;
 
 /* What a budget is spent on. All terms but the slots are bytes whatever the budget is. */
@@ -65,6 +68,7 @@ typedef enum mf_budget_term {
     MF_TERM_STATE,       /* of sessions and marks, and what their slabs round up */
     MF_TERM_LISTS,       /* of the host: tokens, logits, rows of experts, the store's tables */
     MF_TERM_STAGING,     /* what is on its way to devices with memory of their own */
+    MF_TERM_DRIVERS,     /* of devices, and what these need of the process's memory */
     MF_TERM_PROCESS,     /* code, libraries, stacks, tokenizer, texts */
     MF_TERM_ROUNDING,    /* to huge pages */
     MF_TERM_HELD,        /* what the process holds beyond its allowance */
@@ -81,7 +85,7 @@ typedef struct mf_budget {
      * for them: whoever makes the buffers says so. */
     uint64_t n_slots;
     uint64_t n_slots_min;
-    /* Of devices with memory of their own, at least; 0: none. All in the first where both are one.
+    /* Of devices that take promises, at least; 0: of others. All in the first where both are one.
      */
     uint64_t device_floor_bytes, expert_device_floor_bytes;
     uint64_t terms[MF_N_BUDGET_TERMS]; /* their sum is floor_bytes, unless that overflows */

@@ -265,6 +265,9 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
         .place = *place,
         .expert_resident_bytes = are_apart ? mf_expert_scales_bytes(&m->h, &m->weights) : 0,
         .expert_act_bytes = m->plan.expert_act_bytes,
+        .overhead_bytes = m->plan.overhead_bytes,
+        .expert_overhead_bytes = m->plan.expert_overhead_bytes,
+        .driver_bytes = m->plan.driver_bytes,
         .staging_bytes = staging_bytes(m, map, slot_bytes, place),
         .available_bytes = mf_memory_available_bytes(),
         .n_experts_total = (uint64_t)m->h.n_moe_layers * m->h.n_experts,
@@ -277,8 +280,6 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
 void mf_model_describe(const mf_model *m, const mf_engine_options *options,
                        const mf_budget_place *place, mf_budget *budget, mf_model_info *out)
 {
-    /* All devices that are known by name use the process's memory. */
-    const mf_budget_place now = {.held_bytes = mf_memory_resident_bytes()};
     mf_model_info info = {.struct_bytes = sizeof info};
     describe_shapes(m, &info);
     describe_sessions(m, options, &info);
@@ -291,8 +292,7 @@ void mf_model_describe(const mf_model *m, const mf_engine_options *options,
     }
     const mf_expert_map map = {m->h.n_moe_layers, m->h.n_experts, MF_MAX_EXPERT_PARTS,
                                m->binder.experts.parts};
-    mf_budget_request request = budget_request(m, &map, options, place != NULL ? place : &now);
-    request.opens = place != NULL;
+    const mf_budget_request request = budget_request(m, &map, options, place);
     mf_budget_make(&request, budget);
     info.resident_bytes = m->binder.resident_bytes;
     info.scratch_bytes = m->plan.act_bytes;
@@ -303,5 +303,8 @@ void mf_model_describe(const mf_model *m, const mf_engine_options *options,
     info.n_slots = budget->n_slots;
     info.device_floor_bytes = budget->device_floor_bytes;
     info.expert_device_floor_bytes = budget->expert_device_floor_bytes;
+    info.device_bytes = place->dense.takes_promise || place->dense.has_memory
+                            ? place->dense.n_bytes
+                            : place->experts.n_bytes;
     *out = info;
 }

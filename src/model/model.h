@@ -34,8 +34,7 @@ mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine
 mf_status mf_model_plan(mf_model *model, const mf_engine_options *options, mf_layer_kinds kinds,
                         bool experts_apart, mf_error *error);
 void mf_model_release(mf_model *model);
-/* Fills *out and *budget: that of an engine about to be opened at this place, or (NULL) as
- * mf_model_inspect tells it. */
+/* Fills *out and *budget: that of an engine at this place. */
 void mf_model_describe(const mf_model *model, const mf_engine_options *options,
                        const mf_budget_place *place, mf_budget *budget, mf_model_info *out);
 

@@ -125,13 +125,32 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* A chunk's tokens in a form of the backend's own: hardly smaller than float32, and bounded. */
-static uint64_t prepared_bytes(const mf_hparams *h, const char *device, uint64_t n_chunk)
+/* The widest row that a product reads. */
+static uint64_t widest(const mf_hparams *h)
 {
     uint64_t width = max_u64(h->hidden_size, max_u64(h->shared_hidden, h->dense_hidden));
     width = max_u64(width, max_u64(mf_query_width(h), mf_value_width(h)));
-    width = max_u64(width, max_u64(h->q_rank, (uint64_t)h->n_heads * h->value_head_dim));
-    return mf_backend_host_bytes(device, n_chunk, width);
+    return max_u64(width, max_u64(h->q_rank, (uint64_t)h->n_heads * h->value_head_dim));
+}
+
+/* A chunk's tokens in a form of the backend's own: hardly smaller than float32, and bounded. */
+static uint64_t prepared_bytes(const mf_hparams *h, const char *device, uint64_t n_chunk)
+{
+    return mf_backend_host_bytes(device, n_chunk, widest(h));
+}
+
+static void plan_devices(const mf_hparams *h, const mf_plan_options *o, mf_plan *p)
+{
+    const mf_backend_sizes sizes = {.n_rows = o->n_chunk,
+                                    .n_cols = widest(h),
+                                    .n_sequences = o->n_sessions,
+                                    .n_pages = (uint64_t)pages_of(o->n_context) * o->n_sessions};
+    p->overhead_bytes = mf_backend_device_bytes(o->device, &sizes);
+    p->driver_bytes = mf_backend_driver_bytes(o->device);
+    if (!o->experts_apart)
+        return;
+    p->expert_overhead_bytes = mf_backend_device_bytes(o->expert_device, &sizes);
+    p->driver_bytes += mf_backend_driver_bytes(o->expert_device);
 }
 
 static uint32_t logit_rows(uint32_t n_sessions)
@@ -182,6 +201,7 @@ bool mf_plan_make(const mf_hparams *h, const mf_plan_options *o, mf_plan *out)
                 plan_sessions(o->n_sessions, &p);
     p.session_host_bytes = session_host_bytes(h, o->n_context);
     p.host_bytes = host_bytes(h, o, &p);
+    plan_devices(h, o, &p);
     *out = p;
     return !l.overflow && fits;
 }

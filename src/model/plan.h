@@ -50,6 +50,8 @@ typedef struct mf_plan {
     uint64_t mark_bytes;       /* of these, what marks alone may hold */
     uint64_t session_host_bytes;
     uint64_t host_bytes; /* host-side lists of the experts' rows */
+    /* What devices take of their memory beside buffers, and their drivers of the process's. */
+    uint64_t overhead_bytes, expert_overhead_bytes, driver_bytes;
 } mf_plan;
 
 typedef struct mf_plan_options {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening and closing an engine: descriptors, budget, the runner, what sessions share. */
+#include "session/engine_devices.h"
 #include "session/session.h"
 #include "session/session_index.h"
 
@@ -94,33 +95,58 @@ static mf_runner_options runner_options(const mf_engine *e, const mf_model *m,
                                .device = e->options.device,
                                .expert_device = e->options.expert_device,
                                .device_bytes = e->options.device_bytes,
+                               .cache_dir = e->options.cache_dir,
                                .open_backend = hooks->open_backend,
                                .backend_ctx = hooks->backend_ctx,
                                .open_experts = hooks->open_experts,
                                .experts_ctx = hooks->experts_ctx};
 }
 
-static mf_budget_device device_of(const mf_backend *be)
+static mf_budget_device device_of(const mf_backend *be, uint64_t device_bytes)
 {
     mf_backend_memory memories[MF_MAX_MEMORIES];
     uint32_t n = be->ops->memories(be, memories);
-    for (uint32_t i = 0; i < n; i++)
-        if ((memories[i].uses & 1u << MF_USE_DEVICE) != 0 && !memories[i].is_host)
-            return (mf_budget_device){.has_memory = true,
-                                      .runs_later = be->ops->runs_later,
-                                      .n_bytes = memories[i].n_bytes};
+    for (uint32_t i = 0; i < n; i++) {
+        const mf_backend_memory *m = &memories[i];
+        if ((m->uses & 1u << MF_USE_DEVICE) == 0 || (m->is_host && !m->takes_promise))
+            continue;
+        const bool is_bounded = !m->is_host || device_bytes != 0;
+        return (mf_budget_device){.has_memory = !m->is_host,
+                                  .runs_later = be->ops->runs_later,
+                                  .takes_promise = m->takes_promise,
+                                  .n_bytes = is_bounded ? m->n_bytes + m->taken_bytes : 0};
+    }
     return (mf_budget_device){.runs_later = be->ops->runs_later};
 }
 
-/* A promise about memory that there is none of is a mistake. */
-static mf_status check_device_bytes(const mf_engine_options *o, const mf_budget_place *place,
-                                    const char *device, mf_error *error)
+/* A device whose memory has no room for what it must hold; its experts' share is of n_slots. */
+static mf_status check_device_floor(const mf_engine *e, const mf_backend *be,
+                                    const mf_budget_device *device, uint64_t floor_bytes,
+                                    mf_error *error)
 {
-    if (o->device_bytes == 0 || place->dense.has_memory || place->experts.has_memory)
+    mf_backend_memory memories[MF_MAX_MEMORIES];
+    if (device->n_bytes == 0 || device->n_bytes >= floor_bytes)
         return MF_OK;
-    return mf_fail(error, MF_ERR_ARGUMENT,
-                   "device_bytes is %llu, but device %s has no memory of its own",
-                   (unsigned long long)o->device_bytes, device);
+    (void)be->ops->memories(be, memories);
+    return mf_fail(error, MF_ERR_BUDGET,
+                   "device_bytes of %s (%s) are %llu, below the floor of %.1f MiB (%llu bytes), "
+                   "with %u expert slots of %llu bytes",
+                   be->ops->name, memories[0].name, (unsigned long long)device->n_bytes,
+                   ceil((double)floor_bytes / MIB * 10) / 10, (unsigned long long)floor_bytes,
+                   e->info.n_experts_per_token, (unsigned long long)e->info.slot_bytes);
+}
+
+static mf_status check_budgets(const mf_engine *e, const mf_model *m, const mf_budget *budget,
+                               const mf_budget_place *place, mf_error *error)
+{
+    const mf_runner *r = &e->runner;
+    MF_TRY(mf_engine_check_promise(&e->options, place, r->backend->ops->name, error));
+    MF_TRY(check_budget(budget, m->source->path, error));
+    MF_TRY(check_device_floor(e, r->backend, &place->dense, budget->device_floor_bytes, error));
+    if (!mf_experts_are_apart(r))
+        return MF_OK;
+    return check_device_floor(e, r->experts, &place->experts, budget->expert_device_floor_bytes,
+                              error);
 }
 
 /* Devices before the budget: where they have memory of their own, it is of less. */
@@ -128,19 +154,21 @@ static mf_status open_runner(mf_engine *e, mf_model *m, const mf_engine_hooks *h
                              mf_error *error)
 {
     mf_runner_options options = runner_options(e, m, hooks);
-    mf_budget_place place = {.held_bytes = mf_memory_resident_bytes()};
+    mf_budget_place place = {.opens = true};
     mf_budget budget;
     mf_runner *r = &e->runner;
     e->n_threads = m->n_threads;
     MF_TRY(mf_runner_open_devices(&options, m->plan.expert_act_bytes != 0, r, error));
-    place.dense = device_of(r->backend);
-    place.experts = device_of(r->experts);
-    MF_TRY(check_device_bytes(&e->options, &place, r->backend->ops->name, error));
+    place.held_bytes = mf_memory_resident_bytes();
+    place.dense = device_of(r->backend, e->options.device_bytes);
+    place.experts = device_of(r->experts, e->options.device_bytes);
     mf_model_describe(m, &e->options, &place, &budget, &e->info);
-    snprintf(e->info.device, sizeof e->info.device, "%s", r->backend->ops->name);
-    snprintf(e->info.expert_device, sizeof e->info.expert_device, "%s", r->experts->ops->name);
-    e->options.device = e->options.expert_device = NULL; /* the caller's */
-    MF_TRY(check_budget(&budget, m->source->path, error));
+    if (hooks->open_backend != NULL)
+        snprintf(e->info.device, sizeof e->info.device, "%s", r->backend->ops->name);
+    if (hooks->open_backend != NULL || hooks->open_experts != NULL)
+        snprintf(e->info.expert_device, sizeof e->info.expert_device, "%s", r->experts->ops->name);
+    e->options.device = e->options.expert_device = e->options.cache_dir = NULL; /* the caller's */
+    MF_TRY(check_budgets(e, m, &budget, &place, error));
     options.n_slots = e->info.n_slots;
     options.slot_bytes = e->info.slot_bytes;
     return mf_runner_open(m, &options, r, error);
@@ -159,28 +187,30 @@ static mf_status open_parts(mf_engine *e, mf_model *m, const mf_engine_hooks *ho
 }
 
 static mf_status open_model(mf_engine *e, mf_model *m, const mf_engine_hooks *hooks,
-                            mf_error *error)
+                            mf_engine_devices *devices, mf_error *error)
 {
+    MF_TRY(mf_engine_devices_choose(devices, m, &e->options, error));
     if (hooks->open_experts != NULL)
         MF_TRY(mf_model_plan(m, &e->options, mf_layer_kind_table, true, error));
-    return open_parts(e, m, hooks, error);
+    MF_TRY(open_parts(e, m, hooks, error));
+    memcpy(e->info.device_why, devices->why, sizeof devices->why);
+    return MF_OK;
 }
 
-mf_status mf_engine_open_with(const char *path, const mf_engine_options *options,
-                              const mf_engine_hooks *hooks, mf_engine **out, mf_error *error)
+static mf_status open_on(const char *path, const mf_engine_options *options,
+                         const mf_engine_hooks *hooks, mf_engine_devices *devices, mf_engine **out,
+                         mf_error *error)
 {
-    mf_engine_options given;
-    MF_TRY(mf_engine_options_take(options, &given, error));
-    const mf_allocator a = mf_allocator_or_default(&given.allocator);
+    const mf_allocator a = mf_allocator_or_default(&options->allocator);
     mf_engine *e = mf_alloc_zeroed(&a, sizeof *e);
     if (e == NULL)
         return mf_fail_memory(error, sizeof *e, "the engine");
     e->allocator = a;
-    e->options = given;
+    e->options = *options;
     mf_model m;
     mf_status status = mf_model_read(&a, path, &e->options, mf_layer_kind_table, &m, error);
     if (status == MF_OK) {
-        status = open_model(e, &m, hooks, error);
+        status = open_model(e, &m, hooks, devices, error);
         mf_model_release(&m);
     }
     if (status != MF_OK) {
@@ -191,6 +221,36 @@ mf_status mf_engine_open_with(const char *path, const mf_engine_options *options
     say_skipped(e);
     *out = e;
     return MF_OK;
+}
+
+/* What "auto" chose could not be opened: the CPU, which says what it lacks if it cannot be either.
+ */
+static mf_status open_on_cpu(const char *path, mf_engine_options *options,
+                             const mf_engine_hooks *hooks, mf_engine_devices *devices,
+                             mf_engine **out, mf_error *error)
+{
+    char line[sizeof error->message + 64];
+    snprintf(line, sizeof line, "%s cannot be used: %s", devices->dense.name,
+             error != NULL ? error->message : "it could not be opened");
+    if (options->log != NULL)
+        options->log(options->log_user, MF_LOG_WARNING, line);
+    options->device = "cpu";
+    *devices = (mf_engine_devices){.dense = {.name = "cpu"}, .experts = devices->experts};
+    snprintf(devices->why, sizeof devices->why, "%.*s", (int)sizeof devices->why - 1, line);
+    return open_on(path, options, hooks, devices, out, error);
+}
+
+mf_status mf_engine_open_with(const char *path, const mf_engine_options *options,
+                              const mf_engine_hooks *hooks, mf_engine **out, mf_error *error)
+{
+    mf_engine_options given;
+    mf_engine_devices devices;
+    MF_TRY(mf_engine_options_take(options, &given, error));
+    MF_TRY(mf_engine_devices_find(&devices, &given, error));
+    mf_status status = open_on(path, &given, hooks, &devices, out, error);
+    if (status != MF_OK && devices.is_auto && devices.dense.takes_promise)
+        status = open_on_cpu(path, &given, hooks, &devices, out, error);
+    return status;
 }
 
 mf_status mf_model_inspect_sized(const char *path, const mf_engine_options *options,
@@ -204,10 +264,17 @@ mf_status mf_model_inspect_sized(const char *path, const mf_engine_options *opti
     mf_model m;
     mf_budget budget;
     mf_model_info info;
+    mf_engine_devices devices;
+    MF_TRY(mf_engine_devices_find(&devices, &given, error));
     MF_TRY(mf_model_read(&a, path, &given, mf_layer_kind_table, &m, error));
-    mf_model_describe(&m, &given, NULL, &budget, &info);
+    mf_status status = mf_engine_devices_choose(&devices, &m, &given, error);
+    const mf_budget_place place = mf_engine_devices_place(&devices);
+    if (status == MF_OK)
+        mf_model_describe(&m, &given, &place, &budget, &info);
     mf_model_release(&m);
-    MF_TRY(check_device_bytes(&given, &(mf_budget_place){0}, info.device, error));
+    MF_TRY(status);
+    memcpy(info.device_why, devices.why, sizeof devices.why);
+    MF_TRY(mf_engine_check_promise(&given, &place, info.device, error));
     mf_sized_put(out, struct_bytes, &info, sizeof info);
     return MF_OK;
 }

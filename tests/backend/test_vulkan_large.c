@@ -140,30 +140,41 @@ static void check_pieces(void)
     CHECK_U64(n_allocations, 0);
 }
 
-/* What is promised of the device's own memory holds to the byte, and what is freed is room again.
- */
+static uint64_t left(const mf_backend *be)
+{
+    mf_backend_memory memories[MF_MAX_MEMORIES];
+    REQUIRE(be->ops->memories(be, memories) == 2);
+    CHECK(memories[0].takes_promise && !memories[0].is_host);
+    CHECK_U64(memories[0].n_bytes + memories[0].taken_bytes, 64 * MIB);
+    return memories[0].n_bytes;
+}
+
+/* What is promised of the device's memory holds to the byte, the backend's own needs included, and
+ * what is freed is room again. */
 static void check_promise(void)
 {
-    const mf_backend_options options = {.device = vulkan_test_device(), .device_bytes = 100000};
+    const mf_backend_options options = {.device = vulkan_test_device(), .device_bytes = 64 * MIB};
     mf_error error = {0};
     mf_backend *base = NULL;
     mf_buffer first = {0}, second = {0}, third = {0};
-    mf_backend_memory memories[MF_MAX_MEMORIES];
     REQUIRE_OK(mf_vk_backend_create(&options, NULL, &base, &error), &error);
     ((mf_vk_backend *)base)->device.info.is_unified = false;
     const mf_backend_ops *ops = base->ops;
-    REQUIRE_OK(ops->buffer_create(base, 60000, MF_USE_DEVICE, "first", &first, &error), &error);
-    REQUIRE(ops->memories(base, memories) == 2);
-    CHECK_U64(memories[0].n_bytes, 40000);
-    CHECK_STATUS(ops->buffer_create(base, 40001, MF_USE_DEVICE, "too much", &second, &error),
+    const uint64_t at_first = left(base);
+    REQUIRE_OK(ops->buffer_create(base, 20 * MIB, MF_USE_DEVICE, "first", &first, &error), &error);
+    const uint64_t rest = left(base);
+    CHECK_U64(rest, at_first - 20 * MIB);
+    CHECK_STATUS(ops->buffer_create(base, rest + 1, MF_USE_DEVICE, "too much", &second, &error),
                  MF_ERR_NO_MEMORY);
     CHECK_CONTAINS(error.message, "too much");
-    REQUIRE_OK(ops->buffer_create(base, 1 << 20, MF_USE_STAGING, "elsewhere", &third, &error),
+    CHECK_U64(left(base), rest);
+    REQUIRE_OK(ops->buffer_create(base, 80 * MIB, MF_USE_STAGING, "elsewhere", &third, &error),
                &error);
-    REQUIRE_OK(ops->buffer_create(base, 40000, MF_USE_DEVICE, "second", &second, &error), &error);
+    REQUIRE_OK(ops->buffer_create(base, rest, MF_USE_DEVICE, "second", &second, &error), &error);
+    CHECK_U64(left(base), 0);
     ops->copy(base, (mf_span){second, 0}, (mf_span){first, 0}, 1000);
     ops->buffer_free(base, first);
-    REQUIRE_OK(ops->buffer_create(base, 60000, MF_USE_DEVICE, "again", &first, &error), &error);
+    REQUIRE_OK(ops->buffer_create(base, 20 * MIB, MF_USE_DEVICE, "again", &first, &error), &error);
     ops->destroy(base);
 }
 

@@ -32,6 +32,7 @@ static void engine_options(void)
     AT(mf_engine_options, device);
     AT(mf_engine_options, expert_device);
     AT(mf_engine_options, device_bytes);
+    AT(mf_engine_options, cache_dir);
 }
 
 static void model_info(void)
@@ -90,6 +91,8 @@ static void model_info(void)
     AT(mf_model_info, expert_device);
     AT(mf_model_info, device_floor_bytes);
     AT(mf_model_info, expert_device_floor_bytes);
+    AT(mf_model_info, device_bytes);
+    AT(mf_model_info, device_why);
 }
 
 int main(void)

@@ -70,7 +70,7 @@ static void test_held_within_allowance(void)
 {
     mf_budget_request r = request();
     mf_budget b;
-    r.opens = true;
+    r.place.opens = true;
     for (uint64_t held = 0; held <= (12 + 15 + 9) * MIB; held += 100000) {
         r.place.held_bytes = held;
         mf_budget_make(&r, &b);
@@ -83,7 +83,7 @@ static void test_held_beyond(void)
 {
     mf_budget_request asks = request(), opens = request();
     mf_budget told, at_open;
-    opens.opens = true;
+    opens.place.opens = true;
     for (uint64_t held = 36 * MIB + 1; held < 80 * MIB; held += 777777) {
         asks.place.held_bytes = held;
         opens.place.held_bytes = held + 8 * MIB - 1;

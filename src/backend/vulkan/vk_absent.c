@@ -28,6 +28,25 @@ mf_status mf_vulkan_backend_create(const mf_backend_options *options, mf_backend
                    options->device);
 }
 
+int mf_vulkan_find(const mf_vulkan_device *list, uint32_t n, const char *device)
+{
+    (void)list;
+    (void)n;
+    (void)device;
+    return -1;
+}
+
+uint64_t mf_vulkan_driver_bytes(void)
+{
+    return 0;
+}
+
+uint64_t mf_vulkan_device_bytes(const mf_backend_sizes *sizes)
+{
+    (void)sizes;
+    return 0;
+}
+
 uint64_t mf_vulkan_host_bytes(uint64_t n_rows, uint64_t n_cols)
 {
     (void)n_rows;

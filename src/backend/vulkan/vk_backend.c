@@ -326,7 +326,11 @@ static mf_status open_parts(mf_vk_backend *be, const mf_backend_options *options
 {
     const char *name = options->device != NULL ? options->device : "vulkan";
     MF_TRY(mf_vk_device_open(&be->device, name, hooks, error));
-    be->is_mixed = options->precision == MF_PRECISION_MIXED && mf_vk_has_units(&be->device);
+    if (be->promised_bytes == 0 && !be->device.info.is_unified)
+        be->promised_bytes = mf_vulkan_default_bytes(be->device.info.free_bytes != 0
+                                                         ? be->device.info.free_bytes
+                                                         : be->device.info.memory_bytes);
+    be->is_mixed = options->precision == MF_PRECISION_MIXED && be->device.info.has_units;
     mf_vk_cache_name(be, options->cache_dir);
     MF_TRY(mf_vk_stream_open(be, error));
     MF_TRY(mf_vk_rings_open(be, error));
@@ -361,6 +365,22 @@ mf_status mf_vulkan_backend_create(const mf_backend_options *options, mf_backend
                                    mf_error *error)
 {
     return mf_vk_backend_create(options, NULL, out, error);
+}
+
+uint64_t mf_vulkan_driver_bytes(void)
+{
+    return (uint64_t)256 << 20; /* its libraries, and what it compiles */
+}
+
+uint64_t mf_vulkan_device_bytes(const mf_backend_sizes *s)
+{
+    const uint64_t mib = (uint64_t)1 << 20, rows = s->n_rows * s->n_cols;
+    /* Four times what an operation needs at most (vk_rings.c): rows and blocks of attention, rows
+     * in float16 for matrix units, before and within experts. */
+    const uint64_t scratch = 4 * (24 * mib + 5 * rows + 5 * 256 * s->n_cols);
+    const uint64_t parameters = 4 * (mib + 256 * s->n_rows);
+    const uint64_t lists = MF_VK_BATCHES * (s->n_pages * 8 + s->n_sequences * 64 + 4096);
+    return scratch + parameters + lists + 40 * mib; /* blocks that are not full */
 }
 
 uint64_t mf_vulkan_host_bytes(uint64_t n_rows, uint64_t n_cols)

@@ -120,11 +120,26 @@ void mf_vk_cache_close(mf_vk_backend *be)
     d->api.DestroyPipelineCache(d->handle, cache, NULL);
 }
 
+/* With the folders that it is in. */
+static bool make_folder(const char *folder)
+{
+    char path[sizeof((mf_vk_backend *)0)->cache_path];
+    int n = snprintf(path, sizeof path, "%s", folder);
+    if (n <= 0 || (size_t)n >= sizeof path)
+        return false;
+    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        (void)mkdir(path, 0700);
+        *slash = '/';
+    }
+    return mkdir(path, 0700) == 0 || errno == EEXIST;
+}
+
 void mf_vk_cache_name(mf_vk_backend *be, const char *folder)
 {
     const VkPhysicalDeviceProperties *p = &be->device.properties;
     char uuid[2 * VK_UUID_SIZE + 1];
-    if (folder == NULL || (mkdir(folder, 0700) != 0 && errno != EEXIST))
+    if (folder == NULL || !make_folder(folder))
         return;
     for (size_t i = 0; i < VK_UUID_SIZE; i++)
         (void)snprintf(uuid + 2 * i, 3, "%02x", p->pipelineCacheUUID[i]);

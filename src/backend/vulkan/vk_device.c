@@ -104,27 +104,35 @@ static int rank(const mf_vulkan_device *device)
     return 0;
 }
 
+int mf_vulkan_find(const mf_vulkan_device *list, uint32_t n, const char *device)
+{
+    const long wanted = number_of(device);
+    int best = -1;
+    if (wanted >= 0)
+        return wanted < (long)n ? (int)wanted : -1;
+    for (uint32_t i = 0; i < n; i++)
+        if (best < 0 || rank(&list[i]) > rank(&list[best]))
+            best = (int)i;
+    return best;
+}
+
 /* Fills d->physical and d->info. */
 static mf_status choose(mf_vk_device *d, const char *name, mf_error *error)
 {
     VkPhysicalDevice list[MF_VULKAN_MAX_DEVICES];
     uint32_t n = 0;
-    long wanted = number_of(name);
-    int best = -2;
+    mf_vulkan_device infos[MF_VULKAN_MAX_DEVICES];
     MF_TRY(physical_devices(d, list, &n, error));
-    for (uint32_t i = 0; i < n; i++) {
-        mf_vulkan_device info;
-        if (wanted >= 0 && (long)i != wanted)
-            continue;
-        mf_vk_describe(&d->api, list[i], &info);
-        if (rank(&info) <= best)
-            continue;
-        best = rank(&info);
-        d->physical = list[i];
-        d->info = info;
+    for (uint32_t i = 0; i < n; i++)
+        mf_vk_describe(&d->api, list[i], &infos[i]);
+    const int best = mf_vulkan_find(infos, n, name);
+    if (best >= 0) {
+        d->physical = list[best];
+        d->info = infos[best];
     }
     if (d->physical == VK_NULL_HANDLE)
-        return mf_fail(error, MF_ERR_ARGUMENT, "device '%s': there are %u Vulkan devices", name, n);
+        return mf_fail(error, MF_ERR_ARGUMENT, "device '%s' is not there; Vulkan devices: %u", name,
+                       n);
     if (d->info.unusable != NULL)
         return mf_fail(error, MF_ERR_UNSUPPORTED, "device '%s' (%s) lacks %s", name, d->info.name,
                        d->info.unusable);

@@ -156,11 +156,12 @@ static void describe_memory(const mf_vk_api *api, VkPhysicalDevice physical, mf_
     api->GetPhysicalDeviceMemoryProperties2(physical, &memory);
     for (uint32_t i = 0; i < memory.memoryProperties.memoryHeapCount; i++) {
         const VkMemoryHeap *heap = &memory.memoryProperties.memoryHeaps[i];
-        if ((heap->flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) == 0)
+        if ((heap->flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) == 0 || heap->size <= out->memory_bytes)
             continue;
-        out->memory_bytes += heap->size;
-        if (out->has_memory_budget && budget.heapBudget[i] > budget.heapUsage[i])
-            out->free_bytes += budget.heapBudget[i] - budget.heapUsage[i];
+        /* some drivers' budgets are larger than the heap */
+        const uint64_t most = budget.heapBudget[i] < heap->size ? budget.heapBudget[i] : heap->size;
+        out->memory_bytes = heap->size;
+        out->free_bytes = most > budget.heapUsage[i] ? most - budget.heapUsage[i] : 0;
     }
 }
 
@@ -184,6 +185,10 @@ void mf_vk_describe(const mf_vk_api *api, VkPhysicalDevice physical, mf_vulkan_d
     out->is_unified = p.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU ||
                       p.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     out->shared_bytes = p.properties.limits.maxComputeSharedMemorySize;
+    (void)snprintf(out->api, sizeof out->api, "%u.%u.%u",
+                   VK_API_VERSION_MAJOR(p.properties.apiVersion),
+                   VK_API_VERSION_MINOR(p.properties.apiVersion),
+                   VK_API_VERSION_PATCH(p.properties.apiVersion));
     if (p.properties.apiVersion < VK_API_VERSION_1_3) {
         out->unusable = "Vulkan 1.3";
         return;
@@ -205,4 +210,5 @@ void mf_vk_describe(const mf_vk_api *api, VkPhysicalDevice physical, mf_vulkan_d
         out->unusable = "subgroup shuffles";
     describe_extensions(api, physical, out);
     describe_memory(api, physical, out);
+    out->has_units = mf_vk_has_units(out);
 }

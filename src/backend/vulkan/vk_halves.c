@@ -12,10 +12,9 @@
 
 /* What matmul_units.comp asks for: its subgroups are of 32, and it takes 45 KiB of shared memory.
  */
-bool mf_vk_has_units(const mf_vk_device *d)
+bool mf_vk_has_units(const mf_vulkan_device *info)
 {
-    const mf_vulkan_device *info = &d->info;
-    if (!d->has_cooperative_matrix || !info->has_f16 || info->subgroup_size != 32 ||
+    if (!info->has_f16 || info->subgroup_size != 32 ||
         info->least_subgroup != 32 || info->most_subgroup != 32 || info->shared_bytes < 46080)
         return false;
     for (uint32_t i = 0; i < info->n_matrices; i++) {

@@ -56,6 +56,8 @@ typedef enum mf_vk_place {
 typedef struct mf_vk_block {
     VkDeviceMemory memory; /* none: the block is free */
     mf_vk_place place;
+    bool has_operands;   /* on the host: it is not for bytes on their way */
+    bool is_counted;     /* among device_bytes */
     mf_region region;    /* of the process, imported; empty: the driver's own memory */
     unsigned char *host; /* where the host sees it; NULL: nowhere */
     uint64_t n_bytes;
@@ -344,8 +346,8 @@ struct mf_vk_backend {
     uint32_t n_buffers;                  /* ids that were ever used, without the backend's own */
     uint32_t n_freed;                    /* buffers that go once work is done */
     uint64_t heap_taken[VK_MAX_MEMORY_HEAPS];
-    uint64_t promised_bytes; /* of buffers of MF_USE_DEVICE in memory of its own; 0: any */
-    uint64_t device_bytes;   /* of them that there are */
+    uint64_t promised_bytes; /* of the device's memory, at most; 0: any */
+    uint64_t device_bytes;   /* taken of it; of memory that is the host's, by operands */
     mf_vk_ring rings[MF_VK_RINGS];
     mf_vk_stream stream;
     mf_vk_pipelines pipelines;

@@ -71,10 +71,35 @@ void mf_vk_block_free(mf_vk_backend *be, mf_vk_block *b)
         if (b->memory != VK_NULL_HANDLE) {
             be->device.api.FreeMemory(be->device.handle, b->memory, NULL); /* unmaps too */
             be->heap_taken[b->heap] -= b->n_bytes;
+            be->device_bytes -= b->is_counted ? b->n_bytes : 0;
         }
         mf_region_free(&be->allocator, &b->region);
         memset(b, 0, sizeof *b);
     }
+}
+
+/* Whether the promise bounds the block: what a device with memory of its own has of that; of one
+ * that has not, all but bytes on their way. */
+static bool is_counted(const mf_vk_backend *be, const mf_vk_block *b, uint32_t type)
+{
+    const VkMemoryPropertyFlags flags = be->device.memory.memoryTypes[type].propertyFlags;
+    if (be->device.info.is_unified)
+        return b->place != MF_VK_ON_HOST || b->has_operands;
+    return b->place != MF_VK_ON_HOST && (flags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) != 0;
+}
+
+static mf_status check_promise(const mf_vk_backend *be, const mf_vk_block *b, uint32_t type,
+                               const char *what, mf_error *error)
+{
+    const uint64_t most = be->promised_bytes;
+    if (most == 0 || !is_counted(be, b, type) ||
+        (b->n_bytes <= most && be->device_bytes <= most - b->n_bytes))
+        return MF_OK;
+    return mf_fail(error, MF_ERR_NO_MEMORY,
+                   "%llu bytes for %s do not fit the %llu of the device's memory that are promised, "
+                   "of which %llu are taken",
+                   (unsigned long long)b->n_bytes, what, (unsigned long long)most,
+                   (unsigned long long)be->device_bytes);
 }
 
 static mf_status allocate(mf_vk_backend *be, mf_vk_block *b, uint32_t type, const void *next,
@@ -88,6 +113,7 @@ static mf_status allocate(mf_vk_backend *be, mf_vk_block *b, uint32_t type, cons
                                        .pNext = &flags,
                                        .allocationSize = b->n_bytes,
                                        .memoryTypeIndex = type};
+    MF_TRY(check_promise(be, b, type, what, error));
     VkResult result = api->AllocateMemory(be->device.handle, &info, NULL, &b->memory);
     if (result != VK_SUCCESS) {
         b->memory = VK_NULL_HANDLE;
@@ -98,6 +124,8 @@ static mf_status allocate(mf_vk_backend *be, mf_vk_block *b, uint32_t type, cons
     }
     b->heap = be->device.memory.memoryTypes[type].heapIndex;
     be->heap_taken[b->heap] += b->n_bytes;
+    b->is_counted = is_counted(be, b, type);
+    be->device_bytes += b->is_counted ? b->n_bytes : 0;
     return MF_OK;
 }
 
@@ -163,7 +191,9 @@ mf_status mf_vk_block_create(mf_vk_backend *be, const mf_vk_request *r, uint32_t
         return mf_fail(error, MF_ERR_NO_MEMORY, "more than %d allocations (%s)", MF_VK_MAX_BLOCKS,
                        r->what);
     mf_vk_block *b = &be->blocks[i];
-    *b = (mf_vk_block){.place = r->place, .n_bytes = mf_round_up(r->n_bytes, ALIGN)};
+    *b = (mf_vk_block){.place = r->place,
+                       .n_bytes = mf_round_up(r->n_bytes, ALIGN),
+                       .has_operands = r->use == MF_USE_HOST};
     mf_status status = is_imported(be, r->place) ? import(be, b, type_bits, r->what, error)
                                                  : allocate_own(be, b, type_bits, r->what, error);
     if (status != MF_OK) {
@@ -220,7 +250,7 @@ static mf_status find_place(mf_vk_backend *be, mf_vk_memory *m, const mf_vk_requ
         const mf_vk_block *b = &be->blocks[i];
         m->block = i;
         if (b->memory != VK_NULL_HANDLE && b->place == r->place &&
-            find_gap(be, b, m->size, &m->begin, after))
+            b->has_operands == (r->use == MF_USE_HOST) && find_gap(be, b, m->size, &m->begin, after))
             return MF_OK;
     }
     mf_vk_request request = *r;
@@ -298,24 +328,6 @@ static uint32_t free_id(const mf_vk_backend *be, bool is_internal)
     return 0;
 }
 
-/* Whether the buffer is of those that the promise bounds. */
-static bool is_counted(const mf_vk_backend *be, uint32_t id, mf_buffer_use use)
-{
-    return use == MF_USE_DEVICE && id <= MF_VK_MAX_BUFFERS && !be->device.info.is_unified;
-}
-
-static mf_status check_promise(const mf_vk_backend *be, uint32_t id, const mf_vk_request *r,
-                               mf_error *error)
-{
-    const uint64_t most = be->promised_bytes;
-    if (most == 0 || !is_counted(be, id, r->use) ||
-        (r->n_bytes <= most && be->device_bytes <= most - r->n_bytes))
-        return MF_OK;
-    return mf_fail(error, MF_ERR_NO_MEMORY,
-                   "%llu bytes for %s do not fit the %llu of the device's memory that are promised",
-                   (unsigned long long)r->n_bytes, r->what, (unsigned long long)most);
-}
-
 mf_status mf_vk_buffer_create(mf_vk_backend *be, const mf_vk_request *r, mf_buffer *out,
                               mf_error *error)
 {
@@ -328,7 +340,6 @@ mf_status mf_vk_buffer_create(mf_vk_backend *be, const mf_vk_request *r, mf_buff
                        "%llu bytes for %s: a buffer of %s has at most %llu",
                        (unsigned long long)r->n_bytes, r->what, be->device.info.name,
                        (unsigned long long)be->device.most_buffer_bytes);
-    MF_TRY(check_promise(be, id, r, error));
     mf_vk_memory *m = &be->buffers[id - 1];
     *m = (mf_vk_memory){.n_bytes = r->n_bytes, .use = r->use};
     VkResult result = create_vk_buffer(be, r, &m->buffer);
@@ -342,7 +353,6 @@ mf_status mf_vk_buffer_create(mf_vk_backend *be, const mf_vk_request *r, mf_buff
         *m = (mf_vk_memory){0};
         return status;
     }
-    be->device_bytes += is_counted(be, id, r->use) ? r->n_bytes : 0;
     if (!r->is_internal && id > be->n_buffers)
         be->n_buffers = id;
     *out = (mf_buffer){id};
@@ -355,7 +365,6 @@ void mf_vk_buffer_drop(mf_vk_backend *be, mf_buffer buffer)
         return;
     mf_vk_memory *m = &be->buffers[buffer.id - 1];
     be->n_freed -= m->is_freed;
-    be->device_bytes -= is_counted(be, buffer.id, m->use) ? m->n_bytes : 0;
     be->device.api.DestroyBuffer(be->device.handle, m->buffer, NULL);
     unlink_from_block(be, buffer.id);
     *m = (mf_vk_memory){0};
@@ -380,20 +389,22 @@ uint32_t mf_vk_memories(mf_vk_backend *be, mf_backend_memory *out)
     const uint32_t on_host = 1u << MF_USE_HOST | 1u << MF_USE_STAGING;
     const uint32_t type = type_for(d, UINT32_MAX, MF_VK_ON_DEVICE);
     const uint32_t heap = d->memory.memoryTypes[type].heapIndex;
-    const uint64_t left = mf_vk_heap_free(d, heap, be->heap_taken[heap]);
+    uint64_t left = mf_vk_heap_free(d, heap, be->heap_taken[heap]);
     const uint64_t available = mf_memory_available_bytes();
-    out[0] = (mf_backend_memory){.n_bytes = left, .uses = 1u << MF_USE_DEVICE};
+    out[0] = (mf_backend_memory){.uses = 1u << MF_USE_DEVICE,
+                                 .takes_promise = true,
+                                 .taken_bytes = be->device_bytes};
     (void)snprintf(out[0].name, sizeof out[0].name, "%.63s", d->info.name);
     if (d->info.is_unified) {
         out[0].uses |= on_host;
         out[0].is_host = true;
-        out[0].n_bytes = available != 0 && available < left ? available : left;
+        left = available != 0 && available < left ? available : left;
+    }
+    if (be->promised_bytes != 0 && be->promised_bytes - be->device_bytes < left)
+        left = be->promised_bytes - be->device_bytes;
+    out[0].n_bytes = left;
+    if (d->info.is_unified)
         return 1;
-    }
-    if (be->promised_bytes != 0) {
-        const uint64_t most = be->promised_bytes - be->device_bytes;
-        out[0].n_bytes = most < left ? most : left;
-    }
     out[1] = (mf_backend_memory){
         .name = "memory", .n_bytes = available, .uses = on_host, .is_host = true};
     return 2;

@@ -46,8 +46,6 @@ typedef struct mf_vk_halves {
     uint32_t n_cols, n_padded;
 } mf_vk_halves;
 
-/* Whether the device has the matrix units that the shaders are written for. */
-bool mf_vk_has_units(const mf_vk_device *d);
 /* Whether the operation's rows are to be multiplied by them. */
 static inline bool mf_vk_wants_units(const mf_vk_backend *be, const mf_op *op)
 {

@@ -82,9 +82,10 @@ mf_status mf_vk_ring_need(mf_vk_backend *be, mf_vk_ring_use use, uint64_t n_byte
     if (size > r->n_bytes) {
         mf_vk_submit(be);
         mf_vk_wait_in_lock(be, be->stream.submitted);
-        mf_buffer old = r->buffer;
+        mf_vk_buffer_drop(be, r->buffer); /* first: room for both would be more than is needed */
+        r->buffer = (mf_buffer){0};
+        r->n_bytes = 0;
         MF_TRY(ring_create(be, use, size, error));
-        mf_vk_buffer_drop(be, old);
     }
     r->most_needed = n_bytes > r->most_needed ? n_bytes : r->most_needed;
     return MF_OK;

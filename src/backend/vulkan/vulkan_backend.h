@@ -19,13 +19,15 @@ typedef struct mf_vulkan_matrix {
 
 typedef struct mf_vulkan_device {
     char name[256], driver[256];
+    char api[16];                      /* the version of Vulkan that it has: "1.3.242" */
     const char *kind;                  /* "discrete", "integrated", "virtual", "software" */
     const char *unusable;              /* what the backend needs and it lacks; NULL: nothing */
-    uint64_t memory_bytes, free_bytes; /* of the device; free_bytes 0: not known */
+    uint64_t memory_bytes, free_bytes; /* where operands lie; free_bytes 0: not known */
     bool is_unified;                   /* that memory is the host's own */
     uint32_t subgroup_size, least_subgroup, most_subgroup;
     uint32_t shared_bytes;
     bool has_f16, has_int8, has_int_dot, has_memory_budget, has_host_import;
+    bool has_units; /* matrix units of the shape that operations that are long use */
     uint32_t n_matrices;
     mf_vulkan_matrix matrices[MF_VULKAN_MAX_MATRICES];
 } mf_vulkan_device;
@@ -35,12 +37,23 @@ typedef struct mf_vulkan_device {
 uint32_t mf_vulkan_devices(mf_vulkan_device *out, const char **why);
 /* Whether the name is one of this backend's. */
 bool mf_vulkan_is_name(const char *device);
+/* Which of them it names; -1: none. */
+int mf_vulkan_find(const mf_vulkan_device *list, uint32_t n, const char *device);
+/* Of free bytes of a device's own memory, what is taken where nothing is promised: its driver, and
+ * whoever else has it, need some. */
+static inline uint64_t mf_vulkan_default_bytes(uint64_t free_bytes)
+{
+    const uint64_t margin = free_bytes / 32 + ((uint64_t)128 << 20);
+    return free_bytes > margin ? free_bytes - margin : 0;
+}
 
 /* Errors: MF_ERR_ARGUMENT (there is no such device), MF_ERR_UNSUPPORTED (no Vulkan, or the device
  * lacks what the message says), MF_ERR_NO_MEMORY, MF_ERR_IO. */
 mf_status mf_vulkan_backend_create(const mf_backend_options *options, mf_backend **out,
                                    mf_error *error);
-/* See mf_backend_host_bytes. */
+/* See mf_backend_host_bytes, mf_backend_driver_bytes, mf_backend_device_bytes. */
 uint64_t mf_vulkan_host_bytes(uint64_t n_rows, uint64_t n_cols);
+uint64_t mf_vulkan_driver_bytes(void);
+uint64_t mf_vulkan_device_bytes(const mf_backend_sizes *sizes);
 
 #endif
