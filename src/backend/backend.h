@@ -365,9 +365,9 @@ typedef struct mf_op {
 /* One of the memories that a backend's buffers lie in. */
 typedef struct mf_backend_memory {
     char name[64];
-    uint64_t n_bytes; /* that buffers can still take; 0: not known */
-    uint32_t uses;    /* 1 << mf_buffer_use, of those that lie in it */
-    bool is_host;     /* the process's own memory, which ram_bytes bounds */
+    uint64_t n_bytes;     /* that buffers can still take; 0: not known */
+    uint32_t uses;        /* 1 << mf_buffer_use, of those that lie in it */
+    bool is_host;         /* the process's own memory, which ram_bytes bounds */
     bool takes_promise;   /* device_bytes bounds what is taken of it: */
     uint64_t taken_bytes; /* that the backend has of it */
 } mf_backend_memory;
@@ -381,9 +381,9 @@ typedef struct mf_backend_ops {
     bool runs_later;
     /* What it runs on: a CPU's kernel tier, a GPU's name. */
     const char *(*device_name)(const mf_backend *be);
-    /* Whose roundings its results have: 1 to 3 are the CPU's tiers, and every other backend whose
-     * results have other bits takes other numbers, which stay (docs/FORMATS.md). 0: none, so that
-     * no state of its is stored. */
+    /* Whose roundings its results have: 1 to 3 are the CPU's tiers, 2^31 and more GPUs', and every
+     * other backend whose results have other bits takes other numbers, which stay
+     * (docs/FORMATS.md). 0: none, so that no state of its is stored. */
     uint32_t (*rounding)(const mf_backend *be);
     /* The memories, at most MF_MAX_MEMORIES, as they are now; returns how many. Each use lies in
      * one of them. */
@@ -462,7 +462,7 @@ typedef struct mf_backend_options {
     uint32_t cpu_tier_limit; /* as mf_kernels_get */
     /* "cpu" (also NULL and "auto", which devices.h knows), "vulkan" (the best GPU), "vulkan:N" */
     const char *device;
-    uint64_t device_bytes; /* of the device's memory, at most; 0: most of what is free */
+    uint64_t device_bytes;  /* of the device's memory, at most; 0: most of what is free */
     const char *cache_dir;  /* where a device's compiled shaders are kept; NULL: nowhere */
     mf_precision precision; /* of devices; the CPU's is float32 */
 } mf_backend_options;

@@ -37,7 +37,7 @@ void mf_device_choose(const mf_device_needs *needs, mf_device_place *out,
                       char why[MF_DEVICE_WHY_BYTES]);
 /* The same among devices that are known: the index of one, or -1. */
 struct mf_vulkan_device;
-int mf_device_choose_of(const struct mf_vulkan_device *list, uint32_t n, const mf_device_needs *needs,
-                        char why[MF_DEVICE_WHY_BYTES]);
+int mf_device_choose_of(const struct mf_vulkan_device *list, uint32_t n,
+                        const mf_device_needs *needs, char why[MF_DEVICE_WHY_BYTES]);
 
 #endif

@@ -27,8 +27,8 @@ mf_status mf_engine_devices_find(mf_engine_devices *d, mf_engine_options *o, mf_
     const char *dense = o->device == NULL || d->is_auto ? "cpu" : o->device;
     MF_TRY(mf_device_find("device", dense, o->device_bytes, &d->dense, error));
     if (o->expert_device != NULL && !is_auto(o->expert_device))
-        MF_TRY(mf_device_find("expert_device", o->expert_device, o->device_bytes, &d->experts,
-                              error));
+        MF_TRY(
+            mf_device_find("expert_device", o->expert_device, o->device_bytes, &d->experts, error));
     join(d, o);
     return MF_OK;
 }

@@ -195,7 +195,9 @@ static uint32_t rounding(const mf_runner *r)
     const uint32_t experts = r->experts->ops->rounding(r->experts);
     if (dense == 0 || experts == 0)
         return 0;
-    return dense == experts ? dense : dense | experts << 16;
+    if (dense < 1u << 16 && experts < 1u << 15)
+        return dense == experts ? dense : dense | experts << 16;
+    return dense == experts ? dense : (dense * 31 + experts) | 1u << 31;
 }
 
 /* Two threads may both compute it: they find the same. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Vulkan devices: the list, the names, what is said where one cannot be opened, several at once. */
+#include "backend/vulkan/vk_internal.h"
 #include "test.h"
 #include "vulkan_open.h"
 
@@ -80,7 +81,7 @@ static void check_several(void)
     }
 }
 
-/* An operation without shaders is refused by name; no state of a GPU's is stored. */
+/* An operation without shaders is refused by name; a GPU's states are no other's. */
 static void check_refused(void)
 {
     mf_error error = {0};
@@ -94,7 +95,11 @@ static void check_refused(void)
     CHECK(!be->ops->supports_op(be, &op));
     op.kind = (mf_op_kind)(MF_OP_LATENT_ATTENTION + 1);
     CHECK(!be->ops->supports_op(be, &op));
-    CHECK_U64(be->ops->rounding(be), 0);
+    const uint32_t rounding = be->ops->rounding(be);
+    CHECK(rounding >= UINT32_C(1) << 31);
+    CHECK_U64(be->ops->rounding(be), rounding);
+    ((mf_vk_backend *)be)->device.properties.driverVersion++;
+    CHECK(be->ops->rounding(be) != rounding && be->ops->rounding(be) >= UINT32_C(1) << 31);
     be->ops->destroy(be);
 }
 

@@ -264,10 +264,26 @@ static const char *device_name(const mf_backend *base)
     return ((const mf_vk_backend *)base)->device.info.name;
 }
 
+static uint64_t mix(uint64_t hash, uint32_t word)
+{
+    return (hash ^ word) * UINT64_C(1099511628211);
+}
+
+/* Whatever may change a bit is another number: the device, its driver, our shaders and which of
+ * them are used. Beyond 2^31, so that no tier of the CPU has it. */
 static uint32_t rounding(const mf_backend *base)
 {
-    (void)base;
-    return 0; /* drivers change their roundings: no state of ours is stored */
+    const mf_vk_backend *be = (const mf_vk_backend *)base;
+    const VkPhysicalDeviceProperties *p = &be->device.properties;
+    uint64_t hash = UINT64_C(14695981039346656037);
+    hash = mix(mix(mix(hash, p->vendorID), p->deviceID), p->driverVersion);
+    for (size_t i = 0; i < VK_UUID_SIZE; i++)
+        hash = mix(hash, p->pipelineCacheUUID[i]);
+    hash = mix(mix(hash, be->is_mixed), be->device.info.subgroup_size);
+    for (size_t i = 0; i < MF_VK_N_SHADERS; i++)
+        for (size_t j = 0; j < mf_vk_codes[i].n_bytes / sizeof(uint32_t); j++)
+            hash = mix(hash, mf_vk_codes[i].words[j]);
+    return (uint32_t)(hash >> 32) | UINT32_C(1) << 31;
 }
 
 static void backend_free(mf_vk_backend *be)
@@ -327,9 +343,9 @@ static mf_status open_parts(mf_vk_backend *be, const mf_backend_options *options
     const char *name = options->device != NULL ? options->device : "vulkan";
     MF_TRY(mf_vk_device_open(&be->device, name, hooks, error));
     if (be->promised_bytes == 0 && !be->device.info.is_unified)
-        be->promised_bytes = mf_vulkan_default_bytes(be->device.info.free_bytes != 0
-                                                         ? be->device.info.free_bytes
-                                                         : be->device.info.memory_bytes);
+        be->promised_bytes =
+            mf_vulkan_default_bytes(be->device.info.free_bytes != 0 ? be->device.info.free_bytes
+                                                                    : be->device.info.memory_bytes);
     be->is_mixed = options->precision == MF_PRECISION_MIXED && be->device.info.has_units;
     mf_vk_cache_name(be, options->cache_dir);
     MF_TRY(mf_vk_stream_open(be, error));

@@ -14,8 +14,8 @@
  */
 bool mf_vk_has_units(const mf_vulkan_device *info)
 {
-    if (!info->has_f16 || info->subgroup_size != 32 ||
-        info->least_subgroup != 32 || info->most_subgroup != 32 || info->shared_bytes < 46080)
+    if (!info->has_f16 || info->subgroup_size != 32 || info->least_subgroup != 32 ||
+        info->most_subgroup != 32 || info->shared_bytes < 46080)
         return false;
     for (uint32_t i = 0; i < info->n_matrices; i++) {
         const mf_vulkan_matrix *m = &info->matrices[i];

@@ -95,11 +95,12 @@ static mf_status check_promise(const mf_vk_backend *be, const mf_vk_block *b, ui
     if (most == 0 || !is_counted(be, b, type) ||
         (b->n_bytes <= most && be->device_bytes <= most - b->n_bytes))
         return MF_OK;
-    return mf_fail(error, MF_ERR_NO_MEMORY,
-                   "%llu bytes for %s do not fit the %llu of the device's memory that are promised, "
-                   "of which %llu are taken",
-                   (unsigned long long)b->n_bytes, what, (unsigned long long)most,
-                   (unsigned long long)be->device_bytes);
+    return mf_fail(
+        error, MF_ERR_NO_MEMORY,
+        "%llu bytes for %s do not fit the %llu of the device's memory that are promised, "
+        "of which %llu are taken",
+        (unsigned long long)b->n_bytes, what, (unsigned long long)most,
+        (unsigned long long)be->device_bytes);
 }
 
 static mf_status allocate(mf_vk_backend *be, mf_vk_block *b, uint32_t type, const void *next,
@@ -250,7 +251,8 @@ static mf_status find_place(mf_vk_backend *be, mf_vk_memory *m, const mf_vk_requ
         const mf_vk_block *b = &be->blocks[i];
         m->block = i;
         if (b->memory != VK_NULL_HANDLE && b->place == r->place &&
-            b->has_operands == (r->use == MF_USE_HOST) && find_gap(be, b, m->size, &m->begin, after))
+            b->has_operands == (r->use == MF_USE_HOST) &&
+            find_gap(be, b, m->size, &m->begin, after))
             return MF_OK;
     }
     mf_vk_request request = *r;
@@ -391,9 +393,8 @@ uint32_t mf_vk_memories(mf_vk_backend *be, mf_backend_memory *out)
     const uint32_t heap = d->memory.memoryTypes[type].heapIndex;
     uint64_t left = mf_vk_heap_free(d, heap, be->heap_taken[heap]);
     const uint64_t available = mf_memory_available_bytes();
-    out[0] = (mf_backend_memory){.uses = 1u << MF_USE_DEVICE,
-                                 .takes_promise = true,
-                                 .taken_bytes = be->device_bytes};
+    out[0] = (mf_backend_memory){
+        .uses = 1u << MF_USE_DEVICE, .takes_promise = true, .taken_bytes = be->device_bytes};
     (void)snprintf(out[0].name, sizeof out[0].name, "%.63s", d->info.name);
     if (d->info.is_unified) {
         out[0].uses |= on_host;
