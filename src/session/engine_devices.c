@@ -22,8 +22,7 @@ static void join(mf_engine_devices *d, mf_engine_options *o)
 
 mf_status mf_engine_devices_find(mf_engine_devices *d, mf_engine_options *o, mf_error *error)
 {
-    *d = (mf_engine_devices){.is_auto = is_auto(o->device),
-                             .held_bytes = mf_memory_resident_bytes()};
+    *d = (mf_engine_devices){.is_auto = is_auto(o->device)};
     const char *dense = o->device == NULL || d->is_auto ? "cpu" : o->device;
     MF_TRY(mf_device_find("device", dense, o->device_bytes, &d->dense, error));
     if (o->expert_device != NULL && !is_auto(o->expert_device))
@@ -41,7 +40,7 @@ static mf_budget_device budget_of(const mf_device_place *p)
 
 mf_budget_place mf_engine_devices_place(const mf_engine_devices *d)
 {
-    return (mf_budget_place){.held_bytes = d->held_bytes,
+    return (mf_budget_place){.held_bytes = mf_memory_resident_bytes(),
                              .dense = budget_of(&d->dense),
                              .experts = budget_of(d->are_apart ? &d->experts : &d->dense)};
 }

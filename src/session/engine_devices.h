@@ -10,7 +10,6 @@
 typedef struct mf_engine_devices {
     mf_device_place dense, experts; /* experts: where they are apart */
     bool is_auto, are_apart;
-    uint64_t held_bytes;           /* by the process, before drivers were loaded */
     char why[MF_DEVICE_WHY_BYTES]; /* "auto" is what it is; empty: it was named */
 } mf_engine_devices;
 
