@@ -39,7 +39,9 @@ static const struct metric {
                                    UNIT_GFMA},
     [MF_BENCH_RAW_READ_RATE] = {"raw_read_bytes_per_s", "drive: raw direct reads", UNIT_RATE},
     [MF_BENCH_DRAM_RATE] = {"dram_bytes_per_s", "memory: sequential reads", UNIT_RATE},
-    [MF_BENCH_FMA_PEAK] = {"fma_per_s", "cores: multiply-adds a second", UNIT_GFMA},
+    [MF_BENCH_FMA_PEAK] = {"fma_per_s", "cores or device: multiply-adds/s", UNIT_GFMA},
+    [MF_BENCH_LINK_TO_RATE] = {"link_to_bytes_per_s", "link: to the device", UNIT_RATE},
+    [MF_BENCH_LINK_FROM_RATE] = {"link_from_bytes_per_s", "link: from the device", UNIT_RATE},
     [MF_BENCH_WEIGHT_OVER_DRAM] = {"weight_over_dram", "decode weights / memory", UNIT_PERCENT},
     [MF_BENCH_READ_OVER_RAW] = {"read_over_raw", "decode reads / drive", UNIT_PERCENT},
     [MF_BENCH_PREFILL_READ_OVER_RAW] = {"prefill_read_over_raw", "prefill reads / drive",
@@ -112,6 +114,8 @@ void mf_bench_round_fill(mf_bench_round *round, const mf_bench_setup *setup,
     v[MF_BENCH_RAW_READ_RATE] = machine->read_bytes;
     v[MF_BENCH_DRAM_RATE] = machine->dram_bytes;
     v[MF_BENCH_FMA_PEAK] = machine->fma;
+    v[MF_BENCH_LINK_TO_RATE] = machine->link_to > 0 ? machine->link_to : NAN;
+    v[MF_BENCH_LINK_FROM_RATE] = machine->link_from > 0 ? machine->link_from : NAN;
     v[MF_BENCH_WEIGHT_OVER_DRAM] = ratio(v[MF_BENCH_WEIGHT_RATE], machine->dram_bytes);
     v[MF_BENCH_READ_OVER_RAW] = ratio(v[MF_BENCH_READ_RATE], machine->read_bytes);
     v[MF_BENCH_PREFILL_READ_OVER_RAW] = ratio(v[MF_BENCH_PREFILL_READ_RATE], machine->read_bytes);
@@ -198,6 +202,39 @@ static void json_metrics(mf_cli_json *json, const mf_bench_setup *setup,
     }
 }
 
+static double total_of(const mf_operation_time *list, size_t n)
+{
+    double seconds = 0;
+    for (size_t i = 0; i < n; i++)
+        seconds += list[i].seconds;
+    return seconds;
+}
+
+/* Kinds of operations that only one of the two has are rare: each has its own rows. */
+static void print_times(const char *phase, const mf_operation_time *list, size_t n,
+                        uint64_t n_tokens)
+{
+    const double total = total_of(list, n);
+    if (n == 0 || n_tokens == 0)
+        return;
+    printf("%s: the device's time, a token\n", phase);
+    for (size_t i = 0; i < n; i++)
+        printf("  %-34s %13.1f us %14.1f %% %12" PRIu64 "\n", list[i].name,
+               1e6 * list[i].seconds / (double)n_tokens,
+               total > 0 ? 100 * list[i].seconds / total : 0, list[i].n);
+    printf("  %-34s %13.1f us\n", "all", 1e6 * total / (double)n_tokens);
+}
+
+static void json_times(mf_cli_json *json, const char *key, const mf_operation_time *list, size_t n,
+                       uint64_t n_tokens)
+{
+    mf_cli_json_key(json, key);
+    mf_cli_json times = mf_cli_json_begin(json->out);
+    for (size_t i = 0; i < n && n_tokens != 0; i++)
+        mf_cli_json_number(&times, list[i].name, 1e6 * list[i].seconds / (double)n_tokens);
+    mf_cli_json_end_value(&times);
+}
+
 void mf_bench_print(const mf_bench_setup *setup, const mf_bench_round *rounds)
 {
     char a[MF_CLI_SIZE_CHARS], b[MF_CLI_SIZE_CHARS];
@@ -215,6 +252,11 @@ void mf_bench_print(const mf_bench_setup *setup, const mf_bench_round *rounds)
            info->n_layers);
     print_metrics(setup, rounds);
     printf("%-36s %16s\n", "peak memory", mf_cli_size(a, (double)mf_cli_peak_rss_bytes()));
+    if (setup->device_bytes_taken != 0)
+        printf("%-36s %16s\n", "device memory", mf_cli_size(a, (double)setup->device_bytes_taken));
+    const mf_bench_times *t = &setup->times;
+    print_times("prefill", t->prefill, t->n_prefill, t->n_prefill_tokens);
+    print_times("decode", t->decode, t->n_decode, t->n_decode_tokens);
 }
 
 void mf_bench_print_json(const mf_bench_setup *setup, const mf_bench_round *rounds)
@@ -243,5 +285,11 @@ void mf_bench_print_json(const mf_bench_setup *setup, const mf_bench_round *roun
     mf_cli_json_number(&json, "prefill_fma_per_token", setup->prefill_fma_per_token);
     json_metrics(&json, setup, rounds);
     mf_cli_json_integer(&json, "peak_rss_bytes", mf_cli_peak_rss_bytes());
+    mf_cli_json_integer(&json, "device_bytes_taken", setup->device_bytes_taken);
+    if (setup->times.is_there) {
+        const mf_bench_times *t = &setup->times;
+        json_times(&json, "prefill_operation_us", t->prefill, t->n_prefill, t->n_prefill_tokens);
+        json_times(&json, "decode_operation_us", t->decode, t->n_decode, t->n_decode_tokens);
+    }
     mf_cli_json_end(&json);
 }

@@ -24,6 +24,8 @@ typedef enum mf_bench_metric {
     MF_BENCH_RAW_READ_RATE,
     MF_BENCH_DRAM_RATE,
     MF_BENCH_FMA_PEAK,
+    MF_BENCH_LINK_TO_RATE,
+    MF_BENCH_LINK_FROM_RATE,
     MF_BENCH_WEIGHT_OVER_DRAM,
     MF_BENCH_READ_OVER_RAW,
     MF_BENCH_PREFILL_READ_OVER_RAW,
@@ -36,6 +38,15 @@ typedef struct mf_bench_round {
     double value[MF_BENCH_N_METRICS];
 } mf_bench_round;
 
+/* What a GPU's time went to, of one round. */
+#define MF_BENCH_MAX_OPERATIONS 32
+typedef struct mf_bench_times {
+    mf_operation_time prefill[MF_BENCH_MAX_OPERATIONS], decode[MF_BENCH_MAX_OPERATIONS];
+    size_t n_prefill, n_decode;
+    uint64_t n_prefill_tokens, n_decode_tokens;
+    bool is_there;
+} mf_bench_times;
+
 typedef struct mf_bench_setup {
     const char *model;
     const char *io_name;
@@ -46,6 +57,8 @@ typedef struct mf_bench_setup {
     uint32_t n_gen_tokens;
     uint32_t n_rounds;
     double open_seconds;
+    uint64_t device_bytes_taken;
+    mf_bench_times times;
     double prefill_fma_per_token;
 } mf_bench_setup;
 
@@ -54,6 +67,7 @@ typedef struct mf_bench_machine {
     double read_bytes; /* of the model's files */
     double dram_bytes;
     double fma;
+    double link_to, link_from; /* a GPU's, there and back */
 } mf_bench_machine;
 
 /* Derives a round's metrics from what its phases took and what the machine can do. */

@@ -23,6 +23,7 @@ static const char help[] =
     "  --repeat R             rounds (default 3)\n"
     "  --warmup R             rounds before them that do not count (default 1)\n"
     "  --measure-ms N         time for each measurement of the machine (default 1000; 0: none)\n"
+    "  --operations           one round more, in which a GPU's time is taken by operations\n"
     "  --seed N               of the token ids (default 1)\n"
     "  --json                 one JSON object\n" //
     MF_ENGINE_OPTIONS_HELP;
@@ -34,6 +35,7 @@ enum {
     OPT_WARMUP,
     OPT_MEASURE,
     OPT_SEED,
+    OPT_OPERATIONS,
     OPT_JSON
 };
 
@@ -44,6 +46,7 @@ static const struct option long_options[] = {
     {"warmup", required_argument, NULL, OPT_WARMUP},
     {"measure-ms", required_argument, NULL, OPT_MEASURE},
     {"seed", required_argument, NULL, OPT_SEED},
+    {"operations", no_argument, NULL, OPT_OPERATIONS},
     {"json", no_argument, NULL, OPT_JSON},
     MF_ENGINE_LONG_OPTIONS,
     {0}};
@@ -53,7 +56,7 @@ typedef struct bench_args {
     const char *model;
     uint32_t n_prompt_tokens, n_gen_tokens, n_rounds, n_warmup, measure_ms;
     uint64_t seed;
-    bool has_json;
+    bool has_json, has_operations;
 } bench_args;
 
 typedef struct bench {
@@ -79,6 +82,10 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
     };
     if (option == OPT_JSON) {
         args->has_json = true;
+        return MF_EXIT_OK;
+    }
+    if (option == OPT_OPERATIONS) {
+        args->has_operations = true;
         return MF_EXIT_OK;
     }
     if (option == OPT_SEED)
@@ -164,7 +171,7 @@ static mf_status run_decode(bench *b, mf_cli_phase *phase, mf_error *error)
 static mf_status run_round(bench *b, mf_bench_round *round, mf_error *error)
 {
     mf_cli_phase prefill = {0}, decode = {0};
-    mf_bench_machine machine = {NAN, NAN, NAN};
+    mf_bench_machine machine = {NAN, NAN, NAN, NAN, NAN};
     mf_status status = run_prefill(b, &prefill, error);
     if (status == MF_OK)
         status = run_decode(b, &decode, error);
@@ -174,8 +181,39 @@ static mf_status run_round(bench *b, mf_bench_round *round, mf_error *error)
     if (status == MF_OK && round && b->args->measure_ms > 0)
         status = mf_engine_measure_compute(b->engine, b->args->measure_ms, &machine.dram_bytes,
                                            &machine.fma, error);
+    if (status == MF_OK && round && b->args->measure_ms > 0)
+        status = mf_engine_measure_link(b->engine, b->args->measure_ms, &machine.link_to,
+                                        &machine.link_from, error);
     if (status == MF_OK && round)
         mf_bench_round_fill(round, &b->setup, &prefill, &decode, &machine);
+    return status;
+}
+
+static size_t take_times(bench *b, mf_operation_time *out)
+{
+    size_t n = mf_engine_operation_times(b->engine, out, MF_BENCH_MAX_OPERATIONS);
+    return n < MF_BENCH_MAX_OPERATIONS ? n : MF_BENCH_MAX_OPERATIONS;
+}
+
+/* Timestamps cost a little: a round of their own. */
+static mf_status run_timed(bench *b, mf_error *error)
+{
+    mf_cli_phase prefill = {0}, decode = {0};
+    mf_bench_times *t = &b->setup.times;
+    mf_status status = mf_engine_time_operations(b->engine, 1, error);
+    if (status == MF_OK)
+        status = run_prefill(b, &prefill, error);
+    if (status == MF_OK)
+        t->n_prefill = take_times(b, t->prefill);
+    if (status == MF_OK)
+        status = mf_engine_time_operations(b->engine, 1, error);
+    if (status == MF_OK)
+        status = run_decode(b, &decode, error);
+    if (status == MF_OK)
+        t->n_decode = take_times(b, t->decode);
+    t->n_prefill_tokens = prefill.n_tokens;
+    t->n_decode_tokens = decode.n_tokens;
+    t->is_there = status == MF_OK;
     return status;
 }
 
@@ -203,6 +241,11 @@ static int measure(bench *b)
         status = run_round(b, &rounds[i], &error);
         note_round(b, i, true);
     }
+    if (status == MF_OK && args->has_operations)
+        status = run_timed(b, &error);
+    mf_stats stats = {0};
+    mf_engine_stats(b->engine, &stats);
+    b->setup.device_bytes_taken = stats.device_bytes_taken;
     if (status == MF_OK && args->has_json)
         mf_bench_print_json(&b->setup, rounds);
     else if (status == MF_OK)

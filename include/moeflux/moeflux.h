@@ -371,6 +371,8 @@ typedef struct mf_stats {
     uint64_t n_hints_wasted;
     /* Experts that wait for their drive now, asked for or foreseen. */
     uint64_t n_queued;
+    /* Taken of GPUs' memory now, of all that device_bytes bounds. */
+    uint64_t device_bytes_taken;
 } mf_stats;
 
 /* From any thread, at any time: it waits for no evaluation. */
@@ -396,12 +398,38 @@ MF_API const char *mf_engine_cpu_name(const mf_engine *engine);
 MF_API MF_MUST_CHECK mf_status mf_engine_measure_drive(mf_engine *engine, uint32_t n_milliseconds,
                                                        double *bytes_per_second, mf_error *error);
 
-/* Sequential DRAM read bandwidth, over the engine's own weights and filled expert slots, and
- * float32 multiply-adds per second of the engine's compute threads, each measured for about
- * n_milliseconds. Waits and fails as mf_engine_measure_drive. */
+/* Sequential read bandwidth of the memory (a GPU's own) over the engine's weights and filled expert
+ * slots, and float32 multiply-adds per second of the engine's compute threads or its GPU, each
+ * measured for about n_milliseconds. Waits and fails as mf_engine_measure_drive. */
 MF_API MF_MUST_CHECK mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
                                                          double *dram_bytes_per_second,
                                                          double *fma_per_second, mf_error *error);
+
+/* Bandwidth of the link to a GPU that has memory of its own, and from it, between there and memory
+ * of the process that it reaches, each measured for about n_milliseconds; both 0 where no device in
+ * use has memory of its own. Waits and fails as mf_engine_measure_drive. */
+MF_API MF_MUST_CHECK mf_status mf_engine_measure_link(mf_engine *engine, uint32_t n_milliseconds,
+                                                      double *to_bytes_per_second,
+                                                      double *from_bytes_per_second,
+                                                      mf_error *error);
+
+/* What a GPU did for one kind of operation. */
+typedef struct mf_operation_time {
+    /* "matmul", "experts"; static storage. */
+    const char *name;
+    uint64_t n;
+    double seconds;
+} mf_operation_time;
+
+/* A GPU's time by kinds of operations is taken from now on (on not 0) or not any more; what was
+ * taken is forgotten. It costs a little time. MF_ERR_UNSUPPORTED: no device in use can. Waits and
+ * fails as mf_engine_measure_drive. */
+MF_API MF_MUST_CHECK mf_status mf_engine_time_operations(mf_engine *engine, int on,
+                                                         mf_error *error);
+/* Fills out[0 .. capacity - 1] with what was taken of the work that is done, and returns how many
+ * kinds there are. The time of an operation includes what was waited for before it could begin, and
+ * transfers before it. */
+MF_API size_t mf_engine_operation_times(mf_engine *engine, mf_operation_time *out, size_t capacity);
 
 /* ---------------------------------------- session ---------------------------------------- */
 

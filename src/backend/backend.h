@@ -362,6 +362,14 @@ typedef struct mf_op {
     } u;
 } mf_op;
 
+/* More than there are kinds of operations. */
+#define MF_N_OP_KINDS 32
+
+/* What a device did for operations of one kind. */
+typedef struct mf_op_time {
+    uint64_t n, ns;
+} mf_op_time;
+
 /* One of the memories that a backend's buffers lie in. */
 typedef struct mf_backend_memory {
     char name[64];
@@ -441,6 +449,11 @@ typedef struct mf_backend_ops {
     mf_status (*measure)(mf_backend *be, const mf_span *spans, const uint64_t *span_bytes,
                          uint32_t n_spans, uint32_t n_milliseconds, double *bytes_per_second,
                          double *fma_per_second, mf_error *error);
+    /* The device's time by kinds of operations is taken from now on, or not any more; NULL: it
+     * cannot be. What was taken is forgotten. Errors: MF_ERR_UNSUPPORTED, MF_ERR_NO_MEMORY. */
+    mf_status (*time_ops)(mf_backend *be, bool is_on, mf_error *error);
+    /* Adds what was taken of work that is done to out[MF_N_OP_KINDS]. NULL where time_ops is. */
+    void (*op_times)(mf_backend *be, mf_op_time *out);
     /* Nobody is within another call. What is recorded need not run any more. */
     void (*destroy)(mf_backend *be);
 } mf_backend_ops;

@@ -3,16 +3,14 @@
 #include "base/sized.h"
 #include "session/session.h"
 
-/* Waits for the turn, which callbacks of an evaluation may not: it is theirs, and the store is in
- * use. */
-static mf_status take_turn(mf_engine *engine, mf_error *error)
+mf_status mf_engine_take_turn(mf_engine *engine, mf_error *error)
 {
     if (mf_turn_is_mine(&engine->turn))
         return mf_fail(error, MF_ERR_STATE, "a callback of an evaluation may not measure");
     return mf_turn_take(&engine->turn, NULL, NULL, error);
 }
 
-static void end_turn(mf_engine *engine)
+void mf_engine_end_turn(mf_engine *engine)
 {
     mf_engine_count(engine);
     mf_turn_end(&engine->turn);
@@ -73,6 +71,21 @@ static void describe_state(const mf_engine *e, mf_stats *out)
     out->mark_bytes_used = e->mark_bytes;
 }
 
+static uint64_t taken_of(const mf_backend *be)
+{
+    mf_backend_memory memories[MF_MAX_MEMORIES];
+    const uint32_t n = be->ops->memories(be, memories);
+    uint64_t n_bytes = 0;
+    for (uint32_t i = 0; i < n; i++)
+        n_bytes += memories[i].takes_promise ? memories[i].taken_bytes : 0;
+    return n_bytes;
+}
+
+static uint64_t device_bytes_taken(const mf_runner *r)
+{
+    return taken_of(r->backend) + (mf_experts_are_apart(r) ? taken_of(r->experts) : 0);
+}
+
 void mf_engine_stats_sized(const mf_engine *engine, mf_stats *out, size_t struct_bytes)
 {
     mf_engine *e = (mf_engine *)engine; /* to be locked */
@@ -99,6 +112,8 @@ void mf_engine_stats_sized(const mf_engine *engine, mf_stats *out, size_t struct
     };
     describe_state(e, &stats);
     mf_engine_unlock(e);
+    if (e->info.device_floor_bytes != 0 || e->info.expert_device_floor_bytes != 0)
+        stats.device_bytes_taken = device_bytes_taken(&e->runner);
     mf_sized_put(out, struct_bytes, &stats, sizeof stats);
 }
 
@@ -124,10 +139,10 @@ mf_status mf_engine_measure_drive(mf_engine *engine, uint32_t n_milliseconds,
 {
     if (engine == NULL || bytes_per_second == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_engine_measure_drive: engine or result is NULL");
-    MF_TRY(take_turn(engine, error));
+    MF_TRY(mf_engine_take_turn(engine, error));
     mf_status status = mf_expert_store_measure(engine->runner.store, engine->runner.plan.k,
                                                n_milliseconds, bytes_per_second, error);
-    end_turn(engine);
+    mf_engine_end_turn(engine);
     return status;
 }
 
@@ -140,7 +155,7 @@ mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
                        "mf_engine_measure_compute: engine or a result is NULL");
     const mf_span spans[] = {{{MF_BUFFER_RESIDENT}, 0}, {{MF_BUFFER_SLOTS}, 0}};
     const uint32_t n_spans = mf_experts_are_apart(&engine->runner) ? 1 : 2;
-    MF_TRY(take_turn(engine, error));
+    MF_TRY(mf_engine_take_turn(engine, error));
     /* Slots that were never filled are not backed by memory: reading them would measure the zero
      * page. */
     mf_expert_stats s;
@@ -151,6 +166,6 @@ mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
     mf_status status = engine->runner.backend->ops->measure(
         engine->runner.backend, spans, n_bytes, n_spans, n_milliseconds, dram_bytes_per_second,
         fma_per_second, error);
-    end_turn(engine);
+    mf_engine_end_turn(engine);
     return status;
 }

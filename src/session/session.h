@@ -85,6 +85,11 @@ mf_status mf_session_refuse(const mf_session *session, const char *what, mf_erro
 void mf_engine_count_locked(mf_engine *engine);
 void mf_engine_count(mf_engine *engine);
 
+/* The turn of what measures: callbacks of an evaluation may not, as it is theirs, and the store is
+ * in use. */
+mf_status mf_engine_take_turn(mf_engine *engine, mf_error *error);
+void mf_engine_end_turn(mf_engine *engine);
+
 /* mf_unit_take that makes room: idle sessions' spare states, then marks but for each
  * session's newest. */
 mf_status mf_take_unit(mf_engine *engine, mf_unit_kind kind, mf_unit *out, mf_error *error);

@@ -484,6 +484,7 @@ static void check_roundings(void)
     for (uint32_t tier = 1; tier <= (uint32_t)mf_cpu_detect(0); tier++) {
         mf_engine_options options = golden_options(c);
         options.cpu_tier_limit = tier;
+        options.device = "cpu";
         mf_engine *engine = golden_open(c, &options);
         REQUIRE_OK(mf_engine_snapshot_key(engine, &key, &error), &error);
         CHECK_U64(key.cpu_tier, tier);
@@ -533,10 +534,11 @@ static void check_allocations(const golden_case *c, const golden *g, const float
     for (bool done = false; !done; n++) {
         REQUIRE(n < 100);
         failing_arm(&f, (unsigned)n + 1, true);
+        const size_t before = mf_session_position(t);
         mf_status status = mf_snapshot_load(t, bytes, n_bytes, &error);
         done = !failing_disarm(&f);
-        CHECK_STATUS(status, done ? MF_OK : MF_ERR_NO_MEMORY);
-        CHECK(mf_session_position(t) == (done ? 35u : 9u));
+        CHECK(status == MF_OK || (status == MF_ERR_NO_MEMORY && !done)); /* devices try again */
+        CHECK(mf_session_position(t) == (status == MF_OK ? 35u : before));
     }
     CHECK(n > 2);
     check_goes_on(t, g, want, "after failed allocations");

@@ -257,6 +257,21 @@ static mf_status measure(mf_backend *base, const mf_span *spans, const uint64_t 
     return status;
 }
 
+static mf_status time_ops(mf_backend *base, bool is_on, mf_error *error)
+{
+    mf_vk_backend *be = enter(base);
+    mf_status status = mf_vk_timing_set(be, is_on, error);
+    leave(be);
+    return status;
+}
+
+static void op_times(mf_backend *base, mf_op_time *out)
+{
+    mf_vk_backend *be = enter(base);
+    mf_vk_timing_read(be, out);
+    leave(be);
+}
+
 /* -------------------------------------------------------------------------- open and close -- */
 
 static const char *device_name(const mf_backend *base)
@@ -291,6 +306,7 @@ static void backend_free(mf_vk_backend *be)
     const mf_allocator a = be->allocator;
     if (be->device.handle != VK_NULL_HANDLE) {
         (void)be->device.api.QueueWaitIdle(be->device.queue);
+        mf_vk_timing_close(be);
         mf_vk_pipelines_close(be);
         mf_vk_batch_close(be);
         mf_vk_memory_close(be);
@@ -334,6 +350,8 @@ static const mf_backend_ops vulkan_ops = {
     .wait_for = wait_for,
     .weight_bytes = weight_bytes,
     .measure = measure,
+    .time_ops = time_ops,
+    .op_times = op_times,
     .destroy = destroy,
 };
 

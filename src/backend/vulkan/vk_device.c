@@ -198,6 +198,7 @@ static mf_status choose_family(mf_vk_device *d, mf_error *error)
             continue;
         if (!found || (families[i].queueFlags & VK_QUEUE_GRAPHICS_BIT) != 0) {
             d->family = i;
+            d->timestamp_bits = families[i].timestampValidBits;
             d->has_sparse_buffers = (families[i].queueFlags & VK_QUEUE_SPARSE_BINDING_BIT) != 0;
         }
         found = true;

@@ -26,7 +26,7 @@ typedef struct mf_vk_device {
     VkPhysicalDevice physical;
     VkDevice handle;
     VkQueue queue;
-    uint32_t family;
+    uint32_t family, timestamp_bits;
     mf_vulkan_device info;
     VkPhysicalDeviceMemoryProperties memory;
     VkPhysicalDeviceProperties properties; /* limits among them */

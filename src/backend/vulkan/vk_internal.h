@@ -8,6 +8,7 @@
  *   vk_rings, vk_transfer            bytes in flight; writes, uploads, copies, reads
  *   vk_pipelines, vk_cache           compute pipelines by shader and constants; their file
  *   vk_batch                         the batch's sequences, as shaders read them
+ *   vk_measure, vk_timing            what the device can do, and what it did when
  *   vk_ops and vk_op_*.c             the table of operations, and what each dispatches
  *   vk_backend                       the interface of backend.h
  *
@@ -334,6 +335,27 @@ extern const mf_vk_op mf_vk_op_head_norm_rope, mf_vk_op_attention, mf_vk_op_late
 extern const mf_vk_op mf_vk_op_matmul, mf_vk_op_head_matmul, mf_vk_op_route, mf_vk_op_experts,
     mf_vk_op_routed_experts, mf_vk_op_combine;
 
+/* -------------------------------------------------------------------------------- timing -- */
+
+#define MF_VK_MAX_TIMES 192u /* of a submission */
+
+/* vk_timing.c */
+typedef struct mf_vk_timing {
+    VkQueryPool pool; /* none: no time is taken */
+    double ns_per_tick;
+    uint64_t mask;
+    uint32_t n[MF_VK_SUBMISSIONS]; /* timestamps of each, the one at its begin included */
+    uint8_t kinds[MF_VK_SUBMISSIONS][MF_VK_MAX_TIMES];
+    mf_op_time times[MF_N_OP_KINDS];
+} mf_vk_timing;
+
+mf_status mf_vk_timing_set(mf_vk_backend *be, bool is_on, mf_error *error);
+void mf_vk_timing_read(mf_vk_backend *be, mf_op_time *out);
+void mf_vk_timing_close(mf_vk_backend *be);
+/* A submission begins; an operation has been recorded. */
+void mf_vk_timing_begin(mf_vk_backend *be, uint32_t submission);
+void mf_vk_timing_op(mf_vk_backend *be, mf_op_kind kind);
+
 /* ------------------------------------------------------------------------------- the backend -- */
 
 struct mf_vk_backend {
@@ -352,6 +374,7 @@ struct mf_vk_backend {
     mf_vk_stream stream;
     mf_vk_pipelines pipelines;
     mf_vk_batches batches;
+    mf_vk_timing timing;
     uint64_t weight_bytes;
     uint32_t n_threads;    /* that make pipelines */
     bool is_mixed;         /* matrix units multiply the rows of operations that are long */

@@ -186,6 +186,7 @@ bool mf_vk_begin(mf_vk_backend *be)
     st->n_commands = 0;
     st->n_upload_bytes = 0;
     st->bound = VK_NULL_HANDLE;
+    mf_vk_timing_begin(be, (uint32_t)(s - st->submissions));
     return true;
 }
 
