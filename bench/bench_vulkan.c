@@ -6,10 +6,11 @@
  * operation's beginning to the last one's end: what a barrier or an operation costs is in it.
  * Weights go round through --mib of memory, so that no cache holds them.
  *
- *     bench_vulkan [--device vulkan:N] [--mib N] [--ms N] [--overlap 1] [--mixed 1] [--only TEXT]
+ *     bench_vulkan [--device vulkan:N] [--mib N] [--ms N] [--overlap 1] [--mixed 1] [--tokens N]
+ *         [--only TEXT]
  *
  * Operations wait for each other; with --overlap those on different results do not. --mixed:
- * matrix units, where the device has them.
+ * matrix units, where the device has them. --tokens: of a prompt.
  */
 #include "backend/vulkan/vk_internal.h"
 
@@ -17,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_TOKENS 512u
+#define MAX_TOKENS 4096u
 #define MAX_COLS 8192u
 #define MAX_ITEMS 256u
 #define N_RESULTS 16u
@@ -25,7 +26,7 @@
 
 typedef struct bench {
     const char *device, *only;
-    uint32_t n_mib, n_ms, overlap, mixed;
+    uint32_t n_mib, n_ms, overlap, mixed, tokens; /* tokens: of prompts */
     mf_vk_backend *be;
     VkQueryPool queries;
     mf_span weights, x, y;
@@ -97,10 +98,10 @@ static void open_backend(bench *b)
     check(mf_vulkan_backend_create(&options, &base, &error), &error);
     b->be = (mf_vk_backend *)base;
     b->n_bytes = (uint64_t)b->n_mib << 20;
-    b->y_bytes = (uint64_t)MAX_TOKENS * 8 * 2048 * sizeof(float) * 2;
+    b->y_bytes = (uint64_t)b->tokens * 8 * 2048 * sizeof(float) * 2;
     b->weights = create(b, b->n_bytes, "weights");
     b->x = create(b, (uint64_t)MAX_TOKENS * MAX_COLS * sizeof(float), "activations");
-    b->y = create(b, 3 * N_RESULTS * b->y_bytes, "results");
+    b->y = create(b, 3 * (b->overlap != 0 ? N_RESULTS : 1) * b->y_bytes, "results");
     fill(b, b->weights, b->n_bytes);
     fill(b, b->x, (uint64_t)MAX_TOKENS * MAX_COLS * sizeof(float));
     check(base->ops->measure(base, &b->weights, &b->n_bytes, 1, MEASURE_MS, &b->read, &b->fma,
@@ -134,7 +135,7 @@ static mf_weight next_weight(bench *b, const form *f, uint32_t n_rows, uint32_t 
 static mf_span next_result(bench *b, uint32_t which)
 {
     const uint32_t n = b->overlap != 0 ? b->n_ops % N_RESULTS : 0;
-    return mf_span_at(b->y, (which * N_RESULTS + n) * b->y_bytes);
+    return mf_span_at(b->y, (which + 3 * n) * b->y_bytes);
 }
 
 /* What is measured: makes the next operation. */
@@ -159,7 +160,7 @@ static void make_experts(bench *b, const subject *s, mf_op *op)
     static mf_expert_item items[MAX_ITEMS];
     static uint32_t rows[MAX_TOKENS];
     for (uint32_t i = 0; i < s->n_tokens; i++)
-        rows[i] = i * 37 % MAX_TOKENS;
+        rows[i] = i * 37 % b->tokens;
     for (uint32_t i = 0; i < s->n_items; i++)
         items[i] = (mf_expert_item){.gate = next_weight(b, s->in, s->n_rows, s->n_cols),
                                     .up = next_weight(b, s->in, s->n_rows, s->n_cols),
@@ -267,9 +268,9 @@ static void measure(bench *b, const char *name, const subject *s)
 
 static void matmuls(bench *b)
 {
-    static const uint32_t sizes[][2] = {
-        {8192, 2048}, {2048, 4096}, {512, 2048}, {248320, 2048}, {7168, 7168}};
-    static const uint32_t tokens[] = {1, 2, 4, 8, 32, 512};
+    static const uint32_t sizes[][2] = {{8192, 2048}, {4096, 2048},   {2048, 4096}, {512, 2048},
+                                        {2048, 512},  {248320, 2048}, {7168, 7168}};
+    const uint32_t tokens[] = {1, 2, 4, 8, 32, b->tokens};
     char name[96];
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++) {
@@ -293,7 +294,8 @@ static void matmuls(bench *b)
 
 static void experts(bench *b)
 {
-    static const uint32_t counts[][2] = {{8, 1}, {64, 1}, {32, 4}, {128, 16}};
+    /* the last: a prompt's, spread over all of a layer's experts */
+    const uint32_t counts[][2] = {{8, 1}, {64, 1}, {32, 4}, {128, 16}, {256, b->tokens / 32}};
     char name[96];
     for (size_t f = 0; f < N_FORMS; f += f == 0 ? 3 : 5) {
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -322,28 +324,29 @@ static void parse(bench *b, int argc, char **argv)
         const char **text;
     } options[] = {{"--mib", &b->n_mib, NULL},     {"--ms", &b->n_ms, NULL},
                    {"--mixed", &b->mixed, NULL},   {"--overlap", &b->overlap, NULL},
-                   {"--device", NULL, &b->device}, {"--only", NULL, &b->only}};
+                   {"--tokens", &b->tokens, NULL}, {"--device", NULL, &b->device},
+                   {"--only", NULL, &b->only}};
     bool ok = argc % 2 == 1;
     for (int i = 1; ok && i < argc; i += 2) {
         size_t j = 0;
-        while (j < 6 && strcmp(argv[i], options[j].name) != 0)
+        while (j < 7 && strcmp(argv[i], options[j].name) != 0)
             j++;
-        ok = j < 6;
+        ok = j < 7;
         if (ok && options[j].number != NULL)
             *options[j].number = (uint32_t)strtoul(argv[i + 1], NULL, 10);
         else if (ok)
             *options[j].text = argv[i + 1];
     }
-    if (ok && b->n_mib >= 1)
+    if (ok && b->n_mib >= 1 && b->tokens >= 32 && b->tokens <= MAX_TOKENS)
         return;
     fprintf(stderr, "usage: bench_vulkan [--device vulkan:N] [--mib N] [--ms N] [--overlap 1] "
-                    "[--mixed 1] [--only TEXT]\n");
+                    "[--mixed 1] [--tokens N] [--only TEXT]\n");
     exit(2);
 }
 
 int main(int argc, char **argv)
 {
-    bench b = {.device = "vulkan", .n_mib = 4096, .n_ms = 20};
+    bench b = {.device = "vulkan", .n_mib = 4096, .n_ms = 20, .tokens = 512};
     parse(&b, argc, argv);
     open_backend(&b);
     printf("%s%s, %u MiB of weights; plain kernels: %.1f GB/s, %.1f Gma/s\n",

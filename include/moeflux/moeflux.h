@@ -71,6 +71,17 @@ typedef enum mf_io_kind {
 /* How keys and values, or the latents of multi-head latent attention, are cached. */
 typedef enum mf_kv_type { MF_KV_F32 = 0, MF_KV_BF16 = 1 } mf_kv_type;
 
+/* What a device multiplies the tokens of long runs with, those that come to a session many at a
+ * time: docs/GPU.md says which. Few tokens are multiplied in float32; so is all on the CPU. */
+typedef enum mf_precision {
+    /* MF_PRECISION_MIXED where the device has matrix units for it, else MF_PRECISION_F32. */
+    MF_PRECISION_AUTO = 0,
+    /* float32. */
+    MF_PRECISION_F32 = 1,
+    /* Weights and activations rounded to float16, sums in float32. */
+    MF_PRECISION_MIXED = 2
+} mf_precision;
+
 /* Instruction sets of the kernels: each includes those before it. */
 typedef enum mf_cpu_tier {
     /* The best that the CPU has. */
@@ -139,6 +150,7 @@ typedef struct mf_engine_options {
      * 0: most of what is free there. (Where that memory is the process's, ram_bytes holds too.)
      * MF_ERR_ARGUMENT where there is no GPU in use. */
     uint64_t device_bytes;
+    mf_precision precision;
     /* Where GPUs' compiled shaders are kept, in files that begin with "vulkan-", so that the next
      * opening is faster; made if missing. NULL: nowhere. One that cannot be used is no error. Read
      * by the call alone. */

@@ -122,6 +122,11 @@ mf_status mf_backend_gathered(mf_backend *be, mf_error *error)
     return be->ops->gathered != NULL ? be->ops->gathered(be, error) : MF_OK;
 }
 
+bool mf_backend_is_mixed(const mf_backend *be)
+{
+    return be->ops->is_mixed != NULL && be->ops->is_mixed(be);
+}
+
 mf_status mf_backend_reserve(mf_backend *be, const mf_op *op, mf_error *error)
 {
     if (!be->ops->supports_op(be, op))

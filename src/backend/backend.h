@@ -34,8 +34,8 @@
  * inside a buffer. Which bytes an operation reads and writes: op_spans.h.
  *
  * The same bits: on one backend a row's result does not depend on the other rows of the batch, nor
- * on how rows are batched; with MF_PRECISION_MIXED it depends on whether its operation is_long,
- * which is to be a property of the row's own run.
+ * on how rows are batched; on one that is mixed it depends on whether its operation is_long, which
+ * is to be a property of the row's own run.
  */
 #ifndef MF_BACKEND_BACKEND_H
 #define MF_BACKEND_BACKEND_H
@@ -336,8 +336,8 @@ typedef struct mf_op {
     mf_op_kind kind;
     uint32_t n_rows;    /* rows that the operation covers; its spans begin with the first of them */
     uint32_t first_row; /* of the batch, where the operation knows sequences */
-    /* Each of its rows is of a sequence's run that is long by itself: a backend of
-     * MF_PRECISION_MIXED may take other kernels for it, with other bits. */
+    /* Each of its rows is of a sequence's run that is long by itself: a backend that is mixed
+     * multiplies it by other kernels, with other bits. */
     bool is_long;
     union {
         mf_embed_params embed;
@@ -393,6 +393,8 @@ typedef struct mf_backend_ops {
      * other backend whose results have other bits takes other numbers, which stay
      * (docs/FORMATS.md). 0: none, so that no state of its is stored. */
     uint32_t (*rounding)(const mf_backend *be);
+    /* Whether it has other kernels for operations that are long. NULL: it has none. */
+    bool (*is_mixed)(const mf_backend *be);
     /* The memories, at most MF_MAX_MEMORIES, as they are now; returns how many. Each use lies in
      * one of them. */
     uint32_t (*memories)(const mf_backend *be, mf_backend_memory *out);
@@ -463,12 +465,6 @@ struct mf_backend {
     const mf_backend_ops *ops;
 };
 
-/* What products are made of. */
-typedef enum mf_precision {
-    MF_PRECISION_F32 = 0, /* float32, whatever the operation */
-    MF_PRECISION_MIXED    /* operations that are long: 16 bits where that is faster, float32 sums */
-} mf_precision;
-
 typedef struct mf_backend_options {
     mf_allocator allocator;
     uint32_t n_threads;      /* of the CPU; 0: one per available CPU */
@@ -477,7 +473,7 @@ typedef struct mf_backend_options {
     const char *device;
     uint64_t device_bytes;  /* of the device's memory, at most; 0: most of what is free */
     const char *cache_dir;  /* where a device's compiled shaders are kept; NULL: nowhere */
-    mf_precision precision; /* of devices; the CPU's is float32 */
+    mf_precision precision; /* of devices, for operations that are long */
 } mf_backend_options;
 
 /* Opens the backend that the options ask for. ops->destroy ends it. Errors: MF_ERR_ARGUMENT (the
@@ -515,6 +511,7 @@ mf_buffer_use mf_backend_operand_use(const mf_backend *be);
 /* ops->gather and ops->gathered, where there are. */
 void mf_backend_gather(mf_backend *be);
 mf_status mf_backend_gathered(mf_backend *be, mf_error *error);
+bool mf_backend_is_mixed(const mf_backend *be);
 /* ops->reserve, or MF_ERR_UNSUPPORTED for an operation that the device lacks. */
 mf_status mf_backend_reserve(mf_backend *be, const mf_op *op, mf_error *error);
 /* Waits for everything up to now. */

@@ -16,6 +16,7 @@ typedef struct mf_batch_part {
     uint64_t position;    /* of the first row */
     const mf_span *pages; /* units of the pool, as mf_sequence.pages; each holds all layers */
     mf_span state[2];     /* the recurrent state before (buffer id 0: all zero) and after */
+    bool is_long;         /* of a long run (mf_op.is_long); these parts come first */
     float *logits;        /* [n_vocab], gets the last row's; NULL: they are not wanted */
 } mf_batch_part;
 

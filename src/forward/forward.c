@@ -44,7 +44,28 @@ static mf_status forward_layer(mf_runner *r, const mf_batch *batch, uint32_t lay
     return report_progress(batch, layer, error);
 }
 
-/* Logits of the n rows of plan.x named by row_list into plan.logits. */
+void mf_record_matmuls(mf_runner *r, const mf_op *op)
+{
+    const uint32_t n_long = r->n_long_rows < op->n_rows ? r->n_long_rows : op->n_rows;
+    const mf_matmul_params *p = &op->u.matmul;
+    mf_op part = *op;
+    part.n_rows = n_long;
+    part.is_long = true;
+    if (n_long != 0)
+        mf_record(r, &part);
+    part.n_rows = op->n_rows - n_long;
+    part.is_long = false;
+    if (part.n_rows == 0)
+        return;
+    part.u.matmul.x =
+        mf_span_at(p->x, (uint64_t)n_long * p->weight[0].shape.n_cols * sizeof(float));
+    for (uint32_t i = 0; i < p->n; i++)
+        part.u.matmul.y[i] =
+            mf_span_at(p->y[i], (uint64_t)n_long * p->weight[i].shape.n_rows * sizeof(float));
+    mf_record(r, &part);
+}
+
+/* Logits of the n rows of plan.x named by row_list into plan.logits. In float32 always. */
 static void head(mf_runner *r, uint32_t n)
 {
     const mf_plan *p = &r->plan;
@@ -55,7 +76,11 @@ static void head(mf_runner *r, uint32_t n)
             .x = p->x, .out = p->last, .rows = r->row_list, .n_cols = r->h.hidden_size}};
     mf_record(r, &copy);
     mf_record_rmsnorm(r, n, p->last, r->weights.final_norm, p->last);
-    mf_record_matmul(r, n, &r->weights.lm_head, p->last, p->logits);
+    const mf_op op = {
+        .kind = MF_OP_MATMUL,
+        .n_rows = n,
+        .u.matmul = {.x = p->last, .n = 1, .weight = {r->weights.lm_head}, .y = {p->logits}}};
+    mf_record(r, &op);
 }
 
 /* The logits of row_list[i]. */
@@ -115,9 +140,12 @@ static mf_status last_logits(mf_runner *r, const mf_batch *batch, mf_error *erro
 /* The batch's tokens in one list, and whose rows they are told to the backend. */
 static void begin(mf_runner *r, const mf_batch *batch)
 {
+    const bool is_mixed = mf_backend_is_mixed(r->backend) || mf_backend_is_mixed(r->experts);
     uint32_t row = 0;
+    r->n_long_rows = 0;
     for (uint32_t i = 0; i < batch->n_parts; i++) {
         const mf_batch_part *part = &batch->parts[i];
+        r->n_long_rows += is_mixed && part->is_long ? part->n_rows : 0;
         memcpy(r->row_tokens + row, part->tokens, part->n_rows * sizeof *part->tokens);
         r->sequences[i] = (mf_sequence){.first_row = row,
                                         .n_rows = part->n_rows,

@@ -66,13 +66,16 @@ static inline void mf_record_rmsnorm(mf_runner *r, uint32_t n_rows, mf_span x, m
     mf_record(r, &op);
 }
 
+/* A matmul of the batch's rows: those of long runs, and the others. */
+void mf_record_matmuls(mf_runner *r, const mf_op *op);
+
 static inline void mf_record_matmul(mf_runner *r, uint32_t n_rows, const mf_weight *w, mf_span x,
                                     mf_span y)
 {
     const mf_op op = {.kind = MF_OP_MATMUL,
                       .n_rows = n_rows,
                       .u.matmul = {.x = x, .n = 1, .weight = {*w}, .y = {y}}};
-    mf_record(r, &op);
+    mf_record_matmuls(r, &op);
 }
 
 /* x += y, rows of hidden_size */

@@ -82,7 +82,7 @@ static void run_mlp(mf_runner *r, const mf_mlp_weights *w, const mf_weight *gate
         in.u.matmul.weight[in.u.matmul.n] = *gate;
         in.u.matmul.y[in.u.matmul.n++] = p->shared_router;
     }
-    mf_record(r, &in);
+    mf_record_matmuls(r, &in);
     const mf_op act = {.kind = MF_OP_SWIGLU,
                        .n_rows = n_rows,
                        .u.swiglu = {.gate = p->mlp_gate,
@@ -114,14 +114,31 @@ static mf_weight in_slot(const mf_weight *shape, bool has_resident_scales, uint3
     return w;
 }
 
-static void run_ready(mf_runner *r, const mf_expert_shape *shape, uint32_t n_ready)
+/* The expert's rows that are of long runs, or the others: tokens rise, and those come first. */
+static void take_rows(const mf_runner *r, bool is_long, mf_expert_item *item)
+{
+    uint32_t n_long = 0;
+    while (n_long < item->n_rows && item->x_rows[n_long] < r->n_long_rows)
+        n_long++;
+    if (is_long) {
+        item->n_rows = n_long;
+        return;
+    }
+    item->x_rows += n_long;
+    item->out_row += n_long;
+    item->n_rows -= n_long;
+}
+
+/* The experts that are there, with their rows of long runs or with the others. */
+static void run_ready(mf_runner *r, const mf_expert_shape *shape, uint32_t n_ready, bool is_long)
 {
     mf_moe_lists *l = &r->moe;
-    uint32_t n_rows = 0;
+    uint32_t n_rows = 0, n_items = 0;
     for (uint32_t i = 0; i < n_ready; i++) {
         const mf_expert_ready *ready = &l->ready[i];
         uint32_t expert = l->wanted[ready->index];
-        l->items[i] = (mf_expert_item){
+        mf_expert_item *item = &l->items[n_items];
+        *item = (mf_expert_item){
             .gate = in_slot(&shape->gate, shape->has_resident_scales, expert, ready->part_at),
             .up = in_slot(&shape->up, shape->has_resident_scales, expert,
                           ready->part_at + MF_MAX_WEIGHT_ARRAYS),
@@ -131,19 +148,26 @@ static void run_ready(mf_runner *r, const mf_expert_shape *shape, uint32_t n_rea
             .n_rows = l->first[expert + 1] - l->first[expert],
             .out_row = l->first[expert],
         };
-        n_rows += l->items[i].n_rows;
+        take_rows(r, is_long, item);
+        if (item->n_rows == 0)
+            continue;
+        n_rows += item->n_rows;
+        n_items++;
         r->expert_bytes_touched += mf_weight_bytes(&shape->gate.shape) +
                                    mf_weight_bytes(&shape->up.shape) +
                                    mf_weight_bytes(&shape->down.shape);
     }
+    if (n_items == 0)
+        return;
     const mf_plan *p = &r->plan;
     const mf_op op = {.kind = MF_OP_EXPERTS,
                       .n_rows = n_rows,
+                      .is_long = is_long,
                       .u.experts = {.x = p->expert_x,
                                     .act = p->expert_act,
                                     .out = p->expert_y,
                                     .items = l->items,
-                                    .n_items = n_ready}};
+                                    .n_items = n_items}};
     r->experts->ops->record(r->experts, &op);
 }
 
@@ -156,7 +180,9 @@ static mf_status run_experts(mf_runner *r, const mf_batch *batch, const mf_exper
         uint32_t n_ready = 0;
         MF_TRY(mf_batch_check(batch, error));
         MF_TRY(mf_expert_fetch_next(fetch, r->moe.ready, MF_READY_MAX, &n_ready, error));
-        run_ready(r, shape, n_ready);
+        if (r->n_long_rows != 0)
+            run_ready(r, shape, n_ready, true);
+        run_ready(r, shape, n_ready, false);
         const mf_ticket ticket = r->experts->ops->mark(r->experts);
         for (uint32_t i = 0; i < n_ready; i++)
             mf_expert_fetch_release(fetch, r->moe.ready[i].index, ticket);

@@ -55,6 +55,7 @@ mf_status mf_runner_open_devices(const mf_runner_options *o, bool experts_apart,
                                   .cpu_tier_limit = o->cpu_tier_limit,
                                   .device = o->device,
                                   .device_bytes = o->device_bytes,
+                                  .precision = o->precision,
                                   .cache_dir = o->cache_dir};
     if (o->open_backend != NULL)
         MF_TRY(o->open_backend(o->backend_ctx, &options, &r->backend, error));

@@ -61,6 +61,7 @@ typedef struct mf_runner {
     uint32_t *row_list;     /* [n_logit_rows] */
     int32_t *row_tokens;    /* [n_chunk] */
     float *each_logits;     /* [n_vocab] */
+    uint32_t n_long_rows;   /* of the batch at hand, where it makes a difference */
     uint64_t n_tokens, expert_bytes_touched;
 } mf_runner;
 
@@ -83,6 +84,7 @@ typedef struct mf_runner_options {
     void *io_arg;
     const char *device, *expert_device;
     uint64_t device_bytes;
+    mf_precision precision;
     const char *cache_dir;
     mf_backend_open_fn open_backend; /* NULL: mf_backend_open */
     void *backend_ctx;

@@ -59,6 +59,7 @@ static mf_status check_options(const mf_engine_options *o, mf_error *error)
     MF_TRY(mf_backend_check_device("expert_device", o->expert_device, error));
     MF_TRY(check_most("io", (uint32_t)o->io, MF_IO_POOL, error));
     MF_TRY(check_most("cpu_tier_limit", (uint32_t)o->cpu_tier_limit, MF_CPU_AVX512, error));
+    MF_TRY(check_most("precision", (uint32_t)o->precision, MF_PRECISION_MIXED, error));
     return check_most("kv_type", (uint32_t)o->kv_type, MF_KV_BF16, error);
 }
 

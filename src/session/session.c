@@ -395,6 +395,7 @@ void mf_session_rewind(mf_session *s, uint64_t position, mf_unit last_page, mf_u
     s->recurrent = recurrent;
     s->recurrent_span = mf_unit_span(pool, MF_UNIT_RECURRENT, recurrent);
     s->position = position;
+    s->n_long_left = 0;
     s->has_logits = false;
     mf_session_tell_change(s, position);
 }

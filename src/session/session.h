@@ -57,6 +57,7 @@ struct mf_session {
     uint64_t auto_tokens;
     bool auto_at_end;
     mf_session_part part;
+    uint64_t n_long_left; /* of its next tokens, those that belong to a long run */
     bool in_batch;      /* of the chunk that is being evaluated */
     float *logits;      /* [n_vocab] of the last token */
     float *next_logits; /* those of the chunk being evaluated, until it is committed */

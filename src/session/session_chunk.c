@@ -57,6 +57,10 @@ static mf_status check_tokens(const mf_session *s, const int32_t *tokens, size_t
     return MF_OK;
 }
 
+/* Tokens that a call brings are a run; it is long from so many on. However it is cut into chunks or
+ * steps, and whoever else is in them, all of its rows are multiplied alike. */
+#define LONG_RUN 32
+
 void mf_call_set_tokens(mf_call *call, mf_session *s, const int32_t *tokens, size_t n_tokens)
 {
     mf_error why;
@@ -66,6 +70,8 @@ void mf_call_set_tokens(mf_call *call, mf_session *s, const int32_t *tokens, siz
     call->n_total += n_tokens;
     if (status != MF_OK)
         fail_part(call, s, status, &why);
+    else if (n_tokens >= LONG_RUN && n_tokens > s->n_long_left)
+        s->n_long_left = n_tokens;
 }
 
 /* ------------------------------------ what ends it from outside ------------------------------- */
@@ -134,8 +140,33 @@ static void add_part(mf_call *call, mf_session *s, uint32_t n, mf_batch *batch)
     e->parts_sessions[batch->n_parts] = s;
     e->parts_list[batch->n_parts++] = (mf_batch_part){.tokens = s->part.tokens + s->part.n_done,
                                                       .n_rows = n,
+                                                      .is_long = s->n_long_left != 0,
                                                       .logits = wants ? s->next_logits : NULL};
     batch->n_rows += n;
+}
+
+/* Rows of long runs before the others. */
+static void put_long_first(mf_engine *e, const mf_batch *batch)
+{
+    uint32_t n_long = 0;
+    for (uint32_t i = 0; i < batch->n_parts; i++) {
+        const mf_batch_part part = e->parts_list[i];
+        mf_session *s = e->parts_sessions[i];
+        if (!part.is_long)
+            continue;
+        for (uint32_t j = i; j > n_long; j--) {
+            e->parts_list[j] = e->parts_list[j - 1];
+            e->parts_sessions[j] = e->parts_sessions[j - 1];
+        }
+        e->parts_list[n_long] = part;
+        e->parts_sessions[n_long++] = s;
+    }
+}
+
+/* Of a part's n tokens those that are of one run: long, or not. */
+static size_t of_one_run(const mf_session *s, size_t n)
+{
+    return s->n_long_left != 0 && s->n_long_left < n ? (size_t)s->n_long_left : n;
 }
 
 /* The next chunk. Rows that do not divide evenly go to those whose turn it is: where there are more
@@ -157,12 +188,13 @@ static void cut_chunk(mf_call *call, mf_batch *batch)
             n_spare--;
         }
         if (n > 0) {
-            add_part(call, s, (uint32_t)n, batch);
+            add_part(call, s, (uint32_t)of_one_run(s, n), batch);
             n_passed = i + 1;
         }
     }
     if (share == 0)
         e->n_cuts += n_passed;
+    put_long_first(e, batch);
 }
 
 /* ---------------------------------------- preparing ---------------------------------------- */
@@ -225,6 +257,7 @@ static void finish_chunk(mf_call *call, const mf_batch *batch)
         if (s->part.status == MF_OK) {
             mf_session_commit(s, part->n_rows, part->logits != NULL);
             s->part.n_done += part->n_rows;
+            s->n_long_left -= part->is_long ? part->n_rows : 0;
             call->n_done += part->n_rows;
         } else {
             mf_session_abandon(s);

@@ -37,6 +37,8 @@ void mf_call_end(mf_call *call)
     mf_engine_lock(call->engine);
     for (mf_session *s = call->first, *next; s != NULL; s = next) {
         next = s->part.next;
+        if (!call->is_step || s->part.status != MF_OK) /* a step's tokens may come again */
+            s->n_long_left = 0;
         s->part = (mf_session_part){0};
     }
     mf_engine_unlock(call->engine);

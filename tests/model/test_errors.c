@@ -405,7 +405,7 @@ static void test_budget(void)
 static void test_guilty_options(const golden_case *c)
 {
     const mf_engine_options good = golden_options(c);
-    mf_engine_options bad[10];
+    mf_engine_options bad[11];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         bad[i] = good;
     bad[0].n_threads = 1025;
@@ -418,6 +418,7 @@ static void test_guilty_options(const golden_case *c)
     bad[7].mark_bytes = (UINT64_C(1) << 60) + 1;
     bad[8].device = "abacus";
     bad[9].expert_device = "CPU";
+    bad[10].precision = (mf_precision)3;
     static const char *const names[] = {"n_threads 1025 is more than 1024",
                                         "n_sessions 201 is more than 200",
                                         "n_chunk_tokens 1048577 is more than 1048576",
@@ -427,7 +428,8 @@ static void test_guilty_options(const golden_case *c)
                                         "kv_type 2",
                                         "mark_bytes 1152921504606846977",
                                         "device 'abacus' is not known; there are: auto, cpu",
-                                        "expert_device 'CPU' is not known"};
+                                        "expert_device 'CPU' is not known",
+                                        "precision 3 is more than 2"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         mf_engine *engine = NULL;
         mf_error error = {0};

@@ -317,6 +317,11 @@ static void backend_free(mf_vk_backend *be)
     mf_free(&a, be, sizeof *be);
 }
 
+static bool is_mixed(const mf_backend *base)
+{
+    return ((const mf_vk_backend *)base)->is_mixed;
+}
+
 static void destroy(mf_backend *base)
 {
     backend_free((mf_vk_backend *)base);
@@ -327,6 +332,7 @@ static const mf_backend_ops vulkan_ops = {
     .runs_later = true,
     .device_name = device_name,
     .rounding = rounding,
+    .is_mixed = is_mixed,
     .memories = memories,
     .buffer_create = buffer_create,
     .buffer_free = buffer_free,
@@ -364,7 +370,7 @@ static mf_status open_parts(mf_vk_backend *be, const mf_backend_options *options
         be->promised_bytes =
             mf_vulkan_default_bytes(be->device.info.free_bytes != 0 ? be->device.info.free_bytes
                                                                     : be->device.info.memory_bytes);
-    be->is_mixed = options->precision == MF_PRECISION_MIXED && be->device.info.has_units;
+    be->is_mixed = options->precision != MF_PRECISION_F32 && be->device.info.has_units;
     mf_vk_cache_name(be, options->cache_dir);
     MF_TRY(mf_vk_stream_open(be, error));
     MF_TRY(mf_vk_rings_open(be, error));

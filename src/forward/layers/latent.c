@@ -106,7 +106,7 @@ static void make_inputs(mf_runner *r, uint32_t n_rows, const mf_latent_weights *
                                         .n = 2,
                                         .weight = {has_rank ? w->q_a : w->q_b, w->kv_a},
                                         .y = {has_rank ? s[Q_LOW] : s[Q], s[KV]}}};
-    mf_record(r, &project);
+    mf_record_matmuls(r, &project);
     if (has_rank) {
         norm(r, n_rows, s[Q_LOW], w->q_norm, h->q_rank, h->q_rank);
         mf_record_matmul(r, n_rows, &w->q_b, s[Q_LOW], s[Q]);

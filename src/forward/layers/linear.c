@@ -85,7 +85,7 @@ static void forward(mf_runner *r, uint32_t n_rows, uint32_t layer)
                                         .n = 4,
                                         .weight = {w->qkv, w->z, w->b, w->a},
                                         .y = {s[QKV], s[Z], s[B], s[A]}}};
-    mf_record(r, &project);
+    mf_record_matmuls(r, &project);
     const mf_op convolve = convolution(r, n_rows, layer, s[QKV]);
     mf_record(r, &convolve);
     const mf_op delta = delta_rule(r, n_rows, layer, s);

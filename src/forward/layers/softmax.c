@@ -68,7 +68,7 @@ static void project(mf_runner *r, uint32_t n_rows, const mf_full_weights *w, con
         op.u.matmul.weight[op.u.matmul.n] = w->gate;
         op.u.matmul.y[op.u.matmul.n++] = s[GATE];
     }
-    mf_record(r, &op);
+    mf_record_matmuls(r, &op);
     mf_record_bias(r, n_rows, s[Q], w->q_bias, mf_query_width(h));
     mf_record_bias(r, n_rows, s[K], w->k_bias, mf_kv_width(h));
     mf_record_bias(r, n_rows, s[V], w->v_bias, mf_kv_width(h));
