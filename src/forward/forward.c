@@ -83,15 +83,19 @@ static void head(mf_runner *r, uint32_t n)
     mf_record(r, &op);
 }
 
-/* The logits of row_list[i]. */
-static mf_status read_logits(mf_runner *r, const mf_batch *batch, uint32_t i, float *out,
-                             mf_error *error)
+/* Asks for the logits of row_list[i]. */
+static void ask_logits(mf_runner *r, uint32_t i, float *out)
 {
     uint64_t n_bytes = (uint64_t)r->h.n_vocab * sizeof(float);
-    const mf_span span = mf_span_at(r->plan.logits, i * n_bytes);
-    MF_TRY(mf_backend_read(r->backend, span, out, n_bytes, error));
-    return mf_all_finite(out, r->h.n_vocab) ? MF_OK
-                                            : mf_fail_not_finite(r, batch, r->row_list[i], error);
+    r->backend->ops->read(r->backend, mf_span_at(r->plan.logits, i * n_bytes), out, n_bytes);
+}
+
+static mf_status check_logits(mf_runner *r, const mf_batch *batch, uint32_t i, const float *logits,
+                              mf_error *error)
+{
+    return mf_all_finite(logits, r->h.n_vocab)
+               ? MF_OK
+               : mf_fail_not_finite(r, batch, r->row_list[i], error);
 }
 
 /* Of every row. Those of a part's last one are also its own. */
@@ -106,7 +110,9 @@ static mf_status all_logits(mf_runner *r, const mf_batch *batch, mf_error *error
             r->row_list[i] = first + i;
         head(r, n);
         for (uint32_t i = 0; i < n; i++) {
-            MF_TRY(read_logits(r, batch, i, r->each_logits, error));
+            ask_logits(r, i, r->each_logits);
+            MF_TRY(mf_backend_finish(r->backend, error));
+            MF_TRY(check_logits(r, batch, i, r->each_logits, error));
             if (batch->watch->each(batch->watch->ctx, first + i, r->each_logits) != 0)
                 return mf_fail(error, MF_ERR_CANCELLED, "evaluation cancelled by its callback");
             if (first + i + 1 != end)
@@ -119,19 +125,35 @@ static mf_status all_logits(mf_runner *r, const mf_batch *batch, mf_error *error
     return MF_OK;
 }
 
+/* Of parts first .. end - 1, those whose logits are wanted: n of them, in row_list. */
+static mf_status some_logits(mf_runner *r, const mf_batch *batch, uint32_t first, uint32_t end,
+                             uint32_t n, mf_error *error)
+{
+    const mf_batch_part *parts = batch->parts;
+    uint32_t at = 0;
+    head(r, n);
+    for (uint32_t i = first; i < end; i++)
+        if (parts[i].logits != NULL)
+            ask_logits(r, at++, parts[i].logits);
+    MF_TRY(mf_backend_finish(r->backend, error));
+    at = 0;
+    for (uint32_t i = first; i < end; i++)
+        if (parts[i].logits != NULL)
+            MF_TRY(check_logits(r, batch, at++, parts[i].logits, error));
+    return MF_OK;
+}
+
 static mf_status last_logits(mf_runner *r, const mf_batch *batch, mf_error *error)
 {
-    uint32_t row = 0, n = 0, from = 0;
+    uint32_t row = 0, n = 0, first = 0;
     for (uint32_t i = 0; i < batch->n_parts; i++) {
         row += batch->parts[i].n_rows;
         if (batch->parts[i].logits != NULL)
             r->row_list[n++] = row - 1;
         if (n == 0 || (n < r->plan.n_logit_rows && i + 1 < batch->n_parts))
             continue;
-        head(r, n);
-        for (uint32_t at = 0; from <= i; from++)
-            if (batch->parts[from].logits != NULL)
-                MF_TRY(read_logits(r, batch, at++, batch->parts[from].logits, error));
+        MF_TRY(some_logits(r, batch, first, i + 1, n, error));
+        first = i + 1;
         n = 0;
     }
     return MF_OK;

@@ -70,8 +70,9 @@ static uint32_t group_by_expert(mf_runner *r, uint32_t n_rows)
     return n_wanted;
 }
 
-/* plan.mlp_out = the gated MLP of plan.h, and plan.shared_router beside it if `gate` is given. */
-static void run_mlp(mf_runner *r, const mf_mlp_weights *w, const mf_weight *gate, uint32_t n_rows)
+/* What a gated MLP makes of plan.h first, and plan.shared_router beside it if `gate` is given. */
+static mf_op mlp_in(const mf_runner *r, const mf_mlp_weights *w, const mf_weight *gate,
+                    uint32_t n_rows)
 {
     const mf_plan *p = &r->plan;
     mf_op in = {
@@ -82,7 +83,13 @@ static void run_mlp(mf_runner *r, const mf_mlp_weights *w, const mf_weight *gate
         in.u.matmul.weight[in.u.matmul.n] = *gate;
         in.u.matmul.y[in.u.matmul.n++] = p->shared_router;
     }
-    mf_record_matmuls(r, &in);
+    return in;
+}
+
+/* And the rest of it, to plan.mlp_out. */
+static void run_mlp_out(mf_runner *r, const mf_mlp_weights *w, uint32_t n_rows)
+{
+    const mf_plan *p = &r->plan;
     const mf_op act = {.kind = MF_OP_SWIGLU,
                        .n_rows = n_rows,
                        .u.swiglu = {.gate = p->mlp_gate,
@@ -95,7 +102,10 @@ static void run_mlp(mf_runner *r, const mf_mlp_weights *w, const mf_weight *gate
 
 void mf_forward_mlp(mf_runner *r, uint32_t layer, uint32_t n_rows)
 {
-    run_mlp(r, &r->weights.layers[layer].mlp, NULL, n_rows);
+    const mf_mlp_weights *w = &r->weights.layers[layer].mlp;
+    const mf_op in = mlp_in(r, w, NULL, n_rows);
+    mf_record_matmuls(r, &in);
+    run_mlp_out(r, w, n_rows);
     mf_record_add(r, n_rows, r->plan.x, r->plan.mlp_out);
 }
 
@@ -191,10 +201,34 @@ static mf_status run_experts(mf_runner *r, const mf_batch *batch, const mf_exper
     return MF_OK;
 }
 
-static void run_shared(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
+static mf_op shared_in(const mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
+{
+    return mlp_in(r, &w->mlp, r->h.shared_is_gated ? &w->shared_router : NULL, n_rows);
+}
+
+static void run_shared_out(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
 {
     if (r->h.shared_hidden != 0)
-        run_mlp(r, &w->mlp, r->h.shared_is_gated ? &w->shared_router : NULL, n_rows);
+        run_mlp_out(r, &w->mlp, n_rows);
+}
+
+static void run_shared(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
+{
+    const mf_op in = shared_in(r, w, n_rows);
+    if (r->h.shared_hidden != 0)
+        mf_record_matmuls(r, &in);
+    run_shared_out(r, w, n_rows);
+}
+
+/* All products of the layer's input. */
+static void run_router_and_shared_in(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
+{
+    mf_op op = shared_in(r, w, n_rows);
+    mf_matmul_params *m = &op.u.matmul;
+    m->n = r->h.shared_hidden != 0 ? m->n : 0;
+    m->weight[m->n] = w->router;
+    m->y[m->n++] = r->plan.router;
+    mf_record(r, &op);
 }
 
 /* place: as mf_combine_params. */
@@ -215,13 +249,16 @@ static void combine(mf_runner *r, uint32_t n_rows, const uint32_t *place)
     mf_record(r, &op);
 }
 
-/* Nothing is waited for. Products of the layer's input come together, then what follows on them. */
+/* Nothing is waited for. What depends on the same comes together: products of the layer's input,
+ * then the choice beside the shared expert's activation, then its last product beside the experts'
+ * first.
+ */
 static void forward_routed(mf_runner *r, uint32_t layer, uint32_t n_rows)
 {
     const mf_layer_weights *w = &r->weights.layers[layer];
-    mf_record_matmul(r, n_rows, &w->router, r->plan.h, r->plan.router);
-    run_shared(r, w, n_rows);
+    run_router_and_shared_in(r, w, n_rows);
     choose(r, w, n_rows, mf_routed_ids(r, layer, n_rows));
+    run_shared_out(r, w, n_rows);
     mf_routed_record(r, layer, n_rows);
     combine(r, n_rows, NULL);
 }

@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Commands of a submission: few at first, so that the device begins early, then more. */
+/* Commands of a submission: few while the device waits for work, so that it begins early, then more.
+ */
 #define FIRST_COMMANDS 16u
 #define MOST_COMMANDS 128u
 /* How long a wait asks before it sleeps: sleeping wakes late (20 us on an H200). */
@@ -148,6 +149,8 @@ void mf_vk_retire(mf_vk_backend *be)
         value = st->submitted;
     if (st->lost == MF_OK && value > st->retired) {
         st->retired = value;
+        if (value == st->submitted) /* the device is idle: it is to begin early again */
+            st->most_commands = FIRST_COMMANDS;
         finish_reads(be);
         give_rings_back(be);
     }

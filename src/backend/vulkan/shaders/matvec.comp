@@ -26,18 +26,13 @@ layout(constant_id = 6) const uint N_TOKENS = 1; // 1, 2, 4, 8
 layout(constant_id = 7) const uint N_ROWS = 1;   // at most 4, with pairs 2
 
 layout(constant_id = 9) const uint IS_EARLY = 0;
-// Workgroups' y are picks of routed experts (mf_vk_routing), of which there is one job.
+// Workgroups' y are picks of routed experts, of which there is one job.
 layout(constant_id = 10) const uint IS_ROUTED = 0;
 
 layout(push_constant, scalar) uniform Push {
     Jobs jobs;
     uint n_cols, unused;
-    Ints ids;
-    Words slot;
-    uint64_t slot_bytes;
-    uint scales_stride, biases_stride; // of an expert's arrays that are not in slots; 0: they are
-    uint per_row;                      // picks of a row of x
-    uint unused_too;
+    Routing routing;
 } p;
 
 #ifdef PAIR
@@ -181,31 +176,13 @@ void product(Job job, uint first_row, uint first_token, uint id)
     }
 }
 
-void move(inout Weight w, uint64_t to, uint expert)
-{
-    w.values += to;
-    w.scales += p.scales_stride == 0 ? to : uint64_t(expert) * p.scales_stride;
-    w.biases += p.biases_stride == 0 ? to : uint64_t(expert) * p.biases_stride;
-}
-
-// What a pick multiplies. Its expert's number and slot are fetched beside the job.
-Job job_of(uint i)
-{
-    if (IS_ROUTED == 0)
-        return p.jobs.v[i];
-    const uint expert = uint(p.ids.v[i]);
-    const uint64_t to = uint64_t(p.slot.v[expert]) * p.slot_bytes;
-    Job job = p.jobs.v[0];
-    move(job.weight, to, expert);
-    move(job.up, to, expert);
-    job.x += uint64_t(i / p.per_row) * job.x_stride * 4;
-    job.y += uint64_t(i) * job.y_stride * 4;
-    return job;
-}
-
 void main()
 {
-    const Job job = job_of(gl_WorkGroupID.y);
+    Job job;
+    if (IS_ROUTED != 0)
+        job = routed_job(p.jobs, p.routing, gl_WorkGroupID.y);
+    else
+        job = p.jobs.v[gl_WorkGroupID.y];
     const uint per_group = gl_WorkGroupSize.x / TEAM * N_ROWS;
     if (gl_WorkGroupID.x * per_group >= job.n_rows)
         return;
