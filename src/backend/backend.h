@@ -231,11 +231,19 @@ typedef struct mf_gated_delta_params {
     uint64_t state_offset;
 } mf_gated_delta_params;
 
+/* What an operation does with the rows x of n_cols floats that it leaves: out = rmsnorm(x) *
+ * weight; weight float32, id 0: nothing. */
+typedef struct mf_norm_after {
+    mf_span weight, out;
+    float eps;
+} mf_norm_after;
+
 /* x += y, rows of n_cols; y may be one row, which is added to each */
 typedef struct mf_add_params {
     mf_span x, y;
     uint32_t n_cols;
     bool y_is_one_row;
+    mf_norm_after norm;
 } mf_add_params;
 
 /* out = silu(gate) * up, rows of n_cols; out may be gate */
@@ -301,6 +309,7 @@ typedef struct mf_combine_params {
     mf_span x, weights, experts, shared, shared_gate;
     const uint32_t *place;
     uint32_t n_cols, k;
+    mf_norm_after norm;
 } mf_combine_params;
 
 /* Rotation in place, by the row's position, of n_heads runs of n_rot floats: head h of row

@@ -198,6 +198,14 @@ static void gated_delta(const spans *s)
     states(s, p->state_offset, n_values * p->key_dim);
 }
 
+static void norm_after(const spans *s, const mf_norm_after *norm, uint32_t n_cols)
+{
+    if (norm->weight.buffer.id == 0)
+        return;
+    floats(s, norm->weight, n_cols, MF_READS);
+    rows(s, norm->out, n_cols, MF_WRITES);
+}
+
 static void add(const spans *s)
 {
     const mf_add_params *p = &s->op->u.add;
@@ -206,6 +214,7 @@ static void add(const spans *s)
         floats(s, p->y, p->n_cols, MF_READS);
     else
         rows(s, p->y, p->n_cols, MF_READS);
+    norm_after(s, &p->norm, p->n_cols);
 }
 
 static void swiglu(const spans *s)
@@ -292,6 +301,7 @@ static void combine(const spans *s)
     rows(s, p->shared, p->n_cols, MF_READS | MF_LOSES);
     if (p->shared.buffer.id != 0)
         rows(s, p->shared_gate, 1, MF_READS);
+    norm_after(s, &p->norm, p->n_cols);
 }
 
 static void rope(const spans *s)

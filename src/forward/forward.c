@@ -32,10 +32,10 @@ static mf_status forward_layer(mf_runner *r, const mf_batch *batch, uint32_t lay
     const mf_plan *p = &r->plan;
     const mf_layer_weights *w = &r->weights.layers[layer];
     MF_TRY(mf_batch_check(batch, error));
-    mf_record_rmsnorm(r, batch->n_rows, p->x, w->input_norm, p->h);
+    if (layer == 0) /* later ones find it made */
+        mf_record_rmsnorm(r, batch->n_rows, p->x, w->input_norm, p->h);
     mf_layer_kind_table[r->h.layer_kind[layer]]->forward(r, batch->n_rows, layer);
-    mf_record_add(r, batch->n_rows, p->x, p->y);
-    mf_record_rmsnorm(r, batch->n_rows, p->x, w->post_norm, p->h);
+    mf_record_add(r, batch->n_rows, p->y, mf_to_h(r, w->post_norm));
     if (r->h.is_dense[layer])
         mf_forward_mlp(r, layer, batch->n_rows);
     else

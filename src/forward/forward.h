@@ -8,9 +8,9 @@
 
 /* plan.x = the residual stream after all layers. */
 mf_status mf_forward_layers(mf_runner *r, const mf_batch *batch, mf_error *error);
-/* plan.x += the dense MLP of plan.h. */
+/* plan.x += the dense MLP of plan.h, then plan.h = the next layer's input. */
 void mf_forward_mlp(mf_runner *r, uint32_t layer, uint32_t n_rows);
-/* plan.x += the mixture of experts of plan.h. */
+/* plan.x += the mixture of experts of plan.h, likewise. */
 mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error);
 
 /* -- experts that are chosen on the device (routed.c) -- */
@@ -78,11 +78,26 @@ static inline void mf_record_matmul(mf_runner *r, uint32_t n_rows, const mf_weig
     mf_record_matmuls(r, &op);
 }
 
-/* x += y, rows of hidden_size */
-static inline void mf_record_add(mf_runner *r, uint32_t n_rows, mf_span x, mf_span y)
+/* plan.h = rmsnorm(plan.x) * weight, after an operation. */
+static inline mf_norm_after mf_to_h(const mf_runner *r, mf_span weight)
 {
-    const mf_op op = {
-        .kind = MF_OP_ADD, .n_rows = n_rows, .u.add = {.x = x, .y = y, .n_cols = r->h.hidden_size}};
+    return (mf_norm_after){.weight = weight, .out = r->plan.h, .eps = r->h.rms_eps};
+}
+
+/* What makes the next layer's input of plan.x; nothing after the last. */
+static inline mf_norm_after mf_next_input(const mf_runner *r, uint32_t layer)
+{
+    if (layer + 1 == r->h.n_layers)
+        return (mf_norm_after){.eps = 0.0f};
+    return mf_to_h(r, r->weights.layers[layer + 1].input_norm);
+}
+
+/* plan.x += y, and then the norm */
+static inline void mf_record_add(mf_runner *r, uint32_t n_rows, mf_span y, mf_norm_after norm)
+{
+    const mf_op op = {.kind = MF_OP_ADD,
+                      .n_rows = n_rows,
+                      .u.add = {.x = r->plan.x, .y = y, .n_cols = r->h.hidden_size, .norm = norm}};
     mf_record(r, &op);
 }
 

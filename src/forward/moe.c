@@ -106,7 +106,7 @@ void mf_forward_mlp(mf_runner *r, uint32_t layer, uint32_t n_rows)
     const mf_op in = mlp_in(r, w, NULL, n_rows);
     mf_record_matmuls(r, &in);
     run_mlp_out(r, w, n_rows);
-    mf_record_add(r, n_rows, r->plan.x, r->plan.mlp_out);
+    mf_record_add(r, n_rows, r->plan.mlp_out, mf_next_input(r, layer));
 }
 
 static mf_weight in_slot(const mf_weight *shape, bool has_resident_scales, uint32_t expert,
@@ -232,7 +232,7 @@ static void run_router_and_shared_in(mf_runner *r, const mf_layer_weights *w, ui
 }
 
 /* place: as mf_combine_params. */
-static void combine(mf_runner *r, uint32_t n_rows, const uint32_t *place)
+static void combine(mf_runner *r, uint32_t layer, uint32_t n_rows, const uint32_t *place)
 {
     const mf_plan *p = &r->plan;
     const mf_span none = {{0}, 0};
@@ -245,7 +245,8 @@ static void combine(mf_runner *r, uint32_t n_rows, const uint32_t *place)
                                     .shared_gate = r->h.shared_is_gated ? p->shared_router : none,
                                     .place = place,
                                     .n_cols = r->h.hidden_size,
-                                    .k = p->k}};
+                                    .k = p->k,
+                                    .norm = mf_next_input(r, layer)}};
     mf_record(r, &op);
 }
 
@@ -260,7 +261,7 @@ static void forward_routed(mf_runner *r, uint32_t layer, uint32_t n_rows)
     choose(r, w, n_rows, mf_routed_ids(r, layer, n_rows));
     run_shared_out(r, w, n_rows);
     mf_routed_record(r, layer, n_rows);
-    combine(r, n_rows, NULL);
+    combine(r, layer, n_rows, NULL);
 }
 
 mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
@@ -289,6 +290,6 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
     mf_expert_fetch_end(fetch, r->experts->ops->mark(r->experts));
     MF_TRY(status);
     MF_TRY(mf_expert_rows_return(r, n_rows, error));
-    combine(r, n_rows, r->moe.place);
+    combine(r, layer, n_rows, r->moe.place);
     return MF_OK;
 }

@@ -135,8 +135,11 @@ static mf_status reserve_mlp(mf_runner *r, uint32_t layer, mf_error *error)
     const mf_op experts = {.kind = MF_OP_EXPERTS,
                            .n_rows = r->plan.n_chunk,
                            .u.experts = {.items = &item, .n_items = 1}};
-    const mf_op_kind kinds[] = {MF_OP_COMBINE, 0};
-    MF_TRY(mf_reserve_kinds(r, kinds, error));
+    const mf_op combine = {
+        .kind = MF_OP_COMBINE,
+        .n_rows = r->plan.n_chunk,
+        .u.combine = {.n_cols = r->h.hidden_size, .k = r->plan.k, .norm = mf_next_input(r, layer)}};
+    MF_TRY(mf_backend_reserve(r->backend, &combine, error));
     MF_TRY(mf_routed_reserve(r, layer, error));
     return mf_backend_reserve(r->experts, &experts, error);
 }
@@ -153,6 +156,11 @@ static mf_status reserve_ops(mf_runner *r, uint32_t n_sequences, mf_error *error
     MF_TRY(r->backend->ops->reserve_batch(r->backend, n_sequences, n_pages, error));
     MF_TRY(mf_reserve_kinds(r, kinds, error));
     MF_TRY(mf_backend_reserve(r->backend, &embed, error));
+    const mf_op add = {
+        .kind = MF_OP_ADD,
+        .n_rows = r->plan.n_chunk,
+        .u.add = {.n_cols = r->h.hidden_size, .norm = mf_to_h(r, r->weights.layers[0].post_norm)}};
+    MF_TRY(mf_backend_reserve(r->backend, &add, error));
     for (uint32_t i = 0; i < r->h.n_layers; i++) {
         MF_TRY(mf_layer_kind_table[r->h.layer_kind[i]]->reserve(r, i, error));
         MF_TRY(reserve_mlp(r, i, error));

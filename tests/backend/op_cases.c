@@ -228,7 +228,14 @@ static void build_gated_delta(scene *s, const uint32_t *p)
         begin_state(s, i, (size_t)p[2] * p[3] * p[4], 1.0f);
 }
 
-/* p: rows, columns, one row for all */
+static mf_norm_after build_norm_after(scene *s, uint32_t n_rows, uint32_t n_cols)
+{
+    return (mf_norm_after){.weight = scene_input(s, n_cols, 2.0f),
+                           .out = scene_output(s, (size_t)n_rows * n_cols),
+                           .eps = EPS};
+}
+
+/* p: rows, columns, one row for all, with a norm */
 static void build_add(scene *s, const uint32_t *p)
 {
     s->op = (mf_op){.kind = MF_OP_ADD, .n_rows = p[0]};
@@ -236,6 +243,8 @@ static void build_add(scene *s, const uint32_t *p)
     s->op.u.add.y_is_one_row = p[2] != 0;
     s->op.u.add.y = scene_input(s, (size_t)(p[2] != 0 ? 1 : p[0]) * p[1], 4.0f);
     s->op.u.add.n_cols = p[1];
+    if (p[3] != 0)
+        s->op.u.add.norm = build_norm_after(s, p[0], p[1]);
 }
 
 /* p[2]: in place */
@@ -432,7 +441,8 @@ static void build_routed(scene *s, const uint32_t *p)
     r->out = scene_output(s, n_picks * p[3]);
 }
 
-/* p: rows, columns, k, 1 without a gate or 2 without a shared expert, in the order of picks */
+/* p: rows, columns, k, 1 without a gate or 2 without a shared expert, in the order of picks,
+ * with a norm */
 static void build_combine(scene *s, const uint32_t *p)
 {
     uint32_t n_places = p[0] * p[2];
@@ -451,6 +461,8 @@ static void build_combine(scene *s, const uint32_t *p)
     s->op.u.combine.place = p[4] != 0 ? NULL : s->list;
     s->op.u.combine.n_cols = p[1];
     s->op.u.combine.k = p[2];
+    if (p[5] != 0)
+        s->op.u.combine.norm = build_norm_after(s, p[0], p[1]);
 }
 
 #define F32 MF_F32
@@ -553,6 +565,9 @@ const op_case op_cases[] = {
     {"add 7x33", build_add, {7, 33}},
     {"add 70x517", build_add, {70, 517}},
     {"add 70x517, one row to all", build_add, {70, 517, 1}},
+    {"add 1x1, normed", build_add, {1, 1, 0, 1}},
+    {"add 33x517, normed", build_add, {33, 517, 0, 1}},
+    {"add 3x9001, one row to all, normed", build_add, {3, 9001, 1, 1}},
     {"swiglu 1x3", build_swiglu, {1, 3, 0}},
     {"swiglu 7x33 in place", build_swiglu, {7, 33, 1}},
     {"swiglu 70x131", build_swiglu, {70, 131, 0}},
@@ -616,6 +631,9 @@ const op_case op_cases[] = {
     {"combine 7x77 of 3, no gate", build_combine, {7, 77, 3, 1}},
     {"combine 70x133 of 6, no shared", build_combine, {70, 133, 6, 2}},
     {"combine 7x77 of 3, by pick", build_combine, {7, 77, 3, 0, 1}},
+    {"combine 7x517 of 3, normed", build_combine, {7, 517, 3, 0, 1, 1}},
+    {"combine 33x77 of 2, no shared, normed", build_combine, {33, 77, 2, 2, 0, 1}},
+    {"combine 1x9001 of 3, normed", build_combine, {1, 9001, 3, 1, 0, 1}},
 };
 const size_t n_op_cases = sizeof op_cases / sizeof op_cases[0];
 

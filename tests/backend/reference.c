@@ -201,15 +201,43 @@ static void ref_rmsnorm_gated(scene *s)
     }
 }
 
+/* Of the rows that are expected at x. */
+static void ref_norm_after(scene *s, const mf_norm_after *norm, mf_span x, uint32_t n)
+{
+    const size_t first = x.offset / 4;
+    if (norm->weight.buffer.id == 0)
+        return;
+    const float *weight = floats(s, norm->weight);
+    for (uint32_t r = 0; r < s->op.n_rows; r++) {
+        const double *row = s->want + first + (size_t)r * n, *slack = s->slack + first + r * n;
+        double squares = 0.0, carried = 0.0;
+        for (uint32_t i = 0; i < n; i++) {
+            squares += row[i] * row[i];
+            carried += fabs(row[i]) * slack[i];
+        }
+        const double mean = squares / n + norm->eps, scale = 1.0 / sqrt(mean);
+        for (uint32_t i = 0; i < n; i++)
+            scene_expect(s, norm->out, (size_t)r * n + i, row[i] * scale * weight[i],
+                         fabs(scale * weight[i]) *
+                                 (slack[i] + fabs(row[i]) * (carried / n / mean + RELATIVE)) +
+                             TINY);
+    }
+}
+
+static void ref_add(scene *s)
+{
+    const mf_add_params *p = &s->op.u.add;
+    const float *x = floats(s, p->x), *y = floats(s, p->y);
+    const size_t n_y = p->y_is_one_row ? p->n_cols : SIZE_MAX;
+    for (size_t i = 0; i < (size_t)s->op.n_rows * p->n_cols; i++)
+        scene_expect(s, p->x, i, (float)(x[i] + y[i % n_y]), 0.0);
+    ref_norm_after(s, &p->norm, p->x, p->n_cols);
+}
+
 static void ref_elementwise(scene *s)
 {
     const mf_op *op = &s->op;
-    if (op->kind == MF_OP_ADD) {
-        const float *x = floats(s, op->u.add.x), *y = floats(s, op->u.add.y);
-        const size_t n_cols = op->u.add.n_cols, n_y = op->u.add.y_is_one_row ? n_cols : SIZE_MAX;
-        for (size_t i = 0; i < op->n_rows * n_cols; i++)
-            scene_expect(s, op->u.add.x, i, (float)(x[i] + y[i % n_y]), 0.0);
-    } else if (op->kind == MF_OP_SIGMOID_MUL) {
+    if (op->kind == MF_OP_SIGMOID_MUL) {
         const float *x = floats(s, op->u.sigmoid_mul.x), *gate = floats(s, op->u.sigmoid_mul.gate);
         for (size_t i = 0; i < (size_t)op->n_rows * op->u.sigmoid_mul.n_cols; i++)
             expect_relative(s, op->u.sigmoid_mul.x, i, x[i] * sigmoid(gate[i]));
@@ -473,6 +501,7 @@ static void ref_combine(scene *s)
             scene_expect(s, s->op.u.combine.x, at, x + sum, sum_slack(k + 2, size));
         }
     }
+    ref_norm_after(s, &s->op.u.combine.norm, s->op.u.combine.x, n);
 }
 
 void scene_reference(scene *s)
@@ -488,7 +517,7 @@ void scene_reference(scene *s)
         [MF_OP_SIGMOID_MUL] = ref_elementwise,
         [MF_OP_CONV1D_SILU] = ref_conv1d_silu,
         [MF_OP_GATED_DELTA] = ref_gated_delta,
-        [MF_OP_ADD] = ref_elementwise,
+        [MF_OP_ADD] = ref_add,
         [MF_OP_SWIGLU] = ref_elementwise,
         [MF_OP_ROUTE] = reference_route,
         [MF_OP_EXPERTS] = ref_experts,

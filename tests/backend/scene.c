@@ -276,6 +276,7 @@ static void skip_rows_of_experts(mf_op *op, uint32_t first)
     case MF_OP_ADD:
         skip(&op->u.add.x, first, op->u.add.n_cols);
         skip(&op->u.add.y, op->u.add.y_is_one_row ? 0 : first, op->u.add.n_cols);
+        skip(&op->u.add.norm.out, first, op->u.add.n_cols);
         break;
     case MF_OP_SWIGLU:
         skip(&op->u.swiglu.gate, first, op->u.swiglu.n_cols);
@@ -292,6 +293,7 @@ static void skip_rows_of_experts(mf_op *op, uint32_t first)
         skip(&op->u.combine.weights, first, op->u.combine.k);
         skip(&op->u.combine.shared, first, op->u.combine.n_cols);
         skip(&op->u.combine.shared_gate, first, 1);
+        skip(&op->u.combine.norm.out, first, op->u.combine.n_cols);
         if (op->u.combine.place != NULL)
             op->u.combine.place += first * op->u.combine.k;
         else

@@ -107,12 +107,21 @@ void mf_cpu_sigmoid_mul(mf_cpu_backend *be, const mf_op *op)
     for_rows(be, op, op->u.sigmoid_mul.n_cols * 4, sigmoid_mul_row);
 }
 
+static void norm_row(mf_cpu_backend *be, const mf_norm_after *norm, const float *x, uint32_t n_cols,
+                     uint32_t row)
+{
+    if (norm->weight.buffer.id != 0)
+        be->kernels->rmsnorm(x, mf_cpu_floats(be, norm->weight), norm->eps, n_cols,
+                             mf_cpu_floats(be, norm->out) + (size_t)row * n_cols);
+}
+
 static void add_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
 {
     size_t at = (size_t)row * op->u.add.n_cols;
     float *x = mf_cpu_floats(be, op->u.add.x) + at;
     const float *y = mf_cpu_floats(be, op->u.add.y) + (op->u.add.y_is_one_row ? 0 : at);
     be->kernels->add(x, y, op->u.add.n_cols, x);
+    norm_row(be, &op->u.add.norm, x, op->u.add.n_cols, row);
 }
 
 void mf_cpu_add(mf_cpu_backend *be, const mf_op *op)
@@ -162,6 +171,7 @@ static void combine_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
     }
     if (sum != x)
         be->kernels->add(x, sum, n, x);
+    norm_row(be, &op->u.combine.norm, x, n, row);
 }
 
 void mf_cpu_combine(mf_cpu_backend *be, const mf_op *op)

@@ -310,6 +310,8 @@ void mf_vk_op_record(mf_vk_backend *be, const mf_op *op);
 /* The constants 1 .. MF_VK_WEIGHT_CONSTANTS of shaders that include weights.glsl. */
 #define MF_VK_WEIGHT_CONSTANTS 5
 void mf_vk_weight_constants(const mf_weight_shape *shape, mf_vk_kernel *kernel);
+/* Invocations for a row of n_cols that a workgroup has to itself: its bits depend on them. */
+uint32_t mf_vk_row_threads(const mf_vk_backend *be, uint32_t n_cols);
 /* As weights.glsl's Weight: where the arrays are. */
 typedef struct mf_vk_weight {
     uint64_t values, scales, biases;

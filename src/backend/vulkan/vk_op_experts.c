@@ -358,22 +358,32 @@ static bool combine_supports(const mf_vk_backend *be, const mf_op *op)
     return op->u.combine.k <= MOST_PICKS;
 }
 
+static mf_vk_kernel combine_kernel(const mf_vk_backend *be, const mf_combine_params *p)
+{
+    if (p->norm.weight.buffer.id != 0)
+        return (mf_vk_kernel){
+            MF_VK_SHADER_combine_norm, 2, {mf_vk_row_threads(be, p->n_cols), p->k}};
+    return (mf_vk_kernel){MF_VK_SHADER_combine, 2, {COMBINE_THREADS, p->k}};
+}
+
 static mf_status combine_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
-    const mf_vk_kernel kernel = {MF_VK_SHADER_combine, 1, {COMBINE_THREADS}};
+    const mf_vk_kernel kernel = combine_kernel(be, &op->u.combine);
     MF_TRY(mf_vk_prepare(be, &kernel, error));
-    const uint64_t k = op->u.combine.k != 0 ? op->u.combine.k : MOST_PICKS;
-    return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, op->n_rows * k * sizeof(uint32_t), error);
+    return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS,
+                           (uint64_t)op->n_rows * op->u.combine.k * sizeof(uint32_t), error);
 }
 
 static void combine_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_combine_params *p = &op->u.combine;
-    const mf_vk_kernel kernel = {MF_VK_SHADER_combine, 1, {COMBINE_THREADS}};
+    const mf_vk_kernel kernel = combine_kernel(be, p);
     const uint64_t n_places = (uint64_t)op->n_rows * p->k;
     const struct {
         uint64_t x, weights, experts, shared, shared_gate, place;
-        uint32_t n_cols, k;
+        uint32_t n_cols;
+        float eps;
+        uint64_t norm, result;
     } push = {mf_vk_address(be, p->x),
               mf_vk_address(be, p->weights),
               mf_vk_address(be, p->experts),
@@ -381,9 +391,13 @@ static void combine_record(mf_vk_backend *be, const mf_op *op)
               mf_vk_address(be, p->shared_gate),
               p->place != NULL ? mf_vk_array(be, p->place, n_places * sizeof *p->place) : 0,
               p->n_cols,
-              p->k};
-    mf_vk_dispatch(be, &kernel, &push, sizeof push,
-                   (const uint32_t[]){mf_vk_groups(p->n_cols, COMBINE_THREADS), op->n_rows, 1});
+              p->norm.eps,
+              mf_vk_address(be, p->norm.weight),
+              mf_vk_address(be, p->norm.out)};
+    const bool is_whole = p->norm.weight.buffer.id != 0;
+    mf_vk_dispatch(
+        be, &kernel, &push, sizeof push,
+        (const uint32_t[]){is_whole ? 1 : mf_vk_groups(p->n_cols, COMBINE_THREADS), op->n_rows, 1});
 }
 
 const mf_vk_op mf_vk_op_combine = {combine_supports, combine_reserve, combine_record};

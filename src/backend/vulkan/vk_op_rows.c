@@ -28,15 +28,60 @@ static mf_status prepare(mf_vk_backend *be, mf_vk_shader shader, mf_error *error
 
 /* ------------------------------------------------------------------------------ elementwise -- */
 
+#define MOST_ROW_THREADS 1024u
+#define LEAST_COLS 2u /* of an invocation */
+
+uint32_t mf_vk_row_threads(const mf_vk_backend *be, uint32_t n_cols)
+{
+    const VkPhysicalDeviceLimits *limits = &be->device.properties.limits;
+    uint32_t n = THREADS;
+    while (n < MOST_ROW_THREADS && n * LEAST_COLS < n_cols &&
+           2 * n <= limits->maxComputeWorkGroupInvocations &&
+           2 * n <= limits->maxComputeWorkGroupSize[0])
+        n *= 2;
+    return n;
+}
+
+static mf_vk_kernel add_norm_kernel(const mf_vk_backend *be, const mf_add_params *p)
+{
+    return (mf_vk_kernel){MF_VK_SHADER_add_norm, 1, {mf_vk_row_threads(be, p->n_cols)}};
+}
+
 static mf_status add_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
-    (void)op;
+    const mf_vk_kernel kernel = add_norm_kernel(be, &op->u.add);
+    if (op->u.add.norm.weight.buffer.id != 0)
+        return mf_vk_prepare(be, &kernel, error);
     return prepare(be, MF_VK_SHADER_add, error);
+}
+
+static void add_norm_record(mf_vk_backend *be, const mf_op *op)
+{
+    const mf_add_params *p = &op->u.add;
+    const mf_vk_kernel kernel = add_norm_kernel(be, p);
+    const struct {
+        uint64_t x, y, weight, result;
+        uint32_t n_cols, y_stride;
+        float eps;
+        uint32_t unused;
+    } push = {mf_vk_address(be, p->x),
+              mf_vk_address(be, p->y),
+              mf_vk_address(be, p->norm.weight),
+              mf_vk_address(be, p->norm.out),
+              p->n_cols,
+              p->y_is_one_row ? 0 : p->n_cols,
+              p->norm.eps,
+              0};
+    mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){1, op->n_rows, 1});
 }
 
 static void add_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_add_params *p = &op->u.add;
+    if (p->norm.weight.buffer.id != 0) {
+        add_norm_record(be, op);
+        return;
+    }
     const uint32_t n = op->n_rows * p->n_cols;
     const struct {
         uint64_t x, y;

@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Commands of a submission: few while the device waits for work, so that it begins early, then more.
+/* Commands of a submission: few while the device waits for work, so that it begins early, then
+ * more.
  */
 #define FIRST_COMMANDS 16u
 #define MOST_COMMANDS 128u
