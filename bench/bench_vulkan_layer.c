@@ -23,6 +23,8 @@
 #define REPEATS 32u /* of an operation in a run */
 #define RUNS 15u
 #define MEASURE_MS 100u
+#define WARM_STEPS \
+    2048u /* a millisecond of arithmetic before each run: an idle device slows down */
 #define OPERANDS 8u
 #define OPERAND_BYTES ((uint64_t)MAX_TOKENS * 248320 * 4)
 #define STATE_BYTES ((uint64_t)64 << 20) /* before the weights */
@@ -366,6 +368,32 @@ static void stamp(bench *b, uint32_t which)
                                       b->queries, which);
 }
 
+/* One that does nothing, or that keeps the device busy. */
+static void dispatch(bench *b, uint32_t n_steps, uint32_t n_groups)
+{
+    const mf_vk_kernel kernel = {MF_VK_SHADER_measure_fma, 1, {256}};
+    const struct {
+        uint64_t result;
+        uint32_t n;
+        float factor, summand;
+        uint32_t unused;
+    } push = {mf_vk_address(b->be, operand(b, 7)), n_steps, 0.5f, 1.0f, 0};
+    mf_vk_next(b->be);
+    mf_vk_dispatch(b->be, &kernel, &push, sizeof push, (const uint32_t[]){n_groups, 1, 1});
+    mf_vk_barrier(b->be);
+}
+
+static void record(bench *b, const subject *s)
+{
+    mf_op op;
+    if (s->make == NULL) {
+        dispatch(b, 0, 1);
+        return;
+    }
+    s->make(b, s, &op);
+    b->be->base.ops->record(&b->be->base, &op);
+}
+
 /* Microseconds that the device takes for an operation, in one submission of several. */
 static double run(bench *b, const subject *s)
 {
@@ -373,12 +401,13 @@ static double run(bench *b, const subject *s)
     mf_backend *base = &b->be->base;
     uint64_t times[2] = {0};
     b->be->stream.most_commands = UINT32_MAX;
+    if (!mf_vk_begin(b->be))
+        exit(1);
+    if (b->be->device.properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU)
+        dispatch(b, WARM_STEPS, 4096);
     stamp(b, 0);
-    for (uint32_t i = 0; i < b->n_repeats; i++) {
-        mf_op op;
-        s->make(b, s, &op);
-        base->ops->record(base, &op);
-    }
+    for (uint32_t i = 0; i < b->n_repeats; i++)
+        record(b, s);
     stamp(b, 1);
     check(mf_backend_finish(base, &error), &error);
     if (b->be->device.api.GetQueryPoolResults(
@@ -397,8 +426,10 @@ static void measure(bench *b, const subject *s)
     if (b->only != NULL && strstr(s->name, b->only) == NULL)
         return;
     b->n_touched = 0;
-    s->make(b, s, &op);
-    check(mf_backend_reserve(&b->be->base, &op, &error), &error);
+    if (s->make != NULL) {
+        s->make(b, s, &op);
+        check(mf_backend_reserve(&b->be->base, &op, &error), &error);
+    }
     begin_batch(b, s);
     (void)run(b, s); /* what is done once */
     const uint64_t bytes_before = b->be->weight_bytes, before = b->be->stream.n_dispatches;
@@ -447,6 +478,7 @@ static void parse(bench *b, int argc, char **argv)
 
 /* In the order in which a layer has them. */
 static const subject subjects[] = {
+    {"nothing", NULL, 0, 0, 0, 0, 0, 0},
     {"rmsnorm 2048", make_rmsnorm, 2048, 0, 0, 2, 2, 1},
     {"matmul linear in, 12352x2048", make_linear_in, 0, 0, 0, 1, 0, 0},
     {"convolution 8192", make_conv, 8192, 4, 0, 1, 0, 0},

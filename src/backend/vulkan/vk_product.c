@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Which kernel multiplies a product's jobs. A row's bits depend on none of the choices made here:
- * how many tokens a weight is read for, how many rows a lane has, how wide its loads are.
+ * how many tokens a weight is read for, how many rows a lane has, how wide its loads are, how many
+ * lanes share a row.
  */
 #include "backend/vulkan/vk_product.h"
 
-#define THREADS 128u
-#define TEAMS (THREADS / 16)
+#define THREADS 128u /* as in the shaders */
+#define TEAM 16u
+#define TEAMS (THREADS / TEAM)
+#define TILE 512u  /* columns */
 #define CLASSES 4u /* of jobs: up to 1, 2, 4, 8 tokens at a time */
-/* From so many rows on there are workgroups enough for each lane to have several. */
-#define ROWS_FOR_MANY 16384u
-#define MANY_ROWS 4u
+/* Rows of a lane, where there are several tokens: as many as leave lanes enough. */
+#define ROWS_FOR_2 4096u
+#define ROWS_FOR_4 12288u
 #define MOST_TOKEN_GROUPS 64u
+/* Of matvec_one.comp: tiles side by side, jobs in push constants. */
+#define MOST_SPAN 8u
+#define MOST_DIRECT 4u
+#define MOST_GROUPS 65535u
 /* Of matmul_units.comp. */
 #define UNIT_TOKENS 16u
 #define UNIT_ROWS 128u
@@ -41,6 +48,20 @@ static mf_vk_shader shader_of(const mf_weight_shape *shape, bool is_pair)
     }
 }
 
+static mf_vk_shader one_shader_of(const mf_weight_shape *shape, bool is_pair)
+{
+    switch (shape->kind) {
+    case MF_WEIGHT_AFFINE:
+        return is_pair ? MF_VK_SHADER_matvec_one_affine_pair : MF_VK_SHADER_matvec_one_affine;
+    case MF_WEIGHT_FP8_BLOCK:
+        return is_pair ? MF_VK_SHADER_matvec_one_fp8_pair : MF_VK_SHADER_matvec_one_fp8;
+    case MF_WEIGHT_FLOAT:
+        return is_pair ? MF_VK_SHADER_matvec_one_float_pair : MF_VK_SHADER_matvec_one_float;
+    default:
+        return is_pair ? MF_VK_SHADER_matvec_one_any_pair : MF_VK_SHADER_matvec_one_any;
+    }
+}
+
 static mf_vk_shader units_shader_of(const mf_weight_shape *shape, bool is_pair)
 {
     switch (shape->kind) {
@@ -55,35 +76,30 @@ static mf_vk_shader units_shader_of(const mf_weight_shape *shape, bool is_pair)
     }
 }
 
-/* Whether there are wide loads for the form at all; its rows are whole numbers of them. */
+/* Whether wide loads can be had at all: rows are whole numbers of them. Where a form has none, x's
+ * are meant. */
 static bool has_wide(const mf_weight_shape *shape)
 {
     switch (shape->kind) {
-    case MF_WEIGHT_AFFINE:
-        return shape->bits % 4 == 0;
     case MF_WEIGHT_FP8_BLOCK:
         return shape->n_cols % 16 == 0;
     case MF_WEIGHT_FLOAT:
         return shape->n_cols % (16 / mf_dtype_bytes(shape->float_type)) == 0;
     case MF_WEIGHT_NVFP4:
         return shape->n_cols % 32 == 0;
-    case MF_WEIGHT_MXFP4:
-    case MF_WEIGHT_GGUF_Q8_0:
-    case MF_WEIGHT_GGUF_Q4_K:
-        return true;
     default:
-        return false;
+        return true;
     }
 }
 
 /* Rows of a lane: what is not loaded widely waits for something else than memory. */
 static uint32_t lane_rows(const mf_weight_shape *shape, bool is_pair, bool is_wide, uint64_t n_rows)
 {
+    const uint64_t n = n_rows * (is_pair ? 2 : 1);
     const bool is_light =
         is_wide && (shape->kind == MF_WEIGHT_AFFINE || shape->kind == MF_WEIGHT_FP8_BLOCK);
-    if (!is_light || n_rows * (is_pair ? 2 : 1) < ROWS_FOR_MANY)
-        return 1;
-    return is_pair ? MANY_ROWS / 2 : MANY_ROWS;
+    const uint32_t most = n < ROWS_FOR_2 ? 1 : n < ROWS_FOR_4 ? 2 : 4;
+    return !is_light ? 1 : is_pair && most > 1 ? most / 2 : most;
 }
 
 /* n_rows: of a lane. Processors take long to compile loads that are on their way early. */
@@ -99,6 +115,104 @@ static mf_vk_kernel kernel_for(const mf_vk_backend *be, const mf_weight_shape *s
     k.constants[k.n_constants++] = !is_processor;
     return k;
 }
+
+/* ------------------------------------------------------------------------- one token of a job --
+ */
+
+/* Tiles of a row that are multiplied side by side. */
+static uint32_t span_of(uint32_t n_cols)
+{
+    uint32_t span = 1;
+    while (span < MOST_SPAN && span * TILE < n_cols)
+        span *= 2;
+    return span;
+}
+
+/* How many chunks a lane goes through with its x, and how many of them are on their way at once,
+ * where there are so many chunks: as found on an H200. */
+static const struct {
+    uint32_t n_chunks, n_ahead;
+    uint64_t n_needed;
+} ways[] = {{1, 1, 0}, {4, 4, 1 << 16}, {8, 2, 1 << 18}, {16, 4, 3 << 18}};
+#define N_WAYS ((uint32_t)(sizeof ways / sizeof *ways))
+/* A processor has few lanes: this is for tests. */
+#define LANES_OF_PROCESSORS 256u
+
+static uint32_t way_of(const mf_vk_backend *be, uint32_t n_cols, bool is_pair, bool is_wide,
+                       uint64_t n_rows)
+{
+    const bool is_processor = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    const uint64_t n = n_rows * (is_pair ? 2 : 1) * span_of(n_cols) * TEAM;
+    uint32_t way = 0;
+    while (is_wide && way + 1 < N_WAYS &&
+           n * (is_processor ? LANES_OF_PROCESSORS : 1) >= ways[way + 1].n_needed)
+        way++;
+    return way;
+}
+
+static mf_vk_kernel one_kernel(const mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
+                               uint32_t way, bool is_wide)
+{
+    const bool is_processor = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    const uint32_t span = span_of(shape->n_cols), n_matrices = is_pair ? 2 : 1;
+    const uint32_t most = span == 1 ? 8 : 16;
+    const uint32_t n_chunks = ways[way].n_chunks < most ? ways[way].n_chunks : most;
+    const uint32_t n_rows = n_chunks > n_matrices ? n_chunks / n_matrices : 1;
+    const uint32_t n_ahead =
+        is_processor || ways[way].n_ahead < n_matrices ? 1 : ways[way].n_ahead / n_matrices;
+    mf_vk_kernel k = {one_shader_of(shape, is_pair), 1, {THREADS}};
+    mf_vk_weight_constants(shape, &k);
+    k.constants[k.n_constants++] = span;
+    k.constants[k.n_constants++] = n_rows;
+    k.constants[k.n_constants++] = is_wide;
+    k.constants[k.n_constants++] = span == 1 ? n_rows : n_ahead;
+    return k;
+}
+
+static uint32_t one_group_rows(const mf_vk_kernel *k)
+{
+    return THREADS / (TEAM * k->constants[6]) * k->constants[7];
+}
+
+/* As in matvec_one.comp: distances from the first job's arrays in units of 4 bytes. */
+typedef struct direct {
+    uint64_t values;
+    int32_t scales, biases, y;
+    uint32_t n_rows;
+} direct;
+
+typedef struct one_push {
+    uint64_t jobs, x, y;
+    uint32_t n_cols, n_direct;
+    direct direct[MOST_DIRECT];
+} one_push;
+
+/* to - from in units of 4 bytes; false: it is no such number. */
+static bool distance(uint64_t from, uint64_t to, int32_t *out)
+{
+    const int64_t d = (int64_t)(to - from) / 4;
+    *out = (int32_t)d;
+    return to == 0 || (*out == d && from + (uint64_t)d * 4 == to);
+}
+
+/* Whether another job could be put into the push constants, and was. */
+static bool put_direct(one_push *push, const mf_vk_job *job)
+{
+    direct *d = &push->direct[push->n_direct];
+    if (push->n_direct == MOST_DIRECT || job->rows != 0 || job->first_row != 0)
+        return false;
+    if (push->n_direct == 0) {
+        push->x = job->x;
+        push->y = job->y;
+    }
+    d->values = job->weight.values;
+    d->n_rows = job->n_rows;
+    push->n_direct++;
+    return job->x == push->x && distance(d->values, job->weight.scales, &d->scales) &&
+           distance(d->values, job->weight.biases, &d->biases) && distance(push->y, job->y, &d->y);
+}
+
+/* ------------------------------------------------------------------------------ matrix units -- */
 
 /* A workgroup has 16 tokens, or 32, 64, 128. */
 static mf_vk_kernel units_kernel(const mf_weight_shape *shape, bool is_pair, uint32_t class,
@@ -135,18 +249,33 @@ static mf_status reserve_units(mf_vk_backend *be, const mf_weight_shape *shape, 
     return mf_vk_halves_reserve(be, error);
 }
 
+/* Of up to n_rows in all. */
+static mf_status reserve_ones(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
+                              bool is_routed, uint64_t n_rows, mf_error *error)
+{
+    for (uint32_t is_wide = 0; is_wide <= has_wide(shape); is_wide++) {
+        const uint32_t most = way_of(be, shape->n_cols, is_pair, is_wide != 0, n_rows);
+        for (uint32_t way = 0; way <= most; way++) {
+            mf_vk_kernel k = one_kernel(be, shape, is_pair, way, is_wide != 0);
+            k.constants[k.n_constants++] = is_routed;
+            MF_TRY(mf_vk_prepare(be, &k, error));
+        }
+    }
+    return MF_OK;
+}
+
 mf_status mf_vk_product_reserve(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
                                 uint32_t n_tokens, uint64_t n_rows, mf_error *error)
 {
-    for (uint32_t class = 0; class <= class_of(n_tokens); class ++) {
-        mf_vk_kernel k = kernel_for(be, shape, is_pair, class, 1, false);
-        MF_TRY(mf_vk_prepare(be, &k, error));
-        if (!has_wide(shape))
-            continue;
-        k = kernel_for(be, shape, is_pair, class, 1, true);
-        MF_TRY(mf_vk_prepare(be, &k, error));
-        k = kernel_for(be, shape, is_pair, class, lane_rows(shape, is_pair, true, n_rows), true);
-        MF_TRY(mf_vk_prepare(be, &k, error));
+    MF_TRY(reserve_ones(be, shape, is_pair, false, n_rows, error));
+    for (uint32_t class = 1; class <= class_of(n_tokens); class ++) {
+        for (uint32_t is_wide = 0; is_wide <= has_wide(shape); is_wide++) {
+            const uint32_t most = lane_rows(shape, is_pair, is_wide != 0, n_rows);
+            for (uint32_t n = 1; n <= most; n *= 2) {
+                const mf_vk_kernel k = kernel_for(be, shape, is_pair, class, n, is_wide != 0);
+                MF_TRY(mf_vk_prepare(be, &k, error));
+            }
+        }
     }
     return be->is_mixed ? reserve_units(be, shape, is_pair, n_tokens, error) : MF_OK;
 }
@@ -156,12 +285,13 @@ uint64_t mf_vk_product_bytes(uint32_t n_jobs)
     return n_jobs * sizeof(mf_vk_job) + 2 * CLASSES * 256;
 }
 
-/* Whether the form's wide loads may be used: blocks of Q8_0 are read by halves, others by 16 bytes.
- */
-static bool is_aligned(const mf_weight_shape *shape, const mf_vk_job *job)
+/* Whether the form's wide loads may be used: blocks of Q8_0 are read by halves, others by 16 bytes,
+ * and so is x. */
+static bool is_aligned(const mf_vk_product *p, const mf_vk_job *job)
 {
-    const uint64_t mask = shape->kind == MF_WEIGHT_GGUF_Q8_0 ? 1 : 15;
-    return ((job->weight.values | job->up.values) & mask) == 0;
+    const uint64_t mask = p->shape->kind == MF_WEIGHT_GGUF_Q8_0 ? 1 : 15;
+    const bool has_x = p->is_half || ((job->x | (uint64_t)job->x_stride * 4) & 15) == 0;
+    return has_x && ((job->weight.values | job->up.values) & mask) == 0;
 }
 
 /* A class, and whether loads are wide: jobs that have both in common are dispatched together. */
@@ -172,47 +302,34 @@ typedef struct bunch {
 
 static uint32_t bunch_of(const mf_vk_product *p, const mf_vk_job *job)
 {
-    return 2 * class_in(p, job->n_tokens) + (has_wide(p->shape) && is_aligned(p->shape, job));
-}
-
-static mf_vk_kernel routed_kernel(const mf_vk_backend *be, const mf_weight_shape *shape,
-                                  bool is_pair, uint32_t n_rows, bool is_wide)
-{
-    mf_vk_kernel k = kernel_for(be, shape, is_pair, 0, n_rows, is_wide);
-    k.constants[k.n_constants++] = true;
-    return k;
+    return 2 * class_in(p, job->n_tokens) + (has_wide(p->shape) && is_aligned(p, job));
 }
 
 mf_status mf_vk_routed_reserve(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
                                uint32_t n_picks, mf_error *error)
 {
-    for (uint32_t is_wide = 0; is_wide <= has_wide(shape); is_wide++) {
-        for (uint32_t i = 0; i < 2; i++) { /* of few picks or many */
-            const uint64_t n_rows = (uint64_t)shape->n_rows * (i == 0 ? 1 : n_picks);
-            const uint32_t n = lane_rows(shape, is_pair, is_wide != 0, n_rows);
-            const mf_vk_kernel k = routed_kernel(be, shape, is_pair, n, is_wide != 0);
-            MF_TRY(mf_vk_prepare(be, &k, error));
-        }
-    }
-    return MF_OK;
+    return reserve_ones(be, shape, is_pair, true, (uint64_t)shape->n_rows * n_picks, error);
 }
 
 /* Its one job stands for all picks: their slots are as far from each other as is wide. */
 static void record_routed(mf_vk_backend *be, const mf_vk_product *p)
 {
     mf_vk_job job = {0};
+    const mf_vk_routing *r = p->routing;
     p->job(p->ctx, 0, &job);
-    const bool is_wide =
-        has_wide(p->shape) && is_aligned(p->shape, &job) && p->routing->slot_bytes % 16 == 0;
-    const uint32_t n = lane_rows(p->shape, p->is_pair, is_wide, (uint64_t)p->n_picks * job.n_rows);
-    const struct {
-        uint64_t jobs;
-        uint32_t n_cols, unused;
-        mf_vk_routing routing;
-    } push = {mf_vk_array(be, &job, sizeof job), p->shape->n_cols, 0, *p->routing};
-    const mf_vk_kernel k = routed_kernel(be, p->shape, p->is_pair, n, is_wide);
+    const bool is_wide = has_wide(p->shape) && is_aligned(p, &job) && r->slot_bytes % 16 == 0;
+    const uint32_t way =
+        way_of(be, p->shape->n_cols, p->is_pair, is_wide, (uint64_t)p->n_picks * job.n_rows);
+    mf_vk_kernel k = one_kernel(be, p->shape, p->is_pair, way, is_wide);
+    k.constants[k.n_constants++] = true;
+    const one_push push = {.jobs = mf_vk_array(be, &job, sizeof job),
+                           .n_cols = p->shape->n_cols,
+                           .direct = {{r->ids, (int32_t)r->scales_stride, (int32_t)r->biases_stride,
+                                       (int32_t)r->per_row, 0},
+                                      {.values = r->slot},
+                                      {.values = r->slot_bytes}}};
     mf_vk_dispatch(be, &k, &push, sizeof push,
-                   (const uint32_t[]){mf_vk_groups(job.n_rows, TEAMS * n), p->n_picks, 1});
+                   (const uint32_t[]){mf_vk_groups(job.n_rows, one_group_rows(&k)), p->n_picks, 1});
 }
 
 static void dispatch_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t which,
@@ -240,19 +357,56 @@ static void dispatch_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t w
     mf_vk_dispatch(be, &k, &push, sizeof push, groups);
 }
 
-static void record_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t which, const bunch *b)
+/* The jobs of a bunch to where shaders read them; 0: lost. */
+static uint64_t put_jobs(mf_vk_backend *be, const mf_vk_product *p, uint32_t which, const bunch *b)
 {
     uint64_t address = 0;
     mf_vk_job *jobs = mf_vk_parameters(be, b->n_jobs * sizeof *jobs, &address);
-    if (jobs == NULL)
-        return;
-    for (uint32_t i = 0; i < p->n_jobs; i++) {
+    for (uint32_t i = 0; i < p->n_jobs && jobs != NULL; i++) {
         mf_vk_job job = {0};
         p->job(p->ctx, i, &job);
         if (bunch_of(p, &job) == which)
             *jobs++ = job;
     }
-    dispatch_bunch(be, p, which, b, address);
+    return address;
+}
+
+/* Jobs of a token each. */
+static void record_ones(mf_vk_backend *be, const mf_vk_product *p, uint32_t which, const bunch *b)
+{
+    const bool is_wide = which % 2 != 0;
+    const uint32_t way = way_of(be, p->shape->n_cols, p->is_pair, is_wide, b->n_rows);
+    mf_vk_kernel k = one_kernel(be, p->shape, p->is_pair, way, is_wide);
+    k.constants[k.n_constants++] = false;
+    const uint32_t per_group = one_group_rows(&k);
+    one_push push = {.n_cols = p->shape->n_cols};
+    uint32_t groups[3] = {0, 1, 1};
+    bool is_direct = !p->is_pair;
+    for (uint32_t i = 0; i < p->n_jobs && is_direct; i++) {
+        mf_vk_job job = {0};
+        p->job(p->ctx, i, &job);
+        if (bunch_of(p, &job) != which)
+            continue;
+        is_direct = job.n_tokens == 1 && put_direct(&push, &job);
+        groups[0] += mf_vk_groups(job.n_rows, per_group);
+    }
+    if (!is_direct || groups[0] > MOST_GROUPS) {
+        push.jobs = put_jobs(be, p, which, b);
+        groups[0] = mf_vk_groups(b->most_rows, per_group);
+        groups[1] = b->n_jobs;
+    }
+    mf_vk_dispatch(be, &k, &push, sizeof push, groups);
+}
+
+static void record_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t which, const bunch *b)
+{
+    if (which / 2 == 0 && !p->is_half) {
+        record_ones(be, p, which, b);
+        return;
+    }
+    const uint64_t jobs = put_jobs(be, p, which, b);
+    if (jobs != 0)
+        dispatch_bunch(be, p, which, b, jobs);
 }
 
 void mf_vk_product_record(mf_vk_backend *be, const mf_vk_product *p)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // 32 values of a row of a weight, as an invocation holds them. They come in pieces of PIECE columns
-// that are `step` columns apart; what is beyond the row's end is zero.
+// that are `step` columns apart. What is beyond the row's end is zero, or, of fetch_chunk, anything
+// finite: it is to meet zeros. Nothing is computed of what is loaded until it is used, so that much
+// can be on its way at once.
 // Of ANY, AFFINE, FP8, FLOATS one is defined.
 layout(constant_id = 8) const uint IS_WIDE = 0; // pieces are aligned to 16 bytes
 
@@ -20,60 +22,116 @@ const uint N_WORDS = 8;
 
 struct Chunk {
     uint words[N_WORDS];
-    float scale, bias;
+    uint scale, bias; // as they lie
 };
 
+// Column of a chunk's values 4j .. 4j + 3, from the first one's on.
+uint quad_col(uint j, uint step)
+{
+    return j / (PIECE / 4) * step + j % (PIECE / 4) * 4;
+}
+
 #ifdef AFFINE
-Chunk load_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
+uint load_bits(uint64_t array, uint64_t i)
+{
+    return FLOAT_TYPE == F32 ? Words(array + i * 4).v[0] : uint(Halves(array + i * 2).v[0]);
+}
+
+float float_of(uint bits)
+{
+    if (FLOAT_TYPE == F32)
+        return uintBitsToFloat(bits);
+    return FLOAT_TYPE == F16 ? half_to_float(bits) : bfloat_to_float(bits);
+}
+
+uint row_bytes(uint n_cols)
+{
+    return n_cols / CHUNK * (BITS * 4);
+}
+
+uint scale_row_bytes(uint n_cols)
+{
+    return n_cols / GROUP * (FLOAT_TYPE == F32 ? 4 : 2);
+}
+
+// Where a chunk's bytes begin.
+Weight chunk_at(Weight w, uint row, uint first, uint n_cols)
+{
+    const uint col = first < n_cols ? first : 0; // wholly inside: groups are of 32 columns at least
+    const uint64_t scale = uint64_t(row) * scale_row_bytes(n_cols) +
+                           col / GROUP * (FLOAT_TYPE == F32 ? 4 : 2);
+    return Weight(w.values + uint64_t(row) * row_bytes(n_cols) + col / CHUNK * (BITS * 4),
+                  w.scales + scale, w.biases + scale);
+}
+
+Chunk fetch_at(Weight at)
 {
     Chunk c;
-    const bool is_inside = first < n_cols; // wholly: groups are of 32 columns at least
-    const uint col = is_inside ? first : 0;
-    const uint64_t at = w.values + (uint64_t(row) * (n_cols / CHUNK) + col / CHUNK) * (BITS * 4);
     if (IS_WIDE != 0 && BITS % 4 == 0) {
         [[unroll]] for (uint i = 0; i < BITS / 4; i++) {
-            const uvec4 v = Words4(at).v[i];
+            const uvec4 v = Words4(at.values).v[i];
             [[unroll]] for (uint e = 0; e < 4; e++)
                 c.words[i * 4 + e] = v[e];
         }
     } else {
         [[unroll]] for (uint i = 0; i < BITS; i++)
-            c.words[i] = Words(at).v[i];
+            c.words[i] = Words(at.values).v[i];
     }
-    const uint64_t group = uint64_t(row) * (n_cols / GROUP) + col / GROUP;
-    c.scale = is_inside ? load_float(w.scales, FLOAT_TYPE, group) : 0.0;
-    c.bias = is_inside ? load_float(w.biases, FLOAT_TYPE, group) : 0.0;
+    c.scale = load_bits(at.scales, 0);
+    c.bias = load_bits(at.biases, 0);
     return c;
 }
 
-// Value i as 1 + q / 2^BITS: its bits are those of a float's fraction.
-float value(Chunk c, uint i)
+Chunk fetch_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
 {
-    const uint word = i * BITS / 32, at = i * BITS % 32, to = 23 - BITS;
-    const uint mask = ((1u << BITS) - 1) << to;
-    uint q;
-    if (at + BITS > 32)
-        q = (c.words[word] >> at | c.words[word + 1] << (32 - at)) << to;
-    else
-        q = at > to ? c.words[word] >> (at - to) : c.words[word] << (to - at);
-    return uintBitsToFloat((q & mask) | 0x3f800000u);
+    return fetch_at(chunk_at(w, row, first, n_cols));
 }
 
-// The sum with the chunk's part: dot is of the values above, x_sum of x.
-float add_chunk(float sum, Chunk c, float dot, float x_sum)
+Chunk load_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
 {
-    const float scale = c.scale * float(1u << BITS);
-    return fma(scale, dot - x_sum, fma(c.bias, x_sum, sum));
+    Chunk c = fetch_chunk(w, row, first, step, n_cols);
+    if (first >= n_cols)
+        c.scale = c.bias = 0;
+    return c;
+}
+
+// Values 4j .. 4j + 3, times the powers of two that QUAD_FACTORS undo, in x: they stay where they lie
+// in a word, or in its upper half, become the last bits of 2^23 and more, and lose the 2^23 again.
+#define TWO_TO(e) uintBitsToFloat(uint(127 + (e)) << 23)
+const int B = int(BITS);
+#define QUAD_FACTORS \
+    vec4(1.0, TWO_TO(-B), BITS < 6 ? TWO_TO(-2 * B) : 1.0, BITS < 6 ? TWO_TO(-3 * B) : TWO_TO(-B))
+#define QUAD_POWERS \
+    vec4(1.0, TWO_TO(B), BITS < 6 ? TWO_TO(2 * B) : 1.0, BITS < 6 ? TWO_TO(3 * B) : TWO_TO(B))
+
+vec4 quad(Chunk c, uint j)
+{
+    const uint word = j * 4 * BITS / 32, at = j * 4 * BITS % 32, mask = (1u << BITS) - 1;
+    uint w = c.words[word] >> at;
+    if (at + 4 * BITS > 32)
+        w |= c.words[word + 1] << (32 - at);
+    const uint next = BITS < 6 ? w : w >> (2 * BITS);
+    const uint at2 = BITS < 6 ? 2 * BITS : 0;
+    const uvec4 q = uvec4(w & mask, w & mask << BITS, next & mask << at2, next & mask << (at2 + BITS));
+    return uintBitsToFloat(q | 0x4b000000u) - 8388608.0;
+}
+
+// The chunk's part of a product: dot is of the values above, x_sum of x.
+float part_of(Chunk c, float dot, float x_sum)
+{
+    precise float part = fma(float_of(c.scale), dot, float_of(c.bias) * x_sum);
+    return part;
 }
 
 float weight_of(Chunk c, uint i)
 {
-    return fma(value(c, i) - 1.0, c.scale * float(1u << BITS), c.bias);
+    const vec4 q = quad(c, i / 4) * QUAD_FACTORS;
+    return fma(q[i % 4], float_of(c.scale), float_of(c.bias));
 }
 #endif
 
 #ifdef FP8
-Chunk load_chunk(Weight w, uint row, uint col, uint step, uint n_cols)
+Chunk fetch_chunk(Weight w, uint row, uint col, uint step, uint n_cols)
 {
     Chunk c;
     const uint64_t at = w.values + uint64_t(row) * n_cols;
@@ -94,9 +152,9 @@ Chunk load_chunk(Weight w, uint row, uint col, uint step, uint n_cols)
         }
     }
     const uint64_t block = uint64_t(row / SCALE_ROWS) * ((n_cols + 127) / 128) + col / 128;
-    c.scale = 0.0;
+    c.scale = 0;
     if (col < n_cols)
-        c.scale = Floats(w.scales + block * 4).v[0];
+        c.scale = Words(w.scales + block * 4).v[0];
     return c;
 }
 
@@ -105,14 +163,15 @@ float value(Chunk c, uint i)
     return e4m3(c.words[i / 4] >> (i % 4 * 8) & 255);
 }
 
-float add_chunk(float sum, Chunk c, float dot, float x_sum)
+float part_of(Chunk c, float dot, float x_sum)
 {
-    return fma(c.scale, dot, sum);
+    precise float part = uintBitsToFloat(c.scale) * dot;
+    return part;
 }
 
 float weight_of(Chunk c, uint i)
 {
-    return value(c, i) * c.scale;
+    return value(c, i) * uintBitsToFloat(c.scale);
 }
 #endif
 
@@ -122,7 +181,7 @@ uint load_half(uint64_t at, uint col, uint n_cols)
     return col < n_cols ? uint(Halves(at).v[col]) : 0;
 }
 
-Chunk load_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
+Chunk fetch_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
 {
     Chunk c;
     const uint n_pieces = CHUNK / PIECE;
@@ -228,7 +287,7 @@ Chunk load_wide(Weight w, uint row, uint col, uint n_cols)
     return load_fp4(w, row, col, n_cols);
 }
 
-Chunk load_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
+Chunk fetch_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
 {
     Chunk c;
     if (IS_WIDE != 0 && IS_BLOCK) {
@@ -253,9 +312,9 @@ float value(Chunk c, uint i)
 #endif
 
 #if defined(ANY) || defined(FLOATS)
-float add_chunk(float sum, Chunk c, float dot, float x_sum)
+float part_of(Chunk c, float dot, float x_sum)
 {
-    return sum + dot;
+    return dot;
 }
 
 float weight_of(Chunk c, uint i)
@@ -263,3 +322,39 @@ float weight_of(Chunk c, uint i)
     return value(c, i);
 }
 #endif
+
+#ifndef AFFINE
+#define QUAD_FACTORS vec4(1.0)
+
+Chunk load_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
+{
+    return fetch_chunk(w, row, first, step, n_cols);
+}
+
+vec4 quad(Chunk c, uint j)
+{
+    return vec4(value(c, 4 * j), value(c, 4 * j + 1), value(c, 4 * j + 2), value(c, 4 * j + 3));
+}
+#endif
+
+// Precise: in every shader the same.
+float add_quad(float dot, vec4 w, vec4 x)
+{
+    precise float sum = fma(w.w, x.w, fma(w.z, x.z, fma(w.y, x.y, fma(w.x, x.x, dot))));
+    return sum;
+}
+
+float sum_of_quads(vec4 x[CHUNK / 4])
+{
+    precise float s[CHUNK / 4];
+    [[unroll]] for (uint j = 0; j < CHUNK / 4; j++)
+        s[j] = (x[j].x + x[j].y) + (x[j].z + x[j].w);
+    precise float sum = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+    return sum;
+}
+
+float add_part(float sum, float part)
+{
+    precise float result = sum + part;
+    return result;
+}

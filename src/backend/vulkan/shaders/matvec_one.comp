@@ -1,0 +1,322 @@
+#version 460
+// SPDX-License-Identifier: MIT
+// The products of matvec.comp for jobs of one token, where what counts is how soon memory answers.
+// A lane keeps its 32 columns of x of a tile in registers and goes through N_ROWS rows with them, of
+// which AHEAD are on their way at once; SPAN tiles of a row are multiplied side by side. x comes by
+// shared memory: so it is read in one piece. Then nothing is waited for but weights, until the parts
+// are added up, in the order that matvec.comp has: a lane's tiles one after another, then lanes in
+// pairs, fours, eights.
+// Jobs that fit come with the push constants: their workgroups are numbered through (x). Else a
+// workgroup's y is a job.
+//! variant matvec_one_any -DANY
+//! variant matvec_one_any_pair -DANY -DPAIR
+//! variant matvec_one_affine -DAFFINE
+//! variant matvec_one_affine_pair -DAFFINE -DPAIR
+//! variant matvec_one_fp8 -DFP8
+//! variant matvec_one_fp8_pair -DFP8 -DPAIR
+//! variant matvec_one_float -DFLOATS
+//! variant matvec_one_float_pair -DFLOATS -DPAIR
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "weights.glsl"
+#include "jobs.glsl"
+#include "chunks.glsl"
+#extension GL_KHR_shader_subgroup_shuffle : require
+
+layout(constant_id = 6) const uint SPAN = 1; // 1, 2, 4, 8
+layout(constant_id = 7) const uint N_ROWS = 1;
+layout(constant_id = 9) const uint AHEAD = 1; // a divisor of N_ROWS; N_ROWS where SPAN is 1
+// Workgroups' y are picks of routed experts (mf_vk_routing), of which there is one job.
+layout(constant_id = 10) const uint IS_ROUTED = 0;
+
+// A job whose arrays and result are so many units of 4 bytes from others. Where there are no such
+// jobs, what picks are is in their place: see job_of_pick.
+struct Direct {
+    uint64_t values;
+    int scales, biases; // from values
+    int y;              // from the push's
+    uint n_rows;
+};
+
+layout(push_constant, scalar) uniform Push {
+    Jobs jobs; // 0: direct
+    uint64_t x, y;
+    uint n_cols, n_direct;
+    Direct direct[4];
+} p;
+
+#ifdef PAIR
+const uint N_MATRICES = 2;
+#else
+const uint N_MATRICES = 1;
+#endif
+const uint THREADS = 128, TEAM = 16, TILE = TEAM * CHUNK, QUADS = TILE / 4;
+const uint PER_GROUP = THREADS / (TEAM * SPAN) * N_ROWS; // rows
+const uint N_TOTALS = SPAN == 1 ? N_ROWS : (N_ROWS + SPAN - 1) / SPAN;
+const uint X_LOADS = (SPAN * QUADS + THREADS - 1) / THREADS;
+const uint N_PARTS4 = SPAN == 1 ? 0 : N_MATRICES * N_ROWS * THREADS / 4;
+
+// First x, where no two lanes want the same bank; then parts.
+shared vec4 memory[SPAN * QUADS > N_PARTS4 ? SPAN * QUADS : N_PARTS4];
+shared float exchange[THREADS];
+
+vec4 x[CHUNK / 4];
+float x_sum;
+float totals[N_MATRICES * N_TOTALS];
+
+void move(inout Weight w, uint64_t to, uint expert)
+{
+    const uint scales_stride = uint(p.direct[0].scales), biases_stride = uint(p.direct[0].biases);
+    w.values += to;
+    w.scales += scales_stride == 0 ? to : uint64_t(expert) * scales_stride;
+    w.biases += biases_stride == 0 ? to : uint64_t(expert) * biases_stride;
+}
+
+// What a pick multiplies. Its expert's number and slot are fetched beside the job.
+Job job_of_pick(uint i)
+{
+    const uint expert = uint(Ints(p.direct[0].values).v[i]);
+    const uint64_t to = uint64_t(Words(p.direct[1].values).v[expert]) * p.direct[2].values;
+    Job job = p.jobs.v[0];
+    move(job.weight, to, expert);
+    move(job.up, to, expert);
+    job.x += uint64_t(i / uint(p.direct[0].y)) * job.x_stride * 4;
+    job.y += uint64_t(i) * job.y_stride * 4;
+    return job;
+}
+
+// Which rows of which job: false where there are none.
+bool find_job(out Job job, out uint first_row)
+{
+    uint group = gl_WorkGroupID.x;
+    if (IS_ROUTED != 0) {
+        job = job_of_pick(gl_WorkGroupID.y);
+    } else if (uint64_t(p.jobs) != 0) {
+        job = p.jobs.v[gl_WorkGroupID.y];
+    } else {
+        uint i = 0;
+        for (; i + 1 < p.n_direct; i++) {
+            const uint n = (p.direct[i].n_rows + PER_GROUP - 1) / PER_GROUP;
+            if (group < n)
+                break;
+            group -= n;
+        }
+        const Direct d = p.direct[i];
+        job.weight = Weight(d.values, d.values + int64_t(d.scales) * 4,
+                            d.values + int64_t(d.biases) * 4);
+        job.x = p.x;
+        job.y = p.y + int64_t(d.y) * 4;
+        job.rows = 0;
+        job.first_row = 0;
+        job.n_rows = d.n_rows;
+        job.n_tokens = 1;
+        job.x_stride = 0;
+    }
+    first_row = group * PER_GROUP;
+    return first_row < job.n_rows && job.n_tokens != 0;
+}
+
+uint quad_at(uint tile, uint j, uint lane)
+{
+    return (tile * CHUNK / 4 + j) * TEAM + (lane ^ j);
+}
+
+// What an invocation brings of the tiles from `tile` on, zeros beyond the end.
+void load_x(uint64_t from, uint tile, uint id, out vec4 loads[X_LOADS])
+{
+    [[unroll]] for (uint i = 0; i < X_LOADS; i++) {
+        const uint quad = i * THREADS + id, col = tile * TILE + quad * 4;
+        vec4 v = vec4(0.0);
+        if (IS_WIDE != 0) {
+            if (quad < SPAN * QUADS && col < p.n_cols)
+                v = Floats4(from + uint64_t(col) * 4).v[0];
+        } else {
+            [[unroll]] for (uint e = 0; e < 4; e++)
+                if (quad < SPAN * QUADS && col + e < p.n_cols)
+                    v[e] = Floats(from).v[col + e];
+        }
+        loads[i] = v;
+    }
+}
+
+// Shares it, and takes the lane's own.
+void share_x(vec4 loads[X_LOADS], uint id, uint span, uint lane)
+{
+    const uint per_piece = PIECE / 4;
+    [[unroll]] for (uint i = 0; i < X_LOADS; i++) {
+        const uint quad = i * THREADS + id, of_piece = quad % QUADS / per_piece;
+        const uint j = of_piece / TEAM * per_piece + quad % per_piece;
+        if (quad < SPAN * QUADS)
+            memory[quad_at(quad / QUADS, j, of_piece % TEAM)] = loads[i];
+    }
+    barrier();
+    [[unroll]] for (uint j = 0; j < CHUNK / 4; j++)
+        x[j] = memory[quad_at(span, j, lane)];
+    x_sum = sum_of_quads(x);
+    [[unroll]] for (uint j = 0; j < CHUNK / 4; j++)
+        x[j] *= QUAD_FACTORS;
+    if (SPAN != 1 || p.n_cols > TILE)
+        barrier(); // parts come here, or the next tile
+}
+
+// Where the next chunk is fetched: a row after another, the job's last again beyond it.
+struct Cursor {
+    Weight at[N_MATRICES];
+    uint row, last_row, col;
+};
+
+Cursor begin_rows(Job job, uint row, uint col)
+{
+    Cursor c;
+    c.row = job.first_row + min(row, job.n_rows - 1);
+    c.last_row = job.first_row + job.n_rows - 1;
+    c.col = col;
+#ifdef AFFINE
+    c.at[0] = chunk_at(job.weight, c.row, col, p.n_cols);
+#ifdef PAIR
+    c.at[1] = chunk_at(job.up, c.row, col, p.n_cols);
+#endif
+#else
+    c.at[0] = job.weight;
+#ifdef PAIR
+    c.at[1] = job.up;
+#endif
+#endif
+    return c;
+}
+
+Chunk fetch(Cursor c, uint matrix)
+{
+#ifdef AFFINE
+    return fetch_at(c.at[matrix]);
+#else
+    return fetch_chunk(c.at[matrix], c.row, c.col, TEAM * PIECE, p.n_cols);
+#endif
+}
+
+void next_row(inout Cursor c)
+{
+    const bool is_more = c.row < c.last_row;
+#ifdef AFFINE
+    const uint step = is_more ? row_bytes(p.n_cols) : 0;
+    const uint scale_step = is_more ? scale_row_bytes(p.n_cols) : 0;
+    [[unroll]] for (uint m = 0; m < N_MATRICES; m++) {
+        c.at[m].values += step;
+        c.at[m].scales += scale_step;
+        c.at[m].biases += scale_step;
+    }
+#endif
+    c.row += is_more ? 1 : 0;
+}
+
+float multiply(Chunk c)
+{
+    float dot = 0.0;
+    [[unroll]] for (uint j = 0; j < CHUNK / 4; j++)
+        dot = add_quad(dot, quad(c, j), x[j]);
+    return part_of(c, dot, x_sum);
+}
+
+// The sum over the lanes of a team, in the same order for any size of subgroups.
+float team_sum(float v, uint id)
+{
+    [[unroll]] for (uint d = 1; d < TEAM; d *= 2) {
+        if (d < gl_SubgroupSize) {
+            v += subgroupShuffleXor(v, d);
+        } else {
+            barrier();
+            exchange[id] = v;
+            barrier();
+            v += exchange[id ^ d];
+        }
+    }
+    return v;
+}
+
+uint part_index(uint matrix, uint row, uint tile, uint lane)
+{
+    return ((matrix * PER_GROUP + row) * SPAN + tile) * TEAM + lane;
+}
+
+float part_at(uint matrix, uint row, uint tile, uint lane)
+{
+    const uint i = part_index(matrix, row, tile, lane);
+    return memory[i / 4][i % 4];
+}
+
+// Adds what a block of tiles gave: each lane of a row is an invocation's.
+void add_parts(uint id, uint n_tiles)
+{
+    barrier();
+    [[unroll]] for (uint i = 0; i < N_TOTALS; i++) {
+        const uint row = id / TEAM + i * (THREADS / TEAM);
+        [[unroll]] for (uint m = 0; m < N_MATRICES; m++)
+            [[unroll]] for (uint t = 0; t < SPAN; t++)
+                if (t < n_tiles && row < PER_GROUP)
+                    totals[i * N_MATRICES + m] += part_at(m, row, t, id % TEAM);
+    }
+    barrier();
+}
+
+void put_rows(Job job, uint first_row, uint id)
+{
+    [[unroll]] for (uint i = 0; i < N_TOTALS; i++) {
+        float y = team_sum(totals[i * N_MATRICES], id);
+#ifdef PAIR
+        y = silu(y) * team_sum(totals[i * N_MATRICES + 1], id);
+#endif
+        const uint row = SPAN == 1 ? id / TEAM * N_ROWS + i : id / TEAM + i * (THREADS / TEAM);
+        if (id % TEAM == 0 && row < PER_GROUP && first_row + row < job.n_rows)
+            Floats(job.y).v[first_row + row] = y;
+    }
+}
+
+void main()
+{
+    Job job;
+    uint first_row;
+    if (!find_job(job, first_row))
+        return;
+    // an invocation's number such that subgroups are runs of numbers
+    const uint id = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID;
+    const uint lane = id % TEAM, span = id / TEAM % SPAN, part = id / (TEAM * SPAN);
+    const uint n_tiles = (p.n_cols + TILE - 1) / TILE;
+    [[unroll]] for (uint i = 0; i < N_MATRICES * N_TOTALS; i++)
+        totals[i] = 0.0;
+    uint64_t from = job.x;
+    if (job.rows != 0)
+        from += uint64_t(Words(job.rows).v[0]) * job.x_stride * 4;
+    for (uint first = 0; first < n_tiles; first += SPAN) {
+        Cursor cursor = begin_rows(job, first_row + part * N_ROWS,
+                                   (first + span) * TILE + lane * PIECE);
+        Chunk c[AHEAD * N_MATRICES];
+        [[unroll]] for (uint a = 0; a < AHEAD; a++) {
+            [[unroll]] for (uint m = 0; m < N_MATRICES; m++)
+                c[a * N_MATRICES + m] = fetch(cursor, m);
+            next_row(cursor);
+        }
+        vec4 loads[X_LOADS];
+        load_x(from, first, id, loads);
+        share_x(loads, id, span, lane);
+        for (uint k = 0; k < N_ROWS; k += AHEAD) {
+            [[unroll]] for (uint a = 0; a < AHEAD; a++) {
+                [[unroll]] for (uint m = 0; m < N_MATRICES; m++) {
+                    const uint i = a * N_MATRICES + m;
+                    const float v = multiply(c[i]);
+                    if (k + AHEAD < N_ROWS)
+                        c[i] = fetch(cursor, m);
+                    if (SPAN == 1) {
+                        totals[i] = add_part(totals[i], v);
+                    } else {
+                        const uint at = part_index(m, part * N_ROWS + k + a, span, lane);
+                        memory[at / 4][at % 4] = v;
+                    }
+                }
+                next_row(cursor);
+            }
+        }
+        if (SPAN != 1)
+            add_parts(id, min(SPAN, n_tiles - first));
+    }
+    put_rows(job, first_row, id);
+}
