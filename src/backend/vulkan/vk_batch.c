@@ -127,3 +127,13 @@ uint64_t mf_vk_batch_address(const mf_vk_backend *be)
 {
     return mf_vk_address(be, be->batches.batches[be->batches.current].memory);
 }
+
+mf_vk_single mf_vk_batch_single(const mf_vk_backend *be)
+{
+    const mf_vk_batches *b = &be->batches;
+    if (b->n_sequences != 1)
+        return (mf_vk_single){0};
+    const mf_sequence *seq = &b->sequences[0];
+    return (mf_vk_single){mf_vk_address(be, seq->state[0]), mf_vk_address(be, seq->state[1]),
+                          seq->first_row, seq->n_rows};
+}

@@ -284,6 +284,13 @@ typedef struct mf_vk_batches {
     size_t most_pages;
 } mf_vk_batches;
 
+/* As common.glsl's Single: the batch's only sequence; n_rows 0: there are several. */
+typedef struct mf_vk_single {
+    uint64_t before, after;
+    uint32_t first_row, n_rows;
+} mf_vk_single;
+mf_vk_single mf_vk_batch_single(const mf_vk_backend *be);
+
 mf_status mf_vk_batch_reserve(mf_vk_backend *be, uint32_t n_sequences, size_t n_pages,
                               mf_error *error);
 void mf_vk_batch_begin(mf_vk_backend *be, const mf_sequence *sequences, uint32_t n);

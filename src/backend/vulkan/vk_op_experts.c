@@ -313,17 +313,22 @@ static bool route_supports(const mf_vk_backend *be, const mf_op *op)
            op->u.route.n_groups <= MF_MAX_GROUPS;
 }
 
+static mf_vk_kernel route_kernel(const mf_op *op)
+{
+    const uint32_t n_each = mf_vk_groups(op->u.route.n_experts, ROUTE_THREADS);
+    return (mf_vk_kernel){MF_VK_SHADER_route, 2, {ROUTE_THREADS, n_each}};
+}
+
 static mf_status route_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
-    (void)op;
-    const mf_vk_kernel kernel = {MF_VK_SHADER_route, 1, {ROUTE_THREADS}};
+    const mf_vk_kernel kernel = route_kernel(op);
     return mf_vk_prepare(be, &kernel, error);
 }
 
 static void route_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_route_params *p = &op->u.route;
-    const mf_vk_kernel kernel = {MF_VK_SHADER_route, 1, {ROUTE_THREADS}};
+    const mf_vk_kernel kernel = route_kernel(op);
     const struct {
         uint64_t logits, bias, ids, weights;
         uint32_t n_experts, k, n_groups, k_groups, score, group_rule, normalise;

@@ -23,7 +23,8 @@ typedef struct conv_item {
 
 typedef struct conv_push {
     uint64_t x, weight, out, halo, items, sequences, state_offset;
-    uint32_t n_channels, unused;
+    uint32_t n_channels, is_single;
+    mf_vk_single single;
 } conv_push;
 
 static mf_vk_kernel conv_kernel(const mf_op *op, mf_vk_shader shader)
@@ -89,11 +90,15 @@ static void conv_record(mf_vk_backend *be, const mf_op *op)
                       .halo = n_cut != 0 ? mf_vk_scratch(be, halo_bytes(op, n_cut)) : 0,
                       .sequences = mf_vk_batch_address(be),
                       .state_offset = p->state_offset,
-                      .n_channels = p->n_channels};
-    conv_item *items = mf_vk_parameters(be, n_items * sizeof *items, &push.items);
-    if (items == NULL)
+                      .n_channels = p->n_channels,
+                      .is_single = n_items == 1 && be->batches.n_sequences == 1,
+                      .single = mf_vk_batch_single(be)};
+    conv_item *items =
+        push.is_single ? NULL : mf_vk_parameters(be, n_items * sizeof *items, &push.items);
+    if (items != NULL)
+        (void)list_conv_items(be, items, &n_items);
+    else if (!push.is_single)
         return;
-    (void)list_conv_items(be, items, &n_items);
     const uint32_t groups[3] = {mf_vk_groups(p->n_channels, CONV_THREADS), n_items, 1};
     if (n_cut != 0) {
         mf_vk_dispatch(be, &halo, &push, sizeof push, groups);
@@ -132,6 +137,7 @@ static void delta_record(mf_vk_backend *be, const mf_op *op)
         uint64_t qkv, a, b, a_log, dt_bias, out, sequences, state_offset;
         uint32_t n_k_heads, n_v_heads, key_dim, value_dim;
         float eps, q_scale;
+        mf_vk_single single;
     } push = {mf_vk_address(be, p->qkv),
               mf_vk_address(be, p->a),
               mf_vk_address(be, p->b),
@@ -145,7 +151,8 @@ static void delta_record(mf_vk_backend *be, const mf_op *op)
               p->key_dim,
               p->value_dim,
               p->eps,
-              1.0f / sqrtf((float)p->key_dim)};
+              1.0f / sqrtf((float)p->key_dim),
+              mf_vk_batch_single(be)};
     mf_vk_dispatch(be, &kernel, &push, sizeof push,
                    (const uint32_t[]){mf_vk_groups(p->value_dim, DELTA_COLS), p->n_v_heads,
                                       be->batches.n_sequences});

@@ -152,28 +152,51 @@ static void copy_rows_record(mf_vk_backend *be, const mf_op *op)
 
 const mf_vk_op mf_vk_op_copy_rows = {any, copy_rows_reserve, copy_rows_record};
 
+/* A subgroup of most devices is enough for a head. */
+#define NORM_FEW_COLS 256u
+#define NORM_FEW_THREADS 32u
+
+static mf_vk_kernel norm_kernel(mf_vk_shader shader, bool is_small, bool is_aligned)
+{
+    return (mf_vk_kernel){shader, 2, {is_small ? NORM_FEW_THREADS : THREADS, is_aligned}};
+}
+
+static mf_status norm_reserve(mf_vk_backend *be, mf_vk_shader shader, mf_error *error)
+{
+    for (uint32_t i = 0; i < 4; i++) {
+        const mf_vk_kernel kernel = norm_kernel(shader, (i & 1) != 0, (i & 2) != 0);
+        MF_TRY(mf_vk_prepare(be, &kernel, error));
+    }
+    return MF_OK;
+}
+
 static mf_status rmsnorm_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
     (void)op;
-    return prepare(be, MF_VK_SHADER_rmsnorm, error);
+    return norm_reserve(be, MF_VK_SHADER_rmsnorm, error);
 }
+
+typedef struct norm_push {
+    uint64_t x, weight, out;
+    uint32_t n_cols, stride;
+    float eps;
+    uint32_t unused;
+} norm_push;
 
 static void rmsnorm_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_rmsnorm_params *p = &op->u.rmsnorm;
-    const mf_vk_kernel kernel = {MF_VK_SHADER_rmsnorm, 1, {THREADS}};
-    const struct {
-        uint64_t x, weight, out;
-        uint32_t n_cols, stride;
-        float eps;
-        uint32_t unused;
-    } push = {mf_vk_address(be, p->x),
-              mf_vk_address(be, p->weight),
-              mf_vk_address(be, p->out),
-              p->n_cols,
-              p->stride != 0 ? p->stride : p->n_cols,
-              p->eps,
-              0};
+    const norm_push push = {mf_vk_address(be, p->x),
+                            mf_vk_address(be, p->weight),
+                            mf_vk_address(be, p->out),
+                            p->n_cols,
+                            p->stride != 0 ? p->stride : p->n_cols,
+                            p->eps,
+                            0};
+    const uint64_t bits =
+        push.x | push.weight | push.out | (push.n_cols | push.stride) * (uint64_t)4;
+    const mf_vk_kernel kernel =
+        norm_kernel(MF_VK_SHADER_rmsnorm, p->n_cols <= NORM_FEW_COLS, bits % 16 == 0);
     mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){1, op->n_rows, 1});
 }
 
@@ -182,13 +205,12 @@ const mf_vk_op mf_vk_op_rmsnorm = {any, rmsnorm_reserve, rmsnorm_record};
 static mf_status rmsnorm_gated_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
     (void)op;
-    return prepare(be, MF_VK_SHADER_rmsnorm_gated, error);
+    return norm_reserve(be, MF_VK_SHADER_rmsnorm_gated, error);
 }
 
 static void rmsnorm_gated_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_rmsnorm_gated_params *p = &op->u.rmsnorm_gated;
-    const mf_vk_kernel kernel = {MF_VK_SHADER_rmsnorm_gated, 1, {THREADS}};
     const struct {
         uint64_t x, weight, out, z;
         uint32_t n_cols, stride;
@@ -202,6 +224,9 @@ static void rmsnorm_gated_record(mf_vk_backend *be, const mf_op *op)
               p->head_dim,
               p->eps,
               0};
+    const uint64_t bits = push.x | push.weight | push.z | push.n_cols * (uint64_t)4;
+    const mf_vk_kernel kernel =
+        norm_kernel(MF_VK_SHADER_rmsnorm_gated, p->head_dim <= NORM_FEW_COLS, bits % 16 == 0);
     mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){p->n_heads, op->n_rows, 1});
 }
 

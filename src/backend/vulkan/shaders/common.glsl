@@ -48,6 +48,13 @@ uint sequence_of(Sequences sequences, uint n_sequences, uint row)
     return n_sequences - 1;
 }
 
+// A batch of one sequence comes with the push constants (mf_vk_single): nothing has to be fetched
+// before what it says where to fetch.
+struct Single {
+    uint64_t before, after;
+    uint first_row, n_rows; // 0: there are several
+};
+
 // exp overflows to infinity on purpose: the quotient is then 0.
 float sigmoid(float x)
 {

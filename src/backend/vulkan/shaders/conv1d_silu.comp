@@ -26,13 +26,21 @@ layout(push_constant, scalar) uniform Push {
     Items items;
     Sequences sequences;
     uint64_t state_offset;
-    uint n_channels;
+    uint n_channels, is_single; // one sequence and one item of it, which come here
+    Single single;
 } p;
 
-// The input `back` rows before the first of the item.
-float earlier(Item item, uint back, uint channel)
+Single sequence_of_item(Item item)
 {
+    if (p.is_single != 0)
+        return p.single;
     const Sequence s = p.sequences.v[item.sequence];
+    return Single(s.before, s.after, s.first_row, s.n_rows);
+}
+
+// The input `back` rows before the first of the item.
+float earlier(Item item, Single s, uint back, uint channel)
+{
     const uint n = item.first_row - s.first_row;
     if (back <= n)
         return Floats(uint64_t(p.x) + uint64_t(item.first_row - back) * p.n_channels * 4).v[channel];
@@ -44,21 +52,24 @@ float earlier(Item item, uint back, uint channel)
 
 void main()
 {
-    const Item item = p.items.v[gl_WorkGroupID.y];
+    Item item = Item(0, p.single.first_row, p.single.n_rows, NONE);
+    if (p.is_single == 0)
+        item = p.items.v[gl_WorkGroupID.y];
+    const Single s = sequence_of_item(item);
     const uint channel = gl_GlobalInvocationID.x, n = p.n_channels;
     if (channel >= n)
         return;
     Floats halo = Floats(uint64_t(p.halo) + uint64_t(item.halo) * BEFORE * n * 4);
 #ifdef HALO
     for (uint j = 0; j < BEFORE && item.halo != NONE; j++)
-        halo.v[j * n + channel] = earlier(item, BEFORE - j, channel);
+        halo.v[j * n + channel] = earlier(item, s, BEFORE - j, channel);
 #else
     float w[WIDTH], last[WIDTH]; // oldest first
     [[unroll]] for (uint j = 0; j < WIDTH; j++)
         w[j] = p.weight.v[channel * WIDTH + j];
     [[unroll]] for (uint j = 0; j < BEFORE; j++)
         last[j] = item.halo != NONE ? halo.v[j * n + channel]
-                                        : earlier(item, BEFORE - j, channel);
+                                        : earlier(item, s, BEFORE - j, channel);
     for (uint r = 0; r < item.n_rows; r++) {
         const uint64_t at = uint64_t(item.first_row + r) * n * 4;
         float sum = 0.0;
@@ -69,7 +80,6 @@ void main()
         [[unroll]] for (uint j = 0; j < BEFORE; j++)
             last[j] = last[j + 1];
     }
-    const Sequence s = p.sequences.v[item.sequence];
     if (item.first_row + item.n_rows != s.first_row + s.n_rows)
         return;
     Floats after = Floats(s.after + p.state_offset);

@@ -19,6 +19,7 @@ layout(push_constant, scalar) uniform Push {
     uint64_t state_offset;
     uint n_k_heads, n_v_heads, key_dim, value_dim;
     float eps, q_scale;
+    Single single;
 } p;
 
 shared vec4 keys[TOKENS * KEYS4], queries[TOKENS * KEYS4];
@@ -53,12 +54,25 @@ float squared(vec4 x)
     return (y.x + y.y) + (y.z + y.w);
 }
 
-// Rows first .. first + n - 1 of the batch, n <= TOKENS.
+// Rows first .. first + n - 1 of the batch, n <= TOKENS. All that comes from memory is asked for before
+// anything is waited for.
 void make_ready(uint first, uint n)
 {
     const uint t = gl_LocalInvocationID.x, head = gl_WorkGroupID.y;
     const uint key_head = head / (p.n_v_heads / p.n_k_heads);
     const uint n_keys = p.n_k_heads * p.key_dim, width = 2 * n_keys + p.n_v_heads * p.value_dim;
+    const uint token = t / COLS, col = gl_WorkGroupID.x * COLS + t % COLS;
+    float a = 0.0, b = 0.0, a_log = 0.0, dt_bias = 0.0, value = 0.0;
+    if (t < n) {
+        const uint at = (first + t) * p.n_v_heads + head;
+        a = p.a.v[at];
+        b = p.b.v[at];
+        a_log = p.a_log.v[head];
+        dt_bias = p.dt_bias.v[head];
+    }
+    if (token < n && col < p.value_dim)
+        value = Floats(uint64_t(p.qkv) + uint64_t(first + token) * width * 4)
+                    .v[2 * n_keys + head * p.value_dim + col];
     for (uint i = t; i < n * KEYS4; i += gl_WorkGroupSize.x) {
         const uint at = i % KEYS4 * 4;
         Floats row = Floats(uint64_t(p.qkv) + uint64_t(first + i / KEYS4) * width * 4);
@@ -71,14 +85,10 @@ void make_ready(uint first, uint n)
         queries[i] = q;
         keys[i] = k;
     }
-    const uint token = t / COLS, col = gl_WorkGroupID.x * COLS + t % COLS;
-    if (token < n && col < p.value_dim)
-        values[t] = Floats(uint64_t(p.qkv) + uint64_t(first + token) * width * 4)
-                        .v[2 * n_keys + head * p.value_dim + col];
+    values[t] = value;
     if (t < n) {
-        const uint at = (first + t) * p.n_v_heads + head;
-        decays[t] = exp(-exp(p.a_log.v[head]) * softplus(p.a.v[at] + p.dt_bias.v[head]));
-        betas[t] = sigmoid(p.b.v[at]);
+        decays[t] = exp(-exp(a_log) * softplus(a + dt_bias));
+        betas[t] = sigmoid(b);
     }
     barrier();
     // 16 invocations for the norm of each vector: first the queries, then the keys
@@ -117,7 +127,11 @@ void main()
 {
     const uint head = gl_WorkGroupID.y, lane = gl_LocalInvocationID.x % COLS;
     const uint shard = gl_LocalInvocationID.x / COLS, col = gl_WorkGroupID.x * COLS + lane;
-    const Sequence s = p.sequences.v[gl_WorkGroupID.z];
+    Single s = p.single;
+    if (s.n_rows == 0) {
+        const Sequence of = p.sequences.v[gl_WorkGroupID.z];
+        s = Single(of.before, of.after, of.first_row, of.n_rows);
+    }
     const uint64_t at = p.state_offset + uint64_t(head) * p.key_dim * p.value_dim * 4;
     vec4 state[N4];
     [[unroll]] for (uint i = 0; i < 4 * N4; i++) {

@@ -1,10 +1,13 @@
 #version 460
 // SPDX-License-Identifier: MIT
-// The router's choice; a workgroup has one row. An expert's place among the chosen is the number of
-// experts before it, so that nothing is sorted; logits become scores.
+// The router's choice; a workgroup has one row, an invocation EACH experts of it. An expert's place
+// is the number of experts before it, so that nothing is sorted: first its place in a segment, then,
+// of those that may be chosen, the one among all of them.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "reduce.glsl"
+
+layout(constant_id = 1) const uint EACH = 1;
 
 layout(push_constant, scalar) uniform Push {
     Floats logits;
@@ -20,12 +23,14 @@ layout(push_constant, scalar) uniform Push {
 const uint SOFTMAX = 0;   // mf_score
 const uint GROUP_MAX = 0; // mf_group_rule
 #define INFINITE uintBitsToFloat(0x7f800000u)
-const uint MOST_EXPERTS = 2048, MOST_PICKS = 64, MOST_GROUPS = 256;
+const uint MOST_EXPERTS = 2048, MOST_PICKS = 64, MOST_GROUPS = 256, SEGMENT = 32;
 
 shared float choice[MOST_EXPERTS];
 shared float ranks[MOST_GROUPS];
 shared uint is_kept[MOST_GROUPS];
 shared float picks[MOST_PICKS];
+
+float scores[EACH];
 
 // NaN comes after every number.
 float number(float x)
@@ -41,22 +46,26 @@ bool is_before(float a, uint a_index, float b, uint b_index)
 void score_row(Floats logits)
 {
     const uint first = gl_LocalInvocationID.x, step = gl_WorkGroupSize.x;
-    float largest = -INFINITE, sum = 0.0, factor = 1.0;
+    float largest = -INFINITE, sum = 0.0, bias[EACH];
+    [[unroll]] for (uint k = 0; k < EACH; k++) {
+        const uint i = first + k * step;
+        scores[k] = i < p.n_experts ? logits.v[i] : -INFINITE;
+        bias[k] = p.bias != 0 && i < p.n_experts ? Floats(p.bias).v[i] : 0.0;
+        largest = max(largest, scores[k]);
+    }
     if (p.score == SOFTMAX) {
-        for (uint i = first; i < p.n_experts; i += step)
-            largest = max(largest, logits.v[i]);
         largest = workgroup_max(largest);
-        for (uint i = first; i < p.n_experts; i += step) {
-            const float e = exp(logits.v[i] - largest);
-            logits.v[i] = e;
-            sum += e;
+        [[unroll]] for (uint k = 0; k < EACH; k++) {
+            scores[k] = first + k * step < p.n_experts ? exp(scores[k] - largest) : 0.0;
+            sum += scores[k];
         }
         sum = workgroup_sum(sum);
     }
-    for (uint i = first; i < p.n_experts; i += step) {
-        const float s = p.score == SOFTMAX ? logits.v[i] / sum : sigmoid(logits.v[i]);
-        logits.v[i] = s;
-        choice[i] = number(p.bias != 0 ? s + Floats(p.bias).v[i] : s);
+    [[unroll]] for (uint k = 0; k < EACH; k++) {
+        const uint i = first + k * step;
+        scores[k] = p.score == SOFTMAX ? scores[k] / sum : sigmoid(scores[k]);
+        if (i < p.n_experts)
+            choice[i] = number(p.bias != 0 ? scores[k] + bias[k] : scores[k]);
     }
     barrier();
 }
@@ -73,7 +82,7 @@ float group_rank(uint first, uint n)
 }
 
 // Takes the experts outside of the best groups out of the choice.
-void limit_groups(Floats logits)
+void limit_groups()
 {
     const uint first = gl_LocalInvocationID.x, step = gl_WorkGroupSize.x;
     const uint n = p.n_experts / p.n_groups;
@@ -87,13 +96,49 @@ void limit_groups(Floats logits)
         is_kept[g] = uint(place < p.k_groups);
     }
     barrier();
-    for (uint i = first; i < p.n_experts; i += step) {
-        if (is_kept[i / n] == 0) {
+    [[unroll]] for (uint k = 0; k < EACH; k++) {
+        const uint i = first + k * step;
+        if (i < p.n_experts && is_kept[i / n] == 0) {
             choice[i] = p.group_rule == GROUP_MAX ? 0.0 : -INFINITE;
             if (p.group_rule == GROUP_MAX)
-                logits.v[i] = 0.0;
+                scores[k] = 0.0;
         }
     }
+    barrier();
+}
+
+// How many of choice[first .. first + n - 1] come before the `at`-th of all, which is `mine`.
+uint count_before(uint first, uint n, float mine, uint at)
+{
+    uint count = 0;
+    for (uint j = first; j < first + n; j++)
+        count += uint(is_before(choice[j], j, mine, at));
+    return count;
+}
+
+// Those who may be chosen, per of each segment, come to the front of choice, in the order of segments
+// and of their places there: equals are still in the order of their numbers. places: where; of others
+// beyond any.
+void list_best(uint per, out float mine[EACH], out uint places[EACH])
+{
+    const uint first = gl_LocalInvocationID.x, step = gl_WorkGroupSize.x;
+    [[unroll]] for (uint k = 0; k < EACH; k++) {
+        const uint i = first + k * step, segment = i / SEGMENT * SEGMENT;
+        places[k] = ~0u;
+        if (i >= p.n_experts)
+            continue;
+        mine[k] = choice[i];
+        const uint place = count_before(segment, min(SEGMENT, p.n_experts - segment), mine[k], i);
+        if (place < per)
+            places[k] = i / SEGMENT * per + place;
+    }
+    barrier();
+    [[unroll]] for (uint k = 0; k < EACH; k++)
+        if (places[k] != ~0u)
+            choice[places[k]] = mine[k];
+    const uint in_last = (p.n_experts - 1) % SEGMENT + 1;
+    if (in_last + first < per)
+        choice[(p.n_experts - 1) / SEGMENT * per + in_last + first] = -INFINITE;
     barrier();
 }
 
@@ -103,15 +148,18 @@ void main()
     Floats logits = Floats(uint64_t(p.logits) + uint64_t(row) * p.n_experts * 4);
     score_row(logits);
     if (p.n_groups > 1)
-        limit_groups(logits);
-    for (uint i = first; i < p.n_experts; i += step) {
-        const float mine = choice[i];
-        uint place = 0;
-        for (uint j = 0; j < p.n_experts; j++)
-            place += uint(is_before(choice[j], j, mine, i));
+        limit_groups();
+    const uint per = min(p.k, SEGMENT), n_listed = (p.n_experts + SEGMENT - 1) / SEGMENT * per;
+    float mine[EACH];
+    uint places[EACH];
+    list_best(per, mine, places);
+    [[unroll]] for (uint k = 0; k < EACH; k++) {
+        if (places[k] == ~0u)
+            continue;
+        const uint place = count_before(0, n_listed, mine[k], places[k]);
         if (place < p.k) {
-            p.ids.v[row * p.k + place] = int(i);
-            picks[place] = logits.v[i];
+            p.ids.v[row * p.k + place] = int(first + k * step);
+            picks[place] = scores[k];
         }
     }
     barrier();
