@@ -259,7 +259,7 @@ static void make_rmsnorm_gated(bench *b, const subject *s, mf_op *op)
 static void make_add(bench *b, const subject *s, mf_op *op)
 {
     *op = (mf_op){.kind = MF_OP_ADD, .n_rows = b->n_tokens};
-    op->u.add = (mf_add_params){operand(b, 0), operand(b, 1), s->a, false};
+    op->u.add = (mf_add_params){.x = operand(b, 0), .y = operand(b, 1), .n_cols = s->a};
 }
 
 static void make_swiglu(bench *b, const subject *s, mf_op *op)
