@@ -158,6 +158,8 @@ int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_g
     g->stats.cpu_name = mf_engine_cpu_name(g->engine);
     g->stats.device = g->info.device;
     g->stats.expert_device = g->info.expert_device;
+    g->stats.device_why = g->info.device_why;
+    g->stats.device_bytes = g->info.device_bytes;
     return open_sampler(g);
 }
 

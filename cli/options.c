@@ -148,6 +148,16 @@ static bool parse_kv_type(const char *text, mf_kv_type *out)
     return i >= 0;
 }
 
+static bool parse_precision(const char *text, mf_precision *out)
+{
+    static const char *const names[] = {"auto", "f32", "mixed"};
+    static const mf_precision kinds[] = {MF_PRECISION_AUTO, MF_PRECISION_F32, MF_PRECISION_MIXED};
+    int i = mf_cli_parse_name(text, names, 3);
+    if (i >= 0)
+        *out = kinds[i];
+    return i >= 0;
+}
+
 static bool parse_packed_bits(const char *text, uint32_t *out)
 {
     uint32_t bits;
@@ -224,6 +234,9 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
     case MF_OPT_KV_TYPE:
         return checked(parse_kv_type(optarg, &o->kv_type), parser, "kv-type", "f32 or bf16",
                        exit_code);
+    case MF_OPT_PRECISION:
+        return checked(parse_precision(optarg, &o->precision), parser, "precision",
+                       "auto, f32 or mixed", exit_code);
     case MF_OPT_DEVICE: /* the library knows their names */
         o->device = optarg;
         return 1;

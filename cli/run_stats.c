@@ -26,6 +26,8 @@ void mf_cli_phase_add(mf_cli_phase *phase, const mf_stats *before, const mf_stat
     s->n_hints_late += after->n_hints_late - before->n_hints_late;
     s->n_hints_cancelled += after->n_hints_cancelled - before->n_hints_cancelled;
     s->n_hints_wasted += after->n_hints_wasted - before->n_hints_wasted;
+    if (after->device_bytes_taken > s->device_bytes_taken)
+        s->device_bytes_taken = after->device_bytes_taken;
     s->n_slots = after->n_slots;
     s->slot_bytes = after->slot_bytes;
 }
@@ -119,6 +121,21 @@ static void print_cell(FILE *out, row_kind row, const mf_cli_phase *phase)
     }
 }
 
+static void print_device(FILE *out, const mf_cli_run_stats *stats, uint64_t taken_bytes)
+{
+    char taken[MF_CLI_SIZE_CHARS], most[MF_CLI_SIZE_CHARS];
+    fprintf(out, "%-20s %14s", "device", stats->device);
+    if (strcmp(stats->device, stats->expert_device) != 0)
+        fprintf(out, ", experts on %s", stats->expert_device);
+    if (taken_bytes > 0)
+        fprintf(out, ", %s taken", mf_cli_size(taken, (double)taken_bytes));
+    if (stats->device_bytes > 0)
+        fprintf(out, " of %s", mf_cli_size(most, (double)stats->device_bytes));
+    if (stats->device_why[0] != '\0')
+        fprintf(out, " (auto: %s)", stats->device_why);
+    fputc('\n', out);
+}
+
 void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats)
 {
     static const char *const names[N_ROWS] = {
@@ -144,6 +161,7 @@ void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats)
             stats->n_experts_per_token, stats->n_experts_per_token_model);
     fprintf(out, "%-20s %14" PRIu64 " of %s (%s, %s)\n", "expert slots", stats->n_slots,
             mf_cli_size(slot, (double)stats->slot_bytes), stats->io_name, stats->cpu_name);
+    print_device(out, stats, total.stats.device_bytes_taken);
     fprintf(out, "%-20s %14s", "peak memory", mf_cli_size(size, (double)mf_cli_peak_rss_bytes()));
     if (stats->ram_bytes > 0)
         fprintf(out, " of a budget of %s", mf_cli_size(size, (double)stats->ram_bytes));
@@ -213,5 +231,8 @@ void mf_cli_run_stats_json(mf_cli_json *json, const mf_cli_run_stats *stats)
     mf_cli_json_string(json, "cpu", stats->cpu_name);
     mf_cli_json_string(json, "device", stats->device);
     mf_cli_json_string(json, "expert_device", stats->expert_device);
+    mf_cli_json_string(json, "device_why", stats->device_why);
+    mf_cli_json_integer(json, "device_bytes", stats->device_bytes);
+    mf_cli_json_integer(json, "device_bytes_taken", total.stats.device_bytes_taken);
     mf_cli_seed_json(json, stats);
 }

@@ -39,7 +39,8 @@ typedef struct mf_cli_run_stats {
     const char *cpu_name;
     bool is_random; /* choices are made by chance, by this seed: */
     uint64_t seed;
-    const char *device, *expert_device;
+    const char *device, *expert_device, *device_why;
+    uint64_t device_bytes; /* that may be taken of it; 0: not known */
 } mf_cli_run_stats;
 
 void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats);

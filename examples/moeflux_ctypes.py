@@ -51,6 +51,7 @@ class EngineOptions(c.Structure):  # mf_engine_options
         ("device", c.c_char_p),
         ("expert_device", c.c_char_p),
         ("device_bytes", c.c_uint64),
+        ("precision", c.c_int),
         ("cache_dir", c.c_char_p),
     ]
 

@@ -99,6 +99,19 @@ static void check_broken(const unsigned char *good, size_t n)
     free(bytes);
 }
 
+/* Whose states a device's are: another driver's are not its. */
+static void check_rounding(void)
+{
+    mf_backend *be = vulkan_open(NULL);
+    REQUIRE(be != NULL);
+    const uint32_t rounding = be->ops->rounding(be);
+    CHECK(rounding >= UINT32_C(1) << 31);
+    CHECK_U64(be->ops->rounding(be), rounding);
+    ((mf_vk_backend *)be)->device.properties.driverVersion++;
+    CHECK(be->ops->rounding(be) != rounding && be->ops->rounding(be) >= UINT32_C(1) << 31);
+    be->ops->destroy(be);
+}
+
 int main(void)
 {
     static unsigned char good[1 << 20];
@@ -121,5 +134,6 @@ int main(void)
     live("/proc/no/such/folder");
     CHECK_U64(n_given, 0);
     CHECK(unlink(file) == 0 && rmdir(folder) == 0);
+    check_rounding();
     return test_result();
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Vulkan devices: the list, the names, what is said where one cannot be opened, several at once. */
-#include "backend/vulkan/vk_internal.h"
 #include "test.h"
 #include "vulkan_open.h"
 
@@ -95,11 +94,7 @@ static void check_refused(void)
     CHECK(!be->ops->supports_op(be, &op));
     op.kind = (mf_op_kind)(MF_OP_LATENT_ATTENTION + 1);
     CHECK(!be->ops->supports_op(be, &op));
-    const uint32_t rounding = be->ops->rounding(be);
-    CHECK(rounding >= UINT32_C(1) << 31);
-    CHECK_U64(be->ops->rounding(be), rounding);
-    ((mf_vk_backend *)be)->device.properties.driverVersion++;
-    CHECK(be->ops->rounding(be) != rounding && be->ops->rounding(be) >= UINT32_C(1) << 31);
+    CHECK(be->ops->rounding(be) >= UINT32_C(1) << 31);
     be->ops->destroy(be);
 }
 

@@ -101,6 +101,10 @@ run info "$model" --device abacus
 expect_error "*device 'abacus' is not known; there are: auto, cpu*"
 run info "$model" --expert-device abacus
 expect_error "*expert_device 'abacus' is not known; there are: auto, cpu*"
+run info "$model" --precision f16
+expect_usage_error "*--precision: 'f16' is not auto, f32 or mixed"
+run info "$model" --precision mixed --no-shader-cache
+expect_code 0
 run info "$model" --vram 1G
 expect_error "*device_bytes is 1073741824, but device cpu has no memory of its own*"
 run info "$model" --vram 0

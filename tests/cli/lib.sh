@@ -2,11 +2,14 @@
 # Sourced by the tests of the program, in their own folder. The build sets MOEFLUX,
 # MAKE_CHECKPOINT, SOURCE and SANITIZE; without it build/ is used: cd tests/cli && sh usage.sh
 # A failed expectation is printed and the test goes on; `finish` gives the exit code.
+# Devices are the CPU, whatever GPUs there are, but where a test names one.
 set -u
+export MOEFLUX_DEVICE=cpu
 : "${SOURCE:=$(cd ../.. && pwd)}"
 : "${MOEFLUX:=$SOURCE/build/moeflux}"
 : "${MAKE_CHECKPOINT:=$SOURCE/build/make_random_checkpoint}"
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/moeflux-cli.XXXXXX") || exit 1
+export XDG_CACHE_HOME="$scratch/cache"
 trap 'chmod -R u+rwx "$scratch"; rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP TERM
 out=$scratch/out

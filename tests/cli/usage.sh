@@ -9,6 +9,13 @@ for command in "" run info tokenize perplexity bench; do
     expect_empty "$err"
     expect_glob "$out" "Usage: moeflux ${command:-COMMAND} MODEL*--help*"
 done
+run devices --help
+expect_code 0
+expect_glob "$out" "Usage: moeflux devices*--help*"
+run devices surplus
+expect_usage_error "devices: unexpected argument 'surplus'"
+run devices --sing
+expect_usage_error "devices: '--sing' is not an option"
 run -h
 expect_code 0
 run run -h

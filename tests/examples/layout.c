@@ -32,6 +32,7 @@ static void engine_options(void)
     AT(mf_engine_options, device);
     AT(mf_engine_options, expert_device);
     AT(mf_engine_options, device_bytes);
+    AT(mf_engine_options, precision);
     AT(mf_engine_options, cache_dir);
 }
 
