@@ -509,6 +509,7 @@ uint64_t mf_backend_driver_bytes(const char *device);
 typedef struct mf_backend_sizes {
     uint64_t n_rows, n_cols; /* rows of at most so many floats, at once */
     uint64_t n_sequences, n_pages;
+    bool may_be_mixed; /* of rows in float16 too */
 } mf_backend_sizes;
 /* Bytes of the device's memory, at most, that it takes beside buffers, where device_bytes bounds
  * them; 0: it takes no promise. */

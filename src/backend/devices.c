@@ -71,7 +71,8 @@ static void place_of(const mf_vulkan_device *d, uint32_t number, uint64_t device
                      mf_device_place *out)
 {
     const uint64_t known = d->free_bytes != 0 ? d->free_bytes : d->memory_bytes;
-    *out = (mf_device_place){.takes_promise = true, .has_memory = !d->is_unified};
+    *out = (mf_device_place){
+        .takes_promise = true, .has_memory = !d->is_unified, .has_units = d->has_units};
     (void)snprintf(out->name, sizeof out->name, "vulkan:%u", number);
     if (device_bytes != 0)
         out->n_bytes = out->has_memory && device_bytes > known ? known : device_bytes;

@@ -15,6 +15,7 @@ typedef struct mf_device_place {
     char name[MF_DEVICE_NAME_BYTES]; /* "cpu", "vulkan:0" */
     bool takes_promise;              /* device_bytes bounds what is taken of its memory */
     bool has_memory;                 /* of its own, not the process's */
+    bool has_units;                  /* matrix units that the engine uses */
     uint64_t n_bytes;                /* that may be taken of it; 0: not known, or not bounded */
 } mf_device_place;
 

@@ -106,6 +106,7 @@ mf_status mf_model_plan(mf_model *m, const mf_engine_options *o, mf_layer_kinds 
                                         .kinds = kinds,
                                         .device = o->device,
                                         .expert_device = o->expert_device,
+                                        .precision = o->precision,
                                         .experts_apart = experts_apart};
     if (!mf_plan_make(&m->h, &m->plan_options, &m->plan))
         return mf_fail(error, MF_ERR_FORMAT, "%s: sizes overflow", m->source->hparam_path);

@@ -143,6 +143,7 @@ static void plan_devices(const mf_hparams *h, const mf_plan_options *o, mf_plan 
 {
     const mf_backend_sizes sizes = {.n_rows = o->n_chunk,
                                     .n_cols = widest(h),
+                                    .may_be_mixed = o->precision != MF_PRECISION_F32,
                                     .n_sequences = o->n_sessions,
                                     .n_pages = (uint64_t)pages_of(o->n_context) * o->n_sessions};
     p->overhead_bytes = mf_backend_device_bytes(o->device, &sizes);

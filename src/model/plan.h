@@ -59,6 +59,7 @@ typedef struct mf_plan_options {
     mf_dtype cache_type;
     mf_layer_kinds kinds;
     const char *device, *expert_device;
+    mf_precision precision;
     bool experts_apart; /* they have a device of their own */
 } mf_plan_options;
 

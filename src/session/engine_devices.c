@@ -12,17 +12,21 @@ static bool is_auto(const char *device)
     return device != NULL && strcmp(device, "auto") == 0;
 }
 
-/* Experts on the device that the rest has are not apart. */
+/* Experts on the device that the rest has are not apart; precision is what there are units for. */
 static void join(mf_engine_devices *d, mf_engine_options *o)
 {
     d->are_apart = d->experts.name[0] != '\0' && strcmp(d->experts.name, d->dense.name) != 0;
     o->device = d->dense.name;
     o->expert_device = d->are_apart ? d->experts.name : NULL;
+    o->precision = d->precision;
+    if ((d->dense.takes_promise || d->experts.takes_promise) && !d->dense.has_units &&
+        !(d->are_apart && d->experts.has_units) && d->precision == MF_PRECISION_AUTO)
+        o->precision = MF_PRECISION_F32;
 }
 
 mf_status mf_engine_devices_find(mf_engine_devices *d, mf_engine_options *o, mf_error *error)
 {
-    *d = (mf_engine_devices){.is_auto = is_auto(o->device)};
+    *d = (mf_engine_devices){.is_auto = is_auto(o->device), .precision = o->precision};
     const char *dense = o->device == NULL || d->is_auto ? "cpu" : o->device;
     MF_TRY(mf_device_find("device", dense, o->device_bytes, &d->dense, error));
     if (o->expert_device != NULL && !is_auto(o->expert_device))
@@ -59,7 +63,8 @@ mf_status mf_engine_devices_choose(mf_engine_devices *d, mf_model *m, mf_engine_
     if (!d->is_auto)
         return MF_OK;
     /* what the model would take of a GPU that has memory enough */
-    d->dense = (mf_device_place){.name = "vulkan", .takes_promise = true, .has_memory = true};
+    d->dense = (mf_device_place){
+        .name = "vulkan", .takes_promise = true, .has_memory = true, .has_units = true};
     MF_TRY(plan(d, m, o, error));
     const mf_budget_place place = mf_engine_devices_place(d);
     mf_model_describe(m, o, &place, &budget, &info);

@@ -415,9 +415,10 @@ uint64_t mf_vulkan_driver_bytes(void)
 uint64_t mf_vulkan_device_bytes(const mf_backend_sizes *s)
 {
     const uint64_t mib = (uint64_t)1 << 20, rows = s->n_rows * s->n_cols;
-    /* Four times what an operation needs at most (vk_rings.c): rows and blocks of attention, rows
-     * in float16 for matrix units, before and within experts. */
-    const uint64_t scratch = 4 * (24 * mib + 5 * rows + 5 * 256 * s->n_cols);
+    /* Four times what an operation needs at most (vk_rings.c): rows and blocks of attention; rows
+     * in float16 (vk_halves.c), those of a piece and those of a chunk. */
+    const uint64_t scratch =
+        s->may_be_mixed ? 4 * (72 * mib + 5 * rows) : 4 * (12 * mib + 2 * rows);
     const uint64_t parameters = 4 * (mib + 256 * s->n_rows);
     const uint64_t lists = MF_VK_BATCHES * (s->n_pages * 8 + s->n_sequences * 64 + 4096);
     return scratch + parameters + lists + 40 * mib; /* blocks that are not full */
