@@ -5,8 +5,8 @@
  *
  * Objects: an mf_engine is one opened checkpoint; an mf_session is one sequence evaluated by it; an
  * mf_tokenizer turns text into token ids and back; an mf_sampler chooses the next token from
- * logits. The last two, and what all share, are declared in moeflux/text.h, moeflux/sampling.h and
- * moeflux/types.h, which are included here.
+ * logits. The last two, devices, and what all share, are declared in moeflux/text.h,
+ * moeflux/sampling.h, moeflux/devices.h and moeflux/types.h, which are included here.
  *
  * Conventions. A function that can fail returns mf_status: MF_OK (0) or a negative code. Results
  * come by out-pointer and are untouched on failure. Where an mf_error * is taken it may be NULL; on
@@ -38,6 +38,7 @@
 #ifndef MOEFLUX_MOEFLUX_H
 #define MOEFLUX_MOEFLUX_H
 
+#include <moeflux/devices.h>
 #include <moeflux/sampling.h>
 #include <moeflux/text.h>
 #include <moeflux/types.h>
@@ -307,41 +308,6 @@ static inline void mf_engine_info(const mf_engine *engine, mf_model_info *out)
 
 /* The names of the model families this build runs, NULL-terminated; static storage. */
 MF_API const char *const *mf_families(void);
-
-/* ---------------------------------------- devices ---------------------------------------- */
-
-/* What can compute. */
-typedef struct mf_device_info {
-    size_t struct_bytes;
-    /* As mf_engine_options.device takes it: "cpu", "vulkan:0". */
-    char id[32];
-    /* "cpu", "discrete", "integrated", "virtual", "software". */
-    char kind[16];
-    /* A GPU's name; the CPU's threads and instruction set. */
-    char name[256];
-    /* Of a GPU: its driver and that one's version, and "Vulkan 1.3.242". */
-    char driver[256];
-    char api[32];
-    /* What the engine needs and it lacks, so that it cannot be used; empty: nothing. */
-    char lacks[64];
-    /* Where weights would lie: all there is, and what is free (0: not known). */
-    uint64_t memory_bytes;
-    uint64_t free_bytes;
-    /* Not 0: that memory is the process's, which ram_bytes bounds. */
-    uint32_t shares_memory;
-    /* Not 0: it has matrix units that the engine uses. */
-    uint32_t has_matrix_units;
-} mf_device_info;
-
-/* Fills out[0 .. capacity - 1] (out may be NULL), the CPU first, and returns how many devices there
- * are. Loads the drivers of GPUs and lets them go again. Where there is no GPU, *no_gpu (may be
- * NULL) has MF_ERR_UNSUPPORTED and says why, else MF_OK. */
-MF_API size_t mf_device_list_sized(mf_device_info *out, size_t capacity, size_t struct_bytes,
-                                   mf_error *no_gpu);
-static inline size_t mf_device_list(mf_device_info *out, size_t capacity, mf_error *no_gpu)
-{
-    return mf_device_list_sized(out, capacity, sizeof *out, no_gpu);
-}
 
 /* ---------------------------------------- statistics ---------------------------------------- */
 

@@ -104,10 +104,11 @@ mf_status mf_engine_measure_link(mf_engine *engine, uint32_t n_milliseconds,
 
 static mf_status time_ops(mf_runner *r, bool is_on, mf_error *error)
 {
-    mf_backend *const devices[] = {r->backend, mf_experts_are_apart(r) ? r->experts : NULL};
+    mf_backend *const devices[] = {r->backend, r->experts};
+    const int n_devices = mf_experts_are_apart(r) ? 2 : 1;
     uint32_t n = 0;
-    for (int i = 0; i < 2; i++)
-        if (devices[i] != NULL && devices[i]->ops->time_ops != NULL) {
+    for (int i = 0; i < n_devices; i++)
+        if (devices[i]->ops->time_ops != NULL) {
             MF_TRY(devices[i]->ops->time_ops(devices[i], is_on, error));
             n++;
         }

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* Part of <moeflux/moeflux.h>, which programs include and which states the conventions: the CPU and
+ * the GPUs that can compute. */
+#ifndef MOEFLUX_DEVICES_H
+#define MOEFLUX_DEVICES_H
+
+#include <moeflux/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What can compute. */
+typedef struct mf_device_info {
+    size_t struct_bytes;
+    /* As mf_engine_options.device takes it: "cpu", "vulkan:0". */
+    char id[32];
+    /* "cpu", "discrete", "integrated", "virtual", "software". */
+    char kind[16];
+    /* A GPU's name; the CPU's threads and instruction set. */
+    char name[256];
+    /* Of a GPU: its driver and that one's version, and "Vulkan 1.3.242". */
+    char driver[256];
+    char api[32];
+    /* What the engine needs and it lacks, so that it cannot be used; empty: nothing. */
+    char lacks[64];
+    /* Where weights would lie: all there is, and what is free (0: not known). */
+    uint64_t memory_bytes;
+    uint64_t free_bytes;
+    /* Not 0: that memory is the process's, which ram_bytes bounds. */
+    uint32_t shares_memory;
+    /* Not 0: it has matrix units that the engine uses. */
+    uint32_t has_matrix_units;
+} mf_device_info;
+
+/* Fills out[0 .. capacity - 1] (out may be NULL), the CPU first, and returns how many devices there
+ * are. Loads the drivers of GPUs and lets them go again. Where there is no GPU, *no_gpu (may be
+ * NULL) has MF_ERR_UNSUPPORTED and says why, else MF_OK. */
+MF_API size_t mf_device_list_sized(mf_device_info *out, size_t capacity, size_t struct_bytes,
+                                   mf_error *no_gpu);
+static inline size_t mf_device_list(mf_device_info *out, size_t capacity, mf_error *no_gpu)
+{
+    return mf_device_list_sized(out, capacity, sizeof *out, no_gpu);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif
