@@ -99,14 +99,16 @@ void mf_expert_fetch_end(mf_expert_fetch *fetch, mf_ticket ticket);
 
 /* ---- slots for all ---- */
 
-/* Where there is a slot for every expert, none is ever given up to make room. */
+/* Where there is a slot for every expert, none has to make room for another, but for a moment after
+ * a read has failed. */
 
 /* Reads all experts that are not held, if there is a slot for each. Nothing of it is counted. An
  * error leaves what is not held to those who ask for it. Errors: those of fetches. */
 mf_status mf_expert_store_fill(mf_expert_store *store, mf_error *error);
-/* True if all experts of a layer are held, to stay: slots [n_experts] then has the slot of each,
- * and part_at where in any of these slots each part begins. False also if that is not the same for
- * all. It stays so as long as n_given_up does. What is recorded from now on finds them there. */
+/* True if there is a slot for each and all experts of a layer are held: slots [n_experts] then has
+ * the slot of each, and part_at where in any of these slots each part begins. False also if that is
+ * not the same for all. It stays so as long as n_given_up does, which changes in fetches and
+ * measurements alone. What is recorded from now on finds them there. */
 bool mf_expert_store_layer(const mf_expert_store *store, uint32_t layer, uint32_t *slots,
                            uint32_t part_at[MF_MAX_EXPERT_PARTS]);
 /* Rises with each expert that was held or on its way and is not any more. */

@@ -2,7 +2,8 @@
 /*
  * The forward pass of every family: embedding, layers of some attention (layers/) and an MLP or a
  * mixture of experts (moe.c) each, final norm and output head. Written once, against the backend's
- * operations; the only host round trip in a layer is the router's choice.
+ * operations; the only host round trip in a layer is the router's choice, and none where the device
+ * finds the experts itself (routed.c).
  */
 #include "forward/forward.h"
 #include "forward/finite.h"

@@ -3,7 +3,8 @@
  * Layers whose experts are all held for good. What the router chose need not be known here: the
  * device finds the experts by their numbers and a table of slots, which is written once. So passes
  * of few rows are recorded from the first layer to the logits without waiting. Their sums are those
- * of the other way, in the same order.
+ * of the other way, in the same order. A layer that is not whole waits for its ids, and so for all
+ * that was recorded before it: when its fetch gives up an expert, nothing reads that any more.
  */
 #include "forward/forward.h"
 

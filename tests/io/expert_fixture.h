@@ -185,7 +185,7 @@ static void rig_close(rig *r)
     free(r->pool);
 }
 
-static void break_a_little(rig *r)
+__attribute__((unused)) static void break_a_little(rig *r)
 {
     r->fault.short_chance = 200;
     r->fault.interrupt_chance = 100;
