@@ -25,13 +25,13 @@ float find_factors(Floats ends, uint n, float most)
 {
     const uint t = gl_LocalInvocationID.x;
     barrier(); // the last ones have been read
-    for (uint i = t; i < MOST; i += gl_WorkGroupSize.x) {
-        mosts[i] = i < n ? ends.v[2 * i] : NOTHING;
-        totals[i] = i < n ? ends.v[2 * i + 1] : 0.0;
+    for (uint i = t; i < n; i += gl_WorkGroupSize.x) {
+        mosts[i] = ends.v[2 * i];
+        totals[i] = ends.v[2 * i + 1];
     }
     barrier();
     float all = most;
-    for (uint i = t; i < MOST; i += gl_WorkGroupSize.x) {
+    for (uint i = t; i < n; i += gl_WorkGroupSize.x) {
         float before = most;
         for (uint j = 0; j < i; j++)
             before = max(before, mosts[j]);
