@@ -28,6 +28,13 @@ static const struct metric {
     [MF_BENCH_WAIT_PER_TOKEN] = {"wait_us_per_token", "waiting for reads a token", UNIT_MS},
     [MF_BENCH_WAIT_FRACTION] = {"wait_fraction", "waiting, of decode's time", UNIT_PERCENT},
     [MF_BENCH_WEIGHT_RATE] = {"weight_bytes_per_s", "weights touched a second", UNIT_RATE},
+    [MF_BENCH_HOST_HIT_RATE] = {"host_hit_rate", "misses held in RAM", UNIT_PERCENT},
+    [MF_BENCH_UPLOAD_PER_TOKEN] = {"upload_bytes_per_token", "uploaded a token", UNIT_BYTES},
+    [MF_BENCH_UPLOAD_RATE] = {"upload_bytes_per_s", "uploaded a second", UNIT_RATE},
+    [MF_BENCH_PREFILL_HOST_HIT_RATE] = {"prefill_host_hit_rate", "prefill: misses held in RAM",
+                                        UNIT_PERCENT},
+    [MF_BENCH_PREFILL_UPLOAD_RATE] = {"prefill_upload_bytes_per_s", "prefill: uploaded a second",
+                                      UNIT_RATE},
     [MF_BENCH_PREFILL_READ_BYTES] = {"prefill_read_bytes", "prefill: read", UNIT_BYTES},
     [MF_BENCH_PREFILL_READ_RATE] = {"prefill_read_bytes_per_s", "prefill: read rate", UNIT_RATE},
     [MF_BENCH_PREFILL_WAIT_FRACTION] = {"prefill_wait_fraction", "prefill: waiting, of its time",
@@ -72,6 +79,24 @@ double mf_bench_fma_per_token(const mf_model_info *info)
     return active - tables > experts ? active - tables : experts;
 }
 
+/* The figures of experts that are uploaded; NAN where they never are. */
+static void fill_uploads(double *v, const mf_bench_setup *setup, const mf_cli_phase *prefill,
+                         const mf_cli_phase *decode)
+{
+    const mf_stats *p = &prefill->stats, *d = &decode->stats;
+    const bool are_uploaded = setup->info.n_host_slots > 0;
+    v[MF_BENCH_HOST_HIT_RATE] = ratio((double)d->n_expert_host_hits, (double)d->n_expert_misses);
+    v[MF_BENCH_PREFILL_HOST_HIT_RATE] =
+        ratio((double)p->n_expert_host_hits, (double)p->n_expert_misses);
+    v[MF_BENCH_UPLOAD_PER_TOKEN] =
+        are_uploaded ? ratio((double)d->upload_bytes, (double)decode->n_tokens) : NAN;
+    v[MF_BENCH_UPLOAD_RATE] = are_uploaded ? ratio((double)d->upload_bytes, decode->seconds) : NAN;
+    v[MF_BENCH_PREFILL_UPLOAD_RATE] =
+        are_uploaded ? ratio((double)p->upload_bytes, prefill->seconds) : NAN;
+    if (!are_uploaded)
+        v[MF_BENCH_HOST_HIT_RATE] = v[MF_BENCH_PREFILL_HOST_HIT_RATE] = NAN;
+}
+
 static void fill_decode(double *v, const mf_cli_phase *decode)
 {
     const mf_stats *s = &decode->stats;
@@ -111,6 +136,7 @@ void mf_bench_round_fill(mf_bench_round *round, const mf_bench_setup *setup,
     double *v = round->value;
     fill_prefill(v, setup, prefill);
     fill_decode(v, decode);
+    fill_uploads(v, setup, prefill, decode);
     v[MF_BENCH_RAW_READ_RATE] = machine->read_bytes;
     v[MF_BENCH_DRAM_RATE] = machine->dram_bytes;
     v[MF_BENCH_FMA_PEAK] = machine->fma;
@@ -183,6 +209,9 @@ static void print_metrics(const mf_bench_setup *setup, const mf_bench_round *rou
     for (int i = 0; i < MF_BENCH_N_METRICS; i++) {
         const spread s = spread_of(setup, rounds, i);
         const unit u = metrics[i].unit;
+        if (setup->info.n_host_slots == 0 && i >= MF_BENCH_HOST_HIT_RATE &&
+            i <= MF_BENCH_PREFILL_UPLOAD_RATE)
+            continue;
         printf("%-36s %16s %16s %16s\n", metrics[i].name, cell(median, u, s.median),
                cell(min, u, s.min), cell(max, u, s.max));
     }
@@ -277,6 +306,7 @@ void mf_bench_print_json(const mf_bench_setup *setup, const mf_bench_round *roun
     mf_cli_json_integer(&json, "ram_bytes", info->ram_bytes);
     mf_cli_json_integer(&json, "n_slots", info->n_slots);
     mf_cli_json_integer(&json, "slot_bytes", info->slot_bytes);
+    mf_cli_json_integer(&json, "n_host_slots", info->n_host_slots);
     mf_cli_json_integer(&json, "working_set_bytes", info->working_set_bytes);
     mf_cli_json_integer(&json, "n_moe_layers", info->n_moe_layers);
     mf_cli_json_integer(&json, "experts_per_token", info->n_experts_per_token);

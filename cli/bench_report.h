@@ -15,6 +15,12 @@ typedef enum mf_bench_metric {
     MF_BENCH_WAIT_PER_TOKEN,   /* decode, microseconds */
     MF_BENCH_WAIT_FRACTION,    /* decode */
     MF_BENCH_WEIGHT_RATE,      /* decode: weight bytes multiplied with, a second */
+    MF_BENCH_HOST_HIT_RATE, /* decode: of the misses, held in RAM; these five: experts on a device
+                             */
+    MF_BENCH_UPLOAD_PER_TOKEN, /* decode */
+    MF_BENCH_UPLOAD_RATE,      /* decode: over all of its time */
+    MF_BENCH_PREFILL_HOST_HIT_RATE,
+    MF_BENCH_PREFILL_UPLOAD_RATE,
     MF_BENCH_PREFILL_READ_BYTES,
     MF_BENCH_PREFILL_READ_RATE,
     MF_BENCH_PREFILL_WAIT_FRACTION,

@@ -199,6 +199,7 @@ static void print_json(const char *path, const mf_model_info *info)
         {"device_bytes", info->device_bytes},
         {"slot_bytes", info->slot_bytes},
         {"n_slots", info->n_slots},
+        {"n_host_slots", info->n_host_slots},
     };
     mf_cli_json json = mf_cli_json_begin(stdout);
     mf_cli_json_string(&json, "model", path);

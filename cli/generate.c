@@ -154,6 +154,7 @@ int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_g
     g->stats.ram_bytes = g->info.ram_bytes;
     g->stats.n_slots = g->info.n_slots;
     g->stats.slot_bytes = g->info.slot_bytes;
+    g->stats.n_host_slots = g->info.n_host_slots;
     g->stats.io_name = mf_engine_io_name(g->engine);
     g->stats.cpu_name = mf_engine_cpu_name(g->engine);
     g->stats.device = g->info.device;

@@ -28,8 +28,11 @@ void mf_cli_phase_add(mf_cli_phase *phase, const mf_stats *before, const mf_stat
     s->n_hints_wasted += after->n_hints_wasted - before->n_hints_wasted;
     if (after->device_bytes_taken > s->device_bytes_taken)
         s->device_bytes_taken = after->device_bytes_taken;
+    s->n_expert_host_hits += after->n_expert_host_hits - before->n_expert_host_hits;
+    s->upload_bytes += after->upload_bytes - before->upload_bytes;
     s->n_slots = after->n_slots;
     s->slot_bytes = after->slot_bytes;
+    s->n_host_slots = after->n_host_slots;
 }
 
 mf_cli_phase mf_cli_phase_sum(const mf_cli_phase *a, const mf_cli_phase *b)
@@ -78,6 +81,8 @@ typedef enum row_kind {
     ROW_HITS,
     ROW_MISSES,
     ROW_HIT_RATE,
+    ROW_HOST_HITS, /* it and the next: of experts on a device with memory of its own */
+    ROW_UPLOADED,
     ROW_READ,
     ROW_READ_PER_TOKEN,
     ROW_WAIT,
@@ -103,6 +108,12 @@ static void print_cell(FILE *out, row_kind row, const mf_cli_phase *phase)
         break;
     case ROW_HIT_RATE:
         cell_number(out, 100 * mf_cli_hit_rate(s), "%.1f %%");
+        break;
+    case ROW_HOST_HITS:
+        cell_number(out, (double)s->n_expert_host_hits, "%.0f");
+        break;
+    case ROW_UPLOADED:
+        cell_size(out, (double)s->upload_bytes);
         break;
     case ROW_READ:
         cell_size(out, (double)s->read_bytes);
@@ -139,12 +150,14 @@ static void print_device(FILE *out, const mf_cli_run_stats *stats, uint64_t take
 void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats)
 {
     static const char *const names[N_ROWS] = {
-        "tokens evaluated", "tokens/s",          "expert hits",
-        "expert misses",    "hit rate",          "read",
-        "read a token",     "waiting for reads", "waiting a token"};
+        "tokens evaluated", "tokens/s",           "expert hits",    "expert misses",
+        "hit rate",         "misses held in RAM", "uploaded",       "read",
+        "read a token",     "waiting for reads",  "waiting a token"};
     mf_cli_phase total = mf_cli_phase_sum(&stats->prefill, &stats->decode);
     fprintf(out, "%-20s %14s %14s %14s\n", "", "prompt", "answer", "total");
     for (int row = 0; row < N_ROWS; row++) {
+        if (stats->n_host_slots == 0 && (row == ROW_HOST_HITS || row == ROW_UPLOADED))
+            continue;
         fprintf(out, "%-20s", names[row]);
         print_cell(out, (row_kind)row, &stats->prefill);
         print_cell(out, (row_kind)row, &stats->decode);
@@ -162,6 +175,9 @@ void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats)
     fprintf(out, "%-20s %14" PRIu64 " of %s (%s, %s)\n", "expert slots", stats->n_slots,
             mf_cli_size(slot, (double)stats->slot_bytes), stats->io_name, stats->cpu_name);
     print_device(out, stats, total.stats.device_bytes_taken);
+    if (stats->n_host_slots > 0)
+        fprintf(out, "%-20s %14" PRIu64 " of %s\n", "expert slots in RAM", stats->n_host_slots,
+                slot);
     fprintf(out, "%-20s %14s", "peak memory", mf_cli_size(size, (double)mf_cli_peak_rss_bytes()));
     if (stats->ram_bytes > 0)
         fprintf(out, " of a budget of %s", mf_cli_size(size, (double)stats->ram_bytes));
@@ -181,6 +197,8 @@ static void json_phase(mf_cli_json *json, const char *prefix, const mf_cli_phase
         {"expert_hits", (double)s->n_expert_hits},
         {"expert_misses", (double)s->n_expert_misses},
         {"hit_rate", mf_cli_hit_rate(s)},
+        {"expert_host_hits", (double)s->n_expert_host_hits},
+        {"upload_bytes", (double)s->upload_bytes},
         {"reads", (double)s->n_reads},
         {"read_bytes", (double)s->read_bytes},
         {"read_bytes_per_token", per_token((double)s->read_bytes, phase)},
@@ -227,6 +245,7 @@ void mf_cli_run_stats_json(mf_cli_json *json, const mf_cli_run_stats *stats)
     mf_cli_json_integer(json, "ram_bytes", stats->ram_bytes);
     mf_cli_json_integer(json, "n_slots", stats->n_slots);
     mf_cli_json_integer(json, "slot_bytes", stats->slot_bytes);
+    mf_cli_json_integer(json, "n_host_slots", stats->n_host_slots);
     mf_cli_json_string(json, "io", stats->io_name);
     mf_cli_json_string(json, "cpu", stats->cpu_name);
     mf_cli_json_string(json, "device", stats->device);

@@ -34,7 +34,7 @@ typedef struct mf_cli_run_stats {
     uint32_t n_experts_per_token, n_experts_per_token_model; /* in use; the model's own */
     uint64_t ram_bytes;
     uint64_t n_slots;
-    uint64_t slot_bytes;
+    uint64_t slot_bytes, n_host_slots;
     const char *io_name;
     const char *cpu_name;
     bool is_random; /* choices are made by chance, by this seed: */

@@ -111,7 +111,7 @@ typedef struct mf_engine_options {
      * device's own memory is not of it. */
     uint64_t ram_bytes;
     /* Of ram_bytes, expert slots alone; 0: the least possible; MF_EXPERT_CACHE_AUTO: what is left.
-     */
+     * It bounds slots in a device's own memory likewise. */
     uint64_t expert_cache_bytes;
     /* Of ram_bytes, blocks and recurrent states of all sessions and marks together; 0: one
      * session of n_context_tokens and a little more for each other session. */
@@ -267,6 +267,10 @@ typedef struct mf_model_info {
     uint64_t device_bytes;
     /* Why "auto" chose that device; empty: it was named. */
     char device_why[160];
+    /* Where the experts' device has memory of its own: experts that the process's memory holds
+     * besides, so that they are uploaded without being read, of slot_bytes each and within
+     * ram_bytes; else 0. */
+    uint64_t n_host_slots;
 } mf_model_info;
 
 MF_API MF_MUST_CHECK mf_status mf_model_inspect_sized(const char *path,
@@ -351,6 +355,13 @@ typedef struct mf_stats {
     uint64_t n_queued;
     /* Taken of GPUs' memory now, of all that device_bytes bounds. */
     uint64_t device_bytes_taken;
+
+    /* Where the experts' device has memory of its own, which is where their slots are: of the
+     * misses, those found in the process's memory and uploaded without a read; bytes uploaded, of
+     * these and of what was read; experts that the process's memory holds at most. */
+    uint64_t n_expert_host_hits;
+    uint64_t upload_bytes;
+    uint64_t n_host_slots;
 } mf_stats;
 
 /* From any thread, at any time: it waits for no evaluation. */

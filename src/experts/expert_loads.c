@@ -5,14 +5,15 @@
  * reads for it, demanded ones before foreseen ones, and cuts it to its end. An expert with parts on
  * two drives is cut by both.
  *
- * Where the host reaches the slots, reads land in them. Elsewhere load i has the i-th piece of
- * staging memory, and when its reads have completed, the upload is put into the stream; the expert
- * is held then, and the load is free again when the upload's ticket is done.
+ * Where the host reaches the slots, reads land in them. Elsewhere they land in a place, and when
+ * they have completed, the upload is put into the stream: the expert is held then, by the slot and
+ * by the place, and the load is free again.
  */
 #include "base/clock.h"
 #include "experts/store_impl.h"
 
 #include <assert.h>
+#include <string.h>
 
 #define READS_AT_ONCE 64u
 #define DONE_AT_ONCE 32u
@@ -84,30 +85,16 @@ static void free_load(mf_expert_store *store, mf_expert_load *load)
     append(store, &store->free_loads, number_of(store, load));
 }
 
-/* Gives back the loads whose uploads are done. */
-static void end_uploads(mf_expert_store *store)
+bool mf_expert_load_find(mf_expert_store *store, mf_cache_why why, uint32_t key)
 {
-    for (uint32_t i = 0; i < store->n_loads && store->n_uploading > 0; i++) {
-        mf_expert_load *load = &store->loads[i];
-        if (load->state != MF_LOAD_UPLOADING || !mf_expert_ticket_done(store, load->ticket))
-            continue;
-        store->n_uploading--;
-        free_load(store, load);
-    }
-}
-
-bool mf_expert_load_is_free(mf_expert_store *store)
-{
-    if (store->free_loads.first == MF_NONE)
-        end_uploads(store);
-    return store->free_loads.first != MF_NONE;
+    return store->free_loads.first != MF_NONE && mf_expert_place_find(store, why, key);
 }
 
 static unsigned char *memory_of(const mf_expert_store *store, const mf_expert_load *load)
 {
-    if (store->memory.host != NULL)
+    if (load->place == MF_NONE)
         return store->memory.host + load->slot * store->slot_bytes;
-    return store->staging + number_of(store, load) * store->slot_bytes;
+    return store->places[load->place].bytes;
 }
 
 static uint32_t count_reads(const mf_expert_plan *plan)
@@ -120,45 +107,22 @@ static uint32_t count_reads(const mf_expert_plan *plan)
 
 static void give_up(mf_expert_store *store, mf_expert_load *load, const mf_error *error);
 
-/* Part by part, to where all experts of the layer have them. */
-static mf_status upload(mf_expert_store *store, mf_expert_load *load, mf_error *error)
-{
-    const mf_expert_slot *slot = &store->slots[load->slot];
-    const mf_expert_map *map = &store->map;
-    const mf_expert_part *parts = map->parts + (size_t)(slot->key / map->n_experts) * map->n_parts;
-    mf_slot_piece pieces[MF_MAX_EXPERT_PARTS];
-    uint32_t n = 0;
-    for (uint32_t p = 0; p < map->n_parts; p++)
-        if (parts[p].n_bytes != 0)
-            pieces[n++] =
-                (mf_slot_piece){load->slot * store->slot_bytes + slot->part_at[p],
-                                memory_of(store, load) + load->plan.part_at[p], parts[p].n_bytes};
-    return store->memory.upload(store->memory.ctx, pieces, n, &load->ticket, error);
-}
-
 /* All reads have completed: the slot holds the expert, or the upload is its last leg. */
 static void complete(mf_expert_store *store, mf_expert_load *load)
 {
     mf_expert_slot *slot = &store->slots[load->slot];
+    mf_error error = {0};
     leave_queue(store, load);
-    load->ticket = 0;
-    if (store->memory.host == NULL && load->plan.n_bytes > 0) {
-        mf_error error = {0};
-        load->failure = upload(store, load, &error);
-        if (load->failure != MF_OK) {
-            give_up(store, load, &error);
-            return;
-        }
+    if (load->place != MF_NONE)
+        load->failure = mf_expert_place_upload(store, load->place, load->slot, &load->plan, &error);
+    if (load->failure != MF_OK) {
+        give_up(store, load, &error);
+        return;
     }
     slot->state = MF_SLOT_HELD;
     slot->load = MF_NONE;
     mf_expert_fetch_loaded(store, load, NULL);
-    if (load->ticket == 0) {
-        free_load(store, load);
-        return;
-    }
-    load->state = MF_LOAD_UPLOADING;
-    store->n_uploading++;
+    free_load(store, load);
 }
 
 /* Who waits for the expert fails. Who asks for it from now on gets it read anew. */
@@ -166,6 +130,7 @@ static void fail_waiting(mf_expert_store *store, mf_expert_load *load, const mf_
 {
     mf_expert_fetch_loaded(store, load, error);
     mf_expert_slot_disown(store, load->slot);
+    mf_expert_place_disown(store, load->place);
     if (load->is_measured && store->measure_failure == MF_OK) {
         store->measure_failure = load->failure;
         store->measure_error = *error;
@@ -177,11 +142,34 @@ static void give_up(mf_expert_store *store, mf_expert_load *load, const mf_error
 {
     fail_waiting(store, load, error);
     mf_expert_slot_empty(store, load->slot);
+    mf_expert_place_empty(store, load->place);
     free_load(store, load);
-    if (store->is_broken && store->memory.host == NULL) {
-        take_out(store, &store->free_loads, number_of(store, load));
-        load->state = MF_LOAD_LOST;
+}
+
+/* Where the slot has the parts of its expert. */
+static void place_parts(mf_expert_store *store, mf_expert_slot *slot, const mf_expert_plan *plan)
+{
+    if (store->memory.host == NULL)
+        (void)mf_expert_lay_parts(&store->map, slot->key / store->map.n_experts, slot->part_at);
+    else
+        memcpy(slot->part_at, plan->part_at, sizeof slot->part_at);
+}
+
+mf_status mf_expert_load_from(mf_expert_store *store, uint32_t place, uint32_t number,
+                              mf_error *error)
+{
+    mf_expert_slot *slot = &store->slots[number];
+    mf_expert_plan plan;
+    (void)mf_expert_plan_make(&store->map, slot->key / store->map.n_experts,
+                              slot->key % store->map.n_experts, &plan);
+    place_parts(store, slot, &plan);
+    mf_status status = mf_expert_place_upload(store, place, number, &plan, error);
+    if (status != MF_OK) {
+        mf_expert_slot_empty(store, number);
+        return status;
     }
+    slot->state = MF_SLOT_HELD;
+    return MF_OK;
 }
 
 mf_expert_load *mf_expert_load_start(mf_expert_store *store, uint32_t slot, bool is_demanded)
@@ -201,10 +189,8 @@ mf_expert_load *mf_expert_load_start(mf_expert_store *store, uint32_t slot, bool
                               s->key % store->map.n_experts, &load->plan);
     load->n_pending = count_reads(&load->plan);
     load->lanes_left = mf_expert_plan_lanes(&load->plan, store->io);
-    if (store->memory.host == NULL)
-        (void)mf_expert_lay_parts(&store->map, s->key / store->map.n_experts, s->part_at);
-    for (uint32_t p = 0; p < store->map.n_parts && store->memory.host != NULL; p++)
-        s->part_at[p] = load->plan.part_at[p];
+    load->place = mf_expert_place_take(store, is_demanded ? MF_CACHE_MISS : MF_CACHE_HINT, s->key);
+    place_parts(store, s, &load->plan);
     s->state = MF_SLOT_LOADING;
     s->load = number;
     if (!is_demanded)
@@ -233,6 +219,7 @@ void mf_expert_load_cancel(mf_expert_store *store, mf_expert_load *load)
     if (store->slots[load->slot].is_hinted)
         mf_expert_count(store, &store->stats.n_hints_cancelled, 1);
     mf_expert_slot_empty(store, load->slot);
+    mf_expert_place_empty(store, load->place);
     free_load(store, load);
 }
 
@@ -427,34 +414,13 @@ void mf_expert_loads_collect(mf_expert_store *store, bool wait)
     } while (n == DONE_AT_ONCE);
 }
 
-mf_status mf_expert_loads_wait_upload(mf_expert_store *store, bool *found, mf_error *error)
-{
-    const mf_expert_load *first = NULL;
-    for (uint32_t i = 0; i < store->n_loads; i++) {
-        const mf_expert_load *load = &store->loads[i];
-        if (load->state == MF_LOAD_UPLOADING && (first == NULL || load->ticket < first->ticket))
-            first = load;
-    }
-    *found = first != NULL;
-    if (first == NULL)
-        return MF_OK;
-    MF_TRY(store->memory.wait_for(store->memory.ctx, first->ticket, error));
-    end_uploads(store);
-    return MF_OK;
-}
-
 mf_status mf_expert_loads_recover(mf_expert_store *store, mf_error *error)
 {
     if (!store->is_broken)
         return MF_OK;
     MF_TRY(mf_io_reset(store->io, error));
     store->is_broken = false;
-    for (uint32_t i = 0; i < store->n_loads; i++) {
-        if (store->loads[i].state != MF_LOAD_LOST)
-            continue;
-        store->loads[i].state = MF_LOAD_FREE;
-        append(store, &store->free_loads, i);
-    }
+    mf_expert_places_recover(store);
     for (uint32_t i = 0; i < store->n_slots; i++) {
         if (store->slots[i].state != MF_SLOT_LOST)
             continue;
@@ -472,6 +438,6 @@ void mf_expert_loads_drain(mf_expert_store *store)
         mf_expert_loads_send(store);
     }
     bool found = true;
-    while (found && mf_expert_loads_wait_upload(store, &found, NULL) == MF_OK)
+    while (found && mf_expert_places_wait(store, &found, NULL) == MF_OK)
         continue;
 }

@@ -61,7 +61,9 @@ bool mf_expert_map_is_even(const mf_expert_map *map)
 }
 
 typedef struct store_layout {
-    size_t slot_of, slots, empty, policy, loads, items, ready, seen_in, total;
+    size_t slot_of, slots, empty, policy, loads, items, ready, seen_in, missed;
+    size_t places, place_of, empty_places, place_policy; /* 0: none */
+    size_t total;
 } store_layout;
 
 static bool add_array(size_t n, size_t size, size_t *bytes, size_t *total)
@@ -71,12 +73,26 @@ static bool add_array(size_t n, size_t size, size_t *bytes, size_t *total)
            mf_add_size(*total, *bytes, total);
 }
 
-static bool lay_out(const mf_expert_map *map, uint64_t n_slots, const mf_cache_policy *policy,
-                    store_layout *out)
+static bool lay_out_places(const mf_expert_map *map, uint64_t n_places,
+                           const mf_cache_policy *policy, store_layout *out)
+{
+    const mf_cache_shape shape = {(uint32_t)n_places, map->n_layers, map->n_experts};
+    if (n_places == 0)
+        return true;
+    return add_array(n_places, sizeof(mf_expert_place), &out->places, &out->total) &&
+           add_array((size_t)map->n_layers * map->n_experts, sizeof(uint32_t), &out->place_of,
+                     &out->total) &&
+           add_array(n_places, sizeof(uint32_t), &out->empty_places, &out->total) &&
+           add_array(1, policy->state_bytes(&shape), &out->place_policy, &out->total);
+}
+
+static bool lay_out(const mf_expert_map *map, uint64_t n_slots, uint64_t n_places,
+                    const mf_cache_policy *policy, store_layout *out)
 {
     size_t store, n_keys;
     *out = (store_layout){0};
-    if (n_slots >= MF_NONE || !mf_mul_size(map->n_layers, map->n_experts, &n_keys) ||
+    if (n_slots >= MF_NONE || n_places >= MF_NONE ||
+        !mf_mul_size(map->n_layers, map->n_experts, &n_keys) ||
         n_keys >= MF_NONE / MF_EXPERT_FETCHES)
         return false;
     const mf_cache_shape shape = {(uint32_t)n_slots, map->n_layers, map->n_experts};
@@ -89,13 +105,15 @@ static bool lay_out(const mf_expert_map *map, uint64_t n_slots, const mf_cache_p
            add_array(MF_EXPERT_LOADS, sizeof(mf_expert_load), &out->loads, &out->total) &&
            add_array(n_items, sizeof(mf_fetch_item), &out->items, &out->total) &&
            add_array(n_items, sizeof(uint32_t), &out->ready, &out->total) &&
-           add_array(map->n_experts, sizeof(uint64_t), &out->seen_in, &out->total);
+           add_array(map->n_experts, sizeof(uint64_t), &out->seen_in, &out->total) &&
+           add_array(map->n_experts, sizeof(uint32_t), &out->missed, &out->total) &&
+           lay_out_places(map, n_places, policy, out);
 }
 
-uint64_t mf_expert_store_bytes(const mf_expert_map *map, uint64_t n_slots)
+uint64_t mf_expert_store_bytes(const mf_expert_map *map, uint64_t n_slots, uint64_t n_places)
 {
     store_layout layout;
-    if (!lay_out(map, n_slots, &mf_cache_policy_next_use, &layout))
+    if (!lay_out(map, n_slots, n_places, &mf_cache_policy_next_use, &layout))
         return UINT64_MAX;
     return layout.total + 64; /* the arena aligns its start */
 }
@@ -136,6 +154,20 @@ static bool is_aligned(const unsigned char *memory)
     return ((uintptr_t)memory & (MF_IO_ALIGN - 1)) == 0;
 }
 
+/* Places that the rooms hold; 0 also where one of them is not aligned. */
+static uint64_t count_places(const mf_expert_store_options *options, uint64_t slot_bytes)
+{
+    uint64_t n = 0;
+    if (options->memory.host != NULL)
+        return 0;
+    for (uint32_t i = 0; i < options->n_rooms; i++) {
+        if (options->rooms[i].bytes == NULL || !is_aligned(options->rooms[i].bytes))
+            return 0;
+        n += options->rooms[i].n_bytes / slot_bytes;
+    }
+    return n;
+}
+
 static mf_status check_memory(const mf_expert_store_options *options, uint64_t slot_bytes,
                               mf_error *error)
 {
@@ -148,11 +180,10 @@ static mf_status check_memory(const mf_expert_store_options *options, uint64_t s
     if (memory->host != NULL)
         return MF_OK;
     if (memory->upload == NULL || memory->is_done == NULL || memory->wait_for == NULL ||
-        options->staging == NULL || !is_aligned(options->staging) ||
-        options->staging_bytes < slot_bytes)
+        count_places(options, slot_bytes) == 0)
         return mf_fail(error, MF_ERR_ARGUMENT,
-                       "slots of a device without uploads, or without staging memory for one "
-                       "expert, aligned to %u",
+                       "slots of a device without uploads, or without host memory for one expert, "
+                       "aligned to %u",
                        MF_IO_ALIGN);
     return MF_OK;
 }
@@ -189,7 +220,12 @@ static void take_arrays(mf_expert_store *store, const store_layout *layout)
     store->items = mf_arena_take(arena, layout->items);
     uint32_t *ready = mf_arena_take(arena, layout->ready);
     store->seen_in = mf_arena_take(arena, layout->seen_in);
-    assert(store->seen_in != NULL);
+    store->missed = mf_arena_take(arena, layout->missed);
+    store->places = mf_arena_take(arena, layout->places);
+    store->place_of = mf_arena_take(arena, layout->place_of);
+    store->empty_places = mf_arena_take(arena, layout->empty_places);
+    store->place_policy = mf_arena_take(arena, layout->place_policy);
+    assert(store->place_policy != NULL);
     for (uint32_t i = 0; i < MF_EXPERT_FETCHES; i++) {
         uint32_t first = i * store->map.n_experts;
         store->fetches[i] = (mf_expert_fetch){.store = store,
@@ -208,8 +244,9 @@ mf_status mf_expert_store_open(const mf_expert_store_options *options, mf_expert
     store_layout layout;
     mf_arena arena;
     MF_TRY(check_options(options, &slot_bytes, error));
-    uint64_t n_slots = options->memory.n_bytes / slot_bytes;
-    if (!lay_out(&options->map, n_slots, policy, &layout))
+    const uint64_t n_slots = options->memory.n_bytes / slot_bytes;
+    const uint64_t n_places = count_places(options, slot_bytes);
+    if (!lay_out(&options->map, n_slots, n_places, policy, &layout))
         return mf_fail(error, MF_ERR_ARGUMENT, "expert store: too many experts or slots");
     const mf_allocator allocator = mf_allocator_or_default(&options->allocator);
     MF_TRY(mf_arena_create(&allocator, layout.total, "the expert store", &arena, error));
@@ -218,16 +255,16 @@ mf_status mf_expert_store_open(const mf_expert_store_options *options, mf_expert
     store->io = options->io;
     store->map = options->map;
     store->memory = options->memory;
-    store->staging = options->staging;
     store->slot_bytes = slot_bytes;
     store->n_slots = (uint32_t)n_slots;
     store->policy = policy;
-    store->n_loads = MF_EXPERT_LOADS;
-    if (store->memory.host == NULL && options->staging_bytes / slot_bytes < MF_EXPERT_LOADS)
-        store->n_loads = (uint32_t)(options->staging_bytes / slot_bytes);
+    store->n_places = (uint32_t)n_places;
+    store->n_loads =
+        n_places != 0 && n_places < MF_EXPERT_LOADS ? (uint32_t)n_places : MF_EXPERT_LOADS;
     take_arrays(store, &layout);
     mf_expert_loads_init(store);
     mf_expert_slots_init(store);
+    mf_expert_places_init(store, options->rooms, options->n_rooms);
     if (pthread_mutex_init(&store->stats_lock, NULL) != 0) {
         arena = store->arena;
         mf_arena_free(&arena);
@@ -296,4 +333,9 @@ uint64_t mf_expert_store_n_slots(const mf_expert_store *store)
 uint64_t mf_expert_store_slot_bytes(const mf_expert_store *store)
 {
     return store->slot_bytes;
+}
+
+uint64_t mf_expert_store_n_places(const mf_expert_store *store)
+{
+    return store->n_places;
 }

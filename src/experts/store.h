@@ -37,16 +37,24 @@ typedef struct mf_expert_fetch mf_expert_fetch;
 /* Experts foreseen and not yet sent for, at most: the oldest are forgotten. */
 #define MF_EXPERT_HINTS 512u
 
+/* Host memory that uploads can start from, aligned to MF_IO_ALIGN. */
+typedef struct mf_expert_room {
+    unsigned char *bytes;
+    uint64_t n_bytes;
+} mf_expert_room;
+
 typedef struct mf_expert_store_options {
     mf_allocator allocator;
     mf_io *io;             /* borrowed; its files are registered; nothing else reads by it */
     mf_expert_map map;     /* borrowed arrays, valid as long as the store */
     mf_slot_memory memory; /* borrowed */
     uint64_t slot_bytes;   /* of memory and staging: what is needed at least; 0: just that */
-    /* Where memory.host is NULL: what is read lands here, an expert at a time in slot_bytes, and is
-     * uploaded part by part (mf_expert_lay_parts). Aligned to MF_IO_ALIGN; borrowed. */
-    unsigned char *staging;
-    uint64_t staging_bytes;
+    /* Where memory.host is NULL: what is read lands in places of slot_bytes in these rooms, is
+     * uploaded part by part (mf_expert_lay_parts), and stays until the place is wanted: a level
+     * between the slots and the drive. At least one place; the rooms are borrowed, the list is not.
+     */
+    const mf_expert_room *rooms;
+    uint32_t n_rooms;
     const mf_cache_policy *policy; /* NULL: by expected next use */
 } mf_expert_store_options;
 
@@ -59,9 +67,9 @@ uint64_t mf_expert_slot_bytes_anywhere(const mf_expert_map *map);
 /* Whether reads alone put the parts of all experts of a layer at the same places in their slots,
  * each at a multiple of 16. */
 bool mf_expert_map_is_even(const mf_expert_map *map);
-/* Bytes the store itself allocates for this many slots (bookkeeping, not the slots), with the
- * policy by expected next use. */
-uint64_t mf_expert_store_bytes(const mf_expert_map *map, uint64_t n_slots);
+/* Bytes the store itself allocates for this many slots and places (bookkeeping, not the slots),
+ * with the policy by expected next use. */
+uint64_t mf_expert_store_bytes(const mf_expert_map *map, uint64_t n_slots, uint64_t n_places);
 
 mf_status mf_expert_store_open(const mf_expert_store_options *options, mf_expert_store **out,
                                mf_error *error);
@@ -132,9 +140,11 @@ void mf_expert_store_poll(mf_expert_store *store);
 /* ---- figures ---- */
 
 typedef struct mf_expert_stats {
-    uint64_t n_hits;   /* asked for and held */
-    uint64_t n_misses; /* asked for and not held, being read included */
+    uint64_t n_hits;       /* asked for and held */
+    uint64_t n_misses;     /* asked for and not held, being read included */
+    uint64_t n_place_hits; /* of these, uploaded from a place, without a read */
     uint64_t n_reads, read_bytes;
+    uint64_t upload_bytes;
     uint64_t wait_us;        /* in next, with nothing ready */
     uint64_t reading_us;     /* with at least one read in flight */
     uint64_t n_hints;        /* taken: experts foreseen that were neither held nor on their way */
@@ -150,6 +160,7 @@ void mf_expert_store_stats(mf_expert_store *store, mf_expert_stats *out);
 void mf_expert_store_stats_reset(mf_expert_store *store);
 uint64_t mf_expert_store_n_slots(const mf_expert_store *store);
 uint64_t mf_expert_store_slot_bytes(const mf_expert_store *store);
+uint64_t mf_expert_store_n_places(const mf_expert_store *store);
 
 /* Reads random experts with the same requests as fetches make, at most n_at_once experts in flight,
  * for about n_milliseconds, into the same memory; the slots hold them afterwards; after a failed

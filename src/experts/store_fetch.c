@@ -88,6 +88,33 @@ static void leave_load(mf_expert_fetch *f, uint32_t index)
 
 /* ---------------------------------------------------------------------------------- slots -- */
 
+/* A slot for an expert that is to be read; MF_NONE if there is no slot or no load for it now. */
+static uint32_t read_to_slot(mf_expert_store *store, uint32_t key)
+{
+    if (!mf_expert_load_find(store, MF_CACHE_MISS, key)) {
+        mf_expert_load *foreseen = mf_expert_load_last_foreseen(store);
+        if (foreseen == NULL)
+            return MF_NONE;
+        mf_expert_load_cancel(store, foreseen); /* its place is free then, too */
+    }
+    const uint32_t slot = mf_expert_slot_take(store, MF_CACHE_MISS, key);
+    if (slot != MF_NONE)
+        (void)mf_expert_load_start(store, slot, true);
+    return slot;
+}
+
+/* A slot for an expert that a place holds; MF_NONE if there is none now, or the upload failed. */
+static uint32_t upload_to_slot(mf_expert_fetch *f, uint32_t place, uint32_t key)
+{
+    mf_expert_store *store = f->store;
+    const uint32_t slot = mf_expert_slot_take(store, MF_CACHE_MISS, key);
+    if (slot == MF_NONE)
+        return MF_NONE;
+    f->failure = mf_expert_load_from(store, place, slot, &f->failure_error);
+    mf_expert_count(store, &store->stats.n_place_hits, f->failure == MF_OK);
+    return f->failure == MF_OK ? slot : MF_NONE;
+}
+
 /* Makes the item's expert come; false if there is no slot or no load for it now. */
 static bool serve_item(mf_expert_fetch *f, uint32_t index)
 {
@@ -95,16 +122,10 @@ static bool serve_item(mf_expert_fetch *f, uint32_t index)
     uint32_t key = mf_expert_key(store, f->layer, f->items[index].expert);
     uint32_t slot = store->slot_of[key];
     if (slot == MF_NONE) {
-        if (!mf_expert_load_is_free(store)) {
-            mf_expert_load *foreseen = mf_expert_load_last_foreseen(store);
-            if (foreseen == NULL)
-                return false;
-            mf_expert_load_cancel(store, foreseen);
-        }
-        slot = mf_expert_slot_take(store, MF_CACHE_MISS, key);
+        const uint32_t place = mf_expert_place_with(store, MF_CACHE_HIT, key);
+        slot = place != MF_NONE ? upload_to_slot(f, place, key) : read_to_slot(store, key);
         if (slot == MF_NONE)
             return false;
-        (void)mf_expert_load_start(store, slot, true);
     }
     attach(f, index, slot);
     return true;
@@ -184,19 +205,21 @@ static mf_expert_fetch *free_fetch(mf_expert_store *store)
 static void take_present(mf_expert_fetch *f, const uint32_t *experts)
 {
     mf_expert_store *store = f->store;
-    uint64_t n_hits = 0;
+    uint32_t n_missed = 0;
     for (uint32_t i = 0; i < f->n_items; i++) {
         uint32_t key = mf_expert_key(store, f->layer, experts[i]);
         uint32_t slot = store->slot_of[key];
         f->items[i] = (mf_fetch_item){.expert = experts[i], .slot = MF_NONE, .next = MF_NONE};
+        if (slot == MF_NONE || store->slots[slot].state != MF_SLOT_HELD)
+            store->missed[n_missed++] = experts[i];
         if (slot == MF_NONE)
             continue;
-        n_hits += store->slots[slot].state == MF_SLOT_HELD;
         mf_expert_note(store, MF_CACHE_HIT, key, slot);
         attach(f, i, slot);
     }
-    mf_expert_count(store, &store->stats.n_hits, n_hits);
-    mf_expert_count(store, &store->stats.n_misses, f->n_items - n_hits);
+    mf_expert_places_visit(store, f->layer, store->missed, n_missed);
+    mf_expert_count(store, &store->stats.n_hits, f->n_items - n_missed);
+    mf_expert_count(store, &store->stats.n_misses, n_missed);
 }
 
 mf_status mf_expert_fetch_begin(mf_expert_store *store, uint32_t layer, const uint32_t *experts,
@@ -249,7 +272,7 @@ static mf_status make_room(mf_expert_fetch *f, mf_error *error)
     bool found = false;
     if (store->is_broken)
         return mf_expert_loads_recover(store, error);
-    MF_TRY(mf_expert_loads_wait_upload(store, &found, error));
+    MF_TRY(mf_expert_places_wait(store, &found, error));
     if (found)
         return MF_OK;
     MF_TRY(mf_expert_slot_wait(store, &found, error));

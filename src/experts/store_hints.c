@@ -35,13 +35,18 @@ static bool serve_hint(mf_expert_store *store, uint32_t key)
         mf_expert_note(store, MF_CACHE_HINT, key, slot);
         return true;
     }
-    if (store->n_foreseen >= MF_EXPERT_HINT_LOADS || !mf_expert_load_is_free(store))
+    const uint32_t place = mf_expert_place_with(store, MF_CACHE_HINT, key);
+    if (place == MF_NONE && (store->n_foreseen >= MF_EXPERT_HINT_LOADS ||
+                             !mf_expert_load_find(store, MF_CACHE_HINT, key)))
         return false;
     slot = mf_expert_slot_take(store, MF_CACHE_HINT, key);
     if (slot == MF_NONE)
         return false;
     mf_expert_count(store, &store->stats.n_hints, 1);
-    (void)mf_expert_load_start(store, slot, false);
+    if (place == MF_NONE)
+        (void)mf_expert_load_start(store, slot, false);
+    else
+        (void)mf_expert_load_from(store, place, slot, NULL); /* else who asks for it is told */
     return true;
 }
 

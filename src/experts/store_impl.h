@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The expert store's state, shared by its files: store.c (opening, figures), expert_slots.c (what
- * holds what), expert_loads.c (queues, reads, uploads), store_fetch.c (demand), store_hints.c
- * (foresight), store_whole.c (slots for all) and store_measure.c.
+ * holds what), expert_places.c (the level below slots that the host cannot reach), expert_loads.c
+ * (queues, reads), store_fetch.c (demand), store_hints.c (foresight), store_whole.c
+ * (slots for all) and store_measure.c.
  */
 #ifndef MF_EXPERTS_STORE_IMPL_H
 #define MF_EXPERTS_STORE_IMPL_H
@@ -37,19 +38,32 @@ typedef struct mf_expert_slot {
     uint32_t part_at[MF_MAX_EXPERT_PARTS];
 } mf_expert_slot;
 
+typedef enum mf_place_state {
+    MF_PLACE_EMPTY = 0,
+    MF_PLACE_READING, /* its expert is in the map, its bytes are not all there */
+    MF_PLACE_HELD,
+    MF_PLACE_LOST /* in no map; an engine that failed may still write to it */
+} mf_place_state;
+
+/* Host memory for an expert, on its way to a slot and afterwards. */
+typedef struct mf_expert_place {
+    unsigned char *bytes;
+    mf_ticket ticket; /* of its last upload; not written to before it is done */
+    uint32_t key;
+    mf_place_state state;
+} mf_expert_place;
+
 typedef enum mf_load_state {
     MF_LOAD_FREE = 0,
     MF_LOAD_QUEUED, /* nothing was sent: it can be cancelled */
-    MF_LOAD_READING,
-    MF_LOAD_UPLOADING, /* the slot is HELD; the staging memory is in use until the ticket */
-    MF_LOAD_LOST       /* an engine that failed may still write to its staging memory */
+    MF_LOAD_READING
 } mf_load_state;
 
 /* An expert being brought in. */
 typedef struct mf_expert_load {
     mf_expert_plan plan;
-    mf_ticket ticket;
     uint32_t slot;
+    uint32_t place;       /* that it is read into; MF_NONE: the slot itself */
     uint32_t n_pending;   /* reads not yet completed, sent or not */
     uint32_t n_in_flight; /* those that were sent */
     uint32_t lanes_left;  /* by bit: where it has reads that were not sent */
@@ -104,7 +118,6 @@ struct mf_expert_store {
     mf_io *io;
     mf_expert_map map;
     mf_slot_memory memory;
-    unsigned char *staging;
     uint64_t slot_bytes;
     uint32_t n_slots;
 
@@ -116,11 +129,20 @@ struct mf_expert_store {
     const mf_cache_policy *policy;
     void *policy_state;
 
+    /* Where the host cannot reach the slots. */
+    mf_expert_place *places;
+    uint32_t n_places;      /* 0: it can */
+    uint32_t *place_of;     /* as slot_of */
+    uint32_t *empty_places; /* a stack */
+    uint32_t n_empty_places;
+    void *place_policy;
+    uint32_t *missed; /* [n_experts], of the fetch that begins */
+
     mf_expert_load *loads; /* [MF_EXPERT_LOADS] */
-    uint32_t n_loads;      /* in use at once, at most: as many as there is staging memory for */
+    uint32_t n_loads;      /* in use at once, at most: no more than there are places */
     mf_load_queue free_loads, demanded, foreseen;
-    uint32_t n_foreseen, n_queued, n_uploading; /* loads */
-    uint32_t n_queued_told;                     /* in the counters */
+    uint32_t n_foreseen, n_queued; /* loads */
+    uint32_t n_queued_told;        /* in the counters */
     mf_expert_lane lanes[MF_IO_LANES_MAX];
     bool is_broken; /* the engine failed and could not be started anew yet */
     mf_error broken_error;
@@ -162,12 +184,39 @@ mf_status mf_expert_slot_wait(mf_expert_store *store, bool *found, mf_error *err
 void mf_expert_note(mf_expert_store *store, mf_cache_why why, uint32_t key, uint32_t slot);
 bool mf_expert_ticket_done(const mf_expert_store *store, mf_ticket ticket);
 
+/* ---- expert_places.c ---- */
+
+/* The rooms hold n_places. */
+void mf_expert_places_init(mf_expert_store *store, const mf_expert_room *rooms, uint32_t n_rooms);
+/* A layer's turn: what the slots do not hold of what is asked for. */
+void mf_expert_places_visit(mf_expert_store *store, uint32_t layer, const uint32_t *missed,
+                            uint32_t n);
+/* Sees to it that there is a place to read the expert into; false: not now. */
+bool mf_expert_place_find(mf_expert_store *store, mf_cache_why why, uint32_t key);
+/* The place that was found, READING from now on; MF_NONE where there are none. */
+uint32_t mf_expert_place_take(mf_expert_store *store, mf_cache_why why, uint32_t key);
+/* The place that holds the expert, which is asked for or foreseen; or MF_NONE. */
+uint32_t mf_expert_place_with(mf_expert_store *store, mf_cache_why why, uint32_t key);
+/* Puts the upload to the slot of the place's expert into the stream; the place holds it. */
+mf_status mf_expert_place_upload(mf_expert_store *store, uint32_t place, uint32_t slot,
+                                 const mf_expert_plan *plan, mf_error *error);
+/* As mf_expert_slot_disown and _empty; of MF_NONE nothing. */
+void mf_expert_place_disown(mf_expert_store *store, uint32_t place);
+void mf_expert_place_empty(mf_expert_store *store, uint32_t place);
+/* Waits until the first upload is done; *found tells whether there is one. */
+mf_status mf_expert_places_wait(mf_expert_store *store, bool *found, mf_error *error);
+void mf_expert_places_recover(mf_expert_store *store);
+
 /* ---- expert_loads.c ---- */
 
 void mf_expert_loads_init(mf_expert_store *store);
-/* Whether a load is to be had; gives back those whose uploads are done. */
-bool mf_expert_load_is_free(mf_expert_store *store);
-/* Queues the reads of the slot's expert; a load is free. */
+/* Whether a load is to be had for the expert, and a place. */
+bool mf_expert_load_find(mf_expert_store *store, mf_cache_why why, uint32_t key);
+/* The slot that was taken for an expert that a place holds, HELD from now on: its upload is in the
+ * stream. On failure the slot is empty. */
+mf_status mf_expert_load_from(mf_expert_store *store, uint32_t place, uint32_t slot,
+                              mf_error *error);
+/* Queues the reads of the slot's expert; a load was found. */
 mf_expert_load *mf_expert_load_start(mf_expert_store *store, uint32_t slot, bool is_demanded);
 /* A foreseen load is demanded now. */
 void mf_expert_load_adopt(mf_expert_store *store, mf_expert_load *load);
@@ -179,8 +228,6 @@ mf_expert_load *mf_expert_load_last_foreseen(mf_expert_store *store);
 void mf_expert_loads_send(mf_expert_store *store);
 /* Takes in the reads that have completed; with wait, at least one, if one is in flight. */
 void mf_expert_loads_collect(mf_expert_store *store, bool wait);
-/* Waits until an upload is done; *found tells whether there is one. */
-mf_status mf_expert_loads_wait_upload(mf_expert_store *store, bool *found, mf_error *error);
 /* Starts a broken engine anew, if there is one. */
 mf_status mf_expert_loads_recover(mf_expert_store *store, mf_error *error);
 /* Waits until nothing is queued, read or uploaded. */

@@ -25,24 +25,25 @@ static uint32_t random_below(uint64_t *state, uint32_t n)
     return (uint32_t)((*state >> 32) * n >> 32);
 }
 
-/* The slot of a random expert, made its own if it had none. Fewer are being read than there are
- * slots and experts, so one is found. */
+/* The slot of a random expert, made its own if it had none; MF_NONE: there is no load or no place
+ * for it now. Fewer are being read than there are slots and experts, so one is found. */
 static uint32_t random_slot(mf_expert_store *store, measurement *m)
 {
     for (;;) {
         uint32_t layer = random_below(&m->random, store->map.n_layers);
         uint32_t key = mf_expert_key(store, layer, random_below(&m->random, store->map.n_experts));
         uint32_t slot = store->slot_of[key];
-        if (slot == MF_NONE)
-            return mf_expert_slot_take(store, MF_CACHE_MEASURE, key);
-        if (store->slots[slot].state == MF_SLOT_HELD)
-            return slot;
+        if (slot != MF_NONE && store->slots[slot].state != MF_SLOT_HELD)
+            continue;
+        if (!mf_expert_load_find(store, MF_CACHE_MEASURE, key))
+            return MF_NONE;
+        return slot != MF_NONE ? slot : mf_expert_slot_take(store, MF_CACHE_MEASURE, key);
     }
 }
 
 static bool start_random_expert(mf_expert_store *store, measurement *m)
 {
-    uint32_t slot = mf_expert_load_is_free(store) ? random_slot(store, m) : MF_NONE;
+    uint32_t slot = random_slot(store, m);
     if (slot == MF_NONE)
         return false;
     mf_expert_load *load = mf_expert_load_start(store, slot, true);
@@ -81,8 +82,8 @@ static mf_status read_random_experts(mf_expert_store *store, measurement *m, mf_
             n++;
         mf_expert_loads_send(store);
         mf_expert_loads_collect(store, true);
-        if (n == 0) /* the end, a failure's too, or all staging memory is being uploaded */
-            MF_TRY(mf_expert_loads_wait_upload(store, &found, error));
+        if (n == 0) /* the end, a failure's too, or all places are being uploaded from */
+            MF_TRY(mf_expert_places_wait(store, &found, error));
     }
     if (store->measure_failure == MF_OK)
         return MF_OK;

@@ -191,9 +191,44 @@ static mf_status slot_upload(void *ctx, const mf_slot_piece *pieces, uint32_t n,
     return MF_OK;
 }
 
-/* Where the experts' bytes go: the slots, or staging memory before them. */
+/* One more room of the list for n places. */
+static mf_status make_room(mf_runner *r, const mf_runner_options *o, uint64_t n,
+                           mf_expert_room *out, mf_error *error)
+{
+    mf_buffer buffer;
+    MF_TRY(r->experts->ops->buffer_create(r->experts, n * o->slot_bytes, MF_USE_STAGING,
+                                          "experts on their way", &buffer, error));
+    *out = (mf_expert_room){r->experts->ops->buffer_host(r->experts, buffer), n * o->slot_bytes};
+    return MF_OK;
+}
+
+static uint64_t count_rooms(const mf_runner_options *o)
+{
+    if (o->n_places <= o->n_first_places)
+        return 1;
+    return 2 + (o->n_places - o->n_first_places - 1) / o->n_room_places;
+}
+
+/* The first room is needed. The others are what the budget allows; a system may have less to give
+ * for devices to reach, and then does with it. */
+static mf_status make_rooms(mf_runner *r, const mf_runner_options *o, mf_expert_room *rooms,
+                            uint32_t *n, mf_error *error)
+{
+    uint64_t left = o->n_places > o->n_first_places ? o->n_places - o->n_first_places : 0;
+    MF_TRY(make_room(r, o, o->n_first_places, &rooms[0], error));
+    for (*n = 1; left > 0; ++*n) {
+        const uint64_t n_places = left < o->n_room_places ? left : o->n_room_places;
+        if (make_room(r, o, n_places, &rooms[*n], NULL) != MF_OK)
+            break;
+        left -= n_places;
+    }
+    return MF_OK;
+}
+
+/* Where the experts' bytes go: the slots, or rooms before them. */
 static mf_status find_slots(mf_runner *r, const mf_runner_options *o,
-                            mf_expert_store_options *options, mf_error *error)
+                            mf_expert_store_options *options, mf_expert_room *rooms,
+                            mf_error *error)
 {
     const mf_backend_ops *ops = r->experts->ops;
     /* A device reads words where they are aligned, and finds experts where all have their arrays at
@@ -209,13 +244,7 @@ static mf_status find_slots(mf_runner *r, const mf_runner_options *o,
     };
     if (options->memory.host != NULL)
         return MF_OK;
-    mf_buffer staging;
-    uint64_t n = o->n_slots < MF_STAGED_EXPERTS ? o->n_slots : MF_STAGED_EXPERTS;
-    MF_TRY(ops->buffer_create(r->experts, n * o->slot_bytes, MF_USE_STAGING, "experts on their way",
-                              &staging, error));
-    options->staging = ops->buffer_host(r->experts, staging);
-    options->staging_bytes = n * o->slot_bytes;
-    return MF_OK;
+    return make_rooms(r, o, rooms, &options->n_rooms, error);
 }
 
 static mf_status open_store(mf_runner *r, const mf_source *source, const mf_runner_options *o,
@@ -230,8 +259,16 @@ static mf_status open_store(mf_runner *r, const mf_source *source, const mf_runn
     }
     mf_expert_store_options options = {
         .allocator = r->allocator, .io = r->io, .map = r->map, .slot_bytes = o->slot_bytes};
-    MF_TRY(find_slots(r, o, &options, error));
-    return mf_expert_store_open(&options, &r->store, error);
+    const size_t n_bytes = count_rooms(o) * sizeof(mf_expert_room);
+    mf_expert_room *rooms = mf_alloc(&r->allocator, n_bytes);
+    if (rooms == NULL)
+        return mf_fail_memory(error, n_bytes, "the list of rooms for experts");
+    options.rooms = rooms;
+    mf_status status = find_slots(r, o, &options, rooms, error);
+    if (status == MF_OK)
+        status = mf_expert_store_open(&options, &r->store, error);
+    mf_free(&r->allocator, rooms, n_bytes);
+    return status;
 }
 
 static uint64_t routed_bytes(const mf_runner *r)

@@ -79,6 +79,7 @@ typedef struct mf_runner_options {
     uint32_t n_threads, cpu_tier_limit;
     uint32_t n_sequences; /* of a batch, at most */
     uint64_t n_slots, slot_bytes;
+    uint64_t n_places, n_first_places, n_room_places; /* as mf_budget says */
     mf_io_kind io;
     const struct mf_io_engine *io_engine; /* NULL: by `io` */
     void *io_arg;

@@ -20,6 +20,11 @@
 /* The text of a prompt, its ids and what encoding it takes: see MF_TEXT_BYTES in the program. */
 #define TEXTS (8 * MIB)
 #define TEXT_A_TOKEN ((uint64_t)256)
+/* Places are made by so many bytes, or more where that would be too many times; and what a
+ * room may take beyond its places: a huge page on either side. */
+#define ROOM_BYTES (256 * MIB)
+#define ROOMS_MAX 512
+#define ROOM_ROUNDING (4 * MIB)
 /* More than a process drifts by between two looks at it. */
 #define HELD_STEP (8 * MIB)
 /* What is left to the rest of the machine where the user gives no budget. */
@@ -73,7 +78,6 @@ static bool make_terms(const mf_budget_request *r, uint64_t *terms)
     terms[MF_TERM_ACTIVATIONS] =
         (is_dense_here ? r->act_bytes : 0) + (are_experts_here ? r->expert_act_bytes : 0);
     terms[MF_TERM_LISTS] = r->host_bytes;
-    terms[MF_TERM_STAGING] = r->staging_bytes;
     terms[MF_TERM_DRIVERS] = r->driver_bytes + (is_dense_here ? r->overhead_bytes : 0) +
                              (are_experts_here ? r->expert_overhead_bytes : 0);
     terms[MF_TERM_ROUNDING] = ROUNDING;
@@ -91,8 +95,11 @@ static bool make_terms(const mf_budget_request *r, uint64_t *terms)
         terms[MF_TERM_HELD] += HELD_STEP;
     /* State is taken by the slab (state_pool.h), each rounded up to huge pages. */
     const uint64_t state_bytes = is_dense_here ? r->state_bytes : 0;
-    uint64_t per_slot;
-    return mf_add_u64(state_bytes, state_bytes / 16, &terms[MF_TERM_STATE]) &&
+    uint64_t per_slot, places = 0;
+    if (!mf_mul_u64(r->n_places_min, r->place_bytes + r->place_host_bytes, &places))
+        return false;
+    return mf_add_u64(r->staging_bytes, places, &terms[MF_TERM_STAGING]) &&
+           mf_add_u64(state_bytes, state_bytes / 16, &terms[MF_TERM_STATE]) &&
            mf_add_u64(are_experts_here ? r->slot_bytes : 0, r->slot_host_bytes, &per_slot) &&
            mf_mul_u64(r->n_slots_min, per_slot, &terms[MF_TERM_SLOTS]);
 }
@@ -151,6 +158,27 @@ static uint64_t fitting_slots(const mf_budget_request *r, const mf_budget *b)
     return fit > r->n_slots_min ? fit : r->n_slots_min;
 }
 
+/* What the slots leave of the budget becomes places, unless all experts have slots. */
+static void divide_rest(const mf_budget_request *r, mf_budget *b)
+{
+    const uint64_t each = r->place_bytes + r->place_host_bytes;
+    const uint64_t wanted = wanted_slots(r);
+    b->n_places = wanted < r->n_places_min ? wanted : r->n_places_min;
+    b->n_first_places = b->n_places;
+    if (!r->place.experts.has_memory || each == 0 || b->n_slots >= r->n_experts_total ||
+        wanted <= r->n_places_min)
+        return;
+    const uint64_t left = b->ram_bytes - b->fixed_bytes - b->n_slots * r->slot_host_bytes;
+    uint64_t n = left / each, most = wanted - r->n_places_min;
+    n = n < most ? n : most;
+    uint64_t per_room = ROOM_BYTES / r->place_bytes + 1;
+    per_room = per_room < n / ROOMS_MAX + 1 ? n / ROOMS_MAX + 1 : per_room;
+    const uint64_t room = per_room * each + ROOM_ROUNDING, rest = left % room;
+    n = left / room * per_room + (rest > ROOM_ROUNDING ? (rest - ROOM_ROUNDING) / each : 0);
+    b->n_room_places = per_room;
+    b->n_places += n < most ? n : most;
+}
+
 void mf_budget_make(const mf_budget_request *r, mf_budget *out)
 {
     mf_budget b = {.available_bytes = r->available_bytes, .n_slots_min = r->n_slots_min};
@@ -167,6 +195,8 @@ void mf_budget_make(const mf_budget_request *r, mf_budget *out)
         uint64_t fit = fitting_slots(r, &b);
         uint64_t wanted = wanted_slots(r);
         b.n_slots = fit < wanted ? fit : wanted;
+        if (r->n_places_min != 0)
+            divide_rest(r, &b);
     }
     make_device_floors(r, &b);
     *out = b;

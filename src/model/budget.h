@@ -5,7 +5,8 @@
  * comes in with the request, so the same request gives the same answer.
  *
  * ram_bytes is of the process's memory. What lies on a device with memory of its own is bounded by
- * that, and only what is on its way there counts here.
+ * that, and only what is on its way there counts here; what is left then holds experts for such a
+ * device, in places (experts/store.h).
  *
  * The least budget depends on the model and the options alone, so that what one process is told
  * holds in another: what the process holds besides the engine is an allowance, not a reading. Only
@@ -55,8 +56,10 @@ typedef struct mf_budget_request {
     uint64_t expert_resident_bytes, expert_act_bytes;
     /* What either device takes of its memory beside all that, and drivers of the process's. */
     uint64_t overhead_bytes, expert_overhead_bytes, driver_bytes;
-    uint64_t staging_bytes;   /* of the process, on the way to and from devices */
-    uint64_t available_bytes; /* of the machine */
+    uint64_t staging_bytes; /* of the process, on the way to and from devices, without places */
+    uint64_t place_bytes, place_host_bytes; /* as of a slot */
+    uint64_t n_places_min;                  /* 0: experts are read where they stay */
+    uint64_t available_bytes;               /* of the machine */
     uint64_t n_experts_total, n_slots_min;
     uint32_t n_threads, n_context_tokens;
 } mf_budget_request;
@@ -85,6 +88,9 @@ typedef struct mf_budget {
      * for them: whoever makes the buffers says so. */
     uint64_t n_slots;
     uint64_t n_slots_min;
+    /* Places, in rooms, of which the first has what the floor allows for. Where the experts' device
+     * has memory of its own there may be others, of so many each; the last may have fewer. */
+    uint64_t n_places, n_first_places, n_room_places;
     /* Of devices that take promises, at least; 0: of others. All in the first where both are one.
      */
     uint64_t device_floor_bytes, expert_device_floor_bytes;

@@ -229,15 +229,12 @@ static uint64_t expert_bytes(const mf_model *m, uint32_t moe_layer)
     return n_bytes;
 }
 
-/* Of the process: experts and dense weights on their way to memory that it does not reach or where
- * they lie in another order, and rows on theirs between two devices. */
-static uint64_t staging_bytes(const mf_model *m, const mf_expert_map *map, uint64_t slot_bytes,
-                              const mf_budget_place *place)
+/* Of the process: dense weights on their way to memory that it does not reach, and rows on theirs
+ * between two devices. */
+static uint64_t staging_bytes(const mf_model *m, const mf_budget_place *place)
 {
     const uint64_t rows = (uint64_t)m->plan.n_chunk * m->h.hidden_size * sizeof(float);
     uint64_t n_bytes = m->plan.expert_act_bytes != 0 ? rows * (1 + m->k) : 0;
-    if (place->experts.has_memory || (place->experts.runs_later && !mf_expert_map_is_even(map)))
-        n_bytes += MF_STAGED_EXPERTS * slot_bytes;
     if (place->dense.has_memory)
         n_bytes += mf_load_staging_bytes();
     return n_bytes;
@@ -249,6 +246,9 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
 {
     const bool are_apart = m->plan.expert_act_bytes != 0;
     const uint64_t slot_bytes = mf_expert_slot_bytes_anywhere(map); /* looks at every expert */
+    /* on their way to memory that the host does not reach, or where they lie in another order */
+    const bool are_staged =
+        place->experts.has_memory || (place->experts.runs_later && !mf_expert_map_is_even(map));
     return (mf_budget_request){
         .ram_bytes = options->ram_bytes,
         .expert_cache_bytes = options->expert_cache_bytes,
@@ -257,12 +257,12 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
         .state_bytes = m->plan.state_bytes,
         .slabs_bytes = mf_plan_slabs_bytes(&m->plan),
         .host_bytes =
-            m->plan.host_bytes + mf_expert_store_bytes(map, 0) +
+            m->plan.host_bytes + mf_expert_store_bytes(map, 0, are_staged) +
             mf_mark_logits_bytes(m->plan.mark_bytes, m->plan.page_bytes + m->plan.recurrent_bytes,
                                  m->h.n_vocab),
         .slot_bytes = slot_bytes,
         .slot_host_bytes =
-            (mf_expert_store_bytes(map, 1024) - mf_expert_store_bytes(map, 0)) / 1024 + 1,
+            (mf_expert_store_bytes(map, 1024, 0) - mf_expert_store_bytes(map, 0, 0)) / 1024 + 1,
         .tokenizer_file_bytes = mf_tokenizer_file_bytes(m->source->path),
         .place = *place,
         .expert_resident_bytes = are_apart ? mf_expert_scales_bytes(&m->h, &m->weights) : 0,
@@ -270,7 +270,11 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
         .overhead_bytes = m->plan.overhead_bytes,
         .expert_overhead_bytes = m->plan.expert_overhead_bytes,
         .driver_bytes = m->plan.driver_bytes,
-        .staging_bytes = staging_bytes(m, map, slot_bytes, place),
+        .staging_bytes = staging_bytes(m, place),
+        .place_bytes = slot_bytes,
+        .place_host_bytes =
+            (mf_expert_store_bytes(map, 0, 1025) - mf_expert_store_bytes(map, 0, 1)) / 1024 + 1,
+        .n_places_min = are_staged ? MF_STAGED_EXPERTS : 0,
         .available_bytes = mf_memory_available_bytes(),
         .n_experts_total = (uint64_t)m->h.n_moe_layers * m->h.n_experts,
         .n_slots_min = m->k,
@@ -303,6 +307,7 @@ void mf_model_describe(const mf_model *m, const mf_engine_options *options,
     info.ram_bytes = budget->ram_bytes;
     info.available_bytes = budget->available_bytes;
     info.n_slots = budget->n_slots;
+    info.n_host_slots = request.place.experts.has_memory ? budget->n_places : 0;
     info.device_floor_bytes = budget->device_floor_bytes;
     info.expert_device_floor_bytes = budget->expert_device_floor_bytes;
     info.device_bytes = place->dense.takes_promise || place->dense.has_memory

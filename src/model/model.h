@@ -38,7 +38,7 @@ void mf_model_release(mf_model *model);
 void mf_model_describe(const mf_model *model, const mf_engine_options *options,
                        const mf_budget_place *place, mf_budget *budget, mf_model_info *out);
 
-/* Experts on their way to slots that the host cannot reach, at once. */
+/* Places for experts on their way to slots that the host cannot reach, at least. */
 #define MF_STAGED_EXPERTS 16u
 /* Most bytes of the process that the loading of dense weights takes for the same reason. */
 uint64_t mf_load_staging_bytes(void);

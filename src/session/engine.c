@@ -172,7 +172,13 @@ static mf_status open_runner(mf_engine *e, mf_model *m, const mf_engine_hooks *h
     MF_TRY(check_budgets(e, m, &budget, &place, error));
     options.n_slots = e->info.n_slots;
     options.slot_bytes = e->info.slot_bytes;
-    return mf_runner_open(m, &options, r, error);
+    options.n_places = budget.n_places;
+    options.n_first_places = budget.n_first_places;
+    options.n_room_places = budget.n_room_places;
+    MF_TRY(mf_runner_open(m, &options, r, error));
+    if (place.experts.has_memory) /* as many as could be had */
+        e->info.n_host_slots = mf_expert_store_n_places(r->store);
+    return MF_OK;
 }
 
 static mf_status open_parts(mf_engine *e, mf_model *m, const mf_engine_hooks *hooks,

@@ -44,6 +44,8 @@ void mf_engine_count_locked(mf_engine *e)
         .n_hints_cancelled = s.n_hints_cancelled,
         .n_hints_wasted = s.n_hints_wasted,
         .n_queued = s.n_queued,
+        .n_expert_host_hits = s.n_place_hits,
+        .upload_bytes = s.upload_bytes,
     };
 }
 
@@ -109,6 +111,9 @@ void mf_engine_stats_sized(const mf_engine *engine, mf_stats *out, size_t struct
         .n_queued = to->n_queued,
         .n_slots = e->info.n_slots,
         .slot_bytes = e->info.slot_bytes,
+        .n_expert_host_hits = to->n_expert_host_hits - from->n_expert_host_hits,
+        .upload_bytes = to->upload_bytes - from->upload_bytes,
+        .n_host_slots = e->info.n_host_slots,
     };
     describe_state(e, &stats);
     mf_engine_unlock(e);

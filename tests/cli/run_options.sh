@@ -86,7 +86,7 @@ expect_lines "$err" 1
 expect_glob "$err" "{*}"
 expect_true [ "$(json "$err" generated_tokens)" = 8 ]
 expect_true [ "$(json "$err" decode_tokens)" = 7 ]
-for key in prefill_tokens_per_s decode_tokens_per_s expert_hits expert_misses hit_rate read_bytes \
+for key in prefill_tokens_per_s decode_tokens_per_s expert_hits expert_misses hit_rate expert_host_hits upload_bytes read_bytes \
     read_bytes_per_token wait_us wait_us_per_token peak_rss_bytes ram_bytes; do
     expect_true at_most 0 "$(json "$err" $key)"
 done

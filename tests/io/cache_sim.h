@@ -126,41 +126,56 @@ static uint32_t sim_take(cache_sim *s, uint32_t key)
     return slot;
 }
 
-static uint64_t sim_visit(cache_sim *s, uint32_t visit)
+/* A layer's turn: these keys. `next`: where each comes again, or NULL. */
+static uint64_t sim_turn(cache_sim *s, uint32_t layer, const uint32_t *keys, uint32_t n,
+                         const uint64_t *next)
 {
-    const cache_trace *t = s->trace;
-    uint32_t begin = t->first[visit], end = t->first[visit + 1], experts[1024], n = 0;
+    uint32_t experts[1024];
     uint64_t n_hits = 0;
-    REQUIRE(end - begin <= 1024);
-    for (uint32_t i = begin; i < end; i++)
-        experts[n++] = t->keys[i] % t->n_experts;
+    REQUIRE(n <= 1024);
+    for (uint32_t i = 0; i < n; i++)
+        experts[i] = keys[i] % s->trace->n_experts;
     if (s->policy != NULL)
-        s->policy->visit(s->state, t->layers[visit], experts, n);
-    for (uint32_t i = begin; i < end; i++) {
-        uint32_t slot = s->slot_of[t->keys[i]];
+        s->policy->visit(s->state, layer, experts, n);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t slot = s->slot_of[keys[i]];
         if (slot == UINT32_MAX)
             continue;
         n_hits++;
         s->is_pinned[slot] = true;
-        s->next_of[slot] = s->next[i];
+        s->next_of[slot] = next != NULL ? next[i] : 0;
         sim_note(s, MF_CACHE_HIT, slot);
     }
-    for (uint32_t i = begin; i < end; i++) {
-        if (s->slot_of[t->keys[i]] != UINT32_MAX)
+    for (uint32_t i = 0; i < n; i++) {
+        if (s->slot_of[keys[i]] != UINT32_MAX)
             continue;
         s->n_misses++;
-        uint32_t slot = sim_take(s, t->keys[i]);
-        s->key_of[slot] = t->keys[i];
-        s->slot_of[t->keys[i]] = slot;
+        uint32_t slot = sim_take(s, keys[i]);
+        s->key_of[slot] = keys[i];
+        s->slot_of[keys[i]] = slot;
         s->is_pinned[slot] = true;
-        s->next_of[slot] = s->next[i];
+        s->next_of[slot] = next != NULL ? next[i] : 0;
         sim_note(s, MF_CACHE_MISS, slot);
     }
-    for (uint32_t i = begin; i < end; i++) {
-        if (s->slot_of[t->keys[i]] != UINT32_MAX)
-            sim_release(s, s->slot_of[t->keys[i]]);
+    for (uint32_t i = 0; i < n; i++) {
+        if (s->slot_of[keys[i]] != UINT32_MAX)
+            sim_release(s, s->slot_of[keys[i]]);
     }
     return n_hits;
+}
+
+static uint64_t sim_visit(cache_sim *s, uint32_t visit)
+{
+    const cache_trace *t = s->trace;
+    const uint32_t begin = t->first[visit], n = t->first[visit + 1] - begin;
+    return sim_turn(s, t->layers[visit], t->keys + begin, n, s->next + begin);
+}
+
+/* What is not of the trace as it is; not by Belady's rule. */
+__attribute__((unused)) static uint64_t sim_ask(cache_sim *s, uint32_t layer, const uint32_t *keys,
+                                                uint32_t n)
+{
+    return sim_turn(s, layer, keys, n, NULL);
 }
 
 static uint64_t *find_next_uses(const cache_trace *t)
@@ -177,10 +192,7 @@ static uint64_t *find_next_uses(const cache_trace *t)
     return next;
 }
 
-/* The share of requests that hit; policy NULL: by Belady's rule. *n_looks: slots that the policy
- * looked at for a miss. */
-static double sim_hit_rate(const cache_trace *t, const mf_cache_policy *policy, uint32_t n_slots,
-                           double *n_looks)
+static cache_sim sim_open(const cache_trace *t, const mf_cache_policy *policy, uint32_t n_slots)
 {
     size_t n_all = (size_t)t->n_layers * t->n_experts;
     const mf_cache_shape shape = {n_slots, t->n_layers, t->n_experts};
@@ -195,17 +207,31 @@ static double sim_hit_rate(const cache_trace *t, const mf_cache_policy *policy, 
     memset(s.slot_of, 0xff, n_all * sizeof *s.slot_of);
     if (policy != NULL)
         policy->init(s.state, &shape);
+    return s;
+}
+
+static void sim_close(cache_sim *s)
+{
+    free(s->key_of);
+    free(s->slot_of);
+    free(s->is_pinned);
+    free(s->next_of);
+    free(s->next);
+    free(s->state);
+}
+
+/* The share of requests that hit; policy NULL: by Belady's rule. *n_looks: slots that the policy
+ * looked at for a miss. */
+static double sim_hit_rate(const cache_trace *t, const mf_cache_policy *policy, uint32_t n_slots,
+                           double *n_looks)
+{
+    cache_sim s = sim_open(t, policy, n_slots);
     uint64_t n_hits = 0;
     for (uint32_t v = 0; v < t->n_visits; v++)
         n_hits += sim_visit(&s, v);
     if (n_looks != NULL)
         *n_looks = (double)s.n_looks / (double)s.n_misses;
-    free(s.key_of);
-    free(s.slot_of);
-    free(s.is_pinned);
-    free(s.next_of);
-    free(s.next);
-    free(s.state);
+    sim_close(&s);
     return (double)n_hits / t->n_keys;
 }
 

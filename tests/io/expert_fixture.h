@@ -124,7 +124,7 @@ typedef struct rig {
     mf_io_fault fault;
     mf_io *io;
     mf_expert_store *store;
-    unsigned char *pool, *staging;
+    unsigned char *pool, *rooms;
     uint64_t slot_bytes;
     uint32_t n_slots;
     const mf_cache_policy *policy;

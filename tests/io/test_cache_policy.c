@@ -152,6 +152,59 @@ static void test_cost(void)
     trace_free(&t);
 }
 
+/* The share of requests that neither of two levels has to read: slots, and places below them whose
+ * policy sees what the slots miss, or all. */
+static double two_levels(const cache_trace *t, uint32_t n_slots, uint32_t n_places, bool sees_all)
+{
+    cache_sim slots = sim_open(t, &mf_cache_policy_next_use, n_slots);
+    cache_sim places = sim_open(t, &mf_cache_policy_next_use, n_places);
+    uint64_t n_found = 0;
+    for (uint32_t v = 0; v < t->n_visits; v++) {
+        uint32_t missed[EXPERTS_MAX], n_missed = 0;
+        for (uint32_t i = t->first[v]; i < t->first[v + 1]; i++)
+            if (slots.slot_of[t->keys[i]] == UINT32_MAX)
+                missed[n_missed++] = t->keys[i];
+        n_found += sim_visit(&slots, v);
+        for (uint32_t i = 0; i < n_missed; i++)
+            n_found += places.slot_of[missed[i]] != UINT32_MAX;
+        if (sees_all)
+            (void)sim_visit(&places, v);
+        else
+            (void)sim_ask(&places, t->layers[v], missed, n_missed);
+    }
+    sim_close(&slots);
+    sim_close(&places);
+    return (double)n_found / t->n_keys;
+}
+
+/* Below slots a policy that sees what they miss holds what they do not: more than one that sees all
+ * requests, and in decoding not much less than one cache as large as both. */
+static void test_two_levels(double skew)
+{
+    static popularity p;
+    cache_trace t = {.n_layers = 8, .n_experts = 32};
+    const uint32_t percents[][2] = {{10, 25}, {25, 25}, {25, 50}, {50, 30}, {50, 50}, {25, 100}};
+    popularity_init(&p, &t, skew);
+    for (uint32_t i = 0; i < 12 && skew == 0; i++)
+        add_sweep(&t, 0.9);
+    for (uint32_t i = 0; i < 600 && skew != 0; i++)
+        add_token(&t, &p, 4);
+    for (size_t i = 0; i < sizeof percents / sizeof *percents; i++) {
+        const uint32_t n_slots = 256 * percents[i][0] / 100, n_places = 256 * percents[i][1] / 100;
+        const uint32_t n_both = n_slots + n_places < 256 ? n_slots + n_places : 256;
+        const double both = sim_hit_rate(&t, &mf_cache_policy_next_use, n_both, NULL);
+        const double by_all = two_levels(&t, n_slots, n_places, true);
+        const double got = two_levels(&t, n_slots, n_places, false);
+        fprintf(stderr,
+                "levels of %u and %u %%, skew %.1f: %.3f, seeing all %.3f, one cache %.3f\n",
+                percents[i][0], percents[i][1], skew, got, by_all, both);
+        CHECK_MSG(got >= by_all, "%.3f, less than %.3f", got, by_all);
+        CHECK_MSG(got >= (skew == 0 ? 0.55 : 0.9) * both, "%.3f of %.3f", got, both);
+        CHECK(n_places < 256 || got >= both); /* all are read once */
+    }
+    trace_free(&t);
+}
+
 static bool any_slot(void *ctx, uint32_t slot)
 {
     (void)ctx;
@@ -227,6 +280,9 @@ int main(void)
     test_decoding(1.0, 0);
     test_decoding(1.4, 0);
     test_decoding(1.0, 2);
+    test_two_levels(0);
+    test_two_levels(0.6);
+    test_two_levels(1.2);
     test_cost();
     return test_result();
 }

@@ -35,16 +35,15 @@ static void check_loads(const mf_expert_store *s)
     uint32_t n_free = 0, n_foreseen = 0, n_queued = 0, n_in_queues = 0, n_in_flight = 0;
     for (uint32_t i = 0; i < s->n_loads; i++) {
         const mf_expert_load *load = &s->loads[i];
-        if (load->state == MF_LOAD_FREE || load->state == MF_LOAD_LOST) {
-            n_free += load->state == MF_LOAD_FREE;
+        if (load->state == MF_LOAD_FREE) {
+            n_free++;
             continue;
         }
         n_foreseen += !load->is_demanded;
         n_queued += load->state == MF_LOAD_QUEUED;
         n_in_queues += load->is_in_queue;
         n_in_flight += load->n_in_flight;
-        CHECK(s->slots[load->slot].state ==
-              (load->state == MF_LOAD_UPLOADING ? s->slots[load->slot].state : MF_SLOT_LOADING));
+        CHECK(s->slots[load->slot].state == MF_SLOT_LOADING);
         CHECK((load->lanes_left != 0) == load->is_in_queue);
         CHECK(load->first_item == MF_NONE || load->is_demanded);
     }

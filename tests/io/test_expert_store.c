@@ -440,7 +440,7 @@ static void test_allocations(const io_case *c, const char *dir)
         CHECK(status == MF_OK || (status == MF_ERR_NO_MEMORY && count.n_live == n_live));
     }
     REQUIRE(status == MF_OK);
-    CHECK_U64((uint64_t)(count.live_bytes - live_bytes), mf_expert_store_bytes(&w->map, 3));
+    CHECK_U64((uint64_t)(count.live_bytes - live_bytes), mf_expert_store_bytes(&w->map, 3, 0));
     uint64_t n_calls = count.n_calls;
     failing_disarm(&count);
     break_a_little(&r);

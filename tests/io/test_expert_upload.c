@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Slots that the host cannot reach, on a made device: its operations wait in a stream and are done
- * late, in any order that the stream's meaning allows. An upload copies what lies in staging memory
- * when it is done, not when it is asked for; what uses an expert looks at its bytes when it is
- * done, too. So staging memory or a slot that is written to too early shows.
+ * late, in any order that the stream's meaning allows. An upload copies what lies in its place when
+ * it is done, not when it is asked for; what uses an expert looks at its bytes when it is done,
+ * too. So a place or a slot that is written to too early shows. Places are the level below the
+ * slots: what they hold is not read again.
  */
 #include "expert_fixture.h"
 
@@ -69,12 +70,16 @@ static void do_some(device *d, uint32_t n)
     }
 }
 
-/* A ticket is one more than its operation. An upload's is done with it, a use's with all up to it:
- * such tickets are done in their order. */
+/* A ticket is one more than its operation. An upload's is done with it and the uploads before it, a
+ * use's with all up to it: tickets of either are done in their order. */
 static bool is_done(const device *d, mf_ticket ticket)
 {
-    const device_op *op = &d->ops[ticket - 1];
-    return op->n_pieces > 0 ? op->is_done : d->n_all_done >= ticket;
+    if (d->ops[ticket - 1].n_pieces == 0)
+        return d->n_all_done >= ticket;
+    for (uint32_t i = d->n_all_done; i < ticket; i++)
+        if (d->ops[i].n_pieces > 0 && !d->ops[i].is_done)
+            return false;
+    return true;
 }
 
 static bool device_is_done(void *ctx, mf_ticket ticket)
@@ -133,8 +138,18 @@ static mf_status device_upload(void *ctx, const mf_slot_piece *pieces, uint32_t 
     return MF_OK;
 }
 
-/* The store of a rig, over a device, with staging memory for n experts. */
-static device *device_open(rig *r, uint32_t n_staging)
+/* Two rooms, the second with a place or two and bytes that are none. */
+static void cut_rooms(unsigned char *bytes, uint64_t n_places, uint64_t slot_bytes,
+                      mf_expert_room rooms[2])
+{
+    const uint64_t n_second = n_places / 3;
+    const uint64_t first = (n_places - n_second) * slot_bytes;
+    rooms[0] = (mf_expert_room){bytes, first};
+    rooms[1] = (mf_expert_room){bytes + first, n_second * slot_bytes + slot_bytes - 1};
+}
+
+/* The store of a rig, over a device, with places for n experts. */
+static device *device_open(rig *r, uint32_t n_places)
 {
     mf_error error = {0};
     device *d = calloc(1, sizeof *d);
@@ -142,34 +157,36 @@ static device *device_open(rig *r, uint32_t n_staging)
     free(r->pool);
     r->slot_bytes = mf_expert_slot_bytes_anywhere(&r->w->map);
     r->pool = aligned_alloc(4096, r->slot_bytes * r->n_slots);
-    unsigned char *staging = aligned_alloc(4096, n_staging * r->slot_bytes);
-    REQUIRE(d != NULL && staging != NULL && r->pool != NULL);
+    unsigned char *bytes = aligned_alloc(4096, (n_places + 1) * r->slot_bytes);
+    mf_expert_room rooms[2];
+    REQUIRE(d != NULL && bytes != NULL && r->pool != NULL);
+    cut_rooms(bytes, n_places, r->slot_bytes, rooms);
     d->r = r;
-    d->random = n_staging * 77 + 5;
+    d->random = n_places * 77 + 5;
     d->laziness = 900;
     d->memory = r->pool;
-    r->staging = staging;
+    r->rooms = bytes;
     mf_expert_store_options options = rig_options(r);
     options.memory = (mf_slot_memory){.n_bytes = r->slot_bytes * r->n_slots,
                                       .ctx = d,
                                       .is_done = device_is_done,
                                       .wait_for = device_wait_for,
                                       .upload = device_upload};
-    options.staging = staging;
-    options.staging_bytes = n_staging * r->slot_bytes;
+    options.rooms = rooms;
+    options.n_rooms = 2;
     REQUIRE_OK(mf_expert_store_open(&options, &r->store, &error), &error);
+    CHECK_U64(mf_expert_store_n_places(r->store), n_places);
     return d;
 }
 
 static void device_close(rig *r, device *d)
 {
     d->is_lost = false;
-    unsigned char *staging = r->staging;
     mf_expert_store_close(&r->store);
     for (uint32_t i = 0; i < d->n_ops; i++)
         CHECK(d->ops[i].is_done || d->ops[i].n_pieces == 0); /* closing waits for uploads */
     do_some(d, OPS_MAX);
-    free(staging);
+    free(r->rooms);
     free(d);
     rig_close(r);
 }
@@ -204,16 +221,42 @@ static mf_status use_all(device *d, uint32_t layer, const uint32_t *experts, uin
     return status;
 }
 
+/* Which place has what; a place whose upload may not be done is not read into. */
+static void check_places(const mf_expert_store *s)
+{
+    uint32_t n_empty = 0, n_reading = 0;
+    for (uint32_t i = 0; i < s->n_places; i++) {
+        const mf_expert_place *place = &s->places[i];
+        n_empty += place->state == MF_PLACE_EMPTY;
+        n_reading += place->state == MF_PLACE_READING;
+        CHECK(place->state != MF_PLACE_HELD || s->place_of[place->key] == i);
+    }
+    CHECK_U64(n_empty, s->n_empty_places);
+    for (uint32_t i = 0; i < s->n_loads; i++) {
+        const mf_expert_load *load = &s->loads[i];
+        n_reading -= load->state != MF_LOAD_FREE;
+        CHECK(load->state == MF_LOAD_FREE || s->places[load->place].state == MF_PLACE_READING);
+    }
+    CHECK_U64(n_reading, 0);
+    for (uint32_t key = 0; key < s->map.n_layers * s->map.n_experts; key++) {
+        const uint32_t place = s->place_of[key];
+        CHECK(place == MF_NONE ||
+              (s->places[place].key == key && (s->places[place].state == MF_PLACE_HELD ||
+                                               s->places[place].state == MF_PLACE_READING)));
+    }
+}
+
 static void test_random_uses(const io_case *c, const char *dir, uint64_t seed)
 {
     mf_error error = {0};
     world *w = world_create(dir, seed);
     uint32_t n_all = w->map.n_layers * w->map.n_experts, experts[MAX_EXPERTS];
-    const uint32_t slots[] = {1, 3, n_all / 2 + 1, n_all}, staging[] = {1, 2, 3, 8};
-    for (int k = 0; k < 4; k++) {
+    const uint32_t slots[] = {1, 3, n_all / 2 + 1, n_all, 1, n_all / 3 + 1};
+    const uint32_t places[] = {8, 3, 2, 1, n_all, n_all / 2 + 1};
+    for (int k = 0; k < 6; k++) {
         rig r;
         rig_open(&r, c, w, slots[k], 0);
-        device *d = device_open(&r, staging[3 - k]);
+        device *d = device_open(&r, places[k]);
         break_a_little(&r);
         for (int i = 0; i < 60; i++) {
             uint32_t layer = (uint32_t)below(&w->random, w->map.n_layers);
@@ -222,12 +265,100 @@ static void test_random_uses(const io_case *c, const char *dir, uint64_t seed)
             if (below(&w->random, 3) == 0)
                 mf_expert_store_hint(r.store, (layer + 1) % w->map.n_layers, experts, n);
             REQUIRE_OK(use_all(d, layer, experts, n, &error), &error);
+            check_places(r.store);
         }
         mf_expert_stats s;
         mf_expert_store_stats(r.store, &s);
-        CHECK(d->n_uploads > 0 && s.n_reads >= d->n_uploads);
+        CHECK(d->n_uploads > 0 && s.n_place_hits <= s.n_misses);
+        CHECK(s.n_reads >= d->n_uploads - s.n_place_hits - s.n_hints);
         device_close(&r, d);
     }
+    world_free(w);
+}
+
+static uint64_t part_bytes(const world *w, uint32_t layer)
+{
+    uint64_t n_bytes = 0;
+    for (uint32_t p = 0; p < w->map.n_parts; p++)
+        n_bytes += w->parts[layer * w->map.n_parts + p].n_bytes;
+    return n_bytes;
+}
+
+/* Places for all experts, slots for few: each is read once, by demand or by foresight, and uploaded
+ * whenever a slot does not hold it. */
+static void test_read_once(const io_case *c, const char *dir)
+{
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    const uint32_t all[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    mf_expert_stats first, s;
+    rig r;
+    rig_open(&r, c, w, 3, 0);
+    device *d = device_open(&r, 16);
+    mf_expert_store_hint(r.store, 0, all, 2);
+    for (uint32_t i = 0; i < 4; i++)
+        REQUIRE_OK(use_all(d, i % 2, all, 8, &error), &error);
+    mf_expert_store_stats(r.store, &first);
+    CHECK(first.n_place_hits > 0);
+    for (uint32_t i = 0; i < 30; i++) {
+        mf_expert_store_hint(r.store, (i + 1) % 2, all, 3);
+        REQUIRE_OK(use_all(d, i % 2, all, 8, &error), &error);
+        check_places(r.store);
+    }
+    mf_expert_store_stats(r.store, &s);
+    CHECK_U64(s.n_reads, first.n_reads);
+    CHECK_U64(s.read_bytes, first.read_bytes);
+    CHECK_U64(s.n_hits + s.n_misses, 34 * 8);
+    CHECK_U64(s.n_place_hits - first.n_place_hits, s.n_misses - first.n_misses);
+    uint64_t n_bytes = 0;
+    for (uint32_t i = 0; i < d->n_ops; i++)
+        for (uint32_t p = 0; p < d->ops[i].n_pieces; p++)
+            n_bytes += d->ops[i].pieces[p].n_bytes;
+    CHECK_U64(s.upload_bytes, n_bytes);
+    CHECK(n_bytes >= s.n_misses * part_bytes(w, 0));
+    /* measuring reads them again, where they lie, and counts nothing */
+    double rate = 0;
+    REQUIRE_OK(mf_expert_store_measure(r.store, 3, 20, &rate, &error), &error);
+    CHECK(rate > 0);
+    check_places(r.store);
+    mf_expert_store_stats(r.store, &first);
+    CHECK_U64(first.upload_bytes, s.upload_bytes);
+    CHECK_U64(first.n_place_hits, s.n_place_hits);
+    REQUIRE_OK(use_all(d, 0, all, 8, &error), &error);
+    REQUIRE_OK(use_all(d, 1, all, 8, &error), &error);
+    mf_expert_store_stats(r.store, &s);
+    CHECK_U64(s.n_reads, first.n_reads);
+    device_close(&r, d);
+    world_free(w);
+}
+
+/* An upload from a place that is refused leaves the expert in its place, for whoever asks next. */
+static void test_refused_from_place(const io_case *c, const char *dir)
+{
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    const uint32_t all[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    mf_expert_stats before, after;
+    rig r;
+    rig_open(&r, c, w, 2, 0);
+    device *d = device_open(&r, 16);
+    for (uint32_t i = 0; i < 2; i++)
+        REQUIRE_OK(use_all(d, i, all, 8, &error), &error);
+    mf_expert_store_stats(r.store, &before);
+    for (uint64_t nth = 1; nth < 8; nth++) {
+        d->fail_upload_at = d->n_uploads + nth;
+        CHECK_STATUS(use_all(d, nth % 2, all, 8, &error), MF_ERR_IO);
+        CHECK_CONTAINS(error.message, "takes no upload");
+        check_places(r.store);
+        d->fail_upload_at = d->n_uploads + 1;
+        mf_expert_store_hint(r.store, nth % 2, all + nth, 1); /* whom nobody tells */
+        d->fail_upload_at = 0;
+        REQUIRE_OK(use_all(d, nth % 2, all, 8, &error), &error);
+        check_places(r.store);
+    }
+    mf_expert_store_stats(r.store, &after);
+    CHECK_U64(after.n_reads, before.n_reads);
+    device_close(&r, d);
     world_free(w);
 }
 
@@ -273,8 +404,8 @@ static void test_failures(const io_case *c, const char *dir)
     world_free(w);
 }
 
-/* An engine that cannot be started anew may still write to staging memory that reads were going to:
- * none of it is used until it can, and then all of it. */
+/* An engine that cannot be started anew may still write to places that reads were going to: none of
+ * them is used until it can, and then all of them. */
 static void test_stays_broken(const io_case *c, const char *dir)
 {
     if (c->inner == NULL)
@@ -298,20 +429,18 @@ static void test_stays_broken(const io_case *c, const char *dir)
             mf_expert_store_hint(r.store, 1, experts, 8);
             CHECK_U64(d->n_uploads, n_uploads);
             uint32_t n_lost = 0;
-            for (uint32_t i = 0; i < r.store->n_loads; i++)
-                n_lost += r.store->loads[i].state == MF_LOAD_LOST;
-            CHECK(n_lost <= 3);
-            for (uint32_t i = r.store->free_loads.first; i != MF_NONE; i = r.store->loads[i].after)
-                CHECK(r.store->loads[i].state == MF_LOAD_FREE);
+            for (uint32_t i = 0; i < 3; i++)
+                n_lost += r.store->places[i].state == MF_PLACE_LOST;
+            CHECK(n_lost > 0);
+            check_places(r.store);
         }
         r.fault.reset_fails = false;
         REQUIRE_OK(use_all(d, 0, experts, 8, &error), &error);
         REQUIRE_OK(use_all(d, 1, experts, 8, &error), &error);
         mf_expert_loads_drain(r.store);
-        uint32_t n_free = 0;
-        for (uint32_t i = r.store->free_loads.first; i != MF_NONE; i = r.store->loads[i].after)
-            n_free++;
-        CHECK_U64(n_free, 3);
+        check_places(r.store);
+        for (uint32_t i = 0; i < 3; i++)
+            CHECK(r.store->places[i].state == MF_PLACE_HELD);
         CHECK_U64(mf_expert_store_n_slots(r.store), 4);
         device_close(&r, d);
     }
@@ -332,15 +461,18 @@ static void test_arguments(const io_case *c, const char *dir)
                                    .is_done = device_is_done,
                                    .wait_for = device_wait_for,
                                    .upload = device_upload};
-    good.staging = r.staging;
-    good.staging_bytes = r.slot_bytes;
+    const mf_expert_room room = {r.rooms, r.slot_bytes};
+    good.rooms = &room;
+    good.n_rooms = 1;
     for (int i = 0; i < 6; i++) {
+        mf_expert_room other = room;
         bad = good;
+        bad.rooms = &other;
         bad.memory.upload = i == 0 ? NULL : bad.memory.upload;
         bad.memory.is_done = i == 1 ? NULL : bad.memory.is_done;
         bad.memory.wait_for = i == 2 ? NULL : bad.memory.wait_for;
-        bad.staging = i == 3 ? NULL : bad.staging + (i == 4 ? 8 : 0);
-        bad.staging_bytes -= i == 5;
+        other.bytes = i == 3 ? NULL : other.bytes + (i == 4 ? 8 : 0);
+        other.n_bytes -= i == 5;
         CHECK_STATUS(mf_expert_store_open(&bad, &store, &error), MF_ERR_ARGUMENT);
     }
     REQUIRE_OK(mf_expert_store_open(&good, &store, &error), &error);
@@ -384,6 +516,8 @@ int main(void)
         for (uint64_t seed = 1; seed <= 4; seed++)
             test_random_uses(&cases[c], dirs[seed % n_dirs], seed * 4 + c);
         test_failures(&cases[c], dirs[0]);
+        test_read_once(&cases[c], dirs[0]);
+        test_refused_from_place(&cases[c], dirs[0]);
         test_stays_broken(&cases[c], dirs[0]);
         test_arguments(&cases[c], dirs[0]);
     }

@@ -146,6 +146,66 @@ static void test_devices(void)
     CHECK_U64(b.n_slots, 500);
 }
 
+/* What slots on a device leave of the budget holds experts before them: at least the places that
+ * the floor has, at most one for each expert, none beyond where all have slots. */
+static void test_places(void)
+{
+    mf_budget_request r = request();
+    mf_budget b;
+    r.slot_bytes = r.place_bytes = 2 * MIB - 200;
+    r.slot_host_bytes = r.place_host_bytes = 200;
+    mf_budget_make(&r, &b); /* read where they stay */
+    CHECK_U64(b.n_places, 0);
+    r.n_places_min = 16;
+    const uint64_t fixed = b.fixed_bytes - 280 * MIB + 32 * MIB;
+    r.place.dense = (mf_budget_device){.has_memory = true, .n_bytes = 390 * MIB};
+    r.place.experts = r.place.dense;
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.fixed_bytes, fixed);
+    CHECK_U64(b.terms[MF_TERM_STAGING], 32 * MIB);
+    CHECK_U64(b.floor_bytes, fixed + 8 * 200);
+    CHECK_U64(b.n_slots, 50); /* and a few bytes of their books */
+    CHECK_U64(b.n_first_places, 16);
+    /* rooms of 129 places in 258 and 4 MiB: three of them, and the rest */
+    const uint64_t left = 1000 * MIB - fixed - 50 * 200;
+    CHECK_U64(b.n_room_places, 129);
+    CHECK_U64(b.n_places, 16 + 3 * 129 + (left - 3 * 262 * MIB - 4 * MIB) / (2 * MIB));
+    r.ram_bytes = fixed + 50 * 200 + 6 * MIB - 1;
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.n_places, 16);
+    r.ram_bytes++;
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.n_places, 17);
+    r.ram_bytes = fixed + 8 * 200;
+    mf_budget_make(&r, &b);
+    CHECK(b.n_slots == 8 && b.n_places == 16);
+    r.ram_bytes--;
+    mf_budget_make(&r, &b);
+    CHECK(b.n_slots == 0 && b.n_places == 0);
+
+    r.ram_bytes = 100000 * MIB; /* all experts, in so many rooms */
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.n_places, 4096);
+    r.n_experts_total = 1000000;
+    r.ram_bytes = 3000000 * MIB;
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.n_places, 1000000);
+    CHECK_U64(b.n_room_places, (1000000 - 16) / 512 + 1);
+    r.ram_bytes = 1000 * MIB;
+    r.n_experts_total = 50; /* all have slots */
+    mf_budget_make(&r, &b);
+    CHECK(b.n_slots == 50 && b.n_places == 16);
+    r.n_experts_total = 51;
+    mf_budget_make(&r, &b);
+    CHECK(b.n_slots == 50 && b.n_places == 51);
+    r.expert_cache_bytes = 20 * r.slot_bytes; /* of either level */
+    mf_budget_make(&r, &b);
+    CHECK(b.n_slots == 20 && b.n_places == 20);
+    r.expert_cache_bytes = 0;
+    mf_budget_make(&r, &b);
+    CHECK(b.n_slots == 8 && b.n_places == 8);
+}
+
 static void test_automatic(void)
 {
     mf_budget_request r = request();
@@ -402,6 +462,7 @@ int main(void)
     test_held_within_allowance();
     test_held_beyond();
     test_devices();
+    test_places();
     test_automatic();
     test_expert_cache();
     test_slot_host_bytes();

@@ -112,6 +112,71 @@ static void check_promise(const golden_case *c)
     device_bytes = 0;
 }
 
+/* One evaluation, then the same again; the counters after either. */
+static void evaluate_twice(mf_engine *engine, const golden *g, float *logits, mf_stats stats[2])
+{
+    mf_session *session = NULL;
+    mf_error error = {0};
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    for (int i = 0; i < 2; i++) {
+        mf_session_clear(session);
+        REQUIRE_OK(mf_session_eval(session, g->tokens, 24, &error), &error);
+        mf_engine_stats(engine, &stats[i]);
+    }
+    memcpy(logits, mf_session_logits(session), g->n_vocab * sizeof *logits);
+    mf_session_free(&session);
+    CHECK(stats[1].n_expert_host_hits <= stats[1].n_expert_misses);
+    CHECK(stats[1].upload_bytes > stats[0].upload_bytes);
+}
+
+/* What the promise of RAM leaves beyond its floor holds experts, which are not read again: the
+ * floor is accepted to the byte, with the fewest; with all in RAM each is read once. The bits are
+ * the same. */
+static void check_host_slots(const golden_case *c)
+{
+    golden g;
+    golden_read(c, &g);
+    mf_error error = {0};
+    float *logits = malloc(2 * g.n_vocab * sizeof *logits);
+    REQUIRE(logits != NULL);
+    const strict_options strict = {.memory_bytes = (uint64_t)1 << 30, .seed = 21};
+    const mf_engine_hooks hooks = {.open_backend = strict_backend_open,
+                                   .backend_ctx = (void *)&strict};
+    mf_engine_options options = device_options(c);
+    mf_engine *engine = NULL;
+    mf_model_info info;
+    mf_stats stats[2];
+    options.expert_cache_bytes = MF_EXPERT_CACHE_AUTO;
+    REQUIRE_OK(mf_engine_open_with(golden_path(c->name), &options, &hooks, &engine, &error),
+               &error);
+    mf_engine_info(engine, &info);
+    mf_engine_close(&engine);
+    CHECK_U64(info.n_host_slots, 16); /* slots for all */
+    const uint64_t n_all = (uint64_t)info.n_moe_layers * info.n_experts;
+    const uint64_t rams[] = {0, info.floor_bytes, info.floor_bytes + ((uint64_t)5 << 20),
+                             info.floor_bytes - 1};
+    const uint64_t least[] = {n_all, 16, 17}, most[] = {n_all, 16, n_all};
+    options.device_bytes = info.device_floor_bytes;
+    for (uint32_t i = 0; i < 3; i++) {
+        options.ram_bytes = rams[i];
+        REQUIRE_OK(mf_engine_open_with(golden_path(c->name), &options, &hooks, &engine, &error),
+                   &error);
+        mf_engine_info(engine, &info);
+        CHECK_U64(info.n_slots, info.n_experts_per_token);
+        CHECK(info.n_host_slots >= least[i] && info.n_host_slots <= most[i]);
+        evaluate_twice(engine, &g, logits + (i == 0 ? 0 : g.n_vocab), stats);
+        CHECK_BYTES(logits + (i == 0 ? 0 : g.n_vocab), logits, g.n_vocab * sizeof *logits);
+        CHECK_U64(stats[1].n_host_slots, info.n_host_slots);
+        CHECK((stats[1].n_reads == stats[0].n_reads) == (info.n_host_slots == n_all));
+        mf_engine_close(&engine);
+    }
+    options.ram_bytes = rams[3];
+    CHECK_STATUS(mf_engine_open_with(golden_path(c->name), &options, &hooks, &engine, &error),
+                 MF_ERR_BUDGET);
+    free(logits);
+    golden_free(&g);
+}
+
 /* A promise about memory that there is none of. */
 static void check_no_promise(const golden_case *c)
 {
@@ -452,6 +517,8 @@ int main(void)
     check_own_memory(golden_case_find("mlx_4bit"));
     check_promise(golden_case_find("mlx_4bit"));
     check_no_promise(golden_case_find("mlx_4bit"));
+    check_host_slots(golden_case_find("mlx_4bit"));
+    check_host_slots(golden_case_find("v2_groups_f16"));
     check_lost(golden_case_find("mlx_4bit"));
     check_lost(golden_case_find("v3_mlx_4bit_split"));
     check_ended(golden_case_find("mlx_4bit"));
