@@ -136,6 +136,16 @@ mf_status mf_backend_reserve(mf_backend *be, const mf_op *op, mf_error *error)
     return be->ops->reserve(be, op, error);
 }
 
+mf_ticket mf_backend_upload_ahead(mf_backend *be, const mf_upload *uploads, uint32_t n)
+{
+    mf_ticket ticket = 0;
+    if (be->ops->upload_ahead != NULL)
+        return be->ops->upload_ahead(be, uploads, n);
+    for (uint32_t i = 0; i < n; i++) /* the last one's is done after the others' */
+        ticket = be->ops->upload(be, uploads[i].dest, uploads[i].src, uploads[i].n_bytes);
+    return ticket;
+}
+
 mf_status mf_backend_finish(mf_backend *be, mf_error *error)
 {
     return be->ops->wait_for(be, be->ops->mark(be), error);

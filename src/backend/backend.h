@@ -21,6 +21,11 @@
  * found by everything called afterwards; bytes that work not yet done reads or writes must be left
  * alone, and what that work wrote is seen once a ticket after it is done.
  *
+ * Ahead. upload_ahead has no place in the stream: it may be done at any time, beside what was
+ * called before it, which therefore must not use the bytes that it writes unless that is done;
+ * everything called afterwards finds them. Its ticket says that it and those before it are done, no
+ * more; and no ticket but that says so: it is waited for before either buffer is freed.
+ *
  * Failure. Recording cannot fail. A device that fails is lost: from then on every ticket counts as
  * done, each wait_for returns the device's error, destinations of reads hold anything, and buffers
  * and the backend can still be freed.
@@ -379,6 +384,13 @@ typedef struct mf_op_time {
     uint64_t n, ns;
 } mf_op_time;
 
+/* Bytes on their way ahead of the stream. */
+typedef struct mf_upload {
+    mf_span dest;    /* of MF_USE_DEVICE */
+    const void *src; /* as upload's */
+    uint64_t n_bytes;
+} mf_upload;
+
 /* One of the memories that a backend's buffers lie in. */
 typedef struct mf_backend_memory {
     char name[64];
@@ -423,6 +435,8 @@ typedef struct mf_backend_ops {
     /* As write, without the copy: src is host memory, best within a buffer that buffer_host gives
      * (from elsewhere the bytes may be copied on their way). */
     mf_ticket (*upload)(mf_backend *be, mf_span dest, const void *src, uint64_t n_bytes);
+    /* See above; NULL: there is nothing to gain (mf_backend_upload_ahead). n is not 0. */
+    mf_ticket (*upload_ahead)(mf_backend *be, const mf_upload *uploads, uint32_t n);
     void (*read)(mf_backend *be, mf_span src, void *dest, uint64_t n_bytes);
     /* read, waited for, the bytes handed to fn: without a copy where they lie in the process's
      * memory. Errors: the device's, and fn's. */
@@ -524,6 +538,8 @@ mf_status mf_backend_gathered(mf_backend *be, mf_error *error);
 bool mf_backend_is_mixed(const mf_backend *be);
 /* ops->reserve, or MF_ERR_UNSUPPORTED for an operation that the device lacks. */
 mf_status mf_backend_reserve(mf_backend *be, const mf_op *op, mf_error *error);
+/* ops->upload_ahead, or uploads in the stream. */
+mf_ticket mf_backend_upload_ahead(mf_backend *be, const mf_upload *uploads, uint32_t n);
 /* Waits for everything up to now. */
 mf_status mf_backend_finish(mf_backend *be, mf_error *error);
 /* ops->read, and waits for it. */

@@ -185,9 +185,11 @@ static mf_status slot_upload(void *ctx, const mf_slot_piece *pieces, uint32_t n,
 {
     mf_backend *be = ctx;
     (void)error;
-    for (uint32_t i = 0; i < n; i++) /* the last one's ticket is done after the others' */
-        *ticket = be->ops->upload(be, (mf_span){{MF_BUFFER_SLOTS}, pieces[i].slot_at},
-                                  pieces[i].from, pieces[i].n_bytes);
+    mf_upload uploads[MF_MAX_EXPERT_PARTS];
+    for (uint32_t i = 0; i < n; i++)
+        uploads[i] =
+            (mf_upload){{{MF_BUFFER_SLOTS}, pieces[i].slot_at}, pieces[i].from, pieces[i].n_bytes};
+    *ticket = mf_backend_upload_ahead(be, uploads, n); /* what used the slot is done */
     return MF_OK;
 }
 

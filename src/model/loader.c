@@ -113,7 +113,8 @@ static bool load_piece(load_job *job, const mf_copy *copy, uint64_t first, load_
         from += job->piece_bytes;
         convert(copy, block->bytes, n, (float *)(void *)from);
     }
-    block->ticket = ops->upload(job->backend, dest, from, bytes_after(copy, n));
+    const mf_upload upload = {dest, from, bytes_after(copy, n)};
+    block->ticket = mf_backend_upload_ahead(job->backend, &upload, 1);
     return true;
 }
 
@@ -177,13 +178,22 @@ static mf_status make_blocks(load_job *job, uint32_t n_threads, mf_buffer *out, 
     return MF_OK;
 }
 
+/* Uploads read the blocks until they are done. */
+static mf_status finish_blocks(load_job *job, uint32_t n_threads, mf_error *error)
+{
+    mf_status status = MF_OK;
+    for (uint32_t i = 0; i < 2 * n_threads && status == MF_OK; i++)
+        status = job->backend->ops->wait_for(job->backend, job->blocks[i / 2][i % 2].ticket, error);
+    return status;
+}
+
 static mf_status load_with_pool(load_job *job, mf_thread_pool *pool, mf_error *error)
 {
     mf_buffer staging = {0};
     MF_TRY(make_blocks(job, mf_thread_pool_size(pool), &staging, error));
     uint32_t n_tasks = (uint32_t)((job->binder->n_copies + COPIES_PER_TASK - 1) / COPIES_PER_TASK);
     mf_thread_pool_run(pool, n_tasks, run_load, job);
-    mf_status status = mf_backend_finish(job->backend, error); /* uploads read the blocks */
+    mf_status status = finish_blocks(job, mf_thread_pool_size(pool), error);
     job->backend->ops->buffer_free(job->backend, staging);
     if (atomic_load(&job->failed) == 0)
         return status;

@@ -215,6 +215,42 @@ static mf_ticket upload(mf_backend *base, mf_span dest, const void *src, uint64_
     return ticket;
 }
 
+static bool overlaps(const strict_use *use, const mf_upload *u)
+{
+    return use->span.buffer.id == u->dest.buffer.id &&
+           use->span.offset < u->dest.offset + u->n_bytes &&
+           u->dest.offset < use->span.offset + use->n_bytes;
+}
+
+/* Nothing that is recorded and has not run uses the bytes, but for uploads ahead. */
+static void check_unused(const strict_backend *be, const mf_upload *u)
+{
+    for (const strict_entry *e = be->first; e != NULL; e = e->next)
+        for (uint32_t i = 0; i < e->n_uses && !e->is_ahead; i++)
+            if (overlaps(&e->uses[i], u))
+                strict_complain("an upload ahead to bytes that are still used");
+}
+
+static mf_ticket upload_ahead(mf_backend *base, const mf_upload *uploads, uint32_t n)
+{
+    strict_backend *be = enter(base);
+    mf_ticket ticket = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const mf_upload *u = &uploads[i];
+        (void)strict_memory_of(be, u->dest, u->n_bytes, "upload ahead");
+        check_unused(be, u);
+        strict_entry *e = strict_entry_new(STRICT_UPLOAD);
+        e->to = u->dest;
+        e->n_bytes = u->n_bytes;
+        e->src = u->src;
+        e->is_ahead = true;
+        strict_entry_use(e, u->dest, u->n_bytes, MF_WRITES);
+        ticket = strict_record(be, e);
+    }
+    leave(be);
+    return ticket;
+}
+
 static void read_span(mf_backend *base, mf_span src, void *dest, uint64_t n_bytes)
 {
     strict_backend *be = enter(base);
@@ -433,6 +469,7 @@ static const mf_backend_ops strict_ops = {
     .buffer_host = buffer_host,
     .write = write_span,
     .upload = upload,
+    .upload_ahead = upload_ahead,
     .read = read_span,
     .visit = visit,
     .produce = produce,

@@ -49,6 +49,7 @@ typedef struct strict_entry {
     uint64_t n_bytes;
     const void *src;
     void *dest;
+    bool is_ahead; /* an upload ahead of the stream */
     strict_use *uses;
     uint32_t n_uses;
     void **blocks; /* copies that it owns */

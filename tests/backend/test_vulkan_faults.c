@@ -192,6 +192,10 @@ static mf_status use_backend(mf_backend *be, mf_error *error)
     MF_TRY(compute(be, buffer, error));
     be->ops->copy(be, (mf_span){more, 0}, (mf_span){buffer, 0}, N_BYTES);
     (void)be->ops->upload(be, (mf_span){more, 0}, be->ops->buffer_host(be, staging), 5 << 20);
+    const mf_upload ahead = {{more, 0}, be->ops->buffer_host(be, staging), 5 << 20};
+    const mf_ticket arrived = be->ops->upload_ahead(be, &ahead, 1);
+    be->ops->copy(be, (mf_span){buffer, N_BYTES}, (mf_span){more, 0}, 4096);
+    MF_TRY(be->ops->wait_for(be, arrived, error));
     be->ops->buffer_free(be, more);
     MF_TRY(be->ops->reserve_batch(be, 5, 2000, error));
     be->ops->begin_batch(be, &sequence, 1);
@@ -200,7 +204,7 @@ static mf_status use_backend(mf_backend *be, mf_error *error)
 
 static mf_status live(const mf_allocator *allocator, mf_error *error)
 {
-    const mf_vk_hooks hooks = {.loaded = stand_between};
+    const mf_vk_hooks hooks = {.loaded = stand_between, .has_copy_queue = true};
     mf_backend_options options = {.device = vulkan_test_device()};
     mf_backend *be = NULL;
     if (allocator != NULL)

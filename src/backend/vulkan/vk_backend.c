@@ -92,6 +92,14 @@ static mf_ticket upload(mf_backend *base, mf_span dest, const void *src, uint64_
     return ticket;
 }
 
+static mf_ticket upload_ahead(mf_backend *base, const mf_upload *uploads, uint32_t n)
+{
+    mf_vk_backend *be = enter(base);
+    mf_ticket ticket = mf_vk_upload_ahead(be, uploads, n);
+    leave(be);
+    return ticket;
+}
+
 static void read_span(mf_backend *base, mf_span src, void *dest, uint64_t n_bytes)
 {
     mf_vk_backend *be = enter(base);
@@ -117,9 +125,14 @@ static mf_ticket mark(mf_backend *base)
 static bool done(mf_backend *base, mf_ticket ticket)
 {
     mf_vk_backend *be = enter(base);
-    if (ticket > be->stream.retired && ticket <= be->stream.submitted)
-        mf_vk_retire(be);
-    bool result = ticket <= be->stream.retired || be->stream.lost != MF_OK;
+    bool result;
+    if ((ticket & MF_VK_AHEAD_BIT) != 0) {
+        result = mf_vk_ahead_done(be, ticket);
+    } else {
+        if (ticket > be->stream.retired && ticket <= be->stream.submitted)
+            mf_vk_retire(be);
+        result = ticket <= be->stream.retired || be->stream.lost != MF_OK;
+    }
     leave(be);
     return result;
 }
@@ -128,10 +141,11 @@ static mf_status wait_for(mf_backend *base, mf_ticket ticket, mf_error *error)
 {
     mf_vk_backend *be = enter(base);
     mf_vk_stream *st = &be->stream;
+    const bool is_ahead = (ticket & MF_VK_AHEAD_BIT) != 0;
     mf_status status;
-    if (ticket > st->submitted)
+    if (!is_ahead && ticket > st->submitted)
         mf_vk_submit(be);
-    if (ticket > st->retired && st->lost == MF_OK) {
+    if (is_ahead ? !mf_vk_ahead_done(be, ticket) : ticket > st->retired && st->lost == MF_OK) {
         leave(be); /* others go on recording */
         VkResult result = mf_vk_wait(be, ticket);
         be = enter(base);
@@ -306,10 +320,13 @@ static void backend_free(mf_vk_backend *be)
     const mf_allocator a = be->allocator;
     if (be->device.handle != VK_NULL_HANDLE) {
         (void)be->device.api.QueueWaitIdle(be->device.queue);
+        if (be->ahead.queue != VK_NULL_HANDLE)
+            (void)be->device.api.QueueWaitIdle(be->ahead.queue);
         mf_vk_timing_close(be);
         mf_vk_pipelines_close(be);
         mf_vk_batch_close(be);
         mf_vk_memory_close(be);
+        mf_vk_ahead_close(be);
         mf_vk_stream_close(be);
     }
     mf_vk_device_close(&be->device);
@@ -340,6 +357,7 @@ static const mf_backend_ops vulkan_ops = {
     .buffer_host = buffer_host,
     .write = write_span,
     .upload = upload,
+    .upload_ahead = upload_ahead,
     .read = read_span,
     .visit = visit,
     .produce = produce,
@@ -373,6 +391,7 @@ static mf_status open_parts(mf_vk_backend *be, const mf_backend_options *options
     be->is_mixed = options->precision != MF_PRECISION_F32 && be->device.info.has_units;
     mf_vk_cache_name(be, options->cache_dir);
     MF_TRY(mf_vk_stream_open(be, error));
+    MF_TRY(mf_vk_ahead_open(be, error));
     MF_TRY(mf_vk_rings_open(be, error));
     return mf_vk_pipelines_open(be, error);
 }

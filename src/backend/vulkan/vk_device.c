@@ -208,6 +208,25 @@ static mf_status choose_family(mf_vk_device *d, mf_error *error)
     return MF_OK;
 }
 
+/* A queue for copies beside the one that computes: of a family that only copies (a device's DMA
+ * engine), or one more of the same. Uploads want no other. */
+static void choose_copy_family(mf_vk_device *d)
+{
+    const VkQueueFlags others = VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT;
+    VkQueueFamilyProperties families[32];
+    uint32_t n = 32;
+    d->api.GetPhysicalDeviceQueueFamilyProperties(d->physical, &n, families);
+    d->copy_family = d->family;
+    d->has_copy_family = families[d->family].queueCount > 1;
+    for (uint32_t i = n; i-- > 0;) {
+        if ((families[i].queueFlags & VK_QUEUE_TRANSFER_BIT) == 0 ||
+            (families[i].queueFlags & others) != 0)
+            continue;
+        d->copy_family = i;
+        d->has_copy_family = true;
+    }
+}
+
 /* Of those that are used, the ones that there are. */
 static uint32_t choose_extensions(mf_vk_device *d, const char **out)
 {
@@ -234,20 +253,26 @@ static mf_status device_create(mf_vk_device *d, mf_error *error)
 {
     mf_vk_features features;
     const char *extensions[8];
-    const float priority = 1.0f;
+    const float priorities[] = {1.0f, 1.0f};
     mf_vk_matrix_features matrix = {.sType = (VkStructureType)MF_VK_STYPE_MATRIX_FEATURES,
                                     .cooperativeMatrix = VK_TRUE};
     mf_vk_features_get(&d->api, d->physical, &features);
     mf_vk_features_wanted(&features);
     d->has_sparse_buffers = d->has_sparse_buffers && features.core.features.sparseBinding;
-    const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
-                                           .queueFamilyIndex = d->family,
-                                           .queueCount = 1,
-                                           .pQueuePriorities = &priority};
+    const bool has_family = d->has_copy_family && d->copy_family != d->family;
+    const VkDeviceQueueCreateInfo queues[] = {
+        {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+         .queueFamilyIndex = d->family,
+         .queueCount = d->has_copy_family && !has_family ? 2 : 1,
+         .pQueuePriorities = priorities},
+        {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+         .queueFamilyIndex = d->copy_family,
+         .queueCount = 1,
+         .pQueuePriorities = priorities}};
     VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                .pNext = &features.core,
-                               .queueCreateInfoCount = 1,
-                               .pQueueCreateInfos = &queue,
+                               .queueCreateInfoCount = has_family ? 2 : 1,
+                               .pQueueCreateInfos = queues,
                                .ppEnabledExtensionNames = extensions};
     info.enabledExtensionCount = choose_extensions(d, extensions);
     if (d->has_cooperative_matrix)
@@ -274,6 +299,8 @@ mf_status mf_vk_device_open(mf_vk_device *d, const char *name, const mf_vk_hooks
     if (status == MF_OK)
         status = choose_family(d, error);
     if (status == MF_OK)
+        choose_copy_family(d);
+    if (status == MF_OK)
         status = device_create(d, error);
     if (status == MF_OK)
         status = mf_vk_api_load_device(&d->api, d->handle, error);
@@ -281,9 +308,16 @@ mf_status mf_vk_device_open(mf_vk_device *d, const char *name, const mf_vk_hooks
         mf_vk_device_close(d);
         return status;
     }
-    if (hooks != NULL)
+    if (hooks != NULL && hooks->loaded != NULL)
         hooks->loaded(hooks->ctx, &d->api);
     d->api.GetDeviceQueue(d->handle, d->family, 0, &d->queue);
+    if (d->has_copy_family)
+        d->api.GetDeviceQueue(d->handle, d->copy_family, d->copy_family == d->family,
+                              &d->copy_queue);
+    if (hooks != NULL && hooks->has_copy_queue && !d->has_copy_family)
+        d->copy_queue = d->queue;
+    if (hooks != NULL && hooks->has_own_memory)
+        d->info.is_unified = false;
     return MF_OK;
 }
 

@@ -10,6 +10,9 @@
 typedef struct mf_vk_hooks {
     void *ctx;
     void (*loaded)(void *ctx, mf_vk_api *api); /* after all functions have been found */
+    /* As if the device's memory were not the host's, and as if there were a queue for copies: it is
+     * the one that computes, as another. */
+    bool has_own_memory, has_copy_queue;
 } mf_vk_hooks;
 
 /* The structs of a device's features, chained. */
@@ -25,8 +28,9 @@ typedef struct mf_vk_device {
     VkInstance instance;
     VkPhysicalDevice physical;
     VkDevice handle;
-    VkQueue queue;
-    uint32_t family, timestamp_bits;
+    VkQueue queue, copy_queue; /* copy_queue: another one for uploads; none: there is none */
+    uint32_t family, copy_family, timestamp_bits;
+    bool has_copy_family; /* copy_family has a queue that is not `queue` */
     mf_vulkan_device info;
     VkPhysicalDeviceMemoryProperties memory;
     VkPhysicalDeviceProperties properties; /* limits among them */

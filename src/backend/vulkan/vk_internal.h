@@ -6,6 +6,7 @@
  *   vk_memory, vk_sparse             large allocations, and buffers cut from them or made of them
  *   vk_stream, vk_hazards            command buffers, submissions, tickets; barriers
  *   vk_rings, vk_transfer            bytes in flight; writes, uploads, copies, reads
+ *   vk_ahead                         uploads on a queue of their own, beside the stream
  *   vk_pipelines, vk_cache           compute pipelines by shader and constants; their file
  *   vk_batch                         the batch's sequences, as shaders read them
  *   vk_measure, vk_timing            what the device can do, and what it did when
@@ -134,6 +135,7 @@ typedef struct mf_vk_submission {
     VkCommandBuffer commands;
     mf_ticket ticket;
     uint64_t ring_heads[MF_VK_RINGS]; /* when it was submitted */
+    uint64_t awaits;                  /* the upload ahead that it begins after; 0: none */
 } mf_vk_submission;
 
 /* A read whose bytes go from the ring to their destination when it is done. */
@@ -173,6 +175,9 @@ typedef struct mf_vk_stream {
     uint64_t n_barriers, n_dispatches; /* ever, for tests and statistics */
 } mf_vk_stream;
 
+/* A pool and its command buffer, for a queue of the family. */
+VkResult mf_vk_submission_create(const mf_vk_device *d, uint32_t family, mf_vk_submission *s);
+VkResult mf_vk_timeline_create(const mf_vk_device *d, VkSemaphore *out);
 mf_status mf_vk_stream_open(mf_vk_backend *be, mf_error *error);
 void mf_vk_stream_close(mf_vk_backend *be);
 /* Sees to it that there is an open submission; false: the device is lost. */
@@ -186,7 +191,7 @@ mf_ticket mf_vk_present(const mf_vk_backend *be);
 void mf_vk_retire(mf_vk_backend *be);
 /* Waits with the lock held: for room, which is rare. */
 void mf_vk_wait_in_lock(mf_vk_backend *be, mf_ticket ticket);
-/* The same without it. */
+/* The same without it; a ticket of an upload ahead too. */
 VkResult mf_vk_wait(mf_vk_backend *be, mf_ticket ticket);
 void mf_vk_lost(mf_vk_backend *be, VkResult result, const char *what);
 
@@ -208,6 +213,45 @@ bool mf_vk_ring_room(mf_vk_backend *be, mf_vk_ring_use use, uint64_t n_bytes);
 bool mf_vk_ring_take(mf_vk_backend *be, mf_vk_ring_use use, uint64_t n_bytes, mf_span *out);
 /* What an operation takes at most, all together: the ring is made to hold it. */
 mf_status mf_vk_ring_need(mf_vk_backend *be, mf_vk_ring_use use, uint64_t n_bytes, mf_error *error);
+
+/* --------------------------------------------------------------------------- uploads ahead -- */
+
+#define MF_VK_AHEAD_PENDING 256
+/* Tickets of uploads ahead: the value of their semaphore with this bit. */
+#define MF_VK_AHEAD_BIT ((mf_ticket)1 << 63)
+
+/* Bytes that an upload ahead writes, and that no submission of the stream begins after yet. */
+typedef struct mf_vk_arrival {
+    uint64_t begin, end; /* device addresses */
+    uint64_t value;      /* of the semaphore, once they are there */
+} mf_vk_arrival;
+
+/* The submissions of a queue that copies beside the stream's; all zero: the device has none. Values
+ * of its semaphore count them. */
+typedef struct mf_vk_ahead {
+    VkQueue queue;
+    VkSemaphore timeline;
+    mf_vk_submission submissions[MF_VK_SUBMISSIONS]; /* value % n; ticket: the value */
+    mf_vk_submission *open;                          /* NULL: none */
+    uint64_t submitted, retired, awaited;            /* awaited: by the stream */
+    uint64_t n_bytes;                                /* in the open one */
+    mf_vk_arrival pending[MF_VK_AHEAD_PENDING];
+    uint32_t n_pending;
+    uint64_t forgotten; /* the last of those that found no room among them */
+} mf_vk_ahead;
+
+mf_status mf_vk_ahead_open(mf_vk_backend *be, mf_error *error);
+void mf_vk_ahead_close(mf_vk_backend *be);
+mf_ticket mf_vk_upload_ahead(mf_vk_backend *be, const mf_upload *uploads, uint32_t n);
+/* Hands what is open to the device. */
+void mf_vk_ahead_submit(mf_vk_backend *be);
+/* What is called next in the stream uses these bytes: its submission begins after what arrives
+ * there. May end the open one, so before anything of an operation is taken or recorded. */
+void mf_vk_ahead_await(mf_vk_backend *be, mf_span span, uint64_t n_bytes);
+/* The same for all that the operation at hand touches. */
+void mf_vk_ahead_await_touched(mf_vk_backend *be);
+/* Of a ticket with the bit. */
+bool mf_vk_ahead_done(mf_vk_backend *be, mf_ticket ticket);
 
 /* ------------------------------------------------------------------------------- transfers -- */
 
@@ -381,6 +425,7 @@ struct mf_vk_backend {
     uint64_t device_bytes;   /* taken of it; of memory that is the host's, by operands */
     mf_vk_ring rings[MF_VK_RINGS];
     mf_vk_stream stream;
+    mf_vk_ahead ahead;
     mf_vk_pipelines pipelines;
     mf_vk_batches batches;
     mf_vk_timing timing;

@@ -60,6 +60,8 @@ static double rate_of(mf_vk_backend *be, const job *j, uint32_t n_times, uint64_
     uint64_t count = 0, result = 0;
     mf_vk_submit(be);
     mf_vk_wait_in_lock(be, be->stream.submitted);
+    for (uint32_t i = 0; i < j->n_spans; i++)
+        mf_vk_ahead_await(be, j->spans[i], j->span_bytes[i]);
     mf_vk_next(be);
     result = mf_vk_scratch(be, 256);
     for (uint32_t i = 0; i < j->n_spans; i++)

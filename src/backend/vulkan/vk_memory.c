@@ -230,15 +230,20 @@ static VkResult create_vk_buffer(mf_vk_backend *be, const mf_vk_request *r, VkBu
     const VkExternalMemoryBufferCreateInfo external = {
         .sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO,
         .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT};
+    /* uploads reach them from either queue, and hand nothing over */
+    const uint32_t families[] = {be->device.family, be->device.copy_family};
+    const bool is_shared = families[0] != families[1];
     const VkBufferCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+        .queueFamilyIndexCount = is_shared ? 2 : 0,
+        .pQueueFamilyIndices = families,
         .pNext = is_imported(be, r->place) ? &external : NULL,
         .flags = mf_vk_is_sparse(be, r) ? VK_BUFFER_CREATE_SPARSE_BINDING_BIT : 0,
         .size = r->n_bytes == 0 ? 1 : r->n_bytes,
         .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                  VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT |
                  VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT,
-        .sharingMode = VK_SHARING_MODE_EXCLUSIVE};
+        .sharingMode = is_shared ? VK_SHARING_MODE_CONCURRENT : VK_SHARING_MODE_EXCLUSIVE};
     return be->device.api.CreateBuffer(be->device.handle, &info, NULL, out);
 }
 

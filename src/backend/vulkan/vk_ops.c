@@ -53,6 +53,9 @@ void mf_vk_op_record(mf_vk_backend *be, const mf_op *op)
         return;
     mf_vk_next(be);
     mf_op_spans(op, b->sequences, b->n_sequences, touch, be);
+    mf_vk_ahead_await_touched(be);
+    if (!mf_vk_begin(be))
+        return;
     ops[op->kind]->record(be, op);
     mf_vk_timing_op(be, op->kind);
     be->batches.batches[b->current].last_use = mf_vk_present(be);

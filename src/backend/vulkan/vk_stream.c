@@ -22,12 +22,11 @@
 
 /* ----------------------------------------------------------------------------- open, close -- */
 
-static VkResult submission_create(mf_vk_backend *be, mf_vk_submission *s)
+VkResult mf_vk_submission_create(const mf_vk_device *d, uint32_t family, mf_vk_submission *s)
 {
-    const mf_vk_device *d = &be->device;
     const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                           .flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT,
-                                          .queueFamilyIndex = d->family};
+                                          .queueFamilyIndex = family};
     VkResult result = d->api.CreateCommandPool(d->handle, &pool, NULL, &s->pool);
     if (result != VK_SUCCESS) {
         s->pool = VK_NULL_HANDLE;
@@ -41,18 +40,25 @@ static VkResult submission_create(mf_vk_backend *be, mf_vk_submission *s)
     return d->api.AllocateCommandBuffers(d->handle, &info, &s->commands);
 }
 
-mf_status mf_vk_stream_open(mf_vk_backend *be, mf_error *error)
+VkResult mf_vk_timeline_create(const mf_vk_device *d, VkSemaphore *out)
 {
-    mf_vk_stream *st = &be->stream;
     const VkSemaphoreTypeCreateInfo type = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
                                             .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
     const VkSemaphoreCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO,
                                         .pNext = &type};
-    VkResult result = be->device.api.CreateSemaphore(be->device.handle, &info, NULL, &st->timeline);
+    VkResult result = d->api.CreateSemaphore(d->handle, &info, NULL, out);
     if (result != VK_SUCCESS)
-        st->timeline = VK_NULL_HANDLE;
+        *out = VK_NULL_HANDLE;
+    return result;
+}
+
+mf_status mf_vk_stream_open(mf_vk_backend *be, mf_error *error)
+{
+    mf_vk_stream *st = &be->stream;
+    const mf_vk_device *d = &be->device;
+    VkResult result = mf_vk_timeline_create(d, &st->timeline);
     for (uint32_t i = 0; i < MF_VK_SUBMISSIONS && result == VK_SUCCESS; i++)
-        result = submission_create(be, &st->submissions[i]);
+        result = mf_vk_submission_create(d, d->family, &st->submissions[i]);
     st->most_commands = FIRST_COMMANDS;
     return result == VK_SUCCESS ? MF_OK : mf_vk_fail(error, result, "the Vulkan stream");
 }
@@ -79,7 +85,9 @@ void mf_vk_lost(mf_vk_backend *be, VkResult result, const char *what)
     (void)snprintf(st->why, sizeof st->why, "%.127s", error.message);
     /* It may work on: what it uses stays until it is done. One that is lost says so at once. */
     (void)be->device.api.QueueWaitIdle(be->device.queue);
-    st->open = NULL;
+    if (be->ahead.queue != VK_NULL_HANDLE)
+        (void)be->device.api.QueueWaitIdle(be->ahead.queue);
+    st->open = be->ahead.open = NULL;
     st->n_reads = 0; /* their destinations hold anything */
     mf_vk_retire(be);
 }
@@ -89,15 +97,18 @@ void mf_vk_lost(mf_vk_backend *be, VkResult result, const char *what)
 VkResult mf_vk_wait(mf_vk_backend *be, mf_ticket ticket)
 {
     const mf_vk_device *d = &be->device;
+    const VkSemaphore timeline =
+        (ticket & MF_VK_AHEAD_BIT) != 0 ? be->ahead.timeline : be->stream.timeline;
+    ticket &= ~MF_VK_AHEAD_BIT;
     const VkSemaphoreWaitInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
                                       .semaphoreCount = 1,
-                                      .pSemaphores = &be->stream.timeline,
+                                      .pSemaphores = &timeline,
                                       .pValues = &ticket};
     const bool is_software = d->properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     const uint64_t end = mf_now_us() + POLL_US;
     while (!is_software && mf_now_us() < end) { /* a CPU's device would be kept from its work */
         uint64_t value = 0;
-        VkResult result = d->api.GetSemaphoreCounterValue(d->handle, be->stream.timeline, &value);
+        VkResult result = d->api.GetSemaphoreCounterValue(d->handle, timeline, &value);
         if (result != VK_SUCCESS || value >= ticket)
             return result;
     }
@@ -185,6 +196,7 @@ bool mf_vk_begin(mf_vk_backend *be)
         return false;
     }
     s->ticket = ticket;
+    s->awaits = 0;
     st->open = s;
     st->commands = s->commands;
     st->n_commands = 0;
@@ -218,7 +230,8 @@ void mf_vk_submit(mf_vk_backend *be)
 {
     mf_vk_stream *st = &be->stream;
     mf_vk_submission *s = st->open;
-    if (s == NULL)
+    mf_vk_ahead_submit(be); /* who waits for this may need that, too */
+    if (s == NULL || st->lost != MF_OK)
         return;
     to_host(be);
     VkResult result = be->device.api.EndCommandBuffer(s->commands);
@@ -228,7 +241,13 @@ void mf_vk_submit(mf_vk_backend *be)
                                           .semaphore = st->timeline,
                                           .value = s->ticket,
                                           .stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT};
+    const VkSemaphoreSubmitInfo wait = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO,
+                                        .semaphore = be->ahead.timeline,
+                                        .value = s->awaits,
+                                        .stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT};
     const VkSubmitInfo2 info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO_2,
+                                .waitSemaphoreInfoCount = s->awaits != 0 ? 1 : 0,
+                                .pWaitSemaphoreInfos = &wait,
                                 .commandBufferInfoCount = 1,
                                 .pCommandBufferInfos = &commands,
                                 .signalSemaphoreInfoCount = 1,

@@ -31,6 +31,7 @@ void mf_vk_copy(mf_vk_backend *be, mf_span dest, mf_span src, uint64_t n_bytes)
     mf_vk_next(be);
     mf_vk_touch(be, dest, n_bytes, MF_WRITES);
     mf_vk_touch(be, src, n_bytes, MF_READS);
+    mf_vk_ahead_await_touched(be);
     copy_command(be, dest, src, n_bytes);
 }
 
@@ -44,6 +45,7 @@ static uint64_t piece_of(const mf_vk_ring *ring, uint64_t n_left)
 void mf_vk_write(mf_vk_backend *be, mf_span dest, const void *src, uint64_t n_bytes)
 {
     const unsigned char *from = src;
+    mf_vk_ahead_await(be, dest, n_bytes);
     for (uint64_t at = 0, n; at < n_bytes; at += n) {
         mf_span stage;
         n = piece_of(&be->rings[MF_VK_RING_UP], n_bytes - at);
@@ -86,6 +88,7 @@ static void keep_read(mf_vk_backend *be, const mf_vk_read *read)
 void mf_vk_read_back(mf_vk_backend *be, mf_span src, void *dest, uint64_t n_bytes)
 {
     const mf_span to = mf_vk_span_of_host(be, dest, n_bytes);
+    mf_vk_ahead_await(be, src, n_bytes);
     if (to.buffer.id != 0) {
         mf_vk_copy(be, to, src, n_bytes);
         return;
