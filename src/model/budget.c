@@ -25,6 +25,7 @@
 #define ROOM_BYTES (256 * MIB)
 #define ROOMS_MAX 512
 #define ROOM_ROUNDING (4 * MIB)
+#define PLACES_ON_WAY 64
 /* More than a process drifts by between two looks at it. */
 #define HELD_STEP (8 * MIB)
 /* What is left to the rest of the machine where the user gives no budget. */
@@ -158,15 +159,17 @@ static uint64_t fitting_slots(const mf_budget_request *r, const mf_budget *b)
     return fit > r->n_slots_min ? fit : r->n_slots_min;
 }
 
-/* What the slots leave of the budget becomes places, unless all experts have slots. */
+/* What the slots leave of the budget becomes places; where all experts have slots, those that keep
+ * a drive and a link busy until all are there. */
 static void divide_rest(const mf_budget_request *r, mf_budget *b)
 {
     const uint64_t each = r->place_bytes + r->place_host_bytes;
-    const uint64_t wanted = wanted_slots(r);
+    uint64_t wanted = wanted_slots(r);
+    if (b->n_slots >= r->n_experts_total && wanted > PLACES_ON_WAY)
+        wanted = PLACES_ON_WAY;
     b->n_places = wanted < r->n_places_min ? wanted : r->n_places_min;
     b->n_first_places = b->n_places;
-    if (!r->place.experts.has_memory || each == 0 || b->n_slots >= r->n_experts_total ||
-        wanted <= r->n_places_min)
+    if (!r->place.experts.has_memory || each == 0 || wanted <= r->n_places_min)
         return;
     const uint64_t left = b->ram_bytes - b->fixed_bytes - b->n_slots * r->slot_host_bytes;
     uint64_t n = left / each, most = wanted - r->n_places_min;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Loading of the resident weights: every planned copy, by several threads, in file order. */
+/* Loading of the resident weights: every planned copy, by several threads, in file order, large
+ * tensors by several of them. Reading, converting and uploading go on side by side. */
 #include "model/model.h"
 
 #include "base/half.h"
@@ -14,11 +15,21 @@
 
 /* More threads than cores: a cold page cache wants several reads in flight. */
 #define LOAD_THREADS 4u
-#define COPIES_PER_TASK 16u
+
+/* Copies are cut into runs of so many bytes at most; a thread takes so many runs at a time, and has
+ * the system read all of them ahead. */
+#define RUN_BYTES ((uint64_t)8 << 20)
+#define RUNS_PER_TASK 4u
 
 /* Bytes of a file that go through a block at a time; as many floats of 16 bits are twice the bytes.
  */
 #define PIECE_BYTES ((uint64_t)1 << 20)
+
+/* Bytes of one copy. */
+typedef struct load_run {
+    const mf_copy *copy;
+    uint64_t first, n_bytes;
+} load_run;
 
 /* A thread fills one block while the other is on its way. */
 typedef struct load_block {
@@ -26,13 +37,20 @@ typedef struct load_block {
     mf_ticket ticket;     /* of the upload that reads it */
 } load_block;
 
+typedef struct load_blocks {
+    load_block block[2];
+    uint32_t next;
+} load_blocks;
+
 typedef struct load_job {
     mf_backend *backend;
     mf_buffer resident;
     unsigned char *host; /* NULL: the backend's memory is out of reach, bytes go through blocks */
     const mf_binder *binder;
     const int *fds;
-    load_block blocks[LOAD_THREADS][2];
+    load_run *runs;
+    size_t n_runs;
+    load_blocks blocks[LOAD_THREADS];
     uint64_t piece_bytes;
     atomic_int failed; /* the first failure wins */
     mf_error error;
@@ -94,10 +112,10 @@ static uint64_t bytes_after(const mf_copy *copy, uint64_t n)
     return n / (copy->convert == MF_TENSOR_F32 ? 4 : 2) * sizeof(float);
 }
 
-/* One piece, read into the block and uploaded from it. */
-static bool load_piece(load_job *job, const mf_copy *copy, uint64_t first, load_block *block)
+/* n bytes of a copy, at most a piece, read into the block and uploaded from it. */
+static bool load_piece(load_job *job, const mf_copy *copy, uint64_t first, uint64_t n,
+                       load_block *block)
 {
-    uint64_t left = copy->n_bytes - first, n = left < job->piece_bytes ? left : job->piece_bytes;
     const mf_span dest = {job->resident, copy->dest + bytes_after(copy, first)};
     const mf_backend_ops *ops = job->backend->ops;
     unsigned char *from = block->bytes;
@@ -118,25 +136,53 @@ static bool load_piece(load_job *job, const mf_copy *copy, uint64_t first, load_
     return true;
 }
 
-static void load_one(load_job *job, const mf_copy *copy, load_block *blocks)
+static void load_one(load_job *job, const load_run *run, load_blocks *blocks)
 {
-    uint32_t next = 0;
+    const mf_copy *copy = run->copy;
+    const uint64_t end = run->first + run->n_bytes;
     if (copy->convert == MF_TENSOR_OTHER && job->host != NULL) {
-        (void)read_fully(job, copy, 0, copy->n_bytes, job->host + copy->dest);
+        (void)read_fully(job, copy, run->first, run->n_bytes, job->host + copy->dest + run->first);
         return;
     }
-    for (uint64_t at = 0; at < copy->n_bytes; at += job->piece_bytes, next ^= 1)
-        if (!load_piece(job, copy, at, &blocks[next]))
+    for (uint64_t at = run->first, n; at < end; at += n, blocks->next ^= 1) {
+        n = end - at < job->piece_bytes ? end - at : job->piece_bytes;
+        if (!load_piece(job, copy, at, n, &blocks->block[blocks->next]))
             return;
+    }
 }
 
 static void run_load(void *ctx, uint32_t task, uint32_t thread)
 {
     load_job *job = ctx;
-    size_t first = (size_t)task * COPIES_PER_TASK, end = first + COPIES_PER_TASK;
-    end = end < job->binder->n_copies ? end : job->binder->n_copies;
+    size_t first = (size_t)task * RUNS_PER_TASK, end = first + RUNS_PER_TASK;
+    end = end < job->n_runs ? end : job->n_runs;
+    for (size_t i = first; i < end; i++) {
+        const load_run *run = &job->runs[i];
+        (void)posix_fadvise(job->fds[run->copy->file], (off_t)(run->copy->source + run->first),
+                            (off_t)run->n_bytes, POSIX_FADV_WILLNEED);
+    }
     for (size_t i = first; i < end && atomic_load(&job->failed) == 0; i++)
-        load_one(job, &job->binder->copies[i], job->blocks[thread]);
+        load_one(job, &job->runs[i], &job->blocks[thread]);
+}
+
+/* The copies, in file order, as runs. */
+static mf_status make_runs(load_job *job, mf_error *error)
+{
+    const mf_binder *binder = job->binder;
+    size_t n = 0;
+    for (size_t i = 0; i < binder->n_copies; i++)
+        n += (size_t)((binder->copies[i].n_bytes + RUN_BYTES - 1) / RUN_BYTES);
+    job->runs = mf_alloc_array(&binder->allocator, n + 1, sizeof *job->runs);
+    if (job->runs == NULL)
+        return mf_fail_memory(error, n * sizeof *job->runs, "the list of weights to load");
+    for (size_t i = 0; i < binder->n_copies; i++) {
+        const mf_copy *copy = &binder->copies[i];
+        for (uint64_t at = 0; at < copy->n_bytes; at += RUN_BYTES) {
+            const uint64_t left = copy->n_bytes - at;
+            job->runs[job->n_runs++] = (load_run){copy, at, left < RUN_BYTES ? left : RUN_BYTES};
+        }
+    }
+    return MF_OK;
 }
 
 static int by_source(const void *a, const void *b)
@@ -174,7 +220,7 @@ static mf_status make_blocks(load_job *job, uint32_t n_threads, mf_buffer *out, 
                                             MF_USE_STAGING, "loading", out, error));
     unsigned char *bytes = job->backend->ops->buffer_host(job->backend, *out);
     for (uint32_t i = 0; i < 2 * n_threads; i++)
-        job->blocks[i / 2][i % 2].bytes = bytes + i * block_bytes;
+        job->blocks[i / 2].block[i % 2].bytes = bytes + i * block_bytes;
     return MF_OK;
 }
 
@@ -183,7 +229,8 @@ static mf_status finish_blocks(load_job *job, uint32_t n_threads, mf_error *erro
 {
     mf_status status = MF_OK;
     for (uint32_t i = 0; i < 2 * n_threads && status == MF_OK; i++)
-        status = job->backend->ops->wait_for(job->backend, job->blocks[i / 2][i % 2].ticket, error);
+        status = job->backend->ops->wait_for(job->backend, job->blocks[i / 2].block[i % 2].ticket,
+                                             error);
     return status;
 }
 
@@ -191,7 +238,7 @@ static mf_status load_with_pool(load_job *job, mf_thread_pool *pool, mf_error *e
 {
     mf_buffer staging = {0};
     MF_TRY(make_blocks(job, mf_thread_pool_size(pool), &staging, error));
-    uint32_t n_tasks = (uint32_t)((job->binder->n_copies + COPIES_PER_TASK - 1) / COPIES_PER_TASK);
+    const uint32_t n_tasks = (uint32_t)((job->n_runs + RUNS_PER_TASK - 1) / RUNS_PER_TASK);
     mf_thread_pool_run(pool, n_tasks, run_load, job);
     mf_status status = finish_blocks(job, mf_thread_pool_size(pool), error);
     job->backend->ops->buffer_free(job->backend, staging);
@@ -223,11 +270,16 @@ mf_status mf_load_resident(mf_backend *backend, mf_buffer resident, const mf_bin
     job.host = backend->ops->buffer_host(backend, resident);
     mf_status status = open_files(binder, fds, error);
     if (status == MF_OK)
+        status = make_runs(&job, error);
+    const size_t runs_bytes = (job.n_runs + 1) * sizeof *job.runs;
+    if (status == MF_OK)
         status = mf_thread_pool_create(&binder->allocator, n_threads == 1 ? 1 : LOAD_THREADS, &pool,
                                        error);
     if (status == MF_OK)
         status = load_with_pool(&job, pool, error);
     mf_thread_pool_free(&pool);
+    if (job.runs != NULL)
+        mf_free(&binder->allocator, job.runs, runs_bytes);
     for (size_t i = 0; i < n_files; i++) {
         if (fds[i] >= 0)
             close(fds[i]);

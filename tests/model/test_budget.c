@@ -192,9 +192,17 @@ static void test_places(void)
     CHECK_U64(b.n_places, 1000000);
     CHECK_U64(b.n_room_places, (1000000 - 16) / 512 + 1);
     r.ram_bytes = 1000 * MIB;
-    r.n_experts_total = 50; /* all have slots */
+    r.n_experts_total = 50; /* all have slots: places are for the way alone */
     mf_budget_make(&r, &b);
-    CHECK(b.n_slots == 50 && b.n_places == 16);
+    CHECK(b.n_slots == 50 && b.n_places == 50);
+    r.place.experts.n_bytes = r.place.dense.n_bytes = 600 * MIB;
+    r.n_experts_total = 120;
+    mf_budget_make(&r, &b);
+    CHECK(b.n_slots == 120 && b.n_places == 64);
+    r.n_experts_total = 200;
+    mf_budget_make(&r, &b);
+    CHECK(b.n_slots == 155 && b.n_places == 200);
+    r.place.experts.n_bytes = r.place.dense.n_bytes = 390 * MIB;
     r.n_experts_total = 51;
     mf_budget_make(&r, &b);
     CHECK(b.n_slots == 50 && b.n_places == 51);
