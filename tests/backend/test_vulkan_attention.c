@@ -267,20 +267,21 @@ static void test_shape(const shape *s)
 
 int main(void)
 {
+    /* of a short run the first */
     static const shape shapes[] = {
-        {"64 heads", 64, 64, 4, 0, MF_BF16, 0, false, 330, 257},
         {"groups of 3", 6, 2, 12, 0, MF_F32, 0, false, 4300, 30},
-        {"odd dims", 2, 1, 11, 0, MF_BF16, 0, false, 4300, 9},
         {"a window and sinks", 4, 2, 8, 0, MF_BF16, 4500, true, 5003, 5},
-        {"a short window", 2, 2, 8, 0, MF_F32, 70, true, 5003, 40},
         {"latents", 3, 1, 8, 4, MF_BF16, 0, false, 4300, 25},
+        {"64 heads", 64, 64, 4, 0, MF_BF16, 0, false, 330, 257},
+        {"odd dims", 2, 1, 11, 0, MF_BF16, 0, false, 4300, 9},
+        {"a short window", 2, 2, 8, 0, MF_F32, 70, true, 5003, 40},
         {"8 heads of a key of 128", 16, 2, 128, 0, MF_BF16, 0, false, 400, 85},
         {"8 heads of a key of 256", 8, 1, 256, 0, MF_BF16, 100, true, 330, 100},
         {"wide latents", 20, 1, 64, 8, MF_F32, 0, false, 300, 4},
     };
     if (!vulkan_is_there())
         return TEST_SKIPPED;
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (size_t i = 0; i < (vulkan_is_short() ? 3 : sizeof shapes / sizeof *shapes); i++)
         test_shape(&shapes[i]);
     return test_result();
 }

@@ -18,7 +18,8 @@ static void run_list(scene *s, mf_precision precision)
     static const uint32_t skews[] = {0, 4};
     const bool is_mixed = precision == MF_PRECISION_MIXED;
     mf_backend *be = vulkan_open_with(NULL, precision);
-    for (uint32_t i = 0; i < 2; i++) {
+    /* test_vulkan_products has weights of every form where they are not aligned */
+    for (uint32_t i = 0; i < (vulkan_is_short() ? 1 : 2); i++) {
         const list_options o = {.label = be->ops->device_name(be),
                                 .slack_factor = is_mixed ? MIXED_FACTOR : SLACK_FACTOR,
                                 .skew = skews[i],

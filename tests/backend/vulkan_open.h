@@ -12,6 +12,13 @@ static inline const char *vulkan_test_device(void)
     return name != NULL ? name : "vulkan";
 }
 
+/* Whether a list of many alike is to be cut short, which takes long on a device in software: unless
+ * MF_TEST_LONG is set (make test-gpu). */
+static inline bool vulkan_is_short(void)
+{
+    return getenv("MF_TEST_LONG") == NULL;
+}
+
 /* False where there is no device, or no Vulkan in this build: the test is to be skipped. */
 static inline bool vulkan_is_there(void)
 {

@@ -2,6 +2,7 @@
 /* Golden files and the runs that are compared with them. */
 #include "golden.h"
 
+#include "base/cpu.h"
 #include "kernels/kernels.h"
 
 const golden_case golden_cases[] = {
@@ -60,6 +61,24 @@ const golden_case *golden_case_find(const char *name)
     exit(1);
 }
 
+bool golden_is_short(void)
+{
+    return GOLDEN_ON_DEVICE && getenv("MF_TEST_LONG") == NULL;
+}
+
+bool golden_is_asked_for(const golden_case *c, int argc, char **argv)
+{
+    bool is_listed = true;
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] == '-' && strcmp(c->name, argv[i] + 1) == 0)
+            return false;
+        if (strcmp(c->name, argv[i]) == 0)
+            return true;
+        is_listed = is_listed && argv[i][0] == '-';
+    }
+    return is_listed;
+}
+
 unsigned char *read_file(const char *path, size_t *n_bytes)
 {
     FILE *f = fopen(path, "rb");
@@ -83,6 +102,8 @@ unsigned char *read_file(const char *path, size_t *n_bytes)
 
 bool golden_has_tier(uint32_t tier)
 {
+    if (GOLDEN_ON_DEVICE)
+        return tier == MF_CPU_SCALAR;
     return (uint32_t)mf_kernels_get(tier)->tier == tier;
 }
 

@@ -10,6 +10,17 @@
 
 #define GOLDEN_ROOT "tests/model/data"
 
+/* Whether the engines of this program run on a device: no instruction set of the CPU matters. */
+#ifdef MF_TEST_ON_DEVICE
+#define GOLDEN_ON_DEVICE true
+#else
+#define GOLDEN_ON_DEVICE false
+#endif
+
+/* Whether a loop over many alike is to be short: on a device, which may be one in software, unless
+ * MF_TEST_LONG is set (make test-gpu). */
+bool golden_is_short(void);
+
 typedef struct golden_case {
     const char *name;             /* a directory of tests/model/data */
     const char *golden;           /* its golden file */
@@ -22,6 +33,9 @@ extern const golden_case golden_cases[];
 extern const size_t n_golden_cases;
 
 const golden_case *golden_case_find(const char *name);
+
+/* Whether a program's arguments name the case, or all of them are as -NAME and none is its. */
+bool golden_is_asked_for(const golden_case *c, int argc, char **argv);
 
 typedef struct golden {
     uint32_t n_tokens, n_vocab, n_layers, hidden_size, n_positions, n_logits;
@@ -40,7 +54,8 @@ void golden_free(golden *g);
 /* The position that row i of the logits is of. */
 uint32_t golden_position(const golden *g, uint32_t i);
 
-/* True if this build and this machine have kernels of exactly this tier. */
+/* True if this build and this machine have kernels of exactly this tier; of those that a device
+ * has no use for, one. */
 bool golden_has_tier(uint32_t tier);
 
 /* "tests/model/data/NAME"; static storage, valid until the next call but three. */

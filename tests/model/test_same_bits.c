@@ -159,6 +159,23 @@ static void probe_uring(void)
         fprintf(stderr, "no io_uring on this machine: its part is skipped\n");
 }
 
+/* On a device, which may be one in software: of each kind of family and of weights one case. */
+static bool is_left_out(const golden_case *c)
+{
+    static const char *const few[] = {"mlx_4bit", "next_bf16", "v3_fp8"};
+    static const char *const more[] = {"hf_bf16",     "mlx_mixed_3_6", "mlx_10_of_512",    "packed",
+                                       "k2_mlx_4bit", "v2_lite_bf16",  "v3_mlx_4bit_split"};
+    if (!GOLDEN_ON_DEVICE)
+        return false;
+    for (size_t i = 0; i < sizeof few / sizeof *few; i++)
+        if (strcmp(c->name, few[i]) == 0)
+            return c->n_experts_per_token != 0;
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        if (strcmp(c->name, more[i]) == 0)
+            return golden_is_short() || c->packed_bits != 0;
+    return true;
+}
+
 int main(void)
 {
     static const char *const in_full[] = {"hf_bf16", "next_bf16", "mlx_4bit", "mlx_mixed_3_6",
@@ -167,13 +184,15 @@ int main(void)
     for (size_t i = 0; i < n_golden_cases; i++) {
         const golden_case *c = &golden_cases[i];
         golden g;
+        if (is_left_out(c))
+            continue;
         golden_read(c, &g);
         if (g.has_few) { /* long: other cases say the same in less time */
             golden_free(&g);
             continue;
         }
         bool full = false;
-        for (size_t k = 0; k < sizeof in_full / sizeof *in_full; k++)
+        for (size_t k = 0; !GOLDEN_ON_DEVICE && k < sizeof in_full / sizeof *in_full; k++)
             full = full || (strcmp(c->name, in_full[k]) == 0 && c->n_experts_per_token == 0);
         if (full)
             check_grid(c, &g, 0);
@@ -185,6 +204,8 @@ int main(void)
     }
     static const golden_case packed_2bit = {"packed", "golden_2bit.bin", 2, 0, 0};
     check_forms(golden_case_find("mlx_4bit"), golden_case_find("packed"));
+    if (golden_is_short())
+        return test_result();
     check_forms(golden_case_find("packed_no_config"), &packed_2bit);
     check_forms(golden_case_find("v3_mlx_4bit_whole"), golden_case_find("v3_packed"));
     check_forms(golden_case_find("v3_packed_no_config"), golden_case_find("v3_packed"));

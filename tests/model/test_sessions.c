@@ -515,7 +515,11 @@ static void step(world *w)
     static const uint32_t batches[] = {1, 2, 17, 64};
     uint32_t what = pick(w, 122);
     if (what < 40)
-        step_batch(w, batches[pick(w, what < 4 ? 4 : 3)], pick(w, 4) == 0 ? 70 : 3);
+        step_batch(w,
+                   batches[pick(w, golden_is_short() ? 2
+                                   : what < 4        ? 4
+                                                     : 3)],
+                   pick(w, 4) == 0 ? 70 : 3);
     else if (what < 45)
         step_cancelled(w);
     else if (what < 58)
@@ -581,9 +585,12 @@ static void run(const setting *s, unsigned long n_steps, uint64_t seed)
             s->name, s->kv_type == MF_KV_BF16 ? " bf16" : "", n_steps,
             (unsigned long long)w.n_checked, (unsigned long long)w.n_limits,
             (unsigned long long)w.n_cancelled, (unsigned long long)w.n_not_found);
-    CHECK((w.n_limits > 0) == (s->state_share > 0) && w.n_cancelled > 0);
-    CHECK((w.n_not_found > 0) == w.is_recurrent);
-    CHECK(w.n_reused > 0);
+    if (!GOLDEN_ON_DEVICE) { /* few steps do not come by everything */
+        CHECK((w.n_limits > 0) == (s->state_share > 0) && w.n_cancelled > 0);
+        CHECK((w.n_not_found > 0) == w.is_recurrent);
+        CHECK(w.n_reused > 0);
+    }
+    CHECK(w.n_checked > 0);
     for (size_t i = 0; i < N_SESSIONS; i++)
         mf_session_free(&lanes[i].session);
     mf_session_free(&w.reference);
@@ -602,9 +609,10 @@ int main(int argc, char **argv)
         {"mlx_4bit", MF_KV_F32, 0},      {"v2_lite_bf16", MF_KV_F32, 0}, {"mlx_4bit", MF_KV_F32, 4},
         {"v2_lite_bf16", MF_KV_BF16, 4}, {"next_bf16", MF_KV_BF16, 0},   {"v3_fp8", MF_KV_F32, 8},
     };
-    unsigned long n_steps = argc > 1 ? strtoul(argv[1], NULL, 10) : 600;
+    const unsigned long usual = golden_is_short() ? 25 : GOLDEN_ON_DEVICE ? 60 : 600;
+    unsigned long n_steps = argc > 1 ? strtoul(argv[1], NULL, 10) : usual;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+    for (size_t i = golden_is_short() ? 3 : 0; i < (golden_is_short() ? 5 : 6); i++)
         run(&settings[i], n_steps, seed + i);
     return test_result();
 }

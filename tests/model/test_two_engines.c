@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Engines open at the same time, and sessions of one engine, evaluated in turn, give what each
- * gives alone. */
+ * gives alone; on a device, one of the engines is on the CPU. */
 #include "golden.h"
 
 typedef struct lane {
     const golden_case *c;
+    const char *device; /* NULL: the test's */
     golden g;
     float *alone; /* logits of every position */
     mf_engine *engine;
@@ -12,9 +13,10 @@ typedef struct lane {
     size_t done;
 } lane;
 
-static mf_engine_options lane_options(const golden_case *c)
+static mf_engine_options lane_options(const lane *l)
 {
-    mf_engine_options options = golden_options(c);
+    mf_engine_options options = golden_options(l->c);
+    options.device = l->device;
     options.n_chunk_tokens = 16;
     options.expert_cache_bytes = 0;
     options.n_sessions = 2;
@@ -25,7 +27,7 @@ static void lane_prepare(lane *l, const char *name)
 {
     l->c = golden_case_find(name);
     golden_read(l->c, &l->g);
-    mf_engine_options options = lane_options(l->c);
+    mf_engine_options options = lane_options(l);
     mf_error error = {0};
     l->alone = golden_run(l->c, &l->g, &options, &error);
     REQUIRE(l->alone != NULL);
@@ -67,10 +69,12 @@ static void test_engines(void)
     static const char *const names[] = {"mlx_4bit", "next_bf16", "mlx_4bit", "packed"};
     lane lanes[4] = {0};
     mf_error error = {0};
+    if (GOLDEN_ON_DEVICE)
+        lanes[1].device = "cpu";
     for (size_t i = 0; i < 4; i++)
         lane_prepare(&lanes[i], names[i]);
     for (size_t i = 0; i < 4; i++) {
-        mf_engine_options options = lane_options(lanes[i].c);
+        mf_engine_options options = lane_options(&lanes[i]);
         lanes[i].engine = golden_open(lanes[i].c, &options);
         REQUIRE_OK(mf_session_create(lanes[i].engine, &lanes[i].session, &error), &error);
     }
@@ -105,7 +109,7 @@ static void test_sessions(void)
         lanes[1].g.tokens[i] = lanes[1].g.tokens[lanes[1].g.n_tokens - 1 - i];
         lanes[1].g.tokens[lanes[1].g.n_tokens - 1 - i] = swap;
     }
-    mf_engine_options options = lane_options(lanes[1].c);
+    mf_engine_options options = lane_options(&lanes[1]);
     free(lanes[1].alone);
     lanes[1].alone = golden_run(lanes[1].c, &lanes[1].g, &options, &error);
     REQUIRE(lanes[1].alone != NULL);

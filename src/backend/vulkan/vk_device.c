@@ -12,9 +12,16 @@
 
 /* ------------------------------------------------------------------------------- the list -- */
 
-static mf_status instance_open(mf_vk_device *d, mf_error *error)
+static void say_found(const mf_vk_hooks *hooks, mf_vk_api *api)
+{
+    if (hooks != NULL && hooks->found != NULL)
+        hooks->found(hooks->ctx, api);
+}
+
+static mf_status instance_open(mf_vk_device *d, const mf_vk_hooks *hooks, mf_error *error)
 {
     MF_TRY(mf_vk_api_open(&d->api, error));
+    say_found(hooks, &d->api);
     uint32_t version = VK_API_VERSION_1_0;
     (void)d->api.EnumerateInstanceVersion(&version);
     if (version < VK_API_VERSION_1_3)
@@ -41,7 +48,9 @@ static mf_status instance_open(mf_vk_device *d, mf_error *error)
         d->instance = VK_NULL_HANDLE;
         return mf_vk_fail(error, result, "opening Vulkan");
     }
-    return mf_vk_api_load_instance(&d->api, d->instance, error);
+    MF_TRY(mf_vk_api_load_instance(&d->api, d->instance, error));
+    say_found(hooks, &d->api);
+    return MF_OK;
 }
 
 static mf_status physical_devices(const mf_vk_device *d, VkPhysicalDevice *list, uint32_t *n,
@@ -61,7 +70,7 @@ uint32_t mf_vulkan_devices(mf_vulkan_device *out, const char **why)
     uint32_t n = 0;
     mf_error error;
     *why = "there is no Vulkan device";
-    mf_status status = instance_open(&d, &error);
+    mf_status status = instance_open(&d, NULL, &error);
     if (d.api.library == NULL)
         *why = "there is no Vulkan loader";
     else if (status != MF_OK)
@@ -289,7 +298,7 @@ mf_status mf_vk_device_open(mf_vk_device *d, const char *name, const mf_vk_hooks
                             mf_error *error)
 {
     memset(d, 0, sizeof *d);
-    mf_status status = instance_open(d, error);
+    mf_status status = instance_open(d, hooks, error);
     if (status == MF_OK)
         status = choose(d, name, error);
     if (status == MF_OK) {

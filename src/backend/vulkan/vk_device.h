@@ -13,6 +13,8 @@ typedef struct mf_vk_hooks {
     /* As if the device's memory were not the host's, and as if there were a queue for copies: it is
      * the one that computes, as another. */
     bool has_own_memory, has_copy_queue;
+    /* NULL, or after the loader's have been found, and again after the instance's */
+    void (*found)(void *ctx, mf_vk_api *api);
 } mf_vk_hooks;
 
 /* The structs of a device's features, chained. */
