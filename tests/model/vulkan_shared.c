@@ -3,6 +3,9 @@
  * Linked into a test of models with --wrap: all its engines share one instance, device and queue,
  * and a pipeline that one of them had made is there for the next. A driver takes up to a second to
  * make one; what a test of models is about is not how often that is done.
+ *
+ * Memory of the device that the host can reach (all of it, on a device in software) begins as bytes
+ * 0xff, of which floats are no numbers: nothing may depend on what it held.
  */
 #include "backend/vulkan/vk_internal.h"
 #include "test.h"
@@ -24,6 +27,8 @@ static struct {
     VkInstance instance;
     VkPhysicalDevice physical;
     VkDevice device;
+    PFN_vkUnmapMemory unmap;
+    VkPhysicalDeviceMemoryProperties2 memory;
     VkPipelineLayout layout;
     made all[MOST];
     uint32_t n;
@@ -171,6 +176,32 @@ static void keep_pipeline(VkDevice device, VkPipeline pipeline, const VkAllocati
     (void)a;
 }
 
+/* ------------------------------------------------------------------------------------ memory -- */
+
+static bool is_imported(const VkMemoryAllocateInfo *info)
+{
+    for (const VkBaseInStructure *p = info->pNext; p != NULL; p = p->pNext)
+        if (p->sType == VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT)
+            return true;
+    return false;
+}
+
+static VkResult allocate(VkDevice device, const VkMemoryAllocateInfo *info,
+                         const VkAllocationCallbacks *a, VkDeviceMemory *out)
+{
+    const VkPhysicalDeviceMemoryProperties *m = &shared.memory.memoryProperties;
+    void *bytes = NULL;
+    VkResult result = shared.driver.AllocateMemory(device, info, a, out);
+    if (result != VK_SUCCESS || is_imported(info) ||
+        (m->memoryTypes[info->memoryTypeIndex].propertyFlags &
+         VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) == 0)
+        return result;
+    REQUIRE(shared.driver.MapMemory(device, *out, 0, VK_WHOLE_SIZE, 0, &bytes) == VK_SUCCESS);
+    memset(bytes, 0xff, info->allocationSize);
+    shared.unmap(device, *out);
+    return VK_SUCCESS;
+}
+
 /* ---------------------------------------------------------------------------- the one queue -- */
 
 static VkResult submit(VkQueue queue, uint32_t n, const VkSubmitInfo2 *info, VkFence fence)
@@ -234,10 +265,14 @@ static void loaded(void *ctx, mf_vk_api *api)
         shared.driver.CreateInstance = before.CreateInstance;
         shared.driver.CreateDevice = before.CreateDevice;
         shared.driver.DestroyInstance = before.DestroyInstance;
+        shared.unmap = (PFN_vkUnmapMemory)api->GetDeviceProcAddr(shared.device, "vkUnmapMemory");
+        shared.memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
+        api->GetPhysicalDeviceMemoryProperties2(shared.physical, &shared.memory);
         atexit(close_shared);
     }
     pthread_mutex_unlock(&shared.lock);
     api->DestroyDevice = keep_device;
+    api->AllocateMemory = allocate;
     api->CreateShaderModule = create_module;
     api->DestroyShaderModule = keep_module;
     api->CreatePipelineLayout = create_layout;
