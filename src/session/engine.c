@@ -120,21 +120,24 @@ static mf_budget_device device_of(const mf_backend *be, uint64_t device_bytes)
     return (mf_budget_device){.runs_later = be->ops->runs_later};
 }
 
-/* A device whose memory has no room for what it must hold; its experts' share is of n_slots. */
+/* A device whose memory has no room for what it must hold. */
 static mf_status check_device_floor(const mf_engine *e, const mf_backend *be,
                                     const mf_budget_device *device, uint64_t floor_bytes,
                                     mf_error *error)
 {
     mf_backend_memory memories[MF_MAX_MEMORIES];
+    char slots[96] = "";
     if (device->n_bytes == 0 || device->n_bytes >= floor_bytes)
         return MF_OK;
     (void)be->ops->memories(be, memories);
+    if (be == e->runner.experts)
+        snprintf(slots, sizeof slots, ", with %u expert slots of %llu bytes",
+                 e->info.n_experts_per_token, (unsigned long long)e->info.slot_bytes);
     return mf_fail(error, MF_ERR_BUDGET,
-                   "device_bytes of %s (%s) are %llu, below the floor of %.1f MiB (%llu bytes), "
-                   "with %u expert slots of %llu bytes",
+                   "device_bytes of %s (%s) are %llu, below the floor of %.1f MiB (%llu bytes)%s",
                    be->ops->name, memories[0].name, (unsigned long long)device->n_bytes,
                    ceil((double)floor_bytes / MIB * 10) / 10, (unsigned long long)floor_bytes,
-                   e->info.n_experts_per_token, (unsigned long long)e->info.slot_bytes);
+                   slots);
 }
 
 static mf_status check_budgets(const mf_engine *e, const mf_model *m, const mf_budget *budget,

@@ -38,8 +38,10 @@ mf_status mf_engine_devices_find(mf_engine_devices *d, mf_engine_options *o, mf_
 
 static mf_budget_device budget_of(const mf_device_place *p)
 {
-    return (mf_budget_device){
-        .has_memory = p->has_memory, .takes_promise = p->takes_promise, .n_bytes = p->n_bytes};
+    return (mf_budget_device){.has_memory = p->has_memory,
+                              .runs_later = p->takes_promise, /* as every GPU */
+                              .takes_promise = p->takes_promise,
+                              .n_bytes = p->n_bytes};
 }
 
 mf_budget_place mf_engine_devices_place(const mf_engine_devices *d)

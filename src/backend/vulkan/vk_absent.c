@@ -4,12 +4,17 @@
 
 #include "base/status.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 bool mf_vulkan_is_name(const char *device)
 {
-    return device != NULL && strncmp(device, "vulkan", 6) == 0 &&
-           (device[6] == 0 || device[6] == ':');
+    if (device == NULL || strncmp(device, "vulkan", 6) != 0)
+        return false;
+    const char *number = device + 7;
+    const size_t n = device[6] == ':' ? strspn(number, "0123456789") : 0;
+    return device[6] == 0 ||
+           (n > 0 && number[n] == 0 && strtoul(number, NULL, 10) < MF_VULKAN_MAX_DEVICES);
 }
 
 uint32_t mf_vulkan_devices(mf_vulkan_device *out, const char **why)
