@@ -126,6 +126,19 @@ uint32_t mf_expert_place_with(mf_expert_store *store, mf_cache_why why, uint32_t
     return number;
 }
 
+/* One more piece of n; the one before it made longer where both sides go on. */
+static uint32_t add_piece(mf_slot_piece *pieces, uint32_t n, const mf_slot_piece *piece)
+{
+    mf_slot_piece *last = n > 0 ? &pieces[n - 1] : NULL;
+    if (last == NULL || last->slot_at + last->n_bytes != piece->slot_at ||
+        last->from + last->n_bytes != piece->from) {
+        pieces[n] = *piece;
+        return n + 1;
+    }
+    last->n_bytes += piece->n_bytes;
+    return n;
+}
+
 /* Part by part, to where all experts of the layer have them. */
 mf_status mf_expert_place_upload(mf_expert_store *store, uint32_t number, uint32_t slot,
                                  const mf_expert_plan *plan, mf_error *error)
@@ -139,8 +152,9 @@ mf_status mf_expert_place_upload(mf_expert_store *store, uint32_t number, uint32
     for (uint32_t p = 0; p < map->n_parts; p++) {
         if (parts[p].n_bytes == 0)
             continue;
-        pieces[n++] = (mf_slot_piece){slot * store->slot_bytes + store->slots[slot].part_at[p],
-                                      place->bytes + plan->part_at[p], parts[p].n_bytes};
+        const mf_slot_piece piece = {slot * store->slot_bytes + store->slots[slot].part_at[p],
+                                     place->bytes + plan->part_at[p], parts[p].n_bytes};
+        n = add_piece(pieces, n, &piece);
         n_bytes += parts[p].n_bytes;
     }
     MF_TRY(store->memory.upload(store->memory.ctx, pieces, n, &place->ticket, error));

@@ -91,13 +91,21 @@ static bool device_is_done(void *ctx, mf_ticket ticket)
     return is_done(d, ticket);
 }
 
-/* Who waits for any upload waits for the first that is not done. */
+/* What this upload copied from has been uploaded once more since: its place waits for that one. */
+static bool is_uploaded_again(const device *d, uint32_t i)
+{
+    for (uint32_t j = i + 1; j < d->n_ops; j++)
+        if (d->ops[j].n_pieces > 0 && d->ops[j].pieces[0].from == d->ops[i].pieces[0].from)
+            return true;
+    return false;
+}
+
+/* Who waits for any place waits for the first whose upload is not done. */
 static void check_first_upload(const device *d, mf_ticket ticket)
 {
-    for (mf_ticket t = 1; t < ticket && d->ops[ticket - 1].n_pieces > 0; t++)
-        CHECK_MSG(d->ops[t - 1].n_pieces == 0 || d->ops[t - 1].is_done,
-                  "upload %llu is waited for before upload %llu", (unsigned long long)ticket,
-                  (unsigned long long)t);
+    for (uint32_t i = 0; i + 1 < ticket && d->ops[ticket - 1].n_pieces > 0; i++)
+        CHECK_MSG(d->ops[i].n_pieces == 0 || d->ops[i].is_done || is_uploaded_again(d, i),
+                  "upload %llu is waited for before upload %u", (unsigned long long)ticket, i + 1);
 }
 
 static mf_status device_wait_for(void *ctx, mf_ticket ticket, mf_error *error)

@@ -8,8 +8,10 @@
  */
 #include "backend/vulkan/vk_internal.h"
 
-/* Uploads of so many bytes begin at once: they take longer than a submission costs. */
+/* Uploads of so many bytes begin at once: they take longer than a submission costs. Behind others
+ * more come together, up to the most: who uploads a layer's experts is not kept waiting. */
 #define EARLY_BYTES ((uint64_t)1 << 20)
+#define MOST_DOUBLINGS 4u
 
 mf_status mf_vk_ahead_open(mf_vk_backend *be, mf_error *error)
 {
@@ -228,6 +230,15 @@ static void copy(mf_vk_backend *be, const mf_upload *u, mf_span from)
     a->n_bytes += u->n_bytes;
 }
 
+static uint64_t bytes_to_submit(mf_vk_backend *be)
+{
+    const mf_vk_ahead *a = &be->ahead;
+    if (a->submitted > a->retired)
+        retire(be);
+    const uint64_t n = a->submitted - a->retired;
+    return EARLY_BYTES << (n < MOST_DOUBLINGS ? n : MOST_DOUBLINGS);
+}
+
 mf_ticket mf_vk_upload_ahead(mf_vk_backend *be, const mf_upload *uploads, uint32_t n)
 {
     mf_vk_ahead *a = &be->ahead;
@@ -241,7 +252,7 @@ mf_ticket mf_vk_upload_ahead(mf_vk_backend *be, const mf_upload *uploads, uint32
     for (uint32_t i = 0; i < n; i++)
         copy(be, &uploads[i], mf_vk_span_of_host(be, uploads[i].src, uploads[i].n_bytes));
     const mf_ticket ticket = a->open != NULL ? a->open->ticket : a->submitted;
-    if (a->n_bytes >= EARLY_BYTES)
+    if (a->open != NULL && a->n_bytes >= EARLY_BYTES && a->n_bytes >= bytes_to_submit(be))
         mf_vk_ahead_submit(be);
     return ticket | MF_VK_AHEAD_BIT;
 }
