@@ -36,8 +36,8 @@ static mf_status parse_failed(const yyjson_read_err *e, const char *path, mf_err
                       e->pos, e->msg);
 }
 
-mf_status mf_json_parse(const mf_allocator *a, const char *path, const char *text, size_t n_bytes,
-                        mf_json *out, mf_error *error)
+static mf_status parse(const mf_allocator *a, const char *path, const char *text, size_t n_bytes,
+                       yyjson_read_flag flags, mf_json *out, mf_error *error)
 {
     mf_json json = {.allocator = *a, .path_bytes = strlen(path) + 1};
     json.path = mf_alloc(a, json.path_bytes);
@@ -49,7 +49,7 @@ mf_status mf_json_parse(const mf_allocator *a, const char *path, const char *tex
     yyjson_alc alc = {block_alloc, block_realloc, block_free, &json.allocator};
     yyjson_read_err e;
     /* The text is not modified without YYJSON_READ_INSITU, whatever the parameter's type says. */
-    json.doc = yyjson_read_opts((char *)(uintptr_t)text, n_bytes, YYJSON_READ_NOFLAG, &alc, &e);
+    json.doc = yyjson_read_opts((char *)(uintptr_t)text, n_bytes, flags, &alc, &e);
     if (json.doc == NULL) {
         mf_status status = parse_failed(&e, path, error);
         mf_free(a, json.path, json.path_bytes);
@@ -60,6 +60,18 @@ mf_status mf_json_parse(const mf_allocator *a, const char *path, const char *tex
     out->doc->alc.ctx =
         &out->allocator; /* the document frees itself through the copy that lives on */
     return MF_OK;
+}
+
+mf_status mf_json_parse(const mf_allocator *a, const char *path, const char *text, size_t n_bytes,
+                        mf_json *out, mf_error *error)
+{
+    return parse(a, path, text, n_bytes, YYJSON_READ_NOFLAG, out, error);
+}
+
+mf_status mf_json_parse_exact(const mf_allocator *a, const char *path, const char *text,
+                              size_t n_bytes, mf_json *out, mf_error *error)
+{
+    return parse(a, path, text, n_bytes, YYJSON_READ_BIGNUM_AS_RAW, out, error);
 }
 
 mf_status mf_json_read(const mf_allocator *a, const char *path, size_t max_bytes, mf_json *out,
