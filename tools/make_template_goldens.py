@@ -3,12 +3,12 @@
 """Writes tests/text/data/jinja.json: what jinja2 renders, in the sandbox that transformers sets up.
 
 Usage: make_template_goldens.py OUT.json [--templates DIR] [--no-units]
-Needs jinja2 and transformers. DIR (default tests/text/data/jinja): *.jinja, each rendered with all INPUTS.
+Needs jinja2 and transformers. DIR (default tests/text/data/jinja): *.jinja, found by the test beside OUT in jinja/; each rendered with all INPUTS.
 
   variables  those of the units
   units      [{"t": template, "x": text, or null where jinja2 raises}]
   inputs     [variables]
-  templates  [{"name", "text", "cases": [text or null, one an input]}]
+  templates  [{"name", "cases": [text or null, one an input]}]
 """
 import argparse
 import json
@@ -75,7 +75,7 @@ def main():
     for path in sorted(options.templates.glob("*.jinja")):
         with open(path, encoding="utf-8", newline="") as file:
             text = file.read()
-        templates.append({"name": path.name, "text": text,
+        templates.append({"name": path.name,
                           "cases": [render(utils, text, v) for v in inputs]})
     everything = {"variables": VARIABLES, "units": units, "inputs": inputs, "templates": templates}
     options.out.write_text(json.dumps(everything, ensure_ascii=False, indent=0) + "\n",

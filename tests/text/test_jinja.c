@@ -30,13 +30,12 @@ static mf_status render(const char *template, size_t n_bytes, yyjson_val *variab
     return status;
 }
 
-static void check(const char *name, yyjson_val *template, yyjson_val *variables,
+static void check(const char *name, const char *template, size_t n_bytes, yyjson_val *variables,
                   yyjson_val *expected)
 {
     mf_jinja_output out = {0};
     mf_error error = {0};
-    mf_status status =
-        render(yyjson_get_str(template), yyjson_get_len(template), variables, &out, &error);
+    mf_status status = render(template, n_bytes, variables, &out, &error);
     if (yyjson_is_null(expected)) {
         CHECK_MSG(status != MF_OK, "%s: jinja2 refuses this, got %.*s", name, (int)out.n_bytes,
                   out.text);
@@ -58,7 +57,8 @@ static size_t check_units(yyjson_val *units, yyjson_val *variables)
     yyjson_arr_foreach(units, i, n, unit)
     {
         yyjson_val *template = yyjson_obj_get(unit, "t");
-        check(yyjson_get_str(template), template, variables, yyjson_obj_get(unit, "x"));
+        check(yyjson_get_str(template), yyjson_get_str(template), yyjson_get_len(template),
+              variables, yyjson_obj_get(unit, "x"));
     }
     return n;
 }
@@ -70,18 +70,96 @@ static size_t check_templates(yyjson_val *root)
     yyjson_val *template, *item, *inputs = yyjson_obj_get(root, "inputs");
     yyjson_arr_foreach(yyjson_obj_get(root, "templates"), i, n, template)
     {
+        char name[256];
+        const char *file_name = yyjson_get_str(yyjson_obj_get(template, "name"));
+        if (file_name == NULL)
+            exit(EXIT_FAILURE);
+        snprintf(name, sizeof name, "jinja/%s", file_name);
+        text_file file = text_file_read(name);
         yyjson_arr_foreach(yyjson_obj_get(template, "cases"), k, n_cases, item)
         {
-            char name[256];
-            yyjson_val *input = yyjson_arr_get(inputs, k);
-            const char *file = yyjson_get_str(yyjson_obj_get(template, "name"));
-            REQUIRE(file != NULL);
-            snprintf(name, sizeof name, "%s, input %zu", file, k);
-            check(name, yyjson_obj_get(template, "text"), input, item);
+            snprintf(name, sizeof name, "%s, input %zu", file_name, k);
+            check(name, (const char *)file.data, file.n_bytes, yyjson_arr_get(inputs, k), item);
             n_all++;
         }
+        text_file_free(&file);
     }
     return n_all;
+}
+
+/* Work, depth, memory and output are bounded, by default too; each says which it was. */
+static void check_limits(void)
+{
+    static const struct {
+        const char *template, *message;
+        mf_jinja_limits limits;
+    } cases[] = {
+        {"{% for i in range(9999) %}{{ i }}{% endfor %}", "too many steps", {.n_steps = 1000}},
+        {"{% for i in range(9999) %}{% endfor %}", "too much memory", {.memory_bytes = 100000}},
+        {"{% for i in range(9999) %}{{ i }}{% endfor %}",
+         "longer than 100 bytes",
+         {.output_bytes = 100}},
+        {"{% set a %}{% for i in range(9999) %}{{ i }}{% endfor %}{% endset %}",
+         "longer than 100 bytes",
+         {.output_bytes = 100}},
+        {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "nested too deeply", {0}},
+        {"{% set ns = namespace(l=[]) %}{% for i in range(999) %}{% set ns.l = [ns.l] %}"
+         "{% endfor %}{{ ns.l }}",
+         "nested too deeply",
+         {0}},
+        {"{% set ns = namespace(l=[], m=[]) %}{% for i in range(999) %}{% set ns.l = [ns.l] %}"
+         "{% set ns.m = [ns.m] %}{% endfor %}{{ ns.l == ns.m }}",
+         "nested too deeply",
+         {0}},
+        {"{{ 'x' * 1000000000000 }}", "too much memory", {0}},
+        {"{{ ('x' * 100000)|center(1000000000000000) }}", "too", {0}},
+        {"{{ [0] * 1000000000000 }}", "too", {0}},
+        {"{{ 2 ** 1000 }}", "more than 64 bits", {0}},
+        {"{{ (-9223372036854775807 - 1) // -1 }}", "more than 64 bits", {0}},
+        {"{{ 99999999999999999999 }}", "more than 64 bits", {0}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mf_allocator a = mf_allocator_default();
+        mf_jinja *jinja = NULL;
+        mf_jinja_output out = {0};
+        mf_error error = {0};
+        const mf_jinja_input input = {.limits = cases[i].limits};
+        const char *text = cases[i].template;
+        mf_status status = mf_jinja_parse(&a, "template", text, strlen(text), &jinja, &error);
+        if (status == MF_OK)
+            status = mf_jinja_render(jinja, &input, &out, &error);
+        CHECK_MSG(status == MF_ERR_UNSUPPORTED, "%s: %s", text, mf_status_name(status));
+        CHECK_CONTAINS(error.message, cases[i].message);
+        mf_jinja_free(&jinja);
+    }
+}
+
+/* Brackets, operators and blocks in each other: refused, or read, and never too deep. */
+static void check_nesting(void)
+{
+    static const char *const parts[] = {
+        "(",    "[",  "{1:",     "-",          "not ", "1 if 1 else ", "a.b(",
+        "x|f(", "1+", "x is y(", "{% if 1 %}", "a[",   "1 and ",       "1 ~ "};
+    static char text[400000];
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        mf_allocator a = mf_allocator_default();
+        mf_jinja *jinja = NULL;
+        mf_error error = {0};
+        mf_jinja_output out = {0};
+        const mf_jinja_input input = {0};
+        strcpy(text, parts[i][0] == '{' && parts[i][1] == '%' ? "" : "{{");
+        for (size_t n = 0, at = strlen(text); n < 20000; n++, at += strlen(parts[i]))
+            strcpy(text + at, parts[i]);
+        strcat(text, "1}}");
+        mf_status status = mf_jinja_parse(&a, "template", text, strlen(text), &jinja, &error);
+        if (status == MF_OK) {
+            status = mf_jinja_render(jinja, &input, &out, &error);
+            mf_jinja_output_free(&out);
+        }
+        CHECK_MSG(status == MF_OK || error.message[0] != '\0', "%s", parts[i]);
+        CHECK_MSG(status != MF_ERR_NO_MEMORY, "%s", parts[i]);
+        mf_jinja_free(&jinja);
+    }
 }
 
 int main(int argc, char **argv)
@@ -100,5 +178,7 @@ int main(int argc, char **argv)
     size_t n_cases = check_templates(json.root);
     printf("%zu units, %zu renderings\n", n_units, n_cases);
     mf_json_free(&json);
+    check_limits();
+    check_nesting();
     return test_result();
 }
