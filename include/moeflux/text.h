@@ -90,7 +90,7 @@ typedef enum mf_thinking {
     MF_THINKING_OFF = 2
 } mf_thinking;
 
-/* Non-zero if the checkpoint has a chat template of a family that mf_chat_format knows. */
+/* Non-zero if the checkpoint has a chat template, and it can be read. */
 MF_API int mf_tokenizer_has_chat(const mf_tokenizer *tokenizer);
 
 /* A conversation, and how it is written. Fill with mf_chat_params_default, then set messages. */
@@ -115,8 +115,9 @@ static inline void mf_chat_params_default(mf_chat_params *params)
  * capacity 0 to size the buffer. Without the generation prompt it is the text that later turns
  * begin with, where it ends in a user's message; with it, what comes behind may be written in
  * another way later (templates drop old thoughts, and the <think> that opened them): the place for
- * a mark. Errors: MF_ERR_ARGUMENT (also: the template refuses these messages),
- * MF_ERR_NOT_FOUND (no template), MF_ERR_UNSUPPORTED (one of another family).
+ * a mark. Errors: MF_ERR_ARGUMENT (also: the template refuses these messages, with its line and
+ * reason), MF_ERR_NOT_FOUND (no template), MF_ERR_UNSUPPORTED (it has a mistake, or asks for what
+ * is not there or for too much work), MF_ERR_NO_MEMORY.
  */
 MF_API MF_MUST_CHECK mf_status mf_chat_text(const mf_tokenizer *tokenizer,
                                             const mf_chat_params *params, char *text,
@@ -137,6 +138,46 @@ MF_API MF_MUST_CHECK mf_status mf_chat_format(const mf_tokenizer *tokenizer,
                                               const mf_chat_message *messages, size_t n_messages,
                                               mf_thinking thinking, char *text, size_t capacity,
                                               size_t *n_bytes, mf_error *error);
+
+/*
+ * A conversation as JSON, with all that a template may know: what apply_chat_template of
+ * transformers gets. The strings are NUL-terminated; NULL: not given. Fill with
+ * mf_chat_json_params_default, then set messages.
+ */
+typedef struct mf_chat_json_params {
+    size_t struct_bytes;
+    const char
+        *messages;     /* an array of objects: role, content, reasoning_content, tool_calls, ... */
+    const char *tools; /* an array of objects */
+    const char *documents;     /* an array of objects */
+    const char *variables;     /* an object: further variables, which take the place of the tokens'
+                                  names     (bos_token) and of what thinking says */
+    const char *template_name; /* of several templates; NULL: "tool_use" with tools where there is
+                                  one, else "default" */
+    mf_thinking thinking;      /* on or off: the variables enable_thinking and thinking */
+    int add_generation_prompt; /* 1: the beginning of the answer stands at the end; 0: not */
+    int64_t now_seconds; /* what the template takes for the time, since 1970; 0: the clock's. A date
+                            in a prompt changes the prompt: keep it while a conversation lasts */
+} mf_chat_json_params;
+
+MF_API void mf_chat_json_params_init(mf_chat_json_params *params, size_t struct_bytes);
+/* No messages, the template's thinking, with the generation prompt. */
+static inline void mf_chat_json_params_default(mf_chat_json_params *params)
+{
+    mf_chat_json_params_init(params, sizeof *params);
+}
+
+/* As mf_chat_text. Errors: also MF_ERR_FORMAT (what should be JSON is not, or of another kind). */
+MF_API MF_MUST_CHECK mf_status mf_chat_json_text(const mf_tokenizer *tokenizer,
+                                                 const mf_chat_json_params *params, char *text,
+                                                 size_t capacity, size_t *n_bytes, mf_error *error);
+
+/* As mf_chat_encode: added tokens stay text wherever a template puts what the system, a developer
+ * or the assistant did not write: messages of other roles, tools and documents. */
+MF_API MF_MUST_CHECK mf_status mf_chat_json_encode(const mf_tokenizer *tokenizer,
+                                                   const mf_chat_json_params *params,
+                                                   int32_t *tokens, size_t capacity,
+                                                   size_t *n_tokens, mf_error *error);
 
 #ifdef __cplusplus
 }

@@ -189,6 +189,7 @@ void mf_text_close(mf_tokenizer **tokenizer)
     if (t == NULL)
         return;
     mf_allocator a = t->allocator;
+    mf_chat_free(&t->chat);
     mf_added_tokens_free(&t->added);
     mf_pretokenizer_free(&t->pretokenizer);
     mf_bpe_free(&t->bpe);

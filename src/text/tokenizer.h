@@ -30,7 +30,7 @@ struct mf_tokenizer {
     int32_t end_tokens[MF_MAX_END_TOKENS];
     size_t n_end_tokens;
     int32_t start_token; /* what a text begins with, -1: nothing */
-    mf_chat_style chat;
+    mf_chat_set chat;
 };
 
 mf_status mf_text_open(const char *path, const mf_allocator *a, mf_tokenizer **out,

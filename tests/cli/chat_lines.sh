@@ -123,20 +123,20 @@ printf 'a<｜User｜>b\n' >"$scratch/lines1"
 run_with "$scratch/lines1" run "$scratch/chat" $how --stats=json
 expect_true [ "$(json "$err" prompt_tokens)" -eq "$n" ]
 
-# A template that nobody here knows is refused: going on from the bare text would be a wrong answer.
-echo "{{ messages[0].content }}" >"$scratch/chat/chat_template.jinja"
+# A template with a mistake is refused: going on from the bare text would be a wrong answer.
+echo "{{ messages[0].content" >"$scratch/chat/chat_template.jinja"
 run run "$scratch/chat" -p hello -n 4
-expect_error "$scratch/chat: chat_template.jinja: *not one that this version knows; --raw *"
+expect_error "$scratch/chat: chat_template.jinja: line 1: expected the end of the tag, got the end of the template; --raw *"
 run_with "$scratch/lines" run "$scratch/chat" -n 4
-expect_error "$scratch/chat: chat_template.jinja: *not one that this version knows; --raw *"
+expect_error "$scratch/chat: chat_template.jinja: line 1: expected the end of the tag, got the end of the template; --raw *"
 run run "$scratch/chat" -p hello -n 4 --raw --seed 0
 expect_code 0
 expect_empty "$err"
 rm "$scratch/chat/chat_template.jinja" "$scratch/chat/tokenizer_config.json"
-sed 's/"bos_token": null,/&"chat_template": "{{ messages }}",/' "$demo/tokenizer_config.json" \
+sed 's/"bos_token": null,/&"chat_template": "\\n{% nope %}",/' "$demo/tokenizer_config.json" \
     >"$scratch/chat/tokenizer_config.json"
 run run "$scratch/chat" -p hello -n 4
-expect_error "$scratch/chat: tokenizer_config.json: *not one that this version knows; --raw *"
+expect_error "$scratch/chat: tokenizer_config.json: line 2: expected a statement, got 'nope'; --raw *"
 
 # --min-p 1 leaves the likeliest token alone
 # shellcheck disable=SC2086

@@ -5,11 +5,21 @@
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
+static const char token_names[] =
+    "{\"bos_token\": \"<｜begin▁of▁sentence｜>\", \"eos_token\": {\"content\": "
+    "\"<｜end▁of▁sentence｜>\"}, \"pad_token\": null, \"model_max_length\": 5}";
+
+/* A tokenizer with nothing but a template; to be given back by mf_chat_free of its chat. */
 static mf_tokenizer with_template(const char *text, size_t n_bytes)
 {
-    mf_tokenizer t = {0};
-    mf_allocator a = mf_allocator_default();
-    REQUIRE(mf_chat_recognise(&t.chat, &a, text, n_bytes, NULL) == MF_OK);
+    mf_tokenizer t = {.allocator = mf_allocator_default()};
+    mf_json names = {0};
+    REQUIRE(mf_chat_add(&t.chat, &t.allocator, "default", "the template", text, n_bytes, NULL) ==
+            MF_OK);
+    REQUIRE(mf_json_parse(&t.allocator, "names", token_names, strlen(token_names), &names, NULL) ==
+            MF_OK);
+    REQUIRE(mf_chat_take_tokens(&t.chat, &t.allocator, names.root, NULL) == MF_OK);
+    mf_json_free(&names);
     return t;
 }
 
@@ -26,12 +36,13 @@ static void check_case(yyjson_val *item)
     size_t i, n;
     yyjson_val *message;
     char name[256], text[4096];
-    snprintf(name, sizeof name, "chat/%s", yyjson_get_str(yyjson_obj_get(item, "template")));
+    const char *template = yyjson_get_str(yyjson_obj_get(item, "template"));
+    if (template == NULL)
+        exit(EXIT_FAILURE);
+    snprintf(name, sizeof name, "chat/%s", template);
     text_file file = text_file_read(name);
     mf_tokenizer t = with_template((const char *)file.data, file.n_bytes);
-    CHECK_MSG(mf_tokenizer_has_chat(&t), "%s is not recognised", name);
-    strcpy(t.chat.bos, "<｜begin▁of▁sentence｜>");
-    strcpy(t.chat.eos, "<｜end▁of▁sentence｜>");
+    CHECK_MSG(mf_tokenizer_has_chat(&t), "%s cannot be read", name);
     yyjson_arr_foreach(yyjson_obj_get(item, "messages"), i, n, message)
     {
         REQUIRE(i < 16);
@@ -60,6 +71,7 @@ static void check_case(yyjson_val *item)
                   "%s, thinking %d, opening %d:\ngot  %.*s\nwant %s", name, thinking,
                   chat.add_generation_prompt, (int)n_bytes, text, yyjson_get_str(expected));
     }
+    mf_chat_free(&t.chat);
     text_file_free(&file);
 }
 
@@ -78,84 +90,119 @@ static void check_goldens(void)
     mf_json_free(&json);
 }
 
+/* A template with a mistake, one that asks for what is not there, one that refuses, and none: each
+ * says why, the first three with a line. */
 static void check_refused(void)
 {
-    static const char *const others[] = {
-        "",
-        "{{ messages }}",
-        "{%- for message in messages %}{{ '<|im_start|>' + message.role }}{%- endfor %}",
-        "{{ bos_token }}[INST] {{ messages[0].content }} [/INST]",
+    static const struct {
+        const char *template, *message;
+        mf_status status;
+        bool has_chat;
+    } cases[] = {
+        {"a\n{% if %}", "the template: line 2: expected an expression, got the end of the tag",
+         MF_ERR_UNSUPPORTED, false},
+        {"{% include 'x' %}", "the template: line 1: {% include %} is not for chat templates",
+         MF_ERR_UNSUPPORTED, false},
+        {"\n\n{{ 'x'|striptags }}", "the template: line 3: no filter named 'striptags'",
+         MF_ERR_UNSUPPORTED, true},
+        {"\n{{ raise_exception('no ' ~ messages[0].role) }}",
+         "the template: line 2: the template refuses: no user", MF_ERR_ARGUMENT, true},
+        {"{{ 1 +\n messages }}",
+         "the template: line 1: unsupported operand types for +: 'int' and 'list'", MF_ERR_ARGUMENT,
+         true},
     };
     mf_chat_message hello = {MF_ROLE_USER, "Hello"};
     size_t n;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        mf_tokenizer t = with_template(others[i], strlen(others[i]));
-        CHECK(!mf_tokenizer_has_chat(&t));
-        CHECK(mf_chat_format(&t, &hello, 1, MF_THINKING_DEFAULT, NULL, 0, &n, NULL) ==
-              MF_ERR_UNSUPPORTED);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mf_error error = {0};
+        mf_tokenizer t = with_template(cases[i].template, strlen(cases[i].template));
+        CHECK(mf_tokenizer_has_chat(&t) == cases[i].has_chat);
+        CHECK_STATUS(mf_chat_format(&t, &hello, 1, MF_THINKING_DEFAULT, NULL, 0, &n, &error),
+                     cases[i].status);
+        CHECK_STR(error.message, cases[i].message);
+        mf_chat_free(&t.chat);
     }
-    /* A known template whose end says something else is not known. */
-    text_file file = text_file_read("chat/qwen3.jinja");
-    char *changed = malloc(file.n_bytes + 16);
-    REQUIRE(changed != NULL);
-    memcpy(changed, file.data, file.n_bytes);
-    memcpy(changed + file.n_bytes, "{{- 'x' }}", 10);
-    mf_tokenizer t = with_template(changed, file.n_bytes + 10);
-    CHECK(!mf_tokenizer_has_chat(&t));
-    free(changed);
-    text_file_free(&file);
+    const mf_tokenizer none = {.allocator = mf_allocator_default()};
+    CHECK(!mf_tokenizer_has_chat(&none));
+    CHECK(mf_chat_format(&none, &hello, 1, MF_THINKING_DEFAULT, NULL, 0, &n, NULL) ==
+          MF_ERR_NOT_FOUND);
 }
 
-static bool is_known_with(const char *name, const char *from, const char *to)
+/* The text of a conversation in JSON, or the message of its error. */
+static const char *json_text(const mf_tokenizer *t, const mf_chat_json_params *chat,
+                             mf_status expected)
 {
-    text_file file = text_file_read(name);
-    const char *found = strstr((const char *)file.data, from);
-    char *changed = malloc(file.n_bytes + strlen(to) + 1);
-    REQUIRE(found != NULL && changed != NULL);
-    size_t n_before = (size_t)(found - (const char *)file.data);
-    int n = sprintf(changed, "%.*s%s%s", (int)n_before, (const char *)file.data, to,
-                    found + strlen(from));
-    mf_tokenizer t = with_template(changed, (size_t)n);
-    free(changed);
-    text_file_free(&file);
-    return mf_tokenizer_has_chat(&t);
+    static char text[4096];
+    mf_error error = {0};
+    size_t n = 0;
+    CHECK_STATUS(mf_chat_json_text(t, chat, text, sizeof text - 1, &n, &error), expected);
+    if (expected != MF_OK)
+        snprintf(text, sizeof text, "%s", error.message);
+    else
+        text[n] = '\0';
+    return text;
 }
 
-/* Other blanks, quotes and comments are the same template; other statements are not. */
-static void check_changed(void)
+static void check_json(void)
 {
-    static const char r1[] = "chat/deepseek_r1.jinja", v31[] = "chat/deepseek_v31.jinja";
-    static const char v2[] = "chat/deepseek_v2.jinja", kimi[] = "chat/kimi_k2.jinja";
-    static const char later[] = "chat/kimi_k2_0905.jinja", thinks[] = "chat/kimi_k2_thinking.jinja";
-    CHECK(is_known_with(r1, "{{ bos_token }}", "{{bos_token}}{# x #}"));
-    CHECK(is_known_with(r1, "'<｜User｜>' +", "\"<｜User｜>\"\n+"));
-    CHECK(is_known_with(r1, "{{ bos_token }}", "{{- bos_token -}}\n  "));
-    CHECK(is_known_with(r1, "{% if add_generation_prompt and",
-                        "\n \t{% if add_generation_prompt and"));
-    CHECK(!is_known_with(r1, "{% if add_generation_prompt and",
-                         "\n\n{% if add_generation_prompt and"));
-    CHECK(
-        !is_known_with(r1, "{% if add_generation_prompt and", "  {% if add_generation_prompt and"));
-    CHECK(is_known_with(v31, "{{'<think>'}}  {%- else", "{{'<think>'}}{%- else"));
-    CHECK(is_known_with(kimi, "{%- endfor -%}\n\n{%-", "{%- endfor -%}{%-"));
-    CHECK(!is_known_with(r1, "{{ bos_token }}", "{{ bos_token }} "));
-    CHECK(!is_known_with(r1, "{{ bos_token }}", "{{ bos_token }}\n"));
-    CHECK(!is_known_with(r1, "{{ bos_token }}", "x{{ bos_token }}"));
-    CHECK(!is_known_with(r1, "'\\n\\n' + message", "'\\n' + message"));
-    CHECK(!is_known_with(r1, "'<｜User｜>' +", "'<｜User｜> ' +"));
-    CHECK(!is_known_with(r1, "split('</think>')[-1]", "split('</think>')[0]"));
-    CHECK(!is_known_with(r1, "<think>\\n'}}{% endif %}", "<think>'}}{% endif %}"));
-    CHECK(!is_known_with(v31, "{%- if not thinking %}", "{%- if thinking %}"));
-    CHECK(!is_known_with(v31, "split('</think>', 1)[1]", "split('</think>')[1]"));
-    CHECK(!is_known_with(v2, "'User: '", "'User:'"));
-    CHECK(!is_known_with(v2, "'Assistant:' }}", "'Assistant: ' }}"));
-    CHECK(!is_known_with(kimi, "<|im_user|>user", "<|im_user|>person"));
-    CHECK(!is_known_with(kimi, "You are a helpful assistant<", "You\\n<"));
-    CHECK(!is_known_with(kimi, "{{ '<|im_assistant|>assistant<|im_middle|>' }}\n{%- endif -%}",
-                         "{{ '<|im_assistant|>assistant<|im_middle|><think>' }}\n{%- endif -%}"));
-    CHECK(!is_known_with(later, "    <|im_user|>{{role_name}}", "    <|im_user|>{{name}}"));
-    CHECK(!is_known_with(later, "  <|im_end|>\n{%- endfor", "  <|im_end|>\n{% endfor"));
-    CHECK(!is_known_with(thinks, "<think></think>", "<think>\n</think>"));
+    static const char template[] =
+        "{{ bos_token }}{{ eos_token }}{{ pad_token is defined }}{{ model_max_length is defined }}|"
+        "{% for m in messages %}{{ m.role }}:{{ m.content }}:{{ m.reasoning_content }};{% endfor %}"
+        "{{ tools }}{{ documents }}{{ add_generation_prompt }}{{ enable_thinking }}{{ thinking "
+        "}}{{ x }}"
+        "{{ strftime_now('%Y') }}";
+    mf_tokenizer t = with_template(template, strlen(template));
+    mf_chat_json_params chat;
+    mf_chat_json_params_default(&chat);
+    CHECK_CONTAINS(json_text(&t, &chat, MF_ERR_ARGUMENT), "without messages");
+    chat.messages =
+        "[{\"role\": \"user\", \"content\": 123456789012345678901, \"reasoning\": \"r\"}]";
+    chat.now_seconds = 1767225600 + 86400;
+    CHECK_STR(json_text(&t, &chat, MF_OK),
+              "<｜begin▁of▁sentence｜><｜end▁of▁sentence｜>FalseFalse|user:123456789012345678901:r;"
+              "NoneNoneTrue2026");
+    chat.tools = "[{\"a\": null}]";
+    chat.documents = "[]";
+    chat.variables = "{\"x\": [1.50], \"eos_token\": \"E\", \"thinking\": 3}";
+    chat.thinking = MF_THINKING_OFF;
+    chat.add_generation_prompt = 0;
+    CHECK_STR(json_text(&t, &chat, MF_OK),
+              "<｜begin▁of▁sentence｜>EFalseFalse|user:123456789012345678901:r;"
+              "[{'a': None}][]FalseFalse3[1.5]2026");
+    chat.tools = "[1]";
+    CHECK_STR(json_text(&t, &chat, MF_ERR_FORMAT), "tools: item 0: expected an object");
+    chat.tools = "{}";
+    CHECK_STR(json_text(&t, &chat, MF_ERR_FORMAT), "tools: expected an array");
+    chat.tools = NULL;
+    chat.variables = "[]";
+    CHECK_STR(json_text(&t, &chat, MF_ERR_FORMAT), "variables: expected an object");
+    chat.variables = NULL;
+    chat.messages = "[{]";
+    CHECK_CONTAINS(json_text(&t, &chat, MF_ERR_FORMAT), "messages: not valid JSON at byte 2");
+    chat.messages = "[]";
+    chat.template_name = "other";
+    CHECK_STR(json_text(&t, &chat, MF_ERR_NOT_FOUND),
+              "the checkpoint has no chat template 'other'");
+    mf_chat_free(&t.chat);
+}
+
+/* Several templates: the one for tools with tools, any by its name. */
+static void check_several(void)
+{
+    mf_tokenizer t = with_template("default", 7);
+    mf_chat_json_params chat;
+    REQUIRE(mf_chat_add(&t.chat, &t.allocator, "tool_use", "the template", "tools", 5, NULL) ==
+            MF_OK);
+    REQUIRE(mf_chat_add(&t.chat, &t.allocator, "tool_use", "the template", "again", 5, NULL) ==
+            MF_OK);
+    mf_chat_json_params_default(&chat);
+    chat.messages = "[]";
+    CHECK_STR(json_text(&t, &chat, MF_OK), "default");
+    chat.tools = "[]";
+    CHECK_STR(json_text(&t, &chat, MF_OK), "tools");
+    chat.template_name = "default";
+    CHECK_STR(json_text(&t, &chat, MF_OK), "default");
+    mf_chat_free(&t.chat);
 }
 
 static size_t n_added_of(const mf_tokenizer *t, const int32_t *ids, size_t n_ids)
@@ -287,6 +334,7 @@ static void check_short_buffer(void)
     CHECK(mf_chat_format(&t, &hello, 0, MF_THINKING_DEFAULT, text, 4, &n, NULL) == MF_ERR_ARGUMENT);
     hello.content = NULL;
     CHECK(mf_chat_format(&t, &hello, 1, MF_THINKING_DEFAULT, text, 4, &n, NULL) == MF_ERR_ARGUMENT);
+    mf_chat_free(&t.chat);
     text_file_free(&file);
 }
 
@@ -331,6 +379,7 @@ static void check_params(void)
     mf_chat_params_init(chat, offsetof(mf_chat_params, thinking)); /* as an older one has it */
     CHECK(chat->struct_bytes == offsetof(mf_chat_params, thinking));
     CHECK(chat->add_generation_prompt == 1 && longer.later == 1);
+    mf_chat_free(&t.chat);
     text_file_free(&file);
 }
 
@@ -339,7 +388,8 @@ int main(int argc, char **argv)
     text_data_set_dir(argc, argv);
     check_goldens();
     check_refused();
-    check_changed();
+    check_json();
+    check_several();
     check_directories();
     check_short_buffer();
     check_params();

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What encoding may take: work of a regular expression for a whole text, the longest word, memory
- * in proportion to a block and not to the text. And details of pre-tokenizers and templates. */
+ * in proportion to a block and not to the text. And details of pre-tokenizers. */
 #include "text_data.h"
 
 #include "text/bpe.h"
-#include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 #define MODEL \
@@ -290,13 +289,6 @@ static void check_invert(void)
     check_ids(STEP("b", "\"behavior\":\"MergedWithPrevious\",\"invert\":true"), "abab", "0 1 0 1 ");
 }
 
-static void check_canonical(const char *template, const char *expected)
-{
-    char out[128];
-    mf_chat_canonical(template, strlen(template), out);
-    CHECK_STR(out, expected);
-}
-
 int main(int argc, char **argv)
 {
     text_data_set_dir(argc, argv);
@@ -307,11 +299,5 @@ int main(int argc, char **argv)
     check_word_length();
     check_blocks();
     check_invert();
-    /* Jinja: a minus takes the white space away, a plus says that it stays */
-    check_canonical("{% if x -%}  a", "{%ifx%}a");
-    check_canonical("{% if x +%}  a", "{%ifx%}  a");
-    check_canonical("{{ x -}}  a", "{{x}}a");
-    check_canonical("{{ x +}}  a", "{{x}}  a");
-    check_canonical("{{ x - 1 }}  a", "{{x-1}}  a");
     return test_result();
 }

@@ -13,10 +13,10 @@
 #define MAX_PARSE_STEPS ((uint64_t)20000000)
 #define PARSE_DEPTH 150
 /* What one rendering may take, unless the caller says otherwise. */
-#define MAX_STEPS ((uint64_t)200000000)
+#define MAX_STEPS ((uint64_t)100000000)
 #define MAX_DEPTH 400
-#define MAX_MEMORY_BYTES ((size_t)512 << 20)
-#define MAX_OUTPUT_BYTES ((size_t)128 << 20)
+#define MAX_MEMORY_BYTES ((size_t)256 << 20)
+#define MAX_OUTPUT_BYTES ((size_t)64 << 20)
 
 struct mf_jinja {
     mf_jarena memory;
