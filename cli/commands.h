@@ -9,6 +9,7 @@ int mf_cmd_run(int argc, char **argv);
 int mf_cmd_info(int argc, char **argv);
 int mf_cmd_devices(int argc, char **argv);
 int mf_cmd_tokenize(int argc, char **argv);
+int mf_cmd_template(int argc, char **argv);
 int mf_cmd_perplexity(int argc, char **argv);
 int mf_cmd_bench(int argc, char **argv);
 

@@ -19,6 +19,7 @@ static const char help[] =
     "  info        say what a checkpoint is and what it needs\n"
     "  devices     list what can compute here\n"
     "  tokenize    turn text into token ids and back\n"
+    "  template    write a conversation as the model's chat template does\n"
     "  perplexity  measure how well a model predicts a text\n"
     "  bench       measure speed, reads and memory\n"
     "\n"
@@ -35,6 +36,7 @@ static const struct command {
     {"info", mf_cmd_info},
     {"devices", mf_cmd_devices},
     {"tokenize", mf_cmd_tokenize},
+    {"template", mf_cmd_template},
     {"perplexity", mf_cmd_perplexity},
     {"bench", mf_cmd_bench},
 };

@@ -2,7 +2,7 @@
 # Help, version, and every kind of mistake on a command line: exit codes 0 and 2.
 . ./lib.sh
 
-for command in "" run info tokenize perplexity bench; do
+for command in "" run info tokenize template perplexity bench; do
     # shellcheck disable=SC2086 # the empty one is no argument
     run $command --help
     expect_code 0
