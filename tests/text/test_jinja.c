@@ -87,6 +87,64 @@ static size_t check_templates(yyjson_val *root)
     return n_all;
 }
 
+/* What a user wrote stays known as that, whatever is done with it; all else is not. Characters from
+ * 'a' on are the user's here, capitals and digits are not but where they were made of his. */
+static void check_foreign(void)
+{
+    static const char input_text[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \" ab c,d \", \"list\": [\"e\", \"f\"]},"
+        "{\"role\": \"assistant\", \"content\": \"XY\"}, {\"role\": \"tool\", \"content\": {\"k\": "
+        "\"v\"}}]}";
+    static const struct {
+        const char *template, *text, *foreign;
+    } cases[] = {
+        {"{{ u }}{{ m }}", " ab c,d XY", "1111111100"},
+        {"<{{ u|trim }}>{{ m|lower }}", "<ab c,d>xy", "0111111000"},
+        {"{{ m ~ u[1:3] ~ 'Z' }}", "XYabZ", "00110"},
+        {"{{ m + u.strip() + m }}", "XYab c,dXY", "0011111100"},
+        {"{{ u.split(',')|join('-') }}", " ab c-d ", "11111011"},
+        {"{{ u|replace('b', 'B') }}", " aB c,d ", "11011111"},
+        {"{{ m|replace('X', u[1]) }}", "aY", "10"},
+        {"{{ u[2]|upper ~ m|upper }}", "BXY", "100"},
+        {"{{ [m, u[1]] }}", "['XY', 'a']", "00000000100"},
+        {"{{ {'A': u[1]}|tojson }}", "{\"A\": \"a\"}", "0000000100"},
+        {"{% set x %}M{{ u[1] }}{% endset %}{{ x }}{{ x|length }}", "Ma2", "010"},
+        {"{% macro f(a) %}M{{ a }}{% endmacro %}{{ f(u[1]) }}", "Ma", "01"},
+        {"{% filter upper %}{{ u[1] }}{% endfilter %}{{ messages[0].list|join }}", "Aef", "111"},
+        {"{% for c in u[1:3] %}{{ c }}.{% endfor %}", "a.b.", "1010"},
+        {"{{ u[1:3]|reverse }}{{ u[::-1][1] }}", "bad", "111"},
+        {"{{ '%s=%s' % (u[1], m) }}{{ '{}'.format(u[2]) }}", "a=XYb", "10001"},
+        {"{{ messages[2].content.k }}{{ messages[2].role }}", "vtool", "10000"},
+        {"{{ m * 300 }}{{ (m * 300 ~ u[1])[-2:] }}", NULL, NULL},
+        {"{{ u[1]|indent(1, true) }}{{ u[1]|e }}", " aa", "011"},
+        {"{{ u[1]|default(m) }}{{ zz|default(u[2]) }}{{ u|first }}", "ab ", "111"},
+    };
+    mf_allocator a = mf_allocator_default();
+    mf_json json = {0};
+    REQUIRE(mf_json_parse(&a, "input", input_text, strlen(input_text), &json, NULL) == MF_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char template[512];
+        mf_jinja_output out = {0};
+        mf_error error = {0};
+        snprintf(template, sizeof template,
+                 "{%% set u = messages[0].content %%}{%% set m = messages[1].content %%}%s",
+                 cases[i].template);
+        mf_status status = render(template, strlen(template), json.root, &out, &error);
+        CHECK_MSG(status == MF_OK, "%s: %s", cases[i].template, error.message);
+        size_t n = cases[i].text == NULL ? out.n_bytes : strlen(cases[i].text);
+        CHECK_MSG(out.n_bytes == n, "%s: %.*s", template, (int)out.n_bytes, out.text);
+        for (size_t k = 0; k < out.n_bytes && k < n; k++) {
+            int want = cases[i].text != NULL ? cases[i].foreign[k] - '0' : k + 1 == n;
+            int got = out.foreign != NULL && out.foreign[k] != 0;
+            CHECK_MSG(got == want && (cases[i].text == NULL || out.text[k] == cases[i].text[k]),
+                      "%s: byte %zu of %.*s is %d", cases[i].template, k, (int)out.n_bytes,
+                      out.text, got);
+        }
+        mf_jinja_output_free(&out);
+    }
+    mf_json_free(&json);
+}
+
 /* Work, depth, memory and output are bounded, by default too; each says which it was. */
 static void check_limits(void)
 {
@@ -178,6 +236,7 @@ int main(int argc, char **argv)
     size_t n_cases = check_templates(json.root);
     printf("%zu units, %zu renderings\n", n_units, n_cases);
     mf_json_free(&json);
+    check_foreign();
     check_limits();
     check_nesting();
     return test_result();

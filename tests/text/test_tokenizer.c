@@ -286,6 +286,11 @@ static void check_failing_memory(const char *name)
     static const char text[] =
         "wo\xCC\x81rd <|im_start|>\xff 'S 123 a\xCC\xA3\xCC\x81 aaaaaaaaaaaaaaaa"
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    mf_chat_json_params chat;
+    mf_chat_json_params_default(&chat);
+    chat.messages = "[{\"role\": \"user\", \"content\": \"hi\"}]";
+    chat.tools = "[{}]";
+    chat.variables = "{\"x\": 1}";
     for (unsigned long long n_call = 1;; n_call++) {
         failing f = {.fail_at = n_call};
         mf_allocator a = failing_allocator(&f);
@@ -295,6 +300,8 @@ static void check_failing_memory(const char *name)
         CHECK((t != NULL) == (status == MF_OK));
         if (status == MF_OK)
             status = mf_tokenizer_encode(t, text, sizeof text - 1, 1, NULL, 0, &n, NULL);
+        if (status == MF_OK && mf_tokenizer_has_chat(t))
+            status = mf_chat_json_encode(t, &chat, NULL, 0, &n, NULL);
         mf_tokenizer_free(&t);
         failing_check_end(&f, name);
         if (status == MF_OK && !failing_disarm(&f))

@@ -39,8 +39,8 @@ static bool is_plain(unsigned char c, bool is_ascii)
 
 static void put_json_string(mf_jtext *text, const mf_jstr *s, bool is_ascii)
 {
-    size_t start = text->n_bytes;
     mf_j_put_bytes(text, "\"", 1);
+    size_t start = text->n_bytes;
     for (size_t i = 0; i < s->n_bytes && mf_j_ok(text->run);) {
         size_t n = 0;
         while (i + n < s->n_bytes && is_plain((unsigned char)s->text[i + n], is_ascii))

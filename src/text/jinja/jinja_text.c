@@ -227,8 +227,8 @@ static void put_repr_string(mf_jtext *text, const mf_jstr *s)
     bool has_single = s->n_bytes != 0 && memchr(s->text, '\'', s->n_bytes) != NULL;
     bool has_double = s->n_bytes != 0 && memchr(s->text, '"', s->n_bytes) != NULL;
     const char *quote = has_single && !has_double ? "\"" : "'";
-    size_t start = text->n_bytes;
     mf_j_put_c(text, quote);
+    size_t start = text->n_bytes;
     for (size_t i = 0; i < s->n_bytes && mf_j_ok(text->run);) {
         uint32_t c = MF_UTF8_REPLACEMENT;
         size_t n;
@@ -236,9 +236,9 @@ static void put_repr_string(mf_jtext *text, const mf_jstr *s)
         put_repr_char(text, c, *quote);
         i += n;
     }
-    mf_j_put_c(text, quote);
     if (mf_j_is_foreign(s))
         mf_j_mark(text, start);
+    mf_j_put_c(text, quote);
 }
 
 static void put_repr_items(mf_jtext *text, const mf_jlist *list)
