@@ -549,6 +549,13 @@ range(3)|tojson
 d|tojson(indent='--')
 d|tojson(true)
 d.items()|tojson
+n[1:]
+d[1:]
+n|indent
+l|truncate(9)
+['a', 'b']|urlencode
+[]|urlencode
+('<b>'|e)|list|first
 no|select|list
 no|selectattr('x')|list
 no|map('upper')|list
@@ -698,7 +705,7 @@ STATEMENTS = [
     "{% set x = {'a': {'b': [1, 2, {'c': 'd'}]}} %}{{ x.a.b[2].c }}{{ x['a'].b[-1]['c'] }}", "{{ '' if x is not defined else x }}", "{{ [[1, 2], [3, 4]]|map('last')|list }}", "{{ [['a', 1]]|map(attribute=0)|list }}{{ [{'a': {'b': 1}}]|map(attribute='a.b')|list }}",
     "{%- set tool = {'name': 'f', 'parameters': {'properties': {'x': {'type': 'string'}}}} -%}{% for k, v in tool.parameters.properties|items %}{{ k }}{{ v.type }}{% endfor %}", "{{ 'x'.join(['a', 'b'])|upper }}",
     "{{ q0|d('x') }}{{ no|d('x') }}{{ no|d('x', 1) }}", "{{ 10000000000000000 }} {{ 1e15 }} {{ 1e16 }} {{ 0.00001 }}", "{{ 'a' if 'b' in 'abc' and 'z' not in 'abc' else 'n' }}", "{{ 1 if n == 7 and not no else 2 }}", "{{ not n == 7 }}", "{{ n is not none and n }}",
-    "{% set n = n + 1 %}{{ n }}", "{% for n in l %}{{ n }}{% endfor %}{{ n }}", "{{ s.split(' ')[0].lower() ~ '_' ~ s.split(' ')[1].upper() }}", "{{ (s ~ '!') * 2 }}", "{{ d.items()|map('first')|list }}", "{{ d|map('upper')|list }}",
+    "{% set n = n + 1 %}{{ n }}", "{% for n in l %}{{ n }}{% endfor %}{{ n }}", "{{ s.split(' ')[0].lower() ~ '_' ~ s.split(' ')[1].upper() }}", "{{ (s ~ '!') * 2 }}", "{{ d.items()|map('first')|list }}", "{{ d|map('upper')|list }}", "{% for i in l %}{{ loop }}{% endfor %}",
 ]
 
 UNITS = ["{{ " + e + " }}" for e in EXPRESSIONS] + STATEMENTS

@@ -218,7 +218,7 @@ mf_jval mf_j_get_slice(mf_jrun *j, mf_jval whole, const mf_jval bounds[3])
         whole.kind == MF_J_LIST && (mf_j_is_tuple(whole) || whole.as.list->flavour == MF_J_PLAIN ||
                                     whole.as.list->flavour == MF_J_RANGE);
     if (!is_list && whole.kind != MF_J_STRING)
-        return lacking_item(j, whole, mf_j_none());
+        return mf_j_fail_type(j, "a slice", whole);
     if (!resolve(j, bounds, mf_j_length(j, whole), &part))
         return mf_j_undefined(NULL);
     if (whole.kind == MF_J_STRING)

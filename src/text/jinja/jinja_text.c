@@ -294,6 +294,11 @@ static void put_repr_object(mf_jtext *text, mf_jval value)
         mf_j_put_c(text, "<Namespace ");
         put_repr_dict(text, value.as.dict);
         mf_j_put_c(text, ">");
+    } else if (value.kind == MF_J_LOOP) {
+        char loop[80];
+        snprintf(loop, sizeof loop, "<LoopContext %zu/%zu>", value.as.loop->index + 1,
+                 value.as.loop->items->n_items);
+        mf_j_put_c(text, loop);
     } else if (value.kind == MF_J_MACRO) {
         mf_j_put_c(text, "<Macro ");
         mf_j_put_repr(text, mf_j_macro_name(value.as.macro));

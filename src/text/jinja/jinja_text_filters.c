@@ -112,7 +112,7 @@ static mf_jval filter_replace(mf_jrun *j, const mf_jcall *call)
 
 static mf_jval filter_indent(mf_jrun *j, const mf_jcall *call)
 {
-    const mf_jstr *s = text_of(j, call->self), *unit = NULL;
+    const mf_jstr *s = mf_j_want_string(j, call->self, "indent"), *unit = NULL;
     int64_t width = 4;
     mf_jtext text = {.run = j};
     if (call->arg[0].kind == MF_J_STRING)
@@ -174,19 +174,20 @@ static const mf_jstr *beginning(mf_jrun *j, const mf_jstr *s, int64_t n)
 static mf_jval filter_truncate(mf_jrun *j, const mf_jcall *call)
 {
     static const mf_jstr dots = {.text = "...", .n_bytes = 3};
-    const mf_jstr *s = text_of(j, call->self);
+    const mf_jstr *s;
     const mf_jstr *end = call->arg[2].kind == MF_J_STRING ? call->arg[2].as.string : &dots;
     int64_t length = 255, leeway = 5;
     if ((mf_j_given(call->arg[0]) && !mf_j_want_int(j, call->arg[0], "truncate", &length)) ||
         (mf_j_given(call->arg[3]) && !mf_j_want_int(j, call->arg[3], "truncate", &leeway)))
         return mf_j_undefined(NULL);
-    const mf_jval whole = {.kind = MF_J_STRING, .as.string = s};
+    const mf_jval whole = call->self;
     const mf_jval tail = {.kind = MF_J_STRING, .as.string = end};
     int64_t n_end = mf_j_length(j, tail);
     if (mf_j_length(j, whole) <= length + leeway || length < n_end)
         return length < n_end ? mf_j_fail(j, MF_ERR_ARGUMENT, "truncate: expected length >= %lld",
                                           (long long)n_end)
                               : whole;
+    s = mf_j_want_string(j, whole, "truncate");
     const mf_jstr *start = beginning(j, s, length - n_end);
     mf_jtext text = {.run = j};
     size_t n = start->n_bytes;
@@ -196,7 +197,7 @@ static mf_jval filter_truncate(mf_jrun *j, const mf_jcall *call)
         n = start->n_bytes;
     else
         n--;
-    mf_j_put_string(&text, mf_j_part(j, start, 0, n).as.string);
+    mf_j_put_str(&text, mf_j_part(j, start, 0, n));
     mf_j_put_string(&text, end);
     return mf_j_take_text(&text);
 }
@@ -220,6 +221,9 @@ static mf_jval filter_urlencode(mf_jrun *j, const mf_jcall *call)
     const mf_jstr *s = text_of(j, call->self);
     mf_jtext text = {.run = j};
     char escaped[4];
+    if (call->self.kind == MF_J_LIST || call->self.kind == MF_J_DICT)
+        return mf_j_truth(call->self) ? mf_j_fail_type(j, "urlencode", call->self)
+                                      : mf_j_take_text(&text);
     for (size_t i = 0; i < s->n_bytes && mf_j_ok(j); i++) {
         unsigned char c = (unsigned char)s->text[i];
         bool is_plain = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');

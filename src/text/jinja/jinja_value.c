@@ -181,11 +181,13 @@ mf_jval mf_j_pair(mf_jrun *j, mf_jval first, mf_jval second)
 /* Python's iteration over a string: its characters. */
 static void push_characters(mf_jrun *j, mf_jval to, const mf_jstr *s)
 {
+    mf_jstr plain = *s;
+    plain.is_markup = false;
     for (size_t i = 0; i < s->n_bytes && mf_j_ok(j);) {
         uint32_t c;
         size_t n;
         mf_utf8_next((const unsigned char *)s->text + i, s->n_bytes - i, &c, &n);
-        mf_j_push(j, to, mf_j_part(j, s, i, i + n));
+        mf_j_push(j, to, mf_j_part(j, &plain, i, i + n));
         i += n;
     }
 }
