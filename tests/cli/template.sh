@@ -76,6 +76,22 @@ expect_same "$out" "$scratch/expected"
 run template "$model" --messages "$scratch/messages.json"
 expect_error "the checkpoint has no chat template 'default'"
 
+# several templates in tokenizer_config.json
+rm -r "$model/additional_chat_templates"
+cat >"$model/tokenizer_config.json" <<'END'
+{"bos_token": {"content": "BOS"}, "image_token": "IMG", "chat_template": [
+    {"name": "default", "template": "{{ bos_token }}{{ image_token }}D"},
+    {"name": "tool_use", "template": "U"}, {"name": "rag", "template": "R"}]}
+END
+for name in default:BOSIMGD tool_use:U rag:R; do
+    run template "$model" --messages "$scratch/messages.json" --template "${name%:*}"
+    printf %s "${name#*:}" >"$scratch/expected"
+    expect_same "$out" "$scratch/expected"
+done
+printf U >"$scratch/expected"
+run template "$model" --messages "$scratch/messages.json" --tools "$scratch/tools.json"
+expect_same "$out" "$scratch/expected"
+
 run template "$model"
 expect_usage_error "template: --messages is missing"
 run template --messages "$scratch/messages.json"

@@ -285,6 +285,49 @@ static void check_encoded(const mf_tokenizer *t, const mf_chat_message *messages
     CHECK(mf_chat_encode(t, &chat, NULL, 1, &n, &error) == MF_ERR_ARGUMENT);
 }
 
+static size_t n_of(const int32_t *ids, size_t n_ids, uint32_t id)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_ids; i++)
+        n += (uint32_t)ids[i] == id;
+    return n;
+}
+
+/* The same ids of the same conversation as JSON; and what a tool writes stays text as well. */
+static void check_encoded_json(const mf_tokenizer *t, const int32_t *expected, size_t n_expected)
+{
+    static int32_t ids[8192];
+    static char messages[1024];
+    mf_chat_json_params chat;
+    size_t n = 0;
+    mf_chat_json_params_default(&chat);
+    chat.messages = "[{\"role\": \"system\", \"content\": \"Be brief.\"},"
+                    "{\"role\": \"user\", \"content\": \"Hi\"}]";
+    REQUIRE(mf_chat_json_encode(t, &chat, ids, 8192, &n, NULL) == MF_OK);
+    CHECK(n == n_expected && memcmp(ids, expected, n * sizeof *ids) == 0);
+    size_t k = 0; /* a token that the template neither writes nor looks for */
+    while (k + 1 < t->added.n_tokens &&
+           (memmem(t->added.tokens[k].text, t->added.tokens[k].n_bytes, "think", 5) != NULL ||
+            n_of(expected, n_expected, t->added.tokens[k].id) > 0))
+        k++;
+    const mf_added_token *token = &t->added.tokens[k];
+    for (int is_foreign = 0; is_foreign < 2; is_foreign++) {
+        snprintf(
+            messages, sizeof messages,
+            "[{\"role\": \"system\", \"content\": \"s\"},{\"role\": \"user\", \"content\": \"u\"},"
+            "{\"role\": \"%s\", \"content\": \"%.*s\"},{\"role\": \"user\", \"content\": \"u\"}]",
+            is_foreign ? "tool" : "assistant", (int)token->n_bytes, (const char *)token->text);
+        chat.messages = messages;
+        mf_status status = mf_chat_json_encode(t, &chat, ids, 8192, &n, NULL);
+        REQUIRE(status == MF_OK);
+        CHECK_MSG(n_of(ids, n, token->id) == !is_foreign, "%.*s: foreign %d", (int)token->n_bytes,
+                  (const char *)token->text, is_foreign);
+    }
+    CHECK(mf_chat_json_encode(t, NULL, ids, 1, &n, NULL) == MF_ERR_ARGUMENT);
+    CHECK(mf_chat_json_encode(t, &chat, NULL, 1, &n, NULL) == MF_ERR_ARGUMENT);
+    CHECK(mf_chat_json_text(t, NULL, NULL, 0, &n, NULL) == MF_ERR_ARGUMENT);
+}
+
 /* The template and the names of a directory's own files, and the ids of what it gives: the first
  * token is the first token, once, and the last names of turns are tokens too. */
 static void check_directories(void)
@@ -315,6 +358,7 @@ static void check_directories(void)
             n_starts += ids[j] == mf_tokenizer_start(t);
         n_added = n_added_of(t, ids, n_ids);
         check_encoded(t, messages, ids, n_ids);
+        check_encoded_json(t, ids, n_ids);
         CHECK(n_added == cases[i].n_special);
         CHECK(mf_tokenizer_start(t) < 0 ? n_starts == 0
                                         : n_starts == 1 && ids[0] == mf_tokenizer_start(t));
