@@ -82,7 +82,7 @@ static bool has_affix(const mf_jstr *s, const mf_jstr *affix, bool is_end)
 /* startswith, and (variant 1) endswith: a string or a tuple of them */
 static mf_jval method_affix(mf_jrun *j, const mf_jcall *call)
 {
-    int64_t offset;
+    int64_t offset = 0;
     mf_jval part = window(j, call, 1, &offset);
     if (!mf_j_ok(j) || offset > mf_j_length(j, call->self))
         return mf_j_bool(false);
@@ -139,7 +139,7 @@ enum { FIND_LAST = 1, FIND_MUST = 2 };
 static mf_jval method_find(mf_jrun *j, const mf_jcall *call)
 {
     const mf_jstr *word = mf_j_want_string(j, call->arg[0], "find");
-    int64_t offset;
+    int64_t offset = 0;
     mf_jval part = window(j, call, 1, &offset);
     mf_j_spend(j, self_string(call)->n_bytes / 16);
     size_t found = SIZE_MAX;
@@ -155,7 +155,7 @@ static mf_jval method_find(mf_jrun *j, const mf_jcall *call)
 static mf_jval method_count(mf_jrun *j, const mf_jcall *call)
 {
     const mf_jstr *word = mf_j_want_string(j, call->arg[0], "count");
-    int64_t n = 0, offset;
+    int64_t n = 0, offset = 0;
     mf_jval part = window(j, call, 1, &offset);
     if (!mf_j_ok(j) || offset > mf_j_length(j, call->self))
         return mf_j_int(0);

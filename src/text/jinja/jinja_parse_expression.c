@@ -329,6 +329,8 @@ static const mf_jstr *parse_dotted_name(mf_jparser *p)
         return name;
     while (mf_j_skip_op(p, '.'))
         mf_j_want_name(p);
+    if (!mf_j_ok(p->j))
+        return name;
     mf_jval whole = mf_j_string(p->j, start, (size_t)(p->at[-1].text + p->at[-1].n_bytes - start));
     return mf_j_ok(p->j) ? whole.as.string : name;
 }
