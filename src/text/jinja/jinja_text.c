@@ -34,7 +34,7 @@ static bool reserve(mf_jtext *text, size_t n_more)
     char *data = mf_j_take(j, capacity);
     if (data == NULL)
         return false;
-    if (text->n_bytes != 0)
+    if (text->data != NULL)
         memcpy(data, text->data, text->n_bytes);
     text->data = data;
     text->capacity = capacity;
@@ -54,7 +54,7 @@ void mf_j_put_bytes(mf_jtext *text, const char *bytes, size_t n_bytes)
 /* Flags for all that there is room for. */
 static bool reserve_flags(mf_jtext *text)
 {
-    if (text->foreign_capacity >= text->n_bytes)
+    if (text->foreign != NULL && text->foreign_capacity >= text->n_bytes)
         return true;
     unsigned char *foreign = mf_j_take(text->run, text->capacity);
     if (foreign == NULL)
@@ -69,7 +69,7 @@ static bool reserve_flags(mf_jtext *text)
 
 void mf_j_mark(mf_jtext *text, size_t start)
 {
-    if (start < text->n_bytes && reserve_flags(text))
+    if (start < text->n_bytes && reserve_flags(text) && text->foreign != NULL)
         memset(text->foreign + start, 1, text->n_bytes - start);
 }
 
