@@ -12,6 +12,12 @@ extern "C" {
 
 typedef struct mf_sampler mf_sampler;
 
+/* Added to a token's logit before anything else. */
+typedef struct mf_logit_bias {
+    int32_t token;
+    float bias; /* finite, or -INFINITY: never drawn while there is another */
+} mf_logit_bias;
+
 /* Fill with mf_sampler_options_default, then change what is needed. */
 typedef struct mf_sampler_options {
     size_t struct_bytes;
@@ -26,6 +32,13 @@ typedef struct mf_sampler_options {
     /* 1: off; over all tokens accepted. */
     float repetition_penalty;
     uint64_t seed;
+    /* Subtracted from the logit of every token of the answer so far: once, and for each time that
+     * it is there. 0: off. */
+    float presence_penalty;
+    float frequency_penalty;
+    /* [n_biases], of a token at most one; copied by mf_sampler_create. */
+    const mf_logit_bias *biases;
+    size_t n_biases;
 } mf_sampler_options;
 
 MF_API void mf_sampler_options_init(mf_sampler_options *options, size_t struct_bytes);
@@ -49,9 +62,12 @@ MF_API MF_MUST_CHECK mf_status mf_sampler_create(const mf_sampler_options *optio
                                                  mf_error *error);
 MF_API void mf_sampler_free(mf_sampler **sampler);
 
-/* Tells the sampler of a token that is now in the sequence (for the repetition penalty).
- * Out-of-range ids are ignored. */
+/* Tells the sampler of a token that is now in the sequence (for the penalties). Out-of-range ids
+ * are ignored. */
 MF_API void mf_sampler_accept(mf_sampler *sampler, int32_t token);
+
+/* The same for tokens that stand before the answer: only the repetition penalty counts them. */
+MF_API void mf_sampler_accept_prompt(mf_sampler *sampler, const int32_t *tokens, size_t n_tokens);
 
 /* Chooses a token from logits[n_vocab]; does not accept it. Allocates nothing. */
 MF_API int32_t mf_sampler_sample(mf_sampler *sampler, const float *logits);

@@ -18,6 +18,8 @@ struct mf_sampler {
     size_t n_vocab;
     mf_candidate *candidates;   /* [n_vocab] */
     unsigned char *is_accepted; /* [n_vocab] */
+    uint32_t *n_answered;       /* [n_vocab], how often in the answer; NULL: nothing asks */
+    float *biases;              /* [n_vocab]; NULL: none */
     uint64_t random[4];
 };
 
@@ -55,6 +57,29 @@ static double next_random(uint64_t s[4])
 /* ------------------------------------------------------------------------------------- handle --
  */
 
+/* What only some samplers have. */
+static mf_status create_extras(mf_sampler *s, mf_error *error)
+{
+    const mf_sampler_options *o = &s->options;
+    if (o->presence_penalty != 0.0f || o->frequency_penalty != 0.0f) {
+        s->n_answered = mf_alloc_array(&s->allocator, s->n_vocab, sizeof *s->n_answered);
+        if (s->n_answered == NULL)
+            return mf_fail_memory(error, s->n_vocab * sizeof *s->n_answered, "a sampler");
+    }
+    if (o->n_biases == 0)
+        return MF_OK;
+    s->biases = mf_alloc_array(&s->allocator, s->n_vocab, sizeof *s->biases);
+    if (s->biases == NULL)
+        return mf_fail_memory(error, s->n_vocab * sizeof *s->biases, "a sampler");
+    for (size_t i = 0; i < o->n_biases; i++) {
+        if (o->biases[i].token < 0 || (size_t)o->biases[i].token >= s->n_vocab)
+            return mf_fail(error, MF_ERR_ARGUMENT, "logit bias of token %ld: expected 0 to %zu",
+                           (long)o->biases[i].token, s->n_vocab - 1);
+        s->biases[o->biases[i].token] = o->biases[i].bias;
+    }
+    return MF_OK;
+}
+
 mf_status mf_sampler_create(const mf_sampler_options *options, size_t n_vocab,
                             const mf_allocator *allocator, mf_sampler **out, mf_error *error)
 {
@@ -78,6 +103,12 @@ mf_status mf_sampler_create(const mf_sampler_options *options, size_t n_vocab,
         mf_sampler_free(&s);
         return mf_fail_memory(error, n_vocab * sizeof *s->candidates, "a sampler");
     }
+    mf_status status = create_extras(s, error);
+    s->options.biases = NULL; /* the caller's */
+    if (status != MF_OK) {
+        mf_sampler_free(&s);
+        return status;
+    }
     seed_random(s->random, given.seed);
     *out = s;
     return MF_OK;
@@ -92,18 +123,32 @@ void mf_sampler_free(mf_sampler **sampler)
     mf_allocator a = s->allocator;
     mf_free(&a, s->candidates, s->n_vocab * sizeof *s->candidates);
     mf_free(&a, s->is_accepted, s->n_vocab);
+    mf_free(&a, s->n_answered, s->n_vocab * sizeof *s->n_answered);
+    mf_free(&a, s->biases, s->n_vocab * sizeof *s->biases);
     mf_free(&a, s, sizeof *s);
 }
 
 void mf_sampler_accept(mf_sampler *s, int32_t token)
 {
-    if (token >= 0 && (size_t)token < s->n_vocab)
-        s->is_accepted[token] = 1;
+    if (token < 0 || (size_t)token >= s->n_vocab)
+        return;
+    s->is_accepted[token] = 1;
+    if (s->n_answered != NULL)
+        s->n_answered[token]++;
+}
+
+void mf_sampler_accept_prompt(mf_sampler *s, const int32_t *tokens, size_t n_tokens)
+{
+    for (size_t i = 0; i < n_tokens; i++)
+        if (tokens[i] >= 0 && (size_t)tokens[i] < s->n_vocab)
+            s->is_accepted[tokens[i]] = 1;
 }
 
 void mf_sampler_reset(mf_sampler *s)
 {
     memset(s->is_accepted, 0, s->n_vocab);
+    if (s->n_answered != NULL)
+        memset(s->n_answered, 0, s->n_vocab * sizeof *s->n_answered);
     seed_random(s->random, s->options.seed);
 }
 
@@ -126,9 +171,14 @@ double mf_sampler_weight(double x)
 static float penalised(const mf_sampler *s, size_t token, float logit)
 {
     float penalty = s->options.repetition_penalty;
-    if (penalty == 1.0f || !s->is_accepted[token])
-        return logit;
-    return logit < 0.0f ? logit * penalty : logit / penalty;
+    if (s->biases != NULL)
+        logit += s->biases[token];
+    if (penalty != 1.0f && s->is_accepted[token])
+        logit = logit < 0.0f ? logit * penalty : logit / penalty;
+    if (s->n_answered != NULL && s->n_answered[token] > 0)
+        logit -= s->options.presence_penalty +
+                 s->options.frequency_penalty * (float)s->n_answered[token];
+    return logit;
 }
 
 /* The first of the highest logits; 0 if none is a number. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Choosing the next token from logits. The order is that of Hugging Face transformers: repetition
- * penalty, temperature, top-k, top-p, min-p, then a draw. All memory is taken at creation.
+ * Choosing the next token from logits. The order is that of Hugging Face transformers, with what it
+ * lacks where vLLM has it: logit bias, repetition, presence and frequency penalties, temperature,
+ * top-k, top-p, min-p, then a draw. All memory is taken at creation.
  */
 #ifndef MF_SAMPLING_SAMPLER_H
 #define MF_SAMPLING_SAMPLER_H

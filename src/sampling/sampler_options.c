@@ -29,6 +29,19 @@ mf_status mf_sampler_options_check(const mf_sampler_options *o, mf_error *error)
     if (!(o->repetition_penalty > 0.0f) || !isfinite(o->repetition_penalty))
         return mf_fail(error, MF_ERR_ARGUMENT, "repetition penalty %g: expected more than 0",
                        (double)o->repetition_penalty);
+    if (!isfinite(o->presence_penalty))
+        return mf_fail(error, MF_ERR_ARGUMENT, "presence penalty %g: expected a finite number",
+                       (double)o->presence_penalty);
+    if (!isfinite(o->frequency_penalty))
+        return mf_fail(error, MF_ERR_ARGUMENT, "frequency penalty %g: expected a finite number",
+                       (double)o->frequency_penalty);
+    if (o->n_biases > 0 && o->biases == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "logit biases: %zu of them, but no array",
+                       o->n_biases);
+    for (size_t i = 0; i < o->n_biases; i++)
+        if (isnan(o->biases[i].bias) || o->biases[i].bias == INFINITY)
+            return mf_fail(error, MF_ERR_ARGUMENT, "logit bias of token %ld: %g is no bias",
+                           (long)o->biases[i].token, (double)o->biases[i].bias);
     return MF_OK;
 }
 

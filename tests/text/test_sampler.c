@@ -234,6 +234,99 @@ static void check_bad_files(void)
     rmdir(dir);
 }
 
+/* The definition, a line for each part: vLLM's penalties, with OpenAI's bias before them. */
+static float reference(float logit, float bias, bool is_in_prompt, int n_in_answer,
+                       const mf_sampler_options *o)
+{
+    float x = logit + bias;
+    if (is_in_prompt || n_in_answer > 0)
+        x = x > 0.0f ? x / o->repetition_penalty : x * o->repetition_penalty;
+    if (n_in_answer > 0)
+        x -= o->presence_penalty + o->frequency_penalty * (float)n_in_answer;
+    return x;
+}
+
+static void check_penalties(void)
+{
+    enum { N = 6 };
+    const float logits[N] = {1.0f, -2.0f, 0.5f, 3.0f, -0.25f, 2.0f};
+    const float bias[N] = {0.0f, 4.0f, 0.0f, -INFINITY, 0.0f, -1.0f};
+    const mf_logit_bias biases[] = {{1, 4.0f}, {3, -INFINITY}, {5, -1.0f}};
+    const int32_t prompt[] = {0, 4, -1, N, 0}, answer[] = {2, 1, 2, 2, 0};
+    const int n_in_prompt[N] = {2, 0, 0, 0, 1, 0}, n_in_answer[N] = {1, 1, 3, 0, 0, 0};
+    float highest, best = -INFINITY;
+    double sum;
+    size_t n = 0;
+    int32_t best_token = -1;
+    mf_sampler_options o;
+    mf_sampler *s = NULL;
+    mf_sampler_options_default(&o);
+    o.repetition_penalty = 1.25f;
+    o.presence_penalty = 0.75f;
+    o.frequency_penalty = -0.5f;
+    o.biases = biases;
+    o.n_biases = 3;
+    REQUIRE(mf_sampler_create(&o, N, NULL, &s, NULL) == MF_OK);
+    mf_sampler_accept_prompt(s, prompt, 5);
+    for (size_t i = 0; i < 5; i++)
+        mf_sampler_accept(s, answer[i]);
+    const mf_candidate *kept = mf_sampler_filter(s, logits, &n, &highest, &sum);
+    CHECK(n == N - 1);
+    for (size_t i = 0; i < n; i++) {
+        int32_t id = kept[i].id;
+        float want = reference(logits[id], bias[id], n_in_prompt[id] > 0, n_in_answer[id], &o);
+        CHECK_MSG(fabsf(kept[i].score - want) < 1e-6f, "token %d: %g, want %g", (int)id,
+                  (double)kept[i].score, (double)want);
+        if (want > best) {
+            best = want;
+            best_token = id;
+        }
+    }
+    mf_sampler_reset(s); /* all is forgotten but the bias */
+    kept = mf_sampler_filter(s, logits, &n, &highest, &sum);
+    for (size_t i = 0; i < n; i++)
+        CHECK(kept[i].score == logits[kept[i].id] + bias[kept[i].id]);
+    mf_sampler_free(&s);
+    o.temperature = 0.0f;
+    REQUIRE(mf_sampler_create(&o, N, NULL, &s, NULL) == MF_OK);
+    mf_sampler_accept_prompt(s, prompt, 5);
+    for (size_t i = 0; i < 5; i++)
+        mf_sampler_accept(s, answer[i]);
+    CHECK(mf_sampler_sample(s, logits) == best_token);
+    mf_sampler_free(&s);
+}
+
+static void check_bad_penalties(void)
+{
+    const mf_logit_bias nan_bias = {0, NAN}, high = {0, INFINITY}, outside = {4, 1.0f},
+                        negative = {-1, 1.0f};
+    const struct {
+        mf_sampler_options o;
+        const char *word;
+    } bad[] = {
+        {{.presence_penalty = NAN}, "presence"},
+        {{.frequency_penalty = INFINITY}, "frequency"},
+        {{.n_biases = 1}, "biases"},
+        {{.biases = &nan_bias, .n_biases = 1}, "token 0"},
+        {{.biases = &high, .n_biases = 1}, "token 0"},
+        {{.biases = &outside, .n_biases = 1}, "token 4: expected 0 to 3"},
+        {{.biases = &negative, .n_biases = 1}, "token -1"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        mf_error error = {0};
+        mf_sampler *s = NULL;
+        mf_sampler_options o;
+        mf_sampler_options_default(&o);
+        o.presence_penalty = bad[i].o.presence_penalty;
+        o.frequency_penalty = bad[i].o.frequency_penalty;
+        o.biases = bad[i].o.biases;
+        o.n_biases = bad[i].o.n_biases;
+        CHECK_STATUS(mf_sampler_create(&o, 4, NULL, &s, &error), MF_ERR_ARGUMENT);
+        CHECK(s == NULL);
+        CHECK_CONTAINS(error.message, bad[i].word);
+    }
+}
+
 int main(int argc, char **argv)
 {
     text_data_set_dir(argc, argv);
@@ -244,5 +337,7 @@ int main(int argc, char **argv)
     check_no_p();
     check_options();
     check_bad_files();
+    check_penalties();
+    check_bad_penalties();
     return test_result();
 }
