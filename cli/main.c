@@ -22,6 +22,7 @@ static const char help[] =
     "  template    write a conversation as the model's chat template does\n"
     "  perplexity  measure how well a model predicts a text\n"
     "  bench       measure speed, reads and memory\n"
+    "  serve       answer clients of OpenAI's and Anthropic's APIs\n"
     "\n"
     "  help [COMMAND]  this text, or a command's options; also -h, --help\n"
     "  version         the version; also -V, --version\n"
@@ -39,7 +40,18 @@ static const struct command {
     {"template", mf_cmd_template},
     {"perplexity", mf_cmd_perplexity},
     {"bench", mf_cmd_bench},
+    {"serve", mf_cmd_serve},
 };
+
+#ifndef MF_HAS_SERVER
+int mf_cmd_serve(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    return mf_cli_error("this moeflux was built without serve: libmicrohttpd or libsystemd was not "
+                        "there");
+}
+#endif
 
 /* A standard stream that was closed would be the next file opened. It is taken in the direction
  * that it is not for, so that using it fails as before. */

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/* moeflux serve: the server's command line. */
+#include "commands.h"
+
+#include "serve.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
+static const char help[] =
+    "Usage: moeflux serve MODEL [OPTION]...\n"
+    "Answers clients of OpenAI's and Anthropic's APIs over HTTP, until SIGTERM or SIGINT: then\n"
+    "requests under way are answered to their end.\n"
+    "\n"
+    "Listening:\n"
+    "  --host ADDRESS         address to listen at (default: this machine alone, 127.0.0.1 and "
+    "::1)\n"
+    "  --port N               port (default 8080); 0: any, which is printed\n"
+    "  --api-key-file FILE    keys that clients have to send, one a line; needed where others can\n"
+    "                         reach the address\n"
+    "  --allow-host NAME      another name that this server is called by; may be repeated\n"
+    "  --cors-origin ORIGIN   pages of this origin may ask; may be repeated\n"
+    "  --connections N        connections open at once (default 1024)\n"
+    "  --max-body SIZE        the largest request (default 32M)\n"
+    "Answering:\n"
+    "  --name NAME            what clients call the model (default: the directory's name)\n"
+    "  --sessions N           answers in the making at once, and conversations kept (default 8)\n"
+    "  --queue N              requests that may wait; more are told to come again (default 64)\n"
+    "  --time-limit SECONDS   of a request (default: none)\n"
+    "  --drain SECONDS        for requests under way when a signal comes (default 30)\n"
+    "  --state-dir DIR        keep what was evaluated in DIR, for other runs\n"
+    "  --state-dir-size SIZE  the most that DIR may hold (default 8G)\n" MF_ENGINE_OPTIONS_HELP;
+
+enum {
+    OPT_HOST = MF_OPT_OWN,
+    OPT_PORT,
+    OPT_KEYS,
+    OPT_ALLOW_HOST,
+    OPT_ORIGIN,
+    OPT_CONNECTIONS,
+    OPT_MAX_BODY,
+    OPT_NAME,
+    OPT_SESSIONS,
+    OPT_QUEUE,
+    OPT_TIME_LIMIT,
+    OPT_DRAIN,
+    OPT_STATE_DIR,
+    OPT_STATE_DIR_SIZE
+};
+
+static const struct option long_options[] = {
+    {"host", required_argument, NULL, OPT_HOST},
+    {"port", required_argument, NULL, OPT_PORT},
+    {"api-key-file", required_argument, NULL, OPT_KEYS},
+    {"allow-host", required_argument, NULL, OPT_ALLOW_HOST},
+    {"cors-origin", required_argument, NULL, OPT_ORIGIN},
+    {"connections", required_argument, NULL, OPT_CONNECTIONS},
+    {"max-body", required_argument, NULL, OPT_MAX_BODY},
+    {"name", required_argument, NULL, OPT_NAME},
+    {"sessions", required_argument, NULL, OPT_SESSIONS},
+    {"queue", required_argument, NULL, OPT_QUEUE},
+    {"time-limit", required_argument, NULL, OPT_TIME_LIMIT},
+    {"drain", required_argument, NULL, OPT_DRAIN},
+    {"state-dir", required_argument, NULL, OPT_STATE_DIR},
+    {"state-dir-size", required_argument, NULL, OPT_STATE_DIR_SIZE},
+    MF_ENGINE_LONG_OPTIONS,
+    {0}};
+
+static const mf_cli_number numbers[] = {
+    {OPT_PORT, "port", offsetof(mf_srv_config, port), 0, 65535},
+    {OPT_CONNECTIONS, "connections", offsetof(mf_srv_config, n_connections), 4, 65536},
+    {OPT_SESSIONS, "sessions", offsetof(mf_srv_config, n_sessions), 1, 200},
+    {OPT_QUEUE, "queue", offsetof(mf_srv_config, n_waiting), 1, 100000},
+    {OPT_TIME_LIMIT, "time-limit", offsetof(mf_srv_config, time_limit_s), 0, 1u << 30},
+    {OPT_DRAIN, "drain", offsetof(mf_srv_config, drain_s), 0, 1u << 20},
+};
+
+static int add_name(const mf_cli_parser *parser, const char *option, const char **names,
+                    uint32_t *n_names)
+{
+    if (*n_names == MF_SRV_MAX_NAMES)
+        return mf_cli_usage_error(parser->command, "--%s: more than %d of them", option,
+                                  MF_SRV_MAX_NAMES);
+    names[(*n_names)++] = optarg;
+    return MF_EXIT_OK;
+}
+
+static int take_size(const mf_cli_parser *parser, const char *option, uint64_t *out)
+{
+    if (mf_cli_parse_size(optarg, out) && *out > 0)
+        return MF_EXIT_OK;
+    return mf_cli_bad_value(parser, option, optarg, "a size above zero, like 512M or 3G");
+}
+
+static int own_option(void *args, const mf_cli_parser *parser, int option)
+{
+    mf_srv_config *c = args;
+    int exit_code = MF_EXIT_OK;
+    if (mf_cli_take_number(parser, numbers, sizeof numbers / sizeof *numbers, option, c,
+                           &exit_code))
+        return exit_code;
+    switch (option) {
+    case OPT_HOST:
+        c->host = optarg;
+        break;
+    case OPT_KEYS:
+        c->api_key_file = optarg;
+        break;
+    case OPT_ALLOW_HOST:
+        return add_name(parser, "allow-host", c->hosts, &c->n_hosts);
+    case OPT_ORIGIN:
+        return add_name(parser, "cors-origin", c->origins, &c->n_origins);
+    case OPT_MAX_BODY:
+        return take_size(parser, "max-body", &c->max_body_bytes);
+    case OPT_NAME:
+        c->name = optarg;
+        break;
+    case OPT_STATE_DIR:
+        c->state_dir = optarg;
+        break;
+    case OPT_STATE_DIR_SIZE:
+        return take_size(parser, "state-dir-size", &c->state_dir_bytes);
+    }
+    return exit_code;
+}
+
+int mf_cmd_serve(int argc, char **argv)
+{
+    mf_cli_engine_args engine;
+    mf_srv_config config = {.port = 8080,
+                            .n_connections = 1024,
+                            .max_body_bytes = (uint64_t)32 << 20,
+                            .n_sessions = 8,
+                            .n_waiting = 64,
+                            .drain_s = 30};
+    int exit_code = MF_EXIT_OK;
+    mf_error error = {0};
+    mf_cli_engine_args_init(&engine);
+    const mf_cli_parser parser = {"serve",      help,   argc, argv, ":" MF_ENGINE_SHORT_OPTIONS,
+                                  long_options, &engine};
+    if (!mf_cli_parse(&parser, own_option, &config, &exit_code))
+        return exit_code;
+    config.model = mf_cli_positional(&parser, "MODEL", false, &exit_code);
+    if (!config.model)
+        return exit_code;
+    config.engine = engine.options;
+    config.engine.n_sessions = config.n_sessions;
+    if (!mf_serve(&config, &error))
+        return mf_cli_error("%s", error.message);
+    return mf_cli_finish(MF_EXIT_OK);
+}

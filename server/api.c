@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/* Routes, and what the APIs share. */
+#include "api.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const mf_srv_route routes[] = {
+    {"POST", "/chat/completions", mf_srv_api_chat, MF_SRV_OPENAI, true, false},
+    {"POST", "/completions", mf_srv_api_completions, MF_SRV_OPENAI, true, false},
+    {"POST", "/responses", mf_srv_api_responses, MF_SRV_OPENAI, true, false},
+    {"POST", "/responses/input_tokens", mf_srv_api_responses_count, MF_SRV_OPENAI, true, false},
+    {"POST", "/messages", mf_srv_api_messages, MF_SRV_ANTHROPIC, true, false},
+    {"POST", "/messages/count_tokens", mf_srv_api_messages_count, MF_SRV_ANTHROPIC, true, false},
+    {"POST", "/tokenize", mf_srv_api_tokenize, MF_SRV_OPENAI, true, false},
+    {"POST", "/detokenize", mf_srv_api_detokenize, MF_SRV_OPENAI, true, false},
+    {"POST", "/apply-template", mf_srv_api_template, MF_SRV_OPENAI, true, false},
+    {"GET", "/models", mf_srv_api_models, MF_SRV_OPENAI, false, false},
+    {"GET", "/models/", mf_srv_api_model, MF_SRV_OPENAI, false, false},
+    {"GET", "/health", mf_srv_api_health, MF_SRV_OPENAI, false, true},
+    {"GET", "/props", mf_srv_api_props, MF_SRV_OPENAI, false, false},
+    {"GET", "/metrics", mf_srv_api_metrics, MF_SRV_OPENAI, false, false},
+    {"GET", "/moeflux/stats", mf_srv_api_stats, MF_SRV_OPENAI, false, false},
+    {"HEAD", "/", mf_srv_api_probe, MF_SRV_OPENAI, false, true},
+    {"HEAD", "/api/hello", mf_srv_api_probe, MF_SRV_OPENAI, false, true},
+};
+
+/* path[n_path] is the route's; *rest what is below it. */
+static bool is_at(const mf_srv_route *route, const char *path, size_t n_path, const char **rest)
+{
+    const size_t n = strlen(route->path);
+    *rest = path + n_path;
+    if (n == n_path && memcmp(route->path, path, n) == 0)
+        return true;
+    if (n < 2 || route->path[n - 1] != '/' || n_path <= n || memcmp(route->path, path, n) != 0)
+        return false;
+    *rest = path + n;
+    return true;
+}
+
+const mf_srv_route *mf_srv_find_route(const char *method, const char *path, bool *is_known,
+                                      const char **rest)
+{
+    const mf_srv_route *other = NULL;
+    if (strncmp(path, "/v1/", 4) == 0)
+        path += 3;
+    size_t n = strlen(path);
+    if (n > 1 && path[n - 1] == '/')
+        n--;
+    for (const mf_srv_route *r = routes; r < routes + sizeof routes / sizeof *routes; r++) {
+        if (!is_at(r, path, n, rest))
+            continue;
+        *is_known = strcmp(r->method, method) == 0 ||
+                    (strcmp(method, "HEAD") == 0 && strcmp(r->method, "GET") == 0);
+        if (*is_known)
+            return r;
+        other = r;
+    }
+    *is_known = false;
+    return other;
+}
+
+/* ------------------------------------------------------------------------------------------ jobs
+ * --
+ */
+
+mf_srv_job *mf_srv_api_job(mf_srv_request *request, const mf_srv_protocol *protocol,
+                           mf_srv_refusal *r)
+{
+    const mf_srv_model *model = &request->server->model;
+    mf_srv_job *job = mf_srv_job_new(model, protocol);
+    request->job = job;
+    if (!job) {
+        mf_srv_refuse(r, 503, "out of memory");
+        return NULL;
+    }
+    if (mf_srv_get_model(request->json, job, r) &&
+        mf_srv_get_sampling(request->json, model->info.n_vocab, &job->params, r))
+        return job;
+    return NULL;
+}
+
+bool mf_srv_api_add_prompt(mf_srv_job *job, mf_srv_prompt *prompt, mf_srv_refusal *r)
+{
+    const size_t most = job->served->info.n_context_tokens;
+    const size_t n_needed = prompt->n_tokens + (job->params.n_max_tokens > 0);
+    mf_srv_prompt *prompts = NULL;
+    if (n_needed > most) {
+        mf_srv_refuse_context(r, job->protocol->shape, n_needed, most);
+    } else if (prompt->n_tokens == 0) {
+        mf_srv_refuse(r, 400, "the prompt is empty");
+    } else {
+        prompts = realloc(job->prompts, (job->n_prompts + 1) * sizeof *prompts);
+        if (!prompts)
+            mf_srv_refuse(r, 503, "out of memory for the prompt");
+    }
+    if (!prompts) {
+        mf_srv_prompt_free(prompt);
+        return false;
+    }
+    job->prompts = prompts;
+    prompts[job->n_prompts++] = *prompt;
+    return true;
+}
+
+bool mf_srv_api_add_chat(mf_srv_job *job, mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    mf_srv_prompt prompt = {0};
+    bool is_good = mf_srv_prompt_chat(job->served, c, &prompt, r);
+    mf_srv_conversation_free(c);
+    return is_good && mf_srv_api_add_prompt(job, &prompt, r);
+}
+
+bool mf_srv_api_finish(mf_srv_job *job, mf_srv_refusal *r)
+{
+    if (job->n_prompts * job->params.n_choices > MF_SRV_MAX_CHOICES)
+        return mf_srv_refuse(r, 400, "more than %d answers are asked for", MF_SRV_MAX_CHOICES);
+    return mf_srv_job_prepare(job) || mf_srv_refuse(r, 503, "out of memory for the prompt");
+}
+
+bool mf_srv_api_count(mf_srv_request *request, mf_srv_conversation *c, size_t *n_tokens,
+                      mf_srv_refusal *r)
+{
+    mf_srv_prompt prompt = {0};
+    bool is_good = mf_srv_prompt_chat(&request->server->model, c, &prompt, r);
+    *n_tokens = prompt.n_tokens;
+    mf_srv_prompt_free(&prompt);
+    mf_srv_conversation_free(c);
+    return is_good;
+}
+
+/* --------------------------------------------------------------------------------------- answers
+ * --
+ */
+
+void mf_srv_put_text_field(mf_srv_bytes *out, const char *name, const char *text)
+{
+    mf_srv_printf(out, ",\"%s\":", name);
+    mf_srv_puts_json(out, text);
+}
+
+void mf_srv_put_usage(const mf_srv_job *job, mf_srv_bytes *out)
+{
+    const mf_srv_usage u = mf_srv_job_usage(job);
+    mf_srv_printf(out,
+                  "{\"prompt_tokens\":%zu,\"completion_tokens\":%zu,\"total_tokens\":%zu,"
+                  "\"prompt_tokens_details\":{\"cached_tokens\":%zu},"
+                  "\"completion_tokens_details\":{\"reasoning_tokens\":%zu}}",
+                  u.n_prompt, u.n_answer, u.n_prompt + u.n_answer, u.n_cached, u.n_thought);
+}
+
+void mf_srv_put_logprob(mf_srv_bytes *out, float logprob)
+{
+    if (isnan(logprob))
+        mf_srv_puts(out, "null");
+    else
+        mf_srv_put_number(out, logprob > -9999.0f ? (double)logprob : -9999.0);
+}
+
+void mf_srv_put_token(const mf_srv_job *job, mf_srv_bytes *out, int32_t token)
+{
+    size_t n = 0;
+    const char *piece = mf_tokenizer_piece(job->served->tokenizer, token, &n);
+    mf_srv_put_json(out, piece ? piece : "", n);
+}
+
+const char *mf_srv_finish_name(mf_srv_finish finish)
+{
+    return finish == MF_SRV_END || finish == MF_SRV_STOP ? "stop" : "length";
+}
+
+void mf_srv_put_error_event(mf_srv_job *job, const mf_srv_refusal *refusal, mf_srv_bytes *out)
+{
+    mf_srv_puts(out, "data: ");
+    mf_srv_put_refusal(out, MF_SRV_OPENAI, refusal, job->id);
+    mf_srv_puts(out, "\n\n");
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/* OpenAI's chat completions. */
+#include "api.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static const mf_srv_field fields[] = {{"messages", MF_SRV_FIELD_USED},
+                                      {"max_tokens", MF_SRV_FIELD_USED},
+                                      {"max_completion_tokens", MF_SRV_FIELD_USED},
+                                      {"n", MF_SRV_FIELD_USED},
+                                      {"stop", MF_SRV_FIELD_USED},
+                                      {"logprobs", MF_SRV_FIELD_USED},
+                                      {"top_logprobs", MF_SRV_FIELD_USED},
+                                      {"stream_options", MF_SRV_FIELD_USED},
+                                      {"reasoning_effort", MF_SRV_FIELD_USED},
+                                      {"reasoning", MF_SRV_FIELD_USED},
+                                      {"thinking", MF_SRV_FIELD_USED},
+                                      {"chat_template_kwargs", MF_SRV_FIELD_USED},
+                                      {"response_format", MF_SRV_FIELD_USED},
+                                      {"modalities", MF_SRV_FIELD_USED},
+                                      {"tool_choice", MF_SRV_FIELD_USED},
+                                      {"function_call", MF_SRV_FIELD_USED},
+                                      {"parallel_tool_calls", MF_SRV_FIELD_HARMLESS},
+                                      {"prediction", MF_SRV_FIELD_HARMLESS},
+                                      {"verbosity", MF_SRV_FIELD_HARMLESS},
+                                      {"tools", MF_SRV_FIELD_REFUSED},
+                                      {"functions", MF_SRV_FIELD_REFUSED},
+                                      {"audio", MF_SRV_FIELD_REFUSED},
+                                      {"web_search_options", MF_SRV_FIELD_REFUSED},
+                                      {NULL, MF_SRV_FIELD_USED}};
+
+/* ----------------------------------------------------------------------------------------- answers
+ * --
+ */
+
+static void put_bytes(mf_srv_bytes *out, const char *piece, size_t n)
+{
+    mf_srv_puts(out, ",\"bytes\":[");
+    for (size_t i = 0; i < n; i++)
+        mf_srv_printf(out, "%s%u", i > 0 ? "," : "", (unsigned)(unsigned char)piece[i]);
+    mf_srv_puts(out, "]");
+}
+
+/* "token":..,"logprob":..,"bytes":[..] */
+static void put_one(const mf_srv_job *job, mf_srv_bytes *out, int32_t token, float logprob)
+{
+    size_t n = 0;
+    const char *piece = mf_tokenizer_piece(job->served->tokenizer, token, &n);
+    mf_srv_puts(out, "\"token\":");
+    mf_srv_put_token(job, out, token);
+    mf_srv_puts(out, ",\"logprob\":");
+    mf_srv_put_logprob(out, logprob);
+    put_bytes(out, piece, piece ? n : 0);
+}
+
+static void put_logprobs(const mf_srv_job *job, mf_srv_bytes *out, const mf_srv_token *tokens,
+                         size_t n_tokens)
+{
+    if (!job->params.has_logprobs) {
+        mf_srv_puts(out, ",\"logprobs\":null");
+        return;
+    }
+    mf_srv_puts(out, ",\"logprobs\":{\"content\":[");
+    for (size_t i = 0; i < n_tokens; i++) {
+        mf_srv_puts(out, i > 0 ? ",{" : "{");
+        put_one(job, out, tokens[i].token, tokens[i].logprob);
+        mf_srv_puts(out, ",\"top_logprobs\":[");
+        for (unsigned k = 0; k < tokens[i].n_top; k++) {
+            mf_srv_puts(out, k > 0 ? ",{" : "{");
+            put_one(job, out, tokens[i].top[k].token, tokens[i].top[k].logprob);
+            mf_srv_puts(out, "}");
+        }
+        mf_srv_puts(out, "]}");
+    }
+    mf_srv_puts(out, "],\"refusal\":null}");
+}
+
+static void put_head(const mf_srv_job *job, mf_srv_bytes *out, const char *object)
+{
+    mf_srv_printf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%" PRId64, job->id, object,
+                  job->created);
+    mf_srv_put_text_field(out, "model", job->model);
+}
+
+static void begin_chunk(const mf_srv_job *job, mf_srv_bytes *out, size_t index)
+{
+    mf_srv_puts(out, "data: ");
+    put_head(job, out, "chat.completion.chunk");
+    mf_srv_printf(out, ",\"choices\":[{\"index\":%zu,\"delta\":{", index);
+}
+
+/* finish: NULL: it goes on. */
+static void end_chunk(const mf_srv_job *job, mf_srv_bytes *out, const char *finish)
+{
+    mf_srv_puts(out, ",\"finish_reason\":");
+    if (finish)
+        mf_srv_puts_json(out, finish);
+    else
+        mf_srv_puts(out, "null");
+    mf_srv_puts(out, job->params.has_usage_event ? "}],\"usage\":null}\n\n" : "}]}\n\n");
+}
+
+static void on_begin(mf_srv_job *job, mf_srv_bytes *out)
+{
+    for (size_t i = 0; i < job->n_choices; i++) {
+        begin_chunk(job, out, i);
+        mf_srv_puts(out, "\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null");
+        end_chunk(job, out, NULL);
+    }
+}
+
+static void on_piece(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_piece *piece,
+                     mf_srv_bytes *out)
+{
+    begin_chunk(job, out, choice->index);
+    mf_srv_puts(out, piece->is_thought ? "\"reasoning_content\":" : "\"content\":");
+    mf_srv_put_json(out, piece->text, piece->n_bytes);
+    mf_srv_puts(out, "}");
+    if (piece->is_thought)
+        mf_srv_puts(out, ",\"logprobs\":null");
+    else
+        put_logprobs(job, out, piece->tokens, piece->n_tokens);
+    end_chunk(job, out, NULL);
+}
+
+static void on_finish(mf_srv_job *job, mf_srv_choice *choice, mf_srv_bytes *out)
+{
+    begin_chunk(job, out, choice->index);
+    mf_srv_puts(out, "},\"logprobs\":null");
+    end_chunk(job, out, mf_srv_finish_name(choice->finish));
+}
+
+static void on_end(mf_srv_job *job, mf_srv_bytes *out)
+{
+    if (job->params.has_usage_event) {
+        mf_srv_puts(out, "data: ");
+        put_head(job, out, "chat.completion.chunk");
+        mf_srv_puts(out, ",\"choices\":[],\"usage\":");
+        mf_srv_put_usage(job, out);
+        mf_srv_puts(out, "}\n\n");
+    }
+    mf_srv_puts(out, "data: [DONE]\n\n");
+}
+
+static void put_choice(const mf_srv_job *job, const mf_srv_choice *c, mf_srv_bytes *out)
+{
+    mf_srv_printf(out, "{\"index\":%zu,\"message\":{\"role\":\"assistant\",\"content\":", c->index);
+    mf_srv_put_json(out, c->content.data ? c->content.data : "", c->content.n_bytes);
+    mf_srv_puts(out, ",\"refusal\":null");
+    if (c->thoughts.n_bytes > 0)
+        mf_srv_put_text_field(out, "reasoning_content", c->thoughts.data);
+    mf_srv_puts(out, "}");
+    put_logprobs(job, out, c->infos, c->n_released);
+    mf_srv_printf(out, ",\"finish_reason\":\"%s\"}", mf_srv_finish_name(c->finish));
+}
+
+static void on_document(mf_srv_job *job, mf_srv_bytes *out)
+{
+    put_head(job, out, "chat.completion");
+    mf_srv_puts(out, ",\"choices\":[");
+    for (size_t i = 0; i < job->n_choices; i++) {
+        mf_srv_puts(out, i > 0 ? "," : "");
+        put_choice(job, &job->choices[i], out);
+    }
+    mf_srv_puts(out, "],\"usage\":");
+    mf_srv_put_usage(job, out);
+    mf_srv_puts(out, "}");
+}
+
+static const mf_srv_protocol protocol = {.name = "chat",
+                                         .id_prefix = "chatcmpl-",
+                                         .shape = MF_SRV_OPENAI,
+                                         .has_thoughts = true,
+                                         .begin = on_begin,
+                                         .piece = on_piece,
+                                         .finish = on_finish,
+                                         .end = on_end,
+                                         .fail = mf_srv_put_error_event,
+                                         .document = on_document};
+
+/* ----------------------------------------------------------------------------------------- request
+ * --
+ */
+
+/* Of an object whose type is a word, only one type is served. */
+static bool check_type(yyjson_val *object, const char *name, const char *word, mf_srv_refusal *r)
+{
+    yyjson_val *v = mf_srv_field_of(object, name), *type = yyjson_obj_get(v, "type");
+    if (!v || yyjson_equals_str(type, word))
+        return true;
+    mf_srv_refuse_field(r, name, "only the type '%s' is supported by this server", word);
+    r->code = "unsupported_parameter";
+    return false;
+}
+
+/* Without tools there is nothing to choose. */
+static bool check_choice(yyjson_val *object, const char *name, mf_srv_refusal *r)
+{
+    yyjson_val *v = mf_srv_field_of(object, name);
+    if (!v || yyjson_equals_str(v, "none") || yyjson_equals_str(v, "auto"))
+        return true;
+    mf_srv_refuse_field(r, name, "only 'none' and 'auto' are supported by this server");
+    r->code = "unsupported_parameter";
+    return false;
+}
+
+static bool check_modalities(yyjson_val *object, mf_srv_refusal *r)
+{
+    yyjson_val *v = mf_srv_field_of(object, "modalities");
+    if (!v || (yyjson_arr_size(v) == 1 && yyjson_equals_str(yyjson_arr_get_first(v), "text")))
+        return true;
+    return mf_srv_refuse_field(r, "modalities", "only text is supported by this server");
+}
+
+static bool get_logprobs(yyjson_val *object, mf_srv_params *p, mf_srv_refusal *r)
+{
+    size_t n_top = 0;
+    if (!mf_srv_get_bool(object, "logprobs", &p->has_logprobs, r) ||
+        !mf_srv_get_count(object, "top_logprobs", 0, MF_SRV_MAX_TOP, &n_top, r))
+        return false;
+    if (n_top > 0 && !p->has_logprobs)
+        return mf_srv_refuse_field(r, "top_logprobs", "needs logprobs to be true");
+    p->n_top = (unsigned)n_top;
+    return true;
+}
+
+static bool read_request(yyjson_val *object, mf_srv_job *job, mf_srv_conversation *c,
+                         mf_srv_refusal *r)
+{
+    mf_srv_params *p = &job->params;
+    return mf_srv_get_count(object, "max_tokens", 0, INT32_MAX, &p->n_max_tokens, r) &&
+           mf_srv_get_count(object, "max_completion_tokens", 0, INT32_MAX, &p->n_max_tokens, r) &&
+           mf_srv_get_count(object, "n", 1, MF_SRV_MAX_CHOICES, &p->n_choices, r) &&
+           mf_srv_get_stops(object, "stop", p, r) && get_logprobs(object, p, r) &&
+           mf_srv_get_stream_options(object, p, r) &&
+           check_type(object, "response_format", "text", r) &&
+           check_choice(object, "tool_choice", r) && check_choice(object, "function_call", r) &&
+           check_modalities(object, r) &&
+           mf_srv_get_thinking(object, &c->thinking, &p->n_thought_max, r) &&
+           mf_srv_read_chat(object, c, r);
+}
+
+bool mf_srv_api_chat(mf_srv_request *request, mf_srv_refusal *r)
+{
+    static const mf_srv_field *const tables[] = {fields, mf_srv_sampling_fields,
+                                                 mf_srv_harmless_fields, NULL};
+    mf_srv_conversation c = {0};
+    if (!mf_srv_check_fields(request->json, "", tables, r))
+        return false;
+    mf_srv_job *job = mf_srv_api_job(request, &protocol, r);
+    if (!job || !read_request(request->json, job, &c, r)) {
+        mf_srv_conversation_free(&c);
+        return false;
+    }
+    return mf_srv_api_add_chat(job, &c, r) && mf_srv_api_finish(job, r);
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+/* OpenAI's completions: text, or tokens, that is gone on with. */
+#include "api.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* As published, where max_tokens is absent. */
+#define DEFAULT_TOKENS 16
+
+static const mf_srv_field fields[] = {
+    {"prompt", MF_SRV_FIELD_USED},    {"max_tokens", MF_SRV_FIELD_USED},
+    {"n", MF_SRV_FIELD_USED},         {"best_of", MF_SRV_FIELD_USED},
+    {"stop", MF_SRV_FIELD_USED},      {"logprobs", MF_SRV_FIELD_USED},
+    {"echo", MF_SRV_FIELD_USED},      {"stream_options", MF_SRV_FIELD_USED},
+    {"suffix", MF_SRV_FIELD_REFUSED}, {"response_format", MF_SRV_FIELD_REFUSED},
+    {NULL, MF_SRV_FIELD_USED}};
+
+/* ----------------------------------------------------------------------------------------- answers
+ * --
+ */
+
+/* Bytes of content before the i-th of tokens; begin: before the first. */
+static size_t offset_of(const mf_srv_token *tokens, size_t i, size_t begin)
+{
+    return i == 0 ? begin : tokens[i - 1].end;
+}
+
+static void put_top(const mf_srv_job *job, const mf_srv_token *token, mf_srv_bytes *out)
+{
+    if (token->n_top == 0) {
+        mf_srv_puts(out, "null");
+        return;
+    }
+    mf_srv_puts(out, "{");
+    for (unsigned k = 0; k < token->n_top; k++) {
+        mf_srv_puts(out, k > 0 ? "," : "");
+        mf_srv_put_token(job, out, token->top[k].token);
+        mf_srv_puts(out, ":");
+        mf_srv_put_logprob(out, token->top[k].logprob);
+    }
+    mf_srv_puts(out, "}");
+}
+
+static void put_logprobs(const mf_srv_job *job, const mf_srv_token *tokens, size_t n, size_t begin,
+                         mf_srv_bytes *out)
+{
+    mf_srv_puts(out, ",\"logprobs\":");
+    if (!job->params.has_logprobs) {
+        mf_srv_puts(out, "null");
+        return;
+    }
+    mf_srv_puts(out, "{\"tokens\":[");
+    for (size_t i = 0; i < n; i++) {
+        mf_srv_puts(out, i > 0 ? "," : "");
+        mf_srv_put_token(job, out, tokens[i].token);
+    }
+    mf_srv_puts(out, "],\"token_logprobs\":[");
+    for (size_t i = 0; i < n; i++) {
+        mf_srv_puts(out, i > 0 ? "," : "");
+        mf_srv_put_logprob(out, tokens[i].logprob);
+    }
+    mf_srv_puts(out, "],\"top_logprobs\":[");
+    for (size_t i = 0; i < n; i++) {
+        mf_srv_puts(out, i > 0 ? "," : "");
+        put_top(job, &tokens[i], out);
+    }
+    mf_srv_puts(out, "],\"text_offset\":[");
+    for (size_t i = 0; i < n; i++)
+        mf_srv_printf(out, "%s%zu", i > 0 ? "," : "", offset_of(tokens, i, begin));
+    mf_srv_puts(out, "]}");
+}
+
+static void put_head(const mf_srv_job *job, mf_srv_bytes *out)
+{
+    mf_srv_printf(out, "{\"id\":\"%s\",\"object\":\"text_completion\",\"created\":%" PRId64,
+                  job->id, job->created);
+    mf_srv_put_text_field(out, "model", job->model);
+    mf_srv_puts(out, ",\"choices\":[");
+}
+
+static void put_text(mf_srv_bytes *out, size_t index, const char *text, size_t n_bytes)
+{
+    mf_srv_printf(out, "{\"index\":%zu,\"text\":", index);
+    mf_srv_put_json(out, text ? text : "", n_bytes);
+}
+
+static void end_event(const mf_srv_job *job, mf_srv_bytes *out)
+{
+    mf_srv_puts(out, job->params.has_usage_event ? "],\"usage\":null}\n\n" : "]}\n\n");
+}
+
+static void on_piece(mf_srv_job *job, mf_srv_choice *c, const mf_srv_piece *piece,
+                     mf_srv_bytes *out)
+{
+    const size_t n_before = (size_t)(piece->tokens ? piece->tokens - c->infos : 0);
+    mf_srv_puts(out, "data: ");
+    put_head(job, out);
+    put_text(out, c->index, piece->text, piece->n_bytes);
+    put_logprobs(job, piece->tokens, piece->n_tokens, n_before > 0 ? c->infos[n_before - 1].end : 0,
+                 out);
+    mf_srv_puts(out, ",\"finish_reason\":null}");
+    end_event(job, out);
+}
+
+static void on_finish(mf_srv_job *job, mf_srv_choice *c, mf_srv_bytes *out)
+{
+    mf_srv_puts(out, "data: ");
+    put_head(job, out);
+    put_text(out, c->index, "", 0);
+    mf_srv_printf(out, ",\"logprobs\":null,\"finish_reason\":\"%s\"}",
+                  mf_srv_finish_name(c->finish));
+    end_event(job, out);
+}
+
+static void on_end(mf_srv_job *job, mf_srv_bytes *out)
+{
+    if (job->params.has_usage_event) {
+        mf_srv_puts(out, "data: ");
+        put_head(job, out);
+        mf_srv_puts(out, "],\"usage\":");
+        mf_srv_put_usage(job, out);
+        mf_srv_puts(out, "}\n\n");
+    }
+    mf_srv_puts(out, "data: [DONE]\n\n");
+}
+
+static void on_document(mf_srv_job *job, mf_srv_bytes *out)
+{
+    put_head(job, out);
+    for (size_t i = 0; i < job->n_choices; i++) {
+        const mf_srv_choice *c = &job->choices[i];
+        mf_srv_puts(out, i > 0 ? "," : "");
+        put_text(out, i, c->content.data, c->content.n_bytes);
+        put_logprobs(job, c->infos, c->n_released, 0, out);
+        mf_srv_printf(out, ",\"finish_reason\":\"%s\"}", mf_srv_finish_name(c->finish));
+    }
+    mf_srv_puts(out, "],\"usage\":");
+    mf_srv_put_usage(job, out);
+    mf_srv_puts(out, "}");
+}
+
+static const mf_srv_protocol protocol = {.name = "completions",
+                                         .id_prefix = "cmpl-",
+                                         .shape = MF_SRV_OPENAI,
+                                         .piece = on_piece,
+                                         .finish = on_finish,
+                                         .end = on_end,
+                                         .fail = mf_srv_put_error_event,
+                                         .document = on_document};
+
+/* ----------------------------------------------------------------------------------------- request
+ * --
+ */
+
+static bool add_tokens(mf_srv_job *job, yyjson_val *array, mf_srv_refusal *r)
+{
+    size_t i, n;
+    yyjson_val *v;
+    mf_srv_prompt prompt = {.tokens = malloc((yyjson_arr_size(array) + 1) * sizeof(int32_t))};
+    if (!prompt.tokens)
+        return mf_srv_refuse(r, 503, "out of memory for the prompt");
+    yyjson_arr_foreach(array, i, n, v)
+    {
+        if (!yyjson_is_uint(v) || yyjson_get_uint(v) >= job->served->info.n_vocab) {
+            mf_srv_prompt_free(&prompt);
+            return mf_srv_refuse_field(r, "prompt", "expected token ids below %lu",
+                                       (unsigned long)job->served->info.n_vocab);
+        }
+        prompt.tokens[prompt.n_tokens++] = (int32_t)yyjson_get_uint(v);
+    }
+    prompt.marks[prompt.n_marks++] = prompt.n_tokens;
+    return mf_srv_api_add_prompt(job, &prompt, r);
+}
+
+static bool add_text(mf_srv_job *job, yyjson_val *text, mf_srv_refusal *r)
+{
+    mf_srv_prompt prompt = {0};
+    return mf_srv_prompt_text(job->served, yyjson_get_str(text), yyjson_get_len(text), &prompt,
+                              r) &&
+           mf_srv_api_add_prompt(job, &prompt, r);
+}
+
+/* A text, tokens, or several of either. */
+static bool get_prompts(yyjson_val *object, mf_srv_job *job, mf_srv_refusal *r)
+{
+    yyjson_val *v = mf_srv_field_of(object, "prompt"), *item;
+    size_t i, n;
+    if (yyjson_is_str(v))
+        return add_text(job, v, r);
+    if (!yyjson_is_arr(v) || yyjson_arr_size(v) == 0)
+        return mf_srv_refuse_field(r, "prompt", "expected a string, token ids, or several of them");
+    if (yyjson_is_num(yyjson_arr_get_first(v)))
+        return add_tokens(job, v, r);
+    if (yyjson_arr_size(v) > MF_SRV_MAX_CHOICES)
+        return mf_srv_refuse_field(r, "prompt", "more than %d prompts", MF_SRV_MAX_CHOICES);
+    yyjson_arr_foreach(v, i, n, item)
+    {
+        if (!yyjson_is_str(item) && !yyjson_is_arr(item))
+            return mf_srv_refuse_field(r, "prompt", "expected strings or arrays of token ids");
+        if (!(yyjson_is_str(item) ? add_text(job, item, r) : add_tokens(job, item, r)))
+            return false;
+    }
+    return true;
+}
+
+static bool get_logprobs(yyjson_val *object, mf_srv_params *p, mf_srv_refusal *r)
+{
+    size_t n = 0;
+    p->has_logprobs = mf_srv_field_of(object, "logprobs") != NULL;
+    if (!mf_srv_get_count(object, "logprobs", 0, MF_SRV_MAX_TOP, &n, r))
+        return false;
+    p->n_top = (unsigned)n;
+    return true;
+}
+
+static bool read_request(yyjson_val *object, mf_srv_job *job, mf_srv_refusal *r)
+{
+    mf_srv_params *p = &job->params;
+    size_t best_of;
+    p->n_max_tokens = DEFAULT_TOKENS;
+    if (!mf_srv_get_count(object, "max_tokens", 0, INT32_MAX, &p->n_max_tokens, r) ||
+        !mf_srv_get_count(object, "n", 1, MF_SRV_MAX_CHOICES, &p->n_choices, r))
+        return false;
+    best_of = p->n_choices;
+    if (!mf_srv_get_count(object, "best_of", 1, MF_SRV_MAX_CHOICES, &best_of, r))
+        return false;
+    if (best_of != p->n_choices)
+        return mf_srv_refuse_field(r, "best_of", "only as many as n are supported by this server");
+    return mf_srv_get_stops(object, "stop", p, r) && get_logprobs(object, p, r) &&
+           mf_srv_get_bool(object, "echo", &p->has_echo, r) &&
+           mf_srv_get_stream_options(object, p, r) && get_prompts(object, job, r);
+}
+
+bool mf_srv_api_completions(mf_srv_request *request, mf_srv_refusal *r)
+{
+    static const mf_srv_field *const tables[] = {fields, mf_srv_sampling_fields,
+                                                 mf_srv_harmless_fields, NULL};
+    if (!mf_srv_check_fields(request->json, "", tables, r))
+        return false;
+    mf_srv_job *job = mf_srv_api_job(request, &protocol, r);
+    return job && read_request(request->json, job, r) && mf_srv_api_finish(job, r);
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+/* Anthropic's messages. Blocks are counted from 0: thoughts, where there are any, and text. */
+#include "api.h"
+
+#include <string.h>
+
+static const mf_srv_field fields[] = {{"messages", MF_SRV_FIELD_USED},
+                                      {"system", MF_SRV_FIELD_USED},
+                                      {"max_tokens", MF_SRV_FIELD_USED},
+                                      {"stop_sequences", MF_SRV_FIELD_USED},
+                                      {"thinking", MF_SRV_FIELD_USED},
+                                      {"output_config", MF_SRV_FIELD_USED},
+                                      {"tool_choice", MF_SRV_FIELD_USED},
+                                      {"context_management", MF_SRV_FIELD_HARMLESS},
+                                      {"diagnostics", MF_SRV_FIELD_HARMLESS},
+                                      {"speed", MF_SRV_FIELD_HARMLESS},
+                                      {"cache_control", MF_SRV_FIELD_HARMLESS},
+                                      {"inference_geo", MF_SRV_FIELD_HARMLESS},
+                                      {"betas", MF_SRV_FIELD_HARMLESS},
+                                      {"tools", MF_SRV_FIELD_REFUSED},
+                                      {"mcp_servers", MF_SRV_FIELD_REFUSED},
+                                      {"container", MF_SRV_FIELD_REFUSED},
+                                      {NULL, MF_SRV_FIELD_USED}};
+
+/* Clients keep thoughts only with one; any will do, and any is taken back. */
+#define SIGNATURE "moeflux"
+
+/* ----------------------------------------------------------------------------------------- answers
+ * --
+ */
+
+static const char *stop_reason(mf_srv_finish finish)
+{
+    switch (finish) {
+    case MF_SRV_STOP:
+        return "stop_sequence";
+    case MF_SRV_LENGTH:
+        return "max_tokens";
+    case MF_SRV_CONTEXT:
+        return "model_context_window_exceeded";
+    default:
+        return "end_turn";
+    }
+}
+
+static void put_usage(const mf_srv_job *job, mf_srv_bytes *out)
+{
+    const mf_srv_usage u = mf_srv_job_usage(job);
+    mf_srv_printf(out,
+                  "{\"input_tokens\":%zu,\"cache_creation_input_tokens\":0,"
+                  "\"cache_read_input_tokens\":%zu,\"output_tokens\":%zu}",
+                  u.n_prompt - u.n_cached, u.n_cached, u.n_answer);
+}
+
+static void put_stop(const mf_srv_choice *c, mf_srv_bytes *out)
+{
+    mf_srv_printf(out, "\"stop_reason\":\"%s\",\"stop_sequence\":", stop_reason(c->finish));
+    if (c->stopped_by)
+        mf_srv_puts_json(out, c->stopped_by);
+    else
+        mf_srv_puts(out, "null");
+}
+
+static void put_head(const mf_srv_job *job, mf_srv_bytes *out)
+{
+    mf_srv_printf(out, "{\"id\":\"%s\",\"type\":\"message\",\"role\":\"assistant\"", job->id);
+    mf_srv_put_text_field(out, "model", job->model);
+}
+
+static void begin_event(mf_srv_bytes *out, const char *name)
+{
+    mf_srv_printf(out, "event: %s\ndata: {\"type\":\"%s\"", name, name);
+}
+
+static void end_event(mf_srv_bytes *out)
+{
+    mf_srv_puts(out, "}\n\n");
+}
+
+static void on_begin(mf_srv_job *job, mf_srv_bytes *out)
+{
+    begin_event(out, "message_start");
+    mf_srv_puts(out, ",\"message\":");
+    put_head(job, out);
+    mf_srv_puts(out, ",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":");
+    put_usage(job, out);
+    mf_srv_puts(out, "}");
+    end_event(out);
+}
+
+static int text_index(const mf_srv_job *job)
+{
+    return job->has_thought ? 1 : 0;
+}
+
+static void close_block(mf_srv_bytes *out, int index)
+{
+    begin_event(out, "content_block_stop");
+    mf_srv_printf(out, ",\"index\":%d", index);
+    end_event(out);
+}
+
+static void open_thought(mf_srv_job *job, mf_srv_bytes *out)
+{
+    job->has_thought = true;
+    begin_event(out, "content_block_start");
+    mf_srv_puts(out, ",\"index\":0,\"content_block\":{\"type\":\"thinking\",\"thinking\":\"\","
+                     "\"signature\":\"\"}");
+    end_event(out);
+}
+
+static void close_thought(mf_srv_bytes *out)
+{
+    begin_event(out, "content_block_delta");
+    mf_srv_puts(out,
+                ",\"index\":0,\"delta\":{\"type\":\"signature_delta\",\"signature\":\"" SIGNATURE
+                "\"}");
+    end_event(out);
+    close_block(out, 0);
+}
+
+static void open_text(mf_srv_job *job, mf_srv_bytes *out)
+{
+    if (job->has_text)
+        return;
+    if (job->has_thought)
+        close_thought(out);
+    job->has_text = true;
+    begin_event(out, "content_block_start");
+    mf_srv_printf(out, ",\"index\":%d,\"content_block\":{\"type\":\"text\",\"text\":\"\"}",
+                  text_index(job));
+    end_event(out);
+}
+
+static void on_piece(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_piece *piece,
+                     mf_srv_bytes *out)
+{
+    (void)choice;
+    if (piece->n_bytes == 0)
+        return;
+    if (!piece->is_thought)
+        open_text(job, out);
+    else if (!job->has_thought)
+        open_thought(job, out);
+    begin_event(out, "content_block_delta");
+    mf_srv_printf(
+        out, ",\"index\":%d,\"delta\":{\"type\":\"%s\":", piece->is_thought ? 0 : text_index(job),
+        piece->is_thought ? "thinking_delta\",\"thinking" : "text_delta\",\"text");
+    mf_srv_put_json(out, piece->text, piece->n_bytes);
+    mf_srv_puts(out, "}");
+    end_event(out);
+}
+
+static void on_end(mf_srv_job *job, mf_srv_bytes *out)
+{
+    open_text(job, out);
+    close_block(out, text_index(job));
+    begin_event(out, "message_delta");
+    mf_srv_puts(out, ",\"delta\":{");
+    put_stop(&job->choices[0], out);
+    mf_srv_puts(out, "},\"usage\":");
+    put_usage(job, out);
+    end_event(out);
+    begin_event(out, "message_stop");
+    end_event(out);
+}
+
+static void on_fail(mf_srv_job *job, const mf_srv_refusal *refusal, mf_srv_bytes *out)
+{
+    mf_srv_puts(out, "event: error\ndata: ");
+    mf_srv_put_refusal(out, MF_SRV_ANTHROPIC, refusal, job->id);
+    mf_srv_puts(out, "\n\n");
+}
+
+static void on_document(mf_srv_job *job, mf_srv_bytes *out)
+{
+    const mf_srv_choice *c = &job->choices[0];
+    put_head(job, out);
+    mf_srv_puts(out, ",\"content\":[");
+    if (c->thoughts.n_bytes > 0) {
+        mf_srv_puts(out, "{\"type\":\"thinking\"");
+        mf_srv_put_text_field(out, "thinking", c->thoughts.data);
+        mf_srv_puts(out, ",\"signature\":\"" SIGNATURE "\"},");
+    }
+    mf_srv_puts(out, "{\"type\":\"text\",\"text\":");
+    mf_srv_put_json(out, c->content.data ? c->content.data : "", c->content.n_bytes);
+    mf_srv_puts(out, "}],");
+    put_stop(c, out);
+    mf_srv_puts(out, ",\"usage\":");
+    put_usage(job, out);
+    mf_srv_puts(out, "}");
+}
+
+static const mf_srv_protocol protocol = {.name = "messages",
+                                         .id_prefix = "msg_",
+                                         .shape = MF_SRV_ANTHROPIC,
+                                         .has_thoughts = true,
+                                         .begin = on_begin,
+                                         .piece = on_piece,
+                                         .end = on_end,
+                                         .fail = on_fail,
+                                         .document = on_document};
+
+/* ----------------------------------------------------------------------------------------- request
+ * --
+ */
+
+static bool check_choice(yyjson_val *object, mf_srv_refusal *r)
+{
+    yyjson_val *v = mf_srv_field_of(object, "tool_choice"), *type = yyjson_obj_get(v, "type");
+    if (!v || yyjson_equals_str(type, "auto") || yyjson_equals_str(type, "none"))
+        return true;
+    mf_srv_refuse_field(r, "tool_choice", "only 'auto' and 'none' are supported by this server");
+    r->code = "unsupported_parameter";
+    return false;
+}
+
+/* effort says how much is thought, thinking whether: here there is only whether. */
+static bool check_output_config(yyjson_val *object, mf_srv_refusal *r)
+{
+    static const mf_srv_field names[] = {
+        {"effort", MF_SRV_FIELD_USED}, {"format", MF_SRV_FIELD_REFUSED}, {NULL, MF_SRV_FIELD_USED}};
+    static const mf_srv_field *const tables[] = {names, NULL};
+    static const char *const efforts[] = {"low", "medium", "high", "xhigh", "max", NULL};
+    yyjson_val *v = mf_srv_field_of(object, "output_config");
+    int effort = -1;
+    if (v && !yyjson_is_obj(v))
+        return mf_srv_refuse_field(r, "output_config", "expected an object");
+    return !v || (mf_srv_check_fields(v, "output_config", tables, r) &&
+                  mf_srv_get_word(v, "effort", efforts, &effort, r));
+}
+
+static bool read_conversation(mf_srv_request *request, mf_srv_conversation *c,
+                              size_t *n_thought_max, mf_srv_refusal *r)
+{
+    static const mf_srv_field *const tables[] = {fields, mf_srv_sampling_fields,
+                                                 mf_srv_harmless_fields, NULL};
+    yyjson_val *object = request->json;
+    return mf_srv_check_fields(object, "", tables, r) && check_choice(object, r) &&
+           check_output_config(object, r) &&
+           mf_srv_get_thinking(object, &c->thinking, n_thought_max, r) &&
+           mf_srv_read_messages(object, c, r);
+}
+
+bool mf_srv_api_messages(mf_srv_request *request, mf_srv_refusal *r)
+{
+    mf_srv_conversation c = {0};
+    size_t n_thought_max = SIZE_MAX;
+    mf_srv_job *job = NULL;
+    if (read_conversation(request, &c, &n_thought_max, r))
+        job = mf_srv_api_job(request, &protocol, r);
+    bool is_good =
+        job &&
+        mf_srv_get_count(request->json, "max_tokens", 1, INT32_MAX, &job->params.n_max_tokens, r) &&
+        mf_srv_get_stops(request->json, "stop_sequences", &job->params, r);
+    if (is_good && job->params.n_max_tokens == SIZE_MAX)
+        is_good = mf_srv_refuse_field(r, "max_tokens", "is missing");
+    if (!is_good) {
+        mf_srv_conversation_free(&c);
+        return false;
+    }
+    job->params.n_thought_max = n_thought_max;
+    return mf_srv_api_add_chat(job, &c, r) && mf_srv_api_finish(job, r);
+}
+
+bool mf_srv_api_messages_count(mf_srv_request *request, mf_srv_refusal *r)
+{
+    mf_srv_conversation c = {0};
+    size_t n_tokens = 0, n_thought_max = 0;
+    if (!read_conversation(request, &c, &n_thought_max, r)) {
+        mf_srv_conversation_free(&c);
+        return false;
+    }
+    if (!mf_srv_api_count(request, &c, &n_tokens, r))
+        return false;
+    mf_srv_printf(&request->answer, "{\"input_tokens\":%zu}", n_tokens);
+    return true;
+}

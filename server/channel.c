@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* Bytes from the scheduler to connections. The lock is held while a connection is suspended or
+ * resumed: else a wake could come between the look and the sleep. */
+#include "channel.h"
+
+#include <microhttpd.h>
+#include <string.h>
+#include <time.h>
+
+uint64_t mf_srv_now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+bool mf_srv_channel_init(mf_srv_channel *c)
+{
+    *c = (mf_srv_channel){.put_us = mf_srv_now_us(), .taken_us = mf_srv_now_us()};
+    return pthread_mutex_init(&c->lock, NULL) == 0;
+}
+
+void mf_srv_channel_free(mf_srv_channel *c)
+{
+    pthread_mutex_destroy(&c->lock);
+    mf_srv_bytes_free(&c->out);
+}
+
+/* With the lock held. */
+static void wake(mf_srv_channel *c)
+{
+    if (!c->is_suspended || !c->connection)
+        return;
+    c->is_suspended = false;
+    MHD_resume_connection(c->connection);
+}
+
+static void sleep_until_woken(mf_srv_channel *c)
+{
+    c->is_suspended = true;
+    MHD_suspend_connection(c->connection);
+}
+
+void mf_srv_channel_put(mf_srv_channel *c, const mf_srv_bytes *bytes)
+{
+    pthread_mutex_lock(&c->lock);
+    if (c->connection) {
+        if (c->out.n_bytes == c->n_taken)
+            c->taken_us = mf_srv_now_us(); /* the reader is as far as it can be */
+        mf_srv_put(&c->out, bytes->data ? bytes->data : "", bytes->n_bytes);
+        if (c->out.has_failed || bytes->has_failed)
+            c->is_broken = true;
+        c->put_us = mf_srv_now_us();
+    }
+    wake(c);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void mf_srv_channel_end(mf_srv_channel *c, int status)
+{
+    pthread_mutex_lock(&c->lock);
+    c->is_done = true;
+    c->status = status;
+    wake(c);
+    pthread_mutex_unlock(&c->lock);
+}
+
+size_t mf_srv_channel_waiting(mf_srv_channel *c)
+{
+    pthread_mutex_lock(&c->lock);
+    size_t n = c->connection ? c->out.n_bytes - c->n_taken : 0;
+    pthread_mutex_unlock(&c->lock);
+    return n;
+}
+
+static size_t take(mf_srv_channel *c, char *buffer, size_t capacity)
+{
+    size_t n = c->out.n_bytes - c->n_taken;
+    n = n < capacity ? n : capacity;
+    memcpy(buffer, c->out.data + c->n_taken, n);
+    c->n_taken += n;
+    c->taken_us = mf_srv_now_us();
+    if (c->n_taken == c->out.n_bytes) {
+        c->out.n_bytes = 0;
+        c->n_taken = 0;
+    }
+    return n;
+}
+
+ssize_t mf_srv_channel_take(mf_srv_channel *c, char *buffer, size_t capacity)
+{
+    ssize_t n = 0;
+    pthread_mutex_lock(&c->lock);
+    if (c->is_broken)
+        n = -2;
+    else if (c->n_taken < c->out.n_bytes)
+        n = (ssize_t)take(c, buffer, capacity);
+    else if (c->is_done)
+        n = -1;
+    else
+        sleep_until_woken(c);
+    pthread_mutex_unlock(&c->lock);
+    return n;
+}
+
+bool mf_srv_channel_is_whole(mf_srv_channel *c)
+{
+    pthread_mutex_lock(&c->lock);
+    bool is_whole = c->is_done || c->is_broken;
+    if (!is_whole)
+        sleep_until_woken(c);
+    pthread_mutex_unlock(&c->lock);
+    return is_whole;
+}
+
+void mf_srv_channel_leave(mf_srv_channel *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->connection = NULL;
+    c->is_suspended = false;
+    mf_srv_bytes_free(&c->out);
+    c->n_taken = 0;
+    pthread_mutex_unlock(&c->lock);
+}
+
+void mf_srv_channel_break(mf_srv_channel *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->is_broken = true;
+    wake(c);
+    pthread_mutex_unlock(&c->lock);
+}

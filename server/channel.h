@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The way of an answer from the scheduler's thread to a connection: bytes with a bound. A
+ * connection that has nothing to send is suspended; whoever puts bytes resumes it.
+ */
+#ifndef MF_SERVER_CHANNEL_H
+#define MF_SERVER_CHANNEL_H
+
+#include "bytes.h"
+
+#include <pthread.h>
+#include <sys/types.h>
+
+struct MHD_Connection;
+
+typedef struct mf_srv_channel {
+    pthread_mutex_t lock;
+    struct MHD_Connection *connection; /* NULL: it is gone, and nobody reads any more */
+    mf_srv_bytes out;
+    size_t n_taken;    /* of out */
+    bool is_suspended; /* until bytes come */
+    bool is_done;      /* nothing will be added */
+    bool is_broken;    /* the rest is not worth sending: close */
+    int status;        /* of HTTP, for an answer in one piece; set with is_done */
+    uint64_t put_us;   /* when bytes were last put */
+    uint64_t taken_us; /* when the connection last took some, or had none to take */
+} mf_srv_channel;
+
+bool mf_srv_channel_init(mf_srv_channel *c);
+void mf_srv_channel_free(mf_srv_channel *c);
+
+/* From the scheduler. */
+void mf_srv_channel_put(mf_srv_channel *c, const mf_srv_bytes *bytes);
+/* Nothing more will come. status: of an answer in one piece. */
+void mf_srv_channel_end(mf_srv_channel *c, int status);
+/* Bytes that wait to be sent. */
+size_t mf_srv_channel_waiting(mf_srv_channel *c);
+
+/* From the connection's thread. Takes up to capacity bytes; 0: none yet, and the connection is
+ * suspended; -1: the end; -2: broken. */
+ssize_t mf_srv_channel_take(mf_srv_channel *c, char *buffer, size_t capacity);
+/* True: all is there. False: the connection is suspended until it is. */
+bool mf_srv_channel_is_whole(mf_srv_channel *c);
+/* The connection is no more. */
+void mf_srv_channel_leave(mf_srv_channel *c);
+
+/* From the watch: the peer has gone, or reads nothing. The connection is closed. */
+void mf_srv_channel_break(mf_srv_channel *c);
+
+/* CLOCK_MONOTONIC. */
+uint64_t mf_srv_now_us(void);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Fields of requests. Each API has a table of those that it knows: what is not in it is refused by
+ * name, for it may change the answer. null is as good as absent.
+ */
+#ifndef MF_SERVER_FIELDS_H
+#define MF_SERVER_FIELDS_H
+
+#include "job.h"
+
+#include "yyjson_prefix.h"
+
+#include "yyjson.h"
+
+typedef enum mf_srv_field_kind {
+    MF_SRV_FIELD_USED,
+    MF_SRV_FIELD_HARMLESS, /* taken and ignored: the answer is the same */
+    MF_SRV_FIELD_REFUSED,  /* unless it says nothing: false, 0, "", [], {} */
+} mf_srv_field_kind;
+
+typedef struct mf_srv_field {
+    const char *name; /* NULL: the end */
+    mf_srv_field_kind kind;
+} mf_srv_field;
+
+/* Every name in the tables, and none twice. what: of the object, "" for the body itself. */
+bool mf_srv_check_fields(yyjson_val *object, const char *what, const mf_srv_field *const *tables,
+                         mf_srv_refusal *r);
+
+/* NULL where it is absent or null. */
+yyjson_val *mf_srv_field_of(yyjson_val *object, const char *name);
+
+/* Each leaves *out alone where the field is absent, and refuses one that is something else. */
+bool mf_srv_get_bool(yyjson_val *object, const char *name, bool *out, mf_srv_refusal *r);
+bool mf_srv_get_float(yyjson_val *object, const char *name, double min, double max, float *out,
+                      mf_srv_refusal *r);
+bool mf_srv_get_count(yyjson_val *object, const char *name, uint64_t min, uint64_t max, size_t *out,
+                      mf_srv_refusal *r);
+/* Valid as long as the document; without NUL within. */
+bool mf_srv_get_string(yyjson_val *object, const char *name, const char **out, mf_srv_refusal *r);
+/* One of the words (NULL-terminated): its index. */
+bool mf_srv_get_word(yyjson_val *object, const char *name, const char *const *words, int *out,
+                     mf_srv_refusal *r);
+/* The value is a string without NUL within. field: for the message. */
+bool mf_srv_is_text(yyjson_val *value, const char *field, mf_srv_refusal *r);
+
+/* What all APIs that answer share: sampling, seed, penalties, bias, ignore_eos. */
+extern const mf_srv_field mf_srv_sampling_fields[];
+/* What clients send and no answer depends on. */
+extern const mf_srv_field mf_srv_harmless_fields[];
+bool mf_srv_get_sampling(yyjson_val *object, size_t n_vocab, mf_srv_params *params,
+                         mf_srv_refusal *r);
+/* A string or several. */
+bool mf_srv_get_stops(yyjson_val *object, const char *name, mf_srv_params *params,
+                      mf_srv_refusal *r);
+bool mf_srv_get_stream_options(yyjson_val *object, mf_srv_params *params, mf_srv_refusal *r);
+/* Sets job->model. */
+bool mf_srv_get_model(yyjson_val *object, mf_srv_job *job, mf_srv_refusal *r);
+/* chat_template_kwargs, thinking, reasoning_effort, reasoning. *budget: thinking.budget_tokens. */
+bool mf_srv_get_thinking(yyjson_val *object, mf_thinking *out, size_t *budget, mf_srv_refusal *r);
+
+#endif

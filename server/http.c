@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Connections are few threads' and waited for by epoll; one that waits for the scheduler is
+ * suspended. Then nobody polls its socket: the watch does, for peers that have gone.
+ */
+#include "http.h"
+
+#include "peer.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define N_THREADS 4
+/* What a connection keeps of its head; heads that are longer get 431. */
+#define HEAD_BYTES ((size_t)32 << 10)
+/* A refused request's body is read to its end up to here, so that its sender reads the answer. */
+#define MAX_SWALLOWED_BYTES ((uint64_t)1 << 20)
+#define MAX_JSON_DEPTH 128
+
+typedef struct mf_srv_exchange {
+    mf_srv_request request;
+    struct MHD_Connection *connection;
+    mf_srv_peer *peer;
+    const mf_srv_route *route;
+    mf_srv_bytes body;
+    uint64_t n_body; /* seen, kept or not */
+    yyjson_doc *document;
+    bool is_refused, is_preflight, is_submitted, allows_origin;
+    mf_srv_refusal refusal;
+} mf_srv_exchange;
+
+static const char *header(const mf_srv_exchange *x, const char *name)
+{
+    return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
+}
+
+/* ---------------------------------------------------------------------------------------- answers
+ * --
+ */
+
+static void add_headers(const mf_srv_exchange *x, struct MHD_Response *response, const char *type)
+{
+    const mf_srv_server *server = x->request.server;
+    MHD_add_response_header(response, "Content-Type", type);
+    MHD_add_response_header(response, "Cache-Control", "no-store");
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    if (x->request.job) {
+        MHD_add_response_header(response, "request-id", x->request.job->id);
+        MHD_add_response_header(response, "x-request-id", x->request.job->id);
+    }
+    if (x->allows_origin) {
+        MHD_add_response_header(response, "Access-Control-Allow-Origin", header(x, "Origin"));
+        MHD_add_response_header(response, "Vary", "Origin");
+    }
+    if (__atomic_load_n(&server->is_draining, __ATOMIC_RELAXED))
+        MHD_add_response_header(response, "Connection", "close");
+}
+
+static enum MHD_Result queue(mf_srv_exchange *x, int status, struct MHD_Response *response)
+{
+    mf_srv_counts *counts = &x->request.server->stats.counts;
+    if (!response)
+        return MHD_NO;
+    if (status >= 400)
+        mf_srv_stats_add(&x->request.server->stats,
+                         status >= 500 ? &counts->n_failed : &counts->n_refused, 1);
+    enum MHD_Result result = MHD_queue_response(x->connection, (unsigned)status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+/* Takes the bytes over. */
+static enum MHD_Result answer(mf_srv_exchange *x, int status, const char *type, mf_srv_bytes *bytes)
+{
+    if (bytes->has_failed) {
+        mf_srv_bytes_free(bytes);
+        return MHD_NO;
+    }
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(bytes->n_bytes, bytes->data, MHD_RESPMEM_MUST_FREE);
+    if (!response)
+        mf_srv_bytes_free(bytes);
+    *bytes = (mf_srv_bytes){0};
+    if (response) {
+        add_headers(x, response, type);
+        if (x->refusal.retry_after_s > 0) {
+            char seconds[16];
+            snprintf(seconds, sizeof seconds, "%u", x->refusal.retry_after_s);
+            MHD_add_response_header(response, "Retry-After", seconds);
+        }
+        if (status == 405 && x->route)
+            MHD_add_response_header(response, "Allow", x->route->method);
+        if (status == 401)
+            MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
+    }
+    return queue(x, status, response);
+}
+
+static enum MHD_Result answer_refusal(mf_srv_exchange *x)
+{
+    mf_srv_bytes bytes = {0};
+    mf_srv_put_refusal(&bytes, x->route ? x->route->shape : MF_SRV_OPENAI, &x->refusal,
+                       x->request.job ? x->request.job->id : "req_none");
+    return answer(x, x->refusal.status, "application/json", &bytes);
+}
+
+static void add_safe_header(struct MHD_Response *response, const char *name, const char *value)
+{
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_, ";
+    if (value && value[strspn(value, safe)] == '\0')
+        MHD_add_response_header(response, name, value);
+}
+
+static enum MHD_Result answer_preflight(mf_srv_exchange *x)
+{
+    struct MHD_Response *response = MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
+    if (!response)
+        return MHD_NO;
+    add_headers(x, response, "text/plain");
+    MHD_add_response_header(response, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+    add_safe_header(response, "Access-Control-Allow-Headers",
+                    header(x, "Access-Control-Request-Headers"));
+    MHD_add_response_header(response, "Access-Control-Max-Age", "600");
+    return queue(x, 204, response);
+}
+
+static ssize_t read_stream(void *job, uint64_t position, char *buffer, size_t capacity)
+{
+    (void)position;
+    ssize_t n = mf_srv_channel_take(&((mf_srv_job *)job)->channel, buffer, capacity);
+    if (n == -1)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    return n == -2 ? MHD_CONTENT_READER_END_WITH_ERROR : n;
+}
+
+static void free_stream(void *job)
+{
+    mf_srv_job_drop(job);
+}
+
+static enum MHD_Result answer_stream(mf_srv_exchange *x)
+{
+    mf_srv_job_hold(x->request.job);
+    struct MHD_Response *response = MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, 16384, read_stream, x->request.job, free_stream);
+    if (!response) {
+        mf_srv_job_drop(x->request.job);
+        return MHD_NO;
+    }
+    add_headers(x, response, "text/event-stream; charset=utf-8");
+    MHD_add_response_header(response, "X-Accel-Buffering", "no");
+    return queue(x, 200, response);
+}
+
+/* The scheduler's answer in one piece; the connection sleeps until it is there. */
+static enum MHD_Result answer_document(mf_srv_exchange *x)
+{
+    mf_srv_channel *channel = &x->request.job->channel;
+    mf_srv_bytes bytes;
+    if (!mf_srv_channel_is_whole(channel))
+        return MHD_YES;
+    pthread_mutex_lock(&channel->lock);
+    bool is_broken = channel->is_broken;
+    int status = channel->status;
+    bytes = channel->out;
+    channel->out = (mf_srv_bytes){0};
+    pthread_mutex_unlock(&channel->lock);
+    if (!is_broken && status != 499)
+        return answer(x, status, "application/json", &bytes);
+    mf_srv_bytes_free(&bytes);
+    return MHD_NO;
+}
+
+/* ----------------------------------------------------------------------------------------- asking
+ * --
+ */
+
+static bool is_too_deep(const char *text, size_t n_bytes)
+{
+    size_t depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < n_bytes; i++) {
+        char c = text[i];
+        if (in_string) {
+            i += c == '\\';
+            in_string = c != '"';
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '{' || c == '[') {
+            if (++depth > MAX_JSON_DEPTH)
+                return true;
+        } else if ((c == '}' || c == ']') && depth > 0) {
+            depth--;
+        }
+    }
+    return false;
+}
+
+static bool parse_body(mf_srv_exchange *x)
+{
+    yyjson_read_err error;
+    mf_srv_bytes *body = &x->body;
+    if (is_too_deep(body->data, body->n_bytes))
+        return mf_srv_refuse(&x->refusal, 400, "the body is JSON nested deeper than %d",
+                             MAX_JSON_DEPTH);
+    x->document = yyjson_read_opts(body->data, body->n_bytes, YYJSON_READ_NOFLAG, NULL, &error);
+    if (!x->document)
+        return mf_srv_refuse(&x->refusal, 400, "the body is not valid JSON: %s at byte %zu",
+                             error.msg, error.pos);
+    x->request.json = yyjson_doc_get_root(x->document);
+    if (!yyjson_is_obj(x->request.json))
+        return mf_srv_refuse(&x->refusal, 400, "the body is not a JSON object");
+    return true;
+}
+
+static bool submit(mf_srv_exchange *x)
+{
+    mf_srv_server *server = x->request.server;
+    mf_srv_job *job = x->request.job;
+    job->client = x->request.client;
+    if (server->config->time_limit_s > 0)
+        job->deadline_us = job->arrived_us + (uint64_t)server->config->time_limit_s * 1000000;
+    job->channel.connection = x->connection;
+    mf_srv_peer_set_job(server, x->peer, job);
+    switch (mf_srv_scheduler_submit(server->scheduler, job)) {
+    case MF_SRV_TAKEN:
+        x->is_submitted = true;
+        return true;
+    case MF_SRV_FULL:
+        mf_srv_refuse(&x->refusal, 429, "too many requests are waiting; try again in 2s");
+        x->refusal.code = "rate_limit_exceeded";
+        x->refusal.retry_after_s = 2;
+        break;
+    case MF_SRV_CLOSED:
+        mf_srv_refuse(&x->refusal, 503, "the server is shutting down");
+        x->refusal.retry_after_s = 5;
+        break;
+    }
+    mf_srv_peer_set_job(server, x->peer, NULL);
+    return false;
+}
+
+static enum MHD_Result handle(mf_srv_exchange *x)
+{
+    mf_srv_request *request = &x->request;
+    mf_srv_put(&x->body, "", 0);
+    if (x->body.has_failed)
+        return MHD_NO;
+    request->body = x->body.data;
+    request->n_body = x->body.n_bytes;
+    if ((x->route->takes_json && !parse_body(x)) || !x->route->handler(request, &x->refusal))
+        return answer_refusal(x);
+    if (!request->job)
+        return answer(x, 200, request->content_type ? request->content_type : "application/json",
+                      &request->answer);
+    yyjson_doc_free(x->document); /* long answers need it no more */
+    x->document = NULL;
+    mf_srv_bytes_free(&x->body);
+    if (!submit(x))
+        return answer_refusal(x);
+    return request->job->params.streams ? answer_stream(x) : answer_document(x);
+}
+
+/* ------------------------------------------------------------------------------------------ heads
+ * --
+ */
+
+static enum MHD_Result count_length(void *n, enum MHD_ValueKind kind, const char *key,
+                                    const char *value)
+{
+    (void)kind;
+    (void)value;
+    *(int *)n += strcasecmp(key, "Content-Length") == 0;
+    return MHD_YES;
+}
+
+/* Lengths that two readers could read in two ways. */
+static bool check_framing(mf_srv_exchange *x)
+{
+    const char *coding = header(x, "Transfer-Encoding");
+    const char *content_coding = header(x, "Content-Encoding");
+    int n_lengths = 0;
+    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, count_length, &n_lengths);
+    if (n_lengths > 1 || (coding && n_lengths > 0))
+        return mf_srv_refuse(&x->refusal, 400, "the body's length is given twice");
+    if (coding && strcasecmp(coding, "chunked") != 0)
+        return mf_srv_refuse(&x->refusal, 400, "Transfer-Encoding: only chunked is understood");
+    if (content_coding && strcasecmp(content_coding, "identity") != 0)
+        return mf_srv_refuse(&x->refusal, 415,
+                             "Content-Encoding: compressed bodies are not supported");
+    return true;
+}
+
+static bool too_large(mf_srv_exchange *x)
+{
+    return mf_srv_refuse(&x->refusal, 413, "the body is larger than %llu bytes",
+                         (unsigned long long)x->request.server->config->max_body_bytes);
+}
+
+static bool check_route(mf_srv_exchange *x, const char *method, const char *path)
+{
+    bool is_known;
+    x->route = mf_srv_find_route(method, path, &is_known, &x->request.path);
+    if (x->route && is_known)
+        return true;
+    if (x->route)
+        return mf_srv_refuse(&x->refusal, 405, "%s is not for %s", path, method);
+    return mf_srv_refuse(&x->refusal, 404, "there is nothing at %.200s", path);
+}
+
+static uint64_t client_of(const mf_srv_exchange *x, size_t key)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *address = info ? info->client_addr : NULL;
+    uint64_t hash = 1469598103934665603u + key;
+    const unsigned char *bytes = NULL;
+    size_t n = 0;
+    if (address && address->sa_family == AF_INET) {
+        bytes =
+            (const unsigned char *)&((const struct sockaddr_in *)(const void *)address)->sin_addr;
+        n = 4;
+    } else if (address && address->sa_family == AF_INET6) {
+        bytes =
+            (const unsigned char *)&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+        n = 16;
+    }
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ bytes[i]) * 1099511628211u;
+    return hash;
+}
+
+/* All that can be said before the body. */
+static bool check_head(mf_srv_exchange *x, const char *method, const char *path)
+{
+    mf_srv_server *server = x->request.server;
+    const mf_srv_claims claims = {header(x, "Host"), header(x, "Origin"),
+                                  header(x, "Authorization"), header(x, "x-api-key")};
+    const char *length = header(x, "Content-Length");
+    size_t key = 0;
+    if (!check_framing(x) || !mf_srv_guard_place(&server->guard, &claims, &x->refusal))
+        return false;
+    x->allows_origin = claims.origin != NULL;
+    x->is_preflight = strcmp(method, "OPTIONS") == 0;
+    if (x->is_preflight)
+        return true;
+    if (!check_route(x, method, path) ||
+        (!x->route->is_open && !mf_srv_guard_key(&server->guard, &claims, &key, &x->refusal)))
+        return false;
+    if (length && strtoull(length, NULL, 10) > server->config->max_body_bytes)
+        return too_large(x);
+    x->request.client = client_of(x, key);
+    return true;
+}
+
+static bool body_is_large(const mf_srv_exchange *x)
+{
+    const char *length = header(x, "Content-Length");
+    return length && strtoull(length, NULL, 10) > MAX_SWALLOWED_BYTES;
+}
+
+static enum MHD_Result begin(mf_srv_server *server, struct MHD_Connection *connection,
+                             const char *path, const char *method, void **context)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    mf_srv_exchange *x = calloc(1, sizeof *x);
+    if (!x)
+        return MHD_NO;
+    x->connection = connection;
+    x->peer = info ? info->socket_context : NULL;
+    x->request.server = server;
+    *context = x;
+    mf_srv_stats_add(&server->stats, &server->stats.counts.n_requests, 1);
+    mf_srv_peer_set_phase(server, x->peer, MF_SRV_SENDS_BODY);
+    x->is_refused = !check_head(x, method, path);
+    return x->is_refused && body_is_large(x) ? answer_refusal(x) : MHD_YES;
+}
+
+static enum MHD_Result take_body(mf_srv_exchange *x, const char *data, size_t *n_bytes)
+{
+    const uint64_t most = x->request.server->config->max_body_bytes;
+    x->n_body += *n_bytes;
+    if (!x->is_refused && x->n_body > most)
+        x->is_refused = !too_large(x);
+    if (x->is_refused || x->is_preflight) {
+        mf_srv_bytes_free(&x->body);
+        if (x->n_body > most + MAX_SWALLOWED_BYTES)
+            return MHD_NO;
+    } else {
+        mf_srv_put(&x->body, data, *n_bytes);
+    }
+    *n_bytes = 0;
+    return x->body.has_failed ? MHD_NO : MHD_YES;
+}
+
+static enum MHD_Result on_request(void *server, struct MHD_Connection *connection, const char *path,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *n_bytes, void **context)
+{
+    mf_srv_exchange *x = *context;
+    (void)version;
+    if (!x)
+        return begin(server, connection, path, method, context);
+    if (*n_bytes > 0)
+        return take_body(x, data, n_bytes);
+    if (x->is_submitted)
+        return answer_document(x);
+    mf_srv_peer_set_phase(server, x->peer, MF_SRV_IS_ANSWERED);
+    if (x->is_refused)
+        return answer_refusal(x);
+    return x->is_preflight ? answer_preflight(x) : handle(x);
+}
+
+static void on_completed(void *context, struct MHD_Connection *connection, void **exchange,
+                         enum MHD_RequestTerminationCode why)
+{
+    mf_srv_server *server = context;
+    mf_srv_exchange *x = *exchange;
+    (void)connection;
+    (void)why;
+    if (!x)
+        return;
+    *exchange = NULL;
+    mf_srv_peer_set_job(server, x->peer, NULL);
+    mf_srv_peer_set_phase(server, x->peer, MF_SRV_SENDS_HEAD);
+    if (x->request.job) {
+        mf_srv_channel_leave(&x->request.job->channel);
+        mf_cancel_request(&x->request.job->cancel); /* of what is over by now, mostly */
+        mf_srv_scheduler_wake(server->scheduler);
+        mf_srv_job_drop(x->request.job);
+    }
+    yyjson_doc_free(x->document);
+    mf_srv_bytes_free(&x->body);
+    mf_srv_bytes_free(&x->request.answer);
+    free(x);
+}
+
+static void on_connection(void *context, struct MHD_Connection *connection, void **socket_context,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    const union MHD_ConnectionInfo *info;
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        mf_srv_peer_remove(context, *socket_context);
+        *socket_context = NULL;
+        return;
+    }
+    info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    *socket_context = info ? mf_srv_peer_add(context, info->connect_fd) : NULL;
+}
+
+/* --------------------------------------------------------------------------------------- listening
+ * --
+ */
+
+static void be_silent(void *context, const char *format, va_list arguments)
+{
+    (void)context;
+    (void)format;
+    (void)arguments;
+}
+
+static struct MHD_Daemon *listen_at(mf_srv_server *server, const struct sockaddr *address)
+{
+    const unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_SUSPEND_RESUME |
+                           MHD_USE_ERROR_LOG | (address->sa_family == AF_INET6 ? MHD_USE_IPv6 : 0);
+    return MHD_start_daemon(
+        flags, 0, NULL, NULL, on_request, server, MHD_OPTION_EXTERNAL_LOGGER, be_silent, NULL,
+        MHD_OPTION_SOCK_ADDR, address, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)N_THREADS,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)server->config->n_connections,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEAD_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, 120u,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_LISTEN_BACKLOG_SIZE, 128u,
+        MHD_OPTION_END);
+}
+
+static struct MHD_Daemon *listen_v4(mf_srv_server *server, struct in_addr address)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = address};
+    at.sin_port = htons((uint16_t)server->port);
+    return listen_at(server, (const struct sockaddr *)(const void *)&at);
+}
+
+static struct MHD_Daemon *listen_v6(mf_srv_server *server, struct in6_addr address)
+{
+    struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = address};
+    at.sin6_port = htons((uint16_t)server->port);
+    return listen_at(server, (const struct sockaddr *)(const void *)&at);
+}
+
+static bool cannot_listen(mf_srv_server *server, const char *host, mf_error *error)
+{
+    error->code = MF_ERR_IO;
+    snprintf(error->message, sizeof error->message, "cannot listen at %s, port %u: %s", host,
+             server->port, strerror(errno));
+    return false;
+}
+
+bool mf_srv_http_start(mf_srv_server *server, mf_error *error)
+{
+    const char *host = server->config->host;
+    struct in_addr v4 = {.s_addr = htonl(INADDR_LOOPBACK)};
+    struct in6_addr v6 = in6addr_loopback;
+    const bool is_default = !host || strcasecmp(host, "localhost") == 0;
+    server->port = server->config->port;
+    if (!is_default && inet_pton(AF_INET6, host, &v6) == 1) {
+        server->daemons[0] = listen_v6(server, v6);
+    } else if (is_default || inet_pton(AF_INET, host, &v4) == 1) {
+        server->daemons[0] = listen_v4(server, v4);
+    } else {
+        snprintf(error->message, sizeof error->message, "--host %s: expected an address", host);
+        return false;
+    }
+    if (!server->daemons[0])
+        return cannot_listen(server, host ? host : "127.0.0.1", error);
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(server->daemons[0], MHD_DAEMON_INFO_BIND_PORT);
+    if (info)
+        server->port = info->port;
+    if (is_default) /* where there is one; clients try both */
+        server->daemons[1] = listen_v6(server, v6);
+    return true;
+}
+
+void mf_srv_http_quiesce(mf_srv_server *server)
+{
+    __atomic_store_n(&server->is_draining, 1, __ATOMIC_RELAXED);
+    for (size_t i = 0; i < 2; i++)
+        if (server->daemons[i]) {
+            MHD_socket fd = MHD_quiesce_daemon(server->daemons[i]);
+            if (fd != MHD_INVALID_SOCKET)
+                close(fd);
+        }
+}
+
+void mf_srv_http_stop(mf_srv_server *server)
+{
+    for (size_t i = 0; i < 2; i++)
+        if (server->daemons[i]) {
+            MHD_stop_daemon(server->daemons[i]);
+            server->daemons[i] = NULL;
+        }
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * HTTP, by libmicrohttpd: connections, bodies, answers. What is asked and answered is in the API's
+ * files; who may ask, in guard.h.
+ */
+#ifndef MF_SERVER_HTTP_H
+#define MF_SERVER_HTTP_H
+
+#include "guard.h"
+#include "model.h"
+#include "scheduler.h"
+#include "serve.h"
+
+#include "yyjson_prefix.h"
+
+#include "yyjson.h"
+
+typedef struct mf_srv_server {
+    const mf_srv_config *config;
+    mf_srv_model model;
+    mf_srv_stats stats;
+    mf_srv_scheduler *scheduler;
+    mf_srv_guard guard;
+    struct MHD_Daemon *daemons[2];
+    unsigned port;
+    int is_draining; /* atomic */
+    pthread_mutex_t peers_lock;
+    struct mf_srv_peer *peers;
+    uint64_t started_us;
+} mf_srv_server;
+
+/* A request as an API's function gets it, and what it makes of it: an answer, or a job. */
+typedef struct mf_srv_request {
+    mf_srv_server *server;
+    const char *path; /* below the route's */
+    const char *body; /* NUL-terminated */
+    size_t n_body;
+    yyjson_val *json; /* the body, an object; NULL where the route takes none */
+    uint64_t client;
+
+    mf_srv_bytes answer;
+    const char *content_type; /* NULL: JSON */
+    mf_srv_job *job;          /* prepared, not submitted */
+} mf_srv_request;
+
+/* False: the refusal says why. */
+typedef bool (*mf_srv_handler)(mf_srv_request *request, mf_srv_refusal *refusal);
+
+typedef struct mf_srv_route {
+    const char *method;
+    const char *path; /* without /v1; one that ends in a slash: all below it */
+    mf_srv_handler handler;
+    mf_srv_shape shape;
+    bool takes_json;
+    bool is_open; /* without a key */
+} mf_srv_route;
+
+/* The route of a path, whatever its method; *other: one with another method. NULL: none. *rest: the
+ * path below the route's. */
+const mf_srv_route *mf_srv_find_route(const char *method, const char *path, bool *is_known,
+                                      const char **rest);
+
+bool mf_srv_http_start(mf_srv_server *server, mf_error *error);
+/* No new connections. */
+void mf_srv_http_quiesce(mf_srv_server *server);
+void mf_srv_http_stop(mf_srv_server *server);
+
+/* Looks after all connections: those who are slow, silent or gone. To be called several times a
+ * second. */
+void mf_srv_watch(mf_srv_server *server);
+/* Some connection has not yet been sent all of its answer. */
+bool mf_srv_is_sending(mf_srv_server *server);
+
+#endif

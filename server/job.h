@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A request for answers: its prompts, how to sample, and its choices, each an answer in the making.
+ * Made by a connection's thread, handed to the scheduler, which alone changes it from then on; both
+ * hold it by reference. What an API makes of it (events, or one document) is its protocol's.
+ */
+#ifndef MF_SERVER_JOB_H
+#define MF_SERVER_JOB_H
+
+#include "channel.h"
+#include "prompt.h"
+#include "refusal.h"
+
+#include <moeflux/moeflux.h>
+
+#define MF_SRV_MAX_STOPS 16
+#define MF_SRV_MAX_STOP_BYTES 1024
+#define MF_SRV_MAX_TOP 20
+#define MF_SRV_MAX_CHOICES 128
+#define MF_SRV_ID_BYTES 40
+
+typedef struct mf_srv_job mf_srv_job;
+typedef struct mf_srv_choice mf_srv_choice;
+
+typedef enum mf_srv_finish {
+    MF_SRV_RUNNING = 0,
+    MF_SRV_END,    /* the model ended it */
+    MF_SRV_STOP,   /* a stop string */
+    MF_SRV_LENGTH, /* max_tokens */
+    MF_SRV_CONTEXT /* the context is full */
+} mf_srv_finish;
+
+/* How to answer. */
+typedef struct mf_srv_params {
+    mf_sampler_options sampler;
+    mf_logit_bias *biases; /* from malloc; what sampler.biases points to */
+    size_t n_max_tokens;   /* SIZE_MAX: as many as the context holds */
+    size_t n_choices;      /* of each prompt */
+    char *stops[MF_SRV_MAX_STOPS];
+    size_t n_stops;
+    bool has_seed;
+    bool streams;
+    bool has_usage_event; /* stream_options.include_usage */
+    bool has_logprobs;
+    unsigned n_top; /* alternatives of each token */
+    bool has_echo;
+    bool ignores_end;
+    size_t n_thought_max; /* tokens of thoughts; SIZE_MAX: as many as come */
+} mf_srv_params;
+
+typedef struct mf_srv_alternative {
+    int32_t token;
+    float logprob;
+} mf_srv_alternative;
+
+/* What was thought of a token of the answer. */
+typedef struct mf_srv_token {
+    int32_t token;
+    float logprob; /* NAN: nothing stands before it */
+    size_t end;    /* bytes of the content up to and with it */
+    unsigned n_top;
+    mf_srv_alternative top[MF_SRV_MAX_TOP];
+} mf_srv_token;
+
+/* A part of an answer: text that is whole characters, or empty; and the tokens that end in it,
+ * where logprobs are asked for. */
+typedef struct mf_srv_piece {
+    bool is_thought;
+    const char *text;
+    size_t n_bytes;
+    const mf_srv_token *tokens;
+    size_t n_tokens;
+} mf_srv_piece;
+
+/* Where the text of an answer stands between thoughts and content. */
+typedef enum mf_srv_place {
+    MF_SRV_AT_START, /* nothing but blanks yet; a thought may begin */
+    MF_SRV_IN_THOUGHT,
+    MF_SRV_AFTER_THOUGHT, /* nothing but blanks since */
+    MF_SRV_IN_CONTENT
+} mf_srv_place;
+
+struct mf_srv_choice {
+    mf_srv_job *job;
+    size_t index;
+    const mf_srv_prompt *prompt;
+
+    /* The prompt's tokens, and those of the answer. */
+    int32_t *tokens;
+    size_t n_tokens, capacity;
+    size_t n_evaluated;
+    size_t n_answered; /* sampled, the end token not counted */
+    size_t n_cached;   /* of the prompt, not evaluated */
+    size_t n_thought_tokens;
+    size_t n_closed;          /* tokens given that end the thoughts, beyond the budget */
+    bool has_prompt;          /* evaluated once: choices of the same prompt find it */
+    bool has_left;            /* the scheduler is done with it */
+    struct mf_srv_slot *slot; /* NULL: waits */
+    mf_sampler *sampler;
+    mf_decoder decoder;
+
+    mf_srv_place place;
+    mf_srv_bytes undecided;     /* may be a part of a tag */
+    mf_srv_bytes held;          /* content that may be a part of a stop string */
+    mf_srv_bytes content;       /* released */
+    mf_srv_bytes thoughts;      /* released */
+    mf_srv_token *infos;        /* of the tokens of the content */
+    size_t n_infos, n_released; /* of them, released */
+    size_t info_capacity;
+    size_t n_content_bytes; /* of the content, held ones included */
+
+    mf_srv_finish finish;
+    const char *stopped_by; /* the stop string */
+    uint64_t first_us, last_us;
+    mf_srv_choice *next; /* in a queue */
+};
+
+/* An API's way to say what happens. Called by the scheduler's thread, or before the job is its. */
+typedef struct mf_srv_protocol {
+    const char *name; /* in statistics */
+    const char *id_prefix;
+    mf_srv_shape shape;
+    bool has_thoughts; /* told apart from the content */
+    /* Streams only; any may be NULL. */
+    void (*begin)(mf_srv_job *job, mf_srv_bytes *out);
+    void (*piece)(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_piece *piece,
+                  mf_srv_bytes *out);
+    void (*finish)(mf_srv_job *job, mf_srv_choice *choice, mf_srv_bytes *out);
+    void (*end)(mf_srv_job *job, mf_srv_bytes *out);
+    void (*fail)(mf_srv_job *job, const mf_srv_refusal *refusal, mf_srv_bytes *out);
+    /* The whole answer as one document. */
+    void (*document)(mf_srv_job *job, mf_srv_bytes *out);
+} mf_srv_protocol;
+
+struct mf_srv_job {
+    int n_refs; /* atomic */
+    const mf_srv_protocol *protocol;
+    mf_srv_channel channel;
+    mf_cancel cancel;
+    char id[MF_SRV_ID_BYTES];
+    int64_t created; /* seconds since 1970 */
+    uint64_t arrived_us, deadline_us;
+    uint64_t client; /* whose turn it is */
+    char *model;     /* as the request names it */
+    const struct mf_srv_model *served;
+    mf_srv_params params;
+    mf_srv_prompt *prompts;
+    size_t n_prompts;
+    mf_srv_choice *choices;               /* of prompt i / params.n_choices */
+    size_t n_choices, n_finished, n_left; /* left: the scheduler */
+    bool has_begun, is_over;
+    bool is_timed_out;
+    unsigned long sequence;     /* of the protocol's events */
+    bool has_thought, has_text; /* of the protocol: blocks that were opened */
+};
+
+/* An empty job with one reference; NULL without memory. */
+mf_srv_job *mf_srv_job_new(const struct mf_srv_model *served, const mf_srv_protocol *protocol);
+void mf_srv_job_hold(mf_srv_job *job);
+void mf_srv_job_drop(mf_srv_job *job);
+/* Makes the choices of the prompts. False: no memory. */
+bool mf_srv_job_prepare(mf_srv_job *job);
+
+/* For the scheduler. */
+void mf_srv_job_begin(mf_srv_job *job);
+void mf_srv_job_piece(mf_srv_choice *choice, const mf_srv_piece *piece);
+void mf_srv_job_finish(mf_srv_choice *choice, mf_srv_finish finish);
+void mf_srv_job_fail(mf_srv_job *job, const mf_srv_refusal *refusal);
+
+typedef struct mf_srv_usage {
+    size_t n_prompt, n_cached, n_answer, n_thought;
+} mf_srv_usage;
+mf_srv_usage mf_srv_job_usage(const mf_srv_job *job);
+
+#endif

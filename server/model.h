@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* The model that is served: what all threads may look at, and nothing of it changes. */
+#ifndef MF_SERVER_MODEL_H
+#define MF_SERVER_MODEL_H
+
+#include <moeflux/moeflux.h>
+
+#include <stdbool.h>
+
+typedef struct mf_srv_model {
+    const char *path;
+    char name[128]; /* what clients call it */
+    int64_t created;
+    mf_engine *engine;
+    mf_tokenizer *tokenizer;
+    mf_store *store; /* NULL: none */
+    mf_model_info info;
+    mf_sampler_options sampler; /* the model's own defaults */
+    bool has_chat;
+    bool has_thoughts; /* <think> and </think> are tokens */
+    /* What ends a thought that is too long. */
+    int32_t close_tokens[16];
+    size_t n_close_tokens;
+} mf_srv_model;
+
+#endif

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+/* Fields that all APIs that answer share. */
+#include "fields.h"
+
+#include "model.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define MAX_BIASES 4096
+#define MAX_MODEL_BYTES 256
+
+const mf_srv_field mf_srv_sampling_fields[] = {{"temperature", MF_SRV_FIELD_USED},
+                                               {"top_p", MF_SRV_FIELD_USED},
+                                               {"top_k", MF_SRV_FIELD_USED},
+                                               {"min_p", MF_SRV_FIELD_USED},
+                                               {"repetition_penalty", MF_SRV_FIELD_USED},
+                                               {"presence_penalty", MF_SRV_FIELD_USED},
+                                               {"frequency_penalty", MF_SRV_FIELD_USED},
+                                               {"logit_bias", MF_SRV_FIELD_USED},
+                                               {"seed", MF_SRV_FIELD_USED},
+                                               {"ignore_eos", MF_SRV_FIELD_USED},
+                                               {"model", MF_SRV_FIELD_USED},
+                                               {"stream", MF_SRV_FIELD_USED},
+                                               {NULL, MF_SRV_FIELD_USED}};
+
+const mf_srv_field mf_srv_harmless_fields[] = {{"user", MF_SRV_FIELD_HARMLESS},
+                                               {"metadata", MF_SRV_FIELD_HARMLESS},
+                                               {"store", MF_SRV_FIELD_HARMLESS},
+                                               {"safety_identifier", MF_SRV_FIELD_HARMLESS},
+                                               {"service_tier", MF_SRV_FIELD_HARMLESS},
+                                               {"prompt_cache_key", MF_SRV_FIELD_HARMLESS},
+                                               {"prompt_cache_options", MF_SRV_FIELD_HARMLESS},
+                                               {"prompt_cache_retention", MF_SRV_FIELD_HARMLESS},
+                                               {"client_metadata", MF_SRV_FIELD_HARMLESS},
+                                               {"cache_prompt", MF_SRV_FIELD_HARMLESS},
+                                               {NULL, MF_SRV_FIELD_USED}};
+
+static bool get_seed(yyjson_val *object, mf_srv_params *p, mf_srv_refusal *r)
+{
+    yyjson_val *v = mf_srv_field_of(object, "seed");
+    if (v && !yyjson_is_int(v))
+        return mf_srv_refuse_field(r, "seed", "expected a whole number");
+    if (v)
+        p->sampler.seed = yyjson_is_uint(v) ? yyjson_get_uint(v) : (uint64_t)yyjson_get_sint(v);
+    else if (getrandom(&p->sampler.seed, sizeof p->sampler.seed, 0) < 0)
+        return mf_srv_refuse(r, 500, "no random numbers: %s", strerror(errno));
+    p->has_seed = v != NULL;
+    return true;
+}
+
+static bool get_one_bias(yyjson_val *key, yyjson_val *value, size_t n_vocab, mf_logit_bias *out,
+                         mf_srv_refusal *r)
+{
+    char *end;
+    const char *text = yyjson_get_str(key);
+    errno = 0;
+    unsigned long long token = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno != 0 || token >= n_vocab)
+        return mf_srv_refuse_field(r, "logit_bias", "'%.40s' is not a token id below %zu", text,
+                                   n_vocab);
+    double bias = yyjson_get_num(value);
+    if (!yyjson_is_num(value) || !(bias >= -100.0 && bias <= 100.0))
+        return mf_srv_refuse_field(r, "logit_bias", "expected numbers from -100 to 100");
+    /* as published: -100 bans, 100 leaves no choice */
+    *out = (mf_logit_bias){(int32_t)token, bias == -100.0 ? -INFINITY : (float)bias};
+    return true;
+}
+
+static bool get_biases(yyjson_val *object, size_t n_vocab, mf_srv_params *p, mf_srv_refusal *r)
+{
+    yyjson_val *v = mf_srv_field_of(object, "logit_bias"), *key, *value;
+    size_t i, n;
+    if (!v)
+        return true;
+    if (!yyjson_is_obj(v) || yyjson_obj_size(v) > MAX_BIASES)
+        return mf_srv_refuse_field(r, "logit_bias", "expected an object of at most %d biases",
+                                   MAX_BIASES);
+    p->biases = calloc(yyjson_obj_size(v) + 1, sizeof *p->biases);
+    if (!p->biases)
+        return mf_srv_refuse(r, 503, "out of memory");
+    yyjson_obj_foreach(v, i, n, key, value)
+    {
+        if (!get_one_bias(key, value, n_vocab, &p->biases[i], r))
+            return false;
+    }
+    p->sampler.biases = p->biases;
+    p->sampler.n_biases = yyjson_obj_size(v);
+    return true;
+}
+
+static bool get_top_k(yyjson_val *object, mf_srv_params *p, mf_srv_refusal *r)
+{
+    yyjson_val *v = mf_srv_field_of(object, "top_k");
+    size_t k = p->sampler.top_k;
+    if (yyjson_is_int(v) && yyjson_get_sint(v) == -1) /* vLLM's way to say none */
+        k = 0;
+    else if (!mf_srv_get_count(object, "top_k", 0, INT32_MAX, &k, r))
+        return false;
+    p->sampler.top_k = (uint32_t)k;
+    return true;
+}
+
+bool mf_srv_get_sampling(yyjson_val *object, size_t n_vocab, mf_srv_params *p, mf_srv_refusal *r)
+{
+    mf_sampler_options *o = &p->sampler;
+    return mf_srv_get_float(object, "temperature", 0, 100, &o->temperature, r) &&
+           mf_srv_get_float(object, "top_p", 0, 1, &o->top_p, r) && get_top_k(object, p, r) &&
+           mf_srv_get_float(object, "min_p", 0, 1, &o->min_p, r) &&
+           mf_srv_get_float(object, "repetition_penalty", 0.01, 100, &o->repetition_penalty, r) &&
+           mf_srv_get_float(object, "presence_penalty", -2, 2, &o->presence_penalty, r) &&
+           mf_srv_get_float(object, "frequency_penalty", -2, 2, &o->frequency_penalty, r) &&
+           get_seed(object, p, r) && get_biases(object, n_vocab, p, r) &&
+           mf_srv_get_bool(object, "ignore_eos", &p->ignores_end, r) &&
+           mf_srv_get_bool(object, "stream", &p->streams, r);
+}
+
+static bool add_stop(yyjson_val *v, const char *name, mf_srv_params *p, mf_srv_refusal *r)
+{
+    if (!mf_srv_is_text(v, name, r))
+        return false;
+    if (yyjson_get_len(v) == 0 || yyjson_get_len(v) > MF_SRV_MAX_STOP_BYTES)
+        return mf_srv_refuse_field(r, name, "expected strings of 1 to %d bytes",
+                                   MF_SRV_MAX_STOP_BYTES);
+    if (p->n_stops == MF_SRV_MAX_STOPS)
+        return mf_srv_refuse_field(r, name, "more than %d strings", MF_SRV_MAX_STOPS);
+    p->stops[p->n_stops] = strdup(yyjson_get_str(v));
+    if (!p->stops[p->n_stops])
+        return mf_srv_refuse(r, 503, "out of memory");
+    p->n_stops++;
+    return true;
+}
+
+bool mf_srv_get_stops(yyjson_val *object, const char *name, mf_srv_params *p, mf_srv_refusal *r)
+{
+    yyjson_val *v = mf_srv_field_of(object, name), *item;
+    size_t i, n;
+    if (!v)
+        return true;
+    if (yyjson_is_str(v))
+        return add_stop(v, name, p, r);
+    if (!yyjson_is_arr(v))
+        return mf_srv_refuse_field(r, name, "expected a string or an array of strings");
+    yyjson_arr_foreach(v, i, n, item)
+    {
+        if (!add_stop(item, name, p, r))
+            return false;
+    }
+    return true;
+}
+
+bool mf_srv_get_stream_options(yyjson_val *object, mf_srv_params *p, mf_srv_refusal *r)
+{
+    static const mf_srv_field names[] = {{"include_usage", MF_SRV_FIELD_USED},
+                                         {"include_obfuscation", MF_SRV_FIELD_HARMLESS},
+                                         {"continuous_usage_stats", MF_SRV_FIELD_REFUSED},
+                                         {NULL, MF_SRV_FIELD_USED}};
+    static const mf_srv_field *const tables[] = {names, NULL};
+    yyjson_val *v = mf_srv_field_of(object, "stream_options");
+    if (v && !yyjson_is_obj(v))
+        return mf_srv_refuse_field(r, "stream_options", "expected an object");
+    return !v || (mf_srv_check_fields(v, "stream_options", tables, r) &&
+                  mf_srv_get_bool(v, "include_usage", &p->has_usage_event, r));
+}
+
+bool mf_srv_get_model(yyjson_val *object, mf_srv_job *job, mf_srv_refusal *r)
+{
+    const char *name = job->served->name;
+    if (!mf_srv_get_string(object, "model", &name, r))
+        return false;
+    if (strlen(name) > MAX_MODEL_BYTES)
+        return mf_srv_refuse_field(r, "model", "longer than %d bytes", MAX_MODEL_BYTES);
+    job->model = strdup(name);
+    return job->model || mf_srv_refuse(r, 503, "out of memory");
+}
+
+/* ------------------------------------------------------------------------------------- thinking --
+ */
+
+static bool get_effort(yyjson_val *object, const char *name, mf_thinking *out, mf_srv_refusal *r)
+{
+    static const char *const words[] = {"none", "minimal", "low", "medium",
+                                        "high", "xhigh",   "max", NULL};
+    int word = -1;
+    if (!mf_srv_get_word(object, name, words, &word, r))
+        return false;
+    if (word >= 0)
+        *out = word == 0 ? MF_THINKING_OFF : MF_THINKING_ON;
+    return true;
+}
+
+static bool get_template_switch(yyjson_val *object, mf_thinking *out, mf_srv_refusal *r)
+{
+    static const mf_srv_field fields[] = {{"enable_thinking", MF_SRV_FIELD_USED},
+                                          {"thinking", MF_SRV_FIELD_USED},
+                                          {NULL, MF_SRV_FIELD_USED}};
+    static const mf_srv_field *const tables[] = {fields, NULL};
+    yyjson_val *v = mf_srv_field_of(object, "chat_template_kwargs");
+    bool is_on = *out == MF_THINKING_ON;
+    if (!v)
+        return true;
+    if (!yyjson_is_obj(v))
+        return mf_srv_refuse_field(r, "chat_template_kwargs", "expected an object");
+    if (!mf_srv_check_fields(v, "chat_template_kwargs", tables, r) ||
+        !mf_srv_get_bool(v, "enable_thinking", &is_on, r) ||
+        !mf_srv_get_bool(v, "thinking", &is_on, r))
+        return false;
+    if (mf_srv_field_of(v, "enable_thinking") || mf_srv_field_of(v, "thinking"))
+        *out = is_on ? MF_THINKING_ON : MF_THINKING_OFF;
+    return true;
+}
+
+static bool get_thinking_object(yyjson_val *object, mf_thinking *out, size_t *budget,
+                                mf_srv_refusal *r)
+{
+    static const char *const words[] = {"disabled", "enabled", "adaptive", "between_tools", NULL};
+    static const mf_srv_field fields[] = {{"type", MF_SRV_FIELD_USED},
+                                          {"display", MF_SRV_FIELD_HARMLESS},
+                                          {"budget_tokens", MF_SRV_FIELD_USED},
+                                          {NULL, MF_SRV_FIELD_USED}};
+    static const mf_srv_field *const tables[] = {fields, NULL};
+    yyjson_val *v = mf_srv_field_of(object, "thinking");
+    int word = -1;
+    if (yyjson_is_bool(v)) {
+        *out = yyjson_get_bool(v) ? MF_THINKING_ON : MF_THINKING_OFF;
+        return true;
+    }
+    if (v && !yyjson_is_obj(v))
+        return mf_srv_refuse_field(r, "thinking", "expected an object");
+    if (!mf_srv_check_fields(v, "thinking", tables, r) ||
+        !mf_srv_get_word(v, "type", words, &word, r) ||
+        !mf_srv_get_count(v, "budget_tokens", 0, INT32_MAX, budget, r))
+        return false;
+    if (word == 0 || word == 1)
+        *out = word == 0 ? MF_THINKING_OFF : MF_THINKING_ON;
+    return true;
+}
+
+bool mf_srv_get_thinking(yyjson_val *object, mf_thinking *out, size_t *budget, mf_srv_refusal *r)
+{
+    static const mf_srv_field fields[] = {{"effort", MF_SRV_FIELD_USED},
+                                          {"summary", MF_SRV_FIELD_HARMLESS},
+                                          {"generate_summary", MF_SRV_FIELD_HARMLESS},
+                                          {NULL, MF_SRV_FIELD_USED}};
+    static const mf_srv_field *const tables[] = {fields, NULL};
+    yyjson_val *reasoning = mf_srv_field_of(object, "reasoning");
+    if (reasoning && !yyjson_is_obj(reasoning))
+        return mf_srv_refuse_field(r, "reasoning", "expected an object");
+    return (!reasoning || (mf_srv_check_fields(reasoning, "reasoning", tables, r) &&
+                           get_effort(reasoning, "effort", out, r))) &&
+           get_effort(object, "reasoning_effort", out, r) &&
+           get_thinking_object(object, out, budget, r) && get_template_switch(object, out, r);
+}

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT */
+/* The scheduler's thread: who comes in, who goes. */
+#include "scheduler_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* How long the thread sleeps at most when all wait for somebody else. */
+#define NAP_NS (20 * 1000000L)
+#define FIRST_PIECE 32
+
+/* ------------------------------------------------------------------------------ from all threads
+ * --
+ */
+
+mf_srv_taken mf_srv_scheduler_submit(mf_srv_scheduler *s, mf_srv_job *job)
+{
+    mf_srv_taken taken = MF_SRV_TAKEN;
+    pthread_mutex_lock(&s->lock);
+    if (s->is_closed) {
+        taken = MF_SRV_CLOSED;
+    } else if (s->n_waiting_jobs >= s->options.max_waiting_jobs) {
+        taken = MF_SRV_FULL;
+    } else {
+        mf_srv_choice **end = &s->arrived;
+        mf_srv_job_hold(job);
+        s->n_jobs++;
+        s->n_waiting_jobs++;
+        while (*end)
+            end = &(*end)->next;
+        for (size_t i = 0; i < job->n_choices; i++) {
+            *end = &job->choices[i];
+            end = &job->choices[i].next;
+        }
+        *end = NULL;
+        s->has_news = true;
+        pthread_cond_signal(&s->woken);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (taken == MF_SRV_TAKEN)
+        mf_srv_stats_add(s->stats, &s->stats->counts.n_jobs, 1);
+    else
+        mf_srv_stats_add(s->stats, &s->stats->counts.n_rejected, 1);
+    return taken;
+}
+
+static void set_flag(mf_srv_scheduler *s, bool *flag)
+{
+    pthread_mutex_lock(&s->lock);
+    *flag = true;
+    s->has_news = true;
+    pthread_cond_signal(&s->woken);
+    pthread_cond_signal(&s->stored);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void mf_srv_scheduler_wake(mf_srv_scheduler *s)
+{
+    set_flag(s, &s->has_news);
+}
+
+void mf_srv_scheduler_close(mf_srv_scheduler *s)
+{
+    set_flag(s, &s->is_closed);
+}
+
+void mf_srv_scheduler_cancel_all(mf_srv_scheduler *s)
+{
+    set_flag(s, &s->is_cancelling);
+}
+
+bool mf_srv_scheduler_is_idle(mf_srv_scheduler *s)
+{
+    pthread_mutex_lock(&s->lock);
+    bool is_idle = s->is_closed && s->n_jobs == 0;
+    pthread_mutex_unlock(&s->lock);
+    return is_idle;
+}
+
+/* ------------------------------------------------------------------------------ coming and going
+ * --
+ */
+
+/* A choice is the scheduler's no more, and with the last one the job. */
+static void leave(mf_srv_scheduler *s, mf_srv_choice *c)
+{
+    mf_srv_job *job = c->job;
+    c->has_left = true;
+    c->has_prompt = true; /* those who waited for it read it themselves */
+    if (++job->n_left < job->n_choices)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->n_jobs--;
+    if (!job->has_begun)
+        s->n_waiting_jobs--;
+    pthread_mutex_unlock(&s->lock);
+    mf_srv_stats_add(s->stats, &s->stats->counts.n_finished, job->n_finished == job->n_choices);
+    mf_srv_job_drop(job);
+}
+
+/* Ends the job if it is not wanted any more, or late. */
+static void look_at_job(mf_srv_scheduler *s, mf_srv_job *job, bool is_cancelling)
+{
+    mf_srv_refusal refusal;
+    if (job->is_over)
+        return;
+    if (mf_cancel_is_requested(&job->cancel)) {
+        job->is_over = true;
+        mf_srv_channel_end(&job->channel, 499);
+        mf_srv_stats_add(s->stats, &s->stats->counts.n_cancelled, 1);
+    } else if (is_cancelling) {
+        mf_srv_refuse(&refusal, 503, "the server is shutting down");
+        mf_srv_job_fail(job, &refusal);
+    } else if (job->deadline_us > 0 && mf_srv_now_us() >= job->deadline_us) {
+        mf_srv_refuse(&refusal, 504, "the request took longer than the server allows");
+        mf_srv_job_fail(job, &refusal);
+        mf_srv_stats_add(s->stats, &s->stats->counts.n_failed, 1);
+    }
+}
+
+static void drop_waiting(mf_srv_scheduler *s, bool is_cancelling)
+{
+    for (mf_srv_choice **at = &s->waiting; *at;) {
+        mf_srv_choice *c = *at;
+        look_at_job(s, c->job, is_cancelling);
+        if (!c->job->is_over) {
+            at = &c->next;
+            continue;
+        }
+        *at = c->next;
+        leave(s, c);
+    }
+}
+
+static void drop_running(mf_srv_scheduler *s, bool is_cancelling)
+{
+    for (size_t i = s->n_running; i-- > 0;) {
+        mf_srv_choice *c = s->running[i];
+        look_at_job(s, c->job, is_cancelling);
+        if (!c->job->is_over && c->finish == MF_SRV_RUNNING)
+            continue;
+        mf_srv_run_remove(s, c);
+        if (c->slot)
+            mf_srv_slots_give_back(s, c, true);
+        s->is_short = false;
+        leave(s, c);
+    }
+}
+
+/* Choices of one prompt come after the first of them has evaluated it. */
+static bool is_ready(const mf_srv_choice *c)
+{
+    const size_t n = c->job->params.n_choices;
+    return c->index % n == 0 || c->job->choices[c->index - c->index % n].has_prompt;
+}
+
+static size_t n_running_of(const mf_srv_scheduler *s, uint64_t client)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_running; i++)
+        n += s->running[i]->job->client == client;
+    return n;
+}
+
+/* Of those who wait, the first of the client who has the least running. */
+static mf_srv_choice **fairest(mf_srv_scheduler *s)
+{
+    mf_srv_choice **best = NULL;
+    size_t n_best = 0;
+    for (mf_srv_choice **at = &s->waiting; *at; at = &(*at)->next) {
+        if (!is_ready(*at))
+            continue;
+        size_t n = n_running_of(s, (*at)->job->client);
+        if (!best || n < n_best) {
+            best = at;
+            n_best = n;
+        }
+    }
+    return best;
+}
+
+static void count_admitted(mf_srv_scheduler *s, const mf_srv_choice *c)
+{
+    mf_srv_counts *counts = &s->stats->counts;
+    if (c->has_prompt)
+        return;
+    mf_srv_stats_add(s->stats, &counts->n_prompt_tokens, c->prompt->n_tokens);
+    mf_srv_stats_add(s->stats, &counts->n_cached_tokens, c->n_cached);
+}
+
+static void admit(mf_srv_scheduler *s)
+{
+    mf_srv_choice **at;
+    while (s->n_running < s->n_slots && !(s->is_short && s->n_running > 0) &&
+           (at = fairest(s)) != NULL) {
+        mf_srv_choice *c = *at;
+        if (!mf_srv_slots_take(s, c))
+            return;
+        *at = c->next;
+        c->next = NULL;
+        if (!c->job->has_begun) {
+            pthread_mutex_lock(&s->lock);
+            s->n_waiting_jobs--;
+            pthread_mutex_unlock(&s->lock);
+        }
+        count_admitted(s, c);
+        mf_srv_job_begin(c->job);
+        s->running[s->n_running++] = c; /* a failed one, too: it goes with the next look */
+    }
+}
+
+/* ----------------------------------------------------------------------------------- the thread --
+ */
+
+static void nap(mf_srv_scheduler *s)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += NAP_NS;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000L;
+    }
+    pthread_cond_timedwait(&s->woken, &s->lock, &until);
+}
+
+/* Takes in what came. has_worked: the last step did something. False: the thread ends. */
+static bool take_arrived(mf_srv_scheduler *s, bool has_worked, bool *is_cancelling)
+{
+    pthread_mutex_lock(&s->lock);
+    while (!s->has_news && s->n_running == 0 && !s->waiting)
+        pthread_cond_wait(&s->woken, &s->lock);
+    if (!s->has_news && !has_worked)
+        nap(s);
+    s->has_news = false;
+    mf_srv_choice **end = &s->waiting;
+    while (*end)
+        end = &(*end)->next;
+    *end = s->arrived;
+    s->arrived = NULL;
+    *is_cancelling = s->is_cancelling;
+    bool goes_on = !(s->is_stopping && s->n_jobs == 0);
+    pthread_mutex_unlock(&s->lock);
+    return goes_on;
+}
+
+static void count_now(mf_srv_scheduler *s)
+{
+    mf_srv_counts *counts = &s->stats->counts;
+    size_t n_waiting = 0;
+    for (const mf_srv_choice *c = s->waiting; c; c = c->next)
+        n_waiting++;
+    mf_srv_stats_set(s->stats, &counts->n_waiting, n_waiting);
+    mf_srv_stats_set(s->stats, &counts->n_running, s->n_running);
+    mf_srv_stats_set(s->stats, &counts->n_sessions_idle, mf_srv_slots_n_idle(s));
+}
+
+static void *work(void *scheduler)
+{
+    mf_srv_scheduler *s = scheduler;
+    bool has_worked = true, is_cancelling;
+    while (take_arrived(s, has_worked, &is_cancelling)) {
+        drop_waiting(s, is_cancelling);
+        drop_running(s, is_cancelling);
+        admit(s);
+        count_now(s);
+        has_worked = s->n_running > 0 && mf_srv_run_step(s);
+        drop_running(s, is_cancelling);
+        count_now(s);
+    }
+    return NULL;
+}
+
+static void free_scheduler(mf_srv_scheduler *s)
+{
+    for (size_t i = 0; s->slots && i < s->n_slots; i++)
+        mf_session_free(&s->slots[i].session);
+    free(s->slots);
+    free(s->running);
+    free(s->items);
+    free(s->of);
+    free(s->to_store);
+    pthread_cond_destroy(&s->woken);
+    pthread_cond_destroy(&s->stored);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+static bool set_up(mf_srv_scheduler *s)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->woken, &attributes);
+    pthread_cond_init(&s->stored, NULL);
+    pthread_condattr_destroy(&attributes);
+    s->n_slots = s->model->info.n_sessions;
+    s->piece = FIRST_PIECE;
+    s->slots = calloc(s->n_slots, sizeof *s->slots);
+    s->running = calloc(s->n_slots, sizeof(mf_srv_choice *));
+    s->items = calloc(s->n_slots, sizeof *s->items);
+    s->of = calloc(s->n_slots, sizeof(mf_srv_choice *));
+    s->to_store = calloc(s->n_slots, sizeof(mf_srv_slot *));
+    return s->slots && s->running && s->items && s->of && s->to_store;
+}
+
+mf_srv_scheduler *mf_srv_scheduler_start(const mf_srv_scheduler_options *options)
+{
+    mf_srv_scheduler *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->options = *options;
+    s->model = options->model;
+    s->stats = options->stats;
+    if (!set_up(s)) {
+        free_scheduler(s);
+        return NULL;
+    }
+    s->has_keeper =
+        s->model->store && pthread_create(&s->keeper, NULL, mf_srv_slots_keeper, s) == 0;
+    if (pthread_create(&s->thread, NULL, work, s) == 0)
+        return s;
+    set_flag(s, &s->is_stopping);
+    if (s->has_keeper)
+        pthread_join(s->keeper, NULL);
+    free_scheduler(s);
+    return NULL;
+}
+
+void mf_srv_scheduler_stop(mf_srv_scheduler **scheduler)
+{
+    mf_srv_scheduler *s = *scheduler;
+    *scheduler = NULL;
+    if (!s)
+        return;
+    set_flag(s, &s->is_closed);
+    set_flag(s, &s->is_stopping);
+    pthread_join(s->thread, NULL);
+    if (s->has_keeper)
+        pthread_join(s->keeper, NULL);
+    free_scheduler(s);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* What the scheduler's files share. All but the lock's part belongs to its thread. */
+#ifndef MF_SERVER_SCHEDULER_IMPL_H
+#define MF_SERVER_SCHEDULER_IMPL_H
+
+#include "model.h"
+#include "scheduler.h"
+
+/* A session, whose sequence stays when its user is done: the next prompt may begin so. */
+typedef struct mf_srv_slot {
+    mf_session *session;
+    mf_srv_choice *user; /* NULL: idle */
+    uint64_t used;       /* a count of uses: the least is the oldest */
+    bool is_storing;     /* the keeper has it */
+} mf_srv_slot;
+
+struct mf_srv_scheduler {
+    mf_srv_scheduler_options options;
+    const mf_srv_model *model;
+    mf_srv_stats *stats;
+    pthread_t thread, keeper;
+    bool has_keeper;
+
+    pthread_mutex_t lock; /* of the next six, and of the slots' is_storing */
+    pthread_cond_t woken, stored;
+    mf_srv_choice *arrived; /* not yet seen by the thread */
+    size_t n_jobs;          /* not over */
+    size_t n_waiting_jobs;  /* of these, without any session yet */
+    bool is_closed, is_cancelling, is_stopping, has_news;
+    mf_srv_slot **to_store; /* [n_slots] */
+    size_t n_to_store;
+
+    mf_srv_choice *waiting; /* in order of arrival */
+    mf_srv_slot *slots;
+    size_t n_slots;
+    mf_srv_choice **running; /* [n_slots] */
+    size_t n_running;
+    mf_step_item *items; /* [n_slots] */
+    mf_srv_choice **of;  /* [n_slots], whose item it is */
+    uint64_t n_uses;
+    bool is_short; /* of memory: nobody comes in before somebody goes */
+
+    /* How many tokens of prompts a step has while answers are running. */
+    size_t piece;
+    double answer_us; /* what a step of answers alone takes, smoothed */
+};
+
+/* --- slots: scheduler_slots.c --- */
+
+/* Gives a waiting choice a session that holds as much of its tokens as there is. False: no slot is
+ * free. A failure ends the job. */
+bool mf_srv_slots_take(mf_srv_scheduler *s, mf_srv_choice *c);
+/* The choice is done with its session, which stays as it is. keeps: it is worth storing. */
+void mf_srv_slots_give_back(mf_srv_scheduler *s, mf_srv_choice *c, bool keeps);
+/* Empties the idle session that was used longest ago. False: there is none. */
+bool mf_srv_slots_make_room(mf_srv_scheduler *s);
+/* The thread that writes sessions to the store. */
+void *mf_srv_slots_keeper(void *scheduler);
+size_t mf_srv_slots_n_idle(const mf_srv_scheduler *s);
+
+/* --- choices: scheduler_run.c --- */
+
+/* One chunk of all that run. False: nothing could be done. */
+bool mf_srv_run_step(mf_srv_scheduler *s);
+/* Takes a choice out of those running. */
+void mf_srv_run_remove(mf_srv_scheduler *s, mf_srv_choice *c);
+/* Ends the job of a choice with a failure; its other choices go with it at the next look. */
+void mf_srv_run_fail(mf_srv_scheduler *s, mf_srv_choice *c, const mf_srv_refusal *refusal);
+
+#endif

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Choices that run: one step of all, and what comes of it. While answers are running, prompts come
+ * in pieces, as large as keeps a step below some times what a step of answers alone takes.
+ */
+#include "answer.h"
+#include "scheduler_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A step with pieces of prompts may take so many times one without. */
+#define MAX_STRETCH 2.5
+#define MIN_PIECE 8
+/* Tokens of a prompt whose logprobs are wanted that are evaluated between two steps. */
+#define ECHO_PIECE 32
+
+static size_t n_left(const mf_srv_choice *c)
+{
+    return c->n_tokens - c->n_evaluated;
+}
+
+static bool is_over(const mf_srv_choice *c)
+{
+    return c->job->is_over || c->finish != MF_SRV_RUNNING;
+}
+
+/* It has more to evaluate than its last token. */
+static bool is_reading(const mf_srv_choice *c)
+{
+    return n_left(c) > 1 || !c->has_prompt;
+}
+
+static bool wants_echo_logits(const mf_srv_choice *c)
+{
+    return c->job->params.has_echo && c->job->params.has_logprobs && !c->has_prompt;
+}
+
+/* Its reader is behind. */
+static bool is_paused(const mf_srv_scheduler *s, mf_srv_choice *c)
+{
+    return c->job->params.streams &&
+           mf_srv_channel_waiting(&c->job->channel) > s->options.max_unsent_bytes;
+}
+
+void mf_srv_run_remove(mf_srv_scheduler *s, mf_srv_choice *c)
+{
+    for (size_t i = 0; i < s->n_running; i++)
+        if (s->running[i] == c) {
+            memmove(&s->running[i], &s->running[i + 1], (--s->n_running - i) * sizeof *s->running);
+            return;
+        }
+}
+
+void mf_srv_run_fail(mf_srv_scheduler *s, mf_srv_choice *c, const mf_srv_refusal *refusal)
+{
+    mf_srv_job_fail(c->job, refusal);
+    mf_srv_stats_add(s->stats, &s->stats->counts.n_failed, 1);
+}
+
+/* --------------------------------------------------------------------------------------- tokens --
+ */
+
+static void finish(mf_srv_choice *c, mf_srv_finish why)
+{
+    mf_srv_answer_end(c);
+    mf_srv_job_finish(c, why);
+}
+
+static bool push_token(mf_srv_choice *c, int32_t token)
+{
+    if (c->n_tokens == c->capacity) {
+        size_t capacity = c->capacity * 2;
+        int32_t *tokens = realloc(c->tokens, capacity * sizeof *tokens);
+        if (!tokens)
+            return false;
+        c->tokens = tokens;
+        c->capacity = capacity;
+    }
+    c->tokens[c->n_tokens++] = token;
+    return true;
+}
+
+static void count_token(mf_srv_scheduler *s, mf_srv_choice *c)
+{
+    const uint64_t now = mf_srv_now_us();
+    mf_srv_counts *counts = &s->stats->counts;
+    if (c->n_answered == 0) {
+        c->first_us = now;
+        mf_srv_stats_time(s->stats, &counts->first_token,
+                          (double)(now - c->job->arrived_us) * 1e-6);
+    } else {
+        mf_srv_stats_time(s->stats, &counts->between_tokens, (double)(now - c->last_us) * 1e-6);
+    }
+    mf_srv_stats_add(s->stats, &counts->n_answer_tokens, 1);
+    c->last_us = now;
+}
+
+/* The sampler's choice, but for thoughts that took all their budget. */
+static int32_t choose(const mf_srv_model *model, mf_srv_choice *c, const float *logits)
+{
+    int32_t token = mf_sampler_sample(c->sampler, logits);
+    bool is_too_long =
+        c->place == MF_SRV_IN_THOUGHT && c->n_thought_tokens >= c->job->params.n_thought_max;
+    if ((is_too_long || c->n_closed > 0) && c->n_closed < model->n_close_tokens)
+        token = model->close_tokens[c->n_closed++];
+    return token;
+}
+
+/* All tokens are evaluated: the next one. */
+static void next_token(mf_srv_scheduler *s, mf_srv_choice *c)
+{
+    const mf_srv_params *p = &c->job->params;
+    const float *logits = mf_session_logits(c->slot->session);
+    c->has_prompt = true;
+    if (c->n_answered >= p->n_max_tokens || !logits) {
+        finish(c, MF_SRV_LENGTH);
+        return;
+    }
+    int32_t token = choose(s->model, c, logits);
+    if (mf_tokenizer_is_end(s->model->tokenizer, token) && !p->ignores_end) {
+        finish(c, MF_SRV_END);
+        return;
+    }
+    count_token(s, c);
+    mf_sampler_accept(c->sampler, token);
+    c->n_answered++;
+    if (!mf_srv_answer_token(c, token, logits))
+        finish(c, MF_SRV_STOP);
+    else if (c->n_answered >= p->n_max_tokens)
+        finish(c, MF_SRV_LENGTH);
+    else if (c->n_tokens + 1 >= s->model->info.n_context_tokens || !push_token(c, token))
+        finish(c, MF_SRV_CONTEXT);
+}
+
+/* ---------------------------------------------------------------------------------------- echoes
+ * --
+ */
+
+typedef struct echo {
+    mf_srv_choice *choice;
+    size_t begin;
+} echo;
+
+static int on_echo(void *user, size_t token_index, const float *logits)
+{
+    const echo *e = user;
+    const size_t next = e->begin + token_index + 1;
+    if (next < e->choice->prompt->n_tokens)
+        mf_srv_answer_echo(e->choice, e->choice->tokens[next], logits);
+    return 0;
+}
+
+/* A piece of a prompt whose logprobs are wanted. The step cannot give each token's logits. */
+static void read_echo(mf_srv_scheduler *s, mf_srv_choice *c)
+{
+    mf_error error = {0};
+    mf_srv_refusal refusal;
+    size_t n = n_left(c) < ECHO_PIECE ? n_left(c) : ECHO_PIECE;
+    echo e = {c, c->n_evaluated};
+    mf_session_set_cancel(c->slot->session, &c->job->cancel);
+    mf_status status =
+        mf_session_eval_each(c->slot->session, c->tokens + c->n_evaluated, n, on_echo, &e, &error);
+    mf_session_set_cancel(c->slot->session, NULL);
+    c->n_evaluated += status == MF_OK ? n : 0;
+    mf_srv_stats_add(s->stats, &s->stats->counts.n_evaluated_tokens, status == MF_OK ? n : 0);
+    if (status == MF_OK && n_left(c) == 0)
+        next_token(s, c);
+    else if (status != MF_OK && status != MF_ERR_CANCELLED) {
+        mf_srv_refuse_status(&refusal, status, &error);
+        mf_srv_run_fail(s, c, &refusal);
+    }
+}
+
+static bool read_echoes(mf_srv_scheduler *s)
+{
+    bool has_read = false;
+    for (size_t i = 0; i < s->n_running; i++) {
+        mf_srv_choice *c = s->running[i];
+        if (is_over(c) || !wants_echo_logits(c))
+            continue;
+        read_echo(s, c);
+        has_read = true;
+    }
+    return has_read;
+}
+
+/* ----------------------------------------------------------------------------------------- steps
+ * --
+ */
+
+/* The place of the next mark, or the end. */
+static size_t next_stop(const mf_srv_choice *c)
+{
+    for (size_t i = 0; i < c->prompt->n_marks; i++)
+        if (c->prompt->marks[i] > c->n_evaluated)
+            return c->prompt->marks[i];
+    return c->n_tokens;
+}
+
+/* What of its tokens a choice has in this step. piece: the most, of a prompt. */
+static void fill_item(mf_srv_choice *c, size_t piece, mf_step_item *item)
+{
+    size_t n = next_stop(c) - c->n_evaluated;
+    n = n < n_left(c) ? n : n_left(c);
+    if (is_reading(c) && n > piece)
+        n = piece;
+    *item = (mf_step_item){.struct_bytes = sizeof *item,
+                           .session = c->slot->session,
+                           .tokens = c->tokens + c->n_evaluated,
+                           .n_tokens = n,
+                           .cancel = &c->job->cancel,
+                           .flags = n < n_left(c) ? MF_STEP_NO_LOGITS : 0,
+                           .status = MF_ERR_STATE};
+}
+
+/* The items of all that go on now. *n_readers of them have prompts. */
+static size_t fill_items(mf_srv_scheduler *s, size_t *n_readers)
+{
+    size_t n = 0, n_read = 0;
+    for (size_t i = 0; i < s->n_running; i++) {
+        mf_srv_choice *c = s->running[i];
+        if (is_over(c) || wants_echo_logits(c) || n_left(c) == 0 || is_paused(s, c))
+            continue;
+        n_read += is_reading(c);
+        s->of[n++] = c;
+    }
+    size_t piece = s->model->info.n_chunk_tokens;
+    if (n_read > 0 && n_read < n)
+        piece = s->piece / n_read > 0 ? s->piece / n_read : 1;
+    for (size_t i = 0; i < n; i++)
+        fill_item(s->of[i], piece, &s->items[i]);
+    *n_readers = n_read;
+    return n;
+}
+
+/* Learns how large pieces may be. */
+static void adapt(mf_srv_scheduler *s, size_t n_items, size_t n_readers, double us)
+{
+    const size_t most = s->model->info.n_chunk_tokens;
+    if (n_readers == 0)
+        s->answer_us = s->answer_us > 0 ? 0.8 * s->answer_us + 0.2 * us : us;
+    else if (n_readers < n_items && s->answer_us > 0) {
+        if (us > MAX_STRETCH * s->answer_us)
+            s->piece = s->piece * 3 / 4;
+        else if (us < 0.8 * MAX_STRETCH * s->answer_us)
+            s->piece += s->piece / 4 + 1;
+        s->piece = s->piece < MIN_PIECE ? MIN_PIECE : s->piece > most ? most : s->piece;
+    }
+}
+
+/* Memory was short: another's is taken. The choice itself is tried again with the next step. */
+static void get_memory(mf_srv_scheduler *s, mf_srv_choice *c, mf_status status,
+                       const mf_error *error)
+{
+    mf_srv_refusal refusal;
+    if (mf_srv_slots_make_room(s))
+        return;
+    if (s->n_running > 1) { /* it goes on when others are done */
+        mf_srv_run_remove(s, c);
+        mf_srv_slots_give_back(s, c, false);
+        c->next = s->waiting;
+        s->waiting = c;
+        s->is_short = true;
+        mf_srv_stats_add(s->stats, &s->stats->counts.n_preempted, 1);
+        (void)mf_srv_slots_make_room(s);
+        return;
+    }
+    mf_srv_refuse_status(&refusal, status, error);
+    mf_srv_run_fail(s, c, &refusal);
+}
+
+static void take_result(mf_srv_scheduler *s, mf_srv_choice *c, const mf_step_item *item,
+                        const mf_error *error)
+{
+    mf_srv_refusal refusal;
+    if (item->status == MF_ERR_BUDGET || item->status == MF_ERR_NO_MEMORY) {
+        get_memory(s, c, item->status, error);
+        return;
+    }
+    if (item->status == MF_ERR_CANCELLED)
+        return; /* the next look finds out why */
+    if (item->status != MF_OK) {
+        mf_srv_refuse_status(&refusal, item->status, error);
+        refusal.status = 500;
+        mf_srv_run_fail(s, c, &refusal);
+        return;
+    }
+    c->n_evaluated += item->n_done;
+    mf_srv_stats_add(s->stats, &s->stats->counts.n_evaluated_tokens, item->n_done);
+    for (size_t i = 0; i < c->prompt->n_marks; i++)
+        if (c->prompt->marks[i] == c->n_evaluated && !c->has_prompt &&
+            mf_mark_save(c->slot->session, NULL) != MF_OK)
+            break; /* a convenience */
+    if (n_left(c) == 0)
+        next_token(s, c);
+}
+
+/* A prompt that was found whole has its logits already. */
+static bool begin_found(mf_srv_scheduler *s)
+{
+    bool has_begun = false;
+    for (size_t i = 0; i < s->n_running; i++) {
+        mf_srv_choice *c = s->running[i];
+        if (is_over(c) || n_left(c) > 0)
+            continue;
+        next_token(s, c);
+        has_begun = true;
+    }
+    return has_begun;
+}
+
+bool mf_srv_run_step(mf_srv_scheduler *s)
+{
+    mf_error error = {0};
+    bool has_worked = begin_found(s);
+    size_t n_readers;
+    has_worked = read_echoes(s) || has_worked;
+    const size_t n = fill_items(s, &n_readers);
+    if (n == 0)
+        return has_worked;
+    const uint64_t before = mf_srv_now_us();
+    mf_status status = mf_engine_step(s->model->engine, s->items, n, &error);
+    (void)status; /* each item has its own */
+    adapt(s, n, n_readers, (double)(mf_srv_now_us() - before));
+    mf_srv_stats_add(s->stats, &s->stats->counts.n_steps, 1);
+    for (size_t i = 0; i < n; i++)
+        take_result(s, s->of[i], &s->items[i], &error);
+    return true;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/* The server's life: open, listen, watch, drain. The thread that starts it waits for signals. */
+#include "serve.h"
+
+#include "http.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <systemd/sd-daemon.h>
+#include <time.h>
+
+#define TICK_NS (100 * 1000000L)
+#define MAX_UNSENT_BYTES ((size_t)1 << 20)
+
+/* ----------------------------------------------------------------------------------------- model
+ * --
+ */
+
+/* The directory's own name, or what the command line says. */
+static void name_model(mf_srv_model *m, const mf_srv_config *config)
+{
+    const char *path = config->model, *end = path + strlen(path);
+    while (end > path + 1 && end[-1] == '/')
+        end--;
+    const char *begin = end;
+    while (begin > path && begin[-1] != '/')
+        begin--;
+    if (config->name)
+        snprintf(m->name, sizeof m->name, "%s", config->name);
+    else
+        snprintf(m->name, sizeof m->name, "%.*s", (int)(end - begin), begin);
+}
+
+static bool is_token(const mf_srv_model *m, const char *text)
+{
+    size_t n = 0;
+    int32_t token;
+    return mf_tokenizer_encode(m->tokenizer, text, strlen(text), 1, &token, 1, &n, NULL) == MF_OK &&
+           n == 1;
+}
+
+static void learn_thoughts(mf_srv_model *m)
+{
+    static const char close[] = "\n</think>\n\n";
+    const size_t most = sizeof m->close_tokens / sizeof *m->close_tokens;
+    m->has_chat = mf_tokenizer_has_chat(m->tokenizer) != 0;
+    m->has_thoughts = m->has_chat && is_token(m, "<think>") && is_token(m, "</think>");
+    if (mf_tokenizer_encode(m->tokenizer, close, sizeof close - 1, 1, m->close_tokens, most,
+                            &m->n_close_tokens, NULL) != MF_OK ||
+        m->n_close_tokens > most)
+        m->n_close_tokens = 0;
+}
+
+static mf_status open_store(mf_srv_model *m, const mf_srv_config *config, mf_error *error)
+{
+    mf_store_options options;
+    if (!config->state_dir)
+        return MF_OK;
+    mf_store_options_default(&options);
+    options.max_bytes = config->state_dir_bytes;
+    options.log = config->engine.log;
+    options.log_user = config->engine.log_user;
+    mf_status status = mf_store_open(config->state_dir, &options, &m->store, error);
+    if (status == MF_OK)
+        mf_engine_set_store(m->engine, m->store);
+    return status;
+}
+
+static mf_status open_model(mf_srv_model *m, const mf_srv_config *config, mf_error *error)
+{
+    m->path = config->model;
+    m->created = time(NULL);
+    name_model(m, config);
+    mf_status status = mf_tokenizer_open(config->model, NULL, &m->tokenizer, error);
+    if (status == MF_OK)
+        status = mf_engine_open(config->model, &config->engine, &m->engine, error);
+    if (status == MF_OK)
+        status = open_store(m, config, error);
+    if (status != MF_OK)
+        return status;
+    mf_engine_info(m->engine, &m->info);
+    mf_sampler_options_default(&m->sampler);
+    learn_thoughts(m);
+    return mf_sampler_options_load(config->model, &m->sampler, error);
+}
+
+static void close_model(mf_srv_model *m)
+{
+    mf_engine_close(&m->engine);
+    mf_store_close(&m->store);
+    mf_tokenizer_free(&m->tokenizer);
+}
+
+/* ---------------------------------------------------------------------------------------- signals
+ * --
+ */
+
+/* They are waited for, by this thread; all that are started later inherit that. */
+static void block_signals(sigset_t *signals, sigset_t *before)
+{
+    sigemptyset(signals);
+    sigaddset(signals, SIGTERM);
+    sigaddset(signals, SIGINT);
+    pthread_sigmask(SIG_BLOCK, signals, before);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* Looks after the connections until a signal comes, or until is_enough. True: a signal. */
+static bool watch(mf_srv_server *server, const sigset_t *signals, uint64_t until_us)
+{
+    const struct timespec tick = {0, TICK_NS};
+    for (;;) {
+        if (sigtimedwait(signals, NULL, &tick) > 0)
+            return true;
+        mf_srv_watch(server);
+        if (until_us > 0 &&
+            (mf_srv_now_us() >= until_us || mf_srv_scheduler_is_idle(server->scheduler)))
+            return false;
+    }
+}
+
+/* No new requests; those under way end, or are ended. */
+static void drain(mf_srv_server *server, const sigset_t *signals)
+{
+    const uint64_t second = 1000000;
+    sd_notify(0, "STOPPING=1");
+    mf_srv_http_quiesce(server);
+    mf_srv_scheduler_close(server->scheduler);
+    (void)watch(server, signals, mf_srv_now_us() + server->config->drain_s * second + 1);
+    mf_srv_scheduler_cancel_all(server->scheduler);
+    while (!mf_srv_scheduler_is_idle(server->scheduler))
+        (void)watch(server, signals, mf_srv_now_us() + second);
+    /* what the last answers left in their channels is sent */
+    for (int i = 0; i < 10 && mf_srv_is_sending(server); i++)
+        (void)watch(server, signals, mf_srv_now_us() + second / 10);
+}
+
+/* ------------------------------------------------------------------------------------------- life
+ * --
+ */
+
+static void say_where(const mf_srv_server *server)
+{
+    const char *host = server->config->host ? server->config->host : "127.0.0.1";
+    const bool is_v6 = strchr(host, ':') != NULL;
+    printf("moeflux: %s at http://%s%s%s:%u (%lu sessions, context %lu tokens)\n",
+           server->model.name, is_v6 ? "[" : "", host, is_v6 ? "]" : "", server->port,
+           (unsigned long)server->model.info.n_sessions,
+           (unsigned long)server->model.info.n_context_tokens);
+    fflush(stdout);
+    sd_notify(0, "READY=1");
+}
+
+static bool start(mf_srv_server *server, mf_error *error)
+{
+    const mf_srv_scheduler_options options = {.model = &server->model,
+                                              .stats = &server->stats,
+                                              .max_waiting_jobs = server->config->n_waiting,
+                                              .max_unsent_bytes = MAX_UNSENT_BYTES};
+    if (!mf_srv_guard_open(&server->guard, server->config, error))
+        return false;
+    if (open_model(&server->model, server->config, error) != MF_OK)
+        return false;
+    server->scheduler = mf_srv_scheduler_start(&options);
+    if (!server->scheduler) {
+        snprintf(error->message, sizeof error->message, "no thread for the scheduler");
+        return false;
+    }
+    return mf_srv_http_start(server, error);
+}
+
+bool mf_serve(const mf_srv_config *config, mf_error *error)
+{
+    sigset_t signals, before;
+    mf_srv_server *server = calloc(1, sizeof *server);
+    *error = (mf_error){.byte_position = MF_ERROR_NO_POSITION};
+    if (!server) {
+        snprintf(error->message, sizeof error->message, "out of memory");
+        return false;
+    }
+    server->config = config;
+    server->started_us = mf_srv_now_us();
+    pthread_mutex_init(&server->peers_lock, NULL);
+    pthread_mutex_init(&server->stats.lock, NULL);
+    block_signals(&signals, &before);
+    bool is_good = start(server, error);
+    if (is_good) {
+        say_where(server);
+        (void)watch(server, &signals, 0);
+        drain(server, &signals);
+    }
+    mf_srv_http_stop(server);
+    mf_srv_scheduler_stop(&server->scheduler);
+    close_model(&server->model);
+    mf_srv_guard_close(&server->guard);
+    pthread_mutex_destroy(&server->peers_lock);
+    pthread_mutex_destroy(&server->stats.lock);
+    free(server);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return is_good;
+}
