@@ -91,6 +91,7 @@ struct mf_srv_choice {
     size_t n_evaluated;
     size_t n_answered; /* sampled, the end token not counted */
     size_t n_cached;   /* of the prompt, not evaluated */
+    size_t n_echoed;   /* of the prompt, given back */
     size_t n_thought_tokens;
     size_t n_closed;          /* tokens given that end the thoughts, beyond the budget */
     bool has_prompt;          /* evaluated once: choices of the same prompt find it */

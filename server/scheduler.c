@@ -206,6 +206,7 @@ static void admit(mf_srv_scheduler *s)
         }
         count_admitted(s, c);
         mf_srv_job_begin(c->job);
+        mf_srv_run_begin_echo(c);
         s->running[s->n_running++] = c; /* a failed one, too: it goes with the next look */
     }
 }

@@ -60,6 +60,8 @@ size_t mf_srv_slots_n_idle(const mf_srv_scheduler *s);
 
 /* --- choices: scheduler_run.c --- */
 
+/* Gives back what of the prompt is to be given back before it is evaluated. */
+void mf_srv_run_begin_echo(mf_srv_choice *c);
 /* One chunk of all that run. False: nothing could be done. */
 bool mf_srv_run_step(mf_srv_scheduler *s);
 /* Takes a choice out of those running. */

@@ -142,13 +142,31 @@ typedef struct echo {
     size_t begin;
 } echo;
 
+/* Each once, though a prompt may be evaluated again. */
+static void give_back_token(mf_srv_choice *c, size_t i, const float *logits)
+{
+    if (i != c->n_echoed || i >= c->prompt->n_tokens)
+        return;
+    c->n_echoed++;
+    mf_srv_answer_echo(c, c->tokens[i], logits);
+}
+
 static int on_echo(void *user, size_t token_index, const float *logits)
 {
     const echo *e = user;
     const size_t next = e->begin + token_index + 1;
-    if (next < e->choice->prompt->n_tokens)
-        mf_srv_answer_echo(e->choice, e->choice->tokens[next], logits);
+    give_back_token(e->choice, next, logits);
     return 0;
+}
+
+void mf_srv_run_begin_echo(mf_srv_choice *c)
+{
+    const mf_srv_params *p = &c->job->params;
+    if (!p->has_echo || c->job->is_over)
+        return;
+    const size_t n = p->has_logprobs ? 1 : c->prompt->n_tokens;
+    for (size_t i = 0; i < n; i++)
+        give_back_token(c, i, NULL);
 }
 
 /* A piece of a prompt whose logprobs are wanted. The step cannot give each token's logits. */

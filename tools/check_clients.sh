@@ -1,0 +1,21 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# check_clients.sh BUILD_DIR: the published clients of OpenAI's and Anthropic's APIs against
+# `moeflux serve`. They are installed into BUILD_DIR/clients, from PyPI.
+set -eu
+cd "$(dirname "$0")/.."
+
+build=$1
+python=$build/clients/bin/python
+[ -x "$python" ] || python3 -m venv "$build/clients"
+# one place has the versions
+pins=$(sed -n 's/^PINNED = {\(.*\)}$/\1/p' tools/check_clients.py | tr -d '" ' | sed 's/:/==/g; s/,/ /g')
+# shellcheck disable=SC2086 # a list of words
+"$python" -m pip install -q --disable-pip-version-check $pins
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+# The model of the tests that chats and thinks.
+SOURCE=$PWD demo=$PWD/models/demo sh -c '. tests/cli/thinking_model.sh; thinking_model "$1" qwen36.jinja' \
+    sh "$scratch/thinks"
+"$python" tools/check_clients.py "$build/moeflux" models/demo "$scratch/thinks"
