@@ -170,7 +170,7 @@ static bool add_tokens(mf_srv_job *job, yyjson_val *array, mf_srv_refusal *r)
         }
         prompt.tokens[prompt.n_tokens++] = (int32_t)yyjson_get_uint(v);
     }
-    prompt.marks[prompt.n_marks++] = prompt.n_tokens;
+    mf_srv_prompt_mark_end(job->served, &prompt);
     return mf_srv_api_add_prompt(job, &prompt, r);
 }
 

@@ -115,6 +115,8 @@ static const struct counter {
     {"answers_waiting", "Answers that wait for a session.", offsetof(mf_srv_counts, n_waiting),
      true},
     {"answers_running", "Answers in the making.", offsetof(mf_srv_counts, n_running), true},
+    {"answers_paused", "Of these, waiting for slow readers.", offsetof(mf_srv_counts, n_paused),
+     true},
     {"connections", "Open connections.", offsetof(mf_srv_counts, n_connections), true},
     {"sessions_idle", "Sessions kept for prompts to come.",
      offsetof(mf_srv_counts, n_sessions_idle), true},

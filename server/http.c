@@ -24,6 +24,7 @@
 /* A refused request's body is read to its end up to here, so that its sender reads the answer. */
 #define MAX_SWALLOWED_BYTES ((uint64_t)1 << 20)
 #define MAX_JSON_DEPTH 128
+#define SEND_BYTES (128 << 10)
 
 typedef struct mf_srv_exchange {
     mf_srv_request request;
@@ -448,12 +449,15 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
                           enum MHD_ConnectionNotificationCode what)
 {
     const union MHD_ConnectionInfo *info;
+    const int send_bytes = SEND_BYTES;
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
         mf_srv_peer_remove(context, *socket_context);
         *socket_context = NULL;
         return;
     }
     info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (info) /* what a slow reader takes of the system's memory is bounded, too */
+        (void)setsockopt(info->connect_fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
     *socket_context = info ? mf_srv_peer_add(context, info->connect_fd) : NULL;
 }
 

@@ -72,6 +72,13 @@ bool mf_srv_encode(const mf_srv_model *model, const char *text, size_t n_bytes, 
     }
 }
 
+void mf_srv_prompt_mark_end(const mf_srv_model *model, mf_srv_prompt *prompt)
+{
+    if (model->store && prompt->n_tokens > 1)
+        prompt->marks[prompt->n_marks++] = prompt->n_tokens - 1;
+    prompt->marks[prompt->n_marks++] = prompt->n_tokens;
+}
+
 bool mf_srv_prompt_text(const mf_srv_model *model, const char *text, size_t n_bytes,
                         mf_srv_prompt *out, mf_srv_refusal *refusal)
 {
@@ -82,7 +89,7 @@ bool mf_srv_prompt_text(const mf_srv_model *model, const char *text, size_t n_by
         memmove(out->tokens + 1, out->tokens, out->n_tokens++ * sizeof *out->tokens);
         out->tokens[0] = start;
     }
-    out->marks[out->n_marks++] = out->n_tokens;
+    mf_srv_prompt_mark_end(model, out);
     return true;
 }
 
@@ -277,7 +284,7 @@ static bool paragraphs(const mf_srv_model *model, const mf_srv_conversation *c, 
         out->tokens[0] = start;
     }
     if (is_good)
-        out->marks[out->n_marks++] = out->n_tokens;
+        mf_srv_prompt_mark_end(model, out);
     return is_good;
 }
 

@@ -48,6 +48,9 @@ bool mf_srv_prompt_chat(const struct mf_srv_model *model, const mf_srv_conversat
 /* Its text. */
 bool mf_srv_prompt_chat_text(const struct mf_srv_model *model, const mf_srv_conversation *c,
                              mf_srv_bytes *out, mf_srv_refusal *refusal);
+/* Marks of a prompt that may come again as it is. In the store marks have no logits, so there the
+ * token before the last has one as well. */
+void mf_srv_prompt_mark_end(const struct mf_srv_model *model, mf_srv_prompt *prompt);
 /* Text as it is, after the token that texts begin with. */
 bool mf_srv_prompt_text(const struct mf_srv_model *model, const char *text, size_t n_bytes,
                         mf_srv_prompt *out, mf_srv_refusal *refusal);

@@ -254,6 +254,8 @@ static void count_now(mf_srv_scheduler *s)
         n_waiting++;
     mf_srv_stats_set(s->stats, &counts->n_waiting, n_waiting);
     mf_srv_stats_set(s->stats, &counts->n_running, s->n_running);
+    if (s->n_running == 0)
+        mf_srv_stats_set(s->stats, &counts->n_paused, 0);
     mf_srv_stats_set(s->stats, &counts->n_sessions_idle, mf_srv_slots_n_idle(s));
 }
 

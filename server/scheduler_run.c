@@ -235,14 +235,19 @@ static void fill_item(mf_srv_choice *c, size_t piece, mf_step_item *item)
 /* The items of all that go on now. *n_readers of them have prompts. */
 static size_t fill_items(mf_srv_scheduler *s, size_t *n_readers)
 {
-    size_t n = 0, n_read = 0;
+    size_t n = 0, n_read = 0, n_paused = 0;
     for (size_t i = 0; i < s->n_running; i++) {
         mf_srv_choice *c = s->running[i];
-        if (is_over(c) || wants_echo_logits(c) || n_left(c) == 0 || is_paused(s, c))
+        if (is_over(c) || wants_echo_logits(c) || n_left(c) == 0)
             continue;
+        if (is_paused(s, c)) {
+            n_paused++;
+            continue;
+        }
         n_read += is_reading(c);
         s->of[n++] = c;
     }
+    mf_srv_stats_set(s->stats, &s->stats->counts.n_paused, n_paused);
     size_t piece = s->model->info.n_chunk_tokens;
     if (n_read > 0 && n_read < n)
         piece = s->piece / n_read > 0 ? s->piece / n_read : 1;

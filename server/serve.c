@@ -13,7 +13,7 @@
 #include <time.h>
 
 #define TICK_NS (100 * 1000000L)
-#define MAX_UNSENT_BYTES ((size_t)1 << 20)
+#define MAX_UNSENT_BYTES ((size_t)256 << 10)
 
 /* ----------------------------------------------------------------------------------------- model
  * --

@@ -30,7 +30,7 @@ typedef struct mf_srv_counts {
     uint64_t n_stored;
     mf_srv_histogram first_token, between_tokens;
     /* Now. */
-    uint64_t n_waiting, n_running, n_connections, n_sessions_idle;
+    uint64_t n_waiting, n_running, n_paused, n_connections, n_sessions_idle;
 } mf_srv_counts;
 
 typedef struct mf_srv_stats {

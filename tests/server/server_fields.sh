@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: MIT
+# Fields that are wrong, unknown or not supported are refused by name; those that change nothing are
+# taken.
+. ./lib_server.sh
+start_server "$demo" --max-body 1M
+chat='"messages":[{"role":"user","content":"Once"}],"max_tokens":1'
+text='"prompt":"Once","max_tokens":1'
+claude='"messages":[{"role":"user","content":"Once"}],"max_tokens":1'
+response='"input":"Once","max_output_tokens":1'
+
+# FIELD BODY: refused by all that answer
+refused_by_all() {
+    expect_refused /v1/chat/completions "{$chat,$2}" 400 "$1"
+    expect_refused /v1/completions "{$text,$2}" 400 "$1"
+    expect_refused /v1/responses "{$response,$2}" 400 "$1"
+    post /v1/messages "{$claude,$2}"
+    expect_status 400
+    expect_body "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"$1: "
+    expect_body '"request_id":"'
+}
+refused_by_all temperature '"temperature":-0.1'
+refused_by_all temperature '"temperature":"hot"'
+refused_by_all temperature '"temperature":1e39'
+refused_by_all top_p '"top_p":1.01'
+refused_by_all top_k '"top_k":1.5'
+refused_by_all top_k '"top_k":-2'
+refused_by_all min_p '"min_p":2'
+refused_by_all repetition_penalty '"repetition_penalty":0'
+refused_by_all presence_penalty '"presence_penalty":2.1'
+refused_by_all frequency_penalty '"frequency_penalty":[]'
+refused_by_all seed '"seed":1.5'
+refused_by_all seed '"seed":"1"'
+refused_by_all logit_bias '"logit_bias":[]'
+refused_by_all logit_bias '"logit_bias":{"x":1}'
+refused_by_all logit_bias '"logit_bias":{"4096":1}'
+refused_by_all logit_bias '"logit_bias":{"1":101}'
+refused_by_all logit_bias '"logit_bias":{"-1":1}'
+refused_by_all stream '"stream":1'
+refused_by_all model '"model":7'
+refused_by_all grammar '"grammar":"root ::= x"'
+expect_body 'this server does not know such a field'
+refused_by_all seed '"seed":1,"seed":2'
+expect_body 'given twice'
+
+# taken by all, and nothing depends on them
+for api in "/v1/chat/completions|$chat" "/v1/completions|$text" "/v1/responses|$response" "/v1/messages|$claude"; do
+    post "${api%%|*}" "{${api#*|},\"user\":\"u\",\"metadata\":{\"a\":\"b\"},\"store\":true,\"service_tier\":\"auto\",\"prompt_cache_key\":\"k\",\"safety_identifier\":\"s\",\"temperature\":null,\"nothing\":null,\"seed\":-1,\"top_k\":-1,\"logit_bias\":{\"5\":-100,\"6\":100},\"presence_penalty\":1,\"frequency_penalty\":-1,\"repetition_penalty\":1.1,\"min_p\":0.1}"
+    expect_status 200
+done
+
+# what is not there yet is refused by name; where it says nothing it is taken
+expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\"}]}" 400 tools
+expect_body '"code":"unsupported_parameter"'
+expect_refused /v1/chat/completions "{$chat,\"functions\":[{}]}" 400 functions
+expect_refused /v1/chat/completions "{$chat,\"response_format\":{\"type\":\"json_object\"}}" 400 response_format
+expect_refused /v1/chat/completions "{$chat,\"tool_choice\":\"required\"}" 400 tool_choice
+expect_refused /v1/chat/completions "{$chat,\"tool_choice\":{\"type\":\"function\"}}" 400 tool_choice
+expect_refused /v1/chat/completions "{$chat,\"modalities\":[\"text\",\"audio\"]}" 400 modalities
+expect_refused /v1/chat/completions "{$chat,\"audio\":{\"voice\":\"x\"}}" 400 audio
+expect_refused /v1/chat/completions "{$chat,\"top_logprobs\":2}" 400 top_logprobs
+expect_refused /v1/chat/completions "{$chat,\"logprobs\":true,\"top_logprobs\":21}" 400 top_logprobs
+expect_refused /v1/chat/completions "{$chat,\"n\":0}" 400 n
+expect_refused /v1/chat/completions "{$chat,\"n\":1000000}" 400 n
+expect_refused /v1/chat/completions "{$chat,\"stop\":[\"\"]}" 400 stop
+expect_refused /v1/chat/completions "{$chat,\"stop\":7}" 400 stop
+expect_refused /v1/chat/completions "{$chat,\"stop\":[1]}" 400 stop
+expect_refused /v1/chat/completions "{$chat,\"stop\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\"]}" 400 stop
+expect_refused /v1/chat/completions "{$chat,\"stream_options\":{\"include\":true}}" 400 stream_options.include
+expect_refused /v1/chat/completions "{$chat,\"chat_template_kwargs\":{\"template\":\"x\"}}" 400 chat_template_kwargs.template
+expect_refused /v1/chat/completions "{$chat,\"reasoning_effort\":\"enormous\"}" 400 reasoning_effort
+expect_refused /v1/chat/completions "{$chat,\"thinking\":{\"type\":\"maybe\"}}" 400 type
+post /v1/chat/completions "{$chat,\"tools\":[],\"tool_choice\":\"auto\",\"response_format\":{\"type\":\"text\"},\"modalities\":[\"text\"],\"parallel_tool_calls\":false,\"n\":1,\"stop\":null,\"reasoning_effort\":\"low\",\"chat_template_kwargs\":{\"enable_thinking\":false}}"
+expect_status 200
+expect_refused /v1/completions "{$text,\"suffix\":\"end\"}" 400 suffix
+expect_refused /v1/completions "{$text,\"best_of\":3}" 400 best_of
+expect_refused /v1/completions "{$text,\"logprobs\":21}" 400 logprobs
+expect_refused /v1/completions '{"prompt":[1,4096]}' 400 prompt
+expect_refused /v1/completions '{"prompt":[1,-1]}' 400 prompt
+expect_refused /v1/completions '{"prompt":[1,"a"]}' 400 prompt
+expect_refused /v1/completions '{"prompt":["a",1]}' 400 prompt
+expect_refused /v1/completions '{"prompt":[]}' 400 prompt
+expect_refused /v1/completions '{"prompt":[[]]}' 400 ''
+expect_refused /v1/completions '{"prompt":""}' 400 ''
+expect_refused /v1/completions '{}' 400 prompt
+expect_refused /v1/responses "{$response,\"tools\":[{}]}" 400 tools
+expect_refused /v1/responses "{$response,\"previous_response_id\":\"resp_1\"}" 400 previous_response_id
+expect_refused /v1/responses "{$response,\"background\":true}" 400 background
+expect_refused /v1/responses "{$response,\"truncation\":\"auto\"}" 400 truncation
+expect_refused /v1/responses "{$response,\"text\":{\"format\":{\"type\":\"json_schema\"}}}" 400 text.format
+expect_refused /v1/responses '{"input":[{"type":"function_call_output","call_id":"1","output":"x"}]}' 400 'input[0].type'
+expect_refused /v1/responses '{"input":[]}' 400 input
+post /v1/messages '{"messages":[{"role":"user","content":"x"}]}'
+expect_status 400
+expect_body 'max_tokens: is missing'
+post /v1/messages "{$claude,\"tools\":[{\"name\":\"f\"}]}"
+expect_status 400
+expect_body '"tools: not supported'
+post /v1/messages "{$claude,\"context_management\":{\"edits\":[]},\"output_config\":{\"effort\":\"high\"},\"thinking\":{\"type\":\"adaptive\"},\"stop_sequences\":[]}"
+expect_status 200
+post /v1/messages "{$claude,\"output_config\":{\"format\":{\"type\":\"json_schema\"}}}"
+expect_status 400
+expect_body output_config.format
+
+# messages
+refused_message() {
+    expect_refused /v1/chat/completions "{\"messages\":$1}" 400 "$2"
+}
+refused_message '[]' messages
+refused_message '"x"' messages
+refused_message '[7]' 'messages[0].role'
+refused_message '[{"content":"x"}]' 'messages[0].role'
+refused_message '[{"role":"oracle","content":"x"}]' 'messages[0].role'
+refused_message '[{"role":"user","content":"x"},{"role":"tool","content":"y"}]' 'messages[1].role'
+refused_message '[{"role":"user","content":7}]' 'messages[0].content'
+refused_message '[{"role":"user","content":[7]}]' 'messages[0].content'
+refused_message '[{"role":"user","content":[{"type":"image_url","image_url":{"url":"file:///etc/passwd"}}]}]' 'messages[0].content[0].type'
+refused_message '[{"role":"user","content":"a\u0000b"}]' 'messages[0].content'
+refused_message '[{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]}]' 'messages[0].tool_calls'
+refused_message '[{"role":"assistant","content":""}]' messages
+post /v1/chat/completions '{"messages":[{"role":"developer","content":"x","name":"n"},{"role":"user","content":[{"type":"text","text":"a"}]},{"role":"assistant","content":null,"tool_calls":[]},{"role":"user","content":"b"},{"role":"assistant","content":""}],"max_tokens":1}'
+expect_status 200
+
+# a prompt that is too long, in the words that agents look for
+long=$(awk 'BEGIN { for (i = 0; i < 5000; i++) printf "word " }')
+expect_refused /v1/chat/completions "{\"messages\":[{\"role\":\"user\",\"content\":\"$long\"}]}" 400 ''
+expect_body "This model's maximum context length is 4096 tokens"
+expect_body '"code":"context_length_exceeded"'
+post /v1/messages "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"$long\"}]}"
+expect_status 400
+expect_body 'prompt is too long: * tokens > 4096 maximum'
+# as long as it may be
+post /v1/completions "{\"prompt\":[$(awk 'BEGIN { for (i = 1; i < 4096; i++) printf "%d,", i % 50 + 300; print 300 }')],\"max_tokens\":0}"
+expect_status 200
+stop_server
+expect_empty "$err"
+finish

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: MIT
+# A model that thinks: thoughts apart from the content, switched off, cut at a budget, in history;
+# system messages where the template wants none; answers that are gone on with.
+. ./lib_server.sh
+thinking_model "$scratch/thinks" qwen36.jinja
+start_server "$scratch/thinks"
+once='"messages":[{"role":"user","content":"Once upon a time"}],"seed":3'
+chat() {
+    post /v1/chat/completions "{$once,\"max_tokens\":60$1}"
+    expect_status 200
+}
+post /apply-template "{\"messages\":[{\"role\":\"user\",\"content\":\"Once\"}]}"
+expect_exact "$out" '{"prompt":"<|im_start|>user\nOnce<|im_end|>\n<|im_start|>assistant\n<think>\n"}'
+post /apply-template "{\"messages\":[{\"role\":\"user\",\"content\":\"Once\"}],\"chat_template_kwargs\":{\"enable_thinking\":false}}"
+expect_body '<think>\n\n</think>\n\n"}'
+
+chat ',"thinking":{"type":"enabled","budget_tokens":5}'
+thought=$(value reasoning_content)
+content=$(value content)
+expect_true test -n "$thought" -a -n "$content"
+expect_equal "$(value reasoning_tokens)" 7 # 5, a line's end and the mark
+expect_no_body 'think>'
+chat ',"stream":true,"thinking":{"type":"enabled","budget_tokens":5}'
+expect_equal "$(joined "$out" reasoning_content)" "$thought"
+expect_equal "$(joined "$out" content)" "$content"
+expect_no_body 'think>'
+for switch in '"reasoning_effort":"none"' '"thinking":{"type":"disabled"}' '"reasoning":{"effort":"none"}' '"chat_template_kwargs":{"enable_thinking":false}'; do
+    chat ",$switch"
+    expect_no_body reasoning_content
+    expect_equal "$(value reasoning_tokens)" 0
+done
+chat ''
+expect_equal "$(value content)" ''
+expect_equal "$(value reasoning_tokens)" 60
+
+# stop strings are looked for in the content alone
+first=$(printf '%s' "$thought" | cut -c1-7)
+chat ",\"stop\":[\"$first\"],\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":5}"
+expect_equal "$(value reasoning_content)" "$thought"
+
+# Anthropic: a block of each, and back again
+post /v1/messages "{$once,\"max_tokens\":60,\"stream\":true,\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":5}}"
+expect_equal "$(sed -n 's/^event: //p' "$out" | uniq | tr '\n' ' ')" \
+    "message_start content_block_start content_block_delta content_block_stop content_block_start content_block_delta content_block_stop message_delta message_stop "
+expect_equal "$(grep -o '"thinking_delta","thinking":.*' "$out" | sed 's/"thinking_delta",//' >"$scratch/deltas" && joined "$scratch/deltas" thinking)" "$thought"
+expect_body '"delta":{"type":"signature_delta","signature":"'
+post /v1/messages "{$once,\"max_tokens\":60,\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":5}}"
+expect_body '"content":[{"type":"thinking","thinking":"*","signature":"*"},{"type":"text","text":"'
+post /v1/responses '{"input":"Once upon a time","seed":3,"max_output_tokens":60,"stream":true,"thinking":{"type":"enabled","budget_tokens":5}}'
+expect_status 400 # it is not OpenAI's
+post /v1/responses '{"input":"Once upon a time","seed":3,"max_output_tokens":20,"stream":true}'
+expect_equal "$(joined "$out" delta | head -c 3)" "$(printf '%s' "$thought" | head -c 3)"
+expect_body '"type":"response.reasoning_text.delta","sequence_number":3,"item_id":"rs_*","output_index":0,"content_index":0'
+
+# thoughts that come back are dropped by the template, and the prefix is found all the same
+turn='{"role":"user","content":"Once upon a time"},{"role":"assistant","content":"A king.",%s},{"role":"user","content":"And then?"}'
+for back in '"name":"x"' '"reasoning_content":"hm"' '"reasoning":"hm"'; do
+    # shellcheck disable=SC2059 # the turn is a format
+    post /apply-template "{\"messages\":[$(printf "$turn" "$back")]}"
+    expect_exact "$out" '{"prompt":"<|im_start|>user\nOnce upon a time<|im_end|>\n<|im_start|>assistant\nA king.<|im_end|>\n<|im_start|>user\nAnd then?<|im_end|>\n<|im_start|>assistant\n<think>\n"}'
+    # shellcheck disable=SC2059
+    post /v1/chat/completions "{\"messages\":[$(printf "$turn" "$back")],\"max_tokens\":1}"
+    expect_true test "$(value cached_tokens)" -gt 8
+done
+post /v1/messages "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"Once upon a time\"},{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"hm\",\"signature\":\"s\"},{\"type\":\"text\",\"text\":\"A king.\"}]},{\"role\":\"user\",\"content\":\"And then?\"}]}"
+expect_status 200
+expect_true test "$(value cache_read_input_tokens)" -gt 20
+
+# late system messages stay where they are; the first block of Claude Code's is dropped
+post /apply-template '{"messages":[{"role":"system","content":"S"},{"role":"user","content":"a"},{"role":"system","content":"late"}]}'
+expect_body '<|im_start|>system\nS<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>user\n<system-reminder>\nlate\n</system-reminder><|im_end|>'
+post /v1/messages/count_tokens '{"system":[{"type":"text","text":"x-anthropic-billing-header: cc_version=1; cch=2;"},{"type":"text","text":"S"}],"messages":[{"role":"user","content":"a"}]}'
+n_tokens=$(value input_tokens)
+post /v1/messages/count_tokens '{"system":"S","messages":[{"role":"user","content":"a"}]}'
+expect_equal "$n_tokens" "$(value input_tokens)"
+
+# what users write is no special token
+post /v1/messages/count_tokens '{"messages":[{"role":"user","content":"<|im_end|>"}]}'
+n_tokens=$(value input_tokens)
+post /v1/messages/count_tokens '{"messages":[{"role":"user","content":""}]}'
+expect_true test "$n_tokens" -gt $(($(value input_tokens) + 1))
+
+# an answer of which the beginning is given: no thoughts, and it goes on there
+post /apply-template '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"The king"}]}'
+expect_body '<|im_start|>assistant\n<think>\n\n</think>\n\nThe king"}'
+stop_server
+finish
