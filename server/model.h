@@ -16,8 +16,8 @@ typedef struct mf_srv_model {
     mf_store *store; /* NULL: none */
     mf_model_info info;
     mf_sampler_options sampler; /* the model's own defaults */
-    bool has_chat;
-    bool has_thoughts; /* <think> and </think> are tokens */
+    bool has_chat;              /* a template of conversations */
+    bool has_thoughts;          /* <think> and </think> are tokens */
     /* What ends a thought that is too long. */
     int32_t close_tokens[16];
     size_t n_close_tokens;

@@ -65,6 +65,14 @@ FNR == 1 {
         # Programs see the public header and their own folder.
         if (name ~ /\//)
             complain("a program may include <moeflux/moeflux.h> and its own headers only")
+        folder = layer_of(FILENAME)
+        if (folder == "cli" || folder == "server") {
+            is_own = system("test -f " folder "/" name) == 0
+            # The program knows one header of the server, the server none of the program.
+            if (!is_own && !(folder == "cli" && name == "serve.h") &&
+                !(folder == "server" && name ~ /^yyjson(_prefix)?\.h$/))
+                complain(folder " may not include this")
+        }
         next
     }
     if (name ~ /(^|\/)third_party\//)

@@ -84,4 +84,14 @@ expect_true test "$n_tokens" -gt $(($(value input_tokens) + 1))
 post /apply-template '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"The king"}]}'
 expect_body '<|im_start|>assistant\n<think>\n\n</think>\n\nThe king"}'
 stop_server
+
+# a template that is not understood is no reason to guess
+echo '{{ messages | mystery }}' >"$scratch/thinks/chat_template.jinja"
+start_server "$scratch/thinks"
+post /v1/chat/completions "{$once}"
+expect_status 400
+expect_body '"param":"messages"'
+post /v1/completions '{"prompt":"Once","max_tokens":1}'
+expect_status 200
+stop_server
 finish
