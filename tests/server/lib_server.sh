@@ -17,6 +17,7 @@ status=0
 # start_server MODEL OPTIONS...: sets pid, port and url
 start_server() {
     last="moeflux serve $*"
+    : >"$server_out"
     "$MOEFLUX" serve "$@" --port 0 </dev/null >"$server_out" 2>"$server_err" &
     pid=$!
     if ! wait_for grep -q http "$server_out"; then
