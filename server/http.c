@@ -34,6 +34,7 @@ typedef struct mf_srv_exchange {
     mf_srv_bytes body;
     uint64_t n_body; /* seen, kept or not */
     yyjson_doc *document;
+    char id[MF_SRV_ID_BYTES]; /* where there is no job */
     bool is_refused, is_preflight, is_submitted, allows_origin;
     mf_srv_refusal refusal;
 } mf_srv_exchange;
@@ -47,16 +48,19 @@ static const char *header(const mf_srv_exchange *x, const char *name)
  * --
  */
 
+static const char *id_of(const mf_srv_exchange *x)
+{
+    return x->request.job ? x->request.job->id : x->id;
+}
+
 static void add_headers(const mf_srv_exchange *x, struct MHD_Response *response, const char *type)
 {
     const mf_srv_server *server = x->request.server;
     MHD_add_response_header(response, "Content-Type", type);
     MHD_add_response_header(response, "Cache-Control", "no-store");
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-    if (x->request.job) {
-        MHD_add_response_header(response, "request-id", x->request.job->id);
-        MHD_add_response_header(response, "x-request-id", x->request.job->id);
-    }
+    MHD_add_response_header(response, "request-id", id_of(x));
+    MHD_add_response_header(response, "x-request-id", id_of(x));
     if (x->allows_origin) {
         MHD_add_response_header(response, "Access-Control-Allow-Origin", header(x, "Origin"));
         MHD_add_response_header(response, "Vary", "Origin");
@@ -108,8 +112,7 @@ static enum MHD_Result answer(mf_srv_exchange *x, int status, const char *type, 
 static enum MHD_Result answer_refusal(mf_srv_exchange *x)
 {
     mf_srv_bytes bytes = {0};
-    mf_srv_put_refusal(&bytes, x->route ? x->route->shape : MF_SRV_OPENAI, &x->refusal,
-                       x->request.job ? x->request.job->id : "req_none");
+    mf_srv_put_refusal(&bytes, x->route ? x->route->shape : MF_SRV_OPENAI, &x->refusal, id_of(x));
     return answer(x, x->refusal.status, "application/json", &bytes);
 }
 
@@ -380,6 +383,7 @@ static enum MHD_Result begin(mf_srv_server *server, struct MHD_Connection *conne
     x->peer = info ? info->socket_context : NULL;
     x->request.server = server;
     *context = x;
+    mf_srv_make_id(x->id, "req_");
     mf_srv_stats_add(&server->stats, &server->stats.counts.n_requests, 1);
     mf_srv_peer_set_phase(server, x->peer, MF_SRV_SENDS_BODY);
     x->is_refused = !check_head(x, method, path);

@@ -10,8 +10,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-/* An id that nobody guesses, though it opens nothing. */
-static void make_id(char id[MF_SRV_ID_BYTES], const char *prefix)
+void mf_srv_make_id(char id[MF_SRV_ID_BYTES], const char *prefix)
 {
     static const char letters[] = "0123456789abcdefghijklmnopqrstuv";
     unsigned char random[20] = {0};
@@ -35,7 +34,7 @@ mf_srv_job *mf_srv_job_new(const mf_srv_model *served, const mf_srv_protocol *pr
     job->protocol = protocol;
     job->created = time(NULL);
     job->arrived_us = mf_srv_now_us();
-    make_id(job->id, protocol->id_prefix);
+    mf_srv_make_id(job->id, protocol->id_prefix);
     job->params.sampler = served->sampler;
     job->params.n_choices = 1;
     job->params.n_max_tokens = SIZE_MAX;

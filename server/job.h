@@ -155,6 +155,9 @@ struct mf_srv_job {
     bool has_thought, has_text; /* of the protocol: blocks that were opened */
 };
 
+/* prefix and twenty letters that nobody guesses, though they open nothing. */
+void mf_srv_make_id(char id[MF_SRV_ID_BYTES], const char *prefix);
+
 /* An empty job with one reference; NULL without memory. */
 mf_srv_job *mf_srv_job_new(const struct mf_srv_model *served, const mf_srv_protocol *protocol);
 void mf_srv_job_hold(mf_srv_job *job);

@@ -16,7 +16,7 @@ refused_by_all() {
     post /v1/messages "{$claude,$2}"
     expect_status 400
     expect_body "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"$1: "
-    expect_body '"request_id":"'
+    expect_body '"request_id":"*_*"}'
 }
 refused_by_all temperature '"temperature":-0.1'
 refused_by_all temperature '"temperature":"hot"'

@@ -87,14 +87,18 @@ expect_true wait_for stat_is answers_running 0
 stop_server
 expect_empty "$err"
 
-# a queue of one behind an answer of one
-start_server "$demo" --sessions 1 --queue 1
-curl -s -N "$url/v1/completions" --data-binary "$(body 1500 1 ',"stream":true')" >"$scratch/first" &
+# a queue of two behind an answer of one
+start_server "$demo" --sessions 1 --queue 2
+curl -s -N "$url/v1/completions" --data-binary "$(body 3500 1 ',"stream":true')" >"$scratch/first" &
 first=$!
 expect_true wait_for stat_is answers_running 1
 curl -s "$url/v1/completions" --data-binary "$(body 5 2)" >"$scratch/second" &
 second=$!
 expect_true wait_for stat_is answers_waiting 1
+# a stream that waits shows signs of life
+curl -s -N "$url/v1/chat/completions" --data-binary '{"messages":[{"role":"user","content":"x"}],"max_tokens":3,"stream":true}' >"$scratch/waits" &
+waits=$!
+expect_true wait_for stat_is answers_waiting 2
 post /v1/completions "$(body 5 3)"
 expect_status 429
 expect_true grep -qi '^retry-after: [1-9]' "$headers"
@@ -106,8 +110,12 @@ post /v1/messages/count_tokens '{"messages":[{"role":"user","content":"x"}]}' # 
 expect_status 200
 kill -KILL $second # while it waits
 wait $second 2>/dev/null
-expect_true wait_for stat_is answers_waiting 0
+expect_true wait_for stat_is answers_waiting 1
+expect_true wait_for grep -q '^: keep-alive$' "$scratch/waits"
 expect_equal "$(stat answers_running)" 1
+kill -KILL $waits
+wait $waits 2>/dev/null
+expect_true wait_for stat_is answers_waiting 0
 curl -s "$url/v1/completions" --data-binary "$(body 5 4)" >"$scratch/third" &
 third=$!
 expect_true wait_for stat_is answers_waiting 1
