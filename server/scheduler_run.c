@@ -169,6 +169,32 @@ void mf_srv_run_begin_echo(mf_srv_choice *c)
         give_back_token(c, i, NULL);
 }
 
+static bool is_short_of_memory(mf_status status)
+{
+    return status == MF_ERR_BUDGET || status == MF_ERR_NO_MEMORY;
+}
+
+/* Memory was short: another's is taken. The choice itself is tried again with the next step. */
+static void get_memory(mf_srv_scheduler *s, mf_srv_choice *c, mf_status status,
+                       const mf_error *error)
+{
+    mf_srv_refusal refusal;
+    if (mf_srv_slots_make_room(s))
+        return;
+    if (s->n_running > 1) { /* it goes on when others are done */
+        mf_srv_run_remove(s, c);
+        mf_srv_slots_give_back(s, c, false);
+        c->next = s->waiting;
+        s->waiting = c;
+        s->is_short = true;
+        mf_srv_stats_add(s->stats, &s->stats->counts.n_preempted, 1);
+        (void)mf_srv_slots_make_room(s);
+        return;
+    }
+    mf_srv_refuse_status(&refusal, status, error);
+    mf_srv_run_fail(s, c, &refusal);
+}
+
 /* A piece of a prompt whose logprobs are wanted. The step cannot give each token's logits. */
 static void read_echo(mf_srv_scheduler *s, mf_srv_choice *c)
 {
@@ -182,9 +208,11 @@ static void read_echo(mf_srv_scheduler *s, mf_srv_choice *c)
     mf_session_set_cancel(c->slot->session, NULL);
     c->n_evaluated += status == MF_OK ? n : 0;
     mf_srv_stats_add(s->stats, &s->stats->counts.n_evaluated_tokens, status == MF_OK ? n : 0);
-    if (status == MF_OK && n_left(c) == 0)
+    if (status == MF_OK && n_left(c) == 0) {
         next_token(s, c);
-    else if (status != MF_OK && status != MF_ERR_CANCELLED) {
+    } else if (is_short_of_memory(status)) {
+        get_memory(s, c, status, &error);
+    } else if (status != MF_OK && status != MF_ERR_CANCELLED) {
         mf_srv_refuse_status(&refusal, status, &error);
         mf_srv_run_fail(s, c, &refusal);
     }
@@ -193,7 +221,7 @@ static void read_echo(mf_srv_scheduler *s, mf_srv_choice *c)
 static bool read_echoes(mf_srv_scheduler *s)
 {
     bool has_read = false;
-    for (size_t i = 0; i < s->n_running; i++) {
+    for (size_t i = s->n_running; i-- > 0;) { /* one may be taken out */
         mf_srv_choice *c = s->running[i];
         if (is_over(c) || !wants_echo_logits(c))
             continue;
@@ -272,32 +300,11 @@ static void adapt(mf_srv_scheduler *s, size_t n_items, size_t n_readers, double 
     }
 }
 
-/* Memory was short: another's is taken. The choice itself is tried again with the next step. */
-static void get_memory(mf_srv_scheduler *s, mf_srv_choice *c, mf_status status,
-                       const mf_error *error)
-{
-    mf_srv_refusal refusal;
-    if (mf_srv_slots_make_room(s))
-        return;
-    if (s->n_running > 1) { /* it goes on when others are done */
-        mf_srv_run_remove(s, c);
-        mf_srv_slots_give_back(s, c, false);
-        c->next = s->waiting;
-        s->waiting = c;
-        s->is_short = true;
-        mf_srv_stats_add(s->stats, &s->stats->counts.n_preempted, 1);
-        (void)mf_srv_slots_make_room(s);
-        return;
-    }
-    mf_srv_refuse_status(&refusal, status, error);
-    mf_srv_run_fail(s, c, &refusal);
-}
-
 static void take_result(mf_srv_scheduler *s, mf_srv_choice *c, const mf_step_item *item,
                         const mf_error *error)
 {
     mf_srv_refusal refusal;
-    if (item->status == MF_ERR_BUDGET || item->status == MF_ERR_NO_MEMORY) {
+    if (is_short_of_memory(item->status)) {
         get_memory(s, c, item->status, error);
         return;
     }

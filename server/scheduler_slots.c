@@ -85,6 +85,11 @@ static mf_status fill(mf_srv_scheduler *s, mf_srv_slot *slot, mf_srv_choice *c, 
     return MF_OK;
 }
 
+static bool is_short_of_memory(mf_status status)
+{
+    return status == MF_ERR_BUDGET || status == MF_ERR_NO_MEMORY;
+}
+
 bool mf_srv_slots_take(mf_srv_scheduler *s, mf_srv_choice *c)
 {
     mf_error error = {0};
@@ -93,8 +98,12 @@ bool mf_srv_slots_take(mf_srv_scheduler *s, mf_srv_choice *c)
         return false;
     slot->used = ++s->n_uses;
     mf_status status = fill(s, slot, c, &error);
-    while ((status == MF_ERR_BUDGET || status == MF_ERR_NO_MEMORY) && mf_srv_slots_make_room(s))
+    while (is_short_of_memory(status) && mf_srv_slots_make_room(s))
         status = fill(s, slot, c, &error);
+    if (is_short_of_memory(status) && s->n_running > 0) {
+        s->is_short = true; /* until somebody goes */
+        return false;
+    }
     if (status != MF_OK) {
         mf_srv_refusal refusal;
         mf_srv_refuse_status(&refusal, status, &error);
