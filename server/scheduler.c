@@ -8,7 +8,7 @@
 
 /* How long the thread sleeps at most when all wait for somebody else. */
 #define NAP_NS (20 * 1000000L)
-#define FIRST_PIECE 32
+#define FIRST_PIECE 8
 
 /* ------------------------------------------------------------------------------ from all threads
  * --

@@ -10,8 +10,8 @@
 #include <string.h>
 
 /* A step with pieces of prompts may take so many times one without. */
-#define MAX_STRETCH 2.5
-#define MIN_PIECE 8
+#define MAX_STRETCH 2.2
+#define MIN_PIECE 1
 /* Tokens of a prompt whose logprobs are wanted that are evaluated between two steps. */
 #define ECHO_PIECE 32
 
