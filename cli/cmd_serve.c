@@ -16,6 +16,9 @@ static const char help[] =
     "  --host ADDRESS         address to listen at (default: this machine alone, 127.0.0.1 and "
     "::1)\n"
     "  --port N               port (default 8080); 0: any, which is printed\n"
+    "  --unix PATH            listen at a socket in the file system instead\n"
+    "  --tls-cert FILE        speak TLS, with this certificate (PEM, its chain behind it)\n"
+    "  --tls-key FILE         and its key\n"
     "  --api-key-file FILE    keys that clients have to send, one a line; needed where others can\n"
     "                         reach the address\n"
     "  --allow-host NAME      another name that this server is called by; may be repeated\n"
@@ -34,6 +37,9 @@ static const char help[] =
 enum {
     OPT_HOST = MF_OPT_OWN,
     OPT_PORT,
+    OPT_UNIX,
+    OPT_TLS_CERT,
+    OPT_TLS_KEY,
     OPT_KEYS,
     OPT_ALLOW_HOST,
     OPT_ORIGIN,
@@ -51,6 +57,9 @@ enum {
 static const struct option long_options[] = {
     {"host", required_argument, NULL, OPT_HOST},
     {"port", required_argument, NULL, OPT_PORT},
+    {"unix", required_argument, NULL, OPT_UNIX},
+    {"tls-cert", required_argument, NULL, OPT_TLS_CERT},
+    {"tls-key", required_argument, NULL, OPT_TLS_KEY},
     {"api-key-file", required_argument, NULL, OPT_KEYS},
     {"allow-host", required_argument, NULL, OPT_ALLOW_HOST},
     {"cors-origin", required_argument, NULL, OPT_ORIGIN},
@@ -103,6 +112,15 @@ static int own_option(void *args, const mf_cli_parser *parser, int option)
     case OPT_HOST:
         c->host = optarg;
         break;
+    case OPT_UNIX:
+        c->socket_path = optarg;
+        break;
+    case OPT_TLS_CERT:
+        c->certificate_file = optarg;
+        break;
+    case OPT_TLS_KEY:
+        c->key_file = optarg;
+        break;
     case OPT_KEYS:
         c->api_key_file = optarg;
         break;
@@ -143,6 +161,10 @@ int mf_cmd_serve(int argc, char **argv)
     config.model = mf_cli_positional(&parser, "MODEL", false, &exit_code);
     if (!config.model)
         return exit_code;
+    if (config.socket_path && config.host)
+        return mf_cli_usage_error("serve", "serve: --unix and --host exclude each other");
+    if (!config.certificate_file != !config.key_file)
+        return mf_cli_usage_error("serve", "serve: --tls-cert and --tls-key need each other");
     config.engine = engine.options;
     config.engine.n_sessions = config.n_sessions;
     if (!mf_serve(&config, &error))

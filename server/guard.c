@@ -67,12 +67,19 @@ bool mf_srv_guard_open(mf_srv_guard *g, const mf_srv_config *config, mf_error *e
     g->is_loopback = !config->host || mf_srv_is_loopback(config->host);
     if (gethostname(g->host_name, sizeof g->host_name - 1) != 0)
         *g->host_name = '\0';
-    if (!config->api_key_file && !g->is_loopback) {
-        snprintf(error->message, sizeof error->message,
-                 "--host %s can be reached by others: --api-key-file is needed", config->host);
+    if (config->api_key_file && !read_keys(g, error))
         return false;
-    }
-    return !config->api_key_file || read_keys(g, error);
+    return g->is_loopback || mf_srv_guard_opens_to_others(g, config->host, error);
+}
+
+bool mf_srv_guard_opens_to_others(mf_srv_guard *g, const char *where, mf_error *error)
+{
+    g->is_loopback = false;
+    if (g->n_keys > 0)
+        return true;
+    snprintf(error->message, sizeof error->message,
+             "%s can be reached by others: --api-key-file is needed", where);
+    return false;
 }
 
 void mf_srv_guard_close(mf_srv_guard *g)

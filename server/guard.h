@@ -19,6 +19,9 @@ typedef struct mf_srv_guard {
 bool mf_srv_guard_open(mf_srv_guard *g, const mf_srv_config *config, mf_error *error);
 void mf_srv_guard_close(mf_srv_guard *g);
 
+/* Others can reach it: then keys are needed. */
+bool mf_srv_guard_opens_to_others(mf_srv_guard *g, const char *where, mf_error *error);
+
 /* What a request says of itself; any may be NULL. */
 typedef struct mf_srv_claims {
     const char *host, *origin, *authorization, *api_key;

@@ -5,9 +5,9 @@
  */
 #include "http.h"
 
+#include "listen.h"
 #include "peer.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
@@ -16,11 +16,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#define N_THREADS 4
-/* What a connection keeps of its head; heads that are longer get 431. */
-#define HEAD_BYTES ((size_t)32 << 10)
 /* A refused request's body is read to its end up to here, so that its sender reads the answer. */
 #define MAX_SWALLOWED_BYTES ((uint64_t)1 << 20)
 #define MAX_JSON_DEPTH 128
@@ -407,7 +403,7 @@ static enum MHD_Result take_body(mf_srv_exchange *x, const char *data, size_t *n
     return x->body.has_failed ? MHD_NO : MHD_YES;
 }
 
-static enum MHD_Result on_request(void *server, struct MHD_Connection *connection, const char *path,
+enum MHD_Result mf_srv_on_request(void *server, struct MHD_Connection *connection, const char *path,
                                   const char *method, const char *version, const char *data,
                                   size_t *n_bytes, void **context)
 {
@@ -425,7 +421,7 @@ static enum MHD_Result on_request(void *server, struct MHD_Connection *connectio
     return x->is_preflight ? answer_preflight(x) : handle(x);
 }
 
-static void on_completed(void *context, struct MHD_Connection *connection, void **exchange,
+void mf_srv_on_completed(void *context, struct MHD_Connection *connection, void **exchange,
                          enum MHD_RequestTerminationCode why)
 {
     mf_srv_server *server = context;
@@ -449,7 +445,7 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
     free(x);
 }
 
-static void on_connection(void *context, struct MHD_Connection *connection, void **socket_context,
+void mf_srv_on_connection(void *context, struct MHD_Connection *connection, void **socket_context,
                           enum MHD_ConnectionNotificationCode what)
 {
     const union MHD_ConnectionInfo *info;
@@ -463,97 +459,4 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
     if (info) /* what a slow reader takes of the system's memory is bounded, too */
         (void)setsockopt(info->connect_fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
     *socket_context = info ? mf_srv_peer_add(context, info->connect_fd) : NULL;
-}
-
-/* --------------------------------------------------------------------------------------- listening
- * --
- */
-
-static void be_silent(void *context, const char *format, va_list arguments)
-{
-    (void)context;
-    (void)format;
-    (void)arguments;
-}
-
-static struct MHD_Daemon *listen_at(mf_srv_server *server, const struct sockaddr *address)
-{
-    const unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_SUSPEND_RESUME |
-                           MHD_USE_ERROR_LOG | (address->sa_family == AF_INET6 ? MHD_USE_IPv6 : 0);
-    return MHD_start_daemon(
-        flags, 0, NULL, NULL, on_request, server, MHD_OPTION_EXTERNAL_LOGGER, be_silent, NULL,
-        MHD_OPTION_SOCK_ADDR, address, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)N_THREADS,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)server->config->n_connections,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEAD_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, 120u,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_LISTEN_BACKLOG_SIZE, 128u,
-        MHD_OPTION_END);
-}
-
-static struct MHD_Daemon *listen_v4(mf_srv_server *server, struct in_addr address)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = address};
-    at.sin_port = htons((uint16_t)server->port);
-    return listen_at(server, (const struct sockaddr *)(const void *)&at);
-}
-
-static struct MHD_Daemon *listen_v6(mf_srv_server *server, struct in6_addr address)
-{
-    struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = address};
-    at.sin6_port = htons((uint16_t)server->port);
-    return listen_at(server, (const struct sockaddr *)(const void *)&at);
-}
-
-static bool cannot_listen(mf_srv_server *server, const char *host, mf_error *error)
-{
-    error->code = MF_ERR_IO;
-    snprintf(error->message, sizeof error->message, "cannot listen at %s, port %u: %s", host,
-             server->port, strerror(errno));
-    return false;
-}
-
-bool mf_srv_http_start(mf_srv_server *server, mf_error *error)
-{
-    const char *host = server->config->host;
-    struct in_addr v4 = {.s_addr = htonl(INADDR_LOOPBACK)};
-    struct in6_addr v6 = in6addr_loopback;
-    const bool is_default = !host || strcasecmp(host, "localhost") == 0;
-    server->port = server->config->port;
-    if (!is_default && inet_pton(AF_INET6, host, &v6) == 1) {
-        server->daemons[0] = listen_v6(server, v6);
-    } else if (is_default || inet_pton(AF_INET, host, &v4) == 1) {
-        server->daemons[0] = listen_v4(server, v4);
-    } else {
-        snprintf(error->message, sizeof error->message, "--host %s: expected an address", host);
-        return false;
-    }
-    if (!server->daemons[0])
-        return cannot_listen(server, host ? host : "127.0.0.1", error);
-    const union MHD_DaemonInfo *info =
-        MHD_get_daemon_info(server->daemons[0], MHD_DAEMON_INFO_BIND_PORT);
-    if (info)
-        server->port = info->port;
-    if (is_default) /* where there is one; clients try both */
-        server->daemons[1] = listen_v6(server, v6);
-    return true;
-}
-
-void mf_srv_http_quiesce(mf_srv_server *server)
-{
-    __atomic_store_n(&server->is_draining, 1, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < 2; i++)
-        if (server->daemons[i]) {
-            MHD_socket fd = MHD_quiesce_daemon(server->daemons[i]);
-            if (fd != MHD_INVALID_SOCKET)
-                close(fd);
-        }
-}
-
-void mf_srv_http_stop(mf_srv_server *server)
-{
-    for (size_t i = 0; i < 2; i++)
-        if (server->daemons[i]) {
-            MHD_stop_daemon(server->daemons[i]);
-            server->daemons[i] = NULL;
-        }
 }

@@ -15,15 +15,19 @@
 
 #include "yyjson.h"
 
+#define MF_SRV_MAX_DAEMONS 4
+
 typedef struct mf_srv_server {
     const mf_srv_config *config;
     mf_srv_model model;
     mf_srv_stats stats;
     mf_srv_scheduler *scheduler;
     mf_srv_guard guard;
-    struct MHD_Daemon *daemons[2];
+    struct MHD_Daemon *daemons[MF_SRV_MAX_DAEMONS];
+    size_t n_daemons;
     unsigned port;
-    int is_draining; /* atomic */
+    char *certificate, *key; /* of TLS; NULL: none */
+    int is_draining;         /* atomic */
     pthread_mutex_t peers_lock;
     struct mf_srv_peer *peers;
     uint64_t started_us;

@@ -156,11 +156,16 @@ static void drain(mf_srv_server *server, const sigset_t *signals)
 
 static void say_where(const mf_srv_server *server)
 {
-    const char *host = server->config->host ? server->config->host : "127.0.0.1";
+    const mf_srv_config *c = server->config;
+    const char *host = c->host ? c->host : "127.0.0.1";
     const bool is_v6 = strchr(host, ':') != NULL;
-    printf("moeflux: %s at http://%s%s%s:%u (%lu sessions, context %lu tokens)\n",
-           server->model.name, is_v6 ? "[" : "", host, is_v6 ? "]" : "", server->port,
-           (unsigned long)server->model.info.n_sessions,
+    printf("moeflux: %s at ", server->model.name);
+    if (c->socket_path)
+        printf("unix:%s", c->socket_path);
+    else
+        printf("%s://%s%s%s:%u", server->certificate ? "https" : "http", is_v6 ? "[" : "", host,
+               is_v6 ? "]" : "", server->port);
+    printf(" (%lu sessions, context %lu tokens)\n", (unsigned long)server->model.info.n_sessions,
            (unsigned long)server->model.info.n_context_tokens);
     fflush(stdout);
     sd_notify(0, "READY=1");

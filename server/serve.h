@@ -14,8 +14,11 @@ typedef struct mf_srv_config {
     const char *model; /* the checkpoint's directory */
     const char *name;  /* what clients call it; NULL: the directory's own name */
     mf_engine_options engine;
-    const char *host;                    /* an address; NULL: loopback, both kinds */
-    uint32_t port;                       /* 0: any */
+    const char *host;             /* an address; NULL: loopback, both kinds */
+    uint32_t port;                /* 0: any */
+    const char *socket_path;      /* instead of both; NULL: none */
+    const char *certificate_file; /* of TLS; NULL: none */
+    const char *key_file;
     const char *api_key_file;            /* NULL: no keys */
     const char *hosts[MF_SRV_MAX_NAMES]; /* further names that Host may have */
     uint32_t n_hosts;

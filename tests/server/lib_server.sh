@@ -20,12 +20,12 @@ start_server() {
     : >"$server_out"
     "$MOEFLUX" serve "$@" --port 0 </dev/null >"$server_out" 2>"$server_err" &
     pid=$!
-    if ! wait_for grep -q http "$server_out"; then
+    if ! wait_for grep -q "http.*tokens)" "$server_out"; then
         cp "$server_err" "$err"
         fail "the server did not start"
         finish
     fi
-    port=$(sed -n 's|.*http://[^ ]*:\([0-9]*\) .*|\1|p' "$server_out")
+    port=$(sed -n 's|.*://[^ ]*:\([0-9]*\) .*|\1|p' "$server_out")
     url=http://127.0.0.1:$port
 }
 

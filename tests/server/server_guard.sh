@@ -2,7 +2,7 @@
 # Who may ask: keys, Host, Origin, methods and paths.
 . ./lib_server.sh
 run serve "$demo" --host 0.0.0.0 --port 0
-expect_error "--host 0.0.0.0 can be reached by others: --api-key-file is needed"
+expect_error "0.0.0.0 can be reached by others: --api-key-file is needed"
 run serve "$demo" --port 0 --api-key-file "$scratch/none"
 expect_error "$scratch/none: cannot open: *"
 printf '# a comment\n\n' >"$scratch/keys"

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where connections come in: sockets that systemd hands over, a socket in the file system, or
+ * addresses; with TLS or without.
+ */
+#include "listen.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#define N_THREADS 4
+/* What a connection keeps of its head; heads that are longer get 431. */
+#define HEAD_BYTES ((size_t)32 << 10)
+#define BACKLOG 128
+/* Of a certificate or a key. */
+#define MAX_PEM_BYTES ((size_t)1 << 20)
+
+static void be_silent(void *context, const char *format, va_list arguments)
+{
+    (void)context;
+    (void)format;
+    (void)arguments;
+}
+
+static bool fail(mf_error *error, const char *what, const char *where)
+{
+    error->code = MF_ERR_IO;
+    error->os_errno = errno;
+    snprintf(error->message, sizeof error->message, "%s: %s: %s", where, what, strerror(errno));
+    return false;
+}
+
+/* Connections of this socket, which is the daemon's from then on. */
+static bool serve_socket(mf_srv_server *server, int fd)
+{
+    const bool has_tls = server->certificate != NULL;
+    const struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, server->certificate},
+                                         {MHD_OPTION_HTTPS_MEM_KEY, 0, server->key},
+                                         {MHD_OPTION_END, 0, NULL}};
+    const struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
+    const unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_SUSPEND_RESUME |
+                           MHD_USE_ERROR_LOG | (has_tls ? MHD_USE_TLS : 0);
+    struct MHD_Daemon *daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, mf_srv_on_request, server, MHD_OPTION_EXTERNAL_LOGGER, be_silent,
+        NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)N_THREADS,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)server->config->n_connections,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEAD_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, 120u,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, mf_srv_on_completed, server,
+        MHD_OPTION_NOTIFY_CONNECTION, mf_srv_on_connection, server, MHD_OPTION_ARRAY,
+        has_tls ? tls : none, MHD_OPTION_END);
+    if (daemon)
+        server->daemons[server->n_daemons++] = daemon;
+    return daemon != NULL;
+}
+
+/* A socket bound to the address and listening; -1: errno says why not. */
+static int listen_at(const struct sockaddr *address, socklen_t n_bytes)
+{
+    const int on = 1;
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    if (address->sa_family == AF_UNIX)
+        (void)fchmod(fd, 0600); /* of the file, once bound */
+    else
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (address->sa_family == AF_INET6)
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    if (bind(fd, address, n_bytes) == 0 && listen(fd, BACKLOG) == 0)
+        return fd;
+    int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
+static int listen_v4(const mf_srv_server *server, struct in_addr address)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = address};
+    at.sin_port = htons((uint16_t)server->port);
+    return listen_at((const struct sockaddr *)(const void *)&at, sizeof at);
+}
+
+static int listen_v6(const mf_srv_server *server, struct in6_addr address)
+{
+    struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = address};
+    at.sin6_port = htons((uint16_t)server->port);
+    return listen_at((const struct sockaddr *)(const void *)&at, sizeof at);
+}
+
+static void learn_port(mf_srv_server *server, int fd)
+{
+    struct sockaddr_storage at;
+    socklen_t n = sizeof at;
+    if (getsockname(fd, (struct sockaddr *)(void *)&at, &n) != 0)
+        return;
+    if (at.ss_family == AF_INET)
+        server->port = ntohs(((const struct sockaddr_in *)(const void *)&at)->sin_port);
+    else if (at.ss_family == AF_INET6)
+        server->port = ntohs(((const struct sockaddr_in6 *)(const void *)&at)->sin6_port);
+}
+
+static bool serve_addresses(mf_srv_server *server, mf_error *error)
+{
+    const char *host = server->config->host;
+    struct in_addr v4 = {.s_addr = htonl(INADDR_LOOPBACK)};
+    struct in6_addr v6 = in6addr_loopback;
+    const bool is_default = !host || strcasecmp(host, "localhost") == 0;
+    const bool is_v6 = !is_default && inet_pton(AF_INET6, host, &v6) == 1;
+    char where[96];
+    if (!is_default && !is_v6 && inet_pton(AF_INET, host, &v4) != 1) {
+        snprintf(error->message, sizeof error->message, "--host %s: expected an address", host);
+        return false;
+    }
+    snprintf(where, sizeof where, "%.60s, port %u", host ? host : "127.0.0.1", server->port);
+    int fd = is_v6 ? listen_v6(server, v6) : listen_v4(server, v4);
+    if (fd < 0)
+        return fail(error, "cannot listen", where);
+    learn_port(server, fd);
+    if (!serve_socket(server, fd))
+        return fail(error, "cannot serve (is the certificate good?)", where);
+    fd = is_default ? listen_v6(server, v6) : -1; /* where there is one; clients try both */
+    return fd < 0 || serve_socket(server, fd) || fail(error, "cannot serve", "::1");
+}
+
+/* A socket file that a server left behind which is no more. */
+static void remove_stale(const struct sockaddr_un *at)
+{
+    struct stat st;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && lstat(at->sun_path, &st) == 0 && S_ISSOCK(st.st_mode) &&
+        connect(fd, (const struct sockaddr *)(const void *)at, sizeof *at) != 0 &&
+        errno == ECONNREFUSED)
+        unlink(at->sun_path);
+    if (fd >= 0)
+        close(fd);
+}
+
+static bool serve_path(mf_srv_server *server, const char *path, mf_error *error)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof at.sun_path) {
+        errno = ENAMETOOLONG;
+        return fail(error, "cannot listen", path);
+    }
+    memcpy(at.sun_path, path, strlen(path) + 1);
+    remove_stale(&at);
+    int fd = listen_at((const struct sockaddr *)(const void *)&at, sizeof at);
+    if (fd < 0)
+        return fail(error, "cannot listen", path);
+    return serve_socket(server, fd) || fail(error, "cannot serve", path);
+}
+
+/* Only this machine reaches the socket? */
+static bool is_near(int fd)
+{
+    struct sockaddr_storage at;
+    socklen_t n = sizeof at;
+    if (getsockname(fd, (struct sockaddr *)(void *)&at, &n) != 0)
+        return false;
+    if (at.ss_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)(const void *)&at)->sin_addr.s_addr) >> 24 == 127;
+    if (at.ss_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)&at)->sin6_addr);
+    return at.ss_family == AF_UNIX;
+}
+
+static bool serve_given(mf_srv_server *server, int n, mf_error *error)
+{
+    for (int fd = SD_LISTEN_FDS_START; fd < SD_LISTEN_FDS_START + n; fd++) {
+        if (server->n_daemons == MF_SRV_MAX_DAEMONS || sd_is_socket(fd, 0, SOCK_STREAM, 1) <= 0) {
+            snprintf(error->message, sizeof error->message,
+                     "of systemd: expected up to %d listening sockets", MF_SRV_MAX_DAEMONS);
+            return false;
+        }
+        if (!is_near(fd) &&
+            !mf_srv_guard_opens_to_others(&server->guard, "the socket of systemd", error))
+            return false;
+        learn_port(server, fd);
+        if (!serve_socket(server, fd))
+            return fail(error, "cannot serve", "the socket of systemd");
+    }
+    return true;
+}
+
+/* The whole file, NUL-terminated, from malloc. */
+static char *read_file(const char *path, mf_error *error)
+{
+    FILE *f = fopen(path, "re");
+    char *text = f ? malloc(MAX_PEM_BYTES) : NULL;
+    size_t n = text ? fread(text, 1, MAX_PEM_BYTES - 1, f) : 0;
+    if (!text || ferror(f)) {
+        (void)fail(error, "cannot read", path);
+        free(text);
+        text = NULL;
+    } else {
+        text[n] = '\0';
+    }
+    if (f)
+        fclose(f);
+    return text;
+}
+
+static bool read_certificate(mf_srv_server *server, mf_error *error)
+{
+    const mf_srv_config *c = server->config;
+    if (!c->certificate_file)
+        return true;
+    if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES) {
+        snprintf(error->message, sizeof error->message, "this libmicrohttpd was built without TLS");
+        return false;
+    }
+    server->certificate = read_file(c->certificate_file, error);
+    server->key = server->certificate ? read_file(c->key_file, error) : NULL;
+    return server->key != NULL;
+}
+
+bool mf_srv_http_start(mf_srv_server *server, mf_error *error)
+{
+    const int n_given = sd_listen_fds(1);
+    server->port = server->config->port;
+    if (!read_certificate(server, error))
+        return false;
+    if (n_given > 0)
+        return serve_given(server, n_given, error);
+    if (server->config->socket_path)
+        return serve_path(server, server->config->socket_path, error);
+    return serve_addresses(server, error);
+}
+
+void mf_srv_http_quiesce(mf_srv_server *server)
+{
+    __atomic_store_n(&server->is_draining, 1, __ATOMIC_RELAXED);
+    for (size_t i = 0; i < server->n_daemons; i++) {
+        MHD_socket fd = MHD_quiesce_daemon(server->daemons[i]);
+        if (fd != MHD_INVALID_SOCKET)
+            close(fd);
+    }
+    if (server->config->socket_path && server->n_daemons > 0)
+        unlink(server->config->socket_path);
+}
+
+void mf_srv_http_stop(mf_srv_server *server)
+{
+    while (server->n_daemons > 0)
+        MHD_stop_daemon(server->daemons[--server->n_daemons]);
+    if (server->key)
+        explicit_bzero(server->key, strlen(server->key));
+    free(server->certificate);
+    free(server->key);
+    server->certificate = server->key = NULL;
+}
