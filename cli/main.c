@@ -48,8 +48,9 @@ int mf_cmd_serve(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
-    return mf_cli_error("this moeflux was built without serve: libmicrohttpd or libsystemd was not "
-                        "there");
+    return mf_cli_error(
+        "this moeflux was built without serve, which wants libmicrohttpd, libsystemd, "
+        "libzstd and zlib");
 }
 #endif
 

@@ -5,6 +5,7 @@
  */
 #include "http.h"
 
+#include "decode.h"
 #include "listen.h"
 #include "peer.h"
 
@@ -31,6 +32,7 @@ typedef struct mf_srv_exchange {
     uint64_t n_body; /* seen, kept or not */
     yyjson_doc *document;
     char id[MF_SRV_ID_BYTES]; /* where there is no job */
+    bool is_unframed;         /* nobody knows where its body ends */
     bool is_refused, is_preflight, is_submitted, allows_origin;
     mf_srv_refusal refusal;
 } mf_srv_exchange;
@@ -252,6 +254,9 @@ static enum MHD_Result handle(mf_srv_exchange *x)
 {
     mf_srv_request *request = &x->request;
     mf_srv_put(&x->body, "", 0);
+    if (!mf_srv_decode(header(x, "Content-Encoding"), &x->body,
+                       (size_t)request->server->config->max_body_bytes, &x->refusal))
+        return answer_refusal(x);
     if (x->body.has_failed)
         return MHD_NO;
     request->body = x->body.data;
@@ -293,9 +298,9 @@ static bool check_framing(mf_srv_exchange *x)
         return mf_srv_refuse(&x->refusal, 400, "the body's length is given twice");
     if (coding && strcasecmp(coding, "chunked") != 0)
         return mf_srv_refuse(&x->refusal, 400, "Transfer-Encoding: only chunked is understood");
-    if (content_coding && strcasecmp(content_coding, "identity") != 0)
+    if (!mf_srv_knows_coding(content_coding))
         return mf_srv_refuse(&x->refusal, 415,
-                             "Content-Encoding: compressed bodies are not supported");
+                             "Content-Encoding: only gzip and zstd are understood");
     return true;
 }
 
@@ -346,7 +351,8 @@ static bool check_head(mf_srv_exchange *x, const char *method, const char *path)
                                   header(x, "Authorization"), header(x, "x-api-key")};
     const char *length = header(x, "Content-Length");
     size_t key = 0;
-    if (!check_framing(x) || !mf_srv_guard_place(&server->guard, &claims, &x->refusal))
+    x->is_unframed = !check_framing(x);
+    if (x->is_unframed || !mf_srv_guard_place(&server->guard, &claims, &x->refusal))
         return false;
     x->allows_origin = claims.origin != NULL;
     x->is_preflight = strcmp(method, "OPTIONS") == 0;
@@ -383,7 +389,7 @@ static enum MHD_Result begin(mf_srv_server *server, struct MHD_Connection *conne
     mf_srv_stats_add(&server->stats, &server->stats.counts.n_requests, 1);
     mf_srv_peer_set_phase(server, x->peer, MF_SRV_SENDS_BODY);
     x->is_refused = !check_head(x, method, path);
-    return x->is_refused && body_is_large(x) ? answer_refusal(x) : MHD_YES;
+    return x->is_refused && (x->is_unframed || body_is_large(x)) ? answer_refusal(x) : MHD_YES;
 }
 
 static enum MHD_Result take_body(mf_srv_exchange *x, const char *data, size_t *n_bytes)

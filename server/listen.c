@@ -100,7 +100,7 @@ static int listen_v6(const mf_srv_server *server, struct in6_addr address)
 
 static void learn_port(mf_srv_server *server, int fd)
 {
-    struct sockaddr_storage at;
+    struct sockaddr_storage at = {0};
     socklen_t n = sizeof at;
     if (getsockname(fd, (struct sockaddr *)(void *)&at, &n) != 0)
         return;
@@ -164,7 +164,7 @@ static bool serve_path(mf_srv_server *server, const char *path, mf_error *error)
 /* Only this machine reaches the socket? */
 static bool is_near(int fd)
 {
-    struct sockaddr_storage at;
+    struct sockaddr_storage at = {0};
     socklen_t n = sizeof at;
     if (getsockname(fd, (struct sockaddr *)(void *)&at, &n) != 0)
         return false;

@@ -279,7 +279,7 @@ static bool paragraphs(const mf_srv_model *model, const mf_srv_conversation *c, 
     is_good = is_good &&
               mf_srv_encode(model, text.data ? text.data : "", text.n_bytes, false, out, refusal);
     mf_srv_bytes_free(&text);
-    if (is_good && start >= 0) {
+    if (is_good && start >= 0 && out->tokens) {
         memmove(out->tokens + 1, out->tokens, out->n_tokens++ * sizeof *out->tokens);
         out->tokens[0] = start;
     }
@@ -300,7 +300,8 @@ static bool append_text(const mf_srv_model *model, const char *text, mf_srv_prom
     int32_t *tokens =
         realloc(prompt->tokens, (prompt->n_tokens + more.n_tokens + 1) * sizeof *tokens);
     if (tokens) {
-        memcpy(tokens + prompt->n_tokens, more.tokens, more.n_tokens * sizeof *tokens);
+        if (more.n_tokens > 0 && more.tokens)
+            memcpy(tokens + prompt->n_tokens, more.tokens, more.n_tokens * sizeof *tokens);
         prompt->tokens = tokens;
         prompt->n_tokens += more.n_tokens;
     }
@@ -352,14 +353,15 @@ bool mf_srv_prompt_chat_text(const mf_srv_model *model, const mf_srv_conversatio
                              mf_srv_bytes *out, mf_srv_refusal *refusal)
 {
     const char *text = continued(c);
+    mf_srv_prompt none = {0};
     if (!model->has_chat) {
         put_paragraphs(c, out);
     } else if (text) {
         mf_srv_conversation shorter = without_last(c);
-        if (!with_template(model, &shorter, shorter.n_messages, NULL, out, refusal))
+        if (!with_template(model, &shorter, shorter.n_messages, &none, out, refusal))
             return false;
         mf_srv_puts(out, text);
-    } else if (!with_template(model, c, c->n_messages, NULL, out, refusal)) {
+    } else if (!with_template(model, c, c->n_messages, &none, out, refusal)) {
         return false;
     }
     return !out->has_failed || no_memory(refusal);

@@ -10,7 +10,10 @@ command -v "$tool" >/dev/null 2>&1 || tool=clang-tidy
     echo "lint: $build has no compile_commands.json" >&2
     exit 1
 }
-files=$(find src cli tools -name '*.c' -type f | sort)
+dirs="src cli tools"
+grep -q '/server/http.c' "$build/compile_commands.json" && dirs="$dirs server"
+# shellcheck disable=SC2086 # a list of words
+files=$(find $dirs -name '*.c' -type f | sort)
 # shellcheck disable=SC2086 # a list of words
 echo $files | tr ' ' '\n' | xargs -P "$(nproc)" -n 1 "$tool" -p "$build" --quiet --warnings-as-errors='*' \
     2>/dev/null || {

@@ -7,7 +7,7 @@
 # Needs nothing itself but a POSIX shell, dpkg and apt-get.
 set -eu
 
-packages="build-essential cmake ninja-build pkg-config libpcre2-dev libutf8proc-dev liburing-dev libedit-dev libxxhash-dev libmicrohttpd-dev libsystemd-dev curl"
+packages="build-essential cmake ninja-build pkg-config libpcre2-dev libutf8proc-dev liburing-dev libedit-dev libxxhash-dev libmicrohttpd-dev libsystemd-dev libzstd-dev zlib1g-dev curl"
 optional="libvulkan-dev"
 case "${1:-}" in
 "") ;;
@@ -37,7 +37,7 @@ if ! command -v dpkg-query >/dev/null 2>&1; then
     done
     [ -z "$missing" ] && exit 0
     echo "setup: this is no Debian or Ubuntu; please install:$missing" >&2
-    echo "setup: and the development files of PCRE2, utf8proc, liburing, libedit, xxHash, libmicrohttpd and libsystemd" >&2
+    echo "setup: and the development files of PCRE2, utf8proc, liburing, libedit, xxHash, libmicrohttpd, libsystemd, libzstd and zlib" >&2
     exit 1
 fi
 

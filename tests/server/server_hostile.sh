@@ -53,10 +53,37 @@ ask /v1/completions -H 'Transfer-Encoding: chunked' --data-binary @"$scratch/bod
 expect_status 200
 ask /v1/completions -H 'Expect: 100-continue' --data-binary @"$scratch/body"
 expect_status 200
-for coding in gzip zstd br; do
-    ask /v1/completions -H "Content-Encoding: $coding" --data-binary @"$scratch/body"
-    expect_status 415
+# compressed bodies: whole, cut, with something behind, of nothing, bombs, of another kind
+for coding in gzip zstd; do
+    command -v $coding >/dev/null || continue
+    packed() {
+        ask /v1/completions -H "Content-Encoding: $coding" --data-binary @"$scratch/packed"
+    }
+    $coding -c <"$scratch/body" >"$scratch/packed"
+    packed
+    expect_status 200
+    expect_equal "$(value completion_tokens)" 1
+    cp "$scratch/packed" "$scratch/whole"
+    head -c 20 "$scratch/whole" >"$scratch/packed"
+    packed
+    expect_status 400
+    (cat "$scratch/whole" && echo x) >"$scratch/packed"
+    packed
+    expect_status 400
+    : >"$scratch/packed"
+    packed
+    expect_status 400
+    cp "$scratch/body" "$scratch/packed"
+    packed
+    expect_status 400
+    expect_body "the body is not valid $coding"
+    head -c 300000000 /dev/zero | $coding -c >"$scratch/packed"
+    packed
+    expect_status 413
+    expect_body 'after decoding'
 done
+ask /v1/completions -H "Content-Encoding: br" --data-binary @"$scratch/body"
+expect_status 415
 
 # raw TEXT [HOW]: text as printf has it
 raw() {
