@@ -14,6 +14,7 @@
 /* And a second for each so many bytes that a body may have. */
 #define BODY_US (60 * 1000000ull)
 #define MIN_BODY_RATE (64u << 10)
+#define HALF_CLOSED_US 1000000ull
 #define KEEP_ALIVE_US (2 * 1000000ull)
 /* A reader that takes nothing for so long, though there is something, is given up. */
 #define STALLED_US (60 * 1000000ull)
@@ -87,6 +88,10 @@ static bool is_late(const mf_srv_server *server, const mf_srv_peer *peer, uint64
     uint64_t limit = peer->is_known ? NEXT_HEAD_US : FIRST_HEAD_US;
     if (peer->phase == MF_SRV_IS_ANSWERED)
         return false;
+    /* It may have closed its half while it was answered, of which libmicrohttpd is told once. */
+    if (now - peer->since_us > HALF_CLOSED_US && now - peer->since_us < 3 * HALF_CLOSED_US &&
+        has_hung_up(peer->fd))
+        return true;
     if (peer->phase == MF_SRV_SENDS_BODY)
         limit = BODY_US + server->config->max_body_bytes / MIN_BODY_RATE * 1000000;
     return now - peer->since_us > limit;
