@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A Vulkan device that fails: every call into the driver that can fail does so once, with no memory
- * or with the device lost, and every allocation of ours. Each time the status is clear, nothing is
- * left behind, no wrong bytes are taken for right ones, and a device can be opened again.
+ * A Vulkan device that fails, or whose memory another process takes: every call into the driver
+ * that can fail does so once, with no memory or with the device lost, and every allocation of ours.
+ * Each time the status is clear, nothing is left behind, no wrong bytes are taken for right ones,
+ * and a device can be opened again.
  */
 #include "backend/vulkan/vk_internal.h"
 #include "base/status.h"
@@ -311,6 +312,71 @@ static void check_lost(void)
     REQUIRE_OK(live(NULL, &error), &error);
 }
 
+/* Another process takes nearly all of the device's memory, and gives it back. */
+static bool is_taken;
+#define LEFT_BYTES ((uint64_t)3 << 20)
+#define LARGE_BYTES ((uint64_t)256 << 20)
+
+static void taken_properties(VkPhysicalDevice physical, VkPhysicalDeviceMemoryProperties2 *out)
+{
+    driver.GetPhysicalDeviceMemoryProperties2(physical, out);
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT *budget = out->pNext;
+    if (budget == NULL || !is_taken)
+        return;
+    REQUIRE(budget->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT);
+    for (uint32_t i = 0; i < out->memoryProperties.memoryHeapCount; i++)
+        budget->heapBudget[i] = budget->heapUsage[i] + LEFT_BYTES;
+}
+
+static VkResult taken_allocate(VkDevice device, const VkMemoryAllocateInfo *info,
+                               const VkAllocationCallbacks *a, VkDeviceMemory *out)
+{
+    if (is_taken && info->allocationSize > LEFT_BYTES)
+        return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    return driver.AllocateMemory(device, info, a, out);
+}
+
+static void take_memory(void *ctx, mf_vk_api *api)
+{
+    (void)ctx;
+    driver = *api;
+    api->GetPhysicalDeviceMemoryProperties2 = taken_properties;
+    api->AllocateMemory = taken_allocate;
+}
+
+static void check_taken(void)
+{
+    const mf_vk_hooks hooks = {.loaded = take_memory};
+    const mf_backend_options options = {.device = vulkan_test_device()};
+    mf_backend_memory memories[MF_MAX_MEMORIES];
+    mf_error error = {0};
+    mf_backend *be = NULL;
+    mf_buffer buffer = {0}, large = {0};
+    const mf_op add = {.kind = MF_OP_ADD, .n_rows = N_ROWS, .u.add = {.n_cols = N_COLS}};
+    const mf_op copy = {.kind = MF_OP_COPY_ROWS, .n_rows = N_ROWS};
+    REQUIRE_OK(mf_vk_backend_create(&options, &hooks, &be, &error), &error);
+    REQUIRE_OK(be->ops->buffer_create(be, 2 * N_BYTES, MF_USE_DEVICE, "rows", &buffer, &error),
+               &error);
+    REQUIRE_OK(mf_backend_reserve(be, &add, &error), &error);
+    REQUIRE_OK(mf_backend_reserve(be, &copy, &error), &error);
+    is_taken = true;
+    (void)be->ops->memories(be, memories);
+    CHECK(!((mf_vk_backend *)be)->device.info.has_memory_budget ||
+          memories[0].n_bytes <= LEFT_BYTES);
+    CHECK_STATUS(be->ops->buffer_create(be, LARGE_BYTES, MF_USE_DEVICE, "large", &large, &error),
+                 MF_ERR_NO_MEMORY);
+    CHECK(large.id == 0 && error.message[0] != 0);
+    CHECK_STATUS(compute(be, buffer, &error), MF_OK); /* what it has is its own */
+    is_taken = false;
+    (void)be->ops->memories(be, memories);
+    CHECK(memories[0].n_bytes > LEFT_BYTES);
+    REQUIRE_OK(be->ops->buffer_create(be, LARGE_BYTES, MF_USE_DEVICE, "large", &large, &error),
+               &error);
+    be->ops->buffer_free(be, large);
+    be->ops->buffer_free(be, buffer);
+    be->ops->destroy(be);
+}
+
 int main(void)
 {
     if (!vulkan_is_there())
@@ -320,5 +386,6 @@ int main(void)
     check_driver(VK_ERROR_DEVICE_LOST, MF_ERR_IO, true);
     check_allocator();
     check_lost();
+    check_taken();
     return test_result();
 }
