@@ -276,6 +276,7 @@ static double run(bench *b, const subject *s, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         mf_op op;
         s->make(b, s, &op);
+        op.is_long = s->n_rows >= 32;
         base->ops->record(base, &op);
     }
     stamp(b, 1);

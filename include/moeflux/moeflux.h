@@ -72,8 +72,8 @@ typedef enum mf_io_kind {
 /* How keys and values, or the latents of multi-head latent attention, are cached. */
 typedef enum mf_kv_type { MF_KV_F32 = 0, MF_KV_BF16 = 1 } mf_kv_type;
 
-/* What a device multiplies the tokens of long runs with, those that come to a session many at a
- * time: docs/GPU.md says which. Few tokens are multiplied in float32; so is all on the CPU. */
+/* What a GPU multiplies the tokens of long runs with: those that one call brings to a session, 128
+ * or more (docs/GPU.md). Other tokens are multiplied in float32. The CPU takes no notice. */
 typedef enum mf_precision {
     /* MF_PRECISION_MIXED where the device has matrix units for it, else MF_PRECISION_F32. */
     MF_PRECISION_AUTO = 0,

@@ -291,8 +291,9 @@ static void take_routed(mf_runner *r)
 static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
 {
     size_t picks = (size_t)r->plan.n_chunk * r->plan.k, n_experts = r->h.n_experts;
+    size_t n_ready = n_experts < MF_READY_MAX ? n_experts : MF_READY_MAX;
     size_t n_bytes = picks * 12 + (2 * n_experts + 1) * 4 +
-                     MF_READY_MAX * (sizeof(mf_expert_item) + sizeof(mf_expert_ready)) +
+                     n_ready * (sizeof(mf_expert_item) + sizeof(mf_expert_ready)) +
                      (size_t)n_sequences * sizeof(mf_sequence) + (size_t)r->plan.n_logit_rows * 4 +
                      (size_t)r->plan.n_chunk * 4 + (size_t)r->h.n_vocab * sizeof(float) +
                      r->h.n_layers * sizeof(mf_layer_state) + routed_bytes(r) + 24 * 64;
@@ -302,8 +303,8 @@ static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
     r->moe.x_rows = mf_arena_take(&r->arena, picks * 4);
     r->moe.first = mf_arena_take(&r->arena, (n_experts + 1) * 4);
     r->moe.wanted = mf_arena_take(&r->arena, n_experts * 4);
-    r->moe.items = mf_arena_take(&r->arena, MF_READY_MAX * sizeof(mf_expert_item));
-    r->moe.ready = mf_arena_take(&r->arena, MF_READY_MAX * sizeof(mf_expert_ready));
+    r->moe.items = mf_arena_take(&r->arena, n_ready * sizeof(mf_expert_item));
+    r->moe.ready = mf_arena_take(&r->arena, n_ready * sizeof(mf_expert_ready));
     r->sequences = mf_arena_take(&r->arena, (size_t)n_sequences * sizeof(mf_sequence));
     r->row_list = mf_arena_take(&r->arena, (size_t)r->plan.n_logit_rows * 4);
     r->row_tokens = mf_arena_take(&r->arena, (size_t)r->plan.n_chunk * 4);

@@ -13,7 +13,7 @@
 struct mf_io_engine;
 
 /* Experts that are multiplied together, at most. */
-#define MF_READY_MAX 32
+#define MF_READY_MAX 256u
 
 /* Host-side lists for the experts of one layer and chunk; sized once, in the runner's arena. */
 typedef struct mf_moe_lists {
@@ -22,8 +22,8 @@ typedef struct mf_moe_lists {
     uint32_t *x_rows;       /* [chunk * k] tokens, expert by expert */
     uint32_t *first;        /* [experts + 1] where each expert's rows begin */
     uint32_t *wanted;       /* [experts] the distinct experts, in rising order */
-    mf_expert_item *items;  /* [MF_READY_MAX] */
-    mf_expert_ready *ready; /* [MF_READY_MAX] */
+    mf_expert_item *items;  /* [MF_READY_MAX, or as many as there are experts] */
+    mf_expert_ready *ready; /* [MF_READY_MAX, or as many as there are experts] */
 } mf_moe_lists;
 
 /* Layers whose experts are all held, and chosen where they lie (routed.c). */

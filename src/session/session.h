@@ -58,9 +58,9 @@ struct mf_session {
     bool auto_at_end;
     mf_session_part part;
     uint64_t n_long_left; /* of its next tokens, those that belong to a long run */
-    bool in_batch;      /* of the chunk that is being evaluated */
-    float *logits;      /* [n_vocab] of the last token */
-    float *next_logits; /* those of the chunk being evaluated, until it is committed */
+    bool in_batch;        /* of the chunk that is being evaluated */
+    float *logits;        /* [n_vocab] of the last token */
+    float *next_logits;   /* those of the chunk being evaluated, until it is committed */
     bool has_logits;
     atomic_bool is_cancelled; /* by mf_session_cancel, since the call began */
     const mf_cancel *cancel;  /* mf_session_set_cancel's, or NULL */

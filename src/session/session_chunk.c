@@ -57,9 +57,10 @@ static mf_status check_tokens(const mf_session *s, const int32_t *tokens, size_t
     return MF_OK;
 }
 
-/* Tokens that a call brings are a run; it is long from so many on. However it is cut into chunks or
- * steps, and whoever else is in them, all of its rows are multiplied alike. */
-#define LONG_RUN 32
+/* Tokens that a call brings are a run; it is long from so many on: fewer fill no tiles of a
+ * mixture's many experts. However it is cut into chunks or steps, and whoever else is in them, all
+ * of its rows are multiplied alike. */
+#define LONG_RUN 128
 
 void mf_call_set_tokens(mf_call *call, mf_session *s, const int32_t *tokens, size_t n_tokens)
 {

@@ -68,6 +68,12 @@ static void run_case(mf_backend *be, const op_case *c, scene *s, const list_opti
         free(whole);
 }
 
+/* Whether operations that are long may differ from others. */
+static inline bool has_long_kernels(mf_op_kind kind)
+{
+    return kind == MF_OP_MATMUL || kind == MF_OP_EXPERTS || kind == MF_OP_ATTENTION;
+}
+
 /* Every operation against float64, the same bits for any cut of the batch; returns how many cases
  * were left out. */
 __attribute__((unused)) static uint32_t op_list_run(mf_backend *be, scene *s, const list_options *o)
@@ -80,7 +86,10 @@ __attribute__((unused)) static uint32_t op_list_run(mf_backend *be, scene *s, co
                    &error);
         op_case_build(&op_cases[i], s, buffer, o->skew);
         s->op.is_long = o->is_long;
-        if (o->is_unfinished && !be->ops->supports_op(be, &s->op))
+        for (size_t w = 0; w < s->n_bytes / 4 && o->is_long; w++) /* float16's least step */
+            s->slack[w] = fmax(s->slack[w], 0x1p-24 / o->slack_factor);
+        if ((o->is_unfinished && !be->ops->supports_op(be, &s->op)) ||
+            (o->is_long && !has_long_kernels(s->op.kind)))
             n_left_out++;
         else
             run_case(be, &op_cases[i], s, o, o->same != NULL ? &o->same[i] : NULL);

@@ -37,6 +37,8 @@ mf_status __wrap_mf_engine_open_with(const char *path, const mf_engine_options *
         with = *options;
     if (with.device == NULL)
         with.device = vulkan_test_device();
+    if (with.precision == MF_PRECISION_AUTO) /* what tests compare is float32's: test_mixed.c */
+        with.precision = MF_PRECISION_F32;
     return __real_mf_engine_open_with(path, &with, hooks, out, error);
 }
 

@@ -379,6 +379,14 @@ static const mf_backend_ops vulkan_ops = {
     .destroy = destroy,
 };
 
+/* Without matrix units the same arithmetic is slower than float32: only for whoever asks for it. */
+static bool wants_mixed(const mf_vulkan_device *d, mf_precision precision)
+{
+    return precision != MF_PRECISION_F32 &&
+           (d->has_units || (precision == MF_PRECISION_MIXED && d->has_f16 &&
+                             d->shared_bytes >= MF_VK_PLAIN_SHARED_BYTES));
+}
+
 static mf_status open_parts(mf_vk_backend *be, const mf_backend_options *options,
                             const mf_vk_hooks *hooks, mf_error *error)
 {
@@ -388,7 +396,7 @@ static mf_status open_parts(mf_vk_backend *be, const mf_backend_options *options
         be->promised_bytes =
             mf_vulkan_default_bytes(be->device.info.free_bytes != 0 ? be->device.info.free_bytes
                                                                     : be->device.info.memory_bytes);
-    be->is_mixed = options->precision != MF_PRECISION_F32 && be->device.info.has_units;
+    be->is_mixed = wants_mixed(&be->device.info, options->precision);
     mf_vk_cache_name(be, options->cache_dir);
     MF_TRY(mf_vk_stream_open(be, error));
     MF_TRY(mf_vk_ahead_open(be, error));

@@ -56,6 +56,8 @@ void mf_vk_features_get(const mf_vk_api *api, VkPhysicalDevice physical, mf_vk_f
 /* Leaves what is needed or used, for the device's creation. */
 void mf_vk_features_wanted(mf_vk_features *f);
 void mf_vk_describe(const mf_vk_api *api, VkPhysicalDevice physical, mf_vulkan_device *out);
+/* What matmul_units.comp takes of a workgroup's shared memory without matrix units. */
+#define MF_VK_PLAIN_SHARED_BYTES 23040u
 /* vk_halves.c: whether the device has the matrix units that the shaders are written for. */
 bool mf_vk_has_units(const mf_vulkan_device *info);
 bool mf_vk_has_extension(const VkExtensionProperties *list, uint32_t n, const char *name);

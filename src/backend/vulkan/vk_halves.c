@@ -6,12 +6,12 @@
 
 #define THREADS 256u
 #define PADDED 64u /* columns of a step of matmul_units.comp */
-#define MOST_BYTES ((uint64_t)8 << 20)
-#define MOST_ROWS 2048u
+#define MOST_BYTES ((uint64_t)64 << 20)
+#define MOST_ROWS 32768u
 #define LEAST_ROWS 256u
 
-/* What matmul_units.comp asks for: its subgroups are of 32, and it takes 45 KiB of shared memory.
- */
+/* What matmul_units.comp asks for: its subgroups are of 32, and with attention_units.comp it takes
+ * up to 45 KiB of shared memory. */
 bool mf_vk_has_units(const mf_vulkan_device *info)
 {
     if (!info->has_f16 || info->subgroup_size != 32 || info->least_subgroup != 32 ||
@@ -60,9 +60,19 @@ void mf_vk_halves_fill(mf_vk_backend *be, const mf_vk_halves *to, uint64_t x, ui
                        uint64_t rows, uint32_t n_rows)
 {
     const mf_vk_kernel kernel = {MF_VK_SHADER_to_half, 1, {THREADS}};
-    const struct {
-        uint64_t x, rows, result, scales;
-        uint32_t n_cols, n_padded, x_stride, unused;
-    } push = {x, rows, to->x, to->scales, to->n_cols, to->n_padded, x_stride, 0};
-    mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){n_rows, 1, 1});
+    for (uint32_t i = 0, n; i < n_rows; i += n) {
+        n = n_rows - i < MOST_ROWS ? n_rows - i : MOST_ROWS;
+        const struct {
+            uint64_t x, rows, result, scales;
+            uint32_t n_cols, n_padded, x_stride, unused;
+        } push = {rows != 0 ? x : x + (uint64_t)i * x_stride * sizeof(float),
+                  rows != 0 ? rows + i * sizeof(uint32_t) : 0,
+                  to->x + (uint64_t)i * to->n_padded * 2,
+                  to->scales + i * sizeof(float),
+                  to->n_cols,
+                  to->n_padded,
+                  x_stride,
+                  0};
+        mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){n, 1, 1});
+    }
 }

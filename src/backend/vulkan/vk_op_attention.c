@@ -20,6 +20,9 @@
 #define SPLIT_BYTES ((uint64_t)8 << 20) /* of blocks that are to be merged, at most */
 #define SPLIT_BLOCKS 64u                /* of the longest operation, in as many bytes or less */
 #define LOG2_E 1.44269504f
+/* Of attention_units.comp. */
+#define UNITS_QUERIES 64u
+#define UNITS_DIMS 256u /* at most, whole 64 */
 
 /* Either operation. */
 typedef struct attention {
@@ -193,6 +196,27 @@ static mf_vk_kernel merge_kernel(void)
     return (mf_vk_kernel){MF_VK_SHADER_attention_merge, 1, {MERGE_THREADS}};
 }
 
+static uint32_t units_bytes(uint32_t slice)
+{
+    return BLOCK * (slice / 4 + 2) * 8 + UNITS_QUERIES * (BLOCK / 4 + 1) * 16;
+}
+
+/* Of rows that are long: the same for all of them, whatever is with them in the operation. */
+static mf_vk_kernel units_kernel(const mf_vk_backend *be, const attention *a, bool is_aligned)
+{
+    const bool is_wide = a->key_dim % 128 == 0 && be->device.info.shared_bytes >= units_bytes(128);
+    return (mf_vk_kernel){
+        be->device.info.has_units ? MF_VK_SHADER_attention_units : MF_VK_SHADER_attention_plain,
+        5,
+        {THREADS, (uint32_t)a->cache_type, is_aligned, a->key_dim, is_wide ? 128 : 64}};
+}
+
+static bool has_units_kernel(const mf_vk_backend *be, const attention *a)
+{
+    return be->is_mixed && !a->is_latent && a->key_dim % 64 == 0 && a->key_dim <= UNITS_DIMS &&
+           be->device.info.least_subgroup >= 4 && be->device.info.shared_bytes >= units_bytes(64);
+}
+
 static bool supports(const mf_vk_backend *be, const mf_op *op)
 {
     const attention a = of_op(be, op);
@@ -217,6 +241,10 @@ static mf_status reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
     for (uint32_t i = 0; i < 4; i++) {
         const variant v = choose(be, &a, (i & 1) != 0, (i & 2) != 0);
         const mf_vk_kernel kernel = tile_kernel(&a, &v);
+        MF_TRY(mf_vk_prepare(be, &kernel, error));
+    }
+    for (uint32_t i = 0; i < 2 && has_units_kernel(be, &a); i++) {
+        const mf_vk_kernel kernel = units_kernel(be, &a, i != 0);
         MF_TRY(mf_vk_prepare(be, &kernel, error));
     }
     MF_TRY(mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, n_tiles * sizeof(tile), error));
@@ -395,9 +423,40 @@ static void attend_split(mf_vk_backend *be, const attention *a, const mf_vk_kern
     }
 }
 
+static void attend_units(mf_vk_backend *be, const attention *a)
+{
+    const mf_vk_kernel kernel = units_kernel(be, a, is_aligned(be, a));
+    const uint32_t n_tiles = list_tiles(be, a, UNITS_QUERIES, NULL);
+    struct {
+        uint64_t q, sinks, out, tiles, k_offset, v_offset;
+        uint32_t n_heads, n_kv_heads, window;
+        float scale;
+    } push = {mf_vk_address(be, a->q),
+              mf_vk_address(be, a->q_rot),
+              mf_vk_address(be, a->out),
+              0,
+              a->page_offset[0],
+              a->page_offset[1],
+              a->n_heads,
+              a->n_kv_heads,
+              a->window,
+              a->scale * LOG2_E};
+    tile *tiles = mf_vk_parameters(be, n_tiles * sizeof *tiles, &push.tiles);
+    if (tiles == NULL)
+        return;
+    (void)list_tiles(be, a, UNITS_QUERIES, tiles);
+    append(be, a);
+    mf_vk_step(be);
+    mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){n_tiles, a->n_kv_heads, 1});
+}
+
 static void record(mf_vk_backend *be, const mf_op *op)
 {
     const attention a = of_op(be, op);
+    if (op->is_long && has_units_kernel(be, &a)) {
+        attend_units(be, &a);
+        return;
+    }
     const survey s = survey_runs(be, &a);
     const uint64_t n_small = (uint64_t)list_tiles(be, &a, FEW, NULL) * a.n_kv_heads * s.n_blocks;
     const bool are_few = s.most_queries <= FEW || n_small <= 2 * ENOUGH_GROUPS;

@@ -5,7 +5,7 @@
 /* -------------------------------------------------------------------------------- experts -- */
 
 /* What is dispatched together at most: more goes in several pieces. */
-#define PIECE_ITEMS 64u
+#define PIECE_ITEMS 256u
 #define PIECE_ROWS 16384u
 
 static bool experts_supports(const mf_vk_backend *be, const mf_op *op)
@@ -24,16 +24,16 @@ static bool experts_supports(const mf_vk_backend *be, const mf_op *op)
 /* Rows of a piece; an item of more is a piece of its own. */
 static uint32_t piece_rows(const mf_expert_item *item, bool is_half)
 {
-    const uint32_t n_cols = item->gate.shape.n_cols, hidden = item->down.shape.n_cols;
-    return is_half ? mf_vk_halves_rows(n_cols > hidden ? n_cols : hidden) : PIECE_ROWS;
+    return is_half ? mf_vk_halves_rows(item->down.shape.n_cols) : PIECE_ROWS;
 }
 
+/* The rows of x that items take, and what becomes of them between the products of a piece. */
 static mf_status reserve_halves(mf_vk_backend *be, const mf_expert_item *item, uint32_t n_rows,
                                 mf_error *error)
 {
     const uint32_t most = piece_rows(item, true), n = n_rows > most ? n_rows : most;
     return mf_vk_ring_need(be, MF_VK_RING_SCRATCH,
-                           mf_vk_halves_bytes(n, item->gate.shape.n_cols) +
+                           mf_vk_halves_bytes(n_rows, item->gate.shape.n_cols) +
                                mf_vk_halves_bytes(n, item->down.shape.n_cols),
                            error);
 }
@@ -42,16 +42,16 @@ static mf_status experts_reserve(mf_vk_backend *be, const mf_op *op, mf_error *e
 {
     const mf_expert_item *item = op->u.experts.items;
     const uint64_t hidden = item->gate.shape.n_rows, n_cols = item->down.shape.n_rows;
+    const uint64_t most = piece_rows(item, be->is_mixed);
     MF_TRY(mf_vk_product_reserve(be, &item->gate.shape, true, op->n_rows, PIECE_ITEMS * hidden,
                                  error));
     MF_TRY(mf_vk_product_reserve(be, &item->down.shape, false, op->n_rows, PIECE_ITEMS * n_cols,
                                  error));
     if (be->is_mixed)
         MF_TRY(reserve_halves(be, item, op->n_rows, error));
-    return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS,
-                           2 * ((uint64_t)PIECE_ROWS + op->n_rows) * sizeof(uint32_t) +
-                               2 * mf_vk_product_bytes(PIECE_ITEMS),
-                           error);
+    return mf_vk_ring_need(
+        be, MF_VK_RING_PARAMETERS,
+        2 * (most + op->n_rows) * sizeof(uint32_t) + 2 * mf_vk_product_bytes(PIECE_ITEMS), error);
 }
 
 /* Items of one form. */
@@ -59,9 +59,10 @@ typedef struct expert_jobs {
     const mf_vk_backend *be;
     const mf_op *op;
     const mf_expert_item *items;
-    const mf_vk_halves *in, *out; /* their rows, one after the other; NULL: not in float16 */
-    uint64_t rows;                /* where their lists of rows of x begin */
-    uint64_t row;                 /* the next of them */
+    const mf_vk_halves *in;  /* rows of x; NULL: not in float16 */
+    const mf_vk_halves *out; /* what goes to `down`, one after the other */
+    uint64_t rows;           /* where their lists of rows of x begin */
+    uint64_t row;            /* the next of them */
 } expert_jobs;
 
 static mf_span item_rows(mf_span span, const mf_expert_item *item, uint64_t n_cols)
@@ -81,13 +82,11 @@ static void in_job(void *ctx, uint32_t i, mf_vk_job *out)
     out->y_stride = 2 * out->n_rows;
     out->y = mf_vk_address(jobs->be, item_rows(p->act, item, out->y_stride));
     out->n_tokens = item->n_rows;
-    if (jobs->in != NULL) {
-        mf_vk_halves_at(jobs->in, jobs->row, out);
-    } else {
-        out->x = mf_vk_address(jobs->be, p->x);
-        out->x_stride = item->gate.shape.n_cols;
-        out->rows = jobs->rows + jobs->row * sizeof(uint32_t);
-    }
+    out->x = mf_vk_address(jobs->be, p->x);
+    out->x_stride = item->gate.shape.n_cols;
+    out->rows = jobs->rows + jobs->row * sizeof(uint32_t);
+    if (jobs->in != NULL)
+        mf_vk_halves_at(jobs->in, 0, out);
     jobs->row += item->n_rows;
 }
 
@@ -140,35 +139,26 @@ static void record_products(mf_vk_backend *be, expert_jobs *jobs, uint32_t n, ui
                               .is_half = is_half};
     const mf_vk_product out = {
         .shape = &items->down.shape, .n_jobs = n, .job = out_job, .ctx = jobs, .is_half = is_half};
-    const uint32_t n_cols = items->gate.shape.n_cols, hidden = items->down.shape.n_cols;
-    if (is_half) {
-        mf_vk_halves_fill(be, jobs->in, mf_vk_address(be, p->x), n_cols, jobs->rows,
-                          rows_of(items, n));
-        mf_vk_step(be);
-    }
     mf_vk_product_record(be, &in);
     mf_vk_step(be);
     if (is_half) {
-        mf_vk_halves_fill(be, jobs->out, mf_vk_address(be, p->act), 2 * hidden, out_rows,
-                          rows_of(items, n));
+        mf_vk_halves_fill(be, jobs->out, mf_vk_address(be, p->act), 2 * items->down.shape.n_cols,
+                          out_rows, rows_of(items, n));
         mf_vk_step(be);
     }
     mf_vk_product_record(be, &out);
 }
 
-static void record_piece(mf_vk_backend *be, const mf_op *op, const mf_expert_item *items,
-                         uint32_t n)
+/* halves: of x, and room for the piece's; or NULL */
+static void record_piece(mf_vk_backend *be, const mf_op *op, const mf_vk_halves halves[2],
+                         const mf_expert_item *items, uint32_t n)
 {
-    const bool is_half = mf_vk_wants_units(be, op);
     expert_jobs jobs = {.be = be, .op = op, .items = items, .rows = put_rows(be, items, n, false)};
-    mf_vk_halves in, out;
     uint64_t out_rows = 0;
-    if (is_half) {
-        in = mf_vk_halves_take(be, rows_of(items, n), items->gate.shape.n_cols);
-        out = mf_vk_halves_take(be, rows_of(items, n), items->down.shape.n_cols);
+    if (halves != NULL) {
+        jobs.in = &halves[0];
+        jobs.out = &halves[1];
         out_rows = put_rows(be, items, n, true);
-        jobs.in = &in;
-        jobs.out = &out;
     }
     record_products(be, &jobs, n, out_rows);
     for (uint32_t i = 0; i < n; i++)
@@ -189,16 +179,36 @@ static uint32_t piece_items(const mf_expert_item *items, uint32_t n_items, uint3
     return n;
 }
 
+/* The rows of x that items may take, as matrix units want them; and room for those of a piece. */
+static void make_halves(mf_vk_backend *be, const mf_experts_params *p, mf_vk_halves out[2])
+{
+    const uint32_t n_cols = p->items->gate.shape.n_cols, n_rows = rows_of(p->items, p->n_items);
+    uint32_t last = 0, most = piece_rows(p->items, true);
+    most = most < n_rows ? most : n_rows;
+    for (uint32_t i = 0; i < p->n_items; i++) {
+        most = p->items[i].n_rows > most ? p->items[i].n_rows : most;
+        for (uint32_t r = 0; r < p->items[i].n_rows; r++)
+            last = p->items[i].x_rows[r] > last ? p->items[i].x_rows[r] : last;
+    }
+    out[0] = mf_vk_halves_take(be, last + 1, n_cols);
+    out[1] = mf_vk_halves_take(be, most, p->items->down.shape.n_cols);
+    mf_vk_halves_fill(be, out, mf_vk_address(be, p->x), n_cols, 0, last + 1);
+    mf_vk_step(be);
+}
+
 static void experts_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_experts_params *p = &op->u.experts;
     const bool is_half = mf_vk_wants_units(be, op);
+    mf_vk_halves halves[2];
+    if (is_half)
+        make_halves(be, p, halves);
     for (uint32_t first = 0, n; first < p->n_items; first += n) {
         const mf_expert_item *items = p->items + first;
         n = piece_items(items, p->n_items - first, piece_rows(items, is_half));
         if (first != 0)
-            mf_vk_step(be); /* rings may come round to what the piece before has */
-        record_piece(be, op, items, n);
+            mf_vk_step(be); /* what the piece before has may be overwritten */
+        record_piece(be, op, is_half ? halves : NULL, items, n);
     }
 }
 

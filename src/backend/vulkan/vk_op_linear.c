@@ -12,6 +12,9 @@
 #define DELTA_THREADS 256u /* as in gated_delta.comp: SHARDS of COLS columns */
 #define DELTA_COLS 32u
 #define DELTA_SHARDS 8u
+#define DELTA_LONG 8u /* rows */
+#define DELTA_LONG_DIM 128u
+#define DELTA_LONG_BYTES (19u * 1024u) /* of shared memory */
 #define MOST_KEY_DIM 512u
 
 /* ------------------------------------------------------------------------------ convolution -- */
@@ -111,10 +114,32 @@ const mf_vk_op mf_vk_op_conv1d_silu = {conv_supports, conv_reserve, conv_record}
 
 /* ------------------------------------------------------------------------------- delta rule -- */
 
-static mf_vk_kernel delta_kernel(const mf_op *op)
+static mf_vk_kernel delta_kernel(const mf_op *op, mf_vk_shader shader)
 {
     const uint32_t n_rows = mf_vk_groups(op->u.gated_delta.key_dim, DELTA_SHARDS);
-    return (mf_vk_kernel){MF_VK_SHADER_gated_delta, 2, {DELTA_THREADS, mf_vk_groups(n_rows, 4)}};
+    return (mf_vk_kernel){shader, 2, {DELTA_THREADS, mf_vk_groups(n_rows, 4)}};
+}
+
+static mf_vk_kernel ready_kernel(void)
+{
+    return (mf_vk_kernel){MF_VK_SHADER_gated_delta_ready, 1, {DELTA_THREADS}};
+}
+
+/* Whether the device can keep a column within a subgroup. */
+static bool delta_has_long(const mf_vk_backend *be, const mf_op *op)
+{
+    return be->device.info.least_subgroup >= DELTA_SHARDS &&
+           be->device.info.shared_bytes >= DELTA_LONG_BYTES &&
+           op->u.gated_delta.key_dim <= DELTA_LONG_DIM;
+}
+
+/* Runs of many rows take less time so; of few they take less dispatches. The same bits. */
+static bool delta_is_long(const mf_vk_backend *be, const mf_op *op)
+{
+    bool is_long = false;
+    for (uint32_t i = 0; i < be->batches.n_sequences; i++)
+        is_long |= be->batches.sequences[i].n_rows >= DELTA_LONG;
+    return is_long && delta_has_long(be, op);
 }
 
 static bool delta_supports(const mf_vk_backend *be, const mf_op *op)
@@ -123,36 +148,80 @@ static bool delta_supports(const mf_vk_backend *be, const mf_op *op)
     return op->u.gated_delta.key_dim != 0 && op->u.gated_delta.key_dim <= MOST_KEY_DIM;
 }
 
+static uint64_t gates_bytes(const mf_op *op)
+{
+    return (uint64_t)op->n_rows * 2 * op->u.gated_delta.n_v_heads * sizeof(float);
+}
+
 static mf_status delta_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
-    const mf_vk_kernel kernel = delta_kernel(op);
-    return mf_vk_prepare(be, &kernel, error);
+    const mf_vk_kernel few = delta_kernel(op, MF_VK_SHADER_gated_delta), ready = ready_kernel();
+    const mf_vk_kernel many = delta_kernel(op, MF_VK_SHADER_gated_delta_long);
+    MF_TRY(mf_vk_prepare(be, &few, error));
+    if (!delta_has_long(be, op))
+        return MF_OK;
+    MF_TRY(mf_vk_prepare(be, &ready, error));
+    MF_TRY(mf_vk_prepare(be, &many, error));
+    return mf_vk_ring_need(be, MF_VK_RING_SCRATCH, gates_bytes(op), error);
+}
+
+typedef struct delta_push {
+    uint64_t qkv, a, b, a_log, dt_bias, out, sequences, state_offset;
+    uint32_t n_k_heads, n_v_heads, key_dim, value_dim;
+    float eps, q_scale;
+    mf_vk_single single;
+} delta_push;
+
+/* What is ready for each row, then the runs. */
+static void record_long(mf_vk_backend *be, const mf_op *op, const delta_push *all)
+{
+    const mf_vk_kernel ready = ready_kernel();
+    const mf_vk_kernel kernel = delta_kernel(op, MF_VK_SHADER_gated_delta_long);
+    const uint64_t gates = mf_vk_scratch(be, gates_bytes(op));
+    const struct {
+        uint64_t qkv, a, b, a_log, dt_bias, gates;
+        uint32_t n_k_heads, n_v_heads, key_dim, value_dim;
+        float eps, q_scale;
+    } first = {all->qkv,     all->a,         all->b,         all->a_log,
+               all->dt_bias, gates,          all->n_k_heads, all->n_v_heads,
+               all->key_dim, all->value_dim, all->eps,       all->q_scale};
+    const struct {
+        uint64_t qkv, gates, out, sequences, state_offset;
+        uint32_t n_k_heads, n_v_heads, key_dim, value_dim;
+    } then = {all->qkv,       gates,          all->out,     all->sequences, all->state_offset,
+              all->n_k_heads, all->n_v_heads, all->key_dim, all->value_dim};
+    const uint32_t n_vectors = DELTA_THREADS / 16; /* of a workgroup that makes them ready */
+    mf_vk_dispatch(be, &ready, &first, sizeof first,
+                   (const uint32_t[]){mf_vk_groups(2 * all->n_k_heads, n_vectors), op->n_rows, 1});
+    mf_vk_step(be);
+    mf_vk_dispatch(be, &kernel, &then, sizeof then,
+                   (const uint32_t[]){mf_vk_groups(all->value_dim, DELTA_COLS), all->n_v_heads,
+                                      be->batches.n_sequences});
 }
 
 static void delta_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_gated_delta_params *p = &op->u.gated_delta;
-    const mf_vk_kernel kernel = delta_kernel(op);
-    const struct {
-        uint64_t qkv, a, b, a_log, dt_bias, out, sequences, state_offset;
-        uint32_t n_k_heads, n_v_heads, key_dim, value_dim;
-        float eps, q_scale;
-        mf_vk_single single;
-    } push = {mf_vk_address(be, p->qkv),
-              mf_vk_address(be, p->a),
-              mf_vk_address(be, p->b),
-              mf_vk_address(be, p->a_log),
-              mf_vk_address(be, p->dt_bias),
-              mf_vk_address(be, p->out),
-              mf_vk_batch_address(be),
-              p->state_offset,
-              p->n_k_heads,
-              p->n_v_heads,
-              p->key_dim,
-              p->value_dim,
-              p->eps,
-              1.0f / sqrtf((float)p->key_dim),
-              mf_vk_batch_single(be)};
+    const mf_vk_kernel kernel = delta_kernel(op, MF_VK_SHADER_gated_delta);
+    const delta_push push = {.qkv = mf_vk_address(be, p->qkv),
+                             .a = mf_vk_address(be, p->a),
+                             .b = mf_vk_address(be, p->b),
+                             .a_log = mf_vk_address(be, p->a_log),
+                             .dt_bias = mf_vk_address(be, p->dt_bias),
+                             .out = mf_vk_address(be, p->out),
+                             .sequences = mf_vk_batch_address(be),
+                             .state_offset = p->state_offset,
+                             .n_k_heads = p->n_k_heads,
+                             .n_v_heads = p->n_v_heads,
+                             .key_dim = p->key_dim,
+                             .value_dim = p->value_dim,
+                             .eps = p->eps,
+                             .q_scale = 1.0f / sqrtf((float)p->key_dim),
+                             .single = mf_vk_batch_single(be)};
+    if (delta_is_long(be, op)) {
+        record_long(be, op, &push);
+        return;
+    }
     mf_vk_dispatch(be, &kernel, &push, sizeof push,
                    (const uint32_t[]){mf_vk_groups(p->value_dim, DELTA_COLS), p->n_v_heads,
                                       be->batches.n_sequences});

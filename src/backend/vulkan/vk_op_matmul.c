@@ -3,6 +3,9 @@
 #include "backend/vulkan/vk_product.h"
 
 #define MOST_HEADS 1024u
+/* Weights of fewer rows are gates and decays: exp makes much of what they are off by. They stay in
+ * float32, which costs little. */
+#define UNITS_ROWS 64u
 #define TRANSPOSED_THREADS 64u
 #define TRANSPOSED_TOKENS 4u
 
@@ -25,7 +28,8 @@ static mf_status matmul_reserve(mf_vk_backend *be, const mf_op *op, mf_error *er
         MF_TRY(mf_vk_product_reserve(be, shape, false, op->n_rows,
                                      (uint64_t)shape->n_rows * MF_MAX_MATMULS, error));
     }
-    const uint32_t n_cols = p->weight[0].shape.n_cols, n = mf_vk_halves_rows(n_cols);
+    const uint32_t n_cols = p->weight[0].shape.n_cols, most = mf_vk_halves_rows(n_cols);
+    const uint32_t n = op->n_rows < most ? op->n_rows : most;
     const uint64_t n_pieces = be->is_mixed ? mf_vk_groups(op->n_rows, n) : 1;
     if (be->is_mixed)
         MF_TRY(mf_vk_ring_need(be, MF_VK_RING_SCRATCH, mf_vk_halves_bytes(n, n_cols), error));
@@ -61,11 +65,19 @@ static void matmul_job(void *ctx, uint32_t i, mf_vk_job *out)
         mf_vk_halves_at(jobs->halves, 0, out);
 }
 
-/* Weights of the same form together. */
+/* Whether matrix units multiply this weight of the operation. */
+static bool takes_units(const mf_vk_backend *be, const mf_op *op, uint32_t i)
+{
+    return mf_vk_wants_units(be, op) && op->u.matmul.weight[i].shape.n_rows >= UNITS_ROWS;
+}
+
+/* Weights of the same form together: of those that matrix units multiply, or of the others. */
 static void record_rows(mf_vk_backend *be, const matmul_jobs *rows)
 {
     const mf_matmul_params *p = &rows->op->u.matmul;
     bool is_done[MF_MAX_MATMULS] = {false};
+    for (uint32_t j = 0; j < p->n; j++)
+        is_done[j] = takes_units(be, rows->op, j) != (rows->halves != NULL);
     for (uint32_t j = 0; j < p->n; j++) {
         matmul_jobs jobs = *rows;
         mf_vk_product product = {.shape = &p->weight[j].shape,
@@ -87,11 +99,11 @@ static void matmul_record(mf_vk_backend *be, const mf_op *op)
 {
     const uint32_t n_cols = op->u.matmul.weight[0].shape.n_cols, most = mf_vk_halves_rows(n_cols);
     matmul_jobs jobs = {.be = be, .op = op, .n_rows = op->n_rows};
-    if (!mf_vk_wants_units(be, op)) {
-        record_rows(be, &jobs);
-        return;
-    }
-    for (uint32_t first = 0; first < op->n_rows; first += most) {
+    bool is_half = false;
+    for (uint32_t i = 0; i < op->u.matmul.n; i++)
+        is_half |= takes_units(be, op, i);
+    record_rows(be, &jobs);
+    for (uint32_t first = 0; is_half && first < op->n_rows; first += most) {
         const uint32_t n = op->n_rows - first < most ? op->n_rows - first : most;
         const mf_vk_halves halves = mf_vk_halves_take(be, n, n_cols);
         jobs.halves = &halves;

@@ -9,8 +9,8 @@
 #define THREADS 128u /* as in the shaders */
 #define TEAM 16u
 #define TEAMS (THREADS / TEAM)
-#define TILE 512u  /* columns */
-#define CLASSES 4u /* of jobs: up to 1, 2, 4, 8 tokens at a time */
+#define TILE 512u       /* columns */
+#define MOST_CLASSES 5u /* of jobs: up to 1, 2, 4, 8 tokens at a time; or as unit_tiles says */
 /* Rows of a lane, where there are several tokens: as many as leave lanes enough. */
 #define ROWS_FOR_2 4096u
 #define ROWS_FOR_4 12288u
@@ -22,6 +22,12 @@
 /* Of matmul_units.comp. */
 #define UNIT_TOKENS 16u
 #define UNIT_ROWS 128u
+#define ENOUGH_GROUPS 256u
+
+static uint32_t unit_rows(const mf_vk_product *p)
+{
+    return p->is_pair ? UNIT_ROWS / 2 : UNIT_ROWS;
+}
 
 bool mf_vk_product_supports(const mf_weight_shape *shape)
 {
@@ -62,18 +68,23 @@ static mf_vk_shader one_shader_of(const mf_weight_shape *shape, bool is_pair)
     }
 }
 
-static mf_vk_shader units_shader_of(const mf_weight_shape *shape, bool is_pair)
+static mf_vk_shader units_shader_of(const mf_vk_backend *be, const mf_weight_shape *shape,
+                                    bool is_pair)
 {
-    switch (shape->kind) {
-    case MF_WEIGHT_AFFINE:
-        return is_pair ? MF_VK_SHADER_units_affine_pair : MF_VK_SHADER_units_affine;
-    case MF_WEIGHT_FP8_BLOCK:
-        return is_pair ? MF_VK_SHADER_units_fp8_pair : MF_VK_SHADER_units_fp8;
-    case MF_WEIGHT_FLOAT:
-        return is_pair ? MF_VK_SHADER_units_float_pair : MF_VK_SHADER_units_float;
-    default:
-        return is_pair ? MF_VK_SHADER_units_any_pair : MF_VK_SHADER_units_any;
-    }
+    static const mf_vk_shader shaders[2][4][2] = {
+        {{MF_VK_SHADER_plain_any, MF_VK_SHADER_plain_any_pair},
+         {MF_VK_SHADER_plain_affine, MF_VK_SHADER_plain_affine_pair},
+         {MF_VK_SHADER_plain_fp8, MF_VK_SHADER_plain_fp8_pair},
+         {MF_VK_SHADER_plain_float, MF_VK_SHADER_plain_float_pair}},
+        {{MF_VK_SHADER_units_any, MF_VK_SHADER_units_any_pair},
+         {MF_VK_SHADER_units_affine, MF_VK_SHADER_units_affine_pair},
+         {MF_VK_SHADER_units_fp8, MF_VK_SHADER_units_fp8_pair},
+         {MF_VK_SHADER_units_float, MF_VK_SHADER_units_float_pair}}};
+    const uint32_t form = shape->kind == MF_WEIGHT_AFFINE      ? 1
+                          : shape->kind == MF_WEIGHT_FP8_BLOCK ? 2
+                          : shape->kind == MF_WEIGHT_FLOAT     ? 3
+                                                               : 0;
+    return shaders[be->device.info.has_units][form][is_pair];
 }
 
 /* Whether wide loads can be had at all: rows are whole numbers of them. Where a form has none, x's
@@ -90,6 +101,24 @@ static bool has_wide(const mf_weight_shape *shape)
     default:
         return true;
     }
+}
+
+/* How matmul_units.comp loads weights. */
+typedef enum loads {
+    LOADS_NARROW = 0,
+    LOADS_WIDE,
+    LOADS_SCALES /* wide, and the scales of 512 columns at once */
+} loads;
+
+/* Of a form, where its arrays are aligned. */
+static loads best_loads(const mf_weight_shape *shape)
+{
+    if (!has_wide(shape))
+        return LOADS_NARROW;
+    return shape->kind == MF_WEIGHT_AFFINE && shape->bits == 4 && shape->group == 64 &&
+                   shape->float_type != MF_F32 && shape->n_cols % 512 == 0
+               ? LOADS_SCALES
+               : LOADS_WIDE;
 }
 
 /* Rows of a lane: what is not loaded widely waits for something else than memory. */
@@ -214,16 +243,42 @@ static bool put_direct(one_push *push, const mf_vk_job *job)
 
 /* ------------------------------------------------------------------------------ matrix units -- */
 
-/* A workgroup has 16 tokens, or 32, 64, 128. */
-static mf_vk_kernel units_kernel(const mf_weight_shape *shape, bool is_pair, uint32_t class,
-                                 bool is_wide)
+/* Tiles of 16 tokens that a workgroup of matmul_units.comp has. */
+static const uint32_t unit_tiles[] = {1, 2, 4, 5, 8};
+#define UNIT_CLASSES 5u
+#define PLAIN_CLASSES 2u
+#define SLOW_CLASS 1u /* of weights that are not aligned */
+
+static uint32_t unit_classes(const mf_vk_backend *be)
 {
-    mf_vk_kernel k = {units_shader_of(shape, is_pair), 1, {THREADS}};
+    return be->device.info.has_units ? UNIT_CLASSES : PLAIN_CLASSES;
+}
+
+static mf_vk_kernel units_kernel(const mf_vk_backend *be, const mf_weight_shape *shape,
+                                 bool is_pair, uint32_t class, loads how)
+{
+    mf_vk_kernel k = {units_shader_of(be, shape, is_pair), 1, {THREADS}};
     mf_vk_weight_constants(shape, &k);
-    k.constants[k.n_constants++] = 1u << class;
-    k.constants[k.n_constants++] = 1;
-    k.constants[k.n_constants++] = is_wide;
+    k.constants[k.n_constants++] = unit_tiles[class];
+    k.constants[k.n_constants++] = how == LOADS_SCALES;
+    k.constants[k.n_constants++] = how != LOADS_NARROW;
     return k;
+}
+
+/* Tiles that are computed for a job's tokens, and as many again as it costs to unpack weights. */
+static uint32_t units_cost(uint32_t n_tokens, uint32_t class)
+{
+    const uint32_t n = mf_vk_groups(n_tokens, UNIT_TOKENS);
+    return mf_vk_groups(n, unit_tiles[class]) * (unit_tiles[class] + 2);
+}
+
+static uint32_t units_class(uint32_t n_tokens, uint32_t n_classes)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < n_classes; i++)
+        if (units_cost(n_tokens, i) <= units_cost(n_tokens, best))
+            best = i;
+    return best;
 }
 
 static uint32_t class_of(uint32_t n_tokens)
@@ -231,20 +286,15 @@ static uint32_t class_of(uint32_t n_tokens)
     return n_tokens <= 1 ? 0 : n_tokens == 2 ? 1 : n_tokens <= 4 ? 2 : 3;
 }
 
-static uint32_t class_in(const mf_vk_product *p, uint32_t n_tokens)
-{
-    return class_of(p->is_half ? mf_vk_groups(n_tokens, UNIT_TOKENS) : n_tokens);
-}
-
 static mf_status reserve_units(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
-                               uint32_t n_tokens, mf_error *error)
+                               mf_error *error)
 {
-    const uint32_t most = class_of(mf_vk_groups(n_tokens, UNIT_TOKENS));
-    for (uint32_t class = 0; class <= most; class ++) {
-        for (uint32_t is_wide = 0; is_wide <= has_wide(shape); is_wide++) {
-            const mf_vk_kernel k = units_kernel(shape, is_pair, class, is_wide != 0);
-            MF_TRY(mf_vk_prepare(be, &k, error));
-        }
+    const loads best = best_loads(shape);
+    const mf_vk_kernel slow = units_kernel(be, shape, is_pair, SLOW_CLASS, LOADS_NARROW);
+    MF_TRY(mf_vk_prepare(be, &slow, error));
+    for (uint32_t i = 0; i < unit_classes(be) && best != LOADS_NARROW; i++) {
+        const mf_vk_kernel k = units_kernel(be, shape, is_pair, i, best);
+        MF_TRY(mf_vk_prepare(be, &k, error));
     }
     return mf_vk_halves_reserve(be, error);
 }
@@ -277,12 +327,12 @@ mf_status mf_vk_product_reserve(mf_vk_backend *be, const mf_weight_shape *shape,
             }
         }
     }
-    return be->is_mixed ? reserve_units(be, shape, is_pair, n_tokens, error) : MF_OK;
+    return be->is_mixed ? reserve_units(be, shape, is_pair, error) : MF_OK;
 }
 
 uint64_t mf_vk_product_bytes(uint32_t n_jobs)
 {
-    return n_jobs * sizeof(mf_vk_job) + 2 * CLASSES * 256;
+    return n_jobs * sizeof(mf_vk_job) + 2 * MOST_CLASSES * 256;
 }
 
 /* Whether the form's wide loads may be used: blocks of Q8_0 are read by halves, others by 16 bytes,
@@ -294,15 +344,30 @@ static bool is_aligned(const mf_vk_product *p, const mf_vk_job *job)
     return has_x && ((job->weight.values | job->up.values) & mask) == 0;
 }
 
+static loads loads_of(const mf_vk_product *p, const mf_vk_job *job)
+{
+    const loads best = best_loads(p->shape);
+    const uint64_t scales =
+        job->weight.scales | job->weight.biases | job->up.scales | job->up.biases;
+    if (!is_aligned(p, job) || (best == LOADS_SCALES && (scales & 15) != 0))
+        return LOADS_NARROW;
+    return best;
+}
+
 /* A class, and whether loads are wide: jobs that have both in common are dispatched together. */
 typedef struct bunch {
     uint32_t n_jobs, most_rows, most_tokens;
     uint64_t n_rows;
 } bunch;
 
-static uint32_t bunch_of(const mf_vk_product *p, const mf_vk_job *job)
+/* n_classes: of matrix units, that may be used. */
+static uint32_t bunch_of(const mf_vk_product *p, const mf_vk_job *job, uint32_t n_classes)
 {
-    return 2 * class_in(p, job->n_tokens) + (has_wide(p->shape) && is_aligned(p, job));
+    if (!p->is_half)
+        return 2 * class_of(job->n_tokens) + (has_wide(p->shape) && is_aligned(p, job));
+    if (loads_of(p, job) == LOADS_NARROW)
+        return 2 * SLOW_CLASS;
+    return 2 * units_class(job->n_tokens, n_classes) + 1;
 }
 
 mf_status mf_vk_routed_reserve(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
@@ -344,9 +409,10 @@ static void dispatch_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t w
     uint32_t groups[3] = {0, b->n_jobs, 0};
     mf_vk_kernel k;
     if (p->is_half) {
-        k = units_kernel(p->shape, p->is_pair, class, is_wide);
-        groups[0] = mf_vk_groups(b->most_rows, p->is_pair ? UNIT_ROWS / 2 : UNIT_ROWS);
-        groups[2] = mf_vk_groups(b->most_tokens, UNIT_TOKENS << class);
+        k = units_kernel(be, p->shape, p->is_pair, class,
+                         is_wide ? best_loads(p->shape) : LOADS_NARROW);
+        groups[0] = mf_vk_groups(b->most_rows, unit_rows(p));
+        groups[2] = mf_vk_groups(b->most_tokens, UNIT_TOKENS * unit_tiles[class]);
     } else {
         const uint32_t n = lane_rows(p->shape, p->is_pair, is_wide, b->n_rows);
         const uint32_t token_groups = mf_vk_groups(b->most_tokens, 1u << class);
@@ -358,14 +424,15 @@ static void dispatch_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t w
 }
 
 /* The jobs of a bunch to where shaders read them; 0: lost. */
-static uint64_t put_jobs(mf_vk_backend *be, const mf_vk_product *p, uint32_t which, const bunch *b)
+static uint64_t put_jobs(mf_vk_backend *be, const mf_vk_product *p, uint32_t n_classes,
+                         uint32_t which, const bunch *b)
 {
     uint64_t address = 0;
     mf_vk_job *jobs = mf_vk_parameters(be, b->n_jobs * sizeof *jobs, &address);
     for (uint32_t i = 0; i < p->n_jobs && jobs != NULL; i++) {
         mf_vk_job job = {0};
         p->job(p->ctx, i, &job);
-        if (bunch_of(p, &job) == which)
+        if (bunch_of(p, &job, n_classes) == which)
             *jobs++ = job;
     }
     return address;
@@ -385,28 +452,47 @@ static void record_ones(mf_vk_backend *be, const mf_vk_product *p, uint32_t whic
     for (uint32_t i = 0; i < p->n_jobs && is_direct; i++) {
         mf_vk_job job = {0};
         p->job(p->ctx, i, &job);
-        if (bunch_of(p, &job) != which)
+        if (bunch_of(p, &job, 1) != which)
             continue;
         is_direct = job.n_tokens == 1 && put_direct(&push, &job);
         groups[0] += mf_vk_groups(job.n_rows, per_group);
     }
     if (!is_direct || groups[0] > MOST_GROUPS) {
-        push.jobs = put_jobs(be, p, which, b);
+        push.jobs = put_jobs(be, p, 1, which, b);
         groups[0] = mf_vk_groups(b->most_rows, per_group);
         groups[1] = b->n_jobs;
     }
     mf_vk_dispatch(be, &k, &push, sizeof push, groups);
 }
 
-static void record_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t which, const bunch *b)
+static void record_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t n_classes,
+                         uint32_t which, const bunch *b)
 {
     if (which / 2 == 0 && !p->is_half) {
         record_ones(be, p, which, b);
         return;
     }
-    const uint64_t jobs = put_jobs(be, p, which, b);
+    const uint64_t jobs = put_jobs(be, p, n_classes, which, b);
     if (jobs != 0)
         dispatch_bunch(be, p, which, b, jobs);
+}
+
+/* Large tiles only as long as there are workgroups enough for a large device. */
+static uint32_t usable_classes(const mf_vk_backend *be, const mf_vk_product *p)
+{
+    uint32_t n = p->is_half ? unit_classes(be) : 1;
+    for (uint64_t n_groups = 0; n > 1; n--, n_groups = 0) {
+        for (uint32_t i = 0; i < p->n_jobs && n_groups < ENOUGH_GROUPS; i++) {
+            mf_vk_job job = {0};
+            p->job(p->ctx, i, &job);
+            const uint32_t tiles = unit_tiles[units_class(job.n_tokens, n)];
+            n_groups += (uint64_t)mf_vk_groups(job.n_rows, unit_rows(p)) *
+                        mf_vk_groups(job.n_tokens, UNIT_TOKENS * tiles);
+        }
+        if (n_groups >= ENOUGH_GROUPS)
+            break;
+    }
+    return n;
 }
 
 void mf_vk_product_record(mf_vk_backend *be, const mf_vk_product *p)
@@ -415,17 +501,18 @@ void mf_vk_product_record(mf_vk_backend *be, const mf_vk_product *p)
         record_routed(be, p);
         return;
     }
-    bunch bunches[2 * CLASSES] = {{0}};
+    bunch bunches[2 * MOST_CLASSES] = {{0}};
+    const uint32_t n_classes = usable_classes(be, p);
     for (uint32_t i = 0; i < p->n_jobs; i++) {
         mf_vk_job job = {0};
         p->job(p->ctx, i, &job);
-        bunch *b = &bunches[bunch_of(p, &job)];
+        bunch *b = &bunches[bunch_of(p, &job, n_classes)];
         b->n_jobs++;
         b->n_rows += job.n_rows;
         b->most_rows = job.n_rows > b->most_rows ? job.n_rows : b->most_rows;
         b->most_tokens = job.n_tokens > b->most_tokens ? job.n_tokens : b->most_tokens;
     }
-    for (uint32_t which = 0; which < 2 * CLASSES; which++)
+    for (uint32_t which = 0; which < 2 * MOST_CLASSES; which++)
         if (bunches[which].n_jobs != 0)
-            record_bunch(be, p, which, &bunches[which]);
+            record_bunch(be, p, n_classes, which, &bunches[which]);
 }

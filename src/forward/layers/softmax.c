@@ -53,8 +53,8 @@ static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
             MF_TRY(mf_reserve_matmul(r, matrices[i], r->plan.n_chunk, error));
     const mf_op_kind kinds[] = {MF_OP_HEAD_NORM_ROPE, MF_OP_ROPE, MF_OP_SIGMOID_MUL, 0};
     MF_TRY(mf_reserve_kinds(r, kinds, error));
-    const mf_op attend = attention(r, r->plan.n_chunk, layer, r->plan.kind[MF_LAYER_FULL]);
-    return mf_backend_reserve(r->backend, &attend, error);
+    const mf_op op = attention(r, r->plan.n_chunk, layer, r->plan.kind[MF_LAYER_FULL]);
+    return mf_backend_reserve(r->backend, &op, error);
 }
 
 static void project(mf_runner *r, uint32_t n_rows, const mf_full_weights *w, const mf_span *s)
@@ -118,6 +118,27 @@ static void prepare_heads(mf_runner *r, uint32_t n_rows, uint32_t layer, mf_span
         mf_record_rope(r, n_rows, x, n_heads, n_heads * r->h.head_dim, r->h.head_dim);
 }
 
+/* Rows of long runs, and the others. */
+static void attend(mf_runner *r, uint32_t n_rows, uint32_t layer, const mf_span *s)
+{
+    const mf_hparams *h = &r->h;
+    const uint32_t n_long = r->n_long_rows < n_rows ? r->n_long_rows : n_rows;
+    const uint64_t q = (uint64_t)n_long * mf_query_width(h) * sizeof(float);
+    const uint64_t kv = (uint64_t)n_long * mf_kv_width(h) * sizeof(float);
+    const mf_span rest[] = {[Q] = mf_span_at(s[Q], q),
+                            [K] = mf_span_at(s[K], kv),
+                            [V] = mf_span_at(s[V], kv),
+                            [ATTENDED] = mf_span_at(s[ATTENDED], q)};
+    mf_op op = attention(r, n_long, layer, s);
+    op.is_long = true;
+    if (n_long != 0)
+        mf_record(r, &op);
+    op = attention(r, n_rows - n_long, layer, rest);
+    op.first_row = n_long;
+    if (op.n_rows != 0)
+        mf_record(r, &op);
+}
+
 static void forward(mf_runner *r, uint32_t n_rows, uint32_t layer)
 {
     const mf_full_weights *w = &r->weights.layers[layer].u.full;
@@ -125,8 +146,7 @@ static void forward(mf_runner *r, uint32_t n_rows, uint32_t layer)
     project(r, n_rows, w, s);
     prepare_heads(r, n_rows, layer, s[Q], w->q_norm, r->h.n_heads);
     prepare_heads(r, n_rows, layer, s[K], w->k_norm, r->h.n_kv_heads);
-    const mf_op attend = attention(r, n_rows, layer, s);
-    mf_record(r, &attend);
+    attend(r, n_rows, layer, s);
     if (w->gate.shape.n_rows != 0) {
         const mf_op gate = {
             .kind = MF_OP_SIGMOID_MUL,

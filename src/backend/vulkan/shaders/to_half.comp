@@ -1,7 +1,8 @@
 #version 460
 // SPDX-License-Identifier: MIT
 // Rows of x as float16 times a power of two of the row's own, such that its largest value is below
-// 2^14; and what to multiply by afterwards. Rows are filled up with zeros to n_padded columns.
+// 2^14; and what to multiply by afterwards. Rows are filled up with zeros to n_padded columns. Of
+// every 8 columns the order is 0 4 1 5 2 6 3 7: as matmul_units.comp unpacks weights.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "reduce.glsl"
@@ -30,8 +31,9 @@ void main()
     const bool is_number = exponent > 20 && exponent < 255;
     const float factor = is_number ? uintBitsToFloat((127 + 13 + 127 - exponent) << 23) : 1.0;
     for (uint i = gl_LocalInvocationID.x; i < p.n_padded / 2; i += gl_WorkGroupSize.x) {
-        const float a = 2 * i < p.n_cols ? x.v[2 * i] * factor : 0.0;
-        const float b = 2 * i + 1 < p.n_cols ? x.v[2 * i + 1] * factor : 0.0;
+        const uint col = i / 4 * 8 + i % 4;
+        const float a = col < p.n_cols ? x.v[col] * factor : 0.0;
+        const float b = col + 4 < p.n_cols ? x.v[col + 4] * factor : 0.0;
         result.v[i] = packHalf2x16(vec2(a, b));
     }
     if (gl_LocalInvocationID.x == 0)
