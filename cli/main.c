@@ -33,14 +33,9 @@ static const struct command {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"run", mf_cmd_run},
-    {"info", mf_cmd_info},
-    {"devices", mf_cmd_devices},
-    {"tokenize", mf_cmd_tokenize},
-    {"template", mf_cmd_template},
-    {"perplexity", mf_cmd_perplexity},
-    {"bench", mf_cmd_bench},
-    {"serve", mf_cmd_serve},
+    {"run", mf_cmd_run},           {"info", mf_cmd_info},         {"devices", mf_cmd_devices},
+    {"tokenize", mf_cmd_tokenize}, {"template", mf_cmd_template}, {"perplexity", mf_cmd_perplexity},
+    {"bench", mf_cmd_bench},       {"serve", mf_cmd_serve},
 };
 
 #ifndef MF_HAS_SERVER

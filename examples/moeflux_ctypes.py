@@ -86,6 +86,7 @@ class ModelInfo(c.Structure):  # mf_model_info
     _fields_ += [("device", c.c_char * 32), ("expert_device", c.c_char * 32)]
     _fields_ += [("device_floor_bytes", c.c_uint64), ("expert_device_floor_bytes", c.c_uint64)]
     _fields_ += [("device_bytes", c.c_uint64), ("device_why", c.c_char * 160)]
+    _fields_ += [("n_host_slots", c.c_uint64)]
 
 
 class SamplerOptions(c.Structure):  # mf_sampler_options
@@ -97,6 +98,10 @@ class SamplerOptions(c.Structure):  # mf_sampler_options
         ("min_p", c.c_float),
         ("repetition_penalty", c.c_float),
         ("seed", c.c_uint64),
+        ("presence_penalty", c.c_float),
+        ("frequency_penalty", c.c_float),
+        ("biases", c.c_void_p),
+        ("n_biases", c.c_size_t),
     ]
 
 

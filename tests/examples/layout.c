@@ -94,6 +94,7 @@ static void model_info(void)
     AT(mf_model_info, expert_device_floor_bytes);
     AT(mf_model_info, device_bytes);
     AT(mf_model_info, device_why);
+    AT(mf_model_info, n_host_slots);
 }
 
 int main(void)
@@ -113,6 +114,10 @@ int main(void)
     AT(mf_sampler_options, min_p);
     AT(mf_sampler_options, repetition_penalty);
     AT(mf_sampler_options, seed);
+    AT(mf_sampler_options, presence_penalty);
+    AT(mf_sampler_options, frequency_penalty);
+    AT(mf_sampler_options, biases);
+    AT(mf_sampler_options, n_biases);
     SIZE(mf_batch_item);
     AT(mf_batch_item, session);
     AT(mf_batch_item, tokens);

@@ -87,9 +87,9 @@ expect_true wait_for stat_is answers_running 0
 stop_server
 expect_empty "$err"
 
-# a queue of two behind an answer of one
-start_server "$demo" --sessions 1 --queue 2
-curl -s -N "$url/v1/completions" --data-binary "$(body 3500 1 ',"stream":true')" >"$scratch/first" &
+# a queue of two behind an answer of one, which takes long enough for a sign of life on any machine
+start_server "$demo" --sessions 1 --queue 2 --threads 1 --cpu-tier scalar --drain 600
+curl -s -N "$url/v1/completions" --data-binary "$(body 600 1 ',"stream":true')" >"$scratch/first" &
 first=$!
 expect_true wait_for stat_is answers_running 1
 curl -s "$url/v1/completions" --data-binary "$(body 5 2)" >"$scratch/second" &
