@@ -84,9 +84,10 @@ static void check_add(mf_backend *be, mf_buffer buffer, uint64_t at)
 {
     float values[64], got[64];
     mf_error error = {0};
-    const mf_op op = {.kind = MF_OP_ADD,
-                      .n_rows = 1,
-                      .u.add = {{buffer, at}, {buffer, at + sizeof values}, 64, false}};
+    const mf_op op = {
+        .kind = MF_OP_ADD,
+        .n_rows = 1,
+        .u.add = {.x = {buffer, at}, .y = {buffer, at + sizeof values}, .n_cols = 64}};
     for (int i = 0; i < 64; i++)
         values[i] = (float)i;
     be->ops->write(be, op.u.add.x, values, sizeof values);
