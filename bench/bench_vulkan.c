@@ -12,7 +12,7 @@
  * Operations wait for each other; with --overlap those on different results do not. --mixed:
  * matrix units, where the device has them. --tokens: of a prompt.
  */
-#include "backend/vulkan/vk_internal.h"
+#include "bench_gpu.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +27,7 @@
 typedef struct bench {
     const char *device, *only;
     uint32_t n_mib, n_ms, overlap, mixed, tokens; /* tokens: of prompts */
-    mf_vk_backend *be;
-    VkQueryPool queries;
+    bench_gpu gpu;
     mf_span weights, x, y;
     uint64_t n_bytes, y_bytes, at; /* of weights; of each result; where the next weight goes */
     uint32_t n_ops;
@@ -55,64 +54,24 @@ static const form forms[] = {
 };
 #define N_FORMS (sizeof forms / sizeof *forms)
 
-static void check(mf_status status, const mf_error *error)
-{
-    if (status == MF_OK)
-        return;
-    fprintf(stderr, "bench_vulkan: %s\n", error->message);
-    exit(1);
-}
-
-static mf_span create(bench *b, uint64_t n_bytes, const char *what)
-{
-    mf_error error = {0};
-    mf_span span = {{0}, 0};
-    check(b->be->base.ops->buffer_create(&b->be->base, n_bytes, MF_USE_DEVICE, what, &span.buffer,
-                                         &error),
-          &error);
-    return span;
-}
-
-/* Bytes that are numbers of ordinary size in every form. */
-static void fill(bench *b, mf_span span, uint64_t n_bytes)
-{
-    static unsigned char block[1 << 20];
-    uint64_t random = 88172645463325252u;
-    for (uint64_t i = 0; i < sizeof block; i++) {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        block[i] = (unsigned char)(i % 2 == 0 ? random >> 20 & 0xfe : (random >> 20 & 0x83) | 0x3c);
-    }
-    for (uint64_t at = 0; at < n_bytes; at += sizeof block)
-        b->be->base.ops->write(&b->be->base, mf_span_at(span, at), block,
-                               n_bytes - at < sizeof block ? n_bytes - at : sizeof block);
-}
-
 static void open_backend(bench *b)
 {
     mf_error error = {0};
     const mf_backend_options options = {
         .device = b->device, .precision = b->mixed != 0 ? MF_PRECISION_MIXED : MF_PRECISION_F32};
-    mf_backend *base = NULL;
-    check(mf_vulkan_backend_create(&options, &base, &error), &error);
-    b->be = (mf_vk_backend *)base;
+    bench_gpu_open(&b->gpu, &options);
+    mf_backend *base = &b->gpu.be->base;
     b->n_bytes = (uint64_t)b->n_mib << 20;
     b->y_bytes = (uint64_t)b->tokens * 8 * 2048 * sizeof(float) * 2;
-    b->weights = create(b, b->n_bytes, "weights");
-    b->x = create(b, (uint64_t)MAX_TOKENS * MAX_COLS * sizeof(float), "activations");
-    b->y = create(b, 3 * (b->overlap != 0 ? N_RESULTS : 1) * b->y_bytes, "results");
-    fill(b, b->weights, b->n_bytes);
-    fill(b, b->x, (uint64_t)MAX_TOKENS * MAX_COLS * sizeof(float));
-    check(base->ops->measure(base, &b->weights, &b->n_bytes, 1, MEASURE_MS, &b->read, &b->fma,
-                             &error),
-          &error);
-    const VkQueryPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
-                                        .queryType = VK_QUERY_TYPE_TIMESTAMP,
-                                        .queryCount = 2};
-    if (b->be->device.api.CreateQueryPool(b->be->device.handle, &info, NULL, &b->queries) !=
-        VK_SUCCESS)
-        exit(1);
+    b->weights = bench_gpu_create(&b->gpu, b->n_bytes, "weights");
+    b->x =
+        bench_gpu_create(&b->gpu, (uint64_t)MAX_TOKENS * MAX_COLS * sizeof(float), "activations");
+    b->y = bench_gpu_create(&b->gpu, 3 * (b->overlap != 0 ? N_RESULTS : 1) * b->y_bytes, "results");
+    bench_gpu_fill(&b->gpu, b->weights, b->n_bytes);
+    bench_gpu_fill(&b->gpu, b->x, (uint64_t)MAX_TOKENS * MAX_COLS * sizeof(float));
+    bench_gpu_check(base->ops->measure(base, &b->weights, &b->n_bytes, 1, MEASURE_MS, &b->read,
+                                       &b->fma, &error),
+                    &error);
 }
 
 static mf_weight next_weight(bench *b, const form *f, uint32_t n_rows, uint32_t n_cols)
@@ -203,25 +162,11 @@ static void make_combine(bench *b, const subject *s, mf_op *op)
                                         .k = 8};
 }
 
-static void stamp(bench *b, uint32_t which)
-{
-    mf_vk_backend *be = b->be;
-    if (!mf_vk_begin(be))
-        exit(1);
-    if (which == 0)
-        be->device.api.CmdResetQueryPool(be->stream.commands, b->queries, 0, 2);
-    mf_vk_barrier(be);
-    be->device.api.CmdWriteTimestamp2(be->stream.commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT,
-                                      b->queries, which);
-}
-
 /* Nanoseconds that the device takes for n operations. */
 static double run(bench *b, const subject *s, uint32_t n)
 {
-    mf_error error = {0};
-    mf_backend *base = &b->be->base;
-    uint64_t times[2] = {0};
-    stamp(b, 0);
+    mf_backend *base = &b->gpu.be->base;
+    bench_gpu_start(&b->gpu);
     for (uint32_t i = 0; i < n; i++) {
         mf_op op;
         s->make(b, s, &op);
@@ -229,13 +174,7 @@ static double run(bench *b, const subject *s, uint32_t n)
         base->ops->record(base, &op);
         b->n_ops++;
     }
-    stamp(b, 1);
-    check(mf_backend_finish(base, &error), &error);
-    if (b->be->device.api.GetQueryPoolResults(
-            b->be->device.handle, b->queries, 0, 2, sizeof times, times, sizeof *times,
-            VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT) != VK_SUCCESS)
-        exit(1);
-    return (double)(times[1] - times[0]) * (double)b->be->device.properties.limits.timestampPeriod;
+    return bench_gpu_stop(&b->gpu);
 }
 
 static void measure(bench *b, const char *name, const subject *s)
@@ -246,11 +185,11 @@ static void measure(bench *b, const char *name, const subject *s)
     if (b->only != NULL && strstr(name, b->only) == NULL)
         return;
     s->make(b, s, &op);
-    check(mf_backend_reserve(&b->be->base, &op, &error), &error);
+    bench_gpu_check(mf_backend_reserve(&b->gpu.be->base, &op, &error), &error);
     (void)run(b, s, 1); /* what is done once */
-    const uint64_t bytes_before = b->be->weight_bytes;
+    const uint64_t bytes_before = b->gpu.be->weight_bytes;
     double ns = run(b, s, 1);
-    const uint64_t bytes = b->be->weight_bytes - bytes_before;
+    const uint64_t bytes = b->gpu.be->weight_bytes - bytes_before;
     while (n < 4096 && ns < (double)b->n_ms * 1e6) {
         n = ns * 4 < (double)b->n_ms * 1e6 ? n * 4 : n * 2;
         ns = run(b, s, n);
@@ -350,12 +289,11 @@ int main(int argc, char **argv)
     parse(&b, argc, argv);
     open_backend(&b);
     printf("%s%s, %u MiB of weights; plain kernels: %.1f GB/s, %.1f Gma/s\n",
-           b.be->base.ops->device_name(&b.be->base), b.be->is_mixed ? ", mixed" : "", b.n_mib,
-           b.read / 1e9, b.fma / 1e9);
+           b.gpu.be->base.ops->device_name(&b.gpu.be->base), b.gpu.be->is_mixed ? ", mixed" : "",
+           b.n_mib, b.read / 1e9, b.fma / 1e9);
     experts(&b);
     others(&b);
     matmuls(&b);
-    b.be->device.api.DestroyQueryPool(b.be->device.handle, b.queries, NULL);
-    b.be->base.ops->destroy(&b.be->base);
+    bench_gpu_close(&b.gpu);
     return 0;
 }

@@ -7,7 +7,7 @@
  *
  *     bench_vulkan_attention [--device vulkan:N] [--mib N] [--ms N] [--only TEXT]
  */
-#include "backend/vulkan/vk_internal.h"
+#include "bench_gpu.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +21,7 @@
 typedef struct bench {
     const char *device, *only;
     uint32_t n_mib, n_ms, n_ops;
-    mf_vk_backend *be;
-    VkQueryPool queries;
+    bench_gpu gpu;
     mf_span memory, x; /* caches and states; activations, then weights and angles */
     uint64_t n_bytes, x_bytes;
     double read, fma; /* a second, at best */
@@ -35,63 +34,22 @@ typedef struct subject {
     uint32_t n_sequences, n_rows, context;
 } subject;
 
-static void check(mf_status status, const mf_error *error)
-{
-    if (status == MF_OK)
-        return;
-    fprintf(stderr, "bench_vulkan_attention: %s\n", error->message);
-    exit(1);
-}
-
-static mf_span create(bench *b, uint64_t n_bytes, const char *what)
-{
-    mf_error error = {0};
-    mf_span span = {{0}, 0};
-    check(b->be->base.ops->buffer_create(&b->be->base, n_bytes, MF_USE_DEVICE, what, &span.buffer,
-                                         &error),
-          &error);
-    return span;
-}
-
-/* Numbers of ordinary size, as float32 and as bfloat16. */
-static void fill(bench *b, mf_span span, uint64_t n_bytes)
-{
-    static uint32_t block[1 << 18];
-    uint64_t random = 88172645463325252u;
-    for (size_t i = 0; i < sizeof block / sizeof *block; i++) {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        block[i] = ((uint32_t)(random >> 20) & 0x807f807fu) | 0x3e003e00u;
-    }
-    for (uint64_t at = 0; at < n_bytes; at += sizeof block)
-        b->be->base.ops->write(&b->be->base, mf_span_at(span, at), block,
-                               n_bytes - at < sizeof block ? n_bytes - at : sizeof block);
-}
-
 static void open_backend(bench *b)
 {
     mf_error error = {0};
     const mf_backend_options options = {.device = b->device};
-    mf_backend *base = NULL;
-    check(mf_vulkan_backend_create(&options, &base, &error), &error);
-    b->be = (mf_vk_backend *)base;
+    bench_gpu_open(&b->gpu, &options);
+    mf_backend *base = &b->gpu.be->base;
     b->n_bytes = (uint64_t)b->n_mib << 20;
     b->x_bytes = b->n_mib >= 1024 ? (uint64_t)512 << 20 : b->n_bytes / 2;
-    b->memory = create(b, b->n_bytes, "caches");
-    b->x = create(b, b->x_bytes, "activations");
-    fill(b, b->memory, b->n_bytes);
-    fill(b, b->x, b->x_bytes);
-    check(base->ops->reserve_batch(base, MAX_SEQUENCES, MAX_PAGES, &error), &error);
-    check(
+    b->memory = bench_gpu_create(&b->gpu, b->n_bytes, "caches");
+    b->x = bench_gpu_create(&b->gpu, b->x_bytes, "activations");
+    bench_gpu_fill(&b->gpu, b->memory, b->n_bytes);
+    bench_gpu_fill(&b->gpu, b->x, b->x_bytes);
+    bench_gpu_check(base->ops->reserve_batch(base, MAX_SEQUENCES, MAX_PAGES, &error), &error);
+    bench_gpu_check(
         base->ops->measure(base, &b->memory, &b->n_bytes, 1, MEASURE_MS, &b->read, &b->fma, &error),
         &error);
-    const VkQueryPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
-                                        .queryType = VK_QUERY_TYPE_TIMESTAMP,
-                                        .queryCount = 2};
-    if (b->be->device.api.CreateQueryPool(b->be->device.handle, &info, NULL, &b->queries) !=
-        VK_SUCCESS)
-        exit(1);
 }
 
 /* ---------------------------------------------------------------------------------- subjects -- */
@@ -228,7 +186,7 @@ static void begin_batch(bench *b, const subject *s, const mf_op *op)
                                      .pages = has_pages(op) ? pages + i * n_pages : NULL,
                                      .state = {state, state}};
     }
-    b->be->base.ops->begin_batch(&b->be->base, sequences, s->n_sequences);
+    b->gpu.be->base.ops->begin_batch(&b->gpu.be->base, sequences, s->n_sequences);
 }
 
 /* Bytes of caches and states that must be read or written. */
@@ -254,38 +212,18 @@ static double products_of(const subject *s, const mf_op *op)
 
 /* ----------------------------------------------------------------------------------- running -- */
 
-static void stamp(bench *b, uint32_t which)
-{
-    mf_vk_backend *be = b->be;
-    if (!mf_vk_begin(be))
-        exit(1);
-    if (which == 0)
-        be->device.api.CmdResetQueryPool(be->stream.commands, b->queries, 0, 2);
-    mf_vk_barrier(be);
-    be->device.api.CmdWriteTimestamp2(be->stream.commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT,
-                                      b->queries, which);
-}
-
 /* Nanoseconds that the device takes for n operations, each after the other. */
 static double run(bench *b, const subject *s, uint32_t n)
 {
-    mf_error error = {0};
-    mf_backend *base = &b->be->base;
-    uint64_t times[2] = {0};
-    stamp(b, 0);
+    mf_backend *base = &b->gpu.be->base;
+    bench_gpu_start(&b->gpu);
     for (uint32_t i = 0; i < n; i++) {
         mf_op op;
         s->make(b, s, &op);
         op.is_long = s->n_rows >= 32;
         base->ops->record(base, &op);
     }
-    stamp(b, 1);
-    check(mf_backend_finish(base, &error), &error);
-    if (b->be->device.api.GetQueryPoolResults(
-            b->be->device.handle, b->queries, 0, 2, sizeof times, times, sizeof *times,
-            VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT) != VK_SUCCESS)
-        exit(1);
-    return (double)(times[1] - times[0]) * (double)b->be->device.properties.limits.timestampPeriod;
+    return bench_gpu_stop(&b->gpu);
 }
 
 /* Whether the activations have room in their quarters, and the pages in memory. */
@@ -308,7 +246,7 @@ static void measure(bench *b, const subject *s)
     s->make(b, s, &op);
     if (!fits(b, s, &op))
         return;
-    check(mf_backend_reserve(&b->be->base, &op, &error), &error);
+    bench_gpu_check(mf_backend_reserve(&b->gpu.be->base, &op, &error), &error);
     begin_batch(b, s, &op);
     (void)run(b, s, 1);
     double ns = run(b, s, 1);
@@ -388,10 +326,9 @@ int main(int argc, char **argv)
     parse(&b, argc, argv);
     open_backend(&b);
     printf("%s, %u MiB of caches; plain kernels: %.1f GB/s, %.1f Gma/s\n",
-           b.be->base.ops->device_name(&b.be->base), b.n_mib, b.read / 1e9, b.fma / 1e9);
+           b.gpu.be->base.ops->device_name(&b.gpu.be->base), b.n_mib, b.read / 1e9, b.fma / 1e9);
     for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
         measure(&b, &subjects[i]);
-    b.be->device.api.DestroyQueryPool(b.be->device.handle, b.queries, NULL);
-    b.be->base.ops->destroy(&b.be->base);
+    bench_gpu_close(&b.gpu);
     return 0;
 }

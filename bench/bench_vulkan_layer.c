@@ -11,7 +11,7 @@
  *
  * --tokens: sequences that decode together, one token each.
  */
-#include "backend/vulkan/vk_internal.h"
+#include "bench_gpu.h"
 #include "bench_median.h"
 
 #include <stdio.h>
@@ -32,8 +32,7 @@
 typedef struct bench {
     const char *device, *only;
     uint32_t n_mib, n_repeats, n_tokens;
-    mf_vk_backend *be;
-    VkQueryPool queries;
+    bench_gpu gpu;
     mf_span weights, x;
     uint64_t n_bytes, at;    /* of weights; where the next one goes */
     uint64_t n_touched;      /* bytes of states and caches of the operation made last */
@@ -50,62 +49,22 @@ typedef struct subject {
 
 /* ------------------------------------------------------------------------------------ opening */
 
-static void check(mf_status status, const mf_error *error)
-{
-    if (status == MF_OK)
-        return;
-    (void)fprintf(stderr, "bench_vulkan_layer: %s\n", error->message);
-    exit(1);
-}
-
-static mf_span create(bench *b, uint64_t n_bytes, const char *what)
-{
-    mf_error error = {0};
-    mf_span span = {{0}, 0};
-    check(b->be->base.ops->buffer_create(&b->be->base, n_bytes, MF_USE_DEVICE, what, &span.buffer,
-                                         &error),
-          &error);
-    return span;
-}
-
-/* Bytes that are numbers of ordinary size in every form. */
-static void fill(bench *b, mf_span span, uint64_t n_bytes)
-{
-    static unsigned char block[1 << 20];
-    uint64_t random = 88172645463325252u;
-    for (uint64_t i = 0; i < sizeof block; i++) {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        block[i] = (unsigned char)(i % 2 == 0 ? random >> 20 & 0xfe : (random >> 20 & 0x83) | 0x3c);
-    }
-    for (uint64_t at = 0; at < n_bytes; at += sizeof block)
-        b->be->base.ops->write(&b->be->base, mf_span_at(span, at), block,
-                               n_bytes - at < sizeof block ? n_bytes - at : sizeof block);
-}
-
 static void open_backend(bench *b)
 {
     mf_error error = {0};
     const mf_backend_options options = {.device = b->device};
-    mf_backend *base = NULL;
     double fma;
-    check(mf_vulkan_backend_create(&options, &base, &error), &error);
-    b->be = (mf_vk_backend *)base;
+    bench_gpu_open(&b->gpu, &options);
+    mf_backend *base = &b->gpu.be->base;
     b->n_bytes = (uint64_t)b->n_mib << 20;
-    b->weights = create(b, b->n_bytes, "weights");
-    b->x = create(b, OPERANDS * OPERAND_BYTES, "activations");
-    fill(b, b->weights, b->n_bytes);
-    fill(b, b->x, OPERANDS * OPERAND_BYTES);
-    check(base->ops->reserve_batch(base, MAX_TOKENS, MAX_PAGES, &error), &error);
-    check(base->ops->measure(base, &b->weights, &b->n_bytes, 1, MEASURE_MS, &b->read, &fma, &error),
-          &error);
-    const VkQueryPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
-                                        .queryType = VK_QUERY_TYPE_TIMESTAMP,
-                                        .queryCount = 2};
-    if (b->be->device.api.CreateQueryPool(b->be->device.handle, &info, NULL, &b->queries) !=
-        VK_SUCCESS)
-        exit(1);
+    b->weights = bench_gpu_create(&b->gpu, b->n_bytes, "weights");
+    b->x = bench_gpu_create(&b->gpu, OPERANDS * OPERAND_BYTES, "activations");
+    bench_gpu_fill(&b->gpu, b->weights, b->n_bytes);
+    bench_gpu_fill(&b->gpu, b->x, OPERANDS * OPERAND_BYTES);
+    bench_gpu_check(base->ops->reserve_batch(base, MAX_TOKENS, MAX_PAGES, &error), &error);
+    bench_gpu_check(
+        base->ops->measure(base, &b->weights, &b->n_bytes, 1, MEASURE_MS, &b->read, &fma, &error),
+        &error);
 }
 
 /* ---------------------------------------------------------------------------------- operations */
@@ -351,22 +310,10 @@ static void begin_batch(bench *b, const subject *s)
                                      .pages = pages + i * n_pages,
                                      .state = {at, at}};
     }
-    b->be->base.ops->begin_batch(&b->be->base, sequences, b->n_tokens);
+    b->gpu.be->base.ops->begin_batch(&b->gpu.be->base, sequences, b->n_tokens);
 }
 
 /* ----------------------------------------------------------------------------------- measuring */
-
-static void stamp(bench *b, uint32_t which)
-{
-    mf_vk_backend *be = b->be;
-    if (!mf_vk_begin(be))
-        exit(1);
-    if (which == 0)
-        be->device.api.CmdResetQueryPool(be->stream.commands, b->queries, 0, 2);
-    mf_vk_barrier(be);
-    be->device.api.CmdWriteTimestamp2(be->stream.commands, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT,
-                                      b->queries, which);
-}
 
 /* One that does nothing, or that keeps the device busy. */
 static void dispatch(bench *b, uint32_t n_steps, uint32_t n_groups)
@@ -377,10 +324,10 @@ static void dispatch(bench *b, uint32_t n_steps, uint32_t n_groups)
         uint32_t n;
         float factor, summand;
         uint32_t unused;
-    } push = {mf_vk_address(b->be, operand(b, 7)), n_steps, 0.5f, 1.0f, 0};
-    mf_vk_next(b->be);
-    mf_vk_dispatch(b->be, &kernel, &push, sizeof push, (const uint32_t[]){n_groups, 1, 1});
-    mf_vk_barrier(b->be);
+    } push = {mf_vk_address(b->gpu.be, operand(b, 7)), n_steps, 0.5f, 1.0f, 0};
+    mf_vk_next(b->gpu.be);
+    mf_vk_dispatch(b->gpu.be, &kernel, &push, sizeof push, (const uint32_t[]){n_groups, 1, 1});
+    mf_vk_barrier(b->gpu.be);
 }
 
 static void record(bench *b, const subject *s)
@@ -391,31 +338,21 @@ static void record(bench *b, const subject *s)
         return;
     }
     s->make(b, s, &op);
-    b->be->base.ops->record(&b->be->base, &op);
+    b->gpu.be->base.ops->record(&b->gpu.be->base, &op);
 }
 
 /* Microseconds that the device takes for an operation, in one submission of several. */
 static double run(bench *b, const subject *s)
 {
-    mf_error error = {0};
-    mf_backend *base = &b->be->base;
-    uint64_t times[2] = {0};
-    b->be->stream.most_commands = UINT32_MAX;
-    if (!mf_vk_begin(b->be))
+    b->gpu.be->stream.most_commands = UINT32_MAX;
+    if (!mf_vk_begin(b->gpu.be))
         exit(1);
-    if (b->be->device.properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU)
+    if (b->gpu.be->device.properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU)
         dispatch(b, WARM_STEPS, 4096);
-    stamp(b, 0);
+    bench_gpu_start(&b->gpu);
     for (uint32_t i = 0; i < b->n_repeats; i++)
         record(b, s);
-    stamp(b, 1);
-    check(mf_backend_finish(base, &error), &error);
-    if (b->be->device.api.GetQueryPoolResults(
-            b->be->device.handle, b->queries, 0, 2, sizeof times, times, sizeof *times,
-            VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT) != VK_SUCCESS)
-        exit(1);
-    return (double)(times[1] - times[0]) * (double)b->be->device.properties.limits.timestampPeriod /
-           1e3 / b->n_repeats;
+    return bench_gpu_stop(&b->gpu) / 1e3 / b->n_repeats;
 }
 
 static void measure(bench *b, const subject *s)
@@ -428,18 +365,19 @@ static void measure(bench *b, const subject *s)
     b->n_touched = 0;
     if (s->make != NULL) {
         s->make(b, s, &op);
-        check(mf_backend_reserve(&b->be->base, &op, &error), &error);
+        bench_gpu_check(mf_backend_reserve(&b->gpu.be->base, &op, &error), &error);
     }
     begin_batch(b, s);
     (void)run(b, s); /* what is done once */
-    const uint64_t bytes_before = b->be->weight_bytes, before = b->be->stream.n_dispatches;
+    const uint64_t bytes_before = b->gpu.be->weight_bytes, before = b->gpu.be->stream.n_dispatches;
     for (uint32_t i = 0; i < RUNS; i++)
         us[i] = run(b, s);
     const double n = (double)RUNS * b->n_repeats;
-    const double bytes = (double)(b->be->weight_bytes - bytes_before) / n + (double)b->n_touched;
+    const double bytes =
+        (double)(b->gpu.be->weight_bytes - bytes_before) / n + (double)b->n_touched;
     const double median = bench_median(us, RUNS);
     printf("%-40s %8.2f us (%.2f ..)  %.0f dispatches", s->name, median, us[0],
-           (double)(b->be->stream.n_dispatches - before) / n);
+           (double)(b->gpu.be->stream.n_dispatches - before) / n);
     if (bytes != 0.0)
         printf("  %8.1f KB %7.1f GB/s %5.1f %%", bytes / 1e3, bytes / median / 1e3,
                100.0 * bytes / median * 1e6 / b->read);
@@ -515,7 +453,7 @@ int main(int argc, char **argv)
     parse(&b, argc, argv);
     open_backend(&b);
     printf("%s, %u MiB of weights; a plain kernel reads %.1f GB/s; %u tokens\n",
-           b.be->base.ops->device_name(&b.be->base), b.n_mib, b.read / 1e9, b.n_tokens);
+           b.gpu.be->base.ops->device_name(&b.gpu.be->base), b.n_mib, b.read / 1e9, b.n_tokens);
     for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
         measure(&b, &subjects[i]);
     if (b.only == NULL)
@@ -524,7 +462,6 @@ int main(int argc, char **argv)
                b.layers[0], b.layers[1], b.ahead,
                (30 * b.layers[0] + 10 * b.layers[1] + b.ahead) / 1e3,
                b.n_tokens * 1e6 / (30 * b.layers[0] + 10 * b.layers[1] + b.ahead));
-    b.be->device.api.DestroyQueryPool(b.be->device.handle, b.queries, NULL);
-    b.be->base.ops->destroy(&b.be->base);
+    bench_gpu_close(&b.gpu);
     return 0;
 }

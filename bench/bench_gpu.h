@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* What the benches of the Vulkan backend share: a device, buffers of ordinary numbers, and the
+ * device's own time. What fails ends the program, with its name and the reason. */
+#ifndef MF_BENCH_GPU_H
+#define MF_BENCH_GPU_H
+
+#include "backend/vulkan/vk_internal.h"
+
+typedef struct bench_gpu {
+    mf_vk_backend *be;
+    VkQueryPool queries;
+} bench_gpu;
+
+void bench_gpu_check(mf_status status, const mf_error *error);
+void bench_gpu_open(bench_gpu *g, const mf_backend_options *options);
+void bench_gpu_close(bench_gpu *g);
+mf_span bench_gpu_create(bench_gpu *g, uint64_t n_bytes, const char *what);
+/* Bytes that are numbers of ordinary size in every form. */
+void bench_gpu_fill(bench_gpu *g, mf_span span, uint64_t n_bytes);
+/* What is recorded between the two of them is timed: alone, after all before it and before all
+ * after it. stop waits, and returns nanoseconds. */
+void bench_gpu_start(bench_gpu *g);
+double bench_gpu_stop(bench_gpu *g);
+
+#endif
