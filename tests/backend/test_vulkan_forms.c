@@ -2,32 +2,12 @@
 /* Every stored form is decoded on a Vulkan device as base/weight_format.c decodes it: rows of any
  * bytes, looked up by embed, at every alignment that the form's elements may have. */
 #include "test.h"
+#include "vulkan_forms.h"
 #include "vulkan_open.h"
 
 #define N_ROWS 37u
 #define N_COLS 512u
 #define N_TOKENS 9u
-
-static const mf_weight_shape forms[] = {
-    {.kind = MF_WEIGHT_FLOAT, .float_type = MF_F32},
-    {.kind = MF_WEIGHT_FLOAT, .float_type = MF_F16},
-    {.kind = MF_WEIGHT_FLOAT, .float_type = MF_BF16},
-    {.kind = MF_WEIGHT_AFFINE, .float_type = MF_BF16, .bits = 2, .group = 32},
-    {.kind = MF_WEIGHT_AFFINE, .float_type = MF_F16, .bits = 3, .group = 64},
-    {.kind = MF_WEIGHT_AFFINE, .float_type = MF_F32, .bits = 4, .group = 128},
-    {.kind = MF_WEIGHT_AFFINE, .float_type = MF_BF16, .bits = 5, .group = 64},
-    {.kind = MF_WEIGHT_AFFINE, .float_type = MF_BF16, .bits = 6, .group = 32},
-    {.kind = MF_WEIGHT_AFFINE, .float_type = MF_F16, .bits = 8, .group = 64},
-    {.kind = MF_WEIGHT_FP8_BLOCK, .float_type = MF_F32, .bits = 8, .group = 128},
-    {.kind = MF_WEIGHT_FP8_BLOCK, .float_type = MF_F32, .bits = 8, .group = 128, .scale_rows = 4},
-    {.kind = MF_WEIGHT_MXFP4},
-    {.kind = MF_WEIGHT_NVFP4},
-    {.kind = MF_WEIGHT_GGUF_Q8_0},
-    {.kind = MF_WEIGHT_GGUF_Q4_K},
-    {.kind = MF_WEIGHT_GGUF_Q6_K},
-    {.kind = MF_WEIGHT_GGUF_IQ4_XS},
-    {.kind = MF_WEIGHT_GGUF_MXFP4},
-};
 
 /* Any bytes; floats of an affine form are between -2 and 2, so that none hides the others. */
 static void fill(const mf_weight_shape *s, uint32_t array, unsigned char *bytes, uint64_t *random)
@@ -117,8 +97,8 @@ int main(void)
         return TEST_SKIPPED;
     REQUIRE_OK(be->ops->buffer_create(be, 1 << 20, MF_USE_DEVICE, "weights", &buffer, &error),
                &error);
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-        mf_weight_shape s = forms[i];
+    for (size_t i = 0; i < N_VULKAN_FORMS; i++) {
+        mf_weight_shape s = vulkan_forms[i];
         s.n_rows = N_ROWS;
         s.n_cols = N_COLS;
         for (uint64_t skew = 0; skew <= 3; skew++)

@@ -3,33 +3,12 @@
  * base/weight_format.c decodes: for one token and for two, for weights that are aligned to wide
  * loads and for those that are not, with the same bits. */
 #include "test.h"
+#include "vulkan_forms.h"
 #include "vulkan_open.h"
 
 #define N_ROWS 21u
 #define N_COLS 768u /* of tiles of 512 one and a half */
 #define N_TOKENS 2u
-
-static const mf_weight_shape forms[] = {
-    {.kind = MF_WEIGHT_FLOAT, .float_type = MF_F32},
-    {.kind = MF_WEIGHT_FLOAT, .float_type = MF_F16},
-    {.kind = MF_WEIGHT_FLOAT, .float_type = MF_BF16},
-    {.kind = MF_WEIGHT_AFFINE, .float_type = MF_BF16, .bits = 2, .group = 32},
-    {.kind = MF_WEIGHT_AFFINE, .float_type = MF_F16, .bits = 3, .group = 64},
-    {.kind = MF_WEIGHT_AFFINE, .float_type = MF_F32, .bits = 4, .group = 128},
-    {.kind = MF_WEIGHT_AFFINE, .float_type = MF_BF16, .bits = 4, .group = 64},
-    {.kind = MF_WEIGHT_AFFINE, .float_type = MF_BF16, .bits = 5, .group = 64},
-    {.kind = MF_WEIGHT_AFFINE, .float_type = MF_BF16, .bits = 6, .group = 32},
-    {.kind = MF_WEIGHT_AFFINE, .float_type = MF_F16, .bits = 8, .group = 64},
-    {.kind = MF_WEIGHT_FP8_BLOCK, .float_type = MF_F32, .bits = 8, .group = 128},
-    {.kind = MF_WEIGHT_FP8_BLOCK, .float_type = MF_F32, .bits = 8, .group = 128, .scale_rows = 4},
-    {.kind = MF_WEIGHT_MXFP4},
-    {.kind = MF_WEIGHT_NVFP4},
-    {.kind = MF_WEIGHT_GGUF_Q8_0},
-    {.kind = MF_WEIGHT_GGUF_Q4_K},
-    {.kind = MF_WEIGHT_GGUF_Q6_K},
-    {.kind = MF_WEIGHT_GGUF_IQ4_XS},
-    {.kind = MF_WEIGHT_GGUF_MXFP4},
-};
 
 /* Bytes that are numbers of ordinary size in every form, and none that is no number. */
 static void fill(const mf_weight_shape *s, uint32_t array, unsigned char *bytes, uint64_t *random)
@@ -137,8 +116,8 @@ int main(void)
         return TEST_SKIPPED;
     REQUIRE_OK(be->ops->buffer_create(be, 1 << 20, MF_USE_DEVICE, "weights", &buffer, &error),
                &error);
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        check_form(be, buffer, &forms[i]);
+    for (size_t i = 0; i < N_VULKAN_FORMS; i++)
+        check_form(be, buffer, &vulkan_forms[i]);
     be->ops->destroy(be);
     return test_result();
 }
