@@ -119,14 +119,17 @@ bool mf_srv_api_finish(mf_srv_job *job, mf_srv_refusal *r)
     return mf_srv_job_prepare(job) || mf_srv_refuse(r, 503, "out of memory for the prompt");
 }
 
-bool mf_srv_api_count(mf_srv_request *request, mf_srv_conversation *c, size_t *n_tokens,
+bool mf_srv_api_count(mf_srv_request *request, mf_srv_read_fn read, size_t *n_tokens,
                       mf_srv_refusal *r)
 {
+    mf_srv_conversation c = {0};
     mf_srv_prompt prompt = {0};
-    bool is_good = mf_srv_prompt_chat(&request->server->model, c, &prompt, r);
+    size_t n_thought_max = 0;
+    bool is_good = read(request, &c, &n_thought_max, r) &&
+                   mf_srv_prompt_chat(&request->server->model, &c, &prompt, r);
     *n_tokens = prompt.n_tokens;
     mf_srv_prompt_free(&prompt);
-    mf_srv_conversation_free(c);
+    mf_srv_conversation_free(&c);
     return is_good;
 }
 

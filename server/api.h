@@ -16,8 +16,11 @@ bool mf_srv_api_add_prompt(mf_srv_job *job, mf_srv_prompt *prompt, mf_srv_refusa
 bool mf_srv_api_add_chat(mf_srv_job *job, mf_srv_conversation *c, mf_srv_refusal *r);
 /* The last word: the job is ready. */
 bool mf_srv_api_finish(mf_srv_job *job, mf_srv_refusal *r);
-/* How many tokens the conversation is; frees it in any case. */
-bool mf_srv_api_count(mf_srv_request *request, mf_srv_conversation *c, size_t *n_tokens,
+/* An API's reading of a request; what it has read is there to be freed in any case. */
+typedef bool (*mf_srv_read_fn)(mf_srv_request *request, mf_srv_conversation *c,
+                               size_t *n_thought_max, mf_srv_refusal *r);
+/* How many tokens the request's conversation is. */
+bool mf_srv_api_count(mf_srv_request *request, mf_srv_read_fn read, size_t *n_tokens,
                       mf_srv_refusal *r);
 
 /* ,"name":VALUE */

@@ -343,13 +343,8 @@ bool mf_srv_api_responses(mf_srv_request *request, mf_srv_refusal *r)
 
 bool mf_srv_api_responses_count(mf_srv_request *request, mf_srv_refusal *r)
 {
-    mf_srv_conversation c = {0};
-    size_t n_tokens = 0, n_thought_max = 0;
-    if (!read_conversation(request, &c, &n_thought_max, r)) {
-        mf_srv_conversation_free(&c);
-        return false;
-    }
-    if (!mf_srv_api_count(request, &c, &n_tokens, r))
+    size_t n_tokens = 0;
+    if (!mf_srv_api_count(request, read_conversation, &n_tokens, r))
         return false;
     mf_srv_printf(&request->answer, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}",
                   n_tokens);
