@@ -4,6 +4,23 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+bool bench_gpu_parse(const bench_gpu_option *options, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i += 2) {
+        const bench_gpu_option *o = options;
+        while (o->name != NULL && strcmp(argv[i], o->name) != 0)
+            o++;
+        if (o->name == NULL || i + 1 == argc)
+            return false;
+        if (o->number != NULL)
+            *o->number = (uint32_t)strtoul(argv[i + 1], NULL, 10);
+        else
+            *o->text = argv[i + 1];
+    }
+    return true;
+}
 
 void bench_gpu_check(mf_status status, const mf_error *error)
 {

@@ -11,6 +11,16 @@ typedef struct bench_gpu {
     VkQueryPool queries;
 } bench_gpu;
 
+/* An option that takes a number or a text; a list ends with one without a name. */
+typedef struct bench_gpu_option {
+    const char *name;
+    uint32_t *number;
+    const char **text;
+} bench_gpu_option;
+
+/* False: an argument is no option, or has no value. */
+bool bench_gpu_parse(const bench_gpu_option *options, int argc, char **argv);
+
 void bench_gpu_check(mf_status status, const mf_error *error);
 void bench_gpu_open(bench_gpu *g, const mf_backend_options *options);
 void bench_gpu_close(bench_gpu *g);

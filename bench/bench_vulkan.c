@@ -257,26 +257,13 @@ static void others(bench *b)
 
 static void parse(bench *b, int argc, char **argv)
 {
-    const struct {
-        const char *name;
-        uint32_t *number;
-        const char **text;
-    } options[] = {{"--mib", &b->n_mib, NULL},     {"--ms", &b->n_ms, NULL},
-                   {"--mixed", &b->mixed, NULL},   {"--overlap", &b->overlap, NULL},
-                   {"--tokens", &b->tokens, NULL}, {"--device", NULL, &b->device},
-                   {"--only", NULL, &b->only}};
-    bool ok = argc % 2 == 1;
-    for (int i = 1; ok && i < argc; i += 2) {
-        size_t j = 0;
-        while (j < 7 && strcmp(argv[i], options[j].name) != 0)
-            j++;
-        ok = j < 7;
-        if (ok && options[j].number != NULL)
-            *options[j].number = (uint32_t)strtoul(argv[i + 1], NULL, 10);
-        else if (ok)
-            *options[j].text = argv[i + 1];
-    }
-    if (ok && b->n_mib >= 1 && b->tokens >= 32 && b->tokens <= MAX_TOKENS)
+    const bench_gpu_option options[] = {
+        {"--mib", &b->n_mib, NULL},     {"--ms", &b->n_ms, NULL},
+        {"--mixed", &b->mixed, NULL},   {"--overlap", &b->overlap, NULL},
+        {"--tokens", &b->tokens, NULL}, {"--device", NULL, &b->device},
+        {"--only", NULL, &b->only},     {0}};
+    if (bench_gpu_parse(options, argc, argv) && b->n_mib >= 1 && b->tokens >= 32 &&
+        b->tokens <= MAX_TOKENS)
         return;
     fprintf(stderr, "usage: bench_vulkan [--device vulkan:N] [--mib N] [--ms N] [--overlap 1] "
                     "[--mixed 1] [--tokens N] [--only TEXT]\n");

@@ -265,19 +265,12 @@ static void measure(bench *b, const subject *s)
 
 static void parse(bench *b, int argc, char **argv)
 {
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--device") == 0)
-            b->device = argv[i + 1];
-        else if (strcmp(argv[i], "--only") == 0)
-            b->only = argv[i + 1];
-        else if (strcmp(argv[i], "--mib") == 0)
-            b->n_mib = (uint32_t)atoi(argv[i + 1]);
-        else if (strcmp(argv[i], "--ms") == 0)
-            b->n_ms = (uint32_t)atoi(argv[i + 1]);
-        else
-            argc = 2;
-    }
-    if (argc % 2 == 1 && b->n_mib >= 1)
+    const bench_gpu_option options[] = {{"--mib", &b->n_mib, NULL},
+                                        {"--ms", &b->n_ms, NULL},
+                                        {"--device", NULL, &b->device},
+                                        {"--only", NULL, &b->only},
+                                        {0}};
+    if (bench_gpu_parse(options, argc, argv) && b->n_mib >= 1)
         return;
     fprintf(stderr, "usage: bench_vulkan_attention [--device vulkan:N] [--mib N] [--ms N] "
                     "[--only TEXT]\n");

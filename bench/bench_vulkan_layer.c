@@ -390,22 +390,12 @@ static void measure(bench *b, const subject *s)
 
 static void parse(bench *b, int argc, char **argv)
 {
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--device") == 0)
-            b->device = argv[i + 1];
-        else if (strcmp(argv[i], "--only") == 0)
-            b->only = argv[i + 1];
-        else if (strcmp(argv[i], "--mib") == 0)
-            b->n_mib = (uint32_t)atoi(argv[i + 1]);
-        else if (strcmp(argv[i], "--repeats") == 0)
-            b->n_repeats = (uint32_t)atoi(argv[i + 1]);
-        else if (strcmp(argv[i], "--tokens") == 0)
-            b->n_tokens = (uint32_t)atoi(argv[i + 1]);
-        else
-            argc = 2;
-    }
-    if (argc % 2 == 1 && b->n_mib >= 512 && b->n_repeats >= 1 && b->n_tokens >= 1 &&
-        b->n_tokens <= MAX_TOKENS)
+    const bench_gpu_option options[] = {
+        {"--mib", &b->n_mib, NULL},       {"--repeats", &b->n_repeats, NULL},
+        {"--tokens", &b->n_tokens, NULL}, {"--device", NULL, &b->device},
+        {"--only", NULL, &b->only},       {0}};
+    if (bench_gpu_parse(options, argc, argv) && b->n_mib >= 512 && b->n_repeats >= 1 &&
+        b->n_tokens >= 1 && b->n_tokens <= MAX_TOKENS)
         return;
     (void)fprintf(stderr,
                   "usage: bench_vulkan_layer [--device vulkan:N] [--mib N (512 ..)] "
