@@ -38,9 +38,12 @@ bool mf_srv_check_fields(yyjson_val *object, const char *what, const mf_srv_fiel
     char name[MF_SRV_PARAM_BYTES];
     yyjson_obj_foreach(object, i, n, key, value)
     {
-        const mf_srv_field *field = find(tables, yyjson_get_str(key));
-        snprintf(name, sizeof name, "%s%s%s", what, *what ? "." : "", yyjson_get_str(key));
-        if (yyjson_obj_getn(object, yyjson_get_str(key), yyjson_get_len(key)) != value)
+        const char *key_text = yyjson_get_str(key);
+        if (!key_text) /* never of a parsed object: its keys are strings */
+            continue;
+        const mf_srv_field *field = find(tables, key_text);
+        snprintf(name, sizeof name, "%s%s%s", what, *what ? "." : "", key_text);
+        if (yyjson_obj_getn(object, key_text, yyjson_get_len(key)) != value)
             return mf_srv_refuse_field(r, name, "given twice");
         if (yyjson_is_null(value))
             continue;
