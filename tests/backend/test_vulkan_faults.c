@@ -195,7 +195,7 @@ static mf_status use_backend(mf_backend *be, mf_error *error)
     (void)be->ops->upload(be, (mf_span){more, 0}, be->ops->buffer_host(be, staging), 5 << 20);
     const mf_upload ahead = {{more, 0}, be->ops->buffer_host(be, staging), 5 << 20};
     const mf_ticket arrived = be->ops->upload_ahead(be, &ahead, 1);
-    be->ops->copy(be, (mf_span){buffer, N_BYTES}, (mf_span){more, 0}, 4096);
+    be->ops->copy(be, (mf_span){buffer, N_BYTES}, (mf_span){more, 0}, N_BYTES);
     MF_TRY(be->ops->wait_for(be, arrived, error));
     be->ops->buffer_free(be, more);
     MF_TRY(be->ops->reserve_batch(be, 5, 2000, error));
