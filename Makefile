@@ -11,7 +11,8 @@ all: build/build.ninja
 help:
 	@echo 'make           build/moeflux, build/libmoeflux.a, build/libmoeflux.so'
 	@echo 'make demo      the demo model writes, its experts read from disk under a memory budget'
-	@echo 'make test      all tests; ends with their count'
+	@echo 'make test      all tests but the long ones; ends with their count'
+	@echo 'make test-long the tests that take minutes each (label long)'
 	@echo 'make test-gpu  the tests on a GPU (MF_TEST_DEVICE, or the best), the long ones too'
 	@echo 'make install   to PREFIX ($(PREFIX)), below DESTDIR'
 	@echo 'make bench     micro-benchmarks into build/bench'
@@ -32,6 +33,11 @@ test: build/build.ninja
 	@sh tools/setup.sh --test
 	cmake --build build
 	@sh tools/run_tests.sh build
+
+test-long: build/build.ninja
+	@sh tools/setup.sh --test
+	cmake --build build
+	@sh tools/run_tests.sh build --label-regex '^long$$'
 
 test-gpu: build/build.ninja
 	@sh tools/setup.sh --test
@@ -57,4 +63,4 @@ fuzz: setup
 clean:
 	rm -rf build build-dev build-asan build-tsan build-fuzz
 
-.PHONY: all help setup demo test test-gpu install bench format lint fuzz clean
+.PHONY: all help setup demo test test-long test-gpu install bench format lint fuzz clean

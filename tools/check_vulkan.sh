@@ -16,7 +16,7 @@ ls /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json >/dev/null
 }
 export VK_INSTANCE_LAYERS=$layer
 export VK_LAYER_ENABLES=VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT
-ctest --test-dir "$build" --label-regex '^vulkan$' --verbose </dev/null >"$log" 2>&1 || {
+ctest --test-dir "$build" --label-regex '^vulkan$' --label-exclude '^long$' --verbose </dev/null >"$log" 2>&1 || {
     grep -E 'Failed|failed|\*\*\*' "$log" | head -20 >&2
     echo "vulkan: a test failed under the validation layers" >&2
     exit 1

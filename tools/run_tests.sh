@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # run_tests.sh BUILD_DIR [CTEST_ARGUMENTS...]: runs the tests and ends with one line of counts.
-# Fails if a test failed or none ran. Without arguments all but those with the label vulkan-long.
+# Fails if a test failed or none ran. Without arguments all but the long ones (label long).
 set -u
 
 build=$1
 shift
-[ $# -ne 0 ] || set -- --label-exclude '^vulkan-long$'
+[ $# -ne 0 ] || set -- --label-exclude '^long$'
 report=$build/test-report.xml
 rm -f "$report"
 ctest --test-dir "$build" --output-on-failure --output-junit test-report.xml \
