@@ -102,6 +102,15 @@ class SamplerOptions(c.Structure):  # mf_sampler_options
         ("frequency_penalty", c.c_float),
         ("biases", c.c_void_p),
         ("n_biases", c.c_size_t),
+        ("dry_multiplier", c.c_float),
+        ("dry_base", c.c_float),
+        ("dry_allowed_length", c.c_uint32),
+        ("dry_n_tokens", c.c_uint32),
+        ("dry_breakers", c.c_void_p),
+        ("n_dry_breakers", c.c_size_t),
+        ("tokenizer", c.c_void_p),
+        ("xtc_probability", c.c_float),
+        ("xtc_threshold", c.c_float),
     ]
 
 

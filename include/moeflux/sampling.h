@@ -4,6 +4,7 @@
 #ifndef MOEFLUX_SAMPLING_H
 #define MOEFLUX_SAMPLING_H
 
+#include <moeflux/text.h>
 #include <moeflux/types.h>
 
 #ifdef __cplusplus
@@ -39,10 +40,32 @@ typedef struct mf_sampler_options {
     /* [n_biases], of a token at most one; copied by mf_sampler_create. */
     const mf_logit_bias *biases;
     size_t n_biases;
+
+    /* DRY (Weidmann 2024, text-generation-webui #5677; as llama.cpp #9702): where the sequence ends
+     * in n tokens that stand in it before, and n >= dry_allowed_length, the token that followed
+     * them there loses dry_multiplier * dry_base^(n - dry_allowed_length). 0: off. */
+    float dry_multiplier;
+    float dry_base;              /* 1 or more */
+    uint32_t dry_allowed_length; /* 1 or more */
+    /* How much of the sequence is looked at, prompt included; 16 bytes are held for each. */
+    uint32_t dry_n_tokens;
+    /* [n_dry_breakers], none empty; copied. No repetition goes over one, and a token that one
+     * stands in loses nothing. What tokens stand for is asked of tokenizer, which has to outlive
+     * the sampler; NULL where there are no breakers. */
+    const char *const *dry_breakers;
+    size_t n_dry_breakers;
+    const mf_tokenizer *tokenizer;
+
+    /* XTC (Weidmann 2024, text-generation-webui #6335): with this probability, of the tokens that
+     * have at least xtc_threshold of what the steps before left, all but the least likely one go.
+     * 0: off. A threshold above 0.5 does nothing. */
+    float xtc_probability;
+    float xtc_threshold;
 } mf_sampler_options;
 
 MF_API void mf_sampler_options_init(mf_sampler_options *options, size_t struct_bytes);
-/* temperature 1, everything else off, seed 0. */
+/* temperature 1, everything else off, seed 0; for those who turn them on: dry_base 1.75,
+ * dry_allowed_length 2, dry_n_tokens 4096, xtc_threshold 0.1. */
 static inline void mf_sampler_options_default(mf_sampler_options *options)
 {
     mf_sampler_options_init(options, sizeof *options);
@@ -55,8 +78,15 @@ MF_API MF_MUST_CHECK mf_status mf_sampler_options_load(const char *path,
                                                        mf_sampler_options *options,
                                                        mf_error *error);
 
-/* The same seed, options and logits give the same tokens. allocator may be NULL. Errors:
- * MF_ERR_ARGUMENT (an option out of range), _NO_MEMORY. */
+/*
+ * The steps, in this order: logit bias, repetition penalty, presence and frequency penalties, DRY,
+ * temperature, top-k, top-p, min-p, XTC, the draw. Those up to min-p are in the order of
+ * transformers, penalties as vLLM has them; XTC comes last, as its author asks. At temperature 0
+ * the highest score after DRY is taken.
+ *
+ * The same seed, options and logits give the same tokens. allocator may be NULL. Errors:
+ * MF_ERR_ARGUMENT (an option out of range), _NO_MEMORY.
+ */
 MF_API MF_MUST_CHECK mf_status mf_sampler_create(const mf_sampler_options *options, size_t n_vocab,
                                                  const mf_allocator *allocator, mf_sampler **out,
                                                  mf_error *error);
@@ -66,14 +96,32 @@ MF_API void mf_sampler_free(mf_sampler **sampler);
  * are ignored. */
 MF_API void mf_sampler_accept(mf_sampler *sampler, int32_t token);
 
-/* The same for tokens that stand before the answer: only the repetition penalty counts them. */
+/* The same for tokens that stand before the answer: only the repetition penalty and DRY count
+ * them. */
 MF_API void mf_sampler_accept_prompt(mf_sampler *sampler, const int32_t *tokens, size_t n_tokens);
 
 /* Chooses a token from logits[n_vocab]; does not accept it. Allocates nothing. */
 MF_API int32_t mf_sampler_sample(mf_sampler *sampler, const float *logits);
 
+/* Forgets accepted tokens, and goes on with the random numbers: for the next answer of a chat. */
+MF_API void mf_sampler_forget(mf_sampler *sampler);
+
 /* Forgets accepted tokens and starts the seed again. */
 MF_API void mf_sampler_reset(mf_sampler *sampler);
+
+typedef struct mf_logprob {
+    int32_t token;
+    float logprob; /* natural logarithm */
+} mf_logprob;
+
+/*
+ * What the model itself thinks of a token, before any sampling: the logarithm of its share of
+ * softmax(logits[n_vocab]). Writes the n_top likeliest tokens (of equal ones the lower id first) to
+ * top, as far as there are so many; the others become {-1, -INFINITY}. NAN for a token out of
+ * range.
+ */
+MF_API float mf_logprob_of(const float *logits, size_t n_vocab, int32_t token, mf_logprob *top,
+                           size_t n_top);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@
 #include "sampling/sampler.h"
 
 #include "base/sized.h"
+#include "sampling/dry.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,6 +21,8 @@ struct mf_sampler {
     unsigned char *is_accepted; /* [n_vocab] */
     uint32_t *n_answered;       /* [n_vocab], how often in the answer; NULL: nothing asks */
     float *biases;              /* [n_vocab]; NULL: none */
+    mf_dry *dry;                /* NULL: off */
+    const float *dry_penalties; /* [n_vocab], of this token's place; NULL: off */
     uint64_t random[4];
 };
 
@@ -66,6 +69,8 @@ static mf_status create_extras(mf_sampler *s, mf_error *error)
         if (s->n_answered == NULL)
             return mf_fail_memory(error, s->n_vocab * sizeof *s->n_answered, "a sampler");
     }
+    if (o->dry_multiplier > 0.0f)
+        MF_TRY(mf_dry_create(o, s->n_vocab, &s->allocator, &s->dry, error));
     if (o->n_biases == 0)
         return MF_OK;
     s->biases = mf_alloc_array(&s->allocator, s->n_vocab, sizeof *s->biases);
@@ -104,7 +109,8 @@ mf_status mf_sampler_create(const mf_sampler_options *options, size_t n_vocab,
         return mf_fail_memory(error, n_vocab * sizeof *s->candidates, "a sampler");
     }
     mf_status status = create_extras(s, error);
-    s->options.biases = NULL; /* the caller's */
+    s->options.biases = NULL; /* the caller's, as these */
+    s->options.dry_breakers = NULL;
     if (status != MF_OK) {
         mf_sampler_free(&s);
         return status;
@@ -125,6 +131,7 @@ void mf_sampler_free(mf_sampler **sampler)
     mf_free(&a, s->is_accepted, s->n_vocab);
     mf_free(&a, s->n_answered, s->n_vocab * sizeof *s->n_answered);
     mf_free(&a, s->biases, s->n_vocab * sizeof *s->biases);
+    mf_dry_free(&s->dry);
     mf_free(&a, s, sizeof *s);
 }
 
@@ -135,20 +142,33 @@ void mf_sampler_accept(mf_sampler *s, int32_t token)
     s->is_accepted[token] = 1;
     if (s->n_answered != NULL)
         s->n_answered[token]++;
+    if (s->dry != NULL)
+        mf_dry_accept(s->dry, token);
 }
 
 void mf_sampler_accept_prompt(mf_sampler *s, const int32_t *tokens, size_t n_tokens)
 {
-    for (size_t i = 0; i < n_tokens; i++)
-        if (tokens[i] >= 0 && (size_t)tokens[i] < s->n_vocab)
-            s->is_accepted[tokens[i]] = 1;
+    for (size_t i = 0; i < n_tokens; i++) {
+        if (tokens[i] < 0 || (size_t)tokens[i] >= s->n_vocab)
+            continue;
+        s->is_accepted[tokens[i]] = 1;
+        if (s->dry != NULL)
+            mf_dry_accept(s->dry, tokens[i]);
+    }
 }
 
-void mf_sampler_reset(mf_sampler *s)
+void mf_sampler_forget(mf_sampler *s)
 {
     memset(s->is_accepted, 0, s->n_vocab);
     if (s->n_answered != NULL)
         memset(s->n_answered, 0, s->n_vocab * sizeof *s->n_answered);
+    if (s->dry != NULL)
+        mf_dry_forget(s->dry);
+}
+
+void mf_sampler_reset(mf_sampler *s)
+{
+    mf_sampler_forget(s);
     seed_random(s->random, s->options.seed);
 }
 
@@ -178,14 +198,17 @@ static float penalised(const mf_sampler *s, size_t token, float logit)
     if (s->n_answered != NULL && s->n_answered[token] > 0)
         logit -= s->options.presence_penalty +
                  s->options.frequency_penalty * (float)s->n_answered[token];
+    if (s->dry_penalties != NULL)
+        logit -= s->dry_penalties[token];
     return logit;
 }
 
 /* The first of the highest logits; 0 if none is a number. */
-static int32_t greedy(const mf_sampler *s, const float *logits)
+static int32_t greedy(mf_sampler *s, const float *logits)
 {
     float best = -INFINITY;
     size_t best_token = 0;
+    s->dry_penalties = s->dry != NULL ? mf_dry_penalties(s->dry) : NULL;
     for (size_t i = 0; i < s->n_vocab; i++) {
         float logit = penalised(s, i, logits[i]);
         if (logit > best) {
@@ -306,9 +329,38 @@ static size_t keep_min_p(mf_candidate *candidates, size_t n, float highest, floa
     return kept;
 }
 
+/* Takes out all that have at least the threshold's share but the least likely of them. */
+static size_t exclude_top(mf_candidate *candidates, size_t n, float highest, float threshold)
+{
+    const double least = (double)threshold * sum_weights(candidates, n, highest);
+    size_t n_viable = 0, last = 0, kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (mf_sampler_weight((double)candidates[i].score - (double)highest) < least)
+            continue;
+        if (n_viable++ == 0 || goes_before(candidates[last], candidates[i]))
+            last = i;
+    }
+    if (n_viable < 2)
+        return n;
+    const mf_candidate boundary = candidates[last];
+    for (size_t i = 0; i < n; i++)
+        if (!goes_before(candidates[i], boundary))
+            candidates[kept++] = candidates[i];
+    return kept;
+}
+
+static float highest_of(const mf_candidate *candidates, size_t n)
+{
+    float highest = -INFINITY;
+    for (size_t i = 0; i < n; i++)
+        highest = candidates[i].score > highest ? candidates[i].score : highest;
+    return highest;
+}
+
 const mf_candidate *mf_sampler_filter(mf_sampler *s, const float *logits, size_t *n_kept,
                                       float *highest, double *sum)
 {
+    s->dry_penalties = s->dry != NULL ? mf_dry_penalties(s->dry) : NULL;
     size_t n = collect(s, logits, highest);
     if (*highest == INFINITY) { /* only those are as likely as that; they share it evenly */
         size_t kept = 0;
@@ -322,6 +374,11 @@ const mf_candidate *mf_sampler_filter(mf_sampler *s, const float *logits, size_t
         n = sort_and_cut(s, n, *highest);
     if (s->options.min_p > 0.0f)
         n = keep_min_p(s->candidates, n, *highest, s->options.min_p);
+    if (s->options.xtc_probability > 0.0f &&
+        next_random(s->random) < (double)s->options.xtc_probability) {
+        n = exclude_top(s->candidates, n, *highest, s->options.xtc_threshold);
+        *highest = highest_of(s->candidates, n);
+    }
     *sum = sum_weights(s->candidates, n, *highest);
     *n_kept = n;
     return s->candidates;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Choosing the next token from logits. The order is that of Hugging Face transformers, with what it
- * lacks where vLLM has it: logit bias, repetition, presence and frequency penalties, temperature,
- * top-k, top-p, min-p, then a draw. All memory is taken at creation.
+ * lacks where vLLM has it: logit bias, repetition, presence and frequency penalties, DRY,
+ * temperature, top-k, top-p, min-p, XTC, then a draw. All memory is taken at creation.
  */
 #ifndef MF_SAMPLING_SAMPLER_H
 #define MF_SAMPLING_SAMPLER_H
@@ -21,7 +21,7 @@ mf_status mf_sampler_options_check(const mf_sampler_options *options, mf_error *
 /*
  * The candidates that the filters leave, and their weights' sum; a candidate's weight is
  * mf_sampler_weight(its score - *highest). None if there is no finite logit. Valid until the next
- * call.
+ * call. XTC draws whether it acts.
  */
 const mf_candidate *mf_sampler_filter(mf_sampler *sampler, const float *logits, size_t *n,
                                       float *highest, double *sum);

@@ -9,12 +9,40 @@
 
 #define MAX_CONFIG_BYTES ((size_t)1 << 20)
 #define MAX_PATH_BYTES 4096
+#define MAX_DRY_TOKENS (1u << 24)
 
 void mf_sampler_options_init(mf_sampler_options *options, size_t struct_bytes)
 {
-    const mf_sampler_options defaults = {
-        .temperature = 1.0f, .top_p = 1.0f, .repetition_penalty = 1.0f};
+    const mf_sampler_options defaults = {.temperature = 1.0f,
+                                         .top_p = 1.0f,
+                                         .repetition_penalty = 1.0f,
+                                         .dry_base = 1.75f,
+                                         .dry_allowed_length = 2,
+                                         .dry_n_tokens = 4096,
+                                         .xtc_threshold = 0.1f};
     mf_sized_init(options, struct_bytes, &defaults, sizeof defaults);
+}
+
+static mf_status check_dry(const mf_sampler_options *o, mf_error *error)
+{
+    if (!(o->dry_multiplier >= 0.0f) || !isfinite(o->dry_multiplier))
+        return mf_fail(error, MF_ERR_ARGUMENT, "DRY multiplier %g: expected 0 or more",
+                       (double)o->dry_multiplier);
+    if (!(o->dry_base >= 1.0f) || !isfinite(o->dry_base))
+        return mf_fail(error, MF_ERR_ARGUMENT, "DRY base %g: expected 1 or more",
+                       (double)o->dry_base);
+    if (o->dry_allowed_length == 0)
+        return mf_fail(error, MF_ERR_ARGUMENT, "DRY allowed length 0: expected 1 or more");
+    if (o->dry_n_tokens == 0 || o->dry_n_tokens > MAX_DRY_TOKENS)
+        return mf_fail(error, MF_ERR_ARGUMENT, "DRY tokens %lu: expected 1 to %lu",
+                       (unsigned long)o->dry_n_tokens, (unsigned long)MAX_DRY_TOKENS);
+    if (o->n_dry_breakers > 0 && (o->dry_breakers == NULL || o->tokenizer == NULL))
+        return mf_fail(error, MF_ERR_ARGUMENT, "DRY breakers: %zu of them, but no %s",
+                       o->n_dry_breakers, o->dry_breakers == NULL ? "array" : "tokenizer");
+    for (size_t i = 0; i < o->n_dry_breakers; i++)
+        if (o->dry_breakers[i] == NULL || o->dry_breakers[i][0] == '\0')
+            return mf_fail(error, MF_ERR_ARGUMENT, "DRY breakers: %zu is empty", i);
+    return MF_OK;
 }
 
 mf_status mf_sampler_options_check(const mf_sampler_options *o, mf_error *error)
@@ -42,7 +70,13 @@ mf_status mf_sampler_options_check(const mf_sampler_options *o, mf_error *error)
         if (isnan(o->biases[i].bias) || o->biases[i].bias == INFINITY)
             return mf_fail(error, MF_ERR_ARGUMENT, "logit bias of token %ld: %g is no bias",
                            (long)o->biases[i].token, (double)o->biases[i].bias);
-    return MF_OK;
+    if (!(o->xtc_probability >= 0.0f && o->xtc_probability <= 1.0f))
+        return mf_fail(error, MF_ERR_ARGUMENT, "XTC probability %g: expected 0 to 1",
+                       (double)o->xtc_probability);
+    if (!(o->xtc_threshold >= 0.0f && o->xtc_threshold <= 1.0f))
+        return mf_fail(error, MF_ERR_ARGUMENT, "XTC threshold %g: expected 0 to 1",
+                       (double)o->xtc_threshold);
+    return check_dry(o, error);
 }
 
 /* Takes a number that the file names; absent and null leave *out alone. */

@@ -118,6 +118,15 @@ int main(void)
     AT(mf_sampler_options, frequency_penalty);
     AT(mf_sampler_options, biases);
     AT(mf_sampler_options, n_biases);
+    AT(mf_sampler_options, dry_multiplier);
+    AT(mf_sampler_options, dry_base);
+    AT(mf_sampler_options, dry_allowed_length);
+    AT(mf_sampler_options, dry_n_tokens);
+    AT(mf_sampler_options, dry_breakers);
+    AT(mf_sampler_options, n_dry_breakers);
+    AT(mf_sampler_options, tokenizer);
+    AT(mf_sampler_options, xtc_probability);
+    AT(mf_sampler_options, xtc_threshold);
     SIZE(mf_batch_item);
     AT(mf_batch_item, session);
     AT(mf_batch_item, tokens);
