@@ -76,7 +76,8 @@ mf_srv_job *mf_srv_api_job(mf_srv_request *request, const mf_srv_protocol *proto
         return NULL;
     }
     if (mf_srv_get_model(request->json, job, r) &&
-        mf_srv_get_sampling(request->json, model->info.n_vocab, &job->params, r))
+        mf_srv_get_sampling(request->json, model->info.n_vocab, &job->params, r) &&
+        mf_srv_get_dry(request->json, model, &job->params, r))
         return job;
     return NULL;
 }

@@ -50,6 +50,9 @@ extern const mf_srv_field mf_srv_sampling_fields[];
 extern const mf_srv_field mf_srv_harmless_fields[];
 bool mf_srv_get_sampling(yyjson_val *object, size_t n_vocab, mf_srv_params *params,
                          mf_srv_refusal *r);
+/* DRY and XTC, which are part of it. */
+bool mf_srv_get_dry(yyjson_val *object, const struct mf_srv_model *model, mf_srv_params *params,
+                    mf_srv_refusal *r);
 /* A string or several. */
 bool mf_srv_get_stops(yyjson_val *object, const char *name, mf_srv_params *params,
                       mf_srv_refusal *r);

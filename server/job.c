@@ -71,6 +71,7 @@ void mf_srv_job_drop(mf_srv_job *job)
     for (size_t i = 0; i < job->params.n_stops; i++)
         free(job->params.stops[i]);
     free(job->params.biases);
+    free((void *)job->params.breakers);
     free(job->model);
     mf_srv_channel_free(&job->channel);
     free(job);

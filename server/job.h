@@ -34,6 +34,7 @@ typedef enum mf_srv_finish {
 typedef struct mf_srv_params {
     mf_sampler_options sampler;
     mf_logit_bias *biases; /* from malloc; what sampler.biases points to */
+    const char **breakers; /* likewise, and dry_breakers; NULL: the usual ones */
     size_t n_max_tokens;   /* SIZE_MAX: as many as the context holds */
     size_t n_choices;      /* of each prompt */
     char *stops[MF_SRV_MAX_STOPS];

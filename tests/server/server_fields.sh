@@ -28,6 +28,16 @@ refused_by_all min_p '"min_p":2'
 refused_by_all repetition_penalty '"repetition_penalty":0'
 refused_by_all presence_penalty '"presence_penalty":2.1'
 refused_by_all frequency_penalty '"frequency_penalty":[]'
+refused_by_all dry_multiplier '"dry_multiplier":-1'
+refused_by_all dry_base '"dry_base":0.5'
+refused_by_all dry_allowed_length '"dry_allowed_length":0'
+refused_by_all dry_penalty_last_n '"dry_penalty_last_n":-2'
+refused_by_all dry_sequence_breakers '"dry_sequence_breakers":"\\n"'
+refused_by_all dry_sequence_breakers '"dry_sequence_breakers":["a",""]'
+refused_by_all dry_sequence_breakers '"dry_sequence_breakers":[1]'
+refused_by_all dry_sequence_breakers '"dry_sequence_breakers":["12345678901234567890123456789012345678901234567890123456789012345"]'
+refused_by_all xtc_probability '"xtc_probability":1.1'
+refused_by_all xtc_threshold '"xtc_threshold":-0.1'
 refused_by_all seed '"seed":1.5'
 refused_by_all seed '"seed":"1"'
 refused_by_all logit_bias '"logit_bias":[]'
@@ -47,6 +57,32 @@ for api in "/v1/chat/completions|$chat" "/v1/completions|$text" "/v1/responses|$
     post "${api%%|*}" "{${api#*|},\"user\":\"u\",\"metadata\":{\"a\":\"b\"},\"store\":true,\"service_tier\":\"auto\",\"prompt_cache_key\":\"k\",\"safety_identifier\":\"s\",\"temperature\":null,\"nothing\":null,\"seed\":-1,\"top_k\":-1,\"logit_bias\":{\"5\":-100,\"6\":100},\"presence_penalty\":1,\"frequency_penalty\":-1,\"repetition_penalty\":1.1,\"min_p\":0.1}"
     expect_status 200
 done
+
+# DRY breaks a repetition off, here of a word that a bias repeats, unless what it is made of breaks
+# it; XTC with two candidates and certainty takes the second, whatever the seed
+post /tokenize '{"content":" dog"}'
+again="\"prompt\":\"The\",\"max_tokens\":6,\"temperature\":0,\"logit_bias\":{\"$(value tokens | tr -d '[]')\":50}"
+completion() {
+    post /v1/completions "{$again$1}"
+    expect_status 200
+    value text
+}
+plain=' dog dog dog dog dog dog'
+expect_equal "$(completion '')" "$plain"
+dry=',"dry_multiplier":50'
+expect_equal "$(completion "$dry" | cut -c1-12)" ' dog dog dog'
+expect_true [ "$(completion "$dry")" != "$plain" ]
+expect_true [ "$(completion "$dry,\"dry_sequence_breakers\":[]")" != "$plain" ]
+expect_true [ "$(completion "$dry,\"dry_penalty_last_n\":-1,\"dry_base\":1,\"dry_allowed_length\":3")" != "$plain" ]
+for off in '"dry_penalty_last_n":0' '"dry_penalty_last_n":2' '"dry_sequence_breakers":["og","x"]' '"dry_sequence_breakers":["g d"]' \
+    '"dry_allowed_length":5'; do
+    expect_equal "$(completion "$dry,$off")" "$plain"
+done
+xtc='"top_k":2,"temperature":1,"xtc_probability":1,"xtc_threshold":0'
+again='"prompt":"One day the","max_tokens":6'
+second=$(completion ",$xtc,\"seed\":1")
+expect_equal "$(completion ",$xtc,\"seed\":2")" "$second"
+expect_true [ "$(completion ',"temperature":0')" != "$second" ]
 
 # what is not there yet is refused by name; where it says nothing it is taken
 expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\"}]}" 400 tools
