@@ -373,6 +373,29 @@ static inline void mf_engine_stats(const mf_engine *engine, mf_stats *out)
 /* The counters begin at 0 again. From any thread, at any time. */
 MF_API void mf_engine_stats_reset(mf_engine *engine);
 
+/* Where an expert is. */
+typedef enum mf_expert_state {
+    /* On the drive alone. */
+    MF_EXPERT_ABSENT = 0,
+    /* It has a slot, and waits for its drive. */
+    MF_EXPERT_QUEUED,
+    MF_EXPERT_READING,
+    /* In a slot: whoever asks for it has it. */
+    MF_EXPERT_HELD,
+    /* In the process's memory, below the slots of a GPU with memory of its own: it is uploaded
+     * without being read. */
+    MF_EXPERT_BELOW
+} mf_expert_state;
+
+/* Looks at the experts of one of the n_moe_layers layers that have some: states[i] is an
+ * mf_expert_state, n_uses[i] how often an evaluation step asked for expert i since the engine was
+ * opened (after 2^32 - 1 comes 0); those of the first `capacity` experts, and either may be NULL.
+ * Returns n_experts; 0: there is no such layer. From any thread, at any time: it waits for nothing,
+ * and holds nothing up; each figure was true when it was read, though no two are promised to be of
+ * the same moment. */
+MF_API size_t mf_engine_expert_states(const mf_engine *engine, uint32_t layer, uint8_t *states,
+                                      uint32_t *n_uses, size_t capacity);
+
 /* "io_uring" or "pool", and the CPU tier in use ("scalar", "avx2", "avx512"). Static storage. */
 MF_API const char *mf_engine_io_name(const mf_engine *engine);
 MF_API const char *mf_engine_cpu_name(const mf_engine *engine);

@@ -121,6 +121,7 @@ static void complete(mf_expert_store *store, mf_expert_load *load)
     }
     slot->state = MF_SLOT_HELD;
     slot->load = MF_NONE;
+    mf_expert_show(store, slot->key);
     mf_expert_fetch_loaded(store, load, NULL);
     free_load(store, load);
 }
@@ -169,6 +170,7 @@ mf_status mf_expert_load_from(mf_expert_store *store, uint32_t place, uint32_t n
         return status;
     }
     slot->state = MF_SLOT_HELD;
+    mf_expert_show(store, slot->key);
     return MF_OK;
 }
 
@@ -264,6 +266,7 @@ static bool cut_read(mf_expert_store *store, uint32_t lane, uint32_t n_in_flight
     mf_expert_load *load = &store->loads[l->load];
     store->n_queued -= load->state == MF_LOAD_QUEUED;
     load->state = MF_LOAD_READING;
+    mf_expert_show(store, store->slots[load->slot].key);
     bool found =
         mf_expert_plan_next(&load->plan, store->io, lane, &l->cursor, memory_of(store, load), read);
     assert(found);

@@ -64,8 +64,10 @@ void mf_expert_place_disown(mf_expert_store *store, uint32_t number)
     if (number == MF_NONE)
         return;
     uint32_t *place_of = &store->place_of[store->places[number].key];
-    if (*place_of == number)
-        *place_of = MF_NONE;
+    if (*place_of != number)
+        return;
+    *place_of = MF_NONE;
+    mf_expert_show(store, store->places[number].key);
 }
 
 void mf_expert_place_empty(mf_expert_store *store, uint32_t number)

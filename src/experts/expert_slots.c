@@ -53,6 +53,7 @@ void mf_expert_slot_disown(mf_expert_store *store, uint32_t slot)
         return;
     *slot_of = MF_NONE;
     store->n_given_up++;
+    mf_expert_show(store, store->slots[slot].key);
 }
 
 void mf_expert_slot_empty(mf_expert_store *store, uint32_t number)
@@ -91,6 +92,7 @@ uint32_t mf_expert_slot_take(mf_expert_store *store, mf_cache_why why, uint32_t 
     store->slots[slot] = (mf_expert_slot){
         .key = key, .load = MF_NONE, .state = MF_SLOT_LOADING, .is_hinted = why == MF_CACHE_HINT};
     store->slot_of[key] = slot;
+    mf_expert_show(store, key);
     mf_expert_note(store, why, key, slot);
     return slot;
 }

@@ -61,7 +61,7 @@ bool mf_expert_map_is_even(const mf_expert_map *map)
 }
 
 typedef struct store_layout {
-    size_t slot_of, slots, empty, policy, loads, items, ready, seen_in, missed;
+    size_t slot_of, slots, empty, policy, loads, items, ready, seen_in, missed, shown, n_asked;
     size_t places, place_of, empty_places, place_policy; /* 0: none */
     size_t total;
 } store_layout;
@@ -107,6 +107,8 @@ static bool lay_out(const mf_expert_map *map, uint64_t n_slots, uint64_t n_place
            add_array(n_items, sizeof(uint32_t), &out->ready, &out->total) &&
            add_array(map->n_experts, sizeof(uint64_t), &out->seen_in, &out->total) &&
            add_array(map->n_experts, sizeof(uint32_t), &out->missed, &out->total) &&
+           add_array(n_keys, sizeof(atomic_uchar), &out->shown, &out->total) &&
+           add_array(n_keys, sizeof(atomic_uint), &out->n_asked, &out->total) &&
            lay_out_places(map, n_places, policy, out);
 }
 
@@ -221,6 +223,8 @@ static void take_arrays(mf_expert_store *store, const store_layout *layout)
     uint32_t *ready = mf_arena_take(arena, layout->ready);
     store->seen_in = mf_arena_take(arena, layout->seen_in);
     store->missed = mf_arena_take(arena, layout->missed);
+    store->shown = mf_arena_take(arena, layout->shown);
+    store->n_asked = mf_arena_take(arena, layout->n_asked);
     store->places = mf_arena_take(arena, layout->places);
     store->place_of = mf_arena_take(arena, layout->place_of);
     store->empty_places = mf_arena_take(arena, layout->empty_places);

@@ -137,6 +137,17 @@ void mf_expert_store_cancel_hints(mf_expert_store *store);
  * computing hands over. */
 void mf_expert_store_poll(mf_expert_store *store);
 
+/* ---- to be looked at, at any time, from any thread ---- */
+
+/* Where the experts of a layer are, and how often each was asked for: states[i], an
+ * mf_expert_state, and n_asked[i] of
+ * expert i, of the first `capacity`; either may be NULL. Each figure is one that was true when it
+ * was read. */
+void mf_expert_store_look(const mf_expert_store *store, uint32_t layer, uint8_t *states,
+                          uint32_t *n_asked, size_t capacity);
+/* An expert was asked for without a fetch. For the thread whose turn it is. */
+void mf_expert_store_count_use(mf_expert_store *store, uint32_t layer, uint32_t expert);
+
 /* ---- figures ---- */
 
 typedef struct mf_expert_stats {

@@ -210,6 +210,7 @@ static void take_present(mf_expert_fetch *f, const uint32_t *experts)
         uint32_t key = mf_expert_key(store, f->layer, experts[i]);
         uint32_t slot = store->slot_of[key];
         f->items[i] = (mf_fetch_item){.expert = experts[i], .slot = MF_NONE, .next = MF_NONE};
+        mf_expert_store_count_use(store, f->layer, experts[i]);
         if (slot == MF_NONE || store->slots[slot].state != MF_SLOT_HELD)
             store->missed[n_missed++] = experts[i];
         if (slot == MF_NONE)

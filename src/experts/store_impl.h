@@ -3,7 +3,7 @@
  * The expert store's state, shared by its files: store.c (opening, figures), expert_slots.c (what
  * holds what), expert_places.c (the level below slots that the host cannot reach), expert_loads.c
  * (queues, reads), store_fetch.c (demand), store_hints.c (foresight), store_whole.c
- * (slots for all) and store_measure.c.
+ * (slots for all), store_look.c (what other threads may see) and store_measure.c.
  */
 #ifndef MF_EXPERTS_STORE_IMPL_H
 #define MF_EXPERTS_STORE_IMPL_H
@@ -12,6 +12,7 @@
 #include "experts/store.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #define MF_NONE UINT32_MAX
 /* Experts brought in at once, at most: enough for a layer's sweep at the drive's depth. */
@@ -157,6 +158,10 @@ struct mf_expert_store {
     uint32_t hints[MF_EXPERT_HINTS]; /* keys; a ring */
     uint32_t hints_head, n_hints;
 
+    /* What other threads may see: see store_look.c. */
+    atomic_uchar *shown;  /* [n_layers * n_experts], mf_expert_state */
+    atomic_uint *n_asked; /* as shown */
+
     bool is_uncounted;
     mf_status measure_failure;
     mf_error measure_error;
@@ -245,6 +250,11 @@ void mf_expert_store_advance(mf_expert_store *store, mf_expert_fetch *first);
 void mf_expert_hints_serve(mf_expert_store *store);
 /* Drops a layer's hints that were not sent; MF_NONE: all. */
 void mf_expert_hints_drop(mf_expert_store *store, uint32_t layer);
+
+/* ---- store_look.c ---- */
+
+/* Lets others see where the expert is now. */
+void mf_expert_show(mf_expert_store *store, uint32_t key);
 
 /* ---- store.c ---- */
 

@@ -117,14 +117,17 @@ void mf_routed_ask(mf_runner *r, uint32_t n_rows)
                               n * sizeof *r->routed.ids);
 }
 
-/* How many different experts are among n picks; each row's are. */
-static uint32_t count_distinct(mf_runner *r, const int32_t *ids, uint32_t n)
+/* How many different experts are among n picks of a layer; each row's are. */
+static uint32_t count_distinct(mf_runner *r, uint32_t moe, const int32_t *ids, uint32_t n)
 {
     uint32_t *seen = r->moe.first, n_distinct = 0;
     memset(seen, 0, r->h.n_experts * sizeof *seen);
-    for (uint32_t i = 0; i < n; i++)
-        if ((uint32_t)ids[i] < r->h.n_experts)
-            n_distinct += seen[ids[i]]++ == 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if ((uint32_t)ids[i] >= r->h.n_experts || seen[ids[i]]++ != 0)
+            continue;
+        n_distinct++;
+        mf_expert_store_count_use(r->store, moe, (uint32_t)ids[i]);
+    }
     return n_distinct;
 }
 
@@ -137,7 +140,7 @@ void mf_routed_count(mf_runner *r, uint32_t n_rows)
         if (r->h.is_dense[i] || !r->routed.was_routed[moe])
             continue;
         const size_t n_picks = (size_t)n_rows * r->plan.k;
-        const uint32_t n = count_distinct(r, r->routed.ids + moe * n_picks, (uint32_t)n_picks);
+        const uint32_t n = count_distinct(r, moe, r->routed.ids + moe * n_picks, (uint32_t)n_picks);
         n_hits += n;
         r->expert_bytes_touched +=
             n * (mf_weight_bytes(&shape->gate.shape) + mf_weight_bytes(&shape->up.shape) +

@@ -122,6 +122,16 @@ void mf_engine_stats_sized(const mf_engine *engine, mf_stats *out, size_t struct
     mf_sized_put(out, struct_bytes, &stats, sizeof stats);
 }
 
+size_t mf_engine_expert_states(const mf_engine *engine, uint32_t layer, uint8_t *states,
+                               uint32_t *n_uses, size_t capacity)
+{
+    const mf_runner *r = &engine->runner;
+    if (layer >= r->h.n_moe_layers)
+        return 0;
+    mf_expert_store_look(r->store, layer, states, n_uses, capacity);
+    return r->h.n_experts;
+}
+
 void mf_engine_stats_reset(mf_engine *engine)
 {
     mf_engine_lock(engine);

@@ -3,7 +3,7 @@
 #ifndef MF_TESTS_EXPERT_FIXTURE_H
 #define MF_TESTS_EXPERT_FIXTURE_H
 
-#include "experts/store.h"
+#include "experts/store_impl.h"
 #include "io_fixture.h"
 
 #define N_FILES 3u
@@ -215,6 +215,28 @@ __attribute__((unused)) static uint32_t random_choice(world *w, uint32_t *expert
         experts[j] = t;
     }
     return n;
+}
+
+/* What others may see of the store is what it is. */
+__attribute__((unused)) static void check_look(const mf_expert_store *s)
+{
+    uint8_t seen[MAX_LAYERS * MAX_EXPERTS], real[MAX_LAYERS * MAX_EXPERTS] = {0};
+    const uint32_t n = s->map.n_experts;
+    for (uint32_t layer = 0; layer < s->map.n_layers; layer++)
+        mf_expert_store_look(s, layer, seen + layer * n, NULL, n);
+    for (uint32_t i = 0; i < s->n_places; i++)
+        if (s->places[i].state == MF_PLACE_HELD)
+            real[s->places[i].key] = MF_EXPERT_BELOW;
+    for (uint32_t i = 0; i < s->n_slots; i++) {
+        const mf_expert_slot *slot = &s->slots[i];
+        if (slot->state == MF_SLOT_HELD)
+            real[slot->key] = MF_EXPERT_HELD;
+        else if (slot->state == MF_SLOT_LOADING && s->slot_of[slot->key] == i)
+            real[slot->key] =
+                s->loads[slot->load].state == MF_LOAD_QUEUED ? MF_EXPERT_QUEUED : MF_EXPERT_READING;
+    }
+    for (uint32_t key = 0; key < s->map.n_layers * n; key++)
+        CHECK_U64(seen[key], real[key]);
 }
 
 /* A map for the tests of failures: eight experts, three parts apart, small. */

@@ -58,6 +58,53 @@ static void settle(rig *r)
 
 /* -------------------------------------------------------------------------------- foresight -- */
 
+/* What others see: where each expert is, and how often it was asked for. */
+static void test_look(const io_case *c, const char *dir)
+{
+    if (c->inner == NULL)
+        return;
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    rig r;
+    rig_open(&r, c, w, 5, 0);
+    uint8_t states[8], one = 99;
+    uint32_t n_asked[8];
+    const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    mf_expert_store_look(r.store, 0, states, n_asked, 8);
+    for (uint32_t e = 0; e < 8; e++)
+        CHECK(states[e] == MF_EXPERT_ABSENT && n_asked[e] == 0);
+    mf_expert_fetch *f = begin(&r, 0, experts, 1);
+    REQUIRE_OK(finish(&r, f, 0, experts, &error), &error);
+    r.fault.slow_lanes = ALL_LANES;
+    f = begin(&r, 0, experts, 2);
+    mf_expert_store_hint(r.store, 0, experts + 3, 3);
+    mf_expert_store_look(r.store, 0, states, n_asked, 8);
+    const uint8_t expected[] = {MF_EXPERT_HELD,    MF_EXPERT_READING, MF_EXPERT_ABSENT,
+                                MF_EXPERT_READING, MF_EXPERT_READING, MF_EXPERT_QUEUED,
+                                MF_EXPERT_ABSENT,  MF_EXPERT_ABSENT};
+    const uint32_t asked[] = {2, 1, 0, 0, 0, 0, 0, 0}; /* what is foreseen was not asked for */
+    CHECK(memcmp(states, expected, sizeof states) == 0);
+    CHECK(memcmp(n_asked, asked, sizeof asked) == 0);
+    check_look(r.store);
+    mf_expert_store_look(r.store, 0, &one, NULL, 1);
+    CHECK_U64(one, MF_EXPERT_HELD);
+    mf_expert_store_cancel_hints(r.store);
+    check_look(r.store);
+    r.fault.slow_lanes = 0;
+    REQUIRE_OK(finish(&r, f, 0, experts, &error), &error);
+    settle(&r);
+    check_look(r.store);
+    for (uint32_t i = 0; i < 4; i++) { /* others have to make room */
+        f = begin(&r, i % 2, experts, 5);
+        REQUIRE_OK(finish(&r, f, i % 2, experts, &error), &error);
+        check_look(r.store);
+    }
+    mf_expert_store_look(r.store, 1, NULL, n_asked, 8);
+    CHECK(n_asked[0] == 2 && n_asked[4] == 2 && n_asked[5] == 0);
+    rig_close(&r);
+    world_free(w);
+}
+
 static void test_hints(const io_case *c, const char *dir)
 {
     mf_error error = {0};
@@ -101,6 +148,7 @@ static void test_hints_wait(const io_case *c, const char *dir)
     CHECK_U64(stats_of(&r).n_hints, 8);
     CHECK_U64(mf_io_in_flight(r.io), 9); /* a third expert is cut to its end */
     CHECK_U64(stats_of(&r).n_queued, 5);
+    check_look(r.store);
     /* A demand goes first: its reads are sent though what was foreseen waits. It takes over one
      * that is being read, one that is queued. */
     const uint32_t wanted[] = {7, 0};
@@ -114,6 +162,7 @@ static void test_hints_wait(const io_case *c, const char *dir)
     /* Those of another layer wait until they are cancelled. */
     mf_expert_store_hint(r.store, 1, experts, 4);
     CHECK_U64(stats_of(&r).n_queued, 4);
+    check_look(r.store);
     CHECK_U64(mf_io_in_flight(r.io), 12);
     const mf_expert_stats before = stats_of(&r);
     mf_expert_store_stats_reset(r.store); /* of what was, not of what is */
@@ -440,6 +489,7 @@ static void test_bad_place(const io_case *c, const char *dir)
     r.fault.fail_errno = 0;
     a = begin(&r, 0, bad, 3);
     REQUIRE_OK(finish(&r, a, 0, bad, &error), &error);
+    check_look(r.store);
     rig_close(&r);
     world_free(w);
 }
@@ -469,6 +519,7 @@ static void test_engine_breaks(const io_case *c, const char *dir)
         CHECK_U64(r.fault.n_resets, r.fault.n_calls >= r.fault.break_at);
         f = begin(&r, 0, experts, 8);
         REQUIRE_OK(finish(&r, f, 0, experts, &error), &error);
+        check_look(r.store);
         rig_close(&r);
     }
     CHECK(n_failed > 3);
@@ -507,6 +558,7 @@ static void test_engine_stays_broken(const io_case *c, const char *dir)
     f = begin(&r, 1, experts, 8);
     REQUIRE_OK(finish(&r, f, 1, experts, &error), &error);
     REQUIRE_OK(mf_expert_store_measure(r.store, 2, 10, &rate, &error), &error);
+    check_look(r.store);
     rig_close(&r);
     world_free(w);
 }
@@ -697,6 +749,7 @@ int main(void)
     uint32_t n_dirs = scratch_dirs(dirs), n_cases = io_cases(cases);
     for (uint32_t c = 0; c < n_cases; c++) {
         fprintf(stderr, "%s\n", cases[c].name);
+        test_look(&cases[c], dirs[0]);
         test_hints(&cases[c], dirs[0]);
         test_hint_beyond(&cases[c], dirs[0]);
         test_hints_wait(&cases[c], dirs[0]);

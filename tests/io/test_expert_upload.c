@@ -233,6 +233,7 @@ static mf_status use_all(device *d, uint32_t layer, const uint32_t *experts, uin
 static void check_places(const mf_expert_store *s)
 {
     uint32_t n_empty = 0, n_reading = 0;
+    check_look(s);
     for (uint32_t i = 0; i < s->n_places; i++) {
         const mf_expert_place *place = &s->places[i];
         n_empty += place->state == MF_PLACE_EMPTY;

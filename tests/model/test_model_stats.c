@@ -92,6 +92,33 @@ static void test_everything_cached(const char *name)
     close_case(&o);
 }
 
+/* What can be seen of each expert adds up to what is counted. */
+static void test_states(const char *name)
+{
+    opened o = open_case(name, 7, true);
+    uint8_t states[512];
+    uint32_t n_uses[512];
+    uint64_t n_asked = 0, n_held = 0;
+    mf_stats stats = run(&o, o.g.n_tokens);
+    REQUIRE(o.info.n_experts <= 512);
+    for (uint32_t layer = 0; layer < o.info.n_moe_layers; layer++) {
+        CHECK_U64(mf_engine_expert_states(o.engine, layer, states, n_uses, 512), o.info.n_experts);
+        for (uint32_t e = 0; e < o.info.n_experts; e++) {
+            n_asked += n_uses[e];
+            n_held += states[e] == MF_EXPERT_HELD;
+            CHECK(states[e] == MF_EXPERT_HELD || (states[e] == MF_EXPERT_ABSENT && n_uses[e] == 0));
+        }
+    }
+    CHECK_U64(n_asked, stats.n_expert_hits + stats.n_expert_misses);
+    CHECK_U64(n_held, stats.n_expert_misses);
+    states[1] = 77;
+    CHECK_U64(mf_engine_expert_states(o.engine, 0, states, NULL, 1), o.info.n_experts);
+    CHECK_U64(states[1], 77);
+    CHECK_U64(mf_engine_expert_states(o.engine, o.info.n_moe_layers, states, n_uses, 512), 0);
+    CHECK_U64(mf_engine_expert_states(o.engine, UINT32_MAX, NULL, NULL, 0), 0);
+    close_case(&o);
+}
+
 static int stop(void *user, uint64_t n_done, uint64_t n_total)
 {
     (void)user, (void)n_done, (void)n_total;
@@ -180,6 +207,7 @@ int main(void)
         test_one_chunk(names[i]);
         test_decode(names[i]);
         test_everything_cached(names[i]);
+        test_states(names[i]);
         test_times_and_stops(names[i]);
         test_foresight(names[i]);
         test_warning(names[i]);

@@ -111,10 +111,14 @@ static void *disturb(void *user)
 {
     shared *s = user;
     mf_stats stats;
+    uint8_t states[64];
+    uint32_t n_uses[64];
     for (uint32_t i = 0; !s->is_over; i++) {
         uint32_t n_begun = s->n_begun;
         mf_session_cancel(s->sessions[i % N_THREADS]);
         mf_engine_stats(s->engine, &stats);
+        if (mf_engine_expert_states(s->engine, 0, states, n_uses, 64) == 0)
+            s->n_wrong++;
         while (!s->is_over && s->n_begun - n_begun < 4)
             sched_yield();
     }
