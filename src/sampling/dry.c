@@ -32,8 +32,7 @@ struct mf_dry {
     bool is_current;  /* they are of the sequence as it is */
 };
 
-/* ------------------------------------------------------------------------------------- breakers --
- */
+/* ---------------------------------------------------------------------------------- breakers -- */
 
 /* The text of a token; NULL, and 0 bytes, for one that has none. */
 static const char *piece_of(const mf_dry *d, int32_t token, size_t *n_bytes)
@@ -112,8 +111,7 @@ static bool ends_breaker(mf_dry *d, int32_t token)
     return is_found;
 }
 
-/* --------------------------------------------------------------------------------------- handle --
- */
+/* ------------------------------------------------------------------------------------ handle -- */
 
 mf_status mf_dry_create(const mf_sampler_options *o, size_t n_vocab, const mf_allocator *a,
                         mf_dry **out, mf_error *error)
@@ -180,8 +178,7 @@ void mf_dry_forget(mf_dry *d)
     d->is_current = false;
 }
 
-/* ------------------------------------------------------------------------------------ penalties --
- */
+/* --------------------------------------------------------------------------------- penalties -- */
 
 /* common[k]: how many of the last tokens are also those that end k places earlier. newest: the last
  * of n tokens. */
