@@ -14,35 +14,6 @@
 /* ------------------------------------------------------------------------------------ logprobs --
  */
 
-static void insert(mf_srv_token *info, unsigned n_top, mf_srv_alternative a)
-{
-    unsigned i = info->n_top;
-    while (i > 0 && info->top[i - 1].logprob < a.logprob)
-        i--;
-    if (i >= n_top)
-        return;
-    if (info->n_top < n_top)
-        info->n_top++;
-    memmove(&info->top[i + 1], &info->top[i], (info->n_top - 1 - i) * sizeof *info->top);
-    info->top[i] = a;
-}
-
-/* Of the model's own distribution, before sampling changes it. */
-static void measure(const float *logits, size_t n_vocab, unsigned n_top, mf_srv_token *info)
-{
-    float highest = -INFINITY;
-    double sum = 0.0;
-    for (size_t i = 0; i < n_vocab; i++)
-        highest = logits[i] > highest ? logits[i] : highest;
-    for (size_t i = 0; i < n_vocab; i++)
-        sum += exp((double)logits[i] - (double)highest);
-    const float normal = (float)((double)highest + log(sum));
-    info->logprob = logits[info->token] - normal;
-    for (size_t i = 0; n_top > 0 && i < n_vocab; i++)
-        if (info->n_top < n_top || logits[i] - normal > info->top[n_top - 1].logprob)
-            insert(info, n_top, (mf_srv_alternative){(int32_t)i, logits[i] - normal});
-}
-
 static void add_info(mf_srv_choice *c, int32_t token, const float *logits)
 {
     const mf_srv_job *job = c->job;
@@ -58,8 +29,13 @@ static void add_info(mf_srv_choice *c, int32_t token, const float *logits)
     }
     mf_srv_token *info = &c->infos[c->n_infos++];
     *info = (mf_srv_token){.token = token, .logprob = NAN, .end = c->n_content_bytes};
-    if (logits)
-        measure(logits, job->served->info.n_vocab, job->params.n_top, info);
+    if (!logits)
+        return;
+    /* of the model's own distribution, before sampling changes it */
+    info->logprob =
+        mf_logprob_of(logits, job->served->info.n_vocab, token, info->top, job->params.n_top);
+    while (info->n_top < job->params.n_top && info->top[info->n_top].token >= 0)
+        info->n_top++;
 }
 
 /* ------------------------------------------------------------------------------------- release --
@@ -97,27 +73,11 @@ static size_t n_begun(const char *text, size_t n_bytes, const char *word)
     return n;
 }
 
-/* The stop string that comes first in what is held, and where. */
-static const char *find_stop(const mf_srv_choice *c, size_t *at)
-{
-    const mf_srv_params *p = &c->job->params;
-    const char *found = NULL;
-    *at = SIZE_MAX;
-    for (size_t i = 0; i < p->n_stops; i++) {
-        const char *hit = memmem(c->held.data, c->held.n_bytes, p->stops[i], strlen(p->stops[i]));
-        if (hit && (size_t)(hit - c->held.data) < *at) {
-            *at = (size_t)(hit - c->held.data);
-            found = p->stops[i];
-        }
-    }
-    return found;
-}
-
 /* Releases what no stop string can begin in. False: one is there. */
 static bool pass_content(mf_srv_choice *c, const char *text, size_t n_bytes)
 {
     const mf_srv_params *p = &c->job->params;
-    size_t at, n_kept = 0;
+    size_t found;
     if (c->stopped_by)
         return false;
     if (p->n_stops == 0) {
@@ -127,19 +87,13 @@ static bool pass_content(mf_srv_choice *c, const char *text, size_t n_bytes)
     mf_srv_put(&c->held, text, n_bytes);
     if (!c->held.data)
         return true;
-    c->stopped_by = find_stop(c, &at);
-    if (c->stopped_by) {
-        release(c, c->held.data, at);
-        mf_srv_drop(&c->held, c->held.n_bytes);
-        return false;
-    }
-    for (size_t i = 0; i < p->n_stops; i++) {
-        size_t n = n_begun(c->held.data, c->held.n_bytes, p->stops[i]);
-        n_kept = n > n_kept ? n : n_kept;
-    }
-    release(c, c->held.data, c->held.n_bytes - n_kept);
-    mf_srv_drop(&c->held, c->held.n_bytes - n_kept);
-    return true;
+    const char *const *stops = (const char *const *)p->stops;
+    size_t n_free = mf_stop_find(c->held.data, c->held.n_bytes, stops, p->n_stops, &found);
+    release(c, c->held.data, n_free);
+    if (found < p->n_stops)
+        c->stopped_by = stops[found];
+    mf_srv_drop(&c->held, c->stopped_by ? c->held.n_bytes : n_free);
+    return !c->stopped_by;
 }
 
 /* ------------------------------------------------------------------------------------ thoughts --

@@ -49,18 +49,13 @@ typedef struct mf_srv_params {
     size_t n_thought_max; /* tokens of thoughts; SIZE_MAX: as many as come */
 } mf_srv_params;
 
-typedef struct mf_srv_alternative {
-    int32_t token;
-    float logprob;
-} mf_srv_alternative;
-
 /* What was thought of a token of the answer. */
 typedef struct mf_srv_token {
     int32_t token;
     float logprob; /* NAN: nothing stands before it */
     size_t end;    /* bytes of the content up to and with it */
     unsigned n_top;
-    mf_srv_alternative top[MF_SRV_MAX_TOP];
+    mf_logprob top[MF_SRV_MAX_TOP];
 } mf_srv_token;
 
 /* A part of an answer: text that is whole characters, or empty; and the tokens that end in it,

@@ -71,6 +71,18 @@ MF_API MF_MUST_CHECK mf_status mf_tokenizer_decode(const mf_tokenizer *tokenizer
                                                    mf_decoder *decoder, int32_t token, char *text,
                                                    size_t capacity, size_t *n_bytes);
 
+/*
+ * Where an answer that grows has to end: looks for stops[n_stops] (NUL-terminated; an empty one is
+ * none) in the text that has not been given out yet, and returns how many of its bytes may be given
+ * out. Where a stop is whole, *found is its index, and the answer ends at that byte; of several,
+ * the one that is whole first, and of those the one that begins first, so that it does not matter
+ * in which pieces the text came. Else *found is n_stops, and what the text ends in may be the
+ * beginning of a stop: keep it, and ask again with what follows behind it. When nothing follows,
+ * all is text.
+ */
+MF_API size_t mf_stop_find(const char *text, size_t n_bytes, const char *const *stops,
+                           size_t n_stops, size_t *found);
+
 /* ------------------------------------- conversations ------------------------------------- */
 
 typedef enum mf_chat_role {
