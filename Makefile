@@ -14,6 +14,7 @@ help:
 	@echo 'make test      all tests but the long ones; ends with their count'
 	@echo 'make test-long the tests that take minutes each (label long)'
 	@echo 'make test-gpu  the tests on a GPU (MF_TEST_DEVICE, or the best), the long ones too'
+	@echo 'make load      the server under many clients, kill -9 and hostile requests, for long'
 	@echo 'make install   to PREFIX ($(PREFIX)), below DESTDIR'
 	@echo 'make bench     micro-benchmarks into build/bench'
 	@echo 'make fuzz      each fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS))'
@@ -44,6 +45,10 @@ test-gpu: build/build.ninja
 	cmake --build build
 	@sh tools/run_tests.sh build --label-regex vulkan
 
+load: build/build.ninja
+	@sh tools/setup.sh --test
+	@sh tools/load.sh build
+
 install: all
 	DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
 
@@ -63,4 +68,4 @@ fuzz: setup
 clean:
 	rm -rf build build-dev build-asan build-tsan build-fuzz
 
-.PHONY: all help setup demo test test-long test-gpu install bench format lint fuzz clean
+.PHONY: all help setup demo test test-long test-gpu load install bench format lint fuzz clean

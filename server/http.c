@@ -278,25 +278,51 @@ static enum MHD_Result handle(mf_srv_exchange *x)
  * --
  */
 
-static enum MHD_Result count_length(void *n, enum MHD_ValueKind kind, const char *key,
-                                    const char *value)
+typedef struct framing {
+    int n_lengths, n_codings, n_hosts;
+    bool is_odd;
+} framing;
+
+/* A name that is one, and no more than that of a header that says where the body ends.
+ * (libmicrohttpd takes "Transfer-Encoding :" for another name, and puts a folded line behind it.)
+ */
+static bool is_good_name(const char *name)
 {
+    static const char token[] = "!#$%&'*+-.^_`|~0123456789"
+                                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    static const char length[] = "Content-Length", coding[] = "Transfer-Encoding";
+    return *name && name[strspn(name, token)] == '\0' &&
+           (strncasecmp(name, length, sizeof length - 1) != 0 || !name[sizeof length - 1]) &&
+           (strncasecmp(name, coding, sizeof coding - 1) != 0 || !name[sizeof coding - 1]);
+}
+
+static enum MHD_Result look_at_header(void *context, enum MHD_ValueKind kind, const char *name,
+                                      const char *value)
+{
+    framing *f = context;
     (void)kind;
     (void)value;
-    *(int *)n += strcasecmp(key, "Content-Length") == 0;
+    f->n_lengths += strcasecmp(name, "Content-Length") == 0;
+    f->n_codings += strcasecmp(name, "Transfer-Encoding") == 0;
+    f->n_hosts += strcasecmp(name, "Host") == 0;
+    f->is_odd = f->is_odd || !is_good_name(name);
     return MHD_YES;
 }
 
-/* Lengths that two readers could read in two ways. */
+/* Heads that two readers could read in two ways. */
 static bool check_framing(mf_srv_exchange *x)
 {
     const char *coding = header(x, "Transfer-Encoding");
     const char *content_coding = header(x, "Content-Encoding");
-    int n_lengths = 0;
-    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, count_length, &n_lengths);
-    if (n_lengths > 1 || (coding && n_lengths > 0))
+    framing f = {0};
+    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, look_at_header, &f);
+    if (f.is_odd)
+        return mf_srv_refuse(&x->refusal, 400, "a header's name is not one, or its line is folded");
+    if (f.n_lengths + f.n_codings > 1)
         return mf_srv_refuse(&x->refusal, 400, "the body's length is given twice");
-    if (coding && strcasecmp(coding, "chunked") != 0)
+    if (f.n_hosts > 1)
+        return mf_srv_refuse(&x->refusal, 400, "Host is given twice");
+    if (f.n_codings > 0 && (!coding || strcasecmp(coding, "chunked") != 0))
         return mf_srv_refuse(&x->refusal, 400, "Transfer-Encoding: only chunked is understood");
     if (!mf_srv_knows_coding(content_coding))
         return mf_srv_refuse(&x->refusal, 415,

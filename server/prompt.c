@@ -74,9 +74,11 @@ bool mf_srv_encode(const mf_srv_model *model, const char *text, size_t n_bytes, 
 
 void mf_srv_prompt_mark_end(const mf_srv_model *model, mf_srv_prompt *prompt)
 {
-    if (model->store && prompt->n_tokens > 1)
-        prompt->marks[prompt->n_marks++] = prompt->n_tokens - 1;
-    prompt->marks[prompt->n_marks++] = prompt->n_tokens;
+    /* The store keeps marks without logits, so the last token is to be evaluated again. It is one
+     * mark or the other: a session's newest alone is sure to stay when memory for marks is short.
+     */
+    const bool is_before = model->store && prompt->n_tokens > 1;
+    prompt->marks[prompt->n_marks++] = prompt->n_tokens - is_before;
 }
 
 bool mf_srv_prompt_text(const mf_srv_model *model, const char *text, size_t n_bytes,

@@ -103,6 +103,16 @@ raw "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nCo
 expect_http 400
 raw "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: $n\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
 expect_http 400
+# libmicrohttpd takes these for headers of other names, and reads the body by the other length
+for name in 'Transfer-Encoding ' 'Transfer-Encoding\t' 'X: y\r\n Z' 'X:\r\n Content-Length: 1\r\nY'; do
+    raw "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n$name: chunked\r\nContent-Length: $n\r\n\r\n$body"
+    expect_http 400
+done
+raw "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding:\r\n chunked\r\nContent-Length: $n\r\n\r\n$body"
+expect_http 400
+raw "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nHost: evil.test\r\nConnection: close\r\nContent-Length: $n\r\n\r\n$body"
+expect_http 400
+expect_body 'Host is given twice'
 raw "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"
 n_checks=$((n_checks + 1))
 ! grep -q '^HTTP/1.1 200' "$out" || fail "a coding that nobody knows"
