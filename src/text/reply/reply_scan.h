@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A reply while it is read: the text that waits to be decided, what is going on, and the events
+ * that wait to be taken. One function a state looks at the waiting text and takes what is decided.
+ *
+ * A call is an attempt from its opening mark on: its events stay hidden until the call is certain,
+ * and it can be taken back until then. Every byte is looked at a bounded number of times: what was
+ * no call is not searched for another one.
+ */
+#ifndef MF_TEXT_REPLY_SCAN_H
+#define MF_TEXT_REPLY_SCAN_H
+
+#include "text/reply/reply_json.h"
+#include "text/reply/reply_syntax.h"
+#include "text/reply/reply_tools.h"
+
+#define MF_REPLY_NAME_BYTES 256u /* of a name or an id, at most */
+#define MF_REPLY_KEY_BYTES 1024u /* of an argument's name */
+#define MF_REPLY_MAX_CALLS 4096u
+/* Blanks in a row that wait for what comes behind them; longer rows come out but for these. */
+#define MF_REPLY_BLANKS 64u
+
+typedef struct mf_reply_item {
+    mf_reply_kind kind;
+    uint32_t call;
+    size_t text_at, n_bytes, id_at, name_at; /* in `texts` */
+} mf_reply_item;
+
+typedef struct mf_reply_events {
+    mf_buffer texts; /* each NUL-terminated */
+    mf_buffer items;
+    size_t n_taken, n_visible; /* of the items */
+} mf_reply_events;
+
+/* A state: takes what it can of the waiting text; false: it needs more of it. */
+typedef struct mf_reply_scan mf_reply_scan;
+typedef bool (*mf_reply_state)(mf_reply_scan *s);
+
+/* What an object of JSON is read into; its members are looked at while it is scanned. */
+typedef struct mf_reply_object {
+    mf_json_scan json;
+    unsigned level; /* the depth at which name and arguments stand */
+    enum { MEMBER_OTHER, MEMBER_NAME, MEMBER_ARGUMENTS, MEMBER_ID, MEMBER_FUNCTION } member;
+    bool is_in_key, is_in_value, is_text; /* is_text: arguments as a string */
+    bool has_arguments;
+} mf_reply_object;
+
+typedef struct mf_reply_call {
+    bool is_open;     /* an attempt is going on */
+    bool is_whole;    /* its arguments are */
+    bool is_given;    /* MF_REPLY_CALL came out */
+    bool is_bare;     /* without its opening mark: must name a tool */
+    bool must_close;  /* must be closed, too */
+    bool is_in_array; /* of objects */
+    size_t begin;     /* in the waiting text: where the attempt begins */
+    uint32_t n_keys;
+    bool is_string;      /* the argument that is being read */
+    bool is_dropped;     /* it came before */
+    bool is_begun;       /* some of its value came out */
+    unsigned types;      /* what it may be */
+    mf_buffer name, id;  /* without a NUL */
+    mf_buffer key, keys; /* keys: all so far, each with a NUL */
+    mf_buffer value;     /* arguments or a value, while they cannot come out */
+    mf_json_scan json;
+    mf_reply_object object;
+} mf_reply_call;
+
+struct mf_reply_scan {
+    const mf_reply_syntax *syntax;
+    mf_allocator allocator;
+    mf_status status; /* MF_ERR_NO_MEMORY: for good */
+    mf_reply_tools tools;
+    bool has_calls, has_whole_calls;
+    uint64_t id_seed;
+    uint32_t n_earlier_calls, n_calls;
+
+    mf_buffer in; /* the waiting text, whole characters, from `at` on; before it: the attempt */
+    size_t at;
+    unsigned char rest[4]; /* of a character that is not whole */
+    unsigned n_rest;
+    bool is_over, was_cut;
+
+    mf_reply_state state;
+    bool is_thought, is_fresh; /* is_fresh: nothing but blanks was said */
+    bool drops_lines;          /* line ends behind the mark of a thought */
+    bool is_after_call;        /* nothing but blanks since the last call */
+    mf_reply_call call;
+    mf_buffer scratch;
+    mf_reply_events events;
+};
+
+struct mf_reply {
+    mf_reply_scan scan;
+};
+
+/* ---- texts in the waiting text */
+
+typedef enum mf_reply_found { MF_FOUND_NO, MF_FOUND_PART, MF_FOUND_WHOLE } mf_reply_found;
+
+/* Whether `mark` stands at `at`, or as much of it as there is text. *end: where it ends. A blank in
+ * it matches any blanks. A mark of no bytes is never found. */
+mf_reply_found mf_reply_match(const mf_reply_scan *s, size_t at, const char *mark, size_t *end);
+/* Takes blanks; false: there is nothing behind them yet. */
+bool mf_reply_skip_blanks(mf_reply_scan *s);
+static inline bool mf_reply_is_blank(unsigned char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+static inline size_t mf_reply_left(const mf_reply_scan *s)
+{
+    return s->in.n_bytes - s->at;
+}
+
+/* ---- what comes out */
+
+/* Some text, n_bytes of whole characters. */
+void mf_reply_give_text(mf_reply_scan *s, mf_reply_kind kind, const char *text, size_t n_bytes);
+/* MF_REPLY_CALL, with the call's name and id. */
+void mf_reply_give_call(mf_reply_scan *s);
+void mf_reply_give_end(mf_reply_scan *s, mf_reply_kind kind, const char *text, size_t n_bytes);
+/* What the reply keeps of no use any more is forgotten: before more text is appended. */
+void mf_reply_tidy(mf_reply_scan *s);
+/* The hidden events of an attempt are. */
+void mf_reply_take_back(mf_reply_scan *s);
+
+/* ---- calls */
+
+/* An attempt begins, the text before `at` is decided. */
+void mf_reply_call_begin(mf_reply_scan *s, size_t begin);
+/* Another call of the same section. */
+void mf_reply_call_next(mf_reply_scan *s);
+/* Its name is known and its arguments begin: it comes out, unless it is bare and names no tool
+ * (false: it was taken back). */
+bool mf_reply_call_name(mf_reply_scan *s);
+/* Its arguments are whole. */
+void mf_reply_call_end(mf_reply_scan *s);
+/* It cannot be one, as far as it was read (`at`): content, or a broken call. */
+void mf_reply_call_fail(mf_reply_scan *s);
+/* Checks a name's characters; appends them to call.name, without the row's prefix. */
+bool mf_reply_call_take_name(mf_reply_scan *s, const char *name, size_t n_bytes);
+/* In arguments as JSON. */
+bool mf_reply_in_json(mf_reply_scan *s);
+
+/* ---- states */
+
+bool mf_reply_in_content(mf_reply_scan *s);
+bool mf_reply_in_thought(mf_reply_scan *s);
+/* Behind a call: another one, the end of the section, or content. */
+bool mf_reply_in_section(mf_reply_scan *s);
+/* How a call begins, by the reader. */
+mf_reply_state mf_reply_first_state(const mf_reply_syntax *syntax);
+/* The same behind the mark of a call alone. */
+mf_reply_state mf_reply_bare_state(const mf_reply_syntax *syntax);
+bool mf_reply_in_object(mf_reply_scan *s);
+/* `at` stands before an object or an array of such. */
+bool mf_reply_begin_objects(mf_reply_scan *s);
+
+/* Runs the states for as long as they can. */
+void mf_reply_run(mf_reply_scan *s);
+void mf_reply_scan_push(mf_reply_scan *s, const char *bytes, size_t n_bytes);
+void mf_reply_scan_finish(mf_reply_scan *s, bool was_cut);
+
+#endif
