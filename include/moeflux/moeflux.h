@@ -74,28 +74,6 @@ typedef enum mf_io_kind {
 /* How keys and values, or the latents of multi-head latent attention, are cached. */
 typedef enum mf_kv_type { MF_KV_F32 = 0, MF_KV_BF16 = 1 } mf_kv_type;
 
-/* What a GPU multiplies the tokens of long runs with: those that one call brings to a session, 128
- * or more (docs/GPU.md). Other tokens are multiplied in float32. The CPU takes no notice. */
-typedef enum mf_precision {
-    /* MF_PRECISION_MIXED where the device has matrix units for it, else MF_PRECISION_F32. */
-    MF_PRECISION_AUTO = 0,
-    /* float32. */
-    MF_PRECISION_F32 = 1,
-    /* Weights and activations rounded to float16, sums in float32. */
-    MF_PRECISION_MIXED = 2
-} mf_precision;
-
-/* Instruction sets of the kernels: each includes those before it. */
-typedef enum mf_cpu_tier {
-    /* The best that the CPU has. */
-    MF_CPU_BEST = 0,
-    MF_CPU_SCALAR = 1,
-    /* AVX2, FMA, F16C. */
-    MF_CPU_AVX2 = 2,
-    /* AVX-512 F, BW, DQ, VL, VBMI, VNNI. */
-    MF_CPU_AVX512 = 3
-} mf_cpu_tier;
-
 typedef enum mf_log_level { MF_LOG_INFO = 0, MF_LOG_WARNING = 1 } mf_log_level;
 
 /* Receives notes and warnings: one line without newline, valid during the call only. */

@@ -50,6 +50,8 @@
 #include "base/visit.h"
 #include "base/weight_format.h"
 
+#include <moeflux/devices.h>
+
 typedef struct mf_backend mf_backend;
 
 /* A buffer of the backend; id 0 is none. */

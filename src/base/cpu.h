@@ -3,7 +3,7 @@
 #ifndef MF_BASE_CPU_H
 #define MF_BASE_CPU_H
 
-#include <moeflux/moeflux.h>
+#include <moeflux/devices.h>
 
 /* The best tier of CPU and operating system (XGETBV), at most `limit` (0: no limit). */
 mf_cpu_tier mf_cpu_detect(uint32_t limit);

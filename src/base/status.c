@@ -3,6 +3,8 @@
 #define MF_STATUS_IMPLEMENTATION
 #include "base/status.h"
 
+#include <moeflux/moeflux.h>
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

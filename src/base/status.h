@@ -3,7 +3,7 @@
 #ifndef MF_BASE_STATUS_H
 #define MF_BASE_STATUS_H
 
-#include <moeflux/moeflux.h>
+#include <moeflux/types.h>
 
 /* Forwards a failure to the caller. */
 #define MF_TRY(expr)                       \

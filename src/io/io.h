@@ -14,6 +14,8 @@
 
 #include "base/alloc.h"
 
+#include <moeflux/moeflux.h>
+
 typedef struct mf_io mf_io;
 
 struct mf_io_engine; /* io_engine.h: the vtable an engine implements */

@@ -4,6 +4,8 @@
 
 #include "base/checked.h"
 
+#include <moeflux/moeflux.h>
+
 #include <stdio.h>
 #include <sys/stat.h>
 

@@ -9,6 +9,8 @@
 
 #include "model/layer_kind.h"
 
+#include <moeflux/devices.h>
+
 /* Logits are computed for a few rows at a time: these, or as many as there are sessions, up to the
  * most. */
 #define MF_LOGIT_ROWS 4

@@ -13,6 +13,8 @@
 
 #include "base/alloc.h"
 
+#include <moeflux/sampling.h>
+
 typedef struct mf_dry mf_dry;
 
 /* The options have been checked. */

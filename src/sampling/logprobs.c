@@ -2,6 +2,8 @@
 /* Logarithms of the model's own probabilities. */
 #include "base/alloc.h"
 
+#include <moeflux/sampling.h>
+
 #include <math.h>
 #include <string.h>
 

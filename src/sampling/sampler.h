@@ -9,6 +9,8 @@
 
 #include "base/alloc.h"
 
+#include <moeflux/sampling.h>
+
 /* A token that may be drawn. */
 typedef struct mf_candidate {
     float score; /* the logit after penalty and temperature */

@@ -10,6 +10,8 @@
 #include "text/added_tokens.h"
 #include "text/jinja/jinja.h"
 
+#include <moeflux/text.h>
+
 #define MF_MAX_TEMPLATES 16
 
 /* What a template without a file is called. */

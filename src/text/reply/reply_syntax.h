@@ -11,6 +11,8 @@
 
 #include "base/alloc.h"
 
+#include <moeflux/reply.h>
+
 typedef enum mf_reply_reader {
     MF_READ_NONE,   /* there are no calls */
     MF_READ_OBJECT, /* an object of JSON with members for name and arguments, or an array of such */
