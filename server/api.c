@@ -22,7 +22,8 @@ static const mf_srv_route routes[] = {
     {"GET", "/props", mf_srv_api_props, MF_SRV_OPENAI, false, false},
     {"GET", "/metrics", mf_srv_api_metrics, MF_SRV_OPENAI, false, false},
     {"GET", "/moeflux/stats", mf_srv_api_stats, MF_SRV_OPENAI, false, false},
-    {"HEAD", "/", mf_srv_api_probe, MF_SRV_OPENAI, false, true},
+    {"GET", "/moeflux/experts", mf_srv_api_experts, MF_SRV_OPENAI, false, false},
+    {"GET", "/", mf_srv_api_page, MF_SRV_OPENAI, false, true},
     {"HEAD", "/api/hello", mf_srv_api_probe, MF_SRV_OPENAI, false, true},
 };
 

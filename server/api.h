@@ -52,5 +52,10 @@ bool mf_srv_api_probe(mf_srv_request *request, mf_srv_refusal *r);
 bool mf_srv_api_props(mf_srv_request *request, mf_srv_refusal *r);
 bool mf_srv_api_metrics(mf_srv_request *request, mf_srv_refusal *r);
 bool mf_srv_api_stats(mf_srv_request *request, mf_srv_refusal *r);
+bool mf_srv_api_experts(mf_srv_request *request, mf_srv_refusal *r);
+bool mf_srv_api_page(mf_srv_request *request, mf_srv_refusal *r);
+
+/* Of the figures: what does not count up. ,"memory":{...},"drive":{...},"model_info":{...} */
+void mf_srv_put_facts(const mf_srv_server *server, mf_srv_bytes *out);
 
 #endif

@@ -122,20 +122,31 @@ static const struct counter {
      offsetof(mf_srv_counts, n_sessions_idle), true},
 };
 
-#define ENGINE_COUNTERS(X)                                                                     \
-    X(n_tokens, "tokens_total", "Tokens the engine evaluated.", false)                         \
-    X(n_expert_hits, "expert_hits_total", "Experts found in memory.", false)                   \
-    X(n_expert_misses, "expert_misses_total", "Experts read from the drive.", false)           \
-    X(n_reads, "reads_total", "Reads sent to the drive.", false)                               \
-    X(read_bytes, "read_bytes_total", "Bytes of these.", false)                                \
-    X(wait_us, "wait_microseconds_total", "Time that computing stood still for reads.", false) \
-    X(reading_us, "reading_microseconds_total", "Time with a read in flight.", false)          \
-    X(n_slots, "expert_slots", "Experts that memory holds.", true)                             \
-    X(n_sessions, "sessions", "Sessions open.", true)                                          \
-    X(state_bytes_used, "state_bytes_used", "Held by sessions and marks.", true)               \
-    X(state_bytes_free, "state_bytes_free", "Free for sessions and marks.", true)              \
-    X(mark_bytes_used, "mark_bytes_used", "Held by marks.", true)                              \
-    X(n_queued, "experts_queued", "Experts that wait for the drive.", true)
+#define ENGINE_COUNTERS(X)                                                                        \
+    X(n_tokens, "tokens_total", "Tokens the engine evaluated.", false)                            \
+    X(n_expert_hits, "expert_hits_total", "Experts found in memory.", false)                      \
+    X(n_expert_misses, "expert_misses_total", "Experts read from the drive.", false)              \
+    X(n_reads, "reads_total", "Reads sent to the drive.", false)                                  \
+    X(read_bytes, "read_bytes_total", "Bytes of these.", false)                                   \
+    X(wait_us, "wait_microseconds_total", "Time that computing stood still for reads.", false)    \
+    X(reading_us, "reading_microseconds_total", "Time with a read in flight.", false)             \
+    X(n_slots, "expert_slots", "Experts that memory holds.", true)                                \
+    X(n_sessions, "sessions", "Sessions open.", true)                                             \
+    X(state_bytes_used, "state_bytes_used", "Held by sessions and marks.", true)                  \
+    X(state_bytes_free, "state_bytes_free", "Free for sessions and marks.", true)                 \
+    X(mark_bytes_used, "mark_bytes_used", "Held by marks.", true)                                 \
+    X(n_queued, "experts_queued", "Experts that wait for the drive.", true)                       \
+    X(n_hints, "hints_total", "Experts foreseen, and taken.", false)                              \
+    X(n_hints_useful, "hints_useful_total", "Of these, held when asked for.", false)              \
+    X(n_hints_late, "hints_late_total", "Of these, on their way when asked for.", false)          \
+    X(n_hints_cancelled, "hints_cancelled_total", "Of these, given up unread.", false)            \
+    X(n_hints_wasted, "hints_wasted_total", "Of these, read for nothing.", false)                 \
+    X(n_expert_host_hits, "expert_host_hits_total", "Misses of a device found in memory.", false) \
+    X(upload_bytes, "upload_bytes_total", "Bytes uploaded to a device's slots.", false)           \
+    X(weight_bytes_touched, "weight_bytes_total", "Bytes of weights multiplied with.", false)     \
+    X(slot_bytes, "expert_slot_bytes", "Bytes of one of them.", true)                             \
+    X(n_host_slots, "expert_host_slots", "Experts that memory holds below a device.", true)       \
+    X(device_bytes_taken, "device_bytes_taken", "Taken of GPUs' memory.", true)
 
 static uint64_t value_of(const mf_srv_counts *counts, const struct counter *c)
 {
@@ -212,6 +223,8 @@ bool mf_srv_api_stats(mf_srv_request *request, mf_srv_refusal *r)
     comma = ",";
     ENGINE_COUNTERS(X)
 #undef X
-    mf_srv_puts(out, "}}");
+    mf_srv_puts(out, "}");
+    mf_srv_put_facts(server, out);
+    mf_srv_puts(out, "}");
     return true;
 }

@@ -6,6 +6,7 @@
 #include "http.h"
 
 #include "decode.h"
+#include "encode.h"
 #include "listen.h"
 #include "peer.h"
 
@@ -22,6 +23,8 @@
 #define MAX_SWALLOWED_BYTES ((uint64_t)1 << 20)
 #define MAX_JSON_DEPTH 128
 #define SEND_BYTES (128 << 10)
+/* Smaller answers are sent as they are. */
+#define MIN_GZIP_BYTES 1024
 
 typedef struct mf_srv_exchange {
     mf_srv_request request;
@@ -34,6 +37,7 @@ typedef struct mf_srv_exchange {
     char id[MF_SRV_ID_BYTES]; /* where there is no job */
     bool is_unframed;         /* nobody knows where its body ends */
     bool is_refused, is_preflight, is_submitted, allows_origin;
+    bool may_gzip, is_gzip; /* the answer is another for those who take gzip; it is compressed */
     mf_srv_refusal refusal;
 } mf_srv_exchange;
 
@@ -55,7 +59,8 @@ static void add_headers(const mf_srv_exchange *x, struct MHD_Response *response,
 {
     const mf_srv_server *server = x->request.server;
     MHD_add_response_header(response, "Content-Type", type);
-    MHD_add_response_header(response, "Cache-Control", "no-store");
+    MHD_add_response_header(response, "Cache-Control",
+                            x->request.cache_control ? x->request.cache_control : "no-store");
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
     MHD_add_response_header(response, "request-id", id_of(x));
     MHD_add_response_header(response, "x-request-id", id_of(x));
@@ -65,6 +70,8 @@ static void add_headers(const mf_srv_exchange *x, struct MHD_Response *response,
     }
     if (__atomic_load_n(&server->is_draining, __ATOMIC_RELAXED))
         MHD_add_response_header(response, "Connection", "close");
+    for (const mf_srv_header *h = x->request.headers; h && h->name; h++)
+        MHD_add_response_header(response, h->name, h->value);
 }
 
 static enum MHD_Result queue(mf_srv_exchange *x, int status, struct MHD_Response *response)
@@ -103,8 +110,25 @@ static enum MHD_Result answer(mf_srv_exchange *x, int status, const char *type, 
             MHD_add_response_header(response, "Allow", x->route->method);
         if (status == 401)
             MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
+        if (x->is_gzip)
+            MHD_add_response_header(response, "Content-Encoding", "gzip");
+        if (x->may_gzip)
+            MHD_add_response_header(response, "Vary", "Accept-Encoding");
     }
     return queue(x, status, response);
+}
+
+/* What a handler answered at once. Figures, lists and the page are sent compressed to those who
+ * take that. */
+static enum MHD_Result answer_at_once(mf_srv_exchange *x)
+{
+    mf_srv_request *request = &x->request;
+    x->may_gzip = !x->route->takes_json && request->answer.n_bytes >= MIN_GZIP_BYTES;
+    x->is_gzip = x->may_gzip && !request->answer.has_failed &&
+                 mf_srv_takes_gzip(header(x, "Accept-Encoding")) && mf_srv_gzip(&request->answer);
+    return answer(x, request->status != 0 ? request->status : 200,
+                  request->content_type ? request->content_type : "application/json",
+                  &request->answer);
 }
 
 static enum MHD_Result answer_refusal(mf_srv_exchange *x)
@@ -259,13 +283,13 @@ static enum MHD_Result handle(mf_srv_exchange *x)
         return answer_refusal(x);
     if (x->body.has_failed)
         return MHD_NO;
+    request->if_none_match = header(x, "If-None-Match");
     request->body = x->body.data;
     request->n_body = x->body.n_bytes;
     if ((x->route->takes_json && !parse_body(x)) || !x->route->handler(request, &x->refusal))
         return answer_refusal(x);
     if (!request->job)
-        return answer(x, 200, request->content_type ? request->content_type : "application/json",
-                      &request->answer);
+        return answer_at_once(x);
     yyjson_doc_free(x->document); /* long answers need it no more */
     x->document = NULL;
     mf_srv_bytes_free(&x->body);

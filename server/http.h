@@ -33,18 +33,26 @@ typedef struct mf_srv_server {
     uint64_t started_us;
 } mf_srv_server;
 
+typedef struct mf_srv_header {
+    const char *name, *value; /* NULL: the end */
+} mf_srv_header;
+
 /* A request as an API's function gets it, and what it makes of it: an answer, or a job. */
 typedef struct mf_srv_request {
     mf_srv_server *server;
     const char *path; /* below the route's */
     const char *body; /* NUL-terminated */
     size_t n_body;
-    yyjson_val *json; /* the body, an object; NULL where the route takes none */
+    yyjson_val *json;          /* the body, an object; NULL where the route takes none */
+    const char *if_none_match; /* NULL: not given */
     uint64_t client;
 
     mf_srv_bytes answer;
-    const char *content_type; /* NULL: JSON */
-    mf_srv_job *job;          /* prepared, not submitted */
+    int status;                   /* 0: 200 */
+    const char *content_type;     /* NULL: JSON */
+    const char *cache_control;    /* NULL: no-store */
+    const mf_srv_header *headers; /* further ones; NULL: none */
+    mf_srv_job *job;              /* prepared, not submitted */
 } mf_srv_request;
 
 /* False: the refusal says why. */

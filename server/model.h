@@ -15,6 +15,7 @@ typedef struct mf_srv_model {
     mf_tokenizer *tokenizer;
     mf_store *store; /* NULL: none */
     mf_model_info info;
+    double drive_rate;          /* bytes per second that the drive gave at the start; 0: unread */
     mf_sampler_options sampler; /* the model's own defaults */
     bool has_chat;              /* a template of conversations */
     bool has_thoughts;          /* <think> and </think> are tokens */

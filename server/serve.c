@@ -13,6 +13,7 @@
 #include <time.h>
 
 #define TICK_NS (100 * 1000000L)
+#define DRIVE_MS 250
 #define MAX_UNSENT_BYTES ((size_t)256 << 10)
 
 /* ----------------------------------------------------------------------------------------- model
@@ -66,6 +67,15 @@ static void learn_thoughts(mf_srv_model *m)
         m->n_close_tokens = 0;
 }
 
+/* What the drive can do is worth knowing where experts come from it again and again. */
+static void measure_drive(mf_srv_model *m)
+{
+    const uint64_t n_experts = (uint64_t)m->info.n_moe_layers * m->info.n_experts;
+    if (m->info.n_slots + m->info.n_host_slots < n_experts &&
+        mf_engine_measure_drive(m->engine, DRIVE_MS, &m->drive_rate, NULL) != MF_OK)
+        m->drive_rate = 0;
+}
+
 static mf_status open_store(mf_srv_model *m, const mf_srv_config *config, mf_error *error)
 {
     mf_store_options options;
@@ -94,6 +104,7 @@ static mf_status open_model(mf_srv_model *m, const mf_srv_config *config, mf_err
     if (status != MF_OK)
         return status;
     mf_engine_info(m->engine, &m->info);
+    measure_drive(m);
     mf_sampler_options_default(&m->sampler);
     learn_thoughts(m);
     return mf_sampler_options_load(config->model, &m->sampler, error);
