@@ -22,10 +22,11 @@ static const mf_srv_field fields[] = {{"messages", MF_SRV_FIELD_USED},
                                       {"modalities", MF_SRV_FIELD_USED},
                                       {"tool_choice", MF_SRV_FIELD_USED},
                                       {"function_call", MF_SRV_FIELD_USED},
-                                      {"parallel_tool_calls", MF_SRV_FIELD_HARMLESS},
+                                      {"parallel_tool_calls", MF_SRV_FIELD_USED},
+                                      {"documents", MF_SRV_FIELD_USED},
                                       {"prediction", MF_SRV_FIELD_HARMLESS},
                                       {"verbosity", MF_SRV_FIELD_HARMLESS},
-                                      {"tools", MF_SRV_FIELD_REFUSED},
+                                      {"tools", MF_SRV_FIELD_USED},
                                       {"functions", MF_SRV_FIELD_REFUSED},
                                       {"audio", MF_SRV_FIELD_REFUSED},
                                       {"web_search_options", MF_SRV_FIELD_REFUSED},
@@ -236,9 +237,9 @@ static bool read_request(yyjson_val *object, mf_srv_job *job, mf_srv_conversatio
            mf_srv_get_stops(object, "stop", p, r) && get_logprobs(object, p, r) &&
            mf_srv_get_stream_options(object, p, r) &&
            check_type(object, "response_format", "text", r) &&
-           check_choice(object, "tool_choice", r) && check_choice(object, "function_call", r) &&
-           check_modalities(object, r) &&
-           mf_srv_get_thinking(object, &c->thinking, &p->n_thought_max, r) &&
+           check_choice(object, "function_call", r) && check_modalities(object, r) &&
+           mf_srv_read_thinking(object, c, &p->n_thought_max, r) &&
+           mf_srv_read_documents(object, c, r) && mf_srv_read_chat_tools(object, c, r) &&
            mf_srv_read_chat(object, c, r);
 }
 

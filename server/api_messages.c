@@ -17,7 +17,7 @@ static const mf_srv_field fields[] = {{"messages", MF_SRV_FIELD_USED},
                                       {"cache_control", MF_SRV_FIELD_HARMLESS},
                                       {"inference_geo", MF_SRV_FIELD_HARMLESS},
                                       {"betas", MF_SRV_FIELD_HARMLESS},
-                                      {"tools", MF_SRV_FIELD_REFUSED},
+                                      {"tools", MF_SRV_FIELD_USED},
                                       {"mcp_servers", MF_SRV_FIELD_REFUSED},
                                       {"container", MF_SRV_FIELD_REFUSED},
                                       {NULL, MF_SRV_FIELD_USED}};
@@ -205,16 +205,6 @@ static const mf_srv_protocol protocol = {.name = "messages",
  * --
  */
 
-static bool check_choice(yyjson_val *object, mf_srv_refusal *r)
-{
-    yyjson_val *v = mf_srv_field_of(object, "tool_choice"), *type = yyjson_obj_get(v, "type");
-    if (!v || yyjson_equals_str(type, "auto") || yyjson_equals_str(type, "none"))
-        return true;
-    mf_srv_refuse_field(r, "tool_choice", "only 'auto' and 'none' are supported by this server");
-    r->code = "unsupported_parameter";
-    return false;
-}
-
 /* effort says how much is thought, thinking whether: here there is only whether. */
 static bool check_output_config(yyjson_val *object, mf_srv_refusal *r)
 {
@@ -236,10 +226,9 @@ static bool read_conversation(mf_srv_request *request, mf_srv_conversation *c,
     static const mf_srv_field *const tables[] = {fields, mf_srv_sampling_fields,
                                                  mf_srv_harmless_fields, NULL};
     yyjson_val *object = request->json;
-    return mf_srv_check_fields(object, "", tables, r) && check_choice(object, r) &&
-           check_output_config(object, r) &&
-           mf_srv_get_thinking(object, &c->thinking, n_thought_max, r) &&
-           mf_srv_read_messages(object, c, r);
+    return mf_srv_check_fields(object, "", tables, r) && check_output_config(object, r) &&
+           mf_srv_read_thinking(object, c, n_thought_max, r) &&
+           mf_srv_read_messages_tools(object, c, r) && mf_srv_read_messages(object, c, r);
 }
 
 bool mf_srv_api_messages(mf_srv_request *request, mf_srv_refusal *r)

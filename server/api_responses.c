@@ -19,9 +19,9 @@ static const mf_srv_field fields[] = {{"input", MF_SRV_FIELD_USED},
                                       {"chat_template_kwargs", MF_SRV_FIELD_USED},
                                       {"stream_options", MF_SRV_FIELD_HARMLESS},
                                       {"include", MF_SRV_FIELD_HARMLESS},
-                                      {"parallel_tool_calls", MF_SRV_FIELD_HARMLESS},
+                                      {"parallel_tool_calls", MF_SRV_FIELD_USED},
                                       {"max_tool_calls", MF_SRV_FIELD_HARMLESS},
-                                      {"tools", MF_SRV_FIELD_REFUSED},
+                                      {"tools", MF_SRV_FIELD_USED},
                                       {"previous_response_id", MF_SRV_FIELD_REFUSED},
                                       {"conversation", MF_SRV_FIELD_REFUSED},
                                       {"prompt", MF_SRV_FIELD_REFUSED},
@@ -305,11 +305,9 @@ static bool check_text(yyjson_val *object, mf_srv_refusal *r)
 
 static bool check_words(yyjson_val *object, mf_srv_refusal *r)
 {
-    static const char *const choices[] = {"auto", "none", NULL};
     static const char *const truncations[] = {"disabled", NULL};
     int any;
-    return mf_srv_get_word(object, "tool_choice", choices, &any, r) &&
-           mf_srv_get_word(object, "truncation", truncations, &any, r);
+    return mf_srv_get_word(object, "truncation", truncations, &any, r);
 }
 
 static bool read_conversation(mf_srv_request *request, mf_srv_conversation *c,
@@ -319,8 +317,8 @@ static bool read_conversation(mf_srv_request *request, mf_srv_conversation *c,
                                                  mf_srv_harmless_fields, NULL};
     yyjson_val *object = request->json;
     return mf_srv_check_fields(object, "", tables, r) && check_text(object, r) &&
-           check_words(object, r) && mf_srv_get_thinking(object, &c->thinking, n_thought_max, r) &&
-           mf_srv_read_responses(object, c, r);
+           check_words(object, r) && mf_srv_read_thinking(object, c, n_thought_max, r) &&
+           mf_srv_read_responses_tools(object, c, r) && mf_srv_read_responses(object, c, r);
 }
 
 bool mf_srv_api_responses(mf_srv_request *request, mf_srv_refusal *r)

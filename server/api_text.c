@@ -13,10 +13,15 @@ static const mf_srv_field tokenize_fields[] = {
     {NULL, MF_SRV_FIELD_USED}};
 static const mf_srv_field detokenize_fields[] = {
     {"tokens", MF_SRV_FIELD_USED}, {"model", MF_SRV_FIELD_HARMLESS}, {NULL, MF_SRV_FIELD_USED}};
-static const mf_srv_field template_fields[] = {
-    {"messages", MF_SRV_FIELD_USED},         {"chat_template_kwargs", MF_SRV_FIELD_USED},
-    {"reasoning_effort", MF_SRV_FIELD_USED}, {"tools", MF_SRV_FIELD_REFUSED},
-    {"model", MF_SRV_FIELD_HARMLESS},        {NULL, MF_SRV_FIELD_USED}};
+static const mf_srv_field template_fields[] = {{"messages", MF_SRV_FIELD_USED},
+                                               {"chat_template_kwargs", MF_SRV_FIELD_USED},
+                                               {"reasoning_effort", MF_SRV_FIELD_USED},
+                                               {"tools", MF_SRV_FIELD_USED},
+                                               {"tool_choice", MF_SRV_FIELD_USED},
+                                               {"parallel_tool_calls", MF_SRV_FIELD_HARMLESS},
+                                               {"documents", MF_SRV_FIELD_USED},
+                                               {"model", MF_SRV_FIELD_HARMLESS},
+                                               {NULL, MF_SRV_FIELD_USED}};
 
 static bool find_text(yyjson_val *object, yyjson_val **text, mf_srv_refusal *r)
 {
@@ -123,7 +128,9 @@ bool mf_srv_api_template(mf_srv_request *request, mf_srv_refusal *r)
     mf_srv_bytes text = {0};
     size_t n_thought_max;
     bool is_good = mf_srv_check_fields(request->json, "", tables, r) &&
-                   mf_srv_get_thinking(request->json, &c.thinking, &n_thought_max, r) &&
+                   mf_srv_read_thinking(request->json, &c, &n_thought_max, r) &&
+                   mf_srv_read_documents(request->json, &c, r) &&
+                   mf_srv_read_chat_tools(request->json, &c, r) &&
                    mf_srv_read_chat(request->json, &c, r) &&
                    mf_srv_prompt_chat_text(&request->server->model, &c, &text, r);
     if (is_good) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages, text alone: a part that this server cannot show the model is refused by its place and
- * name. Thoughts that clients send back go where templates look for them.
+ * Messages and their parts. A part that this server cannot show the model is refused by its place
+ * and name.
  */
 #include "conversation.h"
 
@@ -10,105 +10,272 @@
 #include <string.h>
 
 #define MAX_MESSAGES 100000
-/* First in Claude Code's system prompt, different in every session, and no word to the model. */
-#define ATTRIBUTION "x-anthropic-billing-header:"
+#define MAX_CALLS 1024
+#define THINK "<think>"
+#define THINK_END "</think>"
 
-/* A message being read. */
-typedef struct reading {
-    char place[MF_SRV_PARAM_BYTES]; /* messages[3].content */
-    mf_srv_bytes text, thoughts;
-    mf_srv_refusal *refusal;
-} reading;
-
-static bool refuse_part(const reading *m, size_t i, const char *type)
+static bool no_memory(mf_srv_refusal *r)
 {
-    char place[MF_SRV_PARAM_BYTES];
-    snprintf(place, sizeof place, "%.70s[%zu].type", m->place, i);
-    mf_srv_refuse_field(m->refusal, place, "'%.40s' is not supported by this server", type);
-    m->refusal->code = "unsupported_parameter";
-    return false;
+    return mf_srv_refuse(r, 503, "out of memory for the messages");
 }
 
-static bool add_text(reading *m, yyjson_val *value, mf_srv_bytes *to)
+/* --------------------------------------------------------------------------------------- making --
+ */
+
+mf_srv_message *mf_srv_conversation_add(mf_srv_conversation *c, mf_srv_role role, mf_srv_refusal *r)
 {
-    if (!mf_srv_is_text(value, m->place, m->refusal))
+    if (c->n_messages == c->capacity) {
+        size_t capacity = c->capacity * 2 + 8;
+        mf_srv_message *messages = realloc(c->messages, capacity * sizeof *messages);
+        if (!messages) {
+            no_memory(r);
+            return NULL;
+        }
+        c->messages = messages;
+        c->capacity = capacity;
+    }
+    mf_srv_message *m = &c->messages[c->n_messages++];
+    *m = (mf_srv_message){.role = role};
+    return m;
+}
+
+bool mf_srv_message_call(mf_srv_message *m, const char *id, const char *name, const char *arguments,
+                         size_t n_arguments, mf_srv_refusal *r)
+{
+    if (m->n_calls == MAX_CALLS)
+        return mf_srv_refuse(r, 400, "a message has more than %d calls of tools", MAX_CALLS);
+    mf_srv_call *calls = realloc(m->calls, (m->n_calls + 1) * sizeof *calls);
+    if (!calls)
+        return no_memory(r);
+    m->calls = calls;
+    mf_srv_call *call = &calls[m->n_calls++];
+    *call = (mf_srv_call){.id = id ? strdup(id) : NULL,
+                          .name = strdup(name),
+                          .arguments = strndup(arguments, n_arguments)};
+    return ((!id || call->id) && call->name && call->arguments) || no_memory(r);
+}
+
+bool mf_srv_message_append(mf_srv_message *m, mf_srv_message *from, const char *between,
+                           mf_srv_refusal *r)
+{
+    if (from->content.data) {
+        if (m->content.n_bytes > 0 && from->content.n_bytes > 0)
+            mf_srv_puts(&m->content, between);
+        mf_srv_put(&m->content, from->content.data, from->content.n_bytes);
+    }
+    if (from->thoughts.data) {
+        if (m->thoughts.n_bytes > 0 && from->thoughts.n_bytes > 0)
+            mf_srv_puts(&m->thoughts, between);
+        mf_srv_put(&m->thoughts, from->thoughts.data, from->thoughts.n_bytes);
+    }
+    if (from->n_calls > 0) {
+        mf_srv_call *calls = realloc(m->calls, (m->n_calls + from->n_calls) * sizeof *calls);
+        if (!calls)
+            return no_memory(r);
+        memcpy(calls + m->n_calls, from->calls, from->n_calls * sizeof *calls);
+        m->calls = calls;
+        m->n_calls += from->n_calls;
+        from->n_calls = 0; /* they moved */
+    }
+    return true;
+}
+
+void mf_srv_message_free(mf_srv_message *m)
+{
+    mf_srv_bytes_free(&m->content);
+    mf_srv_bytes_free(&m->thoughts);
+    free(m->name);
+    free(m->call_id);
+    for (size_t i = 0; i < m->n_calls; i++) {
+        free(m->calls[i].id);
+        free(m->calls[i].name);
+        free(m->calls[i].arguments);
+    }
+    free(m->calls);
+    *m = (mf_srv_message){0};
+}
+
+void mf_srv_conversation_free(mf_srv_conversation *c)
+{
+    for (size_t i = 0; i < c->n_messages; i++)
+        mf_srv_message_free(&c->messages[i]);
+    free(c->messages);
+    mf_srv_bytes_free(&c->tools);
+    mf_srv_bytes_free(&c->documents);
+    mf_srv_bytes_free(&c->variables);
+    *c = (mf_srv_conversation){0};
+}
+
+/* ------------------------------------------------------------------------------------ finishing --
+ */
+
+static size_t n_blank(const char *text)
+{
+    return strspn(text, " \t\r\n");
+}
+
+/* Some clients send thoughts within the content, where the model wrote them. */
+static void part_thoughts(mf_srv_message *m)
+{
+    const size_t n_open = sizeof THINK - 1, n_close = sizeof THINK_END - 1;
+    if (m->role != MF_SRV_ASSISTANT || m->thoughts.n_bytes > 0 || !m->content.data)
+        return;
+    char *begin = m->content.data + n_blank(m->content.data);
+    if (strncmp(begin, THINK, n_open) != 0)
+        return;
+    begin += n_open + n_blank(begin + n_open);
+    char *end = strstr(begin, THINK_END);
+    if (!end)
+        return;
+    size_t n = (size_t)(end - begin);
+    while (n > 0 && strchr(" \t\r\n", begin[n - 1]))
+        n--;
+    mf_srv_put(&m->thoughts, begin, n);
+    mf_srv_drop(&m->content, (size_t)(end - m->content.data) + n_close);
+    mf_srv_drop(&m->content, n_blank(m->content.data));
+}
+
+static bool says_nothing(const mf_srv_message *m)
+{
+    return m->role == MF_SRV_ASSISTANT && m->content.n_bytes == 0 && m->n_calls == 0;
+}
+
+bool mf_srv_conversation_finish(mf_srv_conversation *c, const char *name, mf_srv_refusal *r)
+{
+    bool has_failed = c->tools.has_failed || c->documents.has_failed || c->variables.has_failed;
+    for (size_t i = 0; i < c->n_messages; i++) {
+        mf_srv_message *m = &c->messages[i];
+        part_thoughts(m);
+        has_failed = has_failed || m->content.has_failed || m->thoughts.has_failed;
+    }
+    if (has_failed)
+        return no_memory(r);
+    if (c->n_messages > 0 && says_nothing(&c->messages[c->n_messages - 1]))
+        mf_srv_message_free(&c->messages[--c->n_messages]);
+    return c->n_messages > 0 ||
+           mf_srv_refuse_field(r, name, "expected at least one message with content");
+}
+
+/* ---------------------------------------------------------------------------------------- parts --
+ */
+
+bool mf_srv_read_text(yyjson_val *value, const char *place, mf_srv_bytes *to, mf_srv_refusal *r)
+{
+    if (!mf_srv_is_text(value, place, r))
         return false;
     mf_srv_put(to, yyjson_get_str(value), yyjson_get_len(value));
     return true;
 }
 
-/* One part of a content that is an array. */
-static bool add_part(reading *m, size_t i, yyjson_val *part)
+/* Anthropic's document: what is text of it. */
+static bool read_document(yyjson_val *part, const char *place, mf_srv_message *m, mf_srv_refusal *r)
 {
-    const char *type = yyjson_get_str(yyjson_obj_get(part, "type"));
-    if (yyjson_is_str(part))
-        return add_text(m, part, &m->text);
-    if (!type)
-        return mf_srv_refuse_field(m->refusal, m->place, "expected parts with a type");
-    if (strcmp(type, "text") == 0 || strcmp(type, "input_text") == 0 ||
-        strcmp(type, "output_text") == 0)
-        return add_text(m, yyjson_obj_get(part, "text"), &m->text);
-    if (strcmp(type, "refusal") == 0)
-        return add_text(m, yyjson_obj_get(part, "refusal"), &m->text);
-    if (strcmp(type, "thinking") == 0)
-        return add_text(m, yyjson_obj_get(part, "thinking"), &m->thoughts);
-    if (strcmp(type, "redacted_thinking") == 0)
-        return true; /* nobody here could have written it */
-    return refuse_part(m, i, type);
+    yyjson_val *source = yyjson_obj_get(part, "source"), *type = yyjson_obj_get(source, "type");
+    yyjson_val *title = mf_srv_field_of(part, "title"), *about = mf_srv_field_of(part, "context");
+    if (title && (!mf_srv_read_text(title, place, &m->content, r)))
+        return false;
+    mf_srv_puts(&m->content, title ? "\n" : "");
+    if (about && (!mf_srv_read_text(about, place, &m->content, r)))
+        return false;
+    mf_srv_puts(&m->content, about ? "\n" : "");
+    if (yyjson_equals_str(type, "text"))
+        return mf_srv_read_text(yyjson_obj_get(source, "data"), place, &m->content, r);
+    if (yyjson_equals_str(type, "content"))
+        return mf_srv_read_content(yyjson_obj_get(source, "content"), place, m, r);
+    mf_srv_refuse_field(r, place, "documents other than text are not supported by this server");
+    r->code = "unsupported_parameter";
+    return false;
 }
 
-/* A string, null, or an array of parts. */
-static bool add_content(reading *m, yyjson_val *content)
+/* Anthropic's search_result: title, source and text. */
+static bool read_search_result(yyjson_val *part, const char *place, mf_srv_message *m,
+                               mf_srv_refusal *r)
+{
+    static const char *const names[] = {"title", "source"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        yyjson_val *v = mf_srv_field_of(part, names[i]);
+        if (v && !mf_srv_read_text(v, place, &m->content, r))
+            return false;
+        mf_srv_puts(&m->content, v ? "\n" : "");
+    }
+    return mf_srv_read_content(yyjson_obj_get(part, "content"), place, m, r);
+}
+
+/* The parts that are one string. */
+static const struct {
+    const char *type, *member;
+    bool is_thought;
+} parts[] = {{"text", "text", false},
+             {"input_text", "text", false},
+             {"output_text", "text", false},
+             {"refusal", "refusal", false},
+             {"tool_reference", "tool_name", false},
+             {"reasoning_text", "text", true},
+             {"summary_text", "text", true},
+             {"thinking", "thinking", true}};
+
+bool mf_srv_read_part(yyjson_val *part, const char *place, size_t i, mf_srv_message *m,
+                      mf_srv_refusal *r)
+{
+    char name[MF_SRV_PARAM_BYTES];
+    const char *type = yyjson_get_str(yyjson_obj_get(part, "type"));
+    if (yyjson_is_str(part))
+        return mf_srv_read_text(part, place, &m->content, r);
+    if (!type)
+        return mf_srv_refuse_field(r, place, "expected parts with a type");
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+        if (strcmp(type, parts[k].type) == 0)
+            return mf_srv_read_text(yyjson_obj_get(part, parts[k].member), place,
+                                    parts[k].is_thought ? &m->thoughts : &m->content, r);
+    if (strcmp(type, "redacted_thinking") == 0)
+        return true; /* nobody here could have written it */
+    if (strcmp(type, "document") == 0)
+        return read_document(part, place, m, r);
+    if (strcmp(type, "search_result") == 0)
+        return read_search_result(part, place, m, r);
+    snprintf(name, sizeof name, "%.70s[%zu].type", place, i);
+    mf_srv_refuse_field(r, name, "'%.40s' is not supported by this server", type);
+    r->code = "unsupported_parameter";
+    return false;
+}
+
+bool mf_srv_read_content(yyjson_val *content, const char *place, mf_srv_message *m,
+                         mf_srv_refusal *r)
 {
     size_t i, n;
     yyjson_val *part;
     if (!content || yyjson_is_null(content))
         return true;
     if (yyjson_is_str(content))
-        return add_text(m, content, &m->text);
+        return mf_srv_read_text(content, place, &m->content, r);
     if (!yyjson_is_arr(content))
-        return mf_srv_refuse_field(m->refusal, m->place, "expected a string or an array of parts");
+        return mf_srv_refuse_field(r, place, "expected a string or an array of parts");
     yyjson_arr_foreach(content, i, n, part)
     {
-        if (!add_part(m, i, part))
+        if (!mf_srv_read_part(part, place, i, m, r))
             return false;
     }
     return true;
 }
 
-/* What was read becomes a message. */
-static bool finish_message(reading *m, mf_chat_role role, mf_srv_conversation *c)
+bool mf_srv_check_messages(yyjson_val *array, const char *name, mf_srv_refusal *r)
 {
-    mf_srv_bytes whole = {0};
-    if (role == MF_ROLE_ASSISTANT && m->thoughts.n_bytes > 0)
-        mf_srv_printf(&whole, "<think>\n%s\n</think>\n\n", m->thoughts.data);
-    mf_srv_put(&whole, m->text.data ? m->text.data : "", m->text.n_bytes);
-    bool has_failed = whole.has_failed || m->text.has_failed || m->thoughts.has_failed;
-    mf_srv_bytes_free(&m->text);
-    mf_srv_bytes_free(&m->thoughts);
-    if (!has_failed && mf_srv_conversation_add(c, role, whole.data))
-        return true;
-    if (has_failed)
-        mf_srv_bytes_free(&whole);
-    return mf_srv_refuse(m->refusal, 503, "out of memory for the messages");
+    if (!yyjson_is_arr(array) || yyjson_arr_size(array) == 0)
+        return mf_srv_refuse_field(r, name, "expected an array of at least one message");
+    if (yyjson_arr_size(array) > MAX_MESSAGES)
+        return mf_srv_refuse_field(r, name, "more than %d messages", MAX_MESSAGES);
+    return true;
 }
 
-static void drop_reading(reading *m)
-{
-    mf_srv_bytes_free(&m->text);
-    mf_srv_bytes_free(&m->thoughts);
-}
-
-static bool role_of(const char *name, size_t i, yyjson_val *message, mf_chat_role *out,
-                    mf_srv_refusal *r)
+bool mf_srv_read_role(yyjson_val *message, const char *name, size_t i, mf_srv_role *out,
+                      mf_srv_refusal *r)
 {
     static const struct {
         const char *name;
-        mf_chat_role role;
-    } roles[] = {{"system", MF_ROLE_SYSTEM},
-                 {"developer", MF_ROLE_SYSTEM},
-                 {"user", MF_ROLE_USER},
-                 {"assistant", MF_ROLE_ASSISTANT}};
+        mf_srv_role role;
+    } roles[] = {{"system", MF_SRV_SYSTEM}, {"developer", MF_SRV_SYSTEM},
+                 {"user", MF_SRV_USER},     {"assistant", MF_SRV_ASSISTANT},
+                 {"tool", MF_SRV_TOOL},     {"function", MF_SRV_TOOL}};
     char place[MF_SRV_PARAM_BYTES];
     snprintf(place, sizeof place, "%s[%zu].role", name, i);
     const char *role = yyjson_get_str(yyjson_obj_get(message, "role"));
@@ -120,201 +287,4 @@ static bool role_of(const char *name, size_t i, yyjson_val *message, mf_chat_rol
             return true;
         }
     return mf_srv_refuse_field(r, place, "'%.40s' is not supported by this server", role);
-}
-
-static bool check_array(yyjson_val *array, const char *name, mf_srv_refusal *r)
-{
-    if (!yyjson_is_arr(array) || yyjson_arr_size(array) == 0)
-        return mf_srv_refuse_field(r, name, "expected an array of at least one message");
-    if (yyjson_arr_size(array) > MAX_MESSAGES)
-        return mf_srv_refuse_field(r, name, "more than %d messages", MAX_MESSAGES);
-    return true;
-}
-
-/* An empty answer at the end is what a failed turn left; some message must stay. */
-static bool drop_debris(mf_srv_conversation *c, const char *name, mf_srv_refusal *r)
-{
-    mf_srv_message *last = c->n_messages > 0 ? &c->messages[c->n_messages - 1] : NULL;
-    if (last && last->role == MF_ROLE_ASSISTANT && !*last->content) {
-        free(last->content);
-        c->n_messages--;
-    }
-    if (c->n_messages == 0)
-        return mf_srv_refuse_field(r, name, "expected at least one message with content");
-    return true;
-}
-
-/* --------------------------------------------------------------------------------------- OpenAI --
- */
-
-static bool is_empty(yyjson_val *v)
-{
-    return !v || yyjson_is_null(v) || (yyjson_is_arr(v) && yyjson_arr_size(v) == 0);
-}
-
-/* Thoughts beside the content, by the names that clients have for them. */
-static bool add_reasoning(reading *m, yyjson_val *message)
-{
-    yyjson_val *v = mf_srv_field_of(message, "reasoning_content");
-    if (!v)
-        v = mf_srv_field_of(message, "reasoning");
-    return !yyjson_is_str(v) || m->thoughts.n_bytes > 0 || add_text(m, v, &m->thoughts);
-}
-
-static bool read_chat_message(yyjson_val *message, size_t i, mf_srv_conversation *c,
-                              mf_srv_refusal *r)
-{
-    mf_chat_role role;
-    reading m = {.refusal = r};
-    if (!role_of("messages", i, message, &role, r))
-        return false;
-    snprintf(m.place, sizeof m.place, "messages[%zu].tool_calls", i);
-    if (!is_empty(yyjson_obj_get(message, "tool_calls")) ||
-        !is_empty(yyjson_obj_get(message, "function_call")))
-        return mf_srv_refuse_field(r, m.place, "tool calls are not supported by this server");
-    snprintf(m.place, sizeof m.place, "messages[%zu].content", i);
-    if (add_content(&m, yyjson_obj_get(message, "content")) && add_reasoning(&m, message))
-        return finish_message(&m, role, c);
-    drop_reading(&m);
-    return false;
-}
-
-bool mf_srv_read_chat(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
-{
-    yyjson_val *messages = mf_srv_field_of(object, "messages"), *message;
-    size_t i, n;
-    if (!check_array(messages, "messages", r))
-        return false;
-    yyjson_arr_foreach(messages, i, n, message)
-    {
-        if (!read_chat_message(message, i, c, r))
-            return false;
-    }
-    return drop_debris(c, "messages", r);
-}
-
-/* ------------------------------------------------------------------------------------ responses --
- */
-
-static bool add_simple(yyjson_val *text, const char *place, mf_chat_role role,
-                       mf_srv_conversation *c, mf_srv_refusal *r)
-{
-    reading m = {.refusal = r};
-    snprintf(m.place, sizeof m.place, "%s", place);
-    if (add_content(&m, text))
-        return finish_message(&m, role, c);
-    drop_reading(&m);
-    return false;
-}
-
-static bool read_item(yyjson_val *item, size_t i, mf_srv_conversation *c, mf_srv_refusal *r)
-{
-    char place[MF_SRV_PARAM_BYTES];
-    mf_chat_role role;
-    yyjson_val *type = yyjson_obj_get(item, "type");
-    snprintf(place, sizeof place, "input[%zu].type", i);
-    if (type && !yyjson_is_str(type))
-        return mf_srv_refuse_field(r, place, "expected a string");
-    if (yyjson_equals_str(type, "reasoning"))
-        return true; /* templates drop the thoughts of turns that are over */
-    if (type && !yyjson_equals_str(type, "message"))
-        return mf_srv_refuse_field(r, place, "'%.40s' is not supported by this server",
-                                   yyjson_get_str(type));
-    snprintf(place, sizeof place, "input[%zu].content", i);
-    return role_of("input", i, item, &role, r) &&
-           add_simple(yyjson_obj_get(item, "content"), place, role, c, r);
-}
-
-bool mf_srv_read_responses(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
-{
-    yyjson_val *input = mf_srv_field_of(object, "input"), *item;
-    yyjson_val *instructions = mf_srv_field_of(object, "instructions");
-    size_t i, n;
-    if (instructions && !add_simple(instructions, "instructions", MF_ROLE_SYSTEM, c, r))
-        return false;
-    if (yyjson_is_str(input))
-        return add_simple(input, "input", MF_ROLE_USER, c, r);
-    if (!check_array(input, "input", r))
-        return false;
-    yyjson_arr_foreach(input, i, n, item)
-    {
-        if (!read_item(item, i, c, r))
-            return false;
-    }
-    return drop_debris(c, "input", r);
-}
-
-/* ------------------------------------------------------------------------------------ Anthropic --
- */
-
-static bool is_attribution(yyjson_val *block)
-{
-    const char *text = yyjson_get_str(yyjson_obj_get(block, "text"));
-    return text && strncmp(text, ATTRIBUTION, sizeof ATTRIBUTION - 1) == 0;
-}
-
-static bool read_system(yyjson_val *system, mf_srv_conversation *c, mf_srv_refusal *r)
-{
-    reading m = {.refusal = r, .place = "system"};
-    size_t i, n;
-    yyjson_val *block;
-    bool is_good = true;
-    if (!system)
-        return true;
-    if (!yyjson_is_arr(system)) {
-        is_good = add_content(&m, system);
-    } else {
-        yyjson_arr_foreach(system, i, n, block)
-        {
-            if (i == 0 && is_attribution(block))
-                continue;
-            if (m.text.n_bytes > 0)
-                mf_srv_puts(&m.text, "\n\n");
-            is_good = is_good && add_part(&m, i, block);
-        }
-    }
-    if (is_good && m.text.n_bytes > 0)
-        return finish_message(&m, MF_ROLE_SYSTEM, c);
-    drop_reading(&m);
-    return is_good;
-}
-
-/* Neighbours of one role are one turn. */
-static bool merge(mf_srv_conversation *c, mf_srv_refusal *r)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < c->n_messages; i++) {
-        mf_srv_message *m = &c->messages[i];
-        if (n > 0 && c->messages[n - 1].role == m->role && m->role != MF_ROLE_SYSTEM) {
-            mf_srv_bytes both = {0};
-            mf_srv_printf(&both, "%s\n\n%s", c->messages[n - 1].content, m->content);
-            free(c->messages[n - 1].content);
-            free(m->content);
-            c->messages[n - 1].content = both.data;
-            m->content = NULL;
-            if (!both.data || both.has_failed)
-                return mf_srv_refuse(r, 503, "out of memory for the messages");
-            continue;
-        }
-        mf_srv_message moved = *m;
-        m->content = NULL;
-        c->messages[n++] = moved;
-    }
-    c->n_messages = n;
-    return true;
-}
-
-bool mf_srv_read_messages(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
-{
-    yyjson_val *messages = mf_srv_field_of(object, "messages"), *message;
-    size_t i, n;
-    if (!check_array(messages, "messages", r) ||
-        !read_system(mf_srv_field_of(object, "system"), c, r))
-        return false;
-    yyjson_arr_foreach(messages, i, n, message)
-    {
-        if (!read_chat_message(message, i, c, r))
-            return false;
-    }
-    return merge(c, r) && drop_debris(c, "messages", r);
 }

@@ -59,7 +59,5 @@ bool mf_srv_get_stops(yyjson_val *object, const char *name, mf_srv_params *param
 bool mf_srv_get_stream_options(yyjson_val *object, mf_srv_params *params, mf_srv_refusal *r);
 /* Sets job->model. */
 bool mf_srv_get_model(yyjson_val *object, mf_srv_job *job, mf_srv_refusal *r);
-/* chat_template_kwargs, thinking, reasoning_effort, reasoning. *budget: thinking.budget_tokens. */
-bool mf_srv_get_thinking(yyjson_val *object, mf_thinking *out, size_t *budget, mf_srv_refusal *r);
 
 #endif

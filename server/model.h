@@ -18,6 +18,7 @@ typedef struct mf_srv_model {
     double drive_rate;          /* bytes per second that the drive gave at the start; 0: unread */
     mf_sampler_options sampler; /* the model's own defaults */
     bool has_chat;              /* a template of conversations */
+    bool has_content_thoughts;  /* its template looks for thoughts in the content */
     bool has_thoughts;          /* <think> and </think> are tokens */
     /* What ends a thought that is too long. */
     int32_t close_tokens[16];

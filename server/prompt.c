@@ -5,7 +5,7 @@
  */
 #include "prompt.h"
 
-#include "model.h"
+#include "template.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,33 +16,8 @@
 void mf_srv_prompt_free(mf_srv_prompt *prompt)
 {
     free(prompt->tokens);
+    mf_srv_bytes_free(&prompt->text);
     *prompt = (mf_srv_prompt){0};
-}
-
-bool mf_srv_conversation_add(mf_srv_conversation *c, mf_chat_role role, char *content)
-{
-    if (content && c->n_messages == c->capacity) {
-        size_t capacity = c->capacity * 2 + 8;
-        mf_srv_message *messages = realloc(c->messages, capacity * sizeof *messages);
-        if (messages) {
-            c->messages = messages;
-            c->capacity = capacity;
-        }
-    }
-    if (!content || c->n_messages == c->capacity) {
-        free(content);
-        return false;
-    }
-    c->messages[c->n_messages++] = (mf_srv_message){role, content};
-    return true;
-}
-
-void mf_srv_conversation_free(mf_srv_conversation *c)
-{
-    for (size_t i = 0; i < c->n_messages; i++)
-        free(c->messages[i].content);
-    free(c->messages);
-    *c = (mf_srv_conversation){0};
 }
 
 static bool no_memory(mf_srv_refusal *refusal)
@@ -98,42 +73,6 @@ bool mf_srv_prompt_text(const mf_srv_model *model, const char *text, size_t n_by
 /* ---------------------------------------------------------------------------- with a template --
  */
 
-/* The messages as the library takes them, and others behind them. */
-typedef struct writing {
-    mf_chat_message *messages;
-    mf_chat_params params;
-} writing;
-
-static bool begin_writing(writing *w, const mf_srv_conversation *c, size_t n_messages)
-{
-    w->messages = malloc((n_messages + 2) * sizeof *w->messages);
-    for (size_t i = 0; w->messages && i < n_messages; i++)
-        w->messages[i] = (mf_chat_message){c->messages[i].role, c->messages[i].content};
-    mf_chat_params_default(&w->params);
-    w->params.messages = w->messages;
-    w->params.n_messages = n_messages;
-    w->params.thinking = c->thinking;
-    return w->messages != NULL;
-}
-
-static mf_status encode_chat(const mf_srv_model *model, const mf_chat_params *params,
-                             mf_srv_prompt *out, mf_error *error)
-{
-    size_t n = 0;
-    mf_status status = mf_chat_encode(model->tokenizer, params, NULL, 0, &n, error);
-    if (status != MF_OK)
-        return status;
-    int32_t *tokens = malloc((n + 1) * sizeof *tokens);
-    if (!tokens)
-        return MF_ERR_NO_MEMORY;
-    status = mf_chat_encode(model->tokenizer, params, tokens, n, &n, error);
-    if (status == MF_OK)
-        *out = (mf_srv_prompt){.tokens = tokens, .n_tokens = n};
-    else
-        free(tokens);
-    return status;
-}
-
 static size_t n_common(const mf_srv_prompt *a, const mf_srv_prompt *b)
 {
     size_t n = 0;
@@ -142,37 +81,59 @@ static size_t n_common(const mf_srv_prompt *a, const mf_srv_prompt *b)
     return n;
 }
 
-/* How many tokens the prompt shares with this one; 0 where the template refuses it. */
-static size_t n_shared(const mf_srv_model *model, const mf_chat_params *params,
+/* How many tokens the prompt shares with these messages; 0 where the template refuses them. */
+static size_t n_shared(const mf_srv_writing *w, const mf_srv_message *messages, size_t n,
                        const mf_srv_prompt *prompt)
 {
     mf_srv_prompt other = {0};
-    size_t n = 0;
-    if (encode_chat(model, params, &other, NULL) == MF_OK)
-        n = n_common(prompt, &other);
+    size_t n_same = 0;
+    if (mf_srv_template_tokens(w, messages, n, false, 0, &other, NULL) == MF_OK)
+        n_same = n_common(prompt, &other);
     mf_srv_prompt_free(&other);
+    return n_same;
+}
+
+/* A message that says one letter. */
+static mf_srv_message letter(mf_srv_role role, char *text)
+{
+    return (mf_srv_message){.role = role, .content = {.data = text, .n_bytes = 1}};
+}
+
+/* Where another conversation with the same system message and tools parts from this one. */
+static size_t mark_of_system(const mf_srv_writing *w, const mf_srv_prompt *prompt)
+{
+    char text[] = "x";
+    const mf_srv_conversation *c = w->conversation;
+    const bool has_system = c->n_messages > 1 && c->messages[0].role == MF_SRV_SYSTEM;
+    if (!has_system && !c->tools.data)
+        return 0;
+    const mf_srv_message *first = &c->messages[has_system];
+    *text = first->content.data && *first->content.data == 'x' ? 'y' : 'x';
+    mf_srv_message messages[2] = {letter(MF_SRV_USER, text), letter(MF_SRV_USER, text)};
+    if (has_system)
+        messages[0] = c->messages[0];
+    return n_shared(w, messages, 1 + has_system, prompt);
+}
+
+/* Where the conversation goes on after another answer, with n_messages of it written. */
+static size_t mark_of_turn(const mf_srv_writing *w, size_t n_messages, const mf_srv_prompt *prompt)
+{
+    char text[] = "x";
+    mf_srv_message *messages = malloc((n_messages + 2) * sizeof *messages);
+    if (!messages)
+        return 0;
+    memcpy(messages, w->conversation->messages, n_messages * sizeof *messages);
+    messages[n_messages] = letter(MF_SRV_ASSISTANT, text);
+    messages[n_messages + 1] = letter(MF_SRV_USER, text);
+    size_t n = n_shared(w, messages, n_messages + 2, prompt);
+    free(messages);
     return n;
 }
 
-/* With the conversation's messages in w, which are changed. */
-static void find_marks(const mf_srv_model *model, writing *w, mf_srv_prompt *prompt)
+static void add_mark(mf_srv_prompt *prompt, size_t at)
 {
-    const size_t n = w->params.n_messages;
-    size_t at[2] = {0, 0};
-    w->params.add_generation_prompt = 0;
-    w->messages[n] = (mf_chat_message){MF_ROLE_ASSISTANT, "x"};
-    w->messages[n + 1] = (mf_chat_message){MF_ROLE_USER, "x"};
-    w->params.n_messages = n + 2;
-    at[1] = n_shared(model, &w->params, prompt);
-    if (n > 1 && w->messages[0].role == MF_ROLE_SYSTEM) {
-        const char *first = w->messages[1].content;
-        w->messages[1] = (mf_chat_message){MF_ROLE_USER, *first == 'x' ? "y" : "x"};
-        w->params.n_messages = 2;
-        at[0] = n_shared(model, &w->params, prompt);
-    }
-    for (size_t i = 0; i < 2; i++)
-        if (at[i] > 0 && (prompt->n_marks == 0 || at[i] > prompt->marks[0]))
-            prompt->marks[prompt->n_marks++] = at[i];
+    if (at > 0 && (prompt->n_marks == 0 || at > prompt->marks[prompt->n_marks - 1]))
+        prompt->marks[prompt->n_marks++] = at;
 }
 
 /* Does the prompt leave the model within its thoughts? */
@@ -191,83 +152,58 @@ static bool opens_thought(const mf_srv_model *model, const mf_srv_prompt *prompt
     return false;
 }
 
-/* Templates that allow a system message at the start alone get later ones as a user's reminder. */
-static bool move_reminders(writing *w, mf_srv_bytes *texts)
+/* The first n_messages as text, and as tokens with marks. */
+static mf_status write_chat(mf_srv_writing *w, size_t n_messages, mf_srv_prompt *out,
+                            mf_error *error)
 {
-    bool has_moved = false;
-    for (size_t i = 1; i < w->params.n_messages; i++) {
-        mf_chat_message *m = &w->messages[i];
-        if (m->role != MF_ROLE_SYSTEM)
-            continue;
-        mf_srv_printf(&texts[i], "<system-reminder>\n%s\n</system-reminder>", m->content);
-        if (texts[i].has_failed)
-            return false;
-        *m = (mf_chat_message){MF_ROLE_USER, texts[i].data};
-        has_moved = true;
-    }
-    return has_moved;
-}
-
-/* Of what the template takes: marks are looked for only in what is written for the model. */
-static mf_status write_chat(const mf_srv_model *model, writing *w, mf_srv_prompt *out,
-                            mf_srv_bytes *text, mf_error *error)
-{
-    if (!text) {
-        mf_status status = encode_chat(model, &w->params, out, error);
-        if (status == MF_OK)
-            find_marks(model, w, out);
+    const mf_srv_message *messages = w->conversation->messages;
+    mf_srv_bytes text = {0};
+    mf_status status = mf_srv_template_begin(w, n_messages, true, &text, error);
+    if (status == MF_OK)
+        status = mf_srv_template_tokens(w, messages, n_messages, true, 0, out, error);
+    if (status != MF_OK) {
+        mf_srv_bytes_free(&text);
         return status;
     }
-    size_t n = 0;
-    mf_status status = mf_chat_text(model->tokenizer, &w->params, NULL, 0, &n, error);
-    char *data = status == MF_OK ? malloc(n + 1) : NULL;
-    if (status == MF_OK && !data)
-        return MF_ERR_NO_MEMORY;
-    if (data)
-        status = mf_chat_text(model->tokenizer, &w->params, data, n, &n, error);
-    if (status == MF_OK)
-        mf_srv_put(text, data, n);
-    free(data);
-    return status;
+    out->text = text;
+    add_mark(out, mark_of_system(w, out));
+    add_mark(out, mark_of_turn(w, n_messages, out));
+    return MF_OK;
 }
 
-static bool with_template(const mf_srv_model *model, const mf_srv_conversation *c,
-                          size_t n_messages, mf_srv_prompt *out, mf_srv_bytes *text,
-                          mf_srv_refusal *refusal)
+static bool refuse_chat(mf_srv_refusal *refusal, mf_status status, const mf_error *error)
 {
-    writing w;
-    mf_error error = {0};
-    mf_srv_bytes *reminders = calloc(n_messages + 1, sizeof *reminders);
-    if (!begin_writing(&w, c, n_messages) || !reminders) {
-        free(w.messages);
-        free(reminders);
-        return no_memory(refusal);
-    }
-    mf_status status = write_chat(model, &w, out, text, &error);
-    if (status == MF_ERR_ARGUMENT && move_reminders(&w, reminders))
-        status = write_chat(model, &w, out, text, &error);
-    for (size_t i = 0; i < n_messages; i++)
-        mf_srv_bytes_free(&reminders[i]);
-    free(reminders);
-    free(w.messages);
-    if (status != MF_OK) {
-        mf_srv_refuse_status(refusal, status, &error);
-        strcpy(refusal->param, "messages");
-    }
-    return status == MF_OK;
+    mf_srv_refuse_status(refusal, status, error);
+    strcpy(refusal->param, "messages");
+    return false;
 }
 
 /* ------------------------------------------------------------------------- without a template --
  */
 
-/* Messages as paragraphs, for models that only go on writing. */
+/* Messages as paragraphs, for models that only go on writing: text alone. */
 static void put_paragraphs(const mf_srv_conversation *c, mf_srv_bytes *out)
 {
     for (size_t i = 0; i < c->n_messages; i++) {
+        const mf_srv_bytes *text = &c->messages[i].content;
         if (i > 0)
             mf_srv_puts(out, "\n\n");
-        mf_srv_puts(out, c->messages[i].content);
+        mf_srv_put(out, text->data ? text->data : "", text->n_bytes);
     }
+}
+
+/* Such a model could not know what calls are. */
+static bool check_plain(const mf_srv_conversation *c, mf_srv_refusal *refusal)
+{
+    bool has_calls = c->tools.data != NULL;
+    for (size_t i = 0; i < c->n_messages; i++)
+        has_calls = has_calls || c->messages[i].n_calls > 0 || c->messages[i].role == MF_SRV_TOOL;
+    if (!has_calls)
+        return true;
+    mf_srv_refuse_field(refusal, c->tools.data ? "tools" : "messages",
+                        "this model has no chat template, and knows nothing of tools");
+    refusal->code = "unsupported_parameter";
+    return false;
 }
 
 /* What users write in it is text, and nothing special. */
@@ -276,6 +212,8 @@ static bool paragraphs(const mf_srv_model *model, const mf_srv_conversation *c, 
 {
     mf_srv_bytes text = {0};
     int32_t start = mf_tokenizer_start(model->tokenizer);
+    if (!check_plain(c, refusal))
+        return false;
     put_paragraphs(c, &text);
     bool is_good = !text.has_failed || no_memory(refusal);
     is_good = is_good &&
@@ -308,6 +246,7 @@ static bool append_text(const mf_srv_model *model, const char *text, mf_srv_prom
         prompt->n_tokens += more.n_tokens;
     }
     mf_srv_prompt_free(&more);
+    mf_srv_puts(&prompt->text, text);
     return tokens || no_memory(refusal);
 }
 
@@ -315,34 +254,34 @@ static bool append_text(const mf_srv_model *model, const char *text, mf_srv_prom
 static const char *continued(const mf_srv_conversation *c)
 {
     const mf_srv_message *last = &c->messages[c->n_messages - 1];
-    return c->n_messages > 1 && last->role == MF_ROLE_ASSISTANT ? last->content : NULL;
+    return c->n_messages > 1 && last->role == MF_SRV_ASSISTANT && last->n_calls == 0
+               ? last->content.data
+               : NULL;
 }
 
-/* What is continued is no thought. */
-static mf_srv_conversation without_last(const mf_srv_conversation *c)
+/* With a template. What is continued is no thought. */
+static bool with_template(const mf_srv_model *model, const mf_srv_conversation *c,
+                          mf_srv_prompt *out, mf_srv_refusal *refusal)
 {
+    const char *text = continued(c);
     mf_srv_conversation shorter = *c;
-    shorter.n_messages--;
-    shorter.thinking = MF_THINKING_OFF;
-    return shorter;
+    mf_srv_writing w = {.model = model, .conversation = &shorter};
+    mf_error error = {0};
+    if (text) {
+        shorter.n_messages--;
+        shorter.thinking = MF_THINKING_OFF;
+    }
+    mf_status status = write_chat(&w, shorter.n_messages, out, &error);
+    if (status != MF_OK)
+        return refuse_chat(refusal, status, &error);
+    return !text || append_text(model, text, out, refusal);
 }
 
 bool mf_srv_prompt_chat(const mf_srv_model *model, const mf_srv_conversation *c, mf_srv_prompt *out,
                         mf_srv_refusal *refusal)
 {
     mf_srv_prompt prompt = {0};
-    const char *text = model->has_chat ? continued(c) : NULL;
-    bool is_good;
-    if (!model->has_chat) {
-        is_good = paragraphs(model, c, &prompt, refusal);
-    } else if (text) {
-        mf_srv_conversation shorter = without_last(c);
-        is_good = with_template(model, &shorter, shorter.n_messages, &prompt, NULL, refusal) &&
-                  append_text(model, text, &prompt, refusal);
-    } else {
-        is_good = with_template(model, c, c->n_messages, &prompt, NULL, refusal);
-    }
-    if (!is_good) {
+    if (!(model->has_chat ? with_template : paragraphs)(model, c, &prompt, refusal)) {
         mf_srv_prompt_free(&prompt);
         return false;
     }
@@ -355,16 +294,20 @@ bool mf_srv_prompt_chat_text(const mf_srv_model *model, const mf_srv_conversatio
                              mf_srv_bytes *out, mf_srv_refusal *refusal)
 {
     const char *text = continued(c);
-    mf_srv_prompt none = {0};
+    mf_srv_conversation shorter = *c;
+    mf_srv_writing w = {.model = model, .conversation = &shorter};
+    mf_error error = {0};
     if (!model->has_chat) {
         put_paragraphs(c, out);
-    } else if (text) {
-        mf_srv_conversation shorter = without_last(c);
-        if (!with_template(model, &shorter, shorter.n_messages, &none, out, refusal))
-            return false;
-        mf_srv_puts(out, text);
-    } else if (!with_template(model, c, c->n_messages, &none, out, refusal)) {
-        return false;
+        return !out->has_failed || no_memory(refusal);
     }
+    if (text) {
+        shorter.n_messages--;
+        shorter.thinking = MF_THINKING_OFF;
+    }
+    mf_status status = mf_srv_template_begin(&w, shorter.n_messages, true, out, &error);
+    if (status != MF_OK)
+        return refuse_chat(refusal, status, &error);
+    mf_srv_puts(out, text ? text : "");
     return !out->has_failed || no_memory(refusal);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From messages to tokens: the one place that knows how conversations are written. Messages come in
- * OpenAI's form, already checked and normalised by conversation.h.
+ * From conversations to tokens: the one place that asks a chat template. A template that refuses a
+ * conversation is asked again with the same said in other ways (prompt_json.h).
  */
 #ifndef MF_SERVER_PROMPT_H
 #define MF_SERVER_PROMPT_H
@@ -19,34 +19,20 @@ typedef struct mf_srv_prompt {
     size_t marks[MF_SRV_MAX_MARKS];
     size_t n_marks;
     bool opens_thought; /* the answer begins within a thought */
+    mf_srv_bytes text;  /* as the template wrote it; data NULL: not by one */
 } mf_srv_prompt;
 
 void mf_srv_prompt_free(mf_srv_prompt *prompt);
 
-/* One message: role "system", "user" or "assistant". */
-typedef struct mf_srv_message {
-    mf_chat_role role;
-    char *content; /* from malloc */
-} mf_srv_message;
-
-typedef struct mf_srv_conversation {
-    mf_srv_message *messages; /* from malloc */
-    size_t n_messages, capacity;
-    mf_thinking thinking;
-} mf_srv_conversation;
-
-/* Takes content, from malloc, over. False: no memory, or NULL; content is freed. */
-bool mf_srv_conversation_add(mf_srv_conversation *c, mf_chat_role role, char *content);
-void mf_srv_conversation_free(mf_srv_conversation *c);
-
+struct mf_srv_conversation;
 struct mf_srv_model;
 
 /* The tokens of a conversation, with the beginning of an answer. A last message of the assistant is
- * continued. */
-bool mf_srv_prompt_chat(const struct mf_srv_model *model, const mf_srv_conversation *c,
+ * continued, unless it calls. */
+bool mf_srv_prompt_chat(const struct mf_srv_model *model, const struct mf_srv_conversation *c,
                         mf_srv_prompt *out, mf_srv_refusal *refusal);
 /* Its text. */
-bool mf_srv_prompt_chat_text(const struct mf_srv_model *model, const mf_srv_conversation *c,
+bool mf_srv_prompt_chat_text(const struct mf_srv_model *model, const struct mf_srv_conversation *c,
                              mf_srv_bytes *out, mf_srv_refusal *refusal);
 /* Marks of a prompt that may come again as it is. In the store marks have no logits, so there the
  * token before the last has one as well. */

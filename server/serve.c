@@ -3,6 +3,7 @@
 #include "serve.h"
 
 #include "http.h"
+#include "template.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -43,23 +44,11 @@ static bool is_token(const mf_srv_model *m, const char *text)
            n == 1;
 }
 
-/* One that is not understood is one, too: its conversations are refused, and not guessed at. */
-static bool has_template(const mf_srv_model *m)
-{
-    const mf_chat_message message = {MF_ROLE_USER, "x"};
-    mf_chat_params params;
-    size_t n = 0;
-    mf_chat_params_default(&params);
-    params.messages = &message;
-    params.n_messages = 1;
-    return mf_chat_text(m->tokenizer, &params, NULL, 0, &n, NULL) != MF_ERR_NOT_FOUND;
-}
-
 static void learn_thoughts(mf_srv_model *m)
 {
     static const char close[] = "\n</think>\n\n";
     const size_t most = sizeof m->close_tokens / sizeof *m->close_tokens;
-    m->has_chat = has_template(m);
+    mf_srv_template_learn(m);
     m->has_thoughts = m->has_chat && is_token(m, "<think>") && is_token(m, "</think>");
     if (mf_tokenizer_encode(m->tokenizer, close, sizeof close - 1, 1, m->close_tokens, most,
                             &m->n_close_tokens, NULL) != MF_OK ||

@@ -170,6 +170,8 @@ typedef struct mf_chat_json_params {
     int add_generation_prompt; /* 1: the beginning of the answer stands at the end; 0: not */
     int64_t now_seconds; /* what the template takes for the time, since 1970; 0: the clock's. A date
                             in a prompt changes the prompt: keep it while a conversation lasts */
+    size_t n_skip_bytes; /* mf_chat_json_encode: the text's first bytes, whose tokens are known and
+                            are not given; at a place where a token begins anyway */
 } mf_chat_json_params;
 
 MF_API void mf_chat_json_params_init(mf_chat_json_params *params, size_t struct_bytes);
@@ -185,7 +187,8 @@ MF_API MF_MUST_CHECK mf_status mf_chat_json_text(const mf_tokenizer *tokenizer,
                                                  size_t capacity, size_t *n_bytes, mf_error *error);
 
 /* As mf_chat_encode: added tokens stay text wherever a template puts what the system, a developer
- * or the assistant did not write: messages of other roles, tools and documents. */
+ * or the assistant did not write: messages of other roles, tools and documents. Errors: also
+ * MF_ERR_ARGUMENT (n_skip_bytes is more than the text). */
 MF_API MF_MUST_CHECK mf_status mf_chat_json_encode(const mf_tokenizer *tokenizer,
                                                    const mf_chat_json_params *params,
                                                    int32_t *tokens, size_t capacity,

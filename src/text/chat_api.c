@@ -118,9 +118,20 @@ static size_t find_foreign(const mf_jinja_output *text, mf_text_range *ranges)
     return n;
 }
 
-static mf_status encode(const mf_tokenizer *t, const mf_jinja_output *text, mf_token_list *out,
-                        mf_error *error)
+/* n_skip: bytes that have their tokens already. */
+static mf_status encode(const mf_tokenizer *t, const mf_jinja_output *whole, size_t n_skip,
+                        mf_token_list *out, mf_error *error)
 {
+    mf_jinja_output rest = *whole, *text = &rest;
+    if (n_skip > whole->n_bytes)
+        return mf_fail(error, MF_ERR_ARGUMENT, "%zu bytes to skip of a conversation of %zu", n_skip,
+                       whole->n_bytes);
+    if (n_skip == whole->n_bytes)
+        return MF_OK;
+    rest.text += n_skip;
+    rest.n_bytes -= n_skip;
+    if (rest.foreign != NULL)
+        rest.foreign += n_skip;
     if (text->n_bytes > INT_MAX / 4)
         return mf_fail(error, MF_ERR_ARGUMENT, "a conversation of %zu bytes, at most %d",
                        text->n_bytes, INT_MAX / 4);
@@ -140,8 +151,12 @@ static mf_status encode_chat(const mf_tokenizer *t, const mf_chat_params *plain,
                              const mf_chat_json_params *json, mf_token_list *list, mf_error *error)
 {
     mf_jinja_output text = {0};
+    mf_chat_json_params given;
+    mf_chat_json_params_default(&given);
+    if (json != NULL)
+        MF_TRY(mf_sized_get(&given, sizeof given, json, "mf_chat_json_params", error));
     MF_TRY(render(t, plain, json, &text, error));
-    mf_status status = encode(t, &text, list, error);
+    mf_status status = encode(t, &text, given.n_skip_bytes, list, error);
     mf_jinja_output_free(&text);
     return status;
 }

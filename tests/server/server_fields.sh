@@ -85,7 +85,18 @@ expect_equal "$(completion ",$xtc,\"seed\":2")" "$second"
 expect_true [ "$(completion ',"temperature":0')" != "$second" ]
 
 # what is not there yet is refused by name; where it says nothing it is taken
-expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\"}]}" 400 tools
+expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\"}]}" 400 'tools[0].function'
+expect_refused /v1/chat/completions "{$chat,\"tools\":7}" 400 tools
+expect_refused /v1/chat/completions "{$chat,\"tools\":[7]}" 400 'tools[0]'
+expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{}}]}" 400 'tools[0].function.name'
+expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"\"}}]}" 400 'tools[0].function.name'
+expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":[]}}]}" 400 'tools[0].function.parameters'
+expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"schema\":{}}}]}" 400 'tools[0].function.schema'
+expect_refused /v1/chat/completions "{$chat,\"parallel_tool_calls\":1}" 400 parallel_tool_calls
+expect_refused /v1/chat/completions "{$chat,\"documents\":[1]}" 400 documents
+# the demo model has no template, and so no words for tools
+expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}" 400 tools
+expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"custom\",\"custom\":{\"name\":\"f\"}}]}" 400 'tools[0].type'
 expect_body '"code":"unsupported_parameter"'
 expect_refused /v1/chat/completions "{$chat,\"functions\":[{}]}" 400 functions
 expect_refused /v1/chat/completions "{$chat,\"response_format\":{\"type\":\"json_object\"}}" 400 response_format
@@ -118,19 +129,36 @@ expect_refused /v1/completions '{"prompt":[]}' 400 prompt
 expect_refused /v1/completions '{"prompt":[[]]}' 400 ''
 expect_refused /v1/completions '{"prompt":""}' 400 ''
 expect_refused /v1/completions '{}' 400 prompt
-expect_refused /v1/responses "{$response,\"tools\":[{}]}" 400 tools
+expect_refused /v1/responses "{$response,\"tools\":[{}]}" 400 'tools[0].type'
 expect_refused /v1/responses "{$response,\"previous_response_id\":\"resp_1\"}" 400 previous_response_id
 expect_refused /v1/responses "{$response,\"background\":true}" 400 background
 expect_refused /v1/responses "{$response,\"truncation\":\"auto\"}" 400 truncation
 expect_refused /v1/responses "{$response,\"text\":{\"format\":{\"type\":\"json_schema\"}}}" 400 text.format
-expect_refused /v1/responses '{"input":[{"type":"function_call_output","call_id":"1","output":"x"}]}' 400 'input[0].type'
+expect_refused /v1/responses '{"input":[{"type":"function_call_output","call_id":"1","output":"x"}]}' 400 messages
+expect_refused /v1/responses '{"input":[{"type":"item_reference","id":"1"}]}' 400 'input[0].type'
+expect_refused /v1/responses '{"input":[{"type":"function_call","call_id":1,"name":"f","arguments":"{}"}]}' 400 'input[0].call_id'
+expect_refused /v1/responses '{"input":[{"type":"function_call","call_id":"1","arguments":"{}"}]}' 400 'input[0].name'
 expect_refused /v1/responses '{"input":[]}' 400 input
 post /v1/messages '{"messages":[{"role":"user","content":"x"}]}'
 expect_status 400
 expect_body 'max_tokens: is missing'
 post /v1/messages "{$claude,\"tools\":[{\"name\":\"f\"}]}"
 expect_status 400
-expect_body '"tools: not supported'
+expect_body '"tools: this model has no chat template'
+post /v1/messages "{$claude,\"tools\":[{\"name\":\"f\",\"parameters\":{}}]}"
+expect_body 'tools[0].parameters'
+post /v1/messages "{$claude,\"tool_choice\":{\"type\":\"any\"}}"
+expect_status 400
+expect_body tool_choice
+post /v1/messages '{"max_tokens":1,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":""}}]}]}'
+expect_status 400
+expect_body 'messages[0].content[0].type: *image'
+post /v1/messages '{"max_tokens":1,"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":7}]}]}'
+expect_status 400
+expect_body 'messages[0].content[0].input: '
+post /v1/messages '{"max_tokens":1,"messages":[{"role":"user","content":[{"type":"tool_result","content":"x"}]}]}'
+expect_status 400
+expect_body 'messages[0].content[0].tool_use_id: '
 post /v1/messages "{$claude,\"context_management\":{\"edits\":[]},\"output_config\":{\"effort\":\"high\"},\"thinking\":{\"type\":\"adaptive\"},\"stop_sequences\":[]}"
 expect_status 200
 post /v1/messages "{$claude,\"output_config\":{\"format\":{\"type\":\"json_schema\"}}}"
@@ -146,12 +174,17 @@ refused_message '"x"' messages
 refused_message '[7]' 'messages[0].role'
 refused_message '[{"content":"x"}]' 'messages[0].role'
 refused_message '[{"role":"oracle","content":"x"}]' 'messages[0].role'
-refused_message '[{"role":"user","content":"x"},{"role":"tool","content":"y"}]' 'messages[1].role'
+refused_message '[{"role":"user","content":"x"},{"role":"tool","content":"y"}]' messages
+refused_message '[{"role":"user","content":"x","tool_calls":[{"function":{"name":"f"}}]}]' 'messages[0].tool_calls'
+refused_message '[{"role":"assistant","tool_calls":7}]' 'messages[0].tool_calls'
+refused_message '[{"role":"assistant","tool_calls":[{"id":7,"function":{"name":"f"}}]}]' 'messages[0].tool_calls[0].id'
+refused_message '[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":7}}]}]' 'messages[0].tool_calls[0].function.arguments'
+refused_message '[{"role":"tool","content":"x","tool_call_id":7}]' 'messages[0].tool_call_id'
 refused_message '[{"role":"user","content":7}]' 'messages[0].content'
 refused_message '[{"role":"user","content":[7]}]' 'messages[0].content'
 refused_message '[{"role":"user","content":[{"type":"image_url","image_url":{"url":"file:///etc/passwd"}}]}]' 'messages[0].content[0].type'
 refused_message '[{"role":"user","content":"a\u0000b"}]' 'messages[0].content'
-refused_message '[{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]}]' 'messages[0].tool_calls'
+refused_message '[{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]}]' 'messages[0].tool_calls[0].function.name'
 refused_message '[{"role":"assistant","content":""}]' messages
 post /v1/chat/completions '{"messages":[{"role":"developer","content":"x","name":"n"},{"role":"user","content":[{"type":"text","text":"a"}]},{"role":"assistant","content":null,"tool_calls":[]},{"role":"user","content":"b"},{"role":"assistant","content":""}],"max_tokens":1}'
 expect_status 200

@@ -293,6 +293,34 @@ static size_t n_of(const int32_t *ids, size_t n_ids, uint32_t id)
     return n;
 }
 
+/* From any added token on, what stands before it skipped: the ids are those from there on. */
+static void check_skipped(const mf_tokenizer *t, mf_chat_json_params *chat, const int32_t *ids,
+                          size_t n_ids)
+{
+    static int32_t rest[8192];
+    size_t at, n, n_all, n_tried = 0;
+    REQUIRE(mf_chat_json_text(t, chat, NULL, 0, &n_all, NULL) == MF_OK);
+    at = n_all;
+    for (size_t k = n_ids; k-- > 0;) {
+        size_t n_piece = 0;
+        REQUIRE(mf_tokenizer_piece(t, ids[k], &n_piece) != NULL && n_piece <= at);
+        at -= n_piece;
+        bool is_added = false;
+        for (size_t i = 0; i < t->added.n_tokens; i++)
+            is_added = is_added || t->added.tokens[i].id == (uint32_t)ids[k];
+        chat->n_skip_bytes = at;
+        REQUIRE(!is_added || mf_chat_json_encode(t, chat, rest, 8192, &n, NULL) == MF_OK);
+        CHECK(!is_added || (n == n_ids - k && memcmp(rest, ids + k, n * sizeof *ids) == 0));
+        n_tried += is_added;
+    }
+    CHECK(at == 0 && n_tried > 0);
+    chat->n_skip_bytes = n_all;
+    CHECK(mf_chat_json_encode(t, chat, rest, 8192, &n, NULL) == MF_OK && n == 0);
+    chat->n_skip_bytes = n_all + 1;
+    CHECK(mf_chat_json_encode(t, chat, rest, 8192, &n, NULL) == MF_ERR_ARGUMENT);
+    chat->n_skip_bytes = 0;
+}
+
 /* The same ids of the same conversation as JSON; and what a tool writes stays text as well. */
 static void check_encoded_json(const mf_tokenizer *t, const int32_t *expected, size_t n_expected)
 {
@@ -305,6 +333,7 @@ static void check_encoded_json(const mf_tokenizer *t, const int32_t *expected, s
                     "{\"role\": \"user\", \"content\": \"Hi\"}]";
     REQUIRE(mf_chat_json_encode(t, &chat, ids, 8192, &n, NULL) == MF_OK);
     CHECK(n == n_expected && memcmp(ids, expected, n * sizeof *ids) == 0);
+    check_skipped(t, &chat, ids, n);
     size_t k = 0; /* a token that the template neither writes nor looks for */
     while (k + 1 < t->added.n_tokens &&
            (memmem(t->added.tokens[k].text, t->added.tokens[k].n_bytes, "think", 5) != NULL ||

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/* The conversations of OpenAI's two APIs: messages of the chat, items of the responses. */
+#include "conversation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_empty(yyjson_val *v)
+{
+    return !v || yyjson_is_null(v) || (yyjson_is_arr(v) && yyjson_arr_size(v) == 0);
+}
+
+/* A string that may be absent, as a copy. */
+static bool copy_text(yyjson_val *object, const char *member, const char *place, char **out,
+                      mf_srv_refusal *r)
+{
+    char name[MF_SRV_PARAM_BYTES];
+    yyjson_val *v = mf_srv_field_of(object, member);
+    snprintf(name, sizeof name, "%.70s.%s", place, member);
+    if (!v)
+        return true;
+    if (!mf_srv_is_text(v, name, r))
+        return false;
+    free(*out);
+    *out = strdup(yyjson_get_str(v));
+    return *out || mf_srv_refuse(r, 503, "out of memory for the messages");
+}
+
+static bool is_id(yyjson_val *id, const char *field, mf_srv_refusal *r)
+{
+    return !id || yyjson_is_null(id) || mf_srv_is_text(id, field, r);
+}
+
+/* A function's name and arguments. Models that call without arguments write none. */
+static bool read_call(yyjson_val *function, yyjson_val *id, const char *place, mf_srv_message *m,
+                      mf_srv_refusal *r)
+{
+    char name[MF_SRV_PARAM_BYTES];
+    yyjson_val *called = yyjson_obj_get(function, "name");
+    yyjson_val *arguments = mf_srv_field_of(function, "arguments");
+    snprintf(name, sizeof name, "%.70s.name", place);
+    if (!mf_srv_is_text(called, name, r))
+        return false;
+    snprintf(name, sizeof name, "%.70s.arguments", place);
+    if (yyjson_is_obj(arguments)) {
+        size_t n = 0;
+        char *text = yyjson_val_write(arguments, 0, &n);
+        bool is_good =
+            text ? mf_srv_message_call(m, yyjson_get_str(id), yyjson_get_str(called), text, n, r)
+                 : mf_srv_refuse(r, 503, "out of memory for the messages");
+        free(text);
+        return is_good;
+    }
+    if (arguments && !mf_srv_is_text(arguments, name, r))
+        return false;
+    const char *text = arguments ? yyjson_get_str(arguments) : "";
+    const bool is_blank = text[strspn(text, " \t\r\n")] == '\0';
+    return mf_srv_message_call(m, yyjson_get_str(id), yyjson_get_str(called),
+                               is_blank ? "{}" : text, is_blank ? 2 : yyjson_get_len(arguments), r);
+}
+
+/* ----------------------------------------------------------------------------------------- chat --
+ */
+
+/* reasoning_details: a list of objects with text or summary. */
+static bool read_reasoning_details(yyjson_val *details, const char *place, mf_srv_bytes *to,
+                                   mf_srv_refusal *r)
+{
+    size_t i, n;
+    yyjson_val *item;
+    yyjson_arr_foreach(details, i, n, item)
+    {
+        yyjson_val *text = mf_srv_field_of(item, "text");
+        if (!text)
+            text = mf_srv_field_of(item, "summary");
+        if (text && !mf_srv_read_text(text, place, to, r))
+            return false;
+    }
+    return true;
+}
+
+/* Thoughts beside the content, by the names that clients have for them. */
+static bool read_reasoning(yyjson_val *message, const char *place, mf_srv_message *m,
+                           mf_srv_refusal *r)
+{
+    yyjson_val *v = mf_srv_field_of(message, "reasoning_content");
+    if (!v)
+        v = mf_srv_field_of(message, "reasoning");
+    if (m->thoughts.n_bytes > 0)
+        return true;
+    if (yyjson_is_str(v))
+        return mf_srv_read_text(v, place, &m->thoughts, r);
+    return read_reasoning_details(mf_srv_field_of(message, "reasoning_details"), place,
+                                  &m->thoughts, r);
+}
+
+static bool read_calls(yyjson_val *message, const char *place, mf_srv_message *m, mf_srv_refusal *r)
+{
+    char name[MF_SRV_PARAM_BYTES];
+    yyjson_val *calls = mf_srv_field_of(message, "tool_calls"), *call;
+    yyjson_val *old = mf_srv_field_of(message, "function_call");
+    size_t i, n;
+    snprintf(name, sizeof name, "%.60s.tool_calls", place);
+    if (m->role != MF_SRV_ASSISTANT && !(is_empty(calls) && is_empty(old)))
+        return mf_srv_refuse_field(r, name, "only an assistant's message calls tools");
+    if (calls && !yyjson_is_arr(calls))
+        return mf_srv_refuse_field(r, name, "expected an array of calls");
+    yyjson_arr_foreach(calls, i, n, call)
+    {
+        yyjson_val *type = mf_srv_field_of(call, "type");
+        snprintf(name, sizeof name, "%.60s.tool_calls[%zu]", place, i);
+        if (type && !yyjson_equals_str(type, "function"))
+            return mf_srv_refuse_field(r, name, "only calls of functions are supported");
+        snprintf(name, sizeof name, "%.40s.tool_calls[%zu].id", place, i);
+        if (!is_id(yyjson_obj_get(call, "id"), name, r))
+            return false;
+        snprintf(name, sizeof name, "%.40s.tool_calls[%zu].function", place, i);
+        if (!read_call(yyjson_obj_get(call, "function"), yyjson_obj_get(call, "id"), name, m, r))
+            return false;
+    }
+    snprintf(name, sizeof name, "%.60s.function_call", place);
+    return !old || read_call(old, NULL, name, m, r);
+}
+
+static bool read_message(yyjson_val *message, size_t i, mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    char place[MF_SRV_PARAM_BYTES], content[MF_SRV_PARAM_BYTES];
+    mf_srv_role role;
+    if (!mf_srv_read_role(message, "messages", i, &role, r))
+        return false;
+    mf_srv_message *m = mf_srv_conversation_add(c, role, r);
+    snprintf(place, sizeof place, "messages[%zu]", i);
+    snprintf(content, sizeof content, "messages[%zu].content", i);
+    return m && mf_srv_read_content(yyjson_obj_get(message, "content"), content, m, r) &&
+           read_reasoning(message, content, m, r) && read_calls(message, place, m, r) &&
+           copy_text(message, "name", place, &m->name, r) &&
+           copy_text(message, "tool_call_id", place, &m->call_id, r);
+}
+
+bool mf_srv_read_chat(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    yyjson_val *messages = mf_srv_field_of(object, "messages"), *message;
+    size_t i, n;
+    if (!mf_srv_check_messages(messages, "messages", r))
+        return false;
+    yyjson_arr_foreach(messages, i, n, message)
+    {
+        if (!read_message(message, i, c, r))
+            return false;
+    }
+    return mf_srv_conversation_finish(c, "messages", r);
+}
+
+/* ------------------------------------------------------------------------------------ responses --
+ */
+
+/* What an answer's items are parts of: the last message, if it is an answer that may go on. */
+static mf_srv_message *answer_of(mf_srv_conversation *c, bool begins_new, mf_srv_refusal *r)
+{
+    mf_srv_message *last = c->n_messages > 0 ? &c->messages[c->n_messages - 1] : NULL;
+    if (last && last->role == MF_SRV_ASSISTANT && !begins_new)
+        return last;
+    return mf_srv_conversation_add(c, MF_SRV_ASSISTANT, r);
+}
+
+/* Thoughts, where they are open, else their summary. */
+static bool read_reasoning_item(yyjson_val *item, const char *place, mf_srv_conversation *c,
+                                mf_srv_refusal *r)
+{
+    mf_srv_message *m = answer_of(c, true, r);
+    mf_srv_message thoughts = {0};
+    yyjson_val *content = mf_srv_field_of(item, "content");
+    if (!m)
+        return false;
+    bool is_good = mf_srv_read_content(content, place, &thoughts, r) &&
+                   (thoughts.thoughts.n_bytes > 0 ||
+                    mf_srv_read_content(mf_srv_field_of(item, "summary"), place, &thoughts, r));
+    if (is_good)
+        mf_srv_put(&m->thoughts, thoughts.thoughts.data ? thoughts.thoughts.data : "",
+                   thoughts.thoughts.n_bytes);
+    mf_srv_message_free(&thoughts);
+    return is_good;
+}
+
+static bool read_message_item(yyjson_val *item, size_t i, mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    char place[MF_SRV_PARAM_BYTES];
+    mf_srv_role role;
+    if (!mf_srv_read_role(item, "input", i, &role, r))
+        return false;
+    const mf_srv_message *last = c->n_messages > 0 ? &c->messages[c->n_messages - 1] : NULL;
+    const bool is_new = !last || last->n_calls > 0 || last->content.data;
+    mf_srv_message *m =
+        role == MF_SRV_ASSISTANT ? answer_of(c, is_new, r) : mf_srv_conversation_add(c, role, r);
+    snprintf(place, sizeof place, "input[%zu].content", i);
+    return m && mf_srv_read_content(yyjson_obj_get(item, "content"), place, m, r);
+}
+
+static bool read_call_item(yyjson_val *item, const char *place, mf_srv_conversation *c,
+                           mf_srv_refusal *r)
+{
+    char name[MF_SRV_PARAM_BYTES];
+    mf_srv_message *m = answer_of(c, false, r);
+    snprintf(name, sizeof name, "%.70s.call_id", place);
+    return m && is_id(yyjson_obj_get(item, "call_id"), name, r) &&
+           read_call(item, yyjson_obj_get(item, "call_id"), place, m, r);
+}
+
+static bool read_result_item(yyjson_val *item, const char *place, mf_srv_conversation *c,
+                             mf_srv_refusal *r)
+{
+    char name[MF_SRV_PARAM_BYTES];
+    mf_srv_message *m = mf_srv_conversation_add(c, MF_SRV_TOOL, r);
+    snprintf(name, sizeof name, "%.70s.output", place);
+    return m && copy_text(item, "call_id", place, &m->call_id, r) &&
+           mf_srv_read_content(yyjson_obj_get(item, "output"), name, m, r);
+}
+
+static bool read_item(yyjson_val *item, size_t i, mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    char place[MF_SRV_PARAM_BYTES], name[MF_SRV_PARAM_BYTES];
+    yyjson_val *type = mf_srv_field_of(item, "type");
+    snprintf(place, sizeof place, "input[%zu]", i);
+    snprintf(name, sizeof name, "input[%zu].type", i);
+    if (type && !yyjson_is_str(type))
+        return mf_srv_refuse_field(r, name, "expected a string");
+    if (!type || yyjson_equals_str(type, "message"))
+        return read_message_item(item, i, c, r);
+    if (yyjson_equals_str(type, "reasoning"))
+        return read_reasoning_item(item, place, c, r);
+    if (yyjson_equals_str(type, "function_call"))
+        return read_call_item(item, place, c, r);
+    if (yyjson_equals_str(type, "function_call_output"))
+        return read_result_item(item, place, c, r);
+    mf_srv_refuse_field(r, name, "'%.40s' is not supported by this server", yyjson_get_str(type));
+    r->code = "unsupported_parameter";
+    return false;
+}
+
+static bool add_text(yyjson_val *text, const char *place, mf_srv_role role, mf_srv_conversation *c,
+                     mf_srv_refusal *r)
+{
+    mf_srv_message *m = mf_srv_conversation_add(c, role, r);
+    return m && mf_srv_read_content(text, place, m, r);
+}
+
+bool mf_srv_read_responses(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    yyjson_val *input = mf_srv_field_of(object, "input"), *item;
+    yyjson_val *instructions = mf_srv_field_of(object, "instructions");
+    size_t i, n;
+    if (instructions && !add_text(instructions, "instructions", MF_SRV_SYSTEM, c, r))
+        return false;
+    if (yyjson_is_str(input))
+        return add_text(input, "input", MF_SRV_USER, c, r) &&
+               mf_srv_conversation_finish(c, "input", r);
+    if (!mf_srv_check_messages(input, "input", r))
+        return false;
+    yyjson_arr_foreach(input, i, n, item)
+    {
+        if (!read_item(item, i, c, r))
+            return false;
+    }
+    return mf_srv_conversation_finish(c, "input", r);
+}

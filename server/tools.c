@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tools as the APIs name them, brought into the form that templates know:
+ * {"type":"function","function":{"name","description","parameters"}}, in this order whatever the
+ * client's, so that the same tools are the same prompt.
+ */
+#include "conversation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_TOOLS 1024
+#define MAX_NAME_BYTES 256
+
+static bool refuse_unsupported(mf_srv_refusal *r, const char *field, const char *what)
+{
+    mf_srv_refuse_field(r, field, "%s", what);
+    r->code = "unsupported_parameter";
+    return false;
+}
+
+static bool put_value(yyjson_val *value, mf_srv_bytes *out, mf_srv_refusal *r)
+{
+    size_t n = 0;
+    char *text = yyjson_val_write(value, 0, &n);
+    if (!text)
+        return mf_srv_refuse(r, 503, "out of memory for the tools");
+    mf_srv_put(out, text, n);
+    free(text);
+    return true;
+}
+
+/* schema: the member with the parameters. place: of the object. */
+static bool put_function(yyjson_val *function, const char *schema, const char *place,
+                         mf_srv_bytes *out, mf_srv_refusal *r)
+{
+    char field[MF_SRV_PARAM_BYTES];
+    yyjson_val *name = yyjson_obj_get(function, "name");
+    yyjson_val *about = mf_srv_field_of(function, "description");
+    yyjson_val *parameters = mf_srv_field_of(function, schema);
+    snprintf(field, sizeof field, "%.60s.name", place);
+    if (!mf_srv_is_text(name, field, r))
+        return false;
+    if (yyjson_get_len(name) == 0 || yyjson_get_len(name) > MAX_NAME_BYTES)
+        return mf_srv_refuse_field(r, field, "expected 1 to %d bytes", MAX_NAME_BYTES);
+    snprintf(field, sizeof field, "%.60s.description", place);
+    if (about && !mf_srv_is_text(about, field, r))
+        return false;
+    snprintf(field, sizeof field, "%.60s.%s", place, schema);
+    if (parameters && !yyjson_is_obj(parameters))
+        return mf_srv_refuse_field(r, field, "expected an object");
+    mf_srv_puts(out, out->n_bytes > 1 ? "," : "");
+    mf_srv_puts(out, "{\"type\":\"function\",\"function\":{\"name\":");
+    mf_srv_puts_json(out, yyjson_get_str(name));
+    if (about) {
+        mf_srv_puts(out, ",\"description\":");
+        mf_srv_puts_json(out, yyjson_get_str(about));
+    }
+    mf_srv_puts(out, ",\"parameters\":");
+    if (!parameters)
+        mf_srv_puts(out, "{\"type\":\"object\",\"properties\":{}}");
+    bool is_good = !parameters || put_value(parameters, out, r);
+    mf_srv_puts(out, "}}");
+    return is_good;
+}
+
+/* Fields of a function, whatever the API calls them; null in both tables: none. */
+static const mf_srv_field function_fields[] = {
+    {"type", MF_SRV_FIELD_USED},        {"name", MF_SRV_FIELD_USED},
+    {"description", MF_SRV_FIELD_USED}, {"parameters", MF_SRV_FIELD_USED},
+    {"strict", MF_SRV_FIELD_USED},      {NULL, MF_SRV_FIELD_USED}};
+static const mf_srv_field chat_fields[] = {{"type", MF_SRV_FIELD_USED},
+                                           {"function", MF_SRV_FIELD_USED},
+                                           {"cache_control", MF_SRV_FIELD_HARMLESS},
+                                           {NULL, MF_SRV_FIELD_USED}};
+static const mf_srv_field anthropic_fields[] = {{"type", MF_SRV_FIELD_USED},
+                                                {"name", MF_SRV_FIELD_USED},
+                                                {"description", MF_SRV_FIELD_USED},
+                                                {"input_schema", MF_SRV_FIELD_USED},
+                                                {"strict", MF_SRV_FIELD_USED},
+                                                {"cache_control", MF_SRV_FIELD_HARMLESS},
+                                                {"defer_loading", MF_SRV_FIELD_HARMLESS},
+                                                {"eager_input_streaming", MF_SRV_FIELD_HARMLESS},
+                                                {"allowed_callers", MF_SRV_FIELD_HARMLESS},
+                                                {"input_examples", MF_SRV_FIELD_HARMLESS},
+                                                {NULL, MF_SRV_FIELD_USED}};
+
+/* One tool of an API; what the API's own servers would run is left out, and no harm. */
+typedef bool (*read_fn)(yyjson_val *tool, const char *place, mf_srv_bytes *out, mf_srv_refusal *r);
+
+static bool check(yyjson_val *object, const char *place, const mf_srv_field *table,
+                  mf_srv_refusal *r)
+{
+    const mf_srv_field *const tables[] = {table, NULL};
+    if (!yyjson_is_obj(object))
+        return mf_srv_refuse_field(r, place, "expected an object");
+    return mf_srv_check_fields(object, place, tables, r);
+}
+
+static bool read_chat_tool(yyjson_val *tool, const char *place, mf_srv_bytes *out,
+                           mf_srv_refusal *r)
+{
+    char name[MF_SRV_PARAM_BYTES];
+    yyjson_val *function = yyjson_obj_get(tool, "function");
+    if (!yyjson_is_obj(tool))
+        return mf_srv_refuse_field(r, place, "expected an object");
+    snprintf(name, sizeof name, "%.70s.type", place);
+    if (!yyjson_equals_str(yyjson_obj_get(tool, "type"), "function"))
+        return refuse_unsupported(r, name, "only the type 'function' is supported by this server");
+    snprintf(name, sizeof name, "%.70s.function", place);
+    return check(tool, place, chat_fields, r) && check(function, name, function_fields, r) &&
+           put_function(function, "parameters", name, out, r);
+}
+
+static bool read_responses_tool(yyjson_val *tool, const char *place, mf_srv_bytes *out,
+                                mf_srv_refusal *r)
+{
+    static const char *const hosted[] = {"web_search",       "web_search_preview", "file_search",
+                                         "code_interpreter", "image_generation",   "tool_search"};
+    char name[MF_SRV_PARAM_BYTES];
+    const char *type = yyjson_get_str(yyjson_obj_get(tool, "type"));
+    for (size_t i = 0; type && i < sizeof hosted / sizeof *hosted; i++)
+        if (strncmp(type, hosted[i], strlen(hosted[i])) == 0)
+            return true;
+    snprintf(name, sizeof name, "%.70s.type", place);
+    if (!type || strcmp(type, "function") != 0)
+        return refuse_unsupported(r, name, "only the type 'function' is supported by this server");
+    return check(tool, place, function_fields, r) &&
+           put_function(tool, "parameters", place, out, r);
+}
+
+/* A type with a date is a tool that Anthropic knows the schema of: the model here does not. */
+static bool read_anthropic_tool(yyjson_val *tool, const char *place, mf_srv_bytes *out,
+                                mf_srv_refusal *r)
+{
+    yyjson_val *type = mf_srv_field_of(tool, "type");
+    if (yyjson_is_str(type) && !yyjson_equals_str(type, "custom"))
+        return true;
+    return check(tool, place, anthropic_fields, r) &&
+           put_function(tool, "input_schema", place, out, r);
+}
+
+static bool read_tools(yyjson_val *object, read_fn read, mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    char place[MF_SRV_PARAM_BYTES];
+    yyjson_val *tools = mf_srv_field_of(object, "tools"), *tool;
+    size_t i, n;
+    if (!tools || (yyjson_is_arr(tools) && yyjson_arr_size(tools) == 0))
+        return true;
+    if (!yyjson_is_arr(tools) || yyjson_arr_size(tools) > MAX_TOOLS)
+        return mf_srv_refuse_field(r, "tools", "expected an array of at most %d tools", MAX_TOOLS);
+    mf_srv_puts(&c->tools, "[");
+    yyjson_arr_foreach(tools, i, n, tool)
+    {
+        snprintf(place, sizeof place, "tools[%zu]", i);
+        if (!read(tool, place, &c->tools, r))
+            return false;
+    }
+    if (c->tools.n_bytes == 1) {
+        mf_srv_bytes_free(&c->tools);
+        return true;
+    }
+    mf_srv_puts(&c->tools, "]");
+    return !c->tools.has_failed || mf_srv_refuse(r, 503, "out of memory for the tools");
+}
+
+/* Without a choice the model is shown none. */
+static bool choose_openai(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    yyjson_val *choice = mf_srv_field_of(object, "tool_choice");
+    bool is_parallel = true;
+    if (!mf_srv_get_bool(object, "parallel_tool_calls", &is_parallel, r))
+        return false;
+    c->has_one_call = !is_parallel;
+    if (!choice || yyjson_equals_str(choice, "auto"))
+        return true;
+    if (!yyjson_equals_str(choice, "none"))
+        return refuse_unsupported(r, "tool_choice",
+                                  "only 'none' and 'auto' are supported by this server");
+    mf_srv_bytes_free(&c->tools);
+    return true;
+}
+
+bool mf_srv_read_chat_tools(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    return read_tools(object, read_chat_tool, c, r) && choose_openai(object, c, r);
+}
+
+bool mf_srv_read_responses_tools(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    return read_tools(object, read_responses_tool, c, r) && choose_openai(object, c, r);
+}
+
+bool mf_srv_read_messages_tools(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    static const mf_srv_field names[] = {{"type", MF_SRV_FIELD_USED},
+                                         {"disable_parallel_tool_use", MF_SRV_FIELD_USED},
+                                         {"name", MF_SRV_FIELD_USED},
+                                         {NULL, MF_SRV_FIELD_USED}};
+    yyjson_val *choice = mf_srv_field_of(object, "tool_choice");
+    yyjson_val *type = yyjson_obj_get(choice, "type");
+    if (!read_tools(object, read_anthropic_tool, c, r))
+        return false;
+    if (!choice)
+        return true;
+    if (!check(choice, "tool_choice", names, r) ||
+        !mf_srv_get_bool(choice, "disable_parallel_tool_use", &c->has_one_call, r))
+        return false;
+    if (yyjson_equals_str(type, "none"))
+        mf_srv_bytes_free(&c->tools);
+    else if (!yyjson_equals_str(type, "auto"))
+        return refuse_unsupported(r, "tool_choice",
+                                  "only 'auto' and 'none' are supported by this server");
+    return true;
+}
