@@ -52,8 +52,16 @@ FNR == 1 {
     n_includes++
     if (match($0, /<[^>]*>/)) {
         name = substr($0, RSTART + 1, RLENGTH - 2)
-        if (name ~ /^moeflux\// && name != "moeflux/moeflux.h")
+        if (name !~ /^moeflux\//)
+            next
+        if (system("test -f include/" name) != 0)
             complain("unknown public header")
+        # A program includes all of it. So does nothing that every kernel is compiled with: the parts
+        # that are used.
+        if (!in_library && name != "moeflux/moeflux.h")
+            complain("a program includes <moeflux/moeflux.h>")
+        if (own_layer ~ /^(base|kernels|backend)/ && FILENAME ~ /\.h$/ && name == "moeflux/moeflux.h")
+            complain("only the parts of it that are used")
         next
     }
     if (!match($0, /"[^"]*"/)) {
