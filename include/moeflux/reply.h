@@ -69,6 +69,8 @@ typedef struct mf_reply_form {
     const char *key_open, *key_close, *key_close_string, *value_close;
     /* A thought; NULL: none. thought_close ends it, also when it is to be cut short. */
     const char *thought_open, *thought_close;
+    /* Around the content. */
+    const char *content_open, *content_close;
     /* Texts of tokens at which a reply is over, beside those of mf_tokenizer_is_end. */
     const char *const *stops;
     size_t n_stops;

@@ -46,7 +46,7 @@ static void init_scan(mf_reply_scan *s, const mf_reply_syntax *syntax, const mf_
     s->has_whole_calls = o->whole_calls != 0;
     s->id_seed = o->id_seed;
     s->n_earlier_calls = o->n_earlier_calls;
-    s->state = mf_reply_in_content;
+    s->state = syntax->row.reader == MF_READ_HARMONY ? mf_reply_in_harmony : mf_reply_in_content;
     s->is_fresh = true;
 }
 
@@ -123,11 +123,12 @@ void mf_reply_free(mf_reply **reply)
 static bool is_mark(const mf_reply_syntax *syntax, const char *bytes, size_t n_bytes)
 {
     const mf_reply_row *row = &syntax->row;
-    const char *const texts[] = {
-        row->section_open, row->section_also,  row->section_close, row->call_open,
-        row->name_close,   row->call_close,    row->key_open,      row->key_close,
-        row->value_close,  row->number_open,   row->id_open,       row->key_close_string,
-        row->thought_open, row->thought_close, row->content_open,  row->content_close};
+    const char *const texts[] = {row->section_open,  row->section_also,      row->section_close,
+                                 row->call_open,     row->name_close,        row->call_close,
+                                 row->key_open,      row->key_close,         row->value_close,
+                                 row->number_open,   row->id_open,           row->key_close_string,
+                                 row->thought_open,  row->thought_close,     row->content_open,
+                                 row->content_close, row->section_close_also};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i] != NULL && n_bytes != 0 &&
             memmem(texts[i], strlen(texts[i]), bytes, n_bytes) != NULL)

@@ -1,212 +1,255 @@
 /* SPDX-License-Identifier: MIT */
 /* Which syntax a template writes: known calls are rendered by it, and the row whose reader gives
- * them back is the one. */
-#include "text/reply/reply_scan.h"
+ * them back is the one; where thoughts and turns begin is seen by what stands before known words.
+ */
+#include "text/reply/reply_derive.h"
+#include "text/reply/reply_probe.h"
 #include "text/tokenizer.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#define PROBE_NAME "probe_first"
-#define PROBE_OTHER "probe_other"
-#define PROBE_ARGUMENTS "{\"place\": \"Old Town\", \"days\": 3}"
-#define PROBE_QUESTION "probe question"
-
-static const char probe_tools[] =
-    "[{\"type\": \"function\", \"function\": {\"name\": \"" PROBE_NAME
-    "\", \"description\": \"d\", \"parameters\": {\"type\": \"object\", \"properties\": "
-    "{\"place\": {\"type\": \"string\", \"description\": \"p\"}, \"days\": {\"type\": \"integer\", "
-    "\"description\": \"n\"}}, \"required\": [\"place\"]}}},"
-    "{\"type\": \"function\", \"function\": {\"name\": \"" PROBE_OTHER
-    "\", \"description\": \"d\", \"parameters\": {\"type\": \"object\", \"properties\": {}}}}]";
-
-/* What differs between templates: whether arguments come as text, how ids look, and how many calls
- * a message may have. */
-typedef struct probe {
-    bool is_text, has_names_in_ids;
-    unsigned n_calls;
-} probe;
-
-static void write_call(char *out, size_t capacity, const probe *p, unsigned i)
-{
-    const char *name = i == 0 ? PROBE_NAME : PROBE_OTHER;
-    const char *arguments = i == 0 ? PROBE_ARGUMENTS : "{}";
-    const char *text = i == 0 ? "\"{\\\"place\\\": \\\"Old Town\\\", \\\"days\\\": 3}\"" : "\"{}\"";
-    char id[64];
-    if (p->has_names_in_ids)
-        snprintf(id, sizeof id, "functions.%s:%u", name, i);
-    else
-        snprintf(id, sizeof id, "abcdefgh%u", i);
-    snprintf(out, capacity,
-             "{\"id\": \"%s\", \"type\": \"function\", \"function\": {\"name\": \"%s\", "
-             "\"arguments\": %s}}",
-             id, name, p->is_text ? text : arguments);
-}
-
-static void write_messages(char *out, size_t capacity, const probe *p)
-{
-    char calls[2][512] = {"", ""};
-    for (unsigned i = 0; i < p->n_calls; i++)
-        write_call(calls[i], sizeof calls[i], p, i);
-    snprintf(out, capacity,
-             "[{\"role\": \"user\", \"content\": \"" PROBE_QUESTION
-             "\"}, {\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [%s%s%s]}]",
-             calls[0], p->n_calls > 1 ? ", " : "", calls[1]);
-}
-
-/* ------------------------------------------------------------------------------------- reading --
- */
-
-typedef struct probe_seen {
-    unsigned n_begun, n_ended;
-    bool is_wrong;
-    mf_buffer arguments;
-} probe_seen;
-
-static bool same_json(const mf_allocator *a, const mf_buffer *text, const char *expected)
-{
-    mf_json got = {0}, want = {0};
-    bool is_same =
-        mf_json_parse(a, "arguments", (const char *)text->data, text->n_bytes, &got, NULL) ==
-            MF_OK &&
-        mf_json_parse(a, "arguments", expected, strlen(expected), &want, NULL) == MF_OK &&
-        yyjson_equals(got.root, want.root);
-    mf_json_free(&got);
-    mf_json_free(&want);
-    return is_same;
-}
-
-static void see(probe_seen *seen, const mf_allocator *a, const mf_reply_event *event)
-{
-    const bool is_first = seen->n_begun <= 1;
-    switch (event->kind) {
-    case MF_REPLY_CALL:
-        seen->is_wrong |= strcmp(event->name, seen->n_begun == 0 ? PROBE_NAME : PROBE_OTHER) != 0;
-        seen->n_begun++;
-        seen->arguments.n_bytes = 0;
-        break;
-    case MF_REPLY_CALL_ARGUMENTS:
-        seen->is_wrong |= mf_buffer_append(&seen->arguments, event->text, event->n_bytes,
-                                           "a tool call", NULL) != MF_OK;
-        break;
-    case MF_REPLY_CALL_END:
-        seen->n_ended++;
-        seen->is_wrong |= !same_json(a, &seen->arguments, is_first ? PROBE_ARGUMENTS : "{}");
-        break;
-    case MF_REPLY_CALL_BROKEN:
-        seen->is_wrong = true;
-        break;
-    default:
-        break;
-    }
-}
-
-/* Whether a row's reader finds the probe's calls in the text. */
-static mf_status reads(const mf_allocator *a, const mf_reply_row *row, const char *text,
-                       unsigned n_calls, bool *is_read)
-{
-    mf_reply_syntax *syntax = NULL;
-    mf_reply *reply = NULL;
-    mf_reply_options options;
-    mf_reply_event event;
-    probe_seen seen = {0};
-    mf_buffer_init(&seen.arguments, a);
-    mf_reply_options_default(&options);
-    options.tools = probe_tools;
-    mf_status status = mf_reply_syntax_make(a, row, &syntax, NULL);
-    if (status == MF_OK)
-        status = mf_reply_create(syntax, &options, &reply, NULL);
-    if (status == MF_OK)
-        status = mf_reply_push(reply, text, strlen(text), 0, NULL);
-    if (status == MF_OK)
-        status = mf_reply_finish(reply, 0, NULL);
-    while (status == MF_OK && mf_reply_next(reply, &event))
-        see(&seen, a, &event);
-    *is_read = !seen.is_wrong && seen.n_ended == n_calls;
-    mf_buffer_free(&seen.arguments);
-    mf_reply_free(&reply);
-    mf_reply_syntax_free(&syntax);
-    return status;
-}
-
-/* ----------------------------------------------------------------------------------- rendering --
- */
+#define MARK_BYTES 64
 
 typedef struct detection {
-    const mf_chat_set *chat;
-    const mf_allocator *a;
-    const char *template_name;
-    mf_reply_syntax *found;
+    mf_probe_target target;
+    char opening[256];                                        /* of a turn; "": unknown */
+    char thought_open[MARK_BYTES], thought_close[MARK_BYTES]; /* "": unknown */
+    char turn_end[256];                                       /* behind content */
+    mf_reply_row row;                                         /* the syntax that was found */
+    const mf_reply_row *rest;                                 /* one that reads calls, and more */
+    mf_reply_derived derived; /* texts of a row that is none of the known ones */
 } detection;
 
-/* A conversation's text as a string of its own; NULL: the template refuses it. */
-static mf_status render(const detection *d, const char *messages, bool has_prompt,
-                        mf_thinking thinking, char **out, size_t *n_bytes)
+static bool is_blank(char c)
 {
-    mf_chat_json_params params;
-    mf_jinja_output text = {0};
-    *out = NULL;
-    mf_chat_json_params_default(&params);
-    params.messages = messages;
-    params.tools = probe_tools;
-    params.template_name = d->template_name;
-    params.add_generation_prompt = has_prompt;
-    params.thinking = thinking;
-    params.now_seconds = 1;
-    mf_status status = mf_chat_render_json(d->chat, &params, &text, NULL);
-    if (status != MF_OK)
-        return status == MF_ERR_NO_MEMORY ? status : MF_OK;
-    *out = mf_alloc(d->a, text.n_bytes + 1);
-    if (*out != NULL) {
-        if (text.n_bytes != 0)
-            memcpy(*out, text.text, text.n_bytes);
-        (*out)[text.n_bytes] = '\0';
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+static void copy(char *out, size_t capacity, const char *text, size_t n)
+{
+    out[0] = '\0';
+    if (n >= capacity)
+        return;
+    memcpy(out, text, n);
+    out[n] = '\0';
+}
+
+/* Where the last mark before `end` begins that is still open there: "<thi" of "<think>". */
+static size_t before_open_mark(const char *text, size_t end)
+{
+    for (size_t i = end; i > 0; i--) {
+        if (text[i - 1] == '>' || text[i - 1] == ']')
+            return end;
+        if (text[i - 1] == '<' || text[i - 1] == '[')
+            return i - 1;
     }
-    *n_bytes = text.n_bytes;
-    mf_jinja_output_free(&text);
-    return *out == NULL ? MF_ERR_NO_MEMORY : MF_OK;
+    return end;
 }
 
-static void free_text(const detection *d, char *text, size_t n_bytes)
+/* The last mark in text[n], with blanks behind it: "<think>\n"; n: none. */
+static size_t last_mark(const char *text, size_t n)
 {
-    if (text != NULL)
-        mf_free(d->a, text, n_bytes + 1);
+    size_t end = n;
+    while (end > 0 && is_blank(text[end - 1]))
+        end--;
+    if (end == 0 || (text[end - 1] != '>' && text[end - 1] != ']'))
+        return n;
+    const char open = text[end - 1] == '>' ? '<' : '[';
+    while (end > 0 && text[end - 1] != open)
+        end--;
+    return end == 0 ? n : end - 1;
 }
 
-static const char *behind_last(const char *text, const char *mark)
+/* ------------------------------------------------------------------------------------- thoughts --
+ */
+
+/* What stands around the thought: with_thought has one, without has none. */
+static void take_thought(detection *d, const char *with_thought, const char *without)
 {
-    const char *found = NULL;
-    for (const char *at = text; (at = strstr(at, mark)) != NULL; at += strlen(mark))
-        found = at + strlen(mark);
-    return found;
+    const char *thought = strstr(with_thought, MF_PROBE_THOUGHT);
+    const char *content = thought == NULL ? NULL : strstr(thought, MF_PROBE_CONTENT);
+    if (content == NULL)
+        return;
+    const char *close = thought + strlen(MF_PROBE_THOUGHT);
+    size_t start = 0, n = (size_t)(thought - with_thought);
+    while (start < n && with_thought[start] == without[start])
+        start++;
+    start = before_open_mark(with_thought, start);
+    while (start < n && is_blank(with_thought[start]))
+        start++;
+    if (start == n)
+        start = last_mark(with_thought, n);
+    size_t n_close = (size_t)(content - close), n_seen = n_close;
+    while (n_seen > 0 && is_blank(close[n_seen - 1]))
+        n_seen--;
+    if (start == n || n - start >= MARK_BYTES || n_seen == 0 || n_close >= MARK_BYTES)
+        return;
+    copy(d->thought_open, MARK_BYTES, with_thought + start, n - start);
+    copy(d->thought_close, MARK_BYTES, close, n_close);
 }
 
-/* One way to ask: the first row that reads the answer. */
-static mf_status try_probe(detection *d, const probe *p)
+static mf_status find_thoughts(detection *d)
 {
-    char messages[2048];
-    char *text;
-    size_t n_bytes, n_rows;
-    bool is_read = false;
-    const mf_reply_row *rows = mf_reply_rows(&n_rows);
-    write_messages(messages, sizeof messages, p);
-    MF_TRY(render(d, messages, false, MF_THINKING_DEFAULT, &text, &n_bytes));
-    const char *answer = text == NULL ? NULL : behind_last(text, PROBE_QUESTION);
-    mf_status status = MF_OK;
-    for (size_t i = 0; answer != NULL && i < n_rows && status == MF_OK && !is_read; i++) {
-        if (rows[i].reader == MF_READ_NONE)
-            continue;
-        status = reads(d->a, &rows[i], answer, p->n_calls, &is_read);
-        if (status == MF_OK && is_read)
-            status = mf_reply_syntax_make(d->a, &rows[i], &d->found, NULL);
+    mf_probe with_thought = {
+        .content = MF_PROBE_CONTENT, .thought = MF_PROBE_THOUGHT, .thinking = MF_THINKING_ON};
+    mf_probe without = with_thought;
+    mf_probe_text text, plain = {0};
+    without.thought = NULL;
+    MF_TRY(mf_probe_render(&d->target, &with_thought, &text));
+    mf_status status = mf_probe_render(&d->target, &without, &plain);
+    if (status == MF_OK && text.text != NULL && plain.text != NULL)
+        take_thought(d, text.text, plain.text);
+    const char *content = plain.text == NULL ? NULL : strstr(plain.text, MF_PROBE_CONTENT);
+    if (content != NULL) {
+        content += strlen(MF_PROBE_CONTENT);
+        copy(d->turn_end, sizeof d->turn_end, content, strlen(content));
     }
-    free_text(d, text, n_bytes);
+    mf_probe_free(&d->target, &text);
+    mf_probe_free(&d->target, &plain);
     return status;
 }
 
-static mf_status try_probes(detection *d)
+/* --------------------------------------------------------------------------------- the opening --
+ */
+
+/* Where a thought's mark begins in text[n], or n. */
+static size_t before_thought(const detection *d, const char *text, size_t n)
 {
-    static const probe probes[] = {
+    const char *const marks[] = {"<think>", "</think>", "[THINK]", d->thought_open,
+                                 d->thought_close};
+    size_t first = n;
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        const char *mark = marks[i];
+        size_t n_mark = strlen(mark);
+        while (n_mark > 0 && is_blank(mark[n_mark - 1]))
+            n_mark--;
+        for (; n_mark > 0 && is_blank(*mark); mark++)
+            n_mark--;
+        const char *found = n_mark == 0 ? NULL : memmem(text, n, mark, n_mark);
+        if (found != NULL && (size_t)(found - text) < first)
+            first = (size_t)(found - text);
+    }
+    return first;
+}
+
+/* As much of text[n] as stands in both others. */
+static size_t common(const char *text, size_t n, const char *other, const char *third)
+{
+    while (n > 0 && is_blank(text[n - 1]))
+        n--;
+    while (n > 0 && ((other != NULL && memmem(other, strlen(other), text, n) == NULL) ||
+                     (third != NULL && memmem(third, strlen(third), text, n) == NULL)))
+        n--;
+    return before_open_mark(text, n);
+}
+
+/* What the generation prompt adds, as far as it is the same with thoughts, without, and in a
+ * conversation that goes on. */
+static void take_opening(detection *d, const mf_probe_text texts[4])
+{
+    const char *question = texts[0].text, *on = texts[1].text, *off = texts[2].text;
+    const char *said = texts[3].text;
+    if (question == NULL || (on == NULL && said == NULL))
+        return;
+    const char *from = on == NULL ? said : on;
+    size_t start = 0, n;
+    while (question[start] != '\0' && question[start] == from[start])
+        start++;
+    if (from[start] == '\0' && said != NULL) {
+        from = said; /* the prompt adds nothing: the turn's beginning ends the user's turn */
+        start = 0;
+    }
+    from += start;
+    n = before_thought(d, from, strlen(from));
+    const char *content = strstr(from, MF_PROBE_CONTENT);
+    if (content != NULL && (size_t)(content - from) < n)
+        n = (size_t)(content - from);
+    n = common(from, n, off, said);
+    while (n > 0 && is_blank(from[n - 1]))
+        n--;
+    copy(d->opening, sizeof d->opening, from, n);
+}
+
+static mf_status find_opening(detection *d)
+{
+    static const mf_probe probes[4] = {
+        {.is_question = true, .thinking = MF_THINKING_ON},
+        {.is_question = true, .has_prompt = true, .thinking = MF_THINKING_ON},
+        {.is_question = true, .has_prompt = true, .thinking = MF_THINKING_OFF},
+        {.content = MF_PROBE_CONTENT}};
+    mf_probe_text texts[4] = {{0}};
+    mf_status status = MF_OK;
+    for (size_t i = 0; i < 4 && status == MF_OK; i++)
+        status = mf_probe_render(&d->target, &probes[i], &texts[i]);
+    if (status == MF_OK)
+        take_opening(d, texts);
+    for (size_t i = 0; i < 4; i++)
+        mf_probe_free(&d->target, &texts[i]);
+    return status;
+}
+
+/* ---------------------------------------------------------------------------------------- calls --
+ */
+
+static const char *answer_of(const detection *d, const char *text)
+{
+    const char *found = d->opening[0] == '\0' ? NULL : strstr(text, d->opening);
+    return found == NULL ? text : found + strlen(d->opening);
+}
+
+/* The first row that reads the answer, or rather one that also writes it so. A row that leaves some
+ * of it as content is the last resort. */
+static mf_status choose_row(detection *d, const mf_reply_sample *sample)
+{
+    size_t n_rows;
+    bool is_exact = false;
+    mf_probe_result result;
+    const mf_reply_row *rows = mf_reply_rows(&n_rows);
+    for (size_t i = 0; i < n_rows && !is_exact; i++) {
+        if (rows[i].reader == MF_READ_NONE)
+            continue;
+        MF_TRY(mf_probe_read(d->target.a, &rows[i], sample->answer, sample->n_calls, &result));
+        if (result == MF_PROBE_WITH_REST && d->rest == NULL)
+            d->rest = &rows[i];
+        if (result != MF_PROBE_READ)
+            continue;
+        MF_TRY(mf_reply_writes(d->target.a, &rows[i], sample->answer, sample->n_calls, &is_exact));
+        if (d->row.name == NULL || is_exact)
+            d->row = rows[i];
+    }
+    return MF_OK;
+}
+
+/* A row of the answer's own texts, if its reader then reads the answer. */
+static mf_status derive_row(detection *d, const mf_reply_sample *sample)
+{
+    mf_reply_row row;
+    mf_probe_result result;
+    if (!mf_reply_derive(sample, &d->derived, &row))
+        return MF_OK;
+    MF_TRY(mf_probe_read(d->target.a, &row, sample->answer, sample->n_calls, &result));
+    if (result != MF_PROBE_UNREAD)
+        d->row = row;
+    return MF_OK;
+}
+
+static mf_status try_probe(detection *d, const mf_probe *p)
+{
+    mf_probe_text text;
+    MF_TRY(mf_probe_render(&d->target, p, &text));
+    if (text.text == NULL)
+        return MF_OK;
+    const mf_reply_sample sample = {answer_of(d, text.text), d->turn_end, p->n_calls};
+    mf_status status = choose_row(d, &sample);
+    if (status == MF_OK && d->row.name == NULL)
+        status = derive_row(d, &sample);
+    mf_probe_free(&d->target, &text);
+    return status;
+}
+
+static mf_status find_calls(detection *d)
+{
+    static const mf_probe probes[] = {
         {.n_calls = 2},
         {.n_calls = 2, .is_text = true},
         {.n_calls = 2, .has_names_in_ids = true},
@@ -214,56 +257,57 @@ static mf_status try_probes(detection *d)
         {.n_calls = 1},
         {.n_calls = 1, .is_text = true},
     };
-    for (size_t i = 0; i < sizeof probes / sizeof *probes && d->found == NULL; i++)
+    for (size_t i = 0; i < sizeof probes / sizeof *probes && d->row.name == NULL; i++)
         MF_TRY(try_probe(d, &probes[i]));
+    if (d->row.name == NULL && d->rest != NULL)
+        d->row = *d->rest;
     return MF_OK;
 }
 
-/* --------------------------------------------------------------------------------- the opening --
+/* ------------------------------------------------------------------------------------------ all --
  */
 
-/* What the generation prompt begins with, whether the model is to think or not. */
-static mf_status find_opening(detection *d)
+static mf_status make(detection *d, mf_reply_syntax **out)
 {
-    static const char question[] = "[{\"role\": \"user\", \"content\": \"" PROBE_QUESTION "\"}]";
-    char *text[3] = {NULL, NULL, NULL};
-    size_t n_bytes[3] = {0, 0, 0}, n = 0;
-    mf_status status = MF_OK;
-    mf_reply_syntax *syntax = d->found;
-    for (int i = 0; i < 3 && status == MF_OK; i++)
-        status = render(d, question, i != 0, i == 2 ? MF_THINKING_OFF : MF_THINKING_ON, &text[i],
-                        &n_bytes[i]);
-    if (status == MF_OK && text[0] != NULL && text[1] != NULL && text[2] != NULL) {
-        size_t start = 0;
-        while (start < n_bytes[0] && text[0][start] == text[1][start])
-            start++;
-        const char *on = text[1] + start, *off = text[2] + start;
-        const char *thought =
-            syntax->thought_mark == NULL ? NULL : strstr(on, syntax->thought_mark);
-        while (on[n] != '\0' && on + n != thought && on[n] == off[n])
-            n++;
-        while (n > 0 && mf_reply_is_blank((unsigned char)on[n - 1]))
-            n--;
-        syntax->opening = n == 0 ? NULL : mf_alloc_zeroed(d->a, n + 1);
-        if (syntax->opening != NULL) {
-            memcpy(syntax->opening, on, n);
-            syntax->n_opening = n + 1;
-        } else if (n != 0) {
-            status = MF_ERR_NO_MEMORY;
-        }
+    mf_reply_row row = d->row.name == NULL ? *mf_reply_row_find("plain") : d->row;
+    if (row.reader != MF_READ_HARMONY && d->thought_open[0] != '\0') {
+        row.thought_open = d->thought_open;
+        row.thought_close = d->thought_close;
     }
-    for (int i = 0; i < 3; i++)
-        free_text(d, text[i], n_bytes[i]);
-    return status;
+    MF_TRY(mf_reply_syntax_make(d->target.a, &row, out, NULL));
+    const size_t n = strlen(d->opening);
+    if (n == 0)
+        return MF_OK;
+    (*out)->opening = mf_alloc_zeroed(d->target.a, n + 1);
+    if ((*out)->opening == NULL)
+        return MF_ERR_NO_MEMORY;
+    memcpy((*out)->opening, d->opening, n);
+    (*out)->n_opening = n + 1;
+    return MF_OK;
 }
 
-static mf_status detect(detection *d)
+mf_status mf_reply_detect(const mf_chat_set *chat, const mf_allocator *a, const char *template_name,
+                          mf_reply_syntax **out)
 {
-    if (mf_chat_is_usable(d->chat))
-        MF_TRY(try_probes(d));
-    if (d->found == NULL)
-        MF_TRY(mf_reply_syntax_make(d->a, mf_reply_row_find("plain"), &d->found, NULL));
-    return mf_chat_is_usable(d->chat) ? find_opening(d) : MF_OK;
+    detection *d = mf_alloc_zeroed(a, sizeof *d);
+    mf_reply_syntax *syntax = NULL;
+    if (d == NULL)
+        return MF_ERR_NO_MEMORY;
+    d->target = (mf_probe_target){chat, a, template_name};
+    mf_status status = MF_OK;
+    if (chat->n_templates != 0) {
+        MF_TRY_GOTO(find_thoughts(d));
+        MF_TRY_GOTO(find_opening(d));
+        MF_TRY_GOTO(find_calls(d));
+    }
+    status = make(d, &syntax);
+fail:
+    mf_free(a, d, sizeof *d);
+    if (status != MF_OK)
+        mf_reply_syntax_free(&syntax);
+    else
+        *out = syntax;
+    return status;
 }
 
 mf_status mf_reply_syntax_detect(const mf_tokenizer *tokenizer, const char *template_name,
@@ -271,13 +315,6 @@ mf_status mf_reply_syntax_detect(const mf_tokenizer *tokenizer, const char *temp
 {
     if (tokenizer == NULL || out == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_reply_syntax_detect: a NULL argument");
-    detection d = {
-        .chat = &tokenizer->chat, .a = &tokenizer->allocator, .template_name = template_name};
-    mf_status status = detect(&d);
-    if (status != MF_OK) {
-        mf_reply_syntax_free(&d.found);
-        return mf_fail_memory(error, 0, "the syntax of replies");
-    }
-    *out = d.found;
-    return MF_OK;
+    mf_status status = mf_reply_detect(&tokenizer->chat, &tokenizer->allocator, template_name, out);
+    return status == MF_OK ? status : mf_fail_memory(error, 0, "the syntax of replies");
 }

@@ -238,6 +238,7 @@ bool mf_reply_in_object(mf_reply_scan *s)
 
 bool mf_reply_begin_objects(mf_reply_scan *s)
 {
+    s->call.is_object = true;
     if (!mf_reply_skip_blanks(s) && !s->is_over)
         return false;
     if (mf_reply_left(s) != 0 && s->in.data[s->at] == '[') {

@@ -151,7 +151,7 @@ static bool try_mark(const mf_reply_scan *s, size_t at, mark_kind kind, const ch
 static bool begins_bare(const mf_reply_scan *s, size_t at)
 {
     const mf_reply_syntax *syntax = s->syntax;
-    return s->has_calls && syntax->section_mark == NULL && syntax->call_mark == NULL &&
+    return s->has_calls && (syntax->section_mark == NULL || syntax->row.may_be_bare) &&
            ((syntax->row.reader == MF_READ_OBJECT &&
              (byte_at(s, at) == '{' || byte_at(s, at) == '[')) ||
             (syntax->row.reader == MF_READ_PYTHON && byte_at(s, at) == '['));
@@ -174,6 +174,9 @@ static mark look(const mf_reply_scan *s, size_t at, bool is_first)
         (try_mark(s, at, MARK_THOUGHT, syntax->thought_mark, &found) ||
          try_mark(s, at, MARK_DROPPED, syntax->thought_end, &found)))
         return found;
+    if (try_mark(s, at, MARK_DROPPED, syntax->content_mark, &found) ||
+        try_mark(s, at, MARK_DROPPED, syntax->content_end, &found))
+        return found;
     if (s->is_after_call)
         (void)try_mark(s, at, MARK_DROPPED, syntax->section_end, &found);
     return found;
@@ -186,8 +189,7 @@ static void take_mark(mf_reply_scan *s, const mark *m)
         s->call.is_bare = m->kind == MARK_BARE;
         s->call.must_close = m->kind == MARK_BARE && s->syntax->call_mark != NULL;
         s->at = m->end;
-        s->state = m->kind == MARK_BARE && s->call.must_close ? mf_reply_bare_state(s->syntax)
-                                                              : mf_reply_first_state(s->syntax);
+        s->state = s->call.must_close ? mf_reply_call_state(s) : mf_reply_first_state(s);
         return;
     }
     s->at = m->end;
@@ -226,7 +228,7 @@ bool mf_reply_in_content(mf_reply_scan *s)
 
 static void clear_call(mf_reply_call *c)
 {
-    c->is_whole = c->is_given = c->is_begun = false;
+    c->is_whole = c->is_given = c->is_begun = c->is_object = false;
     c->n_keys = 0;
     c->name.n_bytes = c->id.n_bytes = c->key.n_bytes = c->keys.n_bytes = c->value.n_bytes = 0;
     c->json = (mf_json_scan){0};
@@ -239,11 +241,6 @@ void mf_reply_call_begin(mf_reply_scan *s, size_t begin)
     s->call.is_open = true;
     s->call.is_bare = s->call.must_close = false;
     s->call.begin = begin;
-}
-
-void mf_reply_call_next(mf_reply_scan *s)
-{
-    mf_reply_call_begin(s, s->at);
 }
 
 bool mf_reply_call_name(mf_reply_scan *s)
@@ -269,12 +266,18 @@ void mf_reply_call_end(mf_reply_scan *s)
     s->state = mf_reply_in_section;
 }
 
+/* Where content goes on behind a call. */
+static mf_reply_state text_state(const mf_reply_scan *s)
+{
+    return s->syntax->row.reader == MF_READ_HARMONY ? mf_reply_in_harmony : mf_reply_in_content;
+}
+
 void mf_reply_call_fail(mf_reply_scan *s)
 {
     mf_reply_call *c = &s->call;
     const char *text = (const char *)s->in.data + c->begin;
     const size_t n_bytes = s->at - c->begin;
-    s->state = mf_reply_in_content;
+    s->state = text_state(s);
     if (c->is_given && !c->must_close && !s->has_whole_calls) {
         mf_reply_give_end(s, MF_REPLY_CALL_BROKEN, text, n_bytes);
         s->is_after_call = false;
@@ -286,10 +289,10 @@ void mf_reply_call_fail(mf_reply_scan *s)
     mf_reply_give_text(s, MF_REPLY_CONTENT, text, n_bytes);
 }
 
-static bool is_name_byte(unsigned char c)
+bool mf_reply_is_name_byte(unsigned char c)
 {
     return c >= 0x80 || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-           (c >= 'A' && c <= 'Z') || strchr("_-.:/$@", c) != NULL;
+           (c >= 'A' && c <= 'Z') || (c != 0 && strchr("_-.:/$@", c) != NULL);
 }
 
 bool mf_reply_call_take_name(mf_reply_scan *s, const char *name, size_t n_bytes)
@@ -303,56 +306,94 @@ bool mf_reply_call_take_name(mf_reply_scan *s, const char *name, size_t n_bytes)
     if (n_bytes == 0 || n_bytes > MF_REPLY_NAME_BYTES)
         return false;
     for (size_t i = 0; i < n_bytes; i++)
-        if (name[i] == '\0' || !is_name_byte((unsigned char)name[i]))
+        if (!mf_reply_is_name_byte((unsigned char)name[i]))
             return false;
     if (mf_buffer_append(&s->call.name, name, n_bytes, "a tool call", NULL) != MF_OK)
         s->status = MF_ERR_NO_MEMORY;
     return s->status == MF_OK;
 }
 
+/* Between calls: marks and punctuation of no meaning any more. */
+static bool drop_rest(mf_reply_scan *s)
+{
+    const unsigned char c = mf_reply_left(s) == 0 ? 0 : byte_at(s, s->at);
+    const char *drops = s->call.is_object ? ",]};" : s->syntax->drops;
+    if (c == 0 || strchr(drops, c) == NULL)
+        return false;
+    s->at++;
+    return true;
+}
+
+/* A call more of the section, behind its mark. */
+static void next_call(mf_reply_scan *s, size_t at)
+{
+    const bool is_bare = s->call.is_bare, must_close = s->call.must_close;
+    mf_reply_call_begin(s, s->at);
+    s->call.is_bare = is_bare;
+    s->call.must_close = must_close;
+    s->at = at;
+}
+
+/* Whether a call begins here without a mark. */
+static bool begins_unmarked(const mf_reply_scan *s)
+{
+    const unsigned char c = mf_reply_left(s) == 0 ? 0 : byte_at(s, s->at);
+    const mf_reply_reader reader = s->syntax->row.reader;
+    if (s->call.is_object)
+        return (c == '{' || c == '[') && !s->call.is_bare;
+    return reader == MF_READ_PYTHON && mf_reply_is_name_byte(c);
+}
+
 bool mf_reply_in_section(mf_reply_scan *s)
 {
     const mf_reply_syntax *syntax = s->syntax;
+    const bool was_object = s->call.is_object;
     mark m = {0};
     if (!mf_reply_skip_blanks(s) && !s->is_over)
         return false;
-    const unsigned char c = mf_reply_left(s) == 0 ? 0 : byte_at(s, s->at);
-    if (syntax->row.reader == MF_READ_OBJECT && c != 0 && strchr(",]};", c) != NULL) {
-        s->at++;
+    if (drop_rest(s))
+        return true;
+    if (begins_unmarked(s)) {
+        next_call(s, s->at);
+        s->state = was_object ? mf_reply_begin_objects : mf_reply_begin_python;
         return true;
     }
-    if (syntax->row.reader == MF_READ_OBJECT && (c == '{' || c == '[') && !s->call.is_bare) {
-        mf_reply_call_next(s);
-        s->state = mf_reply_first_state(syntax);
-        return true;
-    }
-    if (!try_mark(s, s->at, MARK_DROPPED, syntax->section_end, &m))
+    if (!try_mark(s, s->at, MARK_THOUGHT, syntax->call_end, &m) &&
+        !try_mark(s, s->at, MARK_DROPPED, syntax->section_end, &m) &&
+        !try_mark(s, s->at, MARK_DROPPED, syntax->section_end_also, &m))
         (void)try_mark(s, s->at, MARK_CALL, syntax->call_mark, &m);
     if (m.found == MF_FOUND_PART)
         return false;
     if (m.found == MF_FOUND_WHOLE && m.kind == MARK_CALL) {
-        const bool is_bare = s->call.is_bare;
-        mf_reply_call_next(s);
-        s->call.is_bare = s->call.must_close = is_bare;
-        s->at = m.end;
-        s->state = mf_reply_bare_state(syntax);
+        next_call(s, m.end);
+        s->state = mf_reply_call_state(s);
         return true;
     }
     s->at = m.found == MF_FOUND_WHOLE ? m.end : s->at;
+    if (m.found == MF_FOUND_WHOLE && m.kind == MARK_THOUGHT)
+        return true; /* the end of the call */
     s->call.is_open = false;
-    s->state = mf_reply_in_content;
+    s->state = text_state(s);
     return true;
 }
 
-mf_reply_state mf_reply_first_state(const mf_reply_syntax *syntax)
+mf_reply_state mf_reply_first_state(const mf_reply_scan *s)
 {
-    (void)syntax;
-    return mf_reply_begin_objects;
+    switch (s->syntax->row.reader) {
+    case MF_READ_NAMED:
+    case MF_READ_TAGGED:
+        return s->syntax->is_call_section ? mf_reply_in_name : mf_reply_begin_named;
+    case MF_READ_PYTHON:
+        return mf_reply_begin_python;
+    default:
+        return mf_reply_begin_objects;
+    }
 }
 
-mf_reply_state mf_reply_bare_state(const mf_reply_syntax *syntax)
+mf_reply_state mf_reply_call_state(const mf_reply_scan *s)
 {
-    return mf_reply_first_state(syntax);
+    (void)s;
+    return mf_reply_in_name;
 }
 
 /* ------------------------------------------------------------------------------------- the loop --

@@ -46,23 +46,28 @@ typedef struct mf_reply_object {
 } mf_reply_object;
 
 typedef struct mf_reply_call {
-    bool is_open;     /* an attempt is going on */
-    bool is_whole;    /* its arguments are */
-    bool is_given;    /* MF_REPLY_CALL came out */
-    bool is_bare;     /* without its opening mark: must name a tool */
-    bool must_close;  /* must be closed, too */
-    bool is_in_array; /* of objects */
-    size_t begin;     /* in the waiting text: where the attempt begins */
+    bool is_open;    /* an attempt is going on */
+    bool is_whole;   /* its arguments are */
+    bool is_given;   /* MF_REPLY_CALL came out */
+    bool is_bare;    /* without its opening mark: must name a tool */
+    bool must_close; /* must be closed, too */
+    bool is_object;  /* an object of JSON, whatever the syntax has */
+    size_t begin;    /* in the waiting text: where the attempt begins */
     uint32_t n_keys;
-    bool is_string;      /* the argument that is being read */
-    bool is_dropped;     /* it came before */
-    bool is_begun;       /* some of its value came out */
-    unsigned types;      /* what it may be */
     mf_buffer name, id;  /* without a NUL */
     mf_buffer key, keys; /* keys: all so far, each with a NUL */
     mf_buffer value;     /* arguments or a value, while they cannot come out */
     mf_json_scan json;
     mf_reply_object object;
+    /* The argument that is being read. */
+    bool is_string, is_dropped; /* text as it stands; one of this name came before */
+    bool is_begun;              /* its value has been begun */
+    bool has_line;              /* the line end before it has been dropped */
+    unsigned types;             /* what it may be, 0: unknown */
+    char quote;                 /* Python: of the string that is being read, or 0 */
+    bool is_escaped;            /* Python: behind a backslash */
+    unsigned depth;             /* Python: of brackets */
+    mf_reply_kind body;         /* harmony: what a message's text is */
 } mf_reply_call;
 
 struct mf_reply_scan {
@@ -127,8 +132,6 @@ void mf_reply_take_back(mf_reply_scan *s);
 
 /* An attempt begins, the text before `at` is decided. */
 void mf_reply_call_begin(mf_reply_scan *s, size_t begin);
-/* Another call of the same section. */
-void mf_reply_call_next(mf_reply_scan *s);
 /* Its name is known and its arguments begin: it comes out, unless it is bare and names no tool
  * (false: it was taken back). */
 bool mf_reply_call_name(mf_reply_scan *s);
@@ -136,10 +139,20 @@ bool mf_reply_call_name(mf_reply_scan *s);
 void mf_reply_call_end(mf_reply_scan *s);
 /* It cannot be one, as far as it was read (`at`): content, or a broken call. */
 void mf_reply_call_fail(mf_reply_scan *s);
+bool mf_reply_is_name_byte(unsigned char c);
 /* Checks a name's characters; appends them to call.name, without the row's prefix. */
 bool mf_reply_call_take_name(mf_reply_scan *s, const char *name, size_t n_bytes);
 /* In arguments as JSON. */
 bool mf_reply_in_json(mf_reply_scan *s);
+
+/* Some of its arguments. */
+void mf_reply_give_arguments(mf_reply_scan *s, const char *text, size_t n_bytes);
+/* An argument begins: what stands before its value comes out, and its type is looked up. */
+void mf_reply_begin_argument(mf_reply_scan *s, const char *key, size_t n_bytes);
+/* The value in call.value comes out as what it may be. */
+void mf_reply_give_value(mf_reply_scan *s);
+/* All arguments have been read. */
+void mf_reply_end_arguments(mf_reply_scan *s);
 
 /* ---- states */
 
@@ -147,13 +160,18 @@ bool mf_reply_in_content(mf_reply_scan *s);
 bool mf_reply_in_thought(mf_reply_scan *s);
 /* Behind a call: another one, the end of the section, or content. */
 bool mf_reply_in_section(mf_reply_scan *s);
-/* How a call begins, by the reader. */
-mf_reply_state mf_reply_first_state(const mf_reply_syntax *syntax);
-/* The same behind the mark of a call alone. */
-mf_reply_state mf_reply_bare_state(const mf_reply_syntax *syntax);
+/* How a section begins, and a call behind call_mark. */
+mf_reply_state mf_reply_first_state(const mf_reply_scan *s);
+mf_reply_state mf_reply_call_state(const mf_reply_scan *s);
+
+bool mf_reply_begin_objects(mf_reply_scan *s); /* before an object or an array of such */
 bool mf_reply_in_object(mf_reply_scan *s);
-/* `at` stands before an object or an array of such. */
-bool mf_reply_begin_objects(mf_reply_scan *s);
+bool mf_reply_begin_named(mf_reply_scan *s); /* before call_mark, or what stands in its place */
+bool mf_reply_in_name(mf_reply_scan *s);
+bool mf_reply_in_json(mf_reply_scan *s);
+bool mf_reply_in_tags(mf_reply_scan *s); /* before an argument, or behind the last */
+bool mf_reply_begin_python(mf_reply_scan *s);
+bool mf_reply_in_harmony(mf_reply_scan *s); /* between messages */
 
 /* Runs the states for as long as they can. */
 void mf_reply_run(mf_reply_scan *s);

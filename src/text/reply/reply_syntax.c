@@ -9,15 +9,17 @@
 #include <string.h>
 
 /* The texts of a row, all of which are copied. */
-#define N_TEXTS 19
+#define N_TEXTS 21
 static void list_texts(mf_reply_row *row, const char **out[N_TEXTS])
 {
     const char **const all[N_TEXTS] = {
-        &row->name,          &row->section_open, &row->section_close,    &row->between,
-        &row->call_open,     &row->number_open,  &row->name_close,       &row->call_close,
-        &row->key_open,      &row->key_close,    &row->key_close_string, &row->value_close,
-        &row->id_open,       &row->name_prefix,  &row->section_also,     &row->thought_open,
-        &row->thought_close, &row->content_open, &row->content_close};
+        &row->name,         &row->section_open,     &row->section_close,
+        &row->between,      &row->call_open,        &row->number_open,
+        &row->name_close,   &row->call_close,       &row->key_open,
+        &row->key_close,    &row->key_close_string, &row->value_close,
+        &row->id_open,      &row->id_close,         &row->name_prefix,
+        &row->section_also, &row->thought_open,     &row->thought_close,
+        &row->content_open, &row->content_close,    &row->section_close_also};
     memcpy(out, all, sizeof all);
 }
 
@@ -67,11 +69,32 @@ static const char *mark_of(text_writer *w, const char *text, bool is_json)
 static void make_marks(mf_reply_syntax *syntax, text_writer *w)
 {
     const mf_reply_row *row = &syntax->row;
-    const bool is_json = row->reader == MF_READ_OBJECT || row->reader == MF_READ_PYTHON;
+    const bool is_json = row->reader == MF_READ_OBJECT || row->reader == MF_READ_PYTHON ||
+                         row->reader == MF_READ_HARMONY;
     syntax->section_mark = mark_of(w, row->section_open, is_json);
     syntax->section_also = mark_of(w, row->section_also, is_json);
     syntax->section_end = mark_of(w, row->section_close, is_json);
-    syntax->call_mark = is_json ? NULL : mark_of(w, row->call_open, false);
+    syntax->section_end_also = mark_of(w, row->section_close_also, is_json);
+    if (!is_json) {
+        const char *close = row->call_close;
+        syntax->call_mark = mark_of(w, row->call_open, false);
+        while (close != NULL && (*close == '`' || mf_reply_is_blank((unsigned char)*close)))
+            close++; /* a fence that models leave out; drops has it */
+        syntax->call_end = mark_of(w, close, false);
+        syntax->name_end = mark_of(w, row->name_close, false);
+        syntax->key_mark = mark_of(w, row->key_open, false);
+        syntax->key_end = mark_of(w, row->key_close, false);
+        syntax->key_end_string = mark_of(w, row->key_close_string, false);
+        syntax->value_end = mark_of(w, row->value_close, false);
+        syntax->has_lines = row->value_close != NULL && row->value_close[0] == '\n';
+    }
+    if (syntax->section_mark == NULL && syntax->call_mark != NULL) {
+        syntax->section_mark = syntax->call_mark;
+        syntax->is_call_section = true;
+    }
+    syntax->drops = row->reader == MF_READ_PYTHON ? ",]" : "`,";
+    syntax->content_mark = mark_of(w, row->content_open, false);
+    syntax->content_end = mark_of(w, row->content_close, false);
     syntax->thought_mark = mark_of(w, row->thought_open, false);
     syntax->thought_end = mark_of(w, row->thought_close, false);
 }
@@ -106,7 +129,11 @@ static void make_form(mf_reply_syntax *syntax, text_writer *w)
     f->calls_open = is_per_call ? "" : or_none(row->section_open);
     f->calls_close = is_per_call ? "" : or_none(row->section_close);
     f->between_calls = or_none(row->between);
-    f->name_open = join(w, is_per_call ? row->section_open : NULL, row->call_open);
+    const char *open = join(w, is_per_call ? row->section_open : NULL, row->call_open);
+    f->name_open = open;
+    /* where the prefix is no part of call_open, it stands before the name all the same */
+    if (row->name_prefix != NULL && row->reader == MF_READ_NAMED)
+        f->name_open = join(w, open, row->name_prefix);
     f->name_close = or_none(row->name_close);
     f->call_close = join(w, row->call_close, is_per_call ? row->section_close : NULL);
     f->number_open = row->number_open;
@@ -114,6 +141,8 @@ static void make_form(mf_reply_syntax *syntax, text_writer *w)
     f->key_close = or_none(row->key_close);
     f->key_close_string = row->key_close_string;
     f->value_close = or_none(row->value_close);
+    f->content_open = or_none(row->content_open);
+    f->content_close = or_none(row->content_close);
     f->thought_open = row->thought_open;
     f->thought_close = row->thought_close;
     while (f->n_stops < sizeof row->stops / sizeof *row->stops && row->stops[f->n_stops] != NULL) {
@@ -134,7 +163,7 @@ mf_status mf_reply_syntax_make(const mf_allocator *a, const mf_reply_row *row,
     syntax->row = *row;
     list_texts(&syntax->row, texts);
     for (size_t i = 0; i < N_TEXTS; i++)
-        syntax->n_text_bytes += 3 * (strlen(or_none(*texts[i])) + 1);
+        syntax->n_text_bytes += 5 * (strlen(or_none(*texts[i])) + 1);
     syntax->texts = mf_alloc_zeroed(a, syntax->n_text_bytes);
     if (syntax->texts == NULL) {
         mf_status status = mf_fail_memory(error, syntax->n_text_bytes, "the syntax of replies");

@@ -9,7 +9,7 @@
 #ifndef MF_TEXT_REPLY_SYNTAX_H
 #define MF_TEXT_REPLY_SYNTAX_H
 
-#include "base/alloc.h"
+#include "text/chat.h"
 
 #include <moeflux/reply.h>
 
@@ -35,13 +35,16 @@ typedef struct mf_reply_row {
     bool has_one_call;       /* at most one call a reply */
     bool ends_thought;       /* a section that begins in a thought ends it */
     bool is_number_from_one; /* numbers count from 1 */
+    bool may_be_bare;        /* sections also begin without their mark, as a reply does */
     bool has_short_ids;      /* ids of nine letters and digits */
     const char *section_open, *section_close, *between;
     const char *call_open, *number_open, *name_close, *call_close;
     const char *key_open, *key_close, *key_close_string, *value_close;
     const char *id_open;      /* behind the name: an id, up to name_close */
+    const char *id_close;     /* before the name: an id, up to this */
     const char *name_prefix;  /* not part of the name: "functions." */
-    const char *section_also; /* another text that may open a section */
+    const char *section_also; /* another text that may open a section, and close it */
+    const char *section_close_also;
     const char *thought_open, *thought_close;
     const char *content_open, *content_close; /* around the content; both are left out */
     const char *stops[5];
@@ -56,8 +59,12 @@ struct mf_reply_syntax {
     size_t n_opening;    /* with the NUL */
     mf_reply_form form;
     /* What the reader looks for: without blanks at their ends and without the brackets of JSON. */
-    const char *section_mark, *section_also, *section_end, *call_mark;
-    const char *thought_mark, *thought_end;
+    const char *section_mark, *section_also, *section_end, *section_end_also, *call_mark, *call_end;
+    const char *name_end, *key_mark, *key_end, *key_end_string, *value_end;
+    bool is_call_section; /* section_mark is call_mark: sections have none of their own */
+    bool has_lines;       /* a value stands in lines of its own */
+    const char *drops;    /* punctuation between calls */
+    const char *thought_mark, *thought_end, *content_mark, *content_end;
     const char *stop_list[5];
 };
 
@@ -68,5 +75,9 @@ const mf_reply_row *mf_reply_rows(size_t *n);
 /* A syntax of a row, all of whose texts are copied. */
 mf_status mf_reply_syntax_make(const mf_allocator *a, const mf_reply_row *row,
                                mf_reply_syntax **out, mf_error *error);
+
+/* The syntax of a set's templates, "plain" where none is found. Errors: MF_ERR_NO_MEMORY. */
+mf_status mf_reply_detect(const mf_chat_set *chat, const mf_allocator *a, const char *template_name,
+                          mf_reply_syntax **out);
 
 #endif

@@ -25,6 +25,9 @@ mf_status mf_reply_tools_read(const mf_allocator *a, const char *text, mf_reply_
                               mf_error *error);
 void mf_reply_tools_free(mf_reply_tools *tools);
 
+/* What an argument may be by the tool's schema; 0: unknown. */
+unsigned mf_reply_tools_types(const mf_reply_tools *tools, const char *name, size_t n_name,
+                              const char *key, size_t n_key);
 bool mf_reply_tools_has(const mf_reply_tools *tools, const char *name, size_t n_bytes);
 
 #endif
