@@ -219,12 +219,28 @@ static const char *find(const char *from, const char *what)
     return from == NULL ? NULL : strstr(from, what);
 }
 
+/* Where a call's id begins, if one stands between `from` and its name; else the name. */
+static const char *before_id(const char *from, const char *name, mf_reply_row *row,
+                             mf_reply_derived *d)
+{
+    const part before = between(from, name);
+    const char *id = memmem(before.text, before.n, MF_PROBE_ID, strlen(MF_PROBE_ID));
+    if (id == NULL || opens_object(before))
+        return name;
+    const char *end = id + strlen(MF_PROBE_ID) + 1; /* with its number */
+    if (row->id_close == NULL)
+        row->id_close = keep(d, between(end, name));
+    return id;
+}
+
 static bool derive_json(const mf_reply_sample *sample, mf_reply_derived *d, mf_reply_row *row)
 {
     places p = {.name = strstr(sample->answer, MF_PROBE_NAME)};
     p.arguments = find(p.name, MF_PROBE_ARGUMENTS);
     if (p.arguments == NULL)
         return false;
+    const char *name = p.name;
+    p.name = before_id(sample->answer, name, row, d);
     p.arguments_end = p.arguments + strlen(MF_PROBE_ARGUMENTS);
     if (sample->n_calls > 1) {
         p.other = find(p.arguments_end, MF_PROBE_OTHER);
@@ -232,11 +248,12 @@ static bool derive_json(const mf_reply_sample *sample, mf_reply_derived *d, mf_r
         if (empty == NULL)
             return false;
         p.other_end = empty + 2;
+        p.other = before_id(p.arguments_end, p.other, row, d);
     }
     p.end = end_of(sample, p.other == NULL ? p.arguments_end : p.other_end);
     const frame f = frame_of(&p, sample->answer);
-    row->reader = opens_object(between(sample->answer, p.name)) ? MF_READ_OBJECT : MF_READ_NAMED;
-    row->name_close = keep(d, between(p.name + strlen(MF_PROBE_NAME), p.arguments));
+    row->reader = opens_object(between(sample->answer, name)) ? MF_READ_OBJECT : MF_READ_NAMED;
+    row->name_close = keep(d, between(name + strlen(MF_PROBE_NAME), p.arguments));
     take_frame(&f, d, row);
     return row->name_close != NULL && f.call_open.n != 0;
 }
@@ -259,7 +276,7 @@ static bool derive_tags(const mf_reply_sample *sample, mf_reply_derived *d, mf_r
     const part after_text = between(text + strlen(MF_PROBE_TEXT), other_key);
     const part close_string = between(key + strlen(MF_PROBE_KEY), text);
     const part close = between(other_key + strlen(MF_PROBE_OTHER_KEY), number);
-    const size_t n_open = common_end(before_key, after_text);
+    const size_t n_open = whole_end(before_key, common_end(before_key, after_text));
     const part value_close = {after_text.text, after_text.n - n_open};
     const part name_close = {before_key.text, before_key.n - n_open};
     p.arguments_end = number + 1;

@@ -60,6 +60,28 @@ static size_t last_mark(const char *text, size_t n)
     return end == 0 ? n : end - 1;
 }
 
+/* How much of text[n] is its first mark, with the blanks around it: what follows begins something
+ * else. */
+static size_t first_mark(const char *text, size_t n)
+{
+    size_t end = 0;
+    while (end < n && text[end] != '>' && text[end] != ']')
+        end++;
+    for (end += end < n; end < n && is_blank(text[end]); end++)
+        ;
+    return end;
+}
+
+/* Whether what stands before the thought in one text stands before the content in the other: then
+ * it is what begins a turn. */
+static bool ends_alike(const char *with_thought, size_t n, const char *without)
+{
+    const char *content = strstr(without, MF_PROBE_CONTENT);
+    size_t start = last_mark(with_thought, n), n_mark = n - start;
+    return content != NULL && n_mark != 0 && (size_t)(content - without) >= n_mark &&
+           memcmp(content - n_mark, with_thought + start, n_mark) == 0;
+}
+
 /* ------------------------------------------------------------------------------------- thoughts --
  */
 
@@ -77,9 +99,9 @@ static void take_thought(detection *d, const char *with_thought, const char *wit
     start = before_open_mark(with_thought, start);
     while (start < n && is_blank(with_thought[start]))
         start++;
-    if (start == n)
+    if (start == n && !ends_alike(with_thought, n, without))
         start = last_mark(with_thought, n);
-    size_t n_close = (size_t)(content - close), n_seen = n_close;
+    size_t n_close = first_mark(close, (size_t)(content - close)), n_seen = n_close;
     while (n_seen > 0 && is_blank(close[n_seen - 1]))
         n_seen--;
     if (start == n || n - start >= MARK_BYTES || n_seen == 0 || n_close >= MARK_BYTES)
@@ -191,10 +213,19 @@ static mf_status find_opening(detection *d)
 /* ---------------------------------------------------------------------------------------- calls --
  */
 
+/* The text behind what begins a turn, and behind a thought of nothing. */
 static const char *answer_of(const detection *d, const char *text)
 {
     const char *found = d->opening[0] == '\0' ? NULL : strstr(text, d->opening);
-    return found == NULL ? text : found + strlen(d->opening);
+    const char *close = d->thought_close;
+    size_t n = strlen(close);
+    text = found == NULL ? text : found + strlen(d->opening);
+    for (; n > 0 && is_blank(*close); n--)
+        close++;
+    while (n > 0 && is_blank(close[n - 1]))
+        n--;
+    found = n == 0 ? NULL : memmem(text, strlen(text), close, n);
+    return found == NULL ? text : found + n;
 }
 
 /* The first row that reads the answer, or rather one that also writes it so. A row that leaves some

@@ -20,7 +20,9 @@ bool mf_reply_begin_named(mf_reply_scan *s)
     size_t end = 0;
     if (!mf_reply_skip_blanks(s) && !s->is_over)
         return false;
-    if (mf_reply_left(s) != 0 && (s->in.data[s->at] == '{' || s->in.data[s->at] == '[')) {
+    const char first = mf_reply_left(s) == 0 ? '\0' : (char)s->in.data[s->at];
+    if ((first == '{' || first == '[') &&
+        (syntax->call_mark == NULL || syntax->call_mark[0] != first)) {
         s->state = mf_reply_begin_objects; /* as other families do it */
         return true;
     }
@@ -139,8 +141,7 @@ bool mf_reply_in_name(mf_reply_scan *s)
         start = take_id(s, start, row->id_close, &waits);
         if (waits || (start == 0 && name_end(s, s->at) == s->in.n_bytes && !s->is_over))
             return false;
-        if (start == 0)
-            start = s->at;
+        s->at = start = start == 0 ? s->at : start;
     }
     const size_t end = name_end(s, start);
     if (end == s->in.n_bytes && !s->is_over)

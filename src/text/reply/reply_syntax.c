@@ -131,6 +131,8 @@ static void make_form(mf_reply_syntax *syntax, text_writer *w)
     f->between_calls = or_none(row->between);
     const char *open = join(w, is_per_call ? row->section_open : NULL, row->call_open);
     f->name_open = open;
+    if (row->id_close != NULL) /* any id will do */
+        f->name_open = join(w, join(w, open, "0"), row->id_close);
     /* where the prefix is no part of call_open, it stands before the name all the same */
     if (row->name_prefix != NULL && row->reader == MF_READ_NAMED)
         f->name_open = join(w, open, row->name_prefix);
@@ -163,7 +165,7 @@ mf_status mf_reply_syntax_make(const mf_allocator *a, const mf_reply_row *row,
     syntax->row = *row;
     list_texts(&syntax->row, texts);
     for (size_t i = 0; i < N_TEXTS; i++)
-        syntax->n_text_bytes += 5 * (strlen(or_none(*texts[i])) + 1);
+        syntax->n_text_bytes += 8 * (strlen(or_none(*texts[i])) + 1);
     syntax->texts = mf_alloc_zeroed(a, syntax->n_text_bytes);
     if (syntax->texts == NULL) {
         mf_status status = mf_fail_memory(error, syntax->n_text_bytes, "the syntax of replies");
