@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define THINK "<think>"
-#define THINK_END "</think>"
-
 /* ------------------------------------------------------------------------------------ logprobs --
  */
 
@@ -56,23 +53,6 @@ static void release(mf_srv_choice *c, const char *text, size_t n_bytes)
         mf_srv_job_piece(c, &piece);
 }
 
-static void release_thought(mf_srv_choice *c, const char *text, size_t n_bytes)
-{
-    const mf_srv_piece piece = {.is_thought = true, .text = text, .n_bytes = n_bytes};
-    if (n_bytes > 0)
-        mf_srv_job_piece(c, &piece);
-}
-
-/* How many of text's last bytes word begins with, but not all of word. */
-static size_t n_begun(const char *text, size_t n_bytes, const char *word)
-{
-    size_t n = strlen(word) - 1;
-    for (n = n < n_bytes ? n : n_bytes; n > 0; n--)
-        if (memcmp(text + n_bytes - n, word, n) == 0)
-            break;
-    return n;
-}
-
 /* Releases what no stop string can begin in. False: one is there. */
 static bool pass_content(mf_srv_choice *c, const char *text, size_t n_bytes)
 {
@@ -96,83 +76,6 @@ static bool pass_content(mf_srv_choice *c, const char *text, size_t n_bytes)
     return !c->stopped_by;
 }
 
-/* ------------------------------------------------------------------------------------ thoughts --
- */
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-static size_t n_blank(const mf_srv_bytes *b)
-{
-    size_t n = 0;
-    while (n < b->n_bytes && is_blank(b->data[n]))
-        n++;
-    return n;
-}
-
-/* Before content: blanks, then perhaps a tag. True: something was decided. */
-static bool decide_start(mf_srv_choice *c)
-{
-    mf_srv_bytes *u = &c->undecided;
-    size_t n = n_blank(u);
-    if (n == u->n_bytes)
-        return false;
-    if (c->place == MF_SRV_AFTER_THOUGHT) {
-        mf_srv_drop(u, n);
-        c->place = MF_SRV_IN_CONTENT;
-        return true;
-    }
-    size_t n_tag = sizeof THINK - 1, n_left = u->n_bytes - n;
-    if (memcmp(u->data + n, THINK, n_left < n_tag ? n_left : n_tag) != 0) {
-        c->place = MF_SRV_IN_CONTENT;
-        return true;
-    }
-    if (n_left < n_tag)
-        return false;
-    mf_srv_drop(u, n + n_tag);
-    c->place = MF_SRV_IN_THOUGHT;
-    return true;
-}
-
-/* Thoughts begin behind blanks and end before blanks. */
-static bool decide_thought(mf_srv_choice *c)
-{
-    mf_srv_bytes *u = &c->undecided;
-    if (c->thoughts.n_bytes == 0)
-        mf_srv_drop(u, n_blank(u));
-    const char *end = memmem(u->data, u->n_bytes, THINK_END, sizeof THINK_END - 1);
-    size_t n = end ? (size_t)(end - u->data) : u->n_bytes - n_begun(u->data, u->n_bytes, THINK_END);
-    size_t n_text = n;
-    while (n_text > 0 && is_blank(u->data[n_text - 1]))
-        n_text--;
-    release_thought(c, u->data, n_text);
-    mf_srv_drop(u, end ? n + sizeof THINK_END - 1 : n_text);
-    if (end)
-        c->place = MF_SRV_AFTER_THOUGHT;
-    return end != NULL;
-}
-
-/* Text of the answer. False: a stop string. */
-static bool pass(mf_srv_choice *c, const char *text, size_t n_bytes)
-{
-    if (c->place == MF_SRV_IN_CONTENT && c->undecided.n_bytes == 0) {
-        c->n_content_bytes += n_bytes;
-        return pass_content(c, text, n_bytes);
-    }
-    mf_srv_put(&c->undecided, text, n_bytes);
-    while (c->undecided.n_bytes > 0 && c->place != MF_SRV_IN_CONTENT)
-        if (!(c->place == MF_SRV_IN_THOUGHT ? decide_thought(c) : decide_start(c)))
-            return true;
-    if (c->undecided.n_bytes == 0)
-        return true;
-    c->n_content_bytes += c->undecided.n_bytes;
-    bool goes_on = pass_content(c, c->undecided.data, c->undecided.n_bytes);
-    mf_srv_drop(&c->undecided, c->undecided.n_bytes);
-    return goes_on;
-}
-
 /* --------------------------------------------------------------------------------------- tokens --
  */
 
@@ -193,23 +96,117 @@ static void decode(mf_srv_choice *c, int32_t token, mf_srv_bytes *out)
         free(text);
 }
 
+/* ---------------------------------------------------------------------------------------- parts --
+ */
+
+static size_t n_given_out(const mf_srv_choice *c)
+{
+    return c->content.n_bytes + c->held.n_bytes;
+}
+
+/* What was thought of tokens that turned out to be no content. */
+static void forget_infos(mf_srv_choice *c)
+{
+    c->n_content_bytes = n_given_out(c);
+    while (c->n_infos > c->n_released && c->infos[c->n_infos - 1].end > c->n_content_bytes)
+        c->n_infos--;
+}
+
+static void release_held(mf_srv_choice *c)
+{
+    release(c, c->held.data ? c->held.data : "", c->held.n_bytes);
+    mf_srv_drop(&c->held, c->held.n_bytes);
+}
+
+static void release_other(mf_srv_choice *c, mf_srv_kind kind, const mf_reply_event *e)
+{
+    const mf_srv_piece piece = {.kind = kind, .text = e->text, .n_bytes = e->n_bytes};
+    if (e->n_bytes > 0)
+        mf_srv_job_piece(c, &piece);
+}
+
+/* False: the answer ends here. */
+static bool take_event(mf_srv_choice *c, const mf_reply_event *e)
+{
+    switch (e->kind) {
+    case MF_REPLY_THOUGHT:
+        release_other(c, MF_SRV_THOUGHT, e);
+        return true;
+    case MF_REPLY_CONTENT:
+        return pass_content(c, e->text, e->n_bytes);
+    case MF_REPLY_CALL:
+        release_held(c);
+        mf_srv_job_call(c, e->id, e->name);
+        return true;
+    case MF_REPLY_CALL_ARGUMENTS:
+        release_other(c, MF_SRV_CALL, e);
+        return true;
+    case MF_REPLY_CALL_END:
+        c->is_done = c->job->has_one_call;
+        return !c->is_done;
+    default:
+        c->is_broken = true; /* what was given out of it cannot be taken back */
+        return true;
+    }
+}
+
+static bool take_events(mf_srv_choice *c)
+{
+    mf_reply_event e;
+    while (!c->stopped_by && !c->is_done && mf_reply_next(c->reply, &e))
+        (void)take_event(c, &e);
+    return !c->stopped_by && !c->is_done;
+}
+
+bool mf_srv_answer_is_thought(const mf_srv_choice *c)
+{
+    return c->reply && mf_reply_place(c->reply) == MF_REPLY_THOUGHT;
+}
+
+static bool is_content(const mf_srv_choice *c)
+{
+    return mf_reply_place(c->reply) == MF_REPLY_CONTENT;
+}
+
+/* A token of an answer that is taken apart. */
+static bool push(mf_srv_choice *c, int32_t token, const float *logits)
+{
+    const mf_tokenizer *tokenizer = c->job->served->tokenizer;
+    const bool was_content = is_content(c);
+    const int is_special = mf_tokenizer_is_special(tokenizer, token);
+    size_t n = 0;
+    const char *piece = mf_tokenizer_piece(tokenizer, token, &n);
+    c->n_thought_tokens += mf_srv_answer_is_thought(c);
+    if (was_content) {
+        c->n_content_bytes += is_special ? 0 : n;
+        add_info(c, token, logits);
+    }
+    if (piece && mf_reply_push(c->reply, piece, n, is_special, NULL) != MF_OK) {
+        c->is_done = c->is_broken = true;
+        return false;
+    }
+    const size_t n_before = n_given_out(c);
+    bool goes_on = take_events(c);
+    if (!is_content(c) || !was_content)
+        forget_infos(c);
+    if (goes_on && is_content(c) && n_given_out(c) == n_before)
+        goes_on = pass_content(c, "", 0);
+    return goes_on;
+}
+
+/* --------------------------------------------------------------------------------------- public --
+ */
+
 bool mf_srv_answer_token(mf_srv_choice *c, int32_t token, const float *logits)
 {
     mf_srv_bytes text = {0};
-    if (c->place == MF_SRV_IN_THOUGHT)
-        c->n_thought_tokens++;
+    if (c->reply)
+        return push(c, token, logits);
     if (!mf_tokenizer_is_special(c->job->served->tokenizer, token))
         decode(c, token, &text);
-    const size_t n_before = c->n_infos;
-    const bool is_content = c->place == MF_SRV_IN_CONTENT;
-    /* the token ends where the content will end with its text */
-    c->n_content_bytes += is_content ? text.n_bytes : 0;
-    if (is_content)
-        add_info(c, token, logits);
-    c->n_content_bytes -= is_content ? text.n_bytes : 0;
-    bool goes_on = pass(c, text.data ? text.data : "", text.n_bytes);
-    if (goes_on && text.n_bytes == 0 && c->n_infos > n_before)
-        goes_on = pass_content(c, "", 0);
+    c->n_content_bytes += text.n_bytes;
+    add_info(c, token, logits);
+    bool goes_on = pass_content(c, text.data ? text.data : "", text.n_bytes);
     mf_srv_bytes_free(&text);
     return goes_on;
 }
@@ -224,20 +221,19 @@ void mf_srv_answer_echo(mf_srv_choice *c, int32_t token, const float *logits)
     mf_srv_bytes_free(&text);
 }
 
-void mf_srv_answer_end(mf_srv_choice *c)
+void mf_srv_answer_end(mf_srv_choice *c, bool was_cut)
 {
     mf_srv_bytes text = {0};
-    if (c->stopped_by)
+    if (c->stopped_by || c->is_done)
         return;
-    decode(c, -1, &text);
-    (void)pass(c, text.data ? text.data : "", text.n_bytes);
-    mf_srv_bytes_free(&text);
-    if (c->place == MF_SRV_AT_START) {
-        c->place = MF_SRV_IN_CONTENT;
-        (void)pass(c, "", 0);
+    if (c->reply) {
+        c->is_broken = mf_reply_finish(c->reply, was_cut, NULL) != MF_OK || c->is_broken;
+        (void)take_events(c);
+    } else {
+        decode(c, -1, &text);
+        (void)pass_content(c, text.data ? text.data : "", text.n_bytes);
+        mf_srv_bytes_free(&text);
     }
-    if (c->place == MF_SRV_IN_THOUGHT)
-        release_thought(c, c->undecided.data ? c->undecided.data : "", c->undecided.n_bytes);
     if (!c->stopped_by)
-        release(c, c->held.data ? c->held.data : "", c->held.n_bytes);
+        release_held(c);
 }

@@ -110,6 +110,11 @@ bool mf_srv_api_add_chat(mf_srv_job *job, mf_srv_conversation *c, mf_srv_refusal
 {
     mf_srv_prompt prompt = {0};
     bool is_good = mf_srv_prompt_chat(job->served, c, &prompt, r);
+    for (size_t i = 0; i < c->n_messages; i++)
+        job->n_earlier_calls += (uint32_t)c->messages[i].n_calls;
+    job->has_one_call = c->has_one_call;
+    job->tools = c->tools;
+    c->tools = (mf_srv_bytes){0};
     mf_srv_conversation_free(c);
     return is_good && mf_srv_api_add_prompt(job, &prompt, r);
 }

@@ -112,25 +112,57 @@ static void on_begin(mf_srv_job *job, mf_srv_bytes *out)
     }
 }
 
+/* "id":..,"type":"function","function":{"name":..,"arguments": */
+static void begin_call(const mf_srv_made_call *call, mf_srv_bytes *out)
+{
+    mf_srv_puts(out, "\"id\":");
+    mf_srv_puts_json(out, call->id);
+    mf_srv_puts(out, ",\"type\":\"function\",\"function\":{\"name\":");
+    mf_srv_puts_json(out, call->name);
+    mf_srv_puts(out, ",\"arguments\":");
+}
+
+/* A call's first chunk has all but its arguments. */
+static void on_open(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_part *part,
+                    mf_srv_bytes *out)
+{
+    if (part->kind != MF_SRV_CALL)
+        return;
+    begin_chunk(job, out, choice->index);
+    mf_srv_printf(out, "\"tool_calls\":[{\"index\":%zu,", part->call);
+    begin_call(&choice->calls[part->call], out);
+    mf_srv_puts(out, "\"\"}}]},\"logprobs\":null");
+    end_chunk(job, out, NULL);
+}
+
 static void on_piece(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_piece *piece,
                      mf_srv_bytes *out)
 {
     begin_chunk(job, out, choice->index);
-    mf_srv_puts(out, piece->is_thought ? "\"reasoning_content\":" : "\"content\":");
-    mf_srv_put_json(out, piece->text, piece->n_bytes);
-    mf_srv_puts(out, "}");
-    if (piece->is_thought)
-        mf_srv_puts(out, ",\"logprobs\":null");
+    if (piece->kind == MF_SRV_CALL)
+        mf_srv_printf(out, "\"tool_calls\":[{\"index\":%zu,\"function\":{\"arguments\":",
+                      choice->n_calls - 1);
     else
+        mf_srv_puts(out, piece->kind == MF_SRV_THOUGHT ? "\"reasoning_content\":" : "\"content\":");
+    mf_srv_put_json(out, piece->text, piece->n_bytes);
+    mf_srv_puts(out, piece->kind == MF_SRV_CALL ? "}}]}" : "}");
+    if (piece->kind == MF_SRV_TEXT)
         put_logprobs(job, out, piece->tokens, piece->n_tokens);
+    else
+        mf_srv_puts(out, ",\"logprobs\":null");
     end_chunk(job, out, NULL);
+}
+
+static const char *finish_name(const mf_srv_choice *c)
+{
+    return c->n_calls > 0 && c->finish == MF_SRV_END ? "tool_calls" : mf_srv_finish_name(c->finish);
 }
 
 static void on_finish(mf_srv_job *job, mf_srv_choice *choice, mf_srv_bytes *out)
 {
     begin_chunk(job, out, choice->index);
     mf_srv_puts(out, "},\"logprobs\":null");
-    end_chunk(job, out, mf_srv_finish_name(choice->finish));
+    end_chunk(job, out, finish_name(choice));
 }
 
 static void on_end(mf_srv_job *job, mf_srv_bytes *out)
@@ -148,13 +180,23 @@ static void on_end(mf_srv_job *job, mf_srv_bytes *out)
 static void put_choice(const mf_srv_job *job, const mf_srv_choice *c, mf_srv_bytes *out)
 {
     mf_srv_printf(out, "{\"index\":%zu,\"message\":{\"role\":\"assistant\",\"content\":", c->index);
-    mf_srv_put_json(out, c->content.data ? c->content.data : "", c->content.n_bytes);
+    if (c->n_calls > 0 && c->content.n_bytes == 0)
+        mf_srv_puts(out, "null");
+    else
+        mf_srv_put_json(out, c->content.data ? c->content.data : "", c->content.n_bytes);
     mf_srv_puts(out, ",\"refusal\":null");
     if (c->thoughts.n_bytes > 0)
         mf_srv_put_text_field(out, "reasoning_content", c->thoughts.data);
+    for (size_t i = 0; i < c->n_calls; i++) {
+        const mf_srv_bytes *arguments = &c->calls[i].arguments;
+        mf_srv_puts(out, i == 0 ? ",\"tool_calls\":[{" : ",{");
+        begin_call(&c->calls[i], out);
+        mf_srv_put_json(out, arguments->data ? arguments->data : "", arguments->n_bytes);
+        mf_srv_puts(out, i + 1 == c->n_calls ? "}}]" : "}}");
+    }
     mf_srv_puts(out, "}");
     put_logprobs(job, out, c->infos, c->n_released);
-    mf_srv_printf(out, ",\"finish_reason\":\"%s\"}", mf_srv_finish_name(c->finish));
+    mf_srv_printf(out, ",\"finish_reason\":\"%s\"}", finish_name(c));
 }
 
 static void on_document(mf_srv_job *job, mf_srv_bytes *out)
@@ -175,6 +217,7 @@ static const mf_srv_protocol protocol = {.name = "chat",
                                          .shape = MF_SRV_OPENAI,
                                          .has_thoughts = true,
                                          .begin = on_begin,
+                                         .open = on_open,
                                          .piece = on_piece,
                                          .finish = on_finish,
                                          .end = on_end,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Anthropic's messages. Blocks are counted from 0: thoughts, where there are any, and text. */
+/* Anthropic's messages. An answer's parts are its blocks. */
 #include "api.h"
 
 #include <string.h>
@@ -29,9 +29,9 @@ static const mf_srv_field fields[] = {{"messages", MF_SRV_FIELD_USED},
  * --
  */
 
-static const char *stop_reason(mf_srv_finish finish)
+static const char *stop_reason(const mf_srv_choice *c)
 {
-    switch (finish) {
+    switch (c->finish) {
     case MF_SRV_STOP:
         return "stop_sequence";
     case MF_SRV_LENGTH:
@@ -39,7 +39,7 @@ static const char *stop_reason(mf_srv_finish finish)
     case MF_SRV_CONTEXT:
         return "model_context_window_exceeded";
     default:
-        return "end_turn";
+        return c->n_calls > 0 ? "tool_use" : "end_turn";
     }
 }
 
@@ -54,7 +54,7 @@ static void put_usage(const mf_srv_job *job, mf_srv_bytes *out)
 
 static void put_stop(const mf_srv_choice *c, mf_srv_bytes *out)
 {
-    mf_srv_printf(out, "\"stop_reason\":\"%s\",\"stop_sequence\":", stop_reason(c->finish));
+    mf_srv_printf(out, "\"stop_reason\":\"%s\",\"stop_sequence\":", stop_reason(c));
     if (c->stopped_by)
         mf_srv_puts_json(out, c->stopped_by);
     else
@@ -88,64 +88,62 @@ static void on_begin(mf_srv_job *job, mf_srv_bytes *out)
     end_event(out);
 }
 
-static int text_index(const mf_srv_job *job)
+/* A block's place is its part's. */
+static size_t index_of(const mf_srv_choice *c, const mf_srv_part *part)
 {
-    return job->has_thought ? 1 : 0;
+    return (size_t)(part - c->parts);
 }
 
-static void close_block(mf_srv_bytes *out, int index)
+static void on_open(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_part *part,
+                    mf_srv_bytes *out)
 {
+    (void)job;
+    begin_event(out, "content_block_start");
+    mf_srv_printf(out, ",\"index\":%zu,\"content_block\":{", index_of(choice, part));
+    if (part->kind == MF_SRV_CALL) {
+        const mf_srv_made_call *call = &choice->calls[part->call];
+        mf_srv_printf(out, "\"type\":\"tool_use\",\"id\":\"%s\"", call->id);
+        mf_srv_put_text_field(out, "name", call->name);
+        mf_srv_puts(out, ",\"input\":{}}");
+    } else {
+        mf_srv_puts(out, part->kind == MF_SRV_TEXT
+                             ? "\"type\":\"text\",\"text\":\"\"}"
+                             : "\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
+    }
+    end_event(out);
+}
+
+static void on_close(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_part *part,
+                     mf_srv_bytes *out)
+{
+    const size_t index = index_of(choice, part);
+    (void)job;
+    if (part->kind == MF_SRV_THOUGHT) {
+        begin_event(out, "content_block_delta");
+        mf_srv_printf(
+            out, ",\"index\":%zu,\"delta\":{\"type\":\"signature_delta\",\"signature\":\"%s\"}",
+            index, SIGNATURE);
+        end_event(out);
+    }
     begin_event(out, "content_block_stop");
-    mf_srv_printf(out, ",\"index\":%d", index);
-    end_event(out);
-}
-
-static void open_thought(mf_srv_job *job, mf_srv_bytes *out)
-{
-    job->has_thought = true;
-    begin_event(out, "content_block_start");
-    mf_srv_puts(out, ",\"index\":0,\"content_block\":{\"type\":\"thinking\",\"thinking\":\"\","
-                     "\"signature\":\"\"}");
-    end_event(out);
-}
-
-static void close_thought(mf_srv_bytes *out)
-{
-    begin_event(out, "content_block_delta");
-    mf_srv_puts(out,
-                ",\"index\":0,\"delta\":{\"type\":\"signature_delta\",\"signature\":\"" SIGNATURE
-                "\"}");
-    end_event(out);
-    close_block(out, 0);
-}
-
-static void open_text(mf_srv_job *job, mf_srv_bytes *out)
-{
-    if (job->has_text)
-        return;
-    if (job->has_thought)
-        close_thought(out);
-    job->has_text = true;
-    begin_event(out, "content_block_start");
-    mf_srv_printf(out, ",\"index\":%d,\"content_block\":{\"type\":\"text\",\"text\":\"\"}",
-                  text_index(job));
+    mf_srv_printf(out, ",\"index\":%zu", index);
     end_event(out);
 }
 
 static void on_piece(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_piece *piece,
                      mf_srv_bytes *out)
 {
-    (void)choice;
+    static const char *const names[] = {
+        [MF_SRV_TEXT] = "text_delta\",\"text",
+        [MF_SRV_THOUGHT] = "thinking_delta\",\"thinking",
+        [MF_SRV_CALL] = "input_json_delta\",\"partial_json",
+    };
+    (void)job;
     if (piece->n_bytes == 0)
         return;
-    if (!piece->is_thought)
-        open_text(job, out);
-    else if (!job->has_thought)
-        open_thought(job, out);
     begin_event(out, "content_block_delta");
-    mf_srv_printf(
-        out, ",\"index\":%d,\"delta\":{\"type\":\"%s\":", piece->is_thought ? 0 : text_index(job),
-        piece->is_thought ? "thinking_delta\",\"thinking" : "text_delta\",\"text");
+    mf_srv_printf(out, ",\"index\":%zu,\"delta\":{\"type\":\"%s\":", choice->n_parts - 1,
+                  names[piece->kind]);
     mf_srv_put_json(out, piece->text, piece->n_bytes);
     mf_srv_puts(out, "}");
     end_event(out);
@@ -153,8 +151,6 @@ static void on_piece(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_piece 
 
 static void on_end(mf_srv_job *job, mf_srv_bytes *out)
 {
-    open_text(job, out);
-    close_block(out, text_index(job));
     begin_event(out, "message_delta");
     mf_srv_puts(out, ",\"delta\":{");
     put_stop(&job->choices[0], out);
@@ -172,19 +168,36 @@ static void on_fail(mf_srv_job *job, const mf_srv_refusal *refusal, mf_srv_bytes
     mf_srv_puts(out, "\n\n");
 }
 
+static void put_block(const mf_srv_choice *c, const mf_srv_part *part, mf_srv_bytes *out)
+{
+    size_t n = 0;
+    const char *text = mf_srv_part_text(c, part, &n);
+    const mf_srv_made_call *call = part->kind == MF_SRV_CALL ? &c->calls[part->call] : NULL;
+    if (call) {
+        mf_srv_printf(out, "{\"type\":\"tool_use\",\"id\":\"%s\"", call->id);
+        mf_srv_put_text_field(out, "name", call->name);
+        mf_srv_puts(out, ",\"input\":");
+        mf_srv_put(out, n > 0 ? text : "{}", n > 0 ? n : 2);
+    } else {
+        const bool is_text = part->kind == MF_SRV_TEXT;
+        mf_srv_puts(out, is_text ? "{\"type\":\"text\",\"text\":"
+                                 : "{\"type\":\"thinking\",\"thinking\":");
+        mf_srv_put_json(out, text, n);
+        mf_srv_puts(out, is_text ? "" : ",\"signature\":\"" SIGNATURE "\"");
+    }
+    mf_srv_puts(out, "}");
+}
+
 static void on_document(mf_srv_job *job, mf_srv_bytes *out)
 {
     const mf_srv_choice *c = &job->choices[0];
     put_head(job, out);
     mf_srv_puts(out, ",\"content\":[");
-    if (c->thoughts.n_bytes > 0) {
-        mf_srv_puts(out, "{\"type\":\"thinking\"");
-        mf_srv_put_text_field(out, "thinking", c->thoughts.data);
-        mf_srv_puts(out, ",\"signature\":\"" SIGNATURE "\"},");
+    for (size_t i = 0; i < c->n_parts; i++) {
+        mf_srv_puts(out, i > 0 ? "," : "");
+        put_block(c, &c->parts[i], out);
     }
-    mf_srv_puts(out, "{\"type\":\"text\",\"text\":");
-    mf_srv_put_json(out, c->content.data ? c->content.data : "", c->content.n_bytes);
-    mf_srv_puts(out, "}],");
+    mf_srv_puts(out, "],");
     put_stop(c, out);
     mf_srv_puts(out, ",\"usage\":");
     put_usage(job, out);
@@ -196,6 +209,8 @@ static const mf_srv_protocol protocol = {.name = "messages",
                                          .shape = MF_SRV_ANTHROPIC,
                                          .has_thoughts = true,
                                          .begin = on_begin,
+                                         .open = on_open,
+                                         .close = on_close,
                                          .piece = on_piece,
                                          .end = on_end,
                                          .fail = on_fail,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * OpenAI's responses. One answer, of up to two items: thoughts and a message. Items are opened when
- * their first text comes and closed when the other begins.
+ * OpenAI's responses. One answer, whose parts are its items.
  */
 #include "api.h"
 
@@ -38,25 +37,6 @@ static const char *random_part(const mf_srv_job *job)
     return job->id + strlen(job->protocol->id_prefix);
 }
 
-static const char *bytes_or_empty(const mf_srv_bytes *b)
-{
-    return b->data ? b->data : "";
-}
-
-static void put_thoughts_item(const mf_srv_job *job, mf_srv_bytes *out, bool is_done)
-{
-    const mf_srv_bytes *text = &job->choices[0].thoughts;
-    mf_srv_printf(out, "{\"type\":\"reasoning\",\"id\":\"rs_%s\",\"summary\":[],\"content\":[",
-                  random_part(job));
-    if (is_done) {
-        mf_srv_puts(out, "{\"type\":\"reasoning_text\",\"text\":");
-        mf_srv_put_json(out, bytes_or_empty(text), text->n_bytes);
-        mf_srv_puts(out, "}");
-    }
-    mf_srv_printf(out, "],\"encrypted_content\":null,\"status\":\"%s\"}",
-                  is_done ? "completed" : "in_progress");
-}
-
 static void put_text_part(mf_srv_bytes *out, const char *text, size_t n_bytes)
 {
     mf_srv_puts(out, "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":");
@@ -70,20 +50,70 @@ static bool is_cut(const mf_srv_job *job)
     return finish == MF_SRV_LENGTH || finish == MF_SRV_CONTEXT;
 }
 
-static void put_message_item(const mf_srv_job *job, mf_srv_bytes *out, bool is_done)
+/* An item's place is its part's. */
+static size_t index_of(const mf_srv_job *job, const mf_srv_part *part)
 {
-    const mf_srv_bytes *text = &job->choices[0].content;
-    mf_srv_printf(
-        out,
-        "{\"type\":\"message\",\"id\":\"msg_%s\",\"role\":\"assistant\",\"status\":\"%s\","
-        "\"content\":[",
-        random_part(job),
-        !is_done      ? "in_progress"
-        : is_cut(job) ? "incomplete"
-                      : "completed");
+    return (size_t)(part - job->choices[0].parts);
+}
+
+/* The answer's letters, and the place in it. */
+static void put_item_id(const mf_srv_job *job, const mf_srv_part *part, mf_srv_bytes *out)
+{
+    static const char *const prefixes[] = {
+        [MF_SRV_TEXT] = "msg", [MF_SRV_THOUGHT] = "rs", [MF_SRV_CALL] = "fc"};
+    mf_srv_printf(out, "\"%s_%s_%zu\"", prefixes[part->kind], random_part(job),
+                  index_of(job, part));
+}
+
+static void put_thoughts(mf_srv_bytes *out, const char *text, size_t n_bytes, bool is_done)
+{
+    mf_srv_puts(out, "\"type\":\"reasoning\",\"summary\":[],\"content\":[");
+    if (is_done) {
+        mf_srv_puts(out, "{\"type\":\"reasoning_text\",\"text\":");
+        mf_srv_put_json(out, text, n_bytes);
+        mf_srv_puts(out, "}");
+    }
+    mf_srv_puts(out, "],\"encrypted_content\":null");
+}
+
+static void put_message(mf_srv_bytes *out, const char *text, size_t n_bytes, bool is_done)
+{
+    mf_srv_puts(out, "\"type\":\"message\",\"role\":\"assistant\",\"content\":[");
     if (is_done)
-        put_text_part(out, bytes_or_empty(text), text->n_bytes);
-    mf_srv_puts(out, "]}");
+        put_text_part(out, text, n_bytes);
+    mf_srv_puts(out, "]");
+}
+
+static void put_call(const mf_srv_made_call *call, mf_srv_bytes *out, const char *text,
+                     size_t n_bytes, bool is_done)
+{
+    mf_srv_puts(out, "\"type\":\"function_call\",\"call_id\":");
+    mf_srv_puts_json(out, call->id);
+    mf_srv_put_text_field(out, "name", call->name);
+    mf_srv_puts(out, ",\"arguments\":");
+    mf_srv_put_json(out, text, is_done ? n_bytes : 0);
+}
+
+static void put_item(const mf_srv_job *job, const mf_srv_part *part, mf_srv_bytes *out,
+                     bool is_done)
+{
+    const mf_srv_choice *c = &job->choices[0];
+    const bool is_last = index_of(job, part) + 1 == c->n_parts;
+    size_t n = 0;
+    const char *text = mf_srv_part_text(c, part, &n);
+    mf_srv_puts(out, "{\"id\":");
+    put_item_id(job, part, out);
+    mf_srv_printf(out, ",\"status\":\"%s\",",
+                  !is_done                                                 ? "in_progress"
+                  : is_last && part->kind != MF_SRV_THOUGHT && is_cut(job) ? "incomplete"
+                                                                           : "completed");
+    if (part->kind == MF_SRV_THOUGHT)
+        put_thoughts(out, text, n, is_done);
+    else if (part->kind == MF_SRV_TEXT)
+        put_message(out, text, n, is_done);
+    else
+        put_call(&c->calls[part->call], out, text, n, is_done);
+    mf_srv_puts(out, "}");
 }
 
 static void put_usage(const mf_srv_job *job, mf_srv_bytes *out)
@@ -125,11 +155,10 @@ static void put_response(const mf_srv_job *job, mf_srv_bytes *out, const char *s
         mf_srv_printf(out, "%zu", p->n_max_tokens);
     mf_srv_puts(out, ",\"output\":[");
     if (is_over && !refusal) {
-        if (job->has_thought || job->choices[0].thoughts.n_bytes > 0) {
-            put_thoughts_item(job, out, true);
-            mf_srv_puts(out, ",");
+        for (size_t i = 0; i < job->choices[0].n_parts; i++) {
+            mf_srv_puts(out, i > 0 ? "," : "");
+            put_item(job, &job->choices[0].parts[i], out, true);
         }
-        put_message_item(job, out, true);
     }
     mf_srv_printf(out,
                   "],\"parallel_tool_calls\":true,\"previous_response_id\":null,\"reasoning\":"
@@ -175,86 +204,85 @@ static void on_begin(mf_srv_job *job, mf_srv_bytes *out)
     put_state_event(job, out, "response.in_progress", "in_progress", NULL);
 }
 
-/* Where in output the item is, and where in it the text. */
-static void put_place(const mf_srv_job *job, mf_srv_bytes *out, bool is_thought)
+/* Where in output the item is. */
+static void put_place(const mf_srv_job *job, const mf_srv_part *part, mf_srv_bytes *out)
 {
-    mf_srv_printf(out, ",\"item_id\":\"%s_%s\",\"output_index\":%d,\"content_index\":0",
-                  is_thought ? "rs" : "msg", random_part(job),
-                  !is_thought && job->has_thought ? 1 : 0);
+    mf_srv_puts(out, ",\"item_id\":");
+    put_item_id(job, part, out);
+    mf_srv_printf(out, ",\"output_index\":%zu", index_of(job, part));
+    if (part->kind != MF_SRV_CALL)
+        mf_srv_puts(out, ",\"content_index\":0");
 }
 
-static void put_item_event(mf_srv_job *job, mf_srv_bytes *out, bool is_thought, bool is_done)
+static void put_item_event(mf_srv_job *job, const mf_srv_part *part, mf_srv_bytes *out,
+                           bool is_done)
 {
     begin_event(job, out, is_done ? "response.output_item.done" : "response.output_item.added");
-    mf_srv_printf(out, ",\"output_index\":%d,\"item\":", !is_thought && job->has_thought ? 1 : 0);
-    (is_thought ? put_thoughts_item : put_message_item)(job, out, is_done);
+    mf_srv_printf(out, ",\"output_index\":%zu,\"item\":", index_of(job, part));
+    put_item(job, part, out, is_done);
     end_event(out);
 }
 
-static void put_part_event(mf_srv_job *job, mf_srv_bytes *out, bool is_done)
+static void put_part_event(mf_srv_job *job, const mf_srv_part *part, mf_srv_bytes *out,
+                           bool is_done)
 {
-    const mf_srv_bytes *text = &job->choices[0].content;
+    size_t n = 0;
+    const char *text = mf_srv_part_text(&job->choices[0], part, &n);
     begin_event(job, out, is_done ? "response.content_part.done" : "response.content_part.added");
-    put_place(job, out, false);
+    put_place(job, part, out);
     mf_srv_puts(out, ",\"part\":");
-    put_text_part(out, is_done ? bytes_or_empty(text) : "", is_done ? text->n_bytes : 0);
+    put_text_part(out, text, is_done ? n : 0);
     end_event(out);
 }
 
-static void close_thought(mf_srv_job *job, mf_srv_bytes *out)
+static void on_open(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_part *part,
+                    mf_srv_bytes *out)
 {
-    const mf_srv_bytes *text = &job->choices[0].thoughts;
-    begin_event(job, out, "response.reasoning_text.done");
-    put_place(job, out, true);
-    mf_srv_puts(out, ",\"text\":");
-    mf_srv_put_json(out, bytes_or_empty(text), text->n_bytes);
-    end_event(out);
-    put_item_event(job, out, true, true);
+    (void)choice;
+    put_item_event(job, part, out, false);
+    if (part->kind == MF_SRV_TEXT)
+        put_part_event(job, part, out, false);
 }
 
-static void open_text(mf_srv_job *job, mf_srv_bytes *out)
+static void on_close(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_part *part,
+                     mf_srv_bytes *out)
 {
-    if (job->has_text)
-        return;
-    if (job->has_thought)
-        close_thought(job, out);
-    job->has_text = true;
-    put_item_event(job, out, false, false);
-    put_part_event(job, out, false);
+    static const char *const names[] = {[MF_SRV_TEXT] = "response.output_text.done",
+                                        [MF_SRV_THOUGHT] = "response.reasoning_text.done",
+                                        [MF_SRV_CALL] = "response.function_call_arguments.done"};
+    size_t n = 0;
+    const char *text = mf_srv_part_text(choice, part, &n);
+    begin_event(job, out, names[part->kind]);
+    put_place(job, part, out);
+    if (part->kind == MF_SRV_CALL)
+        mf_srv_put_text_field(out, "name", choice->calls[part->call].name);
+    mf_srv_puts(out, part->kind == MF_SRV_TEXT ? ",\"logprobs\":[]" : "");
+    mf_srv_puts(out, part->kind == MF_SRV_CALL ? ",\"arguments\":" : ",\"text\":");
+    mf_srv_put_json(out, text, n);
+    end_event(out);
+    if (part->kind == MF_SRV_TEXT)
+        put_part_event(job, part, out, true);
+    put_item_event(job, part, out, true);
 }
 
 static void on_piece(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_piece *piece,
                      mf_srv_bytes *out)
 {
-    (void)choice;
+    static const char *const names[] = {[MF_SRV_TEXT] = "response.output_text.delta",
+                                        [MF_SRV_THOUGHT] = "response.reasoning_text.delta",
+                                        [MF_SRV_CALL] = "response.function_call_arguments.delta"};
     if (piece->n_bytes == 0)
         return;
-    if (!piece->is_thought) {
-        open_text(job, out);
-    } else if (!job->has_thought) {
-        job->has_thought = true;
-        put_item_event(job, out, true, false);
-    }
-    begin_event(job, out,
-                piece->is_thought ? "response.reasoning_text.delta" : "response.output_text.delta");
-    put_place(job, out, piece->is_thought);
+    begin_event(job, out, names[piece->kind]);
+    put_place(job, &choice->parts[choice->n_parts - 1], out);
+    mf_srv_puts(out, piece->kind == MF_SRV_TEXT ? ",\"logprobs\":[]" : "");
     mf_srv_puts(out, ",\"delta\":");
     mf_srv_put_json(out, piece->text, piece->n_bytes);
-    mf_srv_puts(out, piece->is_thought ? "" : ",\"logprobs\":[]");
     end_event(out);
 }
 
 static void on_end(mf_srv_job *job, mf_srv_bytes *out)
 {
-    const mf_srv_bytes *text = &job->choices[0].content;
-    open_text(job, out);
-    begin_event(job, out, "response.output_text.done");
-    put_place(job, out, false);
-    mf_srv_puts(out, ",\"logprobs\":[],\"text\":");
-    mf_srv_put_json(out, bytes_or_empty(text), text->n_bytes);
-    end_event(out);
-    put_part_event(job, out, true);
-    put_item_event(job, out, false, true);
     put_state_event(job, out, is_cut(job) ? "response.incomplete" : "response.completed",
                     is_cut(job) ? "incomplete" : "completed", NULL);
 }
@@ -274,6 +302,8 @@ static const mf_srv_protocol protocol = {.name = "responses",
                                          .shape = MF_SRV_OPENAI,
                                          .has_thoughts = true,
                                          .begin = on_begin,
+                                         .open = on_open,
+                                         .close = on_close,
                                          .piece = on_piece,
                                          .end = on_end,
                                          .fail = on_fail,

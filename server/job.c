@@ -10,12 +10,18 @@
 #include <sys/random.h>
 #include <time.h>
 
+void mf_srv_random(void *out, size_t n_bytes)
+{
+    memset(out, 7, n_bytes);
+    if (getrandom(out, n_bytes, 0) != (ssize_t)n_bytes)
+        memset(out, 7, n_bytes);
+}
+
 void mf_srv_make_id(char id[MF_SRV_ID_BYTES], const char *prefix)
 {
     static const char letters[] = "0123456789abcdefghijklmnopqrstuv";
-    unsigned char random[20] = {0};
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        memset(random, 7, sizeof random);
+    unsigned char random[20];
+    mf_srv_random(random, sizeof random);
     size_t n = (size_t)snprintf(id, MF_SRV_ID_BYTES - sizeof random, "%s", prefix);
     for (size_t i = 0; i < sizeof random; i++)
         id[n++] = letters[random[i] & 31];
@@ -51,10 +57,18 @@ static void free_choice(mf_srv_choice *c)
 {
     free(c->tokens);
     mf_sampler_free(&c->sampler);
-    mf_srv_bytes_free(&c->undecided);
+    mf_reply_free(&c->reply);
     mf_srv_bytes_free(&c->held);
     mf_srv_bytes_free(&c->content);
     mf_srv_bytes_free(&c->thoughts);
+    for (size_t i = 0; i < c->n_calls; i++) {
+        free(c->calls[i].id);
+        free(c->calls[i].model_id);
+        free(c->calls[i].name);
+        mf_srv_bytes_free(&c->calls[i].arguments);
+    }
+    free(c->calls);
+    free(c->parts);
     free(c->infos);
 }
 
@@ -73,6 +87,7 @@ void mf_srv_job_drop(mf_srv_job *job)
     free(job->params.biases);
     free((void *)job->params.breakers);
     free(job->model);
+    mf_srv_bytes_free(&job->tools);
     mf_srv_channel_free(&job->channel);
     free(job);
 }
@@ -85,6 +100,25 @@ static void add_mark(mf_srv_prompt *p)
         p->marks[p->n_marks++] = p->n_tokens;
 }
 
+/* What takes the answer apart. */
+static bool open_reply(mf_srv_job *job, mf_srv_choice *c)
+{
+    const mf_reply_syntax *syntax = job->served->syntax;
+    const mf_srv_bytes *text = &c->prompt->text;
+    mf_reply_options options;
+    if (!job->protocol->has_thoughts || !syntax || !text->data)
+        return true;
+    mf_reply_options_default(&options);
+    options.tools = job->tools.data;
+    options.prompt = text->data;
+    options.n_prompt_bytes = text->n_bytes;
+    options.has_calls = job->tools.data != NULL;
+    options.whole_calls = !job->params.streams;
+    options.n_earlier_calls = job->n_earlier_calls;
+    mf_srv_random(&options.id_seed, sizeof options.id_seed);
+    return mf_reply_create(syntax, &options, &c->reply, NULL) == MF_OK;
+}
+
 bool mf_srv_job_prepare(mf_srv_job *job)
 {
     const size_t n = job->params.n_choices;
@@ -95,12 +129,9 @@ bool mf_srv_job_prepare(mf_srv_job *job)
         c->job = job;
         c->index = i;
         c->prompt = &job->prompts[i / n];
-        c->place = MF_SRV_IN_CONTENT;
-        if (job->protocol->has_thoughts && job->served->has_thoughts)
-            c->place = c->prompt->opens_thought ? MF_SRV_IN_THOUGHT : MF_SRV_AT_START;
         c->capacity = c->prompt->n_tokens + 256;
         c->tokens = malloc(c->capacity * sizeof *c->tokens);
-        if (!c->tokens)
+        if (!c->tokens || !open_reply(job, c))
             return false;
         if (n > 1 && c->index % n == 0)
             add_mark(&job->prompts[i / n]);
@@ -129,14 +160,105 @@ void mf_srv_job_begin(mf_srv_job *job)
     send_out(job, &out);
 }
 
+/* Where the text of a part is. */
+static mf_srv_bytes *bytes_of(mf_srv_choice *c, const mf_srv_part *part)
+{
+    switch (part->kind) {
+    case MF_SRV_THOUGHT:
+        return &c->thoughts;
+    case MF_SRV_CALL:
+        return &c->calls[part->call].arguments;
+    default:
+        return &c->content;
+    }
+}
+
+const char *mf_srv_part_text(const mf_srv_choice *choice, const mf_srv_part *part, size_t *n_bytes)
+{
+    const mf_srv_bytes *bytes = bytes_of((mf_srv_choice *)choice, part);
+    const bool is_open = choice->has_open_part && part == &choice->parts[choice->n_parts - 1];
+    *n_bytes = (is_open ? bytes->n_bytes : part->end) - part->begin;
+    return bytes->data ? bytes->data + part->begin : "";
+}
+
+static void close_part(mf_srv_choice *c, mf_srv_bytes *out)
+{
+    mf_srv_job *job = c->job;
+    if (!c->has_open_part)
+        return;
+    mf_srv_part *part = &c->parts[c->n_parts - 1];
+    part->end = bytes_of(c, part)->n_bytes;
+    c->has_open_part = false;
+    if (job->params.streams && job->protocol->close)
+        job->protocol->close(job, c, part, out);
+}
+
+/* The part that a piece belongs to, opened where there is none. False: no memory. */
+static bool open_part(mf_srv_choice *c, mf_srv_kind kind, mf_srv_bytes *out)
+{
+    mf_srv_job *job = c->job;
+    if (c->has_open_part && c->parts[c->n_parts - 1].kind == kind && kind != MF_SRV_CALL)
+        return true;
+    close_part(c, out);
+    mf_srv_part *parts = realloc(c->parts, (c->n_parts + 1) * sizeof *parts);
+    if (!parts) {
+        out->has_failed = true;
+        return false;
+    }
+    c->parts = parts;
+    mf_srv_part *part = &parts[c->n_parts++];
+    *part = (mf_srv_part){.kind = kind, .call = c->n_calls - (kind == MF_SRV_CALL)};
+    part->begin = bytes_of(c, part)->n_bytes;
+    c->has_open_part = true;
+    if (job->params.streams && job->protocol->open)
+        job->protocol->open(job, c, part, out);
+    return true;
+}
+
 void mf_srv_job_piece(mf_srv_choice *choice, const mf_srv_piece *piece)
 {
     mf_srv_job *job = choice->job;
     mf_srv_bytes out = {0};
-    mf_srv_put(piece->is_thought ? &choice->thoughts : &choice->content, piece->text,
-               piece->n_bytes);
+    if (piece->n_bytes > 0 && piece->kind != MF_SRV_CALL && !open_part(choice, piece->kind, &out)) {
+        send_out(job, &out);
+        return;
+    }
+    if (piece->n_bytes > 0)
+        mf_srv_put(bytes_of(choice, &choice->parts[choice->n_parts - 1]), piece->text,
+                   piece->n_bytes);
     if (job->params.streams && job->protocol->piece)
         job->protocol->piece(job, choice, piece, &out);
+    send_out(job, &out);
+}
+
+/* Anthropic's ids have letters, digits, _ and - alone. */
+static char *make_client_id(const mf_srv_job *job, const char *id)
+{
+    mf_srv_bytes text = {0};
+    const bool is_anthropic = job->protocol->shape == MF_SRV_ANTHROPIC;
+    mf_srv_printf(&text, "%s%s", is_anthropic ? "toolu_" : "", id);
+    for (char *s = text.data; is_anthropic && s && *s; s++)
+        if (!strchr("_-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", *s))
+            *s = '_';
+    return text.data;
+}
+
+void mf_srv_job_call(mf_srv_choice *choice, const char *id, const char *name)
+{
+    mf_srv_job *job = choice->job;
+    mf_srv_bytes out = {0};
+    mf_srv_made_call *calls = realloc(choice->calls, (choice->n_calls + 1) * sizeof *calls);
+    if (calls) {
+        choice->calls = calls;
+        calls[choice->n_calls++] = (mf_srv_made_call){
+            .id = make_client_id(job, id), .model_id = strdup(id), .name = strdup(name)};
+        const mf_srv_made_call *call = &calls[choice->n_calls - 1];
+        if (call->id && call->model_id && call->name)
+            (void)open_part(choice, MF_SRV_CALL, &out);
+        else
+            out.has_failed = true;
+    }
+    out.has_failed = out.has_failed || !calls;
     send_out(job, &out);
 }
 
@@ -160,6 +282,9 @@ void mf_srv_job_finish(mf_srv_choice *choice, mf_srv_finish finish)
     if (job->is_over)
         return;
     choice->finish = finish;
+    if (choice->n_calls == 0 && choice->content.n_bytes == 0)
+        (void)open_part(choice, MF_SRV_TEXT, &out); /* clients look for one */
+    close_part(choice, &out);
     if (job->params.streams && job->protocol->finish)
         job->protocol->finish(job, choice, &out);
     send_out(job, &out);

@@ -58,23 +58,36 @@ typedef struct mf_srv_token {
     mf_logprob top[MF_SRV_MAX_TOP];
 } mf_srv_token;
 
-/* A part of an answer: text that is whole characters, or empty; and the tokens that end in it,
- * where logprobs are asked for. */
+typedef enum mf_srv_kind {
+    MF_SRV_TEXT,
+    MF_SRV_THOUGHT,
+    MF_SRV_CALL /* of a tool; its text are the arguments */
+} mf_srv_kind;
+
+/* Of an answer as it is given out: a thought, a text, or a call. One follows the other. */
+typedef struct mf_srv_part {
+    mf_srv_kind kind;
+    size_t begin, end; /* bytes of the choice's thoughts, content, or call's arguments */
+    size_t call;       /* its index */
+} mf_srv_part;
+
+/* A call that the answer makes. */
+typedef struct mf_srv_made_call {
+    char *id;       /* for the client; from malloc */
+    char *model_id; /* for the model's template; the same */
+    char *name;     /* the same */
+    mf_srv_bytes arguments;
+} mf_srv_made_call;
+
+/* More of an answer: text that is whole characters, or empty; and the tokens that end in it, where
+ * logprobs are asked for. */
 typedef struct mf_srv_piece {
-    bool is_thought;
+    mf_srv_kind kind;
     const char *text;
     size_t n_bytes;
     const mf_srv_token *tokens;
     size_t n_tokens;
 } mf_srv_piece;
-
-/* Where the text of an answer stands between thoughts and content. */
-typedef enum mf_srv_place {
-    MF_SRV_AT_START, /* nothing but blanks yet; a thought may begin */
-    MF_SRV_IN_THOUGHT,
-    MF_SRV_AFTER_THOUGHT, /* nothing but blanks since */
-    MF_SRV_IN_CONTENT
-} mf_srv_place;
 
 struct mf_srv_choice {
     mf_srv_job *job;
@@ -96,11 +109,17 @@ struct mf_srv_choice {
     mf_sampler *sampler;
     mf_decoder decoder;
 
-    mf_srv_place place;
-    mf_srv_bytes undecided;     /* may be a part of a tag */
-    mf_srv_bytes held;          /* content that may be a part of a stop string */
-    mf_srv_bytes content;       /* released */
-    mf_srv_bytes thoughts;      /* released */
+    mf_reply *reply;       /* NULL: the answer is text alone */
+    bool is_done;          /* nothing more is wanted of it: the one call that was allowed is made */
+    bool is_broken;        /* a call in it could not be understood */
+    mf_srv_bytes held;     /* content that may be a part of a stop string */
+    mf_srv_bytes content;  /* released */
+    mf_srv_bytes thoughts; /* released */
+    mf_srv_made_call *calls; /* the same */
+    size_t n_calls;
+    mf_srv_part *parts; /* the same, in order */
+    size_t n_parts;
+    bool has_open_part;         /* the last one grows */
     mf_srv_token *infos;        /* of the tokens of the content */
     size_t n_infos, n_released; /* of them, released */
     size_t info_capacity;
@@ -120,6 +139,10 @@ typedef struct mf_srv_protocol {
     bool has_thoughts; /* told apart from the content */
     /* Streams only; any may be NULL. */
     void (*begin)(mf_srv_job *job, mf_srv_bytes *out);
+    void (*open)(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_part *part,
+                 mf_srv_bytes *out);
+    void (*close)(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_part *part,
+                  mf_srv_bytes *out);
     void (*piece)(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_piece *piece,
                   mf_srv_bytes *out);
     void (*finish)(mf_srv_job *job, mf_srv_choice *choice, mf_srv_bytes *out);
@@ -147,10 +170,14 @@ struct mf_srv_job {
     size_t n_choices, n_finished, n_left; /* left: the scheduler */
     bool has_begun, is_over;
     bool is_timed_out;
-    unsigned long sequence;     /* of the protocol's events */
-    bool has_thought, has_text; /* of the protocol: blocks that were opened */
+    unsigned long sequence; /* of the protocol's events */
+    /* Of the conversation: */
+    mf_srv_bytes tools; /* as templates take them; data NULL: there are none to call */
+    bool has_one_call;  /* an answer makes one at most */
+    uint32_t n_earlier_calls;
 };
 
+void mf_srv_random(void *out, size_t n_bytes);
 /* prefix and twenty letters that nobody guesses, though they open nothing. */
 void mf_srv_make_id(char id[MF_SRV_ID_BYTES], const char *prefix);
 
@@ -160,10 +187,14 @@ void mf_srv_job_hold(mf_srv_job *job);
 void mf_srv_job_drop(mf_srv_job *job);
 /* Makes the choices of the prompts. False: no memory. */
 bool mf_srv_job_prepare(mf_srv_job *job);
+/* The text of a part. */
+const char *mf_srv_part_text(const mf_srv_choice *choice, const mf_srv_part *part, size_t *n_bytes);
 
 /* For the scheduler. */
 void mf_srv_job_begin(mf_srv_job *job);
 void mf_srv_job_piece(mf_srv_choice *choice, const mf_srv_piece *piece);
+/* A call begins; the pieces of its arguments follow. */
+void mf_srv_job_call(mf_srv_choice *choice, const char *id, const char *name);
 void mf_srv_job_finish(mf_srv_choice *choice, mf_srv_finish finish);
 void mf_srv_job_fail(mf_srv_job *job, const mf_srv_refusal *refusal);
 

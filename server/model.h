@@ -19,10 +19,13 @@ typedef struct mf_srv_model {
     mf_sampler_options sampler; /* the model's own defaults */
     bool has_chat;              /* a template of conversations */
     bool has_content_thoughts;  /* its template looks for thoughts in the content */
-    bool has_thoughts;          /* <think> and </think> are tokens */
+    mf_reply_syntax *syntax;    /* how it writes thoughts and calls; NULL: no template */
     /* What ends a thought that is too long. */
     int32_t close_tokens[16];
     size_t n_close_tokens;
+    /* Those at which an answer is over, beside the tokenizer's. */
+    int32_t end_tokens[8];
+    size_t n_end_tokens;
 } mf_srv_model;
 
 #endif

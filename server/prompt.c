@@ -10,9 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define THINK "<think>"
-#define THINK_END "</think>"
-
 void mf_srv_prompt_free(mf_srv_prompt *prompt)
 {
     free(prompt->tokens);
@@ -134,22 +131,6 @@ static void add_mark(mf_srv_prompt *prompt, size_t at)
 {
     if (at > 0 && (prompt->n_marks == 0 || at > prompt->marks[prompt->n_marks - 1]))
         prompt->marks[prompt->n_marks++] = at;
-}
-
-/* Does the prompt leave the model within its thoughts? */
-static bool opens_thought(const mf_srv_model *model, const mf_srv_prompt *prompt)
-{
-    for (size_t i = prompt->n_tokens; model->has_thoughts && i-- > 0;) {
-        size_t n = 0;
-        const char *piece = mf_tokenizer_piece(model->tokenizer, prompt->tokens[i], &n);
-        if (!piece)
-            continue;
-        if (n == sizeof THINK - 1 && memcmp(piece, THINK, n) == 0)
-            return true;
-        if (n == sizeof THINK_END - 1 && memcmp(piece, THINK_END, n) == 0)
-            return false;
-    }
-    return false;
 }
 
 /* The first n_messages as text, and as tokens with marks. */
@@ -285,7 +266,6 @@ bool mf_srv_prompt_chat(const mf_srv_model *model, const mf_srv_conversation *c,
         mf_srv_prompt_free(&prompt);
         return false;
     }
-    prompt.opens_thought = opens_thought(model, &prompt);
     *out = prompt;
     return true;
 }

@@ -18,8 +18,7 @@ typedef struct mf_srv_prompt {
     /* Places that later prompts will share, rising. */
     size_t marks[MF_SRV_MAX_MARKS];
     size_t n_marks;
-    bool opens_thought; /* the answer begins within a thought */
-    mf_srv_bytes text;  /* as the template wrote it; data NULL: not by one */
+    mf_srv_bytes text; /* as the template wrote it; data NULL: not by one */
 } mf_srv_prompt;
 
 void mf_srv_prompt_free(mf_srv_prompt *prompt);

@@ -63,7 +63,7 @@ void mf_srv_run_fail(mf_srv_scheduler *s, mf_srv_choice *c, const mf_srv_refusal
 
 static void finish(mf_srv_choice *c, mf_srv_finish why)
 {
-    mf_srv_answer_end(c);
+    mf_srv_answer_end(c, why != MF_SRV_END);
     mf_srv_job_finish(c, why);
 }
 
@@ -100,11 +100,21 @@ static void count_token(mf_srv_scheduler *s, mf_srv_choice *c)
 static int32_t choose(const mf_srv_model *model, mf_srv_choice *c, const float *logits)
 {
     int32_t token = mf_sampler_sample(c->sampler, logits);
-    bool is_too_long =
-        c->place == MF_SRV_IN_THOUGHT && c->n_thought_tokens >= c->job->params.n_thought_max;
+    const bool is_thought = mf_srv_answer_is_thought(c);
+    const bool is_too_long = is_thought && c->n_thought_tokens >= c->job->params.n_thought_max;
+    if (!is_thought && c->n_closed == model->n_close_tokens)
+        c->n_closed = 0; /* another thought is closed as well */
     if ((is_too_long || c->n_closed > 0) && c->n_closed < model->n_close_tokens)
         token = model->close_tokens[c->n_closed++];
     return token;
+}
+
+static bool is_end(const mf_srv_model *model, int32_t token)
+{
+    for (size_t i = 0; i < model->n_end_tokens; i++)
+        if (model->end_tokens[i] == token)
+            return true;
+    return mf_tokenizer_is_end(model->tokenizer, token) != 0;
 }
 
 /* All tokens are evaluated: the next one. */
@@ -118,7 +128,7 @@ static void next_token(mf_srv_scheduler *s, mf_srv_choice *c)
         return;
     }
     int32_t token = choose(s->model, c, logits);
-    if (mf_tokenizer_is_end(s->model->tokenizer, token) && !p->ignores_end) {
+    if (is_end(s->model, token) && !p->ignores_end) {
         finish(c, MF_SRV_END);
         return;
     }
@@ -126,7 +136,7 @@ static void next_token(mf_srv_scheduler *s, mf_srv_choice *c)
     mf_sampler_accept(c->sampler, token);
     c->n_answered++;
     if (!mf_srv_answer_token(c, token, logits))
-        finish(c, MF_SRV_STOP);
+        finish(c, c->stopped_by ? MF_SRV_STOP : MF_SRV_END);
     else if (c->n_answered >= p->n_max_tokens)
         finish(c, MF_SRV_LENGTH);
     else if (c->n_tokens + 1 >= s->model->info.n_context_tokens || !push_token(c, token))

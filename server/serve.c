@@ -36,24 +36,40 @@ static void name_model(mf_srv_model *m, const mf_srv_config *config)
         snprintf(m->name, sizeof m->name, "%.*s", (int)(end - begin), begin);
 }
 
-static bool is_token(const mf_srv_model *m, const char *text)
+/* The token that a text is; -1: it is none, or several. */
+static int32_t token_of(const mf_srv_model *m, const char *text)
 {
     size_t n = 0;
     int32_t token;
     return mf_tokenizer_encode(m->tokenizer, text, strlen(text), 1, &token, 1, &n, NULL) == MF_OK &&
-           n == 1;
+                   n == 1
+               ? token
+               : -1;
 }
 
-static void learn_thoughts(mf_srv_model *m)
+/* How the model thinks and calls, and where it ends. */
+static mf_status learn_syntax(mf_srv_model *m, mf_error *error)
 {
-    static const char close[] = "\n</think>\n\n";
     const size_t most = sizeof m->close_tokens / sizeof *m->close_tokens;
+    const size_t most_ends = sizeof m->end_tokens / sizeof *m->end_tokens;
+    mf_reply_form form;
     mf_srv_template_learn(m);
-    m->has_thoughts = m->has_chat && is_token(m, "<think>") && is_token(m, "</think>");
-    if (mf_tokenizer_encode(m->tokenizer, close, sizeof close - 1, 1, m->close_tokens, most,
-                            &m->n_close_tokens, NULL) != MF_OK ||
-        m->n_close_tokens > most)
+    if (!m->has_chat)
+        return MF_OK;
+    mf_status status = mf_reply_syntax_detect(m->tokenizer, NULL, &m->syntax, error);
+    if (status != MF_OK)
+        return status;
+    mf_reply_form_of(m->syntax, &form);
+    if (form.thought_close &&
+        mf_tokenizer_encode(m->tokenizer, form.thought_close, strlen(form.thought_close), 1,
+                            m->close_tokens, most, &m->n_close_tokens, NULL) != MF_OK)
         m->n_close_tokens = 0;
+    if (m->n_close_tokens > most)
+        m->n_close_tokens = 0;
+    for (size_t i = 0; i < form.n_stops && m->n_end_tokens < most_ends; i++)
+        if (token_of(m, form.stops[i]) >= 0)
+            m->end_tokens[m->n_end_tokens++] = token_of(m, form.stops[i]);
+    return MF_OK;
 }
 
 /* What the drive can do is worth knowing where experts come from it again and again. */
@@ -95,14 +111,15 @@ static mf_status open_model(mf_srv_model *m, const mf_srv_config *config, mf_err
     mf_engine_info(m->engine, &m->info);
     measure_drive(m);
     mf_sampler_options_default(&m->sampler);
-    learn_thoughts(m);
-    return mf_sampler_options_load(config->model, &m->sampler, error);
+    status = learn_syntax(m, error);
+    return status == MF_OK ? mf_sampler_options_load(config->model, &m->sampler, error) : status;
 }
 
 static void close_model(mf_srv_model *m)
 {
     mf_engine_close(&m->engine);
     mf_store_close(&m->store);
+    mf_reply_syntax_free(&m->syntax);
     mf_tokenizer_free(&m->tokenizer);
 }
 
