@@ -1,60 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Conversations as the three APIs send them, checked and brought into one form: what a chat
- * template may know of them, and nothing of how an API says it.
- */
+/* Conversations as the three APIs send them, checked and brought into one form (message.h). */
 #ifndef MF_SERVER_CONVERSATION_H
 #define MF_SERVER_CONVERSATION_H
 
 #include "fields.h"
+#include "message.h"
 
-typedef enum mf_srv_role {
-    MF_SRV_SYSTEM,
-    MF_SRV_USER,
-    MF_SRV_ASSISTANT,
-    MF_SRV_TOOL /* a call's result */
-} mf_srv_role;
-
-/* A call of a tool. Strings from malloc. */
-typedef struct mf_srv_call {
-    char *id; /* NULL: none */
-    char *name;
-    char *arguments; /* an object as JSON; what else a client sends stays what it is */
-} mf_srv_call;
-
-typedef struct mf_srv_message {
-    mf_srv_role role;
-    mf_srv_bytes content;  /* data NULL: none */
-    mf_srv_bytes thoughts; /* the same */
-    char *name;            /* who says it, from malloc; NULL: nobody in particular */
-    char *call_id;         /* whose result it is, from malloc; NULL: not said */
-    mf_srv_call *calls;    /* from malloc */
-    size_t n_calls;
-} mf_srv_message;
-
-typedef struct mf_srv_conversation {
-    mf_srv_message *messages; /* from malloc */
-    size_t n_messages, capacity;
-    /* JSON as templates take it, from malloc; data NULL: none. */
-    mf_srv_bytes tools;     /* an array */
-    mf_srv_bytes documents; /* an array */
-    mf_srv_bytes variables; /* the members of an object, without its braces */
-    const char *effort;     /* how much is thought, a word; NULL: not said. Static storage */
-    mf_thinking thinking;
-    bool has_one_call; /* an answer calls one tool at most */
-} mf_srv_conversation;
-
-/* A message more, empty. NULL: no memory, and the refusal says so. */
-mf_srv_message *mf_srv_conversation_add(mf_srv_conversation *c, mf_srv_role role,
-                                        mf_srv_refusal *r);
-/* A call more of a message; id may be NULL. arguments[n_arguments]: JSON. */
-bool mf_srv_message_call(mf_srv_message *m, const char *id, const char *name, const char *arguments,
-                         size_t n_arguments, mf_srv_refusal *r);
-/* Puts the messages from index on that are an answer's parts into one. */
-bool mf_srv_message_append(mf_srv_message *m, mf_srv_message *from, const char *between,
-                           mf_srv_refusal *r);
-void mf_srv_message_free(mf_srv_message *m);
-void mf_srv_conversation_free(mf_srv_conversation *c);
 /* Takes what failed turns left away and thoughts out of contents; something must stay. name: of
  * the field with the messages. */
 bool mf_srv_conversation_finish(mf_srv_conversation *c, const char *name, mf_srv_refusal *r);

@@ -7,15 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
-
-void mf_srv_random(void *out, size_t n_bytes)
-{
-    memset(out, 7, n_bytes);
-    if (getrandom(out, n_bytes, 0) != (ssize_t)n_bytes)
-        memset(out, 7, n_bytes);
-}
 
 void mf_srv_make_id(char id[MF_SRV_ID_BYTES], const char *prefix)
 {
@@ -138,6 +130,8 @@ bool mf_srv_job_prepare(mf_srv_job *job)
         memcpy(c->tokens, c->prompt->tokens, c->prompt->n_tokens * sizeof *c->tokens);
         c->n_tokens = c->prompt->n_tokens;
     }
+    for (size_t i = 0; i < job->n_prompts; i++)
+        mf_srv_bytes_free(&job->prompts[i].text); /* it was for what takes answers apart */
     return job->choices != NULL;
 }
 

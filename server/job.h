@@ -9,6 +9,7 @@
 
 #include "channel.h"
 #include "prompt.h"
+#include "random.h"
 #include "refusal.h"
 
 #include <moeflux/moeflux.h>
@@ -177,7 +178,6 @@ struct mf_srv_job {
     uint32_t n_earlier_calls;
 };
 
-void mf_srv_random(void *out, size_t n_bytes);
 /* prefix and twenty letters that nobody guesses, though they open nothing. */
 void mf_srv_make_id(char id[MF_SRV_ID_BYTES], const char *prefix);
 

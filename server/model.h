@@ -3,6 +3,8 @@
 #ifndef MF_SERVER_MODEL_H
 #define MF_SERVER_MODEL_H
 
+#include "recall.h"
+
 #include <moeflux/moeflux.h>
 
 #include <stdbool.h>
@@ -26,6 +28,10 @@ typedef struct mf_srv_model {
     /* Those at which an answer is over, beside the tokenizer's. */
     int32_t end_tokens[8];
     size_t n_end_tokens;
+    /* The texts of all that stand behind answers. */
+    char end_texts[16][64];
+    size_t n_end_texts;
+    mf_srv_recall *recall; /* answers that were given; NULL: none are kept */
 } mf_srv_model;
 
 #endif

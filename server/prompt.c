@@ -5,7 +5,7 @@
  */
 #include "prompt.h"
 
-#include "template.h"
+#include "history.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -70,22 +70,39 @@ bool mf_srv_prompt_text(const mf_srv_model *model, const char *text, size_t n_by
 /* ---------------------------------------------------------------------------- with a template --
  */
 
-static size_t n_common(const mf_srv_prompt *a, const mf_srv_prompt *b)
+/* Of a from a token on. */
+static size_t n_common(const mf_srv_prompt *a, size_t begin, const mf_srv_prompt *b)
 {
     size_t n = 0;
-    while (n < a->n_tokens && n < b->n_tokens && a->tokens[n] == b->tokens[n])
+    while (begin + n < a->n_tokens && n < b->n_tokens && a->tokens[begin + n] == b->tokens[n])
         n++;
     return n;
 }
 
-/* How many tokens the prompt shares with these messages; 0 where the template refuses them. */
-static size_t n_shared(const mf_srv_writing *w, const mf_srv_message *messages, size_t n,
-                       const mf_srv_prompt *prompt)
+/* A prompt in the making: n_known tokens stand for the first n_skip bytes of its text. */
+typedef struct making {
+    mf_srv_writing w;
+    mf_srv_prompt *prompt;
+    size_t n_known, n_skip;
+} making;
+
+/* How many tokens the prompt shares with these messages; 0 where the template refuses them, or
+ * where they part within what is known. */
+static size_t n_shared(const making *k, const mf_srv_message *messages, size_t n)
 {
+    const mf_srv_bytes *own = &k->prompt->text;
     mf_srv_prompt other = {0};
+    mf_srv_bytes text = {0};
     size_t n_same = 0;
-    if (mf_srv_template_tokens(w, messages, n, false, 0, &other, NULL) == MF_OK)
-        n_same = n_common(prompt, &other);
+    if (k->n_skip > 0 && (mf_srv_template_text(&k->w, messages, n, false, &text, NULL) != MF_OK ||
+                          text.n_bytes < k->n_skip || own->n_bytes < k->n_skip ||
+                          memcmp(text.data, own->data, k->n_skip) != 0)) {
+        mf_srv_bytes_free(&text);
+        return 0;
+    }
+    mf_srv_bytes_free(&text);
+    if (mf_srv_template_tokens(&k->w, messages, n, false, k->n_skip, &other, NULL) == MF_OK)
+        n_same = k->n_known + n_common(k->prompt, k->n_known, &other);
     mf_srv_prompt_free(&other);
     return n_same;
 }
@@ -97,10 +114,10 @@ static mf_srv_message letter(mf_srv_role role, char *text)
 }
 
 /* Where another conversation with the same system message and tools parts from this one. */
-static size_t mark_of_system(const mf_srv_writing *w, const mf_srv_prompt *prompt)
+static size_t mark_of_system(const making *k)
 {
     char text[] = "x";
-    const mf_srv_conversation *c = w->conversation;
+    const mf_srv_conversation *c = k->w.conversation;
     const bool has_system = c->n_messages > 1 && c->messages[0].role == MF_SRV_SYSTEM;
     if (!has_system && !c->tools.data)
         return 0;
@@ -109,20 +126,20 @@ static size_t mark_of_system(const mf_srv_writing *w, const mf_srv_prompt *promp
     mf_srv_message messages[2] = {letter(MF_SRV_USER, text), letter(MF_SRV_USER, text)};
     if (has_system)
         messages[0] = c->messages[0];
-    return n_shared(w, messages, 1 + has_system, prompt);
+    return n_shared(k, messages, 1 + has_system);
 }
 
 /* Where the conversation goes on after another answer, with n_messages of it written. */
-static size_t mark_of_turn(const mf_srv_writing *w, size_t n_messages, const mf_srv_prompt *prompt)
+static size_t mark_of_turn(const making *k, size_t n_messages)
 {
     char text[] = "x";
     mf_srv_message *messages = malloc((n_messages + 2) * sizeof *messages);
     if (!messages)
         return 0;
-    memcpy(messages, w->conversation->messages, n_messages * sizeof *messages);
+    memcpy(messages, k->w.conversation->messages, n_messages * sizeof *messages);
     messages[n_messages] = letter(MF_SRV_ASSISTANT, text);
     messages[n_messages + 1] = letter(MF_SRV_USER, text);
-    size_t n = n_shared(w, messages, n_messages + 2, prompt);
+    size_t n = n_shared(k, messages, n_messages + 2);
     free(messages);
     return n;
 }
@@ -133,22 +150,52 @@ static void add_mark(mf_srv_prompt *prompt, size_t at)
         prompt->marks[prompt->n_marks++] = at;
 }
 
-/* The first n_messages as text, and as tokens with marks. */
-static mf_status write_chat(mf_srv_writing *w, size_t n_messages, mf_srv_prompt *out,
-                            mf_error *error)
+/* Tokens [more] behind the prompt's. */
+static bool append(mf_srv_prompt *prompt, const mf_srv_prompt *more)
 {
-    const mf_srv_message *messages = w->conversation->messages;
-    mf_srv_bytes text = {0};
-    mf_status status = mf_srv_template_begin(w, n_messages, true, &text, error);
+    int32_t *tokens =
+        realloc(prompt->tokens, (prompt->n_tokens + more->n_tokens + 1) * sizeof *tokens);
+    if (!tokens)
+        return false;
+    if (more->n_tokens > 0)
+        memcpy(tokens + prompt->n_tokens, more->tokens, more->n_tokens * sizeof *tokens);
+    prompt->tokens = tokens;
+    prompt->n_tokens += more->n_tokens;
+    return true;
+}
+
+/* What is known of the prompt's tokens, and the others behind them. */
+static mf_status write_tokens(making *k, const mf_srv_history *h, mf_error *error)
+{
+    const mf_srv_conversation *c = k->w.conversation;
+    mf_srv_prompt rest = {0}, begin;
+    if (!mf_srv_history_begin(h, &k->w, &k->prompt->text, &begin, &k->n_skip))
+        return MF_ERR_NO_MEMORY;
+    begin.text = k->prompt->text;
+    *k->prompt = begin;
+    k->n_known = begin.n_tokens;
+    mf_status status =
+        mf_srv_template_tokens(&k->w, c->messages, c->n_messages, true, k->n_skip, &rest, error);
+    if (status == MF_OK && !append(k->prompt, &rest))
+        status = MF_ERR_NO_MEMORY;
+    mf_srv_prompt_free(&rest);
+    return status;
+}
+
+/* A conversation as text, and as tokens with marks. */
+static mf_status write_chat(const mf_srv_model *model, const mf_srv_conversation *c,
+                            const mf_srv_history *h, mf_srv_prompt *out, mf_error *error)
+{
+    making k = {.w = {.model = model, .conversation = c, .now = h->now}, .prompt = out};
+    mf_status status = mf_srv_template_begin(&k.w, c->n_messages, true, &out->text, error);
     if (status == MF_OK)
-        status = mf_srv_template_tokens(w, messages, n_messages, true, 0, out, error);
-    if (status != MF_OK) {
-        mf_srv_bytes_free(&text);
+        status = write_tokens(&k, h, error);
+    if (status != MF_OK)
         return status;
-    }
-    out->text = text;
-    add_mark(out, mark_of_system(w, out));
-    add_mark(out, mark_of_turn(w, n_messages, out));
+    const size_t system = k.n_known > 0 ? out->origin.system_mark : mark_of_system(&k);
+    add_mark(out, system);
+    add_mark(out, mark_of_turn(&k, c->n_messages));
+    mf_srv_history_end(h, &k.w, system, out);
     return MF_OK;
 }
 
@@ -212,23 +259,18 @@ static bool paragraphs(const mf_srv_model *model, const mf_srv_conversation *c, 
 /* ---------------------------------------------------------------------------------------- both --
  */
 
+/* What the answer goes on behind; it is not kept. */
 static bool append_text(const mf_srv_model *model, const char *text, mf_srv_prompt *prompt,
                         mf_srv_refusal *refusal)
 {
     mf_srv_prompt more = {0};
     if (!mf_srv_encode(model, text, strlen(text), false, &more, refusal))
         return false;
-    int32_t *tokens =
-        realloc(prompt->tokens, (prompt->n_tokens + more.n_tokens + 1) * sizeof *tokens);
-    if (tokens) {
-        if (more.n_tokens > 0 && more.tokens)
-            memcpy(tokens + prompt->n_tokens, more.tokens, more.n_tokens * sizeof *tokens);
-        prompt->tokens = tokens;
-        prompt->n_tokens += more.n_tokens;
-    }
+    const bool is_good = append(prompt, &more);
     mf_srv_prompt_free(&more);
     mf_srv_puts(&prompt->text, text);
-    return tokens || no_memory(refusal);
+    prompt->origin.is_known = false;
+    return is_good || no_memory(refusal);
 }
 
 /* The text that the answer continues; NULL: none. */
@@ -241,33 +283,37 @@ static const char *continued(const mf_srv_conversation *c)
 }
 
 /* With a template. What is continued is no thought. */
-static bool with_template(const mf_srv_model *model, const mf_srv_conversation *c,
-                          mf_srv_prompt *out, mf_srv_refusal *refusal)
+static bool with_template(const mf_srv_model *model, mf_srv_conversation *c, mf_srv_prompt *out,
+                          mf_srv_refusal *refusal)
 {
-    const char *text = continued(c);
-    mf_srv_conversation shorter = *c;
-    mf_srv_writing w = {.model = model, .conversation = &shorter};
+    mf_srv_history h;
     mf_error error = {0};
+    if (!mf_srv_history_open(model, c, &h))
+        return no_memory(refusal);
+    mf_srv_conversation shorter = *c;
+    const char *text = continued(c);
     if (text) {
         shorter.n_messages--;
         shorter.thinking = MF_THINKING_OFF;
     }
-    mf_status status = write_chat(&w, shorter.n_messages, out, &error);
+    mf_status status = write_chat(model, &shorter, &h, out, &error);
+    mf_srv_history_close(&h);
     if (status != MF_OK)
         return refuse_chat(refusal, status, &error);
     return !text || append_text(model, text, out, refusal);
 }
 
-bool mf_srv_prompt_chat(const mf_srv_model *model, const mf_srv_conversation *c, mf_srv_prompt *out,
+bool mf_srv_prompt_chat(const mf_srv_model *model, mf_srv_conversation *c, mf_srv_prompt *out,
                         mf_srv_refusal *refusal)
 {
     mf_srv_prompt prompt = {0};
-    if (!(model->has_chat ? with_template : paragraphs)(model, c, &prompt, refusal)) {
+    bool is_good = model->has_chat ? with_template(model, c, &prompt, refusal)
+                                   : paragraphs(model, c, &prompt, refusal);
+    if (is_good)
+        *out = prompt;
+    else
         mf_srv_prompt_free(&prompt);
-        return false;
-    }
-    *out = prompt;
-    return true;
+    return is_good;
 }
 
 bool mf_srv_prompt_chat_text(const mf_srv_model *model, const mf_srv_conversation *c,

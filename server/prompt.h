@@ -6,7 +6,7 @@
 #ifndef MF_SERVER_PROMPT_H
 #define MF_SERVER_PROMPT_H
 
-#include "refusal.h"
+#include "recall.h"
 
 #include <moeflux/moeflux.h>
 
@@ -18,20 +18,20 @@ typedef struct mf_srv_prompt {
     /* Places that later prompts will share, rising. */
     size_t marks[MF_SRV_MAX_MARKS];
     size_t n_marks;
+    mf_srv_origin origin;
     mf_srv_bytes text; /* as the template wrote it; data NULL: not by one */
 } mf_srv_prompt;
 
 void mf_srv_prompt_free(mf_srv_prompt *prompt);
 
-struct mf_srv_conversation;
 struct mf_srv_model;
 
 /* The tokens of a conversation, with the beginning of an answer. A last message of the assistant is
- * continued, unless it calls. */
-bool mf_srv_prompt_chat(const struct mf_srv_model *model, const struct mf_srv_conversation *c,
+ * continued, unless it calls. Answers in it that were given here get their own words again. */
+bool mf_srv_prompt_chat(const struct mf_srv_model *model, mf_srv_conversation *c,
                         mf_srv_prompt *out, mf_srv_refusal *refusal);
 /* Its text. */
-bool mf_srv_prompt_chat_text(const struct mf_srv_model *model, const struct mf_srv_conversation *c,
+bool mf_srv_prompt_chat_text(const struct mf_srv_model *model, const mf_srv_conversation *c,
                              mf_srv_bytes *out, mf_srv_refusal *refusal);
 /* Marks of a prompt that may come again as it is. In the store marks have no logits, so there the
  * token before the last has one as well. */

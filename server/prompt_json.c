@@ -2,6 +2,10 @@
 /* Messages as JSON. */
 #include "prompt_json.h"
 
+#include "yyjson_prefix.h"
+
+#include "yyjson.h"
+
 #include <string.h>
 
 static mf_srv_role role_of(const mf_srv_message *messages, size_t i, unsigned ways)

@@ -3,7 +3,7 @@
 #ifndef MF_SERVER_PROMPT_JSON_H
 #define MF_SERVER_PROMPT_JSON_H
 
-#include "conversation.h"
+#include "message.h"
 
 /* Ways to say the same, for templates that refuse the usual one; together in any number. */
 enum {

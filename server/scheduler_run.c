@@ -4,6 +4,7 @@
  * in pieces, as large as keeps a step below some times what a step of answers alone takes.
  */
 #include "answer.h"
+#include "history.h"
 #include "scheduler_impl.h"
 
 #include <stdlib.h>
@@ -64,6 +65,7 @@ void mf_srv_run_fail(mf_srv_scheduler *s, mf_srv_choice *c, const mf_srv_refusal
 static void finish(mf_srv_choice *c, mf_srv_finish why)
 {
     mf_srv_answer_end(c, why != MF_SRV_END);
+    mf_srv_history_keep(c, why);
     mf_srv_job_finish(c, why);
 }
 
@@ -135,11 +137,14 @@ static void next_token(mf_srv_scheduler *s, mf_srv_choice *c)
     count_token(s, c);
     mf_sampler_accept(c->sampler, token);
     c->n_answered++;
+    /* the last one is not evaluated, but it is the answer's */
+    const bool has_room = c->n_tokens + 1 < s->model->info.n_context_tokens;
+    const bool is_pushed = push_token(c, token);
     if (!mf_srv_answer_token(c, token, logits))
         finish(c, c->stopped_by ? MF_SRV_STOP : MF_SRV_END);
     else if (c->n_answered >= p->n_max_tokens)
         finish(c, MF_SRV_LENGTH);
-    else if (c->n_tokens + 1 >= s->model->info.n_context_tokens || !push_token(c, token))
+    else if (!has_room || !is_pushed)
         finish(c, MF_SRV_CONTEXT);
 }
 

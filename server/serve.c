@@ -15,6 +15,8 @@
 
 #define TICK_NS (100 * 1000000L)
 #define DRIVE_MS 250
+/* Of answers that may come back in a conversation. */
+#define MAX_RECALL_BYTES ((size_t)64 << 20)
 #define MAX_UNSENT_BYTES ((size_t)256 << 10)
 
 /* ----------------------------------------------------------------------------------------- model
@@ -69,7 +71,9 @@ static mf_status learn_syntax(mf_srv_model *m, mf_error *error)
     for (size_t i = 0; i < form.n_stops && m->n_end_tokens < most_ends; i++)
         if (token_of(m, form.stops[i]) >= 0)
             m->end_tokens[m->n_end_tokens++] = token_of(m, form.stops[i]);
-    return MF_OK;
+    mf_srv_template_learn_ends(m);
+    m->recall = mf_srv_recall_new(MAX_RECALL_BYTES);
+    return m->recall ? MF_OK : MF_ERR_NO_MEMORY;
 }
 
 /* What the drive can do is worth knowing where experts come from it again and again. */
@@ -120,6 +124,7 @@ static void close_model(mf_srv_model *m)
     mf_engine_close(&m->engine);
     mf_store_close(&m->store);
     mf_reply_syntax_free(&m->syntax);
+    mf_srv_recall_free(&m->recall);
     mf_tokenizer_free(&m->tokenizer);
 }
 

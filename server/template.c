@@ -179,3 +179,55 @@ void mf_srv_template_learn(mf_srv_model *model)
         mf_chat_text(model->tokenizer, &params, NULL, 0, &n, NULL) != MF_ERR_NOT_FOUND;
     model->has_content_thoughts = model->has_chat && wants_content_thoughts(model);
 }
+
+static bool is_end(const mf_srv_model *model, int32_t token)
+{
+    for (size_t i = 0; i < model->n_end_tokens; i++)
+        if (model->end_tokens[i] == token)
+            return true;
+    return mf_tokenizer_is_end(model->tokenizer, token) != 0;
+}
+
+static void add_end(mf_srv_model *model, int32_t token)
+{
+    const size_t most = sizeof model->end_texts / sizeof *model->end_texts;
+    size_t n = 0;
+    const char *piece = mf_tokenizer_piece(model->tokenizer, token, &n);
+    if (piece && n > 0 && n < sizeof *model->end_texts && model->n_end_texts < most)
+        memcpy(model->end_texts[model->n_end_texts++], piece, n); /* it was all zeros */
+}
+
+/* The special token that the template writes behind an answer; -1: there is none. */
+static int32_t token_behind_answer(const mf_srv_model *model)
+{
+    char question[] = "x", answer[] = "mfanswer";
+    const mf_srv_message messages[] = {{.role = MF_SRV_USER, .content = lent(question)},
+                                       {.role = MF_SRV_ASSISTANT, .content = lent(answer)},
+                                       {.role = MF_SRV_USER, .content = lent(question)}};
+    const mf_srv_conversation c = {0};
+    const mf_srv_writing w = {.model = model, .conversation = &c};
+    mf_srv_bytes text = {0};
+    int32_t tokens[64], found = -1;
+    size_t n = 0;
+    if (mf_srv_template_text(&w, messages, 3, false, &text, NULL) != MF_OK)
+        return -1;
+    const char *at = strstr(text.data, answer);
+    if (at && mf_tokenizer_encode(model->tokenizer, at + strlen(answer),
+                                  strlen(at + strlen(answer)), 1, tokens, 64, &n, NULL) == MF_OK)
+        for (size_t i = 0; i < n && i < 64 && found < 0; i++)
+            if (mf_tokenizer_is_special(model->tokenizer, tokens[i]))
+                found = tokens[i];
+    mf_srv_bytes_free(&text);
+    return found;
+}
+
+void mf_srv_template_learn_ends(mf_srv_model *model)
+{
+    const size_t n_vocab = mf_tokenizer_n_vocab(model->tokenizer);
+    const int32_t behind = token_behind_answer(model);
+    model->n_end_texts = 0;
+    memset(model->end_texts, 0, sizeof model->end_texts);
+    for (size_t i = 0; i < n_vocab; i++)
+        if (is_end(model, (int32_t)i) || (int32_t)i == behind)
+            add_end(model, (int32_t)i);
+}

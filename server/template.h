@@ -31,5 +31,7 @@ mf_status mf_srv_template_tokens(const mf_srv_writing *w, const mf_srv_message *
                                  mf_error *error);
 /* Whether the model has a template, and where it looks for thoughts. */
 void mf_srv_template_learn(mf_srv_model *model);
+/* The texts of the tokens at which answers end. */
+void mf_srv_template_learn_ends(mf_srv_model *model);
 
 #endif

@@ -72,6 +72,8 @@ static void read_prompt(mf_reply_scan *s, const mf_reply_options *o)
         text = found;
     else
         return;
+    while (text < end && mf_reply_is_blank((unsigned char)*text))
+        text++; /* the opening's own, and nothing that the model said */
     mf_reply_scan_push(s, text, (size_t)(end - text));
     while (s->status == MF_OK && s->events.n_taken < s->events.n_visible)
         s->events.n_taken = s->events.n_visible;

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT */
+/* Answers found again, and prompts that begin with them. */
+#include "history.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define THINK "<think>"
+#define THINK_END "</think>"
+
+/* -------------------------------------------------------------------------------------- finding --
+ */
+
+/* A conversation and a message more. */
+static mf_srv_digest chain_of(const mf_srv_recall *recall, const mf_srv_digest *before,
+                              const mf_srv_message *m, bool *has_failed)
+{
+    mf_srv_bytes text = {0};
+    mf_srv_put(&text, (const char *)before, sizeof *before);
+    mf_srv_put_meaning(m, &text);
+    *has_failed = *has_failed || text.has_failed;
+    mf_srv_digest chain = {{0, 0}};
+    if (text.data)
+        chain = mf_srv_digest_of(mf_srv_recall_key(recall), text.data, text.n_bytes);
+    mf_srv_bytes_free(&text);
+    return chain;
+}
+
+/* Equal but for blanks around them. */
+static bool is_same_text(const mf_srv_bytes *a, const mf_srv_bytes *b)
+{
+    const char *blanks = " \t\r\n";
+    const char *s = a->data ? a->data : "", *t = b->data ? b->data : "";
+    size_t n = a->n_bytes, m = b->n_bytes, k = strspn(s, blanks), l = strspn(t, blanks);
+    while (n > k && strchr(blanks, s[n - 1]))
+        n--;
+    while (m > l && strchr(blanks, t[m - 1]))
+        m--;
+    return n - k == m - l && memcmp(s + k, t + l, n - k) == 0;
+}
+
+static bool copy_bytes(const mf_srv_bytes *from, mf_srv_bytes *to)
+{
+    mf_srv_bytes copy = {0};
+    if (from->data)
+        mf_srv_put(&copy, from->data, from->n_bytes);
+    if (copy.has_failed)
+        return false;
+    mf_srv_bytes_free(to);
+    *to = copy;
+    return true;
+}
+
+/* Results name the call whose they are. */
+static bool rename_results(mf_srv_conversation *c, size_t from, const char *old, const char *id)
+{
+    for (size_t i = from; i < c->n_messages; i++) {
+        mf_srv_message *m = &c->messages[i];
+        if (!m->call_id || strcmp(m->call_id, old) != 0)
+            continue;
+        char *copy = strdup(id);
+        if (!copy)
+            return false;
+        free(m->call_id);
+        m->call_id = copy;
+    }
+    return true;
+}
+
+/* The call as the model wrote it. */
+static bool restore_call(mf_srv_conversation *c, size_t i, mf_srv_call *call,
+                         const mf_srv_call *kept)
+{
+    char *arguments = strdup(kept->arguments), *id = kept->id ? strdup(kept->id) : NULL;
+    bool is_good = arguments && (id || !kept->id) &&
+                   (!call->id || !id || rename_results(c, i + 1, call->id, id));
+    if (!is_good) {
+        free(arguments);
+        free(id);
+        return false;
+    }
+    free(call->arguments);
+    free(call->id);
+    call->arguments = arguments;
+    call->id = id;
+    return true;
+}
+
+static bool restore(mf_srv_conversation *c, size_t i, const mf_srv_kept *kept)
+{
+    mf_srv_message *m = &c->messages[i];
+    bool is_good = copy_bytes(&kept->message.content, &m->content) &&
+                   copy_bytes(&kept->message.thoughts, &m->thoughts);
+    for (size_t k = 0; is_good && k < m->n_calls; k++)
+        is_good = restore_call(c, i, &m->calls[k], &kept->message.calls[k]);
+    return is_good;
+}
+
+/* The same words were said in the same place, and if thoughts came back they are the same, too. */
+static mf_srv_kept *find(mf_srv_recall *recall, const mf_srv_digest *key, const mf_srv_message *m)
+{
+    mf_srv_kept *kept = mf_srv_recall_find(recall, key);
+    if (kept && kept->message.n_calls == m->n_calls &&
+        (m->thoughts.n_bytes == 0 || is_same_text(&m->thoughts, &kept->message.thoughts)))
+        return kept;
+    mf_srv_kept_drop(kept);
+    return NULL;
+}
+
+bool mf_srv_history_open(const mf_srv_model *model, mf_srv_conversation *c, mf_srv_history *h)
+{
+    bool has_failed = false;
+    *h = (mf_srv_history){.n_messages = c->n_messages};
+    if (!model->recall)
+        return true;
+    h->kept = calloc(c->n_messages + 1, sizeof(mf_srv_kept *));
+    has_failed = !h->kept;
+    for (size_t i = 0; !has_failed && i < c->n_messages; i++) {
+        h->chain = chain_of(model->recall, &h->chain, &c->messages[i], &has_failed);
+        if (c->messages[i].role != MF_SRV_ASSISTANT || has_failed)
+            continue;
+        h->kept[i] = find(model->recall, &h->chain, &c->messages[i]);
+        if (!h->kept[i])
+            continue;
+        h->now = h->now != 0 ? h->now : h->kept[i]->origin.now;
+        has_failed = !restore(c, i, h->kept[i]);
+    }
+    if (has_failed)
+        mf_srv_history_close(h);
+    return !has_failed;
+}
+
+void mf_srv_history_close(mf_srv_history *h)
+{
+    for (size_t i = 0; h->kept && i < h->n_messages; i++)
+        mf_srv_kept_drop(h->kept[i]);
+    free(h->kept);
+    *h = (mf_srv_history){0};
+}
+
+/* ------------------------------------------------------------------------------------ beginning --
+ */
+
+/* The first text in [n_bytes] of one of the tokens that end answers. */
+static const char *find_end(const mf_srv_model *model, const char *text, size_t n_bytes)
+{
+    const char *first = NULL;
+    for (size_t i = 0; i < model->n_end_texts; i++) {
+        const char *end = model->end_texts[i];
+        const char *at = memmem(text, first ? (size_t)(first - text) : n_bytes, end, strlen(end));
+        first = at ? at : first;
+    }
+    return first;
+}
+
+/* The text of an answer, read as the model's own would be. */
+static bool read_answer(const mf_srv_writing *w, const char *text, size_t n_bytes,
+                        mf_srv_message *out)
+{
+    mf_reply_options options;
+    mf_reply_event e;
+    mf_reply *reply = NULL;
+    mf_srv_refusal refusal;
+    mf_reply_options_default(&options);
+    options.tools = w->conversation->tools.data;
+    options.has_calls = options.tools != NULL;
+    options.whole_calls = 1;
+    bool is_good = mf_reply_create(w->model->syntax, &options, &reply, NULL) == MF_OK &&
+                   mf_reply_push(reply, text, n_bytes, 0, NULL) == MF_OK &&
+                   mf_reply_finish(reply, 0, NULL) == MF_OK;
+    while (is_good && mf_reply_next(reply, &e)) {
+        mf_srv_call *last = out->n_calls > 0 ? &out->calls[out->n_calls - 1] : NULL;
+        if (e.kind == MF_REPLY_THOUGHT || e.kind == MF_REPLY_CONTENT)
+            mf_srv_put(e.kind == MF_REPLY_THOUGHT ? &out->thoughts : &out->content, e.text,
+                       e.n_bytes);
+        else if (e.kind == MF_REPLY_CALL)
+            is_good = mf_srv_message_call(out, NULL, e.name, "", 0, &refusal);
+        else if (e.kind == MF_REPLY_CALL_ARGUMENTS && last) {
+            mf_srv_bytes joined = {0};
+            mf_srv_printf(&joined, "%s%s", last->arguments, e.text);
+            free(last->arguments);
+            last->arguments = joined.data;
+            is_good = joined.data && !joined.has_failed;
+        } else if (e.kind == MF_REPLY_CALL_BROKEN)
+            is_good = false;
+    }
+    mf_reply_free(&reply);
+    return is_good;
+}
+
+/* Whether what the template wrote from the head on says what the kept answer said, thoughts
+ * included. *n_bytes: up to the token that ends it. */
+static bool says_the_same(const mf_srv_writing *w, const mf_srv_kept *kept,
+                          const mf_srv_bytes *text, size_t *n_bytes)
+{
+    const char *begin = text->data + kept->origin.n_head_bytes;
+    const char *end = find_end(w->model, begin, text->n_bytes - kept->origin.n_head_bytes);
+    mf_srv_message read = {.role = MF_SRV_ASSISTANT};
+    mf_srv_bytes a = {0}, b = {0};
+    if (!end || !kept->has_answer)
+        return false;
+    bool is_same = read_answer(w, begin, (size_t)(end - begin), &read);
+    if (is_same) {
+        mf_srv_put_meaning(&read, &a);
+        mf_srv_put_meaning(&kept->message, &b);
+        is_same = !a.has_failed && !b.has_failed && is_same_text(&a, &b) &&
+                  is_same_text(&read.thoughts, &kept->message.thoughts);
+    }
+    mf_srv_bytes_free(&a);
+    mf_srv_bytes_free(&b);
+    mf_srv_message_free(&read);
+    *n_bytes = (size_t)(end - text->data);
+    return is_same;
+}
+
+static bool has_head(const mf_srv_writing *w, const mf_srv_kept *kept, const mf_srv_bytes *text)
+{
+    const mf_srv_origin *o = &kept->origin;
+    if (o->n_head_bytes > text->n_bytes)
+        return false;
+    const mf_srv_digest head =
+        mf_srv_digest_of(mf_srv_recall_key(w->model->recall), text->data, o->n_head_bytes);
+    return mf_srv_digest_is(&head, &o->head);
+}
+
+bool mf_srv_history_begin(const mf_srv_history *h, const mf_srv_writing *w,
+                          const mf_srv_bytes *text, mf_srv_prompt *out, size_t *n_bytes)
+{
+    *n_bytes = 0;
+    *out = (mf_srv_prompt){0};
+    for (size_t i = h->kept ? w->conversation->n_messages : 0; i-- > 0;) {
+        const mf_srv_kept *kept = h->kept[i];
+        if (!kept || !has_head(w, kept, text))
+            continue;
+        size_t n_tokens = kept->n_tokens;
+        if (!says_the_same(w, kept, text, n_bytes)) {
+            *n_bytes = kept->origin.n_head_bytes;
+            n_tokens = kept->origin.n_head_tokens;
+        }
+        if (n_tokens == 0)
+            continue;
+        out->tokens = malloc(n_tokens * sizeof *out->tokens);
+        if (!out->tokens)
+            return false;
+        memcpy(out->tokens, kept->tokens, n_tokens * sizeof *out->tokens);
+        out->n_tokens = n_tokens;
+        out->origin.system_mark = kept->origin.system_mark;
+        return true;
+    }
+    *n_bytes = 0;
+    return true;
+}
+
+/* --------------------------------------------------------------------------------------- ending --
+ */
+
+static size_t n_without_blanks(const char *text, size_t n)
+{
+    while (n > 0 && strchr(" \t\r\n", text[n - 1]))
+        n--;
+    return n;
+}
+
+static bool ends_in(const char *text, size_t n, const char *word)
+{
+    const size_t n_word = strlen(word);
+    return n >= n_word && memcmp(text + n - n_word, word, n_word) == 0;
+}
+
+/* The text's bytes without the opening of a thought, or an empty one, at its end. */
+static size_t n_head_of(const mf_srv_bytes *text)
+{
+    size_t n = n_without_blanks(text->data, text->n_bytes);
+    if (ends_in(text->data, n, THINK_END))
+        n = n_without_blanks(text->data, n - (sizeof THINK_END - 1));
+    return ends_in(text->data, n, THINK) ? n - (sizeof THINK - 1) : text->n_bytes;
+}
+
+/* The tokens up to the last <think>. */
+static size_t n_tokens_before_thought(const mf_srv_model *model, const mf_srv_prompt *prompt)
+{
+    for (size_t i = prompt->n_tokens; i-- > 0;) {
+        size_t n = 0;
+        const char *piece = mf_tokenizer_piece(model->tokenizer, prompt->tokens[i], &n);
+        if (piece && n == sizeof THINK - 1 && memcmp(piece, THINK, n) == 0)
+            return i;
+    }
+    return 0;
+}
+
+void mf_srv_history_end(const mf_srv_history *h, const mf_srv_writing *w, size_t system_mark,
+                        mf_srv_prompt *prompt)
+{
+    const mf_srv_bytes *text = &prompt->text;
+    mf_srv_origin *o = &prompt->origin;
+    const size_t n = n_head_of(text);
+    if (!w->model->recall)
+        return;
+    *o = (mf_srv_origin){.is_known = true,
+                         .chain = h->chain,
+                         .n_head_bytes = n,
+                         .n_head_tokens = n == text->n_bytes
+                                              ? prompt->n_tokens
+                                              : n_tokens_before_thought(w->model, prompt),
+                         .system_mark = system_mark,
+                         .now = w->now};
+    o->head = mf_srv_digest_of(mf_srv_recall_key(w->model->recall), text->data, n);
+}
+
+/* -------------------------------------------------------------------------------------- keeping --
+ */
+
+/* The answer as a message; ids are the model's own. */
+static bool make_message(const mf_srv_choice *c, mf_srv_message *out)
+{
+    mf_srv_refusal refusal;
+    out->role = MF_SRV_ASSISTANT;
+    bool is_good =
+        copy_bytes(&c->content, &out->content) && copy_bytes(&c->thoughts, &out->thoughts);
+    for (size_t i = 0; is_good && i < c->n_calls; i++) {
+        const mf_srv_made_call *call = &c->calls[i];
+        const bool is_empty = call->arguments.n_bytes == 0;
+        is_good = mf_srv_message_call(out, call->model_id, call->name,
+                                      is_empty ? "{}" : call->arguments.data,
+                                      is_empty ? 2 : call->arguments.n_bytes, &refusal);
+    }
+    return is_good;
+}
+
+void mf_srv_history_keep(const mf_srv_choice *c, mf_srv_finish why)
+{
+    mf_srv_recall *recall = c->job->served->recall;
+    const mf_srv_origin *o = &c->prompt->origin;
+    const size_t n_all = c->prompt->n_tokens + c->n_answered;
+    bool has_failed = false;
+    if (!recall || !o->is_known || c->is_broken || !c->reply)
+        return;
+    mf_srv_kept *kept = mf_srv_kept_new();
+    if (!kept)
+        return;
+    kept->origin = *o;
+    /* behind a stop string the tokens say more than the answer */
+    kept->has_answer = why != MF_SRV_STOP && c->n_tokens == n_all;
+    kept->n_tokens = kept->has_answer ? n_all : c->prompt->n_tokens;
+    kept->tokens = malloc((kept->n_tokens + 1) * sizeof *kept->tokens);
+    if (!kept->tokens || !make_message(c, &kept->message)) {
+        mf_srv_kept_drop(kept);
+        return;
+    }
+    memcpy(kept->tokens, c->tokens, kept->n_tokens * sizeof *kept->tokens);
+    kept->key = chain_of(recall, &o->chain, &kept->message, &has_failed);
+    if (has_failed)
+        mf_srv_kept_drop(kept);
+    else
+        mf_srv_recall_put(recall, kept);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/* Messages by what they mean: what clients change on the way makes no difference. */
+#include "recall.h"
+
+#include "yyjson_prefix.h"
+
+#include "yyjson.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* JSON that is nested deeper is itself. */
+#define MAX_DEPTH 64
+
+typedef struct member {
+    yyjson_val *key, *value;
+} member;
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(yyjson_get_str(((const member *)a)->key),
+                  yyjson_get_str(((const member *)b)->key));
+}
+
+static bool put_sorted(yyjson_val *v, int depth, mf_srv_bytes *out);
+
+static bool put_object(yyjson_val *object, int depth, mf_srv_bytes *out)
+{
+    const size_t n = yyjson_obj_size(object);
+    member *members = malloc((n + 1) * sizeof *members);
+    yyjson_val *key, *value;
+    size_t i, max;
+    bool is_good = members != NULL;
+    if (!members)
+        return false;
+    yyjson_obj_foreach(object, i, max, key, value)
+    {
+        members[i] = (member){key, value};
+    }
+    qsort(members, n, sizeof *members, compare);
+    mf_srv_puts(out, "{");
+    for (i = 0; is_good && i < n; i++) {
+        mf_srv_puts(out, i > 0 ? "," : "");
+        mf_srv_put_json(out, yyjson_get_str(members[i].key), yyjson_get_len(members[i].key));
+        mf_srv_puts(out, ":");
+        is_good = put_sorted(members[i].value, depth, out);
+    }
+    mf_srv_puts(out, "}");
+    free(members);
+    return is_good;
+}
+
+static bool put_array(yyjson_val *array, int depth, mf_srv_bytes *out)
+{
+    yyjson_val *value;
+    size_t i, n;
+    mf_srv_puts(out, "[");
+    yyjson_arr_foreach(array, i, n, value)
+    {
+        mf_srv_puts(out, i > 0 ? "," : "");
+        if (!put_sorted(value, depth, out))
+            return false;
+    }
+    mf_srv_puts(out, "]");
+    return true;
+}
+
+/* 1 and 1.0 are one number: some clients have no other. */
+static void put_number(yyjson_val *v, mf_srv_bytes *out)
+{
+    const double x = yyjson_get_num(v), exact = 9007199254740992.0;
+    if (yyjson_is_uint(v))
+        mf_srv_printf(out, "%llu", (unsigned long long)yyjson_get_uint(v));
+    else if (yyjson_is_int(v))
+        mf_srv_printf(out, "%lld", (long long)yyjson_get_sint(v));
+    else if (x == floor(x) && fabs(x) < exact)
+        mf_srv_printf(out, "%lld", (long long)x);
+    else
+        mf_srv_printf(out, "%.17g", x);
+}
+
+/* False: too deep. */
+static bool put_sorted(yyjson_val *v, int depth, mf_srv_bytes *out)
+{
+    if (depth == 0)
+        return false;
+    if (yyjson_is_obj(v))
+        return put_object(v, depth - 1, out);
+    if (yyjson_is_arr(v))
+        return put_array(v, depth - 1, out);
+    if (yyjson_is_str(v))
+        mf_srv_put_json(out, yyjson_get_str(v), yyjson_get_len(v));
+    else if (yyjson_is_num(v))
+        put_number(v, out);
+    else
+        mf_srv_puts(out, yyjson_is_null(v) ? "null" : yyjson_is_true(v) ? "true" : "false");
+    return true;
+}
+
+static void put_arguments(const char *json, mf_srv_bytes *out)
+{
+    yyjson_doc *doc = yyjson_read(json, strlen(json), 0);
+    mf_srv_bytes text = {0};
+    if (doc && put_sorted(yyjson_doc_get_root(doc), MAX_DEPTH, &text))
+        mf_srv_put(out, text.data, text.n_bytes);
+    else
+        mf_srv_puts(out, json);
+    out->has_failed = out->has_failed || text.has_failed;
+    mf_srv_bytes_free(&text);
+    yyjson_doc_free(doc);
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+void mf_srv_put_meaning(const mf_srv_message *m, mf_srv_bytes *out)
+{
+    const char *text = m->content.data ? m->content.data : "";
+    size_t begin = 0, end = m->content.n_bytes;
+    while (begin < end && is_blank(text[begin]))
+        begin++;
+    while (end > begin && is_blank(text[end - 1]))
+        end--;
+    mf_srv_printf(out, "%d ", (int)m->role);
+    mf_srv_put_json(out, text + begin, end - begin);
+    for (size_t i = 0; i < m->n_calls; i++) {
+        mf_srv_puts(out, " ");
+        mf_srv_puts_json(out, m->calls[i].name);
+        mf_srv_puts(out, " ");
+        put_arguments(m->calls[i].arguments, out);
+    }
+    mf_srv_puts(out, "\n");
+}

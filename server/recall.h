@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Answers that were given, kept by what they mean and what was said before them: so many bytes of
+ * them, those used last. Any thread may ask.
+ */
+#ifndef MF_SERVER_RECALL_H
+#define MF_SERVER_RECALL_H
+
+#include "digest.h"
+#include "message.h"
+
+typedef struct mf_srv_recall mf_srv_recall;
+
+/* Where a prompt comes from, and what its answer is kept by. */
+typedef struct mf_srv_origin {
+    bool is_known;        /* it is a conversation's, and ends where the answer begins */
+    mf_srv_digest chain;  /* of the conversation */
+    mf_srv_digest head;   /* of the text up to the answer, without the opening of a thought */
+    size_t n_head_bytes;  /* of that text */
+    size_t n_head_tokens; /* of the prompt's tokens, that text's; 0: not known */
+    size_t system_mark;   /* where other conversations part from this one; 0: nowhere */
+    int64_t now;          /* what the template took for the time */
+} mf_srv_origin;
+
+/* Shared; nothing of it changes. */
+typedef struct mf_srv_kept {
+    int n_refs; /* atomic */
+    mf_srv_digest key;
+    mf_srv_origin origin; /* of the prompt */
+    /* What the template gets: with all thoughts, and ids as the model knows them. */
+    mf_srv_message message;
+    /* The prompt's and, if has_answer, all that were sampled but for the one that ended it. */
+    int32_t *tokens;
+    size_t n_tokens;
+    bool has_answer;
+} mf_srv_kept;
+
+/* NULL: no memory. */
+mf_srv_recall *mf_srv_recall_new(size_t max_bytes);
+void mf_srv_recall_free(mf_srv_recall **recall);
+const mf_srv_digest_key *mf_srv_recall_key(const mf_srv_recall *recall);
+
+/* Takes the answer over. */
+void mf_srv_recall_put(mf_srv_recall *recall, mf_srv_kept *kept);
+/* NULL: there is none. To be given back by mf_srv_kept_drop. */
+mf_srv_kept *mf_srv_recall_find(mf_srv_recall *recall, const mf_srv_digest *key);
+/* An empty one with one reference; NULL: no memory. */
+mf_srv_kept *mf_srv_kept_new(void);
+void mf_srv_kept_drop(mf_srv_kept *kept);
+
+/* What a message means, as bytes: its role, its content without blanks around it, and its calls,
+ * their arguments sorted and without blanks. Thoughts, ids and names of speakers are no part. */
+void mf_srv_put_meaning(const mf_srv_message *m, mf_srv_bytes *out);
+
+#endif

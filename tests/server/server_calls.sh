@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: MIT
+# Answers that call tools, by all three APIs, and an agent's thirty turns, whose history comes back
+# as clients send it: no token of it is evaluated twice. One word of the demo model is a call as a
+# text, so that it can be made to say it (by a bias), and says it in its own tokens and spacing.
+. ./lib_server.sh
+call='<tool_call>\n{\"name\":\"noon\",  \"arguments\":{\"b\":2,\"a\":1.0}}\n</tool_call>'
+thinking_model "$scratch/calls" qwen36.jinja "$call"
+thinking_model "$scratch/says" qwen36.jinja "I look.\\n\\n$call"
+thinking_model "$scratch/thinks" qwen36.jinja "<think>\\nHm.\\n</think>\\n\\n$call"
+for model in calls says thinks; do
+    cp "$SOURCE/tests/text/data/jinja/hermes.jinja" "$scratch/$model/chat_template.jinja"
+done
+it='"temperature":0,"logit_bias":{"316":100}'
+tools='"tools":[{"type":"function","function":{"name":"noon","description":"Tells noon.","parameters":{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"integer"}}}}}]'
+flat='"tools":[{"type":"function","name":"noon"}]'
+claude='"tools":[{"name":"noon","input_schema":{"type":"object"}}]'
+asked='"messages":[{"role":"user","content":"Once upon a time"}]'
+
+start_server "$scratch/says"
+# chat
+post /v1/chat/completions "{$asked,$it,$tools,\"parallel_tool_calls\":false,\"max_tokens\":9}"
+expect_status 200
+expect_equal "$(value content)" 'I look.'
+expect_body '"tool_calls":[{"id":"call_*","type":"function","function":{"name":"noon","arguments":"{\"b\":2,*\"a\":1.0}"}}]}'
+expect_equal "$(value finish_reason)" tool_calls
+expect_equal "$(value completion_tokens)" 1
+arguments=$(value arguments)
+post /v1/chat/completions "{$asked,$it,$tools,\"parallel_tool_calls\":false,\"max_tokens\":9,\"stream\":true}"
+expect_equal "$(joined "$out" arguments)" "$arguments"
+expect_equal "$(joined "$out" content)" 'I look.'
+expect_equal "$(grep -c '"id":"call_' "$out")" 1
+expect_equal "$(grep -c '"role":"assistant"' "$out")" 1
+expect_equal "$(grep -o '"finish_reason":[^}]*' "$out" | grep -v null)" '"finish_reason":"tool_calls"'
+post /v1/chat/completions "{$asked,$it,$tools,\"max_tokens\":3}"
+expect_equal "$(grep -o '"id":"call_[^"]*' "$out" | sort -u | wc -l)" 3
+expect_equal "$(value finish_reason)" length # it was cut
+post /v1/chat/completions "{$asked,$it,$tools,\"max_tokens\":3,\"stream\":true}"
+expect_equal "$(grep -o '"tool_calls":.{"index":[0-9]*,"id' "$out" | tr -dc '0-9\n' | tr '\n' ' ')" '0 1 2 '
+post /v1/chat/completions "{$asked,$it,$tools,\"parallel_tool_calls\":false,\"n\":2,\"max_tokens\":9}"
+expect_equal "$(grep -o '"id":"call_[^"]*' "$out" | sort -u | wc -l)" 2
+# without tools, or a choice, it is text
+post /v1/chat/completions "{$asked,$it,\"max_tokens\":1}"
+expect_body '"content":"I look.\n\n<tool_call>\n{\"name'
+post /v1/chat/completions "{$asked,$it,$tools,\"tool_choice\":\"none\",\"max_tokens\":1}"
+expect_no_body '"tool_calls"'
+expect_body 'I look.\n\n<tool_call>'
+# responses
+post /v1/responses "{\"input\":\"Once\",$it,$flat,\"parallel_tool_calls\":false,\"max_output_tokens\":9}"
+expect_body '"output":[{"id":"msg_*,"type":"message",*"I look."*},{"id":"fc_*","status":"completed","type":"function_call","call_id":"call_*","name":"noon","arguments":"{\"b\":2,*'
+expect_body '"status":"completed"'
+post /v1/responses "{\"input\":\"Once\",$it,$flat,\"parallel_tool_calls\":false,\"max_output_tokens\":9,\"stream\":true}"
+expect_equal "$(sed -n 's/^event: response.//p' "$out" | uniq | tr '\n' ' ')" \
+    "created in_progress output_item.added content_part.added output_text.delta output_text.done content_part.done output_item.done output_item.added function_call_arguments.delta function_call_arguments.done output_item.done completed "
+expect_body '"response.function_call_arguments.delta","sequence_number":9,"item_id":"fc_*_1","output_index":1,"delta":"{'
+expect_body '"response.function_call_arguments.done",*,"name":"noon","arguments":"{\"b\":2,'
+# messages
+post /v1/messages "{$asked,$it,$claude,\"tool_choice\":{\"type\":\"auto\",\"disable_parallel_tool_use\":true},\"max_tokens\":9}"
+expect_body '"content":[{"type":"text","text":"I look."},{"type":"tool_use","id":"toolu_*","name":"noon","input":{"b":2,*"a":1.0}}],"stop_reason":"tool_use"'
+post /v1/messages "{$asked,$it,$claude,\"tool_choice\":{\"type\":\"auto\",\"disable_parallel_tool_use\":true},\"max_tokens\":9,\"stream\":true}"
+expect_equal "$(sed -n 's/^event: //p' "$out" | tr '\n' ' ')" \
+    "message_start content_block_start content_block_delta content_block_stop content_block_start content_block_delta content_block_stop message_delta message_stop "
+expect_body '"content_block_start","index":1,"content_block":{"type":"tool_use","id":"toolu_*","name":"noon","input":{}}'
+expect_body '"index":1,"delta":{"type":"input_json_delta","partial_json":"{\"b\":2,'
+expect_body '"delta":{"stop_reason":"tool_use"'
+stop_server
+
+# An agent: it calls, thirty times, and gets results. The history comes back without thoughts, its
+# arguments sorted and spaced otherwise, contents null or "", ids as they were given.
+# agent MODEL OPTIONS: what was evaluated of prompts, and what of them no answer had said
+agent() {
+    opening=${3:-}
+    start_server "$1"
+    history='{"role":"system","content":"You tell noon."},{"role":"user","content":"Once upon a time"}'
+    n_evaluated=0 n_new=0 turn=0
+    while [ $turn -lt 30 ]; do
+        post /v1/chat/completions "{\"messages\":[$history],$it,$tools,\"parallel_tool_calls\":false,\"max_tokens\":20$2}"
+        expect_status 200
+        expect_equal "$(value finish_reason)" tool_calls
+        n_prompt=$(value prompt_tokens)
+        n_evaluated=$((n_evaluated + n_prompt - $(value cached_tokens)))
+        id=$(grep -o '"id":"call_[^"]*' "$out" | sed 's/.*"//')
+        text=$(value content)
+        [ "$text" = null ] || text="\"$text\""
+        history="$history,{\"role\":\"assistant\",\"content\":$text,\"tool_calls\":[{\"id\":\"$id\",\"type\":\"function\",\"function\":{\"name\":\"noon\",\"arguments\":\"{\\\"a\\\": 1, \\\"b\\\": 2}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"$id\",\"content\":\"It is $turn past noon.\"}"
+        if [ $turn -gt 0 ]; then
+            post /tokenize "{\"content\":\"<|im_end|>\\n<|im_start|>user\\n<tool_response>\\nIt is $turn past noon.\\n</tool_response><|im_end|>\\n<|im_start|>assistant\\n$opening\"}"
+            n_prompt=$(value count)
+        fi
+        n_new=$((n_new + n_prompt))
+        turn=$((turn + 1))
+    done
+    echo "$(basename "$1")$2: $n_new tokens new, $n_evaluated evaluated"
+    expect_true test $((n_evaluated * 100)) -le $((n_new * 110))
+    expect_true test $n_evaluated -ge $n_new
+}
+agent "$scratch/calls" ''
+stop_server
+# an empty thought that was opened for the answer is the same as none
+agent "$scratch/calls" ',"chat_template_kwargs":{"enable_thinking":false}' '<think>\n\n</think>\n\n'
+stop_server
+agent "$scratch/says" ''
+# the same, by Anthropic's API: its first two turns find what the other's made
+turns='{"role":"user","content":"Once upon a time"}'
+post /v1/messages "{\"messages\":[$turns],$it,$claude,\"tool_choice\":{\"type\":\"auto\",\"disable_parallel_tool_use\":true},\"max_tokens\":9}"
+n_held=$(($(value input_tokens) + $(value cache_read_input_tokens) + $(value output_tokens)))
+id=$(grep -o '"id":"toolu_[^"]*' "$out" | sed 's/.*"//')
+turns="$turns,{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"I look.\"},{\"type\":\"tool_use\",\"id\":\"$id\",\"name\":\"noon\",\"input\":{\"a\":1,\"b\":2}}]},{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"$id\",\"content\":\"now\"}]}"
+post /v1/messages "{\"messages\":[$turns],$it,$claude,\"max_tokens\":1}"
+expect_true test "$(value cache_read_input_tokens)" -ge $((n_held - 1))
+n_all=$(($(value input_tokens) + $(value cache_read_input_tokens)))
+post /v1/messages/count_tokens "{\"messages\":[$turns],$claude}"
+expect_equal "$(value input_tokens)" $n_all
+# what means something else is not taken for it: it is written by the template, in more tokens
+post /v1/messages/count_tokens "{\"messages\":[$(printf '%s' "$turns" | sed 's/"a":1,/"a":3,/')],$claude}"
+expect_true test "$(value input_tokens)" -gt $((n_all + 9))
+# nor the same words in another place
+post /v1/messages/count_tokens "{\"messages\":[$(printf '%s' "$turns" | sed 's/Once/Thus/')],$claude}"
+expect_true test "$(value input_tokens)" -gt $((n_all + 9))
+stop_server
+
+# Thoughts that clients drop: within a run of calls the template shows them, and they are there
+# again; a new question ends the run, and the template drops them.
+agent "$scratch/thinks" ''
+post /v1/chat/completions "{\"messages\":[$history],$it,$tools,\"parallel_tool_calls\":false,\"max_tokens\":20}"
+expect_equal "$(value reasoning_content)" Hm.
+expect_equal "$(value content)" null
+n_run=$(value prompt_tokens)
+question=',{"role":"user","content":"Once more"}'
+post /v1/chat/completions "{\"messages\":[$history$question],$it,$tools,\"max_tokens\":1}"
+expect_true test "$(value prompt_tokens)" -gt $((n_run + 300)) # thirty calls as the template writes them
+expect_true test "$(value cached_tokens)" -gt 200              # all before the first thought
+expect_true test "$(value cached_tokens)" -lt 400
+n_prompt=$(value prompt_tokens)
+post /apply-template "{\"messages\":[$(printf '%s' "$history" | sed 's/{\\"a\\": 1, \\"b\\": 2}/{\\"b\\": 2, \\"a\\": 1.0}/g')$question],$tools}"
+post /tokenize "$(sed 's/{"prompt":/{"content":/' "$out")"
+expect_equal "$(value count)" "$n_prompt"
+# a thought that is another's is not taken for ours
+first=$(printf '%s' "$history" | sed 's/"tool_calls"/"reasoning_content":"Other.","tool_calls"/')
+post /v1/chat/completions "{\"messages\":[$first],$it,$tools,\"max_tokens\":1}"
+expect_true test "$(value cached_tokens)" -lt 400
+stop_server
+
+# text alone: what was sampled is kept as well, where it was cut short as well
+start_server "$scratch/calls"
+history='{"role":"user","content":"Once upon a time"}'
+turn=0 n_held=0
+while [ $turn -lt 5 ]; do
+    post /v1/chat/completions "{\"messages\":[$history],\"seed\":$turn,\"max_tokens\":24}"
+    expect_true test "$(value cached_tokens)" -ge $((n_held - 1))
+    n_held=$(($(value prompt_tokens) + $(value completion_tokens)))
+    history="$history,{\"role\":\"assistant\",\"content\":\"$(value content)\"},{\"role\":\"user\",\"content\":\"And $turn?\"}"
+    turn=$((turn + 1))
+done
+stop_server
+finish
