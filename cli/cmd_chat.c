@@ -5,6 +5,7 @@
  */
 #include "commands.h"
 
+#include "answer.h"
 #include "conversation.h"
 #include "interrupt.h"
 #include "lines.h"
@@ -87,22 +88,23 @@ static bool is_stable(const chat *c, const mf_cli_prompt *prompt)
 
 static turn_result answer(chat *c, const mf_cli_prompt *prompt)
 {
-    mf_cli_buffer text = {0};
-    int32_t unevaluated = -1;
-    mf_cli_stop stop = mf_cli_answer(c->g, &text, &unevaluated);
+    mf_cli_answer made = {0};
+    mf_cli_stop stop = mf_cli_answer_make(c->g, &made);
     turn_result result = stop == MF_STOP_ERROR ? TURN_FATAL : TURN_DONE;
     if (stop == MF_STOP_INTERRUPTED)
         note(c, "stopped");
     else if (stop == MF_STOP_CONTEXT)
         note(c, "the context is full: /clear starts again, --ctx makes room");
+    if (result == TURN_DONE && c->g->args->has_logprobs)
+        mf_cli_answer_print_logprobs(c->g, &made);
     if (result == TURN_DONE && is_stable(c, prompt))
         mf_cli_keep(c->g);
     if (c->has_template && result == TURN_DONE &&
-        !mf_cli_conversation_answer(&c->conversation, &text, unevaluated)) {
+        !mf_cli_conversation_answer(&c->conversation, &made)) {
         mf_cli_error("no memory for the conversation");
         result = TURN_FATAL;
     }
-    mf_cli_buffer_free(&text);
+    mf_cli_answer_free(&made);
     return result;
 }
 

@@ -2,6 +2,7 @@
 /* moeflux run: one answer to a prompt, or the chat. */
 #include "commands.h"
 
+#include "answer_json.h"
 #include "interrupt.h"
 
 #include <errno.h>
@@ -21,24 +22,25 @@ static const char help[] =
     "  --system TEXT          system message\n"
     "  --think on|off         ask for, or suppress, the model's thinking (default: the "
     "template's)\n"
+    "  --no-think             the same as --think off\n"
     "  --raw                  no chat template\n"
     "  --show-prompt          the prompt as the model gets it, on standard error\n"
     "  --no-history           do not keep the chat's lines for the next one\n"
     "  --no-wrap              lines on a terminal end where it ends them, not between words\n"
     "  --color WHEN           dim thoughts and remarks: auto (on a terminal, unless NO_COLOR is\n"
     "                         set), always or never\n"
-    "Answer (defaults from generation_config.json):\n"
+    "Answer:\n"
     "  -n, --max-tokens N     at most N tokens (default: until the context is full)\n"
-    "  --temp T               temperature; 0: always the most likely token\n"
-    "  --top-k K              among the K most likely; 0: off\n"
-    "  --top-p P              among the most likely that sum to P; 1: off\n"
-    "  --min-p P              among those at least P times the likeliest; 0: off\n"
-    "  --repeat-penalty R     divide the score of what was there already by R; 1: off\n"
-    "  -s, --seed N           of the random choices; the same seed gives the same text (default:\n"
-    "                         another each time, which is said on standard error)\n"
+    "  --stop TEXT            the answer ends before TEXT, which is not shown; repeatable\n"
     "  --ignore-eos           go on after an end token\n"
+    "  --thoughts WHAT        dim them (default; on a terminal), show them plainly, or hide "
+    "them\n"
+    "  --think-budget N       after N tokens of thoughts they are ended, and the answer begins\n"
+    "  --logprobs N           what the model thought of each token, and of the N likeliest (0 to\n"
+    "                         20): with --json in it, else on standard error\n"
     "  --json                 with a prompt: the answer and the run's figures as one JSON object\n"
-    "  --stats[=json[:FILE]]  the run's figures at the end, on standard error or in FILE\n"
+    "  --stats[=json[:FILE]]  the run's figures at the end, on standard error or in FILE\n" //
+    MF_SAMPLING_OPTIONS_HELP                                                                //
     "Reuse:\n"
     "  --state-dir DIR        keep what was evaluated in DIR, and begin from what is there\n"
     "  --state-dir-size SIZE  at most so much of it (default 8G)\n" //
@@ -52,11 +54,11 @@ enum {
     OPT_NO_HISTORY,
     OPT_NO_WRAP,
     OPT_COLOR,
-    OPT_TEMP,
-    OPT_TOP_K,
-    OPT_TOP_P,
-    OPT_MIN_P,
-    OPT_PENALTY,
+    OPT_NO_THINK,
+    OPT_THOUGHTS,
+    OPT_THINK_BUDGET,
+    OPT_STOP,
+    OPT_LOGPROBS,
     OPT_IGNORE_EOS,
     OPT_JSON,
     OPT_STATS,
@@ -75,17 +77,17 @@ static const struct option long_options[] = {
     {"no-history", no_argument, NULL, OPT_NO_HISTORY},
     {"no-wrap", no_argument, NULL, OPT_NO_WRAP},
     {"color", required_argument, NULL, OPT_COLOR},
-    {"temp", required_argument, NULL, OPT_TEMP},
-    {"top-k", required_argument, NULL, OPT_TOP_K},
-    {"top-p", required_argument, NULL, OPT_TOP_P},
-    {"min-p", required_argument, NULL, OPT_MIN_P},
-    {"repeat-penalty", required_argument, NULL, OPT_PENALTY},
-    {"seed", required_argument, NULL, 's'},
+    {"no-think", no_argument, NULL, OPT_NO_THINK},
+    {"thoughts", required_argument, NULL, OPT_THOUGHTS},
+    {"think-budget", required_argument, NULL, OPT_THINK_BUDGET},
+    {"stop", required_argument, NULL, OPT_STOP},
+    {"logprobs", required_argument, NULL, OPT_LOGPROBS},
     {"ignore-eos", no_argument, NULL, OPT_IGNORE_EOS},
     {"json", no_argument, NULL, OPT_JSON},
     {"stats", optional_argument, NULL, OPT_STATS},
     {"state-dir", required_argument, NULL, OPT_STATE_DIR},
     {"state-dir-size", required_argument, NULL, OPT_STATE_DIR_SIZE},
+    MF_SAMPLING_LONG_OPTIONS,
     MF_ENGINE_LONG_OPTIONS,
     {0}};
 
@@ -94,45 +96,10 @@ typedef struct run_args {
     const char *model;
     const char *prompt;
     const char *file;
-    bool has_json;
     bool has_stats;
     bool has_json_stats;
     const char *stats_file; /* NULL: standard error */
 } run_args;
-
-/* The options of the sampler. False: not one of them. */
-static bool sampler_option(mf_cli_generate_args *g, int option, const char **name, bool *good)
-{
-    mf_sampler_options *s = &g->sampler;
-    switch (option) {
-    case OPT_TEMP:
-        *name = "temp";
-        *good = g->has_temperature = mf_cli_parse_float(optarg, 0, 1000, &s->temperature);
-        return true;
-    case OPT_TOP_K:
-        *name = "top-k";
-        *good = g->has_top_k = mf_cli_parse_u32(optarg, 0, UINT32_MAX, &s->top_k);
-        return true;
-    case OPT_TOP_P:
-        *name = "top-p";
-        *good = g->has_top_p = mf_cli_parse_float(optarg, 1e-6f, 1, &s->top_p);
-        return true;
-    case OPT_MIN_P:
-        *name = "min-p";
-        *good = g->has_min_p = mf_cli_parse_float(optarg, 0, 1, &s->min_p);
-        return true;
-    case OPT_PENALTY:
-        *name = "repeat-penalty";
-        *good = g->has_penalty = mf_cli_parse_float(optarg, 1e-6f, 1000, &s->repetition_penalty);
-        return true;
-    case 's':
-        *name = "seed";
-        *good = g->has_seed = mf_cli_parse_u64(optarg, 0, UINT64_MAX, &s->seed);
-        return true;
-    default:
-        return false;
-    }
-}
 
 static bool parse_thinking(const char *text, mf_thinking *out)
 {
@@ -150,6 +117,26 @@ static bool parse_color(const char *text, mf_cli_color *out)
     if (i >= 0)
         *out = (mf_cli_color)i;
     return i >= 0;
+}
+
+static bool parse_thoughts(const char *text, mf_cli_thoughts *out)
+{
+    static const char *const names[] = {"dim", "show", "hide"};
+    int i = mf_cli_parse_name(text, names, 3);
+    if (i >= 0)
+        *out = (mf_cli_thoughts)i;
+    return i >= 0;
+}
+
+static int add_stop(mf_cli_generate_args *g, const mf_cli_parser *parser)
+{
+    if (*optarg == '\0')
+        return mf_cli_bad_value(parser, "stop", optarg, "a text");
+    if (g->n_stops == MF_CLI_MAX_STOP_STRINGS)
+        return mf_cli_usage_error(parser->command, "--stop: more than %d of them",
+                                  MF_CLI_MAX_STOP_STRINGS);
+    g->stops[g->n_stops++] = optarg;
+    return MF_EXIT_OK;
 }
 
 /* What --stats= is followed by; NULL: nothing. False: it is nothing that there is. */
@@ -175,13 +162,42 @@ static bool flag_option(run_args *args, int option)
                  {OPT_NO_HISTORY, &g->no_history},
                  {OPT_NO_WRAP, &g->no_wrap},
                  {OPT_IGNORE_EOS, &g->ignore_end},
-                 {OPT_JSON, &args->has_json}};
+                 {OPT_JSON, &g->is_silent}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (flags[i].option == option) {
             *flags[i].flag = true;
             return true;
         }
-    return false;
+    if (option == OPT_NO_THINK)
+        g->thinking = MF_THINKING_OFF;
+    return option == OPT_NO_THINK;
+}
+
+/* Those about thoughts and what is kept of an answer. False: not one of them. */
+static bool answer_option(mf_cli_generate_args *g, int option, const char **name,
+                          const char **expected, bool *good)
+{
+    switch (option) {
+    case OPT_THINK:
+        *name = "think", *expected = "on or off";
+        *good = parse_thinking(optarg, &g->thinking);
+        return true;
+    case OPT_THOUGHTS:
+        *name = "thoughts", *expected = "show, dim or hide";
+        *good = parse_thoughts(optarg, &g->thoughts);
+        return true;
+    case OPT_THINK_BUDGET:
+        *name = "think-budget";
+        *good = mf_cli_parse_u64(optarg, 0, UINT32_MAX, &g->n_thought_max);
+        return true;
+    case OPT_LOGPROBS:
+        *name = "logprobs", *expected = "a number from 0 to 20";
+        *good = mf_cli_parse_u32(optarg, 0, MF_CLI_MAX_LOGPROBS, &g->n_logprobs);
+        g->has_logprobs = true;
+        return true;
+    default:
+        return false;
+    }
 }
 
 /* One option of run's own; an exit code. */
@@ -191,10 +207,13 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
     const char *name = "", *expected = "a number in range";
     mf_cli_generate_args *g = &args->generate;
     bool good = true;
-    if (sampler_option(g, option, &name, &good))
-        return good ? MF_EXIT_OK : mf_cli_bad_value(parser, name, optarg, expected);
+    int exit_code = MF_EXIT_OK;
+    if (mf_cli_take_sampling(parser, &g->sampling, option, &exit_code))
+        return exit_code;
     if (flag_option(args, option))
         return MF_EXIT_OK;
+    if (answer_option(g, option, &name, &expected, &good))
+        return good ? MF_EXIT_OK : mf_cli_bad_value(parser, name, optarg, expected);
     switch (option) {
     case 'p':
         args->prompt = optarg;
@@ -209,10 +228,8 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
     case OPT_SYSTEM:
         g->system = optarg;
         break;
-    case OPT_THINK:
-        name = "think", expected = "on or off";
-        good = parse_thinking(optarg, &g->thinking);
-        break;
+    case OPT_STOP:
+        return add_stop(g, parser);
     case OPT_COLOR:
         name = "color", expected = "auto, always or never";
         good = parse_color(optarg, &g->color);
@@ -251,7 +268,7 @@ static bool parse(run_args *args, int argc, char **argv, int *exit_code)
         *exit_code = mf_cli_usage_error("run", "run: -p and -f exclude each other");
     else if (args->generate.raw && args->generate.system)
         *exit_code = mf_cli_usage_error("run", "run: --raw and --system exclude each other");
-    else if (args->has_json && !args->prompt && !args->file)
+    else if (args->generate.is_silent && !args->prompt && !args->file)
         *exit_code = mf_cli_usage_error("run", "run: --json wants a prompt: -p or -f");
     else {
         args->generate.is_chat = !args->prompt && !args->file;
@@ -286,10 +303,20 @@ static int make_prompt(const mf_cli_generator *g, const run_args *args, const mf
     return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
 }
 
-static int evaluate_and_answer(mf_cli_generator *g, const run_args *args,
-                               const mf_cli_prompt *prompt, mf_cli_stop *stop)
+static int exit_code_of(const mf_cli_generator *g, mf_cli_stop stop)
 {
-    *stop = MF_STOP_ERROR;
+    if (stop == MF_STOP_CONTEXT)
+        mf_cli_log((void *)&g->args->engine.verbosity, MF_LOG_WARNING,
+                   "the answer ends here: the context is full (--ctx)");
+    if (stop == MF_STOP_INTERRUPTED)
+        return MF_EXIT_INTERRUPTED;
+    return stop == MF_STOP_ERROR ? MF_EXIT_ERROR : MF_EXIT_OK;
+}
+
+static int evaluate_and_answer(mf_cli_generator *g, const run_args *args,
+                               const mf_cli_prompt *prompt, mf_cli_answer *answer)
+{
+    answer->stop = MF_STOP_ERROR;
     const char *name = args->file ? args->file : args->model;
     if (prompt->n_tokens == 0)
         return mf_cli_error("%s: the prompt is empty", name);
@@ -299,61 +326,26 @@ static int evaluate_and_answer(mf_cli_generator *g, const run_args *args,
     mf_cli_interrupt_install();
     mf_status status = mf_cli_prefill(g, prompt);
     if (status == MF_ERR_CANCELLED)
-        *stop = MF_STOP_INTERRUPTED;
+        answer->stop = MF_STOP_INTERRUPTED;
     if (status != MF_OK)
-        return *stop == MF_STOP_INTERRUPTED ? MF_EXIT_INTERRUPTED : MF_EXIT_ERROR;
-    *stop = mf_cli_answer(g, NULL, NULL);
-    if (*stop != MF_STOP_ERROR)
+        return status == MF_ERR_CANCELLED ? MF_EXIT_INTERRUPTED : MF_EXIT_ERROR;
+    if (mf_cli_answer_make(g, answer) != MF_STOP_ERROR)
         mf_cli_keep(g);
-    switch (*stop) {
-    case MF_STOP_ERROR:
-        return MF_EXIT_ERROR;
-    case MF_STOP_INTERRUPTED:
-        return MF_EXIT_INTERRUPTED;
-    case MF_STOP_CONTEXT:
-        mf_cli_log((void *)&args->generate.engine.verbosity, MF_LOG_WARNING,
-                   "the answer ends here: the context is full (--ctx)");
-        return MF_EXIT_OK;
-    default:
-        return MF_EXIT_OK;
-    }
-}
-
-static void print_json(const mf_cli_generator *g, mf_cli_stop stop)
-{
-    static const char *const reasons[] = {[MF_STOP_END] = "end",
-                                          [MF_STOP_LENGTH] = "length",
-                                          [MF_STOP_CONTEXT] = "context",
-                                          [MF_STOP_INTERRUPTED] = "cancelled"};
-    const mf_cli_kept *kept = g->kept;
-    mf_cli_json json = mf_cli_json_begin(stdout);
-    mf_cli_json_key(&json, "text");
-    mf_cli_json_quote(stdout, kept->text.data, kept->text.n_bytes);
-    mf_cli_json_ids(&json, "tokens", (const int32_t *)(const void *)kept->tokens.data,
-                    kept->tokens.n_bytes / sizeof(int32_t));
-    mf_cli_json_string(&json, "finish_reason", reasons[stop]);
-    mf_cli_seed_json(&json, &g->stats);
-    mf_cli_json_key(&json, "stats");
-    mf_cli_json stats = mf_cli_json_begin(stdout);
-    mf_cli_run_stats_json(&stats, &g->stats);
-    mf_cli_json_end_value(&stats);
-    mf_cli_json_end(&json);
+    return exit_code_of(g, answer->stop);
 }
 
 static int answer_once(mf_cli_generator *g, const run_args *args, const mf_cli_buffer *text)
 {
     mf_cli_prompt prompt = {0};
-    mf_cli_kept kept = {0};
-    mf_cli_stop stop = MF_STOP_ERROR;
-    g->kept = args->has_json ? &kept : NULL;
+    mf_cli_answer answer = {.stop = MF_STOP_ERROR};
     int status = make_prompt(g, args, text, &prompt);
     if (status == MF_EXIT_OK)
-        status = evaluate_and_answer(g, args, &prompt, &stop);
-    if (g->kept && stop != MF_STOP_ERROR)
-        print_json(g, stop);
-    g->kept = NULL;
-    mf_cli_buffer_free(&kept.text);
-    mf_cli_buffer_free(&kept.tokens);
+        status = evaluate_and_answer(g, args, &prompt, &answer);
+    if (answer.stop != MF_STOP_ERROR && args->generate.is_silent)
+        mf_cli_answer_json(g, &answer, prompt.n_tokens);
+    else if (answer.stop != MF_STOP_ERROR && args->generate.has_logprobs)
+        mf_cli_answer_print_logprobs(g, &answer);
+    mf_cli_answer_free(&answer);
     free(prompt.tokens);
     return status;
 }
@@ -410,7 +402,7 @@ static int run(const run_args *args)
 
 int mf_cmd_run(int argc, char **argv)
 {
-    run_args args = {.generate.n_max_tokens = UINT64_MAX};
+    run_args args = {.generate = {.n_max_tokens = UINT64_MAX, .n_thought_max = UINT64_MAX}};
     int exit_code = MF_EXIT_OK;
     mf_cli_engine_args_init(&args.generate.engine);
     return parse(&args, argc, argv, &exit_code) ? run(&args) : exit_code;

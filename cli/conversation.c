@@ -191,13 +191,15 @@ static bool keep_own(mf_cli_conversation *c, const mf_cli_buffer *answer, int32_
 }
 
 /* Where the prompt left the model inside its thoughts and the answer ended there, the thoughts are
- * closed, so that the template knows them as such. */
-bool mf_cli_conversation_answer(mf_cli_conversation *c, const mf_cli_buffer *answer,
-                                int32_t unevaluated)
+ * closed, so that the template knows them as such. Of an answer that a stop string cut, the session
+ * holds more than the text. */
+bool mf_cli_conversation_answer(mf_cli_conversation *c, const mf_cli_answer *answer)
 {
-    const char *text = answer->data ? answer->data : "";
+    const char *text = answer->raw.data ? answer->raw.data : "";
     const char *open = strstr(c->text.data + c->n_text_plain, "<think>");
-    if (!keep_own(c, answer, unevaluated))
+    if (answer->stopped_by)
+        forget_own(c);
+    else if (!keep_own(c, &answer->raw, answer->unevaluated))
         return false;
     if (!open || strstr(open, "</think>") || strstr(text, "</think>"))
         return push(c, MF_ROLE_ASSISTANT, text);

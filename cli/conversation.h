@@ -6,7 +6,7 @@
 #ifndef MF_CLI_CONVERSATION_H
 #define MF_CLI_CONVERSATION_H
 
-#include "generate.h"
+#include "answer.h"
 
 typedef struct mf_cli_conversation {
     const mf_cli_generator *g;
@@ -35,9 +35,8 @@ void mf_cli_conversation_take_back(mf_cli_conversation *c);
  * template refuses the last message. */
 mf_status mf_cli_conversation_prompt(mf_cli_conversation *c, mf_cli_prompt *out, mf_error *error);
 
-/* Adds the model's answer to the last prompt, which the session holds but for the token
- * `unevaluated` (-1: none). False: no memory. */
-bool mf_cli_conversation_answer(mf_cli_conversation *c, const mf_cli_buffer *answer,
-                                int32_t unevaluated);
+/* Adds the model's answer to the last prompt, which the session holds but for the token that is
+ * not evaluated. False: no memory. */
+bool mf_cli_conversation_answer(mf_cli_conversation *c, const mf_cli_answer *answer);
 
 #endif

@@ -14,9 +14,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-/* What models put around their thoughts. */
-#define THINK "<think>"
-#define THINK_END "</think>"
+/* Ends a thought from outside. */
+#define CLOSE_THOUGHT "\n</think>\n\n"
 
 /* What whoever started the program should know, but for --quiet. */
 __attribute__((format(printf, 2, 3))) static void say(const mf_cli_generator *g, const char *format,
@@ -52,17 +51,8 @@ static int open_sampler(mf_cli_generator *g)
     mf_status status = mf_sampler_options_load(g->model, &options, &error);
     if (status != MF_OK)
         return mf_cli_fail(status, &error);
-    if (args->has_temperature)
-        options.temperature = args->sampler.temperature;
-    if (args->has_top_k)
-        options.top_k = args->sampler.top_k;
-    if (args->has_top_p)
-        options.top_p = args->sampler.top_p;
-    if (args->has_min_p)
-        options.min_p = args->sampler.min_p;
-    if (args->has_penalty)
-        options.repetition_penalty = args->sampler.repetition_penalty;
-    options.seed = args->has_seed ? args->sampler.seed : random_seed();
+    mf_cli_sampling_apply(&args->sampling, g->tokenizer, g->n_context_tokens, &options);
+    options.seed = args->sampling.has_seed ? args->sampling.given.seed : random_seed();
     g->stats.is_random = options.temperature > 0;
     g->stats.seed = options.seed;
     status = mf_sampler_create(&options, g->info.n_vocab, NULL, &g->sampler, &error);
@@ -122,6 +112,15 @@ static mf_status check_template(const mf_cli_generator *g, mf_error *error)
     return found.code;
 }
 
+static void learn_close(mf_cli_generator *g)
+{
+    const size_t most = sizeof g->close_tokens / sizeof *g->close_tokens;
+    if (mf_tokenizer_encode(g->tokenizer, CLOSE_THOUGHT, sizeof CLOSE_THOUGHT - 1, 1,
+                            g->close_tokens, most, &g->n_close_tokens, NULL) != MF_OK ||
+        g->n_close_tokens > most)
+        g->n_close_tokens = 0;
+}
+
 /* The descriptors come first, so that a directory that is no model is called that, and not one
  * without a tokenizer; the tokenizer and the store second, so that the memory budget counts them.
  */
@@ -161,6 +160,7 @@ int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_g
     g->stats.expert_device = g->info.expert_device;
     g->stats.device_why = g->info.device_why;
     g->stats.device_bytes = g->info.device_bytes;
+    learn_close(g);
     return open_sampler(g);
 }
 
@@ -422,150 +422,18 @@ mf_status mf_cli_prefill(mf_cli_generator *g, const mf_cli_prompt *prompt)
         fputs("\r\033[K", stderr);
     if (status != MF_OK && status != MF_ERR_CANCELLED)
         mf_cli_fail(status, &error);
-    for (size_t i = 0; status == MF_OK && i < prompt->n_tokens; i++)
-        mf_sampler_accept(g->sampler, prompt->tokens[i]);
+    if (status == MF_OK) {
+        mf_sampler_forget(g->sampler); /* earlier turns stand in the prompt */
+        mf_sampler_accept_prompt(g->sampler, prompt->tokens, prompt->n_tokens);
+    }
     return status;
 }
 
-/* A piece of the answer to where it goes. 0 or an errno. */
-static int put_text(mf_cli_generator *g, const char *text, size_t n_bytes)
-{
-    if (g->kept)
-        return mf_cli_buffer_append(&g->kept->text, text, n_bytes) ? 0 : ENOMEM;
-    return mf_cli_screen_write(&g->screen, text, n_bytes);
-}
-
-/* Writes the characters that a token completes; token < 0: those held back. 0 or an errno. */
-static int show_token(mf_cli_generator *g, mf_decoder *decoder, int32_t token)
-{
-    size_t n_piece = 0, n_bytes = 0;
-    if (token >= 0) {
-        if (mf_tokenizer_is_special(g->tokenizer, token) ||
-            mf_tokenizer_is_end(g->tokenizer, token) ||
-            !mf_tokenizer_piece(g->tokenizer, token, &n_piece))
-            return 0;
-    }
-    if (!mf_cli_buffer_reserve(&g->shown, 3 * n_piece + 12))
-        return ENOMEM;
-    if (mf_tokenizer_decode(g->tokenizer, decoder, token, g->shown.data, g->shown.capacity,
-                            &n_bytes) != MF_OK)
-        return 0;
-    return n_bytes > 0 ? put_text(g, g->shown.data, n_bytes) : 0;
-}
-
-/* Is the token the tag that thoughts begin (or end) with? */
-static bool is_tag(const mf_cli_generator *g, int32_t token, const char *tag)
-{
-    size_t n_bytes = 0;
-    const char *piece = mf_tokenizer_piece(g->tokenizer, token, &n_bytes);
-    return piece && n_bytes == strlen(tag) && memcmp(piece, tag, n_bytes) == 0;
-}
-
-/* Templates open a thought at the end of the prompt, or leave that to the model. */
-static bool begins_in_thought(const mf_cli_generator *g)
-{
-    const int32_t *tokens = mf_session_tokens(g->session);
-    for (size_t i = mf_session_position(g->session); i-- > 0;)
-        if (is_tag(g, tokens[i], THINK) || is_tag(g, tokens[i], THINK_END))
-            return is_tag(g, tokens[i], THINK);
-    return false;
-}
-
-/* Shows a token, dimly if it is a thought's. 0 or an errno. */
-static int show_in_color(mf_cli_generator *g, mf_decoder *decoder, int32_t token)
-{
-    int error = 0;
-    if (g->screen.has_color && !g->kept && is_tag(g, token, THINK))
-        error = mf_cli_screen_dim(&g->screen, true);
-    if (error == 0)
-        error = show_token(g, decoder, token);
-    if (error == 0 && is_tag(g, token, THINK_END))
-        error = mf_cli_screen_dim(&g->screen, false);
-    return error;
-}
-
-static bool keep_token(mf_cli_generator *g, int32_t token)
-{
-    return !g->kept || mf_cli_buffer_append(&g->kept->tokens, (const char *)&token, sizeof token);
-}
-
-/* An answer that nobody gets any more ends. */
-static mf_cli_stop cannot_write(int error)
-{
-    mf_cli_error("standard output: cannot write: %s", strerror(error));
-    return MF_STOP_ERROR;
-}
-
-/* The loop itself; mf_cli_answer takes the time around it. */
-static mf_cli_stop generate(mf_cli_generator *g, mf_decoder *decoder, mf_cli_buffer *answer,
-                            int32_t *unevaluated)
-{
-    mf_error error = {0};
-    *unevaluated = -1;
-    for (uint64_t n = 0; n < g->args->n_max_tokens; n++) {
-        if (mf_cli_interrupted())
-            return MF_STOP_INTERRUPTED;
-        int32_t token = mf_sampler_sample(g->sampler, mf_session_logits(g->session));
-        if (mf_tokenizer_is_end(g->tokenizer, token) && !g->args->ignore_end)
-            return MF_STOP_END;
-        mf_sampler_accept(g->sampler, token);
-        *unevaluated = token;
-        g->stats.n_generated++;
-        bool has_memory = append_piece(g, answer, token) && keep_token(g, token);
-        int write_error = show_in_color(g, decoder, token);
-        if (write_error != 0)
-            return cannot_write(write_error);
-        if (has_memory && n + 1 == g->args->n_max_tokens)
-            return MF_STOP_LENGTH; /* its logits would be computed for nothing */
-        if (has_memory && !mf_cli_fits(g, mf_session_position(g->session) + 1))
-            return MF_STOP_CONTEXT;
-        mf_status status =
-            has_memory ? mf_session_eval(g->session, &token, 1, &error) : MF_ERR_NO_MEMORY;
-        *unevaluated = -1;
-        if (status != MF_OK) {
-            (void)mf_cli_screen_dim(&g->screen, false);
-            if (!g->kept && isatty(STDOUT_FILENO))
-                (void)put_text(g, "\n", 1);
-            mf_cli_fail(status, &error);
-            return MF_STOP_ERROR;
-        }
-    }
-    return MF_STOP_LENGTH;
-}
-
-/* Before the first answer, if the seed was drawn and matters. */
-static void say_seed(mf_cli_generator *g)
+void mf_cli_say_seed(mf_cli_generator *g)
 {
     const mf_cli_generate_args *args = g->args;
-    if (g->stats.is_random && !args->has_seed && !g->has_said_seed && args->n_max_tokens > 0)
+    if (g->stats.is_random && !args->sampling.has_seed && !g->has_said_seed &&
+        args->n_max_tokens > 0)
         say(g, "seed %" PRIu64, g->stats.seed);
     g->has_said_seed = true;
-}
-
-mf_cli_stop mf_cli_answer(mf_cli_generator *g, mf_cli_buffer *answer, int32_t *unevaluated)
-{
-    mf_decoder decoder = {0};
-    int32_t last;
-    mf_stats before, after;
-    say_seed(g);
-    double started = mf_cli_now();
-    mf_cli_silence silence;
-    mf_engine_stats(g->engine, &before);
-    mf_cli_silence_begin(&silence);
-    if (g->screen.has_color && !g->kept && begins_in_thought(g))
-        (void)mf_cli_screen_dim(&g->screen, true);
-    mf_cli_stop stop = generate(g, &decoder, answer, unevaluated ? unevaluated : &last);
-    mf_engine_stats(g->engine, &after);
-    mf_cli_phase_add(&g->stats.decode, &before, &after, mf_cli_now() - started);
-    if (stop != MF_STOP_ERROR) {
-        int write_error = show_token(g, &decoder, -1);
-        if (write_error == 0)
-            write_error = mf_cli_screen_dim(&g->screen, false);
-        if (write_error == 0 && !g->kept)
-            write_error = put_text(g, "\n", 1);
-        if (write_error != 0)
-            stop = cannot_write(write_error);
-    }
-    mf_cli_silence_end(&silence);
-    return stop;
 }

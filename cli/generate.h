@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One model ready to answer: tokenizer, engine, session and sampler, the prefill with its progress
- * bar, and the loop that chooses, shows and evaluates tokens. run and chat are built on it.
+ * One model ready to answer: tokenizer, engine, session and sampler, and the prefill with its
+ * progress bar. answer.h goes on from there; run and chat are built on both.
  */
 #ifndef MF_CLI_GENERATE_H
 #define MF_CLI_GENERATE_H
@@ -9,18 +9,35 @@
 #include "input.h"
 #include "options.h"
 #include "run_stats.h"
+#include "sampling.h"
 #include "screen.h"
+
+#define MF_CLI_MAX_STOP_STRINGS 16
+#define MF_CLI_MAX_LOGPROBS 20
+
+/* What becomes of thoughts on their way to standard output. */
+typedef enum mf_cli_thoughts {
+    MF_THOUGHTS_DIM,
+    MF_THOUGHTS_SHOW,
+    MF_THOUGHTS_HIDE
+} mf_cli_thoughts;
 
 /* How to answer; the caller keeps it alive. */
 typedef struct mf_cli_generate_args {
     mf_cli_engine_args engine;
-    mf_sampler_options sampler; /* fields below that are set override the model's own defaults */
-    bool has_temperature, has_top_k, has_top_p, has_min_p, has_penalty, has_seed;
+    mf_cli_sampling sampling;
+    const char *stops[MF_CLI_MAX_STOP_STRINGS]; /* an answer ends before them */
+    size_t n_stops;
     uint64_t n_max_tokens; /* UINT64_MAX: as many as the context holds */
     bool ignore_end;       /* go on after an end token */
     bool raw;              /* no chat template */
     bool is_chat;          /* prompts will begin like those before them */
+    bool is_silent;        /* answers are kept and not shown */
     mf_thinking thinking;
+    mf_cli_thoughts thoughts;
+    uint64_t n_thought_max; /* tokens of thoughts; UINT64_MAX: as many as come */
+    bool has_logprobs;      /* are kept, with so many of the likeliest: */
+    uint32_t n_logprobs;
     bool shows_prompt; /* each prompt as it is evaluated, on standard error */
     bool no_history;   /* a chat's lines are not kept for the next one */
     bool no_wrap;      /* the terminal breaks lines, wherever its edge is */
@@ -29,12 +46,6 @@ typedef struct mf_cli_generate_args {
     const char *state_dir;    /* of a store; NULL: none */
     uint64_t state_dir_bytes; /* 0: the library's default */
 } mf_cli_generate_args;
-
-/* An answer kept instead of shown. */
-typedef struct mf_cli_kept {
-    mf_cli_buffer text;   /* what would have been shown */
-    mf_cli_buffer tokens; /* an int32_t each */
-} mf_cli_kept;
 
 typedef struct mf_cli_generator {
     const mf_cli_generate_args *args;
@@ -48,7 +59,8 @@ typedef struct mf_cli_generator {
     size_t n_context_tokens;
     mf_cli_run_stats stats;
     bool has_said_seed;
-    mf_cli_kept *kept; /* where answers go; NULL: standard output */
+    int32_t close_tokens[16]; /* what ends thoughts that are too long */
+    size_t n_close_tokens;
     mf_cli_screen screen;
     mf_cli_buffer shown;   /* scratch for decoding one token, */
     mf_cli_buffer escaped; /* and for showing the prompt */
@@ -64,15 +76,6 @@ typedef struct mf_cli_prompt {
     size_t stops[MF_CLI_MAX_STOPS]; /* rising */
     size_t n_stops;
 } mf_cli_prompt;
-
-/* Why an answer ended. */
-typedef enum mf_cli_stop {
-    MF_STOP_END,         /* the model ended it */
-    MF_STOP_LENGTH,      /* n_max_tokens */
-    MF_STOP_CONTEXT,     /* the context is full */
-    MF_STOP_INTERRUPTED, /* Ctrl-C */
-    MF_STOP_ERROR        /* printed already */
-} mf_cli_stop;
 
 /* Prints the error; returns an exit code. Close it in any case. */
 int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_generate_args *args);
@@ -103,9 +106,7 @@ mf_status mf_cli_prefill(mf_cli_generator *g, const mf_cli_prompt *prompt);
 /* Puts what the session holds into the store, if there is one. A failure is a warning. */
 void mf_cli_keep(mf_cli_generator *g);
 
-/* Answers from where the session stands, on stdout or into g->kept. answer gets the text of all
- * tokens chosen; *unevaluated the last of them if the session does not hold it, else -1 (either may
- * be NULL). */
-mf_cli_stop mf_cli_answer(mf_cli_generator *g, mf_cli_buffer *answer, int32_t *unevaluated);
+/* Before the first answer: the seed, if it was drawn and matters. */
+void mf_cli_say_seed(mf_cli_generator *g);
 
 #endif

@@ -170,6 +170,8 @@ void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats)
     if (stats->n_from_store > 0)
         fprintf(out, "%-20s %14" PRIu64 " tokens\n", "from the store", stats->n_from_store);
     fprintf(out, "%-20s %14" PRIu64 " tokens\n", "generated", stats->n_generated);
+    if (stats->is_random)
+        fprintf(out, "%-20s %14" PRIu64 "\n", "seed", stats->seed);
     fprintf(out, "%-20s %14" PRIu32 " (the model's own: %" PRIu32 ")\n", "experts a token",
             stats->n_experts_per_token, stats->n_experts_per_token_model);
     fprintf(out, "%-20s %14" PRIu64 " of %s (%s, %s)\n", "expert slots", stats->n_slots,

@@ -64,6 +64,8 @@ for command in "run model" "info model" "bench model" "tokenize model" "perplexi
 done
 
 for option in -p -f -n -s -c -t --prompt --file --max-tokens --temp --top-k --top-p --min-p --seed --ram \
+    --presence-penalty --frequency-penalty --dry-multiplier --dry-base --dry-allowed-length --dry-last-n --dry-breaker \
+    --xtc-probability --xtc-threshold --logit-bias --stop --logprobs --thoughts --think-budget \
     --repeat-penalty --expert-cache --system --think --ctx --io --threads --prefill-chunk \
     --experts-per-token --packed-bits --cpu-tier --kv-type; do
     run run model "$option"
@@ -107,6 +109,27 @@ bad --top-k -1 1.5 4294967296
 bad --top-p 0 1.1 -0.5
 bad --min-p 1.5 -0.1
 bad --repeat-penalty 0 -1
+bad --presence-penalty -101 101 --1 - x
+bad --frequency-penalty -100.5 nan
+bad --dry-multiplier -1 x
+bad --dry-base 0.5 0
+bad --dry-allowed-length 0 1.5
+bad --dry-last-n 0 -1
+bad --xtc-probability -0.1 1.1
+bad --xtc-threshold 2
+bad --logit-bias 5 5= =5 x=1 -1=1 5=101 5=-101 5=inf 2147483648=1 5=1=2
+bad --logprobs 21 -1 x
+bad --thoughts off ""
+bad --think-budget -1 x 4294967296
+bad --stop ""
+set --
+i=0
+while [ $i -lt 17 ]; do
+    set -- "$@" --stop "$i"
+    i=$((i + 1))
+done
+run run model "$@"
+expect_usage_error "--stop: more than 16 of them"
 bad --seed -1 18446744073709551616 0x1
 bad --think maybe ""
 run run model -n -1
