@@ -9,17 +9,21 @@
 #include "conversation.h"
 #include "interrupt.h"
 #include "lines.h"
+#include "saved.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct chat {
     mf_cli_generator *g;
     mf_cli_lines *lines;
     bool has_template;
     mf_cli_conversation conversation; /* with a template */
+    char name[MF_CLI_NAME_BYTES];     /* of its file, which follows it; empty: none */
 } chat;
 
 /* What a turn came to. */
@@ -34,6 +38,7 @@ static void note(const chat *c, const char *text)
 static bool start_again(chat *c)
 {
     mf_sampler_reset(c->g->sampler);
+    c->name[0] = '\0';
     return mf_cli_conversation_clear(&c->conversation);
 }
 
@@ -104,6 +109,8 @@ static turn_result answer(chat *c, const mf_cli_prompt *prompt)
         mf_cli_error("no memory for the conversation");
         result = TURN_FATAL;
     }
+    if (result == TURN_DONE && c->name[0] != '\0')
+        (void)mf_cli_saved_write(c->name, &c->conversation); /* it has said why not */
     mf_cli_answer_free(&made);
     return result;
 }
@@ -127,7 +134,90 @@ static turn_result turn(chat *c, const char *line)
     return result;
 }
 
+/* --------------------------------------------------------------------------- saved conversations
+ * --
+ */
+
+__attribute__((format(printf, 2, 3))) static void note_name(const chat *c, const char *format, ...)
+{
+    char line[MF_CLI_NAME_BYTES + 128];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    note(c, line);
+}
+
+/* Without a name: the one that it has, or the time. */
+static void save(chat *c, const char *name)
+{
+    char now[MF_CLI_NAME_BYTES];
+    struct tm local;
+    const time_t seconds = time(NULL);
+    if (*name == '\0')
+        name = c->name;
+    if (*name == '\0' && localtime_r(&seconds, &local) &&
+        strftime(now, sizeof now, "%Y-%m-%d %H.%M.%S", &local) > 0)
+        name = now;
+    if (mf_cli_saved_write(name, &c->conversation) != MF_EXIT_OK)
+        return;
+    if (name != c->name)
+        snprintf(c->name, sizeof c->name, "%s", name);
+    note_name(c, "saved as %s, and after each turn from here on", c->name);
+}
+
+/* What was said last, for whoever sits at a terminal. */
+static void show_last(chat *c)
+{
+    const mf_cli_conversation *all = &c->conversation;
+    size_t first = all->n_messages > 2 ? all->n_messages - 2 : 0;
+    for (size_t i = first; i < all->n_messages && mf_cli_lines_is_terminal(c->lines); i++) {
+        const mf_chat_message *m = &all->messages[i];
+        const char *end = m->role == MF_ROLE_ASSISTANT ? strstr(m->content, "</think>") : NULL;
+        const char *text = end ? end + strlen("</think>") : m->content;
+        text += strspn(text, "\r\n");
+        if (m->role == MF_ROLE_SYSTEM)
+            continue;
+        fputs(m->role == MF_ROLE_USER ? ">>> " : "", stdout);
+        fflush(stdout);
+        (void)mf_cli_screen_write(&c->g->screen, text, strlen(text));
+        (void)mf_cli_screen_write(&c->g->screen, "\n", 1);
+    }
+}
+
+/* False: said why not, and the chat is as it was. */
+static bool load(chat *c, const char *name)
+{
+    if (mf_cli_saved_read(name, &c->conversation) != MF_EXIT_OK)
+        return false;
+    snprintf(c->name, sizeof c->name, "%s", name);
+    mf_sampler_reset(c->g->sampler);
+    show_last(c);
+    note_name(c, "%s: %zu messages; it is saved after each turn", c->name,
+              c->conversation.n_messages);
+    return true;
+}
+
+/* --resume and --continue. False: the chat does not begin. */
+static bool resume(chat *c)
+{
+    const mf_cli_generate_args *args = c->g->args;
+    char newest[MF_CLI_NAME_BYTES];
+    const char *name = args->resume;
+    if (!name && !args->continues)
+        return true;
+    if (!c->has_template) {
+        mf_cli_error("--resume and --continue want a model with a chat template");
+        return false;
+    }
+    if (!name && mf_cli_saved_newest(newest) != MF_EXIT_OK)
+        return false;
+    return load(c, name ? name : newest);
+}
+
 static const char commands[] = "/clear       start a new conversation\n"
+                               "/save [NAME] keep the conversation in a file, from here on\n"
+                               "/load NAME   go on with a saved one; /list lists them\n"
                                "/file PATH   send the text of a file\n"
                                "/stats       the figures so far\n"
                                "/quit        leave (or Ctrl-D)\n"
@@ -172,23 +262,53 @@ static bool is_command(const char *line)
     return n > 0 && (line[1 + n] == '\0' || line[1 + n] == ' ');
 }
 
+static bool is_word(const char *line, size_t n, const char *word)
+{
+    return n == strlen(word) && strncmp(line, word, n) == 0;
+}
+
+/* Those about files of conversations. False: none of them. */
+static bool saved_command(chat *c, const char *line, size_t n, const char *rest)
+{
+    const bool saves = is_word(line, n, "/save"), loads = is_word(line, n, "/load");
+    if ((saves || loads) && !c->has_template)
+        fputs("Without a chat template there is no conversation to keep.\n", stderr);
+    else if (saves)
+        save(c, rest);
+    else if (loads && *rest == '\0')
+        fputs("/load wants a name; /list lists them.\n", stderr);
+    else if (loads)
+        (void)load(c, rest);
+    else if (is_word(line, n, "/list"))
+        (void)mf_cli_saved_list(stderr);
+    else
+        return false;
+    return true;
+}
+
+static line_result clear_chat(chat *c)
+{
+    if (!start_again(c)) {
+        mf_cli_error("no memory for the conversation");
+        return LINE_FATAL;
+    }
+    note(c, "a new conversation");
+    return LINE_DONE;
+}
+
 static line_result command(chat *c, const char *line)
 {
     size_t n = strcspn(line, " ");
     const char *rest = line + n + strspn(line + n, " ");
-    if (n == 5 && strncmp(line, "/file", n) == 0)
+    if (is_word(line, n, "/file"))
         return send_file(c, rest);
     if (strcmp(line, "/quit") == 0 || strcmp(line, "/exit") == 0)
         return LINE_LEAVE;
+    if (strcmp(line, "/clear") == 0)
+        return clear_chat(c);
     if (strcmp(line, "/stats") == 0) {
         mf_cli_run_stats_table(stderr, &c->g->stats);
-    } else if (strcmp(line, "/clear") == 0) {
-        if (!start_again(c)) {
-            mf_cli_error("no memory for the conversation");
-            return LINE_FATAL;
-        }
-        note(c, "a new conversation");
-    } else {
+    } else if (!saved_command(c, line, n, rest)) {
         if (strcmp(line, "/help") != 0)
             fprintf(stderr, "%s is not a command; /%s sends it as a message.\n", line, line);
         fputs(commands, stderr);
@@ -248,7 +368,7 @@ int mf_cli_chat(mf_cli_generator *g)
                          ? "/help lists the commands"
                          : "no chat template: each line is continued as it stands; /help "
                            "lists the commands");
-        status = converse(&c);
+        status = resume(&c) ? converse(&c) : MF_EXIT_ERROR;
     }
     mf_cli_conversation_free(&c.conversation);
     mf_cli_lines_close(&c.lines);

@@ -25,6 +25,8 @@ static const char help[] =
     "  --no-think             the same as --think off\n"
     "  --raw                  no chat template\n"
     "  --show-prompt          the prompt as the model gets it, on standard error\n"
+    "  --resume NAME          the chat goes on with a saved conversation (/save, /list)\n"
+    "  --continue             the same, with the one that was saved last\n"
     "  --no-history           do not keep the chat's lines for the next one\n"
     "  --no-wrap              lines on a terminal end where it ends them, not between words\n"
     "  --color WHEN           dim thoughts and remarks: auto (on a terminal, unless NO_COLOR is\n"
@@ -51,6 +53,8 @@ enum {
     OPT_THINK,
     OPT_RAW,
     OPT_SHOW_PROMPT,
+    OPT_RESUME,
+    OPT_CONTINUE,
     OPT_NO_HISTORY,
     OPT_NO_WRAP,
     OPT_COLOR,
@@ -74,6 +78,8 @@ static const struct option long_options[] = {
     {"think", required_argument, NULL, OPT_THINK},
     {"raw", no_argument, NULL, OPT_RAW},
     {"show-prompt", no_argument, NULL, OPT_SHOW_PROMPT},
+    {"resume", required_argument, NULL, OPT_RESUME},
+    {"continue", no_argument, NULL, OPT_CONTINUE},
     {"no-history", no_argument, NULL, OPT_NO_HISTORY},
     {"no-wrap", no_argument, NULL, OPT_NO_WRAP},
     {"color", required_argument, NULL, OPT_COLOR},
@@ -159,6 +165,7 @@ static bool flag_option(run_args *args, int option)
         bool *flag;
     } flags[] = {{OPT_RAW, &g->raw},
                  {OPT_SHOW_PROMPT, &g->shows_prompt},
+                 {OPT_CONTINUE, &g->continues},
                  {OPT_NO_HISTORY, &g->no_history},
                  {OPT_NO_WRAP, &g->no_wrap},
                  {OPT_IGNORE_EOS, &g->ignore_end},
@@ -228,6 +235,9 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
     case OPT_SYSTEM:
         g->system = optarg;
         break;
+    case OPT_RESUME:
+        g->resume = optarg;
+        break;
     case OPT_STOP:
         return add_stop(g, parser);
     case OPT_COLOR:
@@ -247,6 +257,24 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
         break;
     }
     return good ? MF_EXIT_OK : mf_cli_bad_value(parser, name, optarg, expected);
+}
+
+/* True: something else that is asked for does not go with a saved conversation. */
+static bool excludes_resume(const run_args *args, int *exit_code)
+{
+    const mf_cli_generate_args *g = &args->generate;
+    const char *name = g->resume ? "--resume" : "--continue";
+    if (!g->resume && !g->continues)
+        return false;
+    if (g->resume && g->continues)
+        *exit_code = mf_cli_usage_error("run", "run: --resume and --continue exclude each other");
+    else if (args->prompt || args->file)
+        *exit_code = mf_cli_usage_error("run", "run: %s is for a chat, without -p and -f", name);
+    else if (g->raw || g->system)
+        *exit_code = mf_cli_usage_error("run", "run: %s excludes --raw and --system", name);
+    else
+        return false;
+    return true;
 }
 
 /* False: the program ends with *exit_code. */
@@ -270,7 +298,7 @@ static bool parse(run_args *args, int argc, char **argv, int *exit_code)
         *exit_code = mf_cli_usage_error("run", "run: --raw and --system exclude each other");
     else if (args->generate.is_silent && !args->prompt && !args->file)
         *exit_code = mf_cli_usage_error("run", "run: --json wants a prompt: -p or -f");
-    else {
+    else if (!excludes_resume(args, exit_code)) {
         args->generate.is_chat = !args->prompt && !args->file;
         return true;
     }

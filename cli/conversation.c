@@ -33,6 +33,11 @@ void mf_cli_conversation_take_back(mf_cli_conversation *c)
     free((char *)c->messages[--c->n_messages].content);
 }
 
+bool mf_cli_conversation_add(mf_cli_conversation *c, mf_chat_role role, const char *content)
+{
+    return push(c, role, content);
+}
+
 static void forget_own(mf_cli_conversation *c)
 {
     free(c->own_tokens);
@@ -48,6 +53,20 @@ bool mf_cli_conversation_clear(mf_cli_conversation *c)
     forget_own(c);
     const char *system = c->g->args->system;
     return !system || push(c, MF_ROLE_SYSTEM, system);
+}
+
+void mf_cli_conversation_replace(mf_cli_conversation *c, mf_cli_conversation *other)
+{
+    mf_chat_message *messages = c->messages;
+    const size_t n_messages = c->n_messages, capacity = c->capacity;
+    c->messages = other->messages;
+    c->n_messages = other->n_messages;
+    c->capacity = other->capacity;
+    other->messages = messages;
+    other->n_messages = n_messages;
+    other->capacity = capacity;
+    c->n_system_tokens = 0;
+    forget_own(c);
 }
 
 void mf_cli_conversation_free(mf_cli_conversation *c)

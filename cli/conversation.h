@@ -27,7 +27,11 @@ typedef struct mf_cli_conversation {
 bool mf_cli_conversation_clear(mf_cli_conversation *c);
 void mf_cli_conversation_free(mf_cli_conversation *c);
 
+/* Messages are exchanged; what the model chose itself is forgotten. */
+void mf_cli_conversation_replace(mf_cli_conversation *c, mf_cli_conversation *other);
+
 /* False: no memory. */
+bool mf_cli_conversation_add(mf_cli_conversation *c, mf_chat_role role, const char *content);
 bool mf_cli_conversation_ask(mf_cli_conversation *c, const char *question);
 void mf_cli_conversation_take_back(mf_cli_conversation *c);
 

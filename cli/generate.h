@@ -43,6 +43,8 @@ typedef struct mf_cli_generate_args {
     bool no_wrap;      /* the terminal breaks lines, wherever its edge is */
     mf_cli_color color;
     const char *system;       /* NULL: none */
+    const char *resume;       /* a chat begins with this saved conversation; NULL: none */
+    bool continues;           /* with the newest one */
     const char *state_dir;    /* of a store; NULL: none */
     uint64_t state_dir_bytes; /* 0: the library's default */
 } mf_cli_generate_args;
