@@ -18,8 +18,7 @@
 
 void mf_cli_answer_free(mf_cli_answer *a)
 {
-    mf_cli_buffer *const buffers[] = {&a->raw,    &a->content,  &a->thoughts,
-                                      &a->tokens, &a->logprobs, &a->held};
+    mf_cli_buffer *const buffers[] = {&a->raw, &a->tokens, &a->logprobs, &a->held};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         mf_cli_buffer_free(buffers[i]);
 }
@@ -77,11 +76,9 @@ static void end_count(mf_cli_answer *a)
 
 static int show_content(mf_cli_generator *g, mf_cli_answer *a, const char *text, size_t n_bytes)
 {
-    if (!mf_cli_buffer_append(&a->content, text, n_bytes))
-        return ENOMEM;
     if (hides_thoughts(g) && a->n_thought_tokens > 0 && !a->has_shown) {
-        size_t n_blank = 0; /* what stood between them */
-        while (n_blank < n_bytes && strchr(" \t\r\n", text[n_blank]))
+        size_t n_blank = 0; /* lines between them */
+        while (n_blank < n_bytes && (text[n_blank] == '\r' || text[n_blank] == '\n'))
             n_blank++;
         text += n_blank;
         n_bytes -= n_blank;
@@ -128,11 +125,9 @@ static int release_held(mf_cli_generator *g, mf_cli_answer *a)
     return error;
 }
 
-static int pass_thought(mf_cli_generator *g, mf_cli_answer *a, bool is_mark, size_t n_bytes)
+static int pass_thought(mf_cli_generator *g, mf_cli_answer *a, size_t n_bytes)
 {
     int error = release_held(g, a);
-    if (!is_mark && !mf_cli_buffer_append(&a->thoughts, g->shown.data, n_bytes))
-        return ENOMEM;
     if (hides_thoughts(g)) {
         count_hidden(g, a);
         return error;
@@ -180,8 +175,7 @@ static int show_token(mf_cli_generator *g, mf_cli_answer *a, int32_t token)
         error = decode(g, a, token, &n_bytes);
     if (error != 0)
         return error;
-    error = is_thought ? pass_thought(g, a, opens || closes, n_bytes)
-                       : pass_content(g, a, g->shown.data, n_bytes);
+    error = is_thought ? pass_thought(g, a, n_bytes) : pass_content(g, a, g->shown.data, n_bytes);
     if (closes) {
         a->is_thinking = false;
         if (error == 0)
@@ -282,7 +276,7 @@ static int end_text(mf_cli_generator *g, mf_cli_answer *a)
     size_t n_bytes = 0;
     int error = a->stopped_by ? 0 : decode(g, a, -1, &n_bytes);
     if (error == 0 && n_bytes > 0)
-        error = a->is_thinking ? pass_thought(g, a, false, n_bytes)
+        error = a->is_thinking ? pass_thought(g, a, n_bytes)
                                : pass_content(g, a, g->shown.data, n_bytes);
     if (error == 0)
         error = release_held(g, a);
@@ -336,26 +330,4 @@ void mf_cli_answer_print_logprobs(const mf_cli_generator *g, const mf_cli_answer
         }
         fputc('\n', stderr);
     }
-}
-
-static void trim(const char **text, size_t *n_bytes, bool at_end)
-{
-    while (*n_bytes > 0 && strchr(" \t\r\n", **text)) {
-        ++*text;
-        --*n_bytes;
-    }
-    while (at_end && *n_bytes > 0 && strchr(" \t\r\n", (*text)[*n_bytes - 1]))
-        --*n_bytes;
-}
-
-void mf_cli_answer_parts(const mf_cli_answer *a, const char **content, size_t *n_content,
-                         const char **thoughts, size_t *n_thoughts)
-{
-    *content = a->content.data ? a->content.data : "";
-    *n_content = a->content.n_bytes;
-    *thoughts = a->thoughts.data ? a->thoughts.data : "";
-    *n_thoughts = a->thoughts.n_bytes;
-    trim(thoughts, n_thoughts, true);
-    if (a->n_thought_tokens > 0)
-        trim(content, n_content, false);
 }

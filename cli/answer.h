@@ -23,7 +23,6 @@ typedef struct mf_cli_answer {
     mf_cli_stop stop;
     const char *stopped_by; /* the stop string */
     mf_cli_buffer raw;      /* of all tokens, special ones too; without a stop string */
-    mf_cli_buffer content, thoughts;
     mf_cli_buffer tokens;   /* an int32_t each, those of a stop string too */
     mf_cli_buffer logprobs; /* n_logprobs + 1 mf_logprob each, the chosen one first */
     size_t n_thought_tokens;
@@ -45,8 +44,4 @@ void mf_cli_answer_free(mf_cli_answer *answer);
 
 /* A line on standard error for each token: what it is, its logarithm, the likeliest others. */
 void mf_cli_answer_print_logprobs(const mf_cli_generator *g, const mf_cli_answer *answer);
-/* The content and thoughts without the blanks between them. */
-void mf_cli_answer_parts(const mf_cli_answer *answer, const char **content, size_t *n_content,
-                         const char **thoughts, size_t *n_thoughts);
-
 #endif

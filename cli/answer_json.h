@@ -5,7 +5,9 @@
 
 #include "answer.h"
 
-/* On standard output, with its line's end. n_prompt: tokens of the prompt. */
-void mf_cli_answer_json(const mf_cli_generator *g, const mf_cli_answer *answer, size_t n_prompt);
+/* On standard output, with its line's end: thoughts, content and calls taken apart as the model's
+ * template writes them. An exit code. */
+int mf_cli_answer_json(const mf_cli_generator *g, const mf_cli_answer *answer,
+                       const mf_cli_prompt *prompt);
 
 #endif

@@ -369,10 +369,12 @@ static int answer_once(mf_cli_generator *g, const run_args *args, const mf_cli_b
     int status = make_prompt(g, args, text, &prompt);
     if (status == MF_EXIT_OK)
         status = evaluate_and_answer(g, args, &prompt, &answer);
-    if (answer.stop != MF_STOP_ERROR && args->generate.is_silent)
-        mf_cli_answer_json(g, &answer, prompt.n_tokens);
-    else if (answer.stop != MF_STOP_ERROR && args->generate.has_logprobs)
+    if (answer.stop != MF_STOP_ERROR && args->generate.is_silent) {
+        int printed = mf_cli_answer_json(g, &answer, &prompt);
+        status = printed == MF_EXIT_OK ? status : printed;
+    } else if (answer.stop != MF_STOP_ERROR && args->generate.has_logprobs) {
         mf_cli_answer_print_logprobs(g, &answer);
+    }
     mf_cli_answer_free(&answer);
     free(prompt.tokens);
     return status;

@@ -160,8 +160,8 @@ printf '<think>Once upon a time' >"$scratch/story"
 # shellcheck disable=SC2086
 run run "$scratch/thinks" $raw
 expect_glob "$out" "*</think>*"
-thought=$(sed 's/<\/think>.*//; s/^ *//; s/ *$//' "$out")
-rest=$(sed 's/.*<\/think>[ ]*//' "$out")
+thought=$(sed 's/<\/think>.*//' "$out")
+rest=$(sed 's/.*<\/think>//' "$out")
 # shellcheck disable=SC2086
 run run "$scratch/thinks" $raw --json
 expect_true [ "$(member "$out" thoughts)" = "$thought" ]
@@ -174,7 +174,7 @@ expect_exact "$out" "$rest"
 run run "$scratch/thinks" $raw --thoughts show
 expect_glob "$out" "*$thought*</think>*$rest"
 # a stop string is looked for in the content alone
-word=$(printf '%s' "$thought" | cut -d ' ' -f2)
+word=$(printf '%s' "$thought" | cut -d ' ' -f3)
 # shellcheck disable=SC2086
 run run "$scratch/thinks" $raw --thoughts hide --stop "$(printf '%s' "$rest" | cut -c5-9)"
 expect_exact "$out" "$(printf '%s' "$rest" | cut -c1-4)"
@@ -200,4 +200,19 @@ expect_true [ "$(json "$out" thought_tokens)" -eq 0 ]
 cp "$out" "$scratch/off"
 thinks --think off --json
 expect_true [ "$(member "$out" text)" = "$(member "$scratch/off" text)" ]
+
+# Calls of tools are apart from the text, with their arguments as JSON; what is none is text.
+thinking_model "$scratch/calls" qwen3.jinja '<tool_call>\n{\"name\": \"look\", \"arguments\": {\"at\": [1, \"x\"]}}\n</tool_call>'
+end=$(sed -n 's/.*"eos_token_id": *\([0-9]*\).*/\1/p' "$demo/config.json" | head -1)
+cp "$SOURCE/tests/text/data/jinja/hermes.jinja" "$scratch/calls/chat_template.jinja"
+# the call, then, since it is there already, the end
+run run "$scratch/calls" -p "Look" --temp 0 --quiet --logit-bias 316=60 --logit-bias "$end=30" --presence-penalty 60 --json
+expect_code 0
+expect_glob "$out" '{"text": "", *"finish_reason": "calls", "thoughts": "", "calls": [[]{"id": "?*", "name": "look", "arguments": {"at": [[]1, "x"[]]}}[]], "usage": *'
+run run "$scratch/calls" -p "Look" --temp 0 --quiet --logit-bias 316=60 --logit-bias "$end=30" --presence-penalty 60
+expect_glob "$out" '<tool_call>
+{"name"*
+</tool_call>'
+run run "$scratch/calls" -p "Look" --temp 0 --quiet --logit-bias 316=60 -n 2 --json
+expect_glob "$out" '*"finish_reason": "length", "thoughts": "", "calls": [[]{*}, {*}[]], "usage": *'
 finish

@@ -37,7 +37,7 @@ kill -INT $pid
 ended
 expect_code 130
 expect_lines "$out" 1
-expect_glob "$out" '{"text": "*", "tokens": [[]*[]], "finish_reason": "cancelled", "thoughts": "*", "usage": {*}, "seed": null, *}'
+expect_glob "$out" '{"text": "*", "tokens": [[]*[]], "finish_reason": "cancelled", "thoughts": "*", "calls": [[][]], "usage": {*}, "seed": null, *}'
 
 # interrupt_until COMMAND...: signals until the command succeeds. A signal that comes where the
 # program does not look for one yet, before it has opened the model or just before it waits for a

@@ -51,7 +51,7 @@ cp "$out" "$scratch/plain"
 run run "$demo" -p "Hello there" $sampled --seed 5 --json --verbose
 expect_code 0
 expect_lines "$out" 1
-expect_glob "$out" '{"text": "*", "tokens": [[]*[]], "finish_reason": "length", "thoughts": "", "usage": {"prompt_tokens": *}, "seed": 5, "stats": {"prefill_tokens": *}}'
+expect_glob "$out" '{"text": "*", "tokens": [[]*[]], "finish_reason": "length", "thoughts": "", "calls": [[][]], "usage": {"prompt_tokens": *}, "seed": 5, "stats": {"prefill_tokens": *}}'
 expect_true [ "$(json "$out" generated_tokens)" = 24 ]
 ids=$(sed 's/.*"tokens": \[\([0-9, ]*\)\], "finish.*/\1/' "$out")
 text=$(sed 's/, "tokens": \[.*/}/' "$out")
@@ -63,7 +63,7 @@ expect_exact "$out" "$text"
 expect_true [ "$(echo "$ids" | wc -w)" = 24 ]
 run run "$model" --raw -p "Hello there" -n 0 --temp 0 --json
 expect_empty "$err"
-expect_glob "$out" '{"text": "", "tokens": [[][]], "finish_reason": "length", "thoughts": "", "usage": {*}, "seed": null, "stats": {*}}'
+expect_glob "$out" '{"text": "", "tokens": [[][]], "finish_reason": "length", "thoughts": "", "calls": [[][]], "usage": {*}, "seed": null, "stats": {*}}'
 run run "$model" --raw -p "Hello there" -n 64 --temp 0 --ignore-eos --ctx 8 --json --quiet --stats=json:"$scratch/stats"
 expect_glob "$out" '*"finish_reason": "context"*'
 expect_true [ "$(json "$scratch/stats" tokens)" = 8 ]
