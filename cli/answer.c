@@ -55,14 +55,15 @@ static bool hides_thoughts(const mf_cli_generator *g)
     return g->args->thoughts == MF_THOUGHTS_HIDE;
 }
 
-/* Whoever waits for thoughts that are not shown sees that there are some. */
+/* Whoever waits for thoughts that are not shown sees that there are some; behind content the line
+ * is not free. */
 static void count_hidden(mf_cli_generator *g, mf_cli_answer *a)
 {
     double now = mf_cli_now();
     if (g->args->is_silent || g->args->engine.verbosity.quiet || !isatty(STDERR_FILENO) ||
-        (a->has_counted && now - a->counted_at < 0.1))
+        a->has_shown || (a->has_counted && now - a->counted_at < 0.1))
         return;
-    fprintf(stderr, "\rthinking: %zu tokens\033[K", a->n_thought_tokens);
+    fprintf(stderr, "\rthinking, %zu tokens so far\033[K", a->n_thought_tokens);
     a->has_counted = true;
     a->counted_at = now;
 }
@@ -162,14 +163,13 @@ static int dim(mf_cli_generator *g, bool is_dim)
 /* A token to where it belongs; the marks around thoughts are shown as they are. */
 static int show_token(mf_cli_generator *g, mf_cli_answer *a, int32_t token)
 {
-    const bool opens = is_tag(g, token, THINK), closes = is_tag(g, token, THINK_END);
     size_t n_bytes;
     int error = 0;
-    if (opens) {
+    if (is_tag(g, token, THINK)) {
         a->is_thinking = true;
         error = dim(g, true);
     }
-    const bool is_thought = a->is_thinking || closes;
+    const bool is_thought = a->is_thinking, closes = is_thought && is_tag(g, token, THINK_END);
     a->n_thought_tokens += is_thought;
     if (error == 0)
         error = decode(g, a, token, &n_bytes);
