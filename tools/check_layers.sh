@@ -26,6 +26,7 @@ BEGIN {
     allowed["forward"] = "base io backend experts model forward"
     allowed["session"] = "base io state backend experts model forward session"
     allowed["sampling"] = "base format sampling"
+    allowed["grammar"] = "base format text grammar"
 }
 function complain(why) {
     printf "%s:%d: %s: %s\n", FILENAME, FNR, why, $0

@@ -40,6 +40,7 @@
 #define MOEFLUX_MOEFLUX_H
 
 #include <moeflux/devices.h>
+#include <moeflux/grammar.h>
 #include <moeflux/reply.h>
 #include <moeflux/sampling.h>
 #include <moeflux/text.h>

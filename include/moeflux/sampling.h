@@ -103,6 +103,11 @@ MF_API void mf_sampler_accept_prompt(mf_sampler *sampler, const int32_t *tokens,
 /* Chooses a token from logits[n_vocab]; does not accept it. Allocates nothing. */
 MF_API int32_t mf_sampler_sample(mf_sampler *sampler, const float *logits);
 
+/* The same among the tokens whose bit is set, i % 32 of allowed[i / 32], as mf_guide_mask gives
+ * them; all other steps see those alone. NULL: all. At least one must be. */
+MF_API int32_t mf_sampler_sample_masked(mf_sampler *sampler, const float *logits,
+                                        const uint32_t *allowed);
+
 /* Forgets accepted tokens, and goes on with the random numbers: for the next answer of a chat. */
 MF_API void mf_sampler_forget(mf_sampler *sampler);
 

@@ -74,6 +74,12 @@ mf_status mf_json_parse_exact(const mf_allocator *a, const char *path, const cha
     return parse(a, path, text, n_bytes, YYJSON_READ_BIGNUM_AS_RAW, out, error);
 }
 
+mf_status mf_json_parse_raw(const mf_allocator *a, const char *path, const char *text,
+                            size_t n_bytes, mf_json *out, mf_error *error)
+{
+    return parse(a, path, text, n_bytes, YYJSON_READ_NUMBER_AS_RAW, out, error);
+}
+
 mf_status mf_json_read(const mf_allocator *a, const char *path, size_t max_bytes, mf_json *out,
                        mf_error *error)
 {

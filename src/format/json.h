@@ -28,6 +28,9 @@ mf_status mf_json_parse(const mf_allocator *a, const char *path, const char *tex
 /* The same, with numbers that neither 64 bits nor floating point hold as yyjson's raw ones. */
 mf_status mf_json_parse_exact(const mf_allocator *a, const char *path, const char *text,
                               size_t n_bytes, mf_json *out, mf_error *error);
+/* The same, with all numbers as yyjson's raw ones: the text that they were. */
+mf_status mf_json_parse_raw(const mf_allocator *a, const char *path, const char *text,
+                            size_t n_bytes, mf_json *out, mf_error *error);
 /* Reads and parses a file of at most max_bytes. Errors: also MF_ERR_NOT_FOUND, MF_ERR_IO. */
 mf_status mf_json_read(const mf_allocator *a, const char *path, size_t max_bytes, mf_json *out,
                        mf_error *error);

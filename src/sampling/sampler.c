@@ -23,6 +23,7 @@ struct mf_sampler {
     float *biases;              /* [n_vocab]; NULL: none */
     mf_dry *dry;                /* NULL: off */
     const float *dry_penalties; /* [n_vocab], of this token's place; NULL: off */
+    const uint32_t *allowed;    /* of the sample that is being taken: a bit a token; NULL: all */
     uint64_t random[4];
 };
 
@@ -188,6 +189,20 @@ double mf_sampler_weight(double x)
     return ldexp(sum, (int)k);
 }
 
+static bool is_allowed(const mf_sampler *s, size_t token)
+{
+    return s->allowed == NULL || (s->allowed[token / 32] >> token % 32 & 1) != 0;
+}
+
+/* What is drawn where no logit is a number: the first token that may be. */
+static int32_t first_allowed(const mf_sampler *s)
+{
+    for (size_t i = 0; i < s->n_vocab; i++)
+        if (is_allowed(s, i))
+            return (int32_t)i;
+    return 0;
+}
+
 static float penalised(const mf_sampler *s, size_t token, float logit)
 {
     float penalty = s->options.repetition_penalty;
@@ -203,20 +218,22 @@ static float penalised(const mf_sampler *s, size_t token, float logit)
     return logit;
 }
 
-/* The first of the highest logits; 0 if none is a number. */
+/* The first of the highest logits. */
 static int32_t greedy(mf_sampler *s, const float *logits)
 {
     float best = -INFINITY;
-    size_t best_token = 0;
+    size_t best_token = SIZE_MAX;
     s->dry_penalties = s->dry != NULL ? mf_dry_penalties(s->dry) : NULL;
     for (size_t i = 0; i < s->n_vocab; i++) {
+        if (!is_allowed(s, i))
+            continue;
         float logit = penalised(s, i, logits[i]);
         if (logit > best) {
             best = logit;
             best_token = i;
         }
     }
-    return (int32_t)best_token;
+    return best_token == SIZE_MAX ? first_allowed(s) : (int32_t)best_token;
 }
 
 static bool goes_before(mf_candidate a, mf_candidate b)
@@ -247,6 +264,8 @@ static size_t collect(mf_sampler *s, const float *logits, float *highest)
     size_t n = 0;
     *highest = -INFINITY;
     for (size_t i = 0; i < s->n_vocab; i++) {
+        if (!is_allowed(s, i))
+            continue;
         float score = penalised(s, i, logits[i]) / s->options.temperature;
         if (!(score > -INFINITY)) /* NaN too */
             continue;
@@ -384,7 +403,7 @@ const mf_candidate *mf_sampler_filter(mf_sampler *s, const float *logits, size_t
     return s->candidates;
 }
 
-int32_t mf_sampler_sample(mf_sampler *s, const float *logits)
+static int32_t sample(mf_sampler *s, const float *logits)
 {
     if (s->options.temperature == 0.0f)
         return greedy(s, logits);
@@ -394,7 +413,7 @@ int32_t mf_sampler_sample(mf_sampler *s, const float *logits)
     const mf_candidate *kept = mf_sampler_filter(s, logits, &n, &highest, &sum);
     double point = next_random(s->random) * sum;
     if (n == 0)
-        return 0;
+        return first_allowed(s);
     int32_t chosen = kept[0].id;
     for (size_t i = 0; i < n; i++) {
         double weight = mf_sampler_weight((double)kept[i].score - (double)highest);
@@ -406,4 +425,17 @@ int32_t mf_sampler_sample(mf_sampler *s, const float *logits)
             break;
     }
     return chosen;
+}
+
+int32_t mf_sampler_sample(mf_sampler *s, const float *logits)
+{
+    return mf_sampler_sample_masked(s, logits, NULL);
+}
+
+int32_t mf_sampler_sample_masked(mf_sampler *s, const float *logits, const uint32_t *allowed)
+{
+    s->allowed = allowed;
+    const int32_t token = sample(s, logits);
+    s->allowed = NULL;
+    return token;
 }

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * JSON schemas to expressions. What has to hold of a value is a conjunction of schemas: $ref, allOf
+ * and the branches of anyOf are added to it, and only then is each type written. Every keyword is
+ * one of schema_keywords.c's table: understood, a remark, or refused by name.
+ */
+#ifndef MF_GRAMMAR_SCHEMA_H
+#define MF_GRAMMAR_SCHEMA_H
+
+#include "format/json.h"
+#include "grammar/rules.h"
+
+#define MF_MAX_PARTS 48
+#define MF_MAX_SCHEMA_DEPTH 160
+#define MF_MAX_PROPERTIES 2000
+
+/* A schema of a conjunction, and what of it has been added to the conjunction already. */
+typedef struct mf_schema_part {
+    yyjson_val *schema;
+    bool has_ref, has_all, has_any, has_one;
+} mf_schema_part;
+
+typedef struct mf_conjunction {
+    mf_schema_part parts[MF_MAX_PARTS];
+    size_t n;
+} mf_conjunction;
+
+typedef struct mf_schema_target {
+    yyjson_val *schema;
+    uint32_t rule;
+} mf_schema_target;
+
+typedef struct mf_schema_reader {
+    mf_rules *rules;
+    const mf_json *json;
+    const char *what;
+    char path[256]; /* of the value that is read, for messages */
+    unsigned depth;
+    unsigned long n_reads;     /* of conjunctions: bounded */
+    mf_schema_target *targets; /* of $ref, each a rule */
+    size_t n_targets, target_capacity;
+} mf_schema_reader;
+
+/* Fails with the place and the reason; returns MF_EXPR_NOTHING. */
+mf_expr mf_schema_fail(mf_schema_reader *s, mf_status code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Any value of which all parts hold. `name` is added to the path meanwhile; NULL: nothing. */
+mf_expr mf_schema_value(mf_schema_reader *s, const mf_conjunction *c, const char *name);
+/* Adds a schema (an object, true or false). */
+void mf_conjunction_add(mf_schema_reader *s, mf_conjunction *c, yyjson_val *schema);
+/* An expression that may stand in several places: a rule, unless it is one. */
+mf_expr mf_schema_shared(mf_schema_reader *s, mf_expr e);
+
+/* Are all keywords of this schema understood? */
+bool mf_schema_check_keywords(mf_schema_reader *s, yyjson_val *schema);
+/* Has it any keyword that says something, but for those of the list, which ends with NULL? */
+bool mf_schema_says_more(yyjson_val *schema, const char *const *but);
+
+mf_expr mf_schema_object(mf_schema_reader *s, const mf_conjunction *c);
+mf_expr mf_schema_array(mf_schema_reader *s, const mf_conjunction *c);
+mf_expr mf_schema_string(mf_schema_reader *s, const mf_conjunction *c);
+mf_expr mf_schema_number(mf_schema_reader *s, const mf_conjunction *c, bool is_integer);
+
+/* Are no two schemas of the list satisfied by one value, as far as can be seen? */
+bool mf_schema_are_disjoint(yyjson_val *list, const mf_json *json);
+/* What a local reference points to; NULL: nothing. */
+yyjson_val *mf_schema_resolve(const mf_json *json, const char *ref, size_t n_bytes);
+/* Equal as JSON values: numbers by value. */
+bool mf_schema_equal(yyjson_val *a, yyjson_val *b);
+
+/* The lowest (or, with is_max, highest) whole number that c's parts have for a keyword, at least 0;
+ * otherwise what it is where none has it. */
+uint32_t mf_schema_count(mf_schema_reader *s, const mf_conjunction *c, const char *keyword,
+                         bool is_max, uint32_t otherwise);
+
+/* What JSON is made of; rules that all schemas of a grammar share. */
+mf_expr mf_json_space(mf_rules *r);
+mf_expr mf_json_char(mf_rules *r); /* of a string, escaped or not; to be repeated */
+mf_expr mf_json_any_string(mf_rules *r);
+mf_expr mf_json_any_number(mf_rules *r);
+mf_expr mf_json_any_integer(mf_rules *r);
+mf_expr mf_json_any_array(mf_rules *r);
+mf_expr mf_json_any_object(mf_rules *r);
+mf_expr mf_json_any_value(mf_rules *r);
+/* These characters, written as a JSON string holds them. The ranges are changed. */
+mf_expr mf_json_chars(mf_rules *r, mf_char_range *ranges, size_t n);
+/* The string with its quotes. */
+mf_expr mf_json_literal(mf_rules *r, const char *text, size_t n_bytes);
+/* Appends text as a JSON string holds it; false without room. */
+size_t mf_json_escape(const char *text, size_t n_bytes, char *out);
+
+/* The inside of a string that an ECMAScript pattern is found in, of min to max characters. */
+mf_expr mf_schema_pattern(mf_schema_reader *s, const char *pattern, size_t n_bytes, uint32_t min,
+                          uint32_t max);
+/* The inside of a string of a format; MF_EXPR_NOTHING and no failure: it is not known. */
+mf_expr mf_schema_format(mf_schema_reader *s, const char *format);
+
+#endif

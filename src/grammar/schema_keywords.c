@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: MIT */
+/* Which keywords there are, what a reference points to, and which schemas exclude each other. */
+#include "grammar/schema.h"
+
+#include <stdlib.h>
+
+typedef enum keyword_kind {
+    IS_READ,   /* it says what is valid, and is understood */
+    IS_REMARK, /* it says nothing of what is valid */
+    IS_REFUSED
+} keyword_kind;
+
+typedef struct keyword {
+    const char *name;
+    keyword_kind kind;
+} keyword;
+
+static const keyword keywords[] = {{"type", IS_READ},
+                                   {"enum", IS_READ},
+                                   {"const", IS_READ},
+                                   {"$ref", IS_READ},
+                                   {"allOf", IS_READ},
+                                   {"anyOf", IS_READ},
+                                   {"oneOf", IS_READ},
+                                   {"properties", IS_READ},
+                                   {"required", IS_READ},
+                                   {"additionalProperties", IS_READ},
+                                   {"patternProperties", IS_READ},
+                                   {"propertyNames", IS_READ},
+                                   {"minProperties", IS_READ},
+                                   {"maxProperties", IS_READ},
+                                   {"items", IS_READ},
+                                   {"prefixItems", IS_READ},
+                                   {"minItems", IS_READ},
+                                   {"maxItems", IS_READ},
+                                   {"uniqueItems", IS_READ},
+                                   {"minLength", IS_READ},
+                                   {"maxLength", IS_READ},
+                                   {"pattern", IS_READ},
+                                   {"format", IS_READ},
+                                   {"minimum", IS_READ},
+                                   {"maximum", IS_READ},
+                                   {"exclusiveMinimum", IS_READ},
+                                   {"exclusiveMaximum", IS_READ},
+                                   {"multipleOf", IS_READ},
+                                   {"$defs", IS_REMARK},
+                                   {"definitions", IS_REMARK},
+                                   {"$schema", IS_REMARK},
+                                   {"$id", IS_REMARK},
+                                   {"$comment", IS_REMARK},
+                                   {"title", IS_REMARK},
+                                   {"description", IS_REMARK},
+                                   {"default", IS_REMARK},
+                                   {"examples", IS_REMARK},
+                                   {"example", IS_REMARK},
+                                   {"deprecated", IS_REMARK},
+                                   {"readOnly", IS_REMARK},
+                                   {"writeOnly", IS_REMARK},
+                                   {"discriminator", IS_REMARK},
+                                   {"contentEncoding", IS_REMARK},
+                                   {"contentMediaType", IS_REMARK},
+                                   {"strict", IS_REMARK}};
+
+static keyword_kind kind_of(yyjson_val *name)
+{
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
+        if (yyjson_equals_str(name, keywords[i].name))
+            return keywords[i].kind;
+    return strncmp(yyjson_get_str(name), "x-", 2) == 0 ? IS_REMARK : IS_REFUSED;
+}
+
+/* "uniqueItems": false and the like say nothing. */
+static bool is_idle(yyjson_val *name, yyjson_val *value)
+{
+    return yyjson_equals_str(name, "uniqueItems") && yyjson_is_false(value);
+}
+
+bool mf_schema_check_keywords(mf_schema_reader *s, yyjson_val *schema)
+{
+    size_t i, n;
+    yyjson_val *name, *value;
+    yyjson_obj_foreach(schema, i, n, name, value)
+    {
+        const bool is_foreign_id = yyjson_equals_str(name, "$id") && schema != s->json->root;
+        if (kind_of(name) != IS_REFUSED && !is_foreign_id)
+            continue;
+        (void)mf_schema_fail(s, MF_ERR_UNSUPPORTED, "the keyword \"%.100s\" is not supported%s",
+                             yyjson_get_str(name), is_foreign_id ? " below the root" : "");
+        return false;
+    }
+    return true;
+}
+
+bool mf_schema_says_more(yyjson_val *schema, const char *const *but)
+{
+    size_t i, n;
+    yyjson_val *name, *value;
+    yyjson_obj_foreach(schema, i, n, name, value)
+    {
+        bool is_listed = kind_of(name) == IS_REMARK || is_idle(name, value);
+        for (const char *const *word = but; *word != NULL && !is_listed; word++)
+            is_listed = yyjson_equals_str(name, *word);
+        if (!is_listed)
+            return true;
+    }
+    return false;
+}
+
+/* ------------------------------------------------------------------------------------- references
+ * --
+ */
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9'                 ? c - '0'
+           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                : -1;
+}
+
+/* A step of a JSON pointer, with %XX, ~0 and ~1 as what they stand for. */
+static size_t read_step(const char **at, const char *end, char *out, size_t capacity)
+{
+    size_t n = 0;
+    const char *c = *at;
+    while (c < end && *c != '/' && n < capacity) {
+        char byte = *c++;
+        if (byte == '%' && end - c >= 2 && hex_digit(c[0]) >= 0 && hex_digit(c[1]) >= 0) {
+            byte = (char)(hex_digit(c[0]) * 16 + hex_digit(c[1]));
+            c += 2;
+        }
+        if (byte == '~' && c < end && (*c == '0' || *c == '1'))
+            byte = *c++ == '0' ? '~' : '/';
+        out[n++] = byte;
+    }
+    *at = c;
+    return n;
+}
+
+static yyjson_val *step_into(yyjson_val *at, const char *name, size_t n)
+{
+    if (yyjson_is_obj(at))
+        return yyjson_obj_getn(at, name, n);
+    char number[12] = {0}, *stop;
+    if (!yyjson_is_arr(at) || n == 0 || n >= sizeof number || name[0] < '0' || name[0] > '9')
+        return NULL;
+    memcpy(number, name, n);
+    const unsigned long i = strtoul(number, &stop, 10);
+    return *stop == '\0' ? yyjson_arr_get(at, i) : NULL;
+}
+
+yyjson_val *mf_schema_resolve(const mf_json *json, const char *ref, size_t n_bytes)
+{
+    const char *at = ref, *end = ref + n_bytes;
+    yyjson_val *v = json->root;
+    yyjson_val *id = yyjson_obj_get(json->root, "$id");
+    char name[512];
+    if (yyjson_is_str(id) && yyjson_get_len(id) > 0 && n_bytes > yyjson_get_len(id) &&
+        memcmp(ref, yyjson_get_str(id), yyjson_get_len(id)) == 0)
+        at += yyjson_get_len(id);
+    if (at == end || *at++ != '#')
+        return NULL;
+    while (at < end && v != NULL) {
+        if (*at++ != '/')
+            return NULL;
+        const size_t n = read_step(&at, end, name, sizeof name);
+        v = n < sizeof name ? step_into(v, name, n) : NULL;
+    }
+    return yyjson_is_obj(v) || yyjson_is_bool(v) ? v : NULL;
+}
+
+/* -----------------------------------------------------------------------------------------
+ * equality --
+ */
+
+static bool equal_members(yyjson_val *a, yyjson_val *b)
+{
+    size_t i, n;
+    yyjson_val *key, *value;
+    if (yyjson_obj_size(a) != yyjson_obj_size(b))
+        return false;
+    yyjson_obj_foreach(a, i, n, key, value)
+    {
+        yyjson_val *other = yyjson_obj_getn(b, yyjson_get_str(key), yyjson_get_len(key));
+        if (other == NULL || !mf_schema_equal(value, other))
+            return false;
+    }
+    return true;
+}
+
+bool mf_schema_equal(yyjson_val *a, yyjson_val *b)
+{
+    size_t i, n;
+    yyjson_val *item;
+    if (yyjson_get_type(a) != yyjson_get_type(b))
+        return false;
+    switch (yyjson_get_type(a)) {
+    case YYJSON_TYPE_RAW:
+        return strcmp(yyjson_get_raw(a), yyjson_get_raw(b)) == 0 ||
+               strtod(yyjson_get_raw(a), NULL) == strtod(yyjson_get_raw(b), NULL);
+    case YYJSON_TYPE_BOOL:
+        return yyjson_is_true(a) == yyjson_is_true(b);
+    case YYJSON_TYPE_STR:
+        return yyjson_get_len(a) == yyjson_get_len(b) &&
+               memcmp(yyjson_get_str(a), yyjson_get_str(b), yyjson_get_len(a)) == 0;
+    case YYJSON_TYPE_ARR:
+        if (yyjson_arr_size(a) != yyjson_arr_size(b))
+            return false;
+        yyjson_arr_foreach(a, i, n, item)
+        {
+            if (!mf_schema_equal(item, yyjson_arr_get(b, i)))
+                return false;
+        }
+        return true;
+    case YYJSON_TYPE_OBJ:
+        return equal_members(a, b);
+    default:
+        return true;
+    }
+}
+
+/* ---------------------------------------------------------------------------------------- disjoint
+ * --
+ */
+
+#define MAX_ALTERNATIVES 200
+
+/* The schema that a chain of nothing but $ref leads to. */
+static yyjson_val *follow(yyjson_val *schema, const mf_json *json)
+{
+    for (int i = 0; i < 16; i++) {
+        yyjson_val *ref = yyjson_obj_get(schema, "$ref");
+        if (!yyjson_is_str(ref))
+            break;
+        yyjson_val *to = mf_schema_resolve(json, yyjson_get_str(ref), yyjson_get_len(ref));
+        if (to == NULL)
+            break;
+        schema = to;
+    }
+    return schema;
+}
+
+/* The values that a schema lists; *one is used for a constant. */
+static size_t listed(yyjson_val *schema, yyjson_val **first)
+{
+    yyjson_val *constant = yyjson_obj_get(schema, "const");
+    yyjson_val *list = yyjson_obj_get(schema, "enum");
+    *first = constant != NULL ? constant : yyjson_arr_get_first(list);
+    return constant != NULL ? 1 : yyjson_arr_size(list);
+}
+
+static bool list_apart(yyjson_val *a, yyjson_val *b)
+{
+    yyjson_val *x, *y;
+    const size_t n_x = listed(a, &x), n_y = listed(b, &y);
+    for (size_t i = 0; i < n_x; i++, x = unsafe_yyjson_get_next(x)) {
+        yyjson_val *other = y;
+        for (size_t k = 0; k < n_y; k++, other = unsafe_yyjson_get_next(other))
+            if (mf_schema_equal(x, other))
+                return false;
+    }
+    return n_x > 0 && n_y > 0;
+}
+
+/* A bit a type; integers are numbers. 0: it does not say. */
+static unsigned type_bits(yyjson_val *type)
+{
+    static const char *const names[] = {"null", "boolean", "number", "string", "array", "object"};
+    unsigned bits = 0;
+    size_t i, n;
+    yyjson_val *item;
+    for (unsigned k = 0; k < 6; k++)
+        if (yyjson_equals_str(type, names[k]))
+            bits |= 1u << k;
+    if (yyjson_equals_str(type, "integer"))
+        bits |= 4;
+    yyjson_arr_foreach(type, i, n, item)
+    {
+        bits |= type_bits(item);
+    }
+    return bits;
+}
+
+static unsigned types_said(yyjson_val *schema)
+{
+    static const unsigned bit_of[] = {
+        [YYJSON_TYPE_NULL] = 1, [YYJSON_TYPE_BOOL] = 2, [YYJSON_TYPE_RAW] = 4,
+        [YYJSON_TYPE_STR] = 8,  [YYJSON_TYPE_ARR] = 16, [YYJSON_TYPE_OBJ] = 32};
+    yyjson_val *type = yyjson_obj_get(schema, "type"), *v;
+    if (type != NULL)
+        return type_bits(type);
+    unsigned bits = 0;
+    const size_t n = listed(schema, &v);
+    for (size_t i = 0; i < n; i++, v = unsafe_yyjson_get_next(v)) {
+        const yyjson_type t = yyjson_get_type(v);
+        bits |= t < sizeof bit_of / sizeof *bit_of ? bit_of[t] : 0;
+    }
+    return bits;
+}
+
+static bool is_required(yyjson_val *schema, const char *name, size_t n_bytes)
+{
+    size_t i, n;
+    yyjson_val *item;
+    yyjson_arr_foreach(yyjson_obj_get(schema, "required"), i, n, item)
+    {
+        if (yyjson_get_len(item) == n_bytes && memcmp(yyjson_get_str(item), name, n_bytes) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Both are objects that must have a property, and it has no value in common. */
+static bool properties_apart(yyjson_val *a, yyjson_val *b, const mf_json *json)
+{
+    size_t i, n;
+    yyjson_val *key, *value;
+    yyjson_obj_foreach(yyjson_obj_get(a, "properties"), i, n, key, value)
+    {
+        const char *name = yyjson_get_str(key);
+        const size_t n_name = yyjson_get_len(key);
+        yyjson_val *other = yyjson_obj_getn(yyjson_obj_get(b, "properties"), name, n_name);
+        if (other != NULL && is_required(a, name, n_name) && is_required(b, name, n_name) &&
+            list_apart(follow(value, json), follow(other, json)))
+            return true;
+    }
+    return false;
+}
+
+static bool are_apart(yyjson_val *a, yyjson_val *b, const mf_json *json)
+{
+    const unsigned x = types_said(a), y = types_said(b);
+    if (x != 0 && y != 0 && (x & y) == 0)
+        return true;
+    return list_apart(a, b) || (x == 32 && y == 32 && properties_apart(a, b, json));
+}
+
+bool mf_schema_are_disjoint(yyjson_val *list, const mf_json *json)
+{
+    const size_t n = yyjson_arr_size(list);
+    if (n > MAX_ALTERNATIVES)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = i + 1; k < n; k++)
+            if (!are_apart(follow(yyjson_arr_get(list, i), json),
+                           follow(yyjson_arr_get(list, k), json), json))
+                return false;
+    return true;
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+/* Tokens sorted by their bytes, then laid out. */
+#include "grammar/vocabulary.h"
+
+#include "text/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct entry {
+    const unsigned char *bytes;
+    uint32_t n_bytes, token;
+} entry;
+
+static void set_bit(uint32_t *mask, uint32_t token)
+{
+    mask[token / 32] |= 1u << token % 32;
+}
+
+static int compare_entries(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    const size_t n = x->n_bytes < y->n_bytes ? x->n_bytes : y->n_bytes;
+    const int order = memcmp(x->bytes, y->bytes, n);
+    if (order != 0)
+        return order;
+    if (x->n_bytes != y->n_bytes)
+        return x->n_bytes < y->n_bytes ? -1 : 1;
+    return x->token < y->token ? -1 : x->token > y->token;
+}
+
+/* The number of characters if a JSON string may hold them as they are; 0: it may not. */
+static size_t plain_chars(const unsigned char *bytes, size_t n_bytes)
+{
+    size_t n = 0;
+    for (size_t at = 0; at < n_bytes; n++) {
+        uint32_t c;
+        size_t n_char;
+        if (bytes[at] < 0x20 || bytes[at] == '"' || bytes[at] == '\\')
+            return 0;
+        if (mf_utf8_next(bytes + at, n_bytes - at, &c, &n_char) != MF_UTF8_CHAR)
+            return 0;
+        at += n_char;
+    }
+    return n;
+}
+
+static size_t n_common(const entry *a, const entry *b)
+{
+    size_t n = 0;
+    while (n < a->n_bytes && n < b->n_bytes && a->bytes[n] == b->bytes[n])
+        n++;
+    return n;
+}
+
+/* Nodes of sorted entries; with nodes NULL they are only counted. */
+static size_t lay_out(const entry *entries, size_t n, mf_trie_node *nodes, uint32_t *same)
+{
+    uint32_t path[MF_MAX_TOKEN_BYTES];
+    size_t n_nodes = 0, n_path = 0;
+    for (size_t i = 0; i < n; i++) {
+        const size_t shared = i > 0 ? n_common(&entries[i - 1], &entries[i]) : 0;
+        if (i > 0 && shared == entries[i].n_bytes) { /* the same again */
+            if (nodes != NULL)
+                same[entries[i - 1].token] = entries[i].token;
+            continue;
+        }
+        for (; n_path > shared; n_path--)
+            if (nodes != NULL)
+                nodes[path[n_path - 1]].skip = (uint32_t)n_nodes;
+        for (; n_path < entries[i].n_bytes; n_path++) {
+            path[n_path] = (uint32_t)n_nodes;
+            if (nodes != NULL)
+                nodes[n_nodes] =
+                    (mf_trie_node){0, MF_NO_TOKEN, entries[i].bytes[n_path], (uint8_t)n_path};
+            n_nodes++;
+        }
+        if (nodes != NULL)
+            nodes[n_nodes - 1].token = entries[i].token;
+    }
+    for (; n_path > 0 && nodes != NULL; n_path--)
+        nodes[path[n_path - 1]].skip = (uint32_t)n_nodes;
+    return n_nodes;
+}
+
+static bool make_trie(mf_vocabulary *v, const entry *entries, size_t n, mf_trie *out)
+{
+    out->n_nodes = lay_out(entries, n, NULL, NULL);
+    out->n_allocated = out->n_nodes + 1;
+    out->nodes = mf_alloc_array(&v->allocator, out->n_allocated, sizeof *out->nodes);
+    if (out->nodes != NULL)
+        (void)lay_out(entries, n, out->nodes, v->same);
+    return out->nodes != NULL;
+}
+
+/* ---------------------------------------------------------------------------------------- tokens
+ * --
+ */
+
+const unsigned char *mf_vocabulary_bytes(const mf_vocabulary *v, uint32_t token, size_t *n_bytes)
+{
+    *n_bytes = 0;
+    if (token >= v->n_tokens || (v->same[token] == token))
+        return NULL;
+    return (const unsigned char *)mf_text_piece(v->tokenizer, (int32_t)token, n_bytes);
+}
+
+uint32_t mf_vocabulary_added(const mf_vocabulary *v, const char *text, size_t n_bytes,
+                             size_t *n_token_bytes)
+{
+    const mf_added_tokens *added = &v->tokenizer->added;
+    uint32_t best = MF_NO_TOKEN;
+    *n_token_bytes = 0;
+    for (size_t i = 0; i < added->n_tokens; i++) {
+        const mf_added_token *t = &added->tokens[i];
+        if (t->n_bytes > *n_token_bytes && t->n_bytes <= n_bytes &&
+            memcmp(t->text, text, t->n_bytes) == 0) {
+            best = t->id;
+            *n_token_bytes = t->n_bytes;
+        }
+    }
+    return best;
+}
+
+/* A token that is its own like stands for no bytes. */
+static void drop_added(mf_vocabulary *v)
+{
+    const mf_added_tokens *added = &v->tokenizer->added;
+    memset(v->same, 0xFF, v->n_tokens * sizeof *v->same);
+    for (size_t i = 0; i < added->n_tokens; i++)
+        if (added->tokens[i].id < v->n_tokens)
+            v->same[added->tokens[i].id] = added->tokens[i].id;
+    for (uint32_t i = 0; i < v->n_tokens; i++) {
+        size_t n = 0;
+        (void)mf_text_piece(v->tokenizer, (int32_t)i, &n);
+        if (n == 0 || n > MF_MAX_TOKEN_BYTES || mf_tokenizer_is_special(v->tokenizer, (int32_t)i) ||
+            mf_tokenizer_is_end(v->tokenizer, (int32_t)i))
+            v->same[i] = i;
+        if (mf_tokenizer_is_end(v->tokenizer, (int32_t)i))
+            set_bit(v->ends, i);
+    }
+}
+
+/* By number of characters, which are few. */
+static void sort_plain(mf_vocabulary *v, const entry *entries, size_t n)
+{
+    size_t starts[MF_MAX_TOKEN_BYTES + 2] = {0};
+    for (size_t i = 0; i < n; i++)
+        starts[plain_chars(entries[i].bytes, entries[i].n_bytes) + 1]++;
+    for (size_t i = 1; i < MF_MAX_TOKEN_BYTES + 2; i++)
+        starts[i] += starts[i - 1];
+    for (size_t i = 0; i < n; i++) {
+        const size_t n_chars = plain_chars(entries[i].bytes, entries[i].n_bytes);
+        const size_t at = starts[n_chars]++;
+        v->plain_sorted[at] = entries[i].token;
+        v->plain_chars[at] = (uint8_t)n_chars;
+        set_bit(v->plain_all, entries[i].token);
+    }
+    v->n_plain = n;
+}
+
+static bool fill(mf_vocabulary *v, entry *entries)
+{
+    size_t n_plain = 0, n_rest = 0;
+    for (int pass = 0; pass < 2; pass++) /* the plain ones first */
+        for (uint32_t i = 0; i < v->n_tokens; i++) {
+            size_t n = 0;
+            const unsigned char *bytes = mf_vocabulary_bytes(v, i, &n);
+            if (bytes == NULL || (plain_chars(bytes, n) > 0) != (pass == 0))
+                continue;
+            entries[n_plain + n_rest] = (entry){bytes, (uint32_t)n, i};
+            *(pass == 0 ? &n_plain : &n_rest) += 1;
+            v->longest_bytes = n > v->longest_bytes ? n : v->longest_bytes;
+        }
+    qsort(entries, n_plain, sizeof *entries, compare_entries);
+    qsort(entries + n_plain, n_rest, sizeof *entries, compare_entries);
+    sort_plain(v, entries, n_plain);
+    return make_trie(v, entries, n_plain, &v->plain) &&
+           make_trie(v, entries + n_plain, n_rest, &v->rest);
+}
+
+mf_status mf_vocabulary_create(const mf_tokenizer *tokenizer, const mf_allocator *allocator,
+                               mf_vocabulary **out, mf_error *error)
+{
+    if (tokenizer == NULL || out == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_vocabulary_create: a NULL argument");
+    const mf_allocator a = mf_allocator_or_default(allocator);
+    const size_t n = mf_tokenizer_n_vocab(tokenizer);
+    mf_vocabulary *v = mf_alloc_zeroed(&a, sizeof *v);
+    if (v == NULL)
+        return mf_fail_memory(error, sizeof *v, "a vocabulary");
+    *v = (mf_vocabulary){.allocator = a,
+                         .n_refs = 1,
+                         .tokenizer = tokenizer,
+                         .n_tokens = n,
+                         .n_words = (n + 31) / 32};
+    v->same = mf_alloc_array(&a, n + 1, sizeof *v->same);
+    v->plain_all = mf_alloc_array(&a, v->n_words + 1, sizeof *v->plain_all);
+    v->plain_sorted = mf_alloc_array(&a, n + 1, sizeof *v->plain_sorted);
+    v->plain_chars = mf_alloc_array(&a, n + 1, 1);
+    v->ends = mf_alloc_array(&a, v->n_words + 1, sizeof *v->ends);
+    entry *entries = mf_alloc_array(&a, n + 1, sizeof *entries);
+    bool is_whole =
+        v->same && v->plain_all && v->plain_sorted && v->plain_chars && v->ends && entries;
+    if (is_whole) {
+        drop_added(v);
+        is_whole = fill(v, entries);
+    }
+    mf_free(&a, entries, (n + 1) * sizeof *entries);
+    if (!is_whole) {
+        mf_vocabulary_free(&v);
+        return mf_fail_memory(error, n * sizeof *entries, "a vocabulary");
+    }
+    *out = v;
+    return MF_OK;
+}
+
+void mf_vocabulary_hold(mf_vocabulary *v)
+{
+    __atomic_add_fetch(&v->n_refs, 1, __ATOMIC_RELAXED);
+}
+
+void mf_vocabulary_free(mf_vocabulary **vocabulary)
+{
+    if (vocabulary == NULL || *vocabulary == NULL)
+        return;
+    mf_vocabulary *v = *vocabulary;
+    *vocabulary = NULL;
+    if (__atomic_sub_fetch(&v->n_refs, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    const mf_allocator a = v->allocator;
+    const size_t n = v->n_tokens;
+    mf_free(&a, v->plain.nodes, v->plain.n_allocated * sizeof *v->plain.nodes);
+    mf_free(&a, v->rest.nodes, v->rest.n_allocated * sizeof *v->rest.nodes);
+    mf_free(&a, v->same, (n + 1) * sizeof *v->same);
+    mf_free(&a, v->plain_all, (v->n_words + 1) * sizeof *v->plain_all);
+    mf_free(&a, v->plain_sorted, (n + 1) * sizeof *v->plain_sorted);
+    mf_free(&a, v->plain_chars, n + 1);
+    mf_free(&a, v->ends, (v->n_words + 1) * sizeof *v->ends);
+    mf_free(&a, v, sizeof *v);
+}
