@@ -188,16 +188,24 @@ static int show_token(mf_cli_generator *g, mf_cli_answer *a, int32_t token)
  */
 
 /* The sampler's choice, but for thoughts that took all their budget. */
-static int32_t choose(mf_cli_generator *g, mf_cli_answer *a, const float *logits)
+static mf_status choose(mf_cli_generator *g, mf_cli_answer *a, const float *logits, int32_t *token,
+                        mf_error *error)
 {
-    int32_t token = mf_sampler_sample(g->sampler, logits);
+    mf_status status = mf_cli_guide_sample(&g->guide, g->sampler, logits, token, error);
     const bool is_too_long = a->is_thinking && a->n_thought_tokens >= g->args->n_thought_max;
-    if (!(is_too_long || a->n_closed > 0) || g->n_close_tokens == 0)
-        return token;
-    token = g->close_tokens[a->n_closed++];
+    if (status != MF_OK || !(is_too_long || a->n_closed > 0) || g->n_close_tokens == 0)
+        return status;
+    *token = g->close_tokens[a->n_closed++];
     if (a->n_closed == g->n_close_tokens)
         a->n_closed = 0;
-    return token;
+    return MF_OK;
+}
+
+/* Does the answer end before this token? */
+static bool is_end(const mf_cli_generator *g, int32_t token)
+{
+    const bool is_guided = g->args->json_schema || g->args->grammar;
+    return mf_tokenizer_is_end(g->tokenizer, token) && (!g->args->ignore_end || is_guided);
 }
 
 static bool keep_logprobs(const mf_cli_generator *g, mf_cli_answer *a, int32_t token,
@@ -241,13 +249,20 @@ static mf_cli_stop generate(mf_cli_generator *g, mf_cli_answer *a)
 {
     mf_error error = {0};
     a->unevaluated = -1;
-    for (uint64_t n = 0; n < g->args->n_max_tokens; n++) {
+    const char *thought_end = a->is_thinking ? THINK_END : NULL;
+    mf_status status = mf_cli_guide_begin(&g->guide, g->info.n_vocab, thought_end, &error);
+    for (uint64_t n = 0; n < g->args->n_max_tokens && status == MF_OK; n++) {
+        int32_t token;
         if (mf_cli_interrupted())
             return MF_STOP_INTERRUPTED;
         const float *logits = mf_session_logits(g->session);
-        int32_t token = choose(g, a, logits);
-        if (mf_tokenizer_is_end(g->tokenizer, token) && !g->args->ignore_end)
+        status = choose(g, a, logits, &token, &error);
+        if (status == MF_OK && is_end(g, token))
             return MF_STOP_END;
+        if (status == MF_OK)
+            status = mf_cli_guide_accept(&g->guide, token, &error);
+        if (status != MF_OK)
+            break;
         mf_sampler_accept(g->sampler, token);
         a->unevaluated = token;
         g->stats.n_generated++;
@@ -258,16 +273,16 @@ static mf_cli_stop generate(mf_cli_generator *g, mf_cli_answer *a)
             return cannot_write(write_error);
         if (a->stopped_by)
             return MF_STOP_STRING;
+        if (mf_cli_guide_is_done(&g->guide))
+            return MF_STOP_END;
         if (n + 1 == g->args->n_max_tokens)
             return MF_STOP_LENGTH; /* its logits would be computed for nothing */
         if (!mf_cli_fits(g, mf_session_position(g->session) + 1))
             return MF_STOP_CONTEXT;
-        mf_status status = mf_session_eval(g->session, &token, 1, &error);
+        status = mf_session_eval(g->session, &token, 1, &error);
         a->unevaluated = -1;
-        if (status != MF_OK)
-            return cannot_evaluate(g, status, &error);
     }
-    return MF_STOP_LENGTH;
+    return status == MF_OK ? MF_STOP_LENGTH : cannot_evaluate(g, status, &error);
 }
 
 /* Nothing follows. */

@@ -35,6 +35,10 @@ static const char help[] =
     "  -n, --max-tokens N     at most N tokens (default: until the context is full)\n"
     "  --stop TEXT            the answer ends before TEXT, which is not shown; repeatable\n"
     "  --ignore-eos           go on after an end token\n"
+    "  --json-schema SCHEMA   the answer is JSON that satisfies SCHEMA: a file, or the schema "
+    "itself,\n"
+    "                         which begins with '{'\n"
+    "  --grammar FILE         the answer is what the GBNF grammar in FILE allows\n"
     "  --thoughts WHAT        dim them (default; on a terminal), show them plainly, or hide "
     "them\n"
     "  --think-budget N       after N tokens of thoughts they are ended, and the answer begins\n"
@@ -51,6 +55,8 @@ static const char help[] =
 enum {
     OPT_SYSTEM = MF_OPT_OWN,
     OPT_THINK,
+    OPT_JSON_SCHEMA,
+    OPT_GRAMMAR,
     OPT_RAW,
     OPT_SHOW_PROMPT,
     OPT_RESUME,
@@ -76,6 +82,8 @@ static const struct option long_options[] = {
     {"max-tokens", required_argument, NULL, 'n'},
     {"system", required_argument, NULL, OPT_SYSTEM},
     {"think", required_argument, NULL, OPT_THINK},
+    {"json-schema", required_argument, NULL, OPT_JSON_SCHEMA},
+    {"grammar", required_argument, NULL, OPT_GRAMMAR},
     {"raw", no_argument, NULL, OPT_RAW},
     {"show-prompt", no_argument, NULL, OPT_SHOW_PROMPT},
     {"resume", required_argument, NULL, OPT_RESUME},
@@ -235,6 +243,12 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
     case OPT_SYSTEM:
         g->system = optarg;
         break;
+    case OPT_JSON_SCHEMA:
+        g->json_schema = optarg;
+        break;
+    case OPT_GRAMMAR:
+        g->grammar = optarg;
+        break;
     case OPT_RESUME:
         g->resume = optarg;
         break;
@@ -296,6 +310,9 @@ static bool parse(run_args *args, int argc, char **argv, int *exit_code)
         *exit_code = mf_cli_usage_error("run", "run: -p and -f exclude each other");
     else if (args->generate.raw && args->generate.system)
         *exit_code = mf_cli_usage_error("run", "run: --raw and --system exclude each other");
+    else if (args->generate.json_schema && args->generate.grammar)
+        *exit_code =
+            mf_cli_usage_error("run", "run: --json-schema and --grammar exclude each other");
     else if (args->generate.is_silent && !args->prompt && !args->file)
         *exit_code = mf_cli_usage_error("run", "run: --json wants a prompt: -p or -f");
     else if (!excludes_resume(args, exit_code)) {

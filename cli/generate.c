@@ -139,6 +139,11 @@ int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_g
         status = check_template(g, &error);
     if (status == MF_OK && args->state_dir)
         status = open_store(g, &error);
+    const int guided = status != MF_OK ? MF_EXIT_OK
+                                       : mf_cli_guide_open(&g->guide, g->tokenizer,
+                                                           args->json_schema, args->grammar);
+    if (guided != MF_EXIT_OK)
+        return guided;
     if (status == MF_OK)
         status = open_engine(g, &options, &error);
     if (status == MF_OK)
@@ -167,6 +172,7 @@ int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_g
 void mf_cli_generator_close(mf_cli_generator *g)
 {
     mf_sampler_free(&g->sampler);
+    mf_cli_guide_close(&g->guide);
     mf_session_free(&g->session);
     mf_engine_close(&g->engine);
     mf_store_close(&g->store);

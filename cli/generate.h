@@ -6,6 +6,7 @@
 #ifndef MF_CLI_GENERATE_H
 #define MF_CLI_GENERATE_H
 
+#include "guide.h"
 #include "input.h"
 #include "options.h"
 #include "run_stats.h"
@@ -43,6 +44,8 @@ typedef struct mf_cli_generate_args {
     bool no_wrap;      /* the terminal breaks lines, wherever its edge is */
     mf_cli_color color;
     const char *system;       /* NULL: none */
+    const char *json_schema;  /* what the answer must look like: the schema or its file, */
+    const char *grammar;      /* or a grammar's file; NULL: anything */
     const char *resume;       /* a chat begins with this saved conversation; NULL: none */
     bool continues;           /* with the newest one */
     const char *state_dir;    /* of a store; NULL: none */
@@ -57,6 +60,7 @@ typedef struct mf_cli_generator {
     mf_engine *engine;
     mf_session *session;
     mf_sampler *sampler;
+    mf_cli_guide guide;
     mf_model_info info;
     size_t n_context_tokens;
     mf_cli_run_stats stats;
