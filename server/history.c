@@ -333,7 +333,7 @@ void mf_srv_history_keep(const mf_srv_choice *c, mf_srv_finish why)
     const mf_srv_origin *o = &c->prompt->origin;
     const size_t n_all = c->prompt->n_tokens + c->n_answered;
     bool has_failed = false;
-    if (!recall || !o->is_known || c->is_broken || !c->reply)
+    if (!recall || !o->is_known || c->is_broken || !c->reply || !c->tokens)
         return;
     mf_srv_kept *kept = mf_srv_kept_new();
     if (!kept)

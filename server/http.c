@@ -5,6 +5,7 @@
  */
 #include "http.h"
 
+#include "body.h"
 #include "decode.h"
 #include "encode.h"
 #include "listen.h"
@@ -21,7 +22,8 @@
 
 /* A refused request's body is read to its end up to here, so that its sender reads the answer. */
 #define MAX_SWALLOWED_BYTES ((uint64_t)1 << 20)
-#define MAX_JSON_DEPTH 128
+/* Of the bodies of all connections together: so many of the largest. */
+#define MAX_BODIES 8
 #define SEND_BYTES (128 << 10)
 /* Smaller answers are sent as they are. */
 #define MIN_GZIP_BYTES 1024
@@ -33,6 +35,7 @@ typedef struct mf_srv_exchange {
     const mf_srv_route *route;
     mf_srv_bytes body;
     uint64_t n_body; /* seen, kept or not */
+    uint64_t n_held; /* of the server's n_body_bytes */
     yyjson_doc *document;
     char id[MF_SRV_ID_BYTES]; /* where there is no job */
     bool is_unframed;         /* nobody knows where its body ends */
@@ -209,42 +212,34 @@ static enum MHD_Result answer_document(mf_srv_exchange *x)
  * --
  */
 
-static bool is_too_deep(const char *text, size_t n_bytes)
+/* Changes what this request holds of all bodies to n_bytes. False: it is too much. */
+static bool hold_body(mf_srv_exchange *x, uint64_t n_bytes)
 {
-    size_t depth = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < n_bytes; i++) {
-        char c = text[i];
-        if (in_string) {
-            i += c == '\\';
-            in_string = c != '"';
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '{' || c == '[') {
-            if (++depth > MAX_JSON_DEPTH)
-                return true;
-        } else if ((c == '}' || c == ']') && depth > 0) {
-            depth--;
-        }
-    }
+    mf_srv_server *server = x->request.server;
+    const uint64_t more = n_bytes - x->n_held; /* may be less, and wraps */
+    const uint64_t n = __atomic_add_fetch(&server->n_body_bytes, more, __ATOMIC_RELAXED);
+    x->n_held = n_bytes;
+    if (n_bytes == 0 || n <= MAX_BODIES * server->config->max_body_bytes)
+        return true;
+    mf_srv_refuse(&x->refusal, 503, "too many large requests come in at once");
+    x->refusal.retry_after_s = 2;
     return false;
+}
+
+static void let_go_of_body(mf_srv_exchange *x)
+{
+    yyjson_doc_free(x->document);
+    x->document = NULL;
+    x->request.json = NULL;
+    mf_srv_bytes_free(&x->body);
+    (void)hold_body(x, 0);
 }
 
 static bool parse_body(mf_srv_exchange *x)
 {
-    yyjson_read_err error;
-    mf_srv_bytes *body = &x->body;
-    if (is_too_deep(body->data, body->n_bytes))
-        return mf_srv_refuse(&x->refusal, 400, "the body is JSON nested deeper than %d",
-                             MAX_JSON_DEPTH);
-    x->document = yyjson_read_opts(body->data, body->n_bytes, YYJSON_READ_NOFLAG, NULL, &error);
-    if (!x->document)
-        return mf_srv_refuse(&x->refusal, 400, "the body is not valid JSON: %s at byte %zu",
-                             error.msg, error.pos);
+    x->document = mf_srv_parse_body(&x->body, &x->refusal);
     x->request.json = yyjson_doc_get_root(x->document);
-    if (!yyjson_is_obj(x->request.json))
-        return mf_srv_refuse(&x->refusal, 400, "the body is not a JSON object");
-    return true;
+    return x->document != NULL;
 }
 
 static bool submit(mf_srv_exchange *x)
@@ -286,13 +281,13 @@ static enum MHD_Result handle(mf_srv_exchange *x)
     request->if_none_match = header(x, "If-None-Match");
     request->body = x->body.data;
     request->n_body = x->body.n_bytes;
-    if ((x->route->takes_json && !parse_body(x)) || !x->route->handler(request, &x->refusal))
+    const bool is_good =
+        (!x->route->takes_json || parse_body(x)) && x->route->handler(request, &x->refusal);
+    let_go_of_body(x); /* long answers, and readers that are slow, need it no more */
+    if (!is_good)
         return answer_refusal(x);
     if (!request->job)
         return answer_at_once(x);
-    yyjson_doc_free(x->document); /* long answers need it no more */
-    x->document = NULL;
-    mf_srv_bytes_free(&x->body);
     if (!submit(x))
         return answer_refusal(x);
     return request->job->params.streams ? answer_stream(x) : answer_document(x);
@@ -448,8 +443,10 @@ static enum MHD_Result take_body(mf_srv_exchange *x, const char *data, size_t *n
     x->n_body += *n_bytes;
     if (!x->is_refused && x->n_body > most)
         x->is_refused = !too_large(x);
+    if (!x->is_refused && !x->is_preflight)
+        x->is_refused = !hold_body(x, x->n_body);
     if (x->is_refused || x->is_preflight) {
-        mf_srv_bytes_free(&x->body);
+        let_go_of_body(x);
         if (x->n_body > most + MAX_SWALLOWED_BYTES)
             return MHD_NO;
     } else {
@@ -495,8 +492,7 @@ void mf_srv_on_completed(void *context, struct MHD_Connection *connection, void 
         mf_srv_scheduler_wake(server->scheduler);
         mf_srv_job_drop(x->request.job);
     }
-    yyjson_doc_free(x->document);
-    mf_srv_bytes_free(&x->body);
+    let_go_of_body(x);
     mf_srv_bytes_free(&x->request.answer);
     free(x);
 }

@@ -31,6 +31,7 @@ typedef struct mf_srv_server {
     pthread_mutex_t peers_lock;
     struct mf_srv_peer *peers;
     uint64_t started_us;
+    uint64_t n_body_bytes; /* atomic: of all bodies that are not yet answered */
 } mf_srv_server;
 
 typedef struct mf_srv_header {

@@ -121,18 +121,27 @@ bool mf_srv_job_prepare(mf_srv_job *job)
         c->job = job;
         c->index = i;
         c->prompt = &job->prompts[i / n];
-        c->capacity = c->prompt->n_tokens + 256;
-        c->tokens = malloc(c->capacity * sizeof *c->tokens);
-        if (!c->tokens || !open_reply(job, c))
+        if (!open_reply(job, c))
             return false;
         if (n > 1 && c->index % n == 0)
             add_mark(&job->prompts[i / n]);
-        memcpy(c->tokens, c->prompt->tokens, c->prompt->n_tokens * sizeof *c->tokens);
-        c->n_tokens = c->prompt->n_tokens;
     }
     for (size_t i = 0; i < job->n_prompts; i++)
         mf_srv_bytes_free(&job->prompts[i].text); /* it was for what takes answers apart */
     return job->choices != NULL;
+}
+
+bool mf_srv_job_give_tokens(mf_srv_choice *c)
+{
+    if (c->tokens)
+        return true;
+    c->capacity = c->prompt->n_tokens + 256;
+    c->tokens = malloc(c->capacity * sizeof *c->tokens);
+    if (!c->tokens)
+        return false;
+    memcpy(c->tokens, c->prompt->tokens, c->prompt->n_tokens * sizeof *c->tokens);
+    c->n_tokens = c->prompt->n_tokens;
+    return true;
 }
 
 /* What a protocol wrote goes to the connection. */

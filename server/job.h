@@ -95,7 +95,7 @@ struct mf_srv_choice {
     size_t index;
     const mf_srv_prompt *prompt;
 
-    /* The prompt's tokens, and those of the answer. */
+    /* The prompt's tokens, and those of the answer; NULL: its turn has not come yet. */
     int32_t *tokens;
     size_t n_tokens, capacity;
     size_t n_evaluated;
@@ -107,6 +107,7 @@ struct mf_srv_choice {
     bool has_prompt;          /* evaluated once: choices of the same prompt find it */
     bool has_left;            /* the scheduler is done with it */
     struct mf_srv_slot *slot; /* NULL: waits */
+    struct mf_srv_slot *left; /* the place that it was put back from; NULL: none */
     mf_sampler *sampler;
     mf_decoder decoder;
 
@@ -129,6 +130,7 @@ struct mf_srv_choice {
     mf_srv_finish finish;
     const char *stopped_by; /* the stop string */
     uint64_t first_us, last_us;
+    uint64_t turn_us;    /* since when it runs, or waits */
     mf_srv_choice *next; /* in a queue */
 };
 
@@ -191,6 +193,8 @@ bool mf_srv_job_prepare(mf_srv_job *job);
 const char *mf_srv_part_text(const mf_srv_choice *choice, const mf_srv_part *part, size_t *n_bytes);
 
 /* For the scheduler. */
+/* The tokens of a choice whose turn has come. False: no memory. */
+bool mf_srv_job_give_tokens(mf_srv_choice *choice);
 void mf_srv_job_begin(mf_srv_job *job);
 void mf_srv_job_piece(mf_srv_choice *choice, const mf_srv_piece *piece);
 /* A call begins; the pieces of its arguments follow. */

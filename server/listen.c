@@ -44,6 +44,9 @@ static bool fail(mf_error *error, const char *what, const char *where)
 static bool serve_socket(mf_srv_server *server, int fd)
 {
     const bool has_tls = server->certificate != NULL;
+    /* A stranger has a share; behind a loopback address all are one, or a proxy. */
+    const unsigned n_of_one =
+        server->guard.is_loopback ? 0 : (server->config->n_connections + 3) / 4;
     const struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, server->certificate},
                                          {MHD_OPTION_HTTPS_MEM_KEY, 0, server->key},
                                          {MHD_OPTION_END, 0, NULL}};
@@ -54,10 +57,10 @@ static bool serve_socket(mf_srv_server *server, int fd)
         flags, 0, NULL, NULL, mf_srv_on_request, server, MHD_OPTION_EXTERNAL_LOGGER, be_silent,
         NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)N_THREADS,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)server->config->n_connections,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEAD_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, 120u,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, mf_srv_on_completed, server,
-        MHD_OPTION_NOTIFY_CONNECTION, mf_srv_on_connection, server, MHD_OPTION_ARRAY,
-        has_tls ? tls : none, MHD_OPTION_END);
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, n_of_one, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        HEAD_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, 120u, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_NOTIFY_COMPLETED, mf_srv_on_completed, server, MHD_OPTION_NOTIFY_CONNECTION,
+        mf_srv_on_connection, server, MHD_OPTION_ARRAY, has_tls ? tls : none, MHD_OPTION_END);
     if (daemon)
         server->daemons[server->n_daemons++] = daemon;
     return daemon != NULL;

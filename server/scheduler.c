@@ -9,10 +9,28 @@
 /* How long the thread sleeps at most when all wait for somebody else. */
 #define NAP_NS (20 * 1000000L)
 #define FIRST_PIECE 8
+/* So long a client waits for the answers of one who has several. */
+#define GIVES_WAY_US 2000000u
 
 /* ------------------------------------------------------------------------------ from all threads
  * --
  */
+
+/* With the lock held, as the next. */
+static void count_waiting(mf_srv_scheduler *s, const mf_srv_job *job, int change)
+{
+    s->n_waiting_jobs += (size_t)change;
+    s->n_waiting_of[job->client % MF_SRV_N_CLIENTS] += (uint32_t)change;
+}
+
+/* A client that has nothing waiting is not locked out by others who fill the queue: it may be twice
+ * as long for such. */
+static bool is_full(const mf_srv_scheduler *s, uint64_t client)
+{
+    const size_t most = s->options.max_waiting_jobs;
+    const bool is_new = s->n_waiting_of[client % MF_SRV_N_CLIENTS] == 0;
+    return s->n_waiting_jobs >= (is_new ? 2 * most : most);
+}
 
 mf_srv_taken mf_srv_scheduler_submit(mf_srv_scheduler *s, mf_srv_job *job)
 {
@@ -20,13 +38,13 @@ mf_srv_taken mf_srv_scheduler_submit(mf_srv_scheduler *s, mf_srv_job *job)
     pthread_mutex_lock(&s->lock);
     if (s->is_closed) {
         taken = MF_SRV_CLOSED;
-    } else if (s->n_waiting_jobs >= s->options.max_waiting_jobs) {
+    } else if (is_full(s, job->client)) {
         taken = MF_SRV_FULL;
     } else {
         mf_srv_choice **end = &s->arrived;
         mf_srv_job_hold(job);
         s->n_jobs++;
-        s->n_waiting_jobs++;
+        count_waiting(s, job, 1);
         while (*end)
             end = &(*end)->next;
         for (size_t i = 0; i < job->n_choices; i++) {
@@ -93,7 +111,7 @@ static void leave(mf_srv_scheduler *s, mf_srv_choice *c)
     pthread_mutex_lock(&s->lock);
     s->n_jobs--;
     if (!job->has_begun)
-        s->n_waiting_jobs--;
+        count_waiting(s, job, -1);
     pthread_mutex_unlock(&s->lock);
     mf_srv_stats_add(s->stats, &s->stats->counts.n_finished, job->n_finished == job->n_choices);
     mf_srv_job_drop(job);
@@ -148,19 +166,14 @@ static void drop_running(mf_srv_scheduler *s, bool is_cancelling)
     }
 }
 
-/* Choices of one prompt come after the first of them has evaluated it. */
-static bool is_ready(const mf_srv_choice *c)
+/* Choices of one prompt come after the first of them has evaluated it; those whose reader is
+ * behind, when it has caught up. */
+static bool is_ready(const mf_srv_scheduler *s, mf_srv_choice *c)
 {
     const size_t n = c->job->params.n_choices;
+    if (mf_srv_run_is_paused(s, c))
+        return false;
     return c->index % n == 0 || c->job->choices[c->index - c->index % n].has_prompt;
-}
-
-static size_t n_running_of(const mf_srv_scheduler *s, uint64_t client)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < s->n_running; i++)
-        n += s->running[i]->job->client == client;
-    return n;
 }
 
 /* Of those who wait, the first of the client who has the least running. */
@@ -169,15 +182,20 @@ static mf_srv_choice **fairest(mf_srv_scheduler *s)
     mf_srv_choice **best = NULL;
     size_t n_best = 0;
     for (mf_srv_choice **at = &s->waiting; *at; at = &(*at)->next) {
-        if (!is_ready(*at))
+        if (!is_ready(s, *at))
             continue;
-        size_t n = n_running_of(s, (*at)->job->client);
+        size_t n = mf_srv_run_n_of(s, (*at)->job->client);
         if (!best || n < n_best) {
             best = at;
             n_best = n;
         }
     }
     return best;
+}
+
+static uint64_t waits_since(const mf_srv_choice *c)
+{
+    return c->turn_us > 0 ? c->turn_us : c->job->arrived_us;
 }
 
 static void count_admitted(mf_srv_scheduler *s, const mf_srv_choice *c)
@@ -199,15 +217,38 @@ static void admit(mf_srv_scheduler *s)
             return;
         *at = c->next;
         c->next = NULL;
+        c->turn_us = mf_srv_now_us();
         if (!c->job->has_begun) {
             pthread_mutex_lock(&s->lock);
-            s->n_waiting_jobs--;
+            count_waiting(s, c->job, -1);
             pthread_mutex_unlock(&s->lock);
         }
         count_admitted(s, c);
         mf_srv_job_begin(c->job);
         mf_srv_run_begin_echo(c);
         s->running[s->n_running++] = c; /* a failed one, too: it goes with the next look */
+    }
+}
+
+/* Where all places are taken: a reader who is behind gives way to those who wait, and the answers
+ * of one who has several give way for a while to a client of whom nothing runs. */
+static void make_way(mf_srv_scheduler *s)
+{
+    const uint64_t now = mf_srv_now_us();
+    mf_srv_choice **at = NULL;
+    if (s->n_running == s->n_slots || s->is_short)
+        at = fairest(s);
+    if (!at)
+        return;
+    if (mf_srv_run_put_back_paused(s)) {
+        s->is_short = false;
+        admit(s);
+    } else if (mf_srv_run_n_of(s, (*at)->job->client) == 0 &&
+               now - waits_since(*at) > GIVES_WAY_US && now - s->gave_way_us > GIVES_WAY_US &&
+               mf_srv_run_put_back(s, 2)) {
+        s->gave_way_us = now;
+        s->is_short = false;
+        admit(s);
     }
 }
 
@@ -267,6 +308,7 @@ static void *work(void *scheduler)
         drop_waiting(s, is_cancelling);
         drop_running(s, is_cancelling);
         admit(s);
+        make_way(s);
         count_now(s);
         has_worked = s->n_running > 0 && mf_srv_run_step(s);
         drop_running(s, is_cancelling);

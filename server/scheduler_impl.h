@@ -6,6 +6,8 @@
 #include "model.h"
 #include "scheduler.h"
 
+#define MF_SRV_N_CLIENTS 1024u
+
 /* A session, whose sequence stays when its user is done: the next prompt may begin so. */
 typedef struct mf_srv_slot {
     mf_session *session;
@@ -21,11 +23,13 @@ struct mf_srv_scheduler {
     pthread_t thread, keeper;
     bool has_keeper;
 
-    pthread_mutex_t lock; /* of the next six, and of the slots' is_storing */
+    pthread_mutex_t lock; /* of the next eight, and of the slots' is_storing */
     pthread_cond_t woken, stored;
     mf_srv_choice *arrived; /* not yet seen by the thread */
     size_t n_jobs;          /* not over */
     size_t n_waiting_jobs;  /* of these, without any session yet */
+    /* Of these, by client; two that fall together count as one. */
+    uint32_t n_waiting_of[MF_SRV_N_CLIENTS];
     bool is_closed, is_cancelling, is_stopping, has_news;
     mf_srv_slot **to_store; /* [n_slots] */
     size_t n_to_store;
@@ -38,7 +42,8 @@ struct mf_srv_scheduler {
     mf_step_item *items; /* [n_slots] */
     mf_srv_choice **of;  /* [n_slots], whose item it is */
     uint64_t n_uses;
-    bool is_short; /* of memory: nobody comes in before somebody goes */
+    uint64_t gave_way_us; /* when somebody last did */
+    bool is_short;        /* of memory: nobody comes in before somebody goes */
 
     /* How many tokens of prompts a step has while answers are running. */
     size_t piece;
@@ -52,6 +57,11 @@ struct mf_srv_scheduler {
 bool mf_srv_slots_take(mf_srv_scheduler *s, mf_srv_choice *c);
 /* The choice is done with its session, which stays as it is. keeps: it is worth storing. */
 void mf_srv_slots_give_back(mf_srv_scheduler *s, mf_srv_choice *c, bool keeps);
+/* The choice gives its session up, to go on later: what it holds goes to the store, if there is
+ * one, and is the first to be emptied after that. */
+void mf_srv_slots_put_by(mf_srv_scheduler *s, mf_srv_choice *c);
+/* Some session is being stored: it can be emptied soon. */
+bool mf_srv_slots_is_storing(mf_srv_scheduler *s);
 /* Empties the idle session that was used longest ago. False: there is none. */
 bool mf_srv_slots_make_room(mf_srv_scheduler *s);
 /* The thread that writes sessions to the store. */
@@ -66,6 +76,15 @@ void mf_srv_run_begin_echo(mf_srv_choice *c);
 bool mf_srv_run_step(mf_srv_scheduler *s);
 /* Takes a choice out of those running. */
 void mf_srv_run_remove(mf_srv_scheduler *s, mf_srv_choice *c);
+/* How many of a client's choices run. */
+size_t mf_srv_run_n_of(const mf_srv_scheduler *s, uint64_t client);
+/* Puts one back that runs, into the first place of those who wait: the newest of the client who has
+ * the most running. False: nobody has n_least. */
+bool mf_srv_run_put_back(mf_srv_scheduler *s, size_t n_least);
+/* Likewise one whose reader is behind. False: there is none. */
+bool mf_srv_run_put_back_paused(mf_srv_scheduler *s);
+/* The reader of its stream is behind. */
+bool mf_srv_run_is_paused(const mf_srv_scheduler *s, mf_srv_choice *c);
 /* Ends the job of a choice with a failure; its other choices go with it at the next look. */
 void mf_srv_run_fail(mf_srv_scheduler *s, mf_srv_choice *c, const mf_srv_refusal *refusal);
 

@@ -37,8 +37,7 @@ static bool wants_echo_logits(const mf_srv_choice *c)
     return c->job->params.has_echo && c->job->params.has_logprobs && !c->has_prompt;
 }
 
-/* Its reader is behind. */
-static bool is_paused(const mf_srv_scheduler *s, mf_srv_choice *c)
+bool mf_srv_run_is_paused(const mf_srv_scheduler *s, mf_srv_choice *c)
 {
     return c->job->params.streams &&
            mf_srv_channel_waiting(&c->job->channel) > s->options.max_unsent_bytes;
@@ -51,6 +50,14 @@ void mf_srv_run_remove(mf_srv_scheduler *s, mf_srv_choice *c)
             memmove(&s->running[i], &s->running[i + 1], (--s->n_running - i) * sizeof *s->running);
             return;
         }
+}
+
+size_t mf_srv_run_n_of(const mf_srv_scheduler *s, uint64_t client)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_running; i++)
+        n += s->running[i]->job->client == client;
+    return n;
 }
 
 void mf_srv_run_fail(mf_srv_scheduler *s, mf_srv_choice *c, const mf_srv_refusal *refusal)
@@ -189,20 +196,58 @@ static bool is_short_of_memory(mf_status status)
     return status == MF_ERR_BUDGET || status == MF_ERR_NO_MEMORY;
 }
 
-/* Memory was short: another's is taken. The choice itself is tried again with the next step. */
+/* Which of two that run is put back: of the client with more, and then the newer. */
+static bool goes_before(const mf_srv_choice *a, size_t n_a, const mf_srv_choice *b, size_t n_b)
+{
+    return n_a != n_b ? n_a > n_b : a->job->arrived_us >= b->job->arrived_us;
+}
+
+static void put_back(mf_srv_scheduler *s, mf_srv_choice *c)
+{
+    mf_srv_run_remove(s, c);
+    mf_srv_slots_put_by(s, c);
+    c->turn_us = mf_srv_now_us();
+    c->next = s->waiting;
+    s->waiting = c;
+    mf_srv_stats_add(s->stats, &s->stats->counts.n_preempted, 1);
+}
+
+bool mf_srv_run_put_back(mf_srv_scheduler *s, size_t n_least)
+{
+    mf_srv_choice *c = NULL;
+    size_t n_of_c = 0;
+    for (size_t i = 0; i < s->n_running; i++) {
+        const size_t n = mf_srv_run_n_of(s, s->running[i]->job->client);
+        if (n >= n_least && !is_over(s->running[i]) &&
+            (!c || goes_before(s->running[i], n, c, n_of_c))) {
+            c = s->running[i];
+            n_of_c = n;
+        }
+    }
+    if (c)
+        put_back(s, c);
+    return c != NULL;
+}
+
+bool mf_srv_run_put_back_paused(mf_srv_scheduler *s)
+{
+    for (size_t i = 0; i < s->n_running; i++)
+        if (!is_over(s->running[i]) && mf_srv_run_is_paused(s, s->running[i])) {
+            put_back(s, s->running[i]);
+            return true;
+        }
+    return false;
+}
+/* Memory was short for this choice, which is tried again with the next step: what is idle is given
+ * up, or will be when it is stored; else somebody goes, and comes back when others are done. */
 static void get_memory(mf_srv_scheduler *s, mf_srv_choice *c, mf_status status,
                        const mf_error *error)
 {
     mf_srv_refusal refusal;
-    if (mf_srv_slots_make_room(s))
+    if (mf_srv_slots_make_room(s) || mf_srv_slots_is_storing(s))
         return;
-    if (s->n_running > 1) { /* it goes on when others are done */
-        mf_srv_run_remove(s, c);
-        mf_srv_slots_give_back(s, c, false);
-        c->next = s->waiting;
-        s->waiting = c;
-        s->is_short = true;
-        mf_srv_stats_add(s->stats, &s->stats->counts.n_preempted, 1);
+    if (s->n_running > 1) {
+        s->is_short = mf_srv_run_put_back(s, 1);
         (void)mf_srv_slots_make_room(s);
         return;
     }
@@ -210,12 +255,13 @@ static void get_memory(mf_srv_scheduler *s, mf_srv_choice *c, mf_status status,
     mf_srv_run_fail(s, c, &refusal);
 }
 
-/* A piece of a prompt whose logprobs are wanted. The step cannot give each token's logits. */
-static void read_echo(mf_srv_scheduler *s, mf_srv_choice *c)
+/* A piece of a prompt whose logprobs are wanted. The step cannot give each token's logits. False:
+ * it waits for memory. */
+static bool read_echo(mf_srv_scheduler *s, mf_srv_choice *c, size_t piece)
 {
     mf_error error = {0};
     mf_srv_refusal refusal;
-    size_t n = n_left(c) < ECHO_PIECE ? n_left(c) : ECHO_PIECE;
+    size_t n = n_left(c) < piece ? n_left(c) : piece;
     echo e = {c, c->n_evaluated};
     mf_session_set_cancel(c->slot->session, &c->job->cancel);
     mf_status status =
@@ -227,23 +273,28 @@ static void read_echo(mf_srv_scheduler *s, mf_srv_choice *c)
         next_token(s, c);
     } else if (is_short_of_memory(status)) {
         get_memory(s, c, status, &error);
+        return false;
     } else if (status != MF_OK && status != MF_ERR_CANCELLED) {
         mf_srv_refuse_status(&refusal, status, &error);
         mf_srv_run_fail(s, c, &refusal);
     }
+    return true;
 }
 
-static bool read_echoes(mf_srv_scheduler *s)
+/* *has_worked: something came of it. Returns how many there were. */
+static size_t read_echoes(mf_srv_scheduler *s, size_t piece, bool *has_worked)
 {
-    bool has_read = false;
-    for (size_t i = s->n_running; i-- > 0;) { /* one may be taken out */
+    size_t n = 0;
+    for (size_t i = s->n_running; i-- > 0;) {
+        if (i >= s->n_running) /* one or another was put back */
+            continue;
         mf_srv_choice *c = s->running[i];
         if (is_over(c) || !wants_echo_logits(c))
             continue;
-        read_echo(s, c);
-        has_read = true;
+        *has_worked = read_echo(s, c, piece) || *has_worked;
+        n++;
     }
-    return has_read;
+    return n;
 }
 
 /* ----------------------------------------------------------------------------------------- steps
@@ -275,29 +326,42 @@ static void fill_item(mf_srv_choice *c, size_t piece, mf_step_item *item)
                            .status = MF_ERR_STATE};
 }
 
-/* The items of all that go on now. *n_readers of them have prompts. */
-static size_t fill_items(mf_srv_scheduler *s, size_t *n_readers)
+/* Who goes on now, but for echoes; into s->of. */
+static size_t find_ready(mf_srv_scheduler *s)
 {
-    size_t n = 0, n_read = 0, n_paused = 0;
+    size_t n = 0, n_paused = 0;
     for (size_t i = 0; i < s->n_running; i++) {
         mf_srv_choice *c = s->running[i];
         if (is_over(c) || wants_echo_logits(c) || n_left(c) == 0)
             continue;
-        if (is_paused(s, c)) {
+        if (mf_srv_run_is_paused(s, c)) {
             n_paused++;
             continue;
         }
-        n_read += is_reading(c);
         s->of[n++] = c;
     }
     mf_srv_stats_set(s->stats, &s->stats->counts.n_paused, n_paused);
-    size_t piece = s->model->info.n_chunk_tokens;
-    if (n_read > 0 && n_read < n)
-        piece = s->piece / n_read > 0 ? s->piece / n_read : 1;
-    for (size_t i = 0; i < n; i++)
-        fill_item(s->of[i], piece, &s->items[i]);
-    *n_readers = n_read;
     return n;
+}
+
+/* Those who have prompts to read, echoes among them, of all that go on now. */
+static size_t count_readers(const mf_srv_scheduler *s, size_t n_ready, size_t *n_echoes)
+{
+    size_t n = 0;
+    *n_echoes = 0;
+    for (size_t i = 0; i < n_ready; i++)
+        n += is_reading(s->of[i]);
+    for (size_t i = 0; i < s->n_running; i++)
+        *n_echoes += !is_over(s->running[i]) && wants_echo_logits(s->running[i]);
+    return n + *n_echoes;
+}
+
+/* The most that each of them reads in this step. */
+static size_t piece_of(const mf_srv_scheduler *s, size_t n_readers, size_t n_all)
+{
+    if (n_readers == 0 || n_readers == n_all)
+        return s->model->info.n_chunk_tokens;
+    return s->piece / n_readers > 0 ? s->piece / n_readers : 1;
 }
 
 /* Learns how large pieces may be. */
@@ -315,21 +379,20 @@ static void adapt(mf_srv_scheduler *s, size_t n_items, size_t n_readers, double 
     }
 }
 
-static void take_result(mf_srv_scheduler *s, mf_srv_choice *c, const mf_step_item *item,
+/* False: there was no memory for it. */
+static bool take_result(mf_srv_scheduler *s, mf_srv_choice *c, const mf_step_item *item,
                         const mf_error *error)
 {
     mf_srv_refusal refusal;
-    if (is_short_of_memory(item->status)) {
-        get_memory(s, c, item->status, error);
-        return;
-    }
+    if (is_short_of_memory(item->status))
+        return false;
     if (item->status == MF_ERR_CANCELLED)
-        return; /* the next look finds out why */
+        return true; /* the next look finds out why */
     if (item->status != MF_OK) {
         mf_srv_refuse_status(&refusal, item->status, error);
         refusal.status = 500;
         mf_srv_run_fail(s, c, &refusal);
-        return;
+        return true;
     }
     c->n_evaluated += item->n_done;
     mf_srv_stats_add(s->stats, &s->stats->counts.n_evaluated_tokens, item->n_done);
@@ -339,6 +402,21 @@ static void take_result(mf_srv_scheduler *s, mf_srv_choice *c, const mf_step_ite
             break; /* a convenience */
     if (n_left(c) == 0)
         next_token(s, c);
+    return true;
+}
+
+/* What came of the step's items. False: nothing, for lack of memory. */
+static bool take_results(mf_srv_scheduler *s, size_t n, const mf_error *error)
+{
+    size_t n_short = 0, a_short_one = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!take_result(s, s->of[i], &s->items[i], error)) {
+            n_short++;
+            a_short_one = i;
+        }
+    if (n_short > 0)
+        get_memory(s, s->of[a_short_one], s->items[a_short_one].status, error);
+    return n_short < n;
 }
 
 /* A prompt that was found whole has its logits already. */
@@ -359,17 +437,21 @@ bool mf_srv_run_step(mf_srv_scheduler *s)
 {
     mf_error error = {0};
     bool has_worked = begin_found(s);
-    size_t n_readers;
-    has_worked = read_echoes(s) || has_worked;
-    const size_t n = fill_items(s, &n_readers);
+    size_t n_echoes, n = find_ready(s);
+    const size_t n_readers = count_readers(s, n, &n_echoes), n_all = n + n_echoes;
+    size_t piece = piece_of(s, n_readers, n_all);
+    const uint64_t before = mf_srv_now_us();
+    if (n_echoes > 0) {
+        (void)read_echoes(s, piece < ECHO_PIECE ? piece : ECHO_PIECE, &has_worked);
+        n = find_ready(s); /* some may have been put back, or have read all */
+    }
+    for (size_t i = 0; i < n; i++)
+        fill_item(s->of[i], piece, &s->items[i]);
     if (n == 0)
         return has_worked;
-    const uint64_t before = mf_srv_now_us();
     mf_status status = mf_engine_step(s->model->engine, s->items, n, &error);
     (void)status; /* each item has its own */
-    adapt(s, n, n_readers, (double)(mf_srv_now_us() - before));
+    adapt(s, n_all, n_readers, (double)(mf_srv_now_us() - before));
     mf_srv_stats_add(s->stats, &s->stats->counts.n_steps, 1);
-    for (size_t i = 0; i < n; i++)
-        take_result(s, s->of[i], &s->items[i], &error);
-    return true;
+    return take_results(s, n, &error) || has_worked;
 }

@@ -11,12 +11,17 @@
 /* Marks in long prompts, for later ones that part from them anywhere. */
 #define MARK_EVERY_TOKENS 1024
 
-static bool is_free(mf_srv_scheduler *s, const mf_srv_slot *slot)
+static bool is_storing(mf_srv_scheduler *s, const mf_srv_slot *slot)
 {
     pthread_mutex_lock(&s->lock);
-    bool is_storing = slot->is_storing;
+    const bool is = slot->is_storing;
     pthread_mutex_unlock(&s->lock);
-    return !slot->user && !is_storing;
+    return is;
+}
+
+static bool is_free(mf_srv_scheduler *s, const mf_srv_slot *slot)
+{
+    return !slot->user && !is_storing(s, slot);
 }
 
 /* How many tokens the slot's session holds, if the choice's begin with all of them; else 0. */
@@ -93,26 +98,52 @@ static bool is_short_of_memory(mf_status status)
 bool mf_srv_slots_take(mf_srv_scheduler *s, mf_srv_choice *c)
 {
     mf_error error = {0};
+    mf_srv_refusal refusal;
+    if (!mf_srv_job_give_tokens(c)) {
+        mf_srv_refuse(&refusal, 503, "out of memory for the prompt");
+        mf_srv_job_fail(c->job, &refusal);
+        return true;
+    }
+    if (c->left && is_storing(s, c->left)) /* it is what comes back */
+        return false;
     mf_srv_slot *slot = find_slot(s, c);
     if (!slot)
         return false;
     slot->used = ++s->n_uses;
+    const size_t n_had = c->left ? c->n_evaluated : 0;
     mf_status status = fill(s, slot, c, &error);
-    while (is_short_of_memory(status) && mf_srv_slots_make_room(s))
+    while ((is_short_of_memory(status) || (status == MF_OK && c->n_evaluated < n_had)) &&
+           mf_srv_slots_make_room(s))
         status = fill(s, slot, c, &error);
+    if (status == MF_OK && c->n_evaluated < n_had && mf_srv_slots_is_storing(s)) {
+        mf_session_clear(slot->session); /* there is room for what it had when that is done */
+        c->n_evaluated = n_had;
+        return false;
+    }
     if (is_short_of_memory(status) && s->n_running > 0) {
         s->is_short = true; /* until somebody goes */
         return false;
     }
     if (status != MF_OK) {
-        mf_srv_refusal refusal;
         mf_srv_refuse_status(&refusal, status, &error);
         mf_srv_job_fail(c->job, &refusal);
         return true;
     }
     slot->user = c;
     c->slot = slot;
+    c->left = NULL;
     return true;
+}
+
+static void store(mf_srv_scheduler *s, mf_srv_slot *slot)
+{
+    if (!s->has_keeper || mf_session_position(slot->session) == 0)
+        return;
+    pthread_mutex_lock(&s->lock);
+    slot->is_storing = true;
+    s->to_store[s->n_to_store++] = slot;
+    pthread_cond_signal(&s->stored);
+    pthread_mutex_unlock(&s->lock);
 }
 
 void mf_srv_slots_give_back(mf_srv_scheduler *s, mf_srv_choice *c, bool keeps)
@@ -122,13 +153,23 @@ void mf_srv_slots_give_back(mf_srv_scheduler *s, mf_srv_choice *c, bool keeps)
     mf_session_set_deadline(slot->session, 0);
     slot->user = NULL;
     slot->used = ++s->n_uses;
-    if (!keeps || !s->has_keeper || mf_session_position(slot->session) == 0)
-        return;
-    pthread_mutex_lock(&s->lock);
-    slot->is_storing = true;
-    s->to_store[s->n_to_store++] = slot;
-    pthread_cond_signal(&s->stored);
-    pthread_mutex_unlock(&s->lock);
+    if (keeps)
+        store(s, slot);
+}
+
+void mf_srv_slots_put_by(mf_srv_scheduler *s, mf_srv_choice *c)
+{
+    c->left = c->slot;
+    mf_srv_slots_give_back(s, c, true);
+    c->left->used = 0;
+}
+
+bool mf_srv_slots_is_storing(mf_srv_scheduler *s)
+{
+    for (size_t i = 0; i < s->n_slots; i++)
+        if (is_storing(s, &s->slots[i]))
+            return true;
+    return false;
 }
 
 bool mf_srv_slots_make_room(mf_srv_scheduler *s)

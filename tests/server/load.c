@@ -3,7 +3,7 @@
  * Many clients at once, of which some leave at any moment: each answer is what the same request
  * gets alone, none is lost, nobody is left out, and nothing stays behind.
  *
- *     server_load TEXT SECONDS CLIENTS SEED PROGRAM serve MODEL [OPTION...]
+ *     server_load TEXT SECONDS CLIENTS SEED QUESTIONS PROGRAM serve MODEL [OPTION...]
  */
 #include "server_questions.h"
 
@@ -15,7 +15,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define N_QUESTIONS 48
 #define LEAVES_ONE_IN 3
 #define MAX_CLIENTS 200
 /* What may stay of memory and of descriptors when all have gone. */
@@ -25,6 +24,7 @@
 typedef struct load {
     mf_st_server server;
     mf_st_question *questions;
+    size_t n_questions;
     double until;
     int has_failed; /* atomic */
 } load;
@@ -104,7 +104,7 @@ static void *run_client(void *context)
     int fd = -1;
     while ((mf_st_now() < c->of->until || c->n_answers == 0) &&
            !__atomic_load_n(&c->of->has_failed, __ATOMIC_RELAXED)) {
-        const mf_st_question *q = &c->of->questions[mf_st_below(&c->random, N_QUESTIONS)];
+        const mf_st_question *q = &c->of->questions[mf_st_below(&c->random, c->of->n_questions)];
         if (fd < 0)
             fd = mf_st_connect(&c->of->server, 2 + c->index);
         if (fd < 0) {
@@ -177,18 +177,21 @@ int main(int argc, char **argv)
 {
     static client clients[MAX_CLIENTS];
     load l = {0};
-    if (argc < 7) {
-        fprintf(stderr, "usage: server_load TEXT SECONDS CLIENTS SEED PROGRAM serve MODEL ...\n");
+    if (argc < 8) {
+        fprintf(stderr,
+                "usage: server_load TEXT SECONDS CLIENTS SEED QUESTIONS PROGRAM serve ...\n");
         return 2;
     }
     char *text = mf_st_read_text(argv[1]);
     const double seconds = strtod(argv[2], NULL);
     const size_t n_clients = strtoul(argv[3], NULL, 10);
     const uint64_t seed = strtoull(argv[4], NULL, 10);
-    if (n_clients < 1 || n_clients > MAX_CLIENTS || !mf_st_start(&l.server, argv + 5))
+    l.n_questions = strtoul(argv[5], NULL, 10);
+    if (n_clients < 1 || n_clients > MAX_CLIENTS || l.n_questions < 1 ||
+        !mf_st_start(&l.server, argv + 6))
         return 1;
-    l.questions = mf_st_questions_make(N_QUESTIONS, seed, text);
-    bool is_good = mf_st_questions_ask(&l.server, l.questions, N_QUESTIONS);
+    l.questions = mf_st_questions_make(l.n_questions, seed, text);
+    bool is_good = mf_st_questions_ask(&l.server, l.questions, l.n_questions);
     if (is_good) {
         const long kib = mf_st_memory_kib(&l.server), n = mf_st_n_descriptors(&l.server);
         l.until = mf_st_now() + seconds;
@@ -198,7 +201,7 @@ int main(int argc, char **argv)
     const int code = mf_st_stop(&l.server, SIGTERM);
     if (code != 0)
         fprintf(stderr, "the server ended with %d\n", code);
-    mf_st_questions_free(l.questions, N_QUESTIONS);
+    mf_st_questions_free(l.questions, l.n_questions);
     free(text);
     puts(is_good && code == 0 ? "passed" : "FAILED");
     return is_good && code == 0 ? 0 : 1;

@@ -8,12 +8,16 @@
  *     server_raw PORT half      closes its sending half, then reads
  *     server_raw PORT deaf N    reads nothing until a line comes on descriptor 3, then all; prints
  *                               how many bytes
+ *
+ *     server_raw PATH notify    is the socket that a service tells its state, at PATH: prints what
+ *                               comes, until the service says that it is ending
  */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static int open_connection(const char *port, int is_deaf)
@@ -52,11 +56,35 @@ static long read_all(int fd, int prints)
     return n_all;
 }
 
+static int be_notified(const char *path)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    char message[4096];
+    int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+    if (fd < 0 || strlen(path) >= sizeof at.sun_path)
+        return 1;
+    memcpy(at.sun_path, path, strlen(path) + 1);
+    if (bind(fd, (const struct sockaddr *)(const void *)&at, sizeof at) != 0)
+        return 1;
+    for (;;) {
+        ssize_t n = recv(fd, message, sizeof message - 1, 0);
+        if (n <= 0)
+            return 1;
+        message[n] = '\0';
+        puts(message);
+        fflush(stdout);
+        if (strstr(message, "STOPPING=1"))
+            return 0;
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 2 ? argv[2] : "";
     const int is_deaf = strcmp(how, "deaf") == 0;
     char line;
+    if (strcmp(how, "notify") == 0)
+        return be_notified(argv[1]);
     int fd = argc > 1 ? open_connection(argv[1], is_deaf) : -1;
     if (fd < 0)
         return 1;

@@ -59,8 +59,9 @@ static char *piece_of(const char *text, mf_st_random *r)
 static char *options_of(size_t which, mf_st_random *r)
 {
     char *options = NULL;
-    const bool is_chat = which < 2;
-    const unsigned n_choices = is_chat && mf_st_below(r, 8) == 0 ? 2 : 1;
+    const bool streams = mf_st_below(r, 2);
+    /* in a stream, which choice says something first is nobody's promise */
+    const unsigned n_choices = which < 2 && !streams && mf_st_below(r, 4) == 0 ? 2 : 1;
     const bool has_stop = which == 0 && mf_st_below(r, 3) == 0;
     const bool has_logprobs = which == 0 && mf_st_below(r, 6) == 0;
     const bool has_echo = which == 0 && mf_st_below(r, 4) == 0;
@@ -68,8 +69,8 @@ static char *options_of(size_t which, mf_st_random *r)
     if (n_choices > 1)
         snprintf(n_field, sizeof n_field, ",\"n\":%u", n_choices);
     if (asprintf(&options, ",\"stream\":%s,\"seed\":%zu,\"temperature\":%s%s%s%s%s",
-                 mf_st_below(r, 2) ? "true" : "false", mf_st_below(r, 1000),
-                 mf_st_below(r, 4) ? "0.9" : "0", n_field, has_stop ? ",\"stop\":\" and\"" : "",
+                 streams ? "true" : "false", mf_st_below(r, 1000), mf_st_below(r, 4) ? "0.9" : "0",
+                 n_field, has_stop ? ",\"stop\":\" and\"" : "",
                  has_logprobs ? ",\"logprobs\":3" : "", has_echo ? ",\"echo\":true" : "") < 0)
         abort();
     return options;
