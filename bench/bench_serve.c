@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What serving costs: tokens per second of clients over HTTP beside mf_engine_step alone in this
+ * process, in turns; the time between tokens of an answer while a long prompt comes in; the first
+ * byte of an answer whose prompt is held; memory with many connections open.
+ *
+ *     bench_serve MODEL PROGRAM [--tokens N] [--rounds N] [--prompt N] [--context N] [--threads N]
+ *                               [--connections N] [--part speed|prompt|first|idle]
+ *
+ * PROGRAM is moeflux. Both have the same options; each waits while the other is measured.
+ */
+#include "bench_serve.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Noreturn void die(const char *what, const char *why)
+{
+    fprintf(stderr, "bench_serve: %s: %s\n", what, why);
+    exit(1);
+}
+
+#define TRY(call)                      \
+    do {                               \
+        mf_error error = {0};          \
+        if ((call) != MF_OK)           \
+            die(#call, error.message); \
+    } while (0)
+
+/* ------------------------------------------------------------------------------------- the engine
+ * --
+ */
+
+/* Of those that answers are made of. */
+static int32_t greatest(const float *logits)
+{
+    int32_t best = BENCH_FIRST_TOKEN;
+    for (int32_t i = best + 1; i < BENCH_FIRST_TOKEN + BENCH_N_TOKENS; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return best;
+}
+
+/* Seconds of mf_engine_step alone for n answers of n_tokens each; choosing the tokens is not in it.
+ */
+static double engine_seconds(bench_serve *b, size_t n)
+{
+    mf_step_item items[BENCH_MAX_CLIENTS];
+    int32_t tokens[BENCH_MAX_CLIENTS];
+    double seconds = 0;
+    for (size_t i = 0; i < n; i++) {
+        mf_session_clear(b->sessions[i]);
+        TRY(mf_session_eval(b->sessions[i], b->prompts[i], b->n_short, &error));
+    }
+    for (size_t k = 0; k < b->n_tokens; k++) {
+        for (size_t i = 0; i < n; i++) {
+            tokens[i] = greatest(mf_session_logits(b->sessions[i]));
+            items[i] = (mf_step_item){.struct_bytes = sizeof *items,
+                                      .session = b->sessions[i],
+                                      .tokens = &tokens[i],
+                                      .n_tokens = 1};
+        }
+        const double before = mf_st_now();
+        TRY(mf_engine_step(b->engine, items, n, &error));
+        seconds += mf_st_now() - before;
+    }
+    return seconds;
+}
+
+static void open_engine(bench_serve *b)
+{
+    mf_engine_options o;
+    mf_engine_options_default(&o);
+    o.n_sessions = BENCH_MAX_CLIENTS;
+    o.n_context_tokens = b->n_context;
+    o.n_threads = b->n_threads;
+    TRY(mf_engine_open(b->model, &o, &b->engine, &error));
+    mf_engine_info(b->engine, &b->info);
+    for (size_t i = 0; i < BENCH_MAX_CLIENTS; i++)
+        TRY(mf_session_create(b->engine, &b->sessions[i], &error));
+}
+
+/* Tokens of a prompt, the same for both. */
+static int32_t *make_prompt(size_t n, uint64_t seed)
+{
+    mf_st_random r = {seed};
+    int32_t *tokens = malloc(n * sizeof *tokens);
+    if (!tokens)
+        die("a prompt", "no memory");
+    for (size_t i = 0; i < n; i++)
+        tokens[i] = (int32_t)(BENCH_FIRST_TOKEN + mf_st_below(&r, BENCH_N_TOKENS));
+    return tokens;
+}
+
+/* ------------------------------------------------------------------------------------- the server
+ * --
+ */
+
+void bench_serve_start(bench_serve *b)
+{
+    char context[16], threads[16], sessions[16], connections[16];
+    char *argv[24];
+    size_t n = 0;
+    snprintf(context, sizeof context, "%u", b->n_context);
+    snprintf(threads, sizeof threads, "%u", b->n_threads);
+    snprintf(sessions, sizeof sessions, "%u", BENCH_MAX_CLIENTS);
+    snprintf(connections, sizeof connections, "%u", b->n_connections + 64);
+    char *const fixed[] = {
+        (char *)b->program, "serve",         (char *)b->model, "--ctx",    context, "--sessions",
+        sessions,           "--connections", connections,      "--device", "cpu"};
+    memcpy(argv, fixed, sizeof fixed);
+    n = sizeof fixed / sizeof *fixed;
+    if (b->n_threads > 0) {
+        argv[n++] = "--threads";
+        argv[n++] = threads;
+    }
+    argv[n] = NULL;
+    if (!mf_st_start(&b->server, argv))
+        die(b->program, "did not start");
+}
+
+/* The body of a streamed request that goes on with these tokens, greedily. */
+char *bench_serve_request(const int32_t *tokens, size_t n, size_t n_answer, size_t *n_bytes)
+{
+    char *body = malloc((n + BENCH_N_TOKENS) * 16 + 512), *at = body;
+    if (!body)
+        die("a request", "no memory");
+    at += sprintf(at, "{\"prompt\":[");
+    for (size_t i = 0; i < n; i++)
+        at += sprintf(at, "%s%d", i > 0 ? "," : "", tokens[i]);
+    at += sprintf(at, "],\"logit_bias\":{");
+    for (int i = 0; i < BENCH_N_TOKENS; i++)
+        at += sprintf(at, "%s\"%d\":100", i > 0 ? "," : "", BENCH_FIRST_TOKEN + i);
+    sprintf(at,
+            "},\"max_tokens\":%zu,\"temperature\":0,\"repetition_penalty\":1,"
+            "\"ignore_eos\":true,\"stream\":true,\"stream_options\":{\"include_usage\":true}}",
+            n_answer);
+    char *request = mf_st_request("/v1/completions", body, n_bytes);
+    free(body);
+    return request;
+}
+
+typedef struct asking {
+    const bench_serve *of;
+    const int32_t *prompt;
+    pthread_t thread;
+    double begin_s, first_s, last_s;
+    long n_answered;
+} asking;
+
+static void *ask(void *context)
+{
+    asking *a = context;
+    mf_st_answer answer = {0};
+    size_t n = 0;
+    char *request = bench_serve_request(a->prompt, a->of->n_short, a->of->n_tokens, &n);
+    int fd = mf_st_connect(&a->of->server, 0);
+    a->begin_s = mf_st_now();
+    if (fd >= 0 && mf_st_send(fd, request, n))
+        mf_st_read(fd, SIZE_MAX / 2, &answer);
+    a->first_s = answer.first_s;
+    a->last_s = answer.last_s;
+    a->n_answered = answer.is_whole ? mf_st_number(answer.body, "completion_tokens") : -1;
+    if (fd >= 0)
+        close(fd);
+    mf_st_answer_free(&answer);
+    free(request);
+    return NULL;
+}
+
+/* Seconds from the first request to the last byte of n answers at once. */
+static double server_seconds(bench_serve *b, size_t n)
+{
+    asking clients[BENCH_MAX_CLIENTS];
+    double begin = 0, end = 0;
+    for (size_t i = 0; i < n; i++) {
+        clients[i] = (asking){.of = b, .prompt = b->prompts[i]};
+        if (pthread_create(&clients[i].thread, NULL, ask, &clients[i]) != 0)
+            die("a client", "no thread");
+    }
+    for (size_t i = 0; i < n; i++) {
+        const asking *c = &clients[i];
+        pthread_join(c->thread, NULL);
+        if (c->n_answered != (long)b->n_tokens)
+            die("an answer", "it is not whole");
+        begin = i == 0 || c->begin_s < begin ? c->begin_s : begin;
+        end = c->last_s > end ? c->last_s : end;
+    }
+    return end - begin;
+}
+
+/* ---------------------------------------------------------------------------------------- figures
+ * --
+ */
+
+static void measure_speed(bench_serve *b, size_t n)
+{
+    double engine[BENCH_MAX_ROUNDS], server[BENCH_MAX_ROUNDS], ratio[BENCH_MAX_ROUNDS];
+    const double n_all = (double)(n * b->n_tokens);
+    (void)server_seconds(b, n); /* prompts are held from then on */
+    (void)engine_seconds(b, n);
+    for (uint32_t i = 0; i < b->n_rounds; i++) {
+        if (i % 2)
+            engine[i] = n_all / engine_seconds(b, n);
+        server[i] = n_all / server_seconds(b, n);
+        if (i % 2 == 0)
+            engine[i] = n_all / engine_seconds(b, n);
+        ratio[i] = server[i] / engine[i];
+    }
+    const double middle = bench_median(ratio, b->n_rounds); /* sorts them */
+    printf("%zu clients, %zu tokens each: server %.1f tokens/s, mf_engine_step alone %.1f, ratio "
+           "%.3f (%.3f to %.3f)\n",
+           n, b->n_tokens, bench_median(server, b->n_rounds), bench_median(engine, b->n_rounds),
+           middle, ratio[0], ratio[b->n_rounds - 1]);
+    fflush(stdout);
+    b->token_s = n == 1 ? 1.0 / bench_median(engine, b->n_rounds) : b->token_s;
+}
+
+static uint32_t number(const char *text)
+{
+    char *end;
+    const unsigned long n = strtoul(text, &end, 10);
+    if (*end != '\0' || n < 1 || n > 1u << 20)
+        die(text, "not a number in range");
+    return (uint32_t)n;
+}
+
+static void read_options(bench_serve *b, int argc, char **argv)
+{
+    const struct {
+        const char *name;
+        uint32_t *value;
+    } numbers[] = {{"--tokens", &b->n_tokens_option}, {"--rounds", &b->n_rounds},
+                   {"--prompt", &b->n_long},          {"--context", &b->n_context},
+                   {"--threads", &b->n_threads},      {"--connections", &b->n_connections}};
+    if (argc < 3)
+        die("usage", "bench_serve MODEL PROGRAM [OPTION VALUE]...");
+    b->model = argv[1];
+    b->program = argv[2];
+    for (int i = 3; i + 1 < argc; i += 2) {
+        bool is_known = strcmp(argv[i], "--part") == 0;
+        if (is_known)
+            b->part = argv[i + 1];
+        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
+            if (strcmp(argv[i], numbers[k].name) == 0) {
+                *numbers[k].value = number(argv[i + 1]);
+                is_known = true;
+            }
+        if (!is_known)
+            die(argv[i], "not an option");
+    }
+    if (b->n_rounds > BENCH_MAX_ROUNDS)
+        die("--rounds", "too many");
+    b->n_tokens = b->n_tokens_option;
+}
+
+static bool wants(const bench_serve *b, const char *part)
+{
+    return !b->part || strcmp(b->part, part) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    static bench_serve b = {.n_tokens_option = 256,
+                            .n_rounds = 5,
+                            .n_short = 8,
+                            .n_long = 4096,
+                            .n_context = 8192,
+                            .n_connections = 1000};
+    read_options(&b, argc, argv);
+    for (size_t i = 0; i < BENCH_MAX_CLIENTS; i++)
+        b.prompts[i] = make_prompt(b.n_short, i + 1);
+    b.long_prompt = make_prompt(b.n_long, 99);
+    if (wants(&b, "speed") || wants(&b, "first"))
+        open_engine(&b);
+    bench_serve_start(&b);
+    if (b.engine)
+        measure_speed(&b, 1);
+    if (wants(&b, "speed"))
+        measure_speed(&b, BENCH_MAX_CLIENTS);
+    if (wants(&b, "first"))
+        bench_serve_first(&b);
+    if (wants(&b, "prompt"))
+        bench_serve_prompt(&b);
+    if (wants(&b, "idle"))
+        bench_serve_idle(&b);
+    (void)mf_st_stop(&b.server, SIGTERM);
+    for (size_t i = 0; i < BENCH_MAX_CLIENTS; i++)
+        free(b.prompts[i]);
+    free(b.long_prompt);
+    mf_engine_close(&b.engine);
+    return 0;
+}
