@@ -130,7 +130,7 @@ class Page:
         context = browser.call("Target.createBrowserContext")["browserContextId"]
         target = browser.call("Target.createTarget", {"url": "about:blank", "browserContextId": context})["targetId"]
         self.session = browser.call("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
-        self.target = target
+        self.target, self.context = target, context
         browser.listeners.append(self.listen)
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(domain + ".enable")

@@ -14,7 +14,7 @@ case "${1:-}" in
 --test) optional="$optional mesa-vulkan-drivers" ;;
 --dev)
     packages="$packages clang clang-format-14 clang-tidy libclang-rt-14-dev"
-    packages="$packages libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers spirv-cross python3-venv"
+    packages="$packages libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers spirv-cross python3-venv chromium"
     optional=""
     ;;
 -h | --help)

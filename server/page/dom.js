@@ -62,7 +62,11 @@ function ask({title, text, yes, value}) {
     const agree = () => { answer = value === undefined ? true : input.value.trim(); dialog.close(); };
     $('ask-yes').onclick = agree;
     $('ask-no').onclick = () => dialog.close();
-    input.onkeydown = (event) => { if (event.key === 'Enter') agree(); };
+    input.onkeydown = (event) => {
+      if (event.key !== 'Enter' || event.isComposing) return;
+      event.preventDefault(); // else it would press what gets the focus back
+      agree();
+    };
     dialog.onclose = () => resolve(answer);
     dialog.showModal();
     if (value === undefined) $('ask-yes').focus();

@@ -2,6 +2,7 @@
 // The view of the engine: figures as differences between two looks at its counters, about a second
 // apart, and only while somebody looks.
 const POLL_MS = 1000;
+const POLL_FIRST_MS = 300; // figures are differences: the second look comes soon
 const POLL_FAILED_MS = 4000;
 const N_POINTS = 60;
 
@@ -64,7 +65,7 @@ function showMeters(stats, r) {
   const all = stats.engine;
   const asked = r.asked || all.expert_hits_total + all.expert_misses_total;
   const hits = r.asked ? r.hits : all.expert_hits_total;
-  showMeter('hits', r.asked ? 'Experts found in memory' : 'Experts found in memory, since the start', hits / asked, percent(hits, asked));
+  showMeter('hits', r.asked ? 'Experts found in memory' : 'Found in memory so far', hits / asked, percent(hits, asked));
   showMeter('waiting', 'Time waiting for the drive', r.waiting, percent(Math.min(1, r.waiting), 1));
   showMeter('drive', 'Drive', limit ? r.drive / limit : r.reading,
     perSecond(r.drive) + (limit ? ' of ' + perSecond(limit) : ''));
@@ -172,6 +173,7 @@ function showStats(stats) {
   }
   engine.before = stats;
   const isBusy = stats.server.answers_running > 0;
+  if (before === stats) for (const name of ['decode', 'prompt']) $(name).textContent = '–';
   showState(isBusy ? 'busy' : '', isBusy ? (r.prompt > r.decode * 4 ? 'reading a prompt' : 'answering') : 'idle');
   showMeters(stats, r);
   showCounts(stats);
@@ -186,7 +188,7 @@ async function poll() {
   clearTimeout(engine.timer);
   if (engine.isPolling || !isLooking()) return;
   engine.isPolling = true;
-  let wait = POLL_MS;
+  let wait = engine.before ? POLL_MS : POLL_FIRST_MS;
   try {
     const [stats, experts] = await Promise.all([getJson('/v1/moeflux/stats'), getJson('/v1/moeflux/experts')]);
     showStats(stats);
@@ -206,8 +208,15 @@ function showEngine(isOpen) {
   settings.values.engine = isOpen;
   saveSettings();
   if (!isOpen) setEngineWide(false);
-  engine.before = null;
-  if (isOpen) poll();
+  lookAnew();
+}
+
+// What was seen before a pause says nothing of now.
+function lookAnew() {
+  Object.assign(engine, {before: null, decode: [], prompt: []});
+  map.uses = null;
+  if (map.heat) map.heat.fill(0);
+  poll();
 }
 
 function setEngineWide(isWide) {
@@ -223,7 +232,7 @@ function initEngine() {
   });
   $('engine-close').addEventListener('click', () => { showEngine(false); $('engine-toggle').focus(); });
   $('engine-wide').addEventListener('click', () => setEngineWide(!$('app').classList.contains('is-engine')));
-  document.addEventListener('visibilitychange', () => { engine.before = null; poll(); });
+  document.addEventListener('visibilitychange', () => { if (isLooking()) lookAnew(); });
   document.addEventListener('scheme', () => {
     drawLine($('decode-line'), engine.decode);
     drawLine($('prompt-line'), engine.prompt);

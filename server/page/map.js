@@ -30,10 +30,11 @@ function rgbOf(name) {
 }
 
 function mapColours() {
-  const cold = rgbOf('--cold');
-  const hot = rgbOf('--hot');
-  const ramp = Array.from({length: 17}, (_, i) =>
-    `rgb(${cold.map((c, j) => Math.round(c + (hot[j] - c) * i / 16)).join(' ')})`);
+  const stops = ['--cold', '--warm', '--hot'].map(rgbOf);
+  const ramp = Array.from({length: 17}, (_, i) => {
+    const [from, to] = i < 8 ? [stops[0], stops[1]] : [stops[1], stops[2]];
+    return `rgb(${from.map((c, j) => Math.round(c + (to[j] - c) * (i === 16 ? 8 : i % 8) / 8)).join(' ')})`;
+  });
   const plain = (name) => `rgb(${rgbOf(name).join(' ')})`;
   return {ramp, reading: plain('--reading'), absent: plain('--absent'), below: plain('--below')};
 }
@@ -67,7 +68,7 @@ function drawMap() {
   const pen = canvas.getContext('2d');
   pen.scale(ratio, ratio);
   const colours = mapColours();
-  const most = Math.max(1, ...map.heat);
+  const most = map.heat.reduce((a, b) => Math.max(a, b), 1);
   const gap = cell > 6 && height > 6 ? 1 : cell > 3 && height > 3 ? 0.5 : 0;
   for (let l = 0; l < map.data.n_layers; l++) {
     for (let e = 0; e < map.data.n_experts; e++) {
@@ -84,7 +85,7 @@ function colourOf(l, e, most, colours) {
   if (state === BELOW) return colours.below;
   if (state !== HELD) return colours.absent;
   const heat = map.heat[l * map.data.n_experts + e];
-  return colours.ramp[Math.round(16 * Math.log1p(heat) / Math.log1p(most))];
+  return colours.ramp[Math.round(16 * (heat / most) ** 0.7)];
 }
 
 /* ---- in words ---- */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What the user wants of answers and of the page, kept by the browser.
 const SETTINGS_NAME = 'moeflux/settings';
-const NUMBERS = ['temperature', 'top_p', 'top_k', 'min_p', 'max_tokens', 'seed'];
+const NUMBERS = ['temperature', 'top_p', 'top_k', 'min_p', 'max_tokens', 'seed']; // fields of requests
+const FIELDS = [...NUMBERS, 'thought_tokens'];
 const TEXTS = ['system', 'thinking', 'scheme'];
 
 const settings = {values: {}};
@@ -10,7 +11,7 @@ function loadSettings() {
   let stored = {};
   try { stored = JSON.parse(localStorage.getItem(SETTINGS_NAME)) || {}; } catch { /* as new */ }
   settings.values = {engine: stored.engine === true};
-  for (const name of NUMBERS) if (Number.isFinite(stored[name])) settings.values[name] = stored[name];
+  for (const name of FIELDS) if (Number.isFinite(stored[name])) settings.values[name] = stored[name];
   for (const name of TEXTS) if (isText(stored[name])) settings.values[name] = stored[name];
 }
 
@@ -22,7 +23,9 @@ function saveSettings() {
 function requestFields() {
   const fields = {};
   for (const name of NUMBERS) if (settings.values[name] !== undefined) fields[name] = settings.values[name];
-  if (settings.values.thinking) fields.chat_template_kwargs = {enable_thinking: settings.values.thinking === 'on'};
+  const {thinking, thought_tokens: most} = settings.values;
+  if (thinking) fields.chat_template_kwargs = {enable_thinking: thinking === 'on'};
+  if (most !== undefined && thinking !== 'off') fields.thinking = {type: 'enabled', budget_tokens: most};
   return fields;
 }
 
@@ -47,7 +50,7 @@ function switchScheme() {
 /* ---- the dialog ---- */
 
 function fillSettings() {
-  for (const name of NUMBERS) $('s-' + name).value = settings.values[name] === undefined ? '' : settings.values[name];
+  for (const name of FIELDS) $('s-' + name).value = settings.values[name] === undefined ? '' : settings.values[name];
   for (const name of TEXTS) $('s-' + name).value = settings.values[name] || '';
   $('s-key').value = key.value;
   $('s-keep').checked = key.isKept;
@@ -61,7 +64,7 @@ function readNumber(name) {
 }
 
 function readSettings() {
-  NUMBERS.forEach(readNumber);
+  FIELDS.forEach(readNumber);
   for (const name of TEXTS) settings.values[name] = $('s-' + name).value;
   saveSettings();
   applyScheme();
@@ -111,6 +114,10 @@ function askForKey(why, onKey) {
     onKey();
   };
   $('key-use').onclick = use;
-  $('k-key').onkeydown = (event) => { if (event.key === 'Enter') use(); };
+  $('k-key').onkeydown = (event) => {
+    if (event.key !== 'Enter') return;
+    event.preventDefault();
+    use();
+  };
   dialog.showModal();
 }
