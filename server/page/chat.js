@@ -107,7 +107,7 @@ function showList() {
   const rows = conversations.sorted().map((c) => {
     const isOpen = c === chat.current;
     const name = make('button', {class: 'item-name', type: 'button', 'aria-current': isOpen ? 'true' : null, title: c.title,
-      on: {click: () => { openConversation(c); closeSide(); }, dblclick: () => renameConversation(c)}}, c.title || 'Untitled');
+      on: {click: () => { openConversation(c); closeSide(); }}}, c.title || 'Untitled');
     const li = make('li', {class: 'item' + (isOpen ? ' is-open' : '') + (chat.runs.has(c.id) ? ' is-busy' : ''), 'data-id': c.id}, name);
     if (isOpen) {
       li.append(iconButton('edit', 'Rename ' + (c.title || 'Untitled'), () => renameConversation(c)),
@@ -256,7 +256,15 @@ function endBadly(c, m, run, error) {
   if (run.controller.signal.aborted) { m.meta.finish = 'stopped'; return; }
   const isUnknown = error instanceof Refused && error.status === 401;
   m.failure = error instanceof Refused ? error.message : 'The server cannot be reached.';
-  if (isUnknown) askForKey(error.message, () => { if (chat.current === c) actions.again(m); start(); });
+  if (isUnknown) askForKey(error.message, () => { askAgain(c, m); start(); });
+}
+
+// Instead of an answer that failed.
+function askAgain(c, failed) {
+  if (chat.current !== c || chat.runs.has(c.id) || !c.messages.includes(failed)) return;
+  c.messages = c.messages.filter((m) => m !== failed);
+  c.leaf = failed.parent;
+  answer(c, messageOf(c, failed.parent));
 }
 
 function endRun(c, m) {
@@ -301,7 +309,12 @@ function initChat() {
     showScroll();
   }, {passive: true});
   $('latest').addEventListener('click', () => { chat.isAtEnd = true; keepAtEnd(); input.focus(); });
-  addEventListener('pagehide', () => { for (const [id] of chat.runs) conversations.save(conversations.all.get(id)); });
+  addEventListener('pagehide', () => {
+    for (const [id, run] of chat.runs) {
+      run.message.meta.finish = 'stopped';
+      if (!run.isDropped) conversations.save(conversations.all.get(id));
+    }
+  });
   addEventListener('storage', (event) => {
     if (!event.key || !event.key.startsWith(STORED) || chat.runs.size > 0) return;
     conversations.load();

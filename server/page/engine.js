@@ -9,7 +9,7 @@ const N_POINTS = 60;
 const engine = {
   before: null, // the last stats
   decode: [], prompt: [], // tokens/s, the newest last
-  timer: 0, isPolling: false, info: null,
+  timer: 0, isPolling: false, best: 0,
 };
 
 const isLooking = () => !$('engine').hidden && document.visibilityState === 'visible';
@@ -53,6 +53,8 @@ function meter(name, label) {
 function showMeter(name, label, part, text) {
   const node = meter(name, label);
   const value = Math.max(0, Math.min(100, 100 * part)) || 0;
+  node.setAttribute('aria-label', label);
+  node.querySelector('span').textContent = label;
   node.setAttribute('aria-valuenow', value.toFixed(0));
   node.setAttribute('aria-valuetext', text);
   node.querySelector('b').textContent = text;
@@ -60,7 +62,10 @@ function showMeter(name, label, part, text) {
 }
 
 function showMeters(stats, r) {
-  const limit = stats.drive.measured_bytes_per_second;
+  // What was tried at the start, or what was seen since, if that is more.
+  engine.best = Math.max(engine.best, r.drive);
+  const measured = stats.drive.measured_bytes_per_second;
+  const limit = measured && Math.max(measured, engine.best);
   const memory = stats.memory;
   const all = stats.engine;
   const asked = r.asked || all.expert_hits_total + all.expert_misses_total;
@@ -175,6 +180,7 @@ function showStats(stats) {
   const isBusy = stats.server.answers_running > 0;
   if (before === stats) for (const name of ['decode', 'prompt']) $(name).textContent = '–';
   showState(isBusy ? 'busy' : '', isBusy ? (r.prompt > r.decode * 4 ? 'reading a prompt' : 'answering') : 'idle');
+  $('legend-below').hidden = stats.engine.expert_host_slots === 0;
   showMeters(stats, r);
   showCounts(stats);
   showFacts(stats);

@@ -40,6 +40,7 @@ function onKey(event) {
   const isOpen = document.querySelector('dialog[open]') !== null;
   if (event.key === 'Escape' && !isOpen) {
     if (veil) closeSide();
+    else if ($('engine').contains(document.activeElement)) $('engine-close').click();
     else if (chat.runs.has(chat.current.id)) stopAnswer();
     else return;
   } else if (isOpen) {

@@ -123,7 +123,13 @@ class MessageView {
 }
 
 function prettyJson(text) {
-  try { return JSON.stringify(JSON.parse(text), null, 2); } catch { return text; }
+  try {
+    const value = JSON.parse(text);
+    const short = JSON.stringify(value, null, 1).replace(/\n\s*/g, ' ');
+    return short.length <= 72 ? short : JSON.stringify(value, null, 2);
+  } catch {
+    return text;
+  }
 }
 
 function metaText(m) {
