@@ -126,7 +126,7 @@ function showFacts(stats) {
     ['Family', i.family],
     ['Parameters', parametersOf(i.n_parameters)],
     ['Experts', `${i.n_experts} in ${countOf(i.n_moe_layers, 'layer')}, ${i.n_experts_per_token} at a time`],
-    ['Experts in memory at most', (stats.engine.expert_slots + stats.engine.expert_host_slots).toLocaleString('en')],
+    ['Held at most', (stats.engine.expert_slots + stats.engine.expert_host_slots).toLocaleString('en')],
     ['Context', i.n_context_tokens.toLocaleString('en') + ' tokens'],
     ['Computes on', i.device === i.expert_device ? i.device : `${i.device}, experts on ${i.expert_device}`],
     ['Reads by', stats.drive.io],
