@@ -30,9 +30,7 @@ bool mf_srv_api_page(mf_srv_request *request, mf_srv_refusal *r)
     return true;
 }
 
-/* ---------------------------------------------------------------------------------------- experts
- * --
- */
+/* ----------------------------------------------------------------------------------- experts -- */
 
 static void put_states(mf_srv_bytes *out, const uint8_t *states, size_t n)
 {
@@ -90,21 +88,18 @@ bool mf_srv_api_experts(mf_srv_request *request, mf_srv_refusal *r)
     return has_memory || mf_srv_refuse(r, 503, "no memory");
 }
 
-/* ------------------------------------------------------------------------------------------ facts
- * --
- */
+/* ------------------------------------------------------------------------------------- facts -- */
 
 /* What the process has of the machine's memory. */
 static uint64_t process_bytes(void)
 {
-    unsigned long long n_all = 0, n_resident = 0;
+    char line[128] = "";
     FILE *file = fopen("/proc/self/statm", "re");
     if (!file)
         return 0;
-    if (fscanf(file, "%llu %llu", &n_all, &n_resident) != 2)
-        n_resident = 0;
+    const char *pages = fgets(line, sizeof line, file) ? strchr(line, ' ') : NULL; /* the second */
     (void)fclose(file);
-    return n_resident * (uint64_t)sysconf(_SC_PAGESIZE);
+    return pages ? strtoull(pages, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
 static void put_count(mf_srv_bytes *out, const char *name, uint64_t value)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The server's page in Chromium: types, streams, stops, reloads, edits; hostile Markdown; files; keyboard; labels and
 contrast; keys. check_page.py MOEFLUX MODEL THINKING_MODEL [FOLDER]: with a folder, pictures of it are left there."""
+import base64
 import json
 import os
 import re
@@ -433,6 +434,74 @@ def test_thoughts(t, page, url):
     t.check(page.evaluate("document.querySelector('.thoughts').hidden"), "no thoughts when they are off")
 
 
+def canned(*deltas, end="data: [DONE]\n\n", finish="tool_calls"):
+    """An answer's events; every second one the way another server might write it."""
+    chunks = [{"model": "small", "choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    if finish:
+        chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+        chunks.append({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 7}})
+    text = ": a comment\n\n"
+    for i, chunk in enumerate(chunks):
+        line = "\r\n" if i % 2 else "\n"
+        text += f"event: x{line}data:{' ' if i % 3 else ''}{json.dumps(chunk, ensure_ascii=False)}{line}{line}"
+    return text + end
+
+
+def answer_canned(page, text, status=200):
+    """Answers the request that the page makes next; what it asked."""
+    end = time.monotonic() + 30
+    while not page.paused and time.monotonic() < end:
+        page.browser.pump(0.05)
+    request = page.paused.pop(0)
+    kind = "text/event-stream" if status == 200 else "application/json"
+    page.call("Fetch.fulfillRequest", {"requestId": request["requestId"], "responseCode": status,
+              "responseHeaders": [{"name": "Content-Type", "value": kind}], "body": base64.b64encode(text.encode()).decode()})
+    return json.loads(request["request"]["postData"])
+
+
+def test_canned(t, page):
+    """What the demo model never says: calls in pieces, failures in the middle, ends without an end."""
+    page.call("Fetch.enable", {"patterns": [{"urlPattern": "*/v1/chat/completions"}]})
+    set_settings(page, system="Be brief.", temperature=0.5, top_k=7, min_p=0.1, top_p=0.9, max_tokens=99, seed=4, thinking="off")
+    page.click("#new")
+    send(page, "Weather?")
+    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "weather", "arguments": ""}}
+    body = answer_canned(page, canned(
+        {"role": "assistant", "content": ""}, {"reasoning_content": "I look "}, {"reasoning_content": "it up – é."}, {"content": "Let me "},
+        {"content": "look: 🌦"}, {"tool_calls": [call]}, {"tool_calls": [{"index": 0, "function": {"arguments": '{"pla'}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": 'ce":"Bonn"}'}}, {"index": 1, "id": "c2", "function": {"name": "time",
+         "arguments": "{broken"}}]}, {"tool_calls": [{"index": 10 ** 9}, {"index": -1}, {"index": "x"}, {}]}))
+    answered(page)
+    t.equal(body["messages"], [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Weather?"}], "messages")
+    wanted = {"stream": True, "temperature": 0.5, "top_k": 7, "min_p": 0.1, "top_p": 0.9, "max_tokens": 99, "seed": 4,
+              "stream_options": {"include_usage": True}, "chat_template_kwargs": {"enable_thinking": False}}
+    del body["messages"]
+    t.equal(body, wanted, "the fields of a request")
+    t.equal(page.evaluate(ANSWER), "Let me look: 🌦", "content")
+    t.equal(page.evaluate("document.querySelector('.thought').textContent"), "I look it up – é.", "thoughts")
+    calls = page.evaluate("[...document.querySelectorAll('.call')].map((e) => [e.querySelector('code').textContent,"
+                          "e.querySelector('pre').textContent])")
+    t.equal(calls, [["weather", '{ "place": "Bonn" }'], ["time", "{broken"]], "calls")
+    t.check("7 tokens" in page.evaluate("document.querySelector('.assistant .meta').textContent"), "usage")
+    send(page, "Again")
+    body = answer_canned(page, canned({"content": "<i>half"}, finish=None, end='data: {"error": {"message": "no <b>memory</b>"}}\n\n'))
+    t.equal(body["messages"][2:], [{"role": "assistant", "content": "Let me look: 🌦", "reasoning_content": "I look it up – é."},
+            {"role": "user", "content": "Again"}], "history")
+    answered(page)
+    failure = "document.querySelector('.message.assistant:last-child .failure').textContent"
+    t.equal(page.evaluate(ANSWER), "<i>half", "what came before the failure")
+    t.equal(page.evaluate(failure), "no <b>memory</b>", "the failure")
+    for text, status, says in ((canned({"content": "cut"}, end=""), 200, "the connection ended"), ("{not JSON", 502, "status 502"),
+                               ('{"error": {"message": "the prompt is too long"}}', 400, "the prompt is too long")):
+        page.click(".message.assistant:last-child button[aria-label='Make this answer again']")
+        answer_canned(page, text, status)
+        answered(page)
+        t.check(says in page.evaluate(failure), f"{says}: {page.evaluate(failure)}")
+    t.equal(page.evaluate("document.querySelectorAll('#log i, #log b').length"), 0, "markup in failures")
+    page.call("Fetch.disable")
+    page.errors = [e for e in page.errors if "502" not in e and "400" not in e]  # Chromium's own note of the status
+
+
 def test_key(t, page, url):
     page.open(url)
     page.wait("document.querySelector('#key').open", "the question for a key")
@@ -493,6 +562,7 @@ def main():
         test_versions(t, page)
         test_hostile(t, page, folder)
         test_files(t, page, folder)
+        test_canned(t, page)
         test_bounds(t, page)
         test_scheme(t, page)
         test_engine(t, page)

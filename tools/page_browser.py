@@ -122,11 +122,12 @@ class Browser:
 
 
 class Page:
-    """A tab. errors: what went to the console as an error, was thrown or refused by the policy; requests: all URLs."""
+    """A tab. errors: what went to the console as an error, was thrown or refused by the policy; requests: all URLs;
+    paused: requests that Fetch.enable holds."""
 
     def __init__(self, browser):
         self.browser = browser
-        self.errors, self.requests = [], []
+        self.errors, self.requests, self.paused = [], [], []
         context = browser.call("Target.createBrowserContext")["browserContextId"]
         target = browser.call("Target.createTarget", {"url": "about:blank", "browserContextId": context})["targetId"]
         self.session = browser.call("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
@@ -153,6 +154,8 @@ class Page:
             self.errors.append(str([a.get("value", a.get("description")) for a in params["args"]]))
         elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
             self.errors.append(params["entry"]["text"] + " " + params["entry"].get("url", ""))
+        elif method == "Fetch.requestPaused":
+            self.paused.append(params)
         elif method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
 
