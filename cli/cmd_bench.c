@@ -25,6 +25,9 @@ static const char help[] =
     "  --measure-ms N         time for each measurement of the machine (default 1000; 0: none)\n"
     "  --operations           one round more, in which a GPU's time is taken by operations\n"
     "  --seed N               of the token ids (default 1)\n"
+    "  --trace FILE           record which experts the router chooses (moeflux replay)\n"
+    "  --routing TRACE        choose the experts that a trace has, so that reads are as local as\n"
+    "                         those of the text that it is of\n"
     "  --json                 one JSON object\n" //
     MF_ENGINE_OPTIONS_HELP;
 
@@ -36,6 +39,8 @@ enum {
     OPT_MEASURE,
     OPT_SEED,
     OPT_OPERATIONS,
+    OPT_TRACE,
+    OPT_ROUTING,
     OPT_JSON
 };
 
@@ -47,6 +52,8 @@ static const struct option long_options[] = {
     {"measure-ms", required_argument, NULL, OPT_MEASURE},
     {"seed", required_argument, NULL, OPT_SEED},
     {"operations", no_argument, NULL, OPT_OPERATIONS},
+    {"trace", required_argument, NULL, OPT_TRACE},
+    {"routing", required_argument, NULL, OPT_ROUTING},
     {"json", no_argument, NULL, OPT_JSON},
     MF_ENGINE_LONG_OPTIONS,
     {0}};
@@ -54,6 +61,7 @@ static const struct option long_options[] = {
 typedef struct bench_args {
     mf_cli_engine_args engine;
     const char *model;
+    const char *trace, *routing; /* NULL: none */
     uint32_t n_prompt_tokens, n_gen_tokens, n_rounds, n_warmup, measure_ms;
     uint64_t seed;
     bool has_json, has_operations;
@@ -64,6 +72,7 @@ typedef struct bench {
     mf_bench_setup setup;
     mf_engine *engine;
     mf_session *session;
+    mf_routing *routing;
     int32_t *tokens; /* [max(n_prompt_tokens, 1)] */
     uint64_t random;
 } bench;
@@ -82,6 +91,10 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
     };
     if (option == OPT_JSON) {
         args->has_json = true;
+        return MF_EXIT_OK;
+    }
+    if (option == OPT_TRACE || option == OPT_ROUTING) {
+        *(option == OPT_TRACE ? &args->trace : &args->routing) = optarg;
         return MF_EXIT_OK;
     }
     if (option == OPT_OPERATIONS) {
@@ -271,6 +284,21 @@ static void describe(bench *b, double open_seconds)
     s->prefill_fma_per_token = mf_bench_fma_per_token(&s->info);
 }
 
+static mf_status open_bench(bench *b, mf_error *error)
+{
+    const bench_args *args = b->args;
+    mf_status status = mf_engine_open(args->model, &args->engine.options, &b->engine, error);
+    if (status == MF_OK)
+        status = mf_session_create(b->engine, &b->session, error);
+    if (status == MF_OK && args->routing)
+        status = mf_routing_open(args->routing, NULL, &b->routing, error);
+    if (status == MF_OK && args->routing)
+        status = mf_engine_follow_routing(b->engine, b->routing, error);
+    if (status == MF_OK && args->trace)
+        status = mf_engine_record_routing(b->engine, args->trace, error);
+    return status;
+}
+
 int mf_cmd_bench(int argc, char **argv)
 {
     bench_args args = {.n_prompt_tokens = 512,
@@ -286,17 +314,17 @@ int mf_cmd_bench(int argc, char **argv)
     bench b = {.args = &args, .random = args.seed};
     mf_error error = {0};
     double started = mf_cli_now();
-    mf_status status = mf_engine_open(args.model, &args.engine.options, &b.engine, &error);
+    mf_status status = open_bench(&b, &error);
     double open_seconds = mf_cli_now() - started;
-    if (status == MF_OK)
-        status = mf_session_create(b.engine, &b.session, &error);
     if (status == MF_OK) {
         describe(&b, open_seconds);
         exit_code = measure(&b);
+        exit_code = mf_cli_end_trace(b.engine, args.trace, exit_code);
     } else {
         exit_code = mf_cli_fail(status, &error);
     }
     mf_session_free(&b.session);
     mf_engine_close(&b.engine);
+    mf_routing_close(&b.routing);
     return mf_cli_finish(exit_code);
 }

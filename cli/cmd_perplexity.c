@@ -19,12 +19,14 @@ static const char help[] =
     "each evaluated from the start; the first token of a window is not predicted.\n"
     "\n"
     "  --tokens N             only the first N tokens\n"
+    "  --trace FILE           record which experts the router chooses (moeflux replay)\n"
     "  --json                 one JSON object\n" //
     MF_ENGINE_OPTIONS_HELP;
 
-enum { OPT_TOKENS = MF_OPT_OWN, OPT_JSON };
+enum { OPT_TOKENS = MF_OPT_OWN, OPT_TRACE, OPT_JSON };
 
 static const struct option long_options[] = {{"tokens", required_argument, NULL, OPT_TOKENS},
+                                             {"trace", required_argument, NULL, OPT_TRACE},
                                              {"json", no_argument, NULL, OPT_JSON},
                                              MF_ENGINE_LONG_OPTIONS,
                                              {0}};
@@ -33,6 +35,7 @@ typedef struct perplexity_args {
     mf_cli_engine_args engine;
     const char *model;
     const char *file;
+    const char *trace; /* NULL: none */
     uint64_t n_tokens; /* at most */
     bool has_json;
 } perplexity_args;
@@ -51,6 +54,8 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
     perplexity_args *args = ctx;
     if (option == OPT_JSON)
         args->has_json = true;
+    else if (option == OPT_TRACE)
+        args->trace = optarg;
     else if (!mf_cli_parse_u64(optarg, 2, UINT32_MAX, &args->n_tokens))
         return mf_cli_bad_value(parser, "tokens", optarg, "a number above one");
     return MF_EXIT_OK;
@@ -146,6 +151,8 @@ static int evaluate(perplexity_args *args, const int32_t *tokens, size_t n_token
     mf_status status = mf_engine_open(args->model, options, &engine, &error);
     if (status == MF_OK)
         status = mf_session_create(engine, &session, &error);
+    if (status == MF_OK && args->trace)
+        status = mf_engine_record_routing(engine, args->trace, &error);
     int exit_code = status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
     if (exit_code == MF_EXIT_OK) {
         score s = {.n_vocab = info->n_vocab};
@@ -153,6 +160,7 @@ static int evaluate(perplexity_args *args, const int32_t *tokens, size_t n_token
         exit_code = score_windows(session, tokens, n_tokens, n_context, &s);
         if (exit_code == MF_EXIT_OK)
             print_score(args, &s, n_tokens, mf_cli_now() - started);
+        exit_code = mf_cli_end_trace(engine, args->trace, exit_code);
     }
     mf_session_free(&session);
     mf_engine_close(&engine);

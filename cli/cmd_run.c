@@ -45,6 +45,7 @@ static const char help[] =
     "  --logprobs N           what the model thought of each token, and of the N likeliest (0 to\n"
     "                         20): with --json in it, else on standard error\n"
     "  --json                 with a prompt: the answer and the run's figures as one JSON object\n"
+    "  --trace FILE           record which experts the router chooses (moeflux replay)\n"
     "  --stats[=json[:FILE]]  the run's figures at the end, on standard error or in FILE\n" //
     MF_SAMPLING_OPTIONS_HELP                                                                //
     "Reuse:\n"
@@ -72,6 +73,7 @@ enum {
     OPT_IGNORE_EOS,
     OPT_JSON,
     OPT_STATS,
+    OPT_TRACE,
     OPT_STATE_DIR,
     OPT_STATE_DIR_SIZE
 };
@@ -99,6 +101,7 @@ static const struct option long_options[] = {
     {"ignore-eos", no_argument, NULL, OPT_IGNORE_EOS},
     {"json", no_argument, NULL, OPT_JSON},
     {"stats", optional_argument, NULL, OPT_STATS},
+    {"trace", required_argument, NULL, OPT_TRACE},
     {"state-dir", required_argument, NULL, OPT_STATE_DIR},
     {"state-dir-size", required_argument, NULL, OPT_STATE_DIR_SIZE},
     MF_SAMPLING_LONG_OPTIONS,
@@ -261,6 +264,9 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
     case OPT_STATS:
         name = "stats", expected = "json or json:FILE";
         good = take_stats(args, optarg);
+        break;
+    case OPT_TRACE:
+        g->trace = optarg;
         break;
     case OPT_STATE_DIR:
         g->state_dir = optarg;
@@ -439,6 +445,7 @@ static int run(const run_args *args)
         status = mf_cli_generator_open(&g, args->model, &args->generate);
     if (status == MF_EXIT_OK) {
         status = args->generate.is_chat ? mf_cli_chat(&g) : answer_once(&g, args, &text);
+        status = mf_cli_end_trace(g.engine, args->generate.trace, status);
         int reported = report(args, &g.stats);
         status = status == MF_EXIT_OK ? reported : status;
     }

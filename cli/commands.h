@@ -12,6 +12,7 @@ int mf_cmd_tokenize(int argc, char **argv);
 int mf_cmd_template(int argc, char **argv);
 int mf_cmd_perplexity(int argc, char **argv);
 int mf_cmd_bench(int argc, char **argv);
+int mf_cmd_replay(int argc, char **argv);
 int mf_cmd_serve(int argc, char **argv);
 
 /* run without a prompt: a conversation, line by line. */

@@ -148,6 +148,8 @@ int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_g
         status = open_engine(g, &options, &error);
     if (status == MF_OK)
         status = mf_session_create(g->engine, &g->session, &error);
+    if (status == MF_OK && args->trace)
+        status = mf_engine_record_routing(g->engine, args->trace, &error);
     if (status != MF_OK)
         return mf_cli_fail(status, &error);
     mf_engine_set_store(g->engine, g->store);

@@ -48,6 +48,7 @@ typedef struct mf_cli_generate_args {
     const char *grammar;      /* or a grammar's file; NULL: anything */
     const char *resume;       /* a chat begins with this saved conversation; NULL: none */
     bool continues;           /* with the newest one */
+    const char *trace;        /* of the routing, to be recorded; NULL: none */
     const char *state_dir;    /* of a store; NULL: none */
     uint64_t state_dir_bytes; /* 0: the library's default */
 } mf_cli_generate_args;

@@ -22,6 +22,7 @@ static const char help[] =
     "  template    write a conversation as the model's chat template does\n"
     "  perplexity  measure how well a model predicts a text\n"
     "  bench       measure speed, reads and memory\n"
+    "  replay      say what another machine would make of a recorded routing\n"
     "  serve       answer clients of OpenAI's and Anthropic's APIs\n"
     "\n"
     "  help [COMMAND]  this text, or a command's options; also -h, --help\n"
@@ -35,7 +36,7 @@ static const struct command {
 } commands[] = {
     {"run", mf_cmd_run},           {"info", mf_cmd_info},         {"devices", mf_cmd_devices},
     {"tokenize", mf_cmd_tokenize}, {"template", mf_cmd_template}, {"perplexity", mf_cmd_perplexity},
-    {"bench", mf_cmd_bench},       {"serve", mf_cmd_serve},
+    {"bench", mf_cmd_bench},       {"replay", mf_cmd_replay},     {"serve", mf_cmd_serve},
 };
 
 #ifndef MF_HAS_SERVER

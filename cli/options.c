@@ -246,6 +246,9 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
     case MF_OPT_VRAM:
         return checked(mf_cli_parse_size(optarg, &o->device_bytes) && o->device_bytes > 0, parser,
                        "vram", "a size above zero, like 512M or 3G", exit_code);
+    case MF_OPT_CACHE_POLICY:
+        o->cache_policy = optarg;
+        return 1;
     case MF_OPT_NO_SHADER_CACHE:
         o->cache_dir = NULL;
         return 1;

@@ -31,6 +31,7 @@ enum {
     MF_OPT_VRAM,
     MF_OPT_PRECISION,
     MF_OPT_NO_SHADER_CACHE,
+    MF_OPT_CACHE_POLICY,
     MF_OPT_OWN
 };
 
@@ -39,6 +40,7 @@ enum {
 #define MF_ENGINE_LONG_OPTIONS                                                                     \
     {"ram", required_argument, NULL, MF_OPT_RAM},                                                  \
     {"expert-cache", required_argument, NULL, MF_OPT_EXPERT_CACHE},                                \
+    {"cache-policy", required_argument, NULL, MF_OPT_CACHE_POLICY},                                \
     {"ctx", required_argument, NULL, MF_OPT_CONTEXT},                                              \
     {"io", required_argument, NULL, MF_OPT_IO},                                                    \
     {"threads", required_argument, NULL, MF_OPT_THREADS},                                          \
@@ -57,30 +59,31 @@ enum {
     {"help", no_argument, NULL, 'h'}
 /* clang-format on */
 
-#define MF_ENGINE_OPTIONS_HELP                                                                   \
-    "Engine:\n"                                                                                  \
-    "  --ram SIZE             peak memory of the whole process (default: what is available)\n"   \
-    "  --expert-cache SIZE    memory for experts alone; 0: the least possible\n"                 \
-    "  -c, --ctx N            context in tokens (default 4096, or the model's limit if less)\n"  \
-    "  --io KIND              uring, pool or auto (default auto)\n"                              \
-    "  -t, --threads N        compute threads (default: one per CPU)\n"                          \
-    "  --prefill-chunk N      tokens evaluated together in a prefill (default 512)\n"            \
-    "  --experts-per-token K  use fewer experts than the model's own number\n"                   \
-    "  --packed-bits N        packed form: the 4-bit or the 2-bit experts\n"                     \
-    "  --cpu-tier TIER        at most scalar, avx2 or avx512 (default auto)\n"                   \
-    "  --kv-type TYPE         cached keys and values, or latents: f32, or bf16 in half the\n"    \
-    "                         memory (default f32)\n"                                            \
-    "  --device NAME          what computes: auto, cpu, vulkan (the best GPU) or vulkan:N as\n"  \
-    "                         'moeflux devices' has it (default auto: a discrete GPU that\n"     \
-    "                         serves, else the CPU)\n"                                           \
-    "  --expert-device NAME   what holds and multiplies experts (default: the same)\n"           \
-    "  --vram SIZE            peak memory of a GPU in use (default: most of what is free)\n"     \
-    "  --precision KIND       of long runs of tokens on a GPU: f32, mixed (float16 on matrix\n"  \
-    "                         units) or auto: mixed where there are such units (default auto)\n" \
-    "  --no-shader-cache      do not keep what a GPU's driver compiled for the next start\n"     \
-    "  -v, --verbose          also the engine's notes\n"                                         \
-    "  -q, --quiet            not even its warnings\n"                                           \
-    "  -h, --help             this text\n"                                                       \
+#define MF_ENGINE_OPTIONS_HELP                                                                    \
+    "Engine:\n"                                                                                   \
+    "  --ram SIZE             peak memory of the whole process (default: what is available)\n"    \
+    "  --expert-cache SIZE    memory for experts alone; 0: the least possible\n"                  \
+    "  --cache-policy NAME    which expert makes room: next-use, lru or lfu (default next-use)\n" \
+    "  -c, --ctx N            context in tokens (default 4096, or the model's limit if less)\n"   \
+    "  --io KIND              uring, pool or auto (default auto)\n"                               \
+    "  -t, --threads N        compute threads (default: one per CPU)\n"                           \
+    "  --prefill-chunk N      tokens evaluated together in a prefill (default 512)\n"             \
+    "  --experts-per-token K  use fewer experts than the model's own number\n"                    \
+    "  --packed-bits N        packed form: the 4-bit or the 2-bit experts\n"                      \
+    "  --cpu-tier TIER        at most scalar, avx2 or avx512 (default auto)\n"                    \
+    "  --kv-type TYPE         cached keys and values, or latents: f32, or bf16 in half the\n"     \
+    "                         memory (default f32)\n"                                             \
+    "  --device NAME          what computes: auto, cpu, vulkan (the best GPU) or vulkan:N as\n"   \
+    "                         'moeflux devices' has it (default auto: a discrete GPU that\n"      \
+    "                         serves, else the CPU)\n"                                            \
+    "  --expert-device NAME   what holds and multiplies experts (default: the same)\n"            \
+    "  --vram SIZE            peak memory of a GPU in use (default: most of what is free)\n"      \
+    "  --precision KIND       of long runs of tokens on a GPU: f32, mixed (float16 on matrix\n"   \
+    "                         units) or auto: mixed where there are such units (default auto)\n"  \
+    "  --no-shader-cache      do not keep what a GPU's driver compiled for the next start\n"      \
+    "  -v, --verbose          also the engine's notes\n"                                          \
+    "  -q, --quiet            not even its warnings\n"                                            \
+    "  -h, --help             this text\n"                                                        \
     "SIZE is a number of bytes or has a suffix K, M, G or T: 512M, 3G, 1.5G.\n"
 
 /* The shared options as parsed. Not to be moved after mf_cli_engine_args_init. */

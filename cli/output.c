@@ -112,3 +112,15 @@ int mf_cli_finish(int status)
     }
     return status;
 }
+
+int mf_cli_end_trace(mf_engine *engine, const char *trace, int exit_code)
+{
+    mf_error error = {0};
+    if (!trace)
+        return exit_code;
+    mf_status status = mf_engine_record_routing(engine, NULL, &error);
+    if (status == MF_OK)
+        return exit_code;
+    const int failed = mf_cli_fail(status, &error);
+    return exit_code == MF_EXIT_OK ? failed : exit_code;
+}

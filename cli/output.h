@@ -43,4 +43,8 @@ uint64_t mf_cli_peak_rss_bytes(void);
 /* Flushes stdout; an error exit if any of it could not be written, else status. */
 int mf_cli_finish(int status);
 
+/* Ends what mf_engine_record_routing began, if a trace was asked for. The exit code given, or that
+ * of what went wrong with the trace. */
+int mf_cli_end_trace(mf_engine *engine, const char *trace, int exit_code);
+
 #endif

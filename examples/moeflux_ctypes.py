@@ -53,6 +53,7 @@ class EngineOptions(c.Structure):  # mf_engine_options
         ("device_bytes", c.c_uint64),
         ("precision", c.c_int),
         ("cache_dir", c.c_char_p),
+        ("cache_policy", c.c_char_p),
     ]
 
 

@@ -22,9 +22,10 @@ BEGIN {
     allowed["text"] = "base format text"
     allowed["backend"] = "base kernels backend"
     allowed["experts"] = "base io format backend experts"
+    allowed["routing"] = "base io state backend experts routing"
     allowed["model"] = "base format backend experts model"
     allowed["forward"] = "base io backend experts model forward"
-    allowed["session"] = "base io state backend experts model forward session"
+    allowed["session"] = "base io state backend experts routing model forward session"
     allowed["sampling"] = "base format sampling"
     allowed["grammar"] = "base format text grammar"
 }

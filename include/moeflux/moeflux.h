@@ -5,9 +5,9 @@
  *
  * Objects: an mf_engine is one opened checkpoint; an mf_session is one sequence evaluated by it; an
  * mf_tokenizer turns text into token ids and back; an mf_sampler chooses the next token from
- * logits; an mf_reply takes apart what was said. The last three, devices, and what all share, are
- * declared in moeflux/text.h, moeflux/sampling.h, moeflux/reply.h, moeflux/devices.h and
- * moeflux/types.h, which are included here.
+ * logits; an mf_reply takes apart what was said. The last three, devices, traces of routing, and
+ * what all share, are declared in moeflux/text.h, moeflux/sampling.h, moeflux/reply.h,
+ * moeflux/devices.h, moeflux/routing.h and moeflux/types.h, which are included here.
  *
  * Conventions. A function that can fail returns mf_status: MF_OK (0) or a negative code. Results
  * come by out-pointer and are untouched on failure. Where an mf_error * is taken it may be NULL; on
@@ -42,6 +42,7 @@
 #include <moeflux/devices.h>
 #include <moeflux/grammar.h>
 #include <moeflux/reply.h>
+#include <moeflux/routing.h>
 #include <moeflux/sampling.h>
 #include <moeflux/text.h>
 #include <moeflux/types.h>
@@ -137,6 +138,10 @@ typedef struct mf_engine_options {
      * opening is faster; made if missing. NULL: nowhere. One that cannot be used is no error. Read
      * by the call alone. */
     const char *cache_dir;
+    /* Which expert makes room for another: "next-use" (also NULL), the one that is expected to be
+     * wanted last; "lru", least recently used; "lfu", least frequently used, with ageing (its
+     * search takes time where slots are many). Read by the call alone. */
+    const char *cache_policy;
 } mf_engine_options;
 
 /* What mf_engine_options_default calls, with the size that the caller's compiler gives the struct.
@@ -290,6 +295,21 @@ static inline void mf_engine_info(const mf_engine *engine, mf_model_info *out)
 {
     mf_engine_info_sized(engine, out, sizeof *out);
 }
+
+/* Writes which experts the router chooses from now on to a file (docs/FORMATS.md); NULL, or closing
+ * the engine: no more. Evaluations that fail are left out. Takes memory beside the budget (5 bytes
+ * for each choice of a chunk), and GPUs wait for the host in each layer. A file that cannot be
+ * written stops no evaluation: the call that ends the recording tells. Waits and fails as
+ * mf_engine_measure_drive. */
+MF_API MF_MUST_CHECK mf_status mf_engine_record_routing(mf_engine *engine, const char *path,
+                                                        mf_error *error);
+
+/* The router's choices are a trace's from now on: position p of any session is its token p, layer l
+ * its layer l, modulo its numbers of them. For measuring checkpoints of random weights: results
+ * mean nothing. NULL: no more; the trace is borrowed until then. Waits and fails likewise;
+ * MF_ERR_UNSUPPORTED: of other numbers of experts. */
+MF_API MF_MUST_CHECK mf_status mf_engine_follow_routing(mf_engine *engine,
+                                                        const mf_routing *routing, mf_error *error);
 
 /* The names of the model families this build runs, NULL-terminated; static storage. */
 MF_API const char *const *mf_families(void);

@@ -195,5 +195,5 @@ static uint32_t next_use_victim(void *state, const mf_cache_request *r)
     return find_victim(u, r, &latest);
 }
 
-const mf_cache_policy mf_cache_policy_next_use = {"next use",     next_use_bytes, next_use_init,
+const mf_cache_policy mf_cache_policy_next_use = {"next-use",     next_use_bytes, next_use_init,
                                                   next_use_visit, next_use_note,  next_use_victim};

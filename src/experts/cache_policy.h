@@ -6,6 +6,8 @@
 #ifndef MF_EXPERTS_CACHE_POLICY_H
 #define MF_EXPERTS_CACHE_POLICY_H
 
+#include "base/status.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -58,5 +60,11 @@ static inline uint32_t mf_cache_layers_ahead(uint32_t n_layers, uint32_t now, ui
 
 /* By expected next use; see cache_next_use.c. */
 extern const mf_cache_policy mf_cache_policy_next_use;
+extern const mf_cache_policy mf_cache_policy_lru;
+extern const mf_cache_policy mf_cache_policy_lfu;
+
+/* The policy of a name; NULL: the first of those there are. None has a larger state than
+ * mf_cache_policy_next_use. MF_ERR_ARGUMENT: there is none of that name. */
+mf_status mf_cache_policy_find(const char *name, const mf_cache_policy **out, mf_error *error);
 
 #endif

@@ -60,6 +60,21 @@ bool mf_expert_map_is_even(const mf_expert_map *map)
     return true;
 }
 
+void mf_expert_map_cost(const mf_expert_map *map, uint32_t *n_reads, uint64_t *n_bytes)
+{
+    const uint64_t n = (uint64_t)map->n_layers * map->n_experts;
+    uint64_t all_reads = 0, all_bytes = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        mf_expert_plan plan = {0};
+        (void)mf_expert_plan_make(map, (uint32_t)(i / map->n_experts),
+                                  (uint32_t)(i % map->n_experts), &plan);
+        all_reads += plan.n_extents;
+        all_bytes += plan.n_bytes;
+    }
+    *n_reads = n == 0 ? 0 : (uint32_t)((all_reads + n / 2) / n);
+    *n_bytes = n == 0 ? 0 : all_bytes / n;
+}
+
 typedef struct store_layout {
     size_t slot_of, slots, empty, policy, loads, items, ready, seen_in, missed, shown, n_asked;
     size_t places, place_of, empty_places, place_policy; /* 0: none */

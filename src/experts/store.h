@@ -67,6 +67,9 @@ uint64_t mf_expert_slot_bytes_anywhere(const mf_expert_map *map);
 /* Whether reads alone put the parts of all experts of a layer at the same places in their slots,
  * each at a multiple of 16. */
 bool mf_expert_map_is_even(const mf_expert_map *map);
+/* What reading an expert takes: reads apart in their files, and bytes with alignment, the mean of
+ * all. Both 0: see above. */
+void mf_expert_map_cost(const mf_expert_map *map, uint32_t *n_reads, uint64_t *n_bytes);
 /* Bytes the store itself allocates for this many slots and places (bookkeeping, not the slots),
  * with the policy by expected next use. */
 uint64_t mf_expert_store_bytes(const mf_expert_map *map, uint64_t n_slots, uint64_t n_places);

@@ -196,6 +196,8 @@ mf_status mf_forward_layers(mf_runner *r, const mf_batch *batch, mf_error *error
 
 static mf_status run(mf_runner *r, const mf_batch *batch, mf_error *error)
 {
+    if (r->tap != NULL)
+        r->tap->begin(r->tap->ctx, batch);
     MF_TRY(mf_forward_layers(r, batch, error));
     mf_routed_ask(r, batch->n_rows);
     return batch->watch->each != NULL ? all_logits(r, batch, error) : last_logits(r, batch, error);
@@ -210,6 +212,8 @@ mf_status mf_forward(mf_runner *r, const mf_batch *batch, mf_error *error)
         mf_status ended = mf_backend_finish(both[i], status == MF_OK ? error : NULL);
         status = status == MF_OK ? ended : status;
     }
+    if (r->tap != NULL)
+        r->tap->end(r->tap->ctx, status == MF_OK);
     if (status == MF_OK) {
         r->n_tokens += batch->n_rows;
         mf_routed_count(r, batch->n_rows);

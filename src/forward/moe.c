@@ -41,6 +41,9 @@ static mf_ticket route(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
     choose(r, w, n_rows, p->ids);
     r->backend->ops->read(r->backend, p->ids, r->moe.ids,
                           (uint64_t)n_rows * p->k * sizeof *r->moe.ids);
+    if (r->tap != NULL)
+        r->backend->ops->read(r->backend, p->weights, r->moe.weights,
+                              (uint64_t)n_rows * p->k * sizeof *r->moe.weights);
     mf_expert_rows_ask(r, n_rows);
     return r->backend->ops->mark(r->backend);
 }
@@ -280,6 +283,8 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
         run_shared(r, w, n_rows);
     MF_TRY(r->backend->ops->wait_for(r->backend, ticket, error));
     mf_expert_rows_send(r, n_rows);
+    if (r->tap != NULL)
+        r->tap->chosen(r->tap->ctx, r->h.moe_index[layer], r->moe.ids, r->moe.weights, n_rows);
     uint32_t n_wanted = group_by_expert(r, n_rows);
     mf_expert_fetch *fetch = NULL;
     MF_TRY(mf_expert_fetch_begin(r->store, r->h.moe_index[layer], r->moe.wanted, n_wanted, &fetch,

@@ -61,7 +61,7 @@ bool mf_routed_can(mf_runner *r, uint32_t layer, uint32_t n_rows)
 {
     mf_routed *routed = &r->routed;
     const uint32_t moe = r->h.moe_index[layer], n_experts = r->h.n_experts;
-    if (!routed->is_on || n_rows > most_rows(r) || r->n_long_rows != 0)
+    if (!routed->is_on || n_rows > most_rows(r) || r->n_long_rows != 0 || r->tap != NULL)
         return false;
     if (routed->n_given_up != mf_expert_store_n_given_up(r->store)) {
         memset(routed->is_ready, 0, r->h.n_moe_layers * sizeof *routed->is_ready);

@@ -259,8 +259,11 @@ static mf_status open_store(mf_runner *r, const mf_source *source, const mf_runn
         uint32_t file; /* the io layer numbers from 0 in this order, as the table does */
         MF_TRY(mf_io_add_file(r->io, source->table.files[i].path, &file, error));
     }
-    mf_expert_store_options options = {
-        .allocator = r->allocator, .io = r->io, .map = r->map, .slot_bytes = o->slot_bytes};
+    mf_expert_store_options options = {.allocator = r->allocator,
+                                       .io = r->io,
+                                       .map = r->map,
+                                       .slot_bytes = o->slot_bytes,
+                                       .policy = o->cache_policy};
     const size_t n_bytes = count_rooms(o) * sizeof(mf_expert_room);
     mf_expert_room *rooms = mf_alloc(&r->allocator, n_bytes);
     if (rooms == NULL)
@@ -292,15 +295,16 @@ static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
 {
     size_t picks = (size_t)r->plan.n_chunk * r->plan.k, n_experts = r->h.n_experts;
     size_t n_ready = n_experts < MF_READY_MAX ? n_experts : MF_READY_MAX;
-    size_t n_bytes = picks * 12 + (2 * n_experts + 1) * 4 +
+    size_t n_bytes = picks * 16 + (2 * n_experts + 1) * 4 +
                      n_ready * (sizeof(mf_expert_item) + sizeof(mf_expert_ready)) +
                      (size_t)n_sequences * sizeof(mf_sequence) + (size_t)r->plan.n_logit_rows * 4 +
                      (size_t)r->plan.n_chunk * 4 + (size_t)r->h.n_vocab * sizeof(float) +
-                     r->h.n_layers * sizeof(mf_layer_state) + routed_bytes(r) + 24 * 64;
+                     r->h.n_layers * sizeof(mf_layer_state) + routed_bytes(r) + 25 * 64;
     MF_TRY(mf_arena_create(&r->allocator, n_bytes, "expert lists", &r->arena, error));
     r->moe.ids = mf_arena_take(&r->arena, picks * 4);
     r->moe.place = mf_arena_take(&r->arena, picks * 4);
     r->moe.x_rows = mf_arena_take(&r->arena, picks * 4);
+    r->moe.weights = mf_arena_take(&r->arena, picks * 4);
     r->moe.first = mf_arena_take(&r->arena, (n_experts + 1) * 4);
     r->moe.wanted = mf_arena_take(&r->arena, n_experts * 4);
     r->moe.items = mf_arena_take(&r->arena, n_ready * sizeof(mf_expert_item));

@@ -7,7 +7,7 @@
 #ifndef MF_FORWARD_RUNNER_H
 #define MF_FORWARD_RUNNER_H
 
-#include "forward/batch.h"
+#include "forward/route_tap.h"
 #include "model/model.h"
 
 struct mf_io_engine;
@@ -22,6 +22,7 @@ typedef struct mf_moe_lists {
     uint32_t *x_rows;       /* [chunk * k] tokens, expert by expert */
     uint32_t *first;        /* [experts + 1] where each expert's rows begin */
     uint32_t *wanted;       /* [experts] the distinct experts, in rising order */
+    float *weights;         /* [chunk * k] of the choice, where somebody watches */
     mf_expert_item *items;  /* [MF_READY_MAX, or as many as there are experts] */
     mf_expert_ready *ready; /* [MF_READY_MAX, or as many as there are experts] */
 } mf_moe_lists;
@@ -63,6 +64,7 @@ typedef struct mf_runner {
     float *each_logits;     /* [n_vocab] */
     uint32_t n_long_rows;   /* of the batch at hand, where it makes a difference */
     uint64_t n_tokens, expert_bytes_touched;
+    const mf_route_tap *tap; /* NULL: nobody watches */
 } mf_runner;
 
 /* On a device of their own (expert_device.c). */
@@ -81,6 +83,7 @@ typedef struct mf_runner_options {
     uint64_t n_slots, slot_bytes;
     uint64_t n_places, n_first_places, n_room_places; /* as mf_budget says */
     mf_io_kind io;
+    const mf_cache_policy *cache_policy;
     const struct mf_io_engine *io_engine; /* NULL: by `io` */
     void *io_arg;
     const char *device, *expert_device;

@@ -169,7 +169,8 @@ void mf_io_close(mf_io **io_ptr)
     }
     mf_allocator allocator = io->allocator;
     for (uint32_t i = 0; i < io->n_files; i++) {
-        close(io->files[i].fd);
+        if (io->files[i].fd >= 0)
+            close(io->files[i].fd);
         mf_free(&allocator, io->files[i].path, io->files[i].path_bytes);
     }
     mf_free(&allocator, io->files, io->files_capacity * sizeof *io->files);
@@ -288,6 +289,21 @@ mf_status mf_io_add_file(mf_io *io, const char *path, uint32_t *file_out, mf_err
 fail:
     close(file.fd);
     return status;
+}
+
+mf_status mf_io_add_made_up(mf_io *io, uint64_t n_bytes, uint32_t *file_out, mf_error *error)
+{
+    static const char name[] = "a drive made of numbers";
+    MF_TRY(grow_files(io, error));
+    io_file file = {.path_bytes = sizeof name, .n_bytes = n_bytes, .fd = -1};
+    file.path = mf_alloc(&io->allocator, file.path_bytes);
+    if (file.path == NULL)
+        return mf_fail_memory(error, file.path_bytes, "the path of a file");
+    memcpy(file.path, name, sizeof name);
+    file.lane = lane_of(io, 0);
+    io->files[io->n_files] = file;
+    *file_out = io->n_files++;
+    return MF_OK;
 }
 
 uint32_t mf_io_n_files(const mf_io *io)

@@ -36,6 +36,8 @@ const char *mf_io_name(const mf_io *io);
 /* Opens a regular file for reading and numbers it from 0. Falls back to buffered reads where direct
  * ones are refused. Nothing may be in flight. */
 mf_status mf_io_add_file(mf_io *io, const char *path, uint32_t *file, mf_error *error);
+/* A file of so many bytes that is not there, for engines that only tell how long reads take. */
+mf_status mf_io_add_made_up(mf_io *io, uint64_t n_bytes, uint32_t *file, mf_error *error);
 uint32_t mf_io_n_files(const mf_io *io);
 const char *mf_io_file_path(const mf_io *io, uint32_t file);
 uint64_t mf_io_file_bytes(const mf_io *io, uint32_t file);

@@ -90,6 +90,7 @@ static mf_runner_options runner_options(const mf_engine *e, const mf_model *m,
                                .cpu_tier_limit = e->options.cpu_tier_limit,
                                .n_sequences = e->options.n_sessions,
                                .io = e->options.io,
+                               .cache_policy = e->cache_policy,
                                .io_engine = hooks->io_engine,
                                .io_arg = hooks->io_arg,
                                .device = e->options.device,
@@ -217,8 +218,11 @@ static mf_status open_on(const char *path, const mf_engine_options *options,
         return mf_fail_memory(error, sizeof *e, "the engine");
     e->allocator = a;
     e->options = *options;
+    mf_status status = mf_cache_policy_find(options->cache_policy, &e->cache_policy, error);
+    e->options.cache_policy = NULL; /* the caller's */
     mf_model m;
-    mf_status status = mf_model_read(&a, path, &e->options, mf_layer_kind_table, &m, error);
+    if (status == MF_OK)
+        status = mf_model_read(&a, path, &e->options, mf_layer_kind_table, &m, error);
     if (status == MF_OK) {
         status = open_model(e, &m, hooks, devices, error);
         mf_model_release(&m);
@@ -309,6 +313,7 @@ void mf_engine_close(mf_engine **engine)
     if (e == NULL || (e->has_locks && mf_turn_is_mine(&e->turn)))
         return;
     const mf_allocator a = e->allocator;
+    mf_engine_routing_free(e);
     mf_session_index_free(&e->session_index);
     if (e->has_locks) {
         mf_state_pool_free(&e->pool);

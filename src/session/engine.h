@@ -11,12 +11,14 @@
 #include <pthread.h>
 
 struct mf_io_engine;
+struct mf_engine_routing;
 
 struct mf_engine {
     mf_allocator allocator;
     mf_engine_options options;
     mf_model_info info;
     mf_runner runner;
+    const mf_cache_policy *cache_policy;
     uint32_t n_threads; /* of the CPU */
     /* [n_sessions], the chunk at hand: as the runner sees it, and whose it is. */
     mf_batch_part *parts_list;
@@ -38,9 +40,14 @@ struct mf_engine {
     mf_store *prefix_store;                 /* or NULL */
     /* Counters as of the layer last finished, and as of the last reset; under the state lock. */
     mf_stats counted, counted_before;
+    struct mf_engine_routing *routing; /* NULL until somebody records or follows; with the turn */
+    uint64_t n_sessions_ever;          /* under the state lock */
     uint64_t
         n_cuts; /* whose turn it is where a chunk has fewer rows than sessions; with the turn */
 };
+
+/* Ends recording and following. */
+void mf_engine_routing_free(mf_engine *engine);
 
 /* What an engine is built on, where it is not what its options name; each may be NULL. */
 typedef struct mf_engine_hooks {

@@ -92,6 +92,7 @@ mf_status mf_session_create(mf_engine *engine, mf_session **out, mf_error *error
     bool fits = engine->n_sessions < engine->options.n_sessions;
     if (fits) {
         engine->n_sessions++;
+        s->number = engine->n_sessions_ever++;
         link_session(engine, s);
     }
     mf_engine_unlock(engine);

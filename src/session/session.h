@@ -44,6 +44,7 @@ typedef struct mf_session_part {
 struct mf_session {
     mf_engine *engine;
     mf_session *next, *previous; /* of the engine */
+    uint64_t number;             /* of all that it ever had */
     uint64_t position;
     int32_t *tokens;
     size_t token_capacity;

@@ -34,6 +34,7 @@ static void engine_options(void)
     AT(mf_engine_options, device_bytes);
     AT(mf_engine_options, precision);
     AT(mf_engine_options, cache_dir);
+    AT(mf_engine_options, cache_policy);
 }
 
 static void model_info(void)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The cache policy by simulation, on made traces: sweeps in which chunks want nearly all experts of
  * each layer in turn, decoding with skewed and slowly drifting popularity, and both mixed. */
-#include "cache_lru.h"
 #include "cache_sim.h"
 
 #define EXPERTS_MAX 256
@@ -98,7 +97,7 @@ static void test_sweeps(uint32_t n_layers, uint32_t n_experts, uint32_t n_chunks
         uint32_t n_slots = n_layers * n_experts * percents[i] / 100;
         double best = sim_hit_rate(&t, NULL, n_slots, NULL);
         double got = sim_hit_rate(&t, &mf_cache_policy_next_use, n_slots, NULL);
-        double by_lru = sim_hit_rate(&t, &lru_policy, n_slots, NULL);
+        double by_lru = sim_hit_rate(&t, &mf_cache_policy_lru, n_slots, NULL);
         report(what, percents[i], by_lru, got, best);
         CHECK_MSG(got >= 0.8 * best, "%s, %u %% of the experts: %.3f of Belady's %.3f", what,
                   percents[i], got, best);
@@ -124,7 +123,7 @@ static void test_decoding(double skew, uint32_t n_sweeps)
         uint32_t n_slots = 256 * percents[i] / 100;
         double best = sim_hit_rate(&t, NULL, n_slots, NULL);
         double got = sim_hit_rate(&t, &mf_cache_policy_next_use, n_slots, NULL);
-        double by_lru = sim_hit_rate(&t, &lru_policy, n_slots, NULL);
+        double by_lru = sim_hit_rate(&t, &mf_cache_policy_lru, n_slots, NULL);
         report(what, percents[i], by_lru, got, best);
         CHECK_MSG(got >= by_lru, "%s, %u %% of the experts: %.3f where LRU has %.3f", what,
                   percents[i], got, by_lru);

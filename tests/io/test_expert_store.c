@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The expert store over random maps: every part byte for byte, the cache against a plain model of
  * LRU, failures of every read, every allocation. */
-#include "cache_lru.h"
 #include "expert_fixture.h"
 #include "failing_alloc.h"
 
@@ -140,7 +139,7 @@ static void test_lru(const io_case *c, const char *dir)
     for (uint32_t n_slots = 1; n_slots <= 2 * MAX_EXPERTS; n_slots += 4) {
         rig r;
         rig_open(&r, c, w, n_slots, 0);
-        r.policy = &lru_policy;
+        r.policy = &mf_cache_policy_lru;
         rig_forget(&r);
         break_a_little(&r);
         lru_model model = {.n_max = n_slots};

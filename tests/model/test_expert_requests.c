@@ -5,7 +5,6 @@
  */
 #include "golden.h"
 
-#include "../io/cache_lru.h"
 #include "../io/cache_sim.h"
 #include "experts/store_impl.h"
 #include "session/engine.h"
@@ -147,7 +146,7 @@ static void check_demo(uint32_t n_tokens, uint32_t n_chunk)
     CHECK_U64(recorded.n_visits, recorded.n_layers * ((n_tokens + n_chunk - 1) / n_chunk));
     for (size_t i = 0; i < sizeof percents / sizeof *percents; i++) {
         uint32_t n_slots = recorded.n_layers * recorded.n_experts * percents[i] / 100;
-        double by_lru = sim_hit_rate(&recorded, &lru_policy, n_slots, NULL);
+        double by_lru = sim_hit_rate(&recorded, &mf_cache_policy_lru, n_slots, NULL);
         double got = sim_hit_rate(&recorded, &mf_cache_policy_next_use, n_slots, NULL);
         double best = sim_hit_rate(&recorded, NULL, n_slots, NULL);
         fprintf(stderr,

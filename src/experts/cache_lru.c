@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Least recently used, as a policy for tests: what others are compared with. The slots that hold an
- * expert, in a ring from oldest to newest. */
-#ifndef MF_TESTS_CACHE_LRU_H
-#define MF_TESTS_CACHE_LRU_H
-
+/* Least recently used: the slots that hold an expert, in a ring from oldest to newest. */
 #include "experts/cache_policy.h"
 
 /* Entry i is slot i; the last entry, n_slots, is the ring's anchor: its next is the oldest. A slot
@@ -42,8 +38,7 @@ static void lru_touch(void *state, uint32_t slot)
 {
     lru *l = state;
     lru_forget(state, slot);
-    uint32_t anchor = l->n_slots;
-    uint32_t newest = l->links[anchor].before;
+    const uint32_t anchor = l->n_slots, newest = l->links[anchor].before;
     l->links[slot] = (lru_link){newest, anchor};
     l->links[newest].after = slot;
     l->links[anchor].before = slot;
@@ -73,7 +68,5 @@ static uint32_t lru_victim(void *state, const mf_cache_request *request)
     return UINT32_MAX;
 }
 
-static const mf_cache_policy lru_policy = {"lru",     lru_bytes, lru_init,
-                                           lru_visit, lru_note,  lru_victim};
-
-#endif
+const mf_cache_policy mf_cache_policy_lru = {"lru",     lru_bytes, lru_init,
+                                             lru_visit, lru_note,  lru_victim};

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* The policies by name: a row for each. */
+#include "experts/cache_policy.h"
+
+#include "base/status.h"
+
+#include <string.h>
+
+static const mf_cache_policy *const policies[] = {&mf_cache_policy_next_use, &mf_cache_policy_lru,
+                                                  &mf_cache_policy_lfu};
+
+mf_status mf_cache_policy_find(const char *name, const mf_cache_policy **out, mf_error *error)
+{
+    const size_t n = sizeof policies / sizeof *policies;
+    for (size_t i = 0; i < n; i++)
+        if (name == NULL || strcmp(name, policies[i]->name) == 0) {
+            *out = policies[i];
+            return MF_OK;
+        }
+    return mf_fail(error, MF_ERR_ARGUMENT,
+                   "cache_policy: '%s' is not known, expected next-use, lru or lfu", name);
+}

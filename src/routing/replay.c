@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Replaying a trace: the engine's own expert store, with its policies and its foresight, on a drive
+ * and a clock that are numbers. Each layer of a pass computes a share of the pass's time: first
+ * what comes before its router, then the experts, each as soon as it is there.
+ */
+#include "routing/drive_sim.h"
+#include "routing/visits.h"
+
+#include "base/checked.h"
+#include "base/sized.h"
+#include "experts/store.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Of a layer's time, what its attention, norms and router take. */
+#define SHARE_BEFORE 0.5
+#define READY_AT_ONCE 64u
+
+typedef struct replay {
+    const mf_routing *t;
+    mf_replay_options options;
+    uint64_t n_slots;
+    mf_drive_sim drive;
+    mf_io *io;
+    mf_expert_store *store;
+    mf_expert_part *parts; /* [n_layers][reads_per_expert] */
+    void *slots;           /* addresses, no memory */
+    size_t slots_bytes;
+    uint32_t *wanted;   /* [n_experts] */
+    uint8_t *is_wanted; /* [n_experts] */
+    double started_us;
+    uint64_t n_tokens;
+} replay;
+
+/* ------------------------------------------------------------------------------------ setup -- */
+
+static mf_status take_options(const mf_replay_options *given, mf_replay_options *out,
+                              mf_error *error)
+{
+    mf_replay_options_default(out);
+    MF_TRY(mf_sized_get(out, sizeof *out, given, "mf_replay_options", error));
+    if (!(out->drive_bytes_per_second >= 1.0) || !isfinite(out->drive_bytes_per_second) ||
+        !(out->latency_us >= 0.0) || !isfinite(out->latency_us) || !(out->compute_us >= 0.0) ||
+        !isfinite(out->compute_us))
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "mf_replay_options: a drive or computing of no possible speed");
+    return MF_OK;
+}
+
+static mf_status find_slots(replay *r, mf_error *error)
+{
+    const mf_routing_head *h = &r->t->head;
+    const uint64_t all = (uint64_t)h->n_layers * h->n_experts;
+    const uint64_t ram = r->options.ram_bytes;
+    r->n_slots = r->options.n_slots;
+    if (r->n_slots == 0)
+        r->n_slots = ram > h->fixed_bytes ? (ram - h->fixed_bytes) / h->slot_bytes : 0;
+    if (r->n_slots < h->k)
+        return mf_fail(error, MF_ERR_BUDGET,
+                       "%llu expert slots, expected at least the %u of one token and layer: %llu "
+                       "bytes of memory in all",
+                       (unsigned long long)r->n_slots, h->k,
+                       (unsigned long long)(h->fixed_bytes + h->k * h->slot_bytes));
+    r->n_slots = r->n_slots < all ? r->n_slots : all;
+    return MF_OK;
+}
+
+/* Parts that are read one by one, in whole pages of the drive, as evenly as these go. */
+static void lay_out(const mf_routing_head *h, mf_expert_part *parts, uint64_t *file_bytes)
+{
+    const uint64_t n_pages = (h->expert_bytes + MF_IO_ALIGN / 2) / MF_IO_ALIGN;
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < h->n_layers * h->reads_per_expert; i++) {
+        const uint64_t j = i % h->reads_per_expert, n = h->reads_per_expert;
+        const uint64_t pages = n_pages * (j + 1) / n - n_pages * j / n;
+        const uint64_t stride = (pages + 1) * MF_IO_ALIGN;
+        parts[i] = (mf_expert_part){
+            .offset = at, .stride = stride, .n_bytes = (pages == 0 ? 1 : pages) * MF_IO_ALIGN};
+        at += (h->n_experts + 1) * (stride + MF_IO_ALIGN);
+    }
+    *file_bytes = at;
+}
+
+static mf_status open_store(replay *r, const mf_cache_policy *policy, mf_error *error)
+{
+    const mf_routing_head *h = &r->t->head;
+    const mf_io_options io = {
+        .allocator = r->t->allocator, .engine = &mf_io_engine_sim, .engine_arg = &r->drive};
+    uint64_t file_bytes;
+    uint32_t file;
+    lay_out(h, r->parts, &file_bytes);
+    MF_TRY(mf_io_open(&io, &r->io, error));
+    MF_TRY(mf_io_add_made_up(r->io, file_bytes, &file, error));
+    mf_expert_store_options options = {
+        .allocator = r->t->allocator,
+        .io = r->io,
+        .map = {h->n_layers, h->n_experts, h->reads_per_expert, r->parts},
+        .policy = policy};
+    const uint64_t slot_bytes = mf_expert_slot_bytes(&options.map);
+    if (slot_bytes == 0 || r->n_slots > SIZE_MAX / 2 / slot_bytes)
+        return mf_fail(error, MF_ERR_ARGUMENT, "experts of no possible size");
+    r->slots_bytes = (size_t)(r->n_slots * slot_bytes);
+    r->slots =
+        mmap(NULL, r->slots_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (r->slots == MAP_FAILED)
+        return mf_fail_memory(error, r->slots_bytes, "addresses of expert slots");
+    options.memory = (mf_slot_memory){.n_bytes = r->slots_bytes, .host = r->slots};
+    return mf_expert_store_open(&options, &r->store, error);
+}
+
+static mf_status open_all(replay *r, mf_error *error)
+{
+    const mf_routing_head *h = &r->t->head;
+    const mf_allocator *a = &r->t->allocator;
+    const mf_cache_policy *policy;
+    MF_TRY(mf_cache_policy_find(r->options.cache_policy, &policy, error));
+    MF_TRY(find_slots(r, error));
+    r->drive.bytes_per_us = r->options.drive_bytes_per_second * 1e-6;
+    r->drive.latency_us = r->options.latency_us;
+    r->wanted = mf_alloc_array(a, h->n_experts, sizeof *r->wanted);
+    r->is_wanted = mf_alloc_array(a, h->n_experts, 1);
+    r->parts = mf_alloc_array(a, (size_t)h->n_layers * h->reads_per_expert, sizeof *r->parts);
+    if (r->wanted == NULL || r->is_wanted == NULL || r->parts == NULL)
+        return mf_fail_memory(error, h->n_experts * sizeof *r->wanted, "replaying a trace");
+    return open_store(r, policy, error);
+}
+
+static void close_all(replay *r)
+{
+    const mf_routing_head *h = &r->t->head;
+    const mf_allocator *a = &r->t->allocator;
+    mf_expert_store_close(&r->store);
+    mf_io_close(&r->io);
+    if (r->slots != NULL && r->slots != MAP_FAILED)
+        (void)munmap(r->slots, r->slots_bytes);
+    mf_free(a, r->wanted, h->n_experts * sizeof *r->wanted);
+    mf_free(a, r->is_wanted, h->n_experts);
+    mf_free(a, r->parts, (size_t)h->n_layers * h->reads_per_expert * sizeof *r->parts);
+}
+
+/* ------------------------------------------------------------------------------------ running --
+ */
+
+static void compute(replay *r, double us)
+{
+    r->drive.now_us += us;
+    mf_expert_store_poll(r->store);
+}
+
+/* The experts of a layer, each computed as it comes. */
+static mf_status run_experts(replay *r, mf_expert_fetch *fetch, uint32_t n, double us,
+                             mf_error *error)
+{
+    mf_expert_ready ready[READY_AT_ONCE];
+    for (uint32_t done = 0, n_ready; done < n; done += n_ready) {
+        MF_TRY(mf_expert_fetch_next(fetch, ready, READY_AT_ONCE, &n_ready, error));
+        r->drive.now_us += us * n_ready / n;
+        for (uint32_t i = 0; i < n_ready; i++)
+            mf_expert_fetch_release(fetch, ready[i].index, 0);
+    }
+    return MF_OK;
+}
+
+static mf_status run_layer(replay *r, size_t pass, uint32_t layer, double us, mf_error *error)
+{
+    mf_expert_fetch *fetch = NULL;
+    compute(r, us * SHARE_BEFORE);
+    const uint32_t n = mf_routing_visit(r->t, pass, layer, r->is_wanted, r->wanted);
+    MF_TRY(mf_expert_fetch_begin(r->store, layer, r->wanted, n, &fetch, error));
+    mf_status status = run_experts(r, fetch, n, us * (1 - SHARE_BEFORE), error);
+    mf_expert_fetch_end(fetch, 0);
+    return status;
+}
+
+static mf_status run_pass(replay *r, size_t pass, mf_error *error)
+{
+    const mf_routing_pass *p = &r->t->passes[pass];
+    const double recorded = (double)(p->elapsed_us - p->waited_us);
+    const double us = r->options.compute_us > 0 ? r->options.compute_us * p->n_rows : recorded;
+    for (uint32_t layer = 0; layer < r->t->head.n_layers; layer++)
+        MF_TRY(run_layer(r, pass, layer, us / r->t->head.n_layers, error));
+    r->n_tokens += p->n_rows;
+    return MF_OK;
+}
+
+static void begin_counting(replay *r)
+{
+    mf_expert_store_stats_reset(r->store);
+    r->drive.waited_us = r->drive.reading_us = 0;
+    r->started_us = r->drive.now_us;
+    r->n_tokens = 0;
+}
+
+static mf_status run_all(replay *r, mf_error *error)
+{
+    for (size_t pass = 0; pass < r->t->n_passes; pass++) {
+        if (pass == r->options.n_passes_before)
+            begin_counting(r);
+        MF_TRY(run_pass(r, pass, error));
+    }
+    if (r->options.n_passes_before >= r->t->n_passes)
+        begin_counting(r);
+    return MF_OK;
+}
+
+static mf_status fill_result(const replay *r, mf_replay_result *out, mf_error *error)
+{
+    mf_expert_stats s;
+    mf_expert_store_stats(r->store, &s);
+    *out = (mf_replay_result){.n_slots = r->n_slots,
+                              .n_tokens = r->n_tokens,
+                              .n_expert_hits = s.n_hits,
+                              .n_expert_misses = s.n_misses,
+                              .n_reads = s.n_reads,
+                              .read_bytes = s.read_bytes,
+                              .n_hints = s.n_hints,
+                              .n_hints_useful = s.n_hints_useful,
+                              .n_hints_late = s.n_hints_late,
+                              .n_hints_cancelled = s.n_hints_cancelled,
+                              .n_hints_wasted = s.n_hints_wasted,
+                              .seconds = 1e-6 * (r->drive.now_us - r->started_us),
+                              .wait_seconds = 1e-6 * r->drive.waited_us,
+                              .reading_seconds = 1e-6 * r->drive.reading_us};
+    return mf_routing_best_hits(r->t, r->n_slots, r->options.n_passes_before, &out->n_best_hits,
+                                error);
+}
+
+void mf_replay_options_init(mf_replay_options *options, size_t struct_bytes)
+{
+    const mf_replay_options defaults = {
+        .drive_bytes_per_second = 3.5e9, .latency_us = 80, .predict = MF_PREDICT_OFF};
+    mf_sized_init(options, struct_bytes, &defaults, sizeof defaults);
+}
+
+mf_status mf_routing_replay_sized(const mf_routing *routing, const mf_replay_options *options,
+                                  mf_replay_result *out, size_t struct_bytes, mf_error *error)
+{
+    if (routing == NULL || options == NULL || out == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_routing_replay: an argument is NULL");
+    replay r = {.t = routing};
+    mf_replay_result result;
+    MF_TRY(take_options(options, &r.options, error));
+    mf_status status = open_all(&r, error);
+    if (status == MF_OK)
+        status = run_all(&r, error);
+    if (status == MF_OK)
+        status = fill_result(&r, &result, error);
+    close_all(&r);
+    if (status == MF_OK)
+        mf_sized_put(out, struct_bytes, &result, sizeof result);
+    return status;
+}

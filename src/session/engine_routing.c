@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+/* Routing recorded, and routing that follows what was recorded. */
+#include "base/clock.h"
+#include "routing/routing_format.h"
+#include "session/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* One for both; of an engine, while there is anything to do. */
+struct mf_engine_routing {
+    mf_route_tap tap;
+    mf_engine *engine;
+    mf_routing_writer *writer; /* or NULL */
+    const mf_routing *followed;
+    mf_routing_part *parts; /* [n_sessions], of the pass at hand */
+    uint64_t *rows;         /* [n_chunk] of the followed trace, one for each of the pass's */
+    uint64_t began_us, waited_us;
+    mf_status failure; /* of writing: the first */
+    mf_error error;
+};
+
+static uint64_t waited_us(const mf_engine *e)
+{
+    mf_expert_stats stats;
+    mf_expert_store_stats(e->runner.store, &stats);
+    return stats.wait_us;
+}
+
+/* Positions of sequences are tokens of the trace, over and over. */
+static void find_rows(struct mf_engine_routing *t, const mf_batch *batch)
+{
+    uint32_t row = 0;
+    for (uint32_t i = 0; i < batch->n_parts; i++)
+        for (uint32_t j = 0; j < batch->parts[i].n_rows; j++)
+            t->rows[row++] = (batch->parts[i].position + j) % t->followed->n_rows;
+}
+
+static void begin(void *ctx, const mf_batch *batch)
+{
+    struct mf_engine_routing *t = ctx;
+    t->began_us = mf_now_us();
+    t->waited_us = waited_us(t->engine);
+    if (t->followed != NULL)
+        find_rows(t, batch);
+    if (t->writer == NULL)
+        return;
+    for (uint32_t i = 0; i < batch->n_parts; i++)
+        t->parts[i] = (mf_routing_part){t->engine->parts_sessions[i]->number,
+                                        batch->parts[i].position, batch->parts[i].n_rows};
+    mf_routing_writer_begin(t->writer, t->parts, batch->n_parts, batch->n_rows);
+}
+
+/* The pass that has this row of all. */
+static const mf_routing_pass *pass_of(const mf_routing *t, uint64_t row)
+{
+    size_t low = 0, high = t->n_passes;
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if (t->passes[middle].first_row <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &t->passes[low];
+}
+
+/* The first of the k numbers that an array of the trace has of a row and layer. */
+static size_t place_of(const mf_routing *t, uint64_t row, uint32_t layer,
+                       const mf_routing_pass **pass)
+{
+    *pass = pass_of(t, row);
+    const size_t in_pass = (size_t)(row - (*pass)->first_row);
+    return (*pass)->first_choice + (layer * (size_t)(*pass)->n_rows + in_pass) * t->head.k;
+}
+
+static void chosen(void *ctx, uint32_t layer, int32_t *ids, const float *weights, uint32_t n_rows)
+{
+    struct mf_engine_routing *t = ctx;
+    const mf_routing *f = t->followed;
+    for (uint32_t row = 0; row < n_rows && f != NULL; row++) {
+        const mf_routing_pass *pass;
+        const size_t at = place_of(f, t->rows[row], layer % f->head.n_layers, &pass);
+        for (uint32_t i = 0; i < f->head.k; i++)
+            ids[row * f->head.k + i] = f->ids[at + i];
+    }
+    if (t->writer != NULL)
+        mf_routing_writer_layer(t->writer, layer, ids, weights);
+}
+
+/* What the trace knows of what was foretold comes first, then what the router says here. */
+static void foretold(void *ctx, uint32_t layer, int32_t *ids, uint32_t n, uint32_t n_rows)
+{
+    struct mf_engine_routing *t = ctx;
+    const mf_routing *f = t->followed;
+    for (uint32_t row = 0; row < n_rows && f != NULL; row++) {
+        const mf_routing_pass *pass;
+        const uint32_t of = layer % f->head.n_layers;
+        const size_t at = place_of(f, t->rows[row], of, &pass);
+        if (!f->has_foretold[(size_t)(pass - f->passes) * f->head.n_layers + of])
+            continue;
+        for (uint32_t i = 0; i < n; i++)
+            ids[row * n + i] = i < f->head.k ? f->foretold[at + i] : -1;
+    }
+    if (t->writer != NULL)
+        mf_routing_writer_foretold(t->writer, layer, ids, n);
+}
+
+static void end(void *ctx, bool is_whole)
+{
+    struct mf_engine_routing *t = ctx;
+    if (t->writer == NULL || !is_whole || t->failure != MF_OK)
+        return;
+    t->failure = mf_routing_writer_commit(t->writer, mf_now_us() - t->began_us,
+                                          waited_us(t->engine) - t->waited_us, &t->error);
+}
+
+/* ----------------------------------------------------------------------------- on and off -- */
+
+static mf_status make(mf_engine *e, mf_error *error)
+{
+    const mf_allocator *a = &e->allocator;
+    if (e->routing != NULL)
+        return MF_OK;
+    struct mf_engine_routing *t = mf_alloc_zeroed(a, sizeof *t);
+    if (t == NULL)
+        return mf_fail_memory(error, sizeof *t, "watching the router");
+    t->engine = e;
+    t->tap = (mf_route_tap){t, begin, chosen, foretold, end};
+    t->parts = mf_alloc_array(a, e->options.n_sessions, sizeof *t->parts);
+    t->rows = mf_alloc_array(a, e->runner.plan.n_chunk, sizeof *t->rows);
+    e->routing = t;
+    if (t->parts != NULL && t->rows != NULL)
+        return MF_OK;
+    mf_engine_routing_free(e);
+    return mf_fail_memory(error, e->runner.plan.n_chunk * sizeof *t->rows, "watching the router");
+}
+
+void mf_engine_routing_free(mf_engine *e)
+{
+    struct mf_engine_routing *t = e->routing;
+    if (t == NULL)
+        return;
+    e->runner.tap = NULL;
+    (void)!mf_routing_writer_close(&t->writer, NULL);
+    mf_free(&e->allocator, t->parts, e->options.n_sessions * sizeof *t->parts);
+    mf_free(&e->allocator, t->rows, e->runner.plan.n_chunk * sizeof *t->rows);
+    mf_free(&e->allocator, t, sizeof *t);
+    e->routing = NULL;
+}
+
+static void watch_or_not(mf_engine *e)
+{
+    const bool is_wanted = e->routing->writer != NULL || e->routing->followed != NULL;
+    e->runner.tap = is_wanted ? &e->routing->tap : NULL;
+}
+
+static mf_routing_head head_of(const mf_engine *e)
+{
+    const uint64_t slots = (uint64_t)e->runner.plan.k * e->info.slot_bytes;
+    mf_routing_head h = {.n_layers = e->runner.h.n_moe_layers,
+                         .n_experts = e->runner.h.n_experts,
+                         .k = e->runner.plan.k,
+                         .slot_bytes = e->info.slot_bytes,
+                         .fixed_bytes = e->info.floor_bytes - slots};
+    mf_expert_map_cost(&e->runner.map, &h.reads_per_expert, &h.expert_bytes);
+    snprintf(h.family, sizeof h.family, "%s", e->info.family);
+    return h;
+}
+
+/* What was written so far is whole, whatever comes of it. */
+static mf_status stop_recording(mf_engine *e, mf_error *error)
+{
+    struct mf_engine_routing *t = e->routing;
+    if (t == NULL || t->writer == NULL)
+        return MF_OK;
+    mf_status status = mf_routing_writer_close(&t->writer, error);
+    if (t->failure != MF_OK && error != NULL)
+        *error = t->error;
+    status = t->failure != MF_OK ? t->failure : status;
+    t->failure = MF_OK;
+    watch_or_not(e);
+    return status;
+}
+
+static mf_status start_recording(mf_engine *e, const char *path, mf_error *error)
+{
+    const mf_routing_head head = head_of(e);
+    MF_TRY(make(e, error));
+    MF_TRY(mf_routing_writer_open(&e->allocator, path, &head, e->runner.plan.n_chunk,
+                                  e->options.n_sessions, &e->routing->writer, error));
+    watch_or_not(e);
+    return MF_OK;
+}
+
+mf_status mf_engine_record_routing(mf_engine *engine, const char *path, mf_error *error)
+{
+    if (engine == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_engine_record_routing: engine is NULL");
+    MF_TRY(mf_engine_take_turn(engine, error));
+    mf_status status = stop_recording(engine, error);
+    if (status == MF_OK && path != NULL)
+        status = start_recording(engine, path, error);
+    mf_engine_end_turn(engine);
+    return status;
+}
+
+static mf_status follow(mf_engine *e, const mf_routing *routing, mf_error *error)
+{
+    const mf_hparams *h = &e->runner.h;
+    if (routing == NULL) {
+        if (e->routing != NULL) {
+            e->routing->followed = NULL;
+            watch_or_not(e);
+        }
+        return MF_OK;
+    }
+    if (routing->head.n_experts != h->n_experts || routing->head.k != e->runner.plan.k)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "a trace of %u of %u experts a token, expected %u of %u", routing->head.k,
+                       routing->head.n_experts, e->runner.plan.k, h->n_experts);
+    MF_TRY(make(e, error));
+    e->routing->followed = routing;
+    watch_or_not(e);
+    return MF_OK;
+}
+
+mf_status mf_engine_follow_routing(mf_engine *engine, const mf_routing *routing, mf_error *error)
+{
+    if (engine == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_engine_follow_routing: engine is NULL");
+    MF_TRY(mf_engine_take_turn(engine, error));
+    mf_status status = follow(engine, routing, error);
+    mf_engine_end_turn(engine);
+    return status;
+}

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+# Traces of routing, and moeflux replay: what run, perplexity and bench record is read again, a grid
+# has a row for each of its points, a plot is XML, and what is no trace is refused.
+. ./lib.sh
+has_model "$demo" || skip "models/demo is not there"
+
+run perplexity "$demo" "$demo/heldout.txt" --tokens 40 --prefill-chunk 1 --expert-cache 0 --quiet \
+    --trace "$scratch/text"
+expect_code 0
+run replay "$scratch/text" --slots 4,25%,100% --policy next-use,lru --svg "$scratch/plot.svg"
+expect_code 0
+expect_empty "$err"
+expect_lines "$out" 8
+expect_glob "$out" "*8 layers of 32 experts, 4 a token; 40 tokens in 40 evaluations
+*slots policy*Belady*tokens/s*
+*4 next-use*64 next-use*256 next-use*4 lru*64 lru*256 lru*"
+expect_glob "$scratch/plot.svg" "<svg *<polyline *Belady*</svg>"
+
+# as many hits as the engine counted
+run run "$demo" -p "Once upon a time" -n 12 --temp 0 --expert-cache 2M --prefill-chunk 1 --quiet \
+    --trace "$scratch/answer" --stats=json:"$scratch/stats"
+expect_code 0
+run replay "$scratch/answer" --slots "$(json "$scratch/stats" n_slots)" --json
+expect_code 0
+expect_lines "$out" 1
+expect_true [ "$(json "$out" expert_hits)" = "$(json "$scratch/stats" expert_hits)" ]
+expect_true [ "$(json "$out" expert_misses)" = "$(json "$scratch/stats" expert_misses)" ]
+expect_true at_most "$(json "$out" expert_hits)" "$(json "$out" best_hits)"
+
+# a checkpoint of random weights follows it, and asks for the same
+random_model
+rm -r "$model"
+"$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --layers 8 --experts 32 --experts-per-token 4 \
+    --hidden 128 --expert-hidden 64 --shared-hidden 64 --vocab 1024 --heads 4 --kv-heads 2 \
+    --head-dim 64 --linear-v-heads 4 --linear-k-heads 2 --linear-k-dim 32 --linear-v-dim 32 \
+    --quiet "$model" >/dev/null
+run bench "$model" --routing "$scratch/text" --trace "$scratch/followed" --prompt-tokens 40 \
+    --prefill-chunk 1 --gen-tokens 0 --repeat 1 --warmup 0 --measure-ms 0 --json
+expect_code 0
+run replay "$scratch/followed" --slots 64 --json
+expect_code 0
+followed=$(json "$out" expert_hits)
+run replay "$scratch/text" --slots 64 --json
+expect_true [ "$(json "$out" expert_hits)" = "$followed" ]
+rm -r "$model"
+random_model
+run bench "$model" --routing "$scratch/text" --measure-ms 0
+expect_error "a trace of 4 of 32 experts a token, expected 4 of 16"
+
+run replay "$scratch/text" --ram 1M
+expect_error "* expert slots, expected at least the 4 of one token and layer: *"
+run replay "$demo/config.json"
+expect_error "$demo/config.json: byte 0: no trace of routing"
+run replay "$scratch/none"
+expect_error "$scratch/none: No such file or directory"
+head -c 1000 "$scratch/text" >"$scratch/short"
+run replay "$scratch/short"
+expect_error "$scratch/short: byte *: the trace ends within a block"
+run replay "$scratch/text" --policy best
+expect_error "cache_policy: 'best' is not known, expected next-use, lru or lfu"
+run replay "$scratch/text" --slots 0
+expect_usage_error "--slots: '0' is not a number of slots or a share"
+run replay "$scratch/text" --drive fast
+expect_usage_error "--drive: 'fast' is not bytes a second, like 3.5G"
+run replay "$scratch/text" --latency 80
+expect_usage_error "--latency: '80' is not a time, like 80us or 1ms"
+run replay
+expect_usage_error "replay: TRACE is missing"
+run perplexity "$demo" "$demo/heldout.txt" --tokens 4 --trace "$scratch/no/such" --quiet
+expect_error "$scratch/no/such: No such file or directory"
+finish
