@@ -139,6 +139,9 @@ typedef enum mf_group_rule {
 
 #define MF_MAX_GROUPS 256
 
+/* Of an expert that lies in none. */
+#define MF_NO_SLOT UINT32_MAX
+
 /* One matrix for every head, stored one under the other: head h's is the rows h * head_rows +
  * first_row .. + n_rows of weight, or, transposed, their transpose. */
 typedef struct mf_head_weight {
@@ -264,10 +267,13 @@ typedef struct mf_swiglu_params {
  * group e; only the k_groups best groups stay. The k experts of largest choice are taken in
  * falling order, the lower index first among equals, also among groups: ids int32 [rows,
  * k]; weights [rows, k] are their scores, divided by their sum + eps if normalise, times
- * scale. logits is overwritten. */
+ * scale. logits is overwritten. With found (uint32 [2], both 0 at first; none: id 0) and slot
+ * (uint32 [n_experts]): found[1] grows by the rows whose experts all have a slot, not MF_NO_SLOT;
+ * once it is n_to_find, found[0] is 1. */
 typedef struct mf_route_params {
-    mf_span logits, bias, ids, weights;
+    mf_span logits, bias, ids, weights, slot, found;
     uint32_t n_experts, k, n_groups, k_groups;
+    uint32_t n_to_find;
     mf_score score;
     mf_group_rule group_rule;
     bool normalise;
@@ -293,9 +299,10 @@ typedef struct mf_experts_params {
 /* Experts by numbers that the host need not know: ids int32 [rows, k], as MF_OP_ROUTE leaves them.
  * Row r * k + j of out is what mf_experts_params says of expert ids[r, j] and row r of x; act as
  * there. Experts lie in slots of slot_bytes, from `slots` on: slot[e], uint32 [n_experts], is
- * expert e's, each less than n_slots. gate, up and down are those of an expert in slot 0; in any
- * other they lie at the same places. With resident scales, arrays of float32 that a format has are
- * not there: they are those of expert 0, and those of the others follow. */
+ * expert e's, less than n_slots; slots of no expert that is named are not touched. gate, up and
+ * down are those of an expert in slot 0; in any other they lie at the same places. With resident
+ * scales, arrays of float32 that a format has are not there: they are those of expert 0, and those
+ * of the others follow. */
 typedef struct mf_routed_experts_params {
     mf_span x, ids, slot, act, out;
     mf_span slots;
@@ -355,6 +362,9 @@ typedef struct mf_op {
     /* Each of its rows is of a sequence's run that is long by itself: a backend that is mixed
      * multiplies it by other kernels, with other bits. */
     bool is_long;
+    /* A uint32 that MF_OP_ROUTE's found, or write, left: if it is 0 when the operation's turn
+     * comes, nothing is done and no byte changes. id 0: it is done. Devices may lack it. */
+    mf_span when;
     union {
         mf_embed_params embed;
         mf_copy_rows_params copy_rows;

@@ -232,6 +232,9 @@ static void route(const spans *s)
     floats(s, p->bias, p->n_experts, MF_READS);
     rows(s, p->ids, p->k, MF_WRITES);
     rows(s, p->weights, p->k, MF_WRITES);
+    if (p->found.buffer.id != 0)
+        floats(s, p->slot, p->n_experts, MF_READS);
+    floats(s, p->found, 2, MF_READS | MF_WRITES);
 }
 
 /* Rows of n_cols floats, from the lowest to the highest of n that are named. */
@@ -356,5 +359,6 @@ void mf_op_spans(const mf_op *op, const mf_sequence *sequences, uint32_t n_seque
         [MF_OP_LATENT_ATTENTION] = latent_attention,
     };
     const spans s = {op, sequences, n_sequences, visit, ctx};
+    touch(&s, op->when, sizeof(uint32_t), MF_READS);
     of_kind[op->kind](&s);
 }

@@ -110,7 +110,6 @@ static void give_up(mf_expert_store *store, mf_expert_load *load, const mf_error
 /* All reads have completed: the slot holds the expert, or the upload is its last leg. */
 static void complete(mf_expert_store *store, mf_expert_load *load)
 {
-    mf_expert_slot *slot = &store->slots[load->slot];
     mf_error error = {0};
     leave_queue(store, load);
     if (load->place != MF_NONE)
@@ -119,9 +118,7 @@ static void complete(mf_expert_store *store, mf_expert_load *load)
         give_up(store, load, &error);
         return;
     }
-    slot->state = MF_SLOT_HELD;
-    slot->load = MF_NONE;
-    mf_expert_show(store, slot->key);
+    mf_expert_slot_hold(store, load->slot);
     mf_expert_fetch_loaded(store, load, NULL);
     free_load(store, load);
 }
@@ -169,8 +166,7 @@ mf_status mf_expert_load_from(mf_expert_store *store, uint32_t place, uint32_t n
         mf_expert_slot_empty(store, number);
         return status;
     }
-    slot->state = MF_SLOT_HELD;
-    mf_expert_show(store, slot->key);
+    mf_expert_slot_hold(store, number);
     return MF_OK;
 }
 

@@ -18,6 +18,8 @@ void mf_expert_slots_init(mf_expert_store *store)
     size_t n_keys = (size_t)store->map.n_layers * store->map.n_experts;
     for (size_t key = 0; key < n_keys; key++)
         store->slot_of[key] = MF_NONE;
+    for (uint32_t layer = 0; layer < store->map.n_layers; layer++)
+        store->versions[layer] = 1;
     const mf_cache_shape shape = {store->n_slots, store->map.n_layers, store->map.n_experts};
     store->policy->init(store->policy_state, &shape);
 }
@@ -43,7 +45,18 @@ static bool is_evictable(void *ctx, uint32_t number)
 {
     const mf_expert_store *store = ctx;
     const mf_expert_slot *slot = &store->slots[number];
-    return is_unused(slot) && mf_expert_ticket_done(store, slot->ticket);
+    const uint32_t layer = slot->key / store->map.n_experts;
+    return is_unused(slot) && layer - store->first_kept >= store->n_kept &&
+           mf_expert_ticket_done(store, slot->ticket);
+}
+
+void mf_expert_slot_hold(mf_expert_store *store, uint32_t number)
+{
+    mf_expert_slot *slot = &store->slots[number];
+    slot->state = MF_SLOT_HELD;
+    slot->load = MF_NONE;
+    store->versions[slot->key / store->map.n_experts]++;
+    mf_expert_show(store, slot->key);
 }
 
 void mf_expert_slot_disown(mf_expert_store *store, uint32_t slot)
@@ -54,6 +67,7 @@ void mf_expert_slot_disown(mf_expert_store *store, uint32_t slot)
     *slot_of = MF_NONE;
     store->n_given_up++;
     mf_expert_show(store, store->slots[slot].key);
+    store->versions[store->slots[slot].key / store->map.n_experts]++;
 }
 
 void mf_expert_slot_empty(mf_expert_store *store, uint32_t number)

@@ -76,7 +76,8 @@ void mf_expert_map_cost(const mf_expert_map *map, uint32_t *n_reads, uint64_t *n
 }
 
 typedef struct store_layout {
-    size_t slot_of, slots, empty, policy, loads, items, ready, seen_in, missed, shown, n_asked;
+    size_t slot_of, slots, empty, versions, policy, loads, items, ready, seen_in, missed;
+    size_t shown, n_asked;
     size_t places, place_of, empty_places, place_policy; /* 0: none */
     size_t total;
 } store_layout;
@@ -116,6 +117,7 @@ static bool lay_out(const mf_expert_map *map, uint64_t n_slots, uint64_t n_place
            add_array(n_keys, sizeof(uint32_t), &out->slot_of, &out->total) &&
            add_array(n_slots, sizeof(mf_expert_slot), &out->slots, &out->total) &&
            add_array(n_slots, sizeof(uint32_t), &out->empty, &out->total) &&
+           add_array(map->n_layers, sizeof(uint64_t), &out->versions, &out->total) &&
            add_array(1, policy->state_bytes(&shape), &out->policy, &out->total) &&
            add_array(MF_EXPERT_LOADS, sizeof(mf_expert_load), &out->loads, &out->total) &&
            add_array(n_items, sizeof(mf_fetch_item), &out->items, &out->total) &&
@@ -232,6 +234,7 @@ static void take_arrays(mf_expert_store *store, const store_layout *layout)
     store->slot_of = mf_arena_take(arena, layout->slot_of);
     store->slots = mf_arena_take(arena, layout->slots);
     store->empty = mf_arena_take(arena, layout->empty);
+    store->versions = mf_arena_take(arena, layout->versions);
     store->policy_state = mf_arena_take(arena, layout->policy);
     store->loads = mf_arena_take(arena, layout->loads);
     store->items = mf_arena_take(arena, layout->items);

@@ -93,6 +93,8 @@ typedef struct mf_expert_ready {
  * fails later is told by next. */
 mf_status mf_expert_fetch_begin(mf_expert_store *store, uint32_t layer, const uint32_t *experts,
                                 uint32_t n, mf_expert_fetch **out, mf_error *error);
+/* Whether all of it is there, and nothing was handed out yet. */
+bool mf_expert_fetch_is_ready(const mf_expert_fetch *fetch);
 /* Hands out up to `max` experts that are ready now; waits for one if none is. *n is 0 only when all
  * were handed out. With slots of a device, an expert is ready when its upload is in the stream:
  * what is recorded afterwards finds it. Where too few slots are left, ready experts of other
@@ -126,6 +128,19 @@ bool mf_expert_store_layer(const mf_expert_store *store, uint32_t layer, uint32_
 uint64_t mf_expert_store_n_given_up(const mf_expert_store *store);
 /* Experts that were asked for without a fetch, and held. */
 void mf_expert_store_count_hits(mf_expert_store *store, uint64_t n);
+
+/* ---- experts that a device finds by itself ---- */
+
+/* slots [n_experts]: the slot of each expert of the layer that is held now, UINT32_MAX of the
+ * others; part_at: where in any of these slots each part begins. What is recorded from now on finds
+ * them there, as long as the version stays the same. */
+void mf_expert_store_held(const mf_expert_store *store, uint32_t layer, uint32_t *slots,
+                          uint32_t part_at[MF_MAX_EXPERT_PARTS]);
+/* Rises with each expert of the layer that comes to be held or is not any more; never 0. */
+uint64_t mf_expert_store_version(const mf_expert_store *store, uint32_t layer);
+/* What is recorded may use any expert that n layers from `first` on hold: none of them leaves its
+ * slot until this is called again; n 0: none is kept. Fetches of those that are held go on. */
+void mf_expert_store_keep(mf_expert_store *store, uint32_t first, uint32_t n);
 
 /* ---- foresight ---- */
 

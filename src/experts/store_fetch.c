@@ -243,6 +243,11 @@ mf_status mf_expert_fetch_begin(mf_expert_store *store, uint32_t layer, const ui
     return MF_OK;
 }
 
+bool mf_expert_fetch_is_ready(const mf_expert_fetch *f)
+{
+    return f->ready_end == f->n_items && f->n_handed_out == 0;
+}
+
 /* ---------------------------------------------------------------------------------- next -- */
 
 static void hand_out(mf_expert_fetch *f, uint32_t index, mf_expert_ready *out)

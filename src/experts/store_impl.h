@@ -126,7 +126,9 @@ struct mf_expert_store {
     mf_expert_slot *slots;
     uint32_t *empty; /* a stack of the empty slots */
     uint32_t n_empty;
-    uint64_t n_given_up; /* ever */
+    uint64_t n_given_up;         /* ever */
+    uint64_t *versions;          /* [n_layers] */
+    uint32_t first_kept, n_kept; /* layers */
     const mf_cache_policy *policy;
     void *policy_state;
 
@@ -176,6 +178,8 @@ struct mf_expert_store {
 void mf_expert_slots_init(mf_expert_store *store);
 /* A slot for the expert, LOADING from now on; MF_NONE if there is none to be had. */
 uint32_t mf_expert_slot_take(mf_expert_store *store, mf_cache_why why, uint32_t key);
+/* The slot holds its expert whole. */
+void mf_expert_slot_hold(mf_expert_store *store, uint32_t slot);
 /* The slot's expert is forgotten; nobody uses it. */
 void mf_expert_slot_empty(mf_expert_store *store, uint32_t slot);
 /* The slot's expert will not come: it counts as absent, though the slot is still being read into.

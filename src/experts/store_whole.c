@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A store with a slot for every expert: all are read once, and stay where they are. */
+/* Which slots hold a layer's experts, for devices that find them by a table; and a store with a
+ * slot for every expert: all are read once, and stay where they are. */
 #include "experts/store_impl.h"
 
 #include <string.h>
@@ -29,6 +30,37 @@ bool mf_expert_store_layer(const mf_expert_store *store, uint32_t layer, uint32_
         slots[e] = slot_of[e];
     }
     return is_whole(store);
+}
+
+void mf_expert_store_held(const mf_expert_store *store, uint32_t layer, uint32_t *slots,
+                          uint32_t part_at[MF_MAX_EXPERT_PARTS])
+{
+    const uint32_t *slot_of = store->slot_of + mf_expert_key(store, layer, 0);
+    const size_t n_bytes = store->map.n_parts * sizeof *part_at;
+    bool is_first = true;
+    memset(part_at, 0, n_bytes);
+    for (uint32_t e = 0; e < store->map.n_experts; e++) {
+        const mf_expert_slot *slot = slot_of[e] != MF_NONE ? &store->slots[slot_of[e]] : NULL;
+        slots[e] = MF_NONE;
+        if (slot == NULL || slot->state != MF_SLOT_HELD)
+            continue;
+        if (is_first)
+            memcpy(part_at, slot->part_at, n_bytes);
+        is_first = false;
+        if (memcmp(part_at, slot->part_at, n_bytes) == 0)
+            slots[e] = slot_of[e];
+    }
+}
+
+uint64_t mf_expert_store_version(const mf_expert_store *store, uint32_t layer)
+{
+    return store->versions[layer];
+}
+
+void mf_expert_store_keep(mf_expert_store *store, uint32_t first, uint32_t n)
+{
+    store->first_kept = first;
+    store->n_kept = n;
 }
 
 uint64_t mf_expert_store_n_given_up(const mf_expert_store *store)

@@ -22,10 +22,14 @@ static mf_status trace(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_e
     return MF_OK;
 }
 
-static mf_status report_progress(const mf_batch *batch, uint32_t layer, mf_error *error)
+static mf_status report_progress(mf_runner *r, const mf_batch *batch, uint32_t layer,
+                                 mf_error *error)
 {
     const mf_batch_watch *w = batch->watch;
-    return w->progress != NULL ? w->progress(w->ctx, layer + 1, error) : MF_OK;
+    if (w->progress == NULL || layer < r->n_reported) /* it was recorded before */
+        return MF_OK;
+    r->n_reported = layer + 1;
+    return w->progress(w->ctx, layer + 1, error);
 }
 
 static mf_status forward_layer(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
@@ -42,7 +46,39 @@ static mf_status forward_layer(mf_runner *r, const mf_batch *batch, uint32_t lay
     else
         MF_TRY(mf_forward_moe(r, batch, layer, error));
     MF_TRY(trace(r, batch, layer, error));
-    return report_progress(batch, layer, error);
+    return report_progress(r, batch, layer, error);
+}
+
+/* Waits for what is recorded ahead; *next as mf_ahead_settle. */
+static mf_status settle(mf_runner *r, const mf_batch *batch, uint32_t *next, mf_error *error)
+{
+    mf_ahead_ask(r, batch->n_rows);
+    MF_TRY(mf_backend_finish(r->backend, error));
+    return mf_ahead_settle(r, batch, next, error);
+}
+
+/* The last of them may be recorded ahead. */
+static mf_status forward_from(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
+{
+    while (layer < r->h.n_layers) {
+        uint32_t next = 0;
+        MF_TRY(forward_layer(r, batch, layer++, error));
+        if (layer < r->h.n_layers && mf_ahead_is_full(r))
+            MF_TRY(settle(r, batch, &next, error));
+        layer = next != 0 ? next : layer;
+    }
+    return MF_OK;
+}
+
+/* All layers are done, or will be. */
+static mf_status settle_all(mf_runner *r, const mf_batch *batch, mf_error *error)
+{
+    while (mf_ahead_is_open(r)) {
+        uint32_t next = 0;
+        MF_TRY(settle(r, batch, &next, error));
+        MF_TRY(forward_from(r, batch, next != 0 ? next : r->h.n_layers, error));
+    }
+    return MF_OK;
 }
 
 void mf_record_matmuls(mf_runner *r, const mf_op *op)
@@ -126,17 +162,23 @@ static mf_status all_logits(mf_runner *r, const mf_batch *batch, mf_error *error
     return MF_OK;
 }
 
-/* Of parts first .. end - 1, those whose logits are wanted: n of them, in row_list. */
+/* Of parts first .. end - 1, those whose logits are wanted: n of them, in row_list. If layers that
+ * were recorded ahead were left undone, so was this. */
 static mf_status some_logits(mf_runner *r, const mf_batch *batch, uint32_t first, uint32_t end,
                              uint32_t n, mf_error *error)
 {
     const mf_batch_part *parts = batch->parts;
-    uint32_t at = 0;
-    head(r, n);
-    for (uint32_t i = first; i < end; i++)
-        if (parts[i].logits != NULL)
-            ask_logits(r, at++, parts[i].logits);
-    MF_TRY(mf_backend_finish(r->backend, error));
+    uint32_t at, next = 0;
+    do {
+        if (next != 0)
+            MF_TRY(forward_from(r, batch, next, error));
+        head(r, n);
+        at = 0;
+        for (uint32_t i = first; i < end; i++)
+            if (parts[i].logits != NULL)
+                ask_logits(r, at++, parts[i].logits);
+        MF_TRY(settle(r, batch, &next, error));
+    } while (next != 0);
     at = 0;
     for (uint32_t i = first; i < end; i++)
         if (parts[i].logits != NULL)
@@ -177,6 +219,7 @@ static void begin(mf_runner *r, const mf_batch *batch)
                                         .state = {part->state[0], part->state[1]}};
         row += part->n_rows;
     }
+    r->n_reported = 0;
     r->backend->ops->begin_batch(r->backend, r->sequences, batch->n_parts);
     mf_routed_begin(r);
 }
@@ -189,9 +232,7 @@ mf_status mf_forward_layers(mf_runner *r, const mf_batch *batch, mf_error *error
         .n_rows = batch->n_rows,
         .u.embed = {.weight = r->weights.embed, .tokens = r->row_tokens, .out = r->plan.x}};
     mf_record(r, &embed);
-    for (uint32_t layer = 0; layer < r->h.n_layers; layer++)
-        MF_TRY(forward_layer(r, batch, layer, error));
-    return MF_OK;
+    return forward_from(r, batch, 0, error);
 }
 
 static mf_status run(mf_runner *r, const mf_batch *batch, mf_error *error)
@@ -200,7 +241,12 @@ static mf_status run(mf_runner *r, const mf_batch *batch, mf_error *error)
         r->tap->begin(r->tap->ctx, batch);
     MF_TRY(mf_forward_layers(r, batch, error));
     mf_routed_ask(r, batch->n_rows);
-    return batch->watch->each != NULL ? all_logits(r, batch, error) : last_logits(r, batch, error);
+    if (batch->watch->each != NULL) {
+        MF_TRY(settle_all(r, batch, error));
+        return all_logits(r, batch, error);
+    }
+    MF_TRY(last_logits(r, batch, error));
+    return settle_all(r, batch, error); /* if nobody wants logits */
 }
 
 mf_status mf_forward(mf_runner *r, const mf_batch *batch, mf_error *error)
@@ -214,6 +260,7 @@ mf_status mf_forward(mf_runner *r, const mf_batch *batch, mf_error *error)
     }
     if (r->tap != NULL)
         r->tap->end(r->tap->ctx, status == MF_OK);
+    mf_ahead_end(r);
     if (status == MF_OK) {
         r->n_tokens += batch->n_rows;
         mf_routed_count(r, batch->n_rows);

@@ -15,10 +15,14 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
 
 /* -- experts that are chosen on the device (routed.c) -- */
 
-/* Room for the operation, if the device has it and there are slots for all experts. */
+/* Room for the operation, if the device has it. */
 mf_status mf_routed_reserve(mf_runner *r, uint32_t layer, mf_error *error);
 /* Whether the layer's experts, for so many rows, need no choice of the host's. */
 bool mf_routed_can(mf_runner *r, uint32_t layer, uint32_t n_rows);
+/* Rows that are routed at most. */
+uint32_t mf_routed_most_rows(const mf_runner *r);
+/* The layer's slots on the device, a number for each expert. */
+mf_span mf_routed_slots(const mf_runner *r, uint32_t layer);
 /* Where the router's choice goes for them. */
 mf_span mf_routed_ids(const mf_runner *r, uint32_t layer, uint32_t n_rows);
 /* The results to plan.expert_out, in the order of the picks. */
@@ -29,6 +33,37 @@ void mf_routed_record(mf_runner *r, uint32_t layer, uint32_t n_rows);
 void mf_routed_begin(mf_runner *r);
 void mf_routed_ask(mf_runner *r, uint32_t n_rows);
 void mf_routed_count(mf_runner *r, uint32_t n_rows);
+
+/* -- layers recorded before it is known whether their experts are held (ahead.c) -- */
+
+/* Whether the layer is to be recorded so. Where others are so recorded already, it is. */
+bool mf_ahead_can(const mf_runner *r, const mf_batch *batch);
+/* The layer is one of them: to be called before its choice. Returns the word that the choice sets.
+ */
+mf_span mf_ahead_begin(mf_runner *r, uint32_t layer);
+/* What is recorded from now on is done only if the word is set. */
+void mf_ahead_under(mf_runner *r, mf_span found);
+void mf_ahead_record(mf_runner *r, const mf_op *op);
+/* It is time to wait for them. */
+bool mf_ahead_is_full(const mf_runner *r);
+bool mf_ahead_is_open(const mf_runner *r);
+/* Asks for what is to be known. */
+void mf_ahead_ask(mf_runner *r, uint32_t n_rows);
+/* Once that is there: nothing is recorded so any more. Where experts of a layer were missing,
+ * nothing that follows its choice has been done: it is now, up to the next layer, which is *next;
+ * else that is 0. */
+mf_status mf_ahead_settle(mf_runner *r, const mf_batch *batch, uint32_t *next, mf_error *error);
+/* A layer whose choice was waited for: whether all of it was held. */
+void mf_ahead_note(mf_runner *r, bool was_held);
+/* The pass has ended, whatever became of it. */
+void mf_ahead_end(mf_runner *r);
+
+/* What follows a choice that the host knows: ids of the layer, [n_rows, k]. */
+mf_status mf_forward_chosen(mf_runner *r, const mf_batch *batch, uint32_t layer, const int32_t *ids,
+                            mf_error *error);
+/* Tells the store of experts that were chosen, held and multiplied. */
+mf_status mf_forward_used(mf_runner *r, uint32_t layer, uint32_t n_rows, const int32_t *ids,
+                          mf_error *error);
 
 /* -- experts on a device of their own (expert_device.c); nothing is done where they have none -- */
 
@@ -51,7 +86,10 @@ static inline mf_status mf_batch_check(const mf_batch *batch, mf_error *error)
 
 static inline void mf_record(mf_runner *r, const mf_op *op)
 {
-    r->backend->ops->record(r->backend, op);
+    if (r->ahead.when.buffer.id != 0)
+        mf_ahead_record(r, op);
+    else
+        r->backend->ops->record(r->backend, op);
 }
 
 /* Over rows of hidden_size. */

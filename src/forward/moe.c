@@ -9,17 +9,22 @@
 
 #include <string.h>
 
-/* The k experts of each row to ids, their weights to plan.weights, of the scores in plan.router. */
-static void choose(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows, mf_span ids)
+/* The k experts of each row to ids, their weights to plan.weights, of the scores in plan.router.
+ * found: as mf_route_params has it, of the layer's slots. */
+static void choose(mf_runner *r, uint32_t layer, uint32_t n_rows, mf_span ids, mf_span found)
 {
     const mf_plan *p = &r->plan;
     const mf_router *how = &r->h.router;
+    const mf_layer_weights *w = &r->weights.layers[layer];
     const mf_op op = {.kind = MF_OP_ROUTE,
                       .n_rows = n_rows,
                       .u.route = {.logits = p->router,
                                   .bias = how->has_bias ? w->router_bias : (mf_span){{0}, 0},
                                   .ids = ids,
                                   .weights = p->weights,
+                                  .slot = mf_routed_slots(r, layer),
+                                  .found = found,
+                                  .n_to_find = n_rows,
                                   .n_experts = r->h.n_experts,
                                   .k = p->k,
                                   .n_groups = how->n_groups,
@@ -34,11 +39,11 @@ static void choose(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows, mf_
 
 /* The router's choice to moe.ids, which are there once the ticket is done. The only host round trip
  * of a layer. */
-static mf_ticket route(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
+static mf_ticket route(mf_runner *r, uint32_t layer, uint32_t n_rows)
 {
     const mf_plan *p = &r->plan;
-    mf_record_matmul(r, n_rows, &w->router, p->h, p->router);
-    choose(r, w, n_rows, p->ids);
+    mf_record_matmul(r, n_rows, &r->weights.layers[layer].router, p->h, p->router);
+    choose(r, layer, n_rows, p->ids, (mf_span){{0}, 0});
     r->backend->ops->read(r->backend, p->ids, r->moe.ids,
                           (uint64_t)n_rows * p->k * sizeof *r->moe.ids);
     if (r->tap != NULL)
@@ -50,20 +55,20 @@ static mf_ticket route(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
 
 /* Sorts the picks by expert: first[x] .. first[x + 1] are expert x's rows, tokens rising. Returns
  * how many experts are wanted. */
-static uint32_t group_by_expert(mf_runner *r, uint32_t n_rows)
+static uint32_t group_by_expert(mf_runner *r, const int32_t *ids, uint32_t n_rows)
 {
     mf_moe_lists *l = &r->moe;
     uint32_t n_experts = r->h.n_experts, k = r->plan.k, n_wanted = 0;
     memset(l->first, 0, (n_experts + 1) * sizeof *l->first);
     for (uint32_t i = 0; i < n_rows * k; i++)
-        l->first[l->ids[i] + 1]++;
+        l->first[ids[i] + 1]++;
     for (uint32_t x = 0; x < n_experts; x++) {
         if (l->first[x + 1] != 0)
             l->wanted[n_wanted++] = x;
         l->first[x + 1] += l->first[x];
     }
     for (uint32_t i = 0; i < n_rows * k; i++) {
-        uint32_t at = l->first[l->ids[i]]++;
+        uint32_t at = l->first[ids[i]]++;
         l->x_rows[at] = i / k;
         l->place[i] = at;
     }
@@ -89,8 +94,7 @@ static mf_op mlp_in(const mf_runner *r, const mf_mlp_weights *w, const mf_weight
     return in;
 }
 
-/* And the rest of it, to plan.mlp_out. */
-static void run_mlp_out(mf_runner *r, const mf_mlp_weights *w, uint32_t n_rows)
+static void run_mlp_act(mf_runner *r, const mf_mlp_weights *w, uint32_t n_rows)
 {
     const mf_plan *p = &r->plan;
     const mf_op act = {.kind = MF_OP_SWIGLU,
@@ -100,7 +104,12 @@ static void run_mlp_out(mf_runner *r, const mf_mlp_weights *w, uint32_t n_rows)
                                     .out = p->mlp_gate,
                                     .n_cols = w->gate.shape.n_rows}};
     mf_record(r, &act);
-    mf_record_matmul(r, n_rows, &w->down, p->mlp_gate, p->mlp_out);
+}
+
+/* And the rest of it, to plan.mlp_out. */
+static void run_mlp_down(mf_runner *r, const mf_mlp_weights *w, uint32_t n_rows)
+{
+    mf_record_matmul(r, n_rows, &w->down, r->plan.mlp_gate, r->plan.mlp_out);
 }
 
 void mf_forward_mlp(mf_runner *r, uint32_t layer, uint32_t n_rows)
@@ -108,7 +117,8 @@ void mf_forward_mlp(mf_runner *r, uint32_t layer, uint32_t n_rows)
     const mf_mlp_weights *w = &r->weights.layers[layer].mlp;
     const mf_op in = mlp_in(r, w, NULL, n_rows);
     mf_record_matmuls(r, &in);
-    run_mlp_out(r, w, n_rows);
+    run_mlp_act(r, w, n_rows);
+    run_mlp_down(r, w, n_rows);
     mf_record_add(r, n_rows, r->plan.mlp_out, mf_next_input(r, layer));
 }
 
@@ -125,6 +135,12 @@ static mf_weight in_slot(const mf_weight *shape, bool has_resident_scales, uint3
             w.arrays[i] = (mf_span){slots, part_at[i]};
     }
     return w;
+}
+
+static uint64_t expert_bytes(const mf_expert_shape *shape)
+{
+    return mf_weight_bytes(&shape->gate.shape) + mf_weight_bytes(&shape->up.shape) +
+           mf_weight_bytes(&shape->down.shape);
 }
 
 /* The expert's rows that are of long runs, or the others: tokens rise, and those come first. */
@@ -166,9 +182,7 @@ static void run_ready(mf_runner *r, const mf_expert_shape *shape, uint32_t n_rea
             continue;
         n_rows += item->n_rows;
         n_items++;
-        r->expert_bytes_touched += mf_weight_bytes(&shape->gate.shape) +
-                                   mf_weight_bytes(&shape->up.shape) +
-                                   mf_weight_bytes(&shape->down.shape);
+        r->expert_bytes_touched += expert_bytes(shape);
     }
     if (n_items == 0)
         return;
@@ -209,10 +223,16 @@ static mf_op shared_in(const mf_runner *r, const mf_layer_weights *w, uint32_t n
     return mlp_in(r, &w->mlp, r->h.shared_is_gated ? &w->shared_router : NULL, n_rows);
 }
 
-static void run_shared_out(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
+static void run_shared_act(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
 {
     if (r->h.shared_hidden != 0)
-        run_mlp_out(r, &w->mlp, n_rows);
+        run_mlp_act(r, &w->mlp, n_rows);
+}
+
+static void run_shared_down(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
+{
+    if (r->h.shared_hidden != 0)
+        run_mlp_down(r, &w->mlp, n_rows);
 }
 
 static void run_shared(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
@@ -220,7 +240,8 @@ static void run_shared(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
     const mf_op in = shared_in(r, w, n_rows);
     if (r->h.shared_hidden != 0)
         mf_record_matmuls(r, &in);
-    run_shared_out(r, w, n_rows);
+    run_shared_act(r, w, n_rows);
+    run_shared_down(r, w, n_rows);
 }
 
 /* All products of the layer's input. */
@@ -261,10 +282,62 @@ static void forward_routed(mf_runner *r, uint32_t layer, uint32_t n_rows)
 {
     const mf_layer_weights *w = &r->weights.layers[layer];
     run_router_and_shared_in(r, w, n_rows);
-    choose(r, w, n_rows, mf_routed_ids(r, layer, n_rows));
-    run_shared_out(r, w, n_rows);
+    choose(r, layer, n_rows, mf_routed_ids(r, layer, n_rows), (mf_span){{0}, 0});
+    run_shared_act(r, w, n_rows);
+    run_shared_down(r, w, n_rows);
     mf_routed_record(r, layer, n_rows);
     combine(r, layer, n_rows, NULL);
+}
+
+/* The same; what follows the choice is done if all that was chosen is held, and begins with what
+ * waits for the choice. */
+static void forward_ahead(mf_runner *r, uint32_t layer, uint32_t n_rows)
+{
+    const mf_layer_weights *w = &r->weights.layers[layer];
+    const mf_span found = mf_ahead_begin(r, layer);
+    run_router_and_shared_in(r, w, n_rows);
+    choose(r, layer, n_rows, mf_routed_ids(r, layer, n_rows), found);
+    run_shared_act(r, w, n_rows);
+    mf_ahead_under(r, found);
+    mf_routed_record(r, layer, n_rows);
+    run_shared_down(r, w, n_rows);
+    combine(r, layer, n_rows, NULL);
+}
+
+/* Experts that the host knows, and what becomes of them. */
+static mf_status forward_wanted(mf_runner *r, const mf_batch *batch, uint32_t layer,
+                                mf_expert_fetch *fetch, uint32_t n_wanted, mf_error *error)
+{
+    const mf_expert_shape *shape = &r->weights.layers[layer].experts;
+    mf_status status = run_experts(r, batch, shape, fetch, n_wanted, error);
+    mf_expert_fetch_end(fetch, r->experts->ops->mark(r->experts));
+    MF_TRY(status);
+    MF_TRY(mf_expert_rows_return(r, batch->n_rows, error));
+    combine(r, layer, batch->n_rows, r->moe.place);
+    return MF_OK;
+}
+
+mf_status mf_forward_chosen(mf_runner *r, const mf_batch *batch, uint32_t layer, const int32_t *ids,
+                            mf_error *error)
+{
+    const uint32_t n_wanted = group_by_expert(r, ids, batch->n_rows);
+    mf_expert_fetch *fetch = NULL;
+    MF_TRY(mf_expert_fetch_begin(r->store, r->h.moe_index[layer], r->moe.wanted, n_wanted, &fetch,
+                                 error));
+    run_shared_down(r, &r->weights.layers[layer], batch->n_rows);
+    return forward_wanted(r, batch, layer, fetch, n_wanted, error);
+}
+
+mf_status mf_forward_used(mf_runner *r, uint32_t layer, uint32_t n_rows, const int32_t *ids,
+                          mf_error *error)
+{
+    const uint32_t n_used = group_by_expert(r, ids, n_rows);
+    mf_expert_fetch *fetch = NULL;
+    MF_TRY(mf_expert_fetch_begin(r->store, r->h.moe_index[layer], r->moe.wanted, n_used, &fetch,
+                                 error));
+    mf_expert_fetch_end(fetch, 0); /* they are done with */
+    r->expert_bytes_touched += n_used * expert_bytes(&r->weights.layers[layer].experts);
+    return MF_OK;
 }
 
 mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
@@ -275,7 +348,11 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
         forward_routed(r, layer, n_rows);
         return MF_OK;
     }
-    const mf_ticket ticket = route(r, w, n_rows);
+    if (mf_ahead_can(r, batch)) {
+        forward_ahead(r, layer, n_rows);
+        return MF_OK;
+    }
+    const mf_ticket ticket = route(r, layer, n_rows);
     /* The shared expert needs no read. A device computes it while the ids come back; where they are
      * here already, it is computed while the others are read. */
     const bool is_early = !r->backend->ops->done(r->backend, ticket);
@@ -285,16 +362,12 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
     mf_expert_rows_send(r, n_rows);
     if (r->tap != NULL)
         r->tap->chosen(r->tap->ctx, r->h.moe_index[layer], r->moe.ids, r->moe.weights, n_rows);
-    uint32_t n_wanted = group_by_expert(r, n_rows);
+    uint32_t n_wanted = group_by_expert(r, r->moe.ids, n_rows);
     mf_expert_fetch *fetch = NULL;
     MF_TRY(mf_expert_fetch_begin(r->store, r->h.moe_index[layer], r->moe.wanted, n_wanted, &fetch,
                                  error));
+    mf_ahead_note(r, mf_expert_fetch_is_ready(fetch));
     if (!is_early)
         run_shared(r, w, n_rows);
-    mf_status status = run_experts(r, batch, &w->experts, fetch, n_wanted, error);
-    mf_expert_fetch_end(fetch, r->experts->ops->mark(r->experts));
-    MF_TRY(status);
-    MF_TRY(mf_expert_rows_return(r, n_rows, error));
-    combine(r, layer, n_rows, r->moe.place);
-    return MF_OK;
+    return forward_wanted(r, batch, layer, fetch, n_wanted, error);
 }

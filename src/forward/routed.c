@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Layers whose experts are all held for good. What the router chose need not be known here: the
+ * Experts that the device finds by their numbers and a table of slots; those of layers that are all
+ * held for good here, others in ahead.c. What the router chose need not be known here: the
  * device finds the experts by their numbers and a table of slots, which is written once. So passes
  * of few rows are recorded from the first layer to the logits without waiting. Their sums are those
  * of the other way, in the same order. A layer that is not whole waits for its ids, and so for all
@@ -29,7 +30,7 @@ static mf_op routed_op(const mf_runner *r, uint32_t layer, uint32_t n_rows)
                                 .down = shape->down}};
 }
 
-static uint32_t most_rows(const mf_runner *r)
+uint32_t mf_routed_most_rows(const mf_runner *r)
 {
     const uint32_t n = MF_MAX_ROUTED_PICKS / r->plan.k;
     return n < r->plan.n_chunk ? n : r->plan.n_chunk;
@@ -37,11 +38,13 @@ static uint32_t most_rows(const mf_runner *r)
 
 mf_status mf_routed_reserve(mf_runner *r, uint32_t layer, mf_error *error)
 {
-    const mf_backend_ops *ops = r->backend->ops;
-    const mf_op op = routed_op(r, layer, most_rows(r));
+    mf_op op = routed_op(r, layer, mf_routed_most_rows(r));
     if (!r->routed.is_on)
         return MF_OK;
-    r->routed.is_on = op.n_rows != 0 && ops->supports_op(r->backend, &op);
+    if (!r->routed.is_whole)
+        op.when = r->plan.found;
+    r->routed.is_on = op.n_rows != 0 && r->backend->ops->supports_op(r->backend, &op);
+    r->ahead.is_on = r->ahead.is_on && r->routed.is_on;
     return r->routed.is_on ? mf_backend_reserve(r->backend, &op, error) : MF_OK;
 }
 
@@ -51,7 +54,7 @@ mf_span mf_routed_ids(const mf_runner *r, uint32_t layer, uint32_t n_rows)
     return mf_span_at(r->plan.routed_ids, at * sizeof(int32_t));
 }
 
-static mf_span slot_numbers(const mf_runner *r, uint32_t layer)
+mf_span mf_routed_slots(const mf_runner *r, uint32_t layer)
 {
     const uint64_t at = (uint64_t)r->h.moe_index[layer] * r->h.n_experts;
     return mf_span_at(r->plan.slot_numbers, at * sizeof(uint32_t));
@@ -61,7 +64,8 @@ bool mf_routed_can(mf_runner *r, uint32_t layer, uint32_t n_rows)
 {
     mf_routed *routed = &r->routed;
     const uint32_t moe = r->h.moe_index[layer], n_experts = r->h.n_experts;
-    if (!routed->is_on || n_rows > most_rows(r) || r->n_long_rows != 0 || r->tap != NULL)
+    if (!routed->is_on || !routed->is_whole || n_rows > mf_routed_most_rows(r) ||
+        r->n_long_rows != 0 || r->tap != NULL)
         return false;
     if (routed->n_given_up != mf_expert_store_n_given_up(r->store)) {
         memset(routed->is_ready, 0, r->h.n_moe_layers * sizeof *routed->is_ready);
@@ -73,7 +77,7 @@ bool mf_routed_can(mf_runner *r, uint32_t layer, uint32_t n_rows)
     if (!mf_expert_store_layer(r->store, moe, slots,
                                routed->part_at + (size_t)moe * MF_MAX_EXPERT_PARTS))
         return false;
-    r->backend->ops->write(r->backend, slot_numbers(r, layer), slots, n_experts * sizeof *slots);
+    r->backend->ops->write(r->backend, mf_routed_slots(r, layer), slots, n_experts * sizeof *slots);
     routed->is_ready[moe] = true;
     return true;
 }
@@ -92,13 +96,15 @@ void mf_routed_record(mf_runner *r, uint32_t layer, uint32_t n_rows)
     const uint32_t *part_at = r->routed.part_at + (size_t)moe * MF_MAX_EXPERT_PARTS;
     mf_op op = routed_op(r, layer, n_rows);
     mf_routed_experts_params *p = &op.u.routed;
-    p->slot = slot_numbers(r, layer);
+    p->slot = mf_routed_slots(r, layer);
     p->n_slots = (uint32_t)mf_expert_store_n_slots(r->store);
     p->slot_bytes = mf_expert_store_slot_bytes(r->store);
     put_in_slot(&p->gate, p->has_resident_scales, part_at);
     put_in_slot(&p->up, p->has_resident_scales, part_at + MF_MAX_WEIGHT_ARRAYS);
     put_in_slot(&p->down, p->has_resident_scales, part_at + 2 * MF_MAX_WEIGHT_ARRAYS);
     mf_record(r, &op);
+    if (r->ahead.n != 0)
+        return;
     r->routed.was_routed[moe] = true;
     r->routed.n_routed++;
 }

@@ -279,7 +279,7 @@ static mf_status open_store(mf_runner *r, const mf_source *source, const mf_runn
 static uint64_t routed_bytes(const mf_runner *r)
 {
     return (uint64_t)r->h.n_moe_layers *
-           (2 + 4 * MF_MAX_EXPERT_PARTS + 4 * (uint64_t)MF_MAX_ROUTED_PICKS);
+           (2 + 4 * MF_MAX_EXPERT_PARTS + 4 * (uint64_t)MF_MAX_ROUTED_PICKS + 16);
 }
 
 static void take_routed(mf_runner *r)
@@ -289,6 +289,8 @@ static void take_routed(mf_runner *r)
     r->routed.was_routed = mf_arena_take(&r->arena, n);
     r->routed.part_at = mf_arena_take(&r->arena, n * MF_MAX_EXPERT_PARTS * 4);
     r->routed.ids = mf_arena_take(&r->arena, n * MF_MAX_ROUTED_PICKS * 4);
+    r->ahead.versions = mf_arena_take(&r->arena, n * sizeof *r->ahead.versions);
+    r->ahead.found = mf_arena_take(&r->arena, n * 2 * sizeof *r->ahead.found);
 }
 
 static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
@@ -299,7 +301,7 @@ static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
                      n_ready * (sizeof(mf_expert_item) + sizeof(mf_expert_ready)) +
                      (size_t)n_sequences * sizeof(mf_sequence) + (size_t)r->plan.n_logit_rows * 4 +
                      (size_t)r->plan.n_chunk * 4 + (size_t)r->h.n_vocab * sizeof(float) +
-                     r->h.n_layers * sizeof(mf_layer_state) + routed_bytes(r) + 25 * 64;
+                     r->h.n_layers * sizeof(mf_layer_state) + routed_bytes(r) + 29 * 64;
     MF_TRY(mf_arena_create(&r->allocator, n_bytes, "expert lists", &r->arena, error));
     r->moe.ids = mf_arena_take(&r->arena, picks * 4);
     r->moe.place = mf_arena_take(&r->arena, picks * 4);
@@ -377,8 +379,10 @@ mf_status mf_runner_open(mf_model *model, const mf_runner_options *o, mf_runner 
     MF_TRY(mf_expert_device_copy_scales(r, error));
     MF_TRY(make_lists(r, o->n_sequences, error));
     (void)mf_plan_state(&r->h, &model->plan_options, r->layers, &page_bytes, &recurrent_bytes);
-    r->routed.is_on = r->backend->ops->runs_later && !mf_experts_are_apart(r) &&
-                      o->n_slots >= (uint64_t)r->h.n_moe_layers * r->h.n_experts;
+    r->routed.is_on = r->backend->ops->runs_later && !mf_experts_are_apart(r);
+    r->routed.is_whole = o->n_slots >= (uint64_t)r->h.n_moe_layers * r->h.n_experts;
+    r->ahead.is_on = r->routed.is_on && !r->routed.is_whole;
+    r->ahead.n_most = 1;
     mf_backend_gather(r->backend);
     mf_backend_gather(r->experts);
     MF_TRY(reserve_ops(r, o->n_sequences, error));
@@ -386,7 +390,7 @@ mf_status mf_runner_open(mf_model *model, const mf_runner_options *o, mf_runner 
     MF_TRY(mf_backend_gathered(r->experts, error));
     MF_TRY(open_store(r, model->source, o, error));
     MF_TRY(write_rope(r, error));
-    if (r->routed.is_on) /* what cannot be read fails those who need it */
+    if (r->routed.is_on && r->routed.is_whole) /* what cannot be read fails those who need it */
         (void)mf_expert_store_fill(r->store, NULL);
     return MF_OK;
 }

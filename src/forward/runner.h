@@ -29,7 +29,8 @@ typedef struct mf_moe_lists {
 
 /* Layers whose experts are all held, and chosen where they lie (routed.c). */
 typedef struct mf_routed {
-    bool is_on;          /* the device can, and there are slots for all */
+    bool is_on;          /* the device can */
+    bool is_whole;       /* there are slots for all */
     uint64_t n_given_up; /* by the store, when what follows was so */
     bool *is_ready;      /* [MoE layers]: slot_numbers has them */
     uint32_t *part_at;   /* [MoE layers][MF_MAX_EXPERT_PARTS], in any slot of the layer */
@@ -38,6 +39,18 @@ typedef struct mf_routed {
     bool *was_routed;  /* [MoE layers] */
     int32_t *ids;      /* [MoE layers][rows * k], once it is done */
 } mf_routed;
+
+/* Layers recorded before it is known whether the experts that they choose are held (ahead.c). */
+typedef struct mf_ahead {
+    bool is_on;         /* the device can */
+    uint32_t n_most;    /* MoE layers, now; 1: none, as the choice is waited for */
+    uint64_t *versions; /* [MoE layers]: of what slot_numbers has */
+    uint32_t *found;    /* [MoE layers][2], as read back */
+    uint32_t first, n;  /* MoE layers that are recorded, and not known to be done */
+    mf_span when;       /* under which operations are recorded now; id 0: none */
+    uint64_t n_done;    /* ever, without the host's choice */
+    uint64_t n_missed;  /* ever, that were left to the host */
+} mf_ahead;
 
 typedef struct mf_runner {
     mf_allocator allocator;
@@ -57,11 +70,13 @@ typedef struct mf_runner {
     mf_arena arena;
     mf_moe_lists moe;
     mf_routed routed;
+    mf_ahead ahead;
     mf_layer_state *layers; /* [n_layers] */
     mf_sequence *sequences; /* [n_sequences], of the batch at hand */
     uint32_t *row_list;     /* [n_logit_rows] */
     int32_t *row_tokens;    /* [n_chunk] */
     float *each_logits;     /* [n_vocab] */
+    uint32_t n_reported;    /* layers of the batch at hand */
     uint32_t n_long_rows;   /* of the batch at hand, where it makes a difference */
     uint64_t n_tokens, expert_bytes_touched;
     const mf_route_tap *tap; /* NULL: nobody watches */

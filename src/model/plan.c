@@ -166,7 +166,7 @@ static uint32_t logit_rows(uint32_t n_sessions)
 static uint64_t host_bytes(const mf_hparams *h, const mf_plan_options *o, const mf_plan *p)
 {
     const uint64_t n = o->n_chunk, picks = n * o->k;
-    const uint64_t routed = (uint64_t)h->n_moe_layers * (4 * MF_MAX_ROUTED_PICKS + 64);
+    const uint64_t routed = (uint64_t)h->n_moe_layers * (4 * MF_MAX_ROUTED_PICKS + 80);
     return picks * 16 + (uint64_t)h->n_experts * 64 + routed +
            n * (h->hidden_size + 2 * (uint64_t)h->n_v_heads + 1) * 4 + (uint64_t)h->n_vocab * 4 +
            o->n_sessions * p->session_host_bytes + prepared_bytes(h, o->device, n) +
@@ -185,6 +185,7 @@ bool mf_plan_make(const mf_hparams *h, const mf_plan_options *o, mf_plan *out)
     p.cos = take(&l, o->n_context, h->n_rot / 2);
     p.sin = take(&l, o->n_context, h->n_rot / 2);
     p.slot_numbers = take(&l, h->n_moe_layers, h->n_experts);
+    p.found = take(&l, h->n_moe_layers, 2);
     p.x = take(&l, n, h->hidden_size);
     p.h = take(&l, n, h->hidden_size);
     p.y = take(&l, n, h->hidden_size);

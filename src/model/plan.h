@@ -19,7 +19,7 @@
  * The activation block, for up to n_chunk rows. A layer's attention, whatever its kind, and its MLP
  * or experts are never computed at once and share the same bytes:
  *
- *   cos sin | slot_numbers | x h y last logits | ids routed_ids weights router shared_router
+ *   cos sin | slot_numbers found | x h y last logits | ids routed_ids weights router shared_router
  *                                                                  | kind[FULL] spans
  *                                                                  | kind[LINEAR] spans
  *                                                                  | kind[LATENT] spans
@@ -37,6 +37,7 @@ typedef struct mf_plan {
     mf_span ids, weights, router, shared_router;
     mf_span routed_ids;   /* [MoE layers, MF_MAX_ROUTED_PICKS]: ids that nobody waits for */
     mf_span slot_numbers; /* [MoE layers, experts] */
+    mf_span found;        /* [MoE layers, 2]: as mf_route_params has it */
     mf_span kind[MF_N_LAYER_KINDS][MF_KIND_SPANS]; /* of the kinds that the model has */
     mf_dtype cache_type;                           /* of cached keys, values and latents */
     mf_span mlp_gate, mlp_up, mlp_out;

@@ -296,6 +296,22 @@ static void build_grouped_route(scene *s, const uint32_t *p)
         bias[i] = (float)scene_random(s, 9) / 16.0f - 0.25f;
 }
 
+/* p: rows, experts, k, experts without a slot */
+static void build_finding_route(scene *s, const uint32_t *p)
+{
+    build_softmax_top_k(s, (const uint32_t[]){p[0], p[1], p[2], 1});
+    mf_route_params *r = &s->op.u.route;
+    r->slot = scene_input(s, p[1], 0.0f);
+    uint32_t *slot = scene_at(s, r->slot);
+    for (uint32_t i = 0; i < p[1]; i++)
+        slot[i] = p[1] - i;
+    for (uint32_t i = 0; i < p[3]; i++)
+        slot[scene_random(s, p[1])] = MF_NO_SLOT;
+    r->found = scene_input(s, 2, 0.0f);
+    memset(scene_at(s, r->found), 0, 2 * sizeof(uint32_t));
+    r->n_to_find = p[0];
+}
+
 /* p: rows, heads, n_rot, other floats of a head, sequences, interleaved */
 static void build_rope(scene *s, const uint32_t *p)
 {
@@ -590,6 +606,10 @@ const op_case op_cases[] = {
     {"route 6 of 160, 3 of 8, greedy", build_grouped_route, {70, 160, 6, 8, 3, 0, 0}},
     {"route 6 of 64, greedy", build_grouped_route, {7, 64, 6, 1, 1, 0, 0}},
     {"route 7 of 20, greedy, fewer are kept", build_grouped_route, {33, 20, 7, 5, 1, 0, 0}},
+    {"route 4 of 64, all are found", build_finding_route, {33, 64, 4, 0}},
+    {"route 2 of 7, one is missing", build_finding_route, {7, 7, 2, 1}},
+    {"route 8 of 256, two are missing", build_finding_route, {70, 256, 8, 2}},
+    {"route 1 of 129, one is missing", build_finding_route, {1, 129, 1, 1}},
     {"rope 1", build_rope, {1, 1, 8, 0, 1, 1}},
     {"rope 7, pairs", build_rope, {7, 5, 10, 13, 2, 1}},
     {"rope 70, pairs, five sequences", build_rope, {70, 3, 64, 128, 5, 1}},

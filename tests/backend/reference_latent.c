@@ -60,9 +60,19 @@ static void score(const scene *s, uint32_t row, routing *t)
         limit_groups(&s->op, t);
 }
 
+static bool all_have_slots(const scene *s, const uint32_t *picks, uint32_t n)
+{
+    const uint32_t *slot = scene_at(s, s->op.u.route.slot);
+    for (uint32_t i = 0; i < n; i++)
+        if (slot[picks[i]] == MF_NO_SLOT)
+            return false;
+    return true;
+}
+
 void reference_route(scene *s)
 {
-    uint32_t n = s->op.u.route.n_experts, k = s->op.u.route.k, picks[1024];
+    uint32_t n = s->op.u.route.n_experts, k = s->op.u.route.k, picks[1024], n_found = 0;
+    const bool finds = s->op.u.route.found.buffer.id != 0;
     routing *t = calloc(1, sizeof *t);
     if (t == NULL)
         abort();
@@ -79,12 +89,17 @@ void reference_route(scene *s)
             picks[j] = best;
             kept += t->score[best];
         }
+        n_found += finds && all_have_slots(s, picks, k);
         double divisor = s->op.u.route.normalise ? kept + s->op.u.route.eps : 1.0;
         for (uint32_t j = 0; j < k; j++) {
             scene_expect_id(s, s->op.u.route.ids, (size_t)r * k + j, (int32_t)picks[j]);
             expect_relative(s, s->op.u.route.weights, (size_t)r * k + j,
                             t->score[picks[j]] / divisor * s->op.u.route.scale);
         }
+    }
+    if (finds) {
+        scene_expect_id(s, s->op.u.route.found, 0, n_found == s->op.n_rows);
+        scene_expect_id(s, s->op.u.route.found, 1, (int32_t)n_found);
     }
     free(t);
 }

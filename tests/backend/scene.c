@@ -283,7 +283,7 @@ static void skip_rows_of_experts(mf_op *op, uint32_t first)
         skip(&op->u.swiglu.up, first, op->u.swiglu.n_cols);
         skip(&op->u.swiglu.out, first, op->u.swiglu.n_cols);
         break;
-    case MF_OP_ROUTE:
+    case MF_OP_ROUTE: /* found is of all pieces */
         skip(&op->u.route.logits, first, op->u.route.n_experts);
         skip(&op->u.route.ids, first, op->u.route.k);
         skip(&op->u.route.weights, first, op->u.route.k);

@@ -222,13 +222,31 @@ static bool overlaps(const strict_use *use, const mf_upload *u)
            u->dest.offset < use->span.offset + use->n_bytes;
 }
 
-/* Nothing that is recorded and has not run uses the bytes, but for uploads ahead. */
-static void check_unused(const strict_backend *be, const mf_upload *u)
+/* Routed experts: slots of no expert that is named are not touched, and who uploads knows which. */
+static bool is_slots(const strict_entry *e, const strict_use *use)
 {
+    return e->kind == STRICT_OP && e->op.kind == MF_OP_ROUTED_EXPERTS &&
+           use->span.buffer.id == e->op.u.routed.slots.buffer.id;
+}
+
+/* Nothing that is recorded and has not run uses the bytes, but for uploads ahead. The upload may
+ * come before all of it: who finds the old bytes nevertheless is to be seen. */
+static void check_unused(strict_backend *be, const mf_upload *u)
+{
+    bool is_slot = false;
     for (const strict_entry *e = be->first; e != NULL; e = e->next)
-        for (uint32_t i = 0; i < e->n_uses && !e->is_ahead; i++)
-            if (overlaps(&e->uses[i], u))
+        for (uint32_t i = 0; i < e->n_uses && !e->is_ahead; i++) {
+            if (!overlaps(&e->uses[i], u))
+                continue;
+            if (!is_slots(e, &e->uses[i]))
                 strict_complain("an upload ahead to bytes that are still used");
+            is_slot = true;
+        }
+    if (!is_slot)
+        return;
+    strict_open_door(be, u->dest.buffer);
+    memset(be->buffers[u->dest.buffer.id - 1].base + u->dest.offset, STRICT_POISON, u->n_bytes);
+    strict_close_doors(be);
 }
 
 static mf_ticket upload_ahead(mf_backend *base, const mf_upload *uploads, uint32_t n)

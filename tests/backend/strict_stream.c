@@ -232,6 +232,11 @@ static void run_op(strict_backend *be, const strict_entry *e)
         be->inner->ops->begin_batch(be->inner, e->batch->sequences, e->batch->n);
         be->inner_batch = e->batch->number;
     }
+    uint32_t when = 1;
+    if (e->op.when.buffer.id != 0)
+        memcpy(&when, bytes_at(be, e->op.when), sizeof when);
+    if (when == 0) /* it is left undone */
+        return;
     be->inner->ops->record(be->inner, &e->op);
     for (uint32_t i = 0; i < e->n_uses; i++)
         if ((e->uses[i].access & MF_LOSES) != 0)

@@ -569,6 +569,48 @@ static mf_status look(void *ctx, const unsigned char *bytes, size_t n_bytes, mf_
 }
 
 /* All bytes in order, after what was recorded before; the function's error ends it. */
+/* Operations that a word leaves undone, of words that change between them: one after the other in
+ * one submission, under the same word and under others, and with waits at times. */
+static void check_conditions(place on)
+{
+    enum { N_WORDS = 3, N_STEPS = 200 };
+    play p = {.be = open_backend(on, NULL), .random = 7};
+    const mf_backend_ops *ops = p.be->ops;
+    mf_error error = {0};
+    const mf_buffer words = new_buffer(p.be, MF_USE_DEVICE, N_WORDS * sizeof(uint32_t));
+    uint32_t is_set[N_WORDS] = {0, 2, 1};
+    float one[N_COLS], got[N_COLS];
+    p.buffers[0] = new_buffer(p.be, MF_USE_DEVICE, 2 * ROW_BYTES);
+    mf_op add = {.kind = MF_OP_ADD,
+                 .n_rows = 1,
+                 .u.add = {.x = row_of(&p, 0, 0), .y = row_of(&p, 0, 1), .n_cols = N_COLS}};
+    add.when = (mf_span){words, 0};
+    if (!ops->supports_op(p.be, &add)) {
+        ops->destroy(p.be);
+        return;
+    }
+    fill(one, N_COLS, 1.0f);
+    do_write(&p, 0, 0);
+    ops->write(p.be, row_of(&p, 0, 1), one, ROW_BYTES);
+    ops->write(p.be, (mf_span){words, 0}, is_set, sizeof is_set);
+    for (uint32_t i = 0; i < N_STEPS; i++) {
+        const uint32_t at = pick(&p, N_WORDS + 1);
+        if (at < N_WORDS && pick(&p, 3) == 0) {
+            is_set[at] = pick(&p, 2);
+            ops->write(p.be, (mf_span){words, at * sizeof *is_set}, &is_set[at], sizeof *is_set);
+        }
+        add.when = (mf_span){{at < N_WORDS ? words.id : 0}, at < N_WORDS ? at * sizeof *is_set : 0};
+        ops->record(p.be, &add);
+        for (uint32_t c = 0; c < N_COLS; c++)
+            p.want[0][0][c] += at == N_WORDS || is_set[at] != 0 ? 1.0f : 0.0f;
+        if (pick(&p, 9) == 0)
+            REQUIRE_OK(mf_backend_finish(p.be, &error), &error);
+    }
+    REQUIRE_OK(mf_backend_read(p.be, row_of(&p, 0, 0), got, ROW_BYTES, &error), &error);
+    CHECK_BYTES(got, p.want[0][0], sizeof got);
+    ops->destroy(p.be);
+}
+
 static void check_visit(place on)
 {
     enum { N = 600001, SKIP = 7 };
@@ -709,6 +751,7 @@ static void check_all(place on, uint64_t n_seeds)
     for (uint64_t seed = 1; seed <= n_seeds; seed++)
         check_random_work(on, seed);
     check_tickets(on);
+    check_conditions(on);
     check_free_in_order(on);
     check_handed_on(on);
     check_threads(on);

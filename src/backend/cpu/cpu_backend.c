@@ -309,8 +309,10 @@ static void record(mf_backend *base, const mf_op *op)
         [MF_OP_HEAD_MATMUL] = mf_cpu_head_matmul,
         [MF_OP_LATENT_ATTENTION] = mf_cpu_latent_attention,
     };
+    mf_cpu_backend *be = (mf_cpu_backend *)base;
     assert(supports_op(base, op));
-    run[op->kind]((mf_cpu_backend *)base, op);
+    if (op->when.buffer.id == 0 || *(const uint32_t *)(void *)mf_cpu_bytes(be, op->when) != 0)
+        run[op->kind](be, op);
 }
 
 /* Everything has run when it was recorded. */

@@ -111,6 +111,22 @@ static void run_rows(void *ctx, uint32_t task, uint32_t thread)
         route_row(job->be, job->op, row, mf_cpu_scratch(job->be, thread));
 }
 
+/* Rows whose experts all have a slot. */
+static void count_found(const mf_cpu_backend *be, const mf_op *op)
+{
+    const mf_route_params *p = &op->u.route;
+    const int32_t *ids = (const int32_t *)(const void *)mf_cpu_bytes(be, p->ids);
+    const uint32_t *slot = (const uint32_t *)(const void *)mf_cpu_bytes(be, p->slot);
+    uint32_t *found = (uint32_t *)(void *)mf_cpu_bytes(be, p->found);
+    for (uint32_t row = 0; row < op->n_rows; row++) {
+        bool has_all = true;
+        for (uint32_t j = 0; j < p->k; j++)
+            has_all &= slot[ids[(size_t)row * p->k + j]] != MF_NO_SLOT;
+        found[1] += has_all;
+    }
+    found[0] |= found[1] == p->n_to_find;
+}
+
 void mf_cpu_route(mf_cpu_backend *be, const mf_op *op)
 {
     route_job job = {be, op};
@@ -119,4 +135,6 @@ void mf_cpu_route(mf_cpu_backend *be, const mf_op *op)
         run_rows(&job, 0, 0);
     else
         mf_thread_pool_run(be->pool, n_tasks, run_rows, &job);
+    if (op->u.route.found.buffer.id != 0)
+        count_found(be, op);
 }

@@ -74,6 +74,12 @@ mf_status mf_vk_api_load_device(mf_vk_api *api, VkDevice device, mf_error *error
     api->GetMemoryHostPointerPropertiesEXT =
         (PFN_vkGetMemoryHostPointerPropertiesEXT)api->GetDeviceProcAddr(
             device, "vkGetMemoryHostPointerPropertiesEXT");
+    api->CmdBeginConditionalRenderingEXT =
+        (PFN_vkCmdBeginConditionalRenderingEXT)api->GetDeviceProcAddr(
+            device, "vkCmdBeginConditionalRenderingEXT");
+    api->CmdEndConditionalRenderingEXT =
+        (PFN_vkCmdEndConditionalRenderingEXT)api->GetDeviceProcAddr(
+            device, "vkCmdEndConditionalRenderingEXT");
     return load(api, entries, sizeof entries / sizeof *entries, VK_NULL_HANDLE, device, error);
 }
 

@@ -91,6 +91,8 @@ typedef struct mf_vk_api {
     /* of extensions; NULL without them */
     PFN_vkGetMemoryHostPointerPropertiesEXT GetMemoryHostPointerPropertiesEXT;
     PFN_vkVoidFunction GetPhysicalDeviceCooperativeMatrixPropertiesKHR;
+    PFN_vkCmdBeginConditionalRenderingEXT CmdBeginConditionalRenderingEXT;
+    PFN_vkCmdEndConditionalRenderingEXT CmdEndConditionalRenderingEXT;
 } mf_vk_api;
 
 /* The loader and what it has before there is an instance. Errors: MF_ERR_UNSUPPORTED. */

@@ -240,7 +240,8 @@ static void choose_copy_family(mf_vk_device *d)
 static uint32_t choose_extensions(mf_vk_device *d, const char **out)
 {
     static const char *const used[] = {"VK_EXT_memory_budget", "VK_EXT_external_memory_host",
-                                       PORTABILITY_SUBSET, MF_VK_COOPERATIVE_MATRIX};
+                                       PORTABILITY_SUBSET, MF_VK_COOPERATIVE_MATRIX,
+                                       VK_EXT_CONDITIONAL_RENDERING_EXTENSION_NAME};
     VkExtensionProperties list[MOST_EXTENSIONS];
     uint32_t n = MOST_EXTENSIONS, n_out = 0;
     if (d->api.EnumerateDeviceExtensionProperties(d->physical, NULL, &n, list) < 0)
@@ -253,6 +254,8 @@ static uint32_t choose_extensions(mf_vk_device *d, const char **out)
                 continue; /* the extension's bit proves nothing */
             d->has_cooperative_matrix = true;
         }
+        if (strcmp(used[i], VK_EXT_CONDITIONAL_RENDERING_EXTENSION_NAME) == 0)
+            d->has_conditions = true;
         out[n_out++] = used[i];
     }
     return n_out;
@@ -265,6 +268,9 @@ static mf_status device_create(mf_vk_device *d, mf_error *error)
     const float priorities[] = {1.0f, 1.0f};
     mf_vk_matrix_features matrix = {.sType = (VkStructureType)MF_VK_STYPE_MATRIX_FEATURES,
                                     .cooperativeMatrix = VK_TRUE};
+    VkPhysicalDeviceConditionalRenderingFeaturesEXT conditions = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_CONDITIONAL_RENDERING_FEATURES_EXT,
+        .conditionalRendering = VK_TRUE}; /* which the extension has to have */
     mf_vk_features_get(&d->api, d->physical, &features);
     mf_vk_features_wanted(&features);
     d->has_sparse_buffers = d->has_sparse_buffers && features.core.features.sparseBinding;
@@ -286,6 +292,10 @@ static mf_status device_create(mf_vk_device *d, mf_error *error)
     info.enabledExtensionCount = choose_extensions(d, extensions);
     if (d->has_cooperative_matrix)
         features.v13.pNext = &matrix;
+    if (d->has_conditions) {
+        conditions.pNext = features.v13.pNext;
+        features.v13.pNext = &conditions;
+    }
     VkResult result = d->api.CreateDevice(d->physical, &info, NULL, &d->handle);
     if (result != VK_SUCCESS) {
         d->handle = VK_NULL_HANDLE;

@@ -40,6 +40,7 @@ typedef struct mf_vk_device {
     uint64_t import_align; /* of host memory that the device can use; 0: none */
     bool has_cooperative_matrix;
     bool has_sparse_buffers; /* larger than an allocation, of several of them */
+    bool has_conditions;     /* commands that a word in memory leaves undone */
 } mf_vk_device;
 
 /* `name`: "vulkan", "vulkan:N" or "auto". Errors: see mf_vulkan_backend_create. */

@@ -5,6 +5,7 @@
  *   vk_api, vk_device, vk_features   the driver's functions; finding and opening a device
  *   vk_memory, vk_sparse             large allocations, and buffers cut from them or made of them
  *   vk_stream, vk_hazards            command buffers, submissions, tickets; barriers
+ *   vk_conditions                    operations that a word leaves undone
  *   vk_rings, vk_transfer            bytes in flight; writes, uploads, copies, reads
  *   vk_ahead                         uploads on a queue of their own, beside the stream
  *   vk_pipelines, vk_cache           compute pipelines by shader and constants; their file
@@ -168,6 +169,10 @@ typedef struct mf_vk_stream {
     mf_vk_access touches[MF_VK_MAX_TOUCHES]; /* of the operation or copy at hand */
     uint32_t n_touches, n_settled;           /* of them, among the accesses */
     bool touches_all;
+    mf_span when;               /* of the operation at hand: mf_op.when */
+    uint64_t condition;         /* address of the word that commands are under; 0: none */
+    bool is_condition_stale;    /* it has been written since */
+    bool has_unseen_conditions; /* words were written since a barrier for them */
     mf_vk_read reads[MF_VK_MAX_READS];
     uint32_t first_read, n_reads;
     mf_status lost; /* MF_OK: it is not */
@@ -204,6 +209,15 @@ void mf_vk_settle(mf_vk_backend *be);
 void mf_vk_next(mf_vk_backend *be);
 /* Everything before it is done and seen by everything after it. */
 void mf_vk_barrier(mf_vk_backend *be);
+
+/* vk_conditions.c. Whether the next dispatch is to be under another word than the last one was, and
+ * whether that has to wait for a barrier first. */
+bool mf_vk_condition_changes(const mf_vk_backend *be);
+bool mf_vk_condition_waits(const mf_vk_backend *be);
+/* After settling: the next dispatch is done if the operation's word says so. */
+void mf_vk_condition_set(mf_vk_backend *be);
+/* No command is under a word any more. */
+void mf_vk_condition_end(mf_vk_backend *be);
 
 /* vk_rings.c */
 mf_status mf_vk_rings_open(mf_vk_backend *be, mf_error *error);

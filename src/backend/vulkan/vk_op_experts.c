@@ -340,14 +340,16 @@ static void route_record(mf_vk_backend *be, const mf_op *op)
     const mf_route_params *p = &op->u.route;
     const mf_vk_kernel kernel = route_kernel(op);
     const struct {
-        uint64_t logits, bias, ids, weights;
+        uint64_t logits, bias, ids, weights, slot, found;
         uint32_t n_experts, k, n_groups, k_groups, score, group_rule, normalise;
         float eps, scale;
-        uint32_t unused;
+        uint32_t n_to_find;
     } push = {mf_vk_address(be, p->logits),
               mf_vk_address(be, p->bias),
               mf_vk_address(be, p->ids),
               mf_vk_address(be, p->weights),
+              mf_vk_address(be, p->slot),
+              mf_vk_address(be, p->found),
               p->n_experts,
               p->k,
               p->n_groups,
@@ -357,7 +359,8 @@ static void route_record(mf_vk_backend *be, const mf_op *op)
               p->normalise,
               p->eps,
               p->scale,
-              0};
+              p->n_to_find};
+    be->stream.has_unseen_conditions |= p->found.buffer.id != 0;
     mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){1, op->n_rows, 1});
 }
 

@@ -30,6 +30,8 @@ static const mf_vk_op *const ops[] = {
 bool mf_vk_op_supports(const mf_vk_backend *be, const mf_op *op)
 {
     const uint32_t kind = (uint32_t)op->kind;
+    if (op->when.buffer.id != 0 && !be->device.has_conditions)
+        return false;
     return kind < sizeof ops / sizeof *ops && ops[kind] != NULL && ops[kind]->supports(be, op);
 }
 
@@ -52,11 +54,13 @@ void mf_vk_op_record(mf_vk_backend *be, const mf_op *op)
         !mf_vk_begin(be))
         return;
     mf_vk_next(be);
+    be->stream.when = op->when;
     mf_op_spans(op, b->sequences, b->n_sequences, touch, be);
     mf_vk_ahead_await_touched(be);
     if (!mf_vk_begin(be))
         return;
     ops[op->kind]->record(be, op);
+    be->stream.when = (mf_span){{0}, 0};
     mf_vk_timing_op(be, op->kind);
     be->batches.batches[b->current].last_use = mf_vk_present(be);
     mf_vk_command_done(be);

@@ -179,6 +179,7 @@ void mf_vk_dispatch(mf_vk_backend *be, const mf_vk_kernel *kernel, const void *p
     if (groups[0] == 0 || groups[1] == 0 || groups[2] == 0 || !mf_vk_begin(be))
         return;
     mf_vk_settle(be);
+    mf_vk_condition_set(be);
     if (st->bound != pipeline)
         api->CmdBindPipeline(st->commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
     st->bound = pipeline;

@@ -88,6 +88,7 @@ void mf_vk_lost(mf_vk_backend *be, VkResult result, const char *what)
     if (be->ahead.queue != VK_NULL_HANDLE)
         (void)be->device.api.QueueWaitIdle(be->ahead.queue);
     st->open = be->ahead.open = NULL;
+    st->condition = 0;
     st->n_reads = 0; /* their destinations hold anything */
     mf_vk_retire(be);
 }
@@ -233,6 +234,7 @@ void mf_vk_submit(mf_vk_backend *be)
     mf_vk_ahead_submit(be); /* who waits for this may need that, too */
     if (s == NULL || st->lost != MF_OK)
         return;
+    mf_vk_condition_end(be);
     to_host(be);
     VkResult result = be->device.api.EndCommandBuffer(s->commands);
     const VkCommandBufferSubmitInfo commands = {

@@ -45,6 +45,7 @@ static uint64_t piece_of(const mf_vk_ring *ring, uint64_t n_left)
 void mf_vk_write(mf_vk_backend *be, mf_span dest, const void *src, uint64_t n_bytes)
 {
     const unsigned char *from = src;
+    be->stream.has_unseen_conditions = true; /* what is written may be words */
     mf_vk_ahead_await(be, dest, n_bytes);
     for (uint64_t at = 0, n; at < n_bytes; at += n) {
         mf_span stage;

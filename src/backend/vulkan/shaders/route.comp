@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: MIT
 // The router's choice; a workgroup has one row, an invocation EACH experts of it. An expert's place
 // is the number of experts before it, so that nothing is sorted: first its place in a segment, then,
-// of those that may be chosen, the one among all of them.
+// of those that may be chosen, the one among all of them. With `found` rows are counted whose experts
+// all have a slot: whoever counts the last of them says so.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "reduce.glsl"
@@ -14,21 +15,25 @@ layout(push_constant, scalar) uniform Push {
     uint64_t bias; // Floats; 0: none
     Ints ids;
     Floats weights;
+    Words slot;
+    uint64_t found; // Words; 0: nobody asks
     uint n_experts, k, n_groups, k_groups;
     uint score, group_rule, normalise;
     float eps, scale;
-    uint unused;
+    uint n_to_find;
 } p;
 
 const uint SOFTMAX = 0;   // mf_score
 const uint GROUP_MAX = 0; // mf_group_rule
 #define INFINITE uintBitsToFloat(0x7f800000u)
+const uint NO_SLOT = 0xffffffffu;
 const uint MOST_EXPERTS = 2048, MOST_PICKS = 64, MOST_GROUPS = 256, SEGMENT = 32;
 
 shared float choice[MOST_EXPERTS];
 shared float ranks[MOST_GROUPS];
 shared uint is_kept[MOST_GROUPS];
 shared float picks[MOST_PICKS];
+shared uint n_missing;
 
 float scores[EACH];
 
@@ -142,10 +147,20 @@ void list_best(uint per, out float mine[EACH], out uint places[EACH])
     barrier();
 }
 
+void count_row()
+{
+    Words found = Words(p.found);
+    if (gl_LocalInvocationID.x == 0 && n_missing == 0 &&
+        atomicAdd(found.v[1], 1u) + 1 == p.n_to_find)
+        found.v[0] = 1;
+}
+
 void main()
 {
     const uint row = gl_WorkGroupID.y, first = gl_LocalInvocationID.x, step = gl_WorkGroupSize.x;
     Floats logits = Floats(uint64_t(p.logits) + uint64_t(row) * p.n_experts * 4);
+    if (first == 0)
+        n_missing = 0;
     score_row(logits);
     if (p.n_groups > 1)
         limit_groups();
@@ -160,9 +175,13 @@ void main()
         if (place < p.k) {
             p.ids.v[row * p.k + place] = int(first + k * step);
             picks[place] = scores[k];
+            if (p.found != 0 && p.slot.v[first + k * step] == NO_SLOT)
+                atomicAdd(n_missing, 1u);
         }
     }
     barrier();
+    if (p.found != 0)
+        count_row();
     float divisor = 1.0;
     if (p.normalise != 0) {
         float sum = 0.0;
