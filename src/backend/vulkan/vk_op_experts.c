@@ -230,6 +230,7 @@ static mf_status routed_reserve(mf_vk_backend *be, const mf_op *op, mf_error *er
     const uint32_t n = op->n_rows * p->k;
     MF_TRY(mf_vk_routed_reserve(be, &p->gate.shape, true, n, error));
     MF_TRY(mf_vk_routed_reserve(be, &p->down.shape, false, n, error));
+    MF_TRY(mf_vk_grouped_reserve(be, op, error));
     return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, 2 * mf_vk_product_bytes(1), error);
 }
 
@@ -290,19 +291,24 @@ static void routed_record(mf_vk_backend *be, const mf_op *op)
     routed_job job = {be, p};
     const mf_vk_routing in = routing_of(be, p, &p->gate, p->k);
     const mf_vk_routing out = routing_of(be, p, &p->down, 1);
-    mf_vk_product product = {.shape = &p->gate.shape,
-                             .is_pair = true,
-                             .job = routed_in,
-                             .ctx = &job,
-                             .routing = &in,
-                             .n_picks = n_picks};
-    mf_vk_product_record(be, &product);
-    mf_vk_step(be);
-    product.shape = &p->down.shape;
-    product.is_pair = false;
-    product.job = routed_out;
-    product.routing = &out;
-    mf_vk_product_record(be, &product);
+    const mf_vk_product gate_up = {.shape = &p->gate.shape,
+                                   .is_pair = true,
+                                   .job = routed_in,
+                                   .ctx = &job,
+                                   .routing = &in,
+                                   .n_picks = n_picks};
+    const mf_vk_product down = {.shape = &p->down.shape,
+                                .job = routed_out,
+                                .ctx = &job,
+                                .routing = &out,
+                                .n_picks = n_picks};
+    if (mf_vk_grouped_wants(op)) {
+        mf_vk_grouped_record(be, op, &gate_up, &down);
+    } else {
+        mf_vk_product_record(be, &gate_up);
+        mf_vk_step(be);
+        mf_vk_product_record(be, &down);
+    }
     be->weight_bytes += n_picks * (mf_weight_bytes(&p->gate.shape) + mf_weight_bytes(&p->up.shape) +
                                    mf_weight_bytes(&p->down.shape));
 }

@@ -438,6 +438,19 @@ static uint64_t put_jobs(mf_vk_backend *be, const mf_vk_product *p, uint32_t n_c
     return address;
 }
 
+/* Jobs of a token each, a workgroup's y each. */
+static void dispatch_ones(mf_vk_backend *be, const mf_vk_product *p, bool is_wide, const bunch *b,
+                          uint64_t jobs)
+{
+    const uint32_t way = way_of(be, p->shape->n_cols, p->is_pair, is_wide, b->n_rows);
+    mf_vk_kernel k = one_kernel(be, p->shape, p->is_pair, way, is_wide);
+    k.constants[k.n_constants++] = false;
+    const one_push push = {.jobs = jobs, .n_cols = p->shape->n_cols};
+    mf_vk_dispatch(
+        be, &k, &push, sizeof push,
+        (const uint32_t[]){mf_vk_groups(b->most_rows, one_group_rows(&k)), b->n_jobs, 1});
+}
+
 /* Jobs of a token each. */
 static void record_ones(mf_vk_backend *be, const mf_vk_product *p, uint32_t which, const bunch *b)
 {
@@ -458,11 +471,29 @@ static void record_ones(mf_vk_backend *be, const mf_vk_product *p, uint32_t whic
         groups[0] += mf_vk_groups(job.n_rows, per_group);
     }
     if (!is_direct || groups[0] > MOST_GROUPS) {
-        push.jobs = put_jobs(be, p, 1, which, b);
-        groups[0] = mf_vk_groups(b->most_rows, per_group);
-        groups[1] = b->n_jobs;
+        dispatch_ones(be, p, is_wide, b, put_jobs(be, p, 1, which, b));
+        return;
     }
     mf_vk_dispatch(be, &k, &push, sizeof push, groups);
+}
+
+void mf_vk_product_record_made(mf_vk_backend *be, const mf_vk_product *p, const mf_vk_made *made)
+{
+    mf_vk_job job = {0};
+    p->job(p->ctx, 0, &job);
+    const bool is_wide =
+        has_wide(p->shape) && is_aligned(p, &job) && p->routing->slot_bytes % 16 == 0;
+    for (uint32_t class = 0; class < MF_VK_MADE_CLASSES; class ++) {
+        const uint32_t n = mf_vk_made_most(made->n_picks, class);
+        const bunch b = {n, job.n_rows, made->most_tokens, (uint64_t)n * job.n_rows};
+        const uint64_t jobs = made->jobs + (uint64_t) class * made->n_picks * sizeof job;
+        if (n == 0 || class > class_of(made->most_tokens))
+            continue;
+        if (class == 0)
+            dispatch_ones(be, p, is_wide, &b, jobs);
+        else
+            dispatch_bunch(be, p, 2 * class + is_wide, &b, jobs);
+    }
 }
 
 static void record_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t n_classes,

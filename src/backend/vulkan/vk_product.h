@@ -14,7 +14,8 @@ typedef struct mf_vk_job {
     uint64_t x_scales; /* of x in float16 */
     uint32_t first_row, n_rows;
     uint32_t n_tokens, x_stride, y_stride; /* strides in floats */
-    uint32_t unused;
+    uint32_t y_rows; /* the rows of y, so many words after `rows`; 0: one after another. Not where x
+                        is in float16 */
 } mf_vk_job;
 
 /* A job of each pick, made on the device of the one that there is: the expert's weights for those
@@ -26,6 +27,21 @@ typedef struct mf_vk_routing {
     uint32_t per_row;                      /* picks of a row of x */
     uint32_t unused;
 } mf_vk_routing;
+
+/* Jobs that the device made: by class of tokens, up to 1, 2, 4, 8 at a time, each one's after the
+ * other's n_picks; what is none has no rows. */
+#define MF_VK_MADE_CLASSES 4u
+typedef struct mf_vk_made {
+    uint64_t jobs;
+    uint32_t n_picks, most_tokens; /* of a job */
+} mf_vk_made;
+
+/* Jobs that a class can have at most, of so many picks. */
+static inline uint32_t mf_vk_made_most(uint32_t n_picks, uint32_t class)
+{
+    static const uint32_t least[MF_VK_MADE_CLASSES] = {1, 2, 3, 5};
+    return n_picks / least[class];
+}
 
 /* Jobs of one form and number of columns that are dispatched together. */
 typedef struct mf_vk_product {
@@ -80,5 +96,16 @@ mf_status mf_vk_routed_reserve(mf_vk_backend *be, const mf_weight_shape *shape, 
                                uint32_t n_picks, mf_error *error);
 uint64_t mf_vk_product_bytes(uint32_t n_jobs);
 void mf_vk_product_record(mf_vk_backend *be, const mf_vk_product *product);
+/* Of jobs that the device made of the product's one job, whose weights lie as aligned as its. */
+void mf_vk_product_record_made(mf_vk_backend *be, const mf_vk_product *product,
+                               const mf_vk_made *made);
+
+/* vk_grouped.c: routed experts of several rows, each expert's weights read once for all of its
+ * rows. */
+bool mf_vk_grouped_wants(const mf_op *op);
+mf_status mf_vk_grouped_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error);
+/* in, out: the products of an expert in slot 0, and how they are routed. */
+void mf_vk_grouped_record(mf_vk_backend *be, const mf_op *op, const mf_vk_product *in,
+                          const mf_vk_product *out);
 
 #endif

@@ -7,6 +7,6 @@ struct Job {
     uint64_t x_scales; // Floats: of the rows of x, where they are float16
     uint first_row, n_rows; // of the weight
     uint n_tokens, x_stride, y_stride; // strides in floats
-    uint unused;
+    uint y_rows; // the rows of y, so many words after `rows`; 0: one after another
 };
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Jobs { Job v[]; };

@@ -166,8 +166,12 @@ void put_rows(Job job, uint first_row, uint first_token, uint id)
 #ifdef PAIR
             y = silu(y) * team_sum(sums[(r + 1) * N_TOKENS + t], id);
 #endif
-            if (id % TEAM == 0 && row < job.n_rows && first_token + t < job.n_tokens)
-                Floats(job.y + uint64_t(first_token + t) * job.y_stride * 4).v[row] = y;
+            if (id % TEAM == 0 && row < job.n_rows && first_token + t < job.n_tokens) {
+                uint y_row = first_token + t;
+                if (job.y_rows != 0)
+                    y_row = Words(job.rows).v[job.y_rows + y_row];
+                Floats(job.y + uint64_t(y_row) * job.y_stride * 4).v[row] = y;
+            }
         }
     }
 }

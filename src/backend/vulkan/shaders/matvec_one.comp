@@ -111,6 +111,7 @@ bool find_job(out Job job, out uint first_row)
         job.n_rows = d.n_rows;
         job.n_tokens = 1;
         job.x_stride = 0;
+        job.y_rows = 0;
     }
     first_row = group * PER_GROUP;
     return first_row < job.n_rows && job.n_tokens != 0;
@@ -260,6 +261,8 @@ void add_parts(uint id, uint n_tiles)
 
 void put_rows(Job job, uint first_row, uint id)
 {
+    if (job.y_rows != 0)
+        job.y += uint64_t(Words(job.rows).v[job.y_rows]) * job.y_stride * 4;
     [[unroll]] for (uint i = 0; i < N_TOTALS; i++) {
         float y = team_sum(totals[i * N_MATRICES], id);
 #ifdef PAIR

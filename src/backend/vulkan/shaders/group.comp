@@ -1,0 +1,103 @@
+#version 460
+// SPDX-License-Identifier: MIT
+// Picks of routed experts by their experts, so that an expert's weights are read once for all rows
+// that chose it. One workgroup; an invocation is a pick, and the first of an expert's makes its job of
+// each product: of the class that its number of rows has, in the order of experts. Nothing depends on
+// who comes first.
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "weights.glsl"
+#include "jobs.glsl"
+
+layout(buffer_reference, scalar, buffer_reference_align = 8) writeonly buffer Made { Job v[]; };
+
+layout(push_constant, scalar) uniform Push {
+    Ints ids;
+    Words slot;
+    Jobs of_slot_0; // of either product
+    Made made;      // of either product CLASSES times n_picks
+    Words lists;    // of picks by expert: their rows of x, themselves, themselves
+    uint64_t slot_bytes;
+    uint n_picks, k;
+    uint scales_stride[2], biases_stride[2]; // of arrays that are not in slots; 0: are
+} p;
+
+const uint MOST = 256, CLASSES = 4, NONE = CLASSES;
+
+shared int experts[MOST];
+shared uint classes[MOST]; // of the first pick of each expert
+
+uint class_of(uint n)
+{
+    return n <= 1 ? 0 : n == 2 ? 1 : n <= 4 ? 2 : 3;
+}
+
+void move(inout Weight w, uint64_t to, uint expert, uint product)
+{
+    const uint scales = p.scales_stride[product], biases = p.biases_stride[product];
+    w.values += to;
+    w.scales += scales == 0 ? to : uint64_t(expert) * scales;
+    w.biases += biases == 0 ? to : uint64_t(expert) * biases;
+}
+
+void make_jobs(uint expert, uint at, uint n_rows, uint place)
+{
+    const uint64_t to = uint64_t(p.slot.v[expert]) * p.slot_bytes;
+    [[unroll]] for (uint product = 0; product < 2; product++) {
+        Job job = p.of_slot_0.v[product];
+        move(job.weight, to, expert, product);
+        move(job.up, to, expert, product);
+        job.rows = uint64_t(p.lists) + (product * p.n_picks + at) * 4;
+        job.y_rows = p.n_picks;
+        job.n_tokens = n_rows;
+        p.made.v[product * CLASSES * p.n_picks + place] = job;
+    }
+}
+
+// Places that no job has.
+void make_none(uint place)
+{
+    [[unroll]] for (uint product = 0; product < 2; product++) {
+        const uint at = product * CLASSES * p.n_picks + place;
+        p.made.v[at].n_rows = 0;
+        p.made.v[at].n_tokens = 0;
+    }
+}
+
+void main()
+{
+    const uint i = gl_LocalInvocationID.x;
+    const bool is_pick = i < p.n_picks;
+    const int mine = is_pick ? p.ids.v[i] : -1;
+    experts[i] = mine;
+    barrier();
+    uint at = 0, n_rows = 0;
+    bool is_first = is_pick;
+    for (uint j = 0; j < p.n_picks; j++) {
+        const bool is_same = experts[j] == mine;
+        at += uint(experts[j] < mine || (is_same && j < i));
+        n_rows += uint(is_same);
+        is_first = is_first && !(is_same && j < i);
+    }
+    const uint own = is_first ? class_of(n_rows) : NONE;
+    classes[i] = own;
+    barrier();
+    uint place = 0, n_jobs[CLASSES];
+    [[unroll]] for (uint c = 0; c < CLASSES; c++)
+        n_jobs[c] = 0;
+    for (uint j = 0; j < p.n_picks; j++) {
+        place += uint(classes[j] == own && experts[j] < mine);
+        [[unroll]] for (uint c = 0; c < CLASSES; c++)
+            n_jobs[c] += uint(classes[j] == c);
+    }
+    if (!is_pick)
+        return;
+    [[unroll]] for (uint c = 0; c < CLASSES; c++)
+        if (i >= n_jobs[c])
+            make_none(c * p.n_picks + i);
+    p.lists.v[at] = i / p.k;
+    p.lists.v[p.n_picks + at] = i;
+    p.lists.v[2 * p.n_picks + at] = i;
+    if (is_first)
+        make_jobs(uint(mine), at, n_rows, own * p.n_picks + place);
+}
