@@ -133,8 +133,11 @@ static void put_model(const mf_srv_model *m, mf_srv_bytes *out)
     put_count(out, "n_experts_per_token", i->n_experts_per_token);
     put_count(out, "expert_bits", i->expert_bits);
     put_count(out, "n_context_tokens", i->n_context_tokens);
+    mf_reply_form form = {.thought_open = NULL};
+    if (m->syntax)
+        mf_reply_form_of(m->syntax, &form);
     mf_srv_printf(out, ",\"has_chat\":%s,\"has_thoughts\":%s", m->has_chat ? "true" : "false",
-                  m->has_thoughts ? "true" : "false");
+                  form.thought_open ? "true" : "false");
     put_sampling(&m->sampler, out);
     mf_srv_puts(out, "}");
 }

@@ -2,6 +2,8 @@
 /* Names of what foresees. */
 #include "base/status.h"
 
+#include <moeflux/routing.h>
+
 const char *mf_predict_name(mf_predict predict)
 {
     static const char *const names[] = {"auto",       "off",       "next-layer",

@@ -9,6 +9,8 @@
 
 #include "text/tokenizer.h"
 
+#include <moeflux/grammar.h>
+
 /* Longer tokens are never allowed. */
 #define MF_MAX_TOKEN_BYTES 250u
 #define MF_NO_TOKEN UINT32_MAX

@@ -9,6 +9,8 @@
 
 #include "base/alloc.h"
 
+#include <moeflux/routing.h>
+
 #define MF_ROUTING_VERSION 1u
 #define MF_ROUTING_HEADER_BYTES 128u
 #define MF_ROUTING_BLOCK_HEAD_BYTES 8u
