@@ -128,7 +128,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         abort();
     for (size_t i = 0; i < 4; i++) {
         say(syntax, data[1], data + 2, n_bytes - 2, pieces[i], &all[i]);
-        if (all[i].n != all[0].n || (all[0].n != 0 && memcmp(all[i].text, all[0].text, all[0].n) != 0))
+        if (all[i].n != all[0].n ||
+            (all[0].n != 0 && memcmp(all[i].text, all[0].text, all[0].n) != 0))
             abort();
     }
     for (size_t i = 0; i < 4; i++)

@@ -65,8 +65,8 @@ static void open_model(mf_srv_model *m, const char *template)
     snprintf(m->name, sizeof m->name, "demo");
     m->info.n_context_tokens = 2048;
     m->info.n_vocab = (uint32_t)mf_tokenizer_n_vocab(m->tokenizer);
-    m->has_chat = template != NULL;
-    m->has_thoughts = template != NULL;
+    if (mf_srv_model_learn(m, &error) != MF_OK)
+        abort();
     mf_sampler_options_default(&m->sampler);
 }
 

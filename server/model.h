@@ -34,4 +34,8 @@ typedef struct mf_srv_model {
     mf_srv_recall *recall; /* answers that were given; NULL: none are kept */
 } mf_srv_model;
 
+/* How it thinks and calls, and where it ends: all from has_chat on but the sampler, by its
+ * tokenizer. Errors: those of mf_reply_syntax_detect, MF_ERR_NO_MEMORY. */
+mf_status mf_srv_model_learn(mf_srv_model *model, mf_error *error);
+
 #endif

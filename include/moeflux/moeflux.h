@@ -5,9 +5,8 @@
  *
  * Objects: an mf_engine is one opened checkpoint; an mf_session is one sequence evaluated by it; an
  * mf_tokenizer turns text into token ids and back; an mf_sampler chooses the next token from
- * logits; an mf_reply takes apart what was said. The last three, devices, traces of routing, and
- * what all share, are declared in moeflux/text.h, moeflux/sampling.h, moeflux/reply.h,
- * moeflux/devices.h, moeflux/routing.h and moeflux/types.h, which are included here.
+ * logits, an mf_guide bounds it by a grammar; an mf_reply takes apart what was said. All but the
+ * first two are declared in the other headers of this folder, which are included here.
  *
  * Conventions. A function that can fail returns mf_status: MF_OK (0) or a negative code. Results
  * come by out-pointer and are untouched on failure. Where an mf_error * is taken it may be NULL; on
