@@ -104,6 +104,7 @@ static mf_status take_apart(const mf_cli_generator *g, const mf_cli_answer *a,
     mf_cli_buffer text = {0};
     mf_reply_options_default(&options);
     options.whole_calls = 1;
+    options.tools = g->args->tools;
     options.id_seed = g->stats.seed;
     mf_status status = mf_reply_syntax_detect(g->tokenizer, NULL, &syntax, error);
     for (size_t i = 0; i < prompt->n_tokens && status == MF_OK; i++) {

@@ -3,6 +3,7 @@
 #include "commands.h"
 
 #include "answer_json.h"
+#include "chat_text.h"
 #include "interrupt.h"
 
 #include <errno.h>
@@ -19,6 +20,9 @@ static const char help[] =
     "Prompt:\n"
     "  -p, --prompt TEXT      the prompt\n"
     "  -f, --file FILE        the prompt is in FILE; -: on standard input\n"
+    "  --messages FILE        instead of a prompt: a conversation, a JSON array of messages\n"
+    "  --tools FILE           with a prompt or messages: a JSON array of tools, for the template\n"
+    "  --set NAME=JSON        a variable of the template; repeatable\n"
     "  --system TEXT          system message\n"
     "  --think on|off         ask for, or suppress, the model's thinking (default: the "
     "template's)\n"
@@ -60,6 +64,9 @@ enum {
     OPT_GRAMMAR,
     OPT_RAW,
     OPT_SHOW_PROMPT,
+    OPT_MESSAGES,
+    OPT_TOOLS,
+    OPT_SET,
     OPT_RESUME,
     OPT_CONTINUE,
     OPT_NO_HISTORY,
@@ -88,6 +95,9 @@ static const struct option long_options[] = {
     {"grammar", required_argument, NULL, OPT_GRAMMAR},
     {"raw", no_argument, NULL, OPT_RAW},
     {"show-prompt", no_argument, NULL, OPT_SHOW_PROMPT},
+    {"messages", required_argument, NULL, OPT_MESSAGES},
+    {"tools", required_argument, NULL, OPT_TOOLS},
+    {"set", required_argument, NULL, OPT_SET},
     {"resume", required_argument, NULL, OPT_RESUME},
     {"continue", no_argument, NULL, OPT_CONTINUE},
     {"no-history", no_argument, NULL, OPT_NO_HISTORY},
@@ -113,6 +123,9 @@ typedef struct run_args {
     const char *model;
     const char *prompt;
     const char *file;
+    const char *messages; /* a file, as the next */
+    const char *tools;
+    mf_cli_buffer tools_text, variables;
     bool has_stats;
     bool has_json_stats;
     const char *stats_file; /* NULL: standard error */
@@ -252,6 +265,14 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
     case OPT_GRAMMAR:
         g->grammar = optarg;
         break;
+    case OPT_MESSAGES:
+        args->messages = optarg;
+        break;
+    case OPT_TOOLS:
+        args->tools = optarg;
+        break;
+    case OPT_SET:
+        return mf_cli_add_variable(parser, optarg, &args->variables);
     case OPT_RESUME:
         g->resume = optarg;
         break;
@@ -288,13 +309,36 @@ static bool excludes_resume(const run_args *args, int *exit_code)
         return false;
     if (g->resume && g->continues)
         *exit_code = mf_cli_usage_error("run", "run: --resume and --continue exclude each other");
-    else if (args->prompt || args->file)
+    else if (!g->is_chat)
         *exit_code = mf_cli_usage_error("run", "run: %s is for a chat, without -p and -f", name);
     else if (g->raw || g->system)
         *exit_code = mf_cli_usage_error("run", "run: %s excludes --raw and --system", name);
     else
         return false;
     return true;
+}
+
+/* Options that do not go together; NULL: they do. */
+static const char *contradiction(const run_args *args)
+{
+    const mf_cli_generate_args *g = &args->generate;
+    if (args->prompt && args->file)
+        return "-p and -f exclude each other";
+    if (args->messages && (args->prompt || args->file || g->system))
+        return "--messages excludes -p, -f and --system";
+    if (g->raw && g->system)
+        return "--raw and --system exclude each other";
+    if (g->raw && args->messages)
+        return "--raw and --messages exclude each other";
+    if (g->raw && args->tools)
+        return "--raw and --tools exclude each other";
+    if (g->json_schema && g->grammar)
+        return "--json-schema and --grammar exclude each other";
+    if (args->tools && g->is_chat)
+        return "--tools wants a prompt: -p, -f or --messages";
+    if (g->is_silent && g->is_chat)
+        return "--json wants a prompt: -p or -f";
+    return NULL;
 }
 
 /* False: the program ends with *exit_code. */
@@ -312,20 +356,11 @@ static bool parse(run_args *args, int argc, char **argv, int *exit_code)
     args->model = mf_cli_positional(&parser, "MODEL", false, exit_code);
     if (!args->model)
         return false;
-    if (args->prompt && args->file)
-        *exit_code = mf_cli_usage_error("run", "run: -p and -f exclude each other");
-    else if (args->generate.raw && args->generate.system)
-        *exit_code = mf_cli_usage_error("run", "run: --raw and --system exclude each other");
-    else if (args->generate.json_schema && args->generate.grammar)
-        *exit_code =
-            mf_cli_usage_error("run", "run: --json-schema and --grammar exclude each other");
-    else if (args->generate.is_silent && !args->prompt && !args->file)
-        *exit_code = mf_cli_usage_error("run", "run: --json wants a prompt: -p or -f");
-    else if (!excludes_resume(args, exit_code)) {
-        args->generate.is_chat = !args->prompt && !args->file;
-        return true;
-    }
-    return false;
+    args->generate.is_chat = !args->prompt && !args->file && !args->messages;
+    const char *excluded = contradiction(args);
+    if (excluded)
+        *exit_code = mf_cli_usage_error("run", "run: %s", excluded);
+    return !excluded && !excludes_resume(args, exit_code);
 }
 
 /* The tokens to evaluate: those of the text itself, or of a conversation with it as user turn. */
@@ -334,7 +369,10 @@ static int make_prompt(const mf_cli_generator *g, const run_args *args, const mf
 {
     mf_cli_generate_args const *how = &args->generate;
     mf_error error = {0};
-    if (how->raw || !mf_tokenizer_has_chat(g->tokenizer)) {
+    const bool has_chat = !how->raw && mf_tokenizer_has_chat(g->tokenizer);
+    if (!has_chat && (args->messages || args->tools))
+        return mf_cli_error("%s: --messages and --tools want a chat template", args->model);
+    if (!has_chat) {
         if (how->system)
             mf_cli_log((void *)&how->engine.verbosity, MF_LOG_WARNING,
                        "--system is not used: the model has no chat template");
@@ -348,6 +386,10 @@ static int make_prompt(const mf_cli_generator *g, const run_args *args, const mf
     if (memchr(text->data, '\0', text->n_bytes))
         return mf_cli_error("%s: the prompt contains a NUL byte",
                             args->file ? args->file : args->model);
+    if (args->messages) {
+        mf_status of_json = mf_cli_chat_json_tokens(g, text->data ? text->data : "", out, &error);
+        return of_json == MF_OK ? MF_EXIT_OK : mf_cli_fail(of_json, &error);
+    }
     const mf_chat_message messages[2] = {{MF_ROLE_SYSTEM, how->system}, {MF_ROLE_USER, text->data}};
     size_t first = how->system ? 0 : 1;
     mf_status status = mf_cli_chat_tokens(g, messages + first, 2 - first, true, out, &error);
@@ -430,17 +472,29 @@ static int report(const run_args *args, const mf_cli_run_stats *stats)
     return MF_EXIT_OK;
 }
 
-static int run(const run_args *args)
+/* All that comes from files and other options. An exit code. */
+static int read_texts(run_args *args, mf_cli_buffer *text)
+{
+    const char *file = args->messages ? args->messages : args->file;
+    int status = mf_cli_read_json(args->tools, &args->tools_text, &args->generate.tools);
+    if (status == MF_EXIT_OK)
+        status = mf_cli_end_variables(&args->variables, &args->generate.variables);
+    if (status != MF_EXIT_OK)
+        return status;
+    if (file)
+        return mf_cli_read_file(
+            file, mf_cli_text_bytes(args->generate.engine.options.n_context_tokens), text);
+    if (mf_cli_buffer_append(text, args->prompt ? args->prompt : "",
+                             args->prompt ? strlen(args->prompt) : 0))
+        return MF_EXIT_OK;
+    return mf_cli_error("no memory for the prompt");
+}
+
+static int run(run_args *args)
 {
     mf_cli_generator g = {0};
     mf_cli_buffer text = {0};
-    int status = MF_EXIT_OK;
-    if (args->file)
-        status = mf_cli_read_file(
-            args->file, mf_cli_text_bytes(args->generate.engine.options.n_context_tokens), &text);
-    else if (!mf_cli_buffer_append(&text, args->prompt ? args->prompt : "",
-                                   args->prompt ? strlen(args->prompt) : 0))
-        status = mf_cli_error("no memory for the prompt");
+    int status = read_texts(args, &text);
     if (status == MF_EXIT_OK)
         status = mf_cli_generator_open(&g, args->model, &args->generate);
     if (status == MF_EXIT_OK) {
@@ -451,6 +505,8 @@ static int run(const run_args *args)
     }
     mf_cli_generator_close(&g);
     mf_cli_buffer_free(&text);
+    mf_cli_buffer_free(&args->tools_text);
+    mf_cli_buffer_free(&args->variables);
     return mf_cli_finish(status);
 }
 

@@ -2,6 +2,8 @@
 /* moeflux template: the text that a model's chat template makes of a conversation. */
 #include "commands.h"
 
+#include "chat_text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,23 +49,6 @@ typedef struct template_args {
     bool has_no_opening;
 } template_args;
 
-/* NAME=JSON, as a member of an object. */
-static int add_variable(template_args *args, const mf_cli_parser *parser, const char *option)
-{
-    const char *value = strchr(option, '=');
-    size_t n_name = value ? (size_t)(value - option) : 0;
-    size_t n_plain =
-        strspn(option, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
-    mf_cli_buffer *out = &args->variables;
-    if (n_name == 0 || n_plain != n_name || value[1] == '\0')
-        return mf_cli_bad_value(parser, "set", option, "NAME=JSON");
-    if (mf_cli_buffer_append(out, out->n_bytes == 0 ? "{\"" : ",\"", 2) &&
-        mf_cli_buffer_append(out, option, n_name) && mf_cli_buffer_append(out, "\":", 2) &&
-        mf_cli_buffer_append(out, value + 1, strlen(value + 1)))
-        return MF_EXIT_OK;
-    return mf_cli_error("no memory for the variables");
-}
-
 static int own_option(void *ctx, const mf_cli_parser *parser, int option)
 {
     template_args *args = ctx;
@@ -78,7 +63,7 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
         args->documents = optarg;
         break;
     case OPT_SET:
-        return add_variable(args, parser, optarg);
+        return mf_cli_add_variable(parser, optarg, &args->variables);
     case OPT_TEMPLATE:
         args->name = optarg;
         break;
@@ -102,20 +87,6 @@ static bool parse(template_args *args, int argc, char **argv, int *exit_code)
         return true;
     *exit_code = mf_cli_usage_error("template", "template: --messages is missing");
     return false;
-}
-
-/* A file as a string; *out stays NULL where none is named. An exit code. */
-static int read_json(const char *file, mf_cli_buffer *buffer, const char **out)
-{
-    if (!file)
-        return MF_EXIT_OK;
-    int exit_code = mf_cli_read_file(file, MF_CLI_MAX_TEXT_BYTES, buffer);
-    if (exit_code == MF_EXIT_OK && !mf_cli_buffer_append(buffer, "", 1))
-        exit_code = mf_cli_error("no memory for %s", file);
-    if (exit_code == MF_EXIT_OK && strlen(buffer->data) + 1 != buffer->n_bytes)
-        exit_code = mf_cli_error("%s: not JSON: it contains a NUL byte", file);
-    *out = buffer->data;
-    return exit_code;
 }
 
 static int print_text(const mf_tokenizer *tokenizer, const mf_chat_json_params *chat)
@@ -143,16 +114,13 @@ static int template(template_args *args)
     mf_chat_json_params_default(&chat);
     chat.template_name = args->name;
     chat.add_generation_prompt = !args->has_no_opening;
-    int exit_code = read_json(args->messages, &buffers[0], &chat.messages);
+    int exit_code = mf_cli_read_json(args->messages, &buffers[0], &chat.messages);
     if (exit_code == MF_EXIT_OK)
-        exit_code = read_json(args->tools, &buffers[1], &chat.tools);
+        exit_code = mf_cli_read_json(args->tools, &buffers[1], &chat.tools);
     if (exit_code == MF_EXIT_OK)
-        exit_code = read_json(args->documents, &buffers[2], &chat.documents);
-    if (exit_code == MF_EXIT_OK && args->variables.n_bytes > 0) {
-        if (!mf_cli_buffer_append(&args->variables, "}", 2)) /* and its NUL */
-            exit_code = mf_cli_error("no memory for the variables");
-        chat.variables = args->variables.data;
-    }
+        exit_code = mf_cli_read_json(args->documents, &buffers[2], &chat.documents);
+    if (exit_code == MF_EXIT_OK)
+        exit_code = mf_cli_end_variables(&args->variables, &chat.variables);
     if (exit_code == MF_EXIT_OK) {
         mf_status status = mf_tokenizer_open(args->model, NULL, &tokenizer, &error);
         exit_code = status == MF_OK ? print_text(tokenizer, &chat) : mf_cli_fail(status, &error);

@@ -8,6 +8,8 @@
  */
 #include "conversation.h"
 
+#include "chat_text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,6 +79,7 @@ void mf_cli_conversation_free(mf_cli_conversation *c)
     free(c->messages);
     mf_cli_buffer_free(&c->text);
     mf_cli_buffer_free(&c->own);
+    mf_cli_buffer_free(&c->answer);
 }
 
 bool mf_cli_conversation_ask(mf_cli_conversation *c, const char *question)
@@ -194,6 +197,20 @@ mf_status mf_cli_conversation_prompt(mf_cli_conversation *c, mf_cli_prompt *out,
     return n < out->n_tokens ? use_own_tokens(c, out, n) : MF_OK;
 }
 
+/* The answer as characters, as the template is to have it: bytes that are none, and NUL, become
+ * U+FFFD. */
+static bool clean(mf_cli_conversation *c, const mf_cli_buffer *raw)
+{
+    bool has_memory = mf_cli_buffer_append(&c->answer, "", 0);
+    mf_cli_buffer_clear(&c->answer);
+    for (size_t at = 0, n; at < raw->n_bytes && has_memory; at += n > 0 ? n : 1) {
+        n = raw->data[at] != '\0' ? mf_cli_character_bytes(raw->data + at, raw->n_bytes - at) : 0;
+        has_memory = n > 0 ? mf_cli_buffer_append(&c->answer, raw->data + at, n)
+                           : mf_cli_buffer_append(&c->answer, "\xef\xbf\xbd", 3);
+    }
+    return has_memory;
+}
+
 /* What the session holds, and its text. */
 static bool keep_own(mf_cli_conversation *c, const mf_cli_buffer *answer, int32_t unevaluated)
 {
@@ -214,11 +231,13 @@ static bool keep_own(mf_cli_conversation *c, const mf_cli_buffer *answer, int32_
  * holds more than the text. */
 bool mf_cli_conversation_answer(mf_cli_conversation *c, const mf_cli_answer *answer)
 {
-    const char *text = answer->raw.data ? answer->raw.data : "";
+    if (!clean(c, &answer->raw))
+        return false;
+    const char *text = c->answer.data;
     const char *open = strstr(c->text.data + c->n_text_plain, "<think>");
     if (answer->stopped_by)
         forget_own(c);
-    else if (!keep_own(c, &answer->raw, answer->unevaluated))
+    else if (!keep_own(c, &c->answer, answer->unevaluated))
         return false;
     if (!open || strstr(open, "</think>") || strstr(text, "</think>"))
         return push(c, MF_ROLE_ASSISTANT, text);

@@ -13,10 +13,11 @@ typedef struct mf_cli_conversation {
     mf_chat_message *messages; /* contents owned */
     size_t n_messages;
     size_t capacity;
-    mf_cli_buffer text;  /* of the last prompt */
-    size_t n_text_plain; /* of it: without the generation prompt */
-    mf_cli_buffer own;   /* the text of own_tokens */
-    int32_t *own_tokens; /* the last prompt's and its answer's, as the model chose them */
+    mf_cli_buffer text;   /* of the last prompt */
+    size_t n_text_plain;  /* of it: without the generation prompt */
+    mf_cli_buffer answer; /* the last one's characters */
+    mf_cli_buffer own;    /* the text of own_tokens */
+    int32_t *own_tokens;  /* the last prompt's and its answer's, as the model chose them */
     size_t n_own_tokens;
     size_t n_system_tokens; /* of the prompt: what every conversation with that message shares */
 } mf_cli_conversation;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Ends a thought from outside. */
@@ -130,6 +131,7 @@ int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_g
     memset(g, 0, sizeof *g);
     g->args = args;
     g->model = model;
+    g->now_seconds = (int64_t)time(NULL);
     mf_cli_screen_open(&g->screen, args->color, !args->no_wrap);
     const mf_engine_options options = args->engine.options;
     mf_status status = mf_model_inspect(model, &options, &g->info, &error);
@@ -182,57 +184,6 @@ void mf_cli_generator_close(mf_cli_generator *g)
     mf_cli_buffer_free(&g->shown);
     mf_cli_buffer_free(&g->escaped);
     mf_cli_screen_free(&g->screen);
-}
-
-static mf_chat_params chat_params(const mf_cli_generator *g, const mf_chat_message *messages,
-                                  size_t n_messages, bool opens_answer)
-{
-    mf_chat_params chat;
-    mf_chat_params_default(&chat);
-    chat.messages = messages;
-    chat.n_messages = n_messages;
-    chat.thinking = g->args->thinking;
-    chat.add_generation_prompt = opens_answer;
-    return chat;
-}
-
-mf_status mf_cli_chat_text(const mf_cli_generator *g, const mf_chat_message *messages,
-                           size_t n_messages, bool opens_answer, mf_cli_buffer *out,
-                           mf_error *error)
-{
-    const mf_chat_params chat = chat_params(g, messages, n_messages, opens_answer);
-    size_t n_bytes = 0;
-    mf_cli_buffer_clear(out);
-    mf_status status = mf_chat_text(g->tokenizer, &chat, NULL, 0, &n_bytes, error);
-    if (status == MF_OK && !mf_cli_buffer_reserve(out, n_bytes))
-        status = MF_ERR_NO_MEMORY;
-    if (status == MF_OK)
-        status = mf_chat_text(g->tokenizer, &chat, out->data, n_bytes, &n_bytes, error);
-    if (status == MF_OK) {
-        out->n_bytes = n_bytes;
-        out->data[n_bytes] = '\0';
-    }
-    return status;
-}
-
-mf_status mf_cli_chat_tokens(const mf_cli_generator *g, const mf_chat_message *messages,
-                             size_t n_messages, bool opens_answer, mf_cli_prompt *out,
-                             mf_error *error)
-{
-    const mf_chat_params chat = chat_params(g, messages, n_messages, opens_answer);
-    size_t n = 0;
-    mf_status status = mf_chat_encode(g->tokenizer, &chat, NULL, 0, &n, error);
-    int32_t *tokens = status == MF_OK ? malloc((n + 1) * sizeof *tokens) : NULL;
-    if (status == MF_OK && !tokens)
-        status = MF_ERR_NO_MEMORY;
-    if (status == MF_OK)
-        status = mf_chat_encode(g->tokenizer, &chat, tokens, n, &n, error);
-    if (status != MF_OK) {
-        free(tokens);
-        return status;
-    }
-    *out = (mf_cli_prompt){.tokens = tokens, .n_tokens = n};
-    return MF_OK;
 }
 
 bool mf_cli_fits(const mf_cli_generator *g, size_t n_tokens)

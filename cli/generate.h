@@ -43,9 +43,11 @@ typedef struct mf_cli_generate_args {
     bool no_history;   /* a chat's lines are not kept for the next one */
     bool no_wrap;      /* the terminal breaks lines, wherever its edge is */
     mf_cli_color color;
-    const char *system;       /* NULL: none */
-    const char *json_schema;  /* what the answer must look like: the schema or its file, */
-    const char *grammar;      /* or a grammar's file; NULL: anything */
+    const char *system;      /* NULL: none */
+    const char *json_schema; /* what the answer must look like: the schema or its file, */
+    const char *grammar;     /* or a grammar's file; NULL: anything */
+    const char *tools;       /* JSON, for the template, as the next; NULL: none */
+    const char *variables;
     const char *resume;       /* a chat begins with this saved conversation; NULL: none */
     bool continues;           /* with the newest one */
     const char *trace;        /* of the routing, to be recorded; NULL: none */
@@ -63,6 +65,7 @@ typedef struct mf_cli_generator {
     mf_sampler *sampler;
     mf_cli_guide guide;
     mf_model_info info;
+    int64_t now_seconds; /* what templates take for the time: prompts go on as they began */
     size_t n_context_tokens;
     mf_cli_run_stats stats;
     bool has_said_seed;
@@ -87,16 +90,6 @@ typedef struct mf_cli_prompt {
 /* Prints the error; returns an exit code. Close it in any case. */
 int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_generate_args *args);
 void mf_cli_generator_close(mf_cli_generator *g);
-
-/* The text of a conversation, with the beginning of the answer or without; nothing is printed. */
-mf_status mf_cli_chat_text(const mf_cli_generator *g, const mf_chat_message *messages,
-                           size_t n_messages, bool opens_answer, mf_cli_buffer *out,
-                           mf_error *error);
-
-/* Its tokens; what users wrote in it is text, whatever it looks like. */
-mf_status mf_cli_chat_tokens(const mf_cli_generator *g, const mf_chat_message *messages,
-                             size_t n_messages, bool opens_answer, mf_cli_prompt *out,
-                             mf_error *error);
 
 /* True if a prompt of n_tokens fits the context. */
 bool mf_cli_fits(const mf_cli_generator *g, size_t n_tokens);

@@ -87,6 +87,11 @@ static size_t utf8_character(const unsigned char *p, size_t n_bytes)
     return n;
 }
 
+size_t mf_cli_character_bytes(const char *text, size_t n_bytes)
+{
+    return utf8_character((const unsigned char *)text, n_bytes);
+}
+
 void mf_cli_json_quote(FILE *out, const char *text, size_t n_bytes)
 {
     const unsigned char *p = (const unsigned char *)text;

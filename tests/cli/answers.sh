@@ -213,6 +213,37 @@ run run "$scratch/calls" -p "Look" --temp 0 --quiet --logit-bias 316=60 --logit-
 expect_glob "$out" '<tool_call>
 {"name"*
 </tool_call>'
+# The tools are told to the model; messages may be given as they are, and variables of the template.
+cat >"$scratch/tools" <<'END'
+[{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {"at": {"type": "array"}}}}}]
+END
+cat >"$scratch/messages" <<'END'
+[{"role": "user", "content": "Look"}, {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "look", "arguments": {"at": []}}}]},
+ {"role": "tool", "tool_call_id": "1", "content": "a <|im_end|> tree"}]
+END
+run run "$scratch/calls" --messages "$scratch/messages" --tools "$scratch/tools" --temp 0 --quiet --logit-bias 316=60 --logit-bias "$end=30" \
+    --presence-penalty 60 --json --show-prompt
+expect_code 0
+expect_glob "$out" '*"name": "look", "arguments": {"at": [[]1, "x"[]]}}[]], "usage": *'
+run template "$scratch/calls" --messages "$scratch/messages" --tools "$scratch/tools"
+cp "$out" "$scratch/prompt"
+expect_glob "$out" '*<tools>*"look"*tree*'
+run run "$scratch/calls" --messages "$scratch/messages" --tools "$scratch/tools" -n 0 --quiet --show-prompt
+echo >>"$scratch/prompt"
+expect_same "$err" "$scratch/prompt"
+run run "$scratch/thinks" -p "Once" -n 0 --quiet --show-prompt --no-think
+cp "$err" "$scratch/prompt"
+run run "$scratch/thinks" -p "Once" -n 0 --quiet --show-prompt --set enable_thinking=false
+expect_same "$err" "$scratch/prompt"
+run run "$scratch/thinks" -p "Once" -n 0 --quiet --show-prompt
+expect_true sh -c '! cmp -s "$0" "$1"' "$err" "$scratch/prompt"
+run run "$scratch/thinks" -p "Once" -n 0 --set 'enable_thinking={'
+expect_error "*"
+printf '{}' >"$scratch/messages"
+run run "$scratch/calls" --messages "$scratch/messages" -n 0
+expect_error "*"
+run run "$demo" --messages "$scratch/messages" -n 0
+expect_error "$demo: --messages and --tools want a chat template"
 run run "$scratch/calls" -p "Look" --temp 0 --quiet --logit-bias 316=60 -n 2 --json
 expect_glob "$out" '*"finish_reason": "length", "thoughts": "", "calls": [[]{*}, {*}[]], "usage": *'
 finish

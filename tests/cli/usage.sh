@@ -65,7 +65,7 @@ done
 
 for option in -p -f -n -s -c -t --prompt --file --max-tokens --temp --top-k --top-p --min-p --seed --ram \
     --presence-penalty --frequency-penalty --dry-multiplier --dry-base --dry-allowed-length --dry-last-n --dry-breaker \
-    --xtc-probability --xtc-threshold --logit-bias --stop --logprobs --thoughts --think-budget \
+    --messages --tools --set --resume --xtc-probability --xtc-threshold --logit-bias --stop --logprobs --thoughts --think-budget \
     --repeat-penalty --expert-cache --system --think --ctx --io --threads --prefill-chunk \
     --experts-per-token --packed-bits --cpu-tier --kv-type; do
     run run model "$option"
@@ -138,6 +138,14 @@ run run model -n 5x
 expect_usage_error "--max-tokens: '5x' is not *"
 run run model --stats=xml
 expect_usage_error "--stats: 'xml' is not json or json:FILE"
+run run model --messages one -p two
+expect_usage_error "run: --messages excludes -p, -f and --system"
+run run model --messages one --raw
+expect_usage_error "run: --raw and --messages exclude each other"
+run run model --tools one
+expect_usage_error "run: --tools wants a prompt: -p, -f or --messages"
+run run model --set x
+expect_usage_error "--set: 'x' is not NAME=JSON"
 run run model -p one -f two
 expect_usage_error "run: -p and -f exclude each other"
 run run model --raw --system be
