@@ -254,12 +254,16 @@ static line_result send_file(chat *c, const char *path)
 }
 
 /* A line whose first word is a slash and letters is a command, so that a mistyped one is not sent;
- * a path has other characters in that word, and "//" stands for a slash. */
+ * a path has other characters in that word, "//" stands for a slash, and a text of several lines is
+ * none. */
 static bool is_command(const char *line)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     size_t n = *line == '/' ? strspn(line + 1, letters) : 0;
-    return n > 0 && (line[1 + n] == '\0' || line[1 + n] == ' ');
+    const char *end = strchr(line, '\n');
+    if (end && end[strspn(end, " \t\r\n")] != '\0')
+        return false;
+    return n > 0 && strchr(" \t\r\n", line[1 + n]);
 }
 
 static bool is_word(const char *line, size_t n, const char *word)
@@ -296,10 +300,11 @@ static line_result clear_chat(chat *c)
     return LINE_DONE;
 }
 
+/* The line without the blanks at its end. */
 static line_result command(chat *c, const char *line)
 {
-    size_t n = strcspn(line, " ");
-    const char *rest = line + n + strspn(line + n, " ");
+    size_t n = strcspn(line, " \t");
+    const char *rest = line + n + strspn(line + n, " \t");
     if (is_word(line, n, "/file"))
         return send_file(c, rest);
     if (strcmp(line, "/quit") == 0 || strcmp(line, "/exit") == 0)
@@ -320,8 +325,18 @@ static line_result handle(chat *c, const char *text, bool is_block)
 {
     if (is_block)
         return send(c, text);
-    if (is_command(text))
-        return command(c, text);
+    if (is_command(text)) {
+        char *line = strdup(text);
+        if (!line) {
+            mf_cli_error("no memory for the command");
+            return LINE_FATAL;
+        }
+        for (size_t n = strlen(line); n > 0 && strchr(" \t\r\n", line[n - 1]); n--)
+            line[n - 1] = '\0';
+        line_result result = command(c, line);
+        free(line);
+        return result;
+    }
     return send(c, strncmp(text, "//", 2) == 0 ? text + 1 : text);
 }
 

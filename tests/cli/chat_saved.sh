@@ -46,7 +46,7 @@ sleep 0.01
 chat 'Hello\n/save two words\n/clear\nAgain\n/list\n'
 expect_glob "$err" '*(a new conversation)*  two words*  story*'
 expect_true [ "$(grep -c '"role": "user"' "$chats/two words.json")" -eq 1 ]
-chat '/list\n' --continue
+chat '/list  \n' --continue
 expect_glob "$err" '(two words: 2 messages*'
 chat '/load story\n/load two words\nMore\n'
 expect_true [ "$(grep -c '"role": "user"' "$chats/two words.json")" -eq 2 ]

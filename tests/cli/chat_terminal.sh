@@ -41,6 +41,13 @@ keys '/stats\r'
 expect_true wait_for prompts 8
 n=$((n + $(n_tokens 'red\ngreen\n\nblue')))
 expect_true [ "$(total)" -eq "$n" ]
+# several lines are a message, though the first looks like a command; one line is one
+keys '\033[200~/save x\nwhat is this?\033[201~\r'
+expect_true wait_for prompts 9
+keys '\033[200~/stats \n\033[201~\r'
+expect_true wait_for prompts 10
+n=$((n + $(n_tokens '/save x\nwhat is this?')))
+expect_true [ "$(total)" -eq "$n" ]
 keys '/quit\r'
 left
 # the terminal no longer marks pastes
@@ -58,8 +65,8 @@ left
 expect_same "$history" "$scratch/history"
 # shellcheck disable=SC2086
 type_to run "$model" $chat
-# up over /quit, /stats, the colours, /stats, two""", """one, /stats
-keys '\033[A\033[A\033[A\033[A\033[A\033[A\033[A\033[A\r'
+# up over /quit, /stats, /save x, /stats, the colours, /stats, two""", """one, /stats
+keys '\033[A\033[A\033[A\033[A\033[A\033[A\033[A\033[A\033[A\033[A\r'
 expect_true wait_for prompts 2
 keys '/stats\r'
 expect_true wait_for prompts 3
