@@ -55,6 +55,21 @@ chat 'Hi\n/save\n'
 expect_glob "$err" '(saved as 20[0-9][0-9]-*, and after each turn*'
 expect_true [ "$(ls "$chats" | wc -l)" -eq 3 ]
 
+# a turn's penalties count the conversation as it stands: as when the whole of it is asked at once
+how="-n 30 --temp 0 --quiet --no-think --logit-bias 316=-100 --presence-penalty 2 --frequency-penalty 1 --repeat-penalty 1.2 --dry-multiplier 2"
+chat 'Once upon a time\nAnd then?\n/save turns\nAnd what then?\n'
+cp "$out" "$scratch/turns"
+sed '/^\]/d; $d' "$chats/turns.json" | sed '$d' | sed '$s/,$//' >"$scratch/asked.json"
+echo ']' >>"$scratch/asked.json"
+expect_true [ "$(grep -c '"role": "user"' "$scratch/asked.json")" -eq 3 ]
+expect_true [ "$(grep -c '"role": "assistant"' "$scratch/asked.json")" -eq 2 ]
+# shellcheck disable=SC2086
+run run "$scratch/thinks" $how --messages "$scratch/asked.json"
+expect_code 0
+tail -c "$(wc -c <"$out")" "$scratch/turns" >"$scratch/last"
+expect_same "$out" "$scratch/last"
+how="-n 30 --temp 0 --quiet --think-budget 6"
+
 # texts of all kinds come back as they were
 printf 'tab\there "quotes" \\back\\ \303\251 \001 </think> end\n/save odd\n' >"$scratch/lines"
 # shellcheck disable=SC2086
