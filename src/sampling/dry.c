@@ -24,9 +24,10 @@ struct mf_dry {
 
     int32_t *tokens; /* [2 * capacity] the newest at the end; moved down when it is full */
     size_t capacity, n_tokens;
-    size_t n_open;    /* tokens after the last breaker */
-    uint32_t *common; /* [capacity] */
-    int32_t *touched; /* [capacity] which penalties are not 0 */
+    size_t n_open;        /* tokens after the last breaker */
+    uint32_t *common;     /* [capacity] */
+    uint32_t *n_repeated; /* [n_vocab] repetition that the token would go on with; 0: none */
+    int32_t *touched;     /* [capacity] the tokens that have one */
     size_t n_touched;
     float *penalties; /* [n_vocab] */
     bool is_current;  /* they are of the sequence as it is */
@@ -129,9 +130,11 @@ mf_status mf_dry_create(const mf_sampler_options *o, size_t n_vocab, const mf_al
     d->tokens = mf_alloc_array(a, 2 * d->capacity, sizeof *d->tokens);
     d->common = mf_alloc_array(a, d->capacity, sizeof *d->common);
     d->touched = mf_alloc_array(a, d->capacity, sizeof *d->touched);
+    d->n_repeated = mf_alloc_array(a, n_vocab, sizeof *d->n_repeated);
     d->penalties = mf_alloc_array(a, n_vocab, sizeof *d->penalties);
     mf_status status = MF_OK;
-    if (d->tokens == NULL || d->common == NULL || d->touched == NULL || d->penalties == NULL)
+    if (d->tokens == NULL || d->common == NULL || d->touched == NULL || d->n_repeated == NULL ||
+        d->penalties == NULL)
         status = mf_fail_memory(error, 4 * d->capacity * sizeof *d->tokens, "a sampler's tokens");
     if (status == MF_OK && o->n_dry_breakers > 0)
         status = create_breakers(d, o, error);
@@ -152,6 +155,7 @@ void mf_dry_free(mf_dry **dry)
     mf_free(&a, d->tokens, 2 * d->capacity * sizeof *d->tokens);
     mf_free(&a, d->common, d->capacity * sizeof *d->common);
     mf_free(&a, d->touched, d->capacity * sizeof *d->touched);
+    mf_free(&a, d->n_repeated, d->n_vocab * sizeof *d->n_repeated);
     mf_free(&a, d->penalties, d->n_vocab * sizeof *d->penalties);
     mf_free(&a, d->breakers, d->breaker_bytes);
     mf_free(&a, d->kinds, d->n_vocab);
@@ -213,23 +217,22 @@ static float penalty_of(const mf_dry *d, size_t n_repeated)
     return (float)(penalty < MAX_PENALTY ? penalty : MAX_PENALTY);
 }
 
-static void raise_penalty(mf_dry *d, int32_t token, size_t n_repeated)
+static void note_repetition(mf_dry *d, int32_t token, size_t n_repeated)
 {
-    if (is_breaker(d, token))
-        return;
-    float penalty = penalty_of(d, n_repeated);
-    if (d->penalties[token] == 0.0f)
+    if (d->n_repeated[token] == 0)
         d->touched[d->n_touched++] = token;
-    if (penalty > d->penalties[token])
-        d->penalties[token] = penalty;
+    if (n_repeated > d->n_repeated[token])
+        d->n_repeated[token] = (uint32_t)n_repeated;
 }
 
 const float *mf_dry_penalties(mf_dry *d)
 {
     if (d->is_current)
         return d->penalties;
-    for (size_t i = 0; i < d->n_touched; i++)
+    for (size_t i = 0; i < d->n_touched; i++) {
         d->penalties[d->touched[i]] = 0.0f;
+        d->n_repeated[d->touched[i]] = 0;
+    }
     d->n_touched = 0;
     d->is_current = true;
     size_t n = d->n_tokens < d->capacity ? d->n_tokens : d->capacity;
@@ -241,7 +244,10 @@ const float *mf_dry_penalties(mf_dry *d)
     for (size_t k = 1; k < n; k++) {
         size_t n_repeated = d->common[k] < n_open ? d->common[k] : n_open;
         if (n_repeated >= d->allowed_length)
-            raise_penalty(d, newest[1 - (ptrdiff_t)k], n_repeated);
+            note_repetition(d, newest[1 - (ptrdiff_t)k], n_repeated);
     }
+    for (size_t i = 0; i < d->n_touched; i++)
+        if (!is_breaker(d, d->touched[i]))
+            d->penalties[d->touched[i]] = penalty_of(d, d->n_repeated[d->touched[i]]);
     return d->penalties;
 }
