@@ -16,6 +16,7 @@
 
 #define PROMPT 11u
 #define MOST_STEPS 12u
+#define MANY 6u /* sessions in a pass */
 /* Layers enough to record ahead; its tokens are made here. */
 #define DEMO "../../../models/demo"
 
@@ -44,7 +45,7 @@ static mf_engine_options options_of(const golden_case *c, uint32_t share)
     mf_model_info info;
     mf_error error = {0};
     options.n_chunk_tokens = 16;
-    options.n_sessions = 3;
+    options.n_sessions = MANY + 1;
     options.n_threads = 2;
     options.expert_cache_bytes = 0;
     if (is_vulkan)
@@ -258,6 +259,36 @@ static void check_batch(const golden_case *c)
     close_run(&some);
 }
 
+/* Rows enough for a device to sort their picks by expert: half of them are alike and choose the
+ * same ones. Each has the bits that it has alone. */
+static void check_many(const golden_case *c)
+{
+    run r;
+    mf_error error = {0};
+    mf_session *many[MANY] = {NULL};
+    mf_batch_item items[MANY];
+    int32_t tokens[MANY];
+    open_with(&r, c, MOST, NULL);
+    r.engine->runner.ahead.n_most = r.engine->runner.h.n_moe_layers;
+    for (uint32_t i = 0; i < MANY; i++) {
+        tokens[i] = r.g.tokens[i % 2 == 0 ? 0 : i];
+        REQUIRE_OK(mf_session_create(r.engine, &many[i], &error), &error);
+        items[i] = (mf_batch_item){.session = many[i], .tokens = &tokens[i], .n_tokens = 1};
+    }
+    for (uint32_t n = MANY; n > 3; n--) /* classes of other sizes */
+        REQUIRE_OK(mf_engine_eval(r.engine, items, n, &error), &error);
+    for (uint32_t i = 0; i < MANY; i++) {
+        const uint32_t n = MANY - 3 - (i < 4 ? 0 : i - 3);
+        mf_session_clear(r.session);
+        for (uint32_t j = 0; j < n; j++)
+            REQUIRE_OK(mf_session_eval(r.session, &tokens[i], 1, &error), &error);
+        CHECK_BYTES(mf_session_logits(many[i]), mf_session_logits(r.session),
+                    r.g.n_vocab * sizeof(float));
+        mf_session_free(&many[i]);
+    }
+    close_run(&r);
+}
+
 typedef struct asked {
     run *r;
     uint32_t n, end_at; /* counted from 1; 0: never */
@@ -438,6 +469,7 @@ int main(int argc, char **argv)
         check_case(golden_case_find(names[i]));
     check_batch(golden_case_find(is_short ? "v3_fp8" : "mlx_4bit"));
     check_demo(&demo, is_short);
+    check_many(&demo);
     if (is_short)
         return test_result();
     check_batch(&demo);
