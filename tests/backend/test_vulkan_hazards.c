@@ -2,7 +2,8 @@
 /*
  * Barriers of the Vulkan stream, seen between the backend and the driver: there is one before every
  * command that touches what a command since the last barrier wrote, or writes what one read, and
- * none before any other. A software device runs commands one after the other and would hide it.
+ * none before any other. A software device runs commands one after the other and would hide it. The
+ * same for words that leave operations undone, which a software device reads at each command.
  */
 #include "backend/vulkan/vk_internal.h"
 #include "test.h"
@@ -17,6 +18,11 @@
 /* The driver's functions, and what went through them. */
 static mf_vk_api driver;
 static unsigned n_barriers, n_commands, n_wrong;
+/* Words: the one that commands are under (its offset + 1; 0: none), how often that began, and
+ * whether there was a barrier for them since something was copied. */
+static uint64_t under;
+static unsigned n_begun, n_ended; /* of conditions; of submissions */
+static bool is_seen;
 
 static void count_barrier(VkCommandBuffer commands, const VkDependencyInfo *info)
 {
@@ -26,6 +32,8 @@ static void count_barrier(VkCommandBuffer commands, const VkDependencyInfo *info
             VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_COPY_BIT;
         const VkAccessFlags2 writes = VK_ACCESS_2_SHADER_WRITE_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT;
         n_barriers++;
+        is_seen |= (b->dstStageMask & VK_PIPELINE_STAGE_2_CONDITIONAL_RENDERING_BIT_EXT) != 0 &&
+                   (b->dstAccessMask & VK_ACCESS_2_CONDITIONAL_RENDERING_READ_BIT_EXT) != 0;
         n_wrong += (b->srcStageMask & stages) != stages || (b->dstStageMask & stages) != stages ||
                    (b->srcAccessMask & writes) != writes || (b->dstAccessMask & writes) != writes;
     }
@@ -42,7 +50,31 @@ static void count_copy(VkCommandBuffer commands, VkBuffer from, VkBuffer to, uin
                        const VkBufferCopy *regions)
 {
     n_commands++;
+    is_seen = false;
     driver.CmdCopyBuffer(commands, from, to, n, regions);
+}
+
+static void begin_condition(VkCommandBuffer commands,
+                            const VkConditionalRenderingBeginInfoEXT *info)
+{
+    n_wrong += under != 0 || !is_seen;
+    under = info->offset + 1;
+    n_begun++;
+    driver.CmdBeginConditionalRenderingEXT(commands, info);
+}
+
+static void end_condition(VkCommandBuffer commands)
+{
+    n_wrong += under == 0;
+    under = 0;
+    driver.CmdEndConditionalRenderingEXT(commands);
+}
+
+static VkResult end_commands(VkCommandBuffer commands)
+{
+    n_wrong += under != 0;
+    n_ended++;
+    return driver.EndCommandBuffer(commands);
 }
 
 static void stand_between(void *ctx, mf_vk_api *api)
@@ -52,6 +84,9 @@ static void stand_between(void *ctx, mf_vk_api *api)
     api->CmdPipelineBarrier2 = count_barrier;
     api->CmdDispatch = count_dispatch;
     api->CmdCopyBuffer = count_copy;
+    api->CmdBeginConditionalRenderingEXT = begin_condition;
+    api->CmdEndConditionalRenderingEXT = end_condition;
+    api->EndCommandBuffer = end_commands;
 }
 
 /* ------------------------------------------------------------------------- what is expected -- */
@@ -271,6 +306,52 @@ static void check_full_list(mf_vk_backend *be, mf_buffer buffer)
     mf_vk_next(be);
 }
 
+/* Operations under words that are written in between, or not. */
+static void check_words(mf_backend *be, mf_buffer buffer)
+{
+    play p = {.be = be, .random = 9};
+    const mf_span words = {buffer, 4096};
+    mf_op op = {.kind = MF_OP_ADD, .n_rows = 1, .u.add = {.n_cols = N_COLS}};
+    mf_error error = {0};
+    unsigned n_alike = 0, last_ended = n_ended;
+    uint64_t last = 0; /* what the operation before was under; 0 also where a submission begins */
+    bool was_written[2] = {true, true};
+    op.when = words;
+    if (!be->ops->supports_op(be, &op))
+        return;
+    op.u.add.x = (mf_span){buffer, 0};
+    op.u.add.y = (mf_span){buffer, ROW_BYTES};
+    n_wrong = n_begun = 0;
+    for (int i = 0; i < 600; i++) {
+        const uint32_t at = pick(&p, 3), value = pick(&p, 2);
+        if (at < 2 && (pick(&p, 2) == 0 || i < 2)) {
+            be->ops->write(be, mf_span_at(words, at * 4), &value, sizeof value);
+            was_written[at] = true;
+        }
+        op.when = at < 2 ? mf_span_at(words, at * 4) : (mf_span){{0}, 0};
+        const unsigned begun = n_begun, barriers = n_barriers, ended = n_ended;
+        be->ops->record(be, &op);
+        if (n_ended == ended)
+            CHECK_U64(under, at < 2 ? op.when.offset + 1 : 0);
+        if (n_ended == last_ended && at < 2 && last == under && !was_written[at]) {
+            CHECK_U64(n_begun, begun);           /* it goes on */
+            CHECK_U64(n_barriers - barriers, 1); /* x was written */
+            n_alike++;
+        } else if (at < 2 && (last != op.when.offset + 1 || was_written[at])) {
+            CHECK_U64(n_begun, begun + 1);
+        }
+        if (at < 2)
+            was_written[at] = false;
+        last = under;
+        last_ended = n_ended;
+        if (pick(&p, 10) == 0) {
+            REQUIRE_OK(mf_backend_finish(be, &error), &error);
+            last = 0;
+        }
+    }
+    CHECK(n_wrong == 0 && n_alike > 20 && n_begun > 200);
+}
+
 int main(void)
 {
     const mf_vk_hooks hooks = {.loaded = stand_between};
@@ -288,6 +369,7 @@ int main(void)
     check_steps((mf_vk_backend *)be, buffers[0]);
     check_many_touches((mf_vk_backend *)be, buffers);
     check_full_list((mf_vk_backend *)be, buffers[0]);
+    check_words(be, buffers[1]);
     be->ops->destroy(be);
     return test_result();
 }
