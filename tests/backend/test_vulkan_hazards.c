@@ -306,21 +306,26 @@ static void check_full_list(mf_vk_backend *be, mf_buffer buffer)
     mf_vk_next(be);
 }
 
+static mf_op add_of(mf_buffer buffer, mf_span when)
+{
+    return (mf_op){.kind = MF_OP_ADD,
+                   .n_rows = 1,
+                   .when = when,
+                   .u.add = {.x = {buffer, 0}, .y = {buffer, ROW_BYTES}, .n_cols = N_COLS}};
+}
+
 /* Operations under words that are written in between, or not. */
 static void check_words(mf_backend *be, mf_buffer buffer)
 {
     play p = {.be = be, .random = 9};
     const mf_span words = {buffer, 4096};
-    mf_op op = {.kind = MF_OP_ADD, .n_rows = 1, .u.add = {.n_cols = N_COLS}};
+    mf_op op = add_of(buffer, words);
     mf_error error = {0};
     unsigned n_alike = 0, last_ended = n_ended;
     uint64_t last = 0; /* what the operation before was under; 0 also where a submission begins */
     bool was_written[2] = {true, true};
-    op.when = words;
     if (!be->ops->supports_op(be, &op))
         return;
-    op.u.add.x = (mf_span){buffer, 0};
-    op.u.add.y = (mf_span){buffer, ROW_BYTES};
     n_wrong = n_begun = 0;
     for (int i = 0; i < 600; i++) {
         const uint32_t at = pick(&p, 3), value = pick(&p, 2);

@@ -261,6 +261,11 @@ static uint32_t choose_extensions(mf_vk_device *d, const char **out)
     return n_out;
 }
 
+/* Which the extension has to have. */
+static const VkPhysicalDeviceConditionalRenderingFeaturesEXT condition_features = {
+    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_CONDITIONAL_RENDERING_FEATURES_EXT,
+    .conditionalRendering = VK_TRUE};
+
 static mf_status device_create(mf_vk_device *d, mf_error *error)
 {
     mf_vk_features features;
@@ -268,12 +273,10 @@ static mf_status device_create(mf_vk_device *d, mf_error *error)
     const float priorities[] = {1.0f, 1.0f};
     mf_vk_matrix_features matrix = {.sType = (VkStructureType)MF_VK_STYPE_MATRIX_FEATURES,
                                     .cooperativeMatrix = VK_TRUE};
-    VkPhysicalDeviceConditionalRenderingFeaturesEXT conditions = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_CONDITIONAL_RENDERING_FEATURES_EXT,
-        .conditionalRendering = VK_TRUE}; /* which the extension has to have */
+    VkPhysicalDeviceConditionalRenderingFeaturesEXT conditions = condition_features;
     mf_vk_features_get(&d->api, d->physical, &features);
     mf_vk_features_wanted(&features);
-    d->has_sparse_buffers = d->has_sparse_buffers && features.core.features.sparseBinding;
+    d->has_sparse_buffers &= features.core.features.sparseBinding != VK_FALSE;
     const bool has_family = d->has_copy_family && d->copy_family != d->family;
     const VkDeviceQueueCreateInfo queues[] = {
         {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
@@ -292,10 +295,9 @@ static mf_status device_create(mf_vk_device *d, mf_error *error)
     info.enabledExtensionCount = choose_extensions(d, extensions);
     if (d->has_cooperative_matrix)
         features.v13.pNext = &matrix;
-    if (d->has_conditions) {
-        conditions.pNext = features.v13.pNext;
+    conditions.pNext = features.v13.pNext;
+    if (d->has_conditions)
         features.v13.pNext = &conditions;
-    }
     VkResult result = d->api.CreateDevice(d->physical, &info, NULL, &d->handle);
     if (result != VK_SUCCESS) {
         d->handle = VK_NULL_HANDLE;
