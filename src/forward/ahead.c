@@ -61,6 +61,7 @@ mf_span mf_ahead_begin(mf_runner *r, uint32_t layer)
                                n_left * 2 * sizeof *a->found);
     }
     assert(moe == a->first + a->n);
+    mf_expert_store_poll(r->store); /* what was foreseen may be there */
     mf_expert_store_keep(r->store, a->first, ++a->n);
     write_slots(r, layer);
     return found_of(r, moe);
