@@ -5,6 +5,7 @@
 #include "api.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const mf_srv_field fields[] = {{"input", MF_SRV_FIELD_USED},
@@ -120,10 +121,49 @@ static void put_usage(const mf_srv_job *job, mf_srv_bytes *out)
 {
     const mf_srv_usage u = mf_srv_job_usage(job);
     mf_srv_printf(out,
-                  "{\"input_tokens\":%zu,\"input_tokens_details\":{\"cached_tokens\":%zu},"
+                  "{\"input_tokens\":%zu,\"input_tokens_details\":{\"cached_tokens\":%zu,\"cache_"
+                  "write_tokens\":0},"
                   "\"output_tokens\":%zu,\"output_tokens_details\":{\"reasoning_tokens\":%zu},"
                   "\"total_tokens\":%zu}",
                   u.n_prompt, u.n_cached, u.n_answer, u.n_thought, u.n_prompt + u.n_answer);
+}
+
+/* The tools, as this API has them. */
+static void put_tools(const mf_srv_job *job, mf_srv_bytes *out)
+{
+    static const char *const names[] = {"name", "description", "parameters"};
+    yyjson_doc *doc = job->tools.data ? yyjson_read(job->tools.data, job->tools.n_bytes, 0) : NULL;
+    yyjson_val *tool, *value;
+    size_t i, n;
+    mf_srv_puts(out, "[");
+    yyjson_arr_foreach(yyjson_doc_get_root(doc), i, n, tool)
+    {
+        mf_srv_puts(out, i > 0 ? ",{\"type\":\"function\"" : "{\"type\":\"function\"");
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+            value = yyjson_obj_get(yyjson_obj_get(tool, "function"), names[k]);
+            char *text = value ? yyjson_val_write(value, 0, NULL) : NULL;
+            if (text)
+                mf_srv_printf(out, ",\"%s\":%s", names[k], text);
+            free(text);
+        }
+        mf_srv_puts(out, ",\"strict\":false}");
+    }
+    mf_srv_puts(out, "]");
+    yyjson_doc_free(doc);
+}
+
+/* What was asked for. */
+static void put_request(const mf_srv_job *job, mf_srv_bytes *out)
+{
+    const mf_sampler_options *sampler = &job->params.sampler;
+    mf_srv_printf(out,
+                  ",\"parallel_tool_calls\":%s,\"previous_response_id\":null,\"reasoning\":"
+                  "{\"effort\":null,\"summary\":null},\"store\":false,\"temperature\":%.6g,"
+                  "\"text\":{\"format\":{\"type\":\"text\"}},\"tool_choice\":\"auto\",\"tools\":",
+                  job->has_one_call ? "false" : "true", (double)sampler->temperature);
+    put_tools(job, out);
+    mf_srv_printf(out, ",\"top_p\":%.6g,\"truncation\":\"disabled\",\"user\":null,\"metadata\":{}",
+                  (double)sampler->top_p);
 }
 
 /* status: "in_progress", "completed", "incomplete" or "failed". */
@@ -160,13 +200,9 @@ static void put_response(const mf_srv_job *job, mf_srv_bytes *out, const char *s
             put_item(job, &job->choices[0].parts[i], out, true);
         }
     }
-    mf_srv_printf(out,
-                  "],\"parallel_tool_calls\":true,\"previous_response_id\":null,\"reasoning\":"
-                  "{\"effort\":null,\"summary\":null},\"store\":false,\"temperature\":%.6g,"
-                  "\"text\":{\"format\":{\"type\":\"text\"}},\"tool_choice\":\"auto\",\"tools\":[],"
-                  "\"top_p\":%.6g,\"truncation\":\"disabled\",\"user\":null,\"metadata\":{},"
-                  "\"usage\":",
-                  (double)p->sampler.temperature, (double)p->sampler.top_p);
+    mf_srv_puts(out, "]");
+    put_request(job, out);
+    mf_srv_puts(out, ",\"usage\":");
     if (is_over && !refusal)
         put_usage(job, out);
     else

@@ -18,7 +18,7 @@ import urllib.request
 import anthropic
 import openai
 
-PINNED = {"openai": "2.54.0", "anthropic": "2.12.0"}
+PINNED = {"openai": "2.54.0", "anthropic": "2.12.0", "langchain-openai": "1.7.3"}
 SEEDED = {"seed": 7}
 ASKED = [{"role": "user", "content": "Once upon a time"}]
 n_checks = 0

@@ -19,3 +19,8 @@ trap 'rm -rf "$scratch"' EXIT
 SOURCE=$PWD demo=$PWD/models/demo sh -c '. tests/cli/thinking_model.sh; thinking_model "$1" qwen36.jinja' \
     sh "$scratch/thinks"
 "$python" tools/check_clients.py "$build/moeflux" models/demo "$scratch/thinks"
+# One that calls tools: a word of it is a thought and a call.
+SOURCE=$PWD demo=$PWD/models/demo sh -c '. tests/cli/thinking_model.sh; thinking_model "$1" qwen36.jinja "$2"' \
+    sh "$scratch/calls" '<think>\nHm.\n</think>\n\n<tool_call>\n{\"name\":\"noon\",  \"arguments\":{\"b\":2,\"a\":1.0}}\n</tool_call>'
+cp tests/text/data/jinja/hermes.jinja "$scratch/calls/chat_template.jinja"
+"$python" tools/check_clients_tools.py "$build/moeflux" "$scratch/calls"
