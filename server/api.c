@@ -114,7 +114,9 @@ bool mf_srv_api_add_chat(mf_srv_job *job, mf_srv_conversation *c, mf_srv_refusal
         job->n_earlier_calls += (uint32_t)c->messages[i].n_calls;
     job->has_one_call = c->has_one_call;
     job->tools = c->tools;
+    job->odd = c->odd;
     c->tools = (mf_srv_bytes){0};
+    c->odd = (mf_srv_odd_tools){0};
     mf_srv_conversation_free(c);
     return is_good && mf_srv_api_add_prompt(job, &prompt, r);
 }

@@ -5,6 +5,7 @@
 #include "api.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,13 +58,29 @@ static size_t index_of(const mf_srv_job *job, const mf_srv_part *part)
     return (size_t)(part - job->choices[0].parts);
 }
 
+/* What is odd about the tool that a part calls; NULL: nothing. */
+static const mf_srv_odd_tool *odd_of(const mf_srv_job *job, const mf_srv_part *part)
+{
+    const char *name = part->kind == MF_SRV_CALL ? job->choices[0].calls[part->call].name : NULL;
+    for (size_t i = 0; name && i < job->odd.n; i++)
+        if (strcmp(job->odd.list[i].name, name) == 0)
+            return &job->odd.list[i];
+    return NULL;
+}
+
+static bool is_custom(const mf_srv_job *job, const mf_srv_part *part)
+{
+    const mf_srv_odd_tool *odd = odd_of(job, part);
+    return odd && odd->is_custom;
+}
+
 /* The answer's letters, and the place in it. */
 static void put_item_id(const mf_srv_job *job, const mf_srv_part *part, mf_srv_bytes *out)
 {
     static const char *const prefixes[] = {
         [MF_SRV_TEXT] = "msg", [MF_SRV_THOUGHT] = "rs", [MF_SRV_CALL] = "fc"};
-    mf_srv_printf(out, "\"%s_%s_%zu\"", prefixes[part->kind], random_part(job),
-                  index_of(job, part));
+    mf_srv_printf(out, "\"%s_%s_%zu\"", is_custom(job, part) ? "ctc" : prefixes[part->kind],
+                  random_part(job), index_of(job, part));
 }
 
 static void put_thoughts(mf_srv_bytes *out, const char *text, size_t n_bytes, bool is_done)
@@ -85,14 +102,36 @@ static void put_message(mf_srv_bytes *out, const char *text, size_t n_bytes, boo
     mf_srv_puts(out, "]");
 }
 
-static void put_call(const mf_srv_made_call *call, mf_srv_bytes *out, const char *text,
-                     size_t n_bytes, bool is_done)
+/* The text that a custom tool is called with. */
+static void put_input(mf_srv_bytes *out, const char *arguments, size_t n_bytes)
 {
-    mf_srv_puts(out, "\"type\":\"function_call\",\"call_id\":");
+    yyjson_doc *doc = yyjson_read(arguments, n_bytes, 0);
+    yyjson_val *input = yyjson_obj_get(yyjson_doc_get_root(doc), "input");
+    if (yyjson_is_str(input))
+        mf_srv_put_json(out, yyjson_get_str(input), yyjson_get_len(input));
+    else
+        mf_srv_put_json(out, arguments, n_bytes);
+    yyjson_doc_free(doc);
+}
+
+static void put_call(const mf_srv_job *job, const mf_srv_part *part, mf_srv_bytes *out,
+                     bool is_done)
+{
+    const mf_srv_made_call *call = &job->choices[0].calls[part->call];
+    const mf_srv_odd_tool *odd = odd_of(job, part);
+    size_t n = 0;
+    const char *text = mf_srv_part_text(&job->choices[0], part, &n);
+    mf_srv_printf(out, "\"type\":\"%s\",\"call_id\":",
+                  is_custom(job, part) ? "custom_tool_call" : "function_call");
     mf_srv_puts_json(out, call->id);
     mf_srv_put_text_field(out, "name", call->name);
-    mf_srv_puts(out, ",\"arguments\":");
-    mf_srv_put_json(out, text, is_done ? n_bytes : 0);
+    if (odd && odd->space)
+        mf_srv_put_text_field(out, "namespace", odd->space);
+    mf_srv_puts(out, is_custom(job, part) ? ",\"input\":" : ",\"arguments\":");
+    if (is_done && is_custom(job, part))
+        put_input(out, text, n);
+    else
+        mf_srv_put_json(out, text, is_done ? n : 0);
 }
 
 static void put_item(const mf_srv_job *job, const mf_srv_part *part, mf_srv_bytes *out,
@@ -104,16 +143,18 @@ static void put_item(const mf_srv_job *job, const mf_srv_part *part, mf_srv_byte
     const char *text = mf_srv_part_text(c, part, &n);
     mf_srv_puts(out, "{\"id\":");
     put_item_id(job, part, out);
-    mf_srv_printf(out, ",\"status\":\"%s\",",
-                  !is_done                                                 ? "in_progress"
-                  : is_last && part->kind != MF_SRV_THOUGHT && is_cut(job) ? "incomplete"
-                                                                           : "completed");
+    if (!is_custom(job, part)) /* that one has none */
+        mf_srv_printf(out, ",\"status\":\"%s\"",
+                      !is_done                                                 ? "in_progress"
+                      : is_last && part->kind != MF_SRV_THOUGHT && is_cut(job) ? "incomplete"
+                                                                               : "completed");
+    mf_srv_puts(out, ",");
     if (part->kind == MF_SRV_THOUGHT)
         put_thoughts(out, text, n, is_done);
     else if (part->kind == MF_SRV_TEXT)
         put_message(out, text, n, is_done);
     else
-        put_call(&c->calls[part->call], out, text, n, is_done);
+        put_call(job, part, out, is_done);
     mf_srv_puts(out, "}");
 }
 
@@ -280,8 +321,25 @@ static void on_open(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_part *p
         put_part_event(job, part, out, false);
 }
 
-static void on_close(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_part *part,
-                     mf_srv_bytes *out)
+/* A custom tool's text comes as one piece: it is known when its arguments are whole. */
+static void put_input_events(mf_srv_job *job, const mf_srv_part *part, mf_srv_bytes *out)
+{
+    static const char *const names[][2] = {{"delta", "delta"}, {"done", "input"}};
+    size_t n = 0;
+    const char *text = mf_srv_part_text(&job->choices[0], part, &n);
+    char name[64];
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "response.custom_tool_call_input.%s", names[i][0]);
+        begin_event(job, out, name);
+        put_place(job, part, out);
+        mf_srv_printf(out, ",\"%s\":", names[i][1]);
+        put_input(out, text, n);
+        end_event(out);
+    }
+}
+
+static void put_done_event(mf_srv_job *job, const mf_srv_choice *choice, const mf_srv_part *part,
+                           mf_srv_bytes *out)
 {
     static const char *const names[] = {[MF_SRV_TEXT] = "response.output_text.done",
                                         [MF_SRV_THOUGHT] = "response.reasoning_text.done",
@@ -296,6 +354,15 @@ static void on_close(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_part *
     mf_srv_puts(out, part->kind == MF_SRV_CALL ? ",\"arguments\":" : ",\"text\":");
     mf_srv_put_json(out, text, n);
     end_event(out);
+}
+
+static void on_close(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_part *part,
+                     mf_srv_bytes *out)
+{
+    if (is_custom(job, part))
+        put_input_events(job, part, out);
+    else
+        put_done_event(job, choice, part, out);
     if (part->kind == MF_SRV_TEXT)
         put_part_event(job, part, out, true);
     put_item_event(job, part, out, true);
@@ -307,7 +374,7 @@ static void on_piece(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_piece 
     static const char *const names[] = {[MF_SRV_TEXT] = "response.output_text.delta",
                                         [MF_SRV_THOUGHT] = "response.reasoning_text.delta",
                                         [MF_SRV_CALL] = "response.function_call_arguments.delta"};
-    if (piece->n_bytes == 0)
+    if (piece->n_bytes == 0 || is_custom(job, &choice->parts[choice->n_parts - 1]))
         return;
     begin_event(job, out, names[piece->kind]);
     put_place(job, &choice->parts[choice->n_parts - 1], out);

@@ -95,12 +95,23 @@ void mf_srv_message_free(mf_srv_message *m)
     *m = (mf_srv_message){0};
 }
 
+void mf_srv_odd_tools_free(mf_srv_odd_tools *odd)
+{
+    for (size_t i = 0; i < odd->n; i++) {
+        free(odd->list[i].name);
+        free(odd->list[i].space);
+    }
+    free(odd->list);
+    *odd = (mf_srv_odd_tools){0};
+}
+
 void mf_srv_conversation_free(mf_srv_conversation *c)
 {
     for (size_t i = 0; i < c->n_messages; i++)
         mf_srv_message_free(&c->messages[i]);
     free(c->messages);
     mf_srv_bytes_free(&c->tools);
+    mf_srv_odd_tools_free(&c->odd);
     mf_srv_bytes_free(&c->documents);
     mf_srv_bytes_free(&c->variables);
     *c = (mf_srv_conversation){0};

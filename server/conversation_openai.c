@@ -207,6 +207,35 @@ static bool read_call_item(yyjson_val *item, const char *place, mf_srv_conversat
            read_call(item, yyjson_obj_get(item, "call_id"), place, m, r);
 }
 
+/* A call with a text. */
+static bool read_custom_item(yyjson_val *item, const char *place, mf_srv_conversation *c,
+                             mf_srv_refusal *r)
+{
+    char field[MF_SRV_PARAM_BYTES];
+    yyjson_val *name = yyjson_obj_get(item, "name"), *input = yyjson_obj_get(item, "input");
+    yyjson_val *id = yyjson_obj_get(item, "call_id");
+    mf_srv_bytes arguments = {0};
+    mf_srv_message *m = answer_of(c, false, r);
+    snprintf(field, sizeof field, "%.70s.name", place);
+    if (!m || !mf_srv_is_text(name, field, r))
+        return false;
+    snprintf(field, sizeof field, "%.70s.input", place);
+    if (!mf_srv_is_text(input, field, r))
+        return false;
+    snprintf(field, sizeof field, "%.70s.call_id", place);
+    if (!is_id(id, field, r))
+        return false;
+    mf_srv_puts(&arguments, "{\"input\":");
+    mf_srv_put_json(&arguments, yyjson_get_str(input), yyjson_get_len(input));
+    mf_srv_puts(&arguments, "}");
+    bool is_good = arguments.has_failed
+                       ? mf_srv_refuse(r, 503, "out of memory for the messages")
+                       : mf_srv_message_call(m, yyjson_get_str(id), yyjson_get_str(name),
+                                             arguments.data, arguments.n_bytes, r);
+    mf_srv_bytes_free(&arguments);
+    return is_good;
+}
+
 static bool read_result_item(yyjson_val *item, const char *place, mf_srv_conversation *c,
                              mf_srv_refusal *r)
 {
@@ -231,7 +260,10 @@ static bool read_item(yyjson_val *item, size_t i, mf_srv_conversation *c, mf_srv
         return read_reasoning_item(item, place, c, r);
     if (yyjson_equals_str(type, "function_call"))
         return read_call_item(item, place, c, r);
-    if (yyjson_equals_str(type, "function_call_output"))
+    if (yyjson_equals_str(type, "custom_tool_call"))
+        return read_custom_item(item, place, c, r);
+    if (yyjson_equals_str(type, "function_call_output") ||
+        yyjson_equals_str(type, "custom_tool_call_output"))
         return read_result_item(item, place, c, r);
     mf_srv_refuse_field(r, name, "'%.40s' is not supported by this server", yyjson_get_str(type));
     r->code = "unsupported_parameter";

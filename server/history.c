@@ -114,7 +114,7 @@ bool mf_srv_history_open(const mf_srv_model *model, mf_srv_conversation *c, mf_s
     if (!model->recall)
         return true;
     h->kept = calloc(c->n_messages + 1, sizeof(mf_srv_kept *));
-    has_failed = !h->kept;
+    has_failed = !h->kept || !mf_srv_recall_order(model->recall, &c->tools);
     for (size_t i = 0; !has_failed && i < c->n_messages; i++) {
         h->chain = chain_of(model->recall, &h->chain, &c->messages[i], &has_failed);
         if (c->messages[i].role != MF_SRV_ASSISTANT || has_failed)

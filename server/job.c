@@ -80,6 +80,7 @@ void mf_srv_job_drop(mf_srv_job *job)
     free((void *)job->params.breakers);
     free(job->model);
     mf_srv_bytes_free(&job->tools);
+    mf_srv_odd_tools_free(&job->odd);
     mf_srv_channel_free(&job->channel);
     free(job);
 }
@@ -222,8 +223,11 @@ void mf_srv_job_piece(mf_srv_choice *choice, const mf_srv_piece *piece)
 {
     mf_srv_job *job = choice->job;
     mf_srv_bytes out = {0};
-    if (piece->n_bytes > 0 && piece->kind != MF_SRV_CALL && !open_part(choice, piece->kind, &out)) {
-        send_out(job, &out);
+    const bool is_open =
+        choice->has_open_part && choice->parts[choice->n_parts - 1].kind == MF_SRV_CALL;
+    if (piece->n_bytes > 0 &&
+        (piece->kind == MF_SRV_CALL ? !is_open : !open_part(choice, piece->kind, &out))) {
+        send_out(job, &out); /* there was no memory for the part */
         return;
     }
     if (piece->n_bytes > 0)
@@ -255,11 +259,14 @@ void mf_srv_job_call(mf_srv_choice *choice, const char *id, const char *name)
         choice->calls = calls;
         calls[choice->n_calls++] = (mf_srv_made_call){
             .id = make_client_id(job, id), .model_id = strdup(id), .name = strdup(name)};
-        const mf_srv_made_call *call = &calls[choice->n_calls - 1];
-        if (call->id && call->model_id && call->name)
-            (void)open_part(choice, MF_SRV_CALL, &out);
-        else
+        mf_srv_made_call *call = &calls[choice->n_calls - 1];
+        if (!call->id || !call->model_id || !call->name || !open_part(choice, MF_SRV_CALL, &out)) {
+            free(call->id);
+            free(call->model_id);
+            free(call->name);
+            choice->n_calls--;
             out.has_failed = true;
+        }
     }
     out.has_failed = out.has_failed || !calls;
     send_out(job, &out);

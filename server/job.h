@@ -176,7 +176,8 @@ struct mf_srv_job {
     unsigned long sequence; /* of the protocol's events */
     /* Of the conversation: */
     mf_srv_bytes tools; /* as templates take them; data NULL: there are none to call */
-    bool has_one_call;  /* an answer makes one at most */
+    mf_srv_odd_tools odd;
+    bool has_one_call; /* an answer makes one at most */
     uint32_t n_earlier_calls;
 };
 

@@ -34,11 +34,24 @@ typedef struct mf_srv_message {
     size_t n_calls;
 } mf_srv_message;
 
+/* A tool that an API has by another form than a function. Strings from malloc. */
+typedef struct mf_srv_odd_tool {
+    char *name;
+    char *space;    /* its group's name; NULL: none */
+    bool is_custom; /* it takes a text, and no object */
+} mf_srv_odd_tool;
+
+typedef struct mf_srv_odd_tools {
+    mf_srv_odd_tool *list; /* from malloc */
+    size_t n;
+} mf_srv_odd_tools;
+
 typedef struct mf_srv_conversation {
     mf_srv_message *messages; /* from malloc */
     size_t n_messages, capacity;
     /* JSON as templates take it, from malloc; data NULL: none. */
     mf_srv_bytes tools;     /* an array */
+    mf_srv_odd_tools odd;   /* those of the tools that are */
     mf_srv_bytes documents; /* an array */
     mf_srv_bytes variables; /* the members of an object, without its braces */
     const char *effort;     /* how much is thought, a word; NULL: not said. Static storage */
@@ -56,5 +69,6 @@ bool mf_srv_message_call(mf_srv_message *m, const char *id, const char *name, co
 bool mf_srv_message_append(mf_srv_message *m, mf_srv_message *from, const char *between,
                            mf_srv_refusal *r);
 void mf_srv_message_free(mf_srv_message *m);
+void mf_srv_odd_tools_free(mf_srv_odd_tools *odd);
 void mf_srv_conversation_free(mf_srv_conversation *c);
 #endif

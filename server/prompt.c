@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Prompts. The marks are where the next request will part from this one: found by writing the
- * conversation with another turn behind it, and with another first question, and comparing tokens.
+ * conversation with another turn behind it, without an answer, and with another first question, and
+ * comparing tokens.
  */
 #include "prompt.h"
 
@@ -129,19 +130,22 @@ static size_t mark_of_system(const making *k)
     return n_shared(k, messages, 1 + has_system);
 }
 
-/* Where the conversation goes on after another answer, with n_messages of it written. */
-static size_t mark_of_turn(const making *k, size_t n_messages)
+/* Where the conversation goes on in another way: after another answer, whose thoughts, and those of
+ * the run before it, the template may drop; or with another message in the answer's place. */
+static size_t mark_of_turn(const making *k)
 {
     char text[] = "x";
-    mf_srv_message *messages = malloc((n_messages + 2) * sizeof *messages);
+    const mf_srv_conversation *c = k->w.conversation;
+    const size_t n = c->n_messages;
+    mf_srv_message *messages = malloc((n + 2) * sizeof *messages);
     if (!messages)
         return 0;
-    memcpy(messages, k->w.conversation->messages, n_messages * sizeof *messages);
-    messages[n_messages] = letter(MF_SRV_ASSISTANT, text);
-    messages[n_messages + 1] = letter(MF_SRV_USER, text);
-    size_t n = n_shared(k, messages, n_messages + 2);
+    memcpy(messages, c->messages, n * sizeof *messages);
+    messages[n] = letter(MF_SRV_ASSISTANT, text);
+    messages[n + 1] = letter(MF_SRV_USER, text);
+    const size_t after = n_shared(k, messages, n + 2), before = n_shared(k, messages, n);
     free(messages);
-    return n;
+    return before > 0 && before < after ? before : after;
 }
 
 static void add_mark(mf_srv_prompt *prompt, size_t at)
@@ -194,7 +198,7 @@ static mf_status write_chat(const mf_srv_model *model, const mf_srv_conversation
         return status;
     const size_t system = k.n_known > 0 ? out->origin.system_mark : mark_of_system(&k);
     add_mark(out, system);
-    add_mark(out, mark_of_turn(&k, c->n_messages));
+    add_mark(out, mark_of_turn(&k));
     mf_srv_history_end(h, &k.w, system, out);
     return MF_OK;
 }

@@ -4,11 +4,23 @@
 
 #include "random.h"
 
+#include "yyjson_prefix.h"
+
+#include "yyjson.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_KEPT 8192
+/* Sets of tools whose order is known, and the bytes of one. */
+#define MAX_SETS 64
+#define MAX_SET_BYTES ((size_t)1 << 20)
+
+typedef struct tool_set {
+    mf_srv_digest digest; /* of the tools in order of their text */
+    char *tools;          /* as they came first */
+} tool_set;
 
 struct mf_srv_recall {
     pthread_mutex_t lock;
@@ -16,6 +28,8 @@ struct mf_srv_recall {
     size_t max_bytes, n_bytes;
     size_t n_kept;
     mf_srv_kept *kept[MAX_KEPT];
+    tool_set sets[MAX_SETS]; /* the one used last at the end */
+    size_t n_sets;
 };
 
 mf_srv_recall *mf_srv_recall_new(size_t max_bytes)
@@ -57,6 +71,8 @@ void mf_srv_recall_free(mf_srv_recall **recall)
         return;
     for (size_t i = 0; i < (*recall)->n_kept; i++)
         mf_srv_kept_drop((*recall)->kept[i]);
+    for (size_t i = 0; i < (*recall)->n_sets; i++)
+        free((*recall)->sets[i].tools);
     pthread_mutex_destroy(&(*recall)->lock);
     free(*recall);
     *recall = NULL;
@@ -120,4 +136,84 @@ mf_srv_kept *mf_srv_recall_find(mf_srv_recall *r, const mf_srv_digest *key)
     }
     pthread_mutex_unlock(&r->lock);
     return kept;
+}
+
+/* ---------------------------------------------------------------------------------------- tools --
+ */
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The digest of the tools, whatever their order. */
+static bool digest_of_set(const mf_srv_recall *r, const mf_srv_bytes *tools, mf_srv_digest *out)
+{
+    yyjson_doc *doc = yyjson_read(tools->data, tools->n_bytes, 0);
+    yyjson_val *array = yyjson_doc_get_root(doc), *tool;
+    const size_t n = yyjson_arr_size(array);
+    char **texts = calloc(n + 1, sizeof *texts);
+    mf_srv_bytes all = {0};
+    bool is_good = doc && texts;
+    size_t i, max;
+    yyjson_arr_foreach(array, i, max, tool)
+    {
+        if (is_good)
+            is_good = (texts[i] = yyjson_val_write(tool, 0, NULL)) != NULL;
+    }
+    if (is_good)
+        qsort(texts, n, sizeof *texts, compare_texts);
+    for (i = 0; is_good && i < n; i++) {
+        mf_srv_puts(&all, texts[i]);
+        mf_srv_puts(&all, "\n");
+    }
+    is_good = is_good && all.data && !all.has_failed;
+    if (is_good)
+        *out = mf_srv_digest_of(&r->key, all.data, all.n_bytes);
+    for (i = 0; texts && i < n; i++)
+        free(texts[i]);
+    free(texts);
+    mf_srv_bytes_free(&all);
+    yyjson_doc_free(doc);
+    return is_good;
+}
+
+/* Behind the lock. */
+static bool use_order(mf_srv_recall *r, const mf_srv_digest *digest, mf_srv_bytes *tools)
+{
+    size_t i = 0;
+    while (i < r->n_sets && !mf_srv_digest_is(&r->sets[i].digest, digest))
+        i++;
+    tool_set set = {*digest, NULL};
+    if (i < r->n_sets) {
+        set = r->sets[i];
+        mf_srv_bytes known = {0};
+        mf_srv_puts(&known, set.tools);
+        if (known.has_failed || !known.data)
+            return false;
+        mf_srv_bytes_free(tools);
+        *tools = known;
+    } else {
+        set.tools = strdup(tools->data);
+        if (!set.tools)
+            return false;
+        i = r->n_sets < MAX_SETS ? r->n_sets++ : 0;
+        free(r->sets[i].tools);
+    }
+    memmove(&r->sets[i], &r->sets[i + 1], (r->n_sets - 1 - i) * sizeof *r->sets);
+    r->sets[r->n_sets - 1] = set;
+    return true;
+}
+
+bool mf_srv_recall_order(mf_srv_recall *r, mf_srv_bytes *tools)
+{
+    mf_srv_digest digest = {{0, 0}};
+    if (!tools->data || tools->n_bytes > MAX_SET_BYTES)
+        return true;
+    if (!digest_of_set(r, tools, &digest))
+        return false;
+    pthread_mutex_lock(&r->lock);
+    const bool is_good = use_order(r, &digest, tools);
+    pthread_mutex_unlock(&r->lock);
+    return is_good;
 }

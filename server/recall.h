@@ -48,6 +48,10 @@ mf_srv_kept *mf_srv_recall_find(mf_srv_recall *recall, const mf_srv_digest *key)
 mf_srv_kept *mf_srv_kept_new(void);
 void mf_srv_kept_drop(mf_srv_kept *kept);
 
+/* Tools [an array as JSON] in the order in which the same ones came first: clients shuffle them,
+ * and they stand at the beginning of prompts. False: no memory. */
+bool mf_srv_recall_order(mf_srv_recall *recall, mf_srv_bytes *tools);
+
 /* What a message means, as bytes: its role, its content without blanks around it, and its calls,
  * their arguments sorted and without blanks. Thoughts, ids and names of speakers are no part. */
 void mf_srv_put_meaning(const mf_srv_message *m, mf_srv_bytes *out);

@@ -70,6 +70,22 @@ static const mf_srv_field function_fields[] = {
     {"type", MF_SRV_FIELD_USED},        {"name", MF_SRV_FIELD_USED},
     {"description", MF_SRV_FIELD_USED}, {"parameters", MF_SRV_FIELD_USED},
     {"strict", MF_SRV_FIELD_USED},      {NULL, MF_SRV_FIELD_USED}};
+static const mf_srv_field flat_fields[] = {{"type", MF_SRV_FIELD_USED},
+                                           {"name", MF_SRV_FIELD_USED},
+                                           {"description", MF_SRV_FIELD_USED},
+                                           {"parameters", MF_SRV_FIELD_USED},
+                                           {"strict", MF_SRV_FIELD_USED},
+                                           {"defer_loading", MF_SRV_FIELD_HARMLESS},
+                                           {"allowed_callers", MF_SRV_FIELD_HARMLESS},
+                                           {"output_schema", MF_SRV_FIELD_HARMLESS},
+                                           {NULL, MF_SRV_FIELD_USED}};
+static const mf_srv_field custom_fields[] = {{"type", MF_SRV_FIELD_USED},
+                                             {"name", MF_SRV_FIELD_USED},
+                                             {"description", MF_SRV_FIELD_USED},
+                                             {"format", MF_SRV_FIELD_HARMLESS},
+                                             {"defer_loading", MF_SRV_FIELD_HARMLESS},
+                                             {"allowed_callers", MF_SRV_FIELD_HARMLESS},
+                                             {NULL, MF_SRV_FIELD_USED}};
 static const mf_srv_field chat_fields[] = {{"type", MF_SRV_FIELD_USED},
                                            {"function", MF_SRV_FIELD_USED},
                                            {"cache_control", MF_SRV_FIELD_HARMLESS},
@@ -87,7 +103,8 @@ static const mf_srv_field anthropic_fields[] = {{"type", MF_SRV_FIELD_USED},
                                                 {NULL, MF_SRV_FIELD_USED}};
 
 /* One tool of an API; what the API's own servers would run is left out, and no harm. */
-typedef bool (*read_fn)(yyjson_val *tool, const char *place, mf_srv_bytes *out, mf_srv_refusal *r);
+typedef bool (*read_fn)(yyjson_val *tool, const char *place, mf_srv_conversation *c,
+                        mf_srv_refusal *r);
 
 static bool check(yyjson_val *object, const char *place, const mf_srv_field *table,
                   mf_srv_refusal *r)
@@ -98,7 +115,7 @@ static bool check(yyjson_val *object, const char *place, const mf_srv_field *tab
     return mf_srv_check_fields(object, place, tables, r);
 }
 
-static bool read_chat_tool(yyjson_val *tool, const char *place, mf_srv_bytes *out,
+static bool read_chat_tool(yyjson_val *tool, const char *place, mf_srv_conversation *c,
                            mf_srv_refusal *r)
 {
     char name[MF_SRV_PARAM_BYTES];
@@ -110,35 +127,115 @@ static bool read_chat_tool(yyjson_val *tool, const char *place, mf_srv_bytes *ou
         return refuse_unsupported(r, name, "only the type 'function' is supported by this server");
     snprintf(name, sizeof name, "%.70s.function", place);
     return check(tool, place, chat_fields, r) && check(function, name, function_fields, r) &&
-           put_function(function, "parameters", name, out, r);
+           put_function(function, "parameters", name, &c->tools, r);
 }
 
-static bool read_responses_tool(yyjson_val *tool, const char *place, mf_srv_bytes *out,
-                                mf_srv_refusal *r)
+/* What is remembered of it beside what the template gets. */
+static bool add_odd(mf_srv_conversation *c, yyjson_val *name, const char *space, bool is_custom,
+                    mf_srv_refusal *r)
 {
-    static const char *const hosted[] = {"web_search",       "web_search_preview", "file_search",
-                                         "code_interpreter", "image_generation",   "tool_search"};
-    char name[MF_SRV_PARAM_BYTES];
-    const char *type = yyjson_get_str(yyjson_obj_get(tool, "type"));
-    for (size_t i = 0; type && i < sizeof hosted / sizeof *hosted; i++)
+    mf_srv_odd_tool *list = realloc(c->odd.list, (c->odd.n + 1) * sizeof *list);
+    if (!list)
+        return mf_srv_refuse(r, 503, "out of memory for the tools");
+    c->odd.list = list;
+    mf_srv_odd_tool *tool = &list[c->odd.n++];
+    *tool =
+        (mf_srv_odd_tool){strdup(yyjson_get_str(name)), space ? strdup(space) : NULL, is_custom};
+    return (tool->name && (tool->space || !space)) ||
+           mf_srv_refuse(r, 503, "out of memory for the tools");
+}
+
+/* One that takes a text: to the model a function with one parameter. */
+static bool put_custom(yyjson_val *tool, const char *place, mf_srv_conversation *c,
+                       mf_srv_refusal *r)
+{
+    char field[MF_SRV_PARAM_BYTES];
+    yyjson_val *name = yyjson_obj_get(tool, "name"), *about = mf_srv_field_of(tool, "description");
+    mf_srv_bytes *out = &c->tools;
+    snprintf(field, sizeof field, "%.60s.name", place);
+    if (!mf_srv_is_text(name, field, r))
+        return false;
+    snprintf(field, sizeof field, "%.60s.description", place);
+    if (about && !mf_srv_is_text(about, field, r))
+        return false;
+    mf_srv_puts(out, out->n_bytes > 1 ? "," : "");
+    mf_srv_puts(out, "{\"type\":\"function\",\"function\":{\"name\":");
+    mf_srv_puts_json(out, yyjson_get_str(name));
+    mf_srv_puts(out, ",\"description\":");
+    mf_srv_puts_json(out, about ? yyjson_get_str(about) : "");
+    mf_srv_puts(out, ",\"parameters\":{\"type\":\"object\",\"properties\":{\"input\":{\"type\":"
+                     "\"string\"}},\"required\":[\"input\"]}}}");
+    return true;
+}
+
+/* Types of tools that OpenAI's own servers run, or that only its own models know. */
+static bool is_hosted(const char *type)
+{
+    static const char *const hosted[] = {"web_search",
+                                         "file_search",
+                                         "code_interpreter",
+                                         "image_generation",
+                                         "tool_search",
+                                         "local_shell",
+                                         "shell",
+                                         "computer",
+                                         "mcp",
+                                         "apply_patch"};
+    for (size_t i = 0; i < sizeof hosted / sizeof *hosted; i++)
         if (strncmp(type, hosted[i], strlen(hosted[i])) == 0)
             return true;
+    return false;
+}
+
+/* A tool, of a group or not. */
+static bool read_flat_tool(yyjson_val *tool, const char *place, const char *space,
+                           mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    char name[MF_SRV_PARAM_BYTES];
+    const char *type = yyjson_get_str(yyjson_obj_get(tool, "type"));
+    const bool is_custom = type && strcmp(type, "custom") == 0;
     snprintf(name, sizeof name, "%.70s.type", place);
-    if (!type || strcmp(type, "function") != 0)
-        return refuse_unsupported(r, name, "only the type 'function' is supported by this server");
-    return check(tool, place, function_fields, r) &&
-           put_function(tool, "parameters", place, out, r);
+    if (type && is_hosted(type))
+        return true;
+    if (!is_custom && (!type || strcmp(type, "function") != 0))
+        return refuse_unsupported(r, name, "expected 'function', 'custom' or 'namespace'");
+    bool is_good = check(tool, place, is_custom ? custom_fields : flat_fields, r) &&
+                   (is_custom ? put_custom(tool, place, c, r)
+                              : put_function(tool, "parameters", place, &c->tools, r));
+    return is_good && ((!is_custom && !space) ||
+                       add_odd(c, yyjson_obj_get(tool, "name"), space, is_custom, r));
+}
+
+/* A tool, or a group of them: the model sees them by their own names. */
+static bool read_responses_tool(yyjson_val *tool, const char *place, mf_srv_conversation *c,
+                                mf_srv_refusal *r)
+{
+    char inner[MF_SRV_PARAM_BYTES];
+    yyjson_val *space = yyjson_obj_get(tool, "name"), *item;
+    size_t i, n;
+    if (!yyjson_equals_str(yyjson_obj_get(tool, "type"), "namespace"))
+        return read_flat_tool(tool, place, NULL, c, r);
+    snprintf(inner, sizeof inner, "%.70s.name", place);
+    if (!mf_srv_is_text(space, inner, r))
+        return false;
+    yyjson_arr_foreach(yyjson_obj_get(tool, "tools"), i, n, item)
+    {
+        snprintf(inner, sizeof inner, "%.60s.tools[%zu]", place, i);
+        if (!read_flat_tool(item, inner, yyjson_get_str(space), c, r))
+            return false;
+    }
+    return true;
 }
 
 /* A type with a date is a tool that Anthropic knows the schema of: the model here does not. */
-static bool read_anthropic_tool(yyjson_val *tool, const char *place, mf_srv_bytes *out,
+static bool read_anthropic_tool(yyjson_val *tool, const char *place, mf_srv_conversation *c,
                                 mf_srv_refusal *r)
 {
     yyjson_val *type = mf_srv_field_of(tool, "type");
     if (yyjson_is_str(type) && !yyjson_equals_str(type, "custom"))
         return true;
     return check(tool, place, anthropic_fields, r) &&
-           put_function(tool, "input_schema", place, out, r);
+           put_function(tool, "input_schema", place, &c->tools, r);
 }
 
 static bool read_tools(yyjson_val *object, read_fn read, mf_srv_conversation *c, mf_srv_refusal *r)
@@ -154,7 +251,7 @@ static bool read_tools(yyjson_val *object, read_fn read, mf_srv_conversation *c,
     yyjson_arr_foreach(tools, i, n, tool)
     {
         snprintf(place, sizeof place, "tools[%zu]", i);
-        if (!read(tool, place, &c->tools, r))
+        if (!read(tool, place, c, r))
             return false;
     }
     if (c->tools.n_bytes == 1) {

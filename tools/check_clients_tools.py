@@ -90,8 +90,12 @@ def schemas(s):
         for _, data in events(s, "/v1/chat/completions",
                               {**body, "stream_options": {"include_usage": True}}):
             strict(ChatCompletionChunk, data)
-    for extra in ({}, {**CALLS, "tools": FLAT}, {**CALLS, "tools": FLAT,
-                                                 "parallel_tool_calls": False}):
+    odd = [{"type": "custom", "name": "noon"}]
+    group = [{"type": "namespace", "name": "g", "description": "d", "tools": FLAT}]
+    for extra in ({}, {**CALLS, "tools": FLAT},
+                  {**CALLS, "tools": FLAT, "parallel_tool_calls": False},
+                  {**CALLS, "tools": odd, "parallel_tool_calls": False},
+                  {**CALLS, "tools": group, "parallel_tool_calls": False}):
         body = {"input": "Once upon a time", "max_output_tokens": 40, **extra}
         strict(Response, post(s, "/v1/responses", body))
         numbers = []

@@ -7,7 +7,8 @@ call='<tool_call>\n{\"name\":\"noon\",  \"arguments\":{\"b\":2,\"a\":1.0}}\n</to
 thinking_model "$scratch/calls" qwen36.jinja "$call"
 thinking_model "$scratch/says" qwen36.jinja "I look.\\n\\n$call"
 thinking_model "$scratch/thinks" qwen36.jinja "<think>\\nHm.\\n</think>\\n\\n$call"
-for model in calls says thinks; do
+thinking_model "$scratch/patches" qwen36.jinja '<tool_call>\n{\"name\":\"patch\",\"arguments\":{\"input\":\"*** \\\"x\\\"\"}}\n</tool_call>'
+for model in calls says thinks patches; do
     cp "$SOURCE/tests/text/data/jinja/hermes.jinja" "$scratch/$model/chat_template.jinja"
 done
 it='"temperature":0,"logit_bias":{"316":100}'
@@ -64,6 +65,27 @@ expect_body '"index":1,"delta":{"type":"input_json_delta","partial_json":"{\"b\"
 expect_body '"delta":{"stop_reason":"tool_use"'
 stop_server
 
+# Codex' tools: with a text, in groups, and those that are none of the model's
+start_server "$scratch/patches"
+codex='"tools":[{"type":"custom","name":"patch","description":"Patches.","format":{"type":"grammar","syntax":"lark","definition":"start: x"}},{"type":"namespace","name":"mcp__x","description":"Group.","tools":[{"type":"function","name":"noon","parameters":{"type":"object","properties":{}},"strict":false}]},{"type":"web_search","external_web_access":false},{"type":"local_shell"}],"tool_choice":"auto","parallel_tool_calls":false,"reasoning":{"effort":"medium","summary":"auto"},"store":false,"include":["reasoning.encrypted_content"],"prompt_cache_key":"k","text":{"verbosity":"low"},"client_metadata":{"a":"b"}'
+item='{"role":"user","content":[{"type":"input_text","text":"Once"}]}'
+post /v1/responses "{\"instructions\":\"Code.\",\"input\":[$item],$it,$codex}"
+expect_status 200
+expect_body '"output":[{"id":"ctc_*","type":"custom_tool_call","call_id":"call_*","name":"patch","input":"*** \"x\""}]'
+n_held=$(value total_tokens)
+call_id=$(value call_id)
+post /v1/responses "{\"instructions\":\"Code.\",\"input\":[$item],$it,$codex,\"stream\":true}"
+expect_equal "$(sed -n 's/^event: response.//p' "$out" | tr '\n' ' ')" \
+    "created in_progress output_item.added custom_tool_call_input.delta custom_tool_call_input.done output_item.done completed "
+post /v1/responses "{\"instructions\":\"Code.\",\"input\":[$item,{\"type\":\"custom_tool_call\",\"call_id\":\"$call_id\",\"name\":\"patch\",\"input\":\"*** \\\"x\\\"\"},{\"type\":\"custom_tool_call_output\",\"call_id\":\"$call_id\",\"output\":\"done\"}],$it,$codex}"
+expect_status 200
+expect_true test "$(value cached_tokens)" -ge $((n_held - 1))
+stop_server
+start_server "$scratch/calls"
+post /v1/responses "{\"input\":[$item],$it,$codex}"
+expect_body '"type":"function_call","call_id":"call_*","name":"noon","namespace":"mcp__x","arguments":"'
+stop_server
+
 # An agent: it calls, thirty times, and gets results. The history comes back without thoughts, its
 # arguments sorted and spaced otherwise, contents null or "", ids as they were given.
 # agent MODEL OPTIONS: what was evaluated of prompts, and what of them no answer had said
@@ -110,6 +132,14 @@ expect_true test "$(value cache_read_input_tokens)" -ge $((n_held - 1))
 n_all=$(($(value input_tokens) + $(value cache_read_input_tokens)))
 post /v1/messages/count_tokens "{\"messages\":[$turns],$claude}"
 expect_equal "$(value input_tokens)" $n_all
+# reminders that are added behind, and tools in another order, change nothing of it
+two='"tools":[{"name":"noon","input_schema":{"type":"object"}},{"name":"dusk","input_schema":{"type":"object"}}]'
+owt='"tools":[{"name":"dusk","input_schema":{"type":"object"}},{"input_schema":{"type":"object"},"name":"noon"}]'
+post /v1/messages "{\"messages\":[$turns],$it,$two,\"max_tokens\":1}"
+n_held=$(($(value input_tokens) + $(value cache_read_input_tokens)))
+post /v1/messages "{\"messages\":[$turns,{\"role\":\"system\",\"content\":\"9 tokens left\"}],$it,$owt,\"max_tokens\":1}"
+expect_status 200
+expect_true test "$(value cache_read_input_tokens)" -ge $((n_held - 9))
 # what means something else is not taken for it: it is written by the template, in more tokens
 post /v1/messages/count_tokens "{\"messages\":[$(printf '%s' "$turns" | sed 's/"a":1,/"a":3,/')],$claude}"
 expect_true test "$(value input_tokens)" -gt $((n_all + 9))

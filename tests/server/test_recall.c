@@ -168,11 +168,45 @@ static void test_limits(void)
     mf_srv_kept_drop(held);
 }
 
+/* The tools come out as they came first, in whatever order they come. */
+static void test_order(void)
+{
+    static const char first[] = "[{\"n\":\"b\"},{\"n\":\"a\"},{\"n\":\"c\"}]";
+    static const char *const later[] = {first, "[{\"n\":\"a\"},{\"n\":\"b\"},{\"n\":\"c\"}]",
+                                        "[ {\"n\":\"c\"},{\"n\":\"b\"},{\"n\":\"a\"} ]"};
+    static const char other[] = "[{\"n\":\"a\"},{\"n\":\"b\"}]";
+    mf_srv_recall *recall = mf_srv_recall_new((size_t)1 << 20);
+    mf_srv_bytes tools = {0};
+    REQUIRE(recall != NULL);
+    CHECK(mf_srv_recall_order(recall, &tools) && tools.data == NULL);
+    for (size_t i = 0; i < 3; i++) {
+        mf_srv_puts(&tools, later[i]);
+        CHECK(mf_srv_recall_order(recall, &tools));
+        CHECK_STR(tools.data, first);
+        mf_srv_bytes_free(&tools);
+    }
+    mf_srv_puts(&tools, other);
+    CHECK(mf_srv_recall_order(recall, &tools));
+    CHECK_STR(tools.data, other);
+    mf_srv_bytes_free(&tools);
+    for (int i = 0; i < 70; i++) { /* so many sets drive it out */
+        mf_srv_printf(&tools, "[{\"n\":%d}]", i);
+        CHECK(mf_srv_recall_order(recall, &tools));
+        mf_srv_bytes_free(&tools);
+    }
+    mf_srv_puts(&tools, later[1]);
+    CHECK(mf_srv_recall_order(recall, &tools));
+    CHECK_STR(tools.data, later[1]);
+    mf_srv_bytes_free(&tools);
+    mf_srv_recall_free(&recall);
+}
+
 int main(void)
 {
     test_digest();
     test_meaning();
     test_deep();
     test_limits();
+    test_order();
     return test_result();
 }
