@@ -459,7 +459,7 @@ def answer_canned(page, text, status=200):
     return json.loads(request["request"]["postData"])
 
 
-def test_canned(t, page):
+def test_canned(t, page, pictures):
     """What the demo model never says: calls in pieces, failures in the middle, ends without an end."""
     page.call("Fetch.enable", {"patterns": [{"urlPattern": "*/v1/chat/completions"}]})
     set_settings(page, system="Be brief.", temperature=0.5, top_k=7, min_p=0.1, top_p=0.9, max_tokens=99, seed=4, thinking="off")
@@ -483,6 +483,7 @@ def test_canned(t, page):
                           "e.querySelector('pre').textContent])")
     t.equal(calls, [["weather", '{ "place": "Bonn" }'], ["time", "{broken"]], "calls")
     t.check("7 tokens" in page.evaluate("document.querySelector('.assistant .meta').textContent"), "usage")
+    # a failure in the middle; calls without results are not sent back
     send(page, "Again")
     body = answer_canned(page, canned({"content": "<i>half"}, finish=None, end='data: {"error": {"message": "no <b>memory</b>"}}\n\n'))
     t.equal(body["messages"][2:], [{"role": "assistant", "content": "Let me look: 🌦", "reasoning_content": "I look it up – é."},
@@ -498,7 +499,37 @@ def test_canned(t, page):
         answered(page)
         t.check(says in page.evaluate(failure), f"{says}: {page.evaluate(failure)}")
     t.equal(page.evaluate("document.querySelectorAll('#log i, #log b').length"), 0, "markup in failures")
+    # tools: what is called gets results by hand
+    set_settings(page, tools="[{")
+    page.click("#new")
+    tool = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
+    set_settings(page, tools=json.dumps([tool]))
+    send(page, "1 + 2 and 3 + 4?")
+    calls = [{"index": i, "id": f"c{i}", "type": "function", "function": {"name": "add", "arguments": f"[{i}]"}} for i in (0, 1)]
+    body = answer_canned(page, canned({"tool_calls": calls}))
+    t.equal(body["tools"], [tool], "tools")
+    answered(page)
+    audit(t, page, "fields for results")
+    picture(page, pictures, "calls")
+    for i in (1, 2):
+        page.click(f".call:nth-of-type({i}) textarea")
+        page.type(str(4 * i - 1))
+    page.click(".result .button")
+    body = answer_canned(page, canned({"content": "3 and 7"}, finish="stop"))
+    sent = [{"id": f"c{i}", "type": "function", "function": {"name": "add", "arguments": f"[{i}]"}} for i in (0, 1)]
+    t.equal(body["messages"][2:], [{"role": "assistant", "content": "", "tool_calls": sent}, {"role": "tool", "content": "3", "tool_call_id": "c0"},
+            {"role": "tool", "content": "7", "tool_call_id": "c1"}], "calls and their results")
+    answered(page)
+    t.equal(page.evaluate(ANSWER), "3 and 7", "the answer to results")
+    t.equal(page.evaluate("document.querySelectorAll('.result').length"), 0, "fields for results that were given")
+    page.reload()
+    page.wait("document.querySelectorAll('.message.tool').length === 2", "results are kept")
+    picture(page, pictures, "results")
     page.call("Fetch.disable")
+    page.click("#open-settings")
+    page.click("#settings-reset")
+    t.equal(page.evaluate("document.querySelector('#s-tools').value + document.querySelector('#s-seed').value"), "", "settings reset")
+    page.key("Escape")
     page.errors = [e for e in page.errors if "502" not in e and "400" not in e]  # Chromium's own note of the status
 
 
@@ -562,7 +593,7 @@ def main():
         test_versions(t, page)
         test_hostile(t, page, folder)
         test_files(t, page, folder)
-        test_canned(t, page)
+        test_canned(t, page, pictures)
         test_bounds(t, page)
         test_scheme(t, page)
         test_engine(t, page)

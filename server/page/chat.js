@@ -23,6 +23,17 @@ const actions = {
     if (chat.runs.has(c.id)) return;
     answer(c, messageOf(c, message.parent));
   },
+  results(message, texts) {
+    const c = chat.current;
+    if (chat.runs.has(c.id)) return;
+    let last = message;
+    message.calls.forEach((call, i) => {
+      last = addMessage(c, last.id, 'tool', texts[i]);
+      Object.assign(last, {call: call.id, name: call.name});
+    });
+    answer(c, last);
+    $('input').focus();
+  },
   version(message) {
     const c = chat.current;
     if (chat.runs.has(c.id)) return;
@@ -59,7 +70,7 @@ function showConversation() {
   $('log').hidden = path.length === 0;
   $('title').textContent = c.title || 'New conversation';
   document.title = (c.title ? c.title + ' – ' : '') + 'moeflux';
-  for (const id of ['export-markdown', 'export-json']) $(id).disabled = path.length === 0;
+  for (const button of document.querySelectorAll('[data-export]')) button.disabled = path.length === 0;
   showButtons();
   keepAtEnd();
 }
@@ -171,15 +182,20 @@ function sendInput() {
   answer(c, message);
 }
 
-// The messages up to one, as the server wants them.
+// The messages up to one, as the server wants them. Calls go with their results alone.
 function historyTo(c, message) {
-  const out = [];
-  if (settings.values.system) out.push({role: 'system', content: settings.values.system});
-  for (let m = message; m; m = m.parent === null ? null : messageOf(c, m.parent)) {
+  const path = [];
+  for (let m = message; m; m = m.parent === null ? null : messageOf(c, m.parent)) path.unshift(m);
+  const out = settings.values.system ? [{role: 'system', content: settings.values.system}] : [];
+  path.forEach((m, i) => {
     const entry = {role: m.role, content: m.content};
+    const hasResults = m.calls && path[i + 1] && path[i + 1].role === 'tool';
     if (m.role === 'assistant' && m.thoughts) entry.reasoning_content = m.thoughts;
-    if (m.role === 'user' || m.content) out.splice(settings.values.system ? 1 : 0, 0, entry);
-  }
+    if (m.role === 'tool') entry.tool_call_id = m.call;
+    if (hasResults)
+      entry.tool_calls = m.calls.map((call) => ({id: call.id, type: 'function', function: {name: call.name, arguments: call.arguments}}));
+    if (m.role !== 'assistant' || m.content || hasResults) out.push(entry);
+  });
   return out;
 }
 

@@ -5,7 +5,7 @@
 const STORED = 'moeflux/c/';
 const MAX_CONVERSATIONS = 200;
 const MAX_STORED_CHARS = 4 << 20; // browsers give some five million
-const ROLES = ['user', 'assistant'];
+const ROLES = ['user', 'assistant', 'tool'];
 
 const isText = (value) => typeof value === 'string';
 const textOr = (value, other) => (isText(value) ? value : other);
@@ -22,6 +22,7 @@ function checkedMessage(m) {
   if (isText(m.thoughts) && m.thoughts) out.thoughts = m.thoughts;
   if (Array.isArray(m.calls)) out.calls = m.calls.slice(0, 128).map(checkedCall);
   if (isText(m.failure)) out.failure = m.failure;
+  if (m.role === 'tool') Object.assign(out, {call: textOr(m.call, ''), name: textOr(m.name, '')});
   const meta = m.meta && typeof m.meta === 'object' ? m.meta : {};
   out.meta = {};
   for (const name of ['model', 'finish']) if (isText(meta[name])) out.meta[name] = meta[name];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Messages as they are shown.
 
-// What a view may ask for: {edit(message, text), again(message), version(message)}.
+// What a view may ask for: {edit(message, text), again(message), version(message), results(message, texts)}.
 class MessageView {
   constructor(conversation, message, actions) {
     this.conversation = conversation;
@@ -9,6 +9,7 @@ class MessageView {
     this.actions = actions;
     this.isRunning = false;
     const isUser = message.role === 'user';
+    if (message.role === 'tool') return this.addResult();
     this.content = make('div', {class: isUser ? 'content' : 'content markdown'});
     this.tools = make('div', {class: 'tools'});
     this.node = make('article', {class: 'message ' + message.role, 'data-id': message.id},
@@ -19,6 +20,15 @@ class MessageView {
     this.node.append(this.tools);
     this.update();
     this.showTools();
+  }
+
+  // What a call came to.
+  addResult() {
+    const m = this.message;
+    this.update = this.showTools = () => {};
+    this.node = make('article', {class: 'message tool', 'data-id': m.id}, make('h2', {class: 'unseen'}, 'Result'),
+      make('details', {class: 'call', open: m.content.length < 400},
+        make('summary', null, icon('tool'), 'Result of ', make('code', null, m.name)), make('pre', null, m.content)));
   }
 
   addParts() {
@@ -78,9 +88,25 @@ class MessageView {
     this.tools.append(copy);
     if (m.role === 'user') this.tools.append(iconButton('edit', 'Edit this message and send it again', () => this.edit()));
     else this.tools.append(iconButton('again', 'Make this answer again', () => this.actions.again(m)));
+    this.showResults();
     this.showVersions();
     const meta = metaText(m);
     if (meta) this.tools.append(make('span', {class: 'meta'}, meta));
+  }
+
+  // Fields for the results of the calls, where they are what comes next.
+  showResults() {
+    const m = this.message;
+    for (const field of this.node.querySelectorAll('.result')) field.remove();
+    if (!m.calls || m.id !== this.conversation.leaf) return;
+    const areas = m.calls.map((call, i) => {
+      const area = make('textarea', {rows: '2', placeholder: 'Its result', 'aria-label': 'Result of ' + call.name, spellcheck: 'false'});
+      this.calls.children[i].append(make('div', {class: 'result'}, area));
+      return area;
+    });
+    const send = () => this.actions.results(m, areas.map((area) => area.value));
+    this.calls.append(make('div', {class: 'result'},
+      make('button', {class: 'button strong', type: 'button', on: {click: send}}, areas.length > 1 ? 'Send the results' : 'Send the result')));
   }
 
   showVersions() {
@@ -139,6 +165,6 @@ function metaText(m) {
   if (meta.finish === 'length') parts.push('cut at its limit');
   if (meta.tokens > 0) parts.push(countOf(meta.tokens, 'token'));
   if (meta.tokens > 1 && meta.seconds > 0) parts.push(((meta.tokens - 1) / meta.seconds).toFixed(1) + ' tokens/s');
-  if (meta.first > 0 && m.role === 'assistant') parts.push('first after ' + (meta.first < 9.95 ? meta.first.toFixed(1) : meta.first.toFixed(0)) + ' s');
+  if (meta.first > 0.05 && m.role === 'assistant') parts.push('first after ' + (meta.first < 9.95 ? meta.first.toFixed(1) : meta.first.toFixed(0)) + ' s');
   return parts.join(' · ');
 }

@@ -3,7 +3,7 @@
 const SETTINGS_NAME = 'moeflux/settings';
 const NUMBERS = ['temperature', 'top_p', 'top_k', 'min_p', 'max_tokens', 'seed']; // fields of requests
 const FIELDS = [...NUMBERS, 'thought_tokens'];
-const TEXTS = ['system', 'thinking', 'scheme'];
+const TEXTS = ['system', 'thinking', 'scheme', 'tools'];
 
 const settings = {values: {}};
 
@@ -26,7 +26,26 @@ function requestFields() {
   const {thinking, thought_tokens: most} = settings.values;
   if (thinking) fields.chat_template_kwargs = {enable_thinking: thinking === 'on'};
   if (most !== undefined && thinking !== 'off') fields.thinking = {type: 'enabled', budget_tokens: most};
+  const tools = toolsOf(settings.values.tools);
+  if (tools && tools.length > 0) fields.tools = tools;
   return fields;
+}
+
+// The list that the text is; null: it is none.
+function toolsOf(text) {
+  if (!text || !text.trim()) return [];
+  try {
+    const tools = JSON.parse(text);
+    return Array.isArray(tools) ? tools : null;
+  } catch {
+    return null;
+  }
+}
+
+function showTools() {
+  const isGood = toolsOf($('s-tools').value) !== null;
+  $('s-tools').setAttribute('aria-invalid', String(!isGood));
+  $('s-tools-note').textContent = isGood ? 'What the model calls is shown, and you give the results.' : 'This is no JSON list yet, and is not sent.';
 }
 
 /* ---- colours ---- */
@@ -68,6 +87,7 @@ function readSettings() {
   for (const name of TEXTS) settings.values[name] = $('s-' + name).value;
   saveSettings();
   applyScheme();
+  showTools();
 }
 
 function showDefaults(sampling) {
@@ -77,6 +97,7 @@ function showDefaults(sampling) {
 
 function openSettings() {
   fillSettings();
+  showTools();
   $('settings').showModal();
 }
 
@@ -93,6 +114,7 @@ function initSettings(onKey) {
     settings.values = {engine: settings.values.engine};
     saveSettings();
     fillSettings();
+    showTools();
     applyScheme();
   });
   $('open-settings').addEventListener('click', openSettings);

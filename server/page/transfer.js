@@ -19,9 +19,9 @@ function fenced(text, language) {
 function markdownOf(c) {
   const parts = ['# ' + (c.title || 'Conversation')];
   for (const m of pathOf(c)) {
-    parts.push('## ' + (m.role === 'user' ? 'You' : m.meta && m.meta.model ? m.meta.model : 'Answer'));
+    parts.push('## ' + (m.role === 'user' ? 'You' : m.role === 'tool' ? `Result of \`${m.name}\`` : m.meta && m.meta.model ? m.meta.model : 'Answer'));
     if (m.thoughts) parts.push('<details><summary>Thoughts</summary>\n\n' + m.thoughts.trim() + '\n\n</details>');
-    if (m.content) parts.push(m.content.trim());
+    if (m.content) parts.push(m.role === 'tool' ? fenced(m.content, '') : m.content.trim());
     for (const call of m.calls || []) parts.push(`Calls \`${call.name}\`:`, fenced(prettyJson(call.arguments), 'json'));
     if (m.failure) parts.push('*' + m.failure + '*');
   }
@@ -35,6 +35,7 @@ function fromApiMessages(messages) {
     if (!m || !ROLES.includes(m.role)) continue;
     const content = Array.isArray(m.content) ? m.content.map((part) => textOr(part && part.text, '')).join('') : textOr(m.content, '');
     const added = addMessage(c, c.leaf, m.role, content);
+    if (m.role === 'tool') Object.assign(added, {call: textOr(m.tool_call_id, ''), name: textOr(m.name, '')});
     if (isText(m.reasoning_content)) added.thoughts = m.reasoning_content;
     if (Array.isArray(m.tool_calls))
       added.calls = m.tool_calls.slice(0, 128).map((call) => checkedCall({id: call && call.id, ...(call && call.function)}));
@@ -84,7 +85,10 @@ function initTransfer() {
     file.value = '';
   });
   $('export-all').addEventListener('click', () => exportJson(conversations.sorted(), 'moeflux-conversations'));
-  $('export-json').addEventListener('click', () => exportJson([chat.current], fileName(chat.current.title)));
-  $('export-markdown').addEventListener('click', () =>
-    download(fileName(chat.current.title) + '.md', 'text/markdown', markdownOf(chat.current)));
+  const exports = {
+    json: () => exportJson([chat.current], fileName(chat.current.title)),
+    markdown: () => download(fileName(chat.current.title) + '.md', 'text/markdown', markdownOf(chat.current)),
+  };
+  for (const button of document.querySelectorAll('[data-export]'))
+    button.addEventListener('click', exports[button.dataset.export]);
 }
