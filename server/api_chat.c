@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* OpenAI's chat completions. */
 #include "api.h"
+#include "constraint.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -228,17 +229,6 @@ static const mf_srv_protocol protocol = {.name = "chat",
  * --
  */
 
-/* Of an object whose type is a word, only one type is served. */
-static bool check_type(yyjson_val *object, const char *name, const char *word, mf_srv_refusal *r)
-{
-    yyjson_val *v = mf_srv_field_of(object, name), *type = yyjson_obj_get(v, "type");
-    if (!v || yyjson_equals_str(type, word))
-        return true;
-    mf_srv_refuse_field(r, name, "only the type '%s' is supported by this server", word);
-    r->code = "unsupported_parameter";
-    return false;
-}
-
 /* Without tools there is nothing to choose. */
 static bool check_choice(yyjson_val *object, const char *name, mf_srv_refusal *r)
 {
@@ -279,7 +269,8 @@ static bool read_request(yyjson_val *object, mf_srv_job *job, mf_srv_conversatio
            mf_srv_get_count(object, "n", 1, MF_SRV_MAX_CHOICES, &p->n_choices, r) &&
            mf_srv_get_stops(object, "stop", p, r) && get_logprobs(object, p, r) &&
            mf_srv_get_stream_options(object, p, r) &&
-           check_type(object, "response_format", "text", r) &&
+           mf_srv_read_constraint(object, mf_srv_field_of(object, "response_format"),
+                                  "response_format", job, r) &&
            check_choice(object, "function_call", r) && check_modalities(object, r) &&
            mf_srv_read_thinking(object, c, &p->n_thought_max, r) &&
            mf_srv_read_documents(object, c, r) && mf_srv_read_chat_tools(object, c, r) &&

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* OpenAI's completions: text, or tokens, that is gone on with. */
 #include "api.h"
+#include "constraint.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@ static const mf_srv_field fields[] = {
     {"n", MF_SRV_FIELD_USED},         {"best_of", MF_SRV_FIELD_USED},
     {"stop", MF_SRV_FIELD_USED},      {"logprobs", MF_SRV_FIELD_USED},
     {"echo", MF_SRV_FIELD_USED},      {"stream_options", MF_SRV_FIELD_USED},
-    {"suffix", MF_SRV_FIELD_REFUSED}, {"response_format", MF_SRV_FIELD_REFUSED},
+    {"suffix", MF_SRV_FIELD_REFUSED}, {"response_format", MF_SRV_FIELD_USED},
     {NULL, MF_SRV_FIELD_USED}};
 
 /* ----------------------------------------------------------------------------------------- answers
@@ -230,7 +231,10 @@ static bool read_request(yyjson_val *object, mf_srv_job *job, mf_srv_refusal *r)
         return mf_srv_refuse_field(r, "best_of", "only as many as n are supported by this server");
     return mf_srv_get_stops(object, "stop", p, r) && get_logprobs(object, p, r) &&
            mf_srv_get_bool(object, "echo", &p->has_echo, r) &&
-           mf_srv_get_stream_options(object, p, r) && get_prompts(object, job, r);
+           mf_srv_get_stream_options(object, p, r) &&
+           mf_srv_read_constraint(object, mf_srv_field_of(object, "response_format"),
+                                  "response_format", job, r) &&
+           get_prompts(object, job, r);
 }
 
 bool mf_srv_api_completions(mf_srv_request *request, mf_srv_refusal *r)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Anthropic's messages. An answer's parts are its blocks. */
 #include "api.h"
+#include "constraint.h"
 
 #include <string.h>
 
@@ -224,7 +225,7 @@ static const mf_srv_protocol protocol = {.name = "messages",
 static bool check_output_config(yyjson_val *object, mf_srv_refusal *r)
 {
     static const mf_srv_field names[] = {
-        {"effort", MF_SRV_FIELD_USED}, {"format", MF_SRV_FIELD_REFUSED}, {NULL, MF_SRV_FIELD_USED}};
+        {"effort", MF_SRV_FIELD_USED}, {"format", MF_SRV_FIELD_USED}, {NULL, MF_SRV_FIELD_USED}};
     static const mf_srv_field *const tables[] = {names, NULL};
     static const char *const efforts[] = {"low", "medium", "high", "xhigh", "max", NULL};
     yyjson_val *v = mf_srv_field_of(object, "output_config");
@@ -253,8 +254,11 @@ bool mf_srv_api_messages(mf_srv_request *request, mf_srv_refusal *r)
     mf_srv_job *job = NULL;
     if (read_conversation(request, &c, &n_thought_max, r))
         job = mf_srv_api_job(request, &protocol, r);
+    yyjson_val *config = mf_srv_field_of(request->json, "output_config");
     bool is_good =
         job &&
+        mf_srv_read_constraint(request->json, mf_srv_field_of(config, "format"),
+                               "output_config.format", job, r) &&
         mf_srv_get_count(request->json, "max_tokens", 1, INT32_MAX, &job->params.n_max_tokens, r) &&
         mf_srv_get_stops(request->json, "stop_sequences", &job->params, r);
     if (is_good && job->params.n_max_tokens == SIZE_MAX)

@@ -3,6 +3,7 @@
  * OpenAI's responses. One answer, whose parts are its items.
  */
 #include "api.h"
+#include "constraint.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -422,18 +423,10 @@ static bool check_text(yyjson_val *object, mf_srv_refusal *r)
                                          {"verbosity", MF_SRV_FIELD_HARMLESS},
                                          {NULL, MF_SRV_FIELD_USED}};
     static const mf_srv_field *const tables[] = {names, NULL};
-    yyjson_val *v = mf_srv_field_of(object, "text"), *format = mf_srv_field_of(v, "format");
-    if (!v)
-        return true;
-    if (!yyjson_is_obj(v))
+    yyjson_val *v = mf_srv_field_of(object, "text");
+    if (v && !yyjson_is_obj(v))
         return mf_srv_refuse_field(r, "text", "expected an object");
-    if (!mf_srv_check_fields(v, "text", tables, r))
-        return false;
-    if (!format || yyjson_equals_str(yyjson_obj_get(format, "type"), "text"))
-        return true;
-    mf_srv_refuse_field(r, "text.format", "only the type 'text' is supported by this server");
-    r->code = "unsupported_parameter";
-    return false;
+    return !v || mf_srv_check_fields(v, "text", tables, r);
 }
 
 static bool check_words(yyjson_val *object, mf_srv_refusal *r)
@@ -461,7 +454,10 @@ bool mf_srv_api_responses(mf_srv_request *request, mf_srv_refusal *r)
     mf_srv_job *job = NULL;
     if (read_conversation(request, &c, &n_thought_max, r))
         job = mf_srv_api_job(request, &protocol, r);
+    yyjson_val *text = mf_srv_field_of(request->json, "text");
     if (!job ||
+        !mf_srv_read_constraint(request->json, mf_srv_field_of(text, "format"), "text.format", job,
+                                r) ||
         !mf_srv_get_count(request->json, "max_output_tokens", 1, INT32_MAX,
                           &job->params.n_max_tokens, r) ||
         !mf_srv_get_stops(request->json, "stop", &job->params, r)) {

@@ -49,6 +49,8 @@ static void free_choice(mf_srv_choice *c)
 {
     free(c->tokens);
     mf_sampler_free(&c->sampler);
+    mf_guide_free(&c->guide);
+    free(c->mask);
     mf_reply_free(&c->reply);
     mf_srv_bytes_free(&c->held);
     mf_srv_bytes_free(&c->content);
@@ -76,6 +78,7 @@ void mf_srv_job_drop(mf_srv_job *job)
     free(job->prompts);
     for (size_t i = 0; i < job->params.n_stops; i++)
         free(job->params.stops[i]);
+    mf_guide_free(&job->guide);
     free(job->params.biases);
     free((void *)job->params.breakers);
     free(job->model);

@@ -109,6 +109,8 @@ struct mf_srv_choice {
     struct mf_srv_slot *slot; /* NULL: waits */
     struct mf_srv_slot *left; /* the place that it was put back from; NULL: none */
     mf_sampler *sampler;
+    mf_guide *guide; /* what it must look like; NULL: anything */
+    uint32_t *mask;  /* of tokens, with a guide */
     mf_decoder decoder;
 
     mf_reply *reply;       /* NULL: the answer is text alone */
@@ -167,6 +169,7 @@ struct mf_srv_job {
     char *model;     /* as the request names it */
     const struct mf_srv_model *served;
     mf_srv_params params;
+    mf_guide *guide; /* at the beginning, which each choice takes a copy of; NULL: none */
     mf_srv_prompt *prompts;
     size_t n_prompts;
     mf_srv_choice *choices;               /* of prompt i / params.n_choices */

@@ -30,6 +30,7 @@ const mf_srv_field mf_srv_sampling_fields[] = {{"temperature", MF_SRV_FIELD_USED
                                                {"logit_bias", MF_SRV_FIELD_USED},
                                                {"seed", MF_SRV_FIELD_USED},
                                                {"ignore_eos", MF_SRV_FIELD_USED},
+                                               {"grammar", MF_SRV_FIELD_USED},
                                                {"model", MF_SRV_FIELD_USED},
                                                {"stream", MF_SRV_FIELD_USED},
                                                {NULL, MF_SRV_FIELD_USED}};

@@ -4,6 +4,7 @@
  * in pieces, as large as keeps a step below some times what a step of answers alone takes.
  */
 #include "answer.h"
+#include "constraint.h"
 #include "history.h"
 #include "scheduler_impl.h"
 
@@ -106,16 +107,18 @@ static void count_token(mf_srv_scheduler *s, mf_srv_choice *c)
 }
 
 /* The sampler's choice, but for thoughts that took all their budget. */
-static int32_t choose(const mf_srv_model *model, mf_srv_choice *c, const float *logits)
+static bool choose(const mf_srv_model *model, mf_srv_choice *c, const float *logits, int32_t *token,
+                   mf_srv_refusal *r)
 {
-    int32_t token = mf_sampler_sample(c->sampler, logits);
+    if (!mf_srv_constraint_sample(c, logits, token, r))
+        return false;
     const bool is_thought = mf_srv_answer_is_thought(c);
     const bool is_too_long = is_thought && c->n_thought_tokens >= c->job->params.n_thought_max;
     if (!is_thought && c->n_closed == model->n_close_tokens)
         c->n_closed = 0; /* another thought is closed as well */
     if ((is_too_long || c->n_closed > 0) && c->n_closed < model->n_close_tokens)
-        token = model->close_tokens[c->n_closed++];
-    return token;
+        *token = model->close_tokens[c->n_closed++];
+    return true;
 }
 
 static bool is_end(const mf_srv_model *model, int32_t token)
@@ -136,9 +139,15 @@ static void next_token(mf_srv_scheduler *s, mf_srv_choice *c)
         finish(c, MF_SRV_LENGTH);
         return;
     }
-    int32_t token = choose(s->model, c, logits);
-    if (is_end(s->model, token) && !p->ignores_end) {
+    mf_srv_refusal refusal;
+    int32_t token;
+    bool is_good = choose(s->model, c, logits, &token, &refusal);
+    if (is_good && is_end(s->model, token) && (!p->ignores_end || c->guide)) {
         finish(c, MF_SRV_END);
+        return;
+    }
+    if (!is_good || !mf_srv_constraint_take(c, token, &refusal)) {
+        mf_srv_run_fail(s, c, &refusal);
         return;
     }
     count_token(s, c);
@@ -149,6 +158,8 @@ static void next_token(mf_srv_scheduler *s, mf_srv_choice *c)
     const bool is_pushed = push_token(c, token);
     if (!mf_srv_answer_token(c, token, logits))
         finish(c, c->stopped_by ? MF_SRV_STOP : MF_SRV_END);
+    else if (mf_srv_constraint_is_done(c))
+        finish(c, MF_SRV_END);
     else if (c->n_answered >= p->n_max_tokens)
         finish(c, MF_SRV_LENGTH);
     else if (!has_room || !is_pushed)

@@ -3,6 +3,7 @@
  * Sessions as places for choices. A place whose sequence the new prompt goes on with is the best; a
  * place that is used anew takes what other sessions, marks or the store hold of the prompt.
  */
+#include "constraint.h"
 #include "scheduler_impl.h"
 
 #include <stdio.h>
@@ -53,6 +54,13 @@ static mf_srv_slot *find_slot(mf_srv_scheduler *s, const mf_srv_choice *c)
     return best ? best : oldest;
 }
 
+static mf_status no_memory(mf_error *error)
+{
+    error->code = MF_ERR_NO_MEMORY;
+    snprintf(error->message, sizeof error->message, "out of memory for an answer's form");
+    return MF_ERR_NO_MEMORY;
+}
+
 static mf_status open_sampler(const mf_srv_scheduler *s, mf_srv_choice *c, mf_error *error)
 {
     const mf_srv_params *p = &c->job->params;
@@ -64,6 +72,8 @@ static mf_status open_sampler(const mf_srv_scheduler *s, mf_srv_choice *c, mf_er
         mf_sampler_create(&options, s->model->info.n_vocab, NULL, &c->sampler, error);
     if (status == MF_OK)
         mf_sampler_accept_prompt(c->sampler, c->prompt->tokens, c->prompt->n_tokens);
+    if (status == MF_OK && !mf_srv_constraint_begin(c))
+        status = no_memory(error);
     return status;
 }
 

@@ -99,7 +99,7 @@ expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"
 expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"custom\",\"custom\":{\"name\":\"f\"}}]}" 400 'tools[0].type'
 expect_body '"code":"unsupported_parameter"'
 expect_refused /v1/chat/completions "{$chat,\"functions\":[{}]}" 400 functions
-expect_refused /v1/chat/completions "{$chat,\"response_format\":{\"type\":\"json_object\"}}" 400 response_format
+expect_refused /v1/chat/completions "{$chat,\"response_format\":{\"type\":\"json_objects\"}}" 400 response_format.type
 expect_refused /v1/chat/completions "{$chat,\"tool_choice\":\"required\"}" 400 tool_choice
 expect_refused /v1/chat/completions "{$chat,\"tool_choice\":{\"type\":\"function\"}}" 400 tool_choice
 expect_refused /v1/chat/completions "{$chat,\"modalities\":[\"text\",\"audio\"]}" 400 modalities

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* Grammars of requests, and guides of choices. */
+#include "constraint.h"
+
+#include "answer.h"
+#include "model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------------------------------- requests
+ * --
+ */
+
+/* What is wrong with a schema is the client's to change. */
+static bool refuse_grammar(mf_srv_refusal *r, const char *field, mf_status status,
+                           const mf_error *error)
+{
+    if (status == MF_ERR_NO_MEMORY)
+        return mf_srv_refuse_status(r, status, error);
+    return mf_srv_refuse_field(r, field, "%s", error->message);
+}
+
+static bool compile(const mf_grammar_params *params, const char *field, mf_srv_job *job,
+                    mf_srv_refusal *r)
+{
+    mf_error error = {0};
+    mf_grammar *grammar = NULL;
+    mf_guide_free(&job->guide);
+    mf_status status = mf_grammar_compile(job->served->vocabulary, params, &grammar, &error);
+    if (status == MF_OK)
+        status = mf_guide_create(grammar, &job->guide, &error);
+    mf_grammar_free(&grammar);
+    return status == MF_OK || refuse_grammar(r, field, status, &error);
+}
+
+static bool compile_schema(yyjson_val *schema, const char *field, mf_srv_job *job,
+                           mf_srv_refusal *r)
+{
+    mf_grammar_params params;
+    if (!yyjson_is_obj(schema))
+        return mf_srv_refuse_field(r, field, "expected a schema, an object");
+    mf_grammar_params_default(&params);
+    char *text = yyjson_val_write(schema, 0, &params.n_schema_bytes);
+    if (!text)
+        return mf_srv_refuse(r, 503, "out of memory for the schema");
+    params.json_schema = text;
+    bool is_good = compile(&params, field, job, r);
+    free(text);
+    return is_good;
+}
+
+/* The schema may stand in json_schema, or beside the type. */
+static bool read_format(yyjson_val *format, const char *field, mf_srv_job *job, mf_srv_refusal *r)
+{
+    static const char *const types[] = {"text", "json_object", "json_schema", NULL};
+    char place[MF_SRV_PARAM_BYTES];
+    mf_grammar_params params;
+    int type = -1;
+    if (!yyjson_is_obj(format))
+        return mf_srv_refuse_field(r, field, "expected an object");
+    snprintf(place, sizeof place, "%s.type", field);
+    yyjson_val *word = yyjson_obj_get(format, "type");
+    for (int i = 0; types[i]; i++)
+        if (yyjson_equals_str(word, types[i]))
+            type = i;
+    if (type < 0)
+        return mf_srv_refuse_field(r, place, "expected 'text', 'json_object' or 'json_schema'");
+    yyjson_val *inner = mf_srv_field_of(format, "json_schema");
+    yyjson_val *schema = mf_srv_field_of(inner ? inner : format, "schema");
+    snprintf(place, sizeof place, "%s.%sschema", field, inner ? "json_schema." : "");
+    if (type == 2 || (type == 1 && schema))
+        return compile_schema(schema, place, job, r);
+    if (type == 0)
+        return true;
+    mf_grammar_params_default(&params);
+    params.json_object = 1;
+    return compile(&params, field, job, r);
+}
+
+bool mf_srv_read_constraint(yyjson_val *object, yyjson_val *format, const char *field,
+                            mf_srv_job *job, mf_srv_refusal *r)
+{
+    mf_grammar_params params;
+    const char *grammar = NULL;
+    if (format && !yyjson_is_null(format) && !read_format(format, field, job, r))
+        return false;
+    if (!mf_srv_get_string(object, "grammar", &grammar, r))
+        return false;
+    if (!grammar || *grammar == '\0')
+        return true;
+    if (job->guide)
+        return mf_srv_refuse_field(r, "grammar", "excludes %s", field);
+    mf_grammar_params_default(&params);
+    params.gbnf = grammar;
+    params.n_gbnf_bytes = strlen(grammar);
+    return compile(&params, "grammar", job, r);
+}
+
+/* ----------------------------------------------------------------------------------------- choices
+ * --
+ */
+
+/* What ends the thought that the prompt has opened; NULL: it has not. */
+static const char *thought_end(const mf_srv_choice *c)
+{
+    mf_reply_form form;
+    if (!mf_srv_answer_is_thought(c))
+        return NULL;
+    mf_reply_form_of(c->job->served->syntax, &form);
+    const char *close = form.thought_close ? form.thought_close : "</think>";
+    while (*close == '\n' || *close == ' ')
+        close++;
+    return close;
+}
+
+static size_t n_mask_words(const mf_srv_choice *c)
+{
+    return (c->job->served->info.n_vocab + 31) / 32;
+}
+
+bool mf_srv_constraint_begin(mf_srv_choice *c)
+{
+    char text[64];
+    if (!c->job->guide || c->guide)
+        return true;
+    c->mask = malloc(n_mask_words(c) * sizeof *c->mask);
+    if (!c->mask || mf_guide_clone(c->job->guide, &c->guide, NULL) != MF_OK)
+        return false;
+    const char *end = thought_end(c);
+    if (!end)
+        return true;
+    size_t n = strlen(end);
+    if (n >= sizeof text)
+        return false;
+    memcpy(text, end, n + 1);
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' '))
+        text[--n] = '\0';
+    return mf_guide_begin_after(c->guide, text, 0, 2, NULL) == MF_OK;
+}
+
+bool mf_srv_constraint_sample(mf_srv_choice *c, const float *logits, int32_t *token,
+                              mf_srv_refusal *r)
+{
+    mf_error error = {0};
+    if (!c->guide) {
+        *token = mf_sampler_sample(c->sampler, logits);
+        return true;
+    }
+    mf_status status = mf_guide_mask(c->guide, c->mask, c->job->served->info.n_vocab, NULL, &error);
+    if (status != MF_OK) {
+        mf_srv_refuse_status(r, status, &error);
+        r->status = 500;
+        return false;
+    }
+    *token = mf_sampler_sample_masked(c->sampler, logits, c->mask);
+    return true;
+}
+
+bool mf_srv_constraint_take(mf_srv_choice *c, int32_t token, mf_srv_refusal *r)
+{
+    mf_error error = {0};
+    if (!c->guide || mf_guide_accept(c->guide, token, &error) == MF_OK)
+        return true;
+    return mf_srv_refuse(r, 500, "%s", error.message);
+}
+
+bool mf_srv_constraint_is_done(const mf_srv_choice *c)
+{
+    return c->guide && mf_guide_is_done(c->guide);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* What an answer must look like, as the APIs ask for it: response_format and its like, grammar. */
+#ifndef MF_SERVER_CONSTRAINT_H
+#define MF_SERVER_CONSTRAINT_H
+
+#include "fields.h"
+
+/* response_format (field says its name for refusals), text.format, output_config.format: an object
+ * with a type; and the member grammar of object. Both NULL or absent: nothing. What is asked for is
+ * compiled here, by the connection's thread; what cannot be held to is refused. */
+bool mf_srv_read_constraint(yyjson_val *object, yyjson_val *format, const char *field,
+                            mf_srv_job *job, mf_srv_refusal *r);
+/* The choice's own guide and mask, if the job has one. */
+bool mf_srv_constraint_begin(mf_srv_choice *c);
+/* The sampler's choice among what is allowed. False: the refusal says why there is none. */
+bool mf_srv_constraint_sample(mf_srv_choice *c, const float *logits, int32_t *token,
+                              mf_srv_refusal *r);
+/* Takes a token of the answer. False: it is not allowed. */
+bool mf_srv_constraint_take(mf_srv_choice *c, int32_t token, mf_srv_refusal *r);
+/* The answer is whole, and nothing may follow it. */
+bool mf_srv_constraint_is_done(const mf_srv_choice *c);
+
+#endif

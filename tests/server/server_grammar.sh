@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: MIT
+# Answers held to a schema, to JSON, or to a grammar, by all APIs, streamed and not; and what is
+# refused because it cannot be held to.
+. ./lib_server.sh
+start_server "$demo"
+
+schema='{"type":"object","properties":{"n":{"type":"integer","minimum":10,"maximum":99},"c":{"enum":["red","green"]}},"required":["n","c"],"additionalProperties":false}'
+ask='"messages":[{"role":"user","content":"hello"}],"temperature":2'
+format="{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\",\"strict\":true,\"schema\":$schema}}"
+flat="{\"type\":\"json_schema\",\"name\":\"x\",\"strict\":true,\"schema\":$schema}"
+
+# is_whole TEXT: as JSON quotes it
+is_whole() {
+    printf '%s' "$1" | sed 's/\\[nt]//g; s/\\"/"/g; s/[ 	]//g' >"$scratch/dense"
+    expect_true grep -qE '^\{"n":[1-9][0-9],"c":"(red|green)"\}$' "$scratch/dense"
+}
+
+for seed in 1 2 3 4; do
+    post /v1/chat/completions "{$ask,\"seed\":$seed,\"response_format\":$format}"
+    expect_status 200
+    is_whole "$(value content)"
+    expect_body '"finish_reason":"stop"'
+    whole=$(value content)
+    post /v1/chat/completions "{$ask,\"seed\":$seed,\"response_format\":$format,\"stream\":true}"
+    expect_equal "$(joined "$out" content)" "$whole"
+    post /v1/responses "{\"input\":\"hello\",\"temperature\":2,\"seed\":$seed,\"text\":{\"format\":$flat}}"
+    expect_status 200
+    is_whole "$(value text)"
+    post /v1/messages "{$ask,\"seed\":$seed,\"max_tokens\":200,\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":$schema}}}"
+    expect_status 200
+    is_whole "$(value text)"
+    expect_body '"stop_reason":"end_turn"'
+    post /v1/completions "{\"prompt\":\"hello\",\"temperature\":2,\"seed\":$seed,\"max_tokens\":200,\"response_format\":$format}"
+    is_whole "$(value text)"
+done
+
+# several choices, each by its own guide; an end token that is ignored is still the end here
+post /v1/chat/completions "{$ask,\"seed\":5,\"n\":3,\"ignore_eos\":true,\"response_format\":$format}"
+expect_equal "$(grep -o '"finish_reason":"stop"' "$out" | wc -l)" 3
+post /v1/chat/completions "{$ask,\"seed\":5,\"max_tokens\":3,\"response_format\":$format}"
+expect_body '"finish_reason":"length"'
+post /v1/chat/completions "{$ask,\"seed\":5,\"max_tokens\":40,\"response_format\":{\"type\":\"json_object\"}}"
+expect_true grep -qE '"content":"\{' "$out"
+post /v1/chat/completions "{$ask,\"seed\":5,\"grammar\":\"root ::= (\\\"yes\\\" | \\\"no\\\") \\\" \\\" [a-f]{3}\"}"
+expect_true grep -qE '"content":"(yes|no) [a-f]{3}"' "$out"
+post /v1/chat/completions "{$ask,\"response_format\":{\"type\":\"text\"},\"grammar\":null,\"max_tokens\":1}"
+expect_status 200
+
+# what cannot be held to is refused, and says what it is
+refused() {
+    expect_refused /v1/chat/completions "{$ask,$1}" 400 "$2"
+    expect_body "$3"
+}
+refused '"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"properties":{"a":{"not":{}}}}}}' \
+    response_format.json_schema.schema '#/properties/a: the keyword \"not\" is not supported'
+refused '"response_format":{"type":"json_schema","json_schema":{"name":"x"}}' response_format.json_schema.schema schema
+refused '"response_format":{"type":"xml"}' response_format.type json_schema
+refused '"response_format":"json"' response_format object
+refused '"grammar":"root ::= a"' grammar 'the rule a is used but not defined'
+refused '"grammar":3' grammar string
+refused "\"grammar\":\"root ::= []\",\"response_format\":$format" grammar excludes
+expect_refused /v1/responses "{\"input\":\"x\",\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"x\",\"schema\":{\"multipleOf\":2,\"type\":\"integer\"}}}}" 400 text.format.schema
+stop_server
+
+# behind the thought that the template opens, whatever is thought in it; and when it is cut short
+thinking_model "$scratch/thinks" qwen36.jinja
+start_server "$scratch/thinks"
+for budget in 0 3; do
+    post /v1/chat/completions "{$ask,\"seed\":3,\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":$budget},\"response_format\":$format}"
+    expect_status 200
+    is_whole "$(value content)"
+done
+post /v1/chat/completions "{$ask,\"seed\":3,\"chat_template_kwargs\":{\"enable_thinking\":false},\"response_format\":$format}"
+is_whole "$(value content)"
+stop_server
+finish
