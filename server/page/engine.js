@@ -234,7 +234,7 @@ function setEngineWide(isWide) {
 function initEngine() {
   $('engine-toggle').addEventListener('click', () => {
     showEngine($('engine').hidden);
-    if (!$('engine').hidden && matchMedia('(max-width: 1179.98px)').matches) $('engine-close').focus();
+    if (!$('engine').hidden && narrow.matches) $('engine-close').focus();
   });
   $('engine-close').addEventListener('click', () => { showEngine(false); $('engine-toggle').focus(); });
   $('engine-wide').addEventListener('click', () => setEngineWide(!$('app').classList.contains('is-engine')));
