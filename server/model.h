@@ -16,7 +16,7 @@ typedef struct mf_srv_model {
     mf_engine *engine;
     mf_tokenizer *tokenizer;
     mf_vocabulary *vocabulary; /* its tokens, for grammars */
-    mf_store *store; /* NULL: none */
+    mf_store *store;           /* NULL: none */
     mf_model_info info;
     double drive_rate;          /* bytes per second that the drive gave at the start; 0: unread */
     mf_sampler_options sampler; /* the model's own defaults */
