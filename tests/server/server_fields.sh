@@ -47,7 +47,7 @@ refused_by_all logit_bias '"logit_bias":{"1":101}'
 refused_by_all logit_bias '"logit_bias":{"-1":1}'
 refused_by_all stream '"stream":1'
 refused_by_all model '"model":7'
-refused_by_all grammar '"grammar":"root ::= x"'
+refused_by_all grammars '"grammars":"root ::= x"'
 expect_body 'this server does not know such a field'
 refused_by_all seed '"seed":1,"seed":2'
 expect_body 'given twice'
@@ -133,7 +133,7 @@ expect_refused /v1/responses "{$response,\"tools\":[{}]}" 400 'tools[0].type'
 expect_refused /v1/responses "{$response,\"previous_response_id\":\"resp_1\"}" 400 previous_response_id
 expect_refused /v1/responses "{$response,\"background\":true}" 400 background
 expect_refused /v1/responses "{$response,\"truncation\":\"auto\"}" 400 truncation
-expect_refused /v1/responses "{$response,\"text\":{\"format\":{\"type\":\"json_schema\"}}}" 400 text.format
+expect_refused /v1/responses "{$response,\"text\":{\"format\":{\"type\":\"json_schema\"}}}" 400 text.format.schema
 expect_refused /v1/responses '{"input":[{"type":"function_call_output","call_id":"1","output":"x"}]}' 400 messages
 expect_refused /v1/responses '{"input":[{"type":"item_reference","id":"1"}]}' 400 'input[0].type'
 expect_refused /v1/responses '{"input":[{"type":"function_call","call_id":1,"name":"f","arguments":"{}"}]}' 400 'input[0].call_id'
