@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Routes, and what the APIs share. */
 #include "api.h"
+#include "constraint.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -109,7 +110,7 @@ bool mf_srv_api_add_prompt(mf_srv_job *job, mf_srv_prompt *prompt, mf_srv_refusa
 bool mf_srv_api_add_chat(mf_srv_job *job, mf_srv_conversation *c, mf_srv_refusal *r)
 {
     mf_srv_prompt prompt = {0};
-    bool is_good = mf_srv_prompt_chat(job->served, c, &prompt, r);
+    bool is_good = mf_srv_read_calls(c, job, r) && mf_srv_prompt_chat(job->served, c, &prompt, r);
     for (size_t i = 0; i < c->n_messages; i++)
         job->n_earlier_calls += (uint32_t)c->messages[i].n_calls;
     job->has_one_call = c->has_one_call;

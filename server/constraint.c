@@ -98,6 +98,91 @@ bool mf_srv_read_constraint(yyjson_val *object, yyjson_val *format, const char *
     return compile(&params, "grammar", job, r);
 }
 
+/* ------------------------------------------------------------------------------------------- calls
+ * --
+ */
+
+/* The tools that may be called; *n_out of them. Their schemas are texts[], which the caller frees.
+ */
+static bool list_tools(const mf_srv_conversation *c, yyjson_val *tools, mf_grammar_tool *out,
+                       char **texts, size_t *n_out)
+{
+    size_t i, n;
+    yyjson_val *tool;
+    *n_out = 0;
+    yyjson_arr_foreach(tools, i, n, tool)
+    {
+        yyjson_val *function = yyjson_obj_get(tool, "function");
+        yyjson_val *parameters = yyjson_obj_get(function, "parameters");
+        const char *name = yyjson_get_str(yyjson_obj_get(function, "name"));
+        if (c->only_tool && strcmp(name, c->only_tool) != 0)
+            continue;
+        mf_grammar_tool *t = &out[*n_out];
+        *t = (mf_grammar_tool){.name = name, .is_strict = c->strict.data[i] == '1'};
+        texts[*n_out] = yyjson_val_write(parameters, 0, &t->n_bytes);
+        t->parameters = texts[(*n_out)++];
+        if (!t->parameters)
+            return false;
+    }
+    return true;
+}
+
+static mf_status make_guide(const mf_srv_conversation *c, mf_grammar_tool *tools, size_t n_tools,
+                            mf_srv_job *job, mf_error *error)
+{
+    mf_grammar *grammar = NULL;
+    mf_grammar_calls calls;
+    mf_grammar_calls_default(&calls);
+    calls.syntax = job->served->syntax;
+    calls.tools = tools;
+    calls.n_tools = n_tools;
+    calls.has_several = !c->has_one_call;
+    calls.is_opened = !c->must_call;
+    mf_status status = mf_grammar_compile_calls(job->served->vocabulary, &calls, &grammar, error);
+    if (status == MF_OK)
+        status = mf_guide_create(grammar, &job->guide, error);
+    if (status == MF_OK)
+        memcpy(job->call_opening, calls.opening, sizeof job->call_opening);
+    mf_grammar_free(&grammar);
+    return status;
+}
+
+static bool compile_calls(const mf_srv_conversation *c, yyjson_val *tools, mf_srv_job *job,
+                          mf_srv_refusal *r)
+{
+    const size_t n = yyjson_arr_size(tools);
+    mf_grammar_tool *list = calloc(n, sizeof *list);
+    char **texts = calloc(n, sizeof *texts);
+    mf_error error = {0};
+    mf_status status = MF_ERR_NO_MEMORY;
+    size_t n_tools = 0;
+    if (list && texts && list_tools(c, tools, list, texts, &n_tools))
+        status = n_tools > 0 ? make_guide(c, list, n_tools, job, &error) : MF_ERR_NOT_FOUND;
+    for (size_t i = 0; texts && i < n; i++)
+        free(texts[i]);
+    free(texts);
+    free(list);
+    if (status == MF_ERR_NOT_FOUND)
+        return mf_srv_refuse_field(r, "tool_choice", "no tool is called '%.100s'", c->only_tool);
+    return status == MF_OK ||
+           refuse_grammar(r, c->must_call ? "tool_choice" : "tools", status, &error);
+}
+
+bool mf_srv_read_calls(const mf_srv_conversation *c, mf_srv_job *job, mf_srv_refusal *r)
+{
+    const bool has_strict = c->strict.data && strchr(c->strict.data, '1');
+    if (!c->tools.data || !job->served->syntax || (!c->must_call && (!has_strict || job->guide)))
+        return true;
+    if (c->must_call && job->guide)
+        return mf_srv_refuse_field(r, "tool_choice",
+                                   "a call that must come excludes a format of the answer");
+    yyjson_doc *doc = yyjson_read(c->tools.data, c->tools.n_bytes, 0);
+    bool is_good = doc ? compile_calls(c, yyjson_doc_get_root(doc), job, r)
+                       : mf_srv_refuse(r, 503, "out of memory for the tools");
+    yyjson_doc_free(doc);
+    return is_good;
+}
+
 /* ----------------------------------------------------------------------------------------- choices
  * --
  */
@@ -128,6 +213,8 @@ bool mf_srv_constraint_begin(mf_srv_choice *c)
     c->mask = malloc(n_mask_words(c) * sizeof *c->mask);
     if (!c->mask || mf_guide_clone(c->job->guide, &c->guide, NULL) != MF_OK)
         return false;
+    if (c->job->call_opening[0] != '\0')
+        return mf_guide_begin_after(c->guide, c->job->call_opening, 1, 0, NULL) == MF_OK;
     const char *end = thought_end(c);
     if (!end)
         return true;

@@ -112,6 +112,8 @@ void mf_srv_conversation_free(mf_srv_conversation *c)
     free(c->messages);
     mf_srv_bytes_free(&c->tools);
     mf_srv_odd_tools_free(&c->odd);
+    mf_srv_bytes_free(&c->strict);
+    free(c->only_tool);
     mf_srv_bytes_free(&c->documents);
     mf_srv_bytes_free(&c->variables);
     *c = (mf_srv_conversation){0};

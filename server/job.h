@@ -169,7 +169,8 @@ struct mf_srv_job {
     char *model;     /* as the request names it */
     const struct mf_srv_model *served;
     mf_srv_params params;
-    mf_guide *guide; /* at the beginning, which each choice takes a copy of; NULL: none */
+    mf_guide *guide;        /* at the beginning, which each choice takes a copy of; NULL: none */
+    char call_opening[256]; /* with a guide that begins where this text comes, each time; "": not */
     mf_srv_prompt *prompts;
     size_t n_prompts;
     mf_srv_choice *choices;               /* of prompt i / params.n_choices */

@@ -56,7 +56,10 @@ typedef struct mf_srv_conversation {
     mf_srv_bytes variables; /* the members of an object, without its braces */
     const char *effort;     /* how much is thought, a word; NULL: not said. Static storage */
     mf_thinking thinking;
-    bool has_one_call; /* an answer calls one tool at most */
+    bool has_one_call;   /* an answer calls one tool at most */
+    bool must_call;      /* and one at least */
+    char *only_tool;     /* which, from malloc; NULL: any */
+    mf_srv_bytes strict; /* of each tool '1' or '0': are its calls held to its schema? */
 } mf_srv_conversation;
 
 /* A message more, empty. NULL: no memory, and the refusal says so. */

@@ -33,8 +33,9 @@ static bool put_value(yyjson_val *value, mf_srv_bytes *out, mf_srv_refusal *r)
 
 /* schema: the member with the parameters. place: of the object. */
 static bool put_function(yyjson_val *function, const char *schema, const char *place,
-                         mf_srv_bytes *out, mf_srv_refusal *r)
+                         mf_srv_conversation *c, mf_srv_refusal *r)
 {
+    mf_srv_bytes *out = &c->tools;
     char field[MF_SRV_PARAM_BYTES];
     yyjson_val *name = yyjson_obj_get(function, "name");
     yyjson_val *about = mf_srv_field_of(function, "description");
@@ -62,6 +63,7 @@ static bool put_function(yyjson_val *function, const char *schema, const char *p
         mf_srv_puts(out, "{\"type\":\"object\",\"properties\":{}}");
     bool is_good = !parameters || put_value(parameters, out, r);
     mf_srv_puts(out, "}}");
+    mf_srv_puts(&c->strict, yyjson_is_true(yyjson_obj_get(function, "strict")) ? "1" : "0");
     return is_good;
 }
 
@@ -127,7 +129,7 @@ static bool read_chat_tool(yyjson_val *tool, const char *place, mf_srv_conversat
         return refuse_unsupported(r, name, "only the type 'function' is supported by this server");
     snprintf(name, sizeof name, "%.70s.function", place);
     return check(tool, place, chat_fields, r) && check(function, name, function_fields, r) &&
-           put_function(function, "parameters", name, &c->tools, r);
+           put_function(function, "parameters", name, c, r);
 }
 
 /* What is remembered of it beside what the template gets. */
@@ -165,6 +167,7 @@ static bool put_custom(yyjson_val *tool, const char *place, mf_srv_conversation 
     mf_srv_puts_json(out, about ? yyjson_get_str(about) : "");
     mf_srv_puts(out, ",\"parameters\":{\"type\":\"object\",\"properties\":{\"input\":{\"type\":"
                      "\"string\"}},\"required\":[\"input\"]}}}");
+    mf_srv_puts(&c->strict, "0");
     return true;
 }
 
@@ -199,9 +202,9 @@ static bool read_flat_tool(yyjson_val *tool, const char *place, const char *spac
         return true;
     if (!is_custom && (!type || strcmp(type, "function") != 0))
         return refuse_unsupported(r, name, "expected 'function', 'custom' or 'namespace'");
-    bool is_good = check(tool, place, is_custom ? custom_fields : flat_fields, r) &&
-                   (is_custom ? put_custom(tool, place, c, r)
-                              : put_function(tool, "parameters", place, &c->tools, r));
+    bool is_good =
+        check(tool, place, is_custom ? custom_fields : flat_fields, r) &&
+        (is_custom ? put_custom(tool, place, c, r) : put_function(tool, "parameters", place, c, r));
     return is_good && ((!is_custom && !space) ||
                        add_odd(c, yyjson_obj_get(tool, "name"), space, is_custom, r));
 }
@@ -235,7 +238,7 @@ static bool read_anthropic_tool(yyjson_val *tool, const char *place, mf_srv_conv
     if (yyjson_is_str(type) && !yyjson_equals_str(type, "custom"))
         return true;
     return check(tool, place, anthropic_fields, r) &&
-           put_function(tool, "input_schema", place, &c->tools, r);
+           put_function(tool, "input_schema", place, c, r);
 }
 
 static bool read_tools(yyjson_val *object, read_fn read, mf_srv_conversation *c, mf_srv_refusal *r)
@@ -259,7 +262,22 @@ static bool read_tools(yyjson_val *object, read_fn read, mf_srv_conversation *c,
         return true;
     }
     mf_srv_puts(&c->tools, "]");
-    return !c->tools.has_failed || mf_srv_refuse(r, 503, "out of memory for the tools");
+    return (!c->tools.has_failed && !c->strict.has_failed) ||
+           mf_srv_refuse(r, 503, "out of memory for the tools");
+}
+
+/* A call must come; of that tool, if it is not NULL. */
+static bool force(yyjson_val *name, mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    if (!c->tools.data)
+        return mf_srv_refuse_field(r, "tool_choice", "there are no tools to choose from");
+    c->must_call = true;
+    if (!name)
+        return true;
+    if (!mf_srv_is_text(name, "tool_choice", r))
+        return false;
+    c->only_tool = strdup(yyjson_get_str(name));
+    return c->only_tool || mf_srv_refuse(r, 503, "out of memory for the tools");
 }
 
 /* Without a choice the model is shown none. */
@@ -272,9 +290,19 @@ static bool choose_openai(yyjson_val *object, mf_srv_conversation *c, mf_srv_ref
     c->has_one_call = !is_parallel;
     if (!choice || yyjson_equals_str(choice, "auto"))
         return true;
+    if (yyjson_equals_str(choice, "required"))
+        return force(NULL, c, r);
+    if (yyjson_equals_str(yyjson_obj_get(choice, "type"), "function")) {
+        yyjson_val *function = yyjson_obj_get(choice, "function");
+        yyjson_val *name = yyjson_obj_get(function ? function : choice, "name");
+        c->has_one_call = true;
+        return name ? force(name, c, r)
+                    : mf_srv_refuse_field(r, "tool_choice", "expected the name of a function");
+    }
     if (!yyjson_equals_str(choice, "none"))
         return refuse_unsupported(r, "tool_choice",
-                                  "only 'none' and 'auto' are supported by this server");
+                                  "only 'none', 'auto', 'required' and a function are supported by "
+                                  "this server");
     mf_srv_bytes_free(&c->tools);
     return true;
 }
@@ -306,8 +334,15 @@ bool mf_srv_read_messages_tools(yyjson_val *object, mf_srv_conversation *c, mf_s
         return false;
     if (yyjson_equals_str(type, "none"))
         mf_srv_bytes_free(&c->tools);
+    else if (yyjson_equals_str(type, "any"))
+        return force(NULL, c, r);
+    else if (yyjson_equals_str(type, "tool"))
+        return yyjson_obj_get(choice, "name")
+                   ? force(yyjson_obj_get(choice, "name"), c, r)
+                   : mf_srv_refuse_field(r, "tool_choice.name", "is missing");
     else if (!yyjson_equals_str(type, "auto"))
         return refuse_unsupported(r, "tool_choice",
-                                  "only 'auto' and 'none' are supported by this server");
+                                  "only 'auto', 'any', 'tool' and 'none' are supported by this "
+                                  "server");
     return true;
 }

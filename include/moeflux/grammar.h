@@ -4,6 +4,7 @@
 #ifndef MOEFLUX_GRAMMAR_H
 #define MOEFLUX_GRAMMAR_H
 
+#include <moeflux/reply.h>
 #include <moeflux/text.h>
 
 #ifdef __cplusplus
@@ -73,6 +74,46 @@ MF_API MF_MUST_CHECK mf_status mf_grammar_compile(mf_vocabulary *vocabulary,
                                                   mf_error *error);
 /* Guides of it keep what they need. */
 MF_API void mf_grammar_free(mf_grammar **grammar);
+
+/* A tool that may be called. */
+typedef struct mf_grammar_tool {
+    const char *name;
+    const char *parameters; /* a JSON schema of an object, n_bytes of it; NULL: any object */
+    size_t n_bytes;
+    /* Non-zero: what of the schema cannot be held to is an error. Zero: arguments of a schema that
+     * is not supported are any object. */
+    int is_strict;
+} mf_grammar_tool;
+
+/* Fill with mf_grammar_calls_default, then set syntax and tools. */
+typedef struct mf_grammar_calls {
+    size_t struct_bytes;
+    const mf_reply_syntax *syntax;
+    const mf_grammar_tool *tools;
+    size_t n_tools;
+    int has_several; /* 1: several calls may come, where the syntax has that */
+    /* 1: the grammar is what stands behind the text that opens calls, which is put into `opening`
+     * for mf_guide_begin_after: text is free until a call begins. 0: a call comes at once. */
+    int is_opened;
+    char opening[256];
+} mf_grammar_calls;
+
+MF_API void mf_grammar_calls_init(mf_grammar_calls *calls, size_t struct_bytes);
+static inline void mf_grammar_calls_default(mf_grammar_calls *calls)
+{
+    mf_grammar_calls_init(calls, sizeof *calls);
+}
+
+/*
+ * A grammar of calls, as the model's own syntax writes them: the name is a tool's, the arguments
+ * satisfy its schema; objects that name properties and say nothing of others have no others. In
+ * syntaxes that tag arguments strings stand as they are: there lengths, patterns and formats of
+ * strings, and strings among other types, are not held to. Errors: as mf_grammar_compile;
+ * MF_ERR_UNSUPPORTED also if the syntax has no calls, or writes them as Python.
+ */
+MF_API MF_MUST_CHECK mf_status mf_grammar_compile_calls(mf_vocabulary *vocabulary,
+                                                        mf_grammar_calls *calls, mf_grammar **out,
+                                                        mf_error *error);
 
 /* What a grammar's masks have cost so far. */
 typedef struct mf_grammar_stats {

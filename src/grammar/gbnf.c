@@ -136,26 +136,6 @@ static uint32_t read_char(reader *g)
     return c;
 }
 
-/* Added tokens in the text of a literal are those tokens. */
-static mf_expr literal_of(reader *g, const char *text, size_t n_bytes)
-{
-    mf_expr all = MF_EXPR_EMPTY;
-    size_t begin = 0;
-    for (size_t at = 0; g->literal_tokens && g->vocabulary != NULL && at < n_bytes;) {
-        size_t n_token;
-        const uint32_t token =
-            mf_vocabulary_added(g->vocabulary, text + at, n_bytes - at, &n_token);
-        if (token == MF_NO_TOKEN) {
-            at++;
-            continue;
-        }
-        all = mf_expr_seq(g->rules, all, mf_expr_bytes(g->rules, text + begin, at - begin));
-        all = mf_expr_seq(g->rules, all, mf_expr_token(g->rules, token));
-        begin = at += n_token;
-    }
-    return mf_expr_seq(g->rules, all, mf_expr_bytes(g->rules, text + begin, n_bytes - begin));
-}
-
 static mf_expr read_literal(reader *g)
 {
     mf_buffer text;
@@ -170,7 +150,8 @@ static mf_expr read_literal(reader *g)
     }
     g->at += g->at < g->end;
     if (g->rules->status == MF_OK)
-        e = literal_of(g, (const char *)text.data, text.n_bytes);
+        e = mf_expr_marked(g->rules, g->literal_tokens ? g->vocabulary : NULL,
+                           (const char *)text.data, text.n_bytes);
     mf_buffer_free(&text);
     return e;
 }

@@ -30,13 +30,14 @@ static mf_status check(const mf_grammar_params *p, mf_error *error)
     return MF_OK;
 }
 
-static void read_rules(mf_rules *r, const mf_vocabulary *v, const mf_grammar_params *p)
+static void read_rules(mf_rules *r, const mf_vocabulary *v, const void *source)
 {
+    const mf_grammar_params *p = source;
     if (p->gbnf == NULL) {
         r->root = mf_rules_add(r, "root", 4);
         mf_rules_define(r, r->root,
                         p->json_schema != NULL
-                            ? mf_schema_read(r, p->json_schema, p->n_schema_bytes, "schema")
+                            ? mf_schema_read(r, p->json_schema, p->n_schema_bytes, "schema", false)
                             : mf_schema_any_object(r));
         return;
     }
@@ -49,38 +50,34 @@ static void read_rules(mf_rules *r, const mf_vocabulary *v, const mf_grammar_par
             return;
         }
         const uint32_t rule = mf_rules_add(r, s->name, strlen(s->name));
-        mf_rules_define(r, rule, mf_schema_read(r, s->schema, s->n_bytes, s->name));
+        mf_rules_define(r, rule, mf_schema_read(r, s->schema, s->n_bytes, s->name, false));
     }
     mf_gbnf_read(r, p->gbnf, p->n_gbnf_bytes, v, p->literal_tokens != 0);
     r->root = mf_rules_find(r, "root", 4);
 }
 
-static mf_status compile(mf_vocabulary *v, const mf_grammar_params *p, mf_program *out,
+static mf_status compile(mf_vocabulary *v, mf_rules_fn read, const void *source, mf_program *out,
                          mf_error *error)
 {
     mf_rules rules;
     mf_status status = mf_rules_init(&rules, &v->allocator, error);
     if (status == MF_OK) {
-        read_rules(&rules, v, p);
+        read(&rules, v, source);
         status = mf_program_make(&rules, out, error);
     }
     mf_rules_free(&rules);
     return status;
 }
 
-mf_status mf_grammar_compile(mf_vocabulary *vocabulary, const mf_grammar_params *params,
-                             mf_grammar **out, mf_error *error)
+/* A grammar of rules that `read` reads from `source`. */
+mf_status mf_grammar_make(mf_vocabulary *vocabulary, mf_rules_fn read, const void *source,
+                          size_t max_mask_bytes, mf_grammar **out, mf_error *error)
 {
-    if (vocabulary == NULL || params == NULL || out == NULL)
-        return mf_fail(error, MF_ERR_ARGUMENT, "mf_grammar_compile: a NULL argument");
-    mf_grammar_params p = {0};
-    MF_TRY(mf_sized_get(&p, sizeof p, params, "mf_grammar_params", error));
-    MF_TRY(check(&p, error));
     const mf_allocator *a = &vocabulary->allocator;
     mf_grammar *g = mf_alloc_zeroed(a, sizeof *g);
     if (g == NULL)
         return mf_fail_memory(error, sizeof *g, "a grammar");
-    mf_status status = compile(vocabulary, &p, &g->program, error);
+    mf_status status = compile(vocabulary, read, source, &g->program, error);
     if (status == MF_OK && pthread_mutex_init(&g->mutex, NULL) != 0) {
         mf_program_free(&g->program);
         status = mf_fail_memory(error, sizeof g->mutex, "a grammar");
@@ -94,9 +91,20 @@ mf_status mf_grammar_compile(mf_vocabulary *vocabulary, const mf_grammar_params 
     g->vocabulary = vocabulary;
     mf_vocabulary_hold(vocabulary);
     mf_masks_init(&g->masks, a, &g->program, vocabulary,
-                  p.max_mask_bytes > 0 ? p.max_mask_bytes : MF_DEFAULT_MASK_BYTES);
+                  max_mask_bytes > 0 ? max_mask_bytes : MF_DEFAULT_MASK_BYTES);
     *out = g;
     return MF_OK;
+}
+
+mf_status mf_grammar_compile(mf_vocabulary *vocabulary, const mf_grammar_params *params,
+                             mf_grammar **out, mf_error *error)
+{
+    if (vocabulary == NULL || params == NULL || out == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_grammar_compile: a NULL argument");
+    mf_grammar_params p = {0};
+    MF_TRY(mf_sized_get(&p, sizeof p, params, "mf_grammar_params", error));
+    MF_TRY(check(&p, error));
+    return mf_grammar_make(vocabulary, read_rules, &p, p.max_mask_bytes, out, error);
 }
 
 void mf_grammar_free(mf_grammar **grammar)

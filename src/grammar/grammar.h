@@ -20,12 +20,25 @@ struct mf_grammar {
     mf_masks masks;
 };
 
+typedef void (*mf_rules_fn)(mf_rules *r, const mf_vocabulary *v, const void *source);
+/* A grammar of the rules that `read` makes of `source`. */
+mf_status mf_grammar_make(mf_vocabulary *vocabulary, mf_rules_fn read, const void *source,
+                          size_t max_mask_bytes, mf_grammar **out, mf_error *error);
+
 /* Rules of a text in GBNF; the vocabulary is asked for tokens by name (NULL: there are none).
  * Rules that are there already may be used by name. */
 void mf_gbnf_read(mf_rules *r, const char *text, size_t n_bytes, const mf_vocabulary *vocabulary,
                   bool literal_tokens);
-/* The value of a JSON schema; `what` begins the messages. */
-mf_expr mf_schema_read(mf_rules *r, const char *text, size_t n_bytes, const char *what);
+/* A text in which added tokens are those tokens; without a vocabulary there are none. */
+mf_expr mf_expr_marked(mf_rules *r, const mf_vocabulary *vocabulary, const char *text,
+                       size_t n_bytes);
+/* The value of a JSON schema; `what` begins the messages. is_closed: objects that name properties
+ * and say nothing of others have no others, as in a tool's parameters. */
+mf_expr mf_schema_read(mf_rules *r, const char *text, size_t n_bytes, const char *what,
+                       bool is_closed);
+/* The arguments of a call in a syntax that tags them, by the schema of an object. */
+mf_expr mf_schema_read_tagged(mf_rules *r, const mf_vocabulary *v, const mf_reply_form *form,
+                              const mf_grammar_tool *tool, const char *what);
 /* Any JSON object. */
 mf_expr mf_schema_any_object(mf_rules *r);
 

@@ -25,6 +25,8 @@ struct mf_guide {
     size_t n_trigger;       /* 0: none */
     size_t n_trigger_found; /* of its bytes, the last ones of the text so far */
     uint32_t trigger_token; /* that is the trigger, or MF_NO_TOKEN */
+    uint32_t *risky;        /* tokens in which something may stand behind the trigger */
+    size_t n_risky, risky_capacity;
     bool repeats;
     unsigned max_blanks, n_blanks;
 };
@@ -78,8 +80,22 @@ void mf_guide_free(mf_guide **guide)
     mf_tops_free(&a, &m->next);
     mf_tops_free(&a, &m->other);
     mf_pool_free(&m->pool);
+    mf_free(&a, m->risky, m->risky_capacity * sizeof *m->risky);
     mf_free(&a, m, sizeof *m);
     mf_grammar_free(&g);
+}
+
+static mf_status copy_risky(mf_guide *m, const mf_guide *from)
+{
+    const size_t n_bytes = from->n_risky * sizeof *from->risky;
+    if (n_bytes == 0)
+        return MF_OK;
+    m->risky = mf_alloc(&m->grammar->allocator, n_bytes);
+    if (m->risky == NULL)
+        return MF_ERR_NO_MEMORY;
+    m->risky_capacity = from->n_risky;
+    memcpy(m->risky, from->risky, n_bytes);
+    return MF_OK;
 }
 
 mf_status mf_guide_clone(const mf_guide *guide, mf_guide **out, mf_error *error)
@@ -93,7 +109,13 @@ mf_status mf_guide_clone(const mf_guide *guide, mf_guide **out, mf_error *error)
     copy.tops = m->tops;
     copy.next = m->next;
     copy.other = m->other;
+    copy.risky = NULL;
+    copy.risky_capacity = 0;
     *m = copy;
+    if (copy_risky(m, guide) != MF_OK) {
+        mf_guide_free(&m);
+        return mf_fail_memory(error, copy.n_risky * sizeof *copy.risky, "a guide");
+    }
     mf_pool_copy(&m->pool, &guide->pool, &guide->tops, 0, &m->tops);
     if (m->pool.status != MF_OK) {
         mf_status status = pool_failed(&m->pool, error);
@@ -110,27 +132,6 @@ mf_status mf_guide_reset(mf_guide *guide, mf_error *error)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_guide_reset: a NULL argument");
     guide->n_taken = 0;
     return start(guide, error);
-}
-
-mf_status mf_guide_begin_after(mf_guide *m, const char *text, int repeats, unsigned blanks,
-                               mf_error *error)
-{
-    size_t n_token = 0;
-    const size_t n = m == NULL || text == NULL ? 0 : strlen(text);
-    if (n == 0 || n > MAX_TRIGGER_BYTES)
-        return mf_fail(error, MF_ERR_ARGUMENT,
-                       "mf_guide_begin_after: a NULL argument or a text not of 1 to %d bytes",
-                       MAX_TRIGGER_BYTES);
-    if (m->n_taken > 0)
-        return mf_fail(error, MF_ERR_STATE, "mf_guide_begin_after: tokens were taken already");
-    memcpy(m->trigger, text, n + 1);
-    m->n_trigger = n;
-    m->trigger_token = mf_vocabulary_added(m->grammar->vocabulary, text, n, &n_token);
-    if (n_token != n)
-        m->trigger_token = MF_NO_TOKEN;
-    m->repeats = repeats != 0;
-    m->max_blanks = blanks;
-    return start(m, error);
 }
 
 /* ----------------------------------------------------------------------------------------- tokens
@@ -188,6 +189,67 @@ static size_t advance_trigger(const mf_guide *m, size_t found, unsigned char byt
     return (unsigned char)m->trigger[found] == byte ? found + 1 : found;
 }
 
+/* Can the trigger end in these bytes before they do, whatever stood before them? */
+static bool is_risky(const mf_guide *m, const unsigned char *bytes, size_t n)
+{
+    const unsigned char last = (unsigned char)m->trigger[m->n_trigger - 1];
+    for (const unsigned char *at = bytes; (at = memchr(at, last, (size_t)(bytes + n - at))) != NULL;
+         at++) {
+        const size_t n_before = (size_t)(at - bytes) + 1;
+        const size_t n_same = n_before < m->n_trigger ? n_before : m->n_trigger;
+        if (n_before < n &&
+            memcmp(at + 1 - n_same, m->trigger + m->n_trigger - n_same, n_same) == 0)
+            return true;
+    }
+    return false;
+}
+
+static mf_status find_risky(mf_guide *m, mf_error *error)
+{
+    const mf_vocabulary *v = m->grammar->vocabulary;
+    const mf_allocator *a = &m->grammar->allocator;
+    m->n_risky = 0;
+    for (uint32_t token = 0; token < v->n_tokens; token++) {
+        size_t n;
+        const unsigned char *bytes = mf_vocabulary_bytes(v, token, &n);
+        if (bytes == NULL || !is_risky(m, bytes, n))
+            continue;
+        if (m->n_risky == m->risky_capacity) {
+            const size_t grown = m->risky_capacity * 2 + 64;
+            uint32_t *risky =
+                mf_realloc(a, m->risky, m->risky_capacity * sizeof *risky, grown * sizeof *risky);
+            if (risky == NULL)
+                return mf_fail_memory(error, grown * sizeof *risky, "a guide");
+            m->risky = risky;
+            m->risky_capacity = grown;
+        }
+        m->risky[m->n_risky++] = token;
+    }
+    return MF_OK;
+}
+
+mf_status mf_guide_begin_after(mf_guide *m, const char *text, int repeats, unsigned blanks,
+                               mf_error *error)
+{
+    size_t n_token = 0;
+    const size_t n = m == NULL || text == NULL ? 0 : strlen(text);
+    if (n == 0 || n > MAX_TRIGGER_BYTES)
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "mf_guide_begin_after: a NULL argument or a text not of 1 to %d bytes",
+                       MAX_TRIGGER_BYTES);
+    if (m->n_taken > 0)
+        return mf_fail(error, MF_ERR_STATE, "mf_guide_begin_after: tokens were taken already");
+    memcpy(m->trigger, text, n + 1);
+    m->n_trigger = n;
+    m->trigger_token = mf_vocabulary_added(m->grammar->vocabulary, text, n, &n_token);
+    if (n_token != n)
+        m->trigger_token = MF_NO_TOKEN;
+    m->repeats = repeats != 0;
+    m->max_blanks = blanks;
+    MF_TRY(find_risky(m, error));
+    return start(m, error);
+}
+
 /* Bytes of the grammar's part, line feeds before it included. */
 static bool match(mf_guide *m, guide_mode *mode, unsigned *n_blanks, const unsigned char *bytes,
                   size_t n)
@@ -203,6 +265,18 @@ static bool match(mf_guide *m, guide_mode *mode, unsigned *n_blanks, const unsig
     return follow(m, bytes, n);
 }
 
+/* Where in the bytes the trigger has come, `found` of it standing before them; SIZE_MAX: it has
+ * not, and *found is what of it stands last. */
+static size_t find_trigger(const mf_guide *m, size_t *found, const unsigned char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        *found = advance_trigger(m, *found, bytes[i]);
+        if (*found == m->n_trigger)
+            return i + 1;
+    }
+    return SIZE_MAX;
+}
+
 /* Free text: everything is taken; what stands behind the trigger in its last token must match. */
 static bool take_free(mf_guide *m, uint32_t token, const unsigned char *bytes, size_t n)
 {
@@ -211,21 +285,19 @@ static bool take_free(mf_guide *m, uint32_t token, const unsigned char *bytes, s
         m->n_blanks = 0;
         return true;
     }
+    guide_mode mode = IS_BLANK;
+    unsigned n_blanks = 0;
     size_t found = m->n_trigger_found;
-    for (size_t i = 0; i < n; i++) {
-        found = advance_trigger(m, found, bytes[i]);
-        if (found < m->n_trigger)
-            continue;
-        guide_mode mode = IS_BLANK;
-        unsigned n_blanks = 0;
-        if (!match(m, &mode, &n_blanks, bytes + i + 1, n - i - 1))
-            return false;
-        take_next(m);
-        m->mode = mode;
-        m->n_blanks = n_blanks;
+    const size_t rest = find_trigger(m, &found, bytes, n);
+    if (rest == SIZE_MAX) {
+        m->n_trigger_found = bytes != NULL ? found : 0;
         return true;
     }
-    m->n_trigger_found = bytes != NULL ? found : 0;
+    if (!match(m, &mode, &n_blanks, bytes + rest, n - rest))
+        return false;
+    take_next(m);
+    m->mode = mode;
+    m->n_blanks = n_blanks;
     return true;
 }
 
@@ -299,6 +371,26 @@ static void allow_blanks(const mf_guide *m, uint32_t *mask)
     }
 }
 
+/* Free text: all, but for tokens that would begin the grammar wrongly, and for an end where it has
+ * to come. */
+static void allow_free(mf_guide *m, uint32_t *mask, size_t n_words)
+{
+    const mf_vocabulary *v = m->grammar->vocabulary;
+    memset(mask, 0xFF, n_words * sizeof *mask);
+    for (size_t i = 0; i < v->n_words && !m->repeats; i++)
+        mask[i] &= ~v->ends[i];
+    for (size_t i = 0; i < m->n_risky; i++) {
+        const uint32_t token = m->risky[i];
+        guide_mode mode = IS_BLANK;
+        unsigned n_blanks = 0;
+        size_t n, found = m->n_trigger_found;
+        const unsigned char *bytes = mf_vocabulary_bytes(v, token, &n);
+        const size_t rest = find_trigger(m, &found, bytes, n);
+        if (rest != SIZE_MAX && !match(m, &mode, &n_blanks, bytes + rest, n - rest))
+            mask[token / 32] &= ~(1u << token % 32);
+    }
+}
+
 mf_status mf_guide_mask(mf_guide *m, uint32_t *mask, size_t n_tokens, int *is_limited,
                         mf_error *error)
 {
@@ -307,11 +399,15 @@ mf_status mf_guide_mask(mf_guide *m, uint32_t *mask, size_t n_tokens, int *is_li
                        "mf_guide_mask: a NULL argument or a mask of %zu tokens", n_tokens);
     mf_grammar *g = m->grammar;
     const size_t n_known = g->vocabulary->n_words, n_words = (n_tokens + 31) / 32;
-    memset(mask, m->mode == IS_FREE ? 0xFF : 0, n_words * sizeof *mask);
+    if (m->mode == IS_FREE) {
+        allow_free(m, mask, n_words);
+        if (is_limited != NULL)
+            *is_limited = !m->repeats || m->n_risky > 0;
+        return m->pool.status == MF_OK ? MF_OK : pool_failed(&m->pool, error);
+    }
+    memset(mask, 0, n_words * sizeof *mask);
     if (is_limited != NULL)
-        *is_limited = m->mode != IS_FREE;
-    if (m->mode == IS_FREE)
-        return MF_OK;
+        *is_limited = 1;
     pthread_mutex_lock(&g->mutex);
     mf_status status = mf_masks_find(&g->masks, &m->pool, &m->tops, mask, error);
     pthread_mutex_unlock(&g->mutex);
@@ -328,7 +424,7 @@ mf_status mf_guide_mask(mf_guide *m, uint32_t *mask, size_t n_tokens, int *is_li
 
 int mf_guide_may_end(const mf_guide *m)
 {
-    return m->mode == IS_FREE || mf_tops_may_end(&m->pool, &m->tops);
+    return m->mode == IS_FREE ? m->repeats : mf_tops_may_end(&m->pool, &m->tops);
 }
 
 int mf_guide_is_done(const mf_guide *m)

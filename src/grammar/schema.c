@@ -580,7 +580,8 @@ mf_expr mf_schema_value(mf_schema_reader *s, const mf_conjunction *c, const char
     return e;
 }
 
-mf_expr mf_schema_read(mf_rules *r, const char *text, size_t n_bytes, const char *what)
+mf_expr mf_schema_read(mf_rules *r, const char *text, size_t n_bytes, const char *what,
+                       bool is_closed)
 {
     mf_json json = {0};
     mf_expr e = MF_EXPR_NOTHING;
@@ -590,7 +591,7 @@ mf_expr mf_schema_read(mf_rules *r, const char *text, size_t n_bytes, const char
     if (status == MF_OK)
         status = mf_json_check_names(&json, r->error);
     if (status == MF_OK) {
-        mf_schema_reader s = {.rules = r, .json = &json, .what = what};
+        mf_schema_reader s = {.rules = r, .json = &json, .what = what, .is_closed = is_closed};
         yyjson_val *root = yyjson_doc_get_root(json.doc);
         if (yyjson_is_obj(root) || yyjson_is_bool(root))
             e = read_target(&s, root);

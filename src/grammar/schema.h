@@ -35,6 +35,7 @@ typedef struct mf_schema_reader {
     const mf_json *json;
     const char *what;
     char path[256]; /* of the value that is read, for messages */
+    bool is_closed; /* objects that name properties and say nothing of others have no others */
     unsigned depth;
     unsigned long n_reads;     /* of conjunctions: bounded */
     mf_schema_target *targets; /* of $ref, each a rule */

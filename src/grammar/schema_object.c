@@ -251,17 +251,26 @@ static bool check_map(mf_schema_reader *s, const mf_conjunction *c, const object
     return true;
 }
 
+static bool says_others(const mf_conjunction *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (yyjson_obj_get(c->parts[i].schema, "additionalProperties") != NULL)
+            return true;
+    return false;
+}
+
 /* Members of other names than those listed. */
 static void read_others(mf_schema_reader *s, const mf_conjunction *c, object *o)
 {
     mf_conjunction value = {0};
-    bool is_map = false;
+    bool is_map = false, is_open = true;
     for (size_t i = 0; i < c->n; i++) {
         yyjson_val *other = yyjson_obj_get(c->parts[i].schema, "additionalProperties");
+        is_open = is_open && yyjson_obj_get(c->parts[i].schema, "properties") == NULL;
         if (other != NULL)
             mf_conjunction_add(s, &value, other);
     }
-    if (!check_map(s, c, o, &is_map))
+    if (!check_map(s, c, o, &is_map) || (s->is_closed && !is_open && !says_others(c)))
         return;
     const mf_expr key = is_map ? map_key(s, c, &value) : MF_EXPR_NOTHING;
     for (size_t i = 0; i < value.n; i++)

@@ -79,39 +79,38 @@ static size_t hash(uint32_t parent, uint32_t state, uint32_t count)
     return (size_t)(h ^ h >> 32);
 }
 
+/* All three arrays, or none. */
 static bool grow(mf_pool *p)
 {
     const mf_allocator *a = &p->allocator;
-    const size_t grown = p->capacity == 0 ? 256 : p->capacity * 2;
-    mf_stack *stacks =
-        mf_realloc(a, p->stacks, p->capacity * sizeof *stacks, grown * sizeof *stacks);
-    if (stacks != NULL)
-        p->stacks = stacks;
-    uint32_t *seen = stacks == NULL
-                         ? NULL
-                         : mf_realloc(a, p->seen, p->capacity * sizeof *seen, grown * sizeof *seen);
-    if (seen == NULL) {
-        if (stacks != NULL) /* as long as the capacity says */
-            p->stacks = mf_realloc(a, stacks, grown * sizeof *stacks, p->capacity * sizeof *stacks);
+    const size_t grown = p->capacity == 0 ? 256 : p->capacity * 2, n_slots = 2 * grown;
+    mf_stack *stacks = mf_alloc_array(a, grown, sizeof *stacks);
+    uint32_t *seen = mf_alloc_array(a, grown, sizeof *seen);
+    uint32_t *slots = mf_alloc(a, n_slots * sizeof *slots);
+    if (stacks == NULL || seen == NULL || slots == NULL) {
+        mf_free(a, stacks, grown * sizeof *stacks);
+        mf_free(a, seen, grown * sizeof *seen);
+        mf_free(a, slots, n_slots * sizeof *slots);
         return false;
     }
-    memset(seen + p->capacity, 0, (grown - p->capacity) * sizeof *seen);
-    p->seen = seen;
-    p->capacity = grown;
-    uint32_t *slots = mf_alloc(a, 2 * grown * sizeof *slots);
-    if (slots == NULL)
-        return false;
-    mf_free(a, p->slots, p->n_slots * sizeof *slots);
-    p->slots = slots;
-    p->n_slots = 2 * grown;
-    memset(slots, 0xFF, p->n_slots * sizeof *slots);
+    memset(slots, 0xFF, n_slots * sizeof *slots);
     for (size_t i = 0; i < p->n_stacks; i++) {
         const mf_stack *s = &p->stacks[i];
-        size_t at = hash(s->parent, s->state, s->count) & (p->n_slots - 1);
+        size_t at = hash(s->parent, s->state, s->count) & (n_slots - 1);
         while (slots[at] != MF_NO_STACK)
-            at = (at + 1) & (p->n_slots - 1);
+            at = (at + 1) & (n_slots - 1);
         slots[at] = (uint32_t)i;
+        stacks[i] = *s;
+        seen[i] = p->seen[i];
     }
+    mf_free(a, p->stacks, p->capacity * sizeof *stacks);
+    mf_free(a, p->seen, p->capacity * sizeof *seen);
+    mf_free(a, p->slots, p->n_slots * sizeof *slots);
+    p->stacks = stacks;
+    p->seen = seen;
+    p->slots = slots;
+    p->capacity = grown;
+    p->n_slots = n_slots;
     return true;
 }
 

@@ -73,4 +73,50 @@ done
 post /v1/chat/completions "{$ask,\"seed\":3,\"chat_template_kwargs\":{\"enable_thinking\":false},\"response_format\":$format}"
 is_whole "$(value content)"
 stop_server
+
+# calls that must come, in the model's own syntax, and are held to the schemas
+thinking_model "$scratch/calls" qwen36.jinja '<tool_call>'
+cp "$SOURCE/tests/text/data/jinja/hermes.jinja" "$scratch/calls/chat_template.jinja"
+start_server "$scratch/calls"
+tools="\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"paint\",\"strict\":true,\"parameters\":$schema}},{\"type\":\"function\",\"function\":{\"name\":\"stop\",\"parameters\":{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}}}]"
+flat="\"tools\":[{\"type\":\"function\",\"name\":\"paint\",\"strict\":true,\"parameters\":$schema},{\"type\":\"function\",\"name\":\"stop\"}]"
+claude="\"tools\":[{\"name\":\"paint\",\"strict\":true,\"input_schema\":$schema},{\"name\":\"stop\",\"input_schema\":{\"type\":\"object\",\"properties\":{}}}]"
+for seed in 1 2 3; do
+    post /v1/chat/completions "{$ask,\"seed\":$seed,$tools,\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"paint\"}}}"
+    expect_status 200
+    expect_body '"finish_reason":"tool_calls"'
+    expect_body '"name":"paint"'
+    is_whole "$(value arguments)"
+    whole=$(value arguments)
+    post /v1/chat/completions "{$ask,\"seed\":$seed,$tools,\"stream\":true,\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"paint\"}}}"
+    expect_equal "$(joined "$out" arguments)" "$whole"
+    post /v1/chat/completions "{$ask,\"seed\":$seed,$tools,\"tool_choice\":\"required\",\"parallel_tool_calls\":false}"
+    expect_body '"finish_reason":"tool_calls"'
+    expect_equal "$(grep -o '"id":"call_[^"]*' "$out" | wc -l)" 1
+    post /v1/chat/completions "{$ask,\"seed\":$seed,$tools,\"tool_choice\":\"required\",\"max_tokens\":200}"
+    expect_body '"tool_calls"'
+    post /v1/responses "{\"input\":\"hello\",\"temperature\":2,\"seed\":$seed,$flat,\"tool_choice\":{\"type\":\"function\",\"name\":\"paint\"}}"
+    is_whole "$(value arguments)"
+    post /v1/messages "{$ask,\"seed\":$seed,\"max_tokens\":200,$claude,\"tool_choice\":{\"type\":\"tool\",\"name\":\"stop\",\"disable_parallel_tool_use\":true}}"
+    expect_body '"stop_reason":"tool_use"'
+    expect_body '"name":"stop"'
+    post /v1/messages "{$ask,\"seed\":$seed,\"max_tokens\":200,$claude,\"tool_choice\":{\"type\":\"any\",\"disable_parallel_tool_use\":true}}"
+    expect_body '"stop_reason":"tool_use"'
+    # left to the model: free text, and from the opening on held to the schemas
+    post /v1/chat/completions "{$ask,\"seed\":$seed,$tools,\"parallel_tool_calls\":false,\"logit_bias\":{\"316\":100}}"
+    expect_body '"finish_reason":"tool_calls"'
+    expect_true grep -qE '"name":"(paint|stop)"' "$out"
+done
+post /v1/chat/completions "{$ask,$tools,\"max_tokens\":3,\"logit_bias\":{\"316\":-100}}"
+expect_status 200
+expect_no_body '"tool_calls"'
+refused "$tools,\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"none\"}}" tool_choice "no tool is called 'none'"
+refused "$tools,\"tool_choice\":{\"type\":\"function\"}" tool_choice name
+refused "\"tool_choice\":\"required\"" tool_choice 'no tools'
+refused "$tools,\"tool_choice\":\"required\",\"response_format\":$format" tool_choice excludes
+refused '"tools":[{"type":"function","function":{"name":"f","strict":true,"parameters":{"type":"object","properties":{"a":{"contains":{}}}}}}]' \
+    tools '\"contains\" is not supported'
+post /v1/chat/completions "{$ask,\"max_tokens\":400,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"not\":{}}}}],\"tool_choice\":\"required\"}"
+expect_status 200 # any object: its schema is not supported, and not strict
+stop_server
 finish

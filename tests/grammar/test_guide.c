@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/* Guides: where they stand, copies, free text before and between, calls of tools, memory that ends.
+ */
+#include "grammar_data.h"
+
+#include "failing_alloc.h"
+
+static bool take_text(const grammar_data *d, mf_guide *guide, const char *text)
+{
+    int32_t tokens[512];
+    size_t n = 0;
+    mf_error error = {0};
+    REQUIRE(strlen(text) < 512);
+    REQUIRE_OK(mf_tokenizer_encode(d->tokenizer, text, strlen(text), 1, tokens, 512, &n, &error),
+               &error);
+    for (size_t i = 0; i < n; i++)
+        if (mf_guide_accept(guide, tokens[i], &error) != MF_OK)
+            return false;
+    return true;
+}
+
+/* The bit of the text's only token. */
+static bool allows(const grammar_data *d, mf_guide *guide, int32_t token)
+{
+    const size_t n = mf_tokenizer_n_vocab(d->tokenizer) + 100;
+    uint32_t *mask = malloc((n + 31) / 32 * sizeof *mask);
+    mf_error error = {0};
+    REQUIRE(mask != NULL);
+    REQUIRE_OK(mf_guide_mask(guide, mask, n, NULL, &error), &error);
+    const bool is_set = mask[token / 32] >> token % 32 & 1;
+    free(mask);
+    return is_set;
+}
+
+static int32_t end_token(const grammar_data *d)
+{
+    int32_t token = 0;
+    while (!mf_tokenizer_is_end(d->tokenizer, token))
+        token++;
+    return token;
+}
+
+static mf_guide *guide_of(const grammar_data *d, const char *gbnf)
+{
+    mf_error error = {0};
+    mf_guide *guide = NULL;
+    mf_grammar *g = grammar_of_gbnf(d, gbnf, &error);
+    REQUIRE(g != NULL);
+    REQUIRE_OK(mf_guide_create(g, &guide, &error), &error);
+    mf_grammar_free(&g); /* the guide keeps what it needs */
+    return guide;
+}
+
+static void check_states(const grammar_data *d)
+{
+    mf_error error = {0};
+    mf_guide *other = NULL, *guide = guide_of(d, "root ::= \"ab\" \"c\"?");
+    CHECK(!mf_guide_may_end(guide) && !mf_guide_is_done(guide));
+    CHECK(!allows(d, guide, end_token(d)));
+    CHECK_STATUS(mf_guide_accept(guide, end_token(d), &error), MF_ERR_ARGUMENT);
+    CHECK(take_text(d, guide, "ab"));
+    CHECK(mf_guide_may_end(guide) && !mf_guide_is_done(guide));
+    CHECK(allows(d, guide, end_token(d)));
+    REQUIRE_OK(mf_guide_clone(guide, &other, &error), &error);
+    CHECK(take_text(d, other, "c") && mf_guide_is_done(other));
+    CHECK(!mf_guide_is_done(guide) && !take_text(d, other, "c"));
+    REQUIRE_OK(mf_guide_reset(other, &error), &error);
+    CHECK(!take_text(d, other, "c") && take_text(d, other, "abc"));
+    CHECK_STATUS(mf_guide_accept(guide, -1, &error), MF_ERR_ARGUMENT);
+    uint32_t mask[1];
+    CHECK_STATUS(mf_guide_mask(guide, mask, 32, NULL, &error), MF_ERR_ARGUMENT);
+    mf_guide_free(&guide);
+    mf_guide_free(&other);
+    mf_guide_free(&other);
+}
+
+/* A thought, or any other text, before the grammar. */
+static void check_after(const grammar_data *d)
+{
+    mf_error error = {0};
+    mf_guide *copy = NULL, *guide = guide_of(d, "root ::= \"{\" [0-9]+ \"}\"");
+    CHECK_STATUS(mf_guide_begin_after(guide, "", 0, 0, &error), MF_ERR_ARGUMENT);
+    REQUIRE_OK(mf_guide_begin_after(guide, "</think>", 0, 2, &error), &error);
+    CHECK(!mf_guide_may_end(guide) && !allows(d, guide, end_token(d)));
+    CHECK(take_text(d, guide, "Hm. {x} </thin</think"));
+    CHECK_STATUS(mf_guide_begin_after(guide, "a", 0, 0, &error), MF_ERR_STATE);
+    REQUIRE_OK(mf_guide_clone(guide, &copy, &error), &error);
+    CHECK(!take_text(d, copy, ">x"));
+    CHECK(take_text(d, guide, ">"));
+    CHECK(!take_text(d, guide, "x"));
+    CHECK(take_text(d, guide, "\n\n") && !take_text(d, guide, "\n"));
+    CHECK(take_text(d, guide, "{12}") && mf_guide_is_done(guide));
+    mf_guide_free(&copy);
+    mf_guide_free(&guide);
+}
+
+/* In free text no token is in the mask that the guide would not take, and the other way round. */
+static void check_free_masks(const grammar_data *d)
+{
+    mf_error error = {0};
+    const size_t n = mf_tokenizer_n_vocab(d->tokenizer);
+    uint32_t *mask = malloc((n + 31) / 32 * sizeof *mask);
+    mf_guide *guide = guide_of(d, "root ::= \"he\" [a-z]*");
+    size_t n_refused = 0;
+    REQUIRE(mask != NULL);
+    REQUIRE_OK(mf_guide_begin_after(guide, "t", 1, 0, &error), &error);
+    REQUIRE_OK(mf_guide_mask(guide, mask, n, NULL, &error), &error);
+    for (size_t i = 0; i < n; i++) {
+        mf_guide *copy = NULL;
+        size_t n_bytes;
+        if (!mf_tokenizer_piece(d->tokenizer, (int32_t)i, &n_bytes))
+            continue;
+        REQUIRE_OK(mf_guide_clone(guide, &copy, &error), &error);
+        const bool takes = mf_guide_accept(copy, (int32_t)i, NULL) == MF_OK;
+        CHECK_MSG(takes == (bool)(mask[i / 32] >> i % 32 & 1), "token %zu", i);
+        n_refused += !takes;
+        mf_guide_free(&copy);
+    }
+    CHECK_MSG(n_refused > 10 && n_refused < n / 2, "%zu of %zu tokens", n_refused, n);
+    free(mask);
+    mf_guide_free(&guide);
+}
+
+/* Text, a call, text, a call. */
+static void check_repeats(const grammar_data *d)
+{
+    mf_error error = {0};
+    mf_guide *guide = guide_of(d, "root ::= \"(\" [a-z]+ \")\"");
+    REQUIRE_OK(mf_guide_begin_after(guide, "CALL", 1, 0, &error), &error);
+    for (int i = 0; i < 3; i++) {
+        CHECK(mf_guide_may_end(guide) && allows(d, guide, end_token(d)));
+        CHECK(take_text(d, guide, "so I CAL CALL"));
+        CHECK(!mf_guide_may_end(guide) && !allows(d, guide, end_token(d)));
+        CHECK(!take_text(d, guide, "x") && take_text(d, guide, "(abc)"));
+    }
+    CHECK(!mf_guide_is_done(guide));
+    mf_guide_free(&guide);
+}
+
+static const char weather[] =
+    "{\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\"}, \"days\": "
+    "{\"type\": "
+    "\"integer\", \"minimum\": 1}}, \"required\": [\"city\"], \"additionalProperties\": false}";
+static const char odd[] = "{\"type\": \"object\", \"not\": {}}";
+
+static mf_guide *calls_guide(const grammar_data *d, mf_grammar_calls *calls, const char *syntax,
+                             mf_error *error)
+{
+    mf_reply_syntax *s = NULL;
+    mf_grammar *g = NULL;
+    mf_guide *guide = NULL;
+    REQUIRE_OK(mf_reply_syntax_named(syntax, NULL, &s, error), error);
+    calls->syntax = s;
+    if (mf_grammar_compile_calls(d->vocabulary, calls, &g, error) == MF_OK)
+        REQUIRE_OK(mf_guide_create(g, &guide, error), error);
+    mf_grammar_free(&g);
+    mf_reply_syntax_free(&s);
+    return guide;
+}
+
+static void check_calls(const grammar_data *d)
+{
+    mf_error error = {0};
+    mf_grammar_tool tools[] = {{"weather", weather, sizeof weather - 1, 1},
+                               {"wipe", odd, sizeof odd - 1, 0},
+                               {"noon", NULL, 0, 0}};
+    mf_grammar_calls calls;
+    mf_grammar_calls_default(&calls);
+    calls.tools = tools;
+    calls.n_tools = 3;
+    mf_guide *guide = calls_guide(d, &calls, "hermes", &error);
+    REQUIRE(guide != NULL);
+    CHECK(!take_text(d, guide, "I"));
+    CHECK(take_text(d, guide, "<tool_call>\n{\"name\": \"weather\", \"arguments\": "));
+    CHECK(!take_text(d, guide, "{}") && take_text(d, guide, "\"city\": \"Ulm\", \"days\": 3}"));
+    CHECK(take_text(d, guide, "}\n</tool_call>") && mf_guide_may_end(guide));
+    CHECK(
+        take_text(d, guide, "\n<tool_call>\n{\"name\": \"wipe\", \"arguments\": {\"any\": [1]}}"));
+    mf_guide_free(&guide);
+
+    calls.has_several = 0;
+    calls.is_opened = 1;
+    guide = calls_guide(d, &calls, "hermes", &error);
+    REQUIRE(guide != NULL);
+    CHECK_STR(calls.opening, "<tool_call>");
+    CHECK(take_text(d, guide, "\n{\"name\": \"noon\", \"arguments\": {}}\n</tool_call>"));
+    CHECK(mf_guide_is_done(guide));
+    mf_guide_free(&guide);
+
+    tools[1].is_strict = 1;
+    guide = calls_guide(d, &calls, "hermes", &error);
+    CHECK(guide == NULL);
+    CHECK_CONTAINS(error.message, "tool wipe: #: the keyword \"not\"");
+    guide = calls_guide(d, &calls, "plain", &error);
+    CHECK(guide == NULL && error.code == MF_ERR_UNSUPPORTED);
+}
+
+/* Whichever allocation fails: an error, and nothing is lost. */
+static void check_memory(const grammar_data *d)
+{
+    static const char schema[] =
+        "{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"array\", \"items\": "
+        "{\"enum\": "
+        "[\"x\", \"y\"]}}, \"b\": {\"$ref\": \"#\"}, \"c\": {\"type\": \"string\", \"pattern\": "
+        "\"^[a-z]{2}$\"}}, \"required\": [\"a\"]}";
+    const size_t n = mf_tokenizer_n_vocab(d->tokenizer);
+    uint32_t *mask = malloc((n + 31) / 32 * sizeof *mask);
+    mf_grammar_params params;
+    mf_grammar_params_default(&params);
+    params.json_schema = schema;
+    params.n_schema_bytes = sizeof schema - 1;
+    unsigned long n_failed = 0;
+    mf_status status = MF_ERR_NO_MEMORY;
+    REQUIRE(mask != NULL);
+    for (unsigned long at = 1; status != MF_OK && at < 5000; at++) {
+        failing f = {0};
+        const mf_allocator a = failing_allocator(&f);
+        mf_vocabulary *v = NULL;
+        mf_grammar *g = NULL;
+        mf_guide *guide = NULL, *copy = NULL;
+        mf_error error = {0};
+        f.fail_at = at;
+        status = mf_vocabulary_create(d->tokenizer, &a, &v, &error);
+        if (status == MF_OK)
+            status = mf_grammar_compile(v, &params, &g, &error);
+        if (status == MF_OK)
+            status = mf_guide_create(g, &guide, &error);
+        if (status == MF_OK)
+            status = mf_guide_begin_after(guide, "</think>", 0, 2, &error);
+        if (status == MF_OK)
+            status = mf_guide_clone(guide, &copy, &error);
+        if (status == MF_OK)
+            status = mf_guide_reset(copy, &error);
+        if (status == MF_OK && !take_text(d, copy, "</think>\n{"))
+            status = MF_ERR_NO_MEMORY;
+        if (status == MF_OK)
+            status = mf_guide_mask(copy, mask, n, NULL, &error);
+        CHECK_MSG(status == MF_OK || status == MF_ERR_NO_MEMORY, "allocation %lu: %s", at,
+                  mf_status_name(status));
+        n_failed += status != MF_OK;
+        mf_guide_free(&copy);
+        mf_guide_free(&guide);
+        mf_grammar_free(&g);
+        mf_vocabulary_free(&v);
+        CHECK_MSG(f.n_live == 0 && f.n_wrong_sizes == 0 && f.n_overrun == 0,
+                  "allocation %lu: %lld blocks left", at, (long long)f.n_live);
+    }
+    CHECK(status == MF_OK && n_failed > 30);
+    free(mask);
+}
+
+/* Little memory for masks: they are forgotten and found again, the same. */
+static void check_little_memory(const grammar_data *d)
+{
+    mf_error error = {0};
+    mf_grammar_params params;
+    mf_grammar_stats stats;
+    mf_grammar *g = NULL;
+    mf_grammar_params_default(&params);
+    params.json_object = 1;
+    params.max_mask_bytes = 1;
+    REQUIRE_OK(mf_grammar_compile(d->vocabulary, &params, &g, &error), &error);
+    CHECK(grammar_accepts(d, g, "{\"a\": [1, {\"b\": \"c\xc3\xa9\"}], \"d\": -1.5e3}"));
+    CHECK(!grammar_accepts(d, g, "[1]"));
+    mf_grammar_get_stats(g, &stats);
+    CHECK(stats.n_flushes > 10);
+    mf_grammar_free(&g);
+}
+
+int main(void)
+{
+    grammar_data d;
+    grammar_data_open(&d);
+    check_states(&d);
+    check_after(&d);
+    check_free_masks(&d);
+    check_repeats(&d);
+    check_calls(&d);
+    check_little_memory(&d);
+    check_memory(&d);
+    grammar_data_close(&d);
+    return test_result();
+}
