@@ -119,13 +119,14 @@ static void fill_prefill(double *v, const mf_bench_setup *setup, const mf_cli_ph
         (setup->n_prompt_tokens + setup->n_chunk_tokens - 1) / setup->n_chunk_tokens;
     double n_experts = (double)setup->info.n_moe_layers * setup->info.n_experts;
     double tps = mf_cli_phase_tokens_per_second(prefill);
+    /* what was read ahead and is there when it is asked for is no miss */
+    double n_read = (double)(s->n_expert_misses + s->n_hints_useful + s->n_hints_wasted);
     v[MF_BENCH_PREFILL_TPS] = tps;
     v[MF_BENCH_PREFILL_READ_BYTES] = prefill->n_tokens > 0 ? (double)s->read_bytes : NAN;
     v[MF_BENCH_PREFILL_READ_RATE] = ratio((double)s->read_bytes, 1e-6 * (double)s->reading_us);
     v[MF_BENCH_PREFILL_WAIT_FRACTION] = ratio(1e-6 * (double)s->wait_us, prefill->seconds);
-    v[MF_BENCH_PREFILL_MISSES] = prefill->n_tokens > 0 ? (double)s->n_expert_misses : NAN;
-    v[MF_BENCH_PREFILL_READS_PER_EXPERT] =
-        ratio((double)s->n_expert_misses, n_experts * (double)n_chunks);
+    v[MF_BENCH_PREFILL_MISSES] = prefill->n_tokens > 0 ? n_read : NAN;
+    v[MF_BENCH_PREFILL_READS_PER_EXPERT] = ratio(n_read, n_experts * (double)n_chunks);
     v[MF_BENCH_PREFILL_FMA_RATE] = tps * setup->prefill_fma_per_token;
 }
 

@@ -228,16 +228,6 @@ static int take_sizes(grid *g)
     return MF_EXIT_OK;
 }
 
-static bool parse_predict(const char *text, mf_predict *out)
-{
-    for (int i = 0; mf_predict_name((mf_predict)i); i++)
-        if (strcmp(text, mf_predict_name((mf_predict)i)) == 0) {
-            *out = (mf_predict)i;
-            return true;
-        }
-    return false;
-}
-
 static size_t place(const grid *g, size_t policy, size_t predict)
 {
     return (policy * g->args->predicts.n + predict) * g->n_sizes;
@@ -248,7 +238,7 @@ static int run_line(grid *g, size_t policy, size_t predict)
     const replay_args *a = g->args;
     mf_error error = {0};
     mf_predict kind;
-    if (!parse_predict(a->predicts.items[predict], &kind))
+    if (!mf_cli_parse_predict(a->predicts.items[predict], &kind))
         return mf_cli_usage_error("replay", "--predict: '%s' is not known",
                                   a->predicts.items[predict]);
     for (size_t i = 0; i < g->n_sizes; i++) {
@@ -343,7 +333,7 @@ static int plot(const grid *g)
         for (size_t j = 0; j < a->predicts.n; j++) {
             lines[n] = (mf_replay_line){.policy = a->policies.items[i],
                                         .results = &g->results[place(g, i, j)]};
-            (void)parse_predict(a->predicts.items[j], &lines[n++].predict);
+            (void)mf_cli_parse_predict(a->predicts.items[j], &lines[n++].predict);
         }
     snprintf(title, sizeof title, "%.600s: %" PRIu64 " tokens, a drive of %s/s and %.0f us",
              a->trace, g->info.n_tokens, mf_cli_size(drive, a->drive), a->latency_us);

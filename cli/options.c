@@ -102,6 +102,16 @@ int mf_cli_parse_name(const char *text, const char *const *names, int n)
     return -1;
 }
 
+bool mf_cli_parse_predict(const char *text, mf_predict *out)
+{
+    for (int i = 0; mf_predict_name((mf_predict)i); i++)
+        if (strcmp(text, mf_predict_name((mf_predict)i)) == 0) {
+            *out = (mf_predict)i;
+            return true;
+        }
+    return false;
+}
+
 void mf_cli_engine_args_init(mf_cli_engine_args *args)
 {
     memset(args, 0, sizeof *args);
@@ -246,6 +256,9 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
     case MF_OPT_VRAM:
         return checked(mf_cli_parse_size(optarg, &o->device_bytes) && o->device_bytes > 0, parser,
                        "vram", "a size above zero, like 512M or 3G", exit_code);
+    case MF_OPT_PREDICT:
+        return checked(mf_cli_parse_predict(optarg, &o->predict), parser, "predict",
+                       "auto, off, next-layer, last-token, frequency or wrong", exit_code);
     case MF_OPT_CACHE_POLICY:
         o->cache_policy = optarg;
         return 1;

@@ -32,6 +32,7 @@ enum {
     MF_OPT_PRECISION,
     MF_OPT_NO_SHADER_CACHE,
     MF_OPT_CACHE_POLICY,
+    MF_OPT_PREDICT,
     MF_OPT_OWN
 };
 
@@ -41,6 +42,7 @@ enum {
     {"ram", required_argument, NULL, MF_OPT_RAM},                                                  \
     {"expert-cache", required_argument, NULL, MF_OPT_EXPERT_CACHE},                                \
     {"cache-policy", required_argument, NULL, MF_OPT_CACHE_POLICY},                                \
+    {"predict", required_argument, NULL, MF_OPT_PREDICT},                                          \
     {"ctx", required_argument, NULL, MF_OPT_CONTEXT},                                              \
     {"io", required_argument, NULL, MF_OPT_IO},                                                    \
     {"threads", required_argument, NULL, MF_OPT_THREADS},                                          \
@@ -64,6 +66,8 @@ enum {
     "  --ram SIZE             peak memory of the whole process (default: what is available)\n"    \
     "  --expert-cache SIZE    memory for experts alone; 0: the least possible\n"                  \
     "  --cache-policy NAME    which expert makes room: next-use, lru or lfu (default next-use)\n" \
+    "  --predict KIND         what is read before it is asked for: auto, off, next-layer,\n"      \
+    "                         last-token, frequency, wrong (default auto)\n"                      \
     "  -c, --ctx N            context in tokens (default 4096, or the model's limit if less)\n"   \
     "  --io KIND              uring, pool or auto (default auto)\n"                               \
     "  -t, --threads N        compute threads (default: one per CPU)\n"                           \
@@ -137,6 +141,7 @@ bool mf_cli_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *ou
 bool mf_cli_parse_u32(const char *text, uint32_t min, uint32_t max, uint32_t *out);
 bool mf_cli_parse_size(const char *text, uint64_t *out);
 bool mf_cli_parse_float(const char *text, float min, float max, float *out);
+bool mf_cli_parse_predict(const char *text, mf_predict *out);
 /* The index of text in names[n]; -1 if it is not there. */
 int mf_cli_parse_name(const char *text, const char *const *names, int n);
 

@@ -26,6 +26,10 @@ void mf_cli_phase_add(mf_cli_phase *phase, const mf_stats *before, const mf_stat
     s->n_hints_late += after->n_hints_late - before->n_hints_late;
     s->n_hints_cancelled += after->n_hints_cancelled - before->n_hints_cancelled;
     s->n_hints_wasted += after->n_hints_wasted - before->n_hints_wasted;
+    s->hint_wasted_us += after->hint_wasted_us - before->hint_wasted_us;
+    s->hint_saved_us += after->hint_saved_us - before->hint_saved_us;
+    s->hint_wasted_bytes += after->hint_wasted_bytes - before->hint_wasted_bytes;
+    s->hint_bytes += after->hint_bytes - before->hint_bytes;
     if (after->device_bytes_taken > s->device_bytes_taken)
         s->device_bytes_taken = after->device_bytes_taken;
     s->n_expert_host_hits += after->n_expert_host_hits - before->n_expert_host_hits;
@@ -87,8 +91,46 @@ typedef enum row_kind {
     ROW_READ_PER_TOKEN,
     ROW_WAIT,
     ROW_WAIT_PER_TOKEN,
+    ROW_HINTS,
+    ROW_HINTS_USEFUL,
+    ROW_HINTS_LATE,
+    ROW_HINTS_WASTED,
+    ROW_HINT_BYTES,
+    ROW_HINT_WASTED_BYTES,
+    ROW_HINT_SAVED,
+    ROW_HINT_WASTED,
     N_ROWS
 } row_kind;
+
+static void print_hints(FILE *out, row_kind row, const mf_stats *s)
+{
+    switch (row) {
+    case ROW_HINTS:
+        cell_number(out, (double)s->n_hints, "%.0f");
+        break;
+    case ROW_HINTS_USEFUL:
+        cell_number(out, (double)s->n_hints_useful, "%.0f");
+        break;
+    case ROW_HINTS_LATE:
+        cell_number(out, (double)s->n_hints_late, "%.0f");
+        break;
+    case ROW_HINTS_WASTED:
+        cell_number(out, (double)s->n_hints_wasted, "%.0f");
+        break;
+    case ROW_HINT_BYTES:
+        cell_size(out, (double)s->hint_bytes);
+        break;
+    case ROW_HINT_WASTED_BYTES:
+        cell_size(out, (double)s->hint_wasted_bytes);
+        break;
+    case ROW_HINT_SAVED:
+        cell_number(out, 1e-6 * (double)s->hint_saved_us, "%.3f s");
+        break;
+    default:
+        cell_number(out, 1e-6 * (double)s->hint_wasted_us, "%.3f s");
+        break;
+    }
+}
 
 static void print_cell(FILE *out, row_kind row, const mf_cli_phase *phase)
 {
@@ -127,7 +169,8 @@ static void print_cell(FILE *out, row_kind row, const mf_cli_phase *phase)
     case ROW_WAIT_PER_TOKEN:
         cell_number(out, per_token(1e-3 * (double)s->wait_us, phase), "%.3f ms");
         break;
-    case N_ROWS:
+    default:
+        print_hints(out, row, s);
         break;
     }
 }
@@ -149,14 +192,22 @@ static void print_device(FILE *out, const mf_cli_run_stats *stats, uint64_t take
 
 void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats)
 {
-    static const char *const names[N_ROWS] = {
-        "tokens evaluated", "tokens/s",           "expert hits",    "expert misses",
-        "hit rate",         "misses held in RAM", "uploaded",       "read",
-        "read a token",     "waiting for reads",  "waiting a token"};
+    static const char *const names[N_ROWS] = {"tokens evaluated",   "tokens/s",
+                                              "expert hits",        "expert misses",
+                                              "hit rate",           "misses held in RAM",
+                                              "uploaded",           "read",
+                                              "read a token",       "waiting for reads",
+                                              "waiting a token",    "foreseen",
+                                              "  in time",          "  late",
+                                              "  for nothing",      "read ahead",
+                                              "  for nothing",      "  of use, took",
+                                              "  for nothing, took"};
     mf_cli_phase total = mf_cli_phase_sum(&stats->prefill, &stats->decode);
     fprintf(out, "%-20s %14s %14s %14s\n", "", "prompt", "answer", "total");
     for (int row = 0; row < N_ROWS; row++) {
         if (stats->n_host_slots == 0 && (row == ROW_HOST_HITS || row == ROW_UPLOADED))
+            continue;
+        if (total.stats.n_hints == 0 && row >= ROW_HINTS)
             continue;
         fprintf(out, "%-20s", names[row]);
         print_cell(out, (row_kind)row, &stats->prefill);
@@ -236,6 +287,10 @@ void mf_cli_run_stats_json(mf_cli_json *json, const mf_cli_run_stats *stats)
     mf_cli_json_integer(json, "hints_late", total.stats.n_hints_late);
     mf_cli_json_integer(json, "hints_cancelled", total.stats.n_hints_cancelled);
     mf_cli_json_integer(json, "hints_wasted", total.stats.n_hints_wasted);
+    mf_cli_json_integer(json, "hint_wasted_us", total.stats.hint_wasted_us);
+    mf_cli_json_integer(json, "hint_saved_us", total.stats.hint_saved_us);
+    mf_cli_json_integer(json, "hint_wasted_bytes", total.stats.hint_wasted_bytes);
+    mf_cli_json_integer(json, "hint_bytes", total.stats.hint_bytes);
     mf_cli_json_integer(json, "prompt_tokens", stats->n_prompt);
     mf_cli_json_integer(json, "prompt_reused_tokens", stats->n_reused);
     mf_cli_json_integer(json, "prompt_new_tokens", stats->n_new);

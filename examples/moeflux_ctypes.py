@@ -54,6 +54,7 @@ class EngineOptions(c.Structure):  # mf_engine_options
         ("precision", c.c_int),
         ("cache_dir", c.c_char_p),
         ("cache_policy", c.c_char_p),
+        ("predict", c.c_int),
     ]
 
 

@@ -141,6 +141,9 @@ typedef struct mf_engine_options {
      * wanted last; "lru", least recently used; "lfu", least frequently used, with ageing (its
      * search takes time where slots are many). Read by the call alone. */
     const char *cache_policy;
+    /* What is read before the router has asked (moeflux/routing.h). MF_PREDICT_AUTO leaves GPUs
+     * that hold the experts alone. */
+    mf_predict predict;
 } mf_engine_options;
 
 /* What mf_engine_options_default calls, with the size that the caller's compiler gives the struct.
@@ -343,9 +346,9 @@ typedef struct mf_stats {
     uint64_t state_bytes_free;
     uint64_t mark_bytes_used;
 
-    /* Experts foreseen before anybody asked, and so read ahead. Taken, of those neither held nor on
-     * their way; of these, asked for when they were held, or while they were still on their way;
-     * given up before they were sent; and read for nothing. Nothing foresees yet: all 0. */
+    /* Experts foreseen (mf_engine_options.predict), and so read ahead. Taken, of those neither held
+     * nor on their way; of these, asked for when they were held, or while they were still on their
+     * way; given up before they were sent whole; and read for nothing. */
     uint64_t n_hints;
     uint64_t n_hints_useful;
     uint64_t n_hints_late;
@@ -362,6 +365,13 @@ typedef struct mf_stats {
     uint64_t n_expert_host_hits;
     uint64_t upload_bytes;
     uint64_t n_host_slots;
+
+    /* Bytes read ahead, and of them those read for nothing; what reading took, up to their request,
+     * of those that were asked for afterwards, and of those read for nothing. */
+    uint64_t hint_bytes;
+    uint64_t hint_wasted_bytes;
+    uint64_t hint_saved_us;
+    uint64_t hint_wasted_us;
 } mf_stats;
 
 /* From any thread, at any time: it waits for no evaluation. */

@@ -68,8 +68,6 @@ void mf_expert_loads_init(mf_expert_store *store)
     store->free_loads = store->demanded = store->foreseen = none;
     for (uint32_t i = 0; i < store->n_loads; i++)
         append(store, &store->free_loads, i);
-    for (uint32_t i = 0; i < MF_IO_LANES_MAX; i++)
-        store->lanes[i].load = MF_NONE;
 }
 
 /* ----------------------------------------------------------------------------------- loads -- */
@@ -119,6 +117,7 @@ static void complete(mf_expert_store *store, mf_expert_load *load)
         return;
     }
     mf_expert_slot_hold(store, load->slot);
+    store->slots[load->slot].read_us = (uint32_t)(mf_now_us() - load->sent_us);
     mf_expert_fetch_loaded(store, load, NULL);
     free_load(store, load);
 }
@@ -185,7 +184,7 @@ mf_expert_load *mf_expert_load_start(mf_expert_store *store, uint32_t slot, bool
     /* Every plan was made once at open, so this one cannot overflow. */
     (void)mf_expert_plan_make(&store->map, s->key / store->map.n_experts,
                               s->key % store->map.n_experts, &load->plan);
-    load->n_pending = count_reads(&load->plan);
+    load->n_pending = load->n_reads = count_reads(&load->plan);
     load->lanes_left = mf_expert_plan_lanes(&load->plan, store->io);
     load->place = mf_expert_place_take(store, is_demanded ? MF_CACHE_MISS : MF_CACHE_HINT, s->key);
     place_parts(store, s, &load->plan);
@@ -240,36 +239,48 @@ static uint32_t first_for(const mf_expert_store *store, const mf_load_queue *que
     return i;
 }
 
-static bool has_more(const mf_expert_store *store, uint32_t lane)
+/* Whether the foreseen load's next read would keep a demand waiting for no longer than a read of
+ * its own takes: so little is in flight. */
+static bool is_modest(const mf_expert_load *load, uint32_t n_in_flight)
 {
-    const mf_expert_lane *l = &store->lanes[lane];
-    return mf_expert_plan_has_next(&store->loads[l->load].plan, store->io, lane, &l->cursor);
+    const uint64_t read_bytes = load->plan.n_bytes / load->n_reads;
+    return n_in_flight == 0 || (n_in_flight < MF_EXPERT_HINT_DEPTH &&
+                                (n_in_flight + 1) * read_bytes <= MF_EXPERT_HINT_BYTES);
+}
+
+/* The load whose next read the lane sends: what is demanded goes first, before each read. */
+static uint32_t choose_load(const mf_expert_store *store, uint32_t lane, uint32_t n_in_flight)
+{
+    uint32_t load = first_for(store, &store->demanded, lane);
+    if (load != MF_NONE)
+        return load;
+    load = first_for(store, &store->foreseen, lane);
+    return load != MF_NONE && is_modest(&store->loads[load], n_in_flight) ? load : MF_NONE;
 }
 
 /* The lane's next read; false if there is none to be sent now. n_in_flight: of the lane, with those
  * cut before. */
 static bool cut_read(mf_expert_store *store, uint32_t lane, uint32_t n_in_flight, mf_io_read *read)
 {
-    mf_expert_lane *l = &store->lanes[lane];
-    if (l->load == MF_NONE) {
-        l->load = first_for(store, &store->demanded, lane);
-        if (l->load == MF_NONE && n_in_flight < MF_EXPERT_HINT_DEPTH)
-            l->load = first_for(store, &store->foreseen, lane);
-        if (l->load == MF_NONE)
-            return false;
-        l->cursor = (mf_expert_cursor){0};
+    const uint32_t number = choose_load(store, lane, n_in_flight);
+    if (number == MF_NONE)
+        return false;
+    mf_expert_load *load = &store->loads[number];
+    mf_expert_cursor *cursor = &load->cursors[lane];
+    if (load->state == MF_LOAD_QUEUED) {
+        store->n_queued--;
+        load->sent_us = mf_now_us();
     }
-    mf_expert_load *load = &store->loads[l->load];
-    store->n_queued -= load->state == MF_LOAD_QUEUED;
     load->state = MF_LOAD_READING;
     mf_expert_show(store, store->slots[load->slot].key);
     bool found =
-        mf_expert_plan_next(&load->plan, store->io, lane, &l->cursor, memory_of(store, load), read);
+        mf_expert_plan_next(&load->plan, store->io, lane, cursor, memory_of(store, load), read);
     assert(found);
-    read->tag = l->load;
+    read->tag = number;
     load->n_in_flight++;
-    if (!has_more(store, lane)) {
-        l->load = MF_NONE;
+    if (!load->is_demanded)
+        mf_expert_count(store, &store->stats.hint_bytes, read->n_bytes);
+    if (!mf_expert_plan_has_next(&load->plan, store->io, lane, cursor)) {
         load->lanes_left &= ~(1u << lane);
         if (load->lanes_left == 0)
             leave_queue(store, load);
@@ -311,8 +322,6 @@ static void take_failure(mf_expert_store *store, mf_status status, const mf_erro
         store->broken_error = *error;
     }
     count_end_of_reading(store);
-    for (uint32_t i = 0; i < MF_IO_LANES_MAX; i++)
-        store->lanes[i].load = MF_NONE;
     for (uint32_t i = 0; i < store->n_loads; i++) {
         mf_expert_load *load = &store->loads[i];
         bool is_under_way =
@@ -365,10 +374,21 @@ static void stop_sending(mf_expert_store *store, mf_expert_load *load)
     leave_queue(store, load);
     load->lanes_left = 0;
     load->n_pending = load->n_in_flight;
-    for (uint32_t i = 0; i < MF_IO_LANES_MAX; i++) {
-        if (store->lanes[i].load == number_of(store, load))
-            store->lanes[i].load = MF_NONE;
-    }
+}
+
+void mf_expert_load_abandon(mf_expert_store *store, mf_expert_load *load)
+{
+    const mf_error none = {0};
+    assert(load->state == MF_LOAD_READING && !load->is_demanded);
+    if (load->lanes_left == 0)
+        return; /* all of it is on its way: it is held then */
+    mf_expert_count(store, &store->stats.n_hints_cancelled, 1);
+    store->slots[load->slot].is_hinted = false;
+    stop_sending(store, load);
+    load->failure = MF_ERR_CANCELLED;
+    fail_waiting(store, load, &none);
+    if (load->n_in_flight == 0)
+        give_up(store, load, &none);
 }
 
 /* The load's first failed read says why; its slot is given up when no other writes to it. */

@@ -6,6 +6,8 @@
  */
 #include "experts/store_impl.h"
 
+#include "base/clock.h"
+
 #include <assert.h>
 
 void mf_expert_slots_init(mf_expert_store *store)
@@ -70,13 +72,32 @@ void mf_expert_slot_disown(mf_expert_store *store, uint32_t slot)
     store->versions[store->slots[slot].key / store->map.n_experts]++;
 }
 
+static void count_wasted(mf_expert_store *store, const mf_expert_slot *slot)
+{
+    mf_expert_count(store, &store->stats.n_hints_wasted, 1);
+    mf_expert_count(store, &store->stats.hint_wasted_bytes, store->slot_bytes);
+    mf_expert_count(store, &store->stats.hint_wasted_us, slot->read_us);
+}
+
+/* What a demand would have waited longer without the hint, if the drive had been idle. */
+static void count_asked_for(mf_expert_store *store, const mf_expert_slot *slot)
+{
+    const bool is_held = slot->state == MF_SLOT_HELD;
+    mf_expert_stats *s = &store->stats;
+    mf_expert_count(store, is_held ? &s->n_hints_useful : &s->n_hints_late, 1);
+    if (is_held)
+        mf_expert_count(store, &s->hint_saved_us, slot->read_us);
+    else if (store->loads[slot->load].state == MF_LOAD_READING)
+        mf_expert_count(store, &s->hint_saved_us, mf_now_us() - store->loads[slot->load].sent_us);
+}
+
 void mf_expert_slot_empty(mf_expert_store *store, uint32_t number)
 {
     mf_expert_slot *slot = &store->slots[number];
     assert(slot->n_users == 0);
     mf_expert_note(store, MF_CACHE_EMPTY, slot->key, number);
     if (slot->is_hinted && slot->state == MF_SLOT_HELD)
-        mf_expert_count(store, &store->stats.n_hints_wasted, 1);
+        count_wasted(store, slot);
     mf_expert_slot_disown(store, number);
     *slot = (mf_expert_slot){.load = MF_NONE};
     if (store->is_broken) {
@@ -115,11 +136,8 @@ void mf_expert_slot_use(mf_expert_store *store, uint32_t number)
 {
     mf_expert_slot *slot = &store->slots[number];
     slot->n_users++;
-    if (slot->is_hinted) {
-        bool is_held = slot->state == MF_SLOT_HELD;
-        mf_expert_count(store, is_held ? &store->stats.n_hints_useful : &store->stats.n_hints_late,
-                        1);
-    }
+    if (slot->is_hinted)
+        count_asked_for(store, slot);
     slot->is_hinted = false;
 }
 

@@ -1,6 +1,337 @@
 /* SPDX-License-Identifier: MIT */
-/* Names of what foresees. */
-#include "base/status.h"
+/* Candidates, what became of them, and whether it was worth it. */
+#include "experts/foresight.h"
+
+#include "experts/predictors.h"
+
+#include <string.h>
+
+/* Named of a layer at once, and remembered of a pass. */
+#define CANDIDATES 128u
+/* A candidate that is right less often than this is not worth a read. */
+#define WORTHWHILE 0.4f
+/* What a rank is taken to be worth before it was judged, and how much a judgement weighs then. */
+#define CHANCE_AT_FIRST 0.5f
+#define WEIGHT 0.0625f
+/* An expert of a sweep is named where it is wanted with at least this chance. */
+#define SWEEP_CHANCE 0.5
+/* A predictor that nobody follows is asked in one pass of so many. */
+#define PASSES_BETWEEN 64u
+/* Profit is looked at each time that so many passes are done; so many are paused at first, at most.
+ */
+#define PASSES_JUDGED 32u
+#define PASSES_PAUSED 32u
+#define PASSES_PAUSED_MOST 4096u
+/* Nothing was missed for so many passes: there is nothing to gain. */
+#define PASSES_IDLE 8u
+
+typedef struct named {
+    uint32_t n;
+    mf_candidate candidates[CANDIDATES];
+} named;
+
+typedef struct record {
+    float chance[MF_FORESIGHT_RANKS]; /* that a candidate of the rank is chosen */
+} record;
+
+struct mf_foresight {
+    mf_arena arena;
+    mf_expert_store *store;
+    uint32_t n_layers, n_experts, k, n_rows;
+    mf_predict predict;
+    bool is_unbridled;
+    record records[MF_N_PREDICTORS];
+    named *named;      /* [n_layers][MF_N_PREDICTORS] for the layer's next turn */
+    float *shares;     /* [n_layers][n_experts] */
+    uint16_t *last;    /* [n_layers][CANDIDATES] */
+    uint32_t *n_last;  /* [n_layers] */
+    uint8_t *is_there; /* [n_experts] scratch */
+    uint32_t *hints;   /* [n_experts] scratch */
+    bool is_on;        /* in this pass */
+    bool asks_router;
+    uint64_t n_passes, paused_until, judged_at, missed_at;
+    uint32_t n_paused;
+    mf_expert_stats judged; /* as they were when profit was last looked at */
+    uint64_t n_misses;
+};
+
+/* --------------------------------------------------------------------------------- opening -- */
+
+static uint64_t each_bytes(uint32_t n_layers, uint32_t n_experts)
+{
+    return n_layers * (MF_N_PREDICTORS * sizeof(named) + (uint64_t)n_experts * sizeof(float) +
+                       CANDIDATES * sizeof(uint16_t) + sizeof(uint32_t)) +
+           n_experts * (uint64_t)(1 + sizeof(uint32_t));
+}
+
+uint64_t mf_foresight_bytes(uint32_t n_layers, uint32_t n_experts)
+{
+    return sizeof(mf_foresight) + each_bytes(n_layers, n_experts) + 9 * 64;
+}
+
+static void init(mf_foresight *f, const mf_foresight_options *o)
+{
+    f->store = o->store;
+    f->n_layers = o->n_layers;
+    f->n_experts = o->n_experts;
+    f->k = o->k;
+    f->predict = o->predict;
+    f->n_paused = PASSES_PAUSED;
+    for (uint32_t i = 0; i < MF_N_PREDICTORS; i++)
+        for (uint32_t j = 0; j < MF_FORESIGHT_RANKS; j++)
+            f->records[i].chance[j] = CHANCE_AT_FIRST;
+    for (size_t i = 0; i < (size_t)o->n_layers * o->n_experts; i++)
+        f->shares[i] = (float)o->k / (float)o->n_experts;
+}
+
+mf_status mf_foresight_open(const mf_foresight_options *o, mf_foresight **out, mf_error *error)
+{
+    const mf_allocator a = mf_allocator_or_default(&o->allocator);
+    const size_t n_bytes = (size_t)mf_foresight_bytes(o->n_layers, o->n_experts);
+    const size_t n = o->n_layers;
+    mf_arena arena;
+    MF_TRY(mf_arena_create(&a, n_bytes, "foresight", &arena, error));
+    mf_foresight *f = mf_arena_take(&arena, sizeof *f);
+    f->named = mf_arena_take(&arena, n * MF_N_PREDICTORS * sizeof *f->named);
+    f->shares = mf_arena_take(&arena, n * o->n_experts * sizeof *f->shares);
+    f->last = mf_arena_take(&arena, n * CANDIDATES * sizeof *f->last);
+    f->n_last = mf_arena_take(&arena, n * sizeof *f->n_last);
+    f->is_there = mf_arena_take(&arena, o->n_experts);
+    f->hints = mf_arena_take(&arena, o->n_experts * sizeof *f->hints);
+    f->arena = arena;
+    init(f, o);
+    *out = f;
+    return MF_OK;
+}
+
+void mf_foresight_unbridle(mf_foresight *foresight)
+{
+    foresight->is_unbridled = true;
+}
+
+void mf_foresight_close(mf_foresight **foresight)
+{
+    mf_foresight *f = *foresight;
+    if (f == NULL)
+        return;
+    *foresight = NULL;
+    mf_arena arena = f->arena;
+    mf_arena_free(&arena);
+}
+
+/* ---------------------------------------------------------------------------------- choice -- */
+
+static bool is_asked(const mf_foresight *f, uint32_t i)
+{
+    const mf_predictor *p = &mf_predictors[i];
+    return f->predict == MF_PREDICT_AUTO ? p->is_choosable : p->kind == f->predict;
+}
+
+static bool is_likely(const mf_foresight *f, uint32_t predictor, uint32_t rank)
+{
+    return f->is_unbridled || f->records[predictor].chance[rank] >= WORTHWHILE;
+}
+
+/* How many of its candidates for a row are expected to be right, of those that are likely. */
+static float worth_of(const mf_foresight *f, uint32_t i)
+{
+    const mf_predictor *p = &mf_predictors[i];
+    float worth = 0;
+    if (!p->needs_router && p->kind == MF_PREDICT_LAST_TOKEN)
+        return is_likely(f, i, 0) ? f->records[i].chance[0] * (float)f->k : 0;
+    for (uint32_t rank = 0; rank < MF_FORESIGHT_RANKS && rank < 2 * f->k; rank++)
+        worth += is_likely(f, i, rank) ? f->records[i].chance[rank] : 0;
+    return worth;
+}
+
+/* The predictor that is followed, of those that named something; MF_N_PREDICTORS: none. */
+static uint32_t best_of(const mf_foresight *f, const named *list)
+{
+    uint32_t best = MF_N_PREDICTORS;
+    float most = 0;
+    for (uint32_t i = 0; i < MF_N_PREDICTORS; i++) {
+        const float worth = is_asked(f, i) && list[i].n > 0 ? worth_of(f, i) : 0;
+        if (worth > most || (f->is_unbridled && best == MF_N_PREDICTORS && list[i].n > 0)) {
+            most = worth;
+            best = i;
+        }
+    }
+    return best;
+}
+
+static bool is_router_worth_it(const mf_foresight *f)
+{
+    for (uint32_t i = 0; i < MF_N_PREDICTORS; i++)
+        if (is_asked(f, i) && mf_predictors[i].needs_router &&
+            (f->is_unbridled || worth_of(f, i) > 0))
+            return true;
+    return false;
+}
+
+static bool needs_router(const mf_foresight *f)
+{
+    for (uint32_t i = 0; i < MF_N_PREDICTORS; i++)
+        if (is_asked(f, i) && mf_predictors[i].needs_router)
+            return true;
+    return false;
+}
+
+/* Whether what was read for nothing took longer than what was of use. */
+static void judge_profit(mf_foresight *f)
+{
+    mf_expert_stats now;
+    mf_expert_store_stats(f->store, &now);
+    if (now.n_misses + now.n_hints_useful != f->n_misses)
+        f->missed_at = f->n_passes;
+    f->n_misses = now.n_misses + now.n_hints_useful;
+    if (f->n_passes < f->judged_at + PASSES_JUDGED)
+        return;
+    const uint64_t saved = now.hint_saved_us - f->judged.hint_saved_us;
+    const uint64_t wasted = now.hint_wasted_us - f->judged.hint_wasted_us;
+    f->judged_at = f->n_passes;
+    f->judged = now;
+    if (wasted > saved) {
+        f->paused_until = f->n_passes + f->n_paused;
+        f->n_paused = 2 * f->n_paused < PASSES_PAUSED_MOST ? 2 * f->n_paused : PASSES_PAUSED_MOST;
+    } else if (saved > 0) {
+        f->n_paused = PASSES_PAUSED;
+    }
+}
+
+void mf_foresight_begin(mf_foresight *f, uint32_t n_rows)
+{
+    f->n_rows = n_rows;
+    f->n_passes++;
+    judge_profit(f);
+    const bool is_idle = f->n_passes > f->missed_at + PASSES_IDLE;
+    f->is_on = f->is_unbridled || (f->n_passes >= f->paused_until && !is_idle);
+    f->asks_router = f->is_on && n_rows <= MF_FORESIGHT_ROWS && needs_router(f) &&
+                     (is_router_worth_it(f) || f->n_passes % PASSES_BETWEEN == 0);
+    for (size_t i = 0; i < (size_t)f->n_layers * MF_N_PREDICTORS && n_rows > MF_FORESIGHT_ROWS; i++)
+        f->named[i].n = 0;
+}
+
+bool mf_foresight_wants_router(const mf_foresight *f, uint32_t layer)
+{
+    return f->asks_router && layer < f->n_layers;
+}
+
+/* ----------------------------------------------------------------------------------- hints -- */
+
+/* A pass of many rows: those that any of them is expected to want, in order. */
+static uint32_t list_sweep(mf_foresight *f, uint32_t layer)
+{
+    const float *shares = f->shares + (size_t)layer * f->n_experts;
+    uint32_t n = 0;
+    for (uint32_t e = 0; e < f->n_experts; e++) {
+        double none = 1;
+        for (uint32_t row = 0; row < f->n_rows && none > SWEEP_CHANCE; row++)
+            none *= 1 - (double)shares[e];
+        if (none <= SWEEP_CHANCE)
+            f->hints[n++] = e;
+    }
+    return n;
+}
+
+static bool does_sweep(const mf_foresight *f)
+{
+    return f->predict == MF_PREDICT_AUTO || f->predict == MF_PREDICT_NEXT_LAYER ||
+           f->predict == MF_PREDICT_FREQUENCY;
+}
+
+/* The likely candidates, each once, in their order. */
+static uint32_t list_candidates(mf_foresight *f, const named *list, uint32_t predictor)
+{
+    uint32_t n = 0;
+    memset(f->is_there, 0, f->n_experts);
+    for (uint32_t i = 0; i < list->n; i++) {
+        const mf_candidate *c = &list->candidates[i];
+        if (f->is_there[c->expert] || !is_likely(f, predictor, c->rank))
+            continue;
+        f->is_there[c->expert] = 1;
+        f->hints[n++] = c->expert;
+    }
+    return n;
+}
+
+static uint32_t name_candidates(mf_foresight *f, uint32_t layer, const int32_t *foretold,
+                                uint32_t n_foretold)
+{
+    named *list = f->named + (size_t)layer * MF_N_PREDICTORS;
+    const mf_layer_known known = {.n_experts = f->n_experts,
+                                  .k = f->k,
+                                  .n_rows = f->n_rows,
+                                  .shares = f->shares + (size_t)layer * f->n_experts,
+                                  .last = f->last + (size_t)layer * CANDIDATES,
+                                  .n_last = f->n_last[layer],
+                                  .foretold = foretold,
+                                  .n_foretold = foretold != NULL ? n_foretold : 0};
+    for (uint32_t i = 0; i < MF_N_PREDICTORS; i++)
+        list[i].n =
+            is_asked(f, i) ? mf_predictors[i].predict(&known, list[i].candidates, CANDIDATES) : 0;
+    const uint32_t best = best_of(f, list);
+    return best < MF_N_PREDICTORS ? list_candidates(f, &list[best], best) : 0;
+}
+
+void mf_foresight_hint(mf_foresight *f, uint32_t layer, const int32_t *foretold, uint32_t n)
+{
+    uint32_t n_hints = 0;
+    if (!f->is_on || layer >= f->n_layers)
+        return;
+    if (f->n_rows <= MF_FORESIGHT_ROWS)
+        n_hints = name_candidates(f, layer, foretold, n);
+    else if (does_sweep(f))
+        n_hints = list_sweep(f, layer);
+    if (n_hints > 0)
+        mf_expert_store_hint(f->store, layer, f->hints, n_hints);
+}
+
+/* --------------------------------------------------------------------------------- judging -- */
+
+static void judge(mf_foresight *f, uint32_t predictor, named *list)
+{
+    float *chance = f->records[predictor].chance;
+    for (uint32_t i = 0; i < list->n; i++) {
+        const mf_candidate *c = &list->candidates[i];
+        const float was_right = f->is_there[c->expert] ? 1.0f : 0.0f;
+        chance[c->rank] += WEIGHT * (was_right - chance[c->rank]);
+    }
+    list->n = 0;
+}
+
+/* An average over about 64 tokens; of a large chunk, over it and those before. */
+static void take_shares(mf_foresight *f, float *shares, const int32_t *ids)
+{
+    const float weight = f->n_rows < 32 ? (float)f->n_rows / 64.0f : 0.5f;
+    const float each = weight / (float)f->n_rows;
+    for (uint32_t e = 0; e < f->n_experts; e++)
+        shares[e] -= weight * shares[e];
+    for (uint32_t i = 0; i < f->n_rows * f->k; i++)
+        shares[ids[i]] += each;
+}
+
+void mf_foresight_chosen(mf_foresight *f, uint32_t layer, const int32_t *ids)
+{
+    named *list = f->named + (size_t)layer * MF_N_PREDICTORS;
+    uint16_t *last = f->last + (size_t)layer * CANDIDATES;
+    uint32_t n_last = 0;
+    memset(f->is_there, 0, f->n_experts);
+    for (uint32_t i = 0; i < f->n_rows * f->k; i++) {
+        if (!f->is_there[ids[i]] && n_last < CANDIDATES)
+            last[n_last++] = (uint16_t)ids[i];
+        f->is_there[ids[i]] = 1;
+    }
+    f->n_last[layer] = n_last;
+    for (uint32_t i = 0; i < MF_N_PREDICTORS; i++)
+        judge(f, i, &list[i]);
+    take_shares(f, f->shares + (size_t)layer * f->n_experts, ids);
+}
+
+void mf_foresight_end(mf_foresight *f, bool is_whole)
+{
+    if (!is_whole)
+        mf_expert_store_cancel_hints(f->store);
+}
 
 #include <moeflux/routing.h>
 

@@ -180,8 +180,12 @@ typedef struct mf_expert_stats {
     uint64_t n_hints_useful; /* asked for when they were held */
     uint64_t n_hints_late;   /* asked for while they were queued or being read */
     uint64_t n_hints_wasted; /* read, and emptied without having been asked for */
-    uint64_t n_hints_cancelled; /* given up before anything of them was sent */
-    uint64_t n_queued;          /* now: experts with a slot, of which nothing was sent yet */
+    uint64_t n_hints_cancelled;             /* given up before all of them was sent */
+    uint64_t hint_bytes, hint_wasted_bytes; /* read for hints; of it, of those wasted */
+    /* What reading took of those that were asked for afterwards, up to then, and of those wasted.
+     */
+    uint64_t hint_saved_us, hint_wasted_us;
+    uint64_t n_queued; /* now: experts with a slot, of which nothing was sent yet */
 } mf_expert_stats;
 
 /* At any time, from any thread. */

@@ -76,8 +76,12 @@ void mf_expert_hints_drop(mf_expert_store *store, uint32_t layer)
     for (uint32_t i = store->foreseen.last; i != MF_NONE; i = before) {
         mf_expert_load *load = &store->loads[i];
         before = load->before;
-        if (load->state == MF_LOAD_QUEUED && is_of(store, store->slots[load->slot].key, layer))
+        if (!is_of(store, store->slots[load->slot].key, layer))
+            continue;
+        if (load->state == MF_LOAD_QUEUED)
             mf_expert_load_cancel(store, load);
+        else
+            mf_expert_load_abandon(store, load);
     }
 }
 

@@ -17,10 +17,12 @@
 #define MF_NONE UINT32_MAX
 /* Experts brought in at once, at most: enough for a layer's sweep at the drive's depth. */
 #define MF_EXPERT_LOADS 256u
-/* Of them foreseen ones; and hints are read only while so few reads are in flight on the drive: a
- * demand waits for no more. */
+/* Of them foreseen ones; and hints are read only while so few reads, of so many bytes, are in
+ * flight on the drive: what keeps it busy, and about what one read of a demand takes, which waits
+ * for no more. */
 #define MF_EXPERT_HINT_LOADS 32u
 #define MF_EXPERT_HINT_DEPTH 8u
+#define MF_EXPERT_HINT_BYTES (2u * MF_EXPERT_READ_BYTES)
 
 typedef enum mf_slot_state {
     MF_SLOT_EMPTY = 0,
@@ -34,6 +36,7 @@ typedef struct mf_expert_slot {
     uint32_t key;     /* layer * n_experts + expert */
     uint32_t load;    /* while LOADING */
     uint32_t n_users; /* items of fetches */
+    uint32_t read_us; /* that its reads took */
     mf_slot_state state;
     bool is_hinted; /* brought in by a hint, not asked for since */
     uint32_t part_at[MF_MAX_EXPERT_PARTS];
@@ -64,11 +67,14 @@ typedef enum mf_load_state {
 typedef struct mf_expert_load {
     mf_expert_plan plan;
     uint32_t slot;
-    uint32_t place;       /* that it is read into; MF_NONE: the slot itself */
-    uint32_t n_pending;   /* reads not yet completed, sent or not */
-    uint32_t n_in_flight; /* those that were sent */
-    uint32_t lanes_left;  /* by bit: where it has reads that were not sent */
-    uint32_t first_item;  /* that waits for it; through the items' next */
+    uint32_t place;                            /* that it is read into; MF_NONE: the slot itself */
+    uint32_t n_pending;                        /* reads not yet completed, sent or not */
+    uint32_t n_in_flight;                      /* those that were sent */
+    uint32_t n_reads;                          /* all */
+    uint64_t sent_us;                          /* the first */
+    mf_expert_cursor cursors[MF_IO_LANES_MAX]; /* how far each drive is */
+    uint32_t lanes_left;                       /* by bit: where it has reads that were not sent */
+    uint32_t first_item;                       /* that waits for it; through the items' next */
     uint32_t before, after;
     mf_load_state state;
     bool is_demanded, is_measured, is_in_queue;
@@ -78,12 +84,6 @@ typedef struct mf_expert_load {
 typedef struct mf_load_queue {
     uint32_t first, last;
 } mf_load_queue;
-
-/* The expert whose reads are being cut for a drive. */
-typedef struct mf_expert_lane {
-    uint32_t load;
-    mf_expert_cursor cursor;
-} mf_expert_lane;
 
 typedef enum mf_item_state {
     MF_ITEM_WAITING = 0, /* for a slot */
@@ -146,8 +146,7 @@ struct mf_expert_store {
     mf_load_queue free_loads, demanded, foreseen;
     uint32_t n_foreseen, n_queued; /* loads */
     uint32_t n_queued_told;        /* in the counters */
-    mf_expert_lane lanes[MF_IO_LANES_MAX];
-    bool is_broken; /* the engine failed and could not be started anew yet */
+    bool is_broken;                /* the engine failed and could not be started anew yet */
     mf_error broken_error;
 
     mf_expert_fetch fetches[MF_EXPERT_FETCHES];
@@ -231,6 +230,9 @@ mf_expert_load *mf_expert_load_start(mf_expert_store *store, uint32_t slot, bool
 void mf_expert_load_adopt(mf_expert_store *store, mf_expert_load *load);
 /* Gives up a load of which nothing was sent, and its slot. */
 void mf_expert_load_cancel(mf_expert_store *store, mf_expert_load *load);
+/* What was not sent of a foreseen load never is, and its slot is given up when the rest has come;
+ * but if all was sent, it is held. */
+void mf_expert_load_abandon(mf_expert_store *store, mf_expert_load *load);
 /* The last foreseen load that can be cancelled, or NULL. */
 mf_expert_load *mf_expert_load_last_foreseen(mf_expert_store *store);
 /* Sends what is queued, as far as the drives' depths allow. */

@@ -239,6 +239,8 @@ static mf_status run(mf_runner *r, const mf_batch *batch, mf_error *error)
 {
     if (r->tap != NULL)
         r->tap->begin(r->tap->ctx, batch);
+    if (r->foresight != NULL)
+        mf_foresight_begin(r->foresight, batch->n_rows);
     MF_TRY(mf_forward_layers(r, batch, error));
     mf_routed_ask(r, batch->n_rows);
     if (batch->watch->each != NULL) {
@@ -261,6 +263,8 @@ mf_status mf_forward(mf_runner *r, const mf_batch *batch, mf_error *error)
     if (r->tap != NULL)
         r->tap->end(r->tap->ctx, status == MF_OK);
     mf_ahead_end(r);
+    if (r->foresight != NULL)
+        mf_foresight_end(r->foresight, status == MF_OK);
     if (status == MF_OK) {
         r->n_tokens += batch->n_rows;
         mf_routed_count(r, batch->n_rows);

@@ -77,6 +77,17 @@ void mf_expert_rows_send(mf_runner *r, uint32_t n_rows);
 /* The results to plan.expert_out. */
 mf_status mf_expert_rows_return(mf_runner *r, uint32_t n_rows, mf_error *error);
 
+/* -- foresight (foretell.c) -- */
+
+/* Records what the next layer's router says of the state as it is, for moe.foretold, if somebody
+ * wants it; false: nobody. Before the layer's experts, after its router. */
+bool mf_foretell(mf_runner *r, uint32_t layer, uint32_t n_rows);
+/* Hints of the next layer, once that has come. */
+void mf_foretell_hint(mf_runner *r, uint32_t layer, bool is_foretold, uint32_t n_rows);
+/* The router's operation, of the scores in plan.router: the k experts of each row to ids. */
+mf_op mf_route_op(const mf_runner *r, uint32_t layer, uint32_t n_rows, uint32_t k, mf_span ids,
+                  mf_span weights);
+
 /* What the batch's owner says between layers. */
 static inline mf_status mf_batch_check(const mf_batch *batch, mf_error *error)
 {

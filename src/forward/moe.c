@@ -9,37 +9,42 @@
 
 #include <string.h>
 
+mf_op mf_route_op(const mf_runner *r, uint32_t layer, uint32_t n_rows, uint32_t k, mf_span ids,
+                  mf_span weights)
+{
+    const mf_router *how = &r->h.router;
+    const mf_layer_weights *w = &r->weights.layers[layer];
+    return (mf_op){.kind = MF_OP_ROUTE,
+                   .n_rows = n_rows,
+                   .u.route = {.logits = r->plan.router,
+                               .bias = how->has_bias ? w->router_bias : (mf_span){{0}, 0},
+                               .ids = ids,
+                               .weights = weights,
+                               .n_experts = r->h.n_experts,
+                               .k = k,
+                               .n_groups = how->n_groups,
+                               .k_groups = how->k_groups,
+                               .score = how->is_sigmoid ? MF_SCORE_SIGMOID : MF_SCORE_SOFTMAX,
+                               .group_rule = how->has_bias ? MF_GROUP_TOP2 : MF_GROUP_MAX,
+                               .normalise = how->normalise,
+                               .eps = how->eps,
+                               .scale = how->scale}};
+}
+
 /* The k experts of each row to ids, their weights to plan.weights, of the scores in plan.router.
  * found: as mf_route_params has it, of the layer's slots. */
 static void choose(mf_runner *r, uint32_t layer, uint32_t n_rows, mf_span ids, mf_span found)
 {
-    const mf_plan *p = &r->plan;
-    const mf_router *how = &r->h.router;
-    const mf_layer_weights *w = &r->weights.layers[layer];
-    const mf_op op = {.kind = MF_OP_ROUTE,
-                      .n_rows = n_rows,
-                      .u.route = {.logits = p->router,
-                                  .bias = how->has_bias ? w->router_bias : (mf_span){{0}, 0},
-                                  .ids = ids,
-                                  .weights = p->weights,
-                                  .slot = mf_routed_slots(r, layer),
-                                  .found = found,
-                                  .n_to_find = n_rows,
-                                  .n_experts = r->h.n_experts,
-                                  .k = p->k,
-                                  .n_groups = how->n_groups,
-                                  .k_groups = how->k_groups,
-                                  .score = how->is_sigmoid ? MF_SCORE_SIGMOID : MF_SCORE_SOFTMAX,
-                                  .group_rule = how->has_bias ? MF_GROUP_TOP2 : MF_GROUP_MAX,
-                                  .normalise = how->normalise,
-                                  .eps = how->eps,
-                                  .scale = how->scale}};
+    mf_op op = mf_route_op(r, layer, n_rows, r->plan.k, ids, r->plan.weights);
+    op.u.route.slot = mf_routed_slots(r, layer);
+    op.u.route.found = found;
+    op.u.route.n_to_find = n_rows;
     mf_record(r, &op);
 }
 
-/* The router's choice to moe.ids, which are there once the ticket is done. The only host round trip
- * of a layer. */
-static mf_ticket route(mf_runner *r, uint32_t layer, uint32_t n_rows)
+/* The router's choice to moe.ids, which are there once the ticket is done, and with it what a
+ * device foretells of the next layer. The only host round trip of a layer. */
+static mf_ticket route(mf_runner *r, uint32_t layer, uint32_t n_rows, bool *is_foretold)
 {
     const mf_plan *p = &r->plan;
     mf_record_matmul(r, n_rows, &r->weights.layers[layer].router, p->h, p->router);
@@ -50,6 +55,7 @@ static mf_ticket route(mf_runner *r, uint32_t layer, uint32_t n_rows)
         r->backend->ops->read(r->backend, p->weights, r->moe.weights,
                               (uint64_t)n_rows * p->k * sizeof *r->moe.weights);
     mf_expert_rows_ask(r, n_rows);
+    *is_foretold = r->backend->ops->runs_later && mf_foretell(r, layer, n_rows);
     return r->backend->ops->mark(r->backend);
 }
 
@@ -340,6 +346,16 @@ mf_status mf_forward_used(mf_runner *r, uint32_t layer, uint32_t n_rows, const i
     return MF_OK;
 }
 
+/* The choice is here: for whoever watches, and whoever named it before. */
+static void take_choice(mf_runner *r, uint32_t layer, uint32_t n_rows)
+{
+    const uint32_t moe = r->h.moe_index[layer];
+    if (r->tap != NULL)
+        r->tap->chosen(r->tap->ctx, moe, r->moe.ids, r->moe.weights, n_rows);
+    if (r->foresight != NULL)
+        mf_foresight_chosen(r->foresight, moe, r->moe.ids);
+}
+
 mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
 {
     const uint32_t n_rows = batch->n_rows;
@@ -352,7 +368,8 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
         forward_ahead(r, layer, n_rows);
         return MF_OK;
     }
-    const mf_ticket ticket = route(r, layer, n_rows);
+    bool is_foretold = false;
+    const mf_ticket ticket = route(r, layer, n_rows, &is_foretold);
     /* The shared expert needs no read. A device computes it while the ids come back; where they are
      * here already, it is computed while the others are read. */
     const bool is_early = !r->backend->ops->done(r->backend, ticket);
@@ -360,13 +377,15 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
         run_shared(r, w, n_rows);
     MF_TRY(r->backend->ops->wait_for(r->backend, ticket, error));
     mf_expert_rows_send(r, n_rows);
-    if (r->tap != NULL)
-        r->tap->chosen(r->tap->ctx, r->h.moe_index[layer], r->moe.ids, r->moe.weights, n_rows);
+    take_choice(r, layer, n_rows);
     uint32_t n_wanted = group_by_expert(r, r->moe.ids, n_rows);
     mf_expert_fetch *fetch = NULL;
     MF_TRY(mf_expert_fetch_begin(r->store, r->h.moe_index[layer], r->moe.wanted, n_wanted, &fetch,
                                  error));
     mf_ahead_note(r, mf_expert_fetch_is_ready(fetch));
+    if (!r->backend->ops->runs_later) /* done at once, while the experts are read */
+        is_foretold = mf_foretell(r, layer, n_rows);
+    mf_foretell_hint(r, layer, is_foretold, n_rows);
     if (!is_early)
         run_shared(r, w, n_rows);
     return forward_wanted(r, batch, layer, fetch, n_wanted, error);

@@ -276,6 +276,22 @@ static mf_status open_store(mf_runner *r, const mf_source *source, const mf_runn
     return status;
 }
 
+/* A device whose own memory has the slots is left to what its levels hold, unless it is asked for
+ * by name. */
+static mf_status open_foresight(mf_runner *r, const mf_runner_options *o, mf_error *error)
+{
+    const mf_foresight_options options = {.allocator = r->allocator,
+                                          .store = r->store,
+                                          .n_layers = r->h.n_moe_layers,
+                                          .n_experts = r->h.n_experts,
+                                          .k = r->plan.k,
+                                          .predict = o->predict};
+    const bool is_left = o->predict == MF_PREDICT_AUTO && r->experts->ops->runs_later;
+    if (o->predict == MF_PREDICT_OFF || is_left)
+        return MF_OK;
+    return mf_foresight_open(&options, &r->foresight, error);
+}
+
 static uint64_t routed_bytes(const mf_runner *r)
 {
     return (uint64_t)r->h.n_moe_layers *
@@ -293,6 +309,11 @@ static void take_routed(mf_runner *r)
     r->ahead.found = mf_arena_take(&r->arena, n * 2 * sizeof *r->ahead.found);
 }
 
+static size_t foretold_bytes(const mf_runner *r)
+{
+    return (size_t)MF_FORESIGHT_ROWS * 2 * r->plan.k * sizeof(int32_t);
+}
+
 static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
 {
     size_t picks = (size_t)r->plan.n_chunk * r->plan.k, n_experts = r->h.n_experts;
@@ -301,12 +322,14 @@ static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
                      n_ready * (sizeof(mf_expert_item) + sizeof(mf_expert_ready)) +
                      (size_t)n_sequences * sizeof(mf_sequence) + (size_t)r->plan.n_logit_rows * 4 +
                      (size_t)r->plan.n_chunk * 4 + (size_t)r->h.n_vocab * sizeof(float) +
-                     r->h.n_layers * sizeof(mf_layer_state) + routed_bytes(r) + 29 * 64;
+                     r->h.n_layers * sizeof(mf_layer_state) + routed_bytes(r) + foretold_bytes(r) +
+                     30 * 64;
     MF_TRY(mf_arena_create(&r->allocator, n_bytes, "expert lists", &r->arena, error));
     r->moe.ids = mf_arena_take(&r->arena, picks * 4);
     r->moe.place = mf_arena_take(&r->arena, picks * 4);
     r->moe.x_rows = mf_arena_take(&r->arena, picks * 4);
     r->moe.weights = mf_arena_take(&r->arena, picks * 4);
+    r->moe.foretold = mf_arena_take(&r->arena, foretold_bytes(r));
     r->moe.first = mf_arena_take(&r->arena, (n_experts + 1) * 4);
     r->moe.wanted = mf_arena_take(&r->arena, n_experts * 4);
     r->moe.items = mf_arena_take(&r->arena, n_ready * sizeof(mf_expert_item));
@@ -389,6 +412,7 @@ mf_status mf_runner_open(mf_model *model, const mf_runner_options *o, mf_runner 
     MF_TRY(mf_backend_gathered(r->backend, error));
     MF_TRY(mf_backend_gathered(r->experts, error));
     MF_TRY(open_store(r, model->source, o, error));
+    MF_TRY(open_foresight(r, o, error));
     MF_TRY(write_rope(r, error));
     if (r->routed.is_on && r->routed.is_whole) /* what cannot be read fails those who need it */
         (void)mf_expert_store_fill(r->store, NULL);
@@ -398,6 +422,7 @@ mf_status mf_runner_open(mf_model *model, const mf_runner_options *o, mf_runner 
 void mf_runner_close(mf_runner *r)
 {
     const mf_allocator a = r->allocator;
+    mf_foresight_close(&r->foresight);
     mf_expert_store_close(&r->store);
     mf_io_close(&r->io);
     if (r->experts != NULL && mf_experts_are_apart(r))

@@ -7,6 +7,7 @@
 #ifndef MF_FORWARD_RUNNER_H
 #define MF_FORWARD_RUNNER_H
 
+#include "experts/foresight.h"
 #include "forward/route_tap.h"
 #include "model/model.h"
 
@@ -23,6 +24,7 @@ typedef struct mf_moe_lists {
     uint32_t *first;        /* [experts + 1] where each expert's rows begin */
     uint32_t *wanted;       /* [experts] the distinct experts, in rising order */
     float *weights;         /* [chunk * k] of the choice, where somebody watches */
+    int32_t *foretold;      /* [MF_FORESIGHT_ROWS * 2 k] of the layer after */
     mf_expert_item *items;  /* [MF_READY_MAX, or as many as there are experts] */
     mf_expert_ready *ready; /* [MF_READY_MAX, or as many as there are experts] */
 } mf_moe_lists;
@@ -80,6 +82,8 @@ typedef struct mf_runner {
     uint32_t n_long_rows;   /* of the batch at hand, where it makes a difference */
     uint64_t n_tokens, expert_bytes_touched;
     const mf_route_tap *tap; /* NULL: nobody watches */
+    mf_foresight *foresight; /* NULL: nothing is foreseen */
+    uint64_t foretold_bytes; /* of weights, multiplied with for it alone */
 } mf_runner;
 
 /* On a device of their own (expert_device.c). */
@@ -99,6 +103,7 @@ typedef struct mf_runner_options {
     uint64_t n_places, n_first_places, n_room_places; /* as mf_budget says */
     mf_io_kind io;
     const mf_cache_policy *cache_policy;
+    mf_predict predict;
     const struct mf_io_engine *io_engine; /* NULL: by `io` */
     void *io_arg;
     const char *device, *expert_device;

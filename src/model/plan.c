@@ -3,6 +3,7 @@
 #include "model/plan.h"
 
 #include "base/checked.h"
+#include "experts/foresight.h"
 
 #define ALIGN ((uint64_t)64)
 
@@ -170,6 +171,8 @@ static uint64_t host_bytes(const mf_hparams *h, const mf_plan_options *o, const 
     return picks * 16 + (uint64_t)h->n_experts * 64 + routed +
            n * (h->hidden_size + 2 * (uint64_t)h->n_v_heads + 1) * 4 + (uint64_t)h->n_vocab * 4 +
            o->n_sessions * p->session_host_bytes + prepared_bytes(h, o->device, n) +
+           mf_foresight_bytes(h->n_moe_layers, h->n_experts) +
+           MF_FORESIGHT_ROWS * 8 * (uint64_t)o->k +
            (o->experts_apart ? prepared_bytes(h, o->expert_device, n) : 0);
 }
 

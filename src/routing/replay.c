@@ -9,7 +9,7 @@
 
 #include "base/checked.h"
 #include "base/sized.h"
-#include "experts/store.h"
+#include "experts/foresight.h"
 
 #include <math.h>
 #include <string.h>
@@ -26,6 +26,9 @@ typedef struct replay {
     mf_drive_sim drive;
     mf_io *io;
     mf_expert_store *store;
+    mf_foresight *foresight; /* NULL: nothing is foreseen */
+    int32_t *ids;            /* [rows of a pass * k] */
+    size_t n_ids;
     mf_expert_part *parts; /* [n_layers][reads_per_expert] */
     void *slots;           /* addresses, no memory */
     size_t slots_bytes;
@@ -111,11 +114,34 @@ static mf_status open_store(replay *r, const mf_cache_policy *policy, mf_error *
     return mf_expert_store_open(&options, &r->store, error);
 }
 
+static mf_status open_foresight(replay *r, mf_error *error)
+{
+    const mf_routing_head *h = &r->t->head;
+    const mf_foresight_options options = {.allocator = r->t->allocator,
+                                          .store = r->store,
+                                          .n_layers = h->n_layers,
+                                          .n_experts = h->n_experts,
+                                          .k = h->k,
+                                          .predict = r->options.predict};
+    if (r->options.predict == MF_PREDICT_OFF)
+        return MF_OK;
+    for (size_t i = 0; i < r->t->n_passes; i++)
+        if ((size_t)r->t->passes[i].n_rows * h->k > r->n_ids)
+            r->n_ids = (size_t)r->t->passes[i].n_rows * h->k;
+    r->ids = mf_alloc_array(&r->t->allocator, r->n_ids, sizeof *r->ids);
+    if (r->ids == NULL)
+        return mf_fail_memory(error, r->n_ids * sizeof *r->ids, "replaying a trace");
+    return mf_foresight_open(&options, &r->foresight, error);
+}
+
 static mf_status open_all(replay *r, mf_error *error)
 {
     const mf_routing_head *h = &r->t->head;
     const mf_allocator *a = &r->t->allocator;
     const mf_cache_policy *policy;
+    if (mf_predict_name(r->options.predict) == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_replay_options.predict: %d is not known",
+                       (int)r->options.predict);
     MF_TRY(mf_cache_policy_find(r->options.cache_policy, &policy, error));
     MF_TRY(find_slots(r, error));
     r->drive.bytes_per_us = r->options.drive_bytes_per_second * 1e-6;
@@ -125,19 +151,22 @@ static mf_status open_all(replay *r, mf_error *error)
     r->parts = mf_alloc_array(a, (size_t)h->n_layers * h->reads_per_expert, sizeof *r->parts);
     if (r->wanted == NULL || r->is_wanted == NULL || r->parts == NULL)
         return mf_fail_memory(error, h->n_experts * sizeof *r->wanted, "replaying a trace");
-    return open_store(r, policy, error);
+    MF_TRY(open_store(r, policy, error));
+    return open_foresight(r, error);
 }
 
 static void close_all(replay *r)
 {
     const mf_routing_head *h = &r->t->head;
     const mf_allocator *a = &r->t->allocator;
+    mf_foresight_close(&r->foresight);
     mf_expert_store_close(&r->store);
     mf_io_close(&r->io);
     if (r->slots != NULL && r->slots != MAP_FAILED)
         (void)munmap(r->slots, r->slots_bytes);
     mf_free(a, r->wanted, h->n_experts * sizeof *r->wanted);
     mf_free(a, r->is_wanted, h->n_experts);
+    mf_free(a, r->ids, r->n_ids * sizeof *r->ids);
     mf_free(a, r->parts, (size_t)h->n_layers * h->reads_per_expert * sizeof *r->parts);
 }
 
@@ -164,12 +193,36 @@ static mf_status run_experts(replay *r, mf_expert_fetch *fetch, uint32_t n, doub
     return MF_OK;
 }
 
+/* Of a pass and layer, as numbers of the router. */
+static const int32_t *take_ids(replay *r, const uint16_t *from, size_t pass, uint32_t layer)
+{
+    const mf_routing_pass *p = &r->t->passes[pass];
+    const size_t n = (size_t)p->n_rows * r->t->head.k, first = p->first_choice + layer * n;
+    for (size_t i = 0; i < n; i++)
+        r->ids[i] = from[first + i];
+    return r->ids;
+}
+
+static void hint(replay *r, size_t pass, uint32_t next)
+{
+    const uint32_t n_layers = r->t->head.n_layers;
+    if (r->foresight == NULL || next >= n_layers)
+        return;
+    const bool is_foretold = r->t->has_foretold[pass * n_layers + next] != 0 &&
+                             mf_foresight_wants_router(r->foresight, next);
+    mf_foresight_hint(r->foresight, next,
+                      is_foretold ? take_ids(r, r->t->foretold, pass, next) : NULL, r->t->head.k);
+}
+
 static mf_status run_layer(replay *r, size_t pass, uint32_t layer, double us, mf_error *error)
 {
     mf_expert_fetch *fetch = NULL;
     compute(r, us * SHARE_BEFORE);
     const uint32_t n = mf_routing_visit(r->t, pass, layer, r->is_wanted, r->wanted);
+    if (r->foresight != NULL)
+        mf_foresight_chosen(r->foresight, layer, take_ids(r, r->t->ids, pass, layer));
     MF_TRY(mf_expert_fetch_begin(r->store, layer, r->wanted, n, &fetch, error));
+    hint(r, pass, layer + 1);
     mf_status status = run_experts(r, fetch, n, us * (1 - SHARE_BEFORE), error);
     mf_expert_fetch_end(fetch, 0);
     return status;
@@ -180,6 +233,8 @@ static mf_status run_pass(replay *r, size_t pass, mf_error *error)
     const mf_routing_pass *p = &r->t->passes[pass];
     const double recorded = (double)(p->elapsed_us - p->waited_us);
     const double us = r->options.compute_us > 0 ? r->options.compute_us * p->n_rows : recorded;
+    if (r->foresight != NULL)
+        mf_foresight_begin(r->foresight, p->n_rows);
     for (uint32_t layer = 0; layer < r->t->head.n_layers; layer++)
         MF_TRY(run_layer(r, pass, layer, us / r->t->head.n_layers, error));
     r->n_tokens += p->n_rows;

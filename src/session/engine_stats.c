@@ -21,7 +21,7 @@ static uint64_t weight_bytes(const mf_runner *r)
     uint64_t n_bytes = r->backend->ops->weight_bytes(r->backend);
     if (mf_experts_are_apart(r))
         n_bytes += r->experts->ops->weight_bytes(r->experts);
-    return n_bytes;
+    return n_bytes - r->foretold_bytes;
 }
 
 void mf_engine_count_locked(mf_engine *e)
@@ -43,6 +43,10 @@ void mf_engine_count_locked(mf_engine *e)
         .n_hints_late = s.n_hints_late,
         .n_hints_cancelled = s.n_hints_cancelled,
         .n_hints_wasted = s.n_hints_wasted,
+        .hint_bytes = s.hint_bytes,
+        .hint_wasted_bytes = s.hint_wasted_bytes,
+        .hint_saved_us = s.hint_saved_us,
+        .hint_wasted_us = s.hint_wasted_us,
         .n_queued = s.n_queued,
         .n_expert_host_hits = s.n_place_hits,
         .upload_bytes = s.upload_bytes,
@@ -108,6 +112,10 @@ void mf_engine_stats_sized(const mf_engine *engine, mf_stats *out, size_t struct
         .n_hints_late = to->n_hints_late - from->n_hints_late,
         .n_hints_cancelled = to->n_hints_cancelled - from->n_hints_cancelled,
         .n_hints_wasted = to->n_hints_wasted - from->n_hints_wasted,
+        .hint_bytes = to->hint_bytes - from->hint_bytes,
+        .hint_wasted_bytes = to->hint_wasted_bytes - from->hint_wasted_bytes,
+        .hint_saved_us = to->hint_saved_us - from->hint_saved_us,
+        .hint_wasted_us = to->hint_wasted_us - from->hint_wasted_us,
         .n_queued = to->n_queued,
         .n_slots = e->info.n_slots,
         .slot_bytes = e->info.slot_bytes,

@@ -35,6 +35,7 @@ static void engine_options(void)
     AT(mf_engine_options, precision);
     AT(mf_engine_options, cache_dir);
     AT(mf_engine_options, cache_policy);
+    AT(mf_engine_options, predict);
 }
 
 static void model_info(void)

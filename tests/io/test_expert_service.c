@@ -57,11 +57,11 @@ static void check_loads(const mf_expert_store *s)
     CHECK_U64(s->n_queued, n_queued);
     CHECK(s->is_broken || n_in_flight == mf_io_in_flight(s->io));
     CHECK(mf_io_in_flight(s->io) > 0 || s->reading_since_us == 0);
-    for (uint32_t lane = 0; lane < MF_IO_LANES_MAX;
-         lane++) { /* what is being cut is not at its end */
-        const uint32_t cut = s->lanes[lane].load;
-        CHECK(cut == MF_NONE || (s->loads[cut].state == MF_LOAD_READING &&
-                                 (s->loads[cut].lanes_left >> lane & 1) != 0));
+    for (uint32_t i = 0; i < s->n_loads; i++) { /* what has reads left says so of their drives */
+        const mf_expert_load *load = &s->loads[i];
+        for (uint32_t lane = 0; lane < mf_io_n_lanes(s->io) && load->is_in_queue; lane++)
+            CHECK(mf_expert_plan_has_next(&load->plan, s->io, lane, &load->cursors[lane]) ==
+                  (load->lanes_left >> lane & 1));
     }
 }
 

@@ -33,6 +33,7 @@ static mf_engine *open_all_cached(const golden_case *c, mf_session **sessions, u
     mf_model_info info;
     mf_engine_options options = golden_options(c);
     options.n_sessions = n;
+    options.predict = MF_PREDICT_OFF;
     mf_engine *engine = golden_open(c, &options);
     mf_engine_info(engine, &info);
     REQUIRE(info.n_slots == (uint64_t)info.n_moe_layers * info.n_experts);

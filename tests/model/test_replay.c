@@ -45,6 +45,7 @@ static mf_engine *open_demo(const char *policy, uint32_t n_slots, uint32_t n_chu
     options.n_context_tokens = 512;
     options.n_chunk_tokens = n_chunk;
     options.cache_policy = policy;
+    options.predict = MF_PREDICT_OFF;
     REQUIRE_OK(mf_model_inspect(DEMO, &options, &info, &error), &error);
     options.expert_cache_bytes = n_slots * info.slot_bytes;
     REQUIRE_OK(mf_engine_open(DEMO, &options, &engine, &error), &error);
