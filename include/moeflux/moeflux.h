@@ -141,8 +141,7 @@ typedef struct mf_engine_options {
      * wanted last; "lru", least recently used; "lfu", least frequently used, with ageing (its
      * search takes time where slots are many). Read by the call alone. */
     const char *cache_policy;
-    /* What is read before the router has asked (moeflux/routing.h). MF_PREDICT_AUTO leaves GPUs
-     * that hold the experts alone. */
+    /* What is read before the router has asked. MF_PREDICT_AUTO leaves GPUs' experts alone. */
     mf_predict predict;
 } mf_engine_options;
 
@@ -349,11 +348,7 @@ typedef struct mf_stats {
     /* Experts foreseen (mf_engine_options.predict), and so read ahead. Taken, of those neither held
      * nor on their way; of these, asked for when they were held, or while they were still on their
      * way; given up before they were sent whole; and read for nothing. */
-    uint64_t n_hints;
-    uint64_t n_hints_useful;
-    uint64_t n_hints_late;
-    uint64_t n_hints_cancelled;
-    uint64_t n_hints_wasted;
+    uint64_t n_hints, n_hints_useful, n_hints_late, n_hints_cancelled, n_hints_wasted;
     /* Experts that wait for their drive now, asked for or foreseen. */
     uint64_t n_queued;
     /* Taken of GPUs' memory now, of all that device_bytes bounds. */
@@ -368,10 +363,7 @@ typedef struct mf_stats {
 
     /* Bytes read ahead, and of them those read for nothing; what reading took, up to their request,
      * of those that were asked for afterwards, and of those read for nothing. */
-    uint64_t hint_bytes;
-    uint64_t hint_wasted_bytes;
-    uint64_t hint_saved_us;
-    uint64_t hint_wasted_us;
+    uint64_t hint_bytes, hint_wasted_bytes, hint_saved_us, hint_wasted_us;
 } mf_stats;
 
 /* From any thread, at any time: it waits for no evaluation. */

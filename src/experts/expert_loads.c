@@ -117,7 +117,7 @@ static void complete(mf_expert_store *store, mf_expert_load *load)
         return;
     }
     mf_expert_slot_hold(store, load->slot);
-    store->slots[load->slot].read_us = (uint32_t)(mf_now_us() - load->sent_us);
+    store->slots[load->slot].read_us = (uint32_t)(mf_io_now_us(store->io) - load->sent_us);
     mf_expert_fetch_loaded(store, load, NULL);
     free_load(store, load);
 }
@@ -269,7 +269,7 @@ static bool cut_read(mf_expert_store *store, uint32_t lane, uint32_t n_in_flight
     mf_expert_cursor *cursor = &load->cursors[lane];
     if (load->state == MF_LOAD_QUEUED) {
         store->n_queued--;
-        load->sent_us = mf_now_us();
+        load->sent_us = mf_io_now_us(store->io);
     }
     load->state = MF_LOAD_READING;
     mf_expert_show(store, store->slots[load->slot].key);

@@ -6,8 +6,6 @@
  */
 #include "experts/store_impl.h"
 
-#include "base/clock.h"
-
 #include <assert.h>
 
 void mf_expert_slots_init(mf_expert_store *store)
@@ -88,7 +86,8 @@ static void count_asked_for(mf_expert_store *store, const mf_expert_slot *slot)
     if (is_held)
         mf_expert_count(store, &s->hint_saved_us, slot->read_us);
     else if (store->loads[slot->load].state == MF_LOAD_READING)
-        mf_expert_count(store, &s->hint_saved_us, mf_now_us() - store->loads[slot->load].sent_us);
+        mf_expert_count(store, &s->hint_saved_us,
+                        mf_io_now_us(store->io) - store->loads[slot->load].sent_us);
 }
 
 void mf_expert_slot_empty(mf_expert_store *store, uint32_t number)

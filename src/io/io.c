@@ -7,6 +7,7 @@
 #include "io/io.h"
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/files.h"
 #include "io/io_engine.h"
 
@@ -178,6 +179,11 @@ void mf_io_close(mf_io **io_ptr)
     mf_free(&allocator, io->ops, io->depth * sizeof *io->ops);
     mf_free(&allocator, io->requests, io->depth * sizeof *io->requests);
     mf_free(&allocator, io, sizeof *io);
+}
+
+uint64_t mf_io_now_us(const mf_io *io)
+{
+    return io->engine->now_us != NULL ? io->engine->now_us(io->engine_state) : mf_now_us();
 }
 
 const char *mf_io_name(const mf_io *io)

@@ -32,6 +32,8 @@ mf_status mf_io_open(const mf_io_options *options, mf_io **out, mf_error *error)
 /* Waits for what is in flight. */
 void mf_io_close(mf_io **io);
 const char *mf_io_name(const mf_io *io);
+/* Of the clock that reads take their time of. */
+uint64_t mf_io_now_us(const mf_io *io);
 
 /* Opens a regular file for reading and numbers it from 0. Falls back to buffered reads where direct
  * ones are refused. Nothing may be in flight. */

@@ -46,6 +46,8 @@ typedef struct mf_io_engine {
     void (*set_lanes)(void *state, uint32_t n_lanes);
     /* After a failure: returns when no read can write any more; none is in flight then. */
     mf_status (*reset)(void *state, mf_error *error);
+    /* The time that its reads take is of this clock, in microseconds; NULL: of the machine's. */
+    uint64_t (*now_us)(void *state);
 } mf_io_engine;
 
 extern const mf_io_engine mf_io_engine_pool;

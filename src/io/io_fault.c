@@ -254,6 +254,6 @@ static mf_status reset_fault(void *state, mf_error *error)
     return MF_OK;
 }
 
-const mf_io_engine mf_io_engine_fault = {"fault",         open_fault,         close_fault,
-                                         submit_to_fault, collect_from_fault, set_fault_lanes,
-                                         reset_fault};
+const mf_io_engine mf_io_engine_fault = {
+    "fault",         open_fault,  close_fault, submit_to_fault, collect_from_fault,
+    set_fault_lanes, reset_fault, NULL};

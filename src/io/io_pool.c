@@ -243,4 +243,5 @@ static mf_status reset_pool(void *state, mf_error *error)
 }
 
 const mf_io_engine mf_io_engine_pool = {
-    "pool", open_pool, close_pool, submit_to_pool, collect_from_pool, set_pool_lanes, reset_pool};
+    "pool",         open_pool,  close_pool, submit_to_pool, collect_from_pool,
+    set_pool_lanes, reset_pool, NULL};

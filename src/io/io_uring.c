@@ -159,4 +159,5 @@ static mf_status reset_uring(void *state, mf_error *error)
 }
 
 const mf_io_engine mf_io_engine_uring = {
-    "io_uring", open_uring, close_uring, submit_to_uring, collect_from_uring, NULL, reset_uring};
+    "io_uring",         open_uring, close_uring, submit_to_uring,
+    collect_from_uring, NULL,       reset_uring, NULL};

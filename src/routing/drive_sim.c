@@ -83,6 +83,12 @@ static mf_status sim_collect(void *state, bool wait, mf_io_result *out, uint32_t
     return MF_OK;
 }
 
+static uint64_t sim_now_us(void *state)
+{
+    const sim *s = state;
+    return (uint64_t)s->drive->now_us;
+}
+
 static mf_status sim_reset(void *state, mf_error *error)
 {
     sim *s = state;
@@ -96,4 +102,5 @@ const mf_io_engine mf_io_engine_sim = {.name = "sim",
                                        .close = sim_close,
                                        .submit = sim_submit,
                                        .collect = sim_collect,
-                                       .reset = sim_reset};
+                                       .reset = sim_reset,
+                                       .now_us = sim_now_us};

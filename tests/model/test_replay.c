@@ -175,6 +175,64 @@ static void test_machines(const text *t)
     (void)unlink(path);
 }
 
+static mf_replay_result replay(const mf_routing *trace, mf_predict predict, double bytes_per_second)
+{
+    mf_error error = {0};
+    mf_replay_options options;
+    mf_replay_result result;
+    mf_replay_options_default(&options);
+    options.n_slots = 64;
+    options.compute_us = 4000;
+    options.drive_bytes_per_second = bytes_per_second;
+    options.predict = predict;
+    REQUIRE_OK(mf_routing_replay(trace, &options, &result, &error), &error);
+    return result;
+}
+
+/* Where the drive would be idle, the next layer's router makes waiting less; what is always wrong
+ * costs next to nothing; and where the drive is all there is, neither does harm. */
+static void test_foresight(const text *t)
+{
+    char path[64];
+    mf_error error = {0};
+    mf_routing *trace = NULL;
+    mf_session *session = NULL;
+    sprintf(path, "%s.%d", TRACE, (int)getpid());
+    mf_engine *engine = NULL;
+    mf_engine_options options;
+    mf_engine_options_default(&options);
+    options.n_context_tokens = 512;
+    options.n_chunk_tokens = 1;
+    options.expert_cache_bytes = 1 << 20;
+    options.predict = MF_PREDICT_NEXT_LAYER;
+    REQUIRE_OK(mf_engine_open(DEMO, &options, &engine, &error), &error);
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    REQUIRE_OK(mf_engine_record_routing(engine, path, &error), &error);
+    REQUIRE_OK(mf_session_eval(session, t->tokens, 200, &error), &error);
+    REQUIRE_OK(mf_engine_record_routing(engine, NULL, &error), &error);
+    REQUIRE_OK(mf_routing_open(path, NULL, &trace, &error), &error);
+    CHECK(trace->n_foretold > 100 * trace->head.n_layers);
+    for (int i = 0; i < 2; i++) {
+        const double rate = i == 0 ? 6e8 : 3e7;
+        const mf_replay_result off = replay(trace, MF_PREDICT_OFF, rate);
+        const mf_replay_result next = replay(trace, MF_PREDICT_NEXT_LAYER, rate);
+        const mf_replay_result by_itself = replay(trace, MF_PREDICT_AUTO, rate);
+        const mf_replay_result wrong = replay(trace, MF_PREDICT_WRONG, rate);
+        fprintf(stderr, "%.0f MB/s: %.3f s, next layer %.3f, auto %.3f, wrong %.3f\n", 1e-6 * rate,
+                off.seconds, next.seconds, by_itself.seconds, wrong.seconds);
+        CHECK(off.n_hints == 0 && next.n_hints > 0);
+        CHECK(i == 1 || next.wait_seconds < 0.7 * off.wait_seconds);
+        CHECK(i == 1 || next.n_expert_hits > off.n_expert_hits);
+        CHECK(next.seconds <= 1.02 * off.seconds && by_itself.seconds <= 1.02 * off.seconds);
+        CHECK(wrong.seconds <= 1.02 * off.seconds);
+        CHECK(next.n_hints_useful + next.n_hints_late > 2 * next.n_hints_wasted);
+    }
+    mf_routing_close(&trace);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    (void)unlink(path);
+}
+
 /* An engine that follows a trace asks for what the trace asked for. */
 static void test_follow(const text *t)
 {
@@ -218,6 +276,7 @@ int main(void)
     test_agrees(&t, "lru", 128, 100);
     test_machines(&t);
     test_follow(&t);
+    test_foresight(&t);
     free(t.tokens);
     return test_result();
 }
