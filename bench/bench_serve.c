@@ -201,6 +201,8 @@ static void measure_speed(bench_serve *b, size_t n)
     double engine[BENCH_MAX_ROUNDS], server[BENCH_MAX_ROUNDS], ratio[BENCH_MAX_ROUNDS];
     const double n_all = (double)(n * b->n_tokens);
     (void)server_seconds(b, n); /* prompts are held from then on */
+    const long step_us = mf_st_figure(&b->server, "step_microseconds_total");
+    const long busy_us = mf_st_figure(&b->server, "busy_microseconds_total");
     (void)engine_seconds(b, n);
     for (uint32_t i = 0; i < b->n_rounds; i++) {
         if (i % 2)
@@ -215,6 +217,9 @@ static void measure_speed(bench_serve *b, size_t n)
            "%.3f (%.3f to %.3f)\n",
            n, b->n_tokens, bench_median(server, b->n_rounds), bench_median(engine, b->n_rounds),
            middle, ratio[0], ratio[b->n_rounds - 1]);
+    printf("of the time of the server's thread that owns the engine, within mf_engine_step: %.3f\n",
+           (double)(mf_st_figure(&b->server, "step_microseconds_total") - step_us) /
+               (double)(mf_st_figure(&b->server, "busy_microseconds_total") - busy_us));
     fflush(stdout);
     b->token_s = n == 1 ? 1.0 / bench_median(engine, b->n_rounds) : b->token_s;
 }

@@ -11,7 +11,7 @@
 #define N_FIRST 50
 #define MAX_TIMES 65536
 /* Of the answer, before the long prompt comes. */
-#define N_BEFORE 200
+#define N_BEFORE 100
 
 static _Noreturn void die(const char *what)
 {

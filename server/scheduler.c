@@ -305,6 +305,7 @@ static void *work(void *scheduler)
     mf_srv_scheduler *s = scheduler;
     bool has_worked = true, is_cancelling;
     while (take_arrived(s, has_worked, &is_cancelling)) {
+        const uint64_t before = mf_srv_now_us();
         drop_waiting(s, is_cancelling);
         drop_running(s, is_cancelling);
         admit(s);
@@ -313,6 +314,7 @@ static void *work(void *scheduler)
         has_worked = s->n_running > 0 && mf_srv_run_step(s);
         drop_running(s, is_cancelling);
         count_now(s);
+        mf_srv_stats_add(s->stats, &s->stats->counts.n_busy_us, mf_srv_now_us() - before);
     }
     return NULL;
 }

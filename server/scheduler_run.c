@@ -462,7 +462,9 @@ bool mf_srv_run_step(mf_srv_scheduler *s)
         return has_worked;
     mf_status status = mf_engine_step(s->model->engine, s->items, n, &error);
     (void)status; /* each item has its own */
-    adapt(s, n_all, n_readers, (double)(mf_srv_now_us() - before));
+    const uint64_t us = mf_srv_now_us() - before;
+    adapt(s, n_all, n_readers, (double)us);
     mf_srv_stats_add(s->stats, &s->stats->counts.n_steps, 1);
+    mf_srv_stats_add(s->stats, &s->stats->counts.n_step_us, us);
     return take_results(s, n, &error) || has_worked;
 }
