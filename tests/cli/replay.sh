@@ -18,7 +18,7 @@ expect_glob "$scratch/plot.svg" "<svg *<polyline *Belady*</svg>"
 
 # as many hits as the engine counted
 run run "$demo" -p "Once upon a time" -n 12 --temp 0 --expert-cache 2M --prefill-chunk 1 --quiet \
-    --trace "$scratch/answer" --stats=json:"$scratch/stats"
+    --predict off --trace "$scratch/answer" --stats=json:"$scratch/stats"
 expect_code 0
 run replay "$scratch/answer" --slots "$(json "$scratch/stats" n_slots)" --json
 expect_code 0
