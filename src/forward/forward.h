@@ -95,8 +95,8 @@ static inline mf_status mf_batch_check(const mf_batch *batch, mf_error *error)
     return w->check != NULL ? w->check(w->ctx, error) : MF_OK;
 }
 
-/* Where the operation was computed at once, what is read ahead goes on: little of it is in flight at
- * a time, so that it has to be looked after. */
+/* Where the operation was computed at once, what is read ahead goes on: little of it is in flight
+ * at a time, so that it has to be looked after. */
 static inline void mf_record(mf_runner *r, const mf_op *op)
 {
     if (r->ahead.when.buffer.id != 0)
