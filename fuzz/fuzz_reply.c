@@ -55,7 +55,7 @@ static void hear(heard *h, const mf_reply_event *e)
     const unsigned char kind = (unsigned char)e->kind;
     const bool is_of_call = e->kind == MF_REPLY_CALL_ARGUMENTS || e->kind == MF_REPLY_CALL_END ||
                             e->kind == MF_REPLY_CALL_BROKEN;
-    if (h->is_in_call != is_of_call || strlen(e->text) != e->n_bytes ||
+    if (h->is_in_call != is_of_call || e->text[e->n_bytes] != '\0' ||
         !mf_utf8_is_valid((const unsigned char *)e->text, e->n_bytes))
         abort();
     if (e->kind == MF_REPLY_CALL_END)

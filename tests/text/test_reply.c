@@ -154,8 +154,27 @@ static const reply_case hermes[] = {
      0},
 };
 
+/* Found by the fuzzer: arguments as a string that holds no object, marks behind a call that are
+ * none. */
+static const reply_case found[] = {
+    {"hermes", NULL, "<tool_call>{\"name\": \"f\", \"arguments\" :\"{a\": 1}}</tool_call>",
+     "|C:<tool_call>{\"name\": \"f\", \"arguments\" :\"{a\": 1}}</tool_call>", 1, 1, 0},
+    {"hermes", NULL, "<tool_call>{\"name\": \"f\"}</tool_call>x </tool_call>",
+     "|[0 f {}]|C:x </tool_call>", 0, 0, 0},
+};
+
+static const reply_case coder[] = {
+    {"coder", NULL,
+     "<tool_call>\n<function=get_weather>\n<parameter=city>\none\n<parameter=days>\n2\n</"
+     "function>\n"
+     "</tool_call>",
+     "|[0 get_weather {\"city\": \"one\", \"days\": 2}]", 0, 0, 0},
+};
+
 int main(void)
 {
     check_cases(hermes, sizeof hermes / sizeof *hermes);
+    check_cases(found, sizeof found / sizeof *found);
+    check_cases(coder, sizeof coder / sizeof *coder);
     return test_result();
 }

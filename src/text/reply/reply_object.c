@@ -115,7 +115,9 @@ static bool read_text(mf_reply_scan *s)
     mf_json_result result = mf_json_scan_text(text, s->scratch.n_bytes, value);
     if (result == MF_JSON_NO_MEMORY)
         fail_memory(s);
-    return result == MF_JSON_WHOLE && value->data[0] == '{';
+    const bool is_object = result == MF_JSON_WHOLE && value->data[0] == '{';
+    s->call.object.has_arguments = is_object; /* what is none is not given for whole ones */
+    return is_object;
 }
 
 static bool end_member(mf_reply_scan *s)

@@ -161,6 +161,7 @@ static bool begins_bare(const mf_reply_scan *s, size_t at)
 static mark look(const mf_reply_scan *s, size_t at, bool is_first)
 {
     const mf_reply_syntax *syntax = s->syntax;
+    const bool is_behind_call = s->is_after_call && at == s->at;
     mark found = {0};
     if (begins_call(s, at, &found.found, &found.end))
         found.kind = MARK_CALL;
@@ -170,14 +171,14 @@ static mark look(const mf_reply_scan *s, size_t at, bool is_first)
         return (mark){MARK_BARE, MF_FOUND_WHOLE, at};
     if (s->has_calls && try_mark(s, at, MARK_BARE, syntax->call_mark, &found))
         return found;
-    if ((is_first || s->is_after_call) &&
+    if ((is_first || is_behind_call) &&
         (try_mark(s, at, MARK_THOUGHT, syntax->thought_mark, &found) ||
          try_mark(s, at, MARK_DROPPED, syntax->thought_end, &found)))
         return found;
     if (try_mark(s, at, MARK_DROPPED, syntax->content_mark, &found) ||
         try_mark(s, at, MARK_DROPPED, syntax->content_end, &found))
         return found;
-    if (s->is_after_call)
+    if (is_behind_call)
         (void)try_mark(s, at, MARK_DROPPED, syntax->section_end, &found);
     return found;
 }

@@ -267,6 +267,7 @@ static mf_reply_found opens_argument(const mf_reply_scan *s, size_t at)
     mf_reply_found found = match(s, at, s->syntax->key_mark, &start);
     if (found != MF_FOUND_WHOLE || s->tools.json.doc == NULL)
         return found == MF_FOUND_WHOLE ? MF_FOUND_NO : found;
+    found = MF_FOUND_NO;
     for (stop = start; stop < s->in.n_bytes && stop - start <= MF_REPLY_KEY_BYTES; stop++) {
         found = ends_key(s, stop, &end, &is_string);
         if (found != MF_FOUND_NO || s->in.data[stop] == '\n')
