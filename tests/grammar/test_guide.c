@@ -195,6 +195,83 @@ static void check_calls(const grammar_data *d)
     CHECK(guide == NULL && error.code == MF_ERR_UNSUPPORTED);
 }
 
+static const char listed[] =
+    "[{\"type\": \"function\", \"function\": {\"name\": \"paint\", \"parameters\": {\"type\": "
+    "\"object\", \"properties\": {\"c\": {\"enum\": [\"red\", \"green\"]}, \"n\": {\"type\": "
+    "\"integer\"}}}}}]";
+static const char paint[] =
+    "{\"type\": \"object\", \"properties\": {\"c\": {\"enum\": [\"red\", \"green\"]}, \"n\": "
+    "{\"type\": \"integer\", \"minimum\": 3, \"maximum\": 7}}, \"required\": [\"c\", \"n\"]}";
+
+/* Writes what the masks allow, at random, and has it read. */
+static void write_and_read(const grammar_data *d, mf_guide *guide, const char *name, uint64_t seed)
+{
+    const size_t n = mf_tokenizer_n_vocab(d->tokenizer);
+    uint32_t *mask = malloc((n + 31) / 32 * sizeof *mask);
+    mf_reply_syntax *syntax = NULL;
+    mf_reply_options options;
+    mf_reply *reply = NULL;
+    mf_reply_event e;
+    mf_error error = {0};
+    char arguments[512] = "";
+    int n_calls = 0, n_ends = 0;
+    REQUIRE(mask != NULL);
+    REQUIRE_OK(mf_reply_syntax_named(name, NULL, &syntax, &error), &error);
+    mf_reply_options_default(&options);
+    options.tools = listed;
+    REQUIRE_OK(mf_reply_create(syntax, &options, &reply, &error), &error);
+    for (int i = 0; i < 400 && !mf_guide_is_done(guide); i++) {
+        REQUIRE_OK(mf_guide_mask(guide, mask, n, NULL, &error), &error);
+        size_t token = test_random(&seed) % n, n_bytes;
+        while (!(mask[token / 32] >> token % 32 & 1))
+            token = (token + 1) % n;
+        REQUIRE_OK(mf_guide_accept(guide, (int32_t)token, &error), &error);
+        const char *piece = mf_tokenizer_piece(d->tokenizer, (int32_t)token, &n_bytes);
+        REQUIRE_OK(mf_reply_push(reply, piece, n_bytes, 0, &error), &error);
+    }
+    CHECK_MSG(mf_guide_is_done(guide), "%s: no end", name);
+    REQUIRE_OK(mf_reply_finish(reply, 0, &error), &error);
+    while (mf_reply_next(reply, &e)) {
+        n_calls += e.kind == MF_REPLY_CALL && strcmp(e.name, "paint") == 0;
+        n_ends += e.kind == MF_REPLY_CALL_END;
+        if (e.kind == MF_REPLY_CALL_ARGUMENTS)
+            strncat(arguments, e.text, sizeof arguments - strlen(arguments) - 1);
+    }
+    CHECK_MSG(n_calls == 1 && n_ends == 1, "%s: %d calls, %d ends", name, n_calls, n_ends);
+    CHECK_MSG(strstr(arguments, "\"red\"") || strstr(arguments, "\"green\""), "%s: %s", name,
+              arguments);
+    CHECK_MSG(strpbrk(arguments, "34567") != NULL, "%s: %s", name, arguments);
+    mf_reply_free(&reply);
+    mf_reply_syntax_free(&syntax);
+    free(mask);
+}
+
+/* What is forced in each family's syntax is a call as that is read. */
+static void check_families(const grammar_data *d)
+{
+    size_t n_families = 0;
+    for (const char *const *name = mf_reply_syntax_names(); *name != NULL; name++) {
+        mf_error error = {0};
+        mf_grammar_tool tool = {"paint", paint, sizeof paint - 1, 1};
+        mf_grammar_calls calls;
+        mf_grammar_calls_default(&calls);
+        calls.tools = &tool;
+        calls.n_tools = 1;
+        calls.has_several = 0;
+        for (uint64_t seed = 1; seed <= 5; seed++) {
+            mf_guide *guide = calls_guide(d, &calls, *name, &error);
+            if (guide == NULL) {
+                CHECK_MSG(error.code == MF_ERR_UNSUPPORTED, "%s: %s", *name, error.message);
+                break;
+            }
+            n_families += seed == 1;
+            write_and_read(d, guide, *name, seed);
+            mf_guide_free(&guide);
+        }
+    }
+    CHECK_MSG(n_families > 5, "%zu families", n_families);
+}
+
 /* Whichever allocation fails: an error, and nothing is lost. */
 static void check_memory(const grammar_data *d)
 {
@@ -276,6 +353,7 @@ int main(void)
     check_free_masks(&d);
     check_repeats(&d);
     check_calls(&d);
+    check_families(&d);
     check_little_memory(&d);
     check_memory(&d);
     grammar_data_close(&d);
