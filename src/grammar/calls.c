@@ -24,6 +24,8 @@ mf_expr mf_expr_marked(mf_rules *r, const mf_vocabulary *v, const char *text, si
 {
     mf_expr all = MF_EXPR_EMPTY;
     size_t begin = 0;
+    if (n_bytes == 0)
+        return all;
     for (size_t at = 0; v != NULL && at < n_bytes;) {
         size_t n_token;
         const uint32_t token = mf_vocabulary_added(v, text + at, n_bytes - at, &n_token);

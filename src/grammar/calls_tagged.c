@@ -202,7 +202,10 @@ static mf_expr all_arguments(tagged *t, yyjson_val *schema)
     }
     t->text = text_without(r, &m);
     schema = follow(t, schema);
-    yyjson_obj_foreach(yyjson_obj_get(schema, "properties"), i, n, name, value)
+    yyjson_val *properties = yyjson_obj_get(schema, "properties");
+    if (!yyjson_is_obj(properties))
+        return all;
+    yyjson_obj_foreach(properties, i, n, name, value)
     {
         mf_expr one = argument(t, yyjson_get_str(name), yyjson_get_len(name), value);
         all = mf_expr_seq(r, all, is_required(schema, name) ? one : mf_expr_optional(r, one));

@@ -313,8 +313,10 @@ static bool is_required(yyjson_val *schema, const char *name, size_t n_bytes)
 static bool properties_apart(yyjson_val *a, yyjson_val *b, const mf_json *json)
 {
     size_t i, n;
-    yyjson_val *key, *value;
-    yyjson_obj_foreach(yyjson_obj_get(a, "properties"), i, n, key, value)
+    yyjson_val *key, *value, *properties = yyjson_obj_get(a, "properties");
+    if (!yyjson_is_obj(properties))
+        return false;
+    yyjson_obj_foreach(properties, i, n, key, value)
     {
         const char *name = yyjson_get_str(key);
         const size_t n_name = yyjson_get_len(key);

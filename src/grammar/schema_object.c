@@ -159,6 +159,8 @@ static void collect_properties(mf_schema_reader *s, const mf_conjunction *c, obj
         yyjson_val *list = yyjson_obj_get(c->parts[i].schema, "properties");
         if (list != NULL && !yyjson_is_obj(list))
             (void)mf_schema_fail(s, MF_ERR_FORMAT, "properties: expected an object");
+        if (list == NULL) /* the loop would step from it */
+            continue;
         yyjson_obj_foreach(list, k, n, name, value)
         {
             (void)add_property(s, o, name);
