@@ -79,7 +79,7 @@ static bool parse_list(const char *text, list *out)
 {
     if (strlen(text) >= sizeof out->text)
         return false;
-    strcpy(out->text, text);
+    memcpy(out->text, text, strlen(text) + 1);
     out->n = 0;
     for (char *at = out->text; at;) {
         char *comma = strchr(at, ',');

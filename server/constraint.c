@@ -151,8 +151,8 @@ static bool compile_calls(const mf_srv_conversation *c, yyjson_val *tools, mf_sr
                           mf_srv_refusal *r)
 {
     const size_t n = yyjson_arr_size(tools);
-    mf_grammar_tool *list = calloc(n, sizeof *list);
-    char **texts = calloc(n, sizeof *texts);
+    mf_grammar_tool *list = calloc(n + 1, sizeof *list);
+    char **texts = calloc(n + 1, sizeof *texts);
     mf_error error = {0};
     mf_status status = MF_ERR_NO_MEMORY;
     size_t n_tools = 0;

@@ -273,11 +273,10 @@ static bool is_string_alone(const mf_masks *m, uint32_t state)
 static bool find_mask(mf_masks *m, uint32_t *state)
 {
     const mf_vocabulary *v = m->vocabulary;
-    uint32_t path[MF_MAX_TOKEN_BYTES + 2], room;
+    uint32_t path[MF_MAX_TOKEN_BYTES + 2] = {*state}, room;
     uint32_t *mask = mf_alloc_zeroed(&m->allocator, mask_bytes(m));
     if (mask == NULL)
         return false;
-    path[0] = *state;
     look_at_tops(m, *state, mask, &room);
     if (room > 0)
         allow_plain(v, room, mask);

@@ -96,7 +96,7 @@ run run "$model" --raw -p "Hello there" -n 8 --temp 0 --ignore-eos --quiet --sta
 expect_glob "$err" "*prompt*answer*total*tokens/s*hit rate*peak memory*"
 
 # the phases add up, rates are those of their figures, and the table has the same ones
-how="--raw -n 8 --temp 0 --ignore-eos --quiet --prefill-chunk 2 --ram 1G"
+how="--raw -n 8 --temp 0 --ignore-eos --quiet --predict off --prefill-chunk 2 --ram 1G"
 # shellcheck disable=SC2086
 run run "$model" -p "Hello there, what is this?" $how --stats=json
 cat >"$scratch/figures.awk" <<'END'
