@@ -22,16 +22,37 @@ static bool refuse_grammar(mf_srv_refusal *r, const char *field, mf_status statu
     return mf_srv_refuse_field(r, field, "%s", error->message);
 }
 
-static bool compile(const mf_grammar_params *params, const char *field, mf_srv_job *job,
+/* What a grammar is kept by: which kind of text, and the text. */
+static void put_name(const mf_grammar_params *p, mf_srv_bytes *out)
+{
+    mf_srv_puts(out, p->json_schema ? "schema " : p->gbnf ? "gbnf " : "object ");
+    mf_srv_put(out,
+               p->json_schema ? p->json_schema
+               : p->gbnf      ? p->gbnf
+                              : "",
+               p->json_schema ? p->n_schema_bytes : p->n_gbnf_bytes);
+}
+
+static bool compile(mf_grammar_params *params, const char *field, mf_srv_job *job,
                     mf_srv_refusal *r)
 {
     mf_error error = {0};
     mf_grammar *grammar = NULL;
+    mf_srv_bytes name = {0};
+    mf_status status = MF_OK;
     mf_guide_free(&job->guide);
-    mf_status status = mf_grammar_compile(job->served->vocabulary, params, &grammar, &error);
-    if (status == MF_OK)
-        status = mf_guide_create(grammar, &job->guide, &error);
-    mf_grammar_free(&grammar);
+    put_name(params, &name);
+    job->guide = mf_srv_guides_find(job->served->guides, &name, job->call_opening);
+    if (!job->guide) {
+        params->max_mask_bytes = MF_SRV_GUIDE_MASK_BYTES;
+        status = mf_grammar_compile(job->served->vocabulary, params, &grammar, &error);
+        if (status == MF_OK)
+            status = mf_guide_create(grammar, &job->guide, &error);
+        if (status == MF_OK)
+            mf_srv_guides_put(job->served->guides, &name, job->guide, job->call_opening);
+        mf_grammar_free(&grammar);
+    }
+    mf_srv_bytes_free(&name);
     return status == MF_OK || refuse_grammar(r, field, status, &error);
 }
 
@@ -102,6 +123,13 @@ bool mf_srv_read_constraint(yyjson_val *object, yyjson_val *format, const char *
  * --
  */
 
+static void put_calls_name(const mf_srv_conversation *c, mf_srv_bytes *out)
+{
+    mf_srv_printf(out, "calls %d %d %s ", c->has_one_call, c->must_call, c->strict.data);
+    mf_srv_puts_json(out, c->only_tool ? c->only_tool : "");
+    mf_srv_put(out, c->tools.data, c->tools.n_bytes);
+}
+
 /* The tools that may be called; *n_out of them. Their schemas are texts[], which the caller frees.
  */
 static bool list_tools(const mf_srv_conversation *c, yyjson_val *tools, mf_grammar_tool *out,
@@ -138,6 +166,7 @@ static mf_status make_guide(const mf_srv_conversation *c, mf_grammar_tool *tools
     calls.n_tools = n_tools;
     calls.has_several = !c->has_one_call;
     calls.is_opened = !c->must_call;
+    calls.max_mask_bytes = MF_SRV_GUIDE_MASK_BYTES;
     mf_status status = mf_grammar_compile_calls(job->served->vocabulary, &calls, &grammar, error);
     if (status == MF_OK)
         status = mf_guide_create(grammar, &job->guide, error);
@@ -168,6 +197,18 @@ static bool compile_calls(const mf_srv_conversation *c, yyjson_val *tools, mf_sr
            refuse_grammar(r, c->must_call ? "tool_choice" : "tools", status, &error);
 }
 
+static bool read_calls(const mf_srv_conversation *c, const mf_srv_bytes *name, mf_srv_job *job,
+                       mf_srv_refusal *r)
+{
+    yyjson_doc *doc = yyjson_read(c->tools.data, c->tools.n_bytes, 0);
+    bool is_good = doc ? compile_calls(c, yyjson_doc_get_root(doc), job, r)
+                       : mf_srv_refuse(r, 503, "out of memory for the tools");
+    yyjson_doc_free(doc);
+    if (is_good)
+        mf_srv_guides_put(job->served->guides, name, job->guide, job->call_opening);
+    return is_good;
+}
+
 bool mf_srv_read_calls(const mf_srv_conversation *c, mf_srv_job *job, mf_srv_refusal *r)
 {
     const bool has_strict = c->strict.data && strchr(c->strict.data, '1');
@@ -176,10 +217,11 @@ bool mf_srv_read_calls(const mf_srv_conversation *c, mf_srv_job *job, mf_srv_ref
     if (c->must_call && job->guide)
         return mf_srv_refuse_field(r, "tool_choice",
                                    "a call that must come excludes a format of the answer");
-    yyjson_doc *doc = yyjson_read(c->tools.data, c->tools.n_bytes, 0);
-    bool is_good = doc ? compile_calls(c, yyjson_doc_get_root(doc), job, r)
-                       : mf_srv_refuse(r, 503, "out of memory for the tools");
-    yyjson_doc_free(doc);
+    mf_srv_bytes name = {0};
+    put_calls_name(c, &name);
+    job->guide = mf_srv_guides_find(job->served->guides, &name, job->call_opening);
+    bool is_good = job->guide || read_calls(c, &name, job, r);
+    mf_srv_bytes_free(&name);
     return is_good;
 }
 

@@ -3,6 +3,7 @@
 #ifndef MF_SERVER_MODEL_H
 #define MF_SERVER_MODEL_H
 
+#include "guides.h"
 #include "recall.h"
 
 #include <moeflux/moeflux.h>
@@ -16,6 +17,7 @@ typedef struct mf_srv_model {
     mf_engine *engine;
     mf_tokenizer *tokenizer;
     mf_vocabulary *vocabulary; /* its tokens, for grammars */
+    mf_srv_guides *guides;     /* grammars that were asked for; NULL: none are kept */
     mf_store *store;           /* NULL: none */
     mf_model_info info;
     double drive_rate;          /* bytes per second that the drive gave at the start; 0: unread */

@@ -70,6 +70,8 @@ static mf_status open_model(mf_srv_model *m, const mf_srv_config *config, mf_err
         status = mf_vocabulary_create(m->tokenizer, NULL, &m->vocabulary, error);
     if (status == MF_OK)
         status = mf_engine_open(config->model, &config->engine, &m->engine, error);
+    if (status == MF_OK && !(m->guides = mf_srv_guides_new()))
+        status = MF_ERR_NO_MEMORY;
     if (status == MF_OK)
         status = open_store(m, config, error);
     if (status != MF_OK)
@@ -87,6 +89,7 @@ static void close_model(mf_srv_model *m)
     mf_store_close(&m->store);
     mf_reply_syntax_free(&m->syntax);
     mf_srv_recall_free(&m->recall);
+    mf_srv_guides_free(&m->guides);
     mf_vocabulary_free(&m->vocabulary);
     mf_tokenizer_free(&m->tokenizer);
 }

@@ -95,6 +95,8 @@ typedef struct mf_grammar_calls {
     /* 1: the grammar is what stands behind the text that opens calls, which is put into `opening`
      * for mf_guide_begin_after: text is free until a call begins. 0: a call comes at once. */
     int is_opened;
+    /* The most memory for masks that are kept; 0: 64 MiB. */
+    size_t max_mask_bytes;
     char opening[256];
 } mf_grammar_calls;
 

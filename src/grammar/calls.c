@@ -171,5 +171,5 @@ mf_status mf_grammar_compile_calls(mf_vocabulary *vocabulary, mf_grammar_calls *
     calls->opening[0] = '\0';
     if (calls->is_opened)
         MF_TRY(find_opening(vocabulary, &form, calls, &s.n_opening, error));
-    return mf_grammar_make(vocabulary, read_calls, &s, 0, out, error);
+    return mf_grammar_make(vocabulary, read_calls, &s, calls->max_mask_bytes, out, error);
 }
