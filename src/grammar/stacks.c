@@ -249,7 +249,8 @@ void mf_pool_start(mf_pool *p, mf_tops *out)
     close_over(p, out);
 }
 
-void mf_pool_byte(mf_pool *p, const mf_tops *from, unsigned char byte, mf_tops *out)
+/* Over all states of a kind that take a value. */
+static void step(mf_pool *p, const mf_tops *from, mf_state_kind kind, uint32_t value, mf_tops *out)
 {
     begin_closure(p);
     for (size_t i = 0; i < from->n; i++) {
@@ -257,24 +258,21 @@ void mf_pool_byte(mf_pool *p, const mf_tops *from, unsigned char byte, mf_tops *
         if (stack.state == MF_NO_STATE)
             continue;
         const mf_state *s = &p->program->states[stack.state];
-        if (s->kind == MF_STATE_RANGE && s->a <= byte && byte <= s->b)
+        const uint32_t last = kind == MF_STATE_RANGE ? s->b : s->a;
+        if (s->kind == kind && s->a <= value && value <= last)
             go(p, stack.parent, s->next);
     }
     close_over(p, out);
 }
 
+void mf_pool_byte(mf_pool *p, const mf_tops *from, unsigned char byte, mf_tops *out)
+{
+    step(p, from, MF_STATE_RANGE, byte, out);
+}
+
 void mf_pool_token(mf_pool *p, const mf_tops *from, uint32_t token, mf_tops *out)
 {
-    begin_closure(p);
-    for (size_t i = 0; i < from->n; i++) {
-        const mf_stack stack = p->stacks[from->items[i]];
-        if (stack.state == MF_NO_STATE)
-            continue;
-        const mf_state *s = &p->program->states[stack.state];
-        if (s->kind == MF_STATE_TOKEN && s->a == token)
-            go(p, stack.parent, s->next);
-    }
-    close_over(p, out);
+    step(p, from, MF_STATE_TOKEN, token, out);
 }
 
 bool mf_tops_may_end(const mf_pool *p, const mf_tops *tops)

@@ -46,15 +46,6 @@ bool mf_reply_begin_named(mf_reply_scan *s)
 /* ----------------------------------------------------------------------------------------- name --
  */
 
-/* The end of a row of a name's characters from `at` on. */
-static size_t name_end(const mf_reply_scan *s, size_t at)
-{
-    const size_t limit = at + MF_REPLY_NAME_BYTES + 1;
-    while (at < s->in.n_bytes && at < limit && mf_reply_is_name_byte(s->in.data[at]))
-        at++;
-    return at;
-}
-
 static size_t skip_blanks(const mf_reply_scan *s, size_t at)
 {
     while (at < s->in.n_bytes && mf_reply_is_blank(s->in.data[at]))
@@ -90,7 +81,7 @@ static bool take_name(mf_reply_scan *s, size_t start, size_t end)
 /* An id between two marks; its end, or 0: not (yet) there. */
 static size_t take_id(mf_reply_scan *s, size_t at, const char *close, bool *waits)
 {
-    const size_t stop = name_end(s, at);
+    const size_t stop = mf_reply_name_end(s, at);
     size_t end = 0;
     mf_reply_found found = close == NULL ? MF_FOUND_NO : mf_reply_match(s, stop, close, &end);
     *waits = found == MF_FOUND_PART;
@@ -139,11 +130,11 @@ bool mf_reply_in_name(mf_reply_scan *s)
     size_t start = s->at;
     if (row->id_close != NULL && s->call.id.n_bytes == 0) {
         start = take_id(s, start, row->id_close, &waits);
-        if (waits || (start == 0 && name_end(s, s->at) == s->in.n_bytes && !s->is_over))
+        if (waits || (start == 0 && mf_reply_name_end(s, s->at) == s->in.n_bytes && !s->is_over))
             return false;
         s->at = start = start == 0 ? s->at : start;
     }
-    const size_t end = name_end(s, start);
+    const size_t end = mf_reply_name_end(s, start);
     if (end == s->in.n_bytes && !s->is_over)
         return false;
     const size_t next = end == start ? 0 : behind_name(s, end, &waits);

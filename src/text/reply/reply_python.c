@@ -19,18 +19,10 @@ bool mf_reply_begin_python(mf_reply_scan *s)
     return true;
 }
 
-static size_t name_end(const mf_reply_scan *s, size_t at)
-{
-    const size_t limit = at + MF_REPLY_NAME_BYTES + 1;
-    while (at < s->in.n_bytes && at < limit && mf_reply_is_name_byte(s->in.data[at]))
-        at++;
-    return at;
-}
-
 /* A name and what stands behind it, say "f("; its end, or 0: not there. */
 static size_t read_name(mf_reply_scan *s, char behind, bool *waits)
 {
-    size_t end = name_end(s, s->at), at = end;
+    size_t end = mf_reply_name_end(s, s->at), at = end;
     while (at < s->in.n_bytes && mf_reply_is_blank(s->in.data[at]))
         at++;
     *waits = at == s->in.n_bytes && !s->is_over;

@@ -296,6 +296,14 @@ bool mf_reply_is_name_byte(unsigned char c)
            (c >= 'A' && c <= 'Z') || (c != 0 && strchr("_-.:/$@", c) != NULL);
 }
 
+size_t mf_reply_name_end(const mf_reply_scan *s, size_t at)
+{
+    const size_t limit = at + MF_REPLY_NAME_BYTES + 1;
+    while (at < s->in.n_bytes && at < limit && mf_reply_is_name_byte(s->in.data[at]))
+        at++;
+    return at;
+}
+
 bool mf_reply_call_take_name(mf_reply_scan *s, const char *name, size_t n_bytes)
 {
     const char *prefix = s->syntax->row.name_prefix;

@@ -140,6 +140,8 @@ void mf_reply_call_end(mf_reply_scan *s);
 /* It cannot be one, as far as it was read (`at`): content, or a broken call. */
 void mf_reply_call_fail(mf_reply_scan *s);
 bool mf_reply_is_name_byte(unsigned char c);
+/* The end of a row of them from `at` on. */
+size_t mf_reply_name_end(const mf_reply_scan *s, size_t at);
 /* Checks a name's characters; appends them to call.name, without the row's prefix. */
 bool mf_reply_call_take_name(mf_reply_scan *s, const char *name, size_t n_bytes);
 /* In arguments as JSON. */
