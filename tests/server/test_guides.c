@@ -113,7 +113,8 @@ static void check_masks(void)
     for (uint64_t i = 0; i < 3; i++) {
         mf_guide *again = mf_srv_guides_find(guides, &name, opening);
         REQUIRE(again != NULL);
-        CHECK_STATUS(mf_guide_mask(again, mask, mf_tokenizer_n_vocab(tokenizer), NULL, NULL), MF_OK);
+        CHECK_STATUS(mf_guide_mask(again, mask, mf_tokenizer_n_vocab(tokenizer), NULL, NULL),
+                     MF_OK);
         mf_grammar_get_stats(grammar, &stats);
         CHECK_U64(stats.n_masks, 1);
         CHECK_U64(stats.n_reused, i);
