@@ -19,6 +19,15 @@
 
 #define TEST_SKIPPED 77
 
+/* Memory and time are other ones under a sanitizer. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TEST_IS_SANITIZED 1
+#elif defined(__has_feature)
+#define TEST_IS_SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define TEST_IS_SANITIZED 0
+#endif
+
 static unsigned long test_n_checks;
 static unsigned long test_n_failed;
 

@@ -14,15 +14,6 @@
 #define MAX_TASKS 1000
 #define MAX_THREADS 8
 
-/* Sanitizers map terabytes of address space, so a limit on it cannot be set. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IS_SANITIZED 1
-#elif defined(__has_feature)
-#define IS_SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
-#else
-#define IS_SANITIZED 0
-#endif
-
 typedef struct record {
     atomic_uint n_runs[MAX_TASKS];
     atomic_uint busy[MAX_THREADS]; /* tasks that a thread index runs at once */
@@ -257,7 +248,8 @@ static void test_refused_thread(void)
     getrlimit(RLIMIT_AS, &before);
     tight = before;
     tight.rlim_cur = (rlim_t)1 << 30; /* room for the program and a few 8 MiB stacks */
-    if (IS_SANITIZED || is_under_valgrind() || setrlimit(RLIMIT_AS, &tight) != 0)
+    /* Sanitizers map terabytes of address space, so a limit on it cannot be set. */
+    if (TEST_IS_SANITIZED || is_under_valgrind() || setrlimit(RLIMIT_AS, &tight) != 0)
         return;
     mf_allocator a = mf_allocator_default();
     mf_thread_pool *pool = NULL;
