@@ -249,8 +249,8 @@ static void odd_head(mf_st_attack *a, const mf_st_question *q, mf_st_random *r)
         "GET /health HTTP/1.1\r\nHost: localhost\r\n: empty\r\nX: a\x01\x02\r\n\r\n",
         "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         "\r\n\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 200-maybe\r\n"
-        "Content-Length: 2\r\n\r\n{}",
+        ("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 200-maybe\r\n"
+         "Content-Length: 2\r\n\r\n{}"),
         "GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\r\n folded\r\n\r\n"};
     char *text = strdup(PICK(heads, r));
     (void)q;
