@@ -137,17 +137,19 @@ static property *find_property(const object *o, const char *name, size_t n_name)
 
 static property *add_property(mf_schema_reader *s, object *o, yyjson_val *name)
 {
-    property *p = find_property(o, yyjson_get_str(name), yyjson_get_len(name));
+    const char *text = yyjson_get_str(name); /* not NULL: a key, or seen to be a string */
+    const size_t n_bytes = yyjson_get_len(name);
+    property *p = text != NULL ? find_property(o, text, n_bytes) : NULL;
     if (p != NULL)
         return p;
-    if (o->n == MF_MAX_PROPERTIES || yyjson_get_len(name) > MAX_NAME_BYTES) {
+    if (text == NULL || o->n == MF_MAX_PROPERTIES || n_bytes > MAX_NAME_BYTES) {
         (void)mf_schema_fail(s, MF_ERR_UNSUPPORTED,
                              "more than %d properties, or a name of more than %d bytes",
                              MF_MAX_PROPERTIES, MAX_NAME_BYTES);
         return NULL;
     }
     p = &o->properties[o->n++];
-    *p = (property){.name = yyjson_get_str(name), .n_name = yyjson_get_len(name)};
+    *p = (property){.name = text, .n_name = n_bytes};
     return p;
 }
 
