@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -241,7 +242,7 @@ static void take_weights(uint8_t *out, const float *weights, uint32_t k)
     for (uint32_t i = 0; i < k; i++) {
         const float share = most > 0 && weights[i] > 0 ? weights[i] / most : 0;
         out[i] = share >= 1 ? MF_ROUTING_WEIGHT_MAX
-                            : (uint8_t)(share * (float)MF_ROUTING_WEIGHT_MAX + 0.5f);
+                            : (uint8_t)lroundf(share * (float)MF_ROUTING_WEIGHT_MAX);
     }
 }
 
