@@ -152,10 +152,12 @@ static void serve(probe *p)
 {
     char line[128];
     while (fgets(line, sizeof line, stdin)) {
-        char command = '\0';
-        uint64_t a = 0, b = 0;
-        if (sscanf(line, "%c %" SCNu64 " %" SCNu64, &command, &a, &b) < 2)
+        const char command = line[0];
+        char *end = line;
+        const uint64_t a = command != '\0' ? strtoull(line + 1, &end, 10) : 0;
+        if (end <= line + 1)
             exit(2);
+        const uint64_t b = strtoull(end, NULL, 10);
         if (command == 'S' || command == 'G')
             compile(p, (size_t)a, command == 'S');
         else if (command == 'W' && p->grammar)
@@ -182,13 +184,13 @@ int main(int argc, char **argv)
     p.n_vocab = mf_tokenizer_n_vocab(p.tokenizer);
     p.mask = calloc((p.n_vocab + 31) / 32, sizeof *p.mask);
     p.logits = calloc(p.n_vocab, sizeof *p.logits);
-    if (!p.mask || !p.logits)
-        return 1;
-    serve(&p);
+    if (p.mask && p.logits)
+        serve(&p);
+    const bool is_good = p.mask && p.logits;
     free(p.mask);
     free(p.logits);
     mf_grammar_free(&p.grammar);
     mf_vocabulary_free(&p.vocabulary);
     mf_tokenizer_free(&p.tokenizer);
-    return 0;
+    return is_good ? 0 : 1;
 }

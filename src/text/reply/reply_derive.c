@@ -108,7 +108,8 @@ static const char *keep(mf_reply_derived *d, part p)
     char *start = d->texts + d->n_bytes;
     if (p.n >= sizeof d->texts - d->n_bytes)
         return NULL;
-    memcpy(start, p.text, p.n);
+    if (p.n > 0)
+        memcpy(start, p.text, p.n);
     start[p.n] = '\0';
     d->n_bytes += p.n + 1;
     return start;

@@ -117,9 +117,10 @@ static void take_id(mf_reply_scan *s)
         make_letters(s, made, 9);
         n = 9;
     } else {
-        memcpy(made, "call_", 5);
-        make_letters(s, made + 5, 24);
-        n = 29;
+        static const char prefix[5] = {'c', 'a', 'l', 'l', '_'};
+        memcpy(made, prefix, sizeof prefix);
+        make_letters(s, made + sizeof prefix, 24);
+        n = (int)sizeof prefix + 24;
     }
     if (mf_buffer_append(&c->id, made, (size_t)n, "a reply", NULL) != MF_OK)
         fail_memory(s);

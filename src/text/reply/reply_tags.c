@@ -294,9 +294,7 @@ static bool begin_text(mf_reply_scan *s, size_t end, bool is_ended)
     if (c->types == (MF_TYPE_STRING | MF_TYPE_NULL)) {
         if (n < 5 && !is_ended && n != 0 && (text[0] == 'n' || text[0] == 'N'))
             return false;
-        if (n != 0 && text[0] != 'n' && text[0] != 'N')
-            c->types = MF_TYPE_STRING;
-        else if (n >= 5)
+        if (n >= 5 || (n != 0 && text[0] != 'n' && text[0] != 'N'))
             c->types = MF_TYPE_STRING;
     }
     if (n == 0 && !is_ended)
