@@ -186,11 +186,11 @@ int main(int argc, char **argv)
     p.logits = calloc(p.n_vocab, sizeof *p.logits);
     if (p.mask && p.logits)
         serve(&p);
-    const bool is_good = p.mask && p.logits;
+    const int code = p.mask && p.logits ? 0 : 1;
     free(p.mask);
     free(p.logits);
     mf_grammar_free(&p.grammar);
     mf_vocabulary_free(&p.vocabulary);
     mf_tokenizer_free(&p.tokenizer);
-    return is_good ? 0 : 1;
+    return code;
 }
