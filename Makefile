@@ -3,6 +3,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 FUZZ_SECONDS ?= 60
+LOAD_SECONDS ?= 300
 DEMO_RAM ?= 84M
 
 all: build/build.ninja
@@ -14,8 +15,11 @@ help:
 	@echo 'make test      all tests but the long ones; ends with their count'
 	@echo 'make test-long the tests that take minutes each (label long)'
 	@echo 'make test-gpu  the tests on a GPU (MF_TEST_DEVICE, or the best), the long ones too'
-	@echo 'make load      the server under many clients, kill -9 and hostile requests, for long'
+	@echo 'make test-arm  the tests built for 64-bit ARM, run by qemu-user (slow)'
+	@echo 'make load      the server: 64 clients for LOAD_SECONDS ($(LOAD_SECONDS)), kill -9, hostile requests'
 	@echo 'make install   to PREFIX ($(PREFIX)), below DESTDIR'
+	@echo 'make uninstall removes what the last make install wrote'
+	@echo 'make packages  Debian packages, an archive, an SBOM, into build-packages/out'
 	@echo 'make bench     micro-benchmarks into build/bench'
 	@echo 'make fuzz      each fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS))'
 	@echo 'make format    clang-format all sources; make lint: clang-tidy and the layer table'
@@ -45,12 +49,22 @@ test-gpu: build/build.ninja
 	cmake --build build
 	@sh tools/run_tests.sh build --label-regex vulkan
 
+test-arm:
+	@sh tools/setup.sh --arm
+	@sh tools/test_arm.sh
+
 load: build/build.ninja
 	@sh tools/setup.sh --test
-	@sh tools/load.sh build
+	@sh tools/load.sh build $(LOAD_SECONDS)
 
 install: all
 	DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
+
+uninstall:
+	DESTDIR="$(DESTDIR)" cmake -DMANIFEST=build/install_manifest.txt -P cmake/uninstall.cmake
+
+packages: setup
+	@sh tools/build_packages.sh build-packages build-packages/out
 
 bench: build/build.ninja
 	cmake --build build
@@ -66,6 +80,6 @@ fuzz: setup
 	@sh tools/fuzz.sh $(FUZZ_SECONDS)
 
 clean:
-	rm -rf build build-dev build-asan build-tsan build-fuzz
+	rm -rf build build-dev build-asan build-tsan build-fuzz build-arm64
 
-.PHONY: all help setup demo test test-long test-gpu load install bench format lint fuzz clean
+.PHONY: all help setup demo test test-long test-gpu test-arm load install uninstall packages bench format lint fuzz clean

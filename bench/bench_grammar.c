@@ -8,6 +8,7 @@
  */
 #include <moeflux/moeflux.h>
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -280,11 +281,14 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s: no vocabulary could be made of it\n", path);
         return 1;
     }
+    const size_t n_bytes = mallinfo2().uordblks + mallinfo2().hblkhd;
     const double before = now_us();
     if (mf_vocabulary_create(tokenizer, NULL, &v, &error) != MF_OK)
         return 1;
     const size_t n_vocab = mf_tokenizer_n_vocab(tokenizer);
-    printf("%zu tokens; the tree of tokens took %.0f ms\n", n_vocab, (now_us() - before) * 1e-3);
+    printf("%zu tokens; the tree of tokens took %.0f ms and %.1f MB\n", n_vocab,
+           (now_us() - before) * 1e-3,
+           (double)(mallinfo2().uordblks + mallinfo2().hblkhd - n_bytes) * 1e-6);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         measure(v, n_vocab, i, &t);
     mf_vocabulary_free(&v);

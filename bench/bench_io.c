@@ -150,7 +150,8 @@ static void compare(bench *b, mf_io_kind kind)
 {
     mf_error error;
     mf_io *io = open_io(b, kind, 0);
-    mf_expert_map map = {b->n_layers, b->n_experts, N_PARTS, b->parts};
+    mf_expert_map map = {
+        .n_layers = b->n_layers, .n_experts = b->n_experts, .n_parts = N_PARTS, .parts = b->parts};
     uint64_t slot_bytes = mf_expert_slot_bytes(&map);
     mf_region memory;
     mf_expert_store_options options = {
@@ -312,7 +313,8 @@ static void overlap(bench *b, mf_io_kind kind)
                                         "by a thread"};
     mf_error error;
     mf_io *io = open_io(b, kind, 0);
-    mf_expert_map map = {b->n_layers, b->n_experts, N_PARTS, b->parts};
+    mf_expert_map map = {
+        .n_layers = b->n_layers, .n_experts = b->n_experts, .n_parts = N_PARTS, .parts = b->parts};
     mf_region memory;
     mf_expert_store_options options = {
         .io = io, .map = map, .memory = {.n_bytes = mf_expert_slot_bytes(&map) * 2 * N_AT_ONCE}};

@@ -6,7 +6,8 @@
  * one stretch of memory that should be much larger than the caches, as one matrix and as matrices
  * of an expert's size.
  *
- *     bench_matvec [--mib N] [--threads N] [--tier N] [--rounds N] [--cols N] [--rows N]
+ *     bench_matvec [--mib N] [--threads N] [--tier NAME] [--rounds N] [--cols N] [--rows N] [FORM
+ * ...]
  */
 #include "bench_median.h"
 
@@ -23,11 +24,14 @@
 #define MEASURE_MS 150u
 
 typedef struct bench {
-    uint32_t n_mib, n_threads, tier, n_rounds, n_cols;
+    uint32_t n_mib, n_threads, n_rounds, n_cols;
+    mf_cpu_tier tier;
     uint32_t n_rows; /* of an expert's matrix */
     mf_backend *be;
     mf_span weights, x, y; /* in one buffer */
     uint64_t n_bytes;      /* of weights */
+    char **only;           /* the forms that are measured; n_only 0: all */
+    int n_only;
 } bench;
 
 typedef struct form {
@@ -38,9 +42,26 @@ typedef struct form {
 } form;
 
 static const form forms[] = {
-    {"fp8", MF_WEIGHT_FP8_BLOCK, MF_F32, 8, 128}, {"bf16", MF_WEIGHT_FLOAT, MF_BF16, 0, 0},
-    {"f16", MF_WEIGHT_FLOAT, MF_F16, 0, 0},       {"f32", MF_WEIGHT_FLOAT, MF_F32, 0, 0},
-    {"4 bits", MF_WEIGHT_AFFINE, MF_BF16, 4, 64}, {"8 bits", MF_WEIGHT_AFFINE, MF_BF16, 8, 64},
+    {"fp8", MF_WEIGHT_FP8_BLOCK, MF_F32, 8, 128},
+    {"bf16", MF_WEIGHT_FLOAT, MF_BF16, 0, 0},
+    {"f16", MF_WEIGHT_FLOAT, MF_F16, 0, 0},
+    {"f32", MF_WEIGHT_FLOAT, MF_F32, 0, 0},
+    {"4 bits", MF_WEIGHT_AFFINE, MF_BF16, 4, 64},
+    {"8 bits", MF_WEIGHT_AFFINE, MF_BF16, 8, 64},
+    {"q4_0", MF_WEIGHT_GGUF_Q4_0, MF_F32, 0, 0},
+    {"q4_1", MF_WEIGHT_GGUF_Q4_1, MF_F32, 0, 0},
+    {"q5_0", MF_WEIGHT_GGUF_Q5_0, MF_F32, 0, 0},
+    {"q8_0", MF_WEIGHT_GGUF_Q8_0, MF_F32, 0, 0},
+    {"q2_k", MF_WEIGHT_GGUF_Q2_K, MF_F32, 0, 0},
+    {"q3_k", MF_WEIGHT_GGUF_Q3_K, MF_F32, 0, 0},
+    {"q4_k", MF_WEIGHT_GGUF_Q4_K, MF_F32, 0, 0},
+    {"q5_k", MF_WEIGHT_GGUF_Q5_K, MF_F32, 0, 0},
+    {"q6_k", MF_WEIGHT_GGUF_Q6_K, MF_F32, 0, 0},
+    {"iq4_nl", MF_WEIGHT_GGUF_IQ4_NL, MF_F32, 0, 0},
+    {"iq4_xs", MF_WEIGHT_GGUF_IQ4_XS, MF_F32, 0, 0},
+    {"gguf mxfp4", MF_WEIGHT_GGUF_MXFP4, MF_F32, 0, 0},
+    {"mxfp4", MF_WEIGHT_MXFP4, MF_F32, 0, 0},
+    {"nvfp4", MF_WEIGHT_NVFP4, MF_F32, 0, 0},
 };
 
 static void check(mf_status status, const mf_error *error)
@@ -70,7 +91,7 @@ static void fill(unsigned char *p, uint64_t n)
 static void open_backend(bench *b)
 {
     mf_error error = {0};
-    const mf_backend_options options = {.n_threads = b->n_threads, .cpu_tier_limit = b->tier};
+    const mf_backend_options options = {.n_threads = b->n_threads, .cpu_tier = b->tier};
     check(mf_backend_open(&options, &b->be, &error), &error);
     b->n_bytes = (uint64_t)b->n_mib << 20;
     uint64_t x_bytes = (uint64_t)MAX_TOKENS * b->n_cols * sizeof(float);
@@ -155,9 +176,10 @@ static void compare(const bench *b, const form *f, uint32_t n_rows, uint32_t n_t
     char rows[16] = "all";
     if (n_rows > 0)
         snprintf(rows, sizeof rows, "%u", n_rows);
-    printf("%-7s %3u tokens %6s rows %8.1f %s  at best %8.1f  ratio %.3f (%.3f to %.3f)\n", f->name,
-           n_tokens, rows, bench_median(rate, b->n_rounds) / 1e9, n_tokens == 1 ? "GB/s " : "Gma/s",
-           bench_median(limit, b->n_rounds) / 1e9, middle, ratio[0], ratio[b->n_rounds - 1]);
+    printf("%-10s %3u tokens %6s rows %8.1f %s  at best %8.1f  ratio %.3f (%.3f to %.3f)\n",
+           f->name, n_tokens, rows, bench_median(rate, b->n_rounds) / 1e9,
+           n_tokens == 1 ? "GB/s " : "Gma/s", bench_median(limit, b->n_rounds) / 1e9, middle,
+           ratio[0], ratio[b->n_rounds - 1]);
     fflush(stdout);
 }
 
@@ -166,25 +188,42 @@ static void parse(bench *b, int argc, char **argv)
     const struct {
         const char *name;
         uint32_t *value;
-    } options[] = {{"--mib", &b->n_mib},   {"--threads", &b->n_threads},
-                   {"--tier", &b->tier},   {"--rounds", &b->n_rounds},
-                   {"--cols", &b->n_cols}, {"--rows", &b->n_rows}};
-    bool ok = argc % 2 == 1;
-    for (int i = 1; ok && i < argc; i += 2) {
+    } options[] = {{"--mib", &b->n_mib},
+                   {"--threads", &b->n_threads},
+                   {"--rounds", &b->n_rounds},
+                   {"--cols", &b->n_cols},
+                   {"--rows", &b->n_rows}};
+    bool ok = true;
+    int i = 1;
+    for (; ok && i + 1 < argc && argv[i][0] == '-'; i += 2) {
         size_t j = 0;
-        while (j < 6 && strcmp(argv[i], options[j].name) != 0)
+        if (strcmp(argv[i], "--tier") == 0) {
+            ok = mf_cpu_tier_named(argv[i + 1], &b->tier);
+            continue;
+        }
+        while (j < 5 && strcmp(argv[i], options[j].name) != 0)
             j++;
-        ok = j < 6;
+        ok = j < 5;
         if (ok)
             *options[j].value = (uint32_t)atoi(argv[i + 1]);
     }
+    b->only = argv + i;
+    b->n_only = argc - i;
     if (ok && b->n_rounds > 0 && b->n_rounds <= MAX_ROUNDS && b->n_cols >= 128 &&
         b->n_cols % 128 == 0 && b->n_rows > 0 &&
         (uint64_t)b->n_mib << 20 >= (uint64_t)128 * 64 * 5 * b->n_cols)
         return;
-    fprintf(stderr, "usage: bench_matvec [--mib N] [--threads N] [--tier N] [--rounds N] "
-                    "[--cols N] [--rows N]\n");
+    fprintf(stderr, "usage: bench_matvec [--mib N] [--threads N] [--tier NAME] [--rounds N] "
+                    "[--cols N] [--rows N] [FORM ...]\n");
     exit(2);
+}
+
+static bool is_wanted(const bench *b, const form *f)
+{
+    for (int i = 0; i < b->n_only; i++)
+        if (strcmp(b->only[i], f->name) == 0)
+            return true;
+    return b->n_only == 0;
 }
 
 int main(int argc, char **argv)
@@ -195,6 +234,8 @@ int main(int argc, char **argv)
     printf("%s %s, %u MiB of weights, %u columns\n", b.be->ops->name, b.be->ops->device_name(b.be),
            b.n_mib, b.n_cols);
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        if (!is_wanted(&b, &forms[i]))
+            continue;
         compare(&b, &forms[i], 0, 1);
         compare(&b, &forms[i], b.n_rows, 1);
         compare(&b, &forms[i], b.n_rows, 4);

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static _Noreturn void die(const char *what, const char *why)
 {
@@ -44,6 +45,17 @@ static int32_t greatest(const float *logits)
     return best;
 }
 
+/* Processor time of a process, all its threads, in seconds: what else the machine does is no part
+ * of it. pid 0: this one. */
+static double processor_seconds(pid_t pid)
+{
+    clockid_t clock;
+    struct timespec t;
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &t) != 0)
+        die("the processor time of a process", "it cannot be had");
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
 /* Seconds of mf_engine_step alone for n answers of n_tokens each; choosing the tokens is not in it.
  */
 static double engine_seconds(bench_serve *b, size_t n)
@@ -63,8 +75,9 @@ static double engine_seconds(bench_serve *b, size_t n)
                                       .tokens = &tokens[i],
                                       .n_tokens = 1};
         }
-        const double before = mf_st_now();
+        const double before = mf_st_now(), worked = processor_seconds(0);
         TRY(mf_engine_step(b->engine, items, n, &error));
+        b->engine_worked_s += processor_seconds(0) - worked;
         seconds += mf_st_now() - before;
     }
     return seconds;
@@ -204,6 +217,8 @@ static void measure_speed(bench_serve *b, size_t n)
     const long step_us = mf_st_figure(&b->server, "step_microseconds_total");
     const long busy_us = mf_st_figure(&b->server, "busy_microseconds_total");
     (void)engine_seconds(b, n);
+    b->engine_worked_s = 0;
+    const double worked = processor_seconds(b->server.pid);
     for (uint32_t i = 0; i < b->n_rounds; i++) {
         if (i % 2)
             engine[i] = n_all / engine_seconds(b, n);
@@ -220,6 +235,10 @@ static void measure_speed(bench_serve *b, size_t n)
     printf("of the time of the server's thread that owns the engine, within mf_engine_step: %.3f\n",
            (double)(mf_st_figure(&b->server, "step_microseconds_total") - step_us) /
                (double)(mf_st_figure(&b->server, "busy_microseconds_total") - busy_us));
+    const double server_worked_s = processor_seconds(b->server.pid) - worked;
+    printf("processor time: %.3f ms a token, mf_engine_step alone %.3f, ratio %.3f\n",
+           server_worked_s * 1e3 / (n_all * b->n_rounds),
+           b->engine_worked_s * 1e3 / (n_all * b->n_rounds), b->engine_worked_s / server_worked_s);
     fflush(stdout);
     b->token_s = n == 1 ? 1.0 / bench_median(engine, b->n_rounds) : b->token_s;
 }

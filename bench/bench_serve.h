@@ -28,7 +28,8 @@ typedef struct bench_serve {
     mf_session *sessions[BENCH_MAX_CLIENTS];
     mf_model_info info;
     mf_st_server server;
-    double token_s; /* what one takes the engine alone */
+    double token_s;         /* what one takes the engine alone */
+    double engine_worked_s; /* processor time of its steps */
 } bench_serve;
 
 void bench_serve_start(bench_serve *b);

@@ -6,11 +6,13 @@
  *     bench_sessions MODEL [--text FILE] [--sessions N] [--prompt N] [--steps N] [--prefix N]
  *                          [--rounds N] [--ram MIB] [--cache MIB] [--dir DIR] [--part decode|state]
  *                          [--one-prompt] [--device NAME] [--vram MIB]
+ *                          [--halves auto|never|always]
  *
  * --text: the tokens are FILE's, else pseudo-random. --one-prompt: each session samples its own
  * continuation of the same prompt, else each has a stretch of the tokens. --cache: expert slots,
- * default the least possible. --dir: an empty folder on the drive to be measured, for snapshots and
- * the store.
+ * default the least possible. --halves: passes of several sessions in two halves, one computing
+ * while the other's experts are read: where it pays, never, or always. --dir: an empty folder on
+ * the drive to be measured, for snapshots and the store.
  */
 #include "bench_sessions.h"
 
@@ -83,6 +85,7 @@ static void open_engine(bench *b, const char *part)
     if (b->options.ram_bytes == 0) /* else the budget decides what the default is good for */
         b->options.state_bytes = info.session_bytes * (b->n_sessions + 1);
     BENCH_TRY(mf_engine_open(b->model, &b->options, &b->engine, &error));
+    b->engine->runner.split.mode = b->halves;
     mf_engine_info(b->engine, &b->info);
 }
 
@@ -135,6 +138,10 @@ int main(int argc, char **argv)
             b.options.device_bytes = (uint64_t)number(value, 1 << 20) << 20;
         else if (strcmp(argv[i - 1], "--dir") == 0)
             b.directory = value;
+        else if (strcmp(argv[i - 1], "--halves") == 0)
+            b.halves = strcmp(value, "never") == 0    ? MF_SPLIT_NEVER
+                       : strcmp(value, "always") == 0 ? MF_SPLIT_ALWAYS
+                                                      : MF_SPLIT_AUTO;
         else if (strcmp(argv[i - 1], "--part") == 0)
             part = value;
         else

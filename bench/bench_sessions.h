@@ -20,6 +20,7 @@ typedef struct bench {
     const char *directory; /* for files; NULL: none are made */
     bool has_one_prompt;   /* all sessions continue the same prompt, each as it samples */
     uint32_t n_sessions, n_prompt, n_steps, n_prefix, n_rounds;
+    mf_split_mode halves; /* whether passes of several are split */
     mf_engine_options options;
     mf_engine *engine;
     mf_model_info info;

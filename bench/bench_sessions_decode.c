@@ -174,6 +174,19 @@ static void print_run(const char *name, const run *r, double n_tokens)
                "%");
     bench_line("  read a token", (double)r->stats.read_bytes / n_tokens / 1024, "KiB");
     bench_line("  waiting, of the time", 1e-4 * (double)r->stats.wait_us / r->seconds, "%");
+    bench_line("  reads under way, of the time", 1e-4 * (double)r->stats.reading_us / r->seconds,
+               "%");
+    bench_line("  read a second", 1e-6 * (double)r->stats.read_bytes / r->seconds, "MB/s");
+    if (r->stats.n_split_passes > 0)
+        bench_line("  passes in halves", (double)r->stats.n_split_passes, "");
+}
+
+/* What the drive gives without anybody computing. */
+static void print_drive(bench *b)
+{
+    double rate;
+    BENCH_TRY(mf_engine_measure_drive(b->engine, 1000, &rate, &error));
+    bench_line("the raw drive", 1e-6 * rate, "MB/s");
 }
 
 void bench_decode(bench *b)
@@ -209,5 +222,6 @@ void bench_decode(bench *b)
     bench_line("  bytes read over the prediction", fewer / predicted, "");
     bench_line("  tokens/s", faster, "times");
     bench_line("  tokens/s over what the saved bytes predict", faster * fewer, "");
+    print_drive(b);
     free(w.ids);
 }

@@ -128,8 +128,11 @@ static void make_experts(bench *b, const subject *s, mf_op *op)
                                     .n_rows = s->n_tokens,
                                     .out_row = i * s->n_tokens};
     *op = (mf_op){.kind = MF_OP_EXPERTS, .n_rows = s->n_items * s->n_tokens};
-    op->u.experts =
-        (mf_experts_params){b->x, next_result(b, 1), next_result(b, 2), items, s->n_items};
+    op->u.experts = (mf_experts_params){.x = b->x,
+                                        .act = next_result(b, 1),
+                                        .out = next_result(b, 2),
+                                        .items = items,
+                                        .n_items = s->n_items};
 }
 
 static void make_route(bench *b, const subject *s, mf_op *op)

@@ -168,7 +168,11 @@ static void make_experts(bench *b, const subject *s, mf_op *op)
                                     .out_row = i};
     }
     *op = (mf_op){.kind = MF_OP_EXPERTS, .n_rows = n};
-    op->u.experts = (mf_experts_params){operand(b, 0), operand(b, 1), operand(b, 2), items, n};
+    op->u.experts = (mf_experts_params){.x = operand(b, 0),
+                                        .act = operand(b, 1),
+                                        .out = operand(b, 2),
+                                        .items = items,
+                                        .n_items = n};
 }
 
 static void make_route(bench *b, const subject *s, mf_op *op)
@@ -205,7 +209,7 @@ static void make_rmsnorm(bench *b, const subject *s, mf_op *op)
 {
     *op = (mf_op){.kind = MF_OP_RMSNORM, .n_rows = b->n_tokens};
     op->u.rmsnorm =
-        (mf_rmsnorm_params){operand(b, 0), operand(b, 1), operand(b, 2), s->a, 0, 1e-6f};
+        (mf_rmsnorm_params){operand(b, 0), operand(b, 1), operand(b, 2), s->a, 0, 1e-6f, false};
 }
 
 static void make_rmsnorm_gated(bench *b, const subject *s, mf_op *op)
@@ -224,7 +228,8 @@ static void make_add(bench *b, const subject *s, mf_op *op)
 static void make_swiglu(bench *b, const subject *s, mf_op *op)
 {
     *op = (mf_op){.kind = MF_OP_SWIGLU, .n_rows = b->n_tokens};
-    op->u.swiglu = (mf_swiglu_params){operand(b, 0), operand(b, 1), operand(b, 0), s->a};
+    op->u.swiglu = (mf_swiglu_params){
+        .gate = operand(b, 0), .up = operand(b, 1), .out = operand(b, 0), .n_cols = s->a};
 }
 
 static void make_sigmoid_mul(bench *b, const subject *s, mf_op *op)

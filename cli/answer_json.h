@@ -6,8 +6,7 @@
 #include "answer.h"
 
 /* On standard output, with its line's end: thoughts, content and calls taken apart as the model's
- * template writes them. An exit code. */
-int mf_cli_answer_json(const mf_cli_generator *g, const mf_cli_answer *answer,
-                       const mf_cli_prompt *prompt);
+ * template writes them. */
+void mf_cli_answer_json(const mf_cli_generator *g, const mf_cli_answer *answer, size_t n_prompt);
 
 #endif

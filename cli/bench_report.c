@@ -2,6 +2,8 @@
 /* Metrics of a bench: how they follow from the counters, and how they are printed. */
 #include "bench_report.h"
 
+#include "profile.h"
+
 #include "json.h"
 
 #include <inttypes.h>
@@ -54,6 +56,16 @@ static const struct metric {
     [MF_BENCH_PREFILL_READ_OVER_RAW] = {"prefill_read_over_raw", "prefill reads / drive",
                                         UNIT_PERCENT},
     [MF_BENCH_PREFILL_FMA_OVER_PEAK] = {"prefill_fma_over_peak", "prefill / cores", UNIT_PERCENT},
+    [MF_BENCH_STATE_PER_TOKEN] = {"state_bytes_per_token", "caches and states touched a token",
+                                  UNIT_BYTES},
+    [MF_BENCH_FMA_PER_TOKEN] = {"fma_per_token", "multiply-adds a token", UNIT_GFMA},
+    [MF_BENCH_DECODE_LIMIT] = {"decode_limit_tokens_per_s", "decode: limit, tokens/s", UNIT_PLAIN},
+    [MF_BENCH_DECODE_OVER_LIMIT] = {"decode_over_limit", "decode / limit", UNIT_PERCENT},
+    [MF_BENCH_PREFILL_BYTES] = {"prefill_bytes", "prefill: weights and states touched", UNIT_BYTES},
+    [MF_BENCH_PREFILL_FMA] = {"prefill_fma", "prefill: multiply-adds", UNIT_GFMA},
+    [MF_BENCH_PREFILL_LIMIT] = {"prefill_limit_tokens_per_s", "prefill: limit, tokens/s",
+                                UNIT_PLAIN},
+    [MF_BENCH_PREFILL_OVER_LIMIT] = {"prefill_over_limit", "prefill / limit", UNIT_PERCENT},
 };
 
 /* A division that says "not measured" where there is nothing to divide by. */
@@ -130,14 +142,53 @@ static void fill_prefill(double *v, const mf_bench_setup *setup, const mf_cli_ph
     v[MF_BENCH_PREFILL_FMA_RATE] = tps * setup->prefill_fma_per_token;
 }
 
-void mf_bench_round_fill(mf_bench_round *round, const mf_bench_setup *setup,
-                         const mf_cli_phase *prefill, const mf_cli_phase *decode,
-                         const mf_bench_machine *machine)
+/* The least that a phase takes: what memory, cores or drive need for all that it must move and
+ * multiply, were each at its measured best and nothing beside it in the way. */
+static double least_seconds(const mf_cli_phase *phase, const mf_bench_machine *machine,
+                            mf_bench_bound *bound)
+{
+    const mf_stats *s = &phase->stats;
+    const double n_bytes = (double)s->weight_bytes_touched + (double)s->state_bytes_touched;
+    const double seconds[] = {
+        [MF_BENCH_BOUND_MEMORY] = ratio(n_bytes, machine->dram_bytes),
+        [MF_BENCH_BOUND_CORES] = ratio((double)s->n_multiply_adds, machine->fma),
+        [MF_BENCH_BOUND_DRIVE] = ratio((double)s->read_bytes, machine->read_bytes)};
+    double most = NAN;
+    for (int i = MF_BENCH_BOUND_MEMORY; i <= MF_BENCH_BOUND_DRIVE; i++)
+        if (phase->n_tokens > 0 && isfinite(seconds[i]) && !(seconds[i] <= most)) {
+            most = seconds[i];
+            *bound = (mf_bench_bound)i;
+        }
+    return most;
+}
+
+static void fill_limits(double *v, mf_bench_setup *setup, const mf_cli_phase *prefill,
+                        const mf_cli_phase *decode, const mf_bench_machine *machine)
+{
+    const mf_stats *p = &prefill->stats, *d = &decode->stats;
+    const double n_tokens = (double)decode->n_tokens;
+    v[MF_BENCH_STATE_PER_TOKEN] = ratio((double)d->state_bytes_touched, n_tokens);
+    v[MF_BENCH_FMA_PER_TOKEN] = ratio((double)d->n_multiply_adds, n_tokens);
+    double seconds = least_seconds(decode, machine, &setup->decode_bound);
+    v[MF_BENCH_DECODE_LIMIT] = ratio(n_tokens, seconds);
+    v[MF_BENCH_DECODE_OVER_LIMIT] = ratio(seconds, decode->seconds);
+    const bool is_there = prefill->n_tokens > 0;
+    v[MF_BENCH_PREFILL_BYTES] =
+        is_there ? (double)p->weight_bytes_touched + (double)p->state_bytes_touched : NAN;
+    v[MF_BENCH_PREFILL_FMA] = is_there ? (double)p->n_multiply_adds : NAN;
+    seconds = least_seconds(prefill, machine, &setup->prefill_bound);
+    v[MF_BENCH_PREFILL_LIMIT] = ratio((double)prefill->n_tokens, seconds);
+    v[MF_BENCH_PREFILL_OVER_LIMIT] = ratio(seconds, prefill->seconds);
+}
+
+void mf_bench_round_fill(mf_bench_round *round, mf_bench_setup *setup, const mf_cli_phase *prefill,
+                         const mf_cli_phase *decode, const mf_bench_machine *machine)
 {
     double *v = round->value;
     fill_prefill(v, setup, prefill);
     fill_decode(v, decode);
     fill_uploads(v, setup, prefill, decode);
+    fill_limits(v, setup, prefill, decode, machine);
     v[MF_BENCH_RAW_READ_RATE] = machine->read_bytes;
     v[MF_BENCH_DRAM_RATE] = machine->dram_bytes;
     v[MF_BENCH_FMA_PEAK] = machine->fma;
@@ -232,6 +283,9 @@ static void json_metrics(mf_cli_json *json, const mf_bench_setup *setup,
     }
 }
 
+/* By mf_bench_bound. */
+static const char *const bounds[] = {"-", "memory", "cores or device", "drive"};
+
 static double total_of(const mf_operation_time *list, size_t n)
 {
     double seconds = 0;
@@ -281,9 +335,14 @@ void mf_bench_print(const mf_bench_setup *setup, const mf_bench_round *rounds)
            info->n_experts_per_token, info->n_experts_per_token_model, info->n_moe_layers,
            info->n_layers);
     print_metrics(setup, rounds);
+    printf("%-36s %16s\n", "prefill is bound by", bounds[setup->prefill_bound]);
+    printf("%-36s %16s\n", "decode is bound by", bounds[setup->decode_bound]);
     printf("%-36s %16s\n", "peak memory", mf_cli_size(a, (double)mf_cli_peak_rss_bytes()));
     if (setup->device_bytes_taken != 0)
         printf("%-36s %16s\n", "device memory", mf_cli_size(a, (double)setup->device_bytes_taken));
+    mf_cli_stages_table(stdout, &setup->prefill, &setup->decode);
+    if (setup->has_layers)
+        mf_cli_layers_table(stdout, setup->engine);
     const mf_bench_times *t = &setup->times;
     print_times("prefill", t->prefill, t->n_prefill, t->n_prefill_tokens);
     print_times("decode", t->decode, t->n_decode, t->n_decode_tokens);
@@ -315,8 +374,13 @@ void mf_bench_print_json(const mf_bench_setup *setup, const mf_bench_round *roun
     mf_cli_json_number(&json, "open_seconds", setup->open_seconds);
     mf_cli_json_number(&json, "prefill_fma_per_token", setup->prefill_fma_per_token);
     json_metrics(&json, setup, rounds);
+    mf_cli_json_string(&json, "prefill_bound", bounds[setup->prefill_bound]);
+    mf_cli_json_string(&json, "decode_bound", bounds[setup->decode_bound]);
     mf_cli_json_integer(&json, "peak_rss_bytes", mf_cli_peak_rss_bytes());
     mf_cli_json_integer(&json, "device_bytes_taken", setup->device_bytes_taken);
+    mf_cli_stages_json(&json, "prefill_stage_us", &setup->prefill);
+    mf_cli_stages_json(&json, "decode_stage_us", &setup->decode);
+    mf_cli_layers_json(&json, setup->engine);
     if (setup->times.is_there) {
         const mf_bench_times *t = &setup->times;
         json_times(&json, "prefill_operation_us", t->prefill, t->n_prefill, t->n_prefill_tokens);

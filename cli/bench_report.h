@@ -36,6 +36,14 @@ typedef enum mf_bench_metric {
     MF_BENCH_READ_OVER_RAW,
     MF_BENCH_PREFILL_READ_OVER_RAW,
     MF_BENCH_PREFILL_FMA_OVER_PEAK,
+    MF_BENCH_STATE_PER_TOKEN, /* decode: bytes of caches and states */
+    MF_BENCH_FMA_PER_TOKEN,   /* decode */
+    MF_BENCH_DECODE_LIMIT,    /* tokens a second, if what binds were all */
+    MF_BENCH_DECODE_OVER_LIMIT,
+    MF_BENCH_PREFILL_BYTES, /* of weights, caches and states */
+    MF_BENCH_PREFILL_FMA,
+    MF_BENCH_PREFILL_LIMIT,
+    MF_BENCH_PREFILL_OVER_LIMIT,
     MF_BENCH_N_METRICS
 } mf_bench_metric;
 
@@ -53,6 +61,14 @@ typedef struct mf_bench_times {
     bool is_there;
 } mf_bench_times;
 
+/* What of the machine a phase cannot be faster than. */
+typedef enum mf_bench_bound {
+    MF_BENCH_BOUND_NONE, /* not measured */
+    MF_BENCH_BOUND_MEMORY,
+    MF_BENCH_BOUND_CORES,
+    MF_BENCH_BOUND_DRIVE
+} mf_bench_bound;
+
 typedef struct mf_bench_setup {
     const char *model;
     const char *io_name;
@@ -65,6 +81,10 @@ typedef struct mf_bench_setup {
     double open_seconds;
     uint64_t device_bytes_taken;
     mf_bench_times times;
+    bool has_layers;                            /* wanted in the table */
+    mf_engine *engine;                          /* whose layers are told */
+    mf_cli_phase prefill, decode;               /* of all rounds that count */
+    mf_bench_bound prefill_bound, decode_bound; /* of the last of them */
     double prefill_fma_per_token;
 } mf_bench_setup;
 
@@ -77,9 +97,8 @@ typedef struct mf_bench_machine {
 } mf_bench_machine;
 
 /* Derives a round's metrics from what its phases took and what the machine can do. */
-void mf_bench_round_fill(mf_bench_round *round, const mf_bench_setup *setup,
-                         const mf_cli_phase *prefill, const mf_cli_phase *decode,
-                         const mf_bench_machine *machine);
+void mf_bench_round_fill(mf_bench_round *round, mf_bench_setup *setup, const mf_cli_phase *prefill,
+                         const mf_cli_phase *decode, const mf_bench_machine *machine);
 
 /* Multiply-adds that a prompt token costs in weight products. */
 double mf_bench_fma_per_token(const mf_model_info *info);

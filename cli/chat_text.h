@@ -5,14 +5,18 @@
 #define MF_CLI_CHAT_TEXT_H
 
 #include "generate.h"
+#include "message.h"
+
+/* How the model's template writes thoughts and calls; of a generator with tokenizer. */
+mf_status mf_cli_chat_learn(mf_cli_generator *g, mf_error *error);
 
 /* The text of a conversation, with the beginning of the answer or without; nothing is printed. */
-mf_status mf_cli_chat_text(const mf_cli_generator *g, const mf_chat_message *messages,
+mf_status mf_cli_chat_text(const mf_cli_generator *g, const mf_cli_message *messages,
                            size_t n_messages, bool opens_answer, mf_cli_buffer *out,
                            mf_error *error);
 
 /* Its tokens; what users wrote in it is text, whatever it looks like. */
-mf_status mf_cli_chat_tokens(const mf_cli_generator *g, const mf_chat_message *messages,
+mf_status mf_cli_chat_tokens(const mf_cli_generator *g, const mf_cli_message *messages,
                              size_t n_messages, bool opens_answer, mf_cli_prompt *out,
                              mf_error *error);
 /* The same of messages that are JSON already, to be answered. */

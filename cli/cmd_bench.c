@@ -7,6 +7,7 @@
  */
 #include "bench_report.h"
 #include "commands.h"
+#include "model_path.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +17,9 @@ static const char help[] =
     "Usage: moeflux bench MODEL [OPTION]...\n"
     "Measures prefill and decode on random token ids (no tokenizer is needed), and beside them\n"
     "the bandwidth of the drive on the model's own files, that of memory, and the multiply-adds\n"
-    "of the cores. Figures are medians over the rounds, the least and the most beside them.\n"
+    "of the cores; and how near each phase came to the limit that they set for the bytes and\n"
+    "multiply-adds that it must move. Figures are medians over the rounds, the least and the\n"
+    "most beside them.\n"
     "\n"
     "  --prompt-tokens N      tokens of the prompt (default 512)\n"
     "  --gen-tokens N         tokens decoded (default 64)\n"
@@ -24,6 +27,7 @@ static const char help[] =
     "  --warmup R             rounds before them that do not count (default 1)\n"
     "  --measure-ms N         time for each measurement of the machine (default 1000; 0: none)\n"
     "  --operations           one round more, in which a GPU's time is taken by operations\n"
+    "  --layers               where time went by layer, and what was asked for there\n"
     "  --seed N               of the token ids (default 1)\n"
     "  --trace FILE           record which experts the router chooses (moeflux replay)\n"
     "  --routing TRACE        choose the experts that a trace has, so that reads are as local as\n"
@@ -39,6 +43,7 @@ enum {
     OPT_MEASURE,
     OPT_SEED,
     OPT_OPERATIONS,
+    OPT_LAYERS,
     OPT_TRACE,
     OPT_ROUTING,
     OPT_JSON
@@ -52,6 +57,7 @@ static const struct option long_options[] = {
     {"measure-ms", required_argument, NULL, OPT_MEASURE},
     {"seed", required_argument, NULL, OPT_SEED},
     {"operations", no_argument, NULL, OPT_OPERATIONS},
+    {"layers", no_argument, NULL, OPT_LAYERS},
     {"trace", required_argument, NULL, OPT_TRACE},
     {"routing", required_argument, NULL, OPT_ROUTING},
     {"json", no_argument, NULL, OPT_JSON},
@@ -61,10 +67,11 @@ static const struct option long_options[] = {
 typedef struct bench_args {
     mf_cli_engine_args engine;
     const char *model;
+    mf_cli_model_path model_path;
     const char *trace, *routing; /* NULL: none */
     uint32_t n_prompt_tokens, n_gen_tokens, n_rounds, n_warmup, measure_ms;
     uint64_t seed;
-    bool has_json, has_operations;
+    bool has_json, has_operations, has_layers;
 } bench_args;
 
 typedef struct bench {
@@ -97,8 +104,8 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
         *(option == OPT_TRACE ? &args->trace : &args->routing) = optarg;
         return MF_EXIT_OK;
     }
-    if (option == OPT_OPERATIONS) {
-        args->has_operations = true;
+    if (option == OPT_OPERATIONS || option == OPT_LAYERS) {
+        *(option == OPT_LAYERS ? &args->has_layers : &args->has_operations) = true;
         return MF_EXIT_OK;
     }
     if (option == OPT_SEED)
@@ -117,7 +124,7 @@ static bool parse(bench_args *args, int argc, char **argv, int *exit_code)
         "bench", help, argc, argv, ":" MF_ENGINE_SHORT_OPTIONS, long_options, &args->engine};
     if (!mf_cli_parse(&parser, own_option, args, exit_code))
         return false;
-    args->model = mf_cli_positional(&parser, "MODEL", false, exit_code);
+    args->model = mf_cli_positional_model(&parser, false, &args->model_path, exit_code);
     if (!args->model)
         return false;
     uint32_t needed = args->n_prompt_tokens + args->n_gen_tokens;
@@ -197,8 +204,11 @@ static mf_status run_round(bench *b, mf_bench_round *round, mf_error *error)
     if (status == MF_OK && round && b->args->measure_ms > 0)
         status = mf_engine_measure_link(b->engine, b->args->measure_ms, &machine.link_to,
                                         &machine.link_from, error);
-    if (status == MF_OK && round)
+    if (status == MF_OK && round) {
         mf_bench_round_fill(round, &b->setup, &prefill, &decode, &machine);
+        b->setup.prefill = mf_cli_phase_sum(&b->setup.prefill, &prefill);
+        b->setup.decode = mf_cli_phase_sum(&b->setup.decode, &decode);
+    }
     return status;
 }
 
@@ -250,6 +260,8 @@ static int measure(bench *b)
         status = run_round(b, NULL, &error);
         note_round(b, i, false);
     }
+    if (status == MF_OK)
+        status = mf_engine_profile(b->engine, 1, &error);
     for (uint32_t i = 0; i < args->n_rounds && status == MF_OK; i++) {
         status = run_round(b, &rounds[i], &error);
         note_round(b, i, true);
@@ -270,17 +282,18 @@ static int measure(bench *b)
 
 static void describe(bench *b, double open_seconds)
 {
-    const mf_engine_options *options = &b->args->engine.options;
     mf_bench_setup *s = &b->setup;
     mf_engine_info(b->engine, &s->info);
     s->model = b->args->model;
     s->io_name = mf_engine_io_name(b->engine);
     s->cpu_name = mf_engine_cpu_name(b->engine);
-    s->n_chunk_tokens = options->n_chunk_tokens ? options->n_chunk_tokens : 512;
+    s->n_chunk_tokens = s->info.n_chunk_tokens;
     s->n_prompt_tokens = b->args->n_prompt_tokens;
     s->n_gen_tokens = b->args->n_gen_tokens;
     s->n_rounds = b->args->n_rounds;
     s->open_seconds = open_seconds;
+    s->engine = b->engine;
+    s->has_layers = b->args->has_layers;
     s->prefill_fma_per_token = mf_bench_fma_per_token(&s->info);
 }
 

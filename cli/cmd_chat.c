@@ -5,7 +5,7 @@
  */
 #include "commands.h"
 
-#include "answer.h"
+#include "answer_text.h"
 #include "conversation.h"
 #include "interrupt.h"
 #include "lines.h"
@@ -32,6 +32,16 @@ typedef enum turn_result { TURN_DONE, TURN_FATAL } turn_result;
 static void note(const chat *c, const char *text)
 {
     mf_cli_screen_note(&c->g->screen, text);
+}
+
+__attribute__((format(printf, 2, 3))) static void note_name(const chat *c, const char *format, ...)
+{
+    char line[MF_CLI_NAME_BYTES + 128];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    note(c, line);
 }
 
 /* An empty conversation, but for the system message. What the session holds may serve it too. */
@@ -93,7 +103,7 @@ static bool is_stable(const chat *c, const mf_cli_prompt *prompt)
 
 static turn_result answer(chat *c, const mf_cli_prompt *prompt)
 {
-    mf_cli_answer made = {0};
+    mf_cli_answer made = {.n_earlier_calls = mf_cli_conversation_calls(&c->conversation)};
     mf_cli_stop stop = mf_cli_answer_make(c->g, &made);
     turn_result result = stop == MF_STOP_ERROR ? TURN_FATAL : TURN_DONE;
     if (stop == MF_STOP_INTERRUPTED)
@@ -115,15 +125,12 @@ static turn_result answer(chat *c, const mf_cli_prompt *prompt)
     return result;
 }
 
-static turn_result turn(chat *c, const char *line)
+/* Answers the conversation as it stands; without a template, the line. */
+static turn_result go_on(chat *c, const char *line)
 {
     mf_cli_prompt prompt = {0};
     bool evaluated = false;
     mf_cli_interrupt_clear();
-    if (c->has_template && !mf_cli_conversation_ask(&c->conversation, line)) {
-        mf_cli_error("no memory for the conversation");
-        return TURN_FATAL;
-    }
     turn_result result = evaluate(c, line, &prompt, &evaluated);
     if (result == TURN_DONE && evaluated)
         result = answer(c, &prompt);
@@ -134,19 +141,62 @@ static turn_result turn(chat *c, const char *line)
     return result;
 }
 
+static turn_result no_memory(void)
+{
+    mf_cli_error("no memory for the conversation");
+    return TURN_FATAL;
+}
+
+static turn_result turn(chat *c, const char *line)
+{
+    if (c->has_template && !mf_cli_conversation_add(&c->conversation, MF_CLI_USER, line))
+        return no_memory();
+    return go_on(c, line);
+}
+
+/* The call whose result is awaited; *n_more: how many others are. NULL: none is. */
+static const mf_cli_call *open_call(const mf_cli_conversation *all, size_t *n_more)
+{
+    size_t n = all->n_messages, n_results = 0;
+    while (n > 0 && all->messages[n - 1].role == MF_CLI_TOOL) {
+        n--;
+        n_results++;
+    }
+    const mf_cli_message *m = n > 0 ? &all->messages[n - 1] : NULL;
+    if (!m || n_results >= m->n_calls)
+        return NULL;
+    *n_more = m->n_calls - n_results - 1;
+    return &m->calls[n_results];
+}
+
+/* The model goes on when all its calls have their results. */
+static turn_result give_result(chat *c, const char *text)
+{
+    size_t n_more = 0;
+    const mf_cli_call *call = open_call(&c->conversation, &n_more);
+    mf_cli_message message = {.role = MF_CLI_TOOL};
+    if (!call) {
+        fputs("No call of the model waits for a result.\n", stderr);
+        return TURN_DONE;
+    }
+    const bool is_good = mf_cli_buffer_append(&message.content, text, strlen(text)) &&
+                         mf_cli_buffer_append(&message.call_id, call->id.data, call->id.n_bytes) &&
+                         mf_cli_buffer_append(&message.name, call->name.data, call->name.n_bytes);
+    if (!is_good) {
+        mf_cli_message_free(&message);
+        return no_memory();
+    }
+    if (!mf_cli_conversation_take(&c->conversation, &message))
+        return no_memory();
+    if (n_more == 0)
+        return go_on(c, NULL);
+    note_name(c, "%zu more to be given", n_more);
+    return TURN_DONE;
+}
+
 /* --------------------------------------------------------------------------- saved conversations
  * --
  */
-
-__attribute__((format(printf, 2, 3))) static void note_name(const chat *c, const char *format, ...)
-{
-    char line[MF_CLI_NAME_BYTES + 128];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    note(c, line);
-}
 
 /* Without a name: the one that it has, or the time. */
 static void save(chat *c, const char *name)
@@ -172,15 +222,14 @@ static void show_last(chat *c)
     const mf_cli_conversation *all = &c->conversation;
     size_t first = all->n_messages > 2 ? all->n_messages - 2 : 0;
     for (size_t i = first; i < all->n_messages && mf_cli_lines_is_terminal(c->lines); i++) {
-        const mf_chat_message *m = &all->messages[i];
-        const char *end = m->role == MF_ROLE_ASSISTANT ? strstr(m->content, "</think>") : NULL;
-        const char *text = end ? end + strlen("</think>") : m->content;
-        text += strspn(text, "\r\n");
-        if (m->role == MF_ROLE_SYSTEM)
+        const mf_cli_message *m = &all->messages[i];
+        if (m->role != MF_CLI_USER && m->role != MF_CLI_ASSISTANT)
             continue;
-        fputs(m->role == MF_ROLE_USER ? ">>> " : "", stdout);
+        fputs(m->role == MF_CLI_USER ? ">>> " : "", stdout);
         fflush(stdout);
-        (void)mf_cli_screen_write(&c->g->screen, text, strlen(text));
+        if (m->content.n_bytes > 0)
+            (void)mf_cli_screen_write(&c->g->screen, m->content.data, m->content.n_bytes);
+        (void)mf_cli_answer_show_calls(c->g, m);
         (void)mf_cli_screen_write(&c->g->screen, "\n", 1);
     }
 }
@@ -219,6 +268,7 @@ static const char commands[] = "/clear       start a new conversation\n"
                                "/save [NAME] keep the conversation in a file, from here on\n"
                                "/load NAME   go on with a saved one; /list lists them\n"
                                "/file PATH   send the text of a file\n"
+                               "/result TEXT the result of the tool that the model called\n"
                                "/stats       the figures so far\n"
                                "/quit        leave (or Ctrl-D)\n"
                                "/help        this list\n"
@@ -293,7 +343,7 @@ static bool saved_command(chat *c, const char *line, size_t n, const char *rest)
 static line_result clear_chat(chat *c)
 {
     if (!start_again(c)) {
-        mf_cli_error("no memory for the conversation");
+        (void)no_memory();
         return LINE_FATAL;
     }
     note(c, "a new conversation");
@@ -307,6 +357,8 @@ static line_result command(chat *c, const char *line)
     const char *rest = line + n + strspn(line + n, " \t");
     if (is_word(line, n, "/file"))
         return send_file(c, rest);
+    if (is_word(line, n, "/result"))
+        return give_result(c, rest) == TURN_FATAL ? LINE_FATAL : LINE_DONE;
     if (strcmp(line, "/quit") == 0 || strcmp(line, "/exit") == 0)
         return LINE_LEAVE;
     if (strcmp(line, "/clear") == 0)
@@ -376,6 +428,8 @@ int mf_cli_chat(mf_cli_generator *g)
     int status;
     if (!c.lines || !start_again(&c)) {
         status = mf_cli_error("no memory for the chat");
+    } else if (g->args->tools && !c.has_template) {
+        status = mf_cli_error("%s: --tools wants a chat template", g->model);
     } else {
         mf_cli_interrupt_install();
         if (mf_cli_lines_is_terminal(c.lines))

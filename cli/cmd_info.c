@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* moeflux info: what a checkpoint is, what it needs, and what this machine's memory allows. */
 #include "commands.h"
-#include "json.h"
+#include "model_json.h"
+#include "model_path.h"
+#include "verdict.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -21,14 +23,6 @@ enum { OPT_JSON = MF_OPT_OWN };
 static const struct option long_options[] = {
     {"json", no_argument, NULL, OPT_JSON}, MF_ENGINE_LONG_OPTIONS, {0}};
 
-static double cacheable_fraction(const mf_model_info *info)
-{
-    uint64_t n_experts = (uint64_t)info->n_moe_layers * info->n_experts;
-    if (n_experts == 0)
-        return 0;
-    return info->n_slots >= n_experts ? 1 : (double)info->n_slots / (double)n_experts;
-}
-
 static void row_size(const char *name, uint64_t n_bytes)
 {
     char size[MF_CLI_SIZE_CHARS];
@@ -44,14 +38,6 @@ static void row_floor(const char *name, uint64_t n_bytes)
         unit *= 1024;
     mf_cli_size(size, ceil((double)n_bytes / unit * 100) / 100 * unit);
     printf("%-22s %s\n", name, size);
-}
-
-/* Each device is promised the same. */
-static uint64_t vram_floor(const mf_model_info *info)
-{
-    return info->device_floor_bytes > info->expert_device_floor_bytes
-               ? info->device_floor_bytes
-               : info->expert_device_floor_bytes;
 }
 
 static void print_layers(const mf_model_info *info)
@@ -91,15 +77,8 @@ static void print_heads(const mf_model_info *info)
     printf("\n");
 }
 
-static void print_shape(const mf_model_info *info)
+static void print_experts(const mf_model_info *info)
 {
-    char count[MF_CLI_SIZE_CHARS];
-    printf("%-22s %s\n", "family", info->family);
-    printf("%-22s %s, experts of %" PRIu32 " bits\n", "form", info->form, info->expert_bits);
-    printf("%-22s %s\n", "parameters", mf_cli_count(count, (double)info->n_parameters));
-    print_layers(info);
-    printf("%-22s %" PRIu32 "\n", "hidden size", info->hidden_size);
-    print_heads(info);
     printf("%-22s %" PRIu32 " a layer, %" PRIu32 " a token", "experts", info->n_experts,
            info->n_experts_per_token);
     if (info->n_expert_groups > 1)
@@ -109,6 +88,20 @@ static void print_shape(const mf_model_info *info)
         printf(" (the model's own: %" PRIu32 ")", info->n_experts_per_token_model);
     printf(", inner size %" PRIu32 ", shared %" PRIu32 "\n", info->expert_hidden_size,
            info->shared_expert_hidden_size);
+}
+
+static void print_shape(const mf_model_info *info)
+{
+    char count[MF_CLI_SIZE_CHARS];
+    printf("%-22s %s\n", "family", info->family);
+    printf("%-22s %s, %s of %" PRIu32 " bits\n", "form", info->form,
+           info->n_moe_layers != 0 ? "experts" : "MLPs", info->expert_bits);
+    printf("%-22s %s\n", "parameters", mf_cli_count(count, (double)info->n_parameters));
+    print_layers(info);
+    printf("%-22s %" PRIu32 "\n", "hidden size", info->hidden_size);
+    print_heads(info);
+    if (info->n_moe_layers != 0)
+        print_experts(info);
     printf("%-22s %" PRIu32 "\n", "vocabulary", info->n_vocab);
     printf("%-22s %" PRIu32 " tokens at most\n", "context", info->n_context_tokens_model);
 }
@@ -116,9 +109,11 @@ static void print_shape(const mf_model_info *info)
 static void print_memory(const mf_model_info *info)
 {
     row_size("dense weights", info->resident_bytes);
-    row_size("experts", info->expert_bytes);
-    row_size("one expert", info->one_expert_bytes);
-    row_size("working set a token", info->working_set_bytes);
+    if (info->n_moe_layers != 0) {
+        row_size("experts", info->expert_bytes);
+        row_size("one expert", info->one_expert_bytes);
+        row_size("working set a token", info->working_set_bytes);
+    }
     row_size("session state", info->session_bytes);
     row_size("scratch", info->scratch_bytes);
     printf("%-22s %s", "device", info->device);
@@ -127,91 +122,23 @@ static void print_memory(const mf_model_info *info)
     if (info->device_why[0] != '\0')
         printf(" (auto: %s)", info->device_why);
     printf("\n");
-    if (vram_floor(info) != 0)
-        row_floor("least --vram", vram_floor(info));
+    if (mf_cli_vram_floor(info) != 0)
+        row_floor("least --vram", mf_cli_vram_floor(info));
     if (info->device_bytes != 0)
         row_size("device memory", info->device_bytes);
     row_floor("least --ram", info->floor_bytes);
     row_size("available now", info->available_bytes);
     row_size("budget", info->ram_bytes);
-    printf("%-22s %" PRIu64 " (%.1f %% of the experts)\n", "expert slots", info->n_slots,
-           100 * cacheable_fraction(info));
-}
-
-static const char *verdict(const mf_model_info *info)
-{
-    uint64_t working_set = (uint64_t)info->n_moe_layers * info->n_experts_per_token;
-    if (info->n_slots == 0)
-        return "does not run: the budget is below the least --ram";
-    if (info->device_bytes != 0 && info->device_bytes < vram_floor(info))
-        return "does not run: the device's memory is below the least --vram";
-    if (cacheable_fraction(info) >= 1)
-        return "runs with every expert in memory";
-    if (info->n_slots >= working_set)
-        return "runs with its experts streamed from disk; the cache holds a token's working set";
-    return "runs with its experts streamed from disk, slowly: the cache is smaller than a token's "
-           "working set";
+    if (info->n_moe_layers != 0)
+        printf("%-22s %" PRIu64 " (%.1f %% of the experts)\n", "expert slots", info->n_slots,
+               100 * mf_cli_cacheable_fraction(info));
 }
 
 static void print_json(const char *path, const mf_model_info *info)
 {
-    const struct {
-        const char *key;
-        uint64_t value;
-    } members[] = {
-        {"n_layers", info->n_layers},
-        {"n_full_attention_layers", info->n_full_attention_layers},
-        {"n_linear_attention_layers", info->n_linear_attention_layers},
-        {"n_latent_attention_layers", info->n_latent_attention_layers},
-        {"n_moe_layers", info->n_moe_layers},
-        {"n_skipped_layers", info->n_skipped_layers},
-        {"hidden_size", info->hidden_size},
-        {"n_heads", info->n_heads},
-        {"n_kv_heads", info->n_kv_heads},
-        {"head_dim", info->head_dim},
-        {"q_lora_rank", info->q_lora_rank},
-        {"kv_lora_rank", info->kv_lora_rank},
-        {"qk_rope_head_dim", info->qk_rope_head_dim},
-        {"v_head_dim", info->v_head_dim},
-        {"n_vocab", info->n_vocab},
-        {"n_experts", info->n_experts},
-        {"n_experts_per_token", info->n_experts_per_token},
-        {"n_experts_per_token_model", info->n_experts_per_token_model},
-        {"n_expert_groups", info->n_expert_groups},
-        {"n_expert_groups_per_token", info->n_expert_groups_per_token},
-        {"expert_hidden_size", info->expert_hidden_size},
-        {"dense_hidden_size", info->dense_hidden_size},
-        {"shared_expert_hidden_size", info->shared_expert_hidden_size},
-        {"n_context_tokens_model", info->n_context_tokens_model},
-        {"expert_bits", info->expert_bits},
-        {"n_parameters", info->n_parameters},
-        {"resident_bytes", info->resident_bytes},
-        {"expert_bytes", info->expert_bytes},
-        {"one_expert_bytes", info->one_expert_bytes},
-        {"working_set_bytes", info->working_set_bytes},
-        {"session_bytes", info->session_bytes},
-        {"scratch_bytes", info->scratch_bytes},
-        {"floor_bytes", info->floor_bytes},
-        {"available_bytes", info->available_bytes},
-        {"ram_bytes", info->ram_bytes},
-        {"device_floor_bytes", info->device_floor_bytes},
-        {"expert_device_floor_bytes", info->expert_device_floor_bytes},
-        {"device_bytes", info->device_bytes},
-        {"slot_bytes", info->slot_bytes},
-        {"n_slots", info->n_slots},
-        {"n_host_slots", info->n_host_slots},
-    };
     mf_cli_json json = mf_cli_json_begin(stdout);
     mf_cli_json_string(&json, "model", path);
-    mf_cli_json_string(&json, "family", info->family);
-    mf_cli_json_string(&json, "form", info->form);
-    mf_cli_json_string(&json, "device", info->device);
-    mf_cli_json_string(&json, "expert_device", info->expert_device);
-    mf_cli_json_string(&json, "device_why", info->device_why);
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
-        mf_cli_json_integer(&json, members[i].key, members[i].value);
-    mf_cli_json_number(&json, "cacheable_fraction", cacheable_fraction(info));
-    mf_cli_json_string(&json, "verdict", verdict(info));
+    mf_cli_json_model(&json, info);
     mf_cli_json_end(&json);
 }
 
@@ -234,7 +161,8 @@ int mf_cmd_info(int argc, char **argv)
     int exit_code = MF_EXIT_OK;
     if (!mf_cli_parse(&parser, json_option, &has_json, &exit_code))
         return exit_code;
-    const char *model = mf_cli_positional(&parser, "MODEL", false, &exit_code);
+    mf_cli_model_path path;
+    const char *model = mf_cli_positional_model(&parser, false, &path, &exit_code);
     if (!model)
         return exit_code;
     mf_model_info info;
@@ -247,7 +175,7 @@ int mf_cmd_info(int argc, char **argv)
     } else {
         print_shape(&info);
         print_memory(&info);
-        printf("%-22s %s\n", "verdict", verdict(&info));
+        printf("%-22s %s\n", "verdict", mf_cli_verdict(&info));
     }
     return mf_cli_finish(MF_EXIT_OK);
 }

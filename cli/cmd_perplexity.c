@@ -6,6 +6,8 @@
  */
 #include "commands.h"
 #include "json.h"
+#include "model_path.h"
+#include "score.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -19,13 +21,15 @@ static const char help[] =
     "each evaluated from the start; the first token of a window is not predicted.\n"
     "\n"
     "  --tokens N             only the first N tokens\n"
+    "  --skip N               do not score the first N tokens of a window\n"
     "  --trace FILE           record which experts the router chooses (moeflux replay)\n"
     "  --json                 one JSON object\n" //
     MF_ENGINE_OPTIONS_HELP;
 
-enum { OPT_TOKENS = MF_OPT_OWN, OPT_TRACE, OPT_JSON };
+enum { OPT_TOKENS = MF_OPT_OWN, OPT_SKIP, OPT_TRACE, OPT_JSON };
 
 static const struct option long_options[] = {{"tokens", required_argument, NULL, OPT_TOKENS},
+                                             {"skip", required_argument, NULL, OPT_SKIP},
                                              {"trace", required_argument, NULL, OPT_TRACE},
                                              {"json", no_argument, NULL, OPT_JSON},
                                              MF_ENGINE_LONG_OPTIONS,
@@ -34,20 +38,13 @@ static const struct option long_options[] = {{"tokens", required_argument, NULL,
 typedef struct perplexity_args {
     mf_cli_engine_args engine;
     const char *model;
+    mf_cli_model_path model_path;
     const char *file;
-    const char *trace; /* NULL: none */
-    uint64_t n_tokens; /* at most */
+    const char *trace;  /* NULL: none */
+    uint64_t n_tokens;  /* at most */
+    uint64_t n_skipped; /* of each window */
     bool has_json;
 } perplexity_args;
-
-typedef struct score {
-    const int32_t *window; /* the one being evaluated */
-    size_t n_window;
-    size_t n_vocab;
-    double sum_nll;
-    size_t n_scored;
-    size_t n_windows;
-} score;
 
 static int own_option(void *ctx, const mf_cli_parser *parser, int option)
 {
@@ -56,7 +53,10 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
         args->has_json = true;
     else if (option == OPT_TRACE)
         args->trace = optarg;
-    else if (!mf_cli_parse_u64(optarg, 2, UINT32_MAX, &args->n_tokens))
+    else if (option == OPT_SKIP) {
+        if (!mf_cli_parse_u64(optarg, 0, UINT32_MAX, &args->n_skipped))
+            return mf_cli_bad_value(parser, "skip", optarg, "a number of tokens");
+    } else if (!mf_cli_parse_u64(optarg, 2, UINT32_MAX, &args->n_tokens))
         return mf_cli_bad_value(parser, "tokens", optarg, "a number above one");
     return MF_EXIT_OK;
 }
@@ -72,48 +72,12 @@ static bool parse(perplexity_args *args, int argc, char **argv, int *exit_code)
         *exit_code = mf_cli_bad_value(&parser, "ctx", "1", "a window that predicts anything");
         return false;
     }
-    args->model = mf_cli_positional(&parser, "MODEL", true, exit_code);
+    args->model = mf_cli_positional_model(&parser, true, &args->model_path, exit_code);
     args->file = args->model ? mf_cli_positional(&parser, "FILE", false, exit_code) : NULL;
     return args->file != NULL;
 }
 
-/* An mf_logits_fn: scores the token after the one that gave these logits. */
-static int on_logits(void *user, size_t token_index, const float *logits)
-{
-    score *s = user;
-    if (token_index + 1 >= s->n_window)
-        return 0;
-    float max = logits[0];
-    for (size_t i = 1; i < s->n_vocab; i++)
-        max = logits[i] > max ? logits[i] : max;
-    double sum = 0;
-    for (size_t i = 0; i < s->n_vocab; i++)
-        sum += exp((double)logits[i] - (double)max);
-    s->sum_nll += log(sum) + (double)max - (double)logits[s->window[token_index + 1]];
-    s->n_scored++;
-    return 0;
-}
-
-static int score_windows(mf_session *session, const int32_t *tokens, size_t n_tokens,
-                         size_t n_context, score *s)
-{
-    mf_error error = {0};
-    for (size_t at = 0; at + 1 < n_tokens; at += n_context) {
-        s->window = tokens + at;
-        s->n_window = n_tokens - at < n_context ? n_tokens - at : n_context;
-        if (s->n_window < 2)
-            break;
-        mf_session_clear(session);
-        mf_status status =
-            mf_session_eval_each(session, s->window, s->n_window, on_logits, s, &error);
-        if (status != MF_OK)
-            return mf_cli_fail(status, &error);
-        s->n_windows++;
-    }
-    return MF_EXIT_OK;
-}
-
-static void print_score(const perplexity_args *args, const score *s, size_t n_tokens,
+static void print_score(const perplexity_args *args, const mf_cli_score *s, size_t n_tokens,
                         double seconds)
 {
     double mean = s->sum_nll / (double)s->n_scored;
@@ -155,9 +119,11 @@ static int evaluate(perplexity_args *args, const int32_t *tokens, size_t n_token
         status = mf_engine_record_routing(engine, args->trace, &error);
     int exit_code = status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
     if (exit_code == MF_EXIT_OK) {
-        score s = {.n_vocab = info->n_vocab};
+        mf_cli_score s = {.n_vocab = info->n_vocab, .n_skipped = (size_t)args->n_skipped};
         double started = mf_cli_now();
-        exit_code = score_windows(session, tokens, n_tokens, n_context, &s);
+        exit_code = mf_cli_score_windows(session, tokens, n_tokens, n_context, &s);
+        if (exit_code == MF_EXIT_OK && s.n_scored == 0)
+            exit_code = mf_cli_error("%s: --skip leaves no token to score", args->file);
         if (exit_code == MF_EXIT_OK)
             print_score(args, &s, n_tokens, mf_cli_now() - started);
         exit_code = mf_cli_end_trace(engine, args->trace, exit_code);
@@ -165,20 +131,6 @@ static int evaluate(perplexity_args *args, const int32_t *tokens, size_t n_token
     mf_session_free(&session);
     mf_engine_close(&engine);
     return exit_code;
-}
-
-/* A token that the model has no logit for cannot be scored. */
-static int check_tokens(const perplexity_args *args, const int32_t *tokens, size_t n_tokens,
-                        uint32_t n_vocab)
-{
-    if (n_tokens < 2)
-        return mf_cli_error("%s: has %zu tokens, perplexity needs two", args->file, n_tokens);
-    for (size_t i = 0; i < n_tokens; i++)
-        if (tokens[i] < 0 || (uint32_t)tokens[i] >= n_vocab)
-            return mf_cli_error("%s: its tokenizer gives id %" PRId32
-                                ", the model's vocabulary ends at %" PRIu32,
-                                args->model, tokens[i], n_vocab);
-    return MF_EXIT_OK;
 }
 
 /* The text and its ids, before the engine is opened, must leave room within the budget. */
@@ -209,7 +161,7 @@ static int perplexity(perplexity_args *args)
     if (ids.n_tokens > args->n_tokens)
         ids.n_tokens = args->n_tokens;
     if (exit_code == MF_EXIT_OK)
-        exit_code = check_tokens(args, ids.tokens, ids.n_tokens, info.n_vocab);
+        exit_code = mf_cli_score_check(args->model, args->file, &ids, info.n_vocab);
     if (exit_code == MF_EXIT_OK)
         exit_code = evaluate(args, ids.tokens, ids.n_tokens, &info);
     free(ids.tokens);

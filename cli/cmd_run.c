@@ -5,6 +5,8 @@
 #include "answer_json.h"
 #include "chat_text.h"
 #include "interrupt.h"
+#include "profile.h"
+#include "pulling.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +23,8 @@ static const char help[] =
     "  -p, --prompt TEXT      the prompt\n"
     "  -f, --file FILE        the prompt is in FILE; -: on standard input\n"
     "  --messages FILE        instead of a prompt: a conversation, a JSON array of messages\n"
-    "  --tools FILE           with a prompt or messages: a JSON array of tools, for the template\n"
+    "  --tools FILE           a JSON array of tools, for the template; in a chat /result answers\n"
+    "                         the model's calls\n"
     "  --set NAME=JSON        a variable of the template; repeatable\n"
     "  --system TEXT          system message\n"
     "  --think on|off         ask for, or suppress, the model's thinking (default: the "
@@ -50,12 +53,13 @@ static const char help[] =
     "                         20): with --json in it, else on standard error\n"
     "  --json                 with a prompt: the answer and the run's figures as one JSON object\n"
     "  --trace FILE           record which experts the router chooses (moeflux replay)\n"
-    "  --stats[=json[:FILE]]  the run's figures at the end, on standard error or in FILE\n" //
-    MF_SAMPLING_OPTIONS_HELP                                                                //
+    "  --stats[=layers]       the run's figures at the end, on standard error; by layer as well\n"
+    "  --stats=json[:FILE]    the same as one JSON object, on standard error or in FILE\n" //
+    MF_SAMPLING_OPTIONS_HELP                                                               //
     "Reuse:\n"
     "  --state-dir DIR        keep what was evaluated in DIR, and begin from what is there\n"
-    "  --state-dir-size SIZE  at most so much of it (default 8G)\n" //
-    MF_ENGINE_OPTIONS_HELP;
+    "  --state-dir-size SIZE  at most so much of it (default 8G)\n" MF_PULLING_HELP //
+        MF_ENGINE_OPTIONS_HELP;
 
 enum {
     OPT_SYSTEM = MF_OPT_OWN,
@@ -82,7 +86,8 @@ enum {
     OPT_STATS,
     OPT_TRACE,
     OPT_STATE_DIR,
-    OPT_STATE_DIR_SIZE
+    OPT_STATE_DIR_SIZE,
+    OPT_WHILE_PULLING
 };
 
 static const struct option long_options[] = {
@@ -114,6 +119,7 @@ static const struct option long_options[] = {
     {"trace", required_argument, NULL, OPT_TRACE},
     {"state-dir", required_argument, NULL, OPT_STATE_DIR},
     {"state-dir-size", required_argument, NULL, OPT_STATE_DIR_SIZE},
+    {"while-pulling", no_argument, NULL, OPT_WHILE_PULLING},
     MF_SAMPLING_LONG_OPTIONS,
     MF_ENGINE_LONG_OPTIONS,
     {0}};
@@ -121,14 +127,16 @@ static const struct option long_options[] = {
 typedef struct run_args {
     mf_cli_generate_args generate;
     const char *model;
+    mf_cli_model_path model_path;
     const char *prompt;
     const char *file;
     const char *messages; /* a file, as the next */
     const char *tools;
     mf_cli_buffer tools_text, variables;
     bool has_stats;
-    bool has_json_stats;
+    bool has_json_stats, has_layer_stats;
     const char *stats_file; /* NULL: standard error */
+    mf_cli_pulling pulling;
 } run_args;
 
 static bool parse_thinking(const char *text, mf_thinking *out)
@@ -174,10 +182,11 @@ static bool take_stats(run_args *args, const char *text)
 {
     static const char file[] = "json:";
     bool has_file = text && strncmp(text, file, sizeof file - 1) == 0 && text[sizeof file - 1];
-    args->has_stats = true;
-    args->has_json_stats = text != NULL;
+    args->has_stats = args->generate.has_profile = true;
+    args->has_layer_stats = text && strcmp(text, "layers") == 0;
+    args->has_json_stats = text && !args->has_layer_stats;
     args->stats_file = has_file ? text + sizeof file - 1 : NULL;
-    return !text || has_file || strcmp(text, "json") == 0;
+    return !text || has_file || args->has_layer_stats || strcmp(text, "json") == 0;
 }
 
 /* The options without a value. False: not one of them. */
@@ -193,7 +202,8 @@ static bool flag_option(run_args *args, int option)
                  {OPT_NO_HISTORY, &g->no_history},
                  {OPT_NO_WRAP, &g->no_wrap},
                  {OPT_IGNORE_EOS, &g->ignore_end},
-                 {OPT_JSON, &g->is_silent}};
+                 {OPT_JSON, &g->is_silent},
+                 {OPT_WHILE_PULLING, &args->pulling.is_wanted}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (flags[i].option == option) {
             *flags[i].flag = true;
@@ -283,7 +293,7 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
         good = parse_color(optarg, &g->color);
         break;
     case OPT_STATS:
-        name = "stats", expected = "json or json:FILE";
+        name = "stats", expected = "layers, json or json:FILE";
         good = take_stats(args, optarg);
         break;
     case OPT_TRACE:
@@ -334,10 +344,10 @@ static const char *contradiction(const run_args *args)
         return "--raw and --tools exclude each other";
     if (g->json_schema && g->grammar)
         return "--json-schema and --grammar exclude each other";
-    if (args->tools && g->is_chat)
-        return "--tools wants a prompt: -p, -f or --messages";
     if (g->is_silent && g->is_chat)
         return "--json wants a prompt: -p or -f";
+    if (args->pulling.is_wanted && g->state_dir)
+        return "--while-pulling and --state-dir exclude each other";
     return NULL;
 }
 
@@ -353,14 +363,14 @@ static bool parse(run_args *args, int argc, char **argv, int *exit_code)
                                   &args->generate.engine};
     if (!mf_cli_parse(&parser, own_option, args, exit_code))
         return false;
-    args->model = mf_cli_positional(&parser, "MODEL", false, exit_code);
-    if (!args->model)
-        return false;
     args->generate.is_chat = !args->prompt && !args->file && !args->messages;
     const char *excluded = contradiction(args);
     if (excluded)
         *exit_code = mf_cli_usage_error("run", "run: %s", excluded);
-    return !excluded && !excludes_resume(args, exit_code);
+    if (excluded || excludes_resume(args, exit_code))
+        return false;
+    args->model = mf_cli_pulling_model(&parser, &args->pulling, &args->model_path, exit_code);
+    return args->model != NULL;
 }
 
 /* The tokens to evaluate: those of the text itself, or of a conversation with it as user turn. */
@@ -390,7 +400,10 @@ static int make_prompt(const mf_cli_generator *g, const run_args *args, const mf
         mf_status of_json = mf_cli_chat_json_tokens(g, text->data ? text->data : "", out, &error);
         return of_json == MF_OK ? MF_EXIT_OK : mf_cli_fail(of_json, &error);
     }
-    const mf_chat_message messages[2] = {{MF_ROLE_SYSTEM, how->system}, {MF_ROLE_USER, text->data}};
+    const mf_cli_message messages[2] = {
+        {.role = MF_CLI_SYSTEM,
+         .content = {(char *)how->system, how->system ? strlen(how->system) : 0, 0}},
+        {.role = MF_CLI_USER, .content = *text}};
     size_t first = how->system ? 0 : 1;
     mf_status status = mf_cli_chat_tokens(g, messages + first, 2 - first, true, out, &error);
     return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
@@ -435,8 +448,7 @@ static int answer_once(mf_cli_generator *g, const run_args *args, const mf_cli_b
     if (status == MF_EXIT_OK)
         status = evaluate_and_answer(g, args, &prompt, &answer);
     if (answer.stop != MF_STOP_ERROR && args->generate.is_silent) {
-        int printed = mf_cli_answer_json(g, &answer, &prompt);
-        status = printed == MF_EXIT_OK ? status : printed;
+        mf_cli_answer_json(g, &answer, prompt.n_tokens);
     } else if (answer.stop != MF_STOP_ERROR && args->generate.has_logprobs) {
         mf_cli_answer_print_logprobs(g, &answer);
     }
@@ -445,27 +457,30 @@ static int answer_once(mf_cli_generator *g, const run_args *args, const mf_cli_b
     return status;
 }
 
-static void print_json_stats(FILE *out, const mf_cli_run_stats *stats)
+static void print_json_stats(FILE *out, const mf_cli_generator *g)
 {
     mf_cli_json json = mf_cli_json_begin(out);
-    mf_cli_run_stats_json(&json, stats);
+    mf_cli_run_stats_json(&json, &g->stats);
+    mf_cli_layers_json(&json, g->engine);
     mf_cli_json_end(&json);
 }
 
 /* The figures that were asked for, where they were asked for. An exit code. */
-static int report(const run_args *args, const mf_cli_run_stats *stats)
+static int report(const run_args *args, const mf_cli_generator *g)
 {
     if (!args->stats_file) {
         if (args->has_json_stats)
-            print_json_stats(stderr, stats);
+            print_json_stats(stderr, g);
         else if (args->has_stats)
-            mf_cli_run_stats_table(stderr, stats);
+            mf_cli_run_stats_table(stderr, &g->stats);
+        if (args->has_layer_stats)
+            mf_cli_layers_table(stderr, g->engine);
         return MF_EXIT_OK;
     }
     FILE *file = fopen(args->stats_file, "we");
     if (!file)
         return mf_cli_error("%s: cannot open: %s", args->stats_file, strerror(errno));
-    print_json_stats(file, stats);
+    print_json_stats(file, g);
     bool is_bad = ferror(file) != 0;
     if (fclose(file) != 0 || is_bad)
         return mf_cli_error("%s: cannot write: %s", args->stats_file, strerror(errno));
@@ -500,10 +515,12 @@ static int run(run_args *args)
     if (status == MF_EXIT_OK) {
         status = args->generate.is_chat ? mf_cli_chat(&g) : answer_once(&g, args, &text);
         status = mf_cli_end_trace(g.engine, args->generate.trace, status);
-        int reported = report(args, &g.stats);
+        int reported = report(args, &g);
         status = status == MF_EXIT_OK ? reported : status;
     }
+    mf_cli_pulling_cancel(&args->pulling);
     mf_cli_generator_close(&g);
+    mf_cli_pulling_end(&args->pulling);
     mf_cli_buffer_free(&text);
     mf_cli_buffer_free(&args->tools_text);
     mf_cli_buffer_free(&args->variables);

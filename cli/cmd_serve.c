@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* moeflux serve: the server's command line. */
 #include "commands.h"
+#include "pulling.h"
 
 #include "serve.h"
 
@@ -26,13 +27,16 @@ static const char help[] =
     "  --connections N        connections open at once (default 1024)\n"
     "  --max-body SIZE        the largest request (default 32M)\n"
     "Answering:\n"
-    "  --name NAME            what clients call the model (default: the directory's name)\n"
+    "  --name NAME            what clients call the model (default: the path's last part)\n"
     "  --sessions N           answers in the making at once, and conversations kept (default 8)\n"
     "  --queue N              requests that may wait; more are told to come again (default 64)\n"
+    "  --max-stall MS         while a prompt comes in, running answers may wait so long for each\n"
+    "                         token: prompts go faster (default 0: some 2.6 times the usual)\n"
     "  --time-limit SECONDS   of a request (default: none)\n"
     "  --drain SECONDS        for requests under way when a signal comes (default 30)\n"
     "  --state-dir DIR        keep what was evaluated in DIR, for other runs\n"
-    "  --state-dir-size SIZE  the most that DIR may hold (default 8G)\n" MF_ENGINE_OPTIONS_HELP;
+    "  --state-dir-size SIZE  the most that DIR may hold (default 8G)\n" MF_PULLING_HELP
+        MF_ENGINE_OPTIONS_HELP;
 
 enum {
     OPT_HOST = MF_OPT_OWN,
@@ -48,10 +52,12 @@ enum {
     OPT_NAME,
     OPT_SESSIONS,
     OPT_QUEUE,
+    OPT_MAX_STALL,
     OPT_TIME_LIMIT,
     OPT_DRAIN,
     OPT_STATE_DIR,
-    OPT_STATE_DIR_SIZE
+    OPT_STATE_DIR_SIZE,
+    OPT_WHILE_PULLING
 };
 
 static const struct option long_options[] = {
@@ -68,10 +74,12 @@ static const struct option long_options[] = {
     {"name", required_argument, NULL, OPT_NAME},
     {"sessions", required_argument, NULL, OPT_SESSIONS},
     {"queue", required_argument, NULL, OPT_QUEUE},
+    {"max-stall", required_argument, NULL, OPT_MAX_STALL},
     {"time-limit", required_argument, NULL, OPT_TIME_LIMIT},
     {"drain", required_argument, NULL, OPT_DRAIN},
     {"state-dir", required_argument, NULL, OPT_STATE_DIR},
     {"state-dir-size", required_argument, NULL, OPT_STATE_DIR_SIZE},
+    {"while-pulling", no_argument, NULL, OPT_WHILE_PULLING},
     MF_ENGINE_LONG_OPTIONS,
     {0}};
 
@@ -80,6 +88,7 @@ static const mf_cli_number numbers[] = {
     {OPT_CONNECTIONS, "connections", offsetof(mf_srv_config, n_connections), 4, 65536},
     {OPT_SESSIONS, "sessions", offsetof(mf_srv_config, n_sessions), 1, 200},
     {OPT_QUEUE, "queue", offsetof(mf_srv_config, n_waiting), 1, 100000},
+    {OPT_MAX_STALL, "max-stall", offsetof(mf_srv_config, max_stall_ms), 0, 600000},
     {OPT_TIME_LIMIT, "time-limit", offsetof(mf_srv_config, time_limit_s), 0, 1u << 30},
     {OPT_DRAIN, "drain", offsetof(mf_srv_config, drain_s), 0, 1u << 20},
 };
@@ -101,9 +110,14 @@ static int take_size(const mf_cli_parser *parser, const char *option, uint64_t *
     return mf_cli_bad_value(parser, option, optarg, "a size above zero, like 512M or 3G");
 }
 
+typedef struct serve_args {
+    mf_srv_config config; /* first: numbers are set by their place in it */
+    mf_cli_pulling pulling;
+} serve_args;
+
 static int own_option(void *args, const mf_cli_parser *parser, int option)
 {
-    mf_srv_config *c = args;
+    mf_srv_config *c = &((serve_args *)args)->config;
     int exit_code = MF_EXIT_OK;
     if (mf_cli_take_number(parser, numbers, sizeof numbers / sizeof *numbers, option, c,
                            &exit_code))
@@ -138,36 +152,55 @@ static int own_option(void *args, const mf_cli_parser *parser, int option)
         break;
     case OPT_STATE_DIR_SIZE:
         return take_size(parser, "state-dir-size", &c->state_dir_bytes);
+    case OPT_WHILE_PULLING:
+        ((serve_args *)args)->pulling.is_wanted = true;
+        break;
     }
     return exit_code;
+}
+
+static const char *contradiction(const serve_args *args)
+{
+    const mf_srv_config *c = &args->config;
+    if (c->socket_path && c->host)
+        return "--unix and --host exclude each other";
+    if (!c->certificate_file != !c->key_file)
+        return "--tls-cert and --tls-key need each other";
+    if (args->pulling.is_wanted && c->state_dir)
+        return "--while-pulling and --state-dir exclude each other";
+    return NULL;
 }
 
 int mf_cmd_serve(int argc, char **argv)
 {
     mf_cli_engine_args engine;
-    mf_srv_config config = {.port = 8080,
-                            .n_connections = 1024,
-                            .max_body_bytes = (uint64_t)32 << 20,
-                            .n_sessions = 8,
-                            .n_waiting = 64,
-                            .drain_s = 30};
+    mf_cli_model_path path;
+    serve_args args = {.config = {.port = 8080,
+                                  .n_connections = 1024,
+                                  .max_body_bytes = (uint64_t)32 << 20,
+                                  .n_sessions = 8,
+                                  .n_waiting = 64,
+                                  .drain_s = 30}};
+    mf_srv_config *c = &args.config;
     int exit_code = MF_EXIT_OK;
     mf_error error = {0};
     mf_cli_engine_args_init(&engine);
     const mf_cli_parser parser = {"serve",      help,   argc, argv, ":" MF_ENGINE_SHORT_OPTIONS,
                                   long_options, &engine};
-    if (!mf_cli_parse(&parser, own_option, &config, &exit_code))
+    if (!mf_cli_parse(&parser, own_option, &args, &exit_code))
         return exit_code;
-    config.model = mf_cli_positional(&parser, "MODEL", false, &exit_code);
-    if (!config.model)
+    const char *excluded = contradiction(&args);
+    if (excluded)
+        return mf_cli_usage_error("serve", "serve: %s", excluded);
+    c->model = mf_cli_pulling_model(&parser, &args.pulling, &path, &exit_code);
+    if (!c->model)
         return exit_code;
-    if (config.socket_path && config.host)
-        return mf_cli_usage_error("serve", "serve: --unix and --host exclude each other");
-    if (!config.certificate_file != !config.key_file)
-        return mf_cli_usage_error("serve", "serve: --tls-cert and --tls-key need each other");
-    config.engine = engine.options;
-    config.engine.n_sessions = config.n_sessions;
-    if (!mf_serve(&config, &error))
-        return mf_cli_error("%s", error.message);
-    return mf_cli_finish(MF_EXIT_OK);
+    if (path.is_hub_name && !c->name)
+        c->name = path.given;
+    c->engine = engine.options;
+    c->engine.n_sessions = c->n_sessions;
+    c->engine.hot_dir = c->state_dir;
+    const bool is_served = mf_serve(c, &error);
+    mf_cli_pulling_end(&args.pulling);
+    return is_served ? mf_cli_finish(MF_EXIT_OK) : mf_cli_error("%s", error.message);
 }

@@ -3,6 +3,7 @@
 #include "commands.h"
 
 #include "chat_text.h"
+#include "model_path.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +45,7 @@ static const struct option long_options[] = {
     {0}};
 
 typedef struct template_args {
+    mf_cli_model_path model_path;
     const char *model, *messages, *tools, *documents, *name;
     mf_cli_buffer variables; /* the beginning of a JSON object */
     bool has_no_opening;
@@ -80,7 +82,7 @@ static bool parse(template_args *args, int argc, char **argv, int *exit_code)
     const mf_cli_parser parser = {"template", help, argc, argv, ":h", long_options, NULL};
     if (!mf_cli_parse(&parser, own_option, args, exit_code))
         return false;
-    args->model = mf_cli_positional(&parser, "MODEL", false, exit_code);
+    args->model = mf_cli_positional_model(&parser, false, &args->model_path, exit_code);
     if (!args->model)
         return false;
     if (args->messages)

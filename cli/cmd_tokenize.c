@@ -2,6 +2,7 @@
 /* moeflux tokenize: text to token ids, and back. */
 #include "commands.h"
 #include "json.h"
+#include "model_path.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,6 +37,7 @@ static const struct option long_options[] = {{"prompt", required_argument, NULL,
 
 typedef struct tokenize_args {
     const char *model;
+    mf_cli_model_path model_path;
     const char *text;
     const char *file;
     char **ids; /* what follows MODEL */
@@ -76,7 +78,7 @@ static bool parse(tokenize_args *args, int argc, char **argv, int *exit_code)
     const mf_cli_parser parser = {"tokenize", help, argc, argv, ":p:f:h", long_options, NULL};
     if (!mf_cli_parse(&parser, own_option, args, exit_code))
         return false;
-    args->model = mf_cli_positional(&parser, "MODEL", args->decode, exit_code);
+    args->model = mf_cli_positional_model(&parser, args->decode, &args->model_path, exit_code);
     if (!args->model)
         return false;
     args->ids = argv + optind;

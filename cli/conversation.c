@@ -13,31 +13,54 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool push(mf_cli_conversation *c, mf_chat_role role, const char *content)
+static mf_cli_message *push(mf_cli_conversation *c)
 {
     if (c->n_messages == c->capacity) {
         size_t capacity = c->capacity ? 2 * c->capacity : 16;
-        mf_chat_message *messages = realloc(c->messages, capacity * sizeof *messages);
+        mf_cli_message *messages = realloc(c->messages, capacity * sizeof *messages);
         if (!messages)
-            return false;
+            return NULL;
         c->messages = messages;
         c->capacity = capacity;
     }
-    char *copy = strdup(content);
-    if (!copy)
-        return false;
-    c->messages[c->n_messages++] = (mf_chat_message){role, copy};
-    return true;
+    c->messages[c->n_messages] = (mf_cli_message){0};
+    return &c->messages[c->n_messages++];
 }
 
 void mf_cli_conversation_take_back(mf_cli_conversation *c)
 {
-    free((char *)c->messages[--c->n_messages].content);
+    mf_cli_message_free(&c->messages[--c->n_messages]);
 }
 
-bool mf_cli_conversation_add(mf_cli_conversation *c, mf_chat_role role, const char *content)
+bool mf_cli_conversation_add(mf_cli_conversation *c, mf_cli_role role, const char *content)
 {
-    return push(c, role, content);
+    mf_cli_message *message = push(c);
+    if (!message)
+        return false;
+    message->role = role;
+    if (mf_cli_buffer_append(&message->content, content, strlen(content)))
+        return true;
+    mf_cli_conversation_take_back(c);
+    return false;
+}
+
+bool mf_cli_conversation_take(mf_cli_conversation *c, mf_cli_message *message)
+{
+    mf_cli_message *own = push(c);
+    if (own)
+        *own = *message;
+    else
+        mf_cli_message_free(message);
+    *message = (mf_cli_message){0};
+    return own != NULL;
+}
+
+uint32_t mf_cli_conversation_calls(const mf_cli_conversation *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->n_messages; i++)
+        n += c->messages[i].n_calls;
+    return (uint32_t)n;
 }
 
 static void forget_own(mf_cli_conversation *c)
@@ -54,12 +77,12 @@ bool mf_cli_conversation_clear(mf_cli_conversation *c)
         mf_cli_conversation_take_back(c);
     forget_own(c);
     const char *system = c->g->args->system;
-    return !system || push(c, MF_ROLE_SYSTEM, system);
+    return !system || mf_cli_conversation_add(c, MF_CLI_SYSTEM, system);
 }
 
 void mf_cli_conversation_replace(mf_cli_conversation *c, mf_cli_conversation *other)
 {
-    mf_chat_message *messages = c->messages;
+    mf_cli_message *messages = c->messages;
     const size_t n_messages = c->n_messages, capacity = c->capacity;
     c->messages = other->messages;
     c->n_messages = other->n_messages;
@@ -79,12 +102,6 @@ void mf_cli_conversation_free(mf_cli_conversation *c)
     free(c->messages);
     mf_cli_buffer_free(&c->text);
     mf_cli_buffer_free(&c->own);
-    mf_cli_buffer_free(&c->answer);
-}
-
-bool mf_cli_conversation_ask(mf_cli_conversation *c, const char *question)
-{
-    return push(c, MF_ROLE_USER, question);
 }
 
 static size_t n_common(const int32_t *a, size_t n_a, const int32_t *b, size_t n_b)
@@ -98,7 +115,7 @@ static size_t n_common(const int32_t *a, size_t n_a, const int32_t *b, size_t n_
 /* How many of the prompt's tokens the messages begin with as well, without the beginning of an
  * answer. 0 also where the template refuses them. */
 static size_t n_shared(const mf_cli_conversation *c, const mf_cli_prompt *prompt,
-                       const mf_chat_message *messages, size_t n_messages)
+                       const mf_cli_message *messages, size_t n_messages)
 {
     mf_cli_prompt other = {0};
     size_t n = 0;
@@ -111,10 +128,12 @@ static size_t n_shared(const mf_cli_conversation *c, const mf_cli_prompt *prompt
 /* What is shared with another conversation after the same system message. */
 static size_t n_shared_by_all(const mf_cli_conversation *c, const mf_cli_prompt *prompt)
 {
-    if (c->n_messages != 2 || c->messages[0].role != MF_ROLE_SYSTEM)
-        return c->messages[0].role == MF_ROLE_SYSTEM ? c->n_system_tokens : 0;
-    const char *other = *c->messages[1].content == 'x' ? "y" : "x";
-    const mf_chat_message messages[] = {c->messages[0], {MF_ROLE_USER, other}};
+    if (c->n_messages != 2 || c->messages[0].role != MF_CLI_SYSTEM)
+        return c->messages[0].role == MF_CLI_SYSTEM ? c->n_system_tokens : 0;
+    char other[] = "x";
+    *other = *c->messages[1].content.data == 'x' ? 'y' : 'x';
+    const mf_cli_message messages[] = {
+        c->messages[0], {.role = MF_CLI_USER, .content = {.data = other, .n_bytes = 1}}};
     return n_shared(c, prompt, messages, 2);
 }
 
@@ -122,7 +141,8 @@ static size_t n_shared_by_all(const mf_cli_conversation *c, const mf_cli_prompt 
 static size_t n_shared_by_next(mf_cli_conversation *c, const mf_cli_prompt *prompt)
 {
     size_t n = 0, n_messages = c->n_messages;
-    if (push(c, MF_ROLE_ASSISTANT, "x") && push(c, MF_ROLE_USER, "x"))
+    if (mf_cli_conversation_add(c, MF_CLI_ASSISTANT, "x") &&
+        mf_cli_conversation_add(c, MF_CLI_USER, "x"))
         n = n_shared(c, prompt, c->messages, c->n_messages);
     while (c->n_messages > n_messages)
         mf_cli_conversation_take_back(c);
@@ -177,10 +197,7 @@ static bool begins_with(const mf_cli_buffer *text, const mf_cli_buffer *start)
 mf_status mf_cli_conversation_prompt(mf_cli_conversation *c, mf_cli_prompt *out, mf_error *error)
 {
     *out = (mf_cli_prompt){0};
-    mf_status status = mf_cli_chat_text(c->g, c->messages, c->n_messages, false, &c->text, error);
-    c->n_text_plain = c->text.n_bytes;
-    if (status == MF_OK)
-        status = mf_cli_chat_text(c->g, c->messages, c->n_messages, true, &c->text, error);
+    mf_status status = mf_cli_chat_text(c->g, c->messages, c->n_messages, true, &c->text, error);
     if (status == MF_OK)
         status = mf_cli_chat_tokens(c->g, c->messages, c->n_messages, true, out, error);
     if (status != MF_OK)
@@ -195,20 +212,6 @@ mf_status mf_cli_conversation_prompt(mf_cli_conversation *c, mf_cli_prompt *out,
         return MF_OK;
     size_t n = special_at(c, out, c->text.n_bytes - c->own.n_bytes);
     return n < out->n_tokens ? use_own_tokens(c, out, n) : MF_OK;
-}
-
-/* The answer as characters, as the template is to have it: bytes that are none, and NUL, become
- * U+FFFD. */
-static bool clean(mf_cli_conversation *c, const mf_cli_buffer *raw)
-{
-    bool has_memory = mf_cli_buffer_append(&c->answer, "", 0);
-    mf_cli_buffer_clear(&c->answer);
-    for (size_t at = 0, n; at < raw->n_bytes && has_memory; at += n > 0 ? n : 1) {
-        n = raw->data[at] != '\0' ? mf_cli_character_bytes(raw->data + at, raw->n_bytes - at) : 0;
-        has_memory = n > 0 ? mf_cli_buffer_append(&c->answer, raw->data + at, n)
-                           : mf_cli_buffer_append(&c->answer, "\xef\xbf\xbd", 3);
-    }
-    return has_memory;
 }
 
 /* What the session holds, and its text. */
@@ -226,26 +229,16 @@ static bool keep_own(mf_cli_conversation *c, const mf_cli_buffer *answer, int32_
            mf_cli_buffer_append(&c->own, answer->data, answer->n_bytes);
 }
 
-/* Where the prompt left the model inside its thoughts and the answer ended there, the thoughts are
- * closed, so that the template knows them as such. Of an answer that a stop string cut, the session
- * holds more than the text. */
-bool mf_cli_conversation_answer(mf_cli_conversation *c, const mf_cli_answer *answer)
+/* Of an answer that a stop string cut, the session holds more than the text. */
+bool mf_cli_conversation_answer(mf_cli_conversation *c, mf_cli_answer *answer)
 {
-    if (!clean(c, &answer->raw))
-        return false;
-    const char *text = c->answer.data;
-    const char *open = strstr(c->text.data + c->n_text_plain, "<think>");
+    mf_cli_buffer text = {0};
+    bool is_good = mf_cli_clean(&answer->raw, &text);
     if (answer->stopped_by)
         forget_own(c);
-    else if (!keep_own(c, &c->answer, answer->unevaluated))
-        return false;
-    if (!open || strstr(open, "</think>") || strstr(text, "</think>"))
-        return push(c, MF_ROLE_ASSISTANT, text);
-    mf_cli_buffer closed = {0};
-    bool kept = mf_cli_buffer_append(&closed, "<think>\n", 8) &&
-                mf_cli_buffer_append(&closed, text, strlen(text)) &&
-                mf_cli_buffer_append(&closed, "\n</think>\n\n", 11) &&
-                push(c, MF_ROLE_ASSISTANT, closed.data);
-    mf_cli_buffer_free(&closed);
-    return kept;
+    else if (is_good)
+        is_good = keep_own(c, &text, answer->unevaluated);
+    mf_cli_buffer_free(&text);
+    return is_good && mf_cli_message_clean(&answer->message) &&
+           mf_cli_conversation_take(c, &answer->message);
 }

@@ -2,6 +2,7 @@
 /* Opening a model, prefill with progress, and the generation loop. */
 #include "generate.h"
 
+#include "chat_text.h"
 #include "interrupt.h"
 #include "terminal.h"
 
@@ -14,9 +15,6 @@
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
-
-/* Ends a thought from outside. */
-#define CLOSE_THOUGHT "\n</think>\n\n"
 
 /* What whoever started the program should know, but for --quiet. */
 __attribute__((format(printf, 2, 3))) static void say(const mf_cli_generator *g, const char *format,
@@ -86,7 +84,8 @@ static mf_status open_engine(mf_cli_generator *g, const mf_engine_options *optio
 {
     const uint64_t n_more = g->store ? 3 : MF_CLI_MAX_STOPS - 1;
     mf_engine_options large = *options;
-    if ((g->store || g->args->is_chat) && g->info.n_linear_attention_layers > 0 &&
+    if ((g->store || g->args->is_chat) &&
+        (g->info.n_linear_attention_layers > 0 || g->info.window_tokens > 0) &&
         options->state_bytes == 0) {
         large.state_bytes = g->info.state_bytes + n_more * g->info.one_mark_bytes;
         large.mark_bytes = (n_more + 1) * g->info.one_mark_bytes;
@@ -113,15 +112,6 @@ static mf_status check_template(const mf_cli_generator *g, mf_error *error)
     return found.code;
 }
 
-static void learn_close(mf_cli_generator *g)
-{
-    const size_t most = sizeof g->close_tokens / sizeof *g->close_tokens;
-    if (mf_tokenizer_encode(g->tokenizer, CLOSE_THOUGHT, sizeof CLOSE_THOUGHT - 1, 1,
-                            g->close_tokens, most, &g->n_close_tokens, NULL) != MF_OK ||
-        g->n_close_tokens > most)
-        g->n_close_tokens = 0;
-}
-
 /* The descriptors come first, so that a directory that is no model is called that, and not one
  * without a tokenizer; the tokenizer and the store second, so that the memory budget counts them.
  */
@@ -133,7 +123,8 @@ int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_g
     g->model = model;
     g->now_seconds = (int64_t)time(NULL);
     mf_cli_screen_open(&g->screen, args->color, !args->no_wrap);
-    const mf_engine_options options = args->engine.options;
+    mf_engine_options options = args->engine.options;
+    options.hot_dir = args->state_dir;
     mf_status status = mf_model_inspect(model, &options, &g->info, &error);
     if (status == MF_OK)
         status = mf_tokenizer_open(model, NULL, &g->tokenizer, &error);
@@ -141,9 +132,12 @@ int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_g
         status = check_template(g, &error);
     if (status == MF_OK && args->state_dir)
         status = open_store(g, &error);
-    const int guided = status != MF_OK ? MF_EXIT_OK
-                                       : mf_cli_guide_open(&g->guide, g->tokenizer,
-                                                           args->json_schema, args->grammar);
+    if (status == MF_OK)
+        status = mf_cli_chat_learn(g, &error);
+    const int guided =
+        status != MF_OK ? MF_EXIT_OK
+                        : mf_cli_guide_open(&g->guide, g->tokenizer, args->raw ? NULL : g->syntax,
+                                            args->json_schema, args->grammar);
     if (guided != MF_EXIT_OK)
         return guided;
     if (status == MF_OK)
@@ -152,6 +146,8 @@ int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_g
         status = mf_session_create(g->engine, &g->session, &error);
     if (status == MF_OK && args->trace)
         status = mf_engine_record_routing(g->engine, args->trace, &error);
+    if (status == MF_OK && args->has_profile)
+        status = mf_engine_profile(g->engine, 1, &error);
     if (status != MF_OK)
         return mf_cli_fail(status, &error);
     mf_engine_set_store(g->engine, g->store);
@@ -169,7 +165,6 @@ int mf_cli_generator_open(mf_cli_generator *g, const char *model, const mf_cli_g
     g->stats.expert_device = g->info.expert_device;
     g->stats.device_why = g->info.device_why;
     g->stats.device_bytes = g->info.device_bytes;
-    learn_close(g);
     return open_sampler(g);
 }
 
@@ -177,6 +172,7 @@ void mf_cli_generator_close(mf_cli_generator *g)
 {
     mf_sampler_free(&g->sampler);
     mf_cli_guide_close(&g->guide);
+    mf_reply_syntax_free(&g->syntax);
     mf_session_free(&g->session);
     mf_engine_close(&g->engine);
     mf_store_close(&g->store);
@@ -195,9 +191,9 @@ typedef struct progress {
     double started;
     double last_drawn; /* 0: never */
     bool is_shown;     /* stderr is a terminal */
-    size_t n_tokens;   /* to be evaluated, in several pieces: */
-    size_t n_before;   /* the present one */
-    size_t n_piece;
+    double announced;  /* seconds; 0: not known */
+    /* What pieces cost, by their forecast or in tokens: all, those done, and the present one. */
+    double all, before, piece;
 } progress;
 
 static void progress_draw(progress *p, double now, uint64_t n_done, uint64_t n_total)
@@ -205,12 +201,18 @@ static void progress_draw(progress *p, double now, uint64_t n_done, uint64_t n_t
     enum { WIDTH = 30 };
     char bar[WIDTH + 1];
     double piece = n_total > 0 ? (double)n_done / (double)n_total : 1;
-    double part = ((double)p->n_before + piece * (double)p->n_piece) / (double)p->n_tokens;
+    double part = p->all > 0 ? (p->before + piece * p->piece) / p->all : 0;
+    part = part < 1 ? part : 1;
     int n_filled = (int)(part * WIDTH);
     for (int i = 0; i < WIDTH; i++)
         bar[i] = i < n_filled ? '#' : '.';
     bar[WIDTH] = '\0';
-    double left = part > 0 ? (now - p->started) * (1 - part) / part : 0;
+    /* What was announced, and more and more what it takes in fact. */
+    double took = now - p->started;
+    double in_all = part > 0 ? took / part : p->announced;
+    if (p->announced > 0)
+        in_all = part * in_all + (1 - part) * p->announced;
+    double left = in_all > took ? in_all - took : 0;
     fprintf(stderr, "\rreading the prompt [%s] %3.0f %%, %.0f s left\033[K", bar, 100 * part, left);
     p->last_drawn = now;
 }
@@ -287,19 +289,75 @@ static void mark_stop(mf_cli_generator *g, const mf_cli_prompt *prompt)
     }
 }
 
+/* Prompts from so many tokens on are worth measuring for; each rate for so long. */
+#define FORECAST_TOKENS 128
+#define FORECAST_MS 150
+/* Nobody needs to be told of less. */
+#define ANNOUNCED_SECONDS 2
+
+static size_t piece_end(const mf_cli_prompt *prompt, size_t i)
+{
+    return i < prompt->n_stops ? prompt->stops[i] : prompt->n_tokens;
+}
+
+/* What so many tokens more cost, as far as it is known. */
+static double piece_cost(const mf_cli_generator *g, const progress *p, size_t n)
+{
+    mf_forecast forecast;
+    mf_status status =
+        p->announced > 0 ? mf_session_forecast(g->session, n, 0, &forecast, NULL) : MF_ERR_STATE;
+    return status == MF_OK && forecast.seconds > 0 ? forecast.seconds : (double)n;
+}
+
+static void announce(const mf_cli_generator *g, size_t n_tokens, const mf_forecast *forecast)
+{
+    char bytes[MF_CLI_SIZE_CHARS], rate[MF_CLI_SIZE_CHARS], reads[128] = "";
+    if (forecast->seconds < ANNOUNCED_SECONDS)
+        return;
+    if (forecast->read_bytes > 0)
+        snprintf(reads, sizeof reads, ", %s read in %" PRIu64 " sweep%s at %s/s",
+                 mf_cli_size(bytes, (double)forecast->read_bytes), forecast->n_chunks,
+                 forecast->n_chunks == 1 ? "" : "s",
+                 mf_cli_size(rate, forecast->read_bytes_per_second));
+    say(g, "reading a prompt of %zu tokens: about %.0f s (%.0f s of computing%s)", n_tokens,
+        forecast->seconds, forecast->computing_seconds, reads);
+}
+
+/* Says how long it will take, where somebody looks, and lays out the bar by it. What cannot be
+ * known is left out: the prompt is evaluated all the same. */
+static void plan_progress(mf_cli_generator *g, const mf_cli_prompt *prompt, progress *p)
+{
+    const size_t start = mf_session_position(g->session), n = prompt->n_tokens - start;
+    const double began = mf_cli_now();
+    mf_forecast forecast;
+    if (n >= FORECAST_TOKENS && (p->is_shown || g->args->has_profile) &&
+        mf_session_forecast(g->session, n, FORECAST_MS, &forecast, NULL) == MF_OK) {
+        p->announced = forecast.seconds;
+        g->stats.announced_seconds += forecast.seconds;
+        if (p->is_shown)
+            announce(g, n, &forecast);
+    }
+    p->started += mf_cli_now() - began;
+    p->all = 0;
+    for (size_t i = 0, at = start; i <= prompt->n_stops; i++) {
+        const size_t end = piece_end(prompt, i);
+        p->all += end > at ? piece_cost(g, p, end - at) : 0;
+        at = end > at ? end : at;
+    }
+}
+
 /* What is left of the prompt, with a stop where later ones will part from it. */
 static mf_status evaluate_rest(mf_cli_generator *g, const mf_cli_prompt *prompt, progress *p,
                                mf_error *error)
 {
-    size_t start = mf_session_position(g->session);
-    p->n_tokens = prompt->n_tokens - start;
+    plan_progress(g, prompt, p);
     for (size_t i = 0; i <= prompt->n_stops; i++) {
         bool is_stop = i < prompt->n_stops;
-        size_t end = is_stop ? prompt->stops[i] : prompt->n_tokens;
+        size_t end = piece_end(prompt, i);
         size_t at = mf_session_position(g->session);
-        p->n_before = at - start;
+        p->before += p->piece;
+        p->piece = end > at ? piece_cost(g, p, end - at) : 0;
         if (end > at) {
-            p->n_piece = end - at;
             mf_status status = mf_session_eval(g->session, prompt->tokens + at, end - at, error);
             if (status != MF_OK)
                 return status;

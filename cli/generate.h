@@ -50,6 +50,7 @@ typedef struct mf_cli_generate_args {
     const char *variables;
     const char *resume;       /* a chat begins with this saved conversation; NULL: none */
     bool continues;           /* with the newest one */
+    bool has_profile;         /* where time goes is wanted */
     const char *trace;        /* of the routing, to be recorded; NULL: none */
     const char *state_dir;    /* of a store; NULL: none */
     uint64_t state_dir_bytes; /* 0: the library's default */
@@ -69,8 +70,13 @@ typedef struct mf_cli_generator {
     size_t n_context_tokens;
     mf_cli_run_stats stats;
     bool has_said_seed;
-    int32_t close_tokens[16]; /* what ends thoughts that are too long */
+    mf_reply_syntax *syntax;  /* how the model writes thoughts and calls: */
+    int32_t close_tokens[16]; /* what ends thoughts that are too long, */
     size_t n_close_tokens;
+    char thought_end[64];  /* its text without blanks, */
+    int32_t end_tokens[8]; /* and what ends answers beside the tokenizer's ends */
+    size_t n_end_tokens;
+    bool has_content_thoughts; /* the template looks for earlier ones in the content */
     mf_cli_screen screen;
     mf_cli_buffer shown;   /* scratch for decoding one token, */
     mf_cli_buffer escaped; /* and for showing the prompt */

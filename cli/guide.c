@@ -24,8 +24,8 @@ static int read_text(const char *given, bool may_be_text, mf_cli_buffer *out)
                                                            : mf_cli_error("no memory for a schema");
 }
 
-int mf_cli_guide_open(mf_cli_guide *g, const mf_tokenizer *tokenizer, const char *schema,
-                      const char *grammar)
+int mf_cli_guide_open(mf_cli_guide *g, const mf_tokenizer *tokenizer, const mf_reply_syntax *syntax,
+                      const char *schema, const char *grammar)
 {
     mf_cli_buffer text = {0};
     mf_grammar_params params;
@@ -35,6 +35,7 @@ int mf_cli_guide_open(mf_cli_guide *g, const mf_tokenizer *tokenizer, const char
         return MF_EXIT_OK;
     int status = read_text(schema ? schema : grammar, schema != NULL, &text);
     mf_grammar_params_default(&params);
+    params.syntax = syntax;
     if (schema) {
         params.json_schema = text.data;
         params.n_schema_bytes = text.n_bytes;
@@ -93,6 +94,12 @@ mf_status mf_cli_guide_sample(mf_cli_guide *g, mf_sampler *sampler, const float 
 mf_status mf_cli_guide_accept(mf_cli_guide *g, int32_t token, mf_error *error)
 {
     return g->grammar ? mf_guide_accept(g->guide, token, error) : MF_OK;
+}
+
+mf_status mf_cli_guide_forced(mf_cli_guide *g, int32_t *token, mf_error *error)
+{
+    *token = -1;
+    return g->grammar ? mf_guide_forced(g->guide, token, error) : MF_OK;
 }
 
 bool mf_cli_guide_is_done(const mf_cli_guide *g)

@@ -18,9 +18,10 @@ typedef struct mf_cli_guide {
 } mf_cli_guide;
 
 /* schema: a file's name, or the schema itself, which begins with "{"; grammar: a file's name.
- * Either may be NULL. Prints the error; returns an exit code. Close it in any case. */
-int mf_cli_guide_open(mf_cli_guide *g, const mf_tokenizer *tokenizer, const char *schema,
-                      const char *grammar);
+ * syntax: of the answer, whose marks may stand before it; NULL: none. Either may be NULL. Prints
+ * the error; returns an exit code. Close it in any case. */
+int mf_cli_guide_open(mf_cli_guide *g, const mf_tokenizer *tokenizer, const mf_reply_syntax *syntax,
+                      const char *schema, const char *grammar);
 void mf_cli_guide_close(mf_cli_guide *g);
 
 /* A new answer, of a model with n_tokens. thought_end: the answer begins within a thought, which
@@ -32,6 +33,8 @@ mf_status mf_cli_guide_sample(mf_cli_guide *g, mf_sampler *sampler, const float 
                               int32_t *token, mf_error *error);
 /* A token of the answer, which may be another than the sampler's. */
 mf_status mf_cli_guide_accept(mf_cli_guide *g, int32_t token, mf_error *error);
+/* The one token that may come next; -1: the sampler chooses. */
+mf_status mf_cli_guide_forced(mf_cli_guide *g, int32_t *token, mf_error *error);
 /* The answer is whole, and nothing may follow it. */
 bool mf_cli_guide_is_done(const mf_cli_guide *g);
 

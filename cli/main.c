@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The program's entry: its own options, then one subcommand. */
+#include "build_facts.h"
 #include "commands.h"
 
 #include <errno.h>
@@ -10,9 +11,10 @@
 
 static const char help[] =
     "Usage: moeflux COMMAND MODEL [OPTION]...\n"
-    "       moeflux devices\n"
+    "       moeflux devices | doctor\n"
     "Runs Mixture-of-Experts language models that are larger than memory: the experts are read\n"
-    "from disk as they are needed. MODEL is the directory of a checkpoint.\n"
+    "from disk as they are needed. MODEL is the directory of a checkpoint, a GGUF file, or\n"
+    "ORG/NAME of a model that was pulled from a hub.\n"
     "\n"
     "Commands:\n"
     "  run         answer a prompt, or chat\n"
@@ -22,11 +24,15 @@ static const char help[] =
     "  template    write a conversation as the model's chat template does\n"
     "  perplexity  measure how well a model predicts a text\n"
     "  bench       measure speed, reads and memory\n"
+    "  convert     write a checkpoint anew so that an expert is one read\n"
     "  replay      say what another machine would make of a recorded routing\n"
     "  serve       answer clients of OpenAI's and Anthropic's APIs\n"
+    "  pull        fetch a model of a hub\n"
+    "  plan        say what this machine would make of a model, of a hub too\n"
+    "  doctor      say what this machine has, and what to change\n"
     "\n"
     "  help [COMMAND]  this text, or a command's options; also -h, --help\n"
-    "  version         the version; also -V, --version\n"
+    "  version         what this program is; also -V, --version\n"
     "\n"
     "Exit codes: 0 done, 1 error, 2 wrong usage, 130 answer interrupted.\n";
 
@@ -36,8 +42,20 @@ static const struct command {
 } commands[] = {
     {"run", mf_cmd_run},           {"info", mf_cmd_info},         {"devices", mf_cmd_devices},
     {"tokenize", mf_cmd_tokenize}, {"template", mf_cmd_template}, {"perplexity", mf_cmd_perplexity},
-    {"bench", mf_cmd_bench},       {"replay", mf_cmd_replay},     {"serve", mf_cmd_serve},
+    {"bench", mf_cmd_bench},       {"convert", mf_cmd_convert},   {"replay", mf_cmd_replay},
+    {"serve", mf_cmd_serve},       {"pull", mf_cmd_pull},         {"plan", mf_cmd_plan},
+    {"doctor", mf_cmd_doctor},
 };
+
+#ifndef MF_HAS_PULL
+int mf_cmd_pull(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    return mf_cli_error("this moeflux was built without pull, which wants libcurl and OpenSSL's "
+                        "libcrypto");
+}
+#endif
 
 #ifndef MF_HAS_SERVER
 int mf_cmd_serve(int argc, char **argv)
@@ -97,7 +115,7 @@ int main(int argc, char **argv)
     if (is_any(argv[1], help_names, 3))
         return print_help(argc, argv);
     if (is_any(argv[1], version_names, 3)) {
-        printf("moeflux %s\n", mf_version());
+        mf_cli_print_version(stdout);
         return mf_cli_finish(MF_EXIT_OK);
     }
     return run_command(argv[1], argc - 1, argv + 1);

@@ -120,6 +120,8 @@ void mf_cli_engine_args_init(mf_cli_engine_args *args)
     args->options.log_user = &args->verbosity;
     const char *device = getenv("MOEFLUX_DEVICE");
     args->options.device = device && *device ? device : "auto";
+    const char *tier = getenv("MOEFLUX_CPU_TIER");
+    args->options.cpu_tier = tier && *tier ? tier : "auto";
     if (mf_cli_user_path("XDG_CACHE_HOME", ".cache", "", args->cache_dir, sizeof args->cache_dir))
         args->options.cache_dir = args->cache_dir;
 }
@@ -140,21 +142,22 @@ static bool parse_io(const char *text, mf_io_kind *out)
     return i >= 0;
 }
 
-static bool parse_cpu_tier(const char *text, mf_cpu_tier *out)
+static bool parse_cpu_tier(const char *text, const char **out)
 {
-    static const char *const names[] = {"auto", "scalar", "avx2", "avx512"};
-    int i = mf_cli_parse_name(text, names, 4);
+    static const char *const names[] = {"auto", "scalar",       "avx2",     "avx512",
+                                        "neon", "neon-dotprod", "neon-i8mm"};
+    int i = mf_cli_parse_name(text, names, 7);
     if (i >= 0)
-        *out = (mf_cpu_tier)i;
+        *out = names[i];
     return i >= 0;
 }
 
 static bool parse_kv_type(const char *text, mf_kv_type *out)
 {
-    static const char *const names[] = {"f32", "bf16"};
-    int i = mf_cli_parse_name(text, names, 2);
+    static const char *const names[] = {"f32", "bf16", "q8"};
+    int i = mf_cli_parse_name(text, names, 3);
     if (i >= 0)
-        *out = i == 0 ? MF_KV_F32 : MF_KV_BF16;
+        *out = (mf_kv_type)i;
     return i >= 0;
 }
 
@@ -166,6 +169,14 @@ static bool parse_precision(const char *text, mf_precision *out)
     if (i >= 0)
         *out = kinds[i];
     return i >= 0;
+}
+
+static bool parse_ram(const char *text, uint64_t *out)
+{
+    if (strcmp(text, "auto") != 0)
+        return mf_cli_parse_size(text, out) && *out > 0;
+    *out = 0;
+    return true;
 }
 
 static bool parse_packed_bits(const char *text, uint32_t *out)
@@ -218,6 +229,27 @@ static int checked(bool good, const mf_cli_parser *parser, const char *name, con
     return good ? 1 : -1;
 }
 
+/* N or N,always */
+static bool parse_draft(const char *text, mf_engine_options *o)
+{
+    static const char always[] = ",always";
+    const size_t n = strlen(text), n_always = sizeof always - 1;
+    const bool is_always = n > n_always && strcmp(text + n - n_always, always) == 0;
+    char number[8] = "";
+    if (n - (is_always ? n_always : 0) >= sizeof number)
+        return false;
+    memcpy(number, text, n - (is_always ? n_always : 0));
+    o->draft = is_always ? MF_DRAFT_ALWAYS : MF_DRAFT_AUTO;
+    return mf_cli_parse_u32(number, 0, MF_DRAFT_TOKENS_MOST, &o->n_draft_tokens);
+}
+
+static bool parse_depth(const char *text, mf_engine_options *o)
+{
+    o->predict_depth = 0;
+    return strcmp(text, "auto") == 0 ||
+           mf_cli_parse_u32(text, 1, MF_PREDICT_DEPTH_MOST, &o->predict_depth);
+}
+
 /* Handles a shared option: 1 handled, 0 not one of them, -1 bad value (*exit_code set). */
 static int engine_option(const mf_cli_parser *parser, int option, int *exit_code)
 {
@@ -228,8 +260,8 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
         return *exit_code == MF_EXIT_OK ? 1 : -1;
     switch (option) {
     case MF_OPT_RAM:
-        return checked(mf_cli_parse_size(optarg, &o->ram_bytes) && o->ram_bytes > 0, parser, "ram",
-                       "a size above zero, like 512M or 3G", exit_code);
+        return checked(parse_ram(optarg, &o->ram_bytes), parser, "ram",
+                       "auto, or a size above zero, like 512M or 3G", exit_code);
     case MF_OPT_EXPERT_CACHE:
         return checked(mf_cli_parse_size(optarg, &o->expert_cache_bytes), parser, "expert-cache",
                        "a size, like 512M or 3G", exit_code);
@@ -239,10 +271,10 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
         return checked(parse_packed_bits(optarg, &o->packed_expert_bits), parser, "packed-bits",
                        "2 or 4", exit_code);
     case MF_OPT_CPU_TIER:
-        return checked(parse_cpu_tier(optarg, &o->cpu_tier_limit), parser, "cpu-tier",
-                       "auto, scalar, avx2 or avx512", exit_code);
+        return checked(parse_cpu_tier(optarg, &o->cpu_tier), parser, "cpu-tier",
+                       "auto, scalar, avx2, avx512, neon, neon-dotprod or neon-i8mm", exit_code);
     case MF_OPT_KV_TYPE:
-        return checked(parse_kv_type(optarg, &o->kv_type), parser, "kv-type", "f32 or bf16",
+        return checked(parse_kv_type(optarg, &o->kv_type), parser, "kv-type", "f32, bf16 or q8",
                        exit_code);
     case MF_OPT_PRECISION:
         return checked(parse_precision(optarg, &o->precision), parser, "precision",
@@ -259,6 +291,21 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
     case MF_OPT_PREDICT:
         return checked(mf_cli_parse_predict(optarg, &o->predict), parser, "predict",
                        "auto, off, next-layer, last-token, frequency or wrong", exit_code);
+    case MF_OPT_PREDICT_DEPTH:
+        return checked(parse_depth(optarg, o), parser, "predict-depth", "1, 2, 3 or auto",
+                       exit_code);
+    case MF_OPT_DRAFT:
+        return checked(parse_draft(optarg, o), parser, "draft",
+                       "a number from 0 to 8, with or without ',always'", exit_code);
+    case MF_OPT_MIRROR:
+        if (o->n_mirrors == MF_CLI_MAX_MIRRORS)
+            return checked(false, parser, "mirror", "one of 4 at most", exit_code);
+        args->mirrors[o->n_mirrors++] = optarg;
+        o->mirrors = args->mirrors;
+        return 1;
+    case MF_OPT_TIMELINE:
+        o->timeline = optarg;
+        return 1;
     case MF_OPT_CACHE_POLICY:
         o->cache_policy = optarg;
         return 1;

@@ -33,6 +33,10 @@ enum {
     MF_OPT_NO_SHADER_CACHE,
     MF_OPT_CACHE_POLICY,
     MF_OPT_PREDICT,
+    MF_OPT_PREDICT_DEPTH,
+    MF_OPT_DRAFT,
+    MF_OPT_TIMELINE,
+    MF_OPT_MIRROR,
     MF_OPT_OWN
 };
 
@@ -43,6 +47,10 @@ enum {
     {"expert-cache", required_argument, NULL, MF_OPT_EXPERT_CACHE},                                \
     {"cache-policy", required_argument, NULL, MF_OPT_CACHE_POLICY},                                \
     {"predict", required_argument, NULL, MF_OPT_PREDICT},                                          \
+    {"predict-depth", required_argument, NULL, MF_OPT_PREDICT_DEPTH},                              \
+    {"draft", required_argument, NULL, MF_OPT_DRAFT},                                              \
+    {"mirror", required_argument, NULL, MF_OPT_MIRROR},                                            \
+    {"timeline", required_argument, NULL, MF_OPT_TIMELINE},                                        \
     {"ctx", required_argument, NULL, MF_OPT_CONTEXT},                                              \
     {"io", required_argument, NULL, MF_OPT_IO},                                                    \
     {"threads", required_argument, NULL, MF_OPT_THREADS},                                          \
@@ -61,40 +69,55 @@ enum {
     {"help", no_argument, NULL, 'h'}
 /* clang-format on */
 
-#define MF_ENGINE_OPTIONS_HELP                                                                    \
-    "Engine:\n"                                                                                   \
-    "  --ram SIZE             peak memory of the whole process (default: what is available)\n"    \
-    "  --expert-cache SIZE    memory for experts alone; 0: the least possible\n"                  \
-    "  --cache-policy NAME    which expert makes room: next-use, lru or lfu (default next-use)\n" \
-    "  --predict KIND         what is read before it is asked for: auto, off, next-layer,\n"      \
-    "                         last-token, frequency, wrong (default auto)\n"                      \
-    "  -c, --ctx N            context in tokens (default 4096, or the model's limit if less)\n"   \
-    "  --io KIND              uring, pool or auto (default auto)\n"                               \
-    "  -t, --threads N        compute threads (default: one per CPU)\n"                           \
-    "  --prefill-chunk N      tokens evaluated together in a prefill (default 512)\n"             \
-    "  --experts-per-token K  use fewer experts than the model's own number\n"                    \
-    "  --packed-bits N        packed form: the 4-bit or the 2-bit experts\n"                      \
-    "  --cpu-tier TIER        at most scalar, avx2 or avx512 (default auto)\n"                    \
-    "  --kv-type TYPE         cached keys and values, or latents: f32, or bf16 in half the\n"     \
-    "                         memory (default f32)\n"                                             \
-    "  --device NAME          what computes: auto, cpu, vulkan (the best GPU) or vulkan:N as\n"   \
-    "                         'moeflux devices' has it (default auto: a discrete GPU that\n"      \
-    "                         serves, else the CPU)\n"                                            \
-    "  --expert-device NAME   what holds and multiplies experts (default: the same)\n"            \
-    "  --vram SIZE            peak memory of a GPU in use (default: most of what is free)\n"      \
-    "  --precision KIND       of long runs of tokens on a GPU: f32, mixed (float16 on matrix\n"   \
-    "                         units) or auto: mixed where there are such units (default auto)\n"  \
-    "  --no-shader-cache      do not keep what a GPU's driver compiled for the next start\n"      \
-    "  -v, --verbose          also the engine's notes\n"                                          \
-    "  -q, --quiet            not even its warnings\n"                                            \
-    "  -h, --help             this text\n"                                                        \
+#define MF_ENGINE_OPTIONS_HELP                                                                     \
+    "Engine:\n"                                                                                    \
+    "  --ram SIZE             peak memory of the whole process; auto (default): what is\n"         \
+    "                         available, and fewer experts are held while others need memory\n"    \
+    "  --expert-cache SIZE    memory for experts alone; 0: the least possible\n"                   \
+    "  --cache-policy NAME    which expert makes room: next-use, lru, lfu or s3-fifo (default\n"   \
+    "                         next-use)\n"                                                         \
+    "  --predict KIND         what is read before it is asked for: auto, off, next-layer,\n"       \
+    "                         last-token, frequency, wrong (default auto)\n"                       \
+    "  --predict-depth N      layers ahead that routers are asked of, up to 3, or auto: as many\n" \
+    "                         as pay (default auto)\n"                                             \
+    "  --draft N[,always]     tokens that the model's multi-token-prediction layer proposes at\n"  \
+    "                         once, evaluated with the token before them; used while it pays,\n"   \
+    "                         or always; 0: none (default 0)\n"                                    \
+    "  --mirror DIR           the same files on another drive: both are read; repeatable\n"        \
+    "  --timeline FILE        what is done when, by threads and drives, for ui.perfetto.dev\n"     \
+    "  -c, --ctx N            context in tokens (default 4096, or the model's limit if less)\n"    \
+    "  --io KIND              uring, pool or auto (default auto)\n"                                \
+    "  -t, --threads N        compute threads (default: one per CPU)\n"                            \
+    "  --prefill-chunk N      tokens evaluated together in a prefill (default 512, or more "       \
+    "where\n"                                                                                      \
+    "                         experts are read and memory allows it)\n"                            \
+    "  --experts-per-token K  use fewer experts than the model's own number\n"                     \
+    "  --packed-bits N        packed form: the 4-bit or the 2-bit experts\n"                       \
+    "  --cpu-tier TIER        kernels of the CPU: scalar, avx2, avx512, neon,\n"                   \
+    "                         neon-dotprod or neon-i8mm (default auto, the best)\n"                \
+    "  --kv-type TYPE         f32, bf16 or q8: cached keys and values, or latents, in half\n"      \
+    "                         the memory, or in a little more than a quarter (default f32)\n"      \
+    "  --device NAME          what computes: auto, cpu, vulkan (the best GPU) or vulkan:N as\n"    \
+    "                         'moeflux devices' has it (default auto: a discrete GPU that\n"       \
+    "                         serves, else the CPU)\n"                                             \
+    "  --expert-device NAME   what holds and multiplies experts (default: the same)\n"             \
+    "  --vram SIZE            peak memory of a GPU in use (default: most of what is free)\n"       \
+    "  --precision KIND       of long runs of tokens on a GPU: f32, mixed (float16 on matrix\n"    \
+    "                         units) or auto: mixed where there are such units (default auto)\n"   \
+    "  --no-shader-cache      do not keep what a GPU's driver compiled for the next start\n"       \
+    "  -v, --verbose          also the engine's notes\n"                                           \
+    "  -q, --quiet            not even its warnings\n"                                             \
+    "  -h, --help             this text\n"                                                         \
     "SIZE is a number of bytes or has a suffix K, M, G or T: 512M, 3G, 1.5G.\n"
+
+#define MF_CLI_MAX_MIRRORS 4
 
 /* The shared options as parsed. Not to be moved after mf_cli_engine_args_init. */
 typedef struct mf_cli_engine_args {
     mf_engine_options options;
     mf_cli_verbosity verbosity;
     char cache_dir[1024];
+    const char *mirrors[MF_CLI_MAX_MIRRORS];
 } mf_cli_engine_args;
 
 void mf_cli_engine_args_init(mf_cli_engine_args *args);

@@ -15,8 +15,12 @@
 static void print_line(const char *prefix, const char *line)
 {
     fputs(prefix, stderr);
-    for (const char *p = line; *p; p++)
-        fputc((unsigned char)*p < 0x20 || *p == 0x7f ? '?' : *p, stderr);
+    for (const unsigned char *p = (const unsigned char *)line; *p; p++) {
+        /* U+0080 to U+009F, some of which begin such sequences, are 0xc2 and their last byte */
+        const bool is_c1 = p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0;
+        fputc(*p < 0x20 || *p == 0x7f || is_c1 ? '?' : *p, stderr);
+        p += is_c1;
+    }
     fputc('\n', stderr);
 }
 

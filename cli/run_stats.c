@@ -2,6 +2,8 @@
 /* The figures of a run as a table and as JSON. */
 #include "run_stats.h"
 
+#include "profile.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -21,6 +23,11 @@ void mf_cli_phase_add(mf_cli_phase *phase, const mf_stats *before, const mf_stat
     s->weight_bytes_touched += after->weight_bytes_touched - before->weight_bytes_touched;
     s->wait_us += after->wait_us - before->wait_us;
     s->reading_us += after->reading_us - before->reading_us;
+    s->n_multiply_adds += after->n_multiply_adds - before->n_multiply_adds;
+    s->state_bytes_touched += after->state_bytes_touched - before->state_bytes_touched;
+    s->n_read_calls += after->n_read_calls - before->n_read_calls;
+    s->n_proposed += after->n_proposed - before->n_proposed;
+    s->n_kept += after->n_kept - before->n_kept;
     s->n_hints += after->n_hints - before->n_hints;
     s->n_hints_useful += after->n_hints_useful - before->n_hints_useful;
     s->n_hints_late += after->n_hints_late - before->n_hints_late;
@@ -30,6 +37,8 @@ void mf_cli_phase_add(mf_cli_phase *phase, const mf_stats *before, const mf_stat
     s->hint_saved_us += after->hint_saved_us - before->hint_saved_us;
     s->hint_wasted_bytes += after->hint_wasted_bytes - before->hint_wasted_bytes;
     s->hint_bytes += after->hint_bytes - before->hint_bytes;
+    for (int i = 0; i < MF_STAGES; i++)
+        s->stage_us[i] += after->stage_us[i] - before->stage_us[i];
     if (after->device_bytes_taken > s->device_bytes_taken)
         s->device_bytes_taken = after->device_bytes_taken;
     s->n_expert_host_hits += after->n_expert_host_hits - before->n_expert_host_hits;
@@ -89,8 +98,12 @@ typedef enum row_kind {
     ROW_UPLOADED,
     ROW_READ,
     ROW_READ_PER_TOKEN,
+    ROW_CALLS,
+    ROW_CALLS_PER_TOKEN,
     ROW_WAIT,
     ROW_WAIT_PER_TOKEN,
+    ROW_PROPOSED, /* it and the next: where tokens are proposed */
+    ROW_KEPT,
     ROW_HINTS,
     ROW_HINTS_USEFUL,
     ROW_HINTS_LATE,
@@ -163,6 +176,18 @@ static void print_cell(FILE *out, row_kind row, const mf_cli_phase *phase)
     case ROW_READ_PER_TOKEN:
         cell_size(out, per_token((double)s->read_bytes, phase));
         break;
+    case ROW_CALLS:
+        cell_number(out, (double)s->n_read_calls, "%.0f");
+        break;
+    case ROW_CALLS_PER_TOKEN:
+        cell_number(out, per_token((double)s->n_read_calls, phase), "%.2f");
+        break;
+    case ROW_PROPOSED:
+        cell_number(out, (double)s->n_proposed, "%.0f");
+        break;
+    case ROW_KEPT:
+        cell_number(out, (double)s->n_kept, "%.0f");
+        break;
     case ROW_WAIT:
         cell_number(out, 1e-6 * (double)s->wait_us, "%.3f s");
         break;
@@ -192,20 +217,35 @@ static void print_device(FILE *out, const mf_cli_run_stats *stats, uint64_t take
 
 void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats)
 {
-    static const char *const names[N_ROWS] = {"tokens evaluated",   "tokens/s",
-                                              "expert hits",        "expert misses",
-                                              "hit rate",           "misses held in RAM",
-                                              "uploaded",           "read",
-                                              "read a token",       "waiting for reads",
-                                              "waiting a token",    "foreseen",
-                                              "  in time",          "  late",
-                                              "  for nothing",      "read ahead",
-                                              "  for nothing",      "  of use, took",
+    static const char *const names[N_ROWS] = {"tokens evaluated",
+                                              "tokens/s",
+                                              "expert hits",
+                                              "expert misses",
+                                              "hit rate",
+                                              "misses held in RAM",
+                                              "uploaded",
+                                              "read",
+                                              "read a token",
+                                              "system calls for it",
+                                              "  a token",
+                                              "waiting for reads",
+                                              "waiting a token",
+                                              "tokens proposed",
+                                              "  kept",
+                                              "foreseen",
+                                              "  in time",
+                                              "  late",
+                                              "  for nothing",
+                                              "read ahead",
+                                              "  for nothing",
+                                              "  of use, took",
                                               "  for nothing, took"};
     mf_cli_phase total = mf_cli_phase_sum(&stats->prefill, &stats->decode);
     fprintf(out, "%-20s %14s %14s %14s\n", "", "prompt", "answer", "total");
     for (int row = 0; row < N_ROWS; row++) {
         if (stats->n_host_slots == 0 && (row == ROW_HOST_HITS || row == ROW_UPLOADED))
+            continue;
+        if (total.stats.n_proposed == 0 && (row == ROW_PROPOSED || row == ROW_KEPT))
             continue;
         if (total.stats.n_hints == 0 && row >= ROW_HINTS)
             continue;
@@ -215,18 +255,26 @@ void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats)
         print_cell(out, (row_kind)row, &total);
         fputc('\n', out);
     }
+    mf_cli_stages_table(out, &stats->prefill, &stats->decode);
     char size[MF_CLI_SIZE_CHARS], slot[MF_CLI_SIZE_CHARS];
     fprintf(out, "%-20s %14" PRIu64 " tokens, %" PRIu64 " reused, %" PRIu64 " new\n", "prompts",
             stats->n_prompt, stats->n_reused, stats->n_new);
+    if (stats->announced_seconds > 0)
+        fprintf(out, "%-20s %12.1f s, took %.1f s\n", "  announced", stats->announced_seconds,
+                stats->prefill.seconds);
     if (stats->n_from_store > 0)
         fprintf(out, "%-20s %14" PRIu64 " tokens\n", "from the store", stats->n_from_store);
     fprintf(out, "%-20s %14" PRIu64 " tokens\n", "generated", stats->n_generated);
+    if (stats->n_forced > 0)
+        fprintf(out, "%-20s %14" PRIu64 " tokens\n", "forced by a grammar", stats->n_forced);
     if (stats->is_random)
         fprintf(out, "%-20s %14" PRIu64 "\n", "seed", stats->seed);
     fprintf(out, "%-20s %14" PRIu32 " (the model's own: %" PRIu32 ")\n", "experts a token",
             stats->n_experts_per_token, stats->n_experts_per_token_model);
     fprintf(out, "%-20s %14" PRIu64 " of %s (%s, %s)\n", "expert slots", stats->n_slots,
             mf_cli_size(slot, (double)stats->slot_bytes), stats->io_name, stats->cpu_name);
+    if (total.stats.n_slots != stats->n_slots)
+        fprintf(out, "%-20s %14" PRIu64 "\n", "  at the end", total.stats.n_slots);
     print_device(out, stats, total.stats.device_bytes_taken);
     if (stats->n_host_slots > 0)
         fprintf(out, "%-20s %14" PRIu64 " of %s\n", "expert slots in RAM", stats->n_host_slots,
@@ -282,6 +330,11 @@ void mf_cli_run_stats_json(mf_cli_json *json, const mf_cli_run_stats *stats)
     json_phase(json, "prefill_", &stats->prefill);
     json_phase(json, "decode_", &stats->decode);
     json_phase(json, "", &total);
+    mf_cli_stages_json(json, "prefill_stage_us", &stats->prefill);
+    mf_cli_stages_json(json, "decode_stage_us", &stats->decode);
+    mf_cli_json_integer(json, "read_calls", total.stats.n_read_calls);
+    mf_cli_json_integer(json, "proposed", total.stats.n_proposed);
+    mf_cli_json_integer(json, "kept", total.stats.n_kept);
     mf_cli_json_integer(json, "hints", total.stats.n_hints);
     mf_cli_json_integer(json, "hints_useful", total.stats.n_hints_useful);
     mf_cli_json_integer(json, "hints_late", total.stats.n_hints_late);
@@ -291,16 +344,19 @@ void mf_cli_run_stats_json(mf_cli_json *json, const mf_cli_run_stats *stats)
     mf_cli_json_integer(json, "hint_saved_us", total.stats.hint_saved_us);
     mf_cli_json_integer(json, "hint_wasted_bytes", total.stats.hint_wasted_bytes);
     mf_cli_json_integer(json, "hint_bytes", total.stats.hint_bytes);
+    mf_cli_json_number(json, "prefill_announced_seconds", stats->announced_seconds);
     mf_cli_json_integer(json, "prompt_tokens", stats->n_prompt);
     mf_cli_json_integer(json, "prompt_reused_tokens", stats->n_reused);
     mf_cli_json_integer(json, "prompt_new_tokens", stats->n_new);
     mf_cli_json_integer(json, "store_tokens", stats->n_from_store);
     mf_cli_json_integer(json, "generated_tokens", stats->n_generated);
+    mf_cli_json_integer(json, "forced_tokens", stats->n_forced);
     mf_cli_json_integer(json, "experts_per_token", stats->n_experts_per_token);
     mf_cli_json_integer(json, "experts_per_token_model", stats->n_experts_per_token_model);
     mf_cli_json_integer(json, "peak_rss_bytes", mf_cli_peak_rss_bytes());
     mf_cli_json_integer(json, "ram_bytes", stats->ram_bytes);
     mf_cli_json_integer(json, "n_slots", stats->n_slots);
+    mf_cli_json_integer(json, "n_slots_end", total.stats.n_slots);
     mf_cli_json_integer(json, "slot_bytes", stats->slot_bytes);
     mf_cli_json_integer(json, "n_host_slots", stats->n_host_slots);
     mf_cli_json_string(json, "io", stats->io_name);

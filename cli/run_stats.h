@@ -26,11 +26,13 @@ double mf_cli_hit_rate(const mf_stats *stats);
 typedef struct mf_cli_run_stats {
     mf_cli_phase prefill;
     mf_cli_phase decode;
-    uint64_t n_prompt;     /* tokens of the prompts, each turn's in full */
-    uint64_t n_reused;     /* of them: taken over, not evaluated; the others are the prefill's */
+    double announced_seconds; /* that prompts would take; 0: nobody was told */
+    uint64_t n_prompt;        /* tokens of the prompts, each turn's in full */
+    uint64_t n_reused;        /* of them: taken over, not evaluated; the others are the prefill's */
     uint64_t n_new;        /* of them: neither evaluated at their place before nor from the store */
     uint64_t n_from_store; /* of those reused: from the store */
     uint64_t n_generated;  /* tokens chosen; the last one may not have been evaluated */
+    uint64_t n_forced;     /* of them: the only ones that a grammar left, evaluated with others */
     uint32_t n_experts_per_token, n_experts_per_token_model; /* in use; the model's own */
     uint64_t ram_bytes;
     uint64_t n_slots;

@@ -14,8 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define THINK "<think>"
-#define THINK_END "</think>"
 #define SUFFIX ".json"
 
 /* --------------------------------------------------------------------------------------- names --
@@ -150,48 +148,6 @@ int mf_cli_saved_list(FILE *out)
 /* ------------------------------------------------------------------------------------- writing --
  */
 
-static const char *skip_line_ends(const char *text)
-{
-    return text + strspn(text, "\r\n");
-}
-
-/* An answer's thoughts have a member of their own. */
-static void write_answer(mf_cli_json *json, const char *text)
-{
-    const char *end = strstr(text, THINK_END), *begin = text;
-    if (end) {
-        if (strncmp(begin, THINK, sizeof THINK - 1) == 0)
-            begin += sizeof THINK - 1;
-        begin = skip_line_ends(begin);
-        size_t n = begin < end ? (size_t)(end - begin) : 0;
-        while (n > 0 && strchr("\r\n", begin[n - 1]))
-            n--;
-        mf_cli_json_key(json, "reasoning_content");
-        mf_cli_json_quote(json->out, begin, n);
-        text = skip_line_ends(end + sizeof THINK_END - 1);
-    }
-    mf_cli_json_string(json, "content", text);
-}
-
-static void write_messages(FILE *out, const mf_cli_conversation *c)
-{
-    static const char *const roles[] = {
-        [MF_ROLE_SYSTEM] = "system", [MF_ROLE_USER] = "user", [MF_ROLE_ASSISTANT] = "assistant"};
-    fputs("[", out);
-    for (size_t i = 0; i < c->n_messages; i++) {
-        const mf_chat_message *m = &c->messages[i];
-        fputs(i > 0 ? ",\n" : "\n", out);
-        mf_cli_json json = mf_cli_json_begin(out);
-        mf_cli_json_string(&json, "role", roles[m->role]);
-        if (m->role == MF_ROLE_ASSISTANT)
-            write_answer(&json, m->content);
-        else
-            mf_cli_json_string(&json, "content", m->content);
-        mf_cli_json_end_value(&json);
-    }
-    fputs("\n]\n", out);
-}
-
 /* Under another name, which is then given up for the right one. */
 static int write_file(const char *path, const mf_cli_conversation *c)
 {
@@ -207,7 +163,7 @@ static int write_file(const char *path, const mf_cli_conversation *c)
         }
         return status;
     }
-    write_messages(file, c);
+    mf_cli_messages_json(file, c->messages, c->n_messages, MF_CLI_WAY_TEXT_ARGUMENTS);
     bool is_good = fflush(file) == 0 && !ferror(file) && fsync(fd) == 0;
     int why = errno;
     if (fclose(file) != 0 && is_good) {

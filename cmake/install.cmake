@@ -3,21 +3,25 @@
 # man page are installed by cli/.
 include(CMakePackageConfigHelpers)
 
-install(DIRECTORY include/moeflux DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
+install(DIRECTORY include/moeflux DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT libmoeflux-dev)
+install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT moeflux OPTIONAL)
 
 set_target_properties(moeflux_shared PROPERTIES EXPORT_NAME moeflux)
 set(MF_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/moeflux)
-install(TARGETS moeflux_shared EXPORT moefluxSharedTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(TARGETS moeflux_static EXPORT moefluxStaticTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(EXPORT moefluxSharedTargets NAMESPACE moeflux:: DESTINATION ${MF_CMAKE_DIR})
-install(EXPORT moefluxStaticTargets NAMESPACE moeflux:: DESTINATION ${MF_CMAKE_DIR})
+install(TARGETS moeflux_shared EXPORT moefluxSharedTargets 
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libmoeflux0 NAMELINK_COMPONENT libmoeflux-dev)
+install(TARGETS moeflux_static EXPORT moefluxStaticTargets 
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libmoeflux-dev)
+install(EXPORT moefluxSharedTargets NAMESPACE moeflux:: DESTINATION ${MF_CMAKE_DIR}
+  COMPONENT libmoeflux-dev)
+install(EXPORT moefluxStaticTargets NAMESPACE moeflux:: DESTINATION ${MF_CMAKE_DIR}
+  COMPONENT libmoeflux-dev)
 configure_package_config_file(cmake/moefluxConfig.cmake.in ${CMAKE_BINARY_DIR}/moefluxConfig.cmake
   INSTALL_DESTINATION ${MF_CMAKE_DIR})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/moefluxConfigVersion.cmake
   VERSION ${PROJECT_VERSION} COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/moefluxConfig.cmake ${CMAKE_BINARY_DIR}/moefluxConfigVersion.cmake
-  DESTINATION ${MF_CMAKE_DIR})
+  DESTINATION ${MF_CMAKE_DIR} COMPONENT libmoeflux-dev)
 
 # The pkg-config file finds its prefix from its own place, so that a tree may be moved or staged.
 # GNUInstallDirs allows absolute directories too; those stay as they are.
@@ -41,4 +45,8 @@ if(LIBURING_FOUND)
   string(APPEND MF_PC_REQUIRES_PRIVATE " liburing")
 endif()
 configure_file(cmake/moeflux.pc.in ${CMAKE_BINARY_DIR}/moeflux.pc @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/moeflux.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${CMAKE_BINARY_DIR}/moeflux.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT libmoeflux-dev)
+
+# `make uninstall`: what the last installation wrote, by its own list.
+add_custom_target(uninstall
+  COMMAND ${CMAKE_COMMAND} -DMANIFEST=${CMAKE_BINARY_DIR}/install_manifest.txt -P ${CMAKE_SOURCE_DIR}/cmake/uninstall.cmake)

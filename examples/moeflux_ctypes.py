@@ -43,7 +43,7 @@ class EngineOptions(c.Structure):  # mf_engine_options
         ("n_experts_per_token", c.c_uint32),
         ("packed_expert_bits", c.c_uint32),
         ("n_threads", c.c_uint32),
-        ("cpu_tier_limit", c.c_int),
+        ("cpu_tier", c.c_char_p),
         ("io", c.c_int),
         ("kv_type", c.c_int),
         ("log", c.c_void_p),
@@ -55,6 +55,15 @@ class EngineOptions(c.Structure):  # mf_engine_options
         ("cache_dir", c.c_char_p),
         ("cache_policy", c.c_char_p),
         ("predict", c.c_int),
+        ("timeline", c.c_char_p),
+        ("hot_dir", c.c_char_p),
+        ("mirrors", c.POINTER(c.c_char_p)),
+        ("n_mirrors", c.c_uint32),
+        ("n_draft_tokens", c.c_uint32),
+        ("draft", c.c_int),
+        ("predict_depth", c.c_uint32),
+        ("await_bytes", c.c_void_p),
+        ("await_user", c.c_void_p),
     ]
 
 
@@ -89,6 +98,7 @@ class ModelInfo(c.Structure):  # mf_model_info
     _fields_ += [("device_floor_bytes", c.c_uint64), ("expert_device_floor_bytes", c.c_uint64)]
     _fields_ += [("device_bytes", c.c_uint64), ("device_why", c.c_char * 160)]
     _fields_ += [("n_host_slots", c.c_uint64)]
+    _fields_ += [("window_tokens", c.c_uint32), ("window_page_bytes", c.c_uint64)]
 
 
 class SamplerOptions(c.Structure):  # mf_sampler_options

@@ -17,34 +17,44 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void check_hparams(const mf_hparams *h)
 {
     if (h->n_layers == 0 || h->n_layers > MF_MAX_LAYERS || h->hidden_size == 0 || h->n_vocab == 0 ||
-        h->n_kv_heads == 0 || h->n_heads % h->n_kv_heads != 0 || h->n_experts_per_token == 0 ||
-        h->n_experts_per_token > h->n_experts || h->n_rot > h->head_dim || h->n_rot % 2 != 0)
+        h->n_kv_heads == 0 || h->n_heads % h->n_kv_heads != 0 ||
+        h->n_experts_per_token > h->n_experts ||
+        (h->n_experts_per_token == 0) != (h->n_moe_layers == 0) || h->n_rot > h->head_dim ||
+        h->n_rot % 2 != 0)
         abort();
     for (uint32_t i = 0; i < h->n_layers; i++) {
-        mf_layer_kind kind = h->kv_rank != 0 ? MF_LAYER_LATENT : MF_LAYER_FULL;
-        if (h->layer_kind[i] != kind && (h->kv_rank != 0 || h->layer_kind[i] != MF_LAYER_LINEAR))
+        const mf_layer_kind kind = h->layer_kind[i];
+        if (h->kv_rank != 0
+                ? kind != MF_LAYER_LATENT && kind != MF_LAYER_KEYED
+                : kind != MF_LAYER_FULL && kind != MF_LAYER_LINEAR && kind != MF_LAYER_ENTRIES)
+            abort();
+        const uint32_t rate = h->entry_rate[i], n_series = h->entries_overlap[i] ? 2 : 1;
+        if (kind == MF_LAYER_ENTRIES &&
+            (h->attended_window == 0 || h->window[i] < h->attended_window ||
+             h->window[i] < n_series * rate || h->n_heads % h->o_groups != 0 || h->n_streams == 0 ||
+             h->n_streams > MF_MAX_STREAMS))
             abort();
         if (h->moe_index[i] > i || (!h->is_dense[i] && h->moe_index[i] >= h->n_moe_layers))
             abort();
     }
     const mf_router *r = &h->router;
     if (r->n_groups == 0 || r->n_groups > MF_MAX_GROUPS || h->n_experts % r->n_groups != 0 ||
-        r->k_groups == 0 || r->k_groups > r->n_groups || h->n_moe_layers == 0)
+        r->k_groups == 0 || r->k_groups > r->n_groups)
         abort();
 }
 
 /* Whatever a config says in the ranges that are accepted, no angle is NaN. */
-static void check_frequencies(const mf_hparams *h)
+static void check_frequencies(const mf_hparams *h, const mf_rope *rope)
 {
     float frequencies[512];
     if (h->n_rot / 2 > sizeof frequencies / sizeof *frequencies)
         abort();
-    mf_rope_frequencies(h, frequencies);
-    for (uint32_t i = 0; i < h->n_rot / 2; i++) {
+    mf_rope_frequencies(rope, h->n_rot, frequencies);
+    for (uint32_t i = 0; i < h->n_rot / 2 && !h->never_rotates; i++) {
         if (!isfinite(frequencies[i]))
             abort();
     }
-    if (!isfinite(h->rope.attention_factor) || !isfinite(h->attention_scale))
+    if (!isfinite(rope->attention_factor) || !isfinite(h->attention_scale))
         abort();
 }
 
@@ -58,11 +68,15 @@ static void use_config(mf_checkpoint *checkpoint)
     mf_error error;
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
         (void)!mf_config_quantization(&checkpoint->config, modules[i], &quantization, &error);
+    mf_config_packed packed;
     (void)!mf_config_check_quantization(&checkpoint->config, &error);
+    (void)!mf_config_packing(&checkpoint->config, &packed, &error);
     if (mf_family_find(&checkpoint->source, &family, &error) == MF_OK &&
         family->configure(&checkpoint->source, &h, &error) == MF_OK) {
         check_hparams(&h);
-        check_frequencies(&h);
+        check_frequencies(&h, &h.rope);
+        if (h.attended_window != 0)
+            check_frequencies(&h, &h.entry_rope);
         const mf_plan_options options = {.n_chunk = 512,
                                          .n_context = h.n_context,
                                          .k = h.n_experts_per_token,

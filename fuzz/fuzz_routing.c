@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Traces of routing from anywhere; as they are, and once more with their checksums put right. What
  * is taken is replayed. */
+#include "base/checksum.h"
 #include "routing/routing_format.h"
-#include "state/checksum.h"
 
 #include <stdlib.h>
 #include <string.h>

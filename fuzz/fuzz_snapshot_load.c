@@ -81,14 +81,14 @@ static void put_parts_right(const mf_engine *e, uint8_t *data, size_t n_bytes,
                             const mf_snapshot_head *head)
 {
     uint64_t i = 0, before = 0, n = head->n_tokens;
-    uint32_t n_state = mf_state_n_parts(e, n), n_pages = mf_state_n_page_parts(e, n, n);
+    uint32_t n_state = mf_state_n_parts(e, n);
     for (; i < n_state; i++)
         put_part_right(data, n_bytes, head, i, &before, mf_state_part_bytes(e, n, (uint32_t)i));
     if (head->has_logits)
         put_part_right(data, n_bytes, head, i++, &before, head->n_vocab * 4);
     for (uint32_t k = 0; k < head->n_marks * head->mark_parts; k++)
         put_part_right(data, n_bytes, head, i++, &before,
-                       mf_state_part_bytes(e, n, n_pages + k % head->mark_parts));
+                       mf_state_mark_part_bytes(e, k % head->mark_parts));
 }
 
 static void put_right(model *m, uint8_t *data, size_t n_bytes)

@@ -29,6 +29,7 @@ void mf_srv_channel_free(mf_srv_channel *c)
 /* With the lock held. */
 static void wake(mf_srv_channel *c)
 {
+    c->is_due = false;
     if (!c->is_suspended || !c->connection)
         return;
     c->is_suspended = false;
@@ -51,8 +52,16 @@ void mf_srv_channel_put(mf_srv_channel *c, const mf_srv_bytes *bytes)
         if (c->out.has_failed || bytes->has_failed)
             c->is_broken = true;
         c->put_us = mf_srv_now_us();
+        c->is_due = true;
     }
-    wake(c);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void mf_srv_channel_flush(mf_srv_channel *c)
+{
+    pthread_mutex_lock(&c->lock);
+    if (c->is_due)
+        wake(c);
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -80,6 +89,7 @@ static size_t take(mf_srv_channel *c, char *buffer, size_t capacity)
     memcpy(buffer, c->out.data + c->n_taken, n);
     c->n_taken += n;
     c->taken_us = mf_srv_now_us();
+    c->is_due = false;
     if (c->n_taken == c->out.n_bytes) {
         c->out.n_bytes = 0;
         c->n_taken = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The way of an answer from the scheduler's thread to a connection: bytes with a bound. A
- * connection that has nothing to send is suspended; whoever puts bytes resumes it.
+ * connection that has nothing to send is suspended; whoever puts bytes resumes it, at once or,
+ * where steps are fast, for some together.
  */
 #ifndef MF_SERVER_CHANNEL_H
 #define MF_SERVER_CHANNEL_H
@@ -19,6 +20,7 @@ typedef struct mf_srv_channel {
     mf_srv_bytes out;
     size_t n_taken;    /* of out */
     bool is_suspended; /* until bytes come */
+    bool is_due;       /* bytes were put of which the connection does not know yet */
     bool is_done;      /* nothing will be added */
     bool is_broken;    /* the rest is not worth sending: close */
     int status;        /* of HTTP, for an answer in one piece; set with is_done */
@@ -29,8 +31,10 @@ typedef struct mf_srv_channel {
 bool mf_srv_channel_init(mf_srv_channel *c);
 void mf_srv_channel_free(mf_srv_channel *c);
 
-/* From the scheduler. */
+/* From the scheduler. Puts bytes, of which the connection is told with the next flush, or the end.
+ */
 void mf_srv_channel_put(mf_srv_channel *c, const mf_srv_bytes *bytes);
+void mf_srv_channel_flush(mf_srv_channel *c);
 /* Nothing more will come. status: of an answer in one piece. */
 void mf_srv_channel_end(mf_srv_channel *c, int status);
 /* Bytes that wait to be sent. */

@@ -23,8 +23,9 @@ static bool refuse_grammar(mf_srv_refusal *r, const char *field, mf_status statu
 }
 
 /* What a grammar is kept by: which kind of text, and the text. */
-static void put_name(const mf_grammar_params *p, mf_srv_bytes *out)
+static void put_name(const mf_grammar_params *p, bool has_marks, mf_srv_bytes *out)
 {
+    mf_srv_puts(out, has_marks ? "answer " : "");
     mf_srv_puts(out, p->json_schema ? "schema " : p->gbnf ? "gbnf " : "object ");
     mf_srv_put(out,
                p->json_schema ? p->json_schema
@@ -41,10 +42,11 @@ static bool compile(mf_grammar_params *params, const char *field, mf_srv_job *jo
     mf_srv_bytes name = {0};
     mf_status status = MF_OK;
     mf_guide_free(&job->guide);
-    put_name(params, &name);
+    put_name(params, job->protocol->has_thoughts, &name);
     job->guide = mf_srv_guides_find(job->served->guides, &name, job->call_opening);
     if (!job->guide) {
         params->max_mask_bytes = MF_SRV_GUIDE_MASK_BYTES;
+        params->syntax = job->protocol->has_thoughts ? job->served->syntax : NULL;
         status = mf_grammar_compile(job->served->vocabulary, params, &grammar, &error);
         if (status == MF_OK)
             status = mf_guide_create(grammar, &job->guide, &error);
@@ -293,6 +295,14 @@ bool mf_srv_constraint_take(mf_srv_choice *c, int32_t token, mf_srv_refusal *r)
     if (!c->guide || mf_guide_accept(c->guide, token, &error) == MF_OK)
         return true;
     return mf_srv_refuse(r, 500, "%s", error.message);
+}
+
+int32_t mf_srv_constraint_forced(mf_srv_choice *c)
+{
+    int32_t token = -1;
+    if (!c->guide || mf_guide_forced(c->guide, &token, NULL) != MF_OK)
+        return -1; /* the next look at the mask finds out why */
+    return token;
 }
 
 bool mf_srv_constraint_is_done(const mf_srv_choice *c)

@@ -21,6 +21,8 @@ bool mf_srv_constraint_sample(mf_srv_choice *c, const float *logits, int32_t *to
 /* Takes a token of the answer. False: it is not allowed. */
 bool mf_srv_constraint_take(mf_srv_choice *c, int32_t token, mf_srv_refusal *r);
 /* The answer is whole, and nothing may follow it. */
+/* The one token that may come next, so that nothing is to be sampled; -1: there are several. */
+int32_t mf_srv_constraint_forced(mf_srv_choice *choice);
 bool mf_srv_constraint_is_done(const mf_srv_choice *c);
 
 #endif

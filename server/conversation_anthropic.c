@@ -9,6 +9,9 @@
 /* First in Claude Code's system prompt, different in every session, and no word to the model. */
 #define ATTRIBUTION "x-anthropic-billing-header:"
 
+/* So begin the texts that it puts beside what users and tools say. */
+#define REMINDER "<system-reminder>"
+
 static bool is_attribution(yyjson_val *block)
 {
     const char *text = yyjson_get_str(yyjson_obj_get(block, "text"));
@@ -84,6 +87,14 @@ static bool read_result(yyjson_val *block, const char *place, mf_srv_conversatio
     return mf_srv_read_content(yyjson_obj_get(block, "content"), name, m, r);
 }
 
+/* What an agent adds to the results of calls for the model to know: no question of the user's,
+ * behind which templates drop the thoughts of the calls before it. */
+static bool is_reminder(yyjson_val *block)
+{
+    const char *text = yyjson_get_str(yyjson_obj_get(block, "text"));
+    return text && strncmp(text, REMINDER, sizeof REMINDER - 1) == 0;
+}
+
 /* The last message, if it is of the role: results stand between a user's texts. */
 static mf_srv_message *message_of(mf_srv_conversation *c, mf_srv_role role, size_t n_before,
                                   mf_srv_refusal *r)
@@ -101,9 +112,15 @@ static bool read_block(yyjson_val *block, size_t i, size_t k, mf_srv_role role, 
     snprintf(place, sizeof place, "messages[%zu].content[%zu]", i, k);
     if (role == MF_SRV_USER && yyjson_equals_str(type, "tool_result"))
         return read_result(block, place, c, r);
+    const bool is_behind_result =
+        c->n_messages > n_before && c->messages[c->n_messages - 1].role == MF_SRV_TOOL;
+    if (is_behind_result && is_reminder(block))
+        role = MF_SRV_TOOL;
     mf_srv_message *m = message_of(c, role, n_before, r);
     if (!m)
         return false;
+    if (role == MF_SRV_TOOL)
+        mf_srv_puts(&m->content, "\n\n");
     if (role == MF_SRV_ASSISTANT && yyjson_equals_str(type, "tool_use"))
         return read_use(block, place, m, r);
     snprintf(place, sizeof place, "messages[%zu].content", i);

@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define THINK "<think>"
-#define THINK_END "</think>"
-
 /* -------------------------------------------------------------------------------------- finding --
  */
 
@@ -261,31 +258,42 @@ static size_t n_without_blanks(const char *text, size_t n)
     return n;
 }
 
-static bool ends_in(const char *text, size_t n, const char *word)
+/* How many bytes are left of text[n] without a mark at its end, whose own blanks do not count; n:
+ * it does not end in it. */
+static size_t n_without_mark(const char *text, size_t n, const char *mark)
 {
-    const size_t n_word = strlen(word);
-    return n >= n_word && memcmp(text + n - n_word, word, n_word) == 0;
+    const size_t n_blank = mark ? strspn(mark, " \t\r\n") : 0;
+    const size_t n_mark = mark ? n_without_blanks(mark, strlen(mark)) : 0;
+    const size_t n_text = n_without_blanks(text, n);
+    if (n_mark <= n_blank || n_text < n_mark - n_blank ||
+        memcmp(text + n_text - (n_mark - n_blank), mark + n_blank, n_mark - n_blank) != 0)
+        return n;
+    return n_text - (n_mark - n_blank);
 }
 
 /* The text's bytes without the opening of a thought, or an empty one, at its end. */
-static size_t n_head_of(const mf_srv_bytes *text)
+static size_t n_head_of(const mf_srv_model *model, const mf_srv_bytes *text)
 {
-    size_t n = n_without_blanks(text->data, text->n_bytes);
-    if (ends_in(text->data, n, THINK_END))
-        n = n_without_blanks(text->data, n - (sizeof THINK_END - 1));
-    return ends_in(text->data, n, THINK) ? n - (sizeof THINK - 1) : text->n_bytes;
+    mf_reply_form form;
+    mf_reply_form_of(model->syntax, &form);
+    const size_t n = n_without_mark(text->data, text->n_bytes, form.thought_close);
+    const size_t n_head = n_without_mark(text->data, n, form.thought_open);
+    return n_head == n ? text->n_bytes : n_head;
 }
 
-/* The tokens up to the last <think>. */
-static size_t n_tokens_before_thought(const mf_srv_model *model, const mf_srv_prompt *prompt)
+/* The tokens of the text but for its last bytes; 0: they begin within a token. */
+static size_t n_tokens_before(const mf_srv_model *model, const mf_srv_prompt *prompt,
+                              size_t n_bytes)
 {
-    for (size_t i = prompt->n_tokens; i-- > 0;) {
+    size_t n_left = n_bytes, i = prompt->n_tokens;
+    while (n_left > 0 && i > 0) {
         size_t n = 0;
-        const char *piece = mf_tokenizer_piece(model->tokenizer, prompt->tokens[i], &n);
-        if (piece && n == sizeof THINK - 1 && memcmp(piece, THINK, n) == 0)
-            return i;
+        const char *piece = mf_tokenizer_piece(model->tokenizer, prompt->tokens[--i], &n);
+        if (!piece || n > n_left)
+            return 0;
+        n_left -= n;
     }
-    return 0;
+    return n_left == 0 ? i : 0;
 }
 
 void mf_srv_history_end(const mf_srv_history *h, const mf_srv_writing *w, size_t system_mark,
@@ -293,15 +301,13 @@ void mf_srv_history_end(const mf_srv_history *h, const mf_srv_writing *w, size_t
 {
     const mf_srv_bytes *text = &prompt->text;
     mf_srv_origin *o = &prompt->origin;
-    const size_t n = n_head_of(text);
     if (!w->model->recall)
         return;
+    const size_t n = n_head_of(w->model, text);
     *o = (mf_srv_origin){.is_known = true,
                          .chain = h->chain,
                          .n_head_bytes = n,
-                         .n_head_tokens = n == text->n_bytes
-                                              ? prompt->n_tokens
-                                              : n_tokens_before_thought(w->model, prompt),
+                         .n_head_tokens = n_tokens_before(w->model, prompt, text->n_bytes - n),
                          .system_mark = system_mark,
                          .now = w->now};
     o->head = mf_srv_digest_of(mf_srv_recall_key(w->model->recall), text->data, n);

@@ -24,6 +24,8 @@ typedef struct mf_srv_server {
     mf_srv_scheduler *scheduler;
     mf_srv_guard guard;
     struct MHD_Daemon *daemons[MF_SRV_MAX_DAEMONS];
+    int listeners[MF_SRV_MAX_DAEMONS]; /* of those that do not listen any more; else -1 */
+    bool is_given;                     /* systemd listens too, and goes on with it */
     size_t n_daemons;
     unsigned port;
     char *certificate, *key; /* of TLS; NULL: none */

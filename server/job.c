@@ -165,6 +165,7 @@ void mf_srv_job_begin(mf_srv_job *job)
     if (job->params.streams && job->protocol->begin)
         job->protocol->begin(job, &out);
     send_out(job, &out);
+    mf_srv_channel_flush(&job->channel);
 }
 
 /* Where the text of a part is. */
@@ -331,4 +332,18 @@ mf_srv_usage mf_srv_job_usage(const mf_srv_job *job)
         usage.n_thought += job->choices[i].n_thought_tokens;
     }
     return usage;
+}
+
+void mf_srv_job_tell_reading(mf_srv_job *job, const mf_srv_reading *reading)
+{
+    __atomic_store_n(&job->reading.n_done, reading->n_done, __ATOMIC_RELAXED);
+    __atomic_store_n(&job->reading.n_all, reading->n_all, __ATOMIC_RELAXED);
+    __atomic_store_n(&job->reading.end_us, reading->end_us, __ATOMIC_RELAXED);
+}
+
+mf_srv_reading mf_srv_job_reading(const mf_srv_job *job)
+{
+    return (mf_srv_reading){.n_done = __atomic_load_n(&job->reading.n_done, __ATOMIC_RELAXED),
+                            .n_all = __atomic_load_n(&job->reading.n_all, __ATOMIC_RELAXED),
+                            .end_us = __atomic_load_n(&job->reading.end_us, __ATOMIC_RELAXED)};
 }

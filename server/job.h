@@ -102,6 +102,7 @@ struct mf_srv_choice {
     size_t n_answered; /* sampled, the end token not counted */
     size_t n_cached;   /* of the prompt, not evaluated */
     size_t n_echoed;   /* of the prompt, given back */
+    size_t n_forced;   /* of the tokens behind the last one that was sampled; not evaluated yet */
     size_t n_thought_tokens;
     size_t n_closed;          /* tokens given that end the thoughts, beyond the budget */
     bool has_prompt;          /* evaluated once: choices of the same prompt find it */
@@ -157,8 +158,15 @@ typedef struct mf_srv_protocol {
     void (*document)(mf_srv_job *job, mf_srv_bytes *out);
 } mf_srv_protocol;
 
+/* How far a prompt has come in, and when it will have: by mf_srv_now_us, 0: not known. n_all 0:
+ * none comes in. */
+typedef struct mf_srv_reading {
+    uint64_t n_done, n_all, end_us;
+} mf_srv_reading;
+
 struct mf_srv_job {
-    int n_refs; /* atomic */
+    int n_refs;             /* atomic */
+    mf_srv_reading reading; /* each atomic, and of about one moment; of the choice told of last */
     const mf_srv_protocol *protocol;
     mf_srv_channel channel;
     mf_cancel cancel;
@@ -206,6 +214,9 @@ void mf_srv_job_piece(mf_srv_choice *choice, const mf_srv_piece *piece);
 void mf_srv_job_call(mf_srv_choice *choice, const char *id, const char *name);
 void mf_srv_job_finish(mf_srv_choice *choice, mf_srv_finish finish);
 void mf_srv_job_fail(mf_srv_job *job, const mf_srv_refusal *refusal);
+void mf_srv_job_tell_reading(mf_srv_job *job, const mf_srv_reading *reading);
+/* From any thread. */
+mf_srv_reading mf_srv_job_reading(const mf_srv_job *job);
 
 typedef struct mf_srv_usage {
     size_t n_prompt, n_cached, n_answer, n_thought;

@@ -61,8 +61,10 @@ static bool serve_socket(mf_srv_server *server, int fd)
         HEAD_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, 120u, MHD_OPTION_STRICT_FOR_CLIENT, 1,
         MHD_OPTION_NOTIFY_COMPLETED, mf_srv_on_completed, server, MHD_OPTION_NOTIFY_CONNECTION,
         mf_srv_on_connection, server, MHD_OPTION_ARRAY, has_tls ? tls : none, MHD_OPTION_END);
-    if (daemon)
+    if (daemon) {
+        server->listeners[server->n_daemons] = -1;
         server->daemons[server->n_daemons++] = daemon;
+    }
     return daemon != NULL;
 }
 
@@ -234,6 +236,7 @@ bool mf_srv_http_start(mf_srv_server *server, mf_error *error)
     server->port = server->config->port;
     if (!read_certificate(server, error))
         return false;
+    server->is_given = n_given > 0;
     if (n_given > 0)
         return serve_given(server, n_given, error);
     if (server->config->socket_path)
@@ -241,13 +244,14 @@ bool mf_srv_http_start(mf_srv_server *server, mf_error *error)
     return serve_addresses(server, error);
 }
 
+/* A daemon's thread may still use the socket: closed, it would end the process. */
 void mf_srv_http_quiesce(mf_srv_server *server)
 {
     __atomic_store_n(&server->is_draining, 1, __ATOMIC_RELAXED);
     for (size_t i = 0; i < server->n_daemons; i++) {
-        MHD_socket fd = MHD_quiesce_daemon(server->daemons[i]);
-        if (fd != MHD_INVALID_SOCKET)
-            close(fd);
+        server->listeners[i] = MHD_quiesce_daemon(server->daemons[i]);
+        if (server->listeners[i] != MHD_INVALID_SOCKET && !server->is_given)
+            (void)shutdown(server->listeners[i], SHUT_RDWR); /* who calls is refused */
     }
     if (server->config->socket_path && server->n_daemons > 0)
         unlink(server->config->socket_path);
@@ -255,8 +259,11 @@ void mf_srv_http_quiesce(mf_srv_server *server)
 
 void mf_srv_http_stop(mf_srv_server *server)
 {
-    while (server->n_daemons > 0)
+    while (server->n_daemons > 0) {
         MHD_stop_daemon(server->daemons[--server->n_daemons]);
+        if (server->listeners[server->n_daemons] >= 0)
+            close(server->listeners[server->n_daemons]);
+    }
     if (server->key)
         explicit_bzero(server->key, strlen(server->key));
     free(server->certificate);

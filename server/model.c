@@ -9,6 +9,49 @@
 /* Of answers that may come back in a conversation. */
 #define MAX_RECALL_BYTES ((size_t)64 << 20)
 
+/* The model, and how it cuts texts: an answer's tokens are those of one vocabulary. */
+static mf_status fingerprint(const mf_srv_model *m, uint8_t out[16], mf_error *error)
+{
+    const mf_srv_digest_key key = {{0, 0}};
+    mf_srv_digest digest = {{0, 0}};
+    mf_srv_bytes all = {0};
+    uint8_t model[16];
+    mf_status status = mf_engine_fingerprint(m->engine, model, error);
+    if (status != MF_OK)
+        return status;
+    mf_srv_put(&all, (const char *)model, sizeof model);
+    for (uint32_t i = 0; i < m->info.n_vocab; i++) {
+        size_t n = 0;
+        const char *piece = mf_tokenizer_piece(m->tokenizer, (int32_t)i, &n);
+        mf_srv_put(&all, (const char *)&n, sizeof n);
+        if (piece)
+            mf_srv_put(&all, piece, n);
+    }
+    if (all.has_failed)
+        status = MF_ERR_NO_MEMORY;
+    else
+        digest = mf_srv_digest_of(&key, all.data, all.n_bytes);
+    mf_srv_bytes_free(&all);
+    memcpy(out, &digest, sizeof digest);
+    return status;
+}
+
+void mf_srv_model_remember(mf_srv_model *m, const mf_srv_recall_file_options *options)
+{
+    mf_srv_recall_file_options o = *options;
+    mf_error error = {0};
+    if (!m->recall)
+        return;
+    o.n_vocab = m->info.n_vocab;
+    o.max_bytes = o.max_bytes < 2 * MAX_RECALL_BYTES ? o.max_bytes : 2 * MAX_RECALL_BYTES;
+    mf_status status = fingerprint(m, o.model, &error);
+    if (status == MF_OK)
+        status = mf_srv_recall_file_open(&o, m->recall, &m->recall_file, &error);
+    if (status != MF_OK && status != MF_ERR_UNSUPPORTED && o.log)
+        o.log(o.log_user, MF_LOG_WARNING,
+              error.message[0] != '\0' ? error.message : "no memory for kept answers");
+}
+
 /* The token that a text is; -1: it is none, or several. */
 static int32_t token_of(const mf_srv_model *m, const char *text)
 {

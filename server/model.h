@@ -5,6 +5,7 @@
 
 #include "guides.h"
 #include "recall.h"
+#include "recall_file.h"
 
 #include <moeflux/moeflux.h>
 
@@ -34,11 +35,16 @@ typedef struct mf_srv_model {
     /* The texts of all that stand behind answers. */
     char end_texts[16][64];
     size_t n_end_texts;
-    mf_srv_recall *recall; /* answers that were given; NULL: none are kept */
+    mf_srv_recall *recall;           /* answers that were given; NULL: none are kept */
+    mf_srv_recall_file *recall_file; /* where they outlive the server; NULL: nowhere */
 } mf_srv_model;
 
 /* How it thinks and calls, and where it ends: all from has_chat on but the sampler, by its
  * tokenizer. Errors: those of mf_reply_syntax_detect, MF_ERR_NO_MEMORY. */
 mf_status mf_srv_model_learn(mf_srv_model *model, mf_error *error);
+
+/* Answers that an earlier server kept, in a file of at most max_bytes, and this one's from now on.
+ * What hinders it is logged: it hinders nothing else. */
+void mf_srv_model_remember(mf_srv_model *model, const mf_srv_recall_file_options *options);
 
 #endif

@@ -97,10 +97,22 @@ static bool is_late(const mf_srv_server *server, const mf_srv_peer *peer, uint64
     return now - peer->since_us > limit;
 }
 
+/* A sign of life, with how long the prompt will take if it is being read. */
+static void put_comment(const mf_srv_job *job, uint64_t now, mf_srv_bytes *out)
+{
+    const mf_srv_reading r = mf_srv_job_reading(job);
+    mf_srv_puts(out, ": keep-alive");
+    if (r.n_done < r.n_all)
+        mf_srv_printf(out, ", %llu of %llu tokens of the prompt read", (unsigned long long)r.n_done,
+                      (unsigned long long)r.n_all);
+    if (r.n_done < r.n_all && r.end_us > now)
+        mf_srv_printf(out, ", about %.0f s left", 1e-6 * (double)(r.end_us - now));
+    mf_srv_puts(out, "\n\n");
+}
+
 /* Signs of life for a stream that is silent; the end of one that nobody reads. */
 static void look_after(mf_srv_server *server, mf_srv_job *job, bool is_gone, uint64_t now)
 {
-    static const char comment[] = ": keep-alive\n\n";
     mf_srv_channel *channel = &job->channel;
     pthread_mutex_lock(&channel->lock);
     const bool is_stalled =
@@ -115,8 +127,9 @@ static void look_after(mf_srv_server *server, mf_srv_job *job, bool is_gone, uin
         mf_srv_scheduler_wake(server->scheduler);
     } else if (is_silent) {
         mf_srv_bytes bytes = {0};
-        mf_srv_puts(&bytes, comment);
+        put_comment(job, now, &bytes);
         mf_srv_channel_put(channel, &bytes);
+        mf_srv_channel_flush(channel);
         mf_srv_bytes_free(&bytes);
     }
 }

@@ -54,16 +54,23 @@ void mf_srv_prompt_mark_end(const mf_srv_model *model, mf_srv_prompt *prompt)
     prompt->marks[prompt->n_marks++] = prompt->n_tokens - is_before;
 }
 
+/* The token that sequences begin with, if the model has one and it is not there. There is room:
+ * mf_srv_encode leaves it. */
+static void put_start(const mf_srv_model *model, mf_srv_prompt *prompt)
+{
+    const int32_t start = mf_tokenizer_start(model->tokenizer);
+    if (start < 0 || prompt->tokens == NULL || (prompt->n_tokens > 0 && prompt->tokens[0] == start))
+        return;
+    memmove(prompt->tokens + 1, prompt->tokens, prompt->n_tokens++ * sizeof *prompt->tokens);
+    prompt->tokens[0] = start;
+}
+
 bool mf_srv_prompt_text(const mf_srv_model *model, const char *text, size_t n_bytes,
                         mf_srv_prompt *out, mf_srv_refusal *refusal)
 {
     if (!mf_srv_encode(model, text, n_bytes, true, out, refusal))
         return false;
-    int32_t start = mf_tokenizer_start(model->tokenizer);
-    if (start >= 0 && (out->n_tokens == 0 || out->tokens[0] != start)) {
-        memmove(out->tokens + 1, out->tokens, out->n_tokens++ * sizeof *out->tokens);
-        out->tokens[0] = start;
-    }
+    put_start(model, out);
     mf_srv_prompt_mark_end(model, out);
     return true;
 }
@@ -243,7 +250,6 @@ static bool paragraphs(const mf_srv_model *model, const mf_srv_conversation *c, 
                        mf_srv_refusal *refusal)
 {
     mf_srv_bytes text = {0};
-    int32_t start = mf_tokenizer_start(model->tokenizer);
     if (!check_plain(c, refusal))
         return false;
     put_paragraphs(c, &text);
@@ -251,12 +257,10 @@ static bool paragraphs(const mf_srv_model *model, const mf_srv_conversation *c, 
     is_good = is_good &&
               mf_srv_encode(model, text.data ? text.data : "", text.n_bytes, false, out, refusal);
     mf_srv_bytes_free(&text);
-    if (is_good && start >= 0 && out->tokens) {
-        memmove(out->tokens + 1, out->tokens, out->n_tokens++ * sizeof *out->tokens);
-        out->tokens[0] = start;
-    }
-    if (is_good)
+    if (is_good) {
+        put_start(model, out);
         mf_srv_prompt_mark_end(model, out);
+    }
     return is_good;
 }
 

@@ -30,6 +30,7 @@ struct mf_srv_recall {
     mf_srv_kept *kept[MAX_KEPT];
     tool_set sets[MAX_SETS]; /* the one used last at the end */
     size_t n_sets;
+    mf_srv_recall_watcher watcher;
 };
 
 mf_srv_recall *mf_srv_recall_new(size_t max_bytes)
@@ -46,6 +47,18 @@ mf_srv_recall *mf_srv_recall_new(size_t max_bytes)
 const mf_srv_digest_key *mf_srv_recall_key(const mf_srv_recall *recall)
 {
     return &recall->key;
+}
+
+void mf_srv_recall_set_key(mf_srv_recall *recall, const mf_srv_digest_key *key)
+{
+    recall->key = *key;
+}
+
+void mf_srv_recall_watch(mf_srv_recall *recall, const mf_srv_recall_watcher *watcher)
+{
+    pthread_mutex_lock(&recall->lock);
+    recall->watcher = watcher ? *watcher : (mf_srv_recall_watcher){NULL, NULL, NULL};
+    pthread_mutex_unlock(&recall->lock);
 }
 
 mf_srv_kept *mf_srv_kept_new(void)
@@ -78,7 +91,7 @@ void mf_srv_recall_free(mf_srv_recall **recall)
     *recall = NULL;
 }
 
-static size_t n_bytes_of(const mf_srv_kept *kept)
+size_t mf_srv_kept_bytes(const mf_srv_kept *kept)
 {
     size_t n = sizeof *kept + kept->n_tokens * sizeof *kept->tokens +
                kept->message.content.capacity + kept->message.thoughts.capacity;
@@ -91,7 +104,7 @@ static size_t n_bytes_of(const mf_srv_kept *kept)
 
 static void take_out(mf_srv_recall *r, size_t i)
 {
-    r->n_bytes -= n_bytes_of(r->kept[i]);
+    r->n_bytes -= mf_srv_kept_bytes(r->kept[i]);
     memmove(&r->kept[i], &r->kept[i + 1], (--r->n_kept - i) * sizeof *r->kept);
 }
 
@@ -105,7 +118,7 @@ static size_t find(const mf_srv_recall *r, const mf_srv_digest *key)
 
 void mf_srv_recall_put(mf_srv_recall *r, mf_srv_kept *kept)
 {
-    const size_t n_bytes = n_bytes_of(kept);
+    const size_t n_bytes = mf_srv_kept_bytes(kept);
     if (n_bytes > r->max_bytes) {
         mf_srv_kept_drop(kept);
         return;
@@ -120,6 +133,8 @@ void mf_srv_recall_put(mf_srv_recall *r, mf_srv_kept *kept)
     }
     r->kept[r->n_kept++] = kept;
     r->n_bytes += n_bytes;
+    if (r->watcher.kept)
+        r->watcher.kept(r->watcher.user, kept);
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -136,6 +151,35 @@ mf_srv_kept *mf_srv_recall_find(mf_srv_recall *r, const mf_srv_digest *key)
     }
     pthread_mutex_unlock(&r->lock);
     return kept;
+}
+
+bool mf_srv_recall_list_all(mf_srv_recall *r, mf_srv_recall_list *out)
+{
+    pthread_mutex_lock(&r->lock);
+    *out = (mf_srv_recall_list){.kept = calloc(r->n_kept + 1, sizeof(mf_srv_kept *)),
+                                .tools = calloc(r->n_sets + 1, sizeof(char *))};
+    bool is_good = out->kept && out->tools;
+    for (; is_good && out->n_kept < r->n_kept; out->n_kept++) {
+        out->kept[out->n_kept] = r->kept[out->n_kept];
+        __atomic_add_fetch(&out->kept[out->n_kept]->n_refs, 1, __ATOMIC_RELAXED);
+    }
+    for (; is_good && out->n_tools < r->n_sets; out->n_tools++)
+        is_good = (out->tools[out->n_tools] = strdup(r->sets[out->n_tools].tools)) != NULL;
+    pthread_mutex_unlock(&r->lock);
+    if (!is_good)
+        mf_srv_recall_list_free(out);
+    return is_good;
+}
+
+void mf_srv_recall_list_free(mf_srv_recall_list *list)
+{
+    for (size_t i = 0; list->kept && i < list->n_kept; i++)
+        mf_srv_kept_drop(list->kept[i]);
+    for (size_t i = 0; list->tools && i < list->n_tools; i++)
+        free(list->tools[i]);
+    free(list->kept);
+    free(list->tools);
+    *list = (mf_srv_recall_list){0};
 }
 
 /* ---------------------------------------------------------------------------------------- tools --
@@ -199,6 +243,8 @@ static bool use_order(mf_srv_recall *r, const mf_srv_digest *digest, mf_srv_byte
             return false;
         i = r->n_sets < MAX_SETS ? r->n_sets++ : 0;
         free(r->sets[i].tools);
+        if (r->watcher.tools)
+            r->watcher.tools(r->watcher.user, set.tools);
     }
     memmove(&r->sets[i], &r->sets[i + 1], (r->n_sets - 1 - i) * sizeof *r->sets);
     r->sets[r->n_sets - 1] = set;

@@ -39,6 +39,30 @@ typedef struct mf_srv_kept {
 mf_srv_recall *mf_srv_recall_new(size_t max_bytes);
 void mf_srv_recall_free(mf_srv_recall **recall);
 const mf_srv_digest_key *mf_srv_recall_key(const mf_srv_recall *recall);
+/* Before anything is kept, and before anybody has asked for the key. */
+void mf_srv_recall_set_key(mf_srv_recall *recall, const mf_srv_digest_key *key);
+
+/* Is told what is put there, under the lock, and borrows it: answers, and tools whose order was not
+ * known. */
+typedef struct mf_srv_recall_watcher {
+    void (*kept)(void *user, mf_srv_kept *kept);
+    void (*tools)(void *user, const char *tools);
+    void *user;
+} mf_srv_recall_watcher;
+
+/* NULL: nobody. */
+void mf_srv_recall_watch(mf_srv_recall *recall, const mf_srv_recall_watcher *watcher);
+
+/* All that is kept, those used last at the end. */
+typedef struct mf_srv_recall_list {
+    mf_srv_kept **kept;
+    char **tools;
+    size_t n_kept, n_tools;
+} mf_srv_recall_list;
+
+/* False: no memory. */
+bool mf_srv_recall_list_all(mf_srv_recall *recall, mf_srv_recall_list *out);
+void mf_srv_recall_list_free(mf_srv_recall_list *list);
 
 /* Takes the answer over. */
 void mf_srv_recall_put(mf_srv_recall *recall, mf_srv_kept *kept);
@@ -46,6 +70,8 @@ void mf_srv_recall_put(mf_srv_recall *recall, mf_srv_kept *kept);
 mf_srv_kept *mf_srv_recall_find(mf_srv_recall *recall, const mf_srv_digest *key);
 /* An empty one with one reference; NULL: no memory. */
 mf_srv_kept *mf_srv_kept_new(void);
+/* What it takes of what may be kept. */
+size_t mf_srv_kept_bytes(const mf_srv_kept *kept);
 void mf_srv_kept_drop(mf_srv_kept *kept);
 
 /* Tools [an array as JSON] in the order in which the same ones came first: clients shuffle them,

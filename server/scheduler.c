@@ -8,7 +8,6 @@
 
 /* How long the thread sleeps at most when all wait for somebody else. */
 #define NAP_NS (20 * 1000000L)
-#define FIRST_PIECE 8
 /* So long a client waits for the answers of one who has several. */
 #define GIVES_WAY_US 2000000u
 
@@ -267,13 +266,19 @@ static void nap(mf_srv_scheduler *s)
     pthread_cond_timedwait(&s->woken, &s->lock, &until);
 }
 
+/* With the lock held. The last job may have ended behind the news of it. */
+static bool is_at_end(const mf_srv_scheduler *s)
+{
+    return s->is_stopping && s->n_jobs == 0;
+}
+
 /* Takes in what came. has_worked: the last step did something. False: the thread ends. */
 static bool take_arrived(mf_srv_scheduler *s, bool has_worked, bool *is_cancelling)
 {
     pthread_mutex_lock(&s->lock);
-    while (!s->has_news && s->n_running == 0 && !s->waiting)
+    while (!s->has_news && s->n_running == 0 && !s->waiting && !is_at_end(s))
         pthread_cond_wait(&s->woken, &s->lock);
-    if (!s->has_news && !has_worked)
+    if (!s->has_news && !has_worked && !is_at_end(s))
         nap(s);
     s->has_news = false;
     mf_srv_choice **end = &s->waiting;
@@ -282,7 +287,7 @@ static bool take_arrived(mf_srv_scheduler *s, bool has_worked, bool *is_cancelli
     *end = s->arrived;
     s->arrived = NULL;
     *is_cancelling = s->is_cancelling;
-    bool goes_on = !(s->is_stopping && s->n_jobs == 0);
+    bool goes_on = !is_at_end(s);
     pthread_mutex_unlock(&s->lock);
     return goes_on;
 }
@@ -344,7 +349,7 @@ static bool set_up(mf_srv_scheduler *s)
     pthread_cond_init(&s->stored, NULL);
     pthread_condattr_destroy(&attributes);
     s->n_slots = s->model->info.n_sessions;
-    s->piece = FIRST_PIECE;
+    mf_srv_pace_begin(&s->pace, s->model->info.n_chunk_tokens, s->options.max_stall_us);
     s->slots = calloc(s->n_slots, sizeof *s->slots);
     s->running = calloc(s->n_slots, sizeof(mf_srv_choice *));
     s->items = calloc(s->n_slots, sizeof *s->items);

@@ -15,6 +15,7 @@ typedef struct mf_srv_scheduler_options {
     const struct mf_srv_model *model;
     mf_srv_stats *stats;
     size_t max_waiting_jobs;
+    double max_stall_us; /* of running answers, while prompts come in; if it is above the usual */
     size_t max_unsent_bytes; /* of a stream; beyond it an answer waits for its reader */
 } mf_srv_scheduler_options;
 

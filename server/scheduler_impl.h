@@ -4,6 +4,7 @@
 #define MF_SERVER_SCHEDULER_IMPL_H
 
 #include "model.h"
+#include "pace.h"
 #include "scheduler.h"
 
 #define MF_SRV_N_CLIENTS 1024u
@@ -45,9 +46,8 @@ struct mf_srv_scheduler {
     uint64_t gave_way_us; /* when somebody last did */
     bool is_short;        /* of memory: nobody comes in before somebody goes */
 
-    /* How many tokens of prompts a step has while answers are running. */
-    size_t piece;
-    double answer_us; /* what a step of answers alone takes, smoothed */
+    mf_srv_pace pace;    /* of prompts, while answers are running */
+    uint64_t flushed_us; /* when readers were last told */
 };
 
 /* --- slots: scheduler_slots.c --- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Choices that run: one step of all, and what comes of it. While answers are running, prompts come
- * in pieces, as large as keeps a step below some times what a step of answers alone takes.
+ * in pieces (pace.h).
  */
 #include "answer.h"
 #include "constraint.h"
@@ -11,9 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A step with pieces of prompts may take so many times one without. */
-#define MAX_STRETCH 2.2
-#define MIN_PIECE 1
+/* Steps that are faster than this have their tokens sent together, for a wake costs more than a
+ * token's bytes: readers are told once in so many microseconds. */
+#define FLUSH_US 16000.0
+/* Tokens that a grammar forces, taken at once. */
+#define MAX_FORCED 32
 /* Tokens of a prompt whose logprobs are wanted that are evaluated between two steps. */
 #define ECHO_PIECE 32
 
@@ -27,10 +29,10 @@ static bool is_over(const mf_srv_choice *c)
     return c->job->is_over || c->finish != MF_SRV_RUNNING;
 }
 
-/* It has more to evaluate than its last token. */
+/* It has more to evaluate than its last token, and those that had to follow it. */
 static bool is_reading(const mf_srv_choice *c)
 {
-    return n_left(c) > 1 || !c->has_prompt;
+    return n_left(c) > 1 + c->n_forced || !c->has_prompt;
 }
 
 static bool wants_echo_logits(const mf_srv_choice *c)
@@ -46,6 +48,7 @@ bool mf_srv_run_is_paused(const mf_srv_scheduler *s, mf_srv_choice *c)
 
 void mf_srv_run_remove(mf_srv_scheduler *s, mf_srv_choice *c)
 {
+    mf_srv_channel_flush(&c->job->channel);
     for (size_t i = 0; i < s->n_running; i++)
         if (s->running[i] == c) {
             memmove(&s->running[i], &s->running[i + 1], (--s->n_running - i) * sizeof *s->running);
@@ -91,10 +94,15 @@ static bool push_token(mf_srv_choice *c, int32_t token)
     return true;
 }
 
-static void count_token(mf_srv_scheduler *s, mf_srv_choice *c)
+static void count_token(mf_srv_scheduler *s, mf_srv_choice *c, bool is_forced)
 {
     const uint64_t now = mf_srv_now_us();
     mf_srv_counts *counts = &s->stats->counts;
+    mf_srv_stats_add(s->stats, &counts->n_answer_tokens, 1);
+    if (is_forced) {
+        mf_srv_stats_add(s->stats, &counts->n_forced_tokens, 1);
+        return;
+    }
     if (c->n_answered == 0) {
         c->first_us = now;
         mf_srv_stats_time(s->stats, &counts->first_token,
@@ -102,7 +110,6 @@ static void count_token(mf_srv_scheduler *s, mf_srv_choice *c)
     } else {
         mf_srv_stats_time(s->stats, &counts->between_tokens, (double)(now - c->last_us) * 1e-6);
     }
-    mf_srv_stats_add(s->stats, &counts->n_answer_tokens, 1);
     c->last_us = now;
 }
 
@@ -129,28 +136,16 @@ static bool is_end(const mf_srv_model *model, int32_t token)
     return mf_tokenizer_is_end(model->tokenizer, token) != 0;
 }
 
-/* All tokens are evaluated: the next one. */
-static void next_token(mf_srv_scheduler *s, mf_srv_choice *c)
+/* A token becomes the answer's. logits: NULL: nobody wants them. */
+static void take_token(mf_srv_scheduler *s, mf_srv_choice *c, int32_t token, const float *logits)
 {
     const mf_srv_params *p = &c->job->params;
-    const float *logits = mf_session_logits(c->slot->session);
-    c->has_prompt = true;
-    if (c->n_answered >= p->n_max_tokens || !logits) {
-        finish(c, MF_SRV_LENGTH);
-        return;
-    }
     mf_srv_refusal refusal;
-    int32_t token;
-    bool is_good = choose(s->model, c, logits, &token, &refusal);
-    if (is_good && is_end(s->model, token) && (!p->ignores_end || c->guide)) {
-        finish(c, MF_SRV_END);
-        return;
-    }
-    if (!is_good || !mf_srv_constraint_take(c, token, &refusal)) {
+    if (!mf_srv_constraint_take(c, token, &refusal)) {
         mf_srv_run_fail(s, c, &refusal);
         return;
     }
-    count_token(s, c);
+    count_token(s, c, logits == NULL);
     mf_sampler_accept(c->sampler, token);
     c->n_answered++;
     /* the last one is not evaluated, but it is the answer's */
@@ -164,6 +159,51 @@ static void next_token(mf_srv_scheduler *s, mf_srv_choice *c)
         finish(c, MF_SRV_LENGTH);
     else if (!has_room || !is_pushed)
         finish(c, MF_SRV_CONTEXT);
+}
+
+/* Where a grammar leaves one token alone it is taken as it is, and so is what must follow: all of
+ * them are evaluated with the next step, as if they had been sampled one by one. */
+static void take_forced(mf_srv_scheduler *s, mf_srv_choice *c)
+{
+    const bool is_closing = c->n_closed > 0 && c->n_closed < s->model->n_close_tokens;
+    if (!c->guide || c->job->params.has_logprobs || is_closing)
+        return;
+    while (!is_over(c) && c->n_forced < MAX_FORCED) {
+        const int32_t token = mf_srv_constraint_forced(c);
+        if (token < 0)
+            return;
+        mf_sampler_skip(c->sampler);
+        c->n_forced++;
+        take_token(s, c, token, NULL);
+    }
+}
+
+/* All tokens are evaluated: the next one. */
+static void next_token(mf_srv_scheduler *s, mf_srv_choice *c)
+{
+    const mf_srv_params *p = &c->job->params;
+    const float *logits = mf_session_logits(c->slot->session);
+    if (!c->has_prompt)
+        mf_srv_job_tell_reading(c->job, &(mf_srv_reading){0});
+    c->has_prompt = true;
+    c->n_forced = 0;
+    if (c->n_answered >= p->n_max_tokens || !logits) {
+        finish(c, MF_SRV_LENGTH);
+        return;
+    }
+    mf_srv_refusal refusal;
+    int32_t token;
+    if (!choose(s->model, c, logits, &token, &refusal)) {
+        mf_srv_run_fail(s, c, &refusal);
+        return;
+    }
+    if (is_end(s->model, token) && (!p->ignores_end || c->guide)) {
+        finish(c, MF_SRV_END);
+        return;
+    }
+    take_token(s, c, token, logits);
+    if (!is_over(c))
+        take_forced(s, c);
 }
 
 /* ---------------------------------------------------------------------------------------- echoes
@@ -200,6 +240,7 @@ void mf_srv_run_begin_echo(mf_srv_choice *c)
     const size_t n = p->has_logprobs ? 1 : c->prompt->n_tokens;
     for (size_t i = 0; i < n; i++)
         give_back_token(c, i, NULL);
+    mf_srv_channel_flush(&c->job->channel);
 }
 
 static bool is_short_of_memory(mf_status status)
@@ -367,27 +408,74 @@ static size_t count_readers(const mf_srv_scheduler *s, size_t n_ready, size_t *n
     return n + *n_echoes;
 }
 
-/* The most that each of them reads in this step. */
-static size_t piece_of(const mf_srv_scheduler *s, size_t n_readers, size_t n_all)
+/* When its prompt will be read: as what it has read so far took, or as the engine foresees it. */
+static void foresee(mf_srv_choice *c)
+{
+    const uint64_t now = mf_srv_now_us();
+    mf_srv_reading r = {.n_done = c->n_evaluated, .n_all = c->n_tokens};
+    mf_forecast forecast;
+    if (c->n_evaluated > c->n_cached && c->turn_us > 0 && now > c->turn_us)
+        r.end_us = now + (uint64_t)((double)(now - c->turn_us) * (double)n_left(c) /
+                                    (double)(c->n_evaluated - c->n_cached));
+    else if (mf_session_forecast(c->slot->session, n_left(c), 0, &forecast, NULL) == MF_OK &&
+             forecast.seconds > 0)
+        r.end_us = now + (uint64_t)(1e6 * forecast.seconds);
+    mf_srv_job_tell_reading(c->job, &r);
+}
+
+/* What a step's readers share. */
+typedef struct shares {
+    size_t n_tokens, n_readers;
+    bool is_whole; /* nobody answers: each reads as much as a chunk holds */
+} shares;
+
+static shares share_of(const mf_srv_scheduler *s, size_t n_readers, size_t n_all)
 {
     if (n_readers == 0 || n_readers == n_all)
-        return s->model->info.n_chunk_tokens;
-    return s->piece / n_readers > 0 ? s->piece / n_readers : 1;
+        return (shares){.n_tokens = s->model->info.n_chunk_tokens, .is_whole = true};
+    return (shares){.n_tokens = s->pace.piece, .n_readers = n_readers};
+}
+
+/* The most that reader k reads: together no more than there is, the remainder goes to the first; 0:
+ * it waits for those before it. */
+static size_t piece_of(const shares *all, size_t k)
+{
+    if (all->is_whole)
+        return all->n_tokens;
+    return all->n_tokens / all->n_readers + (k < all->n_tokens % all->n_readers);
+}
+
+/* The items of the n that are ready, but for readers who wait. Returns how many; *n_read: tokens of
+ * prompts in them. */
+static size_t fill_items(mf_srv_scheduler *s, size_t n, const shares *all, size_t n_echoes,
+                         size_t *n_read)
+{
+    size_t n_filled = 0, k = n_echoes;
+    for (size_t i = 0; i < n; i++) {
+        mf_srv_choice *c = s->of[i];
+        const bool reads = is_reading(c);
+        const size_t piece = reads ? piece_of(all, k++) : 1;
+        if (piece == 0)
+            continue;
+        s->of[n_filled] = c;
+        fill_item(c, piece, &s->items[n_filled]);
+        if (reads) {
+            *n_read += s->items[n_filled].n_tokens;
+            foresee(c);
+        }
+        n_filled++;
+    }
+    return n_filled;
 }
 
 /* Learns how large pieces may be. */
-static void adapt(mf_srv_scheduler *s, size_t n_items, size_t n_readers, double us)
+static void learn(mf_srv_scheduler *s, size_t n_all, size_t n_readers, size_t n_prompt_tokens,
+                  double us)
 {
-    const size_t most = s->model->info.n_chunk_tokens;
     if (n_readers == 0)
-        s->answer_us = s->answer_us > 0 ? 0.8 * s->answer_us + 0.2 * us : us;
-    else if (n_readers < n_items && s->answer_us > 0) {
-        if (us > MAX_STRETCH * s->answer_us)
-            s->piece = s->piece * 3 / 4;
-        else if (us < 0.8 * MAX_STRETCH * s->answer_us)
-            s->piece += s->piece / 4 + 1;
-        s->piece = s->piece < MIN_PIECE ? MIN_PIECE : s->piece > most ? most : s->piece;
-    }
+        mf_srv_pace_answers(&s->pace, us);
+    else if (n_readers < n_all)
+        mf_srv_pace_mixed(&s->pace, n_prompt_tokens, us);
 }
 
 /* False: there was no memory for it. */
@@ -444,27 +532,47 @@ static bool begin_found(mf_srv_scheduler *s)
     return has_begun;
 }
 
+/* Readers are told of what was put for them: all together, so that none waits longer than FLUSH_US
+ * for what is there, the next step taking so many microseconds. A first token goes at once. */
+static void flush(mf_srv_scheduler *s, double next_us)
+{
+    const uint64_t now = mf_srv_now_us();
+    const bool is_time = (double)(now - s->flushed_us) + next_us >= FLUSH_US;
+    for (size_t i = 0; i < s->n_running; i++) {
+        const mf_srv_choice *c = s->running[i];
+        if (c->job->params.streams && (is_time || c->n_answered <= 1))
+            mf_srv_channel_flush(&c->job->channel);
+    }
+    s->flushed_us = is_time ? now : s->flushed_us;
+}
+
 bool mf_srv_run_step(mf_srv_scheduler *s)
 {
     mf_error error = {0};
     bool has_worked = begin_found(s);
-    size_t n_echoes, n = find_ready(s);
+    size_t n_echoes, n_prompt_tokens = 0, n = find_ready(s);
     const size_t n_readers = count_readers(s, n, &n_echoes), n_all = n + n_echoes;
-    size_t piece = piece_of(s, n_readers, n_all);
+    const shares all = share_of(s, n_readers, n_all);
     const uint64_t before = mf_srv_now_us();
     if (n_echoes > 0) {
-        (void)read_echoes(s, piece < ECHO_PIECE ? piece : ECHO_PIECE, &has_worked);
+        const size_t most = piece_of(&all, n_echoes - 1) > 0 ? piece_of(&all, n_echoes - 1) : 1;
+        const size_t piece = most < ECHO_PIECE ? most : ECHO_PIECE;
+        (void)read_echoes(s, piece, &has_worked);
         n = find_ready(s); /* some may have been put back, or have read all */
+        n_prompt_tokens = n_echoes * piece;
     }
-    for (size_t i = 0; i < n; i++)
-        fill_item(s->of[i], piece, &s->items[i]);
+    n = fill_items(s, n, &all, n_echoes, &n_prompt_tokens);
+    if (n == 0 || n_readers > 0 || s->pace.answer_us <= 0)
+        flush(s, FLUSH_US);
     if (n == 0)
         return has_worked;
     mf_status status = mf_engine_step(s->model->engine, s->items, n, &error);
     (void)status; /* each item has its own */
     const uint64_t us = mf_srv_now_us() - before;
-    adapt(s, n_all, n_readers, (double)us);
+    learn(s, n_all, n_readers, n_prompt_tokens, (double)us);
     mf_srv_stats_add(s->stats, &s->stats->counts.n_steps, 1);
     mf_srv_stats_add(s->stats, &s->stats->counts.n_step_us, us);
-    return take_results(s, n, &error) || has_worked;
+    has_worked = take_results(s, n, &error) || has_worked;
+    flush(s, has_worked && n_readers == 0 ? s->pace.answer_us : FLUSH_US);
+    return has_worked;
 }

@@ -21,7 +21,7 @@
  * --
  */
 
-/* The directory's own name, or what the command line says. */
+/* The directory's own name, a file's without its ending, or what the command line says. */
 static void name_model(mf_srv_model *m, const mf_srv_config *config)
 {
     const char *path = config->model, *end = path + strlen(path);
@@ -30,6 +30,8 @@ static void name_model(mf_srv_model *m, const mf_srv_config *config)
     const char *begin = end;
     while (begin > path && begin[-1] != '/')
         begin--;
+    if (end - begin > 5 && memcmp(end - 5, ".gguf", 5) == 0)
+        end -= 5;
     if (config->name)
         snprintf(m->name, sizeof m->name, "%s", config->name);
     else
@@ -45,6 +47,7 @@ static void measure_drive(mf_srv_model *m)
         m->drive_rate = 0;
 }
 
+/* Before the engine: what is wrong with the directory is known before a model is loaded. */
 static mf_status open_store(mf_srv_model *m, const mf_srv_config *config, mf_error *error)
 {
     mf_store_options options;
@@ -54,10 +57,7 @@ static mf_status open_store(mf_srv_model *m, const mf_srv_config *config, mf_err
     options.max_bytes = config->state_dir_bytes;
     options.log = config->engine.log;
     options.log_user = config->engine.log_user;
-    mf_status status = mf_store_open(config->state_dir, &options, &m->store, error);
-    if (status == MF_OK)
-        mf_engine_set_store(m->engine, m->store);
-    return status;
+    return mf_store_open(config->state_dir, &options, &m->store, error);
 }
 
 static mf_status open_model(mf_srv_model *m, const mf_srv_config *config, mf_error *error)
@@ -69,17 +69,27 @@ static mf_status open_model(mf_srv_model *m, const mf_srv_config *config, mf_err
     if (status == MF_OK)
         status = mf_vocabulary_create(m->tokenizer, NULL, &m->vocabulary, error);
     if (status == MF_OK)
+        status = open_store(m, config, error);
+    if (status == MF_OK)
         status = mf_engine_open(config->model, &config->engine, &m->engine, error);
     if (status == MF_OK && !(m->guides = mf_srv_guides_new()))
         status = MF_ERR_NO_MEMORY;
-    if (status == MF_OK)
-        status = open_store(m, config, error);
     if (status != MF_OK)
         return status;
+    if (m->store)
+        mf_engine_set_store(m->engine, m->store);
     mf_engine_info(m->engine, &m->info);
     measure_drive(m);
     mf_sampler_options_default(&m->sampler);
     status = mf_srv_model_learn(m, error);
+    if (status == MF_OK && config->state_dir) {
+        const uint64_t n_store = config->state_dir_bytes;
+        const mf_srv_recall_file_options answers = {.directory = config->state_dir,
+                                                    .max_bytes = n_store ? n_store / 8 : UINT64_MAX,
+                                                    .log = config->engine.log,
+                                                    .log_user = config->engine.log_user};
+        mf_srv_model_remember(m, &answers);
+    }
     return status == MF_OK ? mf_sampler_options_load(config->model, &m->sampler, error) : status;
 }
 
@@ -88,6 +98,7 @@ static void close_model(mf_srv_model *m)
     mf_engine_close(&m->engine);
     mf_store_close(&m->store);
     mf_reply_syntax_free(&m->syntax);
+    mf_srv_recall_file_close(&m->recall_file);
     mf_srv_recall_free(&m->recall);
     mf_srv_guides_free(&m->guides);
     mf_vocabulary_free(&m->vocabulary);
@@ -164,6 +175,7 @@ static bool start(mf_srv_server *server, mf_error *error)
     const mf_srv_scheduler_options options = {.model = &server->model,
                                               .stats = &server->stats,
                                               .max_waiting_jobs = server->config->n_waiting,
+                                              .max_stall_us = server->config->max_stall_ms * 1e3,
                                               .max_unsent_bytes = MAX_UNSENT_BYTES};
     if (!mf_srv_guard_open(&server->guard, server->config, error))
         return false;

@@ -25,7 +25,8 @@ typedef struct mf_srv_config {
     const char *origins[MF_SRV_MAX_NAMES]; /* of pages that may ask */
     uint32_t n_origins;
     uint32_t n_sessions;
-    uint32_t n_waiting; /* requests that may wait */
+    uint32_t n_waiting;    /* requests that may wait */
+    uint32_t max_stall_ms; /* running answers may wait so long for a token while prompts come in */
     uint32_t n_connections;
     uint64_t max_body_bytes;
     uint32_t time_limit_s; /* of a request; 0: none */

@@ -26,6 +26,7 @@ typedef struct mf_srv_counts {
     uint64_t n_rejected;  /* the queue was full */
     uint64_t n_preempted; /* answers put back for lack of memory, to be gone on with */
     uint64_t n_prompt_tokens, n_cached_tokens, n_evaluated_tokens, n_answer_tokens;
+    uint64_t n_forced_tokens; /* of answers: a grammar left no choice */
     uint64_t n_steps;
     uint64_t n_step_us, n_busy_us; /* within the steps; with what is done between them */
     uint64_t n_stored;

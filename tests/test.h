@@ -28,8 +28,9 @@
 #define TEST_IS_SANITIZED 0
 #endif
 
-static unsigned long test_n_checks;
-static unsigned long test_n_failed;
+/* One of each in a program of several files: a check that fails in any of them counts. */
+__attribute__((weak)) unsigned long test_n_checks;
+__attribute__((weak)) unsigned long test_n_failed;
 
 __attribute__((format(printf, 4, 5), unused)) static bool
 test_check(bool passed, const char *file, int line, const char *format, ...)

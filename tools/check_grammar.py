@@ -8,6 +8,7 @@ import random
 import re
 import subprocess
 import sys
+from decimal import Decimal, getcontext
 
 import jsonschema
 
@@ -76,7 +77,8 @@ class Maker:
         self.open_refs = []
 
     def make(self, depth):
-        kinds = ["null", "boolean", "integer", "number", "string", "pattern", "format", "enum", "const"]
+        kinds = ["null", "boolean", "integer", "number", "string", "pattern", "format", "enum", "const",
+                 "multiple", "unique"]
         if depth > 0:
             kinds += ["array", "tuple", "object", "object", "object", "any", "all", "ref", "map", "types", "one"]
         return getattr(self, "make_" + self.rng.choice(kinds))(depth)
@@ -122,6 +124,36 @@ class Maker:
             return min(max(value, a), b)
 
         return schema, document
+
+    def make_multiple(self, _):
+        r = self.rng
+        is_integer = r.random() < 0.5
+        step = Decimal(r.choice(["2", "3", "5", "7", "10", "12", "25", "60", "97", "100", "360", "1000", "0.5", "2.5"]
+                                if is_integer else ["0.01", "0.1", "0.25", "0.5", "1.5", "5", "12", "0.125", "33"]))
+        schema = {"type": "integer" if is_integer else "number", "multipleOf": step}
+        unit = step * 2 if is_integer and step != int(step) else step
+        low, high = -300, 300
+        if r.random() < 0.5:
+            low = r.choice([0, 1, -1, -20, 17])
+            gap = r.choice([0, unit / 2])
+            schema["exclusiveMinimum" if gap and r.random() < 0.3 else "minimum"] = low * unit - gap
+        if r.random() < 0.5:
+            high = low + r.choice([1, 3, 44, 1000])
+            schema["maximum"] = high * unit
+        if is_integer:
+            return schema, lambda: int(r.randint(low, high) * unit)
+        return schema, lambda: r.randint(low, high) * unit
+
+    def make_unique(self, _):
+        r = self.rng
+        values = r.sample(["a", "b", "ab", 1, 2.5, True, None, "größe"], r.randint(1, 6))
+        schema = {"type": "array", "items": {"enum": values}, "uniqueItems": True}
+        low, high = 0, len(values)
+        if r.random() < 0.4:
+            low = schema["minItems"] = r.randint(0, len(values))
+        if r.random() < 0.4:
+            high = schema["maxItems"] = r.randint(low, len(values) + 1)
+        return schema, lambda: r.sample(values, r.randint(low, min(high, len(values))))
 
     def text(self, low, high):
         alphabet = 'abcXYZ 019"\\/\n\t\x01é日😀{}[],:'
@@ -274,6 +306,16 @@ def unique_members(pairs):
     return dict(pairs)
 
 
+def dumps(value, **form):
+    return json.dumps(value, default=float, **form)
+
+
+def loads(text):
+    """Decimals as they are written: as binary fractions few are multiples of any."""
+    return json.loads(text, parse_float=Decimal, parse_constant=reject_constant,
+                      object_pairs_hook=unique_members)
+
+
 def checker():
     formats = jsonschema.Draft202012Validator.FORMAT_CHECKER
     missing = [f for f in FORMATS if f not in formats.checkers]
@@ -287,11 +329,12 @@ def main():
     n_schemas = int(sys.argv[3]) if len(sys.argv) > 3 else 400
     first = int(sys.argv[4]) if len(sys.argv) > 4 else 1
     formats = checker()
+    getcontext().prec = 5000  # of remainders
     counts = {"schemas": 0, "refused": 0, "written": 0, "cut": 0, "allowed": 0}
     failures = 0
     for seed in range(first, first + n_schemas):
         schema, document = Maker(random.Random(seed)).whole()
-        text = json.dumps(schema, ensure_ascii=bool(seed % 2)).encode()
+        text = dumps(schema, ensure_ascii=bool(seed % 2)).encode()
         answer = probe.schema(text)
         counts["schemas"] += 1
         if answer != "ok":
@@ -299,7 +342,7 @@ def main():
             failures += 1
             print(f"seed {seed}: refused: {answer}: {text.decode()}")
             continue
-        validator = jsonschema.Draft202012Validator(schema, format_checker=formats)
+        validator = jsonschema.Draft202012Validator(loads(text), format_checker=formats)
         for i in range(8):
             written = probe.write(seed * 1000 + i, 700)
             if written is None:
@@ -307,19 +350,18 @@ def main():
                 continue
             counts["written"] += 1
             try:
-                validator.validate(json.loads(written, parse_constant=reject_constant,
-                                              object_pairs_hook=unique_members))
+                validator.validate(loads(written))
             except Exception as error:  # whatever it is, the text is wrong
                 failures += 1
                 print(f"seed {seed}.{i}: {written!r} of {text.decode()}: {str(error)[:300]}")
         for i in range(8):
-            value = document()
+            value = loads(dumps(document()))
             if not validator.is_valid(value):
                 print(f"seed {seed}: the maker's own document is not valid: {value!r} of {text.decode()}")
                 failures += 1
                 continue
             form = [dict(), dict(indent=2), dict(separators=(",", ":")), dict(indent="\t")][i % 4]
-            shown = json.dumps(value, ensure_ascii=False, **form)
+            shown = dumps(value, ensure_ascii=False, **form)
             shown = re.sub(r"e([+-])0+(\d)", r"e\1\2", shown)
             verdict = probe.allows(shown.encode())
             counts["allowed"] += 1

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The public header, and each of its parts, compiles alone, as C99, C17 and C++, without a warning, by gcc and clang.
+# The public header, and each of its parts, compiles alone, as C99, C17 and C++, without a warning, by gcc and clang;
+# moeflux.hpp as C++17 and C++20.
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 
@@ -21,6 +22,12 @@ for compiler in "gcc -x c" "clang -x c" "g++ -x c++" "clang++ -x c++"; do
                 $compiler -std=$standard -pedantic -Wall -Wextra -Werror -Iinclude -fsyntax-only -
         done
         n=$((n + 1))
+    done
+done
+for compiler in g++ clang++; do
+    for standard in c++17 c++20; do
+        printf '#include <moeflux/moeflux.hpp>\n' |
+            $compiler -x c++ -std=$standard -pedantic -Wall -Wextra -Wshadow -Werror -Iinclude -fsyntax-only -
     done
 done
 [ -f include/moeflux/moeflux.h ] && echo "header: compiles alone in $n ways"

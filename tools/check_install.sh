@@ -12,7 +12,8 @@ trap 'rm -rf "$work"' EXIT
 DESTDIR="$work/stage" cmake --install "$build" --prefix /usr >/dev/null
 prefix=$work/stage/usr
 libdir=$(dirname "$(find "$prefix" -name libmoeflux.so | head -1)")
-for file in bin/moeflux share/man/man1/moeflux.1 $(cd "$root" && ls include/moeflux/*.h); do
+for file in bin/moeflux share/man/man1/moeflux.1 share/man/man1/moeflux-run.1 share/zsh/site-functions/_moeflux \
+    share/bash-completion/completions/moeflux share/fish/vendor_completions.d/moeflux.fish $(cd "$root" && ls include/moeflux/*.h include/moeflux/*.hpp); do
     [ -f "$prefix/$file" ] || {
         echo "install: $file is missing" >&2
         exit 1
@@ -96,6 +97,13 @@ cmake -S "$root/examples" -B "$work/examples" -G Ninja -DCMAKE_PREFIX_PATH="$pre
 }
 "$work/examples/generate" "$root/models/demo" "Once upon a time" 8 | grep -q . || {
     echo "install: the example generate wrote nothing" >&2
+    exit 1
+}
+# What was installed goes again, all of it.
+DESTDIR="$work/stage" cmake -DMANIFEST="$build/install_manifest.txt" -P "$root/cmake/uninstall.cmake" >/dev/null 2>&1
+left=$(find "$work/stage" ! -type d -o -name '*moeflux*')
+[ -z "$left" ] || {
+    echo "install: uninstalling leaves $left" >&2
     exit 1
 }
 echo "install: header, libraries, pkg-config, CMake package and examples of version $version work"

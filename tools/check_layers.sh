@@ -5,7 +5,7 @@
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 
-files=$(find src cli server examples -name '*.[ch]' -type f 2>/dev/null | sort)
+files=$(find src cli server hub examples -name '*.[ch]' -type f 2>/dev/null | sort)
 [ -n "$files" ] || {
     echo "layers: no sources found" >&2
     exit 1
@@ -24,6 +24,8 @@ BEGIN {
     allowed["experts"] = "base io format backend experts"
     allowed["routing"] = "base io state backend experts routing"
     allowed["model"] = "base format backend experts model"
+    allowed["quantise"] = "base quantise"
+    allowed["convert"] = "base format experts routing model quantise convert"
     allowed["forward"] = "base io backend experts model forward"
     allowed["session"] = "base io state backend experts routing model forward session"
     allowed["sampling"] = "base format sampling"
@@ -76,10 +78,10 @@ FNR == 1 {
         if (name ~ /\//)
             complain("a program may include <moeflux/moeflux.h> and its own headers only")
         folder = layer_of(FILENAME)
-        if (folder == "cli" || folder == "server") {
+        if (folder == "cli" || folder == "server" || folder == "hub") {
             is_own = system("test -f " folder "/" name) == 0
-            # The program knows one header of the server, the server none of the program.
-            if (!is_own && !(folder == "cli" && name == "serve.h") &&
+            # The program knows one header of the server and two of the hub, they none of the program.
+            if (!is_own && !(folder == "cli" && name ~ /^(serve|hub|hub_pull)\.h$/) &&
                 name !~ /^yyjson(_prefix)?\.h$/)
                 complain(folder " may not include this")
         }

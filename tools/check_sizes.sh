@@ -5,8 +5,8 @@
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 
-files=$(find include src cli server tests fuzz bench tools examples -type f \
-    \( -name '*.[ch]' -o -name '*.cpp' -o -name '*.sh' -o -name '*.py' -o -name '*.comp' \) 2>/dev/null | sort)
+files=$(find include src cli server hub tests fuzz bench tools examples python -type f \
+    \( -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.sh' -o -name '*.py' -o -name '*.comp' \) 2>/dev/null | sort)
 [ -n "$files" ] || {
     echo "sizes: no sources found" >&2
     exit 1

@@ -18,5 +18,5 @@ esac
 mode="-i"
 [ "${1:-}" = "--check" ] && mode="--dry-run -Werror"
 # shellcheck disable=SC2086 # two words on purpose
-find include src cli server tests fuzz bench tools examples \( -name '*.[ch]' -o -name '*.cpp' \) -type f 2>/dev/null |
+find include src cli server hub tests fuzz bench tools examples \( -name '*.[ch]' -o -name '*.[ch]pp' \) -type f 2>/dev/null |
     sort | xargs "$tool" $mode

@@ -14,6 +14,7 @@ import torch
 import transformers
 
 import goldens_forms as forms
+import goldens_stored as stored
 from goldens_run import evaluate, run
 
 MIN_DIFFERENCE = 5e-3  # of a mutant's logits; the tests allow 1e-4
@@ -157,6 +158,43 @@ CASES = {
         config=shape(64, 2, 2, 32, 64, 32, 8, 32, 96, 32, 24, 6, 1, 1, 128, routed_scaling_factor=2.827, rope_theta=50000,
                      **yarn(32, 32, beta_fast=1.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0)),
     ),
+    # as Kimi-K2-Thinking is published: the experts alone, in integers
+    "k2_int4": dict(
+        family=K2, form="int4", dtype="BF16",
+        config=shape(96, 2, 2, 24, 32, 16, 8, 16, 80, 64, 24, 6, 1, 1, 128, routed_scaling_factor=2.827, rope_theta=50000),
+    ),
+    "v3_int8": dict(
+        family=V3, form="int8", dtype="F16",
+        config=shape(128, 2, 2, None, 128, 64, 16, 64, 128, 128, 6, 2, 3, 2, 128),
+    ),
+    "v3_fp8_channel": dict(
+        family=V3, form="fp8_channel", dtype="BF16", mtp=True,
+        config=shape(132, 2, 3, 56, 72, 40, 16, 24, 200, 130, 6, 2, 3, 2, 140, num_nextn_predict_layers=1),
+    ),
+    "k2_fp8_tensor": dict(
+        family=K2, form="fp8_tensor", dtype="BF16",
+        config=shape(72, 2, 3, 40, 48, 24, 8, 20, 132, 36, 20, 5, 1, 1, 128, routed_scaling_factor=2.827, rope_theta=50000),
+    ),
+    "v3_nvfp4": dict(
+        family=V3, form="nvfp4", dtype="BF16",
+        config=shape(112, 2, 2, 48, 64, 40, 16, 24, 80, 48, 8, 3, 4, 2, 130),
+    ),
+    "k2_nvfp4_divided": dict(
+        family=K2, form="nvfp4_divided", dtype="BF16",
+        config=shape(80, 2, 2, 32, 48, 24, 8, 16, 96, 32, 16, 4, 1, 1, 128, routed_scaling_factor=2.827, rope_theta=50000),
+    ),
+    "k2_mlx_mxfp4": dict(
+        family=K2, form="mlx", dtype="BF16", bits=4, group=32, mode="mxfp4",
+        config=shape(64, 2, 2, 32, 64, 32, 8, 32, 96, 32, 24, 6, 1, 1, 128, routed_scaling_factor=2.827, rope_theta=50000),
+    ),
+    "k2_mlx_mxfp8": dict(
+        family=K2, form="mlx", dtype="BF16", bits=8, group=32, mode="mxfp8",
+        config=shape(64, 2, 2, 32, 64, 32, 8, 32, 96, 32, 10, 3, 1, 1, 128, routed_scaling_factor=2.827, rope_theta=50000),
+    ),
+    "v3_mlx_nvfp4": dict(
+        family=V3, form="mlx", dtype="BF16", bits=4, group=16, mode="nvfp4",
+        config=shape(96, 2, 3, 32, 64, 32, 16, 32, 64, 48, 6, 2, 3, 2, 128),
+    ),
     "v2_lite_bf16": dict(
         family=V2, form="hf", dtype="BF16",
         config=shape(64, 3, 4, None, 32, 16, 12, 16, 80, 16, 16, 6, None, None, 144, n_shared_experts=2,
@@ -283,6 +321,8 @@ def published_config(case):
         out["quantization_config"] = {
             "activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128],
         }
+    if case["form"] in stored.FORMS:
+        out["quantization_config"] = stored.FORMS[case["form"]].config
     return out
 
 
@@ -318,6 +358,8 @@ def write_published(case, folder, state, draw):
     for name, t in tensors.items():
         if case["form"] == "fp8" and forms.is_fp8(name):
             raw[name], raw[name + "_scale_inv"] = forms.fp8_of(t, case.get("scale_dtype", "F32"))
+        elif case["form"] in stored.FORMS and stored.FORMS[case["form"]].takes(name):
+            raw |= stored.FORMS[case["form"]].store(name.removesuffix(".weight"), t)
         else:
             bias = name.endswith("e_score_correction_bias")
             raw[name] = forms.raw_of(t, case.get("bias_dtype", "F32") if bias else case["dtype"])
@@ -346,6 +388,8 @@ def make_hf(case, folder, seed, tokens, out):
     if case.get("saved"):
         return make_saved(case, folder, draw, tokens)
     raw = write_published(case, folder, random_state(case, draw), draw)
+    if case["form"] in stored.FORMS:
+        raw = stored.FORMS[case["form"]].values(raw)
     state = forms.fuse_experts({n: forms.float_of(t) for n, t in forms.dequantise_fp8(raw).items()}, case["config"]["num_hidden_layers"])
     module = module_of(case, state)
     if case["form"] == "hf" and case["config"]["moe_layer_freq"] == 1:
@@ -370,7 +414,7 @@ def make_mlx(case, folder, seed, tokens, out):
     with tempfile.TemporaryDirectory() as raw:
         write_published({**case, "shards": 1}, Path(raw), random_state(case, draw), draw)
         if case["form"] == "mlx":
-            config = forms.convert_to_mlx(Path(raw), folder, case["bits"], case["group"])
+            config = forms.convert_to_mlx(Path(raw), folder, case["bits"], case["group"], mode=case.get("mode", "affine"))
             tensors = forms.read_checkpoint(folder)
         else:
             config, tensors = forms.old_mlx(Path(raw), case["bits"], case["group"])
@@ -428,4 +472,4 @@ def make_packed(case, folder, seed, tokens, out):
 
 def make(case, folder, seed, tokens, out):
     forms_of = {"hf": make_hf, "fp8": make_hf, "mlx": make_mlx, "mlx_whole": make_mlx, "packed": make_packed}
-    return forms_of[case["form"]](case, folder, seed, tokens, out)
+    return forms_of.get(case["form"], make_hf)(case, folder, seed, tokens, out)

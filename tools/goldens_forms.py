@@ -207,8 +207,8 @@ def dequantised_mlx(tensors, quantization):
     import mlx.core as mx
 
     def to_mx(raw):
-        if raw.dtype == "U32":
-            return mx.array(np.frombuffer(raw.data, np.uint32).reshape(raw.shape))
+        if raw.dtype in ("U32", "U8"):
+            return mx.array(np.frombuffer(raw.data, np.uint32 if raw.dtype == "U32" else np.uint8).reshape(raw.shape))
         return mx.array(float_of(raw).numpy())
 
     out = {}
@@ -220,8 +220,10 @@ def dequantised_mlx(tensors, quantization):
             out[name] = float_of(raw)
             continue
         how = quantization.get(base, quantization)
-        parts = [to_mx(tensors[base + end]) for end in (".weight", ".scales", ".biases")]
-        dense = mx.dequantize(*parts, group_size=how["group_size"], bits=how["bits"])
+        parts = [to_mx(tensors[base + end]) for end in (".weight", ".scales", ".biases") if base + end in tensors]
+        mode = how.get("mode", "affine")
+        more = {} if mode == "affine" else {"dtype": mx.float32}
+        dense = mx.dequantize(*parts, group_size=how["group_size"], bits=how["bits"], mode=mode, **more)
         assert dense.dtype == mx.float32
         out[name] = torch.from_numpy(np.array(dense))
     return out
@@ -287,8 +289,8 @@ def module_state_of_mlx(tensors, quantization, family):
     import mlx.core as mx
 
     def to_mx(raw):
-        if raw.dtype == "U32":
-            return mx.array(np.frombuffer(raw.data, np.uint32).reshape(raw.shape))
+        if raw.dtype in ("U32", "U8"):
+            return mx.array(np.frombuffer(raw.data, np.uint32 if raw.dtype == "U32" else np.uint8).reshape(raw.shape))
         return mx.array(float_of(raw).numpy())
 
     def values(base):
@@ -332,7 +334,7 @@ def module_state_of_mlx(tensors, quantization, family):
     return state
 
 
-def convert_to_mlx(raw_folder, folder, bits, group, predicate=None):
+def convert_to_mlx(raw_folder, folder, bits, group, predicate=None, mode="affine"):
     """mlx_lm.convert without its tokenizer: the same load, sanitize, cast, quantise and save."""
     import mlx.core as mx
     from mlx.utils import tree_map_with_path
@@ -349,7 +351,7 @@ def convert_to_mlx(raw_folder, folder, bits, group, predicate=None):
     model.update(tree_map_with_path(cast, model.parameters()))
     if isinstance(predicate, str):
         predicate = mixed_quant_predicate_builder(predicate, model, group)
-    model, config = quantize_model(model, config, group, bits, quant_predicate=predicate)
+    model, config = quantize_model(model, config, group, bits, mode=mode, quant_predicate=predicate)
     save_model(folder, model)
     save_config(config, folder / "config.json")
     return config

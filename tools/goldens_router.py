@@ -11,7 +11,7 @@ import transformers
 from transformers.models.deepseek_v2.modeling_deepseek_v2 import DeepseekV2TopkRouter
 from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3TopkRouter
 
-from goldens_run import deepseek_margin
+from goldens_run import margin_of
 
 NOAUX, GREEDY, BY_GROUP = 0, 1, 2
 MIN_MARGIN = 1e-6
@@ -76,7 +76,7 @@ def shape_bytes(number, row):
     for r in range(n_drawn):
         if len(ids) == n_rows:
             break
-        if deepseek_margin(config, module, out, slice(r, r + 1)) < MIN_MARGIN:
+        if margin_of(config, module, out, slice(r, r + 1)) < MIN_MARGIN:
             skipped.append(r)
             continue
         order = torch.argsort(out[2][r])

@@ -23,7 +23,11 @@ import torch
 import transformers
 
 import goldens_deepseek as deepseek
+import goldens_deepseek_v4 as deepseek_v4
 import goldens_forms as forms
+import goldens_grouped as grouped
+import goldens_kimi as kimi
+import goldens_llama4 as llama4
 import goldens_router
 from goldens_run import evaluate, usable
 
@@ -175,6 +179,10 @@ CASES = {
         config=shape(32, 2, 2, 1, 16, 1, 2, 16, 16, 512, 10, 32, 32, 128, **rope_v5(1e7, 0.25)),
     ),
     **deepseek.CASES,
+    **grouped.CASES,
+    **llama4.CASES,
+    **kimi.CASES,
+    **deepseek_v4.CASES,
 }
 
 
@@ -415,6 +423,14 @@ def make_case(name, out):
         tokens[50:55] = tokens[10:15]
         if case.get("family") in (deepseek.V3, deepseek.K2, deepseek.V2):
             results = deepseek.make(case, folder, seed, tokens, out)
+        elif case.get("family") == deepseek_v4.FAMILY:
+            results = deepseek_v4.make(case, folder, seed, tokens)
+        elif case.get("family") == kimi.FAMILY:
+            results = kimi.make(case, folder, seed, tokens)
+        elif case.get("family") == llama4.FAMILY:
+            results = llama4.make(case, folder, seed, tokens)
+        elif case.get("family") in grouped.FAMILIES:
+            results = grouped.make(case, folder, seed, tokens)
         elif case["form"] == "packed":
             results = make_packed(case, folder, seed, tokens, out)
         else:

@@ -62,7 +62,17 @@ static const number_option number_options[] = {
     {"kept-groups", MF_RC_AT(shape.n_kept_groups), 1, 256, NULL},
 };
 enum { N_NUMBERS = sizeof number_options / sizeof number_options[0] };
-enum { OPT_PRESET = 256, OPT_FORM, OPT_TOKENIZER, OPT_SPLIT, OPT_FORCE, OPT_QUIET, OPT_HELP };
+enum {
+    OPT_PRESET = 256,
+    OPT_FORM,
+    OPT_TYPE,
+    OPT_TOKENIZER,
+    OPT_SPLIT,
+    OPT_MTP,
+    OPT_FORCE,
+    OPT_QUIET,
+    OPT_HELP
+};
 
 static void print_help(void)
 {
@@ -75,8 +85,13 @@ static void print_help(void)
          "a\n"
          "                        layer; hf or bf16: raw Hugging Face, BF16; fp8: the same with "
          "e4m3\n"
-         "                        matrices in blocks of 128 x 128 (DeepSeek)\n"
+         "                        matrices in blocks of 128 x 128 (not of Qwen3.5, Qwen3-Next);\n"
+         "                        gguf: OUT/model.gguf, without a vocabulary\n"
+         "  --type NAME           gguf: of matrices (default BF16), see below\n"
          "  --split-kv-b          mlx: kv_b_proj as embed_q and unembed_out (DeepSeek)\n"
+         "  --mtp                 a multi-token-prediction layer, too (Qwen3.5, Qwen3-Next, "
+         "DeepSeek-V3\n"
+         "                        and Kimi-K2; mlx, hf and fp8)\n"
          "  --tokenizer DIR       copy the tokenizer files of DIR into OUT\n"
          "  --force               write into an OUT that is not empty\n"
          "  --quiet               no progress");
@@ -84,6 +99,9 @@ static void print_help(void)
         printf("  --%s N%*s%s\n", number_options[i].name,
                (int)(20 - strlen(number_options[i].name)), "",
                number_options[i].help ? number_options[i].help : "instead of the preset's");
+    printf("\nTypes of GGUF: BF16, ");
+    mf_rc_print_block_types();
+    puts(". Q8_0 or BF16 where a row is no whole number of blocks.");
 }
 
 static void __attribute__((noreturn, format(printf, 1, 2))) usage(const char *format, ...)
@@ -110,13 +128,13 @@ static uint64_t parse_number(const number_option *o, const char *text)
 
 static mf_rc_form parse_form(const char *text)
 {
-    static const char *const names[] = {"mlx", "packed", "hf", "fp8"};
-    for (int i = 0; i < 4; i++)
+    static const char *const names[] = {"mlx", "packed", "hf", "fp8", "gguf"};
+    for (int i = 0; i < 5; i++)
         if (strcmp(text, names[i]) == 0)
             return (mf_rc_form)i;
     if (strcmp(text, "bf16") == 0)
         return MF_RC_HF;
-    usage("--form is mlx, packed, hf, bf16 or fp8, not \"%s\"", text);
+    usage("--form is mlx, packed, hf, bf16, fp8 or gguf, not \"%s\"", text);
 }
 
 static void take_preset(mf_rc_options *options, const char *name)
@@ -127,19 +145,34 @@ static void take_preset(mf_rc_options *options, const char *name)
     options->shape = *shape;
 }
 
+static void take_type(mf_rc_options *options, const char *type)
+{
+    options->is_gguf = options->form == MF_RC_GGUF;
+    if (type != NULL && !options->is_gguf)
+        usage("--type is for the gguf form");
+    if (type == NULL || strcmp(type, "BF16") == 0)
+        return;
+    options->block = mf_rc_block_type_of(type);
+    if (options->block == NULL)
+        usage("no type \"%s\"", type);
+}
+
 static void parse_options(int argc, char **argv, mf_rc_options *options)
 {
-    struct option table[N_NUMBERS + 9] = {{0}};
+    struct option table[N_NUMBERS + 11] = {{0}};
     for (int i = 0; i < N_NUMBERS; i++)
         table[i] = (struct option){number_options[i].name, required_argument, NULL, i + 1};
     const struct option others[] = {{"preset", required_argument, NULL, OPT_PRESET},
                                     {"form", required_argument, NULL, OPT_FORM},
+                                    {"type", required_argument, NULL, OPT_TYPE},
                                     {"tokenizer", required_argument, NULL, OPT_TOKENIZER},
                                     {"split-kv-b", no_argument, NULL, OPT_SPLIT},
+                                    {"mtp", no_argument, NULL, OPT_MTP},
                                     {"force", no_argument, NULL, OPT_FORCE},
                                     {"quiet", no_argument, NULL, OPT_QUIET},
                                     {"help", no_argument, NULL, OPT_HELP}};
     memcpy(table + N_NUMBERS, others, sizeof others);
+    const char *type = NULL;
     const char *numbers[N_NUMBERS] = {NULL}; /* applied after the preset, wherever they stand */
     for (int c; (c = getopt_long(argc, argv, "", table, NULL)) != -1;) {
         if (c >= 1 && c <= N_NUMBERS)
@@ -148,10 +181,14 @@ static void parse_options(int argc, char **argv, mf_rc_options *options)
             take_preset(options, optarg);
         else if (c == OPT_FORM)
             options->form = parse_form(optarg);
+        else if (c == OPT_TYPE)
+            type = optarg;
         else if (c == OPT_TOKENIZER)
             options->tokenizer_dir = optarg;
         else if (c == OPT_SPLIT)
             options->split_kv_b = true;
+        else if (c == OPT_MTP)
+            options->has_mtp = true;
         else if (c == OPT_FORCE)
             options->force = true;
         else if (c == OPT_QUIET)
@@ -164,22 +201,51 @@ static void parse_options(int argc, char **argv, mf_rc_options *options)
     if (!options->shape.preset || optind + 1 != argc)
         usage("--preset NAME and one OUT are needed");
     options->out = argv[optind];
+    take_type(options, type);
     for (size_t i = 0; i < N_NUMBERS; i++)
         if (numbers[i])
             *(uint64_t *)((char *)options + number_options[i].offset) =
                 parse_number(&number_options[i], numbers[i]);
 }
 
+static void check_mtp(const mf_rc_options *o)
+{
+    const mf_rc_family f = o->shape.family;
+    const bool is_known = f == MF_RC_QWEN3_5_MOE || f == MF_RC_QWEN3_NEXT ||
+                          f == MF_RC_DEEPSEEK_V3 || f == MF_RC_KIMI_K2;
+    if (o->has_mtp && !is_known)
+        usage("--mtp is for Qwen3.5, Qwen3-Next, DeepSeek-V3 and Kimi-K2");
+    if (o->has_mtp && (o->is_gguf || o->form == MF_RC_PACKED))
+        usage("--mtp is for the forms mlx, hf and fp8");
+}
+
 /* Bits of the form; what the user asked for may be what it cannot hold. */
 static void check_form(mf_rc_options *o)
 {
     bool is_deepseek = mf_rc_is_deepseek(&o->shape);
+    check_mtp(o);
+    if (o->is_gguf) {
+        if (o->tokenizer_dir)
+            usage("the gguf form takes no --tokenizer");
+        o->form = MF_RC_MLX;
+        o->bits = 16;
+        o->split_kv_b = is_deepseek;
+    }
     if (o->bits == 7 || (o->bits > 8 && o->bits != 16))
         usage("--bits is 2, 3, 4, 5, 6, 8 or 16");
     if (o->group != 32 && o->group != 64 && o->group != 128)
         usage("--group is 32, 64 or 128");
-    if (o->form == MF_RC_FP8 && !is_deepseek)
-        usage("the fp8 form is DeepSeek's");
+    if (o->form == MF_RC_FP8 && !is_deepseek && !mf_rc_is_grouped(&o->shape))
+        usage("the fp8 form is none of this preset");
+    if (o->shape.family == MF_RC_GPT_OSS && o->form != MF_RC_MLX && o->form != MF_RC_HF)
+        usage("gpt-oss is written in the forms mlx and hf alone");
+    if (o->shape.family == MF_RC_GPT_OSS && o->form == MF_RC_HF &&
+        (o->shape.hidden % 32 || o->shape.expert_hidden % 32))
+        usage("MXFP4 has blocks of 32: hidden and expert-hidden are multiples of it");
+    if (o->shape.family == MF_RC_LLAMA4 && o->is_gguf)
+        usage("llama4 is written in the forms mlx, hf and fp8 alone");
+    if (o->form == MF_RC_PACKED && mf_rc_is_grouped(&o->shape))
+        usage("the packed form is none of this preset");
     if (o->split_kv_b && (o->form != MF_RC_MLX || !is_deepseek))
         usage("--split-kv-b is for DeepSeek in the mlx form");
     o->expert_bits = o->bits;
@@ -211,10 +277,23 @@ static void fit_deepseek(mf_rc_shape *s)
         usage("rope-dim is even");
 }
 
+static void fit_grouped(mf_rc_shape *s)
+{
+    if (s->n_dense >= s->n_layers)
+        s->n_dense = s->n_layers - 1;
+    if (s->n_experts && !s->expert_hidden)
+        usage("a preset without experts takes none");
+    if (s->n_heads % s->n_kv_heads)
+        usage("heads must be a multiple of kv-heads");
+    if (s->n_rot > s->head_dim)
+        s->n_rot = s->head_dim;
+}
+
 static void check_groups(const mf_rc_options *o)
 {
     const mf_rc_shape *s = &o->shape;
     bool is_deepseek = mf_rc_is_deepseek(s);
+    const bool has_dense = (is_deepseek || mf_rc_is_grouped(s)) && (s->n_dense || !s->n_experts);
     const struct {
         const char *what;
         uint64_t n;
@@ -226,7 +305,7 @@ static void check_groups(const mf_rc_options *o)
                   {"q-rank", s->q_rank},
                   {"kv-rank", s->kv_rank},
                   {"heads x v-dim", s->n_heads * s->v_dim},
-                  {"dense-hidden", is_deepseek && s->n_dense ? s->dense_hidden : 0}};
+                  {"dense-hidden", has_dense ? s->dense_hidden : 0}};
     for (size_t i = 0; o->bits < 16 && i < sizeof inputs / sizeof inputs[0]; i++)
         if (inputs[i].n % o->group)
             usage("%s = %llu is no multiple of the group of %llu", inputs[i].what, (ull)inputs[i].n,
@@ -244,6 +323,8 @@ static void check_options(mf_rc_options *o)
         s->n_experts_per_token = s->n_experts;
     if (mf_rc_is_deepseek(s))
         fit_deepseek(s);
+    else if (mf_rc_is_grouped(s))
+        fit_grouped(s);
     else if (s->n_heads % s->n_kv_heads || s->n_linear_v_heads % s->n_linear_k_heads)
         usage("heads must be a multiple of kv-heads, linear-v-heads of linear-k-heads");
     check_groups(o);
@@ -360,6 +441,37 @@ static void write_safetensors(const mf_rc_options *o, const mf_rc_tensors *tenso
     free(first);
 }
 
+static void write_gguf(const mf_rc_options *o, const mf_rc_tensors *tensors)
+{
+    mf_rc_text head = {0};
+    mf_rc_gguf_head(o, tensors, &head);
+    mf_rc_block *blocks = mf_rc_alloc(NULL, tensors->count * sizeof *blocks);
+    uint64_t at = head.length, end = at;
+    for (size_t i = 0; i < tensors->count; i++) {
+        blocks[i] = tensor_block(&tensors->items[i], at);
+        end = at + tensors->items[i].n_bytes;
+        at = mf_rc_gguf_place(end);
+    }
+    char path[4096];
+    mf_rc_file file = {.path = join(path, sizeof path, o->out, "model.gguf"),
+                       .head = &head,
+                       .blocks = blocks,
+                       .n_blocks = tensors->count,
+                       .n_bytes = end};
+    write_file(o, &file);
+    free(blocks);
+    mf_rc_text_free(&head);
+}
+
+static void write_config(const mf_rc_options *o)
+{
+    char path[4096];
+    mf_rc_text config = {0};
+    mf_rc_config_text(o, &config);
+    mf_rc_write_text(join(path, sizeof path, o->out, "config.json"), &config);
+    mf_rc_text_free(&config);
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const mf_rc_tensor *)a)->name, ((const mf_rc_tensor *)b)->name);
@@ -459,6 +571,8 @@ int main(int argc, char **argv)
     check_options(&options);
     mf_rc_tensors tensors = {0};
     mf_rc_tensors_build(&options, &tensors);
+    if (options.is_gguf)
+        mf_rc_gguf_tensors(&options, &tensors);
     uint64_t n_bytes = 0;
     for (size_t i = 0; i < tensors.count; i++)
         n_bytes += tensors.items[i].n_bytes;
@@ -466,18 +580,17 @@ int main(int argc, char **argv)
     double start = now_s();
     if (options.tokenizer_dir)
         copy_tokenizer(&options);
-    if (options.form == MF_RC_PACKED)
+    if (options.is_gguf)
+        write_gguf(&options, &tensors);
+    else if (options.form == MF_RC_PACKED)
         write_packed(&options, &tensors);
     else
         write_safetensors(&options, &tensors);
-    char path[4096];
-    mf_rc_text config = {0};
-    mf_rc_config_text(&options, &config);
-    mf_rc_write_text(join(path, sizeof path, options.out, "config.json"), &config);
+    if (!options.is_gguf)
+        write_config(&options);
     double seconds = now_s() - start;
     printf("%s: %zu tensors, %.2f GB in %.1f s, %.2f GB/s\n", options.out, tensors.count,
            (double)n_bytes * 1e-9, seconds, (double)n_bytes * 1e-9 / seconds);
-    mf_rc_text_free(&config);
     mf_rc_tensors_free(&tensors);
     return 0;
 }

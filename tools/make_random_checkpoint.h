@@ -19,9 +19,38 @@ typedef enum mf_rc_family {
     MF_RC_QWEN3_NEXT,
     MF_RC_DEEPSEEK_V3,
     MF_RC_KIMI_K2,
-    MF_RC_DEEPSEEK_V2
+    MF_RC_DEEPSEEK_V2,
+    MF_RC_DEEPSEEK_V32,
+    MF_RC_GLM_DSA,
+    MF_RC_QWEN3_MOE, /* from here on grouped-query softmax attention */
+    MF_RC_QWEN2_MOE,
+    MF_RC_GLM4_MOE,
+    MF_RC_MINIMAX_M2,
+    MF_RC_MIXTRAL,
+    MF_RC_QWEN3,
+    MF_RC_LLAMA,
+    MF_RC_MISTRAL,
+    MF_RC_GPT_OSS,
+    MF_RC_ERNIE,
+    MF_RC_HUNYUAN,
+    MF_RC_LLAMA4
 } mf_rc_family;
-typedef enum mf_rc_form { MF_RC_MLX, MF_RC_PACKED, MF_RC_HF, MF_RC_FP8 } mf_rc_form;
+/* GGUF is made of the tensors of MLX. */
+typedef enum mf_rc_form { MF_RC_MLX, MF_RC_PACKED, MF_RC_HF, MF_RC_FP8, MF_RC_GGUF } mf_rc_form;
+
+/* A type of blocks in GGUF: where a block's scale stands, and the weights' spread. */
+typedef struct mf_rc_block_type {
+    const char *name;
+    uint32_t number, n_values, n_bytes;
+    uint32_t scale_at; /* an f16, or e8m0 */
+    bool is_e8m0;
+    float minimum; /* not 0: an f16 behind the scale, that many times it */
+    float rms;
+} mf_rc_block_type;
+
+/* NULL if there is none of that name. */
+const mf_rc_block_type *mf_rc_block_type_of(const char *name);
+void mf_rc_print_block_types(void);
 
 /* A preset's numbers; every field is uint64_t so that the option table can point at any of them. */
 typedef struct mf_rc_shape {
@@ -29,7 +58,7 @@ typedef struct mf_rc_shape {
     mf_rc_family family;
     uint64_t hidden;
     uint64_t n_layers;
-    uint64_t full_attention_interval;
+    uint64_t full_attention_interval; /* of llama4: one layer of so many has experts */
     uint64_t n_heads;
     uint64_t n_kv_heads;
     uint64_t head_dim;
@@ -59,12 +88,24 @@ typedef struct mf_rc_shape {
     double routed_scale;
     double yarn_factor;
     double yarn_beta_fast;
-    double mscale; /* also over all dims */
+    double mscale;          /* also over all dims */
+    uint64_t n_index_heads; /* of an indexer; 0: none */
+    /* grouped-query softmax attention only */
+    uint64_t head_norms; /* 1: of each head, 2: of all together */
+    uint64_t qkv_bias;
+    uint64_t n_rot;   /* 0: whole heads are rotated */
+    uint64_t is_tied; /* no head of its own */
+    uint64_t window;  /* positions that every second layer attends to; 0: all attend to all */
 } mf_rc_shape;
 
 static inline bool mf_rc_is_deepseek(const mf_rc_shape *s)
 {
     return s->kv_rank != 0;
+}
+
+static inline bool mf_rc_is_grouped(const mf_rc_shape *s)
+{
+    return s->family >= MF_RC_QWEN3_MOE;
 }
 
 typedef struct mf_rc_options {
@@ -76,7 +117,10 @@ typedef struct mf_rc_options {
     uint64_t seed;
     uint64_t n_threads;
     uint64_t shard_bytes;
-    bool split_kv_b; /* MLX: kv_b_proj as embed_q and unembed_out */
+    bool is_gguf;                  /* form is MF_RC_MLX then */
+    const mf_rc_block_type *block; /* of GGUF; NULL: BF16 */
+    bool split_kv_b;               /* MLX: kv_b_proj as embed_q and unembed_out */
+    bool has_mtp;                  /* one multi-token-prediction layer more */
     bool force;
     bool quiet;
     const char *out;
@@ -98,10 +142,15 @@ typedef enum mf_rc_kind {
     MF_RC_UNIFORM_F32, /* the same, widened */
     MF_RC_E4M3,        /* e4m3, magnitudes of 1 to 15 */
     MF_RC_E4M3_SCALES, /* F32, around a */
+    MF_RC_E8M0,        /* bytes, all the part's bits */
     MF_RC_NORM,        /* BF16, a + k/128 with |k| <= 16: exact with and without the shift by one */
     MF_RC_A_LOG_F32,
     MF_RC_A_LOG_BF16,
-    MF_RC_DT_BIAS
+    MF_RC_DT_BIAS,
+    MF_RC_NORM_F32, /* MF_RC_NORM and MF_RC_DT_BIAS widened */
+    MF_RC_DT_BIAS_F32,
+    MF_RC_DECAY_F32, /* -exp of MF_RC_A_LOG */
+    MF_RC_BLOCKS     /* of GGUF, around a: the scale */
 } mf_rc_kind;
 
 /* One repeated part of a tensor or blob: `bytes` of the stream of `key` per repetition, the first
@@ -113,6 +162,7 @@ typedef struct mf_rc_part {
     uint64_t first_byte;
     uint64_t bytes;
     float a;
+    const mf_rc_block_type *block;
 } mf_rc_part;
 
 /* Bytes [offset, offset + n_bytes) of a part's stream. */
@@ -128,10 +178,11 @@ typedef struct mf_rc_tensor {
     const char *dtype;
     uint32_t bits; /* 0: not quantised codes */
     uint32_t n_dims;
-    uint64_t dims[3];
+    uint64_t dims[4];
     uint64_t n_bytes;
     bool is_expert;
-    uint64_t n_repeats; /* n_repeats times parts[0..n_parts) one after another */
+    const mf_rc_block_type *block; /* NULL: of dtype */
+    uint64_t n_repeats;            /* n_repeats times parts[0..n_parts) one after another */
     uint32_t n_parts;
     mf_rc_part parts[2];
 } mf_rc_tensor;
@@ -173,9 +224,29 @@ void mf_rc_add_norm(mf_rc_builder *b, const char *layer, const char *name, uint6
 /* The routed experts of the current layer, in the form's way. */
 void mf_rc_add_experts(mf_rc_builder *b);
 
+/* gate_proj, up_proj and down_proj of a module of the current layer. */
+void mf_rc_add_mlp(mf_rc_builder *b, const char *module, uint64_t n_mid);
+/* A router that no form quantises, without what may stand beside it. */
+void mf_rc_add_plain_router(mf_rc_builder *b, const char *name);
+
+/* A whole layer of grouped-query softmax attention. */
+void mf_rc_grouped_layer(mf_rc_builder *b, uint64_t layer);
+const mf_rc_shape *mf_rc_grouped_presets(size_t *count);
+/* Experts and router are called as in Mixtral. */
+bool mf_rc_is_w123(const mf_rc_shape *s);
+
 /* A whole layer of the DeepSeek family. */
 void mf_rc_deepseek_layer(mf_rc_builder *b, uint64_t layer);
 const mf_rc_shape *mf_rc_deepseek_presets(size_t *count);
+
+/* Makes of the tensors of MLX those of GGUF: names, shapes, types. */
+void mf_rc_gguf_tensors(const mf_rc_options *options, mf_rc_tensors *tensors);
+/* All that comes before the data. The first tensor begins where it ends. */
+struct mf_rc_text;
+void mf_rc_gguf_head(const mf_rc_options *options, const mf_rc_tensors *tensors,
+                     struct mf_rc_text *out);
+/* Where the tensor after one that ends there begins. */
+uint64_t mf_rc_gguf_place(uint64_t end);
 
 /* ------------------------------------------------------------------------------------- text -- */
 
@@ -191,6 +262,9 @@ void mf_rc_text_free(mf_rc_text *text);
 
 /* The whole of config.json. */
 void mf_rc_config_text(const mf_rc_options *options, mf_rc_text *out);
+void mf_rc_grouped_config(const mf_rc_options *options, mf_rc_text *out);
+/* What a config says of FP8 and of MLX's quantisation, where no tensor has one of its own. */
+void mf_rc_add_quantization(const mf_rc_options *options, mf_rc_text *out);
 void mf_rc_deepseek_config(const mf_rc_options *options, mf_rc_text *out);
 void mf_rc_deepseek_manifest_config(const mf_rc_options *options, mf_rc_text *out);
 /* A shard's length word and header; offsets are those of the tensors laid end to end. */

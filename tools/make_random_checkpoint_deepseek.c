@@ -23,6 +23,44 @@ typedef unsigned long long ull;
 static const mf_rc_shape presets[] = {
     {.preset = "cogito-v2-671b", MF_RC_671B, .n_vocab = 128815},
     {.preset = "deepseek-v3", MF_RC_671B, .n_vocab = 129280},
+    {.preset = "deepseek-v3.2",
+     MF_RC_V3,
+     .family = MF_RC_DEEPSEEK_V32,
+     .n_heads = 128,
+     .n_experts = 256,
+     .n_dense = 3,
+     .n_groups = 8,
+     .n_kept_groups = 4,
+     .routed_scale = 2.5,
+     .rope_theta = 10000,
+     .n_context = 163840,
+     .yarn_factor = 40,
+     .yarn_beta_fast = 32,
+     .n_vocab = 129280,
+     .n_index_heads = 64},
+    {.preset = "glm-5",
+     .family = MF_RC_GLM_DSA,
+     .hidden = 6144,
+     .n_layers = 78,
+     .n_heads = 64,
+     .q_rank = 2048,
+     .kv_rank = 512,
+     .nope_dim = 192,
+     .rope_dim = 64,
+     .v_dim = 256,
+     .expert_hidden = 2048,
+     .dense_hidden = 12288,
+     .n_vocab = 154880,
+     .n_experts = 256,
+     .n_experts_per_token = 8,
+     .n_shared = 1,
+     .n_dense = 3,
+     .n_groups = 1,
+     .n_kept_groups = 1,
+     .routed_scale = 2.5,
+     .rope_theta = 1000000,
+     .n_context = 202752,
+     .n_index_heads = 32},
     {.preset = "kimi-k2",
      .family = MF_RC_KIMI_K2,
      MF_RC_V3,
@@ -119,7 +157,20 @@ static void add_attention(mf_rc_builder *b)
     mf_rc_add_linear(b, "self_attn.o_proj", s->hidden, s->n_heads * s->v_dim, 0);
 }
 
-static void add_mlp(mf_rc_builder *b, const char *module, uint64_t n_mid)
+#define INDEX_DIM 128u
+
+/* What chooses positions beyond the first 2,048. */
+static void add_indexer(mf_rc_builder *b)
+{
+    const mf_rc_shape *s = &b->options->shape;
+    mf_rc_add_linear(b, "self_attn.indexer.wq_b", s->n_index_heads * INDEX_DIM, s->q_rank, 0);
+    mf_rc_add_linear(b, "self_attn.indexer.wk", INDEX_DIM, s->hidden, 0);
+    mf_rc_add_norm(b, b->layer, "self_attn.indexer.k_norm.weight", INDEX_DIM, false);
+    mf_rc_add_norm(b, b->layer, "self_attn.indexer.k_norm.bias", INDEX_DIM, false);
+    mf_rc_add_linear(b, "self_attn.indexer.weights_proj", s->n_index_heads, s->hidden, 0);
+}
+
+void mf_rc_add_mlp(mf_rc_builder *b, const char *module, uint64_t n_mid)
 {
     static const char *const names[3] = {"gate_proj", "up_proj", "down_proj"};
     uint64_t n_hidden = b->options->shape.hidden;
@@ -130,15 +181,22 @@ static void add_mlp(mf_rc_builder *b, const char *module, uint64_t n_mid)
     }
 }
 
+void mf_rc_add_plain_router(mf_rc_builder *b, const char *module)
+{
+    const mf_rc_shape *s = &b->options->shape;
+    char name[96];
+    snprintf(name, sizeof name, "%s%s.weight", b->layer, module);
+    mf_rc_describe(b, mf_rc_add(b, b->model_prefix, "%s", name), "BF16",
+                   (uint64_t[3]){s->n_experts, s->hidden, 0}, MF_RC_UNIFORM,
+                   sqrtf(3.0f / (float)s->hidden), name);
+}
+
 /* BF16 in every form; its bias F32, but BF16 in the prepared form. */
 static void add_router(mf_rc_builder *b)
 {
     const mf_rc_shape *s = &b->options->shape;
     char name[96];
-    snprintf(name, sizeof name, "%smlp.gate.weight", b->layer);
-    mf_rc_describe(b, mf_rc_add(b, b->model_prefix, "%s", name), "BF16",
-                   (uint64_t[3]){s->n_experts, s->hidden, 0}, MF_RC_UNIFORM,
-                   sqrtf(3.0f / (float)s->hidden), name);
+    mf_rc_add_plain_router(b, "mlp.gate");
     if (s->family == MF_RC_DEEPSEEK_V2)
         return;
     bool is_bf16 = b->options->form == MF_RC_PACKED;
@@ -153,14 +211,16 @@ void mf_rc_deepseek_layer(mf_rc_builder *b, uint64_t layer)
     const mf_rc_shape *s = &b->options->shape;
     mf_rc_add_norm(b, b->layer, "input_layernorm.weight", s->hidden, false);
     add_attention(b);
+    if (s->n_index_heads)
+        add_indexer(b);
     mf_rc_add_norm(b, b->layer, "post_attention_layernorm.weight", s->hidden, false);
     if (layer < s->n_dense) {
-        add_mlp(b, "mlp", s->dense_hidden);
+        mf_rc_add_mlp(b, "mlp", s->dense_hidden);
         return;
     }
     add_router(b);
     if (s->n_shared)
-        add_mlp(b, "mlp.shared_experts", s->shared_hidden);
+        mf_rc_add_mlp(b, "mlp.shared_experts", s->shared_hidden);
     mf_rc_add_experts(b);
 }
 
@@ -196,6 +256,19 @@ static void add_numbers(const mf_rc_shape *s, mf_rc_text *out)
         mf_rc_text_add(out, "    \"q_lora_rank\": %llu,\n", (ull)s->q_rank);
     else
         mf_rc_text_add(out, "    \"q_lora_rank\": null,\n");
+    if (s->n_index_heads)
+        mf_rc_text_add(out,
+                       "    \"index_head_dim\": %u,\n    \"index_n_heads\": %llu,\n"
+                       "    \"index_topk\": 2048,\n",
+                       INDEX_DIM, (ull)s->n_index_heads);
+    if (s->yarn_factor == 0) {
+        mf_rc_text_add(out,
+                       "    \"rms_norm_eps\": 1e-05,\n    \"rope_parameters\": {\n"
+                       "        \"rope_theta\": %llu,\n        \"rope_type\": \"default\"\n"
+                       "    },\n    \"routed_scaling_factor\": %g,\n",
+                       (ull)s->rope_theta, s->routed_scale);
+        return;
+    }
     mf_rc_text_add(
         out,
         "    \"rms_norm_eps\": 1e-06,\n    \"rope_theta\": %llu,\n"
@@ -208,7 +281,7 @@ static void add_numbers(const mf_rc_shape *s, mf_rc_text *out)
         s->routed_scale);
 }
 
-static void add_quantization(const mf_rc_options *o, mf_rc_text *out)
+void mf_rc_add_quantization(const mf_rc_options *o, mf_rc_text *out)
 {
     static const char *const keys[2] = {"quantization", "quantization_config"};
     if (o->form == MF_RC_FP8)
@@ -230,29 +303,43 @@ static ull end_token(const mf_rc_shape *s)
     return eos < s->n_vocab ? eos : s->n_vocab - 1;
 }
 
+static const char *class_of(mf_rc_family family)
+{
+    return family == MF_RC_DEEPSEEK_V2    ? "DeepseekV2ForCausalLM"
+           : family == MF_RC_DEEPSEEK_V32 ? "DeepseekV32ForCausalLM"
+           : family == MF_RC_GLM_DSA      ? "GlmMoeDsaForCausalLM"
+                                          : "DeepseekV3ForCausalLM";
+}
+
+static const char *type_of(mf_rc_family family)
+{
+    return family == MF_RC_DEEPSEEK_V2    ? "deepseek_v2"
+           : family == MF_RC_DEEPSEEK_V32 ? "deepseek_v32"
+           : family == MF_RC_GLM_DSA      ? "glm_moe_dsa"
+           : family == MF_RC_KIMI_K2      ? "kimi_k2"
+                                          : "deepseek_v3";
+}
+
 void mf_rc_deepseek_config(const mf_rc_options *o, mf_rc_text *out)
 {
     const mf_rc_shape *s = &o->shape;
     bool is_v2 = s->family == MF_RC_DEEPSEEK_V2;
     mf_rc_text_add(out, "{\n    \"architectures\": [\n        \"%s\"\n    ],\n",
-                   is_v2 ? "DeepseekV2ForCausalLM" : "DeepseekV3ForCausalLM");
+                   class_of(s->family));
     mf_rc_text_add(out,
                    "    \"attention_bias\": false,\n    \"attention_dropout\": 0.0,\n"
                    "    \"bos_token_id\": 0,\n    \"eos_token_id\": %llu,\n",
                    end_token(s));
     add_numbers(s, out);
-    add_quantization(o, out);
+    mf_rc_add_quantization(o, out);
     mf_rc_text_add(out,
                    "    \"hidden_act\": \"silu\",\n    \"initializer_range\": 0.02,\n"
                    "    \"max_position_embeddings\": %llu,\n    \"model_type\": \"%s\",\n"
                    "    \"moe_layer_freq\": 1,\n    \"norm_topk_prob\": %s,\n"
-                   "    \"num_nextn_predict_layers\": 0,\n    \"scoring_func\": \"%s\",\n"
+                   "    \"num_nextn_predict_layers\": %d,\n    \"scoring_func\": \"%s\",\n"
                    "    \"topk_method\": \"%s\",\n",
-                   (ull)s->n_context,
-                   is_v2                        ? "deepseek_v2"
-                   : s->family == MF_RC_KIMI_K2 ? "kimi_k2"
-                                                : "deepseek_v3",
-                   is_v2 ? "false" : "true", is_v2 ? "softmax" : "sigmoid",
+                   (ull)s->n_context, type_of(s->family), is_v2 ? "false" : "true", o->has_mtp,
+                   is_v2 ? "softmax" : "sigmoid",
                    !is_v2            ? "noaux_tc"
                    : s->n_groups > 1 ? "group_limited_greedy"
                                      : "greedy");

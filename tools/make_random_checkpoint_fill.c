@@ -116,6 +116,13 @@ static void fill16(const mf_rc_part *part, uint64_t first, unsigned char *dst, s
 /* The widened kind has the values of its BF16 twin. */
 static float element32(const mf_rc_part *part, uint64_t i)
 {
+    mf_rc_part twin = *part;
+    if (part->kind == MF_RC_NORM_F32 || part->kind == MF_RC_DT_BIAS_F32) {
+        twin.kind = part->kind == MF_RC_NORM_F32 ? MF_RC_NORM : MF_RC_DT_BIAS;
+        return from_bf16(element16(&twin, i, lane16(part->key, i)));
+    }
+    if (part->kind == MF_RC_DECAY_F32)
+        return -expf(a_log_at(part->key, i));
     if (part->kind == MF_RC_UNIFORM_F32)
         return from_bf16(element16(part, i, lane16(part->key, i)));
     if (part->kind == MF_RC_E4M3_SCALES)
@@ -130,11 +137,58 @@ static uint64_t fp8_word(uint64_t random)
     return (random & 0x8080808080808080U) | (0x3838383838383838U + (random & 0x1f1f1f1f1f1f1f1fU));
 }
 
-static size_t element_bytes(mf_rc_kind kind)
+static uint16_t to_f16(float x)
 {
-    switch (kind) {
+    uint32_t bits; /* of normal numbers of f16 alone: what scales of weights are */
+    memcpy(&bits, &x, sizeof bits);
+    const uint32_t rounded = bits + 0xfff + ((bits >> 13) & 1);
+    const int32_t exponent = (int32_t)(rounded >> 23 & 0xff) - 112;
+    if (exponent <= 0)
+        return (uint16_t)(x * 16777216.0f + 0.5f); /* subnormal: multiples of 2^-24 */
+    return (uint16_t)((uint32_t)exponent << 10 | (rounded >> 13 & 0x3ff));
+}
+
+static void put16(unsigned char *to, uint16_t x)
+{
+    to[0] = (unsigned char)x;
+    to[1] = (unsigned char)(x >> 8);
+}
+
+/* Random bytes, then the scale: within a quarter of the mean. Codes without a minimum are not as
+ * often below zero as above it; a scale of either sign makes up for it, or products of such
+ * matrices have one direction whatever the token, and every token the same experts. */
+static void fill_block_of(const mf_rc_part *part, uint64_t i, unsigned char *dst)
+{
+    const mf_rc_block_type *b = part->block;
+    const uint64_t n_words = (b->n_bytes + 7) / 8;
+    for (uint64_t w = 0; w < n_words; w++) {
+        const uint64_t word = word_at(part->key, i * n_words + w);
+        memcpy(dst + 8 * w, &word, w + 1 < n_words ? 8 : b->n_bytes - 8 * w);
+    }
+    const float scale = part->a * (0.75f + (float)lane16(~part->key, i) * (0.5f / 65536.0f));
+    if (b->is_e8m0) {
+        dst[b->scale_at] = (unsigned char)(127 + (int)lroundf(log2f(part->a)));
+        return;
+    }
+    put16(dst + b->scale_at, to_f16(scale));
+    if (b->minimum != 0.0f)
+        put16(dst + b->scale_at + 2, to_f16(scale * b->minimum));
+    else
+        dst[b->scale_at + 1] |= (unsigned char)(word_at(~part->key, i) >> 56 & 0x80);
+}
+
+static size_t element_bytes(const mf_rc_part *part)
+{
+    switch (part->kind) {
+    case MF_RC_BLOCKS:
+        return part->block->n_bytes;
+    case MF_RC_NORM_F32:
+    case MF_RC_DT_BIAS_F32:
+    case MF_RC_DECAY_F32:
+        return 4;
     case MF_RC_CODES:
     case MF_RC_E4M3:
+    case MF_RC_E8M0:
         return 8;
     case MF_RC_A_LOG_F32:
     case MF_RC_UNIFORM_F32:
@@ -147,14 +201,19 @@ static size_t element_bytes(mf_rc_kind kind)
 
 static void fill_elements(const mf_rc_part *part, uint64_t first, unsigned char *dst, size_t count)
 {
-    if (element_bytes(part->kind) == 8) {
+    if (part->kind == MF_RC_BLOCKS) {
+        for (size_t n = 0; n < count; n++)
+            fill_block_of(part, first + n, dst + n * part->block->n_bytes);
+    } else if (element_bytes(part) == 8) {
         for (size_t n = 0; n < count; n++) {
             uint64_t word = word_at(part->key, first + n);
             if (part->kind == MF_RC_E4M3)
                 word = fp8_word(word);
+            else if (part->kind == MF_RC_E8M0)
+                word = part->bits * 0x0101010101010101U;
             memcpy(dst + 8 * n, &word, 8);
         }
-    } else if (element_bytes(part->kind) == 4) {
+    } else if (element_bytes(part) == 4) {
         for (size_t n = 0; n < count; n++) {
             float value = element32(part, first + n);
             memcpy(dst + 4 * n, &value, 4);
@@ -167,8 +226,8 @@ static void fill_elements(const mf_rc_part *part, uint64_t first, unsigned char 
 void mf_rc_fill(const mf_rc_part *part, uint64_t offset, void *dst, size_t n_bytes)
 {
     unsigned char *to = dst;
-    size_t size = element_bytes(part->kind);
-    unsigned char element[8];
+    size_t size = element_bytes(part);
+    unsigned char element[256]; /* the largest block */
     size_t skip = (size_t)(offset % size);
     if (skip) { /* a buffer that begins in the middle of an element */
         size_t take = size - skip < n_bytes ? size - skip : n_bytes;

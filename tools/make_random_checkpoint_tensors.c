@@ -68,6 +68,10 @@ const mf_rc_shape *mf_rc_preset(const char *name)
     for (size_t i = 0; i < count; i++)
         if (strcmp(others[i].preset, name) == 0)
             return &others[i];
+    others = mf_rc_grouped_presets(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(others[i].preset, name) == 0)
+            return &others[i];
     return NULL;
 }
 
@@ -77,6 +81,9 @@ void mf_rc_print_presets(void)
         printf("  %s\n", presets[i].preset);
     size_t count;
     const mf_rc_shape *others = mf_rc_deepseek_presets(&count);
+    for (size_t i = 0; i < count; i++)
+        printf("  %s\n", others[i].preset);
+    others = mf_rc_grouped_presets(&count);
     for (size_t i = 0; i < count; i++)
         printf("  %s\n", others[i].preset);
 }
@@ -105,7 +112,7 @@ void mf_rc_describe(mf_rc_builder *b, mf_rc_tensor *t, const char *dtype, const 
     uint64_t n = 1;
     for (size_t i = 0; i < 3 && dims[i]; i++, t->n_dims++)
         n *= t->dims[i] = dims[i];
-    t->n_bytes = n * (dtype[0] == 'B' ? 2 : dtype[1] == '8' ? 1 : 4);
+    t->n_bytes = n * (dtype[0] == 'B' ? 2 : dtype[1] == '8' ? 1 : 4); /* BF16, F8 and U8 */
     t->n_repeats = 1;
     t->n_parts = 1;
     t->parts[0] = (mf_rc_part){
@@ -286,11 +293,27 @@ static void add_linear_attention(mf_rc_builder *b)
     mf_rc_add_linear(b, "linear_attn.out_proj", s->hidden, v, 0);
 }
 
+static const char *moe_module(const mf_rc_shape *s)
+{
+    if (s->family == MF_RC_LLAMA4)
+        return "feed_forward";
+    return mf_rc_is_w123(s) ? "block_sparse_moe" : "mlp";
+}
+
+/* gate, up, down as experts that are stored one by one call them. */
+static const char *expert_matrix(const mf_rc_shape *s, uint64_t i)
+{
+    static const char *const names[2][3] = {{"gate_proj", "up_proj", "down_proj"},
+                                            {"w1", "w3", "w2"}};
+    return names[mf_rc_is_w123(s)][i];
+}
+
 /* BF16 contents of one expert matrix, as add_matrix would give the stacked one. */
 static mf_rc_part expert_part(mf_rc_builder *b, const char *proj, uint64_t n_out, uint64_t n_in)
 {
     char name[128];
-    snprintf(name, sizeof name, "%smlp.switch_mlp.%s.weight", b->layer, proj);
+    snprintf(name, sizeof name, "%s%s.switch_mlp.%s.weight", b->layer,
+             moe_module(&b->options->shape), proj);
     return (mf_rc_part){.kind = MF_RC_UNIFORM,
                         .bits = 16,
                         .key = mf_rc_key(b->options->seed, name),
@@ -313,11 +336,11 @@ static void set_parts(mf_rc_tensor *t, uint64_t d0, uint64_t d1, uint64_t d2)
 static void add_fp8_experts(mf_rc_builder *b)
 {
     const mf_rc_shape *s = &b->options->shape;
-    static const char *const names[3] = {"gate_proj", "up_proj", "down_proj"};
     for (uint64_t i = 0; i < 3 * s->n_experts; i++) {
         char name[64];
         bool is_down = i % 3 == 2;
-        snprintf(name, sizeof name, "mlp.experts.%llu.%s", (unsigned long long)i / 3, names[i % 3]);
+        snprintf(name, sizeof name, "%s.experts.%llu.%s", moe_module(s), (unsigned long long)i / 3,
+                 expert_matrix(s, i % 3));
         mf_rc_add_linear(b, name, is_down ? s->hidden : s->expert_hidden,
                          is_down ? s->expert_hidden : s->hidden, 0);
     }
@@ -343,11 +366,10 @@ static void add_raw_experts(mf_rc_builder *b)
         t->parts[0] = parts[2];
         return;
     }
-    static const char *const names[3] = {"gate_proj", "up_proj", "down_proj"};
     for (uint64_t e = 0; e < s->n_experts; e++) {
         for (size_t i = 0; i < 3; i++) {
-            mf_rc_tensor *t = mf_rc_add(b, b->model_prefix, "%smlp.experts.%llu.%s.weight",
-                                        b->layer, (unsigned long long)e, names[i]);
+            mf_rc_tensor *t = mf_rc_add(b, b->model_prefix, "%s%s.experts.%llu.%s.weight", b->layer,
+                                        moe_module(s), (unsigned long long)e, expert_matrix(s, i));
             set_parts(t, i == 2 ? n_in : n_mid, i == 2 ? n_mid : n_in, 0);
             t->n_repeats = 1;
             t->n_parts = 1;
@@ -372,7 +394,10 @@ void mf_rc_add_experts(mf_rc_builder *b)
     }
     for (size_t i = 0; i < 3; i++) {
         char name[96];
-        snprintf(name, sizeof name, "%smlp.switch_mlp.%s", b->layer, names[i]);
+        if (s->family == MF_RC_GPT_OSS || s->family == MF_RC_LLAMA4)
+            snprintf(name, sizeof name, "%s%s.experts.%s", b->layer, moe_module(s), names[i]);
+        else
+            snprintf(name, sizeof name, "%s%s.switch_mlp.%s", b->layer, moe_module(s), names[i]);
         matrix m = {.name = name, .n_stack = s->n_experts, .bits = o->expert_bits};
         m.group = o->group;
         m.n_out = i == 2 ? s->hidden : s->expert_hidden;
@@ -381,16 +406,11 @@ void mf_rc_add_experts(mf_rc_builder *b)
     }
 }
 
-static void add_layer(mf_rc_builder *b, uint64_t i)
+static void add_hybrid_layer(mf_rc_builder *b, bool is_full)
 {
     const mf_rc_shape *s = &b->options->shape;
-    snprintf(b->layer, sizeof b->layer, "layers.%llu.", (unsigned long long)i);
-    if (mf_rc_is_deepseek(s)) {
-        mf_rc_deepseek_layer(b, i);
-        return;
-    }
     mf_rc_add_norm(b, b->layer, "input_layernorm.weight", s->hidden, true);
-    if ((i + 1) % s->full_attention_interval == 0)
+    if (is_full)
         add_full_attention(b);
     else
         add_linear_attention(b);
@@ -401,6 +421,47 @@ static void add_layer(mf_rc_builder *b, uint64_t i)
     mf_rc_add_linear(b, "mlp.shared_expert.up_proj", s->shared_hidden, s->hidden, 0);
     mf_rc_add_linear(b, "mlp.shared_expert.down_proj", s->hidden, s->shared_hidden, 0);
     mf_rc_add_experts(b);
+}
+
+static void add_layer(mf_rc_builder *b, uint64_t i)
+{
+    const mf_rc_shape *s = &b->options->shape;
+    snprintf(b->layer, sizeof b->layer, "layers.%llu.", (unsigned long long)i);
+    if (mf_rc_is_deepseek(s)) {
+        mf_rc_deepseek_layer(b, i);
+        return;
+    }
+    if (mf_rc_is_grouped(s)) {
+        mf_rc_grouped_layer(b, i);
+        return;
+    }
+    add_hybrid_layer(b, (i + 1) % s->full_attention_interval == 0);
+}
+
+/* The layer that predicts a token further: one like the others, with full attention, and what joins
+ * and ends it. The Qwen families have it apart, the others after their last. */
+static void add_mtp(mf_rc_builder *b)
+{
+    const mf_rc_shape *s = &b->options->shape;
+    const bool is_apart = !mf_rc_is_deepseek(s);
+    const char *before = b->model_prefix;
+    if (is_apart) {
+        b->model_prefix = "mtp.";
+        snprintf(b->layer, sizeof b->layer, "layers.0.");
+        add_hybrid_layer(b, true);
+        b->layer[0] = '\0';
+    } else {
+        snprintf(b->layer, sizeof b->layer, "layers.%llu.", (unsigned long long)s->n_layers);
+        mf_rc_deepseek_layer(b, s->n_layers);
+    }
+    mf_rc_add_linear(b, is_apart ? "fc" : "eh_proj", s->hidden, 2 * s->hidden, 0);
+    mf_rc_add_norm(b, b->layer, is_apart ? "pre_fc_norm_embedding.weight" : "enorm.weight",
+                   s->hidden, is_apart);
+    mf_rc_add_norm(b, b->layer, is_apart ? "pre_fc_norm_hidden.weight" : "hnorm.weight", s->hidden,
+                   is_apart);
+    mf_rc_add_norm(b, b->layer, is_apart ? "norm.weight" : "shared_head.norm.weight", s->hidden,
+                   is_apart);
+    b->model_prefix = before;
 }
 
 void mf_rc_tensors_build(const mf_rc_options *options, mf_rc_tensors *out)
@@ -414,13 +475,18 @@ void mf_rc_tensors_build(const mf_rc_options *options, mf_rc_tensors *out)
     } else if (is_nested && options->form == MF_RC_HF) {
         b.model_prefix = "model.language_model.";
     }
-    matrix embed = {.name = "embed_tokens", .n_out = s->n_vocab, .n_in = s->hidden, .std = 1};
+    matrix embed = {
+        .name = "embed_tokens", .n_out = s->n_vocab, .n_in = s->hidden, .std = s->is_tied ? 0 : 1};
     embed.bits = options->bits;
     embed.group = options->group;
     add_matrix(&b, &embed);
     for (uint64_t i = 0; i < s->n_layers; i++)
         add_layer(&b, i);
-    mf_rc_add_norm(&b, "", "norm.weight", s->hidden, !mf_rc_is_deepseek(s));
+    if (options->has_mtp)
+        add_mtp(&b);
+    mf_rc_add_norm(&b, "", "norm.weight", s->hidden, !mf_rc_is_deepseek(s) && !mf_rc_is_grouped(s));
+    if (s->is_tied)
+        return;
     matrix head = embed;
     head.name = "lm_head";
     head.is_head = true;

@@ -83,8 +83,9 @@ static void add_numbers(const mf_rc_shape *s, const char *in, mf_rc_text *out)
     mf_rc_text_add(out, "%s\"router_aux_loss_coef\": 0.001,\n%s\"use_cache\": true,\n", in, in);
 }
 
-static void add_qwen3_5_text_config(const mf_rc_shape *s, mf_rc_text *out)
+static void add_qwen3_5_text_config(const mf_rc_options *o, mf_rc_text *out)
 {
+    const mf_rc_shape *s = &o->shape;
     const char *in = "        ";
     mf_rc_text_add(out, "    \"text_config\": {\n");
     add_numbers(s, in, out);
@@ -95,7 +96,7 @@ static void add_qwen3_5_text_config(const mf_rc_shape *s, mf_rc_text *out)
                    "        \"eos_token_id\": %llu,\n"
                    "        \"mamba_ssm_dtype\": \"float32\",\n"
                    "        \"model_type\": \"qwen3_5_moe_text\",\n"
-                   "        \"mtp_num_hidden_layers\": 0,\n"
+                   "        \"mtp_num_hidden_layers\": %d,\n"
                    "        \"mtp_use_dedicated_embeddings\": false,\n"
                    "        \"rope_parameters\": {\n"
                    "            \"mrope_interleaved\": true,\n"
@@ -107,7 +108,8 @@ static void add_qwen3_5_text_config(const mf_rc_shape *s, mf_rc_text *out)
                    "            \"rope_type\": \"default\"\n"
                    "        }\n"
                    "    },\n",
-                   s->n_vocab == 248320 ? 248044ULL : (ull)s->n_vocab - 1, (ull)s->rope_theta);
+                   s->n_vocab == 248320 ? 248044ULL : (ull)s->n_vocab - 1, o->has_mtp,
+                   (ull)s->rope_theta);
 }
 
 static void add_qwen3_next_config(const mf_rc_shape *s, mf_rc_text *out)
@@ -136,11 +138,14 @@ static void add_quantization(const mf_rc_options *o, const char *key, mf_rc_text
                    "        \"mode\": \"affine\"",
                    key, (ull)o->group, (ull)o->bits);
     static const char *const names[2] = {"mlp.gate", "mlp.shared_expert_gate"};
-    for (uint64_t i = 0; i < 2 * o->shape.n_layers; i++)
+    const uint64_t n_layers = o->shape.n_layers;
+    for (uint64_t i = 0; i < 2 * (n_layers + (o->has_mtp ? 1 : 0)); i++) {
+        const bool is_mtp = i / 2 == n_layers;
         mf_rc_text_add(out,
                        ",\n        \"%slayers.%llu.%s\": {\n            \"group_size\": 64,\n"
                        "            \"bits\": 8\n        }",
-                       prefix, (ull)(i / 2), names[i % 2]);
+                       is_mtp ? "mtp." : prefix, is_mtp ? 0 : (ull)(i / 2), names[i % 2]);
+    }
     mf_rc_text_add(out, "\n    },\n");
 }
 
@@ -148,6 +153,10 @@ void mf_rc_config_text(const mf_rc_options *o, mf_rc_text *out)
 {
     if (mf_rc_is_deepseek(&o->shape)) {
         mf_rc_deepseek_config(o, out);
+        return;
+    }
+    if (mf_rc_is_grouped(&o->shape)) {
+        mf_rc_grouped_config(o, out);
         return;
     }
     bool is_next = o->shape.family == MF_RC_QWEN3_NEXT;
@@ -163,7 +172,7 @@ void mf_rc_config_text(const mf_rc_options *o, mf_rc_text *out)
     if (is_next)
         add_qwen3_next_config(&o->shape, out);
     else
-        add_qwen3_5_text_config(&o->shape, out);
+        add_qwen3_5_text_config(o, out);
     mf_rc_text_add(out, "    \"tie_word_embeddings\": false,\n");
     if (is_next)
         mf_rc_text_add(out, "    \"transformers_version\": \"4.57.0.dev0\"\n}\n");

@@ -65,7 +65,7 @@ MESSAGES = [
 ]
 
 # What ends a turn where the template has something else behind calls than behind words.
-ENDS = ["<|eom_id|>", "<|eom|>", "<|call|>", "<|calls|>", "<|return|>", "<|tool_response>", "<|eot_id|>", "<|eot|>"]
+ENDS = ["<|end_of_msg|>", "<|END_TURN|>", "<|END_OF_TURN_TOKEN|>", "<|eom_id|>", "<|eom|>", "<|call|>", "<|calls|>", "<|return|>", "<|tool_response>", "<|eot_id|>", "<|eot|>"]
 
 
 def message(case, is_text, ids):
@@ -114,6 +114,11 @@ def without_end(text, end, case):
     return text[:min(places)] if places else text
 
 
+def written(arguments, text):
+    """Those that the template wrote: some leave out what is null."""
+    return {key: value for key, value in arguments.items() if value is not None or key in text}
+
+
 def cases_of(utils, template):
     # what stands behind words ends a turn, but for what is only white space
     plain = attempt(utils, template, ("", "Sentinel words.", []))
@@ -126,7 +131,7 @@ def cases_of(utils, template):
         thought, content, calls = case
         cases.append({"text": without_end(text, end, case), "thought": thought if thought in text else "",
                       "content": content if content.split("\n")[0] in text else "",
-                      "calls": [{"name": name, "arguments": arguments} for name, arguments in calls]})
+                      "calls": [{"name": name, "arguments": written(arguments, text)} for name, arguments in calls]})
     return cases
 
 

@@ -10,17 +10,6 @@
 extern "C" {
 #endif
 
-/* Instruction sets of the kernels: each includes those before it. */
-typedef enum mf_cpu_tier {
-    /* The best that the CPU has. */
-    MF_CPU_BEST = 0,
-    MF_CPU_SCALAR = 1,
-    /* AVX2, FMA, F16C. */
-    MF_CPU_AVX2 = 2,
-    /* AVX-512 F, BW, DQ, VL, VBMI, VNNI. */
-    MF_CPU_AVX512 = 3
-} mf_cpu_tier;
-
 /* What a GPU multiplies the tokens of long runs with: those that one call brings to a session, 128
  * or more (docs/GPU.md). Other tokens are multiplied in float32. The CPU takes no notice. */
 typedef enum mf_precision {

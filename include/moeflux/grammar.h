@@ -20,7 +20,7 @@ typedef struct mf_vocabulary mf_vocabulary;
 typedef struct mf_grammar mf_grammar;
 typedef struct mf_guide mf_guide;
 
-/* The tokens of a tokenizer by their bytes: made once, for all grammars (about 30 bytes for each
+/* The tokens of a tokenizer by their bytes: made once, for all grammars (about 50 bytes for each
  * token). The tokenizer must outlive it. allocator may be NULL. Threads may share it. Errors:
  * MF_ERR_ARGUMENT, _NO_MEMORY. */
 MF_API MF_MUST_CHECK mf_status mf_vocabulary_create(const mf_tokenizer *tokenizer,
@@ -55,6 +55,9 @@ typedef struct mf_grammar_params {
     int literal_tokens;
     /* The most memory for masks that are kept; 0: 64 MiB. */
     size_t max_mask_bytes;
+    /* Of an answer in this syntax, where it has a mark before content (harmony's channels): that
+     * mark may stand before the text, and a thought before that. NULL: nothing may. */
+    const mf_reply_syntax *syntax;
 } mf_grammar_params;
 
 MF_API void mf_grammar_params_init(mf_grammar_params *params, size_t struct_bytes);
@@ -109,9 +112,9 @@ static inline void mf_grammar_calls_default(mf_grammar_calls *calls)
 /*
  * A grammar of calls, as the model's own syntax writes them: the name is a tool's, the arguments
  * satisfy its schema; objects that name properties and say nothing of others have no others. In
- * syntaxes that tag arguments strings stand as they are: there lengths, patterns and formats of
- * strings, and strings among other types, are not held to. Errors: as mf_grammar_compile;
- * MF_ERR_UNSUPPORTED also if the syntax has no calls, or writes them as Python.
+ * syntaxes that tag arguments, or write values in their own way, strings stand as they are: there
+ * lengths, patterns and formats of strings, and strings among other types, are not held to. Errors:
+ * as mf_grammar_compile; MF_ERR_UNSUPPORTED also if the syntax has no calls.
  */
 MF_API MF_MUST_CHECK mf_status mf_grammar_compile_calls(mf_vocabulary *vocabulary,
                                                         mf_grammar_calls *calls, mf_grammar **out,
@@ -170,6 +173,14 @@ MF_API MF_MUST_CHECK mf_status mf_guide_accept(mf_guide *guide, int32_t token, m
  */
 MF_API MF_MUST_CHECK mf_status mf_guide_mask(mf_guide *guide, uint32_t *mask, size_t n_tokens,
                                              int *is_limited, mf_error *error);
+
+/*
+ * The one token that may come next; -1 if there are several, or if only an end is left. Such a
+ * token needs no logits: several in a row can be evaluated at once (mf_sampler_skip in place of
+ * each choice), and the answer stays the same to the bit. Errors: MF_ERR_ARGUMENT, _NO_MEMORY,
+ * _UNSUPPORTED (the grammar is too ambiguous).
+ */
+MF_API MF_MUST_CHECK mf_status mf_guide_forced(mf_guide *guide, int32_t *token, mf_error *error);
 
 /* Non-zero if the text may end here; and if nothing else may follow. */
 MF_API int mf_guide_may_end(const mf_guide *guide);

@@ -6,7 +6,8 @@
  * Objects: an mf_engine is one opened checkpoint; an mf_session is one sequence evaluated by it; an
  * mf_tokenizer turns text into token ids and back; an mf_sampler chooses the next token from
  * logits, an mf_guide bounds it by a grammar; an mf_reply takes apart what was said. All but the
- * first two are declared in the other headers of this folder, which are included here.
+ * first two, and an engine's counters and measurements, are declared in the other headers of this
+ * folder, which are included here.
  *
  * Conventions. A function that can fail returns mf_status: MF_OK (0) or a negative code. Results
  * come by out-pointer and are untouched on failure. Where an mf_error * is taken it may be NULL; on
@@ -38,11 +39,14 @@
 #ifndef MOEFLUX_MOEFLUX_H
 #define MOEFLUX_MOEFLUX_H
 
+#include <moeflux/convert.h>
 #include <moeflux/devices.h>
 #include <moeflux/grammar.h>
+#include <moeflux/profile.h>
 #include <moeflux/reply.h>
 #include <moeflux/routing.h>
 #include <moeflux/sampling.h>
+#include <moeflux/statistics.h>
 #include <moeflux/text.h>
 #include <moeflux/types.h>
 
@@ -60,7 +64,6 @@ MF_API const char *mf_version(void);
 
 /* ---------------------------------------- engine ---------------------------------------- */
 
-typedef struct mf_engine mf_engine;
 typedef struct mf_session mf_session;
 
 typedef enum mf_io_kind {
@@ -72,8 +75,21 @@ typedef enum mf_io_kind {
     MF_IO_POOL = 2
 } mf_io_kind;
 
-/* How keys and values, or the latents of multi-head latent attention, are cached. */
-typedef enum mf_kv_type { MF_KV_F32 = 0, MF_KV_BF16 = 1 } mf_kv_type;
+/* How keys and values, or the latents of multi-head latent attention, are cached: in float32; in
+ * bfloat16, half as large; in 8 bits with a scale for each 32 values of a head, a little more than
+ * a quarter, on the CPU alone. */
+typedef enum mf_kv_type { MF_KV_F32 = 0, MF_KV_BF16 = 1, MF_KV_Q8 = 2 } mf_kv_type;
+
+/* When tokens are proposed (mf_engine_options.n_draft_tokens). */
+typedef enum mf_draft {
+    /* While it is measured to pay: where experts are read, in bytes read for each token; else in
+     * time. */
+    MF_DRAFT_AUTO = 0,
+    MF_DRAFT_ALWAYS = 1
+} mf_draft;
+
+/* Tokens that may be proposed at once. */
+#define MF_DRAFT_TOKENS_MOST 8
 
 typedef enum mf_log_level { MF_LOG_INFO = 0, MF_LOG_WARNING = 1 } mf_log_level;
 
@@ -88,7 +104,10 @@ typedef struct mf_engine_options {
     /* All zero: the C library's. */
     mf_allocator allocator;
 
-    /* A promise: the process's peak resident memory; 0: from what is available now. What lies in a
+    /* A promise: the process's peak resident memory; 0: from what is available now, and while
+     * others need memory, experts' slots are given back to the system, and taken again later,
+     * within a second or so (unless expert_cache_bytes says how many, the allocator is the
+     * caller's, or a GPU has them); mf_stats.n_slots says how many there are. What lies in a
      * device's own memory is not of it. */
     uint64_t ram_bytes;
     /* Of ram_bytes, expert slots alone; 0: the least possible; MF_EXPERT_CACHE_AUTO: what is left.
@@ -104,7 +123,9 @@ typedef struct mf_engine_options {
     uint32_t n_sessions;
     /* Per session; 0: 4096 or the model's own limit if that is less. */
     uint32_t n_context_tokens;
-    /* Tokens evaluated together, of all sessions; 0: 512. */
+    /* Tokens evaluated together, of all sessions; 0: 512, or with one session on a CPU, where
+     * experts are read for each chunk, up to 4096, as far as an eighth of their memory pays for
+     * that. */
     uint32_t n_chunk_tokens;
     /* 0: the model's own; less renormalises over those kept; more is an error. */
     uint32_t n_experts_per_token;
@@ -112,10 +133,14 @@ typedef struct mf_engine_options {
     uint32_t packed_expert_bits;
     /* Compute threads; 0: one per available CPU. */
     uint32_t n_threads;
-    /* The best kernels that may be used. */
-    mf_cpu_tier cpu_tier_limit;
+    /* Which kernels the CPU computes with: NULL or "auto", the best that it has; "scalar", plain C;
+     * "avx2" (with FMA and F16C) or "avx512" (F, BW, DQ, VL, VBMI, VNNI) of x86-64; "neon",
+     * "neon-dotprod" (and SDOT) or "neon-i8mm" (and SMMLA) of 64-bit ARM. One that this CPU lacks
+     * is MF_ERR_ARGUMENT; the message lists those that it has. Read by the call alone. */
+    const char *cpu_tier;
     mf_io_kind io;
-    /* Of cached keys, values and latents; MF_KV_BF16 halves them. */
+    /* Of cached keys, values and latents. A device that cannot compute with it refuses it at
+     * opening (MF_ERR_UNSUPPORTED); "auto" takes one that can. */
     mf_kv_type kv_type;
 
     /* May be NULL. */
@@ -139,10 +164,45 @@ typedef struct mf_engine_options {
     const char *cache_dir;
     /* Which expert makes room for another: "next-use" (also NULL), the one that is expected to be
      * wanted last; "lru", least recently used; "lfu", least frequently used, with ageing (its
-     * search takes time where slots are many). Read by the call alone. */
+     * search takes time where slots are many); "s3-fifo", which sweeps pass through. Read by the
+     * call alone. */
     const char *cache_policy;
     /* What is read before the router has asked. MF_PREDICT_AUTO leaves GPUs' experts alone. */
     mf_predict predict;
+    /* As mf_engine_record_timeline, from the start; NULL: none. What cannot be written in the end
+     * is told to the log. Read by the call alone. */
+    const char *timeline;
+    /* Where it is kept which experts were asked for most, in a small file for each model that
+     * begins with "hot-": they are read first at the next opening, and the cache knows that they
+     * are worth keeping. Written when the engine is closed; made if missing. One that cannot be
+     * used is no error, but told to the log. NULL: nowhere. Read by the call alone. */
+    const char *hot_dir;
+    /* Up to 4 directories on other drives that have copies of the checkpoint's files, or of some of
+     * them, under the same names: each read of an expert goes to the drive that is expected to have
+     * it first. A copy that is not as long, or begins or ends with other bytes, is refused
+     * (MF_ERR_FORMAT). A drive that fails is left out, which the log is told. Read by the call
+     * alone. */
+    const char *const *mirrors;
+    uint32_t n_mirrors;
+    /* Up to MF_DRAFT_TOKENS_MOST; 0: the checkpoint's multi-token-prediction layer is left out.
+     * Else it is loaded, and where a session evaluates one token it proposes so many that may
+     * follow; they are evaluated in the same pass, and a call that then brings the token that was
+     * proposed finds it done. Nothing else changes: not a bit of the logits. Costs memory (the
+     * layer, and as many recurrent states and logits more for each session); states and snapshots
+     * are other files' than without. MF_ERR_UNSUPPORTED: the checkpoint has no such layer. */
+    uint32_t n_draft_tokens;
+    mf_draft draft;
+    /* Layers ahead that `predict` asks routers of, up to MF_PREDICT_DEPTH_MOST; 0: as many as are
+     * measured to pay. */
+    uint32_t predict_depth;
+    /* A checkpoint whose weights are still coming: called before bytes of an open file of its are
+     * read, from any thread, several at once; returns 0 when they are there, however long that
+     * takes, or the errno that the read fails with. Bytes beyond the file's end count as there.
+     * Descriptors (configs, tokenizer, headers of files with weights) are to be there before, and
+     * files as long as they will be. Reads are those of the thread pool then. NULL: all is there.
+     */
+    int (*await_bytes)(void *user, int fd, uint64_t offset, uint64_t n_bytes);
+    void *await_user;
 } mf_engine_options;
 
 /* What mf_engine_options_default calls, with the size that the caller's compiler gives the struct.
@@ -161,7 +221,7 @@ typedef struct mf_model_info {
     size_t struct_bytes;
     /* config.json's model_type: "qwen3_5_moe", "deepseek_v3". */
     char family[32];
-    /* How the checkpoint is stored: "safetensors", "fp8", "mlx-affine", "packed". */
+    /* How the checkpoint is stored: "safetensors", "fp8", "mlx-affine", "packed", "gguf q4_k". */
     char form[32];
 
     /* All, experts included. */
@@ -220,13 +280,14 @@ typedef struct mf_model_info {
     /* Activations, at the chunk in force. */
     uint64_t scratch_bytes;
 
-    /* One block of page_tokens positions, all layers; 0: none is cached. */
+    /* One block of page_tokens positions, all layers without a window; 0: there are none. */
     uint64_t page_bytes;
     /* One recurrent state, all layers; 0: the family has none. */
     uint64_t recurrent_bytes;
     /* State of one session that fills its context, with one mark. */
     uint64_t session_bytes;
-    /* The most that one mark holds by itself: a block, a recurrent state and logits. */
+    /* The most that one mark holds by itself: a block, what windows reach, a recurrent state and
+     * logits. */
     uint64_t one_mark_bytes;
     /* The limits in force, of all sessions and of all marks. */
     uint64_t state_bytes;
@@ -235,8 +296,8 @@ typedef struct mf_model_info {
     /* The budget in force, and the least that the options allow. */
     uint64_t ram_bytes;
     uint64_t floor_bytes;
-    /* Expert slots that fit the budget, 0 if it is below the floor; one slot, with its alignment.
-     */
+    /* Expert slots that fit the budget, 0 if it is below the floor or there are no experts
+     * (n_moe_layers); one slot, with its alignment. */
     uint64_t n_slots;
     uint64_t slot_bytes;
     /* Memory that this machine (and its cgroup) had available. */
@@ -258,6 +319,10 @@ typedef struct mf_model_info {
      * besides, so that they are uploaded without being read, of slot_bytes each and within
      * ram_bytes; else 0. */
     uint64_t n_host_slots;
+    /* Of layers with a window: positions of the widest, 0: none has one; one block of page_tokens
+     * positions of them all, of which those that no window reaches any more are given back. */
+    uint32_t window_tokens;
+    uint64_t window_page_bytes;
 } mf_model_info;
 
 MF_API MF_MUST_CHECK mf_status mf_model_inspect_sized(const char *path,
@@ -268,7 +333,7 @@ MF_API MF_MUST_CHECK mf_status mf_model_inspect_sized(const char *path,
 /*
  * Reads a checkpoint's descriptors, loads no weights, and says what it is and needs under these
  * options. Errors: MF_ERR_ARGUMENT, _NO_MEMORY, _IO, _FORMAT, _UNSUPPORTED, _NOT_FOUND. A budget
- * below the floor is no error here: n_slots is 0. options may be NULL (defaults).
+ * below the floor is no error here: ram_bytes is less than floor_bytes. options may be NULL.
  */
 MF_MUST_CHECK static inline mf_status mf_model_inspect(const char *path,
                                                        const mf_engine_options *options,
@@ -278,12 +343,12 @@ MF_MUST_CHECK static inline mf_status mf_model_inspect(const char *path,
 }
 
 /*
- * Opens a checkpoint directory: checks every tensor, loads the dense weights, sets up the expert
- * store. ram_bytes has room for a process with one tokenizer and a prompt's text; what the process
- * already holds beyond that counts against it: load what is large first. The floor_bytes that
- * mf_model_inspect told is accepted. The caller owns *out and closes it after all of its sessions.
- * Errors: as mf_model_inspect, and MF_ERR_BUDGET, whose message names each part of the floor.
- * Nothing is left behind on failure.
+ * Opens a checkpoint, a directory or a GGUF file: checks every tensor, loads the dense weights,
+ * sets up the expert store. ram_bytes has room for a process with one tokenizer and a prompt's
+ * text; what the process already holds beyond that counts against it: load what is large first. The
+ * floor_bytes that mf_model_inspect told is accepted. The caller owns *out and closes it after all
+ * of its sessions. Errors: as mf_model_inspect, and MF_ERR_BUDGET, whose message names each part of
+ * the floor. Nothing is left behind on failure.
  */
 MF_API MF_MUST_CHECK mf_status mf_engine_open(const char *path, const mf_engine_options *options,
                                               mf_engine **out, mf_error *error);
@@ -312,138 +377,15 @@ MF_API MF_MUST_CHECK mf_status mf_engine_record_routing(mf_engine *engine, const
 MF_API MF_MUST_CHECK mf_status mf_engine_follow_routing(mf_engine *engine,
                                                         const mf_routing *routing, mf_error *error);
 
+/* From now on the squares of what the experts of each layer are given are added to sums, [layers
+ * with experts][hidden size], for every token that is evaluated: which columns matter, for
+ * mf_convert_options.input_squares. NULL: no more; the sums are borrowed until then. Takes memory
+ * beside the budget, a chunk's rows. Waits and fails as mf_engine_measure_drive. */
+MF_API MF_MUST_CHECK mf_status mf_engine_sum_inputs(mf_engine *engine, double *sums,
+                                                    mf_error *error);
+
 /* The names of the model families this build runs, NULL-terminated; static storage. */
 MF_API const char *const *mf_families(void);
-
-/* ---------------------------------------- statistics ---------------------------------------- */
-
-/* Counters since the engine was opened or reset, as of the layer last finished, and what is held
- * now. One "request" is one expert of one layer wanted by one evaluation step. */
-typedef struct mf_stats {
-    size_t struct_bytes;
-    /* Evaluated. */
-    uint64_t n_tokens;
-    /* Requests found in a slot; read from disk. */
-    uint64_t n_expert_hits;
-    uint64_t n_expert_misses;
-    /* Read requests sent to the drive, and their bytes, alignment included. */
-    uint64_t n_reads;
-    uint64_t read_bytes;
-    /* Weight bytes multiplied with: of experts; of all, experts included. */
-    uint64_t expert_bytes_touched;
-    uint64_t weight_bytes_touched;
-    /* Compute stood still for a read; at least one read was in flight. */
-    uint64_t wait_us;
-    uint64_t reading_us;
-    uint64_t n_slots;
-    uint64_t slot_bytes;
-    /* Sessions open now. */
-    uint64_t n_sessions;
-    /* Of state_bytes: what sessions and marks hold, what is free, and what marks, of
-     * which old ones make room, hold of it. */
-    uint64_t state_bytes_used;
-    uint64_t state_bytes_free;
-    uint64_t mark_bytes_used;
-
-    /* Experts foreseen (mf_engine_options.predict), and so read ahead. Taken, of those neither held
-     * nor on their way; of these, asked for when they were held, or while they were still on their
-     * way; given up before they were sent whole; and read for nothing. */
-    uint64_t n_hints, n_hints_useful, n_hints_late, n_hints_cancelled, n_hints_wasted;
-    /* Experts that wait for their drive now, asked for or foreseen. */
-    uint64_t n_queued;
-    /* Taken of GPUs' memory now, of all that device_bytes bounds. */
-    uint64_t device_bytes_taken;
-
-    /* Where the experts' device has memory of its own, which is where their slots are: of the
-     * misses, those found in the process's memory and uploaded without a read; bytes uploaded, of
-     * these and of what was read; experts that the process's memory holds at most. */
-    uint64_t n_expert_host_hits;
-    uint64_t upload_bytes;
-    uint64_t n_host_slots;
-
-    /* Bytes read ahead, and of them those read for nothing; what reading took, up to their request,
-     * of those that were asked for afterwards, and of those read for nothing. */
-    uint64_t hint_bytes, hint_wasted_bytes, hint_saved_us, hint_wasted_us;
-} mf_stats;
-
-/* From any thread, at any time: it waits for no evaluation. */
-MF_API void mf_engine_stats_sized(const mf_engine *engine, mf_stats *out, size_t struct_bytes);
-static inline void mf_engine_stats(const mf_engine *engine, mf_stats *out)
-{
-    mf_engine_stats_sized(engine, out, sizeof *out);
-}
-/* The counters begin at 0 again. From any thread, at any time. */
-MF_API void mf_engine_stats_reset(mf_engine *engine);
-
-/* Where an expert is. */
-typedef enum mf_expert_state {
-    /* On the drive alone. */
-    MF_EXPERT_ABSENT = 0,
-    /* It has a slot, and waits for its drive. */
-    MF_EXPERT_QUEUED,
-    MF_EXPERT_READING,
-    /* In a slot: whoever asks for it has it. */
-    MF_EXPERT_HELD,
-    /* In the process's memory, below the slots of a GPU with memory of its own: it is uploaded
-     * without being read. */
-    MF_EXPERT_BELOW
-} mf_expert_state;
-
-/* Looks at the experts of one of the n_moe_layers layers that have some: states[i] is an
- * mf_expert_state, n_uses[i] how often an evaluation step asked for expert i since the engine was
- * opened (after 2^32 - 1 comes 0); those of the first `capacity` experts, and either may be NULL.
- * Returns n_experts; 0: there is no such layer. From any thread, at any time: it waits for nothing,
- * and holds nothing up; each figure was true when it was read, though no two are promised to be of
- * the same moment. */
-MF_API size_t mf_engine_expert_states(const mf_engine *engine, uint32_t layer, uint8_t *states,
-                                      uint32_t *n_uses, size_t capacity);
-
-/* "io_uring" or "pool", and the CPU tier in use ("scalar", "avx2", "avx512"). Static storage. */
-MF_API const char *mf_engine_io_name(const mf_engine *engine);
-MF_API const char *mf_engine_cpu_name(const mf_engine *engine);
-
-/*
- * Reads random experts from the model's own files for about n_milliseconds, in the requests that
- * evaluation makes (direct I/O where the file system has it), one token's experts of one layer in
- * flight, into the expert cache, which holds them afterwards: the drive's raw bandwidth for this
- * model's requests and this cache. Waits for its turn among the evaluations. Errors:
- * MF_ERR_ARGUMENT, MF_ERR_NO_MEMORY, MF_ERR_IO, MF_ERR_FORMAT, MF_ERR_STATE (from a callback).
- */
-MF_API MF_MUST_CHECK mf_status mf_engine_measure_drive(mf_engine *engine, uint32_t n_milliseconds,
-                                                       double *bytes_per_second, mf_error *error);
-
-/* Sequential read bandwidth of the memory (a GPU's own) over the engine's weights and filled expert
- * slots, and float32 multiply-adds per second of the engine's compute threads or its GPU, each
- * measured for about n_milliseconds. Waits and fails as mf_engine_measure_drive. */
-MF_API MF_MUST_CHECK mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
-                                                         double *dram_bytes_per_second,
-                                                         double *fma_per_second, mf_error *error);
-
-/* Bandwidth of the link to a GPU that has memory of its own, and from it, between there and memory
- * of the process that it reaches, each measured for about n_milliseconds; both 0 where no device in
- * use has memory of its own. Waits and fails as mf_engine_measure_drive. */
-MF_API MF_MUST_CHECK mf_status mf_engine_measure_link(mf_engine *engine, uint32_t n_milliseconds,
-                                                      double *to_bytes_per_second,
-                                                      double *from_bytes_per_second,
-                                                      mf_error *error);
-
-/* What a GPU did for one kind of operation. */
-typedef struct mf_operation_time {
-    /* "matmul", "experts"; static storage. */
-    const char *name;
-    uint64_t n;
-    double seconds;
-} mf_operation_time;
-
-/* A GPU's time by kinds of operations is taken from now on (on not 0) or not any more; what was
- * taken is forgotten. It costs a little time. MF_ERR_UNSUPPORTED: no device in use can. Waits and
- * fails as mf_engine_measure_drive. */
-MF_API MF_MUST_CHECK mf_status mf_engine_time_operations(mf_engine *engine, int on,
-                                                         mf_error *error);
-/* Fills out[0 .. capacity - 1] with what was taken of the work that is done, and returns how many
- * kinds there are. The time of an operation includes what was waited for before it could begin, and
- * transfers before it. */
-MF_API size_t mf_engine_operation_times(mf_engine *engine, mf_operation_time *out, size_t capacity);
 
 /* ---------------------------------------- session ---------------------------------------- */
 
@@ -491,6 +433,35 @@ MF_API MF_MUST_CHECK mf_status mf_session_eval(mf_session *session, const int32_
 MF_API MF_MUST_CHECK mf_status mf_session_eval_each(mf_session *session, const int32_t *tokens,
                                                     size_t n_tokens, mf_logits_fn fn, void *user,
                                                     mf_error *error);
+
+/* What evaluating a prompt takes. */
+typedef struct mf_forecast {
+    size_t struct_bytes;
+    /* Pieces that it is evaluated in; each may sweep over all experts. */
+    uint64_t n_chunks;
+    /* Expected to be read, and how fast; 0: not known. */
+    uint64_t read_bytes;
+    double read_bytes_per_second;
+    /* All of it, computing alone, and reading alone; 0: not known. The next layer's experts are
+     * read while one computes, so that each chunk takes the longer of the two. */
+    double seconds;
+    double computing_seconds, reading_seconds;
+} mf_forecast;
+
+/* How long mf_session_eval of n_tokens more would take, alone: from what this engine's evaluations
+ * took so far, and before the first one from what drive, memory and cores can do, each measured for
+ * about n_milliseconds (0: nothing is measured, and what is not known stays 0). Waits for its turn
+ * if it measures, else for nothing. Errors: those of mf_engine_measure_drive; MF_ERR_CONTEXT: so
+ * many do not fit the context. */
+MF_API MF_MUST_CHECK mf_status mf_session_forecast_sized(mf_session *session, size_t n_tokens,
+                                                         uint32_t n_milliseconds, mf_forecast *out,
+                                                         size_t struct_bytes, mf_error *error);
+MF_MUST_CHECK static inline mf_status mf_session_forecast(mf_session *session, size_t n_tokens,
+                                                          uint32_t n_milliseconds, mf_forecast *out,
+                                                          mf_error *error)
+{
+    return mf_session_forecast_sized(session, n_tokens, n_milliseconds, out, sizeof *out, error);
+}
 
 /* ---------------------------------------- scheduling ---------------------------------------- */
 
@@ -611,7 +582,8 @@ MF_API MF_MUST_CHECK mf_status mf_session_fork(const mf_session *session, mf_ses
 
 /*
  * Keeps the first n_tokens, so that the session is, bit for bit, as if only they had been
- * evaluated. Families without recurrent layers always can. Others can go back only to a mark:
+ * evaluated. Families without recurrent layers and windows always can; those with windows by up to
+ * 64 tokens, and as long as the windows reach all of them. Others can go back only to a mark:
  * the session then holds the tokens of its newest mark at or before n_tokens, *n_kept says
  * how many, and the caller evaluates the rest again. Errors: MF_ERR_ARGUMENT (n_tokens beyond the
  * position), MF_ERR_NOT_FOUND (no mark at or before n_tokens but the empty sequence, and
@@ -682,6 +654,12 @@ MF_API MF_MUST_CHECK mf_status mf_snapshot_load(mf_session *session, const void 
 MF_API MF_MUST_CHECK mf_status mf_snapshot_save_fd(const mf_session *session, int fd,
                                                    mf_error *error);
 MF_API MF_MUST_CHECK mf_status mf_snapshot_load_fd(mf_session *session, int fd, mf_error *error);
+/* The fingerprint of the model that its snapshots carry: of shapes, config, dense weights and a
+ * sample of the experts, which are read when it is first asked for. For files of one's own that
+ * belong to a model. Errors: MF_ERR_ARGUMENT, MF_ERR_IO, MF_ERR_FORMAT, MF_ERR_NO_MEMORY,
+ * MF_ERR_UNSUPPORTED as above. */
+MF_API MF_MUST_CHECK mf_status mf_engine_fingerprint(mf_engine *engine, uint8_t out[16],
+                                                     mf_error *error);
 
 /* ---------------------------------------- sync ---------------------------------------- */
 
@@ -786,12 +764,13 @@ MF_API void mf_engine_set_store(mf_engine *engine, mf_store *store);
 
 /*
  * Writes the session's present state as an entry, unless one with exactly these tokens exists or
- * they are fewer than min_tokens. In families without recurrent layers any beginning of an entry's
- * tokens serves mf_session_sync; in others all of them, or as far as one of at most four of the
- * session's marks, whose states are written too (see mf_mark_auto). First makes room by
- * evicting what is old, large and rarely used. Errors: MF_ERR_IO (a full disk, say: the store is as
- * it was; or another process keeps the lock), MF_ERR_CANCELLED (stopped while it waited for that),
- * MF_ERR_BUDGET (larger than max_bytes), MF_ERR_NO_MEMORY. The session is unchanged.
+ * they are fewer than min_tokens. In families without recurrent layers and windows any beginning of
+ * an entry's tokens serves mf_session_sync; in others all of them, or as far as one of at most four
+ * of the session's marks, whose states are written too (see mf_mark_auto); with windows also any
+ * beginning that the last window still reaches. First makes room by evicting what is old, large and
+ * rarely used. Errors: MF_ERR_IO (a full disk, say: the store is as it was; or another process
+ * keeps the lock), MF_ERR_CANCELLED (stopped while it waited for that), MF_ERR_BUDGET (larger than
+ * max_bytes), MF_ERR_NO_MEMORY. The session is unchanged.
  */
 MF_API MF_MUST_CHECK mf_status mf_store_put(mf_store *store, const mf_session *session,
                                             mf_error *error);

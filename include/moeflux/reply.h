@@ -46,7 +46,12 @@ typedef enum mf_reply_arguments {
      * as they are, all else as JSON. */
     MF_REPLY_ARGUMENTS_TAGGED = 2,
     /* name=value, between them value_close; values are literals of Python. */
-    MF_REPLY_ARGUMENTS_PYTHON = 3
+    MF_REPLY_ARGUMENTS_PYTHON = 3,
+    /* {name:value}: names are bare, strings stand between marks of their own (Gemma 4). */
+    MF_REPLY_ARGUMENTS_BARE = 4,
+    /* For each argument an element of its name; lists and objects are elements within it
+     * (MiniMax-M3). */
+    MF_REPLY_ARGUMENTS_ELEMENTS = 5
 } mf_reply_arguments;
 
 /*
@@ -74,6 +79,10 @@ typedef struct mf_reply_form {
     /* Texts of tokens at which a reply is over, beside those of mf_tokenizer_is_end. */
     const char *const *stops;
     size_t n_stops;
+    /* Tagged: where key_close is followed by the type of the value (number, boolean, null, object,
+     * array) and by this; NULL: it is not. */
+    const char *type_close;
+    const char *quote; /* Bare: around strings; "" elsewhere */
 } mf_reply_form;
 
 /* Use mf_reply_form_of. */

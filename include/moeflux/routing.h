@@ -29,6 +29,7 @@ typedef enum mf_predict {
 
 /* "auto", "off", "next-layer", "last-token", "frequency", "wrong"; NULL for another value. */
 MF_API const char *mf_predict_name(mf_predict predict);
+#define MF_PREDICT_DEPTH_MOST 3
 
 typedef struct mf_routing mf_routing;
 

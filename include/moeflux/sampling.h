@@ -71,9 +71,9 @@ static inline void mf_sampler_options_default(mf_sampler_options *options)
     mf_sampler_options_init(options, sizeof *options);
 }
 
-/* Overwrites the fields that PATH/generation_config.json names (do_sample false: temperature 0). A
- * directory without the file leaves all as they were. Errors: MF_ERR_ARGUMENT, _NO_MEMORY, _IO,
- * _FORMAT. */
+/* Overwrites the fields that PATH/generation_config.json names (do_sample false: temperature 0), or
+ * that a GGUF file's metadata has. Where there is neither all are as they were. Errors:
+ * MF_ERR_ARGUMENT, _NO_MEMORY, _IO, _FORMAT. */
 MF_API MF_MUST_CHECK mf_status mf_sampler_options_load(const char *path,
                                                        mf_sampler_options *options,
                                                        mf_error *error);
@@ -107,6 +107,11 @@ MF_API int32_t mf_sampler_sample(mf_sampler *sampler, const float *logits);
  * them; all other steps see those alone. NULL: all. At least one must be. */
 MF_API int32_t mf_sampler_sample_masked(mf_sampler *sampler, const float *logits,
                                         const uint32_t *allowed);
+
+/* Instead of a choice where there is only one token to choose (mf_guide_forced), so that no logits
+ * are needed: draws the random numbers that the choice would have drawn. What follows is chosen as
+ * it would be otherwise. */
+MF_API void mf_sampler_skip(mf_sampler *sampler);
 
 /* Forgets accepted tokens, and goes on with the random numbers: for the next answer of a chat. */
 MF_API void mf_sampler_forget(mf_sampler *sampler);

@@ -17,8 +17,8 @@ typedef struct mf_tokenizer mf_tokenizer;
 /*
  * Opens the tokenizer of a checkpoint directory: tokenizer.json, or Kimi's tiktoken.model if there
  * is none, and where present tokenizer_config.json, chat_template.jinja, config.json and
- * generation_config.json (for end tokens). allocator may be NULL. Errors: MF_ERR_ARGUMENT,
- * _NO_MEMORY, _IO, _FORMAT, _UNSUPPORTED, _NOT_FOUND (neither file).
+ * generation_config.json (for end tokens); or of a GGUF file. allocator may be NULL. Errors:
+ * MF_ERR_ARGUMENT, _NO_MEMORY, _IO, _FORMAT, _UNSUPPORTED, _NOT_FOUND (neither file).
  */
 MF_API MF_MUST_CHECK mf_status mf_tokenizer_open(const char *path, const mf_allocator *allocator,
                                                  mf_tokenizer **out, mf_error *error);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Part of <moeflux/moeflux.h>, which programs include and which states the conventions: what all of
- * it shares, statuses, errors and allocators. */
+ * it shares, statuses, errors, allocators and the engine's name. */
 #ifndef MOEFLUX_TYPES_H
 #define MOEFLUX_TYPES_H
 
@@ -75,6 +75,9 @@ typedef struct mf_allocator {
     void *(*realloc)(void *ctx, void *ptr, size_t old_bytes, size_t new_bytes);
     void (*free)(void *ctx, void *ptr, size_t n_bytes);
 } mf_allocator;
+
+/* One opened checkpoint: moeflux.h opens it, statistics.h looks at it. */
+typedef struct mf_engine mf_engine;
 
 #ifdef __cplusplus
 }

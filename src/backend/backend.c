@@ -83,6 +83,10 @@ const char *mf_op_name(mf_op_kind kind)
         [MF_OP_ROPE] = "rope",
         [MF_OP_HEAD_MATMUL] = "head matmul",
         [MF_OP_LATENT_ATTENTION] = "latent attention",
+        [MF_OP_COMPRESS] = "compress",
+        [MF_OP_ENTRY_ATTENTION] = "entry attention",
+        [MF_OP_STREAMS_IN] = "streams in",
+        [MF_OP_STREAMS_OUT] = "streams out",
     };
     uint32_t n = sizeof names / sizeof names[0], i = (uint32_t)kind;
     return i < n && names[i] != NULL ? names[i] : "unknown";

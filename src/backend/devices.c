@@ -17,7 +17,7 @@
 
 static void describe_cpu(mf_device_info *out)
 {
-    const mf_cpu_tier tier = mf_cpu_detect(0);
+    const mf_cpu_tier tier = mf_cpu_best();
     const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     *out = (mf_device_info){.struct_bytes = sizeof *out, .shares_memory = 1};
     (void)snprintf(out->id, sizeof out->id, "cpu");
@@ -155,6 +155,11 @@ int mf_device_choose_of(const mf_vulkan_device *list, uint32_t n, const mf_devic
 {
     int best = -1;
     (void)snprintf(why, MF_DEVICE_WHY_BYTES, "no discrete GPU is there");
+    if (needs->cpu_alone != NULL) {
+        (void)snprintf(why, MF_DEVICE_WHY_BYTES, "GPUs do not compute %.100s yet",
+                       needs->cpu_alone);
+        return -1;
+    }
     for (uint32_t i = 0; i < n; i++) {
         const mf_vulkan_device *d = &list[i];
         const uint64_t has = bytes_for(d, needs);

@@ -208,6 +208,37 @@ uint64_t mf_cgroup_memory_room_bytes(const char *self, const char *mount)
     return least_limit(self, mount, "memory", memory_room);
 }
 
+uint64_t mf_cgroup_memory_limit_bytes(const char *self, const char *mount)
+{
+    return least_limit(self, mount, "memory", memory_limit);
+}
+
+/* The total of the line "some"; UINT64_MAX without one. */
+static uint64_t stalled_us(const char *path)
+{
+    char text[512];
+    if (!mf_read_small_file(path, text, sizeof text) || strncmp(text, "some ", 5) != 0)
+        return UINT64_MAX;
+    const char *total = strstr(text, "total=");
+    return total != NULL ? strtoull(total + 6, NULL, 10) : UINT64_MAX;
+}
+
+uint64_t mf_cgroup_memory_stalled_us(const char *self, const char *mount)
+{
+    static const char *const mounts[] = {"", "/unified"};
+    char lines[TEXT_BYTES], group[PATH_BYTES / 2], path[PATH_BYTES + 64];
+    uint64_t us = UINT64_MAX;
+    if (mf_read_small_file(self, lines, sizeof lines) &&
+        find_group(lines, NULL, group, sizeof group))
+        for (size_t i = 0; i < 2 && us == UINT64_MAX; i++) {
+            const int n =
+                snprintf(path, sizeof path, "%s%s%s/memory.pressure", mount, mounts[i], group);
+            us = n > 0 && (size_t)n < sizeof path ? stalled_us(path) : UINT64_MAX;
+        }
+    us = us == UINT64_MAX ? stalled_us("/proc/pressure/memory") : us;
+    return us == UINT64_MAX ? 0 : us;
+}
+
 uint32_t mf_cgroup_cpu_limit(const char *self, const char *mount)
 {
     uint64_t n = least_limit(self, mount, "cpu", cpu_limit);

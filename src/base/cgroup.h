@@ -17,6 +17,13 @@
  * UINT64_MAX without a limit. The arguments are the two paths above; tests give others. */
 uint64_t mf_cgroup_memory_room_bytes(const char *self, const char *mount);
 
+/* The least of those limits; UINT64_MAX without one. */
+uint64_t mf_cgroup_memory_limit_bytes(const char *self, const char *mount);
+
+/* Microseconds in which some task of this process's group (v2), or where that does not say, of the
+ * machine, waited for memory, ever; 0 where nobody counts. */
+uint64_t mf_cgroup_memory_stalled_us(const char *self, const char *mount);
+
 /* CPUs that the smallest CPU quota pays for, rounded up; UINT32_MAX without a quota. */
 uint32_t mf_cgroup_cpu_limit(const char *self, const char *mount);
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* The only place that asks what the CPU is. CPUID says what the silicon has, XGETBV whether the
- * operating system saves the registers; both are needed. */
+/* The only place that asks what the CPU is. x86: CPUID says what the silicon has, XGETBV whether
+ * the operating system saves the registers; both are needed. ARM: the kernel says it at once. */
 #include "base/cpu.h"
 
 #include "base/cgroup.h"
 
 #include <sched.h>
-#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 
-#if defined(__x86_64__) || defined(__i386__)
+#if defined(__x86_64__)
 #include <cpuid.h>
 
 #define XCR0_AVX 0x06u    /* XMM, YMM */
@@ -26,6 +27,7 @@ static bool has_all(uint32_t reg, uint32_t bits)
     return (reg & bits) == bits;
 }
 
+/* The best of x86's, each of which includes those before it. */
 static mf_cpu_tier detect_hardware(void)
 {
     /* CPUID leaf 1, ECX */
@@ -49,6 +51,24 @@ static mf_cpu_tier detect_hardware(void)
         return MF_CPU_AVX2;
     return MF_CPU_AVX512;
 }
+
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+/* As the kernel numbers them; older headers of the system lack the names. */
+#define HAS_ASIMD (1ul << 1)
+#define HAS_ASIMDDP (1ul << 20)
+#define HAS2_I8MM (1ul << 13)
+
+static mf_cpu_tier detect_hardware(void)
+{
+    const unsigned long caps = getauxval(AT_HWCAP), caps2 = getauxval(AT_HWCAP2);
+    if ((caps & HAS_ASIMD) == 0)
+        return MF_CPU_SCALAR;
+    if ((caps & HAS_ASIMDDP) == 0)
+        return MF_CPU_NEON;
+    return (caps2 & HAS2_I8MM) == 0 ? MF_CPU_NEON_DOTPROD : MF_CPU_NEON_I8MM;
+}
 #else
 static mf_cpu_tier detect_hardware(void)
 {
@@ -56,25 +76,55 @@ static mf_cpu_tier detect_hardware(void)
 }
 #endif
 
-mf_cpu_tier mf_cpu_detect(uint32_t limit)
+/* What comes before a tier on a CPU that has it; 0: nothing. */
+static const struct tier {
+    const char *name;
+    mf_cpu_tier before;
+} tiers[MF_CPU_END] = {
+    [MF_CPU_BEST] = {"auto", MF_CPU_BEST},
+    [MF_CPU_SCALAR] = {"scalar", MF_CPU_BEST},
+    [MF_CPU_AVX2] = {"avx2", MF_CPU_SCALAR},
+    [MF_CPU_AVX512] = {"avx512", MF_CPU_AVX2},
+    [MF_CPU_NEON] = {"neon", MF_CPU_SCALAR},
+    [MF_CPU_NEON_DOTPROD] = {"neon-dotprod", MF_CPU_NEON},
+    [MF_CPU_NEON_I8MM] = {"neon-i8mm", MF_CPU_NEON_DOTPROD},
+};
+
+mf_cpu_tier mf_cpu_best(void)
 {
-    mf_cpu_tier best = detect_hardware();
-    return limit != 0 && limit < (uint32_t)best ? (mf_cpu_tier)limit : best;
+    return detect_hardware();
+}
+
+bool mf_cpu_has(mf_cpu_tier tier)
+{
+    mf_cpu_tier at = detect_hardware();
+    while (at != tier && at != MF_CPU_BEST)
+        at = tiers[at].before;
+    return at == tier;
 }
 
 const char *mf_cpu_tier_name(mf_cpu_tier tier)
 {
-    switch (tier) {
-    case MF_CPU_BEST:
-        break;
-    case MF_CPU_SCALAR:
-        return "scalar";
-    case MF_CPU_AVX2:
-        return "avx2";
-    case MF_CPU_AVX512:
-        return "avx512";
+    return (uint32_t)tier < MF_CPU_END ? tiers[tier].name : "unknown";
+}
+
+bool mf_cpu_tier_named(const char *name, mf_cpu_tier *out)
+{
+    for (uint32_t i = 0; i < MF_CPU_END; i++) {
+        if (name != NULL && strcmp(name, tiers[i].name) != 0)
+            continue;
+        *out = (mf_cpu_tier)i;
+        return true;
     }
-    return "unknown";
+    return false;
+}
+
+void mf_cpu_list_tiers(char *out, size_t n_bytes)
+{
+    size_t n = 0;
+    for (uint32_t i = MF_CPU_SCALAR; i < MF_CPU_END && n < n_bytes; i++)
+        if (mf_cpu_has((mf_cpu_tier)i))
+            n += (size_t)snprintf(out + n, n_bytes - n, "%s%s", n == 0 ? "" : ", ", tiers[i].name);
 }
 
 static uint32_t count_affinity(void)

@@ -35,6 +35,23 @@ static inline uint16_t mf_bf16_from_f32(float value)
     return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+/* Round to nearest even; what is too large becomes infinite, NaN stays NaN. */
+static inline uint16_t mf_f16_from_f32(float value)
+{
+    const uint32_t bits = mf_bits_from_f32(value), sign = bits >> 16 & 0x8000u;
+    const uint32_t magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u)
+        return (uint16_t)(sign | 0x7e00u);
+    if (magnitude >= 0x477ff000u) /* half way to 2^16, and beyond */
+        return (uint16_t)(sign | 0x7c00u);
+    if (magnitude < 0x38800000u) { /* subnormal there: added to 1/2, the unit is 2^-24 */
+        const float shifted = mf_f32_from_bits(magnitude) + 0.5f;
+        return (uint16_t)(sign | (mf_bits_from_f32(shifted) - 0x3f000000u));
+    }
+    const uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
+    return (uint16_t)(sign | (rounded - 0x38000000u) >> 13);
+}
+
 static inline float mf_f32_from_f16(uint16_t half)
 {
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16;

@@ -27,6 +27,11 @@ uint64_t mf_memory_resident_bytes(void)
     return proc_entry("/proc/self/status", "VmRSS");
 }
 
+uint64_t mf_memory_machine_bytes(void)
+{
+    return proc_entry("/proc/meminfo", "MemTotal");
+}
+
 uint64_t mf_memory_available_of(uint64_t machine_bytes, uint64_t group_bytes)
 {
     if (machine_bytes == 0)

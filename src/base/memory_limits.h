@@ -7,6 +7,8 @@
 
 /* Resident bytes of this process now (VmRSS); 0 if unknown. */
 uint64_t mf_memory_resident_bytes(void);
+/* Of the machine, all; 0 if unknown. */
+uint64_t mf_memory_machine_bytes(void);
 /* Bytes this process could still take without pushing the machine or its cgroup into swap; 0 if
  * unknown. */
 uint64_t mf_memory_available_bytes(void);

@@ -41,6 +41,7 @@ struct mf_thread_pool {
     _Atomic(mf_task_fn) fn;
     void *_Atomic ctx;
     atomic_uint n_tasks;
+    _Atomic(mf_timeline *) timeline; /* or NULL; as the job */
 
     char pad_claim[CACHE_LINE];
     atomic_ullong claim; /* job number << 32 | unclaimed tasks */
@@ -77,6 +78,15 @@ static void finish_tasks(mf_thread_pool *pool, uint32_t n)
     }
 }
 
+/* A thread's part of a job, before the job is done. The caller's is its operation. */
+static void tell_tasks(mf_timeline *timeline, uint32_t thread, uint32_t n, uint64_t began_ns)
+{
+    const mf_timeline_note notes[MF_TIMELINE_NOTES] = {{"tasks", n}};
+    if (thread != 0)
+        mf_timeline_span(timeline, (mf_timeline_track){MF_TIMELINE_THREADS, thread},
+                         mf_timeline_work(timeline), began_ns, mf_now_ns(), notes);
+}
+
 /*
  * Claims and runs tasks of the job in `claim` until none is left. The job is read before the swap:
  * a swap that succeeds proves that the job was still open, hence that what was read was its own.
@@ -87,6 +97,8 @@ static void run_tasks(mf_thread_pool *pool, unsigned long long claim, uint32_t t
     mf_task_fn fn = atomic_load_explicit(&pool->fn, memory_order_relaxed);
     void *ctx = atomic_load_explicit(&pool->ctx, memory_order_relaxed);
     uint32_t n_tasks = atomic_load_explicit(&pool->n_tasks, memory_order_relaxed);
+    mf_timeline *timeline = atomic_load_explicit(&pool->timeline, memory_order_relaxed);
+    const uint64_t began_ns = timeline != NULL ? mf_now_ns() : 0;
     uint32_t n_run = 0;
     while (claim >> 32 == job && unclaimed(claim) != 0) {
         if (!atomic_compare_exchange_weak(&pool->claim, &claim, claim - 1))
@@ -95,8 +107,11 @@ static void run_tasks(mf_thread_pool *pool, unsigned long long claim, uint32_t t
         n_run++;
         claim = atomic_load(&pool->claim);
     }
-    if (n_run != 0)
-        finish_tasks(pool, n_run);
+    if (n_run == 0)
+        return;
+    if (timeline != NULL)
+        tell_tasks(timeline, thread, n_run, began_ns);
+    finish_tasks(pool, n_run);
 }
 
 static bool worker_has_reason(mf_thread_pool *pool)
@@ -167,6 +182,11 @@ static void wait_until_done(mf_thread_pool *pool)
         pthread_cond_wait(&pool->work_done, &pool->mutex);
     atomic_store(&pool->caller_sleeps, false);
     pthread_mutex_unlock(&pool->mutex);
+}
+
+void mf_thread_pool_watch(mf_thread_pool *pool, mf_timeline *timeline)
+{
+    atomic_store(&pool->timeline, timeline);
 }
 
 void mf_thread_pool_run(mf_thread_pool *pool, uint32_t n_tasks, mf_task_fn fn, void *ctx)

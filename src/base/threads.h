@@ -8,6 +8,7 @@
 #define MF_BASE_THREADS_H
 
 #include "base/alloc.h"
+#include "base/timeline.h"
 
 typedef struct mf_thread_pool mf_thread_pool;
 
@@ -20,6 +21,8 @@ mf_status mf_thread_pool_create(const mf_allocator *a, uint32_t n_threads, mf_th
                                 mf_error *error);
 void mf_thread_pool_free(mf_thread_pool **pool);
 uint32_t mf_thread_pool_size(const mf_thread_pool *pool);
+/* Writes what each thread does from now on to a timeline; NULL: no longer. While nothing runs. */
+void mf_thread_pool_watch(mf_thread_pool *pool, mf_timeline *timeline);
 /* Returns when all tasks have run. One caller at a time. */
 void mf_thread_pool_run(mf_thread_pool *pool, uint32_t n_tasks, mf_task_fn fn, void *ctx);
 

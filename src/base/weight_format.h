@@ -28,7 +28,34 @@ typedef enum mf_weight_kind {
     MF_WEIGHT_GGUF_Q6_K,
     MF_WEIGHT_GGUF_IQ4_XS,
     MF_WEIGHT_GGUF_MXFP4,
-    MF_WEIGHT_KINDS /* one more than the last */
+    MF_WEIGHT_GGUF_Q4_0,
+    MF_WEIGHT_GGUF_Q4_1,
+    MF_WEIGHT_GGUF_Q5_0,
+    MF_WEIGHT_GGUF_Q5_1,
+    MF_WEIGHT_GGUF_Q2_K,
+    MF_WEIGHT_GGUF_Q3_K,
+    MF_WEIGHT_GGUF_Q5_K,
+    MF_WEIGHT_GGUF_IQ1_S,
+    MF_WEIGHT_GGUF_IQ1_M,
+    MF_WEIGHT_GGUF_IQ2_XXS,
+    MF_WEIGHT_GGUF_IQ2_XS,
+    MF_WEIGHT_GGUF_IQ2_S,
+    MF_WEIGHT_GGUF_IQ3_XXS,
+    MF_WEIGHT_GGUF_IQ3_S,
+    MF_WEIGHT_GGUF_IQ4_NL,
+    MF_WEIGHT_GGUF_TQ1_0,
+    MF_WEIGHT_GGUF_TQ2_0,
+    MF_WEIGHT_GGUF_NVFP4,
+    MF_WEIGHT_INT4,           /* compressed-tensors: w = (q - 8) * scale, a scale for each group */
+    MF_WEIGHT_INT8,           /* w = (q - 128) * scale */
+    MF_WEIGHT_FP8_CHANNEL,    /* e4m3, a float32 scale for each row */
+    MF_WEIGHT_FP8_TENSOR,     /* or one for the matrix */
+    MF_WEIGHT_NVFP4_DIVIDED,  /* NVFP4 whose factor is stored as what to divide by */
+    MF_WEIGHT_NVFP4_PLAIN,    /* MLX: without the factor */
+    MF_WEIGHT_MXFP8,          /* OCP MX: e4m3, an e8m0 scale for 32 */
+    MF_WEIGHT_AFFINE_INDEXED, /* w = q * scale + bias, float32 pairs of them, the group of each
+                                 column in an array of its own (GPTQ's act-order) */
+    MF_WEIGHT_KINDS           /* one more than the last */
 } mf_weight_kind;
 
 /* Rows that share a row of scales of MF_WEIGHT_FP8_BLOCK as it is stored, and its group. */
@@ -42,9 +69,9 @@ enum { MF_WEIGHT_VALUES = 0, MF_WEIGHT_SCALES = 1, MF_WEIGHT_BIASES = 2 };
 /* A matrix without its bytes. Each format says what it uses of the parameters. */
 typedef struct mf_weight_shape {
     mf_weight_kind kind;
-    mf_dtype float_type; /* of floats, or of affine scales and biases; float32 in FP8 */
+    mf_dtype float_type; /* of floats, or of affine and integer scales and biases; float32 in FP8 */
     uint32_t bits;       /* of a value: affine; 8 in FP8 */
-    uint32_t group;      /* columns of an affine scale; 128 in FP8 */
+    uint32_t group;      /* columns of an affine or integer scale; 128 in FP8 */
     uint32_t scale_rows; /* FP8: rows that share a row of scales, 0 for 128. Fewer where the rows of
                             a stored matrix were put in another order. */
     uint32_t n_rows, n_cols;
@@ -68,12 +95,17 @@ typedef struct mf_weight_array {
 typedef void (*mf_decode_row_fn)(const mf_weight_shape *shape, const unsigned char *const *arrays,
                                  uint32_t row, float *out);
 
+/* A block's values, likewise. */
+typedef void (*mf_decode_block_fn)(const unsigned char *block, float *out);
+
 typedef struct mf_weight_format {
-    const char *form; /* how `info` calls a checkpoint whose experts are stored so */
+    const char *form; /* how `info` calls a checkpoint whose experts are stored so, and the aligned
+                         form the format: it is written into files */
     uint32_t n_arrays;
     uint32_t bits; /* of a value, without what comes with it; 0: the shape's, or its type's */
     mf_weight_array arrays[MF_MAX_WEIGHT_ARRAYS];
     mf_decode_row_fn decode_row;
+    mf_decode_block_fn decode_block; /* of formats that are blocks with all that belongs to them */
 } mf_weight_format;
 
 /* By kind; kind 0 is none. */
@@ -115,6 +147,9 @@ static inline uint64_t mf_weight_array_row_bytes(const mf_weight_shape *s, uint3
 uint64_t mf_weight_array_bytes(const mf_weight_shape *s, uint32_t array);
 /* Of all arrays. */
 uint64_t mf_weight_bytes(const mf_weight_shape *s);
+/* Whether a shape that a file describes is one of its format: bits, groups and rows that the format
+ * has, columns that they divide. */
+bool mf_weight_shape_is_sound(const mf_weight_shape *s);
 /* Bits of a value, without its share of scales. */
 uint32_t mf_weight_bits(const mf_weight_shape *s);
 

@@ -56,6 +56,15 @@ static void lfu_visit(void *state, uint32_t layer, const uint32_t *experts, uint
         counts[experts[i]] += 1.0f;
 }
 
+/* As if each layer had had half as many turns as counts live for. */
+static void lfu_prime(void *state, uint32_t layer, const float *shares)
+{
+    lfu *l = state;
+    float *counts = l->counts + (size_t)layer * l->shape.n_experts;
+    for (uint32_t i = 0; i < l->shape.n_experts; i++)
+        counts[i] = shares[i] * 0.5f * (float)TURNS_TO_HALVE;
+}
+
 static void lfu_note(void *state, const mf_cache_event *event)
 {
     lfu *l = state;
@@ -90,5 +99,5 @@ static uint32_t lfu_victim(void *state, const mf_cache_request *r)
     return found;
 }
 
-const mf_cache_policy mf_cache_policy_lfu = {"lfu",     lfu_bytes, lfu_init,
-                                             lfu_visit, lfu_note,  lfu_victim};
+const mf_cache_policy mf_cache_policy_lfu = {"lfu",    lfu_bytes,  lfu_init, lfu_visit,
+                                             lfu_note, lfu_victim, lfu_prime};

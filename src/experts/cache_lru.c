@@ -68,5 +68,5 @@ static uint32_t lru_victim(void *state, const mf_cache_request *request)
     return UINT32_MAX;
 }
 
-const mf_cache_policy mf_cache_policy_lru = {"lru",     lru_bytes, lru_init,
-                                             lru_visit, lru_note,  lru_victim};
+const mf_cache_policy mf_cache_policy_lru = {"lru",    lru_bytes,  lru_init, lru_visit,
+                                             lru_note, lru_victim, NULL};

@@ -82,6 +82,18 @@ static void next_use_visit(void *state, uint32_t layer, const uint32_t *experts,
     u->now = layer;
 }
 
+/* What was known before counts as so many turns. */
+#define TURNS_PRIMED 16u
+
+static void next_use_prime(void *state, uint32_t layer, const float *shares)
+{
+    next_use *u = state;
+    memcpy(u->shares + (size_t)layer * u->shape.n_experts, shares,
+           u->shape.n_experts * sizeof *shares);
+    u->layers[layer].turn = TURNS_PRIMED + 1;
+    u->layers[layer].is_known = false;
+}
+
 /* Rounds after the layer's next turn. */
 static float rounds_until(const next_use *u, const slot_link *link)
 {
@@ -196,4 +208,5 @@ static uint32_t next_use_victim(void *state, const mf_cache_request *r)
 }
 
 const mf_cache_policy mf_cache_policy_next_use = {"next-use",     next_use_bytes, next_use_init,
-                                                  next_use_visit, next_use_note,  next_use_victim};
+                                                  next_use_visit, next_use_note,  next_use_victim,
+                                                  next_use_prime};

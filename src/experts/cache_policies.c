@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const mf_cache_policy *const policies[] = {&mf_cache_policy_next_use, &mf_cache_policy_lru,
-                                                  &mf_cache_policy_lfu};
+                                                  &mf_cache_policy_lfu, &mf_cache_policy_s3_fifo};
 
 mf_status mf_cache_policy_find(const char *name, const mf_cache_policy **out, mf_error *error)
 {
@@ -18,5 +18,5 @@ mf_status mf_cache_policy_find(const char *name, const mf_cache_policy **out, mf
             return MF_OK;
         }
     return mf_fail(error, MF_ERR_ARGUMENT,
-                   "cache_policy: '%s' is not known, expected next-use, lru or lfu", name);
+                   "cache_policy: '%s' is not known, expected next-use, lru, lfu or s3-fifo", name);
 }

@@ -49,6 +49,9 @@ typedef struct mf_cache_policy {
     /* The slot to empty, among those that are evictable; UINT32_MAX: none of them, or, for a hint,
      * none that is worth less than what is foreseen. */
     uint32_t (*victim)(void *state, const mf_cache_request *request);
+    /* Before the first visit: in which share of a layer's turns each of its experts was asked for
+     * in earlier runs. NULL: it has no use for that. */
+    void (*prime)(void *state, uint32_t layer, const float *shares);
 } mf_cache_policy;
 
 /* How many layers ahead the next turn of a layer is, at the turn of `now`: 1 to n_layers, as layers
@@ -62,6 +65,7 @@ static inline uint32_t mf_cache_layers_ahead(uint32_t n_layers, uint32_t now, ui
 extern const mf_cache_policy mf_cache_policy_next_use;
 extern const mf_cache_policy mf_cache_policy_lru;
 extern const mf_cache_policy mf_cache_policy_lfu;
+extern const mf_cache_policy mf_cache_policy_s3_fifo;
 
 /* The policy of a name; NULL: the first of those there are. None has a larger state than
  * mf_cache_policy_next_use. MF_ERR_ARGUMENT: there is none of that name. */

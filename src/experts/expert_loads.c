@@ -105,12 +105,52 @@ static uint32_t count_reads(const mf_expert_plan *plan)
 
 static void give_up(mf_expert_store *store, mf_expert_load *load, const mf_error *error);
 
+/* For the timeline: the expert was on its way until now. */
+static void tell_load(const mf_expert_store *store, const mf_expert_load *load)
+{
+    static const mf_timeline_track track = {MF_TIMELINE_DRIVES, MF_TIMELINE_EXPERTS};
+    const uint32_t key = store->slots[load->slot].key;
+    const mf_timeline_note notes[MF_TIMELINE_NOTES] = {{"layer", key / store->map.n_experts},
+                                                       {"expert", key % store->map.n_experts},
+                                                       {"bytes", load->plan.n_bytes}};
+    if (store->profile == NULL || store->profile->timeline == NULL || load->sent_ns == 0)
+        return;
+    mf_timeline_flight(store->profile->timeline, track,
+                       store->slots[load->slot].is_hinted ? "expert foreseen" : "expert",
+                       load->sent_ns, mf_now_ns(), notes);
+}
+
+/* Where its slot or place has what was read, the expert's parts are made of it. */
+static mf_status make_parts(mf_expert_store *store, const mf_expert_load *load, mf_error *error)
+{
+    const mf_expert_slot *slot = &store->slots[load->slot];
+    const uint32_t layer = slot->key / store->map.n_experts;
+    const unsigned char *stored[MF_MAX_STORED_PARTS];
+    unsigned char *parts[MF_MAX_EXPERT_PARTS], *memory = memory_of(store, load);
+    mf_error why = {0};
+    if (!mf_expert_is_made(&store->map, layer))
+        return MF_OK;
+    memcpy(store->read, memory, load->plan.n_bytes);
+    for (uint32_t p = 0; p < MF_MAX_STORED_PARTS; p++)
+        stored[p] = store->read + load->plan.part_at[p];
+    for (uint32_t p = 0; p < MF_MAX_EXPERT_PARTS; p++)
+        parts[p] = memory + slot->part_at[p];
+    const mf_status status = store->map.make(store->map.make_ctx, layer, stored, parts, &why);
+    if (status == MF_OK)
+        return MF_OK;
+    return mf_fail(error, status, "%s: expert %u of layer %u: %s",
+                   mf_io_file_path(store->io, load->plan.extents[0].file),
+                   slot->key % store->map.n_experts, layer, why.message);
+}
+
 /* All reads have completed: the slot holds the expert, or the upload is its last leg. */
 static void complete(mf_expert_store *store, mf_expert_load *load)
 {
     mf_error error = {0};
     leave_queue(store, load);
-    if (load->place != MF_NONE)
+    tell_load(store, load);
+    load->failure = make_parts(store, load, &error);
+    if (load->failure == MF_OK && load->place != MF_NONE)
         load->failure = mf_expert_place_upload(store, load->place, load->slot, &load->plan, &error);
     if (load->failure != MF_OK) {
         give_up(store, load, &error);
@@ -146,8 +186,9 @@ static void give_up(mf_expert_store *store, mf_expert_load *load, const mf_error
 /* Where the slot has the parts of its expert. */
 static void place_parts(mf_expert_store *store, mf_expert_slot *slot, const mf_expert_plan *plan)
 {
-    if (store->memory.host == NULL)
-        (void)mf_expert_lay_parts(&store->map, slot->key / store->map.n_experts, slot->part_at);
+    const uint32_t layer = slot->key / store->map.n_experts;
+    if (store->memory.host == NULL || mf_expert_is_made(&store->map, layer))
+        (void)mf_expert_lay_parts(&store->map, layer, slot->part_at);
     else
         memcpy(slot->part_at, plan->part_at, sizeof slot->part_at);
 }
@@ -270,6 +311,7 @@ static bool cut_read(mf_expert_store *store, uint32_t lane, uint32_t n_in_flight
     if (load->state == MF_LOAD_QUEUED) {
         store->n_queued--;
         load->sent_us = mf_io_now_us(store->io);
+        load->sent_ns = store->profile != NULL ? mf_now_ns() : 0;
     }
     load->state = MF_LOAD_READING;
     mf_expert_show(store, store->slots[load->slot].key);
@@ -278,7 +320,7 @@ static bool cut_read(mf_expert_store *store, uint32_t lane, uint32_t n_in_flight
     assert(found);
     read->tag = number;
     load->n_in_flight++;
-    if (!load->is_demanded)
+    if (!load->is_demanded && !load->is_warm)
         mf_expert_count(store, &store->stats.hint_bytes, read->n_bytes);
     if (!mf_expert_plan_has_next(&load->plan, store->io, lane, cursor)) {
         load->lanes_left &= ~(1u << lane);
@@ -444,7 +486,8 @@ mf_status mf_expert_loads_recover(mf_expert_store *store, mf_error *error)
         if (store->slots[i].state != MF_SLOT_LOST)
             continue;
         store->slots[i].state = MF_SLOT_EMPTY;
-        store->empty[store->n_empty++] = i;
+        if (i < atomic_load(&store->n_active))
+            store->empty[store->n_empty++] = i;
     }
     return MF_OK;
 }

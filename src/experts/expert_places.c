@@ -147,17 +147,22 @@ mf_status mf_expert_place_upload(mf_expert_store *store, uint32_t number, uint32
 {
     const mf_expert_map *map = &store->map;
     mf_expert_place *place = &store->places[number];
-    const mf_expert_part *parts = map->parts + (size_t)(place->key / map->n_experts) * map->n_parts;
+    const uint32_t layer = place->key / map->n_experts;
+    const mf_expert_part *parts = map->parts + (size_t)layer * map->n_parts;
+    /* what was made lies in the place as in the slot */
+    const uint32_t *part_at =
+        mf_expert_is_made(map, layer) ? store->slots[slot].part_at : plan->part_at;
     mf_slot_piece pieces[MF_MAX_EXPERT_PARTS];
     uint32_t n = 0;
     uint64_t n_bytes = 0;
     for (uint32_t p = 0; p < map->n_parts; p++) {
-        if (parts[p].n_bytes == 0)
+        const uint64_t part_bytes = mf_expert_part_bytes(&parts[p], place->key % map->n_experts);
+        if (part_bytes == 0)
             continue;
         const mf_slot_piece piece = {slot * store->slot_bytes + store->slots[slot].part_at[p],
-                                     place->bytes + plan->part_at[p], parts[p].n_bytes};
+                                     place->bytes + part_at[p], part_bytes};
         n = add_piece(pieces, n, &piece);
-        n_bytes += parts[p].n_bytes;
+        n_bytes += part_bytes;
     }
     MF_TRY(store->memory.upload(store->memory.ctx, pieces, n, &place->ticket, error));
     place->state = MF_PLACE_HELD;

@@ -22,7 +22,8 @@ static bool locate(const mf_expert_part *part, uint32_t expert, part_range *out)
     else if (!mf_mul_u64(part->stride, expert, &skip) || !mf_add_u64(offset, skip, &offset))
         return false;
     out->begin = offset;
-    return mf_add_u64(offset, part->n_bytes, &out->end) && out->end <= OFFSET_MAX;
+    return mf_add_u64(offset, mf_expert_part_bytes(part, expert), &out->end) &&
+           out->end <= OFFSET_MAX;
 }
 
 static bool comes_before(const part_range *a, const part_range *b)
@@ -39,13 +40,14 @@ static uint64_t round_down(uint64_t n)
 static bool sort_parts(const mf_expert_map *map, uint32_t layer, uint32_t expert,
                        part_range *sorted, uint32_t *n)
 {
-    const mf_expert_part *parts = map->parts + (size_t)layer * map->n_parts;
+    uint32_t n_parts;
+    const mf_expert_part *parts = mf_expert_stored_parts(map, layer, &n_parts);
     *n = 0;
-    for (uint32_t p = 0; p < map->n_parts; p++) {
+    for (uint32_t p = 0; p < n_parts; p++) {
         part_range range = {.part = p};
         if (!locate(&parts[p], expert, &range))
             return false;
-        if (parts[p].n_bytes == 0)
+        if (range.begin == range.end)
             continue;
         uint32_t i = (*n)++;
         for (; i > 0 && comes_before(&range, &sorted[i - 1]); i--)
@@ -105,9 +107,9 @@ static bool lay_extents(const wide_extent *extents, mf_expert_plan *plan)
 bool mf_expert_plan_make(const mf_expert_map *map, uint32_t layer, uint32_t expert,
                          mf_expert_plan *plan)
 {
-    part_range sorted[MF_MAX_EXPERT_PARTS];
-    wide_extent extents[MF_MAX_EXPERT_PARTS] = {{0}};
-    uint32_t in_extent[MF_MAX_EXPERT_PARTS];
+    part_range sorted[MF_MAX_STORED_PARTS];
+    wide_extent extents[MF_MAX_STORED_PARTS] = {{0}};
+    uint32_t in_extent[MF_MAX_STORED_PARTS];
     uint32_t n;
     *plan = (mf_expert_plan){0};
     if (!sort_parts(map, layer, expert, sorted, &n))

@@ -29,8 +29,8 @@ typedef struct mf_expert_extent {
 typedef struct mf_expert_plan {
     uint32_t n_extents;
     uint32_t n_bytes;                      /* of the slot */
-    uint32_t part_at[MF_MAX_EXPERT_PARTS]; /* in the slot: the part's first byte */
-    mf_expert_extent extents[MF_MAX_EXPERT_PARTS];
+    uint32_t part_at[MF_MAX_STORED_PARTS]; /* in the slot: the part's first byte, as it is read */
+    mf_expert_extent extents[MF_MAX_STORED_PARTS];
 } mf_expert_plan;
 
 /* False if an offset or a sum of the map overflows or a slot would be too large, *plan then being
@@ -46,7 +46,7 @@ uint64_t mf_expert_lay_parts(const mf_expert_map *map, uint32_t layer,
                              uint32_t part_at[MF_MAX_EXPERT_PARTS]);
 
 /* Whether reads alone put the parts of all experts of a layer at the same places in their slots,
- * each at a multiple of 16. */
+ * each at a multiple of 16; not where they are made of what was read. */
 bool mf_expert_map_is_even(const mf_expert_map *map);
 
 /* The reads of a plan one by one, those of one lane; a zeroed cursor starts. */

@@ -12,9 +12,11 @@ void mf_expert_slots_init(mf_expert_store *store)
 {
     for (uint32_t slot = 0; slot < store->n_slots; slot++) {
         store->slots[slot] = (mf_expert_slot){.load = MF_NONE};
-        store->empty[slot] = store->n_slots - 1 - slot; /* slot 0 is taken first */
     }
-    store->n_empty = store->n_slots;
+    const uint32_t n_active = atomic_load(&store->n_active);
+    for (uint32_t slot = 0; slot < n_active; slot++)
+        store->empty[slot] = n_active - 1 - slot; /* slot 0 is taken first */
+    store->n_empty = store->n_held = n_active;
     size_t n_keys = (size_t)store->map.n_layers * store->map.n_experts;
     for (size_t key = 0; key < n_keys; key++)
         store->slot_of[key] = MF_NONE;
@@ -41,7 +43,7 @@ static bool is_unused(const mf_expert_slot *slot)
     return slot->state == MF_SLOT_HELD && slot->n_users == 0;
 }
 
-static bool is_evictable(void *ctx, uint32_t number)
+bool mf_expert_slot_evictable(void *ctx, uint32_t number)
 {
     const mf_expert_store *store = ctx;
     const mf_expert_slot *slot = &store->slots[number];
@@ -75,6 +77,9 @@ static void count_wasted(mf_expert_store *store, const mf_expert_slot *slot)
     mf_expert_count(store, &store->stats.n_hints_wasted, 1);
     mf_expert_count(store, &store->stats.hint_wasted_bytes, store->slot_bytes);
     mf_expert_count(store, &store->stats.hint_wasted_us, slot->read_us);
+    mf_profile_requests *requests = mf_expert_profile_of(store, slot->key);
+    if (requests != NULL)
+        requests->n_wasted++;
 }
 
 /* What a demand would have waited longer without the hint, if the drive had been idle. */
@@ -82,7 +87,10 @@ static void count_asked_for(mf_expert_store *store, const mf_expert_slot *slot)
 {
     const bool is_held = slot->state == MF_SLOT_HELD;
     mf_expert_stats *s = &store->stats;
+    mf_profile_requests *requests = mf_expert_profile_of(store, slot->key);
     mf_expert_count(store, is_held ? &s->n_hints_useful : &s->n_hints_late, 1);
+    if (requests != NULL)
+        ++*(is_held ? &requests->n_useful : &requests->n_late);
     if (is_held)
         mf_expert_count(store, &s->hint_saved_us, slot->read_us);
     else if (store->loads[slot->load].state == MF_LOAD_READING)
@@ -103,15 +111,20 @@ void mf_expert_slot_empty(mf_expert_store *store, uint32_t number)
         slot->state = MF_SLOT_LOST;
         return;
     }
-    store->empty[store->n_empty++] = number;
+    if (number < atomic_load(&store->n_active))
+        store->empty[store->n_empty++] = number;
+    else
+        mf_expert_slot_give_back(store, number);
 }
 
-uint32_t mf_expert_slot_take(mf_expert_store *store, mf_cache_why why, uint32_t key)
+/* Empties the slot that the policy names, or gives up what is foreseen; false: neither is to be
+ * had. A slot that is not in force any more makes no room. */
+static bool make_room_for(mf_expert_store *store, mf_cache_why why, uint32_t key)
 {
     const uint32_t n = store->map.n_experts;
-    if (store->n_empty == 0) {
-        const mf_cache_request request = {why, key / n, key % n, is_evictable, store};
-        uint32_t victim = store->policy->victim(store->policy_state, &request);
+    const mf_cache_request request = {why, key / n, key % n, mf_expert_slot_evictable, store};
+    while (store->n_empty == 0) {
+        const uint32_t victim = store->policy->victim(store->policy_state, &request);
         mf_expert_load *foreseen = NULL;
         if (victim != MF_NONE)
             mf_expert_slot_empty(store, victim);
@@ -119,9 +132,16 @@ uint32_t mf_expert_slot_take(mf_expert_store *store, mf_cache_why why, uint32_t 
             foreseen = mf_expert_load_last_foreseen(store);
         if (foreseen != NULL)
             mf_expert_load_cancel(store, foreseen);
-        if (store->n_empty == 0)
-            return MF_NONE;
+        if (victim == MF_NONE && foreseen == NULL)
+            return false;
     }
+    return true;
+}
+
+uint32_t mf_expert_slot_take(mf_expert_store *store, mf_cache_why why, uint32_t key)
+{
+    if (!make_room_for(store, why, key))
+        return MF_NONE;
     uint32_t slot = store->empty[--store->n_empty];
     store->slots[slot] = (mf_expert_slot){
         .key = key, .load = MF_NONE, .state = MF_SLOT_LOADING, .is_hinted = why == MF_CACHE_HINT};

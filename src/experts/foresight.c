@@ -17,6 +17,12 @@
 #define SWEEP_CHANCE 0.5
 /* A predictor that nobody follows is asked in one pass of so many. */
 #define PASSES_BETWEEN 64u
+/* With the shared expert in the state, or without: the one that names fewer rightly is asked in one
+ * pass of so many. */
+#define PASSES_FOLDED 16u
+/* Another depth is tried in one run of passes of so many. */
+#define RUNS_OF_DEPTH 8u
+#define N_FAR (MF_FORESIGHT_DEPTH - 1)
 /* Profit is looked at each time that so many passes are done; so many are paused at first, at most.
  */
 #define PASSES_JUDGED 32u
@@ -32,6 +38,7 @@ typedef struct named {
 
 typedef struct record {
     float chance[MF_FORESIGHT_RANKS]; /* that a candidate of the rank is chosen */
+    uint64_t n_named, n_right;        /* ever, of as many as a row chooses */
 } record;
 
 struct mf_foresight {
@@ -41,7 +48,13 @@ struct mf_foresight {
     mf_predict predict;
     bool is_unbridled;
     record records[MF_N_PREDICTORS];
+    record folded[MF_N_PREDICTORS]; /* of those that ask the router, with the shared expert */
+    record far_records[N_FAR];      /* of what routers say two turns ahead and more */
+    bool may_fold, is_folded;
+    uint32_t depth_wanted, depth, n_runs; /* in the pass at hand; runs judged */
+    double gains[MF_FORESIGHT_DEPTH + 1]; /* microseconds a run, by depth; 0: not tried yet */
     named *named;      /* [n_layers][MF_N_PREDICTORS] for the layer's next turn */
+    named *far;        /* [n_layers][N_FAR] */
     float *shares;     /* [n_layers][n_experts] */
     uint16_t *last;    /* [n_layers][CANDIDATES] */
     uint32_t *n_last;  /* [n_layers] */
@@ -49,6 +62,7 @@ struct mf_foresight {
     uint32_t *hints;   /* [n_experts] scratch */
     bool is_on;        /* in this pass */
     bool asks_router;
+    bool is_noted; /* what routers foretell, of use or not */
     uint64_t n_passes, paused_until, judged_at, missed_at;
     uint32_t n_paused;
     mf_expert_stats judged; /* as they were when profit was last looked at */
@@ -59,14 +73,15 @@ struct mf_foresight {
 
 static uint64_t each_bytes(uint32_t n_layers, uint32_t n_experts)
 {
-    return n_layers * (MF_N_PREDICTORS * sizeof(named) + (uint64_t)n_experts * sizeof(float) +
-                       CANDIDATES * sizeof(uint16_t) + sizeof(uint32_t)) +
+    return n_layers *
+               ((MF_N_PREDICTORS + N_FAR) * sizeof(named) + (uint64_t)n_experts * sizeof(float) +
+                CANDIDATES * sizeof(uint16_t) + sizeof(uint32_t)) +
            n_experts * (uint64_t)(1 + sizeof(uint32_t));
 }
 
 uint64_t mf_foresight_bytes(uint32_t n_layers, uint32_t n_experts)
 {
-    return sizeof(mf_foresight) + each_bytes(n_layers, n_experts) + 9 * 64;
+    return sizeof(mf_foresight) + each_bytes(n_layers, n_experts) + 10 * 64;
 }
 
 static void init(mf_foresight *f, const mf_foresight_options *o)
@@ -77,9 +92,14 @@ static void init(mf_foresight *f, const mf_foresight_options *o)
     f->k = o->k;
     f->predict = o->predict;
     f->n_paused = PASSES_PAUSED;
-    for (uint32_t i = 0; i < MF_N_PREDICTORS; i++)
-        for (uint32_t j = 0; j < MF_FORESIGHT_RANKS; j++)
-            f->records[i].chance[j] = CHANCE_AT_FIRST;
+    f->depth_wanted = o->depth;
+    f->depth = o->depth != 0 ? o->depth : 1;
+    for (uint32_t j = 0; j < MF_FORESIGHT_RANKS; j++) {
+        for (uint32_t i = 0; i < MF_N_PREDICTORS; i++)
+            f->records[i].chance[j] = f->folded[i].chance[j] = CHANCE_AT_FIRST;
+        for (uint32_t i = 0; i < N_FAR; i++)
+            f->far_records[i].chance[j] = CHANCE_AT_FIRST;
+    }
     for (size_t i = 0; i < (size_t)o->n_layers * o->n_experts; i++)
         f->shares[i] = (float)o->k / (float)o->n_experts;
 }
@@ -93,6 +113,7 @@ mf_status mf_foresight_open(const mf_foresight_options *o, mf_foresight **out, m
     MF_TRY(mf_arena_create(&a, n_bytes, "foresight", &arena, error));
     mf_foresight *f = mf_arena_take(&arena, sizeof *f);
     f->named = mf_arena_take(&arena, n * MF_N_PREDICTORS * sizeof *f->named);
+    f->far = mf_arena_take(&arena, n * N_FAR * sizeof *f->far);
     f->shares = mf_arena_take(&arena, n * o->n_experts * sizeof *f->shares);
     f->last = mf_arena_take(&arena, n * CANDIDATES * sizeof *f->last);
     f->n_last = mf_arena_take(&arena, n * sizeof *f->n_last);
@@ -127,20 +148,28 @@ static bool is_asked(const mf_foresight *f, uint32_t i)
     return f->predict == MF_PREDICT_AUTO ? p->is_choosable : p->kind == f->predict;
 }
 
-static bool is_likely(const mf_foresight *f, uint32_t predictor, uint32_t rank)
+/* How a predictor did, asked as it is asked in this pass. */
+static record *record_of(const mf_foresight *f, uint32_t i)
 {
-    return f->is_unbridled || f->records[predictor].chance[rank] >= WORTHWHILE;
+    mf_foresight *of = (mf_foresight *)f;
+    return f->is_folded && mf_predictors[i].needs_router ? &of->folded[i] : &of->records[i];
+}
+
+static bool is_likely(const mf_foresight *f, const record *r, uint32_t rank)
+{
+    return f->is_unbridled || r->chance[rank] >= WORTHWHILE;
 }
 
 /* How many of its candidates for a row are expected to be right, of those that are likely. */
 static float worth_of(const mf_foresight *f, uint32_t i)
 {
     const mf_predictor *p = &mf_predictors[i];
+    const record *r = record_of(f, i);
     float worth = 0;
     if (!p->needs_router && p->kind == MF_PREDICT_LAST_TOKEN)
-        return is_likely(f, i, 0) ? f->records[i].chance[0] * (float)f->k : 0;
+        return is_likely(f, r, 0) ? r->chance[0] * (float)f->k : 0;
     for (uint32_t rank = 0; rank < MF_FORESIGHT_RANKS && rank < 2 * f->k; rank++)
-        worth += is_likely(f, i, rank) ? f->records[i].chance[rank] : 0;
+        worth += is_likely(f, r, rank) ? r->chance[rank] : 0;
     return worth;
 }
 
@@ -176,6 +205,40 @@ static bool needs_router(const mf_foresight *f)
     return false;
 }
 
+/* The depth that gained most; another one now and then. */
+static void choose_depth(mf_foresight *f, double gained)
+{
+    uint32_t best = 1;
+    f->gains[f->depth] = gained;
+    if (f->depth_wanted != 0)
+        return;
+    for (uint32_t d = 2; d <= MF_FORESIGHT_DEPTH; d++)
+        best = f->gains[d] > f->gains[best] ? d : best;
+    f->depth = best;
+    if (++f->n_runs % RUNS_OF_DEPTH == 0) /* the next one, or the one before */
+        f->depth = best < MF_FORESIGHT_DEPTH && (best == 1 || f->n_runs / RUNS_OF_DEPTH % 2 == 0)
+                       ? best + 1
+                       : best - 1;
+}
+
+/* Fewer say nothing of one way or the other. */
+#define NAMED_LEAST 1024u
+
+static double recall_of(const record *r)
+{
+    return r->n_named >= NAMED_LEAST ? (double)r->n_right / (double)r->n_named : 0;
+}
+
+static void choose_state(mf_foresight *f)
+{
+    bool is_better = false;
+    for (uint32_t i = 0; i < MF_N_PREDICTORS; i++)
+        if (mf_predictors[i].kind == MF_PREDICT_NEXT_LAYER)
+            is_better = recall_of(&f->folded[i]) > recall_of(&f->records[i]);
+    const bool is_other = f->n_passes % PASSES_FOLDED == 0;
+    f->is_folded = f->may_fold && is_better != is_other;
+}
+
 /* Whether what was read for nothing took longer than what was of use. */
 static void judge_profit(mf_foresight *f)
 {
@@ -190,6 +253,7 @@ static void judge_profit(mf_foresight *f)
     const uint64_t wasted = now.hint_wasted_us - f->judged.hint_wasted_us;
     f->judged_at = f->n_passes;
     f->judged = now;
+    choose_depth(f, (double)saved - (double)wasted);
     if (wasted > saved) {
         f->paused_until = f->n_passes + f->n_paused;
         f->n_paused = 2 * f->n_paused < PASSES_PAUSED_MOST ? 2 * f->n_paused : PASSES_PAUSED_MOST;
@@ -203,17 +267,52 @@ void mf_foresight_begin(mf_foresight *f, uint32_t n_rows)
     f->n_rows = n_rows;
     f->n_passes++;
     judge_profit(f);
+    choose_state(f);
     const bool is_idle = f->n_passes > f->missed_at + PASSES_IDLE;
     f->is_on = f->is_unbridled || (f->n_passes >= f->paused_until && !is_idle);
-    f->asks_router = f->is_on && n_rows <= MF_FORESIGHT_ROWS && needs_router(f) &&
-                     (is_router_worth_it(f) || f->n_passes % PASSES_BETWEEN == 0);
+    const bool is_asked_now =
+        f->is_on && (is_router_worth_it(f) || f->n_passes % PASSES_BETWEEN == 0);
+    f->asks_router =
+        n_rows <= MF_FORESIGHT_ROWS && needs_router(f) && (f->is_noted || is_asked_now);
     for (size_t i = 0; i < (size_t)f->n_layers * MF_N_PREDICTORS && n_rows > MF_FORESIGHT_ROWS; i++)
         f->named[i].n = 0;
+    for (size_t i = 0; i < (size_t)f->n_layers * N_FAR && n_rows > MF_FORESIGHT_ROWS; i++)
+        f->far[i].n = 0;
+}
+
+void mf_foresight_note(mf_foresight *f, bool is_noted)
+{
+    f->is_noted = is_noted;
 }
 
 bool mf_foresight_wants_router(const mf_foresight *f, uint32_t layer)
 {
     return f->asks_router && layer < f->n_layers;
+}
+
+uint32_t mf_foresight_depth(const mf_foresight *f)
+{
+    return f->is_noted ? 1 : f->depth;
+}
+
+double mf_foresight_recall(const mf_foresight *f, uint32_t distance, bool is_folded)
+{
+    if (distance > 1)
+        return distance <= MF_FORESIGHT_DEPTH ? recall_of(&f->far_records[distance - 2]) : 0;
+    for (uint32_t i = 0; i < MF_N_PREDICTORS; i++)
+        if (mf_predictors[i].kind == MF_PREDICT_NEXT_LAYER)
+            return recall_of(is_folded ? &f->folded[i] : &f->records[i]);
+    return 0;
+}
+
+void mf_foresight_may_fold(mf_foresight *f)
+{
+    f->may_fold = true;
+}
+
+bool mf_foresight_folds_shared(const mf_foresight *f)
+{
+    return f->is_folded && f->asks_router;
 }
 
 /* ----------------------------------------------------------------------------------- hints -- */
@@ -240,13 +339,13 @@ static bool does_sweep(const mf_foresight *f)
 }
 
 /* The likely candidates, each once, in their order. */
-static uint32_t list_candidates(mf_foresight *f, const named *list, uint32_t predictor)
+static uint32_t list_candidates(mf_foresight *f, const named *list, const record *r)
 {
     uint32_t n = 0;
     memset(f->is_there, 0, f->n_experts);
     for (uint32_t i = 0; i < list->n; i++) {
         const mf_candidate *c = &list->candidates[i];
-        if (f->is_there[c->expert] || !is_likely(f, predictor, c->rank))
+        if (f->is_there[c->expert] || !is_likely(f, r, c->rank))
             continue;
         f->is_there[c->expert] = 1;
         f->hints[n++] = c->expert;
@@ -270,7 +369,7 @@ static uint32_t name_candidates(mf_foresight *f, uint32_t layer, const int32_t *
         list[i].n =
             is_asked(f, i) ? mf_predictors[i].predict(&known, list[i].candidates, CANDIDATES) : 0;
     const uint32_t best = best_of(f, list);
-    return best < MF_N_PREDICTORS ? list_candidates(f, &list[best], best) : 0;
+    return best < MF_N_PREDICTORS ? list_candidates(f, &list[best], record_of(f, best)) : 0;
 }
 
 void mf_foresight_hint(mf_foresight *f, uint32_t layer, const int32_t *foretold, uint32_t n)
@@ -282,19 +381,44 @@ void mf_foresight_hint(mf_foresight *f, uint32_t layer, const int32_t *foretold,
         n_hints = name_candidates(f, layer, foretold, n);
     else if (does_sweep(f))
         n_hints = list_sweep(f, layer);
+    if (f->depth > 1)
+        mf_expert_store_cancel_hints_of(f->store, layer); /* what was said from farther away */
+    if (n_hints > 0)
+        mf_expert_store_hint(f->store, layer, f->hints, n_hints);
+}
+
+void mf_foresight_hint_far(mf_foresight *f, uint32_t layer, uint32_t distance,
+                           const int32_t *foretold, uint32_t n)
+{
+    if (!f->is_on || layer >= f->n_layers || distance < 2 || distance > MF_FORESIGHT_DEPTH ||
+        f->n_rows > MF_FORESIGHT_ROWS || foretold == NULL)
+        return;
+    named *list = &f->far[(size_t)layer * N_FAR + distance - 2];
+    const mf_layer_known known = {.n_experts = f->n_experts,
+                                  .k = f->k,
+                                  .n_rows = f->n_rows,
+                                  .foretold = foretold,
+                                  .n_foretold = n};
+    for (uint32_t i = 0; i < MF_N_PREDICTORS; i++)
+        if (is_asked(f, i) && mf_predictors[i].needs_router)
+            list->n = mf_predictors[i].predict(&known, list->candidates, CANDIDATES);
+    const uint32_t n_hints = list_candidates(f, list, &f->far_records[distance - 2]);
+    mf_expert_store_cancel_hints_of(f->store, layer); /* what was said from farther away */
     if (n_hints > 0)
         mf_expert_store_hint(f->store, layer, f->hints, n_hints);
 }
 
 /* --------------------------------------------------------------------------------- judging -- */
 
-static void judge(mf_foresight *f, uint32_t predictor, named *list)
+static void judge(const mf_foresight *f, record *r, named *list)
 {
-    float *chance = f->records[predictor].chance;
+    float *chance = r->chance;
     for (uint32_t i = 0; i < list->n; i++) {
         const mf_candidate *c = &list->candidates[i];
         const float was_right = f->is_there[c->expert] ? 1.0f : 0.0f;
         chance[c->rank] += WEIGHT * (was_right - chance[c->rank]);
+        r->n_named += c->rank < f->k;
+        r->n_right += c->rank < f->k && f->is_there[c->expert];
     }
     list->n = 0;
 }
@@ -323,7 +447,9 @@ void mf_foresight_chosen(mf_foresight *f, uint32_t layer, const int32_t *ids)
     }
     f->n_last[layer] = n_last;
     for (uint32_t i = 0; i < MF_N_PREDICTORS; i++)
-        judge(f, i, &list[i]);
+        judge(f, record_of(f, i), &list[i]);
+    for (uint32_t i = 0; i < N_FAR; i++)
+        judge(f, &f->far_records[i], &f->far[(size_t)layer * N_FAR + i]);
     take_shares(f, f->shares + (size_t)layer * f->n_experts, ids);
 }
 

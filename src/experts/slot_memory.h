@@ -32,6 +32,9 @@ typedef struct mf_slot_memory {
      * left alone until the ticket is done. */
     mf_status (*upload)(void *ctx, const mf_slot_piece *pieces, uint32_t n, mf_ticket *ticket,
                         mf_error *error);
+    /* These bytes are not needed any more; true if their memory is given back. NULL: it cannot be.
+     */
+    bool (*discard)(void *ctx, uint64_t at, uint64_t n_bytes);
 } mf_slot_memory;
 
 #endif

@@ -9,10 +9,13 @@
 
 /* ----------------------------------------------------------------------------------- sizes -- */
 
-uint64_t mf_expert_slot_bytes(const mf_expert_map *map)
+/* The most that reading an expert takes, of layers whose experts are made, or of all. */
+static uint64_t read_bytes(const mf_expert_map *map, bool of_made)
 {
     uint64_t most = 0;
     for (uint32_t layer = 0; layer < map->n_layers; layer++) {
+        if (of_made && !mf_expert_is_made(map, layer))
+            continue;
         for (uint32_t expert = 0; expert < map->n_experts; expert++) {
             mf_expert_plan plan;
             if (!mf_expert_plan_make(map, layer, expert, &plan))
@@ -24,11 +27,13 @@ uint64_t mf_expert_slot_bytes(const mf_expert_map *map)
     return most;
 }
 
-uint64_t mf_expert_slot_bytes_anywhere(const mf_expert_map *map)
+/* With room for parts that are laid out: of layers whose experts are made, or of all. */
+static uint64_t laid_bytes(const mf_expert_map *map, uint64_t most, bool of_made)
 {
-    uint64_t most = mf_expert_slot_bytes(map);
     for (uint32_t layer = 0; layer < map->n_layers && most != 0; layer++) {
         uint32_t part_at[MF_MAX_EXPERT_PARTS];
+        if (of_made && !mf_expert_is_made(map, layer))
+            continue;
         const uint64_t laid = mf_expert_lay_parts(map, layer, part_at);
         if (laid == UINT64_MAX)
             return 0;
@@ -37,11 +42,21 @@ uint64_t mf_expert_slot_bytes_anywhere(const mf_expert_map *map)
     return most;
 }
 
+uint64_t mf_expert_slot_bytes(const mf_expert_map *map)
+{
+    return laid_bytes(map, read_bytes(map, false), true);
+}
+
+uint64_t mf_expert_slot_bytes_anywhere(const mf_expert_map *map)
+{
+    return laid_bytes(map, read_bytes(map, false), false);
+}
+
 static bool layer_is_even(const mf_expert_map *map, uint32_t layer)
 {
     mf_expert_plan first, plan;
     uint32_t bits = 0;
-    if (!mf_expert_plan_make(map, layer, 0, &first))
+    if (mf_expert_is_made(map, layer) || !mf_expert_plan_make(map, layer, 0, &first))
         return false;
     for (uint32_t p = 0; p < map->n_parts; p++)
         bits |= first.part_at[p];
@@ -77,7 +92,7 @@ void mf_expert_map_cost(const mf_expert_map *map, uint32_t *n_reads, uint64_t *n
 
 typedef struct store_layout {
     size_t slot_of, slots, empty, versions, policy, loads, items, ready, seen_in, missed;
-    size_t shown, n_asked;
+    size_t shown, n_asked, read;
     size_t places, place_of, empty_places, place_policy; /* 0: none */
     size_t total;
 } store_layout;
@@ -126,6 +141,7 @@ static bool lay_out(const mf_expert_map *map, uint64_t n_slots, uint64_t n_place
            add_array(map->n_experts, sizeof(uint32_t), &out->missed, &out->total) &&
            add_array(n_keys, sizeof(atomic_uchar), &out->shown, &out->total) &&
            add_array(n_keys, sizeof(atomic_uint), &out->n_asked, &out->total) &&
+           add_array(map->stored != NULL ? read_bytes(map, true) : 0, 1, &out->read, &out->total) &&
            lay_out_places(map, n_places, policy, out);
 }
 
@@ -243,6 +259,7 @@ static void take_arrays(mf_expert_store *store, const store_layout *layout)
     store->missed = mf_arena_take(arena, layout->missed);
     store->shown = mf_arena_take(arena, layout->shown);
     store->n_asked = mf_arena_take(arena, layout->n_asked);
+    store->read = mf_arena_take(arena, layout->read);
     store->places = mf_arena_take(arena, layout->places);
     store->place_of = mf_arena_take(arena, layout->place_of);
     store->empty_places = mf_arena_take(arena, layout->empty_places);
@@ -255,6 +272,18 @@ static void take_arrays(mf_expert_store *store, const store_layout *layout)
                                               .items = store->items + first,
                                               .ready = ready + first};
     }
+}
+
+/* How many of the slots are in force. */
+static void take_bounds(mf_expert_store *store, const mf_expert_store_options *options)
+{
+    const bool are_all = options->n_slots == 0 || options->n_slots > store->n_slots;
+    const uint32_t n = are_all ? store->n_slots : (uint32_t)options->n_slots;
+    store->n_least = options->n_slots_least > 0 && options->n_slots_least < n
+                         ? (uint32_t)options->n_slots_least
+                         : n;
+    atomic_init(&store->n_active, n);
+    atomic_init(&store->n_wanted, n);
 }
 
 mf_status mf_expert_store_open(const mf_expert_store_options *options, mf_expert_store **out,
@@ -279,6 +308,7 @@ mf_status mf_expert_store_open(const mf_expert_store_options *options, mf_expert
     store->memory = options->memory;
     store->slot_bytes = slot_bytes;
     store->n_slots = (uint32_t)n_slots;
+    take_bounds(store, options);
     store->policy = policy;
     store->n_places = (uint32_t)n_places;
     store->n_loads =
@@ -314,6 +344,7 @@ void mf_expert_store_close(mf_expert_store **store_ptr)
 void mf_expert_store_poll(mf_expert_store *store)
 {
     mf_expert_loads_collect(store, false);
+    (void)mf_expert_store_resize(store);
     mf_expert_store_advance(store, NULL);
 }
 
@@ -330,6 +361,10 @@ void mf_expert_count(mf_expert_store *store, uint64_t *counter, uint64_t n)
 
 void mf_expert_store_stats(mf_expert_store *store, mf_expert_stats *out)
 {
+    if (store == NULL) {
+        *out = (mf_expert_stats){0};
+        return;
+    }
     pthread_mutex_lock(&store->stats_lock);
     *out = store->stats;
     if (store->reading_since_us != 0)
@@ -347,7 +382,18 @@ void mf_expert_store_stats_reset(mf_expert_store *store)
     pthread_mutex_unlock(&store->stats_lock);
 }
 
+void mf_expert_store_profile(mf_expert_store *store, mf_profile *profile)
+{
+    store->profile = profile;
+    mf_io_watch(store->io, profile != NULL ? profile->timeline : NULL);
+}
+
 uint64_t mf_expert_store_n_slots(const mf_expert_store *store)
+{
+    return store != NULL ? atomic_load(&store->n_active) : 0;
+}
+
+uint64_t mf_expert_store_n_slots_most(const mf_expert_store *store)
 {
     return store->n_slots;
 }

@@ -24,6 +24,7 @@
 #define MF_EXPERTS_STORE_H
 
 #include "base/alloc.h"
+#include "base/profile.h"
 #include "experts/cache_policy.h"
 #include "experts/expert_map.h"
 #include "experts/slot_memory.h"
@@ -56,6 +57,8 @@ typedef struct mf_expert_store_options {
     const mf_expert_room *rooms;
     uint32_t n_rooms;
     const mf_cache_policy *policy; /* NULL: by expected next use */
+    /* Of the slots that the memory has room for, those in force at first, 0: all; and at least. */
+    uint64_t n_slots, n_slots_least;
 } mf_expert_store_options;
 
 /* Bytes of one slot for this map, where reads land in slots: the largest expert's parts with the
@@ -110,6 +113,16 @@ void mf_expert_fetch_release(mf_expert_fetch *fetch, uint32_t index, mf_ticket t
  */
 void mf_expert_fetch_end(mf_expert_fetch *fetch, mf_ticket ticket);
 
+/* ---- how many slots ---- */
+
+/* So many slots are to be in force, as far as the memory has room and not below the least. From any
+ * thread, at any time; it is done by those that follow, little by little. More slots are taken only
+ * when those there are have been filled. */
+void mf_expert_store_want_slots(mf_expert_store *store, uint64_t n);
+/* Goes on with it, for the thread whose turn it is; begin, release and poll do so too. True if
+ * nothing is left to be done now. */
+bool mf_expert_store_resize(mf_expert_store *store);
+
 /* ---- slots for all ---- */
 
 /* Where there is a slot for every expert, none has to make room for another, but for a moment after
@@ -149,8 +162,14 @@ void mf_expert_store_keep(mf_expert_store *store, uint32_t first, uint32_t n);
  */
 void mf_expert_store_hint(mf_expert_store *store, uint32_t layer, const uint32_t *experts,
                           uint32_t n);
-/* Drops all hints that were not sent. */
+/* What earlier runs asked for: shares [n_layers * n_experts], for the policy, and the n keys (layer
+ * * n_experts + expert) that are worth most, read in this order into empty slots while nothing else
+ * wants the drive. Before the first fetch. The keys are borrowed until this is called with none. */
+void mf_expert_store_warm(mf_expert_store *store, const float *shares, const uint32_t *keys,
+                          uint32_t n);
+/* Drops all hints that were not sent; and those of a layer. */
 void mf_expert_store_cancel_hints(mf_expert_store *store);
+void mf_expert_store_cancel_hints_of(mf_expert_store *store, uint32_t layer);
 /* Takes in what has completed and sends what is queued, without waiting. For the points where
  * computing hands over. */
 void mf_expert_store_poll(mf_expert_store *store);
@@ -165,6 +184,9 @@ void mf_expert_store_look(const mf_expert_store *store, uint32_t layer, uint8_t 
                           uint32_t *n_asked, size_t capacity);
 /* An expert was asked for without a fetch. For the thread whose turn it is. */
 void mf_expert_store_count_use(mf_expert_store *store, uint32_t layer, uint32_t expert);
+
+/* Who wants to know from now on; NULL: nobody. */
+void mf_expert_store_profile(mf_expert_store *store, mf_profile *profile);
 
 /* ---- figures ---- */
 
@@ -188,17 +210,20 @@ typedef struct mf_expert_stats {
     uint64_t n_queued; /* now: experts with a slot, of which nothing was sent yet */
 } mf_expert_stats;
 
-/* At any time, from any thread. */
+/* At any time, from any thread. Of no store (NULL) all 0. */
 void mf_expert_store_stats(mf_expert_store *store, mf_expert_stats *out);
 void mf_expert_store_stats_reset(mf_expert_store *store);
+/* In force (of no store, NULL, 0); and as many as the memory has room for. From any thread. */
 uint64_t mf_expert_store_n_slots(const mf_expert_store *store);
+uint64_t mf_expert_store_n_slots_most(const mf_expert_store *store);
 uint64_t mf_expert_store_slot_bytes(const mf_expert_store *store);
 uint64_t mf_expert_store_n_places(const mf_expert_store *store);
 
 /* Reads random experts with the same requests as fetches make, at most n_at_once experts in flight,
  * for about n_milliseconds, into the same memory; the slots hold them afterwards; after a failed
  * read the slot is empty. Hints are dropped, what is being read is waited for first. The counters
- * are untouched. Errors: MF_ERR_ARGUMENT, MF_ERR_STATE (a fetch is open), and those of a read. */
+ * are untouched. 0 of no store (NULL). Errors: MF_ERR_ARGUMENT, MF_ERR_STATE (a fetch is open), and
+ * those of a read. */
 mf_status mf_expert_store_measure(mf_expert_store *store, uint32_t n_at_once,
                                   uint32_t n_milliseconds, double *bytes_per_second,
                                   mf_error *error);

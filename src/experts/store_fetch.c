@@ -150,6 +150,8 @@ void mf_expert_store_advance(mf_expert_store *store, mf_expert_fetch *first)
         is_served = serve_fetch(store->open[i]);
     if (is_served)
         mf_expert_hints_serve(store);
+    if (is_served)
+        mf_expert_warm_serve(store);
     mf_expert_loads_send(store);
 }
 
@@ -220,6 +222,10 @@ static void take_present(mf_expert_fetch *f, const uint32_t *experts)
     }
     mf_expert_places_visit(store, f->layer, store->missed, n_missed);
     mf_expert_count(store, &store->stats.n_hits, f->n_items - n_missed);
+    mf_profile_asked(store->profile, f->layer, experts, f->n_items);
+    mf_profile_requests *requests = mf_profile_of(store->profile, f->layer);
+    if (requests != NULL)
+        requests->n_hits += f->n_items - n_missed;
     mf_expert_count(store, &store->stats.n_misses, n_missed);
 }
 
@@ -235,6 +241,7 @@ mf_status mf_expert_fetch_begin(mf_expert_store *store, uint32_t layer, const ui
     f->failure = MF_OK;
     store->open[store->n_open++] = f;
     mf_expert_loads_collect(store, false);
+    (void)mf_expert_store_resize(store);
     store->policy->visit(store->policy_state, layer, experts, n);
     take_present(f, experts);
     mf_expert_hints_drop(store, layer);
@@ -266,8 +273,10 @@ static bool is_stuck(const mf_expert_store *store)
 {
     bool is_stuck =
         store->n_queued == 0; /* the engine may have failed since, and been started anew */
+    const uint32_t n_active = atomic_load(&store->n_active);
     for (uint32_t i = 0; i < store->n_slots && is_stuck; i++)
-        is_stuck = store->slots[i].n_users > 0;
+        is_stuck = store->slots[i].n_users > 0 ||
+                   (i >= n_active && store->slots[i].state == MF_SLOT_EMPTY);
     return is_stuck;
 }
 
@@ -287,7 +296,7 @@ static mf_status make_room(mf_expert_fetch *f, mf_error *error)
     if (mf_io_in_flight(store->io) == 0 && is_stuck(store))
         return mf_fail(error, MF_ERR_STATE,
                        "expert store: all %u slots are handed out and none released",
-                       store->n_slots);
+                       (unsigned)mf_expert_store_n_slots(store));
     mf_expert_loads_collect(store, true);
     return MF_OK;
 }
@@ -297,6 +306,7 @@ static mf_status wait_for_one(mf_expert_fetch *f, mf_error *error)
     mf_expert_store *store = f->store;
     mf_status status = MF_OK;
     uint64_t start_us = mf_now_us();
+    const mf_stage before = mf_profile_enter(store->profile, MF_STAGE_WAITING);
     while (status == MF_OK && f->failure == MF_OK && f->ready_head == f->ready_end) {
         if (f->n_loading > 0)
             mf_expert_loads_collect(store, true);
@@ -304,6 +314,7 @@ static mf_status wait_for_one(mf_expert_fetch *f, mf_error *error)
             status = make_room(f, error);
         mf_expert_store_advance(store, f);
     }
+    (void)mf_profile_enter(store->profile, before);
     mf_expert_count(store, &store->stats.wait_us, mf_now_us() - start_us);
     return status;
 }

@@ -42,7 +42,10 @@ static bool serve_hint(mf_expert_store *store, uint32_t key)
     slot = mf_expert_slot_take(store, MF_CACHE_HINT, key);
     if (slot == MF_NONE)
         return false;
+    mf_profile_requests *requests = mf_expert_profile_of(store, key);
     mf_expert_count(store, &store->stats.n_hints, 1);
+    if (requests != NULL)
+        requests->n_hints++;
     if (place == MF_NONE)
         (void)mf_expert_load_start(store, slot, false);
     else
@@ -76,7 +79,7 @@ void mf_expert_hints_drop(mf_expert_store *store, uint32_t layer)
     for (uint32_t i = store->foreseen.last; i != MF_NONE; i = before) {
         mf_expert_load *load = &store->loads[i];
         before = load->before;
-        if (!is_of(store, store->slots[load->slot].key, layer))
+        if (load->is_warm || !is_of(store, store->slots[load->slot].key, layer))
             continue;
         if (load->state == MF_LOAD_QUEUED)
             mf_expert_load_cancel(store, load);
@@ -88,4 +91,47 @@ void mf_expert_hints_drop(mf_expert_store *store, uint32_t layer)
 void mf_expert_store_cancel_hints(mf_expert_store *store)
 {
     mf_expert_hints_drop(store, MF_NONE);
+}
+
+void mf_expert_store_cancel_hints_of(mf_expert_store *store, uint32_t layer)
+{
+    mf_expert_hints_drop(store, layer);
+}
+
+void mf_expert_store_warm(mf_expert_store *store, const float *shares, const uint32_t *keys,
+                          uint32_t n)
+{
+    const uint32_t n_experts = store->map.n_experts;
+    for (uint32_t i = 0; i < store->map.n_layers && shares != NULL; i++) {
+        const float *of = shares + (size_t)i * n_experts;
+        if (store->policy->prime != NULL)
+            store->policy->prime(store->policy_state, i, of);
+        if (store->policy->prime != NULL && store->n_places > 0)
+            store->policy->prime(store->place_policy, i, of);
+    }
+    store->warm = keys;
+    store->n_warm = n;
+    store->next_warm = 0;
+    mf_expert_store_poll(store);
+}
+
+/* Nothing makes room for it. */
+void mf_expert_warm_serve(mf_expert_store *store)
+{
+    while (store->next_warm < store->n_warm && store->n_empty > 0 && store->n_hints == 0 &&
+           store->n_foreseen < MF_EXPERT_WARM_LOADS) {
+        const uint32_t key = store->warm[store->next_warm];
+        if (store->slot_of[key] == MF_NONE) {
+            if (!mf_expert_load_find(store, MF_CACHE_HINT, key))
+                return;
+            const uint32_t slot = mf_expert_slot_take(store, MF_CACHE_HINT, key);
+            if (slot == MF_NONE)
+                return;
+            store->slots[slot].is_hinted = false; /* nobody is judged by it */
+            mf_expert_load_start(store, slot, false)->is_warm = true;
+        }
+        store->next_warm++;
+    }
+    if (store->n_empty == 0)
+        store->next_warm = store->n_warm; /* what is held by now is wanted more */
 }

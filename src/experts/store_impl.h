@@ -3,7 +3,7 @@
  * The expert store's state, shared by its files: store.c (opening, figures), expert_slots.c (what
  * holds what), expert_places.c (the level below slots that the host cannot reach), expert_loads.c
  * (queues, reads), store_fetch.c (demand), store_hints.c (foresight), store_whole.c
- * (slots for all), store_look.c (what other threads may see) and store_measure.c.
+ * (slots for all), store_look.c (what other threads may see) and store_measure.c; store_resize.c.
  */
 #ifndef MF_EXPERTS_STORE_IMPL_H
 #define MF_EXPERTS_STORE_IMPL_H
@@ -22,6 +22,7 @@
  * for no more. */
 #define MF_EXPERT_HINT_LOADS 32u
 #define MF_EXPERT_HINT_DEPTH 8u
+#define MF_EXPERT_WARM_LOADS 8u
 #define MF_EXPERT_HINT_BYTES (2u * MF_EXPERT_READ_BYTES)
 
 typedef enum mf_slot_state {
@@ -72,12 +73,14 @@ typedef struct mf_expert_load {
     uint32_t n_in_flight;                      /* those that were sent */
     uint32_t n_reads;                          /* all */
     uint64_t sent_us;                          /* the first */
+    uint64_t sent_ns;                          /* likewise, for a timeline */
     mf_expert_cursor cursors[MF_IO_LANES_MAX]; /* how far each drive is */
     uint32_t lanes_left;                       /* by bit: where it has reads that were not sent */
     uint32_t first_item;                       /* that waits for it; through the items' next */
     uint32_t before, after;
     mf_load_state state;
     bool is_demanded, is_measured, is_in_queue;
+    bool is_warm; /* not foreseen by anybody: for earlier runs' sake */
     mf_status failure;
 } mf_expert_load;
 
@@ -121,6 +124,10 @@ struct mf_expert_store {
     mf_slot_memory memory;
     uint64_t slot_bytes;
     uint32_t n_slots;
+    uint32_t n_least;     /* in force, at least */
+    atomic_uint n_active; /* in force: those below */
+    atomic_uint n_wanted; /* to be in force */
+    uint32_t n_held;      /* none from here on holds anything, or is on its way to */
 
     uint32_t *slot_of; /* [n_layers * n_experts] or MF_NONE */
     mf_expert_slot *slots;
@@ -146,7 +153,8 @@ struct mf_expert_store {
     mf_load_queue free_loads, demanded, foreseen;
     uint32_t n_foreseen, n_queued; /* loads */
     uint32_t n_queued_told;        /* in the counters */
-    bool is_broken;                /* the engine failed and could not be started anew yet */
+    unsigned char *read; /* a copy of what was read of an expert, while its parts are made of it */
+    bool is_broken;      /* the engine failed and could not be started anew yet */
     mf_error broken_error;
 
     mf_expert_fetch fetches[MF_EXPERT_FETCHES];
@@ -158,11 +166,14 @@ struct mf_expert_store {
 
     uint32_t hints[MF_EXPERT_HINTS]; /* keys; a ring */
     uint32_t hints_head, n_hints;
+    const uint32_t *warm; /* keys that earlier runs asked for most; from next_warm on to be read */
+    uint32_t n_warm, next_warm;
 
     /* What other threads may see: see store_look.c. */
     atomic_uchar *shown;  /* [n_layers * n_experts], mf_expert_state */
     atomic_uint *n_asked; /* as shown */
 
+    mf_profile *profile; /* or NULL */
     bool is_uncounted;
     mf_status measure_failure;
     mf_error measure_error;
@@ -189,6 +200,10 @@ void mf_expert_slot_use(mf_expert_store *store, uint32_t slot);
 void mf_expert_slot_unuse(mf_expert_store *store, uint32_t slot, mf_ticket ticket);
 /* Waits for the ticket that keeps an otherwise unused slot; *found tells whether there is one. */
 mf_status mf_expert_slot_wait(mf_expert_store *store, bool *found, mf_error *error);
+/* As a policy asks, of the store. */
+bool mf_expert_slot_evictable(void *store, uint32_t slot);
+/* The slot that is not in force any more is empty: its memory is not needed. */
+void mf_expert_slot_give_back(mf_expert_store *store, uint32_t slot);
 void mf_expert_note(mf_expert_store *store, mf_cache_why why, uint32_t key, uint32_t slot);
 bool mf_expert_ticket_done(const mf_expert_store *store, mf_ticket ticket);
 
@@ -254,6 +269,8 @@ void mf_expert_store_advance(mf_expert_store *store, mf_expert_fetch *first);
 /* ---- store_hints.c ---- */
 
 void mf_expert_hints_serve(mf_expert_store *store);
+/* Then what earlier runs asked for. */
+void mf_expert_warm_serve(mf_expert_store *store);
 /* Drops a layer's hints that were not sent; MF_NONE: all. */
 void mf_expert_hints_drop(mf_expert_store *store, uint32_t layer);
 
@@ -265,6 +282,11 @@ void mf_expert_show(mf_expert_store *store, uint32_t key);
 /* ---- store.c ---- */
 
 void mf_expert_count(mf_expert_store *store, uint64_t *counter, uint64_t n);
+/* What is counted of the layer that the key is of; NULL: nobody wants to know. */
+static inline mf_profile_requests *mf_expert_profile_of(const mf_expert_store *store, uint32_t key)
+{
+    return mf_profile_of(store->profile, key / store->map.n_experts);
+}
 
 static inline uint32_t mf_expert_key(const mf_expert_store *store, uint32_t layer, uint32_t expert)
 {

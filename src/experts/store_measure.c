@@ -101,6 +101,10 @@ mf_status mf_expert_store_measure(mf_expert_store *store, uint32_t n_at_once,
                                   uint32_t n_milliseconds, double *bytes_per_second,
                                   mf_error *error)
 {
+    if (store == NULL) { /* a model without experts reads nothing */
+        *bytes_per_second = 0.0;
+        return MF_OK;
+    }
     if (store->n_open > 0)
         return mf_fail(error, MF_ERR_STATE, "expert store: not idle, cannot be measured");
     if (n_at_once == 0)
@@ -111,7 +115,8 @@ mf_status mf_expert_store_measure(mf_expert_store *store, uint32_t n_at_once,
     MF_TRY(wait_for_slots(store, error));
     uint64_t start_us = mf_now_us();
     measurement m = {
-        .n_at_once = least(n_at_once, least(store->map.n_experts, store->n_slots)),
+        .n_at_once =
+            least(n_at_once, least(store->map.n_experts, (uint32_t)mf_expert_store_n_slots(store))),
         .random = start_us | 1, /* other experts each time: the host may cache what it read */
         .end_us = start_us + (uint64_t)n_milliseconds * 1000,
     };

@@ -11,7 +11,7 @@
 
 static bool is_whole(const mf_expert_store *store)
 {
-    return store->n_slots >= (uint64_t)store->map.n_layers * store->map.n_experts;
+    return mf_expert_store_n_slots(store) >= (uint64_t)store->map.n_layers * store->map.n_experts;
 }
 
 bool mf_expert_store_layer(const mf_expert_store *store, uint32_t layer, uint32_t *slots,

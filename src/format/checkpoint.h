@@ -14,7 +14,9 @@ typedef struct mf_checkpoint {
     mf_source source; /* first: the one is the other */
     char dir[MF_MAX_PATH];
     mf_config config;
-    const char *prefix;   /* of layer tensors: "model.", "language_model.model.", ... */
+    const char *prefix; /* of layer tensors: "model.", "language_model.model.", ... */
+    /* Layers from this on are called "mtp.layers.0", ...; UINT32_MAX: none are. */
+    uint32_t first_mtp_layer;
     bool is_packed;       /* the packed form: manifest + packed_experts */
     bool is_split;        /* of it: in artifacts/, root/ and mlx/, as packed for Cogito */
     uint32_t packed_bits; /* 4 or 2, of the packed experts */
@@ -31,6 +33,11 @@ void mf_checkpoint_find_names(mf_checkpoint *checkpoint);
 void mf_checkpoint_clear(mf_checkpoint *checkpoint);
 
 extern const mf_source_ops mf_checkpoint_ops;
+
+/* Finds what lies beside s->data, and in which form it is stored. */
+mf_status mf_checkpoint_stored(const mf_checkpoint *checkpoint, mf_stored *s, mf_error *error);
+mf_status mf_checkpoint_check_affine(const mf_source *source, const mf_stored *s, uint32_t bits,
+                                     uint32_t group, mf_error *error);
 
 /* Of those, in files of their own: closes what mf_checkpoint_open made, and the packed form's
  * file of a layer. */

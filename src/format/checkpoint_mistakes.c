@@ -43,14 +43,10 @@ static bool is_hub_name(const char *path)
 
 mf_status mf_fail_no_directory(const char *path, int os_errno, mf_error *error)
 {
-    if (os_errno == ENOTDIR && ends_with(path, ".gguf"))
-        return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "%s: GGUF is not supported; expected a directory with config.json and "
-                       "safetensors",
-                       path);
     if (os_errno == ENOTDIR)
         return mf_fail_os(error, MF_ERR_IO, os_errno,
-                          "%s: expected the directory that config.json lies in", path);
+                          "%s: expected the directory that config.json lies in, or a GGUF file",
+                          path);
     if (os_errno == ENOENT && is_hub_name(path))
         return mf_fail_os(error, MF_ERR_NOT_FOUND, os_errno,
                           "%s: cannot open directory (for a model of a hub, give the directory "
@@ -68,7 +64,7 @@ mf_status mf_fail_no_config(const char *dir, const char *path, mf_error *error)
     else if (has_entry(dir, "models--", ""))
         why = " (this is a hub cache: give a directory below models--NAME/snapshots/)";
     else if (has_entry(dir, "", ".gguf"))
-        why = " (there are GGUF files, which are not supported)";
+        why = " (there are GGUF files as well: give the path of one)";
     return mf_fail(error, MF_ERR_NOT_FOUND, "%s: cannot open: no such file%s", path, why);
 }
 

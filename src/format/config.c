@@ -94,8 +94,16 @@ void mf_config_free(mf_config *config)
     *config = (mf_config){0};
 }
 
+/* `a.b`: field b of the object a. */
 static yyjson_val *find(const mf_config *c, const char *field)
 {
+    const char *dot = strchr(field, '.');
+    if (dot != NULL) {
+        const size_t n = (size_t)(dot - field);
+        yyjson_val *object = yyjson_obj_getn(c->text, field, n);
+        object = is_absent(object) ? yyjson_obj_getn(c->top, field, n) : object;
+        return yyjson_obj_get(object, dot + 1);
+    }
     yyjson_val *value = yyjson_obj_get(c->text, field);
     return is_absent(value) ? yyjson_obj_get(c->top, field) : value;
 }
@@ -116,7 +124,11 @@ static yyjson_val *find_in_rope(const mf_config *c, const char *name, char *fiel
         name = "rope_theta";
     if (strcmp(name, "type") == 0 && !is_absent(yyjson_obj_get(c->rope, "rope_type")))
         name = "rope_type";
-    yyjson_val *value = yyjson_obj_get(c->rope, name);
+    const char *dot = strchr(name, '.'); /* within an object of its own: DeepSeek-V4's */
+    yyjson_val *object = c->rope;
+    if (dot != NULL)
+        object = yyjson_obj_getn(c->rope, name, (size_t)(dot - name));
+    yyjson_val *value = yyjson_obj_get(object, dot != NULL ? dot + 1 : name);
     if (c->rope != NULL)
         snprintf(field, capacity, "%s.%s", c->rope_name, name);
     for (size_t i = 0; is_absent(value) && i < sizeof beside / sizeof *beside; i++) {
@@ -190,17 +202,29 @@ static mf_status read_count(const mf_config *c, yyjson_val *object, const char *
     return MF_OK;
 }
 
+/* names end with NULL */
+static bool is_one_of(const char *name, const char *const *names)
+{
+    while (*names != NULL && strcmp(name, *names) != 0)
+        names++;
+    return *names != NULL;
+}
+
 static mf_status read_quantization(const mf_config *c, yyjson_val *object, const char *name,
                                    mf_quantization *out, mf_error *error)
 {
+    static const char *const modes[] = {"affine", "mxfp4", "mxfp8", "nvfp4", NULL};
     yyjson_val *mode = yyjson_obj_get(object, "mode");
     if (!is_absent(mode) && !yyjson_is_str(mode))
         return mf_fail(error, MF_ERR_FORMAT, "%s: quantization of %s: mode is not a string",
                        c->json.path, name);
-    if (!is_absent(mode) && strcmp(yyjson_get_str(mode), "affine") != 0)
+    if (!is_absent(mode))
+        out->mode = yyjson_get_str(mode);
+    if (!is_absent(mode) && !is_one_of(out->mode, modes))
         return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "%s: quantization of %s: mode %s is not supported (only affine)",
-                       c->json.path, name, yyjson_get_str(mode));
+                       "%s: quantization of %s: mode %s is not supported (only affine, mxfp4, "
+                       "mxfp8 and nvfp4)",
+                       c->json.path, name, out->mode);
     MF_TRY(read_count(c, object, name, "bits", &out->bits, error));
     return read_count(c, object, name, "group_size", &out->group, error);
 }
@@ -236,28 +260,117 @@ static mf_status read_string(const mf_config *c, const char *field, const char *
     return MF_OK;
 }
 
-mf_status mf_config_check_quantization(const mf_config *c, mf_error *error)
+/* Fields of the object that must have one of the values, where they are given. */
+static mf_status check_field(const mf_config *c, const char *field, const char *const *values,
+                             const char *supported, mf_error *error)
 {
-    const char *path = c->json.path, *method = NULL, *format = NULL;
-    MF_TRY(read_string(c, "quant_method", &method, error));
-    if (method == NULL)
+    const char *value = NULL;
+    MF_TRY(read_string(c, field, &value, error));
+    if (value == NULL || is_one_of(value, values))
         return MF_OK;
-    if (strcmp(method, "fp8") != 0)
-        return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "%s: field %s.quant_method is %s; supported are fp8 and "
-                       "MLX's affine quantization",
-                       path, c->quantization_name, method);
-    MF_TRY(read_string(c, "fmt", &format, error));
-    if (format != NULL && strcmp(format, "e4m3") != 0)
-        return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: field %s.fmt is %s; only e4m3 is supported",
-                       path, c->quantization_name, format);
+    return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: field %s.%s is %s; supported are %s",
+                   c->json.path, c->quantization_name, field, value, supported);
+}
+
+/* Blocks of 128 x 128, or none: a scale for each row or for the whole. */
+static mf_status check_fp8(const mf_config *c, mf_error *error)
+{
+    static const char *const formats[] = {"e4m3", NULL};
+    MF_TRY(check_field(c, "fmt", formats, "e4m3", error));
     yyjson_val *block = yyjson_obj_get(c->quantization, "weight_block_size");
+    if (is_absent(block))
+        return MF_OK;
     double n_rows = yyjson_get_num(yyjson_arr_get(block, 0));
     double n_cols = yyjson_get_num(yyjson_arr_get(block, 1));
     if (yyjson_arr_size(block) != 2 || n_rows != 128 || n_cols != 128)
         return mf_fail(error, MF_ERR_UNSUPPORTED,
                        "%s: field %s.weight_block_size is [%g, %g]; only "
                        "[128, 128] is supported",
-                       path, c->quantization_name, n_rows, n_cols);
+                       c->json.path, c->quantization_name, n_rows, n_cols);
     return MF_OK;
+}
+
+/* A switch that the object may have; what it has where it is absent is given. */
+static mf_status read_switch(const mf_config *c, const char *field, bool *out, mf_error *error)
+{
+    yyjson_val *value = yyjson_obj_get(c->quantization, field);
+    if (!is_absent(value) && !yyjson_is_bool(value))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: field %s.%s is not true or false", c->json.path,
+                       c->quantization_name, field);
+    if (!is_absent(value))
+        *out = yyjson_is_true(value);
+    return MF_OK;
+}
+
+/* Zeros are not read where the config says that all are the middle, nor indexes where it says that
+ * columns are in order: unless it has exceptions, whatever they say. */
+mf_status mf_config_packing(const mf_config *c, mf_config_packed *out, mf_error *error)
+{
+    const char *method = NULL, *format = NULL;
+    mf_config_packed p = {.packing = MF_PACKING_GPTQ, .has_zeros = true, .has_index = true};
+    bool is_symmetric = false, is_reordered = true, has_points = true;
+    if (c->quantization != NULL)
+        MF_TRY(read_string(c, "quant_method", &method, error));
+    if (method == NULL)
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "%s: there are tensors called qweight, and no field "
+                       "quantization_config.quant_method says of what kind",
+                       c->json.path);
+    if (strcmp(method, "awq") == 0) {
+        MF_TRY(read_switch(c, "zero_point", &has_points, error));
+        p.packing = MF_PACKING_AWQ;
+        p.has_index = false;
+        if (!has_points)
+            return mf_fail(error, MF_ERR_UNSUPPORTED,
+                           "%s: field %s.zero_point is false; only true is supported", c->json.path,
+                           c->quantization_name);
+    } else {
+        MF_TRY(read_string(c, "checkpoint_format", &format, error));
+        MF_TRY(read_switch(c, "sym", &is_symmetric, error));
+        MF_TRY(read_switch(c, "desc_act", &is_reordered, error));
+        if (format != NULL && strcmp(format, "gptq_v2") == 0)
+            p.packing = MF_PACKING_GPTQ_V2;
+        if (is_absent(yyjson_obj_get(c->quantization, "dynamic"))) {
+            p.has_zeros = !is_symmetric;
+            p.has_index = is_reordered;
+        }
+    }
+    *out = p;
+    return MF_OK;
+}
+
+mf_status mf_config_check_quantization(const mf_config *c, mf_error *error)
+{
+    static const char *const methods[] = {
+        "fp8", "compressed-tensors", "modelopt", "mxfp4", "gptq", "awq", NULL};
+    static const char *const packings[] = {
+        "pack-quantized",  "int-quantized",        "float-quantized",
+        "naive-quantized", "nvfp4-pack-quantized", "mxfp4-pack-quantized",
+        "mxfp8-quantized", "mixed-precision",      NULL};
+    static const char *const gptq_formats[] = {"gptq", "gptq_v2", NULL};
+    static const char *const awq_versions[] = {"gemm", "GEMM", NULL};
+    static const char *const algorithms[] = {"NVFP4", "FP8", NULL};
+    const char *method = NULL;
+    MF_TRY(read_string(c, "quant_method", &method, error));
+    if (method == NULL)
+        return MF_OK;
+    MF_TRY(check_field(c, "quant_method", methods,
+                       "fp8, compressed-tensors, modelopt, mxfp4, gptq, awq, and MLX's "
+                       "quantization",
+                       error));
+    if (strcmp(method, "mxfp4") == 0)
+        return MF_OK;
+    if (strcmp(method, "gptq") == 0)
+        return check_field(c, "checkpoint_format", gptq_formats, "gptq and gptq_v2", error);
+    if (strcmp(method, "awq") == 0)
+        return check_field(c, "version", awq_versions, "gemm", error);
+    if (strcmp(method, "fp8") == 0)
+        return check_fp8(c, error);
+    if (strcmp(method, "modelopt") == 0)
+        return check_field(c, "quant_algo", algorithms, "NVFP4 and FP8", error);
+    return check_field(c, "format", packings,
+                       "pack-quantized, int-quantized, float-quantized, naive-quantized, "
+                       "nvfp4-pack-quantized, mxfp4-pack-quantized, mxfp8-quantized and "
+                       "mixed-precision",
+                       error);
 }

@@ -35,17 +35,27 @@ void mf_config_get(const mf_config *config, const char *name, uint32_t index, mf
 
 /* What the config says of one tensor's quantisation. */
 typedef struct mf_quantization {
-    bool disabled;  /* the config says this tensor is not quantised */
-    uint32_t bits;  /* 0 where not stated */
-    uint32_t group; /* 0 where not stated */
+    bool disabled;    /* the config says this tensor is not quantised */
+    const char *mode; /* of MLX; NULL where not stated: affine */
+    uint32_t bits;    /* 0 where not stated */
+    uint32_t group;   /* 0 where not stated */
 } mf_quantization;
 
-/* Errors: MF_ERR_UNSUPPORTED, naming the field, for a quant_method other than fp8 in blocks of 128
- * x 128 (MLX's affine has no quant_method). */
+/* Errors: MF_ERR_UNSUPPORTED, naming the field, for a quant_method other than fp8 (in blocks of 128
+ * x 128, by row or by tensor), compressed-tensors, modelopt, mxfp4, gptq and awq in the formats
+ * that are read. (MLX's modes have no quant_method.) */
 mf_status mf_config_check_quantization(const mf_config *config, mf_error *error);
 
+/* How the tensors called qweight are laid out. */
+typedef struct mf_config_packed {
+    mf_packing packing;
+    bool has_zeros, has_index; /* those that are there say something that has to be read */
+} mf_config_packed;
+
+mf_status mf_config_packing(const mf_config *config, mf_config_packed *out, mf_error *error);
+
 /* For the module `name` (a tensor's name without ".weight"). Errors: MF_ERR_UNSUPPORTED for a mode
- * other than affine, MF_ERR_FORMAT for a value of a wrong type. */
+ * other than affine, mxfp4, mxfp8 and nvfp4, MF_ERR_FORMAT for a value of a wrong type. */
 mf_status mf_config_quantization(const mf_config *config, const char *name, mf_quantization *out,
                                  mf_error *error);
 

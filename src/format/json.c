@@ -226,3 +226,14 @@ int mf_file_exists(const char *path)
     struct stat st;
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
+
+bool mf_name_is_below(const char *name)
+{
+    for (const char *part = name;; part = strchr(part, '/') + 1) {
+        size_t n = strcspn(part, "/");
+        if (n == 0 || (n == 1 && part[0] == '.') || (n == 2 && part[0] == '.' && part[1] == '.'))
+            return false;
+        if (part[n] == '\0')
+            return true;
+    }
+}

@@ -48,6 +48,9 @@ mf_status mf_file_read(const mf_allocator *a, const char *path, size_t max_bytes
 /* dir + "/" + name into path[capacity]; MF_ERR_ARGUMENT if it does not fit. */
 mf_status mf_path_join(char *path, size_t capacity, const char *dir, const char *name,
                        mf_error *error);
+/* A name below a directory: whatever links lead to, it says so without "." and "..", and is not
+ * absolute. */
+bool mf_name_is_below(const char *name);
 /* True if a regular file exists there. */
 int mf_file_exists(const char *path);
 

@@ -200,18 +200,6 @@ static bool has_file(const mf_tensor_table *table, const char *path)
     return false;
 }
 
-/* A name below the directory: whatever links lead to, it says so without "..". */
-static bool is_below(const char *name)
-{
-    for (const char *part = name;; part = strchr(part, '/') + 1) {
-        size_t n = strcspn(part, "/");
-        if (n == 0 || (n == 1 && part[0] == '.') || (n == 2 && part[0] == '.' && part[1] == '.'))
-            return false;
-        if (part[n] == '\0')
-            return true;
-    }
-}
-
 /* An index under way. */
 typedef struct index_walk {
     mf_tensor_table *table;
@@ -226,7 +214,7 @@ static mf_status add_shard(index_walk *w, const char *tensor, const mf_json_piec
     yyjson_val *value = NULL;
     MF_TRY(mf_json_value(&w->members, tensor, piece, &value, error));
     const char *name = yyjson_get_str(value);
-    if (name == NULL || strlen(name) != yyjson_get_len(value) || !is_below(name))
+    if (name == NULL || strlen(name) != yyjson_get_len(value) || !mf_name_is_below(name))
         return mf_fail(error, MF_ERR_FORMAT,
                        "%s: weight_map.%s is not a file name below the directory", w->members.path,
                        tensor);

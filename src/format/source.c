@@ -2,7 +2,9 @@
 /* Typed hyper-parameters, the same for every form of checkpoint. */
 #include "format/source.h"
 
+#include "format/aligned.h"
 #include "format/checkpoint.h"
+#include "format/gguf_source.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,6 +13,13 @@
 mf_status mf_source_open(const mf_allocator *a, const char *path, uint32_t packed_bits,
                          mf_source **out, mf_error *error)
 {
+    if (mf_aligned_is_there(path))
+        return mf_aligned_open(a, path, out, error);
+    char file[MF_MAX_PATH];
+    bool is_gguf;
+    MF_TRY(mf_gguf_locate(path, file, sizeof file, &is_gguf, error));
+    if (is_gguf)
+        return mf_gguf_source_open(a, file, out, error);
     return mf_checkpoint_open(a, path, packed_bits, out, error);
 }
 

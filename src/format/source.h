@@ -7,6 +7,7 @@
 #ifndef MF_FORMAT_SOURCE_H
 #define MF_FORMAT_SOURCE_H
 
+#include "base/await.h"
 #include "format/tensors.h"
 
 /* What a tensor is for. Layouts are the publishers': rows are outputs, the last dimension inputs.
@@ -25,6 +26,11 @@ typedef enum mf_role {
     MF_ROLE_O,
     MF_ROLE_Q_NORM,
     MF_ROLE_K_NORM,
+    MF_ROLE_Q_BIAS,
+    MF_ROLE_K_BIAS,
+    MF_ROLE_V_BIAS,
+    MF_ROLE_O_BIAS,
+    MF_ROLE_SINKS,
     /* linear attention: the input projections apart, or fused key head by key head */
     MF_ROLE_LINEAR_QKV,
     MF_ROLE_LINEAR_Z,
@@ -47,6 +53,45 @@ typedef enum mf_role {
     MF_ROLE_LATENT_KV_B,
     MF_ROLE_LATENT_K_UP,
     MF_ROLE_LATENT_V_UP,
+    /* its indexer */
+    MF_ROLE_INDEX_Q,
+    MF_ROLE_INDEX_K,
+    MF_ROLE_INDEX_WEIGHTS,
+    MF_ROLE_INDEX_NORM,
+    MF_ROLE_INDEX_NORM_BIAS,
+    /* attention to entries, beside roles of softmax and latent attention and of an indexer: keys
+     * that are values, the two steps of the output, and what makes entries, and the indexer's */
+    MF_ROLE_ENTRY_KV,
+    MF_ROLE_ENTRY_KV_NORM,
+    MF_ROLE_ENTRY_O_A,
+    MF_ROLE_ENTRY_O_B,
+    /* values, gates, bias, norm always follow one another */
+    MF_ROLE_COMPRESS_KV,
+    MF_ROLE_COMPRESS_GATE,
+    MF_ROLE_COMPRESS_BIAS,
+    MF_ROLE_COMPRESS_NORM,
+    MF_ROLE_INDEX_COMPRESS_KV,
+    MF_ROLE_INDEX_COMPRESS_GATE,
+    MF_ROLE_INDEX_COMPRESS_BIAS,
+    MF_ROLE_INDEX_COMPRESS_NORM,
+    /* what mixes the streams of a residual: matrix, base and scale follow one another */
+    MF_ROLE_ATTENTION_STREAMS,
+    MF_ROLE_ATTENTION_STREAMS_BASE,
+    MF_ROLE_ATTENTION_STREAMS_SCALE,
+    MF_ROLE_MLP_STREAMS,
+    MF_ROLE_MLP_STREAMS_BASE,
+    MF_ROLE_MLP_STREAMS_SCALE,
+    MF_ROLE_HEAD_STREAMS,
+    MF_ROLE_HEAD_STREAMS_BASE,
+    MF_ROLE_HEAD_STREAMS_SCALE,
+    /* Kimi Delta Attention, beside roles of softmax and linear attention */
+    MF_ROLE_KEYED_Q_CONV, /* [channels, width] */
+    MF_ROLE_KEYED_K_CONV,
+    MF_ROLE_KEYED_V_CONV,
+    MF_ROLE_KEYED_F_A,
+    MF_ROLE_KEYED_F_B,
+    MF_ROLE_KEYED_G_A,
+    MF_ROLE_KEYED_G_B,
     /* the MLP of a dense layer, the shared expert, the router */
     /* gate, up, down always follow one another */
     MF_ROLE_GATE,
@@ -58,11 +103,25 @@ typedef enum mf_role {
     MF_ROLE_SHARED_ROUTER,
     MF_ROLE_ROUTER,
     MF_ROLE_ROUTER_BIAS,
+    MF_ROLE_ROUTER_LOGIT_BIAS,
+    MF_ROLE_ROUTER_TABLE,
     /* experts, see mf_expert_layout */
     MF_ROLE_EXPERT_GATE,
     MF_ROLE_EXPERT_UP,
     MF_ROLE_EXPERT_DOWN,
     MF_ROLE_EXPERT_GATE_UP,
+    MF_ROLE_EXPERT_PAIRS,
+    /* [experts, rows] */
+    MF_ROLE_EXPERT_GATE_BIAS,
+    MF_ROLE_EXPERT_UP_BIAS,
+    MF_ROLE_EXPERT_DOWN_BIAS,
+    MF_ROLE_EXPERT_PAIRS_BIAS,
+    /* of a multi-token-prediction layer: norms of the embedding and of the hidden state, the matrix
+     * that both go through, and the norm before the head */
+    MF_ROLE_DRAFT_EMBED_NORM,
+    MF_ROLE_DRAFT_HIDDEN_NORM,
+    MF_ROLE_DRAFT_IN,
+    MF_ROLE_DRAFT_NORM,
     MF_N_ROLES
 } mf_role;
 
@@ -84,13 +143,25 @@ static inline mf_tensor_id mf_tensor_of(mf_role role, uint32_t layer)
 typedef struct mf_stored {
     mf_tensor *data;
     mf_tensor *scales, *biases; /* NULL where there are none; biases only beside scales */
+    /* Of data->packing: NULL where zeros are the middle of the codes, and columns in order. */
+    mf_tensor *zeros, *index;
 } mf_stored;
+
+/* Its tensors, as files number them. */
+#define MF_STORED_ARRAYS 5
+static inline mf_tensor *mf_stored_array(const mf_stored *s, uint32_t i)
+{
+    mf_tensor *const arrays[MF_STORED_ARRAYS] = {s->data, s->scales, s->biases, s->zeros, s->index};
+    return arrays[i];
+}
 
 typedef enum mf_expert_layout {
     MF_EXPERTS_STACKED = 1, /* GATE, UP, DOWN: [experts, rows, columns] each */
     MF_EXPERTS_FUSED = 2,   /* GATE_UP: [experts, 2 * hidden, columns], gate first; DOWN as above */
     MF_EXPERTS_EACH = 3,    /* GATE, UP, DOWN of every expert */
-    MF_EXPERTS_PACKED = 4   /* no tensors: a file of the layer's experts, one after the other */
+    MF_EXPERTS_PACKED = 4,  /* no tensors: a file of the layer's experts, one after the other */
+    MF_EXPERTS_ALIGNED = 5, /* no tensors: each expert is a run of bytes somewhere */
+    MF_EXPERTS_PAIRS = 6    /* PAIRS: as FUSED, but rows of gate and up take turns */
 } mf_expert_layout;
 
 /* MF_EXPERTS_PACKED: of each expert gate, up and down; of each its codes, scales and biases. */
@@ -98,6 +169,22 @@ typedef struct mf_packed_experts {
     uint32_t file; /* in the table */
     uint32_t bits, group;
 } mf_packed_experts;
+
+/* MF_EXPERTS_ALIGNED: the forms that experts of a layer have, their matrices gate, up and down
+ * without rows and columns. */
+#define MF_EXPERT_FORMS 8
+typedef struct mf_aligned_experts {
+    uint32_t n_forms;
+    bool is_paired; /* rows of gate and up take turns in the first; there is no second */
+    mf_weight_shape shapes[MF_EXPERT_FORMS][3];
+} mf_aligned_experts;
+
+/* Where one of them is: gate, up and down one after the other, of each its arrays, each at a
+ * multiple of 64 from the first byte. */
+typedef struct mf_expert_run {
+    uint32_t file, form; /* in the table; in the forms above */
+    uint64_t offset, n_bytes;
+} mf_expert_run;
 
 typedef enum mf_hparam_kind {
     MF_HPARAM_ABSENT = 0,
@@ -138,6 +225,10 @@ typedef struct mf_source_ops {
     /* Only for MF_EXPERTS_PACKED; adds the layer's file to the table. */
     mf_status (*packed_experts)(mf_source *source, uint32_t layer, mf_packed_experts *out,
                                 mf_error *error);
+    /* Only for MF_EXPERTS_ALIGNED; adds the layer's files to the table. places [n_experts] get that
+     * of each expert, checked against its file. */
+    mf_status (*aligned_experts)(mf_source *source, uint32_t layer, mf_expert_run *places,
+                                 uint32_t n_experts, mf_aligned_experts *out, mf_error *error);
     /* Every tensor is used, is of a part that text models do without, or is of one of the n_extra
      * layers after the n_layers-th; *n_skipped of those are there. */
     mf_status (*check_unused)(const mf_source *source, uint32_t n_layers, uint32_t n_extra,
@@ -148,12 +239,15 @@ typedef struct mf_source_ops {
 struct mf_source {
     const mf_source_ops *ops;
     mf_allocator allocator;
-    const char *path;        /* what was opened */
-    const char *hparam_path; /* the file that hyper-parameters stand in */
-    const char *form;        /* a form of its own for mf_model_info; NULL: named by its weights */
+    const char *path;         /* what was opened */
+    const char *hparam_path;  /* the file that hyper-parameters stand in */
+    uint64_t tokenizer_bytes; /* of the file that has the vocabulary; 0: look for it at path */
+    const char *form;         /* a form of its own for mf_model_info; NULL: named by its weights */
     bool
         norms_as_published; /* no conversion has added what the family's mathematics adds to them */
     mf_tensor_table table;
+    mf_await await; /* asked before weights are read */
+    void *watcher;  /* whoever put operations of its own before those of the form */
 };
 
 /* Opens what lies at path, in whichever form. packed_bits as in mf_engine_options. */

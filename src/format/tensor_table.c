@@ -180,12 +180,12 @@ bool mf_tensor_type_parse(const char *name, mf_tensor_type *type, uint32_t *eigh
     } known[] = {
         {"F32", MF_TENSOR_F32, 32},      {"F16", MF_TENSOR_F16, 16},
         {"BF16", MF_TENSOR_BF16, 16},    {"U32", MF_TENSOR_U32, 32},
-        {"I32", MF_TENSOR_OTHER, 32},    {"F64", MF_TENSOR_OTHER, 64},
-        {"I64", MF_TENSOR_OTHER, 64},    {"U64", MF_TENSOR_OTHER, 64},
+        {"I32", MF_TENSOR_I32, 32},      {"F64", MF_TENSOR_OTHER, 64},
+        {"I64", MF_TENSOR_I64, 64},      {"U64", MF_TENSOR_OTHER, 64},
         {"I16", MF_TENSOR_OTHER, 16},    {"U16", MF_TENSOR_OTHER, 16},
-        {"I8", MF_TENSOR_OTHER, 8},      {"U8", MF_TENSOR_OTHER, 8},
+        {"I8", MF_TENSOR_I8, 8},         {"U8", MF_TENSOR_U8, 8},
         {"BOOL", MF_TENSOR_OTHER, 8},    {"F8_E4M3", MF_TENSOR_F8_E4M3, 8},
-        {"F8_E5M2", MF_TENSOR_OTHER, 8}, {"F8_E8M0", MF_TENSOR_OTHER, 8},
+        {"F8_E5M2", MF_TENSOR_OTHER, 8}, {"F8_E8M0", MF_TENSOR_U8, 8},
         {"F4", MF_TENSOR_OTHER, 4},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {

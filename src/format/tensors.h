@@ -8,6 +8,7 @@
 #ifndef MF_FORMAT_TENSORS_H
 #define MF_FORMAT_TENSORS_H
 
+#include "base/weight_repack.h"
 #include "format/json_members.h"
 
 #define MF_MAX_DIMS 4
@@ -21,7 +22,12 @@ typedef enum mf_tensor_type {
     MF_TENSOR_F16 = 2,
     MF_TENSOR_BF16 = 3,
     MF_TENSOR_U32 = 4,
-    MF_TENSOR_F8_E4M3 = 5
+    MF_TENSOR_F8_E4M3 = 5,
+    MF_TENSOR_BLOCKS = 6, /* of mf_tensor.kind, scales inside */
+    MF_TENSOR_I32 = 8,
+    MF_TENSOR_U8 = 9,
+    MF_TENSOR_I8 = 10,
+    MF_TENSOR_I64 = 11
 } mf_tensor_type;
 
 typedef struct mf_tensor {
@@ -33,8 +39,13 @@ typedef struct mf_tensor {
     uint32_t file;   /* index into mf_tensor_table.files */
     uint64_t offset; /* in the file */
     uint64_t n_bytes;
-    uint32_t bits; /* manifest only: 0 where not stated */
-    bool used;     /* set by whoever binds it */
+    uint32_t bits;       /* manifest only: 0 where not stated */
+    mf_weight_kind kind; /* MF_TENSOR_BLOCKS: 0 where nothing reads them. Others, once found: how
+                            the matrix is stored where its arrays do not say; MF_WEIGHT_INT4: in 4
+                            or 8 bits, as the shape says */
+    mf_packing packing;  /* once found: of a matrix that is repacked when it is read */
+    bool is_negated_exp; /* what is stored is -exp(x) */
+    bool used;           /* set by whoever binds it */
 } mf_tensor;
 
 typedef struct mf_tensor_file {

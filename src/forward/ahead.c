@@ -23,8 +23,8 @@
 bool mf_ahead_can(const mf_runner *r, const mf_batch *batch)
 {
     const mf_ahead *a = &r->ahead;
-    if (!a->is_on || batch->watch->trace != NULL || r->tap != NULL || r->n_long_rows != 0 ||
-        batch->n_rows > mf_routed_most_rows(r))
+    if (!a->is_on || batch->watch->trace != NULL || r->tap != NULL || r->inputs != NULL ||
+        r->n_long_rows != 0 || batch->n_rows > mf_routed_most_rows(r))
         return false;
     return a->n != 0 || a->n_most > 1;
 }
@@ -161,5 +161,6 @@ void mf_ahead_end(mf_runner *r)
 {
     r->ahead.n = 0;
     r->ahead.when = (mf_span){{0}, 0};
-    mf_expert_store_keep(r->store, 0, 0);
+    if (r->store != NULL)
+        mf_expert_store_keep(r->store, 0, 0);
 }

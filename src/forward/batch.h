@@ -13,11 +13,19 @@
 typedef struct mf_batch_part {
     const int32_t *tokens; /* [n_rows] */
     uint32_t n_rows;
-    uint64_t position;    /* of the first row */
-    const mf_span *pages; /* units of the pool, as mf_sequence.pages; each holds all layers */
-    mf_span state[2];     /* the recurrent state before (buffer id 0: all zero) and after */
-    bool is_long;         /* of a long run (mf_op.is_long); these parts come first */
-    float *logits;        /* [n_vocab], gets the last row's; NULL: they are not wanted */
+    uint64_t position; /* of the first row */
+    /* Units of the pool, as mf_sequence's: each holds all layers without a window, or all with. */
+    const mf_span *pages, *window_pages;
+    mf_span state[2]; /* the recurrent state before (buffer id 0: all zero) and after */
+    bool is_long;     /* of a long run (mf_op.is_long); these parts come first */
+    float *logits;    /* [n_vocab], gets the last row's; NULL: they are not wanted */
+    /* The tokens after the first are proposals, any of which may turn out not to be next: logits
+     * are [n_rows, n_vocab] and get every row's, and the recurrent state after row i goes to
+     * states[i] (NULL: there is none). */
+    bool is_proposed;
+    const mf_span *states;
+    float *hidden; /* [n_hidden, hidden_size], gets the normed states of the last rows, or NULL */
+    uint32_t n_hidden;
 } mf_batch_part;
 
 /* Asked while the layers run. Each function may be NULL; anything but MF_OK ends the pass. */
@@ -37,7 +45,8 @@ typedef struct mf_batch_watch {
 typedef struct mf_batch {
     const mf_batch_part *parts;
     uint32_t n_parts;
-    uint32_t n_rows; /* of all parts, at most plan.n_chunk */
+    uint32_t n_rows;   /* of all parts, at most plan.n_chunk */
+    bool keeps_hidden; /* the rows' normed states stay for mf_forward_draft, and parts get theirs */
     const mf_batch_watch *watch;
 } mf_batch;
 

@@ -27,7 +27,8 @@ mf_status mf_expert_device_prepare(mf_runner *r, mf_error *error)
         return MF_OK;
     const uint64_t there = r->plan.n_chunk * row_bytes(r);
     MF_TRY(make_rows(r->experts, there, "rows for experts", &r->rows_there, error));
-    return make_rows(r->backend, there * r->plan.k, "rows of experts", &r->rows_back, error);
+    const uint32_t k = r->plan.k != 0 ? r->plan.k : 1; /* there may be no experts */
+    return make_rows(r->backend, there * k, "rows of experts", &r->rows_back, error);
 }
 
 /* Through rows_there: what fits it at a time. */
@@ -57,16 +58,38 @@ static mf_status move_scales(mf_runner *r, mf_weight *w, uint64_t *at, mf_error 
     return MF_OK;
 }
 
+static mf_status move_biases(mf_runner *r, mf_expert_shape *shape, uint64_t *at, mf_error *error)
+{
+    const mf_expert_shape here = *shape;
+    const uint64_t each = (uint64_t)r->h.n_experts * sizeof(float);
+    *at = mf_expert_biases_place(shape, r->h.n_experts, *at);
+    const struct {
+        mf_span to, from;
+        uint64_t n_bytes;
+    } biases[] = {
+        {shape->steps.gate_bias, here.steps.gate_bias, each * shape->gate.shape.n_rows},
+        {shape->steps.up_bias, here.steps.up_bias, each * shape->up.shape.n_rows},
+        {shape->steps.down_bias, here.steps.down_bias, each * shape->down.shape.n_rows},
+    };
+    for (size_t i = 0; i < sizeof biases / sizeof *biases; i++)
+        if (biases[i].from.buffer.id != 0)
+            MF_TRY(copy_there(r, biases[i].to, biases[i].from, biases[i].n_bytes, error));
+    return MF_OK;
+}
+
 mf_status mf_expert_device_copy_scales(mf_runner *r, mf_error *error)
 {
     uint64_t at = MF_EXPERT_SCALES_FIRST;
-    for (uint32_t i = 0; mf_experts_are_apart(r) && i < r->h.n_layers; i++) {
+    for (uint32_t i = 0; mf_experts_are_apart(r) && i < mf_all_layers(&r->h); i++) {
         mf_expert_shape *shape = &r->weights.layers[i].experts;
-        if (r->h.is_dense[i] || !shape->has_resident_scales)
+        if (r->h.is_dense[i])
             continue;
-        MF_TRY(move_scales(r, &shape->gate, &at, error));
-        MF_TRY(move_scales(r, &shape->up, &at, error));
-        MF_TRY(move_scales(r, &shape->down, &at, error));
+        if (shape->has_resident_scales) {
+            MF_TRY(move_scales(r, &shape->gate, &at, error));
+            MF_TRY(move_scales(r, &shape->up, &at, error));
+            MF_TRY(move_scales(r, &shape->down, &at, error));
+        }
+        MF_TRY(move_biases(r, shape, &at, error));
     }
     return MF_OK;
 }
@@ -74,7 +97,7 @@ mf_status mf_expert_device_copy_scales(mf_runner *r, mf_error *error)
 void mf_expert_rows_ask(mf_runner *r, uint32_t n_rows)
 {
     if (mf_experts_are_apart(r))
-        r->backend->ops->read(r->backend, r->plan.h, r->rows_there, n_rows * row_bytes(r));
+        r->backend->ops->read(r->backend, r->plan.moe_x, r->rows_there, n_rows * row_bytes(r));
 }
 
 void mf_expert_rows_send(mf_runner *r, uint32_t n_rows)

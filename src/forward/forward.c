@@ -22,8 +22,7 @@ static mf_status trace(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_e
     return MF_OK;
 }
 
-static mf_status report_progress(mf_runner *r, const mf_batch *batch, uint32_t layer,
-                                 mf_error *error)
+mf_status mf_forward_report(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
 {
     const mf_batch_watch *w = batch->watch;
     if (w->progress == NULL || layer < r->n_reported) /* it was recorded before */
@@ -32,28 +31,54 @@ static mf_status report_progress(mf_runner *r, const mf_batch *batch, uint32_t l
     return w->progress(w->ctx, layer + 1, error);
 }
 
-static mf_status forward_layer(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
+void mf_forward_attention(mf_runner *r, uint32_t n_rows, uint32_t layer)
 {
-    const mf_plan *p = &r->plan;
     const mf_layer_weights *w = &r->weights.layers[layer];
-    MF_TRY(mf_batch_check(batch, error));
-    if (layer == 0) /* later ones find it made */
-        mf_record_rmsnorm(r, batch->n_rows, p->x, w->input_norm, p->h);
-    mf_layer_kind_table[r->h.layer_kind[layer]]->forward(r, batch->n_rows, layer);
-    mf_record_add(r, batch->n_rows, p->y, mf_to_h(r, w->post_norm));
+    (void)mf_profile_enter(r->profile, MF_STAGE_ATTENTION);
+    mf_streams_in(r, n_rows, &w->attention_streams, w->input_norm);
+    mf_layer_kind_table[r->h.layer_kind[layer]]->forward(r, n_rows, layer);
+    if (r->h.n_streams != 0) {
+        mf_streams_join(r, layer, n_rows);
+    } else {
+        const mf_norm_after norm = mf_to_h(r, w->post_norm);
+        const bool is_left = mf_fused_leave_norm(r, norm);
+        if (!r->fused.is_added)
+            mf_record_add(r, n_rows, r->plan.y, is_left ? (mf_norm_after){.eps = 0.0f} : norm);
+        r->fused.is_added = false;
+    }
+    (void)mf_profile_enter(r->profile, r->h.is_dense[layer] ? MF_STAGE_SHARED : MF_STAGE_ROUTER);
+}
+
+mf_status mf_forward_layer(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
+{
+    mf_forward_attention(r, batch->n_rows, layer);
     if (r->h.is_dense[layer])
         mf_forward_mlp(r, layer, batch->n_rows);
     else
         MF_TRY(mf_forward_moe(r, batch, layer, error));
+    return MF_OK;
+}
+
+static mf_status forward_layer(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
+{
+    const mf_plan *p = &r->plan;
+    MF_TRY(mf_batch_check(batch, error));
+    mf_profile_layer(r->profile, layer);
+    const mf_span first_norm = r->weights.layers[0].input_norm;
+    if (layer == 0 && r->h.n_streams == 0 &&
+        !mf_fused_leave_norm(r, mf_to_h(r, first_norm))) /* later ones find it made */
+        mf_record_rmsnorm(r, batch->n_rows, p->x, first_norm, p->h);
+    MF_TRY(mf_forward_layer(r, batch, layer, error));
+    mf_profile_layer(r->profile, r->h.n_layers);
     MF_TRY(trace(r, batch, layer, error));
-    return report_progress(r, batch, layer, error);
+    return mf_forward_report(r, batch, layer, error);
 }
 
 /* Waits for what is recorded ahead; *next as mf_ahead_settle. */
 static mf_status settle(mf_runner *r, const mf_batch *batch, uint32_t *next, mf_error *error)
 {
     mf_ahead_ask(r, batch->n_rows);
-    MF_TRY(mf_backend_finish(r->backend, error));
+    MF_TRY(mf_finish(r, r->backend, error));
     return mf_ahead_settle(r, batch, next, error);
 }
 
@@ -106,25 +131,35 @@ void mf_record_matmuls(mf_runner *r, const mf_op *op)
 static void head(mf_runner *r, uint32_t n)
 {
     const mf_plan *p = &r->plan;
+    const mf_stage before = mf_profile_enter(r->profile, MF_STAGE_HEAD);
+    const uint64_t row_bytes = (uint64_t)r->h.hidden_size * sizeof(float);
     const mf_op copy = {
         .kind = MF_OP_COPY_ROWS,
         .n_rows = n,
         .u.copy_rows = {
             .x = p->x, .out = p->last, .rows = r->row_list, .n_cols = r->h.hidden_size}};
-    mf_record(r, &copy);
-    mf_record_rmsnorm(r, n, p->last, r->weights.final_norm, p->last);
+    const bool is_made = r->h.n_streams != 0;
+    if (is_made)
+        mf_streams_last(r, n);
+    else if (n > 1)
+        mf_record(r, &copy);
+    const mf_span from = is_made || n > 1 ? p->last : mf_span_at(p->x, r->row_list[0] * row_bytes);
+    mf_record_rmsnorm(r, n, from, r->weights.final_norm, p->last);
     const mf_op op = {
         .kind = MF_OP_MATMUL,
         .n_rows = n,
         .u.matmul = {.x = p->last, .n = 1, .weight = {r->weights.lm_head}, .y = {p->logits}}};
     mf_record(r, &op);
+    (void)mf_profile_enter(r->profile, before);
 }
 
 /* Asks for the logits of row_list[i]. */
 static void ask_logits(mf_runner *r, uint32_t i, float *out)
 {
     uint64_t n_bytes = (uint64_t)r->h.n_vocab * sizeof(float);
+    const mf_stage before = mf_profile_enter(r->profile, MF_STAGE_COPYING);
     r->backend->ops->read(r->backend, mf_span_at(r->plan.logits, i * n_bytes), out, n_bytes);
+    (void)mf_profile_enter(r->profile, before);
 }
 
 static mf_status check_logits(mf_runner *r, const mf_batch *batch, uint32_t i, const float *logits,
@@ -148,7 +183,7 @@ static mf_status all_logits(mf_runner *r, const mf_batch *batch, mf_error *error
         head(r, n);
         for (uint32_t i = 0; i < n; i++) {
             ask_logits(r, i, r->each_logits);
-            MF_TRY(mf_backend_finish(r->backend, error));
+            MF_TRY(mf_finish(r, r->backend, error));
             MF_TRY(check_logits(r, batch, i, r->each_logits, error));
             if (batch->watch->each(batch->watch->ctx, first + i, r->each_logits) != 0)
                 return mf_fail(error, MF_ERR_CANCELLED, "evaluation cancelled by its callback");
@@ -162,44 +197,40 @@ static mf_status all_logits(mf_runner *r, const mf_batch *batch, mf_error *error
     return MF_OK;
 }
 
-/* Of parts first .. end - 1, those whose logits are wanted: n of them, in row_list. If layers that
- * were recorded ahead were left undone, so was this. */
-static mf_status some_logits(mf_runner *r, const mf_batch *batch, uint32_t first, uint32_t end,
-                             uint32_t n, mf_error *error)
+/* Of the n rows in row_list. If layers that were recorded ahead were left undone, so was this. */
+static mf_status some_logits(mf_runner *r, const mf_batch *batch, uint32_t n, mf_error *error)
 {
-    const mf_batch_part *parts = batch->parts;
-    uint32_t at, next = 0;
+    uint32_t next = 0;
     do {
         if (next != 0)
             MF_TRY(forward_from(r, batch, next, error));
         head(r, n);
-        at = 0;
-        for (uint32_t i = first; i < end; i++)
-            if (parts[i].logits != NULL)
-                ask_logits(r, at++, parts[i].logits);
+        for (uint32_t i = 0; i < n; i++)
+            ask_logits(r, i, r->row_logits[i]);
         MF_TRY(settle(r, batch, &next, error));
     } while (next != 0);
-    at = 0;
-    for (uint32_t i = first; i < end; i++)
-        if (parts[i].logits != NULL)
-            MF_TRY(check_logits(r, batch, at++, parts[i].logits, error));
+    for (uint32_t i = 0; i < n; i++)
+        MF_TRY(check_logits(r, batch, i, r->row_logits[i], error));
     return MF_OK;
 }
 
 static mf_status last_logits(mf_runner *r, const mf_batch *batch, mf_error *error)
 {
-    uint32_t row = 0, n = 0, first = 0;
+    uint32_t end = 0, n = 0;
     for (uint32_t i = 0; i < batch->n_parts; i++) {
-        row += batch->parts[i].n_rows;
-        if (batch->parts[i].logits != NULL)
-            r->row_list[n++] = row - 1;
-        if (n == 0 || (n < r->plan.n_logit_rows && i + 1 < batch->n_parts))
-            continue;
-        MF_TRY(some_logits(r, batch, first, i + 1, n, error));
-        first = i + 1;
-        n = 0;
+        const mf_batch_part *part = &batch->parts[i];
+        const uint32_t n_wanted = part->logits == NULL ? 0 : part->is_proposed ? part->n_rows : 1;
+        end += part->n_rows;
+        for (uint32_t j = 0; j < n_wanted; j++) {
+            r->row_list[n] = end - n_wanted + j;
+            r->row_logits[n++] = part->logits + (size_t)j * r->h.n_vocab;
+            if (n < r->plan.n_logit_rows)
+                continue;
+            MF_TRY(some_logits(r, batch, n, error));
+            n = 0;
+        }
     }
-    return MF_OK;
+    return n != 0 ? some_logits(r, batch, n, error) : MF_OK;
 }
 
 /* The batch's tokens in one list, and whose rows they are told to the backend. */
@@ -216,12 +247,19 @@ static void begin(mf_runner *r, const mf_batch *batch)
                                         .n_rows = part->n_rows,
                                         .position = part->position,
                                         .pages = part->pages,
+                                        .window_pages = part->window_pages,
                                         .state = {part->state[0], part->state[1]}};
         row += part->n_rows;
     }
     r->n_reported = 0;
+    r->batch = NULL;
+    for (uint32_t i = 0; i < batch->n_parts; i++)
+        r->batch = batch->parts[i].states != NULL ? batch : r->batch;
+    r->at_hand = r->sequences;
+    r->n_at_hand = batch->n_parts;
     r->backend->ops->begin_batch(r->backend, r->sequences, batch->n_parts);
     mf_routed_begin(r);
+    mf_fused_begin(r, batch->n_rows);
 }
 
 mf_status mf_forward_layers(mf_runner *r, const mf_batch *batch, mf_error *error)
@@ -232,6 +270,9 @@ mf_status mf_forward_layers(mf_runner *r, const mf_batch *batch, mf_error *error
         .n_rows = batch->n_rows,
         .u.embed = {.weight = r->weights.embed, .tokens = r->row_tokens, .out = r->plan.x}};
     mf_record(r, &embed);
+    mf_streams_begin(r, batch->n_rows);
+    if (mf_split_begin(r, batch))
+        return mf_split_layers(r, batch, error);
     return forward_from(r, batch, 0, error);
 }
 
@@ -248,26 +289,32 @@ static mf_status run(mf_runner *r, const mf_batch *batch, mf_error *error)
         return all_logits(r, batch, error);
     }
     MF_TRY(last_logits(r, batch, error));
-    return settle_all(r, batch, error); /* if nobody wants logits */
+    MF_TRY(settle_all(r, batch, error)); /* if nobody wants logits */
+    if (batch->keeps_hidden)
+        mf_draft_keep(r, batch);
+    return MF_OK;
 }
 
 mf_status mf_forward(mf_runner *r, const mf_batch *batch, mf_error *error)
 {
+    mf_profile_begin(r->profile);
     mf_status status = run(r, batch, error);
     /* Also after a failure: nothing may still write to what the caller is about to give back. */
     mf_backend *const both[] = {r->backend, r->experts};
     for (int i = 0; i < (mf_experts_are_apart(r) ? 2 : 1); i++) {
-        mf_status ended = mf_backend_finish(both[i], status == MF_OK ? error : NULL);
+        mf_status ended = mf_finish(r, both[i], status == MF_OK ? error : NULL);
         status = status == MF_OK ? ended : status;
     }
     if (r->tap != NULL)
         r->tap->end(r->tap->ctx, status == MF_OK);
     mf_ahead_end(r);
+    mf_split_end(r, batch, status == MF_OK);
     if (r->foresight != NULL)
         mf_foresight_end(r->foresight, status == MF_OK);
     if (status == MF_OK) {
         r->n_tokens += batch->n_rows;
         mf_routed_count(r, batch->n_rows);
     }
+    mf_profile_end(r->profile, batch->n_rows);
     return status;
 }

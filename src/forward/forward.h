@@ -13,6 +13,65 @@ void mf_forward_mlp(mf_runner *r, uint32_t layer, uint32_t n_rows);
 /* plan.x += the mixture of experts of plan.h, likewise. */
 mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error);
 
+/* -- a layer in pieces, for passes in two halves (split.h) -- */
+
+/* plan.x += the layer's attention, then plan.h = what comes after it takes. */
+void mf_forward_attention(mf_runner *r, uint32_t n_rows, uint32_t layer);
+/* The router's choice, and a fetch of it. Nobody is told of it. */
+mf_status mf_forward_choose(mf_runner *r, uint32_t layer, uint32_t n_rows, mf_expert_fetch **fetch,
+                            uint32_t *n_wanted, mf_error *error);
+/* What follows; the fetch is ended, with an error too. */
+mf_status mf_forward_multiply(mf_runner *r, const mf_batch *batch, uint32_t layer,
+                              mf_expert_fetch *fetch, uint32_t n_wanted, mf_error *error);
+/* The layer is done. */
+mf_status mf_forward_report(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error);
+
+/* The layer over plan.x, alone: neither its input's norm nor what comes after it. */
+mf_status mf_forward_layer(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error);
+
+/* -- a single row, where the backend's products take steps (fused.c) -- */
+
+/* A batch of n rows. */
+void mf_fused_begin(mf_runner *r, uint32_t n_rows);
+/* Room for the operation, if the backend has it; without one of them nothing is fused. */
+mf_status mf_fused_reserve(mf_runner *r, const mf_op *op, mf_error *error);
+mf_input_step mf_fused_norm(const mf_runner *r, mf_span weight);
+/* plan.mlp_gate = what a gated MLP makes first of plan.x, normed with this weight. */
+mf_op mf_fused_pair(const mf_runner *r, const mf_mlp_weights *w, mf_span norm);
+/* The layer's router, and the shared expert's gate, of plan.x normed. */
+mf_op mf_fused_router(const mf_runner *r, uint32_t layer);
+/* plan.x += w x */
+mf_op mf_fused_out(const mf_runner *r, const mf_weight *w, mf_span x, mf_input_step before);
+/* Whether the norm is left to what comes next: plan.h is not made. */
+bool mf_fused_leave_norm(mf_runner *r, mf_norm_after norm);
+/* Whether it was left: then products of plan.x begin with *before, instead of plan.h. All that need
+ * it are recorded together. */
+bool mf_fused_take_norm(mf_runner *r, mf_input_step *before);
+/* plan.h is made, if it is not yet. */
+void mf_need_h(mf_runner *r);
+
+/* -- a residual stream that is several (streams.c); but for the last two nothing is done where it
+ * is one -- */
+
+mf_status mf_streams_reserve(mf_runner *r, mf_error *error);
+/* All are plan.x. */
+void mf_streams_begin(mf_runner *r, uint32_t n_rows);
+/* plan.h = the normed input of a block, whose result goes back by mf_streams_out; plan.y is lost.
+ */
+void mf_streams_in(mf_runner *r, uint32_t n_rows, const mf_stream_weights *w, mf_span norm);
+/* plan.x = their mean then. */
+void mf_streams_out(mf_runner *r, uint32_t n_rows, mf_span y);
+/* What attention made in plan.y goes back; plan.h is the layer's next input, and plan.x is 0. */
+void mf_streams_join(mf_runner *r, uint32_t layer, uint32_t n_rows);
+/* plan.last = what becomes of the n rows in row_list. */
+void mf_streams_last(mf_runner *r, uint32_t n);
+
+/* -- tokens that are proposed (draft.c); nothing is done where none are -- */
+
+mf_status mf_draft_reserve(mf_runner *r, mf_error *error);
+/* The rows' states, once the layers are recorded: kept, and asked for. */
+void mf_draft_keep(mf_runner *r, const mf_batch *batch);
+
 /* -- experts that are chosen on the device (routed.c) -- */
 
 /* Room for the operation, if the device has it. */
@@ -25,8 +84,9 @@ uint32_t mf_routed_most_rows(const mf_runner *r);
 mf_span mf_routed_slots(const mf_runner *r, uint32_t layer);
 /* Where the router's choice goes for them. */
 mf_span mf_routed_ids(const mf_runner *r, uint32_t layer, uint32_t n_rows);
-/* The results to plan.expert_out, in the order of the picks. */
-void mf_routed_record(mf_runner *r, uint32_t layer, uint32_t n_rows);
+/* The results to plan.expert_out, in the order of the picks; or, of one row whose norm was left to
+ * products (`before`), added to plan.x. */
+void mf_routed_record(mf_runner *r, uint32_t layer, uint32_t n_rows, const mf_input_step *before);
 /* Counts what a pass of n_rows chose: asked for once its layers are recorded, taken once it is
  * done.
  */
@@ -82,11 +142,26 @@ mf_status mf_expert_rows_return(mf_runner *r, uint32_t n_rows, mf_error *error);
 /* Records what the next layer's router says of the state as it is, for moe.foretold, if somebody
  * wants it; false: nobody. Before the layer's experts, after its router. */
 bool mf_foretell(mf_runner *r, uint32_t layer, uint32_t n_rows);
-/* Hints of the next layer, once that has come. */
+/* Hints of the next layer, once that has come; then of those after it, whose routers are asked now
+ * where that is wanted. */
 void mf_foretell_hint(mf_runner *r, uint32_t layer, bool is_foretold, uint32_t n_rows);
+/* Whether the shared expert can be a part of the state that is asked of: it is computed first. */
+bool mf_foretell_can_fold(const mf_runner *r);
+/* Whether it is, in this pass. */
+bool mf_foretell_folds(const mf_runner *r);
 /* The router's operation, of the scores in plan.router: the k experts of each row to ids. */
 mf_op mf_route_op(const mf_runner *r, uint32_t layer, uint32_t n_rows, uint32_t k, mf_span ids,
                   mf_span weights);
+
+/* Waits for a device, whose time that is; one that computes at once is not waited for. */
+static inline mf_status mf_finish(mf_runner *r, mf_backend *be, mf_error *error)
+{
+    const mf_stage before =
+        mf_profile_enter(r->profile, be->ops->runs_later ? MF_STAGE_DEVICE : MF_STAGE_COPYING);
+    mf_status status = mf_backend_finish(be, error);
+    (void)mf_profile_enter(r->profile, before);
+    return status;
+}
 
 /* What the batch's owner says between layers. */
 static inline mf_status mf_batch_check(const mf_batch *batch, mf_error *error)
@@ -97,13 +172,17 @@ static inline mf_status mf_batch_check(const mf_batch *batch, mf_error *error)
 
 /* Where the operation was computed at once, what is read ahead goes on: little of it is in flight
  * at a time, so that it has to be looked after. */
+/* Adds what the operation costs at least to the runner's counts. */
+void mf_count_op(mf_runner *r, const mf_op *op);
+
 static inline void mf_record(mf_runner *r, const mf_op *op)
 {
+    mf_count_op(r, op);
     if (r->ahead.when.buffer.id != 0)
         mf_ahead_record(r, op);
     else
         r->backend->ops->record(r->backend, op);
-    if (r->foresight != NULL && !r->backend->ops->runs_later)
+    if ((r->foresight != NULL || r->split.is_on) && !r->backend->ops->runs_later)
         mf_expert_store_poll(r->store);
 }
 
@@ -137,10 +216,10 @@ static inline mf_norm_after mf_to_h(const mf_runner *r, mf_span weight)
     return (mf_norm_after){.weight = weight, .out = r->plan.h, .eps = r->h.rms_eps};
 }
 
-/* What makes the next layer's input of plan.x; nothing after the last. */
+/* What makes the next layer's input of plan.x; nothing after the last, nor of several streams. */
 static inline mf_norm_after mf_next_input(const mf_runner *r, uint32_t layer)
 {
-    if (layer + 1 == r->h.n_layers)
+    if (layer + 1 >= r->h.n_layers || r->h.n_streams != 0)
         return (mf_norm_after){.eps = 0.0f};
     return mf_to_h(r, r->weights.layers[layer + 1].input_norm);
 }

@@ -14,17 +14,25 @@ mf_op mf_route_op(const mf_runner *r, uint32_t layer, uint32_t n_rows, uint32_t 
 {
     const mf_router *how = &r->h.router;
     const mf_layer_weights *w = &r->weights.layers[layer];
+    const mf_span none = {{0}, 0};
+    const bool is_hashed = r->h.is_hashed[layer];
+    const mf_score score = how->is_sqrt_softplus ? MF_SCORE_SQRT_SOFTPLUS
+                           : how->is_sigmoid     ? MF_SCORE_SIGMOID
+                                                 : MF_SCORE_SOFTMAX;
     return (mf_op){.kind = MF_OP_ROUTE,
                    .n_rows = n_rows,
                    .u.route = {.logits = r->plan.router,
-                               .bias = how->has_bias ? w->router_bias : (mf_span){{0}, 0},
+                               .bias = how->has_bias && !is_hashed ? w->router_bias : none,
+                               .table = is_hashed ? w->router_table : none,
+                               .tokens = r->row_tokens,
+                               .n_table = r->h.n_experts_per_token,
                                .ids = ids,
                                .weights = weights,
                                .n_experts = r->h.n_experts,
                                .k = k,
                                .n_groups = how->n_groups,
                                .k_groups = how->k_groups,
-                               .score = how->is_sigmoid ? MF_SCORE_SIGMOID : MF_SCORE_SOFTMAX,
+                               .score = score,
                                .group_rule = how->has_bias ? MF_GROUP_TOP2 : MF_GROUP_MAX,
                                .normalise = how->normalise,
                                .eps = how->eps,
@@ -35,10 +43,34 @@ mf_op mf_route_op(const mf_runner *r, uint32_t layer, uint32_t n_rows, uint32_t 
  * found: as mf_route_params has it, of the layer's slots. */
 static void choose(mf_runner *r, uint32_t layer, uint32_t n_rows, mf_span ids, mf_span found)
 {
+    mf_record_bias(r, n_rows, r->plan.router, r->weights.layers[layer].router_logit_bias,
+                   r->h.n_experts);
     mf_op op = mf_route_op(r, layer, n_rows, r->plan.k, ids, r->plan.weights);
     op.u.route.slot = mf_routed_slots(r, layer);
     op.u.route.found = found;
     op.u.route.n_to_find = n_rows;
+    mf_record(r, &op);
+}
+
+/* plan.moe_x = plan.h scaled by the weights of one expert a row, where the family has it so. */
+static void scale_inputs(mf_runner *r, uint32_t n_rows)
+{
+    const mf_plan *p = &r->plan;
+    if (!r->h.router.scales_input)
+        return;
+    const mf_op clear = {
+        .kind = MF_OP_COPY_ROWS,
+        .n_rows = n_rows,
+        .u.copy_rows = {
+            .x = p->zeros, .out = p->moe_x, .rows = r->same_row, .n_cols = r->h.hidden_size}};
+    mf_record(r, &clear);
+    const mf_op op = {.kind = MF_OP_COMBINE,
+                      .n_rows = n_rows,
+                      .u.combine = {.x = p->moe_x,
+                                    .weights = p->weights,
+                                    .experts = p->h,
+                                    .n_cols = r->h.hidden_size,
+                                    .k = 1}};
     mf_record(r, &op);
 }
 
@@ -49,11 +81,15 @@ static mf_ticket route(mf_runner *r, uint32_t layer, uint32_t n_rows, bool *is_f
     const mf_plan *p = &r->plan;
     mf_record_matmul(r, n_rows, &r->weights.layers[layer].router, p->h, p->router);
     choose(r, layer, n_rows, p->ids, (mf_span){{0}, 0});
+    scale_inputs(r, n_rows);
     r->backend->ops->read(r->backend, p->ids, r->moe.ids,
                           (uint64_t)n_rows * p->k * sizeof *r->moe.ids);
     if (r->tap != NULL)
         r->backend->ops->read(r->backend, p->weights, r->moe.weights,
                               (uint64_t)n_rows * p->k * sizeof *r->moe.weights);
+    if (r->inputs != NULL)
+        r->backend->ops->read(r->backend, p->moe_x, r->inputs->rows,
+                              (uint64_t)n_rows * r->h.hidden_size * sizeof *r->inputs->rows);
     mf_expert_rows_ask(r, n_rows);
     *is_foretold = r->backend->ops->runs_later && mf_foretell(r, layer, n_rows);
     return r->backend->ops->mark(r->backend);
@@ -108,7 +144,8 @@ static void run_mlp_act(mf_runner *r, const mf_mlp_weights *w, uint32_t n_rows)
                        .u.swiglu = {.gate = p->mlp_gate,
                                     .up = p->mlp_up,
                                     .out = p->mlp_gate,
-                                    .n_cols = w->gate.shape.n_rows}};
+                                    .n_cols = w->gate.shape.n_rows,
+                                    .limit = r->h.silu_limit}};
     mf_record(r, &act);
 }
 
@@ -118,14 +155,32 @@ static void run_mlp_down(mf_runner *r, const mf_mlp_weights *w, uint32_t n_rows)
     mf_record_matmul(r, n_rows, &w->down, r->plan.mlp_gate, r->plan.mlp_out);
 }
 
+/* Of one row, whose norm is left to it. */
+static void forward_mlp_fused(mf_runner *r, uint32_t layer, const mf_input_step *before)
+{
+    const mf_mlp_weights *w = &r->weights.layers[layer].mlp;
+    const mf_op in = mf_fused_pair(r, w, before->weight);
+    const mf_op out =
+        mf_fused_out(r, &w->down, r->plan.mlp_gate, (mf_input_step){.kind = MF_INPUT_AS_IT_IS});
+    mf_record(r, &in);
+    mf_record(r, &out);
+    (void)mf_fused_leave_norm(r, mf_next_input(r, layer));
+}
+
 void mf_forward_mlp(mf_runner *r, uint32_t layer, uint32_t n_rows)
 {
     const mf_mlp_weights *w = &r->weights.layers[layer].mlp;
+    mf_input_step before;
+    if (mf_fused_take_norm(r, &before)) {
+        forward_mlp_fused(r, layer, &before);
+        return;
+    }
     const mf_op in = mlp_in(r, w, NULL, n_rows);
     mf_record_matmuls(r, &in);
     run_mlp_act(r, w, n_rows);
     run_mlp_down(r, w, n_rows);
     mf_record_add(r, n_rows, r->plan.mlp_out, mf_next_input(r, layer));
+    mf_streams_out(r, n_rows, r->plan.x);
 }
 
 static mf_weight in_slot(const mf_weight *shape, bool has_resident_scales, uint32_t expert,
@@ -164,14 +219,18 @@ static void take_rows(const mf_runner *r, bool is_long, mf_expert_item *item)
     item->n_rows -= n_long;
 }
 
-/* The experts that are there, with their rows of long runs or with the others. */
-static void run_ready(mf_runner *r, const mf_expert_shape *shape, uint32_t n_ready, bool is_long)
+/* The experts of a form that are there, with their rows of long runs or with the others. */
+static void run_form(mf_runner *r, const mf_expert_shape *all, uint32_t form, uint32_t n_ready,
+                     bool is_long)
 {
+    const mf_expert_shape of_form = mf_expert_shape_of(all, form), *shape = &of_form;
     mf_moe_lists *l = &r->moe;
     uint32_t n_rows = 0, n_items = 0;
     for (uint32_t i = 0; i < n_ready; i++) {
         const mf_expert_ready *ready = &l->ready[i];
         uint32_t expert = l->wanted[ready->index];
+        if (mf_expert_form_of(all, expert) != form)
+            continue;
         mf_expert_item *item = &l->items[n_items];
         *item = (mf_expert_item){
             .gate = in_slot(&shape->gate, shape->has_resident_scales, expert, ready->part_at),
@@ -182,6 +241,7 @@ static void run_ready(mf_runner *r, const mf_expert_shape *shape, uint32_t n_rea
             .x_rows = l->x_rows + l->first[expert],
             .n_rows = l->first[expert + 1] - l->first[expert],
             .out_row = l->first[expert],
+            .expert = expert,
         };
         take_rows(r, is_long, item);
         if (item->n_rows == 0)
@@ -199,9 +259,19 @@ static void run_ready(mf_runner *r, const mf_expert_shape *shape, uint32_t n_rea
                       .u.experts = {.x = p->expert_x,
                                     .act = p->expert_act,
                                     .out = p->expert_y,
+                                    .steps = shape->steps,
                                     .items = l->items,
                                     .n_items = n_items}};
+    mf_count_op(r, &op);
     r->experts->ops->record(r->experts, &op);
+}
+
+/* An operation for each form that there is: a backend prepares tokens for one alone. */
+static void run_ready(mf_runner *r, const mf_expert_shape *shape, uint32_t n_ready, bool is_long)
+{
+    run_form(r, shape, 0, n_ready, is_long);
+    for (uint32_t form = 1; form < shape->n_forms; form++)
+        run_form(r, shape, form, n_ready, is_long);
 }
 
 /* Takes experts as they arrive until all are recorded. A slot is given back with the ticket after
@@ -212,6 +282,7 @@ static mf_status run_experts(mf_runner *r, const mf_batch *batch, const mf_exper
     for (uint32_t done = 0; done < n_wanted;) {
         uint32_t n_ready = 0;
         MF_TRY(mf_batch_check(batch, error));
+        (void)mf_profile_enter(r->profile, MF_STAGE_EXPERTS);
         MF_TRY(mf_expert_fetch_next(fetch, r->moe.ready, MF_READY_MAX, &n_ready, error));
         if (r->n_long_rows != 0)
             run_ready(r, shape, n_ready, true);
@@ -231,12 +302,14 @@ static mf_op shared_in(const mf_runner *r, const mf_layer_weights *w, uint32_t n
 
 static void run_shared_act(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
 {
+    (void)mf_profile_enter(r->profile, MF_STAGE_SHARED);
     if (r->h.shared_hidden != 0)
         run_mlp_act(r, &w->mlp, n_rows);
 }
 
 static void run_shared_down(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
 {
+    (void)mf_profile_enter(r->profile, MF_STAGE_SHARED);
     if (r->h.shared_hidden != 0)
         run_mlp_down(r, &w->mlp, n_rows);
 }
@@ -244,6 +317,7 @@ static void run_shared_down(mf_runner *r, const mf_layer_weights *w, uint32_t n_
 static void run_shared(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
 {
     const mf_op in = shared_in(r, w, n_rows);
+    (void)mf_profile_enter(r->profile, MF_STAGE_SHARED);
     if (r->h.shared_hidden != 0)
         mf_record_matmuls(r, &in);
     run_shared_act(r, w, n_rows);
@@ -269,7 +343,7 @@ static void combine(mf_runner *r, uint32_t layer, uint32_t n_rows, const uint32_
     const mf_op op = {.kind = MF_OP_COMBINE,
                       .n_rows = n_rows,
                       .u.combine = {.x = p->x,
-                                    .weights = p->weights,
+                                    .weights = r->h.router.scales_input ? p->ones : p->weights,
                                     .experts = p->expert_out,
                                     .shared = r->h.shared_hidden != 0 ? p->mlp_out : none,
                                     .shared_gate = r->h.shared_is_gated ? p->shared_router : none,
@@ -278,6 +352,21 @@ static void combine(mf_runner *r, uint32_t layer, uint32_t n_rows, const uint32_
                                     .k = p->k,
                                     .norm = mf_next_input(r, layer)}};
     mf_record(r, &op);
+    mf_streams_out(r, n_rows, p->x);
+}
+
+/* One row, whose norm is left to products. */
+static void forward_fused(mf_runner *r, uint32_t layer, const mf_input_step *before)
+{
+    const mf_layer_weights *w = &r->weights.layers[layer];
+    const mf_op pair = mf_fused_pair(r, &w->mlp, before->weight), in = mf_fused_router(r, layer);
+    mf_record(r, &in);
+    if (r->h.shared_hidden != 0)
+        mf_record(r, &pair);
+    choose(r, layer, 1, mf_routed_ids(r, layer, 1), (mf_span){{0}, 0});
+    run_shared_down(r, w, 1);
+    mf_routed_record(r, layer, 1, before);
+    (void)mf_fused_leave_norm(r, mf_next_input(r, layer));
 }
 
 /* Nothing is waited for. What depends on the same comes together: products of the layer's input,
@@ -289,9 +378,10 @@ static void forward_routed(mf_runner *r, uint32_t layer, uint32_t n_rows)
     const mf_layer_weights *w = &r->weights.layers[layer];
     run_router_and_shared_in(r, w, n_rows);
     choose(r, layer, n_rows, mf_routed_ids(r, layer, n_rows), (mf_span){{0}, 0});
+    scale_inputs(r, n_rows);
     run_shared_act(r, w, n_rows);
     run_shared_down(r, w, n_rows);
-    mf_routed_record(r, layer, n_rows);
+    mf_routed_record(r, layer, n_rows, NULL);
     combine(r, layer, n_rows, NULL);
 }
 
@@ -303,9 +393,10 @@ static void forward_ahead(mf_runner *r, uint32_t layer, uint32_t n_rows)
     const mf_span found = mf_ahead_begin(r, layer);
     run_router_and_shared_in(r, w, n_rows);
     choose(r, layer, n_rows, mf_routed_ids(r, layer, n_rows), found);
+    scale_inputs(r, n_rows);
     run_shared_act(r, w, n_rows);
     mf_ahead_under(r, found);
-    mf_routed_record(r, layer, n_rows);
+    mf_routed_record(r, layer, n_rows, NULL);
     run_shared_down(r, w, n_rows);
     combine(r, layer, n_rows, NULL);
 }
@@ -318,7 +409,9 @@ static mf_status forward_wanted(mf_runner *r, const mf_batch *batch, uint32_t la
     mf_status status = run_experts(r, batch, shape, fetch, n_wanted, error);
     mf_expert_fetch_end(fetch, r->experts->ops->mark(r->experts));
     MF_TRY(status);
+    (void)mf_profile_enter(r->profile, MF_STAGE_COPYING);
     MF_TRY(mf_expert_rows_return(r, batch->n_rows, error));
+    (void)mf_profile_enter(r->profile, MF_STAGE_EXPERTS);
     combine(r, layer, batch->n_rows, r->moe.place);
     return MF_OK;
 }
@@ -346,12 +439,24 @@ mf_status mf_forward_used(mf_runner *r, uint32_t layer, uint32_t n_rows, const i
     return MF_OK;
 }
 
+static void add_inputs(const mf_runner *r, uint32_t moe_layer, uint32_t n_rows)
+{
+    const uint32_t n_cols = r->h.hidden_size;
+    double *sums = r->inputs->sums + (size_t)moe_layer * n_cols;
+    for (size_t i = 0; i < (size_t)n_rows * n_cols; i++) {
+        const double x = (double)r->inputs->rows[i];
+        sums[i % n_cols] += x * x;
+    }
+}
+
 /* The choice is here: for whoever watches, and whoever named it before. */
 static void take_choice(mf_runner *r, uint32_t layer, uint32_t n_rows)
 {
     const uint32_t moe = r->h.moe_index[layer];
     if (r->tap != NULL)
         r->tap->chosen(r->tap->ctx, moe, r->moe.ids, r->moe.weights, n_rows);
+    if (r->inputs != NULL)
+        add_inputs(r, moe, n_rows);
     if (r->foresight != NULL)
         mf_foresight_chosen(r->foresight, moe, r->moe.ids);
 }
@@ -360,10 +465,17 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
 {
     const uint32_t n_rows = batch->n_rows;
     const mf_layer_weights *w = &r->weights.layers[layer];
+    mf_input_step before;
     if (mf_routed_can(r, layer, n_rows)) {
+        if (r->fused.has_experts && mf_fused_take_norm(r, &before)) {
+            forward_fused(r, layer, &before);
+            return MF_OK;
+        }
+        mf_need_h(r);
         forward_routed(r, layer, n_rows);
         return MF_OK;
     }
+    mf_need_h(r);
     if (mf_ahead_can(r, batch)) {
         forward_ahead(r, layer, n_rows);
         return MF_OK;
@@ -375,18 +487,42 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
     const bool is_early = !r->backend->ops->done(r->backend, ticket);
     if (is_early)
         run_shared(r, w, n_rows);
+    (void)mf_profile_enter(r->profile, is_early ? MF_STAGE_DEVICE : MF_STAGE_ROUTER);
     MF_TRY(r->backend->ops->wait_for(r->backend, ticket, error));
+    (void)mf_profile_enter(r->profile, MF_STAGE_COPYING);
     mf_expert_rows_send(r, n_rows);
+    (void)mf_profile_enter(r->profile, MF_STAGE_ROUTER);
     take_choice(r, layer, n_rows);
     uint32_t n_wanted = group_by_expert(r, r->moe.ids, n_rows);
     mf_expert_fetch *fetch = NULL;
     MF_TRY(mf_expert_fetch_begin(r->store, r->h.moe_index[layer], r->moe.wanted, n_wanted, &fetch,
                                  error));
     mf_ahead_note(r, mf_expert_fetch_is_ready(fetch));
+    const bool is_first = !is_early && mf_foretell_folds(r);
+    if (is_first)
+        run_shared(r, w, n_rows);
+    (void)mf_profile_enter(r->profile, MF_STAGE_FORETELLING);
     if (!r->backend->ops->runs_later) /* done at once, while the experts are read */
         is_foretold = mf_foretell(r, layer, n_rows);
     mf_foretell_hint(r, layer, is_foretold, n_rows);
-    if (!is_early)
+    if (!is_early && !is_first)
         run_shared(r, w, n_rows);
+    return forward_wanted(r, batch, layer, fetch, n_wanted, error);
+}
+
+mf_status mf_forward_choose(mf_runner *r, uint32_t layer, uint32_t n_rows, mf_expert_fetch **fetch,
+                            uint32_t *n_wanted, mf_error *error)
+{
+    bool is_foretold;
+    MF_TRY(r->backend->ops->wait_for(r->backend, route(r, layer, n_rows, &is_foretold), error));
+    *n_wanted = group_by_expert(r, r->moe.ids, n_rows);
+    return mf_expert_fetch_begin(r->store, r->h.moe_index[layer], r->moe.wanted, *n_wanted, fetch,
+                                 error);
+}
+
+mf_status mf_forward_multiply(mf_runner *r, const mf_batch *batch, uint32_t layer,
+                              mf_expert_fetch *fetch, uint32_t n_wanted, mf_error *error)
+{
+    run_shared(r, &r->weights.layers[layer], batch->n_rows);
     return forward_wanted(r, batch, layer, fetch, n_wanted, error);
 }

@@ -19,4 +19,10 @@ typedef struct mf_route_tap {
     void (*end)(void *ctx, bool is_whole);
 } mf_route_tap;
 
+/* Sums up the squares of what the experts of each layer are given. */
+typedef struct mf_input_sums {
+    float *rows;  /* [n_chunk, hidden]: of the layer at hand */
+    double *sums; /* [MoE layers, hidden] */
+} mf_input_sums;
+
 #endif

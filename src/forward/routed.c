@@ -11,13 +11,27 @@
 
 #include <string.h>
 
+/* Of one row: from its norm to what is added to plan.x. */
+static void fuse(const mf_runner *r, mf_input_step before, mf_routed_experts_params *p)
+{
+    const mf_span none = {{0}, 0};
+    p->x = r->plan.x;
+    p->before = before;
+    p->sum = (mf_expert_sum){.x = r->plan.x,
+                             .weights = r->plan.weights,
+                             .shared = r->h.shared_hidden != 0 ? r->plan.mlp_out : none,
+                             .shared_gate = r->h.shared_hidden != 0 && r->h.shared_is_gated
+                                                ? r->plan.shared_router
+                                                : none};
+}
+
 static mf_op routed_op(const mf_runner *r, uint32_t layer, uint32_t n_rows)
 {
     const mf_plan *p = &r->plan;
     const mf_expert_shape *shape = &r->weights.layers[layer].experts;
     return (mf_op){.kind = MF_OP_ROUTED_EXPERTS,
                    .n_rows = n_rows,
-                   .u.routed = {.x = p->h,
+                   .u.routed = {.x = p->moe_x,
                                 .ids = mf_routed_ids(r, layer, n_rows),
                                 .act = p->expert_act,
                                 .out = p->expert_out,
@@ -27,7 +41,8 @@ static mf_op routed_op(const mf_runner *r, uint32_t layer, uint32_t n_rows)
                                 .has_resident_scales = shape->has_resident_scales,
                                 .gate = shape->gate,
                                 .up = shape->up,
-                                .down = shape->down}};
+                                .down = shape->down,
+                                .steps = shape->steps}};
 }
 
 uint32_t mf_routed_most_rows(const mf_runner *r)
@@ -43,9 +58,19 @@ mf_status mf_routed_reserve(mf_runner *r, uint32_t layer, mf_error *error)
         return MF_OK;
     if (!r->routed.is_whole)
         op.when = r->plan.found;
-    r->routed.is_on = op.n_rows != 0 && r->backend->ops->supports_op(r->backend, &op);
+    /* a device that finds experts by itself takes all of a layer for alike */
+    r->routed.is_on = op.n_rows != 0 && r->weights.layers[layer].experts.n_forms == 0 &&
+                      r->backend->ops->supports_op(r->backend, &op);
     r->ahead.is_on = r->ahead.is_on && r->routed.is_on;
-    return r->routed.is_on ? mf_backend_reserve(r->backend, &op, error) : MF_OK;
+    if (!r->routed.is_on)
+        return MF_OK;
+    MF_TRY(mf_backend_reserve(r->backend, &op, error));
+    fuse(r, mf_fused_norm(r, r->weights.layers[layer].post_norm), &op.u.routed);
+    op.n_rows = 1;
+    r->fused.has_experts = r->fused.is_on && r->fused.has_experts && r->routed.is_whole &&
+                           !r->h.router.scales_input &&
+                           r->backend->ops->supports_op(r->backend, &op);
+    return r->fused.has_experts ? mf_backend_reserve(r->backend, &op, error) : MF_OK;
 }
 
 mf_span mf_routed_ids(const mf_runner *r, uint32_t layer, uint32_t n_rows)
@@ -65,7 +90,7 @@ bool mf_routed_can(mf_runner *r, uint32_t layer, uint32_t n_rows)
     mf_routed *routed = &r->routed;
     const uint32_t moe = r->h.moe_index[layer], n_experts = r->h.n_experts;
     if (!routed->is_on || !routed->is_whole || n_rows > mf_routed_most_rows(r) ||
-        r->n_long_rows != 0 || r->tap != NULL)
+        r->n_long_rows != 0 || r->tap != NULL || r->inputs != NULL)
         return false;
     if (routed->n_given_up != mf_expert_store_n_given_up(r->store)) {
         memset(routed->is_ready, 0, r->h.n_moe_layers * sizeof *routed->is_ready);
@@ -90,7 +115,7 @@ static void put_in_slot(mf_weight *w, bool has_resident_scales, const uint32_t *
             w->arrays[i] = (mf_span){{MF_BUFFER_SLOTS}, part_at[i]};
 }
 
-void mf_routed_record(mf_runner *r, uint32_t layer, uint32_t n_rows)
+void mf_routed_record(mf_runner *r, uint32_t layer, uint32_t n_rows, const mf_input_step *before)
 {
     const uint32_t moe = r->h.moe_index[layer];
     const uint32_t *part_at = r->routed.part_at + (size_t)moe * MF_MAX_EXPERT_PARTS;
@@ -102,6 +127,8 @@ void mf_routed_record(mf_runner *r, uint32_t layer, uint32_t n_rows)
     put_in_slot(&p->gate, p->has_resident_scales, part_at);
     put_in_slot(&p->up, p->has_resident_scales, part_at + MF_MAX_WEIGHT_ARRAYS);
     put_in_slot(&p->down, p->has_resident_scales, part_at + 2 * MF_MAX_WEIGHT_ARRAYS);
+    if (before != NULL)
+        fuse(r, *before, p);
     mf_record(r, &op);
     if (r->ahead.n != 0)
         return;
@@ -152,5 +179,6 @@ void mf_routed_count(mf_runner *r, uint32_t n_rows)
             n * (mf_weight_bytes(&shape->gate.shape) + mf_weight_bytes(&shape->up.shape) +
                  mf_weight_bytes(&shape->down.shape));
     }
-    mf_expert_store_count_hits(r->store, n_hits);
+    if (n_hits != 0)
+        mf_expert_store_count_hits(r->store, n_hits);
 }

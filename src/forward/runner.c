@@ -2,10 +2,12 @@
 /* Opening and closing a runner: backend memory, resident weights, room for operations, the store.
  */
 #include "forward/forward.h"
+#include "forward/mirrors.h"
 
 #include "model/rope.h"
 
 #include <math.h>
+#include <string.h>
 
 /* One of the buffers that descriptors name by the id that a fresh backend gives it. */
 static mf_status create(mf_backend *be, mf_runner_buffer name, uint64_t n_bytes, mf_buffer_use use,
@@ -52,7 +54,7 @@ mf_status mf_runner_open_devices(const mf_runner_options *o, bool experts_apart,
     *r = (mf_runner){.allocator = o->allocator};
     mf_backend_options options = {.allocator = o->allocator,
                                   .n_threads = o->n_threads,
-                                  .cpu_tier_limit = o->cpu_tier_limit,
+                                  .cpu_tier = o->cpu_tier,
                                   .device = o->device,
                                   .device_bytes = o->device_bytes,
                                   .precision = o->precision,
@@ -88,9 +90,15 @@ static mf_status make_expert_buffers(mf_runner *r, uint64_t slots, mf_error *err
                   error);
 }
 
+/* Those that there is room for. */
+static uint64_t most_slots(const mf_runner_options *o)
+{
+    return o->n_slots_most > o->n_slots ? o->n_slots_most : o->n_slots;
+}
+
 static mf_status make_buffers(mf_runner *r, const mf_runner_options *o, mf_error *error)
 {
-    const uint64_t slots = o->n_slots * o->slot_bytes;
+    const uint64_t slots = most_slots(o) * o->slot_bytes;
     const device_use use = {.weights = r->resident_bytes,
                             .activations = r->plan.act_bytes,
                             .state = mf_plan_slabs_bytes(&r->plan),
@@ -102,8 +110,9 @@ static mf_status make_buffers(mf_runner *r, const mf_runner_options *o, mf_error
                   error));
     if (mf_experts_are_apart(r))
         MF_TRY(make_expert_buffers(r, slots, error));
-    MF_TRY(create(r->experts, MF_BUFFER_SLOTS, slots, mf_backend_operand_use(r->experts),
-                  "expert slots", error));
+    /* one byte of a model without experts: there are no empty buffers */
+    MF_TRY(create(r->experts, MF_BUFFER_SLOTS, slots != 0 ? slots : 1,
+                  mf_backend_operand_use(r->experts), "expert slots", error));
     return mf_expert_device_prepare(r, error);
 }
 
@@ -116,6 +125,30 @@ mf_status mf_reserve_kinds(mf_runner *r, const mf_op_kind *kinds, mf_error *erro
     return MF_OK;
 }
 
+/* Of each form that experts have. */
+static mf_status reserve_experts(mf_runner *r, const mf_expert_shape *shape, mf_error *error)
+{
+    for (uint32_t form = 0; form == 0 || form < shape->n_forms; form++) {
+        const mf_expert_shape s = mf_expert_shape_of(shape, form);
+        const mf_expert_item item = {.gate = s.gate, .up = s.up, .down = s.down};
+        const mf_op experts = {.kind = MF_OP_EXPERTS,
+                               .n_rows = r->plan.n_chunk,
+                               .u.experts = {.steps = s.steps, .items = &item, .n_items = 1}};
+        MF_TRY(mf_backend_reserve(r->experts, &experts, error));
+    }
+    return MF_OK;
+}
+
+static mf_status reserve_mlp_fused(mf_runner *r, uint32_t layer, mf_error *error)
+{
+    const mf_layer_weights *w = &r->weights.layers[layer];
+    const mf_op pair = mf_fused_pair(r, &w->mlp, w->post_norm);
+    const mf_op out =
+        mf_fused_out(r, &w->mlp.down, r->plan.mlp_gate, (mf_input_step){.kind = MF_INPUT_AS_IT_IS});
+    MF_TRY(mf_fused_reserve(r, &pair, error));
+    return r->h.is_dense[layer] ? mf_fused_reserve(r, &out, error) : MF_OK;
+}
+
 static mf_status reserve_mlp(mf_runner *r, uint32_t layer, mf_error *error)
 {
     const mf_layer_weights *w = &r->weights.layers[layer];
@@ -123,25 +156,27 @@ static mf_status reserve_mlp(mf_runner *r, uint32_t layer, mf_error *error)
         MF_TRY(mf_reserve_matmul(r, &w->mlp.gate, r->plan.n_chunk, error));
         MF_TRY(mf_reserve_matmul(r, &w->mlp.up, r->plan.n_chunk, error));
         MF_TRY(mf_reserve_matmul(r, &w->mlp.down, r->plan.n_chunk, error));
+        MF_TRY(reserve_mlp_fused(r, layer, error));
     }
     if (r->h.is_dense[layer])
         return MF_OK;
     MF_TRY(mf_reserve_matmul(r, &w->router, r->plan.n_chunk, error));
+    const mf_op fused = mf_fused_router(r, layer);
+    MF_TRY(mf_fused_reserve(r, &fused, error));
     mf_op route = {.kind = MF_OP_ROUTE, .n_rows = r->plan.n_chunk};
     route.u.route.n_experts = r->h.n_experts;
     MF_TRY(mf_backend_reserve(r->backend, &route, error));
-    const mf_expert_item item = {
-        .gate = w->experts.gate, .up = w->experts.up, .down = w->experts.down};
-    const mf_op experts = {.kind = MF_OP_EXPERTS,
-                           .n_rows = r->plan.n_chunk,
-                           .u.experts = {.items = &item, .n_items = 1}};
     const mf_op combine = {
         .kind = MF_OP_COMBINE,
         .n_rows = r->plan.n_chunk,
         .u.combine = {.n_cols = r->h.hidden_size, .k = r->plan.k, .norm = mf_next_input(r, layer)}};
     MF_TRY(mf_backend_reserve(r->backend, &combine, error));
+    mf_op scale = combine;
+    scale.u.combine.norm = (mf_norm_after){{{0}, 0}, {{0}, 0}, 0};
+    if (r->h.router.scales_input)
+        MF_TRY(mf_backend_reserve(r->backend, &scale, error));
     MF_TRY(mf_routed_reserve(r, layer, error));
-    return mf_backend_reserve(r->experts, &experts, error);
+    return reserve_experts(r, &w->experts, error);
 }
 
 /* The largest operations of each kind that will be recorded, so that none of them allocates later.
@@ -149,7 +184,7 @@ static mf_status reserve_mlp(mf_runner *r, uint32_t layer, mf_error *error)
 static mf_status reserve_ops(mf_runner *r, uint32_t n_sequences, mf_error *error)
 {
     /* As many pages as all sequences together may refer to, shared ones each time. */
-    const size_t n_pages = (size_t)mf_pages_of(r->plan.n_context) * n_sequences;
+    const size_t n_pages = (size_t)mf_plan_table_pages(&r->plan, n_sequences);
     const mf_op_kind kinds[] = {MF_OP_RMSNORM, MF_OP_ADD, MF_OP_SWIGLU, MF_OP_COPY_ROWS, 0};
     const mf_op embed = {
         .kind = MF_OP_EMBED, .n_rows = r->plan.n_chunk, .u.embed = {.weight = r->weights.embed}};
@@ -161,10 +196,12 @@ static mf_status reserve_ops(mf_runner *r, uint32_t n_sequences, mf_error *error
         .n_rows = r->plan.n_chunk,
         .u.add = {.n_cols = r->h.hidden_size, .norm = mf_to_h(r, r->weights.layers[0].post_norm)}};
     MF_TRY(mf_backend_reserve(r->backend, &add, error));
-    for (uint32_t i = 0; i < r->h.n_layers; i++) {
+    for (uint32_t i = 0; i < mf_all_layers(&r->h); i++) {
         MF_TRY(mf_layer_kind_table[r->h.layer_kind[i]]->reserve(r, i, error));
         MF_TRY(reserve_mlp(r, i, error));
     }
+    MF_TRY(mf_draft_reserve(r, error));
+    MF_TRY(mf_streams_reserve(r, error));
     return mf_reserve_matmul(r, &r->weights.lm_head, r->plan.n_logit_rows, error);
 }
 
@@ -191,6 +228,18 @@ static mf_status slot_upload(void *ctx, const mf_slot_piece *pieces, uint32_t n,
             (mf_upload){{{MF_BUFFER_SLOTS}, pieces[i].slot_at}, pieces[i].from, pieces[i].n_bytes};
     *ticket = mf_backend_upload_ahead(be, uploads, n); /* what used the slot is done */
     return MF_OK;
+}
+
+static bool slot_discard(void *ctx, uint64_t at, uint64_t n_bytes)
+{
+    mf_backend *be = ctx;
+    return be->ops->buffer_discard(be, (mf_span){{MF_BUFFER_SLOTS}, at}, n_bytes);
+}
+
+bool mf_runner_can_discard_slots(const mf_runner *r)
+{
+    const mf_backend_ops *ops = r->experts->ops;
+    return !ops->runs_later && ops->buffer_discard(r->experts, (mf_span){{MF_BUFFER_SLOTS}, 0}, 0);
 }
 
 /* One more room of the list for n places. */
@@ -237,12 +286,13 @@ static mf_status find_slots(mf_runner *r, const mf_runner_options *o,
      * the same places. */
     const bool is_read_to = !ops->runs_later || mf_expert_map_is_even(&r->map);
     options->memory = (mf_slot_memory){
-        .n_bytes = o->n_slots * o->slot_bytes,
+        .n_bytes = most_slots(o) * o->slot_bytes,
         .host = is_read_to ? ops->buffer_host(r->experts, (mf_buffer){MF_BUFFER_SLOTS}) : NULL,
         .ctx = r->experts,
         .is_done = slot_is_done,
         .wait_for = slot_wait_for,
         .upload = slot_upload,
+        .discard = mf_runner_can_discard_slots(r) ? slot_discard : NULL,
     };
     if (options->memory.host != NULL)
         return MF_OK;
@@ -252,18 +302,28 @@ static mf_status find_slots(mf_runner *r, const mf_runner_options *o,
 static mf_status open_store(mf_runner *r, const mf_source *source, const mf_runner_options *o,
                             mf_error *error)
 {
-    const mf_io_options io = {
-        .allocator = r->allocator, .kind = o->io, .engine = o->io_engine, .engine_arg = o->io_arg};
+    const bool waits = source->await.fn != NULL && o->io_engine == NULL;
+    const mf_io_options io = {.allocator = r->allocator,
+                              .kind = waits ? MF_IO_POOL : o->io,
+                              .engine = o->io_engine,
+                              .engine_arg = waits ? (void *)&source->await : o->io_arg,
+                              .lost = o->lost,
+                              .lost_ctx = o->lost_ctx};
     MF_TRY(mf_io_open(&io, &r->io, error));
     for (size_t i = 0; i < source->table.n_files; i++) {
         uint32_t file; /* the io layer numbers from 0 in this order, as the table does */
         MF_TRY(mf_io_add_file(r->io, source->table.files[i].path, &file, error));
     }
+    MF_TRY(mf_mirrors_add(r->io, source, o->mirrors, o->n_mirrors, error));
+    if (r->map.n_layers == 0) /* nothing is streamed */
+        return MF_OK;
     mf_expert_store_options options = {.allocator = r->allocator,
                                        .io = r->io,
                                        .map = r->map,
                                        .slot_bytes = o->slot_bytes,
-                                       .policy = o->cache_policy};
+                                       .policy = o->cache_policy,
+                                       .n_slots = o->n_slots,
+                                       .n_slots_least = o->n_slots_least};
     const size_t n_bytes = count_rooms(o) * sizeof(mf_expert_room);
     mf_expert_room *rooms = mf_alloc(&r->allocator, n_bytes);
     if (rooms == NULL)
@@ -272,6 +332,8 @@ static mf_status open_store(mf_runner *r, const mf_source *source, const mf_runn
     mf_status status = find_slots(r, o, &options, rooms, error);
     if (status == MF_OK)
         status = mf_expert_store_open(&options, &r->store, error);
+    if (status == MF_OK && o->slots_stay && options.memory.host != NULL)
+        mf_io_hold_memory(r->io, options.memory.host, options.memory.n_bytes);
     mf_free(&r->allocator, rooms, n_bytes);
     return status;
 }
@@ -285,11 +347,15 @@ static mf_status open_foresight(mf_runner *r, const mf_runner_options *o, mf_err
                                           .n_layers = r->h.n_moe_layers,
                                           .n_experts = r->h.n_experts,
                                           .k = r->plan.k,
-                                          .predict = o->predict};
+                                          .predict = o->predict,
+                                          .depth = o->predict_depth};
     const bool is_left = o->predict == MF_PREDICT_AUTO && r->experts->ops->runs_later;
-    if (o->predict == MF_PREDICT_OFF || is_left)
+    if (o->predict == MF_PREDICT_OFF || is_left || r->store == NULL)
         return MF_OK;
-    return mf_foresight_open(&options, &r->foresight, error);
+    MF_TRY(mf_foresight_open(&options, &r->foresight, error));
+    if (mf_foretell_can_fold(r))
+        mf_foresight_may_fold(r->foresight);
+    return MF_OK;
 }
 
 static uint64_t routed_bytes(const mf_runner *r)
@@ -311,7 +377,17 @@ static void take_routed(mf_runner *r)
 
 static size_t foretold_bytes(const mf_runner *r)
 {
-    return (size_t)MF_FORESIGHT_ROWS * 2 * r->plan.k * sizeof(int32_t);
+    return (size_t)MF_FORESIGHT_DEPTH * MF_FORESIGHT_ROWS * 2 * r->plan.k * sizeof(int32_t);
+}
+
+static size_t draft_rows_bytes(const mf_runner *r)
+{
+    return r->plan.draft.n_tokens != 0 ? (size_t)r->plan.n_chunk * 2 * sizeof(uint32_t) : 0;
+}
+
+static size_t stream_rows_bytes(const mf_runner *r)
+{
+    return (size_t)r->plan.n_chunk * r->h.n_streams * sizeof(uint32_t);
 }
 
 static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
@@ -321,9 +397,10 @@ static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
     size_t n_bytes = picks * 16 + (2 * n_experts + 1) * 4 +
                      n_ready * (sizeof(mf_expert_item) + sizeof(mf_expert_ready)) +
                      (size_t)n_sequences * sizeof(mf_sequence) + (size_t)r->plan.n_logit_rows * 4 +
-                     (size_t)r->plan.n_chunk * 4 + (size_t)r->h.n_vocab * sizeof(float) +
-                     r->h.n_layers * sizeof(mf_layer_state) + routed_bytes(r) + foretold_bytes(r) +
-                     30 * 64;
+                     (size_t)r->plan.n_chunk * 8 + (size_t)r->h.n_vocab * sizeof(float) +
+                     mf_all_layers(&r->h) * sizeof(mf_layer_state) + routed_bytes(r) +
+                     foretold_bytes(r) + (size_t)r->plan.n_logit_rows * sizeof(float *) +
+                     draft_rows_bytes(r) + stream_rows_bytes(r) + 32 * 64;
     MF_TRY(mf_arena_create(&r->allocator, n_bytes, "expert lists", &r->arena, error));
     r->moe.ids = mf_arena_take(&r->arena, picks * 4);
     r->moe.place = mf_arena_take(&r->arena, picks * 4);
@@ -336,19 +413,29 @@ static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
     r->moe.ready = mf_arena_take(&r->arena, n_ready * sizeof(mf_expert_ready));
     r->sequences = mf_arena_take(&r->arena, (size_t)n_sequences * sizeof(mf_sequence));
     r->row_list = mf_arena_take(&r->arena, (size_t)r->plan.n_logit_rows * 4);
+    r->row_logits = mf_arena_take(&r->arena, r->plan.n_logit_rows * sizeof(float *));
+    r->draft_rows = mf_arena_take(&r->arena, draft_rows_bytes(r));
     r->row_tokens = mf_arena_take(&r->arena, (size_t)r->plan.n_chunk * 4);
+    r->same_row = mf_arena_take(&r->arena, (size_t)r->plan.n_chunk * 4);
+    r->stream_rows = mf_arena_take(&r->arena, stream_rows_bytes(r));
     r->each_logits = mf_arena_take(&r->arena, (size_t)r->h.n_vocab * sizeof(float));
     take_routed(r);
-    r->layers = mf_arena_take(&r->arena, r->h.n_layers * sizeof(mf_layer_state));
-    return r->layers != NULL ? MF_OK : mf_fail_memory(error, n_bytes, "expert lists");
+    r->layers = mf_arena_take(&r->arena, mf_all_layers(&r->h) * sizeof(mf_layer_state));
+    if (r->layers == NULL)
+        return mf_fail_memory(error, n_bytes, "expert lists");
+    memset(r->same_row, 0, (size_t)r->plan.n_chunk * 4);
+    for (uint32_t i = 0; i < r->plan.n_chunk * r->h.n_streams; i++)
+        r->stream_rows[i] = i / r->h.n_streams;
+    return MF_OK;
 }
 
 /* Angles as the published model computes them: the frequency rounded to float32, their product with
  * the position too. */
-static void fill_table(const mf_runner *r, const float *frequencies, bool is_sine, float *table)
+static void fill_table(const mf_runner *r, const mf_rope *rope, const float *frequencies,
+                       bool is_sine, float *table)
 {
     const uint32_t half = r->h.n_rot / 2;
-    const float factor = (float)r->h.rope.attention_factor;
+    const float factor = (float)rope->attention_factor;
     for (uint32_t pos = 0; pos < r->plan.n_context; pos++)
         for (uint32_t i = 0; i < half; i++) {
             const float angle = (float)pos * frequencies[i];
@@ -360,7 +447,7 @@ static void fill_table(const mf_runner *r, const float *frequencies, bool is_sin
 /* One table at a time: each is as large as what it becomes. */
 static mf_status write_rope(mf_runner *r, mf_error *error)
 {
-    const uint32_t half = r->h.n_rot / 2;
+    const uint32_t half = mf_rotated_pairs(&r->h);
     if (half == 0)
         return MF_OK;
     const size_t table_bytes = (size_t)r->plan.n_context * half * sizeof(float);
@@ -368,13 +455,47 @@ static mf_status write_rope(mf_runner *r, mf_error *error)
     float *memory = mf_alloc(&r->allocator, n_bytes);
     if (memory == NULL)
         return mf_fail_memory(error, n_bytes, "rotary angles");
-    const mf_span tables[] = {r->plan.cos, r->plan.sin};
-    mf_rope_frequencies(&r->h, memory);
-    for (uint32_t i = 0; i < 2; i++) {
-        fill_table(r, memory, i == 1, memory + half);
+    const mf_span tables[] = {r->plan.cos, r->plan.sin, r->plan.entry_cos, r->plan.entry_sin};
+    for (uint32_t i = 0; i < 4 && tables[i].buffer.id != 0; i++) {
+        const mf_rope *rope = i < 2 ? &r->h.rope : &r->h.entry_rope;
+        mf_rope_frequencies(rope, r->h.n_rot, memory);
+        fill_table(r, rope, memory, i % 2 == 1, memory + half);
         r->backend->ops->write(r->backend, tables[i], memory + half, table_bytes);
     }
     mf_free(&r->allocator, memory, n_bytes);
+    return MF_OK;
+}
+
+static void write_floats(mf_runner *r, mf_span to, const float *values, size_t n)
+{
+    if (to.buffer.id != 0)
+        r->backend->ops->write(r->backend, to, values, n * sizeof *values);
+}
+
+/* The plan's constants. */
+static mf_status write_constants(mf_runner *r, mf_error *error)
+{
+    const mf_plan *p = &r->plan;
+    const mf_hparams *h = &r->h;
+    const size_t n_zeros = h->hidden_size > p->n_context ? h->hidden_size : p->n_context;
+    const size_t n = p->n_ones > n_zeros ? p->n_ones : n_zeros;
+    if (p->ones.buffer.id == 0 && p->growth.buffer.id == 0 && p->zeros.buffer.id == 0)
+        return MF_OK;
+    float *memory = mf_alloc(&r->allocator, n * sizeof *memory);
+    if (memory == NULL)
+        return mf_fail_memory(error, n * sizeof *memory, "constants");
+    for (size_t i = 0; i < n; i++)
+        memory[i] = 1.0f;
+    write_floats(r, p->ones, memory, p->n_ones);
+    for (size_t i = 0; i < p->n_context; i++) /* in float32, as published */
+        memory[i] =
+            log1pf(floorf(((float)i + 1.0f) / (float)h->query_floor)) * (float)h->query_growth +
+            1.0f;
+    write_floats(r, p->growth, memory, p->n_context);
+    memset(memory, 0, n_zeros * sizeof *memory);
+    write_floats(r, p->zeros, memory, h->hidden_size);
+    write_floats(r, p->no_sin, memory, p->n_context);
+    mf_free(&r->allocator, memory, n * sizeof *memory);
     return MF_OK;
 }
 
@@ -386,26 +507,27 @@ static void take_over(mf_runner *r, mf_model *m)
     r->weights = m->weights;
     r->resident_bytes = m->binder.resident_bytes;
     r->tables = m->binder.experts;
-    r->map =
-        (mf_expert_map){m->h.n_moe_layers, m->h.n_experts, MF_MAX_EXPERT_PARTS, r->tables.parts};
+    r->map = mf_expert_tables_map(&r->tables, &m->h);
     m->weights.layers = NULL;
     m->binder.experts = (mf_expert_tables){0};
 }
 
 mf_status mf_runner_open(mf_model *model, const mf_runner_options *o, mf_runner *r, mf_error *error)
 {
-    uint64_t page_bytes, recurrent_bytes;
+    mf_plan ignored;
     take_over(r, model);
     MF_TRY(make_buffers(r, o, error));
     MF_TRY(mf_load_resident(r->backend, (mf_buffer){MF_BUFFER_RESIDENT}, &model->binder,
                             o->n_threads, error));
     MF_TRY(mf_expert_device_copy_scales(r, error));
     MF_TRY(make_lists(r, o->n_sequences, error));
-    (void)mf_plan_state(&r->h, &model->plan_options, r->layers, &page_bytes, &recurrent_bytes);
-    r->routed.is_on = r->backend->ops->runs_later && !mf_experts_are_apart(r);
+    (void)mf_plan_state(&r->h, &model->plan_options, r->layers, &ignored);
+    r->routed.is_on =
+        r->backend->ops->runs_later && !mf_experts_are_apart(r) && r->map.n_layers != 0;
     r->routed.is_whole = o->n_slots >= (uint64_t)r->h.n_moe_layers * r->h.n_experts;
     r->ahead.is_on = r->routed.is_on && !r->routed.is_whole;
     r->ahead.n_most = 1;
+    r->fused.is_on = r->fused.has_experts = true; /* until a layer cannot be */
     mf_backend_gather(r->backend);
     mf_backend_gather(r->experts);
     MF_TRY(reserve_ops(r, o->n_sequences, error));
@@ -414,6 +536,7 @@ mf_status mf_runner_open(mf_model *model, const mf_runner_options *o, mf_runner 
     MF_TRY(open_store(r, model->source, o, error));
     MF_TRY(open_foresight(r, o, error));
     MF_TRY(write_rope(r, error));
+    MF_TRY(write_constants(r, error));
     if (r->routed.is_on && r->routed.is_whole) /* what cannot be read fails those who need it */
         (void)mf_expert_store_fill(r->store, NULL);
     return MF_OK;
@@ -431,7 +554,7 @@ void mf_runner_close(mf_runner *r)
         r->backend->ops->destroy(r->backend);
     mf_arena_free(&r->arena);
     if (r->weights.layers != NULL)
-        mf_free(&a, r->weights.layers, r->h.n_layers * sizeof *r->weights.layers);
+        mf_free(&a, r->weights.layers, mf_all_layers(&r->h) * sizeof *r->weights.layers);
     mf_expert_tables_free(&r->tables, &a);
     *r = (mf_runner){0};
 }

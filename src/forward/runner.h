@@ -7,8 +7,11 @@
 #ifndef MF_FORWARD_RUNNER_H
 #define MF_FORWARD_RUNNER_H
 
+#include "base/profile.h"
 #include "experts/foresight.h"
+#include "forward/batch.h"
 #include "forward/route_tap.h"
+#include "forward/split.h"
 #include "model/model.h"
 
 struct mf_io_engine;
@@ -24,10 +27,18 @@ typedef struct mf_moe_lists {
     uint32_t *first;        /* [experts + 1] where each expert's rows begin */
     uint32_t *wanted;       /* [experts] the distinct experts, in rising order */
     float *weights;         /* [chunk * k] of the choice, where somebody watches */
-    int32_t *foretold;      /* [MF_FORESIGHT_ROWS * 2 k] of the layer after */
+    int32_t *foretold;      /* [MF_FORESIGHT_DEPTH][MF_FORESIGHT_ROWS * 2 k] of layers after */
     mf_expert_item *items;  /* [MF_READY_MAX, or as many as there are experts] */
     mf_expert_ready *ready; /* [MF_READY_MAX, or as many as there are experts] */
 } mf_moe_lists;
+
+/* A single row, whose norms and sums are made where products begin and end (fused.c). */
+typedef struct mf_fused {
+    bool is_on, has_experts; /* mixtures of experts too */
+    bool is_at_hand;         /* the batch is such a row */
+    mf_span norm;            /* plan.h is not made yet: of plan.x with this weight; id 0: it is */
+    bool is_added;           /* plan.x has the layer's attention already */
+} mf_fused;
 
 /* Layers whose experts are all held, and chosen where they lie (routed.c). */
 typedef struct mf_routed {
@@ -73,17 +84,29 @@ typedef struct mf_runner {
     mf_moe_lists moe;
     mf_routed routed;
     mf_ahead ahead;
-    mf_layer_state *layers; /* [n_layers] */
-    mf_sequence *sequences; /* [n_sequences], of the batch at hand */
-    uint32_t *row_list;     /* [n_logit_rows] */
-    int32_t *row_tokens;    /* [n_chunk] */
-    float *each_logits;     /* [n_vocab] */
-    uint32_t n_reported;    /* layers of the batch at hand */
-    uint32_t n_long_rows;   /* of the batch at hand, where it makes a difference */
+    mf_fused fused;
+    mf_layer_state *layers;     /* [mf_all_layers] */
+    mf_sequence *sequences;     /* [n_sequences], of the batch at hand */
+    const mf_sequence *at_hand; /* [n_at_hand], of what is recorded */
+    uint32_t n_at_hand;
+    uint32_t *row_list;    /* [n_logit_rows] */
+    uint32_t *same_row;    /* [n_chunk], all 0 */
+    uint32_t *stream_rows; /* [n_chunk, n_streams], the row that each is of */
+    float **row_logits;    /* [n_logit_rows], where they go */
+    uint32_t *draft_rows;  /* [2 n_chunk], where something is drafted */
+    const mf_batch *batch; /* at hand, where parts have states of their rows; else NULL */
+    int32_t *row_tokens;   /* [n_chunk] */
+    float *each_logits;    /* [n_vocab] */
+    uint32_t n_reported;   /* layers of the batch at hand */
+    uint32_t n_long_rows;  /* of the batch at hand, where it makes a difference */
     uint64_t n_tokens, expert_bytes_touched;
-    const mf_route_tap *tap; /* NULL: nobody watches */
-    mf_foresight *foresight; /* NULL: nothing is foreseen */
+    uint64_t n_multiply_adds, state_bytes_touched; /* op_counts.c */
+    const mf_route_tap *tap;                       /* NULL: nobody watches */
+    mf_input_sums *inputs;                         /* NULL: nobody sums */
+    mf_foresight *foresight;                       /* NULL: nothing is foreseen */
+    mf_split split;
     uint64_t foretold_bytes; /* of weights, multiplied with for it alone */
+    mf_profile *profile;     /* NULL: nobody wants to know */
 } mf_runner;
 
 /* On a device of their own (expert_device.c). */
@@ -97,19 +120,27 @@ extern const mf_layer_kind_ops *const mf_layer_kind_table[MF_N_LAYER_KINDS];
 
 typedef struct mf_runner_options {
     mf_allocator allocator;
-    uint32_t n_threads, cpu_tier_limit;
+    uint32_t n_threads;
+    mf_cpu_tier cpu_tier;
     uint32_t n_sequences; /* of a batch, at most */
     uint64_t n_slots, slot_bytes;
+    bool slots_stay;                      /* no memory of theirs is ever given back */
+    uint64_t n_slots_most, n_slots_least; /* between which n_slots may change; as n_slots, or 0 */
     uint64_t n_places, n_first_places, n_room_places; /* as mf_budget says */
     mf_io_kind io;
     const mf_cache_policy *cache_policy;
     mf_predict predict;
+    uint32_t predict_depth;
     const struct mf_io_engine *io_engine; /* NULL: by `io` */
     void *io_arg;
     const char *device, *expert_device;
     uint64_t device_bytes;
     mf_precision precision;
     const char *cache_dir;
+    const char *const *mirrors;
+    uint32_t n_mirrors;
+    void (*lost)(void *ctx, const char *path, int os_errno); /* a drive with copies, or NULL */
+    void *lost_ctx;
     mf_backend_open_fn open_backend; /* NULL: mf_backend_open */
     void *backend_ctx;
     mf_backend_open_fn open_experts; /* NULL: as expert_device says */
@@ -124,6 +155,8 @@ mf_status mf_runner_open_devices(const mf_runner_options *options, bool experts_
  * model, which is still to be released. On failure *runner can be closed. */
 mf_status mf_runner_open(mf_model *model, const mf_runner_options *options, mf_runner *runner,
                          mf_error *error);
+/* Whether memory of slots that are not needed goes back to the system. */
+bool mf_runner_can_discard_slots(const mf_runner *runner);
 /* Takes a zeroed one. */
 void mf_runner_close(mf_runner *runner);
 
@@ -131,5 +164,23 @@ void mf_runner_close(mf_runner *runner);
  * sequences are written; nothing else of them changes. When it returns, also with an error, nothing
  * of it is under way any more. */
 mf_status mf_forward(mf_runner *runner, const mf_batch *batch, mf_error *error);
+
+/* Rows of a sequence for the layer that proposes tokens (draft.c). A row is of a token and the
+ * normed state of the position before it. */
+typedef struct mf_draft_part {
+    const int32_t *tokens; /* [n_rows] */
+    uint32_t n_rows;
+    const float *states; /* [n_states, hidden_size], of the first rows */
+    uint32_t n_states;
+    uint32_t first_row;   /* of the batch that mf_forward evaluated last: the others', one by one */
+    uint32_t slot;        /* the first row's place in the sequence's own cache; later ones follow */
+    const mf_span *pages; /* of that */
+    float *logits;        /* [n_vocab], gets the last row's: of the token after it; or NULL */
+    float *fed; /* [hidden_size], gets what the last row gives as state of its token; or NULL */
+} mf_draft_part;
+
+/* Runs it over the parts: at most n_chunk rows in all. When it returns, nothing is under way. */
+mf_status mf_forward_draft(mf_runner *runner, const mf_draft_part *parts, uint32_t n_parts,
+                           const mf_batch_watch *watch, mf_error *error);
 
 #endif

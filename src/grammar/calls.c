@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Tool calls in the syntax of the model: literal texts around values of schemas. */
+#include "grammar/calls.h"
+
 #include "base/sized.h"
-#include "grammar/grammar.h"
-#include "grammar/schema.h"
 
 #include <stdio.h>
 
@@ -53,6 +53,19 @@ static mf_expr number(mf_rules *r)
     return mf_expr_alt(r, mf_expr_text(r, "0"), mf_expr_seq(r, mf_expr_chars(r, &first, 1), more));
 }
 
+/* By the syntax; a tool without a schema takes any. */
+static mf_expr read_arguments(mf_rules *r, const mf_vocabulary *v, const source *s,
+                              const mf_grammar_tool *tool, const char *what)
+{
+    if (s->form->arguments == MF_REPLY_ARGUMENTS_TAGGED)
+        return mf_schema_read_tagged(r, v, s->form, tool, what);
+    if (s->form->arguments != MF_REPLY_ARGUMENTS_JSON)
+        return mf_schema_read_values(r, v, s->form, tool, what);
+    return tool->parameters == NULL
+               ? mf_json_any_object(r)
+               : mf_schema_read(r, tool->parameters, tool->n_bytes, what, true);
+}
+
 /* The arguments of a tool whose schema is not strict and not supported: tried apart, since a
  * failure stays. */
 static bool is_supported(const mf_rules *r, const mf_vocabulary *v, const source *s,
@@ -63,11 +76,7 @@ static bool is_supported(const mf_rules *r, const mf_vocabulary *v, const source
     bool is_good = mf_rules_init(&tried, &r->allocator, NULL) == MF_OK;
     if (is_good) {
         tried.root = mf_rules_add(&tried, NULL, 0);
-        mf_rules_define(
-            &tried, tried.root,
-            s->form->arguments == MF_REPLY_ARGUMENTS_TAGGED
-                ? mf_schema_read_tagged(&tried, v, s->form, tool, tool->name)
-                : mf_schema_read(&tried, tool->parameters, tool->n_bytes, tool->name, true));
+        mf_rules_define(&tried, tried.root, read_arguments(&tried, v, s, tool, tool->name));
         is_good = mf_program_make(&tried, &program, NULL) == MF_OK;
     }
     if (is_good)
@@ -84,10 +93,7 @@ static mf_expr arguments(mf_rules *r, const mf_vocabulary *v, const source *s,
     if (!tool->is_strict && tool->parameters != NULL && !is_supported(r, v, s, tool))
         any.parameters = NULL;
     snprintf(what, sizeof what, "tool %.100s", tool->name);
-    if (s->form->arguments == MF_REPLY_ARGUMENTS_TAGGED)
-        return mf_schema_read_tagged(r, v, s->form, &any, what);
-    return any.parameters == NULL ? mf_json_any_object(r)
-                                  : mf_schema_read(r, any.parameters, any.n_bytes, what, true);
+    return read_arguments(r, v, s, &any, what);
 }
 
 /* A call behind what opens it: names share what they begin with in the automaton's own way. */
@@ -144,7 +150,7 @@ static mf_status find_opening(const mf_vocabulary *v, const mf_reply_form *f,
     n += text[n] != '\0';
     if (mf_vocabulary_added(v, text, strlen(text), &n_token) != MF_NO_TOKEN)
         n = n_token;
-    if (n == 0 || n >= sizeof calls->opening)
+    if (n < 2 || n >= sizeof calls->opening) /* a bracket alone begins anything */
         return mf_fail(error, MF_ERR_UNSUPPORTED,
                        "the model's syntax has nothing that calls begin with");
     memcpy(calls->opening, text, n);
@@ -164,7 +170,7 @@ mf_status mf_grammar_compile_calls(mf_vocabulary *vocabulary, mf_grammar_calls *
                        calls->n_tools, MAX_TOOLS);
     mf_reply_form form;
     mf_reply_form_of(calls->syntax, &form);
-    if (form.arguments != MF_REPLY_ARGUMENTS_JSON && form.arguments != MF_REPLY_ARGUMENTS_TAGGED)
+    if (form.arguments == MF_REPLY_ARGUMENTS_NONE)
         return mf_fail(error, MF_ERR_UNSUPPORTED,
                        "calls cannot be forced in the syntax of this model (%s)", form.name);
     source s = {.calls = calls, .form = &form};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Arguments between tags: strings as they are, up to what closes them, all else as JSON. */
-#include "grammar/grammar.h"
-#include "grammar/schema.h"
+#include "grammar/calls.h"
 
 #define MAX_MARK 64
 
@@ -71,16 +70,17 @@ static mf_expr rest_after(mf_rules *r, const mark *m, size_t n, uint32_t first_r
         r, all, mf_expr_seq(r, mf_expr_chars(r, others, n_others), mf_expr_rule(r, first_rule)));
 }
 
-static mf_expr text_without(mf_rules *r, const mark *m)
+mf_expr mf_expr_text_without(mf_rules *r, const char *close)
 {
+    const mark m = mark_of(close);
     uint32_t first = MF_NO_RULE;
-    for (size_t i = 0; i < m->n; i++) {
+    for (size_t i = 0; i < m.n; i++) {
         const uint32_t rule = mf_rules_add(r, NULL, 0);
         first = i == 0 ? rule : first;
     }
-    for (size_t i = 0; i < m->n && r->status == MF_OK; i++)
-        mf_rules_define(r, first + (uint32_t)i, rest_after(r, m, i, first));
-    return mf_expr_rule(r, first);
+    for (size_t i = 0; i < m.n && r->status == MF_OK; i++)
+        mf_rules_define(r, first + (uint32_t)i, rest_after(r, &m, i, first));
+    return m.n == 0 || r->status != MF_OK ? MF_EXPR_NOTHING : mf_expr_rule(r, first);
 }
 
 typedef struct tagged {
@@ -96,15 +96,13 @@ static mf_expr marked(const tagged *t, const char *text)
                         : mf_expr_marked(t->schema->rules, t->vocabulary, text, strlen(text));
 }
 
-/* The schema that $ref leads to. */
-static yyjson_val *follow(const tagged *t, yyjson_val *schema)
+yyjson_val *mf_schema_follow(const mf_json *json, yyjson_val *schema)
 {
     for (int i = 0; i < 16; i++) {
         yyjson_val *ref = yyjson_obj_get(schema, "$ref");
         if (!yyjson_is_str(ref))
             break;
-        yyjson_val *to =
-            mf_schema_resolve(t->schema->json, yyjson_get_str(ref), yyjson_get_len(ref));
+        yyjson_val *to = mf_schema_resolve(json, yyjson_get_str(ref), yyjson_get_len(ref));
         if (to == NULL)
             break;
         schema = to;
@@ -148,17 +146,48 @@ static bool may_be_string(const tagged *t, yyjson_val *schema, int depth)
     for (size_t k = 0; k < 3; k++) {
         yyjson_arr_foreach(yyjson_obj_get(schema, lists[k]), i, n, item)
         {
-            may = may || may_be_string(t, follow(t, item), depth + 1);
+            may = may || may_be_string(t, mf_schema_follow(t->schema->json, item), depth + 1);
             has_list = true;
         }
     }
     return may || !has_list;
 }
 
+/* Does a schema's type, a name or a list of them, have this one? */
+static bool has_type(yyjson_val *type, const char *word)
+{
+    const bool is_number = strcmp(word, "number") == 0;
+    yyjson_val *item;
+    size_t i, n;
+    bool has = yyjson_equals_str(type, word) || (is_number && yyjson_equals_str(type, "integer"));
+    if (!yyjson_is_arr(type))
+        return has;
+    yyjson_arr_foreach(type, i, n, item)
+    {
+        has = has || yyjson_equals_str(item, word) ||
+              (is_number && yyjson_equals_str(item, "integer"));
+    }
+    return has;
+}
+
+/* The name of the type that a value has which is no string: those that the schema lists, else any.
+ */
+static mf_expr type_word(const tagged *t, yyjson_val *shape)
+{
+    static const char *const words[] = {"number", "boolean", "null", "object", "array"};
+    mf_rules *r = t->schema->rules;
+    yyjson_val *type = yyjson_obj_get(shape, "type");
+    mf_expr all = MF_EXPR_NOTHING;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (type == NULL || has_type(type, words[i]))
+            all = mf_expr_alt(r, all, mf_expr_text(r, words[i]));
+    return mf_expr_seq(r, all, marked(t, t->form->type_close));
+}
+
 static mf_expr argument(const tagged *t, const char *name, size_t n_name, yyjson_val *schema)
 {
     mf_rules *r = t->schema->rules;
-    yyjson_val *shape = follow(t, schema);
+    yyjson_val *shape = mf_schema_follow(t->schema->json, schema);
     mf_expr value = words_of(t, shape);
     bool is_text = value != MF_EXPR_NOTHING;
     if (!is_text && may_be_string(t, shape, 0)) {
@@ -174,6 +203,8 @@ static mf_expr argument(const tagged *t, const char *name, size_t n_name, yyjson
                                                                      : t->form->key_close;
     mf_expr all = mf_expr_seq(r, marked(t, t->form->key_open), mf_expr_bytes(r, name, n_name));
     all = mf_expr_seq(r, all, marked(t, close));
+    if (t->form->type_close != NULL && close == t->form->key_close)
+        all = mf_expr_seq(r, all, type_word(t, shape));
     return mf_expr_seq(r, mf_expr_seq(r, all, value), marked(t, t->form->value_close));
 }
 
@@ -192,16 +223,15 @@ static bool is_required(yyjson_val *schema, yyjson_val *name)
 static mf_expr all_arguments(tagged *t, yyjson_val *schema)
 {
     mf_rules *r = t->schema->rules;
-    const mark m = mark_of(t->form->value_close);
     mf_expr all = MF_EXPR_EMPTY;
     size_t i, n;
     yyjson_val *name, *value;
-    if (m.n == 0) {
+    t->text = mf_expr_text_without(r, t->form->value_close);
+    if (t->text == MF_EXPR_NOTHING) {
         mf_rules_fail(r, MF_ERR_UNSUPPORTED, "the model's syntax does not close its arguments");
         return all;
     }
-    t->text = text_without(r, &m);
-    schema = follow(t, schema);
+    schema = mf_schema_follow(t->schema->json, schema);
     yyjson_val *properties = yyjson_obj_get(schema, "properties");
     if (!yyjson_is_obj(properties))
         return all;
@@ -213,22 +243,34 @@ static mf_expr all_arguments(tagged *t, yyjson_val *schema)
     return all;
 }
 
+bool mf_schema_open(mf_schema_reader *s, mf_rules *r, const mf_grammar_tool *tool, const char *what,
+                    mf_json *json)
+{
+    const bool has_any = tool->parameters != NULL;
+    if (r->status != MF_OK)
+        return false;
+    *s = (mf_schema_reader){.rules = r, .json = json, .what = what, .is_closed = true};
+    r->status = mf_json_parse_raw(&r->allocator, what, has_any ? tool->parameters : "{}",
+                                  has_any ? tool->n_bytes : 2, json, r->error);
+    return r->status == MF_OK;
+}
+
+void mf_schema_close(mf_schema_reader *s, mf_json *json)
+{
+    mf_free(&s->rules->allocator, s->targets, s->target_capacity * sizeof *s->targets);
+    mf_json_free(json);
+}
+
 mf_expr mf_schema_read_tagged(mf_rules *r, const mf_vocabulary *v, const mf_reply_form *form,
                               const mf_grammar_tool *tool, const char *what)
 {
     mf_json json = {0};
+    mf_schema_reader s;
     mf_expr e = MF_EXPR_NOTHING;
-    const char *text = tool->parameters != NULL ? tool->parameters : "{}";
-    if (r->status != MF_OK)
+    if (!mf_schema_open(&s, r, tool, what, &json))
         return e;
-    r->status = mf_json_parse_raw(&r->allocator, what, text,
-                                  tool->parameters != NULL ? tool->n_bytes : 2, &json, r->error);
-    if (r->status != MF_OK)
-        return e;
-    mf_schema_reader s = {.rules = r, .json = &json, .what = what, .is_closed = true};
     tagged t = {.schema = &s, .vocabulary = v, .form = form};
     e = all_arguments(&t, json.root);
-    mf_free(&r->allocator, s.targets, s.target_capacity * sizeof *s.targets);
-    mf_json_free(&json);
+    mf_schema_close(&s, &json);
     return e;
 }

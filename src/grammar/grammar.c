@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* From parameters to a compiled grammar. */
-#include "grammar/grammar.h"
+#include "grammar/calls.h"
 
 #include "base/sized.h"
 
@@ -30,9 +30,34 @@ static mf_status check(const mf_grammar_params *p, mf_error *error)
     return MF_OK;
 }
 
-static void read_rules(mf_rules *r, const mf_vocabulary *v, const void *source)
+/* A thought with its marks, of which a text that ends it holds no part. */
+static mf_expr thought(mf_rules *r, const mf_vocabulary *v, const mf_reply_form *f)
 {
-    const mf_grammar_params *p = source;
+    const mf_expr text = mf_expr_text_without(r, f->thought_close);
+    const mf_expr open = mf_expr_marked(r, v, f->thought_open, strlen(f->thought_open));
+    const mf_expr close = mf_expr_marked(r, v, f->thought_close, strlen(f->thought_close));
+    return mf_expr_seq(r, mf_expr_seq(r, open, text), close);
+}
+
+/* What the syntax has before content may stand before the text. */
+static void add_marks(mf_rules *r, const mf_vocabulary *v, const mf_reply_syntax *syntax)
+{
+    mf_reply_form f;
+    if (syntax == NULL || r->status != MF_OK || r->root == MF_NO_RULE)
+        return;
+    mf_reply_form_of(syntax, &f);
+    if (*f.content_open == '\0')
+        return;
+    mf_expr before = mf_expr_marked(r, v, f.content_open, strlen(f.content_open));
+    if (f.thought_open != NULL && *f.thought_open != '\0' && f.thought_close != NULL)
+        before = mf_expr_seq(r, mf_expr_optional(r, thought(r, v, &f)), before);
+    const uint32_t root = mf_rules_add(r, NULL, 0);
+    mf_rules_define(r, root, mf_expr_seq(r, mf_expr_optional(r, before), mf_expr_rule(r, r->root)));
+    r->root = root;
+}
+
+static void read_text(mf_rules *r, const mf_vocabulary *v, const mf_grammar_params *p)
+{
     if (p->gbnf == NULL) {
         r->root = mf_rules_add(r, "root", 4);
         mf_rules_define(r, r->root,
@@ -54,6 +79,13 @@ static void read_rules(mf_rules *r, const mf_vocabulary *v, const void *source)
     }
     mf_gbnf_read(r, p->gbnf, p->n_gbnf_bytes, v, p->literal_tokens != 0);
     r->root = mf_rules_find(r, "root", 4);
+}
+
+static void read_rules(mf_rules *r, const mf_vocabulary *v, const void *source)
+{
+    const mf_grammar_params *p = source;
+    read_text(r, v, p);
+    add_marks(r, v, p->syntax);
 }
 
 static mf_status compile(mf_vocabulary *v, mf_rules_fn read, const void *source, mf_program *out,

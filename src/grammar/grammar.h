@@ -36,9 +36,6 @@ mf_expr mf_expr_marked(mf_rules *r, const mf_vocabulary *vocabulary, const char 
  * and say nothing of others have no others, as in a tool's parameters. */
 mf_expr mf_schema_read(mf_rules *r, const char *text, size_t n_bytes, const char *what,
                        bool is_closed);
-/* The arguments of a call in a syntax that tags them, by the schema of an object. */
-mf_expr mf_schema_read_tagged(mf_rules *r, const mf_vocabulary *v, const mf_reply_form *form,
-                              const mf_grammar_tool *tool, const char *what);
 /* Any JSON object. */
 mf_expr mf_schema_any_object(mf_rules *r);
 

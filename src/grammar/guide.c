@@ -409,7 +409,8 @@ mf_status mf_guide_mask(mf_guide *m, uint32_t *mask, size_t n_tokens, int *is_li
     if (is_limited != NULL)
         *is_limited = 1;
     pthread_mutex_lock(&g->mutex);
-    mf_status status = mf_masks_find(&g->masks, &m->pool, &m->tops, mask, error);
+    uint32_t only;
+    mf_status status = mf_masks_find(&g->masks, &m->pool, &m->tops, mask, &only, error);
     pthread_mutex_unlock(&g->mutex);
     if (status != MF_OK)
         return status;
@@ -420,6 +421,26 @@ mf_status mf_guide_mask(mf_guide *m, uint32_t *mask, size_t n_tokens, int *is_li
             return MF_OK;
     return mf_fail(error, MF_ERR_NOT_FOUND,
                    "no token of the vocabulary goes on with what the grammar allows here");
+}
+
+mf_status mf_guide_forced(mf_guide *m, int32_t *token, mf_error *error)
+{
+    if (m == NULL || token == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_guide_forced: a NULL argument");
+    mf_grammar *g = m->grammar;
+    uint32_t only = MF_NO_TOKEN;
+    mf_status status = MF_OK;
+    if (m->mode == IS_MATCHING || (m->mode == IS_BLANK && m->n_blanks == m->max_blanks)) {
+        pthread_mutex_lock(&g->mutex);
+        status = mf_masks_find(&g->masks, &m->pool, &m->tops, NULL, &only, error);
+        pthread_mutex_unlock(&g->mutex);
+    }
+    if (status != MF_OK)
+        return status;
+    const bool is_forced =
+        only != MF_NO_TOKEN && !mf_tokenizer_is_end(g->vocabulary->tokenizer, (int32_t)only);
+    *token = is_forced ? (int32_t)only : -1;
+    return MF_OK;
 }
 
 int mf_guide_may_end(const mf_guide *m)

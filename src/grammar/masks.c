@@ -4,6 +4,12 @@
 
 #define DEAD 1u
 #define NO_ROOM 0u
+/* The characters of a kind lead to different states. */
+#define UNLIKE UINT32_MAX
+/* Transitions of a state by bytes, then by kinds of characters. */
+#define N_NEXT (256u + MF_N_KINDS)
+/* So many nodes below one are worth a look whether all are allowed. */
+#define MIN_BELOW 6u
 
 void mf_masks_init(mf_masks *m, const mf_allocator *a, const mf_program *program,
                    const mf_vocabulary *vocabulary, size_t max_bytes)
@@ -22,7 +28,7 @@ static size_t mask_bytes(const mf_masks *m)
 static void forget(mf_masks *m)
 {
     for (size_t i = 0; i < m->n_states; i++) {
-        mf_free(&m->allocator, m->states[i].next, 256 * sizeof(uint32_t));
+        mf_free(&m->allocator, m->states[i].next, N_NEXT * sizeof(uint32_t));
         mf_free(&m->allocator, m->states[i].mask, mask_bytes(m));
     }
     m->n_states = m->n_tops = m->used_bytes = 0;
@@ -123,10 +129,32 @@ static uint32_t intern(mf_masks *m, const mf_tops *tops)
     return add_state(m, tops->items, tops->n);
 }
 
+/* The bytes around one that no range of the state tells from it. */
+static void find_alike(const mf_masks *m, const mf_tops *tops, unsigned byte, unsigned *first,
+                       unsigned *last)
+{
+    *first = 0;
+    *last = 255;
+    for (size_t i = 0; i < tops->n; i++) {
+        const mf_stack *stack = &m->pool.stacks[tops->items[i]];
+        if (stack->state == MF_NO_STATE)
+            continue;
+        const mf_state *p = &m->program->states[stack->state];
+        if (p->kind != MF_STATE_RANGE || p->a > p->b)
+            continue;
+        const unsigned begin = byte < p->a ? 0 : byte <= p->b ? p->a : p->b + 1;
+        const unsigned end = byte < p->a ? p->a - 1 : byte <= p->b ? p->b : 255;
+        *first = begin > *first ? begin : *first;
+        *last = end < *last ? end : *last;
+    }
+}
+
 static uint32_t find_next(mf_masks *m, uint32_t state, unsigned char byte)
 {
     const mf_dfa_state s = m->states[state];
     const mf_tops from = {m->tops + s.first, s.n_tops, s.n_tops};
+    unsigned first, last;
+    find_alike(m, &from, byte, &first, &last);
     mf_pool_byte(&m->pool, &from, byte, &m->scratch);
     if (m->pool.status != MF_OK)
         return NO_ROOM;
@@ -134,12 +162,13 @@ static uint32_t find_next(mf_masks *m, uint32_t state, unsigned char byte)
     if (next == NO_ROOM)
         return NO_ROOM;
     if (s.next == NULL) {
-        m->states[state].next = mf_alloc_array(&m->allocator, 256, sizeof *s.next);
+        m->states[state].next = mf_alloc_array(&m->allocator, N_NEXT, sizeof *s.next);
         if (m->states[state].next == NULL)
             return NO_ROOM;
-        m->used_bytes += 256 * sizeof *s.next;
+        m->used_bytes += N_NEXT * sizeof *s.next;
     }
-    m->states[state].next[byte] = next;
+    for (unsigned i = first; i <= last; i++)
+        m->states[state].next[i] = next;
     return next;
 }
 
@@ -168,6 +197,97 @@ static bool start_anew(mf_masks *m, uint32_t *states, size_t n)
     return is_good;
 }
 
+/* ----------------------------------------------------------------------------------------- kinds
+ * --
+ */
+
+/* As find_next, where there is room: else, and where too much is possible, NO_ROOM, and whoever
+ * asks does without. */
+static uint32_t look(mf_masks *m, uint32_t state, unsigned byte)
+{
+    uint32_t to = m->states[state].next != NULL ? m->states[state].next[byte] : NO_ROOM;
+    if (to != NO_ROOM || is_full(m))
+        return to;
+    to = find_next(m, state, (unsigned char)byte);
+    if (m->pool.status == MF_ERR_UNSUPPORTED)
+        m->pool.status = MF_OK;
+    return to;
+}
+
+/* Where all bytes of a range lead. */
+static uint32_t over_range(mf_masks *m, uint32_t state, unsigned first, unsigned last)
+{
+    const uint32_t to = look(m, state, first);
+    for (unsigned byte = first + 1; byte <= last && to != NO_ROOM; byte++) {
+        const uint32_t other = look(m, state, byte);
+        if (other != to)
+            return other == NO_ROOM ? NO_ROOM : UNLIKE;
+    }
+    return to;
+}
+
+/* Where all characters beyond ASCII lead, as they are written. */
+static uint32_t over_wide(mf_masks *m, uint32_t state)
+{
+    static const struct {
+        unsigned char first[2], second[2];
+        unsigned n_more; /* of 0x80 to 0xBF */
+    } forms[] = {{{0xC2, 0xDF}, {0x80, 0xBF}, 0}, {{0xE0, 0xE0}, {0xA0, 0xBF}, 1},
+                 {{0xE1, 0xEC}, {0x80, 0xBF}, 1}, {{0xED, 0xED}, {0x80, 0x9F}, 1},
+                 {{0xEE, 0xEF}, {0x80, 0xBF}, 1}, {{0xF0, 0xF0}, {0x90, 0xBF}, 2},
+                 {{0xF1, 0xF3}, {0x80, 0xBF}, 2}, {{0xF4, 0xF4}, {0x80, 0x8F}, 2}};
+    uint32_t all = NO_ROOM;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        uint32_t to = over_range(m, state, forms[i].first[0], forms[i].first[1]);
+        for (unsigned k = 0; k <= forms[i].n_more && to > DEAD && to != UNLIKE; k++)
+            to = over_range(m, to, k > 0 ? 0x80 : forms[i].second[0],
+                            k > 0 ? 0xBF : forms[i].second[1]);
+        if (to == NO_ROOM || to == UNLIKE)
+            return to;
+        if (i > 0 && to != all)
+            return UNLIKE;
+        all = to;
+    }
+    return all;
+}
+
+/* Where all characters of a kind lead: a state, DEAD, UNLIKE; NO_ROOM: that is not known. */
+static uint32_t over_kind(mf_masks *m, uint32_t state, unsigned kind)
+{
+    const uint32_t *next = m->states[state].next;
+    if (next != NULL && next[256 + kind] != 0)
+        return next[256 + kind];
+    const uint32_t to = kind == MF_KIND_WIDE ? over_wide(m, state)
+                                             : over_range(m, state, mf_kind_first[kind],
+                                                          mf_kind_first[kind + 1] - 1u);
+    if (to != NO_ROOM && m->states[state].next != NULL)
+        m->states[state].next[256 + kind] = to;
+    return to;
+}
+
+/* How many characters of these kinds a state takes, whichever they are, up to `most`. *ends: and
+ * not one more. */
+static uint32_t run_of(mf_masks *m, uint32_t state, uint32_t kinds, uint32_t most, bool *ends)
+{
+    *ends = false;
+    for (uint32_t n = 0; n < most; n++) {
+        uint32_t to = NO_ROOM;
+        for (uint32_t rest = kinds; rest != 0; rest &= rest - 1) {
+            const uint32_t one = over_kind(m, state, (unsigned)__builtin_ctz(rest));
+            if (one == NO_ROOM || one == UNLIKE || (to != NO_ROOM && one != to))
+                return n;
+            to = one;
+        }
+        *ends = to == DEAD;
+        if (to <= DEAD)
+            return n;
+        if (to == state)
+            return most;
+        state = to;
+    }
+    return most;
+}
+
 /* ----------------------------------------------------------------------------------------- walks
  * --
  */
@@ -176,6 +296,30 @@ static void allow(const mf_vocabulary *v, uint32_t token, uint32_t *mask)
 {
     for (; token != MF_NO_TOKEN; token = v->same[token])
         mask[token / 32] |= 1u << token % 32;
+}
+
+static void allow_node(const mf_vocabulary *v, const mf_trie_node *node, uint32_t *mask)
+{
+    if (node->has_like)
+        allow(v, node->token, mask);
+    else if (node->token != MF_NO_TOKEN)
+        mask[node->token / 32] |= 1u << node->token % 32;
+}
+
+/* Where to go on in the tree, the state behind node i being known. What is below is looked at as a
+ * whole, if it is much. */
+static size_t pass(mf_masks *m, const mf_trie *trie, size_t i, uint32_t state, uint32_t *mask)
+{
+    const mf_trie_node *node = &trie->nodes[i];
+    bool ends;
+    if (node->skip - i <= MIN_BELOW || (node->kinds & MF_KINDS_INSIDE) != 0)
+        return i + 1;
+    const uint32_t n = run_of(m, state, node->kinds, node->n_below, &ends);
+    if (n < node->n_below)
+        return n == 0 && ends ? node->skip : i + 1;
+    while (++i < node->skip)
+        allow_node(m->vocabulary, &trie->nodes[i], mask);
+    return i;
 }
 
 /* Allows what of the tokens leads on from a state, which is path[0]. */
@@ -197,10 +341,39 @@ static bool walk(mf_masks *m, const mf_trie *trie, uint32_t *path, uint32_t *mas
             continue;
         }
         path[node->depth + 1] = to;
-        if (node->token != MF_NO_TOKEN)
-            allow(m->vocabulary, node->token, mask);
-        i++;
+        allow_node(m->vocabulary, node, mask);
+        i = pass(m, trie, i, to, mask);
     }
+    return true;
+}
+
+/* Those of a group that have at most n characters. */
+static void allow_short(const mf_vocabulary *v, const mf_token_group *g, uint32_t n, uint32_t *mask)
+{
+    const size_t end = g->first + g->n_tokens;
+    for (size_t i = g->first; i < end && v->plain_chars[i] <= n; i++)
+        mask[v->plain_sorted[i] / 32] |= 1u << v->plain_sorted[i] % 32;
+}
+
+/* Likewise of a group: as far as all characters of its kinds lead to one state, without a walk. */
+static bool walk_group(mf_masks *m, const mf_token_group *g, uint32_t *path, uint32_t *mask)
+{
+    const mf_vocabulary *v = m->vocabulary;
+    bool ends = false;
+    if (g->kinds != 0) {
+        const uint32_t longest = v->plain_chars[g->first + g->n_tokens - 1];
+        const uint32_t n = run_of(m, path[0], g->kinds, longest, &ends);
+        allow_short(v, g, n, mask);
+        ends = ends || n == longest;
+    }
+    return ends || walk(m, &g->trie, path, mask);
+}
+
+static bool walk_plain(mf_masks *m, uint32_t *path, uint32_t *mask)
+{
+    for (size_t i = 0; i < m->vocabulary->n_groups; i++)
+        if (!walk_group(m, &m->vocabulary->groups[i], path, mask))
+            return false;
     return true;
 }
 
@@ -224,8 +397,8 @@ static void allow_plain(const mf_vocabulary *v, uint32_t room, uint32_t *mask)
             mask[i] |= v->plain_all[i];
         return;
     }
-    for (size_t i = 0; i < v->n_plain && v->plain_chars[i] <= room; i++)
-        allow(v, v->plain_sorted[i], mask);
+    for (size_t i = 0; i < v->n_groups; i++)
+        allow_short(v, &v->groups[i], room, mask);
 }
 
 /* What needs no walk over bytes: tokens by name, ends. *room: of the widest string. */
@@ -270,6 +443,19 @@ static bool is_string_alone(const mf_masks *m, uint32_t state)
     return true;
 }
 
+static uint32_t only_token(const uint32_t *mask, size_t n_words)
+{
+    uint32_t only = MF_NO_TOKEN;
+    for (size_t i = 0; i < n_words; i++) {
+        if (mask[i] == 0)
+            continue;
+        if (only != MF_NO_TOKEN || (mask[i] & (mask[i] - 1)) != 0)
+            return MF_NO_TOKEN;
+        only = (uint32_t)(32 * i) + (uint32_t)__builtin_ctz(mask[i]);
+    }
+    return only;
+}
+
 static bool find_mask(mf_masks *m, uint32_t *state)
 {
     const mf_vocabulary *v = m->vocabulary;
@@ -281,18 +467,19 @@ static bool find_mask(mf_masks *m, uint32_t *state)
     if (room > 0)
         allow_plain(v, room, mask);
     const bool walks_plain = room < v->longest_bytes && (room == 0 || !is_string_alone(m, *state));
-    if ((walks_plain && !walk(m, &v->plain, path, mask)) || !walk(m, &v->rest, path, mask)) {
+    if ((walks_plain && !walk_plain(m, path, mask)) || !walk(m, &v->rest, path, mask)) {
         mf_free(&m->allocator, mask, mask_bytes(m));
         return false;
     }
     *state = path[0];
     m->states[*state].mask = mask;
+    m->states[*state].only = only_token(mask, v->n_words);
     m->used_bytes += mask_bytes(m);
     return true;
 }
 
 mf_status mf_masks_find(mf_masks *m, const mf_pool *pool, const mf_tops *tops, uint32_t *out,
-                        mf_error *error)
+                        uint32_t *only, mf_error *error)
 {
     uint32_t state = NO_ROOM;
     if (m->pool.status != MF_OK || is_full(m)) {
@@ -314,6 +501,8 @@ mf_status mf_masks_find(mf_masks *m, const mf_pool *pool, const mf_tops *tops, u
                        MF_MAX_TOPS);
     if (!is_found)
         return mf_fail_memory(error, mask_bytes(m), "a mask of tokens");
-    memcpy(out, m->states[state].mask, mask_bytes(m));
+    if (out != NULL)
+        memcpy(out, m->states[state].mask, mask_bytes(m));
+    *only = m->states[state].only;
     return MF_OK;
 }

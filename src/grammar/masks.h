@@ -17,6 +17,7 @@ typedef struct mf_dfa_state {
     uint32_t first, n_tops; /* in tops[] */
     uint32_t *next; /* [256], from the allocator when first needed: state, or 0: not known */
     uint32_t *mask; /* NULL: not known */
+    uint32_t only;  /* the mask's token if it has one alone, else MF_NO_TOKEN */
 } mf_dfa_state;
 
 typedef struct mf_masks {
@@ -39,8 +40,9 @@ void mf_masks_init(mf_masks *m, const mf_allocator *a, const mf_program *program
                    const mf_vocabulary *vocabulary, size_t max_bytes);
 void mf_masks_free(mf_masks *m);
 
-/* Copies the mask for these stacks of another pool to out[n_words of the vocabulary]. */
+/* Copies the mask for these stacks of another pool to out[n_words of the vocabulary], unless that
+ * is NULL. *only: its token if it has one alone, else MF_NO_TOKEN. */
 mf_status mf_masks_find(mf_masks *m, const mf_pool *pool, const mf_tops *tops, uint32_t *out,
-                        mf_error *error);
+                        uint32_t *only, mf_error *error);
 
 #endif

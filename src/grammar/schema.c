@@ -325,6 +325,7 @@ static unsigned types_meant(yyjson_val *schema)
                  {"prefixItems", IS_ARRAY},
                  {"minItems", IS_ARRAY},
                  {"maxItems", IS_ARRAY},
+                 {"uniqueItems", IS_ARRAY},
                  {"pattern", IS_STRING},
                  {"format", IS_STRING},
                  {"minLength", IS_STRING},
@@ -407,6 +408,11 @@ static mf_expr add_constant(mf_schema_reader *s, const mf_conjunction *c, yyjson
     if ((types & type_of_value(v)) == 0)
         return all;
     return mf_expr_alt(s->rules, all, write_constant(s, v, 0));
+}
+
+mf_expr mf_schema_constant(mf_schema_reader *s, const mf_conjunction *c, yyjson_val *value)
+{
+    return add_constant(s, c, value, MF_EXPR_NOTHING);
 }
 
 /* Strings share what they begin with. */

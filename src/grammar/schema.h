@@ -60,6 +60,11 @@ bool mf_schema_says_more(yyjson_val *schema, const char *const *but);
 
 mf_expr mf_schema_object(mf_schema_reader *s, const mf_conjunction *c);
 mf_expr mf_schema_array(mf_schema_reader *s, const mf_conjunction *c);
+/* min to max items, at least one, all different; fails where that cannot be told. */
+mf_expr mf_schema_unique_items(mf_schema_reader *s, const mf_conjunction *c, uint32_t min,
+                               uint32_t max);
+/* A value of an enum, where all parts have it; else MF_EXPR_NOTHING. */
+mf_expr mf_schema_constant(mf_schema_reader *s, const mf_conjunction *c, yyjson_val *value);
 mf_expr mf_schema_string(mf_schema_reader *s, const mf_conjunction *c);
 mf_expr mf_schema_number(mf_schema_reader *s, const mf_conjunction *c, bool is_integer);
 

@@ -3,29 +3,11 @@
  * Numbers within bounds, digit by digit: a text is compared with a bound as it is written, so that
  * every decimal is told exactly. Between bounds numbers are written without exponent.
  */
-#include "grammar/schema.h"
+#include "grammar/schema_number.h"
 
-#define MAX_DIGITS 48
-
-/* A decimal without zeros at its ends: 0.D1D2... times ten to the power of point. */
-typedef struct decimal {
-    bool is_negative;
-    char digits[MAX_DIGITS];
-    int n, point; /* n 0: zero */
-} decimal;
-
-/* A bound of a number's size, without sign. */
-typedef struct bound {
-    bool is_there, is_exclusive;
-    char whole[MAX_DIGITS * 2]; /* "0", or without zeros before it */
-    int n_whole;
-    char rest[MAX_DIGITS * 2]; /* behind the point, without zeros behind it */
-    int n_rest;
-} bound;
-
-static bool parse(const char *text, decimal *out)
+bool mf_decimal_parse(const char *text, mf_decimal *out)
 {
-    decimal d = {.is_negative = *text == '-'};
+    mf_decimal d = {.is_negative = *text == '-'};
     int point = 0;
     bool is_behind = false;
     long power = 0;
@@ -35,7 +17,7 @@ static bool parse(const char *text, decimal *out)
             continue;
         }
         if (d.n > 0 || *text != '0') {
-            if (d.n == MAX_DIGITS)
+            if (d.n == MF_MAX_DIGITS)
                 return false;
             d.digits[d.n++] = *text;
             point += !is_behind;
@@ -52,7 +34,7 @@ static bool parse(const char *text, decimal *out)
     while (d.n > 0 && d.digits[d.n - 1] == '0')
         d.n--;
     d.point = point + (int)power;
-    if (d.n > 0 && (d.point > MAX_DIGITS - 8 || d.point < -(MAX_DIGITS - 8)))
+    if (d.n > 0 && (d.point > MF_MAX_DIGITS - 8 || d.point < -(MF_MAX_DIGITS - 8)))
         return false;
     if (d.n == 0)
         d.point = d.is_negative = 0;
@@ -61,7 +43,7 @@ static bool parse(const char *text, decimal *out)
 }
 
 /* -1, 0 or 1. */
-static int compare_sizes(const decimal *a, const decimal *b)
+static int compare_sizes(const mf_decimal *a, const mf_decimal *b)
 {
     if (a->n == 0 || b->n == 0)
         return (a->n > 0) - (b->n > 0);
@@ -75,16 +57,16 @@ static int compare_sizes(const decimal *a, const decimal *b)
     return 0;
 }
 
-static int compare(const decimal *a, const decimal *b)
+static int compare(const mf_decimal *a, const mf_decimal *b)
 {
     if (a->is_negative != b->is_negative)
         return a->is_negative ? -1 : 1;
     return a->is_negative ? compare_sizes(b, a) : compare_sizes(a, b);
 }
 
-static bound bound_of(const decimal *d, bool is_exclusive)
+static mf_bound bound_of(const mf_decimal *d, bool is_exclusive)
 {
-    bound b = {.is_there = true, .is_exclusive = is_exclusive};
+    mf_bound b = {.is_there = true, .is_exclusive = is_exclusive};
     for (int i = 0; i < d->point; i++)
         b.whole[b.n_whole++] = (char)(i < d->n ? d->digits[i] : '0');
     if (b.n_whole == 0)
@@ -154,7 +136,7 @@ static mf_expr whole_range(mf_rules *r, const char *low, int n_low, const char *
     return mf_expr_alt(r, all, same_length(r, first, high, n_high));
 }
 
-static void add_one(char *number, int *n)
+void mf_digits_up(char *number, int *n)
 {
     int i = *n - 1;
     while (i >= 0 && number[i] == '9')
@@ -168,8 +150,7 @@ static void add_one(char *number, int *n)
     }
 }
 
-/* False: it was 0. */
-static bool take_one(char *number, int *n)
+bool mf_digits_down(char *number, int *n)
 {
     int i = *n - 1;
     while (i >= 0 && number[i] == '0')
@@ -186,14 +167,14 @@ static bool take_one(char *number, int *n)
 }
 
 /* Whole sizes that satisfy both bounds. */
-static mf_expr whole_sizes(mf_rules *r, bound low, bound high)
+static mf_expr whole_sizes(mf_rules *r, mf_bound low, mf_bound high)
 {
     if (!low.is_there)
-        low = (bound){.is_there = true, .whole = "0", .n_whole = 1};
+        low = (mf_bound){.is_there = true, .whole = "0", .n_whole = 1};
     if (low.n_rest > 0 || low.is_exclusive)
-        add_one(low.whole, &low.n_whole);
+        mf_digits_up(low.whole, &low.n_whole);
     if (high.is_there && high.n_rest == 0 && high.is_exclusive &&
-        !take_one(high.whole, &high.n_whole))
+        !mf_digits_down(high.whole, &high.n_whole))
         return MF_EXPR_NOTHING;
     return whole_range(r, low.whole, low.n_whole, high.whole, high.is_there ? high.n_whole : 0);
 }
@@ -204,7 +185,7 @@ static mf_expr whole_sizes(mf_rules *r, bound low, bound high)
 
 /* Digits behind the point after i of them, where those are the same as the bounds' (low, high not
  * NULL). must: one more has to come. */
-static mf_expr fraction(mf_rules *r, const bound *low, const bound *high, int i, bool must)
+static mf_expr fraction(mf_rules *r, const mf_bound *low, const mf_bound *high, int i, bool must)
 {
     if (low == NULL && high == NULL)
         return any_digits(r, must ? 1 : 0, MF_NO_LIMIT);
@@ -246,7 +227,7 @@ static mf_expr fraction(mf_rules *r, const bound *low, const bound *high, int i,
 }
 
 /* A whole part, and behind it digits within the bounds, or none where that holds too. */
-static mf_expr with_fraction(mf_rules *r, mf_expr whole, const bound *low, const bound *high)
+static mf_expr with_fraction(mf_rules *r, mf_expr whole, const mf_bound *low, const mf_bound *high)
 {
     mf_expr point = mf_expr_seq(r, mf_expr_text(r, "."), fraction(r, low, high, 0, true));
     const bool low_holds = low == NULL || (low->n_rest == 0 && !low->is_exclusive);
@@ -257,22 +238,22 @@ static mf_expr with_fraction(mf_rules *r, mf_expr whole, const bound *low, const
 }
 
 /* Sizes between bounds, digits behind the point included. */
-static mf_expr decimal_sizes(mf_rules *r, bound low, bound high)
+static mf_expr decimal_sizes(mf_rules *r, mf_bound low, mf_bound high)
 {
     if (!low.is_there)
-        low = (bound){.is_there = true, .whole = "0", .n_whole = 1};
+        low = (mf_bound){.is_there = true, .whole = "0", .n_whole = 1};
     const mf_expr at_low = mf_expr_bytes(r, low.whole, (size_t)low.n_whole);
-    bound above = low, below = high;
+    mf_bound above = low, below = high;
     if (high.is_there && low.n_whole == high.n_whole &&
         memcmp(low.whole, high.whole, (size_t)low.n_whole) == 0)
         return with_fraction(r, at_low, &low, &high);
     mf_expr all = with_fraction(r, at_low, &low, NULL);
-    add_one(above.whole, &above.n_whole);
+    mf_digits_up(above.whole, &above.n_whole);
     if (!high.is_there)
         return mf_expr_alt(
             r, all,
             with_fraction(r, whole_range(r, above.whole, above.n_whole, NULL, 0), NULL, NULL));
-    if (take_one(below.whole, &below.n_whole))
+    if (mf_digits_down(below.whole, &below.n_whole))
         all = mf_expr_alt(
             r, all,
             with_fraction(r, whole_range(r, above.whole, above.n_whole, below.whole, below.n_whole),
@@ -287,7 +268,7 @@ static mf_expr decimal_sizes(mf_rules *r, bound low, bound high)
 
 typedef struct limit {
     bool is_there, is_exclusive;
-    decimal value;
+    mf_decimal value;
 } limit;
 
 /* The narrowest of what the parts say. side: 1 of a maximum, -1 of a minimum. */
@@ -297,14 +278,14 @@ static limit find_limit(mf_schema_reader *s, const mf_conjunction *c, const char
     limit found = {0};
     for (size_t i = 0; i < 2 * c->n; i++) {
         yyjson_val *v = yyjson_obj_get(c->parts[i / 2].schema, names[i % 2]);
-        decimal d;
+        mf_decimal d;
         if (v == NULL)
             continue;
         if (!yyjson_is_raw(v)) {
             (void)mf_schema_fail(s, MF_ERR_FORMAT, "%s: expected a number", names[i % 2]);
             return found;
         }
-        if (!parse(yyjson_get_raw(v), &d)) {
+        if (!mf_decimal_parse(yyjson_get_raw(v), &d)) {
             (void)mf_schema_fail(s, MF_ERR_UNSUPPORTED, "%s: %.40s has too many digits",
                                  names[i % 2], yyjson_get_raw(v));
             return found;
@@ -318,28 +299,43 @@ static limit find_limit(mf_schema_reader *s, const mf_conjunction *c, const char
     return found;
 }
 
-static bool check_multiples(mf_schema_reader *s, const mf_conjunction *c, bool is_integer)
-{
-    for (size_t i = 0; i < c->n; i++) {
-        yyjson_val *v = yyjson_obj_get(c->parts[i].schema, "multipleOf");
-        decimal d;
-        if (v == NULL)
-            continue;
-        if (is_integer && yyjson_is_raw(v) && parse(yyjson_get_raw(v), &d) && !d.is_negative &&
-            d.n == 1 && d.digits[0] == '1' && d.point == 1)
-            continue;
-        (void)mf_schema_fail(s, MF_ERR_UNSUPPORTED, "the keyword \"multipleOf\" is not supported%s",
-                             is_integer ? " but for 1" : "");
-        return false;
-    }
-    return true;
-}
-
-static bound bound_if(const limit *l, bool is_negative)
+static mf_bound bound_if(const limit *l, bool is_negative)
 {
     if (!l->is_there || (l->value.is_negative != is_negative && l->value.n > 0))
-        return (bound){0};
+        return (mf_bound){0};
     return bound_of(&l->value, l->is_exclusive);
+}
+
+/* Sizes between bounds, of which all are multiples of what the schema says. */
+typedef struct sizes {
+    mf_rules *rules;
+    mf_multiples *multiples; /* NULL: any will do */
+    bool is_integer;
+} sizes;
+
+static mf_expr size_between(const sizes *z, mf_bound low, mf_bound high)
+{
+    if (z->multiples != NULL)
+        return mf_multiples_between(z->multiples, low, high);
+    return z->is_integer ? whole_sizes(z->rules, low, high) : decimal_sizes(z->rules, low, high);
+}
+
+static mf_expr between(const sizes *z, const limit *low, const limit *high)
+{
+    mf_rules *r = z->rules;
+    mf_expr all = MF_EXPR_NOTHING;
+    if (!high->is_there || !high->value.is_negative) /* from 0 up */
+        all = size_between(z, low->value.is_negative ? (mf_bound){0} : bound_if(low, false),
+                           bound_if(high, false));
+    if (!low->is_there || low->value.is_negative) {
+        const bool is_below = high->is_there && (high->value.is_negative || high->value.n == 0);
+        mf_bound least = is_below ? bound_of(&high->value, high->is_exclusive) : (mf_bound){0};
+        if (z->is_integer && !is_below) /* -0 is 0, which was there */
+            least = (mf_bound){.is_there = true, .whole = "1", .n_whole = 1};
+        mf_expr size = size_between(z, least, bound_if(low, true));
+        all = mf_expr_alt(r, all, mf_expr_seq(r, mf_expr_text(r, "-"), size));
+    }
+    return all;
 }
 
 mf_expr mf_schema_number(mf_schema_reader *s, const mf_conjunction *c, bool is_integer)
@@ -348,27 +344,16 @@ mf_expr mf_schema_number(mf_schema_reader *s, const mf_conjunction *c, bool is_i
     static const char *const high_names[] = {"maximum", "exclusiveMaximum"};
     mf_rules *r = s->rules;
     const limit low = find_limit(s, c, low_names, -1), high = find_limit(s, c, high_names, 1);
-    if (r->status != MF_OK || !check_multiples(s, c, is_integer))
+    sizes z = {.rules = r, .is_integer = is_integer};
+    if (r->status == MF_OK)
+        z.multiples = mf_multiples_of(s, c, is_integer);
+    if (r->status != MF_OK)
         return MF_EXPR_NOTHING;
-    if (!low.is_there && !high.is_there)
+    if (!low.is_there && !high.is_there && z.multiples == NULL)
         return is_integer ? mf_json_any_integer(r) : mf_json_any_number(r);
-    mf_expr (*sizes)(mf_rules *, bound, bound) = is_integer ? whole_sizes : decimal_sizes;
-    mf_expr all = MF_EXPR_NOTHING;
-    if (low.is_there && high.is_there) {
-        const int order = compare(&low.value, &high.value);
-        if (order > 0 || (order == 0 && (low.is_exclusive || high.is_exclusive)))
-            return MF_EXPR_NOTHING;
-    }
-    if (!high.is_there || !high.value.is_negative) /* from 0 up */
-        all = sizes(r, low.value.is_negative ? (bound){0} : bound_if(&low, false),
-                    bound_if(&high, false));
-    if (!low.is_there || low.value.is_negative) {
-        const bool is_below = high.is_there && (high.value.is_negative || high.value.n == 0);
-        bound least = is_below ? bound_of(&high.value, high.is_exclusive) : (bound){0};
-        if (is_integer && !is_below) /* -0 is 0, which was there */
-            least = (bound){.is_there = true, .whole = "1", .n_whole = 1};
-        mf_expr size = sizes(r, least, bound_if(&low, true));
-        all = mf_expr_alt(r, all, mf_expr_seq(r, mf_expr_text(r, "-"), size));
-    }
+    const int order = low.is_there && high.is_there ? compare(&low.value, &high.value) : -1;
+    const bool is_empty = order > 0 || (order == 0 && (low.is_exclusive || high.is_exclusive));
+    const mf_expr all = is_empty ? MF_EXPR_NOTHING : between(&z, &low, &high);
+    mf_multiples_free(z.multiples);
     return all;
 }

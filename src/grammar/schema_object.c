@@ -410,13 +410,21 @@ static size_t prefix_size(mf_schema_reader *s, const mf_conjunction *c)
         if (yyjson_is_arr(yyjson_obj_get(c->parts[i].schema, "items")))
             (void)mf_schema_fail(s, MF_ERR_UNSUPPORTED,
                                  "items: a list of schemas is not supported: use prefixItems");
-        yyjson_val *unique = yyjson_obj_get(c->parts[i].schema, "uniqueItems");
-        if (unique != NULL && !yyjson_is_false(unique))
-            (void)mf_schema_fail(s, MF_ERR_UNSUPPORTED,
-                                 "the keyword \"uniqueItems\" is not supported");
         n = yyjson_arr_size(prefix) > n ? yyjson_arr_size(prefix) : n;
     }
     return n;
+}
+
+static bool is_unique(mf_schema_reader *s, const mf_conjunction *c)
+{
+    bool is = false;
+    for (size_t i = 0; i < c->n; i++) {
+        yyjson_val *unique = yyjson_obj_get(c->parts[i].schema, "uniqueItems");
+        if (unique != NULL && !yyjson_is_bool(unique))
+            (void)mf_schema_fail(s, MF_ERR_FORMAT, "uniqueItems: expected true or false");
+        is = is || yyjson_is_true(unique);
+    }
+    return is;
 }
 
 /* An item at a place; at SIZE_MAX: behind all that have a place. */
@@ -457,6 +465,17 @@ static mf_expr items_behind(mf_schema_reader *s, const mf_conjunction *c, const 
     return all;
 }
 
+/* One and more. */
+static mf_expr items_of(mf_schema_reader *s, const mf_conjunction *c, array *a)
+{
+    if (is_unique(s, c) && a->max > 1)
+        return mf_schema_unique_items(s, c, a->min, a->max);
+    if (a->max > a->n_prefix)
+        a->item = item_at(s, c, SIZE_MAX);
+    const mf_expr first = a->n_prefix > 0 ? item_at(s, c, 0) : a->item;
+    return mf_expr_seq(s->rules, first, items_behind(s, c, a));
+}
+
 mf_expr mf_schema_array(mf_schema_reader *s, const mf_conjunction *c)
 {
     mf_rules *r = s->rules;
@@ -469,14 +488,9 @@ mf_expr mf_schema_array(mf_schema_reader *s, const mf_conjunction *c)
                               MF_MAX_PROPERTIES);
     if (a.min > a.max)
         return MF_EXPR_NOTHING;
-    mf_expr open = mf_expr_seq(r, mf_expr_text(r, "["), mf_json_space(r)), items = MF_EXPR_NOTHING;
-    if (a.max > a.n_prefix)
-        a.item = item_at(s, c, SIZE_MAX);
-    if (a.max > 0) {
-        const mf_expr first = a.n_prefix > 0 ? item_at(s, c, 0) : a.item;
-        items = mf_expr_seq(r, first, items_behind(s, c, &a));
-        items = mf_expr_seq(r, items, mf_json_space(r));
-    }
+    mf_expr open = mf_expr_seq(r, mf_expr_text(r, "["), mf_json_space(r));
+    mf_expr items =
+        a.max > 0 ? mf_expr_seq(r, items_of(s, c, &a), mf_json_space(r)) : MF_EXPR_NOTHING;
     if (a.min == 0)
         items = mf_expr_optional(r, items);
     return mf_expr_seq(r, mf_expr_seq(r, open, items), mf_expr_text(r, "]"));

@@ -7,9 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A group has at least so many of the plain tokens: one of ... */
+#define GROUP_SHARE 1000u
+
 typedef struct entry {
     const unsigned char *bytes;
     uint32_t n_bytes, token;
+    uint32_t kinds, group;
 } entry;
 
 static void set_bit(uint32_t *mask, uint32_t token)
@@ -20,6 +24,8 @@ static void set_bit(uint32_t *mask, uint32_t token)
 static int compare_entries(const void *a, const void *b)
 {
     const entry *x = a, *y = b;
+    if (x->group != y->group)
+        return x->group < y->group ? -1 : 1;
     const size_t n = x->n_bytes < y->n_bytes ? x->n_bytes : y->n_bytes;
     const int order = memcmp(x->bytes, y->bytes, n);
     if (order != 0)
@@ -61,8 +67,10 @@ static size_t lay_out(const entry *entries, size_t n, mf_trie_node *nodes, uint3
     for (size_t i = 0; i < n; i++) {
         const size_t shared = i > 0 ? n_common(&entries[i - 1], &entries[i]) : 0;
         if (i > 0 && shared == entries[i].n_bytes) { /* the same again */
-            if (nodes != NULL)
+            if (nodes != NULL) {
                 same[entries[i - 1].token] = entries[i].token;
+                nodes[n_nodes - 1].has_like = 1;
+            }
             continue;
         }
         for (; n_path > shared; n_path--)
@@ -71,8 +79,9 @@ static size_t lay_out(const entry *entries, size_t n, mf_trie_node *nodes, uint3
         for (; n_path < entries[i].n_bytes; n_path++) {
             path[n_path] = (uint32_t)n_nodes;
             if (nodes != NULL)
-                nodes[n_nodes] =
-                    (mf_trie_node){0, MF_NO_TOKEN, entries[i].bytes[n_path], (uint8_t)n_path};
+                nodes[n_nodes] = (mf_trie_node){.token = MF_NO_TOKEN,
+                                                .byte = entries[i].bytes[n_path],
+                                                .depth = (uint8_t)n_path};
             n_nodes++;
         }
         if (nodes != NULL)
@@ -81,6 +90,22 @@ static size_t lay_out(const entry *entries, size_t n, mf_trie_node *nodes, uint3
     for (; n_path > 0 && nodes != NULL; n_path--)
         nodes[path[n_path - 1]].skip = (uint32_t)n_nodes;
     return n_nodes;
+}
+
+/* What is below each node. Of a rest, whose tokens are not whole characters, nothing is said. */
+static void look_below(mf_trie *trie, bool is_plain)
+{
+    for (size_t i = trie->n_nodes; i-- > 0;) {
+        mf_trie_node *node = &trie->nodes[i];
+        for (size_t k = i + 1; k < node->skip; k = trie->nodes[k].skip) {
+            const mf_trie_node *below = &trie->nodes[k];
+            node->kinds |= (below->kinds & ~MF_KINDS_INSIDE) | mf_kinds_of_byte(below->byte);
+            if (node->n_below <= below->n_below)
+                node->n_below = (uint8_t)(below->n_below + 1);
+        }
+        if (!is_plain)
+            node->kinds |= MF_KINDS_INSIDE;
+    }
 }
 
 static bool make_trie(mf_vocabulary *v, const entry *entries, size_t n, mf_trie *out)
@@ -141,22 +166,82 @@ static void drop_added(mf_vocabulary *v)
     }
 }
 
-/* By number of characters, which are few. */
-static void sort_plain(mf_vocabulary *v, const entry *entries, size_t n)
+/* A group's, by number of characters, which are few. */
+static void sort_group(mf_vocabulary *v, const entry *entries, const mf_token_group *g)
 {
     size_t starts[MF_MAX_TOKEN_BYTES + 2] = {0};
-    for (size_t i = 0; i < n; i++)
+    const size_t end = g->first + g->n_tokens;
+    for (size_t i = g->first; i < end; i++)
         starts[plain_chars(entries[i].bytes, entries[i].n_bytes) + 1]++;
     for (size_t i = 1; i < MF_MAX_TOKEN_BYTES + 2; i++)
         starts[i] += starts[i - 1];
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = g->first; i < end; i++) {
         const size_t n_chars = plain_chars(entries[i].bytes, entries[i].n_bytes);
-        const size_t at = starts[n_chars]++;
+        const size_t at = g->first + starts[n_chars]++;
         v->plain_sorted[at] = entries[i].token;
         v->plain_chars[at] = (uint8_t)n_chars;
         set_bit(v->plain_all, entries[i].token);
     }
+}
+
+/* How many tokens have just these kinds. */
+typedef struct tally {
+    uint32_t kinds, group;
+    size_t n;
+} tally;
+
+enum { N_TALLIES = 1024 };
+
+/* NULL: the table is full. */
+static tally *find_tally(tally *tallies, uint32_t kinds)
+{
+    size_t at = (kinds * 0x9E3779B1u) >> 22;
+    for (size_t i = 0; i < N_TALLIES; i++, at = (at + 1) % N_TALLIES)
+        if (tallies[at].n == 0 || tallies[at].kinds == kinds)
+            return &tallies[at];
+    return NULL;
+}
+
+/* Gives each entry its group: 0, unless there are many like it. */
+static void choose_groups(mf_vocabulary *v, entry *entries, size_t n)
+{
+    tally tallies[N_TALLIES] = {{0, 0, 0}};
+    for (size_t i = 0; i < n; i++) {
+        tally *t = find_tally(tallies, entries[i].kinds);
+        if (t != NULL) {
+            t->kinds = entries[i].kinds;
+            t->n++;
+        }
+    }
+    v->n_groups = 1;
+    for (size_t i = 0; i < N_TALLIES; i++)
+        if (tallies[i].n > n / GROUP_SHARE && v->n_groups < MF_MAX_GROUPS) {
+            tallies[i].group = (uint32_t)v->n_groups;
+            v->groups[v->n_groups++].kinds = tallies[i].kinds;
+        }
+    for (size_t i = 0; i < n; i++) {
+        const tally *t = find_tally(tallies, entries[i].kinds);
+        entries[i].group = t != NULL ? t->group : 0;
+        v->groups[entries[i].group].n_tokens++;
+    }
+}
+
+static bool make_groups(mf_vocabulary *v, entry *entries, size_t n)
+{
+    size_t first = 0;
+    choose_groups(v, entries, n);
+    qsort(entries, n, sizeof *entries, compare_entries);
     v->n_plain = n;
+    for (size_t i = 0; i < v->n_groups; i++) {
+        mf_token_group *g = &v->groups[i];
+        g->first = first;
+        sort_group(v, entries, g);
+        if (!make_trie(v, entries + first, g->n_tokens, &g->trie))
+            return false;
+        look_below(&g->trie, true);
+        first += g->n_tokens;
+    }
+    return true;
 }
 
 static bool fill(mf_vocabulary *v, entry *entries)
@@ -168,15 +253,16 @@ static bool fill(mf_vocabulary *v, entry *entries)
             const unsigned char *bytes = mf_vocabulary_bytes(v, i, &n);
             if (bytes == NULL || (plain_chars(bytes, n) > 0) != (pass == 0))
                 continue;
-            entries[n_plain + n_rest] = (entry){bytes, (uint32_t)n, i};
+            entries[n_plain + n_rest] =
+                (entry){bytes, (uint32_t)n, i, pass == 0 ? mf_kinds_of(bytes, n) : 0, 0};
             *(pass == 0 ? &n_plain : &n_rest) += 1;
             v->longest_bytes = n > v->longest_bytes ? n : v->longest_bytes;
         }
-    qsort(entries, n_plain, sizeof *entries, compare_entries);
     qsort(entries + n_plain, n_rest, sizeof *entries, compare_entries);
-    sort_plain(v, entries, n_plain);
-    return make_trie(v, entries, n_plain, &v->plain) &&
-           make_trie(v, entries + n_plain, n_rest, &v->rest);
+    if (!make_groups(v, entries, n_plain) || !make_trie(v, entries + n_plain, n_rest, &v->rest))
+        return false;
+    look_below(&v->rest, false);
+    return true;
 }
 
 mf_status mf_vocabulary_create(const mf_tokenizer *tokenizer, const mf_allocator *allocator,
@@ -199,9 +285,10 @@ mf_status mf_vocabulary_create(const mf_tokenizer *tokenizer, const mf_allocator
     v->plain_sorted = mf_alloc_array(&a, n + 1, sizeof *v->plain_sorted);
     v->plain_chars = mf_alloc_array(&a, n + 1, 1);
     v->ends = mf_alloc_array(&a, v->n_words + 1, sizeof *v->ends);
+    v->groups = mf_alloc_array(&a, MF_MAX_GROUPS, sizeof *v->groups);
     entry *entries = mf_alloc_array(&a, n + 1, sizeof *entries);
-    bool is_whole =
-        v->same && v->plain_all && v->plain_sorted && v->plain_chars && v->ends && entries;
+    bool is_whole = v->same && v->plain_all && v->plain_sorted && v->plain_chars && v->ends &&
+                    v->groups && entries;
     if (is_whole) {
         drop_added(v);
         is_whole = fill(v, entries);
@@ -230,7 +317,9 @@ void mf_vocabulary_free(mf_vocabulary **vocabulary)
         return;
     const mf_allocator a = v->allocator;
     const size_t n = v->n_tokens;
-    mf_free(&a, v->plain.nodes, v->plain.n_allocated * sizeof *v->plain.nodes);
+    for (size_t i = 0; i < v->n_groups; i++)
+        mf_free(&a, v->groups[i].trie.nodes, v->groups[i].trie.n_allocated * sizeof *v->rest.nodes);
+    mf_free(&a, v->groups, MF_MAX_GROUPS * sizeof *v->groups);
     mf_free(&a, v->rest.nodes, v->rest.n_allocated * sizeof *v->rest.nodes);
     mf_free(&a, v->same, (n + 1) * sizeof *v->same);
     mf_free(&a, v->plain_all, (v->n_words + 1) * sizeof *v->plain_all);

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/files.h"
+#include "io/io_drives.h"
 #include "io/io_engine.h"
 
 #include <assert.h>
@@ -24,12 +25,22 @@
 #define STALLS_MAX 1000u
 #define NO_REQUEST UINT32_MAX
 
+/* The first is that of the files themselves. */
+#define N_DRIVES (1 + MF_IO_COPIES_MAX)
+typedef struct io_copy {
+    char *path; /* NULL: there is none */
+    size_t path_bytes;
+    int fd;
+} io_copy;
+
 typedef struct io_file {
     char *path;
     size_t path_bytes;
     uint64_t n_bytes; /* when it was added */
     uint32_t lane;
     int fd;
+    io_copy copies[MF_IO_COPIES_MAX];
+    bool has_copies;
 } io_file;
 
 typedef struct request {
@@ -37,7 +48,9 @@ typedef struct request {
     uint32_t n_got;      /* contiguous from the start */
     uint32_t resumed_at; /* where the read now in flight starts: n_got rounded down */
     uint32_t n_stalls;
+    uint32_t drive; /* that it is read from, where the file has copies */
     uint32_t next_free;
+    uint64_t sent_ns; /* 0: nobody wants to know */
 } request;
 
 struct mf_io {
@@ -48,15 +61,19 @@ struct mf_io {
     uint32_t n_files, files_capacity;
     dev_t devices[MF_IO_LANES_MAX]; /* by lane */
     uint32_t n_lanes;
+    mf_io_drive drives[N_DRIVES];
+    void (*lost)(void *ctx, const char *path, int os_errno);
+    void *lost_ctx;
     uint32_t lane_in_flight[MF_IO_LANES_MAX];
     uint32_t depth;
     uint32_t n_in_flight;
     uint32_t first_free;
+    mf_timeline *timeline; /* or NULL */
     request *requests;     /* [depth] */
     mf_io_op *ops;         /* [depth], of one submission */
     mf_io_result *results; /* [depth], of one collection */
     bool is_broken;        /* the engine itself failed: what is in flight cannot be known */
-    unsigned char probe_block[2 * MF_IO_ALIGN];
+    unsigned char probe_block[2 * MF_IO_ALIGN], copy_block[2 * MF_IO_ALIGN];
 };
 
 static mf_status fail_broken(const mf_io *io, mf_error *error)
@@ -116,6 +133,8 @@ static void free_all_requests(mf_io *io)
         io->requests[i].next_free = i + 1 < io->depth ? i + 1 : NO_REQUEST;
     io->first_free = 0;
     io->n_in_flight = 0;
+    for (uint32_t i = 0; i < N_DRIVES; i++)
+        io->drives[i].in_flight_bytes = 0;
     memset(io->lane_in_flight, 0, sizeof io->lane_in_flight);
 }
 
@@ -125,7 +144,7 @@ mf_status mf_io_open(const mf_io_options *options, mf_io **out, mf_error *error)
     mf_io *io = mf_alloc(&allocator, sizeof *io);
     if (io == NULL)
         return mf_fail_memory(error, sizeof *io, "reading files");
-    *io = (mf_io){.allocator = allocator};
+    *io = (mf_io){.allocator = allocator, .lost = options->lost, .lost_ctx = options->lost_ctx};
     io->depth = options->depth == 0 ? DEPTH_DEFAULT : options->depth;
     if (io->depth > DEPTH_MAX)
         io->depth = DEPTH_MAX;
@@ -156,6 +175,15 @@ static void wait_for_all(mf_io *io)
         continue;
 }
 
+static void close_copy(const mf_io *io, io_copy *copy)
+{
+    if (copy->path == NULL)
+        return;
+    close(copy->fd);
+    mf_free(&io->allocator, copy->path, copy->path_bytes);
+    *copy = (io_copy){0};
+}
+
 void mf_io_close(mf_io **io_ptr)
 {
     mf_io *io = *io_ptr;
@@ -172,6 +200,8 @@ void mf_io_close(mf_io **io_ptr)
     for (uint32_t i = 0; i < io->n_files; i++) {
         if (io->files[i].fd >= 0)
             close(io->files[i].fd);
+        for (uint32_t c = 0; c < MF_IO_COPIES_MAX; c++)
+            close_copy(io, &io->files[i].copies[c]);
         mf_free(&allocator, io->files[i].path, io->files[i].path_bytes);
     }
     mf_free(&allocator, io->files, io->files_capacity * sizeof *io->files);
@@ -264,6 +294,12 @@ static uint32_t lane_of(mf_io *io, dev_t device)
     return io->n_lanes - 1;
 }
 
+static void hold_file(mf_io *io, int fd)
+{
+    if (io->engine->hold_file != NULL)
+        io->engine->hold_file(io->engine_state, fd);
+}
+
 mf_status mf_io_add_file(mf_io *io, const char *path, uint32_t *file_out, mf_error *error)
 {
     if (io->n_in_flight > 0)
@@ -291,10 +327,191 @@ mf_status mf_io_add_file(mf_io *io, const char *path, uint32_t *file_out, mf_err
     file.lane = lane_of(io, info.st_dev);
     io->files[io->n_files] = file;
     *file_out = io->n_files++;
+    hold_file(io, file.fd);
     return MF_OK;
 fail:
     close(file.fd);
     return status;
+}
+
+/* ---------------------------------------------------------------------------------- copies -- */
+
+/* A lane of the engine for a drive of copies: one that no device has, if there are any left. */
+static uint32_t lane_for_copies(mf_io *io, uint32_t drive, dev_t device)
+{
+    const bool is_new = io->drives[1 + drive].lane == 0;
+    if (!is_new)
+        return io->drives[1 + drive].lane;
+    if (io->n_lanes == MF_IO_LANES_MAX)
+        return lane_of(io, device);
+    io->devices[io->n_lanes++] = (dev_t)-1 - drive;
+    if (io->engine->set_lanes != NULL)
+        io->engine->set_lanes(io->engine_state, io->n_lanes);
+    return io->n_lanes - 1;
+}
+
+/* Whether both have the same bytes there. */
+static mf_status compare_at(mf_io *io, const io_file *file, const io_file *copy, uint64_t offset,
+                            mf_error *error)
+{
+    unsigned char *bytes[2];
+    const int fds[2] = {file->fd, copy->fd};
+    bytes[0] = io->probe_block + (-(uintptr_t)io->probe_block & (MF_IO_ALIGN - 1));
+    bytes[1] = io->copy_block + (-(uintptr_t)io->copy_block & (MF_IO_ALIGN - 1));
+    const uint64_t left = file->n_bytes - offset;
+    const size_t n = left < MF_IO_ALIGN ? (size_t)left : MF_IO_ALIGN;
+    for (int i = 0; i < 2; i++)
+        if (pread(fds[i], bytes[i], MF_IO_ALIGN, (off_t)offset) < (ssize_t)n)
+            return mf_fail_os(error, MF_ERR_IO, errno, "%s", i == 0 ? file->path : copy->path);
+    if (memcmp(bytes[0], bytes[1], n) != 0)
+        return mf_fail_at(error, MF_ERR_FORMAT, offset,
+                          "%s: other bytes from %llu on than those of %s, which it is to be a copy "
+                          "of",
+                          copy->path, (unsigned long long)offset, file->path);
+    return MF_OK;
+}
+
+static mf_status check_copy(mf_io *io, const io_file *file, const io_file *copy, mf_error *error)
+{
+    if (copy->n_bytes != file->n_bytes)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: %llu bytes, expected %llu, as %s has", copy->path,
+                       (unsigned long long)copy->n_bytes, (unsigned long long)file->n_bytes,
+                       file->path);
+    if (file->n_bytes == 0)
+        return MF_OK;
+    MF_TRY(compare_at(io, file, copy, 0, error));
+    return compare_at(io, file, copy, (file->n_bytes - 1) & ~(uint64_t)(MF_IO_ALIGN - 1), error);
+}
+
+static mf_status take_copy(mf_io *io, uint32_t number, uint32_t drive, io_file *copy,
+                           mf_error *error)
+{
+    struct stat info;
+    io_file *file = &io->files[number];
+    if (fstat(copy->fd, &info) != 0)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s", copy->path);
+    copy->n_bytes = (uint64_t)info.st_size;
+    MF_TRY(check_copy(io, file, copy, error));
+    char *path = mf_alloc(&io->allocator, copy->path_bytes);
+    if (path == NULL)
+        return mf_fail_memory(error, copy->path_bytes, "the path of a file");
+    memcpy(path, copy->path, copy->path_bytes);
+    io->drives[1 + drive].lane = lane_for_copies(io, drive, info.st_dev);
+    file->copies[drive] = (io_copy){path, copy->path_bytes, copy->fd};
+    file->has_copies = true;
+    hold_file(io, copy->fd);
+    return MF_OK;
+}
+
+mf_status mf_io_add_copy(mf_io *io, uint32_t file, uint32_t drive, const char *path,
+                         mf_error *error)
+{
+    struct stat info;
+    if (io->n_in_flight > 0 || file >= io->n_files || drive >= MF_IO_COPIES_MAX ||
+        io->files[file].copies[drive].path != NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "%s: no copy can be added here", path);
+    if (stat(path, &info) != 0)
+        return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno, "%s", path);
+    if (!S_ISREG(info.st_mode))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: not a regular file", path);
+    io_file copy = {.path = (char *)path, .path_bytes = strlen(path) + 1};
+    MF_TRY(open_descriptor(io, path, &copy, error));
+    mf_status status = take_copy(io, file, drive, &copy, error);
+    if (status != MF_OK)
+        close(copy.fd);
+    return status;
+}
+
+uint64_t mf_io_copy_bytes(const mf_io *io, uint32_t drive)
+{
+    return drive == UINT32_MAX        ? io->drives[0].n_bytes
+           : drive < MF_IO_COPIES_MAX ? io->drives[1 + drive].n_bytes
+                                      : 0;
+}
+
+static int fd_of(const io_file *file, uint32_t drive)
+{
+    return drive == 0 ? file->fd : file->copies[drive - 1].fd;
+}
+
+static bool is_on(const mf_io *io, const io_file *file, uint32_t drive)
+{
+    return !io->drives[drive].is_lost && (drive == 0 || file->copies[drive - 1].path != NULL);
+}
+
+/* When the drive would have the bytes, if it goes on as before; where one has shown nothing yet,
+ * all are taken to be alike. */
+static double done_after(const mf_io *io, uint32_t drive, uint32_t n_bytes, bool are_known)
+{
+    const mf_io_drive *d = &io->drives[drive];
+    return ((double)d->in_flight_bytes + n_bytes) / (are_known ? d->bytes_per_us : 1.0);
+}
+
+/* The drive that has the bytes first; N_DRIVES: all that have them are lost. */
+static uint32_t choose_drive(const mf_io *io, const io_file *file, uint32_t n_bytes)
+{
+    uint32_t best = N_DRIVES;
+    bool are_known = true;
+    for (uint32_t i = 0; i < N_DRIVES; i++)
+        are_known &= !is_on(io, file, i) || io->drives[i].bytes_per_us > 0;
+    for (uint32_t i = 0; i < N_DRIVES; i++)
+        if (is_on(io, file, i) &&
+            (best == N_DRIVES ||
+             done_after(io, i, n_bytes, are_known) < done_after(io, best, n_bytes, are_known)))
+            best = i;
+    return best;
+}
+
+static void send_to(mf_io *io, request *r, uint32_t drive)
+{
+    r->drive = drive;
+    mf_io_drive_give(&io->drives[drive], mf_io_now_us(io), r->read.n_bytes);
+}
+
+/* The first that a request is sent to. A drive that the others left nothing to for long is taken to
+ * be like them until it is seen again. */
+static void send_first(mf_io *io, request *r)
+{
+    const io_file *file = &io->files[r->read.file];
+    const uint64_t now_us = mf_io_now_us(io);
+    const uint32_t drive = choose_drive(io, file, r->read.n_bytes);
+    bool is_busy = false;
+    for (uint32_t i = 0; i < N_DRIVES; i++)
+        is_busy |= io->drives[i].in_flight_bytes != 0;
+    for (uint32_t i = 0; i < N_DRIVES; i++) /* else it is a pause for all */
+        if (is_busy && is_on(io, file, i) && mf_io_drive_is_forgotten(&io->drives[i], now_us))
+            mf_io_drive_forget(&io->drives[i]);
+    send_to(io, r, drive < N_DRIVES ? drive : 0);
+}
+
+/* The drive is done with the request, well or not. */
+static void leave_drive(mf_io *io, const request *r, bool is_good)
+{
+    mf_io_drive_take(&io->drives[r->drive], mf_io_now_us(io), r->read.n_bytes, is_good);
+}
+
+/* A read of a copy failed: another one takes over from where it was, if there is one. */
+static bool turn_to_another(mf_io *io, request *r, int os_errno)
+{
+    const io_file *file = &io->files[r->read.file];
+    mf_io_drive *d = &io->drives[r->drive];
+    if (!file->has_copies)
+        return false;
+    const bool was_lost = d->is_lost;
+    d->is_lost = true;
+    const uint32_t drive = choose_drive(io, file, r->read.n_bytes);
+    if (drive == N_DRIVES) {
+        d->is_lost = was_lost; /* there is no other: it is asked again next time */
+        return false;
+    }
+    if (!was_lost && io->lost != NULL)
+        io->lost(io->lost_ctx, r->drive == 0 ? file->path : file->copies[r->drive - 1].path,
+                 os_errno);
+    leave_drive(io, r, false);
+    send_to(io, r, drive);
+    r->resumed_at = r->n_got & ~(MF_IO_ALIGN - 1);
+    r->n_stalls = 0;
+    return true;
 }
 
 mf_status mf_io_add_made_up(mf_io *io, uint64_t n_bytes, uint32_t *file_out, mf_error *error)
@@ -347,12 +564,13 @@ uint32_t mf_io_n_lanes(const mf_io *io)
 static mf_io_op remaining_op(const mf_io *io, uint32_t index)
 {
     const request *r = &io->requests[index];
+    const io_file *file = &io->files[r->read.file];
     return (mf_io_op){.offset = r->read.offset + r->resumed_at,
                       .dest = r->read.dest + r->resumed_at,
                       .n_bytes = r->read.n_bytes - r->resumed_at,
                       .request = index,
-                      .lane = io->files[r->read.file].lane,
-                      .fd = io->files[r->read.file].fd};
+                      .lane = r->drive == 0 ? file->lane : io->drives[r->drive].lane,
+                      .fd = fd_of(file, r->drive)};
 }
 
 static bool is_valid(const mf_io *io, const mf_io_read *read)
@@ -384,7 +602,11 @@ static mf_io_op accept_read(mf_io *io, const mf_io_read *read)
 {
     uint32_t index = io->first_free;
     io->first_free = io->requests[index].next_free;
-    io->requests[index] = (request){.read = *read, .next_free = NO_REQUEST};
+    io->requests[index] = (request){
+        .read = *read, .next_free = NO_REQUEST, .sent_ns = io->timeline != NULL ? mf_now_ns() : 0};
+    if (io->files[read->file].has_copies) {
+        send_first(io, &io->requests[index]);
+    }
     io->lane_in_flight[io->files[read->file].lane]++;
     io->n_in_flight++;
     return remaining_op(io, index);
@@ -431,10 +653,12 @@ static mf_io_done done_with(const request *r, mf_status status, int os_errno, ui
 }
 
 /* Takes in what one read brought. True if its request is finished, false if it must go on. */
-static bool finish_or_resume(const mf_io *io, request *r, int32_t n_read, mf_io_done *done)
+static bool finish_or_resume(mf_io *io, request *r, int32_t n_read, mf_io_done *done)
 {
     bool is_interrupted = is_passing(n_read);
     if (n_read < 0 && !is_interrupted) {
+        if (turn_to_another(io, r, -n_read))
+            return false;
         *done = done_with(r, MF_ERR_IO, -n_read, r->read.offset + r->resumed_at);
         return true;
     }
@@ -451,11 +675,16 @@ static bool finish_or_resume(const mf_io *io, request *r, int32_t n_read, mf_io_
     }
     uint64_t size;
     uint64_t end = r->read.offset + r->read.n_needed;
-    if (!is_interrupted && file_size_now(io->files[r->read.file].fd, &size) && size < end) {
+    if (!is_interrupted && file_size_now(fd_of(&io->files[r->read.file], r->drive), &size) &&
+        size < end) {
+        if (turn_to_another(io, r, 0))
+            return false;
         *done = done_with(r, MF_ERR_FORMAT, 0, size);
         return true;
     }
     if (r->n_stalls > STALLS_MAX) {
+        if (turn_to_another(io, r, EIO))
+            return false;
         *done = done_with(r, MF_ERR_IO, is_interrupted ? -n_read : EIO, r->read.offset + r->n_got);
         return true;
     }
@@ -463,8 +692,21 @@ static bool finish_or_resume(const mf_io *io, request *r, int32_t n_read, mf_io_
     return false;
 }
 
-static void free_request(mf_io *io, uint32_t index)
+static void tell_read(const mf_io *io, const request *r)
 {
+    const mf_timeline_track track = {MF_TIMELINE_DRIVES,
+                                     MF_TIMELINE_FIRST_DRIVE + io->files[r->read.file].lane};
+    const mf_timeline_note notes[MF_TIMELINE_NOTES] = {
+        {"file", r->read.file}, {"offset", r->read.offset}, {"bytes", r->read.n_bytes}};
+    if (io->timeline != NULL && r->sent_ns != 0)
+        mf_timeline_flight(io->timeline, track, "read", r->sent_ns, mf_now_ns(), notes);
+}
+
+static void free_request(mf_io *io, uint32_t index, bool is_good)
+{
+    if (io->files[io->requests[index].read.file].has_copies)
+        leave_drive(io, &io->requests[index], is_good);
+    tell_read(io, &io->requests[index]);
     io->lane_in_flight[io->files[io->requests[index].read.file].lane]--;
     io->requests[index].next_free = io->first_free;
     io->first_free = index;
@@ -483,7 +725,7 @@ mf_status mf_io_collect(mf_io *io, bool wait, mf_io_done *out, uint32_t max, uin
         for (uint32_t i = 0; i < n_results; i++) {
             uint32_t index = io->results[i].request;
             if (finish_or_resume(io, &io->requests[index], io->results[i].n_read, &out[n_done])) {
-                free_request(io, index);
+                free_request(io, index, out[n_done].status == MF_OK);
                 n_done++;
             } else {
                 io->ops[n_again++] = remaining_op(io, index);
@@ -501,6 +743,22 @@ mf_status mf_io_collect(mf_io *io, bool wait, mf_io_done *out, uint32_t max, uin
 uint32_t mf_io_in_flight(const mf_io *io)
 {
     return io->n_in_flight;
+}
+
+void mf_io_hold_memory(mf_io *io, unsigned char *memory, uint64_t n_bytes)
+{
+    if (io->engine->hold_memory != NULL)
+        io->engine->hold_memory(io->engine_state, memory, n_bytes);
+}
+
+uint64_t mf_io_n_calls(const mf_io *io)
+{
+    return io->engine->n_calls != NULL ? io->engine->n_calls(io->engine_state) : 0;
+}
+
+void mf_io_watch(mf_io *io, mf_timeline *timeline)
+{
+    io->timeline = timeline;
 }
 
 mf_status mf_io_reset(mf_io *io, mf_error *error)

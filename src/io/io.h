@@ -13,6 +13,7 @@
 #define MF_IO_IO_H
 
 #include "base/alloc.h"
+#include "base/timeline.h"
 
 #include <moeflux/moeflux.h>
 
@@ -25,7 +26,11 @@ typedef struct mf_io_options {
     mf_io_kind kind;
     uint32_t depth;                    /* requests in flight at most; 0: 256 */
     const struct mf_io_engine *engine; /* NULL: by kind; tests put a fault-injecting one here */
-    void *engine_arg;                  /* handed to engine->open */
+    void *engine_arg; /* handed to engine->open; of the pool: a const mf_await *, or NULL */
+    /* A drive failed and is left out, as there are copies of its files: NULL: nobody wants to know.
+     */
+    void (*lost)(void *ctx, const char *path, int os_errno);
+    void *lost_ctx;
 } mf_io_options;
 
 mf_status mf_io_open(const mf_io_options *options, mf_io **out, mf_error *error);
@@ -38,6 +43,16 @@ uint64_t mf_io_now_us(const mf_io *io);
 /* Opens a regular file for reading and numbers it from 0. Falls back to buffered reads where direct
  * ones are refused. Nothing may be in flight. */
 mf_status mf_io_add_file(mf_io *io, const char *path, uint32_t *file, mf_error *error);
+/* The same bytes on another drive (numbered from 0 by whoever adds them): each read of the file
+ * goes to the copy that is expected to have it first, by what the drives did so far and have to do;
+ * one that fails is done by another copy, and the drive left out. Errors: those of adding, and
+ * MF_ERR_FORMAT where the copy is not as long, or begins or ends with other bytes. Nothing may be
+ * in flight. */
+mf_status mf_io_add_copy(mf_io *io, uint32_t file, uint32_t drive, const char *path,
+                         mf_error *error);
+#define MF_IO_COPIES_MAX 4u
+/* Bytes that were read from the copies of this drive; UINT32_MAX: from the files themselves. */
+uint64_t mf_io_copy_bytes(const mf_io *io, uint32_t drive);
 /* A file of so many bytes that is not there, for engines that only tell how long reads take. */
 mf_status mf_io_add_made_up(mf_io *io, uint64_t n_bytes, uint32_t *file, mf_error *error);
 uint32_t mf_io_n_files(const mf_io *io);
@@ -86,6 +101,13 @@ mf_status mf_io_submit(mf_io *io, const mf_io_read *reads, uint32_t n, uint32_t 
 mf_status mf_io_collect(mf_io *io, bool wait, mf_io_done *out, uint32_t max, uint32_t *n,
                         mf_error *error);
 uint32_t mf_io_in_flight(const mf_io *io);
+/* Most reads go to this memory, which stays where it is and is all there until the io is closed:
+ * what makes them cheaper is done as far as the system allows. Once at most. */
+void mf_io_hold_memory(mf_io *io, unsigned char *memory, uint64_t n_bytes);
+/* System calls made for reads, ever; 0: not known. */
+uint64_t mf_io_n_calls(const mf_io *io);
+/* Writes each read that is sent from now on to a timeline; NULL: no longer. */
+void mf_io_watch(mf_io *io, mf_timeline *timeline);
 /* After the engine itself failed: waits until no read in flight can write any more, forgets them
  * unreported, and starts the engine anew. On failure all stays as it was, to be tried again. */
 mf_status mf_io_reset(mf_io *io, mf_error *error);

@@ -48,6 +48,14 @@ typedef struct mf_io_engine {
     mf_status (*reset)(void *state, mf_error *error);
     /* The time that its reads take is of this clock, in microseconds; NULL: of the machine's. */
     uint64_t (*now_us)(void *state);
+    /* The file stays open for as long as the engine; nothing is in flight. And this memory, which
+     * many reads go to, stays where it is and is all there; once at most. What the system offers to
+     * make such reads cheaper is used, and nothing is lost where it offers nothing. NULL: nothing
+     * is done. */
+    void (*hold_file)(void *state, int fd);
+    void (*hold_memory)(void *state, unsigned char *memory, uint64_t n_bytes);
+    /* System calls made for reads, ever; NULL: not known. */
+    uint64_t (*n_calls)(void *state);
 } mf_io_engine;
 
 extern const mf_io_engine mf_io_engine_pool;

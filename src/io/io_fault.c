@@ -99,6 +99,8 @@ static bool is_to_fail(const fault *f, const mf_io_op *op)
     const mf_io_fault *s = f->script;
     if (s->fail_errno == 0)
         return false;
+    if (s->fail_lanes != 0)
+        return (s->fail_lanes >> op->lane & 1) != 0;
     if (s->fail_at_offset)
         return op->offset <= s->fail_offset && s->fail_offset - op->offset < op->n_bytes;
     return s->n_reads >= s->fail_from && s->n_reads - s->fail_from < s->fail_count;
@@ -254,6 +256,27 @@ static mf_status reset_fault(void *state, mf_error *error)
     return MF_OK;
 }
 
+static void hold_file(void *state, int fd)
+{
+    fault *f = state;
+    if (f->script->inner->hold_file != NULL)
+        f->script->inner->hold_file(f->inner_state, fd);
+}
+
+static void hold_memory(void *state, unsigned char *memory, uint64_t n_bytes)
+{
+    fault *f = state;
+    if (f->script->inner->hold_memory != NULL)
+        f->script->inner->hold_memory(f->inner_state, memory, n_bytes);
+}
+
+static uint64_t n_calls(void *state)
+{
+    fault *f = state;
+    return f->script->inner->n_calls != NULL ? f->script->inner->n_calls(f->inner_state) : 0;
+}
+
 const mf_io_engine mf_io_engine_fault = {
     "fault",         open_fault,  close_fault, submit_to_fault, collect_from_fault,
-    set_fault_lanes, reset_fault, NULL};
+    set_fault_lanes, reset_fault, NULL,        hold_file,       hold_memory,
+    n_calls};

@@ -29,6 +29,7 @@ typedef struct mf_io_fault {
     int fail_errno;            /* this (0: none fail) */
     uint64_t fail_offset; /* with fail_at_offset: a read that covers this byte of a file fails */
     bool fail_at_offset;
+    uint32_t fail_lanes; /* by bit: reads of these lanes fail with fail_errno */
     uint32_t slow_lanes; /* by bit: reads of these lanes do not come back while it is set */
     uint64_t break_at;   /* the n-th call of submit and collect, counted from 1, fails as such */
     bool reset_fails;

@@ -3,7 +3,9 @@
  * The thread pool engine: pread on a fixed number of threads, everywhere. Queued reads are lists,
  * one a lane, through a table by request; results are a ring of `depth` entries; so neither ever
  * overflows. The threads are dealt to the lanes, so that a slow drive holds none of a fast one's.
+ * Its argument is an mf_await or NULL: the thread that is to read waits for what is still coming.
  */
+#include "base/await.h"
 #include "io/io_engine.h"
 
 #include <errno.h>
@@ -39,10 +41,12 @@ typedef struct pool {
     uint32_t n_running;
     uint32_t results_head, n_results;
     uint32_t n_numbered; /* threads that took their number */
+    uint64_t n_calls;
     bool is_closing;
     bool is_collector_waiting;
     /* Fixed after open: */
     uint32_t depth;
+    mf_await await;
     uint32_t n_threads;
     pthread_t threads[POOL_THREADS_MAX];
 } pool;
@@ -68,6 +72,15 @@ static bool take_op(pool *p, uint32_t thread, mf_io_op *op)
     return false;
 }
 
+static mf_io_result read_one(const pool *p, const mf_io_op *op)
+{
+    const int refused = mf_await_bytes(&p->await, op->fd, op->offset, op->n_bytes);
+    if (refused != 0)
+        return (mf_io_result){op->request, -refused};
+    const ssize_t n_read = pread(op->fd, op->dest, op->n_bytes, (off_t)op->offset);
+    return (mf_io_result){op->request, n_read < 0 ? -errno : (int32_t)n_read};
+}
+
 static void *run_reads(void *arg)
 {
     pool *p = arg;
@@ -81,10 +94,10 @@ static void *run_reads(void *arg)
         if (!has_op)
             break;
         p->n_running++;
+        p->n_calls++;
         pthread_mutex_unlock(&p->mutex);
 
-        ssize_t n_read = pread(op.fd, op.dest, op.n_bytes, (off_t)op.offset);
-        mf_io_result result = {op.request, n_read < 0 ? -errno : (int32_t)n_read};
+        const mf_io_result result = read_one(p, &op);
 
         pthread_mutex_lock(&p->mutex);
         p->n_running--;
@@ -145,10 +158,11 @@ static void clear_lanes(pool *p)
 static mf_status open_pool(const mf_allocator *allocator, uint32_t depth, void *arg, void **state,
                            mf_error *error)
 {
-    (void)arg;
     pool *p = mf_alloc_zeroed(allocator, sizeof *p);
     if (p == NULL)
         return mf_fail_memory(error, sizeof *p, "the read threads");
+    if (arg != NULL)
+        p->await = *(const mf_await *)arg;
     p->allocator = *allocator;
     p->depth = depth;
     p->n_lanes = 1;
@@ -242,6 +256,16 @@ static mf_status reset_pool(void *state, mf_error *error)
     return MF_OK;
 }
 
+/* Of the reads themselves: those that the threads wake each other by are not counted. */
+static uint64_t n_calls(void *state)
+{
+    pool *p = state;
+    pthread_mutex_lock(&p->mutex);
+    const uint64_t n = p->n_calls;
+    pthread_mutex_unlock(&p->mutex);
+    return n;
+}
+
 const mf_io_engine mf_io_engine_pool = {
-    "pool",         open_pool,  close_pool, submit_to_pool, collect_from_pool,
-    set_pool_lanes, reset_pool, NULL};
+    "pool", open_pool, close_pool, submit_to_pool, collect_from_pool, set_pool_lanes, reset_pool,
+    NULL,   NULL,      NULL,       n_calls};

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The kernel tables, one per tier, and the choice among them. */
-#include "kernels/kernels.h"
-
 #include "kernels/scalar/scalar.h"
 #if defined(__x86_64__)
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/avx512.h"
-#include "kernels/x86/fixed_avx2.h"
-#include "kernels/x86/fixed_avx512.h"
+#include "kernels/x86/fixed_token.h"
+#elif defined(__aarch64__)
+#include "kernels/arm/neon.h"
 #endif
 
 static size_t token_bytes_none(const mf_matrix *w)
@@ -18,88 +17,83 @@ static size_t token_bytes_none(const mf_matrix *w)
 
 static const mf_kernels mf_kernels_scalar = {
     .tier = MF_CPU_SCALAR,
-    .matmul_scratch_bytes = mf_matmul_scratch_bytes_scalar,
-    .matmul = mf_matmul_scalar,
+    MF_PRODUCTS_OF(scalar),
     .token_bytes = token_bytes_none,
     .dequant_row = mf_dequant_row_scalar,
-    .rmsnorm = mf_rmsnorm_scalar,
-    .rmsnorm_gated = mf_rmsnorm_gated_scalar,
-    .l2norm = mf_l2norm_scalar,
-    .swiglu = mf_swiglu_scalar,
-    .sigmoid_mul = mf_sigmoid_mul_scalar,
-    .axpy = mf_axpy_scalar,
-    .add = mf_add_scalar,
-    .rope = mf_rope_scalar,
-    .attention = mf_attention_scalar,
-    .latent_attention = mf_latent_attention_scalar,
-    .conv1d_silu = mf_conv1d_silu_scalar,
-    .delta_rule = mf_delta_rule_scalar,
-    .softmax = mf_softmax_scalar,
-    .read_bytes = mf_read_bytes_scalar,
-    .fma_peak = mf_fma_peak_scalar,
+    MF_OPS_OF(scalar),
 };
 
 #if defined(__x86_64__)
 static const mf_kernels mf_kernels_avx2 = {
     .tier = MF_CPU_AVX2,
-    .matmul_scratch_bytes = mf_matmul_scratch_bytes_avx2,
-    .matmul = mf_matmul_avx2,
-    .token_bytes = mf_fixed_token_bytes,
-    .prepare_token = mf_fixed_prepare_avx2,
-    .matmul_prepared = mf_fixed_matmul_avx2,
+    MF_PRODUCTS_OF(avx2),
+    .token_bytes = mf_token_bytes_x86,
+    .prepare_token = mf_prepare_token_avx2,
+    .matmul_prepared = mf_matmul_prepared_avx2,
     .dequant_row = mf_dequant_row_avx2,
-    .rmsnorm = mf_rmsnorm_avx2,
-    .rmsnorm_gated = mf_rmsnorm_gated_avx2,
-    .l2norm = mf_l2norm_avx2,
-    .swiglu = mf_swiglu_avx2,
-    .sigmoid_mul = mf_sigmoid_mul_avx2,
-    .axpy = mf_axpy_avx2,
-    .add = mf_add_avx2,
-    .rope = mf_rope_avx2,
-    .attention = mf_attention_avx2,
-    .latent_attention = mf_latent_attention_avx2,
-    .conv1d_silu = mf_conv1d_silu_avx2,
-    .delta_rule = mf_delta_rule_avx2,
-    .softmax = mf_softmax_avx2,
-    .read_bytes = mf_read_bytes_avx2,
-    .fma_peak = mf_fma_peak_avx2,
+    MF_OPS_OF(avx2),
 };
 
 static const mf_kernels mf_kernels_avx512 = {
     .tier = MF_CPU_AVX512,
-    .matmul_scratch_bytes = mf_matmul_scratch_bytes_avx512,
-    .matmul = mf_matmul_avx512,
-    .token_bytes = mf_fixed_token_bytes,
-    .prepare_token = mf_fixed_prepare_avx512,
-    .matmul_prepared = mf_fixed_matmul_avx512,
+    MF_PRODUCTS_OF(avx512),
+    .token_bytes = mf_token_bytes_x86,
+    .prepare_token = mf_prepare_token_avx512,
+    .matmul_prepared = mf_matmul_prepared_avx512,
     .dequant_row = mf_dequant_row_avx2, /* stores as fast as wider lanes would */
-    .rmsnorm = mf_rmsnorm_avx512,
-    .rmsnorm_gated = mf_rmsnorm_gated_avx512,
-    .l2norm = mf_l2norm_avx512,
-    .swiglu = mf_swiglu_avx512,
-    .sigmoid_mul = mf_sigmoid_mul_avx512,
-    .axpy = mf_axpy_avx512,
-    .add = mf_add_avx512,
-    .rope = mf_rope_avx512,
-    .attention = mf_attention_avx512,
-    .latent_attention = mf_latent_attention_avx512,
-    .conv1d_silu = mf_conv1d_silu_avx512,
-    .delta_rule = mf_delta_rule_avx512,
-    .softmax = mf_softmax_avx512,
-    .read_bytes = mf_read_bytes_avx512,
-    .fma_peak = mf_fma_peak_avx512,
+    MF_OPS_OF(avx512),
 };
 #endif
 
-const mf_kernels *mf_kernels_get(uint32_t limit)
-{
-    mf_cpu_tier tier = mf_cpu_detect(limit);
-#if defined(__x86_64__)
-    if (tier >= MF_CPU_AVX512)
-        return &mf_kernels_avx512;
-    if (tier >= MF_CPU_AVX2)
-        return &mf_kernels_avx2;
+#if defined(__aarch64__)
+static const mf_kernels mf_kernels_neon = {
+    .tier = MF_CPU_NEON,
+    MF_PRODUCTS_OF(neon),
+    .token_bytes = mf_token_bytes_neon,
+    .prepare_token = mf_prepare_token_neon,
+    .matmul_prepared = mf_matmul_prepared_neon,
+    .dequant_row = mf_dequant_row_neon,
+    MF_OPS_OF(neon),
+};
+
+static const mf_kernels mf_kernels_neon_dotprod = {
+    .tier = MF_CPU_NEON_DOTPROD,
+    MF_PRODUCTS_OF(neon_dotprod),
+    .token_bytes = mf_token_bytes_neon,
+    .prepare_token = mf_prepare_token_neon,
+    .matmul_prepared = mf_matmul_prepared_neon_dotprod,
+    .dequant_row = mf_dequant_row_neon,
+    MF_OPS_OF(neon),
+};
+
+static const mf_kernels mf_kernels_neon_i8mm = {
+    .tier = MF_CPU_NEON_I8MM,
+    MF_PRODUCTS_OF(neon_i8mm),
+    .token_bytes = mf_token_bytes_neon,
+    .prepare_token = mf_prepare_token_neon,
+    .matmul_prepared = mf_matmul_prepared_neon_i8mm,
+    .dequant_row = mf_dequant_row_neon,
+    MF_OPS_OF(neon),
+};
 #endif
-    (void)tier;
-    return &mf_kernels_scalar;
+
+/* The best last. */
+static const mf_kernels *const tables[] = {
+    &mf_kernels_scalar,
+#if defined(__x86_64__)
+    &mf_kernels_avx2,
+    &mf_kernels_avx512,
+#elif defined(__aarch64__)
+    &mf_kernels_neon,
+    &mf_kernels_neon_dotprod,
+    &mf_kernels_neon_i8mm,
+#endif
+};
+
+const mf_kernels *mf_kernels_get(mf_cpu_tier tier)
+{
+    for (size_t i = sizeof tables / sizeof *tables; i-- > 0;)
+        if ((tier == MF_CPU_BEST || tables[i]->tier == tier) && mf_cpu_has(tables[i]->tier))
+            return tables[i];
+    return NULL;
 }

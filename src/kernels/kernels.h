@@ -11,8 +11,9 @@
  *
  * Error bound: against the scalar tier evaluated in float64, |y - ref| <= 4 * eps * sqrt(n) * sum
  * |a_i b_i| for dot products of n terms; in fixed point add 2^-23 of a group's largest activation
- * for each |weight| of the group. Activations that are not finite give outputs that are not.
- * Elementwise kernels 4 ulp, those with exp 1e-6 relative.
+ * for each |weight| of the group (64 columns in affine weights, 256 in formats of blocks).
+ * Activations that are not finite give outputs that are not. Elementwise kernels 4 ulp, those with
+ * exp 1e-6 relative.
  *
  * Alignment: float operands 4 bytes, weights and scales none at all (they are read in place from
  * files). Lengths: any.
@@ -57,26 +58,57 @@ typedef struct mf_matrix {
 /* Positions of one step of an online softmax, counted from 0, and of one page of a cache. */
 #define MF_ATTENTION_TILE 32
 
-/* Attention of one query head over the cached keys and values of its sequence, float32 or bfloat16.
- * Position p is row p % MF_ATTENTION_TILE of page p / MF_ATTENTION_TILE. */
+/* Positions whose part of a softmax is summed by itself, counted from 0: a long context is cut
+ * there and its parts joined in their order, whoever computed them. */
+#define MF_ATTENTION_SEGMENT 512u
+/* Queries of one call at most. */
+#define MF_ATTENTION_QUERIES 64u
+
+/* How large a part of a softmax is: its largest score, and the sum of its weights relative to it.
+ */
+typedef struct mf_attention_sum {
+    float max, sum;
+} mf_attention_sum;
+
+/* One segment's part of the attention of n_rows consecutive rows of a sequence, of n_heads heads
+ * that share a key head, over the cached keys and values, rows of base/cache_rows.h. Position p is
+ * row p % MF_ATTENTION_TILE of page p / MF_ATTENTION_TILE. Query i is head i % n_heads of row i /
+ * n_heads; row r attends to the positions first_seen .. n_kv + r - 1, first_seen being 0 without a
+ * window, and else as mf_attention_first says. */
 typedef struct mf_attention_args {
-    const float *q;                    /* [head_dim] */
+    const float *q; /* row r, head h: [head_dim] at q + r * q_row + h * head_dim */
+    size_t q_row;   /* floats */
     const unsigned char *const *pages; /* those that the positions lie in */
     size_t k_offset, v_offset;         /* bytes from a page to its first position's key and value */
-    size_t kv_stride;                  /* values from one position to the next */
-    mf_dtype cache_type;               /* MF_F32 or MF_BF16 */
-    uint32_t first_kv, n_kv;           /* positions first_kv .. n_kv - 1 are attended; at least 1 */
-    const float *sink;                 /* a score without a value; NULL: none */
-    uint32_t head_dim;                 /* any; at most 1024 */
+    size_t kv_row_bytes;               /* from one position to the next */
+    size_t scales_at;         /* 8 bits: from a head's values to its scales, mf_cache_scales_at */
+    mf_dtype cache_type;      /* MF_F32, MF_BF16 or MF_Q8 */
+    uint32_t n_rows, n_heads; /* n_rows * n_heads: 1 to MF_ATTENTION_QUERIES */
+    uint32_t begin, end;      /* the positions at hand; begin is a multiple of the tile */
+    uint32_t n_kv;            /* of row 0; at least 1 */
+    uint32_t window;          /* 0: none */
+    bool window_is_chunk;
+    uint32_t head_dim; /* any; at most 1024 */
     float scale;
-    float *out;     /* [head_dim] */
-    float *scratch; /* bfloat16: 2 * MF_ATTENTION_TILE * head_dim floats */
+    mf_attention_sum *sums; /* [queries]; max -infinity and sum 0 of those that see nothing */
+    float *out;             /* [queries, head_dim]: sum_p exp(score_p - max) v_p */
+    float *scratch;         /* 2 * MF_ATTENTION_TILE * head_dim floats */
 } mf_attention_args;
+
+/* The first position that the last of n is to see. */
+static inline uint32_t mf_attention_first(uint32_t window, bool is_chunk, uint32_t n)
+{
+    if (window == 0)
+        return 0;
+    if (is_chunk)
+        return (n - 1) / window * window;
+    return n > window ? n - window : 0;
+}
 
 /* Multi-head latent attention (arXiv 2405.04434, the up-projections absorbed): heads of one token
  * over the cached latents of its sequence, in pages as above. A position holds n_latent values and
- * then n_rot rotated ones, float32 or bfloat16; its key is all of them, its value the first
- * n_latent.
+ * then n_rot rotated ones, as one head of base/cache_rows.h; its key is all of them, its value the
+ * first n_latent.
  */
 #define MF_LATENT_HEADS 64
 typedef struct mf_latent_args {
@@ -88,7 +120,7 @@ typedef struct mf_latent_args {
     float *scratch;                /* MF_LATENT_TILE * (n_latent + n_rot) floats */
     size_t q_stride, q_rot_stride; /* floats */
     size_t out_stride;
-    mf_dtype cache_type; /* MF_F32 or MF_BF16 */
+    mf_dtype cache_type; /* MF_F32, MF_BF16 or MF_Q8 */
     uint32_t n_kv;       /* positions 0 .. n_kv - 1 are attended; at least 1 */
     uint32_t n_heads;    /* at most MF_LATENT_HEADS */
     uint32_t n_latent, n_rot;
@@ -123,8 +155,8 @@ typedef struct mf_kernels {
     void (*matmul)(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
                    size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
     /* Some matrices are multiplied by tokens in a form of their own, which is best made once for
-     * all threads: its bytes a token, the same for all such matrices of as many columns; 0: this
-     * matrix has none. */
+     * all threads: its bytes a token; 0: this matrix has none. Of matrices of as many columns those
+     * with as many bytes a token have the same form. */
     size_t (*token_bytes)(const mf_matrix *w);
     /* That form of one token. Where token_bytes is never above 0, this and the next are NULL. */
     void (*prepare_token)(const mf_matrix *w, const float *x, void *out);
@@ -145,6 +177,10 @@ typedef struct mf_kernels {
 
     /* out = silu(gate) * up; out may be either. silu(x) = x / (1 + exp(-x)) */
     void (*swiglu)(const float *gate, const float *up, uint32_t n, float *out);
+    /* out = g * sigmoid(alpha g) * (u + 1), with g = min(gate, limit) and u = up between -limit and
+     * limit; out may be either (gpt-oss) */
+    void (*swiglu_clamped)(const float *gate, const float *up, float limit, float alpha, uint32_t n,
+                           float *out);
     /* x *= sigmoid(gate) */
     void (*sigmoid_mul)(float *x, const float *gate, uint32_t n);
     /* y += a * x (fma) */
@@ -156,8 +192,8 @@ typedef struct mf_kernels {
      * are given (half-split pairing). */
     void (*rope)(float *x, const float *cos, const float *sin, uint32_t n_rot);
 
-    /* out = sum_p softmax_p(scale * q . k_p) v_p, by online softmax over tiles of a fixed number of
-     * positions counted from 0; the sink comes last. */
+    /* A part of out = sum_p softmax_p(scale * q . k_p) v_p, by online softmax over tiles of a fixed
+     * number of positions counted from 0. A query's part does not depend on the others. */
     void (*attention)(const mf_attention_args *args);
 
     /* out[h] = sum_p softmax_p(scale * (q[h] . latent_p + q_rot[h] . rot_p)) latent_p, by online
@@ -186,8 +222,9 @@ typedef struct mf_kernels {
     uint64_t (*fma_peak)(uint64_t n_iterations, float *sink);
 } mf_kernels;
 
-/* The table of the best tier up to `limit` (0: no limit). Static storage. */
-const mf_kernels *mf_kernels_get(uint32_t limit);
+/* The table of a tier, MF_CPU_BEST: of the best that this CPU and this build have; NULL if they
+ * lack it. Static storage. */
+const mf_kernels *mf_kernels_get(mf_cpu_tier tier);
 
 /* Bytes of one row's packed values. */
 static inline size_t mf_matrix_row_bytes(const mf_matrix *w)

@@ -23,6 +23,7 @@ void mf_binder_free(mf_binder *binder)
         return;
     mf_free(a, binder->copies, binder->copies_capacity * sizeof *binder->copies);
     mf_expert_tables_free(&binder->experts, a);
+    mf_binder_free_packed(binder);
     *binder = (mf_binder){0};
 }
 
@@ -31,8 +32,8 @@ static const char *path_of(const mf_binder *binder, const mf_tensor *tensor)
     return binder->source->table.files[tensor->file].path;
 }
 
-static mf_status wrong_shape(const mf_binder *binder, const mf_tensor *t, const char *expected,
-                             mf_error *error)
+mf_status mf_bind_wrong_shape(const mf_binder *binder, const mf_tensor *t, const char *expected,
+                              mf_error *error)
 {
     char shape[128];
     if (t->n_dims > MF_MAX_DIMS)
@@ -89,13 +90,14 @@ static mf_status describe_affine(mf_binder *binder, mf_matrix_shape s, mf_stored
     if (data->type != MF_TENSOR_U32 || !has_shape(data, s, s.n_rows, packed) || packed == 0 ||
         packed * 32 % s.n_cols != 0) {
         expect(s, s.n_rows, s.n_cols, " packed into 32-bit words, dtype U32", expected);
-        return wrong_shape(binder, data, expected, error);
+        return mf_bind_wrong_shape(binder, data, expected, error);
     }
     if (!float_type(scales->type, &m->shape.float_type) ||
         !has_shape(scales, s, s.n_rows, n_groups) || n_groups == 0 || s.n_cols % n_groups != 0)
-        return wrong_shape(binder, scales, "one floating-point scale per group of each row", error);
+        return mf_bind_wrong_shape(binder, scales, "one floating-point scale per group of each row",
+                                   error);
     if (m->biases->type != scales->type || !has_shape(m->biases, s, s.n_rows, n_groups))
-        return wrong_shape(binder, m->biases, "the shape and dtype of the scales", error);
+        return mf_bind_wrong_shape(binder, m->biases, "the shape and dtype of the scales", error);
     if (!known_quantization(bits, group))
         return mf_fail(error, MF_ERR_UNSUPPORTED,
                        "%s: tensor %s: %llu bits in groups of %llu; supported are 2, 3, 4, 5, 6, 8 "
@@ -106,7 +108,7 @@ static mf_status describe_affine(mf_binder *binder, mf_matrix_shape s, mf_stored
     m->shape.kind = MF_WEIGHT_AFFINE;
     m->shape.bits = (uint32_t)bits;
     m->shape.group = (uint32_t)group;
-    const mf_stored stored = {m->data, m->scales, m->biases};
+    const mf_stored stored = {.data = m->data, .scales = m->scales, .biases = m->biases};
     return binder->source->ops->check_affine(binder->source, &stored, m->shape.bits, m->shape.group,
                                              error);
 }
@@ -120,7 +122,7 @@ static mf_status describe_float(mf_binder *binder, mf_matrix_shape s, mf_stored_
         return MF_OK;
     char expected[160];
     expect(s, s.n_rows, s.n_cols, " of F32, F16 or BF16 (it has no scales)", expected);
-    return wrong_shape(binder, m->data, expected, error);
+    return mf_bind_wrong_shape(binder, m->data, expected, error);
 }
 
 /* Scales of 128 x 128 blocks; as float32 once they are bound. */
@@ -132,12 +134,13 @@ static mf_status describe_fp8(mf_binder *binder, mf_matrix_shape s, mf_stored_ma
     uint64_t block_cols = ((uint64_t)s.n_cols + MF_FP8_BLOCK - 1) / MF_FP8_BLOCK;
     if (!has_shape(m->data, s, s.n_rows, s.n_cols)) {
         expect(s, s.n_rows, s.n_cols, "", expected);
-        return wrong_shape(binder, m->data, expected, error);
+        return mf_bind_wrong_shape(binder, m->data, expected, error);
     }
-    if ((m->scales->type != MF_TENSOR_F32 && m->scales->type != MF_TENSOR_BF16) ||
+    if ((m->scales->type != MF_TENSOR_F32 && m->scales->type != MF_TENSOR_BF16 &&
+         m->scales->type != MF_TENSOR_U8) ||
         !has_shape(m->scales, s, block_rows, block_cols)) {
-        expect(s, block_rows, block_cols, " of F32 or BF16, one per 128 x 128", expected);
-        return wrong_shape(binder, m->scales, expected, error);
+        expect(s, block_rows, block_cols, " of F32, BF16 or F8_E8M0, one per 128 x 128", expected);
+        return mf_bind_wrong_shape(binder, m->scales, expected, error);
     }
     m->shape.kind = MF_WEIGHT_FP8_BLOCK;
     m->shape.float_type = MF_F32;
@@ -146,16 +149,200 @@ static mf_status describe_fp8(mf_binder *binder, mf_matrix_shape s, mf_stored_ma
     return MF_OK;
 }
 
+/* Blocks that have their scales inside. */
+static mf_status describe_blocks(mf_binder *binder, mf_matrix_shape s, mf_stored_matrix *m,
+                                 mf_error *error)
+{
+    m->shape.float_type = MF_F32;
+    if (has_shape(m->data, s, s.n_rows, s.n_cols))
+        return MF_OK;
+    char expected[160];
+    expect(s, s.n_rows, s.n_cols, "", expected);
+    return mf_bind_wrong_shape(binder, m->data, expected, error);
+}
+
+static bool is_one_value(const mf_tensor *t)
+{
+    uint64_t n = 1;
+    for (uint32_t i = 0; i < t->n_dims && i < MF_MAX_DIMS; i++)
+        n *= t->shape[i];
+    return n == 1 && t->n_dims <= MF_MAX_DIMS;
+}
+
+/* Integers of 4 or 8 bits in 32-bit words, and a scale for each group. */
+static mf_status describe_integers(mf_binder *binder, mf_matrix_shape s, mf_stored_matrix *m,
+                                   mf_error *error)
+{
+    char expected[160];
+    const mf_tensor *data = m->data, *scales = m->scales;
+    const uint32_t last = s.n_stacked == 0 ? 1 : 2;
+    const uint64_t words = data->n_dims == last + 1 ? data->shape[last] : 0;
+    const uint64_t n_groups = scales->n_dims == last + 1 ? scales->shape[last] : 0;
+    const uint64_t group = n_groups == 0 ? 0 : s.n_cols / n_groups;
+    const bool is_8 = words * 4 == s.n_cols;
+    if (data->type != MF_TENSOR_I32 || !has_shape(data, s, s.n_rows, words) ||
+        (!is_8 && words * 8 != s.n_cols)) {
+        expect(s, s.n_rows, s.n_cols, " of 4 or 8 bits in 32-bit words, dtype I32", expected);
+        return mf_bind_wrong_shape(binder, data, expected, error);
+    }
+    if (!float_type(scales->type, &m->shape.float_type) ||
+        !has_shape(scales, s, s.n_rows, n_groups) || group * n_groups != s.n_cols ||
+        (group != 32 && group != 64 && group != 128))
+        return mf_bind_wrong_shape(
+            binder, scales, "one floating-point scale for each 32, 64 or 128 columns", error);
+    m->shape.kind = is_8 ? MF_WEIGHT_INT8 : MF_WEIGHT_INT4;
+    m->shape.bits = is_8 ? 8 : 4;
+    m->shape.group = (uint32_t)group;
+    return MF_OK;
+}
+
+/* FP8 with a scale for each row, or one for all. */
+static mf_status describe_fp8_rows(mf_binder *binder, mf_matrix_shape s, mf_stored_matrix *m,
+                                   mf_error *error)
+{
+    char expected[160];
+    mf_dtype type;
+    const bool is_one = m->shape.kind == MF_WEIGHT_FP8_TENSOR;
+    if (m->data->type != MF_TENSOR_F8_E4M3 || !has_shape(m->data, s, s.n_rows, s.n_cols)) {
+        expect(s, s.n_rows, s.n_cols, " of F8_E4M3", expected);
+        return mf_bind_wrong_shape(binder, m->data, expected, error);
+    }
+    if (!float_type(m->scales->type, &type) || s.n_stacked != 0 ||
+        (is_one ? !is_one_value(m->scales) : !has_shape(m->scales, s, s.n_rows, 1))) {
+        expect(s, s.n_rows, 1, " of F32, F16 or BF16, or one value for all rows", expected);
+        return mf_bind_wrong_shape(binder, m->scales, expected, error);
+    }
+    m->shape.float_type = MF_F32;
+    m->shape.bits = 8;
+    return MF_OK;
+}
+
+/* [rows, columns in bytes or words], or, as gpt-oss has them, each block of 32 columns a dimension
+ * of its own: the same bytes. */
+static bool has_fp4_shape(const mf_tensor *t, mf_matrix_shape s, uint64_t n_words)
+{
+    const uint32_t first = s.n_stacked != 0;
+    if (has_shape(t, s, s.n_rows, n_words))
+        return true;
+    return t->type == MF_TENSOR_U8 && t->n_dims == first + 3 &&
+           (first == 0 || t->shape[0] == s.n_stacked) && t->shape[first] == s.n_rows &&
+           t->shape[first + 1] == n_words / 16 && t->shape[first + 2] == 16;
+}
+
+/* Values of 4 bits, in bytes or in MLX's 32-bit words; scales of a byte; NVFP4's factor. */
+static mf_status describe_fp4(mf_binder *binder, mf_matrix_shape s, mf_stored_matrix *m,
+                              mf_error *error)
+{
+    char expected[160];
+    const mf_weight_format *format = mf_weight_format_of(&m->shape);
+    const uint32_t group = format->arrays[MF_WEIGHT_SCALES].cols;
+    const bool is_words = m->data->type == MF_TENSOR_U32;
+    m->shape.float_type = MF_F32;
+    const bool is_bytes = m->data->type == MF_TENSOR_U8 || m->data->type == MF_TENSOR_I8;
+    if (s.n_cols % group != 0 || (!is_words && !is_bytes) ||
+        !has_fp4_shape(m->data, s, s.n_cols / (is_words ? 8 : 2))) {
+        expect(s, s.n_rows, s.n_cols, " of 4 bits in bytes or 32-bit words, dtype U8 or U32",
+               expected);
+        return mf_bind_wrong_shape(binder, m->data, expected, error);
+    }
+    if ((m->scales->type != MF_TENSOR_U8 && m->scales->type != MF_TENSOR_F8_E4M3) ||
+        !has_shape(m->scales, s, s.n_rows, s.n_cols / group)) {
+        expect(s, s.n_rows, s.n_cols / group, " of U8 or F8_E4M3", expected);
+        return mf_bind_wrong_shape(binder, m->scales, expected, error);
+    }
+    if (format->n_arrays == 3 &&
+        (m->biases->type != MF_TENSOR_F32 || !is_one_value(m->biases) || s.n_stacked != 0))
+        return mf_bind_wrong_shape(binder, m->biases, "one value of F32", error);
+    return MF_OK;
+}
+
+/* Values of e4m3, four to a word in MLX; a scale of a byte for 32. */
+static mf_status describe_mxfp8(mf_binder *binder, mf_matrix_shape s, mf_stored_matrix *m,
+                                mf_error *error)
+{
+    char expected[160];
+    const bool is_words = m->data->type == MF_TENSOR_U32;
+    m->shape.float_type = MF_F32;
+    m->shape.bits = 8;
+    if (s.n_cols % 32 != 0 || (!is_words && m->data->type != MF_TENSOR_F8_E4M3) ||
+        !has_shape(m->data, s, s.n_rows, is_words ? s.n_cols / 4 : s.n_cols)) {
+        expect(s, s.n_rows, s.n_cols, " of F8_E4M3, or four to a word of U32", expected);
+        return mf_bind_wrong_shape(binder, m->data, expected, error);
+    }
+    if (m->scales->type != MF_TENSOR_U8 || !has_shape(m->scales, s, s.n_rows, s.n_cols / 32)) {
+        expect(s, s.n_rows, s.n_cols / 32, " of U8", expected);
+        return mf_bind_wrong_shape(binder, m->scales, expected, error);
+    }
+    return MF_OK;
+}
+
+/* A matrix whose form its source knows. */
+static mf_status describe_kind(mf_binder *binder, mf_matrix_shape s, mf_stored_matrix *m,
+                               mf_error *error)
+{
+    const mf_weight_format *format = mf_weight_format_of(&m->shape);
+    if (m->data->type == MF_TENSOR_BLOCKS)
+        return describe_blocks(binder, s, m, error);
+    for (uint32_t i = 0; i < format->n_arrays; i++)
+        if (m->arrays[i] == NULL)
+            return mf_fail(error, MF_ERR_FORMAT,
+                           "%s: tensor %s: stored as %s, but its %s is missing",
+                           path_of(binder, m->data), m->data->name, format->form,
+                           i == MF_WEIGHT_SCALES ? "scales" : "factor");
+    switch (m->shape.kind) {
+    case MF_WEIGHT_INT4:
+        return describe_integers(binder, s, m, error);
+    case MF_WEIGHT_FP8_CHANNEL:
+    case MF_WEIGHT_FP8_TENSOR:
+        return describe_fp8_rows(binder, s, m, error);
+    case MF_WEIGHT_MXFP8:
+        return describe_mxfp8(binder, s, m, error);
+    case MF_WEIGHT_MXFP4:
+    case MF_WEIGHT_NVFP4:
+    case MF_WEIGHT_NVFP4_DIVIDED:
+    case MF_WEIGHT_NVFP4_PLAIN:
+        return describe_fp4(binder, s, m, error);
+    default:
+        return mf_fail(error, MF_ERR_FORMAT, "%s: tensor %s: is no tensor of the form %s",
+                       path_of(binder, m->data), m->data->name, format->form);
+    }
+}
+
+/* Packed integers that no format has as they are: with zeros, with columns in another order, of
+ * other bits than 4 and 8, of other groups. */
+static bool is_packed_integer(const mf_stored *s, uint32_t n_cols)
+{
+    const mf_tensor *data = s->data, *scales = s->scales;
+    if (data->kind != MF_WEIGHT_INT4 || data->n_dims != 2 || scales == NULL || scales->n_dims != 2)
+        return false;
+    const uint64_t words = data->shape[1], n_groups = scales->shape[1];
+    const uint64_t group = n_groups != 0 && n_cols % n_groups == 0 ? n_cols / n_groups : 0;
+    if (s->zeros != NULL || s->index != NULL)
+        return true;
+    /* what is of no known size stays with those that are refused */
+    const bool has_other_group =
+        group % 32 == 0 && group != 0 && group != 32 && group != 64 && group != 128;
+    return has_other_group || (n_cols % 32 == 0 && words % (n_cols / 32) == 0 &&
+                               words * 4 != n_cols && words * 8 != n_cols && words * 4 < n_cols);
+}
+
 mf_status mf_bind_stored(mf_binder *binder, mf_tensor_id id, mf_matrix_shape s,
                          mf_stored_matrix *out, mf_error *error)
 {
     mf_stored stored = {0};
     MF_TRY(binder->source->ops->find(binder->source, id, &stored, error));
-    mf_stored_matrix m = {.shape = {.n_rows = s.n_rows, .n_cols = s.n_cols},
-                          .data = stored.data,
-                          .scales = stored.scales,
-                          .biases = stored.biases};
-    if (m.biases != NULL)
+    mf_stored_matrix m = {
+        .shape = {.kind = stored.data->kind, .n_rows = s.n_rows, .n_cols = s.n_cols},
+        .data = stored.data,
+        .scales = stored.scales,
+        .biases = stored.biases};
+    if (is_packed_integer(&stored, s.n_cols))
+        stored.data->packing = MF_PACKING_ROWS;
+    if (stored.data->packing != MF_PACKING_NONE)
+        MF_TRY(mf_bind_packed(binder, s, &stored, &m, error));
+    else if (m.shape.kind != 0 || m.data->type == MF_TENSOR_BLOCKS)
+        MF_TRY(describe_kind(binder, s, &m, error));
+    else if (m.biases != NULL)
         MF_TRY(describe_affine(binder, s, &m, error));
     else if (m.scales != NULL)
         MF_TRY(describe_fp8(binder, s, &m, error));
@@ -231,11 +418,20 @@ static mf_status place_rows(mf_binder *binder, const mf_tensor *t, uint64_t row_
     return MF_OK;
 }
 
+uint64_t mf_copy_width(mf_tensor_type type)
+{
+    return type == MF_TENSOR_I64 ? 8 : type == MF_TENSOR_F32 ? 4 : type == MF_TENSOR_U8 ? 1 : 2;
+}
+
 mf_status mf_bind_floats(mf_binder *binder, const mf_tensor *t, uint64_t offset, uint64_t n,
                          uint64_t dest, mf_error *error)
 {
-    uint64_t width = t->type == MF_TENSOR_F32 ? 4 : 2;
-    mf_copy copy = {t->file, t->type, 0.0f, t->offset + offset * width, dest, n * width};
+    const uint64_t width = mf_copy_width(t->type);
+    const mf_copy copy = {.file = t->file,
+                          .convert = t->type,
+                          .source = t->offset + offset * width,
+                          .dest = dest,
+                          .n_bytes = n * width};
     return add_copy(binder, &copy, error);
 }
 
@@ -291,10 +487,20 @@ static mf_status place_matrix(mf_binder *binder, const mf_stored_matrix *m, cons
 {
     mf_weight w = {.shape = m->shape};
     w.shape.n_rows = rows_taken(rows);
+    if (m->repack.packing != MF_PACKING_NONE) {
+        MF_TRY(mf_bind_place_packed(binder, m, rows, &w, error));
+        *out = w;
+        return MF_OK;
+    }
     for (uint32_t i = 0; i < mf_weight_format_of(&w.shape)->n_arrays; i++) {
+        const mf_weight_array *array = &mf_weight_format_of(&w.shape)->arrays[i];
         const uint32_t step = mf_weight_array_step(&m->shape, i);
-        if (step > 1) {
-            w.shape.scale_rows = shared_rows(step, rows);
+        if (array->rows == MF_OF_ALL) { /* one value, whichever rows are taken */
+            MF_TRY(mf_bind_place(binder, mf_weight_array_bytes(&w.shape, i), &w.arrays[i], error));
+            MF_TRY(mf_bind_floats(binder, m->arrays[i], 0, 1, w.arrays[i].offset, error));
+        } else if (step > 1 || array->is_float32) {
+            if (step > 1)
+                w.shape.scale_rows = shared_rows(step, rows);
             MF_TRY(place_shared(binder, m, i, rows, &w, error));
         } else {
             MF_TRY(place_rows(binder, m->arrays[i], mf_weight_array_row_bytes(&w.shape, i), rows,
@@ -339,12 +545,18 @@ mf_status mf_bind_norm(mf_binder *binder, mf_tensor_id id, uint64_t n, float cen
         char expected[96];
         snprintf(expected, sizeof expected, "%llu values of F32, F16 or BF16",
                  (unsigned long long)n);
-        return wrong_shape(binder, t, expected, error);
+        return mf_bind_wrong_shape(binder, t, expected, error);
     }
     MF_TRY(mf_bind_place(binder, n * sizeof(float), out, error));
     binder->n_parameters += n;
     float add = binder->source->norms_as_published ? centre : 0.0f;
-    mf_copy copy = {t->file, t->type, add, t->offset, out->offset, t->n_bytes};
+    const mf_copy copy = {.file = t->file,
+                          .convert = t->type,
+                          .add = add,
+                          .is_negated_exp = t->is_negated_exp,
+                          .source = t->offset,
+                          .dest = out->offset,
+                          .n_bytes = t->n_bytes};
     return add_copy(binder, &copy, error);
 }
 
@@ -354,8 +566,34 @@ mf_status mf_bind_vector(mf_binder *binder, mf_tensor_id id, uint64_t n, mf_span
     return mf_bind_norm(binder, id, n, 0.0f, out, error);
 }
 
+mf_status mf_bind_table(mf_binder *binder, mf_tensor_id id, mf_matrix_shape shape, uint32_t limit,
+                        mf_span *out, mf_error *error)
+{
+    char expected[160];
+    mf_stored stored = {0};
+    const uint64_t n = (uint64_t)shape.n_rows * shape.n_cols;
+    MF_TRY(binder->source->ops->find(binder->source, id, &stored, error));
+    const mf_tensor *t = stored.data;
+    if (t->type != MF_TENSOR_I64 || !has_shape(t, shape, shape.n_rows, shape.n_cols)) {
+        expect(shape, shape.n_rows, shape.n_cols, " of I64", expected);
+        return mf_bind_wrong_shape(binder, t, expected, error);
+    }
+    MF_TRY(mf_bind_place(binder, n * sizeof(int32_t), out, error));
+    binder->n_parameters += n;
+    const mf_copy copy = {.file = t->file,
+                          .convert = MF_TENSOR_I64,
+                          .limit = limit,
+                          .source = t->offset,
+                          .dest = out->offset,
+                          .n_bytes = t->n_bytes};
+    return add_copy(binder, &copy, error);
+}
+
 mf_status mf_bind_finish(mf_binder *binder, const mf_hparams *h, mf_error *error)
 {
-    return binder->source->ops->check_unused(binder->source, h->n_layers, h->n_mtp_layers,
-                                             &binder->n_skipped_layers, error);
+    uint32_t n_more; /* layers of which something is unused: a draft's head is the model's */
+    MF_TRY(binder->source->ops->check_unused(binder->source, h->n_layers, h->n_mtp_layers, &n_more,
+                                             error));
+    binder->n_skipped_layers = n_more > h->n_draft_layers ? n_more - h->n_draft_layers : 0;
+    return MF_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Binding of experts: where each one's gate, up and down matrices lie, in the four ways that
+/* Binding of experts: where each one's gate, up and down matrices lie, in the ways that
  * checkpoints store them. */
 #include "model/binder.h"
 
@@ -68,9 +68,10 @@ static mf_status bind_stacked(expert_binding *b, mf_expert_shape *shape, mf_erro
     return MF_OK;
 }
 
-static mf_status require_float(const expert_binding *b, const mf_stored_matrix *m, mf_error *error)
+/* Rows that can be cut anywhere: floats, and blocks with their scales inside. */
+static mf_status require_plain(const expert_binding *b, const mf_stored_matrix *m, mf_error *error)
 {
-    if (m->shape.kind == MF_WEIGHT_FLOAT)
+    if (mf_weight_format_of(&m->shape)->n_arrays == 1)
         return MF_OK;
     return mf_fail(error, MF_ERR_UNSUPPORTED,
                    "%s: tensor %s: quantised fused experts are not supported",
@@ -87,7 +88,7 @@ static mf_status bind_fused(expert_binding *b, mf_expert_shape *shape, mf_error 
     mf_stored_matrix m;
     MF_TRY(
         mf_bind_stored(b->binder, mf_tensor_of(MF_ROLE_EXPERT_GATE_UP, b->layer), both, &m, error));
-    MF_TRY(require_float(b, &m, error));
+    MF_TRY(require_plain(b, &m, error));
     m.shape.n_rows = h->expert_hidden;
     shape->gate.shape = shape->up.shape = m.shape;
     mf_expert_part *gate = &b->parts[part_index(GATE, 0)], *up = &b->parts[part_index(UP, 0)];
@@ -96,13 +97,33 @@ static mf_status bind_fused(expert_binding *b, mf_expert_shape *shape, mf_error 
     *up = *gate;
     up->offset += gate->n_bytes;
     MF_TRY(mf_bind_stored(b->binder, mf_tensor_of(MF_ROLE_EXPERT_DOWN, b->layer), down, &m, error));
-    MF_TRY(require_float(b, &m, error));
+    MF_TRY(require_plain(b, &m, error));
     shape->down.shape = m.shape;
     b->parts[part_index(DOWN, 0)] = part_of(m.data, h->n_experts);
     return MF_OK;
 }
 
-static mf_status make_each(mf_binder *binder, const mf_hparams *h, mf_error *error)
+/* gpt-oss: as fused, but row 2i is row i of gate and row 2i + 1 row i of up. They stay so. */
+static mf_status bind_pairs(expert_binding *b, mf_expert_shape *shape, mf_error *error)
+{
+    const mf_hparams *h = b->h;
+    const mf_role of[] = {MF_ROLE_EXPERT_PAIRS, MF_ROLE_EXPERT_DOWN};
+    const mf_matrix_shape shapes[] = {{h->n_experts, 2 * h->expert_hidden, h->hidden_size},
+                                      {h->n_experts, h->hidden_size, h->expert_hidden}};
+    mf_weight *const out[] = {&shape->gate, &shape->down};
+    const uint32_t matrices[] = {GATE, DOWN};
+    shape->steps.is_paired = true;
+    for (uint32_t j = 0; j < 2; j++) {
+        mf_stored_matrix m;
+        MF_TRY(mf_bind_stored(b->binder, mf_tensor_of(of[j], b->layer), shapes[j], &m, error));
+        out[j]->shape = m.shape;
+        for (uint32_t i = 0; i < mf_weight_format_of(&m.shape)->n_arrays; i++)
+            b->parts[part_index(matrices[j], i)] = part_of(m.arrays[i], h->n_experts);
+    }
+    return MF_OK;
+}
+
+mf_status mf_bind_each_table(mf_binder *binder, const mf_hparams *h, mf_error *error)
 {
     if (binder->experts.each_file != NULL)
         return MF_OK;
@@ -139,7 +160,8 @@ static mf_status keep_arrays(expert_binding *b, uint32_t j, uint32_t expert,
     mf_weight *w = shape_of(shape, j);
     const mf_weight_format *format = mf_weight_format_of(&m->shape);
     for (uint32_t i = 0; i < format->n_arrays; i++) {
-        if (!format->arrays[i].is_float32 || m->arrays[i]->type == MF_TENSOR_F32) {
+        const bool is_one = format->arrays[i].rows == MF_OF_ALL; /* too small to be read alone */
+        if (!format->arrays[i].is_float32 || (m->arrays[i]->type == MF_TENSOR_F32 && !is_one)) {
             keep_each(b, part_index(j, i), expert, m->arrays[i]);
             continue;
         }
@@ -156,15 +178,35 @@ static mf_status keep_arrays(expert_binding *b, uint32_t j, uint32_t expert,
 static bool same_form(const mf_stored_matrix *a, const mf_stored_matrix *b)
 {
     return a->shape.kind == b->shape.kind && a->shape.float_type == b->shape.float_type &&
+           a->shape.group == b->shape.group &&
            (a->scales == NULL || a->scales->type == b->scales->type);
 }
 
-/* Raw Hugging Face, a tensor per expert and matrix, in FP8 with its scales beside it. */
+/* One expert's matrix, of which all that went before were like the first. */
+static mf_status keep_matrix(expert_binding *b, mf_expert_id id, const mf_stored_matrix *first,
+                             const mf_stored_matrix *m, mf_expert_shape *shape, mf_error *error)
+{
+    const bool is_packed = m->repack.packing != MF_PACKING_NONE;
+    const bool is_alike = is_packed ? first->repack.packing == m->repack.packing
+                                    : m->shape.kind != MF_WEIGHT_AFFINE && same_form(first, m);
+    if (!is_alike)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: tensor %s: experts stored one by one must be all of one "
+                       "floating-point dtype, or all quantised alike",
+                       b->binder->source->path, m->data->name);
+    if (id.expert == 0)
+        shape_of(shape, id.matrix)->shape = m->shape;
+    if (is_packed)
+        return mf_bind_packed_expert(b->binder, b->h, id, m, error);
+    MF_TRY(mf_bind_each_table(b->binder, b->h, error));
+    return keep_arrays(b, id.matrix, id.expert, m, shape, error);
+}
+
+/* Raw Hugging Face, a tensor per expert and matrix, with its scales beside it. */
 static mf_status bind_each(expert_binding *b, mf_expert_shape *shape, mf_error *error)
 {
     const mf_hparams *h = b->h;
     mf_stored_matrix first = {0};
-    MF_TRY(make_each(b->binder, h, error));
     for (uint32_t j = 0; j < N_MATRICES; j++) {
         for (uint32_t e = 0; e < h->n_experts; e++) {
             const mf_tensor_id id = {roles[j], b->layer, e};
@@ -173,14 +215,7 @@ static mf_status bind_each(expert_binding *b, mf_expert_shape *shape, mf_error *
             MF_TRY(mf_bind_stored(b->binder, id, s, &m, error));
             if (e == 0 && j == 0)
                 first = m;
-            if (m.shape.kind == MF_WEIGHT_AFFINE || !same_form(&first, &m))
-                return mf_fail(error, MF_ERR_UNSUPPORTED,
-                               "%s: tensor %s: experts stored one by one must be all of one "
-                               "floating-point dtype, or all in FP8",
-                               b->binder->source->path, m.data->name);
-            if (e == 0)
-                shape_of(shape, j)->shape = m.shape;
-            MF_TRY(keep_arrays(b, j, e, &m, shape, error));
+            MF_TRY(keep_matrix(b, (mf_expert_id){b->layer, j, e}, &first, &m, shape, error));
         }
     }
     return MF_OK;
@@ -224,6 +259,60 @@ static mf_status bind_packed(expert_binding *b, mf_expert_shape *shape, mf_error
     return MF_OK;
 }
 
+/* What stands beside the experts' matrices, once these are bound. */
+static mf_status bind_steps(const expert_binding *b, mf_expert_shape *shape, mf_error *error)
+{
+    const mf_hparams *h = b->h;
+    mf_expert_steps *s = &shape->steps;
+    s->is_clamped = h->experts_are_clamped;
+    s->limit = h->expert_limit;
+    s->alpha = h->expert_alpha;
+    s->silu_limit = h->silu_limit;
+    if (!h->experts_have_biases)
+        return MF_OK;
+    const mf_role first = s->is_paired ? MF_ROLE_EXPERT_PAIRS_BIAS : MF_ROLE_EXPERT_GATE_BIAS;
+    const uint64_t n = h->n_experts, n_first = shape->gate.shape.n_rows;
+    MF_TRY(mf_bind_vector(b->binder, mf_tensor_of(first, b->layer), n * n_first, &s->gate_bias,
+                          error));
+    if (!s->is_paired)
+        MF_TRY(mf_bind_vector(b->binder, mf_tensor_of(MF_ROLE_EXPERT_UP_BIAS, b->layer),
+                              n * h->expert_hidden, &s->up_bias, error));
+    return mf_bind_vector(b->binder, mf_tensor_of(MF_ROLE_EXPERT_DOWN_BIAS, b->layer),
+                          n * h->hidden_size, &s->down_bias, error);
+}
+
+/* The tensor of gate and up, if there is one, is [experts, hidden, 2 * intermediate]. Some files of
+ * the same family are not transposed. */
+static bool is_turned(const expert_binding *b)
+{
+    const mf_hparams *h = b->h;
+    const mf_tensor_id id = mf_tensor_of(MF_ROLE_EXPERT_GATE_UP, b->layer);
+    mf_stored s;
+    if (!h->experts_are_turned || b->binder->source->ops->find(b->binder->source, id, &s, NULL))
+        return false;
+    return h->experts_are_paired || s.data->n_dims != 3 || s.data->shape[1] == h->hidden_size;
+}
+
+static mf_status bind_matrices(expert_binding *b, mf_expert_shape *out, mf_error *error)
+{
+    switch (b->binder->source->ops->expert_layout(b->binder->source, b->layer)) {
+    case MF_EXPERTS_PACKED:
+        return bind_packed(b, out, error);
+    case MF_EXPERTS_FUSED:
+        return is_turned(b) ? mf_bind_turned(b->binder, b->h, b->layer, out, error)
+                            : bind_fused(b, out, error);
+    case MF_EXPERTS_EACH:
+        return bind_each(b, out, error);
+    case MF_EXPERTS_PAIRS:
+        return bind_pairs(b, out, error);
+    case MF_EXPERTS_ALIGNED:
+        return mf_bind_aligned(b->binder, b->h, b->layer, out, error);
+    case MF_EXPERTS_STACKED:
+        break;
+    }
+    return bind_stacked(b, out, error);
+}
+
 mf_status mf_bind_experts(mf_binder *binder, const mf_hparams *h, uint32_t layer,
                           mf_expert_shape *out, mf_error *error)
 {
@@ -237,15 +326,6 @@ mf_status mf_bind_experts(mf_binder *binder, const mf_hparams *h, uint32_t layer
     }
     expert_binding b = {binder, h, layer,
                         binder->experts.parts + (size_t)h->moe_index[layer] * MF_MAX_EXPERT_PARTS};
-    switch (binder->source->ops->expert_layout(binder->source, layer)) {
-    case MF_EXPERTS_PACKED:
-        return bind_packed(&b, out, error);
-    case MF_EXPERTS_FUSED:
-        return bind_fused(&b, out, error);
-    case MF_EXPERTS_EACH:
-        return bind_each(&b, out, error);
-    case MF_EXPERTS_STACKED:
-        break;
-    }
-    return bind_stacked(&b, out, error);
+    MF_TRY(bind_matrices(&b, out, error));
+    return bind_steps(&b, out, error);
 }

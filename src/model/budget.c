@@ -47,7 +47,7 @@ static uint64_t file_bytes(const char *dir, const char *name)
 uint64_t mf_tokenizer_file_bytes(const char *dir)
 {
     static const char *const names[] = {"tokenizer.json", "tiktoken.model", "mlx/tokenizer.json",
-                                        "mlx/tiktoken.model"};
+                                        "mlx/tiktoken.model", "text.gguf"};
     uint64_t most = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         uint64_t n = file_bytes(dir, names[i]);
@@ -196,7 +196,8 @@ void mf_budget_make(const mf_budget_request *r, mf_budget *out)
     }
     if (!fits)
         b.floor_bytes = b.fixed_bytes = UINT64_MAX;
-    if (fits && b.ram_bytes >= b.floor_bytes) {
+    b.is_enough = fits && b.ram_bytes >= b.floor_bytes;
+    if (b.is_enough) {
         uint64_t fit = fitting_slots(r, &b);
         uint64_t wanted = wanted_slots(r);
         b.n_slots = fit < wanted ? fit : wanted;

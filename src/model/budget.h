@@ -84,8 +84,9 @@ typedef struct mf_budget {
     uint64_t available_bytes; /* of the machine */
     uint64_t fixed_bytes;     /* all terms but the slots */
     uint64_t floor_bytes;     /* all terms; UINT64_MAX where the sum overflows */
-    /* 0: below the floor. At least n_slots_min otherwise, even if a device's own memory has no room
-     * for them: whoever makes the buffers says so. */
+    bool is_enough;           /* not below the floor */
+    /* 0: below the floor, or there are no experts. At least n_slots_min otherwise, even if a
+     * device's own memory has no room for them: whoever makes the buffers says so. */
     uint64_t n_slots;
     uint64_t n_slots_min;
     /* Places, in rooms, of which the first has what the floor allows for. Where the experts' device

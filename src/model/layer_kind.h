@@ -32,14 +32,30 @@ typedef struct mf_layout {
 mf_span mf_layout_take(mf_layout *layout, uint64_t n_rows, uint64_t n_cols, mf_dtype type);
 
 /* Activation spans that a kind has at most; what each is, its file says. */
-#define MF_KIND_SPANS 8
+#define MF_KIND_SPANS 12
 
-/* The one or two things that a layer keeps of a sequence: rows of cached keys and values or of
- * latents (of each position), or a convolution's inputs and a recurrent state (once). */
-typedef struct mf_state_shape {
-    bool is_recurrent;
-    uint64_t rows[2], cols[2]; /* rows: MF_PAGE_TOKENS where not recurrent; 0 x 0: nothing */
+/* What a sequence's state is made of: pages of MF_PAGE_TOKENS positions, which are kept for all of
+ * them, pages that are given back when no window reaches them any more, and what is kept once. */
+typedef enum mf_unit_kind {
+    MF_UNIT_PAGE = 0,
+    MF_UNIT_WINDOW,
+    MF_UNIT_RECURRENT,
+    MF_N_UNIT_KINDS
+} mf_unit_kind;
+
+/* One thing that a layer keeps of a sequence. In a page: a row of each position, or, of fewer rows,
+ * one of each MF_PAGE_TOKENS / rows positions once they are all there. 0 x 0: nothing. */
+typedef struct mf_kept {
+    mf_unit_kind unit;
+    uint64_t rows, cols;
     mf_dtype type;
+    uint32_t n_heads; /* that cols are of, each by itself in types of blocks; 0: one */
+} mf_kept;
+
+/* All that it keeps; what each is, the kind's file says. */
+#define MF_MOST_KEPT 7
+typedef struct mf_state_shape {
+    mf_kept kept[MF_MOST_KEPT];
 } mf_state_shape;
 
 struct mf_runner;
@@ -49,7 +65,7 @@ typedef struct mf_layer_kind_ops {
     /* Lays out the activations of n_rows rows as spans[MF_KIND_SPANS]. */
     void (*plan)(const mf_hparams *h, uint64_t n_rows, mf_layout *layout, mf_span *spans);
     /* cache_type: of cached keys, values and latents. */
-    mf_state_shape (*state)(const mf_hparams *h, mf_dtype cache_type);
+    mf_state_shape (*state)(const mf_hparams *h, uint32_t layer, mf_dtype cache_type);
     /* Room for the largest operations that forward will record, so that it need not allocate. */
     mf_status (*reserve)(struct mf_runner *runner, uint32_t layer, mf_error *error);
     /* plan.y = attention of the n_rows rows of plan.h. */

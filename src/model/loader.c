@@ -5,9 +5,11 @@
 
 #include "base/half.h"
 #include "base/threads.h"
+#include "model/load_packed.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +71,10 @@ static bool read_fully(load_job *job, const mf_copy *copy, uint64_t first, uint6
 {
     for (uint64_t done = 0; done < n;) {
         const uint64_t at = copy->source + first + done;
-        ssize_t got = pread(job->fds[copy->file], dest + done, n - done, (off_t)at);
+        const int fd = job->fds[copy->file];
+        const int refused = mf_await_bytes(&job->binder->source->await, fd, at, n - done);
+        ssize_t got = refused != 0 ? -1 : pread(fd, dest + done, n - done, (off_t)at);
+        errno = refused != 0 ? refused : errno;
         if (got < 0 && errno == EINTR)
             continue;
         if (got > 0) {
@@ -91,16 +96,51 @@ static bool read_fully(load_job *job, const mf_copy *copy, uint64_t first, uint6
     return true;
 }
 
+/* E8M0. */
+static float power_of_two(uint32_t exponent)
+{
+    return exponent == 255 ? NAN : ldexpf(1.0f, (int)exponent - 127);
+}
+
+static void fail_table(load_job *job, const mf_copy *copy, long long value)
+{
+    const mf_tensor_table *table = &job->binder->source->table;
+    const char *name = "";
+    for (size_t i = 0; i < table->n_tensors; i++)
+        if (table->tensors[i].file == copy->file && table->tensors[i].offset == copy->source)
+            name = table->tensors[i].name;
+    if (is_first_failure(job))
+        (void)mf_fail(&job->error, MF_ERR_FORMAT, "%s: tensor %s has %lld; expected 0 to %u",
+                      table->files[copy->file].path, name, value, copy->limit - 1);
+}
+
+/* To int32; false if one is no number of a table. */
+static bool convert_table(load_job *job, const mf_copy *copy, const unsigned char *from,
+                          uint64_t n_bytes, int32_t *to)
+{
+    for (uint64_t i = 0; i < n_bytes / sizeof(int64_t); i++) {
+        int64_t value;
+        memcpy(&value, from + i * sizeof value, sizeof value);
+        if (value < 0 || value >= copy->limit) {
+            fail_table(job, copy, (long long)value);
+            return false;
+        }
+        to[i] = (int32_t)value;
+    }
+    return true;
+}
+
 static void convert(const mf_copy *copy, const unsigned char *from, uint64_t n_bytes, float *to)
 {
-    size_t width = copy->convert == MF_TENSOR_F32 ? 4 : 2, n = (size_t)(n_bytes / width);
+    const size_t width = (size_t)mf_copy_width(copy->convert), n = (size_t)(n_bytes / width);
     for (size_t i = 0; i < n; i++) {
         uint32_t word = 0;
         memcpy(&word, from + i * width, width); /* little-endian, like the files */
         float value = copy->convert == MF_TENSOR_F32    ? mf_f32_from_bits(word)
                       : copy->convert == MF_TENSOR_BF16 ? mf_f32_from_bf16((uint16_t)word)
+                      : copy->convert == MF_TENSOR_U8   ? power_of_two(word)
                                                         : mf_f32_from_f16((uint16_t)word);
-        to[i] = value + copy->add;
+        to[i] = (copy->is_negated_exp ? logf(-value) : value) + copy->add;
     }
 }
 
@@ -109,7 +149,7 @@ static uint64_t bytes_after(const mf_copy *copy, uint64_t n)
 {
     if (copy->convert == MF_TENSOR_OTHER)
         return n;
-    return n / (copy->convert == MF_TENSOR_F32 ? 4 : 2) * sizeof(float);
+    return n / mf_copy_width(copy->convert) * sizeof(float);
 }
 
 /* n bytes of a copy, at most a piece, read into the block and uploaded from it. */
@@ -129,7 +169,11 @@ static bool load_piece(load_job *job, const mf_copy *copy, uint64_t first, uint6
         return false;
     if (copy->convert != MF_TENSOR_OTHER) {
         from += job->piece_bytes;
-        convert(copy, block->bytes, n, (float *)(void *)from);
+        void *to = from;
+        if (copy->convert == MF_TENSOR_I64 && !convert_table(job, copy, block->bytes, n, to))
+            return false;
+        if (copy->convert != MF_TENSOR_I64)
+            convert(copy, block->bytes, n, to);
     }
     const mf_upload upload = {dest, from, bytes_after(copy, n)};
     block->ticket = mf_backend_upload_ahead(job->backend, &upload, 1);
@@ -140,12 +184,14 @@ static void load_one(load_job *job, const load_run *run, load_blocks *blocks)
 {
     const mf_copy *copy = run->copy;
     const uint64_t end = run->first + run->n_bytes;
+    /* twice a piece is what it may become */
+    const uint64_t most = job->piece_bytes / (copy->convert == MF_TENSOR_U8 ? 2 : 1);
     if (copy->convert == MF_TENSOR_OTHER && job->host != NULL) {
         (void)read_fully(job, copy, run->first, run->n_bytes, job->host + copy->dest + run->first);
         return;
     }
     for (uint64_t at = run->first, n; at < end; at += n, blocks->next ^= 1) {
-        n = end - at < job->piece_bytes ? end - at : job->piece_bytes;
+        n = end - at < most ? end - at : most;
         if (!load_piece(job, copy, at, n, &blocks->block[blocks->next]))
             return;
     }
@@ -213,6 +259,8 @@ static mf_status make_blocks(load_job *job, uint32_t n_threads, mf_buffer *out, 
         if ((copy->convert != MF_TENSOR_OTHER || job->host == NULL) && copy->n_bytes > largest)
             largest = copy->n_bytes;
     }
+    if (job->binder->n_makings != 0)
+        largest = PIECE_BYTES;
     largest = (largest + 63) & ~(uint64_t)63;
     job->piece_bytes = largest < PIECE_BYTES ? largest : PIECE_BYTES;
     uint64_t block_bytes = 3 * job->piece_bytes;
@@ -234,6 +282,20 @@ static mf_status finish_blocks(load_job *job, uint32_t n_threads, mf_error *erro
     return status;
 }
 
+/* What was copied is there, and the blocks are free. */
+static mf_status load_packed(const load_job *job, mf_thread_pool *pool, mf_error *error)
+{
+    const mf_packed_load load = {.binder = job->binder,
+                                 .fds = job->fds,
+                                 .pool = pool,
+                                 .backend = job->backend,
+                                 .resident = job->resident,
+                                 .host = job->host,
+                                 .staging = job->blocks[0].block[0].bytes,
+                                 .staging_bytes = job->piece_bytes};
+    return mf_load_packed(&load, error);
+}
+
 static mf_status load_with_pool(load_job *job, mf_thread_pool *pool, mf_error *error)
 {
     mf_buffer staging = {0};
@@ -241,6 +303,8 @@ static mf_status load_with_pool(load_job *job, mf_thread_pool *pool, mf_error *e
     const uint32_t n_tasks = (uint32_t)((job->n_runs + RUNS_PER_TASK - 1) / RUNS_PER_TASK);
     mf_thread_pool_run(pool, n_tasks, run_load, job);
     mf_status status = finish_blocks(job, mf_thread_pool_size(pool), error);
+    if (status == MF_OK && atomic_load(&job->failed) == 0)
+        status = load_packed(job, pool, error);
     job->backend->ops->buffer_free(job->backend, staging);
     if (atomic_load(&job->failed) == 0)
         return status;

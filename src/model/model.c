@@ -6,6 +6,7 @@
 #include "base/cpu.h"
 #include "base/memory_limits.h"
 #include "base/sized.h"
+#include "model/load_packed.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -45,12 +46,26 @@ static mf_status check_most(const char *name, uint64_t value, uint64_t most, mf_
     return MF_OK;
 }
 
+static mf_status check_cpu_tier(const char *name, mf_error *error)
+{
+    mf_cpu_tier tier;
+    char names[128];
+    if (mf_cpu_tier_named(name, &tier) && (tier == MF_CPU_BEST || mf_cpu_has(tier)))
+        return MF_OK;
+    mf_cpu_list_tiers(names, sizeof names);
+    return mf_fail(error, MF_ERR_ARGUMENT, "cpu_tier '%s' is none of this CPU's: auto, %s", name,
+                   names);
+}
+
 /* What can be said of options without looking at the model. */
 static mf_status check_options(const mf_engine_options *o, mf_error *error)
 {
     MF_TRY(check_most("n_threads", o->n_threads, MAX_THREADS, error));
     MF_TRY(check_most("n_sessions", o->n_sessions, MAX_SESSIONS, error));
     MF_TRY(check_most("n_chunk_tokens", o->n_chunk_tokens, MAX_CHUNK_TOKENS, error));
+    MF_TRY(check_most("predict_depth", o->predict_depth, MF_PREDICT_DEPTH_MOST, error));
+    MF_TRY(check_most("n_draft_tokens", o->n_draft_tokens, MF_DRAFT_TOKENS_MOST, error));
+    MF_TRY(check_most("draft", (uint32_t)o->draft, MF_DRAFT_ALWAYS, error));
     MF_TRY(check_most("state_bytes", o->state_bytes, MAX_STATE_BYTES, error));
     if (o->packed_expert_bits != 0 && o->packed_expert_bits != 2 && o->packed_expert_bits != 4)
         return mf_fail(error, MF_ERR_ARGUMENT, "packed_expert_bits %u is not 0, 2 or 4",
@@ -58,9 +73,9 @@ static mf_status check_options(const mf_engine_options *o, mf_error *error)
     MF_TRY(mf_backend_check_device("device", o->device, error));
     MF_TRY(mf_backend_check_device("expert_device", o->expert_device, error));
     MF_TRY(check_most("io", (uint32_t)o->io, MF_IO_POOL, error));
-    MF_TRY(check_most("cpu_tier_limit", (uint32_t)o->cpu_tier_limit, MF_CPU_AVX512, error));
+    MF_TRY(check_cpu_tier(o->cpu_tier, error));
     MF_TRY(check_most("precision", (uint32_t)o->precision, MF_PRECISION_MIXED, error));
-    return check_most("kv_type", (uint32_t)o->kv_type, MF_KV_BF16, error);
+    return check_most("kv_type", (uint32_t)o->kv_type, MF_KV_Q8, error);
 }
 
 static mf_status check_options_of_model(const mf_engine_options *o, const mf_hparams *h,
@@ -70,6 +85,17 @@ static mf_status check_options_of_model(const mf_engine_options *o, const mf_hpa
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "%u experts a token (n_experts_per_token) are more than the model's %u",
                        o->n_experts_per_token, h->n_experts_per_token);
+    for (uint32_t i = 0; i < h->n_layers; i++)
+        if (o->kv_type == MF_KV_Q8 && h->layer_kind[i] == MF_LAYER_ENTRIES)
+            return mf_fail(error, MF_ERR_UNSUPPORTED,
+                           "8 bits a cached value (kv_type) are not supported where entries are "
+                           "made of what is cached, as in layer %u; expected float32 or bfloat16",
+                           i);
+    if (o->n_context_tokens > h->n_context && h->context_is_indexed)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "a context of %u tokens (n_context_tokens) is more than %u (index_topk): "
+                       "beyond it positions are chosen by an indexer, which is not supported",
+                       o->n_context_tokens, h->n_context);
     if (o->n_context_tokens > h->n_context)
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "a context of %u tokens (n_context_tokens) is more than the model's %u "
@@ -78,22 +104,59 @@ static mf_status check_options_of_model(const mf_engine_options *o, const mf_hpa
     return MF_OK;
 }
 
+/* A layer that proposes tokens, where the options want one. */
+static mf_status configure_draft(mf_model *m, const mf_engine_options *o, mf_error *error)
+{
+    mf_hparams *h = &m->h;
+    const bool is_there = m->family->draft_kind != 0 && h->n_layers < MF_MAX_LAYERS &&
+                          mf_source_has(m->source, MF_ROLE_DRAFT_IN, h->n_layers);
+    if (o->n_draft_tokens == 0)
+        return MF_OK;
+    if (!is_there)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: no multi-token-prediction layer is here that could propose tokens "
+                       "(n_draft_tokens)",
+                       m->source->path);
+    h->n_draft_layers = 1;
+    h->draft_feeds_normed = m->family->draft_feeds_normed;
+    h->layer_kind[h->n_layers] = (uint8_t)m->family->draft_kind;
+    h->is_dense[h->n_layers] = h->n_moe_layers == 0;
+    mf_number_moe_layers(h);
+    return MF_OK;
+}
+
 static mf_status bind_weights(mf_model *m, const mf_allocator *a, mf_error *error)
 {
-    m->weights.layers = mf_alloc_zeroed(a, m->h.n_layers * sizeof *m->weights.layers);
+    m->weights.layers = mf_alloc_zeroed(a, mf_all_layers(&m->h) * sizeof *m->weights.layers);
     if (m->weights.layers == NULL)
-        return mf_fail_memory(error, m->h.n_layers * sizeof *m->weights.layers,
+        return mf_fail_memory(error, mf_all_layers(&m->h) * sizeof *m->weights.layers,
                               "layer descriptors");
     mf_binder_init(&m->binder, a, m->source);
     MF_TRY(m->family->bind(&m->binder, &m->h, &m->weights, error));
     return mf_bind_finish(&m->binder, &m->h, error);
 }
 
+/* A quarter of the state; where marks hold pages of windows, one such mark at least. */
+static uint64_t default_mark_bytes(const mf_model *m)
+{
+    const uint64_t quarter = m->plan.state_bytes / 4;
+    const uint64_t one = mf_plan_mark_bytes(&m->plan) + m->h.n_vocab * sizeof(float);
+    if (m->plan.mark_window_bytes == 0 || one <= quarter)
+        return quarter;
+    return one < m->plan.state_bytes ? one : m->plan.state_bytes;
+}
+
 mf_status mf_model_plan(mf_model *m, const mf_engine_options *o, mf_layer_kinds kinds,
                         bool experts_apart, mf_error *error)
 {
+    static const mf_dtype cache_types[] = {MF_F32, MF_BF16, MF_Q8}; /* by mf_kv_type */
     uint32_t context = o->n_context_tokens != 0 ? o->n_context_tokens : DEFAULT_CONTEXT;
     context = context > m->h.n_context ? m->h.n_context : context;
+    /* no GPU has an indexer yet: what was not asked for ends before it */
+    if (o->n_context_tokens == 0 && m->h.index_heads != 0 &&
+        strcmp(mf_backend_device(o->device), mf_backend_device(NULL)) != 0)
+        context = context > mf_index_reach(&m->h) ? (uint32_t)mf_index_reach(&m->h) : context;
+    m->h.is_indexed = m->h.index_heads != 0 && context > mf_index_reach(&m->h);
     uint32_t chunk = o->n_chunk_tokens != 0 ? o->n_chunk_tokens : DEFAULT_CHUNK;
     chunk = chunk > context ? context : chunk;
     m->k = o->n_experts_per_token != 0 ? o->n_experts_per_token : m->h.n_experts_per_token;
@@ -102,7 +165,8 @@ mf_status mf_model_plan(mf_model *m, const mf_engine_options *o, mf_layer_kinds 
                                         .n_context = context,
                                         .k = m->k,
                                         .n_sessions = o->n_sessions,
-                                        .cache_type = o->kv_type == MF_KV_BF16 ? MF_BF16 : MF_F32,
+                                        .n_draft = o->n_draft_tokens,
+                                        .cache_type = cache_types[o->kv_type],
                                         .kinds = kinds,
                                         .device = o->device,
                                         .expert_device = o->expert_device,
@@ -112,13 +176,28 @@ mf_status mf_model_plan(mf_model *m, const mf_engine_options *o, mf_layer_kinds 
         return mf_fail(error, MF_ERR_FORMAT, "%s: sizes overflow", m->source->hparam_path);
     if (o->state_bytes != 0)
         m->plan.state_bytes = o->state_bytes;
-    m->plan.mark_bytes = o->mark_bytes != 0 ? o->mark_bytes : m->plan.state_bytes / 4;
+    m->plan.mark_bytes = o->mark_bytes != 0 ? o->mark_bytes : default_mark_bytes(m);
     if (m->plan.mark_bytes > m->plan.state_bytes)
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "mark_bytes %llu is more than the %llu of state_bytes that it is of",
                        (unsigned long long)m->plan.mark_bytes,
                        (unsigned long long)m->plan.state_bytes);
     return MF_OK;
+}
+
+mf_status mf_model_bind(const mf_allocator *a, mf_source *source, mf_model *out, mf_error *error)
+{
+    mf_status status;
+    memset(out, 0, sizeof *out);
+    out->allocator = *a;
+    out->source = source;
+    MF_TRY_GOTO(mf_family_find(source, &out->family, error));
+    MF_TRY_GOTO(out->family->configure(source, &out->h, error));
+    MF_TRY_GOTO(bind_weights(out, a, error));
+    return MF_OK;
+fail:
+    mf_model_release(out);
+    return status;
 }
 
 mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine_options *options,
@@ -132,6 +211,7 @@ mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine
     MF_TRY_GOTO(mf_family_find(out->source, &out->family, error));
     MF_TRY_GOTO(out->family->configure(out->source, &out->h, error));
     MF_TRY_GOTO(check_options_of_model(options, &out->h, error));
+    MF_TRY_GOTO(configure_draft(out, options, error));
     MF_TRY_GOTO(bind_weights(out, a, error));
     MF_TRY_GOTO(mf_model_plan(
         out, options, kinds, mf_backend_are_apart(options->device, options->expert_device), error));
@@ -145,7 +225,7 @@ void mf_model_release(mf_model *m)
 {
     const mf_allocator a = m->allocator;
     if (m->weights.layers != NULL)
-        mf_free(&a, m->weights.layers, m->h.n_layers * sizeof *m->weights.layers);
+        mf_free(&a, m->weights.layers, mf_all_layers(&m->h) * sizeof *m->weights.layers);
     mf_binder_free(&m->binder);
     mf_source_close(&m->source);
     memset(m, 0, sizeof *m);
@@ -163,13 +243,17 @@ static void describe_shapes(const mf_model *m, mf_model_info *out)
 {
     const mf_hparams *h = &m->h;
     snprintf(out->family, sizeof out->family, "%s", m->family->name);
-    const mf_weight_shape *gate = &m->weights.layers[first_moe_layer(h)].experts.gate.shape;
+    const mf_layer_weights *first = &m->weights.layers[first_moe_layer(h)];
+    const mf_weight_shape *gate =
+        h->n_moe_layers != 0 ? &first->experts.gate.shape : &first->mlp.gate.shape;
     snprintf(out->form, sizeof out->form, "%s",
              m->source->form != NULL ? m->source->form : mf_weight_format_of(gate)->form);
     out->n_layers = h->n_layers;
     for (uint32_t i = 0; i < h->n_layers; i++) {
-        out->n_full_attention_layers += h->layer_kind[i] == MF_LAYER_FULL;
-        out->n_linear_attention_layers += h->layer_kind[i] == MF_LAYER_LINEAR;
+        out->n_full_attention_layers +=
+            h->layer_kind[i] == MF_LAYER_FULL || h->layer_kind[i] == MF_LAYER_ENTRIES;
+        out->n_linear_attention_layers +=
+            h->layer_kind[i] == MF_LAYER_LINEAR || h->layer_kind[i] == MF_LAYER_KEYED;
         out->n_latent_attention_layers += h->layer_kind[i] == MF_LAYER_LATENT;
     }
     out->n_moe_layers = h->n_moe_layers;
@@ -215,18 +299,37 @@ static void describe_sessions(const mf_model *m, const mf_engine_options *o, mf_
     out->page_tokens = MF_PAGE_TOKENS;
     out->page_bytes = p->page_bytes;
     out->recurrent_bytes = p->recurrent_bytes;
+    out->window_page_bytes = p->window_bytes;
+    out->window_tokens = p->window;
     out->session_bytes = p->session_bytes;
-    out->one_mark_bytes = p->page_bytes + p->recurrent_bytes + m->h.n_vocab * sizeof(float);
+    out->one_mark_bytes = mf_plan_mark_bytes(p) + m->h.n_vocab * sizeof(float);
     out->state_bytes = p->state_bytes;
     out->mark_bytes = p->mark_bytes;
 }
 
-static uint64_t expert_bytes(const mf_model *m, uint32_t moe_layer)
+static uint64_t expert_bytes(const mf_model *m, uint32_t moe_layer, uint32_t expert)
 {
+    const mf_expert_part *parts = m->binder.experts.parts + moe_layer * MF_MAX_EXPERT_PARTS;
     uint64_t n_bytes = 0;
     for (uint32_t i = 0; i < MF_MAX_EXPERT_PARTS; i++)
-        n_bytes += m->binder.experts.parts[moe_layer * MF_MAX_EXPERT_PARTS + i].n_bytes;
+        n_bytes += mf_expert_part_bytes(&parts[i], expert);
     return n_bytes;
+}
+
+/* The sizes of experts, which may differ within a layer too. */
+static void describe_experts(const mf_model *m, mf_model_info *out)
+{
+    const uint32_t n = m->h.n_experts;
+    for (uint32_t i = 0; i < m->h.n_moe_layers; i++) {
+        uint64_t all = 0;
+        for (uint32_t e = 0; e < n; e++) {
+            const uint64_t one = expert_bytes(m, i, e);
+            out->one_expert_bytes = one > out->one_expert_bytes ? one : out->one_expert_bytes;
+            all += one;
+        }
+        out->expert_bytes += all;
+        out->working_set_bytes += all * m->k / n;
+    }
 }
 
 /* Of the process: dense weights on their way to memory that it does not reach, and rows on theirs
@@ -237,7 +340,7 @@ static uint64_t staging_bytes(const mf_model *m, const mf_budget_place *place)
     uint64_t n_bytes = m->plan.expert_act_bytes != 0 ? rows * (1 + m->k) : 0;
     if (place->dense.has_memory)
         n_bytes += mf_load_staging_bytes();
-    return n_bytes;
+    return n_bytes + mf_load_packed_bytes(&m->binder);
 }
 
 static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *map,
@@ -258,12 +361,13 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
         .slabs_bytes = mf_plan_slabs_bytes(&m->plan),
         .host_bytes =
             m->plan.host_bytes + mf_expert_store_bytes(map, 0, are_staged) +
-            mf_mark_logits_bytes(m->plan.mark_bytes, m->plan.page_bytes + m->plan.recurrent_bytes,
-                                 m->h.n_vocab),
+            mf_mark_logits_bytes(m->plan.mark_bytes, mf_plan_mark_bytes(&m->plan), m->h.n_vocab),
         .slot_bytes = slot_bytes,
         .slot_host_bytes =
             (mf_expert_store_bytes(map, 1024, 0) - mf_expert_store_bytes(map, 0, 0)) / 1024 + 1,
-        .tokenizer_file_bytes = mf_tokenizer_file_bytes(m->source->path),
+        .tokenizer_file_bytes = m->source->tokenizer_bytes != 0
+                                    ? m->source->tokenizer_bytes
+                                    : mf_tokenizer_file_bytes(m->source->path),
         .place = *place,
         .expert_resident_bytes = are_apart ? mf_expert_scales_bytes(&m->h, &m->weights) : 0,
         .expert_act_bytes = m->plan.expert_act_bytes,
@@ -290,14 +394,8 @@ void mf_model_describe(const mf_model *m, const mf_engine_options *options,
     describe_shapes(m, &info);
     describe_sessions(m, options, &info);
     describe_devices(options, &info);
-    for (uint32_t i = 0; i < m->h.n_moe_layers; i++) {
-        uint64_t one = expert_bytes(m, i);
-        info.one_expert_bytes = one > info.one_expert_bytes ? one : info.one_expert_bytes;
-        info.expert_bytes += one * m->h.n_experts;
-        info.working_set_bytes += one * m->k;
-    }
-    const mf_expert_map map = {m->h.n_moe_layers, m->h.n_experts, MF_MAX_EXPERT_PARTS,
-                               m->binder.experts.parts};
+    describe_experts(m, &info);
+    const mf_expert_map map = mf_expert_tables_map(&m->binder.experts, &m->h);
     const mf_budget_request request = budget_request(m, &map, options, place);
     mf_budget_make(&request, budget);
     info.resident_bytes = m->binder.resident_bytes;
@@ -314,4 +412,55 @@ void mf_model_describe(const mf_model *m, const mf_engine_options *options,
                             ? place->dense.n_bytes
                             : place->experts.n_bytes;
     *out = info;
+}
+
+/* ------------------------------------------------------------------------------------ chunk -- */
+
+/* Of the memory of slots, what a larger chunk may cost; and tokens that it may have. */
+#define PART_FOR_CHUNK 8u
+#define CHUNK_MOST 4096u
+
+/* With so large a chunk; false: it is not worth it, or not to be had. */
+static bool plan_chunk(mf_model *m, const mf_engine_options *o, uint32_t n_tokens,
+                       uint64_t most_bytes)
+{
+    mf_engine_options larger = *o;
+    larger.n_chunk_tokens = n_tokens;
+    return mf_model_plan(m, &larger, m->plan_options.kinds, m->plan_options.experts_apart, NULL) ==
+               MF_OK &&
+           m->plan.act_bytes + m->plan.host_bytes <= most_bytes;
+}
+
+void mf_model_grow_chunk(mf_model *m, const mf_engine_options *o, const mf_budget_place *place,
+                         mf_budget *budget, mf_model_info *info)
+{
+    const uint64_t all = (uint64_t)m->h.n_moe_layers * m->h.n_experts;
+    const bool is_here = !place->dense.has_memory && !place->dense.runs_later &&
+                         !place->experts.has_memory && !place->experts.runs_later;
+    const uint64_t most_bytes = m->plan.act_bytes + m->plan.host_bytes +
+                                budget->n_slots * info->slot_bytes / PART_FOR_CHUNK;
+    const uint64_t floor_bytes = budget->floor_bytes;
+    const mf_plan before = m->plan;
+    const mf_plan_options options_before = m->plan_options;
+    mf_plan best = before;
+    mf_plan_options best_options = options_before;
+    if (o->n_chunk_tokens != 0 || o->n_sessions != 1 || !is_here || budget->n_slots >= all)
+        return;
+    for (uint32_t n = 2 * before.n_chunk; n <= CHUNK_MOST && n <= before.n_context; n *= 2) {
+        if (!plan_chunk(m, o, n, most_bytes))
+            break;
+        best = m->plan;
+        best_options = m->plan_options;
+    }
+    m->plan = best;
+    m->plan_options = best_options;
+    if (best.n_chunk != before.n_chunk)
+        mf_model_describe(m, o, place, budget, info);
+    if (budget->n_slots < budget->n_slots_min) { /* less is available by now */
+        m->plan = before;
+        m->plan_options = options_before;
+        mf_model_describe(m, o, place, budget, info);
+    }
+    budget->floor_bytes = info->floor_bytes =
+        floor_bytes; /* of the chunk that is always to be had */
 }

@@ -29,6 +29,8 @@ mf_status mf_engine_options_take(const mf_engine_options *given, mf_engine_optio
 
 mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine_options *options,
                         mf_layer_kinds kinds, mf_model *out, mf_error *error);
+/* The same without a plan of memory, of a source that is open: taken over, also on failure. */
+mf_status mf_model_bind(const mf_allocator *a, mf_source *source, mf_model *out, mf_error *error);
 /* Part of mf_model_read; once more where other than the options' names say whether experts have a
  * device of their own. */
 mf_status mf_model_plan(mf_model *model, const mf_engine_options *options, mf_layer_kinds kinds,
@@ -37,6 +39,12 @@ void mf_model_release(mf_model *model);
 /* Fills *out and *budget: that of an engine at this place. */
 void mf_model_describe(const mf_model *model, const mf_engine_options *options,
                        const mf_budget_place *place, mf_budget *budget, mf_model_info *out);
+/* Where the options leave the size of chunks open and experts are read for each of them, plans
+ * larger ones: as large as an eighth of the slots' memory pays for, up to 4,096 tokens; a long
+ * prompt takes as many sweeps fewer. What was described is again. The floor stays that of the small
+ * one. */
+void mf_model_grow_chunk(mf_model *model, const mf_engine_options *options,
+                         const mf_budget_place *place, mf_budget *budget, mf_model_info *info);
 
 /* Places for experts on their way to slots that the host cannot reach, at least. */
 #define MF_STAGED_EXPERTS 16u

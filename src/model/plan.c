@@ -2,20 +2,26 @@
 /* Memory layouts. */
 #include "model/plan.h"
 
+#include "base/cache_rows.h"
 #include "base/checked.h"
 #include "experts/foresight.h"
 
 #define ALIGN ((uint64_t)64)
 
-mf_span mf_layout_take(mf_layout *l, uint64_t n_rows, uint64_t n_cols, mf_dtype type)
+static mf_span take_bytes(mf_layout *l, uint64_t n_rows, uint64_t n_cols, uint64_t value_bytes)
 {
     uint64_t n, at = mf_round_up(l->used, ALIGN);
     mf_span span = {l->buffer, at};
-    if (!mf_mul_u64(n_rows, n_cols, &n) || !mf_mul_u64(n, mf_dtype_bytes(type), &n) ||
+    if (!mf_mul_u64(n_rows, n_cols, &n) || !mf_mul_u64(n, value_bytes, &n) ||
         !mf_add_u64(at, n, &l->used) || l->used > UINT64_MAX / 4)
         l->overflow = true;
     l->high = l->used > l->high ? l->used : l->high;
     return span;
+}
+
+mf_span mf_layout_take(mf_layout *l, uint64_t n_rows, uint64_t n_cols, mf_dtype type)
+{
+    return take_bytes(l, n_rows, n_cols, mf_dtype_bytes(type));
 }
 
 static mf_span take(mf_layout *l, uint64_t n_rows, uint64_t n_cols)
@@ -28,7 +34,7 @@ static void plan_kinds(const mf_hparams *h, const mf_plan_options *o, mf_layout 
 {
     const uint64_t shared_from = l->used;
     bool is_planned[MF_N_LAYER_KINDS] = {false};
-    for (uint32_t i = 0; i < h->n_layers; i++) {
+    for (uint32_t i = 0; i < mf_all_layers(h); i++) {
         const uint8_t kind = h->layer_kind[i];
         if (is_planned[kind])
             continue;
@@ -47,7 +53,7 @@ static void plan_experts(const mf_hparams *h, bool are_apart, mf_layout *l, mf_p
     mf_layout apart = {.buffer = {MF_BUFFER_ACTIVATIONS}};
     p->expert_act = take(are_apart ? &apart : l, picks, 2 * (uint64_t)h->expert_hidden);
     p->expert_out = take(l, picks, h->hidden_size);
-    p->expert_x = are_apart ? take(&apart, n, h->hidden_size) : p->h;
+    p->expert_x = are_apart ? take(&apart, n, h->hidden_size) : p->moe_x;
     p->expert_y = are_apart ? take(&apart, picks, h->hidden_size) : p->expert_out;
     p->expert_act_bytes = apart.high;
     l->overflow |= apart.overflow;
@@ -73,20 +79,57 @@ static uint64_t pages_of(uint64_t n_tokens)
 /* The least context that each session beside the first has room for, where nothing is asked for. */
 #define SHARED_CONTEXT 256
 
-/* One session of the full context; the others of an eighth, but at least SHARED_CONTEXT. */
-static bool plan_sessions(uint32_t n_sessions, mf_plan *p)
+/* Positions are counted from the one that a row at `position` may still see; backends read from a
+ * multiple of MF_WINDOW_PAGES on. */
+static uint32_t window_page(uint64_t window, uint64_t position)
 {
-    uint64_t each, others, other = p->n_context / 8;
+    const uint64_t first = position + 1 > window ? position + 1 - window : 0;
+    return (uint32_t)(first / MF_PAGE_TOKENS / MF_WINDOW_PAGES * MF_WINDOW_PAGES);
+}
+
+uint32_t mf_window_first(uint32_t window, uint64_t position)
+{
+    return window_page(window, position);
+}
+
+uint32_t mf_window_kept(uint32_t window, uint64_t position)
+{
+    return window_page((uint64_t)window + MF_WINDOW_SLACK, position);
+}
+
+/* Pages of windows that a session of so many positions holds at most, its newest mark included. */
+static uint64_t window_pages(const mf_plan *p, uint64_t n_context)
+{
+    const uint64_t kept = (uint64_t)p->window + MF_WINDOW_SLACK + MF_WINDOW_PAGES * MF_PAGE_TOKENS;
+    const uint64_t all = pages_of(n_context) + 1;
+    const uint64_t n = pages_of(kept + p->n_chunk) + 1 + pages_of(kept) + 1;
+    return p->window_bytes == 0 ? 0 : n < all ? n : all;
+}
+
+/* The state of one session of so many positions. */
+static bool one_session(const mf_plan *p, uint32_t n_draft, uint64_t n_context, uint64_t *out)
+{
+    uint64_t window, recurrent;
+    /* a page more: the last one may be shared with a mark */
+    return mf_mul_u64(pages_of(n_context) + 1, p->page_bytes, out) &&
+           mf_mul_u64(window_pages(p, n_context), p->window_bytes, &window) &&
+           mf_mul_u64(STATES_A_SESSION + n_draft, p->recurrent_bytes, &recurrent) &&
+           mf_add_u64(*out, window, out) && mf_add_u64(*out, recurrent, out);
+}
+
+/* One session of the full context; the others of an eighth, but at least SHARED_CONTEXT. */
+static bool plan_sessions(uint32_t n_sessions, uint32_t n_draft, mf_plan *p)
+{
+    uint64_t others, other = p->n_context / 8;
     other = other < SHARED_CONTEXT ? SHARED_CONTEXT : other;
     other = other > p->n_context ? p->n_context : other;
-    /* a page more: the last one may be shared with a mark */
-    if (!mf_mul_u64(pages_of(p->n_context) + 1, p->page_bytes, &p->session_bytes) ||
-        !mf_mul_u64(STATES_A_SESSION, p->recurrent_bytes, &each) ||
-        !mf_add_u64(p->session_bytes, each, &p->session_bytes) ||
-        !mf_mul_u64(pages_of(other) + 1, p->page_bytes, &others) ||
-        !mf_add_u64(others, each, &others) || !mf_mul_u64(others, n_sessions - 1, &others) ||
+    if (!one_session(p, n_draft, p->n_context, &p->session_bytes) ||
+        !one_session(p, n_draft, other, &others) || !mf_mul_u64(others, n_sessions - 1, &others) ||
         !mf_add_u64(p->session_bytes, others, &p->state_bytes))
         return false;
+    if (p->window_bytes != 0 && mf_window_first(p->window, p->n_context) != 0)
+        p->mark_window_bytes =
+            (pages_of((uint64_t)p->window + MF_WINDOW_SLACK) + MF_WINDOW_PAGES) * p->window_bytes;
     return p->state_bytes != 0 && p->state_bytes < UINT64_MAX / 4;
 }
 
@@ -110,15 +153,60 @@ uint32_t mf_plan_slab_units(uint64_t state_bytes, uint64_t unit_bytes)
 uint64_t mf_plan_slabs_bytes(const mf_plan *p)
 {
     return p->state_bytes + mf_plan_slab_units(p->state_bytes, p->page_bytes) * p->page_bytes +
+           mf_plan_slab_units(p->state_bytes, p->window_bytes) * p->window_bytes +
            mf_plan_slab_units(p->state_bytes, p->recurrent_bytes) * p->recurrent_bytes;
 }
 
-/* Logits (those of a chunk in the making and of a mark too), tokens, and the table of pages.
- */
+/* Where a layer keeps what it keeps of positions or sequences, in units that are laid out. */
+static mf_layer_state layer_state(const mf_hparams *h, const mf_plan_options *o, uint32_t layer,
+                                  mf_layout units[MF_N_UNIT_KINDS])
+{
+    const mf_state_shape shape = o->kinds[h->layer_kind[layer]]->state(h, layer, o->cache_type);
+    mf_layer_state s = {.offset = {0}};
+    for (int j = 0; j < MF_MOST_KEPT; j++) {
+        const mf_kept *kept = &shape.kept[j];
+        const uint64_t n_heads = kept->n_heads == 0 ? 1 : kept->n_heads;
+        s.unit[j] = kept->unit;
+        s.n_bytes[j] = mf_cache_row_bytes(kept->type, n_heads, kept->cols / n_heads);
+        s.offset[j] = take_bytes(&units[kept->unit], kept->rows, s.n_bytes[j], 1).offset;
+        s.n_rows[j] = kept->rows;
+    }
+    return s;
+}
+
+static void plan_draft(const mf_hparams *h, const mf_plan_options *o, mf_layout *l, mf_plan *p)
+{
+    mf_draft_plan *d = &p->draft;
+    mf_layout units[MF_N_UNIT_KINDS] = {{{0}, 0, 0, false}};
+    if (h->n_draft_layers == 0)
+        return;
+    l->used = l->high; /* none of it is shared */
+    const uint32_t context = o->n_context < MF_DRAFT_CONTEXT ? o->n_context : MF_DRAFT_CONTEXT;
+    (void)layer_state(h, o, h->n_layers, units);
+    d->n_tokens = o->n_draft;
+    d->n_sources = o->n_chunk + o->n_sessions * (o->n_draft + 1);
+    d->n_pages = (uint32_t)pages_of(context);
+    d->page_bytes = mf_round_up(units[MF_UNIT_PAGE].used, ALIGN);
+    d->source = take(l, (uint64_t)o->n_chunk + d->n_sources, h->hidden_size);
+    d->in = take(l, o->n_chunk, 2 * (uint64_t)h->hidden_size);
+    d->cache = take(l, (uint64_t)o->n_sessions * d->n_pages, d->page_bytes / sizeof(float));
+}
+
+/* Of what a session evaluates ahead: logits, states, and its draft's pages. */
+static uint64_t session_draft_bytes(const mf_hparams *h, const mf_plan *p)
+{
+    const uint64_t n = p->draft.n_tokens + 1;
+    if (p->draft.n_tokens == 0)
+        return 0;
+    return 4096 + n * 4 * (h->n_vocab + 2 * (uint64_t)h->hidden_size) +
+           p->draft.n_pages * sizeof(mf_span);
+}
+
+/* Logits (those of a chunk in the making and of a mark too), tokens, and the tables of pages. */
 static uint64_t session_host_bytes(const mf_hparams *h, uint32_t n_context)
 {
     return 4096 + 12 * (uint64_t)h->n_vocab + 8 * (uint64_t)n_context +
-           (pages_of(n_context) + 1) * (sizeof(mf_span) + 2 * sizeof(void *));
+           2 * (pages_of(n_context) + 1) * (sizeof(mf_span) + 2 * sizeof(void *));
 }
 
 static uint64_t max_u64(uint64_t a, uint64_t b)
@@ -129,8 +217,11 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
 /* The widest row that a product reads. */
 static uint64_t widest(const mf_hparams *h)
 {
-    uint64_t width = max_u64(h->hidden_size, max_u64(h->shared_hidden, h->dense_hidden));
+    const uint64_t inner = (1 + h->n_draft_layers) * (uint64_t)h->hidden_size;
+    uint64_t width = max_u64(inner, max_u64(h->shared_hidden, h->dense_hidden));
     width = max_u64(width, max_u64(mf_query_width(h), mf_value_width(h)));
+    width = max_u64(width, (uint64_t)h->o_groups * h->o_rank);
+    width = max_u64(width, (uint64_t)h->n_streams * h->hidden_size);
     return max_u64(width, max_u64(h->q_rank, (uint64_t)h->n_heads * h->value_head_dim));
 }
 
@@ -140,13 +231,18 @@ static uint64_t prepared_bytes(const mf_hparams *h, const char *device, uint64_t
     return mf_backend_host_bytes(device, n_chunk, widest(h));
 }
 
+uint64_t mf_plan_table_pages(const mf_plan *p, uint32_t n_sessions)
+{
+    return pages_of(p->n_context) * n_sessions * (p->window_bytes != 0 ? 2 : 1);
+}
+
 static void plan_devices(const mf_hparams *h, const mf_plan_options *o, mf_plan *p)
 {
     const mf_backend_sizes sizes = {.n_rows = o->n_chunk,
                                     .n_cols = widest(h),
                                     .may_be_mixed = o->precision != MF_PRECISION_F32,
                                     .n_sequences = o->n_sessions,
-                                    .n_pages = (uint64_t)pages_of(o->n_context) * o->n_sessions};
+                                    .n_pages = mf_plan_table_pages(p, o->n_sessions)};
     p->overhead_bytes = mf_backend_device_bytes(o->device, &sizes);
     p->driver_bytes = mf_backend_driver_bytes(o->device);
     if (!o->experts_apart)
@@ -169,11 +265,68 @@ static uint64_t host_bytes(const mf_hparams *h, const mf_plan_options *o, const 
     const uint64_t n = o->n_chunk, picks = n * o->k;
     const uint64_t routed = (uint64_t)h->n_moe_layers * (4 * MF_MAX_ROUTED_PICKS + 80);
     return picks * 16 + (uint64_t)h->n_experts * 64 + routed +
-           n * (h->hidden_size + 2 * (uint64_t)h->n_v_heads + 1) * 4 + (uint64_t)h->n_vocab * 4 +
-           o->n_sessions * p->session_host_bytes + prepared_bytes(h, o->device, n) +
-           mf_foresight_bytes(h->n_moe_layers, h->n_experts) +
-           MF_FORESIGHT_ROWS * 8 * (uint64_t)o->k +
+           n * (h->hidden_size + 2 * (uint64_t)h->n_v_heads + 1 + h->n_streams) * 4 +
+           (uint64_t)h->n_vocab * 4 + o->n_sessions * p->session_host_bytes +
+           prepared_bytes(h, o->device, n) + mf_foresight_bytes(h->n_moe_layers, h->n_experts) +
+           MF_FORESIGHT_DEPTH * MF_FORESIGHT_ROWS * 8 * (uint64_t)o->k +
+           (p->draft.n_tokens != 0 ? 8 * n : 0) +
            (o->experts_apart ? prepared_bytes(h, o->expert_device, n) : 0);
+}
+
+#define GATHERED_BYTES ((uint64_t)8 << 20)
+
+/* What attention to entries gathers, and the scores of those that it chooses of. */
+static void plan_entries(const mf_hparams *h, mf_layout *l, mf_plan *p)
+{
+    uint64_t most = 0, n_rows = 0, n_scores = 0;
+    for (uint32_t i = 0; i < h->n_layers; i++) {
+        const uint32_t rate = h->entry_rate[i], n = rate != 0 ? p->n_context / rate : 0;
+        const bool is_chosen = h->is_indexed && h->entries_overlap[i];
+        if (h->layer_kind[i] != MF_LAYER_ENTRIES)
+            continue;
+        n_rows =
+            max_u64(n_rows, mf_entry_rows(h->attended_window, n, is_chosen ? h->index_most : 0));
+        n_scores = max_u64(n_scores, is_chosen ? 2 * (uint64_t)n : 0);
+        most = max_u64(most, n);
+    }
+    if (n_rows == 0)
+        return;
+    const uint64_t n_each = n_rows * (h->head_dim + 1) + n_scores;
+    const uint64_t n_held = GATHERED_BYTES / sizeof(float) / n_each;
+    p->n_at_once = n_held == 0 ? 1 : n_held > p->n_chunk ? p->n_chunk : (uint32_t)n_held;
+    p->n_entries = (uint32_t)most;
+    p->entry_cos = take(l, p->n_context, mf_rotated_pairs(h));
+    p->entry_sin = take(l, p->n_context, mf_rotated_pairs(h));
+    p->gathered = take(l, p->n_at_once, n_rows * (h->head_dim + 1));
+    if (n_scores != 0)
+        p->index_scores = take(l, p->n_at_once, n_scores);
+}
+
+static void plan_streams(const mf_hparams *h, mf_layout *l, mf_plan *p)
+{
+    const uint64_t n = h->n_streams, width = n * h->hidden_size;
+    if (n == 0)
+        return;
+    p->streams = take(l, p->n_chunk, width);
+    p->last_streams = take(l, p->n_logit_rows, width);
+    p->mixes = take(l, p->n_chunk > p->n_logit_rows ? p->n_chunk : p->n_logit_rows, (2 + n) * n);
+    p->gates = take(l, p->n_chunk, n + n * n);
+}
+
+static void plan_constants(const mf_hparams *h, mf_layout *l, mf_plan *p)
+{
+    const bool scales = h->router.scales_input, grows = h->query_growth != 0;
+    const uint64_t n_norm = h->has_unit_norms || h->attended_window != 0 ? h->head_dim : 0;
+    const uint64_t n_weights = scales ? (uint64_t)p->n_chunk * p->k : 0;
+    p->n_ones = n_norm > n_weights ? n_norm : n_weights;
+    if (p->n_ones != 0)
+        p->ones = take(l, 1, p->n_ones);
+    if (scales || h->n_streams != 0)
+        p->zeros = take(l, 1, h->hidden_size);
+    if (grows) {
+        p->growth = take(l, 1, p->n_context);
+        p->no_sin = take(l, 1, p->n_context);
+    }
 }
 
 bool mf_plan_make(const mf_hparams *h, const mf_plan_options *o, mf_plan *out)
@@ -185,13 +338,19 @@ bool mf_plan_make(const mf_hparams *h, const mf_plan_options *o, mf_plan *out)
                  .k = k,
                  .n_logit_rows = logit_rows(o->n_sessions),
                  .cache_type = o->cache_type};
-    p.cos = take(&l, o->n_context, h->n_rot / 2);
-    p.sin = take(&l, o->n_context, h->n_rot / 2);
+    p.cos = take(&l, o->n_context, mf_rotated_pairs(h));
+    p.sin = take(&l, o->n_context, mf_rotated_pairs(h));
     p.slot_numbers = take(&l, h->n_moe_layers, h->n_experts);
     p.found = take(&l, h->n_moe_layers, 2);
+    plan_constants(h, &l, &p);
+    if (h->is_indexed && h->attended_window == 0)
+        p.index_scores = take(&l, 2, o->n_context);
+    plan_entries(h, &l, &p);
+    plan_streams(h, &l, &p);
     p.x = take(&l, n, h->hidden_size);
     p.h = take(&l, n, h->hidden_size);
     p.y = take(&l, n, h->hidden_size);
+    p.moe_x = h->router.scales_input ? take(&l, n, h->hidden_size) : p.h;
     p.last = take(&l, p.n_logit_rows, h->hidden_size);
     p.logits = take(&l, p.n_logit_rows, h->n_vocab);
     p.ids = take(&l, n, k);
@@ -201,10 +360,10 @@ bool mf_plan_make(const mf_hparams *h, const mf_plan_options *o, mf_plan *out)
     p.shared_router = take(&l, n, 1);
     plan_kinds(h, o, &l, &p);
     plan_mlp(h, o->experts_apart, &l, &p);
+    plan_draft(h, o, &l, &p);
     p.act_bytes = l.high;
-    bool fits = mf_plan_state(h, o, NULL, &p.page_bytes, &p.recurrent_bytes) &&
-                plan_sessions(o->n_sessions, &p);
-    p.session_host_bytes = session_host_bytes(h, o->n_context);
+    bool fits = mf_plan_state(h, o, NULL, &p) && plan_sessions(o->n_sessions, o->n_draft, &p);
+    p.session_host_bytes = session_host_bytes(h, o->n_context) + session_draft_bytes(h, &p);
     p.host_bytes = host_bytes(h, o, &p);
     plan_devices(h, o, &p);
     *out = p;
@@ -212,23 +371,24 @@ bool mf_plan_make(const mf_hparams *h, const mf_plan_options *o, mf_plan *out)
 }
 
 bool mf_plan_state(const mf_hparams *h, const mf_plan_options *o, mf_layer_state *states,
-                   uint64_t *page_bytes, uint64_t *recurrent_bytes)
+                   mf_plan *plan)
 {
-    mf_layout page = {0}, recurrent = {0};
+    mf_layout units[MF_N_UNIT_KINDS] = {{{0}, 0, 0, false}};
+    mf_layout of_draft[MF_N_UNIT_KINDS] = {{{0}, 0, 0, false}};
+    plan->window = 0;
     for (uint32_t i = 0; i < h->n_layers; i++) {
-        const mf_state_shape shape = o->kinds[h->layer_kind[i]]->state(h, o->cache_type);
-        mf_layer_state s = {.is_recurrent = shape.is_recurrent};
-        mf_layout *l = s.is_recurrent ? &recurrent : &page;
-        for (int j = 0; j < 2; j++) {
-            s.offset[j] = mf_layout_take(l, shape.rows[j], shape.cols[j], shape.type).offset;
-            s.n_bytes[j] = shape.cols[j] * mf_dtype_bytes(shape.type);
-            if (s.is_recurrent)
-                s.n_bytes[j] *= shape.rows[j];
-        }
+        const uint64_t before = units[MF_UNIT_WINDOW].used;
+        const mf_layer_state s = layer_state(h, o, i, units);
+        if (units[MF_UNIT_WINDOW].used != before && h->window[i] > plan->window)
+            plan->window = h->window[i];
         if (states != NULL)
             states[i] = s;
     }
-    *page_bytes = mf_round_up(page.used, ALIGN);
-    *recurrent_bytes = mf_round_up(recurrent.used, ALIGN);
-    return !page.overflow && !recurrent.overflow;
+    if (states != NULL && h->n_draft_layers != 0)
+        states[h->n_layers] = layer_state(h, o, h->n_layers, of_draft);
+    plan->page_bytes = mf_round_up(units[MF_UNIT_PAGE].used, ALIGN);
+    plan->window_bytes = mf_round_up(units[MF_UNIT_WINDOW].used, ALIGN);
+    plan->recurrent_bytes = mf_round_up(units[MF_UNIT_RECURRENT].used, ALIGN);
+    return !units[MF_UNIT_PAGE].overflow && !units[MF_UNIT_WINDOW].overflow &&
+           !units[MF_UNIT_RECURRENT].overflow;
 }

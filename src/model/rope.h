@@ -5,8 +5,8 @@
 
 #include "model/hparams.h"
 
-/* The frequency of each of the h->n_rot / 2 pairs, as the published models compute them: in
- * float32. */
-void mf_rope_frequencies(const mf_hparams *h, float *out);
+/* The frequency of each of the n_rot / 2 pairs, as the published models compute them: in float32.
+ */
+void mf_rope_frequencies(const mf_rope *rope, uint32_t n_rot, float *out);
 
 #endif

@@ -97,11 +97,13 @@ static mf_status open_store(replay *r, const mf_cache_policy *policy, mf_error *
     lay_out(h, r->parts, &file_bytes);
     MF_TRY(mf_io_open(&io, &r->io, error));
     MF_TRY(mf_io_add_made_up(r->io, file_bytes, &file, error));
-    mf_expert_store_options options = {
-        .allocator = r->t->allocator,
-        .io = r->io,
-        .map = {h->n_layers, h->n_experts, h->reads_per_expert, r->parts},
-        .policy = policy};
+    mf_expert_store_options options = {.allocator = r->t->allocator,
+                                       .io = r->io,
+                                       .map = {.n_layers = h->n_layers,
+                                               .n_experts = h->n_experts,
+                                               .n_parts = h->reads_per_expert,
+                                               .parts = r->parts},
+                                       .policy = policy};
     const uint64_t slot_bytes = mf_expert_slot_bytes(&options.map);
     if (slot_bytes == 0 || r->n_slots > SIZE_MAX / 2 / slot_bytes)
         return mf_fail(error, MF_ERR_ARGUMENT, "experts of no possible size");

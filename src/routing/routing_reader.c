@@ -4,7 +4,7 @@
 #include "routing/routing_format.h"
 
 #include "base/checked.h"
-#include "state/checksum.h"
+#include "base/checksum.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
 #include "routing/routing_format.h"
 
 #include "base/checked.h"
+#include "base/checksum.h"
 #include "base/files.h"
-#include "state/checksum.h"
 
 #include <errno.h>
 #include <fcntl.h>

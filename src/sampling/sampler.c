@@ -13,6 +13,12 @@
 #include <math.h>
 #include <string.h>
 
+/* Logits that are compared side by side; so many blocks of them are looked at as a whole. */
+#define LANES 16u
+#define BLOCK ((size_t)4 * LANES)
+/* A top-k up to this is found while candidates are collected. */
+#define MAX_TOP_K 256u
+
 struct mf_sampler {
     mf_allocator allocator;
     mf_sampler_options options;
@@ -218,11 +224,51 @@ static float penalised(const mf_sampler *s, size_t token, float logit)
     return logit;
 }
 
+/* What is looked at is the model's logits, but for biases. */
+static bool is_plain(const mf_sampler *s)
+{
+    return s->allowed == NULL && s->options.repetition_penalty == 1.0f && s->n_answered == NULL &&
+           s->dry == NULL;
+}
+
+/* The highest of n, of which LANES lie side by side in biases as well (NULL: none); -INFINITY where
+ * none is a number. */
+static float highest_in(const float *logits, const float *biases, size_t n)
+{
+    float lanes[LANES];
+    for (size_t k = 0; k < LANES; k++)
+        lanes[k] = -INFINITY;
+    for (size_t i = 0; i + LANES <= n; i += LANES)
+        for (size_t k = 0; k < LANES; k++) {
+            const float x = biases != NULL ? logits[i + k] + biases[i + k] : logits[i + k];
+            lanes[k] = x > lanes[k] ? x : lanes[k];
+        }
+    for (size_t i = n - n % LANES; i < n; i++) {
+        const float x = biases != NULL ? logits[i] + biases[i] : logits[i];
+        lanes[0] = x > lanes[0] ? x : lanes[0];
+    }
+    for (size_t k = 1; k < LANES; k++)
+        lanes[0] = lanes[k] > lanes[0] ? lanes[k] : lanes[0];
+    return lanes[0];
+}
+
+/* The first of the highest plain logits. */
+static int32_t greedy_plain(const mf_sampler *s, const float *logits)
+{
+    const float best = highest_in(logits, s->biases, s->n_vocab);
+    for (size_t i = 0; i < s->n_vocab && best > -INFINITY; i++)
+        if ((s->biases != NULL ? logits[i] + s->biases[i] : logits[i]) == best)
+            return (int32_t)i;
+    return first_allowed(s);
+}
+
 /* The first of the highest logits. */
 static int32_t greedy(mf_sampler *s, const float *logits)
 {
     float best = -INFINITY;
     size_t best_token = SIZE_MAX;
+    if (is_plain(s))
+        return greedy_plain(s, logits);
     s->dry_penalties = s->dry != NULL ? mf_dry_penalties(s->dry) : NULL;
     for (size_t i = 0; i < s->n_vocab; i++) {
         if (!is_allowed(s, i))
@@ -276,6 +322,63 @@ static size_t collect(mf_sampler *s, const float *logits, float *highest)
     return n;
 }
 
+/* A heap of the k highest scores so far, the least of them first. */
+static void keep_score(float *heap, size_t *n, size_t k, float score)
+{
+    size_t i = 0;
+    if (*n < k) {
+        for (i = (*n)++; i > 0 && heap[(i - 1) / 2] > score; i = (i - 1) / 2)
+            heap[i] = heap[(i - 1) / 2];
+        heap[i] = score;
+        return;
+    }
+    for (size_t child = 1; child < k; child = 2 * i + 1) {
+        child += child + 1 < k && heap[child + 1] < heap[child];
+        if (heap[child] >= score)
+            break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = score;
+}
+
+/* As collect(), but for those that top-k drops. *n_all: how many there were with those; or one more
+ * than k at least, if they were more. */
+static size_t collect_top(mf_sampler *s, const float *logits, float *highest, size_t *n_all)
+{
+    float heap[MAX_TOP_K];
+    const size_t k = s->options.top_k;
+    const bool skips = is_plain(s);
+    size_t n = 0, n_heap = 0, n_kept = 0;
+    *highest = -INFINITY;
+    *n_all = 0;
+    for (size_t i = 0; i < s->n_vocab; i++) {
+        if (skips && n_heap == k && i % BLOCK == 0 && s->n_vocab - i >= BLOCK) {
+            const float most = highest_in(logits + i, s->biases ? s->biases + i : NULL, BLOCK);
+            if (!(most / s->options.temperature >= heap[0])) {
+                *n_all += most > -INFINITY;
+                i += BLOCK - 1;
+                continue;
+            }
+        }
+        if (!is_allowed(s, i))
+            continue;
+        const float score = penalised(s, i, logits[i]) / s->options.temperature;
+        if (!(score > -INFINITY)) /* NaN too */
+            continue;
+        ++*n_all;
+        if (n_heap == k && score < heap[0])
+            continue;
+        keep_score(heap, &n_heap, k, score);
+        *highest = score > *highest ? score : *highest;
+        s->candidates[n++] = (mf_candidate){score, (int32_t)i};
+    }
+    for (size_t i = 0; i < n; i++)
+        if (n_heap < k || s->candidates[i].score >= heap[0])
+            s->candidates[n_kept++] = s->candidates[i];
+    return n_kept;
+}
+
 /* Each keeps the best of sorted[n] as transformers does: of scores equal to the k-th all stay; a
  * token stays while those before it have less than top_p of the mass; min_p is relative to the
  * best. */
@@ -302,12 +405,12 @@ static double sum_weights(const mf_candidate *candidates, size_t n, float highes
  * grows from the end of the array downwards, in the room that the heap gives up; it is turned round
  * at last.
  */
-static size_t sort_and_cut(mf_sampler *s, size_t n, float highest)
+static size_t sort_and_cut(mf_sampler *s, size_t n, size_t n_all, float highest)
 {
     mf_candidate *heap = s->candidates;
     size_t n_heap = n, k = s->options.top_k;
     bool uses_p = s->options.top_p < 1.0f;
-    bool uses_k = k != 0 && k < n;
+    bool uses_k = k != 0 && k < n_all;
     double mass =
         uses_p && !uses_k ? sum_weights(heap, n, highest) * (double)s->options.top_p : 0.0;
     double before = 0.0;
@@ -380,17 +483,20 @@ const mf_candidate *mf_sampler_filter(mf_sampler *s, const float *logits, size_t
                                       float *highest, double *sum)
 {
     s->dry_penalties = s->dry != NULL ? mf_dry_penalties(s->dry) : NULL;
-    size_t n = collect(s, logits, highest);
+    const bool is_top = s->options.top_k > 0 && s->options.top_k <= MAX_TOP_K;
+    size_t n_all = 0,
+           n = is_top ? collect_top(s, logits, highest, &n_all) : collect(s, logits, highest);
+    n_all = is_top ? n_all : n;
     if (*highest == INFINITY) { /* only those are as likely as that; they share it evenly */
         size_t kept = 0;
         for (size_t i = 0; i < n; i++)
             if (s->candidates[i].score == INFINITY)
                 s->candidates[kept++] = (mf_candidate){0.0f, s->candidates[i].id};
-        n = kept;
+        n = n_all = kept;
         *highest = 0.0f;
     }
-    if ((s->options.top_k != 0 && s->options.top_k < n) || s->options.top_p < 1.0f)
-        n = sort_and_cut(s, n, *highest);
+    if ((s->options.top_k != 0 && s->options.top_k < n_all) || s->options.top_p < 1.0f)
+        n = sort_and_cut(s, n, n_all, *highest);
     if (s->options.min_p > 0.0f)
         n = keep_min_p(s->candidates, n, *highest, s->options.min_p);
     if (s->options.xtc_probability > 0.0f &&
@@ -425,6 +531,16 @@ static int32_t sample(mf_sampler *s, const float *logits)
             break;
     }
     return chosen;
+}
+
+/* As many as sample() draws, whatever the logits. */
+void mf_sampler_skip(mf_sampler *s)
+{
+    if (s->options.temperature == 0.0f)
+        return;
+    if (s->options.xtc_probability > 0.0f)
+        (void)next_random(s->random);
+    (void)next_random(s->random);
 }
 
 int32_t mf_sampler_sample(mf_sampler *s, const float *logits)

@@ -3,6 +3,7 @@
 #include "sampling/sampler.h"
 
 #include "base/sized.h"
+#include "format/gguf.h"
 #include "format/json.h"
 
 #include <math.h>
@@ -118,6 +119,48 @@ static mf_status load_options(const mf_json *json, mf_sampler_options *o, mf_err
     return MF_OK;
 }
 
+/* general.sampling.* of a GGUF file. */
+static mf_status take_gguf(const mf_gguf *gguf, mf_sampler_options *o, mf_error *error)
+{
+    const struct {
+        const char *key;
+        float *out;
+    } numbers[] = {{"general.sampling.temp", &o->temperature},
+                   {"general.sampling.top_p", &o->top_p},
+                   {"general.sampling.min_p", &o->min_p},
+                   {"general.sampling.xtc_probability", &o->xtc_probability},
+                   {"general.sampling.xtc_threshold", &o->xtc_threshold},
+                   {"general.sampling.penalty_repeat", &o->repetition_penalty}};
+    double value;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (mf_gguf_number(gguf, mf_gguf_find(gguf, numbers[i].key), 0, &value))
+            *numbers[i].out = (float)value;
+    if (mf_gguf_number(gguf, mf_gguf_find(gguf, "general.sampling.top_k"), 0, &value)) {
+        if (!(value <= UINT32_MAX) || value != floor(value))
+            return mf_fail(error, MF_ERR_FORMAT,
+                           "%s: key general.sampling.top_k: expected a whole number", gguf->path);
+        o->top_k = value > 0 ? (uint32_t)value : 0;
+    }
+    mf_error range;
+    if (mf_sampler_options_check(o, &range) != MF_OK)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: general.sampling: %.400s", gguf->path,
+                       range.message);
+    return MF_OK;
+}
+
+static mf_status load_gguf(const char *file, mf_sampler_options *options,
+                           mf_sampler_options *loaded, mf_error *error)
+{
+    const mf_allocator a = mf_allocator_default();
+    mf_gguf gguf = {0};
+    MF_TRY(mf_gguf_open(&a, file, &gguf, error));
+    mf_status status = take_gguf(&gguf, loaded, error);
+    mf_gguf_free(&gguf);
+    if (status == MF_OK)
+        mf_sized_init(options, options->struct_bytes, loaded, sizeof *loaded);
+    return status;
+}
+
 mf_status mf_sampler_options_load(const char *path, mf_sampler_options *options, mf_error *error)
 {
     char file[MAX_PATH_BYTES];
@@ -127,6 +170,10 @@ mf_status mf_sampler_options_load(const char *path, mf_sampler_options *options,
     mf_sampler_options_default(&loaded);
     MF_TRY(mf_sized_get(&loaded, sizeof loaded, options, "mf_sampler_options", error));
     const mf_allocator a = mf_allocator_default();
+    bool is_gguf;
+    MF_TRY(mf_gguf_locate_text(path, file, sizeof file, &is_gguf, error));
+    if (is_gguf)
+        return load_gguf(file, options, &loaded, error);
     MF_TRY(mf_path_join(file, sizeof file, path, "generation_config.json", error));
     if (!mf_file_exists(file))
         return MF_OK;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening and closing an engine: descriptors, budget, the runner, what sessions share. */
 #include "session/engine_devices.h"
+#include "session/engine_memory.h"
 #include "session/session.h"
 #include "session/session_index.h"
 
 #include "base/memory_limits.h"
 #include "base/sized.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +25,7 @@ static mf_status check_budget(const mf_budget *budget, const char *dir, mf_error
 {
     char terms[512];
     uint64_t floor_tenths = mf_budget_floor_tenths(budget);
-    if (budget->n_slots != 0)
+    if (budget->is_enough)
         return MF_OK;
     if (budget->floor_bytes == UINT64_MAX)
         return mf_fail(error, MF_ERR_BUDGET, "%s: what the options ask for overflows", dir);
@@ -67,11 +69,23 @@ static void say_skipped(const mf_engine *e)
     say(e, MF_LOG_INFO, line);
 }
 
+/* A drive is left out, from now on. */
+static void say_lost(void *ctx, const char *path, int os_errno)
+{
+    mf_error why = {0};
+    char line[sizeof why.message + 96];
+    (void)mf_fail_os(&why, MF_ERR_IO, os_errno != 0 ? os_errno : EIO, "%s", path);
+    snprintf(line, sizeof line, "%s: this drive is left out, other copies are read", why.message);
+    say(ctx, MF_LOG_WARNING, line);
+}
+
 static mf_status open_state(mf_engine *e, mf_error *error)
 {
     const mf_plan *p = &e->runner.plan;
-    mf_state_pool_init(&e->pool, &e->allocator, e->runner.backend, p->page_bytes,
-                       p->recurrent_bytes, p->state_bytes);
+    const uint64_t sizes[MF_N_UNIT_KINDS] = {[MF_UNIT_PAGE] = p->page_bytes,
+                                             [MF_UNIT_WINDOW] = p->window_bytes,
+                                             [MF_UNIT_RECURRENT] = p->recurrent_bytes};
+    mf_state_pool_init(&e->pool, &e->allocator, e->runner.backend, sizes, p->state_bytes);
     e->mark_limit = p->mark_bytes;
     MF_TRY(mf_turn_init(&e->turn, error));
     if (pthread_mutex_init(&e->state_lock, NULL) != 0) {
@@ -85,13 +99,16 @@ static mf_status open_state(mf_engine *e, mf_error *error)
 static mf_runner_options runner_options(const mf_engine *e, const mf_model *m,
                                         const mf_engine_hooks *hooks)
 {
+    mf_cpu_tier tier = MF_CPU_BEST; /* the options have been checked */
+    (void)mf_cpu_tier_named(e->options.cpu_tier, &tier);
     return (mf_runner_options){.allocator = e->allocator,
                                .n_threads = m->n_threads,
-                               .cpu_tier_limit = e->options.cpu_tier_limit,
+                               .cpu_tier = tier,
                                .n_sequences = e->options.n_sessions,
                                .io = e->options.io,
                                .cache_policy = e->cache_policy,
                                .predict = e->options.predict,
+                               .predict_depth = e->options.predict_depth,
                                .io_engine = hooks->io_engine,
                                .io_arg = hooks->io_arg,
                                .device = e->options.device,
@@ -99,6 +116,10 @@ static mf_runner_options runner_options(const mf_engine *e, const mf_model *m,
                                .device_bytes = e->options.device_bytes,
                                .precision = e->options.precision,
                                .cache_dir = e->options.cache_dir,
+                               .mirrors = e->options.mirrors,
+                               .n_mirrors = e->options.n_mirrors,
+                               .lost = say_lost,
+                               .lost_ctx = (void *)e,
                                .open_backend = hooks->open_backend,
                                .backend_ctx = hooks->backend_ctx,
                                .open_experts = hooks->open_experts,
@@ -155,6 +176,21 @@ static mf_status check_budgets(const mf_engine *e, const mf_model *m, const mf_b
                               error);
 }
 
+/* Slots that the memory is to have room for: without a budget as many as there could be if all that
+ * others have now were free. */
+static uint64_t most_slots(const mf_engine *e, const mf_budget *budget)
+{
+    const uint64_t all = (uint64_t)e->info.n_moe_layers * e->info.n_experts;
+    const uint64_t machine = mf_memory_machine_bytes();
+    const bool is_fixed = e->options.ram_bytes != 0 ||
+                          e->options.expert_cache_bytes != MF_EXPERT_CACHE_AUTO ||
+                          e->runner.experts->ops->runs_later;
+    if (is_fixed || e->info.slot_bytes == 0 || machine <= budget->available_bytes)
+        return e->info.n_slots;
+    const uint64_t more = (machine - budget->available_bytes) / e->info.slot_bytes;
+    return e->info.n_slots + more < all ? e->info.n_slots + more : all;
+}
+
 /* Devices before the budget: where they have memory of their own, it is of less. */
 static mf_status open_runner(mf_engine *e, mf_model *m, const mf_engine_hooks *hooks,
                              mf_error *error)
@@ -169,19 +205,28 @@ static mf_status open_runner(mf_engine *e, mf_model *m, const mf_engine_hooks *h
     place.dense = device_of(r->backend, e->options.device_bytes);
     place.experts = device_of(r->experts, e->options.device_bytes);
     mf_model_describe(m, &e->options, &place, &budget, &e->info);
+    mf_model_grow_chunk(m, &e->options, &place, &budget, &e->info);
     if (hooks->open_backend != NULL)
         snprintf(e->info.device, sizeof e->info.device, "%s", r->backend->ops->name);
     if (hooks->open_backend != NULL || hooks->open_experts != NULL)
         snprintf(e->info.expert_device, sizeof e->info.expert_device, "%s", r->experts->ops->name);
-    e->options.device = e->options.expert_device = e->options.cache_dir = NULL; /* the caller's */
+    /* The caller's. */
+    e->options.device = e->options.expert_device = e->options.cache_dir = NULL;
+    e->options.cpu_tier = NULL;
+    e->options.mirrors = NULL;
     MF_TRY(check_budgets(e, m, &budget, &place, error));
     options.n_slots = e->info.n_slots;
+    options.n_slots_most = most_slots(e, &budget);
+    options.n_slots_least = budget.n_slots_min;
     options.slot_bytes = e->info.slot_bytes;
+    options.slots_stay =
+        e->options.ram_bytes != 0 || e->options.expert_cache_bytes != MF_EXPERT_CACHE_AUTO;
     options.n_places = budget.n_places;
     options.n_first_places = budget.n_first_places;
     options.n_room_places = budget.n_room_places;
+    m->source->await = (mf_await){e->options.await_bytes, e->options.await_user};
     MF_TRY(mf_runner_open(m, &options, r, error));
-    if (place.experts.has_memory) /* as many as could be had */
+    if (place.experts.has_memory && r->store != NULL) /* as many as could be had */
         e->info.n_host_slots = mf_expert_store_n_places(r->store);
     return MF_OK;
 }
@@ -193,8 +238,11 @@ static mf_status open_parts(mf_engine *e, mf_model *m, const mf_engine_hooks *ho
     size_t n = e->options.n_sessions;
     e->parts_list = mf_alloc_array(&e->allocator, n, sizeof *e->parts_list);
     e->parts_sessions = mf_alloc_array(&e->allocator, n, sizeof(mf_session *));
-    if (e->parts_list == NULL || e->parts_sessions == NULL)
+    e->draft_parts = mf_alloc_array(&e->allocator, n, sizeof *e->draft_parts);
+    if (e->parts_list == NULL || e->parts_sessions == NULL || e->draft_parts == NULL)
         return mf_fail_memory(error, n * sizeof *e->parts_list, "the list of a batch's sessions");
+    mf_draft_profit_init(&e->draft_profit);
+    mf_forecast_init(&e->rates);
     return open_state(e, error);
 }
 
@@ -202,9 +250,15 @@ static mf_status open_model(mf_engine *e, mf_model *m, const mf_engine_hooks *ho
                             mf_engine_devices *devices, mf_error *error)
 {
     MF_TRY(mf_engine_devices_choose(devices, m, &e->options, error));
+    const char *timeline = e->options.timeline;
+    const char *hot_dir = e->options.hot_dir;
+    e->options.timeline = e->options.hot_dir = NULL; /* the caller's */
     if (hooks->open_experts != NULL)
         MF_TRY(mf_model_plan(m, &e->options, mf_layer_kind_table, true, error));
     MF_TRY(open_parts(e, m, hooks, error));
+    MF_TRY(mf_engine_timeline_begin(e, timeline, error));
+    MF_TRY(mf_engine_hot_begin(e, hot_dir, error));
+    MF_TRY(mf_engine_memory_begin(e, hooks, error));
     memcpy(e->info.device_why, devices->why, sizeof devices->why);
     return MF_OK;
 }
@@ -286,6 +340,8 @@ mf_status mf_model_inspect_sized(const char *path, const mf_engine_options *opti
     const mf_budget_place place = mf_engine_devices_place(&devices);
     if (status == MF_OK)
         mf_model_describe(&m, &given, &place, &budget, &info);
+    if (status == MF_OK)
+        mf_model_grow_chunk(&m, &given, &place, &budget, &info);
     mf_model_release(&m);
     MF_TRY(status);
     memcpy(info.device_why, devices.why, sizeof devices.why);
@@ -314,7 +370,11 @@ void mf_engine_close(mf_engine **engine)
     if (e == NULL || (e->has_locks && mf_turn_is_mine(&e->turn)))
         return;
     const mf_allocator a = e->allocator;
+    mf_engine_memory_end(e);
+    mf_engine_profile_free(e);
+    mf_engine_hot_end(e);
     mf_engine_routing_free(e);
+    mf_engine_inputs_free(e);
     mf_session_index_free(&e->session_index);
     if (e->has_locks) {
         mf_state_pool_free(&e->pool);
@@ -324,6 +384,7 @@ void mf_engine_close(mf_engine **engine)
     mf_runner_close(&e->runner);
     mf_free(&a, e->parts_list, e->options.n_sessions * sizeof *e->parts_list);
     mf_free(&a, e->parts_sessions, e->options.n_sessions * sizeof(mf_session *));
+    mf_free(&a, e->draft_parts, e->options.n_sessions * sizeof *e->draft_parts);
     mf_free(&a, e, sizeof *e);
     *engine = NULL;
 }

@@ -153,12 +153,14 @@ static void watch_or_not(mf_engine *e)
 {
     const bool is_wanted = e->routing->writer != NULL || e->routing->followed != NULL;
     e->runner.tap = is_wanted ? &e->routing->tap : NULL;
+    if (e->runner.foresight != NULL)
+        mf_foresight_note(e->runner.foresight, e->routing->writer != NULL);
 }
 
 static mf_routing_head head_of(const mf_engine *e)
 {
     const uint64_t slots = (uint64_t)e->runner.plan.k * e->info.slot_bytes;
-    mf_routing_head h = {.n_layers = e->runner.h.n_moe_layers,
+    mf_routing_head h = {.n_layers = mf_main_moe_layers(&e->runner.h),
                          .n_experts = e->runner.h.n_experts,
                          .k = e->runner.plan.k,
                          .slot_bytes = e->info.slot_bytes,
@@ -185,6 +187,9 @@ static mf_status stop_recording(mf_engine *e, mf_error *error)
 
 static mf_status start_recording(mf_engine *e, const char *path, mf_error *error)
 {
+    if (e->runner.h.n_moe_layers == 0)
+        return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: a model without experts routes nothing",
+                       e->info.family);
     const mf_routing_head head = head_of(e);
     MF_TRY(make(e, error));
     MF_TRY(mf_routing_writer_open(&e->allocator, path, &head, e->runner.plan.n_chunk,

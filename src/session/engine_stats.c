@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* An engine's counters, and what its drive, memory and cores can do, measured beside them. */
 #include "base/sized.h"
-#include "session/session.h"
+#include "session/session_draft.h"
 
 mf_status mf_engine_take_turn(mf_engine *engine, mf_error *error)
 {
@@ -50,7 +50,15 @@ void mf_engine_count_locked(mf_engine *e)
         .n_queued = s.n_queued,
         .n_expert_host_hits = s.n_place_hits,
         .upload_bytes = s.upload_bytes,
+        .n_read_calls = e->runner.io != NULL ? mf_io_n_calls(e->runner.io) : 0,
+        .n_split_passes = e->runner.split.n_split,
+        .n_multiply_adds = e->runner.n_multiply_adds,
+        .state_bytes_touched = e->runner.state_bytes_touched,
+        .n_proposed = e->n_proposed,
+        .n_kept = e->n_kept,
+        .proposes = mf_draft_is_on(e),
     };
+    mf_engine_count_stages(e->is_profiled ? e->profile : NULL, &e->counted);
 }
 
 void mf_engine_count(mf_engine *e)
@@ -117,12 +125,21 @@ void mf_engine_stats_sized(const mf_engine *engine, mf_stats *out, size_t struct
         .hint_saved_us = to->hint_saved_us - from->hint_saved_us,
         .hint_wasted_us = to->hint_wasted_us - from->hint_wasted_us,
         .n_queued = to->n_queued,
-        .n_slots = e->info.n_slots,
+        .n_slots = mf_expert_store_n_slots(e->runner.store),
         .slot_bytes = e->info.slot_bytes,
         .n_expert_host_hits = to->n_expert_host_hits - from->n_expert_host_hits,
         .upload_bytes = to->upload_bytes - from->upload_bytes,
         .n_host_slots = e->info.n_host_slots,
+        .n_read_calls = to->n_read_calls - from->n_read_calls,
+        .n_split_passes = to->n_split_passes - from->n_split_passes,
+        .n_multiply_adds = to->n_multiply_adds - from->n_multiply_adds,
+        .state_bytes_touched = to->state_bytes_touched - from->state_bytes_touched,
+        .n_proposed = to->n_proposed - from->n_proposed,
+        .n_kept = to->n_kept - from->n_kept,
+        .proposes = to->proposes,
     };
+    for (uint32_t i = 0; i < MF_STAGES; i++)
+        stats.stage_us[i] = to->stage_us[i] - from->stage_us[i];
     describe_state(e, &stats);
     mf_engine_unlock(e);
     if (e->info.device_floor_bytes != 0 || e->info.expert_device_floor_bytes != 0)
@@ -183,9 +200,11 @@ mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
      * page. */
     mf_expert_stats s;
     mf_expert_store_stats(engine->runner.store, &s);
-    const uint64_t n_bytes[] = {
-        engine->info.resident_bytes,
-        s.n_misses < engine->info.n_slots ? 0 : engine->info.n_slots * engine->info.slot_bytes};
+    const uint64_t n_bytes[] = {engine->info.resident_bytes,
+                                s.n_misses < engine->info.n_slots
+                                    ? 0
+                                    : mf_expert_store_n_slots(engine->runner.store) *
+                                          engine->info.slot_bytes};
     mf_status status = engine->runner.backend->ops->measure(
         engine->runner.backend, spans, n_bytes, n_spans, n_milliseconds, dram_bytes_per_second,
         fma_per_second, error);

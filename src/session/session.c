@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Sessions: creation, what they hold, going back, forking. */
-#include "session/session.h"
+#include "session/session_draft.h"
 
 #include <string.h>
 
@@ -42,16 +42,37 @@ static size_t trace_bytes(const mf_engine *e)
     return (size_t)e->runner.plan.n_chunk * e->runner.h.hidden_size * sizeof(float);
 }
 
+static uint32_t table_capacity(const mf_engine *e, int kind)
+{
+    return e->pool.kinds[kind].unit_bytes != 0 ? mf_pages_of(e->runner.plan.n_context) : 1;
+}
+
+static bool make_tables(mf_engine *e, mf_session *s)
+{
+    for (int k = 0; k < MF_N_PAGE_KINDS; k++) {
+        mf_page_table *t = &s->pages[k];
+        const size_t n = table_capacity(e, k);
+        t->units = mf_alloc_zeroed(&e->allocator, n * sizeof *t->units);
+        t->spans = mf_alloc_zeroed(&e->allocator, n * sizeof *t->spans);
+        if (t->units == NULL || t->spans == NULL)
+            return false;
+    }
+    return true;
+}
+
 static void free_memory(mf_engine *e, mf_session *s)
 {
     const mf_allocator *a = &e->allocator;
     mf_free(a, s->tokens, s->token_capacity * sizeof *s->tokens);
-    mf_free(a, s->pages, s->page_capacity * sizeof *s->pages);
-    mf_free(a, s->page_spans, s->page_capacity * sizeof *s->page_spans);
+    for (int k = 0; k < MF_N_PAGE_KINDS; k++) {
+        mf_free(a, s->pages[k].units, table_capacity(e, k) * sizeof *s->pages[k].units);
+        mf_free(a, s->pages[k].spans, table_capacity(e, k) * sizeof *s->pages[k].spans);
+    }
     mf_free(a, s->marks, s->mark_capacity * sizeof *s->marks);
     mf_free(a, s->logits, e->runner.h.n_vocab * sizeof *s->logits);
     mf_free(a, s->next_logits, e->runner.h.n_vocab * sizeof *s->logits);
     mf_free(a, s->trace_rows, trace_bytes(e));
+    mf_draft_free(s);
     mf_free(a, s, sizeof *s);
 }
 
@@ -64,22 +85,34 @@ static mf_status make_session(mf_engine *e, mf_session **out, mf_error *error)
         return mf_fail_memory(error, sizeof *s, "a session");
     s->engine = e;
     atomic_init(&s->is_cancelled, false);
-    s->page_capacity = e->runner.plan.page_bytes != 0 ? mf_pages_of(e->runner.plan.n_context) : 1;
-    s->pages = mf_alloc_array(a, s->page_capacity, sizeof *s->pages);
-    s->page_spans = mf_alloc_array(a, s->page_capacity, sizeof *s->page_spans);
     s->logits = mf_alloc_array(a, e->runner.h.n_vocab, sizeof *s->logits);
     s->next_logits = mf_alloc_array(a, e->runner.h.n_vocab, sizeof *s->logits);
-    if (s->pages == NULL || s->page_spans == NULL || s->logits == NULL || s->next_logits == NULL) {
+    if (!make_tables(e, s) || s->logits == NULL || s->next_logits == NULL) {
         free_memory(e, s);
         return mf_fail_memory(error, e->runner.h.n_vocab * sizeof *s->logits, "a session");
     }
     mf_status status = mf_session_reserve_tokens(s, 1, error);
+    if (status == MF_OK)
+        status = mf_draft_make(s, error);
     if (status != MF_OK) {
         free_memory(e, s);
         return status;
     }
     *out = s;
     return MF_OK;
+}
+
+/* The least place that no open session has. */
+static uint32_t free_place(const mf_engine *e)
+{
+    uint32_t place = 0;
+    const mf_session *s = e->first_session;
+    while (s != NULL) {
+        const bool is_taken = s->place == place;
+        place += is_taken;
+        s = is_taken ? e->first_session : s->next;
+    }
+    return place;
 }
 
 mf_status mf_session_create(mf_engine *engine, mf_session **out, mf_error *error)
@@ -93,6 +126,7 @@ mf_status mf_session_create(mf_engine *engine, mf_session **out, mf_error *error
     if (fits) {
         engine->n_sessions++;
         s->number = engine->n_sessions_ever++;
+        mf_draft_place(s, free_place(engine));
         link_session(engine, s);
     }
     mf_engine_unlock(engine);
@@ -187,7 +221,10 @@ uint64_t mf_session_state_bytes(const mf_session *session)
     const mf_plan *p = &session->engine->runner.plan;
     mf_engine_lock(session->engine); /* another session may take the spare state */
     uint32_t n_states = (session->recurrent != 0) + (session->spare != 0);
-    uint64_t n_bytes = session->n_pages * p->page_bytes + n_states * p->recurrent_bytes;
+    uint64_t n_bytes = n_states * p->recurrent_bytes;
+    for (int k = 0; k < MF_N_PAGE_KINDS; k++)
+        n_bytes += (session->pages[k].n - session->pages[k].first) *
+                   session->engine->pool.kinds[k].unit_bytes;
     mf_engine_unlock(session->engine);
     return n_bytes;
 }
@@ -249,8 +286,9 @@ static bool drop_idle_spares(mf_engine *e)
 {
     bool any = false;
     for (mf_session *s = e->first_session; s != NULL; s = s->next)
-        if (!s->in_batch && s->spare != 0) {
+        if (!s->in_batch && (s->spare != 0 || s->draft.n != 0)) {
             drop_spare(s);
+            mf_draft_drop(s);
             any = true;
         }
     return any;
@@ -266,64 +304,100 @@ mf_status mf_take_unit(mf_engine *e, mf_unit_kind kind, mf_unit *out, mf_error *
     return status;
 }
 
-static void set_page(mf_session *s, uint32_t index, mf_unit unit)
+static bool has_pages(const mf_engine *e, int kind)
 {
-    s->pages[index] = unit;
-    s->page_spans[index] = mf_unit_span(&s->engine->pool, MF_UNIT_PAGE, unit);
+    return e->pool.kinds[kind].unit_bytes != 0;
+}
+
+static void set_page(mf_session *s, mf_unit_kind kind, uint32_t index, mf_unit unit)
+{
+    s->pages[kind].units[index] = unit;
+    s->pages[kind].spans[index] = mf_unit_span(&s->engine->pool, kind, unit);
+}
+
+static void drop_page(mf_session *s, mf_unit_kind kind, uint32_t index)
+{
+    mf_unit_drop(&s->engine->pool, kind, s->pages[kind].units[index]);
+    set_page(s, kind, index, 0);
+}
+
+void mf_session_end_pages(mf_session *s, mf_unit_kind kind, uint32_t end)
+{
+    mf_page_table *t = &s->pages[kind];
+    while (t->n > end && t->n > t->first)
+        drop_page(s, kind, --t->n);
+    if (t->n > end)
+        t->first = t->n = end;
+}
+
+void mf_session_add_page(mf_session *s, mf_unit_kind kind, mf_unit unit)
+{
+    set_page(s, kind, s->pages[kind].n++, unit);
 }
 
 /* Rows that are committed, of every layer; others may be being written by whom they belong to. */
-static void copy_rows(mf_engine *e, mf_span to, mf_span from, uint64_t n_rows)
+static void copy_rows(mf_engine *e, mf_unit_kind kind, mf_span to, mf_span from, uint64_t n_rows)
 {
     for (uint32_t i = 0; i < e->runner.h.n_layers; i++) {
         const mf_layer_state *l = &e->runner.layers[i];
-        for (int j = 0; j < 2 && !l->is_recurrent; j++)
-            if (l->n_bytes[j] != 0)
+        for (uint32_t j = 0; j < MF_MOST_KEPT; j++) {
+            const uint64_t n_bytes = l->unit[j] == kind ? mf_kept_bytes(l, j, n_rows) : 0;
+            if (n_bytes != 0)
                 e->runner.backend->ops->copy(e->runner.backend, mf_span_at(to, l->offset[j]),
-                                             mf_span_at(from, l->offset[j]),
-                                             n_rows * l->n_bytes[j]);
+                                             mf_span_at(from, l->offset[j]), n_bytes);
+        }
     }
 }
 
 /* The last page, if it is not full, is to be this session's alone. */
-static mf_status own_last_page(mf_session *s, mf_error *error)
+static mf_status own_last_page(mf_session *s, mf_unit_kind kind, mf_error *error)
 {
     mf_engine *e = s->engine;
+    mf_page_table *t = &s->pages[kind];
     uint64_t n_rows = s->position % MF_PAGE_TOKENS;
-    uint32_t last = s->n_pages - 1;
-    if (n_rows == 0 || mf_unit_refs(&e->pool, MF_UNIT_PAGE, s->pages[last]) == 1)
+    uint32_t last = t->n - 1;
+    if (n_rows == 0 || mf_unit_refs(&e->pool, kind, t->units[last]) == 1)
         return MF_OK;
     mf_unit copy;
-    MF_TRY(mf_take_unit(e, MF_UNIT_PAGE, &copy, error));
-    if (mf_unit_refs(&e->pool, MF_UNIT_PAGE, s->pages[last]) == 1) {
-        mf_unit_drop(&e->pool, MF_UNIT_PAGE, copy); /* making room has dropped the other holder */
+    MF_TRY(mf_take_unit(e, kind, &copy, error));
+    if (mf_unit_refs(&e->pool, kind, t->units[last]) == 1) {
+        mf_unit_drop(&e->pool, kind, copy); /* making room has dropped the other holder */
         return MF_OK;
     }
-    copy_rows(e, mf_unit_span(&e->pool, MF_UNIT_PAGE, copy), s->page_spans[last], n_rows);
-    mf_unit_drop(&e->pool, MF_UNIT_PAGE, s->pages[last]);
-    set_page(s, last, copy);
+    copy_rows(e, kind, mf_unit_span(&e->pool, kind, copy), t->spans[last], n_rows);
+    drop_page(s, kind, last);
+    set_page(s, kind, last, copy);
     return MF_OK;
 }
 
-static mf_status take_pages(mf_session *s, uint32_t n_pages, mf_error *error)
+static mf_status take_pages(mf_session *s, mf_unit_kind kind, uint32_t n_pages, mf_error *error)
 {
-    mf_engine *e = s->engine;
-    while (s->n_pages < n_pages) {
+    while (s->pages[kind].n < n_pages) {
         mf_unit unit;
-        MF_TRY(mf_take_unit(e, MF_UNIT_PAGE, &unit, error));
-        set_page(s, s->n_pages++, unit);
+        MF_TRY(mf_take_unit(s->engine, kind, &unit, error));
+        mf_session_add_page(s, kind, unit);
     }
     return MF_OK;
+}
+
+/* Of the layers with a window, pages that no window reaches any more. */
+static void drop_behind_window(mf_session *s)
+{
+    mf_page_table *t = &s->pages[MF_UNIT_WINDOW];
+    const uint32_t first = mf_window_kept(s->engine->runner.plan.window, s->position);
+    while (t->first < first && t->first < t->n)
+        drop_page(s, MF_UNIT_WINDOW, t->first++);
 }
 
 static mf_status prepare(mf_session *s, uint32_t n_rows, mf_error *error)
 {
     mf_engine *e = s->engine;
     MF_TRY(mf_session_reserve_tokens(s, s->position + n_rows, error));
-    if (e->runner.plan.page_bytes != 0) {
-        MF_TRY(own_last_page(s, error));
-        MF_TRY(take_pages(s, mf_pages_of(s->position + n_rows), error));
-    }
+    for (int k = 0; k < MF_N_PAGE_KINDS; k++)
+        if (has_pages(e, k)) {
+            MF_TRY(own_last_page(s, k, error));
+            MF_TRY(take_pages(s, k, mf_pages_of(s->position + n_rows), error));
+        }
     if (e->runner.plan.recurrent_bytes != 0 && s->spare == 0) {
         MF_TRY(mf_take_unit(e, MF_UNIT_RECURRENT, &s->spare, error));
         s->spare_span = mf_unit_span(&e->pool, MF_UNIT_RECURRENT, s->spare);
@@ -343,9 +417,8 @@ mf_status mf_session_prepare(mf_session *s, const int32_t *tokens, uint32_t n_ro
 
 void mf_session_abandon(mf_session *s)
 {
-    uint32_t n_kept = s->engine->runner.plan.page_bytes != 0 ? mf_pages_of(s->position) : 0;
-    while (s->n_pages > n_kept)
-        mf_unit_drop(&s->engine->pool, MF_UNIT_PAGE, s->pages[--s->n_pages]);
+    for (int k = 0; k < MF_N_PAGE_KINDS; k++)
+        mf_session_end_pages(s, k, mf_pages_of(s->position));
 }
 
 void mf_session_commit(mf_session *s, uint32_t n_rows, bool has_logits)
@@ -373,25 +446,38 @@ void mf_session_commit(mf_session *s, uint32_t n_rows, bool has_logits)
             mf_unit_drop(pool, MF_UNIT_RECURRENT, old);
         }
     }
+    drop_behind_window(s);
     mf_session_tell_change(s, before);
 }
 
 /* ---------------------------------------------------------------------------------- going back --
  */
 
-void mf_session_rewind(mf_session *s, uint64_t position, mf_unit last_page, mf_unit recurrent)
+/* The pages are the mark's from its first one on; those before it are the session's own. */
+static void take_marked_pages(mf_session *s, mf_unit_kind kind, const mf_mark *mark)
+{
+    uint32_t first, n;
+    const mf_unit *units = mf_mark_pages(mark, kind, &first, &n);
+    for (uint32_t i = 0; i < n; i++)
+        mf_unit_hold(&s->engine->pool, kind, units[i]);
+    mf_session_end_pages(s, kind, first);
+    for (uint32_t i = 0; i < n; i++)
+        mf_session_add_page(s, kind, units[i]);
+}
+
+void mf_session_rewind(mf_session *s, uint64_t position, const mf_mark *mark)
 {
     mf_state_pool *pool = &s->engine->pool;
-    if (last_page != 0)
-        mf_unit_hold(pool, MF_UNIT_PAGE, last_page);
+    const mf_unit recurrent = mark != NULL ? mark->recurrent : 0;
+    mf_draft_forget(s);
     if (recurrent != 0)
         mf_unit_hold(pool, MF_UNIT_RECURRENT, recurrent);
     mf_mark_drop_beyond(s, position);
-    uint32_t n_full = (uint32_t)(position / MF_PAGE_TOKENS);
-    while (s->n_pages > n_full)
-        mf_unit_drop(pool, MF_UNIT_PAGE, s->pages[--s->n_pages]);
-    if (last_page != 0)
-        set_page(s, s->n_pages++, last_page);
+    for (int k = 0; k < MF_N_PAGE_KINDS; k++)
+        if (mark != NULL && has_pages(s->engine, k))
+            take_marked_pages(s, k, mark);
+        else
+            mf_session_end_pages(s, k, mf_pages_of(position));
     mf_unit_drop(pool, MF_UNIT_RECURRENT, s->recurrent);
     s->recurrent = recurrent;
     s->recurrent_span = mf_unit_span(pool, MF_UNIT_RECURRENT, recurrent);
@@ -403,7 +489,7 @@ void mf_session_rewind(mf_session *s, uint64_t position, mf_unit last_page, mf_u
 
 void mf_session_drop_all(mf_session *s)
 {
-    mf_session_rewind(s, 0, 0, 0);
+    mf_session_rewind(s, 0, NULL);
     mf_mark_drop_beyond(s, UINT64_MAX);
     drop_spare(s);
 }
@@ -416,29 +502,25 @@ void mf_session_clear(mf_session *session)
     mf_engine_unlock(session->engine);
 }
 
-/* The page that position ends in, if it does not end with it. */
-static mf_unit last_page_of(const mf_session *s, uint64_t position)
-{
-    bool is_partial = s->engine->runner.plan.page_bytes != 0 && position % MF_PAGE_TOKENS != 0;
-    return is_partial ? s->pages[position / MF_PAGE_TOKENS] : 0;
-}
-
 static mf_status truncate_locked(mf_session *s, size_t n_tokens, size_t *n_kept, mf_error *error)
 {
-    if (s->engine->runner.plan.recurrent_bytes == 0) {
-        mf_session_rewind(s, n_tokens, last_page_of(s, n_tokens), 0);
+    if (mf_session_reaches(s, n_tokens)) {
+        mf_session_rewind(s, n_tokens, NULL);
         *n_kept = n_tokens;
         return MF_OK;
     }
     mf_mark *c = mf_mark_find(s, n_tokens);
     if (c == NULL || c->position == 0)
         return mf_fail(error, MF_ERR_NOT_FOUND,
-                       "no mark at or before token %zu, and the recurrent layers of this "
+                       "no mark at or before token %zu, and the %s of this "
                        "model cannot go back without one",
-                       n_tokens);
+                       n_tokens,
+                       s->engine->runner.plan.recurrent_bytes != 0
+                           ? "recurrent layers"
+                           : "layers with a window, which have given back what was before it,");
     c->last_use = ++s->engine->n_uses;
     *n_kept = (size_t)c->position;
-    mf_session_rewind(s, c->position, c->last_page, c->recurrent);
+    mf_session_rewind(s, c->position, c);
     return MF_OK;
 }
 

@@ -20,11 +20,21 @@
 typedef void (*mf_trace_fn)(void *user, uint32_t layer, uint64_t first_position, uint32_t n_tokens,
                             const float *hidden);
 
+/* Pages of a sequence by their number, of one kind. */
+typedef struct mf_page_table {
+    mf_unit *units;    /* [page_capacity]; valid from `first` on, before it nothing is held */
+    mf_span *spans;    /* beside them; before `first` of no buffer */
+    uint32_t first, n; /* n: the number after the last page */
+} mf_page_table;
+
 /* A position to go back to, at most the session's. The full pages before it are the session's own;
- * only a last page that is not full, and the recurrent state, need references. */
+ * only a last page that is not full, the recurrent state, and pages of windows that the session
+ * will give back, need references. */
 typedef struct mf_mark {
     uint64_t position, last_use;
-    mf_unit last_page; /* 0: the position is a multiple of a page */
+    mf_unit last_page;     /* 0: the position is a multiple of a page, or there are no such pages */
+    mf_unit *window_pages; /* [n_window_pages], from page window_first on */
+    uint32_t window_first, n_window_pages;
     mf_unit recurrent;
     float *logits; /* [n_vocab] or NULL */
 } mf_mark;
@@ -41,16 +51,34 @@ typedef struct mf_session_part {
     mf_status status;        /* anything but MF_OK: it is out of the call */
 } mf_session_part;
 
+/* What is evaluated ahead, and what the layer that proposes knows: session_draft.h. */
+typedef struct mf_session_draft {
+    float *logits;  /* [n_tokens + 1, n_vocab] of rows evaluated ahead; NULL: nothing ever is */
+    float *waiting; /* [n_tokens + 1, hidden_size] states that the layer has not followed yet */
+    float *fresh;   /* [n_tokens + 1, hidden_size] of the pass at hand */
+    mf_span *pages; /* of its cache */
+    /* The rows, of which the first n_done are committed; n 0: none. */
+    int32_t tokens[MF_DRAFT_TOKENS_MOST + 1];
+    mf_unit states[MF_DRAFT_TOKENS_MOST + 1];
+    mf_span spans[MF_DRAFT_TOKENS_MOST + 1];
+    uint32_t n, n_done;
+    /* Its cache has the tokens from start + 1 on up to next - 1, in slots from 0 on; n_waiting
+     * states are those of positions next - 1 on. */
+    uint64_t start, next;
+    uint32_t n_waiting;
+    uint32_t n_asked; /* proposals in the pass at hand */
+} mf_session_draft;
+
 struct mf_session {
     mf_engine *engine;
     mf_session *next, *previous; /* of the engine */
     uint64_t number;             /* of all that it ever had */
+    uint32_t place;              /* among those that are open: none has the same */
     uint64_t position;
     int32_t *tokens;
     size_t token_capacity;
-    mf_unit *pages;      /* [page_capacity] */
-    mf_span *page_spans; /* beside them */
-    uint32_t n_pages, page_capacity;
+    mf_page_table pages[MF_N_PAGE_KINDS]; /* by mf_unit_kind */
+    uint32_t page_capacity;
     mf_unit recurrent, spare; /* spare: what the next chunk writes; 0: none yet */
     mf_span recurrent_span, spare_span;
     mf_mark *marks; /* positions rising */
@@ -58,6 +86,7 @@ struct mf_session {
     uint64_t auto_tokens;
     bool auto_at_end;
     mf_session_part part;
+    mf_session_draft draft;
     uint64_t n_long_left; /* of its next tokens, those that belong to a long run */
     bool in_batch;        /* of the chunk that is being evaluated */
     float *logits;        /* [n_vocab] of the last token */
@@ -102,14 +131,22 @@ mf_status mf_session_prepare(mf_session *session, const int32_t *tokens, uint32_
 /* What mf_session_prepare took and a failed chunk does not need. */
 void mf_session_abandon(mf_session *session);
 void mf_session_commit(mf_session *session, uint32_t n_rows, bool has_logits);
-/* Keeps position tokens with the given last page (if not full) and recurrent state, which it takes
- * references to; marks beyond are dropped. */
-void mf_session_rewind(mf_session *session, uint64_t position, mf_unit last_page,
-                       mf_unit recurrent);
+/* Keeps position tokens: as the mark, which is one of the session's at this position, has them, or
+ * with the session's own pages and no recurrent state. Marks beyond are dropped. */
+void mf_session_rewind(mf_session *session, uint64_t position, const mf_mark *mark);
 /* Drops everything held. */
 void mf_session_drop_all(mf_session *session);
 mf_status mf_session_reserve_tokens(mf_session *session, uint64_t n_tokens, mf_error *error);
 void mf_session_tell_change(mf_session *session, uint64_t n_kept);
+
+/* Pages from number `end` on are dropped; where all held ones were behind it, the table is empty
+ * and begins there. add_page takes over a reference. */
+void mf_session_end_pages(mf_session *session, mf_unit_kind kind, uint32_t end);
+void mf_session_add_page(mf_session *session, mf_unit_kind kind, mf_unit unit);
+/* Whether the session can go back to `position` with what it holds, marks aside. */
+bool mf_session_reaches(const mf_session *session, uint64_t position);
+/* The pages that a mark holds itself: n of them, from number *first on. */
+const mf_unit *mf_mark_pages(const mf_mark *mark, mf_unit_kind kind, uint32_t *first, uint32_t *n);
 
 /* The newest mark at or before `position`, NULL if there is none. */
 mf_mark *mf_mark_find(const mf_session *session, uint64_t position);

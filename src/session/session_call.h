@@ -14,7 +14,11 @@ typedef struct mf_call {
     mf_session *first, *last; /* linked by session.part, in the caller's order */
     size_t n_sessions;
     uint64_t n_done, n_total; /* tokens, of all sessions; for progress */
-    mf_logits_fn each;        /* of every token; the call has one session then. Or NULL */
+    /* What its chunks cost, of one session alone, by the rates of its beginning; all 0: tokens
+     * count alike. */
+    double cost, cost_done;
+    mf_forecast_rates rates;
+    mf_logits_fn each; /* of every token; the call has one session then. Or NULL */
     void *each_user;
     bool is_step;     /* one chunk, and whoever fails leaves the others alone */
     mf_status status; /* of the first part that failed */
@@ -37,6 +41,8 @@ bool mf_call_is_open(const mf_call *call);
 /* Waits for its turn and evaluates one chunk of all parts that are open. Parts that fail are out of
  * the call, the others go on; what became of them is in session.part. */
 void mf_call_run_chunk(mf_call *call);
+/* Marks that the session's settings ask for now. One that does not fit is left out. */
+void mf_call_auto_mark(mf_session *session);
 /* Chunks until all is done or a part has failed; call->status. */
 mf_status mf_call_run(mf_call *call);
 

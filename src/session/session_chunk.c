@@ -4,7 +4,7 @@
  * abandoned, each session for itself. A session that is cancelled or late while the chunk runs is
  * abandoned with it; the pass goes on as long as anybody wants it.
  */
-#include "session/session_call.h"
+#include "session/session_draft.h"
 
 #include "base/clock.h"
 
@@ -204,7 +204,9 @@ static void cut_chunk(mf_call *call, mf_batch *batch)
 static void place(mf_batch_part *part, const mf_session *s)
 {
     part->position = s->position;
-    part->pages = s->n_pages != 0 ? s->page_spans : NULL;
+    const mf_page_table *all = &s->pages[MF_UNIT_PAGE], *window = &s->pages[MF_UNIT_WINDOW];
+    part->pages = all->n != 0 ? all->spans : NULL;
+    part->window_pages = window->n != 0 ? window->spans : NULL;
     part->state[0] = s->recurrent_span;
     part->state[1] = s->spare_span;
 }
@@ -222,10 +224,15 @@ static void prepare_chunk(mf_call *call, mf_batch *batch)
         sessions[i]->in_batch = true;
     for (uint32_t i = 0; i < batch->n_parts; i++) {
         mf_status status = mf_session_prepare(sessions[i], parts[i].tokens, parts[i].n_rows, &why);
+        if (status != MF_OK && parts[i].is_proposed) { /* it need not be so many */
+            mf_draft_shrink(sessions[i], batch, &parts[i]);
+            status = mf_session_prepare(sessions[i], parts[i].tokens, parts[i].n_rows, &why);
+        }
         if (status == MF_OK) {
             sessions[n] = sessions[i];
             parts[n] = parts[i];
-            place(&parts[n++], sessions[i]);
+            place(&parts[n], sessions[i]);
+            mf_draft_prepare(sessions[i], batch, &parts[n++]);
             continue;
         }
         sessions[i]->in_batch = false; /* mf_session_prepare has given back what it took */
@@ -236,8 +243,7 @@ static void prepare_chunk(mf_call *call, mf_batch *batch)
     mf_engine_unlock(e);
 }
 
-/* Marks that the session's settings ask for now. One that does not fit is left out. */
-static void auto_mark(mf_session *s)
+void mf_call_auto_mark(mf_session *s)
 {
     const mf_mark *newest = mf_mark_find(s, s->position);
     const bool is_end = s->part.n_done == s->part.n_tokens && s->part.n_tokens > 1;
@@ -255,19 +261,24 @@ static void finish_chunk(mf_call *call, const mf_batch *batch)
     for (uint32_t i = 0; i < batch->n_parts; i++) {
         const mf_batch_part *part = &batch->parts[i];
         mf_session *s = sessions[i];
+        const uint32_t n_rows = part->is_proposed ? 1 : part->n_rows;
         if (s->part.status == MF_OK) {
-            mf_session_commit(s, part->n_rows, part->logits != NULL);
-            s->part.n_done += part->n_rows;
-            s->n_long_left -= part->is_long ? part->n_rows : 0;
-            call->n_done += part->n_rows;
+            if (part->is_proposed)
+                mf_draft_commit(s);
+            else
+                mf_session_commit(s, n_rows, part->logits != NULL);
+            s->part.n_done += n_rows;
+            s->n_long_left -= part->is_long ? n_rows : 0;
+            call->n_done += n_rows;
         } else {
+            mf_draft_drop(s);
             mf_session_abandon(s);
         }
         s->in_batch = false;
     }
     for (uint32_t i = 0; i < batch->n_parts; i++)
         if (sessions[i]->part.status == MF_OK)
-            auto_mark(sessions[i]);
+            mf_call_auto_mark(sessions[i]);
     mf_engine_count_locked(call->engine);
     mf_engine_unlock(call->engine);
 }
@@ -305,13 +316,57 @@ static mf_status check_chunk(void *ctx, mf_error *error)
     return go_on(w);
 }
 
-/* In layers times rows. */
+/* As it stands in the call. */
+static mf_forecast_chunk forecast_chunk(const mf_call *call, uint64_t n_rows, uint64_t position)
+{
+    return (mf_forecast_chunk){
+        .n_rows = n_rows, .position = position, .is_first = call->n_done == 0};
+}
+
+/* What the call will cost, where chunks differ: the last has fewer rows, and reads as much. */
+static void plan_cost(mf_call *call)
+{
+    const mf_session *s = call->first;
+    const uint64_t n_chunk = call->engine->runner.plan.n_chunk;
+    mf_forecast_chunk c = {.position = s->position, .is_first = true};
+    call->cost = call->cost_done = 0;
+    if (call->is_step || call->n_sessions != 1 || call->n_total <= n_chunk)
+        return;
+    mf_engine_lock(call->engine);
+    call->rates = call->engine->rates;
+    mf_engine_unlock(call->engine);
+    for (uint64_t left = call->n_total; left > 0; left -= c.n_rows) {
+        c.n_rows = left < n_chunk ? left : n_chunk;
+        call->cost += mf_forecast_cost(call->engine, &call->rates, &c);
+        c.position += c.n_rows;
+        c.is_first = false;
+    }
+}
+
+/* Of `all`, how much is done with these layers of the batch. */
+static uint64_t work_done(mf_call *call, const mf_batch *batch, uint32_t n_layers, uint64_t all)
+{
+    const uint32_t n = call->engine->runner.h.n_layers;
+    const double part = (double)n_layers / n;
+    if (n_layers == n && call->n_done + batch->n_rows == call->n_total)
+        return all;
+    double share = ((double)call->n_done + part * batch->n_rows) / (double)call->n_total;
+    if (call->cost > 0) {
+        mf_forecast_chunk c = forecast_chunk(call, batch->n_rows, batch->parts[0].position);
+        const double cost = mf_forecast_cost(call->engine, &call->rates, &c);
+        share = (call->cost_done + part * cost) / call->cost;
+        call->cost_done += n_layers == n ? cost : 0;
+    }
+    return share < 1 ? (uint64_t)(share * (double)all) : all;
+}
+
+/* In layers times rows, shifted to where the time is. */
 static mf_status report_progress(void *ctx, uint32_t n_layers, mf_error *error)
 {
     chunk_watch *w = ctx;
     mf_call *call = w->call;
     const uint64_t all = call->engine->runner.h.n_layers;
-    const uint64_t done = call->n_done * all + (uint64_t)n_layers * w->batch->n_rows;
+    const uint64_t done = work_done(call, w->batch, n_layers, call->n_total * all);
     mf_error why;
     (void)error;
     mf_engine_count(call->engine);
@@ -346,6 +401,33 @@ static void trace(void *ctx, uint32_t layer, const float *hidden)
     }
 }
 
+static uint64_t n_requests(const mf_expert_stats *s)
+{
+    return s->n_hits + s->n_misses;
+}
+
+/* mf_forward, of which forecasts learn. */
+static mf_status run_layers(mf_call *call, const mf_batch *batch, mf_error *error)
+{
+    mf_runner *r = &call->engine->runner;
+    mf_expert_stats before, after;
+    mf_expert_store_stats(r->store, &before);
+    const uint64_t start_us = mf_now_us();
+    MF_TRY(mf_forward(r, batch, error));
+    const uint64_t end_us = mf_now_us();
+    mf_expert_store_stats(r->store, &after);
+    const mf_forecast_chunk chunk = forecast_chunk(call, batch->n_rows, batch->parts[0].position);
+    const mf_forecast_seen seen = {.n_us = end_us - start_us,
+                                   .wait_us = after.wait_us - before.wait_us,
+                                   .reading_us = after.reading_us - before.reading_us,
+                                   .read_bytes = after.read_bytes - before.read_bytes,
+                                   .n_wanted = n_requests(&after) - n_requests(&before)};
+    mf_engine_lock(call->engine);
+    mf_forecast_learn(call->engine, &call->engine->rates, &chunk, &seen);
+    mf_engine_unlock(call->engine);
+    return MF_OK;
+}
+
 /* An error of the pass is that of every session in it. */
 static void run_chunk(mf_call *call, mf_batch *batch)
 {
@@ -361,7 +443,7 @@ static void run_chunk(mf_call *call, mf_batch *batch)
         watch.trace_rows = s->trace_rows;
     }
     batch->watch = &watch;
-    mf_status status = mf_forward(&call->engine->runner, batch, &why);
+    mf_status status = run_layers(call, batch, &why);
     batch->watch = NULL;
     for (uint32_t i = 0; i < batch->n_parts && status != MF_OK && !ctx.has_end; i++) {
         mf_session *s = call->engine->parts_sessions[i];
@@ -377,12 +459,16 @@ void mf_call_run_chunk(mf_call *call)
     if (mf_turn_take(&e->turn, check_call, call, NULL) != MF_OK)
         return;
     if (check_call(call, NULL) == MF_OK) {
+        mf_draft_take_up(call);
         cut_chunk(call, &batch);
+        call->n_total = call->is_step ? call->n_done + batch.n_rows : call->n_total;
+        mf_draft_propose(call, &batch);
         prepare_chunk(call, &batch);
-        call->n_total = call->is_step ? batch.n_rows : call->n_total;
         if (batch.n_parts > 0) {
             run_chunk(call, &batch);
+            mf_draft_count(call, &batch);
             finish_chunk(call, &batch);
+            mf_draft_follow(call, &batch);
         }
     }
     mf_turn_end(&e->turn);
@@ -390,6 +476,8 @@ void mf_call_run_chunk(mf_call *call)
 
 mf_status mf_call_run(mf_call *call)
 {
+    if (call->status == MF_OK)
+        plan_cost(call);
     while (call->status == MF_OK && mf_call_is_open(call))
         mf_call_run_chunk(call);
     return call->status;

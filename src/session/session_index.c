@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Every session has a record, and an entry in the tree for each position that it can be held at:
- * its own and, in families with recurrent layers, those of its marks. (Without recurrent
- * layers every position can be held, so that its own entry says all.) Evaluation only marks records
+ * its own and, in families with recurrent layers or windows, those of its marks. (Without such
+ * layers every position can be held, so that its own entry says all; with windows a few of the
+ * last, or all as long as nothing was given back.) Evaluation only marks records
  * as changed; their entries are made again by the next lookup.
  */
 #include "session/session_index.h"
@@ -127,7 +128,7 @@ static void bring_up_to_date(mf_session_index *index, record *r)
         return;
     drop_entries(index, r);
     bool good = add_entry(index, r, s->position);
-    if (s->engine->runner.plan.recurrent_bytes != 0)
+    if (!mf_engine_keeps_all(s->engine))
         for (uint32_t i = 0; i < s->n_marks && good; i++)
             if (s->marks[i].position != s->position)
                 good = add_entry(index, r, s->marks[i].position);
@@ -151,12 +152,18 @@ static void bring_all_up_to_date(mf_engine *e)
 /* The best entry for these tokens; entries of `except` are out of the tree meanwhile. */
 static mf_session *search(mf_engine *e, const int32_t *tokens, size_t n_tokens, uint64_t *position)
 {
-    bool whole = e->runner.plan.recurrent_bytes != 0;
     const mf_prefix_index *tree = e->session_index->tree;
-    mf_prefix_match m = whole ? mf_prefix_find_whole(tree, tokens, n_tokens)
-                              : mf_prefix_find_common(tree, tokens, n_tokens);
+    const bool keeps_all = mf_engine_keeps_all(e);
+    mf_prefix_match m = keeps_all ? mf_prefix_find_common(tree, tokens, n_tokens)
+                                  : mf_prefix_find_whole(tree, tokens, n_tokens);
     if (m.value == NULL)
         m.n_common = 0;
+    if (!keeps_all && e->runner.plan.recurrent_bytes == 0) { /* what windows still reach */
+        const mf_prefix_match c = mf_prefix_find_common(tree, tokens, n_tokens);
+        if (c.value != NULL && c.n_common > m.n_common &&
+            mf_session_position_held(c.value, c.n_common) == c.n_common)
+            m = c;
+    }
     *position = m.n_common;
     return m.value;
 }

@@ -11,8 +11,27 @@
 
 static uint64_t bytes_of(const mf_engine *e, const mf_mark *c)
 {
-    return e->runner.plan.page_bytes + e->runner.plan.recurrent_bytes +
+    return mf_plan_mark_bytes(&e->runner.plan) +
            (c->logits != NULL ? e->runner.h.n_vocab * sizeof *c->logits : 0);
+}
+
+const mf_unit *mf_mark_pages(const mf_mark *c, mf_unit_kind kind, uint32_t *first, uint32_t *n)
+{
+    const bool is_window = kind == MF_UNIT_WINDOW;
+    *first = is_window ? c->window_first : (uint32_t)(c->position / MF_PAGE_TOKENS);
+    *n = is_window ? c->n_window_pages : c->last_page != 0;
+    return is_window ? c->window_pages : &c->last_page;
+}
+
+/* What the mark refers to, and its memory. */
+static void free_mark(mf_engine *e, mf_mark *c)
+{
+    mf_unit_drop(&e->pool, MF_UNIT_PAGE, c->last_page);
+    mf_unit_drop(&e->pool, MF_UNIT_RECURRENT, c->recurrent);
+    for (uint32_t i = 0; i < c->n_window_pages; i++)
+        mf_unit_drop(&e->pool, MF_UNIT_WINDOW, c->window_pages[i]);
+    mf_free(&e->allocator, c->window_pages, c->n_window_pages * sizeof *c->window_pages);
+    mf_free(&e->allocator, c->logits, e->runner.h.n_vocab * sizeof *c->logits);
 }
 
 static void drop_at(mf_session *s, uint32_t index)
@@ -20,9 +39,7 @@ static void drop_at(mf_session *s, uint32_t index)
     mf_engine *e = s->engine;
     mf_mark *c = &s->marks[index];
     e->mark_bytes -= bytes_of(e, c);
-    mf_unit_drop(&e->pool, MF_UNIT_PAGE, c->last_page);
-    mf_unit_drop(&e->pool, MF_UNIT_RECURRENT, c->recurrent);
-    mf_free(&e->allocator, c->logits, e->runner.h.n_vocab * sizeof *c->logits);
+    free_mark(e, c);
     s->n_marks--;
     memmove(c, c + 1, (s->n_marks - index) * sizeof *c);
 }
@@ -88,13 +105,58 @@ static mf_status make_room(mf_engine *e, uint64_t n_bytes, mf_error *error)
     return MF_OK;
 }
 
+/* Pages of windows: those that the session will give back, or the last one alone where it will
+ * not, if it is not full. */
+static mf_status refer_to_window(mf_session *s, mf_mark *c, mf_error *error)
+{
+    mf_engine *e = s->engine;
+    const mf_plan *p = &e->runner.plan;
+    const mf_page_table *t = &s->pages[MF_UNIT_WINDOW];
+    uint32_t first = (uint32_t)(s->position / MF_PAGE_TOKENS);
+    if (p->mark_window_bytes != 0)
+        first = mf_window_kept(p->window, s->position);
+    c->window_first = first > t->first ? first : t->first;
+    const uint32_t n = p->window_bytes != 0 ? t->n - c->window_first : 0;
+    if (n == 0)
+        return MF_OK;
+    c->window_pages = mf_alloc_array(&e->allocator, n, sizeof *c->window_pages);
+    if (c->window_pages == NULL)
+        return mf_fail_memory(error, n * sizeof *c->window_pages, "a mark");
+    c->n_window_pages = n;
+    for (uint32_t i = 0; i < n; i++) {
+        c->window_pages[i] = t->units[c->window_first + i];
+        mf_unit_hold(&e->pool, MF_UNIT_WINDOW, c->window_pages[i]);
+    }
+    return MF_OK;
+}
+
+/* References, and a copy of the logits. On failure the mark is to be freed too. */
+static mf_status fill_mark(mf_session *s, mf_mark *c, mf_error *error)
+{
+    mf_engine *e = s->engine;
+    const uint64_t n_bytes = e->runner.h.n_vocab * sizeof *c->logits;
+    if (c->last_page != 0)
+        mf_unit_hold(&e->pool, MF_UNIT_PAGE, c->last_page);
+    if (c->recurrent != 0)
+        mf_unit_hold(&e->pool, MF_UNIT_RECURRENT, c->recurrent);
+    MF_TRY(refer_to_window(s, c, error));
+    if (!s->has_logits)
+        return MF_OK;
+    c->logits = mf_alloc(&e->allocator, n_bytes);
+    if (c->logits == NULL)
+        return mf_fail_memory(error, n_bytes, "a mark");
+    memcpy(c->logits, s->logits, n_bytes);
+    return MF_OK;
+}
+
 mf_status mf_mark_take(mf_session *s, mf_error *error)
 {
     mf_engine *e = s->engine;
     bool has_page = e->runner.plan.page_bytes != 0 && s->position % MF_PAGE_TOKENS != 0;
     mf_mark c = {.position = s->position,
                  .last_use = ++e->n_uses,
-                 .last_page = has_page ? s->pages[s->position / MF_PAGE_TOKENS] : 0,
+                 .last_page =
+                     has_page ? s->pages[MF_UNIT_PAGE].units[s->position / MF_PAGE_TOKENS] : 0,
                  .recurrent = s->recurrent};
     mf_mark *same = mf_mark_find(s, s->position);
     if (same != NULL && same->position == s->position) {
@@ -102,21 +164,13 @@ mf_status mf_mark_take(mf_session *s, mf_error *error)
         return MF_OK;
     }
     MF_TRY(grow(s, error));
-    if (s->has_logits) {
-        c.logits = mf_alloc(&e->allocator, e->runner.h.n_vocab * sizeof *c.logits);
-        if (c.logits == NULL)
-            return mf_fail_memory(error, e->runner.h.n_vocab * sizeof *c.logits, "a mark");
-        memcpy(c.logits, s->logits, e->runner.h.n_vocab * sizeof *c.logits);
-    }
-    mf_status status = make_room(e, bytes_of(e, &c), error);
+    mf_status status = fill_mark(s, &c, error);
+    if (status == MF_OK)
+        status = make_room(e, bytes_of(e, &c), error);
     if (status != MF_OK) {
-        mf_free(&e->allocator, c.logits, e->runner.h.n_vocab * sizeof *c.logits);
+        free_mark(e, &c);
         return status;
     }
-    if (c.last_page != 0)
-        mf_unit_hold(&e->pool, MF_UNIT_PAGE, c.last_page);
-    if (c.recurrent != 0)
-        mf_unit_hold(&e->pool, MF_UNIT_RECURRENT, c.recurrent);
     s->marks[s->n_marks++] = c;
     e->mark_bytes += bytes_of(e, &c);
     return make_room(e, 0, error);
@@ -171,7 +225,7 @@ mf_status mf_mark_restore(mf_session *session, size_t position, mf_error *error)
         status = find_exactly(session, position, &c, error);
     if (status == MF_OK) {
         c->last_use = ++e->n_uses;
-        mf_session_rewind(session, position, c->last_page, c->recurrent);
+        mf_session_rewind(session, position, c);
         if (c->logits != NULL) { /* the last one left, so it has not moved */
             memcpy(session->logits, c->logits, e->runner.h.n_vocab * sizeof *c->logits);
             session->has_logits = true;

@@ -14,6 +14,9 @@
 
 #include "session/engine.h"
 
+/* The kinds of units that are pages come first. */
+#define MF_N_PAGE_KINDS 2
+
 /* Marks that go with a held state. */
 #define MF_STATE_MARKS 4
 
@@ -21,15 +24,16 @@
 typedef struct mf_state {
     mf_engine *engine;
     uint64_t position;
-    int32_t *tokens; /* [position] */
-    mf_unit *pages;  /* [n_pages] */
-    uint32_t n_pages;
+    int32_t *tokens;                 /* [position] */
+    mf_unit *pages[MF_N_PAGE_KINDS]; /* [n_pages - first_page] each */
+    uint32_t first_page[MF_N_PAGE_KINDS], n_pages[MF_N_PAGE_KINDS];
     mf_unit recurrent; /* 0: the family has none, or position is 0 */
     float *logits;     /* [n_vocab] after the last token; NULL: not known */
-    /* Earlier positions, rising, whose recurrent states are held too. */
+    /* Earlier positions, rising, whose recurrent states and pages of windows are held too. */
     uint32_t n_marks;
     uint64_t marks[MF_STATE_MARKS];
     mf_unit mark_units[MF_STATE_MARKS];
+    mf_unit *mark_pages; /* [MF_STATE_MARKS][mf_engine_mark_pages]; NULL: no marks, no windows */
 } mf_state;
 
 void mf_engine_lock(mf_engine *engine);
@@ -37,9 +41,23 @@ void mf_engine_unlock(mf_engine *engine);
 
 /* ------------------------------------------------------------------------------------- holding */
 
+/* Whether all that was evaluated can be gone back to: there are no recurrent layers, and none with
+ * a window. */
+static inline bool mf_engine_keeps_all(const mf_engine *e)
+{
+    return e->runner.plan.recurrent_bytes == 0 && e->runner.plan.window_bytes == 0;
+}
+
+/* Pages of windows of a mark's state apart from its session's: as many as the window reaches
+ * at any position, where it reaches fewer its last one more than once. 0 without windows. */
+uint32_t mf_engine_mark_pages(const mf_engine *engine);
+/* Whether a state after `held` tokens has all that one after `position` of them needs: not, where
+ * layers are recurrent or a window has passed on. */
+bool mf_state_reaches_back(const mf_engine *engine, uint64_t held, uint64_t position);
+
 /* The greatest position up to `at_most` that a state of the session can be held at: any, in
- * families without recurrent layers; else that of the session or of a mark. 0 always is one.
- * Under the lock. */
+ * families without recurrent layers whose windows still have all that it needs; else that of the
+ * session or of a mark. 0 always is one. Under the lock. */
 uint64_t mf_session_position_held(const mf_session *session, uint64_t at_most);
 /* True if logits are known at exactly this position, which mf_session_position_held gave. Under the
  * lock. */
@@ -54,7 +72,8 @@ mf_status mf_state_hold_locked(mf_session *session, uint64_t position, mf_state 
 /* Holds marks of the session beside its state, at most n_max: all before the state's
  * position if they are no more, else the newest of them, the last within its first 7/8, within 3/4,
  * and within half. The end is where prompts differ: most often something is asked at the end of
- * what is held. None in families without recurrent layers, which need none. */
+ * what is held. None where all positions can be had without: in families without recurrent layers
+ * and windows, and as long as nothing is behind a window; nor without memory for their list. */
 void mf_state_hold_marks(mf_session *session, mf_state *state, uint32_t n_max);
 
 /* A new state of these tokens with units of its own, whose parts and, if has_logits, logits the
@@ -75,7 +94,8 @@ typedef struct mf_state_part {
 
 /*
  * The parts in their fixed order: each whole page; of a last page that is not full each layer's
- * rows (keys, then values, or latents); then each recurrent layer's convolution inputs and state.
+ * rows (keys, then values, or latents); the same of the pages of windows, from mf_window_kept on;
+ * then each recurrent layer's convolution inputs and state.
  * Their sizes follow from model, cache type and position alone: mf_state_part_bytes(engine,
  * position, i)
  * == mf_state_part_at(state, i).n_bytes.
@@ -86,11 +106,27 @@ mf_state_part mf_state_part_at(const mf_state *state, uint32_t i);
 /* Part i of a state at another position where it belongs in this state's units: a page that the
  * state has, or the recurrent state. */
 mf_state_part mf_state_part_in(const mf_state *state, uint64_t position, uint32_t i);
-/* Part i of a recurrent state: i counts from 0. */
-mf_state_part mf_state_recurrent_part(const mf_engine *engine, mf_unit recurrent, uint32_t i);
-/* The first so many parts are pages: those that hold the first n_tokens of a state at position. */
+/* The first so many parts are pages that no window drops: those that hold the first n_tokens of a
+ * state at position. */
 uint32_t mf_state_n_page_parts(const mf_engine *engine, uint64_t position, uint64_t n_tokens);
-uint32_t mf_state_n_recurrent_parts(const mf_engine *engine);
+/* A run of parts. */
+typedef struct mf_state_run {
+    uint32_t first, end;
+} mf_state_run;
+/* The parts of a state at position that are pages of windows and that a state after n_tokens,
+ * which it reaches back to, needs. */
+mf_state_run mf_state_window_parts(const mf_engine *engine, uint64_t position, uint64_t n_tokens);
+/* The recurrent layers' parts of a state at position. */
+mf_state_run mf_state_recurrent_parts(const mf_engine *engine, uint64_t position);
+/* The parts of a mark, the same at each position: mf_engine_mark_pages whole pages of
+ * windows, then those of the recurrent state. */
+uint32_t mf_state_n_mark_parts(const mf_engine *engine);
+uint64_t mf_state_mark_part_bytes(const mf_engine *engine, uint32_t i);
+/* Part i of a held state's mark k. */
+mf_state_part mf_state_mark_part(const mf_state *state, uint32_t k, uint32_t i);
+/* Part i of a mark at this state's position where it belongs in the state's units; more than one
+ * may belong to the last page. */
+mf_state_part mf_state_part_of_mark(const mf_state *state, uint32_t i);
 /* The sum of all parts. */
 uint64_t mf_state_bytes(const mf_engine *engine, uint64_t position);
 

@@ -15,7 +15,8 @@ mf_snapshot_head mf_snapshot_head_of(const mf_engine *engine, uint64_t n_tokens,
                              .n_layers = engine->runner.h.n_layers,
                              .n_vocab = engine->runner.h.n_vocab,
                              .page_tokens = MF_PAGE_TOKENS,
-                             .page_bytes = engine->runner.plan.page_bytes,
+                             .page_bytes =
+                                 engine->runner.plan.page_bytes + engine->runner.plan.window_bytes,
                              .recurrent_bytes = engine->runner.plan.recurrent_bytes,
                              .has_logits = has_logits,
                              .n_parts = mf_state_n_parts(engine, n_tokens),
@@ -24,12 +25,11 @@ mf_snapshot_head mf_snapshot_head_of(const mf_engine *engine, uint64_t n_tokens,
         head.n_parts++;
         head.parts_bytes += (uint64_t)engine->runner.h.n_vocab * sizeof(float);
     }
-    if (n_marks != 0 && engine->runner.plan.recurrent_bytes != 0) {
-        uint32_t n_before = mf_state_n_page_parts(engine, n_tokens, n_tokens);
+    if (n_marks != 0 && !mf_engine_keeps_all(engine)) {
         head.n_marks = n_marks;
-        head.mark_parts = mf_state_n_recurrent_parts(engine);
+        head.mark_parts = mf_state_n_mark_parts(engine);
         for (uint32_t i = 0; i < head.mark_parts; i++)
-            head.mark_bytes += mf_state_part_bytes(engine, n_tokens, n_before + i);
+            head.mark_bytes += mf_state_mark_part_bytes(engine, i);
         head.n_parts += (uint64_t)n_marks * head.mark_parts;
         head.parts_bytes += n_marks * head.mark_bytes;
     }
@@ -81,7 +81,7 @@ static void list_written(const mf_state *state, const mf_snapshot_head *head,
                               e->runner.h.n_vocab * sizeof *state->logits);
     for (uint32_t k = 0; k < head->n_marks; k++)
         for (uint32_t i = 0; i < head->mark_parts; i++)
-            list_part(parts, parts->n_parts, mf_state_recurrent_part(e, state->mark_units[k], i));
+            list_part(parts, parts->n_parts, mf_state_mark_part(state, k, i));
 }
 
 mf_status mf_snapshot_write(const mf_state *state, mf_byte_sink *sink, mf_error *error)
@@ -151,23 +151,35 @@ void mf_snapshot_free_tokens(mf_engine *engine, const mf_snapshot_head *head, in
     *tokens = NULL;
 }
 
+/* Where the snapshot's part i begins. */
+static uint64_t offset_of(const mf_engine *engine, const mf_snapshot_head *head, uint32_t i)
+{
+    uint64_t n_bytes = 0;
+    for (uint32_t k = 0; k < i; k++)
+        n_bytes += mf_state_part_bytes(engine, head->n_tokens, k);
+    return mf_snapshot_part_offset(head, i, n_bytes);
+}
+
 mf_status mf_snapshot_find_extent(const mf_engine *engine, const mf_snapshot_head *head,
                                   uint64_t n_tokens, mf_snapshot_extent *out, mf_error *error)
 {
-    uint32_t k = 0, n_pages = mf_state_n_page_parts(engine, head->n_tokens, n_tokens);
-    uint64_t n_bytes = 0;
-    if (n_tokens == head->n_tokens) {
+    const uint64_t n = head->n_tokens;
+    if (n_tokens == n) {
         *out = (mf_snapshot_extent){
             .n_tokens = n_tokens, .end = mf_snapshot_mark_offset(head, 0), .mark = head->n_marks};
         return MF_OK;
     }
-    for (uint32_t i = 0; i < n_pages; i++)
-        n_bytes += mf_state_part_bytes(engine, head->n_tokens, i);
-    uint64_t end = mf_snapshot_part_offset(head, n_pages, n_bytes);
-    if (engine->runner.plan.recurrent_bytes == 0) {
-        *out = (mf_snapshot_extent){n_tokens, end, end, end, 0};
+    const uint64_t end = offset_of(engine, head, mf_state_n_page_parts(engine, n, n_tokens));
+    if (mf_state_reaches_back(engine, n, n_tokens)) {
+        const mf_state_run windows = mf_state_window_parts(engine, n, n_tokens);
+        *out = (mf_snapshot_extent){n_tokens, end, end, end, head->n_marks};
+        if (windows.end > windows.first) {
+            out->gap_end = offset_of(engine, head, windows.first);
+            out->end = offset_of(engine, head, windows.end);
+        }
         return MF_OK;
     }
+    uint32_t k = 0;
     while (k < head->n_marks && head->marks[k] != n_tokens)
         k++;
     if (k == head->n_marks)
@@ -178,22 +190,30 @@ mf_status mf_snapshot_find_extent(const mf_engine *engine, const mf_snapshot_hea
     return MF_OK;
 }
 
+static void list_run(const mf_state *state, uint64_t n_tokens, mf_state_run run,
+                     mf_snapshot_parts *parts)
+{
+    for (uint32_t i = run.first; i < run.end; i++)
+        list_part(parts, i, mf_state_part_in(state, n_tokens, i));
+}
+
 /* The snapshot's parts that the state is made of, where they belong in it. */
 static void list_read(const mf_state *state, const mf_snapshot_head *head,
                       const mf_snapshot_extent *extent, mf_snapshot_parts *parts)
 {
     const mf_engine *e = state->engine;
-    uint64_t n = head->n_tokens;
-    uint32_t n_after = head->n_marks - extent->mark;
-    uint32_t n_all = mf_state_n_page_parts(e, n, n);
-    uint32_t n_pages = mf_state_n_page_parts(e, n, state->position);
-    uint64_t first = n_all; /* of the recurrent state's parts */
-    for (uint32_t i = 0; i < n_pages; i++)
-        list_part(parts, i, mf_state_part_in(state, n, i));
-    if (state->position != n)
-        first = head->n_parts - (uint64_t)n_after * head->mark_parts;
-    for (uint32_t i = 0; state->recurrent != 0 && i < mf_state_n_recurrent_parts(e); i++)
-        list_part(parts, first + i, mf_state_part_in(state, n, n_all + i));
+    const uint64_t n = head->n_tokens;
+    list_run(state, n, (mf_state_run){0, mf_state_n_page_parts(e, n, state->position)}, parts);
+    if (extent->mark < head->n_marks) {
+        const uint64_t n_after = head->n_marks - extent->mark;
+        const uint64_t first = head->n_parts - n_after * head->mark_parts;
+        for (uint32_t i = 0; i < head->mark_parts; i++)
+            list_part(parts, first + i, mf_state_part_of_mark(state, i));
+        return;
+    }
+    list_run(state, n, mf_state_window_parts(e, n, state->position), parts);
+    if (state->position == n)
+        list_run(state, n, mf_state_recurrent_parts(e, n), parts);
     if (state->logits != NULL)
         mf_snapshot_parts_add(parts, mf_state_n_parts(e, n), state->logits,
                               head->n_vocab * sizeof *state->logits);
@@ -300,8 +320,7 @@ static mf_status read_all(mf_engine *engine, mf_snapshot_head *head, mf_byte_sou
     uint64_t n_left = (uint64_t)head->n_marks * head->mark_parts;
     for (uint64_t i = head->n_parts - n_left; i < head->n_parts && status == MF_OK; i++) {
         uint64_t part = (i + n_left - head->n_parts) % head->mark_parts;
-        uint32_t n_before = mf_state_n_page_parts(engine, head->n_tokens, head->n_tokens);
-        uint64_t n_bytes = mf_state_part_bytes(engine, head->n_tokens, n_before + (uint32_t)part);
+        uint64_t n_bytes = mf_state_mark_part_bytes(engine, (uint32_t)part);
         status = mf_snapshot_pass_part(source, head, i, (size_t)n_bytes, error);
     }
     if (status != MF_OK)

@@ -30,8 +30,8 @@ mf_status mf_snapshot_load_tokens(mf_engine *engine, mf_snapshot_head *head, mf_
 void mf_snapshot_free_tokens(mf_engine *engine, const mf_snapshot_head *head, int32_t **tokens);
 
 /* Which of a snapshot's bytes behind the head make its state after the first n_tokens: up to `end`
- * without gap..gap_end. MF_ERR_NOT_FOUND: a family with recurrent layers, and neither all of the
- * snapshot's tokens nor a mark of it. */
+ * without gap..gap_end. MF_ERR_NOT_FOUND: a family with recurrent layers or windows, and neither
+ * what the state after all tokens reaches back to nor a mark of it. */
 typedef struct mf_snapshot_extent {
     uint64_t n_tokens;
     uint64_t gap, gap_end, end;

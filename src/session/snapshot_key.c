@@ -3,6 +3,7 @@
  * The fingerprint of a model (docs/FORMATS.md): shapes, the dense weights, and a sample of every
  * expert, read from disk when a snapshot or the store first needs it.
  */
+#include "base/await.h"
 #include "session/session.h"
 #include "session/snapshot.h"
 
@@ -92,6 +93,23 @@ static void add_config(const mf_hparams *h, mf_checksum *c)
     mf_fingerprint_add(c, choices, sizeof choices);
     mf_fingerprint_add(c, h->layer_kind, h->n_layers * sizeof *h->layer_kind);
     mf_fingerprint_add(c, h->is_dense, h->n_layers * sizeof *h->is_dense);
+    const uint32_t norms[] = {h->head_norm_is_whole, h->head_norm_is_last};
+    if (h->head_norm_is_whole || h->head_norm_is_last)
+        mf_fingerprint_add(c, norms, sizeof norms);
+    const double clamped[] = {h->expert_limit, h->expert_alpha};
+    if (h->experts_are_clamped)
+        mf_fingerprint_add(c, clamped, sizeof clamped);
+    const double llama4[] = {h->windows_are_chunks, h->has_unit_norms, h->query_floor,
+                             h->query_growth};
+    if (h->windows_are_chunks || h->has_unit_norms || h->query_growth != 0)
+        mf_fingerprint_add(c, llama4, sizeof llama4);
+    const uint32_t index[] = {h->index_heads, h->index_dim, h->index_most, h->is_indexed};
+    if (h->index_heads != 0)
+        mf_fingerprint_add(c, index, sizeof index);
+    const double scaled[] = {r->is_llama3, r->low_factor, r->high_factor};
+    if (r->is_llama3)
+        mf_fingerprint_add(c, scaled, sizeof scaled);
+    mf_fingerprint_add(c, r->factors, r->n_factors * sizeof *r->factors);
     for (uint32_t i = 0; i < h->n_layers; i++) { /* only of models that have such layers */
         const uint32_t differs[] = {i, h->window[i], h->is_unrotated[i]};
         if (h->window[i] != 0 || h->is_unrotated[i])
@@ -112,15 +130,17 @@ typedef struct sampler {
 static mf_io_read sample_of(const mf_engine *e, uint64_t number, uint64_t *skip, uint64_t *n)
 {
     uint64_t layer = number / e->runner.h.n_experts, expert = number % e->runner.h.n_experts;
-    const mf_expert_part *parts = e->runner.map.parts + layer * MF_MAX_EXPERT_PARTS;
-    uint64_t p = expert % MF_MAX_EXPERT_PARTS;
-    for (int i = 0; i < MF_MAX_EXPERT_PARTS && parts[p].n_bytes == 0; i++)
-        p = (p + 1) % MF_MAX_EXPERT_PARTS;
+    uint32_t n_parts;
+    const mf_expert_part *parts = mf_expert_stored_parts(&e->runner.map, (uint32_t)layer, &n_parts);
+    uint64_t p = expert % n_parts;
+    for (uint32_t i = 0; i < n_parts && mf_expert_part_bytes(&parts[p], expert) == 0; i++)
+        p = (p + 1) % n_parts;
     const mf_expert_part *part = &parts[p];
-    *n = part->n_bytes < SAMPLE_BYTES ? part->n_bytes : SAMPLE_BYTES;
+    const uint64_t part_bytes = mf_expert_part_bytes(part, expert);
+    *n = part_bytes < SAMPLE_BYTES ? part_bytes : SAMPLE_BYTES;
     uint64_t begin = part->each_offset != NULL ? part->each_offset[expert]
                                                : part->offset + expert * part->stride;
-    begin += (part->n_bytes - *n) / 2;
+    begin += (part_bytes - *n) / 2;
     *skip = begin % MF_IO_ALIGN;
     return (mf_io_read){.file = part->each_file != NULL ? part->each_file[expert] : part->file,
                         .offset = begin - *skip,
@@ -165,8 +185,11 @@ static mf_status add_samples(sampler *s, uint64_t first, uint32_t n, mf_checksum
 
 static mf_status add_experts(const mf_engine *e, mf_checksum *c, mf_error *error)
 {
-    const mf_io_options options = {
-        .allocator = e->allocator, .kind = e->options.io, .depth = N_AT_ONCE};
+    mf_await await = {e->options.await_bytes, e->options.await_user};
+    const mf_io_options options = {.allocator = e->allocator,
+                                   .kind = await.fn != NULL ? MF_IO_POOL : e->options.io,
+                                   .engine_arg = await.fn != NULL ? &await : NULL,
+                                   .depth = N_AT_ONCE};
     uint64_t n_all = (uint64_t)e->runner.h.n_moe_layers * e->runner.h.n_experts;
     sampler s = {.engine = e};
     uint32_t file;
@@ -200,6 +223,18 @@ static uint32_t rounding(const mf_runner *r)
     return dense == experts ? dense : (dense * 31 + experts) | 1u << 31;
 }
 
+mf_status mf_engine_dense_fingerprint(mf_engine *engine, uint8_t out[MF_FINGERPRINT_BYTES],
+                                      mf_error *error)
+{
+    mf_checksum c;
+    mf_fingerprint_begin(&c);
+    add_shapes(engine, &c);
+    add_config(&engine->runner.h, &c);
+    MF_TRY(add_resident(engine, &c, error));
+    mf_fingerprint_end(&c, out);
+    return MF_OK;
+}
+
 /* Two threads may both compute it: they find the same. */
 mf_status mf_engine_snapshot_key(mf_engine *engine, mf_snapshot_key *out, mf_error *error)
 {
@@ -229,5 +264,16 @@ mf_status mf_engine_snapshot_key(mf_engine *engine, mf_snapshot_key *out, mf_err
     engine->has_snapshot_key = true;
     mf_engine_unlock(engine);
     *out = key;
+    return MF_OK;
+}
+
+mf_status mf_engine_fingerprint(mf_engine *engine, uint8_t out[MF_FINGERPRINT_BYTES],
+                                mf_error *error)
+{
+    mf_snapshot_key key;
+    if (engine == NULL || out == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_engine_fingerprint: engine or result is NULL");
+    MF_TRY(mf_engine_snapshot_key(engine, &key, error));
+    memcpy(out, key.fingerprint, sizeof key.fingerprint);
     return MF_OK;
 }

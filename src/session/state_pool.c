@@ -7,13 +7,12 @@
 #include <assert.h>
 
 void mf_state_pool_init(mf_state_pool *pool, const mf_allocator *a, mf_backend *backend,
-                        uint64_t page_bytes, uint64_t recurrent_bytes, uint64_t limit_bytes)
+                        const uint64_t unit_bytes[MF_N_UNIT_KINDS], uint64_t limit_bytes)
 {
     *pool = (mf_state_pool){.allocator = *a, .backend = backend, .limit_bytes = limit_bytes};
-    const uint64_t sizes[2] = {page_bytes, recurrent_bytes};
-    for (int k = 0; k < 2; k++) {
-        pool->kinds[k].unit_bytes = sizes[k];
-        pool->kinds[k].units_per_slab = mf_plan_slab_units(limit_bytes, sizes[k]);
+    for (int k = 0; k < MF_N_UNIT_KINDS; k++) {
+        pool->kinds[k].unit_bytes = unit_bytes[k];
+        pool->kinds[k].units_per_slab = mf_plan_slab_units(limit_bytes, unit_bytes[k]);
     }
 }
 
@@ -27,7 +26,7 @@ static void free_slab(mf_state_pool *pool, mf_state_units *units, mf_state_slab 
 
 void mf_state_pool_free(mf_state_pool *pool)
 {
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < MF_N_UNIT_KINDS; k++)
         for (uint32_t i = 0; i < MF_STATE_SLABS; i++)
             if (pool->kinds[k].slabs[i].buffer.id != 0)
                 free_slab(pool, &pool->kinds[k], &pool->kinds[k].slabs[i]);
@@ -109,7 +108,7 @@ static void discard_unused(mf_state_pool *pool, const mf_state_units *units, mf_
 static void make_room(mf_state_pool *pool, uint64_t n_bytes)
 {
     for (int is_partial = 0; is_partial < 2; is_partial++)
-        for (uint32_t i = 0; i < 2 * MF_STATE_SLABS; i++) {
+        for (uint32_t i = 0; i < MF_N_UNIT_KINDS * MF_STATE_SLABS; i++) {
             mf_state_units *units = &pool->kinds[i / MF_STATE_SLABS];
             mf_state_slab *slab = &units->slabs[i % MF_STATE_SLABS];
             if (pool->touched_bytes + n_bytes <= pool->limit_bytes)

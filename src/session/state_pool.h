@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The pool of an engine's per-sequence state: units of two sizes (pages of the caches, recurrent
+ * The pool of an engine's per-sequence state: units of few sizes (pages of the caches, recurrent
  * states), counted by reference. Units are cut from slabs of backend memory, which are taken as
  * they are needed. What was ever written in them counts against the limit, which is promised
  * memory; it stays when nothing uses it, for clearing new memory takes longer than filling it, and
@@ -12,8 +12,6 @@
 
 #include "backend/backend.h"
 #include "model/plan.h"
-
-typedef enum mf_unit_kind { MF_UNIT_PAGE = 0, MF_UNIT_RECURRENT = 1 } mf_unit_kind;
 
 /* Names a unit of its kind; 0 is none. */
 typedef uint32_t mf_unit;
@@ -38,12 +36,12 @@ typedef struct mf_state_pool {
     mf_allocator allocator;
     mf_backend *backend;
     uint64_t limit_bytes, touched_bytes;
-    mf_state_units kinds[2];
+    mf_state_units kinds[MF_N_UNIT_KINDS];
 } mf_state_pool;
 
 /* Takes no memory yet. */
 void mf_state_pool_init(mf_state_pool *pool, const mf_allocator *a, mf_backend *backend,
-                        uint64_t page_bytes, uint64_t recurrent_bytes, uint64_t limit_bytes);
+                        const uint64_t unit_bytes[MF_N_UNIT_KINDS], uint64_t limit_bytes);
 /* All units must have been dropped. */
 void mf_state_pool_free(mf_state_pool *pool);
 

@@ -78,13 +78,24 @@ static mf_status reuse_memory(sync_job *job, mf_error *error)
     return MF_OK;
 }
 
+static bool reaches(const void *engine, uint64_t n_tokens, uint64_t n_common)
+{
+    return mf_state_reaches_back(engine, n_tokens, n_common);
+}
+
 /* The entry of the store that gives the most beyond what is held already, and how much. */
 static bool find_stored(const sync_job *job, mf_store *store, mf_store_match *match,
                         uint64_t *n_usable)
 {
-    bool whole = job->engine->runner.plan.recurrent_bytes != 0;
+    bool whole = !mf_engine_keeps_all(job->engine);
     size_t least = (size_t)job->n_reused, n = job->n_tokens;
-    mf_store_query query = {&job->key, job->tokens, n, .n_least = least, .whole = whole};
+    mf_store_query query = {.key = &job->key,
+                            .tokens = job->tokens,
+                            .n_tokens = n,
+                            .n_least = least,
+                            .whole = whole,
+                            .reaches = reaches,
+                            .ctx = job->engine};
     if (!mf_store_find(store, &query, match))
         return false;
     *n_usable = match->n_common;
@@ -141,7 +152,7 @@ static mf_status take_state(sync_job *job, const mf_state *state, mf_error *erro
 {
     mf_session *s = job->session;
     MF_TRY(mf_session_adopt(s, state, error));
-    if (s->auto_tokens != 0 && job->engine->runner.plan.recurrent_bytes != 0) {
+    if (s->auto_tokens != 0 && !mf_engine_keeps_all(job->engine)) {
         mf_engine_lock(s->engine);
         (void)!mf_mark_take(s, NULL); /* one that does not fit is left out */
         mf_engine_unlock(s->engine);
@@ -258,7 +269,9 @@ static mf_status write_state(void *ctx, mf_byte_sink *sink, mf_error *error)
 
 static uint32_t most_marks(const mf_engine *e, const mf_store *store)
 {
-    uint64_t n = mf_store_max_bytes(store) / MARK_SHARE / (e->runner.plan.recurrent_bytes + 1);
+    const mf_plan *p = &e->runner.plan;
+    const uint64_t n_bytes = p->recurrent_bytes + mf_engine_mark_pages(e) * p->window_bytes;
+    const uint64_t n = mf_store_max_bytes(store) / MARK_SHARE / (n_bytes + 1);
     return n < MF_STATE_MARKS ? (uint32_t)n : MF_STATE_MARKS;
 }
 

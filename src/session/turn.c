@@ -82,6 +82,18 @@ mf_status mf_turn_take(mf_turn *t, mf_turn_check_fn check, void *ctx, mf_error *
     return status;
 }
 
+bool mf_turn_try(mf_turn *t)
+{
+    (void)pthread_mutex_lock(&t->mutex);
+    const bool is_free = t->depth == 0 && t->waiting == NULL;
+    if (is_free) {
+        t->holder = pthread_self();
+        t->depth = 1;
+    }
+    (void)pthread_mutex_unlock(&t->mutex);
+    return is_free;
+}
+
 void mf_turn_end(mf_turn *t)
 {
     (void)pthread_mutex_lock(&t->mutex);

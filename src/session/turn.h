@@ -32,6 +32,8 @@ typedef mf_status (*mf_turn_check_fn)(void *ctx, mf_error *error);
 /* check may be NULL. What it returned, the turn not taken; else MF_OK, and mf_turn_end must follow.
  */
 mf_status mf_turn_take(mf_turn *turn, mf_turn_check_fn check, void *ctx, mf_error *error);
+/* Takes it if it is free and nobody waits for it; then mf_turn_end must follow. */
+bool mf_turn_try(mf_turn *turn);
 void mf_turn_end(mf_turn *turn);
 
 /* True if this thread holds it. */

@@ -7,9 +7,9 @@
 #ifndef MF_STATE_SNAPSHOT_FORMAT_H
 #define MF_STATE_SNAPSHOT_FORMAT_H
 
+#include "base/checksum.h"
 #include "base/visit.h"
 #include "state/byte_stream.h"
-#include "state/checksum.h"
 
 #include <stdbool.h>
 

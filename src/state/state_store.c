@@ -207,6 +207,23 @@ static const mf_store_entry *exact_or(const mf_store *s, const mf_store_entry *e
     return exact != NULL && exact->place != NULL ? exact : e;
 }
 
+static mf_prefix_match look_up(const mf_store *s, const mf_store_query *query,
+                               const int32_t *sequence, size_t n_words)
+{
+    if (!query->whole)
+        return mf_prefix_find_common(s->index, sequence, n_words);
+    const mf_prefix_match whole = mf_prefix_find_whole(s->index, sequence, n_words);
+    if (query->reaches == NULL)
+        return whole;
+    const mf_prefix_match common = mf_prefix_find_common(s->index, sequence, n_words);
+    if (common.value == NULL || common.n_common <= MF_STORE_KEY_WORDS ||
+        (whole.value != NULL && common.n_common <= whole.n_common))
+        return whole;
+    const mf_store_entry *e = common.value;
+    return query->reaches(query->ctx, e->n_tokens, common.n_common - MF_STORE_KEY_WORDS) ? common
+                                                                                         : whole;
+}
+
 bool mf_store_find(mf_store *store, const mf_store_query *query, mf_store_match *out)
 {
     int32_t *sequence = mf_store_sequence(store, query->key, query->tokens, query->n_tokens);
@@ -215,8 +232,7 @@ bool mf_store_find(mf_store *store, const mf_store_query *query, mf_store_match 
     size_t n_words = query->n_tokens + MF_STORE_KEY_WORDS;
     pthread_mutex_lock(&store->mutex);
     (void)mf_store_scan(store, false, NULL); /* without it: what was there before */
-    mf_prefix_match m = query->whole ? mf_prefix_find_whole(store->index, sequence, n_words)
-                                     : mf_prefix_find_common(store->index, sequence, n_words);
+    const mf_prefix_match m = look_up(store, query, sequence, n_words);
     bool found = m.value != NULL && m.n_common > query->n_least + MF_STORE_KEY_WORDS;
     if (found) {
         const mf_store_entry *e = exact_or(store, m.value, sequence, m.n_common);

@@ -68,7 +68,10 @@ typedef struct mf_store_query {
     const int32_t *tokens;
     size_t n_tokens;
     size_t n_least; /* only an entry that shares more than these is worth it */
-    bool whole;     /* n_common is to be all of the entry's tokens or one of its marks */
+    bool whole;     /* n_common is to be all of the entry's tokens or one of its marks, */
+    /* or, where this is not NULL and says so, any that an entry of n_tokens goes back to */
+    bool (*reaches)(const void *ctx, uint64_t n_tokens, uint64_t n_common);
+    const void *ctx;
 } mf_store_query;
 
 /* The entry that shares the most; false: there is none. Counts as a lookup. */

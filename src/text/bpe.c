@@ -196,7 +196,7 @@ mf_status mf_bpe_encode(const mf_bpe *bpe, mf_bpe_scratch *scratch, const unsign
     *out = (mf_bpe_ids){ids, 1};
     if (bpe->ignores_merges) {
         ids[0] = mf_bpe_find(bpe, word, n_bytes, false);
-        if (ids[0] != MF_BPE_NONE)
+        if (ids[0] != MF_BPE_NONE && !bpe->pieces[ids[0]].is_special)
             return MF_OK;
         if (n_bytes > SHORT_WORD)
             return encode_long(bpe, scratch, word, n_bytes, out, error);

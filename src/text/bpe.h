@@ -67,6 +67,8 @@ mf_status mf_bpe_reserve(mf_bpe *bpe, size_t n_entries, size_t n_ids, size_t n_b
                          mf_error *error);
 /* Takes the n_bytes that were written at bytes[bpe->n_bytes] as token `id`, which is free. */
 void mf_bpe_take_token(mf_bpe *bpe, uint32_t id, size_t n_bytes, bool is_raw);
+/* Whether a token of these bytes has been taken. */
+bool mf_bpe_has(const mf_bpe *bpe, const unsigned char *bytes, size_t n_bytes);
 /* Sets byte_ids; true if every byte has a token. */
 bool mf_bpe_index_bytes(mf_bpe *bpe);
 

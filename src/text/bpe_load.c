@@ -187,6 +187,11 @@ void mf_bpe_take_token(mf_bpe *bpe, uint32_t id, size_t n_bytes, bool is_raw)
     insert_slot(bpe, id);
 }
 
+bool mf_bpe_has(const mf_bpe *bpe, const unsigned char *bytes, size_t n_bytes)
+{
+    return mf_bpe_find(bpe, bytes, n_bytes, false) != MF_BPE_NONE;
+}
+
 bool mf_bpe_index_bytes(mf_bpe *bpe)
 {
     bool has_all = true;

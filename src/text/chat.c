@@ -63,6 +63,8 @@ static void put_all(mf_variables *v, yyjson_val *object)
 {
     size_t i, n;
     yyjson_val *key, *value;
+    if (object == NULL) /* the loop would compute with it */
+        return;
     yyjson_obj_foreach(object, i, n, key, value)
     {
         put(v, yyjson_get_str(key), value, false);

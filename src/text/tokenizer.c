@@ -3,6 +3,7 @@
 #include "text/tokenizer.h"
 
 #include "format/checkpoint_mistakes.h"
+#include "text/gguf_text.h"
 #include "text/nfc.h"
 #include "text/tiktoken.h"
 #include "text/utf8.h"
@@ -174,6 +175,10 @@ static mf_status check_directory(const char *path, mf_error *error)
 mf_status mf_text_open(const char *path, const mf_allocator *a, mf_tokenizer **out, mf_error *error)
 {
     char file[MAX_PATH_BYTES];
+    bool is_gguf;
+    MF_TRY(mf_gguf_locate_text(path, file, sizeof file, &is_gguf, error));
+    if (is_gguf)
+        return mf_text_open_gguf(file, a, out, error);
     MF_TRY(check_directory(path, error));
     MF_TRY(mf_path_join(file, sizeof file, path, "artifacts/model_weights.json", error));
     if (!mf_file_exists(file))
@@ -192,6 +197,7 @@ void mf_text_close(mf_tokenizer **tokenizer)
     mf_chat_free(&t->chat);
     mf_added_tokens_free(&t->added);
     mf_pretokenizer_free(&t->pretokenizer);
+    mf_spm_free(&t->spm);
     mf_bpe_free(&t->bpe);
     mf_free(&a, t, sizeof *t);
 }
@@ -221,10 +227,28 @@ static void emit(mf_encoding *e, uint32_t id)
     e->n_tokens++;
 }
 
+/* A stretch of text, of which nothing has been cut. */
+static mf_status encode_spm(mf_encoding *e, const unsigned char *text, size_t n_bytes)
+{
+    const mf_tokenizer *t = e->tokenizer;
+    MF_TRY(mf_spm_normalise(&t->spm, text, n_bytes, &e->normalized, e->error));
+    for (size_t at = 0, n; at < e->normalized.n_bytes; at += n) {
+        mf_bpe_ids found;
+        n = mf_spm_word(&t->spm, e->normalized.data + at, e->normalized.n_bytes - at);
+        MF_TRY(
+            mf_spm_encode(&t->spm, &t->bpe, &e->bpe, e->normalized.data + at, n, &found, e->error));
+        for (size_t i = 0; i < found.n_ids; i++)
+            emit(e, found.ids[i]);
+    }
+    return MF_OK;
+}
+
 static mf_status encode_word(void *ctx, const unsigned char *word, size_t n_bytes, mf_error *error)
 {
     mf_encoding *e = ctx;
     mf_bpe_ids found;
+    if (e->tokenizer->spm.scores != NULL)
+        return encode_spm(e, word, n_bytes);
     MF_TRY(mf_bpe_encode(&e->tokenizer->bpe, &e->bpe, word, n_bytes, &found, error));
     for (size_t i = 0; i < found.n_ids; i++)
         emit(e, found.ids[i]);

@@ -10,6 +10,7 @@
 #include "text/added_tokens.h"
 #include "text/chat.h"
 #include "text/pretokenizer.h"
+#include "text/spm.h"
 #include "text/tiktoken.h"
 
 #define MF_MAX_END_TOKENS 64
@@ -24,6 +25,7 @@ struct mf_tokenizer {
     mf_allocator allocator;
     mf_bpe bpe;
     mf_pretokenizer pretokenizer;
+    mf_spm spm; /* where it has scores: instead of merges */
     mf_added_tokens added;
     bool uses_nfc;
     bool cuts_runs; /* text is cut as tokenization_kimi.py cuts it, before anything else */

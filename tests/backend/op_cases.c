@@ -41,6 +41,7 @@ static void build_rmsnorm(scene *s, const uint32_t *p)
     s->op.u.rmsnorm.n_cols = p[1];
     s->op.u.rmsnorm.stride = p[3];
     s->op.u.rmsnorm.eps = EPS;
+    s->op.u.rmsnorm.is_centred = p[4] != 0;
 }
 
 static void build_rmsnorm_gated(scene *s, const uint32_t *p)
@@ -125,7 +126,19 @@ static void add_caches(scene *s, uint32_t i, uint32_t n_caches, size_t width, mf
     seq->pages = s->pages[i];
 }
 
-/* p: rows, heads, kv_heads, head_dim, sequences, bfloat16, window, sinks */
+/* The sequence's pages are those of its window alone; what it does not reach is not there. */
+static void leave_window(scene *s, uint32_t i, uint32_t window)
+{
+    mf_sequence *seq = &s->sequences[i];
+    const uint64_t first = seq->position >= window ? seq->position + 1 - window : 0;
+    for (uint64_t p = 0; p < first / MF_PAGE_TOKENS / MF_WINDOW_PAGES * MF_WINDOW_PAGES; p++)
+        s->pages[i][p] = (mf_span){{0}, 0};
+    seq->window_pages = seq->pages;
+    seq->pages = NULL;
+}
+
+/* p: rows, heads, kv_heads, head_dim, sequences, bfloat16, window, and added up: 1 sinks, 2 the
+ * window is a chunk, 4 in pages of windows */
 static void build_attention(scene *s, const uint32_t *p)
 {
     size_t width = (size_t)p[2] * p[3];
@@ -140,11 +153,15 @@ static void build_attention(scene *s, const uint32_t *p)
     s->op.u.attention.head_dim = p[3];
     s->op.u.attention.scale = 1.0f / sqrtf((float)p[3]);
     s->op.u.attention.window = p[6];
-    if (p[7] != 0)
+    s->op.u.attention.window_is_chunk = (p[7] & 2) != 0;
+    s->op.u.attention.is_in_window_pages = (p[7] & 4) != 0;
+    if ((p[7] & 1) != 0)
         s->op.u.attention.sinks = scene_input(s, p[1], 2.0f);
     scene_sequences(s, p[0], p[4]);
     for (uint32_t i = 0; i < p[4]; i++)
         add_caches(s, i, 2, width, type);
+    for (uint32_t i = 0; i < p[4] && (p[7] & 4) != 0; i++)
+        leave_window(s, i, p[6]);
     s->op.u.attention.cache_type = type;
     s->op.u.attention.page_offset[1] = MF_PAGE_TOKENS * width * mf_dtype_bytes(type);
 }
@@ -205,7 +222,7 @@ static void build_conv1d_silu(scene *s, const uint32_t *p)
         begin_state(s, i, (size_t)(p[2] - 1) * p[1], 8.0f);
 }
 
-/* p: rows, k_heads, v_heads, key_dim, value_dim, sequences */
+/* p: rows, k_heads, v_heads, key_dim, value_dim, sequences, whether tiled */
 static void build_gated_delta(scene *s, const uint32_t *p)
 {
     size_t row = (size_t)2 * p[1] * p[3] + (size_t)p[2] * p[4];
@@ -223,9 +240,38 @@ static void build_gated_delta(scene *s, const uint32_t *p)
     s->op.u.gated_delta.key_dim = p[3];
     s->op.u.gated_delta.value_dim = p[4];
     s->op.u.gated_delta.eps = EPS;
+    s->op.u.gated_delta.is_tiled = p[6] != 0;
     scene_sequences(s, p[0], p[5]);
     for (uint32_t i = 0; i < p[5]; i++)
         begin_state(s, i, (size_t)p[2] * p[3] * p[4], 1.0f);
+}
+
+/* p: rows, heads, key_dim, value_dim, sequences */
+static void build_keyed_delta(scene *s, const uint32_t *p)
+{
+    const size_t keys = (size_t)p[0] * p[1] * p[2], values = (size_t)p[0] * p[1] * p[3];
+    mf_gated_delta_params *d = &s->op.u.gated_delta;
+    s->op = (mf_op){.kind = MF_OP_GATED_DELTA, .n_rows = p[0]};
+    d->qkv = scene_input(s, keys, 3.0f);
+    d->k = scene_input(s, keys, 3.0f);
+    d->v = scene_input(s, values, 3.0f);
+    d->a = scene_input(s, keys, 120.0f);
+    d->b = scene_input(s, (size_t)p[0] * p[1], 10.0f);
+    d->a_log = scene_input(s, p[1], 6.0f);
+    d->dt_bias = scene_input(s, (size_t)p[1] * p[2], 3.0f);
+    d->out = scene_output(s, values);
+    scene_scratch(s, d->qkv, keys);
+    scene_scratch(s, d->k, keys);
+    scene_scratch(s, d->a, keys);
+    scene_scratch(s, d->b, (size_t)p[0] * p[1]);
+    d->has_key_decays = true;
+    d->n_k_heads = d->n_v_heads = p[1];
+    d->key_dim = p[2];
+    d->value_dim = p[3];
+    d->eps = EPS;
+    scene_sequences(s, p[0], p[4]);
+    for (uint32_t i = 0; i < p[4]; i++)
+        begin_state(s, i, (size_t)p[1] * p[2] * p[3], 1.0f);
 }
 
 static mf_norm_after build_norm_after(scene *s, uint32_t n_rows, uint32_t n_cols)
@@ -403,14 +449,17 @@ static void build_numbers(scene *s, uint32_t most)
     }
 }
 
+enum { SLOTS_SCALES_APART = 1, SLOTS_PAIRED = 2 };
+
 /* The arrays of each at the same places; one slot more than experts. */
 static void build_slots(scene *s, mf_routed_experts_params *r, const uint32_t *p)
 {
     const size_t from = s->n_bytes;
     r->n_slots = r->n_experts + 1;
     for (uint32_t i = 0; i < r->n_slots; i++) {
-        const mf_weight gate = scene_weight(s, p[5], p[4], p[3]);
-        const mf_weight up = scene_weight(s, p[5], p[4], p[3]);
+        const bool is_paired = p[7] == SLOTS_PAIRED;
+        const mf_weight gate = scene_weight(s, p[5], (is_paired ? 2 : 1) * p[4], p[3]);
+        const mf_weight up = is_paired ? (mf_weight){0} : scene_weight(s, p[5], p[4], p[3]);
         const mf_weight down = scene_weight(s, p[6], p[3], p[4]);
         r->gate = i == 0 ? gate : r->gate;
         r->up = i == 0 ? up : r->up;
@@ -431,7 +480,8 @@ static void build_resident_scales(scene *s, mf_weight *w, uint32_t n_experts)
                 scene_input(s, n_experts * (mf_weight_array_bytes(&w->shape, i) / 4), 0.5f);
 }
 
-/* p: rows, experts, k, columns, hidden, kind of gate and up, kind of down, resident scales */
+/* p: rows, experts, k, columns, hidden, kind of gate and up, kind of down, resident scales or pairs
+ */
 static void build_routed(scene *s, const uint32_t *p)
 {
     s->op = (mf_op){.kind = MF_OP_ROUTED_EXPERTS, .n_rows = p[0]};
@@ -440,7 +490,7 @@ static void build_routed(scene *s, const uint32_t *p)
     r->k = p[2];
     r->x = scene_input(s, (size_t)p[0] * p[3], 2.0f);
     build_slots(s, r, p);
-    r->has_resident_scales = p[7] != 0;
+    r->has_resident_scales = p[7] == SLOTS_SCALES_APART;
     if (r->has_resident_scales) {
         build_resident_scales(s, &r->gate, p[1]);
         build_resident_scales(s, &r->up, p[1]);
@@ -455,6 +505,54 @@ static void build_routed(scene *s, const uint32_t *p)
     r->act = scene_output(s, n_picks * 2 * p[4]);
     scene_scratch(s, r->act, n_picks * 2 * p[4]);
     r->out = scene_output(s, n_picks * p[3]);
+}
+
+enum { BIASES = 1, CLAMPED = 2, PAIRED = 4 };
+
+/* Of experts with these columns and this hidden size. */
+static mf_expert_steps build_steps(scene *s, uint32_t flags, uint32_t n_experts,
+                                   const uint32_t *sizes)
+{
+    const uint32_t n_cols = sizes[0], hidden = sizes[1];
+    mf_expert_steps steps = {.is_paired = (flags & PAIRED) != 0,
+                             .is_clamped = (flags & CLAMPED) != 0,
+                             .limit = 1.25f,
+                             .alpha = 1.7f};
+    if ((flags & BIASES) == 0)
+        return steps;
+    steps.gate_bias = scene_input(s, (size_t)n_experts * hidden * (steps.is_paired ? 2 : 1), 1.0f);
+    if (!steps.is_paired)
+        steps.up_bias = scene_input(s, (size_t)n_experts * hidden, 1.0f);
+    steps.down_bias = scene_input(s, (size_t)n_experts * n_cols, 1.0f);
+    return steps;
+}
+
+/* p: items, rows of an item at most, columns, hidden, kind of gate and up, kind of down, flags */
+static void build_expert_steps(scene *s, const uint32_t *p)
+{
+    const uint32_t without_flags[] = {p[0], p[1], p[2], p[3], p[4], p[5], 0};
+    build_experts(s, without_flags);
+    mf_experts_params *e = &s->op.u.experts;
+    e->steps = build_steps(s, p[6], p[0] + 2, p + 2);
+    if (e->steps.is_paired)
+        for (uint32_t i = 0; i < DISTINCT; i++) {
+            s->items[i].gate = scene_weight(s, p[4], 2 * p[3], p[2]);
+            s->items[i].up = (mf_weight){0};
+        }
+    for (uint32_t i = 0; i < p[0]; i++) { /* items share weights, not biases */
+        s->items[i].gate = s->items[i % DISTINCT].gate;
+        s->items[i].up = s->items[i % DISTINCT].up;
+        s->items[i].expert = p[0] + 1 - i;
+    }
+}
+
+/* p: as build_routed, but flags at last */
+static void build_routed_steps(scene *s, const uint32_t *p)
+{
+    const uint32_t without_flags[] = {p[0], p[1], p[2], p[3],
+                                      p[4], p[5], p[6], (p[7] & PAIRED) != 0 ? SLOTS_PAIRED : 0};
+    build_routed(s, without_flags);
+    s->op.u.routed.steps = build_steps(s, p[7], p[1], p + 3);
 }
 
 /* p: rows, columns, k, 1 without a gate or 2 without a shared expert, in the order of picks,
@@ -511,6 +609,7 @@ const op_case op_cases[] = {
     {"rmsnorm 7x4099", build_rmsnorm, {7, 4099, 0}},
     {"rmsnorm 7x33 of 45", build_rmsnorm, {7, 33, 1, 45}},
     {"rmsnorm 70x512 of 576", build_rmsnorm, {70, 512, 1, 576}},
+    {"rmsnorm 7x33, centred", build_rmsnorm, {7, 33, 1, 0, 1}},
     {"rmsnorm_gated 1x1x5", build_rmsnorm_gated, {1, 1, 5}},
     {"rmsnorm_gated 7x3x33", build_rmsnorm_gated, {7, 3, 33}},
     {"rmsnorm_gated 70x5x130", build_rmsnorm_gated, {70, 5, 130}},
@@ -563,6 +662,12 @@ const op_case op_cases[] = {
     {"attention 70, window beyond", build_attention, {70, 3, 3, 33, 1, 0, 500, 0}},
     {"attention 70, sinks", build_attention, {70, 6, 2, 20, 5, 0, 0, 1}},
     {"attention 160, window of 70, sinks", build_attention, {160, 6, 3, 24, 2, 1, 70, 1}},
+    {"attention 160, chunks of 40", build_attention, {160, 4, 2, 12, 2, 0, 40, 2}},
+    {"attention 160, bf16, of 64, chunks of 64", build_attention, {160, 6, 3, 64, 1, 1, 64, 2}},
+    {"attention 160, window of 20, its pages", build_attention, {160, 4, 2, 12, 5, 0, 20, 4}},
+    {"attention 90, bf16, window of 70, sinks, its pages",
+     build_attention,
+     {90, 6, 3, 64, 3, 1, 70, 5}},
     {"attention 90, heads of 192", build_attention, {90, 4, 2, 192, 2}},
     {"attention 150, 8 heads of one key of 64", build_attention, {150, 8, 1, 64, 1}},
     {"attention 160, bf16, of 64, window of 70, sinks",
@@ -582,6 +687,11 @@ const op_case op_cases[] = {
     {"gated_delta 70", build_gated_delta, {70, 1, 3, 33, 19, 1}},
     {"gated_delta 70, four sequences", build_gated_delta, {70, 2, 4, 64, 48, 4}},
     {"gated_delta 5, each its sequence", build_gated_delta, {5, 2, 2, 128, 128, 5}},
+    {"gated_delta 7, tiled", build_gated_delta, {7, 3, 6, 20, 12, 2, 1}},
+    {"gated_delta 70, tiled", build_gated_delta, {70, 2, 6, 64, 32, 1, 1}},
+    {"keyed delta 7", build_keyed_delta, {7, 3, 20, 12, 3}},
+    {"keyed delta 70, four sequences", build_keyed_delta, {70, 2, 33, 48, 4}},
+    {"keyed delta 5, each its sequence", build_keyed_delta, {5, 2, 128, 128, 5}},
     {"add 1x1", build_add, {1, 1}},
     {"add 7x33", build_add, {7, 33}},
     {"add 70x517", build_add, {70, 517}},
@@ -641,6 +751,22 @@ const op_case op_cases[] = {
     {"experts q8_0 nvfp4", build_experts, {7, 4, 64, 96, Q8_0, NVFP4, 0}},
     {"experts nvfp4, many", build_experts, {70, 9, 64, 32, NVFP4, Q8_0, 1}},
     {"experts fp8, many", build_experts, {70, 9, 64, 96, FP8, FP8, 1}},
+    {"experts f32, biases", build_expert_steps, {4, 3, 37, 29, F32, F32, BIASES}},
+    {"experts bf16, clamped", build_expert_steps, {5, 4, 45, 70, BF16, F16, CLAMPED}},
+    {"experts q4, biases, clamped",
+     build_expert_steps,
+     {9, 7, 64, 96, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), BIASES | CLAMPED}},
+    {"experts bf16, pairs", build_expert_steps, {5, 4, 45, 35, BF16, F16, PAIRED}},
+    {"experts q4, pairs, biases, clamped",
+     build_expert_steps,
+     {9, 7, 64, 288, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), BIASES | CLAMPED | PAIRED}},
+    {"routed bf16, biases", build_routed_steps, {3, 9, 4, 45, 70, BF16, F16, BIASES}},
+    {"routed q4, biases, clamped",
+     build_routed_steps,
+     {2, 8, 8, 64, 96, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), BIASES | CLAMPED}},
+    {"routed q4, pairs, biases, clamped",
+     build_routed_steps,
+     {5, 8, 4, 64, 96, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), BIASES | CLAMPED | PAIRED}},
     {"routed f32, one", build_routed, {1, 1, 1, 37, 29, F32, F32, 0}},
     {"routed bf16 f16", build_routed, {1, 9, 4, 45, 70, BF16, F16, 0}},
     {"routed q4", build_routed, {1, 8, 8, 64, 96, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), 0}},

@@ -174,6 +174,24 @@ static double inverse_rms(const float *x, uint32_t n, double eps)
     return 1.0 / sqrt(sum / n + eps);
 }
 
+/* A row less its mean, at `at` of out; close to 0 the mean's rounding counts. */
+static void ref_centred(scene *s, const float *x, size_t at)
+{
+    const mf_rmsnorm_params *p = &s->op.u.rmsnorm;
+    const float *weight = floats(s, p->weight);
+    double mean = 0.0, squares = 0.0, largest = 0.0;
+    for (uint32_t i = 0; i < p->n_cols; i++)
+        mean += (double)x[i] / p->n_cols;
+    for (uint32_t i = 0; i < p->n_cols; i++) {
+        squares += (x[i] - mean) * (x[i] - mean) / p->n_cols;
+        largest = fmax(largest, fabs((double)x[i]));
+    }
+    const double norm = 1.0 / sqrt(squares + (double)p->eps);
+    for (uint32_t i = 0; i < p->n_cols; i++)
+        scene_expect(s, p->out, at + i, (x[i] - mean) * norm * weight[i],
+                     1e-6 * largest * norm * fabs((double)weight[i]));
+}
+
 static void ref_rmsnorm(scene *s)
 {
     uint32_t n = s->op.u.rmsnorm.n_cols;
@@ -182,6 +200,10 @@ static void ref_rmsnorm(scene *s)
     for (uint32_t r = 0; r < s->op.n_rows; r++) {
         const float *x = floats(s, s->op.u.rmsnorm.x) + r * stride;
         double norm = inverse_rms(x, n, s->op.u.rmsnorm.eps);
+        if (s->op.u.rmsnorm.is_centred) {
+            ref_centred(s, x, r * stride);
+            continue;
+        }
         for (uint32_t i = 0; i < n; i++)
             expect_relative(s, s->op.u.rmsnorm.out, r * stride + i, x[i] * norm * weight[i]);
     }
@@ -330,32 +352,49 @@ static void l2_normalise(const float *x, uint32_t n, double eps, double scale, d
 typedef struct delta_head {
     const mf_sequence *seq;
     uint32_t head;
-    double *state, *q, *k;
+    double *state, *q, *k, *decay;
     double largest; /* of what has gone into the state */
 } delta_head;
+
+/* Of a row's head; of one of its keys, or of all (UINT32_MAX). */
+static double ref_decay(const scene *s, size_t gate, uint32_t head, uint32_t key)
+{
+    const mf_gated_delta_params *p = &s->op.u.gated_delta;
+    const bool is_keyed = key != UINT32_MAX;
+    double a = floats(s, p->a)[is_keyed ? gate * p->key_dim + key : gate];
+    a += floats(s, p->dt_bias)[is_keyed ? (size_t)head * p->key_dim + key : head];
+    const double softplus = a > 30.0 ? a : log1p(exp(a));
+    return exp(-exp(floats(s, p->a_log)[head]) * softplus);
+}
 
 static void ref_delta_token(scene *s, delta_head *d, uint32_t row)
 {
     uint32_t key_dim = s->op.u.gated_delta.key_dim, value_dim = s->op.u.gated_delta.value_dim;
     uint32_t k_heads = s->op.u.gated_delta.n_k_heads, v_heads = s->op.u.gated_delta.n_v_heads;
     size_t key_floats = (size_t)k_heads * key_dim, gate = (size_t)row * v_heads + d->head;
+    const bool is_keyed = s->op.u.gated_delta.has_key_decays;
     const float *qkv =
         floats(s, s->op.u.gated_delta.qkv) + row * (2 * key_floats + (size_t)v_heads * value_dim);
-    const float *v = qkv + 2 * key_floats + (size_t)d->head * value_dim;
-    size_t k_at = (size_t)(d->head / (v_heads / k_heads)) * key_dim;
+    const float *v = qkv + 2 * key_floats + (size_t)d->head * value_dim, *k = qkv + key_floats;
+    if (is_keyed) {
+        qkv = floats(s, s->op.u.gated_delta.qkv) + row * key_floats;
+        k = floats(s, s->op.u.gated_delta.k) + row * key_floats;
+        v = floats(s, s->op.u.gated_delta.v) + gate * value_dim;
+    }
+    const uint32_t k_head =
+        s->op.u.gated_delta.is_tiled ? d->head % k_heads : d->head / (v_heads / k_heads);
+    size_t k_at = (size_t)k_head * key_dim;
     double eps = s->op.u.gated_delta.eps;
     l2_normalise(qkv + k_at, key_dim, eps, 1.0 / sqrt(key_dim), d->q);
-    l2_normalise(qkv + key_floats + k_at, key_dim, eps, 1.0, d->k);
-    double a = floats(s, s->op.u.gated_delta.a)[gate];
-    a += floats(s, s->op.u.gated_delta.dt_bias)[d->head];
-    double softplus = a > 30.0 ? a : log1p(exp(a));
-    double decay = exp(-exp(floats(s, s->op.u.gated_delta.a_log)[d->head]) * softplus);
+    l2_normalise(k + k_at, key_dim, eps, 1.0, d->k);
+    for (uint32_t i = 0; i < key_dim; i++)
+        d->decay[i] = ref_decay(s, gate, d->head, is_keyed ? i : UINT32_MAX);
     double beta = sigmoid(floats(s, s->op.u.gated_delta.b)[gate]);
     for (uint32_t j = 0; j < value_dim; j++) {
         double *column = d->state + j, held = 0.0, out = 0.0;
         d->largest = fmax(d->largest, fabs(v[j]));
         for (uint32_t i = 0; i < key_dim; i++) {
-            column[i * value_dim] *= decay;
+            column[i * value_dim] *= d->decay[i];
             held += column[i * value_dim] * d->k[i];
         }
         double change = (v[j] - held) * beta;
@@ -372,7 +411,10 @@ static void ref_gated_delta(scene *s)
 {
     uint32_t key_dim = s->op.u.gated_delta.key_dim, v_heads = s->op.u.gated_delta.n_v_heads;
     size_t n = (size_t)key_dim * s->op.u.gated_delta.value_dim;
-    delta_head d = {.state = new_doubles(n), .q = new_doubles(key_dim), .k = new_doubles(key_dim)};
+    delta_head d = {.state = new_doubles(n),
+                    .q = new_doubles(key_dim),
+                    .k = new_doubles(key_dim),
+                    .decay = new_doubles(key_dim)};
     for (uint32_t i = 0; i < s->n_sequences * v_heads; i++) {
         d.seq = &s->sequences[i / v_heads];
         d.head = i % v_heads;
@@ -390,26 +432,71 @@ static void ref_gated_delta(scene *s)
     free(d.state);
     free(d.q);
     free(d.k);
+    free(d.decay);
 }
 
 /* ----------------------------------------------------------------------------------- experts */
 
-/* silu(gate x) * (up x) with its error. */
+static const mf_expert_steps *steps_of(const scene *s)
+{
+    return s->op.kind == MF_OP_EXPERTS ? &s->op.u.experts.steps : &s->op.u.routed.steps;
+}
+
+static double bias_of(const scene *s, mf_span bias, uint32_t expert, uint32_t n, uint32_t row)
+{
+    return bias.buffer.id != 0 ? floats(s, bias)[(size_t)expert * n + row] : 0.0;
+}
+
+/* One element of a product with its bias, and its error. */
+static double ref_expert_product(const scene *s, const mf_weight *w, uint32_t row, const float *x,
+                                 double *slack)
+{
+    const uint32_t n = w->shape.n_cols;
+    double *values = new_doubles(n), magnitude;
+    reference_weight_row(s, w, row, values, NULL);
+    const double sum = dot(values, x, n, &magnitude);
+    *slack = sum_slack(n, magnitude);
+    free(values);
+    return sum;
+}
+
+/* What comes of the gate before it is multiplied by up; its slope is never above 1.1. */
+static double ref_gated(const mf_expert_steps *steps, double gate)
+{
+    if (!steps->is_clamped)
+        return silu(gate);
+    const double g = fmin(gate, (double)steps->limit);
+    return g / (1.0 + exp(-(double)steps->alpha * g));
+}
+
+static double ref_up(const mf_expert_steps *steps, double up)
+{
+    const double limit = steps->limit;
+    return steps->is_clamped ? fmax(-limit, fmin(up, limit)) + 1.0 : up;
+}
+
+/* silu(gate x) * (up x), or what the steps make of it, with its error. */
 static void ref_expert_hidden(const scene *s, const mf_expert_item *item, const float *x,
                               double *hidden, double *slack)
 {
-    uint32_t n = item->gate.shape.n_cols;
-    double *row = new_doubles(n), magnitude;
-    for (uint32_t i = 0; i < item->gate.shape.n_rows; i++) {
-        reference_weight_row(s, &item->gate, i, row, NULL);
-        double gate = dot(row, x, n, &magnitude), gate_slack = sum_slack(n, magnitude);
-        reference_weight_row(s, &item->up, i, row, NULL);
-        double up = dot(row, x, n, &magnitude), up_slack = sum_slack(n, magnitude);
-        hidden[i] = silu(gate) * up;
+    const mf_expert_steps *steps = steps_of(s);
+    const uint32_t n_rows = item->gate.shape.n_rows, step = steps->is_paired ? 2 : 1;
+    const mf_weight *w = steps->is_paired ? &item->gate : &item->up;
+    const mf_span up_bias = steps->is_paired ? steps->gate_bias : steps->up_bias;
+    for (uint32_t i = 0; i < item->down.shape.n_cols; i++) {
+        const uint32_t up_row = steps->is_paired ? 2 * i + 1 : i;
+        double gate_slack, up_slack;
+        double gate = ref_expert_product(s, &item->gate, step * i, x, &gate_slack);
+        double up = ref_expert_product(s, w, up_row, x, &up_slack);
+        gate += bias_of(s, steps->gate_bias, item->expert, n_rows, step * i);
+        up += bias_of(s, up_bias, item->expert, w->shape.n_rows, up_row);
+        gate_slack += RELATIVE * fabs(gate);
+        up_slack += RELATIVE * fabs(up);
+        const double gated = ref_gated(steps, gate), other = ref_up(steps, up);
+        hidden[i] = gated * other;
         slack[i] =
-            1.1 * gate_slack * fabs(up) + fabs(silu(gate)) * up_slack + RELATIVE * fabs(hidden[i]);
+            1.1 * gate_slack * fabs(other) + fabs(gated) * up_slack + RELATIVE * fabs(hidden[i]);
     }
-    free(row);
 }
 
 /* Row `row` of out, of the x given. */
@@ -428,7 +515,9 @@ static void ref_expert_row(scene *s, const mf_expert_item *item, const float *x,
             magnitude += fabs(weights[i] * hidden[i]);
             carried += fabs(weights[i]) * slack[i];
         }
-        scene_expect(s, out, row * n + o, sum, carried + sum_slack(n_hidden, magnitude));
+        sum += bias_of(s, steps_of(s)->down_bias, item->expert, n, o);
+        scene_expect(s, out, row * n + o, sum,
+                     carried + sum_slack(n_hidden, magnitude) + RELATIVE * fabs(sum));
     }
     free(hidden);
     free(slack);
@@ -471,7 +560,8 @@ static void ref_routed(scene *s)
         const uint32_t e = (uint32_t)ids[i];
         const mf_expert_item item = {.gate = ref_routed_weight(s, &p->gate, e),
                                      .up = ref_routed_weight(s, &p->up, e),
-                                     .down = ref_routed_weight(s, &p->down, e)};
+                                     .down = ref_routed_weight(s, &p->down, e),
+                                     .expert = e};
         ref_expert_row(s, &item, floats(s, p->x) + (size_t)(i / p->k) * p->gate.shape.n_cols,
                        p->out, i);
     }

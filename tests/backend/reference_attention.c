@@ -107,6 +107,8 @@ static void attend_row(scene *s, ref_head *a, const mf_sequence *seq, uint32_t r
             q[i] = floats(s, s->op.u.attention.q)[a->out_at + i];
         const size_t n = (size_t)seq->position + row + 1, window = s->op.u.attention.window;
         a->first = window != 0 && window < n ? n - window : 0;
+        if (s->op.u.attention.window_is_chunk && window != 0)
+            a->first = (n - 1) / window * window;
         if (s->op.u.attention.sinks.buffer.id != 0)
             a->sink = floats(s, s->op.u.attention.sinks)[h];
         attend(s, a, n);

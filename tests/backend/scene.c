@@ -302,7 +302,7 @@ static void skip_rows_of_experts(mf_op *op, uint32_t first)
     case MF_OP_ROUTED_EXPERTS:
         skip(&op->u.routed.x, first, op->u.routed.gate.shape.n_cols);
         skip(&op->u.routed.ids, first, op->u.routed.k);
-        skip(&op->u.routed.act, first, op->u.routed.k * 2 * op->u.routed.gate.shape.n_rows);
+        skip(&op->u.routed.act, first, op->u.routed.k * 2 * op->u.routed.down.shape.n_cols);
         skip(&op->u.routed.out, first, op->u.routed.k * op->u.routed.down.shape.n_rows);
         break;
     case MF_OP_HEAD_MATMUL:
@@ -348,6 +348,15 @@ static void skip_rows_of_sequences(mf_op *op, uint32_t first)
     } else if (op->kind == MF_OP_CONV1D_SILU) {
         skip(&op->u.conv1d_silu.x, first, op->u.conv1d_silu.n_channels);
         skip(&op->u.conv1d_silu.out, first, op->u.conv1d_silu.n_channels);
+    } else if (op->kind == MF_OP_GATED_DELTA && op->u.gated_delta.has_key_decays) {
+        const uint32_t keys = op->u.gated_delta.n_v_heads * op->u.gated_delta.key_dim;
+        const uint32_t values = op->u.gated_delta.n_v_heads * op->u.gated_delta.value_dim;
+        skip(&op->u.gated_delta.qkv, first, keys);
+        skip(&op->u.gated_delta.k, first, keys);
+        skip(&op->u.gated_delta.v, first, values);
+        skip(&op->u.gated_delta.a, first, keys);
+        skip(&op->u.gated_delta.b, first, op->u.gated_delta.n_v_heads);
+        skip(&op->u.gated_delta.out, first, values);
     } else if (op->kind == MF_OP_GATED_DELTA) {
         uint32_t v_heads = op->u.gated_delta.n_v_heads, dim = op->u.gated_delta.value_dim;
         skip(&op->u.gated_delta.qkv, first,

@@ -57,8 +57,8 @@ mf_span scene_output(scene *s, size_t n);
 /* Marks n words as free to change. */
 void scene_scratch(scene *s, mf_span span, size_t n);
 
-/* How a weight is stored: a dtype for floats, one of these, or SCENE_AFFINE. The last two have no
- * kernels on the CPU: scales inside of blocks, and an array that all rows share. */
+/* How a weight is stored: a dtype for floats, one of these, or SCENE_AFFINE. The last two
+ * are formats of blocks: scales inside of them, and an array that all rows share. */
 #define SCENE_FP8 15u
 #define SCENE_Q8_0 14u
 #define SCENE_NVFP4 13u

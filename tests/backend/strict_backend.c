@@ -514,7 +514,7 @@ mf_status strict_backend_open(void *ctx, const mf_backend_options *options, mf_b
     /* Memory of the system's own, whole pages of it: the caller's allocator has nothing to fail
      * here. */
     const mf_backend_options inner = {.n_threads = options->n_threads,
-                                      .cpu_tier_limit = options->cpu_tier_limit};
+                                      .cpu_tier = options->cpu_tier};
     mf_status status = mf_backend_open(&inner, &be->inner, error);
     if (status != MF_OK) {
         (void)pthread_mutex_destroy(&be->lock);

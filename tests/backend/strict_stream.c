@@ -48,8 +48,10 @@ static void drop_batch(strict_batch *batch)
 {
     if (batch == NULL || --batch->n_refs > 0)
         return;
-    for (uint32_t i = 0; i < batch->n; i++)
+    for (uint32_t i = 0; i < batch->n; i++) {
         free((void *)batch->sequences[i].pages);
+        free((void *)batch->sequences[i].window_pages);
+    }
     free(batch->sequences);
     free(batch);
 }
@@ -85,6 +87,16 @@ mf_ticket strict_record(strict_backend *be, strict_entry *e)
 
 /* -------------------------------------------------------------------------------- operations -- */
 
+static mf_span *copy_pages(const mf_sequence *seq, const mf_span *pages)
+{
+    const size_t n_bytes = mf_pages_of(seq->position + seq->n_rows) * sizeof(mf_span);
+    if (pages == NULL)
+        return NULL;
+    mf_span *copy = must(malloc(n_bytes + 1));
+    memcpy(copy, pages, n_bytes);
+    return copy;
+}
+
 void strict_begin_batch(strict_backend *be, const mf_sequence *sequences, uint32_t n)
 {
     strict_batch *batch = must(calloc(1, sizeof *batch));
@@ -95,12 +107,8 @@ void strict_begin_batch(strict_backend *be, const mf_sequence *sequences, uint32
     for (uint32_t i = 0; i < n; i++) {
         mf_sequence *seq = &batch->sequences[i];
         *seq = sequences[i];
-        if (seq->pages == NULL)
-            continue;
-        size_t n_bytes = mf_pages_of(seq->position + seq->n_rows) * sizeof(mf_span);
-        mf_span *pages = must(malloc(n_bytes + 1));
-        memcpy(pages, seq->pages, n_bytes);
-        seq->pages = pages;
+        seq->pages = copy_pages(seq, seq->pages);
+        seq->window_pages = copy_pages(seq, seq->window_pages);
     }
     drop_batch(be->batch);
     be->batch = batch;
@@ -112,6 +120,8 @@ static void keep_arrays(strict_entry *e)
     mf_op *op = &e->op;
     if (op->kind == MF_OP_EMBED) {
         op->u.embed.tokens = strict_entry_keep(e, op->u.embed.tokens, op->n_rows * sizeof(int32_t));
+    } else if (op->kind == MF_OP_ROUTE && op->u.route.table.buffer.id != 0) {
+        op->u.route.tokens = strict_entry_keep(e, op->u.route.tokens, op->n_rows * sizeof(int32_t));
     } else if (op->kind == MF_OP_COPY_ROWS) {
         op->u.copy_rows.rows =
             strict_entry_keep(e, op->u.copy_rows.rows, op->n_rows * sizeof(uint32_t));

@@ -204,9 +204,17 @@ static void play(player *p, const world *w, uint32_t first, uint32_t n, uint32_t
     const uint32_t rot_row = s->n_heads * s->n_rot;
     if (s->n_rot != 0) {
         const mf_span rot = put(p, w->rot + (size_t)first * rot_row, (size_t)n * rot_row * 4, skew);
-        op.u.latent_attention = (mf_latent_attention_params){
-            q,        rot,     k,        result,  s->n_heads, s->dim,
-            s->n_rot, rot_row, s->n_rot, s->type, 0,          scale_of(s)};
+        op.u.latent_attention = (mf_latent_attention_params){.q = q,
+                                                             .q_rot = rot,
+                                                             .kv = k,
+                                                             .out = result,
+                                                             .n_heads = s->n_heads,
+                                                             .n_latent = s->dim,
+                                                             .n_rot = s->n_rot,
+                                                             .q_rot_row = rot_row,
+                                                             .q_rot_head = s->n_rot,
+                                                             .cache_type = s->type,
+                                                             .scale = scale_of(s)};
     } else {
         op.u.attention =
             (mf_attention_params){.q = q, .k = k, .v = v, .out = result, .n_heads = s->n_heads};

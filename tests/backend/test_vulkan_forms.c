@@ -17,6 +17,8 @@ static void fill(const mf_weight_shape *s, uint32_t array, unsigned char *bytes,
         bytes[i] = (unsigned char)(test_random(random) >> 40);
     for (uint64_t i = size - 1; i < n && s->kind == MF_WEIGHT_AFFINE && array > 0; i += size)
         bytes[i] = (bytes[i] & 0x80) | 0x3f; /* f16: below 1.9375 */
+    for (uint64_t i = 3; i < n && s->kind == MF_WEIGHT_AFFINE_INDEXED && array == 1; i += 4)
+        bytes[i] = (bytes[i] & 0x80) | 0x3f; /* of columns any, also of groups that are not there */
 }
 
 static bool is_tiny(float x)
@@ -38,7 +40,10 @@ static float largest_near(const float *row, uint32_t i)
  * below float32's normal numbers a device may flush. */
 static bool is_right(const mf_weight_shape *s, const float *row, uint32_t i, float got)
 {
-    const bool is_sum = s->kind == MF_WEIGHT_AFFINE || s->kind == MF_WEIGHT_GGUF_Q4_K;
+    const bool is_sum = s->kind == MF_WEIGHT_AFFINE || s->kind == MF_WEIGHT_AFFINE_INDEXED ||
+                        s->kind == MF_WEIGHT_GGUF_Q4_K || s->kind == MF_WEIGHT_GGUF_Q5_K ||
+                        s->kind == MF_WEIGHT_GGUF_Q2_K || s->kind == MF_WEIGHT_GGUF_Q4_1 ||
+                        s->kind == MF_WEIGHT_GGUF_Q5_1;
     const float want = row[i], size = is_sum ? largest_near(row, i) : fabsf(want);
     if (!isfinite(want))
         return !isfinite(got);

@@ -19,10 +19,10 @@
 static mf_vk_api driver;
 static unsigned n_barriers, n_commands, n_wrong;
 /* Words: the one that commands are under (its offset + 1; 0: none), how often that began, and
- * whether there was a barrier for them since something was copied. */
+ * whether there was a barrier for them since one was written. */
 static uint64_t under;
 static unsigned n_begun, n_ended; /* of conditions; of submissions */
-static bool is_seen;
+static bool is_seen, is_finding;  /* dispatches write a word */
 
 static void count_barrier(VkCommandBuffer commands, const VkDependencyInfo *info)
 {
@@ -43,6 +43,7 @@ static void count_barrier(VkCommandBuffer commands, const VkDependencyInfo *info
 static void count_dispatch(VkCommandBuffer commands, uint32_t x, uint32_t y, uint32_t z)
 {
     n_commands++;
+    is_seen = is_seen && !is_finding;
     driver.CmdDispatch(commands, x, y, z);
 }
 
@@ -168,7 +169,8 @@ static void do_op(play *p)
             .x = row(p, 4), .out = row(p, n_rows), .rows = rows, .n_cols = N_COLS};
     } else if (pick(p, 2) == 0) {
         op.kind = MF_OP_SWIGLU;
-        op.u.swiglu = (mf_swiglu_params){row(p, n_rows), row(p, n_rows), row(p, n_rows), N_COLS};
+        op.u.swiglu = (mf_swiglu_params){
+            .gate = row(p, n_rows), .up = row(p, n_rows), .out = row(p, n_rows), .n_cols = N_COLS};
     } else {
         op.u.add = (mf_add_params){.x = row(p, n_rows), .y = row(p, n_rows), .n_cols = N_COLS};
     }
@@ -357,6 +359,51 @@ static void check_words(mf_backend *be, mf_buffer buffer)
     CHECK(n_wrong == 0 && n_alike > 20 && n_begun > 200);
 }
 
+/* A router's word, itself under another one, wherever submissions end: what comes next waits for
+ * both. */
+static void check_found(mf_backend *be, mf_buffer buffer)
+{
+    const mf_span words = {buffer, 4096};
+    const uint32_t values[4] = {1, 0, 0, 0};
+    mf_op add = add_of(buffer, mf_span_at(words, 8));
+    mf_op route = {.kind = MF_OP_ROUTE,
+                   .n_rows = 1,
+                   .when = words,
+                   .u.route = {.logits = {buffer, 8192},
+                               .ids = {buffer, 12288},
+                               .weights = {buffer, 16384},
+                               .slot = {buffer, 20480},
+                               .found = mf_span_at(words, 8),
+                               .n_to_find = 1,
+                               .n_experts = 8,
+                               .k = 2,
+                               .n_groups = 1,
+                               .k_groups = 1}};
+    mf_error error = {0};
+    if (!be->ops->supports_op(be, &route))
+        return;
+    REQUIRE_OK(mf_backend_reserve(be, &route, &error), &error);
+    n_wrong = n_begun = 0;
+    for (int i = 0; i < 64; i++) { /* bit 0 .. 2: where a submission ends */
+        be->ops->write(be, words, values, sizeof values);
+        add.when = words;
+        be->ops->record(be, &add);
+        if ((i & 1) != 0)
+            mf_vk_submit((mf_vk_backend *)be);
+        is_finding = true;
+        be->ops->record(be, &route);
+        is_finding = false;
+        if ((i & 2) != 0)
+            mf_vk_submit((mf_vk_backend *)be);
+        add.when = route.u.route.found;
+        be->ops->record(be, &add);
+        if ((i & 4) != 0)
+            REQUIRE_OK(mf_backend_finish(be, &error), &error);
+    }
+    CHECK_U64(n_wrong, 0);
+    CHECK(n_begun >= 128);
+}
+
 int main(void)
 {
     const mf_vk_hooks hooks = {.loaded = stand_between};
@@ -375,6 +422,7 @@ int main(void)
     check_many_touches((mf_vk_backend *)be, buffers);
     check_full_list((mf_vk_backend *)be, buffers[0]);
     check_words(be, buffers[1]);
+    check_found(be, buffers[1]);
     be->ops->destroy(be);
     return test_result();
 }

@@ -16,6 +16,15 @@ for key in prefill_tokens_per_s decode_tokens_per_s weight_bytes_per_token read_
 done
 expect_true at_most "$(json "$out" prefill_reads_per_expert_and_chunk)" 1
 expect_true at_most "$(json "$out" hit_rate)" 1
+for key in decode prefill; do
+    expect_true at_most 0 "$(json "$out" ${key}_limit_tokens_per_s)"
+    expect_true at_most 0 "$(json "$out" ${key}_over_limit)"
+done
+expect_true grep -Eq '"prefill_bound": ?"(memory|cores or device|drive)"' "$out"
+expect_true grep -Eq '"decode_bound": ?"(memory|cores or device|drive)"' "$out"
+for key in state_bytes_per_token fma_per_token prefill_bytes prefill_fma; do
+    expect_true [ "$(json "$out" $key)" -gt 0 ]
+done
 cp "$out" "$scratch/streamed"
 for key in prefill_tokens_per_s decode_tokens_per_s read_bytes_per_token; do
     expect_true at_most "$(json "$out" ${key}_min)" "$(json "$out" $key)"
@@ -38,12 +47,19 @@ expect_true [ "$(json "$scratch/streamed" prefill_fma_per_token)" -eq \
 run bench "$model" --prompt-tokens 40 --gen-tokens 8 --warmup 4 --repeat 1 --measure-ms 0 --json
 expect_code 0
 expect_true [ "$(json "$out" raw_read_bytes_per_s)" = null ]
+expect_true [ "$(json "$out" decode_over_limit)" = null ]
+expect_true [ "$(json "$out" fma_per_token)" = "$(json "$scratch/streamed" fma_per_token)" ]
+expect_true [ "$(json "$out" state_bytes_per_token)" = "$(json "$scratch/streamed" state_bytes_per_token)" ]
 expect_true [ "$(json "$out" weight_bytes_per_token)" = "$(json "$scratch/streamed" weight_bytes_per_token)" ]
 expect_true at_most "$(json "$out" read_bytes_per_token)" "$(json "$scratch/streamed" read_bytes_per_token)"
 
 run bench "$model" --prompt-tokens 4 --gen-tokens 2 --repeat 1 --measure-ms 10 --experts-per-token 2
 expect_code 0
 expect_glob "$out" "*2 experts a token (the model's own: 4) in 4 of 4 layers*median *least *most*prefill, tokens/s*decode, tokens/s*drive: raw direct reads*memory: sequential reads*peak memory*"
+run bench "$model" --prompt-tokens 4 --gen-tokens 2 --repeat 1 --measure-ms 0 --layers --expert-cache 0
+expect_code 0
+expect_glob "$out" "*peak memory*time, a token *attention *waiting *layer *requests*
+    3 *"
 run bench "$model" --prompt-tokens 0 --gen-tokens 2 --repeat 1 --measure-ms 0 --json
 expect_code 0
 expect_true [ "$(json "$out" prefill_tokens_per_s)" = null ]

@@ -42,7 +42,7 @@ expect_code 0
 expect_glob "$out" '*Once upon a time*And what then?*'
 
 # another one: listed with the first, the newest is gone on with, and a new chat has no file
-sleep 0.01
+touch -d '2020-01-01' "$chats/story.json"
 chat 'Hello\n/save two words\n/clear\nAgain\n/list\n'
 expect_glob "$err" '*(a new conversation)*  two words*  story*'
 expect_true [ "$(grep -c '"role": "user"' "$chats/two words.json")" -eq 1 ]
@@ -109,13 +109,18 @@ refused '[7]' 'message 0: expected an object'
 refused '[{"role":"user","content":"a"},{"role":"oracle","content":"b"}]' 'message 1: role: *'
 refused '[{"content":"a"}]' 'message 0: role: *'
 refused '[{"role":7,"content":"a"}]' 'message 0: role: *'
-refused '[{"role":"tool","content":"a"}]' 'message 0: role: *'
+refused '[{"role":"function","content":"a"}]' 'message 0: role: *'
+refused '[{"role":"tool","content":"a","tool_call_id":7}]' 'message 0: tool_call_id: *'
 refused '[{"role":"user","content":7}]' 'message 0: content: *'
 refused '[{"role":"user","content":"a\\u0000b"}]' 'message 0: content: *'
 refused '[{"role":"user","content":[{"type":"image_url"}]}]' 'message 0: expected parts of type text alone'
 refused '[{"role":"user","content":[7]}]' 'message 0: *'
 refused '[{"role":"assistant","reasoning_content":7}]' 'message 0: reasoning_content: *'
-refused '[{"role":"assistant","tool_calls":[{"id":"1"}]}]' 'message 0: has tool calls*'
+refused '[{"role":"assistant","tool_calls":[{"id":"1"}]}]' 'message 0: tool_calls: *'
+refused '[{"role":"assistant","tool_calls":[7]}]' 'message 0: tool_calls: *'
+refused '[{"role":"assistant","tool_calls":7}]' 'message 0: tool_calls: *'
+refused '[{"role":"user","tool_calls":[{"function":{"name":"f"}}]}]' 'message 0: tool_calls: *'
+refused '[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":7}}]}]' 'message 0: arguments: *'
 refused '[{"role":"user","content":"\\377"}]' 'not JSON at byte *'
 awk 'BEGIN { for (i = 0; i < 100000; i++) printf "[" }' >"$chats/bad.json"
 chat 'x\n' --resume bad

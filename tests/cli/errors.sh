@@ -164,14 +164,17 @@ for name in qwen3:30b Qwen/Qwen3-30B-A3B; do
         case $command in perplexity) file=$SOURCE/README.md ;; *) file= ;; esac
         # shellcheck disable=SC2086 # the command's words, and a file or none
         ask_here $command "$name" $file
-        expect_error "$name: cannot open directory (for a model of a hub, give the directory that it was downloaded to, with git clone or the hub's own program): No such file or directory"
+        case $name in
+        */*) expect_error "$name: neither a path nor a model in the hub's cache (*); 'moeflux pull $name' fetches it" ;;
+        *) expect_error "$name: cannot open directory (for a model of a hub, give the directory that it was downloaded to, with git clone or the hub's own program): No such file or directory" ;;
+        esac
     done
 done
 : >"$scratch/model.gguf"
 for command in 'run -p x' 'tokenize -p x' 'info'; do
     # shellcheck disable=SC2086
     ask_here $command model.gguf
-    expect_error "model.gguf: GGUF is not supported; *"
+    expect_error "model.gguf: at byte 0: the file ends within its first four bytes"
 done
 # said in words, not only by the field's name
 run info "$good" --ctx 99999999

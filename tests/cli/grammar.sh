@@ -31,6 +31,24 @@ for seed in 1 2 3; do
     expect_true grep -qxE '(yes|no) [a-f]{3,5}!' "$out"
 done
 
+# what a grammar leaves no choice about is evaluated together: the same text as one by one, which is
+# how it goes with --logprobs
+printf 'root ::= ("yes" | "no") "@#^~\\x01" [a-f]{3} "~^#@"\n' >"$scratch/forced.gbnf"
+for seed in 1 2 3; do
+    run run "$demo" --raw -p hello --temp 2 -s $seed --json --stats=json --grammar "$scratch/forced.gbnf"
+    expect_code 0
+    expect_true [ "$(json "$err" forced_tokens)" -gt 4 ]
+    expect_true [ "$(json "$err" generated_tokens)" -gt "$(json "$err" forced_tokens)" ]
+    sed 's/, "usage.*//' "$out" >"$scratch/together"
+    run run "$demo" --raw -p hello --temp 2 -s $seed --json --stats=json --logprobs 0 --grammar "$scratch/forced.gbnf"
+    expect_code 0
+    expect_true [ "$(json "$err" forced_tokens)" = 0 ]
+    sed 's/, "usage.*//; s/, "logprobs.*//' "$out" >"$scratch/alone"
+    expect_same "$scratch/together" "$scratch/alone"
+done
+run run "$demo" --raw -p hello --temp 0 -n 4 --json --grammar "$scratch/forced.gbnf"
+expect_glob "$out" '*"finish_reason": "length"*"completion_tokens": 4*'
+
 run run "$demo" -p hello --json-schema '{"properties": {"a": {"not": {}}}}'
 expect_error 'schema: #/properties/a: the keyword "not" is not supported'
 run run "$demo" -p hello --json-schema '{"type":'

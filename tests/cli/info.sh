@@ -2,10 +2,15 @@
 # moeflux info, against what config.json says.
 . ./lib.sh
 
-# config_number MODEL FIELD [FIELD]: of the first that is there
+# config_number MODEL FIELD...: of the first that is there; 0: none is
 config_number() {
-    sed -n -e "s/.*\"$2\": *\([0-9]*\).*/\1/p" -e "s/.*\"${3:-$2}\": *\([0-9]*\).*/\1/p" \
-        "$1/config.json" | head -1
+    config=$1/config.json
+    shift
+    for field in "$@"; do
+        found=$(sed -n "s/.*\"$field\": *\([0-9][0-9]*\).*/\1/p" "$config" | head -1)
+        [ -z "$found" ] || break
+    done
+    echo "${found:-0}"
 }
 
 n_models=0
@@ -18,13 +23,16 @@ for model in "$SOURCE"/tests/model/data/*/ "$demo"/; do
     expect_empty "$err"
     expect_lines "$out" 1
     for pair in n_layers:num_hidden_layers hidden_size:hidden_size n_heads:num_attention_heads \
-        n_kv_heads:num_key_value_heads n_experts:num_experts:n_routed_experts \
-        n_experts_per_token_model:num_experts_per_tok n_vocab:vocab_size \
-        expert_hidden_size:moe_intermediate_size; do
+        n_kv_heads:num_key_value_heads \
+        n_experts:num_experts:n_routed_experts:num_local_experts:moe_num_experts \
+        n_experts_per_token_model:num_experts_per_tok:num_experts_per_token:moe_topk:moe_k n_vocab:vocab_size; do
         fields=$(echo "${pair#*:}" | tr : ' ')
-        # shellcheck disable=SC2086 # one or two fields
+        # shellcheck disable=SC2086 # one or more fields
         expect_true [ "$(json "$out" "${pair%%:*}")" = "$(config_number "$model" $fields)" ]
     done
+    hidden=$(config_number "$model" moe_intermediate_size intermediate_size)
+    [ "$(json "$out" n_experts)" != 0 ] || hidden=0
+    expect_true [ "$(json "$out" expert_hidden_size)" = "$hidden" ]
     floor=$(json "$out" floor_bytes)
     layers=$(json "$out" n_layers)
     n_kinds=0
@@ -50,7 +58,7 @@ for model in "$SOURCE"/tests/model/data/*/ "$demo"/; do
 
     run info "$model"
     expect_code 0
-    expect_glob "$out" "family*_*form*parameters*least --ram*verdict*runs*"
+    expect_glob "$out" "family*form*parameters*least --ram*verdict*runs*"
     # the least budget is rounded up to a hundredth of its unit, never down
     expect_glob "$out" "*least --ram *$(awk -v n="$floor" 'BEGIN {
         for (at = 1; n >= 1024; at++)

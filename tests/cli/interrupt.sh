@@ -98,14 +98,22 @@ n_reused=0
 has_stopped() {
     [ "$(grep -c '^(stopped; the message was not taken)$' "$err")" -gt "$n_stopped" ]
 }
+# processor time of the program, in hundredths of a second; and that it is well into the prompt
+n_ticks() {
+    sed 's/.*) //' "/proc/$pid/stat" | awk '{ print $12 + $13 }'
+}
+has_worked() {
+    [ "$(n_ticks)" -ge $((before + 30)) ]
+}
 has_figures() {
     [ "$(grep -c '^prompts' "$err")" -eq "$n_tries" ]
 }
 while [ "$n_reused" -eq 0 ] && [ "$n_tries" -lt 20 ]; do
     n_tries=$((n_tries + 1))
+    before=$(n_ticks)
     yes 'a long prompt of many words,' | head -3000 | tr '\n' ' ' >&3
     echo >&3
-    sleep 0.3
+    expect_true wait_for has_worked # a signal at the prompt would say how to leave, and a second leave
     expect_true interrupt_until has_stopped
     n_stopped=$(grep -c '^(stopped; the message was not taken)$' "$err")
     echo /stats >&3

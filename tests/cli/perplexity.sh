@@ -34,6 +34,13 @@ expect_code 0
 expect_glob "$out" "tokens      10 (9 predicted, 1 window)
 mean NLL    *
 perplexity  *"
+# the second halves of two windows
+run perplexity "$model" "$scratch/text" --json --ctx 16 --tokens 32 --skip 9
+expect_true [ "$(json "$out" n_scored)" = 14 ]
+run perplexity "$model" "$scratch/text" --ctx 16 --skip 16
+expect_error "$scratch/text: --skip leaves no token to score"
+run perplexity "$model" "$scratch/text" --skip x
+expect_code 2
 : >"$scratch/empty"
 run perplexity "$model" "$scratch/empty"
 expect_error "$scratch/empty: has 0 tokens*"

@@ -15,16 +15,57 @@ for cache in 0 2M; do
         expect_code 0
         expect_same "$out" "$scratch/text"
     done
+    for depth in 1 2 3 auto; do
+        run run "$demo" -p "Once upon a time" -n 48 --temp 0 --expert-cache $cache --quiet --predict-depth $depth
+        expect_code 0
+        expect_same "$out" "$scratch/text"
+    done
     for key in hints_useful hints_late hints_wasted; do
         expect_true at_most "$(json "$scratch/auto" $key)" "$(json "$scratch/auto" hints)"
     done
     expect_true at_most "$(json "$scratch/wrong" hints)" 64
 done
+run run "$demo" -p "Once" --predict-depth 4
+expect_usage_error "--predict-depth: '4' is not 1, 2, 3 or auto"
 expect_true at_most 100 "$(json "$scratch/auto" hints)"
 expect_true at_most "$(json "$scratch/auto" hint_wasted_bytes)" "$(json "$scratch/auto" hint_bytes)"
 run run "$demo" -p "Once upon a time" -n 24 --temp 0 --expert-cache 2M --quiet --stats
 expect_code 0
 expect_glob "$err" "*foreseen * in time * late * for nothing *read ahead *of use, took *"
+
+# where the time went, and when: the same text
+run run "$demo" -p "Once upon a time" -n 48 --temp 0 --expert-cache 2M --quiet \
+    --stats=layers --timeline "$scratch/timeline"
+expect_code 0
+expect_same "$out" "$scratch/text"
+expect_glob "$err" "*time, a token * prompt * answer*attention * waiting *between evaluations *
+layer *computing *right*
+    7 *"
+expect_glob "$scratch/timeline" '[[]
+*"name":"pass"*"name":"end"*"left out":0}}
+]'
+expect_true grep -q '"decode_stage_us": {"other": [0-9]*, "attention"' "$scratch/auto"
+expect_true grep -q '"layers": \[{"us": {"other"' "$scratch/auto"
+run perplexity "$demo" "$demo/heldout.txt" --tokens 20 --quiet --timeline "$scratch/no/such"
+expect_error "$scratch/no/such: No such file or directory"
+
+# a mirror: the same text, from both; a part of one, one that is none, one with other bytes
+mkdir "$scratch/mirror"
+cp "$demo/model.safetensors" "$scratch/mirror"
+run run "$demo" -p "Once upon a time" -n 48 --temp 0 --expert-cache 0 --quiet --mirror "$scratch/mirror" \
+    --timeline "$scratch/timeline"
+expect_code 0
+expect_same "$out" "$scratch/text"
+expect_true [ "$(grep -c '"reads of drive [01]"' "$scratch/timeline")" -ge 1 ]
+run run "$demo" -p "Once" -n 4 --mirror "$scratch/mirror" --mirror "$scratch"
+expect_error "$scratch: has no copy of a file of $demo"
+printf x >>"$scratch/mirror/model.safetensors"
+run run "$demo" -p "Once" -n 4 --mirror "$scratch/mirror"
+expect_error "$scratch/mirror/model.safetensors: * bytes, expected * as $demo/model.safetensors has"
+run run "$demo" -p "Once" -n 4 --mirror a --mirror b --mirror c --mirror d --mirror e
+expect_usage_error "--mirror: 'e' is not one of 4 at most"
+run run "$demo" -p "Once" --stats=all
+expect_usage_error "--stats: 'all' is not layers, json or json:FILE"
 run run "$demo" -p "Once" --predict maybe
 expect_usage_error "--predict: 'maybe' is not auto, off, next-layer, last-token, frequency or wrong"
 finish

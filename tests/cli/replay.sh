@@ -57,7 +57,7 @@ head -c 1000 "$scratch/text" >"$scratch/short"
 run replay "$scratch/short"
 expect_error "$scratch/short: byte *: the trace ends within a block"
 run replay "$scratch/text" --policy best
-expect_error "cache_policy: 'best' is not known, expected next-use, lru or lfu"
+expect_error "cache_policy: 'best' is not known, expected next-use, lru, lfu or s3-fifo"
 run replay "$scratch/text" --slots 0
 expect_usage_error "--slots: '0' is not a number of slots or a share"
 run replay "$scratch/text" --drive fast

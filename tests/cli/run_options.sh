@@ -95,6 +95,12 @@ expect_true [ "$(json "$err" tokens)" = "$n_tokens" ]
 run run "$model" --raw -p "Hello there" -n 8 --temp 0 --ignore-eos --quiet --stats
 expect_glob "$err" "*prompt*answer*total*tokens/s*hit rate*peak memory*"
 
+# how long a long prompt would take was known beforehand
+run run "$SOURCE/models/demo" -p "$(head -c 1200 "$SOURCE/models/demo/heldout.txt")" -n 1 --temp 0 --quiet --stats
+expect_glob "$err" "*announced * s, took * s*"
+run run "$SOURCE/models/demo" -p "Once" -n 1 --temp 0 --quiet --stats=json
+expect_true [ "$(json "$err" prefill_announced_seconds)" = 0 ]
+
 # the phases add up, rates are those of their figures, and the table has the same ones
 how="--raw -n 8 --temp 0 --ignore-eos --quiet --predict off --prefill-chunk 2 --ram 1G"
 # shellcheck disable=SC2086
@@ -176,7 +182,7 @@ if [ -c /dev/full ]; then
     expect_glob "$err" "moeflux: /dev/full: cannot write: *"
 fi
 run run "$model" --stats=json:
-expect_usage_error "--stats: 'json:' is not json or json:FILE"
+expect_usage_error "--stats: 'json:' is not layers, json or json:FILE"
 
 # one request an expert of a layer and step: 4 layers, 4 experts
 run run "$model" --raw -p "Hello there" -n 8 --temp 0 --ignore-eos --quiet --stats=json --prefill-chunk 1

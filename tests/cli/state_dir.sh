@@ -81,6 +81,22 @@ expect_code 0
 expect_same "$out" "$scratch/chat_text"
 expect_true [ "$(json "$err" store_tokens)" -gt 200 ]
 
+# which experts were wanted most: read first the next time, when fewer are missed; damaged: said
+for n in 1 2; do
+    run run "$demo" -p "Once upon a time" -n 24 --temp 0 --expert-cache 12M --predict off \
+        --state-dir "$scratch/hot" --stats=json:"$scratch/stats$n"
+    expect_code 0
+    expect_empty "$err"
+    cp "$out" "$scratch/hot_text$n"
+done
+expect_same "$scratch/hot_text1" "$scratch/hot_text2"
+expect_true [ "$(json "$scratch/stats2" decode_expert_misses)" -lt "$(json "$scratch/stats1" decode_expert_misses)" ]
+echo damaged >"$(ls "$scratch"/hot/hot-*.mfhot)"
+run run "$demo" -p "Once upon a time" -n 24 --temp 0 --expert-cache 12M --state-dir "$scratch/hot"
+expect_code 0
+expect_same "$out" "$scratch/hot_text1"
+expect_glob "$err" "*warning: experts asked for most: hot-*.mfhot: not a list of experts*"
+
 run run "$demo" -p x --state-dir /nonexistent/x/y
 expect_error "/nonexistent/x/y: *"
 run run "$demo" -p x --state-dir-size 0 --state-dir "$store"

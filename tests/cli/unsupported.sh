@@ -23,8 +23,8 @@ refuses v3_bf16 '"scoring_func": "sigmoid"' '"scoring_func": "softmax"' 'field s
 refuses k2_bf16 '"noaux_tc"' '"aux_loss"' 'field topk_method is aux_loss*'
 refuses v2_lite_bf16 '"greedy"' '"noaux_tc"' 'field topk_method is noaux_tc*'
 refuses v3_yarn_f32 '"type": "yarn"' '"type": "dynamic"' 'field rope_scaling.type is dynamic*'
-refuses v3_fp8 '"quant_method": "fp8"' '"quant_method": "awq"' \
-    'field quantization_config.quant_method is awq*'
+refuses v3_fp8 '"quant_method": "fp8"' '"quant_method": "exl3"' \
+    'field quantization_config.quant_method is exl3*'
 refuses v3_fp8 '"e4m3"' '"e5m2"' 'field quantization_config.fmt is e5m2*'
 refuses v3_mlx_4bit_split '"affine"' '"mxfp4"' 'quantization of *: mode mxfp4 *'
 finish

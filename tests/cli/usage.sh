@@ -23,7 +23,8 @@ expect_code 0
 for version in --version -V version; do
     run "$version"
     expect_code 0
-    expect_exact "$out" "moeflux $(sed -n 's/.*MF_VERSION_STRING "\(.*\)"/\1/p' "$SOURCE/include/moeflux/moeflux.h")"
+    expect_true [ "$(head -1 "$out")" = "moeflux $(sed -n 's/.*MF_VERSION_STRING "\(.*\)"/\1/p' "$SOURCE/include/moeflux/moeflux.h")" ]
+    expect_glob "$out" "moeflux *commit *compiler *commands *cpu *threads*"
 done
 run --help
 cp "$out" "$scratch/help"
@@ -137,13 +138,11 @@ expect_usage_error "--max-tokens: '-1' is not *"
 run run model -n 5x
 expect_usage_error "--max-tokens: '5x' is not *"
 run run model --stats=xml
-expect_usage_error "--stats: 'xml' is not json or json:FILE"
+expect_usage_error "--stats: 'xml' is not layers, json or json:FILE"
 run run model --messages one -p two
 expect_usage_error "run: --messages excludes -p, -f and --system"
 run run model --messages one --raw
 expect_usage_error "run: --raw and --messages exclude each other"
-run run model --tools one
-expect_usage_error "run: --tools wants a prompt: -p, -f or --messages"
 run run model --set x
 expect_usage_error "--set: 'x' is not NAME=JSON"
 run run model -p one -f two

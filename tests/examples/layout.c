@@ -24,7 +24,7 @@ static void engine_options(void)
     AT(mf_engine_options, n_experts_per_token);
     AT(mf_engine_options, packed_expert_bits);
     AT(mf_engine_options, n_threads);
-    AT(mf_engine_options, cpu_tier_limit);
+    AT(mf_engine_options, cpu_tier);
     AT(mf_engine_options, io);
     AT(mf_engine_options, kv_type);
     AT(mf_engine_options, log);
@@ -36,6 +36,15 @@ static void engine_options(void)
     AT(mf_engine_options, cache_dir);
     AT(mf_engine_options, cache_policy);
     AT(mf_engine_options, predict);
+    AT(mf_engine_options, timeline);
+    AT(mf_engine_options, hot_dir);
+    AT(mf_engine_options, mirrors);
+    AT(mf_engine_options, n_mirrors);
+    AT(mf_engine_options, n_draft_tokens);
+    AT(mf_engine_options, draft);
+    AT(mf_engine_options, predict_depth);
+    AT(mf_engine_options, await_bytes);
+    AT(mf_engine_options, await_user);
 }
 
 static void model_info(void)
@@ -97,6 +106,8 @@ static void model_info(void)
     AT(mf_model_info, device_bytes);
     AT(mf_model_info, device_why);
     AT(mf_model_info, n_host_slots);
+    AT(mf_model_info, window_tokens);
+    AT(mf_model_info, window_page_bytes);
 }
 
 int main(void)

@@ -246,7 +246,7 @@ static world *plain_world(const char *dir)
     w->map = (mf_expert_map){.n_layers = 2, .n_experts = 8, .n_parts = 3, .parts = w->parts};
     for (uint32_t i = 0; i < 6; i++)
         w->parts[i] = (mf_expert_part){
-            i % N_FILES, 100000u * i + 17, 20000, 9000 + 1000 * (i % 3), NULL, NULL};
+            i % N_FILES, 100000u * i + 17, 20000, 9000 + 1000 * (i % 3), NULL, NULL, NULL, NULL};
     return w;
 }
 

@@ -131,6 +131,98 @@ static void test_decoding(double skew, uint32_t n_sweeps)
     trace_free(&t);
 }
 
+/* S3-FIFO beside the least recently used: popular experts survive sweeps, whatever is popular. */
+static void test_s3_fifo(double skew, uint32_t n_sweeps)
+{
+    static popularity p;
+    cache_trace t = {.n_layers = 8, .n_experts = 32};
+    popularity_init(&p, &t, skew);
+    for (uint32_t turn = 0; turn < 8; turn++) {
+        for (uint32_t i = 0; i < n_sweeps; i++)
+            add_sweep(&t, 0.95);
+        for (uint32_t i = 0; i < 100; i++)
+            add_token(&t, &p, 4);
+    }
+    for (uint32_t n_slots = 40; n_slots <= 160; n_slots += 40) {
+        const double got = sim_hit_rate(&t, &mf_cache_policy_s3_fifo, n_slots, NULL);
+        const double by_lru = sim_hit_rate(&t, &mf_cache_policy_lru, n_slots, NULL);
+        const double best = sim_hit_rate(&t, NULL, n_slots, NULL);
+        fprintf(stderr, "skew %.1f, %u sweeps, %u slots: LRU %.3f, S3-FIFO %.3f, Belady %.3f\n",
+                skew, n_sweeps, n_slots, by_lru, got, best);
+        CHECK_MSG(got >= by_lru && got <= best, "%.3f, LRU %.3f, Belady %.3f", got, by_lru, best);
+    }
+    trace_free(&t);
+}
+
+static bool is_one_of(void *ctx, uint32_t slot)
+{
+    const uint32_t *only = ctx;
+    return *only == UINT32_MAX || *only == slot;
+}
+
+/* Whatever was asked for how often: a slot that may go is found, and only such a one. */
+static void test_always_one(const char *name)
+{
+    const mf_cache_policy *policy = NULL;
+    REQUIRE(mf_cache_policy_find(name, &policy, NULL) == MF_OK);
+    const mf_cache_shape shape = {24, 3, 16};
+    CHECK(policy->state_bytes(&shape) <= mf_cache_policy_next_use.state_bytes(&shape));
+    void *state = malloc(policy->state_bytes(&shape));
+    uint32_t key_of[24];
+    REQUIRE(state != NULL);
+    policy->init(state, &shape);
+    for (uint32_t i = 0; i < 24; i++) {
+        key_of[i] = 2 * i;
+        policy->note(state, &(mf_cache_event){MF_CACHE_MISS, 2 * i / 16, 2 * i % 16, i});
+    }
+    for (uint32_t i = 0; i < 4000; i++) {
+        const uint32_t slot = (uint32_t)(test_random(&random_state) % 24);
+        uint32_t only = test_random(&random_state) % 3 == 0 ? UINT32_MAX : slot;
+        const uint32_t used = key_of[test_random(&random_state) % 24];
+        const mf_cache_request request = {MF_CACHE_MISS, used / 16, used % 16, is_one_of, &only};
+        for (uint32_t s = 0; s < 24; s++)
+            if (key_of[s] == used)
+                policy->note(state, &(mf_cache_event){MF_CACHE_HIT, used / 16, used % 16, s});
+        const uint32_t victim = policy->victim(state, &request);
+        REQUIRE(victim < 24 && (only == UINT32_MAX || victim == only));
+        const uint32_t old = key_of[victim];
+        policy->note(state, &(mf_cache_event){MF_CACHE_EMPTY, old / 16, old % 16, victim});
+        uint32_t key = (uint32_t)(test_random(&random_state) % 48);
+        for (uint32_t s = 0; s < 24; s++)
+            if (s != victim && key_of[s] == key) {
+                key = (key + 1) % 48;
+                s = UINT32_MAX; /* from the beginning */
+            }
+        key_of[victim] = key;
+        policy->note(state, &(mf_cache_event){MF_CACHE_MISS, key / 16, key % 16, victim});
+    }
+    free(state);
+}
+
+/* What earlier runs asked for is kept before this one has shown it. */
+static void test_primed(const mf_cache_policy *policy)
+{
+    const mf_cache_shape shape = {8, 2, 8};
+    const float shares[8] = {0.1f, 0.1f, 0.9f, 0.1f, 0.1f, 0.8f, 0.1f, 0.1f};
+    const uint32_t asked[2] = {0, 1};
+    uint32_t any = UINT32_MAX;
+    void *state = malloc(policy->state_bytes(&shape));
+    REQUIRE(state != NULL);
+    policy->init(state, &shape);
+    policy->prime(state, 0, shares);
+    policy->prime(state, 1, shares);
+    for (uint32_t i = 0; i < 8; i++)
+        policy->note(state, &(mf_cache_event){MF_CACHE_MISS, 0, i, i});
+    policy->visit(state, 1, asked, 2);
+    for (uint32_t i = 0; i < 6; i++) {
+        const mf_cache_request request = {MF_CACHE_MISS, 1, i, is_one_of, &any};
+        const uint32_t victim = policy->victim(state, &request);
+        CHECK_MSG(victim != 2 && victim != 5, "%s empties slot %u", policy->name, victim);
+        policy->note(state, &(mf_cache_event){MF_CACHE_EMPTY, 0, victim, victim});
+    }
+    free(state);
+}
+
 /* A miss of a large model looks at about one layer's slots, however many there are. */
 static void test_cost(void)
 {
@@ -283,5 +375,14 @@ int main(void)
     test_two_levels(0.6);
     test_two_levels(1.2);
     test_cost();
+    test_s3_fifo(1.0, 0);
+    test_s3_fifo(1.0, 1);
+    test_s3_fifo(1.4, 2);
+    test_always_one("next-use");
+    test_always_one("lru");
+    test_always_one("lfu");
+    test_always_one("s3-fifo");
+    test_primed(&mf_cache_policy_next_use);
+    test_primed(&mf_cache_policy_lfu);
     return test_result();
 }

@@ -196,8 +196,8 @@ static void test_demand_depth(const io_case *c, const char *dir)
     w->map.n_layers = 1;
     w->map.n_parts = MF_MAX_EXPERT_PARTS;
     for (uint32_t i = 0; i < MF_MAX_EXPERT_PARTS; i++)
-        w->parts[i] =
-            (mf_expert_part){i % N_FILES, 200000u * i + 17, 20000, 5000 + 100 * i, NULL, NULL};
+        w->parts[i] = (mf_expert_part){
+            i % N_FILES, 200000u * i + 17, 20000, 5000 + 100 * i, NULL, NULL, NULL, NULL};
     const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
     static const uint32_t depths[] = {0, 70};
     for (int i = 0; i < 2; i++) {
@@ -333,8 +333,8 @@ static uint32_t spy_victim(void *state, const mf_cache_request *request)
     return UINT32_MAX;
 }
 
-static const mf_cache_policy spy_policy = {"spy",     spy_bytes, spy_init,
-                                           spy_visit, spy_note,  spy_victim};
+static const mf_cache_policy spy_policy = {"spy",    spy_bytes,  spy_init, spy_visit,
+                                           spy_note, spy_victim, NULL};
 
 /* The layer behind the last is as far out of range as any. */
 static void test_hint_beyond(const io_case *c, const char *dir)
@@ -576,7 +576,7 @@ static void test_two_drives(const io_case *c, const char **dirs)
     w->map.n_layers = 3;
     for (uint32_t i = 0; i < 9; i++)
         w->parts[i] = (mf_expert_part){
-            i < 3 ? 0 : i < 6 ? 1 : i % 2, 100000u * i + 17, 20000, 9000, NULL, NULL};
+            i < 3 ? 0 : i < 6 ? 1 : i % 2, 100000u * i + 17, 20000, 9000, NULL, NULL, NULL, NULL};
     rig r;
     rig_open(&r, c, w, 24, 12);
     REQUIRE(stat(w->files[0].path, &info[0]) == 0 && stat(w->files[1].path, &info[1]) == 0);

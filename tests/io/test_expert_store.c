@@ -172,9 +172,9 @@ static void test_requests(const io_case *c, const char *dir)
     world *w = world_create(dir, 99);
     w->map = (mf_expert_map){.n_layers = 3, .n_experts = 2, .n_parts = 3, .parts = w->parts};
     for (uint32_t p = 0; p < 3; p++) {
-        w->parts[p] = (mf_expert_part){0, 5000 + p * 10000, 30000, 10000, NULL, NULL};
-        w->parts[3 + p] = (mf_expert_part){1, 3 + p * 100000, 50000, 100, NULL, NULL};
-        w->parts[6 + p] = (mf_expert_part){p, 0, 65536, 65536, NULL, NULL};
+        w->parts[p] = (mf_expert_part){0, 5000 + p * 10000, 30000, 10000, NULL, NULL, NULL, NULL};
+        w->parts[3 + p] = (mf_expert_part){1, 3 + p * 100000, 50000, 100, NULL, NULL, NULL, NULL};
+        w->parts[6 + p] = (mf_expert_part){p, 0, 65536, 65536, NULL, NULL, NULL, NULL};
     }
     w->parts[6].n_bytes = w->parts[6].stride = 1 << 20;
     rig r;

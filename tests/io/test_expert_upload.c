@@ -498,8 +498,8 @@ static void test_places(void)
                                     {.n_bytes = 64},   {.n_bytes = 30}, {.n_bytes = 1}};
     const mf_expert_part large[] = {{.n_bytes = (uint64_t)3 << 30}, {.n_bytes = (uint64_t)1 << 30}};
     const uint32_t expected[] = {0, 4032, 4096};
-    const mf_expert_map map = {2, 7, 3, parts};
-    const mf_expert_map too_large = {1, 1, 2, large};
+    const mf_expert_map map = {.n_layers = 2, .n_experts = 7, .n_parts = 3, .parts = parts};
+    const mf_expert_map too_large = {.n_layers = 1, .n_experts = 1, .n_parts = 2, .parts = large};
     uint32_t at[MF_MAX_EXPERT_PARTS];
     CHECK_U64(mf_expert_lay_parts(&map, 0, at), 4096);
     for (uint32_t i = 0; i < 3; i++)
@@ -509,7 +509,7 @@ static void test_places(void)
     CHECK(mf_expert_lay_parts(&too_large, 0, at) == UINT64_MAX);
     CHECK_U64(mf_expert_slot_bytes_anywhere(&too_large), 0);
     const mf_expert_part tight[] = {{.n_bytes = 4095}, {.offset = 4095, .n_bytes = 4097}};
-    const mf_expert_map packed = {1, 1, 2, tight};
+    const mf_expert_map packed = {.n_layers = 1, .n_experts = 1, .n_parts = 2, .parts = tight};
     CHECK_U64(mf_expert_slot_bytes(&packed), 8192);
     CHECK_U64(mf_expert_slot_bytes_anywhere(&packed), 12288);
 }

@@ -126,6 +126,26 @@ static void test_reads(const io_case *c, const char *dir)
     }
 }
 
+/* Into memory that is held and memory that is not, with short reads and after a reset; of files and
+ * memory that the system refuses to hold, nothing is lost. */
+static void test_held(const io_case *c, const char *dir)
+{
+    for (uint32_t n_held = 0; n_held <= N_BUFFERS; n_held += N_BUFFERS / 2) {
+        mf_error error;
+        fixture f = setup(c, dir, 1000003, 91 + n_held);
+        setup_io(&f, 0);
+        f.fault.short_chance = 300;
+        mf_io_hold_memory(f.io, f.memory, n_held * BUFFER_BYTES);
+        const uint64_t before = mf_io_n_calls(f.io);
+        read_and_check(&f, 60);
+        const uint64_t n = mf_io_n_calls(f.io) - before;
+        CHECK_MSG(n > 0 && n < 2000, "%llu system calls", (unsigned long long)n);
+        REQUIRE_OK(mf_io_reset(f.io, &error), &error);
+        read_and_check(&f, 60);
+        teardown(&f);
+    }
+}
+
 static void test_only_short_reads(const io_case *c, const char *dir)
 {
     fixture f = setup(c, dir, 300001, 77);
@@ -623,6 +643,40 @@ static bool forbid_io_uring(void)
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
+/* Of what a ring may be told, all but the question what it can do. */
+static bool forbid_holding(void)
+{
+    enum { REGISTER_PROBE = 8 };
+    struct sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_register, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, REGISTER_PROBE, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {sizeof program / sizeof *program, program};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+/* Where files and memory may not be held, as by old kernels and low limits, reads are as ever. */
+static void test_holding_refused(const io_case *c, const char *dir)
+{
+    fflush(NULL);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        if (!forbid_holding())
+            _exit(TEST_SKIPPED);
+        test_held(c, dir);
+        _exit(test_n_failed == 0 ? 0 : 1);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == TEST_SKIPPED));
+}
+
 /* As in a container that forbids io_uring. Runs in a child: the ban cannot be lifted. */
 static void test_forbidden_io_uring(void)
 {
@@ -647,6 +701,12 @@ static void test_forbidden_io_uring(void)
     CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == TEST_SKIPPED));
 }
 #else
+static void test_holding_refused(const io_case *c, const char *dir)
+{
+    (void)c;
+    (void)dir;
+}
+
 static void test_forbidden_io_uring(void)
 {
 }
@@ -658,10 +718,13 @@ int main(void)
     io_case cases[4];
     test_forbidden_io_uring(); /* before any thread exists */
     uint32_t n_dirs = scratch_dirs(dirs), n_cases = io_cases(cases);
+    for (uint32_t c = 0; c < n_cases; c++)
+        test_holding_refused(&cases[c], dirs[0]);
     for (uint32_t d = 0; d < n_dirs; d++) {
         for (uint32_t c = 0; c < n_cases; c++) {
             fprintf(stderr, "%s in %s\n", cases[c].name, dirs[d]);
             test_reads(&cases[c], dirs[d]);
+            test_held(&cases[c], dirs[d]);
             test_only_short_reads(&cases[c], dirs[d]);
             test_depth_and_arguments(&cases[c], dirs[d]);
             test_close_waits(&cases[c], dirs[d]);

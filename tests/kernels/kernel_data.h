@@ -73,9 +73,9 @@ static inline float *random_floats(uint64_t *state, guarded *g, size_t n)
 /* Runs test on every tier that this machine and build have, each once. */
 static inline void for_tiers(void (*test)(const mf_kernels *k))
 {
-    for (uint32_t limit = MF_CPU_SCALAR; limit <= MF_CPU_AVX512; limit++) {
-        const mf_kernels *k = mf_kernels_get(limit);
-        if ((uint32_t)k->tier == limit)
+    for (uint32_t tier = MF_CPU_SCALAR; tier < MF_CPU_END; tier++) {
+        const mf_kernels *k = mf_kernels_get((mf_cpu_tier)tier);
+        if (k != NULL)
             test(k);
     }
 }

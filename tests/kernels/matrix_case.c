@@ -100,6 +100,17 @@ static double iq4_xs_value(const unsigned char *block, uint32_t i)
     return value_at(block, MF_F16, 0) * ((int)(high * 16 + low) - 32) * levels[q];
 }
 
+/* As the table decodes it: data/formats.bin says what that has to be. */
+static double block_value(mf_weight_kind kind, const unsigned char *row, uint32_t i)
+{
+    const mf_weight_format *f = &mf_weight_formats[kind];
+    const uint32_t cols = f->arrays[0].cols;
+    float values[256];
+    REQUIRE(cols <= 256);
+    f->decode_block(row + (size_t)(i / cols) * f->arrays[0].n_bytes, values);
+    return (double)values[i % cols];
+}
+
 static double gguf_value(mf_weight_kind kind, const unsigned char *row, uint32_t i)
 {
     switch (kind) {
@@ -112,11 +123,19 @@ static double gguf_value(mf_weight_kind kind, const unsigned char *row, uint32_t
         return q6_k_value(row + (size_t)(i / 256) * 210, i % 256);
     case MF_WEIGHT_GGUF_IQ4_XS:
         return iq4_xs_value(row + (size_t)(i / 256) * 136, i % 256);
-    default:
-        REQUIRE(kind == MF_WEIGHT_GGUF_MXFP4);
+    case MF_WEIGHT_GGUF_MXFP4:
         row += (size_t)(i / 32) * 17;
         return ldexp(e2m1_value(split_half(row + 1, 32, i % 32)), row[0] - 127);
+    default:
+        return block_value(kind, row, i);
     }
+}
+
+/* But for the factor. */
+static double nvfp4_value(const mf_matrix *w, const unsigned char *p, uint32_t row, uint32_t col)
+{
+    return e2m1_value(half_byte(p, col)) *
+           e4m3_value(w->scales[(size_t)(w->shape.n_cols / 16) * row + col / 16]);
 }
 
 static double weight_of(const mf_matrix *w, uint32_t row, uint32_t col)
@@ -136,9 +155,30 @@ static double weight_of(const mf_matrix *w, uint32_t row, uint32_t col)
         return e4m3_value(p[col]) * value_at(w->scales, MF_F32, groups);
     case MF_WEIGHT_MXFP4:
         return ldexp(e2m1_value(half_byte(p, col)), w->scales[n / 32 * row + col / 32] - 127);
+    case MF_WEIGHT_MXFP8:
+        return ldexp(e4m3_value(p[col]), w->scales[n / 32 * row + col / 32] - 127);
+    case MF_WEIGHT_AFFINE_INDEXED:
+        groups = (size_t)w->biases[2 * (size_t)col] + 256 * (size_t)w->biases[2 * (size_t)col + 1];
+        groups = groups < n / s->group ? groups : n / s->group - 1;
+        groups = 2 * (n / s->group * row + groups);
+        return bits_at(p, s->bits, col) * value_at(w->scales, MF_F32, groups) +
+               value_at(w->scales, MF_F32, groups + 1);
     case MF_WEIGHT_NVFP4:
-        return e2m1_value(half_byte(p, col)) * e4m3_value(w->scales[n / 16 * row + col / 16]) *
-               value_at(w->biases, MF_F32, 0);
+        return nvfp4_value(w, p, row, col) * value_at(w->biases, MF_F32, 0);
+    case MF_WEIGHT_NVFP4_DIVIDED: /* by the nearest float of one over it */
+        return nvfp4_value(w, p, row, col) * (double)(float)(1.0 / value_at(w->biases, MF_F32, 0));
+    case MF_WEIGHT_NVFP4_PLAIN:
+        return nvfp4_value(w, p, row, col);
+    case MF_WEIGHT_INT4:
+    case MF_WEIGHT_INT8:
+        groups = n / s->group * row + col / s->group;
+        return ((double)bits_at(p, mf_weight_bits(s), col) -
+                (s->kind == MF_WEIGHT_INT4 ? 8 : 128)) *
+               value_at(w->scales, s->float_type, groups);
+    case MF_WEIGHT_FP8_CHANNEL:
+        return e4m3_value(p[col]) * value_at(w->scales, MF_F32, row);
+    case MF_WEIGHT_FP8_TENSOR:
+        return e4m3_value(p[col]) * value_at(w->scales, MF_F32, 0);
     default:
         return gguf_value(s->kind, p, col);
     }
@@ -181,6 +221,16 @@ static void fill_fp8_scales(uint64_t *state, const guarded *g, size_t n_bytes)
     }
 }
 
+/* Numbers of columns' groups, and one that is no group. */
+static void fill_index(uint64_t *state, const guarded *g, size_t n_cols, uint32_t group)
+{
+    for (size_t i = 0; i < n_cols; i++) {
+        const uint32_t n = (uint32_t)(next_random(state) % (n_cols / group));
+        g->p[2 * i] = (unsigned char)n;
+        g->p[2 * i + 1] = (unsigned char)(i == n_cols / 2 ? 255 : n >> 8);
+    }
+}
+
 /* The floats inside of blocks: n of them at `at` of each. */
 static void fill_block_floats(uint64_t *state, const guarded *g, size_t n_bytes, size_t block,
                               size_t at, size_t n)
@@ -199,6 +249,34 @@ static void fill_exponents(uint64_t *state, const guarded *g, size_t n_bytes, si
     }
 }
 
+/* The scales inside of blocks, float16 but for the formats that have exponents or codes. */
+static void fill_block_scales(uint64_t *state, mf_weight_kind kind, const guarded *g,
+                              size_t n_bytes)
+{
+    static const struct {
+        uint8_t at, n;
+    } halves[MF_WEIGHT_KINDS] = {
+        [MF_WEIGHT_GGUF_Q4_0] = {0, 1},    [MF_WEIGHT_GGUF_Q4_1] = {0, 2},
+        [MF_WEIGHT_GGUF_Q5_0] = {0, 1},    [MF_WEIGHT_GGUF_Q5_1] = {0, 2},
+        [MF_WEIGHT_GGUF_Q8_0] = {0, 1},    [MF_WEIGHT_GGUF_Q2_K] = {80, 2},
+        [MF_WEIGHT_GGUF_Q3_K] = {108, 1},  [MF_WEIGHT_GGUF_Q4_K] = {0, 2},
+        [MF_WEIGHT_GGUF_Q5_K] = {0, 2},    [MF_WEIGHT_GGUF_Q6_K] = {208, 1},
+        [MF_WEIGHT_GGUF_IQ1_S] = {0, 1},   [MF_WEIGHT_GGUF_IQ2_XXS] = {0, 1},
+        [MF_WEIGHT_GGUF_IQ2_XS] = {0, 1},  [MF_WEIGHT_GGUF_IQ2_S] = {0, 1},
+        [MF_WEIGHT_GGUF_IQ3_XXS] = {0, 1}, [MF_WEIGHT_GGUF_IQ3_S] = {0, 1},
+        [MF_WEIGHT_GGUF_IQ4_NL] = {0, 1},  [MF_WEIGHT_GGUF_IQ4_XS] = {0, 1},
+        [MF_WEIGHT_GGUF_TQ1_0] = {52, 1},  [MF_WEIGHT_GGUF_TQ2_0] = {64, 1},
+    };
+    const size_t block = mf_weight_formats[kind].arrays[0].n_bytes;
+    if (kind == MF_WEIGHT_GGUF_MXFP4)
+        fill_exponents(state, g, n_bytes, block);
+    else if (kind == MF_WEIGHT_GGUF_IQ1_M) /* the exponent's highest bit: no infinity */
+        for (size_t i = 0; i < n_bytes; i += block)
+            g->p[i + 55] &= 0xbf;
+    else
+        fill_block_floats(state, g, n_bytes, block, halves[kind].at, halves[kind].n);
+}
+
 static void fill_scales(uint64_t *state, matrix_case *c)
 {
     const mf_weight_shape *s = &c->w.shape;
@@ -214,29 +292,33 @@ static void fill_scales(uint64_t *state, matrix_case *c)
         fill_floats(state, &g[1], n[1], s->float_type);
         fill_floats(state, &g[2], n[2], s->float_type);
         break;
+    case MF_WEIGHT_INT4:
+    case MF_WEIGHT_INT8:
+        fill_floats(state, &g[1], n[1], s->float_type);
+        break;
+    case MF_WEIGHT_NVFP4_PLAIN:
+        break;
+    case MF_WEIGHT_AFFINE_INDEXED:
+        fill_floats(state, &g[1], n[1], MF_F32);
+        fill_index(state, &g[2], s->n_cols, s->group);
+        break;
+    case MF_WEIGHT_FP8_CHANNEL:
+    case MF_WEIGHT_FP8_TENSOR:
     case MF_WEIGHT_FP8_BLOCK:
         fill_fp8_scales(state, &g[1], n[1]);
         break;
     case MF_WEIGHT_MXFP4:
+    case MF_WEIGHT_MXFP8:
         fill_exponents(state, &g[1], n[1], 1);
+        break;
+    case MF_WEIGHT_NVFP4_DIVIDED:
+        fill_fp8_scales(state, &g[2], n[2]);
         break;
     case MF_WEIGHT_NVFP4:
         fill_floats(state, &g[2], n[2], MF_F32);
         break;
-    case MF_WEIGHT_GGUF_Q8_0:
-        fill_block_floats(state, &g[0], n[0], 34, 0, 1);
-        break;
-    case MF_WEIGHT_GGUF_Q4_K:
-        fill_block_floats(state, &g[0], n[0], 144, 0, 2);
-        break;
-    case MF_WEIGHT_GGUF_Q6_K:
-        fill_block_floats(state, &g[0], n[0], 210, 208, 1);
-        break;
-    case MF_WEIGHT_GGUF_IQ4_XS:
-        fill_block_floats(state, &g[0], n[0], 136, 0, 1);
-        break;
     default:
-        fill_exponents(state, &g[0], n[0], 17);
+        fill_block_scales(state, s->kind, &g[0], n[0]);
         break;
     }
 }
@@ -289,6 +371,24 @@ void free_case(matrix_case *c)
     free(c->values);
 }
 
+double fixed_point_bound(const mf_kernels *k, const matrix_case *c, const float *x, uint32_t row)
+{
+    const uint32_t n = c->w.shape.n_cols, group = c->w.shape.kind == MF_WEIGHT_AFFINE ? 64 : 256;
+    const double *w = c->values + (size_t)row * n;
+    double bound = 0.0;
+    if (k->token_bytes(&c->w) == 0)
+        return 0.0;
+    for (uint32_t g = 0; g < n; g += group) {
+        double largest = 0.0, size = 0.0;
+        for (uint32_t i = g; i < g + group && i < n; i++) {
+            largest = fmax(largest, fabs((double)x[i]));
+            size += fabs(w[i]);
+        }
+        bound += largest * size * 0x1p-23;
+    }
+    return bound;
+}
+
 /* The stated bound: 4 eps sqrt(n) sum |a b|; the weight itself is rounded once, which its part |q
  * s| + |b| may exceed. */
 void check_outputs(const mf_kernels *k, const matrix_case *c, const float *x, uint32_t n_tokens,
@@ -304,6 +404,8 @@ void check_outputs(const mf_kernels *k, const matrix_case *c, const float *x, ui
                 size += fabs(product);
             }
             double bound = 4 * 0x1p-23 * sqrt((double)n) * size + 1e-30;
+            if (c->w.shape.kind != MF_WEIGHT_AFFINE) /* even the random ones' keep within it */
+                bound += fixed_point_bound(k, c, x + (size_t)t * n, r);
             double got = (double)y[(size_t)t * c->w.shape.n_rows + r];
             CHECK_MSG(
                 fabs(got - sum) <= bound,

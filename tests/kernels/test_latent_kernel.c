@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Latent attention of every tier against float64: odd ranks and rotary sizes, one to
- * MF_LATENT_HEADS heads, both types of cache, operands that end at an inaccessible page; and a
+ * MF_LATENT_HEADS heads, all types of cache, operands that end at an inaccessible page; and a
  * head's bits are the same alone as among others.
  */
 #include "kernel_data.h"
 
+#include "base/cache_rows.h"
 #include "base/half.h"
 
 #include <stdlib.h>
@@ -16,14 +17,20 @@ typedef struct shape {
 
 static double cached(const mf_latent_args *a, uint32_t position, uint32_t i)
 {
-    size_t at = (size_t)(position % MF_LATENT_TILE) * (a->n_latent + a->n_rot) + i;
+    const uint32_t width = a->n_latent + a->n_rot;
+    const size_t row = position % MF_LATENT_TILE, at = row * width + i;
     const unsigned char *page = a->pages[position / MF_LATENT_TILE] + a->offset;
+    uint16_t half;
+    if (a->cache_type == MF_Q8) {
+        page += row * (width + (width + 31) / 32 * 2);
+        memcpy(&half, page + width + i / 32 * 2, sizeof half);
+        return (double)(signed char)page[i] * (double)mf_f32_from_bf16(half);
+    }
     if (a->cache_type == MF_F32) {
         float value;
         memcpy(&value, page + 4 * at, sizeof value);
         return (double)value;
     }
-    uint16_t half;
     memcpy(&half, page + 2 * at, sizeof half);
     return (double)mf_f32_from_bf16(half);
 }
@@ -97,19 +104,16 @@ static void check_shape(const mf_kernels *k, const shape *s, mf_dtype type, uint
     size_t width = s->n_latent + s->n_rot, n_cached = s->n_kv * width;
     size_t q_stride = s->n_latent + 3, rot_stride = s->n_rot + 5, out_stride = s->n_latent + 1;
     float *cache = random_floats(state, &g[0], n_cached);
-    guarded bf16 = guarded_alloc(n_cached * sizeof(uint16_t));
-    for (size_t i = 0; i < n_cached; i++) {
-        uint16_t half = mf_bf16_from_f32(cache[i]);
-        memcpy(bf16.p + 2 * i, &half, sizeof half);
-    }
+    const size_t row_bytes = (size_t)mf_cache_row_bytes(type, 1, width);
+    guarded stored = guarded_alloc(s->n_kv * row_bytes);
+    mf_cache_store(stored.p, cache, s->n_kv, 1, (uint32_t)width, type);
     /* Pages one after the other; what precedes the latents in a page is another layer's. */
     enum { MAX_PAGES = 16, OFFSET = 64 };
     const unsigned char *pages[MAX_PAGES];
-    const unsigned char *cached_at = type == MF_F32 ? (const unsigned char *)cache : bf16.p;
     REQUIRE(s->n_kv <= MAX_PAGES * MF_LATENT_TILE);
     for (uint32_t i = 0; i * MF_LATENT_TILE < s->n_kv; i++)
-        pages[i] = (const unsigned char *)((uintptr_t)cached_at - OFFSET +
-                                           i * MF_LATENT_TILE * width * (type == MF_F32 ? 4 : 2));
+        pages[i] =
+            (const unsigned char *)((uintptr_t)stored.p - OFFSET + i * MF_LATENT_TILE * row_bytes);
     const mf_latent_args args = {
         .q = random_floats(state, &g[1], (s->n_heads - 1) * q_stride + s->n_latent),
         .q_rot = random_floats(state, &g[2], (s->n_heads - 1) * rot_stride + s->n_rot),
@@ -133,7 +137,7 @@ static void check_shape(const mf_kernels *k, const shape *s, mf_dtype type, uint
     check_alone(k, &args);
     for (int i = 0; i < 5; i++)
         guarded_free(&g[i]);
-    guarded_free(&bf16);
+    guarded_free(&stored);
 }
 
 static void test_latent(const mf_kernels *k)
@@ -145,6 +149,7 @@ static void test_latent(const mf_kernels *k)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         check_shape(k, &shapes[i], MF_F32, &state);
         check_shape(k, &shapes[i], MF_BF16, &state);
+        check_shape(k, &shapes[i], MF_Q8, &state);
     }
 }
 

@@ -205,23 +205,6 @@ static void test_unaligned(const mf_kernels *k)
     free_case(&c);
 }
 
-/* What fixed point may add to an output's error: 2^-23 of a group's largest activation for each of
- * its weights. */
-static double fixed_point_bound(const matrix_case *c, const float *x, uint32_t row)
-{
-    const double *w = c->values + (size_t)row * c->w.shape.n_cols;
-    double bound = 0.0;
-    for (uint32_t g = 0; g < c->w.shape.n_cols; g += 64) {
-        double largest = 0.0, size = 0.0;
-        for (uint32_t i = g; i < g + 64; i++) {
-            largest = fmax(largest, fabs((double)x[i]));
-            size += fabs(w[i]);
-        }
-        bound += largest * size * 0x1p-23;
-    }
-    return bound;
-}
-
 /* Activations of very different sizes: one that is 10,000 times as large as the others of its
  * group, a group of zeros, one of hardly more than zeros, and a last one `factor` as large. */
 static void make_uneven(float *x, uint32_t n_cols, float factor)
@@ -253,7 +236,7 @@ static void check_uneven(const mf_kernels *k, uint64_t *state, const matrix_case
                 size += fabs(product);
             }
             double bound =
-                4 * 0x1p-23 * sqrt((double)n_cols) * size + fixed_point_bound(c, x, r) + 1e-30;
+                4 * 0x1p-23 * sqrt((double)n_cols) * size + fixed_point_bound(k, c, x, r) + 1e-30;
             CHECK_MSG(fabs((double)y[r] - sum) <= bound, "%s: row %u: %g, expected %g",
                       mf_cpu_tier_name(k->tier), r, (double)y[r], sum);
         }
@@ -297,6 +280,53 @@ static void check_prepared(const mf_kernels *k, uint64_t *state, const matrix_ca
     free(z);
     guarded_free(&prepared);
     guarded_free(&xs);
+}
+
+/* Formats of blocks in fixed point, with spans that are short. */
+static void test_blocks(const mf_kernels *k)
+{
+    static const mf_weight_kind kinds[] = {
+        MF_WEIGHT_MXFP4,       MF_WEIGHT_NVFP4,       MF_WEIGHT_GGUF_Q4_0,  MF_WEIGHT_GGUF_Q4_1,
+        MF_WEIGHT_GGUF_Q5_0,   MF_WEIGHT_GGUF_Q5_1,   MF_WEIGHT_GGUF_Q8_0,  MF_WEIGHT_GGUF_Q2_K,
+        MF_WEIGHT_GGUF_Q3_K,   MF_WEIGHT_GGUF_Q4_K,   MF_WEIGHT_GGUF_Q5_K,  MF_WEIGHT_GGUF_Q6_K,
+        MF_WEIGHT_GGUF_IQ4_NL, MF_WEIGHT_GGUF_IQ4_XS, MF_WEIGHT_GGUF_MXFP4, MF_WEIGHT_GGUF_NVFP4};
+    static const uint32_t rows[] = {16, 37, 100, 5}, cols[] = {256, 320, 1088, 2176};
+    uint64_t state = 16;
+    for (uint32_t i = 0; i < 2 * sizeof kinds / sizeof *kinds; i++) {
+        const mf_weight_shape shape = {.kind = kinds[i / 2]};
+        const uint32_t step = mf_weight_format_of(&shape)->arrays[0].cols;
+        matrix_case c = make_case(&state, shape, rows[i % 4], cols[i % 4] / step * step);
+        CHECK((k->token_bytes(&c.w) != 0) == (k->tier != MF_CPU_SCALAR));
+        check_case(k, &state, &c);
+        check_uneven(k, &state, &c);
+        check_prepared(k, &state, &c);
+        free_case(&c);
+    }
+}
+
+/* The largest weights of every sign by the largest activations, and by the smallest. */
+static void test_block_extremes(const mf_kernels *k)
+{
+    static const unsigned char fills[] = {0x80, 0x7f, 0xff, 0x00, 0x88, 0x81};
+    enum { ROWS = 6, COLS = 512 };
+    uint64_t state = 18;
+    matrix_case c = make_case(&state, (mf_weight_shape){.kind = MF_WEIGHT_GGUF_Q8_0}, ROWS, COLS);
+    float x[COLS], y[ROWS];
+    void *scratch = scratch_for(k, &c.w, 1);
+    for (uint32_t i = 0; i < ROWS * COLS; i++) {
+        const uint32_t at = i / 32 * 34 + 2 + i % 32;
+        c.arrays[0].p[at] = fills[i / COLS];
+        c.values[i] =
+            value_at(c.arrays[0].p + i / 32 * 34, MF_F16, 0) * (signed char)fills[i / COLS];
+    }
+    for (uint32_t round = 0; round < 4; round++) {
+        for (uint32_t i = 0; i < COLS; i++)
+            x[i] = (round % 2 == 0 ? 1.0f : -1.0f) * (round < 2 ? 1.0f : 0x1p-100f);
+        k->matmul(&c.w, 0, ROWS, x, COLS, 1, y, ROWS, scratch);
+        check_outputs(k, &c, x, 1, y);
+    }
+    free(scratch);
+    free_case(&c);
 }
 
 static void test_fixed_point(const mf_kernels *k)
@@ -382,5 +412,7 @@ int main(int argc, char **argv)
     for_tiers(test_fp8_view);
     for_tiers(test_unaligned);
     for_tiers(test_fixed_point);
+    for_tiers(test_blocks);
+    for_tiers(test_block_extremes);
     return test_result();
 }

@@ -75,6 +75,14 @@ static void test_elementwise(const mf_kernels *k)
             double expected = silu((double)a[i]) * (double)b[i];
             check_near(k, "swiglu", n, (double)out[i], expected, 2e-6 * fabs(expected) + 1e-30);
         }
+        k->swiglu_clamped(a, b, 0.75f, 1.702f, n, out);
+        for (uint32_t i = 0; i < n; i++) {
+            const double limited = fmin((double)a[i], 0.75);
+            const double u = fmax(-0.75, fmin((double)b[i], 0.75));
+            const double expected = limited / (1.0 + exp(-(double)1.702f * limited)) * (u + 1.0);
+            check_near(k, "clamped swiglu", n, (double)out[i], expected,
+                       3e-6 * fabs(expected) + 1e-30);
+        }
         memcpy(out, b, n * sizeof *out);
         k->sigmoid_mul(out, a, n);
         for (uint32_t i = 0; i < n; i++) {
@@ -149,28 +157,33 @@ static void test_rope(const mf_kernels *k)
 static double cached_value(const mf_attention_args *a, size_t offset, uint32_t t, uint32_t i)
 {
     const unsigned char *page = a->pages[t / MF_ATTENTION_TILE] + offset;
-    size_t at = t % MF_ATTENTION_TILE * a->kv_stride + i;
-    return a->cache_type == MF_F32
-               ? (double)((const float *)(const void *)page)[at]
-               : (double)mf_f32_from_bf16(((const uint16_t *)(const void *)page)[at]);
+    page += t % MF_ATTENTION_TILE * a->kv_row_bytes;
+    if (a->cache_type == MF_F32)
+        return (double)((const float *)(const void *)page)[i];
+    if (a->cache_type == MF_BF16)
+        return (double)mf_f32_from_bf16(((const uint16_t *)(const void *)page)[i]);
+    uint16_t scale;
+    memcpy(&scale, page + a->scales_at + i / 32 * 2, sizeof scale);
+    return (double)(signed char)page[i] * (double)mf_f32_from_bf16(scale);
 }
 
-static void expected_attention(const mf_attention_args *a, double *out)
+/* Query i over all that it sees, in float64. */
+static void expected_attention(const mf_attention_args *a, uint32_t query, double *out)
 {
-    double *p = malloc(a->n_kv * sizeof *p), sum = 0.0;
-    double max = a->sink != NULL ? (double)*a->sink : -INFINITY;
+    const uint32_t row = query / a->n_heads, n_kv = a->n_kv + row;
+    const uint32_t first = mf_attention_first(a->window, a->window_is_chunk, n_kv);
+    const float *q = a->q + row * a->q_row + (size_t)(query % a->n_heads) * a->head_dim;
+    double *p = malloc(n_kv * sizeof *p), sum = 0.0, max = -INFINITY;
     REQUIRE(p != NULL);
-    for (uint32_t t = a->first_kv; t < a->n_kv; t++) {
+    for (uint32_t t = first; t < n_kv; t++) {
         p[t] = 0.0;
         for (uint32_t i = 0; i < a->head_dim; i++)
-            p[t] += (double)a->q[i] * cached_value(a, a->k_offset, t, i);
+            p[t] += (double)q[i] * cached_value(a, a->k_offset, t, i);
         p[t] *= (double)a->scale;
         max = fmax(max, p[t]);
     }
     memset(out, 0, a->head_dim * sizeof *out);
-    if (a->sink != NULL)
-        sum = exp((double)*a->sink - max);
-    for (uint32_t t = a->first_kv; t < a->n_kv; t++) {
+    for (uint32_t t = first; t < n_kv; t++) {
         double e = exp(p[t] - max);
         sum += e;
         for (uint32_t i = 0; i < a->head_dim; i++)
@@ -187,13 +200,13 @@ enum { MAX_PAGES = 16, PAGE_TILE = MF_ATTENTION_TILE };
 static void random_pages(uint64_t *state, guarded *g, uint32_t n, mf_attention_args *a,
                          const unsigned char **pages)
 {
-    size_t value_bytes = a->cache_type == MF_F32 ? 4 : 2;
+    const size_t head_bytes = a->cache_type == MF_Q8 ? a->scales_at + (a->head_dim + 31) / 32 * 2
+                                                     : a->head_dim * mf_dtype_bytes(a->cache_type);
     a->k_offset = 4;
     for (uint32_t first = 0, p = 0; first < n; first += PAGE_TILE, p++) {
         uint32_t rows = n - first < PAGE_TILE ? n - first : PAGE_TILE;
-        size_t n_values = (rows - 1) * a->kv_stride + a->head_dim;
-        a->v_offset = 4 + (PAGE_TILE - 1) * a->kv_stride * value_bytes + a->head_dim * value_bytes;
-        size_t n_bytes = a->v_offset + n_values * value_bytes;
+        a->v_offset = (4 + (PAGE_TILE - 1) * a->kv_row_bytes + head_bytes + 3) / 4 * 4;
+        size_t n_bytes = a->v_offset + (rows - 1) * a->kv_row_bytes + head_bytes;
         float *floats = random_floats(state, &g[p], (n_bytes + 3) / 4);
         pages[p] = (const unsigned char *)floats;
         uint16_t *halves = (uint16_t *)(void *)floats;
@@ -204,60 +217,134 @@ static void random_pages(uint64_t *state, guarded *g, uint32_t n, mf_attention_a
     a->pages = pages;
 }
 
+/* The scales of 8 bits that random bytes must not be; every byte is a value. */
+static void random_scales(uint64_t *state, const mf_attention_args *a)
+{
+    for (uint32_t t = 0; a->cache_type == MF_Q8 && t < a->n_kv; t++)
+        for (uint32_t i = 0; i < 2 * ((a->head_dim + 31) / 32); i++) {
+            const size_t at = (i % 2 == 0 ? a->k_offset : a->v_offset) +
+                              t % MF_ATTENTION_TILE * a->kv_row_bytes + a->scales_at + i / 2 * 2;
+            const float scale = (float)(test_random(state) % 256) / 32768.0f;
+            const uint16_t half = mf_bf16_from_f32(scale);
+            memcpy((unsigned char *)(uintptr_t)a->pages[t / MF_ATTENTION_TILE] + at, &half,
+                   sizeof half);
+        }
+}
+
+enum { MAX_DIM = 256, MAX_QUERIES = MF_ATTENTION_QUERIES };
+
+/* A query alone, over the same positions: the same bits. */
+static void check_alone(const mf_kernels *k, const mf_attention_args *all, uint32_t i)
+{
+    mf_attention_args one = *all;
+    float out[MAX_DIM];
+    mf_attention_sum sum;
+    one.q += i / all->n_heads * all->q_row + (size_t)(i % all->n_heads) * all->head_dim;
+    one.n_kv += i / all->n_heads;
+    one.n_rows = one.n_heads = 1;
+    one.out = out;
+    one.sums = &sum;
+    k->attention(&one);
+    CHECK_MSG(memcmp(&sum, &all->sums[i], sizeof sum) == 0 &&
+                  memcmp(out, all->out + (size_t)i * all->head_dim, all->head_dim * sizeof *out) ==
+                      0,
+              "%s: query %u of %u x %u, dim %u: other bits alone", mf_cpu_tier_name(k->tier), i,
+              all->n_rows, all->n_heads, all->head_dim);
+}
+
+/* The parts of all positions, cut at `middle`. */
+static void check_parts(const mf_kernels *k, mf_attention_args args, uint32_t middle)
+{
+    const uint32_t n = args.n_rows * args.n_heads, end = args.n_kv + args.n_rows - 1;
+    static float out[2][MAX_QUERIES * MAX_DIM];
+    mf_attention_sum sums[2][MAX_QUERIES];
+    for (uint32_t part = 0; part < 2; part++) {
+        args.begin = part == 0 ? 0 : middle;
+        args.end = part == 0 ? middle : end;
+        args.out = out[part];
+        args.sums = sums[part];
+        k->attention(&args);
+        for (uint32_t i = 0; i < n; i += 1 + n / 5)
+            check_alone(k, &args, i);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        double expected[MAX_DIM];
+        expected_attention(&args, i, expected);
+        const double max = fmax((double)sums[0][i].max, (double)sums[1][i].max);
+        const double a = exp((double)sums[0][i].max - max), b = exp((double)sums[1][i].max - max);
+        const double sum = a * (double)sums[0][i].sum + b * (double)sums[1][i].sum;
+        for (uint32_t d = 0; d < args.head_dim; d++) {
+            const size_t at = (size_t)i * args.head_dim + d;
+            const double got = (a * (double)out[0][at] + b * (double)out[1][at]) / sum;
+            check_near(k, "attention", args.n_kv, got, expected[d],
+                       2e-4 * (fabs(expected[d]) + 1.0));
+        }
+    }
+}
+
 static void check_attention(const mf_kernels *k, uint64_t *state, mf_attention_args args,
                             uint32_t dim)
 {
-    const uint32_t n = args.n_kv;
-    guarded g[MAX_PAGES + 3];
+    const uint32_t n = args.n_kv + args.n_rows - 1;
+    guarded g[MAX_PAGES + 2];
     const unsigned char *pages[MAX_PAGES];
-    args.kv_stride = dim + 3;
+    args.scales_at = dim + 3; /* of the head before others */
+    args.kv_row_bytes = args.cache_type == MF_Q8 ? args.scales_at + (dim + 31) / 32 * 2 + 5
+                                                 : (dim + 3) * mf_dtype_bytes(args.cache_type);
     args.head_dim = dim;
     args.scale = 0.1f;
     random_pages(state, g, n, &args, pages);
-    uint32_t n_pages = (n + PAGE_TILE - 1) / PAGE_TILE;
-    args.q = random_floats(state, &g[n_pages], dim);
-    float *out = args.out = random_floats(state, &g[n_pages + 1], dim);
-    args.scratch = random_floats(state, &g[n_pages + 2], (size_t)2 * PAGE_TILE * dim);
-    double expected[256];
-    expected_attention(&args, expected);
-    k->attention(&args);
-    for (uint32_t i = 0; i < dim; i++)
-        check_near(k, "attention", n, (double)out[i], expected[i],
-                   2e-4 * (fabs(expected[i]) + 1.0));
-    for (uint32_t i = 0; i < n_pages + 3; i++)
+    const uint32_t n_pages = (n + PAGE_TILE - 1) / PAGE_TILE;
+    mf_attention_args scaled = args;
+    scaled.n_kv = n;
+    random_scales(state, &scaled);
+    args.q_row = (size_t)args.n_heads * dim + 5;
+    args.q = random_floats(state, &g[n_pages],
+                           (args.n_rows - 1) * args.q_row + (size_t)args.n_heads * dim);
+    args.scratch = random_floats(state, &g[n_pages + 1], (size_t)2 * PAGE_TILE * dim);
+    check_parts(k, args, (uint32_t)(test_random(state) % (n_pages + 1)) * PAGE_TILE);
+    for (uint32_t i = 0; i < n_pages + 2; i++)
         guarded_free(&g[i]);
 }
 
 static void test_attention(const mf_kernels *k)
 {
-    static const uint32_t positions[] = {1, 2, 31, 32, 33, 64, 100, 511},
-                          dims[] = {1, 7, 16, 48, 64, 100, 256};
+    static const uint32_t positions[] = {1, 2, 31, 32, 33, 64, 100, 447},
+                          dims[] = {1, 7, 16, 48, 64, 100, 256}, heads[] = {1, 3, 8},
+                          rows[] = {1, 2, 5, 8};
+    static const mf_dtype types[] = {MF_F32, MF_BF16, MF_Q8};
     uint64_t state = 15;
     for (size_t l = 0; l < 8; l++)
-        for (size_t d = 0; d < 7; d++) {
-            const uint32_t n = positions[l];
-            check_attention(k, &state, (mf_attention_args){.n_kv = n, .cache_type = MF_F32},
-                            dims[d]);
-            check_attention(k, &state, (mf_attention_args){.n_kv = n, .cache_type = MF_BF16},
-                            dims[d]);
-        }
+        for (size_t d = 0; d < 7; d++)
+            for (size_t i = 0; i < 3; i++) {
+                const mf_attention_args args = {.n_kv = positions[l],
+                                                .n_heads = heads[test_random(&state) % 3],
+                                                .n_rows = rows[test_random(&state) % 4],
+                                                .cache_type = types[i]};
+                check_attention(k, &state, args, dims[d]);
+            }
+    check_attention(
+        k, &state,
+        (mf_attention_args){.n_kv = 90, .n_heads = 1, .n_rows = MAX_QUERIES, .cache_type = MF_F32},
+        64);
 }
 
-/* Positions before the first are poison to the result: they must not count. Sinks from one that
- * vanishes to one that takes nearly all. */
-static void test_window_and_sink(const mf_kernels *k)
+/* Positions before a row's first are poison to the result: they must not count. */
+static void test_window(const mf_kernels *k)
 {
-    static const uint32_t ends[] = {1, 33, 64, 100, 511}, windows[] = {1, 5, 32, 40, 300};
-    static const float sinks[] = {-40.0f, 0.0f, 3.0f, 60.0f};
+    static const uint32_t ends[] = {1, 33, 64, 100, 447}, windows[] = {1, 5, 32, 40, 300};
     uint64_t state = 19;
     for (size_t e = 0; e < 5; e++)
         for (size_t w = 0; w < 5; w++)
-            for (size_t i = 0; i < 4; i++) {
-                const uint32_t n = ends[e], first = windows[w] < n ? n - windows[w] : 0;
-                const mf_attention_args args = {.first_kv = first,
-                                                .n_kv = n,
-                                                .sink = i % 2 == w % 2 ? NULL : &sinks[i],
-                                                .cache_type = e % 2 == 0 ? MF_F32 : MF_BF16};
+            for (uint32_t i = 0; i < 4; i++) {
+                const mf_attention_args args = {.n_kv = ends[e],
+                                                .n_rows = i / 2 == 0 ? 1 : 40,
+                                                .n_heads = 1,
+                                                .window = windows[w],
+                                                .window_is_chunk = i % 2 != 0,
+                                                .cache_type = e % 3 == 0   ? MF_F32
+                                                              : e % 3 == 1 ? MF_BF16
+                                                                           : MF_Q8};
                 check_attention(k, &state, args, 48);
             }
 }
@@ -412,7 +499,7 @@ int main(void)
     for_tiers(test_position);
     for_tiers(test_rope);
     for_tiers(test_attention);
-    for_tiers(test_window_and_sink);
+    for_tiers(test_window);
     for_tiers(test_conv);
     for_tiers(test_delta);
     return test_result();

@@ -9,10 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The formats that no tier has kernels for. */
+/* The formats of blocks, and those that no tier has kernels for. */
 static const mf_weight_kind decoded[] = {
-    MF_WEIGHT_MXFP4,     MF_WEIGHT_NVFP4,       MF_WEIGHT_GGUF_Q8_0, MF_WEIGHT_GGUF_Q4_K,
-    MF_WEIGHT_GGUF_Q6_K, MF_WEIGHT_GGUF_IQ4_XS, MF_WEIGHT_GGUF_MXFP4};
+    MF_WEIGHT_MXFP4,        MF_WEIGHT_NVFP4,       MF_WEIGHT_GGUF_Q8_0,  MF_WEIGHT_GGUF_Q4_K,
+    MF_WEIGHT_GGUF_Q6_K,    MF_WEIGHT_GGUF_IQ4_XS, MF_WEIGHT_GGUF_MXFP4, MF_WEIGHT_GGUF_Q4_0,
+    MF_WEIGHT_GGUF_Q4_1,    MF_WEIGHT_GGUF_Q5_0,   MF_WEIGHT_GGUF_Q5_1,  MF_WEIGHT_GGUF_Q2_K,
+    MF_WEIGHT_GGUF_Q3_K,    MF_WEIGHT_GGUF_Q5_K,   MF_WEIGHT_GGUF_IQ1_S, MF_WEIGHT_GGUF_IQ1_M,
+    MF_WEIGHT_GGUF_IQ2_XXS, MF_WEIGHT_GGUF_IQ2_XS, MF_WEIGHT_GGUF_IQ2_S, MF_WEIGHT_GGUF_IQ3_XXS,
+    MF_WEIGHT_GGUF_IQ3_S,   MF_WEIGHT_GGUF_IQ4_NL, MF_WEIGHT_GGUF_TQ1_0, MF_WEIGHT_GGUF_TQ2_0,
+    MF_WEIGHT_GGUF_NVFP4};
 #define N_DECODED (sizeof decoded / sizeof *decoded)
 
 /* Bytes of each array, by hand. */
@@ -38,6 +43,32 @@ static void test_sizes(void)
         {{MF_WEIGHT_GGUF_Q6_K, 0, 0, 0, 0, 0, 0}, 3, 512, 6, {1260, 0, 0}},
         {{MF_WEIGHT_GGUF_IQ4_XS, 0, 0, 0, 0, 0, 0}, 3, 512, 4, {816, 0, 0}},
         {{MF_WEIGHT_GGUF_MXFP4, 0, 0, 0, 0, 0, 0}, 3, 64, 4, {102, 0, 0}},
+        {{MF_WEIGHT_GGUF_Q4_0, 0, 0, 0, 0, 0, 0}, 3, 64, 4, {108, 0, 0}},
+        {{MF_WEIGHT_GGUF_Q4_1, 0, 0, 0, 0, 0, 0}, 3, 64, 4, {120, 0, 0}},
+        {{MF_WEIGHT_GGUF_Q5_0, 0, 0, 0, 0, 0, 0}, 3, 64, 5, {132, 0, 0}},
+        {{MF_WEIGHT_GGUF_Q5_1, 0, 0, 0, 0, 0, 0}, 3, 64, 5, {144, 0, 0}},
+        {{MF_WEIGHT_GGUF_Q2_K, 0, 0, 0, 0, 0, 0}, 3, 512, 2, {504, 0, 0}},
+        {{MF_WEIGHT_GGUF_Q3_K, 0, 0, 0, 0, 0, 0}, 3, 512, 3, {660, 0, 0}},
+        {{MF_WEIGHT_GGUF_Q5_K, 0, 0, 0, 0, 0, 0}, 3, 512, 5, {1056, 0, 0}},
+        {{MF_WEIGHT_GGUF_IQ1_S, 0, 0, 0, 0, 0, 0}, 3, 512, 1, {300, 0, 0}},
+        {{MF_WEIGHT_GGUF_IQ1_M, 0, 0, 0, 0, 0, 0}, 3, 512, 1, {336, 0, 0}},
+        {{MF_WEIGHT_GGUF_IQ2_XXS, 0, 0, 0, 0, 0, 0}, 3, 512, 2, {396, 0, 0}},
+        {{MF_WEIGHT_GGUF_IQ2_XS, 0, 0, 0, 0, 0, 0}, 3, 512, 2, {444, 0, 0}},
+        {{MF_WEIGHT_GGUF_IQ2_S, 0, 0, 0, 0, 0, 0}, 3, 512, 2, {492, 0, 0}},
+        {{MF_WEIGHT_GGUF_IQ3_XXS, 0, 0, 0, 0, 0, 0}, 3, 512, 3, {588, 0, 0}},
+        {{MF_WEIGHT_GGUF_IQ3_S, 0, 0, 0, 0, 0, 0}, 3, 512, 3, {660, 0, 0}},
+        {{MF_WEIGHT_GGUF_IQ4_NL, 0, 0, 0, 0, 0, 0}, 3, 64, 4, {108, 0, 0}},
+        {{MF_WEIGHT_GGUF_TQ1_0, 0, 0, 0, 0, 0, 0}, 3, 512, 2, {324, 0, 0}},
+        {{MF_WEIGHT_GGUF_TQ2_0, 0, 0, 0, 0, 0, 0}, 3, 512, 2, {396, 0, 0}},
+        {{MF_WEIGHT_GGUF_NVFP4, 0, 0, 0, 0, 0, 0}, 3, 128, 4, {216, 0, 0}},
+        {{MF_WEIGHT_INT4, MF_BF16, 4, 32, 0, 0, 0}, 3, 96, 4, {144, 18, 0}},
+        {{MF_WEIGHT_INT8, MF_F32, 8, 128, 0, 0, 0}, 3, 256, 8, {768, 24, 0}},
+        {{MF_WEIGHT_FP8_CHANNEL, MF_F32, 8, 0, 0, 0, 0}, 3, 70, 8, {210, 12, 0}},
+        {{MF_WEIGHT_FP8_TENSOR, MF_F32, 8, 0, 0, 0, 0}, 3, 70, 8, {210, 4, 0}},
+        {{MF_WEIGHT_NVFP4_DIVIDED, 0, 0, 0, 0, 0, 0}, 3, 64, 4, {96, 12, 4}},
+        {{MF_WEIGHT_NVFP4_PLAIN, 0, 0, 0, 0, 0, 0}, 3, 64, 4, {96, 12, 0}},
+        {{MF_WEIGHT_MXFP8, 0, 0, 0, 0, 0, 0}, 3, 64, 8, {192, 6, 0}},
+        {{MF_WEIGHT_AFFINE_INDEXED, MF_F32, 4, 32, 0, 0, 0}, 3, 96, 4, {144, 72, 192}},
         /* more than 32 bits count */
         {{MF_WEIGHT_GGUF_Q6_K, 0, 0, 0, 0, 0, 0}, 1u << 20, 1u << 16, 6, {56371445760u, 0, 0}},
     };
@@ -63,6 +94,7 @@ static void test_table(void)
         REQUIRE(f->form != NULL && f->decode_row != NULL);
         CHECK(f->n_arrays >= 1 && f->n_arrays <= MF_MAX_WEIGHT_ARRAYS);
         CHECK(f->arrays[0].rows == 1);
+        CHECK((strncmp(f->form, "gguf", 4) == 0) == (f->decode_block != NULL));
     }
 }
 
@@ -79,6 +111,43 @@ static void test_decoded(const mf_kernels *k)
             check_rows(k, &c);
             free_case(&c);
         }
+    }
+}
+
+/* Integers with scales in groups, and FP8 with a scale for a row or for all. */
+static void test_published(const mf_kernels *k)
+{
+    static const mf_dtype types[] = {MF_F32, MF_F16, MF_BF16};
+    uint64_t state = 29;
+    for (uint32_t i = 0; i < 18; i++) {
+        const mf_weight_shape shape = {.kind = i % 2 == 0 ? MF_WEIGHT_INT4 : MF_WEIGHT_INT8,
+                                       .float_type = types[i / 2 % 3],
+                                       .group = 32u << (i / 6)};
+        matrix_case c = make_case(&state, shape, 5 + i, shape.group * (1 + 2 * (i % 5)));
+        check_case(k, &state, &c);
+        check_rows(k, &c);
+        free_case(&c);
+    }
+    for (uint32_t i = 0; i < 12; i++) {
+        static const uint32_t bits[] = {2, 4, 8, 3};
+        const mf_weight_shape shape = {.kind =
+                                           i % 2 == 0 ? MF_WEIGHT_AFFINE_INDEXED : MF_WEIGHT_MXFP8,
+                                       .float_type = MF_F32,
+                                       .bits = bits[i / 2 % 4],
+                                       .group = 32u << (i / 4)};
+        matrix_case c = make_case(&state, shape, 5 + i, shape.group * (1 + 2 * (i % 5)));
+        check_case(k, &state, &c);
+        check_rows(k, &c);
+        free_case(&c);
+    }
+    for (uint32_t i = 0; i < 6; i++) {
+        const mf_weight_shape shape = {.kind = i % 2 == 0 ? MF_WEIGHT_FP8_CHANNEL
+                                                          : MF_WEIGHT_FP8_TENSOR,
+                                       .float_type = MF_F32};
+        matrix_case c = make_case(&state, shape, 1 + 31 * i, 33 + 100 * i);
+        check_case(k, &state, &c);
+        check_rows(k, &c);
+        free_case(&c);
     }
 }
 
@@ -173,7 +242,10 @@ static void test_goldens(const mf_kernels *k)
     uint32_t n;
     REQUIRE(memcmp(take(&p, end, 8), "MFFORMAT", 8) == 0);
     memcpy(&n, take(&p, end, 4), 4);
-    CHECK_U64(n, 5);
+    uint32_t n_blocks = 0;
+    for (uint32_t kind = MF_WEIGHT_FLOAT; kind < MF_WEIGHT_KINDS; kind++)
+        n_blocks += mf_weight_formats[kind].decode_block != NULL;
+    CHECK_U64(n, n_blocks);
     for (uint32_t i = 0; i < n; i++)
         n_values += check_golden(k, &p, end);
     CHECK(p == end);
@@ -213,6 +285,7 @@ int main(void)
     test_sizes();
     test_table();
     for_tiers(test_decoded);
+    for_tiers(test_published);
     for_tiers(test_nan_scales);
     for_tiers(test_scale_rows);
     for_tiers(test_goldens);

@@ -47,7 +47,12 @@ static void test_wide(const mf_kernels *k)
         check_wide(k, &state, fp8_shape(128), cols[i]);
         check_wide(k, &state, fp8_shape(4), cols[i]);
         for (uint32_t kind = MF_WEIGHT_MXFP4; kind < MF_WEIGHT_KINDS; kind++)
-            check_wide(k, &state, (mf_weight_shape){.kind = (mf_weight_kind)kind}, cols[i]);
+            check_wide(k, &state,
+                       (mf_weight_shape){.kind = (mf_weight_kind)kind,
+                                         .float_type = types[i],
+                                         .bits = bits[i + 1],
+                                         .group = groups[i]},
+                       cols[i]);
     }
 }
 

@@ -74,6 +74,7 @@ static void check_decode(const golden_case *c, const golden *g, mf_io_kind io)
     options.allocator = failing_allocator(&count);
     options.expert_cache_bytes = 0; /* every token reads */
     options.n_threads = 2;
+    options.timeline = "/dev/null";
     options.io = io;
     mf_error error = {0};
     mf_engine *engine = NULL;
@@ -83,6 +84,7 @@ static void check_decode(const golden_case *c, const golden *g, mf_io_kind io)
         return;
     REQUIRE(engine != NULL);
     REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    REQUIRE_OK(mf_engine_profile(engine, 1, &error), &error);
     REQUIRE_OK(mf_session_eval(session, g->tokens, 10, &error), &error);
     REQUIRE_OK(mf_session_eval(session, g->tokens + 10, 1, &error), &error);
     unsigned long long own = count.n_calls, system = n_system_calls;
@@ -104,6 +106,7 @@ static mf_status life(const golden_case *c, const golden *g, failing *count, mf_
     options.allocator = failing_allocator(count);
     options.expert_cache_bytes = 0;
     options.n_threads = 2;
+    options.timeline = "/dev/null";
     mf_engine *engine = NULL;
     mf_session *session = NULL;
     mf_status status = mf_engine_open(golden_path(c->name), &options, &engine, error);

@@ -33,7 +33,9 @@ static mf_status find_made(mf_source *source, mf_tensor_id id, mf_stored *out, m
     mf_tensor *t = m->tensors[is_expert ? id.role - MF_ROLE_EXPERT_GATE : 0]
                              [is_expert && id.expert != MF_ALL_EXPERTS ? id.expert : 0];
     (void)error;
-    *out = (mf_stored){&t[0], t[1].name != NULL ? &t[1] : NULL, t[2].name != NULL ? &t[2] : NULL};
+    *out = (mf_stored){.data = &t[0],
+                       .scales = t[1].name != NULL ? &t[1] : NULL,
+                       .biases = t[2].name != NULL ? &t[2] : NULL};
     return MF_OK;
 }
 
@@ -504,7 +506,8 @@ static void check_unlike(made_source *m)
                 t[1].name = NULL;
             }
             CHECK_STATUS(bind_experts(m, &b, &shape, &error), MF_ERR_UNSUPPORTED);
-            CHECK_CONTAINS(error.message, "must be all of one floating-point dtype, or all in FP8");
+            CHECK_CONTAINS(error.message,
+                           "must be all of one floating-point dtype, or all quantised alike");
             mf_binder_free(&b);
         }
     }

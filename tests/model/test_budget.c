@@ -453,12 +453,11 @@ static void test_kinds_share(void)
 /* Sizes that do not fit 64 bits are told, of pages as of recurrent states. */
 static void test_plan_overflow(void)
 {
-    uint64_t page, recurrent;
-    mf_plan p;
+    mf_plan p = {0};
     mf_hparams h = two_layers();
-    CHECK(mf_plan_state(&h, &plan_options, NULL, &page, &recurrent));
+    CHECK(mf_plan_state(&h, &plan_options, NULL, &p));
     h.key_dim = h.value_dim = h.n_v_heads = UINT32_MAX;
-    CHECK(!mf_plan_state(&h, &plan_options, NULL, &page, &recurrent));
+    CHECK(!mf_plan_state(&h, &plan_options, NULL, &p));
     CHECK(!mf_plan_make(&h, &plan_options, &p));
 }
 

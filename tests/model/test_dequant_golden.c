@@ -54,8 +54,9 @@ int main(void)
         w.biases = take(&p, 2 * n_groups);
         float *want = malloc(n_values * sizeof *want);
         memcpy(want, take(&p, n_values * sizeof *want), n_values * sizeof *want);
-        for (uint32_t tier = MF_CPU_SCALAR; tier <= (uint32_t)mf_cpu_detect(0); tier++)
-            check_matrix(mf_kernels_get(tier), &w, want);
+        for (uint32_t tier = MF_CPU_SCALAR; tier < MF_CPU_END; tier++)
+            if (mf_kernels_get(tier) != NULL)
+                check_matrix(mf_kernels_get(tier), &w, want);
         free(want);
     }
     CHECK(p == file + n_bytes);

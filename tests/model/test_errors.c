@@ -220,7 +220,7 @@ static void contradicting_bits(void)
 
 static void bad_mode(void)
 {
-    scratch_replace(config, "\"mode\": \"affine\"", "\"mode\": \"mxfp4\"");
+    scratch_replace(config, "\"mode\": \"affine\"", "\"mode\": \"mxfp6\"");
 }
 
 static void cut_packed_weights(void)
@@ -287,7 +287,7 @@ static const damage damages[] = {
     {"bad bits", "mlx_4bit", bad_bits, MF_ERR_FORMAT, config, "bits 7"},
     {"bad group", "mlx_4bit", bad_group, MF_ERR_FORMAT, config, "group_size 48"},
     {"bits against shape", "mlx_4bit", contradicting_bits, MF_ERR_FORMAT, config, "bits 2"},
-    {"unknown quantisation", "mlx_4bit", bad_mode, MF_ERR_UNSUPPORTED, config, "mxfp4"},
+    {"unknown quantisation", "mlx_4bit", bad_mode, MF_ERR_UNSUPPORTED, config, "mxfp6"},
     {"packed: weights cut short", "packed", cut_packed_weights, MF_ERR_FORMAT, "model_weights", ""},
     {"packed: manifest cut short", "packed", broken_manifest, MF_ERR_FORMAT, "model_weights.json",
      ""},
@@ -413,8 +413,8 @@ static void test_guilty_options(const golden_case *c)
     bad[2].n_chunk_tokens = (1u << 20) + 1;
     bad[3].state_bytes = 17361641481138402520u; /* a sixteenth more wraps around to little */
     bad[4].io = (mf_io_kind)3;
-    bad[5].cpu_tier_limit = 4;
-    bad[6].kv_type = (mf_kv_type)2;
+    bad[5].cpu_tier = "sse";
+    bad[6].kv_type = (mf_kv_type)3;
     bad[7].mark_bytes = (UINT64_C(1) << 60) + 1;
     bad[8].device = "abacus";
     bad[9].expert_device = "CPU";
@@ -424,8 +424,8 @@ static void test_guilty_options(const golden_case *c)
                                         "n_chunk_tokens 1048577 is more than 1048576",
                                         "state_bytes 17361641481138402520",
                                         "io 3",
-                                        "cpu_tier_limit 4",
-                                        "kv_type 2",
+                                        "cpu_tier 'sse' is none of this CPU's: auto, scalar",
+                                        "kv_type 3",
                                         "mark_bytes 1152921504606846977",
                                         "device 'abacus' is not known; there are: auto, cpu",
                                         "expert_device 'CPU' is not known",

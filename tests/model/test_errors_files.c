@@ -61,8 +61,8 @@ static void test_other_models(void)
     char path[600];
     scratch_write("model.gguf", "GGUF", 4);
     snprintf(path, sizeof path, "%s/model.gguf", dir);
-    check_refused("a GGUF file", path, MF_ERR_UNSUPPORTED,
-                  (const char *const[]){path, "GGUF", "safetensors"});
+    check_refused("the beginning of a GGUF file", path, MF_ERR_FORMAT,
+                  (const char *const[]){path, "ends within", "version"});
     snprintf(path, sizeof path, "%s/%s", dir, weights);
     check_refused("a weights file", path, MF_ERR_IO,
                   (const char *const[]){path, "directory", config});

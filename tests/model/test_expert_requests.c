@@ -35,6 +35,7 @@ static mf_engine *open_all_cached(const golden_case *c, mf_session **sessions, u
     options.n_sessions = n;
     options.predict = MF_PREDICT_OFF;
     mf_engine *engine = golden_open(c, &options);
+    engine->runner.split.mode = MF_SPLIT_NEVER; /* each half asks for its own */
     mf_engine_info(engine, &info);
     REQUIRE(info.n_slots == (uint64_t)info.n_moe_layers * info.n_experts);
     for (uint32_t i = 0; i < n; i++)

@@ -8,6 +8,7 @@
 #include "golden.h"
 #include "scratch_dir.h"
 
+#include "base/cpu.h"
 #include "base/half.h"
 
 typedef struct model_case {
@@ -172,7 +173,7 @@ static float *logits_of(const model_case *c, const golden *g, bool is_fp8, uint3
     CHECK_U64(n, c->n_matrices);
     CHECK_U64(n_several, c->n_several);
     mf_engine_options options = golden_options(golden_case_find(c->name));
-    options.cpu_tier_limit = tier;
+    options.cpu_tier = mf_cpu_tier_name(tier);
     mf_engine *engine = NULL;
     mf_session *session = NULL;
     mf_error error = {0};
@@ -190,7 +191,7 @@ static void check_case(const model_case *c)
 {
     golden g;
     golden_read(golden_case_find(c->name), &g);
-    for (uint32_t tier = 1; tier <= 3; tier++) {
+    for (uint32_t tier = MF_CPU_SCALAR; tier < MF_CPU_END; tier++) {
         if (!golden_has_tier(tier))
             continue;
         float *fp8 = logits_of(c, &g, true, tier), *bf16 = logits_of(c, &g, false, tier);

@@ -93,6 +93,40 @@ static void test_everything_cached(const char *name)
     close_case(&o);
 }
 
+/* What evaluation costs at least, from the shapes of the config: token by token, and in one chunk,
+ * which reads its own cache once. */
+static void test_costs(const char *name)
+{
+    for (uint32_t chunk = 1; chunk <= 64; chunk += 63) {
+        opened o = open_case(name, chunk, true);
+        const mf_model_info *i = &o.info;
+        const uint64_t n = 40, q = (uint64_t)i->n_heads * i->head_dim;
+        const uint64_t kv = (uint64_t)i->n_kv_heads * i->head_dim;
+        const uint64_t expert = 3ull * i->hidden_size * i->expert_hidden_size;
+        const uint64_t layer =
+            (2 * q + 2 * kv + i->n_experts) * i->hidden_size + i->n_experts_per_token * expert;
+        const uint64_t seen = n * (n + 1) / 2;
+        const mf_stats stats = run(&o, n);
+        CHECK_U64(stats.n_multiply_adds,
+                  i->n_layers * (n * layer + seen * 2 * q) + (uint64_t)i->n_vocab * i->hidden_size);
+        CHECK_U64(stats.state_bytes_touched,
+                  i->n_layers * (chunk == 1 ? seen : n) * 2 * kv * sizeof(float));
+        close_case(&o);
+    }
+}
+
+/* The same products in any chunks; recurrent states are read and written once for each. */
+static void test_costs_by_chunks(const char *name)
+{
+    opened one = open_case(name, 1, true), all = open_case(name, 64, true);
+    const mf_stats a = run(&one, 40), b = run(&all, 40);
+    CHECK(a.n_multiply_adds != 0 && b.state_bytes_touched != 0);
+    CHECK_U64(a.n_multiply_adds, b.n_multiply_adds);
+    CHECK(a.state_bytes_touched > 20 * b.state_bytes_touched);
+    close_case(&one);
+    close_case(&all);
+}
+
 /* What can be seen of each expert adds up to what is counted. */
 static void test_states(const char *name)
 {
@@ -213,5 +247,8 @@ int main(void)
         test_foresight(names[i]);
         test_warning(names[i]);
     }
+    test_costs("qwen3_moe_bf16");
+    test_costs_by_chunks("next_bf16");
+    test_costs_by_chunks("v3_bf16");
     return test_result();
 }

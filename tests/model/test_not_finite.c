@@ -137,6 +137,22 @@ static void check_values(void)
     }
 }
 
+/* A token that names an expert that is none. */
+static void check_table(void)
+{
+    static const char name[] = "layers.0.ffn.gate.tid2eid";
+    const golden_case *c = golden_case_find("deepseek_v4_fp8");
+    const char *dir = scratch_copy(c->name);
+    poison("model.safetensors", name, 6); /* the first that there is not */
+    mf_engine_options options = golden_options(c);
+    mf_engine *engine = NULL;
+    mf_error error = {0};
+    CHECK_STATUS(mf_engine_open(dir, &options, &engine, &error), MF_ERR_FORMAT);
+    CHECK_CONTAINS(error.message, "model.safetensors: tensor layers.0.ffn.gate.tid2eid has 6");
+    CHECK_CONTAINS(error.message, "expected 0 to 5");
+    scratch_remove();
+}
+
 int main(void)
 {
     enum { NOT_A_NUMBER = 0x7FC0, INFINITE = 0x7F80 };
@@ -152,5 +168,8 @@ int main(void)
                    "the final norm or the output head");
     check_poisoned("hf_bf16", "model-00001-of-00002.safetensors", "lm_head.weight", NOT_A_NUMBER,
                    "the final norm or the output head");
+    check_poisoned("deepseek_v4_fp8", "model.safetensors", "layers.1.attn_norm.weight",
+                   NOT_A_NUMBER, "comes out of layer 1");
+    check_table();
     return test_result();
 }

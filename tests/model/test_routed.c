@@ -319,10 +319,11 @@ static mf_status pass(run *r, asked *a, float *logits, mf_error *error)
     const mf_batch_watch watch = {.ctx = a, .progress = foresee};
     const mf_batch_part part = {.tokens = s->tokens,
                                 .n_rows = (uint32_t)s->position,
-                                .pages = s->page_spans,
+                                .pages = s->pages[MF_UNIT_PAGE].spans,
+                                .window_pages = s->pages[MF_UNIT_WINDOW].spans,
                                 .state = {{{0}, 0}, s->recurrent_span},
                                 .logits = logits};
-    const mf_batch batch = {&part, 1, part.n_rows, &watch};
+    const mf_batch batch = {.parts = &part, .n_parts = 1, .n_rows = part.n_rows, .watch = &watch};
     *a = (asked){.r = r, .end_at = a->end_at};
     r->engine->runner.ahead.n_most = r->engine->runner.h.n_moe_layers;
     return mf_forward(&r->engine->runner, &batch, error);

@@ -295,7 +295,8 @@ static void check_midst(const char *name)
         mf_session_set_deadline(s.sessions[1], 0);
         CHECK(items[0].status == MF_OK && items[2].status == MF_OK);
         CHECK(items[1].status == MF_ERR_CANCELLED && items[1].n_done == 0);
-        CHECK_U64(s.sessions[1]->n_pages, mf_pages_of(at)); /* what it took is given back */
+        CHECK_U64(s.sessions[1]->pages[MF_UNIT_PAGE].n,
+                  mf_pages_of(at)); /* what it took is given back */
         check_at(&s, s.sessions[0], at + 5, true);
         check_at(&s, s.sessions[2], at + 5, true);
         items[1] = item_of(&s, 1, 5);

@@ -4,9 +4,9 @@
  * of family and cache, and can be sampled from at once; what does not fit is refused with its
  * reason, and the session is as before.
  */
-#include "base/cpu.h"
 #include "failing_alloc.h"
 #include "golden.h"
+#include "kernels/kernels.h"
 #include "scratch_dir.h"
 #include "session/engine.h"
 #include "session/snapshot.h"
@@ -422,6 +422,7 @@ static void check_key(void)
                   FIELD(rope.theta),
                   FIELD(rope.interleaved),
                   FIELD(rope.is_yarn),
+                  FIELD(rope.is_llama3),
                   FIELD(rope.truncate),
                   FIELD(rope.factor),
                   FIELD(rope.n_original),
@@ -492,7 +493,7 @@ static void check_device_roundings(const golden_case *c)
     options.device = "cpu";
     mf_engine *cpu = golden_open(c, &options);
     REQUIRE_OK(mf_engine_snapshot_key(cpu, &keys[1], &error), &error);
-    CHECK(keys[1].cpu_tier == (uint32_t)mf_cpu_detect(0));
+    CHECK(keys[1].cpu_tier == (uint32_t)mf_kernels_get(MF_CPU_BEST)->tier);
     CHECK_BYTES(keys[0].fingerprint, keys[1].fingerprint, sizeof keys[0].fingerprint);
     mf_engine_close(&cpu);
 }
@@ -542,9 +543,11 @@ static void check_roundings(void)
     const golden_case *c = golden_case_find("v3_bf16");
     mf_error error = {0};
     mf_snapshot_key key;
-    for (uint32_t tier = 1; tier <= (uint32_t)mf_cpu_detect(0); tier++) {
+    for (uint32_t tier = MF_CPU_SCALAR; tier < MF_CPU_END; tier++) {
+        if (mf_kernels_get(tier) == NULL)
+            continue;
         mf_engine_options options = golden_options(c);
-        options.cpu_tier_limit = tier;
+        options.cpu_tier = mf_cpu_tier_name(tier);
         options.device = "cpu";
         mf_engine *engine = golden_open(c, &options);
         REQUIRE_OK(mf_engine_snapshot_key(engine, &key, &error), &error);
@@ -612,14 +615,23 @@ static void check_allocations(const golden_case *c, const golden *g, const float
 
 int main(void)
 {
-    static const char *const names[] = {"mlx_4bit", "next_bf16", "v3_bf16", "k2_mlx_4bit"};
+    static const char *const names[] = {"mlx_4bit",
+                                        "next_bf16",
+                                        "v3_bf16",
+                                        "k2_mlx_4bit",
+                                        "deepseek_v32_index_f32",
+                                        "deepseek_v4_types_f32"};
     static const size_t positions[] = {0, 1, 2, 31, 32, 33};
-    for (size_t i = golden_is_short() ? 1 : 0; i < (golden_is_short() ? 3 : 4); i++) {
+    for (size_t i = golden_is_short() ? 1 : 0; i < (golden_is_short()  ? 3
+                                                    : GOLDEN_ON_DEVICE ? 4
+                                                                       : 6);
+         i++) {
         const golden_case *c = golden_case_find(names[i]);
         golden g;
         golden_read(c, &g);
         REQUIRE(g.n_tokens > 36);
-        for (mf_kv_type kv = MF_KV_F32; kv <= MF_KV_BF16; kv++) {
+        const bool has_q8 = !GOLDEN_ON_DEVICE && i != 5; /* entries are not made of 8 bits */
+        for (mf_kv_type kv = MF_KV_F32; kv <= (has_q8 ? MF_KV_Q8 : MF_KV_BF16); kv++) {
             mf_engine *one = open_with(c, kv), *two = open_with(c, kv);
             float *want = last_logits(one, &g);
             for (size_t k = golden_is_short() ? 5 : 0; k < sizeof positions / sizeof *positions;

@@ -28,7 +28,9 @@ static void set_up(fixture *f, const mf_allocator *a)
     const mf_backend_options options = {.allocator = *a, .n_threads = 1};
     memset(f, 0, sizeof *f);
     REQUIRE_OK(mf_cpu_backend_create(&options, &f->backend, &error), &error);
-    mf_state_pool_init(&f->pool, a, f->backend, PAGE, RECURRENT, LIMIT);
+    const uint64_t sizes[] = {
+        [MF_UNIT_PAGE] = PAGE, [MF_UNIT_WINDOW] = 0, [MF_UNIT_RECURRENT] = RECURRENT};
+    mf_state_pool_init(&f->pool, a, f->backend, sizes, LIMIT);
 }
 
 static void tear_down(fixture *f)

@@ -45,7 +45,7 @@ ask() {
     path=$1
     shift
     last="curl $path $*"
-    status=$(curl -s -m 300 -D "$headers" -o "$out" -w '%{http_code}' "$@" "$url$path" 2>"$err")
+    status=$(curl -s -m 900 -D "$headers" -o "$out" -w '%{http_code}' "$@" "$url$path" 2>"$err")
     code=$?
     [ -f "$out" ] || : >"$out"
 }
@@ -111,9 +111,14 @@ joined() {
     grep -o "\"$2\":\"\([^\"\\\\]\|\\\\.\)*\"" "$1" | sed "s/^\"$2\":\"//; s/\"\$//" | tr -d '\n'
 }
 
+# nth_text FILE N: the text of the answer's choice N, from 1
+nth_text() {
+    grep -o '"text":"\([^"\\]\|\\.\)*"' "$1" | sed -n "$2p"
+}
+
 # stat NAME: a figure of /v1/moeflux/stats
 stat() {
-    curl -s -m 300 "$url/v1/moeflux/stats" $stat_options >"$scratch/stats"
+    curl -s -m 900 "$url/v1/moeflux/stats" $stat_options >"$scratch/stats"
     value_in "$scratch/stats" "$1"
 }
 stat_options=

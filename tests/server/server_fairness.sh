@@ -3,29 +3,43 @@
 # bodies of all connections together. Clients are told apart by their address: 127.0.0.x.
 . ./lib_server.sh
 slow="--threads 1 --cpu-tier scalar"
-# ask_long NAME WORDS [CURL ARGUMENTS...]: an answer of 400 tokens, into $scratch/NAME; sets client
+[ -z "${SANITIZE:-}" ] || slow="--threads 2" # is slow enough
+# ask_long NAME WORDS [TOKENS]: an answer of 600 tokens, into $scratch/NAME; sets client
 ask_long() {
-    name=$1
-    words=$2
-    shift 2
-    curl -s -N -m 500 "$url/v1/completions" "$@" --data-binary \
-        "{\"prompt\":\"$words\",\"max_tokens\":400,\"seed\":4,\"ignore_eos\":true,\"stream\":true}" >"$scratch/$name" &
+    curl -s -N -m 900 "$url/v1/completions" --data-binary \
+        "{\"prompt\":\"$2\",\"max_tokens\":${3:-600},\"seed\":4,\"ignore_eos\":true,\"stream\":true}" >"$scratch/$1" &
     client=$!
 }
+# longer than what is too short for the store (64 tokens)
+story=$(head -c 1200 "$SOURCE/models/demo/heldout.txt" | tr '\n"\\' '   ')
+king="Once upon a time there was a king. $story"
+girl="In the old days a girl lived by the sea. $story"
 
 # Two answers of one client take both places; another client's does not wait for the end of either.
 # shellcheck disable=SC2086 # a list
 start_server "$demo" --sessions 2 --queue 2 --state-dir "$scratch/states" $slow
-ask_long first "Once upon a time there was a king who had three sons, and"
+n_prompts=0
+for words in "$king" "$girl"; do
+    post /tokenize "{\"content\":\"$words\"}"
+    expect_true test "$(value count)" -gt 64
+    n_prompts=$((n_prompts + $(value count)))
+done
+ask_long first "$king"
 first=$client
-ask_long second "In the old days, when wishing still helped, a girl lived by the sea and"
+ask_long second "$girl"
 second=$client
 expect_true wait_for stat_is answers_running 2
+# both have read their prompts (a token that was just sampled is not evaluated yet)
+have_read() {
+    n=$(stat evaluated_tokens_total)
+    [ $((n + 2 - $(value_in "$scratch/stats" answer_tokens_total))) -ge $n_prompts ]
+}
+expect_true wait_for have_read
 # the queue is full of one client's requests; another's is taken all the same
-ask_long third "The wolf"
+ask_long third "The wolf" 8
 third=$client
 expect_true wait_for stat_is answers_waiting 1
-ask_long fourth "The bear"
+ask_long fourth "The bear" 8
 fourth=$client
 expect_true wait_for stat_is answers_waiting 2
 post /v1/completions '{"prompt":"x","max_tokens":1}'
@@ -33,13 +47,15 @@ expect_status 429
 post /v1/completions '{"prompt":"Meanwhile","max_tokens":5,"ignore_eos":true}' --interface 127.0.0.2
 expect_status 200
 expect_equal "$(value completion_tokens)" 5
+n_mean=$(value prompt_tokens)
 expect_equal "$(stat jobs_finished_total)" 1
 expect_true test "$(stat preemptions_total)" -ge 1
 kill -KILL $third $fourth
 wait $third $fourth 2>/dev/null
 wait $first $second
-# who gave way lost nothing, and was not read again: its state was in the store
-expect_true test "$(stat evaluated_tokens_total)" -lt 900
+# who gave way lost nothing, and was not read again: its state was in the store (those who hung up may
+# have been begun)
+expect_true test "$(stat evaluated_tokens_total)" -le $((n_prompts + 2 * 599 + n_mean + 4 + 2 * (2 + 7)))
 for name in first second; do
     joined "$scratch/$name" text >"$scratch/$name.text"
     expect_equal "$(tail -2 "$scratch/$name" | head -1)" 'data: [DONE]'
@@ -47,10 +63,10 @@ done
 stop_server
 expect_empty "$err"
 start_server "$demo"
-ask_long alone "Once upon a time there was a king who had three sons, and"
+ask_long alone "$king"
 wait "$client"
 expect_equal "$(joined "$scratch/alone" text)" "$(cat "$scratch/first.text")"
-ask_long alone "In the old days, when wishing still helped, a girl lived by the sea and"
+ask_long alone "$girl"
 wait "$client"
 expect_equal "$(joined "$scratch/alone" text)" "$(cat "$scratch/second.text")"
 stop_server
@@ -76,23 +92,22 @@ expect_true wait_for stat_is answers_waiting 0
 stop_server
 
 # Memory for two answers of four: those put back go to the store, and are taken up from there.
-start_server "$demo" --ctx 1024 --sessions 4 --state-dir "$scratch/more"
-clients=
-for i in 1 2 3 4; do
-    curl -s -m 500 "$url/v1/completions" --data-binary "{\"prompt\":\"Tale $i of the king\",\"max_tokens\":900,\"seed\":$i,\"ignore_eos\":true}" >"$scratch/together.$i" &
-    clients="$clients $!"
-done
-# shellcheck disable=SC2086
-wait $clients
-expect_true test "$(stat preemptions_total)" -gt 0
-expect_true test "$(stat evaluated_tokens_total)" -lt 3700
-for i in 1 2 3 4; do
-    post /v1/completions "{\"prompt\":\"Tale $i of the king\",\"max_tokens\":900,\"seed\":$i,\"ignore_eos\":true}"
+if [ -z "${SANITIZE:-}" ]; then
+    start_server "$demo" --ctx 1024 --sessions 4 --state-dir "$scratch/more"
+    tales=$(for i in 1 2 3 4; do printf ',"Tale %d of the king"' $i; done)
+    post /v1/completions "{\"prompt\":[${tales#,}],\"max_tokens\":900,\"seed\":3,\"ignore_eos\":true}"
     expect_status 200
-    expect_equal "$(value_in "$scratch/together.$i" text)" "$(value text)"
-done
-stop_server
-expect_empty "$err"
+    cp "$out" "$scratch/together"
+    expect_true test "$(stat preemptions_total)" -gt 0
+    expect_true test "$(stat evaluated_tokens_total)" -lt 3700
+    for i in 1 2 3 4; do
+        post /v1/completions "{\"prompt\":\"Tale $i of the king\",\"max_tokens\":900,\"seed\":3,\"ignore_eos\":true}"
+        expect_status 200
+        expect_equal "$(nth_text "$scratch/together" $i)" "$(nth_text "$out" 1)"
+    done
+    stop_server
+    expect_empty "$err"
+fi
 
 # Bodies that are on their way: all together they are bounded.
 start_server "$demo" --max-body 100K

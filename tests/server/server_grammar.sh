@@ -46,6 +46,30 @@ expect_true grep -qE '"content":"(yes|no) [a-f]{3}"' "$out"
 post /v1/chat/completions "{$ask,\"response_format\":{\"type\":\"text\"},\"grammar\":null,\"max_tokens\":1}"
 expect_status 200
 
+# what a grammar leaves no choice about is evaluated together: the same answer as token by token,
+# which is how it goes with logprobs; streamed, several at once, and up to a limit within it
+forced='"grammar":"root ::= (\"yes\" | \"no\") \"@#^~@#^~\" [a-f]{3} \"~^#@\""'
+for seed in 1 2 3; do
+    before=$(stat forced_tokens_total)
+    post /v1/chat/completions "{$ask,\"seed\":$seed,$forced,\"logprobs\":true}"
+    expect_status 200
+    alone=$(value content)
+    n=$(value completion_tokens)
+    expect_equal "$(stat forced_tokens_total)" "$before"
+    n_steps=$(stat steps_total)
+    post /v1/chat/completions "{$ask,\"seed\":$seed,$forced}"
+    expect_equal "$(value content)" "$alone"
+    expect_equal "$(value completion_tokens)" "$n"
+    n_forced=$(($(stat forced_tokens_total) - before))
+    expect_true test "$n_forced" -gt 6
+    expect_true test $(($(stat steps_total) - n_steps)) -le $((n - n_forced + 1))
+    post /v1/chat/completions "{$ask,\"seed\":$seed,$forced,\"stream\":true}"
+    expect_equal "$(joined "$out" content)" "$alone"
+    post /v1/chat/completions "{$ask,\"seed\":$seed,$forced,\"n\":2,\"max_tokens\":5}"
+    expect_equal "$(grep -o '"finish_reason":"length"' "$out" | wc -l)" 2
+    expect_equal "$(value completion_tokens)" 10
+done
+
 # what cannot be held to is refused, and says what it is
 refused() {
     expect_refused /v1/chat/completions "{$ask,$1}" 400 "$2"
@@ -59,7 +83,7 @@ refused '"response_format":"json"' response_format object
 refused '"grammar":"root ::= a"' grammar 'the rule a is used but not defined'
 refused '"grammar":3' grammar string
 refused "\"grammar\":\"root ::= []\",\"response_format\":$format" grammar excludes
-expect_refused /v1/responses "{\"input\":\"x\",\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"x\",\"schema\":{\"multipleOf\":2,\"type\":\"integer\"}}}}" 400 text.format.schema
+expect_refused /v1/responses "{\"input\":\"x\",\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"x\",\"schema\":{\"uniqueItems\":true,\"type\":\"array\"}}}}" 400 text.format.schema
 stop_server
 
 # behind the thought that the template opens, whatever is thought in it; and when it is cut short

@@ -136,12 +136,13 @@ void mf_st_make_comparable(char *body)
         "\"id\":",           "\"item_id\":",       "\"created\":",
         "\"created_at\":",   "\"cached_tokens\":", "\"cache_read_input_tokens\":",
         "\"input_tokens\":", "\"signature\":",     "\"completed_at\":"};
-    static const char comment[] = ": keep-alive\n\n";
+    static const char comment[] = ": keep-alive"; /* and what a prompt still takes */
     char *to = body;
     for (const char *from = body; *from;) {
         size_t n = 0;
         if (strncmp(from, comment, sizeof comment - 1) == 0 && (to == body || to[-1] == '\n')) {
-            from += sizeof comment - 1;
+            const char *end = strstr(from, "\n\n");
+            from = end ? end + 2 : from + strlen(from);
             continue;
         }
         for (size_t i = 0; *from == '"' && i < sizeof volatile_names / sizeof *volatile_names; i++)

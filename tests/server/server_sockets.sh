@@ -47,7 +47,7 @@ expect_true test -f "$scratch/file"
 if command -v systemd-socket-activate >/dev/null; then
     systemd-socket-activate -l "$place" "$MOEFLUX" serve "$demo" --name given </dev/null >"$server_out" 2>"$server_err" &
     pid=$!
-    expect_true wait_for test -S "$place"
+    expect_true wait_for grep -q '^Listening on' "$server_err" # the file is there before it listens
     ask /v1/models --unix-socket "$place"
     expect_status 200
     expect_body '"id":"given"'

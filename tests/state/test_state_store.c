@@ -67,10 +67,12 @@ static void test_find(void)
     CHECK(m.n_tokens == 100 && !m.has_logits);
     mf_snapshot_key other = fixture_key;
     other.fingerprint[15] ^= 1;
-    CHECK(!mf_store_find(store, &(mf_store_query){&other, t, 100, 0, false}, &m));
+    CHECK(
+        !mf_store_find(store, &(mf_store_query){.key = &other, .tokens = t, .n_tokens = 100}, &m));
     other = fixture_key;
     other.kv_type = 1;
-    CHECK(!mf_store_find(store, &(mf_store_query){&other, t, 100, 0, false}, &m));
+    CHECK(
+        !mf_store_find(store, &(mf_store_query){.key = &other, .tokens = t, .n_tokens = 100}, &m));
     free(t);
     mf_store_close(&store);
 }

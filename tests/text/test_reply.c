@@ -171,10 +171,99 @@ static const reply_case coder[] = {
      "|[0 get_weather {\"city\": \"one\", \"days\": 2}]", 0, 0, 0},
 };
 
+#define M3 "]<]minimax[>["
+#define K3_CALL "<|open|>tools<|sep|><|open|>call tool=\"get_weather\" index=\"1\"<|sep|>"
+#define K3_KEY(name, type) "<|open|>argument key=\"" name "\" type=\"" type "\"<|sep|>"
+#define K3_END "<|close|>argument<|sep|>"
+
+/* Families that are none of JSON, tags or Python alone. */
+static const reply_case others[] = {
+    {"lfm", NULL,
+     "<|tool_call_start|>[ping(a='it's \"so\"', b=['x', 'y z'], c={'d': 'e'})]<|tool_call_end|>",
+     "|[0 ping {\"a\": \"it's \\\"so\\\"\", \"b\": [\"x\", \"y z\"], \"c\": {\"d\": \"e\"}}]", 0, 0,
+     0},
+    {"gemma4", NULL, "<|channel>thought\nHm\n<channel|>Good", "|T:Hm|C:Good", 0, 0, 0},
+    {"gemma4", NULL,
+     "<|tool_call>call:get_weather{city:<|\"|>a \"b\" {c}<|\"|>,days:[1,{x:true}]}<tool_call|>",
+     "|[0 get_weather {\"city\":\"a \\\"b\\\" {c}\",\"days\":[1,{\"x\":true}]}]", 0, 0, 0},
+    {"gemma4", NULL,
+     "<|tool_call>call:ping{}<tool_call|><|tool_call>call:ping{ a : None }<tool_call|>x",
+     "|[0 ping {}]|[1 ping {\"a\":null}]|C:x", 0, 0, 0},
+    {"gemma4", NULL,
+     "<|tool_call>call:ping{\"a\": \"b\\n\", <|\"|>c<|\"|>:<|\"|>d<|\"|>}<tool_call|>",
+     "|[0 ping {\"a\":\"b\\n\",\"c\":\"d\"}]", 0, 0, 0},
+    {"gemma4", NULL, "<|tool_call>call:get_weather{city:5,days:x}<tool_call|>",
+     "|[0 get_weather {\"city\":\"5\",\"days\":\"x\"}]", 0, 0, 0},
+    {"gemma4", NULL, "<|tool_call>call:ping{a:1}", "|[0 ping {\"a\":1}]", 0, 0, 0},
+    {"gemma4", NULL, "<|tool_call>call:ping{a:<|\"|>b",
+     "|[0 ping {\"a\":\"b!<|tool_call>call:ping{a:<|\"|>b", 0, 0, 0},
+    {"gemma4", NULL, "<|tool_call>call:ping{a 1}", "|[0 ping {\"a 1\"!<|tool_call>call:ping{a 1}",
+     0, 0, 0},
+    {"gemma4", NULL, "<|tool_call>call:ping{a:1,,b:2}",
+     "|[0 ping {\"a\":1,!<|tool_call>call:ping{a:1,,|C:b:2}", 0, 0, 0},
+    {"gemma4", NULL, "Say <|tool_call>call: so", "|C:Say <|tool_call>call: so", 0, 0, 0},
+    {"kimi_k3", NULL,
+     "<|open|>think<|sep|>Hm<|close|>think<|sep|><|open|>response<|sep|>Good<|close|>response<|sep|"
+     ">"
+     "<|close|>message<|sep|>",
+     "|T:Hm|C:Good", 0, 0, 0},
+    {"kimi_k3", NULL,
+     K3_CALL K3_KEY("city", "string") "5" K3_END K3_KEY(
+         "days", "number") "3" K3_END
+                           "<|close|>call<|sep|><|close|>tools<|sep|><|close|>message<|sep|>",
+     "|[0 get_weather {\"city\": \"5\", \"days\": 3}]", 0, 0, 0},
+    {"kimi_k3", NULL,
+     K3_CALL K3_KEY("n", "null") "null" K3_END K3_KEY("o", "object") "{\"a\":[]}" K3_END,
+     "|[0 get_weather {\"n\": null, \"o\": {\"a\":[]}}]", 0, 0, 0},
+    {"kimi_k3", NULL,
+     K3_CALL
+     "<|open|>json type=\"object\"<|sep|>{\"city\": \"x\"}<|close|>json<|sep|><|close|>call<|sep|>"
+     "<|open|>call tool=\"ping\" index=\"2\"<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
+     "|[0 get_weather {\"city\": \"x\"}]|[1 ping {}]", 0, 0, 0},
+    {"kimi_k3", NULL, "<|open|>tools<|sep|>Words", "|C:<|open|>tools<|sep|>Words", 0, 0, 0},
+    {"minimax_m3", NULL,
+     M3 "<tool_call>\n" M3 "<invoke name=\"get_weather\">" M3 "<city>a<b>" M3 "</city>" M3
+        "<days>3" M3 "</days>" M3 "</invoke>\n" M3 "</tool_call>",
+     "|[0 get_weather {\"city\": \"a<b>\", \"days\": 3}]", 0, 0, 0},
+    {"minimax_m3", NULL,
+     M3 "<tool_call>" M3 "<invoke name=\"ping\">" M3 "<l>" M3 "<item>1" M3 "</item>" M3 "<item>" M3
+        "<k>x" M3 "</k>" M3 "</item>" M3 "</l>" M3 "</invoke>" M3 "</tool_call>Done",
+     "|[0 ping {\"l\": [1, {\"k\": \"x\"}]}]|C:Done", 0, 0, 0},
+    {"minimax_m3", NULL, M3 "<tool_call>" M3 "<invoke name=\"ping\">" M3 "<a>1" M3 "</invoke>",
+     "|[0 ping {\"a\": 1}]", 0, 0, 0},
+    {"minimax_m3", NULL, M3 "<tool_call>" M3 "<invoke name=\"ping\">" M3 "<a>1",
+     "|[0 ping {\"a\": !" M3 "<tool_call>" M3 "<invoke name=\"ping\">" M3 "<a>1", 0, 0, 0},
+    {"minicpm", NULL,
+     "<function name=\"get_weather\"><param name=\"city\"><![CDATA[a </param> "
+     "<b>\n]]></param><param "
+     "name=\"days\">3</param></function>",
+     "|[0 get_weather {\"city\": \"a </param> <b>\\n\", \"days\": 3}]", 0, 0, 0},
+    {"minicpm", NULL, "<function name=\"ping\"><param name=\"a\"><![CD</param></function>",
+     "|[0 ping {\"a\": \"<![CD\"}]", 0, 0, 0},
+    {"minicpm", NULL, "A <function name=\"ping\"></function> b", "|C:A|[0 ping {}]|C:b", 0, 0, 0},
+    {"atem", NULL,
+     " to=self<|message|>Hm<|eom|><|start|>assistant "
+     "to=user<|message|>Well<|eom|><|start|>assistant "
+     "to=ping<|message|><atem:function_calls>\n<atem:invoke name=\"ping\">\n</atem:invoke>\n"
+     "</atem:function_calls>",
+     "|T:Hm|C:Well|[0 ping {}]", 0, 0, 0},
+    {"atem", NULL, " to=user<|message|>Go to=him <b>", "|C:Go to=him <b>", 0, 0, 0},
+    {"functionary", NULL, "all\nGood", "|C:Good", 0, 0, 0},
+    {"functionary", NULL, ">>>all\nGood>>>ping\n{\"a\": 1}>>>get_weather\n{}",
+     "|C:Good|[0 ping {\"a\": 1}]|[1 get_weather {}]", 0, 0, 0},
+    {"functionary", NULL, "ping\n{\"a\": 1}", "|[0 ping {\"a\": 1}]", 0, 0, 0},
+    {"functionary", NULL, "all\n>>> print(1)\n>>>pong\n{}", "|C:>>> print(1)\n>>>pong\n{}", 0, 0,
+     0},
+    {"functionary", NULL, "Hello", "|C:Hello", 0, 0, 0},
+    {"functionary", NULL, "ping", "|C:ping", 0, 0, 0},
+    {"functionary", NULL, "ping\n{\"a\": 1}", "|C:ping\n{\"a\": 1}", 0, 0, 1},
+};
+
 int main(void)
 {
     check_cases(hermes, sizeof hermes / sizeof *hermes);
     check_cases(found, sizeof found / sizeof *found);
     check_cases(coder, sizeof coder / sizeof *coder);
+    check_cases(others, sizeof others / sizeof *others);
     return test_result();
 }

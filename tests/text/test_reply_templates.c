@@ -20,6 +20,10 @@ static const struct {
     {"llama4.jinja", "llama4"},   {"minimax.jinja", "minimax"},
     {"mistral.jinja", "mistral"}, {"nemotron.jinja", "nemotron"},
     {"phi.jinja", "plain"},       {"gemma.jinja", "plain"},
+    {"gemma4.jinja", "gemma4"},   {"kimi_k3.jinja", "kimi_k3"},
+    {"atem.jinja", "atem"},       {"minimax_m3.jinja", "minimax_m3"},
+    {"minicpm.jinja", "minicpm"}, {"functionary.jinja", "functionary"},
+    {"marked.jinja", "derived"},  {"two_turns.jinja", "lfm"},
 };
 
 typedef struct seen_call {

@@ -316,6 +316,96 @@ static void check_odd_logprobs(void)
     CHECK(top[3].token == -1 && top[3].logprob == -INFINITY && top[5].token == -1);
 }
 
+/* A choice that is skipped draws what a choice among one token draws. */
+static void check_skip(void)
+{
+    const float probabilities[] = {0.0f, 1.0f};
+    float logits[64];
+    for (size_t i = 0; i < 64; i++)
+        logits[i] = (float)(i * 7 % 11) * 0.1f;
+    for (size_t k = 0; k < 4; k++) {
+        mf_sampler_options o;
+        mf_sampler *skips = NULL, *samples = NULL;
+        mf_sampler_options_default(&o);
+        o.temperature = k < 2 ? 0.9f : 0.0f;
+        o.xtc_probability = probabilities[k % 2];
+        o.seed = 17 + k;
+        REQUIRE(mf_sampler_create(&o, 64, NULL, &skips, NULL) == MF_OK);
+        REQUIRE(mf_sampler_create(&o, 64, NULL, &samples, NULL) == MF_OK);
+        for (size_t i = 0; i < 40; i++) {
+            const uint32_t only[2] = {i % 3 == 0 ? 1u << 5 : 0, i % 3 == 0 ? 0 : 1u << 9};
+            CHECK(mf_sampler_sample_masked(samples, logits, only) == (i % 3 == 0 ? 5 : 41));
+            mf_sampler_skip(skips);
+            CHECK(mf_sampler_sample(samples, logits) == mf_sampler_sample(skips, logits));
+        }
+        mf_sampler_free(&skips);
+        mf_sampler_free(&samples);
+    }
+}
+
+/* What top-k leaves of many, and the first of the highest: blocks of logits are passed over as a
+ * whole. Some are equal, some no numbers, some infinite. */
+static void check_many(bool has_biases)
+{
+    enum { N = 5003 };
+    static float logits[N], biased[N];
+    static mf_logit_bias biases[8];
+    uint64_t r = 88172645463325252u + has_biases;
+    mf_sampler_options o;
+    for (int32_t i = 0; i < 8; i++)
+        biases[i] = (mf_logit_bias){i * 600 + 7, (float)i * 4.0f - 9.0f};
+    for (int round = 0; round < 60; round++) {
+        mf_sampler *warm = NULL, *greedy = NULL;
+        size_t n = 0, n_expected = 0, first = 0;
+        double sum;
+        float highest, kth = INFINITY;
+        mf_sampler_options_default(&o);
+        o.temperature = round % 2 ? 0.7f : 1.0f;
+        o.top_k = (uint32_t)(1 + round % 30);
+        o.biases = biases;
+        o.n_biases = has_biases ? 8 : 0;
+        REQUIRE(mf_sampler_create(&o, N, NULL, &warm, NULL) == MF_OK);
+        o.temperature = 0.0f;
+        REQUIRE(mf_sampler_create(&o, N, NULL, &greedy, NULL) == MF_OK);
+        for (size_t i = 0; i < N; i++) {
+            r ^= r << 13;
+            r ^= r >> 7;
+            r ^= r << 17;
+            logits[i] = (float)(r % 2000) * 0.01f; /* many are equal */
+            if ((r >> 32) % 50 == 0)
+                logits[i] = (r >> 40 & 1) ? NAN : -INFINITY;
+            biased[i] = logits[i];
+        }
+        for (size_t i = 0; i < o.n_biases; i++)
+            biased[biases[i].token] += biases[i].bias;
+        for (size_t k = 0; k < o.top_k; k++) { /* the k-th highest, the slow way */
+            float next = -INFINITY;
+            size_t n_above = 0;
+            for (size_t i = 0; i < N; i++)
+                if (biased[i] < kth && biased[i] > next)
+                    next = biased[i];
+            kth = next;
+            for (size_t i = 0; i < N; i++)
+                n_above += biased[i] >= kth;
+            if (n_above >= o.top_k)
+                break;
+        }
+        for (size_t i = N; i-- > 0;) {
+            n_expected += biased[i] >= kth;
+            first = biased[i] >= biased[first] || isnan(biased[first]) ? i : first;
+        }
+        const mf_candidate *kept = mf_sampler_filter(warm, logits, &n, &highest, &sum);
+        CHECK_U64(n, n_expected);
+        for (size_t i = 0; i < n; i++)
+            CHECK(biased[kept[i].id] >= kth &&
+                  (i == 0 || kept[i].score < kept[i - 1].score ||
+                   (kept[i].score == kept[i - 1].score && kept[i].id > kept[i - 1].id)));
+        CHECK_U64((size_t)mf_sampler_sample(greedy, logits), first);
+        mf_sampler_free(&warm);
+        mf_sampler_free(&greedy);
+    }
+}
+
 int main(int argc, char **argv)
 {
     text_data_set_dir(argc, argv);
@@ -327,6 +417,9 @@ int main(int argc, char **argv)
     check_bad_options(tokenizer);
     check_memory(tokenizer);
     check_odd_logprobs();
+    check_skip();
+    check_many(false);
+    check_many(true);
     mf_tokenizer_free(&tokenizer);
     return test_result();
 }

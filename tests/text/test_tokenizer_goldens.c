@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The same ids and the same text as Hugging Face tokenizers and tiktoken, for every golden
  * tokenizer and text. */
+#include "gguf_writer.h"
 #include "text_data.h"
 
 #include "format/json.h"
@@ -33,6 +34,18 @@ static void read_ids(text_file *file, size_t n, int32_t *ids, size_t capacity)
         ids[i] = (int32_t)text_file_leb128(file);
 }
 
+/* Tokens that GGUF cannot say all of: whether they stand alone, take blanks with them, or are
+ * looked for in normalised text. Where one is met texts are not compared. */
+static bool is_left_out[MAX_IDS];
+
+static bool has_left_out(const int32_t *ids, size_t n)
+{
+    bool has = false;
+    for (size_t i = 0; i < n && !has; i++)
+        has = is_left_out[ids[i]];
+    return has;
+}
+
 static void check_text(const mf_tokenizer *t, const char *name, uint32_t index, int special,
                        const unsigned char *text, size_t n_bytes, const int32_t *want,
                        size_t n_want)
@@ -43,6 +56,8 @@ static void check_text(const mf_tokenizer *t, const char *name, uint32_t index, 
     mf_status status =
         mf_tokenizer_encode(t, (const char *)text, n_bytes, special, got, MAX_IDS, &n_got, &error);
     bool same = status == MF_OK && n_got == n_want && memcmp(got, want, n_want * sizeof *got) == 0;
+    if (!same && (has_left_out(want, n_want) || has_left_out(got, n_got)))
+        return;
     if (!CHECK_MSG(same, "%s: text %u: ids differ %s", name, index, error.message))
         report(name, index, special, text, n_bytes, got, n_got < MAX_IDS ? n_got : MAX_IDS, want,
                n_want);
@@ -163,6 +178,61 @@ static void check_long_texts(void)
     mf_tokenizer_free(&t);
 }
 
+static void leave_out(const char *name)
+{
+    char file[256];
+    mf_json json = {0};
+    const mf_allocator a = mf_allocator_default();
+    static const char *const flags[] = {"lstrip", "rstrip", "single_word", "normalized"};
+    size_t i, n;
+    yyjson_val *token;
+    snprintf(file, sizeof file, "%s/tokenizer.json", name);
+    REQUIRE(mf_json_read(&a, text_data_path(file), 1u << 24, &json, NULL) == MF_OK);
+    yyjson_arr_foreach(yyjson_obj_get(json.root, "added_tokens"), i, n, token)
+    {
+        uint64_t id = yyjson_get_uint(yyjson_obj_get(token, "id"));
+        for (size_t j = 0; j < 4; j++)
+            is_left_out[id] |= yyjson_get_bool(yyjson_obj_get(token, flags[j]));
+    }
+    mf_json_free(&json);
+}
+
+/* The same vocabularies in GGUF, with a pre-tokenizer by name. */
+static void check_gguf(void)
+{
+    static const struct {
+        const char *name, *pre;
+    } cases[] = {{"qwen3", "qwen2"},
+                 {"qwen35", "qwen35"},
+                 {"gpt2", "gpt-2"},
+                 {"deepseek", "deepseek-v3"},
+                 {"deepseek_v2", "deepseek-coder"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gguf_head head;
+        mf_error error = {0};
+        gguf_head_begin(&head, "gpt2");
+        gguf_head_put_string(&head, "tokenizer.ggml.pre", cases[i].pre);
+        gguf_head_put_tokenizer(&head, cases[i].name);
+        mf_tokenizer *t = gguf_head_take(&head, &error);
+        REQUIRE(CHECK_MSG(t != NULL, "%s: %s", cases[i].name, error.message));
+        leave_out(cases[i].name);
+        check_ids(t, cases[i].name);
+        check_decoding(t, cases[i].name);
+        memset(is_left_out, 0, sizeof is_left_out);
+        mf_tokenizer_free(&t);
+    }
+}
+
+/* A SentencePiece model, against the package of that name. */
+static void check_spm(void)
+{
+    mf_tokenizer *t = NULL;
+    mf_error error = {0};
+    REQUIRE_OK(mf_tokenizer_open(text_data_path("spm/model.gguf"), NULL, &t, &error), &error);
+    check_ids(t, "spm");
+    mf_tokenizer_free(&t);
+}
+
 int main(int argc, char **argv)
 {
     text_data_set_dir(argc, argv);
@@ -172,6 +242,8 @@ int main(int argc, char **argv)
         check_decoding(t, names[i]);
         mf_tokenizer_free(&t);
     }
+    check_gguf();
+    check_spm();
     check_long_texts();
     return test_result();
 }

@@ -49,8 +49,8 @@ make() {
     name=$1
     shift
     case "$*" in
-    *cogito* | *deepseek* | *kimi*) sizes=$small_deepseek ;;
-    *) sizes=$small ;;
+    *cogito* | *deepseek* | *kimi* | *glm-5*) sizes=$small_deepseek ;;
+    *qwen3.* | *qwen3-next* | *coder-next*) sizes=$small ;;
     esac
     # shellcheck disable=SC2086
     check "make" "$MAKE_CHECKPOINT" $sizes "$@" "$scratch/$name"
@@ -79,13 +79,12 @@ for preset in qwen3.6-35b-a3b qwen3-next-80b-a3b; do
     check "2-bit packed form" "$SAME_LOGITS" "$scratch/$preset.packed2"
 done
 
-for preset in cogito-v2-671b deepseek-v3 kimi-k2 deepseek-v2 deepseek-v2-lite; do
+for preset in cogito-v2-671b deepseek-v3 kimi-k2 deepseek-v2 deepseek-v2-lite deepseek-v3.2 glm-5; do
     ranks="--q-rank 64"
     [ $preset = deepseek-v2-lite ] && ranks=""
     # shellcheck disable=SC2086
     {
         make "$preset" --preset $preset $ranks
-        make "$preset.packed" --preset $preset $ranks --form packed
         make "$preset.hf" --preset $preset $ranks --form bf16
         make "$preset.plain" --preset $preset $ranks --bits 16
         make "$preset.fp8" --preset $preset $ranks --form fp8
@@ -93,9 +92,43 @@ for preset in cogito-v2-671b deepseek-v3 kimi-k2 deepseek-v2 deepseek-v2-lite; d
     }
     check "bench" "$MOEFLUX" bench "$scratch/$preset" --prompt-tokens 9 --gen-tokens 3 --repeat 1 \
         --measure-ms 0 --expert-cache 0 --quiet --json
-    check "packed form" "$SAME_LOGITS" "$scratch/$preset" "$scratch/$preset.packed"
+    case $preset in
+    deepseek-v3.2 | glm-5) ;; # published without
+    *)
+        # shellcheck disable=SC2086
+        make "$preset.packed" --preset $preset $ranks --form packed
+        check "packed form" "$SAME_LOGITS" "$scratch/$preset" "$scratch/$preset.packed"
+        ;;
+    esac
     check "raw and plain form" "$SAME_LOGITS" "$scratch/$preset.hf" "$scratch/$preset.plain"
     check "FP8 form" "$SAME_LOGITS" "$scratch/$preset.fp8" "$scratch/$preset.shards"
+done
+small_grouped="--quiet --layers 3 --hidden 128 --heads 4 --kv-heads 2 --head-dim 32 --vocab 320
+    --dense-hidden 192"
+for preset in qwen3-30b-a3b qwen3-coder-30b-a3b qwen3-235b-a22b qwen3-coder-480b-a35b glm-4.5 \
+    glm-4.6 glm-4.5-air minimax-m2 ernie-4.5-21b-a3b ernie-4.5-300b-a47b hunyuan-a13b mixtral-8x7b qwen2-57b-a14b qwen3-8b llama-3.1-8b mistral-7b; do
+    sizes="$small_grouped --experts 12 --experts-per-token 3 --expert-hidden 64 --shared-hidden 64"
+    case $preset in
+    qwen3-8b | llama-3.1-8b | mistral-7b) sizes=$small_grouped ;;
+    esac
+    make "$preset" --preset $preset
+    make "$preset.hf" --preset $preset --form hf
+    make "$preset.plain" --preset $preset --bits 16
+    make "$preset.fp8" --preset $preset --form fp8
+    check "bench" "$MOEFLUX" bench "$scratch/$preset" --prompt-tokens 9 --gen-tokens 3 --repeat 1 \
+        --measure-ms 0 --expert-cache 0 --quiet --json
+    check "raw and plain form" "$SAME_LOGITS" "$scratch/$preset.hf" "$scratch/$preset.plain"
+    check "FP8 form" "$SAME_LOGITS" "$scratch/$preset.fp8"
+done
+for preset in gpt-oss-20b gpt-oss-120b; do
+    sizes="$small_grouped --experts 12 --experts-per-token 3 --expert-hidden 64"
+    make "$preset" --preset $preset
+    make "$preset.plain" --preset $preset --bits 16
+    make "$preset.hf" --preset $preset --form hf
+    check "bench" "$MOEFLUX" bench "$scratch/$preset.hf" --prompt-tokens 9 --gen-tokens 3 --repeat 1 \
+        --measure-ms 0 --expert-cache 0 --quiet --json
+    check "values" "$SAME_LOGITS" "$scratch/$preset.plain"
+    check "MXFP4" "$SAME_LOGITS" "$scratch/$preset.hf"
 done
 make split --preset deepseek-v3 --q-rank 64 --split-kv-b --group 32
 make split_plain --preset deepseek-v3 --q-rank 64 --split-kv-b --nope-dim 24
@@ -127,12 +160,45 @@ cp "$scratch/out" "$scratch/info"
 check "expert bytes" grep -q '"one_expert_bytes": *24772608' "$scratch/info"
 rm -rf "$scratch/true671"
 
+# GGUF: every type, of a family of each kind; unquantised the same weights as in MLX's form
+for type in BF16 Q4_0 Q5_0 Q8_0 Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4; do
+    # shellcheck disable=SC2086
+    check "make" "$MAKE_CHECKPOINT" $small --hidden 256 --expert-hidden 256 --shared-hidden 256 \
+        --preset qwen3.6-35b-a3b --form gguf --type $type "$scratch/gguf_$type"
+    check "info" "$MOEFLUX" info "$scratch/gguf_$type"
+    cp "$scratch/out" "$scratch/info"
+    form=$(echo "gguf $type" | tr '[:upper:]' '[:lower:]')
+    check "form" grep -q "^form  *$form," "$scratch/info"
+    rm -rf "$scratch/gguf_$type"
+done
+grouped="--quiet --layers 3 --hidden 128 --heads 4 --kv-heads 2 --head-dim 32 --vocab 320 --experts 12
+    --experts-per-token 3 --expert-hidden 64"
+for preset in qwen3-30b-a3b mixtral-8x7b glm-4.5-air minimax-m2 deepseek-v2-lite kimi-k2; do
+    sizes=$grouped
+    halves=
+    case $preset in deepseek* | kimi*) sizes=$small_deepseek halves=--split-kv-b ;; esac
+    # shellcheck disable=SC2086
+    check "make" "$MAKE_CHECKPOINT" $sizes --preset $preset --form gguf "$scratch/of_gguf"
+    # shellcheck disable=SC2086
+    check "make" "$MAKE_CHECKPOINT" $sizes --preset $preset --bits 16 $halves "$scratch/of_mlx"
+    case $preset in mixtral*) ;; # queries and keys have another order there
+    *) check "the same weights" "$SAME_LOGITS" "$scratch/of_gguf" "$scratch/of_mlx" ;;
+    esac
+    check "info" "$MOEFLUX" info "$scratch/of_gguf"
+    rm -rf "$scratch/of_gguf" "$scratch/of_mlx"
+done
+
+check_code 2 "gguf form" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --type Q4_K "$scratch/x"
+check_code 2 "no type" "$MAKE_CHECKPOINT" --preset kimi-k2 --form gguf --type Q9 "$scratch/x"
 check_code 2 "no preset" "$MAKE_CHECKPOINT" --preset gpt-2 "$scratch/x"
 check_code 2 "--preset NAME" "$MAKE_CHECKPOINT" "$scratch/x"
 check_code 2 "--bits" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --bits 7 "$scratch/x"
 check_code 2 "packed" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --form packed --bits 3 "$scratch/x"
 check_code 2 "multiple" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --hidden 100 "$scratch/x"
 check_code 2 "fp8 form" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --form fp8 "$scratch/x"
+check_code 2 "packed form" "$MAKE_CHECKPOINT" --preset qwen3-30b-a3b --form packed "$scratch/x"
+check_code 2 "mlx and hf" "$MAKE_CHECKPOINT" --preset gpt-oss-20b --form fp8 "$scratch/x"
+check_code 2 "without experts" "$MAKE_CHECKPOINT" --preset qwen3-8b --experts 4 "$scratch/x"
 check_code 2 "split-kv-b" "$MAKE_CHECKPOINT" --preset kimi-k2 --form fp8 --split-kv-b "$scratch/x"
 check_code 2 "q-rank" "$MAKE_CHECKPOINT" --preset kimi-k2 --q-rank 100 "$scratch/x"
 check_code 1 "is not empty" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b "$scratch/true"

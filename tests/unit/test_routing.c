@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Traces of routing: what is written is read again, and no damaged byte is taken for another. */
+#include "base/checksum.h"
 #include "routing/routing_format.h"
-#include "state/checksum.h"
 
 #include "test.h"
 

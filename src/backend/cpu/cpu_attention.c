@@ -2,10 +2,9 @@
 /* Attention over the cached keys and values, and the normalisation and rotation before it. */
 #include "backend/cpu/cpu_internal.h"
 
-#include "base/half.h"
+#include "base/cache_rows.h"
 
 #include <assert.h>
-#include <string.h>
 
 static_assert(MF_PAGE_TOKENS == MF_ATTENTION_TILE, "a page is a tile of the kernels");
 
@@ -41,29 +40,20 @@ void mf_cpu_head_norm_rope(mf_cpu_backend *be, const mf_op *op)
     mf_thread_pool_run(be->pool, op->n_rows, run_norm_rope, &job);
 }
 
-static void append_rows(unsigned char *to, const float *from, size_t n, mf_dtype type)
-{
-    if (type == MF_F32) {
-        memcpy(to, from, n * sizeof *from);
-        return;
-    }
-    uint16_t *half = (uint16_t *)(void *)to;
-    for (size_t i = 0; i < n; i++)
-        half[i] = mf_bf16_from_f32(from[i]);
-}
-
 /* n rows from row `first` of the sequence's run on, page by page. */
 static void append_run(mf_cpu_backend *be, const mf_sequence *seq, uint32_t first, uint32_t n_rows,
                        const float *from, const mf_cpu_cache *cache)
 {
-    const unsigned char *const *pages = mf_cpu_pages_of(be, seq);
+    const unsigned char *const *pages = mf_cpu_pages_of(be, seq, cache->is_in_window_pages);
+    const uint64_t row_bytes = mf_cache_row_bytes(cache->type, cache->n_heads, cache->dim);
+    const size_t width = (size_t)cache->n_heads * cache->dim;
     for (uint32_t done = 0; done < n_rows;) {
         uint64_t position = seq->position + first + done, row = position % MF_PAGE_TOKENS;
         uint32_t left = n_rows - done, room = (uint32_t)(MF_PAGE_TOKENS - row);
         uint32_t n = left < room ? left : room;
-        uint64_t at = cache->page_offset + row * cache->width * mf_dtype_bytes(cache->type);
-        append_rows((unsigned char *)pages[position / MF_PAGE_TOKENS] + at,
-                    from + done * cache->width, n * cache->width, cache->type);
+        mf_cache_store((unsigned char *)pages[position / MF_PAGE_TOKENS] + cache->page_offset +
+                           row * row_bytes,
+                       from + done * width, n, cache->n_heads, cache->dim, cache->type);
         done += n;
     }
 }
@@ -78,7 +68,8 @@ void mf_cpu_append(mf_cpu_backend *be, const mf_op *op, mf_span x, const mf_cpu_
         uint32_t end = seq_end < op_end ? seq_end : op_end;
         if (from >= end)
             continue;
-        const float *rows = mf_cpu_floats(be, x) + (from - op->first_row) * cache->width;
+        const float *rows =
+            mf_cpu_floats(be, x) + (size_t)(from - op->first_row) * cache->n_heads * cache->dim;
         append_run(be, seq, from - seq->first_row, end - from, rows, cache);
     }
 }
@@ -86,50 +77,15 @@ void mf_cpu_append(mf_cpu_backend *be, const mf_op *op, mf_span x, const mf_cpu_
 static void append(mf_cpu_backend *be, const mf_op *op)
 {
     const mf_attention_params *p = &op->u.attention;
-    mf_cpu_cache cache = {p->page_offset[0], (size_t)p->n_kv_heads * p->head_dim, p->cache_type};
+    mf_cpu_cache cache = {p->page_offset[0], p->n_kv_heads, p->head_dim, p->cache_type,
+                          p->is_in_window_pages};
     mf_cpu_append(be, op, p->k, &cache);
     cache.page_offset = p->page_offset[1];
     mf_cpu_append(be, op, p->v, &cache);
 }
 
-static void run_attention(void *ctx, uint32_t task, uint32_t thread)
-{
-    const attention_job *job = ctx;
-    const mf_cpu_backend *be = job->be;
-    const mf_op *op = job->op;
-    uint32_t n_heads = op->u.attention.n_heads, n_kv_heads = op->u.attention.n_kv_heads;
-    uint32_t head_dim = op->u.attention.head_dim;
-    /* Longest rows first, so that the threads end together. */
-    uint32_t row = op->n_rows - 1 - task / n_heads, h = task % n_heads;
-    const uint32_t batch_row = op->first_row + row;
-    const mf_sequence *seq = mf_cpu_sequence_of(be, batch_row);
-    size_t kv_at = (size_t)(h / (n_heads / n_kv_heads)) * head_dim *
-                   mf_dtype_bytes(op->u.attention.cache_type);
-    size_t at = ((size_t)row * n_heads + h) * head_dim;
-    const uint32_t n_kv = (uint32_t)(seq->position + batch_row - seq->first_row + 1);
-    const uint32_t window = op->u.attention.window;
-    const mf_span sinks = op->u.attention.sinks;
-    const mf_attention_args args = {
-        .q = mf_cpu_floats(be, op->u.attention.q) + at,
-        .pages = mf_cpu_pages_of(be, seq),
-        .k_offset = (size_t)op->u.attention.page_offset[0] + kv_at,
-        .v_offset = (size_t)op->u.attention.page_offset[1] + kv_at,
-        .kv_stride = (size_t)n_kv_heads * head_dim,
-        .cache_type = op->u.attention.cache_type,
-        .first_kv = window != 0 && n_kv > window ? n_kv - window : 0,
-        .n_kv = n_kv,
-        .sink = sinks.buffer.id != 0 ? mf_cpu_floats(be, sinks) + h : NULL,
-        .head_dim = head_dim,
-        .scale = op->u.attention.scale,
-        .out = mf_cpu_floats(be, op->u.attention.out) + at,
-        .scratch = mf_cpu_scratch(be, thread),
-    };
-    be->kernels->attention(&args);
-}
-
 void mf_cpu_attention(mf_cpu_backend *be, const mf_op *op)
 {
     append(be, op);
-    attention_job job = {be, op};
-    mf_thread_pool_run(be->pool, op->n_rows * op->u.attention.n_heads, run_attention, &job);
+    mf_cpu_attend(be, op);
 }

@@ -3,6 +3,7 @@
 #include "backend/cpu/cpu_internal.h"
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/memory_limits.h"
 
 #include <assert.h>
@@ -125,7 +126,12 @@ static void copy_span(mf_backend *base, mf_span dest, mf_span src, uint64_t n_by
 static bool supports_op(const mf_backend *base, const mf_op *op)
 {
     (void)base;
-    return op->kind >= MF_OP_EMBED && op->kind <= MF_OP_LATENT_ATTENTION;
+    if (op->kind == MF_OP_GATED_DELTA && op->u.gated_delta.has_key_decays)
+        return op->u.gated_delta.value_dim <= MF_CPU_KEYED_VALUES;
+    if ((op->kind == MF_OP_MATMUL && mf_has_steps(&op->u.matmul)) ||
+        (op->kind == MF_OP_ROUTED_EXPERTS && mf_routed_has_steps(&op->u.routed)))
+        return false; /* there is nothing to gain */
+    return op->kind >= MF_OP_EMBED && op->kind <= MF_OP_STREAMS_OUT;
 }
 
 static size_t matmul_scratch(const mf_cpu_backend *be, const mf_weight *w, uint32_t n_rows)
@@ -141,7 +147,8 @@ static size_t prepared_bytes(const mf_cpu_backend *be, const mf_weight *w, uint3
 {
     const mf_matrix m = {.shape = w->shape};
     size_t n_bytes = n_rows * be->kernels->token_bytes(&m);
-    return n_bytes < MF_CPU_PREPARED_BYTES_MAX ? n_bytes : MF_CPU_PREPARED_BYTES_MAX;
+    return MF_CPU_PARTS_BYTES +
+           (n_bytes < MF_CPU_PREPARED_BYTES_MAX ? n_bytes : MF_CPU_PREPARED_BYTES_MAX);
 }
 
 static size_t max_size(size_t a, size_t b)
@@ -151,7 +158,7 @@ static size_t max_size(size_t a, size_t b)
 
 /* What an operation needs: scratch a thread, gathered rows and prepared tokens for all. */
 typedef struct op_sizes {
-    size_t scratch, gather, prepared;
+    size_t scratch, gather, prepared, parts;
 } op_sizes;
 
 static op_sizes matrix_sizes(const mf_cpu_backend *be, const mf_weight *w, uint32_t n_rows)
@@ -163,14 +170,15 @@ static op_sizes matrix_sizes(const mf_cpu_backend *be, const mf_weight *w, uint3
 static op_sizes larger(op_sizes a, op_sizes b)
 {
     return (op_sizes){max_size(a.scratch, b.scratch), max_size(a.gather, b.gather),
-                      max_size(a.prepared, b.prepared)};
+                      max_size(a.prepared, b.prepared), max_size(a.parts, b.parts)};
 }
 
 static op_sizes expert_sizes(const mf_cpu_backend *be, const mf_expert_item *item, uint32_t n_rows)
 {
     const op_sizes rows = {.gather = (size_t)n_rows * item->gate.shape.n_cols * sizeof(float)};
-    const op_sizes in =
-        larger(matrix_sizes(be, &item->gate, n_rows), matrix_sizes(be, &item->up, n_rows));
+    op_sizes in = matrix_sizes(be, &item->gate, n_rows);
+    if (item->up.shape.n_rows != 0)
+        in = larger(in, matrix_sizes(be, &item->up, n_rows));
     return larger(larger(in, rows), matrix_sizes(be, &item->down, n_rows));
 }
 
@@ -194,11 +202,15 @@ static op_sizes sizes_of(const mf_cpu_backend *be, const mf_op *op)
                         ? (size_t)MF_CPU_TRANSPOSED_ROWS * w->weight.shape.n_cols * sizeof(float)
                         : matmul_scratch(be, &w->weight, op->n_rows);
     } else if (op->kind == MF_OP_ATTENTION) {
-        if (op->u.attention.cache_type != MF_F32)
-            s.scratch = (size_t)2 * MF_ATTENTION_TILE * sizeof(float) * op->u.attention.head_dim;
+        s.scratch = mf_cpu_attend_scratch(op);
+        s.parts = MF_CPU_PARTS_BYTES;
     } else if (op->kind == MF_OP_LATENT_ATTENTION) {
         s.scratch = (size_t)MF_LATENT_TILE * sizeof(float) *
                     (op->u.latent_attention.n_latent + op->u.latent_attention.n_rot);
+    } else if (op->kind == MF_OP_COMPRESS) {
+        s.scratch = MF_CPU_COMPRESS_ROWS * sizeof(float) * op->u.compress.dim;
+    } else if (op->kind == MF_OP_ENTRY_ATTENTION) {
+        s.scratch = mf_cpu_entry_scratch(&op->u.entry_attention);
     } else if (op->kind == MF_OP_GATED_DELTA) {
         s.gather = (size_t)op->n_rows * op->u.gated_delta.n_v_heads * 2 * sizeof(float);
     }
@@ -237,12 +249,15 @@ static mf_status reserve(mf_backend *base, const mf_op *op, mf_error *error)
         be->scratch_bytes = scratch;
         be->scratch = be->scratch_memory + (-(uintptr_t)be->scratch_memory & (SCRATCH_ALIGN - 1));
     }
-    void *rows = be->gather, *tokens = be->prepared;
+    void *rows = be->gather, *tokens = be->prepared, *parts = be->parts;
     mf_status status = grow(be, &rows, &be->gather_bytes, sizes.gather, "gathered rows", error);
     be->gather = rows;
     if (status == MF_OK)
         status = grow(be, &tokens, &be->prepared_bytes, sizes.prepared, "prepared tokens", error);
     be->prepared = tokens;
+    if (status == MF_OK)
+        status = grow(be, &parts, &be->parts_bytes, sizes.parts, "parts of an attention", error);
+    be->parts = parts;
     return status;
 }
 
@@ -255,7 +270,7 @@ static mf_status reserve_batch(mf_backend *base, uint32_t n_sequences, size_t n_
                             n_sequences * sizeof *be->sequences, "a batch's sequences", error);
     be->sequences = sequences;
     if (status == MF_OK)
-        status = grow(be, &first, &be->first_page_bytes, n_sequences * sizeof *be->first_page,
+        status = grow(be, &first, &be->first_page_bytes, 2 * n_sequences * sizeof *be->first_page,
                       "a batch's sequences", error);
     be->first_page = first;
     if (status == MF_OK)
@@ -266,6 +281,17 @@ static mf_status reserve_batch(mf_backend *base, uint32_t n_sequences, size_t n_
     return status;
 }
 
+/* Where the sequence's pages are, behind the first `at`; how many there are then. */
+static size_t list_pages(mf_cpu_backend *be, const mf_sequence *seq, const mf_span *pages,
+                         size_t at)
+{
+    const size_t n_pages = pages == NULL ? 0 : mf_pages_of(seq->position + seq->n_rows);
+    assert((at + n_pages) * sizeof *be->pages <= be->pages_bytes);
+    for (size_t p = 0; p < n_pages; p++)
+        be->pages[at++] = pages[p].buffer.id != 0 ? mf_cpu_bytes(be, pages[p]) : NULL;
+    return at;
+}
+
 static void begin_batch(mf_backend *base, const mf_sequence *sequences, uint32_t n)
 {
     mf_cpu_backend *be = (mf_cpu_backend *)base;
@@ -273,18 +299,37 @@ static void begin_batch(mf_backend *base, const mf_sequence *sequences, uint32_t
     assert(n * sizeof *sequences <= be->sequences_bytes);
     for (uint32_t s = 0; s < n; s++) {
         const mf_sequence *seq = &sequences[s];
-        const size_t n_pages = seq->pages == NULL ? 0 : mf_pages_of(seq->position + seq->n_rows);
-        assert((at + n_pages) * sizeof *be->pages <= be->pages_bytes);
         be->sequences[s] = *seq;
-        be->sequences[s].pages = NULL; /* the caller's; what they name is kept below */
-        be->first_page[s] = at;
-        for (size_t p = 0; p < n_pages; p++)
-            be->pages[at++] = mf_cpu_bytes(be, seq->pages[p]);
+        /* the caller's; what they name is kept below */
+        be->sequences[s].pages = be->sequences[s].window_pages = NULL;
+        be->first_page[2 * s] = at;
+        at = list_pages(be, seq, seq->pages, at);
+        be->first_page[2 * s + 1] = at;
+        at = list_pages(be, seq, seq->window_pages, at);
     }
     be->n_sequences = n;
 }
 
 typedef void (*op_fn)(mf_cpu_backend *be, const mf_op *op);
+
+/* The operation, and when. */
+static void run_watched(mf_cpu_backend *be, op_fn run, const mf_op *op)
+{
+    static const mf_timeline_track track = {MF_TIMELINE_THREADS, 0};
+    const mf_timeline_note notes[MF_TIMELINE_NOTES] = {{"rows", op->n_rows}};
+    const uint64_t began_ns = mf_now_ns();
+    mf_timeline_set_work(be->timeline, mf_op_name(op->kind));
+    run(be, op);
+    mf_timeline_set_work(be->timeline, NULL);
+    mf_timeline_span(be->timeline, track, mf_op_name(op->kind), began_ns, mf_now_ns(), notes);
+}
+
+static void watch(mf_backend *base, mf_timeline *timeline)
+{
+    mf_cpu_backend *be = (mf_cpu_backend *)base;
+    be->timeline = timeline;
+    mf_thread_pool_watch(be->pool, timeline);
+}
 
 static void record(mf_backend *base, const mf_op *op)
 {
@@ -308,10 +353,18 @@ static void record(mf_backend *base, const mf_op *op)
         [MF_OP_ROPE] = mf_cpu_rope,
         [MF_OP_HEAD_MATMUL] = mf_cpu_head_matmul,
         [MF_OP_LATENT_ATTENTION] = mf_cpu_latent_attention,
+        [MF_OP_COMPRESS] = mf_cpu_compress,
+        [MF_OP_ENTRY_ATTENTION] = mf_cpu_entry_attention,
+        [MF_OP_STREAMS_IN] = mf_cpu_streams_in,
+        [MF_OP_STREAMS_OUT] = mf_cpu_streams_out,
     };
     mf_cpu_backend *be = (mf_cpu_backend *)base;
     assert(supports_op(base, op));
-    if (op->when.buffer.id == 0 || *(const uint32_t *)(void *)mf_cpu_bytes(be, op->when) != 0)
+    if (op->when.buffer.id != 0 && *(const uint32_t *)(void *)mf_cpu_bytes(be, op->when) == 0)
+        return;
+    if (be->timeline != NULL)
+        run_watched(be, run[op->kind], op);
+    else
         run[op->kind](be, op);
 }
 
@@ -352,6 +405,7 @@ static void destroy(mf_backend *base)
     mf_free(&a, be->scratch_memory, be->scratch_memory_bytes);
     mf_free(&a, be->gather, be->gather_bytes);
     mf_free(&a, be->prepared, be->prepared_bytes);
+    mf_free(&a, be->parts, be->parts_bytes);
     mf_free(&a, be->sequences, be->sequences_bytes);
     mf_free(&a, be->first_page, be->first_page_bytes);
     mf_free(&a, be->pages, be->pages_bytes);
@@ -394,25 +448,31 @@ static const mf_backend_ops cpu_ops = {
     .wait_for = wait_for,
     .weight_bytes = weight_bytes,
     .measure = mf_cpu_measure,
+    .watch = watch,
     .destroy = destroy,
 };
 
 uint64_t mf_cpu_host_bytes(uint64_t n_rows, uint64_t n_cols)
 {
     uint64_t n_bytes = n_rows * n_cols * sizeof(float); /* the form is hardly smaller */
-    return n_bytes < MF_CPU_PREPARED_BYTES_MAX ? n_bytes : MF_CPU_PREPARED_BYTES_MAX;
+    return MF_CPU_PARTS_BYTES +
+           (n_bytes < MF_CPU_PREPARED_BYTES_MAX ? n_bytes : MF_CPU_PREPARED_BYTES_MAX);
 }
 
 mf_status mf_cpu_backend_create(const mf_backend_options *options, mf_backend **out,
                                 mf_error *error)
 {
     const mf_allocator a = mf_allocator_or_default(&options->allocator);
+    const mf_kernels *kernels = mf_kernels_get(options->cpu_tier);
+    if (kernels == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "cpu_tier '%s': this build has no such kernels",
+                       mf_cpu_tier_name(options->cpu_tier));
     mf_cpu_backend *be = mf_alloc_zeroed(&a, sizeof *be);
     if (be == NULL)
         return mf_fail_memory(error, sizeof *be, "the CPU backend");
     be->base.ops = &cpu_ops;
     be->allocator = a;
-    be->kernels = mf_kernels_get(options->cpu_tier_limit);
+    be->kernels = kernels;
     be->n_threads = options->n_threads != 0 ? options->n_threads : mf_cpu_count();
     if (pthread_mutex_init(&be->lock, NULL) != 0) {
         mf_free(&a, be, sizeof *be);

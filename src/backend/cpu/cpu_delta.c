@@ -107,7 +107,8 @@ static void run_delta(void *ctx, uint32_t task, uint32_t thread)
     uint32_t k_heads = op->u.gated_delta.n_k_heads, v_heads = op->u.gated_delta.n_v_heads;
     uint32_t key_dim = op->u.gated_delta.key_dim, value_dim = op->u.gated_delta.value_dim;
     const mf_sequence *seq = &be->sequences[task / v_heads];
-    uint32_t h = task % v_heads, kh = h / (v_heads / k_heads);
+    uint32_t h = task % v_heads;
+    uint32_t kh = op->u.gated_delta.is_tiled ? h % k_heads : h / (v_heads / k_heads);
     size_t key_floats = (size_t)k_heads * key_dim,
            row_floats = 2 * key_floats + (size_t)v_heads * value_dim;
     const float *qkv = mf_cpu_floats(be, op->u.gated_delta.qkv) + seq->first_row * row_floats;
@@ -135,9 +136,93 @@ static void run_delta(void *ctx, uint32_t task, uint32_t thread)
     be->kernels->delta_rule(&args);
 }
 
+/* Per row, in place: q and k normalised, the decays of each key and beta. */
+static void run_keyed_gates(void *ctx, uint32_t row, uint32_t thread)
+{
+    (void)thread;
+    const delta_job *job = ctx;
+    const mf_cpu_backend *be = job->be;
+    const mf_gated_delta_params *p = &job->op->u.gated_delta;
+    const uint32_t n = p->key_dim;
+    const size_t at = (size_t)row * p->n_v_heads;
+    const float *a_log = mf_cpu_floats(be, p->a_log), *dt_bias = mf_cpu_floats(be, p->dt_bias);
+    for (uint32_t h = 0; h < p->n_v_heads; h++) {
+        float *q = mf_cpu_floats(be, p->qkv) + (at + h) * n;
+        float *k = mf_cpu_floats(be, p->k) + (at + h) * n;
+        float *a = mf_cpu_floats(be, p->a) + (at + h) * n, *b = mf_cpu_floats(be, p->b) + at + h;
+        be->kernels->l2norm(q, p->eps, 1.0f / sqrtf((float)n), n, q);
+        be->kernels->l2norm(k, p->eps, 1.0f, n, k);
+        for (uint32_t i = 0; i < n; i++)
+            a[i] = expf(-expf(a_log[h]) * softplus(a[i] + dt_bias[(size_t)h * n + i]));
+        *b = 1.0f / (1.0f + expf(-*b));
+    }
+}
+
+/* A head's rows of one token; `out` has the foretold values first. */
+typedef struct keyed_token {
+    const float *q, *k, *v, *decay;
+    float beta;
+    float *out;
+} keyed_token;
+
+/* Columns are summed row by row, so that they go in parallel. */
+static void keyed_step(const keyed_token *t, uint32_t key_dim, uint32_t value_dim,
+                       const float *from, float *state)
+{
+    memset(t->out, 0, value_dim * sizeof *t->out);
+    for (uint32_t i = 0; i < key_dim; i++)
+        for (uint32_t j = 0; j < value_dim; j++) {
+            const size_t at = (size_t)i * value_dim + j;
+            state[at] = from[at] * t->decay[i];
+            t->out[j] += state[at] * t->k[i];
+        }
+    float delta[MF_CPU_KEYED_VALUES];
+    for (uint32_t j = 0; j < value_dim; j++) {
+        delta[j] = (t->v[j] - t->out[j]) * t->beta;
+        t->out[j] = 0;
+    }
+    for (uint32_t i = 0; i < key_dim; i++)
+        for (uint32_t j = 0; j < value_dim; j++) {
+            const size_t at = (size_t)i * value_dim + j;
+            state[at] += t->k[i] * delta[j];
+            t->out[j] += state[at] * t->q[i];
+        }
+}
+
+static void run_keyed_delta(void *ctx, uint32_t task, uint32_t thread)
+{
+    (void)thread;
+    const delta_job *job = ctx;
+    const mf_cpu_backend *be = job->be;
+    const mf_gated_delta_params *p = &job->op->u.gated_delta;
+    const uint32_t n = p->n_v_heads, h = task % n;
+    const mf_sequence *seq = &be->sequences[task / n];
+    const size_t head_floats = (size_t)p->key_dim * p->value_dim;
+    const uint64_t offset = p->state_offset + h * head_floats * sizeof(float);
+    const float *from = state_before(be, seq, offset, head_floats);
+    float *state = state_after(be, seq, offset);
+    for (uint32_t r = 0; r < seq->n_rows; r++) {
+        const size_t at = (size_t)(seq->first_row + r) * n + h;
+        const keyed_token t = {.q = mf_cpu_floats(be, p->qkv) + at * p->key_dim,
+                               .k = mf_cpu_floats(be, p->k) + at * p->key_dim,
+                               .v = mf_cpu_floats(be, p->v) + at * p->value_dim,
+                               .decay = mf_cpu_floats(be, p->a) + at * p->key_dim,
+                               .beta = mf_cpu_floats(be, p->b)[at],
+                               .out = mf_cpu_floats(be, p->out) + at * p->value_dim};
+        keyed_step(&t, p->key_dim, p->value_dim, from, state);
+        from = state;
+    }
+}
+
 void mf_cpu_gated_delta(mf_cpu_backend *be, const mf_op *op)
 {
     delta_job job = {be, op, 0};
+    if (op->u.gated_delta.has_key_decays) {
+        mf_thread_pool_run(be->pool, op->n_rows, run_keyed_gates, &job);
+        mf_thread_pool_run(be->pool, op->u.gated_delta.n_v_heads * be->n_sequences, run_keyed_delta,
+                           &job);
+        return;
+    }
     mf_thread_pool_run(be->pool, op->n_rows, run_gates, &job);
     mf_thread_pool_run(be->pool, op->u.gated_delta.n_v_heads * be->n_sequences, run_delta, &job);
 }

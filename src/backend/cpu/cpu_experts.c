@@ -12,26 +12,42 @@ typedef struct expert_set {
     const mf_op *op;
     uint32_t first, n;                /* items */
     uint32_t first_row[MAX_ITEMS];    /* where each one's tokens begin among those gathered */
+    size_t token_apart;               /* bytes from a prepared token to the next item's */
+    uint32_t n_in;                    /* products of an item's tokens: 1 where they are paired */
     mf_cpu_product in[2 * MAX_ITEMS]; /* gate, up, gate, up, ... */
     mf_cpu_product down[MAX_ITEMS];
 } expert_set;
+
+/* Pairs that are taken apart at a time. */
+#define PAIRS 256u
 
 static const mf_expert_item *item_at(const expert_set *set, uint32_t i)
 {
     return &set->op->u.experts.items[set->first + i];
 }
 
+/* The most bytes that a token of an item takes, prepared: experts need not be stored alike. */
+static size_t token_bytes_of(const mf_cpu_backend *be, const mf_expert_item *item)
+{
+    const mf_weight *weights[] = {&item->gate, &item->up, &item->down};
+    size_t most = 0;
+    for (int i = 0; i < 3; i++) {
+        const mf_matrix w = {.shape = weights[i]->shape};
+        if (w.shape.n_rows == 0) /* up, where it is paired with gate */
+            continue;
+        const size_t n_bytes = be->kernels->token_bytes(&w);
+        most = n_bytes > most ? n_bytes : most;
+    }
+    return most;
+}
+
 /* Tokens that the buffers hold. */
 static uint32_t row_capacity(const mf_cpu_backend *be, const mf_expert_item *item)
 {
     size_t n = be->gather_bytes / sizeof(float) / item->gate.shape.n_cols;
-    const mf_weight *weights[] = {&item->gate, &item->up, &item->down};
-    for (int i = 0; i < 3; i++) {
-        mf_matrix w = mf_cpu_matrix(be, weights[i]);
-        size_t token_bytes = be->kernels->token_bytes(&w);
-        if (token_bytes != 0 && be->prepared_bytes / token_bytes < n)
-            n = be->prepared_bytes / token_bytes;
-    }
+    const size_t token_bytes = token_bytes_of(be, item);
+    if (token_bytes != 0 && be->prepared_bytes / token_bytes < n)
+        n = be->prepared_bytes / token_bytes;
     return (uint32_t)n;
 }
 
@@ -40,11 +56,14 @@ static void choose_items(expert_set *set)
     const mf_expert_item *items = set->op->u.experts.items;
     uint32_t capacity = row_capacity(set->be, &items[set->first]), n_rows = 0;
     set->n = 0;
+    set->token_apart = 0;
     while (set->first + set->n < set->op->u.experts.n_items && set->n < MAX_ITEMS) {
         if (set->n > 0 && n_rows + item_at(set, set->n)->n_rows > capacity)
             break;
         set->first_row[set->n] = n_rows;
         n_rows += item_at(set, set->n)->n_rows;
+        const size_t n_bytes = token_bytes_of(set->be, item_at(set, set->n));
+        set->token_apart = n_bytes > set->token_apart ? n_bytes : set->token_apart;
         set->n++;
     }
 }
@@ -61,10 +80,17 @@ static mf_cpu_product product_of(const expert_set *set, uint32_t i, const mf_wei
                         .y = y,
                         .y_stride = y_stride};
     size_t token_bytes = be->kernels->token_bytes(&p.w);
-    size_t end = (set->first_row[i] + p.n_tokens) * token_bytes;
+    size_t end = (set->first_row[i] + p.n_tokens) * set->token_apart;
     if (token_bytes != 0 && end <= be->prepared_bytes) /* one item alone may not fit */
-        p.prepared = be->prepared + set->first_row[i] * token_bytes;
+        p.prepared = be->prepared + set->first_row[i] * set->token_apart;
     return p;
+}
+
+/* Whether tokens that are prepared for one serve the other, if both are multiplied so. */
+static bool have_one_form(const mf_cpu_backend *be, const mf_matrix *a, const mf_matrix *b)
+{
+    const size_t a_bytes = be->kernels->token_bytes(a), b_bytes = be->kernels->token_bytes(b);
+    return a_bytes == 0 || b_bytes == 0 || a_bytes == b_bytes;
 }
 
 static void make_products(expert_set *set)
@@ -74,11 +100,15 @@ static void make_products(expert_set *set)
     float *out = mf_cpu_floats(be, set->op->u.experts.out);
     for (uint32_t i = 0; i < set->n; i++) {
         const mf_expert_item *item = item_at(set, i);
-        size_t hidden = item->gate.shape.n_rows, n_cols = item->gate.shape.n_cols;
+        size_t hidden = item->down.shape.n_cols, n_cols = item->gate.shape.n_cols;
         const float *x = be->gather + set->first_row[i] * n_cols;
         float *gate = act + (size_t)item->out_row * 2 * hidden;
-        set->in[2 * i] = product_of(set, i, &item->gate, x, n_cols, gate, 2 * hidden);
-        set->in[2 * i + 1] = product_of(set, i, &item->up, x, n_cols, gate + hidden, 2 * hidden);
+        mf_cpu_product *in = &set->in[set->n_in * i];
+        in[0] = product_of(set, i, &item->gate, x, n_cols, gate, 2 * hidden);
+        if (set->n_in == 2)
+            in[1] = product_of(set, i, &item->up, x, n_cols, gate + hidden, 2 * hidden);
+        if (set->n_in == 2 && !have_one_form(be, &in[0].w, &in[1].w))
+            in[1].prepared = NULL;
         set->down[i] = product_of(set, i, &item->down, gate, 2 * hidden,
                                   out + (size_t)item->out_row * n_cols, n_cols);
     }
@@ -90,7 +120,7 @@ static void prepare_tokens(const expert_set *set, uint32_t i, const mf_cpu_produ
     if (p->prepared == NULL)
         return;
     const size_t token_bytes = kernels->token_bytes(&p->w);
-    unsigned char *out = set->be->prepared + set->first_row[i] * token_bytes;
+    unsigned char *out = set->be->prepared + set->first_row[i] * set->token_apart;
     for (uint32_t t = 0; t < p->n_tokens; t++)
         kernels->prepare_token(&p->w, p->x + t * p->x_stride, out + t * token_bytes);
 }
@@ -105,31 +135,85 @@ static void run_gather(void *ctx, uint32_t i, uint32_t thread)
     float *out = set->be->gather + set->first_row[i] * n_cols;
     for (uint32_t r = 0; r < item->n_rows; r++, out += n_cols)
         memcpy(out, x + item->x_rows[r] * n_cols, n_cols * sizeof *out);
-    const bool gate_is_prepared = set->in[2 * i].prepared != NULL;
-    prepare_tokens(set, i, &set->in[2 * i + (gate_is_prepared ? 0 : 1)]);
+    const mf_cpu_product *in = &set->in[set->n_in * i];
+    prepare_tokens(set, i, in[0].prepared != NULL || set->n_in == 1 ? &in[0] : &in[1]);
+}
+
+static void add_bias(const expert_set *set, mf_span bias, uint32_t expert, uint32_t n, float *row)
+{
+    if (bias.buffer.id != 0)
+        set->be->kernels->add(row, mf_cpu_floats(set->be, bias) + (size_t)expert * n, n, row);
+}
+
+static void activate(const expert_set *set, float *gate, float *up, uint32_t n, float *out)
+{
+    const mf_kernels *kernels = set->be->kernels;
+    const mf_expert_steps *steps = &set->op->u.experts.steps;
+    mf_cpu_limit(gate, up, n, steps->silu_limit);
+    if (steps->is_clamped)
+        kernels->swiglu_clamped(gate, up, steps->limit, steps->alpha, n, out);
+    else
+        kernels->swiglu(gate, up, n, out);
+}
+
+/* In place: what is written lies before what is still to be read. */
+static void activate_pairs(const expert_set *set, float *row, uint32_t n)
+{
+    float gate[PAIRS], up[PAIRS];
+    for (uint32_t first = 0; first < n; first += PAIRS) {
+        const uint32_t n_now = n - first < PAIRS ? n - first : PAIRS;
+        const float *pairs = row + 2 * (size_t)first;
+        for (uint32_t i = 0; i < n_now; i++) {
+            gate[i] = pairs[2 * i];
+            up[i] = pairs[2 * i + 1];
+        }
+        activate(set, gate, up, n_now, row + first);
+    }
 }
 
 static void run_swiglu(void *ctx, uint32_t i, uint32_t thread)
 {
     (void)thread;
     const expert_set *set = ctx;
-    const mf_cpu_product *gate = &set->in[2 * i], *up = &set->in[2 * i + 1];
-    for (uint32_t t = 0; t < gate->n_tokens; t++)
-        set->be->kernels->swiglu(gate->y + t * gate->y_stride, up->y + t * up->y_stride,
-                                 gate->w.shape.n_rows, gate->y + t * gate->y_stride);
+    const mf_expert_steps *steps = &set->op->u.experts.steps;
+    const mf_expert_item *item = item_at(set, i);
+    const mf_cpu_product *in = &set->in[set->n_in * i];
+    const uint32_t hidden = item->down.shape.n_cols;
+    for (uint32_t t = 0; t < in->n_tokens; t++) {
+        float *row = in->y + t * in->y_stride;
+        add_bias(set, steps->gate_bias, item->expert, item->gate.shape.n_rows, row);
+        add_bias(set, steps->up_bias, item->expert, item->up.shape.n_rows, row + hidden);
+        if (steps->is_paired)
+            activate_pairs(set, row, hidden);
+        else
+            activate(set, row, row + hidden, hidden, row);
+    }
     prepare_tokens(set, i, &set->down[i]);
+}
+
+static void run_down_bias(void *ctx, uint32_t i, uint32_t thread)
+{
+    (void)thread;
+    const expert_set *set = ctx;
+    const mf_cpu_product *down = &set->down[i];
+    for (uint32_t t = 0; t < down->n_tokens; t++)
+        add_bias(set, set->op->u.experts.steps.down_bias, item_at(set, i)->expert,
+                 down->w.shape.n_rows, down->y + t * down->y_stride);
 }
 
 void mf_cpu_experts(mf_cpu_backend *be, const mf_op *op)
 {
-    expert_set set = {.be = be, .op = op};
+    const mf_expert_steps *steps = &op->u.experts.steps;
+    expert_set set = {.be = be, .op = op, .n_in = steps->is_paired ? 1 : 2};
     for (; set.first < op->u.experts.n_items; set.first += set.n) {
         choose_items(&set);
         make_products(&set);
         mf_thread_pool_run(be->pool, set.n, run_gather, &set);
-        mf_cpu_products(be, set.in, 2 * set.n);
+        mf_cpu_products(be, set.in, set.n_in * set.n);
         mf_thread_pool_run(be->pool, set.n, run_swiglu, &set);
         mf_cpu_products(be, set.down, set.n);
+        if (steps->down_bias.buffer.id != 0)
+            mf_thread_pool_run(be->pool, set.n, run_down_bias, &set);
     }
 }
 
@@ -142,8 +226,9 @@ void mf_cpu_routed_experts(mf_cpu_backend *be, const mf_op *op)
     const uint32_t n_picks = op->n_rows * p->k;
     uint32_t row[MF_CPU_ROUTED_ITEMS];
     mf_expert_item items[MF_CPU_ROUTED_ITEMS];
-    mf_op some = {.kind = MF_OP_EXPERTS,
-                  .u.experts = {.x = p->x, .act = p->act, .out = p->out, .items = items}};
+    mf_op some = {
+        .kind = MF_OP_EXPERTS,
+        .u.experts = {.x = p->x, .act = p->act, .out = p->out, .steps = p->steps, .items = items}};
     for (uint32_t first = 0; first < n_picks; first += MF_CPU_ROUTED_ITEMS) {
         const uint32_t left = n_picks - first,
                        n = left < MF_CPU_ROUTED_ITEMS ? left : MF_CPU_ROUTED_ITEMS;
@@ -155,7 +240,8 @@ void mf_cpu_routed_experts(mf_cpu_backend *be, const mf_op *op)
                                         .down = mf_routed_weight(p, &p->down, expert, at),
                                         .x_rows = &row[i],
                                         .n_rows = 1,
-                                        .out_row = first + i};
+                                        .out_row = first + i,
+                                        .expert = expert};
         }
         some.n_rows = some.u.experts.n_items = n;
         mf_cpu_experts(be, &some);

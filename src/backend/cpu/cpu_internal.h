@@ -14,6 +14,9 @@
 /* Most of what is taken for tokens in a form that matrices are multiplied by. */
 #define MF_CPU_PREPARED_BYTES_MAX ((size_t)8 << 20)
 
+/* Room for parts of an attention: those of one token's, 16 heads of 256, over 32,768 positions. */
+#define MF_CPU_PARTS_BYTES ((size_t)1 << 20)
+
 typedef struct mf_cpu_backend {
     mf_backend base;
     mf_allocator allocator;
@@ -30,13 +33,16 @@ typedef struct mf_cpu_backend {
     size_t gather_bytes;
     unsigned char *prepared; /* tokens in the form that some matrices are multiplied by */
     size_t prepared_bytes;
+    unsigned char *parts; /* of long attentions, which wait to be joined */
+    size_t parts_bytes;
     /* The batch at hand: its sequences, and where the pages of each lie, one after the other. */
     mf_sequence *sequences;
     uint32_t n_sequences;
-    size_t *first_page; /* [n_sequences], in pages */
+    size_t *first_page; /* [n_sequences, 2], in pages; the second: of the window's */
     const unsigned char **pages;
     size_t sequences_bytes, first_page_bytes, pages_bytes;
     uint64_t weight_bytes;
+    mf_timeline *timeline; /* or NULL */
 } mf_cpu_backend;
 
 static inline unsigned char *mf_cpu_bytes(const mf_cpu_backend *be, mf_span span)
@@ -75,9 +81,22 @@ void mf_cpu_combine(mf_cpu_backend *be, const mf_op *op);
 void mf_cpu_rope(mf_cpu_backend *be, const mf_op *op);
 void mf_cpu_head_matmul(mf_cpu_backend *be, const mf_op *op);
 void mf_cpu_latent_attention(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_compress(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_entry_attention(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_streams_in(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_streams_out(mf_cpu_backend *be, const mf_op *op);
 mf_status mf_cpu_measure(mf_backend *base, const mf_span *spans, const uint64_t *span_bytes,
                          uint32_t n_spans, uint32_t n_milliseconds, double *bytes_per_second,
                          double *fma_per_second, mf_error *error);
+
+/* Limits what goes into a SwiGLU, as mf_swiglu_params says; 0: not. */
+static inline void mf_cpu_limit(float *gate, float *up, uint32_t n, float limit)
+{
+    for (uint32_t i = 0; limit != 0 && i < n; i++) {
+        gate[i] = gate[i] > limit ? limit : gate[i];
+        up[i] = up[i] > limit ? limit : up[i] < -limit ? -limit : up[i];
+    }
+}
 
 /* The sequence that holds a row of the batch. Batches have few sequences: a scan is enough. */
 static inline const mf_sequence *mf_cpu_sequence_of(const mf_cpu_backend *be, uint32_t row)
@@ -89,22 +108,56 @@ static inline const mf_sequence *mf_cpu_sequence_of(const mf_cpu_backend *be, ui
     return &be->sequences[be->n_sequences - 1];
 }
 
-/* The pages of one of the batch's sequences. */
+/* The pages of one of the batch's sequences, or its window's. */
 static inline const unsigned char *const *mf_cpu_pages_of(const mf_cpu_backend *be,
-                                                          const mf_sequence *seq)
+                                                          const mf_sequence *seq, bool is_window)
 {
-    return be->pages + be->first_page[seq - be->sequences];
+    return be->pages + be->first_page[2 * (seq - be->sequences) + is_window];
 }
 
 /* Where rows go in the sequences' caches. */
 typedef struct mf_cpu_cache {
     uint64_t page_offset;
-    size_t width; /* floats of a row */
+    uint32_t n_heads, dim; /* floats of a row */
     mf_dtype type;
+    bool is_in_window_pages;
 } mf_cpu_cache;
 
 /* Copies the operation's rows, from x on, into the caches of the sequences that they belong to. */
 void mf_cpu_append(mf_cpu_backend *be, const mf_op *op, mf_span x, const mf_cpu_cache *cache);
+
+/* Attends to what has been appended; the scratch that a thread needs for it. */
+void mf_cpu_attend(mf_cpu_backend *be, const mf_op *op);
+size_t mf_cpu_attend_scratch(const mf_op *op);
+
+/* Of latent attention with an indexer: its keys into the cache; and the latents that a row sees,
+ * gathered, as pages[mf_pages_of(n_most)]. */
+void mf_cpu_index_append(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_index_gather(mf_cpu_backend *be, const mf_op *op, uint32_t row,
+                         const unsigned char **pages);
+
+/* An indexer's score of one key: of a row's queries and weights of heads. */
+float mf_cpu_index_score(const mf_index_params *x, const float *q, const float *weights,
+                         const void *key, mf_dtype type);
+/* The k of n scores that are largest, the first among equals, rising; scratch: [n], which chosen
+ * may begin at. */
+void mf_cpu_choose_most(const float *scores, uint32_t n, uint32_t k, float *scratch,
+                        uint32_t *chosen);
+/* As MF_OP_ROPE, interleaved. */
+void mf_cpu_rotate_pairs(float *x, const float *cos, const float *sin, uint32_t n_rot);
+
+/* Rows of floats that the making of an entry needs. */
+#define MF_CPU_COMPRESS_ROWS 5u
+/* Scratch of a thread for attention to entries. */
+size_t mf_cpu_entry_scratch(const mf_entry_attention_params *p);
+
+/* Runs fn for each row of the operation, by the threads where that pays. */
+typedef void (*mf_cpu_row_fn)(mf_cpu_backend *be, const mf_op *op, uint32_t row);
+void mf_cpu_for_rows(mf_cpu_backend *be, const mf_op *op, uint32_t floats_per_row,
+                     mf_cpu_row_fn fn);
+
+/* Values of a head with key decays, at most. */
+#define MF_CPU_KEYED_VALUES 1024u
 
 /* Picks of routed experts that are multiplied together. */
 #define MF_CPU_ROUTED_ITEMS 32u

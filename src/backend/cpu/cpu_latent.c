@@ -11,16 +11,31 @@
 typedef struct latent_job {
     mf_cpu_backend *be;
     const mf_op *op;
-    uint32_t n_heads; /* of a task of the attention */
-    uint32_t per_row; /* tasks */
+    uint32_t n_heads;                  /* of a task of the attention */
+    uint32_t per_row;                  /* tasks */
+    uint32_t row;                      /* the only one, UINT32_MAX: all */
+    const unsigned char *const *pages; /* that row's gathered ones; NULL: the sequence's */
 } latent_job;
 
-static void rotate_pairs(float *x, const float *cos, const float *sin, uint32_t n_rot)
+void mf_cpu_rotate_pairs(float *x, const float *cos, const float *sin, uint32_t n_rot)
 {
     for (uint32_t i = 0; i < n_rot / 2; i++) {
         float a = x[2 * i], b = x[2 * i + 1];
         x[2 * i] = a * cos[i] - b * sin[i];
         x[2 * i + 1] = b * cos[i] + a * sin[i];
+    }
+}
+
+/* By the negative angle, pairs as the operation has them. */
+static void rotate_back(float *x, const float *cos, const float *sin, const mf_rope_params *p)
+{
+    const uint32_t half = p->n_rot / 2, step = p->interleaved ? 2 : 1;
+    const uint32_t apart = p->interleaved ? 1 : half;
+    for (uint32_t i = 0; i < half; i++) {
+        float *pair = x + (size_t)step * i;
+        const float a = pair[0], b = pair[apart];
+        pair[0] = a * cos[i] + b * sin[i];
+        pair[apart] = b * cos[i] - a * sin[i];
     }
 }
 
@@ -38,8 +53,10 @@ static void run_rope(void *ctx, uint32_t row, uint32_t thread)
     const float *sin = mf_cpu_floats(be, op->u.rope.sin) + angle;
     float *x = mf_cpu_floats(be, op->u.rope.x) + (size_t)row * op->u.rope.row_stride;
     for (uint32_t h = 0; h < op->u.rope.n_heads; h++, x += op->u.rope.head_stride) {
-        if (op->u.rope.interleaved)
-            rotate_pairs(x, cos, sin, n_rot);
+        if (op->u.rope.is_inverse)
+            rotate_back(x, cos, sin, &op->u.rope);
+        else if (op->u.rope.interleaved)
+            mf_cpu_rotate_pairs(x, cos, sin, n_rot);
         else
             be->kernels->rope(x, cos, sin, n_rot);
     }
@@ -108,7 +125,7 @@ static void run_attention(void *ctx, uint32_t task, uint32_t thread)
     const mf_op *op = job->op;
     uint32_t n_heads = op->u.latent_attention.n_heads, n_latent = op->u.latent_attention.n_latent;
     /* Longest rows first, so that the threads end together. */
-    uint32_t row = op->n_rows - 1 - task / job->per_row;
+    uint32_t row = job->row != UINT32_MAX ? job->row : op->n_rows - 1 - task / job->per_row;
     uint32_t h = task % job->per_row * job->n_heads;
     const uint32_t batch_row = op->first_row + row;
     const mf_sequence *seq = mf_cpu_sequence_of(be, batch_row);
@@ -118,15 +135,16 @@ static void run_attention(void *ctx, uint32_t task, uint32_t thread)
         .q_rot = mf_cpu_floats(be, op->u.latent_attention.q_rot) +
                  (size_t)row * op->u.latent_attention.q_rot_row +
                  (size_t)h * op->u.latent_attention.q_rot_head,
-        .pages = mf_cpu_pages_of(be, seq),
-        .offset = (size_t)op->u.latent_attention.page_offset,
+        .pages = job->pages != NULL ? job->pages : mf_cpu_pages_of(be, seq, false),
+        .offset = job->pages != NULL ? 0 : (size_t)op->u.latent_attention.page_offset,
         .out = mf_cpu_floats(be, op->u.latent_attention.out) + at,
         .scratch = mf_cpu_scratch(be, thread),
         .q_stride = n_latent,
         .q_rot_stride = op->u.latent_attention.q_rot_head,
         .out_stride = n_latent,
         .cache_type = op->u.latent_attention.cache_type,
-        .n_kv = (uint32_t)(seq->position + batch_row - seq->first_row + 1),
+        .n_kv = job->pages != NULL ? op->u.latent_attention.index.n_most
+                                   : (uint32_t)(seq->position + batch_row - seq->first_row + 1),
         .n_heads = n_heads - h < job->n_heads ? n_heads - h : job->n_heads,
         .n_latent = n_latent,
         .n_rot = op->u.latent_attention.n_rot,
@@ -135,14 +153,47 @@ static void run_attention(void *ctx, uint32_t task, uint32_t thread)
     be->kernels->latent_attention(&args);
 }
 
+/* Row by row: what one sees is gathered where the next one's will be. */
+static void attend_chosen(latent_job *job)
+{
+    mf_cpu_backend *be = job->be;
+    const mf_op *op = job->op;
+    const uint32_t n_most = op->u.latent_attention.index.n_most;
+    const uint32_t n_heads = op->u.latent_attention.n_heads;
+    const unsigned char *pages[MF_INDEX_MOST / MF_PAGE_TOKENS];
+    while (job->n_heads > MIN_HEADS && job->per_row < 2 * be->n_threads) {
+        job->n_heads /= 2;
+        job->per_row = (n_heads + job->n_heads - 1) / job->n_heads;
+    }
+    for (job->row = 0; job->row < op->n_rows; job->row++) {
+        const uint32_t batch_row = op->first_row + job->row;
+        const mf_sequence *seq = mf_cpu_sequence_of(be, batch_row);
+        job->pages = NULL;
+        if (seq->position + batch_row - seq->first_row >= n_most) {
+            mf_cpu_index_gather(be, op, job->row, pages);
+            job->pages = pages;
+        }
+        mf_thread_pool_run(be->pool, job->per_row, run_attention, job);
+    }
+}
+
 /* Every task reads the whole cache: few with many heads each, as long as no thread stands idle. */
 void mf_cpu_latent_attention(mf_cpu_backend *be, const mf_op *op)
 {
     const mf_latent_attention_params *p = &op->u.latent_attention;
-    const mf_cpu_cache cache = {p->page_offset, (size_t)p->n_latent + p->n_rot, p->cache_type};
+    const mf_cpu_cache cache = {p->page_offset, 1, p->n_latent + p->n_rot, p->cache_type, false};
     mf_cpu_append(be, op, p->kv, &cache);
     uint32_t n_heads = op->u.latent_attention.n_heads;
-    latent_job job = {be, op, MF_LATENT_HEADS, (n_heads + MF_LATENT_HEADS - 1) / MF_LATENT_HEADS};
+    latent_job job = {.be = be,
+                      .op = op,
+                      .n_heads = MF_LATENT_HEADS,
+                      .per_row = (n_heads + MF_LATENT_HEADS - 1) / MF_LATENT_HEADS,
+                      .row = UINT32_MAX};
+    if (p->index.n_most != 0) {
+        mf_cpu_index_append(be, op);
+        attend_chosen(&job);
+        return;
+    }
     while (job.n_heads > MIN_HEADS && op->n_rows * job.per_row < 2 * be->n_threads) {
         job.n_heads /= 2;
         job.per_row = (n_heads + job.n_heads - 1) / job.n_heads;

@@ -90,11 +90,12 @@ static void run_prepare(void *ctx, uint32_t token, uint32_t thread)
                                     job->be->prepared + token * job->token_bytes);
 }
 
-/* Rows [row, row + n_rows), prepared in the one form for all weights that have one. */
+/* Rows [row, row + n_rows), prepared in the form of the first weight that has one, for all that
+ * have the same. */
 static void multiply_rows(mf_cpu_backend *be, const mf_op *op, uint32_t row, uint32_t n_rows)
 {
     mf_cpu_product products[MF_MAX_MATMULS];
-    bool is_prepared = false;
+    size_t prepared = 0; /* bytes of a token in that form */
     for (uint32_t j = 0; j < op->u.matmul.n; j++) {
         mf_matrix w = mf_cpu_matrix(be, &op->u.matmul.weight[j]);
         const float *x = mf_cpu_floats(be, op->u.matmul.x) + (size_t)row * w.shape.n_cols;
@@ -106,12 +107,13 @@ static void multiply_rows(mf_cpu_backend *be, const mf_op *op, uint32_t row, uin
                                        .n_tokens = n_rows,
                                        .y = y,
                                        .y_stride = w.shape.n_rows};
-        if (job.token_bytes == 0 || job.token_bytes * n_rows > be->prepared_bytes)
+        if (job.token_bytes == 0 || job.token_bytes * n_rows > be->prepared_bytes ||
+            (prepared != 0 && job.token_bytes != prepared))
             continue;
         products[j].prepared = be->prepared;
-        if (!is_prepared)
+        if (prepared == 0)
             mf_thread_pool_run(be->pool, n_rows, run_prepare, &job);
-        is_prepared = true;
+        prepared = job.token_bytes;
     }
     mf_cpu_products(be, products, op->u.matmul.n);
 }

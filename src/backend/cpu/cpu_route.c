@@ -3,6 +3,7 @@
 #include "backend/cpu/cpu_internal.h"
 
 #include <math.h>
+#include <string.h>
 
 /* A row takes microseconds: few are not worth a dispatch. */
 #define ROWS_PER_TASK 16u
@@ -69,8 +70,35 @@ static void score_row(const mf_cpu_backend *be, const mf_op *op, float *score)
         be->kernels->softmax(score, op->u.route.n_experts);
         return;
     }
-    for (uint32_t i = 0; i < op->u.route.n_experts; i++)
-        score[i] = 1.0f / (1.0f + expf(-score[i]));
+    for (uint32_t i = 0; i < op->u.route.n_experts; i++) {
+        if (op->u.route.score == MF_SCORE_SIGMOID)
+            score[i] = 1.0f / (1.0f + expf(-score[i]));
+        else /* of more than 20 the softplus is the value itself, as published */
+            score[i] = sqrtf(score[i] > 20.0f ? score[i] : log1pf(expf(score[i])));
+    }
+}
+
+/* The experts that the row's token names. */
+static void look_up(const mf_cpu_backend *be, const mf_route_params *p, uint32_t row, int32_t *ids)
+{
+    const int32_t *table = (const int32_t *)(const void *)mf_cpu_bytes(be, p->table);
+    memcpy(ids, table + (size_t)p->tokens[row] * p->n_table, p->k * sizeof *ids);
+}
+
+/* The k of largest choice; weights are scratch. */
+static void choose_row(const mf_cpu_backend *be, const mf_op *op, float *choice, uint32_t row)
+{
+    const uint32_t n = op->u.route.n_experts, k = op->u.route.k;
+    float *score = mf_cpu_floats(be, op->u.route.logits) + (size_t)row * n;
+    float *weights = mf_cpu_floats(be, op->u.route.weights) + (size_t)row * k;
+    int32_t *ids = (int32_t *)(void *)mf_cpu_bytes(be, op->u.route.ids) + (size_t)row * k;
+    const float *bias =
+        op->u.route.bias.buffer.id != 0 ? mf_cpu_floats(be, op->u.route.bias) : NULL;
+    for (uint32_t i = 0; i < n; i++)
+        choice[i] = bias != NULL ? score[i] + bias[i] : score[i];
+    if (op->u.route.n_groups > 1)
+        limit_groups(op, score, choice);
+    best_of(choice, n, k, ids, weights);
 }
 
 static void route_row(const mf_cpu_backend *be, const mf_op *op, uint32_t row, float *choice)
@@ -80,13 +108,10 @@ static void route_row(const mf_cpu_backend *be, const mf_op *op, uint32_t row, f
     float *weights = mf_cpu_floats(be, op->u.route.weights) + (size_t)row * k;
     int32_t *ids = (int32_t *)(void *)mf_cpu_bytes(be, op->u.route.ids) + (size_t)row * k;
     score_row(be, op, score);
-    const float *bias =
-        op->u.route.bias.buffer.id != 0 ? mf_cpu_floats(be, op->u.route.bias) : NULL;
-    for (uint32_t i = 0; i < n; i++)
-        choice[i] = bias != NULL ? score[i] + bias[i] : score[i];
-    if (op->u.route.n_groups > 1)
-        limit_groups(op, score, choice);
-    best_of(choice, n, k, ids, weights);
+    if (op->u.route.table.buffer.id != 0)
+        look_up(be, &op->u.route, row, ids);
+    else
+        choose_row(be, op, choice, row);
     float sum = 0.0f;
     for (uint32_t j = 0; j < k; j++) {
         weights[j] = score[ids[j]];

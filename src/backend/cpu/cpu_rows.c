@@ -8,12 +8,10 @@
 /* Below this many floats a dispatch to the threads costs more than the work. */
 #define INLINE_FLOATS 16384u
 
-typedef void (*row_fn)(mf_cpu_backend *be, const mf_op *op, uint32_t row);
-
 typedef struct row_job {
     mf_cpu_backend *be;
     const mf_op *op;
-    row_fn fn;
+    mf_cpu_row_fn fn;
     uint32_t rows_per_task;
 } row_job;
 
@@ -28,7 +26,7 @@ static void run_rows(void *ctx, uint32_t task, uint32_t thread)
         job->fn(job->be, job->op, row);
 }
 
-static void for_rows(mf_cpu_backend *be, const mf_op *op, uint32_t floats_per_row, row_fn fn)
+void mf_cpu_for_rows(mf_cpu_backend *be, const mf_op *op, uint32_t floats_per_row, mf_cpu_row_fn fn)
 {
     uint32_t per_task = INLINE_FLOATS / (floats_per_row == 0 ? 1 : floats_per_row);
     row_job job = {be, op, fn, per_task == 0 ? 1 : per_task};
@@ -50,7 +48,7 @@ static void embed_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
 
 void mf_cpu_embed(mf_cpu_backend *be, const mf_op *op)
 {
-    for_rows(be, op, op->u.embed.weight.shape.n_cols, embed_row);
+    mf_cpu_for_rows(be, op, op->u.embed.weight.shape.n_cols, embed_row);
 }
 
 void mf_cpu_copy_rows(mf_cpu_backend *be, const mf_op *op)
@@ -62,10 +60,22 @@ void mf_cpu_copy_rows(mf_cpu_backend *be, const mf_op *op)
         memcpy(out + i * n_cols, x + op->u.copy_rows.rows[i] * n_cols, n_cols * sizeof *x);
 }
 
+static void centre(float *x, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i];
+    const float mean = (float)(sum / n);
+    for (uint32_t i = 0; i < n; i++)
+        x[i] -= mean;
+}
+
 static void rmsnorm_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
 {
     uint32_t stride = op->u.rmsnorm.stride != 0 ? op->u.rmsnorm.stride : op->u.rmsnorm.n_cols;
     size_t at = (size_t)row * stride;
+    if (op->u.rmsnorm.is_centred)
+        centre(mf_cpu_floats(be, op->u.rmsnorm.x) + at, op->u.rmsnorm.n_cols);
     be->kernels->rmsnorm(mf_cpu_floats(be, op->u.rmsnorm.x) + at,
                          mf_cpu_floats(be, op->u.rmsnorm.weight), op->u.rmsnorm.eps,
                          op->u.rmsnorm.n_cols, mf_cpu_floats(be, op->u.rmsnorm.out) + at);
@@ -73,7 +83,7 @@ static void rmsnorm_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
 
 void mf_cpu_rmsnorm(mf_cpu_backend *be, const mf_op *op)
 {
-    for_rows(be, op, op->u.rmsnorm.n_cols, rmsnorm_row);
+    mf_cpu_for_rows(be, op, op->u.rmsnorm.n_cols, rmsnorm_row);
 }
 
 static void rmsnorm_gated_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
@@ -90,8 +100,8 @@ static void rmsnorm_gated_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
 
 void mf_cpu_rmsnorm_gated(mf_cpu_backend *be, const mf_op *op)
 {
-    for_rows(be, op, op->u.rmsnorm_gated.n_heads * op->u.rmsnorm_gated.head_dim * 4,
-             rmsnorm_gated_row);
+    mf_cpu_for_rows(be, op, op->u.rmsnorm_gated.n_heads * op->u.rmsnorm_gated.head_dim * 4,
+                    rmsnorm_gated_row);
 }
 
 static void sigmoid_mul_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
@@ -104,7 +114,7 @@ static void sigmoid_mul_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
 
 void mf_cpu_sigmoid_mul(mf_cpu_backend *be, const mf_op *op)
 {
-    for_rows(be, op, op->u.sigmoid_mul.n_cols * 4, sigmoid_mul_row);
+    mf_cpu_for_rows(be, op, op->u.sigmoid_mul.n_cols * 4, sigmoid_mul_row);
 }
 
 static void norm_row(mf_cpu_backend *be, const mf_norm_after *norm, const float *x, uint32_t n_cols,
@@ -126,20 +136,21 @@ static void add_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
 
 void mf_cpu_add(mf_cpu_backend *be, const mf_op *op)
 {
-    for_rows(be, op, op->u.add.n_cols, add_row);
+    mf_cpu_for_rows(be, op, op->u.add.n_cols, add_row);
 }
 
 static void swiglu_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
 {
     size_t at = (size_t)row * op->u.swiglu.n_cols;
-    be->kernels->swiglu(mf_cpu_floats(be, op->u.swiglu.gate) + at,
-                        mf_cpu_floats(be, op->u.swiglu.up) + at, op->u.swiglu.n_cols,
-                        mf_cpu_floats(be, op->u.swiglu.out) + at);
+    float *gate = mf_cpu_floats(be, op->u.swiglu.gate) + at;
+    float *up = mf_cpu_floats(be, op->u.swiglu.up) + at;
+    mf_cpu_limit(gate, up, op->u.swiglu.n_cols, op->u.swiglu.limit);
+    be->kernels->swiglu(gate, up, op->u.swiglu.n_cols, mf_cpu_floats(be, op->u.swiglu.out) + at);
 }
 
 void mf_cpu_swiglu(mf_cpu_backend *be, const mf_op *op)
 {
-    for_rows(be, op, op->u.swiglu.n_cols * 4, swiglu_row);
+    mf_cpu_for_rows(be, op, op->u.swiglu.n_cols * 4, swiglu_row);
 }
 
 static void scale_by_sigmoid(const mf_cpu_backend *be, float *x, float gate, uint32_t n)
@@ -176,5 +187,5 @@ static void combine_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
 
 void mf_cpu_combine(mf_cpu_backend *be, const mf_op *op)
 {
-    for_rows(be, op, op->u.combine.n_cols * (op->u.combine.k + 2), combine_row);
+    mf_cpu_for_rows(be, op, op->u.combine.n_cols * (op->u.combine.k + 2), combine_row);
 }

@@ -52,8 +52,8 @@ mf_status mf_vk_batch_reserve(mf_vk_backend *be, uint32_t n_sequences, size_t n_
         return MF_OK;
     n_sequences = n_sequences > b->most_sequences ? n_sequences : b->most_sequences;
     n_pages = n_pages > b->most_pages ? n_pages : b->most_pages;
-    const uint64_t n_bytes =
-        mf_round_up(n_sequences * sizeof(mf_vk_sequence) + n_pages * sizeof(uint64_t) + 8, ALIGN);
+    const uint64_t n_bytes = mf_round_up(
+        2 * n_sequences * sizeof(mf_vk_sequence) + n_pages * sizeof(uint64_t) + 8, ALIGN);
     MF_TRY(batch_memory(be, n_bytes, error));
     free_lists(be);
     mf_sequence *sequences = mf_alloc_array(&be->allocator, n_sequences, sizeof *sequences);
@@ -95,6 +95,17 @@ static mf_vk_sequence as_shaders_read(const mf_vk_backend *be, const mf_sequence
                             .after = mf_vk_address(be, seq->state[1])};
 }
 
+/* A sequence's list of pages, in turn behind the others': for spans, and for shaders. */
+static void list_pages(mf_vk_backend *be, const mf_span *pages, uint32_t n_pages, size_t at,
+                       unsigned char *list)
+{
+    for (uint32_t p = 0; p < n_pages; p++, at++) {
+        const uint64_t address = mf_vk_address(be, pages[p]);
+        memcpy(list + at * sizeof address, &address, sizeof address);
+        be->batches.pages[at] = pages[p];
+    }
+}
+
 void mf_vk_batch_begin(mf_vk_backend *be, const mf_sequence *sequences, uint32_t n)
 {
     mf_vk_batches *b = &be->batches;
@@ -103,22 +114,25 @@ void mf_vk_batch_begin(mf_vk_backend *be, const mf_sequence *sequences, uint32_t
         return;
     const mf_span memory = take_turn(be);
     unsigned char *host = be->buffers[memory.buffer.id - 1].host + memory.offset;
-    const uint64_t list = n * sizeof(mf_vk_sequence);
+    const uint64_t list = 2 * n * sizeof(mf_vk_sequence);
     size_t at = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const mf_sequence *seq = &sequences[i];
-        const uint32_t n_pages = seq->pages == NULL ? 0 : mf_pages_of(seq->position + seq->n_rows);
+    for (uint32_t i = 0; i < 2 * n; i++) { /* all with their pages, then with their windows' */
+        const mf_sequence *seq = &sequences[i < n ? i : i - n];
+        const mf_span *pages = i < n ? seq->pages : seq->window_pages;
+        const uint32_t n_pages = pages == NULL ? 0 : mf_pages_of(seq->position + seq->n_rows);
         assert(at + n_pages <= b->most_pages);
         const mf_vk_sequence s = as_shaders_read(
             be, seq, n_pages, mf_vk_address(be, memory) + list + at * sizeof(uint64_t));
         memcpy(host + i * sizeof s, &s, sizeof s);
-        b->sequences[i] = *seq;
-        b->sequences[i].pages = n_pages == 0 ? NULL : b->pages + at;
-        for (uint32_t p = 0; p < n_pages; p++, at++) {
-            const uint64_t address = mf_vk_address(be, seq->pages[p]);
-            memcpy(host + list + at * sizeof address, &address, sizeof address);
-            b->pages[at] = seq->pages[p];
+        list_pages(be, pages, n_pages, at, host + list);
+        const mf_span *kept = n_pages == 0 ? NULL : b->pages + at;
+        if (i < n) {
+            b->sequences[i] = *seq;
+            b->sequences[i].pages = kept;
+        } else {
+            b->sequences[i - n].window_pages = kept;
         }
+        at += n_pages;
     }
     b->n_sequences = n;
 }
@@ -126,6 +140,11 @@ void mf_vk_batch_begin(mf_vk_backend *be, const mf_sequence *sequences, uint32_t
 uint64_t mf_vk_batch_address(const mf_vk_backend *be)
 {
     return mf_vk_address(be, be->batches.batches[be->batches.current].memory);
+}
+
+uint64_t mf_vk_batch_window_address(const mf_vk_backend *be)
+{
+    return mf_vk_batch_address(be) + be->batches.n_sequences * sizeof(mf_vk_sequence);
 }
 
 mf_vk_single mf_vk_batch_single(const mf_vk_backend *be)

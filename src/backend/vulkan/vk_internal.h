@@ -12,7 +12,8 @@
  *   vk_batch                         the batch's sequences, as shaders read them
  *   vk_measure, vk_timing            what the device can do, and what it did when
  *   vk_ops and vk_op_*.c             the table of operations, and what each dispatches
- *   vk_product, vk_grouped           products; those of experts by the rows that chose them
+ *   vk_product, vk_grouped, vk_experts_out
+ *                                            products; those of experts by the rows that chose them
  *   vk_backend                       the interface of backend.h
  *
  * Everything here is called with the backend's lock held, but where it says otherwise.
@@ -38,11 +39,12 @@
 #define MF_VK_MAX_READS 256
 #define MF_VK_MAX_ACCESSES 256
 #define MF_VK_MAX_TOUCHES 128
-#define MF_VK_MAX_CONSTANTS 12
+#define MF_VK_MAX_CONSTANTS 16
 #define MF_VK_MAX_PIPELINES 1024 /* a power of two */
 #define MF_VK_MOST_PIPELINES 512 /* of them in use */
 #define MF_VK_PUSH_BYTES 128     /* what every device has */
 #define MF_VK_BATCHES 8
+#define MF_VK_CONV_WIDTH 16u /* of a convolution, at most */
 
 typedef struct mf_vk_backend mf_vk_backend;
 
@@ -327,7 +329,8 @@ typedef struct mf_vk_sequence {
 } mf_vk_sequence;
 
 typedef struct mf_vk_batch {
-    mf_span memory; /* of the n-th batch: its sequences, then their lists of pages */
+    mf_span memory; /* of the n-th batch: its sequences, these with their windows' pages, the
+                       lists of pages */
     mf_ticket last_use;
 } mf_vk_batch;
 
@@ -356,6 +359,8 @@ void mf_vk_batch_begin(mf_vk_backend *be, const mf_sequence *sequences, uint32_t
 void mf_vk_batch_close(mf_vk_backend *be);
 /* Where shaders find the batch's sequences (common.glsl's Sequences). */
 uint64_t mf_vk_batch_address(const mf_vk_backend *be);
+/* The same with the pages of their windows in place of all. */
+uint64_t mf_vk_batch_window_address(const mf_vk_backend *be);
 
 /* -------------------------------------------------------------------------------- operations -- */
 
@@ -376,8 +381,6 @@ void mf_vk_op_record(mf_vk_backend *be, const mf_op *op);
 /* The constants 1 .. MF_VK_WEIGHT_CONSTANTS of shaders that include weights.glsl. */
 #define MF_VK_WEIGHT_CONSTANTS 5
 void mf_vk_weight_constants(const mf_weight_shape *shape, mf_vk_kernel *kernel);
-/* Invocations for a row of n_cols that a workgroup has to itself: its bits depend on them. */
-uint32_t mf_vk_row_threads(const mf_vk_backend *be, uint32_t n_cols);
 /* As weights.glsl's Weight: where the arrays are. */
 typedef struct mf_vk_weight {
     uint64_t values, scales, biases;

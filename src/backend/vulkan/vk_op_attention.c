@@ -20,6 +20,7 @@
 #define SPLIT_BYTES ((uint64_t)8 << 20) /* of blocks that are to be merged, at most */
 #define SPLIT_BLOCKS 64u                /* of the longest operation, in as many bytes or less */
 #define LOG2_E 1.44269504f
+#define CHUNK (UINT32_C(1) << 31) /* the bit of a window that says what it is */
 /* Of attention_units.comp. */
 #define UNITS_QUERIES 64u
 #define UNITS_DIMS 256u /* at most, whole 64 */
@@ -33,7 +34,7 @@ typedef struct attention {
     uint32_t q_rot_row, q_rot_head, window;
     mf_dtype cache_type;
     float scale;
-    bool is_latent, is_software;
+    bool is_latent, is_software, is_in_window_pages;
 } attention;
 
 /* The rows that the operation has of a sequence. */
@@ -74,7 +75,8 @@ static attention of_attention(const mf_op *op)
                        .key_dim = p->head_dim,
                        .value_dim = p->head_dim,
                        .width = p->n_kv_heads * p->head_dim,
-                       .window = p->window,
+                       .window = p->window | (p->window_is_chunk ? CHUNK : 0),
+                       .is_in_window_pages = p->is_in_window_pages,
                        .cache_type = p->cache_type,
                        .scale = p->scale};
 }
@@ -220,6 +222,8 @@ static bool has_units_kernel(const mf_vk_backend *be, const attention *a)
 static bool supports(const mf_vk_backend *be, const mf_op *op)
 {
     const attention a = of_op(be, op);
+    if (a.is_latent && op->u.latent_attention.index.n_most != 0) /* there is no shader of it yet */
+        return false;
     return (a.cache_type == MF_F32 || a.cache_type == MF_BF16) && a.value_dim != 0 &&
            a.value_dim <= MOST_VALUES && a.n_kv_heads != 0 &&
            shared_bytes(FEW) <= be->device.info.shared_bytes;
@@ -255,11 +259,21 @@ static mf_status reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 
 /* ------------------------------------------------------------------------------------ tiles -- */
 
-static uint64_t pages_address(const mf_vk_backend *be, const mf_sequence *seq)
+static const mf_span *pages_of(const attention *a, const mf_sequence *seq)
+{
+    return a->is_in_window_pages ? seq->window_pages : seq->pages;
+}
+
+static uint64_t pages_address(const mf_vk_backend *be, const attention *a, const mf_sequence *seq)
 {
     const mf_vk_batches *b = &be->batches;
-    return mf_vk_batch_address(be) + b->n_sequences * sizeof(mf_vk_sequence) +
-           (uint64_t)(seq->pages - b->pages) * sizeof(uint64_t);
+    return mf_vk_batch_address(be) + 2 * b->n_sequences * sizeof(mf_vk_sequence) +
+           (uint64_t)(pages_of(a, seq) - b->pages) * sizeof(uint64_t);
+}
+
+static uint64_t sequences_address(const mf_vk_backend *be, const attention *a)
+{
+    return a->is_in_window_pages ? mf_vk_batch_window_address(be) : mf_vk_batch_address(be);
 }
 
 static bool run_of(const mf_vk_backend *be, const attention *a, uint32_t i, run *out)
@@ -274,7 +288,7 @@ static bool run_of(const mf_vk_backend *be, const attention *a, uint32_t i, run 
     *out = (run){.first_row = first - op_first,
                  .n_rows = end - first,
                  .position = (uint32_t)seq->position + first - seq->first_row,
-                 .pages = pages_address(be, seq)};
+                 .pages = pages_address(be, a, seq)};
     return true;
 }
 
@@ -283,6 +297,15 @@ typedef struct survey {
     uint32_t most_queries;          /* of a run, for a key head */
     uint32_t first_block, n_blocks; /* of all runs */
 } survey;
+
+/* As attention.glsl. */
+static uint32_t first_seen(uint32_t window, uint32_t position)
+{
+    const uint32_t n = window & ~CHUNK;
+    if (n != window)
+        return position / n * n;
+    return n != 0 && position >= n ? position + 1 - n : 0;
+}
 
 static survey survey_runs(const mf_vk_backend *be, const attention *a)
 {
@@ -294,8 +317,7 @@ static survey survey_runs(const mf_vk_backend *be, const attention *a)
         if (!run_of(be, a, i, &r))
             continue;
         const uint32_t n = r.n_rows * per_key, last = (r.position + r.n_rows - 1) / BLOCK;
-        const uint32_t first =
-            a->window != 0 && r.position >= a->window ? (r.position + 1 - a->window) / BLOCK : 0;
+        const uint32_t first = first_seen(a->window, r.position) / BLOCK;
         s.most_queries = n > s.most_queries ? n : s.most_queries;
         s.first_block = first < s.first_block ? first : s.first_block;
         end = last + 1 > end ? last + 1 : end;
@@ -339,7 +361,7 @@ static bool is_aligned(const mf_vk_backend *be, const attention *a)
         const mf_sequence *seq = &b->sequences[i];
         const uint32_t n = mf_pages_of(seq->position + seq->n_rows);
         for (uint32_t p = 0; p < n; p++)
-            bits |= mf_vk_address(be, seq->pages[p]);
+            bits |= mf_vk_address(be, pages_of(a, seq)[p]);
     }
     return bits % 16 == 0;
 }
@@ -354,7 +376,7 @@ static void append(mf_vk_backend *be, const attention *a)
         uint32_t n_sequences, first_row, width, unused;
     } push = {{mf_vk_address(be, a->fresh[0]), mf_vk_address(be, a->fresh[1])},
               {a->page_offset[0], a->page_offset[1]},
-              mf_vk_batch_address(be),
+              sequences_address(be, a),
               be->batches.n_sequences,
               a->op->first_row,
               a->width,
@@ -400,7 +422,7 @@ static void attend_split(mf_vk_backend *be, const attention *a, const mf_vk_kern
                        .sinks = a->is_latent ? 0 : push->q_rot,
                        .kept_before = mf_vk_scratch(be, kept),
                        .kept = mf_vk_scratch(be, kept),
-                       .sequences = mf_vk_batch_address(be),
+                       .sequences = sequences_address(be, a),
                        .n_sequences = be->batches.n_sequences,
                        .first_row = a->op->first_row,
                        .n_heads = a->n_heads,

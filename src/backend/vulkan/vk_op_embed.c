@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows of a weight, decoded. */
-#include "backend/vulkan/vk_internal.h"
+#include "backend/vulkan/vk_product.h"
 
 #define THREADS 256u
 
 static bool embed_supports(const mf_vk_backend *be, const mf_op *op)
 {
     (void)be;
-    const mf_weight_kind kind = op->u.embed.weight.shape.kind;
-    return kind >= MF_WEIGHT_FLOAT && kind <= MF_WEIGHT_GGUF_MXFP4;
+    return mf_vk_product_supports(&op->u.embed.weight.shape);
 }
 
 static mf_vk_kernel kernel_for(const mf_op *op)

@@ -10,10 +10,13 @@
 
 static bool experts_supports(const mf_vk_backend *be, const mf_op *op)
 {
+    const bool is_paired = op->u.experts.steps.is_paired;
     (void)be;
+    if (op->u.experts.steps.silu_limit != 0) /* there is no shader of it yet */
+        return false;
     for (uint32_t i = 0; i < op->u.experts.n_items; i++) {
         const mf_expert_item *item = &op->u.experts.items[i];
-        if (!mf_vk_same_form(&item->gate.shape, &item->up.shape) ||
+        if ((!is_paired && !mf_vk_same_form(&item->gate.shape, &item->up.shape)) ||
             !mf_vk_product_supports(&item->gate.shape) ||
             !mf_vk_product_supports(&item->down.shape))
             return false;
@@ -43,15 +46,19 @@ static mf_status experts_reserve(mf_vk_backend *be, const mf_op *op, mf_error *e
     const mf_expert_item *item = op->u.experts.items;
     const uint64_t hidden = item->gate.shape.n_rows, n_cols = item->down.shape.n_rows;
     const uint64_t most = piece_rows(item, be->is_mixed);
-    MF_TRY(mf_vk_product_reserve(be, &item->gate.shape, true, op->n_rows, PIECE_ITEMS * hidden,
-                                 error));
+    const bool has_steps = mf_has_expert_steps(&op->u.experts.steps);
+    MF_TRY(mf_vk_product_reserve(be, &item->gate.shape, !has_steps, op->n_rows,
+                                 PIECE_ITEMS * hidden * (has_steps ? 2 : 1), error));
+    if (has_steps)
+        MF_TRY(mf_vk_expert_steps_reserve(be, error));
     MF_TRY(mf_vk_product_reserve(be, &item->down.shape, false, op->n_rows, PIECE_ITEMS * n_cols,
                                  error));
     if (be->is_mixed)
         MF_TRY(reserve_halves(be, item, op->n_rows, error));
-    return mf_vk_ring_need(
-        be, MF_VK_RING_PARAMETERS,
-        2 * (most + op->n_rows) * sizeof(uint32_t) + 2 * mf_vk_product_bytes(PIECE_ITEMS), error);
+    return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS,
+                           (has_steps ? 4 : 2) * (most + op->n_rows) * sizeof(uint32_t) +
+                               (has_steps ? 3 : 2) * mf_vk_product_bytes(PIECE_ITEMS),
+                           error);
 }
 
 /* Items of one form. */
@@ -90,6 +97,31 @@ static void in_job(void *ctx, uint32_t i, mf_vk_job *out)
     jobs->row += item->n_rows;
 }
 
+/* Products by themselves, where something stands between them: gate of an item, then up; or only
+ * gate, in pairs with up. */
+static void lone_job(void *ctx, uint32_t i, mf_vk_job *out)
+{
+    expert_jobs *jobs = ctx;
+    const mf_experts_params *p = &jobs->op->u.experts;
+    const uint32_t n_each = p->steps.is_paired ? 1 : 2;
+    const mf_expert_item *item = &jobs->items[i / n_each];
+    const uint32_t hidden = item->down.shape.n_cols;
+    const bool is_up = i % n_each != 0;
+    jobs->row = i == 0 ? 0 : jobs->row;
+    out->weight = mf_vk_weight_at(jobs->be, is_up ? &item->up : &item->gate);
+    out->n_rows = is_up ? item->up.shape.n_rows : item->gate.shape.n_rows;
+    out->y_stride = 2 * hidden;
+    out->y = mf_vk_address(jobs->be, item_rows(p->act, item, out->y_stride)) +
+             (is_up ? hidden * sizeof(float) : 0);
+    out->n_tokens = item->n_rows;
+    out->x = mf_vk_address(jobs->be, p->x);
+    out->x_stride = item->gate.shape.n_cols;
+    out->rows = jobs->rows + jobs->row * sizeof(uint32_t);
+    if (jobs->in != NULL)
+        mf_vk_halves_at(jobs->in, 0, out);
+    jobs->row += i % n_each == n_each - 1 ? item->n_rows : 0;
+}
+
 static void out_job(void *ctx, uint32_t i, mf_vk_job *out)
 {
     expert_jobs *jobs = ctx;
@@ -126,27 +158,58 @@ static uint64_t put_rows(mf_vk_backend *be, const mf_expert_item *items, uint32_
     return address;
 }
 
+/* The expert of each of the items' rows. */
+static uint64_t put_experts(mf_vk_backend *be, const mf_expert_item *items, uint32_t n)
+{
+    uint64_t address = 0;
+    uint32_t *experts = mf_vk_parameters(be, rows_of(items, n) * sizeof *experts, &address);
+    for (uint32_t i = 0; i < n && experts != NULL; i++)
+        for (uint32_t r = 0; r < items[i].n_rows; r++)
+            *experts++ = items[i].expert;
+    return address;
+}
+
+static mf_vk_expert_rows step_rows(mf_vk_backend *be, const expert_jobs *jobs, uint32_t n)
+{
+    const mf_experts_params *p = &jobs->op->u.experts;
+    return (mf_vk_expert_rows){.act = mf_vk_address(be, p->act),
+                               .out = mf_vk_address(be, p->out),
+                               .rows = put_rows(be, jobs->items, n, true),
+                               .experts = put_experts(be, jobs->items, n),
+                               .n_rows = rows_of(jobs->items, n),
+                               .hidden = jobs->items->down.shape.n_cols,
+                               .n_cols = jobs->items->down.shape.n_rows};
+}
+
 static void record_products(mf_vk_backend *be, expert_jobs *jobs, uint32_t n, uint64_t out_rows)
 {
     const mf_experts_params *p = &jobs->op->u.experts;
     const mf_expert_item *items = jobs->items;
-    const bool is_half = jobs->in != NULL;
+    const bool is_half = jobs->in != NULL, has_steps = mf_has_expert_steps(&p->steps);
+    const uint32_t n_lone = p->steps.is_paired ? n : 2 * n;
     const mf_vk_product in = {.shape = &items->gate.shape,
-                              .is_pair = true,
-                              .n_jobs = n,
-                              .job = in_job,
+                              .is_pair = !has_steps,
+                              .n_jobs = has_steps ? n_lone : n,
+                              .job = has_steps ? lone_job : in_job,
                               .ctx = jobs,
                               .is_half = is_half};
     const mf_vk_product out = {
         .shape = &items->down.shape, .n_jobs = n, .job = out_job, .ctx = jobs, .is_half = is_half};
+    mf_vk_expert_rows rows = {0};
     mf_vk_product_record(be, &in);
     mf_vk_step(be);
+    if (has_steps) {
+        rows = step_rows(be, jobs, n);
+        mf_vk_expert_act(be, &p->steps, &rows);
+        mf_vk_step(be);
+    }
     if (is_half) {
         mf_vk_halves_fill(be, jobs->out, mf_vk_address(be, p->act), 2 * items->down.shape.n_cols,
                           out_rows, rows_of(items, n));
         mf_vk_step(be);
     }
     mf_vk_product_record(be, &out);
+    mf_vk_expert_bias(be, &p->steps, &rows);
 }
 
 /* halves: of x, and room for the piece's; or NULL */
@@ -216,22 +279,59 @@ const mf_vk_op mf_vk_op_experts = {experts_supports, experts_reserve, experts_re
 
 /* --------------------------------------------------------------------------------- routed -- */
 
+#define MOST_PICKS 64u /* as in route.comp */
+
 static bool routed_supports(const mf_vk_backend *be, const mf_op *op)
 {
     const mf_routed_experts_params *p = &op->u.routed;
     (void)be;
-    return mf_vk_same_form(&p->gate.shape, &p->up.shape) &&
+    if (mf_routed_has_steps(p) &&
+        (op->n_rows > 1 || mf_has_expert_steps(&p->steps) || p->k > MOST_PICKS ||
+         (p->before.kind != MF_INPUT_AS_IT_IS && p->before.kind != MF_INPUT_NORMED)))
+        return false;
+    return p->steps.silu_limit == 0 &&
+           (p->steps.is_paired || mf_vk_same_form(&p->gate.shape, &p->up.shape)) &&
            mf_vk_product_supports(&p->gate.shape) && mf_vk_product_supports(&p->down.shape);
+}
+
+static mf_vk_steps steps_of(const mf_vk_backend *be, const mf_routed_experts_params *p)
+{
+    return (mf_vk_steps){.before = p->before.kind,
+                         .weight = mf_vk_address(be, p->before.weight),
+                         .eps = p->before.eps};
+}
+
+static mf_status fused_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
+{
+    const mf_routed_experts_params *p = &op->u.routed;
+    const mf_vk_steps steps = steps_of(be, p);
+    const mf_vk_routing routing = {0};
+    const mf_vk_product in = {.shape = &p->gate.shape,
+                              .is_pair = true,
+                              .routing = &routing,
+                              .steps = steps.before != MF_INPUT_AS_IT_IS ? &steps : NULL};
+    MF_TRY(mf_vk_steps_reserve(be, &in, (uint64_t)p->gate.shape.n_rows * p->k, error));
+    if (p->sum.x.buffer.id != 0)
+        MF_TRY(mf_vk_experts_out_reserve(be, op, error));
+    else
+        MF_TRY(mf_vk_routed_reserve(be, &p->down.shape, false, p->k, error));
+    return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, 3 * mf_vk_product_bytes(1), error);
 }
 
 static mf_status routed_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
     const mf_routed_experts_params *p = &op->u.routed;
     const uint32_t n = op->n_rows * p->k;
-    MF_TRY(mf_vk_routed_reserve(be, &p->gate.shape, true, n, error));
+    const bool has_steps = mf_has_expert_steps(&p->steps);
+    if (mf_routed_has_steps(p))
+        return fused_reserve(be, op, error);
+    MF_TRY(mf_vk_routed_reserve(be, &p->gate.shape, !has_steps, n, error));
     MF_TRY(mf_vk_routed_reserve(be, &p->down.shape, false, n, error));
-    MF_TRY(mf_vk_grouped_reserve(be, op, error));
-    return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, 2 * mf_vk_product_bytes(1), error);
+    if (has_steps)
+        MF_TRY(mf_vk_expert_steps_reserve(be, error));
+    else
+        MF_TRY(mf_vk_grouped_reserve(be, op, error));
+    return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, 3 * mf_vk_product_bytes(1), error);
 }
 
 /* One job of all picks. */
@@ -252,7 +352,16 @@ static void routed_in(void *ctx, uint32_t i, mf_vk_job *out)
     out->n_tokens = 1;
     out->n_rows = p->gate.shape.n_rows;
     out->x_stride = p->gate.shape.n_cols;
-    out->y_stride = 2 * out->n_rows;
+    out->y_stride = 2 * p->down.shape.n_cols;
+}
+
+/* up by itself, behind gate. */
+static void routed_up(void *ctx, uint32_t i, mf_vk_job *out)
+{
+    const routed_job *job = ctx;
+    routed_in(ctx, i, out);
+    out->weight = out->up;
+    out->y += job->p->down.shape.n_cols * sizeof(float);
 }
 
 static void routed_out(void *ctx, uint32_t i, mf_vk_job *out)
@@ -284,6 +393,30 @@ static mf_vk_routing routing_of(const mf_vk_backend *be, const mf_routed_experts
                            .per_row = per_row};
 }
 
+/* Each product by itself, and what stands between them. */
+static void routed_record_steps(mf_vk_backend *be, const mf_vk_product *gate_up,
+                                const mf_vk_product *down)
+{
+    const mf_routed_experts_params *p = ((const routed_job *)gate_up->ctx)->p;
+    mf_vk_product one = *gate_up;
+    one.is_pair = false;
+    mf_vk_product_record(be, &one);
+    one.job = routed_up;
+    if (!p->steps.is_paired)
+        mf_vk_product_record(be, &one);
+    mf_vk_step(be);
+    const mf_vk_expert_rows rows = {.act = mf_vk_address(be, p->act),
+                                    .out = mf_vk_address(be, p->out),
+                                    .experts = mf_vk_address(be, p->ids),
+                                    .n_rows = gate_up->n_picks,
+                                    .hidden = p->down.shape.n_cols,
+                                    .n_cols = p->down.shape.n_rows};
+    mf_vk_expert_act(be, &p->steps, &rows);
+    mf_vk_step(be);
+    mf_vk_product_record(be, down);
+    mf_vk_expert_bias(be, &p->steps, &rows);
+}
+
 static void routed_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_routed_experts_params *p = &op->u.routed;
@@ -291,23 +424,30 @@ static void routed_record(mf_vk_backend *be, const mf_op *op)
     routed_job job = {be, p};
     const mf_vk_routing in = routing_of(be, p, &p->gate, p->k);
     const mf_vk_routing out = routing_of(be, p, &p->down, 1);
+    const mf_vk_steps steps = steps_of(be, p);
     const mf_vk_product gate_up = {.shape = &p->gate.shape,
                                    .is_pair = true,
                                    .job = routed_in,
                                    .ctx = &job,
                                    .routing = &in,
-                                   .n_picks = n_picks};
+                                   .n_picks = n_picks,
+                                   .steps = steps.before != MF_INPUT_AS_IT_IS ? &steps : NULL};
     const mf_vk_product down = {.shape = &p->down.shape,
                                 .job = routed_out,
                                 .ctx = &job,
                                 .routing = &out,
                                 .n_picks = n_picks};
-    if (mf_vk_grouped_wants(op)) {
+    if (mf_has_expert_steps(&p->steps)) {
+        routed_record_steps(be, &gate_up, &down);
+    } else if (mf_vk_grouped_wants(op)) {
         mf_vk_grouped_record(be, op, &gate_up, &down);
     } else {
         mf_vk_product_record(be, &gate_up);
         mf_vk_step(be);
-        mf_vk_product_record(be, &down);
+        if (p->sum.x.buffer.id != 0)
+            mf_vk_experts_out_record(be, op, &down);
+        else
+            mf_vk_product_record(be, &down);
     }
     be->weight_bytes += n_picks * (mf_weight_bytes(&p->gate.shape) + mf_weight_bytes(&p->up.shape) +
                                    mf_weight_bytes(&p->down.shape));
@@ -319,12 +459,14 @@ const mf_vk_op mf_vk_op_routed_experts = {routed_supports, routed_reserve, route
 
 /* As in route.comp. */
 #define MOST_EXPERTS 2048u
-#define MOST_PICKS 64u
 #define ROUTE_THREADS 256u
 
 static bool route_supports(const mf_vk_backend *be, const mf_op *op)
 {
     (void)be;
+    const mf_route_params *p = &op->u.route;
+    if (p->score == MF_SCORE_SQRT_SOFTPLUS || p->table.buffer.id != 0) /* no shader yet */
+        return false;
     return op->u.route.n_experts <= MOST_EXPERTS && op->u.route.k <= MOST_PICKS &&
            op->u.route.n_groups <= MF_MAX_GROUPS;
 }
@@ -366,15 +508,17 @@ static void route_record(mf_vk_backend *be, const mf_op *op)
               p->eps,
               p->scale,
               p->n_to_find};
-    be->stream.has_unseen_conditions |= p->found.buffer.id != 0;
     mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){1, op->n_rows, 1});
+    be->stream.has_unseen_conditions |= p->found.buffer.id != 0; /* by barriers before it, too */
 }
 
 const mf_vk_op mf_vk_op_route = {route_supports, route_reserve, route_record};
 
 /* -------------------------------------------------------------------------------- combine -- */
 
-#define COMBINE_THREADS 128u
+#define COMBINE_THREADS 64u
+#define COMBINE_NORM_THREADS 256u /* norm.glsl's most */
+#define COMBINE_COLS 4u           /* of an invocation */
 
 static bool combine_supports(const mf_vk_backend *be, const mf_op *op)
 {
@@ -382,18 +526,20 @@ static bool combine_supports(const mf_vk_backend *be, const mf_op *op)
     return op->u.combine.k <= MOST_PICKS;
 }
 
-static mf_vk_kernel combine_kernel(const mf_vk_backend *be, const mf_combine_params *p)
+static mf_vk_kernel combine_kernel(const mf_combine_params *p, bool is_aligned)
 {
     if (p->norm.weight.buffer.id != 0)
         return (mf_vk_kernel){
-            MF_VK_SHADER_combine_norm, 2, {mf_vk_row_threads(be, p->n_cols), p->k}};
-    return (mf_vk_kernel){MF_VK_SHADER_combine, 2, {COMBINE_THREADS, p->k}};
+            MF_VK_SHADER_combine_norm, 3, {COMBINE_NORM_THREADS, p->k, is_aligned}};
+    return (mf_vk_kernel){MF_VK_SHADER_combine, 3, {COMBINE_THREADS, p->k, is_aligned}};
 }
 
 static mf_status combine_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
-    const mf_vk_kernel kernel = combine_kernel(be, &op->u.combine);
-    MF_TRY(mf_vk_prepare(be, &kernel, error));
+    for (uint32_t is_aligned = 0; is_aligned < 2; is_aligned++) {
+        const mf_vk_kernel kernel = combine_kernel(&op->u.combine, is_aligned != 0);
+        MF_TRY(mf_vk_prepare(be, &kernel, error));
+    }
     return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS,
                            (uint64_t)op->n_rows * op->u.combine.k * sizeof(uint32_t), error);
 }
@@ -401,7 +547,6 @@ static mf_status combine_reserve(mf_vk_backend *be, const mf_op *op, mf_error *e
 static void combine_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_combine_params *p = &op->u.combine;
-    const mf_vk_kernel kernel = combine_kernel(be, p);
     const uint64_t n_places = (uint64_t)op->n_rows * p->k;
     const struct {
         uint64_t x, weights, experts, shared, shared_gate, place;
@@ -418,10 +563,13 @@ static void combine_record(mf_vk_backend *be, const mf_op *op)
               p->norm.eps,
               mf_vk_address(be, p->norm.weight),
               mf_vk_address(be, p->norm.out)};
+    const uint64_t bits =
+        push.x | push.experts | push.shared | push.norm | push.result | push.n_cols * (uint64_t)4;
+    const mf_vk_kernel kernel = combine_kernel(p, bits % 16 == 0);
     const bool is_whole = p->norm.weight.buffer.id != 0;
-    mf_vk_dispatch(
-        be, &kernel, &push, sizeof push,
-        (const uint32_t[]){is_whole ? 1 : mf_vk_groups(p->n_cols, COMBINE_THREADS), op->n_rows, 1});
+    const uint32_t n_groups = mf_vk_groups(p->n_cols, COMBINE_COLS * COMBINE_THREADS);
+    mf_vk_dispatch(be, &kernel, &push, sizeof push,
+                   (const uint32_t[]){is_whole ? 1 : n_groups, op->n_rows, 1});
 }
 
 const mf_vk_op mf_vk_op_combine = {combine_supports, combine_reserve, combine_record};

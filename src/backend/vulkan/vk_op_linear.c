@@ -7,7 +7,6 @@
 
 #define CONV_THREADS 128u
 #define CONV_ROWS 32u /* of an item */
-#define MOST_WIDTH 16u
 
 #define DELTA_THREADS 256u /* as in gated_delta.comp: SHARDS of COLS columns */
 #define DELTA_COLS 32u
@@ -39,7 +38,7 @@ static bool conv_supports(const mf_vk_backend *be, const mf_op *op)
 {
     const uint32_t width = op->u.conv1d_silu.width;
     (void)be;
-    return width >= 2 && width <= MOST_WIDTH;
+    return width >= 2 && width <= MF_VK_CONV_WIDTH;
 }
 
 /* Runs of at most CONV_ROWS rows into items (NULL: they are counted); returns how many of them are
@@ -145,6 +144,8 @@ static bool delta_is_long(const mf_vk_backend *be, const mf_op *op)
 static bool delta_supports(const mf_vk_backend *be, const mf_op *op)
 {
     (void)be;
+    if (op->u.gated_delta.has_key_decays) /* there is no shader of it yet */
+        return false;
     return op->u.gated_delta.key_dim != 0 && op->u.gated_delta.key_dim <= MOST_KEY_DIM;
 }
 
@@ -169,6 +170,7 @@ typedef struct delta_push {
     uint64_t qkv, a, b, a_log, dt_bias, out, sequences, state_offset;
     uint32_t n_k_heads, n_v_heads, key_dim, value_dim;
     float eps, q_scale;
+    uint32_t is_tiled;
     mf_vk_single single;
 } delta_push;
 
@@ -187,9 +189,9 @@ static void record_long(mf_vk_backend *be, const mf_op *op, const delta_push *al
                all->key_dim, all->value_dim, all->eps,       all->q_scale};
     const struct {
         uint64_t qkv, gates, out, sequences, state_offset;
-        uint32_t n_k_heads, n_v_heads, key_dim, value_dim;
+        uint32_t n_k_heads, n_v_heads, key_dim, value_dim, is_tiled;
     } then = {all->qkv,       gates,          all->out,     all->sequences, all->state_offset,
-              all->n_k_heads, all->n_v_heads, all->key_dim, all->value_dim};
+              all->n_k_heads, all->n_v_heads, all->key_dim, all->value_dim, all->is_tiled};
     const uint32_t n_vectors = DELTA_THREADS / 16; /* of a workgroup that makes them ready */
     mf_vk_dispatch(be, &ready, &first, sizeof first,
                    (const uint32_t[]){mf_vk_groups(2 * all->n_k_heads, n_vectors), op->n_rows, 1});
@@ -217,6 +219,7 @@ static void delta_record(mf_vk_backend *be, const mf_op *op)
                              .value_dim = p->value_dim,
                              .eps = p->eps,
                              .q_scale = 1.0f / sqrtf((float)p->key_dim),
+                             .is_tiled = p->is_tiled,
                              .single = mf_vk_batch_single(be)};
     if (delta_is_long(be, op)) {
         record_long(be, op, &push);

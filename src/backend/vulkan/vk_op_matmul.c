@@ -11,18 +11,46 @@
 
 /* ---------------------------------------------------------------------------------- matmul -- */
 
+/* As matvec_one.comp's Convolution. */
+typedef struct convolution {
+    uint64_t weight, before, after, y;
+} convolution;
+
+/* Without what a recording gives. */
+static mf_vk_steps steps_of(const mf_vk_backend *be, const mf_op *op)
+{
+    const mf_matmul_params *p = &op->u.matmul;
+    return (mf_vk_steps){.before = p->before.kind,
+                         .after = p->after.kind,
+                         .weight = mf_vk_address(be, p->before.weight),
+                         .more = mf_vk_address(be, p->before.gate),
+                         .head_dim = p->before.head_dim,
+                         .width = p->after.width,
+                         .eps = p->before.eps};
+}
+
 static bool matmul_supports(const mf_vk_backend *be, const mf_op *op)
 {
-    (void)be;
-    for (uint32_t j = 0; j < op->u.matmul.n; j++)
-        if (!mf_vk_product_supports(&op->u.matmul.weight[j].shape))
+    const mf_matmul_params *p = &op->u.matmul;
+    const mf_vk_steps steps = steps_of(be, op);
+    if (mf_has_steps(p) &&
+        (op->n_rows > 1 || (p->before.gate.buffer.id != 0 && p->after.kind == MF_OUTPUT_CONVOLVED)))
+        return false;
+    for (uint32_t j = 0; j < p->n; j++)
+        if (!mf_vk_product_supports(&p->weight[j].shape) ||
+            !mf_vk_steps_support(&p->weight[j].shape, &steps) ||
+            (p->is_paired && !mf_vk_same_form(&p->weight[j].shape, &p->weight[j ^ 1].shape)))
             return false;
     return true;
 }
 
+static mf_status steps_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error);
+
 static mf_status matmul_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
     const mf_matmul_params *p = &op->u.matmul;
+    if (mf_has_steps(p))
+        return steps_reserve(be, op, error);
     for (uint32_t j = 0; j < p->n; j++) {
         const mf_weight_shape *shape = &p->weight[j].shape;
         MF_TRY(mf_vk_product_reserve(be, shape, false, op->n_rows,
@@ -41,6 +69,8 @@ typedef struct matmul_jobs {
     const mf_vk_backend *be;
     const mf_op *op;
     const mf_vk_halves *halves;  /* of these rows; NULL: they are multiplied as they are */
+    const mf_vk_steps *steps;    /* NULL: none */
+    mf_vk_preparing *preparing;  /* NULL: it is recorded */
     uint32_t first, n_rows;      /* of the operation */
     uint32_t of[MF_MAX_MATMULS]; /* the weights */
 } matmul_jobs;
@@ -56,6 +86,8 @@ static void matmul_job(void *ctx, uint32_t i, mf_vk_job *out)
     const mf_matmul_params *p = &jobs->op->u.matmul;
     const mf_weight *w = &p->weight[jobs->of[i]];
     out->weight = mf_vk_weight_at(jobs->be, w);
+    if (p->is_paired)
+        out->up = mf_vk_weight_at(jobs->be, w + 1);
     out->n_rows = out->y_stride = w->shape.n_rows;
     out->n_tokens = jobs->n_rows;
     out->x_stride = w->shape.n_cols;
@@ -83,8 +115,15 @@ static void record_rows(mf_vk_backend *be, const matmul_jobs *rows)
         mf_vk_product product = {.shape = &p->weight[j].shape,
                                  .job = matmul_job,
                                  .ctx = &jobs,
+                                 .is_pair = p->is_paired,
+                                 .steps = jobs.steps,
+                                 .preparing = jobs.preparing,
                                  .is_half = jobs.halves != NULL};
         for (uint32_t i = j; i < p->n; i++) {
+            if (p->is_paired && i % 2 != 0) {
+                be->weight_bytes += is_done[i] ? 0 : mf_weight_bytes(&p->weight[i].shape);
+                is_done[i] = true;
+            }
             if (is_done[i] || !mf_vk_same_form(product.shape, &p->weight[i].shape))
                 continue;
             is_done[i] = true;
@@ -95,8 +134,42 @@ static void record_rows(mf_vk_backend *be, const matmul_jobs *rows)
     }
 }
 
+/* Exactly what recording it takes: it will have the same operands. */
+static mf_status steps_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
+{
+    const uint64_t weight_bytes = be->weight_bytes;
+    const mf_vk_steps steps = steps_of(be, op);
+    mf_vk_preparing preparing = {MF_OK, error};
+    const matmul_jobs jobs = {
+        .be = be, .op = op, .n_rows = 1, .steps = &steps, .preparing = &preparing};
+    record_rows(be, &jobs);
+    be->weight_bytes = weight_bytes; /* nothing was multiplied */
+    MF_TRY(preparing.status);
+    return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS,
+                           MF_MAX_MATMULS * mf_vk_product_bytes(MF_MAX_MATMULS) + 512, error);
+}
+
+static void record_steps(mf_vk_backend *be, const mf_op *op)
+{
+    const mf_output_step *after = &op->u.matmul.after;
+    mf_vk_steps steps = steps_of(be, op);
+    const matmul_jobs jobs = {.be = be, .op = op, .n_rows = op->n_rows, .steps = &steps};
+    if (after->kind == MF_OUTPUT_CONVOLVED) {
+        const mf_vk_single s = mf_vk_batch_single(be);
+        const convolution c = {mf_vk_address(be, after->weight),
+                               s.before != 0 ? s.before + after->state_offset : 0,
+                               s.after + after->state_offset, mf_vk_address(be, op->u.matmul.y[0])};
+        steps.more = mf_vk_array(be, &c, sizeof c);
+    }
+    record_rows(be, &jobs);
+}
+
 static void matmul_record(mf_vk_backend *be, const mf_op *op)
 {
+    if (mf_has_steps(&op->u.matmul)) {
+        record_steps(be, op);
+        return;
+    }
     const uint32_t n_cols = op->u.matmul.weight[0].shape.n_cols, most = mf_vk_halves_rows(n_cols);
     matmul_jobs jobs = {.be = be, .op = op, .n_rows = op->n_rows};
     bool is_half = false;

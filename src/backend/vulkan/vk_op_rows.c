@@ -28,37 +28,26 @@ static mf_status prepare(mf_vk_backend *be, mf_vk_shader shader, mf_error *error
 
 /* ------------------------------------------------------------------------------ elementwise -- */
 
-#define MOST_ROW_THREADS 1024u
-#define LEAST_COLS 2u /* of an invocation */
-
-uint32_t mf_vk_row_threads(const mf_vk_backend *be, uint32_t n_cols)
+/* A row's sum has the order of norm.glsl. */
+static mf_vk_kernel add_norm_kernel(bool is_aligned)
 {
-    const VkPhysicalDeviceLimits *limits = &be->device.properties.limits;
-    uint32_t n = THREADS;
-    while (n < MOST_ROW_THREADS && n * LEAST_COLS < n_cols &&
-           2 * n <= limits->maxComputeWorkGroupInvocations &&
-           2 * n <= limits->maxComputeWorkGroupSize[0])
-        n *= 2;
-    return n;
-}
-
-static mf_vk_kernel add_norm_kernel(const mf_vk_backend *be, const mf_add_params *p)
-{
-    return (mf_vk_kernel){MF_VK_SHADER_add_norm, 1, {mf_vk_row_threads(be, p->n_cols)}};
+    return (mf_vk_kernel){MF_VK_SHADER_add_norm, 2, {THREADS, is_aligned}};
 }
 
 static mf_status add_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
-    const mf_vk_kernel kernel = add_norm_kernel(be, &op->u.add);
-    if (op->u.add.norm.weight.buffer.id != 0)
-        return mf_vk_prepare(be, &kernel, error);
-    return prepare(be, MF_VK_SHADER_add, error);
+    if (op->u.add.norm.weight.buffer.id == 0)
+        return prepare(be, MF_VK_SHADER_add, error);
+    for (uint32_t is_aligned = 0; is_aligned < 2; is_aligned++) {
+        const mf_vk_kernel kernel = add_norm_kernel(is_aligned != 0);
+        MF_TRY(mf_vk_prepare(be, &kernel, error));
+    }
+    return MF_OK;
 }
 
 static void add_norm_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_add_params *p = &op->u.add;
-    const mf_vk_kernel kernel = add_norm_kernel(be, p);
     const struct {
         uint64_t x, y, weight, result;
         uint32_t n_cols, y_stride;
@@ -72,6 +61,8 @@ static void add_norm_record(mf_vk_backend *be, const mf_op *op)
               p->y_is_one_row ? 0 : p->n_cols,
               p->norm.eps,
               0};
+    const uint64_t bits = push.x | push.y | push.weight | push.result | push.n_cols * (uint64_t)4;
+    const mf_vk_kernel kernel = add_norm_kernel(bits % 16 == 0);
     mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){1, op->n_rows, 1});
 }
 
@@ -109,7 +100,13 @@ static void swiglu_record(mf_vk_backend *be, const mf_op *op)
     dispatch_elements(be, MF_VK_SHADER_swiglu, &push, sizeof push, push.n);
 }
 
-const mf_vk_op mf_vk_op_swiglu = {any, swiglu_reserve, swiglu_record};
+static bool swiglu_supports(const mf_vk_backend *be, const mf_op *op)
+{
+    (void)be;
+    return op->u.swiglu.limit == 0; /* there is no shader of it yet */
+}
+
+const mf_vk_op mf_vk_op_swiglu = {swiglu_supports, swiglu_reserve, swiglu_record};
 
 static mf_status sigmoid_mul_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
@@ -200,7 +197,13 @@ static void rmsnorm_record(mf_vk_backend *be, const mf_op *op)
     mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){1, op->n_rows, 1});
 }
 
-const mf_vk_op mf_vk_op_rmsnorm = {any, rmsnorm_reserve, rmsnorm_record};
+static bool rmsnorm_supports(const mf_vk_backend *be, const mf_op *op)
+{
+    (void)be;
+    return !op->u.rmsnorm.is_centred; /* there is no shader of it yet */
+}
+
+const mf_vk_op mf_vk_op_rmsnorm = {rmsnorm_supports, rmsnorm_reserve, rmsnorm_record};
 
 static mf_status rmsnorm_gated_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
@@ -263,7 +266,13 @@ static void rope_record(mf_vk_backend *be, const mf_op *op)
                    (const uint32_t[]){mf_vk_groups(n_pairs, THREADS), op->n_rows, 1});
 }
 
-const mf_vk_op mf_vk_op_rope = {any, rope_reserve, rope_record};
+static bool rope_supports(const mf_vk_backend *be, const mf_op *op)
+{
+    (void)be;
+    return !op->u.rope.is_inverse; /* there is no shader of it yet */
+}
+
+const mf_vk_op mf_vk_op_rope = {rope_supports, rope_reserve, rope_record};
 
 /* A head is a small row: two subgroups or less of most devices. */
 #define HEAD_THREADS 64u

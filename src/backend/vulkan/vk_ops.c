@@ -100,12 +100,16 @@ uint64_t mf_vk_scratch(mf_vk_backend *be, uint64_t n_bytes)
 
 void mf_vk_weight_constants(const mf_weight_shape *shape, mf_vk_kernel *kernel)
 {
-    const bool has_floats = shape->kind == MF_WEIGHT_FLOAT || shape->kind == MF_WEIGHT_AFFINE;
+    const bool is_integer = shape->kind == MF_WEIGHT_INT4 || shape->kind == MF_WEIGHT_INT8;
+    const bool is_indexed = shape->kind == MF_WEIGHT_AFFINE_INDEXED;
+    const bool is_affine = shape->kind == MF_WEIGHT_AFFINE || is_indexed;
+    const bool has_group = is_affine || is_integer;
+    const bool has_floats = shape->kind == MF_WEIGHT_FLOAT || (has_group && !is_indexed);
     /* what a format does not use is the same for all, so that they share a pipeline */
     kernel->constants[1] = (uint32_t)shape->kind;
     kernel->constants[2] = (uint32_t)(has_floats ? shape->float_type : MF_F32);
-    kernel->constants[3] = shape->kind == MF_WEIGHT_AFFINE ? shape->bits : 8;
-    kernel->constants[4] = shape->kind == MF_WEIGHT_AFFINE ? shape->group : 128;
+    kernel->constants[3] = is_affine ? shape->bits : 8;
+    kernel->constants[4] = has_group ? shape->group : 128;
     kernel->constants[5] = shape->kind == MF_WEIGHT_FP8_BLOCK && shape->scale_rows != 0
                                ? shape->scale_rows
                                : MF_FP8_BLOCK;

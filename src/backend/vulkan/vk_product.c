@@ -6,6 +6,8 @@
  */
 #include "backend/vulkan/vk_product.h"
 
+#include <string.h>
+
 #define THREADS 128u /* as in the shaders */
 #define TEAM 16u
 #define TEAMS (THREADS / TEAM)
@@ -31,7 +33,20 @@ static uint32_t unit_rows(const mf_vk_product *p)
 
 bool mf_vk_product_supports(const mf_weight_shape *shape)
 {
-    return shape->kind >= MF_WEIGHT_FLOAT && shape->kind <= MF_WEIGHT_GGUF_MXFP4;
+    switch (shape->kind) {
+    case MF_WEIGHT_GGUF_IQ1_S: /* codebooks */
+    case MF_WEIGHT_GGUF_IQ1_M:
+    case MF_WEIGHT_GGUF_IQ2_XXS:
+    case MF_WEIGHT_GGUF_IQ2_XS:
+    case MF_WEIGHT_GGUF_IQ2_S:
+    case MF_WEIGHT_GGUF_IQ3_XXS:
+    case MF_WEIGHT_GGUF_IQ3_S:
+    case MF_WEIGHT_GGUF_TQ1_0:
+    case MF_WEIGHT_GGUF_TQ2_0:
+        return false;
+    default:
+        return shape->kind >= MF_WEIGHT_FLOAT && shape->kind < MF_WEIGHT_KINDS;
+    }
 }
 
 bool mf_vk_same_form(const mf_weight_shape *a, const mf_weight_shape *b)
@@ -101,6 +116,11 @@ static bool has_wide(const mf_weight_shape *shape)
     default:
         return true;
     }
+}
+
+bool mf_vk_has_wide(const mf_weight_shape *shape)
+{
+    return has_wide(shape);
 }
 
 /* How matmul_units.comp loads weights. */
@@ -179,9 +199,11 @@ static uint32_t way_of(const mf_vk_backend *be, uint32_t n_cols, bool is_pair, b
     return way;
 }
 
-static mf_vk_kernel one_kernel(const mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
-                               uint32_t way, bool is_wide)
+static mf_vk_kernel one_kernel(const mf_vk_backend *be, const mf_vk_product *p, uint32_t way,
+                               bool is_wide)
 {
+    const mf_weight_shape *shape = p->shape;
+    const bool is_pair = p->is_pair;
     const bool is_processor = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     const uint32_t span = span_of(shape->n_cols), n_matrices = is_pair ? 2 : 1;
     const uint32_t most = span == 1 ? 8 : 16;
@@ -195,6 +217,14 @@ static mf_vk_kernel one_kernel(const mf_vk_backend *be, const mf_weight_shape *s
     k.constants[k.n_constants++] = n_rows;
     k.constants[k.n_constants++] = is_wide;
     k.constants[k.n_constants++] = span == 1 ? n_rows : n_ahead;
+    k.constants[k.n_constants++] = p->routing != NULL;
+    if (p->steps == NULL)
+        return k;
+    k.constants[k.n_constants++] = (uint32_t)p->steps->before;
+    k.constants[k.n_constants++] = (uint32_t)p->steps->after;
+    memcpy(&k.constants[k.n_constants++], &p->steps->eps, sizeof p->steps->eps);
+    k.constants[k.n_constants++] = p->steps->head_dim != 0 ? p->steps->head_dim : 4;
+    k.constants[k.n_constants++] = p->steps->width != 0 ? p->steps->width : 2;
     return k;
 }
 
@@ -211,10 +241,22 @@ typedef struct direct {
 } direct;
 
 typedef struct one_push {
-    uint64_t jobs, x, y;
-    uint32_t n_cols, n_direct;
+    uint64_t jobs, y, more;
+    int32_t x;
+    uint32_t sizes;
     direct direct[MOST_DIRECT];
 } one_push;
+
+/* Of jobs in memory. */
+static one_push push_of(const mf_vk_product *p, uint64_t jobs)
+{
+    one_push push = {.jobs = jobs, .sizes = p->shape->n_cols << 3};
+    if (p->steps != NULL) {
+        push.more = p->steps->more;
+        push.direct[MOST_DIRECT - 1].values = p->steps->weight;
+    }
+    return push;
+}
 
 /* to - from in units of 4 bytes; false: it is no such number. */
 static bool distance(uint64_t from, uint64_t to, int32_t *out)
@@ -224,21 +266,29 @@ static bool distance(uint64_t from, uint64_t to, int32_t *out)
     return to == 0 || (*out == d && from + (uint64_t)d * 4 == to);
 }
 
-/* Whether another job could be put into the push constants, and was. */
-static bool put_direct(one_push *push, const mf_vk_job *job)
+static bool put_weight(direct *d, const mf_vk_weight *w)
 {
-    direct *d = &push->direct[push->n_direct];
-    if (push->n_direct == MOST_DIRECT || job->rows != 0 || job->first_row != 0)
+    d->values = w->values;
+    return distance(w->values, w->scales, &d->scales) && distance(w->values, w->biases, &d->biases);
+}
+
+/* Whether another job could be put into the push constants, and was. */
+static bool put_direct(one_push *push, const mf_vk_job *job, bool is_pair)
+{
+    const uint32_t n = push->sizes & 7;
+    direct *d = &push->direct[n];
+    int32_t x = 0;
+    if (n + (is_pair ? 2 : 1) > MOST_DIRECT || job->rows != 0 || job->first_row != 0)
         return false;
-    if (push->n_direct == 0) {
-        push->x = job->x;
+    if (n == 0)
         push->y = job->y;
-    }
-    d->values = job->weight.values;
+    if (!distance(push->y, job->x, &x) || (n != 0 && x != push->x))
+        return false;
+    push->x = x;
     d->n_rows = job->n_rows;
-    push->n_direct++;
-    return job->x == push->x && distance(d->values, job->weight.scales, &d->scales) &&
-           distance(d->values, job->weight.biases, &d->biases) && distance(push->y, job->y, &d->y);
+    push->sizes += is_pair ? 2 : 1;
+    return put_weight(d, &job->weight) && distance(push->y, job->y, &d->y) &&
+           (!is_pair || put_weight(d + 1, &job->up));
 }
 
 /* ------------------------------------------------------------------------------ matrix units -- */
@@ -300,24 +350,39 @@ static mf_status reserve_units(mf_vk_backend *be, const mf_weight_shape *shape, 
 }
 
 /* Of up to n_rows in all. */
-static mf_status reserve_ones(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
-                              bool is_routed, uint64_t n_rows, mf_error *error)
+static mf_status reserve_ones(mf_vk_backend *be, const mf_vk_product *p, uint64_t n_rows,
+                              mf_error *error)
 {
-    for (uint32_t is_wide = 0; is_wide <= has_wide(shape); is_wide++) {
-        const uint32_t most = way_of(be, shape->n_cols, is_pair, is_wide != 0, n_rows);
+    for (uint32_t is_wide = 0; is_wide <= has_wide(p->shape); is_wide++) {
+        const uint32_t most = way_of(be, p->shape->n_cols, p->is_pair, is_wide != 0, n_rows);
         for (uint32_t way = 0; way <= most; way++) {
-            mf_vk_kernel k = one_kernel(be, shape, is_pair, way, is_wide != 0);
-            k.constants[k.n_constants++] = is_routed;
+            const mf_vk_kernel k = one_kernel(be, p, way, is_wide != 0);
             MF_TRY(mf_vk_prepare(be, &k, error));
         }
     }
     return MF_OK;
 }
 
+bool mf_vk_steps_support(const mf_weight_shape *shape, const mf_vk_steps *steps)
+{
+    const uint32_t head = steps->head_dim;
+    if (steps->before == MF_INPUT_HEADS_GATED) /* a head is the lanes of a subgroup, or fewer */
+        return head >= 4 && head <= 128 && (head & (head - 1)) == 0 && shape->n_cols % head == 0;
+    return steps->after != MF_OUTPUT_CONVOLVED ||
+           (steps->width >= 2 && steps->width <= MF_VK_CONV_WIDTH);
+}
+
+mf_status mf_vk_steps_reserve(mf_vk_backend *be, const mf_vk_product *p, uint64_t n_rows,
+                              mf_error *error)
+{
+    return reserve_ones(be, p, n_rows, error);
+}
+
 mf_status mf_vk_product_reserve(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
                                 uint32_t n_tokens, uint64_t n_rows, mf_error *error)
 {
-    MF_TRY(reserve_ones(be, shape, is_pair, false, n_rows, error));
+    const mf_vk_product ones = {.shape = shape, .is_pair = is_pair};
+    MF_TRY(reserve_ones(be, &ones, n_rows, error));
     for (uint32_t class = 1; class <= class_of(n_tokens); class ++) {
         for (uint32_t is_wide = 0; is_wide <= has_wide(shape); is_wide++) {
             const uint32_t most = lane_rows(shape, is_pair, is_wide != 0, n_rows);
@@ -342,6 +407,12 @@ static bool is_aligned(const mf_vk_product *p, const mf_vk_job *job)
     const uint64_t mask = p->shape->kind == MF_WEIGHT_GGUF_Q8_0 ? 1 : 15;
     const bool has_x = p->is_half || ((job->x | (uint64_t)job->x_stride * 4) & 15) == 0;
     return has_x && ((job->weight.values | job->up.values) & mask) == 0;
+}
+
+bool mf_vk_job_is_wide(const mf_vk_product *p, const mf_vk_job *job)
+{
+    const bool is_even = p->routing == NULL || p->routing->slot_bytes % 16 == 0;
+    return is_even && has_wide(p->shape) && is_aligned(p, job);
 }
 
 static loads loads_of(const mf_vk_product *p, const mf_vk_job *job)
@@ -373,7 +444,9 @@ static uint32_t bunch_of(const mf_vk_product *p, const mf_vk_job *job, uint32_t 
 mf_status mf_vk_routed_reserve(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
                                uint32_t n_picks, mf_error *error)
 {
-    return reserve_ones(be, shape, is_pair, true, (uint64_t)shape->n_rows * n_picks, error);
+    const mf_vk_routing routing = {0};
+    const mf_vk_product p = {.shape = shape, .is_pair = is_pair, .routing = &routing};
+    return reserve_ones(be, &p, (uint64_t)shape->n_rows * n_picks, error);
 }
 
 /* Its one job stands for all picks: their slots are as far from each other as is wide. */
@@ -382,17 +455,15 @@ static void record_routed(mf_vk_backend *be, const mf_vk_product *p)
     mf_vk_job job = {0};
     const mf_vk_routing *r = p->routing;
     p->job(p->ctx, 0, &job);
-    const bool is_wide = has_wide(p->shape) && is_aligned(p, &job) && r->slot_bytes % 16 == 0;
+    const bool is_wide = mf_vk_job_is_wide(p, &job);
     const uint32_t way =
         way_of(be, p->shape->n_cols, p->is_pair, is_wide, (uint64_t)p->n_picks * job.n_rows);
-    mf_vk_kernel k = one_kernel(be, p->shape, p->is_pair, way, is_wide);
-    k.constants[k.n_constants++] = true;
-    const one_push push = {.jobs = mf_vk_array(be, &job, sizeof job),
-                           .n_cols = p->shape->n_cols,
-                           .direct = {{r->ids, (int32_t)r->scales_stride, (int32_t)r->biases_stride,
-                                       (int32_t)r->per_row, 0},
-                                      {.values = r->slot},
-                                      {.values = r->slot_bytes}}};
+    const mf_vk_kernel k = one_kernel(be, p, way, is_wide);
+    one_push push = push_of(p, mf_vk_array(be, &job, sizeof job));
+    push.direct[0] = (direct){r->ids, (int32_t)r->scales_stride, (int32_t)r->biases_stride,
+                              (int32_t)r->per_row, 0};
+    push.direct[1].values = r->slot;
+    push.direct[2].values = r->slot_bytes;
     mf_vk_dispatch(be, &k, &push, sizeof push,
                    (const uint32_t[]){mf_vk_groups(job.n_rows, one_group_rows(&k)), p->n_picks, 1});
 }
@@ -443,9 +514,10 @@ static void dispatch_ones(mf_vk_backend *be, const mf_vk_product *p, bool is_wid
                           uint64_t jobs)
 {
     const uint32_t way = way_of(be, p->shape->n_cols, p->is_pair, is_wide, b->n_rows);
-    mf_vk_kernel k = one_kernel(be, p->shape, p->is_pair, way, is_wide);
-    k.constants[k.n_constants++] = false;
-    const one_push push = {.jobs = jobs, .n_cols = p->shape->n_cols};
+    mf_vk_product made = *p;
+    made.routing = NULL; /* jobs that the device made of picks are jobs as any */
+    const mf_vk_kernel k = one_kernel(be, &made, way, is_wide);
+    const one_push push = push_of(p, jobs);
     mf_vk_dispatch(
         be, &k, &push, sizeof push,
         (const uint32_t[]){mf_vk_groups(b->most_rows, one_group_rows(&k)), b->n_jobs, 1});
@@ -456,23 +528,31 @@ static void record_ones(mf_vk_backend *be, const mf_vk_product *p, uint32_t whic
 {
     const bool is_wide = which % 2 != 0;
     const uint32_t way = way_of(be, p->shape->n_cols, p->is_pair, is_wide, b->n_rows);
-    mf_vk_kernel k = one_kernel(be, p->shape, p->is_pair, way, is_wide);
-    k.constants[k.n_constants++] = false;
+    const mf_vk_kernel k = one_kernel(be, p, way, is_wide);
+    if (p->preparing != NULL) {
+        if (p->preparing->status == MF_OK)
+            p->preparing->status = mf_vk_prepare(be, &k, p->preparing->error);
+        return;
+    }
     const uint32_t per_group = one_group_rows(&k);
-    one_push push = {.n_cols = p->shape->n_cols};
+    one_push push = {.sizes = p->shape->n_cols << 3};
     uint32_t groups[3] = {0, 1, 1};
-    bool is_direct = !p->is_pair;
+    bool is_direct = true;
     for (uint32_t i = 0; i < p->n_jobs && is_direct; i++) {
         mf_vk_job job = {0};
         p->job(p->ctx, i, &job);
         if (bunch_of(p, &job, 1) != which)
             continue;
-        is_direct = job.n_tokens == 1 && put_direct(&push, &job);
+        is_direct = job.n_tokens == 1 && put_direct(&push, &job, p->is_pair);
         groups[0] += mf_vk_groups(job.n_rows, per_group);
     }
     if (!is_direct || groups[0] > MOST_GROUPS) {
         dispatch_ones(be, p, is_wide, b, put_jobs(be, p, 1, which, b));
         return;
+    }
+    if (p->steps != NULL) {
+        push.jobs = p->steps->weight;
+        push.more = p->steps->more;
     }
     mf_vk_dispatch(be, &k, &push, sizeof push, groups);
 }
@@ -481,8 +561,7 @@ void mf_vk_product_record_made(mf_vk_backend *be, const mf_vk_product *p, const 
 {
     mf_vk_job job = {0};
     p->job(p->ctx, 0, &job);
-    const bool is_wide =
-        has_wide(p->shape) && is_aligned(p, &job) && p->routing->slot_bytes % 16 == 0;
+    const bool is_wide = mf_vk_job_is_wide(p, &job);
     for (uint32_t class = 0; class < MF_VK_MADE_CLASSES; class ++) {
         const uint32_t n = mf_vk_made_most(made->n_picks, class);
         const bunch b = {n, job.n_rows, made->most_tokens, (uint64_t)n * job.n_rows};

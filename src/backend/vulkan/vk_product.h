@@ -43,6 +43,16 @@ static inline uint32_t mf_vk_made_most(uint32_t n_picks, uint32_t class)
     return n_picks / least[class];
 }
 
+/* What a product of one token does before and after: mf_input_step, mf_output_step. */
+typedef struct mf_vk_steps {
+    mf_input_kind before;
+    mf_output_kind after;
+    uint64_t weight; /* of the norm */
+    uint64_t more;   /* the gate; the convolution, as matvec_one.comp's */
+    uint32_t head_dim, width;
+    float eps;
+} mf_vk_steps;
+
 /* Jobs of one form and number of columns that are dispatched together. */
 typedef struct mf_vk_product {
     const mf_weight_shape *shape; /* n_rows are the jobs' */
@@ -54,7 +64,15 @@ typedef struct mf_vk_product {
     bool is_half; /* x is as mf_vk_halves_fill leaves it, and matrix units multiply it */
     const mf_vk_routing *routing; /* NULL: the jobs are what they are */
     uint32_t n_picks;
+    const mf_vk_steps *steps; /* NULL: none */
+    /* Not NULL: nothing is recorded, but what this would take is prepared. Of one token. */
+    struct mf_vk_preparing *preparing;
 } mf_vk_product;
+
+typedef struct mf_vk_preparing {
+    mf_status status;
+    mf_error *error;
+} mf_vk_preparing;
 
 /* Rows of activations as matrix units want them: float16, with a scale for each row. */
 typedef struct mf_vk_halves {
@@ -94,11 +112,37 @@ mf_status mf_vk_product_reserve(mf_vk_backend *be, const mf_weight_shape *shape,
 /* The pipelines for picks of routed experts. */
 mf_status mf_vk_routed_reserve(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
                                uint32_t n_picks, mf_error *error);
+/* Whether jobs of one token may have these steps; the pipelines of such picks, of n_rows in all. */
+bool mf_vk_steps_support(const mf_weight_shape *shape, const mf_vk_steps *steps);
+mf_status mf_vk_steps_reserve(mf_vk_backend *be, const mf_vk_product *product, uint64_t n_rows,
+                              mf_error *error);
+/* Whether loads of the job's weights may be wide; and whether the form has such loads at all. */
+bool mf_vk_job_is_wide(const mf_vk_product *product, const mf_vk_job *job);
+bool mf_vk_has_wide(const mf_weight_shape *shape);
 uint64_t mf_vk_product_bytes(uint32_t n_jobs);
 void mf_vk_product_record(mf_vk_backend *be, const mf_vk_product *product);
 /* Of jobs that the device made of the product's one job, whose weights lie as aligned as its. */
 void mf_vk_product_record_made(mf_vk_backend *be, const mf_vk_product *product,
                                const mf_vk_made *made);
+
+/* vk_op_expert_steps.c: what stands between the products of experts, of rows of act and out. */
+typedef struct mf_vk_expert_rows {
+    uint64_t act, out;
+    uint64_t rows;    /* which of them, uint32_t; 0: one after another */
+    uint64_t experts; /* of each, uint32_t */
+    uint32_t n_rows, hidden, n_cols;
+} mf_vk_expert_rows;
+mf_status mf_vk_expert_steps_reserve(mf_vk_backend *be, mf_error *error);
+/* After gate and up have been seen. */
+void mf_vk_expert_act(mf_vk_backend *be, const mf_expert_steps *steps,
+                      const mf_vk_expert_rows *rows);
+/* After the product of `down`; waits for it itself. Nothing where there is no bias. */
+void mf_vk_expert_bias(mf_vk_backend *be, const mf_expert_steps *steps,
+                       const mf_vk_expert_rows *rows);
+
+/* vk_experts_out.c: the last product of one row's routed experts, summed (mf_expert_sum). */
+mf_status mf_vk_experts_out_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error);
+void mf_vk_experts_out_record(mf_vk_backend *be, const mf_op *op, const mf_vk_product *down);
 
 /* vk_grouped.c: routed experts of several rows, each expert's weights read once for all of its
  * rows. */

@@ -5,7 +5,11 @@
  */
 #include "forward/forward.h"
 
-enum { Q_LOW, Q, KV, Q_LATENT, LATENT, ATTENDED };
+#include "base/cache_rows.h"
+
+#include <math.h>
+
+enum { Q_LOW, Q, KV, Q_LATENT, LATENT, ATTENDED, INDEX_Q, INDEX_K, INDEX_W, GATHERED };
 
 /* Queries over the latents are wide: so many rows of them are held at a time. */
 #define ROWS_AT_ONCE 64u
@@ -22,12 +26,29 @@ static void plan(const mf_hparams *h, uint64_t n_rows, mf_layout *l, mf_span *sp
     spans[Q_LATENT] = mf_layout_take(l, n_held, latents, MF_F32);
     spans[LATENT] = mf_layout_take(l, n_held, latents, MF_F32);
     spans[ATTENDED] = mf_layout_take(l, n_rows, (uint64_t)h->n_heads * h->value_head_dim, MF_F32);
+    if (!h->is_indexed)
+        return;
+    const uint64_t n_gathered = mf_pages_of(h->index_most) * (uint64_t)MF_PAGE_TOKENS;
+    spans[INDEX_Q] = mf_layout_take(l, n_rows, (uint64_t)h->index_heads * h->index_dim, MF_F32);
+    spans[INDEX_K] = mf_layout_take(l, n_rows, h->index_dim, MF_F32);
+    spans[INDEX_W] = mf_layout_take(l, n_rows, h->index_heads, MF_F32);
+    spans[GATHERED] = mf_layout_take(l, n_gathered, mf_latent_width(h), MF_F32);
 }
 
-static mf_state_shape state(const mf_hparams *h, mf_dtype cache_type)
+/* Which positions are seen is not left to 8 bits. */
+static mf_dtype index_type(mf_dtype cache_type)
 {
+    return cache_type == MF_Q8 ? MF_BF16 : cache_type;
+}
+
+static mf_state_shape state(const mf_hparams *h, uint32_t layer, mf_dtype cache_type)
+{
+    const uint32_t index_dim = h->is_indexed ? h->index_dim : 0;
+    (void)layer;
     return (mf_state_shape){
-        .rows = {MF_PAGE_TOKENS, 0}, .cols = {mf_latent_width(h), 0}, .type = cache_type};
+        .kept = {{MF_UNIT_PAGE, MF_PAGE_TOKENS, mf_latent_width(h), cache_type, 1},
+                 {MF_UNIT_PAGE, index_dim != 0 ? MF_PAGE_TOKENS : 0, index_dim,
+                  index_type(cache_type), 1}}};
 }
 
 static mf_status reserve_heads(mf_runner *r, const mf_head_weight *w, mf_error *error)
@@ -40,6 +61,27 @@ static mf_status reserve_heads(mf_runner *r, const mf_head_weight *w, mf_error *
 static mf_span floats_at(mf_span span, uint64_t n_floats)
 {
     return mf_span_at(span, n_floats * sizeof(float));
+}
+
+/* The indexer's part of it. */
+static mf_index_params index_of(const mf_runner *r, uint32_t layer, uint32_t first)
+{
+    const mf_hparams *h = &r->h;
+    const mf_span *s = r->plan.kind[MF_LAYER_LATENT];
+    const uint64_t width = (uint64_t)h->index_heads * h->index_dim;
+    if (!h->is_indexed)
+        return (mf_index_params){.n_most = 0};
+    return (mf_index_params){.q = floats_at(s[INDEX_Q], first * width),
+                             .k = floats_at(s[INDEX_K], (uint64_t)first * h->index_dim),
+                             .weights = floats_at(s[INDEX_W], (uint64_t)first * h->index_heads),
+                             .scores = r->plan.index_scores,
+                             .gathered = s[GATHERED],
+                             .n_heads = h->index_heads,
+                             .dim = h->index_dim,
+                             .n_most = h->index_most,
+                             .cache_type = index_type(r->plan.cache_type),
+                             .page_offset = r->layers[layer].offset[1],
+                             .scale = 1.0f / sqrtf((float)h->index_dim * (float)h->index_heads)};
 }
 
 /* Of n rows from row `first` of the batch on. */
@@ -63,13 +105,15 @@ static mf_op attention(const mf_runner *r, uint32_t layer, uint32_t first, uint3
                                .q_rot_head = h->head_dim,
                                .cache_type = r->plan.cache_type,
                                .page_offset = r->layers[layer].offset[0],
-                               .scale = h->attention_scale}};
+                               .scale = h->attention_scale,
+                               .index = index_of(r, layer, first)}};
 }
 
 static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
 {
     const mf_latent_weights *w = &r->weights.layers[layer].u.latent;
-    const mf_weight *const matrices[] = {&w->q_a, &w->q_b, &w->kv_a, &w->o};
+    const mf_weight *const matrices[] = {&w->q_a,     &w->q_b,     &w->kv_a,   &w->o,
+                                         &w->index_q, &w->index_k, &w->index_w};
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
         if (matrices[i]->shape.n_rows != 0) /* q_a is not there without a rank */
             MF_TRY(mf_reserve_matmul(r, matrices[i], r->plan.n_chunk, error));
@@ -95,6 +139,43 @@ static void norm(mf_runner *r, uint32_t n_rows, mf_span x, mf_span weight, uint3
     mf_record(r, &op);
 }
 
+static void rotate_index(mf_runner *r, uint32_t n_rows, mf_span x, uint32_t n_heads)
+{
+    const mf_hparams *h = &r->h;
+    const mf_op op = {.kind = MF_OP_ROPE,
+                      .n_rows = n_rows,
+                      .u.rope = {.x = x,
+                                 .cos = r->plan.cos,
+                                 .sin = r->plan.sin,
+                                 .n_heads = n_heads,
+                                 .n_rot = h->n_rot,
+                                 .row_stride = n_heads * h->index_dim,
+                                 .head_stride = h->index_dim,
+                                 .interleaved = h->index_is_interleaved}};
+    mf_record(r, &op);
+}
+
+/* The indexer's queries, keys and weights of heads: keys are normed about their mean. */
+static void make_index(mf_runner *r, uint32_t n_rows, const mf_latent_weights *w, const mf_span *s)
+{
+    const mf_hparams *h = &r->h;
+    mf_record_matmul(r, n_rows, &w->index_q, s[Q_LOW], s[INDEX_Q]);
+    mf_record_matmul(r, n_rows, &w->index_k, r->plan.h, s[INDEX_K]);
+    mf_record_matmul(r, n_rows, &w->index_w, r->plan.h, s[INDEX_W]);
+    const mf_op op = {.kind = MF_OP_RMSNORM,
+                      .n_rows = n_rows,
+                      .u.rmsnorm = {.x = s[INDEX_K],
+                                    .weight = w->index_norm,
+                                    .out = s[INDEX_K],
+                                    .n_cols = h->index_dim,
+                                    .eps = LATENT_NORM_EPS,
+                                    .is_centred = true}};
+    mf_record(r, &op);
+    mf_record_bias(r, n_rows, s[INDEX_K], w->index_norm_bias, h->index_dim);
+    rotate_index(r, n_rows, s[INDEX_Q], h->index_heads);
+    rotate_index(r, n_rows, s[INDEX_K], 1);
+}
+
 /* The queries of every row and the latents, normed and rotated. */
 static void make_inputs(mf_runner *r, uint32_t n_rows, const mf_latent_weights *w, const mf_span *s)
 {
@@ -111,7 +192,11 @@ static void make_inputs(mf_runner *r, uint32_t n_rows, const mf_latent_weights *
         norm(r, n_rows, s[Q_LOW], w->q_norm, h->q_rank, h->q_rank);
         mf_record_matmul(r, n_rows, &w->q_b, s[Q_LOW], s[Q]);
     }
+    if (h->is_indexed)
+        make_index(r, n_rows, w, s);
     norm(r, n_rows, s[KV], w->kv_norm, h->kv_rank, mf_latent_width(h));
+    if (h->never_rotates)
+        return;
     mf_record_rope(r, n_rows, floats_at(s[Q], h->nope_dim), h->n_heads, mf_query_width(h),
                    h->head_dim);
     mf_record_rope(r, n_rows, floats_at(s[KV], h->kv_rank), 1, mf_latent_width(h), 0);
@@ -168,6 +253,7 @@ static void forward(mf_runner *r, uint32_t n_rows, uint32_t layer)
 {
     const mf_latent_weights *w = &r->weights.layers[layer].u.latent;
     const mf_span *s = r->plan.kind[MF_LAYER_LATENT];
+    mf_need_h(r);
     make_inputs(r, n_rows, w, s);
     for (uint32_t first = 0; first < n_rows; first += ROWS_AT_ONCE) {
         uint32_t left = n_rows - first;

@@ -18,13 +18,14 @@ static void plan(const mf_hparams *h, uint64_t n_rows, mf_layout *l, mf_span *sp
 }
 
 /* The convolution's inputs and the recurrent state, float32 whatever the cache's type. */
-static mf_state_shape state(const mf_hparams *h, mf_dtype cache_type)
+static mf_state_shape state(const mf_hparams *h, uint32_t layer, mf_dtype cache_type)
 {
+    const uint64_t each = (uint64_t)h->key_dim * h->value_dim;
+    (void)layer;
     (void)cache_type;
-    return (mf_state_shape){.is_recurrent = true,
-                            .rows = {h->conv_width - 1, h->n_v_heads},
-                            .cols = {mf_conv_channels(h), (uint64_t)h->key_dim * h->value_dim},
-                            .type = MF_F32};
+    return (mf_state_shape){
+        .kept = {{MF_UNIT_RECURRENT, h->conv_width - 1, mf_conv_channels(h), MF_F32, 1},
+                 {MF_UNIT_RECURRENT, h->n_v_heads, each, MF_F32, 1}}};
 }
 
 static mf_op convolution(const mf_runner *r, uint32_t n_rows, uint32_t layer, mf_span qkv)
@@ -56,7 +57,55 @@ static mf_op delta_rule(const mf_runner *r, uint32_t n_rows, uint32_t layer, con
                                      .key_dim = h->key_dim,
                                      .value_dim = h->value_dim,
                                      .eps = L2_EPS,
+                                     .is_tiled = h->v_heads_are_tiled,
                                      .state_offset = r->layers[layer].offset[1]}};
+}
+
+/* All products of the layer's input. */
+static mf_op project(const mf_runner *r, uint32_t n_rows, uint32_t layer, const mf_span *s)
+{
+    const mf_linear_weights *w = &r->weights.layers[layer].u.linear;
+    return (mf_op){.kind = MF_OP_MATMUL,
+                   .n_rows = n_rows,
+                   .u.matmul = {.x = r->plan.h,
+                                .n = 4,
+                                .weight = {w->qkv, w->z, w->b, w->a},
+                                .y = {s[QKV], s[Z], s[B], s[A]}}};
+}
+
+/* Of one row, which begins with a norm; the convolution at its end. */
+static mf_op project_fused(const mf_runner *r, uint32_t layer, const mf_span *s,
+                           mf_input_step before)
+{
+    mf_op op = project(r, 1, layer, s);
+    op.u.matmul.x = r->plan.x;
+    op.u.matmul.before = before;
+    op.u.matmul.after = (mf_output_step){.kind = MF_OUTPUT_CONVOLVED,
+                                         .weight = r->weights.layers[layer].u.linear.conv,
+                                         .width = r->h.conv_width,
+                                         .state_offset = r->layers[layer].offset[0]};
+    return op;
+}
+
+/* plan.x += the last product, of heads normed and gated. */
+static mf_op out_fused(const mf_runner *r, uint32_t layer, const mf_span *s)
+{
+    const mf_linear_weights *w = &r->weights.layers[layer].u.linear;
+    const mf_input_step heads = {.kind = MF_INPUT_HEADS_GATED,
+                                 .weight = w->norm,
+                                 .gate = s[Z],
+                                 .head_dim = r->h.value_dim,
+                                 .eps = r->h.rms_eps};
+    return mf_fused_out(r, &w->out, s[DELTA], heads);
+}
+
+static mf_status reserve_fused(mf_runner *r, uint32_t layer, const mf_span *s, mf_error *error)
+{
+    const mf_op in =
+        project_fused(r, layer, s, mf_fused_norm(r, r->weights.layers[layer].input_norm));
+    const mf_op out = out_fused(r, layer, s);
+    MF_TRY(mf_fused_reserve(r, &in, error));
+    return mf_fused_reserve(r, &out, error);
 }
 
 static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
@@ -71,7 +120,71 @@ static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
     const mf_op convolve = convolution(r, r->plan.n_chunk, layer, s[QKV]);
     const mf_op delta = delta_rule(r, r->plan.n_chunk, layer, s);
     MF_TRY(mf_backend_reserve(r->backend, &convolve, error));
-    return mf_backend_reserve(r->backend, &delta, error);
+    MF_TRY(mf_backend_reserve(r->backend, &delta, error));
+    return reserve_fused(r, layer, s, error);
+}
+
+/* n floats of each row, from `row` on. */
+static mf_span at_row(mf_span x, uint32_t row, uint32_t n)
+{
+    return mf_span_at(x, (uint64_t)row * n * sizeof(float));
+}
+
+/* Of one sequence, which has all the rows there are. */
+static void run_alone(mf_runner *r, const mf_sequence *sequence, uint32_t row, uint32_t layer)
+{
+    const mf_hparams *h = &r->h;
+    const mf_span *all = r->plan.kind[MF_LAYER_LINEAR];
+    const mf_span s[] = {[QKV] = at_row(all[QKV], row, mf_conv_channels(h)),
+                         [B] = at_row(all[B], row, h->n_v_heads),
+                         [A] = at_row(all[A], row, h->n_v_heads),
+                         [DELTA] = at_row(all[DELTA], row, mf_value_width(h))};
+    const mf_op convolve = convolution(r, sequence->n_rows, layer, s[QKV]);
+    const mf_op delta = delta_rule(r, sequence->n_rows, layer, s);
+    r->backend->ops->begin_batch(r->backend, sequence, 1);
+    mf_record(r, &convolve);
+    mf_record(r, &delta);
+}
+
+/* Row by row where the state after each row is kept: the same bits as of all rows at once. */
+static void run_by_parts(mf_runner *r, uint32_t layer)
+{
+    uint32_t row = 0;
+    for (uint32_t i = 0; i < r->batch->n_parts; i++) {
+        const mf_batch_part *p = &r->batch->parts[i];
+        const uint32_t n_each = p->states != NULL ? 1 : p->n_rows;
+        for (uint32_t j = 0; j < p->n_rows; j += n_each, row += n_each) {
+            const mf_span after = p->states != NULL ? p->states[j] : p->state[1];
+            const mf_sequence one = {.n_rows = n_each,
+                                     .position = p->position + j,
+                                     .state = {j == 0 ? p->state[0] : p->states[j - 1], after}};
+            run_alone(r, &one, row, layer);
+        }
+    }
+    r->backend->ops->begin_batch(r->backend, r->sequences, r->batch->n_parts);
+}
+
+/* q, k and v as the delta rule takes them, and its result. */
+static void run_rule(mf_runner *r, uint32_t n_rows, uint32_t layer, const mf_span *s)
+{
+    mf_op in = project(r, n_rows, layer, s);
+    mf_input_step before;
+    const mf_op convolve = convolution(r, n_rows, layer, s[QKV]);
+    const mf_op delta = delta_rule(r, n_rows, layer, s);
+    if (r->batch == NULL && mf_fused_take_norm(r, &before)) {
+        in = project_fused(r, layer, s, before);
+        mf_record(r, &in);
+        mf_record(r, &delta);
+        return;
+    }
+    mf_need_h(r);
+    mf_record_matmuls(r, &in);
+    if (r->batch != NULL) {
+        run_by_parts(r, layer);
+        return;
+    }
+    mf_record(r, &convolve);
+    mf_record(r, &delta);
 }
 
 static void forward(mf_runner *r, uint32_t n_rows, uint32_t layer)
@@ -79,17 +192,13 @@ static void forward(mf_runner *r, uint32_t n_rows, uint32_t layer)
     const mf_hparams *h = &r->h;
     const mf_linear_weights *w = &r->weights.layers[layer].u.linear;
     const mf_span *s = r->plan.kind[MF_LAYER_LINEAR];
-    const mf_op project = {.kind = MF_OP_MATMUL,
-                           .n_rows = n_rows,
-                           .u.matmul = {.x = r->plan.h,
-                                        .n = 4,
-                                        .weight = {w->qkv, w->z, w->b, w->a},
-                                        .y = {s[QKV], s[Z], s[B], s[A]}}};
-    mf_record_matmuls(r, &project);
-    const mf_op convolve = convolution(r, n_rows, layer, s[QKV]);
-    mf_record(r, &convolve);
-    const mf_op delta = delta_rule(r, n_rows, layer, s);
-    mf_record(r, &delta);
+    run_rule(r, n_rows, layer, s);
+    if (r->fused.is_at_hand) {
+        const mf_op out = out_fused(r, layer, s);
+        mf_record(r, &out);
+        r->fused.is_added = true;
+        return;
+    }
     const mf_op norm = {.kind = MF_OP_RMSNORM_GATED,
                         .n_rows = n_rows,
                         .u.rmsnorm_gated = {.x = s[DELTA],

@@ -6,6 +6,8 @@
  */
 #include "forward/forward.h"
 
+#include "base/cache_rows.h"
+
 enum { Q, GATE, K, V, ATTENDED };
 
 static void plan(const mf_hparams *h, uint64_t n_rows, mf_layout *l, mf_span *spans)
@@ -17,17 +19,19 @@ static void plan(const mf_hparams *h, uint64_t n_rows, mf_layout *l, mf_span *sp
     spans[ATTENDED] = mf_layout_take(l, n_rows, mf_query_width(h), MF_F32);
 }
 
-static mf_state_shape state(const mf_hparams *h, mf_dtype cache_type)
+static mf_state_shape state(const mf_hparams *h, uint32_t layer, mf_dtype cache_type)
 {
-    const uint64_t n = MF_PAGE_TOKENS;
-    return (mf_state_shape){
-        .rows = {n, n}, .cols = {mf_kv_width(h), mf_kv_width(h)}, .type = cache_type};
+    const mf_kept rows = {h->window[layer] != 0 ? MF_UNIT_WINDOW : MF_UNIT_PAGE, MF_PAGE_TOKENS,
+                          mf_kv_width(h), cache_type, h->n_kv_heads};
+    return (mf_state_shape){.kept = {rows, rows}};
 }
 
 static mf_op attention(const mf_runner *r, uint32_t n_rows, uint32_t layer, const mf_span *s)
 {
     const mf_hparams *h = &r->h;
     const mf_layer_state *kept = &r->layers[layer];
+    /* one chunk that holds the whole context is no window */
+    const bool is_reached = !h->windows_are_chunks || h->window[layer] < r->plan.n_context;
     return (mf_op){.kind = MF_OP_ATTENTION,
                    .n_rows = n_rows,
                    .u.attention = {.q = s[Q],
@@ -38,10 +42,47 @@ static mf_op attention(const mf_runner *r, uint32_t n_rows, uint32_t layer, cons
                                    .n_heads = h->n_heads,
                                    .n_kv_heads = h->n_kv_heads,
                                    .head_dim = h->head_dim,
-                                   .window = h->window[layer],
+                                   .window = is_reached ? h->window[layer] : 0,
+                                   .window_is_chunk =
+                                       is_reached && h->windows_are_chunks && h->window[layer] != 0,
+                                   .is_in_window_pages = kept->unit[0] == MF_UNIT_WINDOW,
                                    .cache_type = r->plan.cache_type,
                                    .page_offset = {kept->offset[0], kept->offset[1]},
                                    .scale = h->attention_scale}};
+}
+
+/* plan.x += the last product, of what was attended times its gate. */
+static mf_op out_fused(const mf_runner *r, uint32_t layer, const mf_span *s)
+{
+    const mf_full_weights *w = &r->weights.layers[layer].u.full;
+    const bool has_gate = w->gate.shape.n_rows != 0;
+    const mf_input_step gate = {.kind = has_gate ? MF_INPUT_SIGMOID : MF_INPUT_AS_IT_IS,
+                                .gate = has_gate ? s[GATE] : (mf_span){{0}, 0}};
+    return mf_fused_out(r, &w->o, s[ATTENDED], gate);
+}
+
+static mf_op project(const mf_runner *r, uint32_t n_rows, uint32_t layer, const mf_span *s)
+{
+    const mf_full_weights *w = &r->weights.layers[layer].u.full;
+    mf_op op = {.kind = MF_OP_MATMUL,
+                .n_rows = n_rows,
+                .u.matmul = {
+                    .x = r->plan.h, .n = 3, .weight = {w->q, w->k, w->v}, .y = {s[Q], s[K], s[V]}}};
+    if (w->gate.shape.n_rows != 0) {
+        op.u.matmul.weight[op.u.matmul.n] = w->gate;
+        op.u.matmul.y[op.u.matmul.n++] = s[GATE];
+    }
+    return op;
+}
+
+static mf_status reserve_fused(mf_runner *r, uint32_t layer, const mf_span *s, mf_error *error)
+{
+    const mf_op out = out_fused(r, layer, s);
+    mf_op in = project(r, 1, layer, s);
+    in.u.matmul.x = r->plan.x;
+    in.u.matmul.before = mf_fused_norm(r, r->weights.layers[layer].input_norm);
+    MF_TRY(mf_fused_reserve(r, &in, error));
+    return mf_fused_reserve(r, &out, error);
 }
 
 static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
@@ -54,21 +95,21 @@ static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
     const mf_op_kind kinds[] = {MF_OP_HEAD_NORM_ROPE, MF_OP_ROPE, MF_OP_SIGMOID_MUL, 0};
     MF_TRY(mf_reserve_kinds(r, kinds, error));
     const mf_op op = attention(r, r->plan.n_chunk, layer, r->plan.kind[MF_LAYER_FULL]);
-    return mf_backend_reserve(r->backend, &op, error);
+    MF_TRY(mf_backend_reserve(r->backend, &op, error));
+    return reserve_fused(r, layer, r->plan.kind[MF_LAYER_FULL], error);
 }
 
-static void project(mf_runner *r, uint32_t n_rows, const mf_full_weights *w, const mf_span *s)
+static void run_project(mf_runner *r, uint32_t n_rows, uint32_t layer, const mf_span *s)
 {
     const mf_hparams *h = &r->h;
-    mf_op op = {.kind = MF_OP_MATMUL,
-                .n_rows = n_rows,
-                .u.matmul = {
-                    .x = r->plan.h, .n = 3, .weight = {w->q, w->k, w->v}, .y = {s[Q], s[K], s[V]}}};
-    if (w->gate.shape.n_rows != 0) {
-        op.u.matmul.weight[op.u.matmul.n] = w->gate;
-        op.u.matmul.y[op.u.matmul.n++] = s[GATE];
+    const mf_full_weights *w = &r->weights.layers[layer].u.full;
+    mf_op op = project(r, n_rows, layer, s);
+    if (mf_fused_take_norm(r, &op.u.matmul.before)) {
+        op.u.matmul.x = r->plan.x;
+        mf_record(r, &op);
+    } else {
+        mf_record_matmuls(r, &op);
     }
-    mf_record_matmuls(r, &op);
     mf_record_bias(r, n_rows, s[Q], w->q_bias, mf_query_width(h));
     mf_record_bias(r, n_rows, s[K], w->k_bias, mf_kv_width(h));
     mf_record_bias(r, n_rows, s[V], w->v_bias, mf_kv_width(h));
@@ -91,14 +132,35 @@ static void norm_and_rotate(mf_runner *r, uint32_t n_rows, mf_span x, mf_span we
     mf_record(r, &op);
 }
 
-/* Heads lie one after another: each is a row of its own to the norm. */
+/* Heads lie one after another: each is a row of its own to the norm, or all are one. */
 static void norm_heads(mf_runner *r, uint32_t n_rows, mf_span x, mf_span weight, uint32_t n_heads)
 {
-    const mf_op op = {
-        .kind = MF_OP_RMSNORM,
-        .n_rows = n_rows * n_heads,
-        .u.rmsnorm = {
-            .x = x, .weight = weight, .out = x, .n_cols = r->h.head_dim, .eps = r->h.rms_eps}};
+    const uint32_t n_each = r->h.head_norm_is_whole ? 1 : n_heads;
+    const mf_op op = {.kind = MF_OP_RMSNORM,
+                      .n_rows = n_rows * n_each,
+                      .u.rmsnorm = {.x = x,
+                                    .weight = weight,
+                                    .out = x,
+                                    .n_cols = n_heads / n_each * r->h.head_dim,
+                                    .eps = r->h.rms_eps}};
+    mf_record(r, &op);
+}
+
+/* Queries of a layer that does not rotate, by their position: a rotation of pairs by no angle,
+ * whose cosine is not 1. */
+static void scale_queries(mf_runner *r, uint32_t n_rows, mf_span x)
+{
+    const uint32_t width = mf_query_width(&r->h);
+    const mf_op op = {.kind = MF_OP_ROPE,
+                      .n_rows = n_rows,
+                      .u.rope = {.x = x,
+                                 .cos = r->plan.growth,
+                                 .sin = r->plan.no_sin,
+                                 .n_heads = width / 2,
+                                 .n_rot = 2,
+                                 .row_stride = width,
+                                 .head_stride = 2,
+                                 .interleaved = true}};
     mf_record(r, &op);
 }
 
@@ -108,14 +170,18 @@ static void prepare_heads(mf_runner *r, uint32_t n_rows, uint32_t layer, mf_span
 {
     const bool is_rotated = r->h.n_rot != 0 && !r->h.is_unrotated[layer];
     const bool is_normed = weight.buffer.id != 0;
-    if (is_normed && is_rotated && !r->h.rope.interleaved) {
+    const bool is_last = r->h.head_norm_is_last;
+    const bool is_plain = !r->h.rope.interleaved && !r->h.head_norm_is_whole && !is_last;
+    if (is_normed && is_rotated && is_plain) {
         norm_and_rotate(r, n_rows, x, weight, n_heads);
         return;
     }
-    if (is_normed)
+    if (is_normed && !is_last)
         norm_heads(r, n_rows, x, weight, n_heads);
     if (is_rotated)
         mf_record_rope(r, n_rows, x, n_heads, n_heads * r->h.head_dim, r->h.head_dim);
+    if (is_normed && is_last)
+        norm_heads(r, n_rows, x, weight, n_heads);
 }
 
 /* Rows of long runs, and the others. */
@@ -143,10 +209,19 @@ static void forward(mf_runner *r, uint32_t n_rows, uint32_t layer)
 {
     const mf_full_weights *w = &r->weights.layers[layer].u.full;
     const mf_span *s = r->plan.kind[MF_LAYER_FULL];
-    project(r, n_rows, w, s);
-    prepare_heads(r, n_rows, layer, s[Q], w->q_norm, r->h.n_heads);
-    prepare_heads(r, n_rows, layer, s[K], w->k_norm, r->h.n_kv_heads);
+    const bool is_unit = r->h.has_unit_norms && !r->h.is_unrotated[layer];
+    run_project(r, n_rows, layer, s);
+    prepare_heads(r, n_rows, layer, s[Q], is_unit ? r->plan.ones : w->q_norm, r->h.n_heads);
+    prepare_heads(r, n_rows, layer, s[K], is_unit ? r->plan.ones : w->k_norm, r->h.n_kv_heads);
+    if (r->h.query_growth != 0 && r->h.is_unrotated[layer])
+        scale_queries(r, n_rows, s[Q]);
     attend(r, n_rows, layer, s);
+    if (r->fused.is_at_hand && w->o_bias.buffer.id == 0) {
+        const mf_op out = out_fused(r, layer, s);
+        mf_record(r, &out);
+        r->fused.is_added = true;
+        return;
+    }
     if (w->gate.shape.n_rows != 0) {
         const mf_op gate = {
             .kind = MF_OP_SIGMOID_MUL,

@@ -20,6 +20,16 @@ void mf_swiglu_scalar(const float *gate, const float *up, uint32_t n, float *out
         out[i] = silu(gate[i]) * up[i];
 }
 
+void mf_swiglu_clamped_scalar(const float *gate, const float *up, float limit, float alpha,
+                              uint32_t n, float *out)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const float g = gate[i] > limit ? limit : gate[i];
+        const float u = up[i] > limit ? limit : up[i] < -limit ? -limit : up[i];
+        out[i] = g * sigmoid(alpha * g) * (u + 1.0f);
+    }
+}
+
 void mf_sigmoid_mul_scalar(float *x, const float *gate, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)

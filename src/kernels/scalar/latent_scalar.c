@@ -2,7 +2,7 @@
 /* Multi-head latent attention, scalar: head by head, online softmax, tile by tile. */
 #include "kernels/scalar/scalar.h"
 
-#include "base/half.h"
+#include "base/cache_rows.h"
 
 #include <math.h>
 
@@ -10,12 +10,12 @@
 static const float *load_tile(const mf_latent_args *a, uint32_t first, uint32_t n)
 {
     size_t width = (size_t)a->n_latent + a->n_rot;
-    const void *page = a->pages[first / MF_LATENT_TILE] + a->offset;
+    const unsigned char *from = a->pages[first / MF_LATENT_TILE] + a->offset;
     if (a->cache_type == MF_F32)
-        return page;
-    const uint16_t *from = page;
-    for (size_t i = 0; i < n * width; i++)
-        a->scratch[i] = mf_f32_from_bf16(from[i]);
+        return (const void *)from;
+    const size_t row_bytes = (size_t)mf_cache_row_bytes(a->cache_type, 1, width);
+    for (uint32_t p = 0; p < n; p++, from += row_bytes)
+        mf_cache_load(a->scratch + p * width, from, from + width, (uint32_t)width, a->cache_type);
     return a->scratch;
 }
 

@@ -3,40 +3,21 @@
 #ifndef MF_KERNELS_AVX2_H
 #define MF_KERNELS_AVX2_H
 
-#include "kernels/kernels.h"
+#include "kernels/tier.h"
 
-/* Whether the x86 tiers have kernels for a format. A row of any other is decoded by the table of
- * formats, and multiplied as AVX2 does. */
+/* Whether the x86 tiers decode a format themselves. A row of any other is decoded by the table of
+ * formats, and if it is none of blocks_token.h multiplied as AVX2 does. */
 static inline bool mf_has_x86_kernels(const mf_matrix *w)
 {
     return w->shape.kind == MF_WEIGHT_FLOAT || w->shape.kind == MF_WEIGHT_AFFINE ||
            w->shape.kind == MF_WEIGHT_FP8_BLOCK;
 }
 
-size_t mf_matmul_scratch_bytes_avx2(const mf_matrix *w, uint32_t n_tokens);
-void mf_matmul_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
-                    size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
+MF_DECLARE_PRODUCTS(avx2);
 void mf_dequant_row_avx2(const mf_matrix *w, uint32_t row, float *out);
+void mf_prepare_token_avx2(const mf_matrix *w, const float *x, void *out);
+MF_DECLARE_PREPARED_PRODUCTS(avx2);
 
-void mf_rmsnorm_avx2(const float *x, const float *weight, float eps, uint32_t n, float *out);
-void mf_rmsnorm_gated_avx2(const float *x, const float *z, const float *weight, float eps,
-                           uint32_t n, float *out);
-void mf_l2norm_avx2(const float *x, float eps, float scale, uint32_t n, float *out);
-
-void mf_swiglu_avx2(const float *gate, const float *up, uint32_t n, float *out);
-void mf_sigmoid_mul_avx2(float *x, const float *gate, uint32_t n);
-void mf_axpy_avx2(float *y, const float *x, float a, uint32_t n);
-void mf_add_avx2(const float *a, const float *b, uint32_t n, float *out);
-void mf_rope_avx2(float *x, const float *cos, const float *sin, uint32_t n_rot);
-
-void mf_attention_avx2(const mf_attention_args *args);
-void mf_latent_attention_avx2(const mf_latent_args *args);
-void mf_softmax_avx2(float *x, uint32_t n);
-void mf_conv1d_silu_avx2(const float *x, const float *w, float *state, size_t state_stride,
-                         uint32_t n_channels, uint32_t width, float *out);
-void mf_delta_rule_avx2(const mf_delta_args *args);
-
-uint64_t mf_read_bytes_avx2(const unsigned char *p, size_t n);
-uint64_t mf_fma_peak_avx2(uint64_t n_iterations, float *sink);
+MF_DECLARE_OPS(avx2);
 
 #endif

@@ -14,9 +14,9 @@
 #include <string.h>
 
 enum {
-    ROWS = LANES,   /* of a panel */
-    TILE = 12,      /* tokens whose sums are held in registers */
-    FEW = 4,        /* tokens whose digits are summed each by itself */
+    ROWS = LANES, /* of a panel */
+    TILE = 4,     /* tokens whose sums are held in registers, those of each digit by itself */
+    FEW = TILE,
     STEP_BYTES = 64 /* two groups of a row */
 };
 
@@ -384,43 +384,8 @@ MF_INLINE size_t place_of(uint32_t j)
     return j / (QUADS / 2) * sizeof(mf_fixed_pair) / 2 + j % (QUADS / 2) * 4;
 }
 
-/* One digit of a group's activations into the sums of n_tokens (a constant) tokens, [n_tokens,
- * PANELS]. */
-MF_INLINE void add_digit(uint32_t n_tokens, const __m512i *w0, const __m512i *w1,
-                         const signed char *x, size_t x_stride, __m512i *sums)
-{
-    __m512i acc0[TILE], acc1[TILE];
-    MF_UNROLL(12)
-    for (uint32_t t = 0; t < n_tokens; t++) {
-        acc0[t] = _mm512_slli_epi32(sums[PANELS * t], 8);
-        acc1[t] = _mm512_slli_epi32(sums[PANELS * t + 1], 8);
-    }
-    for (uint32_t j = 0; j < QUADS; j++) {
-        const __m512i a = w0[j], b = w1[j];
-        MF_UNROLL(12)
-        for (uint32_t t = 0; t < n_tokens; t++) {
-            const __m512i digits = four(x + t * x_stride + place_of(j));
-            acc0[t] = add_products(acc0[t], a, digits);
-            acc1[t] = add_products(acc1[t], b, digits);
-        }
-    }
-    MF_UNROLL(12)
-    for (uint32_t t = 0; t < n_tokens; t++) {
-        sums[PANELS * t] = acc0[t];
-        sums[PANELS * t + 1] = acc1[t];
-    }
-}
-
-/* A function of its own: where the sums of all digits are in sight, gcc 12 does not keep them in
- * registers. */
-__attribute__((noinline)) static void add_digit_of_tile(const __m512i *w0, const __m512i *w1,
-                                                        const signed char *x, size_t x_stride,
-                                                        __m512i *sums)
-{
-    add_digit(TILE, w0, w1, x, x_stride, sums);
-}
-
-/* All digits at once, for few tokens: enough sums that do not wait for each other. */
+/* All digits at once: sums that do not wait for each other, and of a whole tile as many as there
+ * are registers for. */
 MF_INLINE void add_digits(uint32_t n_tokens, const __m512i *w0, const __m512i *w1,
                           const signed char *x, size_t x_stride, __m512i *sums)
 {
@@ -431,6 +396,7 @@ MF_INLINE void add_digits(uint32_t n_tokens, const __m512i *w0, const __m512i *w
         for (uint32_t d = 0; d < DIGITS; d++)
             acc0[t][d] = acc1[t][d] = _mm512_setzero_si512();
     }
+    MF_ROLLED
     for (uint32_t j = 0; j < QUADS; j++) {
         const __m512i a = w0[j], b = w1[j];
         MF_UNROLL(4)
@@ -450,17 +416,22 @@ MF_INLINE void add_digits(uint32_t n_tokens, const __m512i *w0, const __m512i *w
     }
 }
 
+/* A function of its own: within the others gcc 12 does not keep the sums in registers. */
+__attribute__((noinline)) static void add_digits_of_tile(const __m512i *w0, const __m512i *w1,
+                                                         const signed char *x, size_t x_stride,
+                                                         __m512i *sums)
+{
+    add_digits(TILE, w0, w1, x, x_stride, sums);
+}
+
 MF_INLINE void sum_group_tokens(uint32_t n_tokens, const __m512i *w0, const __m512i *w1,
                                 const mf_fixed_pair *x, uint32_t group, size_t x_stride,
                                 __m512i *sums)
 {
-    if (n_tokens <= FEW) {
+    if (n_tokens == TILE)
+        add_digits_of_tile(w0, w1, x->digit[0][0][group], x_stride, sums);
+    else
         add_digits(n_tokens, w0, w1, x->digit[0][0][group], x_stride, sums);
-        return;
-    }
-    memset(sums, 0, (size_t)PANELS * n_tokens * sizeof *sums);
-    for (uint32_t d = DIGITS; d-- > 0;)
-        add_digit_of_tile(w0, w1, x->digit[0][d][group], x_stride, sums);
 }
 
 #include "kernels/x86/fixed_product.h"

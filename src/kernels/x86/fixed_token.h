@@ -16,7 +16,7 @@
 #define MF_KERNELS_FIXED_TOKEN_H
 
 #include "base/checked.h"
-#include "kernels/kernels.h"
+#include "kernels/x86/blocks_token.h"
 #include "kernels/x86/unroll.h"
 
 enum {
@@ -69,12 +69,9 @@ static inline size_t mf_fixed_pairs(size_t n_groups)
     return (n_groups + 1) / 2;
 }
 
-/* mf_kernels.token_bytes */
 static inline size_t mf_fixed_token_bytes(const mf_matrix *w)
 {
     size_t n = mf_fixed_groups(w);
-    if (!mf_is_fixed(w))
-        return 0;
     return (size_t)mf_round_up(
         mf_fixed_pairs(n) * sizeof(mf_fixed_pair) + n * (2 * sizeof(float) + sizeof(int32_t)), 64);
 }
@@ -97,7 +94,15 @@ typedef struct mf_fixed_kernels {
     size_t (*scratch_bytes)(const mf_matrix *w, uint32_t n_tokens);
 } mf_fixed_kernels;
 
-/* mf_kernels.matmul and what it needs, by tokens that nobody has prepared. */
+/* mf_kernels.token_bytes: of this form and of that of blocks, which is always longer. */
+static inline size_t mf_token_bytes_x86(const mf_matrix *w)
+{
+    if (mf_is_blocks(w))
+        return mf_blocks_token_bytes(w);
+    return mf_is_fixed(w) ? mf_fixed_token_bytes(w) : 0;
+}
+
+/* mf_kernels.matmul and what it needs, by tokens that nobody has prepared: of either form. */
 size_t mf_fixed_plain_scratch_bytes(const mf_fixed_kernels *k, const mf_matrix *w,
                                     uint32_t n_tokens);
 void mf_fixed_plain_matmul(const mf_fixed_kernels *k, const mf_matrix *w, uint32_t row0,

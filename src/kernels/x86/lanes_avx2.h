@@ -127,6 +127,12 @@ MF_LANE_OP float lanes_sum(lanes a)
     return _mm_cvtss_f32(v4);
 }
 
+MF_LANE_OP void lanes_sum_four(const lanes *v, float *out)
+{
+    for (int i = 0; i < 4; i++)
+        out[i] = lanes_sum(v[i]);
+}
+
 MF_LANE_OP float lanes_largest(lanes a)
 {
     __m128 v4 = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));

@@ -121,6 +121,20 @@ MF_LANE_OP float lanes_sum(lanes a)
     return _mm_cvtss_f32(v4);
 }
 
+/* lanes_sum of each of four, the same bits. */
+MF_LANE_OP void lanes_sum_four(const lanes *v, float *out)
+{
+    __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(v[0], v[1], 0x44),
+                              _mm512_shuffle_f32x4(v[0], v[1], 0xee));
+    __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4(v[2], v[3], 0x44),
+                              _mm512_shuffle_f32x4(v[2], v[3], 0xee));
+    __m512 v4 =
+        _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+    v4 = _mm512_add_ps(v4, _mm512_permute_ps(v4, 0x4e));
+    v4 = _mm512_add_ps(v4, _mm512_permute_ps(v4, 0xb1));
+    _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_maskz_compress_ps(0x1111, v4)));
+}
+
 MF_LANE_OP float lanes_largest(lanes a)
 {
     return _mm512_reduce_max_ps(a);

@@ -7,6 +7,7 @@
 #ifndef MF_KERNELS_LANES_LATENT_H
 #define MF_KERNELS_LANES_LATENT_H
 
+#include "base/cache_rows.h"
 #include "kernels/kernels.h"
 
 #include <string.h>
@@ -21,13 +22,12 @@ enum {
 MF_LANE_OP const float *latent_tile(const mf_latent_args *a, uint32_t first, uint32_t n)
 {
     size_t width = (size_t)a->n_latent + a->n_rot;
-    const void *page = a->pages[first / MF_LATENT_TILE] + a->offset;
+    const unsigned char *from = a->pages[first / MF_LATENT_TILE] + a->offset;
     if (a->cache_type == MF_F32)
-        return page;
-    const uint16_t *from = page;
-    uint32_t *to = (uint32_t *)(void *)a->scratch;
-    for (size_t i = 0; i < n * width; i++)
-        to[i] = (uint32_t)from[i] << 16;
+        return (const void *)from;
+    const size_t row_bytes = (size_t)mf_cache_row_bytes(a->cache_type, 1, width);
+    for (uint32_t p = 0; p < n; p++, from += row_bytes)
+        mf_cache_load(a->scratch + p * width, from, from + width, (uint32_t)width, a->cache_type);
     return a->scratch;
 }
 

@@ -102,6 +102,24 @@ MF_LANE_OP void swiglu_lanes(const float *gate, const float *up, uint32_t n, flo
     }
 }
 
+typedef struct swiglu_limits {
+    float limit, alpha;
+} swiglu_limits;
+
+MF_LANE_OP void swiglu_clamped_lanes(swiglu_limits l, const float *gate, const float *up,
+                                     uint32_t n, float *out)
+{
+    const lanes most = lanes_set(l.limit), least = lanes_set(-l.limit);
+    for (uint32_t i = 0; i < n; i += LANES) {
+        /* the limit first: what is not a number stays none */
+        const lanes g = lanes_min(most, lanes_load(gate + i, n - i));
+        const lanes u = lanes_max(least, lanes_min(most, lanes_load(up + i, n - i)));
+        const lanes divisor = lanes_sigmoid_divisor(lanes_mul(lanes_set(l.alpha), g));
+        lanes_store(out + i, n - i,
+                    lanes_mul(lanes_div(g, divisor), lanes_add(u, lanes_set(1.0f))));
+    }
+}
+
 MF_LANE_OP void sigmoid_mul_lanes(float *x, const float *gate, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i += LANES) {

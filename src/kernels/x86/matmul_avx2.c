@@ -5,7 +5,9 @@
  * positions each, added in a fixed order at the end, whatever the number of tokens or rows.
  */
 #include "kernels/x86/avx2.h"
+#include "kernels/x86/blocks_avx2.h"
 #include "kernels/x86/fixed_avx2.h"
+#include "kernels/x86/fp8_rows.h"
 #include "kernels/x86/matvec_avx2.h"
 #include "kernels/x86/vector_avx2.h"
 
@@ -26,11 +28,37 @@ static size_t padded(uint32_t n_cols)
 
 static const mf_fixed_kernels fixed = {mf_fixed_prepare_avx2, mf_fixed_matmul_avx2,
                                        mf_fixed_scratch_bytes_avx2};
+static const mf_fixed_kernels blocks = {mf_blocks_prepare_avx2, mf_blocks_matmul_avx2,
+                                        mf_blocks_scratch_bytes_avx2};
+
+/* How a matrix is multiplied by prepared tokens; NULL if it is not. */
+static const mf_fixed_kernels *prepared_kernels(const mf_matrix *w)
+{
+    if (mf_is_blocks(w))
+        return &blocks;
+    return mf_is_fixed(w) ? &fixed : NULL;
+}
+
+void mf_prepare_token_avx2(const mf_matrix *w, const float *x, void *out)
+{
+    prepared_kernels(w)->prepare(w, x, out);
+}
+
+void mf_matmul_prepared_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
+                             uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
+{
+    if (row0 < row1 && n_tokens > 0)
+        prepared_kernels(w)->matmul(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
+}
 
 size_t mf_matmul_scratch_bytes_avx2(const mf_matrix *w, uint32_t n_tokens)
 {
-    if (mf_is_fixed(w))
-        return mf_fixed_plain_scratch_bytes(&fixed, w, n_tokens);
+    if (mf_is_fp8_rows(w)) {
+        const mf_matrix values = mf_fp8_values(w);
+        return mf_matmul_scratch_bytes_avx2(&values, n_tokens);
+    }
+    if (prepared_kernels(w) != NULL)
+        return mf_fixed_plain_scratch_bytes(prepared_kernels(w), w, n_tokens);
     return (n_tokens > TOKENS ? PANEL_ROWS : 1) * padded(w->shape.n_cols) * sizeof(float);
 }
 
@@ -151,11 +179,20 @@ static void multiply_panel(const float *weights, uint32_t n_rows, uint32_t n_col
 void mf_matmul_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
                     size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
 {
+    if (mf_is_fp8_rows(w)) {
+        const mf_matrix values = mf_fp8_values(w);
+        mf_matmul_avx2(&values, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+        mf_fp8_scale_rows(w, row0, row1, n_tokens, y, y_stride);
+        return;
+    }
     const uint32_t most = n_tokens > TOKENS ? PANEL_ROWS : 1;
     const size_t apart = padded(w->shape.n_cols);
     float *weights = scratch;
-    if (mf_is_fixed(w)) {
-        mf_fixed_plain_matmul(&fixed, w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+    if (row0 >= row1 || n_tokens == 0)
+        return;
+    if (prepared_kernels(w) != NULL) {
+        mf_fixed_plain_matmul(prepared_kernels(w), w, row0, row1, x, x_stride, n_tokens, y,
+                              y_stride, scratch);
         return;
     }
     if (n_tokens == 1 && mf_has_x86_kernels(w)) {

@@ -12,9 +12,11 @@
 #include "base/checked.h"
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/avx512.h"
+#include "kernels/x86/blocks_avx512.h"
 #include "kernels/x86/decode_avx512.h"
 #include "kernels/x86/fixed_avx512.h"
 #include "kernels/x86/fp8_avx512.h"
+#include "kernels/x86/fp8_rows.h"
 #include "kernels/x86/gemm_avx512.h"
 
 enum {
@@ -44,14 +46,40 @@ static size_t groups_floats(uint32_t n_groups)
 
 static const mf_fixed_kernels fixed = {mf_fixed_prepare_avx512, mf_fixed_matmul_avx512,
                                        mf_fixed_scratch_bytes_avx512};
+static const mf_fixed_kernels blocks = {mf_blocks_prepare_avx512, mf_blocks_matmul_avx512,
+                                        mf_blocks_scratch_bytes_avx512};
+
+/* How a matrix is multiplied by prepared tokens; NULL if it is not. */
+static const mf_fixed_kernels *prepared_kernels(const mf_matrix *w)
+{
+    if (mf_is_blocks(w))
+        return &blocks;
+    return mf_is_fixed(w) ? &fixed : NULL;
+}
+
+void mf_prepare_token_avx512(const mf_matrix *w, const float *x, void *out)
+{
+    prepared_kernels(w)->prepare(w, x, out);
+}
+
+void mf_matmul_prepared_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
+                               uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
+{
+    if (row0 < row1 && n_tokens > 0)
+        prepared_kernels(w)->matmul(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
+}
 
 size_t mf_matmul_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
 {
+    if (mf_is_fp8_rows(w)) {
+        const mf_matrix values = mf_fp8_values(w);
+        return mf_matmul_scratch_bytes_avx512(&values, n_tokens);
+    }
     size_t n_floats = 0;
+    if (prepared_kernels(w) != NULL)
+        return mf_fixed_plain_scratch_bytes(prepared_kernels(w), w, n_tokens);
     if (!mf_has_x86_kernels(w))
         return mf_matmul_scratch_bytes_avx2(w, n_tokens);
-    if (mf_is_fixed(w))
-        return mf_fixed_plain_scratch_bytes(&fixed, w, n_tokens);
     if (w->shape.kind == MF_WEIGHT_FP8_BLOCK)
         return mf_fp8_scratch_bytes_avx512(w, n_tokens);
     if (w->shape.kind == MF_WEIGHT_AFFINE) {
@@ -361,12 +389,19 @@ static void matvec_float(const matvec *m, uint32_t row0, uint32_t n_tokens, floa
 void mf_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
                       size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
 {
+    if (mf_is_fp8_rows(w)) {
+        const mf_matrix values = mf_fp8_values(w);
+        mf_matmul_avx512(&values, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+        mf_fp8_scale_rows(w, row0, row1, n_tokens, y, y_stride);
+        return;
+    }
     if (row0 >= row1 || n_tokens == 0)
         return;
-    if (!mf_has_x86_kernels(w)) {
+    if (prepared_kernels(w) != NULL) {
+        mf_fixed_plain_matmul(prepared_kernels(w), w, row0, row1, x, x_stride, n_tokens, y,
+                              y_stride, scratch);
+    } else if (!mf_has_x86_kernels(w)) {
         mf_matmul_avx2(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
-    } else if (mf_is_fixed(w)) {
-        mf_fixed_plain_matmul(&fixed, w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
     } else if (w->shape.kind == MF_WEIGHT_FP8_BLOCK) {
         mf_fp8_matmul_avx512(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
     } else if (n_tokens >= MF_GEMM_MIN_TOKENS_AVX512) {

@@ -86,6 +86,73 @@ static mf_status configure_yarn(const mf_source *s, mf_hparams *h, mf_error *err
                                &r->attention_factor, error);
 }
 
+/* "dynamic" with a fixed alpha (Hunyuan): theta is stretched once and for all. Without one the
+ * frequencies would depend on how much there is. */
+static mf_status configure_alpha(const mf_source *s, mf_hparams *h, mf_error *error)
+{
+    double alpha;
+    MF_TRY(mf_hparam_double_or(s, "rope.alpha", 0.0, (mf_range){0, 1e6}, &alpha, error));
+    if (alpha == 0.0 || h->n_rot <= 2)
+        return mf_hparam_fail(s, "rope.type", MF_ERR_UNSUPPORTED, error,
+                              "is dynamic without a fixed alpha; supported are default, yarn, "
+                              "llama3, and dynamic with alpha");
+    h->rope.theta *= pow(alpha, h->n_rot / (h->n_rot - 2.0));
+    if (h->rope.theta > 1e12 || h->rope.theta < 1.0)
+        return mf_hparam_fail(s, "rope.alpha", MF_ERR_FORMAT, error,
+                              "%g makes theta %g; expected 1 to 1e12", alpha, h->rope.theta);
+    return MF_OK;
+}
+
+/* One that has no default. */
+static mf_status require_number(const mf_source *s, const char *name, double *out, mf_error *error)
+{
+    MF_TRY(mf_hparam_double_or(s, name, -1.0, (mf_range){1e-3, 1e9}, out, error));
+    return *out > 0.0
+               ? MF_OK
+               : mf_hparam_fail(s, name, MF_ERR_FORMAT, error, "is missing: llama3 needs it");
+}
+
+/* As Llama 3.1: its code, and its model card. */
+static mf_status configure_llama3(const mf_source *s, mf_hparams *h, mf_error *error)
+{
+    mf_rope *r = &h->rope;
+    r->is_llama3 = true;
+    MF_TRY(require_number(s, "rope.factor", &r->factor, error));
+    MF_TRY(require_number(s, "rope.low_freq_factor", &r->low_factor, error));
+    MF_TRY(require_number(s, "rope.high_freq_factor", &r->high_factor, error));
+    MF_TRY(require_number(s, "rope.original_max_position_embeddings", &r->n_original, error));
+    if (r->high_factor <= r->low_factor)
+        return mf_hparam_fail(s, "rope.high_freq_factor", MF_ERR_FORMAT, error,
+                              "is %g; expected more than low_freq_factor, %g", r->high_factor,
+                              r->low_factor);
+    return MF_OK;
+}
+
+/* A factor for each pair, where there is a list of them (GGUF has Llama 3.1's so). */
+static mf_status configure_factors(const mf_source *s, mf_hparams *h, mf_error *error)
+{
+    static const char name[] = "rope.factors";
+    mf_hparam_value v;
+    s->ops->hparam(s, name, MF_HPARAM_WHOLE, &v);
+    if (v.kind == MF_HPARAM_ABSENT)
+        return MF_OK;
+    if (v.kind != MF_HPARAM_LIST || v.n_elements != h->n_rot / 2 ||
+        v.n_elements > MF_MAX_ROPE_PAIRS)
+        return mf_hparam_fail(s, name, MF_ERR_FORMAT, error,
+                              "is no list of %u: one for each pair of rotated dimensions",
+                              h->n_rot / 2);
+    for (uint32_t i = 0; i < v.n_elements; i++) {
+        mf_hparam_value factor;
+        s->ops->hparam(s, name, i, &factor);
+        if (factor.kind != MF_HPARAM_NUMBER || !(factor.number >= 1e-6 && factor.number <= 1e6))
+            return mf_hparam_fail(s, name, MF_ERR_FORMAT, error,
+                                  "element %u is no number from 1e-6 to 1e6", i);
+        h->rope.factors[i] = (float)factor.number;
+    }
+    h->rope.n_factors = v.n_elements;
+    return MF_OK;
+}
+
 mf_status mf_configure_rope(const mf_source *s, double theta, mf_hparams *h, mf_error *error)
 {
     const char *type = NULL;
@@ -93,11 +160,15 @@ mf_status mf_configure_rope(const mf_source *s, double theta, mf_hparams *h, mf_
     MF_TRY(mf_hparam_double_or(s, "rope.theta", theta, (mf_range){1, 1e12}, &h->rope.theta, error));
     MF_TRY(mf_hparam_string(s, "rope.type", &type, error));
     if (type == NULL || strcmp(type, "default") == 0)
-        return MF_OK;
+        return configure_factors(s, h, error);
     if (strcmp(type, "yarn") == 0)
         return configure_yarn(s, h, error);
+    if (strcmp(type, "dynamic") == 0)
+        return configure_alpha(s, h, error);
+    if (strcmp(type, "llama3") == 0)
+        return configure_llama3(s, h, error);
     return mf_hparam_fail(s, "rope.type", MF_ERR_UNSUPPORTED, error,
-                          "is %.64s; supported are default and yarn", type);
+                          "is %.64s; supported are default, yarn and llama3", type);
 }
 
 mf_status mf_bind_layer_matrix(mf_binder *b, mf_tensor_id id, uint32_t n_rows, uint32_t n_cols,
@@ -139,4 +210,97 @@ mf_status mf_bind_ends(mf_binder *b, const mf_hparams *h, float norm_centre, mf_
     MF_TRY(bind_head(b, h, out, error));
     return mf_bind_norm(b, mf_tensor_of(MF_ROLE_FINAL_NORM, 0), h->hidden_size, norm_centre,
                         &out->final_norm, error);
+}
+
+mf_status mf_bind_draft(mf_binder *b, const mf_hparams *h, float norm_centre, mf_draft_weights *w,
+                        mf_error *error)
+{
+    const struct {
+        mf_role role;
+        mf_span *out;
+    } norms[] = {{MF_ROLE_DRAFT_EMBED_NORM, &w->embed_norm},
+                 {MF_ROLE_DRAFT_HIDDEN_NORM, &w->hidden_norm},
+                 {MF_ROLE_DRAFT_NORM, &w->norm}};
+    if (h->n_draft_layers == 0)
+        return MF_OK;
+    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++)
+        MF_TRY(mf_bind_norm(b, mf_tensor_of(norms[i].role, h->n_layers), h->hidden_size,
+                            norm_centre, norms[i].out, error));
+    return mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_DRAFT_IN, h->n_layers), h->hidden_size,
+                                2 * h->hidden_size, &w->in, error);
+}
+
+mf_status mf_bind_moe(mf_binder *b, const mf_hparams *h, uint32_t layer, mf_layer_weights *w,
+                      mf_error *error)
+{
+    MF_TRY(mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_ROUTER, layer), h->n_experts,
+                                h->hidden_size, &w->router, error));
+    if (h->router.has_logit_bias)
+        MF_TRY(mf_bind_vector(b, mf_tensor_of(MF_ROLE_ROUTER_LOGIT_BIAS, layer), h->n_experts,
+                              &w->router_logit_bias, error));
+    if (h->router.has_bias && !h->is_hashed[layer])
+        MF_TRY(mf_bind_vector(b, mf_tensor_of(MF_ROLE_ROUTER_BIAS, layer), h->n_experts,
+                              &w->router_bias, error));
+    if (h->is_hashed[layer])
+        MF_TRY(mf_bind_table(b, mf_tensor_of(MF_ROLE_ROUTER_TABLE, layer),
+                             (mf_matrix_shape){0, h->n_vocab, h->n_experts_per_token}, h->n_experts,
+                             &w->router_table, error));
+    if (h->shared_is_gated)
+        MF_TRY(mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_SHARED_ROUTER, layer), 1,
+                                    h->hidden_size, &w->shared_router, error));
+    if (h->shared_hidden != 0)
+        MF_TRY(mf_bind_mlp(b, h, mf_tensor_of(MF_ROLE_SHARED_GATE, layer), h->shared_hidden,
+                           &w->mlp, error));
+    return mf_bind_experts(b, h, layer, &w->experts, error);
+}
+
+mf_status mf_bind_streams(mf_binder *b, const mf_hparams *h, mf_tensor_id fn, bool is_last,
+                          mf_stream_weights *w, mf_error *error)
+{
+    const uint32_t n = h->n_streams, n_rows = is_last ? n : (2 + n) * n;
+    const mf_tensor_id base = mf_tensor_of(fn.role + 1, fn.layer);
+    MF_TRY(mf_bind_layer_matrix(b, fn, n_rows, n * h->hidden_size, &w->fn, error));
+    MF_TRY(mf_bind_vector(b, base, n_rows, &w->base, error));
+    return mf_bind_vector(b, mf_tensor_of(base.role + 1, fn.layer), is_last ? 1 : 3, &w->scale,
+                          error);
+}
+
+static mf_status bind_layer_streams(mf_binder *b, const mf_hparams *h, uint32_t layer,
+                                    mf_layer_weights *w, mf_error *error)
+{
+    if (h->n_streams == 0)
+        return MF_OK;
+    MF_TRY(mf_bind_streams(b, h, mf_tensor_of(MF_ROLE_ATTENTION_STREAMS, layer), false,
+                           &w->attention_streams, error));
+    return mf_bind_streams(b, h, mf_tensor_of(MF_ROLE_MLP_STREAMS, layer), false, &w->mlp_streams,
+                           error);
+}
+
+static mf_status bind_layer(mf_binder *b, const mf_hparams *h, uint32_t layer,
+                            mf_bind_attention_fn bind_attention, mf_layer_weights *w,
+                            mf_error *error)
+{
+    MF_TRY(mf_bind_vector(b, mf_tensor_of(MF_ROLE_INPUT_NORM, layer), h->hidden_size,
+                          &w->input_norm, error));
+    MF_TRY(mf_bind_vector(b, mf_tensor_of(MF_ROLE_POST_NORM, layer), h->hidden_size, &w->post_norm,
+                          error));
+    MF_TRY(bind_layer_streams(b, h, layer, w, error));
+    MF_TRY(bind_attention(b, h, layer, w, error));
+    if (h->is_dense[layer])
+        return mf_bind_mlp(b, h, mf_tensor_of(MF_ROLE_GATE, layer), h->dense_hidden, &w->mlp,
+                           error);
+    return mf_bind_moe(b, h, layer, w, error);
+}
+
+mf_status mf_bind_all(mf_binder *b, const mf_hparams *h, mf_bind_attention_fn bind_attention,
+                      mf_model_weights *out, mf_error *error)
+{
+    MF_TRY(mf_bind_ends(b, h, 0.0f, out, error));
+    MF_TRY(mf_bind_draft(b, h, 0.0f, &out->draft, error));
+    if (h->n_streams != 0)
+        MF_TRY(mf_bind_streams(b, h, mf_tensor_of(MF_ROLE_HEAD_STREAMS, 0), true,
+                               &out->head_streams, error));
+    for (uint32_t i = 0; i < mf_all_layers(h); i++)
+        MF_TRY(bind_layer(b, h, i, bind_attention, &out->layers[i], error));
+    return MF_OK;
 }

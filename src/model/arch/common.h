@@ -9,8 +9,8 @@
 
 /* Layers, hidden size, vocabulary, context, norm epsilon, tied embeddings, activation. */
 mf_status mf_configure_common(const mf_source *source, mf_hparams *h, mf_error *error);
-/* rope.theta and, where rope.type says so, YaRN; head_dim and n_context are known. Nothing is
- * refused but types other than default and yarn. */
+/* rope.theta and, where rope.type says so, YaRN or Llama 3's scaling; head_dim and n_context are
+ * known. Nothing is refused but types other than default, yarn and llama3. */
 mf_status mf_configure_rope(const mf_source *source, double theta, mf_hparams *h, mf_error *error);
 /* YaRN's attention temperature for a factor and a multiplier. */
 double mf_yarn_mscale(double factor, double m);
@@ -30,5 +30,22 @@ mf_status mf_bind_mlp(mf_binder *b, const mf_hparams *h, mf_tensor_id gate, uint
 /* Embedding, output head, final norm (published minus `norm_centre`). */
 mf_status mf_bind_ends(mf_binder *b, const mf_hparams *h, float norm_centre, mf_model_weights *out,
                        mf_error *error);
+
+/* What a layer that proposes tokens has besides, if one was asked for. */
+mf_status mf_bind_draft(mf_binder *b, const mf_hparams *h, float norm_centre, mf_draft_weights *w,
+                        mf_error *error);
+/* What mixes the streams of a residual: the matrix, base and scale of these roles. */
+mf_status mf_bind_streams(mf_binder *b, const mf_hparams *h, mf_tensor_id fn, bool is_last,
+                          mf_stream_weights *w, mf_error *error);
+/* A layer's router with what its kind has beside it, the shared expert, the experts. */
+mf_status mf_bind_moe(mf_binder *b, const mf_hparams *h, uint32_t layer, mf_layer_weights *w,
+                      mf_error *error);
+/* What a layer's attention has, w->u. */
+typedef mf_status (*mf_bind_attention_fn)(mf_binder *b, const mf_hparams *h, uint32_t layer,
+                                          mf_layer_weights *w, mf_error *error);
+/* A whole model whose layers are attention of one kind and a gated MLP or experts, each behind a
+ * norm that is stored as it is used. */
+mf_status mf_bind_all(mf_binder *b, const mf_hparams *h, mf_bind_attention_fn bind_attention,
+                      mf_model_weights *out, mf_error *error);
 
 #endif

@@ -32,9 +32,26 @@ static mf_status bind_up(mf_binder *b, const mf_hparams *h, uint32_t layer, mf_l
     return MF_OK;
 }
 
-static mf_status bind_latent(mf_binder *b, const mf_hparams *h, uint32_t layer,
-                             mf_latent_weights *w, mf_error *error)
+static mf_status bind_indexer(mf_binder *b, const mf_hparams *h, uint32_t layer,
+                              mf_latent_weights *w, mf_error *error)
 {
+    const uint32_t n = h->hidden_size, width = h->index_heads * h->index_dim;
+    MF_TRY(mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_INDEX_Q, layer), width, h->q_rank,
+                                &w->index_q, error));
+    MF_TRY(mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_INDEX_K, layer), h->index_dim, n,
+                                &w->index_k, error));
+    MF_TRY(mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_INDEX_WEIGHTS, layer), h->index_heads, n,
+                                &w->index_w, error));
+    MF_TRY(mf_bind_vector(b, mf_tensor_of(MF_ROLE_INDEX_NORM, layer), h->index_dim, &w->index_norm,
+                          error));
+    return mf_bind_vector(b, mf_tensor_of(MF_ROLE_INDEX_NORM_BIAS, layer), h->index_dim,
+                          &w->index_norm_bias, error);
+}
+
+mf_status mf_deepseek_bind_latent(mf_binder *b, const mf_hparams *h, uint32_t layer,
+                                  mf_layer_weights *of, mf_error *error)
+{
+    mf_latent_weights *w = &of->u.latent;
     uint32_t width = mf_query_width(h), n = h->hidden_size;
     if (h->q_rank == 0) {
         MF_TRY(mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_Q, layer), width, n, &w->q_b, error));
@@ -51,44 +68,15 @@ static mf_status bind_latent(mf_binder *b, const mf_hparams *h, uint32_t layer,
     MF_TRY(mf_bind_vector(b, mf_tensor_of(MF_ROLE_LATENT_KV_A_NORM, layer), h->kv_rank, &w->kv_norm,
                           error));
     MF_TRY(bind_up(b, h, layer, w, error));
+    if (h->index_heads != 0)
+        MF_TRY(bind_indexer(b, h, layer, w, error));
     return mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_O, layer), n,
                                 h->n_heads * h->value_head_dim, &w->o, error);
 }
 
-static mf_status bind_moe(mf_binder *b, const mf_hparams *h, uint32_t layer, mf_layer_weights *w,
-                          mf_error *error)
-{
-    MF_TRY(mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_ROUTER, layer), h->n_experts,
-                                h->hidden_size, &w->router, error));
-    if (h->router.has_bias)
-        MF_TRY(mf_bind_vector(b, mf_tensor_of(MF_ROLE_ROUTER_BIAS, layer), h->n_experts,
-                              &w->router_bias, error));
-    if (h->shared_hidden != 0)
-        MF_TRY(mf_bind_mlp(b, h, mf_tensor_of(MF_ROLE_SHARED_GATE, layer), h->shared_hidden,
-                           &w->mlp, error));
-    return mf_bind_experts(b, h, layer, &w->experts, error);
-}
-
-static mf_status bind_layer(mf_binder *b, const mf_hparams *h, uint32_t layer, mf_layer_weights *w,
-                            mf_error *error)
-{
-    MF_TRY(mf_bind_vector(b, mf_tensor_of(MF_ROLE_INPUT_NORM, layer), h->hidden_size,
-                          &w->input_norm, error));
-    MF_TRY(mf_bind_vector(b, mf_tensor_of(MF_ROLE_POST_NORM, layer), h->hidden_size, &w->post_norm,
-                          error));
-    MF_TRY(bind_latent(b, h, layer, &w->u.latent, error));
-    if (h->is_dense[layer])
-        return mf_bind_mlp(b, h, mf_tensor_of(MF_ROLE_GATE, layer), h->dense_hidden, &w->mlp,
-                           error);
-    return bind_moe(b, h, layer, w, error);
-}
-
 static mf_status bind(mf_binder *b, const mf_hparams *h, mf_model_weights *out, mf_error *error)
 {
-    MF_TRY(mf_bind_ends(b, h, 0.0f, out, error));
-    for (uint32_t i = 0; i < h->n_layers; i++)
-        MF_TRY(bind_layer(b, h, i, &out->layers[i], error));
-    return MF_OK;
+    return mf_bind_all(b, h, mf_deepseek_bind_latent, out, error);
 }
 
 static mf_status configure_v3(const mf_source *source, mf_hparams *out, mf_error *error)
@@ -103,15 +91,36 @@ static mf_status configure_v2(const mf_source *source, mf_hparams *out, mf_error
     return mf_deepseek_configure(source, &rules, out, error);
 }
 
+static mf_status configure_v32(const mf_source *source, mf_hparams *out, mf_error *error)
+{
+    const mf_deepseek_rules rules = {.is_noaux = true, .has_indexer = true};
+    return mf_deepseek_configure(source, &rules, out, error);
+}
+
+static mf_status configure_glm(const mf_source *source, mf_hparams *out, mf_error *error)
+{
+    const mf_deepseek_rules rules = {
+        .is_noaux = true, .has_indexer = true, .index_is_interleaved = true};
+    return mf_deepseek_configure(source, &rules, out, error);
+}
+
+const mf_family mf_family_deepseek_v32 = {
+    .name = "deepseek_v32", .configure = configure_v32, .bind = bind};
+
+const mf_family mf_family_glm_moe_dsa = {
+    .name = "glm_moe_dsa", .configure = configure_glm, .bind = bind};
+
 const mf_family mf_family_deepseek_v3 = {
     .name = "deepseek_v3",
     .configure = configure_v3,
+    .draft_kind = MF_LAYER_LATENT,
     .bind = bind,
 };
 
 const mf_family mf_family_kimi_k2 = {
     .name = "kimi_k2",
     .configure = configure_v3,
+    .draft_kind = MF_LAYER_LATENT,
     .bind = bind,
 };
 

@@ -8,8 +8,16 @@
 
 /* The routers that a family's published code implements. */
 typedef struct mf_deepseek_rules {
+    bool has_indexer; /* sparse attention (V3.2) */
+    bool index_is_interleaved;
     bool is_noaux; /* noaux_tc over sigmoid scores; else softmax, greedy or group_limited_greedy */
 } mf_deepseek_rules;
+
+/* Heads and ranks of latent attention, in all layers. */
+mf_status mf_deepseek_attention(const mf_source *source, mf_hparams *h, mf_error *error);
+/* A layer's latent attention. */
+mf_status mf_deepseek_bind_latent(mf_binder *b, const mf_hparams *h, uint32_t layer,
+                                  mf_layer_weights *of, mf_error *error);
 
 mf_status mf_deepseek_configure(const mf_source *source, const mf_deepseek_rules *rules,
                                 mf_hparams *out, mf_error *error);

@@ -9,7 +9,7 @@
 #define MAX_HEAD_DIM 1024u
 #define MAX_LATENT 65536u
 
-static mf_status configure_attention(const mf_source *s, mf_hparams *h, mf_error *error)
+mf_status mf_deepseek_attention(const mf_source *s, mf_hparams *h, mf_error *error)
 {
     MF_TRY(mf_hparam_u32(s, "num_attention_heads", (mf_range){1, 4096}, &h->n_heads, error));
     MF_TRY(mf_hparam_u32_or(s, "num_key_value_heads", h->n_heads, (mf_range){1, 4096},
@@ -145,13 +145,63 @@ static mf_status configure_noaux(const mf_source *s, mf_hparams *h, mf_error *er
     return configure_groups(s, &h->router, h->n_experts, error);
 }
 
+/* Whether a layer uses another's choice: GLM's later ones. */
+static mf_status find_shared(const mf_source *s, const mf_hparams *h, bool *out, mf_error *error)
+{
+    uint32_t n_types, frequency;
+    MF_TRY(mf_hparam_list(s, "indexer_types", &n_types, error));
+    MF_TRY(
+        mf_hparam_u32_or(s, "index_topk_freq", 1, (mf_range){0, MF_MAX_LAYERS}, &frequency, error));
+    mf_hparam_value pattern;
+    s->ops->hparam(s, "index_topk_pattern", MF_HPARAM_WHOLE, &pattern);
+    *out = frequency > 1 || pattern.kind != MF_HPARAM_ABSENT;
+    for (uint32_t i = 0; n_types != MF_HPARAM_WHOLE && i < h->n_layers; i++) {
+        const char *type = i < n_types ? mf_hparam_element(s, "indexer_types", i) : NULL;
+        *out |= type == NULL || strcmp(type, "full") != 0;
+    }
+    return MF_OK;
+}
+
+/* Within the first index_topk positions an indexer chooses all that there are: the same as V3's
+ * attention. Where it is not here, or layers share one, the context ends there. */
+static mf_status configure_indexer(const mf_source *s, bool is_interleaved, mf_hparams *h,
+                                   mf_error *error)
+{
+    uint32_t n_types;
+    bool is_shared;
+    MF_TRY(mf_hparam_u32_or(s, "index_topk", 2048, (mf_range){1, 1 << 28}, &h->index_most, error));
+    MF_TRY(mf_hparam_u32_or(s, "index_n_heads", 32, (mf_range){1, 4096}, &h->index_heads, error));
+    MF_TRY(mf_hparam_u32_or(s, "index_head_dim", 128, (mf_range){1, MAX_HEAD_DIM}, &h->index_dim,
+                            error));
+    MF_TRY(find_shared(s, h, &is_shared, error));
+    h->index_is_interleaved = is_interleaved;
+    if (is_shared || h->q_rank == 0 || h->index_dim < h->n_rot || h->index_most > MF_INDEX_MOST ||
+        h->n_context <= h->index_most || !mf_source_has(s, MF_ROLE_INDEX_Q, 0)) {
+        h->index_heads = 0;
+        h->context_is_indexed = h->n_context > h->index_most;
+        h->n_context = h->context_is_indexed ? h->index_most : h->n_context;
+    }
+    MF_TRY(mf_hparam_list(s, "mlp_layer_types", &n_types, error));
+    if (n_types == MF_HPARAM_WHOLE)
+        return MF_OK;
+    for (uint32_t i = 0; i < h->n_layers; i++) {
+        const char *type = i < n_types ? mf_hparam_element(s, "mlp_layer_types", i) : NULL;
+        if (type == NULL || strcmp(type, h->is_dense[i] ? "dense" : "sparse") != 0)
+            return mf_fail(error, MF_ERR_UNSUPPORTED,
+                           "%s: field mlp_layer_types[%u] is %.64s; first_k_dense_replace says %s",
+                           s->hparam_path, i, type == NULL ? "missing" : type,
+                           h->is_dense[i] ? "dense" : "sparse");
+    }
+    return MF_OK;
+}
+
 mf_status mf_deepseek_configure(const mf_source *s, const mf_deepseek_rules *rules, mf_hparams *out,
                                 mf_error *error)
 {
     mf_hparams h = {0};
     double scale;
     MF_TRY(mf_configure_common(s, &h, error));
-    MF_TRY(configure_attention(s, &h, error));
+    MF_TRY(mf_deepseek_attention(s, &h, error));
     MF_TRY(configure_rope(s, &h, error));
     MF_TRY(configure_experts(s, &h, error));
     MF_TRY(configure_layers(s, &h, error));
@@ -162,6 +212,8 @@ mf_status mf_deepseek_configure(const mf_source *s, const mf_deepseek_rules *rul
     MF_TRY(mf_hparam_double_or(s, "routed_scaling_factor", rules->is_noaux ? 2.5 : 1.0,
                                (mf_range){0, 1e6}, &scale, error));
     h.router.scale = (float)scale;
+    if (rules->has_indexer)
+        MF_TRY(configure_indexer(s, rules->index_is_interleaved, &h, error));
     *out = h;
     return MF_OK;
 }

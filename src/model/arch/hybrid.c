@@ -51,6 +51,7 @@ static mf_status configure_linear(const mf_source *s, mf_hparams *h, mf_error *e
     MF_TRY(mf_hparam_u32(s, "linear_value_head_dim", (mf_range){1, 1024}, &h->value_dim, error));
     MF_TRY(
         mf_hparam_u32_or(s, "linear_conv_kernel_dim", 4, (mf_range){2, 16}, &h->conv_width, error));
+    MF_TRY(mf_hparam_bool_or(s, "linear_value_heads_tiled", false, &h->v_heads_are_tiled, error));
     if (h->n_v_heads % h->n_k_heads != 0)
         return mf_fail(
             error, MF_ERR_FORMAT,
@@ -168,37 +169,29 @@ static mf_status bind_linear(mf_binder *b, const mf_hparams *h, uint32_t layer,
                                 mf_value_width(h), &w->out, error);
 }
 
+mf_status mf_hybrid_bind_qkv_z(mf_binder *b, const mf_hparams *h, uint32_t layer,
+                               mf_linear_weights *w, mf_error *error)
+{
+    MF_TRY(mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_LINEAR_QKV, layer), mf_conv_channels(h),
+                                h->hidden_size, &w->qkv, error));
+    return mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_LINEAR_Z, layer), mf_value_width(h),
+                                h->hidden_size, &w->z, error);
+}
+
+mf_status mf_hybrid_bind_b_a(mf_binder *b, const mf_hparams *h, uint32_t layer,
+                             mf_linear_weights *w, mf_error *error)
+{
+    MF_TRY(mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_LINEAR_B, layer), h->n_v_heads,
+                                h->hidden_size, &w->b, error));
+    return mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_LINEAR_A, layer), h->n_v_heads,
+                                h->hidden_size, &w->a, error);
+}
+
 mf_status mf_hybrid_bind_in_proj(mf_binder *b, const mf_hparams *h, uint32_t layer,
                                  mf_linear_weights *w, mf_error *error)
 {
-    const struct {
-        mf_role role;
-        uint32_t n_rows;
-        mf_weight *out;
-    } projections[] = {
-        {MF_ROLE_LINEAR_QKV, mf_conv_channels(h), &w->qkv},
-        {MF_ROLE_LINEAR_Z, mf_value_width(h), &w->z},
-        {MF_ROLE_LINEAR_B, h->n_v_heads, &w->b},
-        {MF_ROLE_LINEAR_A, h->n_v_heads, &w->a},
-    };
-    for (size_t i = 0; i < sizeof projections / sizeof *projections; i++)
-        MF_TRY(mf_bind_layer_matrix(b, mf_tensor_of(projections[i].role, layer),
-                                    projections[i].n_rows, h->hidden_size, projections[i].out,
-                                    error));
-    return MF_OK;
-}
-
-static mf_status bind_moe(mf_binder *b, const mf_hparams *h, uint32_t layer, mf_layer_weights *w,
-                          mf_error *error)
-{
-    uint32_t n = h->hidden_size;
-    MF_TRY(mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_ROUTER, layer), h->n_experts, n, &w->router,
-                                error));
-    MF_TRY(mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_SHARED_ROUTER, layer), 1, n,
-                                &w->shared_router, error));
-    MF_TRY(mf_bind_mlp(b, h, mf_tensor_of(MF_ROLE_SHARED_GATE, layer), h->shared_hidden, &w->mlp,
-                       error));
-    return mf_bind_experts(b, h, layer, &w->experts, error);
+    MF_TRY(mf_hybrid_bind_qkv_z(b, h, layer, w, error));
+    return mf_hybrid_bind_b_a(b, h, layer, w, error);
 }
 
 static mf_status bind_layer(mf_binder *b, const mf_hparams *h, uint32_t layer,
@@ -212,14 +205,15 @@ static mf_status bind_layer(mf_binder *b, const mf_hparams *h, uint32_t layer,
         MF_TRY(bind_full(b, h, layer, &w->u.full, error));
     else
         MF_TRY(bind_linear(b, h, layer, bind_in_proj, &w->u.linear, error));
-    return bind_moe(b, h, layer, w, error);
+    return mf_bind_moe(b, h, layer, w, error);
 }
 
 mf_status mf_hybrid_bind(mf_binder *b, const mf_hparams *h, mf_bind_in_proj_fn bind_in_proj,
                          mf_model_weights *out, mf_error *error)
 {
     MF_TRY(mf_bind_ends(b, h, NORM_CENTRE, out, error));
-    for (uint32_t i = 0; i < h->n_layers; i++)
+    MF_TRY(mf_bind_draft(b, h, NORM_CENTRE, &out->draft, error));
+    for (uint32_t i = 0; i < mf_all_layers(h); i++)
         MF_TRY(bind_layer(b, h, i, bind_in_proj, &out->layers[i], error));
     return MF_OK;
 }

@@ -12,6 +12,11 @@ mf_status mf_hybrid_configure(const mf_source *source, mf_hparams *out, mf_error
 typedef mf_status (*mf_bind_in_proj_fn)(mf_binder *binder, const mf_hparams *h, uint32_t layer,
                                         mf_linear_weights *out, mf_error *error);
 
+/* Two of them, and the other two. */
+mf_status mf_hybrid_bind_qkv_z(mf_binder *binder, const mf_hparams *h, uint32_t layer,
+                               mf_linear_weights *out, mf_error *error);
+mf_status mf_hybrid_bind_b_a(mf_binder *binder, const mf_hparams *h, uint32_t layer,
+                             mf_linear_weights *out, mf_error *error);
 /* Apart, as Qwen3.5-MoE publishes them. */
 mf_status mf_hybrid_bind_in_proj(mf_binder *binder, const mf_hparams *h, uint32_t layer,
                                  mf_linear_weights *out, mf_error *error);

@@ -12,5 +12,7 @@ const mf_family mf_family_qwen3_5_moe = {
     .name = "qwen3_5_moe",
     .text_name = "qwen3_5_moe_text",
     .configure = mf_hybrid_configure,
+    .draft_kind = MF_LAYER_FULL,
+    .draft_feeds_normed = true,
     .bind = bind,
 };

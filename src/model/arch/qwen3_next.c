@@ -42,10 +42,11 @@ static mf_status bind_ba(mf_binder *b, const mf_hparams *h, uint32_t layer, mf_l
 static mf_status bind_in_proj(mf_binder *b, const mf_hparams *h, uint32_t layer,
                               mf_linear_weights *w, mf_error *error)
 {
-    if (mf_source_has(b->source, MF_ROLE_LINEAR_QKV, layer))
-        return mf_hybrid_bind_in_proj(b, h, layer, w, error);
-    MF_TRY(bind_qkvz(b, h, layer, w, error));
-    return bind_ba(b, h, layer, w, error);
+    const bool has_qkv = mf_source_has(b->source, MF_ROLE_LINEAR_QKV, layer);
+    const bool has_b = mf_source_has(b->source, MF_ROLE_LINEAR_B, layer);
+    MF_TRY(has_qkv ? mf_hybrid_bind_qkv_z(b, h, layer, w, error)
+                   : bind_qkvz(b, h, layer, w, error));
+    return has_b ? mf_hybrid_bind_b_a(b, h, layer, w, error) : bind_ba(b, h, layer, w, error);
 }
 
 static mf_status bind(mf_binder *b, const mf_hparams *h, mf_model_weights *out, mf_error *error)
@@ -57,5 +58,7 @@ const mf_family mf_family_qwen3_next = {
     .name = "qwen3_next",
     .text_name = NULL,
     .configure = mf_hybrid_configure,
+    .draft_kind = MF_LAYER_FULL,
+    .draft_feeds_normed = true,
     .bind = bind,
 };

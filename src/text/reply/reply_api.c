@@ -46,7 +46,9 @@ static void init_scan(mf_reply_scan *s, const mf_reply_syntax *syntax, const mf_
     s->has_whole_calls = o->whole_calls != 0;
     s->id_seed = o->id_seed;
     s->n_earlier_calls = o->n_earlier_calls;
-    s->state = syntax->row.reader == MF_READ_HARMONY ? mf_reply_in_harmony : mf_reply_in_content;
+    s->state = syntax->row.reader == MF_READ_HARMONY ? mf_reply_in_harmony
+               : syntax->row.everybody != NULL       ? mf_reply_begin_recipient
+                                                     : mf_reply_in_content;
     s->is_fresh = true;
 }
 
@@ -72,6 +74,10 @@ static void read_prompt(mf_reply_scan *s, const mf_reply_options *o)
         text = found;
     else
         return;
+    const char *result = s->syntax->row.result_close;
+    found = result == NULL ? NULL : find_last(text, (size_t)(end - text), result);
+    if (found != NULL)
+        text = found + strlen(result); /* the answer goes on behind the result of its call */
     while (text < end && mf_reply_is_blank((unsigned char)*text))
         text++; /* the opening's own, and nothing that the model said */
     mf_reply_scan_push(s, text, (size_t)(end - text));
@@ -125,12 +131,30 @@ void mf_reply_free(mf_reply **reply)
 static bool is_mark(const mf_reply_syntax *syntax, const char *bytes, size_t n_bytes)
 {
     const mf_reply_row *row = &syntax->row;
-    const char *const texts[] = {row->section_open,  row->section_also,      row->section_close,
-                                 row->call_open,     row->name_close,        row->call_close,
-                                 row->key_open,      row->key_close,         row->value_close,
-                                 row->number_open,   row->id_open,           row->key_close_string,
-                                 row->thought_open,  row->thought_close,     row->content_open,
-                                 row->content_close, row->section_close_also};
+    const char *const texts[] = {row->section_open,
+                                 row->section_also,
+                                 row->section_close,
+                                 row->call_open,
+                                 row->name_close,
+                                 row->call_close,
+                                 row->key_open,
+                                 row->key_close,
+                                 row->value_close,
+                                 row->number_open,
+                                 row->id_open,
+                                 row->key_close_string,
+                                 row->thought_open,
+                                 row->thought_close,
+                                 row->content_open,
+                                 row->content_close,
+                                 row->section_close_also,
+                                 row->type_close,
+                                 row->quote,
+                                 row->json_open,
+                                 row->json_close,
+                                 row->dropped[0],
+                                 row->dropped[1],
+                                 row->drops_turns ? NULL : row->dropped[2]};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i] != NULL && n_bytes != 0 &&
             memmem(texts[i], strlen(texts[i]), bytes, n_bytes) != NULL)

@@ -106,7 +106,8 @@ static part between(const char *start, const char *end)
 static const char *keep(mf_reply_derived *d, part p)
 {
     char *start = d->texts + d->n_bytes;
-    if (p.n >= sizeof d->texts - d->n_bytes)
+    if (p.n >= sizeof d->texts - d->n_bytes ||
+        (p.n > 0 && memchr(p.text, MF_REPLY_ANY[0], p.n) != NULL))
         return NULL;
     if (p.n > 0)
         memcpy(start, p.text, p.n);
@@ -128,17 +129,19 @@ typedef struct frame {
     part calls_open, call_open, call_close, between, calls_close;
 } frame;
 
-/* The answer without what ends a turn. */
+/* The answer without what ends a turn: as many whole marks of it as there are, since content may
+ * have one of its own before them. */
 static const char *end_of(const mf_reply_sample *sample, const char *from)
 {
-    size_t n = strlen(from), n_end = strlen(sample->turn_end);
-    while (n_end > 0 && is_blank(sample->turn_end[n_end - 1]))
-        n_end--;
-    while (n > 0 && is_blank(from[n - 1]))
+    part text = {from, strlen(from)}, end = {sample->turn_end, strlen(sample->turn_end)};
+    while (end.n > 0 && is_blank(end.text[end.n - 1]))
+        end.n--;
+    while (text.n > 0 && is_blank(from[text.n - 1]))
+        text.n--;
+    size_t n = common_end(text, end);
+    while (n > 0 && n < end.n && end.text[end.n - n] != '<')
         n--;
-    if (n >= n_end && memcmp(from + n - n_end, sample->turn_end, n_end) == 0)
-        n -= n_end;
-    return from + n;
+    return from + text.n - n;
 }
 
 /* Whole marks only: how much of the end of x begins behind a mark that was cut; and of the start of

@@ -12,9 +12,12 @@
 
 typedef struct detection {
     mf_probe_target target;
-    char opening[256];                                        /* of a turn; "": unknown */
+    char opening[256];         /* of a turn; "": unknown */
+    char prompted[MARK_BYTES]; /* what the prompt has behind it; "": nothing */
     char thought_open[MARK_BYTES], thought_close[MARK_BYTES]; /* "": unknown */
+    char content_open[MARK_BYTES], content_close[MARK_BYTES]; /* "": none */
     char turn_end[256];                                       /* behind content */
+    char between[512];                                        /* an end, and an opening */
     mf_reply_row row;                                         /* the syntax that was found */
     const mf_reply_row *rest;                                 /* one that reads calls, and more */
     mf_reply_derived derived; /* texts of a row that is none of the known ones */
@@ -85,11 +88,13 @@ static bool ends_alike(const char *with_thought, size_t n, const char *without)
 /* ------------------------------------------------------------------------------------- thoughts --
  */
 
-/* What stands around the thought: with_thought has one, without has none. */
-static void take_thought(detection *d, const char *with_thought, const char *without)
+/* What stands around the thought: with_thought has one, without has none. `what` is said behind it.
+ */
+static void take_thought(detection *d, const char *with_thought, const char *without,
+                         const char *what)
 {
     const char *thought = strstr(with_thought, MF_PROBE_THOUGHT);
-    const char *content = thought == NULL ? NULL : strstr(thought, MF_PROBE_CONTENT);
+    const char *content = thought == NULL ? NULL : strstr(thought, what);
     if (content == NULL)
         return;
     const char *close = thought + strlen(MF_PROBE_THOUGHT);
@@ -99,33 +104,33 @@ static void take_thought(detection *d, const char *with_thought, const char *wit
     start = before_open_mark(with_thought, start);
     while (start < n && is_blank(with_thought[start]))
         start++;
-    if (start == n && !ends_alike(with_thought, n, without))
-        start = last_mark(with_thought, n);
     size_t n_close = first_mark(close, (size_t)(content - close)), n_seen = n_close;
     while (n_seen > 0 && is_blank(close[n_seen - 1]))
         n_seen--;
-    if (start == n || n - start >= MARK_BYTES || n_seen == 0 || n_close >= MARK_BYTES)
+    const bool is_empty = strncmp(without + start, close, n_seen) == 0; /* a thought is written */
+    if (start == n && (is_empty || (strcmp(what, MF_PROBE_CONTENT) == 0 &&
+                                    !ends_alike(with_thought, n, without))))
+        start = last_mark(with_thought, n);
+    if (n - start >= MARK_BYTES || n_seen == 0 || n_close >= MARK_BYTES)
         return;
     copy(d->thought_open, MARK_BYTES, with_thought + start, n - start);
     copy(d->thought_close, MARK_BYTES, close, n_close);
 }
 
-static mf_status find_thoughts(detection *d)
+/* With content, or with a call. */
+static mf_status find_thoughts(detection *d, bool has_call)
 {
-    mf_probe with_thought = {
-        .content = MF_PROBE_CONTENT, .thought = MF_PROBE_THOUGHT, .thinking = MF_THINKING_ON};
+    mf_probe with_thought = {.content = has_call ? NULL : MF_PROBE_CONTENT,
+                             .thought = MF_PROBE_THOUGHT,
+                             .n_calls = has_call,
+                             .thinking = MF_THINKING_ON};
     mf_probe without = with_thought;
     mf_probe_text text, plain = {0};
     without.thought = NULL;
     MF_TRY(mf_probe_render(&d->target, &with_thought, &text));
     mf_status status = mf_probe_render(&d->target, &without, &plain);
     if (status == MF_OK && text.text != NULL && plain.text != NULL)
-        take_thought(d, text.text, plain.text);
-    const char *content = plain.text == NULL ? NULL : strstr(plain.text, MF_PROBE_CONTENT);
-    if (content != NULL) {
-        content += strlen(MF_PROBE_CONTENT);
-        copy(d->turn_end, sizeof d->turn_end, content, strlen(content));
-    }
+        take_thought(d, text.text, plain.text, has_call ? MF_PROBE_NAME : MF_PROBE_CONTENT);
     mf_probe_free(&d->target, &text);
     mf_probe_free(&d->target, &plain);
     return status;
@@ -190,6 +195,11 @@ static void take_opening(detection *d, const mf_probe_text texts[4])
     while (n > 0 && is_blank(from[n - 1]))
         n--;
     copy(d->opening, sizeof d->opening, from, n);
+    if (from != on || n == 0)
+        return;
+    while (is_blank(from[n]))
+        n++;
+    copy(d->prompted, MARK_BYTES, from + n, strlen(from + n));
 }
 
 static mf_status find_opening(detection *d)
@@ -229,7 +239,8 @@ static const char *answer_of(const detection *d, const char *text)
 }
 
 /* The first row that reads the answer, or rather one that also writes it so. A row that leaves some
- * of it as content is the last resort. */
+ * of it as content is the last resort, unless it knows the marks of thoughts and content itself: it
+ * is sure then. */
 static mf_status choose_row(detection *d, const mf_reply_sample *sample)
 {
     size_t n_rows;
@@ -242,6 +253,10 @@ static mf_status choose_row(detection *d, const mf_reply_sample *sample)
         MF_TRY(mf_probe_read(d->target.a, &rows[i], sample->answer, sample->n_calls, &result));
         if (result == MF_PROBE_WITH_REST && d->rest == NULL)
             d->rest = &rows[i];
+        if (result != MF_PROBE_UNREAD && rows[i].keeps_thoughts) {
+            d->row = rows[i];
+            break;
+        }
         if (result != MF_PROBE_READ)
             continue;
         MF_TRY(mf_reply_writes(d->target.a, &rows[i], sample->answer, sample->n_calls, &is_exact));
@@ -278,6 +293,21 @@ static mf_status try_probe(detection *d, const mf_probe *p)
     return status;
 }
 
+/* What stands behind content. */
+static mf_status find_turn_end(detection *d)
+{
+    const mf_probe probe = {.content = MF_PROBE_CONTENT};
+    mf_probe_text text;
+    MF_TRY(mf_probe_render(&d->target, &probe, &text));
+    const char *content = text.text == NULL ? NULL : strstr(text.text, MF_PROBE_CONTENT);
+    if (content != NULL) {
+        content += strlen(MF_PROBE_CONTENT);
+        copy(d->turn_end, sizeof d->turn_end, content, strlen(content));
+    }
+    mf_probe_free(&d->target, &text);
+    return MF_OK;
+}
+
 static mf_status find_calls(detection *d)
 {
     static const mf_probe probes[] = {
@@ -295,15 +325,89 @@ static mf_status find_calls(detection *d)
     return MF_OK;
 }
 
+/* -------------------------------------------------------------------------------------- content --
+ */
+
+/* A mark before the content, and if something else ends the turn a mark behind it. */
+static void take_content(detection *d, const char *text)
+{
+    const char *open = answer_of(d, text), *content = strstr(open, MF_PROBE_CONTENT);
+    if (content == NULL && strstr(text, d->opening) != NULL) { /* a thought that stands behind it */
+        open = strstr(text, d->opening) + strlen(d->opening);
+        content = strstr(open, MF_PROBE_CONTENT);
+    }
+    while (is_blank(*open))
+        open++;
+    if (content == NULL || content <= open)
+        return;
+    size_t n = (size_t)(content - open), n_close = first_mark(d->turn_end, strlen(d->turn_end));
+    while (is_blank(open[n - 1]))
+        n--;
+    if (first_mark(open, n) != n || (open[0] != '<' && open[0] != '[') || n >= MARK_BYTES)
+        return;
+    copy(d->content_open, MARK_BYTES, open, n);
+    if (d->turn_end[n_close] != '\0')
+        copy(d->content_close, MARK_BYTES, d->turn_end, n_close);
+}
+
+static mf_status find_content(detection *d)
+{
+    const mf_probe probe = {.content = MF_PROBE_CONTENT};
+    mf_probe_text text;
+    MF_TRY(mf_probe_render(&d->target, &probe, &text));
+    if (text.text != NULL && d->opening[0] != '\0')
+        take_content(d, text.text);
+    mf_probe_free(&d->target, &text);
+    return MF_OK;
+}
+
 /* ------------------------------------------------------------------------------------------ all --
  */
+
+/* A family that is known by its marks brings those of its thoughts: what begins a turn is looked
+ * for again with them. */
+static mf_status keep_thoughts(detection *d)
+{
+    if (!d->row.keeps_thoughts)
+        return MF_OK;
+    copy(d->thought_open, MARK_BYTES, d->row.thought_open, strlen(d->row.thought_open));
+    copy(d->thought_close, MARK_BYTES, d->row.thought_close, strlen(d->row.thought_close));
+    return find_opening(d);
+}
+
+/* A template may write content and calls as two turns: what stands between them is no content. */
+static const char *between_turns(detection *d)
+{
+    const char *end = d->turn_end;
+    while (is_blank(*end))
+        end++;
+    size_t n = strlen(end);
+    while (n > 0 && is_blank(end[n - 1]))
+        n--;
+    if (n == 0 || d->opening[0] == '\0' || n + strlen(d->opening) >= sizeof d->between)
+        return NULL;
+    memcpy(d->between, end, n);
+    copy(d->between + n, sizeof d->between - n, d->opening, strlen(d->opening));
+    return d->between;
+}
 
 static mf_status make(detection *d, mf_reply_syntax **out)
 {
     mf_reply_row row = d->row.name == NULL ? *mf_reply_row_find("plain") : d->row;
-    if (row.reader != MF_READ_HARMONY && d->thought_open[0] != '\0') {
+    if (d->thought_open[0] == '\0' && d->thought_close[0] != '\0')
+        copy(d->thought_open, MARK_BYTES, d->prompted, strlen(d->prompted)); /* the prompt has it */
+    if (row.reader != MF_READ_HARMONY && !row.keeps_thoughts && d->thought_open[0] != '\0') {
         row.thought_open = d->thought_open;
         row.thought_close = d->thought_close;
+    }
+    if (row.content_open == NULL && d->content_open[0] != '\0') {
+        row.content_open = d->content_open;
+        row.content_close = d->content_close[0] == '\0' ? NULL : d->content_close;
+    }
+    if (row.dropped[MF_REPLY_N_DROPPED - 1] == NULL && row.reader != MF_READ_HARMONY &&
+        row.reader != MF_READ_NONE) {
+        row.dropped[MF_REPLY_N_DROPPED - 1] = between_turns(d);
+        row.drops_turns = true;
     }
     MF_TRY(mf_reply_syntax_make(d->target.a, &row, out, NULL));
     const size_t n = strlen(d->opening);
@@ -327,9 +431,14 @@ mf_status mf_reply_detect(const mf_chat_set *chat, const mf_allocator *a, const 
     d->target = (mf_probe_target){chat, a, template_name};
     mf_status status = MF_OK;
     if (chat->n_templates != 0) {
-        MF_TRY_GOTO(find_thoughts(d));
+        MF_TRY_GOTO(find_thoughts(d, false));
+        if (d->thought_open[0] == '\0')
+            MF_TRY_GOTO(find_thoughts(d, true));
         MF_TRY_GOTO(find_opening(d));
+        MF_TRY_GOTO(find_turn_end(d));
         MF_TRY_GOTO(find_calls(d));
+        MF_TRY_GOTO(keep_thoughts(d));
+        MF_TRY_GOTO(find_content(d));
     }
     status = make(d, &syntax);
 fail:

@@ -144,7 +144,49 @@ bool mf_reply_in_name(mf_reply_scan *s)
     if (next == 0 || !take_name(s, start, end))
         mf_reply_call_fail(s);
     else
-        s->state = row->reader == MF_READ_TAGGED ? mf_reply_in_tags : mf_reply_in_json;
+        s->state = row->reader == MF_READ_TAGGED ? mf_reply_in_tags
+                   : row->reader == MF_READ_BARE ? mf_reply_in_bare
+                                                 : mf_reply_in_json;
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------ recipients
+ * --
+ */
+
+bool mf_reply_begin_recipient(mf_reply_scan *s)
+{
+    size_t end = s->at;
+    if (!mf_reply_skip_blanks(s) && !s->is_over)
+        return false;
+    const mf_reply_found found = mf_reply_match(s, s->at, s->syntax->call_mark, &end);
+    if (found == MF_FOUND_PART)
+        return false;
+    mf_reply_call_begin(s, s->at);
+    s->at = found == MF_FOUND_WHOLE ? end : s->at;
+    s->state = mf_reply_in_recipient;
+    return true;
+}
+
+/* Whom the message is for: everybody, and it is content, or a tool. */
+bool mf_reply_in_recipient(mf_reply_scan *s)
+{
+    const size_t end = mf_reply_name_end(s, s->at), n = end - s->at;
+    const char *name = (const char *)s->in.data + s->at, *everybody = s->syntax->row.everybody;
+    if (end == s->in.n_bytes && !s->is_over)
+        return false;
+    const bool is_line = end == s->in.n_bytes || s->in.data[end] == '\n';
+    if (is_line && n == strlen(everybody) && memcmp(name, everybody, n) == 0) {
+        s->call.is_open = s->is_after_call = false;
+        s->at = end < s->in.n_bytes ? end + 1 : end;
+        s->state = mf_reply_in_content;
+        return true;
+    }
+    s->call.is_bare = true; /* content may have the mark, too */
+    if (is_line && n > 0 && s->has_calls && mf_reply_tools_has(&s->tools, name, n))
+        s->state = mf_reply_in_name;
+    else
+        mf_reply_call_fail(s);
     return true;
 }
 

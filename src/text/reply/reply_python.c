@@ -92,6 +92,16 @@ static bool in_argument(mf_reply_scan *s)
     return true;
 }
 
+/* Whether the quote at `at` ends a string, by what comes behind it. */
+static mf_reply_found last_quote(const mf_reply_scan *s, size_t at)
+{
+    for (at++; at < s->in.n_bytes && mf_reply_is_blank(s->in.data[at]); at++)
+        ;
+    if (at == s->in.n_bytes)
+        return s->is_over ? MF_FOUND_WHOLE : MF_FOUND_PART;
+    return mf_reply_ends_string((char)s->in.data[at]) ? MF_FOUND_WHOLE : MF_FOUND_NO;
+}
+
 /* Follows strings and brackets; true: the value has ended before c. */
 static bool ends_before(mf_reply_call *c, char byte)
 {
@@ -131,12 +141,26 @@ static bool in_value(mf_reply_scan *s)
 {
     mf_reply_call *c = &s->call;
     size_t at = s->at;
-    while (at < s->in.n_bytes && !ends_before(c, (char)s->in.data[at]))
-        at++;
+    bool waits = false;
+    for (; at < s->in.n_bytes; at++) {
+        const char byte = (char)s->in.data[at];
+        if (c->quote != '\0' && byte == c->quote && !c->is_escaped) {
+            const mf_reply_found found = last_quote(s, at);
+            waits = found == MF_FOUND_PART;
+            if (waits)
+                break;
+            if (found == MF_FOUND_NO)
+                continue; /* one that the template did not escape */
+        }
+        if (ends_before(c, byte))
+            break;
+    }
     if (at > s->at &&
         mf_buffer_append(&c->value, s->in.data + s->at, at - s->at, "a tool call", NULL) != MF_OK)
         s->status = MF_ERR_NO_MEMORY;
     s->at = at;
+    if (waits)
+        return false;
     if (at == s->in.n_bytes) {
         if (s->is_over)
             mf_reply_call_fail(s);

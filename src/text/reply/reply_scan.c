@@ -14,11 +14,27 @@ static unsigned char byte_at(const mf_reply_scan *s, size_t at)
     return s->in.data[at];
 }
 
+/* A name at *at, which moves behind it. */
+static mf_reply_found match_name(const mf_reply_scan *s, size_t *at)
+{
+    const size_t end = mf_reply_name_end(s, *at), n = end - *at;
+    if (n > MF_REPLY_NAME_BYTES || (n == 0 && end < s->in.n_bytes))
+        return MF_FOUND_NO;
+    *at = end;
+    return end == s->in.n_bytes && !s->is_over ? MF_FOUND_PART : MF_FOUND_WHOLE;
+}
+
 mf_reply_found mf_reply_match(const mf_reply_scan *s, size_t at, const char *mark, size_t *end)
 {
     if (*mark == '\0')
         return MF_FOUND_NO;
     for (; *mark != '\0'; mark++) {
+        if (*mark == MF_REPLY_ANY[0]) {
+            const mf_reply_found name = match_name(s, &at);
+            if (name != MF_FOUND_WHOLE)
+                return name;
+            continue;
+        }
         const bool is_blank = mf_reply_is_blank((unsigned char)*mark);
         while (is_blank && at < s->in.n_bytes && mf_reply_is_blank(byte_at(s, at)))
             at++;
@@ -178,6 +194,9 @@ static mark look(const mf_reply_scan *s, size_t at, bool is_first)
     if (try_mark(s, at, MARK_DROPPED, syntax->content_mark, &found) ||
         try_mark(s, at, MARK_DROPPED, syntax->content_end, &found))
         return found;
+    for (size_t i = 0; i < MF_REPLY_N_DROPPED; i++)
+        if (try_mark(s, at, MARK_DROPPED, syntax->row.dropped[i], &found))
+            return found;
     if (is_behind_call)
         (void)try_mark(s, at, MARK_DROPPED, syntax->section_end, &found);
     return found;
@@ -200,6 +219,15 @@ static void take_mark(mf_reply_scan *s, const mark *m)
         s->drops_lines = true;
 }
 
+/* Something may stand behind content, the blanks before which go with it. */
+static bool may_end_content(const mf_reply_scan *s)
+{
+    const mf_reply_syntax *syntax = s->syntax;
+    return (s->has_calls && syntax->form.arguments != MF_REPLY_ARGUMENTS_NONE) ||
+           syntax->content_mark != NULL || syntax->content_end != NULL ||
+           syntax->row.dropped[0] != NULL;
+}
+
 bool mf_reply_in_content(mf_reply_scan *s)
 {
     mark m = {0};
@@ -214,10 +242,7 @@ bool mf_reply_in_content(mf_reply_scan *s)
         is_first = is_first && mf_reply_is_blank(byte_at(s, at));
     }
     const bool is_found = m.found == MF_FOUND_WHOLE;
-    const bool waits =
-        is_found ||
-        (!s->is_over &&
-         (is_first || (s->has_calls && s->syntax->form.arguments != MF_REPLY_ARGUMENTS_NONE)));
+    const bool waits = is_found || (!s->is_over && (is_first || may_end_content(s)));
     give_until(s, MF_REPLY_CONTENT, waits ? before_blanks(s, at, false) : at);
     if (is_found)
         take_mark(s, &m);
@@ -368,6 +393,7 @@ bool mf_reply_in_section(mf_reply_scan *s)
         return true;
     }
     if (!try_mark(s, s->at, MARK_THOUGHT, syntax->call_end, &m) &&
+        !try_mark(s, s->at, MARK_THOUGHT, syntax->row.json_close, &m) &&
         !try_mark(s, s->at, MARK_DROPPED, syntax->section_end, &m) &&
         !try_mark(s, s->at, MARK_DROPPED, syntax->section_end_also, &m))
         (void)try_mark(s, s->at, MARK_CALL, syntax->call_mark, &m);
@@ -380,7 +406,7 @@ bool mf_reply_in_section(mf_reply_scan *s)
     }
     s->at = m.found == MF_FOUND_WHOLE ? m.end : s->at;
     if (m.found == MF_FOUND_WHOLE && m.kind == MARK_THOUGHT)
-        return true; /* the end of the call */
+        return true; /* the end of the arguments, or of the call */
     s->call.is_open = false;
     s->state = text_state(s);
     return true;
@@ -391,7 +417,8 @@ mf_reply_state mf_reply_first_state(const mf_reply_scan *s)
     switch (s->syntax->row.reader) {
     case MF_READ_NAMED:
     case MF_READ_TAGGED:
-        return s->syntax->is_call_section ? mf_reply_in_name : mf_reply_begin_named;
+    case MF_READ_BARE:
+        return s->syntax->is_call_section ? mf_reply_call_state(s) : mf_reply_begin_named;
     case MF_READ_PYTHON:
         return mf_reply_begin_python;
     default:
@@ -401,8 +428,7 @@ mf_reply_state mf_reply_first_state(const mf_reply_scan *s)
 
 mf_reply_state mf_reply_call_state(const mf_reply_scan *s)
 {
-    (void)s;
-    return mf_reply_in_name;
+    return s->syntax->row.everybody == NULL ? mf_reply_in_name : mf_reply_in_recipient;
 }
 
 /* ------------------------------------------------------------------------------------- the loop --

@@ -63,10 +63,11 @@ typedef struct mf_reply_call {
     bool is_string, is_dropped; /* text as it stands; one of this name came before */
     bool is_begun;              /* its value has been begun */
     bool has_line;              /* the line end before it has been dropped */
+    bool is_cdata;              /* it stands in <![CDATA[ ]]> */
     unsigned types;             /* what it may be, 0: unknown */
     char quote;                 /* Python: of the string that is being read, or 0 */
     bool is_escaped;            /* Python: behind a backslash */
-    unsigned depth;             /* Python: of brackets */
+    unsigned depth;             /* Python: of brackets; of elements */
     mf_reply_kind body;         /* harmony: what a message's text is */
 } mf_reply_call;
 
@@ -103,7 +104,7 @@ struct mf_reply {
 typedef enum mf_reply_found { MF_FOUND_NO, MF_FOUND_PART, MF_FOUND_WHOLE } mf_reply_found;
 
 /* Whether `mark` stands at `at`, or as much of it as there is text. *end: where it ends. A blank in
- * it matches any blanks. A mark of no bytes is never found. */
+ * it matches any blanks, MF_REPLY_ANY any name. A mark of no bytes is never found. */
 mf_reply_found mf_reply_match(const mf_reply_scan *s, size_t at, const char *mark, size_t *end);
 /* Takes blanks; false: there is nothing behind them yet. */
 bool mf_reply_skip_blanks(mf_reply_scan *s);
@@ -153,6 +154,12 @@ void mf_reply_give_arguments(mf_reply_scan *s, const char *text, size_t n_bytes)
 void mf_reply_begin_argument(mf_reply_scan *s, const char *key, size_t n_bytes);
 /* The value in call.value comes out as what it may be. */
 void mf_reply_give_value(mf_reply_scan *s);
+/* The value in call.value, elements within elements, as JSON. */
+mf_status mf_reply_elements_value(mf_reply_scan *s, mf_buffer *out);
+/* The waiting text before `end` belongs to the value. */
+void mf_reply_take_value(mf_reply_scan *s, size_t end);
+/* The value ends at `end`, and what ends it at `next`. */
+void mf_reply_end_value(mf_reply_scan *s, size_t end, size_t next);
 /* All arguments have been read. */
 void mf_reply_end_arguments(mf_reply_scan *s);
 
@@ -172,6 +179,10 @@ bool mf_reply_begin_named(mf_reply_scan *s); /* before call_mark, or what stands
 bool mf_reply_in_name(mf_reply_scan *s);
 bool mf_reply_in_json(mf_reply_scan *s);
 bool mf_reply_in_tags(mf_reply_scan *s); /* before an argument, or behind the last */
+bool mf_reply_in_elements(mf_reply_scan *s);
+bool mf_reply_in_bare(mf_reply_scan *s);
+bool mf_reply_begin_recipient(mf_reply_scan *s); /* at the beginning: the mark may stand there */
+bool mf_reply_in_recipient(mf_reply_scan *s);
 bool mf_reply_begin_python(mf_reply_scan *s);
 bool mf_reply_in_harmony(mf_reply_scan *s); /* between messages */
 

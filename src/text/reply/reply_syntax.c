@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* The texts of a row, all of which are copied. */
-#define N_TEXTS 21
+#define N_TEXTS 30
 static void list_texts(mf_reply_row *row, const char **out[N_TEXTS])
 {
     const char **const all[N_TEXTS] = {
@@ -19,7 +19,10 @@ static void list_texts(mf_reply_row *row, const char **out[N_TEXTS])
         &row->key_close,    &row->key_close_string, &row->value_close,
         &row->id_open,      &row->id_close,         &row->name_prefix,
         &row->section_also, &row->thought_open,     &row->thought_close,
-        &row->content_open, &row->content_close,    &row->section_close_also};
+        &row->content_open, &row->content_close,    &row->section_close_also,
+        &row->type_close,   &row->json_open,        &row->json_close,
+        &row->quote,        &row->everybody,        &row->result_close,
+        &row->dropped[0],   &row->dropped[1],       &row->dropped[2]};
     memcpy(out, all, sizeof all);
 }
 
@@ -66,6 +69,12 @@ static const char *mark_of(text_writer *w, const char *text, bool is_json)
     return start;
 }
 
+/* Two texts with a name between them. */
+static const char *any_between(text_writer *w, const char *first, const char *second)
+{
+    return join(w, join(w, first, MF_REPLY_ANY), second);
+}
+
 static void make_marks(mf_reply_syntax *syntax, text_writer *w)
 {
     const mf_reply_row *row = &syntax->row;
@@ -82,10 +91,16 @@ static void make_marks(mf_reply_syntax *syntax, text_writer *w)
             close++; /* a fence that models leave out; drops has it */
         syntax->call_end = mark_of(w, close, false);
         syntax->name_end = mark_of(w, row->name_close, false);
+        if (row->number_open != NULL && row->name_prefix == NULL) /* it is no part of a name */
+            syntax->name_end = any_between(w, row->number_open, row->name_close);
         syntax->key_mark = mark_of(w, row->key_open, false);
         syntax->key_end = mark_of(w, row->key_close, false);
+        if (row->type_close != NULL)
+            syntax->key_end = any_between(w, row->key_close, row->type_close);
         syntax->key_end_string = mark_of(w, row->key_close_string, false);
         syntax->value_end = mark_of(w, row->value_close, false);
+        if (row->has_cdata)
+            syntax->cdata_end = join(w, "]]>", row->value_close);
         syntax->has_lines = row->value_close != NULL && row->value_close[0] == '\n';
     }
     if (syntax->section_mark == NULL && syntax->call_mark != NULL) {
@@ -104,13 +119,15 @@ static const char *or_none(const char *text)
     return text == NULL ? "" : text;
 }
 
-static mf_reply_arguments arguments_of(mf_reply_reader reader)
+static mf_reply_arguments arguments_of(const mf_reply_row *row)
 {
-    switch (reader) {
+    switch (row->reader) {
     case MF_READ_NONE:
         return MF_REPLY_ARGUMENTS_NONE;
     case MF_READ_TAGGED:
-        return MF_REPLY_ARGUMENTS_TAGGED;
+        return row->has_elements ? MF_REPLY_ARGUMENTS_ELEMENTS : MF_REPLY_ARGUMENTS_TAGGED;
+    case MF_READ_BARE:
+        return MF_REPLY_ARGUMENTS_BARE;
     case MF_READ_PYTHON:
         return MF_REPLY_ARGUMENTS_PYTHON;
     default:
@@ -124,7 +141,7 @@ static void make_form(mf_reply_syntax *syntax, text_writer *w)
     const bool is_per_call = row->is_per_call;
     mf_reply_form *f = &syntax->form;
     f->name = row->name;
-    f->arguments = arguments_of(row->reader);
+    f->arguments = arguments_of(row);
     f->allows_several = !row->has_one_call && row->reader != MF_READ_NONE;
     f->calls_open = is_per_call ? "" : or_none(row->section_open);
     f->calls_close = is_per_call ? "" : or_none(row->section_close);
@@ -137,12 +154,18 @@ static void make_form(mf_reply_syntax *syntax, text_writer *w)
     if (row->name_prefix != NULL && row->reader == MF_READ_NAMED)
         f->name_open = join(w, open, row->name_prefix);
     f->name_close = or_none(row->name_close);
+    if (row->everybody != NULL) { /* what begins a name begins the answer, too */
+        f->name_open = "";
+        f->between_calls = or_none(row->call_open);
+    }
     f->call_close = join(w, row->call_close, is_per_call ? row->section_close : NULL);
     f->number_open = row->number_open;
     f->key_open = or_none(row->key_open);
     f->key_close = or_none(row->key_close);
     f->key_close_string = row->key_close_string;
-    f->value_close = or_none(row->value_close);
+    f->type_close = row->type_close;
+    f->quote = or_none(row->quote);
+    f->value_close = row->has_elements ? "" : or_none(row->value_close);
     f->content_open = or_none(row->content_open);
     f->content_close = or_none(row->content_close);
     f->thought_open = row->thought_open;
@@ -165,7 +188,7 @@ mf_status mf_reply_syntax_make(const mf_allocator *a, const mf_reply_row *row,
     syntax->row = *row;
     list_texts(&syntax->row, texts);
     for (size_t i = 0; i < N_TEXTS; i++)
-        syntax->n_text_bytes += 8 * (strlen(or_none(*texts[i])) + 1);
+        syntax->n_text_bytes += 8 * (4 + strlen(or_none(*texts[i])) + 1);
     syntax->texts = mf_alloc_zeroed(a, syntax->n_text_bytes);
     if (syntax->texts == NULL) {
         mf_status status = mf_fail_memory(error, syntax->n_text_bytes, "the syntax of replies");

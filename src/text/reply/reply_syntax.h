@@ -13,11 +13,16 @@
 
 #include <moeflux/reply.h>
 
+/* In a text of a row: any name. Not in those that the public form has. */
+#define MF_REPLY_ANY "\x01"
+#define MF_REPLY_N_DROPPED 3
+
 typedef enum mf_reply_reader {
     MF_READ_NONE,   /* there are no calls */
     MF_READ_OBJECT, /* an object of JSON with members for name and arguments, or an array of such */
     MF_READ_NAMED,  /* a name, then arguments as JSON */
     MF_READ_TAGGED, /* a name, then arguments with their names between marks */
+    MF_READ_BARE, /* a name, then {key:value}: keys are bare, strings between marks of their own */
     MF_READ_PYTHON, /* [f(a=1), g()] */
     MF_READ_HARMONY /* messages with headers that name a channel or who is meant */
 } mf_reply_reader;
@@ -32,14 +37,23 @@ typedef struct mf_reply_row {
     const char *name;
     mf_reply_reader reader;
     bool is_per_call;
-    bool has_one_call;       /* at most one call a reply */
-    bool ends_thought;       /* a section that begins in a thought ends it */
-    bool is_number_from_one; /* numbers count from 1 */
-    bool may_be_bare;        /* sections also begin without their mark, as a reply does */
-    bool has_short_ids;      /* ids of nine letters and digits */
+    bool has_one_call;  /* at most one call a reply */
+    bool ends_thought;  /* a section that begins in a thought ends it */
+    bool may_be_bare;   /* sections also begin without their mark, as a reply does */
+    bool has_short_ids; /* ids of nine letters and digits */
+    bool has_elements;  /* values of arguments are elements within elements */
+    bool has_cdata;     /* values may stand in <![CDATA[ ]]> */
+    bool drops_turns;   /* the last of `dropped` is what stands between turns: no mark of a token */
+    bool keeps_thoughts; /* thoughts are as the row says, whatever the template seems to write */
     const char *section_open, *section_close, *between;
     const char *call_open, *number_open, *name_close, *call_close;
     const char *key_open, *key_close, *key_close_string, *value_close;
+    const char *type_close; /* behind key_close and the type of the value */
+    const char *json_open;  /* in the place of tagged arguments: all of them as JSON */
+    const char *json_close;
+    const char *quote;        /* around strings, and around keys if it likes */
+    const char *everybody;    /* the name that stands before content */
+    const char *result_close; /* behind a tool's result the same answer goes on */
     const char *id_open;      /* behind the name: an id, up to name_close */
     const char *id_close;     /* before the name: an id, up to this */
     const char *name_prefix;  /* not part of the name: "functions." */
@@ -47,6 +61,7 @@ typedef struct mf_reply_row {
     const char *section_close_also;
     const char *thought_open, *thought_close;
     const char *content_open, *content_close; /* around the content; both are left out */
+    const char *dropped[MF_REPLY_N_DROPPED];  /* so are these, wherever content may stand */
     const char *stops[5];
 } mf_reply_row;
 
@@ -60,7 +75,7 @@ struct mf_reply_syntax {
     mf_reply_form form;
     /* What the reader looks for: without blanks at their ends and without the brackets of JSON. */
     const char *section_mark, *section_also, *section_end, *section_end_also, *call_mark, *call_end;
-    const char *name_end, *key_mark, *key_end, *key_end_string, *value_end;
+    const char *name_end, *key_mark, *key_end, *key_end_string, *value_end, *cdata_end;
     bool is_call_section; /* section_mark is call_mark: sections have none of their own */
     bool has_lines;       /* a value stands in lines of its own */
     const char *drops;    /* punctuation between calls */

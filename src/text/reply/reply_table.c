@@ -15,6 +15,8 @@
     "</\xef\xbd\x9c"   \
     "DSML\xef\xbd\x9c" text
 
+#define M3 "]<]minimax[>[" /* before each tag */
+
 #define DSML_TAGS                                                                         \
     .reader = MF_READ_TAGGED, .call_open = DSML("invoke name=\""), .name_close = "\">\n", \
     .key_open = DSML("parameter name=\""), .key_close = "\" string=\"false\">",           \
@@ -231,6 +233,89 @@ static const mf_reply_row rows[] = {
      .call_close = "}",
      .stops = {"<|eom_id|>"},
      THINK},
+    {.name = "gemma4",
+     .reader = MF_READ_BARE,
+     .is_per_call = true,
+     .keeps_thoughts = true,
+     .section_open = "<|tool_call>call:",
+     .section_close = "<tool_call|>",
+     .quote = "<|\"|>",
+     .result_close = "<tool_response|>",
+     .thought_open = "<|channel>thought\n",
+     .thought_close = "\n<channel|>",
+     .stops = {"<|tool_response>"}},
+    {.name = "kimi_k3",
+     .reader = MF_READ_TAGGED,
+     .ends_thought = true,
+     .keeps_thoughts = true,
+     .section_open = "<|open|>tools<|sep|>",
+     .call_open = "<|open|>call tool=\"",
+     .number_open = "\" index=\"",
+     .name_close = "\"<|sep|>",
+     .key_open = "<|open|>argument key=\"",
+     .key_close = "\" type=\"",
+     .key_close_string = "\" type=\"string\"<|sep|>",
+     .type_close = "\"<|sep|>",
+     .value_close = "<|close|>argument<|sep|>",
+     .json_open = "<|open|>json type=\"object\"<|sep|>",
+     .json_close = "<|close|>json<|sep|>",
+     .call_close = "<|close|>call<|sep|>",
+     .section_close = "<|close|>tools<|sep|>",
+     .thought_open = "<|open|>think<|sep|>",
+     .thought_close = "<|close|>think<|sep|>",
+     .content_open = "<|open|>response<|sep|>",
+     .content_close = "<|close|>response<|sep|>",
+     .dropped = {"<|close|>message<|sep|>"},
+     .stops = {"<|end_of_msg|>"}},
+    {.name = "minimax_m3",
+     .reader = MF_READ_TAGGED,
+     .ends_thought = true,
+     .has_elements = true,
+     .section_open = M3 "<tool_call>\n",
+     .call_open = M3 "<invoke name=\"",
+     .name_close = "\">",
+     .key_open = M3 "<",
+     .key_close = ">",
+     .value_close = M3 "</" MF_REPLY_ANY ">",
+     .call_close = M3 "</invoke>\n",
+     .section_close = M3 "</tool_call>",
+     .thought_open = "<mm:think>",
+     .thought_close = "</mm:think>"},
+    {.name = "minicpm",
+     .reader = MF_READ_TAGGED,
+     .has_cdata = true,
+     .call_open = "<function name=\"",
+     .name_close = "\">",
+     .key_open = "<param name=\"",
+     .key_close = "\">",
+     .value_close = "</param>",
+     .call_close = "</function>",
+     .between = "\n",
+     THINK},
+    {.name = "atem", /* Muse: messages with headers, which are left out */
+     .reader = MF_READ_TAGGED,
+     .is_per_call = true,
+     .keeps_thoughts = true,
+     .section_open = "<atem:function_calls>\n",
+     .call_open = "<atem:invoke name=\"",
+     .name_close = "\">\n",
+     .key_open = "<atem:parameter name=\"",
+     .key_close = "\">",
+     .value_close = "</atem:parameter>\n",
+     .call_close = "</atem:invoke>\n",
+     .section_close = "</atem:function_calls>",
+     .between = "<|eom|><|start|>assistant",
+     .thought_open = " to=self<|message|>",
+     .thought_close = "<|eom|><|start|>assistant",
+     .content_open = " to=user<|message|>",
+     .dropped = {"<|eom|>", "<|start|>assistant", "to=" MF_REPLY_ANY "<|message|>"}},
+    {.name = "functionary", /* its third form: a name and a line end before all that is said */
+     .reader = MF_READ_NAMED,
+     .call_open = ">>>",
+     .name_close = "\n",
+     .everybody = "all",
+     .content_open = ">>>all\n",
+     THINK},
     {.name = "plain", .reader = MF_READ_NONE, THINK},
 };
 
@@ -238,10 +323,10 @@ static const mf_reply_row rows[] = {
 
 /* As the rows; a test holds them together. */
 static const char *const names[] = {
-    "hermes",  "coder",        "glm",  "glm_tight", "minimax",  "deepseek", "deepseek_v31",
-    "dsml",    "dsml_v4",      "kimi", "harmony",   "nemotron", "phi",      "granite",
-    "mistral", "mistral_args", "lfm",  "llama4",    "pythonic", "llama3",   "plain",
-    NULL};
+    "hermes",  "coder",        "glm",     "glm_tight", "minimax",     "deepseek", "deepseek_v31",
+    "dsml",    "dsml_v4",      "kimi",    "harmony",   "nemotron",    "phi",      "granite",
+    "mistral", "mistral_args", "lfm",     "llama4",    "pythonic",    "llama3",   "gemma4",
+    "kimi_k3", "minimax_m3",   "minicpm", "atem",      "functionary", "plain",    NULL};
 _Static_assert(sizeof names / sizeof *names == N_ROWS + 1, "a name for each row");
 
 const mf_reply_row *mf_reply_rows(size_t *n)

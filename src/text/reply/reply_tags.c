@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#define CDATA "<![CDATA["
+
 static bool in_key(mf_reply_scan *s);
 static bool in_value(mf_reply_scan *s);
 
@@ -56,9 +58,12 @@ void mf_reply_begin_argument(mf_reply_scan *s, const char *key, size_t n_bytes)
 {
     mf_reply_call *c = &s->call;
     c->value.n_bytes = 0;
-    c->is_begun = c->is_string = c->has_line = false;
+    c->is_begun = c->is_string = c->has_line = c->is_cdata = false;
+    c->depth = 0;
     c->types =
         mf_reply_tools_types(&s->tools, (const char *)c->name.data, c->name.n_bytes, key, n_bytes);
+    c->key.n_bytes = 0;
+    append(s, &c->key, key, n_bytes);
     c->is_dropped = c->n_keys == MAX_KEYS || is_known_key(c, key, n_bytes);
     if (!c->is_dropped)
         add_key(s, key, n_bytes);
@@ -70,9 +75,12 @@ void mf_reply_give_value(mf_reply_scan *s)
     if (c->is_dropped)
         return;
     s->scratch.n_bytes = 0;
-    if (mf_reply_typed_value((const char *)c->value.data, c->value.n_bytes,
-                             c->types == 0 ? MF_TYPE_ANY : c->types,
-                             &s->scratch) == MF_VALUE_NO_MEMORY)
+    if (s->syntax->row.has_elements) {
+        if (mf_reply_elements_value(s, &s->scratch) != MF_OK)
+            s->status = MF_ERR_NO_MEMORY;
+    } else if (mf_reply_typed_value((const char *)c->value.data, c->value.n_bytes,
+                                    c->types == 0 ? MF_TYPE_ANY : c->types,
+                                    &s->scratch) == MF_VALUE_NO_MEMORY)
         s->status = MF_ERR_NO_MEMORY;
     mf_reply_give_arguments(s, (const char *)s->scratch.data, s->scratch.n_bytes);
 }
@@ -129,7 +137,18 @@ bool mf_reply_in_tags(mf_reply_scan *s)
     mf_reply_found close = ends_call(s, s->at, &end);
     /* another call: this one was not closed */
     mf_reply_found call = match(s, s->at, syntax->call_mark, &end);
+    const mf_reply_found json = match(s, s->at, syntax->row.json_open, &end);
     const bool is_over = s->is_over && mf_reply_left(s) == 0 && !s->was_cut;
+    if (json == MF_FOUND_WHOLE) {
+        s->at = end;
+        s->state = mf_reply_in_json;
+        return true;
+    }
+    /* a mark may begin as another one does */
+    if (close == MF_FOUND_PART || call == MF_FOUND_PART || json == MF_FOUND_PART)
+        return false;
+    if (close == MF_FOUND_WHOLE || call == MF_FOUND_WHOLE)
+        key = MF_FOUND_NO;
     if (key == MF_FOUND_WHOLE || close == MF_FOUND_WHOLE || call == MF_FOUND_WHOLE || is_over) {
         if (is_over && s->call.must_close) {
             mf_reply_call_fail(s);
@@ -141,7 +160,7 @@ bool mf_reply_in_tags(mf_reply_scan *s)
         }
         return true;
     }
-    if (key == MF_FOUND_PART || close == MF_FOUND_PART || call == MF_FOUND_PART)
+    if (key == MF_FOUND_PART)
         return false;
     mf_reply_call_fail(s);
     return true;
@@ -177,7 +196,7 @@ static void begin_value(mf_reply_scan *s, size_t key_at, size_t key_end, bool is
         c->types = MF_TYPE_STRING;
     else if (s->syntax->key_end_string != NULL && c->types == MF_TYPE_STRING)
         c->types = MF_TYPE_ANY; /* the model says that it is none */
-    s->state = in_value;
+    s->state = s->syntax->row.has_elements ? mf_reply_in_elements : in_value;
 }
 
 static bool in_key(mf_reply_scan *s)
@@ -231,7 +250,8 @@ static mf_reply_found best(mf_reply_found a, mf_reply_found b)
 static mf_reply_found closes_value(const mf_reply_scan *s, size_t at, size_t *end)
 {
     size_t next, other;
-    mf_reply_found found = match(s, at, s->syntax->value_end, end);
+    const char *mark = s->call.is_cdata ? s->syntax->cdata_end : s->syntax->value_end;
+    mf_reply_found found = match(s, at, mark, end);
     if (found != MF_FOUND_WHOLE)
         return found;
     next = skip_blanks(s, *end);
@@ -306,8 +326,13 @@ static bool begin_text(mf_reply_scan *s, size_t end, bool is_ended)
     return true;
 }
 
-/* The value ends at `end`, and what ends it at `next`. */
-static void end_value(mf_reply_scan *s, size_t end, size_t next)
+void mf_reply_take_value(mf_reply_scan *s, size_t end)
+{
+    if (s->call.is_begun || (end > s->at && begin_text(s, end, false)))
+        take_text(s, end);
+}
+
+void mf_reply_end_value(mf_reply_scan *s, size_t end, size_t next)
 {
     mf_reply_call *c = &s->call;
     if (!c->is_begun)
@@ -322,8 +347,11 @@ static void end_value(mf_reply_scan *s, size_t end, size_t next)
 }
 
 /* Whether a mark that may stand behind a value begins so. */
-static bool begins_mark(const mf_reply_syntax *syntax, char first)
+static bool begins_mark(const mf_reply_scan *s, char first)
 {
+    const mf_reply_syntax *syntax = s->syntax;
+    if (s->call.is_cdata)
+        return first == ']';
     const char *const marks[] = {syntax->value_end, syntax->call_end, syntax->section_end,
                                  syntax->key_mark};
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
@@ -332,22 +360,37 @@ static bool begins_mark(const mf_reply_syntax *syntax, char first)
     return false;
 }
 
+/* Before a value: what it may begin with; false: there is not enough of it. */
+static bool open_value(mf_reply_scan *s)
+{
+    mf_reply_call *c = &s->call;
+    size_t end = s->at;
+    if (c->is_begun || c->is_cdata || !s->syntax->row.has_cdata)
+        return true;
+    const mf_reply_found found = mf_reply_match(s, s->at, CDATA, &end);
+    c->is_cdata = found == MF_FOUND_WHOLE;
+    s->at = c->is_cdata ? end : s->at;
+    return found != MF_FOUND_PART;
+}
+
 static bool in_value(mf_reply_scan *s)
 {
     const bool has_lines = s->syntax->has_lines;
     mf_reply_call *c = &s->call;
     mf_reply_found found = MF_FOUND_NO;
     size_t at, end = 0;
+    if (!open_value(s))
+        return false;
     if (has_lines && !c->is_begun && !c->has_line && mf_reply_left(s) > 0) {
         s->at += s->in.data[s->at] == '\n';
         c->has_line = true;
     }
     for (at = s->at; at < s->in.n_bytes; at++) {
-        if (!begins_mark(s->syntax, (char)s->in.data[at]))
+        if (!begins_mark(s, (char)s->in.data[at]))
             continue;
         end = at;
         found = closes_value(s, at, &end);
-        if (found == MF_FOUND_NO) {
+        if (found == MF_FOUND_NO && !c->is_cdata) {
             end = at;
             found = best(closes_call(s, at), opens_argument(s, at));
         }
@@ -360,7 +403,7 @@ static bool in_value(mf_reply_scan *s)
     if (has_lines && text_end > s->at && s->in.data[text_end - 1] == '\n')
         text_end--;
     if (is_end) {
-        end_value(s, text_end, found == MF_FOUND_WHOLE ? end : at);
+        mf_reply_end_value(s, text_end, found == MF_FOUND_WHOLE ? end : at);
         return true;
     }
     if (s->is_over) {
@@ -368,7 +411,6 @@ static bool in_value(mf_reply_scan *s)
         mf_reply_call_fail(s);
         return true;
     }
-    if (c->is_begun || (text_end > s->at && begin_text(s, text_end, false)))
-        take_text(s, text_end);
+    mf_reply_take_value(s, text_end);
     return false;
 }

@@ -146,17 +146,56 @@ static unsigned types_of(yyjson_val *root, yyjson_val *schema, unsigned *n_left)
     return target == NULL ? types : types | types_of(root, target, n_left);
 }
 
-unsigned mf_reply_tools_types(const mf_reply_tools *tools, const char *name, size_t n_name,
-                              const char *key, size_t n_key)
+unsigned mf_reply_schema_types(mf_reply_schema schema)
+{
+    unsigned n_left = MAX_SCHEMAS;
+    return schema.schema == NULL ? 0 : types_of(schema.root, schema.schema, &n_left);
+}
+
+mf_reply_schema mf_reply_tools_schema(const mf_reply_tools *tools, const char *name, size_t n_name,
+                                      const char *key, size_t n_key)
 {
     static const char *const schemas[] = {"parameters", "input_schema"};
     yyjson_val *tool = find(tools, name, n_name);
-    unsigned n_left = MAX_SCHEMAS;
     for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
         yyjson_val *root = yyjson_obj_get(tool, schemas[i]);
         yyjson_val *schema = yyjson_obj_getn(yyjson_obj_get(root, "properties"), key, n_key);
         if (schema != NULL)
-            return types_of(root, schema, &n_left);
+            return (mf_reply_schema){root, schema};
     }
-    return 0;
+    return (mf_reply_schema){NULL, NULL};
+}
+
+static yyjson_val *child_of(yyjson_val *root, yyjson_val *schema, const char *key, size_t n_key,
+                            unsigned *n_left)
+{
+    static const char *const several[] = {"anyOf", "oneOf", "allOf"};
+    size_t i, n;
+    yyjson_val *item;
+    yyjson_val *child = key == NULL
+                            ? yyjson_obj_get(schema, "items")
+                            : yyjson_obj_getn(yyjson_obj_get(schema, "properties"), key, n_key);
+    if (child != NULL || schema == NULL || *n_left == 0)
+        return child;
+    --*n_left;
+    for (size_t k = 0; k < sizeof several / sizeof *several; k++) {
+        yyjson_arr_foreach(yyjson_obj_get(schema, several[k]), i, n, item)
+        {
+            child = child == NULL ? child_of(root, item, key, n_key, n_left) : child;
+        }
+    }
+    return child != NULL ? child : child_of(root, follow(root, schema), key, n_key, n_left);
+}
+
+mf_reply_schema mf_reply_schema_child(mf_reply_schema schema, const char *key, size_t n_key)
+{
+    unsigned n_left = MAX_SCHEMAS;
+    return (mf_reply_schema){schema.root,
+                             child_of(schema.root, schema.schema, key, n_key, &n_left)};
+}
+
+unsigned mf_reply_tools_types(const mf_reply_tools *tools, const char *name, size_t n_name,
+                              const char *key, size_t n_key)
+{
+    return mf_reply_schema_types(mf_reply_tools_schema(tools, name, n_name, key, n_key));
 }

@@ -28,6 +28,18 @@ void mf_reply_tools_free(mf_reply_tools *tools);
 /* What an argument may be by the tool's schema; 0: unknown. */
 unsigned mf_reply_tools_types(const mf_reply_tools *tools, const char *name, size_t n_name,
                               const char *key, size_t n_key);
+
+/* A schema within a tool's; of nothing: unknown. */
+typedef struct mf_reply_schema {
+    yyjson_val *root, *schema;
+} mf_reply_schema;
+
+mf_reply_schema mf_reply_tools_schema(const mf_reply_tools *tools, const char *name, size_t n_name,
+                                      const char *key, size_t n_key);
+/* Of a member, or with key NULL of an array's items. */
+mf_reply_schema mf_reply_schema_child(mf_reply_schema schema, const char *key, size_t n_key);
+unsigned mf_reply_schema_types(mf_reply_schema schema);
+
 bool mf_reply_tools_has(const mf_reply_tools *tools, const char *name, size_t n_bytes);
 
 #endif

@@ -105,12 +105,26 @@ static bool put_escape(python *p, char c)
     return put_quoted(p, "\\", 1) && put_quoted(p, &c, 1);
 }
 
+bool mf_reply_ends_string(char next)
+{
+    return next != '\0' && strchr(",)]}:", next) != NULL;
+}
+
+/* Whether the quote at the position ends the string: templates write others within, unescaped. */
+static bool is_last_quote(const python *p)
+{
+    size_t at = p->at + 1;
+    while (at < p->n_bytes && is_blank(p->text[at]))
+        at++;
+    return at == p->n_bytes || mf_reply_ends_string(p->text[at]);
+}
+
 static bool put_string(python *p)
 {
     const char quote = p->text[p->at++];
     if (!put(p, "\"", 1))
         return false;
-    while (p->at < p->n_bytes && p->text[p->at] != quote) {
+    while (p->at < p->n_bytes && (p->text[p->at] != quote || !is_last_quote(p))) {
         const char c = p->text[p->at++];
         if (c == '\\' && p->at == p->n_bytes)
             break;

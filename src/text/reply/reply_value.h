@@ -16,4 +16,7 @@ mf_value_result mf_reply_python_value(const char *text, size_t n_bytes, mf_buffe
 mf_value_result mf_reply_typed_value(const char *text, size_t n_bytes, unsigned types,
                                      mf_buffer *out);
 
+/* May this follow a string of Python, but for blanks? */
+bool mf_reply_ends_string(char next);
+
 #endif

@@ -248,7 +248,7 @@ void score()
             [[unroll]] for (uint j = 0; j < KEYS_EACH; j++) {
                 const uint k = key + j * KEY_LANES, position = position_of(query + i);
                 const bool is_seen = query + i < tile.n_queries && base + k <= position &&
-                                     (p.window == 0 || base + k + p.window > position);
+                                     base + k >= first_seen(p.window, position);
                 memory[(query + i) * P_STRIDE + k / 4][k % 4] =
                     is_seen ? scores[i * KEYS_EACH + j] * p.scale : NOTHING;
             }
@@ -372,7 +372,7 @@ void main()
     width = p.key_dim * p.n_kv_heads;
 #endif
     const uint low = position_of(0), high = position_of(tile.n_queries - 1);
-    uint block = p.window != 0 && low >= p.window ? (low + 1 - p.window) / BLOCK : 0;
+    uint block = first_seen(p.window, low) / BLOCK;
     uint end = high / BLOCK + 1;
     if (p.n_blocks != 0) {
         const uint mine = p.first_block + gl_WorkGroupID.z;

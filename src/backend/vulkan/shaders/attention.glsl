@@ -10,6 +10,15 @@ const uint BLOCK = 64, PAGE = 32;
 const float LOG2_E = 1.44269504;
 const float NOTHING = -3.0e38; // the maximum of no scores
 
+// The first position that the row at `position` sees; the highest bit of window: it is a chunk.
+uint first_seen(uint window, uint position)
+{
+    const uint n = window & 0x7fffffffu;
+    if (window != n)
+        return position / n * n;
+    return n != 0 && position >= n ? position + 1 - n : 0;
+}
+
 // 2^x for whole x <= 0
 float power(float x)
 {

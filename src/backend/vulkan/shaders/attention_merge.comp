@@ -50,7 +50,7 @@ void main()
     const uint head = gl_WorkGroupID.x, row = p.first_row + gl_WorkGroupID.y;
     const Sequence s = p.sequences.v[sequence_of(p.sequences, p.n_sequences, row)];
     const uint position = s.position + row - s.first_row;
-    const uint low = p.window != 0 && position >= p.window ? (position + 1 - p.window) / BLOCK : 0;
+    const uint low = first_seen(p.window, position) / BLOCK;
     const uint high = position / BLOCK, end = p.first_block + p.n_blocks;
     if (high < p.first_block || low >= end)
         return;

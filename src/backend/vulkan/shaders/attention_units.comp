@@ -337,7 +337,7 @@ void soften(uint id, uint base, inout float most, inout float total)
         [[unroll]] for (uint e = 0; e < 4; e++) {
             const uint k = base + key + i * 4 + e;
             const bool is_seen = query < tile.n_queries && k <= position &&
-                                 (p.window == 0 || k + p.window > position);
+                                 k >= first_seen(p.window, position);
             x[i][e] = is_seen ? x[i][e] : NOTHING;
             block_most = max(block_most, x[i][e]);
         }
@@ -388,7 +388,7 @@ void main()
     tile = p.tiles.v[gl_WorkGroupID.x];
     per_key = p.n_heads / p.n_kv_heads;
     const uint low = position_of(0), high = position_of(tile.n_queries - 1);
-    const uint first = p.window != 0 && low >= p.window ? (low + 1 - p.window) / BLOCK : 0;
+    const uint first = first_seen(p.window, low) / BLOCK;
     [[unroll]] for (uint slice = 0; slice < N_SLICES; slice++) {
         barrier();
         put_queries(id, slice);

@@ -1,34 +1,38 @@
 #version 460
 // SPDX-License-Identifier: MIT
 // x[r] += sigmoid(shared_gate[r]) * shared[r] + sum over j of weights[r, j] * experts[place[r, j]].
-// With NORM a workgroup has a row, and result = rmsnorm(x) * weight.
+// With NORM a workgroup has a row, and result = rmsnorm(x) * weight. An invocation has four columns.
 //! variant combine
 //! variant combine_norm -DNORM
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+
+layout(constant_id = 1) const uint K = 1;
+layout(constant_id = 2) const uint IS_ALIGNED = 0; // for loads of 16 bytes
+
+#include "quads.glsl"
 #ifdef NORM
-#include "reduce.glsl"
+shared float norm_parts[gl_WorkGroupSize.x];
+#include "norm.glsl"
 #include "norm_after.glsl"
 #endif
 
-layout(constant_id = 1) const uint K = 1;
-
 layout(push_constant, scalar) uniform Push {
-    Floats x, weights, experts;
+    uint64_t x, weights, experts;
     uint64_t shared_rows, shared_gate; // Floats; 0: none
     uint64_t place; // Words; 0: they lie in the order of the picks
     uint n_cols;
     float eps;
-    Floats norm, result;
+    uint64_t norm, result;
 } p;
 
-float combined(Floats x, uint row, uint col)
+vec4 combined(uint64_t x, uint row, uint i)
 {
-    const uint64_t at = (uint64_t(row) * p.n_cols + col) * 4;
-    const float old = x.v[col];
-    float sum = old;
+    const uint64_t row_bytes = uint64_t(p.n_cols) * 4;
+    const vec4 old = load_quad(x, i, p.n_cols);
+    vec4 sum = old;
     if (p.shared_rows != 0) {
-        sum = Floats(p.shared_rows + at).v[0];
+        sum = load_quad(p.shared_rows + row * row_bytes, i, p.n_cols);
         if (p.shared_gate != 0)
             sum *= sigmoid(Floats(p.shared_gate).v[row]);
     }
@@ -37,28 +41,26 @@ float combined(Floats x, uint row, uint col)
         uint from = pick;
         if (p.place != 0)
             from = Words(p.place).v[pick];
-        Floats expert = Floats(uint64_t(p.experts) + uint64_t(from) * p.n_cols * 4);
-        sum = fma(p.weights.v[pick], expert.v[col], sum);
+        const vec4 expert = load_quad(p.experts + from * row_bytes, i, p.n_cols);
+        sum = fma(vec4(Floats(p.weights).v[pick]), expert, sum);
     }
     sum = p.shared_rows != 0 ? old + sum : sum;
-    x.v[col] = sum;
+    store_quad(x, i, p.n_cols, sum);
     return sum;
 }
 
 void main()
 {
-    const uint row = gl_WorkGroupID.y, first = gl_GlobalInvocationID.x;
-    Floats x = Floats(uint64_t(p.x) + uint64_t(row) * p.n_cols * 4);
+    const uint row = gl_WorkGroupID.y;
+    const uint64_t at = uint64_t(row) * p.n_cols * 4;
 #ifdef NORM
-    const uint step = gl_WorkGroupSize.x;
+    const uint first = lane_number(), step = gl_WorkGroupSize.x;
     [[unroll]] for (uint i = 0; i < KEPT; i++)
-        if (first + i * step < p.n_cols)
-            kept[i] = combined(x, row, first + i * step);
-    for (uint col = first + KEPT * step; col < p.n_cols; col += step)
-        combined(x, row, col);
-    norm_row(x, p.norm, Floats(uint64_t(p.result) + uint64_t(row) * p.n_cols * 4), p.n_cols, p.eps);
+        kept[i] = combined(p.x + at, row, first + i * step);
+    for (uint i = first + KEPT * step; i < (p.n_cols + 3) / 4; i += step)
+        combined(p.x + at, row, i);
+    norm_row(p.x + at, p.norm, p.result + at, p.n_cols, p.eps, first);
 #else
-    if (first < p.n_cols)
-        combined(x, row, first);
+    combined(p.x + at, row, gl_GlobalInvocationID.x);
 #endif
 }

@@ -10,6 +10,7 @@
 #include "common.glsl"
 
 layout(constant_id = 1) const uint WIDTH = 4; // 2 or more
+#include "conv.glsl"
 const uint BEFORE = WIDTH - 1;
 
 struct Item {
@@ -75,7 +76,7 @@ void main()
         float sum = 0.0;
         last[BEFORE] = Floats(uint64_t(p.x) + at).v[channel];
         [[unroll]] for (uint j = 0; j < WIDTH; j++)
-            sum += last[j] * w[j];
+            sum = conv_step(sum, last[j], w[j]);
         Floats(uint64_t(p.result) + at).v[channel] = silu(sum);
         [[unroll]] for (uint j = 0; j < BEFORE; j++)
             last[j] = last[j + 1];

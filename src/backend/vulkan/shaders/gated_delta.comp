@@ -22,6 +22,7 @@ layout(push_constant, scalar) uniform Push {
     uint64_t state_offset;
     uint n_k_heads, n_v_heads, key_dim, value_dim;
     float eps, q_scale;
+    uint is_tiled;
     Single single;
 } p;
 
@@ -39,7 +40,8 @@ float next_value, next_a, next_b, a_log, dt_bias;
 void fetch(uint first, uint n)
 {
     const uint t = gl_LocalInvocationID.x, head = gl_WorkGroupID.y;
-    const uint key_head = head / (p.n_v_heads / p.n_k_heads);
+    // key heads by turns where they are tiled, else in runs
+    const uint key_head = p.is_tiled != 0 ? head % p.n_k_heads : head / (p.n_v_heads / p.n_k_heads);
     const uint n_keys = p.n_k_heads * p.key_dim, width = 2 * n_keys + p.n_v_heads * p.value_dim;
     [[unroll]] for (uint l = 0; l < N_LOADS; l++) {
         const uint i = t + l * COLS * SHARDS, at = i % KEYS4 * 4;

@@ -18,7 +18,7 @@ layout(push_constant, scalar) uniform Push {
     Floats qkv, gates, result;
     Sequences sequences;
     uint64_t state_offset;
-    uint n_k_heads, n_v_heads, key_dim, value_dim;
+    uint n_k_heads, n_v_heads, key_dim, value_dim, is_tiled;
 } p;
 
 // Of these rows and of those before by turns.
@@ -44,7 +44,9 @@ vec4 load4(Floats row, uint first, uint at)
 // Rows first .. first + n - 1 of the batch.
 void fetch(uint id, uint first, uint n)
 {
-    const uint head = gl_WorkGroupID.y, key_head = head / (p.n_v_heads / p.n_k_heads);
+    const uint head = gl_WorkGroupID.y;
+    // key heads by turns where they are tiled, else in runs
+    const uint key_head = p.is_tiled != 0 ? head % p.n_k_heads : head / (p.n_v_heads / p.n_k_heads);
     const uint n_keys = p.n_k_heads * p.key_dim, width = 2 * n_keys + p.n_v_heads * p.value_dim;
     const uint token = id / COLS, col = gl_WorkGroupID.x * COLS + id % COLS;
     [[unroll]] for (uint l = 0; l < N_LOADS; l++) {

@@ -6,8 +6,10 @@
 // shared memory: so it is read in one piece. Then nothing is waited for but weights, until the parts
 // are added up, in the order that matvec.comp has: a lane's tiles one after another, then lanes in
 // pairs, fours, eights.
-// Jobs that fit come with the push constants: their workgroups are numbered through (x). Else a
-// workgroup's y is a job.
+// Jobs that fit come with the push constants: their workgroups are numbered through (x); of pairs each
+// takes two places. Else a workgroup's y is a job.
+// What stands before or after a product of one row may be done here (mf_input_step, mf_output_step):
+// every workgroup makes its input anew. It has the bits that it has by itself.
 //! variant matvec_one_any -DANY
 //! variant matvec_one_any_pair -DANY -DPAIR
 //! variant matvec_one_affine -DAFFINE
@@ -21,13 +23,20 @@
 #include "weights.glsl"
 #include "jobs.glsl"
 #include "chunks.glsl"
-#extension GL_KHR_shader_subgroup_shuffle : require
 
 layout(constant_id = 6) const uint SPAN = 1; // 1, 2, 4, 8
 layout(constant_id = 7) const uint N_ROWS = 1;
 layout(constant_id = 9) const uint AHEAD = 1; // a divisor of N_ROWS; N_ROWS where SPAN is 1
 // Workgroups' y are picks of routed experts (mf_vk_routing), of which there is one job.
 layout(constant_id = 10) const uint IS_ROUTED = 0;
+layout(constant_id = 11) const uint BEFORE = 0; // mf_input_kind
+layout(constant_id = 12) const uint AFTER = 0;  // mf_output_kind
+layout(constant_id = 13) const uint EPS = 0;    // of the norm: a float's bits
+layout(constant_id = 14) const uint HEAD = 4;   // columns of a norm's head
+layout(constant_id = 15) const uint WIDTH = 2;  // of the convolution
+
+const uint NORMED = 1, HEADS_GATED = 2, SIGMOID = 3; // of BEFORE
+const uint ADDED = 1, CONVOLVED = 2;                 // of AFTER
 
 // A job whose arrays and result are so many units of 4 bytes from others. Where there are no such
 // jobs, what picks are is in their place: see job_of_pick.
@@ -39,18 +48,32 @@ struct Direct {
 };
 
 layout(push_constant, scalar) uniform Push {
-    Jobs jobs; // 0: direct
-    uint64_t x, y;
-    uint n_cols, n_direct;
+    uint64_t jobs; // Jobs; of direct ones the norm's weight, which otherwise is direct[3].values
+    uint64_t y;    // of direct ones
+    uint64_t more; // the gate; Convolution
+    int x;         // of direct ones, from y
+    uint sizes;    // the number of columns times 8, and of direct places
     Direct direct[4];
 } p;
+#define N_COLS (p.sizes >> 3)
+#define N_DIRECT (p.sizes & 7)
 
+struct Convolution {
+    Floats weight;
+    uint64_t before, after; // Floats [width - 1, channels]; before 0: all zero
+    uint64_t y;             // of the job whose results are convolved
+};
+layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Convolutions {
+    Convolution v[];
+};
+
+const uint TEAM = 16, TILE = TEAM * CHUNK;
 #ifdef PAIR
 const uint N_MATRICES = 2;
 #else
 const uint N_MATRICES = 1;
 #endif
-const uint THREADS = 128, TEAM = 16, TILE = TEAM * CHUNK, QUADS = TILE / 4;
+const uint THREADS = 128, QUADS = TILE / 4;
 const uint PER_GROUP = THREADS / (TEAM * SPAN) * N_ROWS; // rows
 const uint N_TOTALS = SPAN == 1 ? N_ROWS : (N_ROWS + SPAN - 1) / SPAN;
 const uint X_LOADS = (SPAN * QUADS + THREADS - 1) / THREADS;
@@ -59,9 +82,11 @@ const uint N_PARTS4 = SPAN == 1 ? 0 : N_MATRICES * N_ROWS * THREADS / 4;
 // First x, where no two lanes want the same bank; then parts.
 shared vec4 memory[SPAN * QUADS > N_PARTS4 ? SPAN * QUADS : N_PARTS4];
 shared float exchange[THREADS];
+#define norm_parts exchange
+#include "norm.glsl"
+#include "teams.glsl"
+#include "conv.glsl"
 
-vec4 x[CHUNK / 4];
-float x_sum;
 float totals[N_MATRICES * N_TOTALS];
 
 void move(inout Weight w, uint64_t to, uint expert)
@@ -77,7 +102,7 @@ Job job_of_pick(uint i)
 {
     const uint expert = uint(Ints(p.direct[0].values).v[i]);
     const uint64_t to = uint64_t(Words(p.direct[1].values).v[expert]) * p.direct[2].values;
-    Job job = p.jobs.v[0];
+    Job job = Jobs(p.jobs).v[0];
     move(job.weight, to, expert);
     move(job.up, to, expert);
     job.x += uint64_t(i / uint(p.direct[0].y)) * job.x_stride * 4;
@@ -85,34 +110,48 @@ Job job_of_pick(uint i)
     return job;
 }
 
+Weight weight_of_place(uint i)
+{
+    const Direct d = p.direct[i];
+    return Weight(d.values, d.values + int64_t(d.scales) * 4, d.values + int64_t(d.biases) * 4);
+}
+
+// The direct job of a workgroup, which becomes its number among those of the job.
+Job direct_job(inout uint group)
+{
+    Job job;
+    uint which = 0;
+    for (; which + N_MATRICES < N_DIRECT; which += N_MATRICES) {
+        const uint n = (p.direct[which].n_rows + PER_GROUP - 1) / PER_GROUP;
+        if (group < n)
+            break;
+        group -= n;
+    }
+    job.weight = weight_of_place(which);
+#ifdef PAIR
+    job.up = weight_of_place(which + 1);
+#endif
+    job.x = p.y + int64_t(p.x) * 4;
+    job.y = p.y + int64_t(p.direct[which].y) * 4;
+    job.rows = 0;
+    job.first_row = 0;
+    job.n_rows = p.direct[which].n_rows;
+    job.n_tokens = 1;
+    job.x_stride = 0;
+    job.y_rows = 0;
+    return job;
+}
+
 // Which rows of which job: false where there are none.
 bool find_job(out Job job, out uint first_row)
 {
     uint group = gl_WorkGroupID.x;
-    if (IS_ROUTED != 0) {
+    if (IS_ROUTED != 0)
         job = job_of_pick(gl_WorkGroupID.y);
-    } else if (uint64_t(p.jobs) != 0) {
-        job = p.jobs.v[gl_WorkGroupID.y];
-    } else {
-        uint i = 0;
-        for (; i + 1 < p.n_direct; i++) {
-            const uint n = (p.direct[i].n_rows + PER_GROUP - 1) / PER_GROUP;
-            if (group < n)
-                break;
-            group -= n;
-        }
-        const Direct d = p.direct[i];
-        job.weight = Weight(d.values, d.values + int64_t(d.scales) * 4,
-                            d.values + int64_t(d.biases) * 4);
-        job.x = p.x;
-        job.y = p.y + int64_t(d.y) * 4;
-        job.rows = 0;
-        job.first_row = 0;
-        job.n_rows = d.n_rows;
-        job.n_tokens = 1;
-        job.x_stride = 0;
-        job.y_rows = 0;
-    }
+    else if (N_DIRECT == 0)
+        job = Jobs(p.jobs).v[gl_WorkGroupID.y];
+    else
+        job = direct_job(group);
     first_row = group * PER_GROUP;
     return first_row < job.n_rows && job.n_tokens != 0;
 }
@@ -122,21 +161,84 @@ uint quad_at(uint tile, uint j, uint lane)
     return (tile * CHUNK / 4 + j) * TEAM + (lane ^ j);
 }
 
+vec4 load4(uint64_t from, uint col)
+{
+    vec4 v = vec4(0.0);
+    if (IS_WIDE != 0) {
+        if (col < N_COLS)
+            v = Floats4(from + uint64_t(col) * 4).v[0];
+    } else {
+        [[unroll]] for (uint e = 0; e < 4; e++)
+            if (col + e < N_COLS)
+                v[e] = Floats(from).v[col + e];
+    }
+    return v;
+}
+
 // What an invocation brings of the tiles from `tile` on, zeros beyond the end.
 void load_x(uint64_t from, uint tile, uint id, out vec4 loads[X_LOADS])
 {
     [[unroll]] for (uint i = 0; i < X_LOADS; i++) {
-        const uint quad = i * THREADS + id, col = tile * TILE + quad * 4;
-        vec4 v = vec4(0.0);
-        if (IS_WIDE != 0) {
-            if (quad < SPAN * QUADS && col < p.n_cols)
-                v = Floats4(from + uint64_t(col) * 4).v[0];
-        } else {
+        const uint quad = i * THREADS + id;
+        loads[i] = vec4(0.0);
+        if (quad < SPAN * QUADS)
+            loads[i] = load4(from, tile * TILE + quad * 4);
+    }
+}
+
+uint64_t norm_weight()
+{
+    return IS_ROUTED == 0 && N_DIRECT != 0 ? p.jobs : p.direct[3].values;
+}
+
+// The norm's factor for the whole row, of which `loads` are the first.
+float scale_of_row(uint64_t from, vec4 loads[X_LOADS], uint id)
+{
+    precise float even = 0.0, odd = 0.0; // of quads id and id + 128, and so on
+    [[unroll]] for (uint i = 0; i < X_LOADS; i++) {
+        if (i % 2 == 0)
+            even += squared(loads[i]);
+        else
+            odd += squared(loads[i]);
+    }
+    for (uint quad = X_LOADS * THREADS + id, i = X_LOADS; quad * 4 < N_COLS; quad += THREADS, i++) {
+        const float s = squared(load4(from, quad * 4));
+        even += i % 2 == 0 ? s : 0.0;
+        odd += i % 2 == 0 ? 0.0 : s;
+    }
+    return norm_scale(sum_of_lanes(even + odd, id), N_COLS, uintBitsToFloat(EPS));
+}
+
+float row_scale;
+
+// What stands before the product, of what an invocation brings of a block of tiles.
+void make_input(uint64_t from, uint tile, uint id, inout vec4 loads[X_LOADS])
+{
+    vec4 weights[X_LOADS], gates[X_LOADS];
+    [[unroll]] for (uint i = 0; i < X_LOADS; i++) {
+        const uint col = tile * TILE + (i * THREADS + id) * 4;
+        weights[i] = gates[i] = vec4(0.0);
+        if (BEFORE == NORMED)
+            weights[i] = load4(norm_weight(), col);
+        if (BEFORE == HEADS_GATED)
             [[unroll]] for (uint e = 0; e < 4; e++)
-                if (quad < SPAN * QUADS && col + e < p.n_cols)
-                    v[e] = Floats(from).v[col + e];
+                weights[i][e] = Floats(norm_weight()).v[(col + e) % HEAD];
+        if (BEFORE != NORMED)
+            gates[i] = load4(p.more, col);
+    }
+    if (BEFORE == NORMED && tile == 0)
+        row_scale = scale_of_row(from, loads, id);
+    [[unroll]] for (uint i = 0; i < X_LOADS; i++) {
+        if (BEFORE == NORMED)
+            loads[i] = normed(loads[i], row_scale, weights[i]);
+        if (BEFORE == HEADS_GATED) {
+            const float sum = sum_of_run(squared(loads[i]), HEAD / 4, id);
+            const float scale = norm_scale(sum, HEAD, uintBitsToFloat(EPS));
+            loads[i] = gated(normed(loads[i], scale, weights[i]), gates[i]);
         }
-        loads[i] = v;
+        if (BEFORE == SIGMOID)
+            [[unroll]] for (uint e = 0; e < 4; e++)
+                loads[i][e] *= sigmoid(gates[i][e]);
     }
 }
 
@@ -156,7 +258,7 @@ void share_x(vec4 loads[X_LOADS], uint id, uint span, uint lane)
     x_sum = sum_of_quads(x);
     [[unroll]] for (uint j = 0; j < CHUNK / 4; j++)
         x[j] *= QUAD_FACTORS;
-    if (SPAN != 1 || p.n_cols > TILE)
+    if (SPAN != 1 || N_COLS > TILE)
         barrier(); // parts come here, or the next tile
 }
 
@@ -173,9 +275,9 @@ Cursor begin_rows(Job job, uint row, uint col)
     c.last_row = job.first_row + job.n_rows - 1;
     c.col = col;
 #ifdef AFFINE
-    c.at[0] = chunk_at(job.weight, c.row, col, p.n_cols);
+    c.at[0] = chunk_at(job.weight, c.row, col, N_COLS);
 #ifdef PAIR
-    c.at[1] = chunk_at(job.up, c.row, col, p.n_cols);
+    c.at[1] = chunk_at(job.up, c.row, col, N_COLS);
 #endif
 #else
     c.at[0] = job.weight;
@@ -191,7 +293,7 @@ Chunk fetch(Cursor c, uint matrix)
 #ifdef AFFINE
     return fetch_at(c.at[matrix]);
 #else
-    return fetch_chunk(c.at[matrix], c.row, c.col, TEAM * PIECE, p.n_cols);
+    return fetch_chunk(c.at[matrix], c.row, c.col, TEAM * PIECE, N_COLS);
 #endif
 }
 
@@ -199,8 +301,8 @@ void next_row(inout Cursor c)
 {
     const bool is_more = c.row < c.last_row;
 #ifdef AFFINE
-    const uint step = is_more ? row_bytes(p.n_cols) : 0;
-    const uint scale_step = is_more ? scale_row_bytes(p.n_cols) : 0;
+    const uint step = is_more ? row_bytes(N_COLS) : 0;
+    const uint scale_step = is_more ? scale_row_bytes(N_COLS) : 0;
     [[unroll]] for (uint m = 0; m < N_MATRICES; m++) {
         c.at[m].values += step;
         c.at[m].scales += scale_step;
@@ -208,30 +310,6 @@ void next_row(inout Cursor c)
     }
 #endif
     c.row += is_more ? 1 : 0;
-}
-
-float multiply(Chunk c)
-{
-    float dot = 0.0;
-    [[unroll]] for (uint j = 0; j < CHUNK / 4; j++)
-        dot = add_quad(dot, quad(c, j), x[j]);
-    return part_of(c, dot, x_sum);
-}
-
-// The sum over the lanes of a team, in the same order for any size of subgroups.
-float team_sum(float v, uint id)
-{
-    [[unroll]] for (uint d = 1; d < TEAM; d *= 2) {
-        if (d < gl_SubgroupSize) {
-            v += subgroupShuffleXor(v, d);
-        } else {
-            barrier();
-            exchange[id] = v;
-            barrier();
-            v += exchange[id ^ d];
-        }
-    }
-    return v;
 }
 
 uint part_index(uint matrix, uint row, uint tile, uint lane)
@@ -259,7 +337,17 @@ void add_parts(uint id, uint n_tiles)
     barrier();
 }
 
-void put_rows(Job job, uint first_row, uint id)
+// A row's result, and what comes after it.
+void put_row(Job job, uint row, float y, Convolution c)
+{
+    if (AFTER == ADDED)
+        y = Floats(job.y).v[row] + y;
+    if (AFTER == CONVOLVED && job.y == c.y)
+        y = convolved(c.weight, c.before, c.after, job.n_rows, row, y);
+    Floats(job.y).v[row] = y;
+}
+
+void put_rows(Job job, uint first_row, uint id, Convolution c)
 {
     if (job.y_rows != 0)
         job.y += uint64_t(Words(job.rows).v[job.y_rows]) * job.y_stride * 4;
@@ -270,7 +358,7 @@ void put_rows(Job job, uint first_row, uint id)
 #endif
         const uint row = SPAN == 1 ? id / TEAM * N_ROWS + i : id / TEAM + i * (THREADS / TEAM);
         if (id % TEAM == 0 && row < PER_GROUP && first_row + row < job.n_rows)
-            Floats(job.y).v[first_row + row] = y;
+            put_row(job, first_row + row, y, c);
     }
 }
 
@@ -278,12 +366,14 @@ void main()
 {
     Job job;
     uint first_row;
+    Convolution c;
     if (!find_job(job, first_row))
         return;
-    // an invocation's number such that subgroups are runs of numbers
-    const uint id = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID;
+    if (AFTER == CONVOLVED)
+        c = Convolutions(p.more).v[0];
+    const uint id = lane_number();
     const uint lane = id % TEAM, span = id / TEAM % SPAN, part = id / (TEAM * SPAN);
-    const uint n_tiles = (p.n_cols + TILE - 1) / TILE;
+    const uint n_tiles = (N_COLS + TILE - 1) / TILE;
     [[unroll]] for (uint i = 0; i < N_MATRICES * N_TOTALS; i++)
         totals[i] = 0.0;
     uint64_t from = job.x;
@@ -292,22 +382,24 @@ void main()
     for (uint first = 0; first < n_tiles; first += SPAN) {
         Cursor cursor = begin_rows(job, first_row + part * N_ROWS,
                                    (first + span) * TILE + lane * PIECE);
-        Chunk c[AHEAD * N_MATRICES];
+        Chunk chunks[AHEAD * N_MATRICES];
         [[unroll]] for (uint a = 0; a < AHEAD; a++) {
             [[unroll]] for (uint m = 0; m < N_MATRICES; m++)
-                c[a * N_MATRICES + m] = fetch(cursor, m);
+                chunks[a * N_MATRICES + m] = fetch(cursor, m);
             next_row(cursor);
         }
         vec4 loads[X_LOADS];
         load_x(from, first, id, loads);
+        if (BEFORE != 0)
+            make_input(from, first, id, loads);
         share_x(loads, id, span, lane);
         for (uint k = 0; k < N_ROWS; k += AHEAD) {
             [[unroll]] for (uint a = 0; a < AHEAD; a++) {
                 [[unroll]] for (uint m = 0; m < N_MATRICES; m++) {
                     const uint i = a * N_MATRICES + m;
-                    const float v = multiply(c[i]);
+                    const float v = multiply(chunks[i]);
                     if (k + AHEAD < N_ROWS)
-                        c[i] = fetch(cursor, m);
+                        chunks[i] = fetch(cursor, m);
                     if (SPAN == 1) {
                         totals[i] = add_part(totals[i], v);
                     } else {
@@ -321,5 +413,5 @@ void main()
         if (SPAN != 1)
             add_parts(id, min(SPAN, n_tiles - first));
     }
-    put_rows(job, first_row, id);
+    put_rows(job, first_row, id, c);
 }

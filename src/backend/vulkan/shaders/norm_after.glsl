@@ -1,29 +1,24 @@
 // SPDX-License-Identifier: MIT
-// A row that a workgroup has made, normed: an invocation keeps the first of its values.
-const uint KEPT = 8;
-float kept[KEPT];
+// A row that a workgroup has made, normed: an invocation keeps the first of its quads.
+const uint KEPT = 2;
+vec4 kept[KEPT];
 
-// Values first .. of the row, gl_WorkGroupSize.x apart; those kept are in `kept`.
-void norm_row(Floats x, Floats weight, Floats result, uint n_cols, float eps)
+// Quads first .. of the row, gl_WorkGroupSize.x apart; those kept are in `kept`, zeros beyond the end.
+void norm_row(uint64_t x, uint64_t weight, uint64_t result, uint n_cols, float eps, uint first)
 {
-    const uint first = gl_LocalInvocationID.x, step = gl_WorkGroupSize.x;
-    float weights[KEPT], sum = 0.0;
+    const uint step = gl_WorkGroupSize.x, n = (n_cols + 3) / 4;
+    vec4 weights[KEPT];
+    precise float sum = 0.0;
     [[unroll]] for (uint i = 0; i < KEPT; i++) {
-        const uint col = first + i * step;
-        weights[i] = 0.0;
-        if (col < n_cols) {
-            weights[i] = weight.v[col];
-            sum += kept[i] * kept[i];
-        }
+        weights[i] = load_quad(weight, first + i * step, n_cols);
+        sum += squared(kept[i]);
     }
-    for (uint col = first + KEPT * step; col < n_cols; col += step)
-        sum += x.v[col] * x.v[col];
-    const float scale = inversesqrt(workgroup_sum(sum) / float(n_cols) + eps);
-    [[unroll]] for (uint i = 0; i < KEPT; i++) {
-        const uint col = first + i * step;
-        if (col < n_cols)
-            result.v[col] = kept[i] * scale * weights[i];
-    }
-    for (uint col = first + KEPT * step; col < n_cols; col += step)
-        result.v[col] = x.v[col] * scale * weight.v[col];
+    for (uint i = first + KEPT * step; i < n; i += step)
+        sum += squared(load_quad(x, i, n_cols));
+    const float scale = norm_scale(sum_of_lanes(sum, first), n_cols, eps);
+    [[unroll]] for (uint i = 0; i < KEPT; i++)
+        store_quad(result, first + i * step, n_cols, normed(kept[i], scale, weights[i]));
+    for (uint i = first + KEPT * step; i < n; i += step)
+        store_quad(result, i, n_cols,
+                   normed(load_quad(x, i, n_cols), scale, load_quad(weight, i, n_cols)));
 }

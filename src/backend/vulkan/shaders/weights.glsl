@@ -9,6 +9,10 @@ layout(constant_id = 5) const uint SCALE_ROWS = 128;
 
 const uint KIND_FLOAT = 1, KIND_AFFINE = 2, KIND_FP8_BLOCK = 3, KIND_MXFP4 = 4, KIND_NVFP4 = 5;
 const uint KIND_Q8_0 = 6, KIND_Q4_K = 7, KIND_Q6_K = 8, KIND_IQ4_XS = 9, KIND_GGUF_MXFP4 = 10;
+const uint KIND_Q4_0 = 11, KIND_Q4_1 = 12, KIND_Q5_0 = 13, KIND_Q5_1 = 14, KIND_Q2_K = 15;
+const uint KIND_Q3_K = 16, KIND_Q5_K = 17, KIND_IQ4_NL = 25, KIND_GGUF_NVFP4 = 28;
+const uint KIND_INT4 = 29, KIND_INT8 = 30, KIND_FP8_CHANNEL = 31, KIND_FP8_TENSOR = 32;
+const uint KIND_NVFP4_DIVIDED = 33, KIND_NVFP4_PLAIN = 34, KIND_MXFP8 = 35, KIND_INDEXED = 36;
 
 // Addresses of the arrays.
 struct Weight {
@@ -78,18 +82,38 @@ float e8m0(uint code)
     return uintBitsToFloat(code == 0 ? 0x00400000u : code << 23);
 }
 
-float affine_value(Weight w, uint row, uint col, uint n_cols)
+float affine_code(Weight w, uint row, uint col, uint n_cols)
 {
     const uint64_t values = w.values + uint64_t(row) * (n_cols / 32 * BITS * 4);
-    const uint n_groups = n_cols / GROUP;
-    const uint64_t group = uint64_t(row) * n_groups + col / GROUP;
-    const uint64_t at = group * (FLOAT_TYPE == F32 ? 4 : 2);
     const uint first_bit = col * BITS, shift = first_bit & 7;
     uint q = byte_at(values, first_bit >> 3);
     if (shift + BITS > 8)
         q |= byte_at(values, (first_bit >> 3) + 1) << 8;
-    q = q >> shift & ((1u << BITS) - 1);
-    return fma(float(q), scale_at(w.scales + at, 0), scale_at(w.biases + at, 0));
+    return float(q >> shift & ((1u << BITS) - 1));
+}
+
+float affine_value(Weight w, uint row, uint col, uint n_cols)
+{
+    const uint64_t group = uint64_t(row) * (n_cols / GROUP) + col / GROUP;
+    const uint64_t at = group * (FLOAT_TYPE == F32 ? 4 : 2);
+    return fma(affine_code(w, row, col, n_cols), scale_at(w.scales + at, 0),
+               scale_at(w.biases + at, 0));
+}
+
+// Scales and biases lie in pairs; which of a row's is a column's is in an array of all rows.
+float indexed_value(Weight w, uint row, uint col, uint n_cols)
+{
+    const uint n_groups = n_cols / GROUP;
+    const uint group = min(u16_at(w.biases, 2 * col), n_groups - 1); // from a file: any number
+    const uint64_t pair = uint64_t(row) * n_groups + group;
+    const uint64_t at = w.scales + pair * 8;
+    return fma(affine_code(w, row, col, n_cols), f32_at(at), f32_at(at + 4));
+}
+
+float mxfp8_value(Weight w, uint row, uint col, uint n_cols)
+{
+    return e4m3(byte_at(w.values + uint64_t(row) * n_cols, col)) *
+           e8m0(byte_at(w.scales + uint64_t(row) * (n_cols / 32), col / 32));
 }
 
 float fp8_value(Weight w, uint row, uint col, uint n_cols)
@@ -104,7 +128,10 @@ float fp4_value(Weight w, uint row, uint col, uint n_cols)
     if (KIND == KIND_MXFP4)
         return e2m1(code) * e8m0(byte_at(w.scales + uint64_t(row) * (n_cols / 32), col / 32));
     const float scale = e4m3(byte_at(w.scales + uint64_t(row) * (n_cols / 16), col / 16));
-    return e2m1(code) * scale * f32_at(w.biases);
+    if (KIND == KIND_NVFP4_PLAIN)
+        return e2m1(code) * scale;
+    const float factor = f32_at(w.biases);
+    return e2m1(code) * scale * (KIND == KIND_NVFP4_DIVIDED ? 1.0 / factor : factor);
 }
 
 float q8_0_value(Weight w, uint row, uint col, uint n_cols)
@@ -113,9 +140,46 @@ float q8_0_value(Weight w, uint row, uint col, uint n_cols)
     return f16_at(p, 0) * float(int8_of(byte_at(p, 2 + col % 32)));
 }
 
+// The formats of 32 values with 4 or 5 bits: a scale, perhaps a minimum, perhaps fifth bits.
+float small_value(Weight w, uint row, uint col, uint n_cols)
+{
+    const bool has_min = KIND == KIND_Q4_1 || KIND == KIND_Q5_1;
+    const bool has_fifth = KIND == KIND_Q5_0 || KIND == KIND_Q5_1;
+    const uint at = 2 + (has_min ? 2 : 0), values = at + (has_fifth ? 4 : 0), i = col % 32;
+    const uint64_t p = w.values + (uint64_t(row) * (n_cols / 32) + col / 32) * (values + 16);
+    uint q = nibble(byte_at(p, values + i % 16), i / 16);
+    if (has_fifth)
+        q |= (byte_at(p, at + i / 8) >> (i % 8) & 1) << 4;
+    if (has_min)
+        return fma(f16_at(p, 0), float(q), f16_at(p, 2));
+    return f16_at(p, 0) * float(int(q) - (has_fifth ? 16 : 8));
+}
+
+float q2_k_value(Weight w, uint row, uint col, uint n_cols)
+{
+    const uint64_t p = w.values + (uint64_t(row) * (n_cols / 256) + col / 256) * 84;
+    const uint i = col % 256, both = byte_at(p, i / 16);
+    const uint q = byte_at(p, 16 + i / 128 * 32 + i % 32) >> (i / 32 % 4 * 2) & 3;
+    return fma(float(both & 15) * f16_at(p, 80), float(q), -(float(both >> 4) * f16_at(p, 82)));
+}
+
+float q3_k_value(Weight w, uint row, uint col, uint n_cols)
+{
+    const uint64_t p = w.values + (uint64_t(row) * (n_cols / 256) + col / 256) * 110;
+    const uint i = col % 256, part = i / 16;
+    const uint low = nibble(byte_at(p, 96 + part % 8), part / 8);
+    const uint high = byte_at(p, 104 + part % 4) >> (part / 4 * 2) & 3;
+    const uint q = byte_at(p, 32 + i / 128 * 32 + i % 32) >> (i / 32 % 4 * 2) & 3;
+    const uint third = byte_at(p, i % 32) >> (i / 32) & 1;
+    const float scale = f16_at(p, 108) * float(int(low | high << 4) - 32);
+    return scale * float(int(q | third << 2) - 4);
+}
+
+// Q4_K and Q5_K.
 float q4_k_value(Weight w, uint row, uint col, uint n_cols)
 {
-    const uint64_t p = w.values + (uint64_t(row) * (n_cols / 256) + col / 256) * 144;
+    const uint64_t block = uint64_t(row) * (n_cols / 256) + col / 256;
+    const uint64_t p = w.values + block * (KIND == KIND_Q5_K ? 176 : 144);
     const uint part = col / 32 % 8, j = col % 32;
     uint scale, minimum;
     if (part < 4) {
@@ -125,7 +189,9 @@ float q4_k_value(Weight w, uint row, uint col, uint n_cols)
         scale = (byte_at(p, 8 + part) & 15) | byte_at(p, part) >> 6 << 4;
         minimum = byte_at(p, 8 + part) >> 4 | byte_at(p, 4 + part) >> 6 << 4;
     }
-    const uint q = nibble(byte_at(p, 16 + part / 2 * 32 + j), part % 2);
+    uint q = nibble(byte_at(p, (KIND == KIND_Q5_K ? 48 : 16) + part / 2 * 32 + j), part % 2);
+    if (KIND == KIND_Q5_K)
+        q |= (byte_at(p, 16 + j) >> part & 1) << 4;
     return fma(float(scale) * f16_at(p, 0), float(q), -(float(minimum) * f16_at(p, 2)));
 }
 
@@ -157,6 +223,39 @@ float iq4_xs_value(Weight w, uint row, uint col, uint n_cols)
     return scale * float(int(iq4_level(q)) - 128);
 }
 
+float iq4_nl_value(Weight w, uint row, uint col, uint n_cols)
+{
+    const uint64_t p = w.values + (uint64_t(row) * (n_cols / 32) + col / 32) * 18;
+    const uint q = nibble(byte_at(p, 2 + col % 16), col % 32 / 16);
+    return f16_at(p, 0) * float(int(iq4_level(q)) - 128);
+}
+
+// Scales are e4m3 without their sign, of which 0x7f counts as 0.
+float gguf_nvfp4_value(Weight w, uint row, uint col, uint n_cols)
+{
+    const uint64_t p = w.values + (uint64_t(row) * (n_cols / 64) + col / 64) * 36;
+    const uint i = col % 64, code = byte_at(p, i / 16);
+    const uint q = nibble(byte_at(p, 4 + i / 16 * 8 + i % 8), i / 8 % 2);
+    const float scale = code == 127 ? 0.0 : code == 255 ? 480.0 : e4m3(code & 127);
+    return e2m1(q) * scale;
+}
+
+float integer_value(Weight w, uint row, uint col, uint n_cols)
+{
+    const uint bits = KIND == KIND_INT4 ? 4 : 8;
+    const uint b = byte_at(w.values + uint64_t(row) * (n_cols / 8 * bits), col * bits / 8);
+    const uint q = KIND == KIND_INT4 ? nibble(b, col % 2) : b;
+    const uint64_t group = uint64_t(row) * (n_cols / GROUP) + col / GROUP;
+    const float scale = scale_at(w.scales + group * (FLOAT_TYPE == F32 ? 4 : 2), 0);
+    return float(int(q) - (1 << (bits - 1))) * scale;
+}
+
+float fp8_row_value(Weight w, uint row, uint col, uint n_cols)
+{
+    const uint64_t at = KIND == KIND_FP8_CHANNEL ? uint64_t(row) * 4 : 0;
+    return e4m3(byte_at(w.values + uint64_t(row) * n_cols, col)) * f32_at(w.scales + at);
+}
+
 float gguf_mxfp4_value(Weight w, uint row, uint col, uint n_cols)
 {
     const uint64_t p = w.values + (uint64_t(row) * (n_cols / 32) + col / 32) * 17;
@@ -175,13 +274,39 @@ float weight_value(Weight w, uint row, uint col, uint n_cols)
     switch (KIND) {
     case KIND_AFFINE:
         return affine_value(w, row, col, n_cols);
+    case KIND_INDEXED:
+        return indexed_value(w, row, col, n_cols);
+    case KIND_MXFP8:
+        return mxfp8_value(w, row, col, n_cols);
     case KIND_FP8_BLOCK:
         return fp8_value(w, row, col, n_cols);
     case KIND_MXFP4:
     case KIND_NVFP4:
+    case KIND_NVFP4_DIVIDED:
+    case KIND_NVFP4_PLAIN:
         return fp4_value(w, row, col, n_cols);
     case KIND_Q8_0:
         return q8_0_value(w, row, col, n_cols);
+    case KIND_Q4_0:
+    case KIND_Q4_1:
+    case KIND_Q5_0:
+    case KIND_Q5_1:
+        return small_value(w, row, col, n_cols);
+    case KIND_Q2_K:
+        return q2_k_value(w, row, col, n_cols);
+    case KIND_Q3_K:
+        return q3_k_value(w, row, col, n_cols);
+    case KIND_IQ4_NL:
+        return iq4_nl_value(w, row, col, n_cols);
+    case KIND_GGUF_NVFP4:
+        return gguf_nvfp4_value(w, row, col, n_cols);
+    case KIND_INT4:
+    case KIND_INT8:
+        return integer_value(w, row, col, n_cols);
+    case KIND_FP8_CHANNEL:
+    case KIND_FP8_TENSOR:
+        return fp8_row_value(w, row, col, n_cols);
+    case KIND_Q5_K:
     case KIND_Q4_K:
         return q4_k_value(w, row, col, n_cols);
     case KIND_Q6_K:

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/* moeflux pull: fetches a model of the hub into the cache that other programs share. */
+#include "commands.h"
+
+#include "hub_inspect.h"
+#include "interrupt.h"
+#include "json.h"
+#include "verdict.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char help[] =
+    "Usage: moeflux pull ORG/NAME[@REVISION][:FILE | :QUANT] [OPTION]...\n"
+    "Fetches a model of the hub into the cache that Hugging Face's own programs use, and prints\n"
+    "where it lies. run, serve, info and the others then take ORG/NAME. Only what runs is "
+    "fetched:\n"
+    "one form of the weights (safetensors, or one GGUF model: a file, or a quantisation like\n"
+    "Q4_K_M), configs, tokenizer and templates. What was interrupted goes on where it was, and "
+    "the\n"
+    "hash of each file is checked.\n"
+    "\n"
+    "  --revision REVISION    a branch, a tag or a commit (default main)\n"
+    "  --dry-run              say what it would cost and whether it will run here; fetch nothing\n"
+    "  --json                 with --dry-run: one JSON object\n"
+    "  --check                hash what the cache holds already again; fetch anew what is wrong\n"
+    "  --force                fetch it even if it will not run here\n"
+    "  --connections N        requests at once (default 8)\n"
+    "  --retries N            failures in a row before it is given up (default 10)\n"
+    "\n"
+    "Environment: HF_ENDPOINT, HF_TOKEN or the token file, HF_HUB_CACHE, HF_HOME.\n"
+    "\n" //
+    MF_ENGINE_OPTIONS_HELP;
+
+enum {
+    OPT_REVISION = MF_OPT_OWN,
+    OPT_DRY_RUN,
+    OPT_JSON,
+    OPT_CHECK,
+    OPT_FORCE,
+    OPT_CONNECTIONS,
+    OPT_RETRIES
+};
+
+static const struct option long_options[] = {
+    {"revision", required_argument, NULL, OPT_REVISION},
+    {"dry-run", no_argument, NULL, OPT_DRY_RUN},
+    {"json", no_argument, NULL, OPT_JSON},
+    {"check", no_argument, NULL, OPT_CHECK},
+    {"force", no_argument, NULL, OPT_FORCE},
+    {"connections", required_argument, NULL, OPT_CONNECTIONS},
+    {"retries", required_argument, NULL, OPT_RETRIES},
+    MF_ENGINE_LONG_OPTIONS,
+    {0}};
+
+typedef struct pull_args {
+    mf_cli_engine_args engine;
+    mf_hub_options hub;
+    mf_hub_name name;
+    const char *given, *revision;
+    bool is_dry, has_json, checks, is_forced;
+    mf_cli_pull_progress progress;
+} pull_args;
+
+static const mf_cli_number numbers[] = {
+    {OPT_CONNECTIONS, "connections", offsetof(pull_args, hub.n_connections), 1, 64},
+    {OPT_RETRIES, "retries", offsetof(pull_args, hub.n_retries), 0, 1000000},
+};
+
+static int own_option(void *ctx, const mf_cli_parser *parser, int option)
+{
+    pull_args *args = ctx;
+    int exit_code = MF_EXIT_OK;
+    if (mf_cli_take_number(parser, numbers, sizeof numbers / sizeof *numbers, option, args,
+                           &exit_code))
+        return exit_code;
+    switch (option) {
+    case OPT_REVISION:
+        args->revision = optarg;
+        if (!mf_hub_is_revision(optarg))
+            return mf_cli_bad_value(parser, "revision", optarg, "a branch, a tag or a commit");
+        break;
+    case OPT_DRY_RUN:
+        args->is_dry = true;
+        break;
+    case OPT_JSON:
+        args->has_json = true;
+        break;
+    case OPT_CHECK:
+        args->checks = true;
+        break;
+    case OPT_FORCE:
+        args->is_forced = true;
+        break;
+    }
+    return exit_code;
+}
+
+/* False: the program ends with *exit_code. */
+static bool parse(pull_args *args, int argc, char **argv, int *exit_code)
+{
+    const mf_cli_parser parser = {
+        "pull", help, argc, argv, ":" MF_ENGINE_SHORT_OPTIONS, long_options, &args->engine};
+    if (!mf_cli_parse(&parser, own_option, args, exit_code))
+        return false;
+    args->given = mf_cli_positional(&parser, "ORG/NAME", false, exit_code);
+    if (!args->given)
+        return false;
+    if (!mf_hub_name_parse(args->given, &args->name)) {
+        *exit_code = mf_cli_usage_error(
+            "pull", "pull: '%s' is not ORG/NAME[@REVISION][:FILE or :QUANT]", args->given);
+        return false;
+    }
+    if (args->has_json && !args->is_dry) {
+        *exit_code = mf_cli_usage_error("pull", "pull: --json wants --dry-run");
+        return false;
+    }
+    if (args->revision)
+        snprintf(args->name.revision, sizeof args->name.revision, "%s", args->revision);
+    return true;
+}
+
+/* What the hub has, as far as it can be looked at from here. */
+typedef struct prospect {
+    mf_status status; /* of mf_model_inspect */
+    mf_model_info info;
+    mf_error error;
+} prospect;
+
+static const char *verdict_of(const prospect *p)
+{
+    if (p->status == MF_OK)
+        return mf_cli_verdict(&p->info);
+    return p->error.message;
+}
+
+static void print_json(const pull_args *args, const mf_hub_model *model, const prospect *p)
+{
+    const mf_hub_listing *listing = mf_hub_model_listing(model);
+    mf_hub_cost cost;
+    mf_hub_model_cost(model, &cost);
+    mf_cli_json json = mf_cli_json_begin(stdout);
+    mf_cli_json_string(&json, "model", args->name.repo);
+    mf_cli_json_string(&json, "commit", listing->commit);
+    mf_cli_json_integer(&json, "n_files", cost.n_files);
+    mf_cli_json_integer(&json, "bytes", cost.n_bytes);
+    mf_cli_json_integer(&json, "missing_bytes", cost.n_missing_bytes);
+    mf_cli_json_integer(&json, "free_bytes", cost.n_free_bytes);
+    mf_cli_json_bool(&json, "runs", p->status == MF_OK && mf_cli_runs(&p->info));
+    mf_cli_json_string(&json, "verdict", verdict_of(p));
+    mf_cli_json_key(&json, "files");
+    putchar('[');
+    for (size_t i = 0, n = 0; i < listing->n_files; i++)
+        if (listing->files[i].is_wanted) {
+            fputs(n++ ? ", " : "", stdout);
+            mf_cli_json_quote(stdout, listing->files[i].path, strlen(listing->files[i].path));
+        }
+    putchar(']');
+    mf_cli_json_end(&json);
+}
+
+static void print_cost(const pull_args *args, const mf_hub_model *model, const prospect *p)
+{
+    const mf_hub_listing *listing = mf_hub_model_listing(model);
+    mf_hub_cost cost;
+    char size[MF_CLI_SIZE_CHARS];
+    mf_hub_model_cost(model, &cost);
+    for (size_t i = 0; i < listing->n_files; i++) {
+        const mf_hub_file *file = &listing->files[i];
+        if (file->is_wanted)
+            printf("%12s  %s%s\n", mf_cli_size(size, (double)file->n_bytes), file->path,
+                   file->is_held ? "  (held)" : "");
+    }
+    printf("%-22s %s at %s\n", "model", args->name.repo, listing->commit);
+    printf("%-22s %zu of %zu\n", "files", cost.n_files, listing->n_files);
+    printf("%-22s %s\n", "size", mf_cli_size(size, (double)cost.n_bytes));
+    printf("%-22s %s\n", "to be fetched", mf_cli_size(size, (double)cost.n_missing_bytes));
+    printf("%-22s %s\n", "free on the drive", mf_cli_size(size, (double)cost.n_free_bytes));
+    if (p->status == MF_OK) {
+        printf("%-22s %s\n", "least --ram", mf_cli_size(size, (double)p->info.floor_bytes));
+        printf("%-22s %s\n", "budget", mf_cli_size(size, (double)p->info.ram_bytes));
+    }
+    printf("%-22s %s%s\n", "verdict", p->status == MF_OK ? "" : "does not run: ", verdict_of(p));
+}
+
+/* Whether it would be fetched in vain. An exit code. */
+static int look_before(pull_args *args, mf_hub_model *model, prospect *p)
+{
+    bool fetched = false;
+    if (args->is_forced && !args->is_dry)
+        return MF_EXIT_OK;
+    p->status = mf_cli_hub_inspect(model, &args->engine.options, &p->info, &fetched, &p->error);
+    mf_cli_pull_progress_end(&args->progress);
+    if (!fetched)
+        return mf_cli_error("%s: %s", args->given, p->error.message);
+    if (args->is_dry)
+        return MF_EXIT_OK;
+    if (p->status != MF_OK)
+        return mf_cli_error("%s: does not run, so it is not fetched (--force): %s", args->given,
+                            p->error.message);
+    if (!mf_cli_runs(&p->info))
+        mf_cli_log(&args->engine.verbosity, MF_LOG_WARNING, mf_cli_verdict(&p->info));
+    return MF_EXIT_OK;
+}
+
+static int fail(pull_args *args, const mf_error *error)
+{
+    mf_cli_pull_progress_end(&args->progress);
+    mf_cli_error("%s: %s", args->given, error->message);
+    return error->code == MF_ERR_CANCELLED ? MF_EXIT_INTERRUPTED : MF_EXIT_ERROR;
+}
+
+/* An exit code. */
+static int check(pull_args *args, mf_hub_model *model)
+{
+    size_t n_bad = 0;
+    mf_error error = {0};
+    if (args->is_dry || !args->checks)
+        return MF_EXIT_OK;
+    if (!mf_hub_check(model, &n_bad, &error))
+        return fail(args, &error);
+    if (n_bad > 0)
+        mf_cli_log(&args->engine.verbosity, MF_LOG_WARNING,
+                   "files in the cache had another content than the hub lists: fetched anew");
+    return MF_EXIT_OK;
+}
+
+static int fetch(pull_args *args, mf_hub_model *model, const mf_hub_places *places)
+{
+    char path[MF_HUB_PATH_CHARS], why[256] = "";
+    mf_error error = {0};
+    args->progress.began = 0;
+    if (!mf_hub_fetch(model, &error))
+        return fail(args, &error);
+    mf_cli_pull_progress_end(&args->progress);
+    if (mf_hub_find(places, &args->name, path, why) != MF_HUB_HELD)
+        return mf_cli_error("%s: %s", args->given, *why ? why : "not found in the cache");
+    printf("%s\n", path);
+    return MF_EXIT_OK;
+}
+
+static int pull(pull_args *args)
+{
+    mf_hub_places places;
+    mf_hub_model *model = NULL;
+    prospect p = {0};
+    mf_error error = {0};
+    mf_hub_places_read(&places);
+    if (!mf_hub_open(&places, &args->name, &args->hub, &model, &error))
+        return fail(args, &error);
+    int exit_code = check(args, model);
+    if (exit_code == MF_EXIT_OK)
+        exit_code = look_before(args, model, &p);
+    if (exit_code == MF_EXIT_OK && args->has_json)
+        print_json(args, model, &p);
+    else if (exit_code == MF_EXIT_OK && args->is_dry)
+        print_cost(args, model, &p);
+    else if (exit_code == MF_EXIT_OK)
+        exit_code = fetch(args, model, &places);
+    mf_hub_close(&model);
+    return mf_cli_finish(exit_code);
+}
+
+int mf_cmd_pull(int argc, char **argv)
+{
+    pull_args args = {.hub = {.n_connections = 8, .n_retries = 10}};
+    int exit_code = MF_EXIT_OK;
+    mf_cli_engine_args_init(&args.engine);
+    if (!parse(&args, argc, argv, &exit_code))
+        return exit_code;
+    args.progress = (mf_cli_pull_progress){.verbosity = &args.engine.verbosity,
+                                           .is_terminal = isatty(STDERR_FILENO) == 1};
+    args.hub.tick = mf_cli_pull_tick;
+    args.hub.user = &args.progress;
+    mf_cli_interrupt_install();
+    return pull(&args);
+}

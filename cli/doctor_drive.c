@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* The drive under a model: what kind it is, and what it reads. */
+#include "doctor.h"
+#include "hub.h"
+#include "machine.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define USUAL_EXPERT_BYTES ((uint64_t)2 << 20)
+#define ROTATING_RATE 3e8 /* bytes a second: above it, no hard disk reads here and there */
+#define SLOW_RATE 1e9     /* bytes a second: what a SATA drive does not reach */
+
+typedef struct file_system {
+    long magic;
+    const char *name;
+    const char *why; /* it is slow; NULL: it is not */
+} file_system;
+
+#define OVER_NETWORK \
+    "each expert comes over the network: copy the model to a drive of this machine."
+#define IN_PROGRAM "each read goes through another program: copy the model to a plain file system."
+
+static const file_system file_systems[] = {
+    {0xef53, "ext4", NULL},
+    {0x58465342, "xfs", NULL},
+    {0x9123683e, "btrfs",
+     "compressed or checksummed files cannot be read directly: chattr +Cm "
+     "on the folder before the model is copied there."},
+    {0xf2f52010, "f2fs", NULL},
+    {0x2fc12fc1, "zfs",
+     "direct reads pass its own cache of files, which takes memory beside ours."},
+    {0x794c7630, "overlay", "a container's layer: mount the folder of models into it instead."},
+    {0x01021994, "tmpfs", "this is memory: the model takes it twice."},
+    {0x6969, "nfs", OVER_NETWORK},
+    {0xff534d42, "cifs", OVER_NETWORK},
+    {0xfe534d42, "smb2", OVER_NETWORK},
+    {0x01021997, "9p", IN_PROGRAM},
+    {0x65735546, "fuse", IN_PROGRAM},
+    {0x5346544e, "ntfs", IN_PROGRAM},
+};
+
+static const file_system *file_system_of(const char *path)
+{
+    struct statfs s;
+    if (statfs(path, &s) == 0)
+        for (size_t i = 0; i < sizeof file_systems / sizeof *file_systems; i++)
+            if (file_systems[i].magic == (long)s.f_type)
+                return &file_systems[i];
+    return NULL;
+}
+
+/* The path, or the nearest folder above it that is there. */
+static void nearest(const char *path, char out[MF_HUB_PATH_CHARS])
+{
+    snprintf(out, MF_HUB_PATH_CHARS, "%s", path[0] != '\0' ? path : ".");
+    while (access(out, F_OK) != 0) {
+        char *slash = strrchr(out, '/');
+        if (!slash || slash == out) {
+            snprintf(out, MF_HUB_PATH_CHARS, "%s", slash ? "/" : ".");
+            return;
+        }
+        *slash = '\0';
+    }
+}
+
+/* Of the drive, or of the drive that a partition is of. */
+static bool is_rotating(dev_t device)
+{
+    static const char *const forms[] = {"/sys/dev/block/%u:%u/queue/rotational",
+                                        "/sys/dev/block/%u:%u/../queue/rotational"};
+    for (int i = 0; i < 2; i++) {
+        char path[128];
+        snprintf(path, sizeof path, forms[i], major(device), minor(device));
+        FILE *file = fopen(path, "re");
+        const int digit = file ? fgetc(file) : EOF;
+        if (file)
+            fclose(file);
+        if (digit != EOF)
+            return digit == '1';
+    }
+    return false;
+}
+
+/* False: no file of this file system can be opened for it, or it cannot be tried. */
+static bool is_refused_direct(const char *folder)
+{
+    char path[MF_HUB_PATH_CHARS + 32];
+    snprintf(path, sizeof path, "%s/.moeflux-doctor-XXXXXX", folder);
+    const int fd = mkstemp(path);
+    if (fd < 0)
+        return false;
+    const int direct = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+    (void)unlink(path);
+    if (direct >= 0)
+        close(direct);
+    close(fd);
+    return direct < 0;
+}
+
+static void look_at_place(mf_cli_findings *all, const char *path)
+{
+    char room[MF_CLI_SIZE_CHARS];
+    struct stat st;
+    struct statvfs v;
+    const file_system *fs = file_system_of(path);
+    const bool has_room = statvfs(path, &v) == 0;
+    mf_cli_finding *f = mf_cli_find(
+        all, "models", "%s: %s, %s free", path, fs ? fs->name : "a file system not known here",
+        has_room ? mf_cli_size(room, (double)v.f_bavail * (double)v.f_frsize) : "?");
+    if (fs && fs->why)
+        mf_cli_advise(f, MF_CLI_NOTE, "%s", fs->why);
+    if (stat(path, &st) != 0)
+        return;
+    if (S_ISDIR(st.st_mode) && is_refused_direct(path))
+        mf_cli_advise(mf_cli_find(all, "direct I/O", "refused"), MF_CLI_NOTE,
+                      "Reads go through the kernel's page cache: more work for the CPU, and memory "
+                      "that the engine could hold experts in.");
+}
+
+/* rate: 0: not measured. Virtual drives say that they rotate, too: the rate knows better. */
+static void grade_drive(mf_cli_finding *f, bool rotates, double rate)
+{
+    if (rotates && rate < ROTATING_RATE)
+        mf_cli_advise(
+            f, rate > 0 ? MF_CLI_BAD : MF_CLI_NOTE,
+            "The kernel takes it for a hard disk: some hundred experts a second at best, "
+            "and a token needs hundreds. A solid-state drive, best by NVMe, is what makes "
+            "streaming useful.");
+    else if (rate > 0 && rate < SLOW_RATE)
+        mf_cli_advise(f, MF_CLI_NOTE,
+                      "An NVMe drive reads three to seven times as much: decode with experts "
+                      "streamed gains nearly as much.");
+}
+
+static void look_at_rates(mf_cli_findings *all, const char *model, const char *folder,
+                          uint64_t expert_bytes)
+{
+    char text[MF_CLI_SIZE_CHARS], each[MF_CLI_SIZE_CHARS];
+    struct stat st;
+    const bool rotates = stat(folder, &st) == 0 && is_rotating(st.st_dev);
+    const double rate = mf_cli_measure_drive(model, folder, expert_bytes);
+    if (rate > 0)
+        grade_drive(mf_cli_find(all, "drive", "%s/s in reads of %s", mf_cli_size(text, rate),
+                                mf_cli_size(each, (double)expert_bytes)),
+                    rotates, rate);
+    else
+        grade_drive(mf_cli_find(all, "drive", "not measured: nothing can be written there"),
+                    rotates, rate);
+    const double memory = mf_cli_measure_memory(0);
+    if (memory > 0)
+        (void)mf_cli_find(all, "bandwidth", "%s/s of memory by all threads",
+                          mf_cli_size(text, memory));
+}
+
+void mf_cli_doctor_drive(mf_cli_findings *all, const char *model, uint64_t expert_bytes,
+                         bool is_measured)
+{
+    mf_hub_places places;
+    char path[MF_HUB_PATH_CHARS];
+    mf_hub_places_read(&places);
+    nearest(model ? model : places.cache, path);
+    look_at_place(all, path);
+    if (is_measured)
+        look_at_rates(all, model, path, expert_bytes != 0 ? expert_bytes : USUAL_EXPERT_BYTES);
+}

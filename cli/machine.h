@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* What this machine can do, measured without a model: a drive's reads, memory's. */
+#ifndef MF_CLI_MACHINE_H
+#define MF_CLI_MACHINE_H
+
+#include "output.h"
+
+/* Bytes a second of random reads of n_bytes each, past the page cache, eight at once: of the
+ * model's largest file where there is a model (a folder, or a file; else NULL) that is not small,
+ * or else of a file that is written to the folder dir (or the nearest above it that exists) and
+ * removed again. 0: they cannot be measured there. */
+double mf_cli_measure_drive(const char *model, const char *dir, uint64_t n_bytes);
+/* Bytes a second that n_threads (0: one a CPU) read of memory. 0: no memory for it. */
+double mf_cli_measure_memory(uint32_t n_threads);
+
+#endif

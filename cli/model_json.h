@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* mf_model_info as members of a JSON object. */
+#ifndef MF_CLI_MODEL_JSON_H
+#define MF_CLI_MODEL_JSON_H
+
+#include "json.h"
+
+#include <moeflux/moeflux.h>
+
+void mf_cli_json_model(mf_cli_json *json, const mf_model_info *info);
+
+#endif

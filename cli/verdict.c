@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* From a model's needs and a machine's memory to a sentence. */
+#include "verdict.h"
+
+double mf_cli_cacheable_fraction(const mf_model_info *info)
+{
+    uint64_t n_experts = (uint64_t)info->n_moe_layers * info->n_experts;
+    if (n_experts == 0)
+        return 0;
+    return info->n_slots >= n_experts ? 1 : (double)info->n_slots / (double)n_experts;
+}
+
+uint64_t mf_cli_vram_floor(const mf_model_info *info)
+{
+    return info->device_floor_bytes > info->expert_device_floor_bytes
+               ? info->device_floor_bytes
+               : info->expert_device_floor_bytes;
+}
+
+bool mf_cli_runs(const mf_model_info *info)
+{
+    return info->ram_bytes >= info->floor_bytes &&
+           (info->device_bytes == 0 || info->device_bytes >= mf_cli_vram_floor(info));
+}
+
+const char *mf_cli_verdict(const mf_model_info *info)
+{
+    uint64_t working_set = (uint64_t)info->n_moe_layers * info->n_experts_per_token;
+    if (info->ram_bytes < info->floor_bytes)
+        return "does not run: the budget is below the least --ram";
+    if (info->device_bytes != 0 && info->device_bytes < mf_cli_vram_floor(info))
+        return "does not run: the device's memory is below the least --vram";
+    if (info->n_moe_layers == 0)
+        return "runs in memory: it has no experts to stream";
+    if (mf_cli_cacheable_fraction(info) >= 1)
+        return "runs with every expert in memory";
+    if (info->n_slots >= working_set)
+        return "runs with its experts streamed from disk; the cache holds a token's working set";
+    return "runs with its experts streamed from disk, slowly: the cache is smaller than a token's "
+           "working set";
+}

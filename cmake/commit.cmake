@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: MIT
+# Writes OUT, a header that says which commit of SOURCE this is; left alone where that has not changed,
+# so that nothing is built anew for it. Sources that came without git have a file COMMIT.
+set(commit unknown)
+find_program(GIT git)
+if(EXISTS ${SOURCE}/COMMIT)
+  file(STRINGS ${SOURCE}/COMMIT commit LIMIT_COUNT 1 REGEX "^[0-9a-f]+$")
+elseif(GIT AND EXISTS ${SOURCE}/.git)
+  execute_process(COMMAND ${GIT} -C ${SOURCE} rev-parse --short=12 HEAD
+    OUTPUT_VARIABLE found RESULT_VARIABLE result OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(result EQUAL 0)
+    set(commit ${found})
+    execute_process(COMMAND ${GIT} -C ${SOURCE} diff-index --quiet HEAD -- RESULT_VARIABLE result ERROR_QUIET)
+    if(NOT result EQUAL 0)
+      string(APPEND commit ", changed")
+    endif()
+  endif()
+endif()
+set(text "/* Generated. */\n#define MF_COMMIT \"${commit}\"\n")
+set(old "")
+if(EXISTS ${OUT})
+  file(READ ${OUT} old)
+endif()
+if(NOT old STREQUAL text)
+  file(WRITE ${OUT} "${text}")
+endif()

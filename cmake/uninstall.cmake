@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: MIT
+# cmake -DMANIFEST=FILE -P uninstall.cmake: removes what the last installation wrote, below DESTDIR
+# where that is set, and the folders that are empty then and have the name of moeflux.
+if(NOT EXISTS "${MANIFEST}")
+  message(FATAL_ERROR "${MANIFEST} is not there: nothing was installed from this build")
+endif()
+file(STRINGS "${MANIFEST}" files)
+list(LENGTH files n_files)
+foreach(name ${files})
+  set(file "$ENV{DESTDIR}${name}")
+  if(EXISTS "${file}" OR IS_SYMLINK "${file}")
+    file(REMOVE "${file}")
+  endif()
+  cmake_path(GET file PARENT_PATH folder)
+  file(GLOB left "${folder}/*" "${folder}/.*")
+  if(folder MATCHES "moeflux" AND IS_DIRECTORY "${folder}" AND NOT left)
+    file(REMOVE_RECURSE "${folder}")
+  endif()
+endforeach()
+message(STATUS "removed ${n_files} files")

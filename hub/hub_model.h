@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* What the parts of a model of the hub share. */
+#ifndef MF_HUB_MODEL_H
+#define MF_HUB_MODEL_H
+
+#include "hub_client.h"
+
+struct mf_hub_model {
+    mf_hub_places places;
+    mf_hub_name name;
+    mf_hub_options options;
+    mf_hub_client *client;
+    mf_hub_listing listing;
+    char prefix[256]; /* of the URLs of files */
+};
+
+bool mf_hub_blob_path(const mf_hub_model *model, const mf_hub_file *file,
+                      char path[MF_HUB_PATH_CHARS]);
+/* What of a model in dir the engine is to be given. */
+bool mf_hub_name_model(const mf_hub_model *model, const char *dir, char path[MF_HUB_PATH_CHARS],
+                       mf_error *error);
+/* A small file's content, from the cache or the hub, its hash checked where it came from there. The
+ * caller frees *data, which ends with a NUL. */
+bool mf_hub_read_file(mf_hub_model *model, const mf_hub_file *file, size_t n_max_bytes, char **data,
+                      mf_error *error);
+
+#endif

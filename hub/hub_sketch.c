@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* Files of which only the descriptors are there: the beginning, and the size. */
+#include "hub_fail.h"
+#include "hub_model.h"
+#include "hub_store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { AT_ONCE = 64 };
+/* Most shards' headers are shorter; the rest of a longer one is asked for. */
+#define FIRST_BYTES ((uint64_t)256 << 10)
+#define GGUF_BYTES ((uint64_t)16 << 20)
+#define MAX_HEADER_BYTES ((uint64_t)128 << 20)
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), n_end = strlen(end);
+    return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
+/* Weights are sketched, everything else is small and comes whole. */
+static uint64_t bytes_at_first(const mf_hub_file *file)
+{
+    uint64_t n = file->n_bytes;
+    if (ends_with(file->path, ".safetensors"))
+        n = FIRST_BYTES;
+    else if (mf_hub_is_gguf(file->path))
+        n = GGUF_BYTES;
+    else if (ends_with(file->path, ".bin"))
+        n = 0;
+    return n < file->n_bytes ? n : file->n_bytes;
+}
+
+/* Of a safetensors file that begins like this: 8 bytes of length, then as many of header. */
+static uint64_t header_bytes(const mf_hub_file *file, const mf_hub_text *text)
+{
+    uint64_t n = 0;
+    if (!ends_with(file->path, ".safetensors") || text->n_bytes < 8)
+        return text->n_bytes;
+    for (int i = 7; i >= 0; i--)
+        n = n << 8 | (unsigned char)text->data[i];
+    return n < file->n_bytes ? n + 8 : text->n_bytes;
+}
+
+static bool write_at(const char *path, const mf_hub_file *file, const char *data, uint64_t at,
+                     size_t n_bytes, mf_error *error)
+{
+    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return mf_hub_fail_os(error, errno, "%.900s: cannot open", path);
+    bool good = ftruncate(fd, (off_t)file->n_bytes) == 0;
+    while (good && n_bytes > 0) {
+        const ssize_t n = pwrite(fd, data, n_bytes, (off_t)at);
+        good = n > 0;
+        data += good ? n : 0;
+        at += good ? (uint64_t)n : 0;
+        n_bytes -= good ? (size_t)n : 0;
+    }
+    const int why = errno;
+    if (close(fd) != 0 || !good)
+        return mf_hub_fail_os(error, why, "%.900s: cannot write", path);
+    return true;
+}
+
+static bool sketch_path(const char *dir, const mf_hub_file *file, char path[MF_HUB_PATH_CHARS],
+                        mf_error *error)
+{
+    const int n = snprintf(path, MF_HUB_PATH_CHARS, "%s/%s", dir, file->path);
+    return (n > 0 && n < MF_HUB_PATH_CHARS) ||
+           mf_hub_fail(error, MF_ERR_ARGUMENT, "%.600s: the path is too long", dir);
+}
+
+/* Takes a held file from the cache instead of asking for it. */
+static bool from_cache(const mf_hub_model *m, const mf_hub_file *file, const char *path)
+{
+    char blob[MF_HUB_PATH_CHARS];
+    return file->is_held && mf_hub_blob_path(m, file, blob) && symlink(blob, path) == 0;
+}
+
+/* The beginnings of up to AT_ONCE files, and their rests where they are longer. */
+static bool sketch_some(mf_hub_model *m, const char *dir, mf_hub_file *const *files, size_t n,
+                        mf_error *error)
+{
+    char path[MF_HUB_PATH_CHARS];
+    mf_hub_text *texts = calloc(n, sizeof *texts);
+    bool good = true;
+    if (!texts)
+        return mf_hub_fail(error, MF_ERR_NO_MEMORY, "no memory for headers");
+    for (size_t i = 0; i < n && good; i++) {
+        texts[i].end = bytes_at_first(files[i]);
+        texts[i].n_file_bytes = files[i]->n_bytes;
+        texts[i].n_max_bytes = (size_t)texts[i].end;
+        texts[i].is_done = texts[i].is_begun = texts[i].end == 0;
+        good = mf_hub_url(m->client, m->prefix, files[i]->path, texts[i].url) ||
+               mf_hub_fail(error, MF_ERR_ARGUMENT, "%s: its URL is too long", files[i]->path);
+    }
+    good = good && mf_hub_get(m->client, texts, n, error);
+    for (size_t i = 0; i < n && good; i++) {
+        const uint64_t n_header = texts[i].data ? header_bytes(files[i], &texts[i]) : 0;
+        good = sketch_path(dir, files[i], path, error) && mf_hub_make_folders(path, error) &&
+               write_at(path, files[i], texts[i].data, 0, texts[i].n_bytes, error);
+        if (!good || n_header <= texts[i].n_bytes || n_header > MAX_HEADER_BYTES)
+            continue;
+        texts[i].begin = texts[i].n_bytes;
+        texts[i].end = n_header;
+        texts[i].n_max_bytes = (size_t)(n_header - texts[i].begin);
+        texts[i].is_begun = texts[i].is_done = false;
+        good = mf_hub_get(m->client, &texts[i], 1, error) &&
+               write_at(path, files[i], texts[i].data, texts[i].begin, texts[i].n_bytes, error);
+    }
+    for (size_t i = 0; i < n; i++)
+        free(texts[i].data);
+    free(texts);
+    return good;
+}
+
+bool mf_hub_name_model(const mf_hub_model *m, const char *dir, char path[MF_HUB_PATH_CHARS],
+                       mf_error *error)
+{
+    uint32_t part;
+    snprintf(path, MF_HUB_PATH_CHARS, "%s", dir);
+    if (m->name.choice[0] == '\0' && mf_hub_listing_find(&m->listing, "config.json") &&
+        mf_hub_listing_find(&m->listing, "config.json")->is_wanted)
+        return true;
+    for (size_t i = 0; i < m->listing.n_files; i++) {
+        const mf_hub_file *file = &m->listing.files[i];
+        mf_hub_parts_of(file->path, &part);
+        if (file->is_wanted && mf_hub_is_gguf(file->path) && part == 1)
+            return sketch_path(dir, file, path, error);
+    }
+    return true;
+}
+
+bool mf_hub_sketch(mf_hub_model *m, const char *dir, char path[MF_HUB_PATH_CHARS], mf_error *error)
+{
+    mf_hub_file *files[AT_ONCE];
+    size_t n = 0;
+    for (size_t i = 0; i < m->listing.n_files; i++) {
+        mf_hub_file *file = &m->listing.files[i];
+        if (!file->is_wanted)
+            continue;
+        if (!sketch_path(dir, file, path, error) || !mf_hub_make_folders(path, error))
+            return false;
+        if (!from_cache(m, file, path))
+            files[n++] = file;
+        if (n == AT_ONCE) {
+            if (!sketch_some(m, dir, files, n, error))
+                return false;
+            n = 0;
+        }
+    }
+    return (n == 0 || sketch_some(m, dir, files, n, error)) &&
+           mf_hub_name_model(m, dir, path, error);
+}

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: MIT
+"""From logits to a token."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Optional
+
+from ._native import Handle, Owner, PathLike, ffi, lib
+from .errors import ArgumentError
+from .options import SamplerOptions, SamplingOptions
+from .tokenizer import Tokenizer, token_array
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from typing_extensions import Unpack
+
+
+class Sampler(Owner):
+    """Chooses tokens. Options that are left out are those of `path`, a checkpoint, if it is given.
+
+    One thread's at a time.
+    """
+
+    _kind = "sampler"
+
+    def __init__(
+        self,
+        n_vocab: int,
+        path: Optional[PathLike] = None,
+        tokenizer: Optional[Tokenizer] = None,
+        **options: Unpack[SamplingOptions],
+    ) -> None:
+        values = SamplerOptions(path, options)
+        if values.struct.n_dry_breakers:
+            if tokenizer is None:
+                raise ArgumentError("dry_breakers need a tokenizer")
+            values.struct.tokenizer = tokenizer.pointer
+        handle = Handle("mf_sampler", lib.mf_sampler_free, tokenizer)
+        handle.make(lib.mf_sampler_create, values.struct, n_vocab, ffi.NULL)
+        super().__init__(handle)
+        self.n_vocab = n_vocab
+
+    def accept(self, token: int) -> None:
+        """This token is now in the sequence (for the penalties)."""
+        with self._using() as pointer:
+            lib.mf_sampler_accept(pointer, token)
+
+    def accept_prompt(self, tokens: Iterable[int]) -> None:
+        """These tokens stand before the answer."""
+        array = token_array(tokens)
+        with self._using() as pointer:
+            lib.mf_sampler_accept_prompt(pointer, array, len(array))
+
+    def sample(self, logits: NDArray[np.float32], allowed: Optional[Any] = None) -> int:
+        """A token by logits, float32 [n_vocab]; allowed: those whose bit is set, uint32 words."""
+        array = ffi.from_buffer("float[]", logits)
+        if len(array) != self.n_vocab or logits.dtype.str != "<f4":
+            raise ArgumentError(f"logits: expected float32 [{self.n_vocab}]")
+        return self.sample_from(array, allowed)
+
+    def sample_from(self, logits: Any, allowed: Optional[Any]) -> int:
+        """The same from a pointer of the library's."""
+        words = ffi.NULL if allowed is None else ffi.from_buffer("uint32_t[]", allowed)
+        if allowed is not None and len(words) * 32 < self.n_vocab:
+            raise ArgumentError(f"allowed: expected bits for {self.n_vocab} tokens")
+        with self._using() as pointer:
+            return int(lib.mf_sampler_sample_masked(pointer, logits, words))
+
+    def reset(self) -> None:
+        """Forgets accepted tokens and starts the seed again."""
+        with self._using() as pointer:
+            lib.mf_sampler_reset(pointer)

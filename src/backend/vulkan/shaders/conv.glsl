@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// The causal convolution of one row, the shaders that have it by the way: the same bits.
+// One step of it; nothing is contracted but by name.
+float conv_step(float sum, float x, float w)
+{
+    return fma(x, w, sum);
+}
+
+// Channel `channel` of n: its last inputs are in `before`, oldest first, and go on in `after`, which
+// may be the same.
+float convolved(Floats weight, uint64_t before, uint64_t after, uint n, uint channel, float x)
+{
+    float last[WIDTH], sum = 0.0;
+    [[unroll]] for (uint j = 0; j + 1 < WIDTH; j++)
+        last[j] = before != 0 ? Floats(before).v[j * n + channel] : 0.0;
+    last[WIDTH - 1] = x;
+    [[unroll]] for (uint j = 0; j < WIDTH; j++)
+        sum = conv_step(sum, last[j], weight.v[channel * WIDTH + j]);
+    [[unroll]] for (uint j = 0; j + 1 < WIDTH; j++)
+        Floats(after).v[j * n + channel] = last[j + 1];
+    return silu(sum);
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// A team of TEAM lanes that multiplies a row: a lane has 32 columns of each tile. Whoever includes this
+// has `shared float exchange[...]`, a float for each invocation.
+vec4 x[CHUNK / 4]; // of the lane, times QUAD_FACTORS
+float x_sum;       // before that
+
+float multiply(Chunk c)
+{
+    float dot = 0.0;
+    [[unroll]] for (uint j = 0; j < CHUNK / 4; j++)
+        dot = add_quad(dot, quad(c, j), x[j]);
+    return part_of(c, dot, x_sum);
+}
+
+// The sum over the lanes of a team, in the same order for any size of subgroups.
+float team_sum(float v, uint id)
+{
+    [[unroll]] for (uint d = 1; d < TEAM; d *= 2) {
+        if (d < gl_SubgroupSize) {
+            v += subgroupShuffleXor(v, d);
+        } else {
+            barrier();
+            exchange[id] = v;
+            barrier();
+            v += exchange[id ^ d];
+        }
+    }
+    return v;
+}

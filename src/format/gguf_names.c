@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/* Tensors' names in GGUF, as llama.cpp's converters give them. */
+#include "format/gguf_source.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define NAME_BYTES 96
+#define N_NAMES 2 /* that a role may have: the first that exists is meant */
+
+/* Those with a '.' at the front are of a layer. */
+static const char *const names[MF_N_ROLES][N_NAMES] = {
+    [MF_ROLE_EMBED] = {"token_embd.weight"},
+    [MF_ROLE_HEAD] = {"output.weight"},
+    [MF_ROLE_FINAL_NORM] = {"output_norm.weight"},
+    [MF_ROLE_INPUT_NORM] = {".attn_norm.weight"},
+    [MF_ROLE_POST_NORM] = {".post_attention_norm.weight", ".ffn_norm.weight"},
+    [MF_ROLE_Q] = {".attn_q.weight"},
+    [MF_ROLE_K] = {".attn_k.weight"},
+    [MF_ROLE_V] = {".attn_v.weight"},
+    [MF_ROLE_O] = {".attn_output.weight"},
+    [MF_ROLE_Q_NORM] = {".attn_q_norm.weight"},
+    [MF_ROLE_K_NORM] = {".attn_k_norm.weight"},
+    [MF_ROLE_Q_BIAS] = {".attn_q.bias"},
+    [MF_ROLE_K_BIAS] = {".attn_k.bias"},
+    [MF_ROLE_V_BIAS] = {".attn_v.bias"},
+    [MF_ROLE_O_BIAS] = {".attn_output.bias"},
+    [MF_ROLE_SINKS] = {".attn_sinks.weight"},
+    [MF_ROLE_LINEAR_QKV] = {".attn_qkv.weight"},
+    [MF_ROLE_LINEAR_Z] = {".attn_gate.weight"},
+    [MF_ROLE_LINEAR_B] = {".ssm_beta.weight"},
+    [MF_ROLE_LINEAR_A] = {".ssm_alpha.weight"},
+    [MF_ROLE_LINEAR_QKVZ] = {".ssm_in.weight"},
+    [MF_ROLE_LINEAR_BA] = {".ssm_ba.weight"},
+    [MF_ROLE_LINEAR_CONV] = {".ssm_conv1d.weight"},
+    [MF_ROLE_LINEAR_A_LOG] = {".ssm_a"},
+    [MF_ROLE_LINEAR_DT_BIAS] = {".ssm_dt.bias", ".ssm_dt"},
+    [MF_ROLE_LINEAR_NORM] = {".ssm_norm.weight"},
+    [MF_ROLE_LINEAR_OUT] = {".ssm_out.weight"},
+    [MF_ROLE_LATENT_Q_A] = {".attn_q_a.weight"},
+    [MF_ROLE_LATENT_Q_A_NORM] = {".attn_q_a_norm.weight"},
+    [MF_ROLE_LATENT_Q_B] = {".attn_q_b.weight"},
+    [MF_ROLE_LATENT_KV_A] = {".attn_kv_a_mqa.weight"},
+    [MF_ROLE_LATENT_KV_A_NORM] = {".attn_kv_a_norm.weight"},
+    [MF_ROLE_LATENT_KV_B] = {".attn_kv_b.weight"},
+    [MF_ROLE_LATENT_K_UP] = {".attn_k_b.weight"},
+    [MF_ROLE_LATENT_V_UP] = {".attn_v_b.weight"},
+    [MF_ROLE_GATE] = {".ffn_gate.weight"},
+    [MF_ROLE_UP] = {".ffn_up.weight"},
+    [MF_ROLE_DOWN] = {".ffn_down.weight"},
+    [MF_ROLE_SHARED_GATE] = {".ffn_gate_shexp.weight"},
+    [MF_ROLE_SHARED_UP] = {".ffn_up_shexp.weight"},
+    [MF_ROLE_SHARED_DOWN] = {".ffn_down_shexp.weight"},
+    [MF_ROLE_SHARED_ROUTER] = {".ffn_gate_inp_shexp.weight"},
+    [MF_ROLE_ROUTER] = {".ffn_gate_inp.weight"},
+    [MF_ROLE_ROUTER_BIAS] = {".exp_probs_b.bias", ".exp_probs_b"},
+    [MF_ROLE_ROUTER_LOGIT_BIAS] = {".ffn_gate_inp.bias"},
+    [MF_ROLE_EXPERT_GATE_BIAS] = {".ffn_gate_exps.bias"},
+    [MF_ROLE_EXPERT_UP_BIAS] = {".ffn_up_exps.bias"},
+    [MF_ROLE_EXPERT_DOWN_BIAS] = {".ffn_down_exps.bias"},
+    [MF_ROLE_EXPERT_GATE] = {".ffn_gate_exps.weight"},
+    [MF_ROLE_EXPERT_UP] = {".ffn_up_exps.weight"},
+    [MF_ROLE_EXPERT_DOWN] = {".ffn_down_exps.weight"},
+    [MF_ROLE_EXPERT_GATE_UP] = {".ffn_gate_up_exps.weight"},
+};
+
+static void write_name(mf_tensor_id id, const char *name, char *out, size_t capacity)
+{
+    if (name[0] == '.')
+        snprintf(out, capacity, "blk.%u%s", id.layer, name);
+    else
+        snprintf(out, capacity, "%s", name);
+}
+
+void mf_gguf_role_name(mf_tensor_id id, char *name, size_t capacity)
+{
+    const char *first = names[id.role][0];
+    write_name(id, first != NULL ? first : "(none)", name, capacity);
+}
+
+mf_tensor *mf_gguf_find_role(const mf_gguf_source *gguf, mf_tensor_id id)
+{
+    mf_tensor *tensor = NULL;
+    if (id.expert != MF_ALL_EXPERTS)
+        return NULL;
+    for (size_t i = 0; i < N_NAMES && names[id.role][i] != NULL && tensor == NULL; i++) {
+        char name[NAME_BYTES];
+        write_name(id, names[id.role][i], name, sizeof name);
+        tensor = mf_tensor_find(&gguf->source.table, name);
+    }
+    return tensor;
+}

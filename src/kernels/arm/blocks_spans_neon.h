@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* What kernels/x86/blocks_product.h asks for, over the including file's add_wide and add_narrow:
+ * TILE tokens, two or one by four unpacked spans, with scales of 32 columns or of 16. */
+#ifndef MF_KERNELS_BLOCKS_SPANS_NEON_H
+#define MF_KERNELS_BLOCKS_SPANS_NEON_H
+
+#include "kernels/arm/blocks_rows_neon.h"
+
+MF_LANE_OP void add_tile(bool with_min, uint32_t n, const unpacked_span *w,
+                         const unsigned char *tokens, size_t token_bytes, vec *acc, size_t apart)
+{
+    const tile a = {w, tokens, token_bytes, acc, apart};
+    if (w->sixteens)
+        add_narrow(with_min, n, &a);
+    else
+        add_wide(with_min, n, &a);
+}
+
+/* One token: the same by way of the nearest cache, as that costs little beside memory. */
+MF_LANE_OP void add_span(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
+                         const unsigned char *const v[4], const unsigned char *const s[4],
+                         const mf_blocks_span *x, vec acc[4])
+{
+    unpacked_span rows[4];
+    MF_ROLLED
+    for (uint32_t r = 0; r < 4; r++)
+        unpack_span(kind, t, w, v[r], s[r], &rows[r]);
+    add_tile(has_min(kind), 1, rows, (const unsigned char *)x, 0, acc, 1);
+}
+
+#endif

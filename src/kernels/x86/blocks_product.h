@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The product of formats of blocks, written once over a tier's primitives, which the including file
+ * defines first:
+ *
+ *   vec, TILE                 a vector of sums, and how many tokens' are held in registers
+ *   GROUP                     tokens by which a panel is multiplied at a time
+ *   zero_vec(), sum_four(v, out)   out[i]: the lanes of v[i], added up
+ *   span_tables, tables_of(kind)   what unpacking needs beside the bytes
+ *   add_span(kind, ...)       a span of four rows, as it is stored, by one token
+ *   unpacked_span, unpack_span(kind, ...)   a span of a row, ready for many tokens
+ *   add_tile(with_min, n, ...)     unpacked spans of four rows by n tokens
+ *
+ * One token: bound by memory. Rows go four together, long ones one from each quarter of the range,
+ * each a stream of its own that the hardware prefetcher can follow, others four neighbours. More:
+ * a span of a panel of rows is unpacked once for all tokens of a group, so that all of it stays in
+ * the nearest cache.
+ */
+#ifndef MF_KERNELS_BLOCKS_PRODUCT_H
+#define MF_KERNELS_BLOCKS_PRODUCT_H
+
+#include "kernels/x86/blocks_token.h"
+
+enum {
+    AHEAD_BYTES = 1024,       /* how far ahead of a long row's stream is prefetched */
+    SHORT_ROW_BYTES = 256,    /* rows up to this are short */
+    SHORT_AHEAD_BYTES = 3072, /* how far ahead of the stream of short rows is prefetched */
+    PANEL = 16                /* rows */
+};
+
+/* A panel's rows by a group of tokens. */
+typedef struct panel {
+    unpacked_span spans[PANEL];
+    vec acc[PANEL][GROUP];
+} panel;
+
+static const mf_blocks_span *token_at(const unsigned char *tokens, size_t token_bytes, uint32_t t)
+{
+    return (const mf_blocks_span *)(const void *)(tokens + t * token_bytes);
+}
+
+/* ------------------------------------------------------------------------------------- one token
+ */
+
+/* Four rows, which may be the same one, by one token. */
+MF_INLINE void multiply_four(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
+                             const uint32_t rows[4], size_t ahead, const mf_blocks_span *x,
+                             float out[4])
+{
+    const unsigned char *v[4], *s[4] = {NULL, NULL, NULL, NULL};
+    vec acc[4];
+    MF_UNROLL(4)
+    for (uint32_t r = 0; r < 4; r++) {
+        v[r] = w->values + rows[r] * w->row_bytes;
+        if (w->scales != NULL)
+            s[r] = w->scales + rows[r] * w->scale_row_bytes;
+        acc[r] = zero_vec();
+    }
+    for (uint32_t i = 0; i < w->n_spans; i++, x++) {
+        MF_UNROLL(4)
+        for (uint32_t r = 0; r < 4; r++)
+            for (uint32_t at = 0; at < w->span_bytes; at += 64)
+                __builtin_prefetch(v[r] + ahead + at);
+        add_span(kind, t, w, v, s, x, acc);
+        MF_UNROLL(4)
+        for (uint32_t r = 0; r < 4; r++) {
+            v[r] += w->span_bytes;
+            s[r] += w->scale_span_bytes;
+        }
+    }
+    if (w->last_bytes > 0) {
+        mf_blocks_last last[4];
+        for (uint32_t r = 0; r < 4; r++) {
+            mf_blocks_copy_last(w, rows[r], &last[r]);
+            v[r] = last[r].values;
+            s[r] = last[r].scales;
+        }
+        add_span(kind, t, w, v, s, x, acc);
+    }
+    sum_four(acc, out);
+    for (uint32_t r = 0; r < 4; r++)
+        out[r] *= w->factor;
+}
+
+/* Rows row0 .. row1 - 1 by one token. */
+MF_INLINE void multiply_one(mf_weight_kind kind, const mf_blocks_rows *w, uint32_t row0,
+                            uint32_t row1, const mf_blocks_span *x, float *y)
+{
+    const span_tables t = tables_of(kind);
+    const bool is_long = w->row_bytes > SHORT_ROW_BYTES;
+    const uint32_t n_sets = (row1 - row0) / 4, step = is_long ? n_sets : 1;
+    float out[4];
+    for (uint32_t i = 0; i < n_sets; i++) {
+        const uint32_t first = is_long ? i : 4 * i;
+        const uint32_t rows[4] = {row0 + first, row0 + first + step, row0 + first + 2 * step,
+                                  row0 + first + 3 * step};
+        multiply_four(kind, &t, w, rows, is_long ? AHEAD_BYTES : SHORT_AHEAD_BYTES, x, out);
+        for (uint32_t r = 0; r < 4; r++)
+            y[first + r * step] = out[r];
+    }
+    const uint32_t left = row0 + 4 * n_sets;
+    if (left == row1)
+        return;
+    uint32_t rows[4];
+    for (uint32_t r = 0; r < 4; r++)
+        rows[r] = left + r < row1 ? left + r : row1 - 1;
+    multiply_four(kind, &t, w, rows, SHORT_AHEAD_BYTES, x, out);
+    for (uint32_t r = 0; left + r < row1; r++)
+        y[left + r - row0] = out[r];
+}
+
+/* ------------------------------------------------------------------------------------ more tokens
+ */
+
+/* Span i of rows row .. row + n_rows - 1; i past the whole ones: the last. */
+MF_INLINE void unpack_rows(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
+                           uint32_t row, uint32_t n_rows, uint32_t i, unpacked_span *out)
+{
+    for (uint32_t r = 0; r < n_rows; r++) {
+        const unsigned char *v = w->values + (row + r) * w->row_bytes + (size_t)i * w->span_bytes;
+        const unsigned char *s = NULL;
+        mf_blocks_last last;
+        if (w->scales != NULL)
+            s = w->scales + (row + r) * w->scale_row_bytes + (size_t)i * w->scale_span_bytes;
+        if (i == w->n_spans) {
+            mf_blocks_copy_last(w, row + r, &last);
+            v = last.values;
+            s = last.scales;
+        } else {
+            for (uint32_t at = 0; at < w->span_bytes; at += 64)
+                __builtin_prefetch(v + w->span_bytes + at);
+        }
+        unpack_span(kind, t, w, v, s, &out[r]);
+    }
+}
+
+/* Four rows of a panel by its tokens. */
+MF_INLINE void add_tokens(bool with_min, const unpacked_span *w, const unsigned char *tokens,
+                          size_t token_bytes, uint32_t n_tokens, vec *acc)
+{
+    uint32_t t = 0;
+    for (; t + TILE <= n_tokens; t += TILE)
+        add_tile(with_min, TILE, w, tokens + t * token_bytes, token_bytes, acc + t, GROUP);
+    if (TILE > 2 && t + 2 <= n_tokens) {
+        add_tile(with_min, TILE > 2 ? 2 : 1, w, tokens + t * token_bytes, token_bytes, acc + t,
+                 GROUP);
+        t += 2;
+    }
+    for (; t < n_tokens; t++)
+        add_tile(with_min, 1, w, tokens + t * token_bytes, token_bytes, acc + t, GROUP);
+}
+
+/* Functions of their own, which all kinds share: within the kernel of each, gcc 12 does not keep
+ * the sums in registers. */
+__attribute__((noinline)) static void add_with_min(const unpacked_span *w,
+                                                   const unsigned char *tokens, size_t token_bytes,
+                                                   uint32_t n_tokens, vec *acc)
+{
+    add_tokens(true, w, tokens, token_bytes, n_tokens, acc);
+}
+
+__attribute__((noinline)) static void add_without_min(const unpacked_span *w,
+                                                      const unsigned char *tokens,
+                                                      size_t token_bytes, uint32_t n_tokens,
+                                                      vec *acc)
+{
+    add_tokens(false, w, tokens, token_bytes, n_tokens, acc);
+}
+
+static void store_panel(const panel *p, float factor, uint32_t n_rows, uint32_t n_tokens, float *y,
+                        size_t y_stride)
+{
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        for (uint32_t row = 0; row < n_rows; row += 4) {
+            const vec acc[4] = {p->acc[row][t], p->acc[row + 1][t], p->acc[row + 2][t],
+                                p->acc[row + 3][t]};
+            float out[4];
+            sum_four(acc, out);
+            for (uint32_t r = 0; r < 4 && row + r < n_rows; r++)
+                y[t * y_stride + row + r] = out[r] * factor;
+        }
+    }
+}
+
+/* Of so many tokens those of the next group, of about equal size and of whole tiles. */
+static uint32_t group_of(uint32_t n_tokens)
+{
+    const uint32_t n_groups = (n_tokens + GROUP - 1) / GROUP;
+    const uint32_t n = ((n_tokens + n_groups - 1) / n_groups + TILE - 1) / TILE * TILE;
+    return n < n_tokens ? n : n_tokens;
+}
+
+/* Rows of a panel by a group of tokens. */
+MF_INLINE void multiply_group(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
+                              uint32_t row, uint32_t n_rows, const unsigned char *tokens,
+                              size_t token_bytes, uint32_t n_tokens, panel *p)
+{
+    const uint32_t n_spans = w->n_spans + (w->last_bytes > 0 ? 1 : 0);
+    for (uint32_t r = 0; r < PANEL; r++)
+        for (uint32_t i = 0; i < n_tokens; i++)
+            p->acc[r][i] = zero_vec();
+    for (uint32_t i = 0; i < n_spans; i++, tokens += sizeof(mf_blocks_span)) {
+        unpack_rows(kind, t, w, row, n_rows, i, p->spans);
+        for (uint32_t r = 0; r < n_rows; r += 4) {
+            if (has_min(kind))
+                add_with_min(p->spans + r, tokens, token_bytes, n_tokens, p->acc[r]);
+            else
+                add_without_min(p->spans + r, tokens, token_bytes, n_tokens, p->acc[r]);
+        }
+    }
+}
+
+MF_INLINE void multiply_kind(mf_weight_kind kind, const mf_blocks_rows *w, uint32_t row0,
+                             uint32_t row1, const unsigned char *tokens, size_t token_bytes,
+                             uint32_t n_tokens, float *y, size_t y_stride, panel *p)
+{
+    const span_tables t = tables_of(kind);
+    if (n_tokens == 1) {
+        multiply_one(kind, w, row0, row1, token_at(tokens, token_bytes, 0), y);
+        return;
+    }
+    for (uint32_t first = 0, n; first < n_tokens; first += n) {
+        n = group_of(n_tokens - first);
+        for (uint32_t row = row0; row < row1; row += PANEL) {
+            const uint32_t n_rows = row1 - row < PANEL ? row1 - row : PANEL;
+            multiply_group(kind, &t, w, row, n_rows, tokens + first * token_bytes, token_bytes, n,
+                           p);
+            store_panel(p, w->factor, n_rows, n, y + first * y_stride + (row - row0), y_stride);
+        }
+    }
+}
+
+static size_t scratch_bytes(uint32_t n_tokens)
+{
+    return n_tokens > 1 ? sizeof(panel) : 0;
+}
+
+#define MULTIPLY(kind) \
+    multiply_kind(kind, &rows, row0, row1, tokens, token_bytes, n_tokens, y, y_stride, scratch)
+
+/* A kernel of its own for each kind. */
+static void multiply(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
+                     uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
+{
+    const mf_blocks_rows rows = mf_blocks_rows_of(w);
+    const size_t token_bytes = mf_blocks_token_bytes(w);
+    switch (w->shape.kind) {
+    case MF_WEIGHT_MXFP4:
+        MULTIPLY(MF_WEIGHT_MXFP4);
+        break;
+    case MF_WEIGHT_NVFP4: /* the factor apart, one */
+    case MF_WEIGHT_NVFP4_DIVIDED:
+    case MF_WEIGHT_NVFP4_PLAIN:
+        MULTIPLY(MF_WEIGHT_NVFP4);
+        break;
+    case MF_WEIGHT_INT4:
+        MULTIPLY(MF_WEIGHT_INT4);
+        break;
+    case MF_WEIGHT_INT8:
+        MULTIPLY(MF_WEIGHT_INT8);
+        break;
+    case MF_WEIGHT_GGUF_Q4_0:
+        MULTIPLY(MF_WEIGHT_GGUF_Q4_0);
+        break;
+    case MF_WEIGHT_GGUF_Q4_1:
+        MULTIPLY(MF_WEIGHT_GGUF_Q4_1);
+        break;
+    case MF_WEIGHT_GGUF_Q5_0:
+        MULTIPLY(MF_WEIGHT_GGUF_Q5_0);
+        break;
+    case MF_WEIGHT_GGUF_Q5_1:
+        MULTIPLY(MF_WEIGHT_GGUF_Q5_1);
+        break;
+    case MF_WEIGHT_GGUF_Q8_0:
+        MULTIPLY(MF_WEIGHT_GGUF_Q8_0);
+        break;
+    case MF_WEIGHT_GGUF_Q2_K:
+        MULTIPLY(MF_WEIGHT_GGUF_Q2_K);
+        break;
+    case MF_WEIGHT_GGUF_Q3_K:
+        MULTIPLY(MF_WEIGHT_GGUF_Q3_K);
+        break;
+    case MF_WEIGHT_GGUF_Q4_K:
+        MULTIPLY(MF_WEIGHT_GGUF_Q4_K);
+        break;
+    case MF_WEIGHT_GGUF_Q5_K:
+        MULTIPLY(MF_WEIGHT_GGUF_Q5_K);
+        break;
+    case MF_WEIGHT_GGUF_Q6_K:
+        MULTIPLY(MF_WEIGHT_GGUF_Q6_K);
+        break;
+    case MF_WEIGHT_GGUF_IQ4_NL:
+        MULTIPLY(MF_WEIGHT_GGUF_IQ4_NL);
+        break;
+    case MF_WEIGHT_GGUF_IQ4_XS:
+        MULTIPLY(MF_WEIGHT_GGUF_IQ4_XS);
+        break;
+    case MF_WEIGHT_GGUF_MXFP4:
+        MULTIPLY(MF_WEIGHT_GGUF_MXFP4);
+        break;
+    case MF_WEIGHT_GGUF_NVFP4:
+        MULTIPLY(MF_WEIGHT_GGUF_NVFP4);
+        break;
+    default:
+        break;
+    }
+}
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Formats of blocks (GGUF's types, MXFP4, NVFP4) times activations in fixed point: what the x86
+ * tiers share. As for affine weights (fixed_token.h) a token's activations become integers of 23
+ * bits with a unit for each span of 256 columns or for each 64 of them, and products of integers
+ * are exact. Their sums over a few columns of one scale are rounded to float32, multiplied by unit
+ * and scale and added, each of the lanes for itself, in the order of the columns: so neither the
+ * other rows nor the other tokens of a call show in the bits.
+ *
+ * A row is cut into spans; of formats with blocks of fewer columns its last one may be short, and
+ * is copied to where zeros follow.
+ */
+#ifndef MF_KERNELS_BLOCKS_TOKEN_H
+#define MF_KERNELS_BLOCKS_TOKEN_H
+
+#include "base/checked.h"
+#include "base/half.h"
+#include "kernels/kernels.h"
+
+#include <string.h>
+
+enum {
+    MF_SPAN = 256,          /* columns that are taken together */
+    MF_SPAN_BYTES_MAX = 288 /* of a span's values in any of the formats */
+};
+
+/* A span of a prepared token. */
+typedef struct mf_blocks_span {
+    /* The activations as integers, as each tier lays them out. */
+    union {
+        struct {
+            signed char digits[3][4][64]; /* the lowest digit first; of each 16 columns four */
+            int32_t offsets[2][16];       /* -128 times the sums of 16, as of digits */
+        } bytes;
+        struct {
+            int16_t high[16][16], low[16][16];
+        } words;
+        signed char chunks[8][3][32]; /* 32 columns at once, the lowest digit first */
+    };
+    float sums[16];  /* of 16 integers each, or activations */
+    float units[16]; /* of 16 columns each, or of the span the first */
+} mf_blocks_span;
+
+/* Whether the x86 tiers multiply it so. */
+static inline bool mf_is_blocks(const mf_matrix *w)
+{
+    switch (w->shape.kind) {
+    case MF_WEIGHT_MXFP4:
+    case MF_WEIGHT_NVFP4:
+    case MF_WEIGHT_NVFP4_DIVIDED:
+    case MF_WEIGHT_NVFP4_PLAIN:
+    case MF_WEIGHT_INT4:
+    case MF_WEIGHT_INT8:
+    case MF_WEIGHT_GGUF_Q4_0:
+    case MF_WEIGHT_GGUF_Q4_1:
+    case MF_WEIGHT_GGUF_Q5_0:
+    case MF_WEIGHT_GGUF_Q5_1:
+    case MF_WEIGHT_GGUF_Q8_0:
+    case MF_WEIGHT_GGUF_Q2_K:
+    case MF_WEIGHT_GGUF_Q3_K:
+    case MF_WEIGHT_GGUF_Q4_K:
+    case MF_WEIGHT_GGUF_Q5_K:
+    case MF_WEIGHT_GGUF_Q6_K:
+    case MF_WEIGHT_GGUF_IQ4_NL:
+    case MF_WEIGHT_GGUF_IQ4_XS:
+    case MF_WEIGHT_GGUF_MXFP4:
+    case MF_WEIGHT_GGUF_NVFP4:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static inline uint32_t mf_blocks_spans(const mf_matrix *w)
+{
+    return (w->shape.n_cols + MF_SPAN - 1) / MF_SPAN;
+}
+
+static inline size_t mf_blocks_token_bytes(const mf_matrix *w)
+{
+    return mf_blocks_spans(w) * sizeof(mf_blocks_span);
+}
+
+/* Where rows lie. */
+typedef struct mf_blocks_rows {
+    const unsigned char *values, *scales; /* scales: NULL where they lie in the blocks */
+    size_t row_bytes, scale_row_bytes;
+    uint32_t span_bytes, scale_span_bytes;
+    uint32_t n_spans;                      /* whole ones */
+    uint32_t last_bytes, last_scale_bytes; /* of the one that is not, 0: there is none */
+    float factor;                          /* of all weights */
+    mf_dtype scale_type;                   /* of integers, with the columns of a scale */
+    uint32_t scale_cols;
+} mf_blocks_rows;
+
+static inline mf_blocks_rows mf_blocks_rows_of(const mf_matrix *w)
+{
+    const mf_weight_array *a = mf_weight_format_of(&w->shape)->arrays;
+    const bool has_scales = mf_weight_format_of(&w->shape)->n_arrays > 1;
+    mf_blocks_rows r = {.values = w->data,
+                        .factor = 1.0f,
+                        .scale_type = w->shape.float_type,
+                        .scale_cols = w->shape.group};
+    const uint32_t last = w->shape.n_cols % MF_SPAN;
+    r.n_spans = w->shape.n_cols / MF_SPAN;
+    r.row_bytes = mf_matrix_row_bytes(w);
+    r.span_bytes = MF_SPAN / a[0].cols * a[0].n_bytes;
+    r.last_bytes = last / a[0].cols * a[0].n_bytes;
+    if (has_scales) {
+        r.scales = w->scales;
+        r.scale_row_bytes = (size_t)mf_weight_array_row_bytes(&w->shape, MF_WEIGHT_SCALES);
+        const uint32_t cols = a[1].cols == MF_OF_GROUP ? w->shape.group : a[1].cols;
+        const uint32_t n_bytes =
+            a[1].n_bytes + a[1].n_floats * (uint32_t)mf_dtype_bytes(w->shape.float_type);
+        r.scale_span_bytes = MF_SPAN / cols * n_bytes;
+        r.last_scale_bytes = last / cols * n_bytes;
+    }
+    if (w->shape.kind == MF_WEIGHT_NVFP4 || w->shape.kind == MF_WEIGHT_NVFP4_DIVIDED)
+        memcpy(&r.factor, w->biases, sizeof r.factor);
+    if (w->shape.kind == MF_WEIGHT_NVFP4_DIVIDED)
+        r.factor = 1.0f / r.factor;
+    return r;
+}
+
+/* The eight scales of a span's integers, one for 32 columns each. */
+static inline void mf_blocks_scales(const mf_blocks_rows *r, const unsigned char *scales,
+                                    float out[8])
+{
+    for (uint32_t i = 0; i < 8; i++) {
+        const uint32_t at = i * 32 / r->scale_cols;
+        uint16_t half;
+        if (r->scale_type == MF_F32) {
+            memcpy(&out[i], scales + 4 * (size_t)at, sizeof *out);
+            continue;
+        }
+        memcpy(&half, scales + 2 * (size_t)at, sizeof half);
+        out[i] = r->scale_type == MF_BF16 ? mf_f32_from_bf16(half) : mf_f32_from_f16(half);
+    }
+}
+
+/* A row's last span that is short, with zeros after it. */
+typedef struct mf_blocks_last {
+    unsigned char values[MF_SPAN_BYTES_MAX], scales[MF_SPAN / 8];
+} mf_blocks_last;
+
+static inline void mf_blocks_copy_last(const mf_blocks_rows *r, uint32_t row, mf_blocks_last *out)
+{
+    memset(out, 0, sizeof *out);
+    memcpy(out->values, r->values + row * r->row_bytes + (size_t)r->n_spans * r->span_bytes,
+           r->last_bytes);
+    if (r->scales != NULL)
+        memcpy(out->scales,
+               r->scales + row * r->scale_row_bytes + (size_t)r->n_spans * r->scale_span_bytes,
+               r->last_scale_bytes);
+}
+
+#endif

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A span of 256 columns in each of the formats of blocks: its scales, and 64 weights at once as
+ * unsigned bytes, 128 above what they are. Two steps that all share: variable shifts bring a
+ * value's bits to the low end of its byte, and a table of 64 entries that repeats itself, so that
+ * the bits above do not matter, gives the byte.
+ *
+ * `kind` and `c`, which 64 columns, are constants everywhere.
+ */
+#ifndef MF_KERNELS_BLOCKS_UNPACK_AVX512_H
+#define MF_KERNELS_BLOCKS_UNPACK_AVX512_H
+
+#include "kernels/x86/blocks_token.h"
+#include "kernels/x86/vector_avx512.h"
+
+/* What does not change between spans. */
+typedef struct blocks_tables {
+    __m512i levels; /* by the low 6 bits of a byte */
+    __m512i counts; /* of shifts: of 64 bits each */
+} blocks_tables;
+
+/* A span's scales and minima. */
+typedef struct span_scales {
+    __m512 scale; /* of 32 columns each in the first eight lanes, or of 16 */
+    __m512 min;   /* what is added, of 16 columns each */
+} span_scales;
+
+MF_INLINE bool has_min(mf_weight_kind kind)
+{
+    return kind == MF_WEIGHT_GGUF_Q4_1 || kind == MF_WEIGHT_GGUF_Q5_1 ||
+           kind == MF_WEIGHT_GGUF_Q2_K || kind == MF_WEIGHT_GGUF_Q4_K ||
+           kind == MF_WEIGHT_GGUF_Q5_K;
+}
+
+/* NVFP4 with its scales apart. */
+MF_INLINE bool is_nvfp4(mf_weight_kind kind)
+{
+    return kind == MF_WEIGHT_NVFP4 || kind == MF_WEIGHT_NVFP4_DIVIDED ||
+           kind == MF_WEIGHT_NVFP4_PLAIN;
+}
+
+/* Whether a scale is for 16 columns, not 32. */
+MF_INLINE bool has_sixteens(mf_weight_kind kind)
+{
+    return kind == MF_WEIGHT_GGUF_Q2_K || kind == MF_WEIGHT_GGUF_Q3_K ||
+           kind == MF_WEIGHT_GGUF_Q6_K || kind == MF_WEIGHT_GGUF_NVFP4 || is_nvfp4(kind);
+}
+
+/* The weight that bits mean, of formats that look it up. */
+static int level_of(mf_weight_kind kind, int bits)
+{
+    static const signed char iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                        1,    13,   25,  38,  53,  69,  89,  113};
+    static const signed char e2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    switch (kind) {
+    case MF_WEIGHT_GGUF_Q4_0:
+    case MF_WEIGHT_INT4:
+        return bits % 16 - 8;
+    case MF_WEIGHT_GGUF_Q5_0:
+        return bits % 16 - 16;
+    case MF_WEIGHT_GGUF_Q2_K:
+        return bits % 4;
+    case MF_WEIGHT_GGUF_Q3_K:
+        return bits % 4 - 4;
+    case MF_WEIGHT_GGUF_Q6_K:
+        return bits - 32;
+    case MF_WEIGHT_GGUF_IQ4_NL:
+    case MF_WEIGHT_GGUF_IQ4_XS:
+        return iq4[bits % 16];
+    case MF_WEIGHT_MXFP4:
+    case MF_WEIGHT_NVFP4:
+    case MF_WEIGHT_NVFP4_DIVIDED:
+    case MF_WEIGHT_NVFP4_PLAIN:
+    case MF_WEIGHT_GGUF_MXFP4:
+    case MF_WEIGHT_GGUF_NVFP4:
+        return e2m1[bits % 16]; /* twice what it means */
+    default:
+        return bits % 16;
+    }
+}
+
+MF_INLINE blocks_tables tables_of(mf_weight_kind kind)
+{
+    unsigned char levels[64];
+    for (int i = 0; i < 64; i++)
+        levels[i] = (unsigned char)(level_of(kind, i) + 128);
+    blocks_tables t = {.levels = _mm512_loadu_si512(levels)};
+    if (kind == MF_WEIGHT_GGUF_Q2_K || kind == MF_WEIGHT_GGUF_Q3_K)
+        t.counts = _mm512_setr_epi64(0, 0, 0, 0, 2, 2, 2, 2);
+    else if (kind == MF_WEIGHT_GGUF_Q4_K || kind == MF_WEIGHT_GGUF_Q5_K)
+        t.counts = _mm512_setr_epi64(0, 0, 0, 0, 4, 4, 4, 4);
+    else if (kind == MF_WEIGHT_GGUF_Q6_K) /* to the left */
+        t.counts = _mm512_setr_epi64(4, 4, 4, 4, 2, 2, 2, 2);
+    else if (kind == MF_WEIGHT_GGUF_NVFP4)
+        t.counts = _mm512_setr_epi64(0, 4, 0, 4, 0, 4, 0, 4);
+    else if (kind == MF_WEIGHT_MXFP4 || is_nvfp4(kind) ||
+             kind == MF_WEIGHT_INT4) /* bits of 64, a byte each */
+        t.counts = _mm512_set1_epi64(0x1c1814100c080400);
+    else
+        t.counts = _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4);
+    return t;
+}
+
+MF_INLINE uint32_t word_at(const unsigned char *p)
+{
+    uint32_t word;
+    memcpy(&word, p, sizeof word);
+    return word;
+}
+
+MF_INLINE uint16_t half_at(const unsigned char *p)
+{
+    uint16_t half;
+    memcpy(&half, p, sizeof half);
+    return half;
+}
+
+MF_INLINE __m128i load_16(const unsigned char *p)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
+
+MF_INLINE __m256i load_32(const unsigned char *p)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+
+/* A float16 in all lanes. */
+MF_INLINE __m512 spread_half(const unsigned char *p)
+{
+    return _mm512_cvtph_ps(_mm256_set1_epi16((short)half_at(p)));
+}
+
+/* --------------------------------------------------------------------------------------- scales
+ */
+
+/* Eight float16, apart from each other. */
+MF_INLINE __m128i halves_apart(const unsigned char *p, size_t apart)
+{
+    return _mm_setr_epi16((short)half_at(p), (short)half_at(p + apart),
+                          (short)half_at(p + 2 * apart), (short)half_at(p + 3 * apart),
+                          (short)half_at(p + 4 * apart), (short)half_at(p + 5 * apart),
+                          (short)half_at(p + 6 * apart), (short)half_at(p + 7 * apart));
+}
+
+/* The same of blocks of 18 bytes: all lie in the first 128. */
+MF_INLINE __m128i halves_of_18(const unsigned char *p)
+{
+    const __m512i at = _mm512_castsi128_si512(_mm_setr_epi16(0, 9, 18, 27, 36, 45, 54, 63));
+    return _mm512_castsi512_si128(
+        _mm512_permutex2var_epi16(_mm512_loadu_si512(p), at, _mm512_loadu_si512(p + 64)));
+}
+
+/* The first bytes of eight blocks of 17. */
+MF_INLINE __m128i bytes_of_17(const unsigned char *p)
+{
+    const __m512i at = _mm512_castsi128_si512(
+        _mm_setr_epi8(0, 17, 34, 51, 68, 85, 102, 119, 0, 0, 0, 0, 0, 0, 0, 0));
+    return _mm512_castsi512_si128(
+        _mm512_permutex2var_epi8(_mm512_loadu_si512(p), at, _mm512_loadu_si512(p + 64)));
+}
+
+/* Eight floats as sixteen, each twice. */
+MF_INLINE __m512 twice(__m256 v)
+{
+    const __m512i order = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    return _mm512_permutexvar_ps(order, _mm512_castps256_ps512(v));
+}
+
+MF_INLINE span_scales small_scales(const unsigned char *p, size_t block_bytes, bool with_min)
+{
+    span_scales s = {.scale = _mm512_castps256_ps512(_mm256_cvtph_ps(halves_apart(p, block_bytes))),
+                     .min = _mm512_setzero_ps()};
+    if (with_min)
+        s.min = twice(_mm256_cvtph_ps(halves_apart(p + 2, block_bytes)));
+    return s;
+}
+
+/* Q4_K's and Q5_K's: eight pairs of 6 bits in 12 bytes. */
+MF_INLINE span_scales k_scales(const unsigned char *p)
+{
+    const uint32_t a = word_at(p + 4), b = word_at(p + 8), c = word_at(p + 12);
+    const uint64_t scales = (a & 0x3f3f3f3f) | (uint64_t)((c & 0x0f0f0f0f) | (a >> 2 & 0x30303030))
+                                                   << 32;
+    const uint64_t minima =
+        (b & 0x3f3f3f3f) | (uint64_t)((c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030)) << 32;
+    const __m256i s = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)scales));
+    const __m256i m = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)minima));
+    const __m256 d = _mm256_cvtph_ps(_mm_set1_epi16((short)half_at(p)));
+    const __m256 dmin = _mm256_cvtph_ps(_mm_set1_epi16((short)(half_at(p + 2) ^ 0x8000)));
+    return (span_scales){_mm512_castps256_ps512(_mm256_mul_ps(_mm256_cvtepi32_ps(s), d)),
+                         twice(_mm256_mul_ps(_mm256_cvtepi32_ps(m), dmin))};
+}
+
+MF_INLINE span_scales q2_k_scales(const unsigned char *p)
+{
+    const __m512i both = _mm512_cvtepu8_epi32(load_16(p));
+    const __m512 scale = _mm512_cvtepi32_ps(_mm512_and_si512(both, _mm512_set1_epi32(15)));
+    const __m512 minimum = _mm512_cvtepi32_ps(_mm512_srli_epi32(both, 4));
+    return (span_scales){_mm512_mul_ps(scale, spread_half(p + 80)),
+                         _mm512_mul_ps(minimum, _mm512_cvtph_ps(_mm256_set1_epi16(
+                                                    (short)(half_at(p + 82) ^ 0x8000))))};
+}
+
+/* Sixteen of 6 bits: low 4 bits in 8 bytes, high 2 in 4. */
+MF_INLINE __m512 q3_k_scales(const unsigned char *p)
+{
+    uint64_t low;
+    memcpy(&low, p + 96, sizeof low);
+    const __m128i lows =
+        _mm_and_si128(_mm_set_epi64x((long long)(low >> 4), (long long)low), _mm_set1_epi8(15));
+    const uint32_t h = word_at(p + 104);
+    const __m128i highs = _mm_and_si128(
+        _mm_setr_epi32((int)(h << 4), (int)(h << 2), (int)h, (int)(h >> 2)), _mm_set1_epi8(0x30));
+    const __m512i scale =
+        _mm512_cvtepi8_epi32(_mm_sub_epi8(_mm_or_si128(lows, highs), _mm_set1_epi8(32)));
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(scale), spread_half(p + 108));
+}
+
+MF_INLINE __m512 iq4_xs_scales(const unsigned char *p)
+{
+    const __m256i low =
+        _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32((int)word_at(p + 4)),
+                                           _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28)),
+                         _mm256_set1_epi32(15));
+    const __m256i high =
+        _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32((int)half_at(p + 2) << 4),
+                                           _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14)),
+                         _mm256_set1_epi32(0x30));
+    const __m256i scale = _mm256_sub_epi32(_mm256_or_si256(low, high), _mm256_set1_epi32(32));
+    return _mm512_castps256_ps512(_mm256_mul_ps(
+        _mm256_cvtepi32_ps(scale), _mm256_cvtph_ps(_mm_set1_epi16((short)half_at(p)))));
+}
+
+/* Half of what e8m0 codes mean, of eight. */
+MF_INLINE __m512 exponent_scales(__m128i codes)
+{
+    const __m256i e = _mm256_cvtepu8_epi32(codes);
+    __m256i bits = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    bits = _mm256_mask_sllv_epi32(bits, _mm256_cmplt_epi32_mask(e, _mm256_set1_epi32(2)),
+                                  _mm256_set1_epi32(0x00200000), e);
+    bits = _mm256_mask_mov_epi32(bits, _mm256_cmpeq_epi32_mask(e, _mm256_set1_epi32(255)),
+                                 _mm256_set1_epi32(0x7fc00000));
+    return _mm512_castps256_ps512(_mm256_castsi256_ps(bits));
+}
+
+/* Half of what sixteen e4m3 codes mean; their exponent's bias becomes 127 by a product, which is
+ * exact for subnormal ones too. */
+MF_INLINE __m512 e4m3_scales(__m128i codes, bool is_signed)
+{
+    const __m512i c = _mm512_cvtepu8_epi32(codes);
+    const __m512i size = _mm512_slli_epi32(_mm512_and_si512(c, _mm512_set1_epi32(0x7f)), 20);
+    __m512 value = _mm512_mul_ps(_mm512_castsi512_ps(size), _mm512_set1_ps(0x1p119f));
+    if (!is_signed) /* 0x7f counts as 0 */
+        return _mm512_maskz_mov_ps(_mm512_cmpneq_epi32_mask(c, _mm512_set1_epi32(0x7f)), value);
+    value = _mm512_mask_mov_ps(value,
+                               _mm512_cmpeq_epi32_mask(_mm512_and_si512(c, _mm512_set1_epi32(0x7f)),
+                                                       _mm512_set1_epi32(0x7f)),
+                               _mm512_set1_ps(__builtin_nanf("")));
+    const __m512i sign = _mm512_slli_epi32(_mm512_and_si512(c, _mm512_set1_epi32(0x80)), 24);
+    return _mm512_castsi512_ps(_mm512_or_si512(_mm512_castps_si512(value), sign));
+}
+
+MF_INLINE span_scales scales_of(mf_weight_kind kind, const unsigned char *p,
+                                const unsigned char *scales, const mf_blocks_rows *rows)
+{
+    float eight[8];
+    const __m512 zero = _mm512_setzero_ps();
+    switch (kind) {
+    case MF_WEIGHT_GGUF_Q4_1:
+        return small_scales(p, 20, true);
+    case MF_WEIGHT_GGUF_Q5_0:
+        return small_scales(p, 22, false);
+    case MF_WEIGHT_GGUF_Q5_1:
+        return small_scales(p, 24, true);
+    case MF_WEIGHT_GGUF_Q8_0:
+        return small_scales(p, 34, false);
+    case MF_WEIGHT_GGUF_Q2_K:
+        return q2_k_scales(p);
+    case MF_WEIGHT_GGUF_Q3_K:
+        return (span_scales){q3_k_scales(p), zero};
+    case MF_WEIGHT_GGUF_Q4_K:
+    case MF_WEIGHT_GGUF_Q5_K:
+        return k_scales(p);
+    case MF_WEIGHT_GGUF_Q6_K:
+        return (span_scales){
+            _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_16(p + 192))),
+                          spread_half(p + 208)),
+            zero};
+    case MF_WEIGHT_GGUF_IQ4_XS:
+        return (span_scales){iq4_xs_scales(p), zero};
+    case MF_WEIGHT_GGUF_MXFP4:
+        return (span_scales){exponent_scales(bytes_of_17(p)), zero};
+    case MF_WEIGHT_MXFP4:
+        return (span_scales){
+            exponent_scales(_mm_loadl_epi64((const __m128i *)(const void *)scales)), zero};
+    case MF_WEIGHT_INT4:
+    case MF_WEIGHT_INT8:
+        mf_blocks_scales(rows, scales, eight);
+        return (span_scales){_mm512_castps256_ps512(_mm256_loadu_ps(eight)), zero};
+    case MF_WEIGHT_GGUF_NVFP4:
+        return (span_scales){
+            e4m3_scales(_mm_setr_epi32((int)word_at(p), (int)word_at(p + 36), (int)word_at(p + 72),
+                                       (int)word_at(p + 108)),
+                        false),
+            zero};
+    case MF_WEIGHT_NVFP4:
+    case MF_WEIGHT_NVFP4_DIVIDED:
+    case MF_WEIGHT_NVFP4_PLAIN:
+        return (span_scales){e4m3_scales(load_16(scales), true), zero};
+    default: /* Q4_0, IQ4_NL */
+        return (span_scales){_mm512_castps256_ps512(_mm256_cvtph_ps(halves_of_18(p))), zero};
+    }
+}
+
+/* Lane 4 * b + c: the scale of 16 columns, from 64 * c + 16 * b on. */
+MF_INLINE __m512 lane_scales(mf_weight_kind kind, const span_scales *s)
+{
+    if (has_sixteens(kind))
+        return _mm512_permutexvar_ps(
+            _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), s->scale);
+    return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6, 1, 3, 5, 7, 1, 3, 5, 7),
+                                 s->scale);
+}
+
+MF_INLINE __m512 lane_minima(const span_scales *s)
+{
+    return _mm512_permutexvar_ps(
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), s->min);
+}
+
+/* -------------------------------------------------------------------------------------- weights
+ */
+
+/* 16 bytes each of two blocks, twice. */
+MF_INLINE __m512i two_blocks(const unsigned char *a, const unsigned char *b)
+{
+    return _mm512_mask_broadcast_i32x4(_mm512_broadcast_i32x4(load_16(a)), 0xff00, load_16(b));
+}
+
+MF_INLINE __m512i look_up(const blocks_tables *t, __m512i shifted)
+{
+    return _mm512_permutexvar_epi8(shifted, t->levels);
+}
+
+/* Of blocks of 32 values with 4 bits each, from `at` on in each. */
+MF_INLINE __m512i small_weights(const blocks_tables *t, const unsigned char *p, size_t block_bytes,
+                                size_t at, uint32_t c)
+{
+    p += 2 * c * block_bytes + at;
+    return look_up(t, _mm512_srlv_epi64(two_blocks(p, p + block_bytes), t->counts));
+}
+
+/* And with a fifth bit each. */
+MF_INLINE __m512i fifth_weights(const blocks_tables *t, const unsigned char *p, size_t block_bytes,
+                                size_t at, uint32_t c)
+{
+    const unsigned char *bits = p + 2 * c * block_bytes + at - 4;
+    const __mmask64 fifth =
+        _cvtu64_mask64(word_at(bits) | (uint64_t)word_at(bits + block_bytes) << 32);
+    const __m512i w = small_weights(t, p, block_bytes, at, c);
+    return _mm512_mask_add_epi8(w, fifth, w, _mm512_set1_epi8(16));
+}
+
+/* 32 bytes, of which the two halves take different bits of each. */
+MF_INLINE __m512i wide_weights(const blocks_tables *t, const unsigned char *p, uint32_t shift)
+{
+    __m512i v = _mm512_broadcast_i64x4(load_32(p));
+    if (shift != 0)
+        v = _mm512_srli_epi64(v, shift);
+    return look_up(t, _mm512_srlv_epi64(v, t->counts));
+}
+
+/* + `more` where bit 2 * c, or 2 * c + 1 for the last 32 columns, of a column's byte is one. */
+MF_INLINE __m512i add_bit(__m512i w, const unsigned char *bits, uint32_t c, char more)
+{
+    const __m512i bit = _mm512_inserti64x4(_mm512_set1_epi8((char)(1u << (2 * c))),
+                                           _mm256_set1_epi8((char)(2u << (2 * c))), 1);
+    const __mmask64 is_one = _mm512_test_epi8_mask(_mm512_broadcast_i64x4(load_32(bits)), bit);
+    return _mm512_mask_add_epi8(w, is_one, w, _mm512_set1_epi8(more));
+}
+
+MF_INLINE __m512i q6_k_weights(const blocks_tables *t, const unsigned char *p, uint32_t c)
+{
+    __m512i low = _mm512_loadu_si512(p + (size_t)(c / 2) * 64);
+    __m512i high = _mm512_broadcast_i64x4(load_32(p + 128 + (size_t)(c / 2) * 32));
+    if (c % 2 != 0) {
+        low = _mm512_srli_epi64(low, 4);
+        high = _mm512_srli_epi64(high, 4);
+    }
+    high = _mm512_sllv_epi64(high, t->counts); /* to bits 4 and 5 of each byte */
+    return look_up(t, _mm512_ternarylogic_epi64(_mm512_set1_epi8(15), low, high, 0xca));
+}
+
+/* Neighbours in a byte. */
+MF_INLINE __m512i paired_weights(const blocks_tables *t, const unsigned char *p, uint32_t c)
+{
+    const __m512i words = _mm512_cvtepu32_epi64(load_32(p + (size_t)c * 32));
+    return look_up(t, _mm512_multishift_epi64_epi8(t->counts, words));
+}
+
+MF_INLINE __m512i nvfp4_weights(const blocks_tables *t, const unsigned char *p, uint32_t c)
+{
+    const __m512i order = _mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3);
+    const __m512i q = _mm512_castsi256_si512(load_32(p + (size_t)c * 36 + 4));
+    return look_up(t, _mm512_srlv_epi64(_mm512_permutexvar_epi64(order, q), t->counts));
+}
+
+MF_INLINE __m512i q8_0_weights(const unsigned char *p, uint32_t c)
+{
+    p += (size_t)c * 68;
+    const __m512i v =
+        _mm512_inserti64x4(_mm512_castsi256_si512(load_32(p + 2)), load_32(p + 36), 1);
+    return _mm512_xor_si512(v, _mm512_set1_epi8(-128));
+}
+
+MF_INLINE __m512i chunk_weights(mf_weight_kind kind, const blocks_tables *t, const unsigned char *p,
+                                uint32_t c)
+{
+    switch (kind) {
+    case MF_WEIGHT_MXFP4:
+    case MF_WEIGHT_NVFP4:
+    case MF_WEIGHT_NVFP4_DIVIDED:
+    case MF_WEIGHT_NVFP4_PLAIN:
+    case MF_WEIGHT_INT4:
+        return paired_weights(t, p, c);
+    case MF_WEIGHT_INT8: /* stored 128 above as it is */
+        return _mm512_loadu_si512(p + (size_t)c * 64);
+    case MF_WEIGHT_GGUF_Q4_1:
+        return small_weights(t, p, 20, 4, c);
+    case MF_WEIGHT_GGUF_Q5_0:
+        return fifth_weights(t, p, 22, 6, c);
+    case MF_WEIGHT_GGUF_Q5_1:
+        return fifth_weights(t, p, 24, 8, c);
+    case MF_WEIGHT_GGUF_Q8_0:
+        return q8_0_weights(p, c);
+    case MF_WEIGHT_GGUF_Q2_K:
+        return wide_weights(t, p + 16 + (size_t)(c / 2) * 32, c % 2 * 4);
+    case MF_WEIGHT_GGUF_Q3_K:
+        return add_bit(wide_weights(t, p + 32 + (size_t)(c / 2) * 32, c % 2 * 4), p, c, 4);
+    case MF_WEIGHT_GGUF_Q4_K:
+        return wide_weights(t, p + 16 + (size_t)c * 32, 0);
+    case MF_WEIGHT_GGUF_Q5_K:
+        return add_bit(wide_weights(t, p + 48 + (size_t)c * 32, 0), p + 16, c, 16);
+    case MF_WEIGHT_GGUF_Q6_K:
+        return q6_k_weights(t, p, c);
+    case MF_WEIGHT_GGUF_IQ4_XS:
+        p += 8 + (size_t)c * 32;
+        return look_up(t, _mm512_srlv_epi64(two_blocks(p, p + 16), t->counts));
+    case MF_WEIGHT_GGUF_MXFP4:
+        return small_weights(t, p, 17, 1, c);
+    case MF_WEIGHT_GGUF_NVFP4:
+        return nvfp4_weights(t, p, c);
+    default: /* Q4_0, IQ4_NL */
+        return small_weights(t, p, 18, 2, c);
+    }
+}
+
+#endif

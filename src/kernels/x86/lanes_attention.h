@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Attention over the vectors of lanes_<isa>.h; see lanes_ops.h, which the including file includes
+ * first. A tile of keys and values is brought into the first cache once and met by all queries,
+ * blocks of them at a time: each vector of it that is loaded serves several. A query's sums are the
+ * same in any block.
+ */
+#ifndef MF_KERNELS_LANES_ATTENTION_H
+#define MF_KERNELS_LANES_ATTENTION_H
+
+#include "base/cache_rows.h"
+#include "kernels/kernels.h"
+
+#include <string.h>
+
+enum {
+    TILE_POSITIONS = MF_ATTENTION_TILE, /* a multiple of every LANES */
+    QUERY_BLOCK = LANES == 16 ? 4 : 2,  /* what the registers hold, with as many positions: */
+    POSITION_BLOCK = 4,                 /* as lanes_sum_four takes them */
+    VALUE_BLOCK = 4                     /* vectors */
+};
+
+/* Queries from which on a tile is worth a copy: pages' strides leave caches unused. */
+#define COPIED_FROM 9u
+
+/* Keys and values of one tile. */
+typedef struct attention_tile {
+    const float *k, *v;
+    size_t stride;
+    uint32_t first, n;
+} attention_tile;
+
+typedef struct attention_state {
+    float scores[MF_ATTENTION_QUERIES][TILE_POSITIONS];
+    float shrink[MF_ATTENTION_QUERIES];
+} attention_state;
+
+/* From a page to the next, which will be wanted too; 0: there is none. */
+MF_LANE_OP size_t attention_ahead(const mf_attention_args *a, uint32_t first)
+{
+    const uint32_t next = first + TILE_POSITIONS, n_kv = a->n_kv + a->n_rows - 1;
+    if (next >= a->end || next >= n_kv)
+        return 0;
+    return (size_t)((uintptr_t)a->pages[next / TILE_POSITIONS] -
+                    (uintptr_t)a->pages[first / TILE_POSITIONS]);
+}
+
+/* The n positions from `first` on as float32. */
+MF_LANE_OP attention_tile attention_load(const mf_attention_args *a, uint32_t first, uint32_t n)
+{
+    const unsigned char *page = a->pages[first / TILE_POSITIONS];
+    const unsigned char *k = page + a->k_offset, *v = page + a->v_offset;
+    const uint32_t dim = a->head_dim;
+    if (a->cache_type == MF_F32 && a->n_rows * a->n_heads < COPIED_FROM)
+        return (attention_tile){(const void *)k, (const void *)v, a->kv_row_bytes / sizeof(float),
+                                first, n};
+    const size_t ahead = attention_ahead(a, first),
+                 n_bytes = mf_cache_head_at(a->cache_type, 1, dim);
+    for (uint32_t j = 0; j < 2; j++) {
+        const unsigned char *from = j == 0 ? k : v;
+        float *to = a->scratch + (size_t)j * TILE_POSITIONS * dim;
+        for (uint32_t p = 0; p < n; p++, from += a->kv_row_bytes, to += dim) {
+            for (size_t at = 0; ahead != 0 && at < n_bytes; at += 64)
+                __builtin_prefetch((const void *)((uintptr_t)from + ahead + at), 0, 2);
+            if (a->cache_type == MF_F32)
+                memcpy(to, from, dim * sizeof *to);
+            else
+                mf_cache_load(to, from, from + a->scales_at, dim, a->cache_type);
+        }
+    }
+    return (attention_tile){a->scratch, a->scratch + (size_t)TILE_POSITIONS * dim, dim, first, n};
+}
+
+MF_LANE_OP const float *attention_query(const mf_attention_args *a, uint32_t i)
+{
+    return a->q + i / a->n_heads * a->q_row + (size_t)(i % a->n_heads) * a->head_dim;
+}
+
+/* `left` of the dimensions from d on, at most a vector. */
+MF_LANE_OP void attention_dots(const float *const *q, const float *const *k, uint32_t n_queries,
+                               uint32_t d, size_t left, lanes dot[QUERY_BLOCK][POSITION_BLOCK])
+{
+    lanes key[POSITION_BLOCK];
+    for (uint32_t j = 0; j < POSITION_BLOCK; j++)
+        key[j] = lanes_load(k[j] + d, left);
+    for (uint32_t x = 0; x < n_queries; x++) {
+        const lanes query = lanes_load(q[x] + d, left);
+        for (uint32_t j = 0; j < POSITION_BLOCK; j++)
+            dot[x][j] = lanes_fma(query, key[j], dot[x][j]);
+    }
+}
+
+/* Scores of n_queries (a constant) from query i on with the tile's first n positions, and -infinity
+ * after them. */
+MF_LANE_OP void attention_scores(const mf_attention_args *a, uint32_t i, uint32_t n_queries,
+                                 const attention_tile *t, uint32_t n,
+                                 float (*scores)[TILE_POSITIONS])
+{
+    const float *q[QUERY_BLOCK];
+    for (uint32_t x = 0; x < n_queries; x++)
+        q[x] = attention_query(a, i + x);
+    for (uint32_t p = 0; p < n; p += POSITION_BLOCK) {
+        lanes dot[QUERY_BLOCK][POSITION_BLOCK];
+        const float *k[POSITION_BLOCK];
+        for (uint32_t j = 0; j < POSITION_BLOCK; j++) {
+            /* a last block's missing positions repeat the last one */
+            k[j] = t->k + (p + j < n ? p + j : n - 1) * t->stride;
+            for (uint32_t x = 0; x < n_queries; x++)
+                dot[x][j] = lanes_set(0);
+        }
+        uint32_t d = 0;
+        for (; d + LANES <= a->head_dim; d += LANES)
+            attention_dots(q, k, n_queries, d, LANES, dot);
+        if (d < a->head_dim)
+            attention_dots(q, k, n_queries, d, a->head_dim - d, dot);
+        for (uint32_t x = 0; x < n_queries; x++) {
+            float sums[POSITION_BLOCK];
+            lanes_sum_four(dot[x], sums);
+            for (uint32_t j = 0; j < POSITION_BLOCK; j++)
+                scores[i + x][p + j] = sums[j] * a->scale;
+        }
+    }
+    for (uint32_t x = 0; x < n_queries; x++)
+        for (uint32_t p = n; p < TILE_POSITIONS; p++)
+            scores[i + x][p] = -INFINITY;
+}
+
+/* Scores become weights relative to the new maximum; returns what earlier sums shrink by. */
+MF_LANE_OP float attention_weights(float *scores, mf_attention_sum *s, bool is_first)
+{
+    lanes largest = lanes_set(s->max);
+    for (uint32_t p = 0; p < TILE_POSITIONS; p += LANES)
+        largest = lanes_max(largest, lanes_load(scores + p, LANES));
+    float new_max = lanes_largest(largest);
+    lanes weight_sum = lanes_set(0);
+    for (uint32_t p = 0; p < TILE_POSITIONS; p += LANES) {
+        lanes e = lanes_exp(lanes_sub(lanes_load(scores + p, LANES), lanes_set(new_max)));
+        lanes_store(scores + p, LANES, e);
+        weight_sum = lanes_add(weight_sum, e);
+    }
+    float shrink = is_first ? 0.0f : s->max == new_max ? 1.0f : expf(s->max - new_max);
+    s->sum = fmaf(s->sum, shrink, lanes_sum(weight_sum));
+    s->max = new_max;
+    return shrink;
+}
+
+/* out[i ..][d ..] = that * shrink + sum_p weights[p] * v_p, n_queries and n_vectors constants. */
+MF_LANE_OP void attention_values(const mf_attention_args *a, uint32_t i, uint32_t n_queries,
+                                 uint32_t d, uint32_t n_vectors, const attention_tile *t,
+                                 uint32_t n, const attention_state *s)
+{
+    /* a constant but for the last */
+    const size_t left = n_vectors == VALUE_BLOCK ? VALUE_BLOCK * LANES : a->head_dim - d;
+    float *at = a->out + (size_t)i * a->head_dim + d;
+    const float *v = t->v + d;
+    lanes out[QUERY_BLOCK][VALUE_BLOCK];
+    for (uint32_t x = 0; x < n_queries; x++)
+        for (uint32_t j = 0; j < n_vectors; j++)
+            out[x][j] =
+                lanes_mul(lanes_load(at + (size_t)x * a->head_dim + j * LANES, left - j * LANES),
+                          lanes_set(s->shrink[i + x]));
+    for (uint32_t p = 0; p < n; p++, v += t->stride) {
+        lanes value[VALUE_BLOCK];
+        for (uint32_t j = 0; j < n_vectors; j++)
+            value[j] = lanes_load(v + j * LANES, left - j * LANES);
+        for (uint32_t x = 0; x < n_queries; x++) {
+            const lanes weight = lanes_set(s->scores[i + x][p]);
+            for (uint32_t j = 0; j < n_vectors; j++)
+                out[x][j] = lanes_fma(weight, value[j], out[x][j]);
+        }
+    }
+    for (uint32_t x = 0; x < n_queries; x++)
+        for (uint32_t j = 0; j < n_vectors; j++)
+            lanes_store(at + (size_t)x * a->head_dim + j * LANES, left - j * LANES, out[x][j]);
+}
+
+/* The tile joins n_queries (a constant) queries from query i on, all of which see its first n
+ * positions. */
+MF_LANE_OP void attention_block(const mf_attention_args *a, uint32_t i, uint32_t n_queries,
+                                const attention_tile *t, uint32_t n, attention_state *s)
+{
+    attention_scores(a, i, n_queries, t, n, s->scores);
+    for (uint32_t x = i; x < i + n_queries; x++) {
+        const uint32_t first =
+            mf_attention_first(a->window, a->window_is_chunk, a->n_kv + x / a->n_heads);
+        for (uint32_t p = t->first; p < first; p++)
+            s->scores[x][p - t->first] = -INFINITY;
+        s->shrink[x] =
+            attention_weights(s->scores[x], &a->sums[x], t->first == a->begin || t->first <= first);
+    }
+    uint32_t d = 0;
+    for (; d + VALUE_BLOCK * LANES <= a->head_dim; d += VALUE_BLOCK * LANES)
+        attention_values(a, i, n_queries, d, VALUE_BLOCK, t, n, s);
+    for (; d < a->head_dim; d += LANES)
+        attention_values(a, i, n_queries, d, 1, t, n, s);
+}
+
+/* Of the tile's positions, those that a query sees the last of. */
+MF_LANE_OP uint32_t attention_seen(const mf_attention_args *a, uint32_t i, const attention_tile *t)
+{
+    const uint32_t n_kv = a->n_kv + i / a->n_heads;
+    return n_kv <= t->first ? 0 : n_kv - t->first < t->n ? n_kv - t->first : t->n;
+}
+
+/* Rows begin and end later and later: queries i .. end - 1 see some of the tile. */
+MF_LANE_OP void attention_tile_all(const mf_attention_args *a, const attention_tile *t,
+                                   attention_state *s)
+{
+    const uint32_t n_queries = a->n_rows * a->n_heads;
+    uint32_t i = 0, end = 0;
+    while (i < n_queries && attention_seen(a, i, t) == 0)
+        i++;
+    for (end = i; end < n_queries; end++)
+        if (mf_attention_first(a->window, a->window_is_chunk, a->n_kv + end / a->n_heads) >=
+            t->first + TILE_POSITIONS)
+            break;
+    while (i < end) {
+        const uint32_t n = attention_seen(a, i, t);
+        if (i + QUERY_BLOCK <= end && attention_seen(a, i + QUERY_BLOCK - 1, t) == n) {
+            attention_block(a, i, QUERY_BLOCK, t, n, s);
+            i += QUERY_BLOCK;
+        } else {
+            attention_block(a, i++, 1, t, n, s);
+        }
+    }
+}
+
+MF_LANE_OP void attention_lanes(const mf_attention_args *a)
+{
+    attention_state s;
+    const uint32_t n_queries = a->n_rows * a->n_heads, n_kv = a->n_kv + a->n_rows - 1;
+    const uint32_t end = n_kv < a->end ? n_kv : a->end;
+    uint32_t first = mf_attention_first(a->window, a->window_is_chunk, a->n_kv);
+    first = first / TILE_POSITIONS * TILE_POSITIONS;
+    memset(a->out, 0, (size_t)n_queries * a->head_dim * sizeof *a->out);
+    for (uint32_t i = 0; i < n_queries; i++)
+        a->sums[i] = (mf_attention_sum){-INFINITY, 0};
+    for (first = first > a->begin ? first : a->begin; first < end; first += TILE_POSITIONS) {
+        const uint32_t n = end - first < TILE_POSITIONS ? end - first : TILE_POSITIONS;
+        const attention_tile t = attention_load(a, first, n);
+        attention_tile_all(a, &t, &s);
+    }
+}
+
+#endif

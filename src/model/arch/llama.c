@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/* Llama (2 to 3.3), Mistral, and Mixtral, which is Mistral with experts (arXiv 2401.04088). */
+#include "model/arch/common.h"
+#include "model/arch/grouped.h"
+
+static mf_status configure_attention(const mf_source *s, double theta, mf_hparams *h,
+                                     mf_error *error)
+{
+    MF_TRY(mf_configure_common(s, h, error));
+    MF_TRY(mf_grouped_heads(s, h, error));
+    MF_TRY(mf_grouped_rope(s, theta, 1.0, h, error));
+    MF_TRY(mf_require_false(s, "mlp_bias", error));
+    MF_TRY(mf_hparam_bool_or(s, "attention_bias", false, &h->has_qkv_bias, error));
+    h->has_o_bias = h->has_qkv_bias;
+    return MF_OK;
+}
+
+static mf_status configure_llama(const mf_source *s, mf_hparams *out, mf_error *error)
+{
+    mf_hparams h = {0};
+    MF_TRY(configure_attention(s, 1e4, &h, error));
+    MF_TRY(mf_grouped_dense(s, &h, error));
+    *out = h;
+    return MF_OK;
+}
+
+static bool is_any(uint32_t layer, uint32_t unused)
+{
+    (void)layer;
+    (void)unused;
+    return true;
+}
+
+static mf_status configure_mistral(const mf_source *s, mf_hparams *out, mf_error *error)
+{
+    mf_hparams h = {0};
+    MF_TRY(configure_attention(s, 1e4, &h, error));
+    MF_TRY(mf_grouped_windows(s, is_any, 0, &h, error));
+    MF_TRY(mf_grouped_dense(s, &h, error));
+    *out = h;
+    return MF_OK;
+}
+
+static mf_status configure_mixtral(const mf_source *s, mf_hparams *out, mf_error *error)
+{
+    const mf_grouped_names names = {"num_local_experts", "intermediate_size", NULL};
+    mf_hparams h = {0};
+    MF_TRY(configure_attention(s, 1e6, &h, error));
+    MF_TRY(mf_grouped_windows(s, is_any, 0, &h, error));
+    MF_TRY(mf_grouped_experts(s, &names, &h, error));
+    h.router.normalise = true;
+    mf_number_moe_layers(&h);
+    *out = h;
+    return MF_OK;
+}
+
+const mf_family mf_family_llama = {
+    .name = "llama", .configure = configure_llama, .bind = mf_grouped_bind};
+
+const mf_family mf_family_mistral = {
+    .name = "mistral", .configure = configure_mistral, .bind = mf_grouped_bind};
+
+/* Mistral-Small-3.1 and later, which see: the text tower. */
+const mf_family mf_family_mistral3 = {
+    .name = "mistral3", .configure = configure_mistral, .bind = mf_grouped_bind};
+
+const mf_family mf_family_mixtral = {
+    .name = "mixtral", .configure = configure_mixtral, .bind = mf_grouped_bind};

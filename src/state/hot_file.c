@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+/* Experts asked for most: bytes, and the file that has them. */
+#include "state/hot_file.h"
+
+#include "base/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define VERSION 1u
+#define HEADER_BYTES 64u
+#define ENTRY_BYTES 8u
+#define TAIL_BYTES 8u
+#define SHARE_WHOLE 65535.0f
+#define NAME_CHARS (4 + 2 * MF_FINGERPRINT_BYTES + 6 + 1)
+#define TMP_CHARS (NAME_CHARS + 24)
+
+static const unsigned char magic[8] = "MFHOT\n\0";
+
+static uint64_t get_le(const unsigned char *at, uint32_t n_bytes)
+{
+    uint64_t value = 0;
+    for (uint32_t i = 0; i < n_bytes; i++)
+        value |= (uint64_t)at[i] << 8 * i;
+    return value;
+}
+
+static void put_le(unsigned char *to, uint64_t value, uint32_t n_bytes)
+{
+    for (uint32_t i = 0; i < n_bytes; i++)
+        to[i] = (unsigned char)(value >> 8 * i);
+}
+
+static size_t n_keys_of(const mf_hot_shape *shape)
+{
+    return (size_t)shape->n_layers * shape->n_experts;
+}
+
+/* ---------------------------------------------------------------------------------- reading -- */
+
+static mf_status check_header(const unsigned char *bytes, size_t n_bytes, const char *name,
+                              const mf_hot_shape *shape, mf_error *error)
+{
+    if (n_bytes < HEADER_BYTES + TAIL_BYTES || memcmp(bytes, magic, sizeof magic) != 0)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: not a list of experts", name);
+    if (get_le(bytes + 8, 4) != VERSION)
+        return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: version %u, expected %u", name,
+                       (unsigned)get_le(bytes + 8, 4), VERSION);
+    const uint64_t n = get_le(bytes + 40, 4);
+    const uint64_t expected = HEADER_BYTES + n * ENTRY_BYTES + TAIL_BYTES;
+    if (get_le(bytes + 12, 4) != HEADER_BYTES || n > n_keys_of(shape) || n_bytes != expected)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: %zu bytes, expected %llu for %llu experts", name,
+                       n_bytes, (unsigned long long)expected, (unsigned long long)n);
+    if (mf_checksum_of(bytes, n_bytes - TAIL_BYTES, 0) != get_le(bytes + n_bytes - TAIL_BYTES, 8))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: its checksum is not that of its bytes", name);
+    if (memcmp(bytes + 16, shape->fingerprint, sizeof shape->fingerprint) != 0 ||
+        get_le(bytes + 32, 4) != shape->n_layers || get_le(bytes + 36, 4) != shape->n_experts)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: it is of another model", name);
+    return MF_OK;
+}
+
+mf_status mf_hot_parse(const unsigned char *bytes, size_t n_bytes, const char *name,
+                       const mf_hot_shape *shape, mf_hot_list *list, mf_error *error)
+{
+    MF_TRY(check_header(bytes, n_bytes, name, shape, error));
+    const uint32_t n = (uint32_t)get_le(bytes + 40, 4);
+    uint64_t before = (uint64_t)SHARE_WHOLE;
+    memset(list->shares, 0, n_keys_of(shape) * sizeof *list->shares);
+    for (uint32_t i = 0; i < n; i++) {
+        const size_t at = HEADER_BYTES + (size_t)i * ENTRY_BYTES;
+        const uint64_t key = get_le(bytes + at, 4), share = get_le(bytes + at + 4, 4);
+        if (key >= n_keys_of(shape) || share == 0 || share > before || list->shares[key] != 0)
+            return mf_fail_at(error, MF_ERR_FORMAT, at,
+                              "%s: byte %zu: expert %llu with share %llu, expected one below %zu, "
+                              "not named before, with a share of 1 to %llu",
+                              name, at, (unsigned long long)key, (unsigned long long)share,
+                              n_keys_of(shape), (unsigned long long)before);
+        list->keys[i] = (uint32_t)key;
+        list->shares[key] = (float)share / SHARE_WHOLE;
+        before = share;
+    }
+    list->n = n;
+    return MF_OK;
+}
+
+static void name_of(const mf_hot_shape *shape, char name[NAME_CHARS])
+{
+    char digits[2 * MF_FINGERPRINT_BYTES + 1];
+    for (size_t i = 0; i < MF_FINGERPRINT_BYTES; i++)
+        snprintf(digits + 2 * i, 3, "%02x", shape->fingerprint[i]);
+    snprintf(name, NAME_CHARS, "hot-%s.mfhot", digits);
+}
+
+static bool read_all(int fd, unsigned char *bytes, size_t n_bytes)
+{
+    for (size_t at = 0; at < n_bytes;) {
+        const ssize_t n = pread(fd, bytes + at, n_bytes - at, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        at += (size_t)n;
+    }
+    return true;
+}
+
+static mf_status load_from(const mf_allocator *a, int fd, const char *name,
+                           const mf_hot_shape *shape, mf_hot_list *list, mf_error *error)
+{
+    struct stat st;
+    const uint64_t most = HEADER_BYTES + n_keys_of(shape) * ENTRY_BYTES + TAIL_BYTES;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < 0 ||
+        (uint64_t)st.st_size > most)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: not a list of this model's experts", name);
+    const size_t n_bytes = (size_t)st.st_size;
+    unsigned char *bytes = mf_alloc(a, n_bytes + 1);
+    if (bytes == NULL)
+        return mf_fail_memory(error, n_bytes, "a list of experts");
+    mf_status status = read_all(fd, bytes, n_bytes)
+                           ? mf_hot_parse(bytes, n_bytes, name, shape, list, error)
+                           : mf_fail(error, MF_ERR_IO, "%s: cannot be read", name);
+    mf_free(a, bytes, n_bytes + 1);
+    return status;
+}
+
+static mf_status open_directory(const char *directory, int *fd, mf_error *error)
+{
+    *fd = mf_open_apart(AT_FDCWD, directory, O_RDONLY | O_DIRECTORY, 0);
+    if (*fd < 0)
+        return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno, "%s",
+                          directory);
+    return MF_OK;
+}
+
+mf_status mf_hot_load(const mf_allocator *allocator, const char *directory,
+                      const mf_hot_shape *shape, mf_hot_list *list, mf_error *error)
+{
+    char name[NAME_CHARS];
+    int dir_fd;
+    if (n_keys_of(shape) > MF_HOT_KEYS_MAX)
+        return mf_fail(error, MF_ERR_NOT_FOUND, "%s: no list of so many experts", directory);
+    MF_TRY(open_directory(directory, &dir_fd, error));
+    name_of(shape, name);
+    const int fd = mf_open_apart(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+    const int failure = errno;
+    close(dir_fd);
+    if (fd < 0)
+        return mf_fail_os(error, failure == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, failure, "%s/%s",
+                          directory, name);
+    mf_status status = load_from(allocator, fd, name, shape, list, error);
+    close(fd);
+    return status;
+}
+
+/* ---------------------------------------------------------------------------------- writing -- */
+
+static uint32_t share_of(float share)
+{
+    const float whole = share * SHARE_WHOLE + 0.5f;
+    return whole >= SHARE_WHOLE ? (uint32_t)SHARE_WHOLE : whole > 0 ? (uint32_t)whole : 0;
+}
+
+/* By share falling, then by key: an entry is share << 32 | ~key. */
+static int compare_falling(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x < y) - (x > y);
+}
+
+static uint32_t list_keys(const mf_hot_shape *shape, mf_hot_list *list, uint64_t *sorted)
+{
+    uint32_t n = 0;
+    for (uint32_t key = 0; key < n_keys_of(shape); key++)
+        if (share_of(list->shares[key]) != 0)
+            sorted[n++] = (uint64_t)share_of(list->shares[key]) << 32 | (UINT32_MAX - key);
+    qsort(sorted, n, sizeof *sorted, compare_falling);
+    for (uint32_t i = 0; i < n; i++)
+        list->keys[i] = UINT32_MAX - (uint32_t)sorted[i];
+    list->n = n;
+    return n;
+}
+
+static size_t write_bytes(const mf_hot_shape *shape, const mf_hot_list *list, unsigned char *bytes)
+{
+    const size_t n_bytes = HEADER_BYTES + (size_t)list->n * ENTRY_BYTES;
+    memset(bytes, 0, HEADER_BYTES);
+    memcpy(bytes, magic, sizeof magic);
+    put_le(bytes + 8, VERSION, 4);
+    put_le(bytes + 12, HEADER_BYTES, 4);
+    memcpy(bytes + 16, shape->fingerprint, sizeof shape->fingerprint);
+    put_le(bytes + 32, shape->n_layers, 4);
+    put_le(bytes + 36, shape->n_experts, 4);
+    put_le(bytes + 40, list->n, 4);
+    for (uint32_t i = 0; i < list->n; i++) {
+        unsigned char *at = bytes + HEADER_BYTES + (size_t)i * ENTRY_BYTES;
+        put_le(at, list->keys[i], 4);
+        put_le(at + 4, share_of(list->shares[list->keys[i]]), 4);
+    }
+    put_le(bytes + n_bytes, mf_checksum_of(bytes, n_bytes, 0), 8);
+    return n_bytes + TAIL_BYTES;
+}
+
+static bool write_all(int fd, const unsigned char *bytes, size_t n)
+{
+    mf_write_guard guard;
+    mf_write_guard_begin(&guard);
+    while (n > 0) {
+        const ssize_t n_written = write(fd, bytes, n);
+        if (n_written < 0 && errno == EINTR)
+            continue;
+        if (n_written <= 0)
+            break;
+        bytes += n_written;
+        n -= (size_t)n_written;
+    }
+    mf_write_guard_end(&guard);
+    return n == 0;
+}
+
+/* To a file of its own first, which then takes the name. */
+static mf_status write_file(int dir_fd, const char *directory, const char *name,
+                            const unsigned char *bytes, size_t n_bytes, mf_error *error)
+{
+    char tmp[TMP_CHARS];
+    snprintf(tmp, sizeof tmp, "tmp-%llx-%s", (unsigned long long)getpid(), name);
+    (void)unlinkat(dir_fd, tmp, 0); /* of a process of the same number that was killed */
+    const int fd = mf_open_apart(dir_fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
+    if (fd < 0)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be made", directory, tmp);
+    bool is_good = write_all(fd, bytes, n_bytes);
+    int failure = errno;
+    if (close(fd) != 0 && is_good) {
+        failure = errno;
+        is_good = false;
+    }
+    if (is_good && renameat(dir_fd, tmp, dir_fd, name) == 0)
+        return MF_OK;
+    failure = is_good ? errno : failure;
+    (void)unlinkat(dir_fd, tmp, 0);
+    return mf_fail_os(error, MF_ERR_IO, failure, "%s/%s: cannot be written", directory, name);
+}
+
+static mf_status save_to(const mf_allocator *a, int dir_fd, const char *directory,
+                         const mf_hot_shape *shape, mf_hot_list *list, mf_error *error)
+{
+    char name[NAME_CHARS];
+    const size_t most = HEADER_BYTES + n_keys_of(shape) * ENTRY_BYTES + TAIL_BYTES;
+    unsigned char *bytes = mf_alloc(a, most);
+    uint64_t *sorted = mf_alloc_array(a, n_keys_of(shape), sizeof *sorted);
+    mf_status status = MF_OK;
+    name_of(shape, name);
+    if (bytes == NULL || sorted == NULL)
+        status = mf_fail_memory(error, most, "a list of experts");
+    if (status == MF_OK && list_keys(shape, list, sorted) > 0)
+        status = write_file(dir_fd, directory, name, bytes, write_bytes(shape, list, bytes), error);
+    mf_free(a, sorted, n_keys_of(shape) * sizeof *sorted);
+    mf_free(a, bytes, most);
+    return status;
+}
+
+mf_status mf_hot_save(const mf_allocator *allocator, const char *directory,
+                      const mf_hot_shape *shape, mf_hot_list *list, mf_error *error)
+{
+    int dir_fd;
+    if (n_keys_of(shape) > MF_HOT_KEYS_MAX)
+        return mf_fail(error, MF_ERR_ARGUMENT, "a list of too many experts");
+    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s", directory);
+    MF_TRY(open_directory(directory, &dir_fd, error));
+    mf_status status = save_to(allocator, dir_fd, directory, shape, list, error);
+    close(dir_fd);
+    return status;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * SentencePiece's byte-pair models: of all adjacent pairs that are a token together the one of
+ * highest score is joined, the leftmost of equals, from single characters on; what is no token in
+ * the end goes as bytes. Blanks are part of words: U+2581 stands for them, in tokens and in text.
+ * The vocabulary is an mf_bpe whose tokens have blanks in its place.
+ */
+#ifndef MF_TEXT_SPM_H
+#define MF_TEXT_SPM_H
+
+#include "text/bpe.h"
+
+#define MF_SPM_BLANK "\xe2\x96\x81"
+
+typedef struct mf_spm {
+    mf_allocator allocator;
+    float *scores; /* by id, none NaN */
+    size_t n_scores;
+    size_t longest_bytes; /* of a token */
+    uint32_t unknown;     /* for a byte that has no token; MF_BPE_NONE: it is left out */
+    bool adds_blank;      /* before each stretch of text */
+    bool cuts_words;      /* no token has a blank behind something else: words are apart */
+} mf_spm;
+
+void mf_spm_free(mf_spm *spm);
+
+/* A stretch of text as tokens are looked for in it. */
+mf_status mf_spm_normalise(const mf_spm *spm, const unsigned char *text, size_t n_bytes,
+                           mf_buffer *out, mf_error *error);
+/* Where the word at text[0] ends: all of it, unless words are apart. */
+size_t mf_spm_word(const mf_spm *spm, const unsigned char *text, size_t n_bytes);
+/* The ids of a word. Errors: MF_ERR_UNSUPPORTED (too long), MF_ERR_NO_MEMORY. */
+mf_status mf_spm_encode(const mf_spm *spm, const mf_bpe *bpe, mf_bpe_scratch *scratch,
+                        const unsigned char *word, size_t n_bytes, mf_bpe_ids *out,
+                        mf_error *error);
+
+#endif

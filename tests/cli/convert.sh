@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: MIT
+# moeflux convert: the same text from the converted model; nothing is written over; what kill -9
+# leaves is taken up, and is then what it would have been; a limit on files is an error and no
+# signal; what is damaged is found.
+. ./lib.sh
+has_model "$demo" || skip "models/demo is not there"
+
+run convert "$demo" "$scratch/dry" --dry-run
+expect_code 0
+expect_empty "$err"
+expect_glob "$out" "*8, 32 experts each*9 reads*1 read,*verdict *faster where*"
+expect_true [ ! -e "$scratch/dry" ]
+run convert "$demo" "$scratch/m" --verify --json
+expect_code 0
+expect_empty "$err"
+expect_lines "$out" 1
+expect_true [ "$(json "$out" source_reads_per_expert)" -eq 9 ]
+expect_true [ "$(json "$out" reads_per_expert)" -eq 1 ]
+run info "$scratch/m"
+expect_glob "$out" "*form *moeflux, experts of 4 bits*"
+
+run run "$demo" -p "Once upon a time" -n 48 --temp 0 --quiet
+cp "$out" "$scratch/text"
+run run "$scratch/m" -p "Once upon a time" -n 48 --temp 0 --quiet --expert-cache 0
+expect_code 0
+expect_same "$out" "$scratch/text"
+run perplexity "$demo" "$demo/heldout.txt" --tokens 200 --quiet
+cp "$out" "$scratch/text"
+run perplexity "$scratch/m" "$demo/heldout.txt" --tokens 200 --quiet
+expect_same "$out" "$scratch/text"
+
+# nothing is written over
+run convert "$demo" "$scratch/m"
+expect_error "$scratch/m: holds a converted model already*"
+mkdir "$scratch/mine"
+echo mine >"$scratch/mine/notes"
+run convert "$demo" "$scratch/mine"
+expect_error "$scratch/mine: is not empty (notes is there)*"
+run convert "$demo" "$scratch/other" --split "$scratch/mine"
+expect_error "$scratch/mine: is not empty*"
+expect_true [ ! -e "$scratch/other" ]
+expect_true [ "$(ls "$scratch/mine")" = notes ]
+
+# over two directories, by a trace; the same text
+run run "$demo" -p "Once upon a time" -n 8 --temp 0 --quiet --trace "$scratch/trace"
+run convert "$demo" "$scratch/two" --split "$scratch/second:3" --trace "$scratch/trace" --verify
+expect_code 0
+expect_true [ -f "$scratch/two/drive_1/layer_00.bin" ]
+expect_true [ "$(wc -c <"$scratch/second/layer_00.bin")" -gt "$(wc -c <"$scratch/two/experts/layer_00.bin")" ]
+run run "$scratch/two" -p "Once upon a time" -n 48 --temp 0 --quiet
+run_with /dev/null run "$demo" -p "Once upon a time" -n 48 --temp 0 --quiet
+cp "$out" "$scratch/text"
+run run "$scratch/two" -p "Once upon a time" -n 48 --temp 0 --quiet
+expect_same "$out" "$scratch/text"
+
+# damage is found
+printf x | dd of="$scratch/m/experts/layer_03.bin" bs=1 seek=500000 conv=notrunc 2>/dev/null
+run convert --verify "$scratch/m"
+expect_error "*layer_03.bin: expert * is damaged (checksum)"
+
+# a limit on the size of files
+(
+    ulimit -f 200
+    "$MOEFLUX" convert "$demo" "$scratch/limited" >"$out" 2>"$err"
+)
+code=$?
+expect_error "$scratch/limited/dense.bin: no room for it*"
+run convert "$demo" "$scratch/limited" --quiet --verify
+expect_code 0
+
+# fewer bits: smaller, and what it costs is said; as many bits as there were: nothing is lost
+run convert "$demo" "$scratch/three" --bits 3 --check "$demo/heldout.txt" --check-tokens 300 --json
+expect_code 0
+expect_true at_most "$(json "$out" expert_bytes)" "$(($(json "$out" source_expert_bytes) * 4 / 5))"
+expect_true at_most 0.05 "$(json "$out" relative_error)"
+expect_true at_most "$(json "$out" relative_error)" 0.25
+expect_true at_most "$(json "$out" perplexity)" 1000
+run info "$scratch/three"
+expect_glob "$out" "*form *moeflux, experts of 3 bits*"
+run convert "$demo" "$scratch/mixed" --bits 2 --layer-bits 0-1:4,7:6 --check "$demo/heldout.txt" --check-tokens 64
+expect_code 0
+expect_glob "$out" "*quantisation's error *%*perplexity *, before *63 tokens of*"
+run convert "$demo" "$scratch/four" --bits 4 --check "$demo/heldout.txt" --check-tokens 100 --json
+expect_true [ "$(json "$out" perplexity)" = "$(json "$out" source_perplexity)" ]
+expect_true [ "$(json "$out" relative_error)" = 0 ]
+run convert "$demo" "$scratch/hot" --bits 2 --hot-bits 4 --hot-share 25% --trace "$scratch/trace" --verify --json
+expect_code 0
+expect_true at_most "$(json "$out" expert_bytes)" "$(($(json "$out" source_expert_bytes) * 7 / 10))"
+run run "$scratch/hot" -p "Once upon a time" -n 24 --temp 0 --quiet --expert-cache 0
+expect_code 0
+cp "$out" "$scratch/text"
+run run "$scratch/hot" -p "Once upon a time" -n 24 --temp 0 --quiet --prefill-chunk 1 --io pool
+expect_same "$out" "$scratch/text"
+run convert "$demo" "$scratch/none" --bits 2 --hot-bits 4
+expect_error "hot_bits needs a trace*"
+run convert "$demo" "$scratch/calibrated" --bits 2 --calibrate "$demo/heldout.txt" --calibrate-tokens 200 --json
+expect_code 0
+expect_true at_most 0.1 "$(json "$out" relative_error)"
+run convert "$demo" "$scratch/none" --bits 2 --calibrate "$scratch/nothing"
+expect_error "*nothing*"
+for bits in 1 7 9 x; do
+    run convert "$demo" "$scratch/none" --bits $bits
+    expect_true [ "$code" -ne 0 ]
+done
+run convert "$demo" "$scratch/none" --layer-bits 3-1:4
+expect_usage_error "--layer-bits: '3-1:4' is not a list like*"
+expect_true [ ! -e "$scratch/none" ]
+
+# killed in the middle, and taken up: the same files as without
+random_model
+rm -r "$model"
+"$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --layers 16 --experts 64 --experts-per-token 4 \
+    --hidden 512 --expert-hidden 256 --shared-hidden 64 --vocab 1024 --heads 4 --kv-heads 2 \
+    --head-dim 64 --linear-v-heads 4 --linear-k-heads 2 --linear-k-dim 32 --linear-v-dim 32 \
+    --quiet "$model" >/dev/null
+run convert "$model" "$scratch/whole" --quiet
+expect_code 0
+for file in layer_00 layer_03 layer_09; do
+    "$MOEFLUX" convert "$model" "$scratch/killed" --quiet >"$out" 2>"$err" &
+    pid=$!
+    # shellcheck disable=SC2034 # wait_for's
+    while kill -0 "$pid" 2>/dev/null && [ ! -e "$scratch/killed/experts/$file.bin" ]; do :; done
+    kill -9 "$pid" 2>/dev/null
+    wait "$pid" 2>/dev/null
+done
+if [ -e "$scratch/killed/moeflux.partial" ]; then
+    run convert "$demo" "$scratch/killed"
+    expect_error "$scratch/killed: holds what is left of another conversion*"
+    run info "$scratch/killed"
+    expect_code 1
+    run convert "$model" "$scratch/killed" --json
+    expect_code 0
+    expect_true [ "$(json "$out" n_layers_kept)" -ge 1 ]
+fi
+expect_true diff -r "$scratch/whole" "$scratch/killed"
+finish

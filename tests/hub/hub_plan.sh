@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: MIT
+# moeflux plan: of a hub's model from its headers alone, the same as of the model itself; its figures
+# against those of info and plain arithmetic; forms compared.
+. ./lib_hub.sh
+random_model
+export TMPDIR="$scratch/tmp"
+mkdir "$TMPDIR"
+start_hub
+publish org/tiny "$model"
+
+rates="--drive 1G --memory 8G --ram 1G"
+# without the name
+plan_of() {
+    # shellcheck disable=SC2086 # options
+    run plan "$1" $rates --json
+    expect_code 0
+    expect_empty "$err"
+    expect_lines "$out" 1
+    sed 's/^{"model": "[^"]*", //' "$out" >"$2"
+}
+# the same but for the budgets, in which what this process holds already counts in steps of megabytes
+expect_same_plan() {
+    for file in local remote; do
+        sed 's/"ram_bytes": [0-9]*, //g' "$scratch/$file" >"$scratch/$file.same"
+    done
+    expect_same "$scratch/local.same" "$scratch/remote.same"
+}
+plan_of "$model" "$scratch/local"
+: >"$log"
+plan_of org/tiny "$scratch/remote"
+expect_same_plan
+expect_true [ ! -e "$cache" ]
+# headers: of each shard the beginning alone
+expect_true [ "$(n_requests 'safetensors .*all')" -eq 0 ]
+expect_true [ "$(n_requests '^store .*safetensors bytes=0-262143')" -eq "$(ls "$model"/*.safetensors | wc -l)" ]
+
+run info "$model" --json --ram 1G
+for key in resident_bytes expert_bytes working_set_bytes n_parameters; do
+    expect_true [ "$(json "$out" $key)" = "$(json "$scratch/local" $key)" ]
+done
+# "budgets": [{...}, ...]: held rises from the least to all, what is read is what is not held
+budgets=$(sed 's/.*"budgets": \[//' "$scratch/local" | tr '}' '\n' | grep ram_bytes)
+expect_true [ "$(echo "$budgets" | wc -l)" -eq 5 ]
+echo "$budgets" >"$scratch/budgets"
+set=$(json "$scratch/local" working_set_bytes) token=$(json "$scratch/local" token_bytes)
+sed 's/[^0-9.e+-]*"[a-z_]*": \([^,]*\)/\1 /g' "$scratch/budgets" | tr -d ',{' >"$scratch/numbers"
+expect_true awk -v set="$set" -v token="$token" '
+    function near(a, b) { return a - b <= 1e-6 * b && b - a <= 1e-6 * b }
+    $2 <= held || $1 <= ram { bad = 1 }
+    !near($3 + 0, (1 - $2) * set) && $2 != 1 { bad = 1 }
+    !near($4 + 0, 1 / (token / 8589934592 + $3 / 1073741824)) { bad = 1 }
+    { held = $2; ram = $1 }
+    END { exit bad || held != 1 || NR != 5 }' "$scratch/numbers"
+
+# GGUF, by its header; and forms compared
+if "$MAKE_CHECKPOINT" --help 2>&1 | grep -q gguf; then
+    mkdir "$scratch/gguf"
+    "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --layers 4 --experts 16 --experts-per-token 4 \
+        --hidden 256 --expert-hidden 256 --shared-hidden 256 --vocab 16384 --heads 4 --kv-heads 2 \
+        --head-dim 64 --linear-v-heads 4 --linear-k-heads 2 --linear-k-dim 64 --linear-v-dim 64 \
+        --quiet --form gguf --type Q4_K "$scratch/made" >/dev/null 2>"$err" || cat "$err"
+    made=$(find "$scratch/made" -name '*.gguf' | head -1)
+    [ -n "$made" ] || made=$scratch/made
+    cp "$made" "$scratch/gguf/tiny-Q4_K_M.gguf"
+    publish org/gguf "$scratch/gguf"
+    plan_of "$scratch/gguf/tiny-Q4_K_M.gguf" "$scratch/local"
+    plan_of org/gguf:Q4_K_M "$scratch/remote"
+    expect_same_plan
+    # shellcheck disable=SC2086
+    run plan org/tiny org/gguf $rates
+    expect_code 0
+    expect_lines "$out" 3
+    expect_glob "$out" "*dense*tokens/s
+*org/tiny (mlx-affine)
+*org/gguf (gguf*)"
+    run pull org/gguf -q
+    expect_code 0
+    run info org/gguf
+    expect_code 0
+fi
+
+# measured; one of several is not there: the others are told
+run plan "$model"
+expect_code 0
+expect_glob "$out" "model *bytes a token *memory * (measured)*--ram *experts held*the least*this machine's*verdict *"
+# shellcheck disable=SC2086
+run plan org/none "$model" $rates
+expect_code 1
+expect_lines "$out" 2
+expect_glob "$err" "moeflux: org/none: *404*"
+run plan
+expect_usage_error "plan: MODEL is missing"
+run plan "$model" --drive fast
+expect_usage_error "--drive: 'fast' is not bytes a second, like 3.5G"
+# nothing is left behind
+expect_true [ -z "$(ls -A "$TMPDIR")" ]
+finish

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tokens proposed and evaluated ahead. What the layer proposes, against its published definition
+ * (tools/make_draft_goldens.py); the same bits with proposals as without, whether they are taken or
+ * not, of one session and of several, with marks, forks, truncations and reads that fail; the same
+ * choices by sampler and seed; and when proposals are thought to pay.
+ */
+#include "golden.h"
+
+#include "io/io_fault.h"
+#include "session/session.h"
+
+#define N_SECOND 8u
+
+static const char *const cases[] = {"draft_next_bf16", "draft_v3_bf16"};
+#define N_CASES (sizeof cases / sizeof *cases)
+
+typedef struct drafts {
+    uint32_t n_tokens, n_vocab;
+    const int32_t *tokens;
+    const float *proposals; /* [n_tokens - 1, n_vocab] */
+    const float *logits;    /* [n_tokens, n_vocab] */
+    const int32_t *firsts;  /* [N_SECOND] */
+    const float *seconds;   /* [N_SECOND, n_vocab] */
+    unsigned char *file;
+} drafts;
+
+static drafts read_drafts(const char *name)
+{
+    char path[256];
+    size_t n_bytes;
+    drafts d = {0};
+    snprintf(path, sizeof path, "%s/draft.bin", golden_path(name));
+    d.file = read_file(path, &n_bytes);
+    REQUIRE(n_bytes > 16 && memcmp(d.file, "MFDRAFT1", 8) == 0);
+    memcpy(&d.n_tokens, d.file + 8, 4);
+    memcpy(&d.n_vocab, d.file + 12, 4);
+    d.tokens = (const int32_t *)(const void *)(d.file + 16);
+    d.proposals = (const float *)(const void *)(d.tokens + d.n_tokens);
+    d.logits = d.proposals + (size_t)(d.n_tokens - 1) * d.n_vocab;
+    d.firsts = (const int32_t *)(const void *)(d.logits + (size_t)d.n_tokens * d.n_vocab);
+    d.seconds = (const float *)(const void *)(d.firsts + N_SECOND);
+    const unsigned char *end = (const unsigned char *)(d.seconds + (size_t)N_SECOND * d.n_vocab);
+    REQUIRE(end == d.file + n_bytes);
+    return d;
+}
+
+typedef struct setup {
+    uint32_t n_draft, n_threads, n_chunk, n_sessions;
+    uint64_t state_bytes;
+    mf_io_fault *fault;
+} setup;
+
+static mf_engine *open_it(const char *name, const setup *s)
+{
+    mf_error error = {0};
+    mf_engine *engine = NULL;
+    mf_engine_options options;
+    mf_engine_hooks hooks = {0};
+    mf_engine_options_default(&options);
+    options.n_context_tokens = 160;
+    options.expert_cache_bytes = 0;
+    options.n_threads = s->n_threads;
+    options.n_chunk_tokens = s->n_chunk;
+    options.n_sessions = s->n_sessions != 0 ? s->n_sessions : 1;
+    options.n_draft_tokens = s->n_draft;
+    options.state_bytes = s->state_bytes;
+    options.draft = MF_DRAFT_ALWAYS;
+    if (s->fault != NULL) {
+        hooks.io_engine = &mf_io_engine_fault;
+        hooks.io_arg = s->fault;
+    }
+    REQUIRE_OK(mf_engine_open_with(golden_path(name), &options, &hooks, &engine, &error), &error);
+    return engine;
+}
+
+static mf_session *make_session(mf_engine *engine)
+{
+    mf_error error = {0};
+    mf_session *session = NULL;
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    return session;
+}
+
+static void eval(mf_session *session, const int32_t *tokens, size_t n)
+{
+    mf_error error = {0};
+    REQUIRE_OK(mf_session_eval(session, tokens, n, &error), &error);
+}
+
+static float worst_of(const float *a, const float *b, size_t n)
+{
+    float worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        const float off = a[i] > b[i] ? a[i] - b[i] : b[i] - a[i];
+        worst = off <= worst ? worst : off; /* a NaN is the worst */
+    }
+    return worst;
+}
+
+/* ---------------------------------------- what is proposed ---------------------------------- */
+
+typedef struct watched {
+    const drafts *golden;
+    uint32_t n_first, n_second;
+    float worst[2];
+} watched;
+
+static void compare(void *ctx, const mf_session *session, uint32_t round, const float *logits)
+{
+    watched *w = ctx;
+    const drafts *d = w->golden;
+    const uint32_t at = (uint32_t)mf_session_position(session); /* of the token it follows */
+    const uint32_t first_second = d->n_tokens - N_SECOND;
+    const float *expected = d->proposals + (size_t)(at - 1) * d->n_vocab;
+    if (round == 0) {
+        w->n_first++;
+    } else if (round == 1 && at >= first_second &&
+               session->draft.tokens[1] == d->firsts[at - first_second]) {
+        expected = d->seconds + (size_t)(at - first_second) * d->n_vocab;
+        w->n_second++;
+    } else {
+        return;
+    }
+    const float off = worst_of(logits, expected, d->n_vocab);
+    w->worst[round] = off <= w->worst[round] ? w->worst[round] : off;
+}
+
+/* The first n_prompt tokens in calls of at most n_each, and the others one by one. */
+static void check_proposals(const char *name, const drafts *d, uint32_t n_prompt, uint32_t n_each)
+{
+    const setup s = {.n_draft = 2, .n_threads = 2, .n_chunk = 16};
+    mf_engine *engine = open_it(name, &s);
+    mf_session *session = make_session(engine);
+    watched w = {.golden = d};
+    float worst = 0;
+    engine->draft_watch = compare;
+    engine->draft_watch_ctx = &w;
+    for (uint32_t i = 0; i < n_prompt; i += n_each)
+        eval(session, d->tokens + i, i + n_each < n_prompt ? n_each : n_prompt - i);
+    for (uint32_t i = n_prompt; i < d->n_tokens; i++) {
+        eval(session, d->tokens + i, 1);
+        const float off =
+            worst_of(mf_session_logits(session), d->logits + (size_t)i * d->n_vocab, d->n_vocab);
+        worst = off <= worst ? worst : off;
+    }
+    CHECK_MSG(worst < 1e-4f, "%s: logits off by %g", name, (double)worst);
+    CHECK_MSG(w.worst[0] < 1e-4f && w.worst[1] < 1e-4f, "%s: proposals off by %g and %g", name,
+              (double)w.worst[0], (double)w.worst[1]);
+    CHECK_MSG(w.n_first + 2 >= d->n_tokens - n_prompt && w.n_second >= N_SECOND - 2,
+              "%s: %u and %u proposals of %u tokens", name, w.n_first, w.n_second,
+              d->n_tokens - n_prompt);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+}
+
+/* ---------------------------------------- the same bits ----------------------------------------
+ */
+
+static uint32_t random_below(uint64_t *state, uint32_t n)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 33) % n;
+}
+
+/* The token that was evaluated ahead, where chance says so, or any. */
+static int32_t choose(const mf_session *s, uint32_t n_vocab, uint64_t *random)
+{
+    const mf_session_draft *d = &s->draft;
+    const int32_t any = (int32_t)random_below(random, n_vocab);
+    return d->n_done < d->n && random_below(random, 4) != 0 ? d->tokens[d->n_done] : any;
+}
+
+/* What may be done to a session between two tokens, in both engines alike. */
+static void disturb(mf_session *s, mf_session *plain, uint32_t what)
+{
+    const size_t n_bytes = s->engine->runner.h.n_vocab * sizeof(float);
+    mf_error error = {0};
+    size_t kept[2] = {0, 0};
+    mf_session *forks[2] = {NULL, NULL};
+    switch (what) {
+    case 0:
+        REQUIRE_OK(mf_mark_save(s, &error), &error);
+        REQUIRE_OK(mf_mark_save(plain, &error), &error);
+        break;
+    case 1:
+        if (mf_session_truncate(s, mf_session_position(s) - 1, &kept[0], NULL) !=
+            mf_session_truncate(plain, mf_session_position(plain) - 1, &kept[1], NULL))
+            CHECK_MSG(false, "one was truncated, the other was not");
+        CHECK(kept[0] == kept[1]);
+        break;
+    case 2:
+        REQUIRE_OK(mf_session_fork(s, &forks[0], &error), &error);
+        REQUIRE_OK(mf_session_fork(plain, &forks[1], &error), &error);
+        for (int32_t i = 0; i < 3; i++) {
+            eval(forks[0], &i, 1);
+            eval(forks[1], &i, 1);
+        }
+        CHECK(memcmp(mf_session_logits(forks[0]), mf_session_logits(forks[1]), n_bytes) == 0);
+        mf_session_free(&forks[0]);
+        mf_session_free(&forks[1]);
+        break;
+    default:
+        break;
+    }
+}
+
+static void check_same(const char *name, const setup *s, bool is_disturbed)
+{
+    const setup without = {.n_threads = 1, .n_chunk = 8, .n_sessions = 2};
+    const drafts d = read_drafts(name);
+    mf_engine *engine = open_it(name, s), *plain = open_it(name, &without);
+    mf_session *session = make_session(engine), *other = make_session(plain);
+    uint64_t random = 1;
+    mf_stats stats;
+    eval(session, d.tokens, 5);
+    eval(other, d.tokens, 5);
+    for (uint32_t i = 0; i < 100 && mf_session_position(session) < 150; i++) {
+        const int32_t token = choose(session, d.n_vocab, &random);
+        eval(session, &token, 1);
+        eval(other, &token, 1);
+        CHECK_MSG(mf_session_position(session) == mf_session_position(other) &&
+                      memcmp(mf_session_logits(session), mf_session_logits(other),
+                             d.n_vocab * sizeof(float)) == 0,
+                  "%s: other logits with %u proposals, step %u", name, s->n_draft, i);
+        if (is_disturbed)
+            disturb(session, other, random_below(&random, 12));
+    }
+    mf_engine_stats(engine, &stats);
+    CHECK_MSG(stats.n_kept > 20 && stats.n_kept < stats.n_proposed, "%s: %llu of %llu kept", name,
+              (unsigned long long)stats.n_kept, (unsigned long long)stats.n_proposed);
+    CHECK(is_disturbed || stats.n_tokens == 105);
+    mf_session_free(&session);
+    mf_session_free(&other);
+    mf_engine_close(&engine);
+    mf_engine_close(&plain);
+    free(d.file);
+}
+
+/* Several sessions in one batch, each with proposals or without as it comes. */
+static void check_batch(const char *name, uint32_t n_chunk, uint32_t n_steps)
+{
+    enum { N = 3 };
+    const setup with = {.n_draft = 3, .n_threads = 2, .n_chunk = n_chunk, .n_sessions = N};
+    const setup without = {.n_threads = 2, .n_chunk = n_chunk, .n_sessions = N};
+    const drafts d = read_drafts(name);
+    mf_engine *engines[2] = {open_it(name, &with), open_it(name, &without)};
+    mf_session *sessions[2][N];
+    uint64_t random = 2;
+    mf_error error = {0};
+    for (uint32_t e = 0; e < 2; e++)
+        for (uint32_t i = 0; i < N; i++)
+            sessions[e][i] = make_session(engines[e]);
+    for (uint32_t step = 0; step < n_steps; step++) {
+        int32_t tokens[N][4];
+        mf_batch_item items[2][N];
+        bool is_full = false;
+        for (uint32_t i = 0; i < N; i++) {
+            size_t n = random_below(&random, 5) == 0 ? 3 : 1;
+            const size_t left = 160 - mf_session_position(sessions[0][i]);
+            n = n < left ? n : left;
+            is_full = is_full || n == 0;
+            for (size_t j = 0; j < n; j++)
+                tokens[i][j] = choose(sessions[0][i], d.n_vocab, &random);
+            for (uint32_t e = 0; e < 2; e++)
+                items[e][i] = (mf_batch_item){sessions[e][i], tokens[i], n};
+        }
+        if (is_full)
+            break;
+        for (uint32_t e = 0; e < 2; e++)
+            REQUIRE_OK(mf_engine_eval(engines[e], items[e], N, &error), &error);
+        for (uint32_t i = 0; i < N; i++)
+            CHECK_MSG(memcmp(mf_session_logits(sessions[0][i]), mf_session_logits(sessions[1][i]),
+                             d.n_vocab * sizeof(float)) == 0,
+                      "%s: other logits of session %u, step %u", name, i, step);
+    }
+    mf_stats stats;
+    mf_engine_stats(engines[0], &stats);
+    CHECK(stats.n_kept > 5);
+    for (uint32_t e = 0; e < 2; e++) {
+        for (uint32_t i = 0; i < N; i++)
+            mf_session_free(&sessions[e][i]);
+        mf_engine_close(&engines[e]);
+    }
+    free(d.file);
+}
+
+/* ---------------------------------------- sampling ---------------------------------------- */
+
+/* The same sampler of the same seed chooses the same tokens: proposals are compared with what it
+ * chose, and never enter its choice, so that the distribution is the same because each draw is. */
+static void sample(const char *name, uint32_t n_draft, uint64_t seed, int32_t *out, uint32_t n)
+{
+    const setup s = {.n_draft = n_draft, .n_threads = 2, .n_chunk = 16};
+    mf_engine *engine = open_it(name, &s);
+    mf_session *session = make_session(engine);
+    mf_sampler *sampler = NULL;
+    mf_sampler_options options;
+    mf_error error = {0};
+    mf_model_info info;
+    mf_engine_info(engine, &info);
+    mf_sampler_options_default(&options);
+    options.temperature = seed % 3 == 0 ? 0.0f : 0.4f * (float)(seed % 3);
+    options.seed = seed;
+    REQUIRE_OK(mf_sampler_create(&options, info.n_vocab, NULL, &sampler, &error), &error);
+    int32_t token = (int32_t)seed;
+    for (uint32_t i = 0; i < n; i++) {
+        eval(session, &token, 1);
+        token = mf_sampler_sample(sampler, mf_session_logits(session));
+        mf_sampler_accept(sampler, token);
+        out[i] = token;
+    }
+    mf_sampler_free(&sampler);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+}
+
+static void check_sampling(const char *name)
+{
+    int32_t with[60], without[60];
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        sample(name, (uint32_t)(seed % 3) + 1, seed, with, 60);
+        sample(name, 0, seed, without, 60);
+        CHECK_MSG(memcmp(with, without, sizeof with) == 0, "%s: other tokens by seed %llu", name,
+                  (unsigned long long)seed);
+    }
+}
+
+/* ---------------------------------------- faults and profit --------------------------------- */
+
+/* After the first proposal of a pass the next read fails. */
+static void fail_next(void *ctx, const mf_session *session, uint32_t round, const float *logits)
+{
+    mf_io_fault *fault = ctx;
+    (void)session;
+    (void)logits;
+    if (round == 0) {
+        fault->fail_from = fault->n_reads + 1;
+        fault->fail_count = 1;
+    }
+}
+
+/* The read is the proposing layer's: it is left alone from then on. Or it is one of the pass: that
+ * fails as any other, and can be made again. The bits are the same in either case. */
+static void check_faults(const char *name)
+{
+    const setup plain = {.n_threads = 1, .n_chunk = 8};
+    mf_io_fault fault = {.inner = &mf_io_engine_pool, .seed = 3, .fail_errno = 5};
+    const setup faulty = {.n_draft = 2, .n_threads = 1, .n_chunk = 8, .fault = &fault};
+    const drafts d = read_drafts(name);
+    mf_engine *engines[2] = {open_it(name, &faulty), open_it(name, &plain)};
+    mf_session *s[2] = {make_session(engines[0]), make_session(engines[1])};
+    uint32_t n_failed = 0;
+    engines[0]->draft_watch = fail_next;
+    engines[0]->draft_watch_ctx = &fault;
+    for (uint32_t i = 0; i < 40; i++) {
+        mf_error error;
+        const mf_status status = mf_session_eval(s[0], d.tokens + i, 1, &error);
+        n_failed += status != MF_OK;
+        fault.fail_count = 0;
+        CHECK(status == MF_OK || status == MF_ERR_IO);
+        CHECK(mf_session_position(s[0]) == i + (status == MF_OK));
+        engines[0]->draft_watch = status == MF_OK ? fail_next : NULL;
+        if (status != MF_OK)
+            eval(s[0], d.tokens + i, 1);
+        eval(s[1], d.tokens + i, 1);
+        CHECK_MSG(memcmp(mf_session_logits(s[0]), mf_session_logits(s[1]),
+                         d.n_vocab * sizeof(float)) == 0,
+                  "%s: other logits after a failed read, step %u", name, i);
+    }
+    CHECK_MSG(engines[0]->has_draft_failed || n_failed > 0, "%s: no read failed", name);
+    for (int i = 0; i < 2; i++) {
+        mf_session_free(&s[i]);
+        mf_engine_close(&engines[i]);
+    }
+    free(d.file);
+}
+
+/* A checkpoint that has no such layer says so, and one that has says nothing of it unasked. */
+static void check_refusal(void)
+{
+    mf_error error = {0};
+    mf_engine *engine = NULL;
+    mf_engine_options options;
+    mf_engine_options_default(&options);
+    options.n_draft_tokens = 1;
+    CHECK(mf_engine_open(golden_path("hf_saved_tied_f16"), &options, &engine, &error) ==
+          MF_ERR_UNSUPPORTED);
+    CHECK_MSG(strstr(error.message, "multi-token-prediction") != NULL, "%s", error.message);
+    options.n_draft_tokens = MF_DRAFT_TOKENS_MOST + 1;
+    CHECK(mf_engine_open(golden_path(cases[0]), &options, &engine, &error) == MF_ERR_ARGUMENT);
+}
+
+/* Passes of a way that costs so much for a token; how many of the last hundred were on. */
+static uint32_t run_profit(uint64_t bytes_without, uint64_t bytes_with, uint64_t us_without,
+                           uint64_t us_with)
+{
+    mf_draft_profit p;
+    uint32_t n_on = 0;
+    mf_draft_profit_init(&p);
+    for (uint32_t i = 0; i < 1100; i++) {
+        const bool is_on = p.is_on;
+        const mf_draft_cost cost = {1, is_on ? bytes_with : bytes_without,
+                                    is_on ? us_with : us_without};
+        n_on += i >= 1000 && is_on;
+        mf_draft_profit_add(&p, &cost);
+    }
+    return n_on;
+}
+
+static void check_profit(void)
+{
+    CHECK(run_profit(1 << 20, 1 << 21, 100, 50) <= 16); /* more bytes, whatever the time */
+    CHECK(run_profit(1 << 21, 1 << 20, 50, 100) >= 84);
+    CHECK(run_profit(0, 0, 100, 120) <= 16); /* nothing is read: the time */
+    CHECK(run_profit(100, 0, 100, 80) >= 84);
+}
+
+static void check_long(const char *name, const drafts *d)
+{
+    check_proposals(name, d, 40, 7);
+    check_proposals(name, d, 2, 1);
+    for (uint32_t n = 1; n <= 4; n += 3) {
+        const setup s = {.n_draft = n, .n_threads = 1 + n, .n_chunk = 8, .n_sessions = 2};
+        check_same(name, &s, false);
+        check_same(name, &s, true);
+    }
+    check_batch(name, 7, 160); /* up to the context's end, in chunks too small for all */
+    check_sampling(name);
+    check_faults(name);
+}
+
+int main(void)
+{
+    const setup s = {.n_draft = 2, .n_threads = 2, .n_chunk = 8, .n_sessions = 2};
+    for (size_t i = 0; i < N_CASES; i++) {
+        const drafts d = read_drafts(cases[i]);
+        check_proposals(cases[i], &d, 20, 20);
+        check_same(cases[i], &s, true);
+        if (!golden_is_short()) {
+            check_same(cases[i], &s, false);
+            check_batch(cases[i], 12, 30);
+            check_long(cases[i], &d);
+        }
+        free(d.file);
+    }
+    check_refusal();
+    check_profit();
+    return test_result();
+}

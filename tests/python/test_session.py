@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: MIT
+"""Models and sessions: what they hold, what they refuse, who may use and close them when."""
+import gc
+import os
+import tempfile
+import threading
+import unittest
+from typing import Any
+
+import numpy as np
+
+import moeflux
+from support import DEMO, GREEDY, ONCE, RAM, ModelTest, open_model, program
+
+
+class Holding(ModelTest):
+    def setUp(self) -> None:
+        self.tokens = self.model.tokenizer.prompt(ONCE)
+
+    def test_logits_are_the_librarys_own_memory(self) -> None:
+        with self.model.session() as session:
+            self.assertIsNone(session.logits)
+            session.eval(self.tokens)
+            first, second = session.logits, session.logits
+            assert first is not None and second is not None
+            self.assertEqual((first.dtype, first.shape), (np.float32, (self.model.info.n_vocab,)))
+            self.assertEqual(
+                first.__array_interface__["data"], second.__array_interface__["data"]
+            )
+            self.assertFalse(first.flags.owndata or first.flags.writeable)
+            self.assertTrue(np.isfinite(first).all())
+
+    def test_ways_to_the_same_tokens_give_the_same_bits(self) -> None:
+        with self.model.session() as whole, self.model.session() as single:
+            whole.eval(np.array(self.tokens, dtype=np.int32))
+            for token in self.tokens:
+                single.eval([token])
+            np.testing.assert_array_equal(whole.logits, single.logits)
+            self.assertEqual((whole.tokens, len(whole)), (self.tokens, len(self.tokens)))
+            with whole.fork() as fork:
+                np.testing.assert_array_equal(whole.logits, fork.logits)
+                fork.eval(self.tokens[:1])
+                self.assertEqual(whole.position, len(self.tokens))
+            found = single.sync(self.tokens)
+            self.assertEqual((found.source, found.n_evaluated), ("self", 0))
+
+    def test_a_step_evaluates_several_sessions(self) -> None:
+        sessions = [self.model.session() for _ in range(3)]
+        items = [moeflux.StepItem(s, self.tokens[: i + 1]) for i, s in enumerate(sessions)]
+        items.append(moeflux.StepItem(self.model.session(), [10**6]))
+        self.model.step(items)
+        self.assertEqual([item.n_done for item in items], [1, 2, 3, 0])
+        self.assertIsInstance(items[3].error, moeflux.ArgumentError)
+        self.assertEqual([item.error for item in items[:3]], [None] * 3)
+        with self.assertRaises(moeflux.BudgetError):  # a fifth session
+            self.model.session()
+        items[3].session.eval(self.tokens[:3])
+        np.testing.assert_array_equal(sessions[2].logits, items[3].session.logits)
+        self.model.eval([(session, self.tokens) for session in sessions])
+        self.assertEqual([s.position for s in sessions], [len(self.tokens) + n for n in (1, 2, 3)])
+        cancel = moeflux.Cancel()
+        cancel.request()
+        item = moeflux.StepItem(sessions[0], self.tokens, cancel)
+        self.model.step([item])
+        self.assertIsInstance(item.error, moeflux.CancelledError)
+        self.assertEqual(item.error.code if item.error else 0, moeflux.Status.CANCELLED)
+        for session in sessions + [items[3].session]:
+            session.close()
+
+    def test_marks_and_snapshots(self) -> None:
+        with self.model.session() as session, self.model.session() as other:
+            session.eval(self.tokens[:3])
+            at_three = np.array(session.logits)
+            self.assertEqual((session.mark(), session.marks), (3, [3]))
+            session.eval(self.tokens[3:])
+            at_end, snapshot = np.array(session.logits), session.save()
+            session.restore(3)
+            np.testing.assert_array_equal(session.logits, at_three)
+            other.load(snapshot)
+            np.testing.assert_array_equal(other.logits, at_end)
+            self.assertEqual(other.tokens, self.tokens)
+            with tempfile.TemporaryFile() as file:
+                other.save_to(file.fileno())
+                file.seek(0)
+                session.load_from(file.fileno())
+                self.assertEqual(file.tell(), len(snapshot))
+            np.testing.assert_array_equal(session.logits, at_end)
+            snapshot[len(snapshot) // 2] ^= 1
+            with self.assertRaises(moeflux.FormatError):
+                session.load(snapshot)
+            self.assertEqual(session.tokens, self.tokens)
+            with self.assertRaises(moeflux.NotFoundError):
+                session.restore(1)
+            with self.assertRaises(moeflux.NotFoundError):  # it has recurrent layers, and no mark
+                session.truncate(2)
+            session.mark()
+            session.eval([1, 2])
+            self.assertEqual(session.truncate(len(self.tokens) + 1), len(self.tokens))
+
+    def test_a_store_serves_another_model(self) -> None:
+        prompt = self.model.tokenizer.encode(" ".join([ONCE] * 20))
+        with tempfile.TemporaryDirectory() as directory:
+            store = moeflux.Store(directory)
+            with self.model.session() as session:
+                session.eval(prompt)
+                store.put(session)
+            del store
+            with open_model() as model, model.session() as session:
+                model.set_store(moeflux.Store(directory))
+                gc.collect()
+                found = session.sync(prompt)
+                self.assertEqual((found.source, found.n_reused), ("store", len(prompt)))
+
+    def test_what_is_refused_says_so(self) -> None:
+        with self.model.session() as session:
+            wrong_tokens: Any = ([-1], [10**6], ["x"], [2**40])
+            for tokens in wrong_tokens:
+                with self.assertRaises(moeflux.ArgumentError):
+                    session.eval(tokens)
+            with self.assertRaises(moeflux.ContextError) as caught:
+                session.eval([1] * (self.model.info.n_context_tokens + 1))
+            self.assertEqual(caught.exception.code, moeflux.Status.CONTEXT)
+            self.assertEqual(session.position, 0)
+        with self.assertRaises(moeflux.MoefluxError) as nothing:
+            moeflux.Model("/nonexistent")
+        self.assertIn("/nonexistent", str(nothing.exception))
+        self.assertNotEqual(nothing.exception.os_errno, 0)
+        with self.assertRaises(moeflux.BudgetError):
+            moeflux.Model(DEMO, ram_bytes="1M")
+        wrong_options: Any = ({"io": "fast"}, {"ram_bytes": "much"}, {"n_sessions": -1})
+        for wrong in wrong_options:
+            with self.assertRaises(moeflux.ArgumentError):
+                moeflux.inspect(DEMO, **wrong)
+        with self.assertRaises(TypeError):
+            moeflux.inspect(DEMO, memory=1)  # type: ignore[call-arg]
+
+    def test_what_it_is(self) -> None:
+        info = moeflux.inspect(DEMO, ram_bytes=RAM, n_threads=1, kv_type="bf16")
+        self.assertIn(info.family, program("info", DEMO, "--ram", RAM))
+        self.assertEqual((info.ram_bytes, info.n_sessions), (400 << 20, 1))
+        self.assertGreater(self.model.stats.n_tokens, 0)
+        self.assertEqual(moeflux.devices()[0][0].id, "cpu")
+        self.assertIn(moeflux.version(), program("--version"))
+
+
+class Closing(unittest.TestCase):
+    """Any order, any thread."""
+
+    def test_any_order(self) -> None:
+        for order in ((0, 1, 2), (2, 1, 0), (1, 0, 2), (0, 2, 1)):
+            model = open_model(n_sessions=2)
+            first = model.session()
+            first.eval([1, 2, 3])
+            second = first.fork()
+            things: list[Any] = [model, first, second]
+            for i in order:
+                things[i].close()
+                things[i].close()
+            with self.assertRaisesRegex(moeflux.StateError, "closed"):
+                first.eval([4])
+            with self.assertRaisesRegex(moeflux.StateError, "closed"):
+                model.session()
+            self.assertTrue(first.is_closed and second.is_closed)
+
+    def test_logits_outlive_their_model(self) -> None:
+        model = open_model()
+        session = model.session()
+        session.eval([1, 2, 3])
+        logits = session.logits
+        assert logits is not None
+        copy = logits.copy()
+        session.close()
+        model.close()
+        del session, model
+        gc.collect()
+        for _ in range(3):  # others may use what memory was given back
+            open_model().close()
+        np.testing.assert_array_equal(logits, copy)
+
+    def test_dropped_without_closing(self) -> None:
+        for _ in range(3):
+            model = open_model(n_sessions=2)
+            stream = model.stream(ONCE, max_tokens=50)
+            next(stream)
+            grammar = model.grammar(json_object=True)
+            guide = grammar.guide()
+            del model, grammar
+            gc.collect()
+            self.assertTrue(next(stream))  # it keeps what it needs
+            self.assertIsNotNone(guide.mask(5000))
+            del stream, guide
+            gc.collect()
+
+    def test_a_model_closed_under_a_stream_raises_in_it(self) -> None:
+        model = open_model()
+        stream = model.stream(ONCE, max_tokens=50)
+        next(stream)
+        model.close()
+        with self.assertRaises(moeflux.StateError) as caught:
+            next(stream)
+        self.assertEqual(caught.exception.code, moeflux.Status.STATE)
+
+    def test_closing_while_it_evaluates_is_refused(self) -> None:
+        """And another thread's Python runs meanwhile: the GIL is let go."""
+        with open_model(n_sessions=2) as model, model.session() as session:
+            began, caught = threading.Event(), []
+
+            def progress(_n_done: int, _n_total: int) -> bool:
+                began.set()
+                return False
+
+            def evaluate() -> None:
+                try:
+                    session.eval([1] * 4000, progress=progress)
+                except moeflux.MoefluxError as error:
+                    caught.append(error)
+
+            thread = threading.Thread(target=evaluate)
+            thread.start()
+            began.wait()
+            refused = 0
+            for call in (model.close, session.close, lambda: session.position, session.clear):
+                with self.assertRaisesRegex(moeflux.StateError, "used by another call"):
+                    call()
+                refused += 1
+            self.assertTrue(thread.is_alive())
+            with model.session() as other:  # another session of it is another's business
+                self.assertEqual(other.position, 0)
+            session.cancel()
+            thread.join()
+            self.assertEqual([type(e) for e in caught], [moeflux.CancelledError])
+            self.assertEqual(refused, 4)
+
+    def test_a_progress_that_raises_or_stops(self) -> None:
+        with open_model() as model, model.session() as session:
+
+            def fails(n_done: int, n_total: int) -> bool:
+                raise KeyError(n_total >= n_done)
+
+            with self.assertRaises(KeyError):
+                session.eval([1, 2, 3], progress=fails)
+            with self.assertRaises(moeflux.CancelledError):
+                session.eval([1, 2, 3], progress=lambda n_done, n_total: True)
+            self.assertEqual(session.position, 0)
+            session.eval([1, 2, 3])
+            self.assertEqual(session.position, 3)
+
+    def test_an_interrupt_ends_an_evaluation(self) -> None:
+        import signal
+
+        with open_model() as model, model.session() as session:
+            # Whoever is started in the background ignores it.
+            before = signal.signal(signal.SIGINT, signal.default_int_handler)
+            self.addCleanup(signal.signal, signal.SIGINT, before)
+            timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+            timer.start()
+            with self.assertRaises(KeyboardInterrupt):
+                while True:
+                    session.clear()
+                    session.eval([1] * 2000)
+            timer.join()
+            session.clear()
+            session.eval([1])
+
+    def test_many_threads_many_sessions(self) -> None:
+        with open_model(n_sessions=4) as model:
+            should = model.generate(ONCE, max_tokens=12, **GREEDY).content
+            got: list[str] = []
+
+            def run() -> None:
+                for _ in range(3):
+                    got.append(model.generate(ONCE, max_tokens=12, **GREEDY).content)
+
+            threads = [threading.Thread(target=run) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(got, [should] * 12)
+            self.assertEqual(model.stats.n_sessions, 0)
+
+    def test_notes_are_told(self) -> None:
+        lines: list[tuple[str, str]] = []
+        with tempfile.NamedTemporaryFile() as file:  # no directory: told, and no error
+            with open_model(hot_dir=file.name, log=lambda level, line: lines.append((level, line))):
+                pass
+        self.assertTrue(lines and all(level in ("info", "warning") for level, _ in lines))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,51 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# check_options.sh BUILD_DIR: moeflux builds without what it can do without. Each option that leaves
+# something out is configured by itself, and once with none of the libraries there; the library alone
+# is then built in BUILD_DIR (made by another step, so that little is new) and needs nothing but PCRE2
+# and utf8proc.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=${1:?usage: check_options.sh BUILD_DIR}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() {
+    echo "options: $1" >&2
+    tail -5 "$work/log" >&2 2>/dev/null || true
+    exit 1
+}
+
+# A machine whose pkg-config knows two libraries.
+mkdir "$work/pc"
+for name in libpcre2-8 libutf8proc; do
+    ln -s "$(pkg-config --variable=pcfiledir "$name")/$name.pc" "$work/pc/"
+done
+bare() {
+    PKG_CONFIG_LIBDIR=$work/pc "$@"
+}
+
+configure() { # NAME OPTIONS...
+    local name=$1
+    shift
+    cmake -S "$root" -B "$work/$name" -G Ninja "$@" >"$work/log" 2>&1
+}
+for option in MF_SERVER=OFF MF_PULL=OFF MF_URING=OFF MF_VULKAN=off MF_TESTS=OFF; do
+    configure "${option%=*}" "-D$option" || fail "-D$option cannot be configured"
+done
+grep -q 'mf_server' "$work/MF_SERVER/build.ninja" && fail "-DMF_SERVER=OFF builds the server"
+grep -q 'cmd_pull' "$work/MF_PULL/build.ninja" && fail "-DMF_PULL=OFF builds pull"
+grep -q 'io_uring\.c' "$work/MF_URING/build.ninja" && fail "-DMF_URING=OFF builds io_uring"
+grep -q 'vk_device\.c' "$work/MF_VULKAN/build.ninja" && fail "-DMF_VULKAN=off builds for GPUs"
+bare configure none -DMF_TESTS=OFF && fail "without libedit the program is configured"
+grep -q libedit "$work/log" || fail "what is missing is not said"
+
+bare cmake -S "$root" -B "$build" -ULIBURING* -DMF_CLI=OFF -DMF_TESTS=OFF -DMF_VULKAN=off >"$work/log" 2>&1 ||
+    fail "the library alone cannot be configured"
+cmake --build "$build" --target moeflux_shared moeflux_static >"$work/log" 2>&1 || fail "the library alone cannot be built"
+needed=$(readelf -d "$build/libmoeflux.so" | sed -n 's/.*NEEDED.*\[\(.*\)\.so.*/\1/p' | sort | tr '\n' ' ')
+case $needed in
+"libc libm libpcre2-8 libutf8proc ") ;;
+*) fail "the library alone needs $needed" ;;
+esac
+sh "$root/tools/check_symbols.sh" "$build" >"$work/log" 2>&1 || fail "the library alone offers something else"
+echo "options: each by itself, and the library alone, which needs $needed"
