@@ -6,7 +6,6 @@
 #include "verdict.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,11 +32,7 @@ static void row_size(const char *name, uint64_t n_bytes)
 static void row_floor(const char *name, uint64_t n_bytes)
 {
     char size[MF_CLI_SIZE_CHARS];
-    double unit = 1;
-    while (unit * 1024 <= (double)n_bytes)
-        unit *= 1024;
-    mf_cli_size(size, ceil((double)n_bytes / unit * 100) / 100 * unit);
-    printf("%-22s %s\n", name, size);
+    printf("%-22s %s\n", name, mf_cli_size_up(size, n_bytes));
 }
 
 static void print_layers(const mf_model_info *info)

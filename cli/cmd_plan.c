@@ -196,7 +196,7 @@ static void print_budget(const budget *b, const char *what)
     char ram[MF_CLI_SIZE_CHARS], reads[MF_CLI_SIZE_CHARS], speed[MF_CLI_SIZE_CHARS] = "?";
     if (b->tokens_per_second > 0)
         snprintf(speed, sizeof speed, "%.2f", b->tokens_per_second);
-    printf("%12s %12.1f %% %14s %12s%s\n", mf_cli_size(ram, (double)b->ram_bytes), 100 * b->held,
+    printf("%12s %12.1f %% %14s %12s%s\n", mf_cli_size_up(ram, b->ram_bytes), 100 * b->held,
            mf_cli_size(reads, b->read_bytes), speed, what);
 }
 
@@ -229,9 +229,8 @@ static void print_row(const plan *p)
     printf("%10s %10s %13s %11s %8.1f %% %9s  %s (%s)\n",
            mf_cli_size(dense, (double)p->info.resident_bytes),
            mf_cli_size(experts, (double)p->info.expert_bytes),
-           mf_cli_size(token, token_bytes(&p->info)),
-           mf_cli_size(least, (double)p->info.floor_bytes), 100 * p->here.held, speed, p->given,
-           p->info.form);
+           mf_cli_size(token, token_bytes(&p->info)), mf_cli_size_up(least, p->info.floor_bytes),
+           100 * p->here.held, speed, p->given, p->info.form);
 }
 
 static void json_budget(FILE *out, const budget *b)

@@ -180,7 +180,7 @@ static void print_cost(const pull_args *args, const mf_hub_model *model, const p
     printf("%-22s %s\n", "to be fetched", mf_cli_size(size, (double)cost.n_missing_bytes));
     printf("%-22s %s\n", "free on the drive", mf_cli_size(size, (double)cost.n_free_bytes));
     if (p->status == MF_OK) {
-        printf("%-22s %s\n", "least --ram", mf_cli_size(size, (double)p->info.floor_bytes));
+        printf("%-22s %s\n", "least --ram", mf_cli_size_up(size, p->info.floor_bytes));
         printf("%-22s %s\n", "budget", mf_cli_size(size, (double)p->info.ram_bytes));
     }
     printf("%-22s %s%s\n", "verdict", p->status == MF_OK ? "" : "does not run: ", verdict_of(p));

@@ -3,6 +3,7 @@
 #include "output.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +72,14 @@ const char *mf_cli_size(char buffer[MF_CLI_SIZE_CHARS], double n_bytes)
         n_bytes /= 1024;
     snprintf(buffer, MF_CLI_SIZE_CHARS, unit ? "%.2f %s" : "%.0f %s", n_bytes, units[unit]);
     return buffer;
+}
+
+const char *mf_cli_size_up(char buffer[MF_CLI_SIZE_CHARS], uint64_t n_bytes)
+{
+    double unit = 1;
+    while (unit * 1024 <= (double)n_bytes)
+        unit *= 1024;
+    return mf_cli_size(buffer, ceil((double)n_bytes / unit * 100) / 100 * unit);
 }
 
 const char *mf_cli_count(char buffer[MF_CLI_SIZE_CHARS], double n)

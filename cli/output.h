@@ -32,6 +32,9 @@ void mf_cli_log(void *user, mf_log_level level, const char *line);
 #define MF_CLI_SIZE_CHARS 32
 /* "1.50 GiB"; returns buffer. */
 const char *mf_cli_size(char buffer[MF_CLI_SIZE_CHARS], double n_bytes);
+/* The same of what is the least, rounded up: "1.51 GiB" given as "1.51G" is n_bytes or more, and at
+ * most a hundredth of the unit more. For n_bytes of less than 2^46. Returns buffer. */
+const char *mf_cli_size_up(char buffer[MF_CLI_SIZE_CHARS], uint64_t n_bytes);
 /* "34.7 billion"; returns buffer. */
 const char *mf_cli_count(char buffer[MF_CLI_SIZE_CHARS], double n);
 
