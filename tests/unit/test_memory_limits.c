@@ -17,13 +17,14 @@ static char root[64] = "/tmp/mf-test-cgroup-XXXXXX";
 static void test_resident(void)
 {
     uint64_t before = mf_memory_resident_bytes();
-    const size_t n_bytes = 64 * MIB;
+    const size_t n_bytes = 128 * MIB;
     unsigned char *bytes = malloc(n_bytes);
     REQUIRE(bytes != NULL);
     for (size_t i = 0; i < n_bytes; i += 4096)
         ((volatile unsigned char *)bytes)[i] = 1;
     uint64_t during = mf_memory_resident_bytes();
-    CHECK(during >= before + 60 * MIB);
+    /* the kernel's count is behind by some pages for each processor */
+    CHECK(during >= before + 96 * MIB);
     free(bytes);
 }
 
