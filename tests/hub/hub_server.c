@@ -11,6 +11,8 @@
  * more than was asked for loop, file, nowhere: redirected to itself, to file:///, to no URL slow:
  * its first part, and the rest when there are no more faults   drip: 64 KiB every 10 ms endless: an
  * answer without end
+ * GET /control?gate=TEXT: answers to URLs that contain TEXT wait, from now on, in the order in
+ * which they are asked for (that of LOG); /control?open=N lets the next N go, open=all all of them
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +42,10 @@ static struct server {
     pthread_mutex_t lock;
     fault faults[16];
     size_t n_faults;
-} server = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    char gate[128]; /* "": there is none */
+    unsigned long n_gates, n_arrived, n_open;
+    pthread_cond_t opened;
+} server = {.lock = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER};
 
 /* One answer of a file's bytes. */
 typedef struct body {
@@ -78,13 +83,46 @@ static enum MHD_Result send_text(struct MHD_Connection *c, unsigned status, cons
     return sent;
 }
 
+/* ---- the gate, under the lock ---- */
+
+static void set_gate(const char *gate)
+{
+    snprintf(server.gate, sizeof server.gate, "%s", gate);
+    server.n_gates++;
+    server.n_arrived = server.n_open = 0;
+    pthread_cond_broadcast(&server.opened);
+}
+
+static void open_gate(const char *n)
+{
+    if (strcmp(n, "all") == 0)
+        set_gate("");
+    server.n_open += strtoul(n, NULL, 10);
+    pthread_cond_broadcast(&server.opened);
+}
+
+static void pass_gate(const char *url)
+{
+    if (server.gate[0] == '\0' || !strstr(url, server.gate))
+        return;
+    const unsigned long gate = server.n_gates, number = server.n_arrived++;
+    while (gate == server.n_gates && number >= server.n_open)
+        pthread_cond_wait(&server.opened, &server.lock);
+}
+
 static enum MHD_Result control(struct MHD_Connection *c)
 {
+    const char *gate = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "gate");
+    const char *open = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "open");
     const char *kind = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "fault");
     const char *n = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "n");
     const char *match = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "match");
     pthread_mutex_lock(&server.lock);
-    if (!kind) {
+    if (gate) {
+        set_gate(gate);
+    } else if (open) {
+        open_gate(open);
+    } else if (!kind) {
         server.n_faults = 0;
     } else if (server.n_faults < 16) {
         fault *f = &server.faults[server.n_faults++];
@@ -312,6 +350,7 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *c, const char *
     fprintf(server.log, "%s %s %s %s %s %s\n", is_store ? "store" : "hub", method, url,
             range ? range : "all", token ? token : "no-token", kind[0] ? kind : "good");
     fflush(server.log);
+    pass_gate(url);
     pthread_mutex_unlock(&server.lock);
     const unsigned status = (unsigned)strtoul(kind, NULL, 10);
     if (status != 0)
