@@ -2,15 +2,14 @@
 """The cases for make_goldens.py of DeepSeek-V4: shapes and random weights, written as published and as transformers names
 them. transformers is the oracle; wrong models are evaluated beside the right one as in goldens_grouped."""
 import copy
-import math
-import zlib
 
 import numpy as np
 import torch
 import transformers
 
 import goldens_forms as forms
-from goldens_grouped import MIN_DIFFERENCE, mxfp4_of
+import goldens_module as modules
+from goldens_grouped import mxfp4_of
 from goldens_run import evaluate, run
 
 FAMILY = "deepseek_v4"
@@ -77,11 +76,11 @@ GAINS = {"gate.weight": 2.0, "lm_head.weight": 2.0, "o_b_proj.weight": 1.5, "dow
 
 def drawer(seed, config):
     def draw(name, size):
-        rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
         if name.endswith("tid2eid"):
+            rng = modules.rng_of(seed, name)
             picks = [rng.permutation(config["n_routed_experts"])[: size[1]] for _ in range(size[0])]
             return torch.from_numpy(np.array(picks, np.int64))
-        normal = rng.standard_normal(size, dtype=np.float32)
+        normal = modules.normal_of(seed, name, size)
         if name.endswith("e_score_correction_bias"):
             value = 0.15 * normal
         elif name.endswith(("position_bias", "sinks")) or name.endswith(("base", "hc_base")):
@@ -93,9 +92,8 @@ def drawer(seed, config):
         elif "embed_tokens" in name:
             value = normal
         else:
-            gain = next((g for end, g in GAINS.items() if name.endswith(end)), 1.0)
-            value = normal * (gain / math.sqrt(size[-1]))
-        return torch.from_numpy(np.asarray(value, np.float32))
+            value = modules.matrix_of(normal, modules.gain_of(name, GAINS, 1.0))
+        return modules.tensor_of(value)
 
     return draw
 
@@ -103,24 +101,14 @@ def drawer(seed, config):
 def make_module(case, **changes):
     settings = copy.deepcopy({**case["config"], **changes})
     settings.pop("quantization_config", None)
-    config = transformers.DeepseekV4Config(**settings)
-    config._attn_implementation = "eager"
-    config._experts_implementation = "eager"
-    torch.manual_seed(0)
-    return transformers.DeepseekV4ForCausalLM(config).eval().float()
+    return modules.make(transformers.DeepseekV4ForCausalLM, modules.eager(transformers.DeepseekV4Config(**settings)))
 
 
 def module_of(case, state, **changes):
-    module = make_module(case, **changes)
-    missing, surplus = module.load_state_dict(state, strict=False)
-    assert not missing and not surplus, (missing, surplus)
-    return module
+    return modules.loaded(case, make_module(case, **changes), state)
 
 
 def mutants(case, state):
-    def with_weights(suffixes, change):
-        return {n: change(t) if n.endswith(suffixes) else t for n, t in state.items()}
-
     config = case["config"]
     for name, suffixes, change in (
         ("sinks", ("sinks",), torch.zeros_like),
@@ -133,13 +121,13 @@ def mutants(case, state):
         ("head_base", ("hc_base",), torch.zeros_like),
         ("router_bias", ("e_score_correction_bias",), torch.zeros_like),
     ):
-        yield name, {}, with_weights(suffixes, change)
+        yield name, {}, modules.with_weights(state, suffixes, change)
     chosen = config["index_topk"] < 70 // 4
     if chosen:
-        yield "index_bias", {}, with_weights(("indexer.position_bias",), lambda t: -2 * t)
+        yield "index_bias", {}, modules.with_weights(state, ("indexer.position_bias",), lambda t: -2 * t)
         yield "all_entries", {"index_topk": 4096}, state
     if any("tid2eid" in n for n in state):
-        yield "hashes", {}, with_weights(("tid2eid",), lambda t: t.roll(1, 0))
+        yield "hashes", {}, modules.with_weights(state, ("tid2eid",), lambda t: t.roll(1, 0))
     yield "limit", {"swiglu_limit": 0.5 * config["swiglu_limit"] if config["swiglu_limit"] < 5 else 0.5}, state
     yield "window", {"sliding_window": config["sliding_window"] - 1}, state
     yield "iterations", {"hc_sinkhorn_iters": 1}, state
@@ -173,12 +161,7 @@ def evaluate_with_mutants(case, state, tokens):
     if note["index_margin"] < MIN_INDEX_MARGIN:
         note["router_margin"] = 0.0  # another seed
         return hidden, logits, note
-    note["differences"] = {}
-    for name, changes, weights in mutants(case, state):
-        _, wrong, _ = run(module_of(case, weights, **changes), tokens)
-        difference = float(((wrong - logits).abs().amax(-1) / logits.abs().amax(-1)).max())
-        note["differences"][name] = float(f"{difference:.2g}")
-        assert difference > MIN_DIFFERENCE, (name, difference)
+    modules.add_differences(note, logits, module_of, mutants, case, state, tokens)
     return hidden, logits, note
 
 
@@ -296,12 +279,12 @@ def store(case, state):
 
 def make(case, folder, seed, tokens):
     draw = drawer(seed, case["config"])
-    state = {n: draw(n, tuple(t.shape)) for n, t in make_module(case).state_dict().items()}
+    state = modules.random_state(make_module(case), draw)
     if case.get("names") == "transformers":
         raw = {n: raw_of(case, n, t) for n, t in state.items()}
     else:
         raw, state = store(case, state)
-    dtype = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}[case["dtype"]]
+    dtype = modules.DTYPES[case["dtype"]]
     forms.write_json(folder / "config.json", {"architectures": ["DeepseekV4ForCausalLM"], "model_type": FAMILY, "torch_dtype": dtype, **case["config"]})
     forms.write_checkpoint(folder, dict(sorted(raw.items())), case.get("shards", 1))
     if not case.get("stored"):

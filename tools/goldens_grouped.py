@@ -4,9 +4,7 @@ weights and stored forms. The golden values come from goldens_run.evaluate like 
 are evaluated beside the right one, each of which must differ by far more than the tests allow."""
 import copy
 import json
-import math
 import tempfile
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +12,9 @@ import torch
 import transformers
 
 import goldens_forms as forms
+import goldens_module as modules
 import goldens_packed as packed
-from goldens_run import evaluate, run
-
-MIN_DIFFERENCE = 5e-3  # of a mutant's logits; the tests allow 1e-4
+from goldens_run import run
 
 # family: classes of transformers, and how published checkpoints call experts (see published_name)
 FAMILIES = {
@@ -325,8 +322,7 @@ def drawer(seed, oss=False):
     gains = {"mlp.gate.weight": 2.0, "mlp.router.weight": 2.0, "lm_head.weight": 2.0, "o_proj.weight": 2.0, "q_proj.weight": 1.4, "q_b_proj.weight": 1.6, "kv_b_proj.weight": 1.3}
 
     def draw(name, size):
-        rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-        normal = rng.standard_normal(size, dtype=np.float32)
+        normal = modules.normal_of(seed, name, size)
         if name.endswith("e_score_correction_bias"):
             value = (0.05 if "moe_statics" in name else 0.15) * normal
         elif name.endswith((".bias", "_bias")):
@@ -334,7 +330,7 @@ def drawer(seed, oss=False):
         elif name.endswith("sinks"):
             value = normal
         elif name.endswith(("experts.gate_up_proj", "experts.down_proj")) and oss:
-            value = normal * ((2.5 if "down_proj" in name else 1.0) / math.sqrt(size[-2]))
+            value = modules.matrix_of(normal, modules.gain_of(name, {}), size[-2])
         elif "k_norm.bias" in name:
             value = 0.3 * normal
         elif len(size) == 1:
@@ -342,9 +338,8 @@ def drawer(seed, oss=False):
         elif "embed_tokens" in name:
             value = normal
         else:
-            gain = next((g for end, g in gains.items() if name.endswith(end)), 2.5 if "down_proj" in name else 1.0)
-            value = normal * (gain / math.sqrt(size[-1]))
-        return torch.from_numpy(np.asarray(value, np.float32))
+            value = modules.matrix_of(normal, modules.gain_of(name, gains))
+        return modules.tensor_of(value)
 
     return draw
 
@@ -370,27 +365,17 @@ def nested_config(case, text):
 def make_config(case, **changes):
     if FAMILIES[case["family"]][1] == "vision":
         config = classes(case["family"])[0](**nested_config(case, copy.deepcopy({**case["config"], **changes})))
-        config._attn_implementation = config.text_config._attn_implementation = "eager"
-        config._experts_implementation = config.text_config._experts_implementation = "eager"
-        return config
-    config = classes(case["family"])[0](**copy.deepcopy({**case["config"], **changes}))
-    config._attn_implementation = "eager"
-    config._experts_implementation = "eager"
-    return config
+        modules.eager(config.text_config)
+        return modules.eager(config)
+    return modules.eager(classes(case["family"])[0](**copy.deepcopy({**case["config"], **changes})))
 
 
 def make_module(case, **changes):
-    torch.manual_seed(0)
-    return classes(case["family"])[1](make_config(case, **changes)).eval().float()
+    return modules.make(classes(case["family"])[1], make_config(case, **changes))
 
 
 def module_of(case, state, **changes):
-    module = make_module(case, **changes)
-    missing, surplus = module.load_state_dict(state, strict=False)
-    allowed = {"lm_head.weight"} if case["config"]["tie_word_embeddings"] else set()
-    assert set(missing) <= allowed and not surplus, (missing, surplus)
-    module.tie_weights()
-    return module
+    return modules.loaded(case, make_module(case, **changes), state)
 
 
 # ---------------------------------------------------------------- sensitivity
@@ -399,9 +384,6 @@ def module_of(case, state, **changes):
 def mutants(case, state):
     """What a wrong implementation might compute: name, changes of the config, weights."""
     c = case["config"]
-
-    def with_weights(suffixes, change):
-        return {n: change(t) if n.endswith(suffixes) else t for n, t in state.items()}
 
     for name, suffixes, change in (
         ("head_norms", ("q_norm.weight", "k_norm.weight", "query_layernorm.weight", "key_layernorm.weight"), torch.ones_like),
@@ -416,7 +398,7 @@ def mutants(case, state):
         ("no_queries", ("q_proj.weight",), torch.zeros_like),
     ):
         if any(n.endswith(suffixes) and ".indexer." not in n for n in state):
-            yield name, {}, with_weights(suffixes, change)
+            yield name, {}, modules.with_weights(state, suffixes, change)
     if c.get("sliding_window"):
         yield "window", {"sliding_window": c["sliding_window"] + 2}, state
     if "swiglu_alpha" in c:
@@ -433,30 +415,22 @@ def mutants(case, state):
         yield "whole_rotation", {"partial_rotary_factor": 1.0}, state
     if c.get("index_topk", 2048) < 70:
         yield "index_topk", {"index_topk": c["index_topk"] + 1}, state
-        yield "index_norm", {}, with_weights(("indexer.k_norm.bias",), torch.zeros_like)
-        yield "index_weights", {}, with_weights(("indexer.weights_proj.weight",), torch.abs)
+        yield "index_norm", {}, modules.with_weights(state, ("indexer.k_norm.bias",), torch.zeros_like)
+        yield "index_weights", {}, modules.with_weights(state, ("indexer.weights_proj.weight",), torch.abs)
     if "kv_lora_rank" in c:  # the indexer's weights are of no consequence
-        yield "no_latents", {}, with_weights(("kv_a_proj_with_mqa.weight",), torch.zeros_like)
+        yield "no_latents", {}, modules.with_weights(state, ("kv_a_proj_with_mqa.weight",), torch.zeros_like)
     yield "theta", {"rope_theta": 100 * c["rope_theta"]}, state
 
 
 def evaluate_with_mutants(case, state, tokens):
-    """The golden values; of every mutant the largest relative difference of a row's logits."""
-    hidden, logits, note = evaluate(module_of(case, state), tokens)
-    note["differences"] = {}
-    for name, changes, weights in mutants(case, state):
-        _, wrong, _ = run(module_of(case, weights, **changes), tokens)
-        difference = float(((wrong - logits).abs().amax(-1) / logits.abs().amax(-1)).max())
-        note["differences"][name] = float(f"{difference:.2g}")
-        assert difference > MIN_DIFFERENCE, (name, difference)
-    return hidden, logits, note
+    return modules.evaluate_with_mutants(module_of, mutants, case, state, tokens)
 
 
 # ---------------------------------------------------------------- forms
 
 
 def published_config(case):
-    dtype = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}[case["dtype"]]
+    dtype = modules.DTYPES[case["dtype"]]
     name = FAMILIES[case["family"]][0] + "ForCausalLM"
     out = {"architectures": [name], "model_type": case["family"], "torch_dtype": dtype, **case["config"]}
     if FAMILIES[case["family"]][1] == "vision":

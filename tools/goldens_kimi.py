@@ -2,16 +2,12 @@
 """The cases for make_goldens.py of Kimi-Linear: shapes and random weights, written as published. transformers is the oracle;
 wrong models are evaluated beside the right one as in goldens_grouped."""
 import copy
-import math
-import zlib
 
-import numpy as np
 import torch
 import transformers
 
 import goldens_forms as forms
-from goldens_grouped import MIN_DIFFERENCE
-from goldens_run import evaluate, run
+import goldens_module as modules
 
 FAMILY = "kimi_linear"
 
@@ -51,7 +47,7 @@ def drawer(seed):
              "f_b_proj.weight": 2.0, "g_b_proj.weight": 2.0, "b_proj.weight": 2.0}
 
     def draw(name, size):
-        normal = np.random.default_rng([seed, zlib.crc32(name.encode())]).standard_normal(size, dtype=np.float32)
+        normal = modules.normal_of(seed, name, size)
         if name.endswith("e_score_correction_bias"):
             value = 0.15 * normal
         elif name.endswith("A_log"):
@@ -65,32 +61,26 @@ def drawer(seed):
         elif "conv1d" in name:
             value = 0.6 * normal
         else:
-            gain = next((g for end, g in gains.items() if name.endswith(end)), 2.5 if "down_proj" in name else 1.0)
-            value = normal * (gain / math.sqrt(size[-1]))
-        return torch.from_numpy(np.asarray(value, np.float32))
+            value = modules.matrix_of(normal, modules.gain_of(name, gains))
+        return modules.tensor_of(value)
 
     return draw
 
 
 def make_module(case, **changes):
     config = transformers.KimiLinearConfig(**copy.deepcopy({**case["config"], **changes}))
-    config._attn_implementation = "eager"
-    config._experts_implementation = "eager"
-    torch.manual_seed(0)
-    return transformers.KimiLinearForCausalLM(config).eval().float()
+    return modules.make(transformers.KimiLinearForCausalLM, modules.eager(config))
 
 
 def module_of(case, state, **changes):
-    module = make_module(case, **changes)
-    missing, surplus = module.load_state_dict(state, strict=False)
-    assert not missing and not surplus, (missing, surplus)
-    return module
+    return modules.loaded(case, make_module(case, **changes), state)
+
+
+def random_state(case, draw):
+    return modules.random_state(make_module(case), draw)
 
 
 def mutants(case, state):
-    def with_weights(suffixes, change):
-        return {n: change(t) if n.endswith(suffixes) else t for n, t in state.items()}
-
     for name, suffixes, change in (
         ("decay_of_heads", ("dt_bias",), lambda t: t.mean().expand_as(t).contiguous()),
         ("a_log", ("A_log",), lambda t: t + 1.0),
@@ -102,19 +92,8 @@ def mutants(case, state):
         ("router_bias", ("e_score_correction_bias",), torch.zeros_like),
         ("no_latents", ("kv_a_proj_with_mqa.weight",), torch.zeros_like),
     ):
-        yield name, {}, with_weights(suffixes, change)
+        yield name, {}, modules.with_weights(state, suffixes, change)
     yield "topk_sum", {"moe_renormalize": not case["config"]["moe_renormalize"]}, state
-
-
-def evaluate_with_mutants(case, state, tokens):
-    hidden, logits, note = evaluate(module_of(case, state), tokens)
-    note["differences"] = {}
-    for name, changes, weights in mutants(case, state):
-        _, wrong, _ = run(module_of(case, weights, **changes), tokens)
-        difference = float(((wrong - logits).abs().amax(-1) / logits.abs().amax(-1)).max())
-        note["differences"][name] = float(f"{difference:.2g}")
-        assert difference > MIN_DIFFERENCE, (name, difference)
-    return hidden, logits, note
 
 
 def published(case, state):
@@ -140,14 +119,14 @@ def make(case, folder, seed, tokens):
     def dtype_of(name):
         return "F32" if name.endswith(("e_score_correction_bias", "A_log", "dt_bias")) else case["dtype"]
 
-    state = {n: draw(n, tuple(t.shape)) for n, t in make_module(case).state_dict().items()}
+    state = random_state(case, draw)
     state = {n: forms.float_of(forms.raw_of(t, dtype_of(n))) for n, t in state.items()}
     raw = {n: forms.raw_of(t, dtype_of(n)) for n, t in published(case, state).items()}
-    dtype = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}[case["dtype"]]
+    dtype = modules.DTYPES[case["dtype"]]
     forms.write_json(folder / "config.json", {"architectures": ["KimiLinearForCausalLM"], "model_type": FAMILY, "torch_dtype": dtype, **case["config"]})
     forms.write_checkpoint(folder, dict(sorted(raw.items())), case.get("shards", 1))
     loaded = transformers.KimiLinearForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
     assert not loaded[1]["missing_keys"] and not loaded[1]["unexpected_keys"], loaded[1]
     for name, t in loaded[0].state_dict().items():
         assert torch.equal(t, state[name]), name
-    return {"golden": evaluate_with_mutants(case, state, tokens)}
+    return {"golden": modules.evaluate_with_mutants(module_of, mutants, case, state, tokens)}

@@ -2,16 +2,13 @@
 """The cases for make_goldens.py of Llama 4: shapes, random weights and stored forms of its text tower. transformers is the
 oracle; wrong models are evaluated beside the right one as in goldens_grouped."""
 import copy
-import math
-import zlib
 
-import numpy as np
 import torch
 import transformers
 
 import goldens_forms as forms
-from goldens_grouped import MIN_DIFFERENCE, shape
-from goldens_run import evaluate, run
+import goldens_module as modules
+from goldens_grouped import shape
 
 FAMILY = "llama4"
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
@@ -54,7 +51,7 @@ def drawer(seed):
     gains = {"router.weight": 2.5, "lm_head.weight": 2.0, "o_proj.weight": 2.0, "q_proj.weight": 2.0, "k_proj.weight": 1.5}
 
     def draw(name, size):
-        normal = np.random.default_rng([seed, zlib.crc32(name.encode())]).standard_normal(size, dtype=np.float32)
+        normal = modules.normal_of(seed, name, size)
         if name.endswith(".bias"):
             value = 0.3 * normal
         elif len(size) == 1:
@@ -62,11 +59,10 @@ def drawer(seed):
         elif "embed_tokens" in name:
             value = normal
         elif len(size) == 3:  # transposed
-            value = normal * ((2.5 if "down_proj" in name else 1.5) / math.sqrt(size[-2]))
+            value = modules.matrix_of(normal, 2.5 if "down_proj" in name else 1.5, size[-2])
         else:
-            gain = next((g for end, g in gains.items() if name.endswith(end)), 2.5 if "down_proj" in name else 1.0)
-            value = normal * (gain / math.sqrt(size[-1]))
-        return torch.from_numpy(np.asarray(value, np.float32))
+            value = modules.matrix_of(normal, modules.gain_of(name, gains))
+        return modules.tensor_of(value)
 
     return draw
 
@@ -74,23 +70,19 @@ def drawer(seed):
 def make_module(case, **changes):
     config = transformers.Llama4TextConfig(**copy.deepcopy({**case["config"], **changes}))
     config._attn_implementation = "eager"
-    torch.manual_seed(0)
-    return transformers.Llama4ForCausalLM(config).eval().float()
+    return modules.make(transformers.Llama4ForCausalLM, config)
 
 
 def module_of(case, state, **changes):
-    module = make_module(case, **changes)
-    missing, surplus = module.load_state_dict(state, strict=False)
-    assert set(missing) <= ({"lm_head.weight"} if case["config"]["tie_word_embeddings"] else set()) and not surplus, (missing, surplus)
-    module.tie_weights()
-    return module
+    return modules.loaded(case, make_module(case, **changes), state)
+
+
+def random_state(case, draw):
+    return modules.random_state(make_module(case), draw, modules.unstored(case))
 
 
 def mutants(case, state):
     c = case["config"]
-
-    def with_weights(suffixes, change):
-        return {n: change(t) if n.endswith(suffixes) else t for n, t in state.items()}
 
     yield "chunk", {"attention_chunk_size": c["attention_chunk_size"] + 3}, state
     yield "temperature", {"attn_temperature_tuning": not c["attn_temperature_tuning"]}, state
@@ -99,23 +91,12 @@ def mutants(case, state):
     yield "head_norms", {"use_qk_norm": not c["use_qk_norm"]}, state
     yield "all_rotate", {"no_rope_layers": [1] * c["num_hidden_layers"]}, state
     yield "theta", {"rope_theta": 100 * c["rope_theta"]}, state
-    yield "router", {}, with_weights(("router.weight",), lambda t: 0.5 * t)
-    yield "no_shared", {}, with_weights(("shared_expert.down_proj.weight",), torch.zeros_like)
+    yield "router", {}, modules.with_weights(state, ("router.weight",), lambda t: 0.5 * t)
+    yield "no_shared", {}, modules.with_weights(state, ("shared_expert.down_proj.weight",), torch.zeros_like)
     if c.get("rope_scaling"):
         yield "no_scaling", {"rope_scaling": None}, state
     if c["attention_bias"]:
-        yield "bias", {}, with_weights(("k_proj.bias", "o_proj.bias"), torch.zeros_like)
-
-
-def evaluate_with_mutants(case, state, tokens):
-    hidden, logits, note = evaluate(module_of(case, state), tokens)
-    note["differences"] = {}
-    for name, changes, weights in mutants(case, state):
-        _, wrong, _ = run(module_of(case, weights, **changes), tokens)
-        difference = float(((wrong - logits).abs().amax(-1) / logits.abs().amax(-1)).max())
-        note["differences"][name] = float(f"{difference:.2g}")
-        assert difference > MIN_DIFFERENCE, (name, difference)
-    return hidden, logits, note
+        yield "bias", {}, modules.with_weights(state, ("k_proj.bias", "o_proj.bias"), torch.zeros_like)
 
 
 # ---------------------------------------------------------------- forms
@@ -141,7 +122,7 @@ def stored(case, state):
 
 
 def published_config(case):
-    dtype = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}[case["dtype"]]
+    dtype = modules.DTYPES[case["dtype"]]
     text = {**case["config"], "model_type": "llama4_text"}
     if case["form"] == "each":
         return {"architectures": ["Llama4ForCausalLM"], "torch_dtype": dtype, **text}
@@ -152,8 +133,8 @@ def published_config(case):
 
 
 def make(case, folder, seed, tokens):
-    draw, tied = drawer(seed), case["config"]["tie_word_embeddings"]
-    state = {n: draw(n, tuple(t.shape)) for n, t in make_module(case).state_dict().items() if not (tied and n == "lm_head.weight")}
+    draw = drawer(seed)
+    state = random_state(case, draw)
     state = {n: forms.float_of(forms.raw_of(t, case["dtype"])) for n, t in state.items()}
     raw = {n: forms.raw_of(t, case["dtype"]) for n, t in stored(case, state).items()}
     if case["form"] in ("mlx_plain", "turned"):
@@ -166,4 +147,4 @@ def make(case, folder, seed, tokens):
         for name, t in state.items():
             stored_as = forms.float_of(raw["language_model." + name])
             assert stored_as.shape == t.shape and torch.equal(stored_as, t), name
-    return {"golden": evaluate_with_mutants(case, state, tokens)}
+    return {"golden": modules.evaluate_with_mutants(module_of, mutants, case, state, tokens)}
