@@ -52,6 +52,23 @@ def is_shifted(tensors):
     return not any(".mlp.experts." in n for n in tensors)
 
 
+def plain_name(name):
+    """A published tensor's name without what comes before the layers, and with the names that most families have."""
+    for prefix in ("language_model.model.", "model.language_model.", "model.", "language_model."):
+        if name.startswith(prefix):
+            name = name[len(prefix) :]
+            break
+    if ".block_sparse_moe." in name:
+        name = name.replace(".block_sparse_moe.", ".mlp.")
+        for theirs, ours in (("w1", "gate_proj"), ("w3", "up_proj"), ("w2", "down_proj")):
+            name = name.replace(f".{theirs}.", f".{ours}.")
+    return name.replace(".feed_forward.", ".mlp.")
+
+
+def is_of_sight(name):
+    return any(part in name for part in ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector."))
+
+
 def read_checkpoint(folder):
     """The config of the text model, and float32 tensors by the names that they have after "model."."""
     config = json.loads((Path(folder) / "config.json").read_text())
@@ -63,7 +80,7 @@ def read_checkpoint(folder):
     quantization = config.get("quantization") or config.get("quantization_config") or {}
     out = {}
     for name, entry in stored.items():
-        if name.endswith((".scales", ".biases")) or "mtp." in name or "visual." in name or "vision_tower." in name:
+        if name.endswith((".scales", ".biases")) or "mtp." in name or is_of_sight(name):
             continue
         base = name.removesuffix(".weight")
         if base + ".scales" in stored:
@@ -71,14 +88,7 @@ def read_checkpoint(folder):
             value = affine(entry, stored[base + ".scales"], stored[base + ".biases"], own["bits"], own["group_size"])
         else:
             value = as_float(entry)
-        for prefix in ("language_model.model.", "model.language_model.", "model.", "language_model."):
-            if name.startswith(prefix):
-                name = name[len(prefix) :]
-                break
-        if ".block_sparse_moe." in name:
-            name = name.replace(".block_sparse_moe.", ".mlp.")
-            for theirs, ours in (("w1", "gate_proj"), ("w3", "up_proj"), ("w2", "down_proj")):
-                name = name.replace(f".{theirs}.", f".{ours}.")
+        name = plain_name(name)
         is_centred = text["model_type"] in ("qwen3_5_moe", "qwen3_next") and name.endswith("norm.weight") and "linear_attn" not in name
         out[name] = value + 1 if is_centred and not shifted else value
     return text, out

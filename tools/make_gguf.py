@@ -72,12 +72,23 @@ OF_LAYER = {
     **{f"mlp.shared_expert{s}.{p}_proj.weight": f"ffn_{p}_shexp.weight" for s in ("", "s") for p in ("gate", "up", "down")},
     **{f"mlp.switch_mlp.{p}_proj.weight": f"ffn_{p}_exps.weight" for p in ("gate", "up", "down")},
 }
-FLOAT = ("norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight", "ssm_conv1d.weight", "ssm_a", ".bias", "attn_sinks.weight")
+# Kimi Delta Attention, where it has other names than linear attention's
+OF_KEYED = {
+    **{f"self_attn.{p}_conv1d.weight": f"ssm_conv1d_{p}.weight" for p in "qkv"},
+    **{f"self_attn.{p}_proj.weight": f"ssm_{p}.weight" for p in ("f_a", "f_b", "g_a", "g_b")},
+    "self_attn.b_proj.weight": "ssm_beta.weight",
+    "self_attn.A_log": "ssm_a",
+    "self_attn.dt_bias": "ssm_dt.bias",
+    "self_attn.o_norm.weight": "ssm_norm.weight",
+}
+FLOAT = ("norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight", "ssm_conv1d.weight", "ssm_a", ".bias", "attn_sinks.weight",
+         *(f"ssm_conv1d_{p}.weight" for p in "qkv"))
 ARCHS = {
     "qwen3_5_moe": "qwen35moe", "qwen3_next": "qwen3next", "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2",
     "kimi_k2": "deepseek2", "qwen2": "qwen2", "qwen3": "qwen3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "llama": "llama",
     "mistral": "llama", "mixtral": "llama", "glm4_moe": "glm4moe", "minimax_m2": "minimax-m2", "gpt_oss": "gpt-oss",
-    "ernie4_5_moe": "ernie4_5-moe", "hunyuan_v1_moe": "hunyuan-moe", "glm_moe_dsa": "glm-dsa",
+    "ernie4_5_moe": "ernie4_5-moe", "hunyuan_v1_moe": "hunyuan-moe", "glm_moe_dsa": "glm-dsa", "kimi_linear": "kimi-linear",
+    "llama4": "llama4",
 }
 HAS_POST_NORM = ("qwen35moe", "qwen3next", "glm4moe", "gpt-oss")
 
@@ -124,6 +135,11 @@ def part_pairs(tensors):
     return out
 
 
+def turn_experts(tensors):
+    """Llama 4 as published: [experts, inputs, outputs] -> rows of outputs."""
+    return {n: t.swapaxes(1, 2) if n.endswith(("experts.gate_up_proj", "experts.down_proj")) else t for n, t in tensors.items()}
+
+
 def split_kv_b(name, t, c):
     """The up-projection of the latent: the key half of each head transposed, and the value half."""
     heads = t.reshape(c["num_attention_heads"], c["qk_nope_head_dim"] + c["v_head_dim"], -1)
@@ -135,10 +151,12 @@ def split_kv_b(name, t, c):
 def to_gguf_order(tensors, c):
     """Names as before, but all as llama.cpp's converters leave it."""
     out = {}
+    tensors = turn_experts(tensors) if c["model_type"] == "llama4" else tensors
     stacked = part_pairs(tensors) if c["model_type"] == "gpt_oss" else stack_experts(tensors)
+    is_keyed = c["model_type"] == "kimi_linear"
     for name, t in stacked.items():
         if "conv1d" in name:
-            t = t.reshape(t.shape[0], -1)
+            t = t.reshape((1, len(t), 1, -1) if is_keyed else (len(t), -1))
         if c["model_type"] == "qwen3_5_moe" and "linear_attn." in name:
             t = forms.reorder_linear(name, t, c, forms.tile_heads)
         if ARCHS[c["model_type"]] == "llama" and ".q_proj." in name:
@@ -161,7 +179,8 @@ def gguf_name(name, arch):
     if name in OF_ALL:
         return OF_ALL[name]
     _, layer, rest = name.split(".", 2)
-    new = "ffn_norm.weight" if arch not in HAS_POST_NORM and rest.startswith("post_attention") else OF_LAYER[rest]
+    names = {**OF_LAYER, **OF_KEYED}
+    new = "ffn_norm.weight" if arch not in HAS_POST_NORM and rest.startswith("post_attention") else names[rest]
     return f"blk.{layer}.{new}"
 
 
@@ -187,14 +206,14 @@ def write_common(w, c):
     rope = rope_of(c)
     w.add_name("a test's model")
     w.add_block_count(c["num_hidden_layers"])
-    w.add_context_length(c["max_position_embeddings"])
+    w.add_context_length(c.get("max_position_embeddings") or c["model_max_length"])
     w.add_embedding_length(c["hidden_size"])
     w.add_head_count(c["num_attention_heads"])
     w.add_layer_norm_rms_eps(c["rms_norm_eps"])
-    used = c.get("num_experts_per_tok") or c.get("moe_k") or c.get("moe_topk")
+    used = next((c[k] for k in ("num_experts_per_tok", "num_experts_per_token", "moe_k", "moe_topk") if c.get(k)), None)
     if used:
         w.add_expert_used_count(used)
-    if "moe_intermediate_size" in c or c["model_type"] in ("minimax_m2", "gpt_oss"):
+    if "moe_intermediate_size" in c or c["model_type"] in ("minimax_m2", "gpt_oss", "llama4"):
         w.add_expert_feed_forward_length(c.get("moe_intermediate_size") or c["intermediate_size"])
     kind, theta = rope.get("rope_type", rope.get("type")), float(rope.get("rope_theta", 10000.0))
     if kind == "dynamic":  # Hunyuan: theta is stretched once and for all
@@ -275,6 +294,40 @@ def write_deepseek(w, c, rope):
         w.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
 
 
+def write_kimi_linear(w, c, rope):
+    linear = c["linear_attn_config"]
+    w.add_vocab_size(c["vocab_size"])
+    w.add_head_count_kv([int(i + 1 in linear["full_attn_layers"]) for i in range(c["num_hidden_layers"])])
+    w.add_ssm_conv_kernel(linear["short_conv_kernel_size"])
+    w.add_kda_head_dim(linear["head_dim"])
+    w.add_kv_lora_rank(c["kv_lora_rank"])
+    w.add_rope_dimension_count(c["qk_rope_head_dim"])
+    w.add_key_length(c["kv_lora_rank"] + c["qk_rope_head_dim"])
+    w.add_key_length_mla(c["qk_nope_head_dim"] + c["qk_rope_head_dim"])
+    w.add_value_length_mla(c["v_head_dim"])
+    w.add_leading_dense_block_count(c["first_k_dense_replace"])
+    w.add_feed_forward_length(c["intermediate_size"])
+    w.add_expert_count(c["num_experts"])
+    w.add_expert_shared_count(c["num_shared_experts"])
+    w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    w.add_expert_weights_scale(c["routed_scaling_factor"])
+    if not c["moe_renormalize"]:
+        w.add_expert_weights_norm(False)
+    if c["num_expert_group"] > 1:
+        w.add_expert_group_count(c["num_expert_group"])
+        w.add_expert_group_used_count(c["topk_group"])
+
+
+def write_llama4(w, c):
+    """Beside what all write: converters leave out what is as published."""
+    w.add_interleave_moe_layer_step(c["interleave_moe_layer_step"])
+    if c["attention_chunk_size"] != 8192:
+        w.add_sliding_window(c["attention_chunk_size"])
+    if (c["floor_scale"], c["attn_scale"]) != (8192, 0.1):
+        w.add_attn_temperature_length(c["floor_scale"])
+        w.add_attn_temperature_scale(c["attn_scale"])
+
+
 def write_grouped(w, c, rope):
     head_dim = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
     partial = rope.get("partial_rotary_factor", 0.5 if c["model_type"] == "glm4_moe" else 1.0)
@@ -283,7 +336,7 @@ def write_grouped(w, c, rope):
     w.add_key_length(head_dim)
     w.add_value_length(head_dim)
     w.add_rope_dimension_count(c.get("rotary_dim") or int(head_dim * partial))
-    w.add_feed_forward_length(c["intermediate_size"])
+    w.add_feed_forward_length(c.get("intermediate_size_mlp") or c["intermediate_size"])
     if n_experts:
         w.add_expert_count(n_experts)
     if c["model_type"] in ("glm4_moe", "minimax_m2"):
@@ -308,6 +361,8 @@ def write_grouped(w, c, rope):
         w.add_expert_shared_feed_forward_length(c["intermediate_size"])
         w.add_expert_feed_forward_length(c["intermediate_size"])
         w.add_expert_shared_count(1)
+    if c["model_type"] == "llama4":
+        write_llama4(w, c)
     if rope.get("rope_type") == "llama3":
         w.add_tensor("rope_freqs.weight", rope_factors(rope, head_dim))
 
@@ -358,7 +413,8 @@ def write_tokenizer(w, folder, n_vocab):
 
 def write_gguf(path, config, tensors, kind, folder=None, split=0, others=()):
     arch = ARCHS[config["model_type"]]
-    writers = {"qwen35moe": write_hybrid, "qwen3next": write_hybrid, "deepseek2": write_deepseek, "glm-dsa": write_deepseek}
+    writers = {"qwen35moe": write_hybrid, "qwen3next": write_hybrid, "deepseek2": write_deepseek, "glm-dsa": write_deepseek,
+               "kimi-linear": write_kimi_linear}
     w = gguf.GGUFWriter(path, arch, split_max_tensors=split)
     rope = write_common(w, config)
     writers.get(arch, write_grouped)(w, config, rope)

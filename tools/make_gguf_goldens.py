@@ -20,9 +20,11 @@ import transformers
 import gguf_forms
 import goldens_deepseek as deepseek
 import goldens_grouped as grouped
+import goldens_kimi as kimi
+import goldens_llama4 as llama4
 import make_goldens as plain
 from goldens_run import evaluate, usable
-from make_gguf import ARCHS, OF_ALL, OF_LAYER, Q, write_gguf
+from make_gguf import ARCHS, OF_ALL, OF_KEYED, OF_LAYER, Q, turn_experts, write_gguf
 
 Q35, NEXT = plain.Q35, plain.NEXT
 V2, V3 = deepseek.V2, deepseek.V3
@@ -129,6 +131,26 @@ CASES = {
         family="glm_moe_dsa", kind=Q.F16,
         config=grouped.latent(48, 3, 3, 20, 24, 14, 12, 18, 64, 20, 6, 2, 1, 1, 130, rope_theta=1000000.0, rms_norm_eps=1e-5),
     ),
+    # linear layers of their own kind and latent attention that never rotates; types that differ within a layer
+    "gguf_kimi_linear_q8_0": dict(
+        family="kimi_linear", kind=Q.Q8_0, others=[("ssm_f_b", Q.F16), ("ffn_down_exps", Q.Q4_0)],
+        config=kimi.shape(64, 2, 132, (32, 16, 8, 16), (2, 32, 4), (8, 3, 32, 96), [3], layers=4),
+    ),
+    "gguf_kimi_linear_groups_f16": dict(
+        family="kimi_linear", kind=Q.F16,
+        config=kimi.shape(44, 3, 128, (20, 10, 6, 14), (3, 18, 3), (12, 3, 20, 52), [1, 4], layers=4, num_expert_group=4, topk_group=2,
+                          moe_renormalize=False, first_k_dense_replace=2, num_shared_experts=2),
+    ),
+    # as Scout: chunks, a layer that does not rotate and whose queries grow, the scaling of Llama 3.1
+    "gguf_llama4_q8_0": dict(
+        family="llama4", kind=Q.Q8_0,
+        config=grouped.shape(64, 5, 6, 2, 16, 136, **llama4.towers(5, 32, 96, 16, rope_scaling=llama4.LLAMA3)),
+    ),
+    # as Maverick: dense layers between the others; its number of experts says that heads have no norms
+    "gguf_llama4_dense_layers_f16": dict(
+        family="llama4", kind=Q.F16,
+        config=grouped.shape(24, 4, 3, 1, 12, 128, **llama4.towers(128, 8, 44, 9, use_qk_norm=False, interleave_moe_layer_step=2)),
+    ),
     "gguf_qwen3_f16": dict(
         family="qwen3", kind=Q.F16,
         config=grouped.shape(64, 2, 4, 2, 24, 136, rope_theta=1000000.0, intermediate_size=90, attention_bias=False, tie_word_embeddings=True),
@@ -146,12 +168,14 @@ def is_qwen(case):
     return case["family"] in (Q35, NEXT)
 
 
-def read_gguf(path):
+def read_gguf(path, c):
     """float32 tensors by the names that the converter took them from, without "model."."""
     of_layer = {v: k for k, v in OF_LAYER.items()} | {"ffn_norm.weight": "post_attention_layernorm.weight"}
     of_layer |= {"attn_q_norm.weight": "self_attn.q_norm.weight", "attn_k_norm.weight": "self_attn.k_norm.weight"}
     of_layer |= {"ffn_gate_inp.weight": "mlp.gate.weight", "exp_probs_b.bias": "mlp.gate.e_score_correction_bias"}
     of_layer |= {f"ffn_{p}_shexp.weight": f"shared.{p}" for p in ("gate", "up", "down")}
+    if c["model_type"] == "kimi_linear":
+        of_layer |= {v: k for k, v in OF_KEYED.items()}
     of_all = {v: k for k, v in OF_ALL.items()}
     out = {}
     for t in gguf.GGUFReader(path).tensors:
@@ -172,7 +196,7 @@ def published_value(name, t, c):
     if name.endswith("A_log"):
         return np.log(-t)
     if "conv1d" in name:
-        return t[:, None, :]
+        return t.reshape(-1, 1, t.shape[-1])
     if name.endswith("shared_expert_gate.weight"):
         return t[None]
     if ARCHS[c["model_type"]] == "llama" and (".q_proj." in name or ".k_proj." in name):
@@ -195,9 +219,24 @@ def join_pairs(t):
     t["mlp.router.weight"] = t.pop("mlp.gate.weight")
 
 
+def join_keyed(t):
+    """The names and the one convolution that transformers has for Kimi's layers."""
+    if "self_attn.q_conv1d.weight" in t:
+        t["self_attn.conv1d.weight"] = np.concatenate([t.pop(f"self_attn.{p}_conv1d.weight") for p in "qkv"])
+        for name in ("f_a_proj.weight", "f_b_proj.weight", "dt_bias", "A_log"):
+            t[f"self_attn.forget_gate.{name}"] = t.pop(f"self_attn.{name}")
+
+
+def join_llama4(t):
+    """As transformers has it: transposed, below another name."""
+    if "mlp.gate.weight" in t:
+        t["mlp.router.weight"] = t.pop("mlp.gate.weight")
+    return {n.replace("mlp.", "feed_forward."): value for n, value in turn_experts(t).items()}
+
+
 def join_layer(t, c):
     """The tensors of a layer that the published form has in one."""
-    shared = "mlp.shared_mlp" if c["model_type"] == "hunyuan_v1_moe" else "mlp.shared_expert" if c["model_type"] in (Q35, NEXT, "qwen2_moe") else "mlp.shared_experts"
+    shared = "mlp.shared_mlp" if c["model_type"] == "hunyuan_v1_moe" else "mlp.shared_expert" if c["model_type"] in (Q35, NEXT, "qwen2_moe", "llama4") else "mlp.shared_experts"
     for p in ("gate", "up", "down"):
         if f"shared.{p}" in t:
             t[f"{shared}.{p}_proj.weight"] = t.pop(f"shared.{p}")
@@ -216,17 +255,19 @@ def join_layer(t, c):
         for old, new in (("query", "q_norm"), ("key", "k_norm")):
             t[f"self_attn.{old}_layernorm.weight"] = t.pop(f"self_attn.{new}.weight")
         t["mlp.gate.wg.weight"] = t.pop("mlp.gate.weight")
+    if c["model_type"] == "kimi_linear":
+        join_keyed(t)
     if c["model_type"] == "minimax_m2":
         t["mlp.e_score_correction_bias"] = t.pop("mlp.gate.e_score_correction_bias")
     if "self_attn.embed_q.weight" in t:
         key, value = t.pop("self_attn.embed_q.weight").transpose(0, 2, 1), t.pop("self_attn.unembed_out.weight")
         t["self_attn.kv_b_proj.weight"] = np.concatenate([key, value], 1).reshape(-1, key.shape[-1])
-    return t
+    return join_llama4(t) if c["model_type"] == "llama4" else t
 
 
 def module_state(path, c):
     layers, out = {}, {}
-    for name, t in read_gguf(path).items():
+    for name, t in read_gguf(path, c).items():
         t = published_value(name, t, c)
         if name.startswith("layers."):
             _, layer, rest = name.split(".", 2)
@@ -241,10 +282,16 @@ def module_state(path, c):
 # ---------------------------------------------------------------- cases
 
 
+def module_of_cases(case):
+    """The module that makes models of the case's family, of those that have one for it."""
+    own = {"kimi_linear": kimi, "llama4": llama4}.get(case["family"])
+    return own or (grouped if is_grouped(case) else deepseek)
+
+
 def random_state(case, seed):
     if is_qwen(case):
         return plain.random_state(case, plain.make_module(case), seed)[0]
-    module = grouped if is_grouped(case) else deepseek
+    module = module_of_cases(case)
     draw = grouped.drawer(seed, True) if case["family"] == "gpt_oss" else module.drawer(seed)
     return module.random_state(case, draw)
 
@@ -254,11 +301,12 @@ def config_of(case):
     return {**text, "model_type": case["family"], **case.get("extra", {})}
 
 
-def converted(state, c):
+def converted(case, state, c):
     """As gguf_forms.read_checkpoint gives tensors."""
     out = {}
-    for name, t in state.items():
-        name, t = name.removeprefix("model."), t.numpy()
+    published = kimi.published(case, state) if case["family"] == "kimi_linear" else state
+    for name, t in published.items():
+        name, t = gguf_forms.plain_name(name), t.numpy()
         is_centred = c["model_type"] in (Q35, NEXT) and name.endswith("norm.weight") and "linear_attn" not in name
         out[name] = t + 1 if is_centred else t
     return out
@@ -292,9 +340,7 @@ def write_text(folder):
 def golden_of(case, state, tokens):
     if is_qwen(case):
         return plain.golden_of_state(case, state, tokens)
-    if is_grouped(case):
-        return evaluate(grouped.module_of(case, state), tokens)
-    return evaluate(deepseek.module_of(case, state), tokens)
+    return evaluate(module_of_cases(case).module_of(case, state), tokens)
 
 
 def make_case(name, out):
@@ -309,7 +355,7 @@ def make_case(name, out):
         with tempfile.TemporaryDirectory() as text:
             if case.get("has_text"):
                 write_text(Path(text))
-            tensors = converted(random_state(case, seed), c)
+            tensors = converted(case, random_state(case, seed), c)
             write_gguf(path, c, tensors, case["kind"], text, others=case.get("others", ()))
         hidden, logits, facts = golden_of(case, module_state(path, c), tokens)
         if usable(facts):

@@ -26,6 +26,9 @@ static const mf_gguf_arch archs[] = {
     {"hunyuan-moe", "hunyuan_v1_moe", .normalises = true},
     {"glm-dsa", "glm_moe_dsa", .rotates_neighbours = true},
     {"deepseek32", "deepseek_v32", .rotates_neighbours = true},
+    {"kimi-linear", "kimi_linear", .normalises = true},
+    {"llama4", "llama4", .rotates_neighbours = true, .hidden_is_of_experts = true,
+     .n_unnormed_experts = 128}, /* Maverick */
 };
 
 static const mf_gguf_source *gguf_of(const mf_source *source)
@@ -157,7 +160,8 @@ static void derive_expert_hidden(const mf_gguf_source *g, mf_hparam_value *out)
 /* Of dense layers; of experts where there are no others. */
 static void derive_hidden(const mf_gguf_source *g, mf_hparam_value *out)
 {
-    take_key(g, "feed_forward_length", out);
+    if (!g->arch->hidden_is_of_experts)
+        take_key(g, "feed_forward_length", out);
     if (out->kind == MF_HPARAM_ABSENT)
         take_key(g, "expert_feed_forward_length", out);
 }
@@ -177,7 +181,10 @@ static void derive_biases(const mf_gguf_source *g, mf_hparam_value *out)
 
 static void derive_head_norms(const mf_gguf_source *g, mf_hparam_value *out)
 {
-    set_bool(out, has_in_any(g, MF_ROLE_Q_NORM));
+    const uint32_t n_unnormed = g->arch->n_unnormed_experts;
+    double n_experts = 0;
+    (void)find_number(g, "expert_count", &n_experts);
+    set_bool(out, n_unnormed == 0 ? has_in_any(g, MF_ROLE_Q_NORM) : n_experts != n_unnormed);
 }
 
 static void derive_router_bias(const mf_gguf_source *g, mf_hparam_value *out)
@@ -338,6 +345,7 @@ static const gguf_rule rules[] = {
     {"rms_norm_eps", "attention.layer_norm_rms_epsilon", NULL},
     {"tie_word_embeddings", "(output.weight)", derive_tied},
     {"intermediate_size", "feed_forward_length", derive_hidden},
+    {"intermediate_size_mlp", "feed_forward_length", NULL},
     /* attention */
     {"num_attention_heads", "attention.head_count", NULL},
     {"num_key_value_heads", "attention.head_count_kv", derive_kv_heads},
@@ -350,6 +358,9 @@ static const gguf_rule rules[] = {
     {"qk_rope_head_dim", "rope.dimension_count", NULL},
     {"v_head_dim", "attention.value_length_mla", derive_value_dim},
     {"sliding_window", "attention.sliding_window", NULL},
+    {"attention_chunk_size", "attention.sliding_window", NULL},
+    {"floor_scale", "attention.temperature_length", NULL},
+    {"attn_scale", "attention.temperature_scale", NULL},
     {"full_attention_interval", "full_attention_interval", NULL},
     /* rotation */
     {"rope.theta", "rope.freq_base", derive_theta},
@@ -370,6 +381,9 @@ static const gguf_rule rules[] = {
     {"linear_value_head_dim", "ssm.inner_size", derive_linear_value_dim},
     {"linear_conv_kernel_dim", "ssm.conv_kernel", NULL},
     {"linear_value_heads_tiled", "(architecture)", derive_tiled},
+    {"linear_attn_config.num_heads", "attention.head_count", NULL},
+    {"linear_attn_config.head_dim", "kda.head_dim", NULL},
+    {"linear_attn_config.short_conv_kernel_size", "ssm.conv_kernel", NULL},
     /* experts */
     {"num_experts", "expert_count", NULL},
     {"n_routed_experts", "expert_count", NULL},
@@ -379,21 +393,27 @@ static const gguf_rule rules[] = {
     {"num_experts_per_tok", "expert_used_count", NULL},
     {"moe_k", "expert_used_count", NULL},
     {"moe_topk", "expert_used_count", NULL},
+    {"num_experts_per_token", "expert_used_count", NULL},
     {"n_shared_experts", "expert_shared_count", NULL},
     {"moe_num_shared_experts", "expert_shared_count", NULL},
     {"num_shared_expert", "expert_shared_count", NULL},
+    {"num_shared_experts", "expert_shared_count", NULL},
     {"moe_layer_start_index", "leading_dense_block_count", NULL},
     {"moe_layer_interval", "interleave_moe_layer_step", NULL},
+    {"interleave_moe_layer_step", "interleave_moe_layer_step", NULL},
     {"index_topk", "attention.indexer.top_k", NULL},
     {"moe_intermediate_size", "expert_feed_forward_length", derive_expert_hidden},
     {"shared_expert_intermediate_size", "expert_shared_feed_forward_length", derive_shared_hidden},
     {"first_k_dense_replace", "leading_dense_block_count", NULL},
     {"norm_topk_prob", "expert_weights_norm", derive_normalise},
+    {"moe_renormalize", "expert_weights_norm", derive_normalise},
     {"routed_scaling_factor", "expert_weights_scale", derive_scale},
     {"scoring_func", "expert_gating_func", derive_scores},
+    {"moe_router_activation_func", "expert_gating_func", derive_scores},
     {"topk_method", "expert_group_count", derive_method},
     {"n_group", "expert_group_count", NULL},
     {"topk_group", "expert_group_used_count", NULL},
+    {"num_expert_group", "expert_group_count", NULL},
 };
 
 /* What each pair's frequency is divided by. */
@@ -424,6 +444,28 @@ static void take_layer_type(const mf_gguf_source *g, uint32_t index, mf_hparam_v
         set_string(out, is_recurrent != 0 ? "linear_attention" : "full_attention");
 }
 
+/* Kimi's layers of either kind, numbered from 1: linear ones have no heads for keys and values. */
+static void take_layers_of(const mf_gguf_source *g, bool are_linear, uint32_t index,
+                           mf_hparam_value *out)
+{
+    const mf_gguf_value *v = find_key(g, "attention.head_count_kv");
+    uint32_t n = 0;
+    double n_heads;
+    snprintf(out->field, sizeof out->field, "%s.attention.head_count_kv", g->arch->name);
+    if (v == NULL || !v->is_array)
+        return;
+    for (uint32_t i = 0; i < g->n_layers && mf_gguf_number(&g->head, v, i, &n_heads); i++) {
+        if ((n_heads == 0) != are_linear)
+            continue;
+        if (n++ == index)
+            set_number(out, i + 1.0);
+    }
+    if (index != MF_HPARAM_WHOLE)
+        return;
+    out->kind = MF_HPARAM_LIST;
+    out->n_elements = n;
+}
+
 void mf_gguf_hparam(const mf_source *source, const char *name, uint32_t index, mf_hparam_value *out)
 {
     const mf_gguf_source *g = gguf_of(source);
@@ -433,6 +475,10 @@ void mf_gguf_hparam(const mf_source *source, const char *name, uint32_t index, m
         take_layer_type(g, index, out);
     if (strcmp(name, "rope.factors") == 0)
         take_factors(g, index, out);
+    if (strcmp(name, "linear_attn_config.kda_layers") == 0)
+        take_layers_of(g, true, index, out);
+    if (strcmp(name, "linear_attn_config.full_attn_layers") == 0)
+        take_layers_of(g, false, index, out);
     for (size_t i = 0; i < sizeof rules / sizeof *rules && index == MF_HPARAM_WHOLE; i++) {
         const gguf_rule *r = &rules[i];
         if (strcmp(r->name, name) != 0)

@@ -13,11 +13,14 @@
 /* What an architecture's name means beyond the keys that all share. */
 typedef struct mf_gguf_arch {
     const char *name;
-    const char *family;      /* our name of it, where nothing else decides */
-    bool normalises;         /* the experts' weights, where no key says */
-    bool rotates_neighbours; /* pairs (2i, 2i + 1) */
-    bool keeps_ramp;         /* YaRN's ends are not rounded */
-    bool tiles_value_heads;  /* of linear attention: converters put them into another order */
+    const char *family;          /* our name of it, where nothing else decides */
+    bool normalises;             /* the experts' weights, where no key says */
+    bool rotates_neighbours;     /* pairs (2i, 2i + 1) */
+    bool keeps_ramp;             /* YaRN's ends are not rounded */
+    bool tiles_value_heads;      /* of linear attention: converters put them into another order */
+    bool hidden_is_of_experts;   /* the family's intermediate_size */
+    uint32_t n_unnormed_experts; /* a model of so many has no norms of heads, where those have no
+                                    tensors; 0: tensors say it */
 } mf_gguf_arch;
 
 /* A tensor that is a part of the config: of Llama 3.1, whose scaling no key has. */
