@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* moeflux serve: the server's command line. */
+#include "chat_text.h"
 #include "commands.h"
 #include "pulling.h"
 
@@ -32,6 +33,11 @@ static const char help[] =
     "  --queue N              requests that may wait; more are told to come again (default 64)\n"
     "  --max-stall MS         while a prompt comes in, running answers may wait so long for each\n"
     "                         token: prompts go faster (default 0: some 2.6 times the usual)\n"
+    "  --set NAME=JSON        a variable of the template for requests that do not set it, as in\n"
+    "                         preserve_thinking=true; may be repeated\n"
+    "  --no-think             requests that do not say get no thoughts\n"
+    "  --think-budget N       after N tokens of thoughts they are ended, unless the request says\n"
+    "                         how many it wants\n"
     "  --time-limit SECONDS   of a request (default: none)\n"
     "  --drain SECONDS        for requests under way when a signal comes (default 30)\n"
     "  --state-dir DIR        keep what was evaluated in DIR, for other runs\n"
@@ -53,6 +59,9 @@ enum {
     OPT_SESSIONS,
     OPT_QUEUE,
     OPT_MAX_STALL,
+    OPT_SET,
+    OPT_NO_THINK,
+    OPT_THINK_BUDGET,
     OPT_TIME_LIMIT,
     OPT_DRAIN,
     OPT_STATE_DIR,
@@ -75,6 +84,9 @@ static const struct option long_options[] = {
     {"sessions", required_argument, NULL, OPT_SESSIONS},
     {"queue", required_argument, NULL, OPT_QUEUE},
     {"max-stall", required_argument, NULL, OPT_MAX_STALL},
+    {"set", required_argument, NULL, OPT_SET},
+    {"no-think", no_argument, NULL, OPT_NO_THINK},
+    {"think-budget", required_argument, NULL, OPT_THINK_BUDGET},
     {"time-limit", required_argument, NULL, OPT_TIME_LIMIT},
     {"drain", required_argument, NULL, OPT_DRAIN},
     {"state-dir", required_argument, NULL, OPT_STATE_DIR},
@@ -89,6 +101,7 @@ static const mf_cli_number numbers[] = {
     {OPT_SESSIONS, "sessions", offsetof(mf_srv_config, n_sessions), 1, 200},
     {OPT_QUEUE, "queue", offsetof(mf_srv_config, n_waiting), 1, 100000},
     {OPT_MAX_STALL, "max-stall", offsetof(mf_srv_config, max_stall_ms), 0, 600000},
+    {OPT_THINK_BUDGET, "think-budget", offsetof(mf_srv_config, think_budget), 1, 1u << 30},
     {OPT_TIME_LIMIT, "time-limit", offsetof(mf_srv_config, time_limit_s), 0, 1u << 30},
     {OPT_DRAIN, "drain", offsetof(mf_srv_config, drain_s), 0, 1u << 20},
 };
@@ -113,6 +126,7 @@ static int take_size(const mf_cli_parser *parser, const char *option, uint64_t *
 typedef struct serve_args {
     mf_srv_config config; /* first: numbers are set by their place in it */
     mf_cli_pulling pulling;
+    mf_cli_buffer variables; /* the beginning of a JSON object */
 } serve_args;
 
 static int own_option(void *args, const mf_cli_parser *parser, int option)
@@ -147,6 +161,11 @@ static int own_option(void *args, const mf_cli_parser *parser, int option)
     case OPT_NAME:
         c->name = optarg;
         break;
+    case OPT_SET:
+        return mf_cli_add_variable(parser, optarg, &((serve_args *)args)->variables);
+    case OPT_NO_THINK:
+        c->thinking = MF_THINKING_OFF;
+        break;
     case OPT_STATE_DIR:
         c->state_dir = optarg;
         break;
@@ -171,28 +190,31 @@ static const char *contradiction(const serve_args *args)
     return NULL;
 }
 
-int mf_cmd_serve(int argc, char **argv)
+static int serve(int argc, char **argv, serve_args *args)
 {
     mf_cli_engine_args engine;
     mf_cli_model_path path;
-    serve_args args = {.config = {.port = 8080,
-                                  .n_connections = 1024,
-                                  .max_body_bytes = (uint64_t)32 << 20,
-                                  .n_sessions = 8,
-                                  .n_waiting = 64,
-                                  .drain_s = 30}};
-    mf_srv_config *c = &args.config;
+    *args = (serve_args){.config = {.port = 8080,
+                                    .n_connections = 1024,
+                                    .max_body_bytes = (uint64_t)32 << 20,
+                                    .n_sessions = 8,
+                                    .n_waiting = 64,
+                                    .drain_s = 30}};
+    mf_srv_config *c = &args->config;
     int exit_code = MF_EXIT_OK;
     mf_error error = {0};
     mf_cli_engine_args_init(&engine);
     const mf_cli_parser parser = {"serve",      help,   argc, argv, ":" MF_ENGINE_SHORT_OPTIONS,
                                   long_options, &engine};
-    if (!mf_cli_parse(&parser, own_option, &args, &exit_code))
+    if (!mf_cli_parse(&parser, own_option, args, &exit_code))
         return exit_code;
-    const char *excluded = contradiction(&args);
+    const char *excluded = contradiction(args);
     if (excluded)
         return mf_cli_usage_error("serve", "serve: %s", excluded);
-    c->model = mf_cli_pulling_model(&parser, &args.pulling, &path, &exit_code);
+    exit_code = mf_cli_end_variables(&args->variables, &c->variables);
+    if (exit_code != MF_EXIT_OK)
+        return exit_code;
+    c->model = mf_cli_pulling_model(&parser, &args->pulling, &path, &exit_code);
     if (!c->model)
         return exit_code;
     if (path.is_hub_name && !c->name)
@@ -201,6 +223,14 @@ int mf_cmd_serve(int argc, char **argv)
     c->engine.n_sessions = c->n_sessions;
     c->engine.hot_dir = c->state_dir;
     const bool is_served = mf_serve(c, &error);
-    mf_cli_pulling_end(&args.pulling);
+    mf_cli_pulling_end(&args->pulling);
     return is_served ? mf_cli_finish(MF_EXIT_OK) : mf_cli_error("%s", error.message);
+}
+
+int mf_cmd_serve(int argc, char **argv)
+{
+    serve_args args;
+    const int exit_code = serve(argc, argv, &args);
+    mf_cli_buffer_free(&args.variables);
+    return exit_code;
 }

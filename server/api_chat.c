@@ -272,7 +272,7 @@ static bool read_request(yyjson_val *object, mf_srv_job *job, mf_srv_conversatio
            mf_srv_read_constraint(object, mf_srv_field_of(object, "response_format"),
                                   "response_format", job, r) &&
            check_choice(object, "function_call", r) && check_modalities(object, r) &&
-           mf_srv_read_thinking(object, c, &p->n_thought_max, r) &&
+           mf_srv_read_thinking(object, job->served, c, &p->n_thought_max, r) &&
            mf_srv_read_documents(object, c, r) && mf_srv_read_chat_tools(object, c, r) &&
            mf_srv_read_chat(object, c, r);
 }

@@ -243,7 +243,7 @@ static bool read_conversation(mf_srv_request *request, mf_srv_conversation *c,
                                                  mf_srv_harmless_fields, NULL};
     yyjson_val *object = request->json;
     return mf_srv_check_fields(object, "", tables, r) && check_output_config(object, r) &&
-           mf_srv_read_thinking(object, c, n_thought_max, r) &&
+           mf_srv_read_thinking(object, &request->server->model, c, n_thought_max, r) &&
            mf_srv_read_messages_tools(object, c, r) && mf_srv_read_messages(object, c, r);
 }
 

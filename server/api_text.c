@@ -127,12 +127,12 @@ bool mf_srv_api_template(mf_srv_request *request, mf_srv_refusal *r)
     mf_srv_conversation c = {0};
     mf_srv_bytes text = {0};
     size_t n_thought_max;
-    bool is_good = mf_srv_check_fields(request->json, "", tables, r) &&
-                   mf_srv_read_thinking(request->json, &c, &n_thought_max, r) &&
-                   mf_srv_read_documents(request->json, &c, r) &&
-                   mf_srv_read_chat_tools(request->json, &c, r) &&
-                   mf_srv_read_chat(request->json, &c, r) &&
-                   mf_srv_prompt_chat_text(&request->server->model, &c, &text, r);
+    bool is_good =
+        mf_srv_check_fields(request->json, "", tables, r) &&
+        mf_srv_read_thinking(request->json, &request->server->model, &c, &n_thought_max, r) &&
+        mf_srv_read_documents(request->json, &c, r) &&
+        mf_srv_read_chat_tools(request->json, &c, r) && mf_srv_read_chat(request->json, &c, r) &&
+        mf_srv_prompt_chat_text(&request->server->model, &c, &text, r);
     if (is_good) {
         mf_srv_puts(&request->answer, "{\"prompt\":");
         mf_srv_put_json(&request->answer, text.data ? text.data : "", text.n_bytes);

@@ -35,9 +35,12 @@ bool mf_srv_read_chat_tools(yyjson_val *object, mf_srv_conversation *c, mf_srv_r
 bool mf_srv_read_responses_tools(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r);
 bool mf_srv_read_messages_tools(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r);
 
-/* chat_template_kwargs, thinking, reasoning_effort, reasoning. *budget: thinking.budget_tokens. */
-bool mf_srv_read_thinking(yyjson_val *object, mf_srv_conversation *c, size_t *budget,
-                          mf_srv_refusal *r);
+/* chat_template_kwargs, thinking, reasoning_effort, reasoning. *budget: thinking.budget_tokens, or
+ * SIZE_MAX. What the request does not say is as the model's server was told. */
+bool mf_srv_read_thinking(yyjson_val *object, const struct mf_srv_model *model,
+                          mf_srv_conversation *c, size_t *budget, mf_srv_refusal *r);
+/* The defaults of a template's variables are an object that this takes. */
+bool mf_srv_check_variables(const char *json, mf_error *error);
 /* documents: objects. */
 bool mf_srv_read_documents(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r);
 

@@ -23,6 +23,9 @@ typedef struct mf_srv_model {
     mf_model_info info;
     double drive_rate;          /* bytes per second that the drive gave at the start; 0: unread */
     mf_sampler_options sampler; /* the model's own defaults */
+    const char *variables;      /* of the template, where requests have none: JSON; NULL: none */
+    mf_thinking thinking;       /* the same */
+    size_t n_thought_max;       /* the same; SIZE_MAX: no bound */
     bool has_chat;              /* a template of conversations */
     bool has_content_thoughts;  /* its template looks for thoughts in the content */
     mf_reply_syntax *syntax;    /* how it writes thoughts and calls; NULL: no template */

@@ -2,6 +2,7 @@
 /* The server's life: open, listen, watch, drain. The thread that starts it waits for signals. */
 #include "serve.h"
 
+#include "conversation.h"
 #include "http.h"
 #include "template.h"
 
@@ -63,6 +64,11 @@ static mf_status open_store(mf_srv_model *m, const mf_srv_config *config, mf_err
 static mf_status open_model(mf_srv_model *m, const mf_srv_config *config, mf_error *error)
 {
     m->path = config->model;
+    m->variables = config->variables;
+    m->thinking = config->thinking;
+    m->n_thought_max = config->think_budget > 0 ? config->think_budget : SIZE_MAX;
+    if (config->variables && !mf_srv_check_variables(config->variables, error))
+        return MF_ERR_ARGUMENT;
     m->created = time(NULL);
     name_model(m, config);
     mf_status status = mf_tokenizer_open(config->model, NULL, &m->tokenizer, error);

@@ -31,6 +31,10 @@ typedef struct mf_srv_config {
     uint64_t max_body_bytes;
     uint32_t time_limit_s; /* of a request; 0: none */
     uint32_t drain_s;      /* given to requests under way when a signal comes */
+    /* What requests that do not say get: */
+    const char *variables; /* of the template, an object as JSON; NULL: none */
+    mf_thinking thinking;  /* MF_THINKING_DEFAULT: as the template has it */
+    uint32_t think_budget; /* tokens of thoughts; 0: any number */
     const char *state_dir; /* NULL: none */
     uint64_t state_dir_bytes;
 } mf_srv_config;

@@ -3,6 +3,9 @@
  */
 #include "conversation.h"
 
+#include "model.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,7 +99,65 @@ static bool get_thinking_object(yyjson_val *object, mf_thinking *out, size_t *bu
     return true;
 }
 
-bool mf_srv_read_thinking(yyjson_val *object, mf_srv_conversation *c, size_t *budget,
+/* -------------------------------------------------------------------------------------- defaults
+ * --
+ */
+
+static bool is_switch(yyjson_val *key)
+{
+    return yyjson_equals_str(key, "enable_thinking") || yyjson_equals_str(key, "thinking");
+}
+
+/* The request's own variables have one of that name. */
+static bool has_variable(const mf_srv_conversation *c, const char *name)
+{
+    mf_srv_bytes text = {0};
+    mf_srv_printf(&text, "{%s}", c->variables.data ? c->variables.data : "");
+    yyjson_doc *doc = text.has_failed ? NULL : yyjson_read(text.data, text.n_bytes, 0);
+    const bool has = yyjson_obj_get(yyjson_doc_get_root(doc), name) != NULL;
+    yyjson_doc_free(doc);
+    mf_srv_bytes_free(&text);
+    return has;
+}
+
+static bool add_defaults(const mf_srv_model *model, mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    yyjson_doc *doc =
+        model->variables ? yyjson_read(model->variables, strlen(model->variables), 0) : NULL;
+    yyjson_val *key, *value;
+    size_t i, n;
+    bool is_good = true;
+    yyjson_obj_foreach(yyjson_doc_get_root(doc), i, n, key, value)
+    {
+        const char *name = yyjson_get_str(key);
+        if (is_switch(key) && c->thinking == MF_THINKING_DEFAULT)
+            c->thinking = yyjson_is_true(value) ? MF_THINKING_ON : MF_THINKING_OFF;
+        else if (is_good && !is_switch(key) &&
+                 !(c->effort && strcmp(name, "reasoning_effort") == 0) && !has_variable(c, name))
+            is_good = put_variable(key, value, &c->variables, r);
+    }
+    yyjson_doc_free(doc);
+    return is_good;
+}
+
+bool mf_srv_check_variables(const char *json, mf_error *error)
+{
+    yyjson_doc *doc = yyjson_read(json, strlen(json), 0);
+    yyjson_val *root = yyjson_doc_get_root(doc), *key, *value;
+    const char *what = yyjson_is_obj(root) ? NULL : "expected NAME=JSON with a value that is JSON";
+    size_t i, n;
+    yyjson_obj_foreach(root, i, n, key, value)
+    {
+        if (is_switch(key) && !yyjson_is_bool(value))
+            what = "enable_thinking and thinking are true or false";
+    }
+    yyjson_doc_free(doc);
+    if (what)
+        snprintf(error->message, sizeof error->message, "--set: %s", what);
+    return !what;
+}
+
+static bool read_thinking(yyjson_val *object, mf_srv_conversation *c, size_t *budget,
                           mf_srv_refusal *r)
 {
     static const mf_srv_field fields[] = {{"effort", MF_SRV_FIELD_USED},
@@ -132,4 +193,17 @@ bool mf_srv_read_documents(yyjson_val *object, mf_srv_conversation *c, mf_srv_re
     mf_srv_put(&c->documents, text, n);
     free(text);
     return true;
+}
+
+bool mf_srv_read_thinking(yyjson_val *object, const mf_srv_model *model, mf_srv_conversation *c,
+                          size_t *budget, mf_srv_refusal *r)
+{
+    *budget = SIZE_MAX;
+    if (!read_thinking(object, c, budget, r))
+        return false;
+    if (*budget == SIZE_MAX)
+        *budget = model->n_thought_max;
+    if (c->thinking == MF_THINKING_DEFAULT)
+        c->thinking = model->thinking;
+    return add_defaults(model, c, r);
 }

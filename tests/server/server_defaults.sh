@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT
+# What the server is told of the template's variables and of thoughts, for clients that cannot say it:
+# it holds where a request is silent, and gives way where it is not.
+. ./lib_server.sh
+thinking_model "$scratch/thinks" qwen36.jinja
+for wrong in preserve_thinking '=1' 'a-b=1' 'x='; do
+    run serve "$scratch/thinks" --port 0 --set "$wrong"
+    expect_usage_error "--set: '$wrong' is not NAME=JSON"
+done
+for wrong in preserve_thinking=yes 'x={' enable_thinking=1; do
+    run serve "$scratch/thinks" --port 0 --set "$wrong"
+    expect_error "--set: *"
+done
+
+messages='"messages":[{"role":"user","content":"Once upon a time"}]'
+n_tokens() {
+    post /v1/messages/count_tokens "{$messages$1}"
+    expect_status 200
+    n_tokens=$(value input_tokens)
+}
+start_server "$scratch/thinks" --no-think
+post /apply-template "{$messages}"
+expect_body '<think>\n\n</think>\n\n"}'
+n_tokens ''
+n_closed=$n_tokens
+n_tokens ',"thinking":{"type":"adaptive"}'
+expect_equal "$n_tokens" "$n_closed"
+for on in '"chat_template_kwargs":{"enable_thinking":true}' '"reasoning_effort":"low"' '"thinking":{"type":"enabled"}'; do
+    post /v1/chat/completions "{$messages,\"max_tokens\":4,\"seed\":3,$on}"
+    expect_equal "$(value reasoning_tokens)" 4
+done
+post /v1/chat/completions "{$messages,\"max_tokens\":4,\"seed\":3}"
+expect_equal "$(value reasoning_tokens)" 0
+stop_server
+
+# a budget: 5 tokens, a line's end and the mark; a request may have another
+start_server "$scratch/thinks" --think-budget 5 --set enable_thinking=true
+post /v1/chat/completions "{$messages,\"max_tokens\":60,\"seed\":3}"
+expect_equal "$(value reasoning_tokens)" 7
+post /v1/responses '{"input":"Once upon a time","max_output_tokens":60,"seed":3}'
+expect_equal "$(value reasoning_tokens)" 7
+post /v1/messages "{$messages,\"max_tokens\":60,\"seed\":3}"
+expect_body '"content":[{"type":"thinking","thinking":"*","signature":"*"},{"type":"text","text":"'
+post /v1/chat/completions "{$messages,\"max_tokens\":60,\"seed\":3,\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":3}}"
+expect_equal "$(value reasoning_tokens)" 5
+stop_server
+
+# thoughts that stay: what was sampled is the next prompt's beginning, to the last token
+turns() {
+    history='{"role":"user","content":"Once upon a time"}' n_held=0
+    for turn in 1 2 3; do
+        post /v1/chat/completions "{\"messages\":[$history],\"max_tokens\":24,\"seed\":$turn,\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":4}$1}"
+        expect_status 200
+        n_cached=$(value cached_tokens)
+        [ $turn -eq 1 ] || expect_true test "$n_cached" "$2" $((n_held - 1))
+        n_held=$(($(value prompt_tokens) + $(value completion_tokens)))
+        history="$history,{\"role\":\"assistant\",\"content\":\"$(value content)\"},{\"role\":\"user\",\"content\":\"And $turn?\"}"
+    done
+}
+start_server "$scratch/thinks" --set preserve_thinking=true
+turns '' -ge
+stop_server
+start_server "$scratch/thinks" --set preserve_thinking=true --set unused='{"a": [1]}'
+turns ',"chat_template_kwargs":{"preserve_thinking":false}' -lt
+stop_server
+expect_empty "$err"
+finish
