@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Messages and their parts. A part that this server cannot show the model is refused by its place
- * and name.
+ * and name where it is asked; what was said before is not wedged by it.
  */
 #include "conversation.h"
 
@@ -77,6 +77,11 @@ bool mf_srv_message_append(mf_srv_message *m, mf_srv_message *from, const char *
         m->n_calls += from->n_calls;
         from->n_calls = 0; /* they moved */
     }
+    if (!m->unseen) {
+        m->unseen = from->unseen;
+        m->unseen_type = from->unseen_type;
+        from->unseen = from->unseen_type = NULL;
+    }
     return true;
 }
 
@@ -92,6 +97,8 @@ void mf_srv_message_free(mf_srv_message *m)
         free(m->calls[i].arguments);
     }
     free(m->calls);
+    free(m->unseen);
+    free(m->unseen_type);
     *m = (mf_srv_message){0};
 }
 
@@ -153,6 +160,24 @@ static bool says_nothing(const mf_srv_message *m)
     return m->role == MF_SRV_ASSISTANT && m->content.n_bytes == 0 && m->n_calls == 0;
 }
 
+/* What is asked now is refused where the model cannot be shown it. Further back, and in what tools
+ * have found, a word in its place says that it was there: a conversation that has it can go on. */
+static bool check_question(const mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    for (size_t i = c->n_messages; i-- > 0;) {
+        const mf_srv_message *m = &c->messages[i];
+        if (m->role == MF_SRV_ASSISTANT && i + 1 < c->n_messages)
+            return true;
+        if (m->role == MF_SRV_TOOL || m->role == MF_SRV_ASSISTANT || !m->unseen)
+            continue;
+        mf_srv_refuse_field(r, m->unseen, "'%.40s' is not supported by this server",
+                            m->unseen_type);
+        r->code = "unsupported_parameter";
+        return false;
+    }
+    return true;
+}
+
 bool mf_srv_conversation_finish(mf_srv_conversation *c, const char *name, mf_srv_refusal *r)
 {
     bool has_failed = c->tools.has_failed || c->documents.has_failed || c->variables.has_failed;
@@ -165,8 +190,9 @@ bool mf_srv_conversation_finish(mf_srv_conversation *c, const char *name, mf_srv
         return no_memory(r);
     if (c->n_messages > 0 && says_nothing(&c->messages[c->n_messages - 1]))
         mf_srv_message_free(&c->messages[--c->n_messages]);
-    return c->n_messages > 0 ||
-           mf_srv_refuse_field(r, name, "expected at least one message with content");
+    if (c->n_messages == 0)
+        return mf_srv_refuse_field(r, name, "expected at least one message with content");
+    return check_question(c, r);
 }
 
 /* ---------------------------------------------------------------------------------------- parts --
@@ -180,8 +206,41 @@ bool mf_srv_read_text(yyjson_val *value, const char *place, mf_srv_bytes *to, mf
     return true;
 }
 
+/* What stands in the place of a part that the model cannot be shown. */
+static const char *word_for(const char *type)
+{
+    static const struct {
+        const char *begin, *word;
+    } words[] = {{"image", "an image"}, {"input_image", "an image"}, {"input_audio", "a sound"},
+                 {"audio", "a sound"},  {"video", "a film"},         {"input_video", "a film"},
+                 {"file", "a file"},    {"input_file", "a file"},    {"document", "a document"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strncmp(type, words[i].begin, strlen(words[i].begin)) == 0)
+            return words[i].word;
+    return NULL;
+}
+
+static bool put_unseen(const char *type, const char *place, size_t i, mf_srv_message *m,
+                       mf_srv_refusal *r)
+{
+    char name[MF_SRV_PARAM_BYTES];
+    const char *word = word_for(type);
+    snprintf(name, sizeof name, "%.70s[%zu].type", place, i);
+    if (!m->unseen) {
+        m->unseen = strdup(name);
+        m->unseen_type = strdup(type);
+    }
+    mf_srv_puts(&m->content, m->content.n_bytes > 0 ? "\n" : "");
+    if (word)
+        mf_srv_printf(&m->content, "[%s that cannot be shown here]\n", word);
+    else
+        mf_srv_printf(&m->content, "['%.40s' cannot be shown here]\n", type);
+    return (m->unseen && m->unseen_type) || no_memory(r);
+}
+
 /* Anthropic's document: what is text of it. */
-static bool read_document(yyjson_val *part, const char *place, mf_srv_message *m, mf_srv_refusal *r)
+static bool read_document(yyjson_val *part, const char *place, size_t i, mf_srv_message *m,
+                          mf_srv_refusal *r)
 {
     yyjson_val *source = yyjson_obj_get(part, "source"), *type = yyjson_obj_get(source, "type");
     yyjson_val *title = mf_srv_field_of(part, "title"), *about = mf_srv_field_of(part, "context");
@@ -195,9 +254,7 @@ static bool read_document(yyjson_val *part, const char *place, mf_srv_message *m
         return mf_srv_read_text(yyjson_obj_get(source, "data"), place, &m->content, r);
     if (yyjson_equals_str(type, "content"))
         return mf_srv_read_content(yyjson_obj_get(source, "content"), place, m, r);
-    mf_srv_refuse_field(r, place, "documents other than text are not supported by this server");
-    r->code = "unsupported_parameter";
-    return false;
+    return put_unseen("document", place, i, m, r);
 }
 
 /* Anthropic's search_result: title, source and text. */
@@ -225,12 +282,12 @@ static const struct {
              {"tool_reference", "tool_name", false},
              {"reasoning_text", "text", true},
              {"summary_text", "text", true},
+             {"compaction", "content", false},
              {"thinking", "thinking", true}};
 
 bool mf_srv_read_part(yyjson_val *part, const char *place, size_t i, mf_srv_message *m,
                       mf_srv_refusal *r)
 {
-    char name[MF_SRV_PARAM_BYTES];
     const char *type = yyjson_get_str(yyjson_obj_get(part, "type"));
     if (yyjson_is_str(part))
         return mf_srv_read_text(part, place, &m->content, r);
@@ -243,13 +300,10 @@ bool mf_srv_read_part(yyjson_val *part, const char *place, size_t i, mf_srv_mess
     if (strcmp(type, "redacted_thinking") == 0)
         return true; /* nobody here could have written it */
     if (strcmp(type, "document") == 0)
-        return read_document(part, place, m, r);
+        return read_document(part, place, i, m, r);
     if (strcmp(type, "search_result") == 0)
         return read_search_result(part, place, m, r);
-    snprintf(name, sizeof name, "%.70s[%zu].type", place, i);
-    mf_srv_refuse_field(r, name, "'%.40s' is not supported by this server", type);
-    r->code = "unsupported_parameter";
-    return false;
+    return put_unseen(type, place, i, m, r);
 }
 
 bool mf_srv_read_content(yyjson_val *content, const char *place, mf_srv_message *m,

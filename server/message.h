@@ -32,6 +32,9 @@ typedef struct mf_srv_message {
     char *call_id;         /* whose result it is, from malloc; NULL: not said */
     mf_srv_call *calls;    /* from malloc */
     size_t n_calls;
+    /* The first part that the model cannot be shown, in whose place the content has a word: where
+     * it stands, and its type. From malloc; NULL: there is none. */
+    char *unseen, *unseen_type;
 } mf_srv_message;
 
 /* A tool that an API has by another form than a function. Strings from malloc. */
