@@ -11,8 +11,9 @@ static const mf_srv_field fields[] = {{"messages", MF_SRV_FIELD_USED},
                                       {"stop_sequences", MF_SRV_FIELD_USED},
                                       {"thinking", MF_SRV_FIELD_USED},
                                       {"output_config", MF_SRV_FIELD_USED},
+                                      {"output_format", MF_SRV_FIELD_USED},
                                       {"tool_choice", MF_SRV_FIELD_USED},
-                                      {"context_management", MF_SRV_FIELD_HARMLESS},
+                                      {"context_management", MF_SRV_FIELD_USED},
                                       {"diagnostics", MF_SRV_FIELD_HARMLESS},
                                       {"speed", MF_SRV_FIELD_HARMLESS},
                                       {"cache_control", MF_SRV_FIELD_HARMLESS},
@@ -60,6 +61,13 @@ static void put_stop(const mf_srv_choice *c, mf_srv_bytes *out)
         mf_srv_puts_json(out, c->stopped_by);
     else
         mf_srv_puts(out, "null");
+}
+
+/* Nothing of the conversation is ever cleared here, but for thoughts, by the template. */
+static void put_edits(const mf_srv_job *job, mf_srv_bytes *out)
+{
+    if (job->has_context_edits)
+        mf_srv_puts(out, ",\"context_management\":{\"applied_edits\":[]}");
 }
 
 static void put_head(const mf_srv_job *job, mf_srv_bytes *out)
@@ -157,6 +165,7 @@ static void on_end(mf_srv_job *job, mf_srv_bytes *out)
     put_stop(&job->choices[0], out);
     mf_srv_puts(out, "},\"usage\":");
     put_usage(job, out);
+    put_edits(job, out);
     end_event(out);
     begin_event(out, "message_stop");
     end_event(out);
@@ -202,6 +211,7 @@ static void on_document(mf_srv_job *job, mf_srv_bytes *out)
     put_stop(c, out);
     mf_srv_puts(out, ",\"usage\":");
     put_usage(job, out);
+    put_edits(job, out);
     mf_srv_puts(out, "}");
 }
 
@@ -221,8 +231,8 @@ static const mf_srv_protocol protocol = {.name = "messages",
  * --
  */
 
-/* effort says how much is thought, thinking whether: here there is only whether. */
-static bool check_output_config(yyjson_val *object, mf_srv_refusal *r)
+/* effort says how much is thought, a word for the template; thinking says whether. */
+static bool read_output_config(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
 {
     static const mf_srv_field names[] = {
         {"effort", MF_SRV_FIELD_USED}, {"format", MF_SRV_FIELD_USED}, {NULL, MF_SRV_FIELD_USED}};
@@ -232,8 +242,31 @@ static bool check_output_config(yyjson_val *object, mf_srv_refusal *r)
     int effort = -1;
     if (v && !yyjson_is_obj(v))
         return mf_srv_refuse_field(r, "output_config", "expected an object");
-    return !v || (mf_srv_check_fields(v, "output_config", tables, r) &&
-                  mf_srv_get_word(v, "effort", efforts, &effort, r));
+    if (v && (!mf_srv_check_fields(v, "output_config", tables, r) ||
+              !mf_srv_get_word(v, "effort", efforts, &effort, r)))
+        return false;
+    c->effort = effort >= 0 ? efforts[effort] : NULL;
+    return true;
+}
+
+/* Of the edits one is the template's to make: which thoughts stay. The others would clear results
+ * of tools in very long conversations; they are not made, and the answer says so. */
+static bool read_context_edits(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    static const char thoughts[] = "clear_thinking_";
+    yyjson_val *v = mf_srv_field_of(object, "context_management"), *edit;
+    yyjson_val *edits = mf_srv_field_of(v, "edits");
+    size_t i, n;
+    if (v && (!yyjson_is_obj(v) || (edits && !yyjson_is_arr(edits))))
+        return mf_srv_refuse_field(r, "context_management", "expected an object with edits");
+    yyjson_arr_foreach(edits, i, n, edit)
+    {
+        const char *type = yyjson_get_str(yyjson_obj_get(edit, "type"));
+        if (type && strncmp(type, thoughts, sizeof thoughts - 1) == 0 &&
+            yyjson_equals_str(yyjson_obj_get(edit, "keep"), "all"))
+            c->keeps_thoughts = true;
+    }
+    return true;
 }
 
 static bool read_conversation(mf_srv_request *request, mf_srv_conversation *c,
@@ -242,9 +275,19 @@ static bool read_conversation(mf_srv_request *request, mf_srv_conversation *c,
     static const mf_srv_field *const tables[] = {fields, mf_srv_sampling_fields,
                                                  mf_srv_harmless_fields, NULL};
     yyjson_val *object = request->json;
-    return mf_srv_check_fields(object, "", tables, r) && check_output_config(object, r) &&
+    return mf_srv_check_fields(object, "", tables, r) && read_output_config(object, c, r) &&
+           read_context_edits(object, c, r) &&
            mf_srv_read_thinking(object, &request->server->model, c, n_thought_max, r) &&
            mf_srv_read_messages_tools(object, c, r) && mf_srv_read_messages(object, c, r);
+}
+
+/* What the answer looks like, by its name of now or the one before. */
+static bool read_format(yyjson_val *object, mf_srv_job *job, mf_srv_refusal *r)
+{
+    yyjson_val *format = mf_srv_field_of(mf_srv_field_of(object, "output_config"), "format");
+    yyjson_val *old = mf_srv_field_of(object, "output_format");
+    return format || !old ? mf_srv_read_constraint(object, format, "output_config.format", job, r)
+                          : mf_srv_read_constraint(object, old, "output_format", job, r);
 }
 
 bool mf_srv_api_messages(mf_srv_request *request, mf_srv_refusal *r)
@@ -254,11 +297,8 @@ bool mf_srv_api_messages(mf_srv_request *request, mf_srv_refusal *r)
     mf_srv_job *job = NULL;
     if (read_conversation(request, &c, &n_thought_max, r))
         job = mf_srv_api_job(request, &protocol, r);
-    yyjson_val *config = mf_srv_field_of(request->json, "output_config");
     bool is_good =
-        job &&
-        mf_srv_read_constraint(request->json, mf_srv_field_of(config, "format"),
-                               "output_config.format", job, r) &&
+        job && read_format(request->json, job, r) &&
         mf_srv_get_count(request->json, "max_tokens", 1, INT32_MAX, &job->params.n_max_tokens, r) &&
         mf_srv_get_stops(request->json, "stop_sequences", &job->params, r);
     if (is_good && job->params.n_max_tokens == SIZE_MAX)
@@ -268,6 +308,7 @@ bool mf_srv_api_messages(mf_srv_request *request, mf_srv_refusal *r)
         return false;
     }
     job->params.n_thought_max = n_thought_max;
+    job->has_context_edits = mf_srv_field_of(request->json, "context_management") != NULL;
     return mf_srv_api_add_chat(job, &c, r) && mf_srv_api_finish(job, r);
 }
 

@@ -189,7 +189,8 @@ struct mf_srv_job {
     /* Of the conversation: */
     mf_srv_bytes tools; /* as templates take them; data NULL: there are none to call */
     mf_srv_odd_tools odd;
-    bool has_one_call; /* an answer makes one at most */
+    bool has_one_call;      /* an answer makes one at most */
+    bool has_context_edits; /* Anthropic's answer says which were made */
     uint32_t n_earlier_calls;
 };
 

@@ -120,6 +120,17 @@ static bool has_variable(const mf_srv_conversation *c, const char *name)
     return has;
 }
 
+/* By the two switches that published templates have. */
+static void keep_thoughts(mf_srv_conversation *c)
+{
+    static const char *const switches[][2] = {{"preserve_thinking", "true"},
+                                              {"clear_thinking", "false"}};
+    for (size_t i = 0; c->keeps_thoughts && i < sizeof switches / sizeof *switches; i++)
+        if (!has_variable(c, switches[i][0]))
+            mf_srv_printf(&c->variables, "%s\"%s\":%s", c->variables.n_bytes > 0 ? "," : "",
+                          switches[i][0], switches[i][1]);
+}
+
 static bool add_defaults(const mf_srv_model *model, mf_srv_conversation *c, mf_srv_refusal *r)
 {
     yyjson_doc *doc =
@@ -205,5 +216,6 @@ bool mf_srv_read_thinking(yyjson_val *object, const mf_srv_model *model, mf_srv_
         *budget = model->n_thought_max;
     if (c->thinking == MF_THINKING_DEFAULT)
         c->thinking = model->thinking;
+    keep_thoughts(c);
     return add_defaults(model, c, r);
 }

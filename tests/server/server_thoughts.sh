@@ -83,6 +83,44 @@ expect_true test "$n_tokens" -gt $(($(value input_tokens) + 1))
 # an answer of which the beginning is given: no thoughts, and it goes on there
 post /apply-template '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"The king"}]}'
 expect_body '<|im_start|>assistant\n<think>\n\n</think>\n\nThe king"}'
+# Anthropic's way to keep earlier thoughts, where the template knows a switch for it
+turns='"messages":[{"role":"user","content":"a"},{"role":"assistant","content":[{"type":"thinking","thinking":"one two three four","signature":"s"},{"type":"text","text":"b"}]},{"role":"user","content":"c"}]'
+for edits in '' ',"context_management":{"edits":[{"type":"clear_tool_uses_20250919"}]}' ',"context_management":{"edits":[{"type":"clear_thinking_20251015","keep":{"type":"thinking_turns","value":1}}]}'; do
+    post /v1/messages/count_tokens "{$turns$edits}"
+    n_dropped=$(value input_tokens)
+done
+post /v1/messages/count_tokens "{$turns,\"context_management\":{\"edits\":[{\"type\":\"clear_thinking_20251015\",\"keep\":\"all\"}]}}"
+expect_true test "$(value input_tokens)" -ge $((n_dropped + 4))
+post /v1/messages "{$turns,\"max_tokens\":1,\"context_management\":{\"edits\":[]}}"
+expect_body '"context_management":{"applied_edits":[]}'
+post /v1/messages "{$turns,\"max_tokens\":1,\"stream\":true,\"context_management\":{\"edits\":[]}}"
+expect_body '"type":"message_delta"*"context_management":{"applied_edits":[]}'
+post /v1/messages "{$turns,\"max_tokens\":1}"
+expect_no_body context_management
+post /v1/messages "{$turns,\"max_tokens\":1,\"context_management\":{\"edits\":7}}"
+expect_status 400
+post /v1/messages "{$turns,\"max_tokens\":8,\"thinking\":{\"type\":\"disabled\"},\"output_format\":{\"type\":\"json_schema\",\"schema\":{\"const\":7}}}"
+expect_body '"content":[{"type":"text","text":"7"}]'
+stop_server
+
+# the word for how much is thought is the template's, by each API's name for it
+{
+    echo "{%- if reasoning_effort is defined and reasoning_effort == 'max' %}{{- 'one two three four five six' }}{%- endif %}"
+    cat "$SOURCE/tests/text/data/chat/qwen36.jinja"
+} >"$scratch/thinks/chat_template.jinja"
+start_server "$scratch/thinks"
+post /v1/messages/count_tokens "{$turns}"
+n_tokens=$(value input_tokens)
+post /v1/messages/count_tokens "{$turns,\"output_config\":{\"effort\":\"low\"}}"
+expect_equal "$(value input_tokens)" "$n_tokens"
+post /v1/messages/count_tokens "{$turns,\"output_config\":{\"effort\":\"max\"}}"
+expect_true test "$(value input_tokens)" -ge $((n_tokens + 6))
+post /v1/messages/count_tokens "{$turns,\"output_config\":{\"effort\":\"vast\"}}"
+expect_status 400
+post /apply-template "{$once,\"reasoning_effort\":\"max\"}" # it is not asked for a seed
+expect_status 400
+post /apply-template '{"messages":[{"role":"user","content":"a"}],"reasoning_effort":"max"}'
+expect_body 'one two three four five six<|im_start|>'
 stop_server
 
 # a template that is not understood is no reason to guess
