@@ -138,7 +138,7 @@ static void ask(mf_srv_server *server, const char *path, const char *coding, mf_
         is_good = route->handler(&request, &refusal);
     }
     if (!is_good)
-        check_refusal(&refusal, route->shape);
+        check_refusal(&refusal, mf_srv_shape_at(path));
     else if (request.job)
         check_job(request.job);
     else

@@ -8,25 +8,34 @@
 #include <string.h>
 
 static const mf_srv_route routes[] = {
-    {"POST", "/chat/completions", mf_srv_api_chat, MF_SRV_OPENAI, true, false},
-    {"POST", "/completions", mf_srv_api_completions, MF_SRV_OPENAI, true, false},
-    {"POST", "/responses", mf_srv_api_responses, MF_SRV_OPENAI, true, false},
-    {"POST", "/responses/input_tokens", mf_srv_api_responses_count, MF_SRV_OPENAI, true, false},
-    {"POST", "/messages", mf_srv_api_messages, MF_SRV_ANTHROPIC, true, false},
-    {"POST", "/messages/count_tokens", mf_srv_api_messages_count, MF_SRV_ANTHROPIC, true, false},
-    {"POST", "/tokenize", mf_srv_api_tokenize, MF_SRV_OPENAI, true, false},
-    {"POST", "/detokenize", mf_srv_api_detokenize, MF_SRV_OPENAI, true, false},
-    {"POST", "/apply-template", mf_srv_api_template, MF_SRV_OPENAI, true, false},
-    {"GET", "/models", mf_srv_api_models, MF_SRV_OPENAI, false, false},
-    {"GET", "/models/", mf_srv_api_model, MF_SRV_OPENAI, false, false},
-    {"GET", "/health", mf_srv_api_health, MF_SRV_OPENAI, false, true},
-    {"GET", "/props", mf_srv_api_props, MF_SRV_OPENAI, false, false},
-    {"GET", "/metrics", mf_srv_api_metrics, MF_SRV_OPENAI, false, false},
-    {"GET", "/moeflux/stats", mf_srv_api_stats, MF_SRV_OPENAI, false, false},
-    {"GET", "/moeflux/experts", mf_srv_api_experts, MF_SRV_OPENAI, false, false},
-    {"GET", "/", mf_srv_api_page, MF_SRV_OPENAI, false, true},
-    {"HEAD", "/api/hello", mf_srv_api_probe, MF_SRV_OPENAI, false, true},
+    {"POST", "/chat/completions", mf_srv_api_chat, true, false},
+    {"POST", "/completions", mf_srv_api_completions, true, false},
+    {"POST", "/responses", mf_srv_api_responses, true, false},
+    {"POST", "/responses/input_tokens", mf_srv_api_responses_count, true, false},
+    {"POST", "/messages", mf_srv_api_messages, true, false},
+    {"POST", "/messages/count_tokens", mf_srv_api_messages_count, true, false},
+    {"POST", "/tokenize", mf_srv_api_tokenize, true, false},
+    {"POST", "/detokenize", mf_srv_api_detokenize, true, false},
+    {"POST", "/apply-template", mf_srv_api_template, true, false},
+    {"GET", "/models", mf_srv_api_models, false, false},
+    {"GET", "/models/", mf_srv_api_model, false, false},
+    {"GET", "/health", mf_srv_api_health, false, true},
+    {"GET", "/props", mf_srv_api_props, false, false},
+    {"GET", "/metrics", mf_srv_api_metrics, false, false},
+    {"GET", "/moeflux/stats", mf_srv_api_stats, false, false},
+    {"GET", "/moeflux/experts", mf_srv_api_experts, false, false},
+    {"GET", "/", mf_srv_api_page, false, true},
+    {"HEAD", "/api/hello", mf_srv_api_probe, false, true},
 };
+
+mf_srv_shape mf_srv_shape_at(const char *path)
+{
+    static const char messages[] = "/messages";
+    const size_t n = sizeof messages - 1;
+    path += strncmp(path, "/v1/", 4) == 0 ? 3 : 0;
+    return strncmp(path, messages, n) == 0 && (path[n] == '\0' || path[n] == '/') ? MF_SRV_ANTHROPIC
+                                                                                  : MF_SRV_OPENAI;
+}
 
 /* path[n_path] is the route's; *rest what is below it. */
 static bool is_at(const mf_srv_route *route, const char *path, size_t n_path, const char **rest)

@@ -74,8 +74,10 @@ bool mf_srv_api_props(mf_srv_request *request, mf_srv_refusal *r)
                   (unsigned long)m->info.n_context_tokens, (unsigned long)m->info.n_sessions);
     mf_srv_put_text_field(out, "model_alias", m->name);
     mf_srv_printf(
-        out, ",\"chat_template_caps\":{\"supports_tools\":false},\"build_info\":\"moeflux %s\"}",
-        mf_version());
+        out,
+        ",\"chat_template_caps\":{\"supports_tools\":%s},\"modalities\":{\"vision\":false,"
+        "\"audio\":false},\"build_info\":\"moeflux %s\"}",
+        m->shows_tools ? "true" : "false", mf_version());
     return true;
 }
 

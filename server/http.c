@@ -33,6 +33,7 @@ typedef struct mf_srv_exchange {
     struct MHD_Connection *connection;
     mf_srv_peer *peer;
     const mf_srv_route *route;
+    mf_srv_shape shape; /* of refusals */
     mf_srv_bytes body;
     uint64_t n_body; /* seen, kept or not */
     uint64_t n_held; /* of the server's n_body_bytes */
@@ -69,6 +70,8 @@ static void add_headers(const mf_srv_exchange *x, struct MHD_Response *response,
     MHD_add_response_header(response, "x-request-id", id_of(x));
     if (x->allows_origin) {
         MHD_add_response_header(response, "Access-Control-Allow-Origin", header(x, "Origin"));
+        MHD_add_response_header(response, "Access-Control-Expose-Headers",
+                                "request-id, x-request-id, Retry-After");
         MHD_add_response_header(response, "Vary", "Origin");
     }
     if (__atomic_load_n(&server->is_draining, __ATOMIC_RELAXED))
@@ -137,7 +140,7 @@ static enum MHD_Result answer_at_once(mf_srv_exchange *x)
 static enum MHD_Result answer_refusal(mf_srv_exchange *x)
 {
     mf_srv_bytes bytes = {0};
-    mf_srv_put_refusal(&bytes, x->route ? x->route->shape : MF_SRV_OPENAI, &x->refusal, id_of(x));
+    mf_srv_put_refusal(&bytes, x->shape, &x->refusal, id_of(x));
     return answer(x, x->refusal.status, "application/json", &bytes);
 }
 
@@ -157,6 +160,8 @@ static enum MHD_Result answer_preflight(mf_srv_exchange *x)
     MHD_add_response_header(response, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
     add_safe_header(response, "Access-Control-Allow-Headers",
                     header(x, "Access-Control-Request-Headers"));
+    if (header(x, "Access-Control-Request-Private-Network"))
+        MHD_add_response_header(response, "Access-Control-Allow-Private-Network", "true");
     MHD_add_response_header(response, "Access-Control-Max-Age", "600");
     return queue(x, 204, response);
 }
@@ -388,6 +393,12 @@ static uint64_t client_of(const mf_srv_exchange *x, size_t key)
     return hash;
 }
 
+/* Who asks below /messages, or names a version of Anthropic's API, reads errors in its form. */
+static mf_srv_shape shape_of(const mf_srv_exchange *x, const char *path)
+{
+    return header(x, "anthropic-version") ? MF_SRV_ANTHROPIC : mf_srv_shape_at(path);
+}
+
 /* All that can be said before the body. */
 static bool check_head(mf_srv_exchange *x, const char *method, const char *path)
 {
@@ -396,6 +407,7 @@ static bool check_head(mf_srv_exchange *x, const char *method, const char *path)
                                   header(x, "Authorization"), header(x, "x-api-key")};
     const char *length = header(x, "Content-Length");
     size_t key = 0;
+    x->shape = shape_of(x, path);
     x->is_unframed = !check_framing(x);
     if (x->is_unframed || !mf_srv_guard_place(&server->guard, &claims, &x->refusal))
         return false;

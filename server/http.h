@@ -65,11 +65,12 @@ typedef struct mf_srv_route {
     const char *method;
     const char *path; /* without /v1; one that ends in a slash: all below it */
     mf_srv_handler handler;
-    mf_srv_shape shape;
     bool takes_json;
     bool is_open; /* without a key */
 } mf_srv_route;
 
+/* How errors are told to who asks for a path. */
+mf_srv_shape mf_srv_shape_at(const char *path);
 /* The route of a path, whatever its method; *other: one with another method. NULL: none. *rest: the
  * path below the route's. */
 const mf_srv_route *mf_srv_find_route(const char *method, const char *path, bool *is_known,

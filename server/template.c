@@ -166,6 +166,24 @@ static bool wants_content_thoughts(mf_srv_model *model)
     return shows_thoughts(model, false, false) && !shows_thoughts(model, false, true);
 }
 
+/* Whether the model is told of tools. */
+static bool shows_tools(const mf_srv_model *model)
+{
+    static const char name[] = "mftool";
+    char question[] = "x";
+    char tools[] =
+        "[{\"type\":\"function\",\"function\":{\"name\":\"mftool\",\"description\":\"x\","
+        "\"parameters\":{\"type\":\"object\",\"properties\":{}}}}]";
+    const mf_srv_message message = {.role = MF_SRV_USER, .content = lent(question)};
+    const mf_srv_conversation c = {.tools = lent(tools)};
+    const mf_srv_writing w = {.model = model, .conversation = &c};
+    mf_srv_bytes text = {0};
+    const bool shows = mf_srv_template_text(&w, &message, 1, true, &text, NULL) == MF_OK &&
+                       strstr(text.data, name) != NULL;
+    mf_srv_bytes_free(&text);
+    return shows;
+}
+
 void mf_srv_template_learn(mf_srv_model *model)
 {
     const mf_chat_message message = {MF_ROLE_USER, "x"};
@@ -178,6 +196,7 @@ void mf_srv_template_learn(mf_srv_model *model)
     model->has_chat =
         mf_chat_text(model->tokenizer, &params, NULL, 0, &n, NULL) != MF_ERR_NOT_FOUND;
     model->has_content_thoughts = model->has_chat && wants_content_thoughts(model);
+    model->shows_tools = model->has_chat && shows_tools(model);
 }
 
 static bool is_end(const mf_srv_model *model, int32_t token)

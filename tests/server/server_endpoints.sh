@@ -34,6 +34,7 @@ expect_body '"code":"model_not_found"'
 ask /props
 expect_status 200
 expect_body '"n_ctx":4096'
+expect_body '"chat_template_caps":{"supports_tools":false}'
 for path in / /api/hello /health; do
     ask "$path" -I
     expect_status 200

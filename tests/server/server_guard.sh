@@ -31,6 +31,7 @@ ask /v1/models -H 'Origin: http://localhost:3000'
 expect_status 200
 expect_true grep -qi '^access-control-allow-origin: http://localhost:3000' "$headers"
 expect_true grep -qi '^vary: origin' "$headers"
+expect_true grep -qi '^access-control-expose-headers: .*request-id.*retry-after' "$headers"
 ask /v1/models -H "Origin: $url"
 expect_status 200
 for origin in http://evil.test null http://localhost:3001 "http://localhost:3000.evil.test"; do
@@ -45,6 +46,9 @@ ask /v1/chat/completions -X OPTIONS -H 'Origin: http://localhost:3000' -H 'Acces
 expect_status 204
 expect_true grep -qi '^access-control-allow-headers: authorization, content-type, x-stainless-os' "$headers"
 expect_true grep -qi '^access-control-allow-methods: .*POST' "$headers"
+expect_equal "$(grep -ci '^access-control-allow-private-network' "$headers")" 0
+ask /v1/chat/completions -X OPTIONS -H 'Origin: http://localhost:3000' -H 'Access-Control-Request-Private-Network: true'
+expect_true grep -qi '^access-control-allow-private-network: true' "$headers"
 ask /v1/chat/completions -X OPTIONS -H 'Origin: http://evil.test'
 expect_status 403
 # paths and methods
@@ -59,6 +63,25 @@ expect_status 405
 ask /v1/messages
 expect_status 405
 expect_body '{"type":"error","error":{"type":"invalid_request_error"'
+# errors have the form of who asks, also where there is nothing, or before anything is looked at
+for path in /v1/messages/batches /messages/nothing; do
+    ask "$path"
+    expect_status 404
+    expect_body '{"type":"error","error":{"type":"not_found_error"*"request_id":"req_'
+done
+ask /v1/models/none -H 'anthropic-version: 2023-06-01'
+expect_body '{"type":"error","error":{"type":"not_found_error"'
+ask /v1/messagesx
+expect_body '{"error":{"message":'
+post /v1/messages '{}' -H 'Host: evil.test'
+expect_status 403
+expect_body '{"type":"error","error":{"type":"permission_error"'
+post /v1/messages '{"max_tokens":' # broken JSON
+expect_status 400
+expect_body '{"type":"error","error":{"type":"invalid_request_error"'
+post /v1/messages '{}' -H 'Content-Encoding: br'
+expect_status 415
+expect_body '{"type":"error",'
 stop_server
 
 printf '# for all\n\n  first-key  \nsecond-key\n' >"$scratch/keys"

@@ -5,6 +5,8 @@
 thinking_model "$scratch/tools" qwen36.jinja
 cp "$SOURCE/tests/text/data/jinja/hermes.jinja" "$scratch/tools/chat_template.jinja"
 start_server "$scratch/tools"
+ask /props
+expect_body '"chat_template_caps":{"supports_tools":true}'
 word='[an image that cannot be shown here]'
 picture='{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGgo="}}'
 block='{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0KGgo="}}'
