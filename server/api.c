@@ -12,6 +12,8 @@ static const mf_srv_route routes[] = {
     {"POST", "/completions", mf_srv_api_completions, true, false},
     {"POST", "/responses", mf_srv_api_responses, true, false},
     {"POST", "/responses/input_tokens", mf_srv_api_responses_count, true, false},
+    {"GET", "/responses/", mf_srv_api_response, false, false},
+    {"DELETE", "/responses/", mf_srv_api_response_drop, false, false},
     {"POST", "/messages", mf_srv_api_messages, true, false},
     {"POST", "/messages/count_tokens", mf_srv_api_messages_count, true, false},
     {"POST", "/tokenize", mf_srv_api_tokenize, true, false},
@@ -185,6 +187,39 @@ void mf_srv_put_token(const mf_srv_job *job, mf_srv_bytes *out, int32_t token)
     size_t n = 0;
     const char *piece = mf_tokenizer_piece(job->served->tokenizer, token, &n);
     mf_srv_put_json(out, piece ? piece : "", n);
+}
+
+/* "token":..,"logprob":..,"bytes":[..] */
+static void put_score(const mf_srv_job *job, mf_srv_bytes *out, int32_t token, float logprob)
+{
+    size_t n = 0;
+    const char *piece = mf_tokenizer_piece(job->served->tokenizer, token, &n);
+    mf_srv_puts(out, "\"token\":");
+    mf_srv_put_token(job, out, token);
+    mf_srv_puts(out, ",\"logprob\":");
+    mf_srv_put_logprob(out, logprob);
+    mf_srv_puts(out, ",\"bytes\":[");
+    for (size_t i = 0; piece && i < n; i++)
+        mf_srv_printf(out, "%s%u", i > 0 ? "," : "", (unsigned)(unsigned char)piece[i]);
+    mf_srv_puts(out, "]");
+}
+
+void mf_srv_put_scores(const mf_srv_job *job, mf_srv_bytes *out, const mf_srv_token *tokens,
+                       size_t n_tokens)
+{
+    mf_srv_puts(out, "[");
+    for (size_t i = 0; i < n_tokens; i++) {
+        mf_srv_puts(out, i > 0 ? ",{" : "{");
+        put_score(job, out, tokens[i].token, tokens[i].logprob);
+        mf_srv_puts(out, ",\"top_logprobs\":[");
+        for (unsigned k = 0; k < tokens[i].n_top; k++) {
+            mf_srv_puts(out, k > 0 ? ",{" : "{");
+            put_score(job, out, tokens[i].top[k].token, tokens[i].top[k].logprob);
+            mf_srv_puts(out, "}");
+        }
+        mf_srv_puts(out, "]}");
+    }
+    mf_srv_puts(out, "]");
 }
 
 const char *mf_srv_finish_name(mf_srv_finish finish)

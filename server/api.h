@@ -31,6 +31,9 @@ void mf_srv_put_usage(const mf_srv_job *job, mf_srv_bytes *out);
 void mf_srv_put_logprob(mf_srv_bytes *out, float logprob);
 /* The text of a token, as a JSON string. */
 void mf_srv_put_token(const mf_srv_job *job, mf_srv_bytes *out, int32_t token);
+/* OpenAI's list of tokens with their logprobs and alternatives. */
+void mf_srv_put_scores(const mf_srv_job *job, mf_srv_bytes *out, const mf_srv_token *tokens,
+                       size_t n_tokens);
 /* "stop" or "length". */
 const char *mf_srv_finish_name(mf_srv_finish finish);
 /* OpenAI's error as a stream's last event. */
@@ -40,6 +43,8 @@ bool mf_srv_api_chat(mf_srv_request *request, mf_srv_refusal *r);
 bool mf_srv_api_completions(mf_srv_request *request, mf_srv_refusal *r);
 bool mf_srv_api_responses(mf_srv_request *request, mf_srv_refusal *r);
 bool mf_srv_api_responses_count(mf_srv_request *request, mf_srv_refusal *r);
+bool mf_srv_api_response(mf_srv_request *request, mf_srv_refusal *r);
+bool mf_srv_api_response_drop(mf_srv_request *request, mf_srv_refusal *r);
 bool mf_srv_api_messages(mf_srv_request *request, mf_srv_refusal *r);
 bool mf_srv_api_messages_count(mf_srv_request *request, mf_srv_refusal *r);
 bool mf_srv_api_tokenize(mf_srv_request *request, mf_srv_refusal *r);

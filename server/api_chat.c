@@ -37,26 +37,6 @@ static const mf_srv_field fields[] = {{"messages", MF_SRV_FIELD_USED},
  * --
  */
 
-static void put_bytes(mf_srv_bytes *out, const char *piece, size_t n)
-{
-    mf_srv_puts(out, ",\"bytes\":[");
-    for (size_t i = 0; i < n; i++)
-        mf_srv_printf(out, "%s%u", i > 0 ? "," : "", (unsigned)(unsigned char)piece[i]);
-    mf_srv_puts(out, "]");
-}
-
-/* "token":..,"logprob":..,"bytes":[..] */
-static void put_one(const mf_srv_job *job, mf_srv_bytes *out, int32_t token, float logprob)
-{
-    size_t n = 0;
-    const char *piece = mf_tokenizer_piece(job->served->tokenizer, token, &n);
-    mf_srv_puts(out, "\"token\":");
-    mf_srv_put_token(job, out, token);
-    mf_srv_puts(out, ",\"logprob\":");
-    mf_srv_put_logprob(out, logprob);
-    put_bytes(out, piece, piece ? n : 0);
-}
-
 static void put_logprobs(const mf_srv_job *job, mf_srv_bytes *out, const mf_srv_token *tokens,
                          size_t n_tokens)
 {
@@ -64,19 +44,9 @@ static void put_logprobs(const mf_srv_job *job, mf_srv_bytes *out, const mf_srv_
         mf_srv_puts(out, ",\"logprobs\":null");
         return;
     }
-    mf_srv_puts(out, ",\"logprobs\":{\"content\":[");
-    for (size_t i = 0; i < n_tokens; i++) {
-        mf_srv_puts(out, i > 0 ? ",{" : "{");
-        put_one(job, out, tokens[i].token, tokens[i].logprob);
-        mf_srv_puts(out, ",\"top_logprobs\":[");
-        for (unsigned k = 0; k < tokens[i].n_top; k++) {
-            mf_srv_puts(out, k > 0 ? ",{" : "{");
-            put_one(job, out, tokens[i].top[k].token, tokens[i].top[k].logprob);
-            mf_srv_puts(out, "}");
-        }
-        mf_srv_puts(out, "]}");
-    }
-    mf_srv_puts(out, "],\"refusal\":null}");
+    mf_srv_puts(out, ",\"logprobs\":{\"content\":");
+    mf_srv_put_scores(job, out, tokens, n_tokens);
+    mf_srv_puts(out, ",\"refusal\":null}");
 }
 
 static void put_head(const mf_srv_job *job, mf_srv_bytes *out, const char *object)

@@ -3,7 +3,10 @@
  * OpenAI's responses. One answer, whose parts are its items.
  */
 #include "api.h"
+#include "api_responses_asked.h"
 #include "constraint.h"
+#include "model.h"
+#include "seal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,15 +23,15 @@ static const mf_srv_field fields[] = {{"input", MF_SRV_FIELD_USED},
                                       {"stop", MF_SRV_FIELD_USED},
                                       {"chat_template_kwargs", MF_SRV_FIELD_USED},
                                       {"stream_options", MF_SRV_FIELD_HARMLESS},
-                                      {"include", MF_SRV_FIELD_HARMLESS},
+                                      {"include", MF_SRV_FIELD_USED},
                                       {"parallel_tool_calls", MF_SRV_FIELD_USED},
                                       {"max_tool_calls", MF_SRV_FIELD_HARMLESS},
                                       {"tools", MF_SRV_FIELD_USED},
-                                      {"previous_response_id", MF_SRV_FIELD_REFUSED},
+                                      {"previous_response_id", MF_SRV_FIELD_USED},
                                       {"conversation", MF_SRV_FIELD_REFUSED},
                                       {"prompt", MF_SRV_FIELD_REFUSED},
                                       {"background", MF_SRV_FIELD_REFUSED},
-                                      {"top_logprobs", MF_SRV_FIELD_REFUSED},
+                                      {"top_logprobs", MF_SRV_FIELD_USED},
                                       {NULL, MF_SRV_FIELD_USED}};
 
 /* ----------------------------------------------------------------------------------------- objects
@@ -40,10 +43,29 @@ static const char *random_part(const mf_srv_job *job)
     return job->id + strlen(job->protocol->id_prefix);
 }
 
-static void put_text_part(mf_srv_bytes *out, const char *text, size_t n_bytes)
+/* Of the tokens whose text ends within a part. */
+static void put_part_scores(const mf_srv_job *job, const mf_srv_part *part, size_t n_bytes,
+                            mf_srv_bytes *out)
 {
-    mf_srv_puts(out, "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":");
-    mf_srv_put_json(out, text, n_bytes);
+    const mf_srv_choice *c = &job->choices[0];
+    size_t first = 0, end;
+    while (first < c->n_released && c->infos[first].end <= part->begin)
+        first++;
+    for (end = first; end < c->n_released && c->infos[end].end <= part->begin + n_bytes;)
+        end++;
+    mf_srv_put_scores(job, out, c->infos ? c->infos + first : NULL, end - first);
+}
+
+static void put_text_part(const mf_srv_job *job, const mf_srv_part *part, mf_srv_bytes *out,
+                          bool is_done)
+{
+    size_t n = 0;
+    const char *text = mf_srv_part_text(&job->choices[0], part, &n);
+    n = is_done ? n : 0;
+    mf_srv_puts(out, "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":");
+    put_part_scores(job, part, n, out);
+    mf_srv_puts(out, ",\"text\":");
+    mf_srv_put_json(out, text, n);
     mf_srv_puts(out, "}");
 }
 
@@ -84,7 +106,8 @@ static void put_item_id(const mf_srv_job *job, const mf_srv_part *part, mf_srv_b
                   random_part(job), index_of(job, part));
 }
 
-static void put_thoughts(mf_srv_bytes *out, const char *text, size_t n_bytes, bool is_done)
+static void put_thoughts(const mf_srv_job *job, mf_srv_bytes *out, const char *text, size_t n_bytes,
+                         bool is_done)
 {
     mf_srv_puts(out, "\"type\":\"reasoning\",\"summary\":[],\"content\":[");
     if (is_done) {
@@ -92,14 +115,19 @@ static void put_thoughts(mf_srv_bytes *out, const char *text, size_t n_bytes, bo
         mf_srv_put_json(out, text, n_bytes);
         mf_srv_puts(out, "}");
     }
-    mf_srv_puts(out, "],\"encrypted_content\":null");
+    mf_srv_puts(out, "],\"encrypted_content\":");
+    if (is_done && job->seals_thoughts)
+        mf_srv_put_sealed(out, text, n_bytes);
+    else
+        mf_srv_puts(out, "null");
 }
 
-static void put_message(mf_srv_bytes *out, const char *text, size_t n_bytes, bool is_done)
+static void put_message(const mf_srv_job *job, const mf_srv_part *part, mf_srv_bytes *out,
+                        bool is_done)
 {
     mf_srv_puts(out, "\"type\":\"message\",\"role\":\"assistant\",\"content\":[");
     if (is_done)
-        put_text_part(out, text, n_bytes);
+        put_text_part(job, part, out, true);
     mf_srv_puts(out, "]");
 }
 
@@ -151,9 +179,9 @@ static void put_item(const mf_srv_job *job, const mf_srv_part *part, mf_srv_byte
                                                                                : "completed");
     mf_srv_puts(out, ",");
     if (part->kind == MF_SRV_THOUGHT)
-        put_thoughts(out, text, n, is_done);
+        put_thoughts(job, out, text, n, is_done);
     else if (part->kind == MF_SRV_TEXT)
-        put_message(out, text, n, is_done);
+        put_message(job, part, out, is_done);
     else
         put_call(job, part, out, is_done);
     mf_srv_puts(out, "}");
@@ -170,42 +198,16 @@ static void put_usage(const mf_srv_job *job, mf_srv_bytes *out)
                   u.n_prompt, u.n_cached, u.n_answer, u.n_thought, u.n_prompt + u.n_answer);
 }
 
-/* The tools, as this API has them. */
-static void put_tools(const mf_srv_job *job, mf_srv_bytes *out)
-{
-    static const char *const names[] = {"name", "description", "parameters"};
-    yyjson_doc *doc = job->tools.data ? yyjson_read(job->tools.data, job->tools.n_bytes, 0) : NULL;
-    yyjson_val *tool, *value;
-    size_t i, n;
-    mf_srv_puts(out, "[");
-    yyjson_arr_foreach(yyjson_doc_get_root(doc), i, n, tool)
-    {
-        mf_srv_puts(out, i > 0 ? ",{\"type\":\"function\"" : "{\"type\":\"function\"");
-        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-            value = yyjson_obj_get(yyjson_obj_get(tool, "function"), names[k]);
-            char *text = value ? yyjson_val_write(value, 0, NULL) : NULL;
-            if (text)
-                mf_srv_printf(out, ",\"%s\":%s", names[k], text);
-            free(text);
-        }
-        mf_srv_puts(out, ",\"strict\":false}");
-    }
-    mf_srv_puts(out, "]");
-    yyjson_doc_free(doc);
-}
-
 /* What was asked for. */
 static void put_request(const mf_srv_job *job, mf_srv_bytes *out)
 {
     const mf_sampler_options *sampler = &job->params.sampler;
-    mf_srv_printf(out,
-                  ",\"parallel_tool_calls\":%s,\"previous_response_id\":null,\"reasoning\":"
-                  "{\"effort\":null,\"summary\":null},\"store\":false,\"temperature\":%.6g,"
-                  "\"text\":{\"format\":{\"type\":\"text\"}},\"tool_choice\":\"auto\",\"tools\":",
-                  job->has_one_call ? "false" : "true", (double)sampler->temperature);
-    put_tools(job, out);
-    mf_srv_printf(out, ",\"top_p\":%.6g,\"truncation\":\"disabled\",\"user\":null,\"metadata\":{}",
+    mf_srv_printf(out, ",\"parallel_tool_calls\":%s,\"temperature\":%.6g,\"top_p\":%.6g",
+                  job->has_one_call ? "false" : "true", (double)sampler->temperature,
                   (double)sampler->top_p);
+    mf_srv_printf(out, ",\"top_logprobs\":%u,\"store\":%s", job->params.n_top,
+                  job->is_kept ? "true" : "false");
+    mf_srv_put(out, job->echo.data ? job->echo.data : "", job->echo.n_bytes);
 }
 
 /* status: "in_progress", "completed", "incomplete" or "failed". */
@@ -226,7 +228,7 @@ static void put_response(const mf_srv_job *job, mf_srv_bytes *out, const char *s
     } else {
         mf_srv_puts(out, "null");
     }
-    mf_srv_printf(out, ",\"incomplete_details\":%s,\"instructions\":null",
+    mf_srv_printf(out, ",\"incomplete_details\":%s",
                   strcmp(status, "incomplete") == 0 ? "{\"reason\":\"max_output_tokens\"}"
                                                     : "null");
     mf_srv_put_text_field(out, "model", job->model);
@@ -304,12 +306,10 @@ static void put_item_event(mf_srv_job *job, const mf_srv_part *part, mf_srv_byte
 static void put_part_event(mf_srv_job *job, const mf_srv_part *part, mf_srv_bytes *out,
                            bool is_done)
 {
-    size_t n = 0;
-    const char *text = mf_srv_part_text(&job->choices[0], part, &n);
     begin_event(job, out, is_done ? "response.content_part.done" : "response.content_part.added");
     put_place(job, part, out);
     mf_srv_puts(out, ",\"part\":");
-    put_text_part(out, text, is_done ? n : 0);
+    put_text_part(job, part, out, is_done);
     end_event(out);
 }
 
@@ -351,7 +351,10 @@ static void put_done_event(mf_srv_job *job, const mf_srv_choice *choice, const m
     put_place(job, part, out);
     if (part->kind == MF_SRV_CALL)
         mf_srv_put_text_field(out, "name", choice->calls[part->call].name);
-    mf_srv_puts(out, part->kind == MF_SRV_TEXT ? ",\"logprobs\":[]" : "");
+    if (part->kind == MF_SRV_TEXT) {
+        mf_srv_puts(out, ",\"logprobs\":");
+        put_part_scores(job, part, n, out);
+    }
     mf_srv_puts(out, part->kind == MF_SRV_CALL ? ",\"arguments\":" : ",\"text\":");
     mf_srv_put_json(out, text, n);
     end_event(out);
@@ -379,14 +382,33 @@ static void on_piece(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_piece 
         return;
     begin_event(job, out, names[piece->kind]);
     put_place(job, &choice->parts[choice->n_parts - 1], out);
-    mf_srv_puts(out, piece->kind == MF_SRV_TEXT ? ",\"logprobs\":[]" : "");
+    if (piece->kind == MF_SRV_TEXT) {
+        mf_srv_puts(out, ",\"logprobs\":");
+        mf_srv_put_scores(job, out, piece->tokens, piece->n_tokens);
+    }
     mf_srv_puts(out, ",\"delta\":");
     mf_srv_put_json(out, piece->text, piece->n_bytes);
     end_event(out);
 }
 
+/* Before its client knows that it is done. */
+static void keep(mf_srv_job *job)
+{
+    const mf_srv_choice *c = &job->choices[0];
+    mf_srv_bytes response = {0};
+    if (!job->is_kept)
+        return;
+    for (size_t i = 0; i < c->n_parts; i++) {
+        mf_srv_puts(&job->items, job->items.n_bytes > 0 ? "," : "");
+        put_item(job, &c->parts[i], &job->items, true);
+    }
+    put_response(job, &response, is_cut(job) ? "incomplete" : "completed", NULL);
+    mf_srv_responses_put(job->served->responses, job->id, job->key, &job->items, &response);
+}
+
 static void on_end(mf_srv_job *job, mf_srv_bytes *out)
 {
+    keep(job);
     put_state_event(job, out, is_cut(job) ? "response.incomplete" : "response.completed",
                     is_cut(job) ? "incomplete" : "completed", NULL);
 }
@@ -398,6 +420,7 @@ static void on_fail(mf_srv_job *job, const mf_srv_refusal *refusal, mf_srv_bytes
 
 static void on_document(mf_srv_job *job, mf_srv_bytes *out)
 {
+    keep(job);
     put_response(job, out, is_cut(job) ? "incomplete" : "completed", NULL);
 }
 
@@ -429,44 +452,87 @@ static bool check_text(yyjson_val *object, mf_srv_refusal *r)
     return !v || mf_srv_check_fields(v, "text", tables, r);
 }
 
+/* auto would drop the beginning of what is too long; here that is refused, as with disabled. */
 static bool check_words(yyjson_val *object, mf_srv_refusal *r)
 {
-    static const char *const truncations[] = {"disabled", NULL};
+    static const char *const truncations[] = {"disabled", "auto", NULL};
     int any;
     return mf_srv_get_word(object, "truncation", truncations, &any, r);
 }
 
-static bool read_conversation(mf_srv_request *request, mf_srv_conversation *c,
-                              size_t *n_thought_max, mf_srv_refusal *r)
+/* The request but for its sampling. *asked is to be freed in any case. */
+static bool read_asked(mf_srv_request *request, mf_srv_conversation *c, size_t *n_thought_max,
+                       mf_srv_asked *asked, mf_srv_refusal *r)
 {
     static const mf_srv_field *const tables[] = {fields, mf_srv_sampling_fields,
                                                  mf_srv_harmless_fields, NULL};
     yyjson_val *object = request->json;
     return mf_srv_check_fields(object, "", tables, r) && check_text(object, r) &&
-           check_words(object, r) &&
+           check_words(object, r) && mf_srv_asked_open(request, asked, r) &&
            mf_srv_read_thinking(object, &request->server->model, c, n_thought_max, r) &&
-           mf_srv_read_responses_tools(object, c, r) && mf_srv_read_responses(object, c, r);
+           mf_srv_read_responses_tools(object, asked->items, c, r) &&
+           mf_srv_read_responses(object, asked->items, asked->n_earlier, c, r);
+}
+
+static bool read_conversation(mf_srv_request *request, mf_srv_conversation *c,
+                              size_t *n_thought_max, mf_srv_refusal *r)
+{
+    mf_srv_asked asked = {0};
+    const bool is_good = read_asked(request, c, n_thought_max, &asked, r);
+    mf_srv_asked_free(&asked);
+    return is_good;
+}
+
+/* What else of it says how it is answered. */
+static bool read_answer(mf_srv_request *request, mf_srv_job *job, mf_srv_refusal *r)
+{
+    yyjson_val *text = mf_srv_field_of(request->json, "text");
+    size_t n_top = 0;
+    if (!mf_srv_get_count(request->json, "top_logprobs", 0, MF_SRV_MAX_TOP, &n_top, r) ||
+        !mf_srv_asked_include(request->json, job, r))
+        return false;
+    job->params.n_top = (unsigned)n_top;
+    job->params.has_logprobs = job->params.has_logprobs || n_top > 0;
+    return mf_srv_read_constraint(request->json, mf_srv_field_of(text, "format"), "text.format",
+                                  job, r) &&
+           mf_srv_get_count(request->json, "max_output_tokens", 1, INT32_MAX,
+                            &job->params.n_max_tokens, r) &&
+           mf_srv_get_stops(request->json, "stop", &job->params, r);
+}
+
+/* As OpenAI's own servers do it: what is too long for the context is an event of a stream, which
+ * some clients look for there alone. */
+static bool fail_in_stream(mf_srv_request *request, const mf_srv_refusal *r)
+{
+    mf_srv_job *job = request->job;
+    if (!job || !job->params.streams || !r->code || strcmp(r->code, "context_length_exceeded") != 0)
+        return false;
+    on_begin(job, &request->answer);
+    on_fail(job, r, &request->answer);
+    request->content_type = "text/event-stream; charset=utf-8";
+    request->job = NULL;
+    mf_srv_job_drop(job);
+    return true;
 }
 
 bool mf_srv_api_responses(mf_srv_request *request, mf_srv_refusal *r)
 {
     mf_srv_conversation c = {0};
+    mf_srv_asked asked = {0};
     size_t n_thought_max = SIZE_MAX;
     mf_srv_job *job = NULL;
-    if (read_conversation(request, &c, &n_thought_max, r))
+    bool is_good = read_asked(request, &c, &n_thought_max, &asked, r);
+    if (is_good)
         job = mf_srv_api_job(request, &protocol, r);
-    yyjson_val *text = mf_srv_field_of(request->json, "text");
-    if (!job ||
-        !mf_srv_read_constraint(request->json, mf_srv_field_of(text, "format"), "text.format", job,
-                                r) ||
-        !mf_srv_get_count(request->json, "max_output_tokens", 1, INT32_MAX,
-                          &job->params.n_max_tokens, r) ||
-        !mf_srv_get_stops(request->json, "stop", &job->params, r)) {
+    is_good = job && read_answer(request, job, r) && mf_srv_asked_give(&asked, request, job, r);
+    mf_srv_asked_free(&asked);
+    if (!is_good) {
         mf_srv_conversation_free(&c);
         return false;
     }
     job->params.n_thought_max = n_thought_max;
-    return mf_srv_api_add_chat(job, &c, r) && mf_srv_api_finish(job, r);
+    return (mf_srv_api_add_chat(job, &c, r) && mf_srv_api_finish(job, r)) ||
+           fail_in_stream(request, r);
 }
 
 bool mf_srv_api_responses_count(mf_srv_request *request, mf_srv_refusal *r)

@@ -24,15 +24,19 @@ bool mf_srv_read_role(yyjson_val *message, const char *name, size_t i, mf_srv_ro
 
 /* messages of /v1/chat/completions. */
 bool mf_srv_read_chat(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r);
-/* instructions and input of /v1/responses. */
-bool mf_srv_read_responses(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r);
+/* instructions of /v1/responses and its items: a string, or an array that begins with n_earlier of
+ * earlier responses. */
+bool mf_srv_read_responses(yyjson_val *object, yyjson_val *items, size_t n_earlier,
+                           mf_srv_conversation *c, mf_srv_refusal *r);
 /* system and messages of /v1/messages. */
 bool mf_srv_read_messages(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r);
 
 /* tools, tool_choice, parallel_tool_calls, as each API has them. Without a choice of tools the
  * conversation has none. */
 bool mf_srv_read_chat_tools(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r);
-bool mf_srv_read_responses_tools(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r);
+/* Those among the items, too. */
+bool mf_srv_read_responses_tools(yyjson_val *object, yyjson_val *items, mf_srv_conversation *c,
+                                 mf_srv_refusal *r);
 bool mf_srv_read_messages_tools(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r);
 
 /* chat_template_kwargs, thinking, reasoning_effort, reasoning. *budget: thinking.budget_tokens, or

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The conversations of OpenAI's two APIs: messages of the chat, items of the responses. */
 #include "conversation.h"
+#include "seal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,7 +165,7 @@ static mf_srv_message *answer_of(mf_srv_conversation *c, bool begins_new, mf_srv
     return mf_srv_conversation_add(c, MF_SRV_ASSISTANT, r);
 }
 
-/* Thoughts, where they are open, else their summary. */
+/* Thoughts, where they are open, else as we gave them to be carried, else their summary. */
 static bool read_reasoning_item(yyjson_val *item, const char *place, mf_srv_conversation *c,
                                 mf_srv_refusal *r)
 {
@@ -173,8 +174,13 @@ static bool read_reasoning_item(yyjson_val *item, const char *place, mf_srv_conv
     yyjson_val *content = mf_srv_field_of(item, "content");
     if (!m)
         return false;
-    bool is_good = mf_srv_read_content(content, place, &thoughts, r) &&
-                   (thoughts.thoughts.n_bytes > 0 ||
+    yyjson_val *sealed = mf_srv_field_of(item, "encrypted_content");
+    bool is_good = mf_srv_read_content(content, place, &thoughts, r);
+    if (thoughts.thoughts.n_bytes == 0 && yyjson_is_str(sealed))
+        (void)mf_srv_put_unsealed(&thoughts.thoughts, yyjson_get_str(sealed),
+                                  yyjson_get_len(sealed));
+    is_good =
+        is_good && (thoughts.thoughts.n_bytes > 0 ||
                     mf_srv_read_content(mf_srv_field_of(item, "summary"), place, &thoughts, r));
     if (is_good)
         mf_srv_put(&m->thoughts, thoughts.thoughts.data ? thoughts.thoughts.data : "",
@@ -246,6 +252,37 @@ static bool read_result_item(yyjson_val *item, const char *place, mf_srv_convers
            mf_srv_read_content(yyjson_obj_get(item, "output"), name, m, r);
 }
 
+/* What one agent says to another: to the model a user's message of that name. */
+static bool read_agent_item(yyjson_val *item, const char *place, mf_srv_conversation *c,
+                            mf_srv_refusal *r)
+{
+    char name[MF_SRV_PARAM_BYTES];
+    mf_srv_message *m = mf_srv_conversation_add(c, MF_SRV_USER, r);
+    snprintf(name, sizeof name, "%.70s.content", place);
+    return m && copy_text(item, "author", place, &m->name, r) &&
+           mf_srv_read_content(yyjson_obj_get(item, "content"), name, m, r);
+}
+
+/* Items that say nothing to the model: calls of tools that OpenAI's servers ran and their results,
+ * what is compacted in their own way, marks. Tools that come later are among the tools. */
+static bool is_left_out(const char *type)
+{
+    static const char *const exact[] = {
+        "additional_tools",     "compaction",           "context_compaction",
+        "compaction_summary",   "compaction_trigger",   "ghost_snapshot",
+        "tool_search_output",   "configuration_update", "mcp_list_tools",
+        "mcp_approval_request", "mcp_approval_response"};
+    static const char *const ends[] = {"_call", "_call_output"};
+    const size_t n = strlen(type);
+    for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)
+        if (strcmp(type, exact[i]) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (n > strlen(ends[i]) && strcmp(type + n - strlen(ends[i]), ends[i]) == 0)
+            return true;
+    return false;
+}
+
 static bool read_item(yyjson_val *item, size_t i, mf_srv_conversation *c, mf_srv_refusal *r)
 {
     char place[MF_SRV_PARAM_BYTES], name[MF_SRV_PARAM_BYTES];
@@ -265,6 +302,10 @@ static bool read_item(yyjson_val *item, size_t i, mf_srv_conversation *c, mf_srv
     if (yyjson_equals_str(type, "function_call_output") ||
         yyjson_equals_str(type, "custom_tool_call_output"))
         return read_result_item(item, place, c, r);
+    if (yyjson_equals_str(type, "agent_message"))
+        return read_agent_item(item, place, c, r);
+    if (is_left_out(yyjson_get_str(type)))
+        return true;
     mf_srv_refuse_field(r, name, "'%.40s' is not supported by this server", yyjson_get_str(type));
     r->code = "unsupported_parameter";
     return false;
@@ -277,10 +318,10 @@ static bool add_text(yyjson_val *text, const char *place, mf_srv_role role, mf_s
     return m && mf_srv_read_content(text, place, m, r);
 }
 
-bool mf_srv_read_responses(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
+bool mf_srv_read_responses(yyjson_val *object, yyjson_val *input, size_t n_earlier,
+                           mf_srv_conversation *c, mf_srv_refusal *r)
 {
-    yyjson_val *input = mf_srv_field_of(object, "input"), *item;
-    yyjson_val *instructions = mf_srv_field_of(object, "instructions");
+    yyjson_val *instructions = mf_srv_field_of(object, "instructions"), *item;
     size_t i, n;
     if (instructions && !add_text(instructions, "instructions", MF_SRV_SYSTEM, c, r))
         return false;
@@ -291,7 +332,7 @@ bool mf_srv_read_responses(yyjson_val *object, mf_srv_conversation *c, mf_srv_re
         return false;
     yyjson_arr_foreach(input, i, n, item)
     {
-        if (!read_item(item, i, c, r))
+        if (!read_item(item, i < n_earlier ? i : i - n_earlier, c, r))
             return false;
     }
     return mf_srv_conversation_finish(c, "input", r);

@@ -157,7 +157,7 @@ static enum MHD_Result answer_preflight(mf_srv_exchange *x)
     if (!response)
         return MHD_NO;
     add_headers(x, response, "text/plain");
-    MHD_add_response_header(response, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+    MHD_add_response_header(response, "Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
     add_safe_header(response, "Access-Control-Allow-Headers",
                     header(x, "Access-Control-Request-Headers"));
     if (header(x, "Access-Control-Request-Private-Network"))
@@ -421,6 +421,7 @@ static bool check_head(mf_srv_exchange *x, const char *method, const char *path)
     if (length && strtoull(length, NULL, 10) > server->config->max_body_bytes)
         return too_large(x);
     x->request.client = client_of(x, key);
+    x->request.key = key;
     return true;
 }
 

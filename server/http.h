@@ -49,6 +49,7 @@ typedef struct mf_srv_request {
     yyjson_val *json;          /* the body, an object; NULL where the route takes none */
     const char *if_none_match; /* NULL: not given */
     uint64_t client;
+    size_t key; /* whose it is; 0: there are none */
 
     mf_srv_bytes answer;
     int status;                   /* 0: 200 */

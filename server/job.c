@@ -84,6 +84,8 @@ void mf_srv_job_drop(mf_srv_job *job)
     free(job->model);
     mf_srv_bytes_free(&job->tools);
     mf_srv_odd_tools_free(&job->odd);
+    mf_srv_bytes_free(&job->items);
+    mf_srv_bytes_free(&job->echo);
     mf_srv_channel_free(&job->channel);
     free(job);
 }

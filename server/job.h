@@ -192,6 +192,12 @@ struct mf_srv_job {
     bool has_one_call;      /* an answer makes one at most */
     bool has_context_edits; /* Anthropic's answer says which were made */
     uint32_t n_earlier_calls;
+    /* Of a response: */
+    mf_srv_bytes items; /* its conversation's, as JSON without brackets */
+    mf_srv_bytes echo;  /* what was asked, as it is told: ,"name":VALUE... */
+    size_t key;         /* whose it is */
+    bool is_kept;       /* others may go on from it */
+    bool seals_thoughts;
 };
 
 /* prefix and twenty letters that nobody guesses, though they open nothing. */

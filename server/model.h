@@ -6,6 +6,7 @@
 #include "guides.h"
 #include "recall.h"
 #include "recall_file.h"
+#include "responses_kept.h"
 
 #include <moeflux/moeflux.h>
 
@@ -40,6 +41,7 @@ typedef struct mf_srv_model {
     char end_texts[16][64];
     size_t n_end_texts;
     mf_srv_recall *recall;           /* answers that were given; NULL: none are kept */
+    mf_srv_responses *responses;     /* that were given, by id */
     mf_srv_recall_file *recall_file; /* where they outlive the server; NULL: nowhere */
 } mf_srv_model;
 

@@ -78,7 +78,9 @@ static mf_status open_model(mf_srv_model *m, const mf_srv_config *config, mf_err
         status = open_store(m, config, error);
     if (status == MF_OK)
         status = mf_engine_open(config->model, &config->engine, &m->engine, error);
-    if (status == MF_OK && !(m->guides = mf_srv_guides_new()))
+    m->guides = mf_srv_guides_new();
+    m->responses = mf_srv_responses_new(MF_SRV_RESPONSE_BYTES);
+    if (status == MF_OK && (!m->guides || !m->responses))
         status = MF_ERR_NO_MEMORY;
     if (status != MF_OK)
         return status;
@@ -106,6 +108,7 @@ static void close_model(mf_srv_model *m)
     mf_reply_syntax_free(&m->syntax);
     mf_srv_recall_file_close(&m->recall_file);
     mf_srv_recall_free(&m->recall);
+    mf_srv_responses_free(&m->responses);
     mf_srv_guides_free(&m->guides);
     mf_vocabulary_free(&m->vocabulary);
     mf_tokenizer_free(&m->tokenizer);

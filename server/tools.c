@@ -241,22 +241,32 @@ static bool read_anthropic_tool(yyjson_val *tool, const char *place, mf_srv_conv
            put_function(tool, "input_schema", place, c, r);
 }
 
-static bool read_tools(yyjson_val *object, read_fn read, mf_srv_conversation *c, mf_srv_refusal *r)
+/* A list of tools, behind those that there are; place: what the request calls it. */
+static bool add_tools(yyjson_val *tools, const char *where, read_fn read, mf_srv_conversation *c,
+                      mf_srv_refusal *r)
 {
     char place[MF_SRV_PARAM_BYTES];
-    yyjson_val *tools = mf_srv_field_of(object, "tools"), *tool;
+    yyjson_val *tool;
     size_t i, n;
     if (!tools || (yyjson_is_arr(tools) && yyjson_arr_size(tools) == 0))
         return true;
     if (!yyjson_is_arr(tools) || yyjson_arr_size(tools) > MAX_TOOLS)
-        return mf_srv_refuse_field(r, "tools", "expected an array of at most %d tools", MAX_TOOLS);
-    mf_srv_puts(&c->tools, "[");
+        return mf_srv_refuse_field(r, where, "expected an array of at most %d tools", MAX_TOOLS);
+    if (!c->tools.data)
+        mf_srv_puts(&c->tools, "[");
     yyjson_arr_foreach(tools, i, n, tool)
     {
-        snprintf(place, sizeof place, "tools[%zu]", i);
+        snprintf(place, sizeof place, "%.60s[%zu]", where, i);
         if (!read(tool, place, c, r))
             return false;
     }
+    return true;
+}
+
+static bool end_tools(mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    if (!c->tools.data)
+        return true;
     if (c->tools.n_bytes == 1) {
         mf_srv_bytes_free(&c->tools);
         return true;
@@ -264,6 +274,11 @@ static bool read_tools(yyjson_val *object, read_fn read, mf_srv_conversation *c,
     mf_srv_puts(&c->tools, "]");
     return (!c->tools.has_failed && !c->strict.has_failed) ||
            mf_srv_refuse(r, 503, "out of memory for the tools");
+}
+
+static bool read_tools(yyjson_val *object, read_fn read, mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    return add_tools(mf_srv_field_of(object, "tools"), "tools", read, c, r) && end_tools(c, r);
 }
 
 /* A call must come; of that tool, if it is not NULL. */
@@ -312,9 +327,22 @@ bool mf_srv_read_chat_tools(yyjson_val *object, mf_srv_conversation *c, mf_srv_r
     return read_tools(object, read_chat_tool, c, r) && choose_openai(object, c, r);
 }
 
-bool mf_srv_read_responses_tools(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
+bool mf_srv_read_responses_tools(yyjson_val *object, yyjson_val *items, mf_srv_conversation *c,
+                                 mf_srv_refusal *r)
 {
-    return read_tools(object, read_responses_tool, c, r) && choose_openai(object, c, r);
+    char where[MF_SRV_PARAM_BYTES];
+    size_t i, n;
+    yyjson_val *item;
+    if (!add_tools(mf_srv_field_of(object, "tools"), "tools", read_responses_tool, c, r))
+        return false;
+    yyjson_arr_foreach(items, i, n, item)
+    {
+        snprintf(where, sizeof where, "input[%zu].tools", i);
+        if (yyjson_equals_str(yyjson_obj_get(item, "type"), "additional_tools") &&
+            !add_tools(mf_srv_field_of(item, "tools"), where, read_responses_tool, c, r))
+            return false;
+    }
+    return end_tools(c, r) && choose_openai(object, c, r);
 }
 
 bool mf_srv_read_messages_tools(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)

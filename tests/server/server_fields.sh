@@ -132,10 +132,10 @@ expect_refused /v1/completions '{}' 400 prompt
 expect_refused /v1/responses "{$response,\"tools\":[{}]}" 400 'tools[0].type'
 expect_refused /v1/responses "{$response,\"previous_response_id\":\"resp_1\"}" 400 previous_response_id
 expect_refused /v1/responses "{$response,\"background\":true}" 400 background
-expect_refused /v1/responses "{$response,\"truncation\":\"auto\"}" 400 truncation
+expect_refused /v1/responses "{$response,\"truncation\":\"early\"}" 400 truncation
 expect_refused /v1/responses "{$response,\"text\":{\"format\":{\"type\":\"json_schema\"}}}" 400 text.format.schema
 expect_refused /v1/responses '{"input":[{"type":"function_call_output","call_id":"1","output":"x"}]}' 400 messages
-expect_refused /v1/responses '{"input":[{"type":"item_reference","id":"1"}]}' 400 'input[0].type'
+expect_refused /v1/responses '{"input":[{"type":"item_reference","id":"1"}]}' 400 'input[0].id'
 expect_refused /v1/responses '{"input":[{"type":"function_call","call_id":1,"name":"f","arguments":"{}"}]}' 400 'input[0].call_id'
 expect_refused /v1/responses '{"input":[{"type":"function_call","call_id":"1","arguments":"{}"}]}' 400 'input[0].name'
 expect_refused /v1/responses '{"input":[]}' 400 input

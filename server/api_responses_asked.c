@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+/* Requests for responses: earlier ones that they go on from, and what answers repeat of them. */
+#include "api_responses_asked.h"
+
+#include "model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ID_PREFIX "resp_"
+
+static bool no_memory(mf_srv_refusal *r)
+{
+    return mf_srv_refuse(r, 503, "out of memory for the items");
+}
+
+/* ----------------------------------------------------------------------------------------- earlier
+ * --
+ */
+
+static bool put_value(yyjson_val *value, mf_srv_bytes *out)
+{
+    size_t n = 0;
+    char *text = yyjson_val_write(value, 0, &n);
+    if (text)
+        mf_srv_put(out, text, n);
+    free(text);
+    return text && !out->has_failed;
+}
+
+static bool put_previous(mf_srv_request *request, mf_srv_bytes *out, mf_srv_refusal *r)
+{
+    const char *id = NULL;
+    if (!mf_srv_get_string(request->json, "previous_response_id", &id, r))
+        return false;
+    if (!id)
+        return true;
+    if (mf_srv_responses_find(request->server->model.responses, id, request->key, out, NULL))
+        return !out->has_failed || no_memory(r);
+    mf_srv_refuse_field(r, "previous_response_id",
+                        "Previous response with id '%.60s' not found: this server keeps those of "
+                        "requests that do not say store false, the latest of them, until it ends",
+                        id);
+    r->code = "previous_response_not_found";
+    return false;
+}
+
+/* The item of an earlier response that an id is: its name has the response's letters and its place
+ * (put_item_id of api_responses.c). */
+static bool put_referred(mf_srv_request *request, const char *id, mf_srv_bytes *out)
+{
+    char response_id[MF_SRV_ID_BYTES];
+    const char *letters = strchr(id, '_'), *place = letters ? strrchr(letters + 1, '_') : NULL;
+    mf_srv_bytes response = {0};
+    bool is_found = false;
+    if (!place || (size_t)(place - letters) > sizeof response_id - sizeof ID_PREFIX)
+        return false;
+    snprintf(response_id, sizeof response_id, ID_PREFIX "%.*s", (int)(place - letters - 1),
+             letters + 1);
+    if (mf_srv_responses_find(request->server->model.responses, response_id, request->key, NULL,
+                              &response) &&
+        !response.has_failed) {
+        yyjson_doc *doc = yyjson_read(response.data, response.n_bytes, 0);
+        yyjson_val *item = yyjson_arr_get(yyjson_obj_get(yyjson_doc_get_root(doc), "output"),
+                                          (size_t)strtoul(place + 1, NULL, 10));
+        is_found = yyjson_equals_str(yyjson_obj_get(item, "id"), id) && put_value(item, out);
+        yyjson_doc_free(doc);
+    }
+    mf_srv_bytes_free(&response);
+    return is_found;
+}
+
+static bool is_reference(yyjson_val *item)
+{
+    return yyjson_equals_str(yyjson_obj_get(item, "type"), "item_reference");
+}
+
+static bool put_item(mf_srv_request *request, yyjson_val *item, size_t i, mf_srv_bytes *out,
+                     mf_srv_refusal *r)
+{
+    char name[MF_SRV_PARAM_BYTES];
+    const char *id = yyjson_get_str(yyjson_obj_get(item, "id"));
+    mf_srv_puts(out, out->n_bytes > 0 ? "," : "");
+    if (!is_reference(item))
+        return put_value(item, out) || no_memory(r);
+    if (id && put_referred(request, id, out))
+        return true;
+    snprintf(name, sizeof name, "input[%zu].id", i);
+    return mf_srv_refuse_field(r, name, "Item with id '%.60s' not found.", id ? id : "");
+}
+
+/* The request's own items, behind what is there. */
+static bool put_own(mf_srv_request *request, yyjson_val *input, mf_srv_bytes *out,
+                    mf_srv_refusal *r)
+{
+    size_t i, n;
+    yyjson_val *item;
+    if (yyjson_is_str(input)) {
+        mf_srv_puts(out, out->n_bytes > 0 ? "," : "");
+        mf_srv_puts(out, "{\"role\":\"user\",\"content\":");
+        if (!put_value(input, out))
+            return no_memory(r);
+        mf_srv_puts(out, "}");
+        return true;
+    }
+    yyjson_arr_foreach(input, i, n, item)
+    {
+        if (!put_item(request, item, i, out, r))
+            return false;
+    }
+    return true;
+}
+
+static yyjson_doc *parse_items(const mf_srv_bytes *text)
+{
+    mf_srv_bytes array = {0};
+    mf_srv_puts(&array, "[");
+    mf_srv_put(&array, text->data ? text->data : "", text->n_bytes);
+    mf_srv_puts(&array, "]");
+    yyjson_doc *doc = array.has_failed ? NULL : yyjson_read(array.data, array.n_bytes, 0);
+    mf_srv_bytes_free(&array);
+    return doc;
+}
+
+static bool refers(yyjson_val *input)
+{
+    size_t i, n;
+    yyjson_val *item;
+    yyjson_arr_foreach(input, i, n, item)
+    {
+        if (is_reference(item))
+            return true;
+    }
+    return false;
+}
+
+bool mf_srv_asked_open(mf_srv_request *request, mf_srv_asked *asked, mf_srv_refusal *r)
+{
+    yyjson_val *input = mf_srv_field_of(request->json, "input");
+    asked->items = input;
+    if (!put_previous(request, &asked->text, r))
+        return false;
+    if (!asked->text.data && !refers(input))
+        return true;
+    if (!yyjson_is_str(input) && !mf_srv_check_messages(input, "input", r))
+        return false;
+    yyjson_doc *earlier = parse_items(&asked->text);
+    asked->n_earlier = yyjson_arr_size(yyjson_doc_get_root(earlier));
+    yyjson_doc_free(earlier);
+    if (!put_own(request, input, &asked->text, r))
+        return false;
+    asked->doc = parse_items(&asked->text);
+    asked->items = yyjson_doc_get_root(asked->doc);
+    return asked->doc || no_memory(r);
+}
+
+void mf_srv_asked_free(mf_srv_asked *asked)
+{
+    yyjson_doc_free(asked->doc);
+    mf_srv_bytes_free(&asked->text);
+    *asked = (mf_srv_asked){0};
+}
+
+/* -------------------------------------------------------------------------------------- repeating
+ * --
+ */
+
+/* ,"name":VALUE, or what stands for none. */
+static bool put_echo(yyjson_val *object, const char *name, const char *none, mf_srv_bytes *out)
+{
+    yyjson_val *value = mf_srv_field_of(object, name);
+    mf_srv_printf(out, ",\"%s\":", name);
+    if (value)
+        return put_value(value, out);
+    mf_srv_puts(out, none);
+    return true;
+}
+
+/* What of the text was asked for, with the format that it has where none was. */
+static bool put_text(yyjson_val *object, mf_srv_bytes *out)
+{
+    yyjson_val *text = mf_srv_field_of(object, "text");
+    mf_srv_puts(out, ",\"text\":{\"format\":");
+    if (!mf_srv_field_of(text, "format"))
+        mf_srv_puts(out, "{\"type\":\"text\"}");
+    else if (!put_value(mf_srv_field_of(text, "format"), out))
+        return false;
+    const bool is_good =
+        !mf_srv_field_of(text, "verbosity") || put_echo(text, "verbosity", "null", out);
+    mf_srv_puts(out, "}");
+    return is_good;
+}
+
+/* A function has all its members, others are as they came. */
+static bool put_tool(yyjson_val *tool, mf_srv_bytes *out)
+{
+    if (!yyjson_equals_str(yyjson_obj_get(tool, "type"), "function"))
+        return put_value(tool, out);
+    mf_srv_puts(out, "{\"type\":\"function\"");
+    const bool is_good =
+        put_echo(tool, "name", "\"\"", out) && put_echo(tool, "description", "null", out) &&
+        put_echo(tool, "parameters", "null", out) && put_echo(tool, "strict", "false", out);
+    mf_srv_puts(out, "}");
+    return is_good;
+}
+
+static bool put_tools(yyjson_val *object, mf_srv_bytes *out)
+{
+    size_t i, n;
+    yyjson_val *tool;
+    mf_srv_puts(out, ",\"tools\":[");
+    yyjson_arr_foreach(mf_srv_field_of(object, "tools"), i, n, tool)
+    {
+        mf_srv_puts(out, i > 0 ? "," : "");
+        if (!put_tool(tool, out))
+            return false;
+    }
+    mf_srv_puts(out, "]");
+    return true;
+}
+
+static bool put_request(yyjson_val *object, mf_srv_bytes *out)
+{
+    static const char *const fields[][2] = {{"instructions", "null"},
+                                            {"previous_response_id", "null"},
+                                            {"tool_choice", "\"auto\""},
+                                            {"truncation", "\"disabled\""},
+                                            {"max_tool_calls", "null"},
+                                            {"metadata", "{}"},
+                                            {"user", "null"},
+                                            {"safety_identifier", "null"},
+                                            {"prompt_cache_key", "null"},
+                                            {"service_tier", "\"default\""},
+                                            {"reasoning", "{\"effort\":null,\"summary\":null}"}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (!put_echo(object, fields[i][0], fields[i][1], out))
+            return false;
+    return put_text(object, out) && put_tools(object, out);
+}
+
+bool mf_srv_asked_give(mf_srv_asked *asked, mf_srv_request *request, mf_srv_job *job,
+                       mf_srv_refusal *r)
+{
+    job->is_kept = true;
+    if (!mf_srv_get_bool(request->json, "store", &job->is_kept, r))
+        return false;
+    job->key = request->key;
+    if (!put_request(request->json, &job->echo))
+        return no_memory(r);
+    if (job->is_kept && !asked->doc && !put_own(request, asked->items, &asked->text, r))
+        return false;
+    job->items = asked->text;
+    asked->text = (mf_srv_bytes){0};
+    return true;
+}
+
+bool mf_srv_asked_include(yyjson_val *object, mf_srv_job *job, mf_srv_refusal *r)
+{
+    yyjson_val *include = mf_srv_field_of(object, "include"), *word;
+    size_t i, n;
+    if (include && !yyjson_is_arr(include))
+        return mf_srv_refuse_field(r, "include", "expected an array of strings");
+    yyjson_arr_foreach(include, i, n, word)
+    {
+        if (yyjson_equals_str(word, "message.output_text.logprobs"))
+            job->params.has_logprobs = true;
+        if (yyjson_equals_str(word, "reasoning.encrypted_content"))
+            job->seals_thoughts = true;
+    }
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------- by their id
+ * --
+ */
+
+static bool refuse_unknown(const mf_srv_request *request, mf_srv_refusal *r)
+{
+    return mf_srv_refuse(r, 404, "Response with id '%.60s' not found.", request->path);
+}
+
+bool mf_srv_api_response(mf_srv_request *request, mf_srv_refusal *r)
+{
+    return mf_srv_responses_find(request->server->model.responses, request->path, request->key,
+                                 NULL, &request->answer) ||
+           refuse_unknown(request, r);
+}
+
+bool mf_srv_api_response_drop(mf_srv_request *request, mf_srv_refusal *r)
+{
+    if (!mf_srv_responses_drop(request->server->model.responses, request->path, request->key))
+        return refuse_unknown(request, r);
+    mf_srv_puts(&request->answer, "{\"id\":");
+    mf_srv_puts_json(&request->answer, request->path);
+    mf_srv_puts(&request->answer, ",\"object\":\"response\",\"deleted\":true}");
+    return true;
+}
