@@ -351,7 +351,17 @@ static bool walk(mf_masks *m, const mf_trie *trie, uint32_t *path, uint32_t *mas
 static void allow_short(const mf_vocabulary *v, const mf_token_group *g, uint32_t n, uint32_t *mask)
 {
     const size_t end = g->first + g->n_tokens;
-    for (size_t i = g->first; i < end && v->plain_chars[i] <= n; i++)
+    size_t i = g->first;
+    if (n > 0 && g->n_lengths > 0) {
+        const uint32_t length = n < g->n_lengths ? n : g->n_lengths;
+        const uint32_t *up_to = g->up_to + (length - 1) * v->n_words;
+        for (size_t w = 0; w < v->n_words; w++)
+            mask[w] |= up_to[w];
+        if (n <= length)
+            return;
+        i = g->longer;
+    }
+    for (; i < end && v->plain_chars[i] <= n; i++)
         mask[v->plain_sorted[i] / 32] |= 1u << v->plain_sorted[i] % 32;
 }
 

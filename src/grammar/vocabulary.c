@@ -9,6 +9,9 @@
 
 /* A group has at least so many of the plain tokens: one of ... */
 #define GROUP_SHARE 1000u
+/* Groups of so many tokens have masks by length, up to one that only a small share exceeds. */
+#define MIN_MASKED 2000u
+#define LONGEST_SHARE 500u
 
 typedef struct entry {
     const unsigned char *bytes;
@@ -184,6 +187,28 @@ static void sort_group(mf_vocabulary *v, const entry *entries, const mf_token_gr
     }
 }
 
+/* Masks of a large group by length: setting so many bits one by one would be most of a mask's time.
+ * Not for the last few tokens, which may be very long. False: no memory. */
+static bool mask_lengths(mf_vocabulary *v, mf_token_group *g)
+{
+    const size_t end = g->first + g->n_tokens;
+    if (g->n_tokens < MIN_MASKED)
+        return true;
+    g->n_lengths = v->plain_chars[end - 1 - g->n_tokens / LONGEST_SHARE];
+    g->up_to = mf_alloc_array(&v->allocator, (size_t)g->n_lengths * v->n_words, sizeof *g->up_to);
+    if (g->up_to == NULL)
+        return false;
+    g->longer = g->first;
+    for (uint32_t n = 1; n <= g->n_lengths; n++) {
+        uint32_t *mask = g->up_to + (n - 1) * v->n_words;
+        if (n > 1)
+            memcpy(mask, mask - v->n_words, v->n_words * sizeof *mask);
+        for (; g->longer < end && v->plain_chars[g->longer] <= n; g->longer++)
+            set_bit(mask, v->plain_sorted[g->longer]);
+    }
+    return true;
+}
+
 /* How many tokens have just these kinds. */
 typedef struct tally {
     uint32_t kinds, group;
@@ -236,7 +261,7 @@ static bool make_groups(mf_vocabulary *v, entry *entries, size_t n)
         mf_token_group *g = &v->groups[i];
         g->first = first;
         sort_group(v, entries, g);
-        if (!make_trie(v, entries + first, g->n_tokens, &g->trie))
+        if (!mask_lengths(v, g) || !make_trie(v, entries + first, g->n_tokens, &g->trie))
             return false;
         look_below(&g->trie, true);
         first += g->n_tokens;
@@ -317,8 +342,11 @@ void mf_vocabulary_free(mf_vocabulary **vocabulary)
         return;
     const mf_allocator a = v->allocator;
     const size_t n = v->n_tokens;
-    for (size_t i = 0; i < v->n_groups; i++)
-        mf_free(&a, v->groups[i].trie.nodes, v->groups[i].trie.n_allocated * sizeof *v->rest.nodes);
+    for (size_t i = 0; i < v->n_groups; i++) {
+        const mf_token_group *g = &v->groups[i];
+        mf_free(&a, g->trie.nodes, g->trie.n_allocated * sizeof *v->rest.nodes);
+        mf_free(&a, g->up_to, (size_t)g->n_lengths * v->n_words * sizeof *g->up_to);
+    }
     mf_free(&a, v->groups, MF_MAX_GROUPS * sizeof *v->groups);
     mf_free(&a, v->rest.nodes, v->rest.n_allocated * sizeof *v->rest.nodes);
     mf_free(&a, v->same, (n + 1) * sizeof *v->same);

@@ -39,6 +39,11 @@ typedef struct mf_token_group {
     mf_trie trie;
     uint32_t kinds;         /* 0: the others */
     size_t first, n_tokens; /* in plain_sorted */
+    /* Of a large group: [n_lengths][n_words], masks of those that have at most 1, 2, ...
+     * characters. The few that are longer begin at `longer` of plain_sorted. */
+    uint32_t *up_to;
+    uint32_t n_lengths;
+    size_t longer;
 } mf_token_group;
 
 struct mf_vocabulary {
