@@ -125,6 +125,7 @@ bool mf_srv_api_add_chat(mf_srv_job *job, mf_srv_conversation *c, mf_srv_refusal
     for (size_t i = 0; i < c->n_messages; i++)
         job->n_earlier_calls += (uint32_t)c->messages[i].n_calls;
     job->has_one_call = c->has_one_call;
+    job->has_functions = c->has_functions;
     job->tools = c->tools;
     job->odd = c->odd;
     c->tools = (mf_srv_bytes){0};
@@ -187,6 +188,31 @@ void mf_srv_put_token(const mf_srv_job *job, mf_srv_bytes *out, int32_t token)
     size_t n = 0;
     const char *piece = mf_tokenizer_piece(job->served->tokenizer, token, &n);
     mf_srv_put_json(out, piece ? piece : "", n);
+}
+
+const mf_srv_odd_tool *mf_srv_odd_of(const mf_srv_job *job, const mf_srv_made_call *call)
+{
+    for (size_t i = 0; i < job->odd.n; i++)
+        if (strcmp(job->odd.list[i].name, call->name) == 0)
+            return &job->odd.list[i];
+    return NULL;
+}
+
+bool mf_srv_is_custom(const mf_srv_job *job, const mf_srv_made_call *call)
+{
+    const mf_srv_odd_tool *odd = mf_srv_odd_of(job, call);
+    return odd && odd->is_custom;
+}
+
+void mf_srv_put_input(mf_srv_bytes *out, const char *arguments, size_t n_bytes)
+{
+    yyjson_doc *doc = yyjson_read(arguments, n_bytes, 0);
+    yyjson_val *input = yyjson_obj_get(yyjson_doc_get_root(doc), "input");
+    if (yyjson_is_str(input))
+        mf_srv_put_json(out, yyjson_get_str(input), yyjson_get_len(input));
+    else
+        mf_srv_put_json(out, arguments, n_bytes);
+    yyjson_doc_free(doc);
 }
 
 /* "token":..,"logprob":..,"bytes":[..] */

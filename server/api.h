@@ -31,6 +31,12 @@ void mf_srv_put_usage(const mf_srv_job *job, mf_srv_bytes *out);
 void mf_srv_put_logprob(mf_srv_bytes *out, float logprob);
 /* The text of a token, as a JSON string. */
 void mf_srv_put_token(const mf_srv_job *job, mf_srv_bytes *out, int32_t token);
+/* What is odd about the tool that is called; NULL: nothing. */
+const mf_srv_odd_tool *mf_srv_odd_of(const mf_srv_job *job, const mf_srv_made_call *call);
+/* It takes a text. */
+bool mf_srv_is_custom(const mf_srv_job *job, const mf_srv_made_call *call);
+/* The text that a custom tool is called with, of its arguments; a JSON string. */
+void mf_srv_put_input(mf_srv_bytes *out, const char *arguments, size_t n_bytes);
 /* OpenAI's list of tokens with their logprobs and alternatives. */
 void mf_srv_put_scores(const mf_srv_job *job, mf_srv_bytes *out, const mf_srv_token *tokens,
                        size_t n_tokens);

@@ -28,7 +28,7 @@ static const mf_srv_field fields[] = {{"messages", MF_SRV_FIELD_USED},
                                       {"prediction", MF_SRV_FIELD_HARMLESS},
                                       {"verbosity", MF_SRV_FIELD_HARMLESS},
                                       {"tools", MF_SRV_FIELD_USED},
-                                      {"functions", MF_SRV_FIELD_REFUSED},
+                                      {"functions", MF_SRV_FIELD_USED},
                                       {"audio", MF_SRV_FIELD_REFUSED},
                                       {"web_search_options", MF_SRV_FIELD_REFUSED},
                                       {NULL, MF_SRV_FIELD_USED}};
@@ -83,14 +83,27 @@ static void on_begin(mf_srv_job *job, mf_srv_bytes *out)
     }
 }
 
-/* "id":..,"type":"function","function":{"name":..,"arguments": */
-static void begin_call(const mf_srv_made_call *call, mf_srv_bytes *out)
+/* "id":..,"type":"function","function":{"name":..,"arguments": or, in the older form,
+ * "function_call":{"name":..,"arguments": */
+static void begin_call(const mf_srv_job *job, const mf_srv_made_call *call, mf_srv_bytes *out)
 {
-    mf_srv_puts(out, "\"id\":");
-    mf_srv_puts_json(out, call->id);
-    mf_srv_puts(out, ",\"type\":\"function\",\"function\":{\"name\":");
+    const bool is_custom = mf_srv_is_custom(job, call);
+    const char *type = is_custom ? "custom" : "function";
+    if (job->has_functions) {
+        mf_srv_puts(out, "\"function_call\":{\"name\":");
+    } else {
+        mf_srv_puts(out, "\"id\":");
+        mf_srv_puts_json(out, call->id);
+        mf_srv_printf(out, ",\"type\":\"%s\",\"%s\":{\"name\":", type, type);
+    }
     mf_srv_puts_json(out, call->name);
-    mf_srv_puts(out, ",\"arguments\":");
+    mf_srv_puts(out, is_custom ? ",\"input\":" : ",\"arguments\":");
+}
+
+static const mf_srv_made_call *custom_of(const mf_srv_job *job, const mf_srv_choice *choice,
+                                         size_t call)
+{
+    return mf_srv_is_custom(job, &choice->calls[call]) ? &choice->calls[call] : NULL;
 }
 
 /* A call's first chunk has all but its arguments. */
@@ -100,23 +113,44 @@ static void on_open(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_part *p
     if (part->kind != MF_SRV_CALL)
         return;
     begin_chunk(job, out, choice->index);
-    mf_srv_printf(out, "\"tool_calls\":[{\"index\":%zu,", part->call);
-    begin_call(&choice->calls[part->call], out);
-    mf_srv_puts(out, "\"\"}}]},\"logprobs\":null");
+    if (!job->has_functions)
+        mf_srv_printf(out, "\"tool_calls\":[{\"index\":%zu,", part->call);
+    begin_call(job, &choice->calls[part->call], out);
+    mf_srv_puts(out, job->has_functions ? "\"\"}}" : "\"\"}}]}");
+    mf_srv_puts(out, ",\"logprobs\":null");
+    end_chunk(job, out, NULL);
+}
+
+/* A custom tool's text comes as one piece: it is known when its arguments are whole. */
+static void on_close(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_part *part,
+                     mf_srv_bytes *out)
+{
+    size_t n = 0;
+    const char *text = mf_srv_part_text(choice, part, &n);
+    if (part->kind != MF_SRV_CALL || !custom_of(job, choice, part->call))
+        return;
+    begin_chunk(job, out, choice->index);
+    mf_srv_printf(out, "\"tool_calls\":[{\"index\":%zu,\"custom\":{\"input\":", part->call);
+    mf_srv_put_input(out, text, n);
+    mf_srv_puts(out, "}}]},\"logprobs\":null");
     end_chunk(job, out, NULL);
 }
 
 static void on_piece(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_piece *piece,
                      mf_srv_bytes *out)
 {
+    if (piece->kind == MF_SRV_CALL && custom_of(job, choice, choice->n_calls - 1))
+        return;
     begin_chunk(job, out, choice->index);
-    if (piece->kind == MF_SRV_CALL)
+    if (piece->kind == MF_SRV_CALL && job->has_functions)
+        mf_srv_puts(out, "\"function_call\":{\"arguments\":");
+    else if (piece->kind == MF_SRV_CALL)
         mf_srv_printf(out, "\"tool_calls\":[{\"index\":%zu,\"function\":{\"arguments\":",
                       choice->n_calls - 1);
     else
         mf_srv_puts(out, piece->kind == MF_SRV_THOUGHT ? "\"reasoning_content\":" : "\"content\":");
     mf_srv_put_json(out, piece->text, piece->n_bytes);
-    mf_srv_puts(out, piece->kind == MF_SRV_CALL ? "}}]}" : "}");
+    mf_srv_puts(out, piece->kind != MF_SRV_CALL ? "}" : job->has_functions ? "}}" : "}}]}");
     if (piece->kind == MF_SRV_TEXT)
         put_logprobs(job, out, piece->tokens, piece->n_tokens);
     else
@@ -126,7 +160,9 @@ static void on_piece(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_piece 
 
 static const char *finish_name(const mf_srv_choice *c)
 {
-    return c->n_calls > 0 && c->finish == MF_SRV_END ? "tool_calls" : mf_srv_finish_name(c->finish);
+    if (c->n_calls == 0 || c->finish != MF_SRV_END)
+        return mf_srv_finish_name(c->finish);
+    return c->job->has_functions ? "function_call" : "tool_calls";
 }
 
 static void on_finish(mf_srv_job *job, mf_srv_choice *choice, mf_srv_bytes *out)
@@ -160,10 +196,13 @@ static void put_choice(const mf_srv_job *job, const mf_srv_choice *c, mf_srv_byt
         mf_srv_put_text_field(out, "reasoning_content", c->thoughts.data);
     for (size_t i = 0; i < c->n_calls; i++) {
         const mf_srv_bytes *arguments = &c->calls[i].arguments;
-        mf_srv_puts(out, i == 0 ? ",\"tool_calls\":[{" : ",{");
-        begin_call(&c->calls[i], out);
-        mf_srv_put_json(out, arguments->data ? arguments->data : "", arguments->n_bytes);
-        mf_srv_puts(out, i + 1 == c->n_calls ? "}}]" : "}}");
+        mf_srv_puts(out, job->has_functions ? "," : i == 0 ? ",\"tool_calls\":[{" : ",{");
+        begin_call(job, &c->calls[i], out);
+        if (custom_of(job, c, i))
+            mf_srv_put_input(out, arguments->data ? arguments->data : "", arguments->n_bytes);
+        else
+            mf_srv_put_json(out, arguments->data ? arguments->data : "", arguments->n_bytes);
+        mf_srv_puts(out, job->has_functions ? "}" : i + 1 == c->n_calls ? "}}]" : "}}");
     }
     mf_srv_puts(out, "}");
     put_logprobs(job, out, c->infos, c->n_released);
@@ -189,6 +228,7 @@ static const mf_srv_protocol protocol = {.name = "chat",
                                          .has_thoughts = true,
                                          .begin = on_begin,
                                          .open = on_open,
+                                         .close = on_close,
                                          .piece = on_piece,
                                          .finish = on_finish,
                                          .end = on_end,
@@ -198,17 +238,6 @@ static const mf_srv_protocol protocol = {.name = "chat",
 /* ----------------------------------------------------------------------------------------- request
  * --
  */
-
-/* Without tools there is nothing to choose. */
-static bool check_choice(yyjson_val *object, const char *name, mf_srv_refusal *r)
-{
-    yyjson_val *v = mf_srv_field_of(object, name);
-    if (!v || yyjson_equals_str(v, "none") || yyjson_equals_str(v, "auto"))
-        return true;
-    mf_srv_refuse_field(r, name, "only 'none' and 'auto' are supported by this server");
-    r->code = "unsupported_parameter";
-    return false;
-}
 
 static bool check_modalities(yyjson_val *object, mf_srv_refusal *r)
 {
@@ -241,7 +270,7 @@ static bool read_request(yyjson_val *object, mf_srv_job *job, mf_srv_conversatio
            mf_srv_get_stream_options(object, p, r) &&
            mf_srv_read_constraint(object, mf_srv_field_of(object, "response_format"),
                                   "response_format", job, r) &&
-           check_choice(object, "function_call", r) && check_modalities(object, r) &&
+           check_modalities(object, r) &&
            mf_srv_read_thinking(object, job->served, c, &p->n_thought_max, r) &&
            mf_srv_read_documents(object, c, r) && mf_srv_read_chat_tools(object, c, r) &&
            mf_srv_read_chat(object, c, r);

@@ -81,20 +81,9 @@ static size_t index_of(const mf_srv_job *job, const mf_srv_part *part)
     return (size_t)(part - job->choices[0].parts);
 }
 
-/* What is odd about the tool that a part calls; NULL: nothing. */
-static const mf_srv_odd_tool *odd_of(const mf_srv_job *job, const mf_srv_part *part)
-{
-    const char *name = part->kind == MF_SRV_CALL ? job->choices[0].calls[part->call].name : NULL;
-    for (size_t i = 0; name && i < job->odd.n; i++)
-        if (strcmp(job->odd.list[i].name, name) == 0)
-            return &job->odd.list[i];
-    return NULL;
-}
-
 static bool is_custom(const mf_srv_job *job, const mf_srv_part *part)
 {
-    const mf_srv_odd_tool *odd = odd_of(job, part);
-    return odd && odd->is_custom;
+    return part->kind == MF_SRV_CALL && mf_srv_is_custom(job, &job->choices[0].calls[part->call]);
 }
 
 /* The answer's letters, and the place in it. */
@@ -131,23 +120,11 @@ static void put_message(const mf_srv_job *job, const mf_srv_part *part, mf_srv_b
     mf_srv_puts(out, "]");
 }
 
-/* The text that a custom tool is called with. */
-static void put_input(mf_srv_bytes *out, const char *arguments, size_t n_bytes)
-{
-    yyjson_doc *doc = yyjson_read(arguments, n_bytes, 0);
-    yyjson_val *input = yyjson_obj_get(yyjson_doc_get_root(doc), "input");
-    if (yyjson_is_str(input))
-        mf_srv_put_json(out, yyjson_get_str(input), yyjson_get_len(input));
-    else
-        mf_srv_put_json(out, arguments, n_bytes);
-    yyjson_doc_free(doc);
-}
-
 static void put_call(const mf_srv_job *job, const mf_srv_part *part, mf_srv_bytes *out,
                      bool is_done)
 {
     const mf_srv_made_call *call = &job->choices[0].calls[part->call];
-    const mf_srv_odd_tool *odd = odd_of(job, part);
+    const mf_srv_odd_tool *odd = mf_srv_odd_of(job, call);
     size_t n = 0;
     const char *text = mf_srv_part_text(&job->choices[0], part, &n);
     mf_srv_printf(out, "\"type\":\"%s\",\"call_id\":",
@@ -158,7 +135,7 @@ static void put_call(const mf_srv_job *job, const mf_srv_part *part, mf_srv_byte
         mf_srv_put_text_field(out, "namespace", odd->space);
     mf_srv_puts(out, is_custom(job, part) ? ",\"input\":" : ",\"arguments\":");
     if (is_done && is_custom(job, part))
-        put_input(out, text, n);
+        mf_srv_put_input(out, text, n);
     else
         mf_srv_put_json(out, text, is_done ? n : 0);
 }
@@ -334,7 +311,7 @@ static void put_input_events(mf_srv_job *job, const mf_srv_part *part, mf_srv_by
         begin_event(job, out, name);
         put_place(job, part, out);
         mf_srv_printf(out, ",\"%s\":", names[i][1]);
-        put_input(out, text, n);
+        mf_srv_put_input(out, text, n);
         end_event(out);
     }
 }

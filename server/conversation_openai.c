@@ -61,6 +61,30 @@ static bool read_call(yyjson_val *function, yyjson_val *id, const char *place, m
                                is_blank ? "{}" : text, is_blank ? 2 : yyjson_get_len(arguments), r);
 }
 
+/* A call with a text: of an item, or of what a chat's call has in `custom`. */
+static bool read_custom(yyjson_val *custom, yyjson_val *id, const char *place, mf_srv_message *m,
+                        mf_srv_refusal *r)
+{
+    char field[MF_SRV_PARAM_BYTES];
+    yyjson_val *name = yyjson_obj_get(custom, "name"), *input = yyjson_obj_get(custom, "input");
+    mf_srv_bytes arguments = {0};
+    snprintf(field, sizeof field, "%.70s.name", place);
+    if (!mf_srv_is_text(name, field, r))
+        return false;
+    snprintf(field, sizeof field, "%.70s.input", place);
+    if (!mf_srv_is_text(input, field, r))
+        return false;
+    mf_srv_puts(&arguments, "{\"input\":");
+    mf_srv_put_json(&arguments, yyjson_get_str(input), yyjson_get_len(input));
+    mf_srv_puts(&arguments, "}");
+    bool is_good = arguments.has_failed
+                       ? mf_srv_refuse(r, 503, "out of memory for the messages")
+                       : mf_srv_message_call(m, yyjson_get_str(id), yyjson_get_str(name),
+                                             arguments.data, arguments.n_bytes, r);
+    mf_srv_bytes_free(&arguments);
+    return is_good;
+}
+
 /* ----------------------------------------------------------------------------------------- chat --
  */
 
@@ -109,15 +133,23 @@ static bool read_calls(yyjson_val *message, const char *place, mf_srv_message *m
         return mf_srv_refuse_field(r, name, "expected an array of calls");
     yyjson_arr_foreach(calls, i, n, call)
     {
-        yyjson_val *type = mf_srv_field_of(call, "type");
+        yyjson_val *type = mf_srv_field_of(call, "type"), *id = yyjson_obj_get(call, "id");
+        const bool is_custom = yyjson_equals_str(type, "custom");
         snprintf(name, sizeof name, "%.60s.tool_calls[%zu]", place, i);
-        if (type && !yyjson_equals_str(type, "function"))
-            return mf_srv_refuse_field(r, name, "only calls of functions are supported");
+        if (type && !is_custom && !yyjson_equals_str(type, "function"))
+            return mf_srv_refuse_field(r, name,
+                                       "only calls of functions and custom tools are "
+                                       "supported");
         snprintf(name, sizeof name, "%.40s.tool_calls[%zu].id", place, i);
-        if (!is_id(yyjson_obj_get(call, "id"), name, r))
+        if (!is_id(id, name, r))
             return false;
+        snprintf(name, sizeof name, "%.40s.tool_calls[%zu].custom", place, i);
+        if (is_custom && !read_custom(yyjson_obj_get(call, "custom"), id, name, m, r))
+            return false;
+        if (is_custom)
+            continue;
         snprintf(name, sizeof name, "%.40s.tool_calls[%zu].function", place, i);
-        if (!read_call(yyjson_obj_get(call, "function"), yyjson_obj_get(call, "id"), name, m, r))
+        if (!read_call(yyjson_obj_get(call, "function"), id, name, m, r))
             return false;
     }
     snprintf(name, sizeof name, "%.60s.function_call", place);
@@ -213,33 +245,14 @@ static bool read_call_item(yyjson_val *item, const char *place, mf_srv_conversat
            read_call(item, yyjson_obj_get(item, "call_id"), place, m, r);
 }
 
-/* A call with a text. */
 static bool read_custom_item(yyjson_val *item, const char *place, mf_srv_conversation *c,
                              mf_srv_refusal *r)
 {
     char field[MF_SRV_PARAM_BYTES];
-    yyjson_val *name = yyjson_obj_get(item, "name"), *input = yyjson_obj_get(item, "input");
-    yyjson_val *id = yyjson_obj_get(item, "call_id");
-    mf_srv_bytes arguments = {0};
     mf_srv_message *m = answer_of(c, false, r);
-    snprintf(field, sizeof field, "%.70s.name", place);
-    if (!m || !mf_srv_is_text(name, field, r))
-        return false;
-    snprintf(field, sizeof field, "%.70s.input", place);
-    if (!mf_srv_is_text(input, field, r))
-        return false;
     snprintf(field, sizeof field, "%.70s.call_id", place);
-    if (!is_id(id, field, r))
-        return false;
-    mf_srv_puts(&arguments, "{\"input\":");
-    mf_srv_put_json(&arguments, yyjson_get_str(input), yyjson_get_len(input));
-    mf_srv_puts(&arguments, "}");
-    bool is_good = arguments.has_failed
-                       ? mf_srv_refuse(r, 503, "out of memory for the messages")
-                       : mf_srv_message_call(m, yyjson_get_str(id), yyjson_get_str(name),
-                                             arguments.data, arguments.n_bytes, r);
-    mf_srv_bytes_free(&arguments);
-    return is_good;
+    return m && is_id(yyjson_obj_get(item, "call_id"), field, r) &&
+           read_custom(item, yyjson_obj_get(item, "call_id"), place, m, r);
 }
 
 static bool read_result_item(yyjson_val *item, const char *place, mf_srv_conversation *c,

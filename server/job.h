@@ -190,6 +190,7 @@ struct mf_srv_job {
     mf_srv_bytes tools; /* as templates take them; data NULL: there are none to call */
     mf_srv_odd_tools odd;
     bool has_one_call;      /* an answer makes one at most */
+    bool has_functions;     /* it is told in OpenAI's older form */
     bool has_context_edits; /* Anthropic's answer says which were made */
     uint32_t n_earlier_calls;
     /* Of a response: */

@@ -92,6 +92,8 @@ static const mf_srv_field chat_fields[] = {{"type", MF_SRV_FIELD_USED},
                                            {"function", MF_SRV_FIELD_USED},
                                            {"cache_control", MF_SRV_FIELD_HARMLESS},
                                            {NULL, MF_SRV_FIELD_USED}};
+static const mf_srv_field chat_custom_fields[] = {
+    {"type", MF_SRV_FIELD_USED}, {"custom", MF_SRV_FIELD_USED}, {NULL, MF_SRV_FIELD_USED}};
 static const mf_srv_field anthropic_fields[] = {{"type", MF_SRV_FIELD_USED},
                                                 {"name", MF_SRV_FIELD_USED},
                                                 {"description", MF_SRV_FIELD_USED},
@@ -115,21 +117,6 @@ static bool check(yyjson_val *object, const char *place, const mf_srv_field *tab
     if (!yyjson_is_obj(object))
         return mf_srv_refuse_field(r, place, "expected an object");
     return mf_srv_check_fields(object, place, tables, r);
-}
-
-static bool read_chat_tool(yyjson_val *tool, const char *place, mf_srv_conversation *c,
-                           mf_srv_refusal *r)
-{
-    char name[MF_SRV_PARAM_BYTES];
-    yyjson_val *function = yyjson_obj_get(tool, "function");
-    if (!yyjson_is_obj(tool))
-        return mf_srv_refuse_field(r, place, "expected an object");
-    snprintf(name, sizeof name, "%.70s.type", place);
-    if (!yyjson_equals_str(yyjson_obj_get(tool, "type"), "function"))
-        return refuse_unsupported(r, name, "only the type 'function' is supported by this server");
-    snprintf(name, sizeof name, "%.70s.function", place);
-    return check(tool, place, chat_fields, r) && check(function, name, function_fields, r) &&
-           put_function(function, "parameters", name, c, r);
 }
 
 /* What is remembered of it beside what the template gets. */
@@ -169,6 +156,30 @@ static bool put_custom(yyjson_val *tool, const char *place, mf_srv_conversation 
                      "\"string\"}},\"required\":[\"input\"]}}}");
     mf_srv_puts(&c->strict, "0");
     return true;
+}
+
+static bool read_chat_tool(yyjson_val *tool, const char *place, mf_srv_conversation *c,
+                           mf_srv_refusal *r)
+{
+    char name[MF_SRV_PARAM_BYTES];
+    yyjson_val *function = yyjson_obj_get(tool, "function");
+    yyjson_val *custom = yyjson_obj_get(tool, "custom");
+    if (!yyjson_is_obj(tool))
+        return mf_srv_refuse_field(r, place, "expected an object");
+    if (yyjson_equals_str(yyjson_obj_get(tool, "type"), "custom")) {
+        snprintf(name, sizeof name, "%.70s.custom", place);
+        return check(tool, place, chat_custom_fields, r) && check(custom, name, custom_fields, r) &&
+               put_custom(custom, name, c, r) &&
+               add_odd(c, yyjson_obj_get(custom, "name"), NULL, true, r);
+    }
+    snprintf(name, sizeof name, "%.70s.type", place);
+    if (!yyjson_equals_str(yyjson_obj_get(tool, "type"), "function"))
+        return refuse_unsupported(r, name,
+                                  "only the types 'function' and 'custom' are supported by this "
+                                  "server");
+    snprintf(name, sizeof name, "%.70s.function", place);
+    return check(tool, place, chat_fields, r) && check(function, name, function_fields, r) &&
+           put_function(function, "parameters", name, c, r);
 }
 
 /* Types of tools that OpenAI's own servers run, or that only its own models know. */
@@ -295,10 +306,74 @@ static bool force(yyjson_val *name, mf_srv_conversation *c, mf_srv_refusal *r)
     return c->only_tool || mf_srv_refuse(r, 503, "out of memory for the tools");
 }
 
+/* The name in a choice or a tool of either of OpenAI's forms. */
+static yyjson_val *name_in(yyjson_val *object)
+{
+    yyjson_val *inner = yyjson_obj_get(object, "function");
+    inner = inner ? inner : yyjson_obj_get(object, "custom");
+    return yyjson_obj_get(inner ? inner : object, "name");
+}
+
+static bool is_among(const char *name, yyjson_val *list)
+{
+    size_t i, n;
+    yyjson_val *item;
+    yyjson_arr_foreach(list, i, n, item)
+    {
+        if (yyjson_equals_str(name_in(item), name))
+            return true;
+    }
+    return false;
+}
+
+/* Of the tools those of a list are left, for the model to see and to call. */
+static bool keep_allowed(yyjson_val *list, mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    yyjson_doc *doc = c->tools.data ? yyjson_read(c->tools.data, c->tools.n_bytes, 0) : NULL;
+    mf_srv_bytes tools = {0}, strict = {0};
+    size_t i, n;
+    yyjson_val *tool;
+    bool is_good = true;
+    yyjson_arr_foreach(yyjson_doc_get_root(doc), i, n, tool)
+    {
+        const char *name = yyjson_get_str(name_in(tool));
+        if (!name || !is_among(name, list))
+            continue;
+        mf_srv_puts(&tools, tools.n_bytes > 0 ? "," : "[");
+        is_good = is_good && put_value(tool, &tools, r);
+        mf_srv_put(&strict, c->strict.data + i, 1);
+    }
+    yyjson_doc_free(doc);
+    mf_srv_bytes_free(&c->tools);
+    mf_srv_bytes_free(&c->strict);
+    c->tools = tools;
+    c->strict = strict;
+    if (!is_good || tools.has_failed || strict.has_failed)
+        return mf_srv_refuse(r, 503, "out of memory for the tools");
+    if (!tools.data)
+        return mf_srv_refuse_field(r, "tool_choice",
+                                   "none of the allowed tools is among the tools");
+    mf_srv_puts(&c->tools, "]");
+    return !c->tools.has_failed || mf_srv_refuse(r, 503, "out of memory for the tools");
+}
+
+/* {"mode":"auto" or "required","tools":[...]} */
+static bool choose_allowed(yyjson_val *choice, mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    yyjson_val *inner = yyjson_obj_get(choice, "allowed_tools");
+    yyjson_val *allowed = inner ? inner : choice, *mode = yyjson_obj_get(allowed, "mode");
+    const bool is_required = yyjson_equals_str(mode, "required");
+    if (!is_required && !yyjson_equals_str(mode, "auto"))
+        return mf_srv_refuse_field(r, "tool_choice", "expected the mode 'auto' or 'required'");
+    return keep_allowed(yyjson_obj_get(allowed, "tools"), c, r) &&
+           (!is_required || force(NULL, c, r));
+}
+
 /* Without a choice the model is shown none. */
 static bool choose_openai(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
 {
     yyjson_val *choice = mf_srv_field_of(object, "tool_choice");
+    yyjson_val *type = yyjson_obj_get(choice, "type");
     bool is_parallel = true;
     if (!mf_srv_get_bool(object, "parallel_tool_calls", &is_parallel, r))
         return false;
@@ -307,23 +382,55 @@ static bool choose_openai(yyjson_val *object, mf_srv_conversation *c, mf_srv_ref
         return true;
     if (yyjson_equals_str(choice, "required"))
         return force(NULL, c, r);
-    if (yyjson_equals_str(yyjson_obj_get(choice, "type"), "function")) {
-        yyjson_val *function = yyjson_obj_get(choice, "function");
-        yyjson_val *name = yyjson_obj_get(function ? function : choice, "name");
+    if (yyjson_equals_str(type, "allowed_tools"))
+        return choose_allowed(choice, c, r);
+    if (yyjson_equals_str(type, "function") || yyjson_equals_str(type, "custom")) {
         c->has_one_call = true;
-        return name ? force(name, c, r)
-                    : mf_srv_refuse_field(r, "tool_choice", "expected the name of a function");
+        return name_in(choice) ? force(name_in(choice), c, r)
+                               : mf_srv_refuse_field(r, "tool_choice", "expected a tool's name");
     }
     if (!yyjson_equals_str(choice, "none"))
         return refuse_unsupported(r, "tool_choice",
-                                  "only 'none', 'auto', 'required' and a function are supported by "
-                                  "this server");
+                                  "only 'none', 'auto', 'required', allowed tools and a tool are "
+                                  "supported by this server");
     mf_srv_bytes_free(&c->tools);
     return true;
 }
 
+/* The older form of a tool. */
+static bool read_function(yyjson_val *function, const char *place, mf_srv_conversation *c,
+                          mf_srv_refusal *r)
+{
+    return check(function, place, function_fields, r) &&
+           put_function(function, "parameters", place, c, r);
+}
+
+/* function_call: 'none', 'auto', or {"name"}. */
+static bool choose_function(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    yyjson_val *choice = mf_srv_field_of(object, "function_call");
+    c->has_one_call = true;
+    if (!choice || yyjson_equals_str(choice, "auto"))
+        return true;
+    if (yyjson_equals_str(choice, "none")) {
+        mf_srv_bytes_free(&c->tools);
+        return true;
+    }
+    if (yyjson_obj_get(choice, "name"))
+        return force(yyjson_obj_get(choice, "name"), c, r);
+    return mf_srv_refuse_field(r, "function_call", "expected 'none', 'auto' or a name");
+}
+
 bool mf_srv_read_chat_tools(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
 {
+    yyjson_val *functions = mf_srv_field_of(object, "functions");
+    if (functions && mf_srv_field_of(object, "tools"))
+        return mf_srv_refuse_field(r, "functions", "excludes tools");
+    if (functions || mf_srv_field_of(object, "function_call")) {
+        c->has_functions = true;
+        return add_tools(functions, "functions", read_function, c, r) && end_tools(c, r) &&
+               choose_function(object, c, r);
+    }
     return read_tools(object, read_chat_tool, c, r) && choose_openai(object, c, r);
 }
 

@@ -39,6 +39,20 @@ post /v1/chat/completions "{$asked,$it,$tools,\"max_tokens\":3,\"stream\":true}"
 expect_equal "$(grep -o '"tool_calls":.{"index":[0-9]*,"id' "$out" | tr -dc '0-9\n' | tr '\n' ' ')" '0 1 2 '
 post /v1/chat/completions "{$asked,$it,$tools,\"parallel_tool_calls\":false,\"n\":2,\"max_tokens\":9}"
 expect_equal "$(grep -o '"id":"call_[^"]*' "$out" | sort -u | wc -l)" 2
+# functions, the older form
+functions='"functions":[{"name":"noon","parameters":{"type":"object","properties":{}}}]'
+post /v1/chat/completions "{$asked,$it,$functions,\"max_tokens\":9}"
+expect_body '"content":"I look.",*"function_call":{"name":"noon","arguments":"{\"b\":2,*\"a\":1.0}"}}'
+expect_no_body tool_calls
+expect_equal "$(value finish_reason)" function_call
+post /v1/chat/completions "{$asked,$it,$functions,\"max_tokens\":9,\"stream\":true}"
+expect_body '"delta":{"function_call":{"name":"noon","arguments":""}}'
+expect_equal "$(joined "$out" arguments)" "$arguments"
+expect_body '"finish_reason":"function_call"'
+post /v1/chat/completions "{$asked,$it,$functions,\"function_call\":\"none\",\"max_tokens\":1}"
+expect_no_body '"function_call"'
+post /v1/chat/completions "{\"messages\":[{\"role\":\"user\",\"content\":\"Once upon a time\"},{\"role\":\"assistant\",\"content\":null,\"function_call\":{\"name\":\"noon\",\"arguments\":\"{}\"}},{\"role\":\"function\",\"name\":\"noon\",\"content\":\"now\"}],$functions,\"max_tokens\":1}"
+expect_status 200
 # without tools, or a choice, it is text
 post /v1/chat/completions "{$asked,$it,\"max_tokens\":1}"
 expect_body '"content":"I look.\n\n<tool_call>\n{\"name'
@@ -69,6 +83,39 @@ stop_server
 start_server "$scratch/patches"
 codex='"tools":[{"type":"custom","name":"patch","description":"Patches.","format":{"type":"grammar","syntax":"lark","definition":"start: x"}},{"type":"namespace","name":"mcp__x","description":"Group.","tools":[{"type":"function","name":"noon","parameters":{"type":"object","properties":{}},"strict":false}]},{"type":"web_search","external_web_access":false},{"type":"local_shell"}],"tool_choice":"auto","parallel_tool_calls":false,"reasoning":{"effort":"medium","summary":"auto"},"store":false,"include":["reasoning.encrypted_content"],"prompt_cache_key":"k","text":{"verbosity":"low"},"client_metadata":{"a":"b"}'
 item='{"role":"user","content":[{"type":"input_text","text":"Once"}]}'
+# the same in a chat, and its history
+custom='"tools":[{"type":"custom","custom":{"name":"patch","description":"Patches.","format":{"type":"text"}}}],"parallel_tool_calls":false'
+post /v1/chat/completions "{$asked,$it,$custom}"
+expect_status 200
+expect_body '"tool_calls":[{"id":"call_*","type":"custom","custom":{"name":"patch","input":"*** \"x\""}}]}'
+expect_equal "$(value finish_reason)" tool_calls
+call_id=$(grep -o '"id":"call_[^"]*' "$out" | sed 's/.*"//')
+n_held=$(value total_tokens)
+post /v1/chat/completions "{$asked,$it,$custom,\"stream\":true}"
+expect_body '"tool_calls":[{"index":0,"id":"call_*","type":"custom","custom":{"name":"patch","input":""}}]}'
+expect_body '"tool_calls":[{"index":0,"custom":{"input":"*** \"x\""}}]}'
+expect_no_body arguments
+post /v1/chat/completions "{$(printf '%s' "$asked" | sed 's/]$//'),{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"$call_id\",\"type\":\"custom\",\"custom\":{\"name\":\"patch\",\"input\":\"*** \\\"x\\\"\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"$call_id\",\"content\":\"done\"}],$it,$custom}"
+expect_status 200
+expect_true test "$(value cached_tokens)" -ge $((n_held - 1))
+# of several tools those that are allowed, in both forms
+some='{"type":"function","function":{"name":"one"}},{"type":"function","function":{"name":"two"}}'
+allowed='"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"%s","tools":[%s]}}'
+two='{"type":"function","function":{"name":"two"}}'
+# shellcheck disable=SC2059 # the choice is a format
+post /apply-template "{$asked,\"tools\":[$some],$(printf "$allowed" auto "$two")}"
+expect_body 'two'
+expect_no_body 'one\"'
+# shellcheck disable=SC2059
+post /v1/chat/completions "{$asked,\"tools\":[$some],\"seed\":1,\"max_tokens\":200,\"parallel_tool_calls\":false,$(printf "$allowed" required "$two")}"
+expect_body '"function":{"name":"two","arguments":"'
+# shellcheck disable=SC2059
+expect_refused /v1/chat/completions "{$asked,\"tools\":[$some],$(printf "$allowed" auto '')}" 400 tool_choice
+# shellcheck disable=SC2059
+expect_refused /v1/chat/completions "{$asked,\"tools\":[$some],$(printf "$allowed" never "$two")}" 400 tool_choice
+post /v1/responses "{\"input\":\"Once\",\"tools\":[{\"type\":\"function\",\"name\":\"one\"},{\"type\":\"function\",\"name\":\"two\"}],\"seed\":1,\"max_output_tokens\":200,\"parallel_tool_calls\":false,\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"required\",\"tools\":[{\"type\":\"function\",\"name\":\"one\"}]}}"
+expect_body '"type":"function_call","call_id":"call_*","name":"one"'
+
 post /v1/responses "{\"instructions\":\"Code.\",\"input\":[$item],$it,$codex}"
 expect_status 200
 expect_body '"output":[{"id":"ctc_*","type":"custom_tool_call","call_id":"call_*","name":"patch","input":"*** \"x\""}]'

@@ -96,9 +96,12 @@ expect_refused /v1/chat/completions "{$chat,\"parallel_tool_calls\":1}" 400 para
 expect_refused /v1/chat/completions "{$chat,\"documents\":[1]}" 400 documents
 # the demo model has no template, and so no words for tools
 expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}" 400 tools
-expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"custom\",\"custom\":{\"name\":\"f\"}}]}" 400 'tools[0].type'
+expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"retrieval\"}]}" 400 'tools[0].type'
 expect_body '"code":"unsupported_parameter"'
-expect_refused /v1/chat/completions "{$chat,\"functions\":[{}]}" 400 functions
+expect_refused /v1/chat/completions "{$chat,\"functions\":[{}]}" 400 'functions[0].name'
+expect_refused /v1/chat/completions "{$chat,\"functions\":[{\"name\":\"f\"}],\"tools\":[{}]}" 400 functions
+expect_refused /v1/chat/completions "{$chat,\"function_call\":{\"name\":\"f\"}}" 400 tool_choice
+expect_refused /v1/chat/completions "{$chat,\"function_call\":7}" 400 function_call
 expect_refused /v1/chat/completions "{$chat,\"response_format\":{\"type\":\"json_objects\"}}" 400 response_format.type
 expect_refused /v1/chat/completions "{$chat,\"tool_choice\":\"required\"}" 400 tool_choice
 expect_refused /v1/chat/completions "{$chat,\"tool_choice\":{\"type\":\"function\"}}" 400 tool_choice
