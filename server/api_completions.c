@@ -11,11 +11,11 @@
 #define DEFAULT_TOKENS 16
 
 static const mf_srv_field fields[] = {
-    {"prompt", MF_SRV_FIELD_USED},    {"max_tokens", MF_SRV_FIELD_USED},
-    {"n", MF_SRV_FIELD_USED},         {"best_of", MF_SRV_FIELD_USED},
-    {"stop", MF_SRV_FIELD_USED},      {"logprobs", MF_SRV_FIELD_USED},
-    {"echo", MF_SRV_FIELD_USED},      {"stream_options", MF_SRV_FIELD_USED},
-    {"suffix", MF_SRV_FIELD_REFUSED}, {"response_format", MF_SRV_FIELD_USED},
+    {"prompt", MF_SRV_FIELD_USED}, {"max_tokens", MF_SRV_FIELD_USED},
+    {"n", MF_SRV_FIELD_USED},      {"best_of", MF_SRV_FIELD_USED},
+    {"stop", MF_SRV_FIELD_USED},   {"logprobs", MF_SRV_FIELD_USED},
+    {"echo", MF_SRV_FIELD_USED},   {"stream_options", MF_SRV_FIELD_USED},
+    {"suffix", MF_SRV_FIELD_USED}, {"response_format", MF_SRV_FIELD_USED},
     {NULL, MF_SRV_FIELD_USED}};
 
 /* ----------------------------------------------------------------------------------------- answers
@@ -175,32 +175,61 @@ static bool add_tokens(mf_srv_job *job, yyjson_val *array, mf_srv_refusal *r)
     return mf_srv_api_add_prompt(job, &prompt, r);
 }
 
-static bool add_text(mf_srv_job *job, yyjson_val *text, mf_srv_refusal *r)
+/* suffix: what stands behind the answer; NULL: nothing is said of it. */
+static bool add_text(mf_srv_job *job, yyjson_val *text, yyjson_val *suffix, mf_srv_refusal *r)
 {
     mf_srv_prompt prompt = {0};
+    if (suffix)
+        return mf_srv_prompt_gap(job->served, yyjson_get_str(text), yyjson_get_len(text),
+                                 yyjson_get_str(suffix), yyjson_get_len(suffix), &prompt, r) &&
+               mf_srv_api_add_prompt(job, &prompt, r);
     return mf_srv_prompt_text(job->served, yyjson_get_str(text), yyjson_get_len(text), &prompt,
                               r) &&
            mf_srv_api_add_prompt(job, &prompt, r);
 }
 
+/* What stands behind the answer; *out NULL: nothing is said of it, or nothing stands there. */
+static bool get_suffix(yyjson_val *object, const mf_srv_job *job, yyjson_val **out,
+                       mf_srv_refusal *r)
+{
+    yyjson_val *v = mf_srv_field_of(object, "suffix");
+    *out = NULL;
+    if (v && !yyjson_is_str(v))
+        return mf_srv_refuse_field(r, "suffix", "expected a string");
+    if (!v || yyjson_get_len(v) == 0)
+        return true;
+    if (job->params.has_echo)
+        return mf_srv_refuse_field(r, "suffix", "excludes echo");
+    *out = v;
+    return true;
+}
+
+static bool add_prompt(mf_srv_job *job, yyjson_val *prompt, yyjson_val *suffix, mf_srv_refusal *r)
+{
+    if (yyjson_is_str(prompt))
+        return add_text(job, prompt, suffix, r);
+    return suffix ? mf_srv_refuse_field(r, "suffix", "wants prompts that are texts")
+                  : add_tokens(job, prompt, r);
+}
+
 /* A text, tokens, or several of either. */
 static bool get_prompts(yyjson_val *object, mf_srv_job *job, mf_srv_refusal *r)
 {
-    yyjson_val *v = mf_srv_field_of(object, "prompt"), *item;
+    yyjson_val *v = mf_srv_field_of(object, "prompt"), *item, *suffix;
     size_t i, n;
-    if (yyjson_is_str(v))
-        return add_text(job, v, r);
-    if (!yyjson_is_arr(v) || yyjson_arr_size(v) == 0)
+    if (!get_suffix(object, job, &suffix, r))
+        return false;
+    if (!yyjson_is_str(v) && (!yyjson_is_arr(v) || yyjson_arr_size(v) == 0))
         return mf_srv_refuse_field(r, "prompt", "expected a string, token ids, or several of them");
-    if (yyjson_is_num(yyjson_arr_get_first(v)))
-        return add_tokens(job, v, r);
+    if (yyjson_is_str(v) || yyjson_is_num(yyjson_arr_get_first(v)))
+        return add_prompt(job, v, suffix, r);
     if (yyjson_arr_size(v) > MF_SRV_MAX_CHOICES)
         return mf_srv_refuse_field(r, "prompt", "more than %d prompts", MF_SRV_MAX_CHOICES);
     yyjson_arr_foreach(v, i, n, item)
     {
         if (!yyjson_is_str(item) && !yyjson_is_arr(item))
             return mf_srv_refuse_field(r, "prompt", "expected strings or arrays of token ids");
-        if (!(yyjson_is_str(item) ? add_text(job, item, r) : add_tokens(job, item, r)))
+        if (!add_prompt(job, item, suffix, r))
             return false;
     }
     return true;

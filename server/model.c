@@ -63,11 +63,41 @@ static int32_t token_of(const mf_srv_model *m, const char *text)
                : -1;
 }
 
+/* By the texts that published models have for them. */
+static void learn_gap(mf_srv_model *m)
+{
+    static const struct {
+        const char *prefix, *suffix, *middle;
+    } names[] = {{"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
+                 {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
+                 {"<\xEF\xBD\x9C"
+                  "fim\xE2\x96\x81"
+                  "begin\xEF\xBD\x9C>",
+                  "<\xEF\xBD\x9C"
+                  "fim\xE2\x96\x81"
+                  "hole\xEF\xBD\x9C>",
+                  "<\xEF\xBD\x9C"
+                  "fim\xE2\x96\x81"
+                  "end\xEF\xBD\x9C>"},
+                 {"[PREFIX]", "[SUFFIX]", NULL}};
+    m->gap = (mf_srv_gap){-1, -1, -1, false};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const mf_srv_gap gap = {token_of(m, names[i].prefix), token_of(m, names[i].suffix),
+                                names[i].middle ? token_of(m, names[i].middle) : -1,
+                                !names[i].middle};
+        if (gap.prefix >= 0 && gap.suffix >= 0 && (gap.middle >= 0 || !names[i].middle)) {
+            m->gap = gap;
+            return;
+        }
+    }
+}
+
 mf_status mf_srv_model_learn(mf_srv_model *m, mf_error *error)
 {
     const size_t most = sizeof m->close_tokens / sizeof *m->close_tokens;
     const size_t most_ends = sizeof m->end_tokens / sizeof *m->end_tokens;
     mf_reply_form form;
+    learn_gap(m);
     mf_srv_template_learn(m);
     if (!m->has_chat)
         return MF_OK;

@@ -12,6 +12,15 @@
 
 #include <stdbool.h>
 
+/* The tokens around what stands before and behind a gap that the model fills; all -1: it knows
+ * none.
+ */
+typedef struct mf_srv_gap {
+    int32_t prefix, suffix;
+    int32_t middle;        /* the answer's beginning; -1: none, the answer follows the prefix */
+    bool has_suffix_first; /* suffix, then prefix */
+} mf_srv_gap;
+
 typedef struct mf_srv_model {
     const char *path;
     char name[128]; /* what clients call it */
@@ -19,8 +28,9 @@ typedef struct mf_srv_model {
     mf_engine *engine;
     mf_tokenizer *tokenizer;
     mf_vocabulary *vocabulary; /* its tokens, for grammars */
-    mf_srv_guides *guides;     /* grammars that were asked for; NULL: none are kept */
-    mf_store *store;           /* NULL: none */
+    mf_srv_gap gap;
+    mf_srv_guides *guides; /* grammars that were asked for; NULL: none are kept */
+    mf_store *store;       /* NULL: none */
     mf_model_info info;
     double drive_rate;          /* bytes per second that the drive gave at the start; 0: unread */
     mf_sampler_options sampler; /* the model's own defaults */

@@ -175,6 +175,45 @@ static bool append(mf_srv_prompt *prompt, const mf_srv_prompt *more)
     return true;
 }
 
+/* Tokens one behind the other; the text is no token's. */
+static bool append_part(const mf_srv_model *model, int32_t token, const char *text, size_t n_bytes,
+                        mf_srv_prompt *out, mf_srv_refusal *refusal)
+{
+    mf_srv_prompt mark = {.tokens = &token, .n_tokens = token >= 0}, more = {0};
+    if (!mf_srv_encode(model, text, n_bytes, false, &more, refusal))
+        return false;
+    const bool is_good = append(out, &mark) && append(out, &more);
+    mf_srv_prompt_free(&more);
+    return is_good || no_memory(refusal);
+}
+
+bool mf_srv_prompt_gap(const mf_srv_model *model, const char *before, size_t n_before,
+                       const char *behind, size_t n_behind, mf_srv_prompt *out,
+                       mf_srv_refusal *refusal)
+{
+    const mf_srv_gap *g = &model->gap;
+    mf_srv_prompt made = {0};
+    bool is_good = true;
+    if (g->prefix < 0) {
+        mf_srv_refuse_field(refusal, "suffix", "this model has no tokens for a gap in a text");
+        refusal->code = "unsupported_parameter";
+        return false;
+    }
+    for (int i = 0; i < 2 && is_good; i++)
+        is_good = (i == 0) != g->has_suffix_first
+                      ? append_part(model, g->prefix, before, n_before, &made, refusal)
+                      : append_part(model, g->suffix, behind, n_behind, &made, refusal);
+    is_good = is_good && append_part(model, g->middle, "", 0, &made, refusal);
+    if (!is_good) {
+        mf_srv_prompt_free(&made);
+        return false;
+    }
+    put_start(model, &made);
+    mf_srv_prompt_mark_end(model, &made);
+    *out = made;
+    return true;
+}
+
 /* What is known of the prompt's tokens, and the others behind them. */
 static mf_status write_tokens(making *k, const mf_srv_history *h, mf_error *error)
 {

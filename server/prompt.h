@@ -39,6 +39,11 @@ void mf_srv_prompt_mark_end(const struct mf_srv_model *model, mf_srv_prompt *pro
 /* Text as it is, after the token that texts begin with. */
 bool mf_srv_prompt_text(const struct mf_srv_model *model, const char *text, size_t n_bytes,
                         mf_srv_prompt *out, mf_srv_refusal *refusal);
+/* A gap between two texts, for models that know how one is asked to be filled; others are refused.
+ */
+bool mf_srv_prompt_gap(const struct mf_srv_model *model, const char *before, size_t n_before,
+                       const char *behind, size_t n_behind, mf_srv_prompt *out,
+                       mf_srv_refusal *refusal);
 /* Text as tokens, nothing added; special tokens are read if parse_special. */
 bool mf_srv_encode(const struct mf_srv_model *model, const char *text, size_t n_bytes,
                    bool parse_special, mf_srv_prompt *out, mf_srv_refusal *refusal);

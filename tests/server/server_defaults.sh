@@ -63,5 +63,40 @@ stop_server
 start_server "$scratch/thinks" --set preserve_thinking=true --set unused='{"a": [1]}'
 turns ',"chat_template_kwargs":{"preserve_thinking":false}' -lt
 stop_server
+
+# a gap in a text: what is asked is the prefix, the suffix and the place between them, by their tokens
+expect_refused_gap() {
+    expect_refused /v1/completions "{\"prompt\":\"Once\",$1}" 400 suffix
+}
+start_server "$demo"
+expect_refused_gap '"suffix":"end"'
+expect_body 'this model has no tokens for a gap'
+post /v1/completions '{"prompt":"Once","suffix":"","max_tokens":1}'
+expect_status 200
+stop_server
+thinking_model "$scratch/gaps" qwen36.jinja
+rm "$scratch/gaps/chat_template.jinja"
+sed 's/<think>/<|fim_prefix|>/; s/<|im_start|>/<|fim_suffix|>/; s/<|endofturn|>/<|fim_middle|>/' "$scratch/gaps/tokenizer.json" >"$scratch/tokenizer"
+mv "$scratch/tokenizer" "$scratch/gaps/tokenizer.json"
+start_server "$scratch/gaps"
+ids() {
+    post /tokenize "{\"content\":\"$1\",\"parse_special\":false}"
+    expect_status 200
+    sed 's/.*"tokens":\[\([^]]*\)\].*/\1/' "$out"
+}
+before=$(ids 'Once upon <|fim_middle|>')
+behind=$(ids ' a king')
+post /v1/completions "{\"prompt\":[757,$before,3175,$behind,3872],\"max_tokens\":8,\"seed\":3}"
+expect_status 200
+text=$(value text)
+n_prompt=$(value prompt_tokens)
+post /v1/completions '{"prompt":"Once upon <|fim_middle|>","suffix":" a king","max_tokens":8,"seed":3}'
+expect_equal "$(value text)" "$text"
+expect_equal "$(value prompt_tokens)" "$n_prompt"
+expect_equal "$(value cached_tokens)" "$n_prompt"
+expect_refused_gap '"suffix":7'
+expect_refused_gap '"suffix":"x","echo":true'
+expect_refused /v1/completions '{"prompt":[1,2],"suffix":"x"}' 400 suffix
+stop_server
 expect_empty "$err"
 finish
