@@ -252,6 +252,10 @@ bool mf_schema_open(mf_schema_reader *s, mf_rules *r, const mf_grammar_tool *too
     *s = (mf_schema_reader){.rules = r, .json = json, .what = what, .is_closed = true};
     r->status = mf_json_parse_raw(&r->allocator, what, has_any ? tool->parameters : "{}",
                                   has_any ? tool->n_bytes : 2, json, r->error);
+    if (r->status == MF_OK)
+        r->status = mf_json_check_names(json, r->error);
+    if (r->status != MF_OK)
+        mf_json_free(json);
     return r->status == MF_OK;
 }
 

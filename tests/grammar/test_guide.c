@@ -301,6 +301,26 @@ static void check_families(const grammar_data *d)
     CHECK_MSG(n_families > 5, "%zu families", n_families);
 }
 
+/* A schema with a name twice could be read in two ways: it is none, in whatever syntax. */
+static void check_twice(const grammar_data *d)
+{
+    static const char twice[] = "{\"type\": \"object\", \"properties\": {\"c\": {\"type\": "
+                                "\"string\"}, \"c\": {\"type\": \"integer\"}}}";
+    for (const char *const *name = mf_reply_syntax_names(); *name != NULL; name++) {
+        mf_error error = {0};
+        mf_grammar_tool tool = {"paint", twice, sizeof twice - 1, 1};
+        mf_grammar_calls calls;
+        mf_grammar_calls_default(&calls);
+        calls.tools = &tool;
+        calls.n_tools = 1;
+        mf_guide *guide = calls_guide(d, &calls, *name, &error);
+        CHECK_MSG(guide == NULL && (strcmp(*name, "plain") == 0 ||
+                                    strstr(error.message, "field c is given twice") != NULL),
+                  "%s: %s", *name, error.message);
+        mf_guide_free(&guide);
+    }
+}
+
 /* Lists and objects in the syntaxes that write them in their own way. */
 static void check_values(const grammar_data *d)
 {
@@ -443,6 +463,7 @@ int main(void)
     check_calls(&d);
     check_values(&d);
     check_families(&d);
+    check_twice(&d);
     check_little_memory(&d);
     check_memory(&d);
     grammar_data_close(&d);
