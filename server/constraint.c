@@ -102,23 +102,143 @@ static bool read_format(yyjson_val *format, const char *field, mf_srv_job *job, 
     return compile(&params, field, job, r);
 }
 
+static bool compile_gbnf(const char *text, size_t n_bytes, const char *field, mf_srv_job *job,
+                         mf_srv_refusal *r)
+{
+    mf_grammar_params params;
+    mf_grammar_params_default(&params);
+    params.gbnf = text;
+    params.n_gbnf_bytes = n_bytes;
+    return compile(&params, field, job, r);
+}
+
+/* A literal of GBNF. */
+static void put_literal(yyjson_val *text, mf_srv_bytes *out)
+{
+    const char *s = yyjson_get_str(text);
+    mf_srv_puts(out, "\"");
+    for (size_t i = 0; i < yyjson_get_len(text); i++) {
+        const unsigned char c = (unsigned char)s[i];
+        if (c < 0x20 || c == '"' || c == '\\')
+            mf_srv_printf(out, "\\x%02X", c);
+        else
+            mf_srv_put(out, s + i, 1);
+    }
+    mf_srv_puts(out, "\"");
+}
+
+/* One of several texts. */
+static bool read_one_of(yyjson_val *list, const char *field, mf_srv_job *job, mf_srv_refusal *r)
+{
+    size_t i, n;
+    yyjson_val *text;
+    mf_srv_bytes gbnf = {0};
+    mf_srv_puts(&gbnf, "root ::=");
+    yyjson_arr_foreach(list, i, n, text)
+    {
+        if (!yyjson_is_str(text) || yyjson_get_len(text) == 0)
+            break;
+        mf_srv_puts(&gbnf, i > 0 ? " | " : " ");
+        put_literal(text, &gbnf);
+    }
+    bool is_good = yyjson_is_arr(list) && yyjson_arr_size(list) > 0 && i == n;
+    if (!is_good)
+        mf_srv_refuse_field(r, field, "expected an array of texts");
+    else if (gbnf.has_failed)
+        is_good = mf_srv_refuse(r, 503, "out of memory for the texts");
+    else
+        is_good = compile_gbnf(gbnf.data, gbnf.n_bytes, field, job, r);
+    mf_srv_bytes_free(&gbnf);
+    return is_good;
+}
+
+typedef bool (*read_fn)(yyjson_val *value, const char *field, mf_srv_job *job, mf_srv_refusal *r);
+
+static bool read_grammar(yyjson_val *value, const char *field, mf_srv_job *job, mf_srv_refusal *r)
+{
+    if (!mf_srv_is_text(value, field, r))
+        return false;
+    return yyjson_get_len(value) == 0 ||
+           compile_gbnf(yyjson_get_str(value), yyjson_get_len(value), field, job, r);
+}
+
+/* A schema as an object, or as the text of one. */
+static bool read_schema(yyjson_val *value, const char *field, mf_srv_job *job, mf_srv_refusal *r)
+{
+    if (!yyjson_is_str(value))
+        return compile_schema(value, field, job, r);
+    yyjson_doc *doc = yyjson_read(yyjson_get_str(value), yyjson_get_len(value), 0);
+    const bool is_good = compile_schema(yyjson_doc_get_root(doc), field, job, r);
+    yyjson_doc_free(doc);
+    return is_good;
+}
+
+static bool read_object(yyjson_val *value, const char *field, mf_srv_job *job, mf_srv_refusal *r)
+{
+    mf_grammar_params params;
+    if (!yyjson_is_bool(value))
+        return mf_srv_refuse_field(r, field, "expected true or false");
+    mf_grammar_params_default(&params);
+    params.json_object = 1;
+    return !yyjson_is_true(value) || compile(&params, field, job, r);
+}
+
+/* Other servers' names for what an answer looks like. */
+static const struct {
+    const char *outer, *name; /* outer NULL: a field of the request */
+    read_fn read;
+} others[] = {{NULL, "grammar", read_grammar},
+              {NULL, "json_schema", read_schema},
+              {NULL, "guided_json", read_schema},
+              {NULL, "guided_choice", read_one_of},
+              {NULL, "guided_grammar", read_grammar},
+              {"structured_outputs", "json", read_schema},
+              {"structured_outputs", "choice", read_one_of},
+              {"structured_outputs", "grammar", read_grammar},
+              {"structured_outputs", "json_object", read_object}};
+
+static bool check_outer(yyjson_val *object, mf_srv_refusal *r)
+{
+    static const mf_srv_field names[] = {{"json", MF_SRV_FIELD_USED},
+                                         {"choice", MF_SRV_FIELD_USED},
+                                         {"grammar", MF_SRV_FIELD_USED},
+                                         {"json_object", MF_SRV_FIELD_USED},
+                                         {"regex", MF_SRV_FIELD_REFUSED},
+                                         {"structural_tag", MF_SRV_FIELD_REFUSED},
+                                         {"whitespace_pattern", MF_SRV_FIELD_REFUSED},
+                                         {"disable_fallback", MF_SRV_FIELD_HARMLESS},
+                                         {"disable_any_whitespace", MF_SRV_FIELD_REFUSED},
+                                         {"disable_additional_properties", MF_SRV_FIELD_REFUSED},
+                                         {NULL, MF_SRV_FIELD_USED}};
+    static const mf_srv_field *const tables[] = {names, NULL};
+    yyjson_val *outer = mf_srv_field_of(object, "structured_outputs");
+    if (outer && !yyjson_is_obj(outer))
+        return mf_srv_refuse_field(r, "structured_outputs", "expected an object");
+    return !outer || mf_srv_check_fields(outer, "structured_outputs", tables, r);
+}
+
 bool mf_srv_read_constraint(yyjson_val *object, yyjson_val *format, const char *field,
                             mf_srv_job *job, mf_srv_refusal *r)
 {
-    mf_grammar_params params;
-    const char *grammar = NULL;
+    char place[MF_SRV_PARAM_BYTES];
     if (format && !yyjson_is_null(format) && !read_format(format, field, job, r))
         return false;
-    if (!mf_srv_get_string(object, "grammar", &grammar, r))
+    if (!check_outer(object, r))
         return false;
-    if (!grammar || *grammar == '\0')
-        return true;
-    if (job->guide)
-        return mf_srv_refuse_field(r, "grammar", "excludes %s", field);
-    mf_grammar_params_default(&params);
-    params.gbnf = grammar;
-    params.n_gbnf_bytes = strlen(grammar);
-    return compile(&params, "grammar", job, r);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const char *outer = others[i].outer;
+        yyjson_val *value =
+            mf_srv_field_of(outer ? mf_srv_field_of(object, outer) : object, others[i].name);
+        snprintf(place, sizeof place, "%s%s%s", outer ? outer : "", outer ? "." : "",
+                 others[i].name);
+        if (!value)
+            continue;
+        if (job->guide)
+            return mf_srv_refuse_field(r, place, "excludes another form of the answer");
+        if (!others[i].read(value, place, job, r))
+            return false;
+    }
+    return true;
 }
 
 /* ------------------------------------------------------------------------------------------- calls

@@ -31,6 +31,13 @@ const mf_srv_field mf_srv_sampling_fields[] = {{"temperature", MF_SRV_FIELD_USED
                                                {"seed", MF_SRV_FIELD_USED},
                                                {"ignore_eos", MF_SRV_FIELD_USED},
                                                {"grammar", MF_SRV_FIELD_USED},
+                                               {"repeat_penalty", MF_SRV_FIELD_USED},
+                                               {"json_schema", MF_SRV_FIELD_USED},
+                                               {"structured_outputs", MF_SRV_FIELD_USED},
+                                               {"guided_json", MF_SRV_FIELD_USED},
+                                               {"guided_choice", MF_SRV_FIELD_USED},
+                                               {"guided_grammar", MF_SRV_FIELD_USED},
+                                               {"guided_regex", MF_SRV_FIELD_REFUSED},
                                                {"model", MF_SRV_FIELD_USED},
                                                {"stream", MF_SRV_FIELD_USED},
                                                {NULL, MF_SRV_FIELD_USED}};
@@ -118,6 +125,7 @@ bool mf_srv_get_sampling(yyjson_val *object, size_t n_vocab, mf_srv_params *p, m
     return mf_srv_get_float(object, "temperature", 0, 100, &o->temperature, r) &&
            mf_srv_get_float(object, "top_p", 0, 1, &o->top_p, r) && get_top_k(object, p, r) &&
            mf_srv_get_float(object, "min_p", 0, 1, &o->min_p, r) &&
+           mf_srv_get_float(object, "repeat_penalty", 0.01, 100, &o->repetition_penalty, r) &&
            mf_srv_get_float(object, "repetition_penalty", 0.01, 100, &o->repetition_penalty, r) &&
            mf_srv_get_float(object, "presence_penalty", -2, 2, &o->presence_penalty, r) &&
            mf_srv_get_float(object, "frequency_penalty", -2, 2, &o->frequency_penalty, r) &&

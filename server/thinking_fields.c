@@ -25,6 +25,17 @@ static bool get_effort(yyjson_val *object, const char *name, mf_srv_conversation
     return true;
 }
 
+static bool get_switch(yyjson_val *object, const char *name, mf_srv_conversation *c,
+                       mf_srv_refusal *r)
+{
+    bool is_on = false;
+    if (!mf_srv_get_bool(object, name, &is_on, r))
+        return false;
+    if (mf_srv_field_of(object, name))
+        c->thinking = is_on ? MF_THINKING_ON : MF_THINKING_OFF;
+    return true;
+}
+
 /* Variables that published templates look at. Others would be ignored in silence. */
 static const mf_srv_field variables[] = {
     {"enable_thinking", MF_SRV_FIELD_USED},   {"thinking", MF_SRV_FIELD_USED},
@@ -171,16 +182,21 @@ bool mf_srv_check_variables(const char *json, mf_error *error)
 static bool read_thinking(yyjson_val *object, mf_srv_conversation *c, size_t *budget,
                           mf_srv_refusal *r)
 {
-    static const mf_srv_field fields[] = {{"effort", MF_SRV_FIELD_USED},
-                                          {"summary", MF_SRV_FIELD_HARMLESS},
-                                          {"generate_summary", MF_SRV_FIELD_HARMLESS},
-                                          {NULL, MF_SRV_FIELD_USED}};
+    static const mf_srv_field fields[] = {
+        {"effort", MF_SRV_FIELD_USED},      {"enabled", MF_SRV_FIELD_USED},
+        {"max_tokens", MF_SRV_FIELD_USED},  {"exclude", MF_SRV_FIELD_REFUSED},
+        {"summary", MF_SRV_FIELD_HARMLESS}, {"generate_summary", MF_SRV_FIELD_HARMLESS},
+        {NULL, MF_SRV_FIELD_USED}};
     static const mf_srv_field *const tables[] = {fields, NULL};
     yyjson_val *reasoning = mf_srv_field_of(object, "reasoning");
     if (reasoning && !yyjson_is_obj(reasoning))
         return mf_srv_refuse_field(r, "reasoning", "expected an object");
     return (!reasoning || (mf_srv_check_fields(reasoning, "reasoning", tables, r) &&
+                           get_switch(reasoning, "enabled", c, r) &&
+                           mf_srv_get_count(reasoning, "max_tokens", 0, INT32_MAX, budget, r) &&
                            get_effort(reasoning, "effort", c, r))) &&
+           get_switch(object, "enable_thinking", c, r) &&
+           mf_srv_get_count(object, "thinking_budget", 0, INT32_MAX, budget, r) &&
            get_effort(object, "reasoning_effort", c, r) &&
            get_thinking_object(object, &c->thinking, budget, r) && get_variables(object, c, r);
 }

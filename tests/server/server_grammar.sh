@@ -46,6 +46,30 @@ expect_true grep -qE '"content":"(yes|no) [a-f]{3}"' "$out"
 post /v1/chat/completions "{$ask,\"response_format\":{\"type\":\"text\"},\"grammar\":null,\"max_tokens\":1}"
 expect_status 200
 
+# the same by other servers' names
+for name in "\"json_schema\":$schema" "\"guided_json\":$schema" "\"structured_outputs\":{\"json\":$schema}" \
+    "\"guided_json\":\"$(printf '%s' "$schema" | sed 's/"/\\"/g')\""; do
+    post /v1/chat/completions "{$ask,\"seed\":6,$name}"
+    expect_status 200
+    is_whole "$(value content)"
+done
+for name in '"guided_choice":["yes\"\\","n\u00e9"]' '"structured_outputs":{"choice":["yes\"\\","n\u00e9"]}'; do
+    for seed in 1 2 3 4; do
+        post /v1/completions "{\"prompt\":\"hello\",\"temperature\":2,\"seed\":$seed,$name}"
+        expect_true grep -qE '"text":"(yes\\"\\\\|né)"' "$out"
+    done
+done
+post /v1/chat/completions "{$ask,\"guided_grammar\":\"root ::= [a-f]{3}\"}"
+expect_true grep -qE '"content":"[a-f]{3}"' "$out"
+post /v1/chat/completions "{$ask,\"structured_outputs\":{\"json_object\":true},\"max_tokens\":9}"
+expect_true grep -qE '"content":"\{' "$out"
+expect_refused /v1/chat/completions "{$ask,\"guided_choice\":[]}" 400 guided_choice
+expect_refused /v1/chat/completions "{$ask,\"guided_choice\":[\"a\",7]}" 400 guided_choice
+expect_refused /v1/chat/completions "{$ask,\"guided_regex\":\"a+\"}" 400 guided_regex
+expect_refused /v1/chat/completions "{$ask,\"structured_outputs\":{\"regex\":\"a+\"}}" 400 structured_outputs.regex
+expect_refused /v1/chat/completions "{$ask,\"guided_json\":\"{\"}" 400 guided_json
+expect_refused /v1/chat/completions "{$ask,\"json_schema\":$schema,\"grammar\":\"root ::= \\\"x\\\"\"}" 400 json_schema
+
 # what a grammar leaves no choice about is evaluated together: the same answer as token by token,
 # which is how it goes with logprobs; streamed, several at once, and up to a limit within it
 forced='"grammar":"root ::= (\"yes\" | \"no\") \"@#^~@#^~\" [a-f]{3} \"~^#@\""'

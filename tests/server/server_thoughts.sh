@@ -29,6 +29,15 @@ for switch in '"reasoning_effort":"none"' '"thinking":{"type":"disabled"}' '"rea
     expect_no_body reasoning_content
     expect_equal "$(value reasoning_tokens)" 0
 done
+for budget in '"enable_thinking":true,"thinking_budget":5' '"reasoning":{"enabled":true,"max_tokens":5}'; do
+    chat ",$budget"
+    expect_equal "$(value reasoning_content)" "$thought"
+done
+for switch in '"enable_thinking":false' '"reasoning":{"enabled":false}'; do
+    chat ",$switch"
+    expect_equal "$(value reasoning_tokens)" 0
+done
+expect_refused /v1/chat/completions "{$once,\"reasoning\":{\"exclude\":true}}" 400 reasoning.exclude
 chat ''
 expect_equal "$(value content)" ''
 expect_equal "$(value reasoning_tokens)" 60
