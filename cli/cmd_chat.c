@@ -194,6 +194,35 @@ static turn_result give_result(chat *c, const char *text)
     return TURN_DONE;
 }
 
+/* Where the user spoke last; the number of messages: nowhere. */
+static size_t last_of_user(const mf_cli_conversation *all)
+{
+    for (size_t i = all->n_messages; i-- > 0;)
+        if (all->messages[i].role == MF_CLI_USER)
+            return i;
+    return all->n_messages;
+}
+
+/* Takes back what was said since the user spoke last, and with it the user's message itself, unless
+ * another answer to it is to be made. */
+static turn_result take_back(chat *c, bool answers_again)
+{
+    mf_cli_conversation *all = &c->conversation;
+    const size_t at = last_of_user(all);
+    if (at == all->n_messages) {
+        fputs("There is no message to take back.\n", stderr);
+        return TURN_DONE;
+    }
+    while (all->n_messages > at + answers_again)
+        mf_cli_conversation_take_back(all);
+    if (answers_again)
+        return go_on(c, NULL);
+    if (c->name[0] != '\0')
+        (void)mf_cli_saved_write(c->name, all); /* it has said why not */
+    note(c, "your last message and its answer are taken back");
+    return TURN_DONE;
+}
+
 /* --------------------------------------------------------------------------- saved conversations
  * --
  */
@@ -265,6 +294,8 @@ static bool resume(chat *c)
 }
 
 static const char commands[] = "/clear       start a new conversation\n"
+                               "/again       another answer to your last message\n"
+                               "/undo        take your last message and its answer back\n"
                                "/save [NAME] keep the conversation in a file, from here on\n"
                                "/load NAME   go on with a saved one; /list lists them\n"
                                "/file PATH   send the text of a file\n"
@@ -359,6 +390,8 @@ static line_result command(chat *c, const char *line)
         return send_file(c, rest);
     if (is_word(line, n, "/result"))
         return give_result(c, rest) == TURN_FATAL ? LINE_FATAL : LINE_DONE;
+    if (strcmp(line, "/again") == 0 || strcmp(line, "/undo") == 0)
+        return take_back(c, line[1] == 'a') == TURN_FATAL ? LINE_FATAL : LINE_DONE;
     if (strcmp(line, "/quit") == 0 || strcmp(line, "/exit") == 0)
         return LINE_LEAVE;
     if (strcmp(line, "/clear") == 0)

@@ -64,6 +64,25 @@ printf 'hello\n/clear\nhello\n' >"$scratch/lines"
 run_with "$scratch/lines" run "$model" $answer
 cat "$scratch/single" "$scratch/single" >"$scratch/twice"
 expect_same "$out" "$scratch/twice"
+# another answer to the same message, which at temperature 0 is the same, evaluates nothing of the
+# prompt; what is taken back was not said
+printf 'hello\n/again\n' >"$scratch/lines"
+# shellcheck disable=SC2086
+run_with "$scratch/lines" run "$model" $answer
+expect_same "$out" "$scratch/twice"
+expect_true [ "$(json "$err" prefill_tokens)" -le $((first + 1)) ]
+printf 'hello\n/undo\nhello\n' >"$scratch/lines"
+# shellcheck disable=SC2086
+run_with "$scratch/lines" run "$model" $answer
+expect_same "$out" "$scratch/twice"
+printf '/undo\n/again\n' >"$scratch/lines"
+run_with "$scratch/lines" run "$model" --quiet
+expect_code 0
+expect_empty "$out"
+expect_glob "$err" "*There is no message to take back.*There is no message to take back.*"
+printf 'hello\n/clear\nhello\n' >"$scratch/lines"
+# shellcheck disable=SC2086
+run_with "$scratch/lines" run "$model" $answer
 # ... and finds it all evaluated
 expect_true [ "$(json "$err" prefill_tokens)" -eq "$first" ]
 expect_true [ "$(json "$err" prompt_tokens)" -eq $((2 * first)) ]
