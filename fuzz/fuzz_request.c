@@ -68,6 +68,12 @@ static void open_model(mf_srv_model *m, const char *template)
     if (mf_srv_model_learn(m, &error) != MF_OK)
         abort();
     mf_sampler_options_default(&m->sampler);
+    m->n_thought_max = SIZE_MAX;
+    mf_srv_bytes items = {0}, response = {0};
+    mf_srv_puts(&items, "{\"role\":\"user\",\"content\":\"a\"}");
+    mf_srv_puts(&response, "{\"output\":[{\"id\":\"msg_1_0\",\"type\":\"message\",\"role\":"
+                           "\"assistant\",\"content\":\"b\"}]}");
+    mf_srv_responses_put(m->responses, "resp_1", 0, &items, &response);
 }
 
 /* [1] has a template. They live as long as the program. */
@@ -89,6 +95,24 @@ static void check_json(const mf_srv_bytes *bytes)
     if (!document)
         abort();
     yyjson_doc_free(document);
+}
+
+/* Each event's data is JSON. */
+static void check_events(const mf_srv_bytes *bytes)
+{
+    static const char data[] = "\ndata: ";
+    const char *at = bytes->data;
+    size_t n_events = 0;
+    while ((at = strstr(at, data)) != NULL) {
+        mf_srv_bytes one = {0};
+        at += sizeof data - 1;
+        mf_srv_put(&one, at, strcspn(at, "\n"));
+        check_json(&one);
+        mf_srv_bytes_free(&one);
+        n_events++;
+    }
+    if (n_events == 0)
+        abort();
 }
 
 static void check_job(const mf_srv_job *job)
@@ -141,6 +165,8 @@ static void ask(mf_srv_server *server, const char *path, const char *coding, mf_
         check_refusal(&refusal, mf_srv_shape_at(path));
     else if (request.job)
         check_job(request.job);
+    else if (request.content_type) /* a stream that has failed already */
+        check_events(&request.answer);
     else
         check_json(&request.answer);
     mf_srv_job_drop(request.job);

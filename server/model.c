@@ -97,6 +97,9 @@ mf_status mf_srv_model_learn(mf_srv_model *m, mf_error *error)
     const size_t most = sizeof m->close_tokens / sizeof *m->close_tokens;
     const size_t most_ends = sizeof m->end_tokens / sizeof *m->end_tokens;
     mf_reply_form form;
+    m->responses = mf_srv_responses_new(MF_SRV_RESPONSE_BYTES);
+    if (!m->responses)
+        return MF_ERR_NO_MEMORY;
     learn_gap(m);
     mf_srv_template_learn(m);
     if (!m->has_chat)

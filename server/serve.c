@@ -78,9 +78,7 @@ static mf_status open_model(mf_srv_model *m, const mf_srv_config *config, mf_err
         status = open_store(m, config, error);
     if (status == MF_OK)
         status = mf_engine_open(config->model, &config->engine, &m->engine, error);
-    m->guides = mf_srv_guides_new();
-    m->responses = mf_srv_responses_new(MF_SRV_RESPONSE_BYTES);
-    if (status == MF_OK && (!m->guides || !m->responses))
+    if (status == MF_OK && !(m->guides = mf_srv_guides_new()))
         status = MF_ERR_NO_MEMORY;
     if (status != MF_OK)
         return status;
