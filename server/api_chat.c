@@ -35,6 +35,16 @@ static const mf_srv_field fields[] = {{"messages", MF_SRV_FIELD_USED},
                                       {"web_search_options", MF_SRV_FIELD_REFUSED},
                                       {NULL, MF_SRV_FIELD_USED}};
 
+/* Some editors send what is a response's request, and expect a chat's answer. */
+static const mf_srv_field item_fields[] = {{"input", MF_SRV_FIELD_USED},
+                                           {"instructions", MF_SRV_FIELD_USED},
+                                           {"max_output_tokens", MF_SRV_FIELD_USED},
+                                           {"include", MF_SRV_FIELD_HARMLESS},
+                                           {"text", MF_SRV_FIELD_USED},
+                                           {"truncation", MF_SRV_FIELD_HARMLESS},
+                                           {"previous_response_id", MF_SRV_FIELD_REFUSED},
+                                           {NULL, MF_SRV_FIELD_USED}};
+
 /* ----------------------------------------------------------------------------------------- answers
  * --
  */
@@ -261,6 +271,34 @@ static bool get_logprobs(yyjson_val *object, mf_srv_params *p, mf_srv_refusal *r
     return true;
 }
 
+static bool has_items(yyjson_val *object)
+{
+    return mf_srv_field_of(object, "input") && !mf_srv_field_of(object, "messages");
+}
+
+static bool read_format(yyjson_val *object, mf_srv_job *job, mf_srv_refusal *r)
+{
+    yyjson_val *text = mf_srv_field_of(object, "text");
+    return has_items(object)
+               ? mf_srv_read_constraint(object, mf_srv_field_of(text, "format"), "text.format", job,
+                                        r)
+               : mf_srv_read_constraint(object, mf_srv_field_of(object, "response_format"),
+                                        "response_format", job, r);
+}
+
+/* Its messages and tools, in either form. */
+static bool read_conversation(yyjson_val *object, mf_srv_job *job, mf_srv_conversation *c,
+                              mf_srv_refusal *r)
+{
+    yyjson_val *items = mf_srv_field_of(object, "input");
+    if (!has_items(object))
+        return mf_srv_read_chat_tools(object, c, r) && mf_srv_read_chat(object, c, r);
+    return mf_srv_get_count(object, "max_output_tokens", 1, INT32_MAX, &job->params.n_max_tokens,
+                            r) &&
+           mf_srv_read_responses_tools(object, items, c, r) &&
+           mf_srv_read_responses(object, items, 0, c, r);
+}
+
 static bool read_request(yyjson_val *object, mf_srv_job *job, mf_srv_conversation *c,
                          mf_srv_refusal *r)
 {
@@ -269,21 +307,20 @@ static bool read_request(yyjson_val *object, mf_srv_job *job, mf_srv_conversatio
            mf_srv_get_count(object, "max_completion_tokens", 0, INT32_MAX, &p->n_max_tokens, r) &&
            mf_srv_get_count(object, "n", 1, MF_SRV_MAX_CHOICES, &p->n_choices, r) &&
            mf_srv_get_stops(object, "stop", p, r) && get_logprobs(object, p, r) &&
-           mf_srv_get_stream_options(object, p, r) &&
-           mf_srv_read_constraint(object, mf_srv_field_of(object, "response_format"),
-                                  "response_format", job, r) &&
+           mf_srv_get_stream_options(object, p, r) && read_format(object, job, r) &&
            check_modalities(object, r) &&
            mf_srv_read_thinking(object, job->served, c, &p->n_thought_max, r) &&
-           mf_srv_read_documents(object, c, r) && mf_srv_read_chat_tools(object, c, r) &&
-           mf_srv_read_chat(object, c, r);
+           mf_srv_read_documents(object, c, r) && read_conversation(object, job, c, r);
 }
 
 bool mf_srv_api_chat(mf_srv_request *request, mf_srv_refusal *r)
 {
     static const mf_srv_field *const tables[] = {fields, mf_srv_sampling_fields,
                                                  mf_srv_harmless_fields, NULL};
+    static const mf_srv_field *const of_items[] = {fields, item_fields, mf_srv_sampling_fields,
+                                                   mf_srv_harmless_fields, NULL};
     mf_srv_conversation c = {0};
-    if (!mf_srv_check_fields(request->json, "", tables, r))
+    if (!mf_srv_check_fields(request->json, "", has_items(request->json) ? of_items : tables, r))
         return false;
     mf_srv_job *job = mf_srv_api_job(request, &protocol, r);
     if (!job || !read_request(request->json, job, &c, r)) {

@@ -98,6 +98,12 @@ expect_no_body arguments
 post /v1/chat/completions "{$(printf '%s' "$asked" | sed 's/]$//'),{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"$call_id\",\"type\":\"custom\",\"custom\":{\"name\":\"patch\",\"input\":\"*** \\\"x\\\"\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"$call_id\",\"content\":\"done\"}],$it,$custom}"
 expect_status 200
 expect_true test "$(value cached_tokens)" -ge $((n_held - 1))
+# a response's request where a chat's belongs, as Cursor sends it: a chat's answer
+post /v1/chat/completions "{\"instructions\":\"Code.\",\"input\":[$item],$it,\"tools\":[{\"type\":\"custom\",\"name\":\"patch\",\"description\":\"Patches.\"},{\"type\":\"function\",\"name\":\"one\",\"parameters\":{\"type\":\"object\"}}],\"parallel_tool_calls\":false,\"include\":[\"reasoning.encrypted_content\"],\"stream\":true}"
+expect_status 200
+expect_body '"object":"chat.completion.chunk"'
+expect_body '"custom":{"input":"*** \"x\""}'
+expect_refused /v1/chat/completions "{$asked,\"input\":[$item]}" 400 input
 # of several tools those that are allowed, in both forms
 some='{"type":"function","function":{"name":"one"}},{"type":"function","function":{"name":"two"}}'
 allowed='"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"%s","tools":[%s]}}'
