@@ -10,6 +10,8 @@
 #define N_NEXT (256u + MF_N_KINDS)
 /* So many nodes below one are worth a look whether all are allowed. */
 #define MIN_BELOW 6u
+/* So many states are looked at for whether a group leads on. */
+#define MAX_LOOKED_AT 64u
 
 void mf_masks_init(mf_masks *m, const mf_allocator *a, const mf_program *program,
                    const mf_vocabulary *vocabulary, size_t max_bytes)
@@ -365,6 +367,33 @@ static void allow_short(const mf_vocabulary *v, const mf_token_group *g, uint32_
         mask[v->plain_sorted[i] / 32] |= 1u << v->plain_sorted[i] % 32;
 }
 
+/* Whether no text leads on that has characters of these kinds alone and of each of them, up to so
+ * many: one of the kinds leads nowhere from wherever the others lead. */
+static bool is_shut(mf_masks *m, uint32_t state, uint32_t kinds, uint32_t longest)
+{
+    uint32_t seen[MAX_LOOKED_AT] = {state}, open = 0;
+    size_t n = 1, first = 0;
+    for (uint32_t length = 0; length < longest && first < n; length++)
+        for (const size_t end = n; first < end; first++)
+            for (uint32_t rest = kinds; rest != 0; rest &= rest - 1) {
+                const unsigned kind = (unsigned)__builtin_ctz(rest);
+                const uint32_t to = over_kind(m, seen[first], kind);
+                size_t i = 0;
+                if (to == NO_ROOM || to == UNLIKE)
+                    return false;
+                if (to == DEAD)
+                    continue;
+                open |= 1u << kind;
+                while (i < n && seen[i] != to)
+                    i++;
+                if (open == kinds || (i == n && n == MAX_LOOKED_AT))
+                    return false;
+                if (i == n)
+                    seen[n++] = to;
+            }
+    return true;
+}
+
 /* Likewise of a group: as far as all characters of its kinds lead to one state, without a walk. */
 static bool walk_group(mf_masks *m, const mf_token_group *g, uint32_t *path, uint32_t *mask)
 {
@@ -374,7 +403,7 @@ static bool walk_group(mf_masks *m, const mf_token_group *g, uint32_t *path, uin
         const uint32_t longest = v->plain_chars[g->first + g->n_tokens - 1];
         const uint32_t n = run_of(m, path[0], g->kinds, longest, &ends);
         allow_short(v, g, n, mask);
-        ends = ends || n == longest;
+        ends = ends || n == longest || is_shut(m, path[0], g->kinds, longest);
     }
     return ends || walk(m, &g->trie, path, mask);
 }
