@@ -3,22 +3,25 @@
 #include "build_facts.h"
 #include "commands.h"
 #include "doctor.h"
+#include "hub.h"
 #include "model_json.h"
 #include "model_path.h"
-#include "verdict.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char help[] =
     "Usage: moeflux doctor [MODEL] [OPTION]...\n"
     "Looks at this machine as the engine will use it: processor, memory and its limits, io_uring,\n"
     "huge pages, GPUs, the drive that models are on; with MODEL also whether it runs. What could\n"
-    "be better is said with the change and what it gives. Ends with 1 where something stands in\n"
-    "the way.\n"
+    "be better is said with the change; what settings give is measured: the same reads with and\n"
+    "without them (256 MiB are written to the drive for that, and removed). Ends with 1 where\n"
+    "something stands in the way.\n"
     "\n"
-    "  --no-measure           do not time the drive and memory (a second)\n"
+    "  --no-measure           write and time nothing (otherwise some seconds)\n"
     "  --json                 one JSON object\n"
     "  --report FILE          write what a report of a fault should come with: the same object,\n"
     "                         with the program's version and the model's shape; no names of\n"
@@ -36,9 +39,7 @@ static const struct option long_options[] = {{"json", no_argument, NULL, OPT_JSO
 typedef struct doctor {
     bool has_json, is_unmeasured;
     const char *report;
-    const char *model; /* NULL: none */
-    mf_model_info info;
-    mf_status status; /* of the model */
+    mf_cli_patient patient;
     mf_cli_findings findings;
 } doctor;
 
@@ -78,24 +79,78 @@ void mf_cli_doctor_devices(mf_cli_findings *all)
                       "(Debian: libvulkan1).");
 }
 
-static void look_at_model(doctor *d)
+/* The path, or the nearest folder above it that is there. */
+static void nearest(const char *path, char out[MF_HUB_PATH_CHARS])
 {
-    mf_engine_options options;
-    mf_error error = {0};
-    mf_engine_options_default(&options);
-    d->status = mf_model_inspect(d->model, &options, &d->info, &error);
-    if (d->status != MF_OK) {
-        mf_cli_advise(mf_cli_find(&d->findings, "model", "cannot be opened"), MF_CLI_BAD, "%s",
-                      error.message);
-        return;
+    snprintf(out, MF_HUB_PATH_CHARS, "%s", path[0] != '\0' ? path : ".");
+    while (access(out, F_OK) != 0) {
+        char *slash = strrchr(out, '/');
+        if (!slash || slash == out) {
+            snprintf(out, MF_HUB_PATH_CHARS, "%s", slash ? "/" : ".");
+            return;
+        }
+        *slash = '\0';
     }
-    mf_cli_finding *f = mf_cli_find(&d->findings, "model", "%s, %s: %s", d->info.family,
-                                    d->info.form, mf_cli_verdict(&d->info));
-    if (!mf_cli_runs(&d->info))
-        mf_cli_advise(f, MF_CLI_BAD,
-                      "moeflux info says what it needs; a smaller --ctx needs less.");
-    else if (mf_cli_cacheable_fraction(&d->info) < 1 && d->info.n_moe_layers != 0)
-        mf_cli_advise(f, MF_CLI_GOOD, "moeflux plan says what other budgets would give.");
+}
+
+/* The folder that the model is in; without one that which models are fetched to. */
+static void find_folder(const char *model, char out[MF_HUB_PATH_CHARS])
+{
+    mf_hub_places places;
+    struct stat st;
+    mf_hub_places_read(&places);
+    nearest(model ? model : places.cache, out);
+    if (stat(out, &st) == 0 && !S_ISDIR(st.st_mode)) {
+        char *slash = strrchr(out, '/');
+        if (slash)
+            slash[slash == out] = '\0';
+        else
+            snprintf(out, MF_HUB_PATH_CHARS, ".");
+    }
+}
+
+static void examine(doctor *d)
+{
+    mf_cli_patient *p = &d->patient;
+    char folder[MF_HUB_PATH_CHARS];
+    mf_engine_options options;
+    mf_engine_options_default(&options);
+    if (p->model)
+        p->status = mf_model_inspect(p->model, &options, &p->info, &p->error);
+    find_folder(p->model, folder);
+    if (!d->is_unmeasured)
+        mf_cli_try(p->model, folder, p->info.one_expert_bytes, &p->trials);
+    mf_cli_doctor_system(&d->findings, p);
+    mf_cli_doctor_devices(&d->findings);
+    mf_cli_doctor_model(&d->findings, p);
+    mf_cli_doctor_drive(&d->findings, p, folder);
+}
+
+static void json_reads(mf_cli_json *json, const char *name, const mf_cli_reads *reads)
+{
+    if (reads->bytes_per_second <= 0)
+        return;
+    mf_cli_json_key(json, name);
+    mf_cli_json one = mf_cli_json_begin(json->out);
+    mf_cli_json_number(&one, "bytes_per_second", reads->bytes_per_second);
+    mf_cli_json_number(&one, "cpu_seconds_per_gib", reads->cpu_seconds);
+    mf_cli_json_end_value(&one);
+}
+
+static void json_trials(mf_cli_json *json, const mf_cli_trials *t)
+{
+    mf_cli_json_key(json, "measured");
+    mf_cli_json all = mf_cli_json_begin(json->out);
+    mf_cli_json_integer(&all, "read_bytes", t->read_bytes);
+    mf_cli_json_number(&all, "drive_bytes_per_second", t->drive);
+    json_reads(&all, "threads", &t->threads);
+    json_reads(&all, "io_uring", &t->ring);
+    json_reads(&all, "io_uring_held", &t->held);
+    json_reads(&all, "page_cache", &t->cached);
+    mf_cli_json_number(&all, "memory_bytes_per_second", t->memory);
+    mf_cli_json_number(&all, "small_pages_bytes_per_second", t->small_pages);
+    mf_cli_json_number(&all, "huge_pages_bytes_per_second", t->huge_pages);
+    mf_cli_json_end_value(&all);
 }
 
 static void write_json(const doctor *d, FILE *out)
@@ -103,10 +158,12 @@ static void write_json(const doctor *d, FILE *out)
     mf_cli_json json = mf_cli_json_begin(out);
     mf_cli_json_build(&json);
     mf_cli_findings_json(&d->findings, &json);
-    if (d->model && d->status == MF_OK) {
+    if (!d->is_unmeasured)
+        json_trials(&json, &d->patient.trials);
+    if (d->patient.model && d->patient.status == MF_OK) {
         mf_cli_json_key(&json, "model");
         mf_cli_json model = mf_cli_json_begin(out);
-        mf_cli_json_model(&model, &d->info);
+        mf_cli_json_model(&model, &d->patient.info);
         mf_cli_json_end_value(&model);
     }
     mf_cli_json_end(&json);
@@ -121,8 +178,8 @@ static int write_report(const doctor *d)
         const char *place_end = strcmp(f->name, "models") == 0 ? strrchr(f->value, ':') : NULL;
         if (place_end)
             memmove(f->value, place_end + 2, strlen(place_end + 2) + 1);
-        if (strcmp(f->name, "model") == 0 && d->status != MF_OK)
-            snprintf(f->advice, sizeof f->advice, "%s", mf_status_name(d->status));
+        if (strcmp(f->name, "model") == 0 && d->patient.status != MF_OK)
+            snprintf(f->advice, sizeof f->advice, "%s", mf_status_name(d->patient.status));
     }
     FILE *file = fopen(d->report, "wxe");
     if (!file)
@@ -160,14 +217,9 @@ int mf_cmd_doctor(int argc, char **argv)
         return mf_cli_error("no memory for what is found");
     if (mf_cli_parse(&parser, own_option, d, &exit_code)) {
         if (optind < argc)
-            d->model = mf_cli_positional_model(&parser, false, &path, &exit_code);
+            d->patient.model = mf_cli_positional_model(&parser, false, &path, &exit_code);
         if (exit_code == MF_EXIT_OK) {
-            mf_cli_doctor_system(&d->findings);
-            mf_cli_doctor_devices(&d->findings);
-            if (d->model)
-                look_at_model(d);
-            mf_cli_doctor_drive(&d->findings, d->model, d->info.one_expert_bytes,
-                                !d->is_unmeasured);
+            examine(d);
             exit_code = say(d);
         }
     }

@@ -73,18 +73,12 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
     return MF_EXIT_OK;
 }
 
-/* What a token touches: the embedding, of which it takes a row, is counted too. */
-static double token_bytes(const mf_model_info *info)
-{
-    return (double)(info->resident_bytes + info->working_set_bytes);
-}
-
 /* Of info, which is of this budget. */
 static budget budget_of(const mf_model_info *info)
 {
     budget b = {.ram_bytes = info->ram_bytes};
     b.held = info->n_moe_layers == 0 ? 1 : mf_cli_cacheable_fraction(info);
-    b.read_bytes = (1 - b.held) * (double)info->working_set_bytes;
+    b.read_bytes = mf_cli_read_bytes(info);
     return b;
 }
 
@@ -151,16 +145,10 @@ static int look_at(plan *p)
     return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
 }
 
-/* Nothing is overlapped, and every expert is as likely as another: routing that repeats itself, and
- * reading ahead, do better. */
 static void set_speed(const plan *p, budget *b)
 {
-    const plan_args *a = p->args;
-    if (a->memory_rate <= 0 || (b->read_bytes > 0 && a->drive_rate <= 0))
-        return;
-    const double seconds = token_bytes(&p->info) / a->memory_rate +
-                           (b->read_bytes > 0 ? b->read_bytes / a->drive_rate : 0);
-    b->tokens_per_second = seconds > 0 ? 1 / seconds : 0;
+    b->tokens_per_second = mf_cli_tokens_per_second(mf_cli_token_bytes(&p->info), b->read_bytes,
+                                                    p->args->drive_rate, p->args->memory_rate);
 }
 
 /* The rates that were not given, once. The drive's is of the model, or of the place that models are
@@ -209,7 +197,7 @@ static void print_plan(const plan *p)
     printf("%-22s %s\n", "parameters", mf_cli_count(size, (double)info->n_parameters));
     printf("%-22s %s\n", "dense weights", mf_cli_size(size, (double)info->resident_bytes));
     printf("%-22s %s\n", "experts", mf_cli_size(size, (double)info->expert_bytes));
-    printf("%-22s %s\n", "bytes a token", mf_cli_size(size, token_bytes(info)));
+    printf("%-22s %s\n", "bytes a token", mf_cli_size(size, mf_cli_token_bytes(info)));
     if (info->n_moe_layers > 0)
         print_rate("drive", p->args->drive_rate, p->args->drive != 0);
     print_rate("memory", p->args->memory_rate, p->args->memory != 0);
@@ -229,8 +217,9 @@ static void print_row(const plan *p)
     printf("%10s %10s %13s %11s %8.1f %% %9s  %s (%s)\n",
            mf_cli_size(dense, (double)p->info.resident_bytes),
            mf_cli_size(experts, (double)p->info.expert_bytes),
-           mf_cli_size(token, token_bytes(&p->info)), mf_cli_size_up(least, p->info.floor_bytes),
-           100 * p->here.held, speed, p->given, p->info.form);
+           mf_cli_size(token, mf_cli_token_bytes(&p->info)),
+           mf_cli_size_up(least, p->info.floor_bytes), 100 * p->here.held, speed, p->given,
+           p->info.form);
 }
 
 static void json_budget(FILE *out, const budget *b)
@@ -253,7 +242,7 @@ static void print_json(const plan *p)
     mf_cli_json_integer(&json, "resident_bytes", p->info.resident_bytes);
     mf_cli_json_integer(&json, "expert_bytes", p->info.expert_bytes);
     mf_cli_json_integer(&json, "working_set_bytes", p->info.working_set_bytes);
-    mf_cli_json_number(&json, "token_bytes", token_bytes(&p->info));
+    mf_cli_json_number(&json, "token_bytes", mf_cli_token_bytes(&p->info));
     mf_cli_json_number(&json, "drive_bytes_per_second", p->args->drive_rate);
     mf_cli_json_number(&json, "memory_bytes_per_second", p->args->memory_rate);
     mf_cli_json_bool(&json, "runs", mf_cli_runs(&p->info));

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The drive under a model: what kind it is, and what it reads. */
 #include "doctor.h"
-#include "hub.h"
-#include "machine.h"
+#include "output.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -13,9 +12,11 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define USUAL_EXPERT_BYTES ((uint64_t)2 << 20)
 #define ROTATING_RATE 3e8 /* bytes a second: above it, no hard disk reads here and there */
 #define SLOW_RATE 1e9     /* bytes a second: what a SATA drive does not reach */
+
+/* docs/PERFORMANCE.md, "What the system's settings are worth" */
+#define CPU_OF_DIRECT "a fifth"
 
 typedef struct file_system {
     long magic;
@@ -56,20 +57,6 @@ static const file_system *file_system_of(const char *path)
     return NULL;
 }
 
-/* The path, or the nearest folder above it that is there. */
-static void nearest(const char *path, char out[MF_HUB_PATH_CHARS])
-{
-    snprintf(out, MF_HUB_PATH_CHARS, "%s", path[0] != '\0' ? path : ".");
-    while (access(out, F_OK) != 0) {
-        char *slash = strrchr(out, '/');
-        if (!slash || slash == out) {
-            snprintf(out, MF_HUB_PATH_CHARS, "%s", slash ? "/" : ".");
-            return;
-        }
-        *slash = '\0';
-    }
-}
-
 /* Of the drive, or of the drive that a partition is of. */
 static bool is_rotating(dev_t device)
 {
@@ -88,26 +75,29 @@ static bool is_rotating(dev_t device)
     return false;
 }
 
-/* False: no file of this file system can be opened for it, or it cannot be tried. */
-static bool is_refused_direct(const char *folder)
+static void look_at_direct(mf_cli_findings *all, const mf_cli_trials *t)
 {
-    char path[MF_HUB_PATH_CHARS + 32];
-    snprintf(path, sizeof path, "%s/.moeflux-doctor-XXXXXX", folder);
-    const int fd = mkstemp(path);
-    if (fd < 0)
-        return false;
-    const int direct = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
-    (void)unlink(path);
-    if (direct >= 0)
-        close(direct);
-    close(fd);
-    return direct < 0;
+    char a[MF_CLI_SIZE_CHARS], b[MF_CLI_SIZE_CHARS];
+    if (t->cached.bytes_per_second <= 0)
+        return; /* not measured */
+    if (t->threads.bytes_per_second > 0) {
+        mf_cli_effect(mf_cli_find(all, "direct I/O", "allowed"),
+                      "%s/s for %.0f ms of CPU a GiB; through the page cache %s/s for %.0f ms.",
+                      mf_cli_size(a, t->threads.bytes_per_second), 1e3 * t->threads.cpu_seconds,
+                      mf_cli_size(b, t->cached.bytes_per_second), 1e3 * t->cached.cpu_seconds);
+        return;
+    }
+    mf_cli_finding *f = mf_cli_find(all, "direct I/O", "refused");
+    mf_cli_advise(f, MF_CLI_NOTE,
+                  "Reads go through the kernel's page cache: more work for the CPU, and memory "
+                  "that the engine could hold experts in. Put models on ext4 or XFS.");
+    mf_cli_effect(f, "on the machine of docs/PERFORMANCE.md direct reads take " CPU_OF_DIRECT
+                     " of the CPU's time that reads through the page cache take.");
 }
 
 static void look_at_place(mf_cli_findings *all, const char *path)
 {
     char room[MF_CLI_SIZE_CHARS];
-    struct stat st;
     struct statvfs v;
     const file_system *fs = file_system_of(path);
     const bool has_room = statvfs(path, &v) == 0;
@@ -116,12 +106,6 @@ static void look_at_place(mf_cli_findings *all, const char *path)
         has_room ? mf_cli_size(room, (double)v.f_bavail * (double)v.f_frsize) : "?");
     if (fs && fs->why)
         mf_cli_advise(f, MF_CLI_NOTE, "%s", fs->why);
-    if (stat(path, &st) != 0)
-        return;
-    if (S_ISDIR(st.st_mode) && is_refused_direct(path))
-        mf_cli_advise(mf_cli_find(all, "direct I/O", "refused"), MF_CLI_NOTE,
-                      "Reads go through the kernel's page cache: more work for the CPU, and memory "
-                      "that the engine could hold experts in.");
 }
 
 /* rate: 0: not measured. Virtual drives say that they rotate, too: the rate knows better. */
@@ -139,34 +123,31 @@ static void grade_drive(mf_cli_finding *f, bool rotates, double rate)
                       "streamed gains nearly as much.");
 }
 
-static void look_at_rates(mf_cli_findings *all, const char *model, const char *folder,
-                          uint64_t expert_bytes)
+static void look_at_rates(mf_cli_findings *all, const mf_cli_patient *patient, const char *folder)
 {
+    const mf_cli_trials *t = &patient->trials;
     char text[MF_CLI_SIZE_CHARS], each[MF_CLI_SIZE_CHARS];
     struct stat st;
     const bool rotates = stat(folder, &st) == 0 && is_rotating(st.st_dev);
-    const double rate = mf_cli_measure_drive(model, folder, expert_bytes);
-    if (rate > 0)
-        grade_drive(mf_cli_find(all, "drive", "%s/s in reads of %s", mf_cli_size(text, rate),
-                                mf_cli_size(each, (double)expert_bytes)),
-                    rotates, rate);
-    else
-        grade_drive(mf_cli_find(all, "drive", "not measured: nothing can be written there"),
-                    rotates, rate);
-    const double memory = mf_cli_measure_memory(0);
-    if (memory > 0)
+    mf_cli_finding *f =
+        t->drive > 0
+            ? mf_cli_find(all, "drive", "%s/s in reads of %s%s", mf_cli_size(text, t->drive),
+                          mf_cli_size(each, (double)t->read_bytes),
+                          t->is_drive_cached ? ", through the page cache" : "")
+            : mf_cli_find(all, "drive", "not measured: nothing can be written there");
+    grade_drive(f, rotates, t->drive);
+    if (t->drive > 0)
+        mf_cli_effect(f, "a token that misses n experts waits n x %.3g ms for them.",
+                      1e3 * (double)t->read_bytes / t->drive);
+    if (t->memory > 0)
         (void)mf_cli_find(all, "bandwidth", "%s/s of memory by all threads",
-                          mf_cli_size(text, memory));
+                          mf_cli_size(text, t->memory));
 }
 
-void mf_cli_doctor_drive(mf_cli_findings *all, const char *model, uint64_t expert_bytes,
-                         bool is_measured)
+void mf_cli_doctor_drive(mf_cli_findings *all, const mf_cli_patient *patient, const char *folder)
 {
-    mf_hub_places places;
-    char path[MF_HUB_PATH_CHARS];
-    mf_hub_places_read(&places);
-    nearest(model ? model : places.cache, path);
-    look_at_place(all, path);
-    if (is_measured)
-        look_at_rates(all, model, path, expert_bytes != 0 ? expert_bytes : USUAL_EXPERT_BYTES);
+    look_at_place(all, folder);
+    look_at_direct(all, &patient->trials);
+    if (patient->trials.read_bytes != 0)
+        look_at_rates(all, patient, folder);
 }

@@ -12,6 +12,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define GIB 1073741824.0
+/* docs/PERFORMANCE.md, "What the system's settings are worth" */
+#define GAIN_OF_PAGES "a quarter"
+#define CPU_OF_HELD "a quarter"
+
 /* A file's first bytes; "" where there is none. */
 static void read_text(const char *path, char *text, size_t capacity)
 {
@@ -56,14 +61,29 @@ static void look_at_cpu(mf_cli_findings *all, const mf_device_info *cpu)
                       "no instructions for vectors that the engine knows (AVX2 at least): several "
                       "times slower than with them. On a virtual machine, let it see the host's "
                       "processor (qemu: -cpu host).");
-    read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", text, sizeof text);
-    if (strncmp(text, "powersave", 9) != 0)
-        return;
-    read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", text, sizeof text);
-    if (strncmp(text, "acpi-cpufreq", 12) == 0)
-        mf_cli_advise(mf_cli_find(all, "frequency", "held at its lowest (powersave)"), MF_CLI_BAD,
-                      "cpupower frequency-set -g performance: as many times faster as the highest "
-                      "frequency is above the lowest.");
+}
+
+static void look_at_clock(mf_cli_findings *all, const mf_cli_trials *t)
+{
+    char governor[64] = "", driver[64] = "";
+    read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", governor, sizeof governor);
+    read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", driver, sizeof driver);
+    governor[strcspn(governor, "\n")] = '\0';
+    if (governor[0] == '\0')
+        return; /* a virtual machine does not say */
+    /* Of other drivers it is a name for what adapts. */
+    const bool is_lowest = strcmp(governor, "powersave") == 0 && strncmp(driver, "acpi", 4) == 0;
+    const bool is_low = t->clock_hz != 0 && (double)t->clock_hz < 0.6 * (double)t->most_hz;
+    mf_cli_finding *f = mf_cli_find(all, "frequency", "governor %s", governor);
+    if (is_lowest || is_low)
+        mf_cli_advise(f, is_lowest ? MF_CLI_BAD : MF_CLI_NOTE,
+                      "cpupower frequency-set -g performance, or powerprofilesctl set performance; "
+                      "where that does nothing, heat or the power supply holds it down.");
+    if (t->clock_hz != 0)
+        mf_cli_effect(f, "%.2f GHz with all CPUs at work, of at most %.2f: %s%.2f times as fast.",
+                      1e-9 * (double)t->clock_hz, 1e-9 * (double)t->most_hz,
+                      is_lowest || is_low ? "what computes could be " : "at best ",
+                      (double)t->most_hz / (double)t->clock_hz);
 }
 
 static void look_at_load(mf_cli_findings *all)
@@ -71,31 +91,55 @@ static void look_at_load(mf_cli_findings *all)
     double load[1] = {0};
     const long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
     cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) < n_cpus)
-        mf_cli_advise(mf_cli_find(all, "affinity", "%d of %ld CPUs", CPU_COUNT(&allowed), n_cpus),
-                      MF_CLI_NOTE, "The others are not for this process (taskset, a container).");
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) < n_cpus) {
+        mf_cli_finding *f =
+            mf_cli_find(all, "affinity", "%d of %ld CPUs", CPU_COUNT(&allowed), n_cpus);
+        mf_cli_advise(f, MF_CLI_NOTE,
+                      "The others are not for this process (taskset, a container).");
+        mf_cli_effect(f, "with all of them what computes is up to %.3g times as fast.",
+                      (double)n_cpus / (double)CPU_COUNT(&allowed));
+    }
     if (getloadavg(load, 1) != 1)
         return;
     mf_cli_finding *f = mf_cli_find(all, "load", "%.1f on %ld CPUs", load[0], n_cpus);
     if (load[0] > 0.5 * (double)n_cpus)
         mf_cli_advise(f, MF_CLI_NOTE,
-                      "Others compute: the threads wait for each other. End what need not run, or "
-                      "leave it CPUs with --threads.");
+                      "Others compute: the threads wait for each other, and what is measured here "
+                      "varies. End what need not run, or leave it CPUs with --threads.");
 }
 
-static void look_at_memory(mf_cli_findings *all, const mf_device_info *cpu)
+/* What is free for models is less than what is free. */
+static void advise_group(mf_cli_finding *f, const mf_cli_patient *patient, uint64_t machine_free)
 {
-    char text[8192], a[MF_CLI_SIZE_CHARS], b[MF_CLI_SIZE_CHARS], c[MF_CLI_SIZE_CHARS];
+    char size[MF_CLI_SIZE_CHARS];
+    const double here = mf_cli_doctor_speed(patient, 0, 1),
+                 there = mf_cli_doctor_speed(patient, machine_free, 1);
+    mf_cli_advise(f, MF_CLI_NOTE,
+                  "A control group (container, unit) allows that; the machine has %s free. Where "
+                  "it is not meant, raise its limit (docker run --memory, MemoryMax=).",
+                  mf_cli_size(size, (double)machine_free));
+    if (here > 0 && there > 0)
+        mf_cli_effect(f, "%.3g tokens/s of this model instead of %.3g, by what was measured.",
+                      there, here);
+}
+
+static void look_at_memory(mf_cli_findings *all, const mf_device_info *cpu,
+                           const mf_cli_patient *patient)
+{
+    char text[8192], a[MF_CLI_SIZE_CHARS], b[MF_CLI_SIZE_CHARS];
     read_text("/proc/meminfo", text, sizeof text);
-    const uint64_t total = memory_entry(text, "MemTotal");
+    const uint64_t total = memory_entry(text, "MemTotal"),
+                   free_bytes = memory_entry(text, "MemAvailable");
     mf_cli_finding *f = mf_cli_find(all, "memory", "%s, %s free for models",
                                     mf_cli_size(a, (double)cpu->memory_bytes),
                                     mf_cli_size(b, (double)cpu->free_bytes));
-    if (cpu->memory_bytes != 0 && cpu->memory_bytes < total / 20 * 19)
-        mf_cli_advise(f, MF_CLI_NOTE,
-                      "The machine has %s: a control group (container, unit) allows less. Where "
-                      "that is not meant, raise its limit: what is held need not be read.",
-                      mf_cli_size(c, (double)total));
+    if (patient->trials.drive > 0)
+        mf_cli_effect(f,
+                      "a GiB that is held need not be read: %.0f ms less for each time that it "
+                      "is wanted.",
+                      1e3 * GIB / patient->trials.drive);
+    if (cpu->free_bytes != 0 && cpu->free_bytes < free_bytes / 20 * 19)
+        advise_group(f, patient, free_bytes);
     else if (cpu->free_bytes != 0 && cpu->free_bytes < total / 2)
         mf_cli_advise(f, MF_CLI_NOTE,
                       "More than half is taken by other programs: each expert that memory does not "
@@ -110,9 +154,9 @@ static void look_at_memory(mf_cli_findings *all, const mf_device_info *cpu)
             "cost a read twice.");
 }
 
-static void look_at_pages(mf_cli_findings *all)
+static void look_at_pages(mf_cli_findings *all, const mf_cli_trials *t)
 {
-    char text[256];
+    char text[256], a[MF_CLI_SIZE_CHARS], b[MF_CLI_SIZE_CHARS];
     read_text("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
     const char *in_force = strchr(text, '[');
     if (!in_force)
@@ -120,31 +164,85 @@ static void look_at_pages(mf_cli_findings *all)
     in_force++;
     mf_cli_finding *f =
         mf_cli_find(all, "huge pages", "%.*s", (int)strcspn(in_force, "]"), in_force);
-    if (strncmp(in_force, "never", 5) == 0)
+    if (strncmp(in_force, "never", 5) == 0) {
         mf_cli_advise(f, MF_CLI_NOTE,
                       "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled: fewer "
-                      "misses of the table of pages, decode some per cent faster.");
+                      "misses of the table of pages.");
+        mf_cli_effect(f, "on the machine of docs/PERFORMANCE.md memory is read " GAIN_OF_PAGES
+                         " faster with them.");
+    } else if (t->small_pages > 0 && t->huge_pages > 0) {
+        mf_cli_effect(f, "memory is read at %s/s with them, at %s/s without.",
+                      mf_cli_size(a, t->huge_pages), mf_cli_size(b, t->small_pages));
+    }
 }
 
-/* The first bytes of the kernel's struct do for all it is asked here. */
-static void look_at_uring(mf_cli_findings *all)
+/* The first bytes of the kernel's struct do for all it is asked here. 0, or why not. */
+static int uring_failure(void)
 {
     unsigned char params[512] = {0};
     const long fd = syscall(SYS_io_uring_setup, 4, params);
-    const int failure = fd < 0 ? errno : 0;
-    if (fd >= 0) {
-        close((int)fd);
-        (void)mf_cli_find(all, "io_uring", "allowed");
-        return;
+    if (fd < 0)
+        return errno;
+    close((int)fd);
+    return 0;
+}
+
+static void look_at_uring(mf_cli_findings *all, const mf_cli_trials *t, int failure)
+{
+    const mf_cli_reads *ring = t->held.bytes_per_second > 0 ? &t->held : &t->ring;
+    char a[MF_CLI_SIZE_CHARS], b[MF_CLI_SIZE_CHARS];
+    mf_cli_finding *f =
+        mf_cli_find(all, "io_uring", "%s", failure == 0 ? "allowed" : strerror(failure));
+    if (failure != 0) {
+        mf_cli_advise(f, MF_CLI_NOTE, "Reads go through a pool of threads. %s",
+                      failure == ENOSYS
+                          ? "The kernel has none: 5.6 is the first with all that is used."
+                          : "Allow it: sysctl kernel.io_uring_disabled=0, or a seccomp profile of "
+                            "the container that lets io_uring_setup pass.");
+        mf_cli_effect(f, "on the machine of docs/PERFORMANCE.md reads by io_uring take " CPU_OF_HELD
+                         " of the CPU's time that a pool of threads takes.");
+    } else if (ring->bytes_per_second > 0 && t->threads.bytes_per_second > 0) {
+        mf_cli_effect(f, "%s/s for %.0f ms of CPU a GiB; a pool of threads: %s/s for %.0f ms.",
+                      mf_cli_size(a, ring->bytes_per_second), 1e3 * ring->cpu_seconds,
+                      mf_cli_size(b, t->threads.bytes_per_second), 1e3 * t->threads.cpu_seconds);
     }
-    mf_cli_finding *f = mf_cli_find(all, "io_uring", "%s", strerror(failure));
-    mf_cli_advise(f, MF_CLI_NOTE,
-                  "Reads go through a pool of threads: more work for the CPU at the same rate of "
-                  "the drive. %s",
-                  failure == ENOSYS
-                      ? "The kernel has none: 5.6 is the first with all that is used."
-                      : "Allow it: sysctl kernel.io_uring_disabled=0, or a seccomp profile of the "
-                        "container that lets io_uring_setup pass.");
+}
+
+/* This process may lock as much as it likes. */
+static bool may_lock_all(void)
+{
+    char text[8192], value[128];
+    enum { CAP_IPC_LOCK = 14 };
+    read_text("/proc/self/status", text, sizeof text);
+    return entry(text, "CapEff", value) && strtoull(value, NULL, 16) >> CAP_IPC_LOCK & 1;
+}
+
+/* What io_uring holds for its reads counts as locked. */
+static void look_at_locked(mf_cli_findings *all, const mf_device_info *cpu, const mf_cli_trials *t)
+{
+    char size[MF_CLI_SIZE_CHARS];
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0)
+        return;
+    const bool is_enough = limit.rlim_cur == RLIM_INFINITY || may_lock_all() ||
+                           (uint64_t)limit.rlim_cur >= cpu->free_bytes;
+    mf_cli_finding *f =
+        mf_cli_find(all, "locked memory", "%s",
+                    is_enough ? "as much as there is" : mf_cli_size(size, (double)limit.rlim_cur));
+    if (!is_enough)
+        mf_cli_advise(
+            f, MF_CLI_NOTE,
+            "ulimit -l unlimited (a unit: LimitMEMLOCK=infinity, docker run --ulimit "
+            "memlock=-1): the kernel then looks up the pages of a slot once instead of at "
+            "every read.");
+    if (t->held.bytes_per_second > 0 && t->ring.bytes_per_second > 0)
+        mf_cli_effect(f,
+                      "%.0f ms of CPU a GiB read to memory that io_uring holds, %.0f ms to other.",
+                      1e3 * t->held.cpu_seconds, 1e3 * t->ring.cpu_seconds);
+    else if (!is_enough)
+        mf_cli_effect(f,
+                      "on the machine of docs/PERFORMANCE.md reads to such memory take " CPU_OF_HELD
+                      " of the CPU's time that others take.");
 }
 
 static void look_at_files(mf_cli_findings *all)
@@ -159,15 +257,20 @@ static void look_at_files(mf_cli_findings *all)
                       "a checkpoint.");
 }
 
-void mf_cli_doctor_system(mf_cli_findings *all)
+void mf_cli_doctor_system(mf_cli_findings *all, const mf_cli_patient *patient)
 {
+    const mf_cli_trials *t = &patient->trials;
     mf_device_info cpu = {0};
     mf_error no_gpu;
     (void)mf_device_list(&cpu, 1, &no_gpu);
     look_at_cpu(all, &cpu);
+    look_at_clock(all, t);
     look_at_load(all);
-    look_at_memory(all, &cpu);
-    look_at_pages(all);
-    look_at_uring(all);
+    look_at_memory(all, &cpu, patient);
+    look_at_pages(all, t);
+    const int failure = uring_failure();
+    look_at_uring(all, t, failure);
+    if (failure == 0)
+        look_at_locked(all, &cpu, t);
     look_at_files(all);
 }

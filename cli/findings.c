@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { NAME_CHARS = 12, LINE_CHARS = 96 };
+enum { NAME_CHARS = 13, LINE_CHARS = 96, MARGIN = 5 + 1 + NAME_CHARS + 1 };
 
 static const char *const grades[] = {"ok", "note", "bad"};
 
@@ -38,6 +38,15 @@ void mf_cli_advise(mf_cli_finding *f, mf_cli_grade grade, const char *format, ..
     clean(f->advice);
 }
 
+void mf_cli_effect(mf_cli_finding *f, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(f->effect, sizeof f->effect, format, args);
+    va_end(args);
+    clean(f->effect);
+}
+
 /* Broken between words, each line behind a margin. */
 static void print_wrapped(const char *text, int margin, FILE *out)
 {
@@ -60,7 +69,12 @@ void mf_cli_findings_print(const mf_cli_findings *all, FILE *out)
     for (size_t i = 0; i < all->n; i++) {
         const mf_cli_finding *f = &all->list[i];
         fprintf(out, "%-5s %-*s %s\n", grades[f->grade], NAME_CHARS, f->name, f->value);
-        print_wrapped(f->advice, 5 + 1 + NAME_CHARS + 1, out);
+        print_wrapped(f->advice, MARGIN, out);
+        if (f->effect[0] == '\0')
+            continue;
+        char line[sizeof f->effect + 16];
+        snprintf(line, sizeof line, "Effect: %s", f->effect);
+        print_wrapped(line, MARGIN, out);
     }
 }
 
@@ -75,6 +89,7 @@ void mf_cli_findings_json(const mf_cli_findings *all, mf_cli_json *json)
         mf_cli_json_string(&one, "name", f->name);
         mf_cli_json_string(&one, "value", f->value);
         mf_cli_json_string(&one, "advice", f->advice);
+        mf_cli_json_string(&one, "effect", f->effect);
         mf_cli_json_end_value(&one);
     }
     fputs(all->n == 0 ? "[]" : "]", json->out);

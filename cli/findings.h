@@ -15,7 +15,8 @@ typedef struct mf_cli_finding {
     mf_cli_grade grade;
     const char *name;
     char value[320];
-    char advice[480]; /* what to change, and what that gives; "": nothing */
+    char advice[480]; /* what to change; "": nothing */
+    char effect[320]; /* what it gives, or would; "": that is not known */
 } mf_cli_finding;
 
 enum { MF_CLI_MAX_FINDINGS = 40 };
@@ -32,6 +33,10 @@ mf_cli_find(mf_cli_findings *all, const char *name, const char *format, ...);
 /* Grades it, and says what to change. */
 __attribute__((format(printf, 3, 4))) void
 mf_cli_advise(mf_cli_finding *finding, mf_cli_grade grade, const char *format, ...);
+
+/* What it gives: measured here, or known of elsewhere, which is then said. */
+__attribute__((format(printf, 2, 3))) void mf_cli_effect(mf_cli_finding *finding,
+                                                         const char *format, ...);
 
 void mf_cli_findings_print(const mf_cli_findings *all, FILE *out);
 /* Members of a JSON object: "findings", an array. */

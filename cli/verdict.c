@@ -10,6 +10,25 @@ double mf_cli_cacheable_fraction(const mf_model_info *info)
     return info->n_slots >= n_experts ? 1 : (double)info->n_slots / (double)n_experts;
 }
 
+double mf_cli_token_bytes(const mf_model_info *info)
+{
+    return (double)(info->resident_bytes + info->working_set_bytes);
+}
+
+double mf_cli_read_bytes(const mf_model_info *info)
+{
+    const double held = info->n_moe_layers == 0 ? 1 : mf_cli_cacheable_fraction(info);
+    return (1 - held) * (double)info->working_set_bytes;
+}
+
+double mf_cli_tokens_per_second(double token_bytes, double read_bytes, double drive, double memory)
+{
+    if (memory <= 0 || (read_bytes > 0 && drive <= 0))
+        return 0;
+    const double seconds = token_bytes / memory + (read_bytes > 0 ? read_bytes / drive : 0);
+    return seconds > 0 ? 1 / seconds : 0;
+}
+
 uint64_t mf_cli_vram_floor(const mf_model_info *info)
 {
     return info->device_floor_bytes > info->expert_device_floor_bytes

@@ -9,6 +9,14 @@
 double mf_cli_cacheable_fraction(const mf_model_info *info);
 /* The least --vram: each device is promised the same. */
 uint64_t mf_cli_vram_floor(const mf_model_info *info);
+/* What a token touches: the embedding, of which it takes a row, is counted too. */
+double mf_cli_token_bytes(const mf_model_info *info);
+/* What of it is read from the drive, every expert being as likely as another. */
+double mf_cli_read_bytes(const mf_model_info *info);
+/* Where a token touches so many bytes and reads so many of them, by a drive and memory of so many
+ * bytes a second. Nothing is overlapped: routing that repeats itself, and reading ahead, do better.
+ * 0: a rate that is needed is 0. */
+double mf_cli_tokens_per_second(double token_bytes, double read_bytes, double drive, double memory);
 /* Does not run, and why; or how it runs. Static storage. */
 const char *mf_cli_verdict(const mf_model_info *info);
 /* False: memory is too small for it. */

@@ -11,6 +11,7 @@ for name in cpu load memory io_uring gpu models; do
 done
 expect_true [ "$(awk 'length > 340' "$out" | wc -l)" -eq 0 ]
 expect_empty "$err"
+expect_true [ "$(grep -c 'of CPU a GiB' "$out")" -eq 0 ] # not measured, not said
 
 # what stands in the way is graded so, and ends it with 1
 bad() {
@@ -25,11 +26,46 @@ expect_true grep -q "$scratch/nothing: cannot open" "$out"
 (ulimit -n 64 && "$MOEFLUX" doctor --no-measure) >"$out"
 expect_true grep -q '^note *open files *64$' "$out"
 
-# measured, with a model, as JSON
+# measured, with a model, as JSON: what settings give, each in both ways
 run doctor "$model" --json
 expect_lines "$out" 1
-expect_glob "$out" '{"version": "*", "commit": "*", "compiler": "*", "commands": "*", "findings": [[]{"grade": "*"name": "bandwidth"*}[]], "model": {"family": "qwen3_5_moe"*"verdict": "*"}}'
+expect_glob "$out" '{"version": "*", "commit": "*", "compiler": "*", "commands": "*", "findings": [[]{"grade": "*"name": "bandwidth"*}[]], "measured": {"read_bytes": *}, "model": {"family": "qwen3_5_moe"*"verdict": "*"}}'
 expect_true grep -q '"name": "drive", "value": "[0-9.]* .iB/s in reads of' "$out"
+# effect_of NAME TEXT: where the finding is good, it has such an effect
+effect_of() {
+    last="the effect of $1: $(grep -o "\"name\": \"$1\"[^}]*" "$out")"
+    n_checks=$((n_checks + 1))
+    ! grep -q "\"grade\": \"ok\", \"name\": \"$1\"" "$out" ||
+        grep -Eq "\"name\": \"$1\", \"value\": \"[^\"]*\", \"advice\": \"[^\"]*\", \"effect\": \"$2" "$out" ||
+        fail "what it gives is not said"
+}
+figure='[0-9.]+ [KMGT]iB/s'
+effect_of "huge pages" "memory is read at $figure with them, at $figure without"
+effect_of "direct I/O" "$figure for [0-9]+ ms of CPU a GiB; through the page cache $figure for [0-9]+ ms"
+if grep -q '"io_uring": {"bytes_per_second": [1-9]' "$out"; then
+    effect_of "io_uring" "$figure for [0-9]+ ms of CPU a GiB; a pool of threads: $figure for [0-9]+ ms"
+fi
+effect_of "memory" "a GiB that is held need not be read: [0-9]+ ms less"
+effect_of "drive" "a token that misses n experts waits n x [0-9.e+-]+ ms"
+
+# less memory than the machine has, by a control group: where one can be made
+group=
+for root in /sys/fs/cgroup/memory /sys/fs/cgroup; do
+    [ -z "$group" ] && mkdir "$root/moeflux-doctor-$$" 2>/dev/null && group=$root/moeflux-doctor-$$
+done
+limit=memory.max
+[ ! -e "$group/memory.limit_in_bytes" ] || limit=memory.limit_in_bytes
+if [ -n "$group" ] && [ -z "${SANITIZE:-}" ] && echo 512M 2>/dev/null >"$group/$limit" &&
+    (echo 0 >"$group/cgroup.procs") 2>/dev/null; then
+    last="doctor in a control group of 512 MiB"
+    sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$group" "$MOEFLUX" doctor --no-measure >"$out" 2>"$err"
+    expect_true grep -Eq '^note +memory .*, [0-9.]+ MiB free for models' "$out"
+    expect_true grep -q 'A control group' "$out"
+fi
+[ -z "$group" ] || for _ in 1 2 3 4 5 6 7 8 9 10; do
+    rmdir "$group" 2>/dev/null && break
+    sleep 0.2
+done
 
 # a report: with the shape, without the path; never over a file that is there
 cp -r "$model" "$scratch/secret name"
