@@ -2,6 +2,7 @@
 /* The program's entry: its own options, then one subcommand. */
 #include "build_facts.h"
 #include "commands.h"
+#include "suggest.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -79,13 +80,43 @@ static bool fill_standard_streams(void)
     return true;
 }
 
+/* What others call what is done here. */
+static const char *other_name(const char *word)
+{
+    static const char *const others[][2] = {
+        {"chat", "run"},      {"generate", "run"}, {"complete", "run"},    {"server", "serve"},
+        {"download", "pull"}, {"fetch", "pull"},   {"show", "info"},       {"inspect", "info"},
+        {"detect", "doctor"}, {"check", "doctor"}, {"quantize", "convert"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(word, others[i][0]) == 0)
+            return others[i][1];
+    return NULL;
+}
+
+static int unknown_command(const char *name)
+{
+    const char *names[sizeof commands / sizeof *commands];
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        names[i] = commands[i].name;
+    const char *meant = other_name(name);
+    if (!meant)
+        meant = mf_cli_nearest(name, names, sizeof names / sizeof *names);
+    if (*name == '-')
+        return mf_cli_usage_error(NULL, "'%s' is not an option", name);
+    if (meant)
+        return mf_cli_usage_error(NULL, "'%s' is not a command; did you mean '%s'?", name, meant);
+    if (strchr(name, '/') || access(name, F_OK) == 0)
+        return mf_cli_usage_error(
+            NULL, "'%s' is not a command; 'moeflux run %s' chats with a model", name, name);
+    return mf_cli_usage_error(NULL, "'%s' is not a command", name);
+}
+
 static int run_command(const char *name, int argc, char **argv)
 {
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (strcmp(name, commands[i].name) == 0)
             return commands[i].run(argc, argv);
-    return mf_cli_usage_error(NULL, "'%s' is not %s", name,
-                              *name == '-' ? "an option" : "a command");
+    return unknown_command(name);
 }
 
 static int print_help(int argc, char **argv)

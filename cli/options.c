@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Strict number parsers, shared engine options, getopt_long with uniform messages. */
 #include "options.h"
+#include "suggest.h"
 #include "user_dirs.h"
 
 #include <ctype.h>
@@ -323,6 +324,19 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
     }
 }
 
+/* The long option that word, "--NAME" or "--NAME=VALUE", is most like. */
+static const char *meant_option(const mf_cli_parser *parser, const char *word)
+{
+    enum { MOST = 128 };
+    const char *names[MOST];
+    char name[64];
+    size_t n = 0;
+    for (const struct option *o = parser->long_options; o->name && n < MOST; o++)
+        names[n++] = o->name;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
+    return mf_cli_nearest(name, names, n);
+}
+
 /* getopt's '?' and ':': which option was it? */
 static int bad_option(const mf_cli_parser *parser, int answer)
 {
@@ -335,6 +349,9 @@ static int bad_option(const mf_cli_parser *parser, int answer)
         what = "needs a value";
     else if (optopt != 0 && strncmp(word, "--", 2) == 0)
         what = "takes no value";
+    else if (strncmp(word, "--", 2) == 0 && meant_option(parser, word))
+        return mf_cli_usage_error(parser->command, "%s: '%s' is not an option; did you mean --%s?",
+                                  parser->command, word, meant_option(parser, word));
     return mf_cli_usage_error(parser->command, "%s: '%s' %s", parser->command, word, what);
 }
 

@@ -45,6 +45,17 @@ run sing
 expect_usage_error "'sing' is not a command"
 run --sing
 expect_usage_error "'--sing' is not an option"
+# what was meant, where that is likely
+run chat "$demo"
+expect_usage_error "'chat' is not a command; did you mean 'run'?"
+run help perplexty
+expect_usage_error "'perplexty' is not a command; did you mean 'perplexity'?"
+run "$SOURCE/models"
+expect_usage_error "'$SOURCE/models' is not a command; 'moeflux run $SOURCE/models' chats with a model"
+run run "$demo" --temperature 1
+expect_usage_error "run: '--temperature' is not an option; did you mean --temp?"
+run bench "$demo" --trheads=2
+expect_usage_error "bench: '--trheads=2' is not an option; did you mean --threads?"
 
 for command in run info tokenize perplexity bench; do
     run $command
