@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The C in docs/ is quoted from the examples, which are built and run: line by line, but for how far
-# it is indented.
+# The C and C++ in docs/ is quoted from the examples, which are built and run: line by line, but for how
+# far it is indented.
 . ../cli/lib.sh
 : >"$out"
 : >"$err"
@@ -11,7 +11,7 @@ bare() {
 
 # quoted FILE: the lines of FILE stand one after the other in an example
 quoted() {
-    for example in "$SOURCE"/examples/*.c; do
+    for example in "$SOURCE"/examples/*.c "$SOURCE"/examples/*.cpp; do
         bare "$example" | awk -v file="$1" '
             BEGIN { while ((getline line < file) > 0) want[++n] = line }
             { have[NR] = $0 }
@@ -31,11 +31,11 @@ quoted() {
 n_blocks=0
 for document in "$SOURCE"/README.md "$SOURCE"/docs/*.md; do
     last=$document
-    n=$(grep -c '^```c$' "$document")
+    n=$(grep -cE '^```c(pp)?$' "$document")
     i=0
     while [ "$i" -lt "$n" ]; do
         i=$((i + 1))
-        awk -v i="$i" '/^```/ { if (is_in) exit; if ($0 == "```c" && ++seen == i) { is_in = 1; next } } is_in' \
+        awk -v i="$i" '/^```/ { if (is_in) exit; if ($0 ~ /^```c(pp)?$/ && ++seen == i) { is_in = 1; next } } is_in' \
             "$document" >"$scratch/block"
         bare "$scratch/block" >"$scratch/lines"
         expect_true [ -s "$scratch/lines" ]
@@ -43,5 +43,5 @@ for document in "$SOURCE"/README.md "$SOURCE"/docs/*.md; do
         n_blocks=$((n_blocks + 1))
     done
 done
-expect_true [ "$n_blocks" -ge 3 ]
+expect_true [ "$n_blocks" -ge 4 ]
 finish
