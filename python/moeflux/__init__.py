@@ -26,6 +26,7 @@ from .errors import (
     UnsupportedError,
 )
 from .grammar import Grammar, Guide, Vocabulary
+from .hub import find
 from .info import DeviceInfo, ModelInfo, Stats, devices
 from .model import Model, StepItem, Store, inspect, version
 from .options import ModelOptions, SamplingOptions
@@ -78,6 +79,7 @@ __all__ = [
     "Vocabulary",
     "__version__",
     "devices",
+    "find",
     "inspect",
     "version",
 ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Uni
 from ._native import ffi, lib
 from .errors import ArgumentError, CancelledError
 from .grammar import Grammar, Guide, Schema, calls_or_none
-from .options import SamplingOptions
+from .options import SamplingOptions, unexpected
 from .reply import Event, EventKind, Parser, Reply
 from .sampler import Sampler
 from .tokenizer import ChatTemplate, Messages
@@ -50,7 +50,7 @@ def _sampler(model: Model, options: Mapping[str, Any]) -> Sampler:
     chosen = {name: value for name, value in options.items() if name in _SAMPLING}
     unknown = [name for name in options if name not in _SAMPLING and name not in _OWN]
     if unknown:
-        raise TypeError(f"unexpected option {unknown[0]!r}")
+        raise unexpected(unknown[0], _SAMPLING | _OWN)
     if chosen.get("seed") is None:
         chosen["seed"] = secrets.randbits(63)
     sampling: Any = chosen
@@ -64,7 +64,12 @@ def _grammar(model: Model, options: Mapping[str, Any]) -> Optional[Grammar]:
     if len(asked) > 1:
         raise ArgumentError(f"{asked[0]} and {asked[1]} exclude each other")
     if asked[0] == "grammar":
-        grammar: Grammar = options["grammar"]
+        grammar = options["grammar"]
+        if not isinstance(grammar, Grammar):
+            raise ArgumentError(
+                f"grammar is of type {type(grammar).__name__}; expected what Model.grammar makes "
+                "(gbnf= and json_schema= take texts)"
+            )
         return grammar
     format_of: dict[str, Any] = {asked[0]: options[asked[0]]}
     return Grammar(model.vocabulary, **format_of)

@@ -12,6 +12,7 @@ from ._native import Handle, PathLike, check, default, encode_path, exception_of
 from .answer import Answer, GenerateOptions, Stream, events_of, step_answers, texts_of
 from .errors import MoefluxError, StateError
 from .grammar import Grammar, GrammarCache, Schema, Vocabulary
+from .hub import model_path
 from .info import ModelInfo, Stats, model_info, stats_of
 from .options import EngineOptions, ModelOptions, Size, parse_size
 from .reply import Event, Reply, Syntax
@@ -52,13 +53,15 @@ class Store:
 
 
 class Model:
-    """An open checkpoint. Options are those of mf_engine_options, by their names.
+    """An open checkpoint: its path, or ORG/NAME of one that the hub's cache holds. Options are those
+    of mf_engine_options, by their names.
 
     Any thread may use it; its sessions are one thread's at a time each. close() ends its sessions
     too, and raises StateError while a call is running.
     """
 
     def __init__(self, path: PathLike, **options: Unpack[ModelOptions]) -> None:
+        path = model_path(path)
         self.path = path
         self.tokenizer = Tokenizer(path)
         values = EngineOptions(options)
@@ -300,7 +303,7 @@ def inspect(path: PathLike, **options: Unpack[ModelOptions]) -> ModelInfo:
     values = EngineOptions(options)
     out = ffi.new("mf_model_info *")
     size = ffi.sizeof("mf_model_info")
-    check(lib.mf_model_inspect_sized, encode_path(path), values.struct, out, size)
+    check(lib.mf_model_inspect_sized, encode_path(model_path(path)), values.struct, out, size)
     return model_info(out)
 
 

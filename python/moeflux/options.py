@@ -2,8 +2,9 @@
 """Options as keyword arguments, named as the fields of the library's structs (see moeflux.h)."""
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, Optional, TypedDict, Union
 
 from ._native import PathLike, default, encode_path, ffi, lib
@@ -65,6 +66,12 @@ class SamplingOptions(TypedDict, total=False):
     dry_breakers: Sequence[str]
     xtc_probability: float
     xtc_threshold: float
+
+
+def unexpected(name: str, known: Iterable[str]) -> TypeError:
+    """For an option that is none, with the one that may have been meant."""
+    near = difflib.get_close_matches(name, sorted(known), 1, 0.7)
+    return TypeError(f"unexpected option {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -132,7 +139,7 @@ class EngineOptions:
 
     def _set(self, name: str, value: Any) -> None:
         if name not in ModelOptions.__annotations__:
-            raise TypeError(f"unexpected option {name!r}")
+            raise unexpected(name, ModelOptions.__annotations__)
         if value is None:
             return
         if name.endswith("_bytes"):
@@ -174,7 +181,7 @@ class SamplerOptions:
 
     def _set(self, name: str, value: Any) -> None:
         if name not in SamplingOptions.__annotations__:
-            raise TypeError(f"unexpected option {name!r}")
+            raise unexpected(name, SamplingOptions.__annotations__)
         if value is None:
             return
         if name == "logit_bias":

@@ -64,6 +64,9 @@ class Reply:
     #: of the prompt's tokens, those that a session or the store held already
     n_reused_tokens: int = 0
 
+    def __str__(self) -> str:
+        return self.content
+
     def add(self, event: Event) -> None:
         if event.kind == EventKind.THOUGHT:
             self.thought += event.text

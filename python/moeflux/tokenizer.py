@@ -9,6 +9,7 @@ from typing import Any, Optional, Union
 
 from ._native import Handle, PathLike, check, default, encode_path, ffi, lib, text_of
 from .errors import ArgumentError
+from .hub import model_path
 
 #: A message as clients of chat servers write it: role, content, tool_calls, reasoning_content, ...
 Message = Mapping[str, Any]
@@ -110,7 +111,7 @@ class Tokenizer:
 
     def __init__(self, path: PathLike) -> None:
         self._handle = Handle("mf_tokenizer", lib.mf_tokenizer_free)
-        self._handle.make(lib.mf_tokenizer_open, encode_path(path), ffi.NULL)
+        self._handle.make(lib.mf_tokenizer_open, encode_path(model_path(path)), ffi.NULL)
 
     @property
     def pointer(self) -> Any:

@@ -5,7 +5,9 @@ import os
 import tempfile
 import threading
 import unittest
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -141,6 +143,62 @@ class Holding(ModelTest):
         self.assertGreater(self.model.stats.n_tokens, 0)
         self.assertEqual(moeflux.devices()[0][0].id, "cpu")
         self.assertIn(moeflux.version(), program("--version"))
+
+
+class Named(unittest.TestCase):
+    """Models by their names, in a cache as huggingface_hub lays it out."""
+
+    COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.cache = Path(folder.name)
+        changed = mock.patch.dict(os.environ, {"HF_HUB_CACHE": folder.name})
+        changed.start()
+        self.addCleanup(changed.stop)
+
+    def keep(self, org: str, name: str) -> Path:
+        folder = self.cache / f"models--{org}--{name}"
+        (folder / "refs").mkdir(parents=True)
+        (folder / "refs" / "main").write_text(self.COMMIT)
+        snapshot = folder / "snapshots" / self.COMMIT
+        snapshot.mkdir(parents=True)
+        return snapshot
+
+    def test_a_name_is_found(self) -> None:
+        snapshot = self.keep("org", "tiny")
+        for file in Path(DEMO).iterdir():
+            (snapshot / file.name).symlink_to(file)
+        for name in ("org/tiny", "org/tiny@main", f"org/tiny@{self.COMMIT}"):
+            self.assertEqual(moeflux.find(name), snapshot)
+        self.assertEqual(moeflux.inspect("org/tiny").n_vocab, moeflux.inspect(DEMO).n_vocab)
+        with open_model("org/tiny") as model:
+            should = program("run", DEMO, "-p", ONCE, "-n", "4", "--temp", "0")
+            reply = model.generate(ONCE, max_tokens=4, **GREEDY)
+            self.assertEqual(reply.content.strip(), should.strip())
+
+    def test_one_of_several_files(self) -> None:
+        snapshot = self.keep("org", "forms")
+        for name in ("m-Q4_K_M", "m-Q8_0-00001-of-00002", "m-Q8_0-00002-of-00002"):
+            (snapshot / f"{name}.gguf").touch()
+        self.assertEqual(moeflux.find("org/forms:q4_k_m").name, "m-Q4_K_M.gguf")
+        self.assertEqual(moeflux.find("org/forms:Q8_0").name, "m-Q8_0-00001-of-00002.gguf")
+        with self.assertRaisesRegex(moeflux.NotFoundError, "0 GGUF models"):
+            moeflux.find("org/forms:Q5_0")
+
+    def test_what_is_not_there_says_how_to_get_it(self) -> None:
+        self.keep("org", "half")
+        cases = {
+            "org/none": "neither a path nor a model.*moeflux pull org/none",
+            "org/half@dev": "not all of it",
+            "org/half@../x": "neither a path",
+        }
+        for name, said in cases.items():
+            with self.subTest(name), self.assertRaisesRegex(moeflux.NotFoundError, said):
+                moeflux.Model(name)
+        with self.assertRaises(moeflux.MoefluxError):
+            moeflux.Model("a/b/c")
 
 
 class Closing(unittest.TestCase):

@@ -75,6 +75,21 @@ class Text(ModelTest):
             second = session.generate([], max_tokens=19, **GREEDY).content
         self.assertEqual(first + second, whole.content)
 
+    def test_what_is_meant_is_said(self) -> None:
+        reply = self.model.generate(ONCE, max_tokens=4, **GREEDY)
+        self.assertEqual(str(reply), reply.content)
+        cases: Any = (
+            ({"max_new_tokens": 4}, TypeError, "did you mean 'max_tokens'"),
+            ({"topp": 0.9}, TypeError, "did you mean 'top_p'"),
+            ({"sing": 1}, TypeError, "unexpected option 'sing'$"),
+            ({"grammar": 'root ::= "a"'}, moeflux.ArgumentError, "gbnf= and json_schema="),
+        )
+        for options, error, said in cases:
+            with self.subTest(options), self.assertRaisesRegex(error, said):
+                self.model.generate(ONCE, **options)
+        with self.assertRaisesRegex(TypeError, "did you mean 'n_threads'"):
+            open_model(nthreads=2)
+
     def test_stop_texts_end_it_and_are_not_given_out(self) -> None:
         whole = self.model.generate(ONCE, max_tokens=60, **GREEDY).content
         for stop in (whole[30:36], whole[41:42]):
