@@ -4,7 +4,8 @@
 # published shape, each program in a control group with the budget as its limit (root is needed), the
 # drive's own rate in the same run. Usage: compare.sh FOLDER [BUDGETS...]   (G of memory; default 3 4 6 8 12 16 20)
 # FOLDER (22 GB) keeps the model and the build of llama.cpp, from PyPI's source of llama-cpp-python, for
-# the next time. Writes FOLDER/results.tsv and, drawn of it, FOLDER/results.svg.
+# the next time. Writes FOLDER/results.tsv and, drawn of it, FOLDER/results.svg; prints the table. What the
+# README shows is made of bench/compare/results.tsv by publish.sh.
 # Environment: PRESET (qwen3.6-35b-a3b), TYPE (Q4_0), THREADS (all), TOKENS (24), ROUNDS (3).
 set -eu
 cd "$(dirname "$0")/../.."
@@ -27,6 +28,7 @@ fetch_theirs() {
         mkdir "$folder/source.part"
         pip download -q --no-deps --no-build-isolation --no-binary :all: -d "$folder/source.part" llama-cpp-python
         tar -C "$folder/source.part" --strip-components 1 -xzf "$folder"/source.part/llama_cpp_python-*.tar.gz
+        mv "$folder"/source.part/llama_cpp_python-*.tar.gz "$folder/"
         mv "$folder/source.part" "$folder/source"
     }
     cmake -S "$folder/source/vendor/llama.cpp" -B "$folder/llama" -G Ninja -DCMAKE_BUILD_TYPE=Release \
@@ -80,7 +82,26 @@ theirs_once() {
     fi
 }
 model_gib=$(($(stat -c %s "$model") >> 30))
-printf 'ram_gib\tmoeflux\tllama.cpp\tdrive_bytes_per_second\n' >"$folder/results.tsv"
+# What was measured, for the plot and the table. The line of the drive alone: what a token has to read if
+# it never waits for anything else.
+facts=$(build/moeflux info "$model" --json)
+of() {
+    echo "$facts" | number "$1"
+}
+gib() {
+    awk -v b="$(of "$1")" 'BEGIN { printf "%.3f", b / 1073741824 }'
+}
+cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
+{
+    printf '# title\tDecode, %s %s, %s cores\n' "$preset" "$type" "$threads"
+    printf '# model\t%s %s, random weights\n' "$preset" "$type"
+    printf '# machine\t%s, %s cores\n' "${cpu:-a processor without a name}" "$threads"
+    printf '# date\t%s\n' "$(date -u +%Y-%m-%d)"
+    printf '# moeflux\t%s\n' "$(build/moeflux --version | sed -n 's/^moeflux //p; s/^commit *//p' | paste -sd' ')"
+    printf '# llama.cpp\t%s\n' "$(basename "$(ls "$folder"/llama_cpp_python-*.tar.gz | head -1)" .tar.gz)"
+    printf '# bytes\t%s\n# dense\t%s\n# experts\t%s\n' "$(of working_set_bytes)" "$(gib floor_bytes)" "$(gib expert_bytes)"
+    printf 'ram_gib\tmoeflux\tllama.cpp\tdrive_bytes_per_second\n'
+} >"$folder/results.tsv"
 for g in $budgets; do
     : >"$folder/a"
     : >"$folder/b"
@@ -93,14 +114,6 @@ for g in $budgets; do
     tail -1 "$folder/results.tsv"
 done
 
-# The line of the drive alone: what a token has to read if it never waits for anything else.
-facts=$(build/moeflux info "$model" --json)
-of() {
-    echo "$facts" | number "$1"
-}
-gib() {
-    awk -v b="$(of "$1")" 'BEGIN { printf "%.3f", b / 1073741824 }'
-}
-awk -v title="Decode, $preset $type, $(nproc) cores" -v bytes="$(of working_set_bytes)" -v dense="$(gib floor_bytes)" -v experts="$(gib expert_bytes)" \
-    -f bench/compare/plot.awk "$folder/results.tsv" >"$folder/results.svg"
+awk -f bench/compare/plot.awk "$folder/results.tsv" >"$folder/results.svg"
+awk -f bench/compare/table.awk "$folder/results.tsv"
 echo "$folder/results.svg"

@@ -1,9 +1,18 @@
 # SPDX-License-Identifier: MIT
 # Draws results.tsv of compare.sh: tokens/s over memory, for a light and a dark page.
-# Usage: awk -v title=TEXT -v bytes=BYTES_READ_A_TOKEN_WITH_NOTHING_HELD -v dense=GIB -v experts=GIB -f plot.awk results.tsv
-# With bytes (and dense, experts): a line for the rate of the drive if it never waited.
+# Usage: awk -f plot.awk results.tsv
+# Its lines "# NAME<tab>VALUE" say: title; bytes (read a token with nothing held), dense and experts (GiB),
+# for the line of what the drive alone would allow; they may also be given by -v.
 BEGIN { FS = "\t"; W = 760; H = 400; L = 64; R = 150; T = 52; B = 56 }
-NR == 1 { next }
+/^# / {
+    name = substr($1, 3)
+    if (name == "title" && title == "") title = $2
+    if (name == "bytes" && bytes == "") bytes = $2
+    if (name == "dense" && dense == "") dense = $2
+    if (name == "experts" && experts == "") experts = $2
+    next
+}
+/^ram_gib/ || $1 == "" || $5 != "" { next } # a fifth column has a GPU
 {
     n++
     ram[n] = $1; ours[n] = $2; theirs[n] = $3; drive[n] = $4
