@@ -18,8 +18,26 @@ out=$("$python" "$dir/agent.py" "$MOEFLUX_CALLS" "When is noon?" --ram 400M --tu
 echo "$out" | grep -qF '[noon({"b":2,"a":1.0}) -> 10:58]' || fail "agent.py does not call its tool: $out"
 echo "$out" | grep -q '^\[[0-9]* tokens, [1-9][0-9]* of them held already\]' ||
     fail "agent.py evaluates again what its session holds: $out"
-# The document's first program, as it stands there.
+# The documents' programs, as they stand there. Those that do not open a model have one that calls a tool.
 root=$(cd "$dir/../.." && pwd)
-awk '/^```/ { if (is_in) exit; if ($0 == "```python") { is_in = 1; next } } is_in' "$root/docs/PYTHON.md" >"$MOEFLUX_CALLS/first.py"
-[ "$(cd "$root" && "$python" "$MOEFLUX_CALLS/first.py" | wc -c)" -gt 100 ] || fail "docs/PYTHON.md's first program writes little"
+n_programs=0
+for document in "$root/README.md" "$root/docs/PYTHON.md" "$root/python/README.md"; do
+    rm -f "$MOEFLUX_CALLS"/document.*
+    awk -v out="$MOEFLUX_CALLS/document" '/^```python$/ { file = sprintf("%s.%d", out, ++n); next }
+        /^```/ { file = "" } file != "" { print >file }' "$document"
+    for program in "$MOEFLUX_CALLS"/document.*; do
+        n_programs=$((n_programs + 1))
+        cat >"$MOEFLUX_CALLS/program.py" <<'END'
+import os
+import moeflux
+tools = [{"type": "function", "function": {"name": "noon", "parameters": {"type": "object"}}}]
+END
+        grep -q 'moeflux.Model(' "$program" ||
+            echo 'model = moeflux.Model(os.environ["MOEFLUX_CALLS"], ram_bytes="400M")' >>"$MOEFLUX_CALLS/program.py"
+        { cat "$program" && echo 'print("done")'; } >>"$MOEFLUX_CALLS/program.py"
+        out=$(cd "$root" && "$python" "$MOEFLUX_CALLS/program.py") || fail "$document: its program $n_programs fails"
+        case $out in *done) ;; *) fail "$document: its program $n_programs does not come to its end" ;; esac
+    done
+done
+[ "$n_programs" -ge 4 ] || fail "the documents have fewer programs than they had"
 echo "python examples: all work"
