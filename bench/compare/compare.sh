@@ -6,7 +6,7 @@
 # FOLDER (22 GB) keeps the model and the build of llama.cpp, from PyPI's source of llama-cpp-python, for
 # the next time. Writes FOLDER/results.tsv and, drawn of it, FOLDER/results.svg; prints the table. What the
 # README shows is made of bench/compare/results.tsv by publish.sh.
-# Environment: PRESET (qwen3.6-35b-a3b), TYPE (Q4_0), THREADS (all), TOKENS (24), ROUNDS (3).
+# Environment: PRESET (qwen3.6-35b-a3b), TYPE (Q4_0), THREADS (all), TOKENS (32), ROUNDS (3).
 set -eu
 cd "$(dirname "$0")/../.."
 folder=$1
@@ -15,7 +15,7 @@ budgets=${*:-3 4 6 8 12 16 20}
 preset=${PRESET:-qwen3.6-35b-a3b}
 type=${TYPE:-Q4_0}
 threads=${THREADS:-$(nproc)}
-tokens=${TOKENS:-24}
+tokens=${TOKENS:-32}
 rounds=${ROUNDS:-3}
 export MOEFLUX_DEVICE=cpu
 mkdir -p "$folder"
@@ -26,7 +26,7 @@ theirs=$folder/llama/bin/llama-bench
 fetch_theirs() {
     [ -d "$folder/source" ] || {
         mkdir "$folder/source.part"
-        pip download -q --no-deps --no-build-isolation --no-binary :all: -d "$folder/source.part" llama-cpp-python
+        pip download -q --no-deps --no-binary :all: -d "$folder/source.part" llama-cpp-python
         tar -C "$folder/source.part" --strip-components 1 -xzf "$folder"/source.part/llama_cpp_python-*.tar.gz
         mv "$folder"/source.part/llama_cpp_python-*.tar.gz "$folder/"
         mv "$folder/source.part" "$folder/source"
@@ -60,19 +60,20 @@ number() {
 median() {
     sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
 }
-# Both warm up by decoding what they decode after; rounds one after the other, so that what the
-# machine does beside it meets both.
+# Both warm up by decoding; rounds one after the other, so that what the machine does beside it meets both.
+# Of ours the more memory, the longer: its slots are filled by what is asked for. A quarter of the tokens
+# does for what takes a hundred times as long.
 ours_once() {
     within "$1" build/moeflux bench "$model" --ram "$(awk -v g="$1" 'BEGIN { printf "%d", g * 0.97 * 1024 }')M" --threads "$threads" \
-        --prompt-tokens 4 --gen-tokens "$tokens" --repeat 1 --warmup 1 --measure-ms 500 --json 2>>"$folder/log" >"$folder/ours.json"
+        --prompt-tokens 4 --gen-tokens "$tokens" --repeat 1 --warmup "$((1 + $1 / 2))" --measure-ms 500 --json 2>>"$folder/log" >"$folder/ours.json"
     number decode_tokens_per_s <"$folder/ours.json"
     number raw_read_bytes_per_s <"$folder/ours.json" >>"$folder/drive"
 }
 # llama.cpp maps the file. Where a copy of its weights in another order has room it may make that, which
 # can be faster: the better of both counts.
 theirs_as() {
-    within "$1" "$theirs" -m "$model" -lm mmap --repack "$2" -p 0 -n "$tokens" -t "$threads" -r 1 -o json 2>>"$folder/log" |
-        number avg_ts
+    within "$1" "$theirs" -m "$model" -lm mmap --repack "$2" -p 0 -n "$((tokens / 4))" -t "$threads" -r 2 -o json 2>>"$folder/log" |
+        tr -d '\n' | sed -n 's/.*"samples_ts": *\[[^],]*, *\([0-9.e+-]*\).*/\1/p' # of two the second
 }
 theirs_once() {
     if [ "$1" -le "$((model_gib + 1))" ]; then

@@ -35,7 +35,10 @@ function line(values, class, label,   i, path, last) {
         if (values[i] != "")
             printf "<circle class=\"dot %s\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"><title>%s: %.2f tokens/s in %s GiB</title></circle>\n",
                 class, x(ram[i]), y(values[i]), label, values[i], ram[i]
-    printf "<text class=\"name %s\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", class, x(ram[last]) + 12, y(values[last]) + 4, label
+    if (last == n)
+        printf "<text class=\"name %s\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", class, x(ram[last]) + 12, y(values[last]) + 4, label
+    else # above it, where other lines do not go on
+        printf "<text class=\"name %s\" text-anchor=\"end\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", class, x(ram[last]) - 4, y(values[last]) - 8, label
 }
 END {
     if (n == 0)
@@ -46,10 +49,10 @@ END {
     print "<style>"
     print "text { font: 13px system-ui, sans-serif; fill: #333 } .title { font-weight: 600; font-size: 15px }"
     print ".line { fill: none; stroke-width: 2.5 } .grid { stroke: #ddd } .page { fill: #fff }"
-    print ".a { stroke: #1b6ca8 } .b { stroke: #c8553d } .c { stroke: #777; stroke-dasharray: 5 4; stroke-width: 1.5 }"
-    print ".dot { stroke: none } .dot.a, .name.a { fill: #1b6ca8 } .dot.b, .name.b { fill: #c8553d } .dot.c { fill: none } .name.c { fill: #777 } .name { stroke: none }"
+    print ".line.a { stroke: #1b6ca8 } .line.b { stroke: #c8553d } .line.c { stroke: #777; stroke-dasharray: 5 4; stroke-width: 1.5 }"
+    print ".dot.a, .name.a { fill: #1b6ca8 } .dot.b, .name.b { fill: #c8553d } .dot.c { fill: none } .name.c { fill: #777 }"
     print "@media (prefers-color-scheme: dark) { .page { fill: #14171a } text { fill: #ccd } .grid { stroke: #333a40 }"
-    print ".a { stroke: #62b0e8 } .b { stroke: #f08a70 } .c { stroke: #8a949c } .dot.a, .name.a { fill: #62b0e8 } .dot.b, .name.b { fill: #f08a70 } .name.c { fill: #8a949c } }"
+    print ".line.a { stroke: #62b0e8 } .line.b { stroke: #f08a70 } .line.c { stroke: #8a949c } .dot.a, .name.a { fill: #62b0e8 } .dot.b, .name.b { fill: #f08a70 } .name.c { fill: #8a949c } }"
     print "</style>"
     printf "<rect class=\"page\" width=\"%d\" height=\"%d\"/>\n<text class=\"title\" x=\"%d\" y=\"26\">%s</text>\n", W, H, L, title
     for (v = 0; v <= top + step / 2; v += step)
@@ -57,7 +60,7 @@ END {
     for (i = 1; i <= n; i++)
         printf "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%g</text>\n", x(ram[i]), H - B + 20, ram[i]
     printf "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">GiB of memory, the whole program</text>\n", (L + W - R) / 2, H - 12
-    printf "<text x=\"%d\" y=\"%d\" text-anchor=\"start\">tokens/s</text>\n", 8, T - 8
+    printf "<text x=\"%d\" y=\"%d\" text-anchor=\"start\">tokens/s</text>\n", 8, T - 16
     for (i = 1; i <= n && bytes > 0; i++) {
         held = (ram[i] - dense) / experts
         held = held < 0 ? 0 : held

@@ -22,4 +22,6 @@ END {
     if (fact["machine"] != "")
         printf "\n%s; %s. moeflux %s beside %s, %s; each as the only program in a control group of so much memory (`bench/compare/compare.sh`).\n",
             fact["model"], fact["machine"], fact["moeflux"], fact["llama.cpp"], fact["date"]
+    if (fact["note"] != "")
+        print fact["note"]
 }
