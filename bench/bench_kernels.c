@@ -5,7 +5,7 @@
  * of several runs: bytes of weights a second for one token, for more the multiply-adds beside the
  * most float32 multiply-adds that the core makes.
  *
- *     bench_kernels [--tier N] [FORM ...]
+ *     bench_kernels [--tier NAME] [FORM ...]
  */
 #include "kernels/kernels.h"
 
@@ -78,10 +78,14 @@ static void fill(unsigned char *p, size_t n)
     }
 }
 
-static void open_bench(bench *b, uint32_t tier)
+static void open_bench(bench *b, const char *tier_name)
 {
     float sink = 0.5f;
-    b->kernels = mf_kernels_get(tier);
+    mf_cpu_tier tier = MF_CPU_BEST;
+    if (!mf_cpu_tier_named(tier_name, &tier) || (b->kernels = mf_kernels_get(tier)) == NULL) {
+        fprintf(stderr, "bench_kernels: '%s' is no tier of this CPU\n", tier_name);
+        exit(2);
+    }
     b->weights = allocate((size_t)ROWS * COLS * 2);
     b->x = allocate((size_t)MAX_TOKENS * COLS * sizeof *b->x);
     b->y = allocate((size_t)MAX_TOKENS * ROWS * sizeof *b->y);
@@ -148,7 +152,7 @@ int main(int argc, char **argv)
     const bool has_tier = argc > 2 && strcmp(argv[1], "--tier") == 0;
     const int first = has_tier ? 3 : 1;
     bench b = {0};
-    open_bench(&b, has_tier ? (uint32_t)atoi(argv[2]) : 0);
+    open_bench(&b, has_tier ? argv[2] : "auto");
     printf("%s, one thread, [%d, %d], %.1f billion multiply-adds a second\n"
            "tokens            1       2       4       8      16      64     512\n",
            mf_cpu_tier_name(b.kernels->tier), ROWS, COLS, b.peak * 1e-9);

@@ -28,7 +28,9 @@ class ModelOptions(TypedDict, total=False):
     n_experts_per_token: int
     packed_expert_bits: int
     n_threads: int
-    cpu_tier: str  # "auto", "scalar", "avx2", "avx512", "neon", "neon-dotprod", "neon-i8mm"
+    # "auto", "scalar", "avx2", "avx-vnni", "avx512-bw", "avx512-vnni", "avx512", "neon",
+    # "neon-dotprod", "neon-i8mm"
+    cpu_tier: str
     io: str  # "auto", "uring", "pool"
     kv_type: str  # "f32", "bf16", "q8"
     log: LogFunction  # called with "info" or "warning", and a line

@@ -27,29 +27,44 @@ static bool has_all(uint32_t reg, uint32_t bits)
     return (reg & bits) == bits;
 }
 
-/* The best of x86's, each of which includes those before it. */
-static mf_cpu_tier detect_hardware(void)
+/* Those of AVX-512, EBX and ECX being those of leaf 7. */
+static uint32_t detect_avx512(uint32_t ebx, uint32_t ecx)
+{
+    const uint32_t fdqbwvl = (1u << 16) | (1u << 17) | (1u << 30) | (1u << 31);
+    const uint32_t vbmi = 1u << 1, vnni = 1u << 11;
+    uint32_t tiers = 0;
+    if (!has_all(ebx, fdqbwvl))
+        return 0;
+    tiers |= 1u << MF_CPU_AVX512_BW;
+    if (has_all(ecx, vnni))
+        tiers |= 1u << MF_CPU_AVX512_VNNI;
+    if (has_all(ecx, vnni | vbmi))
+        tiers |= 1u << MF_CPU_AVX512;
+    return tiers;
+}
+
+/* A bit for each tier. */
+static uint32_t detect_tiers(void)
 {
     /* CPUID leaf 1, ECX */
     const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28, f16c = 1u << 29;
-    /* CPUID leaf 7, EBX and ECX */
-    const uint32_t avx2 = 1u << 5;
-    const uint32_t avx512_fdqbwvl = (1u << 16) | (1u << 17) | (1u << 30) | (1u << 31);
-    const uint32_t avx512_vbmi_vnni = (1u << 1) | (1u << 11);
+    const uint32_t avx2 = 1u << 5;     /* leaf 7, EBX */
+    const uint32_t avx_vnni = 1u << 4; /* leaf 7.1, EAX */
 
-    uint32_t eax, ebx, ecx, edx;
+    uint32_t eax, ebx, ecx, edx, tiers = 1u << MF_CPU_SCALAR;
     if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !has_all(ecx, fma | osxsave | avx | f16c))
-        return MF_CPU_SCALAR;
+        return tiers;
     uint64_t xcr0 = read_xcr0();
     if ((xcr0 & XCR0_AVX) != XCR0_AVX)
-        return MF_CPU_SCALAR;
+        return tiers;
     if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !has_all(ebx, avx2))
-        return MF_CPU_SCALAR;
-    if ((xcr0 & XCR0_AVX512) != XCR0_AVX512)
-        return MF_CPU_AVX2;
-    if (!has_all(ebx, avx512_fdqbwvl) || !has_all(ecx, avx512_vbmi_vnni))
-        return MF_CPU_AVX2;
-    return MF_CPU_AVX512;
+        return tiers;
+    tiers |= 1u << MF_CPU_AVX2;
+    if ((xcr0 & XCR0_AVX512) == XCR0_AVX512)
+        tiers |= detect_avx512(ebx, ecx);
+    if (eax >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && has_all(eax, avx_vnni))
+        tiers |= 1u << MF_CPU_AVX_VNNI;
+    return tiers;
 }
 
 #elif defined(__aarch64__)
@@ -60,58 +75,63 @@ static mf_cpu_tier detect_hardware(void)
 #define HAS_ASIMDDP (1ul << 20)
 #define HAS2_I8MM (1ul << 13)
 
-static mf_cpu_tier detect_hardware(void)
+static uint32_t detect_tiers(void)
 {
     const unsigned long caps = getauxval(AT_HWCAP), caps2 = getauxval(AT_HWCAP2);
+    uint32_t tiers = 1u << MF_CPU_SCALAR;
     if ((caps & HAS_ASIMD) == 0)
-        return MF_CPU_SCALAR;
+        return tiers;
+    tiers |= 1u << MF_CPU_NEON;
     if ((caps & HAS_ASIMDDP) == 0)
-        return MF_CPU_NEON;
-    return (caps2 & HAS2_I8MM) == 0 ? MF_CPU_NEON_DOTPROD : MF_CPU_NEON_I8MM;
+        return tiers;
+    tiers |= 1u << MF_CPU_NEON_DOTPROD;
+    if ((caps2 & HAS2_I8MM) != 0)
+        tiers |= 1u << MF_CPU_NEON_I8MM;
+    return tiers;
 }
 #else
-static mf_cpu_tier detect_hardware(void)
+static uint32_t detect_tiers(void)
 {
-    return MF_CPU_SCALAR;
+    return 1u << MF_CPU_SCALAR;
 }
 #endif
 
-/* What comes before a tier on a CPU that has it; 0: nothing. */
-static const struct tier {
-    const char *name;
-    mf_cpu_tier before;
-} tiers[MF_CPU_END] = {
-    [MF_CPU_BEST] = {"auto", MF_CPU_BEST},
-    [MF_CPU_SCALAR] = {"scalar", MF_CPU_BEST},
-    [MF_CPU_AVX2] = {"avx2", MF_CPU_SCALAR},
-    [MF_CPU_AVX512] = {"avx512", MF_CPU_AVX2},
-    [MF_CPU_NEON] = {"neon", MF_CPU_SCALAR},
-    [MF_CPU_NEON_DOTPROD] = {"neon-dotprod", MF_CPU_NEON},
-    [MF_CPU_NEON_I8MM] = {"neon-i8mm", MF_CPU_NEON_DOTPROD},
+static const char *const tier_names[MF_CPU_END] = {
+    [MF_CPU_BEST] = "auto",           [MF_CPU_SCALAR] = "scalar",
+    [MF_CPU_AVX2] = "avx2",           [MF_CPU_AVX512] = "avx512",
+    [MF_CPU_NEON] = "neon",           [MF_CPU_NEON_DOTPROD] = "neon-dotprod",
+    [MF_CPU_NEON_I8MM] = "neon-i8mm", [MF_CPU_AVX_VNNI] = "avx-vnni",
+    [MF_CPU_AVX512_BW] = "avx512-bw", [MF_CPU_AVX512_VNNI] = "avx512-vnni",
 };
+
+/* The better first: with products of bytes before wider ones without. */
+static const mf_cpu_tier by_preference[] = {
+    MF_CPU_AVX512,    MF_CPU_AVX512_VNNI,  MF_CPU_AVX_VNNI, MF_CPU_AVX512_BW, MF_CPU_AVX2,
+    MF_CPU_NEON_I8MM, MF_CPU_NEON_DOTPROD, MF_CPU_NEON,     MF_CPU_SCALAR};
 
 mf_cpu_tier mf_cpu_best(void)
 {
-    return detect_hardware();
+    const uint32_t tiers = detect_tiers();
+    size_t i = 0;
+    while ((tiers >> by_preference[i] & 1) == 0)
+        i++; /* every CPU has the last */
+    return by_preference[i];
 }
 
 bool mf_cpu_has(mf_cpu_tier tier)
 {
-    mf_cpu_tier at = detect_hardware();
-    while (at != tier && at != MF_CPU_BEST)
-        at = tiers[at].before;
-    return at == tier;
+    return (uint32_t)tier < MF_CPU_END && (detect_tiers() >> tier & 1) != 0;
 }
 
 const char *mf_cpu_tier_name(mf_cpu_tier tier)
 {
-    return (uint32_t)tier < MF_CPU_END ? tiers[tier].name : "unknown";
+    return (uint32_t)tier < MF_CPU_END ? tier_names[tier] : "unknown";
 }
 
 bool mf_cpu_tier_named(const char *name, mf_cpu_tier *out)
 {
     for (uint32_t i = 0; i < MF_CPU_END; i++) {
-        if (name != NULL && strcmp(name, tiers[i].name) != 0)
+        if (name != NULL && strcmp(name, tier_names[i]) != 0)
             continue;
         *out = (mf_cpu_tier)i;
         return true;
@@ -124,7 +144,7 @@ void mf_cpu_list_tiers(char *out, size_t n_bytes)
     size_t n = 0;
     for (uint32_t i = MF_CPU_SCALAR; i < MF_CPU_END && n < n_bytes; i++)
         if (mf_cpu_has((mf_cpu_tier)i))
-            n += (size_t)snprintf(out + n, n_bytes - n, "%s%s", n == 0 ? "" : ", ", tiers[i].name);
+            n += (size_t)snprintf(out + n, n_bytes - n, "%s%s", n == 0 ? "" : ", ", tier_names[i]);
 }
 
 static uint32_t count_affinity(void)

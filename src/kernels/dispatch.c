@@ -27,11 +27,41 @@ static const mf_kernels mf_kernels_scalar = {
 static const mf_kernels mf_kernels_avx2 = {
     .tier = MF_CPU_AVX2,
     MF_PRODUCTS_OF(avx2),
-    .token_bytes = mf_token_bytes_x86,
+    .token_bytes = mf_token_bytes_narrow,
     .prepare_token = mf_prepare_token_avx2,
     .matmul_prepared = mf_matmul_prepared_avx2,
     .dequant_row = mf_dequant_row_avx2,
     MF_OPS_OF(avx2),
+};
+
+static const mf_kernels mf_kernels_avx_vnni = {
+    .tier = MF_CPU_AVX_VNNI,
+    MF_PRODUCTS_OF(avx_vnni),
+    .token_bytes = mf_token_bytes_x86,
+    .prepare_token = mf_prepare_token_avx_vnni,
+    .matmul_prepared = mf_matmul_prepared_avx_vnni,
+    .dequant_row = mf_dequant_row_avx2,
+    MF_OPS_OF(avx2),
+};
+
+static const mf_kernels mf_kernels_avx512_bw = {
+    .tier = MF_CPU_AVX512_BW,
+    MF_PRODUCTS_OF(avx512_bw),
+    .token_bytes = mf_token_bytes_narrow,
+    .prepare_token = mf_prepare_token_avx512_bw,
+    .matmul_prepared = mf_matmul_prepared_avx512_bw,
+    .dequant_row = mf_dequant_row_avx2, /* stores as fast as wider lanes would */
+    MF_OPS_OF(avx512),
+};
+
+static const mf_kernels mf_kernels_avx512_vnni = {
+    .tier = MF_CPU_AVX512_VNNI,
+    MF_PRODUCTS_OF(avx512_vnni),
+    .token_bytes = mf_token_bytes_x86,
+    .prepare_token = mf_prepare_token_avx512_vnni,
+    .matmul_prepared = mf_matmul_prepared_avx512_vnni,
+    .dequant_row = mf_dequant_row_avx2,
+    MF_OPS_OF(avx512),
 };
 
 static const mf_kernels mf_kernels_avx512 = {
@@ -40,7 +70,7 @@ static const mf_kernels mf_kernels_avx512 = {
     .token_bytes = mf_token_bytes_x86,
     .prepare_token = mf_prepare_token_avx512,
     .matmul_prepared = mf_matmul_prepared_avx512,
-    .dequant_row = mf_dequant_row_avx2, /* stores as fast as wider lanes would */
+    .dequant_row = mf_dequant_row_avx2,
     MF_OPS_OF(avx512),
 };
 #endif
@@ -81,8 +111,8 @@ static const mf_kernels mf_kernels_neon_i8mm = {
 static const mf_kernels *const tables[] = {
     &mf_kernels_scalar,
 #if defined(__x86_64__)
-    &mf_kernels_avx2,
-    &mf_kernels_avx512,
+    &mf_kernels_avx2,        &mf_kernels_avx512_bw, &mf_kernels_avx_vnni,
+    &mf_kernels_avx512_vnni, &mf_kernels_avx512,
 #elif defined(__aarch64__)
     &mf_kernels_neon,
     &mf_kernels_neon_dotprod,

@@ -331,15 +331,55 @@ static void test_block_extremes(const mf_kernels *k)
 
 static void test_fixed_point(const mf_kernels *k)
 {
+    static const uint32_t bits[] = {4, 8, 6, 5, 3, 2};
     static const mf_dtype types[] = {MF_F32, MF_F16, MF_BF16};
     static const uint32_t cols[] = {256, 320, 512, 2176}, rows[] = {16, 37, 100, 128};
     uint64_t state = 6;
-    for (uint32_t i = 0; i < 12; i++) {
-        matrix_case c =
-            make_case(&state, affine_shape(4, 64, types[i % 3]), rows[i / 3], cols[i % 4]);
-        check_case(k, &state, &c);
-        check_uneven(k, &state, &c);
-        check_prepared(k, &state, &c);
+    for (uint32_t b = 0; b < sizeof bits / sizeof *bits; b++) {
+        for (uint32_t i = 0; i < 12; i += b == 0 ? 1 : 5) {
+            const mf_weight_shape shape = affine_shape(bits[b], 64, types[i % 3]);
+            matrix_case c = make_case(&state, shape, rows[i / 3], cols[i % 4]);
+            check_case(k, &state, &c);
+            check_uneven(k, &state, &c);
+            check_prepared(k, &state, &c);
+            free_case(&c);
+        }
+    }
+}
+
+/* The largest and the smallest value of the bits throughout, by the largest activations of either
+ * sign and by those whose digits are: no sum may pass what its integers hold. */
+static void test_affine_extremes(const mf_kernels *k)
+{
+    static const uint32_t bits[] = {2, 3, 4, 5, 6, 8};
+    static const float sizes[] = {1.0f, 1.0f, 1.0f, 0x1p-70f, 0x1p90f};
+    static const float parts[] = {1.0f, -1.0f, 4161407.0f / 4194300, -4161407.0f / 4194300,
+                                  4095872.0f / 4194300};
+    enum { ROWS = 20, COLS = 192, TOKENS = 5 };
+    uint64_t state = 19;
+    float x[TOKENS * COLS], y[TOKENS * ROWS];
+    for (uint32_t i = 0; i < TOKENS * COLS; i++)
+        x[i] = sizes[i / COLS] * (i % 64 == 0 ? 1.0f : parts[i / COLS]);
+    for (uint32_t b = 0; b < 6; b++) {
+        matrix_case c = make_case(&state, affine_shape(bits[b], 64, MF_F32), ROWS, COLS);
+        const size_t row_bytes = mf_matrix_row_bytes(&c.w);
+        const float scale = 1.0f, bias = (float)(1u << bits[b]);
+        void *scratch = scratch_for(k, &c.w, TOKENS);
+        for (uint32_t i = 0; i < ROWS * COLS / 64; i++) {
+            memcpy(c.arrays[1].p + i * sizeof scale, &scale, sizeof scale);
+            memcpy(c.arrays[2].p + i * sizeof bias, &bias, sizeof bias);
+        }
+        for (uint32_t r = 0; r < ROWS; r++) {
+            memset(c.arrays[0].p + r * row_bytes, r % 2 == 0 ? 0xff : 0, row_bytes);
+            for (uint32_t i = 0; i < COLS; i++)
+                c.values[r * COLS + i] =
+                    (double)bias + (r % 2 == 0 ? (double)((1u << bits[b]) - 1) : 0.0);
+        }
+        for (uint32_t n = 1; n <= TOKENS; n++) {
+            k->matmul(&c.w, 0, ROWS, x, COLS, n, y, ROWS, scratch);
+            check_outputs(k, &c, x, n, y);
+        }
+        free(scratch);
         free_case(&c);
     }
 }
@@ -412,6 +452,7 @@ int main(int argc, char **argv)
     for_tiers(test_fp8_view);
     for_tiers(test_unaligned);
     for_tiers(test_fixed_point);
+    for_tiers(test_affine_extremes);
     for_tiers(test_blocks);
     for_tiers(test_block_extremes);
     return test_result();

@@ -230,8 +230,9 @@ static bool cpuinfo_has(const char *flags, const char *flag)
 
 static void check_tier_names(void)
 {
-    static const char *const names[] = {"auto", "scalar",       "avx2",     "avx512",
-                                        "neon", "neon-dotprod", "neon-i8mm"};
+    static const char *const names[] = {"auto",      "scalar",       "avx2",      "avx512",
+                                        "neon",      "neon-dotprod", "neon-i8mm", "avx-vnni",
+                                        "avx512-bw", "avx512-vnni"};
     mf_cpu_tier tier;
     char list[128];
     for (uint32_t i = 0; i < MF_CPU_END; i++) {
@@ -255,11 +256,20 @@ static void check_x86_flags(const char *flags)
 {
     bool avx2 =
         cpuinfo_has(flags, "avx2") && cpuinfo_has(flags, "fma") && cpuinfo_has(flags, "f16c");
-    bool avx512 = avx2 && cpuinfo_has(flags, "avx512f") && cpuinfo_has(flags, "avx512bw") &&
-                  cpuinfo_has(flags, "avx512dq") && cpuinfo_has(flags, "avx512vl") &&
-                  cpuinfo_has(flags, "avx512vbmi");
-    CHECK(mf_cpu_best() == (avx512 ? MF_CPU_AVX512 : avx2 ? MF_CPU_AVX2 : MF_CPU_SCALAR));
-    CHECK(mf_cpu_has(MF_CPU_AVX2) == avx2 && mf_cpu_has(MF_CPU_AVX512) == avx512);
+    bool bw = avx2 && cpuinfo_has(flags, "avx512f") && cpuinfo_has(flags, "avx512bw") &&
+              cpuinfo_has(flags, "avx512dq") && cpuinfo_has(flags, "avx512vl");
+    bool vnni = bw && cpuinfo_has(flags, "avx512_vnni");
+    bool avx512 = vnni && cpuinfo_has(flags, "avx512vbmi");
+    bool avx_vnni = avx2 && cpuinfo_has(flags, "avx_vnni");
+    CHECK(mf_cpu_best() == (avx512     ? MF_CPU_AVX512
+                            : vnni     ? MF_CPU_AVX512_VNNI
+                            : avx_vnni ? MF_CPU_AVX_VNNI
+                            : bw       ? MF_CPU_AVX512_BW
+                            : avx2     ? MF_CPU_AVX2
+                                       : MF_CPU_SCALAR));
+    CHECK(mf_cpu_has(MF_CPU_AVX2) == avx2 && mf_cpu_has(MF_CPU_AVX512_BW) == bw);
+    CHECK(mf_cpu_has(MF_CPU_AVX512_VNNI) == vnni && mf_cpu_has(MF_CPU_AVX512) == avx512);
+    CHECK(mf_cpu_has(MF_CPU_AVX_VNNI) == avx_vnni);
     CHECK(!mf_cpu_has(MF_CPU_NEON) && !mf_cpu_has(MF_CPU_NEON_I8MM));
 }
 

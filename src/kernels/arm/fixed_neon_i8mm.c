@@ -16,8 +16,9 @@ MF_LANE_OP int32x4_t dot(int32x4_t acc, int8x16_t a, int8x16_t b)
 enum { EIGHTS = 4, ROW_PAIRS = ROWS / 2, TOKEN_PAIRS = TILE / 2 };
 
 /* Vector (4 * parity + eight) * ROW_PAIRS + pair. */
-static void unpack_panel(const panel *p, ints *out)
+static void unpack_panel(uint32_t bits, const panel *p, ints *out)
 {
+    (void)bits;
     const uint32_t n_groups = mf_fixed_groups(p->w);
     for (uint32_t g = 0; g < n_groups; g++, out += QUADS) {
         uint8x16_t rows[ROWS][2];
@@ -44,10 +45,11 @@ MF_LANE_OP int32x4_t of_token(int32x4_t rows01, int32x4_t rows23, uint32_t token
 }
 
 /* n_tokens is a constant; of an odd number the last one goes with itself. */
-MF_LANE_OP void sum_group_tokens(uint32_t n_tokens, const ints *w0, const ints *w1,
+MF_LANE_OP void sum_group_tokens(bool wide, uint32_t n_tokens, const ints *w0, const ints *w1,
                                  const mf_fixed_pair *x, uint32_t group, size_t x_stride,
                                  ints *sums)
 {
+    (void)wide;
     const uint32_t n_pairs = (n_tokens + 1) / 2;
     int32x4_t acc[TOKEN_PAIRS][PANELS][ROW_PAIRS];
     for (uint32_t t = 0; t < n_pairs; t++)

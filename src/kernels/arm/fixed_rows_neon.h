@@ -17,6 +17,8 @@ enum {
     ROWS = LANES, /* of a panel */
     TILE = 4,     /* tokens whose sums are held in registers */
     FEW = TILE,
+    MIN_BITS = 4, /* of the weights */
+    MAX_BITS = 4,
     HALF = 8 /* of QUADS, those of one parity */
 };
 
@@ -112,9 +114,10 @@ MF_LANE_OP void sum_group_rows(const unsigned char *const rows[4], uint32_t g,
 }
 
 /* Sums of all groups of four rows, group g's at sums + g * ROWS. */
-static void sum_rows(const unsigned char *const rows[4], uint32_t n_groups, size_t ahead,
-                     const mf_fixed_pair *x, int32_t *sums)
+static void sum_rows(uint32_t bits, const unsigned char *const rows[4], uint32_t n_groups,
+                     size_t ahead, const mf_fixed_pair *x, int32_t *sums)
 {
+    (void)bits;
     uint32_t g = 0;
     for (; g + 2 <= n_groups; g += 2, sums += 2 * ROWS, x++) {
         for (int r = 0; r < 4; r++)

@@ -26,8 +26,9 @@ MF_LANE_OP void transpose_words(const uint8x16_t rows[4], uint8x16_t columns[4])
     }
 }
 
-static void unpack_panel(const panel *p, ints *out)
+static void unpack_panel(uint32_t bits, const panel *p, ints *out)
 {
+    (void)bits;
     const uint32_t n_groups = mf_fixed_groups(p->w);
     for (uint32_t g = 0; g < n_groups; g++, out += QUADS) {
         uint8x16_t rows[ROWS][2];
@@ -63,10 +64,11 @@ MF_LANE_OP ints add_products(ints sum, const ints *weights, int8x16_t digits)
 }
 
 /* n_tokens is a constant. */
-MF_LANE_OP void sum_group_tokens(uint32_t n_tokens, const ints *w0, const ints *w1,
+MF_LANE_OP void sum_group_tokens(bool wide, uint32_t n_tokens, const ints *w0, const ints *w1,
                                  const mf_fixed_pair *x, uint32_t group, size_t x_stride,
                                  ints *sums)
 {
+    (void)wide;
     ints acc[PANELS * TILE];
     for (uint32_t i = 0; i < PANELS * n_tokens; i++)
         acc[i] = ints_set(0);

@@ -34,12 +34,18 @@ static const products i8mm = {
     {mf_fixed_prepare_neon, mf_fixed_matmul_neon_i8mm, mf_fixed_scratch_bytes_neon_i8mm},
     {mf_blocks_prepare_neon, mf_blocks_matmul_neon_i8mm, mf_blocks_scratch_bytes_neon_i8mm}};
 
+/* 4 bits alone are. */
+static bool is_fixed(const mf_matrix *w)
+{
+    return mf_is_fixed(w) && w->shape.bits == 4;
+}
+
 /* How a matrix is multiplied by prepared tokens; NULL if it is not. */
 static const mf_fixed_kernels *prepared_kernels(const products *p, const mf_matrix *w)
 {
     if (mf_is_blocks(w))
         return &p->blocks;
-    return mf_is_fixed(w) ? &p->fixed : NULL;
+    return is_fixed(w) ? &p->fixed : NULL;
 }
 
 static bool is_read_here(const mf_matrix *w)
@@ -55,7 +61,7 @@ static size_t padded(uint32_t n_cols)
 
 size_t mf_token_bytes_neon(const mf_matrix *w)
 {
-    return mf_token_bytes_x86(w);
+    return mf_is_blocks(w) || is_fixed(w) ? mf_token_bytes_x86(w) : 0;
 }
 
 void mf_prepare_token_neon(const mf_matrix *w, const float *x, void *out)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The AVX2 tier: its kernels. */
+/* The AVX2 tier and that with VNNI beside it: their kernels. What is no product is that of both. */
 #ifndef MF_KERNELS_AVX2_H
 #define MF_KERNELS_AVX2_H
 
@@ -17,6 +17,10 @@ MF_DECLARE_PRODUCTS(avx2);
 void mf_dequant_row_avx2(const mf_matrix *w, uint32_t row, float *out);
 void mf_prepare_token_avx2(const mf_matrix *w, const float *x, void *out);
 MF_DECLARE_PREPARED_PRODUCTS(avx2);
+
+MF_DECLARE_PRODUCTS(avx_vnni);
+void mf_prepare_token_avx_vnni(const mf_matrix *w, const float *x, void *out);
+MF_DECLARE_PREPARED_PRODUCTS(avx_vnni);
 
 MF_DECLARE_OPS(avx2);
 

@@ -3,7 +3,8 @@
  * A span of 256 columns in each of the formats of blocks: its scales, and 64 weights at once as
  * unsigned bytes, 128 above what they are. Two steps that all share: variable shifts bring a
  * value's bits to the low end of its byte, and a table of 64 entries that repeats itself, so that
- * the bits above do not matter, gives the byte.
+ * the bits above do not matter, gives the byte. CPUs without VBMI look up in 16 entries, with the
+ * bits above taken away before.
  *
  * `kind` and `c`, which 64 columns, are constants everywhere.
  */
@@ -154,10 +155,15 @@ MF_INLINE __m128i halves_of_18(const unsigned char *p)
 /* The first bytes of eight blocks of 17. */
 MF_INLINE __m128i bytes_of_17(const unsigned char *p)
 {
+#if defined(__AVX512VBMI__)
     const __m512i at = _mm512_castsi128_si512(
         _mm_setr_epi8(0, 17, 34, 51, 68, 85, 102, 119, 0, 0, 0, 0, 0, 0, 0, 0));
     return _mm512_castsi512_si128(
         _mm512_permutex2var_epi8(_mm512_loadu_si512(p), at, _mm512_loadu_si512(p + 64)));
+#else
+    return _mm_setr_epi8((char)p[0], (char)p[17], (char)p[34], (char)p[51], (char)p[68],
+                         (char)p[85], (char)p[102], (char)p[119], 0, 0, 0, 0, 0, 0, 0, 0);
+#endif
 }
 
 /* Eight floats as sixteen, each twice. */
@@ -338,10 +344,43 @@ MF_INLINE __m512i two_blocks(const unsigned char *a, const unsigned char *b)
     return _mm512_mask_broadcast_i32x4(_mm512_broadcast_i32x4(load_16(a)), 0xff00, load_16(b));
 }
 
+#if defined(__AVX512VBMI__)
 MF_INLINE __m512i look_up(const blocks_tables *t, __m512i shifted)
 {
     return _mm512_permutexvar_epi8(shifted, t->levels);
 }
+
+/* By six bits, Q6_K's. */
+MF_INLINE __m512i look_up_six(const blocks_tables *t, __m512i shifted)
+{
+    return look_up(t, shifted);
+}
+
+/* Neighbours in a byte: 32 of those. */
+MF_INLINE __m512i look_up_pairs(const blocks_tables *t, __m256i bytes)
+{
+    return look_up(t, _mm512_multishift_epi64_epi8(t->counts, _mm512_cvtepu32_epi64(bytes)));
+}
+#else
+MF_INLINE __m512i look_up(const blocks_tables *t, __m512i shifted)
+{
+    return _mm512_shuffle_epi8(t->levels, _mm512_and_si512(shifted, _mm512_set1_epi8(15)));
+}
+
+/* By six bits, Q6_K's, which mean 32 less. */
+MF_INLINE __m512i look_up_six(const blocks_tables *t, __m512i shifted)
+{
+    (void)t;
+    return _mm512_add_epi8(_mm512_and_si512(shifted, _mm512_set1_epi8(63)), _mm512_set1_epi8(96));
+}
+
+/* Neighbours in a byte: 32 of those. */
+MF_INLINE __m512i look_up_pairs(const blocks_tables *t, __m256i bytes)
+{
+    const __m512i words = _mm512_cvtepu8_epi16(bytes);
+    return look_up(t, _mm512_or_si512(words, _mm512_slli_epi16(words, 4)));
+}
+#endif
 
 /* Of blocks of 32 values with 4 bits each, from `at` on in each. */
 MF_INLINE __m512i small_weights(const blocks_tables *t, const unsigned char *p, size_t block_bytes,
@@ -389,14 +428,13 @@ MF_INLINE __m512i q6_k_weights(const blocks_tables *t, const unsigned char *p, u
         high = _mm512_srli_epi64(high, 4);
     }
     high = _mm512_sllv_epi64(high, t->counts); /* to bits 4 and 5 of each byte */
-    return look_up(t, _mm512_ternarylogic_epi64(_mm512_set1_epi8(15), low, high, 0xca));
+    return look_up_six(t, _mm512_ternarylogic_epi64(_mm512_set1_epi8(15), low, high, 0xca));
 }
 
 /* Neighbours in a byte. */
 MF_INLINE __m512i paired_weights(const blocks_tables *t, const unsigned char *p, uint32_t c)
 {
-    const __m512i words = _mm512_cvtepu32_epi64(load_32(p + (size_t)c * 32));
-    return look_up(t, _mm512_multishift_epi64_epi8(t->counts, words));
+    return look_up_pairs(t, load_32(p + (size_t)c * 32));
 }
 
 MF_INLINE __m512i nvfp4_weights(const blocks_tables *t, const unsigned char *p, uint32_t c)

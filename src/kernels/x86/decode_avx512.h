@@ -47,18 +47,18 @@ MF_INLINE mf_group_avx512 mf_group_load_avx512(uint32_t bits, const float *scale
     return g;
 }
 
-/* Bytes 0 .. 2 * bits - 1 hold one vector's 16 values: the byte where each lane's value begins, and
- * the one after it; the other two bytes of the lane are don't-cares that a mask removes. */
-MF_INLINE __m512i mf_spread_avx512(uint32_t bits, __m512i block, uint32_t vector)
+/* The 16 values in the 2 * bits bytes at p: in each lane the byte where its value begins, and the
+ * one after it; the other two bytes of the lane are don't-cares that a mask removes. */
+MF_INLINE __m512i mf_spread_avx512(uint32_t bits, const unsigned char *p)
 {
-    __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    __m512i first_bit = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int)bits));
-    __m512i byte = _mm512_add_epi32(_mm512_srli_epi32(first_bit, 3),
-                                    _mm512_set1_epi32((int)(2 * bits * vector)));
-    __m512i index =
+    const __m128i bytes = _mm_maskz_loadu_epi8((__mmask16)((1u << (2 * bits)) - 1), p);
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i first_bit = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int)bits));
+    const __m512i byte = _mm512_srli_epi32(first_bit, 3);
+    const __m512i index =
         _mm512_or_si512(byte, _mm512_slli_epi32(_mm512_add_epi32(byte, _mm512_set1_epi32(1)), 8));
-    __m512i shift = _mm512_and_si512(first_bit, _mm512_set1_epi32(7));
-    return _mm512_srlv_epi32(_mm512_permutexvar_epi8(index, block), shift);
+    const __m512i shift = _mm512_and_si512(first_bit, _mm512_set1_epi32(7));
+    return _mm512_srlv_epi32(_mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), index), shift);
 }
 
 MF_INLINE __m512i mf_qword_avx512(const unsigned char *p)
@@ -85,10 +85,8 @@ MF_INLINE void mf_unpack_avx512(uint32_t bits, const unsigned char *p, __m512i q
         q[0] = _mm512_srlv_epi64(word, shift);
         q[1] = _mm512_srlv_epi64(word, _mm512_add_epi64(shift, _mm512_set1_epi64(16)));
     } else {
-        __mmask32 mask = (__mmask32)((1u << (4 * bits)) - 1);
-        __m512i block = _mm512_castsi256_si512(_mm256_maskz_loadu_epi8(mask, p));
-        q[0] = mf_spread_avx512(bits, block, 0);
-        q[1] = mf_spread_avx512(bits, block, 1);
+        q[0] = mf_spread_avx512(bits, p);
+        q[1] = mf_spread_avx512(bits, p + 2 * (size_t)bits);
         if (bits == 6) {
             q[0] = _mm512_and_si512(q[0], _mm512_set1_epi32(63));
             q[1] = _mm512_and_si512(q[1], _mm512_set1_epi32(63));

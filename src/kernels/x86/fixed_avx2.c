@@ -1,50 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Few tokens: the lanes are positions along a row, as the packed weights lie in memory. Many: rows
- * go in panels of eight, which become the lanes; a panel's packed weights are transposed, so that a
- * vector holds the same four columns of each row. Either way low and high nibbles are even and odd
- * columns. As sums of groups are exact, both give the same bits.
+ * The fixed-point product of up to 4 bits, AVX2; and tokens' form. Few tokens: the lanes are
+ * positions along a row, as the packed weights lie in memory. Many: rows go in panels of eight,
+ * which become the lanes; a panel's weights are transposed, so that a vector holds the same four
+ * columns of each row. As sums of groups are exact, both give the same bits.
  *
  * Products of a nibble and a digit are added in pairs by one instruction; 15 * 128 times 16 still
  * fits the 16 bits that they are added in.
  */
-#include "kernels/x86/fixed_avx2.h"
+#include "kernels/x86/fixed_unpack_avx2.h"
 
-#include "kernels/x86/lanes_avx2.h"
-#include "kernels/x86/vector_avx2.h"
-
-#include <string.h>
-
-enum {
-    ROWS = LANES, /* of a panel */
-    TILE = 4,     /* tokens whose sums are held in registers */
-    FEW = TILE,
-    HALF = 8 /* fours of columns of one parity, in a group */
-};
-
-typedef __m256i ints;
-
-MF_INLINE ints ints_load(const void *p)
-{
-    return _mm256_loadu_si256((const __m256i *)p);
-}
-
-MF_INLINE ints ints_set(int32_t value)
-{
-    return _mm256_set1_epi32(value);
-}
-
-MF_INLINE ints ints_add(ints a, ints b)
-{
-    return _mm256_add_epi32(a, b);
-}
-
-MF_INLINE lanes ints_to_lanes(ints v)
-{
-    return _mm256_cvtepi32_ps(v);
-}
-
-#include "kernels/x86/fixed_panel.h"
+enum { MIN_BITS = 2, MAX_BITS = 4 };
 
 /* ------------------------------------------------------------------------------------ activations
  */
@@ -123,217 +89,60 @@ void mf_fixed_prepare_avx2(const mf_matrix *w, const float *x, void *out)
     }
 }
 
-/* ----------------------------------------------------------------------------------------- panels
- */
-
-/* Eight 16-bit values of each row, transposed: columns[c] has lane r of lane c of rows[r]. */
-MF_INLINE void transpose_halves(const __m128i rows[8], __m128i columns[8])
-{
-    __m128i pairs[8], fours[8];
-    MF_UNROLL(4)
-    for (int i = 0; i < 4; i++) {
-        pairs[2 * i] = _mm_unpacklo_epi16(rows[2 * i], rows[2 * i + 1]);
-        pairs[2 * i + 1] = _mm_unpackhi_epi16(rows[2 * i], rows[2 * i + 1]);
-    }
-    MF_UNROLL(2)
-    for (int i = 0; i < 8; i += 4) {
-        fours[i] = _mm_unpacklo_epi32(pairs[i], pairs[i + 2]);
-        fours[i + 1] = _mm_unpackhi_epi32(pairs[i], pairs[i + 2]);
-        fours[i + 2] = _mm_unpacklo_epi32(pairs[i + 1], pairs[i + 3]);
-        fours[i + 3] = _mm_unpackhi_epi32(pairs[i + 1], pairs[i + 3]);
-    }
-    MF_UNROLL(4)
-    for (int i = 0; i < 4; i++) {
-        columns[2 * i] = _mm_unpacklo_epi64(fours[i], fours[4 + i]);
-        columns[2 * i + 1] = _mm_unpackhi_epi64(fours[i], fours[4 + i]);
-    }
-}
-
-MF_INLINE __m256 widen(__m128i halves, mf_dtype type)
-{
-    if (type == MF_F16)
-        return _mm256_cvtph_ps(halves);
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
-}
-
-/* Scales or biases of 16 bits, of eight groups from `first` on. */
-MF_INLINE void load_groups(const panel *p, const unsigned char *values, uint32_t first,
-                           __m128i columns[8])
-{
-    const size_t row_bytes = 2 * (size_t)(p->w->shape.n_cols / p->w->shape.group);
-    __m128i rows[ROWS];
-    MF_UNROLL(8)
-    for (uint32_t r = 0; r < ROWS; r++) {
-        const unsigned char *at = values + p->rows[r] * row_bytes + 2 * (size_t)first;
-        rows[r] = _mm_loadu_si128((const __m128i *)(const void *)at);
-        _mm_prefetch((const char *)at + p->next * row_bytes, _MM_HINT_T0);
-    }
-    transpose_halves(rows, columns);
-}
-
-/* Groups in eights, from the first on; how many were done. */
-MF_INLINE uint32_t expand_eights(const panel *p, mf_dtype type)
-{
-    const uint32_t n_groups = p->w->shape.n_cols / p->w->shape.group;
-    uint32_t g = 0;
-    for (; g + 8 <= n_groups; g += 8) {
-        __m128i scales[8], biases[8];
-        load_groups(p, p->w->scales, g, scales);
-        load_groups(p, p->w->biases, g, biases);
-        MF_UNROLL(8)
-        for (uint32_t i = 0; i < 8; i++)
-            store_group(p, g + i, widen(scales[i], type), widen(biases[i], type));
-    }
-    return g;
-}
-
-/* One group, of any type, value by value. */
-static void expand_group(const panel *p, uint32_t g)
-{
-    const mf_matrix *w = p->w;
-    float scales[ROWS], biases[ROWS];
-    for (uint32_t r = 0; r < ROWS; r++) {
-        size_t at = (size_t)p->rows[r] * (w->shape.n_cols / w->shape.group) + g;
-        scales[r] = mf_float_at_avx2(w->scales, w->shape.float_type, at);
-        biases[r] = mf_float_at_avx2(w->biases, w->shape.float_type, at);
-    }
-    store_group(p, g, _mm256_loadu_ps(scales), _mm256_loadu_ps(biases));
-}
-
-static void expand_scales(const panel *p)
-{
-    uint32_t g = 0;
-    if (p->w->shape.float_type == MF_BF16)
-        g = expand_eights(p, MF_BF16);
-    else if (p->w->shape.float_type == MF_F16)
-        g = expand_eights(p, MF_F16);
-    for (; g < p->w->shape.n_cols / p->w->shape.group; g++)
-        expand_group(p, g);
-}
-
-MF_INLINE __m256i low_nibbles(__m256i v)
-{
-    return _mm256_and_si256(v, _mm256_set1_epi8(0x0f));
-}
-
-MF_INLINE __m256i high_nibbles(__m256i v)
-{
-    return low_nibbles(_mm256_srli_epi32(v, 4));
-}
-
 /* ------------------------------------------------------------------------------------- few tokens
  */
 
 /* The sums of a group of one row by one digit, spread over lanes of 16 bits. */
-MF_INLINE __m256i sum_digit(__m256i low, __m256i high, const mf_fixed_pair *x, int digit,
-                            uint32_t group)
+MF_INLINE __m256i sum_digit(const group_64 *weights, const group_64 *digits)
 {
-    return _mm256_add_epi16(_mm256_maddubs_epi16(low, ints_load(x->digit[0][digit][group])),
-                            _mm256_maddubs_epi16(high, ints_load(x->digit[1][digit][group])));
+    return _mm256_add_epi16(_mm256_maddubs_epi16(weights->half[0], digits->half[0]),
+                            _mm256_maddubs_epi16(weights->half[1], digits->half[1]));
 }
 
 /* The sums of a group of one row, spread over eight lanes. */
-MF_INLINE __m256i sum_group(const unsigned char *weights, const mf_fixed_pair *x, uint32_t group)
+MF_INLINE __m256i sum_group(const group_64 *weights, const group_64 digits[DIGITS])
 {
     const __m256i one = _mm256_set1_epi16(1), shift = _mm256_set1_epi16(256);
-    const __m256i v = ints_load(weights), low = low_nibbles(v), high = high_nibbles(v);
-    __m256i digit0 = _mm256_madd_epi16(sum_digit(low, high, x, 0, group), one);
-    __m256i digit1 = _mm256_madd_epi16(sum_digit(low, high, x, 1, group), shift);
-    __m256i digit2 = _mm256_madd_epi16(sum_digit(low, high, x, 2, group), shift);
+    __m256i digit0 = _mm256_madd_epi16(sum_digit(weights, &digits[0]), one);
+    __m256i digit1 = _mm256_madd_epi16(sum_digit(weights, &digits[1]), shift);
+    __m256i digit2 = _mm256_madd_epi16(sum_digit(weights, &digits[2]), shift);
     return _mm256_add_epi32(_mm256_add_epi32(digit0, digit1), _mm256_slli_epi32(digit2, 8));
 }
 
-/* Lane r is what the lanes of sums[r] add up to. */
-MF_INLINE __m128i add_fours(const __m256i sums[4])
-{
-    __m256i a = _mm256_add_epi32(_mm256_unpacklo_epi32(sums[0], sums[1]),
-                                 _mm256_unpackhi_epi32(sums[0], sums[1]));
-    __m256i b = _mm256_add_epi32(_mm256_unpacklo_epi32(sums[2], sums[3]),
-                                 _mm256_unpackhi_epi32(sums[2], sums[3]));
-    __m256i c = _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
-    return _mm_add_epi32(_mm256_castsi256_si128(c), _mm256_extracti128_si256(c, 1));
-}
-
-MF_INLINE void sum_group_rows(const unsigned char *const rows[4], uint32_t g,
+MF_INLINE void sum_group_rows(uint32_t bits, const unsigned char *const rows[4], uint32_t g,
                               const mf_fixed_pair *x, uint32_t group, int32_t *sums)
 {
+    group_64 digits[DIGITS];
     __m256i s[4];
+    MF_UNROLL(3)
+    for (int d = 0; d < DIGITS; d++)
+        digits[d] = group_digits(bits, x, d, group);
     MF_UNROLL(4)
-    for (int r = 0; r < 4; r++)
-        s[r] = sum_group(rows[r] + (size_t)g * GROUP_BYTES, x, group);
+    for (int r = 0; r < 4; r++) {
+        const group_64 weights = group_weights(bits, rows[r] + (size_t)g * bits * (GROUP / 8));
+        s[r] = sum_group(&weights, digits);
+    }
     _mm_storeu_si128((__m128i *)(void *)sums, add_fours(s));
 }
 
 /* Sums of all groups of four rows, group g's at sums + g * ROWS. */
-static void sum_rows(const unsigned char *const rows[4], uint32_t n_groups, size_t ahead,
-                     const mf_fixed_pair *x, int32_t *sums)
+MF_INLINE void sum_rows(uint32_t bits, const unsigned char *const rows[4], uint32_t n_groups,
+                        size_t ahead, const mf_fixed_pair *x, int32_t *sums)
 {
     uint32_t g = 0;
     for (; g + 2 <= n_groups; g += 2, sums += 2 * ROWS, x++) {
         for (int r = 0; r < 4; r++)
-            _mm_prefetch((const char *)rows[r] + (size_t)g * GROUP_BYTES + ahead, _MM_HINT_T0);
-        sum_group_rows(rows, g, x, 0, sums);
-        sum_group_rows(rows, g + 1, x, 1, sums + ROWS);
+            _mm_prefetch((const char *)rows[r] + (size_t)g * bits * (GROUP / 8) + ahead,
+                         _MM_HINT_T0);
+        sum_group_rows(bits, rows, g, x, 0, sums);
+        sum_group_rows(bits, rows, g + 1, x, 1, sums + ROWS);
     }
     if (g < n_groups)
-        sum_group_rows(rows, g, x, 0, sums);
+        sum_group_rows(bits, rows, g, x, 0, sums);
 }
 
 /* ----------------------------------------------------------------------------------- many tokens
  */
-
-/* Lane r of column c of the result is lane c of rows[r]. */
-MF_INLINE void transpose_words(const __m256i rows[8], __m256i columns[8])
-{
-    __m256i pairs[8], fours[8];
-    MF_UNROLL(4)
-    for (int i = 0; i < 8; i += 2) {
-        pairs[i] = _mm256_unpacklo_epi32(rows[i], rows[i + 1]);
-        pairs[i + 1] = _mm256_unpackhi_epi32(rows[i], rows[i + 1]);
-    }
-    MF_UNROLL(2)
-    for (int i = 0; i < 8; i += 4) {
-        fours[i] = _mm256_unpacklo_epi64(pairs[i], pairs[i + 2]);
-        fours[i + 1] = _mm256_unpackhi_epi64(pairs[i], pairs[i + 2]);
-        fours[i + 2] = _mm256_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
-        fours[i + 3] = _mm256_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
-    }
-    MF_UNROLL(4)
-    for (int i = 0; i < 4; i++) {
-        columns[i] = _mm256_permute2x128_si256(fours[i], fours[4 + i], 0x20);
-        columns[4 + i] = _mm256_permute2x128_si256(fours[i], fours[4 + i], 0x31);
-    }
-}
-
-static void unpack_panel(const panel *p, __m256i *out)
-{
-    const uint32_t n_groups = mf_fixed_groups(p->w);
-    const size_t row_bytes = mf_fixed_row_bytes(p->w);
-    for (uint32_t g = 0; g < n_groups; g++, out += QUADS) {
-        __m256i rows[ROWS], columns[ROWS];
-        MF_UNROLL(8)
-        for (uint32_t r = 0; r < ROWS; r++) {
-            const unsigned char *from =
-                p->w->data + p->rows[r] * row_bytes + (size_t)g * GROUP_BYTES;
-            rows[r] = ints_load(from);
-            _mm_prefetch((const char *)from + ROWS * row_bytes, _MM_HINT_T0);
-        }
-        transpose_words(rows, columns);
-        MF_UNROLL(8)
-        for (uint32_t j = 0; j < HALF; j++) {
-            _mm256_store_si256(out + j, low_nibbles(columns[j]));
-            _mm256_store_si256(out + HALF + j, high_nibbles(columns[j]));
-        }
-    }
-}
-
-/* Four neighbours, in every lane. */
-MF_INLINE __m256i four(const signed char *digits)
-{
-    int32_t word;
-    memcpy(&word, digits, sizeof word);
-    return _mm256_set1_epi32(word);
-}
 
 /* acc + products, of 16 bits. By hand, as gcc 12 copies the intrinsic's accumulators at each use.
  */
@@ -392,10 +201,11 @@ MF_INLINE void add_halves(uint32_t n_tokens, const __m256i *w0, const __m256i *w
     }
 }
 
-MF_INLINE void sum_group_tokens(uint32_t n_tokens, const __m256i *w0, const __m256i *w1,
+MF_INLINE void sum_group_tokens(bool wide, uint32_t n_tokens, const __m256i *w0, const __m256i *w1,
                                 const mf_fixed_pair *x, uint32_t group, size_t x_stride,
                                 __m256i *sums)
 {
+    (void)wide;
     for (uint32_t i = 0; i < PANELS * n_tokens; i++)
         sums[i] = _mm256_setzero_si256();
     for (uint32_t d = DIGITS; d-- > 0;) {

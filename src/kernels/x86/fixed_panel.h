@@ -14,7 +14,7 @@ enum {
     DIGITS = MF_FIXED_DIGITS,
     QUADS = 16, /* a group's fours of columns: eight of the even ones, then eight of the odd */
     PANELS = 2, /* multiplied together, by several tokens */
-    GROUP_BYTES = GROUP / 2
+    GROUP_BYTES = GROUP / 2 /* of 4 bits */
 };
 
 /* ROWS rows; where there are fewer, the last one again. */
@@ -23,7 +23,8 @@ typedef struct panel {
     uint32_t rows[ROWS];
     uint32_t n_rows;
     uint32_t next;          /* rows from each to that of the next panel */
-    float *scales, *biases; /* [groups of the weights, ROWS]; biases: bias + 8 * scale */
+    float *scales, *biases; /* [groups of the weights, ROWS]; biases: bias + middle * scale */
+    float middle;           /* of what the bits of a weight may be */
 } panel;
 
 static size_t panel_floats(const mf_matrix *w)
@@ -35,7 +36,7 @@ static size_t panel_floats(const mf_matrix *w)
 MF_LANE_OP void store_group(const panel *p, uint32_t g, lanes scale, lanes bias)
 {
     lanes_store(p->scales + (size_t)g * ROWS, ROWS, scale);
-    lanes_store(p->biases + (size_t)g * ROWS, ROWS, lanes_fma(scale, lanes_set(8.0f), bias));
+    lanes_store(p->biases + (size_t)g * ROWS, ROWS, lanes_fma(scale, lanes_set(p->middle), bias));
 }
 
 #endif

@@ -3,10 +3,14 @@
  * The fixed-point product by panels of rows, written once over a tier's primitives, which the
  * including file defines first:
  *
- *   expand_scales(p)    the scales and biases of a panel's rows, to where it says
- *   sum_rows(...)       sums of all groups of four rows by one token
- *   unpack_panel(...)   a panel's weights, [n_groups][QUADS] vectors, a byte a weight
- *   sum_group_tokens(...) a group's sums by several tokens, [n_tokens, PANELS]
+ *   MIN_BITS, MAX_BITS        of the weights that the tier multiplies so
+ *   expand_scales(p)          the scales and biases of a panel's rows, to where it says
+ *   sum_rows(bits, ...)       sums of all groups of four rows by one token
+ *   unpack_panel(bits, ...)   a panel's weights, [n_groups][QUADS] vectors, a byte a weight
+ *   sum_group_tokens(is_wide, ...)   a group's sums by several tokens, [n_tokens, PANELS]
+ *
+ * A group's sum of weights of more than 4 bits need not fit 32 bits: it comes in two parts, that by
+ * the two lower digits, and behind all of those that by the highest.
  *
  * Few tokens: bound by memory, so the order of the reads matters. A panel's rows go four together,
  * each from end to end. Long rows: one from each quarter of the range, each a stream of its own
@@ -18,20 +22,33 @@
 #include <string.h>
 
 enum {
-    AHEAD_BYTES = 768,        /* how far ahead of a long row's stream is prefetched */
-    SHORT_ROW_BYTES = 256,    /* rows up to this are short */
-    SHORT_AHEAD_BYTES = 3072, /* how far ahead of the stream of short rows is prefetched */
-    MIN_TILE_TOKENS = 4       /* from this many tokens on unpacking pays */
+    AHEAD_BYTES = 768,         /* how far ahead of a long row's stream is prefetched */
+    SHORT_ROW_BYTES = 256,     /* rows up to this are short */
+    SHORT_AHEAD_BYTES = 3072,  /* how far ahead of the stream of short rows is prefetched */
+    MIN_TILE_TOKENS = 4,       /* from this many tokens on unpacking pays */
+    MIN_TILE_TOKENS_OTHERS = 2 /* of other bits than 4, which are unpacked anyway */
 };
 
-/* A tile's outputs, [TILE, PANELS, ROWS], and the sums of a group. */
-#define TILE_BYTES ((size_t)2 * PANELS * TILE * sizeof(ints))
+/* A tile's outputs, [TILE, PANELS, ROWS], and the sums of a group, in two parts. */
+#define TILE_BYTES ((size_t)3 * PANELS * TILE * sizeof(ints))
+
+/* Whether sums come in two parts. */
+MF_LANE_OP bool is_wide(uint32_t bits)
+{
+    return bits > 4;
+}
+
+static bool is_by_tiles(const mf_matrix *w, uint32_t n_tokens)
+{
+    return n_tokens >= (w->shape.bits == 4 ? MIN_TILE_TOKENS : MIN_TILE_TOKENS_OTHERS);
+}
 
 /* Scales and biases go to `values`. */
 static void fill_panel(panel *p, float *values)
 {
     p->scales = values;
     p->biases = values + panel_floats(p->w) / 2;
+    p->middle = (float)(1u << (p->w->shape.bits - 1));
     expand_scales(p);
 }
 
@@ -55,15 +72,31 @@ static panel open_quarters(const mf_matrix *w, uint32_t first, uint32_t quarter,
     return p;
 }
 
+/* A group's sums of integers; `offset` is that of the token. */
+MF_LANE_OP lanes narrow_sums(uint32_t bits, ints sums, int32_t offset)
+{
+    return ints_to_lanes(ints_add(sums, ints_set(offset >> (4 - bits))));
+}
+
+/* The same of two parts: so is the offset cut. */
+MF_LANE_OP lanes wide_sums(uint32_t bits, ints low, ints high, int32_t offset)
+{
+    const int32_t sum = offset >> 3, high_part = (sum + 32768) >> 16;
+    const int32_t low_part = sum - high_part * 65536, middle = 1 << (bits - 1);
+    const lanes lows = ints_to_lanes(ints_add(low, ints_set(low_part * middle)));
+    const lanes highs = ints_to_lanes(ints_add(high, ints_set(high_part * middle)));
+    return lanes_fma(highs, lanes_set(65536.0f), lows);
+}
+
 /* What group g adds to the outputs: the one place where floats are rounded. */
-MF_LANE_OP lanes add_group(const panel *p, uint32_t g, ints sum, float unit, float activations,
+MF_LANE_OP lanes add_group(const panel *p, uint32_t g, lanes sum, float unit, float activations,
                            lanes acc)
 {
     const size_t at =
         (size_t)(p->w->shape.group == GROUP ? g : g * GROUP / p->w->shape.group) * ROWS;
     lanes scale = lanes_mul(lanes_load(p->scales + at, ROWS), lanes_set(unit));
     lanes bias = lanes_mul(lanes_load(p->biases + at, ROWS), lanes_set(activations));
-    return lanes_add(acc, lanes_fma(ints_to_lanes(sum), scale, bias));
+    return lanes_add(acc, lanes_fma(sum, scale, bias));
 }
 
 /* By way of `row`, [ROWS]. */
@@ -78,7 +111,8 @@ static void store_quarters(lanes values, uint32_t quarter, float *y, float *row)
 /* ------------------------------------------------------------------------------------- few tokens
  */
 
-static lanes multiply_panel(const panel *p, size_t ahead, const mf_fixed_token *x, int32_t *sums)
+MF_LANE_OP lanes multiply_panel(uint32_t bits, const panel *p, size_t ahead,
+                                const mf_fixed_token *x, int32_t *sums)
 {
     const uint32_t n_groups = mf_fixed_groups(p->w);
     const size_t row_bytes = mf_fixed_row_bytes(p->w);
@@ -86,19 +120,23 @@ static lanes multiply_panel(const panel *p, size_t ahead, const mf_fixed_token *
         const unsigned char *rows[4];
         for (uint32_t i = 0; i < 4; i++)
             rows[i] = p->w->data + p->rows[r + i] * row_bytes;
-        sum_rows(rows, n_groups, ahead, x->digits, sums + r);
+        sum_rows(bits, rows, n_groups, ahead, x->digits, sums + r);
     }
     lanes acc = lanes_set(0.0f);
     for (uint32_t g = 0; g < n_groups; g++) {
-        ints sum = ints_add(ints_load(sums + (size_t)g * ROWS), ints_set(x->offsets[g]));
+        const ints low = ints_load(sums + (size_t)g * ROWS);
+        const lanes sum =
+            is_wide(bits) ? wide_sums(bits, low, ints_load(sums + (size_t)(n_groups + g) * ROWS),
+                                      x->offsets[g])
+                          : narrow_sums(bits, low, x->offsets[g]);
         acc = add_group(p, g, sum, x->units[g], x->sums[g], acc);
     }
     return acc;
 }
 
-static void multiply_few(const mf_matrix *w, uint32_t row0, uint32_t row1,
-                         const unsigned char *tokens, uint32_t n_tokens, float *y, size_t y_stride,
-                         float *values)
+MF_LANE_OP void multiply_few(uint32_t bits, const mf_matrix *w, uint32_t row0, uint32_t row1,
+                             const unsigned char *tokens, uint32_t n_tokens, float *y,
+                             size_t y_stride, float *values)
 {
     const uint32_t n_groups = mf_fixed_groups(w);
     const size_t token_bytes = mf_fixed_token_bytes(w);
@@ -109,7 +147,7 @@ static void multiply_few(const mf_matrix *w, uint32_t row0, uint32_t row1,
             const panel p = open_quarters(w, row0 + i, quarter, values);
             for (uint32_t t = 0; t < n_tokens; t++) {
                 const mf_fixed_token x = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
-                const lanes outputs = multiply_panel(&p, AHEAD_BYTES, &x, sums);
+                const lanes outputs = multiply_panel(bits, &p, AHEAD_BYTES, &x, sums);
                 store_quarters(outputs, quarter, y + t * y_stride + i, (float *)(void *)sums);
             }
         }
@@ -120,7 +158,7 @@ static void multiply_few(const mf_matrix *w, uint32_t row0, uint32_t row1,
         for (uint32_t t = 0; t < n_tokens; t++) {
             const mf_fixed_token x = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
             lanes_store(y + t * y_stride + (row - row0), p.n_rows,
-                        multiply_panel(&p, SHORT_AHEAD_BYTES, &x, sums));
+                        multiply_panel(bits, &p, SHORT_AHEAD_BYTES, &x, sums));
         }
     }
 }
@@ -134,29 +172,60 @@ typedef struct block {
     uint32_t n_panels;
     ints *weights;
     float *outputs; /* of a tile, [TILE, PANELS, ROWS] */
-    ints *sums;     /* of a group and a tile, likewise */
+    ints *sums;     /* of a group and a tile, likewise; those of the highest digit behind them */
 } block;
 
-/* n_tokens is a constant. */
-MF_LANE_OP void multiply_tile(uint32_t n_tokens, const block *b, const unsigned char *tokens,
-                              size_t token_bytes, float *y, size_t y_stride)
+/* Each width has code of its own. */
+static void unpack_any(const panel *p, ints *out)
 {
-    const uint32_t n_groups = mf_fixed_groups(b->panels[0].w);
+    switch (MIN_BITS < MAX_BITS ? p->w->shape.bits : 4) {
+    case 2:
+        unpack_panel(2, p, out);
+        break;
+    case 3:
+        unpack_panel(3, p, out);
+        break;
+    case 5:
+        if (MAX_BITS > 4)
+            unpack_panel(5, p, out);
+        break;
+    case 6:
+        if (MAX_BITS > 4)
+            unpack_panel(6, p, out);
+        break;
+    case 8:
+        if (MAX_BITS > 4)
+            unpack_panel(8, p, out);
+        break;
+    default:
+        unpack_panel(4, p, out);
+        break;
+    }
+}
+
+/* wide and n_tokens are constants. */
+MF_LANE_OP void multiply_tile(bool wide, uint32_t n_tokens, const block *b,
+                              const unsigned char *tokens, size_t token_bytes, float *y,
+                              size_t y_stride)
+{
+    const uint32_t n_groups = mf_fixed_groups(b->panels[0].w), bits = b->panels[0].w->shape.bits;
     const mf_fixed_token x = mf_fixed_token_at(tokens, n_groups);
     const ints *w0 = b->weights, *w1 = w0 + (size_t)(b->n_panels - 1) * n_groups * QUADS;
     const size_t stride = token_bytes / sizeof(float);
     memset(b->outputs, 0, (size_t)PANELS * n_tokens * ROWS * sizeof(float));
     for (uint32_t g = 0; g < n_groups; g++, w0 += QUADS, w1 += QUADS) {
-        const ints *sum = b->sums;
+        const ints *low = b->sums;
         float *out = b->outputs;
-        sum_group_tokens(n_tokens, w0, w1, x.digits + g / 2, g % 2, token_bytes, b->sums);
+        sum_group_tokens(wide, n_tokens, w0, w1, x.digits + g / 2, g % 2, token_bytes, b->sums);
         for (uint32_t t = 0; t < n_tokens; t++) {
             const size_t at = g + t * stride;
-            const ints offset = ints_set(x.offsets[at]);
-            for (uint32_t p = 0; p < PANELS; p++, out += ROWS, sum++)
+            for (uint32_t p = 0; p < PANELS; p++, out += ROWS, low++) {
+                const lanes sum = wide ? wide_sums(bits, *low, low[PANELS * TILE], x.offsets[at])
+                                       : narrow_sums(bits, *low, x.offsets[at]);
                 lanes_store(out, ROWS,
-                            add_group(&b->panels[p], g, ints_add(*sum, offset), x.units[at],
-                                      x.sums[at], lanes_load(out, ROWS)));
+                            add_group(&b->panels[p], g, sum, x.units[at], x.sums[at],
+                                      lanes_load(out, ROWS)));
+            }
         }
     }
     for (uint32_t p = 0; p < b->n_panels; p++)
@@ -165,22 +234,58 @@ MF_LANE_OP void multiply_tile(uint32_t n_tokens, const block *b, const unsigned 
                         lanes_load(b->outputs + (size_t)(PANELS * t + p) * ROWS, ROWS));
 }
 
-static void multiply_tokens(const block *b, const unsigned char *tokens, uint32_t n_tokens,
-                            float *y, size_t y_stride)
+MF_LANE_OP void multiply_tokens(bool wide, const block *b, const unsigned char *tokens,
+                                uint32_t n_tokens, float *y, size_t y_stride)
 {
     const size_t token_bytes = mf_fixed_token_bytes(b->panels[0].w);
     for (uint32_t n; n_tokens > 0; n_tokens -= n, tokens += n * token_bytes, y += n * y_stride) {
         n = n_tokens >= TILE ? TILE : n_tokens >= FEW ? FEW : n_tokens;
         if (n == TILE)
-            multiply_tile(TILE, b, tokens, token_bytes, y, y_stride);
+            multiply_tile(wide, TILE, b, tokens, token_bytes, y, y_stride);
         else if (n == FEW)
-            multiply_tile(FEW, b, tokens, token_bytes, y, y_stride);
+            multiply_tile(wide, FEW, b, tokens, token_bytes, y, y_stride);
         else if (n == 3)
-            multiply_tile(3, b, tokens, token_bytes, y, y_stride);
+            multiply_tile(wide, 3, b, tokens, token_bytes, y, y_stride);
         else if (n == 2)
-            multiply_tile(2, b, tokens, token_bytes, y, y_stride);
+            multiply_tile(wide, 2, b, tokens, token_bytes, y, y_stride);
         else
-            multiply_tile(1, b, tokens, token_bytes, y, y_stride);
+            multiply_tile(wide, 1, b, tokens, token_bytes, y, y_stride);
+    }
+}
+
+/* Functions of their own. */
+static void multiply_narrow(const block *b, const unsigned char *tokens, uint32_t n_tokens,
+                            float *y, size_t y_stride)
+{
+    multiply_tokens(false, b, tokens, n_tokens, y, y_stride);
+}
+
+static void multiply_wide(const block *b, const unsigned char *tokens, uint32_t n_tokens, float *y,
+                          size_t y_stride)
+{
+    multiply_tokens(true, b, tokens, n_tokens, y, y_stride);
+}
+
+static void multiply_many(const mf_matrix *w, uint32_t row0, uint32_t row1,
+                          const unsigned char *tokens, uint32_t n_tokens, float *y, size_t y_stride,
+                          float *values)
+{
+    const uint32_t n_groups = mf_fixed_groups(w);
+    for (uint32_t row = row0; row < row1; row += PANELS * ROWS) {
+        block b = {.n_panels = row1 - row > ROWS ? PANELS : 1,
+                   .outputs = values + PANELS * panel_floats(w)};
+        b.sums = (ints *)(void *)(b.outputs + PANELS * TILE * ROWS);
+        b.weights = b.sums + (size_t)2 * PANELS * TILE;
+        for (uint32_t p = 0; p < b.n_panels; p++) {
+            b.panels[p] = open_panel(w, row + p * ROWS, row1, values + p * panel_floats(w));
+            unpack_any(&b.panels[p], b.weights + (size_t)p * n_groups * QUADS);
+        }
+        if (b.n_panels == 1) /* the second is the first again, and not stored */
+            b.panels[1] = b.panels[0];
+        if (MAX_BITS > 4 && is_wide(w->shape.bits))
+            multiply_wide(&b, tokens, n_tokens, y + (row - row0), y_stride);
+        else
+            multiply_narrow(&b, tokens, n_tokens, y + (row - row0), y_stride);
     }
 }
 
@@ -191,35 +296,47 @@ static void multiply_tokens(const block *b, const unsigned char *tokens, uint32_
 static size_t product_scratch_bytes(const mf_matrix *w, uint32_t n_tokens)
 {
     size_t n_bytes = PANELS * panel_floats(w) * sizeof(float);
-    if (n_tokens < MIN_TILE_TOKENS)
-        n_bytes += (size_t)mf_fixed_groups(w) * ROWS * sizeof(int32_t);
+    if (!is_by_tiles(w, n_tokens))
+        n_bytes += (is_wide(w->shape.bits) ? 2u : 1u) * (size_t)mf_fixed_groups(w) * ROWS *
+                   sizeof(int32_t);
     else
         n_bytes += TILE_BYTES + (size_t)PANELS * mf_fixed_groups(w) * QUADS * sizeof(ints);
     return (size_t)mf_round_up(n_bytes, 64);
 }
 
+#define MULTIPLY_FEW(bits) multiply_few(bits, w, row0, row1, tokens, n_tokens, y, y_stride, values)
+
 /* mf_fixed_kernels.matmul */
 static void multiply(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
                      uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
 {
-    const uint32_t n_groups = mf_fixed_groups(w);
     float *values = scratch;
-    if (n_tokens < MIN_TILE_TOKENS) {
-        multiply_few(w, row0, row1, tokens, n_tokens, y, y_stride, values);
+    if (is_by_tiles(w, n_tokens)) {
+        multiply_many(w, row0, row1, tokens, n_tokens, y, y_stride, values);
         return;
     }
-    for (uint32_t row = row0; row < row1; row += PANELS * ROWS) {
-        block b = {.n_panels = row1 - row > ROWS ? PANELS : 1,
-                   .outputs = values + PANELS * panel_floats(w)};
-        b.sums = (ints *)(void *)(b.outputs + PANELS * TILE * ROWS);
-        b.weights = b.sums + PANELS * TILE;
-        for (uint32_t p = 0; p < b.n_panels; p++) {
-            b.panels[p] = open_panel(w, row + p * ROWS, row1, values + p * panel_floats(w));
-            unpack_panel(&b.panels[p], b.weights + (size_t)p * n_groups * QUADS);
-        }
-        if (b.n_panels == 1) /* the second is the first again, and not stored */
-            b.panels[1] = b.panels[0];
-        multiply_tokens(&b, tokens, n_tokens, y + (row - row0), y_stride);
+    switch (MIN_BITS < MAX_BITS ? w->shape.bits : 4) {
+    case 2:
+        MULTIPLY_FEW(2);
+        break;
+    case 3:
+        MULTIPLY_FEW(3);
+        break;
+    case 5:
+        if (MAX_BITS > 4)
+            MULTIPLY_FEW(5);
+        break;
+    case 6:
+        if (MAX_BITS > 4)
+            MULTIPLY_FEW(6);
+        break;
+    case 8:
+        if (MAX_BITS > 4)
+            MULTIPLY_FEW(8);
+        break;
+    default:
+        MULTIPLY_FEW(4);
+        break;
     }
 }
 

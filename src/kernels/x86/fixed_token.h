@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * 4-bit affine weights times activations in fixed point: what the x86 tiers share. A token's
+ * Affine weights times activations in fixed point: what the x86 tiers share. A token's
  * activations become integers of 23 bits and a unit in each group of 64 columns; the sum of a
  * group's products of integers is exact, whatever its order, and only the sums of groups are added
  * as float32, in the order of the columns. That takes half the instructions of the float32 product,
@@ -8,9 +8,10 @@
  * weight.
  *
  * An activation is x = unit * (a2 * 2^16 + a1 * 2^8 + a0), each digit a signed byte; the sums of
- * the three digits are put together by shifts. Weights are (q - 8) * scale + (bias + 8 * scale):
- * with q - 8 for q, a group's sum fits 32 bits, and sums that pass beyond them on the way come
- * back, as all is modulo 2^32.
+ * the three digits are put together by shifts. Weights are (q - m) * scale + (bias + m * scale), m
+ * being the middle of what their bits may be: with q - m for q, the sum of a group of 4 bits fits
+ * 32 bits, and sums that pass beyond them on the way come back, as all is modulo 2^32. Of more bits
+ * the sum by the highest digit is kept by itself until both become floats.
  */
 #ifndef MF_KERNELS_FIXED_TOKEN_H
 #define MF_KERNELS_FIXED_TOKEN_H
@@ -45,11 +46,17 @@ typedef struct mf_fixed_token {
     const int32_t *offsets; /* -8 times the sums of the integers */
 } mf_fixed_token;
 
-/* Whether a matrix is multiplied in fixed point: 4 bits, in groups of at least 64. */
+/* Whether a matrix can be multiplied in fixed point: in groups of at least 64. */
 static inline bool mf_is_fixed(const mf_matrix *w)
 {
-    return w->shape.kind == MF_WEIGHT_AFFINE && w->shape.bits == 4 &&
-           w->shape.group >= MF_FIXED_GROUP;
+    return w->shape.kind == MF_WEIGHT_AFFINE && w->shape.group >= MF_FIXED_GROUP;
+}
+
+/* The same of up to 4 bits. More are not worth it to tiers without an instruction that adds
+ * products of bytes up in 32 bits: those of 16 bits hold too few of them. */
+static inline bool mf_is_fixed_narrow(const mf_matrix *w)
+{
+    return mf_is_fixed(w) && w->shape.bits <= 4;
 }
 
 /* Of activations. */
@@ -61,7 +68,7 @@ static inline uint32_t mf_fixed_groups(const mf_matrix *w)
 /* Of the weights: asked in inner loops, so not of the table. */
 static inline size_t mf_fixed_row_bytes(const mf_matrix *w)
 {
-    return w->shape.n_cols / 2;
+    return (size_t)w->shape.n_cols * w->shape.bits / 8;
 }
 
 static inline size_t mf_fixed_pairs(size_t n_groups)
@@ -94,12 +101,18 @@ typedef struct mf_fixed_kernels {
     size_t (*scratch_bytes)(const mf_matrix *w, uint32_t n_tokens);
 } mf_fixed_kernels;
 
-/* mf_kernels.token_bytes: of this form and of that of blocks, which is always longer. */
+/* mf_kernels.token_bytes: of this form and of that of blocks, which is always longer. Of tiers that
+ * multiply all affine weights in groups of 64 so; and of those that do so with up to 4 bits. */
 static inline size_t mf_token_bytes_x86(const mf_matrix *w)
 {
     if (mf_is_blocks(w))
         return mf_blocks_token_bytes(w);
     return mf_is_fixed(w) ? mf_fixed_token_bytes(w) : 0;
+}
+
+static inline size_t mf_token_bytes_narrow(const mf_matrix *w)
+{
+    return mf_is_blocks(w) || mf_is_fixed_narrow(w) ? mf_token_bytes_x86(w) : 0;
 }
 
 /* mf_kernels.matmul and what it needs, by tokens that nobody has prepared: of either form. */

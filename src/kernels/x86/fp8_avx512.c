@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Products with FP8 weights in blocks, AVX-512. Rows are taken by those that share
+ * Products with FP8 weights in blocks, AVX-512 with VBMI. Rows are taken by those that share
  * scales, as the activations are scaled for each. One to four tokens are multiplied here, four rows
  * together as in matmul_avx512.c; more go through the panels of gemm_avx512.c, in the same order of
  * sums.
@@ -38,10 +38,28 @@ static _Alignas(64) const unsigned char bf16_low[128] = {
     0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xc0,
 };
 
-static mf_fp8_tables_avx512 load_tables(void)
+/* The bytes of a bfloat16 by the code of its magnitude: codes 0 .. 63, 64 .. 127. */
+typedef struct fp8_tables {
+    __m512i high[2], low[2];
+} fp8_tables;
+
+MF_INLINE void fp8_weights(const fp8_tables *tables, __m512i codes, __m512 out[4])
 {
-    return (mf_fp8_tables_avx512){{_mm512_load_si512(bf16_high), _mm512_load_si512(bf16_high + 64)},
-                                  {_mm512_load_si512(bf16_low), _mm512_load_si512(bf16_low + 64)}};
+    const __m512i sign = _mm512_set1_epi8((char)0x80), upper = _mm512_set1_epi32((int)0xffff0000);
+    __m512i low = _mm512_permutex2var_epi8(tables->low[0], codes, tables->low[1]);
+    __m512i high = _mm512_permutex2var_epi8(tables->high[0], codes, tables->high[1]);
+    high = _mm512_ternarylogic_epi32(high, codes, sign, 0xf8); /* high | (codes & sign) */
+    __m512i first = _mm512_unpacklo_epi8(low, high), last = _mm512_unpackhi_epi8(low, high);
+    out[0] = _mm512_castsi512_ps(_mm512_slli_epi32(first, 16));
+    out[1] = _mm512_castsi512_ps(_mm512_and_si512(first, upper));
+    out[2] = _mm512_castsi512_ps(_mm512_slli_epi32(last, 16));
+    out[3] = _mm512_castsi512_ps(_mm512_and_si512(last, upper));
+}
+
+static fp8_tables load_tables(void)
+{
+    return (fp8_tables){{_mm512_load_si512(bf16_high), _mm512_load_si512(bf16_high + 64)},
+                        {_mm512_load_si512(bf16_low), _mm512_load_si512(bf16_low + 64)}};
 }
 
 /* Rows of scratch for tokens are this long. */
@@ -96,10 +114,10 @@ void mf_fp8_pack_avx512(const mf_matrix *w, uint32_t row, const float *token, ui
 void mf_fp8_tile_avx512(const mf_matrix *w, uint32_t row, uint32_t first, uint32_t n, float *out)
 {
     const unsigned char *p = w->data + (size_t)row * w->shape.n_cols + first;
-    const mf_fp8_tables_avx512 tables = load_tables();
+    const fp8_tables tables = load_tables();
     for (uint32_t i = 0; i < n; i += STEP, out += STEP) {
         __m512 v[4];
-        mf_fp8_weights_avx512(&tables, _mm512_maskz_loadu_epi8(mf_fp8_tail_avx512(n, i), p + i), v);
+        fp8_weights(&tables, _mm512_maskz_loadu_epi8(mf_fp8_tail_avx512(n, i), p + i), v);
         MF_UNROLL(4)
         for (uint32_t k = 0; k < 4; k++)
             _mm512_store_ps(out + 16 * k, v[k]);
@@ -114,15 +132,15 @@ typedef struct matvec {
 } matvec;
 
 MF_INLINE void add_step(uint32_t n_rows, uint32_t n_tokens, const unsigned char *p, size_t apart,
-                        __mmask64 mask, const mf_fp8_tables_avx512 *tables, const float *x,
-                        size_t x_stride, __m512 acc[MAX_ROWS][MAX_TOKENS])
+                        __mmask64 mask, const fp8_tables *tables, const float *x, size_t x_stride,
+                        __m512 acc[MAX_ROWS][MAX_TOKENS])
 {
     MF_UNROLL(4)
     for (uint32_t r = 0; r < n_rows; r++) {
         const unsigned char *at = p + r * apart;
         __m512 v[4];
         _mm_prefetch((const char *)at + AHEAD_BYTES, _MM_HINT_T0);
-        mf_fp8_weights_avx512(tables, _mm512_maskz_loadu_epi8(mask, at), v);
+        fp8_weights(tables, _mm512_maskz_loadu_epi8(mask, at), v);
         MF_UNROLL(4)
         for (uint32_t k = 0; k < 4; k++) {
             MF_UNROLL(4)
@@ -140,7 +158,7 @@ MF_INLINE void multiply(uint32_t n_rows, uint32_t n_tokens, const matvec *m, uin
     const uint32_t n_cols = m->w->shape.n_cols;
     const unsigned char *p = m->w->data + (size_t)row * n_cols;
     const size_t apart = (size_t)step * n_cols;
-    const mf_fp8_tables_avx512 tables = load_tables();
+    const fp8_tables tables = load_tables();
     __m512 acc[MAX_ROWS][MAX_TOKENS];
     for (uint32_t r = 0; r < MAX_ROWS; r++)
         for (uint32_t t = 0; t < MAX_TOKENS; t++)

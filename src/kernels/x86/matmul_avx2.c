@@ -26,40 +26,31 @@ static size_t padded(uint32_t n_cols)
     return ((size_t)n_cols + STEP - 1) & ~(size_t)(STEP - 1);
 }
 
-static const mf_fixed_kernels fixed = {mf_fixed_prepare_avx2, mf_fixed_matmul_avx2,
-                                       mf_fixed_scratch_bytes_avx2};
+static const mf_fixed_kernels fixed_narrow = {mf_fixed_prepare_avx2, mf_fixed_matmul_avx2,
+                                              mf_fixed_scratch_bytes_avx2};
+static const mf_fixed_kernels fixed_vnni = {mf_fixed_prepare_avx2, mf_fixed_matmul_avx_vnni,
+                                            mf_fixed_scratch_bytes_avx_vnni};
 static const mf_fixed_kernels blocks = {mf_blocks_prepare_avx2, mf_blocks_matmul_avx2,
                                         mf_blocks_scratch_bytes_avx2};
 
-/* How a matrix is multiplied by prepared tokens; NULL if it is not. */
-static const mf_fixed_kernels *prepared_kernels(const mf_matrix *w)
+/* How a matrix is multiplied by prepared tokens; NULL if it is not. With VNNI affine weights of all
+ * bits are, without it those of up to 4. */
+static const mf_fixed_kernels *prepared_kernels(bool has_vnni, const mf_matrix *w)
 {
     if (mf_is_blocks(w))
         return &blocks;
-    return mf_is_fixed(w) ? &fixed : NULL;
+    if (has_vnni)
+        return mf_is_fixed(w) ? &fixed_vnni : NULL;
+    return mf_is_fixed_narrow(w) ? &fixed_narrow : NULL;
 }
 
-void mf_prepare_token_avx2(const mf_matrix *w, const float *x, void *out)
+static size_t scratch_bytes(bool has_vnni, const mf_matrix *w, uint32_t n_tokens)
 {
-    prepared_kernels(w)->prepare(w, x, out);
-}
-
-void mf_matmul_prepared_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
-                             uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
-{
-    if (row0 < row1 && n_tokens > 0)
-        prepared_kernels(w)->matmul(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
-}
-
-size_t mf_matmul_scratch_bytes_avx2(const mf_matrix *w, uint32_t n_tokens)
-{
-    if (mf_is_fp8_rows(w)) {
-        const mf_matrix values = mf_fp8_values(w);
-        return mf_matmul_scratch_bytes_avx2(&values, n_tokens);
-    }
-    if (prepared_kernels(w) != NULL)
-        return mf_fixed_plain_scratch_bytes(prepared_kernels(w), w, n_tokens);
-    return (n_tokens > TOKENS ? PANEL_ROWS : 1) * padded(w->shape.n_cols) * sizeof(float);
+    const mf_matrix values = mf_is_fp8_rows(w) ? mf_fp8_values(w) : *w;
+    const mf_fixed_kernels *prepared = prepared_kernels(has_vnni, &values);
+    if (prepared != NULL)
+        return mf_fixed_plain_scratch_bytes(prepared, &values, n_tokens);
+    return (n_tokens > TOKENS ? PANEL_ROWS : 1) * padded(values.shape.n_cols) * sizeof(float);
 }
 
 MF_INLINE void expand_affine(uint32_t bits, const mf_matrix *w, uint32_t row, float *out)
@@ -176,12 +167,12 @@ static void multiply_panel(const float *weights, uint32_t n_rows, uint32_t n_col
                        y + t * y_stride + r, y_stride);
 }
 
-void mf_matmul_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
-                    size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
+static void matmul(bool has_vnni, const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
+                   size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
 {
     if (mf_is_fp8_rows(w)) {
         const mf_matrix values = mf_fp8_values(w);
-        mf_matmul_avx2(&values, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+        matmul(has_vnni, &values, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
         mf_fp8_scale_rows(w, row0, row1, n_tokens, y, y_stride);
         return;
     }
@@ -190,9 +181,9 @@ void mf_matmul_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const floa
     float *weights = scratch;
     if (row0 >= row1 || n_tokens == 0)
         return;
-    if (prepared_kernels(w) != NULL) {
-        mf_fixed_plain_matmul(prepared_kernels(w), w, row0, row1, x, x_stride, n_tokens, y,
-                              y_stride, scratch);
+    const mf_fixed_kernels *prepared = prepared_kernels(has_vnni, w);
+    if (prepared != NULL) {
+        mf_fixed_plain_matmul(prepared, w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
         return;
     }
     if (n_tokens == 1 && mf_has_x86_kernels(w)) {
@@ -209,4 +200,56 @@ void mf_matmul_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const floa
         multiply_panel(weights, n, w->shape.n_cols, x, x_stride, n_tokens, y + (row - row0),
                        y_stride);
     }
+}
+
+/* ------------------------------------------------------------------------------ without VNNI */
+
+size_t mf_matmul_scratch_bytes_avx2(const mf_matrix *w, uint32_t n_tokens)
+{
+    return scratch_bytes(false, w, n_tokens);
+}
+
+void mf_matmul_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
+                    size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
+{
+    matmul(false, w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+}
+
+void mf_prepare_token_avx2(const mf_matrix *w, const float *x, void *out)
+{
+    prepared_kernels(false, w)->prepare(w, x, out);
+}
+
+void mf_matmul_prepared_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
+                             uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
+{
+    if (row0 < row1 && n_tokens > 0)
+        prepared_kernels(false, w)->matmul(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
+}
+
+/* ------------------------------------------------------------------------------ with VNNI */
+
+size_t mf_matmul_scratch_bytes_avx_vnni(const mf_matrix *w, uint32_t n_tokens)
+{
+    return scratch_bytes(true, w, n_tokens);
+}
+
+void mf_matmul_avx_vnni(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
+                        size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride,
+                        void *scratch)
+{
+    matmul(true, w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+}
+
+void mf_prepare_token_avx_vnni(const mf_matrix *w, const float *x, void *out)
+{
+    prepared_kernels(true, w)->prepare(w, x, out);
+}
+
+void mf_matmul_prepared_avx_vnni(const mf_matrix *w, uint32_t row0, uint32_t row1,
+                                 const void *tokens, uint32_t n_tokens, float *y, size_t y_stride,
+                                 void *scratch)
+{
+    if (row0 < row1 && n_tokens > 0)
+        prepared_kernels(true, w)->matmul(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
 }

@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/avx512.h"
+#include "kernels/x86/blocks_avx2.h"
 #include "kernels/x86/blocks_avx512.h"
 #include "kernels/x86/decode_avx512.h"
 #include "kernels/x86/fixed_avx512.h"
@@ -44,41 +45,61 @@ static size_t groups_floats(uint32_t n_groups)
     return (size_t)MAX_ROWS * SHORT_SETS * mf_round_up(n_groups, LANES);
 }
 
-static const mf_fixed_kernels fixed = {mf_fixed_prepare_avx512, mf_fixed_matmul_avx512,
-                                       mf_fixed_scratch_bytes_avx512};
-static const mf_fixed_kernels blocks = {mf_blocks_prepare_avx512, mf_blocks_matmul_avx512,
-                                        mf_blocks_scratch_bytes_avx512};
+/* What a tier has of its own. */
+typedef struct tier {
+    mf_fixed_kernels fixed, blocks;
+    bool (*is_fixed)(const mf_matrix *w); /* whether it goes to `fixed` */
+    bool has_vbmi;                        /* FP8 in blocks needs it */
+} tier;
+
+static bool is_any_fixed(const mf_matrix *w)
+{
+    return mf_is_fixed(w);
+}
+
+static bool is_narrow_fixed(const mf_matrix *w)
+{
+    return mf_is_fixed_narrow(w);
+}
+
+static const tier bw = {
+    .fixed = {mf_fixed_prepare_avx512, mf_fixed_matmul_avx512_bw, mf_fixed_scratch_bytes_avx512_bw},
+    .blocks = {mf_blocks_prepare_avx2, mf_blocks_matmul_avx2, mf_blocks_scratch_bytes_avx2},
+    .is_fixed = is_narrow_fixed};
+static const tier vnni = {.fixed = {mf_fixed_prepare_avx512, mf_fixed_matmul_avx512_vnni,
+                                    mf_fixed_scratch_bytes_avx512_vnni},
+                          .blocks = {mf_blocks_prepare_avx512_vnni, mf_blocks_matmul_avx512_vnni,
+                                     mf_blocks_scratch_bytes_avx512_vnni},
+                          .is_fixed = is_any_fixed};
+static const tier vbmi = {
+    .fixed = {mf_fixed_prepare_avx512, mf_fixed_matmul_avx512, mf_fixed_scratch_bytes_avx512},
+    .blocks = {mf_blocks_prepare_avx512, mf_blocks_matmul_avx512, mf_blocks_scratch_bytes_avx512},
+    .is_fixed = is_any_fixed,
+    .has_vbmi = true};
 
 /* How a matrix is multiplied by prepared tokens; NULL if it is not. */
-static const mf_fixed_kernels *prepared_kernels(const mf_matrix *w)
+static const mf_fixed_kernels *prepared_kernels(const tier *t, const mf_matrix *w)
 {
     if (mf_is_blocks(w))
-        return &blocks;
-    return mf_is_fixed(w) ? &fixed : NULL;
+        return &t->blocks;
+    return t->is_fixed(w) ? &t->fixed : NULL;
 }
 
-void mf_prepare_token_avx512(const mf_matrix *w, const float *x, void *out)
+/* Whether AVX2's product takes it. */
+static bool is_left_to_avx2(const tier *t, const mf_matrix *w)
 {
-    prepared_kernels(w)->prepare(w, x, out);
+    return !mf_has_x86_kernels(w) || (w->shape.kind == MF_WEIGHT_FP8_BLOCK && !t->has_vbmi);
 }
 
-void mf_matmul_prepared_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
-                               uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
+static size_t scratch_bytes(const tier *t, const mf_matrix *w, uint32_t n_tokens)
 {
-    if (row0 < row1 && n_tokens > 0)
-        prepared_kernels(w)->matmul(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
-}
-
-size_t mf_matmul_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
-{
-    if (mf_is_fp8_rows(w)) {
-        const mf_matrix values = mf_fp8_values(w);
-        return mf_matmul_scratch_bytes_avx512(&values, n_tokens);
-    }
+    const mf_matrix values = mf_is_fp8_rows(w) ? mf_fp8_values(w) : *w;
+    const mf_fixed_kernels *prepared = prepared_kernels(t, &values);
     size_t n_floats = 0;
-    if (prepared_kernels(w) != NULL)
-        return mf_fixed_plain_scratch_bytes(prepared_kernels(w), w, n_tokens);
-    if (!mf_has_x86_kernels(w))
+    w = &values;
+    if (prepared != NULL)
+        return mf_fixed_plain_scratch_bytes(prepared, w, n_tokens);
+    if (is_left_to_avx2(t, w))
         return mf_matmul_scratch_bytes_avx2(w, n_tokens);
     if (w->shape.kind == MF_WEIGHT_FP8_BLOCK)
         return mf_fp8_scratch_bytes_avx512(w, n_tokens);
@@ -386,21 +407,21 @@ static void matvec_float(const matvec *m, uint32_t row0, uint32_t n_tokens, floa
         float_tokens(MF_BF16, n_tokens, m, row0, y, y_stride);
 }
 
-void mf_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
-                      size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
+static void matmul(const tier *t, const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
+                   size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
 {
     if (mf_is_fp8_rows(w)) {
         const mf_matrix values = mf_fp8_values(w);
-        mf_matmul_avx512(&values, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+        matmul(t, &values, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
         mf_fp8_scale_rows(w, row0, row1, n_tokens, y, y_stride);
         return;
     }
     if (row0 >= row1 || n_tokens == 0)
         return;
-    if (prepared_kernels(w) != NULL) {
-        mf_fixed_plain_matmul(prepared_kernels(w), w, row0, row1, x, x_stride, n_tokens, y,
-                              y_stride, scratch);
-    } else if (!mf_has_x86_kernels(w)) {
+    const mf_fixed_kernels *prepared = prepared_kernels(t, w);
+    if (prepared != NULL) {
+        mf_fixed_plain_matmul(prepared, w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+    } else if (is_left_to_avx2(t, w)) {
         mf_matmul_avx2(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
     } else if (w->shape.kind == MF_WEIGHT_FP8_BLOCK) {
         mf_fp8_matmul_avx512(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
@@ -412,4 +433,88 @@ void mf_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const fl
         const matvec m = {.w = w, .x = x, .x_stride = x_stride, .row1 = row1};
         matvec_float(&m, row0, n_tokens, y, y_stride);
     }
+}
+
+static void matmul_prepared(const tier *t, const mf_matrix *w, uint32_t row0, uint32_t row1,
+                            const void *tokens, uint32_t n_tokens, float *y, size_t y_stride,
+                            void *scratch)
+{
+    if (row0 < row1 && n_tokens > 0)
+        prepared_kernels(t, w)->matmul(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
+}
+
+/* ------------------------------------------------------------------------------ F, BW, DQ, VL */
+
+size_t mf_matmul_scratch_bytes_avx512_bw(const mf_matrix *w, uint32_t n_tokens)
+{
+    return scratch_bytes(&bw, w, n_tokens);
+}
+
+void mf_matmul_avx512_bw(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
+                         size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride,
+                         void *scratch)
+{
+    matmul(&bw, w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+}
+
+void mf_prepare_token_avx512_bw(const mf_matrix *w, const float *x, void *out)
+{
+    prepared_kernels(&bw, w)->prepare(w, x, out);
+}
+
+void mf_matmul_prepared_avx512_bw(const mf_matrix *w, uint32_t row0, uint32_t row1,
+                                  const void *tokens, uint32_t n_tokens, float *y, size_t y_stride,
+                                  void *scratch)
+{
+    matmul_prepared(&bw, w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
+}
+
+/* ------------------------------------------------------------------------------ and VNNI */
+
+size_t mf_matmul_scratch_bytes_avx512_vnni(const mf_matrix *w, uint32_t n_tokens)
+{
+    return scratch_bytes(&vnni, w, n_tokens);
+}
+
+void mf_matmul_avx512_vnni(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
+                           size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride,
+                           void *scratch)
+{
+    matmul(&vnni, w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+}
+
+void mf_prepare_token_avx512_vnni(const mf_matrix *w, const float *x, void *out)
+{
+    prepared_kernels(&vnni, w)->prepare(w, x, out);
+}
+
+void mf_matmul_prepared_avx512_vnni(const mf_matrix *w, uint32_t row0, uint32_t row1,
+                                    const void *tokens, uint32_t n_tokens, float *y,
+                                    size_t y_stride, void *scratch)
+{
+    matmul_prepared(&vnni, w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
+}
+
+/* ------------------------------------------------------------------------------ and VBMI */
+
+size_t mf_matmul_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
+{
+    return scratch_bytes(&vbmi, w, n_tokens);
+}
+
+void mf_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
+                      size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
+{
+    matmul(&vbmi, w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+}
+
+void mf_prepare_token_avx512(const mf_matrix *w, const float *x, void *out)
+{
+    prepared_kernels(&vbmi, w)->prepare(w, x, out);
+}
+
+void mf_matmul_prepared_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
+                               uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
+{
+    matmul_prepared(&vbmi, w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
 }

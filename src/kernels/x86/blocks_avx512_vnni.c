@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* Formats of blocks in fixed point by VNNI, AVX-512 without VBMI. */
+#include "kernels/x86/blocks_dot_avx512.h"
+
+void mf_blocks_prepare_avx512_vnni(const mf_matrix *w, const float *x, void *out)
+{
+    prepare(w, x, out);
+}
+
+size_t mf_blocks_scratch_bytes_avx512_vnni(const mf_matrix *w, uint32_t n_tokens)
+{
+    (void)w;
+    return scratch_bytes(n_tokens);
+}
+
+void mf_blocks_matmul_avx512_vnni(const mf_matrix *w, uint32_t row0, uint32_t row1,
+                                  const void *tokens, uint32_t n_tokens, float *y, size_t y_stride,
+                                  void *scratch)
+{
+    multiply(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Formats of blocks times activations in fixed point (blocks_token.h), AVX-512 with VNNI. Each lane
+ * has 16 columns of a span, which share a scale in every format: 64 columns at once are unpacked in
+ * their order, and four such vectors transposed within each 128 bits. So lane 4 * b + c has the
+ * columns from 64 * c + 16 * b on, four of them in each vector.
+ */
+#ifndef MF_KERNELS_BLOCKS_DOT_AVX512_H
+#define MF_KERNELS_BLOCKS_DOT_AVX512_H
+
+#include "kernels/x86/blocks_avx512.h"
+#include "kernels/x86/blocks_unpack_avx512.h"
+#include "kernels/x86/fixed_token.h"
+
+enum { TILE = 3, GROUP = 24, CHUNKS = 4, CHUNK = 64, DIGITS = 3 };
+
+typedef __m512 vec;
+typedef blocks_tables span_tables;
+
+/* A span of a row. */
+typedef struct unpacked_span {
+    __m512i weights[CHUNKS];
+    __m512 scale, min;
+} unpacked_span;
+
+/* ------------------------------------------------------------------------------------ activations
+ */
+
+/* acc + the sums of each lane's four products of unsigned by signed bytes. By hand, as gcc 12
+ * copies and stores the intrinsic's accumulators at each use. */
+MF_INLINE __m512i add_products(__m512i acc, __m512i weights, __m512i digits)
+{
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(weights), "v"(digits));
+    return acc;
+}
+
+/* In each quarter of the vectors, lane r of column c is lane c of rows[r]. */
+MF_INLINE void transpose_fours(const __m512i rows[4], __m512i columns[4])
+{
+    const __m512i a0 = _mm512_unpacklo_epi32(rows[0], rows[1]);
+    const __m512i a1 = _mm512_unpackhi_epi32(rows[0], rows[1]);
+    const __m512i a2 = _mm512_unpacklo_epi32(rows[2], rows[3]);
+    const __m512i a3 = _mm512_unpackhi_epi32(rows[2], rows[3]);
+    columns[0] = _mm512_unpacklo_epi64(a0, a2);
+    columns[1] = _mm512_unpackhi_epi64(a0, a2);
+    columns[2] = _mm512_unpacklo_epi64(a1, a3);
+    columns[3] = _mm512_unpackhi_epi64(a1, a3);
+}
+
+/* The largest magnitude of n values; NaN if there is one. */
+static float largest(const float *x, uint32_t n)
+{
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    __m512i max = _mm512_setzero_si512();
+    for (uint32_t i = 0; i < n; i += 16) {
+        const __m512i v = _mm512_maskz_loadu_epi32(mf_tail_avx512(n, i), x + i);
+        max = _mm512_max_epu32(max, _mm512_and_si512(v, magnitude));
+    }
+    uint32_t bits = _mm512_reduce_max_epu32(max);
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* The digits of 64 columns' integers, of which those past n are 0; their unit. */
+static float prepare_chunk(const float *x, uint32_t n, __m512i digits[DIGITS])
+{
+    unsigned char bytes[DIGITS][CHUNK];
+    float max = largest(x, n < CHUNK ? n : CHUNK);
+    max = max < MF_FIXED_SMALLEST ? MF_FIXED_SMALLEST : max;
+    const __m512 per_unit = _mm512_set1_ps(MF_FIXED_LIMIT / max);
+    for (uint32_t i = 0; i < CHUNK; i += 16) {
+        const __mmask16 mask = n > i ? mf_tail_avx512(n, i) : 0;
+        __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + i), per_unit));
+        for (uint32_t d = 0; d < DIGITS; d++) { /* what is left, above this byte as a signed one */
+            _mm_storeu_si128((__m128i *)(void *)(bytes[d] + i), _mm512_cvtepi32_epi8(v));
+            v = _mm512_srai_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(128)), 8);
+        }
+    }
+    for (uint32_t d = 0; d < DIGITS; d++)
+        digits[d] = _mm512_loadu_si512(bytes[d]);
+    return max / MF_FIXED_LIMIT;
+}
+
+/* -128 times v. */
+MF_INLINE __m512i offset_of(__m512i v)
+{
+    return _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(v, 7));
+}
+
+static void prepare_span(const float *x, uint32_t n, mf_blocks_span *span)
+{
+    const __m512i one = _mm512_set1_epi8(1);
+    __m512i digits[CHUNKS][DIGITS], sums[DIGITS];
+    float units[CHUNKS];
+    for (uint32_t c = 0; c < CHUNKS; c++)
+        units[c] =
+            prepare_chunk(x + (size_t)c * CHUNK, n > c * CHUNK ? n - c * CHUNK : 0, digits[c]);
+    for (uint32_t d = 0; d < DIGITS; d++) {
+        const __m512i rows[CHUNKS] = {digits[0][d], digits[1][d], digits[2][d], digits[3][d]};
+        __m512i columns[CHUNKS];
+        transpose_fours(rows, columns);
+        sums[d] = _mm512_setzero_si512();
+        for (uint32_t k = 0; k < CHUNKS; k++) {
+            _mm512_storeu_si512(span->bytes.digits[d][k], columns[k]);
+            sums[d] = add_products(sums[d], one, columns[k]);
+        }
+    }
+    const __m512 unit = _mm512_broadcast_f32x4(_mm_loadu_ps(units));
+    const __m512i low = _mm512_add_epi32(_mm512_slli_epi32(sums[1], 8), sums[0]);
+    const __m512i all = _mm512_add_epi32(_mm512_slli_epi32(sums[2], 16), low);
+    _mm512_storeu_si512(span->bytes.offsets[0], offset_of(low));
+    _mm512_storeu_si512(span->bytes.offsets[1], offset_of(sums[2]));
+    _mm512_storeu_ps(span->sums, _mm512_mul_ps(_mm512_cvtepi32_ps(all), unit));
+    _mm512_storeu_ps(span->units, unit);
+}
+
+/* mf_kernels.prepare_token. Activations that are not finite get a unit that is not. */
+static void prepare(const mf_matrix *w, const float *x, mf_blocks_span *span)
+{
+    for (uint32_t i = 0; i < w->shape.n_cols; i += MF_SPAN, span++)
+        prepare_span(x + i, w->shape.n_cols - i < MF_SPAN ? w->shape.n_cols - i : MF_SPAN, span);
+}
+
+/* --------------------------------------------------------------------------------------- products
+ */
+
+MF_INLINE vec zero_vec(void)
+{
+    return _mm512_setzero_ps();
+}
+
+MF_INLINE void sum_four(const vec v[4], float out[4])
+{
+    _mm_storeu_ps(out, mf_sum4_avx512(v[0], v[1], v[2], v[3]));
+}
+
+MF_INLINE void unpack_span(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
+                           const unsigned char *v, const unsigned char *s, unpacked_span *out)
+{
+    const span_scales scales = scales_of(kind, v, s, w);
+    __m512i chunks[CHUNKS];
+    MF_UNROLL(4)
+    for (uint32_t c = 0; c < CHUNKS; c++)
+        chunks[c] = chunk_weights(kind, t, v, c);
+    transpose_fours(chunks, out->weights);
+    out->scale = lane_scales(kind, &scales);
+    if (has_min(kind))
+        out->min = lane_minima(&scales);
+}
+
+/* What a span's sums, by the highest digit and by both others, add to an output. */
+MF_INLINE vec add_sums(bool with_min, __m512i high, __m512i low, const unpacked_span *w,
+                       const mf_blocks_span *x, vec acc)
+{
+    const __m512 sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(high), _mm512_set1_ps(65536.0f),
+                                       _mm512_cvtepi32_ps(low));
+    acc = _mm512_fmadd_ps(_mm512_mul_ps(sum, _mm512_loadu_ps(x->units)), w->scale, acc);
+    return with_min ? _mm512_fmadd_ps(w->min, _mm512_loadu_ps(x->sums), acc) : acc;
+}
+
+MF_INLINE __m512i digits_at(const mf_blocks_span *x, uint32_t digit, uint32_t k)
+{
+    return _mm512_loadu_si512(x->bytes.digits[digit][k]);
+}
+
+MF_INLINE void add_span(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
+                        const unsigned char *const v[4], const unsigned char *const s[4],
+                        const mf_blocks_span *x, vec acc[4])
+{
+    MF_UNROLL(4)
+    for (uint32_t r = 0; r < 4; r++) {
+        unpacked_span row;
+        __m512i low = _mm512_loadu_si512(x->bytes.offsets[0]), middle = _mm512_setzero_si512();
+        __m512i high = _mm512_loadu_si512(x->bytes.offsets[1]);
+        unpack_span(kind, t, w, v[r], s[r], &row);
+        MF_UNROLL(4)
+        for (uint32_t k = 0; k < CHUNKS; k++) {
+            low = add_products(low, row.weights[k], digits_at(x, 0, k));
+            middle = add_products(middle, row.weights[k], digits_at(x, 1, k));
+            high = add_products(high, row.weights[k], digits_at(x, 2, k));
+        }
+        low = _mm512_add_epi32(low, _mm512_slli_epi32(middle, 8));
+        acc[r] = add_sums(has_min(kind), high, low, &row, x, acc[r]);
+    }
+}
+
+/* One digit of n, a constant, tokens into the sums of four rows. */
+MF_INLINE void add_digit(uint32_t n, uint32_t digit, const unpacked_span *w,
+                         const mf_blocks_span *const x[TILE], __m512i sums[4][TILE])
+{
+    MF_UNROLL(4)
+    for (uint32_t k = 0; k < CHUNKS; k++) {
+        MF_UNROLL(3)
+        for (uint32_t t = 0; t < n; t++) {
+            const __m512i digits = digits_at(x[t], digit, k);
+            MF_UNROLL(4)
+            for (uint32_t r = 0; r < 4; r++)
+                sums[r][t] = add_products(sums[r][t], w[r].weights[k], digits);
+        }
+    }
+}
+
+/* n, a constant, tokens. */
+MF_INLINE void add_tile(bool with_min, uint32_t n, const unpacked_span *w,
+                        const unsigned char *tokens, size_t token_bytes, vec *acc, size_t apart)
+{
+    const mf_blocks_span *x[TILE];
+    __m512i low[4][TILE], high[4][TILE];
+    MF_UNROLL(3)
+    for (uint32_t t = 0; t < n; t++) {
+        x[t] = (const void *)(tokens + t * token_bytes);
+        MF_UNROLL(4)
+        for (uint32_t r = 0; r < 4; r++) {
+            low[r][t] = _mm512_setzero_si512();
+            high[r][t] = _mm512_loadu_si512(x[t]->bytes.offsets[1]);
+        }
+    }
+    add_digit(n, 2, w, x, high);
+    add_digit(n, 1, w, x, low);
+    MF_UNROLL(3)
+    for (uint32_t t = 0; t < n; t++) {
+        MF_UNROLL(4)
+        for (uint32_t r = 0; r < 4; r++)
+            low[r][t] = _mm512_add_epi32(_mm512_slli_epi32(low[r][t], 8),
+                                         _mm512_loadu_si512(x[t]->bytes.offsets[0]));
+    }
+    add_digit(n, 0, w, x, low);
+    MF_UNROLL(3)
+    for (uint32_t t = 0; t < n; t++) {
+        MF_UNROLL(4)
+        for (uint32_t r = 0; r < 4; r++)
+            acc[r * apart + t] =
+                add_sums(with_min, high[r][t], low[r][t], &w[r], x[t], acc[r * apart + t]);
+    }
+}
+
+#include "kernels/x86/blocks_product.h"
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The fixed-point product by VNNI, AVX-512, weights of all bits. Few tokens: the lanes are
+ * positions along a row, as the packed weights lie in memory. Many: rows go in panels of 16, which
+ * become the lanes; a panel's packed weights are transposed, so that a vector holds the same
+ * columns of each row: of 4 bits eight, of which low and high nibbles are the even and odd ones; of
+ * others four of one parity, for which they are unpacked before. Either way one instruction
+ * multiplies four of them by four activations and adds up. As sums of groups are exact, both give
+ * the same bits.
+ */
+#ifndef MF_KERNELS_FIXED_DOT_AVX512_H
+#define MF_KERNELS_FIXED_DOT_AVX512_H
+
+#include "kernels/x86/fixed_rows_avx512.h"
+#include "kernels/x86/fixed_unpack_avx512.h"
+
+enum { MIN_BITS = 2, MAX_BITS = 8 };
+
+/* acc + the sums of each lane's four products of unsigned by signed bytes. By hand, as gcc 12
+ * copies and stores the intrinsic's accumulators at each use. */
+MF_INLINE __m512i add_products(__m512i acc, __m512i weights, __m512i digits)
+{
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(weights), "v"(digits));
+    return acc;
+}
+
+/* A group's sums by the digits, put together: the highest apart if they are wide. */
+MF_INLINE void store_sums(bool wide, const __m512i digits[DIGITS], __m512i *sums)
+{
+    __m512i high = wide ? digits[1] : _mm512_add_epi32(_mm512_slli_epi32(digits[2], 8), digits[1]);
+    *sums = _mm512_add_epi32(_mm512_slli_epi32(high, 8), digits[0]);
+    if (wide)
+        sums[PANELS * TILE] = digits[2];
+}
+
+/* Few tokens: the sums over the lanes of a group are exact like the rest. */
+typedef struct step_digits {
+    __m512i even[DIGITS], odd[DIGITS]; /* two groups' */
+} step_digits;
+
+MF_INLINE step_digits load_digits(const mf_fixed_pair *x)
+{
+    step_digits s;
+    MF_UNROLL(3)
+    for (int d = 0; d < DIGITS; d++) {
+        s.even[d] = _mm512_loadu_si512(x->digit[0][d]);
+        s.odd[d] = _mm512_loadu_si512(x->digit[1][d]);
+    }
+    return s;
+}
+
+/* Sums of two groups of one row, spread over eight lanes each. */
+MF_INLINE __m512i multiply_step(__m512i weights, const step_digits *x)
+{
+    const __m512i low = low_nibbles(weights), high = high_nibbles(weights);
+    __m512i sum = add_products(_mm512_setzero_si512(), low, x->even[2]);
+    sum = _mm512_slli_epi32(add_products(sum, high, x->odd[2]), 8);
+    sum = add_products(sum, low, x->even[1]);
+    sum = _mm512_slli_epi32(add_products(sum, high, x->odd[1]), 8);
+    sum = add_products(sum, low, x->even[0]);
+    return add_products(sum, high, x->odd[0]);
+}
+
+/* One step of n (one or two, a constant) groups of four rows. */
+MF_INLINE __m512i multiply_rows(const unsigned char *const rows[4], size_t at, size_t ahead,
+                                uint32_t n, const mf_fixed_pair *x)
+{
+    const step_digits digits = load_digits(x);
+    __m512i sums[4];
+    MF_UNROLL(4)
+    for (int r = 0; r < 4; r++) {
+        const unsigned char *p = rows[r] + at;
+        __m512i weights = n == 2 ? _mm512_loadu_si512(p)
+                                 : _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)p));
+        _mm_prefetch((const char *)p + ahead, _MM_HINT_T0);
+        sums[r] = multiply_step(weights, &digits);
+    }
+    return add_fours(sums);
+}
+
+/* 4 bits: sums of all groups of four rows, group g's at sums + g * ROWS. */
+__attribute__((noinline)) static void sum_rows_4(const unsigned char *const rows[4],
+                                                 uint32_t n_groups, size_t ahead,
+                                                 const mf_fixed_pair *x, int32_t *sums)
+{
+    uint32_t g = 0;
+    for (; g + 2 <= n_groups; g += 2, sums += 2 * ROWS) {
+        __m512i s = multiply_rows(rows, (size_t)g * GROUP_BYTES, ahead, 2, x + g / 2);
+        s = _mm512_add_epi32(s, _mm512_shuffle_i32x4(s, s, 0xb1));
+        _mm_storeu_si128((__m128i *)sums, _mm512_castsi512_si128(s));
+        _mm_storeu_si128((__m128i *)(sums + ROWS), _mm512_extracti32x4_epi32(s, 2));
+    }
+    if (g < n_groups) {
+        __m512i s = multiply_rows(rows, (size_t)g * GROUP_BYTES, ahead, 1, x + g / 2);
+        s = _mm512_add_epi32(s, _mm512_shuffle_i32x4(s, s, 0xb1));
+        _mm_storeu_si128((__m128i *)sums, _mm512_castsi512_si128(s));
+    }
+}
+
+/* Other bits: a group of four rows, in one part or two (of 4 bits and fewer, and of more). */
+MF_INLINE void sum_group_rows(uint32_t bits, const unsigned char *const rows[4], size_t at,
+                              size_t ahead, const mf_fixed_pair *x, uint32_t group, int32_t *sums,
+                              int32_t *highs)
+{
+    __m512i digits[DIGITS], low[4], high[4];
+    MF_UNROLL(3)
+    for (int d = 0; d < DIGITS; d++)
+        digits[d] = group_digits(x, d, group);
+    MF_UNROLL(4)
+    for (int r = 0; r < 4; r++) {
+        const __m512i weights = group_weights(bits, rows[r] + at);
+        _mm_prefetch((const char *)rows[r] + at + ahead, _MM_HINT_T0);
+        high[r] = add_products(_mm512_setzero_si512(), weights, digits[2]);
+        low[r] = bits > 4 ? _mm512_setzero_si512() : _mm512_slli_epi32(high[r], 8);
+        low[r] = _mm512_slli_epi32(add_products(low[r], weights, digits[1]), 8);
+        low[r] = add_products(low[r], weights, digits[0]);
+    }
+    const __m512i l = add_fours(low), h = bits > 4 ? add_fours(high) : l;
+    __m512i s =
+        _mm512_add_epi32(_mm512_shuffle_i32x4(l, h, 0x44), _mm512_shuffle_i32x4(l, h, 0xee));
+    s = _mm512_add_epi32(s, _mm512_shuffle_i32x4(s, s, 0xb1));
+    _mm_storeu_si128((__m128i *)sums, _mm512_castsi512_si128(s));
+    if (bits > 4)
+        _mm_storeu_si128((__m128i *)highs, _mm512_extracti32x4_epi32(s, 2));
+}
+
+MF_INLINE void sum_all_groups(uint32_t bits, const unsigned char *const rows[4], uint32_t n_groups,
+                              size_t ahead, const mf_fixed_pair *x, int32_t *sums)
+{
+    int32_t *highs = sums + (size_t)n_groups * ROWS;
+    for (uint32_t g = 0; g < n_groups; g++, sums += ROWS, highs += ROWS)
+        sum_group_rows(bits, rows, (size_t)g * bits * (GROUP / 8), ahead, x + g / 2, g % 2, sums,
+                       highs);
+}
+
+/* A function of its own for each width: within the others gcc 12 keeps no sums in registers. */
+__attribute__((noinline)) static void sum_rows_2(const unsigned char *const rows[4],
+                                                 uint32_t n_groups, size_t ahead,
+                                                 const mf_fixed_pair *x, int32_t *sums)
+{
+    sum_all_groups(2, rows, n_groups, ahead, x, sums);
+}
+
+__attribute__((noinline)) static void sum_rows_3(const unsigned char *const rows[4],
+                                                 uint32_t n_groups, size_t ahead,
+                                                 const mf_fixed_pair *x, int32_t *sums)
+{
+    sum_all_groups(3, rows, n_groups, ahead, x, sums);
+}
+
+__attribute__((noinline)) static void sum_rows_5(const unsigned char *const rows[4],
+                                                 uint32_t n_groups, size_t ahead,
+                                                 const mf_fixed_pair *x, int32_t *sums)
+{
+    sum_all_groups(5, rows, n_groups, ahead, x, sums);
+}
+
+__attribute__((noinline)) static void sum_rows_6(const unsigned char *const rows[4],
+                                                 uint32_t n_groups, size_t ahead,
+                                                 const mf_fixed_pair *x, int32_t *sums)
+{
+    sum_all_groups(6, rows, n_groups, ahead, x, sums);
+}
+
+__attribute__((noinline)) static void sum_rows_8(const unsigned char *const rows[4],
+                                                 uint32_t n_groups, size_t ahead,
+                                                 const mf_fixed_pair *x, int32_t *sums)
+{
+    sum_all_groups(8, rows, n_groups, ahead, x, sums);
+}
+
+/* Group g's sums at sums + g * ROWS, those by the highest digit alone after all others. */
+MF_INLINE void sum_rows(uint32_t bits, const unsigned char *const rows[4], uint32_t n_groups,
+                        size_t ahead, const mf_fixed_pair *x, int32_t *sums)
+{
+    switch (bits) {
+    case 2:
+        sum_rows_2(rows, n_groups, ahead, x, sums);
+        break;
+    case 3:
+        sum_rows_3(rows, n_groups, ahead, x, sums);
+        break;
+    case 5:
+        sum_rows_5(rows, n_groups, ahead, x, sums);
+        break;
+    case 6:
+        sum_rows_6(rows, n_groups, ahead, x, sums);
+        break;
+    case 8:
+        sum_rows_8(rows, n_groups, ahead, x, sums);
+        break;
+    default:
+        sum_rows_4(rows, n_groups, ahead, x, sums);
+        break;
+    }
+}
+
+/* Where the activations of quad j lie, from the first one's digit on. */
+MF_INLINE size_t place_of(uint32_t j)
+{
+    return j / (QUADS / 2) * sizeof(mf_fixed_pair) / 2 + j % (QUADS / 2) * 4;
+}
+
+/* All digits at once: sums that do not wait for each other, and of a whole tile as many as there
+ * are registers for. */
+MF_INLINE void add_digits(bool wide, uint32_t n_tokens, const __m512i *w0, const __m512i *w1,
+                          const signed char *x, size_t x_stride, __m512i *sums)
+{
+    __m512i acc0[FEW][DIGITS], acc1[FEW][DIGITS];
+    MF_UNROLL(4)
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        MF_UNROLL(3)
+        for (uint32_t d = 0; d < DIGITS; d++)
+            acc0[t][d] = acc1[t][d] = _mm512_setzero_si512();
+    }
+    MF_ROLLED
+    for (uint32_t j = 0; j < QUADS; j++) {
+        const __m512i a = w0[j], b = w1[j];
+        MF_UNROLL(4)
+        for (uint32_t t = 0; t < n_tokens; t++) {
+            MF_UNROLL(3)
+            for (uint32_t d = 0; d < DIGITS; d++) {
+                const __m512i digits = four(x + t * x_stride + d * GROUP + place_of(j));
+                acc0[t][d] = add_products(acc0[t][d], a, digits);
+                acc1[t][d] = add_products(acc1[t][d], b, digits);
+            }
+        }
+    }
+    MF_UNROLL(4)
+    for (uint32_t t = 0; t < n_tokens; t++) {
+        store_sums(wide, acc0[t], sums + PANELS * t);
+        store_sums(wide, acc1[t], sums + PANELS * t + 1);
+    }
+}
+
+/* Functions of their own: within the others gcc 12 does not keep the sums in registers. */
+__attribute__((noinline)) static void add_digits_of_tile(const __m512i *w0, const __m512i *w1,
+                                                         const signed char *x, size_t x_stride,
+                                                         __m512i *sums)
+{
+    add_digits(false, TILE, w0, w1, x, x_stride, sums);
+}
+
+__attribute__((noinline)) static void add_digits_of_wide_tile(const __m512i *w0, const __m512i *w1,
+                                                              const signed char *x, size_t x_stride,
+                                                              __m512i *sums)
+{
+    add_digits(true, TILE, w0, w1, x, x_stride, sums);
+}
+
+MF_INLINE void sum_group_tokens(bool wide, uint32_t n_tokens, const __m512i *w0, const __m512i *w1,
+                                const mf_fixed_pair *x, uint32_t group, size_t x_stride,
+                                __m512i *sums)
+{
+    const signed char *digits = x->digit[0][0][group];
+    if (n_tokens < TILE)
+        add_digits(wide, n_tokens, w0, w1, digits, x_stride, sums);
+    else if (wide)
+        add_digits_of_wide_tile(w0, w1, digits, x_stride, sums);
+    else
+        add_digits_of_tile(w0, w1, digits, x_stride, sums);
+}
+
+#include "kernels/x86/fixed_product.h"
+
+#endif
