@@ -20,6 +20,13 @@ static const mf_srv_field fields[] = {{"messages", MF_SRV_FIELD_USED},
                                       {"inference_geo", MF_SRV_FIELD_HARMLESS},
                                       {"betas", MF_SRV_FIELD_HARMLESS},
                                       {"tools", MF_SRV_FIELD_USED},
+                                      {"billing_policy", MF_SRV_FIELD_HARMLESS},
+                                      {"fallback_credit_token", MF_SRV_FIELD_HARMLESS},
+                                      {"fallbacks", MF_SRV_FIELD_HARMLESS},
+                                      {"user_profile_id", MF_SRV_FIELD_HARMLESS},
+                                      {"workspace_id", MF_SRV_FIELD_HARMLESS},
+                                      {"compaction", MF_SRV_FIELD_REFUSED},
+                                      {"thread", MF_SRV_FIELD_REFUSED},
                                       {"mcp_servers", MF_SRV_FIELD_REFUSED},
                                       {"container", MF_SRV_FIELD_REFUSED},
                                       {NULL, MF_SRV_FIELD_USED}};
@@ -234,8 +241,10 @@ static const mf_srv_protocol protocol = {.name = "messages",
 /* effort says how much is thought, a word for the template; thinking says whether. */
 static bool read_output_config(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
 {
-    static const mf_srv_field names[] = {
-        {"effort", MF_SRV_FIELD_USED}, {"format", MF_SRV_FIELD_USED}, {NULL, MF_SRV_FIELD_USED}};
+    static const mf_srv_field names[] = {{"effort", MF_SRV_FIELD_USED},
+                                         {"task_budget", MF_SRV_FIELD_HARMLESS},
+                                         {"format", MF_SRV_FIELD_USED},
+                                         {NULL, MF_SRV_FIELD_USED}};
     static const mf_srv_field *const tables[] = {names, NULL};
     static const char *const efforts[] = {"low", "medium", "high", "xhigh", "max", NULL};
     yyjson_val *v = mf_srv_field_of(object, "output_config");

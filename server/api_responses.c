@@ -31,6 +31,8 @@ static const mf_srv_field fields[] = {{"input", MF_SRV_FIELD_USED},
                                       {"conversation", MF_SRV_FIELD_REFUSED},
                                       {"prompt", MF_SRV_FIELD_REFUSED},
                                       {"background", MF_SRV_FIELD_REFUSED},
+                                      {"moderation", MF_SRV_FIELD_REFUSED},
+                                      {"context_management", MF_SRV_FIELD_HARMLESS},
                                       {"top_logprobs", MF_SRV_FIELD_USED},
                                       {NULL, MF_SRV_FIELD_USED}};
 

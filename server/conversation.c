@@ -285,6 +285,14 @@ static const struct {
              {"compaction", "content", false},
              {"thinking", "thinking", true}};
 
+/* Anthropic's word that a tool which is among the request's may be called from here on. */
+static bool names_declared_tool(yyjson_val *part, const char *type)
+{
+    return strcmp(type, "tool_addition") == 0 &&
+           yyjson_equals_str(yyjson_obj_get(yyjson_obj_get(part, "tool"), "type"),
+                             "tool_reference");
+}
+
 bool mf_srv_read_part(yyjson_val *part, const char *place, size_t i, mf_srv_message *m,
                       mf_srv_refusal *r)
 {
@@ -299,6 +307,8 @@ bool mf_srv_read_part(yyjson_val *part, const char *place, size_t i, mf_srv_mess
                                     parts[k].is_thought ? &m->thoughts : &m->content, r);
     if (strcmp(type, "redacted_thinking") == 0)
         return true; /* nobody here could have written it */
+    if (names_declared_tool(part, type))
+        return true; /* the model sees all tools from the start */
     if (strcmp(type, "document") == 0)
         return read_document(part, place, i, m, r);
     if (strcmp(type, "search_result") == 0)

@@ -280,11 +280,13 @@ static bool read_agent_item(yyjson_val *item, const char *place, mf_srv_conversa
  * what is compacted in their own way, marks. Tools that come later are among the tools. */
 static bool is_left_out(const char *type)
 {
-    static const char *const exact[] = {
-        "additional_tools",     "compaction",           "context_compaction",
-        "compaction_summary",   "compaction_trigger",   "ghost_snapshot",
-        "tool_search_output",   "configuration_update", "mcp_list_tools",
-        "mcp_approval_request", "mcp_approval_response"};
+    static const char *const exact[] = {"additional_tools",      "compaction",
+                                        "context_compaction",    "compaction_summary",
+                                        "compaction_trigger",    "ghost_snapshot",
+                                        "tool_search_output",    "configuration_update",
+                                        "mcp_list_tools",        "mcp_approval_request",
+                                        "mcp_approval_response", "program",
+                                        "program_output"};
     static const char *const ends[] = {"_call", "_call_output"};
     const size_t n = strlen(type);
     for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)

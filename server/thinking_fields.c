@@ -36,6 +36,17 @@ static bool get_switch(yyjson_val *object, const char *name, mf_srv_conversation
     return true;
 }
 
+/* Which thoughts the model sees again: all, or those that the template shows. */
+static bool get_context(yyjson_val *reasoning, mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    static const char *const words[] = {"auto", "current_turn", "all_turns", NULL};
+    int word = 0;
+    if (!mf_srv_get_word(reasoning, "context", words, &word, r))
+        return false;
+    c->keeps_thoughts = c->keeps_thoughts || word == 2;
+    return true;
+}
+
 /* Variables that published templates look at. Others would be ignored in silence. */
 static const mf_srv_field variables[] = {
     {"enable_thinking", MF_SRV_FIELD_USED},   {"thinking", MF_SRV_FIELD_USED},
@@ -90,6 +101,7 @@ static bool get_thinking_object(yyjson_val *object, mf_thinking *out, size_t *bu
     static const char *const words[] = {"disabled", "enabled", "adaptive", "between_tools", NULL};
     static const mf_srv_field fields[] = {{"type", MF_SRV_FIELD_USED},
                                           {"display", MF_SRV_FIELD_HARMLESS},
+                                          {"block_binding", MF_SRV_FIELD_HARMLESS},
                                           {"budget_tokens", MF_SRV_FIELD_USED},
                                           {NULL, MF_SRV_FIELD_USED}};
     static const mf_srv_field *const tables[] = {fields, NULL};
@@ -185,6 +197,7 @@ static bool read_thinking(yyjson_val *object, mf_srv_conversation *c, size_t *bu
     static const mf_srv_field fields[] = {
         {"effort", MF_SRV_FIELD_USED},      {"enabled", MF_SRV_FIELD_USED},
         {"max_tokens", MF_SRV_FIELD_USED},  {"exclude", MF_SRV_FIELD_REFUSED},
+        {"context", MF_SRV_FIELD_USED},     {"mode", MF_SRV_FIELD_HARMLESS},
         {"summary", MF_SRV_FIELD_HARMLESS}, {"generate_summary", MF_SRV_FIELD_HARMLESS},
         {NULL, MF_SRV_FIELD_USED}};
     static const mf_srv_field *const tables[] = {fields, NULL};
@@ -192,7 +205,7 @@ static bool read_thinking(yyjson_val *object, mf_srv_conversation *c, size_t *bu
     if (reasoning && !yyjson_is_obj(reasoning))
         return mf_srv_refuse_field(r, "reasoning", "expected an object");
     return (!reasoning || (mf_srv_check_fields(reasoning, "reasoning", tables, r) &&
-                           get_switch(reasoning, "enabled", c, r) &&
+                           get_context(reasoning, c, r) && get_switch(reasoning, "enabled", c, r) &&
                            mf_srv_get_count(reasoning, "max_tokens", 0, INT32_MAX, budget, r) &&
                            get_effort(reasoning, "effort", c, r))) &&
            get_switch(object, "enable_thinking", c, r) &&

@@ -129,6 +129,33 @@ def responses(s):
     cut = s.openai.responses.create(model="x", input="Once", max_output_tokens=2)
     check(cut.status == "incomplete" and cut.incomplete_details.reason == "max_output_tokens",
           "cut short")
+    kept_responses(s, cut)
+
+
+def kept_responses(s, first):
+    """Responses that are gone on with by their ids; what is repeated of a request; logprobs."""
+    create = s.openai.responses.create
+    second = create(model="x", previous_response_id=first.id, input="And?", max_output_tokens=2,
+                    metadata={"a": "b"}, include=["message.output_text.logprobs"], top_logprobs=2,
+                    extra_body=SEEDED)
+    whole = create(model="x", max_output_tokens=2, store=False, extra_body=SEEDED, input=[
+        {"role": "user", "content": "Once"}, {"role": "assistant", "content": first.output_text},
+        {"role": "user", "content": "And?"}])
+    check(second.output_text == whole.output_text, "the earlier turn")
+    check(second.usage.input_tokens == whole.usage.input_tokens, "its tokens")
+    check(second.previous_response_id == first.id and second.metadata == {"a": "b"}, "repeated")
+    scores = second.output[0].content[0].logprobs
+    check(len(scores) == 2 and all(len(t.top_logprobs) == 2 and t.logprob <= 0 for t in scores),
+          "logprobs")
+    check(s.openai.responses.retrieve(second.id).output_text == second.output_text, "retrieve")
+    s.openai.responses.delete(second.id)
+    fails(openai.NotFoundError, lambda: s.openai.responses.retrieve(second.id))
+    e = fails(openai.BadRequestError,
+              lambda: create(model="x", previous_response_id=whole.id, input="And?"), "not found")
+    check(e.code == "previous_response_not_found", "one that was not kept")
+    events = list(create(model="x", input="a b c " * 5000, stream=True))
+    check(events[-1].type == "response.failed" and
+          events[-1].response.error.code == "context_length_exceeded", "too long, in a stream")
 
 
 def openai_errors(s):

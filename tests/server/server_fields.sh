@@ -164,6 +164,18 @@ expect_status 400
 expect_body 'messages[0].content[0].tool_use_id: '
 post /v1/messages "{$claude,\"context_management\":{\"edits\":[]},\"output_config\":{\"effort\":\"high\"},\"thinking\":{\"type\":\"adaptive\"},\"stop_sequences\":[]}"
 expect_status 200
+# what the clients' own types have beside, and nothing here depends on
+post '/v1/messages?beta=true' "{$claude,\"billing_policy\":{\"type\":\"billing_policy\"},\"fallbacks\":\"default\",\"fallback_credit_token\":\"x\",\"user_profile_id\":\"u\",\"workspace_id\":\"w\",\"speed\":\"standard\",\"inference_geo\":\"eu\",\"diagnostics\":{\"previous_message_id\":null},\"cache_control\":{\"type\":\"ephemeral\"},\"betas\":[\"x\"],\"service_tier\":\"auto\",\"metadata\":{\"user_id\":\"u\"},\"thinking\":{\"type\":\"adaptive\",\"display\":\"summarized\",\"block_binding\":{}},\"output_config\":{\"task_budget\":{\"type\":\"tokens\",\"total\":9}},\"container\":null,\"mcp_servers\":[]}" -H 'anthropic-beta: a,b'
+expect_status 200
+for field in compaction thread container mcp_servers; do
+    post /v1/messages "{$claude,\"$field\":{\"type\":\"x\"}}"
+    expect_status 400
+    expect_body "\"message\":\"$field: not supported"
+done
+expect_refused /v1/chat/completions "{$chat,\"moderation\":{\"model\":\"m\"}}" 400 moderation
+expect_refused /v1/responses "{$response,\"moderation\":{\"model\":\"m\"}}" 400 moderation
+post /v1/responses "{$response,\"context_management\":[{\"type\":\"compaction\",\"compact_threshold\":9}],\"max_tool_calls\":3,\"stream_options\":{\"include_obfuscation\":false},\"safety_identifier\":\"s\",\"prompt_cache_options\":{},\"prompt_cache_retention\":\"24h\"}"
+expect_status 200
 post /v1/messages "{$claude,\"output_config\":{\"format\":{\"type\":\"json_schema\"}}}"
 expect_status 400
 expect_body output_config.format

@@ -100,6 +100,16 @@ for edits in '' ',"context_management":{"edits":[{"type":"clear_tool_uses_202509
 done
 post /v1/messages/count_tokens "{$turns,\"context_management\":{\"edits\":[{\"type\":\"clear_thinking_20251015\",\"keep\":\"all\"}]}}"
 expect_true test "$(value input_tokens)" -ge $((n_dropped + 4))
+# OpenAI's way
+items='"input":[{"role":"user","content":"a"},{"type":"reasoning","summary":[{"type":"summary_text","text":"one two three four"}]},{"role":"assistant","content":"b"},{"role":"user","content":"c"}]'
+for context in current_turn auto; do
+    post /v1/responses/input_tokens "{$items,\"reasoning\":{\"context\":\"$context\",\"mode\":\"standard\"}}"
+    expect_equal "$(value input_tokens)" "$n_dropped"
+done
+post /v1/responses/input_tokens "{$items,\"reasoning\":{\"context\":\"all_turns\"}}"
+expect_true test "$(value input_tokens)" -ge $((n_dropped + 4))
+post /v1/responses/input_tokens "{$items,\"reasoning\":{\"context\":\"none\"}}"
+expect_status 400
 post /v1/messages "{$turns,\"max_tokens\":1,\"context_management\":{\"edits\":[]}}"
 expect_body '"context_management":{"applied_edits":[]}'
 post /v1/messages "{$turns,\"max_tokens\":1,\"stream\":true,\"context_management\":{\"edits\":[]}}"

@@ -48,6 +48,12 @@ expect_true test "$(claude '{"type":"document","source":{"type":"base64","media_
 post /v1/messages/count_tokens '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":[{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"x"}},{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[]},{"type":"text","text":"Found."}]},{"role":"user","content":"b"}]}'
 expect_status 200
 
+# a tool that is declared may be called anyway
+post /v1/messages/count_tokens '{"messages":[{"role":"user","content":"a"}]}'
+n_plain=$(value input_tokens)
+post /v1/messages/count_tokens '{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"tool_addition","tool":{"type":"tool_reference","name":"f"}}]}]}'
+expect_equal "$(value input_tokens)" "$n_plain"
+
 # responses RESULT
 responses() {
     post /v1/responses/input_tokens "{\"input\":[{\"role\":\"user\",\"content\":\"a\"},{\"type\":\"function_call\",\"call_id\":\"c1\",\"name\":\"look\",\"arguments\":\"{}\"},{\"type\":\"function_call_output\",\"call_id\":\"c1\",\"output\":[$1]}]}"
