@@ -139,8 +139,8 @@ static bool is_between(uint32_t tier)
 }
 
 /* Every tier with one chunk, another for each tier and for the next case: that the others give the
- * same bits is test_same_bits' to say. With MF_TEST_LONG every chunk; of a long case two, in each of
- * which many tokens see many. On a device one, which is slow in software, and of some tiers. */
+ * same bits is test_same_bits' to say. With MF_TEST_LONG every chunk; of a long case two, in each
+ * of which many tokens see many. On a device one, which is slow in software, and of some tiers. */
 static void test_case(const golden_case *c)
 {
     static const uint32_t chunks[] = {1, 7, 64, 512};
