@@ -126,6 +126,10 @@ CASES = {
         family="qwen3_moe", form="gptq_act_order", dtype="F16",
         config=shape(96, 2, 4, 2, 16, 128, rope_theta=1000000.0, norm_topk_prob=True, **SPARSE, **experts(7, 2, 64)),
     ),
+    "qwen3_moe_gptq_3bit": dict(
+        family="qwen3_moe", form="gptq_3bit", dtype="F16",
+        config=shape(64, 2, 4, 2, 16, 128, rope_theta=1000000.0, norm_topk_prob=True, **SPARSE, **experts(6, 2, 96)),
+    ),
     "qwen3_moe_awq": dict(
         family="qwen3_moe", form="awq", dtype="F16",
         config=shape(64, 2, 4, 2, 16, 136, rope_theta=1000000.0, norm_topk_prob=True, **SPARSE, **experts(8, 3, 96)),

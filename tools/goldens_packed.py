@@ -84,6 +84,7 @@ class Gptq(Packed):
     def __init__(self, bits, group, symmetric, act_order, v2=False, dtype="F16"):
         self.bits, self.group, self.symmetric, self.act_order, self.v2, self.dtype = bits, group, symmetric, act_order, v2, dtype
         self.ones = np.uint32(sum(1 << i for i in range(0, 32, bits)))
+        self.each = bits == 3 and not v2  # 1 is taken from each zero before they are packed: some go from word to word
         self.config = {
             "bits": bits, "group_size": group or -1, "desc_act": act_order, "sym": symmetric, "lm_head": False, "damp_percent": 0.1,
             "quant_method": "gptq", "checkpoint_format": "gptq_v2" if v2 else "gptq", "true_sequential": True,
@@ -93,10 +94,10 @@ class Gptq(Packed):
         cols = t.shape[1]
         order = reordered(module.rsplit(".", 1)[0], cols) if self.act_order else None
         codes, zeros, scales, index = quantised(t, self.group, self.bits, self.symmetric, self.dtype, order)
-        words = join(zeros.T, self.bits)
+        words = join((zeros.T - 1) % 8 if self.each else zeros.T, self.bits)
         return {
             module + ".qweight": raw_i32(join(codes, self.bits).T),
-            module + ".qzeros": raw_i32(words if self.v2 else words - self.ones),
+            module + ".qzeros": raw_i32(words if self.v2 or self.each else words - self.ones),
             module + ".scales": turned(scales),
             module + ".g_idx": raw_i32(index),
         }
@@ -105,7 +106,8 @@ class Gptq(Packed):
         scales = float_of(raw[module + ".scales"]).numpy().T
         index = words_of(raw[module + ".g_idx"]).astype(np.int64)
         words = words_of(raw[module + ".qzeros"])
-        zeros = split(words if self.v2 else words + self.ones, self.bits, len(scales)).T
+        zeros = split(words if self.v2 or self.each else words + self.ones, self.bits, len(scales)).T
+        zeros = (zeros + 1) % 8 if self.each else zeros
         return dequantised(split(words_of(raw[module + ".qweight"]).T, self.bits, len(index)), zeros, scales, index)
 
 
@@ -243,6 +245,7 @@ class Bytes(Packed):
 FORMS = {
     "gptq_act_order": Gptq(4, 32, False, True),
     "gptq_8bit": Gptq(8, None, True, False),
+    "gptq_3bit": Gptq(3, 32, False, False),
     "gptq_v2": Gptq(4, 64, False, False, v2=True),
     "awq": Awq(32),
     "points": Points(4, 32, False),

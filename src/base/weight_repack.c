@@ -49,8 +49,8 @@ static bool has_bits(const mf_repack *r)
     switch (r->packing) {
     case MF_PACKING_GPTQ:
     case MF_PACKING_GPTQ_V2:
-        return (r->bits == 2 || r->bits == 4 || r->bits == 8) && n_cols * r->bits % 32 == 0 &&
-               n_rows * r->bits % 32 == 0;
+        return (r->bits == 2 || r->bits == 3 || r->bits == 4 || r->bits == 8) &&
+               (uint64_t)n_cols * r->bits % 32 == 0 && (uint64_t)n_rows * r->bits % 32 == 0;
     case MF_PACKING_AWQ:
         return r->bits == 4 && n_rows % 8 == 0;
     case MF_PACKING_ROWS:
@@ -325,7 +325,10 @@ static uint32_t zero_at(const mf_repack *r, const unsigned char *zeros, uint32_t
         return stream_at(zeros + 4 * (uint64_t)group, r->n_groups, r->bits, row, 0);
     case MF_PACKING_AWQ:
         return word_at(zeros, group * n_words + row / 8) >> 4 * at[row % 8] & 15;
-    case MF_PACKING_GPTQ: /* words were taken from, with what they borrow, and are added to so */
+    case MF_PACKING_GPTQ: /* words were taken from, with what they borrow, and are added to so; but
+                             for 3 bits, of which some go from word to word, each zero was */
+        if (r->bits == 3)
+            return (stream_at(zeros + 4 * group * n_words, 1, 3, row, 0) + 1) & 7;
         return stream_at(zeros + 4 * group * n_words, 1, r->bits, row, ones[r->bits]);
     default:
         return stream_at(zeros + 4 * group * n_words, 1, r->bits, row, 0);

@@ -65,11 +65,12 @@ mf_status mf_bind_packed(mf_binder *binder, mf_matrix_shape s, const mf_stored *
         return mf_bind_wrong_shape(binder, stored->scales, "scales of F32, F16 or BF16", error);
     measure(stored, &r);
     if (!mf_repack_choose(&r))
-        return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "%s: tensor %s: %s of %u bits, %u scales for a row of %u columns; supported "
-                       "are 2, 4 and 8 bits (AWQ 4, compressed-tensors 2 to 6 and 8) and groups of "
-                       "a multiple of 32 (with g_idx 32, 64 or 128)",
-                       path, name, mf_packing_name(r.packing), r.bits, r.n_groups, s.n_cols);
+        return mf_fail(
+            error, MF_ERR_UNSUPPORTED,
+            "%s: tensor %s: %s of %u bits, %u scales for a row of %u columns; supported "
+            "are 2, 3, 4 and 8 bits (AWQ 4, compressed-tensors 2 to 6 and 8) and groups of "
+            "a multiple of 32 (with g_idx 32, 64 or 128)",
+            path, name, mf_packing_name(r.packing), r.bits, r.n_groups, s.n_cols);
     mf_tensor *const arrays[MF_PACKED_ARRAYS] = {stored->data, stored->scales, stored->zeros,
                                                  stored->index};
     for (uint32_t i = 0; i < MF_PACKED_ARRAYS; i++) {

@@ -129,6 +129,7 @@ const golden_case golden_cases[] = {
     {"deepseek_v32_bf16", "golden.bin", 0, 0, 0},
     {"glm_moe_dsa_f16", "golden.bin", 0, 0, 0},
     {"qwen3_moe_gptq", "golden.bin", 0, 0, 0},
+    {"qwen3_moe_gptq_3bit", "golden.bin", 0, 0, 0},
     {"qwen2_moe_gptq_v2", "golden.bin", 0, 0, 0},
     {"mixtral_gptq_8bit", "golden.bin", 0, 0, 0},
     {"qwen3_moe_awq", "golden.bin", 0, 0, 0},

@@ -74,6 +74,8 @@ static uint32_t zero_of(const mf_repack *r, const unsigned char *p, uint32_t row
         return (uint32_t)((int8_t)p[(uint64_t)row * r->n_groups + group] + 128);
     if (r->packing == MF_PACKING_ROWS)
         return in_stream(p, group, r->n_groups, r->bits, row, 0);
+    if (r->packing == MF_PACKING_GPTQ && r->bits == 3)
+        return (in_stream(p, group * n_words, 1, 3, row, 0) + 1) % 8;
     return in_stream(p, group * n_words, 1, r->bits, row,
                      r->packing == MF_PACKING_GPTQ ? ones[r->bits] : 0);
 }
@@ -183,6 +185,10 @@ static void check_refused(void)
         {.packing = MF_PACKING_GPTQ,
          .bits = 3,
          .n_groups = 2,
+         .shape = {.n_rows = 48, .n_cols = 64}},
+        {.packing = MF_PACKING_GPTQ,
+         .bits = 5,
+         .n_groups = 2,
          .shape = {.n_rows = 32, .n_cols = 64}},
         {.packing = MF_PACKING_GPTQ,
          .bits = 4,
@@ -276,6 +282,8 @@ int main(void)
         r.packing = i % 7 < 4 ? MF_PACKING_GPTQ : MF_PACKING_GPTQ_V2;
         r.bits = of_gptq[i % 3];
         check(r, 16 * (1 + i % 11), n_cols);
+        r.bits = 3; /* values that go from word to word */
+        check(r, 32 * (1 + i % 7), n_cols);
         r.packing = MF_PACKING_ROWS;
         r.bits = of_rows[i % 6];
         check(r, 1 + 13 * (i % 11), n_cols);
