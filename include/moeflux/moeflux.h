@@ -298,7 +298,7 @@ typedef struct mf_model_info {
     uint64_t ram_bytes;
     uint64_t floor_bytes;
     /* Expert slots that fit the budget, 0 if it is below the floor or there are no experts
-     * (n_moe_layers); one slot, with its alignment. */
+     * (n_moe_layers); one slot, with its alignment, the mean where layers' experts differ. */
     uint64_t n_slots;
     uint64_t slot_bytes;
     /* Memory that this machine (and its cgroup) had available. */
@@ -317,8 +317,8 @@ typedef struct mf_model_info {
     /* Why "auto" chose that device; empty: it was named. */
     char device_why[160];
     /* Where the experts' device has memory of its own: experts that the process's memory holds
-     * besides, so that they are uploaded without being read, of slot_bytes each and within
-     * ram_bytes; else 0. */
+     * besides, so that they are uploaded without being read, of slot_bytes each (the largest slot's
+     * where they differ) and within ram_bytes; else 0. */
     uint64_t n_host_slots;
     /* Of layers with a window: positions of the widest, 0: none has one; one block of page_tokens
      * positions of them all, of which those that no window reaches any more are given back. */

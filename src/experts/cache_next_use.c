@@ -175,7 +175,7 @@ static uint32_t find_victim(next_use *u, const mf_cache_request *r, float *lates
     uint32_t found = NONE;
     for (uint32_t i = 0; i < u->shape.n_layers; i++) {
         layer_list *l = &u->layers[i];
-        if (l->first == NONE)
+        if (l->first == NONE || (r->is_of_use != NULL && !r->is_of_use(r->ctx, i)))
             continue;
         if (!l->is_known || (l->worst != NONE && !r->is_evictable(r->ctx, l->worst)))
             find_worst(u, l, r);

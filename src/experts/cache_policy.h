@@ -36,6 +36,8 @@ typedef struct mf_cache_request {
     uint32_t layer, expert;
     /* Slots in use, or not holding an expert whole, are not to be emptied now. */
     bool (*is_evictable)(void *ctx, uint32_t slot);
+    /* Whether slots that hold a layer's experts may be of use at all, by their size. NULL: all. */
+    bool (*is_of_use)(void *ctx, uint32_t layer);
     void *ctx;
 } mf_cache_request;
 

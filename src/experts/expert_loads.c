@@ -91,7 +91,7 @@ bool mf_expert_load_find(mf_expert_store *store, mf_cache_why why, uint32_t key)
 static unsigned char *memory_of(const mf_expert_store *store, const mf_expert_load *load)
 {
     if (load->place == MF_NONE)
-        return store->memory.host + load->slot * store->slot_bytes;
+        return store->memory.host + store->slot_at[load->slot];
     return store->places[load->place].bytes;
 }
 
@@ -261,10 +261,11 @@ void mf_expert_load_cancel(mf_expert_store *store, mf_expert_load *load)
     free_load(store, load);
 }
 
-mf_expert_load *mf_expert_load_last_foreseen(mf_expert_store *store)
+mf_expert_load *mf_expert_load_last_foreseen(mf_expert_store *store, uint32_t size)
 {
     for (uint32_t i = store->foreseen.last; i != MF_NONE; i = store->loads[i].before) {
-        if (store->loads[i].state == MF_LOAD_QUEUED)
+        if (store->loads[i].state == MF_LOAD_QUEUED &&
+            (size == MF_NONE || mf_expert_slot_fits(store, size, store->loads[i].slot)))
             return &store->loads[i];
     }
     return NULL;
@@ -487,7 +488,7 @@ mf_status mf_expert_loads_recover(mf_expert_store *store, mf_error *error)
             continue;
         store->slots[i].state = MF_SLOT_EMPTY;
         if (i < atomic_load(&store->n_active))
-            store->empty[store->n_empty++] = i;
+            mf_expert_slot_put_empty(store, i);
     }
     return MF_OK;
 }

@@ -95,7 +95,7 @@ bool mf_expert_place_find(mf_expert_store *store, mf_cache_why why, uint32_t key
         return is_idle(store, &store->places[held]);
     if (store->n_empty_places > 0)
         return true;
-    const mf_cache_request request = {why, key / n, key % n, is_evictable, store};
+    const mf_cache_request request = {why, key / n, key % n, is_evictable, NULL, store};
     const uint32_t victim = store->policy->victim(store->place_policy, &request);
     if (victim == MF_NONE)
         return false;
@@ -159,7 +159,7 @@ mf_status mf_expert_place_upload(mf_expert_store *store, uint32_t number, uint32
         const uint64_t part_bytes = mf_expert_part_bytes(&parts[p], place->key % map->n_experts);
         if (part_bytes == 0)
             continue;
-        const mf_slot_piece piece = {slot * store->slot_bytes + store->slots[slot].part_at[p],
+        const mf_slot_piece piece = {store->slot_at[slot] + store->slots[slot].part_at[p],
                                      place->bytes + part_at[p], part_bytes};
         n = add_piece(pieces, n, &piece);
         n_bytes += part_bytes;

@@ -7,16 +7,41 @@
 #include "experts/store_impl.h"
 
 #include <assert.h>
+#include <string.h>
+
+/* Where each slot is, and of which size. */
+static void lay_slots(mf_expert_store *store)
+{
+    mf_slot_order order = {.sizes = &store->sizes};
+    uint32_t n_before = 0;
+    store->slot_at[0] = 0;
+    for (uint32_t slot = 0; slot < store->n_slots; slot++) {
+        const uint32_t size = mf_slot_order_next(&order);
+        store->slot_size[slot] = (uint8_t)size;
+        store->slot_at[slot + 1] = store->slot_at[slot] + store->sizes.bytes[size];
+    }
+    for (uint32_t size = 0; size < store->sizes.n; size++) {
+        store->empty_at[size] = n_before;
+        n_before += (uint32_t)order.n_of[size];
+    }
+    for (uint32_t layer = 0; layer < store->map.n_layers; layer++) {
+        const uint64_t n_bytes =
+            store->sizes.n == 1 ? 0 : mf_slot_layer_bytes(&store->map, layer, true);
+        store->layer_size[layer] = (uint8_t)mf_slot_sizes_find(&store->sizes, n_bytes);
+    }
+}
 
 void mf_expert_slots_init(mf_expert_store *store)
 {
+    lay_slots(store);
     for (uint32_t slot = 0; slot < store->n_slots; slot++) {
         store->slots[slot] = (mf_expert_slot){.load = MF_NONE};
     }
     const uint32_t n_active = atomic_load(&store->n_active);
-    for (uint32_t slot = 0; slot < n_active; slot++)
-        store->empty[slot] = n_active - 1 - slot; /* slot 0 is taken first */
-    store->n_empty = store->n_held = n_active;
+    for (uint32_t slot = n_active; slot > 0; slot--)
+        mf_expert_slot_put_empty(store, slot - 1); /* slot 0 is taken first */
+    mf_expert_slots_recount(store);
+    store->n_held = n_active;
     size_t n_keys = (size_t)store->map.n_layers * store->map.n_experts;
     for (size_t key = 0; key < n_keys; key++)
         store->slot_of[key] = MF_NONE;
@@ -42,6 +67,81 @@ static bool is_unused(const mf_expert_slot *slot)
 {
     return slot->state == MF_SLOT_HELD && slot->n_users == 0;
 }
+
+/* ----------------------------------------------------------------------------------- sizes -- */
+
+void mf_expert_slot_put_empty(mf_expert_store *store, uint32_t slot)
+{
+    const uint32_t size = store->slot_size[slot];
+    store->empty[store->empty_at[size] + store->n_empty_of[size]++] = slot;
+    store->n_empty++;
+}
+
+void mf_expert_slot_take_empty(mf_expert_store *store, uint32_t slot)
+{
+    const uint32_t size = store->slot_size[slot];
+    uint32_t *empty = store->empty + store->empty_at[size], i = --store->n_empty_of[size];
+    const uint32_t last = empty[i];
+    while (empty[i] != slot) /* it is the last, as a rule */
+        i--;
+    empty[i] = last;
+    store->n_empty--;
+}
+
+static bool has_few(const mf_expert_store *store, uint32_t size)
+{
+    return store->n_active_of[size] < store->sizes.n_first;
+}
+
+bool mf_expert_slot_fits(const mf_expert_store *store, uint32_t size, uint32_t slot)
+{
+    const uint32_t own = store->slot_size[slot];
+    return own == size || (own < size && has_few(store, size));
+}
+
+uint32_t mf_expert_slot_find_empty(const mf_expert_store *store, uint32_t size)
+{
+    const uint32_t last = has_few(store, size) ? 0 : size;
+    for (uint32_t i = size + 1; i > last; i--)
+        if (store->n_empty_of[i - 1] > 0)
+            return store->empty[store->empty_at[i - 1] + store->n_empty_of[i - 1] - 1];
+    return MF_NONE;
+}
+
+void mf_expert_slots_recount(mf_expert_store *store)
+{
+    const uint32_t n_active = atomic_load(&store->n_active);
+    memset(store->n_active_of, 0, sizeof store->n_active_of);
+    for (uint32_t slot = 0; slot < n_active; slot++)
+        store->n_active_of[store->slot_size[slot]]++;
+    store->n_empty = 0;
+    for (uint32_t size = 0; size < store->sizes.n; size++) {
+        uint32_t *empty = store->empty + store->empty_at[size], n = 0;
+        for (uint32_t i = 0; i < store->n_empty_of[size]; i++)
+            if (empty[i] < n_active)
+                empty[n++] = empty[i];
+        store->n_empty_of[size] = n;
+        store->n_empty += n;
+    }
+}
+
+/* Slots that hold the layer's experts may be of the size that is wanted. */
+static bool is_of_use(void *ctx, uint32_t layer)
+{
+    const mf_expert_store *store = ctx;
+    return store->layer_size[layer] == store->wanted_size || store->n_guests > 0 ||
+           has_few(store, store->wanted_size);
+}
+
+static bool is_wanted(void *ctx, uint32_t slot)
+{
+    const mf_expert_store *store = ctx;
+    return mf_expert_slot_fits(store, store->wanted_size, slot) &&
+           mf_expert_slot_evictable(ctx, slot);
+}
+
+/* ------------------------------------------------------------------------- taking and emptying --
+ */
 
 bool mf_expert_slot_evictable(void *ctx, uint32_t number)
 {
@@ -75,7 +175,8 @@ void mf_expert_slot_disown(mf_expert_store *store, uint32_t slot)
 static void count_wasted(mf_expert_store *store, const mf_expert_slot *slot)
 {
     mf_expert_count(store, &store->stats.n_hints_wasted, 1);
-    mf_expert_count(store, &store->stats.hint_wasted_bytes, store->slot_bytes);
+    mf_expert_count(store, &store->stats.hint_wasted_bytes,
+                    store->sizes.bytes[mf_expert_size_of(store, slot->key)]);
     mf_expert_count(store, &store->stats.hint_wasted_us, slot->read_us);
     mf_profile_requests *requests = mf_expert_profile_of(store, slot->key);
     if (requests != NULL)
@@ -106,43 +207,48 @@ void mf_expert_slot_empty(mf_expert_store *store, uint32_t number)
     if (slot->is_hinted && slot->state == MF_SLOT_HELD)
         count_wasted(store, slot);
     mf_expert_slot_disown(store, number);
+    store->n_guests -= store->slot_size[number] != mf_expert_size_of(store, slot->key);
     *slot = (mf_expert_slot){.load = MF_NONE};
     if (store->is_broken) {
         slot->state = MF_SLOT_LOST;
         return;
     }
     if (number < atomic_load(&store->n_active))
-        store->empty[store->n_empty++] = number;
+        mf_expert_slot_put_empty(store, number);
     else
         mf_expert_slot_give_back(store, number);
 }
 
-/* Empties the slot that the policy names, or gives up what is foreseen; false: neither is to be
- * had. A slot that is not in force any more makes no room. */
-static bool make_room_for(mf_expert_store *store, mf_cache_why why, uint32_t key)
+/* Empties the slot that the policy names, or gives up what is foreseen, until there is an empty
+ * one; MF_NONE: neither is to be had. A slot that is not in force any more makes no room. */
+static uint32_t make_room_for(mf_expert_store *store, mf_cache_why why, uint32_t key)
 {
-    const uint32_t n = store->map.n_experts;
-    const mf_cache_request request = {why, key / n, key % n, mf_expert_slot_evictable, store};
-    while (store->n_empty == 0) {
+    const uint32_t n = store->map.n_experts, size = mf_expert_size_of(store, key);
+    const mf_cache_request request = {why, key / n, key % n, is_wanted, is_of_use, store};
+    uint32_t empty;
+    store->wanted_size = size;
+    while ((empty = mf_expert_slot_find_empty(store, size)) == MF_NONE) {
         const uint32_t victim = store->policy->victim(store->policy_state, &request);
         mf_expert_load *foreseen = NULL;
         if (victim != MF_NONE)
             mf_expert_slot_empty(store, victim);
         else if (why != MF_CACHE_HINT)
-            foreseen = mf_expert_load_last_foreseen(store);
+            foreseen = mf_expert_load_last_foreseen(store, size);
         if (foreseen != NULL)
             mf_expert_load_cancel(store, foreseen);
         if (victim == MF_NONE && foreseen == NULL)
-            return false;
+            return MF_NONE;
     }
-    return true;
+    return empty;
 }
 
 uint32_t mf_expert_slot_take(mf_expert_store *store, mf_cache_why why, uint32_t key)
 {
-    if (!make_room_for(store, why, key))
+    const uint32_t slot = make_room_for(store, why, key);
+    if (slot == MF_NONE)
         return MF_NONE;
-    uint32_t slot = store->empty[--store->n_empty];
+    mf_expert_slot_take_empty(store, slot);
+    store->n_guests += store->slot_size[slot] != mf_expert_size_of(store, key);
     store->slots[slot] = (mf_expert_slot){
         .key = key, .load = MF_NONE, .state = MF_SLOT_LOADING, .is_hinted = why == MF_CACHE_HINT};
     store->slot_of[key] = slot;

@@ -92,6 +92,7 @@ void mf_expert_map_cost(const mf_expert_map *map, uint32_t *n_reads, uint64_t *n
 
 typedef struct store_layout {
     size_t slot_of, slots, empty, versions, policy, loads, items, ready, seen_in, missed;
+    size_t slot_at, slot_size, layer_size;
     size_t shown, n_asked, read;
     size_t places, place_of, empty_places, place_policy; /* 0: none */
     size_t total;
@@ -131,6 +132,9 @@ static bool lay_out(const mf_expert_map *map, uint64_t n_slots, uint64_t n_place
     return add_array(1, sizeof(mf_expert_store), &store, &out->total) &&
            add_array(n_keys, sizeof(uint32_t), &out->slot_of, &out->total) &&
            add_array(n_slots, sizeof(mf_expert_slot), &out->slots, &out->total) &&
+           add_array(n_slots + 1, sizeof(uint64_t), &out->slot_at, &out->total) &&
+           add_array(n_slots, sizeof(uint8_t), &out->slot_size, &out->total) &&
+           add_array(map->n_layers, sizeof(uint8_t), &out->layer_size, &out->total) &&
            add_array(n_slots, sizeof(uint32_t), &out->empty, &out->total) &&
            add_array(map->n_layers, sizeof(uint64_t), &out->versions, &out->total) &&
            add_array(1, policy->state_bytes(&shape), &out->policy, &out->total) &&
@@ -223,7 +227,25 @@ static mf_status check_memory(const mf_expert_store_options *options, uint64_t s
     return MF_OK;
 }
 
-static mf_status check_options(const mf_expert_store_options *options, uint64_t *slot_bytes,
+static mf_status find_sizes(const mf_expert_store_options *options, mf_slot_sizes *sizes,
+                            mf_error *error)
+{
+    const uint64_t needed = options->memory.host != NULL
+                                ? mf_expert_slot_bytes(&options->map)
+                                : mf_expert_slot_bytes_anywhere(&options->map);
+    if (needed == 0)
+        return mf_fail(error, MF_ERR_ARGUMENT, "an expert map without a byte");
+    *sizes = mf_slot_sizes_even(options->slot_bytes > needed ? options->slot_bytes : needed);
+    if (options->sizes == NULL)
+        return MF_OK;
+    *sizes = *options->sizes;
+    if (sizes->n != 0 && sizes->bytes[0] >= needed)
+        return MF_OK;
+    return mf_fail(error, MF_ERR_ARGUMENT, "slots of %llu bytes for experts of %llu",
+                   (unsigned long long)sizes->bytes[0], (unsigned long long)needed);
+}
+
+static mf_status check_options(const mf_expert_store_options *options, mf_slot_sizes *sizes,
                                mf_error *error)
 {
     const mf_expert_map *map = &options->map;
@@ -235,13 +257,8 @@ static mf_status check_options(const mf_expert_store_options *options, uint64_t 
         for (uint32_t expert = 0; expert < map->n_experts; expert++)
             MF_TRY(check_expert(options, layer, expert, error));
     }
-    *slot_bytes = options->memory.host != NULL ? mf_expert_slot_bytes(map)
-                                               : mf_expert_slot_bytes_anywhere(map);
-    if (*slot_bytes != 0 && options->slot_bytes > *slot_bytes)
-        *slot_bytes = options->slot_bytes;
-    if (*slot_bytes == 0)
-        return mf_fail(error, MF_ERR_ARGUMENT, "an expert map without a byte");
-    return check_memory(options, *slot_bytes, error);
+    MF_TRY(find_sizes(options, sizes, error));
+    return check_memory(options, sizes->bytes[0], error);
 }
 
 static void take_arrays(mf_expert_store *store, const store_layout *layout)
@@ -249,6 +266,9 @@ static void take_arrays(mf_expert_store *store, const store_layout *layout)
     mf_arena *arena = &store->arena;
     store->slot_of = mf_arena_take(arena, layout->slot_of);
     store->slots = mf_arena_take(arena, layout->slots);
+    store->slot_at = mf_arena_take(arena, layout->slot_at);
+    store->slot_size = mf_arena_take(arena, layout->slot_size);
+    store->layer_size = mf_arena_take(arena, layout->layer_size);
     store->empty = mf_arena_take(arena, layout->empty);
     store->versions = mf_arena_take(arena, layout->versions);
     store->policy_state = mf_arena_take(arena, layout->policy);
@@ -291,12 +311,12 @@ mf_status mf_expert_store_open(const mf_expert_store_options *options, mf_expert
 {
     const mf_cache_policy *policy =
         options->policy != NULL ? options->policy : &mf_cache_policy_next_use;
-    uint64_t slot_bytes = 0;
+    mf_slot_sizes sizes;
     store_layout layout;
     mf_arena arena;
-    MF_TRY(check_options(options, &slot_bytes, error));
-    const uint64_t n_slots = options->memory.n_bytes / slot_bytes;
-    const uint64_t n_places = count_places(options, slot_bytes);
+    MF_TRY(check_options(options, &sizes, error));
+    const uint64_t n_slots = mf_slot_sizes_fit(&sizes, options->memory.n_bytes, 0, MF_NONE);
+    const uint64_t n_places = count_places(options, sizes.bytes[0]);
     if (!lay_out(&options->map, n_slots, n_places, policy, &layout))
         return mf_fail(error, MF_ERR_ARGUMENT, "expert store: too many experts or slots");
     const mf_allocator allocator = mf_allocator_or_default(&options->allocator);
@@ -306,7 +326,8 @@ mf_status mf_expert_store_open(const mf_expert_store_options *options, mf_expert
     store->io = options->io;
     store->map = options->map;
     store->memory = options->memory;
-    store->slot_bytes = slot_bytes;
+    store->sizes = sizes;
+    store->slot_bytes = sizes.bytes[0];
     store->n_slots = (uint32_t)n_slots;
     take_bounds(store, options);
     store->policy = policy;
@@ -396,11 +417,6 @@ uint64_t mf_expert_store_n_slots(const mf_expert_store *store)
 uint64_t mf_expert_store_n_slots_most(const mf_expert_store *store)
 {
     return store->n_slots;
-}
-
-uint64_t mf_expert_store_slot_bytes(const mf_expert_store *store)
-{
-    return store->slot_bytes;
 }
 
 uint64_t mf_expert_store_n_places(const mf_expert_store *store)

@@ -28,6 +28,7 @@
 #include "experts/cache_policy.h"
 #include "experts/expert_map.h"
 #include "experts/slot_memory.h"
+#include "experts/slot_sizes.h"
 #include "io/io.h"
 
 typedef struct mf_expert_store mf_expert_store;
@@ -50,6 +51,9 @@ typedef struct mf_expert_store_options {
     mf_expert_map map;     /* borrowed arrays, valid as long as the store */
     mf_slot_memory memory; /* borrowed */
     uint64_t slot_bytes;   /* of memory and staging: what is needed at least; 0: just that */
+    /* Of mf_slot_sizes_of(map, true, ...), then slot_bytes is not asked for; NULL: all slots have
+     * slot_bytes. Staging always has the largest. */
+    const mf_slot_sizes *sizes;
     /* Where memory.host is NULL: what is read lands in places of slot_bytes in these rooms, is
      * uploaded part by part (mf_expert_lay_parts), and stays until the place is wanted: a level
      * between the slots and the drive. At least one place; the rooms are borrowed, the list is not.
@@ -132,7 +136,8 @@ bool mf_expert_store_resize(mf_expert_store *store);
  * error leaves what is not held to those who ask for it. Errors: those of fetches. */
 mf_status mf_expert_store_fill(mf_expert_store *store, mf_error *error);
 /* True if there is a slot for each and all experts of a layer are held: slots [n_experts] then has
- * the slot of each, and part_at where in any of these slots each part begins. False also if that is
+ * where in slot memory the slot of each begins, in units of mf_expert_store_unit_bytes, and part_at
+ * where in any of these slots each part begins. False also if that is
  * not the same for all. It stays so as long as n_given_up does, which changes in fetches and
  * measurements alone. What is recorded from now on finds them there. */
 bool mf_expert_store_layer(const mf_expert_store *store, uint32_t layer, uint32_t *slots,
@@ -144,9 +149,9 @@ void mf_expert_store_count_hits(mf_expert_store *store, uint64_t n);
 
 /* ---- experts that a device finds by itself ---- */
 
-/* slots [n_experts]: the slot of each expert of the layer that is held now, UINT32_MAX of the
- * others; part_at: where in any of these slots each part begins. What is recorded from now on finds
- * them there, as long as the version stays the same. */
+/* slots [n_experts]: as above, the slot of each expert of the layer that is held now, UINT32_MAX of
+ * the others; part_at: where in any of these slots each part begins. What is recorded from now on
+ * finds them there, as long as the version stays the same. */
 void mf_expert_store_held(const mf_expert_store *store, uint32_t layer, uint32_t *slots,
                           uint32_t part_at[MF_MAX_EXPERT_PARTS]);
 /* Rises with each expert of the layer that comes to be held or is not any more; never 0. */
@@ -216,7 +221,10 @@ void mf_expert_store_stats_reset(mf_expert_store *store);
 /* In force (of no store, NULL, 0); and as many as the memory has room for. From any thread. */
 uint64_t mf_expert_store_n_slots(const mf_expert_store *store);
 uint64_t mf_expert_store_n_slots_most(const mf_expert_store *store);
-uint64_t mf_expert_store_slot_bytes(const mf_expert_store *store);
+/* That slots are told in: what a slot has where all have the same; and how many of them the slots
+ * in force take. */
+uint64_t mf_expert_store_unit_bytes(const mf_expert_store *store);
+uint64_t mf_expert_store_n_units(const mf_expert_store *store);
 uint64_t mf_expert_store_n_places(const mf_expert_store *store);
 
 /* Reads random experts with the same requests as fetches make, at most n_at_once experts in flight,

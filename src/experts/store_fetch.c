@@ -92,7 +92,7 @@ static void leave_load(mf_expert_fetch *f, uint32_t index)
 static uint32_t read_to_slot(mf_expert_store *store, uint32_t key)
 {
     if (!mf_expert_load_find(store, MF_CACHE_MISS, key)) {
-        mf_expert_load *foreseen = mf_expert_load_last_foreseen(store);
+        mf_expert_load *foreseen = mf_expert_load_last_foreseen(store, MF_NONE);
         if (foreseen == NULL)
             return MF_NONE;
         mf_expert_load_cancel(store, foreseen); /* its place is free then, too */
@@ -263,20 +263,22 @@ static void hand_out(mf_expert_fetch *f, uint32_t index, mf_expert_ready *out)
     const mf_expert_slot *slot = &f->store->slots[item->slot];
     *out = (mf_expert_ready){.index = index, .slot = item->slot};
     for (uint32_t p = 0; p < f->store->map.n_parts; p++)
-        out->part_at[p] = item->slot * f->store->slot_bytes + slot->part_at[p];
+        out->part_at[p] = f->store->slot_at[item->slot] + slot->part_at[p];
     item->state = MF_ITEM_HANDED_OUT;
     f->n_handed_out++;
 }
 
-/* Whether all slots are, and will stay, in the hands of whoever did not release them. */
-static bool is_stuck(const mf_expert_store *store)
+/* Whether all slots for the layer are, and will stay, in the hands of whoever did not release them.
+ */
+static bool is_stuck(const mf_expert_store *store, uint32_t layer)
 {
     bool is_stuck =
         store->n_queued == 0; /* the engine may have failed since, and been started anew */
     const uint32_t n_active = atomic_load(&store->n_active);
     for (uint32_t i = 0; i < store->n_slots && is_stuck; i++)
         is_stuck = store->slots[i].n_users > 0 ||
-                   (i >= n_active && store->slots[i].state == MF_SLOT_EMPTY);
+                   (i >= n_active && store->slots[i].state == MF_SLOT_EMPTY) ||
+                   !mf_expert_slot_fits(store, store->layer_size[layer], i);
     return is_stuck;
 }
 
@@ -293,7 +295,7 @@ static mf_status make_room(mf_expert_fetch *f, mf_error *error)
     MF_TRY(mf_expert_slot_wait(store, &found, error));
     if (found || take_back(f))
         return MF_OK;
-    if (mf_io_in_flight(store->io) == 0 && is_stuck(store))
+    if (mf_io_in_flight(store->io) == 0 && is_stuck(store, f->layer))
         return mf_fail(error, MF_ERR_STATE,
                        "expert store: all %u slots are handed out and none released",
                        (unsigned)mf_expert_store_n_slots(store));

@@ -121,7 +121,8 @@ void mf_expert_warm_serve(mf_expert_store *store)
     while (store->next_warm < store->n_warm && store->n_empty > 0 && store->n_hints == 0 &&
            store->n_foreseen < MF_EXPERT_WARM_LOADS) {
         const uint32_t key = store->warm[store->next_warm];
-        if (store->slot_of[key] == MF_NONE) {
+        const uint32_t size = mf_expert_size_of(store, key);
+        if (store->slot_of[key] == MF_NONE && mf_expert_slot_find_empty(store, size) != MF_NONE) {
             if (!mf_expert_load_find(store, MF_CACHE_HINT, key))
                 return;
             const uint32_t slot = mf_expert_slot_take(store, MF_CACHE_HINT, key);

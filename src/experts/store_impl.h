@@ -122,7 +122,8 @@ struct mf_expert_store {
     mf_io *io;
     mf_expert_map map;
     mf_slot_memory memory;
-    uint64_t slot_bytes;
+    mf_slot_sizes sizes;
+    uint64_t slot_bytes; /* of the largest, and of a place */
     uint32_t n_slots;
     uint32_t n_least;     /* in force, at least */
     atomic_uint n_active; /* in force: those below */
@@ -131,11 +132,18 @@ struct mf_expert_store {
 
     uint32_t *slot_of; /* [n_layers * n_experts] or MF_NONE */
     mf_expert_slot *slots;
-    uint32_t *empty; /* a stack of the empty slots */
-    uint32_t n_empty;
-    uint64_t n_given_up;         /* ever */
-    uint64_t *versions;          /* [n_layers] */
-    uint32_t first_kept, n_kept; /* layers */
+    uint64_t *slot_at;   /* [n_slots + 1]: where in slot memory each begins, and all end */
+    uint8_t *slot_size;  /* [n_slots]: the number of its size */
+    uint8_t *layer_size; /* [n_layers]: of the least slots that its experts fit into */
+    uint32_t *empty; /* [n_slots]: for each size a stack of the empty slots, one behind another */
+    uint32_t empty_at[MF_SLOT_SIZES], n_empty_of[MF_SLOT_SIZES];
+    uint32_t n_empty;                    /* of any size */
+    uint32_t n_active_of[MF_SLOT_SIZES]; /* in force */
+    uint32_t n_guests;                   /* experts in slots of a larger size than theirs */
+    uint32_t wanted_size;                /* of the slot that is being looked for */
+    uint64_t n_given_up;                 /* ever */
+    uint64_t *versions;                  /* [n_layers] */
+    uint32_t first_kept, n_kept;         /* layers */
     const mf_cache_policy *policy;
     void *policy_state;
 
@@ -202,6 +210,17 @@ void mf_expert_slot_unuse(mf_expert_store *store, uint32_t slot, mf_ticket ticke
 mf_status mf_expert_slot_wait(mf_expert_store *store, bool *found, mf_error *error);
 /* As a policy asks, of the store. */
 bool mf_expert_slot_evictable(void *store, uint32_t slot);
+/* Whether a slot may hold an expert whose layer has this size: of that size, or of a larger one
+ * where too few of its own are in force for a token's experts. */
+bool mf_expert_slot_fits(const mf_expert_store *store, uint32_t size, uint32_t slot);
+/* The slot is among the empty ones from now on; not any more; an empty slot for the size, or
+ * MF_NONE. */
+void mf_expert_slot_put_empty(mf_expert_store *store, uint32_t slot);
+void mf_expert_slot_take_empty(mf_expert_store *store, uint32_t slot);
+uint32_t mf_expert_slot_find_empty(const mf_expert_store *store, uint32_t size);
+/* Once n_active is another: counts anew what is in force, and forgets the empty slots that are not.
+ */
+void mf_expert_slots_recount(mf_expert_store *store);
 /* The slot that is not in force any more is empty: its memory is not needed. */
 void mf_expert_slot_give_back(mf_expert_store *store, uint32_t slot);
 void mf_expert_note(mf_expert_store *store, mf_cache_why why, uint32_t key, uint32_t slot);
@@ -248,8 +267,10 @@ void mf_expert_load_cancel(mf_expert_store *store, mf_expert_load *load);
 /* What was not sent of a foreseen load never is, and its slot is given up when the rest has come;
  * but if all was sent, it is held. */
 void mf_expert_load_abandon(mf_expert_store *store, mf_expert_load *load);
-/* The last foreseen load that can be cancelled, or NULL. */
-mf_expert_load *mf_expert_load_last_foreseen(mf_expert_store *store);
+/* The last foreseen load that can be cancelled and whose slot fits the size (MF_NONE: any), or
+ * NULL.
+ */
+mf_expert_load *mf_expert_load_last_foreseen(mf_expert_store *store, uint32_t size);
 /* Sends what is queued, as far as the drives' depths allow. */
 void mf_expert_loads_send(mf_expert_store *store);
 /* Takes in the reads that have completed; with wait, at least one, if one is in flight. */
@@ -286,6 +307,17 @@ void mf_expert_count(mf_expert_store *store, uint64_t *counter, uint64_t n);
 static inline mf_profile_requests *mf_expert_profile_of(const mf_expert_store *store, uint32_t key)
 {
     return mf_profile_of(store->profile, key / store->map.n_experts);
+}
+
+/* The size of slots that the key's expert needs. */
+static inline uint32_t mf_expert_size_of(const mf_expert_store *store, uint32_t key)
+{
+    return store->layer_size[key / store->map.n_experts];
+}
+
+static inline uint64_t mf_expert_slot_bytes_of(const mf_expert_store *store, uint32_t slot)
+{
+    return store->slot_at[slot + 1] - store->slot_at[slot];
 }
 
 static inline uint32_t mf_expert_key(const mf_expert_store *store, uint32_t layer, uint32_t expert)

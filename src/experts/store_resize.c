@@ -8,7 +8,6 @@
  */
 #include "experts/store_impl.h"
 
-#include <assert.h>
 #include <string.h>
 
 /* Slots emptied before whoever computes goes on. */
@@ -21,32 +20,25 @@ void mf_expert_store_want_slots(mf_expert_store *store, uint64_t n)
     atomic_store(&store->n_wanted, n < store->n_slots ? (uint32_t)n : store->n_slots);
 }
 
-/* What is not in force is no more to be had. */
-static void forget_empty(mf_expert_store *store)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < store->n_empty; i++)
-        if (store->empty[i] < atomic_load(&store->n_active))
-            store->empty[n++] = store->empty[i];
-    store->n_empty = n;
-}
-
 void mf_expert_slot_give_back(mf_expert_store *store, uint32_t slot)
 {
     const mf_slot_memory *memory = &store->memory;
     if (memory->discard != NULL)
-        (void)memory->discard(memory->ctx, slot * store->slot_bytes, store->slot_bytes);
+        (void)memory->discard(memory->ctx, store->slot_at[slot],
+                              mf_expert_slot_bytes_of(store, slot));
 }
 
 typedef struct rivals {
     mf_expert_store *store;
-    uint32_t number; /* and all that are in force */
+    uint32_t number; /* and all that are in force, for its expert's size */
+    uint32_t size;
 } rivals;
 
 static bool is_rival(void *ctx, uint32_t slot)
 {
     const rivals *r = ctx;
-    return (slot == r->number || slot < atomic_load(&r->store->n_active)) &&
+    const bool is_in_force = slot < atomic_load(&r->store->n_active);
+    return (slot == r->number || (is_in_force && mf_expert_slot_fits(r->store, r->size, slot))) &&
            mf_expert_slot_evictable(r->store, slot);
 }
 
@@ -54,8 +46,8 @@ static bool is_rival(void *ctx, uint32_t slot)
 static uint32_t find_worse(mf_expert_store *store, uint32_t number)
 {
     const uint32_t key = store->slots[number].key, n = store->map.n_experts;
-    rivals all = {store, number};
-    const mf_cache_request request = {MF_CACHE_MEASURE, key / n, key % n, is_rival, &all};
+    rivals all = {store, number, mf_expert_size_of(store, key)};
+    const mf_cache_request request = {MF_CACHE_MEASURE, key / n, key % n, is_rival, NULL, &all};
     const uint32_t victim = store->policy->victim(store->policy_state, &request);
     return victim < atomic_load(&store->n_active) ? victim : MF_NONE;
 }
@@ -66,10 +58,14 @@ static void move(mf_expert_store *store, uint32_t from, uint32_t to)
     const mf_expert_slot moved = store->slots[from];
     unsigned char *host = store->memory.host;
     mf_expert_slot_empty(store, to);
-    assert(store->n_empty > 0 && store->empty[store->n_empty - 1] == to);
-    store->n_empty--;
-    memcpy(host + to * store->slot_bytes, host + from * store->slot_bytes, store->slot_bytes);
+    mf_expert_slot_take_empty(store, to);
+    const uint64_t n_from = mf_expert_slot_bytes_of(store, from);
+    const uint64_t n_to = mf_expert_slot_bytes_of(store, to);
+    memcpy(host + store->slot_at[to], host + store->slot_at[from], n_from < n_to ? n_from : n_to);
     mf_expert_note(store, MF_CACHE_EMPTY, moved.key, from);
+    const uint32_t size = mf_expert_size_of(store, moved.key);
+    store->n_guests -= store->slot_size[from] != size;
+    store->n_guests += store->slot_size[to] != size;
     store->slots[to] = moved;
     store->slot_of[moved.key] = to;
     store->versions[moved.key / store->map.n_experts]++;
@@ -115,8 +111,9 @@ static void grow(mf_expert_store *store, uint32_t n_wanted)
     if (store->n_empty > 0 || store->n_held > n_active)
         return;
     for (uint32_t i = n_wanted; i > n_active; i--)
-        store->empty[store->n_empty++] = i - 1;
+        mf_expert_slot_put_empty(store, i - 1);
     atomic_store(&store->n_active, n_wanted);
+    mf_expert_slots_recount(store);
     store->n_held = n_wanted;
 }
 
@@ -128,7 +125,7 @@ bool mf_expert_store_resize(mf_expert_store *store)
         return true;
     if (n_wanted < n_active) {
         atomic_store(&store->n_active, n_wanted);
-        forget_empty(store);
+        mf_expert_slots_recount(store);
     } else if (n_wanted > n_active) {
         grow(store, n_wanted);
     }

@@ -14,6 +14,21 @@ static bool is_whole(const mf_expert_store *store)
     return mf_expert_store_n_slots(store) >= (uint64_t)store->map.n_layers * store->map.n_experts;
 }
 
+uint64_t mf_expert_store_unit_bytes(const mf_expert_store *store)
+{
+    return store->sizes.n == 1 ? store->slot_bytes : MF_IO_ALIGN;
+}
+
+uint64_t mf_expert_store_n_units(const mf_expert_store *store)
+{
+    return store->slot_at[mf_expert_store_n_slots(store)] / mf_expert_store_unit_bytes(store);
+}
+
+static uint32_t unit_of(const mf_expert_store *store, uint32_t slot)
+{
+    return (uint32_t)(store->slot_at[slot] / mf_expert_store_unit_bytes(store));
+}
+
 bool mf_expert_store_layer(const mf_expert_store *store, uint32_t layer, uint32_t *slots,
                            uint32_t part_at[MF_MAX_EXPERT_PARTS])
 {
@@ -27,7 +42,7 @@ bool mf_expert_store_layer(const mf_expert_store *store, uint32_t layer, uint32_
             memcpy(part_at, slot->part_at, n_bytes);
         if (memcmp(part_at, slot->part_at, n_bytes) != 0)
             return false;
-        slots[e] = slot_of[e];
+        slots[e] = unit_of(store, slot_of[e]);
     }
     return is_whole(store);
 }
@@ -48,7 +63,7 @@ void mf_expert_store_held(const mf_expert_store *store, uint32_t layer, uint32_t
             memcpy(part_at, slot->part_at, n_bytes);
         is_first = false;
         if (memcmp(part_at, slot->part_at, n_bytes) == 0)
-            slots[e] = slot_of[e];
+            slots[e] = unit_of(store, slot_of[e]);
     }
 }
 

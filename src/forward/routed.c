@@ -122,8 +122,8 @@ void mf_routed_record(mf_runner *r, uint32_t layer, uint32_t n_rows, const mf_in
     mf_op op = routed_op(r, layer, n_rows);
     mf_routed_experts_params *p = &op.u.routed;
     p->slot = mf_routed_slots(r, layer);
-    p->n_slots = (uint32_t)mf_expert_store_n_slots(r->store);
-    p->slot_bytes = mf_expert_store_slot_bytes(r->store);
+    p->n_slots = (uint32_t)mf_expert_store_n_units(r->store);
+    p->slot_bytes = mf_expert_store_unit_bytes(r->store);
     put_in_slot(&p->gate, p->has_resident_scales, part_at);
     put_in_slot(&p->up, p->has_resident_scales, part_at + MF_MAX_WEIGHT_ARRAYS);
     put_in_slot(&p->down, p->has_resident_scales, part_at + 2 * MF_MAX_WEIGHT_ARRAYS);

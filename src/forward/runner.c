@@ -98,7 +98,7 @@ static uint64_t most_slots(const mf_runner_options *o)
 
 static mf_status make_buffers(mf_runner *r, const mf_runner_options *o, mf_error *error)
 {
-    const uint64_t slots = most_slots(o) * o->slot_bytes;
+    const uint64_t slots = mf_slot_sizes_bytes(&o->slot_sizes, most_slots(o));
     const device_use use = {.weights = r->resident_bytes,
                             .activations = r->plan.act_bytes,
                             .state = mf_plan_slabs_bytes(&r->plan),
@@ -247,9 +247,10 @@ static mf_status make_room(mf_runner *r, const mf_runner_options *o, uint64_t n,
                            mf_expert_room *out, mf_error *error)
 {
     mf_buffer buffer;
-    MF_TRY(r->experts->ops->buffer_create(r->experts, n * o->slot_bytes, MF_USE_STAGING,
+    const uint64_t n_bytes = n * o->slot_sizes.bytes[0];
+    MF_TRY(r->experts->ops->buffer_create(r->experts, n_bytes, MF_USE_STAGING,
                                           "experts on their way", &buffer, error));
-    *out = (mf_expert_room){r->experts->ops->buffer_host(r->experts, buffer), n * o->slot_bytes};
+    *out = (mf_expert_room){r->experts->ops->buffer_host(r->experts, buffer), n_bytes};
     return MF_OK;
 }
 
@@ -286,7 +287,7 @@ static mf_status find_slots(mf_runner *r, const mf_runner_options *o,
      * the same places. */
     const bool is_read_to = !ops->runs_later || mf_expert_map_is_even(&r->map);
     options->memory = (mf_slot_memory){
-        .n_bytes = most_slots(o) * o->slot_bytes,
+        .n_bytes = mf_slot_sizes_bytes(&o->slot_sizes, most_slots(o)),
         .host = is_read_to ? ops->buffer_host(r->experts, (mf_buffer){MF_BUFFER_SLOTS}) : NULL,
         .ctx = r->experts,
         .is_done = slot_is_done,
@@ -320,7 +321,7 @@ static mf_status open_store(mf_runner *r, const mf_source *source, const mf_runn
     mf_expert_store_options options = {.allocator = r->allocator,
                                        .io = r->io,
                                        .map = r->map,
-                                       .slot_bytes = o->slot_bytes,
+                                       .sizes = &o->slot_sizes,
                                        .policy = o->cache_policy,
                                        .n_slots = o->n_slots,
                                        .n_slots_least = o->n_slots_least};

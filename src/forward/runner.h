@@ -123,7 +123,8 @@ typedef struct mf_runner_options {
     uint32_t n_threads;
     mf_cpu_tier cpu_tier;
     uint32_t n_sequences; /* of a batch, at most */
-    uint64_t n_slots, slot_bytes;
+    uint64_t n_slots;
+    mf_slot_sizes slot_sizes;             /* as the budget counted them */
     bool slots_stay;                      /* no memory of theirs is ever given back */
     uint64_t n_slots_most, n_slots_least; /* between which n_slots may change; as n_slots, or 0 */
     uint64_t n_places, n_first_places, n_room_places; /* as mf_budget says */

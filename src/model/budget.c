@@ -107,12 +107,24 @@ static bool make_terms(const mf_budget_request *r, uint64_t *terms)
            mf_mul_u64(r->n_slots_min, per_slot, &terms[MF_TERM_SLOTS]);
 }
 
+static mf_slot_sizes sizes_of(const mf_budget_request *r)
+{
+    return r->slot_sizes.n > 1 ? r->slot_sizes : mf_slot_sizes_even(r->slot_bytes);
+}
+
+/* Slots that n_bytes hold where each takes more beside its own bytes. */
+static uint64_t slots_in(const mf_budget_request *r, uint64_t n_bytes, uint64_t more_each)
+{
+    const mf_slot_sizes sizes = sizes_of(r);
+    return mf_slot_sizes_fit(&sizes, n_bytes, more_each, r->n_experts_total);
+}
+
 /* Slots that are asked for, whatever fits. */
 static uint64_t wanted_slots(const mf_budget_request *r)
 {
     if (r->expert_cache_bytes == MF_EXPERT_CACHE_AUTO || r->slot_bytes == 0)
         return r->n_experts_total;
-    uint64_t n = r->expert_cache_bytes / r->slot_bytes;
+    uint64_t n = slots_in(r, r->expert_cache_bytes, 0);
     n = n < r->n_slots_min ? r->n_slots_min : n;
     return n > r->n_experts_total ? r->n_experts_total : n;
 }
@@ -146,16 +158,20 @@ static uint64_t slots_there(const mf_budget_request *r, uint64_t ram_bytes)
     if (r->slot_bytes == 0 || (known == 0 && !r->place.experts.has_memory))
         return UINT64_MAX;
     if (known == 0)
-        return ram_bytes / r->slot_bytes;
-    return known > used ? (known - used) / r->slot_bytes : 0;
+        return slots_in(r, ram_bytes, 0);
+    return known > used ? slots_in(r, known - used, 0) : 0;
 }
 
 /* Of a budget that is not below the floor. */
 static uint64_t fitting_slots(const mf_budget_request *r, const mf_budget *b)
 {
     const bool are_here = !r->place.experts.has_memory;
-    const uint64_t per_slot = (are_here ? r->slot_bytes : 0) + r->slot_host_bytes;
-    uint64_t fit = per_slot != 0 ? (b->ram_bytes - b->fixed_bytes) / per_slot : UINT64_MAX;
+    const uint64_t left = b->ram_bytes - b->fixed_bytes;
+    uint64_t fit = UINT64_MAX;
+    if (are_here)
+        fit = slots_in(r, left, r->slot_host_bytes);
+    else if (r->slot_host_bytes != 0)
+        fit = left / r->slot_host_bytes;
     const uint64_t there = slots_there(r, b->ram_bytes);
     fit = there < fit ? there : fit;
     return fit > r->n_slots_min ? fit : r->n_slots_min;
@@ -186,7 +202,9 @@ static void divide_rest(const mf_budget_request *r, mf_budget *b)
 
 void mf_budget_make(const mf_budget_request *r, mf_budget *out)
 {
-    mf_budget b = {.available_bytes = r->available_bytes, .n_slots_min = r->n_slots_min};
+    mf_budget b = {.available_bytes = r->available_bytes,
+                   .n_slots_min = r->n_slots_min,
+                   .slot_sizes = sizes_of(r)};
     b.ram_bytes =
         r->ram_bytes != 0 ? r->ram_bytes : auto_ram(r->place.held_bytes, r->available_bytes);
     bool fits = make_terms(r, b.terms);

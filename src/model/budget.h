@@ -17,6 +17,7 @@
 #define MF_MODEL_BUDGET_H
 
 #include "base/status.h"
+#include "experts/slot_sizes.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,6 +51,7 @@ typedef struct mf_budget_request {
     uint64_t resident_bytes, act_bytes, state_bytes, host_bytes;
     uint64_t slabs_bytes;                 /* state_bytes where memory is taken slab by slab */
     uint64_t slot_bytes, slot_host_bytes; /* one slot, and the store's bookkeeping for it */
+    mf_slot_sizes slot_sizes;             /* slot_bytes is the largest; n 0: all are like that */
     uint64_t tokenizer_file_bytes;
     mf_budget_place place;
     /* Where experts have a device apart from the rest: their scales and rows there. */
@@ -88,7 +90,8 @@ typedef struct mf_budget {
     /* 0: below the floor, or there are no experts. At least n_slots_min otherwise, even if a
      * device's own memory has no room for them: whoever makes the buffers says so. */
     uint64_t n_slots;
-    uint64_t n_slots_min;
+    uint64_t n_slots_min;     /* all of the largest size */
+    mf_slot_sizes slot_sizes; /* as in the request */
     /* Places, in rooms, of which the first has what the floor allows for. Where the experts' device
      * has memory of its own there may be others, of so many each; the last may have fewer. */
     uint64_t n_places, n_first_places, n_room_places;

@@ -348,7 +348,9 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
                                         const mf_budget_place *place)
 {
     const bool are_apart = m->plan.expert_act_bytes != 0;
-    const uint64_t slot_bytes = mf_expert_slot_bytes_anywhere(map); /* looks at every expert */
+    mf_slot_sizes sizes; /* looks at every expert */
+    mf_slot_sizes_of(map, true, m->k, &sizes);
+    const uint64_t slot_bytes = sizes.n != 0 ? sizes.bytes[0] : mf_expert_slot_bytes_anywhere(map);
     /* on their way to memory that the host does not reach, or where they lie in another order */
     const bool are_staged =
         place->experts.has_memory || (place->experts.runs_later && !mf_expert_map_is_even(map));
@@ -363,6 +365,7 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
             m->plan.host_bytes + mf_expert_store_bytes(map, 0, are_staged) +
             mf_mark_logits_bytes(m->plan.mark_bytes, mf_plan_mark_bytes(&m->plan), m->h.n_vocab),
         .slot_bytes = slot_bytes,
+        .slot_sizes = sizes,
         .slot_host_bytes =
             (mf_expert_store_bytes(map, 1024, 0) - mf_expert_store_bytes(map, 0, 0)) / 1024 + 1,
         .tokenizer_file_bytes = m->source->tokenizer_bytes != 0
@@ -400,7 +403,7 @@ void mf_model_describe(const mf_model *m, const mf_engine_options *options,
     mf_budget_make(&request, budget);
     info.resident_bytes = m->binder.resident_bytes;
     info.scratch_bytes = m->plan.act_bytes;
-    info.slot_bytes = request.slot_bytes;
+    info.slot_bytes = mf_slot_sizes_mean(&budget->slot_sizes);
     info.floor_bytes = budget->floor_bytes;
     info.ram_bytes = budget->ram_bytes;
     info.available_bytes = budget->available_bytes;

@@ -146,7 +146,7 @@ static mf_budget_device device_of(const mf_backend *be, uint64_t device_bytes)
 /* A device whose memory has no room for what it must hold. */
 static mf_status check_device_floor(const mf_engine *e, const mf_backend *be,
                                     const mf_budget_device *device, uint64_t floor_bytes,
-                                    mf_error *error)
+                                    uint64_t slot_bytes, mf_error *error)
 {
     mf_backend_memory memories[MF_MAX_MEMORIES];
     char slots[96] = "";
@@ -155,7 +155,7 @@ static mf_status check_device_floor(const mf_engine *e, const mf_backend *be,
     (void)be->ops->memories(be, memories);
     if (be == e->runner.experts)
         snprintf(slots, sizeof slots, ", with %u expert slots of %llu bytes",
-                 e->info.n_experts_per_token, (unsigned long long)e->info.slot_bytes);
+                 e->info.n_experts_per_token, (unsigned long long)slot_bytes);
     return mf_fail(error, MF_ERR_BUDGET,
                    "device_bytes of %s (%s) are %llu, below the floor of %.1f MiB (%llu bytes)%s",
                    be->ops->name, memories[0].name, (unsigned long long)device->n_bytes,
@@ -169,11 +169,13 @@ static mf_status check_budgets(const mf_engine *e, const mf_model *m, const mf_b
     const mf_runner *r = &e->runner;
     MF_TRY(mf_engine_check_promise(&e->options, place, r->backend->ops->name, error));
     MF_TRY(check_budget(budget, m->source->path, error));
-    MF_TRY(check_device_floor(e, r->backend, &place->dense, budget->device_floor_bytes, error));
+    const uint64_t slot = budget->slot_sizes.bytes[0]; /* the least are all of the largest size */
+    MF_TRY(
+        check_device_floor(e, r->backend, &place->dense, budget->device_floor_bytes, slot, error));
     if (!mf_experts_are_apart(r))
         return MF_OK;
     return check_device_floor(e, r->experts, &place->experts, budget->expert_device_floor_bytes,
-                              error);
+                              slot, error);
 }
 
 /* Slots that the memory is to have room for: without a budget as many as there could be if all that
@@ -218,7 +220,7 @@ static mf_status open_runner(mf_engine *e, mf_model *m, const mf_engine_hooks *h
     options.n_slots = e->info.n_slots;
     options.n_slots_most = most_slots(e, &budget);
     options.n_slots_least = budget.n_slots_min;
-    options.slot_bytes = e->info.slot_bytes;
+    options.slot_sizes = budget.slot_sizes;
     options.slots_stay =
         e->options.ram_bytes != 0 || e->options.expert_cache_bytes != MF_EXPERT_CACHE_AUTO;
     options.n_places = budget.n_places;

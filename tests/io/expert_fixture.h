@@ -156,7 +156,8 @@ static void rig_open_store(rig *r)
     REQUIRE_OK(mf_expert_store_open(&options, &r->store, &error), &error);
 }
 
-static void rig_open(rig *r, const io_case *c, world *w, uint32_t n_slots, uint32_t depth)
+__attribute__((unused)) static void rig_open(rig *r, const io_case *c, world *w, uint32_t n_slots,
+                                             uint32_t depth)
 {
     *r = (rig){.w = w, .fault = {.seed = n_slots}};
     r->io = open_case(c, &r->fault, depth, NULL);

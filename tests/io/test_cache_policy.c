@@ -179,7 +179,8 @@ static void test_always_one(const char *name)
         const uint32_t slot = (uint32_t)(test_random(&random_state) % 24);
         uint32_t only = test_random(&random_state) % 3 == 0 ? UINT32_MAX : slot;
         const uint32_t used = key_of[test_random(&random_state) % 24];
-        const mf_cache_request request = {MF_CACHE_MISS, used / 16, used % 16, is_one_of, &only};
+        const mf_cache_request request = {MF_CACHE_MISS, used / 16, used % 16,
+                                          is_one_of,     NULL,      &only};
         for (uint32_t s = 0; s < 24; s++)
             if (key_of[s] == used)
                 policy->note(state, &(mf_cache_event){MF_CACHE_HIT, used / 16, used % 16, s});
@@ -215,7 +216,7 @@ static void test_primed(const mf_cache_policy *policy)
         policy->note(state, &(mf_cache_event){MF_CACHE_MISS, 0, i, i});
     policy->visit(state, 1, asked, 2);
     for (uint32_t i = 0; i < 6; i++) {
-        const mf_cache_request request = {MF_CACHE_MISS, 1, i, is_one_of, &any};
+        const mf_cache_request request = {MF_CACHE_MISS, 1, i, is_one_of, NULL, &any};
         const uint32_t victim = policy->victim(state, &request);
         CHECK_MSG(victim != 2 && victim != 5, "%s empties slot %u", policy->name, victim);
         policy->note(state, &(mf_cache_event){MF_CACHE_EMPTY, 0, victim, victim});
@@ -322,7 +323,7 @@ static void test_foresight_ends(void)
                                           is_hint ? 3 : expert++, slot};
             policy->note(state, &event);
         }
-        const mf_cache_request request = {MF_CACHE_MISS, 0, 2, any_slot, NULL};
+        const mf_cache_request request = {MF_CACHE_MISS, 0, 2, any_slot, NULL, NULL};
         policy->visit(state, 1, often, 1);
         CHECK(policy->victim(state, &request) != foreseen);
         policy->visit(state, 0, often, 2);
@@ -348,8 +349,8 @@ static void test_foreseen_and_sooner(void)
         policy->visit(state, 0, other, 1); /* then come the layers 1, 2 and 0 */
         for (uint32_t wanted = 0; wanted < 3; wanted++) {
             const uint32_t until_held = held == 0 ? 3 : held, until = wanted == 0 ? 3 : wanted;
-            const mf_cache_request hint = {MF_CACHE_HINT, wanted, 3, any_slot, NULL};
-            const mf_cache_request miss = {MF_CACHE_MISS, wanted, 3, any_slot, NULL};
+            const mf_cache_request hint = {MF_CACHE_HINT, wanted, 3, any_slot, NULL, NULL};
+            const mf_cache_request miss = {MF_CACHE_MISS, wanted, 3, any_slot, NULL, NULL};
             /* of layer 0 the second turn has just been: its experts come in one of two */
             const bool is_later = held == 0 || until_held > until;
             CHECK((policy->victim(state, &hint) != UINT32_MAX) == is_later);

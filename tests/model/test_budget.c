@@ -65,6 +65,38 @@ static void test_floor_to_the_byte(void)
     CHECK_U64(b.floor_bytes, (FIXED_MIB + 16) * MIB);
 }
 
+/* Of slots of two sizes as many as the bytes hold, neither one more nor one too few; the least are
+ * all of the larger size. */
+static void test_sizes(void)
+{
+    mf_budget_request r = request();
+    mf_budget b;
+    r.slot_sizes = (mf_slot_sizes){.n = 2,
+                                   .n_first = 8,
+                                   .bytes = {r.slot_bytes, r.slot_bytes - MIB},
+                                   .n_experts = {1024, 3072}};
+    for (uint64_t ram = FIXED_MIB + 15; ram < 1200; ram += 37) {
+        r.ram_bytes = ram * MIB + 12345;
+        mf_budget_make(&r, &b);
+        CHECK_U64(b.floor_bytes, (FIXED_MIB + 16) * MIB);
+        CHECK(b.is_enough == (ram > FIXED_MIB + 15) && b.is_enough == (b.n_slots > 0));
+        if (!b.is_enough)
+            continue;
+        const uint64_t left = r.ram_bytes - b.fixed_bytes;
+        CHECK(b.n_slots >= 8 && b.slot_sizes.n == 2);
+        CHECK(mf_slot_sizes_bytes(&b.slot_sizes, b.n_slots) + 100 * b.n_slots <= left);
+        CHECK(mf_slot_sizes_bytes(&b.slot_sizes, b.n_slots + 1) + 100 * (b.n_slots + 1) > left);
+    }
+    r.ram_bytes = 100000 * MIB; /* a slot for each */
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.n_slots, 4096);
+    CHECK_U64(mf_slot_sizes_bytes(&b.slot_sizes, 4096), 4096 * r.slot_bytes - 3072 * MIB);
+    r.expert_cache_bytes = 8 * r.slot_bytes + 3 * MIB; /* the least, and small ones */
+    mf_budget_make(&r, &b);
+    CHECK_U64(b.n_slots, 8 + 3);
+    CHECK_U64(mf_slot_sizes_mean(&b.slot_sizes), r.slot_bytes - 3 * MIB / 4);
+}
+
 /* Whatever a process holds within its allowance of 12 MiB, tokenizer and texts does not show. */
 static void test_held_within_allowance(void)
 {
@@ -466,6 +498,7 @@ int main(void)
     test_plan_overflow();
     test_terms();
     test_floor_to_the_byte();
+    test_sizes();
     test_held_within_allowance();
     test_held_beyond();
     test_devices();
