@@ -11,6 +11,12 @@ typedef struct op_case {
     uint32_t p[8]; /* p[0]: rows of the batch, or items; the rest as `build` reads them */
 } op_case;
 
+/* op_cases_entries.c */
+void op_build_streams_in(scene *s, const uint32_t *p);
+void op_build_streams_out(scene *s, const uint32_t *p);
+void op_build_compress(scene *s, const uint32_t *p);
+void op_build_entry_attention(scene *s, const uint32_t *p);
+
 extern const op_case op_cases[];
 extern const size_t n_op_cases;
 

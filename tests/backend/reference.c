@@ -616,6 +616,10 @@ void scene_reference(scene *s)
         [MF_OP_ROPE] = reference_rope,
         [MF_OP_HEAD_MATMUL] = reference_head_matmul,
         [MF_OP_LATENT_ATTENTION] = reference_latent_attention,
+        [MF_OP_COMPRESS] = reference_compress,
+        [MF_OP_ENTRY_ATTENTION] = reference_entry_attention,
+        [MF_OP_STREAMS_IN] = reference_streams_in,
+        [MF_OP_STREAMS_OUT] = reference_streams_out,
     };
     references[s->op.kind](s);
 }

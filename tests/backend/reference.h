@@ -8,6 +8,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define RELATIVE 4e-6
 #define TINY 1e-30
@@ -51,5 +52,20 @@ void reference_latent_attention(scene *s);
 void reference_route(scene *s);
 void reference_rope(scene *s);
 void reference_head_matmul(scene *s);
+
+/* The nearest bfloat16, of two the even one. */
+static inline uint32_t reference_bf16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    const uint32_t kept = bits >> 16, rest = bits & 0xffff;
+    return kept + (rest > 0x8000 || (rest == 0x8000 && kept % 2 == 1));
+}
+
+/* reference_entries.c */
+void reference_streams_in(scene *s);
+void reference_streams_out(scene *s);
+void reference_compress(scene *s);
+void reference_entry_attention(scene *s);
 
 #endif

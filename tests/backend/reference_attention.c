@@ -2,8 +2,6 @@
 /* Attention in float64, over caches of float32 and bfloat16, from its contracts in backend.h. */
 #include "reference.h"
 
-#include <string.h>
-
 /* What a sequence holds, [positions, width], and the rows of the batch that are appended to it. */
 typedef struct ref_cache {
     const mf_sequence *seq;
@@ -25,14 +23,6 @@ typedef struct ref_head {
     double sink;  /* -infinity: none */
 } ref_head;
 
-static uint32_t round_to_bf16(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    uint32_t kept = bits >> 16, rest = bits & 0xffff;
-    return kept + (rest > 0x8000 || (rest == 0x8000 && kept % 2 == 1));
-}
-
 /* Value i of the row of position p, as it is cached or will be. */
 static double cached(const scene *s, const ref_cache *c, uint64_t p, size_t i)
 {
@@ -44,7 +34,7 @@ static double cached(const scene *s, const ref_cache *c, uint64_t p, size_t i)
     float value = floats(s, c->fresh)[row * c->width + i];
     if (c->type == MF_F32)
         return value;
-    uint16_t half = (uint16_t)round_to_bf16(value);
+    uint16_t half = (uint16_t)reference_bf16(value);
     return reference_decode((const unsigned char *)&half, MF_BF16, 0);
 }
 
@@ -57,8 +47,9 @@ static void expect_appended(scene *s, const ref_cache *c, uint32_t row)
         if (c->type == MF_F32)
             scene_expect(s, c->held, to + i, fresh[i], 0.0);
         else if (i % 2 == 0)
-            scene_expect_id(s, c->held, (to + i) / 2,
-                            (int32_t)(round_to_bf16(fresh[i]) | round_to_bf16(fresh[i + 1]) << 16));
+            scene_expect_id(
+                s, c->held, (to + i) / 2,
+                (int32_t)(reference_bf16(fresh[i]) | reference_bf16(fresh[i + 1]) << 16));
     }
 }
 

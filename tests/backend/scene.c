@@ -380,6 +380,36 @@ static void skip_rows_of_latents(mf_op *op, uint32_t first)
     }
 }
 
+static void skip_rows_of_entries(mf_op *op, uint32_t first)
+{
+    if (op->kind == MF_OP_STREAMS_IN) {
+        mf_streams_in_params *p = &op->u.streams_in;
+        const uint32_t n = p->n_streams;
+        skip(&p->streams, first, (size_t)n * p->n_cols);
+        skip(&p->mixes, first, p->is_last ? n : (2 + n) * n);
+        skip(&p->out, first, p->n_cols);
+        skip(&p->gates, first, n + n * n);
+        skip(&p->norm.out, first, p->n_cols);
+    } else if (op->kind == MF_OP_STREAMS_OUT) {
+        mf_streams_out_params *p = &op->u.streams_out;
+        const uint32_t n = p->n_streams;
+        skip(&p->streams, first, (size_t)n * p->n_cols);
+        skip(&p->y, first, p->n_cols);
+        skip(&p->gates, first, n + n * n);
+        skip(&p->mean, first, p->n_cols);
+    } else if (op->kind == MF_OP_COMPRESS) {
+        skip(&op->u.compress.kv, first, op->u.compress.n_series * op->u.compress.dim);
+        skip(&op->u.compress.gate, first, op->u.compress.n_series * op->u.compress.dim);
+    } else if (op->kind == MF_OP_ENTRY_ATTENTION) {
+        mf_entry_attention_params *p = &op->u.entry_attention;
+        skip(&p->q, first, p->n_heads * p->dim);
+        skip(&p->out, first, p->n_heads * p->dim);
+        skip(&p->kv, first, p->dim);
+        skip(&p->index.q, first, p->index.n_heads * p->index.dim);
+        skip(&p->index.weights, first, p->index.n_heads);
+    }
+}
+
 static void begin_batch(mf_backend *be, const mf_sequence *sequences, uint32_t n)
 {
     mf_sequence copy[SCENE_SEQUENCES];
@@ -392,7 +422,8 @@ static void begin_batch(mf_backend *be, const mf_sequence *sequences, uint32_t n
 static bool takes_parts(mf_op_kind kind)
 {
     return kind == MF_OP_HEAD_NORM_ROPE || kind == MF_OP_ATTENTION || kind == MF_OP_ROPE ||
-           kind == MF_OP_LATENT_ATTENTION;
+           kind == MF_OP_LATENT_ATTENTION || kind == MF_OP_COMPRESS ||
+           kind == MF_OP_ENTRY_ATTENTION;
 }
 
 /* Where the operation can, every other piece is a part of a batch of all rows, the others batches
@@ -406,6 +437,7 @@ static void record_rows(const scene *s, mf_backend *be, uint32_t first, uint32_t
     skip_rows_of_experts(&op, first);
     skip_rows_of_sequences(&op, first);
     skip_rows_of_latents(&op, first);
+    skip_rows_of_entries(&op, first);
     if (takes_parts(op.kind) && first / n % 2 == 1) {
         begin_batch(be, s->sequences, s->n_sequences);
         op.first_row = first;

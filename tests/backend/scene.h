@@ -82,6 +82,23 @@ static inline size_t scene_cache_row(const scene *s, const mf_sequence *seq, uin
     return page * s->page_rows + (size_t)(position % MF_PAGE_TOKENS);
 }
 
+/* Where a sequence's pages have the row of a position of a cache at `offset` in each, and entry i,
+ * which stands for `rate` positions, at the page of the last of them. */
+static inline mf_span scene_page_row(const mf_sequence *seq, uint64_t position, uint64_t offset,
+                                     size_t row_bytes)
+{
+    return mf_span_at(seq->pages[position / MF_PAGE_TOKENS],
+                      offset + position % MF_PAGE_TOKENS * row_bytes);
+}
+
+static inline mf_span scene_entry(const mf_sequence *seq, uint64_t i, uint32_t rate,
+                                  uint64_t offset, size_t row_bytes)
+{
+    const uint64_t last = (i + 1) * rate - 1;
+    const uint64_t row = rate < MF_PAGE_TOKENS ? last % MF_PAGE_TOKENS / rate : 0;
+    return mf_span_at(seq->pages[last / MF_PAGE_TOKENS], offset + row * row_bytes);
+}
+
 static inline void *scene_at(const scene *s, mf_span span)
 {
     return s->image + span.offset;
