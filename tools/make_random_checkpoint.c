@@ -242,8 +242,8 @@ static void check_form(mf_rc_options *o)
     if (o->shape.family == MF_RC_GPT_OSS && o->form == MF_RC_HF &&
         (o->shape.hidden % 32 || o->shape.expert_hidden % 32))
         usage("MXFP4 has blocks of 32: hidden and expert-hidden are multiples of it");
-    if (o->shape.family == MF_RC_LLAMA4 && o->is_gguf)
-        usage("llama4 is written in the forms mlx, hf and fp8 alone");
+    if (o->is_gguf && !mf_rc_has_gguf(&o->shape))
+        usage("the gguf form is none of this preset");
     if (o->form == MF_RC_PACKED && mf_rc_is_grouped(&o->shape))
         usage("the packed form is none of this preset");
     if (o->split_kv_b && (o->form != MF_RC_MLX || !is_deepseek))

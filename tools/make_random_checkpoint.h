@@ -239,6 +239,8 @@ bool mf_rc_is_w123(const mf_rc_shape *s);
 void mf_rc_deepseek_layer(mf_rc_builder *b, uint64_t layer);
 const mf_rc_shape *mf_rc_deepseek_presets(size_t *count);
 
+/* Whether the shape's family is written as GGUF. */
+bool mf_rc_has_gguf(const mf_rc_shape *s);
 /* Makes of the tensors of MLX those of GGUF: names, shapes, types. */
 void mf_rc_gguf_tensors(const mf_rc_options *options, mf_rc_tensors *tensors);
 /* All that comes before the data. The first tensor begins where it ends. */

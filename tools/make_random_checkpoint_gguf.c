@@ -88,6 +88,13 @@ static const char *const names[][2] = {
     {"mlp.gate_proj.weight", "ffn_gate.weight"},
     {"mlp.up_proj.weight", "ffn_up.weight"},
     {"mlp.down_proj.weight", "ffn_down.weight"},
+    {"feed_forward.gate_proj.weight", "ffn_gate.weight"},
+    {"feed_forward.up_proj.weight", "ffn_up.weight"},
+    {"feed_forward.down_proj.weight", "ffn_down.weight"},
+    {"feed_forward.router.weight", "ffn_gate_inp.weight"},
+    {"feed_forward.experts.gate_proj.weight", "ffn_gate_exps.weight"},
+    {"feed_forward.experts.up_proj.weight", "ffn_up_exps.weight"},
+    {"feed_forward.experts.down_proj.weight", "ffn_down_exps.weight"},
     {"gate.weight", "ffn_gate_inp.weight"},
     {"e_score_correction_bias", "exp_probs_b.bias"},
     {"shared_expert_gate.weight", "ffn_gate_inp_shexp.weight"},
@@ -111,9 +118,14 @@ static const char *arch_of(const mf_rc_shape *s)
         [MF_RC_QWEN2_MOE] = "qwen2moe",    [MF_RC_GLM4_MOE] = "glm4moe",
         [MF_RC_MINIMAX_M2] = "minimax-m2", [MF_RC_MIXTRAL] = "llama",
         [MF_RC_QWEN3] = "qwen3",           [MF_RC_LLAMA] = "llama",
-        [MF_RC_MISTRAL] = "llama",
+        [MF_RC_MISTRAL] = "llama",         [MF_RC_LLAMA4] = "llama4",
     };
-    return archs[s->family];
+    return archs[s->family]; /* llama4 is the last */
+}
+
+bool mf_rc_has_gguf(const mf_rc_shape *s)
+{
+    return arch_of(s) != NULL;
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -346,6 +358,8 @@ static void put_grouped(head *h, const mf_rc_shape *s)
               s->family == MF_RC_GLM4_MOE ? s->head_dim / 2
               : s->n_rot != 0             ? s->n_rot
                                           : s->head_dim);
+    if (s->family == MF_RC_LLAMA4)
+        put_count(h, ".interleave_moe_layer_step", s->full_attention_interval);
     if (s->n_shared != 0)
         put_count(h, ".expert_shared_count", s->n_shared);
     else if (s->shared_hidden != 0)
@@ -355,7 +369,8 @@ static void put_grouped(head *h, const mf_rc_shape *s)
 static void put_experts(head *h, const mf_rc_shape *s)
 {
     const bool is_sigmoid = s->family == MF_RC_DEEPSEEK_V3 || s->family == MF_RC_KIMI_K2 ||
-                            s->family == MF_RC_GLM4_MOE || s->family == MF_RC_MINIMAX_M2;
+                            s->family == MF_RC_GLM4_MOE || s->family == MF_RC_MINIMAX_M2 ||
+                            s->family == MF_RC_LLAMA4;
     if (s->n_experts == 0)
         return;
     put_count(h, ".expert_count", s->n_experts);
@@ -377,7 +392,8 @@ static void put_experts(head *h, const mf_rc_shape *s)
 static void put_metadata(head *h, const mf_rc_shape *s)
 {
     const bool is_coarse = s->family == MF_RC_GLM4_MOE || s->family == MF_RC_MIXTRAL ||
-                           s->family == MF_RC_LLAMA || s->family == MF_RC_MISTRAL;
+                           s->family == MF_RC_LLAMA || s->family == MF_RC_MISTRAL ||
+                           s->family == MF_RC_LLAMA4;
     put_string(h, "general.architecture", h->arch);
     put_string(h, "general.name", s->preset);
     put_count(h, "general.alignment", ALIGNMENT);

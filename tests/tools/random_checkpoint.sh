@@ -173,10 +173,13 @@ for type in BF16 Q4_0 Q5_0 Q8_0 Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4; do
 done
 grouped="--quiet --layers 3 --hidden 128 --heads 4 --kv-heads 2 --head-dim 32 --vocab 320 --experts 12
     --experts-per-token 3 --expert-hidden 64"
-for preset in qwen3-30b-a3b mixtral-8x7b glm-4.5-air minimax-m2 deepseek-v2-lite kimi-k2; do
+for preset in qwen3-30b-a3b mixtral-8x7b glm-4.5-air minimax-m2 llama-4-scout deepseek-v2-lite kimi-k2; do
     sizes=$grouped
     halves=
-    case $preset in deepseek* | kimi*) sizes=$small_deepseek halves=--split-kv-b ;; esac
+    case $preset in
+    deepseek* | kimi*) sizes=$small_deepseek halves=--split-kv-b ;;
+    llama-4*) sizes="$grouped --experts-per-token 1" ;;
+    esac
     # shellcheck disable=SC2086
     check "make" "$MAKE_CHECKPOINT" $sizes --preset $preset --form gguf "$scratch/of_gguf"
     # shellcheck disable=SC2086
@@ -189,6 +192,8 @@ for preset in qwen3-30b-a3b mixtral-8x7b glm-4.5-air minimax-m2 deepseek-v2-lite
 done
 
 check_code 2 "gguf form" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --type Q4_K "$scratch/x"
+check_code 2 "gguf form" "$MAKE_CHECKPOINT" --preset gpt-oss-20b --form gguf "$scratch/x"
+check_code 2 "gguf form" "$MAKE_CHECKPOINT" --preset glm-5 --form gguf "$scratch/x"
 check_code 2 "no type" "$MAKE_CHECKPOINT" --preset kimi-k2 --form gguf --type Q9 "$scratch/x"
 check_code 2 "no preset" "$MAKE_CHECKPOINT" --preset gpt-2 "$scratch/x"
 check_code 2 "--preset NAME" "$MAKE_CHECKPOINT" "$scratch/x"
