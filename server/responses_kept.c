@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_RESPONSES 4096
+#define MAX_RESPONSES 1024
 
 typedef struct kept_response {
     char *id; /* from malloc */

@@ -9,7 +9,7 @@
 
 #include "bytes.h"
 
-#define MF_SRV_RESPONSE_BYTES ((size_t)64 << 20)
+#define MF_SRV_RESPONSE_BYTES ((size_t)32 << 20)
 
 typedef struct mf_srv_responses mf_srv_responses;
 
