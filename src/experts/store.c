@@ -241,8 +241,9 @@ static mf_status find_sizes(const mf_expert_store_options *options, mf_slot_size
     *sizes = *options->sizes;
     if (sizes->n != 0 && sizes->bytes[0] >= needed)
         return MF_OK;
-    return mf_fail(error, MF_ERR_ARGUMENT, "slots of %llu bytes for experts of %llu",
-                   (unsigned long long)sizes->bytes[0], (unsigned long long)needed);
+    return mf_fail(error, MF_ERR_ARGUMENT,
+                   "an expert map whose experts take %llu bytes, for slots of %llu",
+                   (unsigned long long)needed, (unsigned long long)sizes->bytes[0]);
 }
 
 static mf_status check_options(const mf_expert_store_options *options, mf_slot_sizes *sizes,
