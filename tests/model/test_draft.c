@@ -435,8 +435,10 @@ int main(void)
     const setup s = {.n_draft = 2, .n_threads = 2, .n_chunk = 8, .n_sessions = 2};
     for (size_t i = 0; i < N_CASES; i++) {
         const drafts d = read_drafts(cases[i]);
-        check_proposals(cases[i], &d, 20, 20);
-        check_same(cases[i], &s, true);
+        if (!golden_is_short() || i == 1) /* a device in software: of each check one case */
+            check_proposals(cases[i], &d, 20, 20);
+        if (!golden_is_short() || i == 0)
+            check_same(cases[i], &s, true);
         if (!golden_is_short()) {
             check_same(cases[i], &s, false);
             check_batch(cases[i], 12, 30);

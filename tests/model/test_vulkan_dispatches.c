@@ -70,6 +70,7 @@ int main(void)
     if (!vulkan_is_there())
         return TEST_SKIPPED;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        check_case(&list[i]);
+        if (!vulkan_is_short() || i != 1) /* its layers are those of the first */
+            check_case(&list[i]);
     return test_result();
 }

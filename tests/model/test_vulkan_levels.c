@@ -8,6 +8,7 @@
 #include "backend/vulkan_open.h"
 #include "golden.h"
 #include "session/engine.h"
+#include "vulkan_shared.h"
 
 #define N_TOKENS 12u
 
@@ -19,6 +20,7 @@ static mf_status open_own(void *ctx, const mf_backend_options *options, mf_backe
     return mf_vk_backend_create(&with, ctx, out, error);
 }
 
+static mf_vk_hooks as_is;
 static mf_vk_hooks own = {.has_own_memory = true, .has_copy_queue = true};
 
 static mf_engine *open_engine(const golden_case *c, const mf_engine_options *options,
@@ -60,7 +62,7 @@ static void check_case(const golden_case *c)
     mf_stats stats[2];
     options.device = vulkan_test_device();
     options.expert_cache_bytes = MF_EXPERT_CACHE_AUTO;
-    evaluate(open_engine(c, &options, NULL), &g, as_it_is, stats);
+    evaluate(open_engine(c, &options, &as_is), &g, as_it_is, stats);
     CHECK_U64(stats[0].n_host_slots, 0);
     mf_engine *engine = open_engine(c, &options, &own); /* slots for all */
     mf_engine_info(engine, &info);
@@ -89,6 +91,8 @@ int main(void)
 {
     if (!vulkan_is_there())
         return TEST_SKIPPED;
+    vulkan_share(&as_is);
+    vulkan_share(&own);
     check_case(golden_case_find("mlx_4bit"));
     return test_result();
 }

@@ -9,12 +9,15 @@
 #include "backend/vulkan_open.h"
 #include "golden.h"
 #include "session/engine.h"
+#include "vulkan_shared.h"
 
 static mf_status open_apart(void *ctx, const mf_backend_options *options, mf_backend **out,
                             mf_error *error)
 {
+    mf_vk_hooks hooks = {0};
     (void)ctx;
-    MF_TRY(mf_vk_backend_create(options, NULL, out, error));
+    vulkan_share(&hooks);
+    MF_TRY(mf_vk_backend_create(options, &hooks, out, error));
     ((mf_vk_backend *)*out)->device.info.is_unified = false;
     return MF_OK;
 }

@@ -7,7 +7,8 @@
  * Memory of the device that the host can reach (all of it, on a device in software) begins as bytes
  * 0xff, of which floats are no numbers: nothing may depend on what it held.
  */
-#include "backend/vulkan/vk_internal.h"
+#include "vulkan_shared.h"
+
 #include "test.h"
 
 #define MOST 2048
@@ -282,6 +283,12 @@ static void loaded(void *ctx, mf_vk_api *api)
     api->QueueSubmit2 = submit;
     api->QueueBindSparse = bind_sparse;
     api->QueueWaitIdle = wait_idle;
+}
+
+void vulkan_share(mf_vk_hooks *hooks)
+{
+    hooks->loaded = loaded;
+    hooks->found = found;
 }
 
 mf_status __wrap_mf_vulkan_backend_create(const mf_backend_options *options, mf_backend **out,
