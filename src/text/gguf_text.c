@@ -221,9 +221,9 @@ static mf_status add_end(const mf_gguf_text_reader *t, mf_tokenizer *tokenizer, 
 static mf_status add_ends(const mf_gguf_text_reader *t, mf_tokenizer *tokenizer)
 {
     static const char *const keys[] = {"eos_token_id", "eot_token_id", "eom_token_id"};
-    static const char *const texts[] = {"<|im_end|>",    "<|endoftext|>", "<|eot_id|>",
-                                        "<|eom_id|>",    "<|return|>",    "<|call|>",
-                                        "<end_of_turn>", "<|user|>",      "<|observation|>"};
+    static const char *const texts[] = {
+        "<|im_end|>", "<|endoftext|>", "<|eot_id|>",    "<|eom_id|>", "<|eot|>",        "<|eom|>",
+        "<|return|>", "<|call|>",      "<end_of_turn>", "<|user|>",   "<|observation|>"};
     int32_t id;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         MF_TRY(mf_gguf_text_id(t, keys[i], &id));

@@ -37,6 +37,23 @@ static void test_ends(void)
     mf_tokenizer_free(&t);
 }
 
+/* Llama 4's, of which a file names one: those that are control tokens. */
+static void test_ends_by_name(void)
+{
+    static const char *const texts[3] = {"<|eom|>", "<|eot|>", "A"};
+    static const uint32_t control[3] = {3, 3, 1}, plain[3] = {3, 4, 1};
+    static const float scores[3] = {0};
+    for (uint32_t i = 0; i < 2; i++) {
+        gguf_head h;
+        gguf_head_begin(&h, "llama");
+        gguf_head_put_tokens(&h, texts, i == 0 ? control : plain, scores);
+        mf_tokenizer *t = take(&h);
+        CHECK(mf_tokenizer_is_end(t, 0) && mf_tokenizer_is_end(t, 1) == (i == 0));
+        CHECK(!mf_tokenizer_is_end(t, 2));
+        mf_tokenizer_free(&t);
+    }
+}
+
 static void test_start(void)
 {
     static const struct {
@@ -200,6 +217,7 @@ int main(int argc, char **argv)
 {
     text_data_set_dir(argc, argv);
     test_ends();
+    test_ends_by_name();
     test_start();
     test_template();
     test_names();
