@@ -241,15 +241,80 @@ static bool read_responses_tool(yyjson_val *tool, const char *place, mf_srv_conv
     return true;
 }
 
-/* A type with a date is a tool that Anthropic knows the schema of: the model here does not. */
+/* Tools that clients run and of which Anthropic's models know the schema by a type with a date:
+ * here the model is told of it. */
+static const struct {
+    const char *type; /* its beginning */
+    const char *about, *parameters;
+} client_tools[] = {
+    {"bash_",
+     "Runs a command in a shell that stays open between calls, and returns what it prints.",
+     "{\"type\":\"object\",\"properties\":{\"command\":{\"type\":\"string\",\"description\":\"What "
+     "to "
+     "run; needed unless the shell is "
+     "restarted\"},\"restart\":{\"type\":\"boolean\",\"description\":"
+     "\"Start the shell anew\"}}}"},
+    {"text_editor_", "Views, creates and edits text files.",
+     "{\"type\":\"object\",\"properties\":{\"command\":{\"type\":\"string\",\"enum\":[\"view\","
+     "\"create\",\"str_replace\",\"insert\"]},\"path\":{\"type\":\"string\",\"description\":\"Of a "
+     "file; "
+     "view takes a directory, "
+     "too\"},\"view_range\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"},"
+     "\"description\":\"Of view: the first line and the last; -1: the file's "
+     "last\"},\"file_text\":{"
+     "\"type\":\"string\",\"description\":\"Of "
+     "create\"},\"old_str\":{\"type\":\"string\",\"description\":"
+     "\"Of str_replace: a text that is there exactly once\"},\"new_str\":{\"type\":\"string\","
+     "\"description\":\"Of str_replace and insert: what stands there "
+     "then\"},\"insert_line\":{\"type\":"
+     "\"integer\",\"description\":\"Of insert: the line behind which; 0: the "
+     "beginning\"},\"insert_text\":"
+     "{\"type\":\"string\",\"description\":\"Of insert: the same as new_str\"}},\"required\":["
+     "\"command\",\"path\"]}"},
+    {"memory_", "Keeps notes in files below /memories, from one conversation to the next.",
+     "{\"type\":\"object\",\"properties\":{\"command\":{\"type\":\"string\",\"enum\":[\"view\","
+     "\"create\",\"str_replace\",\"insert\",\"delete\",\"rename\"]},\"path\":{\"type\":\"string\","
+     "\"description\":\"Of all but "
+     "rename\"},\"view_range\":{\"type\":\"array\",\"items\":{\"type\":"
+     "\"integer\"}},\"file_text\":{\"type\":\"string\"},\"old_str\":{\"type\":\"string\"},\"new_"
+     "str\":{"
+     "\"type\":\"string\"},\"insert_line\":{\"type\":\"integer\"},\"insert_text\":{\"type\":"
+     "\"string\"},"
+     "\"old_path\":{\"type\":\"string\",\"description\":\"Of rename\"},\"new_path\":{\"type\":"
+     "\"string\",\"description\":\"Of rename\"}},\"required\":[\"command\"]}"}};
+
+static bool put_client_tool(yyjson_val *tool, size_t which, const char *place,
+                            mf_srv_conversation *c, mf_srv_refusal *r)
+{
+    char field[MF_SRV_PARAM_BYTES];
+    yyjson_val *name = yyjson_obj_get(tool, "name");
+    mf_srv_bytes *out = &c->tools;
+    snprintf(field, sizeof field, "%.60s.name", place);
+    if (!mf_srv_is_text(name, field, r))
+        return false;
+    mf_srv_puts(out, out->n_bytes > 1 ? "," : "");
+    mf_srv_puts(out, "{\"type\":\"function\",\"function\":{\"name\":");
+    mf_srv_puts_json(out, yyjson_get_str(name));
+    mf_srv_puts(out, ",\"description\":");
+    mf_srv_puts_json(out, client_tools[which].about);
+    mf_srv_printf(out, ",\"parameters\":%s}}", client_tools[which].parameters);
+    mf_srv_puts(&c->strict, "0");
+    return true;
+}
+
+/* What Anthropic's own servers run is left out, and what wants to see a screen. */
 static bool read_anthropic_tool(yyjson_val *tool, const char *place, mf_srv_conversation *c,
                                 mf_srv_refusal *r)
 {
-    yyjson_val *type = mf_srv_field_of(tool, "type");
-    if (yyjson_is_str(type) && !yyjson_equals_str(type, "custom"))
-        return true;
-    return check(tool, place, anthropic_fields, r) &&
-           put_function(tool, "input_schema", place, c, r);
+    const char *type = yyjson_get_str(mf_srv_field_of(tool, "type"));
+    const size_t n = sizeof client_tools / sizeof *client_tools;
+    if (!type || strcmp(type, "custom") == 0)
+        return check(tool, place, anthropic_fields, r) &&
+               put_function(tool, "input_schema", place, c, r);
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(type, client_tools[i].type, strlen(client_tools[i].type)) == 0)
+            return put_client_tool(tool, i, place, c, r);
+    return true;
 }
 
 /* A list of tools, behind those that there are; place: what the request calls it. */

@@ -54,6 +54,22 @@ n_plain=$(value input_tokens)
 post /v1/messages/count_tokens '{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"tool_addition","tool":{"type":"tool_reference","name":"f"}}]}]}'
 expect_equal "$(value input_tokens)" "$n_plain"
 
+# tools that clients run and Anthropic's models know by their date are shown with their parameters;
+# what its servers run is not
+claude_tools() {
+    post /v1/messages/count_tokens "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[$1]}"
+    expect_status 200
+    value input_tokens
+}
+expect_equal "$(claude_tools '{"type":"web_search_20250305","name":"web_search","max_uses":5}')" "$n_plain"
+for tool in '"type":"bash_20250124","name":"bash"' '"type":"text_editor_20250728","name":"str_replace_based_edit_tool","max_characters":9' '"type":"memory_20250818","name":"memory"'; do
+    expect_true test "$(claude_tools "{$tool}")" -gt $((n_plain + 60))
+    name=$(printf '%s' "$tool" | sed 's/.*"name":"\([a-z_]*\)".*/\1/')
+    post /v1/messages "{\"max_tokens\":400,\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{$tool}],\"tool_choice\":{\"type\":\"tool\",\"name\":\"$name\"},\"seed\":1,\"temperature\":0.5}"
+    expect_status 200
+    expect_body "\"type\":\"tool_use\",\"id\":\"toolu_*\",\"name\":\"$name\",\"input\":{"
+done
+
 # responses RESULT
 responses() {
     post /v1/responses/input_tokens "{\"input\":[{\"role\":\"user\",\"content\":\"a\"},{\"type\":\"function_call\",\"call_id\":\"c1\",\"name\":\"look\",\"arguments\":\"{}\"},{\"type\":\"function_call_output\",\"call_id\":\"c1\",\"output\":[$1]}]}"
