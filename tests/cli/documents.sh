@@ -142,7 +142,7 @@ for word do
     shift
     case \$word in
     --port) set -- "\$@" --unix ;;
-    8080) set -- "\$@" "$there/8080" ;;
+    8080) set -- "\$@" 8080 ;;
     *) set -- "\$@" "\$word" ;;
     esac
 done
@@ -153,7 +153,7 @@ cat >"$there/bin/curl" <<EOF
 for word do
     shift
     case \$word in
-    localhost:8080/*) set -- "\$@" -sSf --unix-socket "$there/8080" "http://localhost/\${word#*/}" ;;
+    localhost:8080/*) set -- "\$@" -sSf --unix-socket 8080 "http://localhost/\${word#*/}" ;;
     *) set -- "\$@" "\$word" ;;
     esac
 done
