@@ -9,13 +9,13 @@ for cache in 0 2M; do
     expect_code 0
     expect_true [ "$(json "$scratch/off" hints)" = 0 ]
     cp "$out" "$scratch/text"
-    for predict in auto next-layer last-token frequency wrong; do
+    for predict in auto wrong $([ $cache = 0 ] || echo next-layer last-token frequency); do
         run run "$demo" -p "Once upon a time" -n 48 --temp 0 --expert-cache $cache --quiet \
             --predict $predict --stats=json:"$scratch/$predict"
         expect_code 0
         expect_same "$out" "$scratch/text"
     done
-    for depth in 1 2 3 auto; do
+    for depth in $([ $cache = 0 ] || echo 1 2 3 auto); do
         run run "$demo" -p "Once upon a time" -n 48 --temp 0 --expert-cache $cache --quiet --predict-depth $depth
         expect_code 0
         expect_same "$out" "$scratch/text"
