@@ -122,6 +122,13 @@ static void put_message(const mf_srv_job *job, const mf_srv_part *part, mf_srv_b
     mf_srv_puts(out, "]");
 }
 
+/* The client's name for the tool that is called. */
+static const char *own_name(const mf_srv_job *job, const mf_srv_made_call *call)
+{
+    const mf_srv_odd_tool *odd = mf_srv_odd_of(job, call);
+    return odd && odd->own ? odd->own : call->name;
+}
+
 static void put_call(const mf_srv_job *job, const mf_srv_part *part, mf_srv_bytes *out,
                      bool is_done)
 {
@@ -132,7 +139,7 @@ static void put_call(const mf_srv_job *job, const mf_srv_part *part, mf_srv_byte
     mf_srv_printf(out, "\"type\":\"%s\",\"call_id\":",
                   is_custom(job, part) ? "custom_tool_call" : "function_call");
     mf_srv_puts_json(out, call->id);
-    mf_srv_put_text_field(out, "name", call->name);
+    mf_srv_put_text_field(out, "name", own_name(job, call));
     if (odd && odd->space)
         mf_srv_put_text_field(out, "namespace", odd->space);
     mf_srv_puts(out, is_custom(job, part) ? ",\"input\":" : ",\"arguments\":");
@@ -329,7 +336,7 @@ static void put_done_event(mf_srv_job *job, const mf_srv_choice *choice, const m
     begin_event(job, out, names[part->kind]);
     put_place(job, part, out);
     if (part->kind == MF_SRV_CALL)
-        mf_srv_put_text_field(out, "name", choice->calls[part->call].name);
+        mf_srv_put_text_field(out, "name", own_name(job, &choice->calls[part->call]));
     if (part->kind == MF_SRV_TEXT) {
         mf_srv_puts(out, ",\"logprobs\":");
         put_part_scores(job, part, n, out);

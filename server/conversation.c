@@ -106,6 +106,7 @@ void mf_srv_odd_tools_free(mf_srv_odd_tools *odd)
 {
     for (size_t i = 0; i < odd->n; i++) {
         free(odd->list[i].name);
+        free(odd->list[i].own);
         free(odd->list[i].space);
     }
     free(odd->list);
@@ -119,6 +120,7 @@ void mf_srv_conversation_free(mf_srv_conversation *c)
     free(c->messages);
     mf_srv_bytes_free(&c->tools);
     mf_srv_odd_tools_free(&c->odd);
+    mf_srv_bytes_free(&c->names);
     mf_srv_bytes_free(&c->strict);
     free(c->only_tool);
     mf_srv_bytes_free(&c->documents);

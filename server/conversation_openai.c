@@ -235,6 +235,27 @@ static bool read_message_item(yyjson_val *item, size_t i, mf_srv_conversation *c
     return m && mf_srv_read_content(yyjson_obj_get(item, "content"), place, m, r);
 }
 
+/* A call of a tool of a group that the model knows by another name: the last of the message's. */
+static bool show_name(yyjson_val *item, const mf_srv_conversation *c, mf_srv_message *m,
+                      mf_srv_refusal *r)
+{
+    const char *space = yyjson_get_str(yyjson_obj_get(item, "namespace"));
+    mf_srv_call *call = &m->calls[m->n_calls - 1];
+    for (size_t i = 0; space && i < c->odd.n; i++) {
+        const mf_srv_odd_tool *odd = &c->odd.list[i];
+        if (!odd->own || !odd->space || strcmp(odd->own, call->name) != 0 ||
+            strcmp(odd->space, space) != 0)
+            continue;
+        char *name = strdup(odd->name);
+        if (!name)
+            return mf_srv_refuse(r, 503, "out of memory for the messages");
+        free(call->name);
+        call->name = name;
+        return true;
+    }
+    return true;
+}
+
 static bool read_call_item(yyjson_val *item, const char *place, mf_srv_conversation *c,
                            mf_srv_refusal *r)
 {
@@ -242,7 +263,8 @@ static bool read_call_item(yyjson_val *item, const char *place, mf_srv_conversat
     mf_srv_message *m = answer_of(c, false, r);
     snprintf(name, sizeof name, "%.70s.call_id", place);
     return m && is_id(yyjson_obj_get(item, "call_id"), name, r) &&
-           read_call(item, yyjson_obj_get(item, "call_id"), place, m, r);
+           read_call(item, yyjson_obj_get(item, "call_id"), place, m, r) &&
+           show_name(item, c, m, r);
 }
 
 static bool read_custom_item(yyjson_val *item, const char *place, mf_srv_conversation *c,
@@ -252,7 +274,8 @@ static bool read_custom_item(yyjson_val *item, const char *place, mf_srv_convers
     mf_srv_message *m = answer_of(c, false, r);
     snprintf(field, sizeof field, "%.70s.call_id", place);
     return m && is_id(yyjson_obj_get(item, "call_id"), field, r) &&
-           read_custom(item, yyjson_obj_get(item, "call_id"), place, m, r);
+           read_custom(item, yyjson_obj_get(item, "call_id"), place, m, r) &&
+           show_name(item, c, m, r);
 }
 
 static bool read_result_item(yyjson_val *item, const char *place, mf_srv_conversation *c,

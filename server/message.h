@@ -39,7 +39,8 @@ typedef struct mf_srv_message {
 
 /* A tool that an API has by another form than a function. Strings from malloc. */
 typedef struct mf_srv_odd_tool {
-    char *name;
+    char *name;     /* as the model is shown it */
+    char *own;      /* the client's name for it; NULL: the same */
     char *space;    /* its group's name; NULL: none */
     bool is_custom; /* it takes a text, and no object */
 } mf_srv_odd_tool;
@@ -55,6 +56,8 @@ typedef struct mf_srv_conversation {
     /* JSON as templates take it, from malloc; data NULL: none. */
     mf_srv_bytes tools;     /* an array */
     mf_srv_odd_tools odd;   /* those of the tools that are */
+    mf_srv_bytes names;     /* of the tools as the model is shown them, each with its NUL */
+    size_t last_name;       /* where the last of them begins */
     mf_srv_bytes documents; /* an array */
     mf_srv_bytes variables; /* the members of an object, without its braces */
     const char *effort;     /* how much is thought, a word; NULL: not said. Static storage */

@@ -31,9 +31,34 @@ static bool put_value(yyjson_val *value, mf_srv_bytes *out, mf_srv_refusal *r)
     return true;
 }
 
-/* schema: the member with the parameters. place: of the object. */
+static bool is_named(const mf_srv_conversation *c, const char *name)
+{
+    const mf_srv_bytes *all = &c->names;
+    for (size_t at = 0; at < all->n_bytes; at += strlen(all->data + at) + 1)
+        if (strcmp(all->data + at, name) == 0)
+            return true;
+    return false;
+}
+
+/* The beginning of a tool up to its name, with its group's where another one has that name. space:
+ * the group; NULL: none. */
+static void begin_tool(const char *name, const char *space, mf_srv_conversation *c)
+{
+    mf_srv_bytes *out = &c->tools, shown = {0};
+    mf_srv_printf(&shown, "%s%s%s", space && is_named(c, name) ? space : "",
+                  space && is_named(c, name) ? "__" : "", name);
+    c->last_name = c->names.n_bytes;
+    mf_srv_put(&c->names, shown.data ? shown.data : "", shown.n_bytes + (shown.data != NULL));
+    mf_srv_puts(out, out->n_bytes > 1 ? "," : "");
+    mf_srv_puts(out, "{\"type\":\"function\",\"function\":{\"name\":");
+    mf_srv_puts_json(out, shown.data ? shown.data : "");
+    out->has_failed = out->has_failed || shown.has_failed || c->names.has_failed;
+    mf_srv_bytes_free(&shown);
+}
+
+/* schema: the member with the parameters. place: of the object. space: its group; NULL: none. */
 static bool put_function(yyjson_val *function, const char *schema, const char *place,
-                         mf_srv_conversation *c, mf_srv_refusal *r)
+                         const char *space, mf_srv_conversation *c, mf_srv_refusal *r)
 {
     mf_srv_bytes *out = &c->tools;
     char field[MF_SRV_PARAM_BYTES];
@@ -51,9 +76,7 @@ static bool put_function(yyjson_val *function, const char *schema, const char *p
     snprintf(field, sizeof field, "%.60s.%s", place, schema);
     if (parameters && !yyjson_is_obj(parameters))
         return mf_srv_refuse_field(r, field, "expected an object");
-    mf_srv_puts(out, out->n_bytes > 1 ? "," : "");
-    mf_srv_puts(out, "{\"type\":\"function\",\"function\":{\"name\":");
-    mf_srv_puts_json(out, yyjson_get_str(name));
+    begin_tool(yyjson_get_str(name), space, c);
     if (about) {
         mf_srv_puts(out, ",\"description\":");
         mf_srv_puts_json(out, yyjson_get_str(about));
@@ -123,20 +146,25 @@ static bool check(yyjson_val *object, const char *place, const mf_srv_field *tab
 static bool add_odd(mf_srv_conversation *c, yyjson_val *name, const char *space, bool is_custom,
                     mf_srv_refusal *r)
 {
-    mf_srv_odd_tool *list = realloc(c->odd.list, (c->odd.n + 1) * sizeof *list);
+    mf_srv_odd_tool *list =
+        c->names.has_failed ? NULL : realloc(c->odd.list, (c->odd.n + 1) * sizeof *list);
     if (!list)
         return mf_srv_refuse(r, 503, "out of memory for the tools");
     c->odd.list = list;
+    const char *own = yyjson_get_str(name), *shown = c->names.data + c->last_name;
+    const bool is_own = strcmp(own, shown) == 0;
     mf_srv_odd_tool *tool = &list[c->odd.n++];
-    *tool =
-        (mf_srv_odd_tool){strdup(yyjson_get_str(name)), space ? strdup(space) : NULL, is_custom};
-    return (tool->name && (tool->space || !space)) ||
+    *tool = (mf_srv_odd_tool){.name = strdup(shown),
+                              .own = is_own ? NULL : strdup(own),
+                              .space = space ? strdup(space) : NULL,
+                              .is_custom = is_custom};
+    return (tool->name && (tool->own || is_own) && (tool->space || !space)) ||
            mf_srv_refuse(r, 503, "out of memory for the tools");
 }
 
 /* One that takes a text: to the model a function with one parameter. */
-static bool put_custom(yyjson_val *tool, const char *place, mf_srv_conversation *c,
-                       mf_srv_refusal *r)
+static bool put_custom(yyjson_val *tool, const char *place, const char *space,
+                       mf_srv_conversation *c, mf_srv_refusal *r)
 {
     char field[MF_SRV_PARAM_BYTES];
     yyjson_val *name = yyjson_obj_get(tool, "name"), *about = mf_srv_field_of(tool, "description");
@@ -147,9 +175,7 @@ static bool put_custom(yyjson_val *tool, const char *place, mf_srv_conversation 
     snprintf(field, sizeof field, "%.60s.description", place);
     if (about && !mf_srv_is_text(about, field, r))
         return false;
-    mf_srv_puts(out, out->n_bytes > 1 ? "," : "");
-    mf_srv_puts(out, "{\"type\":\"function\",\"function\":{\"name\":");
-    mf_srv_puts_json(out, yyjson_get_str(name));
+    begin_tool(yyjson_get_str(name), space, c);
     mf_srv_puts(out, ",\"description\":");
     mf_srv_puts_json(out, about ? yyjson_get_str(about) : "");
     mf_srv_puts(out, ",\"parameters\":{\"type\":\"object\",\"properties\":{\"input\":{\"type\":"
@@ -169,7 +195,7 @@ static bool read_chat_tool(yyjson_val *tool, const char *place, mf_srv_conversat
     if (yyjson_equals_str(yyjson_obj_get(tool, "type"), "custom")) {
         snprintf(name, sizeof name, "%.70s.custom", place);
         return check(tool, place, chat_custom_fields, r) && check(custom, name, custom_fields, r) &&
-               put_custom(custom, name, c, r) &&
+               put_custom(custom, name, NULL, c, r) &&
                add_odd(c, yyjson_obj_get(custom, "name"), NULL, true, r);
     }
     snprintf(name, sizeof name, "%.70s.type", place);
@@ -179,7 +205,7 @@ static bool read_chat_tool(yyjson_val *tool, const char *place, mf_srv_conversat
                                   "server");
     snprintf(name, sizeof name, "%.70s.function", place);
     return check(tool, place, chat_fields, r) && check(function, name, function_fields, r) &&
-           put_function(function, "parameters", name, c, r);
+           put_function(function, "parameters", name, NULL, c, r);
 }
 
 /* Types of tools that OpenAI's own servers run, or that only its own models know. */
@@ -213,9 +239,9 @@ static bool read_flat_tool(yyjson_val *tool, const char *place, const char *spac
         return true;
     if (!is_custom && (!type || strcmp(type, "function") != 0))
         return refuse_unsupported(r, name, "expected 'function', 'custom' or 'namespace'");
-    bool is_good =
-        check(tool, place, is_custom ? custom_fields : flat_fields, r) &&
-        (is_custom ? put_custom(tool, place, c, r) : put_function(tool, "parameters", place, c, r));
+    bool is_good = check(tool, place, is_custom ? custom_fields : flat_fields, r) &&
+                   (is_custom ? put_custom(tool, place, space, c, r)
+                              : put_function(tool, "parameters", place, space, c, r));
     return is_good && ((!is_custom && !space) ||
                        add_odd(c, yyjson_obj_get(tool, "name"), space, is_custom, r));
 }
@@ -292,9 +318,7 @@ static bool put_client_tool(yyjson_val *tool, size_t which, const char *place,
     snprintf(field, sizeof field, "%.60s.name", place);
     if (!mf_srv_is_text(name, field, r))
         return false;
-    mf_srv_puts(out, out->n_bytes > 1 ? "," : "");
-    mf_srv_puts(out, "{\"type\":\"function\",\"function\":{\"name\":");
-    mf_srv_puts_json(out, yyjson_get_str(name));
+    begin_tool(yyjson_get_str(name), NULL, c);
     mf_srv_puts(out, ",\"description\":");
     mf_srv_puts_json(out, client_tools[which].about);
     mf_srv_printf(out, ",\"parameters\":%s}}", client_tools[which].parameters);
@@ -310,7 +334,7 @@ static bool read_anthropic_tool(yyjson_val *tool, const char *place, mf_srv_conv
     const size_t n = sizeof client_tools / sizeof *client_tools;
     if (!type || strcmp(type, "custom") == 0)
         return check(tool, place, anthropic_fields, r) &&
-               put_function(tool, "input_schema", place, c, r);
+               put_function(tool, "input_schema", place, NULL, c, r);
     for (size_t i = 0; i < n; i++)
         if (strncmp(type, client_tools[i].type, strlen(client_tools[i].type)) == 0)
             return put_client_tool(tool, i, place, c, r);
@@ -467,7 +491,7 @@ static bool read_function(yyjson_val *function, const char *place, mf_srv_conver
                           mf_srv_refusal *r)
 {
     return check(function, place, function_fields, r) &&
-           put_function(function, "parameters", place, c, r);
+           put_function(function, "parameters", place, NULL, c, r);
 }
 
 /* function_call: 'none', 'auto', or {"name"}. */

@@ -139,6 +139,24 @@ post /v1/responses "{\"input\":[$item],$it,$codex}"
 expect_body '"type":"function_call","call_id":"call_*","name":"noon","namespace":"mcp__x","arguments":"'
 stop_server
 
+# two groups with a tool of one name: the model sees two names, the client its own
+groups='"tools":[{"type":"namespace","name":"mcp__a","tools":[{"type":"function","name":"noon","parameters":{"type":"object","properties":{}}}]},{"type":"namespace","name":"mcp__b","tools":[{"type":"function","name":"noon","description":"Another.","parameters":{"type":"object","properties":{"b":{"const":2}},"required":["b"]}}]}],"parallel_tool_calls":false,"seed":2,"max_output_tokens":300'
+start_server "$scratch/calls"
+post /v1/responses "{\"input\":[$item],$it,$groups}"
+expect_body '"type":"function_call","call_id":"call_*","name":"noon","namespace":"mcp__a","arguments":"'
+for stream in '' ',"stream":true'; do
+    post /v1/responses "{\"input\":[$item],$groups,\"tool_choice\":{\"type\":\"function\",\"name\":\"mcp__b__noon\"}$stream}"
+    expect_status 200
+    expect_body '"name":"noon","namespace":"mcp__b","arguments":"{*\"b\":*2'
+    expect_no_body 'mcp__b__noon","arguments'
+done
+call_id=$(value call_id)
+n_held=$(value total_tokens)
+post /v1/responses "{\"input\":[$item,{\"type\":\"function_call\",\"call_id\":\"$call_id\",\"name\":\"noon\",\"namespace\":\"mcp__b\",\"arguments\":\"{\\\"b\\\":2}\"},{\"type\":\"function_call_output\",\"call_id\":\"$call_id\",\"output\":\"now\"}],$groups}"
+expect_status 200
+expect_true test "$(value cached_tokens)" -ge $((n_held - 4)) # the grammar ended it
+stop_server
+
 # An agent: it calls, thirty times, and gets results. The history comes back without thoughts, its
 # arguments sorted and spaced otherwise, contents null or "", ids as they were given.
 # agent MODEL OPTIONS: what was evaluated of prompts, and what of them no answer had said
