@@ -28,7 +28,7 @@ parameters='{"type":"object","properties":{"city":{"type":"string"},"days":{"typ
 tools="[{\"type\":\"function\",\"function\":{\"name\":\"weather\",\"description\":\"Tells it.\",\"parameters\":$parameters}},{\"type\":\"function\",\"function\":{\"name\":\"noon\",\"parameters\":{\"type\":\"object\",\"properties\":{}}}}]"
 shuffled="[{\"function\":{\"strict\":true,\"parameters\":$parameters,\"name\":\"weather\",\"description\":\"Tells it.\"},\"type\":\"function\"},{\"type\":\"function\",\"function\":{\"name\":\"noon\",\"description\":null}}]"
 flat="[{\"type\":\"function\",\"name\":\"weather\",\"description\":\"Tells it.\",\"parameters\":$parameters,\"strict\":false},{\"type\":\"web_search\"},{\"type\":\"function\",\"name\":\"noon\"}]"
-claude="[{\"name\":\"weather\",\"description\":\"Tells it.\",\"input_schema\":$parameters,\"cache_control\":{\"type\":\"ephemeral\"}},{\"type\":\"bash_20250124\",\"name\":\"bash\"},{\"name\":\"noon\",\"input_schema\":{\"type\":\"object\",\"properties\":{}}}]"
+claude="[{\"name\":\"weather\",\"description\":\"Tells it.\",\"input_schema\":$parameters,\"cache_control\":{\"type\":\"ephemeral\"}},{\"type\":\"web_search_20250305\",\"name\":\"web_search\"},{\"name\":\"noon\",\"input_schema\":{\"type\":\"object\",\"properties\":{}}}]"
 printf '%s' "$tools" >"$scratch/tools.json"
 cat >"$scratch/messages.json" <<'END'
 [{"role":"system","content":"Help."},{"role":"user","content":"Rain?"},
