@@ -121,6 +121,8 @@ static void advise_group(mf_cli_finding *f, const mf_cli_patient *patient, uint6
     if (here > 0 && there > 0)
         mf_cli_effect(f, "%.3g tokens/s of this model instead of %.3g, by what was measured.",
                       there, here);
+    else if (there > 0)
+        mf_cli_effect(f, "this model would run, at %.3g tokens/s by what was measured.", there);
 }
 
 static void look_at_memory(mf_cli_findings *all, const mf_device_info *cpu,
