@@ -133,12 +133,68 @@ MF_INLINE void sum_all_groups(uint32_t bits, const unsigned char *const rows[4],
                        highs);
 }
 
+/* 2 bits: a byte of the weights has four neighbours, so that one shift of 64 bytes leaves every
+ * fourth column of four groups. Those of a digit, by the first column. */
+MF_INLINE void load_every_fourth(const mf_fixed_pair *x, int digit, __m512i out[4])
+{
+    const __m512i order =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+    const __m512i even = _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14);
+    const __m512i odd = _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15);
+    MF_UNROLL(2)
+    for (int i = 0; i < 2; i++) {
+        const __m512i a = _mm512_shuffle_epi8(_mm512_loadu_si512(x[0].digit[i][digit]), order);
+        const __m512i b = _mm512_shuffle_epi8(_mm512_loadu_si512(x[1].digit[i][digit]), order);
+        out[i] = _mm512_permutex2var_epi64(a, even, b);
+        out[2 + i] = _mm512_permutex2var_epi64(a, odd, b);
+    }
+}
+
+/* Four groups of four rows of 2 bits. */
+MF_INLINE void sum_four_groups(const unsigned char *const rows[4], size_t at, size_t ahead,
+                               const mf_fixed_pair *x, int32_t *sums)
+{
+    const __m512i low = _mm512_set1_epi8(3);
+    __m512i digits[DIGITS][4], s[4];
+    MF_UNROLL(3)
+    for (int d = 0; d < DIGITS; d++)
+        load_every_fourth(x, d, digits[d]);
+    MF_UNROLL(4)
+    for (int r = 0; r < 4; r++) {
+        const __m512i v = _mm512_loadu_si512(rows[r] + at);
+        const __m512i w[4] = {_mm512_and_si512(v, low),
+                              _mm512_and_si512(_mm512_srli_epi32(v, 2), low),
+                              _mm512_and_si512(_mm512_srli_epi32(v, 4), low),
+                              _mm512_and_si512(_mm512_srli_epi32(v, 6), low)};
+        _mm_prefetch((const char *)rows[r] + at + ahead, _MM_HINT_T0);
+        s[r] = _mm512_setzero_si512();
+        MF_UNROLL(3)
+        for (int d = DIGITS - 1; d >= 0; d--) {
+            s[r] = _mm512_slli_epi32(s[r], 8);
+            MF_UNROLL(4)
+            for (int i = 0; i < 4; i++)
+                s[r] = add_products(s[r], w[i], digits[d][i]);
+        }
+    }
+    const __m512i all = add_fours(s); /* of group i its lanes 4 * i .. */
+    _mm_storeu_si128((__m128i *)(void *)sums, _mm512_castsi512_si128(all));
+    _mm_storeu_si128((__m128i *)(void *)(sums + ROWS), _mm512_extracti32x4_epi32(all, 1));
+    _mm_storeu_si128((__m128i *)(void *)(sums + (size_t)2 * ROWS),
+                     _mm512_extracti32x4_epi32(all, 2));
+    _mm_storeu_si128((__m128i *)(void *)(sums + (size_t)3 * ROWS),
+                     _mm512_extracti32x4_epi32(all, 3));
+}
+
 /* A function of its own for each width: within the others gcc 12 keeps no sums in registers. */
 __attribute__((noinline)) static void sum_rows_2(const unsigned char *const rows[4],
                                                  uint32_t n_groups, size_t ahead,
                                                  const mf_fixed_pair *x, int32_t *sums)
 {
-    sum_all_groups(2, rows, n_groups, ahead, x, sums);
+    uint32_t g = 0;
+    for (; g + 4 <= n_groups; g += 4, sums += (size_t)4 * ROWS)
+        sum_four_groups(rows, (size_t)g * (GROUP / 4), ahead, x + g / 2, sums);
+    for (; g < n_groups; g++, sums += ROWS)
+        sum_group_rows(2, rows, (size_t)g * (GROUP / 4), ahead, x + g / 2, g % 2, sums, NULL);
 }
 
 __attribute__((noinline)) static void sum_rows_3(const unsigned char *const rows[4],

@@ -202,7 +202,8 @@ MF_INLINE void load_step(const panel *p, uint32_t step, uint32_t n, __m512i colu
         const unsigned char *from = p->w->data + p->rows[r] * row_bytes + at;
         rows[r] = n == 2 ? _mm512_loadu_si512(from)
                          : _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)from));
-        _mm_prefetch((const char *)from + ROWS * row_bytes, _MM_HINT_T0);
+        /* the next panel's, past the nearest cache: that is full with this one's */
+        _mm_prefetch((const char *)from + ROWS * row_bytes, _MM_HINT_T1);
     }
     transpose(rows, columns);
 }

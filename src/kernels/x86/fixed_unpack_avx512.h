@@ -135,7 +135,8 @@ MF_INLINE void unpack_panel(uint32_t bits, const panel *p, __m512i *out)
             const unsigned char *from =
                 p->w->data + p->rows[r] * row_bytes + (size_t)g * bits * (GROUP / 8);
             rows[r] = group_weights(bits, from);
-            _mm_prefetch((const char *)from + ROWS * row_bytes, _MM_HINT_T0);
+            /* the next panel's, past the nearest cache: that is full with this one's */
+            _mm_prefetch((const char *)from + ROWS * row_bytes, _MM_HINT_T1);
         }
         transpose(rows, columns);
         MF_UNROLL(16)
