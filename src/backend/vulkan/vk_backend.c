@@ -413,6 +413,7 @@ mf_status mf_vk_backend_create(const mf_backend_options *options, const mf_vk_ho
         return mf_fail_memory(error, sizeof *be, "the Vulkan backend");
     be->base.ops = &vulkan_ops;
     be->allocator = a;
+    be->tuning = mf_vk_tuning_default;
     be->promised_bytes = options->device_bytes;
     be->n_threads = options->n_threads;
     if (pthread_mutex_init(&be->lock, NULL) != 0) {

@@ -5,7 +5,6 @@
 
 #define THREADS 128u /* as in experts_out.comp */
 #define TEAMS (THREADS / 16u)
-#define TEAM_ROWS 4u
 
 static mf_vk_shader shader_of(const mf_weight_shape *shape)
 {
@@ -21,12 +20,13 @@ static mf_vk_shader shader_of(const mf_weight_shape *shape)
     }
 }
 
-static mf_vk_kernel kernel_of(const mf_routed_experts_params *p, bool is_wide)
+static mf_vk_kernel kernel_of(const mf_vk_backend *be, const mf_routed_experts_params *p,
+                              bool is_wide)
 {
     mf_vk_kernel k = {shader_of(&p->down.shape), 1, {THREADS}};
     mf_vk_weight_constants(&p->down.shape, &k);
     k.constants[k.n_constants++] = p->k;
-    k.constants[k.n_constants++] = TEAM_ROWS;
+    k.constants[k.n_constants++] = be->tuning.team_rows;
     k.constants[k.n_constants++] = is_wide;
     return k;
 }
@@ -34,7 +34,7 @@ static mf_vk_kernel kernel_of(const mf_routed_experts_params *p, bool is_wide)
 mf_status mf_vk_experts_out_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
     for (uint32_t is_wide = 0; is_wide <= mf_vk_has_wide(&op->u.routed.down.shape); is_wide++) {
-        const mf_vk_kernel k = kernel_of(&op->u.routed, is_wide != 0);
+        const mf_vk_kernel k = kernel_of(be, &op->u.routed, is_wide != 0);
         MF_TRY(mf_vk_prepare(be, &k, error));
     }
     return MF_OK;
@@ -46,7 +46,7 @@ void mf_vk_experts_out_record(mf_vk_backend *be, const mf_op *op, const mf_vk_pr
     const mf_vk_routing *routing = down->routing;
     mf_vk_job job = {0};
     down->job(down->ctx, 0, &job);
-    const mf_vk_kernel k = kernel_of(p, mf_vk_job_is_wide(down, &job));
+    const mf_vk_kernel k = kernel_of(be, p, mf_vk_job_is_wide(down, &job));
     const struct {
         uint64_t jobs, x, weights, shared, shared_gate, ids, slot, slot_bytes;
         uint32_t n_cols, scales_stride, biases_stride, unused;
@@ -63,7 +63,7 @@ void mf_vk_experts_out_record(mf_vk_backend *be, const mf_op *op, const mf_vk_pr
               routing->biases_stride,
               0};
     const uint32_t side = p->k <= 1 ? 1 : p->k == 2 ? 2 : p->k <= 4 ? 4 : TEAMS;
-    const uint32_t per_group = TEAMS / side * TEAM_ROWS;
+    const uint32_t per_group = TEAMS / side * be->tuning.team_rows;
     mf_vk_dispatch(be, &k, &push, sizeof push,
                    (const uint32_t[]){mf_vk_groups(job.n_rows, per_group), 1, 1});
 }

@@ -181,6 +181,7 @@ typedef struct mf_vk_stream {
     mf_status lost; /* MF_OK: it is not */
     char why[128];
     uint64_t n_barriers, n_dispatches; /* ever, for tests and statistics */
+    VkMemoryBarrier2 barrier;          /* what mf_vk_barrier puts into the stream */
 } mf_vk_stream;
 
 /* A pool and its command buffer, for a queue of the family. */
@@ -406,6 +407,23 @@ extern const mf_vk_op mf_vk_op_head_norm_rope, mf_vk_op_attention, mf_vk_op_late
 extern const mf_vk_op mf_vk_op_matmul, mf_vk_op_head_matmul, mf_vk_op_route, mf_vk_op_experts,
     mf_vk_op_routed_experts, mf_vk_op_combine;
 
+/* How many chunks of a row a lane of matvec_one.comp goes through with its x, and how many of them
+ * are on their way at once, where there are so many chunks. */
+typedef struct mf_vk_way {
+    uint32_t n_chunks, n_ahead;
+    uint64_t n_needed;
+} mf_vk_way;
+
+/* What was found on an H200 and changes no bit: a bench may try something else before anything is
+ * reserved. */
+#define MF_VK_N_WAYS 4u
+typedef struct mf_vk_tuning {
+    mf_vk_way ways[MF_VK_N_WAYS]; /* the first has n_needed 0, the others rise */
+    uint32_t attention_ahead;     /* slices of keys on their way in attention of few queries */
+    uint32_t team_rows;           /* of a team of experts_out.comp */
+} mf_vk_tuning;
+extern const mf_vk_tuning mf_vk_tuning_default; /* vk_product.c */
+
 /* -------------------------------------------------------------------------------- timing -- */
 
 #define MF_VK_MAX_TIMES 192u /* of a submission */
@@ -447,6 +465,7 @@ struct mf_vk_backend {
     mf_vk_pipelines pipelines;
     mf_vk_batches batches;
     mf_vk_timing timing;
+    mf_vk_tuning tuning;
     uint64_t weight_bytes;
     uint32_t n_threads;    /* that make pipelines */
     bool is_mixed;         /* matrix units multiply the rows of operations that are long */

@@ -32,6 +32,7 @@ typedef struct attention {
     uint64_t page_offset[2];
     uint32_t n_heads, n_kv_heads, key_dim, value_dim, width;
     uint32_t q_rot_row, q_rot_head, window;
+    uint32_t ahead; /* as mf_vk_tuning has it */
     mf_dtype cache_type;
     float scale;
     bool is_latent, is_software, is_in_window_pages;
@@ -106,6 +107,7 @@ static attention of_op(const mf_vk_backend *be, const mf_op *op)
 {
     attention a = op->kind == MF_OP_ATTENTION ? of_attention(op) : of_latent_attention(op);
     a.is_software = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    a.ahead = be->tuning.attention_ahead;
     return a;
 }
 
@@ -166,7 +168,8 @@ static mf_vk_kernel tile_kernel(const attention *a, const variant *v)
 {
     const bool are_few = v->n_queries == FEW;
     const bool is_deep = are_few && v->is_aligned && !a->is_software;
-    const uint32_t n_slices = mf_vk_groups(a->key_dim, 32), deep = a->cache_type == MF_F32 ? 4 : 8;
+    const uint32_t n_slices = mf_vk_groups(a->key_dim, 32);
+    const uint32_t deep = a->ahead * (a->cache_type == MF_F32 ? 1 : 2);
     const uint32_t n_sums = sums_each(a, v->n_queries);
     return (mf_vk_kernel){a->is_latent ? MF_VK_SHADER_attention_latent : MF_VK_SHADER_attention,
                           12,

@@ -177,13 +177,11 @@ static uint32_t span_of(uint32_t n_cols)
     return span;
 }
 
-/* How many chunks a lane goes through with its x, and how many of them are on their way at once,
- * where there are so many chunks: as found on an H200. */
-static const struct {
-    uint32_t n_chunks, n_ahead;
-    uint64_t n_needed;
-} ways[] = {{1, 1, 0}, {4, 4, 1 << 16}, {8, 2, 1 << 18}, {16, 4, 3 << 18}};
-#define N_WAYS ((uint32_t)(sizeof ways / sizeof *ways))
+const mf_vk_tuning mf_vk_tuning_default = {
+    .ways = {{1, 1, 0}, {4, 4, 1 << 16}, {8, 2, 1 << 18}, {16, 4, 3 << 18}},
+    .attention_ahead = 4,
+    .team_rows = 4,
+};
 /* A processor has few lanes: this is for tests. */
 #define LANES_OF_PROCESSORS 256u
 
@@ -193,24 +191,25 @@ static uint32_t way_of(const mf_vk_backend *be, uint32_t n_cols, bool is_pair, b
     const bool is_processor = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     const uint64_t n = n_rows * (is_pair ? 2 : 1) * span_of(n_cols) * TEAM;
     uint32_t way = 0;
-    while (is_wide && way + 1 < N_WAYS &&
-           n * (is_processor ? LANES_OF_PROCESSORS : 1) >= ways[way + 1].n_needed)
+    while (is_wide && way + 1 < MF_VK_N_WAYS &&
+           n * (is_processor ? LANES_OF_PROCESSORS : 1) >= be->tuning.ways[way + 1].n_needed)
         way++;
     return way;
 }
 
-static mf_vk_kernel one_kernel(const mf_vk_backend *be, const mf_vk_product *p, uint32_t way,
+static mf_vk_kernel one_kernel(const mf_vk_backend *be, const mf_vk_product *p, uint32_t which,
                                bool is_wide)
 {
+    const mf_vk_way *way = &be->tuning.ways[which];
     const mf_weight_shape *shape = p->shape;
     const bool is_pair = p->is_pair;
     const bool is_processor = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     const uint32_t span = span_of(shape->n_cols), n_matrices = is_pair ? 2 : 1;
     const uint32_t most = span == 1 ? 8 : 16;
-    const uint32_t n_chunks = ways[way].n_chunks < most ? ways[way].n_chunks : most;
+    const uint32_t n_chunks = way->n_chunks < most ? way->n_chunks : most;
     const uint32_t n_rows = n_chunks > n_matrices ? n_chunks / n_matrices : 1;
     const uint32_t n_ahead =
-        is_processor || ways[way].n_ahead < n_matrices ? 1 : ways[way].n_ahead / n_matrices;
+        is_processor || way->n_ahead < n_matrices ? 1 : way->n_ahead / n_matrices;
     mf_vk_kernel k = {one_shader_of(shape, is_pair), 1, {THREADS}};
     mf_vk_weight_constants(shape, &k);
     k.constants[k.n_constants++] = span;

@@ -60,6 +60,13 @@ mf_status mf_vk_stream_open(mf_vk_backend *be, mf_error *error)
     for (uint32_t i = 0; i < MF_VK_SUBMISSIONS && result == VK_SUCCESS; i++)
         result = mf_vk_submission_create(d, d->family, &st->submissions[i]);
     st->most_commands = FIRST_COMMANDS;
+    st->barrier = (VkMemoryBarrier2){
+        .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2,
+        .srcStageMask = VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_COPY_BIT,
+        .srcAccessMask = VK_ACCESS_2_SHADER_WRITE_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT,
+        .dstStageMask = VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_COPY_BIT,
+        .dstAccessMask = VK_ACCESS_2_SHADER_READ_BIT | VK_ACCESS_2_SHADER_WRITE_BIT |
+                         VK_ACCESS_2_TRANSFER_READ_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT};
     return result == VK_SUCCESS ? MF_OK : mf_vk_fail(error, result, "the Vulkan stream");
 }
 
