@@ -15,7 +15,7 @@
 /* Commands of a submission: few while the device waits for work, so that it begins early, then
  * more.
  */
-#define FIRST_COMMANDS 16u
+#define FIRST_COMMANDS 4u
 #define MOST_COMMANDS 128u
 /* How long a wait asks before it sleeps: sleeping wakes late (20 us on an H200). */
 #define POLL_US 200u
