@@ -178,8 +178,8 @@ static uint32_t span_of(uint32_t n_cols)
 }
 
 const mf_vk_tuning mf_vk_tuning_default = {
-    .ways = {{1, 1, 0}, {4, 4, 1 << 16}, {8, 2, 1 << 18}, {16, 4, 3 << 18}},
-    .attention_ahead = 4,
+    .ways = {{1, 1, 0}, {4, 2, 1 << 16}, {8, 2, 1 << 18}, {16, 2, 3 << 18}},
+    .attention_ahead = 2,
     .team_rows = 4,
 };
 /* A processor has few lanes: this is for tests. */
