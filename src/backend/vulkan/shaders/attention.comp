@@ -231,7 +231,7 @@ void score()
     const uint n_slices = (p.key_dim + SLICE - 1) / SLICE;
     [[unroll]] for (uint i = 0; i < ROWS_EACH * KEYS_EACH; i++)
         scores[i] = 0.0;
-    for (uint slice = 0; slice < n_slices; slice += SLICES_AHEAD)
+    [[dont_unroll]] for (uint slice = 0; slice < n_slices; slice += SLICES_AHEAD)
         [[unroll]] for (uint slot = 0; slot < SLICES_AHEAD; slot++)
             if (slice + slot < n_slices) {
                 barrier(); // what lay there has been read
@@ -311,7 +311,7 @@ void weigh(uint first, uint d, out vec4 sums[PART])
 {
     [[unroll]] for (uint i = 0; i < PART; i++)
         sums[i] = vec4(0.0);
-    for (uint key = 0; key < n_keys; key += VALUES_AHEAD)
+    [[dont_unroll]] for (uint key = 0; key < n_keys; key += VALUES_AHEAD)
         [[unroll]] for (uint j = 0; j < VALUES_AHEAD; j += 4) {
             const vec4 a = unpacked(values_ahead[j]), b = unpacked(values_ahead[j + 1]);
             const vec4 c = unpacked(values_ahead[j + 2]), e = unpacked(values_ahead[j + 3]);
@@ -386,7 +386,7 @@ void main()
     [[unroll]] for (uint i = 0; i < SUMS_EACH; i++)
         merged[i] = vec4(0.0);
     float most = NOTHING, total = 0.0;
-    for (; block < end; block++) {
+    [[dont_unroll]] for (; block < end; block++) {
         take_block(block, high);
         [[unroll]] for (uint slot = 0; slot < SLICES_AHEAD; slot++)
             load_slice(slot, slot);

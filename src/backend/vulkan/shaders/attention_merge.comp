@@ -65,11 +65,11 @@ void main()
         most = Floats(uint64_t(p.kept_before) + at * 8).v[0];
         total = Floats(uint64_t(p.kept_before) + at * 8).v[1];
     }
-    for (uint i = from; i < to; i += MOST) {
+    [[dont_unroll]] for (uint i = from; i < to; i += MOST) {
         const uint n = min(to - i, MOST);
         const uint64_t block = at * p.n_blocks + i;
         most = find_factors(Floats(uint64_t(p.ends) + block * 8), n, most);
-        for (uint j = 0; j < n; j += 8) {
+        [[dont_unroll]] for (uint j = 0; j < n; j += 8) {
             float sums[8];
             [[unroll]] for (uint k = 0; k < 8; k++)
                 sums[k] = j + k < n && d < p.value_dim

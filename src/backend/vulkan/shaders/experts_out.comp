@@ -74,7 +74,7 @@ void multiply_rows(Job job, uint pick, uint row, uint to, bool is_pick, uint id)
     float totals[N_ROWS];
     [[unroll]] for (uint i = 0; i < N_ROWS; i++)
         totals[i] = 0.0;
-    for (uint tile = 0; tile * TILE < p.n_cols; tile++) {
+    [[dont_unroll]] for (uint tile = 0; tile * TILE < p.n_cols; tile++) {
         const uint first = tile * TILE + id % TEAM * PIECE;
         Chunk chunks[N_ROWS];
         [[unroll]] for (uint i = 0; i < N_ROWS; i++)
@@ -95,7 +95,7 @@ void main()
     const uint id = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID, team = id / TEAM;
     const uint first_row = gl_WorkGroupID.x * PER_GROUP, at = team / SIDE * N_ROWS;
     const Job job = p.jobs.v[0];
-    for (uint first = 0; first < K; first += SIDE) {
+    [[dont_unroll]] for (uint first = 0; first < K; first += SIDE) {
         const uint pick = first + team % SIDE;
         multiply_rows(job, pick, first_row + at, pick * PER_GROUP + at, pick < K, id);
     }

@@ -160,7 +160,7 @@ void put_output(uint64_t row, uint col, float x)
 void go_on(uint first, uint n, uint shard, uint lane)
 {
     const uint col = gl_WorkGroupID.x * COLS + lane;
-    for (uint t = 0; t <= n; t++) {
+    [[dont_unroll]] for (uint t = 0; t <= n; t++) {
         const uint turn = t & 1, key = t * KEYS4 + shard;
         if (t < n)
             foretold[(turn * SHARDS + shard) * COLS + lane] = foretell(key, decays[t]);
@@ -192,7 +192,7 @@ void main()
                                   : 0.0;
     }
     fetch(s.first_row, min(s.n_rows, TOKENS));
-    for (uint first = 0; first < s.n_rows; first += TOKENS) {
+    [[dont_unroll]] for (uint first = 0; first < s.n_rows; first += TOKENS) {
         const uint n = min(s.n_rows - first, TOKENS);
         barrier(); // the rows before have been read
         make_ready(n);

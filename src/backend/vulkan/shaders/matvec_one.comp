@@ -201,7 +201,8 @@ float scale_of_row(uint64_t from, vec4 loads[X_LOADS], uint id)
         else
             odd += squared(loads[i]);
     }
-    for (uint quad = X_LOADS * THREADS + id, i = X_LOADS; quad * 4 < N_COLS; quad += THREADS, i++) {
+    uint i = X_LOADS;
+    [[dont_unroll]] for (uint quad = i * THREADS + id; quad * 4 < N_COLS; quad += THREADS, i++) {
         const float s = squared(load4(from, quad * 4));
         even += i % 2 == 0 ? s : 0.0;
         odd += i % 2 == 0 ? 0.0 : s;
@@ -379,7 +380,7 @@ void main()
     uint64_t from = job.x;
     if (job.rows != 0)
         from += uint64_t(Words(job.rows).v[0]) * job.x_stride * 4;
-    for (uint first = 0; first < n_tiles; first += SPAN) {
+    [[dont_unroll]] for (uint first = 0; first < n_tiles; first += SPAN) {
         Cursor cursor = begin_rows(job, first_row + part * N_ROWS,
                                    (first + span) * TILE + lane * PIECE);
         Chunk chunks[AHEAD * N_MATRICES];
@@ -393,7 +394,7 @@ void main()
         if (BEFORE != 0)
             make_input(from, first, id, loads);
         share_x(loads, id, span, lane);
-        for (uint k = 0; k < N_ROWS; k += AHEAD) {
+        [[dont_unroll]] for (uint k = 0; k < N_ROWS; k += AHEAD) {
             [[unroll]] for (uint a = 0; a < AHEAD; a++) {
                 [[unroll]] for (uint m = 0; m < N_MATRICES; m++) {
                     const uint i = a * N_MATRICES + m;
