@@ -12,7 +12,7 @@ BEGIN { FS = "\t"; W = 760; H = 400; L = 64; R = 150; T = 52; B = 56 }
     if (name == "experts" && experts == "") experts = $2
     next
 }
-/^ram_gib/ || $1 == "" || $5 != "" { next } # a fifth column has a GPU
+/^ram_gib/ || $1 == "" || $5 != "" { next } # a fifth column has a GPU, or another machine
 {
     n++
     ram[n] = $1; ours[n] = $2; theirs[n] = $3; drive[n] = $4

@@ -20,7 +20,7 @@ END {
             gpu[i] == "" ? "none" : gpu[i], speed(ours[i]), speed(theirs[i]),
             command[i] != "" ? command[i] : sprintf("moeflux bench MODEL --ram %dM", ram[i] * 0.97 * 1024)
     if (fact["machine"] != "")
-        printf "\n%s; %s. moeflux %s beside %s, %s; each as the only program in a control group of so much memory (`bench/compare/compare.sh`).\n",
+        printf "\n%s; %s. moeflux %s beside %s, %s; the first each as the only program in a control group of so much memory (`bench/compare/compare.sh`).\n",
             fact["model"], fact["machine"], fact["moeflux"], fact["llama.cpp"], fact["date"]
     if (fact["note"] != "")
         print fact["note"]
