@@ -146,74 +146,28 @@ MF_INLINE void sum_rows(uint32_t bits, const unsigned char *const rows[4], uint3
 
 /* acc + products, of 16 bits. By hand, as gcc 12 copies the intrinsic's accumulators at each use.
  */
-MF_INLINE __m256i add_words(__m256i acc, __m256i products)
+MF_INLINE ints add_words(ints acc, ints products)
 {
     __asm__("vpaddw %1, %0, %0" : "+x"(acc) : "x"(products));
     return acc;
 }
 
-/* Half a group's columns, those of one parity, by one digit of n_tokens (a constant) tokens: into
- * the sums, [n_tokens, PANELS]. */
-MF_INLINE void add_half(uint32_t n_tokens, const __m256i *w0, const __m256i *w1,
-                        const signed char *x, size_t x_stride, __m256i *sums)
+MF_INLINE ints words_of_bytes(ints weights, ints digits)
 {
-    const __m256i one = _mm256_set1_epi16(1);
-    __m256i acc0[TILE], acc1[TILE];
-    MF_UNROLL(4)
-    for (uint32_t t = 0; t < n_tokens; t++)
-        acc0[t] = acc1[t] = _mm256_setzero_si256();
-    MF_ROLLED
-    for (uint32_t j = 0; j < HALF; j++) {
-        const __m256i a = w0[j], b = w1[j];
-        MF_UNROLL(4)
-        for (uint32_t t = 0; t < n_tokens; t++) {
-            const __m256i digits = four(x + t * x_stride + (size_t)j * 4);
-            acc0[t] = add_words(acc0[t], _mm256_maddubs_epi16(a, digits));
-            acc1[t] = add_words(acc1[t], _mm256_maddubs_epi16(b, digits));
-        }
-    }
-    MF_UNROLL(4)
-    for (uint32_t t = 0; t < n_tokens; t++) {
-        sums[PANELS * t] = _mm256_add_epi32(sums[PANELS * t], _mm256_madd_epi16(acc0[t], one));
-        sums[PANELS * t + 1] =
-            _mm256_add_epi32(sums[PANELS * t + 1], _mm256_madd_epi16(acc1[t], one));
-    }
+    return _mm256_maddubs_epi16(weights, digits);
 }
 
-/* A function of its own: within the others gcc 12 does not keep the sums in registers. */
-__attribute__((noinline)) static void add_half_of_tile(const __m256i *w0, const __m256i *w1,
-                                                       const signed char *x, size_t x_stride,
-                                                       __m256i *sums)
+MF_INLINE ints ints_of_words(ints words)
 {
-    add_half(TILE, w0, w1, x, x_stride, sums);
+    return _mm256_madd_epi16(words, _mm256_set1_epi16(1));
 }
 
-/* n_tokens is a constant. */
-MF_INLINE void add_halves(uint32_t n_tokens, const __m256i *w0, const __m256i *w1,
-                          const mf_fixed_pair *x, uint32_t digit, uint32_t group, size_t x_stride,
-                          __m256i *sums)
+MF_INLINE ints ints_times_256(ints sums)
 {
-    for (uint32_t i = 0; i < 2; i++, w0 += HALF, w1 += HALF) {
-        if (n_tokens == TILE)
-            add_half_of_tile(w0, w1, x->digit[i][digit][group], x_stride, sums);
-        else
-            add_half(n_tokens, w0, w1, x->digit[i][digit][group], x_stride, sums);
-    }
+    return _mm256_slli_epi32(sums, 8);
 }
 
-MF_INLINE void sum_group_tokens(bool wide, uint32_t n_tokens, const __m256i *w0, const __m256i *w1,
-                                const mf_fixed_pair *x, uint32_t group, size_t x_stride,
-                                __m256i *sums)
-{
-    (void)wide;
-    for (uint32_t i = 0; i < PANELS * n_tokens; i++)
-        sums[i] = _mm256_setzero_si256();
-    for (uint32_t d = DIGITS; d-- > 0;) {
-        for (uint32_t i = 0; i < PANELS * n_tokens; i++)
-            sums[i] = _mm256_slli_epi32(sums[i], 8);
-        add_halves(n_tokens, w0, w1, x, d, group, x_stride, sums);
-    }
-}
+#include "kernels/x86/fixed_halves.h"
 
 #include "kernels/x86/fixed_product.h"
 
