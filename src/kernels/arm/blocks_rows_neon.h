@@ -133,7 +133,7 @@ MF_LANE_OP float32x4_t first_sums(bool with_min, const span_scales *const s[4],
 MF_LANE_OP void unpack_span(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
                             const unsigned char *v, const unsigned char *s, unpacked_span *out)
 {
-    out->sixteens = has_sixteens(kind);
+    out->sixteens = mf_blocks_has_sixteens(kind);
     scales_of(kind, v, s, w, &out->scales);
     MF_ROLLED
     for (uint32_t g = 0; g < CHUNKS; g++)

@@ -25,7 +25,7 @@ MF_LANE_OP void add_span(mf_weight_kind kind, const span_tables *t, const mf_blo
     MF_ROLLED
     for (uint32_t r = 0; r < 4; r++)
         unpack_span(kind, t, w, v[r], s[r], &rows[r]);
-    add_tile(has_min(kind), 1, rows, (const unsigned char *)x, 0, acc, 1);
+    add_tile(mf_blocks_has_min(kind), 1, rows, (const unsigned char *)x, 0, acc, 1);
 }
 
 #endif

@@ -27,27 +27,6 @@ typedef struct weights_32 {
     int8x16_t v[2];
 } weights_32;
 
-MF_LANE_OP bool has_min(mf_weight_kind kind)
-{
-    return kind == MF_WEIGHT_GGUF_Q4_1 || kind == MF_WEIGHT_GGUF_Q5_1 ||
-           kind == MF_WEIGHT_GGUF_Q2_K || kind == MF_WEIGHT_GGUF_Q4_K ||
-           kind == MF_WEIGHT_GGUF_Q5_K;
-}
-
-/* NVFP4 with its scales apart. */
-MF_LANE_OP bool is_nvfp4(mf_weight_kind kind)
-{
-    return kind == MF_WEIGHT_NVFP4 || kind == MF_WEIGHT_NVFP4_DIVIDED ||
-           kind == MF_WEIGHT_NVFP4_PLAIN;
-}
-
-/* Whether a scale is for 16 columns, not 32. */
-MF_LANE_OP bool has_sixteens(mf_weight_kind kind)
-{
-    return kind == MF_WEIGHT_GGUF_Q2_K || kind == MF_WEIGHT_GGUF_Q3_K ||
-           kind == MF_WEIGHT_GGUF_Q6_K || kind == MF_WEIGHT_GGUF_NVFP4 || is_nvfp4(kind);
-}
-
 MF_LANE_OP span_tables tables_of(mf_weight_kind kind)
 {
     static const int8_t plain[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -62,7 +41,7 @@ MF_LANE_OP span_tables tables_of(mf_weight_kind kind)
         t = vsubq_s8(t, vdupq_n_s8(16));
     else if (kind == MF_WEIGHT_GGUF_IQ4_NL || kind == MF_WEIGHT_GGUF_IQ4_XS)
         t = vld1q_s8(curved);
-    else if (kind == MF_WEIGHT_MXFP4 || is_nvfp4(kind) || kind == MF_WEIGHT_GGUF_MXFP4 ||
+    else if (kind == MF_WEIGHT_MXFP4 || mf_blocks_is_nvfp4(kind) || kind == MF_WEIGHT_GGUF_MXFP4 ||
              kind == MF_WEIGHT_GGUF_NVFP4)
         t = vld1q_s8(floats);
     return (span_tables){t};

@@ -129,7 +129,7 @@ MF_INLINE void add_span(mf_weight_kind kind, const span_tables *t, const mf_bloc
     for (uint32_t r = 0; r < 4; r++) {
         scales_of(kind, v[r], s[r], w, &scales[r]);
         sums[r] = _mm256_setzero_ps();
-        if (has_min(kind)) {
+        if (mf_blocks_has_min(kind)) {
             const __m256 min[2] = {_mm256_loadu_ps(scales[r].min),
                                    _mm256_loadu_ps(scales[r].min + 8)};
             sums[r] = sum_minima(min, x);
@@ -161,7 +161,7 @@ MF_INLINE void unpack_span(mf_weight_kind kind, const span_tables *t, const mf_b
         out->weights[g] = chunk_weights(kind, t, v, g);
         out->scales[g] = chunk_scales(kind, g, &scales);
     }
-    if (has_min(kind)) {
+    if (mf_blocks_has_min(kind)) {
         out->min[0] = _mm256_loadu_ps(scales.min);
         out->min[1] = _mm256_loadu_ps(scales.min + 8);
     }

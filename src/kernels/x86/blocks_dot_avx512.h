@@ -145,7 +145,7 @@ MF_INLINE void unpack_span(mf_weight_kind kind, const span_tables *t, const mf_b
         chunks[c] = chunk_weights(kind, t, v, c);
     transpose_fours(chunks, out->weights);
     out->scale = lane_scales(kind, &scales);
-    if (has_min(kind))
+    if (mf_blocks_has_min(kind))
         out->min = lane_minima(&scales);
 }
 
@@ -181,7 +181,7 @@ MF_INLINE void add_span(mf_weight_kind kind, const span_tables *t, const mf_bloc
             high = add_products(high, row.weights[k], digits_at(x, 2, k));
         }
         low = _mm512_add_epi32(low, _mm512_slli_epi32(middle, 8));
-        acc[r] = add_sums(has_min(kind), high, low, &row, x, acc[r]);
+        acc[r] = add_sums(mf_blocks_has_min(kind), high, low, &row, x, acc[r]);
     }
 }
 

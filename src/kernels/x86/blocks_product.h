@@ -202,7 +202,7 @@ MF_INLINE void multiply_group(mf_weight_kind kind, const span_tables *t, const m
     for (uint32_t i = 0; i < n_spans; i++, tokens += sizeof(mf_blocks_span)) {
         unpack_rows(kind, t, w, row, n_rows, i, p->spans);
         for (uint32_t r = 0; r < n_rows; r += 4) {
-            if (has_min(kind))
+            if (mf_blocks_has_min(kind))
                 add_with_min(p->spans + r, tokens, token_bytes, n_tokens, p->acc[r]);
             else
                 add_without_min(p->spans + r, tokens, token_bytes, n_tokens, p->acc[r]);

@@ -41,6 +41,28 @@ typedef struct mf_blocks_span {
     float units[16]; /* of 16 columns each, or of the span the first */
 } mf_blocks_span;
 
+/* What `kind`, a constant, has: something added to each of 16 columns. */
+static inline bool mf_blocks_has_min(mf_weight_kind kind)
+{
+    return kind == MF_WEIGHT_GGUF_Q4_1 || kind == MF_WEIGHT_GGUF_Q5_1 ||
+           kind == MF_WEIGHT_GGUF_Q2_K || kind == MF_WEIGHT_GGUF_Q4_K ||
+           kind == MF_WEIGHT_GGUF_Q5_K;
+}
+
+/* NVFP4 with its scales apart. */
+static inline bool mf_blocks_is_nvfp4(mf_weight_kind kind)
+{
+    return kind == MF_WEIGHT_NVFP4 || kind == MF_WEIGHT_NVFP4_DIVIDED ||
+           kind == MF_WEIGHT_NVFP4_PLAIN;
+}
+
+/* Whether a scale is for 16 columns, not 32. */
+static inline bool mf_blocks_has_sixteens(mf_weight_kind kind)
+{
+    return kind == MF_WEIGHT_GGUF_Q2_K || kind == MF_WEIGHT_GGUF_Q3_K ||
+           kind == MF_WEIGHT_GGUF_Q6_K || kind == MF_WEIGHT_GGUF_NVFP4 || mf_blocks_is_nvfp4(kind);
+}
+
 /* Whether the x86 tiers multiply it so. */
 static inline bool mf_is_blocks(const mf_matrix *w)
 {

@@ -27,27 +27,6 @@ typedef struct weights_32 {
     __m256i even, odd;
 } weights_32;
 
-MF_INLINE bool has_min(mf_weight_kind kind)
-{
-    return kind == MF_WEIGHT_GGUF_Q4_1 || kind == MF_WEIGHT_GGUF_Q5_1 ||
-           kind == MF_WEIGHT_GGUF_Q2_K || kind == MF_WEIGHT_GGUF_Q4_K ||
-           kind == MF_WEIGHT_GGUF_Q5_K;
-}
-
-/* NVFP4 with its scales apart. */
-MF_INLINE bool is_nvfp4(mf_weight_kind kind)
-{
-    return kind == MF_WEIGHT_NVFP4 || kind == MF_WEIGHT_NVFP4_DIVIDED ||
-           kind == MF_WEIGHT_NVFP4_PLAIN;
-}
-
-/* Whether a scale is for 16 columns, not 32. */
-MF_INLINE bool has_sixteens(mf_weight_kind kind)
-{
-    return kind == MF_WEIGHT_GGUF_Q2_K || kind == MF_WEIGHT_GGUF_Q3_K ||
-           kind == MF_WEIGHT_GGUF_Q6_K || kind == MF_WEIGHT_GGUF_NVFP4 || is_nvfp4(kind);
-}
-
 MF_INLINE span_tables tables_of(mf_weight_kind kind)
 {
     __m128i t = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -57,7 +36,7 @@ MF_INLINE span_tables tables_of(mf_weight_kind kind)
         t = _mm_sub_epi8(t, _mm_set1_epi8(16));
     else if (kind == MF_WEIGHT_GGUF_IQ4_NL || kind == MF_WEIGHT_GGUF_IQ4_XS)
         t = _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
-    else if (kind == MF_WEIGHT_MXFP4 || is_nvfp4(kind) || kind == MF_WEIGHT_GGUF_MXFP4 ||
+    else if (kind == MF_WEIGHT_MXFP4 || mf_blocks_is_nvfp4(kind) || kind == MF_WEIGHT_GGUF_MXFP4 ||
              kind == MF_WEIGHT_GGUF_NVFP4) /* twice what they mean */
         t = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
     return (span_tables){_mm256_broadcastsi128_si256(t)};
@@ -282,7 +261,7 @@ MF_INLINE void scales_of(mf_weight_kind kind, const unsigned char *p, const unsi
 /* The scale of each four of 32 columns. */
 MF_INLINE __m256 chunk_scales(mf_weight_kind kind, uint32_t g, const span_scales *s)
 {
-    if (!has_sixteens(kind))
+    if (!mf_blocks_has_sixteens(kind))
         return _mm256_broadcast_ss(&s->scale[g]);
     return _mm256_blend_ps(_mm256_broadcast_ss(&s->scale[2 * g]),
                            _mm256_broadcast_ss(&s->scale[2 * g + 1]), 0xf0);

@@ -26,27 +26,6 @@ typedef struct span_scales {
     __m512 min;   /* what is added, of 16 columns each */
 } span_scales;
 
-MF_INLINE bool has_min(mf_weight_kind kind)
-{
-    return kind == MF_WEIGHT_GGUF_Q4_1 || kind == MF_WEIGHT_GGUF_Q5_1 ||
-           kind == MF_WEIGHT_GGUF_Q2_K || kind == MF_WEIGHT_GGUF_Q4_K ||
-           kind == MF_WEIGHT_GGUF_Q5_K;
-}
-
-/* NVFP4 with its scales apart. */
-MF_INLINE bool is_nvfp4(mf_weight_kind kind)
-{
-    return kind == MF_WEIGHT_NVFP4 || kind == MF_WEIGHT_NVFP4_DIVIDED ||
-           kind == MF_WEIGHT_NVFP4_PLAIN;
-}
-
-/* Whether a scale is for 16 columns, not 32. */
-MF_INLINE bool has_sixteens(mf_weight_kind kind)
-{
-    return kind == MF_WEIGHT_GGUF_Q2_K || kind == MF_WEIGHT_GGUF_Q3_K ||
-           kind == MF_WEIGHT_GGUF_Q6_K || kind == MF_WEIGHT_GGUF_NVFP4 || is_nvfp4(kind);
-}
-
 /* The weight that bits mean, of formats that look it up. */
 static int level_of(mf_weight_kind kind, int bits)
 {
@@ -94,7 +73,7 @@ MF_INLINE blocks_tables tables_of(mf_weight_kind kind)
         t.counts = _mm512_setr_epi64(4, 4, 4, 4, 2, 2, 2, 2);
     else if (kind == MF_WEIGHT_GGUF_NVFP4)
         t.counts = _mm512_setr_epi64(0, 4, 0, 4, 0, 4, 0, 4);
-    else if (kind == MF_WEIGHT_MXFP4 || is_nvfp4(kind) ||
+    else if (kind == MF_WEIGHT_MXFP4 || mf_blocks_is_nvfp4(kind) ||
              kind == MF_WEIGHT_INT4) /* bits of 64, a byte each */
         t.counts = _mm512_set1_epi64(0x1c1814100c080400);
     else
@@ -322,7 +301,7 @@ MF_INLINE span_scales scales_of(mf_weight_kind kind, const unsigned char *p,
 /* Lane 4 * b + c: the scale of 16 columns, from 64 * c + 16 * b on. */
 MF_INLINE __m512 lane_scales(mf_weight_kind kind, const span_scales *s)
 {
-    if (has_sixteens(kind))
+    if (mf_blocks_has_sixteens(kind))
         return _mm512_permutexvar_ps(
             _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), s->scale);
     return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6, 1, 3, 5, 7, 1, 3, 5, 7),
