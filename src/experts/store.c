@@ -9,12 +9,12 @@
 
 /* ----------------------------------------------------------------------------------- sizes -- */
 
-/* The most that reading an expert takes, of layers whose experts are made, or of all. */
-static uint64_t read_bytes(const mf_expert_map *map, bool of_made)
+/* The most that reading an expert takes, of layers whose experts are made. */
+static uint64_t made_bytes(const mf_expert_map *map)
 {
     uint64_t most = 0;
     for (uint32_t layer = 0; layer < map->n_layers; layer++) {
-        if (of_made && !mf_expert_is_made(map, layer))
+        if (!mf_expert_is_made(map, layer))
             continue;
         for (uint32_t expert = 0; expert < map->n_experts; expert++) {
             mf_expert_plan plan;
@@ -27,29 +27,26 @@ static uint64_t read_bytes(const mf_expert_map *map, bool of_made)
     return most;
 }
 
-/* With room for parts that are laid out: of layers whose experts are made, or of all. */
-static uint64_t laid_bytes(const mf_expert_map *map, uint64_t most, bool of_made)
+static uint64_t largest_slot(const mf_expert_map *map, bool anywhere)
 {
-    for (uint32_t layer = 0; layer < map->n_layers && most != 0; layer++) {
-        uint32_t part_at[MF_MAX_EXPERT_PARTS];
-        if (of_made && !mf_expert_is_made(map, layer))
-            continue;
-        const uint64_t laid = mf_expert_lay_parts(map, layer, part_at);
-        if (laid == UINT64_MAX)
+    uint64_t most = 0;
+    for (uint32_t layer = 0; layer < map->n_layers; layer++) {
+        const uint64_t n_bytes = mf_slot_layer_bytes(map, layer, anywhere);
+        if (n_bytes == 0)
             return 0;
-        most = laid > most ? mf_round_up(laid, MF_IO_ALIGN) : most;
+        most = n_bytes > most ? n_bytes : most;
     }
     return most;
 }
 
 uint64_t mf_expert_slot_bytes(const mf_expert_map *map)
 {
-    return laid_bytes(map, read_bytes(map, false), true);
+    return largest_slot(map, false);
 }
 
 uint64_t mf_expert_slot_bytes_anywhere(const mf_expert_map *map)
 {
-    return laid_bytes(map, read_bytes(map, false), false);
+    return largest_slot(map, true);
 }
 
 static bool layer_is_even(const mf_expert_map *map, uint32_t layer)
@@ -145,7 +142,7 @@ static bool lay_out(const mf_expert_map *map, uint64_t n_slots, uint64_t n_place
            add_array(map->n_experts, sizeof(uint32_t), &out->missed, &out->total) &&
            add_array(n_keys, sizeof(atomic_uchar), &out->shown, &out->total) &&
            add_array(n_keys, sizeof(atomic_uint), &out->n_asked, &out->total) &&
-           add_array(map->stored != NULL ? read_bytes(map, true) : 0, 1, &out->read, &out->total) &&
+           add_array(map->stored != NULL ? made_bytes(map) : 0, 1, &out->read, &out->total) &&
            lay_out_places(map, n_places, policy, out);
 }
 

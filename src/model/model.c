@@ -350,7 +350,7 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
     const bool are_apart = m->plan.expert_act_bytes != 0;
     mf_slot_sizes sizes; /* looks at every expert */
     mf_slot_sizes_of(map, true, m->k, &sizes);
-    const uint64_t slot_bytes = sizes.n != 0 ? sizes.bytes[0] : mf_expert_slot_bytes_anywhere(map);
+    const uint64_t slot_bytes = sizes.bytes[0]; /* 0: no experts */
     /* on their way to memory that the host does not reach, or where they lie in another order */
     const bool are_staged =
         place->experts.has_memory || (place->experts.runs_later && !mf_expert_map_is_even(map));
