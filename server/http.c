@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Connections are few threads' and waited for by epoll; one that waits for the scheduler is
+ * Connections are few threads' and waited for by poll; one that waits for the scheduler is
  * suspended. Then nobody polls its socket: the watch does, for peers that have gone.
  */
 #include "http.h"

@@ -51,7 +51,9 @@ static bool serve_socket(mf_srv_server *server, int fd)
                                          {MHD_OPTION_HTTPS_MEM_KEY, 0, server->key},
                                          {MHD_OPTION_END, 0, NULL}};
     const struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
-    const unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_SUSPEND_RESUME |
+    /* Not epoll: MHD_quiesce_daemon and a thread of the daemon then both take the listening socket
+     * out of its set, and the library ends the process for the second (seen in 0.9.75, rarely). */
+    const unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_SUSPEND_RESUME |
                            MHD_USE_ERROR_LOG | (has_tls ? MHD_USE_TLS : 0);
     struct MHD_Daemon *daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, mf_srv_on_request, server, MHD_OPTION_EXTERNAL_LOGGER, be_silent,
