@@ -816,9 +816,27 @@ const op_case op_cases[] = {
 };
 const size_t n_op_cases = sizeof op_cases / sizeof op_cases[0];
 
-void op_case_build(const op_case *c, scene *s, mf_buffer buffer, uint32_t skew)
+static void build_operands(const op_case *c, scene *s, mf_buffer buffer, uint32_t skew)
 {
     scene_reset(s, buffer, skew, (uint64_t)(c - op_cases) + 1);
     c->build(s, c->p);
+}
+
+void op_case_build(const op_case *c, scene *s, mf_buffer buffer, uint32_t skew)
+{
+    build_operands(c, s, buffer, skew);
     scene_reference(s);
+}
+
+void op_case_build_again(const op_case *c, scene *s, mf_buffer buffer, uint32_t skew,
+                         scene_wants *wants)
+{
+    wants += c - op_cases;
+    if (wants->values != NULL) {
+        build_operands(c, s, buffer, skew);
+        scene_take_wants(s, wants);
+    } else {
+        op_case_build(c, s, buffer, skew);
+        scene_keep_wants(s, wants);
+    }
 }

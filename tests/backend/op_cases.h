@@ -22,5 +22,9 @@ extern const size_t n_op_cases;
 
 /* Operands and expectations of a case. The same seed and skew give the same scene. */
 void op_case_build(const op_case *c, scene *s, mf_buffer buffer, uint32_t skew);
+/* The same; the case's expectations are those of an earlier time with this skew, or kept for later.
+ * wants: [n_op_cases], zeroed at first. */
+void op_case_build_again(const op_case *c, scene *s, mf_buffer buffer, uint32_t skew,
+                         scene_wants *wants);
 
 #endif

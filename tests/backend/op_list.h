@@ -14,6 +14,7 @@ typedef struct list_options {
     /* [n_op_cases] results of an earlier run that must come out the same; NULL entries are filled.
      * NULL: none. */
     unsigned char **same;
+    scene_wants *wants; /* [n_op_cases] of earlier runs with this skew, zeroed at first; or NULL */
     bool is_unfinished; /* cases that are not supported are left out */
     bool is_long;       /* of the operations */
 } list_options;
@@ -84,7 +85,10 @@ __attribute__((unused)) static uint32_t op_list_run(mf_backend *be, scene *s, co
         mf_buffer buffer = {0};
         REQUIRE_OK(be->ops->buffer_create(be, SCENE_BYTES, MF_USE_DEVICE, "scene", &buffer, &error),
                    &error);
-        op_case_build(&op_cases[i], s, buffer, o->skew);
+        if (o->wants != NULL)
+            op_case_build_again(&op_cases[i], s, buffer, o->skew, o->wants);
+        else
+            op_case_build(&op_cases[i], s, buffer, o->skew);
         s->op.is_long = o->is_long;
         for (size_t w = 0; w < s->n_bytes / 4 && o->is_long; w++) /* float16's least step */
             s->slack[w] = fmax(s->slack[w], 0x1p-24 / o->slack_factor);

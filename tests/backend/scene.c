@@ -222,6 +222,51 @@ void scene_expect_id(scene *s, mf_span span, size_t i, int32_t want)
     s->want[word] = want;
 }
 
+static bool is_result(const scene *s, size_t word)
+{
+    return s->roles[word] == SCENE_RESULT || s->roles[word] == SCENE_ID;
+}
+
+void scene_keep_wants(const scene *s, scene_wants *wants)
+{
+    const size_t n_words = s->n_bytes / 4;
+    size_t n = 0;
+    for (size_t w = 0; w < n_words; w++)
+        n += is_result(s, w);
+    wants->roles = malloc(n_words);
+    wants->values = wants->roles ? malloc((2 * n + 1) * sizeof *wants->values) : NULL;
+    if (!wants->values)
+        return;
+    memcpy(wants->roles, s->roles, n_words);
+    double *at = wants->values;
+    for (size_t w = 0; w < n_words; w++) {
+        if (!is_result(s, w))
+            continue;
+        *at++ = s->want[w];
+        *at++ = s->slack[w];
+    }
+}
+
+void scene_take_wants(scene *s, const scene_wants *wants)
+{
+    const size_t n_words = s->n_bytes / 4;
+    const double *at = wants->values;
+    memcpy(s->roles, wants->roles, n_words);
+    for (size_t w = 0; w < n_words; w++) {
+        if (!is_result(s, w))
+            continue;
+        s->want[w] = *at++;
+        s->slack[w] = *at++;
+    }
+}
+
+void scene_free_wants(scene_wants *wants)
+{
+    free(wants->roles);
+    free(wants->values);
+    *wants = (scene_wants){0};
+}
+
 /* ------------------------------------------------------------------------------------ pieces */
 
 static void skip(mf_span *span, uint32_t rows, size_t row_words)
@@ -536,7 +581,7 @@ size_t scene_check(const scene *s, const unsigned char *result, double slack_fac
 size_t scene_differs(const scene *s, const unsigned char *a, const unsigned char *b)
 {
     for (size_t word = 0; word < s->n_bytes / 4; word++) {
-        bool result = s->roles[word] == SCENE_RESULT || s->roles[word] == SCENE_ID;
+        bool result = is_result(s, word);
         if (result && memcmp(a + 4 * word, b + 4 * word, 4) != 0)
             return word;
     }

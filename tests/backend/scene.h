@@ -123,6 +123,17 @@ size_t scene_check(const scene *s, const unsigned char *result, double slack_fac
 /* The first result word that differs between two plays, or SIZE_MAX. */
 size_t scene_differs(const scene *s, const unsigned char *a, const unsigned char *b);
 
+/* What a scene expects, kept so that the same scene need not be worked out again. Zeroed: none. */
+typedef struct scene_wants {
+    unsigned char *roles; /* [n_bytes / 4] of the scene */
+    double *values;       /* of each word that is a result: want, slack */
+} scene_wants;
+
+void scene_keep_wants(const scene *s, scene_wants *wants); /* values NULL without memory */
+/* For a scene that was built as the one whose expectations were kept. */
+void scene_take_wants(scene *s, const scene_wants *wants);
+void scene_free_wants(scene_wants *wants);
+
 /* reference.c: what the operation must give, in float64, from its contract in backend.h. */
 void scene_reference(scene *s);
 

@@ -59,18 +59,27 @@ static const op_case *smallest_like(const op_case *c)
     return first;
 }
 
-static void play_case(const op_case *c, scene *s, mf_backend *be, mf_buffer buffer,
-                      unsigned char *result, const char *when)
+/* What is played over and over. */
+typedef struct stage {
+    scene *s;
+    scene_wants *wants;    /* [n_op_cases] */
+    unsigned char *result; /* [SCENE_BYTES] */
+} stage;
+
+static void play_case(const op_case *c, stage *on, mf_backend *be, mf_buffer buffer,
+                      const char *when)
 {
+    scene *s = on->s;
+    unsigned char *result = on->result;
     mf_error error = {0};
-    op_case_build(c, s, buffer, 0);
+    op_case_build_again(c, s, buffer, 0, on->wants);
     REQUIRE_OK(scene_play(s, be, SCENE_WHOLE, result, &error), &error);
     CHECK_MSG(scene_check(s, result, 1.0) == SIZE_MAX, "%s: wrong %s", c->name, when);
 }
 
 /* On a backend of its own, so that no larger operation's memory helps out. A reserve that fails
  * leaves the backend usable: for what it had room for already, and once memory is there again. */
-static void check_own_backend(const op_case *c, scene *s, uint32_t tier, unsigned char *result)
+static void check_own_backend(const op_case *c, stage *on, uint32_t tier)
 {
     failing f = {0};
     mf_error error = {0};
@@ -81,26 +90,29 @@ static void check_own_backend(const op_case *c, scene *s, uint32_t tier, unsigne
     REQUIRE_OK(mf_backend_open(&options, &be, &error), &error);
     REQUIRE_OK(be->ops->buffer_create(be, SCENE_BYTES, MF_USE_DEVICE, "scene", &buffer, &error),
                &error);
-    play_case(smallest_like(c), s, be, buffer, result, "at first");
-    op_case_build(c, s, buffer, 0);
+    play_case(smallest_like(c), on, be, buffer, "at first");
+    op_case_build_again(c, on->s, buffer, 0, on->wants);
     failing_arm(&f, 1, false);
-    mf_status status = be->ops->reserve(be, &s->op, &error);
+    mf_status status = be->ops->reserve(be, &on->s->op, &error);
     CHECK_STATUS(status, failing_disarm(&f) ? MF_ERR_NO_MEMORY : MF_OK);
-    play_case(smallest_like(c), s, be, buffer, result, "after a failed reserve of more");
-    play_case(c, s, be, buffer, result, "after a failed reserve");
+    play_case(smallest_like(c), on, be, buffer, "after a failed reserve of more");
+    play_case(c, on, be, buffer, "after a failed reserve");
     be->ops->destroy(be);
     failing_check_end(&f, c->name);
 }
 
 static void check_own_backends(scene *s)
 {
-    unsigned char *result = malloc(SCENE_BYTES);
-    REQUIRE(result != NULL);
+    stage on = {s, calloc(n_op_cases, sizeof *on.wants), malloc(SCENE_BYTES)};
+    REQUIRE(on.wants != NULL && on.result != NULL);
     for (uint32_t tier = MF_CPU_SCALAR; tier < MF_CPU_END; tier++) {
         for (size_t i = 0; mf_kernels_get(tier) != NULL && i < n_op_cases; i++)
-            check_own_backend(&op_cases[i], s, tier, result);
+            check_own_backend(&op_cases[i], &on, tier);
     }
-    free(result);
+    for (size_t i = 0; i < n_op_cases; i++)
+        scene_free_wants(&on.wants[i]);
+    free(on.wants);
+    free(on.result);
 }
 
 /* ----------------------------------------------------------------------------------- buffers */

@@ -14,7 +14,7 @@
 /* ----------------------------------------------------------------------------------- the CPU */
 
 /* The same bits as the CPU gave, from memory out of reach, later and in another order. */
-static void run_strict(scene *s, unsigned char **same)
+static void run_strict(scene *s, scene_wants *wants, unsigned char **same)
 {
     for (uint64_t seed = 1; seed <= 3; seed++) {
         mf_error error = {0};
@@ -25,7 +25,8 @@ static void run_strict(scene *s, unsigned char **same)
         char label[64];
         snprintf(label, sizeof label, "strict %s, seed %u", be->ops->device_name(be),
                  (unsigned)seed);
-        const list_options o = {.label = label, .slack_factor = 1.0, .skew = 1, .same = same};
+        const list_options o = {
+            .label = label, .slack_factor = 1.0, .skew = 1, .same = same, .wants = wants};
         (void)op_list_run(be, s, &o);
         op_corners_run(be);
         strict_stats stats;
@@ -35,7 +36,7 @@ static void run_strict(scene *s, unsigned char **same)
     }
 }
 
-static void run_cpu_tier(scene *s, uint32_t tier)
+static void run_cpu_tier(scene *s, uint32_t tier, scene_wants *wants)
 {
     unsigned char **same = calloc(n_op_cases, sizeof *same);
     REQUIRE(same != NULL);
@@ -47,13 +48,14 @@ static void run_cpu_tier(scene *s, uint32_t tier)
         REQUIRE_OK(mf_backend_open(&options, &be, &error), &error);
         snprintf(label, sizeof label, "%s %s, %u threads", be->ops->name, be->ops->device_name(be),
                  n_threads);
-        const list_options o = {.label = label, .slack_factor = 1.0, .skew = 1, .same = same};
+        const list_options o = {
+            .label = label, .slack_factor = 1.0, .skew = 1, .same = same, .wants = wants};
         (void)op_list_run(be, s, &o);
         op_corners_run(be);
         be->ops->destroy(be);
     }
     if ((uint32_t)mf_kernels_get(MF_CPU_BEST)->tier == tier)
-        run_strict(s, same);
+        run_strict(s, wants, same);
     for (size_t i = 0; i < n_op_cases; i++)
         free(same[i]);
     free((void *)same);
@@ -62,11 +64,15 @@ static void run_cpu_tier(scene *s, uint32_t tier)
 int main(void)
 {
     scene *s = scene_new();
-    REQUIRE(s != NULL);
+    scene_wants *wants = calloc(n_op_cases, sizeof *wants); /* the same for all tiers */
+    REQUIRE(s != NULL && wants != NULL);
     for (uint32_t tier = MF_CPU_SCALAR; tier < MF_CPU_END; tier++) {
         if (mf_kernels_get(tier) != NULL)
-            run_cpu_tier(s, tier);
+            run_cpu_tier(s, tier, wants);
     }
+    for (size_t i = 0; i < n_op_cases; i++)
+        scene_free_wants(&wants[i]);
+    free(wants);
     scene_free(s);
     return test_result();
 }
