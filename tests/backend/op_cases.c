@@ -274,7 +274,7 @@ static void build_keyed_delta(scene *s, const uint32_t *p)
         begin_state(s, i, (size_t)p[1] * p[2] * p[3], 1.0f);
 }
 
-static mf_norm_after build_norm_after(scene *s, uint32_t n_rows, uint32_t n_cols)
+mf_norm_after op_build_norm_after(scene *s, uint32_t n_rows, uint32_t n_cols)
 {
     return (mf_norm_after){.weight = scene_input(s, n_cols, 2.0f),
                            .out = scene_output(s, (size_t)n_rows * n_cols),
@@ -290,7 +290,7 @@ static void build_add(scene *s, const uint32_t *p)
     s->op.u.add.y = scene_input(s, (size_t)(p[2] != 0 ? 1 : p[0]) * p[1], 4.0f);
     s->op.u.add.n_cols = p[1];
     if (p[3] != 0)
-        s->op.u.add.norm = build_norm_after(s, p[0], p[1]);
+        s->op.u.add.norm = op_build_norm_after(s, p[0], p[1]);
 }
 
 /* p[2]: in place */
@@ -395,188 +395,6 @@ static void build_head_matmul(scene *s, const uint32_t *p)
     s->op.u.head_matmul.y_row = p[1] * n_out + 5;
     s->op.u.head_matmul.x = scene_input(s, (size_t)p[0] * s->op.u.head_matmul.x_row, 2.0f);
     s->op.u.head_matmul.y = scene_output(s, (size_t)p[0] * s->op.u.head_matmul.y_row);
-}
-
-#define DISTINCT 3u /* experts with weights of their own; more items share them */
-
-/* Items with 1 .. most rows each; their outputs lie in another order than they are listed. */
-static uint32_t build_items(scene *s, uint32_t n_items, uint32_t most, uint32_t n_x)
-{
-    uint32_t n_rows = 0;
-    for (uint32_t i = 0; i < n_items; i++) {
-        uint32_t j = n_items - 1 - i;
-        s->items[j] = s->items[j % DISTINCT];
-        s->items[j].n_rows = i % 3 == 0 ? 1 : 1 + scene_random(s, most);
-        s->items[j].out_row = n_rows;
-        s->items[j].x_rows = s->list + n_rows;
-        for (uint32_t r = 0; r < s->items[j].n_rows; r++)
-            s->list[n_rows++] = scene_random(s, n_x);
-    }
-    return n_rows;
-}
-
-/* p: items, rows of an item at most, columns, hidden, kind of gate and up, kind of down, reserve
- * for the largest item alone */
-static void build_experts(scene *s, const uint32_t *p)
-{
-    uint32_t n_x = 9;
-    s->op = (mf_op){.kind = MF_OP_EXPERTS};
-    s->op.u.experts.x = scene_input(s, (size_t)n_x * p[2], 2.0f);
-    for (uint32_t i = 0; i < DISTINCT; i++) {
-        s->items[i] = (mf_expert_item){.gate = scene_weight(s, p[4], p[3], p[2]),
-                                       .up = scene_weight(s, p[4], p[3], p[2]),
-                                       .down = scene_weight(s, p[5], p[2], p[3])};
-    }
-    s->op.n_rows = build_items(s, p[0], p[1], n_x);
-    s->reserve_rows = p[6] != 0 ? p[1] : 0;
-    s->op.u.experts.items = s->items;
-    s->op.u.experts.n_items = p[0];
-    size_t n_act = (size_t)s->op.n_rows * 2 * p[3];
-    s->op.u.experts.act = scene_output(s, n_act);
-    scene_scratch(s, s->op.u.experts.act, n_act);
-    s->op.u.experts.out = scene_output(s, (size_t)s->op.n_rows * p[2]);
-}
-
-/* n different numbers below `most`, in any order, into s->list. */
-static void build_numbers(scene *s, uint32_t most)
-{
-    for (uint32_t i = 0; i < most; i++)
-        s->list[i] = i;
-    for (uint32_t i = most; i > 1; i--) {
-        uint32_t j = scene_random(s, i), swap = s->list[j];
-        s->list[j] = s->list[i - 1];
-        s->list[i - 1] = swap;
-    }
-}
-
-enum { SLOTS_SCALES_APART = 1, SLOTS_PAIRED = 2 };
-
-/* The arrays of each at the same places; one slot more than experts. */
-static void build_slots(scene *s, mf_routed_experts_params *r, const uint32_t *p)
-{
-    const size_t from = s->n_bytes;
-    r->n_slots = r->n_experts + 1;
-    for (uint32_t i = 0; i < r->n_slots; i++) {
-        const bool is_paired = p[7] == SLOTS_PAIRED;
-        const mf_weight gate = scene_weight(s, p[5], (is_paired ? 2 : 1) * p[4], p[3]);
-        const mf_weight up = is_paired ? (mf_weight){0} : scene_weight(s, p[5], p[4], p[3]);
-        const mf_weight down = scene_weight(s, p[6], p[3], p[4]);
-        r->gate = i == 0 ? gate : r->gate;
-        r->up = i == 0 ? up : r->up;
-        r->down = i == 0 ? down : r->down;
-    }
-    r->slots = (mf_span){s->buffer, from};
-    r->slot_bytes = (s->n_bytes - from) / r->n_slots;
-    r->slot = scene_input(s, r->n_experts, 0.0f);
-    build_numbers(s, r->n_slots);
-    memcpy(scene_at(s, r->slot), s->list, r->n_experts * sizeof *s->list);
-}
-
-static void build_resident_scales(scene *s, mf_weight *w, uint32_t n_experts)
-{
-    for (uint32_t i = 0; i < mf_weight_format_of(&w->shape)->n_arrays; i++)
-        if (mf_weight_format_of(&w->shape)->arrays[i].is_float32)
-            w->arrays[i] =
-                scene_input(s, n_experts * (mf_weight_array_bytes(&w->shape, i) / 4), 0.5f);
-}
-
-/* p: rows, experts, k, columns, hidden, kind of gate and up, kind of down, resident scales or pairs
- */
-static void build_routed(scene *s, const uint32_t *p)
-{
-    s->op = (mf_op){.kind = MF_OP_ROUTED_EXPERTS, .n_rows = p[0]};
-    mf_routed_experts_params *r = &s->op.u.routed;
-    r->n_experts = p[1];
-    r->k = p[2];
-    r->x = scene_input(s, (size_t)p[0] * p[3], 2.0f);
-    build_slots(s, r, p);
-    r->has_resident_scales = p[7] == SLOTS_SCALES_APART;
-    if (r->has_resident_scales) {
-        build_resident_scales(s, &r->gate, p[1]);
-        build_resident_scales(s, &r->up, p[1]);
-        build_resident_scales(s, &r->down, p[1]);
-    }
-    r->ids = scene_input(s, p[0] * p[2], 0.0f);
-    for (uint32_t row = 0; row < p[0]; row++) {
-        build_numbers(s, p[1]);
-        memcpy((uint32_t *)scene_at(s, r->ids) + row * p[2], s->list, p[2] * sizeof *s->list);
-    }
-    const size_t n_picks = (size_t)p[0] * p[2];
-    r->act = scene_output(s, n_picks * 2 * p[4]);
-    scene_scratch(s, r->act, n_picks * 2 * p[4]);
-    r->out = scene_output(s, n_picks * p[3]);
-}
-
-enum { BIASES = 1, CLAMPED = 2, PAIRED = 4 };
-
-/* Of experts with these columns and this hidden size. */
-static mf_expert_steps build_steps(scene *s, uint32_t flags, uint32_t n_experts,
-                                   const uint32_t *sizes)
-{
-    const uint32_t n_cols = sizes[0], hidden = sizes[1];
-    mf_expert_steps steps = {.is_paired = (flags & PAIRED) != 0,
-                             .is_clamped = (flags & CLAMPED) != 0,
-                             .limit = 1.25f,
-                             .alpha = 1.7f};
-    if ((flags & BIASES) == 0)
-        return steps;
-    steps.gate_bias = scene_input(s, (size_t)n_experts * hidden * (steps.is_paired ? 2 : 1), 1.0f);
-    if (!steps.is_paired)
-        steps.up_bias = scene_input(s, (size_t)n_experts * hidden, 1.0f);
-    steps.down_bias = scene_input(s, (size_t)n_experts * n_cols, 1.0f);
-    return steps;
-}
-
-/* p: items, rows of an item at most, columns, hidden, kind of gate and up, kind of down, flags */
-static void build_expert_steps(scene *s, const uint32_t *p)
-{
-    const uint32_t without_flags[] = {p[0], p[1], p[2], p[3], p[4], p[5], 0};
-    build_experts(s, without_flags);
-    mf_experts_params *e = &s->op.u.experts;
-    e->steps = build_steps(s, p[6], p[0] + 2, p + 2);
-    if (e->steps.is_paired)
-        for (uint32_t i = 0; i < DISTINCT; i++) {
-            s->items[i].gate = scene_weight(s, p[4], 2 * p[3], p[2]);
-            s->items[i].up = (mf_weight){0};
-        }
-    for (uint32_t i = 0; i < p[0]; i++) { /* items share weights, not biases */
-        s->items[i].gate = s->items[i % DISTINCT].gate;
-        s->items[i].up = s->items[i % DISTINCT].up;
-        s->items[i].expert = p[0] + 1 - i;
-    }
-}
-
-/* p: as build_routed, but flags at last */
-static void build_routed_steps(scene *s, const uint32_t *p)
-{
-    const uint32_t without_flags[] = {p[0], p[1], p[2], p[3],
-                                      p[4], p[5], p[6], (p[7] & PAIRED) != 0 ? SLOTS_PAIRED : 0};
-    build_routed(s, without_flags);
-    s->op.u.routed.steps = build_steps(s, p[7], p[1], p + 3);
-}
-
-/* p: rows, columns, k, 1 without a gate or 2 without a shared expert, in the order of picks,
- * with a norm */
-static void build_combine(scene *s, const uint32_t *p)
-{
-    uint32_t n_places = p[0] * p[2];
-    s->op = (mf_op){.kind = MF_OP_COMBINE, .n_rows = p[0]};
-    s->op.u.combine.x = scene_input(s, (size_t)p[0] * p[1], 4.0f);
-    s->op.u.combine.weights = scene_input(s, n_places, 1.0f);
-    s->op.u.combine.experts = scene_input(s, (size_t)n_places * p[1], 4.0f);
-    s->op.u.combine.shared = scene_input(s, (size_t)p[0] * p[1], 4.0f);
-    scene_scratch(s, s->op.u.combine.shared, (size_t)p[0] * p[1]);
-    s->op.u.combine.shared_gate = scene_input(s, p[0], 6.0f);
-    if (p[3] != 0)
-        s->op.u.combine.shared_gate.buffer.id = 0;
-    if (p[3] == 2)
-        s->op.u.combine.shared.buffer.id = 0;
-    build_numbers(s, n_places);
-    s->op.u.combine.place = p[4] != 0 ? NULL : s->list;
-    s->op.u.combine.n_cols = p[1];
-    s->op.u.combine.k = p[2];
-    if (p[5] != 0)
-        s->op.u.combine.norm = build_norm_after(s, p[0], p[1]);
 }
 
 #define F32 MF_F32
@@ -742,53 +560,57 @@ const op_case op_cases[] = {
     {"head_matmul 7, values, fp8", build_head_matmul, {7, 4, FP8, 50, 130, 0, 13, 0}},
     {"head_matmul 1, values, fp8", build_head_matmul, {1, 3, FP8, 128, 256, 0, 128, 0}},
     {"head_matmul 3, keys, fp8", build_head_matmul, {3, 5, FP8, 40, 200, 1, 0, 9}},
-    {"experts f32, one", build_experts, {1, 1, 37, 29, F32, F32, 0}},
-    {"experts bf16, five", build_experts, {5, 4, 45, 70, BF16, F16, 0}},
-    {"experts q4", build_experts, {7, 7, 64, 96, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), 0}},
-    {"experts q4 q8, many", build_experts, {70, 9, 64, 32, Q(4, 32, MF_F16), Q(8, 32, MF_F16), 1}},
-    {"experts q2", build_experts, {33, 1, 128, 192, Q(2, 64, MF_BF16), Q(3, 64, MF_BF16), 1}},
-    {"experts fp8", build_experts, {5, 4, 140, 200, FP8, FP8, 0}},
-    {"experts q8_0 nvfp4", build_experts, {7, 4, 64, 96, Q8_0, NVFP4, 0}},
-    {"experts nvfp4, many", build_experts, {70, 9, 64, 32, NVFP4, Q8_0, 1}},
-    {"experts fp8, many", build_experts, {70, 9, 64, 96, FP8, FP8, 1}},
-    {"experts f32, biases", build_expert_steps, {4, 3, 37, 29, F32, F32, BIASES}},
-    {"experts bf16, clamped", build_expert_steps, {5, 4, 45, 70, BF16, F16, CLAMPED}},
+    {"experts f32, one", op_build_experts, {1, 1, 37, 29, F32, F32, 0}},
+    {"experts bf16, five", op_build_experts, {5, 4, 45, 70, BF16, F16, 0}},
+    {"experts q4", op_build_experts, {7, 7, 64, 96, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), 0}},
+    {"experts q4 q8, many",
+     op_build_experts,
+     {70, 9, 64, 32, Q(4, 32, MF_F16), Q(8, 32, MF_F16), 1}},
+    {"experts q2", op_build_experts, {33, 1, 128, 192, Q(2, 64, MF_BF16), Q(3, 64, MF_BF16), 1}},
+    {"experts fp8", op_build_experts, {5, 4, 140, 200, FP8, FP8, 0}},
+    {"experts q8_0 nvfp4", op_build_experts, {7, 4, 64, 96, Q8_0, NVFP4, 0}},
+    {"experts nvfp4, many", op_build_experts, {70, 9, 64, 32, NVFP4, Q8_0, 1}},
+    {"experts fp8, many", op_build_experts, {70, 9, 64, 96, FP8, FP8, 1}},
+    {"experts f32, biases", op_build_expert_steps, {4, 3, 37, 29, F32, F32, OP_BIASES}},
+    {"experts bf16, clamped", op_build_expert_steps, {5, 4, 45, 70, BF16, F16, OP_CLAMPED}},
     {"experts q4, biases, clamped",
-     build_expert_steps,
-     {9, 7, 64, 96, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), BIASES | CLAMPED}},
-    {"experts bf16, pairs", build_expert_steps, {5, 4, 45, 35, BF16, F16, PAIRED}},
+     op_build_expert_steps,
+     {9, 7, 64, 96, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), OP_BIASES | OP_CLAMPED}},
+    {"experts bf16, pairs", op_build_expert_steps, {5, 4, 45, 35, BF16, F16, OP_PAIRED}},
     {"experts q4, pairs, biases, clamped",
-     build_expert_steps,
-     {9, 7, 64, 288, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), BIASES | CLAMPED | PAIRED}},
-    {"routed bf16, biases", build_routed_steps, {3, 9, 4, 45, 70, BF16, F16, BIASES}},
+     op_build_expert_steps,
+     {9, 7, 64, 288, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), OP_BIASES | OP_CLAMPED | OP_PAIRED}},
+    {"routed bf16, biases", op_build_routed_steps, {3, 9, 4, 45, 70, BF16, F16, OP_BIASES}},
     {"routed q4, biases, clamped",
-     build_routed_steps,
-     {2, 8, 8, 64, 96, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), BIASES | CLAMPED}},
+     op_build_routed_steps,
+     {2, 8, 8, 64, 96, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), OP_BIASES | OP_CLAMPED}},
     {"routed q4, pairs, biases, clamped",
-     build_routed_steps,
-     {5, 8, 4, 64, 96, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), BIASES | CLAMPED | PAIRED}},
-    {"routed f32, one", build_routed, {1, 1, 1, 37, 29, F32, F32, 0}},
-    {"routed bf16 f16", build_routed, {1, 9, 4, 45, 70, BF16, F16, 0}},
-    {"routed q4", build_routed, {1, 8, 8, 64, 96, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), 0}},
-    {"routed q4 q8, many", build_routed, {33, 5, 3, 64, 32, Q(4, 32, MF_F16), Q(8, 32, MF_F16), 0}},
-    {"routed q2 q3", build_routed, {8, 5, 2, 128, 192, Q(2, 64, MF_BF16), Q(3, 64, MF_BF16), 0}},
+     op_build_routed_steps,
+     {5, 8, 4, 64, 96, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), OP_BIASES | OP_CLAMPED | OP_PAIRED}},
+    {"routed f32, one", op_build_routed, {1, 1, 1, 37, 29, F32, F32, 0}},
+    {"routed bf16 f16", op_build_routed, {1, 9, 4, 45, 70, BF16, F16, 0}},
+    {"routed q4", op_build_routed, {1, 8, 8, 64, 96, Q(4, 64, MF_BF16), Q(4, 32, MF_BF16), 0}},
+    {"routed q4 q8, many",
+     op_build_routed,
+     {33, 5, 3, 64, 32, Q(4, 32, MF_F16), Q(8, 32, MF_F16), 0}},
+    {"routed q2 q3", op_build_routed, {8, 5, 2, 128, 192, Q(2, 64, MF_BF16), Q(3, 64, MF_BF16), 0}},
     {"routed q4, of some rows one",
-     build_routed,
+     op_build_routed,
      {9, 14, 3, 64, 96, Q(4, 64, MF_BF16), Q(4, 32, MF_F16), 0}},
-    {"routed bf16, all of 256", build_routed, {64, 7, 4, 32, 24, BF16, BF16, 0}},
-    {"routed fp8", build_routed, {3, 6, 4, 140, 200, FP8, FP8, 0}},
-    {"routed fp8, scales apart", build_routed, {5, 6, 4, 140, 200, FP8, FP8, 1}},
-    {"routed q8_0 nvfp4", build_routed, {7, 7, 4, 64, 96, Q8_0, NVFP4, 0}},
-    {"routed nvfp4, scales apart", build_routed, {9, 4, 2, 96, 64, NVFP4, NVFP4, 1}},
-    {"combine 1x3 of 1", build_combine, {1, 3, 1}},
-    {"combine 7x77 of 3", build_combine, {7, 77, 3}},
-    {"combine 70x133 of 8", build_combine, {70, 133, 8}},
-    {"combine 7x77 of 3, no gate", build_combine, {7, 77, 3, 1}},
-    {"combine 70x133 of 6, no shared", build_combine, {70, 133, 6, 2}},
-    {"combine 7x77 of 3, by pick", build_combine, {7, 77, 3, 0, 1}},
-    {"combine 7x517 of 3, normed", build_combine, {7, 517, 3, 0, 1, 1}},
-    {"combine 33x77 of 2, no shared, normed", build_combine, {33, 77, 2, 2, 0, 1}},
-    {"combine 1x9001 of 3, normed", build_combine, {1, 9001, 3, 1, 0, 1}},
+    {"routed bf16, all of 256", op_build_routed, {64, 7, 4, 32, 24, BF16, BF16, 0}},
+    {"routed fp8", op_build_routed, {3, 6, 4, 140, 200, FP8, FP8, 0}},
+    {"routed fp8, scales apart", op_build_routed, {5, 6, 4, 140, 200, FP8, FP8, 1}},
+    {"routed q8_0 nvfp4", op_build_routed, {7, 7, 4, 64, 96, Q8_0, NVFP4, 0}},
+    {"routed nvfp4, scales apart", op_build_routed, {9, 4, 2, 96, 64, NVFP4, NVFP4, 1}},
+    {"combine 1x3 of 1", op_build_combine, {1, 3, 1}},
+    {"combine 7x77 of 3", op_build_combine, {7, 77, 3}},
+    {"combine 70x133 of 8", op_build_combine, {70, 133, 8}},
+    {"combine 7x77 of 3, no gate", op_build_combine, {7, 77, 3, 1}},
+    {"combine 70x133 of 6, no shared", op_build_combine, {70, 133, 6, 2}},
+    {"combine 7x77 of 3, by pick", op_build_combine, {7, 77, 3, 0, 1}},
+    {"combine 7x517 of 3, normed", op_build_combine, {7, 517, 3, 0, 1, 1}},
+    {"combine 33x77 of 2, no shared, normed", op_build_combine, {33, 77, 2, 2, 0, 1}},
+    {"combine 1x9001 of 3, normed", op_build_combine, {1, 9001, 3, 1, 0, 1}},
     {"streams_in 1 of 1", op_build_streams_in, {1, 1, 5, 1, 0, 0}},
     {"streams_in 7 of 4, normed", op_build_streams_in, {7, 4, 37, 20, 0, 1}},
     {"streams_in 70 of 3", op_build_streams_in, {70, 3, 130, 5, 0, 0}},

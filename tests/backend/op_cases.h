@@ -11,6 +11,17 @@ typedef struct op_case {
     uint32_t p[8]; /* p[0]: rows of the batch, or items; the rest as `build` reads them */
 } op_case;
 
+/* op_cases.c: the norm of the sum that an operation makes. */
+mf_norm_after op_build_norm_after(scene *s, uint32_t n_rows, uint32_t n_cols);
+
+/* op_cases_experts.c; the flags of experts with steps of their own */
+enum { OP_BIASES = 1, OP_CLAMPED = 2, OP_PAIRED = 4 };
+void op_build_experts(scene *s, const uint32_t *p);
+void op_build_routed(scene *s, const uint32_t *p);
+void op_build_expert_steps(scene *s, const uint32_t *p);
+void op_build_routed_steps(scene *s, const uint32_t *p);
+void op_build_combine(scene *s, const uint32_t *p);
+
 /* op_cases_entries.c */
 void op_build_streams_in(scene *s, const uint32_t *p);
 void op_build_streams_out(scene *s, const uint32_t *p);

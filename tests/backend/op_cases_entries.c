@@ -26,9 +26,7 @@ void op_build_streams_in(scene *s, const uint32_t *p)
     d->eps = d->norm_eps = EPS;
     d->is_last = p[4] != 0;
     if (p[5] != 0)
-        d->norm = (mf_norm_after){.weight = scene_input(s, p[2], 2.0f),
-                                  .out = scene_output(s, (size_t)p[0] * p[2]),
-                                  .eps = EPS};
+        d->norm = op_build_norm_after(s, p[0], p[2]);
 }
 
 /* p: rows, streams, columns, whether the mean takes y's place */
