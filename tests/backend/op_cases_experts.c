@@ -73,7 +73,7 @@ static void build_slots(scene *s, mf_routed_experts_params *r, const uint32_t *p
         r->down = i == 0 ? down : r->down;
     }
     r->slots = (mf_span){s->buffer, from};
-    r->slot_bytes = (s->n_bytes - from) / r->n_slots;
+    r->slot_bytes = (s->n_bytes - from) / ((size_t)r->n_experts + 1);
     r->slot = scene_input(s, r->n_experts, 0.0f);
     build_numbers(s, r->n_slots);
     memcpy(scene_at(s, r->slot), s->list, r->n_experts * sizeof *s->list);

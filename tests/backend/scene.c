@@ -233,7 +233,7 @@ void scene_keep_wants(const scene *s, scene_wants *wants)
     size_t n = 0;
     for (size_t w = 0; w < n_words; w++)
         n += is_result(s, w);
-    wants->roles = malloc(n_words);
+    wants->roles = malloc(n_words + 1);
     wants->values = wants->roles ? malloc((2 * n + 1) * sizeof *wants->values) : NULL;
     if (!wants->values)
         return;

@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: MIT */
+/* The operations of bench_vulkan_layer: each with the operands that it has in a model. */
+#include "bench_vulkan_layer.h"
+
+/* Of one token: activations that are small. */
+enum {
+    QKV = 1,
+    Z,
+    B,
+    A,
+    DELTA,
+    ROUTER,
+    SHARED_GATE,
+    MLP,
+    UP,
+    SHARED,
+    IDS,
+    WEIGHTS,
+    ACT,
+    OUT,
+    NORM
+};
+#define SMALL_BYTES ((uint64_t)1 << 18)
+#define SLOT_BYTES ((uint64_t)1792 << 10) /* of an expert of 512 x 2048 */
+
+mf_span bench_operand(const bench *b, uint32_t i)
+{
+    return mf_span_at(b->x, i * OPERAND_BYTES);
+}
+
+/* The last operand is in pieces; beyond what `dispatch` writes. */
+static mf_span small(const bench *b, uint32_t i)
+{
+    return mf_span_at(bench_operand(b, OPERANDS - 1), (i + 1) * SMALL_BYTES);
+}
+
+static uint64_t next_bytes(bench *b, uint64_t n_bytes)
+{
+    if (b->at + n_bytes > b->n_bytes)
+        b->at = STATE_BYTES;
+    const uint64_t at = b->at;
+    b->at += (n_bytes + 63) / 64 * 64;
+    return at;
+}
+
+static mf_weight next_weight(bench *b, uint32_t bits, uint32_t n_rows, uint32_t n_cols)
+{
+    mf_weight w = {.shape = {.kind = MF_WEIGHT_AFFINE,
+                             .float_type = MF_BF16,
+                             .bits = bits,
+                             .group = 64,
+                             .n_rows = n_rows,
+                             .n_cols = n_cols}};
+    if (b->at + mf_weight_bytes(&w.shape) + 256 > b->n_bytes)
+        b->at = STATE_BYTES;
+    for (uint32_t i = 0; i < MF_MAX_WEIGHT_ARRAYS; i++)
+        w.arrays[i] = mf_span_at(b->weights, next_bytes(b, mf_weight_array_bytes(&w.shape, i)));
+    return w;
+}
+
+static void begin_matmul(bench *b, mf_op *op)
+{
+    *op = (mf_op){.kind = MF_OP_MATMUL, .n_rows = b->n_tokens, .u.matmul.x = bench_operand(b, 0)};
+}
+
+static void add_weight(bench *b, mf_op *op, uint32_t bits, uint32_t n_rows, uint32_t n_cols)
+{
+    const uint32_t i = op->u.matmul.n++;
+    op->u.matmul.weight[i] = next_weight(b, bits, n_rows, n_cols);
+    op->u.matmul.y[i] = bench_operand(b, 1 + i);
+}
+
+static void make_matmul(bench *b, const subject *s, mf_op *op)
+{
+    begin_matmul(b, op);
+    add_weight(b, op, 4, s->a, s->b);
+}
+
+static void make_router(bench *b, const subject *s, mf_op *op)
+{
+    begin_matmul(b, op);
+    add_weight(b, op, 8, s->a, s->b);
+}
+
+/* Queries, keys and values of the delta rule, its gates. */
+static void make_linear_in(bench *b, const subject *s, mf_op *op)
+{
+    (void)s;
+    begin_matmul(b, op);
+    add_weight(b, op, 4, 8192, 2048);
+    add_weight(b, op, 4, 4096, 2048);
+    add_weight(b, op, 4, 32, 2048);
+    add_weight(b, op, 4, 32, 2048);
+}
+
+static void make_full_in(bench *b, const subject *s, mf_op *op)
+{
+    (void)s;
+    begin_matmul(b, op);
+    add_weight(b, op, 4, 4096, 2048);
+    add_weight(b, op, 4, 4096, 2048);
+    add_weight(b, op, 4, 512, 2048);
+    add_weight(b, op, 4, 512, 2048);
+}
+
+/* Of the shared expert, with its gate. */
+static void make_shared_in(bench *b, const subject *s, mf_op *op)
+{
+    (void)s;
+    begin_matmul(b, op);
+    add_weight(b, op, 4, 512, 2048);
+    add_weight(b, op, 4, 512, 2048);
+    add_weight(b, op, 8, 1, 2048);
+}
+
+static void make_experts(bench *b, const subject *s, mf_op *op)
+{
+    static mf_expert_item items[MAX_TOKENS * 8];
+    static uint32_t rows[MAX_TOKENS];
+    const uint32_t n = 8 * b->n_tokens;
+    for (uint32_t i = 0; i < n; i++) {
+        rows[i / 8] = i / 8;
+        items[i] = (mf_expert_item){.gate = next_weight(b, 4, s->a, s->b),
+                                    .up = next_weight(b, 4, s->a, s->b),
+                                    .down = next_weight(b, 4, s->b, s->a),
+                                    .x_rows = &rows[i / 8],
+                                    .n_rows = 1,
+                                    .out_row = i};
+    }
+    *op = (mf_op){.kind = MF_OP_EXPERTS, .n_rows = n};
+    op->u.experts = (mf_experts_params){.x = bench_operand(b, 0),
+                                        .act = bench_operand(b, 1),
+                                        .out = bench_operand(b, 2),
+                                        .items = items,
+                                        .n_items = n};
+}
+
+static void make_route(bench *b, const subject *s, mf_op *op)
+{
+    *op = (mf_op){.kind = MF_OP_ROUTE, .n_rows = b->n_tokens};
+    op->u.route = (mf_route_params){.logits = bench_operand(b, 0),
+                                    .ids = bench_operand(b, 1),
+                                    .weights = bench_operand(b, 2),
+                                    .n_experts = s->a,
+                                    .k = s->b,
+                                    .n_groups = 1,
+                                    .k_groups = 1,
+                                    .normalise = true,
+                                    .scale = 1.0f};
+}
+
+static void make_combine(bench *b, const subject *s, mf_op *op)
+{
+    static uint32_t place[MAX_TOKENS * 8];
+    for (uint32_t i = 0; i < b->n_tokens * 8; i++)
+        place[i] = i;
+    *op = (mf_op){.kind = MF_OP_COMBINE, .n_rows = b->n_tokens};
+    op->u.combine = (mf_combine_params){.x = bench_operand(b, 0),
+                                        .weights = bench_operand(b, 1),
+                                        .experts = bench_operand(b, 2),
+                                        .shared = bench_operand(b, 3),
+                                        .shared_gate = bench_operand(b, 4),
+                                        .place = place,
+                                        .n_cols = s->a,
+                                        .k = s->b};
+}
+
+static void make_rmsnorm(bench *b, const subject *s, mf_op *op)
+{
+    *op = (mf_op){.kind = MF_OP_RMSNORM, .n_rows = b->n_tokens};
+    op->u.rmsnorm = (mf_rmsnorm_params){
+        bench_operand(b, 0), bench_operand(b, 1), bench_operand(b, 2), s->a, 0, 1e-6f, false};
+}
+
+static void make_rmsnorm_gated(bench *b, const subject *s, mf_op *op)
+{
+    *op = (mf_op){.kind = MF_OP_RMSNORM_GATED, .n_rows = b->n_tokens};
+    op->u.rmsnorm_gated = (mf_rmsnorm_gated_params){
+        bench_operand(b, 0), bench_operand(b, 1), bench_operand(b, 2), s->a, s->b, 1e-6f};
+}
+
+static void make_add(bench *b, const subject *s, mf_op *op)
+{
+    *op = (mf_op){.kind = MF_OP_ADD, .n_rows = b->n_tokens};
+    op->u.add = (mf_add_params){.x = bench_operand(b, 0), .y = bench_operand(b, 1), .n_cols = s->a};
+}
+
+static void make_swiglu(bench *b, const subject *s, mf_op *op)
+{
+    *op = (mf_op){.kind = MF_OP_SWIGLU, .n_rows = b->n_tokens};
+    op->u.swiglu = (mf_swiglu_params){.gate = bench_operand(b, 0),
+                                      .up = bench_operand(b, 1),
+                                      .out = bench_operand(b, 0),
+                                      .n_cols = s->a};
+}
+
+static void make_sigmoid_mul(bench *b, const subject *s, mf_op *op)
+{
+    *op = (mf_op){.kind = MF_OP_SIGMOID_MUL, .n_rows = b->n_tokens};
+    op->u.sigmoid_mul = (mf_sigmoid_mul_params){bench_operand(b, 0), bench_operand(b, 1), s->a};
+}
+
+static void make_heads(bench *b, const subject *s, mf_op *op)
+{
+    *op = (mf_op){.kind = MF_OP_HEAD_NORM_ROPE, .n_rows = b->n_tokens};
+    op->u.head_norm_rope = (mf_head_norm_rope_params){bench_operand(b, 0),
+                                                      bench_operand(b, 1),
+                                                      bench_operand(b, 2),
+                                                      bench_operand(b, 3),
+                                                      s->a,
+                                                      s->b,
+                                                      64,
+                                                      1e-6f};
+}
+
+static void make_attention(bench *b, const subject *s, mf_op *op)
+{
+    *op = (mf_op){.kind = MF_OP_ATTENTION, .n_rows = b->n_tokens};
+    op->u.attention = (mf_attention_params){.q = bench_operand(b, 0),
+                                            .k = bench_operand(b, 1),
+                                            .v = bench_operand(b, 2),
+                                            .out = bench_operand(b, 3),
+                                            .n_heads = s->a,
+                                            .n_kv_heads = s->b,
+                                            .head_dim = 256,
+                                            .cache_type = MF_BF16,
+                                            .scale = 0.0625f};
+    const uint64_t page = (uint64_t)MF_PAGE_TOKENS * s->b * 256 * 2;
+    op->u.attention.page_offset[0] = 0;
+    op->u.attention.page_offset[1] = page;
+    b->n_touched = (uint64_t)b->n_tokens * s->context * s->b * 256 * 4;
+}
+
+static void make_conv(bench *b, const subject *s, mf_op *op)
+{
+    *op = (mf_op){.kind = MF_OP_CONV1D_SILU, .n_rows = b->n_tokens};
+    op->u.conv1d_silu = (mf_conv1d_silu_params){
+        bench_operand(b, 0), bench_operand(b, 1), bench_operand(b, 0), s->a, s->b, 0};
+    b->n_touched = (uint64_t)b->n_tokens * 2 * (s->b - 1) * s->a * 4;
+}
+
+static void make_delta(bench *b, const subject *s, mf_op *op)
+{
+    *op = (mf_op){.kind = MF_OP_GATED_DELTA, .n_rows = b->n_tokens};
+    op->u.gated_delta = (mf_gated_delta_params){.qkv = bench_operand(b, 0),
+                                                .a = bench_operand(b, 1),
+                                                .b = bench_operand(b, 2),
+                                                .a_log = bench_operand(b, 3),
+                                                .dt_bias = bench_operand(b, 4),
+                                                .out = bench_operand(b, 5),
+                                                .n_k_heads = s->a,
+                                                .n_v_heads = s->b,
+                                                .key_dim = 128,
+                                                .value_dim = 128,
+                                                .eps = 1e-6f};
+    const uint64_t one = (uint64_t)s->b * 128 * 128 * 4;
+    b->n_touched = 2 * b->n_tokens * one;
+    op->u.gated_delta.state_offset = next_bytes(b, b->n_tokens * one);
+}
+
+static void make_copy_rows(bench *b, const subject *s, mf_op *op)
+{
+    static uint32_t rows[MAX_TOKENS];
+    *op = (mf_op){.kind = MF_OP_COPY_ROWS, .n_rows = b->n_tokens};
+    op->u.copy_rows = (mf_copy_rows_params){bench_operand(b, 0), bench_operand(b, 1), rows, s->a};
+}
+
+/* ---------------------------------------------------------------------------- of one token -- */
+
+static mf_input_step normed(const bench *b)
+{
+    return (mf_input_step){.kind = MF_INPUT_NORMED, .weight = small(b, NORM), .eps = 1e-6f};
+}
+
+static void begin_fused(bench *b, mf_op *op, mf_input_step before)
+{
+    *op = (mf_op){.kind = MF_OP_MATMUL, .n_rows = 1};
+    op->u.matmul.x = small(b, 0);
+    op->u.matmul.before = before;
+}
+
+static void add_fused(bench *b, mf_op *op, uint32_t bits, uint32_t n_rows, uint32_t n_cols,
+                      uint32_t to)
+{
+    const uint32_t i = op->u.matmul.n++;
+    op->u.matmul.weight[i] = next_weight(b, bits, n_rows, n_cols);
+    op->u.matmul.y[i] = small(b, to);
+}
+
+static void make_fused_linear_in(bench *b, const subject *s, mf_op *op)
+{
+    (void)s;
+    begin_fused(b, op, normed(b));
+    add_fused(b, op, 4, 8192, 2048, QKV);
+    add_fused(b, op, 4, 4096, 2048, Z);
+    add_fused(b, op, 4, 32, 2048, B);
+    add_fused(b, op, 4, 32, 2048, A);
+    op->u.matmul.after = (mf_output_step){
+        .kind = MF_OUTPUT_CONVOLVED, .weight = bench_operand(b, 1), .width = 4, .state_offset = 0};
+}
+
+static void make_fused_delta(bench *b, const subject *s, mf_op *op)
+{
+    make_delta(b, s, op);
+    op->u.gated_delta.qkv = small(b, QKV);
+    op->u.gated_delta.a = small(b, A);
+    op->u.gated_delta.b = small(b, B);
+    op->u.gated_delta.out = small(b, DELTA);
+}
+
+static void make_fused_heads_out(bench *b, const subject *s, mf_op *op)
+{
+    begin_fused(b, op,
+                (mf_input_step){.kind = MF_INPUT_HEADS_GATED,
+                                .weight = small(b, NORM),
+                                .gate = small(b, Z),
+                                .head_dim = 128,
+                                .eps = 1e-6f});
+    add_fused(b, op, 4, s->a, s->b, 0);
+    op->u.matmul.x = small(b, DELTA);
+    op->u.matmul.after.kind = MF_OUTPUT_ADDED;
+}
+
+static void make_fused_full_in(bench *b, const subject *s, mf_op *op)
+{
+    (void)s;
+    begin_fused(b, op, normed(b));
+    add_fused(b, op, 4, 4096, 2048, QKV);
+    add_fused(b, op, 4, 512, 2048, A);
+    add_fused(b, op, 4, 512, 2048, B);
+    add_fused(b, op, 4, 4096, 2048, Z);
+}
+
+static void make_fused_heads(bench *b, const subject *s, mf_op *op)
+{
+    make_heads(b, s, op);
+    op->u.head_norm_rope.x = small(b, s->a == 16 ? QKV : A);
+}
+
+static void make_fused_attention(bench *b, const subject *s, mf_op *op)
+{
+    make_attention(b, s, op);
+    op->u.attention.q = small(b, QKV);
+    op->u.attention.k = small(b, A);
+    op->u.attention.v = small(b, B);
+    op->u.attention.out = small(b, DELTA);
+}
+
+static void make_fused_gated_out(bench *b, const subject *s, mf_op *op)
+{
+    begin_fused(b, op, (mf_input_step){.kind = MF_INPUT_SIGMOID, .gate = small(b, Z)});
+    add_fused(b, op, 4, s->a, s->b, 0);
+    op->u.matmul.x = small(b, DELTA);
+    op->u.matmul.after.kind = MF_OUTPUT_ADDED;
+}
+
+static void make_fused_router(bench *b, const subject *s, mf_op *op)
+{
+    (void)s;
+    begin_fused(b, op, normed(b));
+    add_fused(b, op, 8, N_EXPERTS, 2048, ROUTER);
+    add_fused(b, op, 8, 1, 2048, SHARED_GATE);
+}
+
+static void make_fused_pair(bench *b, const subject *s, mf_op *op)
+{
+    begin_fused(b, op, normed(b));
+    add_fused(b, op, 4, s->a, s->b, MLP);
+    add_fused(b, op, 4, s->a, s->b, UP);
+    op->u.matmul.is_paired = true;
+}
+
+/* Its choice is not what the experts take: that would always be the same. But they wait for it,
+ * since it goes behind the slots that they look at. */
+static void make_fused_route(bench *b, const subject *s, mf_op *op)
+{
+    make_route(b, s, op);
+    op->u.route.logits = small(b, ROUTER);
+    op->u.route.ids = mf_span_at(b->tables, 2 * N_EXPERTS * sizeof(uint32_t));
+    op->u.route.weights = small(b, WEIGHTS);
+}
+
+static void make_fused_shared_out(bench *b, const subject *s, mf_op *op)
+{
+    begin_fused(b, op, (mf_input_step){.kind = MF_INPUT_AS_IT_IS});
+    add_fused(b, op, 4, s->a, s->b, SHARED);
+    op->u.matmul.x = small(b, MLP);
+}
+
+static mf_weight slot_weight(const bench *b, uint32_t n_rows, uint32_t n_cols, uint64_t *at)
+{
+    mf_weight w = {.shape = {.kind = MF_WEIGHT_AFFINE,
+                             .float_type = MF_BF16,
+                             .bits = 4,
+                             .group = 64,
+                             .n_rows = n_rows,
+                             .n_cols = n_cols}};
+    for (uint32_t i = 0; i < MF_MAX_WEIGHT_ARRAYS; i++) {
+        w.arrays[i] = mf_span_at(b->weights, *at);
+        *at += (mf_weight_array_bytes(&w.shape, i) + 63) / 64 * 64;
+    }
+    return w;
+}
+
+static void make_fused_experts(bench *b, const subject *s, mf_op *op)
+{
+    const uint32_t which = b->n_routed++ % (N_EXPERTS / 8);
+    uint64_t at = STATE_BYTES;
+    *op = (mf_op){.kind = MF_OP_ROUTED_EXPERTS, .n_rows = 1};
+    mf_routed_experts_params *p = &op->u.routed;
+    *p = (mf_routed_experts_params){.x = small(b, 0),
+                                    .ids = mf_span_at(b->tables, which * 8 * sizeof(int32_t)),
+                                    .slot = mf_span_at(b->tables, N_EXPERTS * sizeof(uint32_t)),
+                                    .act = small(b, ACT),
+                                    .out = small(b, OUT),
+                                    .slots = mf_span_at(b->weights, STATE_BYTES),
+                                    .slot_bytes = SLOT_BYTES,
+                                    .n_slots = N_EXPERTS,
+                                    .n_experts = N_EXPERTS + 8,
+                                    .k = 8,
+                                    .before = normed(b),
+                                    .sum = {.x = small(b, 0),
+                                            .weights = small(b, WEIGHTS),
+                                            .shared = small(b, SHARED),
+                                            .shared_gate = small(b, SHARED_GATE)}};
+    p->gate = slot_weight(b, s->a, s->b, &at);
+    p->up = slot_weight(b, s->a, s->b, &at);
+    p->down = slot_weight(b, s->b, s->a, &at);
+}
+
+/* Pages of keys and values, and states, all at the beginning of the weights' memory; operations of
+ * states go on from there. */
+void bench_begin_batch(bench *b, const subject *s)
+{
+    static mf_span pages[MAX_PAGES];
+    mf_sequence sequences[MAX_TOKENS];
+    const uint32_t context = s->context != 0 ? s->context : 1, n_pages = mf_pages_of(context);
+    const uint64_t state = (uint64_t)32 * 128 * 128 * 4, page = (uint64_t)MF_PAGE_TOKENS * 2048;
+    for (uint32_t i = 0; i < b->n_tokens * n_pages; i++)
+        pages[i] = mf_span_at(b->weights, i * page % (STATE_BYTES - page));
+    for (uint32_t i = 0; i < b->n_tokens; i++) {
+        const mf_span at = mf_span_at(b->weights, s->make == make_delta ? i * state : i * 98304);
+        sequences[i] = (mf_sequence){.first_row = i,
+                                     .n_rows = 1,
+                                     .position = context - 1,
+                                     .pages = pages + i * n_pages,
+                                     .state = {at, at}};
+    }
+    b->gpu.be->base.ops->begin_batch(&b->gpu.be->base, sequences, b->n_tokens);
+}
+
+/* -------------------------------------------------------------------------------------- lists --
+ */
+
+const subject fused_subjects[] = {
+    {"fused linear in, 12352x2048", make_fused_linear_in, 0, 0, 0, 1, 0, 0},
+    {"fused delta rule 32 heads", make_fused_delta, 16, 32, 0, 1, 0, 0},
+    {"fused linear out, 2048x4096", make_fused_heads_out, 2048, 4096, 0, 1, 0, 0},
+    {"fused full in, 9216x2048", make_fused_full_in, 0, 0, 0, 0, 1, 0},
+    {"fused queries 16x256", make_fused_heads, 16, 256, 0, 0, 1, 0},
+    {"fused keys 2x256", make_fused_heads, 2, 256, 0, 0, 1, 0},
+    {"fused attention at 500", make_fused_attention, 16, 2, 500, 0, 1, 0},
+    {"fused full out, 2048x4096", make_fused_gated_out, 2048, 4096, 0, 0, 1, 0},
+    {"fused router 257x2048", make_fused_router, 0, 0, 0, 1, 1, 0},
+    {"fused shared in, 2 of 512x2048", make_fused_pair, 512, 2048, 0, 1, 1, 0},
+    {"fused route 8 of 256", make_fused_route, N_EXPERTS, 8, 0, 1, 1, 0},
+    {"fused shared out, 2048x512", make_fused_shared_out, 2048, 512, 0, 1, 1, 0},
+    {"fused experts 8 of 512x2048", make_fused_experts, 512, 2048, 0, 1, 1, 0},
+};
+const size_t n_fused = sizeof fused_subjects / sizeof *fused_subjects;
+
+const subject subjects[] = {
+    {"nothing", NULL, 0, 0, 0, 0, 0, 0},
+    {"rmsnorm 2048", make_rmsnorm, 2048, 0, 0, 2, 2, 1},
+    {"matmul linear in, 12352x2048", make_linear_in, 0, 0, 0, 1, 0, 0},
+    {"convolution 8192", make_conv, 8192, 4, 0, 1, 0, 0},
+    {"delta rule 32 heads", make_delta, 16, 32, 0, 1, 0, 0},
+    {"gated rmsnorm 32x128", make_rmsnorm_gated, 32, 128, 0, 1, 0, 0},
+    {"matmul full in, 9216x2048", make_full_in, 0, 0, 0, 0, 1, 0},
+    {"head norm, rotation 16x256", make_heads, 16, 256, 0, 0, 1, 0},
+    {"head norm, rotation 2x256", make_heads, 2, 256, 0, 0, 1, 0},
+    {"attention at 100", make_attention, 16, 2, 100, 0, 0, 0},
+    {"attention at 500", make_attention, 16, 2, 500, 0, 1, 0},
+    {"attention at 1000", make_attention, 16, 2, 1000, 0, 0, 0},
+    {"attention at 4000", make_attention, 16, 2, 4000, 0, 0, 0},
+    {"sigmoid gate 4096", make_sigmoid_mul, 4096, 0, 0, 0, 1, 0},
+    {"matmul out, 2048x4096", make_matmul, 2048, 4096, 0, 1, 1, 0},
+    {"add 2048", make_add, 2048, 0, 0, 1, 1, 0},
+    {"router 256x2048", make_router, 256, 2048, 0, 1, 1, 0},
+    {"route 8 of 256", make_route, 256, 8, 0, 1, 1, 0},
+    {"shared in, 1025x2048", make_shared_in, 0, 0, 0, 1, 1, 0},
+    {"swiglu 512", make_swiglu, 512, 0, 0, 1, 1, 0},
+    {"shared down, 2048x512", make_matmul, 2048, 512, 0, 1, 1, 0},
+    {"experts 8 of 512x2048", make_experts, 512, 2048, 0, 1, 1, 0},
+    {"combine 8 of 2048", make_combine, 2048, 8, 0, 1, 1, 0},
+    {"copy rows 2048", make_copy_rows, 2048, 0, 0, 0, 0, 1},
+    {"matmul 512x2048", make_matmul, 512, 2048, 0, 0, 0, 0},
+    {"matmul 2048x2048", make_matmul, 2048, 2048, 0, 0, 0, 0},
+    {"matmul 8192x2048", make_matmul, 8192, 2048, 0, 0, 0, 0},
+    {"matmul 7168x7168", make_matmul, 7168, 7168, 0, 0, 0, 0},
+    {"head 248320x2048", make_matmul, 248320, 2048, 0, 0, 0, 1},
+};
+const size_t n_subjects = sizeof subjects / sizeof *subjects;
