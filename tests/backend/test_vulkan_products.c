@@ -14,11 +14,12 @@
 static void fill(const mf_weight_shape *s, uint32_t array, unsigned char *bytes, uint64_t *random)
 {
     const bool is_block = s->kind == MF_WEIGHT_GGUF_MXFP4;
+    const bool is_mx = s->kind == MF_WEIGHT_MXFP4 || s->kind == MF_WEIGHT_MXFP8;
     const uint64_t n = mf_weight_array_bytes(s, array);
     for (uint64_t i = 0; i < n; i++) {
         const unsigned char r = (unsigned char)(test_random(random) >> 40);
         bytes[i] = i % 2 == 0 ? r & 0xfe : (r & 0x83) | 0x3c;
-        if ((s->kind == MF_WEIGHT_MXFP4 && array == MF_WEIGHT_SCALES) || (is_block && i % 17 == 0))
+        if ((is_mx && array == MF_WEIGHT_SCALES) || (is_block && i % 17 == 0))
             bytes[i] = 0x7c | (r & 3); /* 2^-3 .. 1 */
     }
 }
@@ -109,8 +110,8 @@ static void check_form(mf_backend *be, mf_buffer buffer, const mf_weight_shape *
 
 /* Of forms that are read alike one: floats of 32 bits and of 16; affine ones of bits that divide a
  * word and that do not; scales of a block of columns and rows; blocks of bytes with their scales
- * inside, of one kind and of several; integers with scales beside them. What else differs is how a
- * value is decoded, which test_vulkan_forms compares for all of them. */
+ * inside, of one kind and of several, and of codes in two pieces; integers with scales beside them.
+ * What else differs is how a value is decoded, which test_vulkan_forms compares for all of them. */
 static bool is_representative(const mf_weight_shape *form)
 {
     switch (form->kind) {
@@ -123,6 +124,7 @@ static bool is_representative(const mf_weight_shape *form)
     case MF_WEIGHT_MXFP4:
     case MF_WEIGHT_GGUF_Q8_0:
     case MF_WEIGHT_GGUF_Q4_K:
+    case MF_WEIGHT_GGUF_Q6_K:
     case MF_WEIGHT_INT4:
         return true;
     default:

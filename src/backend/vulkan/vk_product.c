@@ -399,11 +399,32 @@ uint64_t mf_vk_product_bytes(uint32_t n_jobs)
     return n_jobs * sizeof(mf_vk_job) + 2 * MOST_CLASSES * 256;
 }
 
-/* Whether the form's wide loads may be used: blocks of Q8_0 are read by halves, others by 16 bytes,
- * and so is x. */
+/* Formats of blocks.glsl: of their arrays nothing but scales is to be aligned, and to 2 bytes. */
+static bool is_block(mf_weight_kind kind)
+{
+    switch (kind) {
+    case MF_WEIGHT_GGUF_Q4_0:
+    case MF_WEIGHT_GGUF_Q4_1:
+    case MF_WEIGHT_GGUF_Q5_0:
+    case MF_WEIGHT_GGUF_Q5_1:
+    case MF_WEIGHT_GGUF_Q8_0:
+    case MF_WEIGHT_GGUF_Q4_K:
+    case MF_WEIGHT_GGUF_Q5_K:
+    case MF_WEIGHT_GGUF_Q6_K:
+    case MF_WEIGHT_GGUF_IQ4_NL:
+    case MF_WEIGHT_GGUF_IQ4_XS:
+    case MF_WEIGHT_GGUF_MXFP4:
+    case MF_WEIGHT_MXFP4:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Whether the form's wide loads may be used: x is read by 16 bytes, and so are most weights. */
 static bool is_aligned(const mf_vk_product *p, const mf_vk_job *job)
 {
-    const uint64_t mask = p->shape->kind == MF_WEIGHT_GGUF_Q8_0 ? 1 : 15;
+    const uint64_t mask = is_block(p->shape->kind) ? 1 : 15;
     const bool has_x = p->is_half || ((job->x | (uint64_t)job->x_stride * 4) & 15) == 0;
     return has_x && ((job->weight.values | job->up.values) & mask) == 0;
 }

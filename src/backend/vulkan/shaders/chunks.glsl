@@ -11,13 +11,19 @@ const uint CHUNK = 32;
 const uint PIECE = FLOAT_TYPE == F32 ? 4 : 8;
 const uint N_WORDS = 32;
 #elif defined(ANY)
-const bool IS_BLOCK = KIND == KIND_MXFP4 || KIND == KIND_NVFP4 || KIND == KIND_Q8_0 ||
-                      KIND == KIND_Q4_K; // 32 columns lie together
-const uint PIECE = IS_BLOCK ? 32 : 4;
-const uint N_WORDS = 32;
+#include "block_kinds.glsl"
+const bool IS_FP4 = KIND == KIND_NVFP4; // 32 columns lie together
+const uint PIECE = IS_BLOCK || IS_FP4 ? 32 : 4;
+const uint N_WORDS = 32; // of blocks fewer
 #else
 const uint PIECE = 32;
 const uint N_WORDS = 8;
+#endif
+#ifdef AFFINE
+const bool HAS_MIN = true; // a value has a bias besides its scale
+#elif !defined(ANY)
+const bool HAS_MIN = false;
+#define QUAD_POWERS vec4(1.0)
 #endif
 
 struct Chunk {
@@ -218,80 +224,31 @@ float value(Chunk c, uint i)
 #endif
 
 #ifdef ANY
-// Those of 4 bits of which a byte has two side by side.
+#include "blocks.glsl"
+
+// Those of 4 bits of which a byte has two side by side, and 16 a scale.
 Chunk load_fp4(Weight w, uint row, uint col, uint n_cols)
 {
     Chunk c;
     const uvec4 v = Words4(w.values + uint64_t(row) * (n_cols / 2) + col / 2).v[0];
-    const uint64_t scales = w.scales + uint64_t(row) * (n_cols / (KIND == KIND_MXFP4 ? 32 : 16));
-    float scale[2], factor = 1.0;
-    if (KIND == KIND_MXFP4) {
-        scale[0] = scale[1] = e8m0(byte_at(scales, col / 32));
-    } else {
-        scale[0] = e4m3(byte_at(scales, col / 16));
-        scale[1] = col + 16 < n_cols ? e4m3(byte_at(scales, col / 16 + 1)) : 0.0;
-        factor = f32_at(w.biases);
-    }
+    const uint64_t scales = w.scales + uint64_t(row) * (n_cols / 16);
+    const float factor = f32_at(w.biases);
+    float scale[2];
+    scale[0] = e4m3(byte_at(scales, col / 16));
+    scale[1] = col + 16 < n_cols ? e4m3(byte_at(scales, col / 16 + 1)) : 0.0;
     [[unroll]] for (uint i = 0; i < CHUNK; i++) {
         precise float x = e2m1(v[i / 8] >> (i % 8 * 4) & 15) * scale[i / 16];
-        if (KIND == KIND_NVFP4)
-            x *= factor;
+        x *= factor;
         c.words[i] = floatBitsToUint(col + i < n_cols ? x : 0.0);
     }
     return c;
 }
 
-Chunk load_q8_0(Weight w, uint row, uint col, uint n_cols)
+Chunk fetch_values(Weight w, uint row, uint first, uint step, uint n_cols)
 {
     Chunk c;
-    Halves block = Halves(w.values + (uint64_t(row) * (n_cols / 32) + col / 32) * 34);
-    const float scale = half_to_float(uint(block.v[0]));
-    [[unroll]] for (uint i = 0; i < CHUNK; i += 2) {
-        const uint q = uint(block.v[1 + i / 2]);
-        c.words[i] = floatBitsToUint(scale * float(int8_of(q)));
-        c.words[i + 1] = floatBitsToUint(scale * float(int8_of(q >> 8)));
-    }
-    return c;
-}
-
-Chunk load_q4_k(Weight w, uint row, uint col, uint n_cols)
-{
-    Chunk c;
-    const uint64_t at = w.values + (uint64_t(row) * (n_cols / 256) + col / 256) * 144;
-    const uint part = col / 32 % 8;
-    const uvec4 head = Words4(at).v[0];
-    const uvec4 q[2] = uvec4[2](Words4(at).v[1 + part / 2 * 2], Words4(at).v[2 + part / 2 * 2]);
-    // scales and minima, of 6 bits: four in the low bits of a word each, four spread over three
-    const uint by = part % 4 * 8;
-    const uint low = head.y >> by, middle = head.z >> by, high = head.w >> by;
-    uint scale = low & 63, minimum = middle & 63;
-    if (part >= 4) {
-        scale = (high & 15) | (low >> 6 & 3) << 4;
-        minimum = (high >> 4 & 15) | (middle >> 6 & 3) << 4;
-    }
-    const float d = float(scale) * half_to_float(head.x & 0xffffu);
-    const float m = float(minimum) * half_to_float(head.x >> 16);
-    [[unroll]] for (uint i = 0; i < CHUNK; i++) {
-        const uint nibbles = q[i / 16][i / 4 % 4] >> (part % 2 * 4);
-        c.words[i] = floatBitsToUint(fma(d, float(nibbles >> (i % 4 * 8) & 15), -m));
-    }
-    return c;
-}
-
-Chunk load_wide(Weight w, uint row, uint col, uint n_cols)
-{
-    if (KIND == KIND_Q4_K)
-        return load_q4_k(w, row, col, n_cols);
-    if (KIND == KIND_Q8_0)
-        return load_q8_0(w, row, col, n_cols);
-    return load_fp4(w, row, col, n_cols);
-}
-
-Chunk fetch_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
-{
-    Chunk c;
-    if (IS_WIDE != 0 && IS_BLOCK) {
-        c = load_wide(w, row, first < n_cols ? first : 0, n_cols);
+    if (IS_WIDE != 0 && IS_FP4) {
+        c = load_fp4(w, row, first < n_cols ? first : 0, n_cols);
         [[unroll]] for (uint i = 0; i < CHUNK; i++)
             c.words[i] = first < n_cols ? c.words[i] : 0;
         return c;
@@ -305,13 +262,43 @@ Chunk fetch_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
     return c;
 }
 
-float value(Chunk c, uint i)
+Chunk fetch_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
 {
-    return uintBitsToFloat(c.words[i]);
+    if (!IS_BLOCK)
+        return fetch_values(w, row, first, step, n_cols);
+    return fetch_block(w, row, first < n_cols ? first : 0, n_cols);
+}
+
+vec4 quad(Chunk c, uint j)
+{
+    if (IS_BLOCK)
+        return block_quad(c, j);
+    return uintBitsToFloat(uvec4(c.words[4 * j], c.words[4 * j + 1], c.words[4 * j + 2],
+                                 c.words[4 * j + 3]));
+}
+
+float part_of(Chunk c, float dot, float x_sum)
+{
+    if (!IS_BLOCK)
+        return dot;
+    const vec2 line = block_line(c);
+    precise float part = line.x * dot;
+    if (HAS_MIN)
+        part = fma(line.x, dot, line.y * x_sum);
+    return part;
+}
+
+float weight_of(Chunk c, uint i)
+{
+    const float v = (quad(c, i / 4) * QUAD_FACTORS)[i % 4];
+    if (!IS_BLOCK)
+        return v;
+    const vec2 line = block_line(c);
+    return HAS_MIN ? fma(line.x, v, line.y) : line.x * v;
 }
 #endif
 
-#if defined(ANY) || defined(FLOATS)
+#ifdef FLOATS
 float part_of(Chunk c, float dot, float x_sum)
 {
     return dot;
@@ -323,7 +310,18 @@ float weight_of(Chunk c, uint i)
 }
 #endif
 
-#ifndef AFFINE
+#ifdef ANY
+Chunk load_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
+{
+    Chunk c = fetch_chunk(w, row, first, step, n_cols);
+    if (IS_BLOCK && first >= n_cols) {
+        [[unroll]] for (uint i = 0; i < N_WORDS; i++)
+            c.words[i] = 0;
+        c.scale = c.bias = 0;
+    }
+    return c;
+}
+#elif !defined(AFFINE)
 #define QUAD_FACTORS vec4(1.0)
 
 Chunk load_chunk(Weight w, uint row, uint first, uint step, uint n_cols)

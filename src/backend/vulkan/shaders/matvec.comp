@@ -94,13 +94,13 @@ void stage(uint id)
     [[unroll]] for (uint i = 0; i < MOST_TOKENS; i++)
         xs[quad_at(i, j, of_piece % TEAM)] = x_ahead[i] * QUAD_FACTORS;
     barrier();
-#ifdef AFFINE
-    vec4 x[CHUNK / 4];
-    [[unroll]] for (uint i = 0; i < CHUNK / 4; i++)
-        x[i] = xs[quad_at(id / TEAM, i, id % TEAM)] * QUAD_POWERS;
-    x_sums[id] = sum_of_quads(x);
-    barrier();
-#endif
+    if (HAS_MIN) {
+        vec4 x[CHUNK / 4];
+        [[unroll]] for (uint i = 0; i < CHUNK / 4; i++)
+            x[i] = xs[quad_at(id / TEAM, i, id % TEAM)] * QUAD_POWERS;
+        x_sums[id] = sum_of_quads(x);
+        barrier();
+    }
 }
 
 // The sum over the lanes of a team, in the same order for any size of subgroups. Small ones exchange
