@@ -31,8 +31,12 @@ typedef struct mf_chat_set {
     mf_json variables; /* names of tokens, as templates see them: bos_token */
 } mf_chat_set;
 
+/* The template of a family (config.json's model_type) whose checkpoints come without one; NULL:
+ * none is known. */
+const char *mf_chat_builtin(const char *model_type);
+
 /* Reads chat_template.jinja and additional_chat_templates/, or chat_template of
- * tokenizer_config.json, and the tokens' names. Without any there are no templates. */
+ * tokenizer_config.json, and the tokens' names. Without any there is mf_chat_builtin's, or none. */
 mf_status mf_chat_load(mf_chat_set *set, const mf_allocator *a, const char *path, mf_error *error);
 /* Takes a zeroed one, and a half-loaded one. */
 void mf_chat_free(mf_chat_set *set);

@@ -217,6 +217,23 @@ static mf_status add_folder(mf_chat_set *set, const mf_allocator *a, const char 
     return status;
 }
 
+/* Where the checkpoint has no template its family may. Of a config that cannot be read others say
+ * why. */
+static mf_status add_builtin(mf_chat_set *set, const mf_allocator *a, const char *file,
+                             mf_error *error)
+{
+    mf_json json = {0};
+    mf_status status = mf_json_read(a, file, MAX_CONFIG_BYTES, &json, error);
+    if (status != MF_OK)
+        return status == MF_ERR_NO_MEMORY ? status : MF_OK;
+    const char *type = yyjson_get_str(yyjson_obj_get(json.root, "model_type"));
+    const char *text = type == NULL ? NULL : mf_chat_builtin(type);
+    if (text != NULL)
+        status = mf_chat_add(set, a, "default", MF_CHAT_UNNAMED, text, strlen(text), error);
+    mf_json_free(&json);
+    return status;
+}
+
 mf_status mf_chat_load(mf_chat_set *set, const mf_allocator *a, const char *path, mf_error *error)
 {
     static const char *const configs[] = {"tokenizer_config.json", "special_tokens_map.json"};
@@ -232,5 +249,6 @@ mf_status mf_chat_load(mf_chat_set *set, const mf_allocator *a, const char *path
         if (mf_file_exists(file))
             MF_TRY(load_config(set, a, file, error));
     }
-    return MF_OK;
+    MF_TRY(mf_path_join(file, sizeof file, path, "config.json", error));
+    return set->n_templates == 0 && mf_file_exists(file) ? add_builtin(set, a, file, error) : MF_OK;
 }
