@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: MIT
 # check_gguf.sh LLAMA_PERPLEXITY [TYPE...]: the demo model as GGUF of these types (default: F32 Q8_0
 # Q4_K), and its perplexity on the held-out chapter by moeflux and by llama.cpp's program, which
-# must be within 0.5 % of one another. PYTHON is one with numpy and gguf; MOEFLUX the program.
+# must be within 0.5 % of one another. LLAMA_PERPLEXITY is llama-perplexity, or, where python3 has
+# llama-cpp-python, tools/llama_perplexity.py. PYTHON is one with numpy and gguf; MOEFLUX the
+# program.
 set -eu
 cd "$(dirname "$0")/.."
 [ $# -ge 1 ] || {
