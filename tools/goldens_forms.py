@@ -113,7 +113,7 @@ def language_prefix(name):
 
 def extras(case, draw):
     """Tensors that a loader has to skip: the multi-token-prediction head and the vision tower."""
-    h, i = case["config"]["hidden_size"], case["config"]["moe_intermediate_size"]
+    h, i = case["config"]["hidden_size"], case["config"].get("moe_intermediate_size", 8)
     shapes = {
         "mtp.fc.weight": (h, 2 * h),
         "mtp.norm.weight": (h,),
@@ -124,7 +124,7 @@ def extras(case, draw):
         "mtp.layers.0.mlp.gate.weight": (4, h),
         "mtp.layers.0.mlp.experts.0.gate_proj.weight": (i, h),
     }
-    if case["family"] == "qwen3_5_moe":
+    if case["family"] in ("qwen3_5_moe", "qwen3_5"):
         shapes |= {
             "model.visual.patch_embed.proj.weight": (16, 3, 2, 4, 4),
             "model.visual.patch_embed.proj.bias": (16,),

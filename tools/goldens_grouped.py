@@ -36,6 +36,8 @@ FAMILIES = {
     "hunyuan_v1_moe": ("HunYuanMoEV1", "plain"),
     "deepseek_v32": ("DeepseekV32", "plain"),
     "glm_moe_dsa": ("GlmMoeDsa", "plain"),
+    "glm4_moe_lite": ("Glm4MoeLite", "plain"),
+    "kimi_k25": ("Kimi_K25", "vision"),
 }
 
 
@@ -93,6 +95,11 @@ def latent(hidden, layers, heads, q_lora, kv_lora, nope, rope, v_dim, dense, int
         "attention_bias": False, "index_topk": 2048, "index_head_dim": 2 * rope, "index_n_heads": 4, "scoring_func": "sigmoid",
         "topk_method": "noaux_tc", **more,
     }
+
+
+def dense_latent(*sizes, **more):
+    """Without an indexer."""
+    return {k: v for k, v in latent(*sizes, **more).items() if not k.startswith("index_")}
 
 
 TIED = {"tie_word_embeddings": True}
@@ -268,6 +275,25 @@ CASES = {
         config=latent(48, 3, 3, 20, 24, 14, 12, 18, 64, 16, 8, 2, 1, 1, 132, rope_theta=1000000.0, rms_norm_eps=1e-5, index_topk=9,
                       index_n_heads=12, index_head_dim=33),
     ),
+    # GLM-4.7-Flash: V3's attention and router, with its multi-token-prediction layer left out
+    "glm4_moe_lite_bf16": dict(
+        family="glm4_moe_lite", form="hf", dtype="BF16", shards=2, mtp=True, drop=["first_k_dense_replace"],
+        config=dense_latent(72, 3, 5, 24, 32, 24, 8, 32, 112, 24, 16, 4, 1, 1, 150, rope_theta=1000000.0, rms_norm_eps=1e-5,
+                            routed_scaling_factor=1.8, num_nextn_predict_layers=1),
+    ),
+    # as transformers writes it: a list says which layers are dense
+    "glm4_moe_lite_types_f16": dict(
+        family="glm4_moe_lite", form="hf", dtype="F16", drop=["first_k_dense_replace"],
+        config=dense_latent(44, 4, 3, 20, 24, 18, 10, 22, 60, 20, 9, 2, 3, 2, 131, rope_theta=5000.0, norm_topk_prob=False,
+                            routed_scaling_factor=1.3, mlp_layer_types=["dense", "sparse", "dense", "sparse"]),
+    ),
+    # the text tower of Kimi-K2.5, which is Kimi-K2 below another name
+    "kimi_k25_bf16": dict(
+        family="kimi_k25", form="hf", dtype="BF16", shards=2,
+        config=dense_latent(56, 2, 2, 24, 32, 16, 8, 16, 96, 20, 24, 6, 1, 1, 140, rope_theta=50000.0, routed_scaling_factor=2.827,
+                            rms_norm_eps=1e-5, rope_scaling={"type": "yarn", "factor": 32.0, "original_max_position_embeddings": 32,
+                                                             "beta_fast": 1.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}),
+    ),
     # text towers of models that see: what sees is left out
     "mistral3_bf16": dict(
         family="mistral3", form="hf", dtype="BF16",
@@ -356,7 +382,8 @@ def classes(family):
 
 def nested_config(case, text):
     """Of a model with a vision tower, the least there can be of that."""
-    names = {"mistral3": "mistral", "glm4v_moe": "glm4v_moe_text", "qwen3_vl": "qwen3_vl_text", "qwen3_vl_moe": "qwen3_vl_moe_text"}
+    names = {"mistral3": "mistral", "glm4v_moe": "glm4v_moe_text", "qwen3_vl": "qwen3_vl_text", "qwen3_vl_moe": "qwen3_vl_moe_text",
+             "kimi_k25": "kimi_k2"}
     n, text = text["hidden_size"], {"model_type": names[case["family"]], **text}
     vision = {"depth": 1, "num_hidden_layers": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "num_attention_heads": 2,
               "out_hidden_size": n, "image_size": 28, "patch_size": 14, "deepstack_visual_indexes": [0], "num_position_embeddings": 4}
@@ -401,7 +428,7 @@ def mutants(case, state):
         ("down_bias", ("down_proj_bias",), torch.zeros_like),
         ("no_queries", ("q_proj.weight",), torch.zeros_like),
     ):
-        if any(n.endswith(suffixes) and ".indexer." not in n for n in state):
+        if any(n.endswith(suffixes) and ".indexer." not in n and ".vision_tower." not in n for n in state):
             yield name, {}, modules.with_weights(state, suffixes, change)
     if c.get("sliding_window"):
         yield "window", {"sliding_window": c["sliding_window"] + 2}, state

@@ -61,6 +61,12 @@ def shape(hidden, layers, heads, kv, head_dim, k_heads, v_heads, k_dim, v_dim, e
     }
 
 
+def dense_shape(hidden, layers, heads, kv, head_dim, k_heads, v_heads, k_dim, v_dim, inter, vocab, **more):
+    """Without experts."""
+    out = shape(hidden, layers, heads, kv, head_dim, k_heads, v_heads, k_dim, v_dim, 0, 0, 0, 0, vocab, **more)
+    return {k: v for k, v in out.items() if "expert" not in k and not k.startswith("moe_")} | {"intermediate_size": inter}
+
+
 def rope_v5(theta, partial):
     return {
         "rope_parameters": {
@@ -95,7 +101,8 @@ def gate_group_32(path, module):
 
 # family, form and storage; `config` in the family's own words. Sizes are chosen to be unlike one another, and often no
 # multiple of a SIMD width.
-Q35, NEXT = "qwen3_5_moe", "qwen3_next"
+Q35, NEXT, Q35_DENSE = "qwen3_5_moe", "qwen3_next", "qwen3_5"
+ALL_Q35 = (Q35, Q35_DENSE)
 CASES = {
     "hf_bf16": dict(
         family=Q35, form="hf", dtype="BF16", extras=True, shards=2, types=4, interval=4,
@@ -178,6 +185,24 @@ CASES = {
         family=Q35, form="mlx", dtype="BF16", bits=2, group=32, interval=2, predicate=gate_group_32,
         config=shape(32, 2, 2, 1, 16, 1, 2, 16, 16, 512, 10, 32, 32, 128, **rope_v5(1e7, 0.25)),
     ),
+    # heads that blocks of FP8 do not fit, as those of the published models do
+    "qwen3_5_moe_fp8": dict(
+        family=Q35, form="fp8", dtype="BF16", shards=2, interval=2,
+        config=shape(136, 2, 3, 1, 48, 2, 4, 32, 40, 5, 2, 72, 140, 130, **rope_v5(1e7, 0.25)),
+    ),
+    "qwen3_5_moe_stacked_fp8": dict(
+        family=Q35, form="fp8", dtype="BF16", stacked=True, interval=2,
+        config=shape(72, 2, 2, 1, 128, 1, 2, 64, 64, 4, 2, 128, 40, 128, **rope_v5(1e6, 0.25)),
+    ),
+    # one MLP a layer in place of experts, and a multi-token-prediction layer that is left out
+    "qwen3_5_bf16": dict(
+        family=Q35_DENSE, form="hf", dtype="BF16", extras=True, shards=2, types=4, interval=4,
+        config=dense_shape(72, 4, 4, 2, 16, 2, 6, 16, 24, 88, 144, **rope_v5(1e7, 0.25)),
+    ),
+    "qwen3_5_tied_f16": dict(
+        family=Q35_DENSE, form="hf", dtype="F16", saved=True, interval=3,
+        config=dense_shape(40, 3, 2, 1, 32, 2, 4, 20, 12, 52, 131, **rope_v5(1e5, 0.5), tie_word_embeddings=True),
+    ),
     **deepseek.CASES,
     **grouped.CASES,
     **llama4.CASES,
@@ -223,6 +248,8 @@ def drawer(seed):
 def classes(family):
     if family == Q35:
         return transformers.Qwen3_5MoeTextConfig, transformers.Qwen3_5MoeForCausalLM
+    if family == Q35_DENSE:
+        return transformers.Qwen3_5TextConfig, transformers.Qwen3_5ForCausalLM
     return transformers.Qwen3NextConfig, transformers.Qwen3NextForCausalLM
 
 
@@ -254,7 +281,7 @@ def random_state(case, module, seed):
     state = {n: draw(n, tuple(t.shape)) for n, t in module.state_dict().items() if not (tied and n == "lm_head.weight")}
 
     def dtype(name):
-        if case["family"] == Q35 and case["dtype"] == "BF16" and name.endswith(("A_log", "linear_attn.norm.weight")):
+        if case["family"] in ALL_Q35 and case["dtype"] == "BF16" and name.endswith(("A_log", "linear_attn.norm.weight")):
             return "F32"  # as the published checkpoints have them
         return case["dtype"]
 
@@ -295,21 +322,22 @@ def published_config(case):
     dtype = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}[case["dtype"]]
     if case["family"] == NEXT:
         return {"architectures": ["Qwen3NextForCausalLM"], "model_type": NEXT, "torch_dtype": dtype, **text}
+    name = "Qwen3_5Moe" if case["family"] == Q35 else "Qwen3_5"
     return {
-        "architectures": ["Qwen3_5MoeForConditionalGeneration"],
-        "model_type": Q35,
+        "architectures": [name + "ForConditionalGeneration"],
+        "model_type": case["family"],
         "tie_word_embeddings": text["tie_word_embeddings"],
-        "text_config": {"model_type": "qwen3_5_moe_text", "dtype": dtype, **text},
-        "vision_config": {"model_type": "qwen3_5_moe", "depth": 1, "hidden_size": 16, "num_heads": 2, "out_hidden_size": text["hidden_size"]},
+        "text_config": {"model_type": case["family"] + "_text", "dtype": dtype, **text},
+        "vision_config": {"model_type": case["family"], "depth": 1, "hidden_size": 16, "num_heads": 2, "out_hidden_size": text["hidden_size"]},
     }
 
 
 def write_published(case, folder, state, dtype, draw):
     """The raw Hugging Face form; returns nothing, but checks that transformers itself reads it back to the same weights."""
-    tensors = state if case["family"] == Q35 and not case.get("per_expert") else forms.split_experts(state)
+    tensors = state if case["family"] in ALL_Q35 and not case.get("per_expert") else forms.split_experts(state)
     if case.get("stored_head"):
         tensors = {**tensors, "lm_head.weight": tensors["model.embed_tokens.weight"]}
-    if case["family"] == Q35 and not case.get("text_only"):
+    if case["family"] in ALL_Q35 and not case.get("text_only"):
         tensors = {forms.language_prefix(n): t for n, t in tensors.items()}
     raw = {n: forms.raw_of(t, dtype(n)) for n, t in tensors.items()}
     if case.get("extras"):
@@ -346,6 +374,41 @@ def make_hf(case, folder, seed, tokens):
             stored = forms.float_of(forms.raw_of(state[name], dtype(name)))
             assert torch.equal(t, stored), name
     return {"golden": evaluate(module, tokens)}
+
+
+def is_fp8(name):
+    """What Qwen's FP8 checkpoints quantise."""
+    kept = ("embed_tokens.weight", "lm_head.weight", "gate.weight", "norm.weight", "conv1d.weight", "in_proj_a.weight", "in_proj_b.weight")
+    return name.endswith((".weight", "gate_up_proj", "experts.down_proj")) and not name.endswith(kept)
+
+
+def fp8_of(t):
+    """Also of matrices in a stack, each by itself."""
+    if t.dim() == 2:
+        return forms.fp8_of(t, "F32")
+    pairs = [forms.fp8_of(each, "F32") for each in t]
+    return tuple(forms.Raw(p[0].dtype, [len(t), *p[0].shape], b"".join(r.data for r in p)) for p in zip(*pairs))
+
+
+def make_fp8(case, folder, seed, tokens):
+    """As Qwen publishes them, experts one by one; or stacked, as programs have them in memory."""
+    state, dtype, draw = random_state(case, make_module(case), seed)
+    raw = {}
+    for name, t in (state if case.get("stacked") else forms.split_experts(state)).items():
+        if is_fp8(name):
+            factors = forms.block_factors(t.shape, draw(name + "/blocks", (64, 64)))
+            scales = name + "_scale_inv"
+            raw[name], raw[scales] = fp8_of(t * factors)
+        else:
+            raw[name] = forms.raw_of(t, dtype(name))
+    values = {n: forms.float_of(t) for n, t in forms.dequantise_fp8(raw).items()}
+    config = published_config(case) | {"quantization_config": {
+        "activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}}
+    forms.write_json(folder / "config.json", config)
+    forms.write_checkpoint(folder, dict(sorted((forms.language_prefix(n), t) for n, t in raw.items())), case.get("shards", 1))
+    if not case.get("stacked"):
+        values = forms.fuse_experts(values, case["config"]["num_hidden_layers"])
+    return {"golden": golden_of_state(case, values, tokens)}
 
 
 def make_mlx(case, folder, seed, tokens):
@@ -434,7 +497,7 @@ def make_case(name, out):
         elif case["form"] == "packed":
             results = make_packed(case, folder, seed, tokens, out)
         else:
-            results = {"hf": make_hf, "mlx": make_mlx}[case["form"]](case, folder, seed, tokens)
+            results = {"hf": make_hf, "mlx": make_mlx, "fp8": make_fp8}[case["form"]](case, folder, seed, tokens)
         if all(usable(facts) for _, _, facts in results.values()):
             break
     else:

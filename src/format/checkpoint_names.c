@@ -303,6 +303,7 @@ static bool is_skipped(const char *name)
                                         "vision_tower.",
                                         "vision_model.",
                                         "multi_modal_projector.",
+                                        "mm_projector.",
                                         "rotary_emb.inv_freq"};
     static const char *const ends[] = {".weight_shape", ".input_scale", ".input_global_scale",
                                        ".k_scale", ".v_scale"};

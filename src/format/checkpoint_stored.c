@@ -3,7 +3,7 @@
  * In which form a tensor is stored, by what lies beside it under Hugging Face's and MLX's names:
  *
  *   X.scales, X.biases           MLX, affine; without biases mxfp4 or nvfp4, as the config says
- *   X.weight_scale_inv           FP8 in blocks
+ *   X.weight_scale_inv           FP8 in blocks; X_scale_inv of experts in one tensor X
  *   X.weight_scale               FP8 by row or by tensor; NVFP4 of modelopt with X.weight_scale_2
  *   X_blocks, X_scales           MXFP4 of gpt-oss
  *   X.scale                      DeepSeek-V4: FP8 in blocks; beside I8, MXFP4
@@ -146,6 +146,8 @@ static bool is_one_value(const mf_tensor *t)
 static mf_status stored_fp8(const mf_checkpoint *c, const char *module, mf_stored *s,
                             mf_error *error)
 {
+    if (strcmp(s->data->name, module) == 0)
+        return need(c, module, "_scale_inv", &s->scales, error);
     if (beside(c, module, ".weight_scale") == NULL)
         return need(c, module, ".weight_scale_inv", &s->scales, error);
     MF_TRY(need(c, module, ".weight_scale", &s->scales, error));

@@ -47,6 +47,23 @@ static mf_expert_part part_of(const mf_tensor *t, uint64_t n_experts)
         .file = t->file, .offset = t->offset, .stride = stride, .n_bytes = stride};
 }
 
+/* The parts of matrix j, of tensors that have all experts. */
+static mf_status keep_stacked(expert_binding *b, uint32_t j, const mf_stored_matrix *m,
+                              mf_expert_shape *shape, mf_error *error)
+{
+    const mf_weight_format *format = mf_weight_format_of(&m->shape);
+    shape_of(shape, j)->shape = m->shape;
+    for (uint32_t i = 0; i < format->n_arrays; i++) {
+        const mf_tensor *t = m->arrays[i];
+        if (format->arrays[i].is_float32 && t->type != MF_TENSOR_F32)
+            return mf_fail(error, MF_ERR_UNSUPPORTED,
+                           "%s: tensor %s: scales of stacked FP8 experts must be F32",
+                           b->binder->source->path, t->name);
+        b->parts[part_index(j, i)] = part_of(t, b->h->n_experts);
+    }
+    return MF_OK;
+}
+
 /* MLX: one tensor [experts, rows, cols] per matrix, quantised or not. */
 static mf_status bind_stacked(expert_binding *b, mf_expert_shape *shape, mf_error *error)
 {
@@ -54,32 +71,31 @@ static mf_status bind_stacked(expert_binding *b, mf_expert_shape *shape, mf_erro
         const mf_matrix_shape s = {b->h->n_experts, rows_of(b->h, j), cols_of(b->h, j)};
         mf_stored_matrix m;
         MF_TRY(mf_bind_stored(b->binder, mf_tensor_of(roles[j], b->layer), s, &m, error));
-        shape_of(shape, j)->shape = m.shape;
-        const mf_weight_format *format = mf_weight_format_of(&m.shape);
-        for (uint32_t i = 0; i < format->n_arrays; i++) {
-            const mf_tensor *t = m.arrays[i];
-            if (format->arrays[i].is_float32 && t->type != MF_TENSOR_F32)
-                return mf_fail(error, MF_ERR_UNSUPPORTED,
-                               "%s: tensor %s: scales of stacked FP8 experts must be F32",
-                               b->binder->source->path, t->name);
-            b->parts[part_index(j, i)] = part_of(t, b->h->n_experts);
-        }
+        MF_TRY(keep_stacked(b, j, &m, shape, error));
     }
     return MF_OK;
 }
 
-/* Rows that can be cut anywhere: floats, and blocks with their scales inside. */
-static mf_status require_plain(const expert_binding *b, const mf_stored_matrix *m, mf_error *error)
+/* What can be cut in halves: floats and blocks with their scales inside anywhere, FP8 between two
+ * of its blocks. */
+static mf_status require_halves(const expert_binding *b, const mf_stored_matrix *m, mf_error *error)
 {
-    if (mf_weight_format_of(&m->shape)->n_arrays == 1)
+    const uint32_t n = b->h->expert_hidden;
+    const bool is_fp8 = m->shape.kind == MF_WEIGHT_FP8_BLOCK;
+    if (mf_weight_format_of(&m->shape)->n_arrays == 1 || (is_fp8 && n % MF_FP8_BLOCK == 0))
         return MF_OK;
+    if (is_fp8)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: tensor %s: fused FP8 experts of %u rows each for gate and up: "
+                       "supported are multiples of %u",
+                       b->binder->source->path, m->data->name, n, MF_FP8_BLOCK);
     return mf_fail(error, MF_ERR_UNSUPPORTED,
-                   "%s: tensor %s: quantised fused experts are not supported",
+                   "%s: tensor %s: quantised fused experts are supported as FP8 in blocks alone",
                    b->binder->source->path, m->data->name);
 }
 
 /* Raw Hugging Face, fused: gate_up_proj [experts, 2 * hidden, cols], the first half of the rows
- * gate; down_proj [experts, ...]. */
+ * (and of rows of blocks) gate; down_proj [experts, ...]. */
 static mf_status bind_fused(expert_binding *b, mf_expert_shape *shape, mf_error *error)
 {
     const mf_hparams *h = b->h;
@@ -88,19 +104,18 @@ static mf_status bind_fused(expert_binding *b, mf_expert_shape *shape, mf_error 
     mf_stored_matrix m;
     MF_TRY(
         mf_bind_stored(b->binder, mf_tensor_of(MF_ROLE_EXPERT_GATE_UP, b->layer), both, &m, error));
-    MF_TRY(require_plain(b, &m, error));
-    m.shape.n_rows = h->expert_hidden;
-    shape->gate.shape = shape->up.shape = m.shape;
-    mf_expert_part *gate = &b->parts[part_index(GATE, 0)], *up = &b->parts[part_index(UP, 0)];
-    *gate = part_of(m.data, h->n_experts);
-    gate->n_bytes /= 2;
-    *up = *gate;
-    up->offset += gate->n_bytes;
+    MF_TRY(require_halves(b, &m, error));
+    MF_TRY(keep_stacked(b, GATE, &m, shape, error));
+    shape->gate.shape.n_rows = h->expert_hidden;
+    shape->up.shape = shape->gate.shape;
+    for (uint32_t i = 0; i < mf_weight_format_of(&m.shape)->n_arrays; i++) {
+        mf_expert_part *gate = &b->parts[part_index(GATE, i)], *up = &b->parts[part_index(UP, i)];
+        gate->n_bytes /= 2;
+        *up = *gate;
+        up->offset += gate->n_bytes;
+    }
     MF_TRY(mf_bind_stored(b->binder, mf_tensor_of(MF_ROLE_EXPERT_DOWN, b->layer), down, &m, error));
-    MF_TRY(require_plain(b, &m, error));
-    shape->down.shape = m.shape;
-    b->parts[part_index(DOWN, 0)] = part_of(m.data, h->n_experts);
-    return MF_OK;
+    return keep_stacked(b, DOWN, &m, shape, error);
 }
 
 /* gpt-oss: as fused, but row 2i is row i of gate and row 2i + 1 row i of up. They stay so. */

@@ -14,19 +14,20 @@ static const mf_family *const families[] = {
     &mf_family_kimi_k2,        &mf_family_deepseek_v2,  &mf_family_ernie4_5_moe,
     &mf_family_hunyuan_v1_moe, &mf_family_mixtral,      &mf_family_mistral,
     &mf_family_mistral3,       &mf_family_llama,        &mf_family_llama4,
-    &mf_family_kimi_linear,    &mf_family_deepseek_v4};
+    &mf_family_kimi_linear,    &mf_family_deepseek_v4,  &mf_family_kimi_k25,
+    &mf_family_glm4_moe_lite,  &mf_family_qwen3_5};
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 /* The same in the same order. */
 const char *const *mf_families(void)
 {
     static const char *const names[N_FAMILIES + 1] = {
-        "qwen3_5_moe", "qwen3_next",  "qwen3_moe",    "qwen3_vl_moe",   "qwen3",
-        "qwen3_vl",    "qwen2_moe",   "qwen2",        "gpt_oss",        "glm4_moe",
-        "glm4v_moe",   "minimax_m2",  "deepseek_v3",  "deepseek_v32",   "glm_moe_dsa",
-        "kimi_k2",     "deepseek_v2", "ernie4_5_moe", "hunyuan_v1_moe", "mixtral",
-        "mistral",     "mistral3",    "llama",        "llama4",         "kimi_linear",
-        "deepseek_v4", NULL};
+        "qwen3_5_moe", "qwen3_next",  "qwen3_moe",     "qwen3_vl_moe",   "qwen3",
+        "qwen3_vl",    "qwen2_moe",   "qwen2",         "gpt_oss",        "glm4_moe",
+        "glm4v_moe",   "minimax_m2",  "deepseek_v3",   "deepseek_v32",   "glm_moe_dsa",
+        "kimi_k2",     "deepseek_v2", "ernie4_5_moe",  "hunyuan_v1_moe", "mixtral",
+        "mistral",     "mistral3",    "llama",         "llama4",         "kimi_linear",
+        "deepseek_v4", "kimi_k25",    "glm4_moe_lite", "qwen3_5",        NULL};
     return names;
 }
 
@@ -46,7 +47,7 @@ mf_status mf_family_find(const mf_source *source, const mf_family **out, mf_erro
             return MF_OK;
         }
     }
-    char known[512];
+    char known[768];
     size_t used = 0;
     for (size_t i = 0; i < N_FAMILIES && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i == 0 ? "" : ", ",

@@ -20,9 +20,12 @@ typedef struct mf_family {
 } mf_family;
 
 extern const mf_family mf_family_qwen3_5_moe;
+extern const mf_family mf_family_qwen3_5;
 extern const mf_family mf_family_qwen3_next;
 extern const mf_family mf_family_deepseek_v3;
 extern const mf_family mf_family_kimi_k2;
+extern const mf_family mf_family_kimi_k25;
+extern const mf_family mf_family_glm4_moe_lite;
 extern const mf_family mf_family_deepseek_v2;
 extern const mf_family mf_family_qwen2;
 extern const mf_family mf_family_qwen3;

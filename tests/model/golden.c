@@ -140,6 +140,13 @@ const golden_case golden_cases[] = {
     {"glm4_moe_int8_bytes", "golden.bin", 0, 0, 0},
     {"glm4_moe_int8_bytes_points", "golden.bin", 0, 0, 0},
     {"k2_mlx_mxfp8", "golden.bin", 0, 0, 0},
+    {"qwen3_5_moe_fp8", "golden.bin", 0, 0, 0},
+    {"qwen3_5_moe_stacked_fp8", "golden.bin", 0, 0, 0},
+    {"qwen3_5_bf16", "golden.bin", 0, 0, 0},
+    {"qwen3_5_tied_f16", "golden.bin", 0, 0, 0},
+    {"glm4_moe_lite_bf16", "golden.bin", 0, 0, 0},
+    {"glm4_moe_lite_types_f16", "golden.bin", 0, 0, 0},
+    {"kimi_k25_bf16", "golden.bin", 0, 0, 0},
 };
 const size_t n_golden_cases = sizeof golden_cases / sizeof *golden_cases;
 

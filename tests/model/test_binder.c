@@ -401,18 +401,24 @@ static void make_experts(made_source *m, mf_tensor_type scales)
             make_fp8(m, m->tensors[j][e], shape_of(j), scales);
 }
 
-static mf_status bind_experts(made_source *m, mf_binder *b, mf_expert_shape *out, mf_error *error)
+static mf_status bind_experts_of(made_source *m, uint32_t expert_hidden, mf_binder *b,
+                                 mf_expert_shape *out, mf_error *error)
 {
-    static const mf_hparams h = {.n_layers = 2,
-                                 .n_moe_layers = 2,
-                                 .moe_index = {0, 1},
-                                 .n_experts = N_EXPERTS,
-                                 .hidden_size = HIDDEN,
-                                 .expert_hidden = EXPERT_HIDDEN};
+    const mf_hparams h = {.n_layers = 2,
+                          .n_moe_layers = 2,
+                          .moe_index = {0, 1},
+                          .n_experts = N_EXPERTS,
+                          .hidden_size = HIDDEN,
+                          .expert_hidden = expert_hidden};
     const mf_allocator a = mf_allocator_or_default(NULL);
     *out = (mf_expert_shape){.has_resident_scales = false};
     mf_binder_init(b, &a, &m->base);
     return mf_bind_experts(b, &h, 1, out, error);
+}
+
+static mf_status bind_experts(made_source *m, mf_binder *b, mf_expert_shape *out, mf_error *error)
+{
+    return bind_experts_of(m, EXPERT_HIDDEN, b, out, error);
 }
 
 /* Stacked in FP8: read in place, so that their scales must be what kernels read. */
@@ -513,15 +519,41 @@ static void check_unlike(made_source *m)
     }
 }
 
-/* Gate and up in one tensor, gate first; floats only. */
+/* Array i of matrix j lies in tensor t from its `at`-th half on, of `n_halves`. */
+static void check_half(const mf_binder *b, int j, int i, const mf_tensor *t, int at, int n_halves)
+{
+    const mf_expert_part *part =
+        &b->experts.parts[MF_MAX_EXPERT_PARTS + MF_MAX_WEIGHT_ARRAYS * j + i];
+    const uint64_t stride = t->n_bytes / N_EXPERTS, n = stride / (uint64_t)n_halves;
+    CHECK_U64(part->offset, t->offset + n * (uint64_t)at);
+    CHECK_U64(part->stride, stride);
+    CHECK_U64(part->n_bytes, n);
+}
+
+/* Gate and up in one tensor, gate first: floats, or FP8 whose blocks are of either. */
 static void check_fused(made_source *m)
 {
-    const mf_matrix_shape both = {N_EXPERTS, 2 * EXPERT_HIDDEN, HIDDEN};
-    const mf_matrix_shape down = {N_EXPERTS, HIDDEN, EXPERT_HIDDEN};
-    const uint64_t n = (uint64_t)HIDDEN * EXPERT_HIDDEN * 2; /* bytes of a matrix */
+    static const struct {
+        bool is_fp8[2]; /* gate and up, down */
+        mf_tensor_type scales;
+        uint32_t width;
+        const char *refused;
+    } cases[] = {
+        {{false, false}, MF_TENSOR_F32, EXPERT_HIDDEN, NULL},
+        {{true, false}, MF_TENSOR_F32, EXPERT_HIDDEN, NULL},
+        {{false, true}, MF_TENSOR_F32, EXPERT_HIDDEN, NULL},
+        {{true, true}, MF_TENSOR_F32, EXPERT_HIDDEN, NULL},
+        {{false, true}, MF_TENSOR_F32, 96, NULL},
+        {{true, false}, MF_TENSOR_F32, 192, "192 rows each for gate and up"},
+        {{true, true}, MF_TENSOR_BF16, EXPERT_HIDDEN, "must be F32"},
+        {{false, true}, MF_TENSOR_BF16, EXPERT_HIDDEN, "must be F32"},
+    };
     memset(m->tensors, 0, sizeof m->tensors);
     m->layout = MF_EXPERTS_FUSED;
-    for (int quantised = 0; quantised < 3; quantised++) { /* none, gate and up, down */
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const uint32_t width = cases[c].width;
+        const mf_matrix_shape both = {N_EXPERTS, 2 * width, HIDDEN};
+        const mf_matrix_shape down = {N_EXPERTS, HIDDEN, width};
         mf_error error = {0};
         mf_binder b;
         mf_expert_shape shape;
@@ -529,29 +561,28 @@ static void check_fused(made_source *m)
         m->n_bytes = 0;
         for (int i = 0; i < 2; i++) {
             t[i][1].name = NULL;
-            if (quantised == i + 1)
-                make_fp8(m, t[i], i == 0 ? both : down, MF_TENSOR_F32);
+            if (cases[c].is_fp8[i])
+                make_fp8(m, t[i], i == 0 ? both : down, cases[c].scales);
             else
                 t[i][0] = made_tensor(m, MF_TENSOR_BF16, i == 0 ? both : down);
         }
-        mf_status status = bind_experts(m, &b, &shape, &error);
-        CHECK_STATUS(status, quantised == 0 ? MF_OK : MF_ERR_UNSUPPORTED);
+        mf_status status = bind_experts_of(m, width, &b, &shape, &error);
+        CHECK_STATUS(status, cases[c].refused == NULL ? MF_OK : MF_ERR_UNSUPPORTED);
         if (status == MF_OK) {
-            const mf_expert_part *parts = b.experts.parts + MF_MAX_EXPERT_PARTS;
-            const mf_expert_part *const of[] = {parts, parts + MF_MAX_WEIGHT_ARRAYS,
-                                                parts + 2 * MF_MAX_WEIGHT_ARRAYS};
-            for (int j = 0; j < 3; j++) {
-                CHECK_U64(of[j]->offset,
-                          j == 2 ? t[1][0].offset : t[0][0].offset + (j == 1 ? n : 0));
-                CHECK_U64(of[j]->stride, j == 2 ? n : 2 * n);
-                CHECK_U64(of[j]->n_bytes, n);
+            for (int i = 0; i < 1 + cases[c].is_fp8[0]; i++) {
+                check_half(&b, 0, i, &t[0][i], 0, 2);
+                check_half(&b, 1, i, &t[0][i], 1, 2);
             }
-            CHECK_U64(b.n_parameters, 3 * N_EXPERTS * n / 2);
-            CHECK(shape.gate.shape.n_rows == EXPERT_HIDDEN &&
-                  shape.up.shape.n_rows == EXPERT_HIDDEN);
-            CHECK(shape.down.shape.n_rows == HIDDEN && shape.down.shape.n_cols == EXPERT_HIDDEN);
+            for (int i = 0; i < 1 + cases[c].is_fp8[1]; i++)
+                check_half(&b, 2, i, &t[1][i], 0, 1);
+            CHECK_U64(b.n_parameters, (uint64_t)3 * N_EXPERTS * HIDDEN * width);
+            CHECK(shape.gate.shape.n_rows == width && shape.up.shape.n_rows == width);
+            CHECK(shape.gate.shape.kind ==
+                  (cases[c].is_fp8[0] ? MF_WEIGHT_FP8_BLOCK : MF_WEIGHT_FLOAT));
+            CHECK(shape.up.shape.kind == shape.gate.shape.kind);
+            CHECK(shape.down.shape.n_rows == HIDDEN && shape.down.shape.n_cols == width);
         } else {
-            CHECK_CONTAINS(error.message, "quantised fused experts");
+            CHECK_CONTAINS(error.message, cases[c].refused);
         }
         mf_binder_free(&b);
     }

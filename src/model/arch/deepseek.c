@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* DeepSeek-V3 (R1, V3.1, Cogito-V2-671B), Kimi-K2 (the same with other sizes) and DeepSeek-V2 (V2,
- * V2-Lite, Coder-V2): which tensor is which weight. */
+/* DeepSeek-V3 (R1, V3.1, Cogito-V2-671B), Kimi-K2 and GLM-4.7-Flash (the same with other sizes) and
+ * DeepSeek-V2 (V2, V2-Lite, Coder-V2): which tensor is which weight. */
 #include "model/arch/deepseek.h"
 
 #include "model/arch/common.h"
@@ -91,6 +91,13 @@ static mf_status configure_v2(const mf_source *source, mf_hparams *out, mf_error
     return mf_deepseek_configure(source, &rules, out, error);
 }
 
+/* GLM-4.7-Flash: its model card. */
+static mf_status configure_lite(const mf_source *source, mf_hparams *out, mf_error *error)
+{
+    const mf_deepseek_rules rules = {.is_noaux = true, .n_dense_usual = 1, .scale_usual = 1.8};
+    return mf_deepseek_configure(source, &rules, out, error);
+}
+
 static mf_status configure_v32(const mf_source *source, mf_hparams *out, mf_error *error)
 {
     const mf_deepseek_rules rules = {.is_noaux = true, .has_indexer = true};
@@ -120,6 +127,21 @@ const mf_family mf_family_deepseek_v3 = {
 const mf_family mf_family_kimi_k2 = {
     .name = "kimi_k2",
     .configure = configure_v3,
+    .draft_kind = MF_LAYER_LATENT,
+    .bind = bind,
+};
+
+/* The text towers of Kimi-K2.5 and its successors: Kimi-K2, one folder further in. */
+const mf_family mf_family_kimi_k25 = {
+    .name = "kimi_k25",
+    .configure = configure_v3,
+    .draft_kind = MF_LAYER_LATENT,
+    .bind = bind,
+};
+
+const mf_family mf_family_glm4_moe_lite = {
+    .name = "glm4_moe_lite",
+    .configure = configure_lite,
     .draft_kind = MF_LAYER_LATENT,
     .bind = bind,
 };

@@ -11,6 +11,9 @@ typedef struct mf_deepseek_rules {
     bool has_indexer; /* sparse attention (V3.2) */
     bool index_is_interleaved;
     bool is_noaux; /* noaux_tc over sigmoid scores; else softmax, greedy or group_limited_greedy */
+    uint32_t
+        n_dense_usual;  /* layers without experts at the beginning, where the config is silent */
+    double scale_usual; /* of the experts' weights, likewise; 0: what the router's kind has */
 } mf_deepseek_rules;
 
 /* Heads and ranks of latent attention, in all layers. */

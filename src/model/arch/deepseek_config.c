@@ -52,19 +52,45 @@ static mf_status configure_rope(const mf_source *s, mf_hparams *h, mf_error *err
     return MF_OK;
 }
 
+/* mlp_layer_types says the same of each layer; where nothing else does, it alone. */
+static mf_status take_layer_types(const mf_source *s, mf_hparams *h, mf_error *error)
+{
+    uint32_t n_types;
+    mf_hparam_value first;
+    s->ops->hparam(s, "first_k_dense_replace", MF_HPARAM_WHOLE, &first);
+    MF_TRY(mf_hparam_list(s, "mlp_layer_types", &n_types, error));
+    for (uint32_t i = 0; n_types != MF_HPARAM_WHOLE && i < h->n_layers; i++) {
+        const char *type = i < n_types ? mf_hparam_element(s, "mlp_layer_types", i) : NULL;
+        const bool is_dense = type != NULL && strcmp(type, "dense") == 0;
+        if (!is_dense && (type == NULL || strcmp(type, "sparse") != 0))
+            return mf_fail(error, MF_ERR_UNSUPPORTED,
+                           "%s: field mlp_layer_types[%u] is %.64s; supported are dense and sparse",
+                           s->hparam_path, i, type == NULL ? "missing" : type);
+        if (first.kind == MF_HPARAM_ABSENT)
+            h->is_dense[i] = is_dense;
+        else if (is_dense != h->is_dense[i])
+            return mf_fail(error, MF_ERR_UNSUPPORTED,
+                           "%s: field mlp_layer_types[%u] is %.64s; first_k_dense_replace says %s",
+                           s->hparam_path, i, type, h->is_dense[i] ? "dense" : "sparse");
+    }
+    return MF_OK;
+}
+
 /* The first first_k_dense_replace layers are dense, and of the others all but every
  * moe_layer_freq-th. */
-static mf_status configure_layers(const mf_source *s, mf_hparams *h, mf_error *error)
+static mf_status configure_layers(const mf_source *s, uint32_t n_dense_usual, mf_hparams *h,
+                                  mf_error *error)
 {
     uint32_t n_dense, frequency;
-    MF_TRY(mf_hparam_u32_or(s, "first_k_dense_replace", 0, (mf_range){0, MF_MAX_LAYERS}, &n_dense,
-                            error));
+    MF_TRY(mf_hparam_u32_or(s, "first_k_dense_replace", n_dense_usual, (mf_range){0, MF_MAX_LAYERS},
+                            &n_dense, error));
     MF_TRY(
         mf_hparam_u32_or(s, "moe_layer_freq", 1, (mf_range){1, MF_MAX_LAYERS}, &frequency, error));
     MF_TRY(mf_hparam_u32_or(s, "num_nextn_predict_layers", 1, (mf_range){0, MF_MAX_LAYERS},
                             &h->n_mtp_layers, error));
     for (uint32_t i = 0; i < h->n_layers; i++)
         h->is_dense[i] = i < n_dense || i % frequency != 0;
+    MF_TRY(take_layer_types(s, h, error));
     mf_number_moe_layers(h);
     if (h->n_moe_layers == 0)
         return mf_fail(error, MF_ERR_UNSUPPORTED,
@@ -167,7 +193,6 @@ static mf_status find_shared(const mf_source *s, const mf_hparams *h, bool *out,
 static mf_status configure_indexer(const mf_source *s, bool is_interleaved, mf_hparams *h,
                                    mf_error *error)
 {
-    uint32_t n_types;
     bool is_shared;
     MF_TRY(mf_hparam_u32_or(s, "index_topk", 2048, (mf_range){1, 1 << 28}, &h->index_most, error));
     MF_TRY(mf_hparam_u32_or(s, "index_n_heads", 32, (mf_range){1, 4096}, &h->index_heads, error));
@@ -181,17 +206,6 @@ static mf_status configure_indexer(const mf_source *s, bool is_interleaved, mf_h
         h->context_is_indexed = h->n_context > h->index_most;
         h->n_context = h->context_is_indexed ? h->index_most : h->n_context;
     }
-    MF_TRY(mf_hparam_list(s, "mlp_layer_types", &n_types, error));
-    if (n_types == MF_HPARAM_WHOLE)
-        return MF_OK;
-    for (uint32_t i = 0; i < h->n_layers; i++) {
-        const char *type = i < n_types ? mf_hparam_element(s, "mlp_layer_types", i) : NULL;
-        if (type == NULL || strcmp(type, h->is_dense[i] ? "dense" : "sparse") != 0)
-            return mf_fail(error, MF_ERR_UNSUPPORTED,
-                           "%s: field mlp_layer_types[%u] is %.64s; first_k_dense_replace says %s",
-                           s->hparam_path, i, type == NULL ? "missing" : type,
-                           h->is_dense[i] ? "dense" : "sparse");
-    }
     return MF_OK;
 }
 
@@ -204,13 +218,16 @@ mf_status mf_deepseek_configure(const mf_source *s, const mf_deepseek_rules *rul
     MF_TRY(mf_deepseek_attention(s, &h, error));
     MF_TRY(configure_rope(s, &h, error));
     MF_TRY(configure_experts(s, &h, error));
-    MF_TRY(configure_layers(s, &h, error));
+    MF_TRY(configure_layers(s, rules->n_dense_usual, &h, error));
     if (rules->is_noaux)
         MF_TRY(configure_noaux(s, &h, error));
     else
         MF_TRY(configure_greedy(s, &h, error));
-    MF_TRY(mf_hparam_double_or(s, "routed_scaling_factor", rules->is_noaux ? 2.5 : 1.0,
-                               (mf_range){0, 1e6}, &scale, error));
+    const double usual = rules->scale_usual != 0.0 ? rules->scale_usual
+                         : rules->is_noaux         ? 2.5
+                                                   : 1.0;
+    MF_TRY(
+        mf_hparam_double_or(s, "routed_scaling_factor", usual, (mf_range){0, 1e6}, &scale, error));
     h.router.scale = (float)scale;
     if (rules->has_indexer)
         MF_TRY(configure_indexer(s, rules->index_is_interleaved, &h, error));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Hyper-parameters and tensors that the Qwen3-Next and Qwen3.5-MoE families share. Mathematics: the
+ * Hyper-parameters and tensors that the Qwen3-Next and Qwen3.5 families share. Mathematics: the
  * model cards of Qwen3-Next-80B-A3B and Qwen3.5, and Gated Delta Networks, arXiv 2412.06464.
  */
 #include "model/arch/hybrid.h"
@@ -12,6 +12,9 @@
 
 /* x * (1 + w): published without the one. */
 #define NORM_CENTRE 1.0f
+
+/* What a layer's attention is followed by. */
+typedef mf_status (*mf_configure_mlp_fn)(const mf_source *s, mf_hparams *h, mf_error *error);
 
 static mf_status configure_attention(const mf_source *s, mf_hparams *h, mf_error *error)
 {
@@ -83,6 +86,16 @@ static mf_status configure_experts(const mf_source *s, mf_hparams *h, mf_error *
     return MF_OK;
 }
 
+/* No layer has experts. */
+static mf_status configure_dense(const mf_source *s, mf_hparams *h, mf_error *error)
+{
+    for (uint32_t i = 0; i < h->n_layers; i++)
+        h->is_dense[i] = true;
+    h->router = (mf_router){.n_groups = 1, .k_groups = 1, .scale = 1.0f};
+    return mf_hparam_u32(s, "intermediate_size", (mf_range){1, MF_MAX_DIM}, &h->dense_hidden,
+                         error);
+}
+
 static mf_status configure_layer_kinds(const mf_source *s, mf_hparams *h, mf_error *error)
 {
     uint32_t interval, n_types;
@@ -111,18 +124,29 @@ static mf_status configure_layer_kinds(const mf_source *s, mf_hparams *h, mf_err
     return MF_OK;
 }
 
-mf_status mf_hybrid_configure(const mf_source *s, mf_hparams *out, mf_error *error)
+static mf_status configure(const mf_source *s, mf_configure_mlp_fn configure_mlp, mf_hparams *out,
+                           mf_error *error)
 {
     mf_hparams h = {0};
     MF_TRY(mf_configure_common(s, &h, error));
     MF_TRY(configure_attention(s, &h, error));
     MF_TRY(configure_rope(s, &h, error));
     MF_TRY(configure_linear(s, &h, error));
-    MF_TRY(configure_experts(s, &h, error));
+    MF_TRY(configure_mlp(s, &h, error));
     MF_TRY(configure_layer_kinds(s, &h, error));
     mf_number_moe_layers(&h);
     *out = h;
     return MF_OK;
+}
+
+mf_status mf_hybrid_configure(const mf_source *s, mf_hparams *out, mf_error *error)
+{
+    return configure(s, configure_experts, out, error);
+}
+
+mf_status mf_hybrid_configure_dense(const mf_source *s, mf_hparams *out, mf_error *error)
+{
+    return configure(s, configure_dense, out, error);
 }
 
 /* The query's matrix holds, head by head, head_dim rows of the query and head_dim rows of the
@@ -205,6 +229,9 @@ static mf_status bind_layer(mf_binder *b, const mf_hparams *h, uint32_t layer,
         MF_TRY(bind_full(b, h, layer, &w->u.full, error));
     else
         MF_TRY(bind_linear(b, h, layer, bind_in_proj, &w->u.linear, error));
+    if (h->is_dense[layer])
+        return mf_bind_mlp(b, h, mf_tensor_of(MF_ROLE_GATE, layer), h->dense_hidden, &w->mlp,
+                           error);
     return mf_bind_moe(b, h, layer, w, error);
 }
 

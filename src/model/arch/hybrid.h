@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* What the Qwen families share: gated attention every few layers, the gated delta rule in the
- * others, a sparse MoE in all. */
+ * others, a sparse MoE in all, or an MLP. */
 #ifndef MF_MODEL_ARCH_HYBRID_H
 #define MF_MODEL_ARCH_HYBRID_H
 
 #include "model/family.h"
 
 mf_status mf_hybrid_configure(const mf_source *source, mf_hparams *out, mf_error *error);
+/* One MLP in each layer instead. */
+mf_status mf_hybrid_configure_dense(const mf_source *source, mf_hparams *out, mf_error *error);
 
 /* How a family stores the input projections of a linear-attention layer. */
 typedef mf_status (*mf_bind_in_proj_fn)(mf_binder *binder, const mf_hparams *h, uint32_t layer,
