@@ -89,7 +89,7 @@ def read_checkpoint(folder):
         else:
             value = as_float(entry)
         name = plain_name(name)
-        is_centred = text["model_type"] in ("qwen3_5_moe", "qwen3_next") and name.endswith("norm.weight") and "linear_attn" not in name
+        is_centred = text["model_type"] in ("qwen3_5_moe", "qwen3_5", "qwen3_next") and name.endswith("norm.weight") and "linear_attn" not in name
         out[name] = value + 1 if is_centred and not shifted else value
     return text, out
 

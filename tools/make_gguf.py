@@ -81,16 +81,34 @@ OF_KEYED = {
     "self_attn.dt_bias": "ssm_dt.bias",
     "self_attn.o_norm.weight": "ssm_norm.weight",
 }
+# DeepSeek-V4, as transformers names it
+OF_ENTRIES = {
+    "self_attn.q_a_norm.weight": "attn_q_a_norm.weight",
+    "self_attn.kv_proj.weight": "attn_kv.weight",
+    "self_attn.kv_norm.weight": "attn_kv_a_norm.weight",
+    "self_attn.o_a_proj.weight": "attn_output_a.weight",
+    "self_attn.o_b_proj.weight": "attn_output_b.weight",
+    "self_attn.compressor.indexer.q_b_proj.weight": "indexer.attn_q_b.weight",
+    "self_attn.compressor.indexer.scorer.weights_proj.weight": "indexer.proj.weight",
+    **{f"self_attn.compressor.{inner}{theirs}": f"{ours}_compressor_{part}.weight"
+       for inner, ours in (("", "attn"), ("indexer.", "indexer"))
+       for theirs, part in (("kv_proj.weight", "kv"), ("gate_proj.weight", "gate"), ("position_bias", "ape"), ("kv_norm.weight", "norm"))},
+    **{f"{where}_hc.{part}": f"hc_{where}_{part}.weight" for where in ("attn", "ffn") for part in ("fn", "base", "scale")},
+    "mlp.gate.tid2eid": "ffn_gate_tid2eid.weight",
+}
+OF_STREAMS = {f"hc_head.hc_{part}": f"output_hc_{part}.weight" for part in ("fn", "base", "scale")}
 FLOAT = ("norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight", "ssm_conv1d.weight", "ssm_a", ".bias", "attn_sinks.weight",
-         *(f"ssm_conv1d_{p}.weight" for p in "qkv"))
+         *(f"ssm_conv1d_{p}.weight" for p in "qkv"), "_ape.weight", "hc_attn_fn.weight", "hc_ffn_fn.weight", "output_hc_fn.weight")
 ARCHS = {
     "qwen3_5_moe": "qwen35moe", "qwen3_next": "qwen3next", "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2",
     "kimi_k2": "deepseek2", "qwen2": "qwen2", "qwen3": "qwen3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "llama": "llama",
     "mistral": "llama", "mixtral": "llama", "glm4_moe": "glm4moe", "minimax_m2": "minimax-m2", "gpt_oss": "gpt-oss",
     "ernie4_5_moe": "ernie4_5-moe", "hunyuan_v1_moe": "hunyuan-moe", "glm_moe_dsa": "glm-dsa", "kimi_linear": "kimi-linear",
-    "llama4": "llama4",
+    "llama4": "llama4", "qwen3_5": "qwen35", "glm4_moe_lite": "deepseek2", "deepseek_v32": "deepseek32",
+    "deepseek_v4": "deepseek4",
+    "qwen3_vl": "qwen3vl", "qwen3_vl_moe": "qwen3vlmoe",
 }
-HAS_POST_NORM = ("qwen35moe", "qwen3next", "glm4moe", "gpt-oss")
+HAS_POST_NORM = ("qwen35moe", "qwen35", "qwen3next", "glm4moe", "gpt-oss")
 
 
 def stack_experts(tensors):
@@ -157,7 +175,7 @@ def to_gguf_order(tensors, c):
     for name, t in stacked.items():
         if "conv1d" in name:
             t = t.reshape((1, len(t), 1, -1) if is_keyed else (len(t), -1))
-        if c["model_type"] == "qwen3_5_moe" and "linear_attn." in name:
+        if c["model_type"] in ("qwen3_5_moe", "qwen3_5") and "linear_attn." in name:
             t = forms.reorder_linear(name, t, c, forms.tile_heads)
         if ARCHS[c["model_type"]] == "llama" and ".q_proj." in name:
             t = forms.pair_neighbours(t, c["num_attention_heads"])
@@ -176,10 +194,10 @@ def to_gguf_order(tensors, c):
 
 
 def gguf_name(name, arch):
-    if name in OF_ALL:
-        return OF_ALL[name]
+    if name in OF_ALL | OF_STREAMS:
+        return (OF_ALL | OF_STREAMS)[name]
     _, layer, rest = name.split(".", 2)
-    names = {**OF_LAYER, **OF_KEYED}
+    names = {**OF_LAYER, **OF_KEYED, **OF_ENTRIES}
     new = "ffn_norm.weight" if arch not in HAS_POST_NORM and rest.startswith("post_attention") else names[rest]
     return f"blk.{layer}.{new}"
 
@@ -244,10 +262,13 @@ def write_hybrid(w, c, rope):
     w.add_head_count_kv(c["num_key_value_heads"])
     w.add_key_length(c["head_dim"])
     w.add_value_length(c["head_dim"])
-    w.add_expert_count(c["num_experts"])
-    w.add_expert_shared_feed_forward_length(c["shared_expert_intermediate_size"])
+    if "num_experts" in c:
+        w.add_expert_count(c["num_experts"])
+        w.add_expert_shared_feed_forward_length(c["shared_expert_intermediate_size"])
+    else:
+        w.add_feed_forward_length(c["intermediate_size"])
     w.add_rope_dimension_count(int(c["head_dim"] * rope.get("partial_rotary_factor", 0.25)))
-    if c["model_type"] == "qwen3_5_moe":
+    if c["model_type"] in ("qwen3_5_moe", "qwen3_5"):
         w.add_rope_dimension_sections((list(rope.get("mrope_section", [11, 11, 10])) + [0])[:4])
     w.add_ssm_conv_kernel(c["linear_conv_kernel_dim"])
     w.add_ssm_state_size(c["linear_key_head_dim"])
@@ -292,6 +313,31 @@ def write_deepseek(w, c, rope):
         w.add_uint32(f"{w.arch}.attention.indexer.top_k", c["index_topk"])
     if rope.get("mscale_all_dim"):
         w.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
+
+
+def write_deepseek4(w, c, rope):
+    w.add_vocab_size(c["vocab_size"])
+    w.add_head_count_kv(1)
+    w.add_key_length(c["head_dim"])
+    w.add_value_length(c["head_dim"])
+    w.add_rope_dimension_count(c["qk_rope_head_dim"])
+    w.add_q_lora_rank(c["q_lora_rank"])
+    w.add_sliding_window(c["sliding_window"])
+    w.add_expert_count(c["n_routed_experts"])
+    w.add_expert_shared_count(c["n_shared_experts"])
+    w.add_expert_weights_scale(c["routed_scaling_factor"])
+    w.add_expert_weights_norm(c["norm_topk_prob"])
+    w.add_uint32(f"{w.arch}.expert_gating_func", 4)  # sqrtsoftplus, which this version of gguf has no name for
+    for key in ("exp", "shexp"):
+        w.add_array(f"{w.arch}.swiglu_clamp_{key}", [float(c["swiglu_limit"])] * c["num_hidden_layers"])
+    w.add_array(f"{w.arch}.attention.compress_ratios", c["compress_ratios"])
+    for key, value in (("attention.indexer.head_count", c["index_n_heads"]), ("attention.indexer.key_length", c["index_head_dim"]),
+                       ("attention.indexer.top_k", c["index_topk"]), ("attention.output_group_count", c["o_groups"]),
+                       ("attention.output_lora_rank", c["o_lora_rank"]), ("hyper_connection.count", c["hc_mult"]),
+                       ("hyper_connection.sinkhorn_iterations", c["hc_sinkhorn_iters"]), ("hash_layer_count", c["num_hash_layers"])):
+        w.add_uint32(f"{w.arch}.{key}", value)
+    w.add_float32(f"{w.arch}.attention.compress_rope_freq_base", float(c["compress_rope_theta"]))
+    w.add_float32(f"{w.arch}.hyper_connection.epsilon", c["hc_eps"])
 
 
 def write_kimi_linear(w, c, rope):
@@ -413,8 +459,8 @@ def write_tokenizer(w, folder, n_vocab):
 
 def write_gguf(path, config, tensors, kind, folder=None, split=0, others=()):
     arch = ARCHS[config["model_type"]]
-    writers = {"qwen35moe": write_hybrid, "qwen3next": write_hybrid, "deepseek2": write_deepseek, "glm-dsa": write_deepseek,
-               "kimi-linear": write_kimi_linear}
+    writers = {"qwen35moe": write_hybrid, "qwen35": write_hybrid, "qwen3next": write_hybrid, "deepseek2": write_deepseek, "glm-dsa": write_deepseek,
+               "deepseek32": write_deepseek, "deepseek4": write_deepseek4, "kimi-linear": write_kimi_linear}
     w = gguf.GGUFWriter(path, arch, split_max_tensors=split)
     rope = write_common(w, config)
     writers.get(arch, write_grouped)(w, config, rope)
@@ -422,6 +468,9 @@ def write_gguf(path, config, tensors, kind, folder=None, split=0, others=()):
     for name, t in to_gguf_order(tensors, config).items():
         new = gguf_name(name, arch)
         if new == "output.weight" and config.get("tie_word_embeddings"):
+            continue
+        if new.endswith("tid2eid.weight"):
+            w.add_tensor(new, t.astype(np.int32))
             continue
         if new.endswith("ffn_gate_inp_shexp.weight"):
             t = t.reshape(-1)

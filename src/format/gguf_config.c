@@ -12,12 +12,15 @@
 
 static const mf_gguf_arch archs[] = {
     {"qwen35moe", "qwen3_5_moe", .normalises = true, .tiles_value_heads = true},
+    {"qwen35", "qwen3_5", .tiles_value_heads = true},
     {"qwen3next", "qwen3_next", .normalises = true},
     {"deepseek2", NULL, .rotates_neighbours = true},
     {"qwen2", "qwen2", .normalises = false},
     {"qwen2moe", "qwen2_moe", .normalises = false},
     {"qwen3", "qwen3", .normalises = false},
     {"qwen3moe", "qwen3_moe", .normalises = true},
+    {"qwen3vl", "qwen3_vl", .normalises = false},
+    {"qwen3vlmoe", "qwen3_vl_moe", .normalises = true},
     {"llama", "llama", .rotates_neighbours = true}, /* Mixtral where it has experts */
     {"glm4moe", "glm4_moe", .normalises = true},
     {"minimax-m2", "minimax_m2", .normalises = true},
@@ -26,6 +29,7 @@ static const mf_gguf_arch archs[] = {
     {"hunyuan-moe", "hunyuan_v1_moe", .normalises = true},
     {"glm-dsa", "glm_moe_dsa", .rotates_neighbours = true},
     {"deepseek32", "deepseek_v32", .rotates_neighbours = true},
+    {"deepseek4", "deepseek_v4", .normalises = true, .rotates_neighbours = true},
     {"kimi-linear", "kimi_linear", .normalises = true},
     {"llama4", "llama4", .rotates_neighbours = true, .hidden_is_of_experts = true,
      .n_unnormed_experts = 128}, /* Maverick */
@@ -101,11 +105,19 @@ static void take_key(const mf_gguf_source *g, const char *key, mf_hparam_value *
 /* -------------------------------------------------------------------------------- derived ones --
  */
 
+/* As llama.cpp numbers them. */
+enum { SCORES_SOFTMAX = 1, SCORES_SIGMOID = 2, SCORES_SQRT_SOFTPLUS = 4 };
+
+static double scores_of(const mf_gguf_source *g)
+{
+    double function = 0;
+    (void)find_number(g, "expert_gating_func", &function);
+    return function;
+}
+
 static bool is_sigmoid(const mf_gguf_source *g)
 {
-    enum { SIGMOID = 2 };
-    double function = 0;
-    return find_number(g, "expert_gating_func", &function) && function == SIGMOID;
+    return scores_of(g) == SCORES_SIGMOID;
 }
 
 static void derive_family(const mf_gguf_source *g, mf_hparam_value *out)
@@ -289,16 +301,19 @@ static void derive_scale(const mf_gguf_source *g, mf_hparam_value *out)
 
 static void derive_scores(const mf_gguf_source *g, mf_hparam_value *out)
 {
-    double function = 0;
-    if (!find_number(g, "expert_gating_func", &function) || function == 0)
+    const double function = scores_of(g);
+    if (function == 0)
         return;
-    set_string(out, function == 1 ? "softmax" : function == 2 ? "sigmoid" : "another");
+    set_string(out, function == SCORES_SOFTMAX         ? "softmax"
+                    : function == SCORES_SIGMOID       ? "sigmoid"
+                    : function == SCORES_SQRT_SOFTPLUS ? "sqrtsoftplus"
+                                                       : "another");
 }
 
 static void derive_method(const mf_gguf_source *g, mf_hparam_value *out)
 {
     double n_groups = 0;
-    if (is_sigmoid(g))
+    if (is_sigmoid(g) || scores_of(g) == SCORES_SQRT_SOFTPLUS)
         return;
     (void)find_number(g, "expert_group_count", &n_groups);
     set_string(out, n_groups > 1 ? "group_limited_greedy" : "greedy");
@@ -363,6 +378,13 @@ static const gguf_rule rules[] = {
     {"attn_scale", "attention.temperature_scale", NULL},
     {"full_attention_interval", "full_attention_interval", NULL},
     /* rotation */
+    {"o_groups", "attention.output_group_count", NULL},
+    {"o_lora_rank", "attention.output_lora_rank", NULL},
+    {"compress_rope_theta", "attention.compress_rope_freq_base", NULL},
+    {"hc_mult", "hyper_connection.count", NULL},
+    {"hc_sinkhorn_iters", "hyper_connection.sinkhorn_iterations", NULL},
+    {"hc_eps", "hyper_connection.epsilon", NULL},
+    {"rope_theta", "rope.freq_base", derive_theta},
     {"rope.theta", "rope.freq_base", derive_theta},
     {"rope.partial_rotary_factor", "rope.dimension_count", derive_partial},
     {"rope.type", "rope.scaling.type", derive_rope_type},
@@ -402,6 +424,10 @@ static const gguf_rule rules[] = {
     {"moe_layer_interval", "interleave_moe_layer_step", NULL},
     {"interleave_moe_layer_step", "interleave_moe_layer_step", NULL},
     {"index_topk", "attention.indexer.top_k", NULL},
+    {"index_n_heads", "attention.indexer.head_count", NULL},
+    {"index_head_dim", "attention.indexer.key_length", NULL},
+    {"num_hash_layers", "hash_layer_count", NULL},
+    {"swiglu_limit", "swiglu_clamp_exp", NULL},
     {"moe_intermediate_size", "expert_feed_forward_length", derive_expert_hidden},
     {"shared_expert_intermediate_size", "expert_shared_feed_forward_length", derive_shared_hidden},
     {"first_k_dense_replace", "leading_dense_block_count", NULL},
@@ -444,6 +470,31 @@ static void take_layer_type(const mf_gguf_source *g, uint32_t index, mf_hparam_v
         set_string(out, is_recurrent != 0 ? "linear_attention" : "full_attention");
 }
 
+/* A number for each layer, or more. */
+static void take_numbers(const mf_gguf_source *g, const char *key, uint32_t index,
+                         mf_hparam_value *out)
+{
+    const mf_gguf_value *v = find_key(g, key);
+    double number;
+    snprintf(out->field, sizeof out->field, "%s.%s", g->arch->name, key);
+    if (v == NULL || !v->is_array)
+        return;
+    if (index == MF_HPARAM_WHOLE) {
+        out->kind = MF_HPARAM_LIST;
+        out->n_elements = v->n < MAX_BLOCKS ? (uint32_t)v->n : MAX_BLOCKS;
+    } else if (mf_gguf_number(&g->head, v, index, &number)) {
+        set_number(out, number);
+    }
+}
+
+/* Whether a layer has an indexer of its own. */
+static void take_indexer_type(const mf_gguf_source *g, uint32_t index, mf_hparam_value *out)
+{
+    take_numbers(g, "attention.indexer.types", index, out);
+    if (out->kind == MF_HPARAM_NUMBER)
+        set_string(out, out->number != 0 ? "full" : "shared");
+}
+
 /* Kimi's layers of either kind, numbered from 1: linear ones have no heads for keys and values. */
 static void take_layers_of(const mf_gguf_source *g, bool are_linear, uint32_t index,
                            mf_hparam_value *out)
@@ -475,6 +526,10 @@ void mf_gguf_hparam(const mf_source *source, const char *name, uint32_t index, m
         take_layer_type(g, index, out);
     if (strcmp(name, "rope.factors") == 0)
         take_factors(g, index, out);
+    if (strcmp(name, "compress_ratios") == 0)
+        take_numbers(g, "attention.compress_ratios", index, out);
+    if (strcmp(name, "indexer_types") == 0)
+        take_indexer_type(g, index, out);
     if (strcmp(name, "linear_attn_config.kda_layers") == 0)
         take_layers_of(g, true, index, out);
     if (strcmp(name, "linear_attn_config.full_attn_layers") == 0)
@@ -497,7 +552,7 @@ static mf_status unknown_arch(const mf_gguf_source *g, mf_error *error)
 {
     static const char key[] = "general.architecture";
     mf_gguf_text text = {"(none)", 6};
-    char known[256];
+    char known[384];
     size_t used = 0;
     (void)mf_gguf_string(&g->head, mf_gguf_find(&g->head, key), &text);
     for (size_t i = 0; i < sizeof archs / sizeof *archs && used < sizeof known; i++)

@@ -420,7 +420,10 @@ static mf_status place_rows(mf_binder *binder, const mf_tensor *t, uint64_t row_
 
 uint64_t mf_copy_width(mf_tensor_type type)
 {
-    return type == MF_TENSOR_I64 ? 8 : type == MF_TENSOR_F32 ? 4 : type == MF_TENSOR_U8 ? 1 : 2;
+    return type == MF_TENSOR_I64                            ? 8
+           : type == MF_TENSOR_F32 || type == MF_TENSOR_I32 ? 4
+           : type == MF_TENSOR_U8                           ? 1
+                                                            : 2;
 }
 
 mf_status mf_bind_floats(mf_binder *binder, const mf_tensor *t, uint64_t offset, uint64_t n,
@@ -574,14 +577,15 @@ mf_status mf_bind_table(mf_binder *binder, mf_tensor_id id, mf_matrix_shape shap
     const uint64_t n = (uint64_t)shape.n_rows * shape.n_cols;
     MF_TRY(binder->source->ops->find(binder->source, id, &stored, error));
     const mf_tensor *t = stored.data;
-    if (t->type != MF_TENSOR_I64 || !has_shape(t, shape, shape.n_rows, shape.n_cols)) {
-        expect(shape, shape.n_rows, shape.n_cols, " of I64", expected);
+    const bool is_table = t->type == MF_TENSOR_I64 || t->type == MF_TENSOR_I32;
+    if (!is_table || !has_shape(t, shape, shape.n_rows, shape.n_cols)) {
+        expect(shape, shape.n_rows, shape.n_cols, " of I64 or I32", expected);
         return mf_bind_wrong_shape(binder, t, expected, error);
     }
     MF_TRY(mf_bind_place(binder, n * sizeof(int32_t), out, error));
     binder->n_parameters += n;
     const mf_copy copy = {.file = t->file,
-                          .convert = MF_TENSOR_I64,
+                          .convert = t->type,
                           .limit = limit,
                           .source = t->offset,
                           .dest = out->offset,

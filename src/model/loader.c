@@ -118,9 +118,16 @@ static void fail_table(load_job *job, const mf_copy *copy, long long value)
 static bool convert_table(load_job *job, const mf_copy *copy, const unsigned char *from,
                           uint64_t n_bytes, int32_t *to)
 {
-    for (uint64_t i = 0; i < n_bytes / sizeof(int64_t); i++) {
+    const size_t width = (size_t)mf_copy_width(copy->convert);
+    for (uint64_t i = 0; i < n_bytes / width; i++) {
         int64_t value;
-        memcpy(&value, from + i * sizeof value, sizeof value);
+        if (copy->convert == MF_TENSOR_I32) {
+            int32_t narrow;
+            memcpy(&narrow, from + i * width, sizeof narrow);
+            value = narrow;
+        } else {
+            memcpy(&value, from + i * width, sizeof value);
+        }
         if (value < 0 || value >= copy->limit) {
             fail_table(job, copy, (long long)value);
             return false;
@@ -170,9 +177,10 @@ static bool load_piece(load_job *job, const mf_copy *copy, uint64_t first, uint6
     if (copy->convert != MF_TENSOR_OTHER) {
         from += job->piece_bytes;
         void *to = from;
-        if (copy->convert == MF_TENSOR_I64 && !convert_table(job, copy, block->bytes, n, to))
+        const bool is_table = copy->convert == MF_TENSOR_I64 || copy->convert == MF_TENSOR_I32;
+        if (is_table && !convert_table(job, copy, block->bytes, n, to))
             return false;
-        if (copy->convert != MF_TENSOR_I64)
+        if (!is_table)
             convert(copy, block->bytes, n, to);
     }
     const mf_upload upload = {dest, from, bytes_after(copy, n)};

@@ -147,6 +147,14 @@ const golden_case golden_cases[] = {
     {"glm4_moe_lite_bf16", "golden.bin", 0, 0, 0},
     {"glm4_moe_lite_types_f16", "golden.bin", 0, 0, 0},
     {"kimi_k25_bf16", "golden.bin", 0, 0, 0},
+    {"gguf_qwen35_q8_0", "golden.bin", 0, 0, 0},
+    {"gguf_qwen3_vl_q8_0", "golden.bin", 0, 0, 0},
+    {"gguf_qwen3_vl_moe_f16", "golden.bin", 0, 0, 0},
+    {"gguf_qwen2_q8_0", "golden.bin", 0, 0, 0},
+    {"gguf_deepseek_v32_q8_0", "golden.bin", 0, 0, 0},
+    {"gguf_deepseek_v4_q8_0", "golden.bin", 0, 0, 0},
+    {"gguf_glm_dsa_index_f16", "golden.bin", 0, 0, 0},
+    {"gguf_glm4_moe_lite_q8_0", "golden.bin", 0, 0, 0},
 };
 const size_t n_golden_cases = sizeof golden_cases / sizeof *golden_cases;
 
@@ -167,7 +175,8 @@ bool golden_is_short(void)
 /* Cases whose attention no GPU computes: they are refused there (docs/FORMATS.md). */
 static bool is_of_cpu_alone(const golden_case *c)
 {
-    return strstr(c->name, "kimi_linear_") != NULL || strstr(c->name, "_index_") != NULL;
+    return strstr(c->name, "kimi_linear_") != NULL || strstr(c->name, "deepseek_v4_") != NULL ||
+           strstr(c->name, "_index_") != NULL;
 }
 
 bool golden_is_asked_for(const golden_case *c, int argc, char **argv)

@@ -4,6 +4,7 @@
 #include "golden.h"
 #include "scratch_dir.h"
 
+#include "format/source.h"
 #include "forward/finite.h"
 
 /* Where a tensor's bytes begin in a safetensors file. */
@@ -137,18 +138,38 @@ static void check_values(void)
     }
 }
 
-/* A token that names an expert that is none. */
-static void check_table(void)
+/* Where a tensor of a checkpoint begins in its file. */
+static size_t stored_at(const char *path, const char *tensor)
 {
-    static const char name[] = "layers.0.ffn.gate.tid2eid";
-    const golden_case *c = golden_case_find("deepseek_v4_fp8");
+    const mf_allocator a = mf_allocator_or_default(NULL);
+    mf_source *source = NULL;
+    mf_error error = {0};
+    REQUIRE_OK(mf_source_open(&a, path, 0, &source, &error), &error);
+    const mf_tensor *t = mf_tensor_find(&source->table, tensor);
+    REQUIRE(t != NULL);
+    const size_t at = (size_t)t->offset;
+    mf_source_close(&source);
+    return at;
+}
+
+/* A token that names an expert that is none. */
+static void check_table(const char *of, const char *file, const char *name)
+{
+    const golden_case *c = golden_case_find(of);
     const char *dir = scratch_copy(c->name);
-    poison("model.safetensors", name, 6); /* the first that there is not */
+    const uint16_t first_wrong = 6;
+    char expected[160];
+    size_t n_bytes;
+    unsigned char *data = read_file(scratch_path(file), &n_bytes);
+    memcpy(data + stored_at(dir, name), &first_wrong, sizeof first_wrong);
+    scratch_write(file, data, n_bytes);
+    free(data);
     mf_engine_options options = golden_options(c);
     mf_engine *engine = NULL;
     mf_error error = {0};
     CHECK_STATUS(mf_engine_open(dir, &options, &engine, &error), MF_ERR_FORMAT);
-    CHECK_CONTAINS(error.message, "model.safetensors: tensor layers.0.ffn.gate.tid2eid has 6");
+    snprintf(expected, sizeof expected, "%s: tensor %s has 6", file, name);
+    CHECK_CONTAINS(error.message, expected);
     CHECK_CONTAINS(error.message, "expected 0 to 5");
     scratch_remove();
 }
@@ -170,6 +191,7 @@ int main(void)
                    "the final norm or the output head");
     check_poisoned("deepseek_v4_fp8", "model.safetensors", "layers.1.attn_norm.weight",
                    NOT_A_NUMBER, "comes out of layer 1");
-    check_table();
+    check_table("deepseek_v4_fp8", "model.safetensors", "layers.0.ffn.gate.tid2eid");
+    check_table("gguf_deepseek_v4_q8_0", "model.gguf", "blk.1.ffn_gate_tid2eid.weight");
     return test_result();
 }
