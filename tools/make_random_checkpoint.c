@@ -60,6 +60,8 @@ static const number_option number_options[] = {
     {"shared-experts", MF_RC_AT(shape.n_shared), 0, 64, NULL},
     {"groups", MF_RC_AT(shape.n_groups), 1, 256, NULL},
     {"kept-groups", MF_RC_AT(shape.n_kept_groups), 1, 256, NULL},
+    {"o-groups", MF_RC_AT(shape.o_groups), 1, 256, NULL},
+    {"o-rank", MF_RC_AT(shape.o_rank), 1, 65536, NULL},
 };
 enum { N_NUMBERS = sizeof number_options / sizeof number_options[0] };
 enum {
@@ -80,21 +82,23 @@ static void print_help(void)
          "Writes a checkpoint of random weights with a published model's shape, names and files\n"
          "into the new directory OUT.\n\nPresets:");
     mf_rc_print_presets();
-    puts("\nOptions:\n"
-         "  --form NAME           mlx: as mlx-lm publishes (default); packed: one file of experts "
-         "a\n"
-         "                        layer; hf or bf16: raw Hugging Face, BF16; fp8: the same with "
-         "e4m3\n"
-         "                        matrices in blocks of 128 x 128 (not of Qwen3.5, Qwen3-Next);\n"
-         "                        gguf: OUT/model.gguf, without a vocabulary\n"
-         "  --type NAME           gguf: of matrices (default BF16), see below\n"
-         "  --split-kv-b          mlx: kv_b_proj as embed_q and unembed_out (DeepSeek)\n"
-         "  --mtp                 a multi-token-prediction layer, too (Qwen3.5, Qwen3-Next, "
-         "DeepSeek-V3\n"
-         "                        and Kimi-K2; mlx, hf and fp8)\n"
-         "  --tokenizer DIR       copy the tokenizer files of DIR into OUT\n"
-         "  --force               write into an OUT that is not empty\n"
-         "  --quiet               no progress");
+    puts(
+        "\nOptions:\n"
+        "  --form NAME           mlx: as mlx-lm publishes (default); packed: one file of experts "
+        "a\n"
+        "                        layer; hf or bf16: raw Hugging Face, BF16; fp8: the same with "
+        "e4m3\n"
+        "                        matrices in blocks of 128 x 128 (not of Qwen3.5, Qwen3-Next), of\n"
+        "                        DeepSeek-V4 with experts in e2m1;\n"
+        "                        gguf: OUT/model.gguf, without a vocabulary\n"
+        "  --type NAME           gguf: of matrices (default BF16), see below\n"
+        "  --split-kv-b          mlx: kv_b_proj as embed_q and unembed_out (DeepSeek)\n"
+        "  --mtp                 a multi-token-prediction layer, too (Qwen3.5, Qwen3-Next, "
+        "DeepSeek-V3,\n"
+        "                        Kimi-K2 and GLM-4.7-Flash; mlx, hf and fp8)\n"
+        "  --tokenizer DIR       copy the tokenizer files of DIR into OUT\n"
+        "  --force               write into an OUT that is not empty\n"
+        "  --quiet               no progress");
     for (size_t i = 0; i < N_NUMBERS; i++)
         printf("  --%s N%*s%s\n", number_options[i].name,
                (int)(20 - strlen(number_options[i].name)), "",
@@ -212,9 +216,9 @@ static void check_mtp(const mf_rc_options *o)
 {
     const mf_rc_family f = o->shape.family;
     const bool is_known = f == MF_RC_QWEN3_5_MOE || f == MF_RC_QWEN3_NEXT ||
-                          f == MF_RC_DEEPSEEK_V3 || f == MF_RC_KIMI_K2;
+                          f == MF_RC_DEEPSEEK_V3 || f == MF_RC_KIMI_K2 || f == MF_RC_GLM4_LITE;
     if (o->has_mtp && !is_known)
-        usage("--mtp is for Qwen3.5, Qwen3-Next, DeepSeek-V3 and Kimi-K2");
+        usage("--mtp is for Qwen3.5, Qwen3-Next, DeepSeek-V3, Kimi-K2 and GLM-4.7-Flash");
     if (o->has_mtp && (o->is_gguf || o->form == MF_RC_PACKED))
         usage("--mtp is for the forms mlx, hf and fp8");
 }
@@ -235,7 +239,12 @@ static void check_form(mf_rc_options *o)
         usage("--bits is 2, 3, 4, 5, 6, 8 or 16");
     if (o->group != 32 && o->group != 64 && o->group != 128)
         usage("--group is 32, 64 or 128");
-    if (o->form == MF_RC_FP8 && !is_deepseek && !mf_rc_is_grouped(&o->shape))
+    const bool is_v4 = mf_rc_is_v4(&o->shape);
+    if (is_v4 && o->form != MF_RC_FP8 && o->form != MF_RC_HF)
+        usage("DeepSeek-V4 is written in the forms hf and fp8 alone");
+    if (is_v4 && o->form == MF_RC_FP8 && (o->shape.hidden % 32 || o->shape.expert_hidden % 32))
+        usage("FP4 has blocks of 32: hidden and expert-hidden are multiples of it");
+    if (o->form == MF_RC_FP8 && !is_deepseek && !is_v4 && !mf_rc_is_grouped(&o->shape))
         usage("the fp8 form is none of this preset");
     if (o->shape.family == MF_RC_GPT_OSS && o->form != MF_RC_MLX && o->form != MF_RC_HF)
         usage("gpt-oss is written in the forms mlx and hf alone");
@@ -244,7 +253,8 @@ static void check_form(mf_rc_options *o)
         usage("MXFP4 has blocks of 32: hidden and expert-hidden are multiples of it");
     if (o->is_gguf && !mf_rc_has_gguf(&o->shape))
         usage("the gguf form is none of this preset");
-    if (o->form == MF_RC_PACKED && mf_rc_is_grouped(&o->shape))
+    if (o->form == MF_RC_PACKED && (mf_rc_is_grouped(&o->shape) ||
+                                    o->shape.family == MF_RC_KIMI_LINEAR || !o->shape.n_experts))
         usage("the packed form is none of this preset");
     if (o->split_kv_b && (o->form != MF_RC_MLX || !is_deepseek))
         usage("--split-kv-b is for DeepSeek in the mlx form");
@@ -277,12 +287,18 @@ static void fit_deepseek(mf_rc_shape *s)
         usage("rope-dim is even");
 }
 
+static void fit_v4(mf_rc_shape *s)
+{
+    if (s->n_heads % s->o_groups)
+        usage("heads must be a multiple of o-groups");
+    if (s->rope_dim % 2 || s->rope_dim > s->head_dim)
+        usage("rope-dim is even, and head-dim no less");
+}
+
 static void fit_grouped(mf_rc_shape *s)
 {
     if (s->n_dense >= s->n_layers)
         s->n_dense = s->n_layers - 1;
-    if (s->n_experts && !s->expert_hidden)
-        usage("a preset without experts takes none");
     if (s->n_heads % s->n_kv_heads)
         usage("heads must be a multiple of kv-heads");
     if (s->n_rot > s->head_dim)
@@ -293,7 +309,8 @@ static void check_groups(const mf_rc_options *o)
 {
     const mf_rc_shape *s = &o->shape;
     bool is_deepseek = mf_rc_is_deepseek(s);
-    const bool has_dense = (is_deepseek || mf_rc_is_grouped(s)) && (s->n_dense || !s->n_experts);
+    const bool has_dense =
+        !s->n_experts || ((is_deepseek || mf_rc_is_grouped(s)) && s->n_dense != 0);
     const struct {
         const char *what;
         uint64_t n;
@@ -304,6 +321,7 @@ static void check_groups(const mf_rc_options *o)
                   {"linear-v-heads x linear-v-dim", s->n_linear_v_heads * s->linear_v_dim},
                   {"q-rank", s->q_rank},
                   {"kv-rank", s->kv_rank},
+                  {"linear-k-dim", s->family == MF_RC_KIMI_LINEAR ? s->linear_k_dim : 0},
                   {"heads x v-dim", s->n_heads * s->v_dim},
                   {"dense-hidden", has_dense ? s->dense_hidden : 0}};
     for (size_t i = 0; o->bits < 16 && i < sizeof inputs / sizeof inputs[0]; i++)
@@ -319,10 +337,14 @@ static void check_options(mf_rc_options *o)
 {
     mf_rc_shape *s = &o->shape;
     check_form(o);
+    if (s->n_experts && !s->expert_hidden)
+        usage("a preset without experts takes none");
     if (s->n_experts_per_token > s->n_experts)
         s->n_experts_per_token = s->n_experts;
     if (mf_rc_is_deepseek(s))
         fit_deepseek(s);
+    else if (mf_rc_is_v4(s))
+        fit_v4(s);
     else if (mf_rc_is_grouped(s))
         fit_grouped(s);
     else if (s->n_heads % s->n_kv_heads || s->n_linear_v_heads % s->n_linear_k_heads)

@@ -22,6 +22,9 @@ typedef enum mf_rc_family {
     MF_RC_DEEPSEEK_V2,
     MF_RC_DEEPSEEK_V32,
     MF_RC_GLM_DSA,
+    MF_RC_GLM4_LITE,
+    MF_RC_KIMI_LINEAR,
+    MF_RC_DEEPSEEK_V4,
     MF_RC_QWEN3_MOE, /* from here on grouped-query softmax attention */
     MF_RC_QWEN2_MOE,
     MF_RC_GLM4_MOE,
@@ -96,11 +99,19 @@ typedef struct mf_rc_shape {
     uint64_t n_rot;   /* 0: whole heads are rotated */
     uint64_t is_tied; /* no head of its own */
     uint64_t window;  /* positions that every second layer attends to; 0: all attend to all */
+    /* DeepSeek-V4 only: its layers all have the window */
+    uint64_t o_groups, o_rank;
+    uint64_t n_streams;
 } mf_rc_shape;
 
 static inline bool mf_rc_is_deepseek(const mf_rc_shape *s)
 {
     return s->kv_rank != 0;
+}
+
+static inline bool mf_rc_is_v4(const mf_rc_shape *s)
+{
+    return s->family == MF_RC_DEEPSEEK_V4;
 }
 
 static inline bool mf_rc_is_grouped(const mf_rc_shape *s)
@@ -150,7 +161,8 @@ typedef enum mf_rc_kind {
     MF_RC_NORM_F32, /* MF_RC_NORM and MF_RC_DT_BIAS widened */
     MF_RC_DT_BIAS_F32,
     MF_RC_DECAY_F32, /* -exp of MF_RC_A_LOG */
-    MF_RC_BLOCKS     /* of GGUF, around a: the scale */
+    MF_RC_BLOCKS,    /* of GGUF, around a: the scale */
+    MF_RC_TABLE      /* I64: rows of a numbers below bits, each of a row another */
 } mf_rc_kind;
 
 /* One repeated part of a tensor or blob: `bytes` of the stream of `key` per repetition, the first
@@ -235,6 +247,18 @@ const mf_rc_shape *mf_rc_grouped_presets(size_t *count);
 /* Experts and router are called as in Mixtral. */
 bool mf_rc_is_w123(const mf_rc_shape *s);
 
+/* The part of a layer that has the experts, by its name. */
+const char *mf_rc_moe_module(const mf_rc_shape *s);
+
+/* Kimi-Linear: whether a layer has linear attention, and that. */
+extern const mf_rc_shape mf_rc_kimi_linear_preset;
+bool mf_rc_is_keyed(const mf_rc_shape *s, uint64_t layer);
+void mf_rc_keyed_attention(mf_rc_builder *b);
+
+/* All tensors of DeepSeek-V4. */
+void mf_rc_v4_tensors(mf_rc_builder *b);
+const mf_rc_shape *mf_rc_v4_presets(size_t *count);
+
 /* A whole layer of the DeepSeek family. */
 void mf_rc_deepseek_layer(mf_rc_builder *b, uint64_t layer);
 const mf_rc_shape *mf_rc_deepseek_presets(size_t *count);
@@ -268,6 +292,8 @@ void mf_rc_grouped_config(const mf_rc_options *options, mf_rc_text *out);
 /* What a config says of FP8 and of MLX's quantisation, where no tensor has one of its own. */
 void mf_rc_add_quantization(const mf_rc_options *options, mf_rc_text *out);
 void mf_rc_deepseek_config(const mf_rc_options *options, mf_rc_text *out);
+void mf_rc_kimi_config(const mf_rc_options *options, mf_rc_text *out);
+void mf_rc_v4_config(const mf_rc_options *options, mf_rc_text *out);
 void mf_rc_deepseek_manifest_config(const mf_rc_options *options, mf_rc_text *out);
 /* A shard's length word and header; offsets are those of the tensors laid end to end. */
 void mf_rc_header_text(const mf_rc_options *options, const mf_rc_tensor *tensors, size_t count,

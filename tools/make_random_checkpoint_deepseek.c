@@ -61,6 +61,28 @@ static const mf_rc_shape presets[] = {
      .rope_theta = 1000000,
      .n_context = 202752,
      .n_index_heads = 32},
+    {.preset = "glm-4.7-flash",
+     .family = MF_RC_GLM4_LITE,
+     .hidden = 2048,
+     .n_layers = 47,
+     .n_heads = 20,
+     .q_rank = 768,
+     .kv_rank = 512,
+     .nope_dim = 192,
+     .rope_dim = 64,
+     .v_dim = 256,
+     .expert_hidden = 1536,
+     .dense_hidden = 10240,
+     .n_vocab = 154880,
+     .n_experts = 64,
+     .n_experts_per_token = 4,
+     .n_shared = 1,
+     .n_dense = 1,
+     .n_groups = 1,
+     .n_kept_groups = 1,
+     .routed_scale = 1.8,
+     .rope_theta = 1000000,
+     .n_context = 202752},
     {.preset = "kimi-k2",
      .family = MF_RC_KIMI_K2,
      MF_RC_V3,
@@ -195,12 +217,13 @@ void mf_rc_add_plain_router(mf_rc_builder *b, const char *module)
 static void add_router(mf_rc_builder *b)
 {
     const mf_rc_shape *s = &b->options->shape;
-    char name[96];
-    mf_rc_add_plain_router(b, "mlp.gate");
+    char name[96], gate[32];
+    snprintf(gate, sizeof gate, "%s.gate", mf_rc_moe_module(s));
+    mf_rc_add_plain_router(b, gate);
     if (s->family == MF_RC_DEEPSEEK_V2)
         return;
     bool is_bf16 = b->options->form == MF_RC_PACKED;
-    snprintf(name, sizeof name, "%smlp.gate.e_score_correction_bias", b->layer);
+    snprintf(name, sizeof name, "%s%s.e_score_correction_bias", b->layer, gate);
     mf_rc_describe(b, mf_rc_add(b, b->model_prefix, "%s", name), is_bf16 ? "BF16" : "F32",
                    (uint64_t[3]){s->n_experts, 0, 0}, is_bf16 ? MF_RC_UNIFORM : MF_RC_UNIFORM_F32,
                    0.1f, name);
@@ -210,7 +233,10 @@ void mf_rc_deepseek_layer(mf_rc_builder *b, uint64_t layer)
 {
     const mf_rc_shape *s = &b->options->shape;
     mf_rc_add_norm(b, b->layer, "input_layernorm.weight", s->hidden, false);
-    add_attention(b);
+    if (mf_rc_is_keyed(s, layer))
+        mf_rc_keyed_attention(b);
+    else
+        add_attention(b);
     if (s->n_index_heads)
         add_indexer(b);
     mf_rc_add_norm(b, b->layer, "post_attention_layernorm.weight", s->hidden, false);
@@ -219,8 +245,10 @@ void mf_rc_deepseek_layer(mf_rc_builder *b, uint64_t layer)
         return;
     }
     add_router(b);
+    char shared[32];
+    snprintf(shared, sizeof shared, "%s.shared_experts", mf_rc_moe_module(s));
     if (s->n_shared)
-        mf_rc_add_mlp(b, "mlp.shared_experts", s->shared_hidden);
+        mf_rc_add_mlp(b, shared, s->shared_hidden);
     mf_rc_add_experts(b);
 }
 
@@ -308,6 +336,7 @@ static const char *class_of(mf_rc_family family)
     return family == MF_RC_DEEPSEEK_V2    ? "DeepseekV2ForCausalLM"
            : family == MF_RC_DEEPSEEK_V32 ? "DeepseekV32ForCausalLM"
            : family == MF_RC_GLM_DSA      ? "GlmMoeDsaForCausalLM"
+           : family == MF_RC_GLM4_LITE    ? "Glm4MoeLiteForCausalLM"
                                           : "DeepseekV3ForCausalLM";
 }
 
@@ -316,6 +345,7 @@ static const char *type_of(mf_rc_family family)
     return family == MF_RC_DEEPSEEK_V2    ? "deepseek_v2"
            : family == MF_RC_DEEPSEEK_V32 ? "deepseek_v32"
            : family == MF_RC_GLM_DSA      ? "glm_moe_dsa"
+           : family == MF_RC_GLM4_LITE    ? "glm4_moe_lite"
            : family == MF_RC_KIMI_K2      ? "kimi_k2"
                                           : "deepseek_v3";
 }

@@ -137,6 +137,13 @@ static uint64_t fp8_word(uint64_t random)
     return (random & 0x8080808080808080U) | (0x3838383838383838U + (random & 0x1f1f1f1f1f1f1f1fU));
 }
 
+/* Of a row of so many numbers below `below`: equally far apart, so that none is there twice. */
+static uint64_t table_at(const mf_rc_part *part, uint64_t i)
+{
+    const uint64_t n = (uint64_t)part->a, below = part->bits, row = i / n;
+    return (word_at(part->key, row) % below + i % n * (below / n)) % below;
+}
+
 static uint16_t to_f16(float x)
 {
     uint32_t bits; /* of normal numbers of f16 alone: what scales of weights are */
@@ -189,6 +196,7 @@ static size_t element_bytes(const mf_rc_part *part)
     case MF_RC_CODES:
     case MF_RC_E4M3:
     case MF_RC_E8M0:
+    case MF_RC_TABLE:
         return 8;
     case MF_RC_A_LOG_F32:
     case MF_RC_UNIFORM_F32:
@@ -211,6 +219,8 @@ static void fill_elements(const mf_rc_part *part, uint64_t first, unsigned char 
                 word = fp8_word(word);
             else if (part->kind == MF_RC_E8M0)
                 word = part->bits * 0x0101010101010101U;
+            else if (part->kind == MF_RC_TABLE)
+                word = table_at(part, first + n);
             memcpy(dst + 8 * n, &word, 8);
         }
     } else if (element_bytes(part) == 4) {

@@ -78,6 +78,17 @@ static const char *const names[][2] = {
     {"linear_attn.dt_bias", "ssm_dt.bias"},
     {"linear_attn.norm.weight", "ssm_norm.weight"},
     {"linear_attn.out_proj.weight", "ssm_out.weight"},
+    {"self_attn.q_conv1d.weight", "ssm_conv1d_q.weight"},
+    {"self_attn.k_conv1d.weight", "ssm_conv1d_k.weight"},
+    {"self_attn.v_conv1d.weight", "ssm_conv1d_v.weight"},
+    {"self_attn.f_a_proj.weight", "ssm_f_a.weight"},
+    {"self_attn.f_b_proj.weight", "ssm_f_b.weight"},
+    {"self_attn.g_a_proj.weight", "ssm_g_a.weight"},
+    {"self_attn.g_b_proj.weight", "ssm_g_b.weight"},
+    {"self_attn.b_proj.weight", "ssm_beta.weight"},
+    {"self_attn.o_norm.weight", "ssm_norm.weight"},
+    {"self_attn.A_log", "ssm_a"},
+    {"self_attn.dt_bias", "ssm_dt.bias"},
     {"self_attn.q_a_proj.weight", "attn_q_a.weight"},
     {"self_attn.q_a_layernorm.weight", "attn_q_a_norm.weight"},
     {"self_attn.q_b_proj.weight", "attn_q_b.weight"},
@@ -114,12 +125,15 @@ static const char *arch_of(const mf_rc_shape *s)
     static const char *const archs[] = {
         [MF_RC_QWEN3_5_MOE] = "qwen35moe", [MF_RC_QWEN3_NEXT] = "qwen3next",
         [MF_RC_DEEPSEEK_V3] = "deepseek2", [MF_RC_KIMI_K2] = "deepseek2",
+        [MF_RC_GLM4_LITE] = "deepseek2",   [MF_RC_KIMI_LINEAR] = "kimi-linear",
         [MF_RC_DEEPSEEK_V2] = "deepseek2", [MF_RC_QWEN3_MOE] = "qwen3moe",
         [MF_RC_QWEN2_MOE] = "qwen2moe",    [MF_RC_GLM4_MOE] = "glm4moe",
         [MF_RC_MINIMAX_M2] = "minimax-m2", [MF_RC_MIXTRAL] = "llama",
         [MF_RC_QWEN3] = "qwen3",           [MF_RC_LLAMA] = "llama",
         [MF_RC_MISTRAL] = "llama",         [MF_RC_LLAMA4] = "llama4",
     };
+    if (s->family == MF_RC_QWEN3_5_MOE && s->n_experts == 0)
+        return "qwen35";
     return archs[s->family]; /* llama4 is the last */
 }
 
@@ -308,7 +322,8 @@ static void put_hybrid(head *h, const mf_rc_shape *s)
     put_count(h, ".attention.key_length", s->head_dim);
     put_count(h, ".attention.value_length", s->head_dim);
     put_count(h, ".rope.dimension_count", s->head_dim / 4);
-    put_count(h, ".expert_shared_feed_forward_length", s->shared_hidden);
+    if (s->n_experts != 0)
+        put_count(h, ".expert_shared_feed_forward_length", s->shared_hidden);
     put_count(h, ".full_attention_interval", s->full_attention_interval);
     put_count(h, ".ssm.conv_kernel", s->conv_kernel);
     put_count(h, ".ssm.state_size", s->linear_k_dim);
@@ -328,9 +343,24 @@ static void put_hybrid(head *h, const mf_rc_shape *s)
             4);
 }
 
+/* Kimi-Linear: the layers of linear attention have no head of keys and values. */
+static void put_keyed(head *h, const mf_rc_shape *s)
+{
+    put_count(h, ".ssm.conv_kernel", s->conv_kernel);
+    put_count(h, ".kda.head_dim", s->linear_k_dim);
+    put_key(h, ".attention.head_count_kv", 9);
+    put(h, 4, 4);
+    put(h, s->n_layers, 8);
+    for (uint64_t i = 0; i < s->n_layers; i++)
+        put(h, mf_rc_is_keyed(s, i) ? 0 : 1, 4);
+}
+
 static void put_deepseek(head *h, const mf_rc_shape *s)
 {
-    put_count(h, ".attention.head_count_kv", 1);
+    if (s->family == MF_RC_KIMI_LINEAR)
+        put_keyed(h, s);
+    else
+        put_count(h, ".attention.head_count_kv", 1);
     if (s->q_rank != 0)
         put_count(h, ".attention.q_lora_rank", s->q_rank);
     put_count(h, ".attention.kv_lora_rank", s->kv_rank);
@@ -369,6 +399,7 @@ static void put_grouped(head *h, const mf_rc_shape *s)
 static void put_experts(head *h, const mf_rc_shape *s)
 {
     const bool is_sigmoid = s->family == MF_RC_DEEPSEEK_V3 || s->family == MF_RC_KIMI_K2 ||
+                            s->family == MF_RC_GLM4_LITE || s->family == MF_RC_KIMI_LINEAR ||
                             s->family == MF_RC_GLM4_MOE || s->family == MF_RC_MINIMAX_M2 ||
                             s->family == MF_RC_LLAMA4;
     if (s->n_experts == 0)
@@ -393,7 +424,8 @@ static void put_metadata(head *h, const mf_rc_shape *s)
 {
     const bool is_coarse = s->family == MF_RC_GLM4_MOE || s->family == MF_RC_MIXTRAL ||
                            s->family == MF_RC_LLAMA || s->family == MF_RC_MISTRAL ||
-                           s->family == MF_RC_LLAMA4;
+                           s->family == MF_RC_LLAMA4 || s->family == MF_RC_GLM4_LITE ||
+                           s->family == MF_RC_KIMI_LINEAR;
     put_string(h, "general.architecture", h->arch);
     put_string(h, "general.name", s->preset);
     put_count(h, "general.alignment", ALIGNMENT);

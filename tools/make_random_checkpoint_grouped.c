@@ -193,7 +193,8 @@ const mf_rc_shape *mf_rc_grouped_presets(size_t *count)
 
 bool mf_rc_is_w123(const mf_rc_shape *s)
 {
-    return s->family == MF_RC_MIXTRAL || s->family == MF_RC_MINIMAX_M2;
+    return s->family == MF_RC_MIXTRAL || s->family == MF_RC_MINIMAX_M2 ||
+           s->family == MF_RC_KIMI_LINEAR;
 }
 
 /* --------------------------------------------------------------------------------- tensors -- */

@@ -13,9 +13,10 @@
 #include <string.h>
 
 /* The fields that all published models of the two families share. */
-#define MF_RC_COMMON                                                                        \
-    .full_attention_interval = 4, .n_kv_heads = 2, .head_dim = 256, .n_linear_k_heads = 16, \
-    .linear_k_dim = 128, .linear_v_dim = 128, .conv_kernel = 4, .n_context = 262144
+#define MF_RC_LINEAR                                                                            \
+    .full_attention_interval = 4, .head_dim = 256, .n_linear_k_heads = 16, .linear_k_dim = 128, \
+    .linear_v_dim = 128, .conv_kernel = 4, .n_context = 262144
+#define MF_RC_COMMON MF_RC_LINEAR, .n_kv_heads = 2
 #define MF_RC_35B                                                                             \
     .family = MF_RC_QWEN3_5_MOE, MF_RC_COMMON, .hidden = 2048, .n_layers = 40, .n_heads = 16, \
     .n_vocab = 248320, .n_experts = 256, .n_experts_per_token = 8, .expert_hidden = 512,      \
@@ -54,6 +55,17 @@ static const mf_rc_shape presets[] = {
      .shared_hidden = 1024,
      .n_linear_v_heads = 64,
      .rope_theta = 10000000},
+    {.preset = "qwen3.6-27b", /* without experts */
+     .family = MF_RC_QWEN3_5_MOE,
+     MF_RC_LINEAR,
+     .n_kv_heads = 4,
+     .hidden = 5120,
+     .n_layers = 64,
+     .n_heads = 24,
+     .n_vocab = 248320,
+     .dense_hidden = 17408,
+     .n_linear_v_heads = 48,
+     .rope_theta = 10000000},
     {.preset = "qwen3-next-80b-a3b", MF_RC_80B, .rope_theta = 10000000},
     {.preset = "qwen3-coder-next-80b-a3b", MF_RC_80B, .rope_theta = 5000000},
 };
@@ -72,6 +84,12 @@ const mf_rc_shape *mf_rc_preset(const char *name)
     for (size_t i = 0; i < count; i++)
         if (strcmp(others[i].preset, name) == 0)
             return &others[i];
+    others = mf_rc_v4_presets(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(others[i].preset, name) == 0)
+            return &others[i];
+    if (strcmp(mf_rc_kimi_linear_preset.preset, name) == 0)
+        return &mf_rc_kimi_linear_preset;
     return NULL;
 }
 
@@ -86,6 +104,10 @@ void mf_rc_print_presets(void)
     others = mf_rc_grouped_presets(&count);
     for (size_t i = 0; i < count; i++)
         printf("  %s\n", others[i].preset);
+    others = mf_rc_v4_presets(&count);
+    for (size_t i = 0; i < count; i++)
+        printf("  %s\n", others[i].preset);
+    printf("  %s\n", mf_rc_kimi_linear_preset.preset);
 }
 
 mf_rc_tensor *mf_rc_add(mf_rc_builder *b, const char *prefix, const char *format, ...)
@@ -112,7 +134,10 @@ void mf_rc_describe(mf_rc_builder *b, mf_rc_tensor *t, const char *dtype, const 
     uint64_t n = 1;
     for (size_t i = 0; i < 3 && dims[i]; i++, t->n_dims++)
         n *= t->dims[i] = dims[i];
-    t->n_bytes = n * (dtype[0] == 'B' ? 2 : dtype[1] == '8' ? 1 : 4); /* BF16, F8 and U8 */
+    t->n_bytes = n * (dtype[0] == 'B'   ? 2
+                      : dtype[1] == '8' ? 1 /* F8, I8 and U8 */
+                      : dtype[1] == '6' ? 8
+                                        : 4);
     t->n_repeats = 1;
     t->n_parts = 1;
     t->parts[0] = (mf_rc_part){
@@ -293,7 +318,7 @@ static void add_linear_attention(mf_rc_builder *b)
     mf_rc_add_linear(b, "linear_attn.out_proj", s->hidden, v, 0);
 }
 
-static const char *moe_module(const mf_rc_shape *s)
+const char *mf_rc_moe_module(const mf_rc_shape *s)
 {
     if (s->family == MF_RC_LLAMA4)
         return "feed_forward";
@@ -313,7 +338,7 @@ static mf_rc_part expert_part(mf_rc_builder *b, const char *proj, uint64_t n_out
 {
     char name[128];
     snprintf(name, sizeof name, "%s%s.switch_mlp.%s.weight", b->layer,
-             moe_module(&b->options->shape), proj);
+             mf_rc_moe_module(&b->options->shape), proj);
     return (mf_rc_part){.kind = MF_RC_UNIFORM,
                         .bits = 16,
                         .key = mf_rc_key(b->options->seed, name),
@@ -339,8 +364,8 @@ static void add_fp8_experts(mf_rc_builder *b)
     for (uint64_t i = 0; i < 3 * s->n_experts; i++) {
         char name[64];
         bool is_down = i % 3 == 2;
-        snprintf(name, sizeof name, "%s.experts.%llu.%s", moe_module(s), (unsigned long long)i / 3,
-                 expert_matrix(s, i % 3));
+        snprintf(name, sizeof name, "%s.experts.%llu.%s", mf_rc_moe_module(s),
+                 (unsigned long long)i / 3, expert_matrix(s, i % 3));
         mf_rc_add_linear(b, name, is_down ? s->hidden : s->expert_hidden,
                          is_down ? s->expert_hidden : s->hidden, 0);
     }
@@ -368,8 +393,9 @@ static void add_raw_experts(mf_rc_builder *b)
     }
     for (uint64_t e = 0; e < s->n_experts; e++) {
         for (size_t i = 0; i < 3; i++) {
-            mf_rc_tensor *t = mf_rc_add(b, b->model_prefix, "%s%s.experts.%llu.%s.weight", b->layer,
-                                        moe_module(s), (unsigned long long)e, expert_matrix(s, i));
+            mf_rc_tensor *t =
+                mf_rc_add(b, b->model_prefix, "%s%s.experts.%llu.%s.weight", b->layer,
+                          mf_rc_moe_module(s), (unsigned long long)e, expert_matrix(s, i));
             set_parts(t, i == 2 ? n_in : n_mid, i == 2 ? n_mid : n_in, 0);
             t->n_repeats = 1;
             t->n_parts = 1;
@@ -395,9 +421,10 @@ void mf_rc_add_experts(mf_rc_builder *b)
     for (size_t i = 0; i < 3; i++) {
         char name[96];
         if (s->family == MF_RC_GPT_OSS || s->family == MF_RC_LLAMA4)
-            snprintf(name, sizeof name, "%s%s.experts.%s", b->layer, moe_module(s), names[i]);
+            snprintf(name, sizeof name, "%s%s.experts.%s", b->layer, mf_rc_moe_module(s), names[i]);
         else
-            snprintf(name, sizeof name, "%s%s.switch_mlp.%s", b->layer, moe_module(s), names[i]);
+            snprintf(name, sizeof name, "%s%s.switch_mlp.%s", b->layer, mf_rc_moe_module(s),
+                     names[i]);
         matrix m = {.name = name, .n_stack = s->n_experts, .bits = o->expert_bits};
         m.group = o->group;
         m.n_out = i == 2 ? s->hidden : s->expert_hidden;
@@ -415,6 +442,10 @@ static void add_hybrid_layer(mf_rc_builder *b, bool is_full)
     else
         add_linear_attention(b);
     mf_rc_add_norm(b, b->layer, "post_attention_layernorm.weight", s->hidden, true);
+    if (s->n_experts == 0) {
+        mf_rc_add_mlp(b, "mlp", s->dense_hidden);
+        return;
+    }
     add_router(b, "mlp.gate", s->n_experts);
     add_router(b, "mlp.shared_expert_gate", 1);
     mf_rc_add_linear(b, "mlp.shared_expert.gate_proj", s->shared_hidden, s->hidden, 0);
@@ -469,6 +500,10 @@ void mf_rc_tensors_build(const mf_rc_options *options, mf_rc_tensors *out)
     const mf_rc_shape *s = &options->shape;
     bool is_nested = s->family == MF_RC_QWEN3_5_MOE;
     mf_rc_builder b = {.options = options, .out = out, .model_prefix = "model.", .head_prefix = ""};
+    if (mf_rc_is_v4(s)) {
+        mf_rc_v4_tensors(&b);
+        return;
+    }
     if (is_nested && options->form == MF_RC_MLX) {
         b.model_prefix = "language_model.model.";
         b.head_prefix = "language_model.";

@@ -78,9 +78,15 @@ static void add_numbers(const mf_rc_shape *s, const char *in, mf_rc_text *out)
     mf_rc_text_add(out, "%s\"attention_bias\": false,\n%s\"attention_dropout\": 0.0,\n", in, in);
     mf_rc_text_add(out, "%s\"hidden_act\": \"silu\",\n%s\"initializer_range\": 0.02,\n", in, in);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        mf_rc_text_add(out, "%s\"%s\": %llu,\n", in, rows[i].name, (ull)rows[i].value);
+        if (rows[i].value)
+            mf_rc_text_add(out, "%s\"%s\": %llu,\n", in, rows[i].name, (ull)rows[i].value);
     mf_rc_text_add(out, "%s\"mlp_only_layers\": [],\n%s\"rms_norm_eps\": 1e-06,\n", in, in);
     mf_rc_text_add(out, "%s\"router_aux_loss_coef\": 0.001,\n%s\"use_cache\": true,\n", in, in);
+}
+
+static const char *qwen3_5_type(const mf_rc_shape *s)
+{
+    return s->n_experts ? "qwen3_5_moe" : "qwen3_5";
 }
 
 static void add_qwen3_5_text_config(const mf_rc_options *o, mf_rc_text *out)
@@ -90,12 +96,14 @@ static void add_qwen3_5_text_config(const mf_rc_options *o, mf_rc_text *out)
     mf_rc_text_add(out, "    \"text_config\": {\n");
     add_numbers(s, in, out);
     add_layer_types(s, in, out);
+    if (s->dense_hidden)
+        mf_rc_text_add(out, "%s\"intermediate_size\": %llu,\n", in, (ull)s->dense_hidden);
     mf_rc_text_add(out,
                    "        \"attn_output_gate\": true,\n"
                    "        \"dtype\": \"bfloat16\",\n"
                    "        \"eos_token_id\": %llu,\n"
                    "        \"mamba_ssm_dtype\": \"float32\",\n"
-                   "        \"model_type\": \"qwen3_5_moe_text\",\n"
+                   "        \"model_type\": \"%s_text\",\n"
                    "        \"mtp_num_hidden_layers\": %d,\n"
                    "        \"mtp_use_dedicated_embeddings\": false,\n"
                    "        \"rope_parameters\": {\n"
@@ -108,8 +116,8 @@ static void add_qwen3_5_text_config(const mf_rc_options *o, mf_rc_text *out)
                    "            \"rope_type\": \"default\"\n"
                    "        }\n"
                    "    },\n",
-                   s->n_vocab == 248320 ? 248044ULL : (ull)s->n_vocab - 1, o->has_mtp,
-                   (ull)s->rope_theta);
+                   s->n_vocab == 248320 ? 248044ULL : (ull)s->n_vocab - 1, qwen3_5_type(s),
+                   o->has_mtp, (ull)s->rope_theta);
 }
 
 static void add_qwen3_next_config(const mf_rc_shape *s, mf_rc_text *out)
@@ -139,7 +147,7 @@ static void add_quantization(const mf_rc_options *o, const char *key, mf_rc_text
                    key, (ull)o->group, (ull)o->bits);
     static const char *const names[2] = {"mlp.gate", "mlp.shared_expert_gate"};
     const uint64_t n_layers = o->shape.n_layers;
-    for (uint64_t i = 0; i < 2 * (n_layers + (o->has_mtp ? 1 : 0)); i++) {
+    for (uint64_t i = 0; o->shape.n_experts && i < 2 * (n_layers + (o->has_mtp ? 1 : 0)); i++) {
         const bool is_mtp = i / 2 == n_layers;
         mf_rc_text_add(out,
                        ",\n        \"%slayers.%llu.%s\": {\n            \"group_size\": 64,\n"
@@ -151,6 +159,14 @@ static void add_quantization(const mf_rc_options *o, const char *key, mf_rc_text
 
 void mf_rc_config_text(const mf_rc_options *o, mf_rc_text *out)
 {
+    if (mf_rc_is_v4(&o->shape)) {
+        mf_rc_v4_config(o, out);
+        return;
+    }
+    if (o->shape.family == MF_RC_KIMI_LINEAR) {
+        mf_rc_kimi_config(o, out);
+        return;
+    }
     if (mf_rc_is_deepseek(&o->shape)) {
         mf_rc_deepseek_config(o, out);
         return;
@@ -161,10 +177,13 @@ void mf_rc_config_text(const mf_rc_options *o, mf_rc_text *out)
     }
     bool is_next = o->shape.family == MF_RC_QWEN3_NEXT;
     mf_rc_text_add(out, "{\n    \"architectures\": [\n        \"%s\"\n    ],\n",
-                   is_next ? "Qwen3NextForCausalLM" : "Qwen3_5MoeForConditionalGeneration");
+                   is_next              ? "Qwen3NextForCausalLM"
+                   : o->shape.n_experts ? "Qwen3_5MoeForConditionalGeneration"
+                                        : "Qwen3_5ForConditionalGeneration");
     if (!is_next)
         mf_rc_text_add(out, "    \"image_token_id\": 248056,\n");
-    mf_rc_text_add(out, "    \"model_type\": \"%s\",\n", is_next ? "qwen3_next" : "qwen3_5_moe");
+    mf_rc_text_add(out, "    \"model_type\": \"%s\",\n",
+                   is_next ? "qwen3_next" : qwen3_5_type(&o->shape));
     if (o->form != MF_RC_HF && o->bits < 16) {
         add_quantization(o, "quantization", out);
         add_quantization(o, "quantization_config", out);

@@ -40,16 +40,24 @@ check_code() {
 small="--quiet --layers 4 --hidden 128 --heads 4 --kv-heads 2 --head-dim 32 --vocab 320 --experts 12
     --experts-per-token 3 --expert-hidden 64 --shared-hidden 64 --linear-v-heads 4
     --linear-k-heads 2 --linear-k-dim 32 --linear-v-dim 32"
+small_dense="--quiet --layers 4 --hidden 128 --heads 4 --kv-heads 2 --head-dim 32 --vocab 320 --dense-hidden 192
+    --linear-v-heads 4 --linear-k-heads 2 --linear-k-dim 32 --linear-v-dim 32"
 small_deepseek="--quiet --layers 4 --hidden 128 --heads 4 --vocab 320 --experts 12
     --experts-per-token 3 --expert-hidden 64 --dense-hidden 192 --kv-rank 64 --nope-dim 32
     --rope-dim 16 --v-dim 48"
+
+small_v4="--quiet --layers 5 --hidden 128 --heads 4 --head-dim 64 --rope-dim 16 --vocab 320 --experts 12
+    --experts-per-token 3 --expert-hidden 64 --q-rank 64 --o-groups 2 --o-rank 32"
 
 # make NAME OPTIONS...: a small checkpoint, which the program then describes
 make() {
     name=$1
     shift
     case "$*" in
-    *cogito* | *deepseek* | *kimi* | *glm-5*) sizes=$small_deepseek ;;
+    *deepseek-v4*) sizes=$small_v4 ;;
+    *kimi-linear*) sizes="$small_deepseek --linear-v-heads 4 --linear-k-dim 64 --linear-v-dim 64" ;;
+    *cogito* | *deepseek* | *kimi* | *glm-5* | *glm-4.7-flash*) sizes=$small_deepseek ;;
+    *qwen3.6-27b*) sizes=$small_dense ;;
     *qwen3.* | *qwen3-next* | *coder-next*) sizes=$small ;;
     esac
     # shellcheck disable=SC2086
@@ -58,7 +66,7 @@ make() {
 }
 
 for preset in qwen3.6-35b-a3b qwen3.5-35b-a3b qwen3.5-122b-a10b qwen3.5-397b-a17b \
-    qwen3-next-80b-a3b qwen3-coder-next-80b-a3b; do
+    qwen3-next-80b-a3b qwen3-coder-next-80b-a3b qwen3.6-27b; do
     make "$preset" --preset $preset
     check "bench" "$MOEFLUX" bench "$scratch/$preset" --prompt-tokens 9 --gen-tokens 3 --repeat 1 \
         --measure-ms 0 --expert-cache 0 --quiet --json
@@ -79,7 +87,8 @@ for preset in qwen3.6-35b-a3b qwen3-next-80b-a3b; do
     check "2-bit packed form" "$SAME_LOGITS" "$scratch/$preset.packed2"
 done
 
-for preset in cogito-v2-671b deepseek-v3 kimi-k2 deepseek-v2 deepseek-v2-lite deepseek-v3.2 glm-5; do
+for preset in cogito-v2-671b deepseek-v3 kimi-k2 deepseek-v2 deepseek-v2-lite deepseek-v3.2 glm-5 \
+    glm-4.7-flash; do
     ranks="--q-rank 64"
     [ $preset = deepseek-v2-lite ] && ranks=""
     # shellcheck disable=SC2086
@@ -93,7 +102,7 @@ for preset in cogito-v2-671b deepseek-v3 kimi-k2 deepseek-v2 deepseek-v2-lite de
     check "bench" "$MOEFLUX" bench "$scratch/$preset" --prompt-tokens 9 --gen-tokens 3 --repeat 1 \
         --measure-ms 0 --expert-cache 0 --quiet --json
     case $preset in
-    deepseek-v3.2 | glm-5) ;; # published without
+    deepseek-v3.2 | glm-5 | glm-4.7-flash) ;; # published without
     *)
         # shellcheck disable=SC2086
         make "$preset.packed" --preset $preset $ranks --form packed
@@ -102,6 +111,20 @@ for preset in cogito-v2-671b deepseek-v3 kimi-k2 deepseek-v2 deepseek-v2-lite de
     esac
     check "raw and plain form" "$SAME_LOGITS" "$scratch/$preset.hf" "$scratch/$preset.plain"
     check "FP8 form" "$SAME_LOGITS" "$scratch/$preset.fp8" "$scratch/$preset.shards"
+done
+# of no other kind: linear attention of its own; attention to entries, experts in FP4
+make kimi-linear --preset kimi-linear-48b-a3b
+make kimi-linear.hf --preset kimi-linear-48b-a3b --form hf
+make kimi-linear.plain --preset kimi-linear-48b-a3b --bits 16
+check "raw and plain form" "$SAME_LOGITS" "$scratch/kimi-linear.hf" "$scratch/kimi-linear.plain"
+check "values" "$SAME_LOGITS" "$scratch/kimi-linear"
+for preset in deepseek-v4-flash deepseek-v4-pro; do
+    make $preset --preset $preset --form hf
+    make $preset.fp8 --preset $preset --form fp8
+    check "values" "$SAME_LOGITS" "$scratch/$preset"
+    check "FP8 and FP4" "$SAME_LOGITS" "$scratch/$preset.fp8"
+    check "bench" "$MOEFLUX" bench "$scratch/$preset.fp8" --prompt-tokens 9 --gen-tokens 3 --repeat 1 \
+        --measure-ms 0 --expert-cache 0 --quiet --json
 done
 small_grouped="--quiet --layers 3 --hidden 128 --heads 4 --kv-heads 2 --head-dim 32 --vocab 320
     --dense-hidden 192"
@@ -173,18 +196,21 @@ for type in BF16 Q4_0 Q5_0 Q8_0 Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4; do
 done
 grouped="--quiet --layers 3 --hidden 128 --heads 4 --kv-heads 2 --head-dim 32 --vocab 320 --experts 12
     --experts-per-token 3 --expert-hidden 64"
-for preset in qwen3-30b-a3b mixtral-8x7b glm-4.5-air minimax-m2 llama-4-scout deepseek-v2-lite kimi-k2; do
+for preset in qwen3-30b-a3b mixtral-8x7b glm-4.5-air minimax-m2 llama-4-scout deepseek-v2-lite kimi-k2 \
+    glm-4.7-flash kimi-linear-48b-a3b qwen3.6-27b; do
     sizes=$grouped
     halves=
     case $preset in
-    deepseek* | kimi*) sizes=$small_deepseek halves=--split-kv-b ;;
+    qwen3.6-27b) sizes=$small_dense ;;
+    kimi-linear*) sizes="$small_deepseek --linear-v-heads 4 --linear-k-dim 64 --linear-v-dim 64" halves=--split-kv-b ;;
+    deepseek* | kimi* | glm-4.7*) sizes=$small_deepseek halves=--split-kv-b ;;
     llama-4*) sizes="$grouped --experts-per-token 1" ;;
     esac
     # shellcheck disable=SC2086
     check "make" "$MAKE_CHECKPOINT" $sizes --preset $preset --form gguf "$scratch/of_gguf"
     # shellcheck disable=SC2086
     check "make" "$MAKE_CHECKPOINT" $sizes --preset $preset --bits 16 $halves "$scratch/of_mlx"
-    case $preset in mixtral*) ;; # queries and keys have another order there
+    case $preset in mixtral* | qwen3.6-27b) ;; # queries and keys, or value heads, have another order there
     *) check "the same weights" "$SAME_LOGITS" "$scratch/of_gguf" "$scratch/of_mlx" ;;
     esac
     check "info" "$MOEFLUX" info "$scratch/of_gguf"
@@ -194,6 +220,8 @@ done
 check_code 2 "gguf form" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --type Q4_K "$scratch/x"
 check_code 2 "gguf form" "$MAKE_CHECKPOINT" --preset gpt-oss-20b --form gguf "$scratch/x"
 check_code 2 "gguf form" "$MAKE_CHECKPOINT" --preset glm-5 --form gguf "$scratch/x"
+check_code 2 "hf and fp8" "$MAKE_CHECKPOINT" --preset deepseek-v4-flash "$scratch/x"
+check_code 2 "packed form" "$MAKE_CHECKPOINT" --preset kimi-linear-48b-a3b --form packed "$scratch/x"
 check_code 2 "no type" "$MAKE_CHECKPOINT" --preset kimi-k2 --form gguf --type Q9 "$scratch/x"
 check_code 2 "no preset" "$MAKE_CHECKPOINT" --preset gpt-2 "$scratch/x"
 check_code 2 "--preset NAME" "$MAKE_CHECKPOINT" "$scratch/x"
