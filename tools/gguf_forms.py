@@ -69,6 +69,24 @@ def is_of_sight(name):
     return any(part in name for part in ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector."))
 
 
+# As llama.cpp's converters rename what Qwen publishes: one layer more, and what DeepSeek and GLM call its own.
+OF_DRAFT = {
+    "mtp.fc.": "eh_proj.", "mtp.pre_fc_norm_embedding.": "enorm.", "mtp.pre_fc_norm_hidden.": "hnorm.", "mtp.norm.": "shared_head.norm.",
+    "mtp.layers.0.": "",
+}
+
+
+def has_whole_draft(stored):
+    return "mtp.fc.weight" in stored and "mtp.layers.0.self_attn.o_proj.weight" in stored
+
+
+def draft_name(name, n_layers):
+    for theirs, ours in OF_DRAFT.items():
+        if name.startswith(theirs):
+            return f"layers.{n_layers}.{ours}{name.removeprefix(theirs)}"
+    return name
+
+
 def read_checkpoint(folder):
     """The config of the text model, and float32 tensors by the names that they have after "model."."""
     config = json.loads((Path(folder) / "config.json").read_text())
@@ -80,7 +98,7 @@ def read_checkpoint(folder):
     quantization = config.get("quantization") or config.get("quantization_config") or {}
     out = {}
     for name, entry in stored.items():
-        if name.endswith((".scales", ".biases")) or "mtp." in name or is_of_sight(name):
+        if name.endswith((".scales", ".biases")) or is_of_sight(name) or "mtp." in name and not has_whole_draft(stored):
             continue
         base = name.removesuffix(".weight")
         if base + ".scales" in stored:
@@ -88,7 +106,7 @@ def read_checkpoint(folder):
             value = affine(entry, stored[base + ".scales"], stored[base + ".biases"], own["bits"], own["group_size"])
         else:
             value = as_float(entry)
-        name = plain_name(name)
+        name = draft_name(plain_name(name), text["num_hidden_layers"])
         is_centred = text["model_type"] in ("qwen3_5_moe", "qwen3_5", "qwen3_next") and name.endswith("norm.weight") and "linear_attn" not in name
         out[name] = value + 1 if is_centred and not shifted else value
     return text, out

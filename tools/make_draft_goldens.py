@@ -6,6 +6,9 @@ The definition is that of the DeepSeek-V3 report (arXiv 2412.19437, section 2.2)
 side by side through one matrix; one more decoder layer; a norm; the model's own head. The states of the model itself and
 the decoder layer are transformers' modules in float64 (their norms and rotations compute in float32).
 
+Each case is written once more as GGUF by PyPI's gguf (tools/make_gguf.py), with the same numbers, under the names that
+llama.cpp has for such layers (blk.N.nextn.*).
+
 The golden: 8 bytes MFDRAFT1; u32 tokens, vocab; i32 token ids; f32 proposals[tokens - 1][vocab], row i of what follows
 token i + 1; f32 logits[tokens][vocab] of the model. And of the last tokens what the layer proposes two tokens ahead, from
 its own first proposal: i32 first[8], f32 second[8][vocab]."""
@@ -21,10 +24,14 @@ import numpy as np
 import torch
 import transformers
 from transformers.models.deepseek_v3 import modeling_deepseek_v3 as v3
+from transformers.models.glm4_moe import modeling_glm4_moe as glm4
 from transformers.models.qwen3_next import modeling_qwen3_next as next_
 
 import goldens_deepseek as deepseek
+import gguf_forms
 import goldens_forms as forms
+import goldens_grouped as grouped
+import make_gguf
 import make_goldens as goldens
 
 N_TOKENS, N_SECOND = 72, 8
@@ -36,7 +43,33 @@ V3_CASE = dict(
     family=deepseek.V3, form="hf", dtype="BF16",
     config=deepseek.shape(48, 2, 2, 16, 20, 10, 20, 14, 56, 16, 4, 2, 2, 1, 128, first_k_dense_replace=1, num_nextn_predict_layers=1),
 )
-CASES = {"draft_next_bf16": NEXT_CASE, "draft_v3_bf16": V3_CASE}
+GLM_CASE = dict(
+    family="glm4_moe", form="hf", dtype="BF16",
+    config=grouped.shape(40, 2, 4, 2, 12, 128, rms_norm_eps=1e-5, **grouped.glm(4, 2, 16, 56)),
+)
+CASES = {"draft_next_bf16": NEXT_CASE, "draft_v3_bf16": V3_CASE, "draft_glm4_bf16": GLM_CASE}
+
+
+def is_next(case):
+    return case["family"] == goldens.NEXT
+
+
+def tools_of(case):
+    """What makes the family's modules, weights and configs."""
+    return goldens if is_next(case) else deepseek if case["family"] == deepseek.V3 else grouped
+
+
+def decoder_layer(case, config):
+    """One more of the model's."""
+    config = copy.deepcopy(config)
+    index = config.num_hidden_layers
+    config.num_hidden_layers += 1
+    config._attn_implementation = config._experts_implementation = "eager"
+    if is_next(case):
+        config.layer_types = list(config.layer_types) + ["full_attention"]
+        return next_.Qwen3NextDecoderLayer(config, index)
+    kind = v3.DeepseekV3DecoderLayer if case["family"] == deepseek.V3 else glm4.Glm4MoeDecoderLayer
+    return kind(config, index)
 
 
 def rms(x, weight, eps):
@@ -51,21 +84,12 @@ class Draft:
     """The layer, once its weights are known: draft.* are its own, draft.layer.* those of its decoder layer."""
 
     def __init__(self, case, module, state):
-        self.is_next = case["family"] == goldens.NEXT
+        self.is_next = is_next(case)
         self.module = module
-        config = copy.deepcopy(module.config)
-        index = config.num_hidden_layers
-        config.num_hidden_layers += 1
-        config._attn_implementation = config._experts_implementation = "eager"
-        if self.is_next:
-            config.layer_types = list(config.layer_types) + ["full_attention"]
-            self.layer = next_.Qwen3NextDecoderLayer(config, index)
-        else:
-            self.layer = v3.DeepseekV3DecoderLayer(config, index)
-        self.layer = self.layer.double().eval()
+        self.layer = decoder_layer(case, module.config).double().eval()
         self.layer.load_state_dict({k: t.double() for k, t in state["layer"].items()})
         self.own = {k: t.double() for k, t in state.items() if k != "layer"}
-        self.eps = config.rms_norm_eps
+        self.eps = module.config.rms_norm_eps
         self.centre = 1.0 if self.is_next else 0.0
         self.embed = module.get_input_embeddings().weight.double()
         self.head = module.lm_head.weight.double()
@@ -93,24 +117,16 @@ def draft_state(case, module, draw, config):
     """Random weights of the layer, rounded as they are stored."""
     h = config["hidden_size"]
     own = {"embed": (h,), "hidden": (h,), "norm": (h,), "in": (h, 2 * h)}
-    probe = Draft.__new__(Draft)
-    index = module.config.num_hidden_layers
-    longer = copy.deepcopy(module.config)
-    longer.num_hidden_layers += 1
-    if case["family"] == goldens.NEXT:
-        longer.layer_types = list(longer.layer_types) + ["full_attention"]
-        probe.layer = next_.Qwen3NextDecoderLayer(longer, index)
-    else:
-        probe.layer = v3.DeepseekV3DecoderLayer(longer, index)
+    probe = decoder_layer(case, module.config)
     stored = lambda t: forms.float_of(forms.raw_of(t, case["dtype"]))
     state = {k: stored(draw(f"draft.{k}norm.weight" if len(s) == 1 else "draft.in.weight", s)) for k, s in own.items()}
-    state["layer"] = {k: stored(draw(f"draft.layer.{k}", tuple(t.shape))) for k, t in probe.layer.state_dict().items()}
+    state["layer"] = {k: stored(draw(f"draft.layer.{k}", tuple(t.shape))) for k, t in probe.state_dict().items()}
     return state
 
 
 def tensors_of(case, state, n_layers):
     """Under the published names."""
-    if case["family"] == goldens.NEXT:
+    if is_next(case):
         names = {"embed": "mtp.pre_fc_norm_embedding", "hidden": "mtp.pre_fc_norm_hidden", "norm": "mtp.norm", "in": "mtp.fc"}
         base = "mtp.layers.0."
     else:
@@ -123,13 +139,21 @@ def tensors_of(case, state, n_layers):
 
 def write(case, folder, module_state, state, n_layers):
     tensors = forms.split_experts(module_state) | tensors_of(case, state, n_layers)
-    if case["family"] != goldens.NEXT:  # the shared ones are stored once more
+    if not is_next(case):  # the shared ones are stored once more
         tensors[f"model.layers.{n_layers}.embed_tokens.weight"] = module_state["model.embed_tokens.weight"]
         tensors[f"model.layers.{n_layers}.shared_head.head.weight"] = module_state["lm_head.weight"]
     raw = {n: forms.raw_of(t, "F32" if n.endswith("e_score_correction_bias") else case["dtype"]) for n, t in tensors.items()}
-    config = goldens.published_config(case) if case["family"] == goldens.NEXT else deepseek.published_config(case)
-    forms.write_json(folder / "config.json", config)
+    forms.write_json(folder / "config.json", tools_of(case).published_config(case))
     forms.write_checkpoint(folder, dict(sorted(raw.items())), 1)
+
+
+def write_gguf(folder, out):
+    """The same numbers: what is stored as BF16 stays so, norms become float32."""
+    if out.exists():
+        shutil.rmtree(out)
+    out.mkdir()
+    config, tensors = gguf_forms.read_checkpoint(folder)
+    make_gguf.write_gguf(out / "model.gguf", config, tensors, make_gguf.Q.BF16)
 
 
 def make(name, out):
@@ -138,13 +162,12 @@ def make(name, out):
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     seed = 1
-    is_next = case["family"] == goldens.NEXT
-    draw = goldens.drawer(seed) if is_next else deepseek.drawer(seed)
-    module = goldens.make_module(case) if is_next else deepseek.make_module(case)
-    if is_next:
+    draw = tools_of(case).drawer(seed)
+    module = tools_of(case).make_module(case)
+    if is_next(case):
         weights = goldens.random_state(case, module, seed)[0]
     else:
-        weights = deepseek.random_state(case, draw)
+        weights = tools_of(case).random_state(case, draw)
     weights = {n: forms.float_of(forms.raw_of(t, "F32" if n.endswith("e_score_correction_bias") else case["dtype"])) for n, t in weights.items()}
     module.load_state_dict(weights, strict=False)
     module = module.double().eval()
@@ -172,6 +195,7 @@ def make(name, out):
         folder / "draft.json",
         {"made_by": "tools/make_draft_goldens.py", "transformers": transformers.__version__, "torch": torch.__version__.split("+")[0], "seed": seed},
     )
+    write_gguf(folder, out / name.replace("_bf16", "_gguf"))
     print(name, "logits std", float(logits.std()), "proposals std", float(proposals.std()))
 
 

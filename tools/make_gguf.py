@@ -72,6 +72,15 @@ OF_LAYER = {
     **{f"mlp.shared_expert{s}.{p}_proj.weight": f"ffn_{p}_shexp.weight" for s in ("", "s") for p in ("gate", "up", "down")},
     **{f"mlp.switch_mlp.{p}_proj.weight": f"ffn_{p}_exps.weight" for p in ("gate", "up", "down")},
 }
+# A layer that predicts further tokens has these besides.
+OF_LAYER |= {
+    "eh_proj.weight": "nextn.eh_proj.weight",
+    "embed_tokens.weight": "nextn.embed_tokens.weight",
+    "enorm.weight": "nextn.enorm.weight",
+    "hnorm.weight": "nextn.hnorm.weight",
+    "shared_head.head.weight": "nextn.shared_head_head.weight",
+    "shared_head.norm.weight": "nextn.shared_head_norm.weight",
+}
 # Kimi Delta Attention, where it has other names than linear attention's
 OF_KEYED = {
     **{f"self_attn.{p}_conv1d.weight": f"ssm_conv1d_{p}.weight" for p in "qkv"},
@@ -223,7 +232,9 @@ def rope_of(c):
 def write_common(w, c):
     rope = rope_of(c)
     w.add_name("a test's model")
-    w.add_block_count(c["num_hidden_layers"])
+    w.add_block_count(c["num_hidden_layers"] + c.get("n_extra_layers", 0))
+    if c.get("n_extra_layers"):
+        w.add_nextn_predict_layers(c["n_extra_layers"])
     w.add_context_length(c.get("max_position_embeddings") or c["model_max_length"])
     w.add_embedding_length(c["hidden_size"])
     w.add_head_count(c["num_attention_heads"])
@@ -457,8 +468,15 @@ def write_tokenizer(w, folder, n_vocab):
             w.add_int32("general.sampling.top_k", values["top_k"])
 
 
+def n_extra_layers(config, tensors):
+    """Behind those that the model has: they predict further tokens."""
+    last = max(int(name.split(".")[1]) for name in tensors if name.startswith("layers."))
+    return max(0, last + 1 - config["num_hidden_layers"])
+
+
 def write_gguf(path, config, tensors, kind, folder=None, split=0, others=()):
     arch = ARCHS[config["model_type"]]
+    config = {**config, "n_extra_layers": n_extra_layers(config, tensors)}
     writers = {"qwen35moe": write_hybrid, "qwen35": write_hybrid, "qwen3next": write_hybrid, "deepseek2": write_deepseek, "glm-dsa": write_deepseek,
                "deepseek32": write_deepseek, "deepseek4": write_deepseek4, "kimi-linear": write_kimi_linear}
     w = gguf.GGUFWriter(path, arch, split_max_tensors=split)

@@ -96,6 +96,10 @@ static const char *const names[MF_N_ROLES][N_NAMES] = {
     [MF_ROLE_EXPERT_UP] = {".ffn_up_exps.weight"},
     [MF_ROLE_EXPERT_DOWN] = {".ffn_down_exps.weight"},
     [MF_ROLE_EXPERT_GATE_UP] = {".ffn_gate_up_exps.weight"},
+    [MF_ROLE_DRAFT_EMBED_NORM] = {".nextn.enorm.weight"},
+    [MF_ROLE_DRAFT_HIDDEN_NORM] = {".nextn.hnorm.weight"},
+    [MF_ROLE_DRAFT_IN] = {".nextn.eh_proj.weight"},
+    [MF_ROLE_DRAFT_NORM] = {".nextn.shared_head_norm.weight"},
 };
 
 static void write_name(mf_tensor_id id, const char *name, char *out, size_t capacity)

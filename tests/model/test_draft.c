@@ -14,6 +14,10 @@
 
 static const char *const cases[] = {"draft_next_bf16", "draft_v3_bf16"};
 #define N_CASES (sizeof cases / sizeof *cases)
+/* Another family, and the same numbers as GGUF. */
+static const char *const forms[] = {"draft_glm4_bf16", "draft_next_gguf", "draft_v3_gguf",
+                                    "draft_glm4_gguf"};
+#define N_FORMS (sizeof forms / sizeof *forms)
 
 typedef struct drafts {
     uint32_t n_tokens, n_vocab;
@@ -27,10 +31,12 @@ typedef struct drafts {
 
 static drafts read_drafts(const char *name)
 {
-    char path[256];
+    const char *end_of_name = strrchr(name, '_');
+    char path[256], published[64];
     size_t n_bytes;
     drafts d = {0};
-    snprintf(path, sizeof path, "%s/draft.bin", golden_path(name));
+    snprintf(published, sizeof published, "%.*s_bf16", (int)(end_of_name - name), name);
+    snprintf(path, sizeof path, "%s/draft.bin", golden_path(published));
     d.file = read_file(path, &n_bytes);
     REQUIRE(n_bytes > 16 && memcmp(d.file, "MFDRAFT1", 8) == 0);
     memcpy(&d.n_tokens, d.file + 8, 4);
@@ -444,6 +450,12 @@ int main(void)
             check_batch(cases[i], 12, 30);
             check_long(cases[i], &d);
         }
+        free(d.file);
+    }
+    for (size_t i = 0; i < N_FORMS && !golden_is_short(); i++) {
+        const drafts d = read_drafts(forms[i]);
+        check_proposals(forms[i], &d, 20, 7);
+        check_same(forms[i], &s, false);
         free(d.file);
     }
     check_refusal();

@@ -43,4 +43,8 @@ const mf_family mf_family_glm4v_moe = {.name = "glm4v_moe",
                                        .bind = mf_grouped_bind};
 
 const mf_family mf_family_glm4_moe = {
-    .name = "glm4_moe", .configure = configure, .bind = mf_grouped_bind};
+    .name = "glm4_moe",
+    .configure = configure,
+    .draft_kind = MF_LAYER_FULL,
+    .bind = mf_grouped_bind,
+};
