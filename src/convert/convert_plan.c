@@ -26,10 +26,11 @@ mf_status mf_convert_uses(const mf_conversion *c, uint64_t **out, mf_error *erro
     *out = NULL;
     if (t == NULL)
         return MF_OK;
-    if (t->head.n_layers != h->n_moe_layers || t->head.n_experts != h->n_experts)
+    const uint32_t n_layers = mf_main_moe_layers(h); /* one that proposes tokens is in no trace */
+    if (t->head.n_layers != n_layers || t->head.n_experts != h->n_experts)
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "the trace is of %u layers of %u experts, the model has %u of %u",
-                       t->head.n_layers, t->head.n_experts, h->n_moe_layers, h->n_experts);
+                       t->head.n_layers, t->head.n_experts, n_layers, h->n_experts);
     const size_t n = (size_t)h->n_moe_layers * h->n_experts;
     uint64_t *uses = mf_alloc_array(&c->allocator, n, sizeof *uses);
     if (uses == NULL)
@@ -37,7 +38,7 @@ mf_status mf_convert_uses(const mf_conversion *c, uint64_t **out, mf_error *erro
     for (size_t p = 0; p < t->n_passes; p++) {
         const mf_routing_pass *pass = &t->passes[p];
         const size_t of_layer = (size_t)pass->n_rows * t->head.k;
-        for (size_t i = 0; i < of_layer * h->n_moe_layers; i++)
+        for (size_t i = 0; i < of_layer * n_layers; i++)
             uses[i / of_layer * h->n_experts + t->ids[pass->first_choice + i]]++;
     }
     *out = uses;
@@ -187,7 +188,7 @@ static mf_status plan_forms(const mf_conversion *c, mf_target_layer *t, const ra
     const double n_hot = c->options.hot_share * (double)c->source.h.n_experts;
     t->n_forms = 1;
     MF_TRY(quantised_run(c, t, bits_of_layer(c, t->layer), &t->forms[0], error));
-    if (c->options.hot_bits == 0 || n_hot < 1)
+    if (c->options.hot_bits == 0 || n_hot < 1 || t->layer >= c->source.h.n_layers)
         return MF_OK;
     MF_TRY(quantised_run(c, t, c->options.hot_bits, &t->forms[1], error));
     if (memcmp(t->forms[1].shapes, t->forms[0].shapes, sizeof t->forms[0].shapes) == 0)
@@ -222,7 +223,7 @@ static mf_status plan_layers_in(mf_conversion *c, const uint64_t *uses, ranked *
                                 mf_error *error)
 {
     const mf_hparams *h = &c->source.h;
-    for (uint32_t i = 0; i < h->n_layers; i++) {
+    for (uint32_t i = 0; i < mf_all_layers(h); i++) {
         if (h->is_dense[i])
             continue;
         rank(uses != NULL ? uses + (size_t)h->moe_index[i] * h->n_experts : NULL, h->n_experts,
@@ -383,7 +384,7 @@ mf_status mf_convert_plan(mf_conversion *c, mf_error *error)
 {
     const size_t n = (size_t)c->source.h.n_moe_layers * c->source.h.n_experts;
     uint64_t *uses = NULL;
-    const uint64_t n_squares = (uint64_t)c->source.h.n_moe_layers * c->source.h.hidden_size;
+    const uint64_t n_squares = (uint64_t)mf_main_moe_layers(&c->source.h) * c->source.h.hidden_size;
     if (c->options.input_squares != NULL && c->options.n_input_squares != n_squares)
         return mf_fail(error, MF_ERR_ARGUMENT, "n_input_squares is %llu, the model has %llu",
                        (unsigned long long)c->options.n_input_squares,

@@ -226,13 +226,13 @@ static mf_status write_file(file_copy *f, bool *was_there, mf_error *error)
     return status;
 }
 
-/* Sums become weights around 1. */
+/* Sums become weights around 1; of a layer that proposes tokens there are none. */
 static void weigh_columns(const mf_conversion *c, uint32_t moe, float *importance)
 {
     const uint32_t n = c->source.h.hidden_size;
     const double *sums = c->options.input_squares + (size_t)moe * n;
     double all = 0;
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n && moe < mf_main_moe_layers(&c->source.h); i++)
         all += sums[i];
     for (uint32_t i = 0; i < n; i++)
         importance[i] = all > 0 && all < 1e300 ? (float)(sums[i] / all * n) : 1.0f;

@@ -104,24 +104,47 @@ static mf_status check_options_of_model(const mf_engine_options *o, const mf_hpa
     return MF_OK;
 }
 
-/* A layer that proposes tokens, where the options want one. */
-static mf_status configure_draft(mf_model *m, const mf_engine_options *o, mf_error *error)
+static bool has_draft(const mf_model *m)
+{
+    return m->family->draft_kind != 0 && m->h.n_layers < MF_MAX_LAYERS &&
+           mf_source_has(m->source, MF_ROLE_DRAFT_IN, m->h.n_layers);
+}
+
+/* Its attention and its last expert are there, too: such layers are published in part as well. */
+static bool has_whole_draft(const mf_model *m)
+{
+    const mf_hparams *h = &m->h;
+    if (!has_draft(m) || !mf_source_has(m->source, MF_ROLE_O, h->n_layers))
+        return false;
+    if (h->n_moe_layers == 0 ||
+        m->source->ops->expert_layout(m->source, h->n_layers) != MF_EXPERTS_EACH)
+        return true;
+    return m->source->ops->has(m->source,
+                               (mf_tensor_id){MF_ROLE_EXPERT_DOWN, h->n_layers, h->n_experts - 1});
+}
+
+/* The layer that proposes tokens is one of the model's. */
+static void add_draft(mf_model *m)
 {
     mf_hparams *h = &m->h;
-    const bool is_there = m->family->draft_kind != 0 && h->n_layers < MF_MAX_LAYERS &&
-                          mf_source_has(m->source, MF_ROLE_DRAFT_IN, h->n_layers);
-    if (o->n_draft_tokens == 0)
-        return MF_OK;
-    if (!is_there)
-        return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "%s: no multi-token-prediction layer is here that could propose tokens "
-                       "(n_draft_tokens)",
-                       m->source->path);
     h->n_draft_layers = 1;
     h->draft_feeds_normed = m->family->draft_feeds_normed;
     h->layer_kind[h->n_layers] = (uint8_t)m->family->draft_kind;
     h->is_dense[h->n_layers] = h->n_moe_layers == 0;
     mf_number_moe_layers(h);
+}
+
+/* Where the options want it. */
+static mf_status configure_draft(mf_model *m, const mf_engine_options *o, mf_error *error)
+{
+    if (o->n_draft_tokens == 0)
+        return MF_OK;
+    if (!has_draft(m))
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: no multi-token-prediction layer is here that could propose tokens "
+                       "(n_draft_tokens)",
+                       m->source->path);
+    add_draft(m);
     return MF_OK;
 }
 
@@ -193,6 +216,8 @@ mf_status mf_model_bind(const mf_allocator *a, mf_source *source, mf_model *out,
     out->source = source;
     MF_TRY_GOTO(mf_family_find(source, &out->family, error));
     MF_TRY_GOTO(out->family->configure(source, &out->h, error));
+    if (has_whole_draft(out))
+        add_draft(out);
     MF_TRY_GOTO(bind_weights(out, a, error));
     return MF_OK;
 fail:

@@ -29,7 +29,8 @@ mf_status mf_engine_options_take(const mf_engine_options *given, mf_engine_optio
 
 mf_status mf_model_read(const mf_allocator *a, const char *path, const mf_engine_options *options,
                         mf_layer_kinds kinds, mf_model *out, mf_error *error);
-/* The same without a plan of memory, of a source that is open: taken over, also on failure. */
+/* The same without a plan of memory, of a source that is open: taken over, also on failure. A layer
+ * that proposes tokens is bound where it is there whole. */
 mf_status mf_model_bind(const mf_allocator *a, mf_source *source, mf_model *out, mf_error *error);
 /* Part of mf_model_read; once more where other than the options' names say whether experts have a
  * device of their own. */

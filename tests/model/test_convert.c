@@ -3,7 +3,9 @@
  * case, by every tier; split over directories too; read back; and what is damaged is found. */
 #include "golden.h"
 
+#include "base/checksum.h"
 #include "base/cpu.h"
+#include "session/session.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -360,6 +362,90 @@ static void check_calibrated(const char *name)
     REQUIRE(mkdir(root, 0700) == 0);
 }
 
+/* ---- a layer that proposes tokens goes with the others ---- */
+
+typedef struct proposals {
+    uint64_t sum;
+    uint32_t n;
+} proposals;
+
+static void add_proposal(void *ctx, const mf_session *session, uint32_t round, const float *logits)
+{
+    proposals *p = ctx;
+    p->sum =
+        mf_checksum_of(logits, session->engine->runner.h.n_vocab * sizeof *logits, p->sum + round);
+    p->n++;
+}
+
+static proposals proposals_of(const char *dir)
+{
+    mf_engine_options options;
+    mf_engine *engine = NULL;
+    mf_session *session = NULL;
+    mf_error error = {0};
+    proposals p = {0};
+    mf_engine_options_default(&options);
+    options.expert_cache_bytes = 0;
+    options.n_draft_tokens = 2;
+    options.draft = MF_DRAFT_ALWAYS;
+    REQUIRE_OK(mf_engine_open(dir, &options, &engine, &error), &error);
+    engine->draft_watch = add_proposal;
+    engine->draft_watch_ctx = &p;
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    for (int32_t i = 0; i < 24; i++) {
+        const int32_t token = i * 37 % 128;
+        REQUIRE_OK(mf_session_eval(session, &token, 1, &error), &error);
+    }
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    return p;
+}
+
+static mf_routing *record_main_layers(const char *dir, const char *path)
+{
+    mf_engine_options options;
+    mf_engine *engine = NULL;
+    mf_session *session = NULL;
+    mf_routing *routing = NULL;
+    mf_error error = {0};
+    static const int32_t tokens[] = {3, 1, 4, 1, 5, 9, 2, 6};
+    mf_engine_options_default(&options);
+    REQUIRE_OK(mf_engine_open(dir, &options, &engine, &error), &error);
+    REQUIRE_OK(mf_engine_record_routing(engine, path, &error), &error);
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    REQUIRE_OK(mf_session_eval(session, tokens, 8, &error), &error);
+    REQUIRE_OK(mf_engine_record_routing(engine, NULL, &error), &error);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    REQUIRE_OK(mf_routing_open(path, NULL, &routing, &error), &error);
+    return routing;
+}
+
+static void check_draft(const char *name)
+{
+    mf_convert_options options;
+    mf_convert_result result;
+    mf_model_info info;
+    mf_error error = {0};
+    char from[256], folder[64];
+    snprintf(from, sizeof from, "%s", golden_path(name));
+    snprintf(folder, sizeof folder, "%s.made", name);
+    const char *dir = below(folder), *trace = below("draft.trace");
+    mf_routing *routing = record_main_layers(from, trace);
+    mf_convert_options_default(&options);
+    options.routing = routing;
+    REQUIRE_OK(mf_convert(from, dir, &options, &result, &error), &error);
+    mf_routing_close(&routing);
+    REQUIRE_OK(mf_convert_verify(dir, NULL, &error), &error);
+    REQUIRE_OK(mf_model_inspect(dir, NULL, &info, &error), &error);
+    CHECK_MSG(info.n_skipped_layers == 1 && result.n_layers == info.n_moe_layers + 1,
+              "%s: %u skipped, %u of %u layers", name, info.n_skipped_layers, result.n_layers,
+              info.n_moe_layers);
+    const proposals want = proposals_of(from), got = proposals_of(dir);
+    CHECK_MSG(want.n > 20 && got.n == want.n && got.sum == want.sum,
+              "%s: %u and %u proposals, or others", name, want.n, got.n);
+}
+
 int main(int argc, char **argv)
 {
     REQUIRE(mkdtemp(root) != NULL);
@@ -376,6 +462,9 @@ int main(int argc, char **argv)
     check_calibrated("v3_fp8_bf16_scales");
     check_hot("mlx_8bit_tied");
     check_hot("v3_fp8_bf16_scales");
+    check_draft("draft_next_bf16");
+    check_draft("draft_v3_bf16");
+    check_draft("draft_glm4_gguf");
     remove_all();
     return test_result();
 }
