@@ -47,6 +47,8 @@ static const struct metric {
     [MF_BENCH_PREFILL_FMA_RATE] = {"prefill_fma_per_s", "prefill: multiply-adds a second",
                                    UNIT_GFMA},
     [MF_BENCH_RAW_READ_RATE] = {"raw_read_bytes_per_s", "drive: raw direct reads", UNIT_RATE},
+    [MF_BENCH_RAW_READ_LATENCY] = {"raw_read_latency_us", "drive: before an expert's bytes",
+                                   UNIT_MS},
     [MF_BENCH_DRAM_RATE] = {"dram_bytes_per_s", "memory: sequential reads", UNIT_RATE},
     [MF_BENCH_FMA_PEAK] = {"fma_per_s", "cores or device: multiply-adds/s", UNIT_GFMA},
     [MF_BENCH_LINK_TO_RATE] = {"link_to_bytes_per_s", "link: to the device", UNIT_RATE},
@@ -190,6 +192,7 @@ void mf_bench_round_fill(mf_bench_round *round, mf_bench_setup *setup, const mf_
     fill_uploads(v, setup, prefill, decode);
     fill_limits(v, setup, prefill, decode, machine);
     v[MF_BENCH_RAW_READ_RATE] = machine->read_bytes;
+    v[MF_BENCH_RAW_READ_LATENCY] = machine->latency_us;
     v[MF_BENCH_DRAM_RATE] = machine->dram_bytes;
     v[MF_BENCH_FMA_PEAK] = machine->fma;
     v[MF_BENCH_LINK_TO_RATE] = machine->link_to > 0 ? machine->link_to : NAN;

@@ -28,6 +28,7 @@ typedef enum mf_bench_metric {
     MF_BENCH_PREFILL_READS_PER_EXPERT, /* misses over experts of all layers and chunks: at most 1 */
     MF_BENCH_PREFILL_FMA_RATE,
     MF_BENCH_RAW_READ_RATE,
+    MF_BENCH_RAW_READ_LATENCY,
     MF_BENCH_DRAM_RATE,
     MF_BENCH_FMA_PEAK,
     MF_BENCH_LINK_TO_RATE,
@@ -91,6 +92,7 @@ typedef struct mf_bench_setup {
 /* What the machine can do, a second; NAN: not measured. */
 typedef struct mf_bench_machine {
     double read_bytes; /* of the model's files */
+    double latency_us; /* of an expert read alone, before its bytes */
     double dram_bytes;
     double fma;
     double link_to, link_from; /* a GPU's, there and back */

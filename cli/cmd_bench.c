@@ -188,22 +188,29 @@ static mf_status run_decode(bench *b, mf_cli_phase *phase, mf_error *error)
     return status;
 }
 
+static mf_status measure_machine(bench *b, mf_bench_machine *m, mf_error *error)
+{
+    mf_engine *e = b->engine;
+    const uint32_t ms = b->args->measure_ms;
+    mf_status status = mf_engine_measure_drive(e, ms, &m->read_bytes, error);
+    if (status == MF_OK)
+        status = mf_engine_measure_latency(e, ms / 2, &m->latency_us, error);
+    if (status == MF_OK)
+        status = mf_engine_measure_compute(e, ms, &m->dram_bytes, &m->fma, error);
+    if (status == MF_OK)
+        status = mf_engine_measure_link(e, ms, &m->link_to, &m->link_from, error);
+    return status;
+}
+
 static mf_status run_round(bench *b, mf_bench_round *round, mf_error *error)
 {
     mf_cli_phase prefill = {0}, decode = {0};
-    mf_bench_machine machine = {NAN, NAN, NAN, NAN, NAN};
+    mf_bench_machine machine = {NAN, NAN, NAN, NAN, NAN, NAN};
     mf_status status = run_prefill(b, &prefill, error);
     if (status == MF_OK)
         status = run_decode(b, &decode, error);
     if (status == MF_OK && round && b->args->measure_ms > 0)
-        status =
-            mf_engine_measure_drive(b->engine, b->args->measure_ms, &machine.read_bytes, error);
-    if (status == MF_OK && round && b->args->measure_ms > 0)
-        status = mf_engine_measure_compute(b->engine, b->args->measure_ms, &machine.dram_bytes,
-                                           &machine.fma, error);
-    if (status == MF_OK && round && b->args->measure_ms > 0)
-        status = mf_engine_measure_link(b->engine, b->args->measure_ms, &machine.link_to,
-                                        &machine.link_from, error);
+        status = measure_machine(b, &machine, error);
     if (status == MF_OK && round) {
         mf_bench_round_fill(round, &b->setup, &prefill, &decode, &machine);
         b->setup.prefill = mf_cli_phase_sum(&b->setup.prefill, &prefill);

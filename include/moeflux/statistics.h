@@ -129,6 +129,13 @@ MF_API const char *mf_engine_cpu_name(const mf_engine *engine);
 MF_API MF_MUST_CHECK mf_status mf_engine_measure_drive(mf_engine *engine, uint32_t n_milliseconds,
                                                        double *bytes_per_second, mf_error *error);
 
+/* How long an expert that is read alone takes beyond what its bytes take at the bandwidth of
+ * mf_engine_measure_drive, in microseconds: what mf_replay_options.latency_us stands for. Both are
+ * measured, one after the other, for about n_milliseconds together; 0 for a model without experts.
+ * Waits and fails as mf_engine_measure_drive. */
+MF_API MF_MUST_CHECK mf_status mf_engine_measure_latency(mf_engine *engine, uint32_t n_milliseconds,
+                                                         double *latency_us, mf_error *error);
+
 /* Sequential read bandwidth of the memory (a GPU's own) over the engine's weights and filled expert
  * slots, and float32 multiply-adds per second of the engine's compute threads or its GPU, each
  * measured for about n_milliseconds. Waits and fails as mf_engine_measure_drive. */

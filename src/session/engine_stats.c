@@ -186,6 +186,35 @@ mf_status mf_engine_measure_drive(mf_engine *engine, uint32_t n_milliseconds,
     return status;
 }
 
+/* Of one expert alone, and of a token's of a layer at once. */
+static mf_status measure_rates(mf_engine *e, uint32_t n_milliseconds, double *alone,
+                               double *together, mf_error *error)
+{
+    mf_expert_store *store = e->runner.store;
+    const uint32_t half = n_milliseconds / 2;
+    MF_TRY(mf_expert_store_measure(store, 1, half, alone, error));
+    return mf_expert_store_measure(store, e->runner.plan.k, n_milliseconds - half, together, error);
+}
+
+mf_status mf_engine_measure_latency(mf_engine *engine, uint32_t n_milliseconds, double *latency_us,
+                                    mf_error *error)
+{
+    double alone = 0, together = 0;
+    uint64_t n_bytes;
+    uint32_t n_reads;
+    if (engine == NULL || latency_us == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "mf_engine_measure_latency: engine or result is NULL");
+    MF_TRY(mf_engine_take_turn(engine, error));
+    mf_status status = measure_rates(engine, n_milliseconds, &alone, &together, error);
+    mf_engine_end_turn(engine);
+    MF_TRY(status);
+    mf_expert_map_cost(&engine->runner.map, &n_reads, &n_bytes);
+    const bool is_slower = alone > 0 && alone < together; /* else others came between */
+    *latency_us = is_slower ? 1e6 * (double)n_bytes * (1 / alone - 1 / together) : 0;
+    return MF_OK;
+}
+
 mf_status mf_engine_measure_compute(mf_engine *engine, uint32_t n_milliseconds,
                                     double *dram_bytes_per_second, double *fma_per_second,
                                     mf_error *error)

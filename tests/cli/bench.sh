@@ -11,7 +11,7 @@ expect_code 0
 expect_empty "$err"
 expect_lines "$out" 1
 for key in prefill_tokens_per_s decode_tokens_per_s weight_bytes_per_token read_bytes_per_token \
-    hit_rate read_bytes_per_s raw_read_bytes_per_s dram_bytes_per_s peak_rss_bytes; do
+    hit_rate read_bytes_per_s raw_read_bytes_per_s raw_read_latency_us dram_bytes_per_s peak_rss_bytes; do
     expect_true at_most 0 "$(json "$out" $key)"
 done
 expect_true at_most "$(json "$out" prefill_reads_per_expert_and_chunk)" 1

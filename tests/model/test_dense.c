@@ -43,6 +43,9 @@ static void test_what_is_about_experts(void)
     double speed = 1.0;
     uint8_t state;
     uint32_t n_uses;
+    REQUIRE_OK(mf_engine_measure_latency(engine, 5, &speed, &error), &error);
+    CHECK(speed == 0.0);
+    speed = 1.0;
     REQUIRE_OK(mf_engine_measure_drive(engine, 5, &speed, &error), &error);
     CHECK(speed == 0.0);
     CHECK_STATUS(mf_engine_record_routing(engine, "/dev/null", &error), MF_ERR_UNSUPPORTED);

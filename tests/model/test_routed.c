@@ -437,12 +437,14 @@ static void check_measured(const golden_case *c)
 {
     run r, few;
     mf_io_fault fault = {.inner = &mf_io_engine_pool};
-    double rate = 0.0;
+    double rate = 0.0, latency_us = -1.0;
     mf_error error = {0};
     open_with(&few, c, LEAST, NULL);
     eval(&few);
     open_with(&r, c, ALL, &fault);
     REQUIRE_OK(mf_engine_measure_drive(r.engine, 20, &rate, &error), &error);
+    REQUIRE_OK(mf_engine_measure_latency(r.engine, 20, &latency_us, &error), &error);
+    CHECK(rate > 0 && latency_us >= 0);
     eval(&r);
     check_same(c, &r, &few);
     CHECK_U64(n_routed(&r), r.engine->runner.h.n_moe_layers);
@@ -450,6 +452,8 @@ static void check_measured(const golden_case *c)
     fault.fail_count = 1;
     fault.fail_errno = EIO;
     CHECK_STATUS(mf_engine_measure_drive(r.engine, 20, &rate, &error), MF_ERR_IO);
+    fault.fail_from = fault.n_reads + 1;
+    CHECK_STATUS(mf_engine_measure_latency(r.engine, 20, &latency_us, &error), MF_ERR_IO);
     mf_session_clear(r.session);
     eval(&r);
     check_same(c, &r, &few);

@@ -410,6 +410,7 @@ static void try_evaluations(const intruder *t, mf_session *session)
     CHECK_STATUS(mf_engine_eval(t->s->engine, &item, 1, &error), MF_ERR_STATE);
     CHECK_STATUS(mf_engine_step(t->s->engine, &step, 1, &error), MF_ERR_STATE);
     CHECK_STATUS(mf_engine_measure_drive(t->s->engine, 1, rate, &error), MF_ERR_STATE);
+    CHECK_STATUS(mf_engine_measure_latency(t->s->engine, 1, rate, &error), MF_ERR_STATE);
     CHECK_STATUS(mf_engine_measure_compute(t->s->engine, 1, rate, rate + 1, &error), MF_ERR_STATE);
 }
 
