@@ -381,6 +381,8 @@ static void test_conv(const mf_kernels *k)
     }
 }
 
+enum { MAX_VALUE_DIM = 320 };
+
 typedef struct delta_case {
     uint32_t key_dim, value_dim, n_tokens;
     guarded g[7];
@@ -447,13 +449,34 @@ static void expected_delta(const delta_case *c, double *s, uint32_t t, double *o
     }
 }
 
+/* A token into another state gives the bits that it gives in place, wherever that state lies: at
+ * whole vectors it may go past the caches. `wanted` is the state after the token in place. */
+static void check_delta_apart(const mf_kernels *k, const delta_case *c, uint32_t t,
+                              const float *from, const float *wanted)
+{
+    const size_t n_state = (size_t)c->key_dim * c->value_dim;
+    float *memory = aligned_alloc(64, (n_state * sizeof *memory + 127) & ~(size_t)63);
+    float *out = malloc((size_t)c->n_tokens * c->value_dim * sizeof *out);
+    REQUIRE(memory != NULL && out != NULL);
+    for (size_t skip = 0; skip < 2; skip++) {
+        const mf_delta_args one = delta_args(c, from, memory + skip, out, t, 1);
+        memset(memory + skip, 0xff, n_state * sizeof *memory);
+        k->delta_rule(&one);
+        CHECK_BYTES(memory + skip, wanted, n_state * sizeof *memory);
+        CHECK_BYTES(one.out, c->out + (size_t)t * c->value_dim, c->value_dim * sizeof *out);
+    }
+    free(out);
+    free(memory);
+}
+
 /* All tokens at once from one state into another, and token by token in place: the same bits. */
 static void check_delta(const mf_kernels *k, delta_case *c)
 {
     size_t n_state = (size_t)c->key_dim * c->value_dim, n_out = (size_t)c->n_tokens * c->value_dim;
-    double *s = malloc(n_state * sizeof *s), expected[128];
+    double *s = malloc(n_state * sizeof *s), expected[MAX_VALUE_DIM];
     float *state = malloc(n_state * sizeof *state), *out = malloc(n_out * sizeof *out);
-    REQUIRE(s != NULL && state != NULL && out != NULL);
+    float *before = malloc(n_state * sizeof *before);
+    REQUIRE(s != NULL && state != NULL && out != NULL && before != NULL);
     for (size_t i = 0; i < n_state; i++)
         s[i] = (double)c->state[i];
     guarded g;
@@ -465,7 +488,9 @@ static void check_delta(const mf_kernels *k, delta_case *c)
     CHECK_BYTES(state, c->state, n_state * sizeof *state); /* what it began from is as it was */
     for (uint32_t t = 0; t < c->n_tokens; t++) {
         mf_delta_args one = delta_args(c, state, state, out, t, 1);
+        memcpy(before, state, n_state * sizeof *state);
         k->delta_rule(&one);
+        check_delta_apart(k, c, t, before, state);
         expected_delta(c, s, t, expected);
         for (uint32_t j = 0; j < c->value_dim; j++)
             check_near(k, "delta rule", c->key_dim, (double)c->out[t * c->value_dim + j],
@@ -474,6 +499,7 @@ static void check_delta(const mf_kernels *k, delta_case *c)
     CHECK_BYTES(out, c->out, n_out * sizeof *out);
     CHECK_BYTES(state, after, n_state * sizeof *state);
     guarded_free(&g);
+    free(before);
     free(s);
     free(state);
     free(out);
@@ -481,8 +507,8 @@ static void check_delta(const mf_kernels *k, delta_case *c)
 
 static void test_delta(const mf_kernels *k)
 {
-    static const uint32_t dims[][2] = {{1, 1},   {16, 16},   {8, 24},  {33, 7},
-                                       {64, 64}, {128, 128}, {20, 100}};
+    static const uint32_t dims[][2] = {{1, 1},     {16, 16},  {8, 24},   {33, 7},  {64, 64},
+                                       {128, 128}, {20, 100}, {12, 192}, {5, 256}, {9, 320}};
     uint64_t seed = 17;
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
         delta_case c = make_delta(&seed, dims[i][0], dims[i][1], 9);
