@@ -343,7 +343,9 @@ mf_weight_shape fp8_shape(uint32_t scale_rows)
                              .scale_rows = scale_rows};
 }
 
-matrix_case make_case(uint64_t *state, mf_weight_shape shape, uint32_t n_rows, uint32_t n_cols)
+/* Codes of random bytes, or all of them `code`, and random scales. */
+static matrix_case case_of(uint64_t *state, mf_weight_shape shape, uint32_t n_rows, uint32_t n_cols,
+                           const unsigned char *code)
 {
     matrix_case c = {.w = {.shape = shape}};
     c.w.shape.n_rows = n_rows;
@@ -352,6 +354,8 @@ matrix_case make_case(uint64_t *state, mf_weight_shape shape, uint32_t n_rows, u
         size_t n_bytes = (size_t)mf_weight_array_bytes(&c.w.shape, i);
         c.arrays[i] = guarded_alloc(n_bytes);
         fill_codes(state, &c.arrays[i], n_bytes);
+        if (code != NULL && i == 0)
+            memset(c.arrays[i].p, *code, n_bytes);
         c.w.arrays[i] = c.arrays[i].p;
     }
     fill_scales(state, &c);
@@ -361,6 +365,17 @@ matrix_case make_case(uint64_t *state, mf_weight_shape shape, uint32_t n_rows, u
         for (uint32_t i = 0; i < n_cols; i++)
             c.values[(size_t)r * n_cols + i] = weight_of(&c.w, r, i);
     return c;
+}
+
+matrix_case make_case(uint64_t *state, mf_weight_shape shape, uint32_t n_rows, uint32_t n_cols)
+{
+    return case_of(state, shape, n_rows, n_cols, NULL);
+}
+
+matrix_case make_even_case(uint64_t *state, mf_weight_shape shape, uint32_t n_rows, uint32_t n_cols,
+                           unsigned char code)
+{
+    return case_of(state, shape, n_rows, n_cols, &code);
 }
 
 void free_case(matrix_case *c)

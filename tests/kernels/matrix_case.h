@@ -24,6 +24,9 @@ mf_weight_shape float_shape(mf_dtype type);
 mf_weight_shape fp8_shape(uint32_t scale_rows);
 
 matrix_case make_case(uint64_t *state, mf_weight_shape shape, uint32_t n_rows, uint32_t n_cols);
+/* The same with all codes' bytes, but not the scales, of one value. */
+matrix_case make_even_case(uint64_t *state, mf_weight_shape shape, uint32_t n_rows, uint32_t n_cols,
+                           unsigned char code);
 void free_case(matrix_case *c);
 
 /* Filled with NaN, should anything be read before it is written. Freed by the caller. */

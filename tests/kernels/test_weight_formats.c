@@ -114,6 +114,55 @@ static void test_decoded(const mf_kernels *k)
     }
 }
 
+/* Rows of 256 columns, which kernels take together, end at the guard page; and longer ones. */
+static void test_spans(const mf_kernels *k)
+{
+    static const uint32_t cols[] = {256, 512, 544, 1056};
+    uint64_t state = 31;
+    for (size_t i = 0; i < N_DECODED; i++) {
+        const mf_weight_shape shape = {.kind = decoded[i]};
+        const uint32_t step = mf_weight_format_of(&shape)->arrays[0].cols;
+        for (size_t n = 0; n < sizeof cols / sizeof *cols; n++) {
+            matrix_case c = make_case(&state, shape, 6, cols[n] / step * step);
+            check_case(k, &state, &c);
+            free_case(&c);
+        }
+    }
+}
+
+/* Every code the least or the largest, by activations of one size, so that all that is added up has
+ * one sign, or changes it: sums of integers are as large as they get. */
+static void test_extremes(const mf_kernels *k)
+{
+    enum { ROWS = 5, COLS = 512, TOKENS = 3 };
+    static const unsigned char codes[] = {0x00, 0xff, 0x0f, 0xf0, 0x7e, 0x80};
+    static float x[TOKENS * COLS];
+    uint64_t state = 37;
+    for (uint32_t i = 0; i < TOKENS * COLS; i++)
+        x[i] = (i / COLS == 0 || (i / COLS == 2 && i % 32 < 16) ? 1.0f : -1.0f) * 0x1.fffffep+3f;
+    for (size_t i = 0; i < N_DECODED * sizeof codes; i++) {
+        const mf_weight_shape shape = {.kind = decoded[i / sizeof codes]};
+        if (shape.kind == MF_WEIGHT_GGUF_NVFP4) /* whose scales may be no numbers */
+            continue;
+        matrix_case c = make_even_case(&state, shape, ROWS, COLS, codes[i % sizeof codes]);
+        if (k->token_bytes(&c.w) == 0) { /* floats, all of whose roundings may go one way */
+            free_case(&c);
+            continue;
+        }
+        float y[TOKENS * ROWS];
+        void *scratch = scratch_for(k, &c.w, TOKENS);
+        k->matmul(&c.w, 0, ROWS, x, COLS, TOKENS, y, ROWS, scratch);
+        check_outputs(k, &c, x, TOKENS, y);
+        for (uint32_t t = 0; t < TOKENS; t++) {
+            float alone[ROWS];
+            k->matmul(&c.w, 0, ROWS, x + t * COLS, COLS, 1, alone, ROWS, scratch);
+            CHECK_BYTES(alone, y + t * ROWS, sizeof alone);
+        }
+        free(scratch);
+        free_case(&c);
+    }
+}
+
 /* Integers with scales in groups, and FP8 with a scale for a row or for all. */
 static void test_published(const mf_kernels *k)
 {
@@ -285,6 +334,8 @@ int main(void)
     test_sizes();
     test_table();
     for_tiers(test_decoded);
+    for_tiers(test_spans);
+    for_tiers(test_extremes);
     for_tiers(test_published);
     for_tiers(test_nan_scales);
     for_tiers(test_scale_rows);

@@ -80,6 +80,7 @@ typedef struct prepare_job {
     const mf_matrix *w;
     const float *x;
     size_t token_bytes;
+    unsigned char *out;
 } prepare_job;
 
 static void run_prepare(void *ctx, uint32_t token, uint32_t thread)
@@ -87,54 +88,87 @@ static void run_prepare(void *ctx, uint32_t token, uint32_t thread)
     (void)thread;
     const prepare_job *job = ctx;
     job->be->kernels->prepare_token(job->w, job->x + (size_t)token * job->w->shape.n_cols,
-                                    job->be->prepared + token * job->token_bytes);
+                                    job->out + token * job->token_bytes);
 }
 
-/* Rows [row, row + n_rows), prepared in the form of the first weight that has one, for all that
- * have the same. */
+/* The forms that tokens have been prepared in, one after the other. */
+typedef struct token_forms {
+    size_t token_bytes[MF_MAX_MATMULS], at[MF_MAX_MATMULS], used;
+    uint32_t n;
+} token_forms;
+
+/* The index of the form of so many bytes a token; n, if there is none. */
+static uint32_t form_of(const token_forms *forms, size_t token_bytes)
+{
+    uint32_t i = 0;
+    while (i < forms->n && forms->token_bytes[i] != token_bytes)
+        i++;
+    return i;
+}
+
+/* n_rows tokens in the form that job->w takes, once for all that take the same; NULL: there is no
+ * room left. */
+static const void *prepare(mf_cpu_backend *be, prepare_job *job, uint32_t n_rows,
+                           token_forms *forms)
+{
+    const uint32_t i = form_of(forms, job->token_bytes);
+    if (i < forms->n)
+        return be->prepared + forms->at[i];
+    const size_t n_bytes = job->token_bytes * n_rows;
+    if (n_bytes > be->prepared_bytes - forms->used)
+        return NULL;
+    job->out = be->prepared + forms->used;
+    mf_thread_pool_run(be->pool, n_rows, run_prepare, job);
+    forms->token_bytes[i] = job->token_bytes;
+    forms->at[i] = forms->used;
+    forms->used += n_bytes;
+    forms->n++;
+    return job->out;
+}
+
+/* Rows [row, row + n_rows). */
 static void multiply_rows(mf_cpu_backend *be, const mf_op *op, uint32_t row, uint32_t n_rows)
 {
     mf_cpu_product products[MF_MAX_MATMULS];
-    size_t prepared = 0; /* bytes of a token in that form */
+    token_forms forms = {.n = 0};
     for (uint32_t j = 0; j < op->u.matmul.n; j++) {
         mf_matrix w = mf_cpu_matrix(be, &op->u.matmul.weight[j]);
         const float *x = mf_cpu_floats(be, op->u.matmul.x) + (size_t)row * w.shape.n_cols;
         float *y = mf_cpu_floats(be, op->u.matmul.y[j]) + (size_t)row * w.shape.n_rows;
-        prepare_job job = {be, &w, x, be->kernels->token_bytes(&w)};
+        prepare_job job = {be, &w, x, be->kernels->token_bytes(&w), NULL};
         products[j] = (mf_cpu_product){.w = w,
                                        .x = x,
                                        .x_stride = w.shape.n_cols,
                                        .n_tokens = n_rows,
                                        .y = y,
                                        .y_stride = w.shape.n_rows};
-        if (job.token_bytes == 0 || job.token_bytes * n_rows > be->prepared_bytes ||
-            (prepared != 0 && job.token_bytes != prepared))
-            continue;
-        products[j].prepared = be->prepared;
-        if (prepared == 0)
-            mf_thread_pool_run(be->pool, n_rows, run_prepare, &job);
-        prepared = job.token_bytes;
+        if (job.token_bytes != 0)
+            products[j].prepared = prepare(be, &job, n_rows, &forms);
     }
     mf_cpu_products(be, products, op->u.matmul.n);
 }
 
-/* Rows whose prepared form fits its buffer; all, if there is none or it is too small for any. */
-static uint32_t rows_together(const mf_cpu_backend *be, const mf_op *op)
+/* Bytes of a token in all of its forms. */
+static size_t token_bytes_of(const mf_cpu_backend *be, const mf_op *op)
 {
-    uint32_t most = op->n_rows;
+    token_forms forms = {.n = 0};
     for (uint32_t j = 0; j < op->u.matmul.n; j++) {
-        mf_matrix w = mf_cpu_matrix(be, &op->u.matmul.weight[j]);
-        size_t token_bytes = be->kernels->token_bytes(&w);
-        if (token_bytes != 0 && be->prepared_bytes / token_bytes < most &&
-            token_bytes <= be->prepared_bytes)
-            most = (uint32_t)(be->prepared_bytes / token_bytes);
+        const mf_matrix w = {.shape = op->u.matmul.weight[j].shape};
+        const size_t token_bytes = be->kernels->token_bytes(&w);
+        if (token_bytes == 0 || form_of(&forms, token_bytes) < forms.n)
+            continue;
+        forms.token_bytes[forms.n++] = token_bytes;
+        forms.used += token_bytes;
     }
-    return most;
+    return forms.used;
 }
 
 void mf_cpu_matmul(mf_cpu_backend *be, const mf_op *op)
 {
-    const uint32_t most = rows_together(be, op);
+    /* as many rows as fit the buffer; all, if it is too small for any */
+    const size_t token_bytes = token_bytes_of(be, op);
+    const size_t fit = token_bytes == 0 ? 0 : be->prepared_bytes / token_bytes;
+    const uint32_t most = fit == 0 || fit > op->n_rows ? op->n_rows : (uint32_t)fit;
     for (uint32_t row = 0; row < op->n_rows; row += most)
         multiply_rows(be, op, row, op->n_rows - row < most ? op->n_rows - row : most);
 }

@@ -3,7 +3,9 @@
  * Formats of blocks times activations in fixed point (blocks_token.h), AVX-512 with VNNI. Each lane
  * has 16 columns of a span, which share a scale in every format: 64 columns at once are unpacked in
  * their order, and four such vectors transposed within each 128 bits. So lane 4 * b + c has the
- * columns from 64 * c + 16 * b on, four of them in each vector.
+ * columns from 64 * c + 16 * b on, four of them in each vector. Formats whose blocks of 32 lie as
+ * two halves in nibbles are not transposed: of each block lane 2 * b + c has the columns from 8 * k
+ * + 4 * c on in vector k (mf_blocks_is_woven).
  */
 #ifndef MF_KERNELS_BLOCKS_DOT_AVX512_H
 #define MF_KERNELS_BLOCKS_DOT_AVX512_H
@@ -47,6 +49,18 @@ MF_INLINE void transpose_fours(const __m512i rows[4], __m512i columns[4])
     columns[3] = _mm512_unpackhi_epi64(a1, a3);
 }
 
+/* Of 256 bytes in their order: vector k has of each 32 the eight from 8 * k on. */
+MF_INLINE void weave(const __m512i rows[4], __m512i columns[4])
+{
+    MF_UNROLL(4)
+    for (uint32_t k = 0; k < 4; k++) {
+        const __m512i at = _mm512_setr_epi64(k, k + 4, k + 8, k + 12, 0, 0, 0, 0);
+        const __m512i first = _mm512_permutex2var_epi64(rows[0], at, rows[1]);
+        const __m512i last = _mm512_permutex2var_epi64(rows[2], at, rows[3]);
+        columns[k] = _mm512_inserti64x4(first, _mm512_castsi512_si256(last), 1);
+    }
+}
+
 /* The largest magnitude of n values; NaN if there is one. */
 static float largest(const float *x, uint32_t n)
 {
@@ -88,8 +102,9 @@ MF_INLINE __m512i offset_of(__m512i v)
     return _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(v, 7));
 }
 
-static void prepare_span(const float *x, uint32_t n, mf_blocks_span *span)
+static void prepare_span(bool woven, const float *x, uint32_t n, mf_blocks_span *span)
 {
+    const __m512i fours = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
     const __m512i one = _mm512_set1_epi8(1);
     __m512i digits[CHUNKS][DIGITS], sums[DIGITS];
     float units[CHUNKS];
@@ -99,18 +114,24 @@ static void prepare_span(const float *x, uint32_t n, mf_blocks_span *span)
     for (uint32_t d = 0; d < DIGITS; d++) {
         const __m512i rows[CHUNKS] = {digits[0][d], digits[1][d], digits[2][d], digits[3][d]};
         __m512i columns[CHUNKS];
-        transpose_fours(rows, columns);
+        if (woven)
+            weave(rows, columns);
+        else
+            transpose_fours(rows, columns);
         sums[d] = _mm512_setzero_si512();
         for (uint32_t k = 0; k < CHUNKS; k++) {
             _mm512_storeu_si512(span->bytes.digits[d][k], columns[k]);
             sums[d] = add_products(sums[d], one, columns[k]);
         }
     }
-    const __m512 unit = _mm512_broadcast_f32x4(_mm_loadu_ps(units));
+    const __m512 each = _mm512_broadcast_f32x4(_mm_loadu_ps(units));
+    const __m512 unit = woven ? _mm512_permutexvar_ps(fours, each) : each;
     const __m512i low = _mm512_add_epi32(_mm512_slli_epi32(sums[1], 8), sums[0]);
     const __m512i all = _mm512_add_epi32(_mm512_slli_epi32(sums[2], 16), low);
     _mm512_storeu_si512(span->bytes.offsets[0], offset_of(low));
     _mm512_storeu_si512(span->bytes.offsets[1], offset_of(sums[2]));
+    _mm512_storeu_si512(span->bytes.small_offsets,
+                        _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(all, 3)));
     _mm512_storeu_ps(span->sums, _mm512_mul_ps(_mm512_cvtepi32_ps(all), unit));
     _mm512_storeu_ps(span->units, unit);
 }
@@ -118,8 +139,10 @@ static void prepare_span(const float *x, uint32_t n, mf_blocks_span *span)
 /* mf_kernels.prepare_token. Activations that are not finite get a unit that is not. */
 static void prepare(const mf_matrix *w, const float *x, mf_blocks_span *span)
 {
+    const bool woven = mf_blocks_is_woven(w->shape.kind);
     for (uint32_t i = 0; i < w->shape.n_cols; i += MF_SPAN, span++)
-        prepare_span(x + i, w->shape.n_cols - i < MF_SPAN ? w->shape.n_cols - i : MF_SPAN, span);
+        prepare_span(woven, x + i, w->shape.n_cols - i < MF_SPAN ? w->shape.n_cols - i : MF_SPAN,
+                     span);
 }
 
 /* --------------------------------------------------------------------------------------- products
@@ -138,15 +161,19 @@ MF_INLINE void sum_four(const vec v[4], float out[4])
 MF_INLINE void unpack_span(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
                            const unsigned char *v, const unsigned char *s, unpacked_span *out)
 {
-    const span_scales scales = scales_of(kind, v, s, w);
-    __m512i chunks[CHUNKS];
-    MF_UNROLL(4)
-    for (uint32_t c = 0; c < CHUNKS; c++)
-        chunks[c] = chunk_weights(kind, t, v, c);
-    transpose_fours(chunks, out->weights);
+    const span_scales scales = scales_of(kind, t, v, s, w);
+    if (mf_blocks_is_woven(kind)) {
+        woven_weights(kind, t, v, out->weights);
+    } else {
+        __m512i chunks[CHUNKS];
+        MF_UNROLL(4)
+        for (uint32_t c = 0; c < CHUNKS; c++)
+            chunks[c] = chunk_weights(kind, t, v, c);
+        transpose_fours(chunks, out->weights);
+    }
     out->scale = lane_scales(kind, &scales);
     if (mf_blocks_has_min(kind))
-        out->min = lane_minima(&scales);
+        out->min = lane_minima(kind, &scales);
 }
 
 /* What a span's sums, by the highest digit and by both others, add to an output. */
@@ -164,10 +191,58 @@ MF_INLINE __m512i digits_at(const mf_blocks_span *x, uint32_t digit, uint32_t k)
     return _mm512_loadu_si512(x->bytes.digits[digit][k]);
 }
 
+/* Whether a lane's sum fits 32 bits, by all digits together: codes of up to 5 bits, as they are
+ * stored. Put together as integers or as floats, one rounding of the same sum. */
+MF_INLINE bool is_narrow(mf_weight_kind kind)
+{
+    return kind == MF_WEIGHT_GGUF_Q4_0 || kind == MF_WEIGHT_GGUF_Q4_K ||
+           kind == MF_WEIGHT_GGUF_Q5_K;
+}
+
+/* Rows go side by side, so that no sum waits for itself. */
+MF_INLINE void add_narrow_span(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
+                               const unsigned char *const v[4], const mf_blocks_span *x, vec acc[4])
+{
+    const __m512 units = _mm512_loadu_ps(x->units);
+    __m512i codes[4][CHUNKS], sums[4];
+    MF_UNROLL(4)
+    for (uint32_t r = 0; r < 4; r++) {
+        woven_codes(kind, t, v[r], codes[r]);
+        sums[r] = _mm512_setzero_si512();
+    }
+    MF_UNROLL(3)
+    for (uint32_t d = 0; d < DIGITS; d++) { /* the highest first */
+        MF_UNROLL(4)
+        for (uint32_t r = 0; r < 4; r++)
+            sums[r] = d > 0 ? _mm512_slli_epi32(sums[r], 8) : sums[r];
+        MF_UNROLL(4)
+        for (uint32_t k = 0; k < CHUNKS; k++) {
+            const __m512i digits = digits_at(x, DIGITS - 1 - d, k);
+            MF_UNROLL(4)
+            for (uint32_t r = 0; r < 4; r++)
+                sums[r] = add_products(sums[r], codes[r][k], digits);
+        }
+    }
+    MF_UNROLL(4)
+    for (uint32_t r = 0; r < 4; r++) {
+        const span_scales scales = scales_of(kind, t, v[r], NULL, w);
+        if (kind == MF_WEIGHT_GGUF_Q4_0)
+            sums[r] = _mm512_add_epi32(sums[r], _mm512_loadu_si512(x->bytes.small_offsets));
+        acc[r] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sums[r]), units),
+                                 lane_scales(kind, &scales), acc[r]);
+        if (mf_blocks_has_min(kind))
+            acc[r] = _mm512_fmadd_ps(lane_minima(kind, &scales), _mm512_loadu_ps(x->sums), acc[r]);
+    }
+}
+
 MF_INLINE void add_span(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
                         const unsigned char *const v[4], const unsigned char *const s[4],
                         const mf_blocks_span *x, vec acc[4])
 {
+    if (is_narrow(kind)) {
+        add_narrow_span(kind, t, w, v, x, acc);
+        return;
+    }
     MF_UNROLL(4)
     for (uint32_t r = 0; r < 4; r++) {
         unpacked_span row;

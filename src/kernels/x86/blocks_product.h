@@ -59,7 +59,7 @@ MF_INLINE void multiply_four(mf_weight_kind kind, const span_tables *t, const mf
     for (uint32_t i = 0; i < w->n_spans; i++, x++) {
         MF_UNROLL(4)
         for (uint32_t r = 0; r < 4; r++)
-            for (uint32_t at = 0; at < w->span_bytes; at += 64)
+            for (uint32_t at = 0; at < mf_blocks_span_bytes(kind); at += 64)
                 __builtin_prefetch(v[r] + ahead + at);
         add_span(kind, t, w, v, s, x, acc);
         MF_UNROLL(4)

@@ -31,6 +31,7 @@ typedef struct mf_blocks_span {
         struct {
             signed char digits[3][4][64]; /* the lowest digit first; of each 16 columns four */
             int32_t offsets[2][16];       /* -128 times the sums of 16, as of digits */
+            int32_t small_offsets[16];    /* -8 times the sums of 16 integers */
         } bytes;
         struct {
             int16_t high[16][16], low[16][16];
@@ -63,6 +64,16 @@ static inline bool mf_blocks_has_sixteens(mf_weight_kind kind)
            kind == MF_WEIGHT_GGUF_Q6_K || kind == MF_WEIGHT_GGUF_NVFP4 || mf_blocks_is_nvfp4(kind);
 }
 
+/* Whether a lane's 16 columns are of each eight of a block of 32 four, which is how nibbles of half
+ * or of two blocks come with the fewest moves; else they are neighbours. To tiers whose lanes are
+ * columns (blocks_dot_avx512.h) tokens have a form of their own for it. */
+static inline bool mf_blocks_is_woven(mf_weight_kind kind)
+{
+    return kind == MF_WEIGHT_GGUF_Q4_0 || kind == MF_WEIGHT_GGUF_IQ4_NL ||
+           kind == MF_WEIGHT_GGUF_IQ4_XS || kind == MF_WEIGHT_GGUF_Q4_K ||
+           kind == MF_WEIGHT_GGUF_Q5_K;
+}
+
 /* Whether the x86 tiers multiply it so. */
 static inline bool mf_is_blocks(const mf_matrix *w)
 {
@@ -93,14 +104,50 @@ static inline bool mf_is_blocks(const mf_matrix *w)
     }
 }
 
+/* Bytes of a span of `kind`, a constant; NVFP4 is all of its forms. */
+static inline uint32_t mf_blocks_span_bytes(mf_weight_kind kind)
+{
+    switch (kind) {
+    case MF_WEIGHT_INT8:
+        return 256;
+    case MF_WEIGHT_GGUF_Q4_1:
+        return 160;
+    case MF_WEIGHT_GGUF_Q5_0:
+    case MF_WEIGHT_GGUF_Q5_K:
+        return 176;
+    case MF_WEIGHT_GGUF_Q5_1:
+        return 192;
+    case MF_WEIGHT_GGUF_Q8_0:
+        return 272;
+    case MF_WEIGHT_GGUF_Q2_K:
+        return 84;
+    case MF_WEIGHT_GGUF_Q3_K:
+        return 110;
+    case MF_WEIGHT_GGUF_Q6_K:
+        return 210;
+    case MF_WEIGHT_GGUF_IQ4_XS:
+    case MF_WEIGHT_GGUF_MXFP4:
+        return 136;
+    case MF_WEIGHT_GGUF_Q4_0:
+    case MF_WEIGHT_GGUF_Q4_K:
+    case MF_WEIGHT_GGUF_IQ4_NL:
+    case MF_WEIGHT_GGUF_NVFP4:
+        return 144;
+    default: /* MXFP4, NVFP4, INT4 */
+        return 128;
+    }
+}
+
 static inline uint32_t mf_blocks_spans(const mf_matrix *w)
 {
     return (w->shape.n_cols + MF_SPAN - 1) / MF_SPAN;
 }
 
+/* The two forms are told apart by it. */
 static inline size_t mf_blocks_token_bytes(const mf_matrix *w)
 {
-    return mf_blocks_spans(w) * sizeof(mf_blocks_span);
+    return mf_blocks_spans(w) * sizeof(mf_blocks_span) +
+           (mf_blocks_is_woven(w->shape.kind) ? 64 : 0);
 }
 
 /* Where rows lie. */

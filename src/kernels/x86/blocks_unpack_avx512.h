@@ -16,8 +16,9 @@
 
 /* What does not change between spans. */
 typedef struct blocks_tables {
-    __m512i levels; /* by the low 6 bits of a byte */
-    __m512i counts; /* of shifts: of 64 bits each */
+    __m512i levels;          /* by the low 6 bits of a byte */
+    __m512i counts;          /* of shifts: of 64 bits each */
+    __m512i nibbles, halves; /* of blocks of 18 bytes: where words lie in two loads */
 } blocks_tables;
 
 /* A span's scales and minima. */
@@ -59,6 +60,14 @@ static int level_of(mf_weight_kind kind, int bits)
     }
 }
 
+/* Eight blocks of 18 bytes are taken by two loads, the second one 72 bytes, four blocks, behind the
+ * first. Where of each block four words lie that follow its scale; and its scale, twice. */
+static const int16_t nibbles_of_18[32] = {1,  2,  3,  4,  10, 11, 12, 13, 19, 20, 21,
+                                          22, 28, 29, 30, 31, 33, 34, 35, 36, 42, 43,
+                                          44, 45, 51, 52, 53, 54, 60, 61, 62, 63};
+static const int16_t scales_of_18[32] = {0,  0,  9,  9,  18, 18, 27, 27,
+                                         32, 32, 41, 41, 50, 50, 59, 59};
+
 MF_INLINE blocks_tables tables_of(mf_weight_kind kind)
 {
     unsigned char levels[64];
@@ -67,17 +76,20 @@ MF_INLINE blocks_tables tables_of(mf_weight_kind kind)
     blocks_tables t = {.levels = _mm512_loadu_si512(levels)};
     if (kind == MF_WEIGHT_GGUF_Q2_K || kind == MF_WEIGHT_GGUF_Q3_K)
         t.counts = _mm512_setr_epi64(0, 0, 0, 0, 2, 2, 2, 2);
-    else if (kind == MF_WEIGHT_GGUF_Q4_K || kind == MF_WEIGHT_GGUF_Q5_K)
-        t.counts = _mm512_setr_epi64(0, 0, 0, 0, 4, 4, 4, 4);
     else if (kind == MF_WEIGHT_GGUF_Q6_K) /* to the left */
         t.counts = _mm512_setr_epi64(4, 4, 4, 4, 2, 2, 2, 2);
-    else if (kind == MF_WEIGHT_GGUF_NVFP4)
+    else if (kind == MF_WEIGHT_GGUF_NVFP4 || kind == MF_WEIGHT_GGUF_Q4_K ||
+             kind == MF_WEIGHT_GGUF_Q5_K)
         t.counts = _mm512_setr_epi64(0, 4, 0, 4, 0, 4, 0, 4);
     else if (kind == MF_WEIGHT_MXFP4 || mf_blocks_is_nvfp4(kind) ||
              kind == MF_WEIGHT_INT4) /* bits of 64, a byte each */
         t.counts = _mm512_set1_epi64(0x1c1814100c080400);
     else
         t.counts = _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4);
+    if (kind == MF_WEIGHT_GGUF_Q4_0 || kind == MF_WEIGHT_GGUF_IQ4_NL) {
+        t.nibbles = _mm512_loadu_si512(nibbles_of_18);
+        t.halves = _mm512_loadu_si512(scales_of_18);
+    }
     return t;
 }
 
@@ -123,12 +135,16 @@ MF_INLINE __m128i halves_apart(const unsigned char *p, size_t apart)
                           (short)half_at(p + 6 * apart), (short)half_at(p + 7 * apart));
 }
 
-/* The same of blocks of 18 bytes: all lie in the first 128. */
-MF_INLINE __m128i halves_of_18(const unsigned char *p)
+/* Words of eight blocks of 18 bytes, which begin at p. */
+MF_INLINE __m512i pick_of_18(const unsigned char *p, __m512i at)
 {
-    const __m512i at = _mm512_castsi128_si512(_mm_setr_epi16(0, 9, 18, 27, 36, 45, 54, 63));
-    return _mm512_castsi512_si128(
-        _mm512_permutex2var_epi16(_mm512_loadu_si512(p), at, _mm512_loadu_si512(p + 64)));
+    return _mm512_permutex2var_epi16(_mm512_loadu_si512(p), at, _mm512_loadu_si512(p + 72));
+}
+
+/* Their scales, each twice. */
+MF_INLINE __m512 woven_scales(const blocks_tables *t, const unsigned char *p)
+{
+    return _mm512_cvtph_ps(_mm512_castsi512_si256(pick_of_18(p, t->halves)));
 }
 
 /* The first bytes of eight blocks of 17. */
@@ -246,7 +262,7 @@ MF_INLINE __m512 e4m3_scales(__m128i codes, bool is_signed)
     return _mm512_castsi512_ps(_mm512_or_si512(_mm512_castps_si512(value), sign));
 }
 
-MF_INLINE span_scales scales_of(mf_weight_kind kind, const unsigned char *p,
+MF_INLINE span_scales scales_of(mf_weight_kind kind, const blocks_tables *t, const unsigned char *p,
                                 const unsigned char *scales, const mf_blocks_rows *rows)
 {
     float eight[8];
@@ -294,13 +310,18 @@ MF_INLINE span_scales scales_of(mf_weight_kind kind, const unsigned char *p,
     case MF_WEIGHT_NVFP4_PLAIN:
         return (span_scales){e4m3_scales(load_16(scales), true), zero};
     default: /* Q4_0, IQ4_NL */
-        return (span_scales){_mm512_castps256_ps512(_mm256_cvtph_ps(halves_of_18(p))), zero};
+        return (span_scales){woven_scales(t, p), zero};
     }
 }
 
-/* Lane 4 * b + c: the scale of 16 columns, from 64 * c + 16 * b on. */
+/* Lane 4 * b + c: the scale of 16 columns, from 64 * c + 16 * b on. Woven: lanes 2 * b and 2 * b +
+ * 1 that of block b. */
 MF_INLINE __m512 lane_scales(mf_weight_kind kind, const span_scales *s)
 {
+    if (kind == MF_WEIGHT_GGUF_Q4_0 || kind == MF_WEIGHT_GGUF_IQ4_NL)
+        return s->scale; /* so it is already */
+    if (mf_blocks_is_woven(kind))
+        return twice(_mm512_castps512_ps256(s->scale));
     if (mf_blocks_has_sixteens(kind))
         return _mm512_permutexvar_ps(
             _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), s->scale);
@@ -308,8 +329,10 @@ MF_INLINE __m512 lane_scales(mf_weight_kind kind, const span_scales *s)
                                  s->scale);
 }
 
-MF_INLINE __m512 lane_minima(const span_scales *s)
+MF_INLINE __m512 lane_minima(mf_weight_kind kind, const span_scales *s)
 {
+    if (mf_blocks_is_woven(kind))
+        return s->min;
     return _mm512_permutexvar_ps(
         _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), s->min);
 }
@@ -455,22 +478,102 @@ MF_INLINE __m512i chunk_weights(mf_weight_kind kind, const blocks_tables *t, con
         return wide_weights(t, p + 16 + (size_t)(c / 2) * 32, c % 2 * 4);
     case MF_WEIGHT_GGUF_Q3_K:
         return add_bit(wide_weights(t, p + 32 + (size_t)(c / 2) * 32, c % 2 * 4), p, c, 4);
-    case MF_WEIGHT_GGUF_Q4_K:
-        return wide_weights(t, p + 16 + (size_t)c * 32, 0);
-    case MF_WEIGHT_GGUF_Q5_K:
-        return add_bit(wide_weights(t, p + 48 + (size_t)c * 32, 0), p + 16, c, 16);
     case MF_WEIGHT_GGUF_Q6_K:
         return q6_k_weights(t, p, c);
-    case MF_WEIGHT_GGUF_IQ4_XS:
-        p += 8 + (size_t)c * 32;
-        return look_up(t, _mm512_srlv_epi64(two_blocks(p, p + 16), t->counts));
-    case MF_WEIGHT_GGUF_MXFP4:
-        return small_weights(t, p, 17, 1, c);
     case MF_WEIGHT_GGUF_NVFP4:
         return nvfp4_weights(t, p, c);
-    default: /* Q4_0, IQ4_NL */
-        return small_weights(t, p, 18, 2, c);
+    default: /* GGUF_MXFP4 */
+        return small_weights(t, p, 17, 1, c);
     }
+}
+
+/* Blocks whose nibbles are columns i and 16 + i: of each block eight bytes, the first or the
+ * others.
+ */
+MF_INLINE __m512i eights(mf_weight_kind kind, const blocks_tables *t, const unsigned char *p,
+                         uint32_t half)
+{
+    if (kind != MF_WEIGHT_GGUF_IQ4_XS)
+        return pick_of_18(p + (size_t)half * 8, t->nibbles);
+    return _mm512_permutex2var_epi64(_mm512_loadu_si512(p + 8),
+                                     half == 0 ? _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14)
+                                               : _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15),
+                                     _mm512_loadu_si512(p + 72));
+}
+
+/* In a register: what is used several times would be loaded several times, across cache lines. */
+MF_INLINE __m512i load_once(const unsigned char *p)
+{
+    __m512i v = _mm512_loadu_si512(p);
+    __asm__("" : "+v"(v));
+    return v;
+}
+
+/* Nibbles of two blocks in 32 bytes: of the pairs of blocks the bytes from 8 * k on, for both. */
+MF_INLINE void paired_nibbles(const blocks_tables *t, const unsigned char *p, __m512i out[4])
+{
+    const __m512i first = load_once(p), last = load_once(p + 64);
+    MF_UNROLL(4)
+    for (uint32_t k = 0; k < 4; k++) {
+        const __m512i at = _mm512_setr_epi64(k, k, k + 4, k + 4, k + 8, k + 8, k + 12, k + 12);
+        out[k] = _mm512_srlv_epi64(_mm512_permutex2var_epi64(first, at, last), t->counts);
+    }
+}
+
+/* Of each block the columns from 8 * k on, in the low four bits of bytes. */
+MF_INLINE void woven_nibbles(mf_weight_kind kind, const blocks_tables *t, const unsigned char *p,
+                             __m512i out[4])
+{
+    if (kind == MF_WEIGHT_GGUF_Q4_K || kind == MF_WEIGHT_GGUF_Q5_K) {
+        paired_nibbles(t, p + (kind == MF_WEIGHT_GGUF_Q4_K ? 16 : 48), out);
+        return;
+    }
+    MF_UNROLL(2)
+    for (uint32_t half = 0; half < 2; half++) {
+        out[half] = eights(kind, t, p, half);
+        out[2 + half] = _mm512_srli_epi32(out[half], 4);
+    }
+}
+
+/* Q5_K's fifth bits of those columns, bit b of a byte being block b's. */
+MF_INLINE __mmask64 woven_fifths(const unsigned char *p, uint32_t k)
+{
+    long long bits;
+    memcpy(&bits, p + 16 + (size_t)k * 8, sizeof bits);
+    const long long each = 0x0101010101010101;
+    return _mm512_test_epi8_mask(_mm512_set1_epi64(bits),
+                                 _mm512_setr_epi64(each, each << 1, each << 2, each << 3, each << 4,
+                                                   each << 5, each << 6,
+                                                   (long long)((uint64_t)each << 7)));
+}
+
+MF_INLINE __m512i add_fifths(mf_weight_kind kind, const unsigned char *p, uint32_t k, __m512i w)
+{
+    if (kind != MF_WEIGHT_GGUF_Q5_K)
+        return w;
+    return _mm512_mask_add_epi8(w, woven_fifths(p, k), w, _mm512_set1_epi8(16));
+}
+
+/* 128 above what they are. */
+MF_INLINE void woven_weights(mf_weight_kind kind, const blocks_tables *t, const unsigned char *p,
+                             __m512i out[4])
+{
+    __m512i bits[4];
+    woven_nibbles(kind, t, p, bits);
+    MF_UNROLL(4)
+    for (uint32_t k = 0; k < 4; k++)
+        out[k] = add_fifths(kind, p, k, look_up(t, bits[k]));
+}
+
+/* As they are stored. */
+MF_INLINE void woven_codes(mf_weight_kind kind, const blocks_tables *t, const unsigned char *p,
+                           __m512i out[4])
+{
+    __m512i bits[4];
+    woven_nibbles(kind, t, p, bits);
+    MF_UNROLL(4)
+    for (uint32_t k = 0; k < 4; k++)
+        out[k] = add_fifths(kind, p, k, _mm512_and_si512(bits[k], _mm512_set1_epi8(15)));
 }
 
 #endif
