@@ -39,7 +39,10 @@ static const form forms[] = {
     {"q5_k", {.kind = MF_WEIGHT_GGUF_Q5_K}},
     {"q6_k", {.kind = MF_WEIGHT_GGUF_Q6_K}},
     {"iq4_xs", {.kind = MF_WEIGHT_GGUF_IQ4_XS}},
+    {"iq4_nl", {.kind = MF_WEIGHT_GGUF_IQ4_NL}},
     {"mxfp4", {.kind = MF_WEIGHT_MXFP4}},
+    {"fp8", {.kind = MF_WEIGHT_FP8_BLOCK, .float_type = MF_F32, .bits = 8, .group = 128}},
+    {"bf16", {.kind = MF_WEIGHT_FLOAT, .float_type = MF_BF16}},
 };
 
 typedef struct bench {
