@@ -44,7 +44,7 @@ static const char help[] =
     "  --dry-run              only say what would be written\n"
     "  --verify               read all of it back; without OUT: of a model that was converted\n"
     "  --packed-bits N        packed form: the 4-bit or the 2-bit experts\n"
-    "  -t, --threads N        threads that compute (default: one per CPU)\n"
+    "  -t, --threads N        threads that compute (default: one per core)\n"
     "  --json                 one JSON object\n"
     "  -q, --quiet            no progress\n"
     "  -h, --help             this text\n";

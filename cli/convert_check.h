@@ -8,7 +8,7 @@
 typedef struct mf_cli_check {
     const char *source, *made, *file;
     uint32_t packed_bits; /* of the source */
-    uint32_t n_threads;   /* 0: one per CPU */
+    uint32_t n_threads;   /* 0: one per core */
     uint64_t n_tokens;    /* of the text, at most */
     /* Results. */
     size_t n_scored;

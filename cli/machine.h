@@ -12,7 +12,7 @@
 double mf_cli_measure_drive(const char *model, const char *dir, uint64_t n_bytes);
 /* How many bytes such a read has: n_bytes to the next unit, within bounds. */
 uint64_t mf_cli_read_size(uint64_t n_bytes);
-/* Bytes a second that n_threads (0: one a CPU) read of memory. 0: no memory for it. */
+/* Bytes a second that n_threads (0: one a core) read of memory. 0: no memory for it. */
 double mf_cli_measure_memory(uint32_t n_threads);
 /* The same by one thread a CPU in a quarter of the time, of memory in huge pages if the system
  * gives them, or in small ones. */

@@ -87,7 +87,7 @@ enum {
     "  --timeline FILE        what is done when, by threads and drives, for ui.perfetto.dev\n"     \
     "  -c, --ctx N            context in tokens (default 4096, or the model's limit if less)\n"    \
     "  --io KIND              uring, pool or auto (default auto)\n"                                \
-    "  -t, --threads N        compute threads (default: one per CPU)\n"                            \
+    "  -t, --threads N        compute threads (default: one per core)\n"                           \
     "  --prefill-chunk N      tokens evaluated together in a prefill (default 512, or more "       \
     "where\n"                                                                                      \
     "                         experts are read and memory allows it)\n"                            \

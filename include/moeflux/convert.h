@@ -39,7 +39,7 @@ typedef struct mf_convert_options {
     mf_allocator allocator;
     /* As in mf_engine_options, of the source. */
     uint32_t packed_expert_bits;
-    /* Threads that compute; 0: one per available CPU. */
+    /* Threads that compute; 0: one per available core. */
     uint32_t n_threads;
     /* Further directories for experts, on drives of their own, n_drives of them (at most 15); each
      * is new or empty. Of each layer the output directory gets the share drive_shares[0] of the

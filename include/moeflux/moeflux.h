@@ -131,7 +131,7 @@ typedef struct mf_engine_options {
     uint32_t n_experts_per_token;
     /* Packed form only: 4 or 2; 0: whichever directory exists, 4 first. */
     uint32_t packed_expert_bits;
-    /* Compute threads; 0: one per available CPU. */
+    /* Compute threads; 0: one per available core. */
     uint32_t n_threads;
     /* Which kernels the CPU computes with: NULL or "auto", the best that it has; "scalar", plain C;
      * "avx2" (with FMA and F16C), "avx-vnni" (and AVX-VNNI), "avx512-bw" (F, BW, DQ, VL),

@@ -681,7 +681,7 @@ struct mf_backend {
 
 typedef struct mf_backend_options {
     mf_allocator allocator;
-    uint32_t n_threads;   /* of the CPU; 0: one per available CPU */
+    uint32_t n_threads;   /* of the CPU; 0: one per available core */
     mf_cpu_tier cpu_tier; /* one that the CPU has, or MF_CPU_BEST */
     /* "cpu" (also NULL and "auto", which devices.h knows), "vulkan" (the best GPU), "vulkan:N" */
     const char *device;

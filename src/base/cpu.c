@@ -7,6 +7,7 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -147,15 +148,60 @@ void mf_cpu_list_tiers(char *out, size_t n_bytes)
             n += (size_t)snprintf(out + n, n_bytes - n, "%s%s", n == 0 ? "" : ", ", tier_names[i]);
 }
 
+/* So few do not use up what the memory gives, alone: there each of their threads counts. */
+#define FEW_CORES 4u
+
+static bool is_in(const uint64_t *set, uint32_t n_cpus, uint32_t cpu)
+{
+    return cpu < n_cpus && (set[cpu / 64] >> cpu % 64 & 1) != 0;
+}
+
+/* The first CPU of the set that a list such as "0,64" or "2-3" names; `cpu`, if the list is none.
+ */
+static uint32_t first_of_list(const char *list, const uint64_t *set, uint32_t n_cpus, uint32_t cpu)
+{
+    uint32_t first = cpu;
+    for (const char *at = list; *at >= '0' && *at <= '9';) {
+        char *end;
+        const unsigned long from = strtoul(at, &end, 10);
+        const unsigned long to = *end == '-' ? strtoul(end + 1, &end, 10) : from;
+        for (unsigned long c = from; c <= to && c < first; c++)
+            if (is_in(set, n_cpus, (uint32_t)c))
+                first = (uint32_t)c;
+        at = *end == ',' ? end + 1 : "";
+    }
+    return first;
+}
+
+uint32_t mf_cpu_cores(const char *folder, const uint64_t *set, uint32_t n_cpus)
+{
+    uint32_t n = 0;
+    for (uint32_t cpu = 0; cpu < n_cpus; cpu++) {
+        char path[256], list[256];
+        if (!is_in(set, n_cpus, cpu))
+            continue;
+        (void)snprintf(path, sizeof path, "%s/cpu%u/topology/thread_siblings_list", folder, cpu);
+        if (!mf_read_small_file(path, list, sizeof list) ||
+            first_of_list(list, set, n_cpus, cpu) == cpu)
+            n++;
+    }
+    return n;
+}
+
 static uint32_t count_affinity(void)
 {
     /* Machines with more than 1024 CPUs refuse the static set; the count is only a default. */
+    uint64_t bits[CPU_SETSIZE / 64] = {0};
     cpu_set_t set;
     CPU_ZERO(&set);
     if (sched_getaffinity(0, sizeof set, &set) != 0)
         return 1;
-    int n = CPU_COUNT(&set);
-    return n < 1 ? 1 : (uint32_t)n;
+    for (uint32_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &set))
+            bits[cpu / 64] |= (uint64_t)1 << cpu % 64;
+    const uint32_t n_cpus = (uint32_t)CPU_COUNT(&set);
+    const uint32_t n_cores = mf_cpu_cores(MF_CPU_FOLDER, bits, CPU_SETSIZE);
+    return n_cores < FEW_CORES ? n_cpus : n_cores;
 }
 
 uint32_t mf_cpu_count(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* CPU detection: which kernel tiers this machine runs, and how many CPUs this process may use. */
+/* CPU detection: which kernel tiers this machine runs, and how many cores this process may use. */
 #ifndef MF_BASE_CPU_H
 #define MF_BASE_CPU_H
 
@@ -32,7 +32,15 @@ const char *mf_cpu_tier_name(mf_cpu_tier tier);
 bool mf_cpu_tier_named(const char *name, mf_cpu_tier *out);
 /* Names of those that this machine has, with commas between. */
 void mf_cpu_list_tiers(char *out, size_t n_bytes);
-/* CPUs in this process's affinity mask, at least 1; a cgroup's CPU quota is respected. */
+
+/* Where the kernel says which CPUs are threads of one core. */
+#define MF_CPU_FOLDER "/sys/devices/system/cpu"
+
+/* Cores that the CPUs of a set belong to: CPU c is in it if bit c % 64 of set[c / 64] is one, c <
+ * n_cpus. One whose siblings `folder` does not tell is a core by itself. */
+uint32_t mf_cpu_cores(const char *folder, const uint64_t *set, uint32_t n_cpus);
+/* Cores in this process's affinity mask, or where they are fewer than four, CPUs: threads of a core
+ * share what computes. At least 1; a cgroup's CPU quota is respected. */
 uint32_t mf_cpu_count(void);
 
 #endif

@@ -195,6 +195,43 @@ static void test_nonsense(void)
     CHECK_U64(memory_room("long.self", "v2"), UINT64_MAX);
 }
 
+static uint32_t cores(const char *folder, uint64_t low, uint64_t high)
+{
+    char path[512];
+    const uint64_t set[2] = {low, high};
+    snprintf(path, sizeof path, "%s/%s", root, folder);
+    return mf_cpu_cores(path, set, 128);
+}
+
+/* Threads of a core are counted once, as far as the set has them. */
+static void test_cores(void)
+{
+    char path[64], list[64];
+    for (unsigned cpu = 0; cpu < 128; cpu++) {
+        snprintf(path, sizeof path, "far/cpu%u/topology/thread_siblings_list", cpu);
+        snprintf(list, sizeof list, "%u,%u\n", cpu % 64, cpu % 64 + 64);
+        put(path, list);
+        snprintf(path, sizeof path, "near/cpu%u/topology/thread_siblings_list", cpu);
+        snprintf(list, sizeof list, "%u-%u\n", cpu / 4 * 4, cpu / 4 * 4 + 3);
+        put(path, list);
+    }
+    CHECK_U64(cores("far", UINT64_MAX, UINT64_MAX), 64);
+    CHECK_U64(cores("far", 0, UINT64_MAX), 64);
+    CHECK_U64(cores("far", 3, 3), 2);
+    CHECK_U64(cores("far", 1, 2), 2);
+    CHECK_U64(cores("near", UINT64_MAX, UINT64_MAX), 32);
+    CHECK_U64(cores("near", 0xe, 0), 1);
+    CHECK_U64(cores("near", 0x18, 1), 3);
+    CHECK_U64(cores("near", 0, 0), 0);
+    CHECK_U64(cores("none", 0xff, 0), 8); /* nobody says */
+    static const char *const odd[] = {
+        "", "\n", "x", "-3", "1-", "99999999999999999999", "1,,0", "0-4294967295", "5,"};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        put("odd/cpu1/topology/thread_siblings_list", odd[i]);
+        CHECK_U64(cores("odd", 2, 0), 1);
+    }
+}
+
 static void test_cpu_count(void)
 {
     uint32_t n = mf_cpu_count();
@@ -312,6 +349,7 @@ int main(void)
     test_cpu_count();
     test_cpu_tier();
     REQUIRE(mkdtemp(root) != NULL);
+    test_cores();
     test_v2();
     test_least_of_all();
     test_high();
