@@ -10,16 +10,20 @@
  * rule is frequency with ageing, held against the ring at equal frequency.
  *
  * p is an average over the layer's turns, exponentially weighted, kept for all experts, held or
- * not. Each layer's held slots are a list, its worst slot is remembered until the list or its
- * shares change, so that a victim costs one look at each layer and a walk over one layer's slots.
+ * not: three parts of one over many turns, which says best what is asked for as long as a text
+ * stays what it is, and one of an average over few, which soon knows when it does not. Each layer's
+ * held slots are a list, its worst slot is remembered until the list or its shares change, so that
+ * a victim costs one look at each layer and a walk over one layer's slots.
  */
 #include "experts/cache_policy.h"
 
 #include <string.h>
 
 #define NONE UINT32_MAX
-/* The weight of a turn: 1 / n at the layer's n-th, up to this one. */
-#define TURNS_AVERAGED 64u
+/* The weight of a turn: 1 / n at the layer's n-th, up to these. */
+#define TURNS_LATELY 24u
+#define TURNS_LONG 256u
+#define PART_LATELY 0.25F
 /* An expert that was never asked for is taken to come once in so many turns. */
 #define SHARE_LEAST (1.0F / 4096)
 
@@ -37,18 +41,23 @@ typedef struct layer_list {
     uint64_t turn; /* the layer's next, from 1 on */
 } layer_list;
 
+/* In which share of its layer's turns an expert was asked for. */
+typedef struct use_share {
+    float lately, long_since;
+} use_share;
+
 typedef struct next_use {
     mf_cache_shape shape;
     uint32_t now; /* the layer whose turn it is */
     layer_list *layers;
     slot_link *links;
-    float *shares; /* [n_layers][n_experts] */
+    use_share *shares; /* [n_layers][n_experts] */
 } next_use;
 
 static size_t next_use_bytes(const mf_cache_shape *s)
 {
     return sizeof(next_use) + s->n_layers * sizeof(layer_list) + s->n_slots * sizeof(slot_link) +
-           (size_t)s->n_layers * s->n_experts * sizeof(float);
+           (size_t)s->n_layers * s->n_experts * sizeof(use_share);
 }
 
 static void next_use_init(void *state, const mf_cache_shape *shape)
@@ -58,7 +67,7 @@ static void next_use_init(void *state, const mf_cache_shape *shape)
     u->shape = *shape;
     u->layers = (layer_list *)(u + 1);
     u->links = (slot_link *)(u->layers + shape->n_layers);
-    u->shares = (float *)(u->links + shape->n_slots);
+    u->shares = (use_share *)(u->links + shape->n_slots);
     for (uint32_t i = 0; i < shape->n_layers; i++)
         u->layers[i] = (layer_list){.first = NONE, .turn = 1};
     for (uint32_t i = 0; i < shape->n_slots; i++)
@@ -71,12 +80,17 @@ static void next_use_visit(void *state, uint32_t layer, const uint32_t *experts,
 {
     next_use *u = state;
     layer_list *l = &u->layers[layer];
-    float *shares = u->shares + (size_t)layer * u->shape.n_experts;
-    const float weight = 1.0F / (float)(l->turn < TURNS_AVERAGED ? l->turn : TURNS_AVERAGED);
-    for (uint32_t e = 0; e < u->shape.n_experts; e++)
-        shares[e] -= weight * shares[e];
-    for (uint32_t i = 0; i < n; i++)
-        shares[experts[i]] += weight;
+    use_share *shares = u->shares + (size_t)layer * u->shape.n_experts;
+    const use_share weight = {1.0F / (float)(l->turn < TURNS_LATELY ? l->turn : TURNS_LATELY),
+                              1.0F / (float)(l->turn < TURNS_LONG ? l->turn : TURNS_LONG)};
+    for (uint32_t e = 0; e < u->shape.n_experts; e++) {
+        shares[e].lately -= weight.lately * shares[e].lately;
+        shares[e].long_since -= weight.long_since * shares[e].long_since;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        shares[experts[i]].lately += weight.lately;
+        shares[experts[i]].long_since += weight.long_since;
+    }
     l->turn++;
     l->is_known = false;
     u->now = layer;
@@ -88,8 +102,9 @@ static void next_use_visit(void *state, uint32_t layer, const uint32_t *experts,
 static void next_use_prime(void *state, uint32_t layer, const float *shares)
 {
     next_use *u = state;
-    memcpy(u->shares + (size_t)layer * u->shape.n_experts, shares,
-           u->shape.n_experts * sizeof *shares);
+    use_share *own = u->shares + (size_t)layer * u->shape.n_experts;
+    for (uint32_t e = 0; e < u->shape.n_experts; e++)
+        own[e] = (use_share){shares[e], shares[e]};
     u->layers[layer].turn = TURNS_PRIMED + 1;
     u->layers[layer].is_known = false;
 }
@@ -99,7 +114,8 @@ static float rounds_until(const next_use *u, const slot_link *link)
 {
     if (link->foreseen == u->layers[link->layer].turn)
         return 0;
-    float share = u->shares[(size_t)link->layer * u->shape.n_experts + link->expert];
+    const use_share *of = &u->shares[(size_t)link->layer * u->shape.n_experts + link->expert];
+    const float share = PART_LATELY * of->lately + (1 - PART_LATELY) * of->long_since;
     return 1.0F / (share > SHARE_LEAST ? share : SHARE_LEAST) - 1.0F;
 }
 

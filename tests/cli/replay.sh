@@ -47,6 +47,16 @@ random_model
 run bench "$model" --routing "$scratch/text" --measure-ms 0
 expect_error "a trace of 4 of 32 experts a token, expected 4 of 16"
 
+# of a text that no test made, the engine's own policy finds more than frequency with ageing
+if [ -z "${SANITIZE:-}" ]; then
+    for policy in lfu next-use; do
+        run replay "$SOURCE/bench/routing/books-256x8.trace" --slots 25% --policy $policy --json
+        expect_code 0
+        cp "$out" "$scratch/$policy"
+    done
+    expect_true [ "$(json "$scratch/next-use" expert_hits)" -gt "$(json "$scratch/lfu" expert_hits)" ]
+fi
+
 run replay "$scratch/text" --ram 1M
 expect_error "* expert slots, expected at least the 4 of one token and layer: *"
 run replay "$demo/config.json"
