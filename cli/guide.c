@@ -49,7 +49,11 @@ int mf_cli_guide_open(mf_cli_guide *g, const mf_tokenizer *tokenizer, const mf_r
     if (status == MF_EXIT_OK && made == MF_OK)
         made = mf_grammar_compile(g->vocabulary, &params, &g->grammar, &error);
     mf_cli_buffer_free(&text);
-    return made == MF_OK ? status : mf_cli_fail(made, &error);
+    if (made == MF_OK)
+        return status;
+    const char *file = grammar ? grammar : is_text(schema) ? NULL : schema;
+    return file && error.message[0] != '\0' ? mf_cli_error("%s: %s", file, error.message)
+                                            : mf_cli_fail(made, &error);
 }
 
 void mf_cli_guide_close(mf_cli_guide *g)

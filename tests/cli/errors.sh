@@ -159,17 +159,26 @@ ask_here() {
     (cd "$scratch" && exec "$MOEFLUX" "$@" </dev/null >"$out" 2>"$err")
     code=$?
 }
-for name in qwen3:30b Qwen/Qwen3-30B-A3B; do
+for name in qwen3:30b Qwen3-30B-A3B Qwen/Qwen3-30B-A3B; do
     for command in 'run -p x' 'run' 'info' 'tokenize -p x' 'tokenize' 'perplexity' 'bench'; do
         case $command in perplexity) file=$SOURCE/README.md ;; *) file= ;; esac
         # shellcheck disable=SC2086 # the command's words, and a file or none
         ask_here $command "$name" $file
         case $name in
         */*) expect_error "$name: neither a path nor a model in the hub's cache (*); 'moeflux pull $name' fetches it" ;;
-        *) expect_error "$name: cannot open directory (for a model of a hub, give the directory that it was downloaded to, with git clone or the hub's own program): No such file or directory" ;;
+        *) expect_error "$name: cannot open directory (a model of a hub is called ORG/NAME: 'moeflux pull ORG/NAME' fetches it and says where it lies): No such file or directory" ;;
         esac
     done
 done
+# the folder above: the first of those in it
+mkdir "$scratch/above" "$scratch/above/a" "$scratch/above/.hidden"
+cp -r "$good" "$scratch/above/c"
+cp -r "$good" "$scratch/above/b"
+cp -r "$good" "$scratch/above/.hidden/model"
+run info "$scratch/above"
+expect_error "$scratch/above/config.json: cannot open: no such file (a checkpoint lies in $scratch/above/b)"
+run info "$scratch/above/a"
+expect_error "$scratch/above/a/config.json: cannot open: no such file"
 : >"$scratch/model.gguf"
 for command in 'run -p x' 'tokenize -p x' 'info'; do
     # shellcheck disable=SC2086

@@ -53,6 +53,8 @@ run run "$demo" -p hello --json-schema '{"properties": {"a": {"not": {}}}}'
 expect_error 'schema: #/properties/a: the keyword "not" is not supported'
 run run "$demo" -p hello --json-schema '{"type":'
 expect_error 'schema: not valid JSON*'
+run run "$demo" -p hello --json-schema "$SOURCE/README.md"
+expect_error "$SOURCE/README.md: schema: not valid JSON*"
 run run "$demo" -p hello --json-schema "$scratch/none.json"
 expect_error '*none.json: *'
 printf 'root ::= "a" b\n' >"$scratch/bad.gbnf"
