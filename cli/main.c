@@ -101,6 +101,8 @@ static int unknown_command(const char *name)
     const char *meant = other_name(name);
     if (!meant)
         meant = mf_cli_nearest(name, names, sizeof names / sizeof *names);
+    if (strcmp(name, "-v") == 0)
+        return mf_cli_usage_error(NULL, "'%s' is not an option; did you mean --version?", name);
     if (*name == '-')
         return mf_cli_usage_error(NULL, "'%s' is not an option", name);
     if (meant)

@@ -327,6 +327,41 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
     }
 }
 
+/* What other programs of this kind call an option. */
+static const char *other_name(const char *name)
+{
+    static const char *const others[][2] = {
+        {"n-predict", "max-tokens"},
+        {"num-predict", "max-tokens"},
+        {"max-new-tokens", "max-tokens"},
+        {"ctx-size", "ctx"},
+        {"num-ctx", "ctx"},
+        {"context", "ctx"},
+        {"max-model-len", "ctx"},
+        {"gpu", "device"},
+        {"gpu-layers", "device"},
+        {"n-gpu-layers", "device"},
+        {"cuda", "device"},
+        {"memory", "ram"},
+        {"max-memory", "ram"},
+        {"gpu-memory", "vram"},
+        {"repetition-penalty", "repeat-penalty"},
+        {"cache-type-k", "kv-type"},
+        {"cache-type-v", "kv-type"},
+        {"kv-cache-dtype", "kv-type"},
+        {"ubatch-size", "prefill-chunk"},
+        {"batch-size", "prefill-chunk"},
+        {"reasoning-budget", "think-budget"},
+        {"parallel", "sessions"},
+        {"served-model-name", "name"},
+        {"alias", "name"},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(name, others[i][0]) == 0)
+            return others[i][1];
+    return name;
+}
+
 /* The long option that word, "--NAME" or "--NAME=VALUE", is most like. */
 static const char *meant_option(const mf_cli_parser *parser, const char *word)
 {
@@ -337,7 +372,13 @@ static const char *meant_option(const mf_cli_parser *parser, const char *word)
     for (const struct option *o = parser->long_options; o->name && n < MOST; o++)
         names[n++] = o->name;
     snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
-    return mf_cli_nearest(name, names, n);
+    return mf_cli_nearest(other_name(name), names, n);
+}
+
+/* Others want the model behind an option. */
+static bool is_for_model(const char *word)
+{
+    return strcmp(word, "-m") == 0 || strncmp(word, "--model", 7) == 0;
 }
 
 /* getopt's '?' and ':': which option was it? */
@@ -352,6 +393,11 @@ static int bad_option(const mf_cli_parser *parser, int answer)
         what = "needs a value";
     else if (optopt != 0 && strncmp(word, "--", 2) == 0)
         what = "takes no value";
+    else if (is_for_model(word))
+        return mf_cli_usage_error(parser->command,
+                                  "%s: '%s' is not an option; the model stands by itself: "
+                                  "moeflux %s MODEL",
+                                  parser->command, word, parser->command);
     else if (strncmp(word, "--", 2) == 0 && meant_option(parser, word))
         return mf_cli_usage_error(parser->command, "%s: '%s' is not an option; did you mean --%s?",
                                   parser->command, word, meant_option(parser, word));

@@ -56,6 +56,19 @@ run run "$demo" --temperature 1
 expect_usage_error "run: '--temperature' is not an option; did you mean --temp?"
 run bench "$demo" --trheads=2
 expect_usage_error "bench: '--trheads=2' is not an option; did you mean --threads?"
+# as other programs call it, where the command has such a thing
+run run "$demo" --n-predict 5
+expect_usage_error "run: '--n-predict' is not an option; did you mean --max-tokens?"
+run bench "$demo" --n-gpu-layers=99
+expect_usage_error "bench: '--n-gpu-layers=99' is not an option; did you mean --device?"
+run tokenize "$demo" --ctx-size 5
+expect_usage_error "tokenize: '--ctx-size' is not an option"
+for word in -m --model; do
+    run run $word "$demo"
+    expect_usage_error "run: '$word' is not an option; the model stands by itself: moeflux run MODEL"
+done
+run -v
+expect_usage_error "'-v' is not an option; did you mean --version?"
 
 for command in run info tokenize perplexity bench; do
     run $command
