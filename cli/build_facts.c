@@ -27,6 +27,8 @@ static void print_devices(FILE *out)
     mf_error no_gpu = {0};
     size_t n = mf_device_list(list, sizeof list / sizeof *list, &no_gpu);
     n = n < sizeof list / sizeof *list ? n : sizeof list / sizeof *list;
+    if (n > 0)
+        fprintf(out, "tiers     %s\n", list[0].tiers);
     for (size_t i = 0; i < n; i++)
         fprintf(out, "%-10s%s\n", list[i].id, list[i].name);
 }

@@ -48,6 +48,8 @@ static void print_object(const mf_device_info *d)
     mf_cli_json_string(&json, "driver", d->driver);
     mf_cli_json_string(&json, "api", d->api);
     mf_cli_json_string(&json, "lacks", d->lacks);
+    if (d->tiers[0] != '\0')
+        mf_cli_json_string(&json, "tiers", d->tiers);
     mf_cli_json_integer(&json, "memory_bytes", d->memory_bytes);
     mf_cli_json_integer(&json, "free_bytes", d->free_bytes);
     mf_cli_json_bool(&json, "shares_memory", d->shares_memory != 0);

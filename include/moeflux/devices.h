@@ -42,6 +42,9 @@ typedef struct mf_device_info {
     uint32_t shares_memory;
     /* Not 0: it has matrix units that the engine uses. */
     uint32_t has_matrix_units;
+    /* Of the CPU: the names that mf_engine_options.cpu_tier may have here, with ", " between, the
+     * best last; of others empty. */
+    char tiers[96];
 } mf_device_info;
 
 /* Fills out[0 .. capacity - 1] (out may be NULL), the CPU first, and returns how many devices there

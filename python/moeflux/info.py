@@ -126,6 +126,7 @@ class DeviceInfo:
     free_bytes: int
     shares_memory: int
     has_matrix_units: int
+    tiers: str = ""
 
 
 def model_info(struct: Any) -> ModelInfo:

@@ -24,6 +24,7 @@ static void describe_cpu(mf_device_info *out)
     (void)snprintf(out->kind, sizeof out->kind, "cpu");
     (void)snprintf(out->name, sizeof out->name, "%u threads, %s", mf_cpu_count(),
                    mf_cpu_tier_name(tier));
+    mf_cpu_list_tiers(out->tiers, sizeof out->tiers);
     out->memory_bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
     out->free_bytes = mf_memory_available_bytes();
 }

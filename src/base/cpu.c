@@ -143,9 +143,10 @@ bool mf_cpu_tier_named(const char *name, mf_cpu_tier *out)
 void mf_cpu_list_tiers(char *out, size_t n_bytes)
 {
     size_t n = 0;
-    for (uint32_t i = MF_CPU_SCALAR; i < MF_CPU_END && n < n_bytes; i++)
-        if (mf_cpu_has((mf_cpu_tier)i))
-            n += (size_t)snprintf(out + n, n_bytes - n, "%s%s", n == 0 ? "" : ", ", tier_names[i]);
+    for (size_t i = sizeof by_preference / sizeof *by_preference; i-- > 0 && n < n_bytes;)
+        if (mf_cpu_has(by_preference[i]))
+            n += (size_t)snprintf(out + n, n_bytes - n, "%s%s", n == 0 ? "" : ", ",
+                                  tier_names[by_preference[i]]);
 }
 
 /* So few do not use up what the memory gives, alone: there each of their threads counts. */

@@ -30,7 +30,7 @@ mf_cpu_tier mf_cpu_best(void);
 const char *mf_cpu_tier_name(mf_cpu_tier tier);
 /* False if there is none of that name, anywhere; NULL is MF_CPU_BEST. */
 bool mf_cpu_tier_named(const char *name, mf_cpu_tier *out);
-/* Names of those that this machine has, with commas between. */
+/* Names of those that this machine has, with ", " between, the best last. */
 void mf_cpu_list_tiers(char *out, size_t n_bytes);
 
 /* Where the kernel says which CPUs are threads of one core. */

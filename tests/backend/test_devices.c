@@ -99,6 +99,17 @@ static void check_list(void)
         CHECK(list[i].name[0] != 0 && strncmp(list[i].api, "Vulkan 1.", 9) == 0);
     }
     CHECK_U64(mf_device_list(NULL, 0, NULL), n);
+    /* the CPU's tiers: each one that it has, the best last */
+    char tiers[sizeof list[0].tiers];
+    (void)snprintf(tiers, sizeof tiers, "%s", list[0].tiers);
+    mf_cpu_tier tier = MF_CPU_BEST;
+    size_t n_tiers = 0;
+    for (char *rest = NULL, *name = strtok_r(tiers, ", ", &rest); name != NULL;
+         name = strtok_r(NULL, ", ", &rest), n_tiers++)
+        CHECK(mf_cpu_tier_named(name, &tier) && mf_cpu_has(tier));
+    CHECK(n_tiers >= 1 && tier == mf_cpu_best());
+    for (size_t i = 1; i < n && i < 32; i++)
+        CHECK_STR(list[i].tiers, "");
     memset(&first, 0x5a, sizeof first);
     CHECK_U64(mf_device_list_sized(&first, 1, offsetof(mf_device_info, name), NULL), n);
     CHECK_U64(first.struct_bytes, offsetof(mf_device_info, name));

@@ -21,6 +21,7 @@ expect_lines "$out" 1
 expect_glob "$out" '{"devices": [[]{"id": "cpu", "kind": "cpu", "name": "*}[]], "no_gpu": "*"}'
 expect_true [ "$(grep -o '"id": "vulkan:[0-9]*"' "$out" | wc -l)" = "$n" ]
 expect_true [ "$(grep -o '"matrix_units": ' "$out" | wc -l)" = $((n + 1)) ]
+expect_true [ "$(grep -o '"tiers": "scalar' "$out" | wc -l)" = 1 ]
 
 # names that are none, and one that is not there
 for name in vulkan: vulkan:x vulkan:16 Vulkan GPU ""; do

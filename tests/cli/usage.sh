@@ -24,7 +24,7 @@ for version in --version -V version; do
     run "$version"
     expect_code 0
     expect_true [ "$(head -1 "$out")" = "moeflux $(sed -n 's/.*MF_VERSION_STRING "\(.*\)"/\1/p' "$SOURCE/include/moeflux/moeflux.h")" ]
-    expect_glob "$out" "moeflux *commit *compiler *commands *cpu *threads*"
+    expect_glob "$out" "moeflux *commit *compiler *commands *tiers *scalar*cpu *threads*"
 done
 run --help
 cp "$out" "$scratch/help"

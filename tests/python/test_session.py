@@ -141,7 +141,9 @@ class Holding(ModelTest):
         self.assertIn(info.family, program("info", DEMO, "--ram", RAM))
         self.assertEqual((info.ram_bytes, info.n_sessions), (400 << 20, 1))
         self.assertGreater(self.model.stats.n_tokens, 0)
-        self.assertEqual(moeflux.devices()[0][0].id, "cpu")
+        cpu = moeflux.devices()[0][0]
+        self.assertEqual(cpu.id, "cpu")
+        self.assertTrue(cpu.name.endswith(cpu.tiers.split(", ")[-1]))
         self.assertIn(moeflux.version(), program("--version"))
 
 
