@@ -10,12 +10,19 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #define GIB 1073741824.0
 /* docs/PERFORMANCE.md, "What the system's settings are worth" */
 #define GAIN_OF_PAGES "a quarter"
 #define CPU_OF_HELD "a quarter"
+/* docs/PERFORMANCE.md, "The kernels of other CPUs": a prompt of 4 bits, over AVX2's. */
+static const struct {
+    const char *name;
+    double speed;
+} tiers[] = {
+    {"avx512", 2.4}, {"avx512-vnni", 2.1}, {"avx-vnni", 2.1}, {"avx512-bw", 1.4}, {"avx2", 1.0}};
 
 /* A file's first bytes; "" where there is none. */
 static void read_text(const char *path, char *text, size_t capacity)
@@ -49,6 +56,34 @@ static uint64_t memory_entry(const char *text, const char *key)
     return entry(text, key, value) ? strtoull(value, NULL, 10) * 1024 : 0;
 }
 
+/* What a report of a fault is read with. */
+static void look_at_system(mf_cli_findings *all)
+{
+    struct utsname u;
+    char text[2048], name[128] = "";
+    read_text("/etc/os-release", text, sizeof text);
+    const char *value = strstr(text, "PRETTY_NAME=\"");
+    if (value) {
+        value += strlen("PRETTY_NAME=\"");
+        snprintf(name, sizeof name, ", %.*s", (int)strcspn(value, "\"\n"), value);
+    }
+    if (uname(&u) == 0)
+        (void)mf_cli_find(all, "system", "%s %s, %s%s", u.sysname, u.release, u.machine, name);
+}
+
+/* What the kernels' instruction set gives: the last word of the CPU's name. */
+static void add_tiers(mf_cli_finding *f, const mf_device_info *cpu)
+{
+    const char *best = strrchr(cpu->name, ' ');
+    for (size_t i = 0; best && i < sizeof tiers / sizeof *tiers; i++)
+        if (strcmp(best + 1, tiers[i].name) == 0)
+            mf_cli_effect(
+                f,
+                "of %s the last is used; on the machine of docs/PERFORMANCE.md a prompt is "
+                "read %.1f times as fast by it as by avx2 (by avx512: %.1f).",
+                cpu->tiers, tiers[i].speed, tiers[0].speed);
+}
+
 static void look_at_cpu(mf_cli_findings *all, const mf_device_info *cpu)
 {
     char text[4096], name[128] = "";
@@ -56,6 +91,7 @@ static void look_at_cpu(mf_cli_findings *all, const mf_device_info *cpu)
     (void)entry(text, "model name", name);
     mf_cli_finding *f =
         mf_cli_find(all, "cpu", "%s%s%s", name, name[0] != '\0' ? ": " : "", cpu->name);
+    add_tiers(f, cpu);
     if (strstr(cpu->name, "scalar"))
         mf_cli_advise(f, MF_CLI_BAD,
                       "no instructions for vectors that the engine knows (AVX2 at least): several "
@@ -102,10 +138,56 @@ static void look_at_load(mf_cli_findings *all)
     if (getloadavg(load, 1) != 1)
         return;
     mf_cli_finding *f = mf_cli_find(all, "load", "%.1f on %ld CPUs", load[0], n_cpus);
-    if (load[0] > 0.5 * (double)n_cpus)
-        mf_cli_advise(f, MF_CLI_NOTE,
-                      "Others compute: the threads wait for each other, and what is measured here "
-                      "varies. End what need not run, or leave it CPUs with --threads.");
+    if (load[0] <= 0.5 * (double)n_cpus)
+        return;
+    mf_cli_advise(f, MF_CLI_NOTE,
+                  "Others compute: the threads wait for each other, and what is measured here "
+                  "varies. End what need not run, or leave it CPUs with --threads.");
+    mf_cli_effect(f,
+                  "shared evenly, %.2g of %ld CPUs are the engine's: what computes takes %.2g "
+                  "times as long as alone.",
+                  (double)n_cpus / (1 + load[0] / (double)n_cpus), n_cpus,
+                  1 + load[0] / (double)n_cpus);
+}
+
+/* What a container or unit leaves: memory's part is said with memory. */
+static void look_at_group(mf_cli_findings *all, const mf_device_info *cpu, bool has_less_memory)
+{
+    const unsigned long n_paid = strtoul(cpu->name, NULL, 10);
+    cpu_set_t allowed;
+    const bool is_known = sched_getaffinity(0, sizeof allowed, &allowed) == 0;
+    const unsigned long n_allowed = is_known ? (unsigned long)CPU_COUNT(&allowed) : 0;
+    const bool has_less_time = n_paid != 0 && n_paid < n_allowed;
+    mf_cli_finding *f = mf_cli_find(all, "control group", "%s",
+                                    has_less_memory && has_less_time ? "limits memory and CPUs"
+                                    : has_less_memory                ? "limits memory"
+                                    : has_less_time                  ? "limits CPUs"
+                                                                     : "limits nothing");
+    if (!has_less_time)
+        return;
+    mf_cli_advise(
+        f, MF_CLI_NOTE,
+        "It pays for %lu of %lu CPUs. Where that is not meant, raise it (docker run --cpus, "
+        "CPUQuota=).",
+        n_paid, n_allowed);
+    mf_cli_effect(f, "with all of them what computes is up to %.3g times as fast.",
+                  (double)n_allowed / (double)n_paid);
+}
+
+/* ulimit -v: what is mapped counts, and that is more than what is held. */
+static void look_at_addresses(mf_cli_findings *all)
+{
+    char size[MF_CLI_SIZE_CHARS];
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return;
+    mf_cli_finding *f =
+        mf_cli_find(all, "address space", "%s", mf_cli_size(size, (double)limit.rlim_cur));
+    mf_cli_advise(
+        f, MF_CLI_NOTE,
+        "ulimit -v unlimited, and --ram for what is held: files that are mapped and stacks "
+        "of threads count here, too.");
+    mf_cli_effect(f, "a model that needs more cannot be opened, whatever memory is free.");
 }
 
 /* What is free for models is less than what is free. */
@@ -140,20 +222,25 @@ static void look_at_memory(mf_cli_findings *all, const mf_device_info *cpu,
                       "a GiB that is held need not be read: %.0f ms less for each time that it "
                       "is wanted.",
                       1e3 * GIB / patient->trials.drive);
-    if (cpu->free_bytes != 0 && cpu->free_bytes < free_bytes / 20 * 19)
+    const bool is_limited = cpu->free_bytes != 0 && cpu->free_bytes < free_bytes / 20 * 19;
+    if (is_limited)
         advise_group(f, patient, free_bytes);
     else if (cpu->free_bytes != 0 && cpu->free_bytes < total / 2)
         mf_cli_advise(f, MF_CLI_NOTE,
                       "More than half is taken by other programs: each expert that memory does not "
                       "hold is read again and again.");
+    look_at_group(all, cpu, is_limited);
     const uint64_t swap = memory_entry(text, "SwapTotal"),
                    free_swap = memory_entry(text, "SwapFree");
-    if (swap > free_swap && swap - free_swap > total / 20)
-        mf_cli_advise(
-            mf_cli_find(all, "swap", "%s in use", mf_cli_size(a, (double)(swap - free_swap))),
-            MF_CLI_NOTE,
-            "Memory was short not long ago. Give --ram: weights that are swapped out "
-            "cost a read twice.");
+    if (swap <= free_swap || swap - free_swap <= total / 20)
+        return;
+    f = mf_cli_find(all, "swap", "%s in use", mf_cli_size(a, (double)(swap - free_swap)));
+    mf_cli_advise(f, MF_CLI_NOTE,
+                  "Memory was short not long ago. Give --ram: weights that are swapped out "
+                  "cost a read twice.");
+    if (patient->trials.drive > 0)
+        mf_cli_effect(f, "%.0f ms for each GiB that has to come back, by the drive below.",
+                      1e3 * GIB / patient->trials.drive);
 }
 
 static void look_at_pages(mf_cli_findings *all, const mf_cli_trials *t)
@@ -253,10 +340,14 @@ static void look_at_files(mf_cli_findings *all)
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;
     mf_cli_finding *f = mf_cli_find(all, "open files", "%" PRIu64, (uint64_t)limit.rlim_cur);
-    if (limit.rlim_cur < 512)
-        mf_cli_advise(f, MF_CLI_NOTE,
-                      "ulimit -n 4096 before serve: a client takes one, and so does each file of "
-                      "a checkpoint.");
+    if (limit.rlim_cur >= 512)
+        return;
+    mf_cli_advise(f, MF_CLI_NOTE,
+                  "ulimit -n 4096 before serve: a client takes one, and so does each file of "
+                  "a checkpoint.");
+    mf_cli_effect(
+        f, "serve has room for fewer than %" PRIu64 " clients at once (--connections: 1024).",
+        (uint64_t)limit.rlim_cur);
 }
 
 void mf_cli_doctor_system(mf_cli_findings *all, const mf_cli_patient *patient)
@@ -265,10 +356,12 @@ void mf_cli_doctor_system(mf_cli_findings *all, const mf_cli_patient *patient)
     mf_device_info cpu = {0};
     mf_error no_gpu;
     (void)mf_device_list(&cpu, 1, &no_gpu);
+    look_at_system(all);
     look_at_cpu(all, &cpu);
     look_at_clock(all, t);
     look_at_load(all);
     look_at_memory(all, &cpu, patient);
+    look_at_addresses(all);
     look_at_pages(all, t);
     const int failure = uring_failure();
     look_at_uring(all, t, failure);
