@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # check_options.sh BUILD_DIR: moeflux builds without what it can do without. Each option that leaves
-# something out is configured by itself, and once with none of the libraries there; the library alone
-# is then built in BUILD_DIR (made by another step, so that little is new) and needs nothing but PCRE2
-# and utf8proc.
+# something out is configured by itself, and once with none of the libraries there. In BUILD_DIR (made by
+# another step, so that little is new) the program is then built with all of them off: it needs no library of
+# theirs, says what it lacks, and runs; and at last the library alone, which needs nothing but PCRE2 and utf8proc.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=${1:?usage: check_options.sh BUILD_DIR}
@@ -39,13 +39,37 @@ grep -q 'vk_device\.c' "$work/MF_VULKAN/build.ninja" && fail "-DMF_VULKAN=off bu
 bare configure none -DMF_TESTS=OFF && fail "without libedit the program is configured"
 grep -q libedit "$work/log" || fail "what is missing is not said"
 
-bare cmake -S "$root" -B "$build" -ULIBURING* -DMF_CLI=OFF -DMF_TESTS=OFF -DMF_VULKAN=off >"$work/log" 2>&1 ||
+# needed FILE: the libraries that it is linked with
+needed() {
+    readelf -d "$1" | sed -n 's/.*NEEDED.*\[\(.*\)\.so.*/\1/p' | sort | tr '\n' ' '
+}
+# said WORDS COMMAND...: the program ends with an error that says so
+said() {
+    local words=$1
+    shift
+    if "$build/moeflux" "$@" >"$work/log" 2>&1; then fail "moeflux $1 does what it was built without"; fi
+    grep -qF -e "$words" "$work/log" || fail "moeflux $1 does not say: $words"
+}
+# Of a folder that was configured with them: what is switched off is out.
+cmake -S "$root" -B "$build" -DMF_TESTS=OFF -DMF_SERVER=OFF -DMF_PULL=OFF -DMF_URING=OFF -DMF_VULKAN=off >"$work/log" 2>&1 ||
+    fail "the program without all that can be left out cannot be configured"
+cmake --build "$build" --target moeflux >"$work/log" 2>&1 || fail "the program without all that can be left out cannot be built"
+case $(needed "$build/moeflux") in
+"libc libedit libm libpcre2-8 libutf8proc ") ;;
+*) fail "the program without all that can be left out needs $(needed "$build/moeflux")" ;;
+esac
+said "built without serve, which wants libmicrohttpd" serve "$root/models/demo"
+said "built without pull, which wants libcurl" pull org/name
+said "this build was made without it" run "$root/models/demo" -p Once -n 1 --io uring
+"$build/moeflux" version | grep -q '^commands  all but serve but pull$' || fail "moeflux version does not say what it lacks"
+"$build/moeflux" run "$root/models/demo" -p Once -n 4 -q 2>"$work/log" | grep -q . || fail "the program does not run"
+
+bare cmake -S "$root" -B "$build" -DMF_CLI=OFF -DMF_TESTS=OFF -DMF_VULKAN=off >"$work/log" 2>&1 ||
     fail "the library alone cannot be configured"
 cmake --build "$build" --target moeflux_shared moeflux_static >"$work/log" 2>&1 || fail "the library alone cannot be built"
-needed=$(readelf -d "$build/libmoeflux.so" | sed -n 's/.*NEEDED.*\[\(.*\)\.so.*/\1/p' | sort | tr '\n' ' ')
-case $needed in
+case $(needed "$build/libmoeflux.so") in
 "libc libm libpcre2-8 libutf8proc ") ;;
-*) fail "the library alone needs $needed" ;;
+*) fail "the library alone needs $(needed "$build/libmoeflux.so")" ;;
 esac
 sh "$root/tools/check_symbols.sh" "$build" >"$work/log" 2>&1 || fail "the library alone offers something else"
-echo "options: each by itself, and the library alone, which needs $needed"
+echo "options: each by itself, the program with all of them off, and the library alone, which needs $(needed "$build/libmoeflux.so")"
