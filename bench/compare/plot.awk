@@ -3,7 +3,7 @@
 # Usage: awk -f plot.awk results.tsv
 # Its lines "# NAME<tab>VALUE" say: title; bytes (read a token with nothing held), dense and experts (GiB),
 # for the line of what the drive alone would allow; they may also be given by -v.
-BEGIN { FS = "\t"; W = 760; H = 400; L = 64; R = 150; T = 52; B = 56 }
+BEGIN { FS = "\t"; W = 760; H = 330; L = 64; R = 150; T = 52; B = 56 }
 /^# / {
     name = substr($1, 3)
     if (name == "title" && title == "") title = $2

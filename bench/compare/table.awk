@@ -9,18 +9,23 @@ BEGIN { FS = "\t" }
     n++
     ram[n] = $1; ours[n] = $2; theirs[n] = $3; drive[n] = $4; gpu[n] = $5; command[n] = $6
 }
-function speed(v) { return v == "" ? "-" : sprintf(v >= 10 ? "%.1f" : "%.2f", v) }
+function speed(v) { return v == "" ? "-" : sprintf(v >= 100 ? "%.0f" : v >= 10 ? "%.1f" : "%.2f", v) }
+function options(i,   text) {
+    text = command[i]
+    sub(/^moeflux bench MODEL /, "", text)
+    return text != "" ? text : sprintf("--ram %dM", ram[i] * 0.97 * 1024)
+}
 END {
     if (n == 0)
         exit 1
-    print "| memory | drive | GPU | moeflux, tokens/s | llama.cpp, tokens/s | command |"
+    print "| memory | drive, GB/s | GPU | moeflux, tokens/s | llama.cpp, tokens/s | `moeflux bench MODEL` ... |"
     print "|---|---|---|---|---|---|"
     for (i = 1; i <= n; i++)
-        printf "| %s GiB | %s | %s | %s | %s | `%s` |\n", ram[i], drive[i] == "" ? "-" : sprintf("%.2f GB/s", drive[i] / 1e9),
+        printf "| %s GiB | %s | %s | %s | %s | `%s` |\n", ram[i], drive[i] == "" ? "-" : sprintf("%.2f", drive[i] / 1e9),
             gpu[i] == "" ? "none" : gpu[i], speed(ours[i]), speed(theirs[i]),
-            command[i] != "" ? command[i] : sprintf("moeflux bench MODEL --ram %dM", ram[i] * 0.97 * 1024)
+            options(i)
     if (fact["machine"] != "")
-        printf "\n%s; %s. moeflux %s beside %s, %s; the first each as the only program in a control group of so much memory (`bench/compare/compare.sh`).\n",
+        printf "\n%s; %s. moeflux %s beside %s, %s, each alone in a control group of so much memory (`bench/compare/compare.sh`).\n",
             fact["model"], fact["machine"], fact["moeflux"], fact["llama.cpp"], fact["date"]
     if (fact["note"] != "")
         print fact["note"]
