@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # release.sh VERSION OUT_DIR [--tag]: everything that a release is made of, from a clean tree: sources,
-# packages, wheel, SBOM, SHA256SUMS. With --tag the commit is tagged vVERSION when all of it was made.
+# packages, wheel, SBOM, SHA256SUMS. What documents link to is asked for. With --tag the commit is tagged
+# vVERSION when all of it was made.
 # Nothing is sent anywhere.
 set -eu
 cd "$(dirname "$0")/.."
@@ -20,6 +21,11 @@ grep -q "^## $version (20[0-9-]*)\$" CHANGELOG.md || fail "CHANGELOG.md has no h
 head -1 cmake/deb/changelog | grep -q "^moeflux ($version-1) " || fail "cmake/deb/changelog begins with another version"
 grep -q "libmoeflux0 (>= " cmake/deb/shlibs || fail "cmake/deb/shlibs names no version"
 git rev-parse -q --verify "refs/tags/v$version" >/dev/null && fail "v$version is tagged already"
+
+# Links that lead elsewhere; tests/cli/documents.sh has the others. OFFLINE=1: they are not asked.
+for link in $(grep -ohE '\]\(https://[^)]+\)' ./*.md docs/*.md python/*.md models/demo/*.md | sed 's/^](//; s/)$//' | sort -u); do
+    [ -n "${OFFLINE:-}" ] || curl -sfL -m 30 -o /dev/null "$link" || fail "nothing is at $link"
+done
 
 build=$(pwd)/build-release
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
