@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # check_python.sh BUILD_DIR: the Python package as a user has it. Builds the wheel, installs it into a
 # fresh virtual environment, holds cffi's layout of every struct against the C compiler's, types with
-# mypy --strict, and runs tests/python and python/examples there.
+# mypy --strict and with pyright (basedpyright, which brings its own Node), and runs tests/python and
+# python/examples there.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "${1:?usage: check_python.sh BUILD_DIR}" && pwd)
@@ -20,7 +21,7 @@ licenses = {n.split("LICENSE.")[1] for n in names if "/LICENSE." in n}
 missing = [l for l in libraries | {"yyjson", "libxxhash"} if not any(k.startswith(l) for k in licenses)]
 sys.exit(f"python: the wheel has no license of {', '.join(missing)}" if missing or not libraries else 0)
 END
-"$tools/pip" install -q --disable-pip-version-check mypy==2.4.1
+"$tools/pip" install -q --disable-pip-version-check mypy==2.4.1 basedpyright==1.40.2
 
 "$tools/python" "$root/python/cdef.py" --layout "$root/include" >"$work/layout.c"
 cc -I"$root/include" "$work/layout.c" -o "$work/layout"
@@ -40,6 +41,18 @@ python=$work/venv/bin/python
     "$tools/mypy" --strict --no-error-summary --cache-dir "$build/python-tools/mypy" \
         --python-executable "$python" --config-file "$root/python/mypy.ini" $what
 done)
+
+# By the checker that editors have: strictly, and of each public name the type is known.
+pyright() {
+    (cd "$work" && PATH="$work/venv/bin:$PATH" "$tools/basedpyright" "$@") >"$work/pyright" 2>&1 || {
+        cat "$work/pyright" >&2
+        echo "python: pyright finds errors" >&2
+        exit 1
+    }
+}
+pyright --pythonpath "$python" --project "$root/python/pyrightconfig.json" --level error
+pyright --verifytypes moeflux --ignoreexternal
+grep -q '^Type completeness score: 100%' "$work/pyright"
 
 # The models of the tests: the demo, and with it one that thinks and one that calls a tool.
 make_model() {

@@ -29,11 +29,12 @@ class _Request:
     """An answer, and the coroutine that reads it."""
 
     def __init__(self, answer: Answer, loop: asyncio.AbstractEventLoop) -> None:
-        self.answer, self.loop = answer, loop
+        self.answer: Answer = answer
+        self.loop: asyncio.AbstractEventLoop = loop
         self.session: Optional[Session] = None
-        self.cancel = Cancel()
+        self.cancel: Cancel = Cancel()
         self.queue: asyncio.Queue[Any] = asyncio.Queue()
-        self.n_unread = 0
+        self.n_unread: int = 0
 
     def tell(self, what: Any) -> None:
         """From the worker: events, an error, or None at the end."""

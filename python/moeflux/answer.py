@@ -116,12 +116,12 @@ class Answer:
             raise ArgumentError(f"max_tokens is {self._max_tokens}; expected 1 or more")
         if not prompt:
             raise ArgumentError("the prompt is empty; expected at least one token")
-        self.prompt = list(prompt)
-        self.left = self.prompt
+        self.prompt: list[int] = list(prompt)
+        self.left: list[int] = self.prompt
         #: of `left`, so many are evaluated before a mark is made; 0: none is
-        self.n_before_mark = 0
-        self.reply = Reply(n_prompt_tokens=len(self.prompt))
-        self.is_done = False
+        self.n_before_mark: int = 0
+        self.reply: Reply = Reply(n_prompt_tokens=len(self.prompt))
+        self.is_done: bool = False
         self._sampler.accept_prompt(self.prompt)
 
     @classmethod
@@ -144,7 +144,7 @@ class Answer:
         answer = cls(model, prompt, options)
         answer._find_mark(messages, _template(tools, options, False))
         text = model.tokenizer.chat_text(messages, template)
-        called = [] if options.get("tool_choice") == "none" else tools
+        called = None if options.get("tool_choice") == "none" else tools
         id_seed = options.get("seed") or secrets.randbits(63)
         answer._parser = Parser(model.syntax, called, text, id_seed)
         answer._ends = model.end_tokens
@@ -302,7 +302,7 @@ def step_answers(
     its error in its reply; the others go on."""
     from .model import StepItem
 
-    items = []
+    items: list[StepItem] = []
     for i, (answer, session) in enumerate(pairs):
         piece = answer.piece()
         cancel = cancels[i] if cancels else None

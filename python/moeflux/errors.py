@@ -45,53 +45,53 @@ class MoefluxError(Exception):
 
 
 class ArgumentError(MoefluxError, ValueError):
-    code = Status.ARGUMENT
+    code: int = Status.ARGUMENT
 
 
 class NoMemoryError(MoefluxError, MemoryError):
-    code = Status.NO_MEMORY
+    code: int = Status.NO_MEMORY
 
 
 class ReadError(MoefluxError):
     """The operating system refused or failed: `os_errno` says how."""
 
-    code = Status.IO
+    code: int = Status.IO
 
 
 class FormatError(MoefluxError):
-    code = Status.FORMAT
+    code: int = Status.FORMAT
 
 
 class UnsupportedError(MoefluxError):
-    code = Status.UNSUPPORTED
+    code: int = Status.UNSUPPORTED
 
 
 class BudgetError(MoefluxError):
     """It does not fit the memory that was allowed; the message says what would."""
 
-    code = Status.BUDGET
+    code: int = Status.BUDGET
 
 
 class ContextError(MoefluxError):
     """More tokens than the session's context holds."""
 
-    code = Status.CONTEXT
+    code: int = Status.CONTEXT
 
 
 class CancelledError(MoefluxError):
     """A cancel or the deadline asked to stop."""
 
-    code = Status.CANCELLED
+    code: int = Status.CANCELLED
 
 
 class StateError(MoefluxError):
     """Not while it is being evaluated, or not any more: it was closed."""
 
-    code = Status.STATE
+    code: int = Status.STATE
 
 
 class NotFoundError(MoefluxError, LookupError):
-    code = Status.NOT_FOUND
+    code: int = Status.NOT_FOUND
 
 
 _CLASSES: dict[int, type[MoefluxError]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional, Union
+from typing import Any, Optional, Union, cast
 
 from ._native import Handle, Owner, check, default, ffi, lib, text_of
 from .errors import ArgumentError, UnsupportedError
@@ -90,12 +90,17 @@ class Grammar:
 
 
 def _tool_array(tools: Sequence[Mapping[str, Any]]) -> tuple[Any, list[Any]]:
-    array, keeps = ffi.new("mf_grammar_tool[]", len(tools)), []
+    array = ffi.new("mf_grammar_tool[]", len(tools))
+    keeps: list[Any] = []
     for tool, out in zip(tools, array):
-        function = tool.get("function", tool)
-        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        given: object = tool.get("function", tool)
+        function: Mapping[str, Any] = (
+            cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+        )
+        name = function.get("name")
+        if not isinstance(name, str):
             raise ArgumentError("tools: each is expected to have a name")
-        keeps.append(ffi.new("char[]", function["name"].encode()))
+        keeps.append(ffi.new("char[]", name.encode()))
         out.name = keeps[-1]
         parameters = as_json(function.get("parameters"))
         if parameters is not None:

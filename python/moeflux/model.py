@@ -63,7 +63,7 @@ class Model:
     def __init__(self, path: PathLike, **options: Unpack[ModelOptions]) -> None:
         path = model_path(path)
         self.path = path
-        self.tokenizer = Tokenizer(path)
+        self.tokenizer: Tokenizer = Tokenizer(path)
         values = EngineOptions(options)
         self._handle: Optional[Handle] = Handle("mf_engine", lib.mf_engine_close, values.keeps)
         self._handle.make(lib.mf_engine_open, encode_path(path), values.struct)

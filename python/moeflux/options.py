@@ -129,7 +129,7 @@ class EngineOptions:
     """mf_engine_options, and all that it points to."""
 
     def __init__(self, options: ModelOptions) -> None:
-        self.struct = default("mf_engine_options", lib.mf_engine_options_init)
+        self.struct: Any = default("mf_engine_options", lib.mf_engine_options_init)
         self.keeps: list[Any] = []
         for name, value in options.items():
             self._set(name, value)
@@ -174,7 +174,7 @@ class SamplerOptions:
     def __init__(self, path: Optional[PathLike], options: SamplingOptions) -> None:
         from ._native import check
 
-        self.struct = default("mf_sampler_options", lib.mf_sampler_options_init)
+        self.struct: Any = default("mf_sampler_options", lib.mf_sampler_options_init)
         self.keeps: list[Any] = []
         if path is not None:
             check(lib.mf_sampler_options_load, encode_path(path), self.struct)

@@ -326,7 +326,7 @@ _SOURCES = ("none", "self", "session", "store")
 
 
 def _sync(out: Any) -> Sync:
-    return Sync(_SOURCES[out.source], int(out.n_reused), int(out.n_evaluated))
+    return Sync(_SOURCES[int(out.source)], int(out.n_reused), int(out.n_evaluated))
 
 
 class Gate:

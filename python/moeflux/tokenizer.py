@@ -69,7 +69,7 @@ class ChatTemplate:
             "variables": as_json(self.variables),
             "template_name": self.template_name,
         }
-        keeps = []
+        keeps: list[Any] = []
         for name, value in values.items():
             keeps.append(_text(value))
             setattr(params, name, keeps[-1])

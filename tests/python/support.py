@@ -18,7 +18,8 @@ GREEDY: dict[str, Any] = {"temperature": 0.0}
 
 
 def open_model(path: str = DEMO, **options: Any) -> moeflux.Model:
-    return moeflux.Model(path, **{"ram_bytes": RAM, "device": "cpu", **options})
+    chosen: Any = {"ram_bytes": RAM, "device": "cpu", **options}
+    return moeflux.Model(path, **chosen)
 
 
 def program(*arguments: str) -> str:

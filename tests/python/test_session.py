@@ -263,7 +263,8 @@ class Closing(unittest.TestCase):
     def test_closing_while_it_evaluates_is_refused(self) -> None:
         """And another thread's Python runs meanwhile: the GIL is let go."""
         with open_model(n_sessions=2) as model, model.session() as session:
-            began, caught = threading.Event(), []
+            began = threading.Event()
+            caught: list[moeflux.MoefluxError] = []
 
             def progress(_n_done: int, _n_total: int) -> bool:
                 began.set()
@@ -341,8 +342,12 @@ class Closing(unittest.TestCase):
 
     def test_notes_are_told(self) -> None:
         lines: list[tuple[str, str]] = []
+
+        def log(level: str, line: str) -> None:
+            lines.append((level, line))
+
         with tempfile.NamedTemporaryFile() as file:  # no directory: told, and no error
-            with open_model(hot_dir=file.name, log=lambda level, line: lines.append((level, line))):
+            with open_model(hot_dir=file.name, log=log):
                 pass
         self.assertTrue(lines and all(level in ("info", "warning") for level, _ in lines))
 

@@ -189,7 +189,8 @@ class Calls(ModelTest):
         reply = self.model.chat(self.messages, [NOON], max_tokens=1, **SAYS)
         self.assertEqual((reply.thought, reply.finish_reason), ("Hm.", "length"))
         self.assertTrue(reply.tool_calls[0].is_whole)
-        bound = {**NOON["function"], "strict": True}  # type: ignore[dict-item]
+        function: Any = NOON["function"]
+        bound: dict[str, Any] = {**function, "strict": True}
         reply = self.model.chat(self.messages, [bound], max_tokens=2, **SAYS)
         self.assertEqual(len(reply.tool_calls), 2)
         self.assertNotEqual(reply.tool_calls[0].id, reply.tool_calls[1].id)
