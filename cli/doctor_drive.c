@@ -14,6 +14,10 @@
 
 #define ROTATING_RATE 3e8 /* bytes a second: above it, no hard disk reads here and there */
 #define SLOW_RATE 1e9     /* bytes a second: what a SATA drive does not reach */
+/* Of smaller reads a rate says how many there are, and nothing of the drive's kind: those of a hard
+ * disk take this long each, in seconds. */
+#define SMALL_READ ((uint64_t)256 << 10)
+#define ROTATING_WAIT 2e-3
 
 /* docs/PERFORMANCE.md, "What the system's settings are worth" */
 #define CPU_OF_DIRECT "a fifth"
@@ -109,15 +113,16 @@ static void look_at_place(mf_cli_findings *all, const char *path)
 }
 
 /* rate: 0: not measured. Virtual drives say that they rotate, too: the rate knows better. */
-static void grade_drive(mf_cli_finding *f, bool rotates, double rate)
+static void grade_drive(mf_cli_finding *f, bool rotates, double rate, uint64_t read_bytes)
 {
-    if (rotates && rate < ROTATING_RATE)
+    const bool is_quick = rate > 0 && (double)read_bytes / rate < ROTATING_WAIT;
+    if (rotates && rate < ROTATING_RATE && !is_quick)
         mf_cli_advise(
             f, rate > 0 ? MF_CLI_BAD : MF_CLI_NOTE,
             "The kernel takes it for a hard disk: some hundred experts a second at best, "
             "and a token needs hundreds. A solid-state drive, best by NVMe, is what makes "
             "streaming useful.");
-    else if (rate > 0 && rate < SLOW_RATE)
+    else if (rate > 0 && rate < SLOW_RATE && read_bytes >= SMALL_READ)
         mf_cli_advise(f, MF_CLI_NOTE,
                       "An NVMe drive reads three to seven times as much: decode with experts "
                       "streamed gains nearly as much.");
@@ -135,7 +140,7 @@ static void look_at_rates(mf_cli_findings *all, const mf_cli_patient *patient, c
                           mf_cli_size(each, (double)t->read_bytes),
                           t->is_drive_cached ? ", through the page cache" : "")
             : mf_cli_find(all, "drive", "not measured: nothing can be written there");
-    grade_drive(f, rotates, t->drive);
+    grade_drive(f, rotates, t->drive, t->read_bytes);
     if (t->drive > 0)
         mf_cli_effect(f, "a token that misses n experts waits n x %.3g ms for them.",
                       1e3 * (double)t->read_bytes / t->drive);

@@ -80,7 +80,7 @@ static void add_tiers(mf_cli_finding *f, const mf_device_info *cpu)
             mf_cli_effect(
                 f,
                 "of %s the last is used; on the machine of docs/PERFORMANCE.md a prompt is "
-                "read %.1f times as fast by it as by avx2 (by avx512: %.1f).",
+                "read %.1f times as fast by it as by avx2, of at most %.1f.",
                 cpu->tiers, tiers[i].speed, tiers[0].speed);
 }
 
