@@ -4,7 +4,7 @@
 # What the drive is kept at while experts are read, beside what it is to reach: decoding with --ram 8G and
 # 3G, with Cogito's width and with experts that are foretold (--predict off and auto in turn), prefills of 512
 # and 4,096 tokens, eight sessions together, hits beside LFU and Belady, the replay beside the engine, and a
-# cold start. Needs checkpoints of random weights in --work, which --prepare makes and then stops (36 GB of
+# cold start. Needs checkpoints of random weights in --work, which --prepare makes and then stops (30 GB of
 # disk; a run makes those that are missing): the shape of Qwen3.6-35B-A3B (--checkpoint: this one instead, of
 # 256 experts, 8 a token), two layers of Cogito-V2's width, and the 35B width with the demo's 32 experts.
 # Medians of up to N rounds (default 3), as many as N minutes (default 24) have room for; what is left out is
@@ -64,7 +64,7 @@ if [ $is_small = yes ]; then
     told=$(make told-small $tiny --experts 32 --experts-per-token 4)
 else
     [ -n "$checkpoint" ] || checkpoint=$(make qwen3.6-35b-a3b --preset qwen3.6-35b-a3b)
-    wide=$(make cogito-width --preset cogito-v2-671b --layers 3 --dense-layers 1)
+    wide=$(make cogito-width --preset cogito-v2-671b --layers 3 --dense-layers 1 --experts 128)
     told=$(make 35b-width-32 --preset qwen3.6-35b-a3b --experts 32 --experts-per-token 4)
 fi
 [ $only_prepare = no ] || exit 0
