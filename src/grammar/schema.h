@@ -38,6 +38,7 @@ typedef struct mf_schema_reader {
     bool is_closed; /* objects that name properties and say nothing of others have no others */
     unsigned depth;
     unsigned long n_reads;     /* of conjunctions: bounded */
+    unsigned long n_steps;     /* of patterns' automata: bounded for all together */
     mf_schema_target *targets; /* of $ref, each a rule */
     size_t n_targets, target_capacity;
 } mf_schema_reader;
@@ -99,7 +100,9 @@ size_t mf_json_escape(const char *text, size_t n_bytes, char *out);
 /* The inside of a string that an ECMAScript pattern is found in, of min to max characters. */
 mf_expr mf_schema_pattern(mf_schema_reader *s, const char *pattern, size_t n_bytes, uint32_t min,
                           uint32_t max);
-/* The inside of a string of a format; MF_EXPR_NOTHING and no failure: it is not known. */
-mf_expr mf_schema_format(mf_schema_reader *s, const char *format);
+#define MF_MAX_PATTERNS 8
+/* The same of several: all of them are found in it. */
+mf_expr mf_schema_patterns(mf_schema_reader *s, const mf_word *texts, size_t n, uint32_t min,
+                           uint32_t max);
 
 #endif

@@ -47,13 +47,13 @@ static const struct {
                {"ipv6", "^" IPV6 "$"},
                {"uri", "^" URI "$"}};
 
-mf_expr mf_schema_format(mf_schema_reader *s, const char *format)
+/* NULL: it is not known. */
+static const char *pattern_of(const char *format)
 {
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (strcmp(format, formats[i].name) == 0)
-            return mf_schema_pattern(s, formats[i].pattern, strlen(formats[i].pattern), 0,
-                                     MF_NO_LIMIT);
-    return MF_EXPR_NOTHING;
+            return formats[i].pattern;
+    return NULL;
 }
 
 /* The value of a keyword that is text and that all parts which have it agree on. */
@@ -77,27 +77,51 @@ static yyjson_val *only_text(mf_schema_reader *s, const mf_conjunction *c, const
     return found;
 }
 
+/* Adds a pattern that is not among them. False: it is no text, or there are too many. */
+static bool add_pattern(mf_schema_reader *s, yyjson_val *v, mf_word *out, size_t *n)
+{
+    const mf_word word = {yyjson_get_str(v), yyjson_get_len(v)};
+    if (!yyjson_is_str(v) || memchr(word.text, '\0', word.n_bytes) != NULL) {
+        (void)mf_schema_fail(s, MF_ERR_FORMAT, "pattern: expected a string");
+        return false;
+    }
+    for (size_t i = 0; i < *n; i++)
+        if (out[i].n_bytes == word.n_bytes &&
+            (word.n_bytes == 0 || memcmp(out[i].text, word.text, word.n_bytes) == 0))
+            return true;
+    if (*n == MF_MAX_PATTERNS) {
+        (void)mf_schema_fail(s, MF_ERR_UNSUPPORTED, "pattern: more than %d for one value",
+                             MF_MAX_PATTERNS);
+        return false;
+    }
+    out[(*n)++] = word;
+    return true;
+}
+
 static mf_expr inside_of(mf_schema_reader *s, const mf_conjunction *c)
 {
     mf_rules *r = s->rules;
+    mf_word patterns[MF_MAX_PATTERNS];
+    size_t n = 0;
     const uint32_t min = mf_schema_count(s, c, "minLength", false, 0);
     const uint32_t max = mf_schema_count(s, c, "maxLength", true, MF_NO_LIMIT);
-    yyjson_val *pattern = only_text(s, c, "pattern"), *format = only_text(s, c, "format");
+    yyjson_val *format = only_text(s, c, "format");
+    for (size_t i = 0; i < c->n; i++) {
+        yyjson_val *v = yyjson_obj_get(c->parts[i].schema, "pattern");
+        if (v != NULL && !add_pattern(s, v, patterns, &n))
+            return MF_EXPR_NOTHING;
+    }
     if (r->status != MF_OK || min > max)
         return MF_EXPR_NOTHING;
-    if (format == NULL && pattern == NULL)
-        return mf_expr_repeat(r, mf_json_char(r), min, max);
-    if (pattern != NULL && format == NULL)
-        return mf_schema_pattern(s, yyjson_get_str(pattern), yyjson_get_len(pattern), min, max);
-    if (pattern != NULL || min > 0 || max != MF_NO_LIMIT)
-        return mf_schema_fail(s, MF_ERR_UNSUPPORTED,
-                              "format together with pattern, minLength or maxLength is not "
-                              "supported");
-    mf_expr e = mf_schema_format(s, yyjson_get_str(format));
-    if (e == MF_EXPR_NOTHING)
-        return mf_schema_fail(s, MF_ERR_UNSUPPORTED, "the format \"%.60s\" is not supported",
-                              yyjson_get_str(format));
-    return e;
+    if (format != NULL) {
+        const char *pattern = pattern_of(yyjson_get_str(format));
+        if (pattern == NULL || n == MF_MAX_PATTERNS)
+            return mf_schema_fail(s, MF_ERR_UNSUPPORTED, "the format \"%.60s\" is not supported",
+                                  yyjson_get_str(format));
+        patterns[n++] = (mf_word){pattern, strlen(pattern)};
+    }
+    return n == 0 ? mf_expr_repeat(r, mf_json_char(r), min, max)
+                  : mf_schema_patterns(s, patterns, n, min, max);
 }
 
 mf_expr mf_schema_string(mf_schema_reader *s, const mf_conjunction *c)
