@@ -26,6 +26,16 @@ static const char *const paths[] = {"/v1/completions",
                                     "/v1/messages/count_tokens",
                                     "/detokenize"};
 
+/* In the place of the first, where the packing's number is 1. */
+static const char *const more_paths[] = {"/v1/conversations",
+                                         "/v1/conversations/conv_1",
+                                         "/v1/conversations/conv_1/items",
+                                         "/v1/responses",
+                                         "/apply-template",
+                                         "/v1/conversations/conv_1/items/a",
+                                         "/v1/conversations",
+                                         "/v1/conversations/conv_1/items"};
+
 static mf_srv_config config = {.model = "models/demo", .max_body_bytes = MAX_BODY_BYTES};
 
 static void link_file(const char *directory, const char *name, const char *to)
@@ -69,11 +79,11 @@ static void open_model(mf_srv_model *m, const char *template)
         abort();
     mf_sampler_options_default(&m->sampler);
     m->n_thought_max = SIZE_MAX;
-    mf_srv_bytes items = {0}, response = {0};
-    mf_srv_puts(&items, "{\"role\":\"user\",\"content\":\"a\"}");
-    mf_srv_puts(&response, "{\"output\":[{\"id\":\"msg_1_0\",\"type\":\"message\",\"role\":"
-                           "\"assistant\",\"content\":\"b\"}]}");
-    mf_srv_responses_put(m->responses, "resp_1", 0, &items, &response);
+    mf_srv_stored kept = {0};
+    mf_srv_puts(&kept.items, "{\"role\":\"user\",\"content\":\"a\"}");
+    mf_srv_puts(&kept.response, "{\"output\":[{\"id\":\"msg_1_0\",\"type\":\"message\",\"role\":"
+                                "\"assistant\",\"content\":\"b\"}]}");
+    mf_srv_responses_put(m->responses, "resp_1", 0, &kept);
 }
 
 /* [1] has a template. They live as long as the program. */
@@ -144,11 +154,23 @@ static void check_refusal(const mf_srv_refusal *refusal, mf_srv_shape shape)
     mf_srv_bytes_free(&out);
 }
 
+/* One conversation, as it was at the beginning. */
+static void reset_conversations(mf_srv_model *m)
+{
+    mf_srv_stored kept = {0};
+    mf_srv_responses_free(&m->conversations);
+    m->conversations = mf_srv_responses_new(MF_SRV_RESPONSE_BYTES);
+    mf_srv_puts(&kept.items, "{\"id\":\"a\",\"role\":\"user\",\"content\":\"a\"}");
+    mf_srv_puts(&kept.response, "{\"id\":\"conv_1\",\"created_at\":1}");
+    mf_srv_responses_put(m->conversations, "conv_1", 0, &kept);
+}
+
 /* The body is taken over. */
 static void ask(mf_srv_server *server, const char *path, const char *coding, mf_srv_bytes *body)
 {
     mf_srv_request request = {.server = server};
     mf_srv_refusal refusal = {0};
+    reset_conversations(&server->model);
     yyjson_doc *document = NULL;
     bool is_known = false, is_good = false;
     const mf_srv_route *route = mf_srv_find_route("POST", path, &is_known, &request.path);
@@ -184,7 +206,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         return 0;
     const unsigned how = data[0];
     mf_srv_put(&body, (const char *)data + 1, n_bytes - 1);
-    ask(&servers()[how / n_paths % 2], paths[how % n_paths], codings[how / (2 * n_paths) % 4],
-        &body);
+    const unsigned packing = how / (2 * n_paths) % 4;
+    ask(&servers()[how / n_paths % 2], (packing == 1 ? more_paths : paths)[how % n_paths],
+        codings[packing], &body);
     return 0;
 }

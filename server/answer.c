@@ -142,7 +142,8 @@ static bool take_event(mf_srv_choice *c, const mf_reply_event *e)
         release_other(c, MF_SRV_CALL, e);
         return true;
     case MF_REPLY_CALL_END:
-        c->is_done = c->job->has_one_call;
+        c->is_done = c->job->has_one_call ||
+                     (c->job->params.n_max_calls > 0 && c->n_calls >= c->job->params.n_max_calls);
         return !c->is_done;
     default:
         c->is_broken = true; /* what was given out of it cannot be taken back */

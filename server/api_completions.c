@@ -127,15 +127,45 @@ static void on_end(mf_srv_job *job, mf_srv_bytes *out)
     mf_srv_puts(out, "data: [DONE]\n\n");
 }
 
+/* Per token; an answer of none (max_tokens 0) is as good as any. */
+static double logprob_of(const mf_srv_choice *c)
+{
+    return c->n_scored > 0 ? c->logprob_sum / (double)c->n_scored : 0;
+}
+
+/* Of a prompt's n choices the likeliest that is not given out yet; of equals the first. */
+static size_t next_best(const mf_srv_choice *choices, size_t n, const bool *is_given)
+{
+    size_t best = n;
+    for (size_t i = 0; i < n; i++)
+        if (!is_given[i] && (best == n || logprob_of(&choices[i]) > logprob_of(&choices[best])))
+            best = i;
+    return best;
+}
+
+static void put_choice(const mf_srv_job *job, size_t index, const mf_srv_choice *c,
+                       mf_srv_bytes *out)
+{
+    mf_srv_puts(out, index > 0 ? "," : "");
+    put_text(out, index, c->content.data, c->content.n_bytes);
+    put_logprobs(job, c->infos, c->n_released, 0, out);
+    mf_srv_printf(out, ",\"finish_reason\":\"%s\"}", mf_srv_finish_name(c->finish));
+}
+
 static void on_document(mf_srv_job *job, mf_srv_bytes *out)
 {
+    const size_t n = job->params.n_choices, n_best = job->params.n_best;
     put_head(job, out);
-    for (size_t i = 0; i < job->n_choices; i++) {
-        const mf_srv_choice *c = &job->choices[i];
-        mf_srv_puts(out, i > 0 ? "," : "");
-        put_text(out, i, c->content.data, c->content.n_bytes);
-        put_logprobs(job, c->infos, c->n_released, 0, out);
-        mf_srv_printf(out, ",\"finish_reason\":\"%s\"}", mf_srv_finish_name(c->finish));
+    for (size_t p = 0; p < job->n_prompts; p++) {
+        const mf_srv_choice *choices = &job->choices[p * n];
+        bool is_given[MF_SRV_MAX_CHOICES] = {false};
+        for (size_t i = 0; n_best == 0 && i < n; i++)
+            put_choice(job, p * n + i, &choices[i], out);
+        for (size_t i = 0; i < n_best; i++) {
+            const size_t best = next_best(choices, n, is_given);
+            is_given[best] = true;
+            put_choice(job, p * n_best + i, &choices[best], out);
+        }
     }
     mf_srv_puts(out, "],\"usage\":");
     mf_srv_put_usage(job, out);
@@ -245,19 +275,34 @@ static bool get_logprobs(yyjson_val *object, mf_srv_params *p, mf_srv_refusal *r
     return true;
 }
 
+/* n answers are given out, of best_of that are made. */
+static bool get_choices(yyjson_val *object, mf_srv_params *p, mf_srv_refusal *r)
+{
+    if (!mf_srv_get_count(object, "n", 1, MF_SRV_MAX_CHOICES, &p->n_choices, r))
+        return false;
+    size_t best_of = p->n_choices;
+    if (!mf_srv_get_count(object, "best_of", 1, MF_SRV_MAX_CHOICES, &best_of, r))
+        return false;
+    if (best_of < p->n_choices)
+        return mf_srv_refuse_field(r, "best_of", "is less than n");
+    if (best_of == p->n_choices)
+        return true;
+    if (p->streams)
+        return mf_srv_refuse_field(r, "best_of",
+                                   "which answers are the best is known when all are made: with "
+                                   "stream no more than n");
+    p->n_best = p->n_choices;
+    p->n_choices = best_of;
+    return true;
+}
+
 static bool read_request(yyjson_val *object, mf_srv_job *job, mf_srv_refusal *r)
 {
     mf_srv_params *p = &job->params;
-    size_t best_of;
     p->n_max_tokens = DEFAULT_TOKENS;
     if (!mf_srv_get_count(object, "max_tokens", 0, INT32_MAX, &p->n_max_tokens, r) ||
-        !mf_srv_get_count(object, "n", 1, MF_SRV_MAX_CHOICES, &p->n_choices, r))
+        !get_choices(object, p, r))
         return false;
-    best_of = p->n_choices;
-    if (!mf_srv_get_count(object, "best_of", 1, MF_SRV_MAX_CHOICES, &best_of, r))
-        return false;
-    if (best_of != p->n_choices)
-        return mf_srv_refuse_field(r, "best_of", "only as many as n are supported by this server");
     return mf_srv_get_stops(object, "stop", p, r) && get_logprobs(object, p, r) &&
            mf_srv_get_bool(object, "echo", &p->has_echo, r) &&
            mf_srv_get_stream_options(object, p, r) &&

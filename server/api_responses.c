@@ -2,7 +2,7 @@
 /*
  * OpenAI's responses. One answer, whose parts are its items.
  */
-#include "api.h"
+#include "api_responses.h"
 #include "api_responses_asked.h"
 #include "constraint.h"
 #include "model.h"
@@ -25,12 +25,12 @@ static const mf_srv_field fields[] = {{"input", MF_SRV_FIELD_USED},
                                       {"stream_options", MF_SRV_FIELD_HARMLESS},
                                       {"include", MF_SRV_FIELD_USED},
                                       {"parallel_tool_calls", MF_SRV_FIELD_USED},
-                                      {"max_tool_calls", MF_SRV_FIELD_HARMLESS},
+                                      {"max_tool_calls", MF_SRV_FIELD_USED},
                                       {"tools", MF_SRV_FIELD_USED},
                                       {"previous_response_id", MF_SRV_FIELD_USED},
-                                      {"conversation", MF_SRV_FIELD_REFUSED},
+                                      {"conversation", MF_SRV_FIELD_USED},
                                       {"prompt", MF_SRV_FIELD_REFUSED},
-                                      {"background", MF_SRV_FIELD_REFUSED},
+                                      {"background", MF_SRV_FIELD_USED},
                                       {"moderation", MF_SRV_FIELD_REFUSED},
                                       {"context_management", MF_SRV_FIELD_HARMLESS},
                                       {"top_logprobs", MF_SRV_FIELD_USED},
@@ -74,7 +74,8 @@ static void put_text_part(const mf_srv_job *job, const mf_srv_part *part, mf_srv
 static bool is_cut(const mf_srv_job *job)
 {
     mf_srv_finish finish = job->choices[0].finish;
-    return finish == MF_SRV_LENGTH || finish == MF_SRV_CONTEXT;
+    return finish == MF_SRV_LENGTH || finish == MF_SRV_CONTEXT ||
+           (finish == MF_SRV_RUNNING && job->is_over);
 }
 
 /* An item's place is its part's. */
@@ -196,16 +197,15 @@ static void put_request(const mf_srv_job *job, mf_srv_bytes *out)
     mf_srv_put(out, job->echo.data ? job->echo.data : "", job->echo.n_bytes);
 }
 
-/* status: "in_progress", "completed", "incomplete" or "failed". */
-static void put_response(const mf_srv_job *job, mf_srv_bytes *out, const char *status,
-                         const mf_srv_refusal *refusal)
+/* What comes before the output. */
+static void put_head(const mf_srv_job *job, mf_srv_bytes *out, const char *status,
+                     const mf_srv_refusal *refusal)
 {
     const mf_srv_params *p = &job->params;
-    const bool is_over = *status != 'i' || strcmp(status, "incomplete") == 0;
     mf_srv_printf(out,
                   "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%" PRId64
-                  ",\"status\":\"%s\",\"background\":false,\"error\":",
-                  job->id, job->created, status);
+                  ",\"status\":\"%s\",\"background\":%s,\"error\":",
+                  job->id, job->created, status, job->is_background ? "true" : "false");
     if (refusal) {
         mf_srv_printf(
             out, "{\"code\":\"%s\",\"message\":", refusal->code ? refusal->code : "server_error");
@@ -223,8 +223,15 @@ static void put_response(const mf_srv_job *job, mf_srv_bytes *out, const char *s
         mf_srv_puts(out, "null");
     else
         mf_srv_printf(out, "%zu", p->n_max_tokens);
+}
+
+/* has_output: all of the answer, which nobody changes meanwhile. */
+static void put_object(const mf_srv_job *job, mf_srv_bytes *out, const char *status,
+                       const mf_srv_refusal *refusal, bool has_output)
+{
+    put_head(job, out, status, refusal);
     mf_srv_puts(out, ",\"output\":[");
-    if (is_over && !refusal) {
+    if (has_output) {
         for (size_t i = 0; i < job->choices[0].n_parts; i++) {
             mf_srv_puts(out, i > 0 ? "," : "");
             put_item(job, &job->choices[0].parts[i], out, true);
@@ -233,11 +240,23 @@ static void put_response(const mf_srv_job *job, mf_srv_bytes *out, const char *s
     mf_srv_puts(out, "]");
     put_request(job, out);
     mf_srv_puts(out, ",\"usage\":");
-    if (is_over && !refusal)
+    if (has_output)
         put_usage(job, out);
     else
         mf_srv_puts(out, "null");
     mf_srv_puts(out, "}");
+}
+
+/* status: "queued", "in_progress", "completed", "incomplete", "failed" or "cancelled". */
+static void put_response(const mf_srv_job *job, mf_srv_bytes *out, const char *status,
+                         const mf_srv_refusal *refusal)
+{
+    put_object(job, out, status, refusal, job->is_over && !refusal);
+}
+
+void mf_srv_put_response_yet(const mf_srv_job *job, const char *status, mf_srv_bytes *out)
+{
+    put_object(job, out, status, NULL, false);
 }
 
 /* ------------------------------------------------------------------------------------------ events
@@ -264,9 +283,16 @@ static void put_state_event(mf_srv_job *job, mf_srv_bytes *out, const char *name
     end_event(out);
 }
 
+void mf_srv_put_queued_events(mf_srv_job *job, mf_srv_bytes *out)
+{
+    put_state_event(job, out, "response.created", "queued", NULL);
+    put_state_event(job, out, "response.queued", "queued", NULL);
+}
+
 static void on_begin(mf_srv_job *job, mf_srv_bytes *out)
 {
-    put_state_event(job, out, "response.created", "in_progress", NULL);
+    if (!job->is_background)
+        put_state_event(job, out, "response.created", "in_progress", NULL);
     put_state_event(job, out, "response.in_progress", "in_progress", NULL);
 }
 
@@ -377,26 +403,66 @@ static void on_piece(mf_srv_job *job, mf_srv_choice *choice, const mf_srv_piece 
     end_event(out);
 }
 
-/* Before its client knows that it is done. */
-static void keep(mf_srv_job *job)
+/* The answer's, behind others. */
+static void put_items(const mf_srv_job *job, mf_srv_bytes *out)
 {
     const mf_srv_choice *c = &job->choices[0];
-    mf_srv_bytes response = {0};
-    if (!job->is_kept)
-        return;
     for (size_t i = 0; i < c->n_parts; i++) {
-        mf_srv_puts(&job->items, job->items.n_bytes > 0 ? "," : "");
-        put_item(job, &c->parts[i], &job->items, true);
+        mf_srv_puts(out, out->n_bytes > 0 ? "," : "");
+        put_item(job, &c->parts[i], out, true);
     }
-    put_response(job, &response, is_cut(job) ? "incomplete" : "completed", NULL);
-    mf_srv_responses_put(job->served->responses, job->id, job->key, &job->items, &response);
+}
+
+/* What is kept of one that is over. last: of its events, what is not in its log yet. */
+static void keep(mf_srv_job *job, const char *status, const mf_srv_refusal *refusal,
+                 const mf_srv_bytes *last)
+{
+    mf_srv_stored kept = {0};
+    if (job->log && mf_srv_log_copy(job->log, &kept.events))
+        mf_srv_put(&kept.events, last && last->data ? last->data : "", last ? last->n_bytes : 0);
+    else
+        mf_srv_bytes_free(&kept.events);
+    kept.items = job->items;
+    job->items = (mf_srv_bytes){0};
+    put_response(job, &kept.response, status, refusal);
+    if (job->is_background)
+        mf_srv_responses_settled(job->served->responses, job, &kept);
+    else
+        mf_srv_responses_put(job->served->responses, job->id, job->key, &kept);
+}
+
+static mf_srv_wanted settle(const mf_srv_job *job)
+{
+    if (job->is_background)
+        return mf_srv_responses_settle(job->served->responses, job);
+    return job->is_kept ? MF_SRV_IS_WANTED : MF_SRV_IS_DROPPED;
+}
+
+/* The answer is whole: it is kept before its client knows that. Returns what it is. */
+static const char *settle_answer(mf_srv_job *job, mf_srv_bytes *last_event)
+{
+    const mf_srv_wanted wanted = settle(job);
+    const char *status = wanted == MF_SRV_IS_CANCELLED ? "cancelled"
+                         : is_cut(job)                 ? "incomplete"
+                                                       : "completed";
+    if (wanted != MF_SRV_IS_CANCELLED && job->conversation[0] != '\0') {
+        put_items(job, &job->own_items);
+        (void)mf_srv_responses_add(job->served->conversations, job->conversation, job->key,
+                                   &job->own_items);
+    }
+    if (last_event && wanted != MF_SRV_IS_CANCELLED)
+        put_state_event(job, last_event, is_cut(job) ? "response.incomplete" : "response.completed",
+                        status, NULL);
+    if (wanted != MF_SRV_IS_DROPPED) {
+        put_items(job, &job->items);
+        keep(job, status, NULL, last_event);
+    }
+    return status;
 }
 
 static void on_end(mf_srv_job *job, mf_srv_bytes *out)
 {
-    keep(job);
-    put_state_event(job, out, is_cut(job) ? "response.incomplete" : "response.completed",
-                    is_cut(job) ? "incomplete" : "completed", NULL);
+    (void)settle_answer(job, out);
 }
 
 static void on_fail(mf_srv_job *job, const mf_srv_refusal *refusal, mf_srv_bytes *out)
@@ -406,8 +472,18 @@ static void on_fail(mf_srv_job *job, const mf_srv_refusal *refusal, mf_srv_bytes
 
 static void on_document(mf_srv_job *job, mf_srv_bytes *out)
 {
-    keep(job);
-    put_response(job, out, is_cut(job) ? "incomplete" : "completed", NULL);
+    put_response(job, out, settle_answer(job, NULL), NULL);
+}
+
+/* In the background it is asked for all the same. */
+static void on_drop(mf_srv_job *job, const mf_srv_refusal *refusal)
+{
+    if (!job->is_background)
+        return;
+    const mf_srv_wanted wanted = settle(job);
+    const bool is_cancelled = !refusal || wanted == MF_SRV_IS_CANCELLED;
+    if (wanted != MF_SRV_IS_DROPPED)
+        keep(job, is_cancelled ? "cancelled" : "failed", is_cancelled ? NULL : refusal, NULL);
 }
 
 static const mf_srv_protocol protocol = {.name = "responses",
@@ -420,6 +496,7 @@ static const mf_srv_protocol protocol = {.name = "responses",
                                          .piece = on_piece,
                                          .end = on_end,
                                          .fail = on_fail,
+                                         .drop = on_drop,
                                          .document = on_document};
 
 /* ----------------------------------------------------------------------------------------- request
@@ -477,6 +554,9 @@ static bool read_answer(mf_srv_request *request, mf_srv_job *job, mf_srv_refusal
     if (!mf_srv_get_count(request->json, "top_logprobs", 0, MF_SRV_MAX_TOP, &n_top, r) ||
         !mf_srv_asked_include(request->json, job, r))
         return false;
+    if (!mf_srv_get_count(request->json, "max_tool_calls", 1, INT32_MAX, &job->params.n_max_calls,
+                          r))
+        return false;
     job->params.n_top = (unsigned)n_top;
     job->params.has_logprobs = job->params.has_logprobs || n_top > 0;
     return mf_srv_read_constraint(request->json, mf_srv_field_of(text, "format"), "text.format",
@@ -491,7 +571,8 @@ static bool read_answer(mf_srv_request *request, mf_srv_job *job, mf_srv_refusal
 static bool fail_in_stream(mf_srv_request *request, const mf_srv_refusal *r)
 {
     mf_srv_job *job = request->job;
-    if (!job || !job->params.streams || !r->code || strcmp(r->code, "context_length_exceeded") != 0)
+    if (!job || !job->params.streams || job->is_background || !r->code ||
+        strcmp(r->code, "context_length_exceeded") != 0)
         return false;
     on_begin(job, &request->answer);
     on_fail(job, r, &request->answer);

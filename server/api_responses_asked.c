@@ -2,6 +2,7 @@
 /* Requests for responses: earlier ones that they go on from, and what answers repeat of them. */
 #include "api_responses_asked.h"
 
+#include "conversation_items.h"
 #include "model.h"
 
 #include <stdio.h>
@@ -29,6 +30,29 @@ static bool put_value(yyjson_val *value, mf_srv_bytes *out)
     return text && !out->has_failed;
 }
 
+/* conversation: its id, or an object that has it. */
+static bool put_conversation(mf_srv_request *request, mf_srv_asked *asked, mf_srv_refusal *r)
+{
+    yyjson_val *v = mf_srv_field_of(request->json, "conversation");
+    yyjson_val *id = yyjson_is_obj(v) ? yyjson_obj_get(v, "id") : v;
+    if (!v)
+        return true;
+    if (!mf_srv_is_text(id, "conversation", r))
+        return false;
+    if (mf_srv_field_of(request->json, "previous_response_id"))
+        return mf_srv_refuse_field(r, "conversation", "excludes previous_response_id");
+    const char *text = yyjson_get_str(id);
+    if (strlen(text) >= sizeof asked->conversation ||
+        !mf_srv_responses_find(request->server->model.conversations, text, request->key,
+                               &asked->text, NULL, NULL)) {
+        mf_srv_refuse_field(r, "conversation", "Conversation with id '%.60s' not found.", text);
+        r->status = 404;
+        return false;
+    }
+    snprintf(asked->conversation, sizeof asked->conversation, "%s", text);
+    return !asked->text.has_failed || no_memory(r);
+}
+
 static bool put_previous(mf_srv_request *request, mf_srv_bytes *out, mf_srv_refusal *r)
 {
     const char *id = NULL;
@@ -36,7 +60,7 @@ static bool put_previous(mf_srv_request *request, mf_srv_bytes *out, mf_srv_refu
         return false;
     if (!id)
         return true;
-    if (mf_srv_responses_find(request->server->model.responses, id, request->key, out, NULL))
+    if (mf_srv_responses_find(request->server->model.responses, id, request->key, out, NULL, NULL))
         return !out->has_failed || no_memory(r);
     mf_srv_refuse_field(r, "previous_response_id",
                         "Previous response with id '%.60s' not found: this server keeps those of "
@@ -59,7 +83,7 @@ static bool put_referred(mf_srv_request *request, const char *id, mf_srv_bytes *
     snprintf(response_id, sizeof response_id, ID_PREFIX "%.*s", (int)(place - letters - 1),
              letters + 1);
     if (mf_srv_responses_find(request->server->model.responses, response_id, request->key, NULL,
-                              &response) &&
+                              &response, NULL) &&
         !response.has_failed) {
         yyjson_doc *doc = yyjson_read(response.data, response.n_bytes, 0);
         yyjson_val *item = yyjson_arr_get(yyjson_obj_get(yyjson_doc_get_root(doc), "output"),
@@ -139,7 +163,7 @@ bool mf_srv_asked_open(mf_srv_request *request, mf_srv_asked *asked, mf_srv_refu
 {
     yyjson_val *input = mf_srv_field_of(request->json, "input");
     asked->items = input;
-    if (!put_previous(request, &asked->text, r))
+    if (!put_conversation(request, asked, r) || !put_previous(request, &asked->text, r))
         return false;
     if (!asked->text.data && !refers(input))
         return true;
@@ -236,16 +260,51 @@ static bool put_request(yyjson_val *object, mf_srv_bytes *out)
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (!put_echo(object, fields[i][0], fields[i][1], out))
             return false;
+    if (mf_srv_field_of(object, "conversation")) {
+        yyjson_val *v = mf_srv_field_of(object, "conversation");
+        mf_srv_puts(out, ",\"conversation\":{\"id\":");
+        if (!put_value(yyjson_is_obj(v) ? yyjson_obj_get(v, "id") : v, out))
+            return false;
+        mf_srv_puts(out, "}");
+    }
     return put_text(object, out) && put_tools(object, out);
+}
+
+/* What the conversation gets of the request, each item with an id. */
+static bool give_own_items(const mf_srv_asked *asked, mf_srv_request *request, mf_srv_job *job,
+                           mf_srv_refusal *r)
+{
+    yyjson_val *input = mf_srv_field_of(request->json, "input"), *item;
+    mf_srv_bytes *out = &job->own_items;
+    size_t i, n;
+    memcpy(job->conversation, asked->conversation, sizeof job->conversation);
+    if (asked->conversation[0] == '\0')
+        return true;
+    if (yyjson_is_str(input))
+        return mf_srv_put_user_item(input, out) || no_memory(r);
+    yyjson_arr_foreach(input, i, n, item)
+    {
+        if (is_reference(item)) /* it is there */
+            continue;
+        mf_srv_puts(out, out->n_bytes > 0 ? "," : "");
+        if (!mf_srv_put_item(item, out))
+            return no_memory(r);
+    }
+    return true;
 }
 
 bool mf_srv_asked_give(mf_srv_asked *asked, mf_srv_request *request, mf_srv_job *job,
                        mf_srv_refusal *r)
 {
     job->is_kept = true;
-    if (!mf_srv_get_bool(request->json, "store", &job->is_kept, r))
+    if (!mf_srv_get_bool(request->json, "store", &job->is_kept, r) ||
+        !mf_srv_get_bool(request->json, "background", &job->is_background, r))
         return false;
+    if (job->is_background && !job->is_kept)
+        return mf_srv_refuse_field(r, "background", "wants a response that is stored");
     job->key = request->key;
+    if (!give_own_items(asked, request, job, r))
+        return false;
     if (!put_request(request->json, &job->echo))
         return no_memory(r);
     if (job->is_kept && !asked->doc && !put_own(request, asked->items, &asked->text, r))
@@ -268,31 +327,5 @@ bool mf_srv_asked_include(yyjson_val *object, mf_srv_job *job, mf_srv_refusal *r
         if (yyjson_equals_str(word, "reasoning.encrypted_content"))
             job->seals_thoughts = true;
     }
-    return true;
-}
-
-/* ------------------------------------------------------------------------------------- by their id
- * --
- */
-
-static bool refuse_unknown(const mf_srv_request *request, mf_srv_refusal *r)
-{
-    return mf_srv_refuse(r, 404, "Response with id '%.60s' not found.", request->path);
-}
-
-bool mf_srv_api_response(mf_srv_request *request, mf_srv_refusal *r)
-{
-    return mf_srv_responses_find(request->server->model.responses, request->path, request->key,
-                                 NULL, &request->answer) ||
-           refuse_unknown(request, r);
-}
-
-bool mf_srv_api_response_drop(mf_srv_request *request, mf_srv_refusal *r)
-{
-    if (!mf_srv_responses_drop(request->server->model.responses, request->path, request->key))
-        return refuse_unknown(request, r);
-    mf_srv_puts(&request->answer, "{\"id\":");
-    mf_srv_puts_json(&request->answer, request->path);
-    mf_srv_puts(&request->answer, ",\"object\":\"response\",\"deleted\":true}");
     return true;
 }

@@ -11,9 +11,11 @@ typedef struct mf_srv_asked {
     size_t n_earlier;  /* of the items, those of earlier responses */
     yyjson_doc *doc;   /* what they are of; NULL: the request */
     mf_srv_bytes text; /* the items as JSON without brackets; data NULL: not written yet */
+    char conversation[MF_SRV_ID_BYTES]; /* which goes on; "": none */
 } mf_srv_asked;
 
-/* Finds previous_response_id, and what items refer to. *asked is to be freed in any case. */
+/* Finds previous_response_id or conversation, and what items refer to. *asked is to be freed in any
+ * case. */
 bool mf_srv_asked_open(mf_srv_request *request, mf_srv_asked *asked, mf_srv_refusal *r);
 void mf_srv_asked_free(mf_srv_asked *asked);
 /* What the answer is kept by, and what of the request it repeats. */

@@ -44,6 +44,10 @@ static void sleep_until_woken(mf_srv_channel *c)
 
 void mf_srv_channel_put(mf_srv_channel *c, const mf_srv_bytes *bytes)
 {
+    if (c->sink) {
+        mf_srv_log_put(c->sink, bytes);
+        return;
+    }
     pthread_mutex_lock(&c->lock);
     if (c->connection) {
         if (c->out.n_bytes == c->n_taken)
@@ -59,9 +63,20 @@ void mf_srv_channel_put(mf_srv_channel *c, const mf_srv_bytes *bytes)
 
 void mf_srv_channel_flush(mf_srv_channel *c)
 {
+    if (c->sink) {
+        mf_srv_log_tell(c->sink);
+        return;
+    }
     pthread_mutex_lock(&c->lock);
     if (c->is_due)
         wake(c);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void mf_srv_channel_wake(mf_srv_channel *c)
+{
+    pthread_mutex_lock(&c->lock);
+    wake(c);
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -72,6 +87,10 @@ void mf_srv_channel_end(mf_srv_channel *c, int status)
     c->status = status;
     wake(c);
     pthread_mutex_unlock(&c->lock);
+    if (c->sink) {
+        mf_srv_log_end(c->sink);
+        mf_srv_log_tell(c->sink);
+    }
 }
 
 size_t mf_srv_channel_waiting(mf_srv_channel *c)
@@ -97,6 +116,17 @@ static size_t take(mf_srv_channel *c, char *buffer, size_t capacity)
     return n;
 }
 
+static ssize_t take_from_log(mf_srv_channel *c, char *buffer, size_t capacity)
+{
+    const ssize_t n = mf_srv_log_take(c->source, &c->place, buffer, capacity);
+    if (n == 0)
+        sleep_until_woken(c);
+    if (n > 0)
+        c->put_us = mf_srv_now_us();
+    c->taken_us = mf_srv_now_us();
+    return n;
+}
+
 ssize_t mf_srv_channel_take(mf_srv_channel *c, char *buffer, size_t capacity)
 {
     ssize_t n = 0;
@@ -105,6 +135,8 @@ ssize_t mf_srv_channel_take(mf_srv_channel *c, char *buffer, size_t capacity)
         n = -2;
     else if (c->n_taken < c->out.n_bytes)
         n = (ssize_t)take(c, buffer, capacity);
+    else if (c->source)
+        n = take_from_log(c, buffer, capacity);
     else if (c->is_done)
         n = -1;
     else
@@ -125,12 +157,28 @@ bool mf_srv_channel_is_whole(mf_srv_channel *c)
 
 void mf_srv_channel_leave(mf_srv_channel *c)
 {
+    if (c->source)
+        mf_srv_log_leave(c->source, c);
     pthread_mutex_lock(&c->lock);
     c->connection = NULL;
     c->is_suspended = false;
     mf_srv_bytes_free(&c->out);
     c->n_taken = 0;
     pthread_mutex_unlock(&c->lock);
+}
+
+mf_srv_channel_state mf_srv_channel_look(mf_srv_channel *c, uint64_t stalled_since_us,
+                                         uint64_t silent_since_us)
+{
+    pthread_mutex_lock(&c->lock);
+    const bool has_bytes =
+        c->out.n_bytes > c->n_taken || (c->source && mf_srv_log_has_more(c->source, &c->place));
+    const mf_srv_channel_state state = {.is_stalled = has_bytes && c->taken_us < stalled_since_us,
+                                        .is_silent = !has_bytes && !c->is_done &&
+                                                     c->connection != NULL &&
+                                                     c->put_us < silent_since_us};
+    pthread_mutex_unlock(&c->lock);
+    return state;
 }
 
 void mf_srv_channel_break(mf_srv_channel *c)

@@ -2,12 +2,14 @@
 /*
  * The way of an answer from the scheduler's thread to a connection: bytes with a bound. A
  * connection that has nothing to send is suspended; whoever puts bytes resumes it, at once or,
- * where steps are fast, for some together.
+ * where steps are fast, for some together. What an answer says that nobody waits for goes to a log,
+ * and a connection may read such a log.
  */
 #ifndef MF_SERVER_CHANNEL_H
 #define MF_SERVER_CHANNEL_H
 
 #include "bytes.h"
+#include "event_log.h"
 
 #include <pthread.h>
 #include <sys/types.h>
@@ -18,14 +20,17 @@ typedef struct mf_srv_channel {
     pthread_mutex_t lock;
     struct MHD_Connection *connection; /* NULL: it is gone, and nobody reads any more */
     mf_srv_bytes out;
-    size_t n_taken;    /* of out */
-    bool is_suspended; /* until bytes come */
-    bool is_due;       /* bytes were put of which the connection does not know yet */
-    bool is_done;      /* nothing will be added */
-    bool is_broken;    /* the rest is not worth sending: close */
-    int status;        /* of HTTP, for an answer in one piece; set with is_done */
-    uint64_t put_us;   /* when bytes were last put */
-    uint64_t taken_us; /* when the connection last took some, or had none to take */
+    size_t n_taken;     /* of out */
+    bool is_suspended;  /* until bytes come */
+    bool is_due;        /* bytes were put of which the connection does not know yet */
+    bool is_done;       /* nothing will be added */
+    bool is_broken;     /* the rest is not worth sending: close */
+    int status;         /* of HTTP, for an answer in one piece; set with is_done */
+    uint64_t put_us;    /* when bytes were last put */
+    uint64_t taken_us;  /* when the connection last took some, or had none to take */
+    mf_srv_log *sink;   /* what is put goes there; NULL: to the connection */
+    mf_srv_log *source; /* what is taken comes from there, beside what is put; NULL: it does not */
+    mf_srv_log_place place; /* in the source */
 } mf_srv_channel;
 
 bool mf_srv_channel_init(mf_srv_channel *c);
@@ -48,7 +53,17 @@ bool mf_srv_channel_is_whole(mf_srv_channel *c);
 /* The connection is no more. */
 void mf_srv_channel_leave(mf_srv_channel *c);
 
-/* From the watch: the peer has gone, or reads nothing. The connection is closed. */
+/* There is something to take. From any thread, for readers of a log. */
+void mf_srv_channel_wake(mf_srv_channel *c);
+
+/* From the watch. */
+typedef struct mf_srv_channel_state {
+    bool is_stalled; /* there was something to take all the time since then, and nobody did */
+    bool is_silent;  /* nothing was put since then, all is taken, and the end is not there */
+} mf_srv_channel_state;
+mf_srv_channel_state mf_srv_channel_look(mf_srv_channel *c, uint64_t stalled_since_us,
+                                         uint64_t silent_since_us);
+/* The peer has gone, or reads nothing. The connection is closed. */
 void mf_srv_channel_break(mf_srv_channel *c);
 
 /* CLOCK_MONOTONIC. */

@@ -28,6 +28,9 @@ bool mf_srv_read_chat(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal
  * earlier responses. */
 bool mf_srv_read_responses(yyjson_val *object, yyjson_val *items, size_t n_earlier,
                            mf_srv_conversation *c, mf_srv_refusal *r);
+/* A list of items that a conversation begins or goes on with. */
+bool mf_srv_read_items(yyjson_val *items, const char *name, mf_srv_conversation *c,
+                       mf_srv_refusal *r);
 /* system and messages of /v1/messages. */
 bool mf_srv_read_messages(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r);
 

@@ -221,17 +221,18 @@ static bool read_reasoning_item(yyjson_val *item, const char *place, mf_srv_conv
     return is_good;
 }
 
-static bool read_message_item(yyjson_val *item, size_t i, mf_srv_conversation *c, mf_srv_refusal *r)
+static bool read_message_item(yyjson_val *item, const char *list, size_t i, mf_srv_conversation *c,
+                              mf_srv_refusal *r)
 {
     char place[MF_SRV_PARAM_BYTES];
     mf_srv_role role;
-    if (!mf_srv_read_role(item, "input", i, &role, r))
+    if (!mf_srv_read_role(item, list, i, &role, r))
         return false;
     const mf_srv_message *last = c->n_messages > 0 ? &c->messages[c->n_messages - 1] : NULL;
     const bool is_new = !last || last->n_calls > 0 || last->content.data;
     mf_srv_message *m =
         role == MF_SRV_ASSISTANT ? answer_of(c, is_new, r) : mf_srv_conversation_add(c, role, r);
-    snprintf(place, sizeof place, "input[%zu].content", i);
+    snprintf(place, sizeof place, "%s[%zu].content", list, i);
     return m && mf_srv_read_content(yyjson_obj_get(item, "content"), place, m, r);
 }
 
@@ -321,16 +322,18 @@ static bool is_left_out(const char *type)
     return false;
 }
 
-static bool read_item(yyjson_val *item, size_t i, mf_srv_conversation *c, mf_srv_refusal *r)
+/* The item i of a list of the request. */
+static bool read_item(yyjson_val *item, const char *list, size_t i, mf_srv_conversation *c,
+                      mf_srv_refusal *r)
 {
     char place[MF_SRV_PARAM_BYTES], name[MF_SRV_PARAM_BYTES];
     yyjson_val *type = mf_srv_field_of(item, "type");
-    snprintf(place, sizeof place, "input[%zu]", i);
-    snprintf(name, sizeof name, "input[%zu].type", i);
+    snprintf(place, sizeof place, "%s[%zu]", list, i);
+    snprintf(name, sizeof name, "%s[%zu].type", list, i);
     if (type && !yyjson_is_str(type))
         return mf_srv_refuse_field(r, name, "expected a string");
     if (!type || yyjson_equals_str(type, "message"))
-        return read_message_item(item, i, c, r);
+        return read_message_item(item, list, i, c, r);
     if (yyjson_equals_str(type, "reasoning"))
         return read_reasoning_item(item, place, c, r);
     if (yyjson_equals_str(type, "function_call"))
@@ -370,8 +373,23 @@ bool mf_srv_read_responses(yyjson_val *object, yyjson_val *input, size_t n_earli
         return false;
     yyjson_arr_foreach(input, i, n, item)
     {
-        if (!read_item(item, i < n_earlier ? i : i - n_earlier, c, r))
+        if (!read_item(item, "input", i < n_earlier ? i : i - n_earlier, c, r))
             return false;
     }
     return mf_srv_conversation_finish(c, "input", r);
+}
+
+bool mf_srv_read_items(yyjson_val *items, const char *name, mf_srv_conversation *c,
+                       mf_srv_refusal *r)
+{
+    yyjson_val *item;
+    size_t i, n;
+    if (!mf_srv_check_messages(items, name, r))
+        return false;
+    yyjson_arr_foreach(items, i, n, item)
+    {
+        if (!read_item(item, name, i, c, r))
+            return false;
+    }
+    return true;
 }

@@ -5,6 +5,7 @@
  */
 #include "http.h"
 
+#include "background.h"
 #include "body.h"
 #include "decode.h"
 #include "encode.h"
@@ -44,6 +45,13 @@ typedef struct mf_srv_exchange {
     bool may_gzip, is_gzip; /* the answer is another for those who take gzip; it is compressed */
     mf_srv_refusal refusal;
 } mf_srv_exchange;
+
+const char *mf_srv_argument(const mf_srv_request *request, const char *name)
+{
+    return request->connection
+               ? MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name)
+               : NULL;
+}
 
 static const char *header(const mf_srv_exchange *x, const char *name)
 {
@@ -247,6 +255,13 @@ static bool parse_body(mf_srv_exchange *x)
     return x->document != NULL;
 }
 
+/* The job's bytes are this connection's, which the watch looks after. */
+static void attach(mf_srv_exchange *x, mf_srv_job *job)
+{
+    job->channel.connection = x->connection;
+    mf_srv_peer_set_job(x->request.server, x->peer, job);
+}
+
 static bool submit(mf_srv_exchange *x)
 {
     mf_srv_server *server = x->request.server;
@@ -254,11 +269,11 @@ static bool submit(mf_srv_exchange *x)
     job->client = x->request.client;
     if (server->config->time_limit_s > 0)
         job->deadline_us = job->arrived_us + (uint64_t)server->config->time_limit_s * 1000000;
-    job->channel.connection = x->connection;
-    mf_srv_peer_set_job(server, x->peer, job);
+    if (!job->is_background)
+        attach(x, job);
     switch (mf_srv_scheduler_submit(server->scheduler, job)) {
     case MF_SRV_TAKEN:
-        x->is_submitted = true;
+        x->is_submitted = !job->is_background;
         return true;
     case MF_SRV_FULL:
         mf_srv_refuse(&x->refusal, 429, "too many requests are waiting; try again in 2s");
@@ -274,6 +289,39 @@ static bool submit(mf_srv_exchange *x)
     return false;
 }
 
+/* The answer is made from now on, and this connection gets what it is yet, or what it says. */
+static enum MHD_Result answer_background(mf_srv_exchange *x)
+{
+    mf_srv_request *request = &x->request;
+    mf_srv_job *job = request->job, *reader = NULL;
+    if (!mf_srv_background_begin(request, &reader, &x->refusal))
+        return answer_refusal(x);
+    if (!submit(x)) {
+        mf_srv_background_undo(request, &reader);
+        return answer_refusal(x);
+    }
+    request->job = reader;
+    mf_srv_job_drop(job);
+    if (!reader)
+        return answer_at_once(x);
+    attach(x, reader);
+    return answer_stream(x);
+}
+
+static enum MHD_Result answer_job(mf_srv_exchange *x)
+{
+    mf_srv_job *job = x->request.job;
+    if (job->is_background)
+        return answer_background(x);
+    if (job->follows) {
+        attach(x, job);
+        return answer_stream(x);
+    }
+    if (!submit(x))
+        return answer_refusal(x);
+    return job->params.streams ? answer_stream(x) : answer_document(x);
+}
+
 static enum MHD_Result handle(mf_srv_exchange *x)
 {
     mf_srv_request *request = &x->request;
@@ -284,6 +332,7 @@ static enum MHD_Result handle(mf_srv_exchange *x)
     if (x->body.has_failed)
         return MHD_NO;
     request->if_none_match = header(x, "If-None-Match");
+    request->connection = x->connection;
     request->body = x->body.data;
     request->n_body = x->body.n_bytes;
     const bool is_good =
@@ -291,11 +340,7 @@ static enum MHD_Result handle(mf_srv_exchange *x)
     let_go_of_body(x); /* long answers, and readers that are slow, need it no more */
     if (!is_good)
         return answer_refusal(x);
-    if (!request->job)
-        return answer_at_once(x);
-    if (!submit(x))
-        return answer_refusal(x);
-    return request->job->params.streams ? answer_stream(x) : answer_document(x);
+    return request->job ? answer_job(x) : answer_at_once(x);
 }
 
 /* ------------------------------------------------------------------------------------------ heads

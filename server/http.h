@@ -46,8 +46,9 @@ typedef struct mf_srv_request {
     const char *path; /* below the route's */
     const char *body; /* NUL-terminated */
     size_t n_body;
-    yyjson_val *json;          /* the body, an object; NULL where the route takes none */
-    const char *if_none_match; /* NULL: not given */
+    yyjson_val *json;                  /* the body, an object; NULL where the route takes none */
+    const char *if_none_match;         /* NULL: not given */
+    struct MHD_Connection *connection; /* for mf_srv_argument */
     uint64_t client;
     size_t key; /* whose it is; 0: there are none */
 
@@ -58,6 +59,9 @@ typedef struct mf_srv_request {
     const mf_srv_header *headers; /* further ones; NULL: none */
     mf_srv_job *job;              /* prepared, not submitted */
 } mf_srv_request;
+
+/* Of the query; NULL: it is not there. */
+const char *mf_srv_argument(const mf_srv_request *request, const char *name);
 
 /* False: the refusal says why. */
 typedef bool (*mf_srv_handler)(mf_srv_request *request, mf_srv_refusal *refusal);

@@ -86,6 +86,9 @@ void mf_srv_job_drop(mf_srv_job *job)
     mf_srv_odd_tools_free(&job->odd);
     mf_srv_bytes_free(&job->items);
     mf_srv_bytes_free(&job->echo);
+    mf_srv_bytes_free(&job->own_items);
+    mf_srv_log_free(&job->log);
+    mf_srv_job_drop(job->follows);
     mf_srv_channel_free(&job->channel);
     free(job);
 }
@@ -163,7 +166,7 @@ void mf_srv_job_begin(mf_srv_job *job)
     mf_srv_bytes out = {0};
     if (job->has_begun)
         return;
-    job->has_begun = true;
+    __atomic_store_n(&job->has_begun, true, __ATOMIC_RELAXED);
     if (job->params.streams && job->protocol->begin)
         job->protocol->begin(job, &out);
     send_out(job, &out);
@@ -319,7 +322,19 @@ void mf_srv_job_fail(mf_srv_job *job, const mf_srv_refusal *refusal)
     else
         job->protocol->fail(job, refusal, &out);
     send_out(job, &out);
+    if (job->protocol->drop)
+        job->protocol->drop(job, refusal);
     mf_srv_channel_end(&job->channel, refusal->status);
+}
+
+void mf_srv_job_cancel(mf_srv_job *job)
+{
+    if (job->is_over)
+        return;
+    job->is_over = true;
+    if (job->protocol->drop)
+        job->protocol->drop(job, NULL);
+    mf_srv_channel_end(&job->channel, 499);
 }
 
 mf_srv_usage mf_srv_job_usage(const mf_srv_job *job)

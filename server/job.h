@@ -38,6 +38,8 @@ typedef struct mf_srv_params {
     const char **breakers; /* likewise, and dry_breakers; NULL: the usual ones */
     size_t n_max_tokens;   /* SIZE_MAX: as many as the context holds */
     size_t n_choices;      /* of each prompt */
+    size_t n_best;         /* of these, those that are given out: the likeliest; 0: all */
+    size_t n_max_calls;    /* of tools, in an answer; 0: any number */
     char *stops[MF_SRV_MAX_STOPS];
     size_t n_stops;
     bool has_seed;
@@ -129,6 +131,8 @@ struct mf_srv_choice {
     size_t n_infos, n_released; /* of them, released */
     size_t info_capacity;
     size_t n_content_bytes; /* of the content, held ones included */
+    double logprob_sum;     /* of the tokens and its end; with n_best */
+    size_t n_scored;        /* of these */
 
     mf_srv_finish finish;
     const char *stopped_by; /* the stop string */
@@ -154,6 +158,8 @@ typedef struct mf_srv_protocol {
     void (*finish)(mf_srv_job *job, mf_srv_choice *choice, mf_srv_bytes *out);
     void (*end)(mf_srv_job *job, mf_srv_bytes *out);
     void (*fail)(mf_srv_job *job, const mf_srv_refusal *refusal, mf_srv_bytes *out);
+    /* Streamed or not: it has ended without an answer. refusal NULL: it was cancelled. */
+    void (*drop)(mf_srv_job *job, const mf_srv_refusal *refusal);
     /* The whole answer as one document. */
     void (*document)(mf_srv_job *job, mf_srv_bytes *out);
 } mf_srv_protocol;
@@ -183,7 +189,8 @@ struct mf_srv_job {
     size_t n_prompts;
     mf_srv_choice *choices;               /* of prompt i / params.n_choices */
     size_t n_choices, n_finished, n_left; /* left: the scheduler */
-    bool has_begun, is_over;
+    bool has_begun;                       /* atomic where others than the scheduler look */
+    bool is_over;
     bool is_timed_out;
     unsigned long sequence; /* of the protocol's events */
     /* Of the conversation: */
@@ -194,10 +201,15 @@ struct mf_srv_job {
     bool has_context_edits; /* Anthropic's answer says which were made */
     uint32_t n_earlier_calls;
     /* Of a response: */
-    mf_srv_bytes items; /* its conversation's, as JSON without brackets */
-    mf_srv_bytes echo;  /* what was asked, as it is told: ,"name":VALUE... */
-    size_t key;         /* whose it is */
-    bool is_kept;       /* others may go on from it */
+    mf_srv_bytes items;  /* its conversation's, as JSON without brackets */
+    mf_srv_bytes echo;   /* what was asked, as it is told: ,"name":VALUE... */
+    size_t key;          /* whose it is */
+    bool is_kept;        /* others may go on from it */
+    bool is_background;  /* it is made whether its client waits or not */
+    mf_srv_log *log;     /* of such a one's events, if it is streamed; the channel's sink */
+    mf_srv_job *follows; /* held: this is a connection that reads its log, and no job by itself */
+    char conversation[MF_SRV_ID_BYTES]; /* which its items are added to; "": none */
+    mf_srv_bytes own_items;             /* those to be added, as items */
     bool seals_thoughts;
 };
 
@@ -222,6 +234,8 @@ void mf_srv_job_piece(mf_srv_choice *choice, const mf_srv_piece *piece);
 void mf_srv_job_call(mf_srv_choice *choice, const char *id, const char *name);
 void mf_srv_job_finish(mf_srv_choice *choice, mf_srv_finish finish);
 void mf_srv_job_fail(mf_srv_job *job, const mf_srv_refusal *refusal);
+/* Nobody wants it any more. */
+void mf_srv_job_cancel(mf_srv_job *job);
 void mf_srv_job_tell_reading(mf_srv_job *job, const mf_srv_reading *reading);
 /* From any thread. */
 mf_srv_reading mf_srv_job_reading(const mf_srv_job *job);

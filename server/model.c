@@ -98,7 +98,8 @@ mf_status mf_srv_model_learn(mf_srv_model *m, mf_error *error)
     const size_t most_ends = sizeof m->end_tokens / sizeof *m->end_tokens;
     mf_reply_form form;
     m->responses = mf_srv_responses_new(MF_SRV_RESPONSE_BYTES);
-    if (!m->responses)
+    m->conversations = mf_srv_responses_new(MF_SRV_RESPONSE_BYTES);
+    if (!m->responses || !m->conversations)
         return MF_ERR_NO_MEMORY;
     learn_gap(m);
     mf_srv_template_learn(m);

@@ -51,7 +51,8 @@ typedef struct mf_srv_model {
     char end_texts[16][64];
     size_t n_end_texts;
     mf_srv_recall *recall;           /* answers that were given; NULL: none are kept */
-    mf_srv_responses *responses;     /* that were given, by id */
+    mf_srv_responses *responses;     /* that were given, or are being made, by id */
+    mf_srv_responses *conversations; /* by id */
     mf_srv_recall_file *recall_file; /* where they outlive the server; NULL: nowhere */
 } mf_srv_model;
 

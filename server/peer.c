@@ -110,24 +110,24 @@ static void put_comment(const mf_srv_job *job, uint64_t now, mf_srv_bytes *out)
     mf_srv_puts(out, "\n\n");
 }
 
+static uint64_t ago(uint64_t now, uint64_t us)
+{
+    return now > us ? now - us : 0;
+}
+
 /* Signs of life for a stream that is silent; the end of one that nobody reads. */
 static void look_after(mf_srv_server *server, mf_srv_job *job, bool is_gone, uint64_t now)
 {
     mf_srv_channel *channel = &job->channel;
-    pthread_mutex_lock(&channel->lock);
-    const bool is_stalled =
-        channel->out.n_bytes > channel->n_taken && now > channel->taken_us + STALLED_US;
-    const bool is_silent = job->params.streams && !channel->is_done && channel->connection &&
-                           channel->out.n_bytes == channel->n_taken &&
-                           now > channel->put_us + KEEP_ALIVE_US;
-    pthread_mutex_unlock(&channel->lock);
-    if (is_gone || is_stalled) {
+    const mf_srv_channel_state state =
+        mf_srv_channel_look(channel, ago(now, STALLED_US), ago(now, KEEP_ALIVE_US));
+    if (is_gone || state.is_stalled) {
         mf_cancel_request(&job->cancel);
         mf_srv_channel_break(channel);
         mf_srv_scheduler_wake(server->scheduler);
-    } else if (is_silent) {
+    } else if (state.is_silent && job->params.streams) {
         mf_srv_bytes bytes = {0};
-        put_comment(job, now, &bytes);
+        put_comment(job->follows ? job->follows : job, now, &bytes);
         mf_srv_channel_put(channel, &bytes);
         mf_srv_channel_flush(channel);
         mf_srv_bytes_free(&bytes);

@@ -2,22 +2,27 @@
 /* A list, the one used last at its end. */
 #include "responses_kept.h"
 
+#include "job.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_RESPONSES 1024
 
-typedef struct kept_response {
+typedef struct entry {
     char *id; /* from malloc */
     size_t who;
-    mf_srv_bytes items, response;
-} kept_response;
+    mf_srv_stored kept;
+    mf_srv_job *job; /* held; NULL: it is over, and kept */
+    bool is_cancelled, is_settled;
+} entry;
 
 struct mf_srv_responses {
     pthread_mutex_t lock;
+    pthread_cond_t settled;
     size_t max_bytes, n_bytes, n;
-    kept_response kept[MAX_RESPONSES];
+    entry list[MAX_RESPONSES];
 };
 
 mf_srv_responses *mf_srv_responses_new(size_t max_bytes)
@@ -26,30 +31,38 @@ mf_srv_responses *mf_srv_responses_new(size_t max_bytes)
     if (!r)
         return NULL;
     pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->settled, NULL);
     r->max_bytes = max_bytes;
     return r;
 }
 
-static size_t n_bytes_of(const kept_response *k)
+static size_t n_bytes_of(const entry *e)
 {
-    return k->items.capacity + k->response.capacity + sizeof *k;
+    return e->kept.items.capacity + e->kept.response.capacity + e->kept.events.capacity + sizeof *e;
 }
 
-static void free_one(kept_response *k)
+static void free_kept(mf_srv_stored *k)
 {
-    free(k->id);
     mf_srv_bytes_free(&k->items);
     mf_srv_bytes_free(&k->response);
+    mf_srv_bytes_free(&k->events);
+}
+
+static void free_one(entry *e)
+{
+    free(e->id);
+    free_kept(&e->kept);
+    mf_srv_job_drop(e->job);
 }
 
 /* Takes it off the list; it is the caller's. */
-static kept_response take(mf_srv_responses *r, size_t i)
+static entry take(mf_srv_responses *r, size_t i)
 {
-    const kept_response k = r->kept[i];
-    r->n_bytes -= n_bytes_of(&k);
+    const entry e = r->list[i];
+    r->n_bytes -= n_bytes_of(&e);
     r->n--;
-    memmove(r->kept + i, r->kept + i + 1, (r->n - i) * sizeof *r->kept);
-    return k;
+    memmove(r->list + i, r->list + i + 1, (r->n - i) * sizeof *r->list);
+    return e;
 }
 
 void mf_srv_responses_free(mf_srv_responses **responses)
@@ -58,54 +71,78 @@ void mf_srv_responses_free(mf_srv_responses **responses)
     if (!r)
         return;
     for (size_t i = 0; i < r->n; i++)
-        free_one(&r->kept[i]);
+        free_one(&r->list[i]);
+    pthread_cond_destroy(&r->settled);
     pthread_mutex_destroy(&r->lock);
     free(r);
     *responses = NULL;
-}
-
-void mf_srv_responses_put(mf_srv_responses *r, const char *id, size_t who, mf_srv_bytes *items,
-                          mf_srv_bytes *response)
-{
-    kept_response k = {strdup(id), who, *items, *response};
-    *items = *response = (mf_srv_bytes){0};
-    if (!k.id || k.items.has_failed || k.response.has_failed || n_bytes_of(&k) > r->max_bytes) {
-        free_one(&k);
-        return;
-    }
-    pthread_mutex_lock(&r->lock);
-    while (r->n > 0 && (r->n == MAX_RESPONSES || r->n_bytes + n_bytes_of(&k) > r->max_bytes)) {
-        kept_response oldest = take(r, 0);
-        free_one(&oldest);
-    }
-    r->kept[r->n++] = k;
-    r->n_bytes += n_bytes_of(&k);
-    pthread_mutex_unlock(&r->lock);
 }
 
 /* r->n: there is none. */
 static size_t find(const mf_srv_responses *r, const char *id, size_t who)
 {
     size_t i = 0;
-    while (i < r->n && (r->kept[i].who != who || strcmp(r->kept[i].id, id) != 0))
+    while (i < r->n && (r->list[i].who != who || strcmp(r->list[i].id, id) != 0))
         i++;
     return i;
 }
 
+/* Adds it, in the place of the oldest that are over, as many as it takes. False: too many are in
+ * the making, and it is still the caller's. */
+static bool add(mf_srv_responses *r, const entry *e)
+{
+    size_t i = 0;
+    while (r->n == MAX_RESPONSES || r->n_bytes + n_bytes_of(e) > r->max_bytes) {
+        while (i < r->n && r->list[i].job)
+            i++;
+        if (i == r->n)
+            break;
+        entry oldest = take(r, i);
+        free_one(&oldest);
+    }
+    if (r->n == MAX_RESPONSES)
+        return false;
+    r->list[r->n++] = *e;
+    r->n_bytes += n_bytes_of(e);
+    return true;
+}
+
+/* With the lock held: takes the id and the texts over, in any case. */
+static void keep(mf_srv_responses *r, char *id, size_t who, mf_srv_stored *kept)
+{
+    entry e = {.id = id, .who = who, .kept = *kept};
+    *kept = (mf_srv_stored){0};
+    if (!id || e.kept.items.has_failed || e.kept.response.has_failed || e.kept.events.has_failed ||
+        n_bytes_of(&e) > r->max_bytes || !add(r, &e))
+        free_one(&e);
+}
+
+void mf_srv_responses_put(mf_srv_responses *r, const char *id, size_t who, mf_srv_stored *kept)
+{
+    pthread_mutex_lock(&r->lock);
+    keep(r, strdup(id), who, kept);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void copy(const mf_srv_bytes *from, mf_srv_bytes *to)
+{
+    if (to && from->n_bytes > 0)
+        mf_srv_put(to, from->data, from->n_bytes);
+}
+
 bool mf_srv_responses_find(mf_srv_responses *r, const char *id, size_t who, mf_srv_bytes *items,
-                           mf_srv_bytes *response)
+                           mf_srv_bytes *response, mf_srv_bytes *events)
 {
     pthread_mutex_lock(&r->lock);
     const size_t i = find(r, id, who);
-    const bool is_there = i < r->n;
+    const bool is_there = i < r->n && !r->list[i].job;
     if (is_there) {
-        const kept_response k = take(r, i);
-        r->kept[r->n++] = k; /* it was used last */
-        r->n_bytes += n_bytes_of(&k);
-        if (items && k.items.n_bytes > 0)
-            mf_srv_put(items, k.items.data, k.items.n_bytes);
-        if (response)
-            mf_srv_put(response, k.response.data, k.response.n_bytes);
+        const entry e = take(r, i);
+        r->list[r->n++] = e; /* it was used last */
+        r->n_bytes += n_bytes_of(&e);
+        copy(&e.kept.items, items);
+        copy(&e.kept.response, response);
+        copy(&e.kept.events, events);
     }
     pthread_mutex_unlock(&r->lock);
     return is_there;
@@ -116,10 +153,132 @@ bool mf_srv_responses_drop(mf_srv_responses *r, const char *id, size_t who)
     pthread_mutex_lock(&r->lock);
     const size_t i = find(r, id, who);
     const bool is_there = i < r->n;
-    kept_response k = {0};
+    entry e = {0};
     if (is_there)
-        k = take(r, i);
+        e = take(r, i);
     pthread_mutex_unlock(&r->lock);
-    free_one(&k);
+    if (e.job)
+        mf_cancel_request(&e.job->cancel);
+    free_one(&e);
     return is_there;
+}
+
+bool mf_srv_responses_add(mf_srv_responses *r, const char *id, size_t who,
+                          const mf_srv_bytes *items)
+{
+    pthread_mutex_lock(&r->lock);
+    const size_t i = find(r, id, who);
+    const bool is_there = i < r->n && !r->list[i].job;
+    if (is_there) {
+        entry e = take(r, i);
+        if (e.kept.items.n_bytes > 0 && items->n_bytes > 0)
+            mf_srv_puts(&e.kept.items, ",");
+        copy(items, &e.kept.items);
+        keep(r, e.id, who, &e.kept);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return is_there;
+}
+
+static void replace(mf_srv_bytes *old, mf_srv_bytes *with)
+{
+    if (!with)
+        return;
+    mf_srv_bytes_free(old);
+    *old = *with;
+    *with = (mf_srv_bytes){0};
+}
+
+bool mf_srv_responses_change(mf_srv_responses *r, const char *id, size_t who, mf_srv_bytes *items,
+                             mf_srv_bytes *response)
+{
+    pthread_mutex_lock(&r->lock);
+    const size_t i = find(r, id, who);
+    const bool is_there = i < r->n && !r->list[i].job;
+    if (is_there) {
+        entry e = take(r, i);
+        replace(&e.kept.items, items);
+        replace(&e.kept.response, response);
+        keep(r, e.id, who, &e.kept);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return is_there;
+}
+
+/* ----------------------------------------------------------------------------------- in the making
+ * --
+ */
+
+bool mf_srv_responses_begin(mf_srv_responses *r, mf_srv_job *job)
+{
+    entry e = {.id = strdup(job->id), .who = job->key, .job = job};
+    bool is_added = false;
+    mf_srv_job_hold(job);
+    pthread_mutex_lock(&r->lock);
+    if (e.id)
+        is_added = add(r, &e);
+    pthread_mutex_unlock(&r->lock);
+    if (!is_added)
+        free_one(&e);
+    return is_added;
+}
+
+mf_srv_job *mf_srv_responses_running(mf_srv_responses *r, const char *id, size_t who,
+                                     bool *is_cancelled)
+{
+    mf_srv_job *job = NULL;
+    pthread_mutex_lock(&r->lock);
+    const size_t i = find(r, id, who);
+    if (i < r->n && r->list[i].job) {
+        job = r->list[i].job;
+        *is_cancelled = r->list[i].is_cancelled;
+        mf_srv_job_hold(job);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return job;
+}
+
+mf_srv_job *mf_srv_responses_cancel(mf_srv_responses *r, const char *id, size_t who)
+{
+    mf_srv_job *job = NULL;
+    size_t i;
+    pthread_mutex_lock(&r->lock);
+    while ((i = find(r, id, who)) < r->n && r->list[i].job && r->list[i].is_settled)
+        pthread_cond_wait(&r->settled, &r->lock);
+    if (i < r->n && r->list[i].job) {
+        job = r->list[i].job;
+        r->list[i].is_cancelled = true;
+        mf_srv_job_hold(job);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return job;
+}
+
+mf_srv_wanted mf_srv_responses_settle(mf_srv_responses *r, const mf_srv_job *job)
+{
+    mf_srv_wanted wanted = MF_SRV_IS_DROPPED;
+    pthread_mutex_lock(&r->lock);
+    const size_t i = find(r, job->id, job->key);
+    if (i < r->n) {
+        r->list[i].is_settled = true;
+        wanted = r->list[i].is_cancelled ? MF_SRV_IS_CANCELLED : MF_SRV_IS_WANTED;
+    }
+    pthread_mutex_unlock(&r->lock);
+    return wanted;
+}
+
+void mf_srv_responses_settled(mf_srv_responses *r, const mf_srv_job *job, mf_srv_stored *kept)
+{
+    entry before = {0};
+    pthread_mutex_lock(&r->lock);
+    const size_t i = find(r, job->id, job->key);
+    if (i < r->n)
+        before = take(r, i);
+    if (before.id)
+        keep(r, before.id, before.who, kept);
+    before.id = NULL;
+    pthread_cond_broadcast(&r->settled);
+    pthread_mutex_unlock(&r->lock);
+    free_kept(kept);
+    free_one(&before);
 }

@@ -123,8 +123,7 @@ static void look_at_job(mf_srv_scheduler *s, mf_srv_job *job, bool is_cancelling
     if (job->is_over)
         return;
     if (mf_cancel_is_requested(&job->cancel)) {
-        job->is_over = true;
-        mf_srv_channel_end(&job->channel, 499);
+        mf_srv_job_cancel(job);
         mf_srv_stats_add(s->stats, &s->stats->counts.n_cancelled, 1);
     } else if (is_cancelling) {
         mf_srv_refuse(&refusal, 503, "the server is shutting down");

@@ -136,6 +136,17 @@ static bool is_end(const mf_srv_model *model, int32_t token)
     return mf_tokenizer_is_end(model->tokenizer, token) != 0;
 }
 
+/* How likely the model finds the answer, where that decides which are given out: its own
+ * distribution, before sampling changes it. */
+static void score(mf_srv_choice *c, int32_t token, const float *logits)
+{
+    const mf_srv_job *job = c->job;
+    if (job->params.n_best == 0 || !logits)
+        return;
+    c->logprob_sum += (double)mf_logprob_of(logits, job->served->info.n_vocab, token, NULL, 0);
+    c->n_scored++;
+}
+
 /* A token becomes the answer's. logits: NULL: nobody wants them. */
 static void take_token(mf_srv_scheduler *s, mf_srv_choice *c, int32_t token, const float *logits)
 {
@@ -146,6 +157,7 @@ static void take_token(mf_srv_scheduler *s, mf_srv_choice *c, int32_t token, con
         return;
     }
     count_token(s, c, logits == NULL);
+    score(c, token, logits);
     mf_sampler_accept(c->sampler, token);
     c->n_answered++;
     /* the last one is not evaluated, but it is the answer's */
@@ -166,7 +178,7 @@ static void take_token(mf_srv_scheduler *s, mf_srv_choice *c, int32_t token, con
 static void take_forced(mf_srv_scheduler *s, mf_srv_choice *c)
 {
     const bool is_closing = c->n_closed > 0 && c->n_closed < s->model->n_close_tokens;
-    if (!c->guide || c->job->params.has_logprobs || is_closing)
+    if (!c->guide || c->job->params.has_logprobs || c->job->params.n_best > 0 || is_closing)
         return;
     while (!is_over(c) && c->n_forced < MAX_FORCED) {
         const int32_t token = mf_srv_constraint_forced(c);
@@ -198,6 +210,7 @@ static void next_token(mf_srv_scheduler *s, mf_srv_choice *c)
         return;
     }
     if (is_end(s->model, token) && (!p->ignores_end || c->guide)) {
+        score(c, token, logits);
         finish(c, MF_SRV_END);
         return;
     }

@@ -107,6 +107,7 @@ static void close_model(mf_srv_model *m)
     mf_srv_recall_file_close(&m->recall_file);
     mf_srv_recall_free(&m->recall);
     mf_srv_responses_free(&m->responses);
+    mf_srv_responses_free(&m->conversations);
     mf_srv_guides_free(&m->guides);
     mf_vocabulary_free(&m->vocabulary);
     mf_tokenizer_free(&m->tokenizer);

@@ -84,6 +84,25 @@ second=$(completion ",$xtc,\"seed\":1")
 expect_equal "$(completion ",$xtc,\"seed\":2")" "$second"
 expect_true [ "$(completion ',"temperature":0')" != "$second" ]
 
+# of best_of answers those n are given out, in falling order, whose tokens the model finds likeliest:
+# the same answers with logprobs say which these are
+several='"prompt":["Once","The dog"],"max_tokens":6,"seed":7,"temperature":1.5,"ignore_eos":true'
+post /v1/completions "{$several,\"n\":5,\"logprobs\":0}"
+grep -o '"text":"\([^"\\]\|\\.\)*"' "$out" >"$scratch/texts"
+grep -o '"token_logprobs":\[[^]]*' "$out" | sed 's/.*\[//' |
+    awk -F, '{ sum = 0; for (i = 1; i <= NF; i++) sum += $i; printf "%d %.6f %d\n", (NR - 1) / 5, sum, NR }' |
+    sort -k1,1n -k2,2gr | awk '$1 != was { was = $1; n = 0 } n++ < 2 { print $3 }' was=-1 |
+    while read -r i; do sed -n "${i}p" "$scratch/texts"; done >"$scratch/best"
+expect_equal "$(wc -l <"$scratch/texts") $(wc -l <"$scratch/best")" '10 4'
+post /v1/completions "{$several,\"n\":2,\"best_of\":5}"
+expect_status 200
+expect_equal "$(grep -o '"text":"\([^"\\]\|\\.\)*"' "$out")" "$(cat "$scratch/best")"
+expect_equal "$(grep -o '"index":[0-9]*' "$out" | tr -dc '0-9')" 0123
+expect_equal "$(value completion_tokens)" 60
+expect_body '"logprobs":null'
+post /v1/completions "{$several,\"n\":2,\"best_of\":2,\"stream\":true}"
+expect_status 200
+
 # what is not there yet is refused by name; where it says nothing it is taken
 expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\"}]}" 400 'tools[0].function'
 expect_refused /v1/chat/completions "{$chat,\"tools\":7}" 400 tools
@@ -122,7 +141,9 @@ expect_refused /v1/chat/completions "{$chat,\"thinking\":{\"type\":\"maybe\"}}" 
 post /v1/chat/completions "{$chat,\"tools\":[],\"tool_choice\":\"auto\",\"response_format\":{\"type\":\"text\"},\"modalities\":[\"text\"],\"parallel_tool_calls\":false,\"n\":1,\"stop\":null,\"reasoning_effort\":\"low\",\"chat_template_kwargs\":{\"enable_thinking\":false}}"
 expect_status 200
 expect_refused /v1/completions "{$text,\"suffix\":\"end\"}" 400 suffix
-expect_refused /v1/completions "{$text,\"best_of\":3}" 400 best_of
+expect_refused /v1/completions "{$text,\"best_of\":1,\"n\":2}" 400 best_of
+expect_refused /v1/completions "{$text,\"best_of\":129}" 400 best_of
+expect_refused /v1/completions "{$text,\"best_of\":3,\"stream\":true}" 400 best_of
 expect_refused /v1/completions "{$text,\"logprobs\":21}" 400 logprobs
 expect_refused /v1/completions '{"prompt":[1,4096]}' 400 prompt
 expect_refused /v1/completions '{"prompt":[1,-1]}' 400 prompt
@@ -134,7 +155,11 @@ expect_refused /v1/completions '{"prompt":""}' 400 ''
 expect_refused /v1/completions '{}' 400 prompt
 expect_refused /v1/responses "{$response,\"tools\":[{}]}" 400 'tools[0].type'
 expect_refused /v1/responses "{$response,\"previous_response_id\":\"resp_1\"}" 400 previous_response_id
-expect_refused /v1/responses "{$response,\"background\":true}" 400 background
+expect_refused /v1/responses "{$response,\"background\":1}" 400 background
+expect_refused /v1/responses "{$response,\"background\":true,\"store\":false}" 400 background
+expect_refused /v1/responses "{$response,\"conversation\":7}" 400 conversation
+expect_refused /v1/responses "{$response,\"conversation\":\"conv_1\"}" 404 conversation
+expect_refused /v1/responses "{$response,\"max_tool_calls\":0}" 400 max_tool_calls
 expect_refused /v1/responses "{$response,\"truncation\":\"early\"}" 400 truncation
 expect_refused /v1/responses "{$response,\"text\":{\"format\":{\"type\":\"json_schema\"}}}" 400 text.format.schema
 expect_refused /v1/responses '{"input":[{"type":"function_call_output","call_id":"1","output":"x"}]}' 400 messages
