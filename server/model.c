@@ -109,6 +109,7 @@ mf_status mf_srv_model_learn(mf_srv_model *m, mf_error *error)
     if (status != MF_OK)
         return status;
     mf_reply_form_of(m->syntax, &form);
+    m->tells_tools = !m->shows_tools && strcmp(form.name, "plain") == 0;
     if (form.thought_close &&
         mf_tokenizer_encode(m->tokenizer, form.thought_close, strlen(form.thought_close), 1,
                             m->close_tokens, most, &m->n_close_tokens, NULL) != MF_OK)

@@ -39,6 +39,7 @@ typedef struct mf_srv_model {
     size_t n_thought_max;       /* the same; SIZE_MAX: no bound */
     bool has_chat;              /* a template of conversations */
     bool shows_tools;           /* its template writes the tools that may be called */
+    bool tells_tools;           /* it knows none: users' and the model's words are told of them */
     bool has_content_thoughts;  /* its template looks for thoughts in the content */
     mf_reply_syntax *syntax;    /* how it writes thoughts and calls; NULL: no template */
     /* What ends a thought that is too long. */

@@ -6,11 +6,14 @@
 
 #include "yyjson.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static mf_srv_role role_of(const mf_srv_message *messages, size_t i, unsigned ways)
 {
     const mf_srv_role role = messages[i].role;
+    if (role == MF_SRV_TOOL && (ways & MF_SRV_TOLD_TOOLS))
+        return MF_SRV_USER;
     return role == MF_SRV_SYSTEM && i > 0 && (ways & MF_SRV_REMINDERS) ? MF_SRV_USER : role;
 }
 
@@ -19,8 +22,9 @@ static bool can_merge(mf_srv_role role)
     return role == MF_SRV_USER || role == MF_SRV_ASSISTANT;
 }
 
-unsigned mf_srv_ways_of(const mf_srv_conversation *c)
+unsigned mf_srv_ways_of(const mf_srv_conversation *c, unsigned own)
 {
+    const unsigned as = MF_SRV_REMINDERS | own;
     unsigned ways = c->effort ? MF_SRV_NO_EFFORT : 0;
     for (size_t i = 0; i < c->n_messages; i++) {
         const mf_srv_message *m = &c->messages[i];
@@ -32,9 +36,8 @@ unsigned mf_srv_ways_of(const mf_srv_conversation *c)
             ways |= MF_SRV_REMINDERS;
         if (m->thoughts.n_bytes > 0)
             ways |= MF_SRV_NO_THOUGHTS;
-        if (i > 0 && can_merge(role_of(c->messages, i, MF_SRV_REMINDERS)) &&
-            role_of(c->messages, i, MF_SRV_REMINDERS) ==
-                role_of(c->messages, i - 1, MF_SRV_REMINDERS))
+        if (i > 0 && can_merge(role_of(c->messages, i, as)) &&
+            role_of(c->messages, i, as) == role_of(c->messages, i - 1, as))
             ways |= MF_SRV_MERGED;
     }
     return ways;
@@ -87,6 +90,39 @@ static void put_call(const mf_srv_call *call, unsigned ways, size_t number, mf_s
     mf_srv_puts(out, "}}");
 }
 
+/* What the model is told of its tools: each in a line. */
+static void put_told_tools(const char *tools, mf_srv_bytes *out)
+{
+    yyjson_doc *doc = yyjson_read(tools, strlen(tools), 0);
+    size_t i, n;
+    yyjson_val *tool;
+    mf_srv_puts(out, "You have tools. To call one, answer with nothing but an object of JSON: "
+                     "{\"name\": NAME, \"arguments\": {...}}. What it finds is told you then. The "
+                     "tools:");
+    yyjson_arr_foreach(yyjson_doc_get_root(doc), i, n, tool)
+    {
+        size_t n_text = 0;
+        char *text = yyjson_val_write(yyjson_obj_get(tool, "function"), 0, &n_text);
+        out->has_failed = out->has_failed || !text;
+        mf_srv_puts(out, "\n");
+        mf_srv_put(out, text ? text : "", n_text);
+        free(text);
+    }
+    out->has_failed = out->has_failed || !doc;
+    yyjson_doc_free(doc);
+}
+
+/* Calls as who was told of tools so writes them. */
+static void put_told_calls(const mf_srv_message *m, mf_srv_bytes *out)
+{
+    for (size_t i = 0; i < m->n_calls; i++) {
+        mf_srv_puts(out, out->n_bytes > 0 ? "\n" : "");
+        mf_srv_puts(out, "{\"name\": ");
+        mf_srv_puts_json(out, m->calls[i].name);
+        mf_srv_printf(out, ", \"arguments\": %s}", m->calls[i].arguments);
+    }
+}
+
 /* The contents of messages [n] that are put together. */
 static void join(const mf_srv_message *messages, size_t i, size_t n, unsigned ways,
                  mf_srv_bytes *out)
@@ -99,9 +135,14 @@ static void join(const mf_srv_message *messages, size_t i, size_t n, unsigned wa
         if (m->thoughts.n_bytes > 0 && (ways & MF_SRV_CONTENT_THOUGHTS) &&
             !(ways & MF_SRV_NO_THOUGHTS))
             mf_srv_printf(out, "<think>\n%s\n</think>\n\n", m->thoughts.data);
+        const bool is_result = m->role == MF_SRV_TOOL && (ways & MF_SRV_TOLD_TOOLS);
         mf_srv_puts(out, is_reminder ? "<system-reminder>\n" : "");
+        mf_srv_puts(out, is_result ? "<tool_response>\n" : "");
         mf_srv_put(out, m->content.data ? m->content.data : "", m->content.n_bytes);
+        mf_srv_puts(out, is_result ? "\n</tool_response>" : "");
         mf_srv_puts(out, is_reminder ? "\n</system-reminder>" : "");
+        if (ways & MF_SRV_TOLD_TOOLS)
+            put_told_calls(m, out);
     }
 }
 
@@ -140,15 +181,18 @@ static const char *called_name(const mf_srv_message *messages, size_t i)
 
 /* Messages [n] from i on as one. */
 static void put_message(const mf_srv_message *messages, size_t i, size_t n, unsigned ways,
-                        size_t *number, mf_srv_bytes *out)
+                        const char *tools, size_t *number, mf_srv_bytes *out)
 {
     static const char *const roles[] = {"system", "user", "assistant", "tool"};
     const mf_srv_message *m = &messages[i];
     const char *name = m->name ? m->name : called_name(messages, i);
+    const bool is_told = (ways & MF_SRV_TOLD_TOOLS) != 0;
     size_t n_calls = 0;
     mf_srv_bytes content = {0};
     for (size_t k = i; k < i + n; k++)
-        n_calls += messages[k].n_calls;
+        n_calls += is_told ? 0 : messages[k].n_calls;
+    if (tools)
+        put_told_tools(tools, &content);
     join(messages, i, n, ways, &content);
     mf_srv_printf(out, "%s{\"role\":\"%s\",\"content\":", i > 0 ? "," : "",
                   roles[role_of(messages, i, ways)]);
@@ -160,20 +204,32 @@ static void put_message(const mf_srv_message *messages, size_t i, size_t n, unsi
     mf_srv_bytes_free(&content);
     if (m->thoughts.n_bytes > 0 && !(ways & (MF_SRV_NO_THOUGHTS | MF_SRV_CONTENT_THOUGHTS)))
         put_thoughts(m, out);
-    put_calls(m, n, ways, number, out);
-    if (m->call_id) {
+    if (!is_told)
+        put_calls(m, n, ways, number, out);
+    if (m->call_id && !is_told) {
         mf_srv_puts(out, ",\"tool_call_id\":");
         put_id(m->call_id, ways, 0, out);
     }
-    if (name) {
+    if (name && !(is_told && m->role == MF_SRV_TOOL)) {
         mf_srv_puts(out, ",\"name\":");
         mf_srv_puts_json(out, name);
     }
     mf_srv_puts(out, "}");
 }
 
-void mf_srv_put_messages(const mf_srv_message *messages, size_t n, unsigned ways, mf_srv_bytes *out)
+/* The first thing that a user says; n: there is none. */
+static size_t first_of_user(const mf_srv_message *messages, size_t n)
 {
+    size_t i = 0;
+    while (i < n && messages[i].role != MF_SRV_USER)
+        i++;
+    return i;
+}
+
+void mf_srv_put_messages(const mf_srv_message *messages, size_t n, unsigned ways, const char *tools,
+                         mf_srv_bytes *out)
+{
+    const size_t first = tools ? first_of_user(messages, n) : n;
     size_t number = 0;
     mf_srv_puts(out, "[");
     for (size_t i = 0, n_one; i < n; i += n_one) {
@@ -182,7 +238,8 @@ void mf_srv_put_messages(const mf_srv_message *messages, size_t n, unsigned ways
         while ((ways & MF_SRV_MERGED) && can_merge(role) && i + n_one < n &&
                role_of(messages, i + n_one, ways) == role)
             n_one++;
-        put_message(messages, i, n_one, ways, &number, out);
+        put_message(messages, i, n_one, ways, first >= i && first < i + n_one ? tools : NULL,
+                    &number, out);
     }
     mf_srv_puts(out, "]");
 }

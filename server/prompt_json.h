@@ -15,14 +15,17 @@ enum {
     MF_SRV_NO_EFFORT = 32,     /* without the word for how much is thought */
     MF_SRV_NO_THOUGHTS = 64,
     MF_SRV_ALL_WAYS = 127,
-    MF_SRV_CONTENT_THOUGHTS = 128 /* thoughts in <think> before the content: the model's own way */
+    /* The model's own ways: */
+    MF_SRV_CONTENT_THOUGHTS = 128, /* thoughts in <think> before the content */
+    MF_SRV_TOLD_TOOLS = 256 /* tools, calls and results as text, for a template that knows none */
 };
 
-/* Those of MF_SRV_ALL_WAYS that make a difference. */
-unsigned mf_srv_ways_of(const mf_srv_conversation *c);
+/* Those of MF_SRV_ALL_WAYS that make a difference, beside the model's own. */
+unsigned mf_srv_ways_of(const mf_srv_conversation *c, unsigned own);
 
-/* The messages [n] as an array. */
-void mf_srv_put_messages(const mf_srv_message *messages, size_t n, unsigned ways,
+/* The messages [n] as an array. tools: what MF_SRV_TOLD_TOOLS tells of, as templates take them;
+ * NULL: none. */
+void mf_srv_put_messages(const mf_srv_message *messages, size_t n, unsigned ways, const char *tools,
                          mf_srv_bytes *out);
 /* The template's variables as an object. */
 void mf_srv_put_variables(const mf_srv_conversation *c, unsigned ways, mf_srv_bytes *out);

@@ -18,13 +18,21 @@ static void free_call(call *k)
     mf_srv_bytes_free(&k->variables);
 }
 
+/* How this model is told things. */
+static unsigned own_ways(const mf_srv_model *model)
+{
+    return (model->has_content_thoughts ? MF_SRV_CONTENT_THOUGHTS : 0) |
+           (model->tells_tools ? MF_SRV_TOLD_TOOLS : 0);
+}
+
 static mf_status begin_call(call *k, const mf_srv_writing *w, const mf_srv_message *messages,
                             size_t n, bool opens_answer)
 {
     const mf_srv_conversation *c = w->conversation;
-    const unsigned own = w->model->has_content_thoughts ? MF_SRV_CONTENT_THOUGHTS : 0;
+    const unsigned own = own_ways(w->model);
     *k = (call){{0}, {0}, {0}};
-    mf_srv_put_messages(messages, n, w->ways | own, &k->messages);
+    mf_srv_put_messages(messages, n, w->ways | own, own & MF_SRV_TOLD_TOOLS ? c->tools.data : NULL,
+                        &k->messages);
     mf_srv_put_variables(c, w->ways, &k->variables);
     mf_chat_json_params_default(&k->params);
     k->params.messages = k->messages.data;
@@ -104,7 +112,7 @@ mf_status mf_srv_template_begin(mf_srv_writing *w, size_t n_messages, bool opens
                                 mf_srv_bytes *text, mf_error *error)
 {
     const mf_srv_message *messages = w->conversation->messages;
-    const unsigned useful = mf_srv_ways_of(w->conversation);
+    const unsigned useful = mf_srv_ways_of(w->conversation, own_ways(w->model));
     w->now = w->now != 0 ? w->now : (int64_t)time(NULL);
     w->ways = 0;
     mf_status first = mf_srv_template_text(w, messages, n_messages, opens_answer, text, error);

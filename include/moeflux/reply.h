@@ -18,10 +18,10 @@ typedef struct mf_reply_syntax mf_reply_syntax;
 
 /*
  * The syntax of a checkpoint's template: by what the template makes of a message with thoughts and
- * calls, else by the markers in its text; "plain" (no calls) where it has none or there is no
- * template. template_name NULL: the template that is used with tools. It keeps nothing of the
- * tokenizer. Do it once for a model: it renders several conversations. Errors: MF_ERR_ARGUMENT,
- * MF_ERR_NO_MEMORY.
+ * calls, else by the markers in its text; "plain" where it has none or there is no template: an
+ * answer that is nothing but {"name": NAME, "arguments": {...}} calls a tool of that name.
+ * template_name NULL: the template that is used with tools. It keeps nothing of the tokenizer. Do
+ * it once for a model: it renders several conversations. Errors: MF_ERR_ARGUMENT, MF_ERR_NO_MEMORY.
  */
 MF_API MF_MUST_CHECK mf_status mf_reply_syntax_detect(const mf_tokenizer *tokenizer,
                                                       const char *template_name,
@@ -38,7 +38,7 @@ MF_API const char *const *mf_reply_syntax_names(void);
 MF_API void mf_reply_syntax_free(mf_reply_syntax **syntax);
 
 typedef enum mf_reply_arguments {
-    /* There are no calls. */
+    /* No syntax has this. */
     MF_REPLY_ARGUMENTS_NONE = 0,
     /* An object of JSON. */
     MF_REPLY_ARGUMENTS_JSON = 1,

@@ -170,9 +170,6 @@ mf_status mf_grammar_compile_calls(mf_vocabulary *vocabulary, mf_grammar_calls *
                        calls->n_tools, MAX_TOOLS);
     mf_reply_form form;
     mf_reply_form_of(calls->syntax, &form);
-    if (form.arguments == MF_REPLY_ARGUMENTS_NONE)
-        return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "calls cannot be forced in the syntax of this model (%s)", form.name);
     source s = {.calls = calls, .form = &form};
     calls->opening[0] = '\0';
     if (calls->is_opened)

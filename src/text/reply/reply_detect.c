@@ -248,7 +248,7 @@ static mf_status choose_row(detection *d, const mf_reply_sample *sample)
     mf_probe_result result;
     const mf_reply_row *rows = mf_reply_rows(&n_rows);
     for (size_t i = 0; i < n_rows && !is_exact; i++) {
-        if (rows[i].reader == MF_READ_NONE)
+        if (strcmp(rows[i].name, "plain") == 0)
             continue;
         MF_TRY(mf_probe_read(d->target.a, &rows[i], sample->answer, sample->n_calls, &result));
         if (result == MF_PROBE_WITH_REST && d->rest == NULL)
@@ -393,7 +393,8 @@ static const char *between_turns(detection *d)
 
 static mf_status make(detection *d, mf_reply_syntax **out)
 {
-    mf_reply_row row = d->row.name == NULL ? *mf_reply_row_find("plain") : d->row;
+    const bool is_known = d->row.name != NULL;
+    mf_reply_row row = is_known ? d->row : *mf_reply_row_find("plain");
     if (d->thought_open[0] == '\0' && d->thought_close[0] != '\0')
         copy(d->thought_open, MARK_BYTES, d->prompted, strlen(d->prompted)); /* the prompt has it */
     if (row.reader != MF_READ_HARMONY && !row.keeps_thoughts && d->thought_open[0] != '\0') {
@@ -404,8 +405,7 @@ static mf_status make(detection *d, mf_reply_syntax **out)
         row.content_open = d->content_open;
         row.content_close = d->content_close[0] == '\0' ? NULL : d->content_close;
     }
-    if (row.dropped[MF_REPLY_N_DROPPED - 1] == NULL && row.reader != MF_READ_HARMONY &&
-        row.reader != MF_READ_NONE) {
+    if (row.dropped[MF_REPLY_N_DROPPED - 1] == NULL && row.reader != MF_READ_HARMONY && is_known) {
         row.dropped[MF_REPLY_N_DROPPED - 1] = between_turns(d);
         row.drops_turns = true;
     }

@@ -223,8 +223,7 @@ static void take_mark(mf_reply_scan *s, const mark *m)
 static bool may_end_content(const mf_reply_scan *s)
 {
     const mf_reply_syntax *syntax = s->syntax;
-    return (s->has_calls && syntax->form.arguments != MF_REPLY_ARGUMENTS_NONE) ||
-           syntax->content_mark != NULL || syntax->content_end != NULL ||
+    return s->has_calls || syntax->content_mark != NULL || syntax->content_end != NULL ||
            syntax->row.dropped[0] != NULL;
 }
 

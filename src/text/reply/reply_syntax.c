@@ -122,8 +122,6 @@ static const char *or_none(const char *text)
 static mf_reply_arguments arguments_of(const mf_reply_row *row)
 {
     switch (row->reader) {
-    case MF_READ_NONE:
-        return MF_REPLY_ARGUMENTS_NONE;
     case MF_READ_TAGGED:
         return row->has_elements ? MF_REPLY_ARGUMENTS_ELEMENTS : MF_REPLY_ARGUMENTS_TAGGED;
     case MF_READ_BARE:
@@ -142,7 +140,7 @@ static void make_form(mf_reply_syntax *syntax, text_writer *w)
     mf_reply_form *f = &syntax->form;
     f->name = row->name;
     f->arguments = arguments_of(row);
-    f->allows_several = !row->has_one_call && row->reader != MF_READ_NONE;
+    f->allows_several = !row->has_one_call;
     f->calls_open = is_per_call ? "" : or_none(row->section_open);
     f->calls_close = is_per_call ? "" : or_none(row->section_close);
     f->between_calls = or_none(row->between);

@@ -18,7 +18,6 @@
 #define MF_REPLY_N_DROPPED 3
 
 typedef enum mf_reply_reader {
-    MF_READ_NONE,   /* there are no calls */
     MF_READ_OBJECT, /* an object of JSON with members for name and arguments, or an array of such */
     MF_READ_NAMED,  /* a name, then arguments as JSON */
     MF_READ_TAGGED, /* a name, then arguments with their names between marks */

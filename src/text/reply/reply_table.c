@@ -316,7 +316,13 @@ static const mf_reply_row rows[] = {
      .everybody = "all",
      .content_open = ">>>all\n",
      THINK},
-    {.name = "plain", .reader = MF_READ_NONE, THINK},
+    {.name = "plain", /* nothing was recognised: calls as who is told nothing else writes them */
+     .reader = MF_READ_OBJECT,
+     .has_one_call = true,
+     .call_open = "{\"name\": \"",
+     .name_close = "\", \"arguments\": ",
+     .call_close = "}",
+     THINK},
 };
 
 #define N_ROWS (sizeof rows / sizeof *rows)
