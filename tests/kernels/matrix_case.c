@@ -443,7 +443,7 @@ void *scratch_for(const mf_kernels *k, const mf_matrix *w, uint32_t n_tokens)
 /* All tokens and rows at once, then in pieces: the same bits. */
 void check_case(const mf_kernels *k, uint64_t *state, const matrix_case *c)
 {
-    static const uint32_t counts[] = {1, 2, 3, 4, 5, 7, 16, 33, 70};
+    static const uint32_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33, 70};
     enum { MAX_TOKENS = 70 };
     uint32_t n_rows = c->w.shape.n_rows, n_cols = c->w.shape.n_cols;
     guarded xs;

@@ -6,6 +6,8 @@
 
 #include "kernels/arm/blocks_rows_neon.h"
 
+enum { FEW = 1 }; /* tokens that are multiplied as one is */
+
 MF_LANE_OP void add_tile(bool with_min, uint32_t n, const unpacked_span *w,
                          const unsigned char *tokens, size_t token_bytes, vec *acc, size_t apart)
 {
@@ -17,15 +19,24 @@ MF_LANE_OP void add_tile(bool with_min, uint32_t n, const unpacked_span *w,
 }
 
 /* One token: the same by way of the nearest cache, as that costs little beside memory. */
-MF_LANE_OP void add_span(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
-                         const unsigned char *const v[4], const unsigned char *const s[4],
-                         const mf_blocks_span *x, vec acc[4])
+MF_LANE_OP uint32_t few_of(mf_weight_kind kind)
 {
+    (void)kind;
+    return FEW;
+}
+
+MF_LANE_OP void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
+                         const mf_blocks_rows *w, const unsigned char *const v[4],
+                         const unsigned char *const s[4], const unsigned char *tokens,
+                         size_t token_bytes, vec acc[FEW][4])
+{
+    (void)n;
+    (void)token_bytes;
     unpacked_span rows[4];
     MF_ROLLED
     for (uint32_t r = 0; r < 4; r++)
         unpack_span(kind, t, w, v[r], s[r], &rows[r]);
-    add_tile(mf_blocks_has_min(kind), 1, rows, (const unsigned char *)x, 0, acc, 1);
+    add_tile(mf_blocks_has_min(kind), 1, rows, tokens, 0, acc[0], 1);
 }
 
 #endif

@@ -6,7 +6,7 @@
 #include "kernels/x86/blocks_unpack_avx2.h"
 #include "kernels/x86/fixed_token.h"
 
-enum { TILE = 1, GROUP = 16, CHUNKS = 8, CHUNK = 32, LOW_BITS = 11 };
+enum { TILE = 1, FEW = 1, GROUP = 16, CHUNKS = 8, CHUNK = 32, LOW_BITS = 11 };
 
 typedef __m256 vec;
 
@@ -119,10 +119,20 @@ MF_INLINE __m256 sum_minima(const __m256 min[2], const mf_blocks_span *x)
                            _mm256_mul_ps(min[0], _mm256_loadu_ps(x->sums)));
 }
 
-MF_INLINE void add_span(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
-                        const unsigned char *const v[4], const unsigned char *const s[4],
-                        const mf_blocks_span *x, vec acc[4])
+static uint32_t few_of(mf_weight_kind kind)
 {
+    (void)kind;
+    return FEW;
+}
+
+MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
+                        const mf_blocks_rows *w, const unsigned char *const v[4],
+                        const unsigned char *const s[4], const unsigned char *tokens,
+                        size_t token_bytes, vec acc[FEW][4])
+{
+    const mf_blocks_span *x = (const void *)tokens;
+    (void)n;
+    (void)token_bytes;
     span_scales scales[4];
     __m256 sums[4];
     MF_UNROLL(4)
@@ -148,7 +158,7 @@ MF_INLINE void add_span(mf_weight_kind kind, const span_tables *t, const mf_bloc
     const __m256 unit = _mm256_set1_ps(x->units[0]);
     MF_UNROLL(4)
     for (uint32_t r = 0; r < 4; r++)
-        acc[r] = _mm256_fmadd_ps(sums[r], unit, acc[r]);
+        acc[0][r] = _mm256_fmadd_ps(sums[r], unit, acc[0][r]);
 }
 
 MF_INLINE void unpack_span(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,

@@ -14,7 +14,7 @@
 #include "kernels/x86/blocks_unpack_avx512.h"
 #include "kernels/x86/fixed_token.h"
 
-enum { TILE = 3, GROUP = 24, CHUNKS = 4, CHUNK = 64, DIGITS = 3 };
+enum { TILE = 3, FEW = 4, GROUP = 24, CHUNKS = 4, CHUNK = 64, DIGITS = 3 };
 
 typedef __m512 vec;
 typedef blocks_tables span_tables;
@@ -199,22 +199,22 @@ MF_INLINE bool is_narrow(mf_weight_kind kind)
            kind == MF_WEIGHT_GGUF_Q5_K;
 }
 
-/* Rows go side by side, so that no sum waits for itself. */
-MF_INLINE void add_narrow_span(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
-                               const unsigned char *const v[4], const mf_blocks_span *x, vec acc[4])
+MF_INLINE uint32_t few_of(mf_weight_kind kind)
 {
-    const __m512 units = _mm512_loadu_ps(x->units);
-    __m512i codes[4][CHUNKS], sums[4];
-    MF_UNROLL(4)
-    for (uint32_t r = 0; r < 4; r++) {
-        woven_codes(kind, t, v[r], codes[r]);
-        sums[r] = _mm512_setzero_si512();
-    }
+    return is_narrow(kind) ? 2 * FEW : 1;
+}
+
+/* One token. Rows go side by side, so that no sum waits for itself. */
+MF_INLINE void add_codes(mf_weight_kind kind, const mf_blocks_span *x,
+                         const __m512i codes[4][CHUNKS], const __m512 scales[4],
+                         const __m512 minima[4], vec acc[4])
+{
+    __m512i sums[4];
     MF_UNROLL(3)
     for (uint32_t d = 0; d < DIGITS; d++) { /* the highest first */
         MF_UNROLL(4)
         for (uint32_t r = 0; r < 4; r++)
-            sums[r] = d > 0 ? _mm512_slli_epi32(sums[r], 8) : sums[r];
+            sums[r] = d > 0 ? _mm512_slli_epi32(sums[r], 8) : _mm512_setzero_si512();
         MF_UNROLL(4)
         for (uint32_t k = 0; k < CHUNKS; k++) {
             const __m512i digits = digits_at(x, DIGITS - 1 - d, k);
@@ -225,22 +225,42 @@ MF_INLINE void add_narrow_span(mf_weight_kind kind, const span_tables *t, const 
     }
     MF_UNROLL(4)
     for (uint32_t r = 0; r < 4; r++) {
-        const span_scales scales = scales_of(kind, t, v[r], NULL, w);
         if (kind == MF_WEIGHT_GGUF_Q4_0)
             sums[r] = _mm512_add_epi32(sums[r], _mm512_loadu_si512(x->bytes.small_offsets));
-        acc[r] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sums[r]), units),
-                                 lane_scales(kind, &scales), acc[r]);
+        acc[r] =
+            _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sums[r]), _mm512_loadu_ps(x->units)),
+                            scales[r], acc[r]);
         if (mf_blocks_has_min(kind))
-            acc[r] = _mm512_fmadd_ps(lane_minima(kind, &scales), _mm512_loadu_ps(x->sums), acc[r]);
+            acc[r] = _mm512_fmadd_ps(minima[r], _mm512_loadu_ps(x->sums), acc[r]);
     }
 }
 
-MF_INLINE void add_span(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
-                        const unsigned char *const v[4], const unsigned char *const s[4],
-                        const mf_blocks_span *x, vec acc[4])
+MF_INLINE void add_narrow_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
+                               const mf_blocks_rows *w, const unsigned char *const v[4],
+                               const unsigned char *tokens, size_t token_bytes, vec acc[FEW][4])
 {
+    __m512i codes[4][CHUNKS];
+    __m512 scales[4], minima[4];
+    MF_UNROLL(4)
+    for (uint32_t r = 0; r < 4; r++) {
+        const span_scales of = scales_of(kind, t, v[r], NULL, w);
+        woven_codes(kind, t, v[r], codes[r]);
+        scales[r] = lane_scales(kind, &of);
+        minima[r] = lane_minima(kind, &of);
+    }
+    MF_UNROLL(4)
+    for (uint32_t i = 0; i < n; i++)
+        add_codes(kind, (const void *)(tokens + i * token_bytes), codes, scales, minima, acc[i]);
+}
+
+MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
+                        const mf_blocks_rows *w, const unsigned char *const v[4],
+                        const unsigned char *const s[4], const unsigned char *tokens,
+                        size_t token_bytes, vec acc[FEW][4])
+{
+    const mf_blocks_span *x = (const void *)tokens;
     if (is_narrow(kind)) {
-        add_narrow_span(kind, t, w, v, x, acc);
+        add_narrow_span(kind, n, t, w, v, tokens, token_bytes, acc);
         return;
     }
     MF_UNROLL(4)
@@ -256,7 +276,7 @@ MF_INLINE void add_span(mf_weight_kind kind, const span_tables *t, const mf_bloc
             high = add_products(high, row.weights[k], digits_at(x, 2, k));
         }
         low = _mm512_add_epi32(low, _mm512_slli_epi32(middle, 8));
-        acc[r] = add_sums(mf_blocks_has_min(kind), high, low, &row, x, acc[r]);
+        acc[0][r] = add_sums(mf_blocks_has_min(kind), high, low, &row, x, acc[0][r]);
     }
 }
 

@@ -7,14 +7,16 @@
  *   GROUP                     tokens by which a panel is multiplied at a time
  *   zero_vec(), sum_four(v, out)   out[i]: the lanes of v[i], added up
  *   span_tables, tables_of(kind)   what unpacking needs beside the bytes
- *   add_span(kind, ...)       a span of four rows, as it is stored, by one token
+ *   FEW                       tokens at most, 4 or 1, by which a span is multiplied as it is stored
+ *   few_of(kind)              and as how many, some at a time, are multiplied so
+ *   add_span(kind, n, ...)    a span of four rows, as it is stored, by so few tokens
  *   unpacked_span, unpack_span(kind, ...)   a span of a row, ready for many tokens
  *   add_tile(with_min, n, ...)     unpacked spans of four rows by n tokens
  *
- * One token: bound by memory. Rows go four together, long ones one from each quarter of the range,
- * each a stream of its own that the hardware prefetcher can follow, others four neighbours. More:
- * a span of a panel of rows is unpacked once for all tokens of a group, so that all of it stays in
- * the nearest cache.
+ * One token, or few: bound by memory. Rows go four together, long ones one from each quarter of the
+ * range, each a stream of its own that the hardware prefetcher can follow, others four neighbours.
+ * More: a span of a panel of rows is unpacked once for all tokens of a group, so that all of it
+ * stays in the nearest cache.
  */
 #ifndef MF_KERNELS_BLOCKS_PRODUCT_H
 #define MF_KERNELS_BLOCKS_PRODUCT_H
@@ -34,34 +36,31 @@ typedef struct panel {
     vec acc[PANEL][GROUP];
 } panel;
 
-static const mf_blocks_span *token_at(const unsigned char *tokens, size_t token_bytes, uint32_t t)
-{
-    return (const mf_blocks_span *)(const void *)(tokens + t * token_bytes);
-}
-
-/* ------------------------------------------------------------------------------------- one token
+/* ----------------------------------------------------------------------------------- few tokens
  */
 
-/* Four rows, which may be the same one, by one token. */
-MF_INLINE void multiply_four(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
-                             const uint32_t rows[4], size_t ahead, const mf_blocks_span *x,
-                             float out[4])
+/* Four rows, which may be the same one, by n (a constant) tokens. */
+MF_INLINE void multiply_four(mf_weight_kind kind, uint32_t n, const span_tables *t,
+                             const mf_blocks_rows *w, const uint32_t rows[4], size_t ahead,
+                             const unsigned char *tokens, size_t token_bytes, float out[FEW][4])
 {
     const unsigned char *v[4], *s[4] = {NULL, NULL, NULL, NULL};
-    vec acc[4];
+    vec acc[FEW][4];
     MF_UNROLL(4)
     for (uint32_t r = 0; r < 4; r++) {
         v[r] = w->values + rows[r] * w->row_bytes;
         if (w->scales != NULL)
             s[r] = w->scales + rows[r] * w->scale_row_bytes;
-        acc[r] = zero_vec();
+        MF_UNROLL(4)
+        for (uint32_t i = 0; i < n; i++)
+            acc[i][r] = zero_vec();
     }
-    for (uint32_t i = 0; i < w->n_spans; i++, x++) {
+    for (uint32_t i = 0; i < w->n_spans; i++, tokens += sizeof(mf_blocks_span)) {
         MF_UNROLL(4)
         for (uint32_t r = 0; r < 4; r++)
             for (uint32_t at = 0; at < mf_blocks_span_bytes(kind); at += 64)
                 __builtin_prefetch(v[r] + ahead + at);
-        add_span(kind, t, w, v, s, x, acc);
+        add_span(kind, n, t, w, v, s, tokens, token_bytes, acc);
         MF_UNROLL(4)
         for (uint32_t r = 0; r < 4; r++) {
             v[r] += w->span_bytes;
@@ -75,38 +74,64 @@ MF_INLINE void multiply_four(mf_weight_kind kind, const span_tables *t, const mf
             v[r] = last[r].values;
             s[r] = last[r].scales;
         }
-        add_span(kind, t, w, v, s, x, acc);
+        add_span(kind, n, t, w, v, s, tokens, token_bytes, acc);
     }
-    sum_four(acc, out);
-    for (uint32_t r = 0; r < 4; r++)
-        out[r] *= w->factor;
+    MF_UNROLL(4)
+    for (uint32_t i = 0; i < n; i++) {
+        sum_four(acc[i], out[i]);
+        for (uint32_t r = 0; r < 4; r++)
+            out[i][r] *= w->factor;
+    }
 }
 
-/* Rows row0 .. row1 - 1 by one token. */
-MF_INLINE void multiply_one(mf_weight_kind kind, const mf_blocks_rows *w, uint32_t row0,
-                            uint32_t row1, const mf_blocks_span *x, float *y)
+/* Four rows by any number of tokens: y[i] is their outputs' first ones', y_stride from one token to
+ * the next, and n_rows of them are stored. */
+MF_INLINE void multiply_set(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
+                            const uint32_t rows[4], uint32_t n_rows, size_t ahead,
+                            const unsigned char *tokens, size_t token_bytes, uint32_t n_tokens,
+                            float *const y[4], size_t y_stride)
+{
+    float out[FEW][4];
+    for (uint32_t done = 0, n; done < n_tokens; done += n, tokens += n * token_bytes) {
+        n = n_tokens - done < FEW ? n_tokens - done : FEW;
+        if (n == 1)
+            multiply_four(kind, 1, t, w, rows, ahead, tokens, token_bytes, out);
+        else if (n == 2)
+            multiply_four(kind, FEW < 2 ? 1 : 2, t, w, rows, ahead, tokens, token_bytes, out);
+        else if (n == 3)
+            multiply_four(kind, FEW < 3 ? 1 : 3, t, w, rows, ahead, tokens, token_bytes, out);
+        else
+            multiply_four(kind, FEW, t, w, rows, ahead, tokens, token_bytes, out);
+        for (uint32_t i = 0; i < n; i++)
+            for (uint32_t r = 0; r < n_rows; r++)
+                y[r][(done + i) * y_stride] = out[i][r];
+    }
+}
+
+/* Rows row0 .. row1 - 1 by few tokens. */
+MF_INLINE void multiply_few(mf_weight_kind kind, const mf_blocks_rows *w, uint32_t row0,
+                            uint32_t row1, const unsigned char *tokens, size_t token_bytes,
+                            uint32_t n_tokens, float *y, size_t y_stride)
 {
     const span_tables t = tables_of(kind);
     const bool is_long = w->row_bytes > SHORT_ROW_BYTES;
     const uint32_t n_sets = (row1 - row0) / 4, step = is_long ? n_sets : 1;
-    float out[4];
-    for (uint32_t i = 0; i < n_sets; i++) {
-        const uint32_t first = is_long ? i : 4 * i;
-        const uint32_t rows[4] = {row0 + first, row0 + first + step, row0 + first + 2 * step,
-                                  row0 + first + 3 * step};
-        multiply_four(kind, &t, w, rows, is_long ? AHEAD_BYTES : SHORT_AHEAD_BYTES, x, out);
-        for (uint32_t r = 0; r < 4; r++)
-            y[first + r * step] = out[r];
+    for (uint32_t i = 0; row0 + 4 * i < row1; i++) {
+        const bool is_last = i == n_sets; /* and of fewer rows, which are repeated */
+        const uint32_t left = row1 - row0 - 4 * i, n_rows = is_last ? left : 4;
+        const uint32_t apart = is_last ? 1 : step;
+        const uint32_t first = is_long && !is_last ? i : 4 * i;
+        uint32_t rows[4];
+        float *at[4];
+        for (uint32_t r = 0; r < 4; r++) {
+            const uint32_t row = first + (r < n_rows ? r : n_rows - 1) * apart;
+            rows[r] = row0 + row;
+            at[r] = y + row;
+        }
+        multiply_set(kind, &t, w, rows, n_rows,
+                     is_long && !is_last ? AHEAD_BYTES : SHORT_AHEAD_BYTES, tokens, token_bytes,
+                     n_tokens, at, y_stride);
     }
-    const uint32_t left = row0 + 4 * n_sets;
-    if (left == row1)
-        return;
-    uint32_t rows[4];
-    for (uint32_t r = 0; r < 4; r++)
-        rows[r] = left + r < row1 ? left + r : row1 - 1;
-    multiply_four(kind, &t, w, rows, SHORT_AHEAD_BYTES, x, out);
-    for (uint32_t r = 0; left + r < row1; r++)
-        y[left + r - row0] = out[r];
 }
 
 /* ------------------------------------------------------------------------------------ more tokens
@@ -215,8 +240,8 @@ MF_INLINE void multiply_kind(mf_weight_kind kind, const mf_blocks_rows *w, uint3
                              uint32_t n_tokens, float *y, size_t y_stride, panel *p)
 {
     const span_tables t = tables_of(kind);
-    if (n_tokens == 1) {
-        multiply_one(kind, w, row0, row1, token_at(tokens, token_bytes, 0), y);
+    if (n_tokens <= few_of(kind)) {
+        multiply_few(kind, w, row0, row1, tokens, token_bytes, n_tokens, y, y_stride);
         return;
     }
     for (uint32_t first = 0, n; first < n_tokens; first += n) {
