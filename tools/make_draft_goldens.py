@@ -24,7 +24,9 @@ import numpy as np
 import torch
 import transformers
 from transformers.models.deepseek_v3 import modeling_deepseek_v3 as v3
+from transformers.models.deepseek_v32 import modeling_deepseek_v32 as v32
 from transformers.models.glm4_moe import modeling_glm4_moe as glm4
+from transformers.models.glm_moe_dsa import modeling_glm_moe_dsa as glm5
 from transformers.models.qwen3_next import modeling_qwen3_next as next_
 
 import goldens_deepseek as deepseek
@@ -47,7 +49,25 @@ GLM_CASE = dict(
     family="glm4_moe", form="hf", dtype="BF16",
     config=grouped.shape(40, 2, 4, 2, 12, 128, rms_norm_eps=1e-5, **grouped.glm(4, 2, 16, 56)),
 )
-CASES = {"draft_next_bf16": NEXT_CASE, "draft_v3_bf16": V3_CASE, "draft_glm4_bf16": GLM_CASE}
+# the indexer chooses 24 positions of the layer's own
+V32_CASE = dict(
+    family="deepseek_v32", form="hf", dtype="BF16",
+    config=grouped.latent(40, 2, 2, 16, 20, 10, 8, 14, 56, 16, 4, 2, 2, 1, 128, rope_theta=10000.0, rope_scaling=None, index_topk=24,
+                          index_n_heads=12, index_head_dim=20, num_nextn_predict_layers=1),
+)
+GLM5_CASE = dict(
+    family="glm_moe_dsa", form="hf", dtype="BF16",
+    config=grouped.latent(40, 2, 2, 16, 20, 10, 8, 14, 56, 16, 4, 2, 1, 1, 128, rope_theta=1000000.0, rms_norm_eps=1e-5, index_topk=512,
+                          num_nextn_predict_layers=1),
+)
+CASES = {
+    "draft_next_bf16": NEXT_CASE, "draft_v3_bf16": V3_CASE, "draft_glm4_bf16": GLM_CASE, "draft_v32_bf16": V32_CASE,
+    "draft_glm5_bf16": GLM5_CASE,
+}
+LAYERS = {
+    goldens.NEXT: next_.Qwen3NextDecoderLayer, deepseek.V3: v3.DeepseekV3DecoderLayer, "glm4_moe": glm4.Glm4MoeDecoderLayer,
+    "deepseek_v32": v32.DeepseekV32DecoderLayer, "glm_moe_dsa": glm5.GlmMoeDsaDecoderLayer,
+}
 
 
 def is_next(case):
@@ -65,11 +85,10 @@ def decoder_layer(case, config):
     index = config.num_hidden_layers
     config.num_hidden_layers += 1
     config._attn_implementation = config._experts_implementation = "eager"
-    if is_next(case):
-        config.layer_types = list(config.layer_types) + ["full_attention"]
-        return next_.Qwen3NextDecoderLayer(config, index)
-    kind = v3.DeepseekV3DecoderLayer if case["family"] == deepseek.V3 else glm4.Glm4MoeDecoderLayer
-    return kind(config, index)
+    for name, more in (("layer_types", "full_attention"), ("mlp_layer_types", "sparse"), ("indexer_types", "full")):
+        if getattr(config, name, None):
+            setattr(config, name, list(getattr(config, name)) + [more])
+    return LAYERS[case["family"]](config, index)
 
 
 def rms(x, weight, eps):
@@ -195,7 +214,8 @@ def make(name, out):
         folder / "draft.json",
         {"made_by": "tools/make_draft_goldens.py", "transformers": transformers.__version__, "torch": torch.__version__.split("+")[0], "seed": seed},
     )
-    write_gguf(folder, out / name.replace("_bf16", "_gguf"))
+    if "index_topk" not in case["config"]:  # GGUF has no indexer that is used
+        write_gguf(folder, out / name.replace("_bf16", "_gguf"))
     print(name, "logits std", float(logits.std()), "proposals std", float(proposals.std()))
 
 

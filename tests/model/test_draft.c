@@ -14,9 +14,9 @@
 
 static const char *const cases[] = {"draft_next_bf16", "draft_v3_bf16"};
 #define N_CASES (sizeof cases / sizeof *cases)
-/* Another family, and the same numbers as GGUF. */
-static const char *const forms[] = {"draft_glm4_bf16", "draft_next_gguf", "draft_v3_gguf",
-                                    "draft_glm4_gguf"};
+/* Other families, and the same numbers as GGUF. */
+static const char *const forms[] = {"draft_glm4_bf16", "draft_v32_bf16", "draft_glm5_bf16",
+                                    "draft_next_gguf", "draft_v3_gguf",  "draft_glm4_gguf"};
 #define N_FORMS (sizeof forms / sizeof *forms)
 
 typedef struct drafts {

@@ -112,10 +112,18 @@ static mf_status configure_glm(const mf_source *source, mf_hparams *out, mf_erro
 }
 
 const mf_family mf_family_deepseek_v32 = {
-    .name = "deepseek_v32", .configure = configure_v32, .bind = bind};
+    .name = "deepseek_v32",
+    .configure = configure_v32,
+    .draft_kind = MF_LAYER_LATENT,
+    .bind = bind,
+};
 
 const mf_family mf_family_glm_moe_dsa = {
-    .name = "glm_moe_dsa", .configure = configure_glm, .bind = bind};
+    .name = "glm_moe_dsa",
+    .configure = configure_glm,
+    .draft_kind = MF_LAYER_LATENT,
+    .bind = bind,
+};
 
 const mf_family mf_family_deepseek_v3 = {
     .name = "deepseek_v3",
