@@ -117,6 +117,18 @@ static void learn_port(mf_srv_server *server, int fd)
         server->port = ntohs(((const struct sockaddr_in6 *)(const void *)&at)->sin6_port);
 }
 
+/* The library says nothing of certificates that it cannot take, and errno is another's. */
+static bool fail_to_serve(const mf_srv_server *server, mf_error *error, const char *where)
+{
+    if (!server->certificate)
+        return fail(error, "cannot serve", where);
+    error->code = MF_ERR_IO;
+    snprintf(error->message, sizeof error->message,
+             "%s: cannot serve: --tls-cert and --tls-key are no certificate and its key, in PEM",
+             where);
+    return false;
+}
+
 static bool serve_addresses(mf_srv_server *server, mf_error *error)
 {
     const char *host = server->config->host;
@@ -135,9 +147,9 @@ static bool serve_addresses(mf_srv_server *server, mf_error *error)
         return fail(error, "cannot listen", where);
     learn_port(server, fd);
     if (!serve_socket(server, fd))
-        return fail(error, "cannot serve (is the certificate good?)", where);
+        return fail_to_serve(server, error, where);
     fd = is_default ? listen_v6(server, v6) : -1; /* where there is one; clients try both */
-    return fd < 0 || serve_socket(server, fd) || fail(error, "cannot serve", "::1");
+    return fd < 0 || serve_socket(server, fd) || fail_to_serve(server, error, "::1");
 }
 
 /* A socket file that a server left behind which is no more. */

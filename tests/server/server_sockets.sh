@@ -72,7 +72,7 @@ if command -v openssl >/dev/null && openssl req -x509 -newkey rsa:2048 -nodes -k
     expect_body 'data: [DONE]'
     stop_server
     run serve "$demo" --port 0 --tls-cert "$scratch/key" --tls-key "$scratch/cert"
-    expect_error "*cannot serve (is the certificate good?)*"
+    expect_error "*cannot serve: --tls-cert and --tls-key are no certificate and its key, in PEM"
     run serve "$demo" --port 0 --tls-cert "$scratch/none" --tls-key "$scratch/key"
     expect_error "$scratch/none: cannot read: *"
 fi
