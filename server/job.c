@@ -128,6 +128,7 @@ bool mf_srv_job_prepare(mf_srv_job *job)
     for (size_t i = 0; job->choices && i < job->n_choices; i++) {
         mf_srv_choice *c = &job->choices[i];
         c->job = job;
+        c->drawn = -1;
         c->index = i;
         c->prompt = &job->prompts[i / n];
         if (!open_reply(job, c))

@@ -112,6 +112,7 @@ struct mf_srv_choice {
     struct mf_srv_slot *slot; /* NULL: waits */
     struct mf_srv_slot *left; /* the place that it was put back from; NULL: none */
     mf_sampler *sampler;
+    int32_t drawn;   /* the next token, if it was drawn already; else -1 */
     mf_guide *guide; /* what it must look like; NULL: anything */
     uint32_t *mask;  /* of tokens, with a guide */
     mf_decoder decoder;

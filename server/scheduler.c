@@ -5,11 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* How long the thread sleeps at most when all wait for somebody else. */
 #define NAP_NS (20 * 1000000L)
 /* So long a client waits for the answers of one who has several. */
 #define GIVES_WAY_US 2000000u
+/* Tokens of several answers are drawn by several threads with a vocabulary of this size. */
+#define MIN_DRAWN_VOCAB 32768u
+#define MAX_DRAWERS 7u
 
 /* ------------------------------------------------------------------------------ from all threads
  * --
@@ -331,11 +335,24 @@ static void free_scheduler(mf_srv_scheduler *s)
     free(s->running);
     free(s->items);
     free(s->of);
+    free(s->draws);
+    free(s->drawn);
+    mf_srv_drawers_stop(&s->drawers);
     free(s->to_store);
     pthread_cond_destroy(&s->woken);
     pthread_cond_destroy(&s->stored);
     pthread_mutex_destroy(&s->lock);
     free(s);
+}
+
+/* Threads beside this one, where a vocabulary is worth waking them for. */
+static size_t n_drawers(const mf_srv_scheduler *s)
+{
+    const long n_processors = sysconf(_SC_NPROCESSORS_ONLN);
+    const size_t n_others = n_processors > 1 ? (size_t)n_processors - 1 : 0;
+    size_t n = s->n_slots > 0 ? s->n_slots - 1 : 0;
+    n = n < n_others ? n : n_others;
+    return s->model->info.n_vocab < MIN_DRAWN_VOCAB ? 0 : n < MAX_DRAWERS ? n : MAX_DRAWERS;
 }
 
 static bool set_up(mf_srv_scheduler *s)
@@ -353,8 +370,11 @@ static bool set_up(mf_srv_scheduler *s)
     s->running = calloc(s->n_slots, sizeof(mf_srv_choice *));
     s->items = calloc(s->n_slots, sizeof *s->items);
     s->of = calloc(s->n_slots, sizeof(mf_srv_choice *));
+    s->draws = calloc(s->n_slots, sizeof *s->draws);
+    s->drawn = calloc(s->n_slots, sizeof(mf_srv_choice *));
     s->to_store = calloc(s->n_slots, sizeof(mf_srv_slot *));
-    return s->slots && s->running && s->items && s->of && s->to_store;
+    s->drawers = mf_srv_drawers_start(n_drawers(s));
+    return s->slots && s->running && s->items && s->of && s->draws && s->drawn && s->to_store;
 }
 
 mf_srv_scheduler *mf_srv_scheduler_start(const mf_srv_scheduler_options *options)

@@ -3,6 +3,7 @@
 #ifndef MF_SERVER_SCHEDULER_IMPL_H
 #define MF_SERVER_SCHEDULER_IMPL_H
 
+#include "drawers.h"
 #include "model.h"
 #include "pace.h"
 #include "scheduler.h"
@@ -42,6 +43,9 @@ struct mf_srv_scheduler {
     size_t n_running;
     mf_step_item *items; /* [n_slots] */
     mf_srv_choice **of;  /* [n_slots], whose item it is */
+    mf_srv_draw *draws;  /* [n_slots], of the choices drawn[] */
+    mf_srv_choice **drawn;
+    mf_srv_drawers *drawers; /* NULL: none */
     uint64_t n_uses;
     uint64_t gave_way_us; /* when somebody last did */
     bool is_short;        /* of memory: nobody comes in before somebody goes */

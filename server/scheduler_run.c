@@ -117,8 +117,12 @@ static void count_token(mf_srv_scheduler *s, mf_srv_choice *c, bool is_forced)
 static bool choose(const mf_srv_model *model, mf_srv_choice *c, const float *logits, int32_t *token,
                    mf_srv_refusal *r)
 {
-    if (!mf_srv_constraint_sample(c, logits, token, r))
+    if (c->drawn >= 0) {
+        *token = c->drawn;
+        c->drawn = -1;
+    } else if (!mf_srv_constraint_sample(c, logits, token, r)) {
         return false;
+    }
     const bool is_thought = mf_srv_answer_is_thought(c);
     const bool is_too_long = is_thought && c->n_thought_tokens >= c->job->params.n_thought_max;
     if (!is_thought && c->n_closed == model->n_close_tokens)
@@ -517,10 +521,32 @@ static bool take_result(mf_srv_scheduler *s, mf_srv_choice *c, const mf_step_ite
     return true;
 }
 
+/* The next tokens of all answers that go on and that no grammar holds, drawn side by side. */
+static void draw_tokens(mf_srv_scheduler *s, size_t n)
+{
+    size_t n_draws = 0;
+    if (!s->drawers)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        mf_srv_choice *c = s->of[i];
+        const bool is_whole =
+            s->items[i].status == MF_OK && c->n_evaluated + s->items[i].n_done == c->n_tokens;
+        const float *logits = is_whole ? mf_session_logits(c->slot->session) : NULL;
+        if (!logits || is_over(c) || c->guide || c->n_answered >= c->job->params.n_max_tokens)
+            continue;
+        s->drawn[n_draws] = c;
+        s->draws[n_draws++] = (mf_srv_draw){.sampler = c->sampler, .logits = logits};
+    }
+    mf_srv_draw_all(s->drawers, s->draws, n_draws);
+    for (size_t i = 0; i < n_draws; i++)
+        s->drawn[i]->drawn = s->draws[i].token;
+}
+
 /* What came of the step's items. False: nothing, for lack of memory. */
 static bool take_results(mf_srv_scheduler *s, size_t n, const mf_error *error)
 {
     size_t n_short = 0, a_short_one = 0;
+    draw_tokens(s, n);
     for (size_t i = 0; i < n; i++)
         if (!take_result(s, s->of[i], &s->items[i], error)) {
             n_short++;

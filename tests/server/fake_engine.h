@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-#define FAKE_VOCAB 64
+#define FAKE_VOCAB 32768 /* so many that answers are drawn side by side */
 #define FAKE_MAX_STEPS 16384
 #define FAKE_MAX_ITEMS 32
 
