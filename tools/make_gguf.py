@@ -235,6 +235,7 @@ def write_common(w, c):
     w.add_block_count(c["num_hidden_layers"] + c.get("n_extra_layers", 0))
     if c.get("n_extra_layers"):
         w.add_nextn_predict_layers(c["n_extra_layers"])
+    w.add_vocab_size(c["vocab_size"])
     w.add_context_length(c.get("max_position_embeddings") or c["model_max_length"])
     w.add_embedding_length(c["hidden_size"])
     w.add_head_count(c["num_attention_heads"])
@@ -295,7 +296,6 @@ def write_hybrid(w, c, rope):
 
 
 def write_deepseek(w, c, rope):
-    w.add_vocab_size(c["vocab_size"])
     w.add_head_count_kv(1)
     if c.get("q_lora_rank"):
         w.add_q_lora_rank(c["q_lora_rank"])
@@ -327,7 +327,6 @@ def write_deepseek(w, c, rope):
 
 
 def write_deepseek4(w, c, rope):
-    w.add_vocab_size(c["vocab_size"])
     w.add_head_count_kv(1)
     w.add_key_length(c["head_dim"])
     w.add_value_length(c["head_dim"])
@@ -353,7 +352,6 @@ def write_deepseek4(w, c, rope):
 
 def write_kimi_linear(w, c, rope):
     linear = c["linear_attn_config"]
-    w.add_vocab_size(c["vocab_size"])
     w.add_head_count_kv([int(i + 1 in linear["full_attn_layers"]) for i in range(c["num_hidden_layers"])])
     w.add_ssm_conv_kernel(linear["short_conv_kernel_size"])
     w.add_kda_head_dim(linear["head_dim"])
@@ -414,12 +412,17 @@ def write_grouped(w, c, rope):
         w.add_interleave_moe_layer_step(c["moe_layer_interval"])
         w.add_leading_dense_block_count(c["moe_layer_start_index"])
         w.add_expert_shared_count(c["moe_num_shared_experts"])
+        w.add_expert_shared_feed_forward_length(c["moe_num_shared_experts"] * c["moe_intermediate_size"])
     if c["model_type"] == "hunyuan_v1_moe":
         w.add_expert_shared_feed_forward_length(c["intermediate_size"])
         w.add_expert_feed_forward_length(c["intermediate_size"])
         w.add_expert_shared_count(1)
     if c["model_type"] == "llama4":
         write_llama4(w, c)
+    if c["model_type"] in ("qwen3_vl", "qwen3_vl_moe"):
+        n_pairs = head_dim // 2
+        w.add_rope_dimension_sections([n_pairs - 2 * (n_pairs // 3), n_pairs // 3, n_pairs // 3, 0])
+        w.add_uint32(f"{w.arch}.n_deepstack_layers", 0)
     if rope.get("rope_type") == "llama3":
         w.add_tensor("rope_freqs.weight", rope_factors(rope, head_dim))
 
