@@ -8,6 +8,16 @@ BEGIN {
     at["mf_cli_error"] = 1
     at["mf_cli_usage_error"] = 2
     at["mf_hub_fail"] = at["mf_hub_fail_os"] = 3
+    at["mf_j_fail"] = at["mf_rules_fail"] = at["mf_schema_fail"] = 3
+    at["mf_hparam_fail"] = 5
+    at["refuse"] = 4 # of server/recall_file.c
+    at["fail"] = 2   # of server/listen.c
+    at["snprintf"] = 3 # into an mf_error
+    # what these put in front
+    prefix["mf_j_fail"] = "...: line ...: "
+    prefix["mf_schema_fail"] = "schema: #...: "
+    prefix["mf_hparam_fail"] = "...: field ... "
+    prefix["fail"] = "...: "
 }
 # The literals of an argument: those that follow each other are one, of a choice each is one.
 function say(argument, name, place,   n, i, c, text, inside, word, rest) {
@@ -43,7 +53,7 @@ function print_message(text, name, place) {
     if (name == "mf_fail_memory")
         text = "out of memory: ... bytes for " text
     if (text ~ /[a-z][a-z]/)
-        print place "\t" text
+        print place "\t" prefix[name] text
 }
 # The arguments that begin at position i of all, behind the bracket, up to the one asked for.
 function argument_of(which,   depth, inside, c, begin, number, i) {
@@ -75,13 +85,15 @@ function argument_of(which,   depth, inside, c, begin, number, i) {
 }
 function flush_file(   name, line) {
     line = 1
-    while (match(all, /(^|[^A-Za-z_0-9"])(mf_fail|mf_fail_os|mf_fail_at|mf_fail_memory|mf_cli_error|mf_cli_usage_error|mf_hub_fail|mf_hub_fail_os)\(/)) {
+    while (match(all, /(^|[^A-Za-z_0-9"])(mf_fail|mf_fail_os|mf_fail_at|mf_fail_memory|mf_cli_error|mf_cli_usage_error|mf_hub_fail|mf_hub_fail_os|mf_j_fail|mf_rules_fail|mf_schema_fail|mf_hparam_fail|refuse|fail|snprintf)\(/)) {
         head = substr(all, 1, RSTART + RLENGTH - 1)
         name = substr(all, RSTART, RLENGTH - 1)
         gsub(/[^a-z_]/, "", name)
         line += gsub(/\n/, "", head)
         all = substr(all, RSTART + RLENGTH)
         tail = substr(all, 1, 1500)
+        if (name == "snprintf" && argument_of(1) !~ /error->message$/ || name == "refuse" && file !~ /recall_file/ || name == "fail" && file !~ /server\/listen/)
+            continue
         say(argument_of(at[name]), name, file ":" line)
     }
     all = ""
