@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Grammars against PyPI's jsonschema. Random schemas: what random logits write within each must be
 valid, and documents that are valid by the schema's own words must be allowed as json.dumps writes
-them. check_grammar.py PROBE MODEL [N_SCHEMAS [SEED]]"""
+them. Random patterns that look around: of all short texts those must be allowed that Python's re
+finds them in. check_grammar.py PROBE MODEL [N_SCHEMAS [SEED]]"""
+import itertools
 import json
 import random
 import re
@@ -307,6 +309,73 @@ def reject_constant(name):
     raise ValueError(name)
 
 
+class PatternMaker:
+    """Patterns over three characters, which Python's re and ECMAScript read alike."""
+
+    CHARACTERS = "ab-"
+
+    def __init__(self, rng):
+        self.rng = rng
+
+    def alternatives(self, depth):
+        return "|".join(self.sequence(depth) for _ in range(self.rng.choice([1, 1, 1, 2])))
+
+    def sequence(self, depth):
+        return "".join(self.item(depth) for _ in range(self.rng.randint(0, 4)))
+
+    def fixed(self):
+        """What may stand in a look behind, to re."""
+        return "".join(self.rng.choice(["a", "b", "[ab]", "-", "."]) for _ in range(self.rng.randint(1, 2)))
+
+    def item(self, depth):
+        r = self.rng.random()
+        if r < 0.12:
+            return f"(?{self.rng.choice('=!')}{self.alternatives(max(depth - 1, 0))})"
+        if r < 0.2:
+            return f"(?<{self.rng.choice('=!')}{self.fixed()})"
+        if r < 0.29:
+            return self.rng.choice(["\\b", "\\B", "^", "$"])
+        part = self.rng.choice(["a", "b", "-", ".", "[ab]", "[^a]", "\\w", "\\W"])
+        if depth > 0 and self.rng.random() < 0.45:
+            part = f"(?:{self.alternatives(depth - 1)})"
+        low = self.rng.randint(0, 2)
+        times = ["*", "+", "?", f"{{{low},{low + self.rng.randint(0, 2)}}}", ""]
+        return part + self.rng.choices(times, [15, 7, 10, 6, 62])[0]
+
+
+def check_patterns(probe, n_patterns, seed):
+    """Returns how many texts were compared, and how many failures there were."""
+    rng = random.Random(seed)
+    maker = PatternMaker(rng)
+    texts = ["".join(t) for k in range(6) for t in itertools.product(maker.CHARACTERS, repeat=k)]
+    n_compared = failures = 0
+    for _ in range(n_patterns):
+        pattern = maker.alternatives(2)
+        pattern = f"^{pattern}$" if rng.random() < 0.5 else pattern
+        low = rng.choice([0, 0, 1, 3])
+        high = rng.choice([9, 9, low, low + 2])
+        try:
+            found = re.compile(pattern, re.ASCII)
+        except re.error:  # nothing to repeat
+            continue
+        wanted = {t for t in texts if low <= len(t) <= high and found.search(t)}
+        schema = {"type": "string", "pattern": pattern, "minLength": low, "maxLength": high}
+        answer = probe.schema(dumps(schema).encode())
+        if answer != "ok":
+            if wanted and "more states" not in answer:
+                failures += 1
+                print(f"{answer}: {pattern!r}, {low} to {high}")
+            continue
+        for text in texts if "\\B" not in pattern else texts[1:]:  # old versions of re find no \B in ""
+            verdict = probe.allows(dumps(text).encode())
+            n_compared += 1
+            if (verdict == "yes") != (text in wanted):
+                failures += 1
+                print(f"{verdict}: {text!r} of {pattern!r}, {low} to {high}")
+                break
+    return n_compared, failures
+
+
 def unique_members(pairs):
     """A name twice is valid JSON, of which readers take the last: it is judged so."""
     return dict(pairs)
@@ -337,7 +406,7 @@ def main():
     formats = checker()
     getcontext().prec = 5000  # of remainders
     counts = {"schemas": 0, "refused": 0, "written": 0, "cut": 0, "allowed": 0}
-    failures = 0
+    counts["of patterns"], failures = check_patterns(probe, n_schemas, first)
     for seed in range(first, first + n_schemas):
         schema, document = Maker(random.Random(seed)).whole()
         text = dumps(schema, ensure_ascii=bool(seed % 2)).encode()
