@@ -132,6 +132,52 @@ def responses(s):
     kept_responses(s, cut)
 
 
+def background(s):
+    """Responses that are asked for later, read again, cancelled."""
+    api = s.openai.responses
+    asked = dict(model="x", input="Once upon a time", max_output_tokens=30, extra_body=SEEDED)
+    whole = api.create(**asked)
+    later = api.create(**asked, background=True)
+    check(later.status == "queued" and later.background and not later.output, "queued")
+    while later.status in ("queued", "in_progress"):
+        later = api.retrieve(later.id)
+    check(later.status == "incomplete" and later.output_text == whole.output_text, "made by itself")
+    events = list(api.create(**asked, background=True, stream=True))
+    check([e.type for e in events[:3]] == ["response.created", "response.queued", "response.in_progress"],
+          "a stream in the background")
+    made = events[-1].response
+    check(made.output_text == whole.output_text, "the same answer")
+    again = list(api.retrieve(made.id, stream=True, starting_after=4))
+    check(again == events[5:], "its events once more")
+    long = api.create(model="x", input="Once", background=True, extra_body={"ignore_eos": True})
+    ended = api.cancel(long.id)
+    check(ended.status in ("cancelled", "incomplete"), "cancelled")
+    check(api.cancel(long.id).status == ended.status, "and once more")
+    fails(openai.BadRequestError, lambda: api.cancel(whole.id), "synchronous")
+    fails(openai.NotFoundError, lambda: api.cancel("resp_none"))
+
+
+def conversations(s):
+    api = s.openai.conversations
+    made = api.create(metadata={"a": "b"}, items=[
+        {"type": "message", "role": "user", "content": "Once upon a time"}])
+    check(api.retrieve(made.id) == made and made.metadata == {"a": "b"}, "a conversation")
+    answer = s.openai.responses.create(model="x", conversation=made.id, input="And?", max_output_tokens=4)
+    check(answer.conversation.id == made.id, "a response of it")
+    items = list(api.items.list(made.id, order="asc", limit=2))  # page by page
+    check([i.role for i in items] == ["user", "user", "assistant"], "its items")
+    check(items[2].content[0].text == answer.output_text, "the answer is one")
+    check(api.items.retrieve(items[0].id, conversation_id=made.id) == items[0], "an item")
+    added = api.items.create(made.id, items=[{"type": "message", "role": "user", "content": "More."}])
+    check(len(added.data) == 1 and added.data[0].content[0].text == "More.", "one more")
+    api.items.delete(added.data[0].id, conversation_id=made.id)
+    check(len(list(api.items.list(made.id))) == 3, "one less")
+    check(api.update(made.id, metadata={"c": "d"}).metadata == {"c": "d"}, "other metadata")
+    check(api.delete(made.id).deleted, "gone")
+    fails(openai.NotFoundError, lambda: api.retrieve(made.id))
+    fails(openai.NotFoundError, lambda: s.openai.responses.create(model="x", conversation=made.id, input="x"))
+
+
 def kept_responses(s, first):
     """Responses that are gone on with by their ids; what is repeated of a request; logprobs."""
     create = s.openai.responses.create
@@ -286,7 +332,7 @@ def main():
     for name, module in (("openai", openai), ("anthropic", anthropic)):
         check(module.__version__ == PINNED[name], f"{name} {PINNED[name]} is expected")
     s = Server(program, plain)
-    for part in (chat, completions, responses, openai_errors, messages, anthropic_errors, cancelled):
+    for part in (chat, completions, responses, background, conversations, openai_errors, messages, anthropic_errors, cancelled):
         part(s)
     asyncio.run(openai_async(s))
     asyncio.run(anthropic_async(s))

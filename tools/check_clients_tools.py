@@ -95,7 +95,8 @@ def schemas(s):
     for extra in ({}, {**CALLS, "tools": FLAT},
                   {**CALLS, "tools": FLAT, "parallel_tool_calls": False},
                   {**CALLS, "tools": odd, "parallel_tool_calls": False},
-                  {**CALLS, "tools": group, "parallel_tool_calls": False}):
+                  {**CALLS, "tools": group, "parallel_tool_calls": False}, {"background": True},
+                  {**CALLS, "tools": FLAT, "max_tool_calls": 1}):
         body = {"input": "Once upon a time", "max_output_tokens": 40, **extra}
         strict(Response, post(s, "/v1/responses", body))
         numbers = []
