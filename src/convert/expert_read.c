@@ -5,8 +5,12 @@
 #include "convert/experts.h"
 #include "experts/expert_plan.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* The system takes one hint for no more than it reads ahead. */
+#define HINT_BYTES ((uint64_t)128 << 10)
 
 static int by_dest(const void *a, const void *b)
 {
@@ -60,13 +64,44 @@ static mf_status read_resident(const mf_conversion *c, const mf_weight *w, uint3
     return MF_OK;
 }
 
+static uint32_t file_of(const mf_expert_part *part, uint32_t expert)
+{
+    return part->each_file != NULL ? part->each_file[expert] : part->file;
+}
+
+static uint64_t place_of(const mf_expert_part *part, uint32_t expert)
+{
+    return part->each_offset != NULL ? part->each_offset[expert]
+                                     : part->offset + expert * part->stride;
+}
+
 static mf_status read_part(const mf_conversion *c, const mf_expert_part *part, uint32_t expert,
                            unsigned char *out, mf_error *error)
 {
-    const uint32_t file = part->each_file != NULL ? part->each_file[expert] : part->file;
-    const uint64_t at = part->each_offset != NULL ? part->each_offset[expert]
-                                                  : part->offset + expert * part->stride;
-    return read_file(c, file, at, out, part->n_bytes, error);
+    return read_file(c, file_of(part, expert), place_of(part, expert), out, part->n_bytes, error);
+}
+
+void mf_convert_foresee_expert(const mf_conversion *c, uint32_t moe_layer, uint32_t expert)
+{
+    const mf_expert_map map = mf_expert_tables_map(&c->source.binder.experts, &c->source.h);
+    const mf_expert_part *parts =
+        c->source.binder.experts.parts + (size_t)moe_layer * MF_MAX_EXPERT_PARTS;
+    uint32_t n_parts = MF_MAX_EXPERT_PARTS;
+    const bool is_made = mf_expert_is_made(&map, moe_layer);
+    if (is_made)
+        parts = mf_expert_stored_parts(&map, moe_layer, &n_parts);
+    for (uint32_t p = 0; p < n_parts; p++) {
+        /* those that stay in memory have no place of their own */
+        if (!is_made && parts[p].n_bytes != c->layers[moe_layer].source.part_bytes[p])
+            continue;
+        const uint64_t at = parts[p].n_bytes != 0 ? place_of(&parts[p], expert) : 0;
+        for (uint64_t done = 0; done < parts[p].n_bytes; done += HINT_BYTES) {
+            const uint64_t left = parts[p].n_bytes - done;
+            (void)posix_fadvise(c->source_fds[file_of(&parts[p], expert)], (off_t)(at + done),
+                                (off_t)(left < HINT_BYTES ? left : HINT_BYTES),
+                                POSIX_FADV_WILLNEED);
+        }
+    }
 }
 
 /* Of experts that are made of what is stored: each part to where the run has it. */

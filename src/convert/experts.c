@@ -42,8 +42,8 @@ typedef struct file_copy {
     thread_room *threads;
     unsigned char *memory;
     size_t memory_bytes;
-    batch reads, makes, writes; /* of the step; n 0: nothing */
-    atomic_int failed;          /* the first failure wins */
+    batch ahead, reads, makes, writes; /* of the step; n 0: nothing */
+    atomic_int failed;                 /* the first failure wins */
     mf_error error;
 } file_copy;
 
@@ -84,22 +84,28 @@ static mf_status make_one(file_copy *f, uint32_t i, uint32_t matrix, thread_room
                                   f->makes.out + i * f->out_room, room->row, error);
 }
 
-/* Writing comes first, it waits longest; then reading, then what computes. */
+/* Writing comes first, it waits longest; then what the next step reads is asked for, so that the
+ * drive always has work; then reading, then what computes. */
 static void run_task(void *ctx, uint32_t task, uint32_t thread)
 {
     file_copy *f = ctx;
     mf_error error = {0};
-    mf_status status;
+    mf_status status = MF_OK;
     if (atomic_load(&f->failed) != MF_OK)
         return;
-    if (task < f->writes.n) {
+    const uint32_t first_ahead = f->writes.n, first_read = first_ahead + f->ahead.n;
+    const uint32_t first_made = first_read + f->reads.n;
+    if (task < first_ahead) {
         status = write_one(f, task, &error);
-    } else if (task < f->writes.n + f->reads.n) {
-        const uint32_t i = task - f->writes.n;
+    } else if (task < first_read) {
+        mf_convert_foresee_expert(f->c, f->moe_layer,
+                                  f->entries[f->ahead.first + task - first_ahead].expert);
+    } else if (task < first_made) {
+        const uint32_t i = task - first_read;
         status = mf_convert_read_expert(f->c, f->moe_layer, f->entries[f->reads.first + i].expert,
                                         f->reads.in + i * f->in_room, &error);
     } else {
-        const uint32_t i = task - f->writes.n - f->reads.n;
+        const uint32_t i = task - first_made;
         status = make_one(f, i / MF_EXPERT_MATRICES, i % MF_EXPERT_MATRICES, &f->threads[thread],
                           &error);
     }
@@ -146,8 +152,9 @@ static mf_status copy_batches(file_copy *f, mf_error *error)
     for (uint32_t step = 0;; step++) {
         f->reads = take_batch(f, next, step);
         next += f->reads.n;
+        f->ahead = take_batch(f, next, step + 1);
         const uint32_t n_made = f->out_room != 0 ? MF_EXPERT_MATRICES * f->makes.n : 0;
-        mf_thread_pool_run(f->c->pool, f->writes.n + f->reads.n + n_made, run_task, f);
+        mf_thread_pool_run(f->c->pool, f->writes.n + f->ahead.n + f->reads.n + n_made, run_task, f);
         MF_TRY(finish_step(f, error));
         f->writes = f->out_room != 0 ? f->makes : f->reads;
         f->makes = f->reads;

@@ -10,6 +10,8 @@
  * zeroed. By any thread. Scales that the engine keeps as float32 are converted. */
 mf_status mf_convert_read_expert(const mf_conversion *c, uint32_t moe_layer, uint32_t expert,
                                  unsigned char *out, mf_error *error);
+/* Lets the system begin to read what mf_convert_read_expert will: a hint. By any thread. */
+void mf_convert_foresee_expert(const mf_conversion *c, uint32_t moe_layer, uint32_t expert);
 /* One matrix of one expert, from the source's form to one of the layer's. */
 typedef struct mf_convert_make {
     const mf_conversion *c;
