@@ -31,9 +31,9 @@ typedef struct mf_chat_set {
     mf_json variables; /* names of tokens, as templates see them: bos_token */
 } mf_chat_set;
 
-/* The template of a family (config.json's model_type) whose checkpoints come without one; NULL:
- * none is known. */
-const char *mf_chat_builtin(const char *model_type);
+/* The template of a family (config.json's model_type, or GGUF's general.architecture) whose
+ * checkpoints come without one; NULL: none is known. */
+const char *mf_chat_builtin(const char *family);
 
 /* Reads chat_template.jinja and additional_chat_templates/, or chat_template of
  * tokenizer_config.json, and the tokens' names. Without any there is mf_chat_builtin's, or none. */

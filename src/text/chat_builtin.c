@@ -85,13 +85,13 @@ static const char deepseek_v4[] =
 /* clang-format on */
 
 static const struct {
-    const char *model_type, *text;
-} builtins[] = {{"deepseek_v4", deepseek_v4}};
+    const char *model_type, *arch, *text;
+} builtins[] = {{"deepseek_v4", "deepseek4", deepseek_v4}};
 
-const char *mf_chat_builtin(const char *model_type)
+const char *mf_chat_builtin(const char *family)
 {
     for (size_t i = 0; i < sizeof builtins / sizeof *builtins; i++)
-        if (strcmp(builtins[i].model_type, model_type) == 0)
+        if (strcmp(builtins[i].model_type, family) == 0 || strcmp(builtins[i].arch, family) == 0)
             return builtins[i].text;
     return NULL;
 }

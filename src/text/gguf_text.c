@@ -287,6 +287,21 @@ static mf_status add_template(const mf_gguf_text_reader *t, mf_tokenizer *tokeni
                        text.text, text.n_bytes, t->error);
 }
 
+/* Where the file has no template its architecture may. */
+static mf_status add_builtin(const mf_gguf_text_reader *t, mf_tokenizer *tokenizer)
+{
+    mf_gguf_text arch;
+    char name[64];
+    if (!mf_gguf_string(t->gguf, mf_gguf_find(t->gguf, "general.architecture"), &arch) ||
+        arch.n_bytes >= sizeof name)
+        return MF_OK;
+    snprintf(name, sizeof name, "%.*s", (int)arch.n_bytes, arch.text);
+    const char *text = mf_chat_builtin(name);
+    return text == NULL ? MF_OK
+                        : mf_chat_add(&tokenizer->chat, &tokenizer->allocator, "default",
+                                      MF_CHAT_UNNAMED, text, strlen(text), t->error);
+}
+
 static mf_status add_templates(const mf_gguf_text_reader *t, mf_tokenizer *tokenizer)
 {
     const mf_gguf_value *names = mf_gguf_find(t->gguf, "tokenizer.chat_templates");
@@ -301,7 +316,7 @@ static mf_status add_templates(const mf_gguf_text_reader *t, mf_tokenizer *token
         snprintf(key, sizeof key, "tokenizer.chat_template.%s", own);
         MF_TRY(add_template(t, tokenizer, own, key));
     }
-    return MF_OK;
+    return tokenizer->chat.n_templates == 0 ? add_builtin(t, tokenizer) : MF_OK;
 }
 
 /* ------------------------------------------------------------------------------------- opening --

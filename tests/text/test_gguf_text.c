@@ -96,6 +96,32 @@ static void test_template(void)
     mf_tokenizer_free(&t);
 }
 
+/* Of an architecture whose publisher has none there is one all the same, of others none. */
+static void test_builtin_template(void)
+{
+    static const mf_chat_message messages[] = {{.role = MF_ROLE_USER, .content = "hi"}};
+    static const char *const archs[] = {"deepseek4", "qwen3moe", NULL};
+    static const char expected[] = "<｜User｜>hi<｜Assistant｜></think>";
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
+        gguf_head h;
+        char text[256];
+        size_t n = 0;
+        mf_error error = {0};
+        begin(&h, "qwen2");
+        if (archs[i] != NULL)
+            gguf_head_put_string(&h, "general.architecture", archs[i]);
+        mf_tokenizer *t = take(&h);
+        CHECK(mf_tokenizer_has_chat(t) == (i == 0));
+        if (i == 0) {
+            REQUIRE_OK(
+                mf_chat_format(t, messages, 1, MF_THINKING_OFF, text, sizeof text, &n, &error),
+                &error);
+            CHECK(n == strlen(expected) && memcmp(text, expected, n) == 0);
+        }
+        mf_tokenizer_free(&t);
+    }
+}
+
 /* Every name gives patterns that compile. */
 static void test_names(void)
 {
@@ -220,6 +246,7 @@ int main(int argc, char **argv)
     test_ends_by_name();
     test_start();
     test_template();
+    test_builtin_template();
     test_names();
     test_refused();
     test_spm();
