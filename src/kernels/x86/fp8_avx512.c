@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Products with FP8 weights in blocks, AVX-512 with VBMI. Rows are taken by those that share
- * scales, as the activations are scaled for each. One to four tokens are multiplied here, four rows
- * together as in matmul_avx512.c; more go through the panels of gemm_avx512.c, in the same order of
- * sums.
+ * scales, as the activations are scaled for each. Four rows go together, by four tokens at a
+ * time, as in matmul_avx512.c.
  */
 #include "kernels/x86/fp8_avx512.h"
 
@@ -11,7 +10,7 @@
 
 enum {
     MAX_ROWS = 4,
-    MAX_TOKENS = MF_GEMM_MIN_TOKENS_AVX512 - 1,
+    MAX_TOKENS = 4,
     STEP = MF_FP8_STEP_AVX512,
     AHEAD_BYTES = 512 /* how far ahead of a row's stream is prefetched */
 };
@@ -70,13 +69,8 @@ static size_t padded(uint32_t n_cols)
 
 size_t mf_fp8_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
 {
-    if (n_tokens >= MF_GEMM_MIN_TOKENS_AVX512) {
-        /* fewer tokens may be asked for, too */
-        size_t n_bytes = mf_gemm_scratch_bytes_avx512(w, n_tokens);
-        size_t few = mf_fp8_scratch_bytes_avx512(w, MAX_TOKENS);
-        return n_bytes > few ? n_bytes : few;
-    }
-    return n_tokens * padded(w->shape.n_cols) * sizeof(float);
+    const uint32_t most = mf_tokens_together_avx512(w->shape.n_cols);
+    return (n_tokens < most ? n_tokens : most) * padded(w->shape.n_cols) * sizeof(float);
 }
 
 /* 64 activations, n of them, into the lane order of the weights. */
@@ -100,27 +94,14 @@ MF_INLINE void pack64(const float *x, uint32_t n, __m512 scale, float *out)
     }
 }
 
-void mf_fp8_pack_avx512(const mf_matrix *w, uint32_t row, const float *token, uint32_t first,
-                        uint32_t n, float *out)
+/* A token's columns, times the scales of rows from `row` on. */
+static void pack_token(const mf_matrix *w, uint32_t row, const float *token, float *out)
 {
     const unsigned char *scales = mf_matrix_fp8_scales(w, row);
-    for (uint32_t i = 0; i < n; i += STEP) {
+    for (uint32_t i = 0; i < w->shape.n_cols; i += STEP) {
         float scale;
-        memcpy(&scale, scales + (size_t)((first + i) / MF_FP8_BLOCK) * 4, sizeof scale);
-        pack64(token + first + i, n - i, _mm512_set1_ps(scale), out + i);
-    }
-}
-
-void mf_fp8_tile_avx512(const mf_matrix *w, uint32_t row, uint32_t first, uint32_t n, float *out)
-{
-    const unsigned char *p = w->data + (size_t)row * w->shape.n_cols + first;
-    const fp8_tables tables = load_tables();
-    for (uint32_t i = 0; i < n; i += STEP, out += STEP) {
-        __m512 v[4];
-        fp8_weights(&tables, _mm512_maskz_loadu_epi8(mf_fp8_tail_avx512(n, i), p + i), v);
-        MF_UNROLL(4)
-        for (uint32_t k = 0; k < 4; k++)
-            _mm512_store_ps(out + 16 * k, v[k]);
+        memcpy(&scale, scales + (size_t)(i / MF_FP8_BLOCK) * 4, sizeof scale);
+        pack64(token + i, w->shape.n_cols - i, _mm512_set1_ps(scale), out + i);
     }
 }
 
@@ -178,39 +159,43 @@ MF_INLINE void multiply(uint32_t n_rows, uint32_t n_tokens, const matvec *m, uin
     }
 }
 
-/* Rows row0 .. row1 - 1 by n_tokens (a constant) tokens. */
-MF_INLINE void multiply_rows(uint32_t n_tokens, const matvec *m, uint32_t row0, uint32_t row1,
-                             float *y, size_t y_stride)
+/* n_rows (a constant) rows by any number of tokens, some at a time. */
+MF_INLINE void multiply_set(uint32_t n_rows, const matvec *m, uint32_t row, uint32_t step,
+                            uint32_t n_tokens, float *y, size_t y_stride)
 {
-    uint32_t n_sets = (row1 - row0) / MAX_ROWS;
-    for (uint32_t i = 0; i < n_sets; i++)
-        multiply(MAX_ROWS, n_tokens, m, row0 + i, n_sets, y + i, y_stride);
-    for (uint32_t row = row0 + MAX_ROWS * n_sets; row < row1; row++)
-        multiply(1, n_tokens, m, row, 0, y + (row - row0), y_stride);
+    matvec some = *m;
+    for (uint32_t t = 0; t < n_tokens;
+         t += MAX_TOKENS, some.x += MAX_TOKENS * m->x_stride, y += MAX_TOKENS * y_stride) {
+        switch (n_tokens - t) {
+        case 1:
+            multiply(n_rows, 1, &some, row, step, y, y_stride);
+            break;
+        case 2:
+            multiply(n_rows, 2, &some, row, step, y, y_stride);
+            break;
+        case 3:
+            multiply(n_rows, 3, &some, row, step, y, y_stride);
+            break;
+        default:
+            multiply(n_rows, 4, &some, row, step, y, y_stride);
+            break;
+        }
+    }
 }
 
-/* Rows of one block by up to MAX_TOKENS tokens. */
+/* Rows of one block by few tokens. */
 static void matvec_block(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
                          size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride,
                          float *scratch)
 {
-    matvec m = {w, scratch, padded(w->shape.n_cols)};
+    const matvec m = {w, scratch, padded(w->shape.n_cols)};
+    const uint32_t n_sets = (row1 - row0) / MAX_ROWS;
     for (uint32_t t = 0; t < n_tokens; t++)
-        mf_fp8_pack_avx512(w, row0, x + t * x_stride, 0, w->shape.n_cols, scratch + t * m.x_stride);
-    switch (n_tokens) {
-    case 1:
-        multiply_rows(1, &m, row0, row1, y, y_stride);
-        break;
-    case 2:
-        multiply_rows(2, &m, row0, row1, y, y_stride);
-        break;
-    case 3:
-        multiply_rows(3, &m, row0, row1, y, y_stride);
-        break;
-    default:
-        multiply_rows(4, &m, row0, row1, y, y_stride);
-        break;
-    }
+        pack_token(w, row0, x + t * x_stride, scratch + t * m.x_stride);
+    for (uint32_t i = 0; i < n_sets; i++)
+        multiply_set(MAX_ROWS, &m, row0 + i, n_sets, n_tokens, y + i, y_stride);
+    for (uint32_t row = row0 + MAX_ROWS * n_sets; row < row1; row++)
+        multiply_set(1, &m, row, 0, n_tokens, y + (row - row0), y_stride);
 }
 
 void mf_fp8_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
@@ -218,12 +203,14 @@ void mf_fp8_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, cons
                           void *scratch)
 {
     const uint32_t together = mf_weight_array_step(&w->shape, MF_WEIGHT_SCALES);
+    const uint32_t most = mf_tokens_together_avx512(w->shape.n_cols);
     for (uint32_t row = row0, end; row < row1; y += end - row, row = end) {
-        uint32_t left = together - row % together;
+        const uint32_t left = together - row % together;
         end = row1 - row > left ? row + left : row1;
-        if (n_tokens >= MF_GEMM_MIN_TOKENS_AVX512)
-            mf_gemm_avx512(w, row, end, x, x_stride, n_tokens, y, y_stride, scratch);
-        else
-            matvec_block(w, row, end, x, x_stride, n_tokens, y, y_stride, scratch);
+        for (uint32_t t = 0, n; t < n_tokens; t += n) {
+            n = n_tokens - t < most ? n_tokens - t : most;
+            matvec_block(w, row, end, x + t * x_stride, x_stride, n, y + t * y_stride, y_stride,
+                         scratch);
+        }
     }
 }

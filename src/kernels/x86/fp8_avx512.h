@@ -24,13 +24,6 @@ MF_INLINE __mmask64 mf_fp8_tail_avx512(uint32_t n, uint32_t i)
     return n - i >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << (n - i)) - 1;
 }
 
-/* Columns [first, first + n) of one token, scaled for the blocks of rows that `row` is in; first is
- * a multiple of 128. */
-void mf_fp8_pack_avx512(const mf_matrix *w, uint32_t row, const float *token, uint32_t first,
-                        uint32_t n, float *out);
-/* Columns [first, first + n) of one row without its scales, zeros up to a multiple of 64. */
-void mf_fp8_tile_avx512(const mf_matrix *w, uint32_t row, uint32_t first, uint32_t n, float *out);
-
 size_t mf_fp8_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens);
 /* mf_kernels.matmul of FP8 blocks. */
 void mf_fp8_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Matrix times several tokens, AVX-512. Tokens are taken in chunks whose activations fit the L2
- * cache, packed tile by tile of columns; per panel of rows and tile, the weights are dequantised
- * into L1 and multiplied in blocks of 4 rows by up to 6 tokens held in registers. The lanes of an
- * accumulator are positions along the row, and it is carried from tile to tile, so every output is
- * summed in the order of the matrix-vector product.
+ * Affine weights times several tokens in float32, AVX-512. Tokens are taken in chunks whose
+ * activations fit the L2 cache, packed tile by tile of columns; per panel of rows and tile, the
+ * weights are dequantised into L1 and multiplied in blocks of 4 rows by up to 6 tokens held in
+ * registers. The lanes of an accumulator are positions along the row, and it is carried from tile
+ * to tile, so every output is summed in the order of the matrix-vector product.
  */
 #include "kernels/x86/gemm_avx512.h"
 
 #include "base/checked.h"
 #include "kernels/x86/decode_avx512.h"
-#include "kernels/x86/fp8_avx512.h"
 
 enum {
     TILE = 512,        /* columns; a multiple of every group */
@@ -74,18 +73,15 @@ MF_INLINE void pack_token(uint32_t bits, const float *x, uint32_t n, float *out)
     }
 }
 
-/* The tokens for a product with rows from `row` on. */
-static void pack_tokens(const mf_matrix *w, uint32_t row, const float *x, size_t x_stride,
-                        uint32_t n_tokens, float *out)
+static void pack_tokens(const mf_matrix *w, const float *x, size_t x_stride, uint32_t n_tokens,
+                        float *out)
 {
-    uint32_t bits = w->shape.kind == MF_WEIGHT_AFFINE ? w->shape.bits : 32;
+    const uint32_t bits = w->shape.bits;
     for (uint32_t first = 0; first < w->shape.n_cols; first += TILE) {
         uint32_t n = min_u32(TILE, w->shape.n_cols - first);
         for (uint32_t t = 0; t < n_tokens; t++, out += TILE) {
             const float *token = x + t * x_stride + first;
-            if (w->shape.kind == MF_WEIGHT_FP8_BLOCK)
-                mf_fp8_pack_avx512(w, row, x + t * x_stride, first, n, out);
-            else if (bits == 4)
+            if (bits == 4)
                 pack_token(4, token, n, out);
             else if (bits == 2)
                 pack_token(2, token, n, out);
@@ -120,33 +116,9 @@ MF_INLINE void dequant_affine(uint32_t bits, const mf_matrix *w, uint32_t row, u
     }
 }
 
-MF_INLINE void dequant_float(mf_dtype type, const mf_matrix *w, uint32_t row, uint32_t first,
-                             uint32_t n, float *out)
-{
-    size_t value_bytes = type == MF_F32 ? 4 : 2;
-    const unsigned char *p =
-        w->data + (size_t)row * mf_matrix_row_bytes(w) + (size_t)first * value_bytes;
-    for (uint32_t i = 0; i < n; i += LANES)
-        _mm512_store_ps(out + i,
-                        mf_load_float_avx512(p + i * value_bytes, type, mf_tail_avx512(n, i)));
-}
-
 /* Columns [first, first + n) of one row, in lane order. */
 static void dequant_tile(const mf_matrix *w, uint32_t row, uint32_t first, uint32_t n, float *out)
 {
-    if (w->shape.kind == MF_WEIGHT_FLOAT) {
-        if (w->shape.float_type == MF_F32)
-            dequant_float(MF_F32, w, row, first, n, out);
-        else if (w->shape.float_type == MF_F16)
-            dequant_float(MF_F16, w, row, first, n, out);
-        else
-            dequant_float(MF_BF16, w, row, first, n, out);
-        return;
-    }
-    if (w->shape.kind == MF_WEIGHT_FP8_BLOCK) {
-        mf_fp8_tile_avx512(w, row, first, n, out);
-        return;
-    }
     switch (w->shape.bits) {
     case 2:
         dequant_affine(2, w, row, first, n, out);
@@ -268,8 +240,6 @@ static void multiply_chunk(const mf_matrix *w, uint32_t row0, uint32_t row1, uin
                 uint32_t row = panel + min_u32(r, n_rows - 1);
                 dequant_tile(w, row, first, n, s->weights + (size_t)r * TILE);
             }
-            if (w->shape.kind == MF_WEIGHT_FP8_BLOCK) /* its lanes are spread over 64 columns */
-                n = (n + MF_FP8_STEP_AVX512 - 1) / MF_FP8_STEP_AVX512 * MF_FP8_STEP_AVX512;
             multiply_tile(s, tokens, n_rows, n_tokens, n, first == 0);
             tokens += (size_t)n_tokens * TILE;
         }
@@ -285,7 +255,7 @@ void mf_gemm_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const floa
         uint32_t t0 = (uint32_t)((uint64_t)c * n_tokens / n_chunks);
         uint32_t t1 = (uint32_t)((uint64_t)(c + 1) * n_tokens / n_chunks);
         gemm_scratch s = lay_out(scratch, t1 - t0);
-        pack_tokens(w, row0, x + t0 * x_stride, x_stride, t1 - t0, s.tokens);
+        pack_tokens(w, x + t0 * x_stride, x_stride, t1 - t0, s.tokens);
         multiply_chunk(w, row0, row1, t1 - t0, y + t0 * y_stride, y_stride, &s);
     }
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Matrix times one to four tokens, AVX-512, and the choice between this and the panels of
- * gemm_avx512.c. Lanes are positions along the row, one accumulator an output, summed in the order
- * of the columns.
+ * Affine weights in float32 times one to four tokens, floats times any number of them, four at a
+ * time, AVX-512; and the choice between this and the panels of gemm_avx512.c. Lanes are positions
+ * along the row, one accumulator an output, summed in the order of the columns.
  *
  * Bound by memory, so the order of the reads matters. Rows go four together, as a set. Long rows:
  * one from each quarter of the range, each a stream of its own that the hardware prefetcher can
@@ -95,7 +95,6 @@ static size_t scratch_bytes(const tier *t, const mf_matrix *w, uint32_t n_tokens
 {
     const mf_matrix values = mf_is_fp8_rows(w) ? mf_fp8_values(w) : *w;
     const mf_fixed_kernels *prepared = prepared_kernels(t, &values);
-    size_t n_floats = 0;
     w = &values;
     if (prepared != NULL)
         return mf_fixed_plain_scratch_bytes(prepared, w, n_tokens);
@@ -103,11 +102,11 @@ static size_t scratch_bytes(const tier *t, const mf_matrix *w, uint32_t n_tokens
         return mf_matmul_scratch_bytes_avx2(w, n_tokens);
     if (w->shape.kind == MF_WEIGHT_FP8_BLOCK)
         return mf_fp8_scratch_bytes_avx512(w, n_tokens);
-    if (w->shape.kind == MF_WEIGHT_AFFINE) {
-        n_floats = 2 * groups_floats(w->shape.n_cols / w->shape.group);
-        if (mf_bits_reordered_avx512(w->shape.bits))
-            n_floats += (size_t)(n_tokens < MAX_TOKENS ? n_tokens : MAX_TOKENS) * w->shape.n_cols;
-    }
+    if (w->shape.kind == MF_WEIGHT_FLOAT)
+        return 0;
+    size_t n_floats = 2 * groups_floats(w->shape.n_cols / w->shape.group);
+    if (mf_bits_reordered_avx512(w->shape.bits))
+        n_floats += (size_t)(n_tokens < MAX_TOKENS ? n_tokens : MAX_TOKENS) * w->shape.n_cols;
     size_t n_bytes = mf_round_up(n_floats * sizeof(float) + 64, 64);
     size_t gemm_bytes = 0;
     if (n_tokens >= MF_GEMM_MIN_TOKENS_AVX512)
@@ -367,44 +366,54 @@ MF_INLINE void multiply_float(mf_dtype type, uint32_t n_rows, uint32_t n_tokens,
     }
 }
 
+/* n_rows (a constant) rows by any number of tokens, some at a time. */
+MF_INLINE void float_set(mf_dtype type, uint32_t n_rows, const matvec *m, uint32_t row,
+                         uint32_t step, uint32_t n_tokens, float *y, size_t y_stride)
+{
+    matvec some = *m;
+    for (uint32_t t = 0; t < n_tokens;
+         t += MAX_TOKENS, some.x += MAX_TOKENS * m->x_stride, y += MAX_TOKENS * y_stride) {
+        switch (n_tokens - t) {
+        case 1:
+            multiply_float(type, n_rows, 1, &some, row, step, y, y_stride);
+            break;
+        case 2:
+            multiply_float(type, n_rows, 2, &some, row, step, y, y_stride);
+            break;
+        case 3:
+            multiply_float(type, n_rows, 3, &some, row, step, y, y_stride);
+            break;
+        default:
+            multiply_float(type, n_rows, 4, &some, row, step, y, y_stride);
+            break;
+        }
+    }
+}
+
 MF_INLINE void float_rows(mf_dtype type, uint32_t n_tokens, const matvec *m, uint32_t row0,
                           float *y, size_t y_stride)
 {
     uint32_t n_sets = (m->row1 - row0) / 4;
     for (uint32_t i = 0; i < n_sets; i++)
-        multiply_float(type, 4, n_tokens, m, row0 + i, n_sets, y + i, y_stride);
+        float_set(type, 4, m, row0 + i, n_sets, n_tokens, y + i, y_stride);
     for (uint32_t row = row0 + 4 * n_sets; row < m->row1; row++)
-        multiply_float(type, 1, n_tokens, m, row, 0, y + (row - row0), y_stride);
+        float_set(type, 1, m, row, 0, n_tokens, y + (row - row0), y_stride);
 }
 
-MF_INLINE void float_tokens(mf_dtype type, uint32_t n_tokens, const matvec *m, uint32_t row0,
-                            float *y, size_t y_stride)
+static void matvec_float(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
+                         size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride)
 {
-    switch (n_tokens) {
-    case 1:
-        float_rows(type, 1, m, row0, y, y_stride);
-        break;
-    case 2:
-        float_rows(type, 2, m, row0, y, y_stride);
-        break;
-    case 3:
-        float_rows(type, 3, m, row0, y, y_stride);
-        break;
-    default:
-        float_rows(type, 4, m, row0, y, y_stride);
-        break;
+    const uint32_t most = mf_tokens_together_avx512(w->shape.n_cols);
+    for (uint32_t t = 0, n; t < n_tokens; t += n, y += n * y_stride) {
+        const matvec m = {.w = w, .x = x + t * x_stride, .x_stride = x_stride, .row1 = row1};
+        n = n_tokens - t < most ? n_tokens - t : most;
+        if (w->shape.float_type == MF_F32)
+            float_rows(MF_F32, n, &m, row0, y, y_stride);
+        else if (w->shape.float_type == MF_F16)
+            float_rows(MF_F16, n, &m, row0, y, y_stride);
+        else
+            float_rows(MF_BF16, n, &m, row0, y, y_stride);
     }
-}
-
-static void matvec_float(const matvec *m, uint32_t row0, uint32_t n_tokens, float *y,
-                         size_t y_stride)
-{
-    if (m->w->shape.float_type == MF_F32)
-        float_tokens(MF_F32, n_tokens, m, row0, y, y_stride);
-    else if (m->w->shape.float_type == MF_F16)
-        float_tokens(MF_F16, n_tokens, m, row0, y, y_stride);
-    else
-        float_tokens(MF_BF16, n_tokens, m, row0, y, y_stride);
 }
 
 static void matmul(const tier *t, const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
@@ -425,13 +434,12 @@ static void matmul(const tier *t, const mf_matrix *w, uint32_t row0, uint32_t ro
         mf_matmul_avx2(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
     } else if (w->shape.kind == MF_WEIGHT_FP8_BLOCK) {
         mf_fp8_matmul_avx512(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+    } else if (w->shape.kind == MF_WEIGHT_FLOAT) {
+        matvec_float(w, row0, row1, x, x_stride, n_tokens, y, y_stride);
     } else if (n_tokens >= MF_GEMM_MIN_TOKENS_AVX512) {
         mf_gemm_avx512(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
-    } else if (w->shape.kind == MF_WEIGHT_AFFINE) {
-        matvec_affine(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
     } else {
-        const matvec m = {.w = w, .x = x, .x_stride = x_stride, .row1 = row1};
-        matvec_float(&m, row0, n_tokens, y, y_stride);
+        matvec_affine(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
     }
 }
 
