@@ -182,17 +182,42 @@ void mf_sampler_reset(mf_sampler *s)
 /* ------------------------------------------------------------------------------------ filters --
  */
 
-/* exp(x) = 2^k exp(r), |r| <= ln 2 / 2, by its series to r^13 (relative error below 1e-15). */
+/* exp(x) = 2^k exp(r), |r| <= ln 2 / 2, by its series to r^13 (relative error below 1e-15). Without
+ * divisions, calls and branches within: a vocabulary of these is summed up for a token. What is
+ * added to round to a whole number has that number in its lowest bits. */
+static inline double weight_of(double x)
+{
+    static const double terms[] = {1.0 / 6227020800.0,
+                                   1.0 / 479001600.0,
+                                   1.0 / 39916800.0,
+                                   1.0 / 3628800.0,
+                                   1.0 / 362880.0,
+                                   1.0 / 40320.0,
+                                   1.0 / 5040.0,
+                                   1.0 / 720.0,
+                                   1.0 / 120.0,
+                                   1.0 / 24.0,
+                                   1.0 / 6.0,
+                                   0.5,
+                                   1.0,
+                                   1.0};
+    const double limited = x > -700.0 ? x : -700.0; /* NaN, too */
+    const double rounded = limited * 1.4426950408889634 + 0x1.8p52, k = rounded - 0x1.8p52;
+    const double r =
+        (limited - k * 0x1.62e42feep-1) - k * 0x1.a39ef35793c76p-33; /* ln 2 in two parts */
+    double sum = terms[0], power;
+    for (size_t i = 1; i < sizeof terms / sizeof *terms; i++)
+        sum = terms[i] + sum * r;
+    uint64_t bits;
+    memcpy(&bits, &rounded, sizeof bits);
+    bits = (bits + 1023) << 52;
+    memcpy(&power, &bits, sizeof power);
+    return x > -700.0 ? sum * power : 0.0;
+}
+
 double mf_sampler_weight(double x)
 {
-    if (!(x > -700.0))
-        return 0.0;
-    double k = floor(x * 1.4426950408889634 + 0.5);
-    double r = (x - k * 0x1.62e42feep-1) - k * 0x1.a39ef35793c76p-33; /* ln 2 in two parts */
-    double sum = 1.0;
-    for (int i = 13; i > 0; i--)
-        sum = 1.0 + sum * r / i;
-    return ldexp(sum, (int)k);
+    return weight_of(x);
 }
 
 static bool is_allowed(const mf_sampler *s, size_t token)
@@ -388,7 +413,7 @@ static size_t keep_top_p(const mf_candidate *sorted, size_t n, float highest, do
     double before = 0.0;
     size_t kept = 0;
     while (kept < n && (kept == 0 || before < (double)top_p * total))
-        before += mf_sampler_weight((double)sorted[kept++].score - (double)highest);
+        before += weight_of((double)sorted[kept++].score - (double)highest);
     return kept;
 }
 
@@ -396,8 +421,22 @@ static double sum_weights(const mf_candidate *candidates, size_t n, float highes
 {
     double sum = 0.0;
     for (size_t i = 0; i < n; i++)
-        sum += mf_sampler_weight((double)candidates[i].score - (double)highest);
+        sum += weight_of((double)candidates[i].score - (double)highest);
     return sum;
+}
+
+/* What top-p drops for certain, most of a vocabulary: of n candidates those with less than an n-th
+ * of the mass that it leaves out (rest) have no more than that together, and are its last. Those
+ * near the border stay, to be cut exactly. */
+static size_t drop_tail(mf_candidate *candidates, size_t n, float highest, double rest)
+{
+    const double border = (double)highest + log(rest / (double)n) - 1.0;
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        candidates[kept] = candidates[i];
+        kept += (double)candidates[i].score >= border;
+    }
+    return kept;
 }
 
 /*
@@ -411,9 +450,11 @@ static size_t sort_and_cut(mf_sampler *s, size_t n, size_t n_all, float highest)
     size_t n_heap = n, k = s->options.top_k;
     bool uses_p = s->options.top_p < 1.0f;
     bool uses_k = k != 0 && k < n_all;
-    double mass =
-        uses_p && !uses_k ? sum_weights(heap, n, highest) * (double)s->options.top_p : 0.0;
+    const double total = uses_p && !uses_k ? sum_weights(heap, n, highest) : 0.0;
+    const double mass = total * (double)s->options.top_p;
     double before = 0.0;
+    if (total > 0.0)
+        n = n_heap = drop_tail(heap, n, highest, total - mass);
     for (size_t i = n / 2; i-- > 0;)
         sift_down(heap, n, i);
     while (n_heap > 0) {
@@ -427,7 +468,7 @@ static size_t sort_and_cut(mf_sampler *s, size_t n, size_t n_all, float highest)
         sift_down(heap, n_heap, 0);
         heap[n_heap] = best;
         if (!uses_k && uses_p)
-            before += mf_sampler_weight((double)best.score - (double)highest);
+            before += weight_of((double)best.score - (double)highest);
     }
     size_t n_taken = n - n_heap;
     for (size_t i = 0; i < n_taken / 2; i++) {
@@ -446,7 +487,7 @@ static size_t keep_min_p(mf_candidate *candidates, size_t n, float highest, floa
 {
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
-        if (mf_sampler_weight((double)candidates[i].score - (double)highest) >= (double)min_p)
+        if (weight_of((double)candidates[i].score - (double)highest) >= (double)min_p)
             candidates[kept++] = candidates[i];
     return kept;
 }
@@ -457,7 +498,7 @@ static size_t exclude_top(mf_candidate *candidates, size_t n, float highest, flo
     const double least = (double)threshold * sum_weights(candidates, n, highest);
     size_t n_viable = 0, last = 0, kept = 0;
     for (size_t i = 0; i < n; i++) {
-        if (mf_sampler_weight((double)candidates[i].score - (double)highest) < least)
+        if (weight_of((double)candidates[i].score - (double)highest) < least)
             continue;
         if (n_viable++ == 0 || goes_before(candidates[last], candidates[i]))
             last = i;
@@ -522,7 +563,7 @@ static int32_t sample(mf_sampler *s, const float *logits)
         return first_allowed(s);
     int32_t chosen = kept[0].id;
     for (size_t i = 0; i < n; i++) {
-        double weight = mf_sampler_weight((double)kept[i].score - (double)highest);
+        double weight = weight_of((double)kept[i].score - (double)highest);
         if (weight == 0.0)
             continue;
         chosen = kept[i].id;

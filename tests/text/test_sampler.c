@@ -327,11 +327,90 @@ static void check_bad_penalties(void)
     }
 }
 
+#define N_LARGE 4000u
+
+static int falls(const void *a, const void *b)
+{
+    const mf_candidate *x = a, *y = b;
+    return x->score != y->score ? (x->score < y->score) - (x->score > y->score)
+                                : (x->id > y->id) - (x->id < y->id);
+}
+
+/* How many of all, sorted, by the definition: those before have less than top_p of the mass. By the
+ * C library's exponential, to within what is too close to tell: the fewest and the most. */
+static void nucleus(const mf_candidate *sorted, size_t n, double top_p, size_t *least, size_t *most)
+{
+    double total = 0.0, before = 0.0;
+    for (size_t i = 0; i < n; i++)
+        total += exp((double)sorted[i].score - (double)sorted[0].score);
+    *least = *most = 0;
+    for (size_t i = 0; i < n; i++) {
+        *least += i == 0 || before < top_p * total * (1.0 - 1e-9);
+        *most += i == 0 || before < top_p * total * (1.0 + 1e-9);
+        before += exp((double)sorted[i].score - (double)sorted[0].score);
+    }
+}
+
+/* top-p of many candidates, most of which are never sorted: flat, peaked, and with many equal. */
+static void check_many(void)
+{
+    static const float shares[] = {1e-6f, 0.1f, 0.5f, 0.9f, 0.95f, 0.999f, 0.9999999f};
+    static float logits[N_LARGE];
+    static mf_candidate sorted[N_LARGE];
+    uint32_t x = 1;
+    for (unsigned shape = 0; shape < 4; shape++) {
+        for (uint32_t i = 0; i < N_LARGE; i++) {
+            x = x * 1664525u + 1013904223u;
+            const float flat = (float)(x >> 8) / 16777216.0f;
+            logits[i] = shape == 0   ? flat
+                        : shape == 1 ? 30.0f * flat * flat * flat
+                        : shape == 2 ? (float)(x >> 29)
+                                     : -90.0f * flat;
+            sorted[i] = (mf_candidate){logits[i], (int32_t)i};
+        }
+        qsort(sorted, N_LARGE, sizeof *sorted, falls);
+        for (size_t k = 0; k < sizeof shares / sizeof *shares; k++) {
+            mf_sampler_options options;
+            mf_sampler *s = NULL;
+            size_t n, least, most;
+            float highest;
+            double sum;
+            mf_sampler_options_default(&options);
+            options.temperature = 1.0f;
+            options.top_k = 0;
+            options.top_p = shares[k];
+            REQUIRE(mf_sampler_create(&options, N_LARGE, NULL, &s, NULL) == MF_OK);
+            const mf_candidate *kept = mf_sampler_filter(s, logits, &n, &highest, &sum);
+            nucleus(sorted, N_LARGE, (double)shares[k], &least, &most);
+            CHECK_MSG(n >= least && n <= most, "shape %u, top_p %g: %zu kept, want %zu to %zu",
+                      shape, (double)shares[k], n, least, most);
+            for (size_t i = 0; i < n && i < N_LARGE; i++)
+                CHECK(kept[i].id == sorted[i].id);
+            mf_sampler_free(&s);
+        }
+    }
+}
+
+/* Within 1e-15 of the C library's, and nothing for what is too small or no number. */
+static void check_weights(void)
+{
+    for (double x = 0.0; x > -700.0; x -= 0.01137) {
+        const double want = exp(x);
+        CHECK_MSG(fabs(mf_sampler_weight(x) - want) <= 2e-15 * want,
+                  "exp(%.17g): %.17g, want %.17g", x, mf_sampler_weight(x), want);
+    }
+    CHECK(mf_sampler_weight(0.0) == 1.0);
+    CHECK(mf_sampler_weight(-700.0) == 0.0 && mf_sampler_weight(-INFINITY) == 0.0 &&
+          mf_sampler_weight(NAN) == 0.0);
+}
+
 int main(int argc, char **argv)
 {
     text_data_set_dir(argc, argv);
     check_goldens();
     check_draws();
+    check_many();
+    check_weights();
     check_seed();
     check_odd_logits();
     check_no_p();
