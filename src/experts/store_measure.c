@@ -72,13 +72,18 @@ static mf_status wait_for_slots(mf_expert_store *store, mf_error *error)
     return MF_OK;
 }
 
+/* One is read at least, however late it is. */
+static bool is_over(const mf_expert_store *store, const measurement *m)
+{
+    return store->measure_failure != MF_OK || (m->n_bytes != 0 && mf_now_us() >= m->end_us);
+}
+
 static mf_status read_random_experts(mf_expert_store *store, measurement *m, mf_error *error)
 {
     bool found = true;
     while (found) {
         uint32_t n = count_under_way(store);
-        while (n < m->n_at_once && mf_now_us() < m->end_us && store->measure_failure == MF_OK &&
-               start_random_expert(store, m))
+        while (n < m->n_at_once && !is_over(store, m) && start_random_expert(store, m))
             n++;
         mf_expert_loads_send(store);
         mf_expert_loads_collect(store, true);
