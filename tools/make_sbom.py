@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """make_sbom.py BUILD_DIR: what the packages are made of, as SPDX 2.3 JSON on standard output.
 
-The project, what is vendored in third_party/, and the libraries that the built program and shared
+The project, what is vendored in third_party/, headers that are compiled in whole, and the libraries that the built program and shared
 library are linked with, by their Debian packages and versions. The same build gives the same bytes.
 """
 import hashlib
@@ -44,6 +44,14 @@ def vendored() -> list[dict]:
                              comment=f"vendored in third_party/{folder.name}",
                              sha256=digest.hexdigest()))  # fmt: skip
     return found
+
+
+def compiled_in() -> list[dict]:
+    """xxHash is its header alone (src/base/checksum.c)."""
+    of = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "libxxhash-dev"], check=True,
+                        capture_output=True, text=True).stdout  # fmt: skip
+    return [package("xxhash", of, "BSD-2-Clause", comment="compiled in: xxhash.h",
+                    purl=f"pkg:deb/debian/libxxhash-dev@{of}")]  # fmt: skip
 
 
 def output(*command: object) -> str:
@@ -100,7 +108,7 @@ def package(name: str, of: str, license: str, **more: str) -> dict:
 
 def document(build: Path) -> dict:
     own = package("moeflux", version(), "MIT", comment="the project")
-    parts, libraries = vendored(), linked(build)
+    parts, libraries = vendored() + compiled_in(), linked(build)
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
     relations = [("SPDXRef-DOCUMENT", "DESCRIBES", own["SPDXID"])]
     relations += [(own["SPDXID"], "CONTAINS", p["SPDXID"]) for p in parts]
