@@ -4,7 +4,8 @@
 include(CMakePackageConfigHelpers)
 
 install(DIRECTORY include/moeflux DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT libmoeflux-dev)
-install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT moeflux OPTIONAL)
+install(FILES LICENSE README.md cmake/deb/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT moeflux OPTIONAL)
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT moeflux OPTIONAL)
 
 set_target_properties(moeflux_shared PROPERTIES EXPORT_NAME moeflux)
 set(MF_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/moeflux)

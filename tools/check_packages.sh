@@ -60,7 +60,7 @@ lintian --fail-on error --suppress-tags initial-upload-closes-no-bugs ./*.deb >"
 said "lintian: $(grep -c '^W:' "$work/lintian" || true) warnings, no errors"
 python3 -c 'import json, sys
 names = {p["name"] for p in json.load(open("moeflux.spdx.json"))["packages"]}
-sys.exit(not {"moeflux", "yyjson", "libpcre2-8-0", "libutf8proc2"} <= names)' || fail "the SBOM is not whole"
+sys.exit(not {"moeflux", "yyjson", "xxhash", "libpcre2-8-0", "libutf8proc2"} <= names)' || fail "the SBOM is not whole"
 
 # ---- the archive, put anywhere
 mkdir "$work/elsewhere"
@@ -103,6 +103,9 @@ in_root sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recomme
     tail -15 "$work/log" >&2
     fail "the packages cannot be installed"
 }
+in_root sh -c 'grep -q "Yann Collet" /usr/share/doc/libmoeflux0/copyright && grep -q "Yann Collet" /usr/share/doc/moeflux/copyright' ||
+    fail "what is compiled in has no license"
+in_root test -s /usr/share/doc/moeflux/docs/MESSAGES.md || fail "the documents that README names are missing"
 in_root moeflux run /tmp/demo -p "Once upon a time" -n 4 --device cpu --io pool | grep -q . || fail "the program writes nothing"
 in_root sh -c 'ldconfig -p | grep -q libmoeflux.so.0' || fail "the dynamic linker does not know the library"
 # Those that want what is large, a compiler or systemd, are unpacked without it.
