@@ -60,6 +60,10 @@ post /v1/chat/completions "{$asked,$it,$tools,\"tool_choice\":\"none\",\"max_tok
 expect_no_body '"tool_calls"'
 expect_body 'I look.\n\n<tool_call>'
 # responses
+post /v1/responses "{\"input\":\"Once\",$it,$flat,\"max_output_tokens\":9,\"max_tool_calls\":2}"
+expect_body '"status":"completed"'
+expect_body '"max_tool_calls":2'
+expect_equal "$(grep -o '"type":"function_call"' "$out" | wc -l)" 2
 post /v1/responses "{\"input\":\"Once\",$it,$flat,\"parallel_tool_calls\":false,\"max_output_tokens\":9}"
 expect_body '"output":[{"id":"msg_*,"type":"message",*"I look."*},{"id":"fc_*","status":"completed","type":"function_call","call_id":"call_*","name":"noon","arguments":"{\"b\":2,*'
 expect_body '"status":"completed"'
