@@ -299,6 +299,13 @@ CASES = {
         family="mistral3", form="hf", dtype="BF16",
         config=shape(56, 2, 4, 2, 16, 130, rope_theta=1000000.0, intermediate_size=72, sliding_window=None),
     ),
+    # Ministral 3: queries that grow from the sixteenth position on
+    "mistral3_growth_f16": dict(
+        family="mistral3", text_type="ministral3", form="hf", dtype="F16",
+        config=shape(40, 2, 4, 2, 16, 128, intermediate_size=60, sliding_window=None, rope_parameters={
+            "type": "yarn", "rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0, "original_max_position_embeddings": 16,
+            "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}),
+    ),
     "glm4v_moe_bf16": dict(
         family="glm4v_moe", form="hf", dtype="BF16",
         config={**shape(48, 3, 4, 2, 24, 128, rms_norm_eps=1e-5, **glm(8, 2, 20, 60, use_qk_norm=False)),
@@ -384,7 +391,7 @@ def nested_config(case, text):
     """Of a model with a vision tower, the least there can be of that."""
     names = {"mistral3": "mistral", "glm4v_moe": "glm4v_moe_text", "qwen3_vl": "qwen3_vl_text", "qwen3_vl_moe": "qwen3_vl_moe_text",
              "kimi_k25": "kimi_k2"}
-    n, text = text["hidden_size"], {"model_type": names[case["family"]], **text}
+    n, text = text["hidden_size"], {"model_type": case.get("text_type", names[case["family"]]), **text}
     vision = {"depth": 1, "num_hidden_layers": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "num_attention_heads": 2,
               "out_hidden_size": n, "image_size": 28, "patch_size": 14, "deepstack_visual_indexes": [0], "num_position_embeddings": 4}
     if case["family"] == "mistral3":
@@ -450,6 +457,10 @@ def mutants(case, state):
         yield "index_weights", {}, modules.with_weights(state, ("indexer.weights_proj.weight",), torch.abs)
     if "kv_lora_rank" in c:  # the indexer's weights are of no consequence
         yield "no_latents", {}, modules.with_weights(state, ("kv_a_proj_with_mqa.weight",), torch.zeros_like)
+    if "rope_parameters" in c:  # Ministral 3
+        yield "growth", {"rope_parameters": {**c["rope_parameters"], "llama_4_scaling_beta": 0.0}}, state
+        yield "theta", {"rope_parameters": {**c["rope_parameters"], "rope_theta": 100.0}}, state
+        return
     yield "theta", {"rope_theta": 100 * c["rope_theta"]}, state
 
 

@@ -489,9 +489,9 @@ static mf_status write_constants(mf_runner *r, mf_error *error)
         memory[i] = 1.0f;
     write_floats(r, p->ones, memory, p->n_ones);
     for (size_t i = 0; i < p->n_context; i++) /* in float32, as published */
-        memory[i] =
-            log1pf(floorf(((float)i + 1.0f) / (float)h->query_floor)) * (float)h->query_growth +
-            1.0f;
+        memory[i] = log1pf(floorf(((float)i + (float)h->query_first) / (float)h->query_floor)) *
+                        (float)h->query_growth +
+                    1.0f;
     write_floats(r, p->growth, memory, p->n_context);
     memset(memory, 0, n_zeros * sizeof *memory);
     write_floats(r, p->zeros, memory, h->hidden_size);

@@ -63,8 +63,10 @@ typedef struct mf_hparams {
     bool is_unrotated[MF_MAX_LAYERS]; /* the layer's queries and keys are not rotated */
     bool never_rotates;               /* no layer does; n_rot dims are cached apart all the same */
     bool has_unit_norms;              /* of rotated queries and keys, without weights */
-    /* Where not rotated, queries grow by ln(floor((position + 1) / floor) + 1) * growth; 0: not. */
-    double query_floor, query_growth;
+    /* Where not rotated, or everywhere, queries grow by ln(floor((position + first) / floor) + 1) *
+     * growth; 0: not. */
+    double query_first, query_floor, query_growth;
+    bool rotated_queries_grow;
     /* latent attention: n_heads heads, whose keys have nope_dim + n_rot = head_dim dims */
     uint32_t q_rank; /* 0: queries are projected at once */
     uint32_t kv_rank, nope_dim, value_head_dim;

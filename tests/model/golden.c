@@ -147,6 +147,7 @@ const golden_case golden_cases[] = {
     {"glm4_moe_lite_bf16", "golden.bin", 0, 0, 0},
     {"glm4_moe_lite_types_f16", "golden.bin", 0, 0, 0},
     {"kimi_k25_bf16", "golden.bin", 0, 0, 0},
+    {"mistral3_growth_f16", "golden.bin", 0, 0, 0},
     {"gguf_qwen35_q8_0", "golden.bin", 0, 0, 0},
     {"gguf_qwen3_vl_q8_0", "golden.bin", 0, 0, 0},
     {"gguf_qwen3_vl_moe_f16", "golden.bin", 0, 0, 0},

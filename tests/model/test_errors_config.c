@@ -170,6 +170,8 @@ static const refusal refusals[] = {
         "glm_moe_dsa_f16", "\"first_k_dense_replace\": 1",
         "\"first_k_dense_replace\": 1, \"mlp_layer_types\": [\"dense\", \"dense\", \"sparse\"]",
         "mlp_layer_types[1]", "first_k_dense_replace"),
+    TYPE("mistral3_growth_f16", "\"original_max_position_embeddings\": 16,", "",
+         "llama_4_scaling_beta", "original_max_position_embeddings is needed"),
     UNSUPPORTED("glm4_moe_lite_types_f16", "\"sparse\"", "\"odd\"", "mlp_layer_types[1]",
                 "dense and sparse"),
     UNSUPPORTED("llama3_f16", "\"mlp_bias\": false", "\"mlp_bias\": true", "mlp_bias", "true"),

@@ -213,7 +213,7 @@ static void forward(mf_runner *r, uint32_t n_rows, uint32_t layer)
     run_project(r, n_rows, layer, s);
     prepare_heads(r, n_rows, layer, s[Q], is_unit ? r->plan.ones : w->q_norm, r->h.n_heads);
     prepare_heads(r, n_rows, layer, s[K], is_unit ? r->plan.ones : w->k_norm, r->h.n_kv_heads);
-    if (r->h.query_growth != 0 && r->h.is_unrotated[layer])
+    if (r->h.query_growth != 0 && (r->h.is_unrotated[layer] || r->h.rotated_queries_grow))
         scale_queries(r, n_rows, s[Q]);
     attend(r, n_rows, layer, s);
     if (r->fused.is_at_hand && w->o_bias.buffer.id == 0) {

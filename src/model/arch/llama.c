@@ -31,10 +31,28 @@ static bool is_any(uint32_t layer, uint32_t unused)
     return true;
 }
 
+/* Ministral 3: queries grow with the position, past the length of the first training. */
+static mf_status configure_growth(const mf_source *s, mf_hparams *h, mf_error *error)
+{
+    static const char beta[] = "rope.llama_4_scaling_beta";
+    MF_TRY(mf_hparam_double_or(s, beta, 0.0, (mf_range){0, 1e3}, &h->query_growth, error));
+    if (h->query_growth == 0)
+        return MF_OK;
+    MF_TRY(mf_hparam_double_or(s, "rope.original_max_position_embeddings", 0.0, (mf_range){1, 1e9},
+                               &h->query_floor, error));
+    if (h->query_floor == 0)
+        return mf_hparam_fail(s, beta, MF_ERR_FORMAT, error,
+                              "is %g: original_max_position_embeddings is needed as well",
+                              h->query_growth);
+    h->rotated_queries_grow = true;
+    return MF_OK;
+}
+
 static mf_status configure_mistral(const mf_source *s, mf_hparams *out, mf_error *error)
 {
     mf_hparams h = {0};
     MF_TRY(configure_attention(s, 1e4, &h, error));
+    MF_TRY(configure_growth(s, &h, error));
     MF_TRY(mf_grouped_windows(s, is_any, 0, &h, error));
     MF_TRY(mf_grouped_dense(s, &h, error));
     *out = h;
@@ -60,9 +78,11 @@ const mf_family mf_family_llama = {
 const mf_family mf_family_mistral = {
     .name = "mistral", .configure = configure_mistral, .bind = mf_grouped_bind};
 
-/* Mistral-Small-3.1 and later, which see: the text tower. */
-const mf_family mf_family_mistral3 = {
-    .name = "mistral3", .configure = configure_mistral, .bind = mf_grouped_bind};
+/* Mistral-Small-3.1 and later and Ministral 3, which see: the text tower. */
+const mf_family mf_family_mistral3 = {.name = "mistral3",
+                                      .text_name = "ministral3",
+                                      .configure = configure_mistral,
+                                      .bind = mf_grouped_bind};
 
 const mf_family mf_family_mixtral = {
     .name = "mixtral", .configure = configure_mixtral, .bind = mf_grouped_bind};

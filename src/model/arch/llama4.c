@@ -95,6 +95,7 @@ static mf_status configure_temperature(const mf_source *s, mf_hparams *h, mf_err
     MF_TRY(mf_hparam_double_or(s, "floor_scale", 8192, (mf_range){1, 1e9}, &h->query_floor, error));
     MF_TRY(mf_hparam_double_or(s, "attn_scale", 0.1, (mf_range){0, 1e3}, &h->query_growth, error));
     h->query_growth = is_tuned ? h->query_growth : 0;
+    h->query_first = 1;
     return MF_OK;
 }
 
