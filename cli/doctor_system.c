@@ -153,10 +153,10 @@ static void look_at_load(mf_cli_findings *all)
 /* What a container or unit leaves: memory's part is said with memory. */
 static void look_at_group(mf_cli_findings *all, const mf_device_info *cpu, bool has_less_memory)
 {
-    const unsigned long n_paid = strtoul(cpu->name, NULL, 10);
+    const uint32_t n_paid = cpu->n_paid_cpus;
     cpu_set_t allowed;
     const bool is_known = sched_getaffinity(0, sizeof allowed, &allowed) == 0;
-    const unsigned long n_allowed = is_known ? (unsigned long)CPU_COUNT(&allowed) : 0;
+    const uint32_t n_allowed = is_known ? (uint32_t)CPU_COUNT(&allowed) : 0;
     const bool has_less_time = n_paid != 0 && n_paid < n_allowed;
     mf_cli_finding *f = mf_cli_find(all, "control group", "%s",
                                     has_less_memory && has_less_time ? "limits memory and CPUs"
@@ -165,11 +165,11 @@ static void look_at_group(mf_cli_findings *all, const mf_device_info *cpu, bool 
                                                                      : "limits nothing");
     if (!has_less_time)
         return;
-    mf_cli_advise(
-        f, MF_CLI_NOTE,
-        "It pays for %lu of %lu CPUs. Where that is not meant, raise it (docker run --cpus, "
-        "CPUQuota=).",
-        n_paid, n_allowed);
+    mf_cli_advise(f, MF_CLI_NOTE,
+                  "It pays for %" PRIu32 " of %" PRIu32
+                  " CPUs. Where that is not meant, raise it (docker run --cpus, "
+                  "CPUQuota=).",
+                  n_paid, n_allowed);
     mf_cli_effect(f, "with all of them what computes is up to %.3g times as fast.",
                   (double)n_allowed / (double)n_paid);
 }

@@ -45,6 +45,8 @@ typedef struct mf_device_info {
     /* Of the CPU: the names that mf_engine_options.cpu_tier may have here, with ", " between, the
      * best last; of others empty. */
     char tiers[96];
+    /* Of the CPU: how many CPUs the control groups of this process pay for; 0: no limit. */
+    uint32_t n_paid_cpus;
 } mf_device_info;
 
 /* Fills out[0 .. capacity - 1] (out may be NULL), the CPU first, and returns how many devices there

@@ -3,6 +3,7 @@
 #include "backend/devices.h"
 
 #include "backend/vulkan/vulkan_backend.h"
+#include "base/cgroup.h"
 #include "base/cpu.h"
 #include "base/memory_limits.h"
 #include "base/sized.h"
@@ -25,6 +26,8 @@ static void describe_cpu(mf_device_info *out)
     (void)snprintf(out->name, sizeof out->name, "%u threads, %s", mf_cpu_count(),
                    mf_cpu_tier_name(tier));
     mf_cpu_list_tiers(out->tiers, sizeof out->tiers);
+    const uint32_t n_paid = mf_cgroup_cpu_limit(MF_CGROUP_SELF, MF_CGROUP_MOUNT);
+    out->n_paid_cpus = n_paid == UINT32_MAX ? 0 : n_paid;
     out->memory_bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
     out->free_bytes = mf_memory_available_bytes();
 }

@@ -3,6 +3,8 @@
  * devices that this machine need not have. */
 #include "backend/devices.h"
 #include "backend/vulkan/vulkan_backend.h"
+#include "base/cgroup.h"
+#include "base/cpu.h"
 #include "test.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -108,8 +110,10 @@ static void check_list(void)
          name = strtok_r(NULL, ", ", &rest), n_tiers++)
         CHECK(mf_cpu_tier_named(name, &tier) && mf_cpu_has(tier));
     CHECK(n_tiers >= 1 && tier == mf_cpu_best());
+    const uint32_t n_paid = mf_cgroup_cpu_limit(MF_CGROUP_SELF, MF_CGROUP_MOUNT);
+    CHECK_U64(list[0].n_paid_cpus, n_paid == UINT32_MAX ? 0 : n_paid);
     for (size_t i = 1; i < n && i < 32; i++)
-        CHECK_STR(list[i].tiers, "");
+        CHECK(list[i].tiers[0] == '\0' && list[i].n_paid_cpus == 0);
     memset(&first, 0x5a, sizeof first);
     CHECK_U64(mf_device_list_sized(&first, 1, offsetof(mf_device_info, name), NULL), n);
     CHECK_U64(first.struct_bytes, offsetof(mf_device_info, name));

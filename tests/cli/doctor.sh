@@ -81,6 +81,32 @@ fi
     sleep 0.2
 done
 
+# fewer CPUs than there are, by a quota: where that can be set
+run doctor --no-measure
+n_checks=$((n_checks + 1))
+before=$(sed -n 's/^[a-z]* *control group *//p' "$out")
+group=
+for root in /sys/fs/cgroup/cpu /sys/fs/cgroup; do
+    [ -z "$group" ] && mkdir "$root/moeflux-doctor-$$" 2>/dev/null && group=$root/moeflux-doctor-$$
+done
+case $before in
+*CPUs) ;; # there is one already
+*)
+    if [ -n "$group" ] && [ "$(nproc)" -ge 2 ] &&
+        { echo "100000 100000" >"$group/cpu.max" || echo 100000 >"$group/cpu.cfs_quota_us"; } 2>/dev/null &&
+        (echo 0 >"$group/cgroup.procs") 2>/dev/null; then
+        last="doctor in a control group of one CPU"
+        sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$group" "$MOEFLUX" doctor --no-measure >"$out" 2>"$err"
+        expect_true grep -Eq '^note +control group +limits (memory and )?CPUs$' "$out"
+        expect_true grep -Eq "It pays for 1 of [0-9]+ CPUs" "$out"
+    fi
+    ;;
+esac
+[ -z "$group" ] || for _ in 1 2 3 4 5 6 7 8 9 10; do
+    rmdir "$group" 2>/dev/null && break
+    sleep 0.2
+done
+
 # a report: with the shape, without the path; never over a file that is there
 cp -r "$model" "$scratch/secret name"
 run doctor "$scratch/secret name" --no-measure --report "$scratch/report.json"
