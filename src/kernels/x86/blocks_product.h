@@ -84,34 +84,41 @@ MF_INLINE void multiply_four(mf_weight_kind kind, uint32_t n, const span_tables 
     }
 }
 
-/* Four rows by any number of tokens: y[i] is their outputs' first ones', y_stride from one token to
- * the next, and n_rows of them are stored. */
+/* Few tokens, and the outputs of row0 and its neighbours, y_stride from one token to the next. */
+typedef struct few_tokens {
+    const unsigned char *tokens;
+    size_t token_bytes;
+    uint32_t n;
+    float *y;
+    size_t y_stride;
+} few_tokens;
+
+/* Four rows, of which n_rows are stored, the r-th at x->y + at[r]. */
 MF_INLINE void multiply_set(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
                             const uint32_t rows[4], uint32_t n_rows, size_t ahead,
-                            const unsigned char *tokens, size_t token_bytes, uint32_t n_tokens,
-                            float *const y[4], size_t y_stride)
+                            const few_tokens *x, const uint32_t at[4])
 {
     float out[FEW][4];
-    for (uint32_t done = 0, n; done < n_tokens; done += n, tokens += n * token_bytes) {
-        n = n_tokens - done < FEW ? n_tokens - done : FEW;
+    for (uint32_t done = 0, n; done < x->n; done += n) {
+        const unsigned char *tokens = x->tokens + done * x->token_bytes;
+        n = x->n - done < FEW ? x->n - done : FEW;
         if (n == 1)
-            multiply_four(kind, 1, t, w, rows, ahead, tokens, token_bytes, out);
+            multiply_four(kind, 1, t, w, rows, ahead, tokens, x->token_bytes, out);
         else if (n == 2)
-            multiply_four(kind, FEW < 2 ? 1 : 2, t, w, rows, ahead, tokens, token_bytes, out);
+            multiply_four(kind, FEW < 2 ? 1 : 2, t, w, rows, ahead, tokens, x->token_bytes, out);
         else if (n == 3)
-            multiply_four(kind, FEW < 3 ? 1 : 3, t, w, rows, ahead, tokens, token_bytes, out);
+            multiply_four(kind, FEW < 3 ? 1 : 3, t, w, rows, ahead, tokens, x->token_bytes, out);
         else
-            multiply_four(kind, FEW, t, w, rows, ahead, tokens, token_bytes, out);
+            multiply_four(kind, FEW, t, w, rows, ahead, tokens, x->token_bytes, out);
         for (uint32_t i = 0; i < n; i++)
             for (uint32_t r = 0; r < n_rows; r++)
-                y[r][(done + i) * y_stride] = out[i][r];
+                x->y[(done + i) * x->y_stride + at[r]] = out[i][r];
     }
 }
 
 /* Rows row0 .. row1 - 1 by few tokens. */
 MF_INLINE void multiply_few(mf_weight_kind kind, const mf_blocks_rows *w, uint32_t row0,
-                            uint32_t row1, const unsigned char *tokens, size_t token_bytes,
-                            uint32_t n_tokens, float *y, size_t y_stride)
+                            uint32_t row1, const few_tokens *x)
 {
     const span_tables t = tables_of(kind);
     const bool is_long = w->row_bytes > SHORT_ROW_BYTES;
@@ -121,16 +128,13 @@ MF_INLINE void multiply_few(mf_weight_kind kind, const mf_blocks_rows *w, uint32
         const uint32_t left = row1 - row0 - 4 * i, n_rows = is_last ? left : 4;
         const uint32_t apart = is_last ? 1 : step;
         const uint32_t first = is_long && !is_last ? i : 4 * i;
-        uint32_t rows[4];
-        float *at[4];
+        uint32_t rows[4], at[4];
         for (uint32_t r = 0; r < 4; r++) {
-            const uint32_t row = first + (r < n_rows ? r : n_rows - 1) * apart;
-            rows[r] = row0 + row;
-            at[r] = y + row;
+            at[r] = first + (r < n_rows ? r : n_rows - 1) * apart;
+            rows[r] = row0 + at[r];
         }
         multiply_set(kind, &t, w, rows, n_rows,
-                     is_long && !is_last ? AHEAD_BYTES : SHORT_AHEAD_BYTES, tokens, token_bytes,
-                     n_tokens, at, y_stride);
+                     is_long && !is_last ? AHEAD_BYTES : SHORT_AHEAD_BYTES, x, at);
     }
 }
 
@@ -241,7 +245,8 @@ MF_INLINE void multiply_kind(mf_weight_kind kind, const mf_blocks_rows *w, uint3
 {
     const span_tables t = tables_of(kind);
     if (n_tokens <= few_of(kind)) {
-        multiply_few(kind, w, row0, row1, tokens, token_bytes, n_tokens, y, y_stride);
+        const few_tokens x = {tokens, token_bytes, n_tokens, y, y_stride};
+        multiply_few(kind, w, row0, row1, &x);
         return;
     }
     for (uint32_t first = 0, n; first < n_tokens; first += n) {
