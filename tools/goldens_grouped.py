@@ -22,6 +22,7 @@ FAMILIES = {
     "qwen3": ("Qwen3", "plain"),
     "llama": ("Llama", "plain"),
     "mistral": ("Mistral", "plain"),
+    "ministral3": ("Ministral3", "plain"),
     "qwen2_moe": ("Qwen2Moe", "plain"),
     "qwen3_moe": ("Qwen3Moe", "plain"),
     "glm4_moe": ("Glm4Moe", "plain"),

@@ -114,9 +114,10 @@ ARCHS = {
     "mistral": "llama", "mixtral": "llama", "glm4_moe": "glm4moe", "minimax_m2": "minimax-m2", "gpt_oss": "gpt-oss",
     "ernie4_5_moe": "ernie4_5-moe", "hunyuan_v1_moe": "hunyuan-moe", "glm_moe_dsa": "glm-dsa", "kimi_linear": "kimi-linear",
     "llama4": "llama4", "qwen3_5": "qwen35", "glm4_moe_lite": "deepseek2", "deepseek_v32": "deepseek32",
-    "deepseek_v4": "deepseek4",
+    "deepseek_v4": "deepseek4", "mistral3": "mistral3",
     "qwen3_vl": "qwen3vl", "qwen3_vl_moe": "qwen3vlmoe",
 }
+IN_PAIRS = ("llama", "mistral3")  # rows of queries and keys that are rotated together lie together
 HAS_POST_NORM = ("qwen35moe", "qwen35", "qwen3next", "glm4moe", "gpt-oss")
 
 
@@ -186,9 +187,9 @@ def to_gguf_order(tensors, c):
             t = t.reshape((1, len(t), 1, -1) if is_keyed else (len(t), -1))
         if c["model_type"] in ("qwen3_5_moe", "qwen3_5") and "linear_attn." in name:
             t = forms.reorder_linear(name, t, c, forms.tile_heads)
-        if ARCHS[c["model_type"]] == "llama" and ".q_proj." in name:
+        if ARCHS[c["model_type"]] in IN_PAIRS and ".q_proj." in name:
             t = forms.pair_neighbours(t, c["num_attention_heads"])
-        if ARCHS[c["model_type"]] == "llama" and ".k_proj." in name:
+        if ARCHS[c["model_type"]] in IN_PAIRS and ".k_proj." in name:
             t = forms.pair_neighbours(t, c["num_key_value_heads"])
         if name.endswith("A_log"):
             t = -np.exp(t)
@@ -423,6 +424,9 @@ def write_grouped(w, c, rope):
         n_pairs = head_dim // 2
         w.add_rope_dimension_sections([n_pairs - 2 * (n_pairs // 3), n_pairs // 3, n_pairs // 3, 0])
         w.add_uint32(f"{w.arch}.n_deepstack_layers", 0)
+    if "llama_4_scaling_beta" in rope:
+        w.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+        w.add_float32(f"{w.arch}.attention.temperature_scale", rope["llama_4_scaling_beta"])
     if rope.get("rope_type") == "llama3":
         w.add_tensor("rope_freqs.weight", rope_factors(rope, head_dim))
 

@@ -26,7 +26,7 @@ import goldens_llama4 as llama4
 import goldens_module as modules
 import make_goldens as plain
 from goldens_run import evaluate, usable
-from make_gguf import ARCHS, OF_ALL, OF_ENTRIES, OF_KEYED, OF_LAYER, OF_STREAMS, Q, turn_experts, write_gguf
+from make_gguf import ARCHS, IN_PAIRS, OF_ALL, OF_ENTRIES, OF_KEYED, OF_LAYER, OF_STREAMS, Q, turn_experts, write_gguf
 
 Q35, NEXT, Q35_DENSE = plain.Q35, plain.NEXT, plain.Q35_DENSE
 V2, V3 = deepseek.V2, deepseek.V3
@@ -171,6 +171,12 @@ CASES = {
         family="qwen3_moe", kind=Q.F16, extra={"model_type": "qwen3_vl_moe"},
         config=grouped.shape(40, 2, 4, 2, 16, 128, rope_theta=5000000.0, norm_topk_prob=True, **grouped.SPARSE, **grouped.experts(6, 2, 24)),
     ),
+    # queries that grow from the sixteenth position on
+    "gguf_ministral3_q8_0": dict(
+        family="ministral3", kind=Q.Q8_0, extra={"model_type": "mistral3"},
+        config=grouped.shape(64, 2, 4, 2, 32, 132, intermediate_size=96, sliding_window=None, rope_parameters=grouped.CASES[
+            "mistral3_growth_f16"]["config"]["rope_parameters"]),
+    ),
     # biases of queries, keys and values, tied
     "gguf_qwen2_q8_0": dict(
         family="qwen2", kind=Q.Q8_0,
@@ -245,7 +251,7 @@ def published_value(name, t, c):
         return t.reshape(-1, 1, t.shape[-1])
     if name.endswith("shared_expert_gate.weight"):
         return t[None]
-    if ARCHS[c["model_type"]] == "llama" and (".q_proj." in name or ".k_proj." in name):
+    if ARCHS[c["model_type"]] in IN_PAIRS and (".q_proj." in name or ".k_proj." in name):
         return gguf_forms.part_neighbours(t, c["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"])
     is_centred = c["model_type"] in (*plain.ALL_Q35, NEXT) and name.endswith("norm.weight") and "linear_attn" not in name
     return t - 1 if is_centred else t

@@ -22,6 +22,7 @@ static const mf_gguf_arch archs[] = {
     {"qwen3vl", "qwen3_vl", .normalises = false},
     {"qwen3vlmoe", "qwen3_vl_moe", .normalises = true},
     {"llama", "llama", .rotates_neighbours = true}, /* Mixtral where it has experts */
+    {"mistral3", "mistral3", .rotates_neighbours = true},
     {"glm4moe", "glm4_moe", .normalises = true},
     {"minimax-m2", "minimax_m2", .normalises = true},
     {"gpt-oss", "gpt_oss", .normalises = true, .keeps_ramp = true},
@@ -395,6 +396,7 @@ static const gguf_rule rules[] = {
     {"rope.mscale", "rope.scaling.yarn_log_multiplier", derive_mscale},
     {"rope.mscale_all_dim", "rope.scaling.yarn_log_multiplier", derive_mscale},
     {"rope.truncate", "(architecture)", derive_truncate},
+    {"rope.llama_4_scaling_beta", "attention.temperature_scale", NULL},
     {"rope_interleave", "(architecture)", derive_neighbours},
     /* linear attention */
     {"linear_num_key_heads", "ssm.group_count", NULL},

@@ -149,6 +149,7 @@ const golden_case golden_cases[] = {
     {"kimi_k25_bf16", "golden.bin", 0, 0, 0},
     {"mistral3_growth_f16", "golden.bin", 0, 0, 0},
     {"gguf_qwen35_q8_0", "golden.bin", 0, 0, 0},
+    {"gguf_ministral3_q8_0", "golden.bin", 0, 0, 0},
     {"gguf_qwen3_vl_q8_0", "golden.bin", 0, 0, 0},
     {"gguf_qwen3_vl_moe_f16", "golden.bin", 0, 0, 0},
     {"gguf_qwen2_q8_0", "golden.bin", 0, 0, 0},
