@@ -70,7 +70,7 @@ static void test_other_models(void)
     check_refused("a folder of GGUF", dir, MF_ERR_NOT_FOUND,
                   (const char *const[]){scratch_path(config), "GGUF", ""});
     check_refused("a hub's name", "Qwen/Qwen3-30B-A3B", MF_ERR_NOT_FOUND,
-                  (const char *const[]){"Qwen/Qwen3-30B-A3B", "hub", "downloaded"});
+                  (const char *const[]){"Qwen/Qwen3-30B-A3B", "hub", "moeflux pull"});
 
     dir = scratch_copy("mlx_4bit");
     scratch_unlink(config);
