@@ -29,9 +29,7 @@ static uint64_t next_random(void)
     return random_state;
 }
 
-/* -------------------------------------------------------------------------------------- vocabulary
- * --
- */
+/* -------------------------------------------------------------------------------- vocabulary -- */
 
 typedef struct words {
     char **items;
@@ -154,9 +152,7 @@ static mf_tokenizer *make_tokenizer(const char *path, size_t n_tokens)
     return tokenizer;
 }
 
-/* ------------------------------------------------------------------------------------------- times
- * --
- */
+/* ------------------------------------------------------------------------------------- times -- */
 
 static const struct {
     const char *name, *schema;

@@ -31,9 +31,7 @@ static _Noreturn void die(const char *what, const char *why)
             die(#call, error.message); \
     } while (0)
 
-/* ------------------------------------------------------------------------------------- the engine
- * --
- */
+/* -------------------------------------------------------------------------------- the engine -- */
 
 /* Of those that answers are made of. */
 static int32_t greatest(const float *logits)
@@ -108,9 +106,7 @@ static int32_t *make_prompt(size_t n, uint64_t seed)
     return tokens;
 }
 
-/* ------------------------------------------------------------------------------------- the server
- * --
- */
+/* -------------------------------------------------------------------------------- the server -- */
 
 void bench_serve_start(bench_serve *b)
 {
@@ -205,9 +201,7 @@ static double server_seconds(bench_serve *b, size_t n)
     return end - begin;
 }
 
-/* ---------------------------------------------------------------------------------------- figures
- * --
- */
+/* ----------------------------------------------------------------------------------- figures -- */
 
 static void measure_speed(bench_serve *b, size_t n)
 {

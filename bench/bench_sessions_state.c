@@ -44,8 +44,7 @@ static void drop_page_cache(const char *directory)
     nftw(directory, drop_file, 8, FTW_PHYS);
 }
 
-/* --------------------------------------------------------------------------- the drive by itself
- */
+/* ----------------------------------------------------------------------- the drive by itself -- */
 
 typedef struct reader {
     pthread_t thread;

@@ -449,8 +449,7 @@ void bench_begin_batch(bench *b, const subject *s)
     b->gpu.be->base.ops->begin_batch(&b->gpu.be->base, sequences, b->n_tokens);
 }
 
-/* -------------------------------------------------------------------------------------- lists --
- */
+/* ------------------------------------------------------------------------------------- lists -- */
 
 const subject fused_subjects[] = {
     {"fused linear in, 12352x2048", make_fused_linear_in, 0, 0, 0, 1, 0, 0},

@@ -27,8 +27,7 @@ void mf_cli_answer_free(mf_cli_answer *a)
     mf_reply_free(&a->reply);
 }
 
-/* --------------------------------------------------------------------------------------- tokens --
- */
+/* ------------------------------------------------------------------------------------ tokens -- */
 
 /* The sampler's choice, but for thoughts that took all their budget. */
 static mf_status choose(mf_cli_generator *g, mf_cli_answer *a, const float *logits, int32_t *token,
@@ -190,8 +189,7 @@ mf_cli_stop mf_cli_answer_make(mf_cli_generator *g, mf_cli_answer *a)
     return a->stop;
 }
 
-/* -------------------------------------------------------------------------------------- results --
- */
+/* ----------------------------------------------------------------------------------- results -- */
 
 static void print_logprob(const mf_cli_generator *g, const mf_logprob *one)
 {

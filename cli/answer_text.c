@@ -50,8 +50,7 @@ bool mf_cli_answer_is_thinking(const mf_cli_answer *a)
     return a->reply && mf_reply_place(a->reply) == MF_REPLY_THOUGHT;
 }
 
-/* ------------------------------------------------------------------------------------- thoughts --
- */
+/* ---------------------------------------------------------------------------------- thoughts -- */
 
 /* Whoever waits for thoughts that are not shown sees that there are some; behind content the line
  * is not free. */
@@ -96,8 +95,7 @@ static int begin_part(mf_cli_generator *g, mf_cli_answer *a, mf_cli_part part)
     return error;
 }
 
-/* -------------------------------------------------------------------------------------- content --
- */
+/* ----------------------------------------------------------------------------------- content -- */
 
 static int show_content(mf_cli_generator *g, mf_cli_answer *a, const char *text, size_t n_bytes)
 {
@@ -150,8 +148,7 @@ static int pass_thought(mf_cli_generator *g, mf_cli_answer *a, const char *text,
     return error == 0 ? put(g, text, n_bytes) : error;
 }
 
-/* ---------------------------------------------------------------------------------------- calls --
- */
+/* ------------------------------------------------------------------------------------- calls -- */
 
 /* As a JSON string. */
 static int put_quoted(mf_cli_generator *g, const char *text)
@@ -219,8 +216,7 @@ static int break_call(mf_cli_generator *g, mf_cli_answer *a, const mf_reply_even
                : ENOMEM;
 }
 
-/* ---------------------------------------------------------------------------------------- parts --
- */
+/* ------------------------------------------------------------------------------------- parts -- */
 
 static int take_event(mf_cli_generator *g, mf_cli_answer *a, const mf_reply_event *event)
 {
@@ -301,8 +297,7 @@ int mf_cli_answer_take(mf_cli_generator *g, mf_cli_answer *a, int32_t token)
     return take_events(g, a);
 }
 
-/* ------------------------------------------------------------------------------ beginning, end --
- */
+/* ---------------------------------------------------------------------------- beginning, end -- */
 
 /* The prompt says whether the answer begins within a thought. */
 static mf_status open_reply(const mf_cli_generator *g, mf_cli_answer *a, const char *prompt,

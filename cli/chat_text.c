@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------ templates --
- */
+/* --------------------------------------------------------------------------------- templates -- */
 
 /* What a template gets, as text or as tokens. */
 typedef struct asked {
@@ -186,8 +185,7 @@ mf_status mf_cli_chat_json_tokens(const mf_cli_generator *g, const char *message
     return status;
 }
 
-/* ------------------------------------------------------------------------------------- learning --
- */
+/* ---------------------------------------------------------------------------------- learning -- */
 
 /* A text that is not freed. */
 static mf_cli_buffer lent(char *text)
@@ -256,8 +254,7 @@ mf_status mf_cli_chat_learn(mf_cli_generator *g, mf_error *error)
     return MF_OK;
 }
 
-/* -------------------------------------------------------------------------------------- options --
- */
+/* ----------------------------------------------------------------------------------- options -- */
 
 int mf_cli_read_json(const char *file, mf_cli_buffer *buffer, const char **out)
 {

@@ -223,9 +223,7 @@ static turn_result take_back(chat *c, bool answers_again)
     return TURN_DONE;
 }
 
-/* --------------------------------------------------------------------------- saved conversations
- * --
- */
+/* ----------------------------------------------------------------------- saved conversations -- */
 
 /* Without a name: the one that it has, or the time. */
 static void save(chat *c, const char *name)

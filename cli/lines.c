@@ -40,8 +40,7 @@ static char *prompt_text(EditLine *edit)
     return lines_of(edit)->in_block ? in_block : prompt;
 }
 
-/* ------------------------------------------------------------------------------ bracketed paste --
- */
+/* --------------------------------------------------------------------------- bracketed paste -- */
 
 /* A terminal that was asked to puts these around what is pasted, so that its line ends are not
  * taken for Enter. */
@@ -103,8 +102,7 @@ static void ask_for_marks(const mf_cli_lines *lines, bool wanted)
     fflush(stdout);
 }
 
-/* ----------------------------------------------------------------------------------- the editor --
- */
+/* -------------------------------------------------------------------------------- the editor -- */
 
 static void open_editor(mf_cli_lines *lines, bool keeps_history)
 {
@@ -154,8 +152,7 @@ int mf_cli_lines_is_terminal(const mf_cli_lines *lines)
     return lines->edit != NULL;
 }
 
-/* ---------------------------------------------------------------------------------------- lines --
- */
+/* ------------------------------------------------------------------------------------- lines -- */
 
 static mf_cli_line_result ended(int error)
 {

@@ -70,8 +70,7 @@ bool mf_cli_message_clean(mf_cli_message *m)
     return true;
 }
 
-/* ----------------------------------------------------------------------------------------- JSON --
- */
+/* -------------------------------------------------------------------------------------- JSON -- */
 
 static void put_member(mf_cli_json *json, const char *key, const mf_cli_buffer *text)
 {

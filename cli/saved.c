@@ -16,8 +16,7 @@
 
 #define SUFFIX ".json"
 
-/* --------------------------------------------------------------------------------------- names --
- */
+/* ------------------------------------------------------------------------------------- names -- */
 
 /* In one folder, seen by ls, and nothing that a terminal would obey. */
 static bool is_name(const char *name)
@@ -52,8 +51,7 @@ int mf_cli_saved_path(const char *name, char path[MF_CLI_PATH_BYTES])
     return mf_cli_error("there is no place for conversations: HOME is not set");
 }
 
-/* --------------------------------------------------------------------------------------- lists --
- */
+/* ------------------------------------------------------------------------------------- lists -- */
 
 typedef struct saved {
     char name[MF_CLI_NAME_BYTES];
@@ -145,8 +143,7 @@ int mf_cli_saved_list(FILE *out)
     return status;
 }
 
-/* ------------------------------------------------------------------------------------- writing --
- */
+/* ----------------------------------------------------------------------------------- writing -- */
 
 /* Under another name, which is then given up for the right one. */
 static int write_file(const char *path, const mf_cli_conversation *c)

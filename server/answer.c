@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------ logprobs --
- */
+/* ---------------------------------------------------------------------------------- logprobs -- */
 
 static void add_info(mf_srv_choice *c, int32_t token, const float *logits)
 {
@@ -35,8 +34,7 @@ static void add_info(mf_srv_choice *c, int32_t token, const float *logits)
         info->n_top++;
 }
 
-/* ------------------------------------------------------------------------------------- release --
- */
+/* ----------------------------------------------------------------------------------- release -- */
 
 static void release(mf_srv_choice *c, const char *text, size_t n_bytes)
 {
@@ -76,8 +74,7 @@ static bool pass_content(mf_srv_choice *c, const char *text, size_t n_bytes)
     return !c->stopped_by;
 }
 
-/* --------------------------------------------------------------------------------------- tokens --
- */
+/* ------------------------------------------------------------------------------------ tokens -- */
 
 /* Adds the characters that a token completes; token < 0: those held back. */
 static void decode(mf_srv_choice *c, int32_t token, mf_srv_bytes *out)
@@ -96,8 +93,7 @@ static void decode(mf_srv_choice *c, int32_t token, mf_srv_bytes *out)
         free(text);
 }
 
-/* ---------------------------------------------------------------------------------------- parts --
- */
+/* ------------------------------------------------------------------------------------- parts -- */
 
 static size_t n_given_out(const mf_srv_choice *c)
 {
@@ -195,8 +191,7 @@ static bool push(mf_srv_choice *c, int32_t token, const float *logits)
     return goes_on;
 }
 
-/* --------------------------------------------------------------------------------------- public --
- */
+/* ------------------------------------------------------------------------------------ public -- */
 
 bool mf_srv_answer_token(mf_srv_choice *c, int32_t token, const float *logits)
 {

@@ -79,9 +79,7 @@ const mf_srv_route *mf_srv_find_route(const char *method, const char *path, bool
     return other;
 }
 
-/* ------------------------------------------------------------------------------------------ jobs
- * --
- */
+/* -------------------------------------------------------------------------------------- jobs -- */
 
 mf_srv_job *mf_srv_api_job(mf_srv_request *request, const mf_srv_protocol *protocol,
                            mf_srv_refusal *r)
@@ -160,9 +158,7 @@ bool mf_srv_api_count(mf_srv_request *request, mf_srv_read_fn read, size_t *n_to
     return is_good;
 }
 
-/* --------------------------------------------------------------------------------------- answers
- * --
- */
+/* ----------------------------------------------------------------------------------- answers -- */
 
 void mf_srv_put_text_field(mf_srv_bytes *out, const char *name, const char *text)
 {

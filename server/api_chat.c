@@ -46,9 +46,7 @@ static const mf_srv_field item_fields[] = {{"input", MF_SRV_FIELD_USED},
                                            {"previous_response_id", MF_SRV_FIELD_REFUSED},
                                            {NULL, MF_SRV_FIELD_USED}};
 
-/* ----------------------------------------------------------------------------------------- answers
- * --
- */
+/* ----------------------------------------------------------------------------------- answers -- */
 
 static void put_logprobs(const mf_srv_job *job, mf_srv_bytes *out, const mf_srv_token *tokens,
                          size_t n_tokens)
@@ -248,9 +246,7 @@ static const mf_srv_protocol protocol = {.name = "chat",
                                          .fail = mf_srv_put_error_event,
                                          .document = on_document};
 
-/* ----------------------------------------------------------------------------------------- request
- * --
- */
+/* ----------------------------------------------------------------------------------- request -- */
 
 static bool check_modalities(yyjson_val *object, mf_srv_refusal *r)
 {

@@ -18,9 +18,7 @@ static const mf_srv_field fields[] = {
     {"suffix", MF_SRV_FIELD_USED}, {"response_format", MF_SRV_FIELD_USED},
     {NULL, MF_SRV_FIELD_USED}};
 
-/* ----------------------------------------------------------------------------------------- answers
- * --
- */
+/* ----------------------------------------------------------------------------------- answers -- */
 
 /* Bytes of content before the i-th of tokens; begin: before the first. */
 static size_t offset_of(const mf_srv_token *tokens, size_t i, size_t begin)
@@ -181,9 +179,7 @@ static const mf_srv_protocol protocol = {.name = "completions",
                                          .fail = mf_srv_put_error_event,
                                          .document = on_document};
 
-/* ----------------------------------------------------------------------------------------- request
- * --
- */
+/* ----------------------------------------------------------------------------------- request -- */
 
 static bool add_tokens(mf_srv_job *job, yyjson_val *array, mf_srv_refusal *r)
 {

@@ -89,9 +89,7 @@ static bool is_called(yyjson_val *item, const char *id)
     return yyjson_equals_str(yyjson_obj_get(item, "id"), id);
 }
 
-/* -------------------------------------------------------------------------------------- in a body
- * --
- */
+/* --------------------------------------------------------------------------------- in a body -- */
 
 /* Texts by name, a few. */
 static bool check_metadata(yyjson_val *v, mf_srv_refusal *r)
@@ -169,9 +167,7 @@ bool mf_srv_api_conversation_new(mf_srv_request *request, mf_srv_refusal *r)
     return is_good;
 }
 
-/* ------------------------------------------------------------------------------------------ lists
- * --
- */
+/* ------------------------------------------------------------------------------------- lists -- */
 
 /* Of n items from i on, up to limit of them, forwards or backwards. */
 typedef struct page {
@@ -285,9 +281,7 @@ bool mf_srv_api_conversation(mf_srv_request *request, mf_srv_refusal *r)
     return is_good;
 }
 
-/* --------------------------------------------------------------------------------------- changing
- * --
- */
+/* ---------------------------------------------------------------------------------- changing -- */
 
 static bool add_items(mf_srv_request *request, const char *id, mf_srv_refusal *r)
 {

@@ -81,9 +81,7 @@ bool mf_srv_api_props(mf_srv_request *request, mf_srv_refusal *r)
     return true;
 }
 
-/* ------------------------------------------------------------------------------------- statistics
- * --
- */
+/* -------------------------------------------------------------------------------- statistics -- */
 
 static const struct counter {
     const char *name, *help;

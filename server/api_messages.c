@@ -34,9 +34,7 @@ static const mf_srv_field fields[] = {{"messages", MF_SRV_FIELD_USED},
 /* Clients keep thoughts only with one; any will do, and any is taken back. */
 #define SIGNATURE "moeflux"
 
-/* ----------------------------------------------------------------------------------------- answers
- * --
- */
+/* ----------------------------------------------------------------------------------- answers -- */
 
 static const char *stop_reason(const mf_srv_choice *c)
 {
@@ -234,9 +232,7 @@ static const mf_srv_protocol protocol = {.name = "messages",
                                          .fail = on_fail,
                                          .document = on_document};
 
-/* ----------------------------------------------------------------------------------------- request
- * --
- */
+/* ----------------------------------------------------------------------------------- request -- */
 
 /* effort says how much is thought, a word for the template; thinking says whether. */
 static bool read_output_config(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)

@@ -36,9 +36,7 @@ static const mf_srv_field fields[] = {{"input", MF_SRV_FIELD_USED},
                                       {"top_logprobs", MF_SRV_FIELD_USED},
                                       {NULL, MF_SRV_FIELD_USED}};
 
-/* ----------------------------------------------------------------------------------------- objects
- * --
- */
+/* ----------------------------------------------------------------------------------- objects -- */
 
 static const char *random_part(const mf_srv_job *job)
 {
@@ -259,9 +257,7 @@ void mf_srv_put_response_yet(const mf_srv_job *job, const char *status, mf_srv_b
     put_object(job, out, status, NULL, false);
 }
 
-/* ------------------------------------------------------------------------------------------ events
- * --
- */
+/* ------------------------------------------------------------------------------------ events -- */
 
 static void begin_event(mf_srv_job *job, mf_srv_bytes *out, const char *name)
 {
@@ -499,9 +495,7 @@ static const mf_srv_protocol protocol = {.name = "responses",
                                          .drop = on_drop,
                                          .document = on_document};
 
-/* ----------------------------------------------------------------------------------------- request
- * --
- */
+/* ----------------------------------------------------------------------------------- request -- */
 
 static bool check_text(yyjson_val *object, mf_srv_refusal *r)
 {

@@ -16,9 +16,7 @@ static bool no_memory(mf_srv_refusal *r)
     return mf_srv_refuse(r, 503, "out of memory for the items");
 }
 
-/* ----------------------------------------------------------------------------------------- earlier
- * --
- */
+/* ----------------------------------------------------------------------------------- earlier -- */
 
 static bool put_value(yyjson_val *value, mf_srv_bytes *out)
 {
@@ -186,9 +184,7 @@ void mf_srv_asked_free(mf_srv_asked *asked)
     *asked = (mf_srv_asked){0};
 }
 
-/* -------------------------------------------------------------------------------------- repeating
- * --
- */
+/* --------------------------------------------------------------------------------- repeating -- */
 
 /* ,"name":VALUE, or what stands for none. */
 static bool put_echo(yyjson_val *object, const char *name, const char *none, mf_srv_bytes *out)

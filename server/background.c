@@ -80,9 +80,7 @@ void mf_srv_background_undo(mf_srv_request *request, mf_srv_job **reader)
     (void)mf_srv_responses_drop(job->served->responses, job->id, job->key);
 }
 
-/* ------------------------------------------------------------------------------------- by their id
- * --
- */
+/* ------------------------------------------------------------------------------- by their id -- */
 
 static bool refuse_unknown(const char *id, mf_srv_refusal *r)
 {

@@ -9,9 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---------------------------------------------------------------------------------------- requests
- * --
- */
+/* ---------------------------------------------------------------------------------- requests -- */
 
 /* What is wrong with a schema is the client's to change. */
 static bool refuse_grammar(mf_srv_refusal *r, const char *field, mf_status status,
@@ -241,9 +239,7 @@ bool mf_srv_read_constraint(yyjson_val *object, yyjson_val *format, const char *
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------- calls
- * --
- */
+/* ------------------------------------------------------------------------------------- calls -- */
 
 static void put_calls_name(const mf_srv_conversation *c, mf_srv_bytes *out)
 {
@@ -347,9 +343,7 @@ bool mf_srv_read_calls(const mf_srv_conversation *c, mf_srv_job *job, mf_srv_ref
     return is_good;
 }
 
-/* ----------------------------------------------------------------------------------------- choices
- * --
- */
+/* ----------------------------------------------------------------------------------- choices -- */
 
 /* What ends the thought that the prompt has opened; NULL: it has not. */
 static const char *thought_end(const mf_srv_choice *c)

@@ -19,8 +19,7 @@ static bool no_memory(mf_srv_refusal *r)
     return mf_srv_refuse(r, 503, "out of memory for the messages");
 }
 
-/* --------------------------------------------------------------------------------------- making --
- */
+/* ------------------------------------------------------------------------------------ making -- */
 
 mf_srv_message *mf_srv_conversation_add(mf_srv_conversation *c, mf_srv_role role, mf_srv_refusal *r)
 {
@@ -128,8 +127,7 @@ void mf_srv_conversation_free(mf_srv_conversation *c)
     *c = (mf_srv_conversation){0};
 }
 
-/* ------------------------------------------------------------------------------------ finishing --
- */
+/* --------------------------------------------------------------------------------- finishing -- */
 
 static size_t n_blank(const char *text)
 {
@@ -197,8 +195,7 @@ bool mf_srv_conversation_finish(mf_srv_conversation *c, const char *name, mf_srv
     return check_question(c, r);
 }
 
-/* ---------------------------------------------------------------------------------------- parts --
- */
+/* ------------------------------------------------------------------------------------- parts -- */
 
 bool mf_srv_read_text(yyjson_val *value, const char *place, mf_srv_bytes *to, mf_srv_refusal *r)
 {

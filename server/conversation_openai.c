@@ -85,8 +85,7 @@ static bool read_custom(yyjson_val *custom, yyjson_val *id, const char *place, m
     return is_good;
 }
 
-/* ----------------------------------------------------------------------------------------- chat --
- */
+/* -------------------------------------------------------------------------------------- chat -- */
 
 /* reasoning_details: a list of objects with text or summary. */
 static bool read_reasoning_details(yyjson_val *details, const char *place, mf_srv_bytes *to,
@@ -185,8 +184,7 @@ bool mf_srv_read_chat(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal
     return mf_srv_conversation_finish(c, "messages", r);
 }
 
-/* ------------------------------------------------------------------------------------ responses --
- */
+/* --------------------------------------------------------------------------------- responses -- */
 
 /* What an answer's items are parts of: the last message, if it is an answer that may go on. */
 static mf_srv_message *answer_of(mf_srv_conversation *c, bool begins_new, mf_srv_refusal *r)

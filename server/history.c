@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* -------------------------------------------------------------------------------------- finding --
- */
+/* ----------------------------------------------------------------------------------- finding -- */
 
 /* A conversation and a message more. */
 static mf_srv_digest chain_of(const mf_srv_recall *recall, const mf_srv_digest *before,
@@ -135,8 +134,7 @@ void mf_srv_history_close(mf_srv_history *h)
     *h = (mf_srv_history){0};
 }
 
-/* ------------------------------------------------------------------------------------ beginning --
- */
+/* --------------------------------------------------------------------------------- beginning -- */
 
 /* The first text in [n_bytes] of one of the tokens that end answers. */
 static const char *find_end(const mf_srv_model *model, const char *text, size_t n_bytes)
@@ -248,8 +246,7 @@ bool mf_srv_history_begin(const mf_srv_history *h, const mf_srv_writing *w,
     return true;
 }
 
-/* --------------------------------------------------------------------------------------- ending --
- */
+/* ------------------------------------------------------------------------------------ ending -- */
 
 static size_t n_without_blanks(const char *text, size_t n)
 {
@@ -313,8 +310,7 @@ void mf_srv_history_end(const mf_srv_history *h, const mf_srv_writing *w, size_t
     o->head = mf_srv_digest_of(mf_srv_recall_key(w->model->recall), text->data, n);
 }
 
-/* -------------------------------------------------------------------------------------- keeping --
- */
+/* ----------------------------------------------------------------------------------- keeping -- */
 
 /* The answer as a message; ids are the model's own. */
 static bool make_message(const mf_srv_choice *c, mf_srv_message *out)

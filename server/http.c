@@ -58,9 +58,7 @@ static const char *header(const mf_srv_exchange *x, const char *name)
     return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
 }
 
-/* ---------------------------------------------------------------------------------------- answers
- * --
- */
+/* ----------------------------------------------------------------------------------- answers -- */
 
 static const char *id_of(const mf_srv_exchange *x)
 {
@@ -221,9 +219,7 @@ static enum MHD_Result answer_document(mf_srv_exchange *x)
     return MHD_NO;
 }
 
-/* ----------------------------------------------------------------------------------------- asking
- * --
- */
+/* ------------------------------------------------------------------------------------ asking -- */
 
 /* Changes what this request holds of all bodies to n_bytes. False: it is too much. */
 static bool hold_body(mf_srv_exchange *x, uint64_t n_bytes)
@@ -343,9 +339,7 @@ static enum MHD_Result handle(mf_srv_exchange *x)
     return request->job ? answer_job(x) : answer_at_once(x);
 }
 
-/* ------------------------------------------------------------------------------------------ heads
- * --
- */
+/* ------------------------------------------------------------------------------------- heads -- */
 
 typedef struct framing {
     int n_lengths, n_codings, n_hosts;

@@ -75,8 +75,7 @@ bool mf_srv_prompt_text(const mf_srv_model *model, const char *text, size_t n_by
     return true;
 }
 
-/* ---------------------------------------------------------------------------- with a template --
- */
+/* --------------------------------------------------------------------------- with a template -- */
 
 /* Of a from a token on. */
 static size_t n_common(const mf_srv_prompt *a, size_t begin, const mf_srv_prompt *b)
@@ -256,8 +255,7 @@ static bool refuse_chat(mf_srv_refusal *refusal, mf_status status, const mf_erro
     return false;
 }
 
-/* ------------------------------------------------------------------------- without a template --
- */
+/* ------------------------------------------------------------------------ without a template -- */
 
 /* Messages as paragraphs, for models that only go on writing: text alone. */
 static void put_paragraphs(const mf_srv_conversation *c, mf_srv_bytes *out)
@@ -303,8 +301,7 @@ static bool paragraphs(const mf_srv_model *model, const mf_srv_conversation *c, 
     return is_good;
 }
 
-/* ---------------------------------------------------------------------------------------- both --
- */
+/* -------------------------------------------------------------------------------------- both -- */
 
 /* What the answer goes on behind; it is not kept. */
 static bool append_text(const mf_srv_model *model, const char *text, mf_srv_prompt *prompt,

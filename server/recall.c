@@ -182,8 +182,7 @@ void mf_srv_recall_list_free(mf_srv_recall_list *list)
     *list = (mf_srv_recall_list){0};
 }
 
-/* ---------------------------------------------------------------------------------------- tools --
- */
+/* ------------------------------------------------------------------------------------- tools -- */
 
 static int compare_texts(const void *a, const void *b)
 {

@@ -58,9 +58,7 @@ static void free_item(item *it)
     free(it->tools);
 }
 
-/* ---------------------------------------------------------------------------------------- writing
- * --
- */
+/* ----------------------------------------------------------------------------------- writing -- */
 
 static bool write_at(int fd, const void *bytes, size_t n_bytes, uint64_t at)
 {
@@ -219,9 +217,7 @@ static void leave_tools(void *file, const char *tools)
         leave(file, (item){NULL, copy});
 }
 
-/* ---------------------------------------------------------------------------------------- reading
- * --
- */
+/* ----------------------------------------------------------------------------------- reading -- */
 
 /* False: the end of the file, or it cannot be read. */
 static bool read_at(int fd, void *bytes, size_t n_bytes, uint64_t at)
@@ -308,9 +304,7 @@ static bool read_file(mf_srv_recall_file *f, uint64_t n_bytes)
     return ftruncate(f->fd, (off_t)f->n_bytes) == 0;
 }
 
-/* ---------------------------------------------------------------------------------------- opening
- * --
- */
+/* ----------------------------------------------------------------------------------- opening -- */
 
 __attribute__((format(printf, 4, 5))) static mf_status refuse(mf_error *error, mf_status status,
                                                               int failure, const char *format, ...)

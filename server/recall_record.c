@@ -26,9 +26,7 @@ static uint64_t get_le(const unsigned char *at, size_t n_bytes)
     return value;
 }
 
-/* ------------------------------------------------------------------------------------------- head
- * --
- */
+/* -------------------------------------------------------------------------------------- head -- */
 
 /* By a key that everybody knows: it finds damage, and no ill will. */
 static mf_srv_digest sum_of(const unsigned char *bytes, size_t n_bytes)
@@ -65,9 +63,7 @@ bool mf_srv_answers_head_read(const unsigned char bytes[MF_SRV_ANSWERS_HEAD_BYTE
     return true;
 }
 
-/* ---------------------------------------------------------------------------------------- writing
- * --
- */
+/* ----------------------------------------------------------------------------------- writing -- */
 
 static void put_number(mf_srv_bytes *out, uint64_t value, size_t n_bytes)
 {
@@ -172,9 +168,7 @@ void mf_srv_record_put_tools(const mf_srv_digest_key *key, const char *tools, mf
     end_record(key, MF_SRV_RECORD_TOOLS, at, out);
 }
 
-/* ---------------------------------------------------------------------------------------- reading
- * --
- */
+/* ----------------------------------------------------------------------------------- reading -- */
 
 bool mf_srv_record_head_read(const unsigned char bytes[MF_SRV_RECORD_HEAD_BYTES],
                              mf_srv_record_head *out)

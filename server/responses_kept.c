@@ -205,9 +205,7 @@ bool mf_srv_responses_change(mf_srv_responses *r, const char *id, size_t who, mf
     return is_there;
 }
 
-/* ----------------------------------------------------------------------------------- in the making
- * --
- */
+/* ----------------------------------------------------------------------------- in the making -- */
 
 bool mf_srv_responses_begin(mf_srv_responses *r, mf_srv_job *job)
 {

@@ -15,9 +15,7 @@
 #define MIN_DRAWN_VOCAB 32768u
 #define MAX_DRAWERS 7u
 
-/* ------------------------------------------------------------------------------ from all threads
- * --
- */
+/* -------------------------------------------------------------------------- from all threads -- */
 
 /* With the lock held, as the next. */
 static void count_waiting(mf_srv_scheduler *s, const mf_srv_job *job, int change)
@@ -99,9 +97,7 @@ bool mf_srv_scheduler_is_idle(mf_srv_scheduler *s)
     return is_idle;
 }
 
-/* ------------------------------------------------------------------------------ coming and going
- * --
- */
+/* -------------------------------------------------------------------------- coming and going -- */
 
 /* A choice is the scheduler's no more, and with the last one the job. */
 static void leave(mf_srv_scheduler *s, mf_srv_choice *c)
@@ -254,8 +250,7 @@ static void make_way(mf_srv_scheduler *s)
     }
 }
 
-/* ----------------------------------------------------------------------------------- the thread --
- */
+/* -------------------------------------------------------------------------------- the thread -- */
 
 static void nap(mf_srv_scheduler *s)
 {

@@ -70,8 +70,7 @@ void mf_srv_run_fail(mf_srv_scheduler *s, mf_srv_choice *c, const mf_srv_refusal
     mf_srv_stats_add(s->stats, &s->stats->counts.n_failed, 1);
 }
 
-/* --------------------------------------------------------------------------------------- tokens --
- */
+/* ------------------------------------------------------------------------------------ tokens -- */
 
 static void finish(mf_srv_choice *c, mf_srv_finish why)
 {
@@ -223,9 +222,7 @@ static void next_token(mf_srv_scheduler *s, mf_srv_choice *c)
         take_forced(s, c);
 }
 
-/* ---------------------------------------------------------------------------------------- echoes
- * --
- */
+/* ------------------------------------------------------------------------------------ echoes -- */
 
 typedef struct echo {
     mf_srv_choice *choice;
@@ -366,9 +363,7 @@ static size_t read_echoes(mf_srv_scheduler *s, size_t piece, bool *has_worked)
     return n;
 }
 
-/* ----------------------------------------------------------------------------------------- steps
- * --
- */
+/* ------------------------------------------------------------------------------------- steps -- */
 
 /* The place of the next mark, or the end. */
 static size_t next_stop(const mf_srv_choice *c)

@@ -18,9 +18,7 @@
 #define DRIVE_MS 250
 #define MAX_UNSENT_BYTES ((size_t)256 << 10)
 
-/* ----------------------------------------------------------------------------------------- model
- * --
- */
+/* ------------------------------------------------------------------------------------- model -- */
 
 /* The directory's own name, a file's without its ending, or what the command line says. */
 static void name_model(mf_srv_model *m, const mf_srv_config *config)
@@ -113,9 +111,7 @@ static void close_model(mf_srv_model *m)
     mf_tokenizer_free(&m->tokenizer);
 }
 
-/* ---------------------------------------------------------------------------------------- signals
- * --
- */
+/* ----------------------------------------------------------------------------------- signals -- */
 
 /* They are waited for, by this thread; all that are started later inherit that. */
 static void block_signals(sigset_t *signals, sigset_t *before)
@@ -157,9 +153,7 @@ static void drain(mf_srv_server *server, const sigset_t *signals)
         (void)watch(server, signals, mf_srv_now_us() + second / 10);
 }
 
-/* ------------------------------------------------------------------------------------------- life
- * --
- */
+/* -------------------------------------------------------------------------------------- life -- */
 
 static void say_where(const mf_srv_server *server)
 {

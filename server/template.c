@@ -129,9 +129,7 @@ mf_status mf_srv_template_begin(mf_srv_writing *w, size_t n_messages, bool opens
     return status == MF_OK ? MF_OK : first;
 }
 
-/* -------------------------------------------------------------------------------------- learning
- * --
- */
+/* ---------------------------------------------------------------------------------- learning -- */
 
 /* A text of a message that is not freed. */
 static mf_srv_bytes lent(char *text)

@@ -122,9 +122,7 @@ static bool get_thinking_object(yyjson_val *object, mf_thinking *out, size_t *bu
     return true;
 }
 
-/* -------------------------------------------------------------------------------------- defaults
- * --
- */
+/* ---------------------------------------------------------------------------------- defaults -- */
 
 static bool is_switch(yyjson_val *key)
 {

@@ -53,8 +53,7 @@ void mf_rc_print_block_types(void)
         printf("%s%s", i == 0 ? "" : ", ", types[i].name);
 }
 
-/* -------------------------------------------------------------------------------------- names --
- */
+/* ------------------------------------------------------------------------------------- names -- */
 
 static const char *const names[][2] = {
     {"input_layernorm.weight", "attn_norm.weight"},
@@ -182,8 +181,7 @@ static void rename_tensor(const mf_rc_shape *s, mf_rc_tensor *t)
     snprintf(t->name, sizeof t->name, "%s", name);
 }
 
-/* -------------------------------------------------------------------------------------- types --
- */
+/* ------------------------------------------------------------------------------------- types -- */
 
 static uint32_t type_of(const mf_rc_tensor *t)
 {
@@ -245,8 +243,7 @@ void mf_rc_gguf_tensors(const mf_rc_options *o, mf_rc_tensors *tensors)
     }
 }
 
-/* ----------------------------------------------------------------------------------- metadata --
- */
+/* ---------------------------------------------------------------------------------- metadata -- */
 
 typedef struct head {
     mf_rc_text text;

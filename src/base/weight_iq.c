@@ -11,8 +11,7 @@ static uint32_t u32_at(const unsigned char *p)
     return mf_u16_at(p) | mf_u16_at(p + 2) << 16;
 }
 
-/* ------------------------------------------------------------------------------------------- IQ4
- */
+/* --------------------------------------------------------------------------------------- IQ4 -- */
 
 static float level(uint32_t code)
 {
@@ -41,8 +40,7 @@ void mf_block_iq4_xs(const unsigned char *p, float *out)
     }
 }
 
-/* ---------------------------------------------------------------------------------- IQ2 and IQ3
- */
+/* ------------------------------------------------------------------------------- IQ2 and IQ3 -- */
 
 /* The signs of eight values from 7 bits: the eighth makes the number of ones even. */
 static uint32_t even_signs(uint32_t bits)
@@ -134,8 +132,7 @@ void mf_block_iq3_s(const unsigned char *p, float *out)
     }
 }
 
-/* ------------------------------------------------------------------------------------------- IQ1
- */
+/* --------------------------------------------------------------------------------------- IQ1 -- */
 
 /* Eight values of -1, 0 and 1, an eighth more or less. */
 static void put_iq1(uint32_t entry, bool is_less, float scale, float *out)

@@ -140,8 +140,7 @@ static bool is_wanted(void *ctx, uint32_t slot)
            mf_expert_slot_evictable(ctx, slot);
 }
 
-/* ------------------------------------------------------------------------- taking and emptying --
- */
+/* ----------------------------------------------------------------------- taking and emptying -- */
 
 bool mf_expert_slot_evictable(void *ctx, uint32_t number)
 {

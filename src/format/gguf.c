@@ -41,8 +41,7 @@ static mf_status bad(const gguf_reader *r, const char *what)
                       what);
 }
 
-/* ------------------------------------------------------------------------------------ reading --
- */
+/* ----------------------------------------------------------------------------------- reading -- */
 
 static mf_status grow_bytes(mf_gguf *g, size_t wanted, mf_error *error)
 {
@@ -137,8 +136,7 @@ static mf_status take_name(gguf_reader *r, uint64_t most, const char *what, size
     return MF_OK;
 }
 
-/* ----------------------------------------------------------------------------------- metadata --
- */
+/* ---------------------------------------------------------------------------------- metadata -- */
 
 static mf_status skip_strings(gguf_reader *r, uint64_t n)
 {
@@ -246,8 +244,7 @@ static mf_status take_values(gguf_reader *r, uint64_t n)
     return sort_values(r);
 }
 
-/* -------------------------------------------------------------------------------- descriptors --
- */
+/* ------------------------------------------------------------------------------- descriptors -- */
 
 static mf_status take_tensor(gguf_reader *r, mf_gguf_tensor *t)
 {
@@ -281,8 +278,7 @@ static mf_status take_tensors(gguf_reader *r, uint64_t n)
     return MF_OK;
 }
 
-/* ------------------------------------------------------------------------------------ the head --
- */
+/* ---------------------------------------------------------------------------------- the head -- */
 
 static mf_status check_magic(gguf_reader *r)
 {
@@ -445,8 +441,7 @@ mf_status mf_gguf_shrink(mf_gguf *g, mf_error *error)
     return MF_OK;
 }
 
-/* ------------------------------------------------------------------------------------- values --
- */
+/* ------------------------------------------------------------------------------------ values -- */
 
 const mf_gguf_value *mf_gguf_find(const mf_gguf *g, const char *key)
 {
@@ -526,8 +521,7 @@ bool mf_gguf_is(const mf_gguf *g, const char *key, const char *text)
            memcmp(value.text, text, value.n_bytes) == 0;
 }
 
-/* ------------------------------------------------------------------------------------ tensors --
- */
+/* ----------------------------------------------------------------------------------- tensors -- */
 
 static mf_status describe(const mf_gguf *g, const mf_gguf_tensor *t, mf_tensor *out,
                           mf_error *error)

@@ -41,8 +41,7 @@ static const mf_gguf_source *gguf_of(const mf_source *source)
     return (const mf_gguf_source *)source;
 }
 
-/* ----------------------------------------------------------------------------------- the keys --
- */
+/* ---------------------------------------------------------------------------------- the keys -- */
 
 /* The value of a key behind the architecture's name. */
 static const mf_gguf_value *find_key(const mf_gguf_source *g, const char *key)
@@ -103,8 +102,7 @@ static void take_key(const mf_gguf_source *g, const char *key, mf_hparam_value *
         set_number(out, number);
 }
 
-/* -------------------------------------------------------------------------------- derived ones --
- */
+/* ------------------------------------------------------------------------------ derived ones -- */
 
 /* As llama.cpp numbers them. */
 enum { SCORES_SOFTMAX = 1, SCORES_SIGMOID = 2, SCORES_SQRT_SOFTPLUS = 4 };
@@ -343,8 +341,7 @@ static void derive_linear_value_dim(const mf_gguf_source *g, mf_hparam_value *ou
         set_number(out, inner / n_heads);
 }
 
-/* ----------------------------------------------------------------------------------- the rules --
- */
+/* --------------------------------------------------------------------------------- the rules -- */
 
 typedef struct gguf_rule {
     const char *name, *key; /* the key also names the field in messages */

@@ -64,8 +64,7 @@ mf_status mf_gguf_part(const char *path, uint32_t i, char *part, size_t capacity
     return MF_OK;
 }
 
-/* ---------------------------------------------------------------------------------- directories --
- */
+/* ------------------------------------------------------------------------------- directories -- */
 
 /* Names of the models in a directory. */
 typedef struct gguf_names {

@@ -16,8 +16,7 @@ static const char *path_of(const mf_source *source, const mf_tensor *tensor)
     return source->table.files[tensor->file].path;
 }
 
-/* ------------------------------------------------------------------------------------ tensors --
- */
+/* ----------------------------------------------------------------------------------- tensors -- */
 
 static bool has(const mf_source *source, mf_tensor_id id)
 {
@@ -108,8 +107,7 @@ static mf_status check_unused(const mf_source *source, uint32_t n_layers, uint32
     return MF_OK;
 }
 
-/* ------------------------------------------------------------------------------------ opening --
- */
+/* ----------------------------------------------------------------------------------- opening -- */
 
 static void close_source(mf_source *source)
 {

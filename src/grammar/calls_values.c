@@ -47,9 +47,7 @@ static mf_expr around(const writer *w, const char *open, mf_expr inside, const c
     return mf_expr_seq(r, mf_expr_seq(r, marked(w, open), inside), marked(w, close));
 }
 
-/* --------------------------------------------------------------------------------------- scalars
- * --
- */
+/* ----------------------------------------------------------------------------------- scalars -- */
 
 /* A string of this text; MF_EXPR_NOTHING: it cannot be written. */
 static mf_expr literal(const writer *w, const char *text, size_t n_bytes)
@@ -102,8 +100,7 @@ static mf_expr constant(const writer *w, yyjson_val *schema, yyjson_val *v)
     return mf_schema_constant(w->schema, &c, v);
 }
 
-/* ------------------------------------------------------------------------------ lists, objects --
- */
+/* ---------------------------------------------------------------------------- lists, objects -- */
 
 /* A row of items, or none. */
 static mf_expr row(const writer *w, mf_expr item, uint32_t min, uint32_t max)
@@ -260,9 +257,7 @@ static mf_expr list(writer *w, yyjson_val *schema)
     return around(w, "[", row(w, mf_schema_shared(w->schema, item), min, max), "]");
 }
 
-/* ---------------------------------------------------------------------------------------- values
- * --
- */
+/* ------------------------------------------------------------------------------------ values -- */
 
 static mf_expr any_value(writer *w)
 {

@@ -69,8 +69,7 @@ static size_t read_name(reader *g, const char **name)
     return (size_t)(g->at - *name);
 }
 
-/* ----------------------------------------------------------------------------------- characters --
- */
+/* -------------------------------------------------------------------------------- characters -- */
 
 static uint32_t read_hex(reader *g, int n)
 {
@@ -221,8 +220,7 @@ static mf_expr read_token(reader *g)
     return mf_expr_token(g->rules, token);
 }
 
-/* ---------------------------------------------------------------------------------- expressions --
- */
+/* ------------------------------------------------------------------------------- expressions -- */
 
 static mf_expr read_alternatives(reader *g, bool is_nested);
 

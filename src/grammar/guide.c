@@ -134,9 +134,7 @@ mf_status mf_guide_reset(mf_guide *guide, mf_error *error)
     return start(guide, error);
 }
 
-/* ----------------------------------------------------------------------------------------- tokens
- * --
- */
+/* ------------------------------------------------------------------------------------ tokens -- */
 
 /* Drops from the pool what nothing refers to. */
 static mf_status tidy(mf_guide *m, mf_error *error)
@@ -351,9 +349,7 @@ mf_status mf_guide_accept(mf_guide *m, int32_t token, mf_error *error)
     return goes_free(m) ? set_free(m, error) : MF_OK;
 }
 
-/* ------------------------------------------------------------------------------------------ masks
- * --
- */
+/* ------------------------------------------------------------------------------------- masks -- */
 
 /* Line feeds before the grammar: tokens of nothing else. */
 static void allow_blanks(const mf_guide *m, uint32_t *mask)

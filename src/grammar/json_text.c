@@ -166,9 +166,7 @@ mf_expr mf_json_any_value(mf_rules *r)
     return mf_expr_rule(r, rule);
 }
 
-/* ---------------------------------------------------------------------------------------- strings
- * --
- */
+/* ----------------------------------------------------------------------------------- strings -- */
 
 /* A character that cannot stand for itself, as it is written; 0 bytes: it can. */
 static size_t escape_of(uint32_t c, char out[8])

@@ -50,9 +50,7 @@ void mf_masks_free(mf_masks *m)
     mf_pool_free(&m->pool);
 }
 
-/* ---------------------------------------------------------------------------------------- states
- * --
- */
+/* ------------------------------------------------------------------------------------ states -- */
 
 static size_t hash(const uint32_t *tops, size_t n)
 {
@@ -199,9 +197,7 @@ static bool start_anew(mf_masks *m, uint32_t *states, size_t n)
     return is_good;
 }
 
-/* ----------------------------------------------------------------------------------------- kinds
- * --
- */
+/* ------------------------------------------------------------------------------------- kinds -- */
 
 /* As find_next, where there is room: else, and where too much is possible, NO_ROOM, and whoever
  * asks does without. */
@@ -290,9 +286,7 @@ static uint32_t run_of(mf_masks *m, uint32_t state, uint32_t kinds, uint32_t mos
     return most;
 }
 
-/* ----------------------------------------------------------------------------------------- walks
- * --
- */
+/* ------------------------------------------------------------------------------------- walks -- */
 
 static void allow(const mf_vocabulary *v, uint32_t token, uint32_t *mask)
 {

@@ -99,9 +99,7 @@ static piece write(writer *w, uint32_t i)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ whole
- * --
- */
+/* ------------------------------------------------------------------------------------- whole -- */
 
 /* An alternative of the whole pattern between ^ and $, where it has them. */
 typedef struct body {

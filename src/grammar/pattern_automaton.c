@@ -13,9 +13,7 @@
 #define MAX_PASSAGES 200000u /* states times kinds of characters */
 #define MAX_DEPTH 1000u
 
-/* --------------------------------------------------------------------------------------- positions
- * --
- */
+/* --------------------------------------------------------------------------------- positions -- */
 
 /* Of a position: what of the text before it counts. */
 static void begin_position(mf_machine *m, bool is_begin)
@@ -129,9 +127,7 @@ static mf_decision pass(mf_machine *m, passage *p, mf_decision f)
     return p->found[f];
 }
 
-/* ------------------------------------------------------------------------------------------ states
- * --
- */
+/* ------------------------------------------------------------------------------------ states -- */
 
 #define N_PLACES 16384u
 
@@ -245,9 +241,7 @@ static void find_live(mf_machine *m)
     }
 }
 
-/* ------------------------------------------------------------------------------------------- rules
- * --
- */
+/* ------------------------------------------------------------------------------------- rules -- */
 
 /* The characters of all kinds that lead from a mf_machine_state to another. */
 static size_t list_chars(const mf_machine *m, const uint32_t *to, uint32_t target,
@@ -358,9 +352,7 @@ static mf_expr write_rules(mf_machine *m)
     return mf_expr_rule(r, m->states[0].rule);
 }
 
-/* ------------------------------------------------------------------------------------------- whole
- * --
- */
+/* ------------------------------------------------------------------------------------- whole -- */
 
 static void open_automaton(mf_machine *m, mf_schema_reader *s)
 {

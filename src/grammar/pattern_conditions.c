@@ -21,9 +21,7 @@ bool mf_machine_grow(mf_machine *m, void **array, size_t *capacity, size_t n, si
     return true;
 }
 
-/* ------------------------------------------------------------------------------------- conditions
- * --
- */
+/* -------------------------------------------------------------------------------- conditions -- */
 
 static mf_condition add(mf_machine *m, mf_condition_node node)
 {
@@ -263,9 +261,7 @@ mf_condition mf_machine_read_lengths(mf_machine *m, uint32_t min, uint32_t max)
     return all;
 }
 
-/* ------------------------------------------------------------------------------------- characters
- * --
- */
+/* -------------------------------------------------------------------------------- characters -- */
 
 static int compare_points(const void *a, const void *b)
 {

@@ -44,9 +44,7 @@ static bool takes(reader *g, const char *word)
     return true;
 }
 
-/* ---------------------------------------------------------------------------------------- classes
- * --
- */
+/* ----------------------------------------------------------------------------------- classes -- */
 
 static void add_range(reader *g, char_class *c, uint32_t first, uint32_t last)
 {
@@ -203,9 +201,7 @@ static void read_class(reader *g, char_class *c)
     g->at++;
 }
 
-/* ------------------------------------------------------------------------------------------ nodes
- * --
- */
+/* ------------------------------------------------------------------------------------- nodes -- */
 
 static uint32_t add_node(reader *g, mf_pattern_node node)
 {
@@ -304,8 +300,7 @@ static uint32_t read_one(reader *g)
     return node;
 }
 
-/* ---------------------------------------------------------------------------------- expressions --
- */
+/* ------------------------------------------------------------------------------- expressions -- */
 
 static uint32_t read_alternatives(reader *g);
 

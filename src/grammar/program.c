@@ -50,8 +50,7 @@ static uint32_t add_split(compiler *c, uint32_t one, uint32_t other)
     return add_state(c, (mf_state){.kind = MF_STATE_SPLIT, .next = one, .a = other});
 }
 
-/* ----------------------------------------------------------------------------------- characters --
- */
+/* -------------------------------------------------------------------------------- characters -- */
 
 static size_t put_utf8(uint32_t c, unsigned char out[4])
 {
@@ -118,8 +117,7 @@ static uint32_t add_chars(compiler *c, const mf_char_range *ranges, size_t n, ui
     return all;
 }
 
-/* ---------------------------------------------------------------------------------- expressions --
- */
+/* ------------------------------------------------------------------------------- expressions -- */
 
 static uint32_t compile(compiler *c, mf_expr e, uint32_t next);
 
@@ -223,9 +221,7 @@ static void compile_rules(compiler *c)
             c->states[i].a = c->starts[c->states[i].a];
 }
 
-/* --------------------------------------------------------------------------------- left recursion
- * --
- */
+/* ---------------------------------------------------------------------------- left recursion -- */
 
 #define NEVER UINT16_MAX
 
@@ -350,9 +346,7 @@ static mf_status check_left_recursion(const mf_program *p, const uint32_t *start
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------ needs
- * --
- */
+/* ------------------------------------------------------------------------------------- needs -- */
 
 static uint32_t larger(uint32_t a, uint32_t b)
 {
@@ -400,9 +394,7 @@ static void find_needs(mf_program *p)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ whole
- * --
- */
+/* ------------------------------------------------------------------------------------- whole -- */
 
 static mf_status finish(compiler *c, mf_program *p, mf_error *error)
 {

@@ -230,8 +230,7 @@ uint32_t mf_rules_find(const mf_rules *r, const char *name, size_t n_name)
     return MF_NO_RULE;
 }
 
-/* --------------------------------------------------------------------------------------- words --
- */
+/* ------------------------------------------------------------------------------------- words -- */
 
 static int compare_words(const void *a, const void *b)
 {

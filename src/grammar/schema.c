@@ -73,9 +73,7 @@ uint32_t mf_schema_count(mf_schema_reader *s, const mf_conjunction *c, const cha
     return found;
 }
 
-/* ------------------------------------------------------------------------------------- references
- * --
- */
+/* -------------------------------------------------------------------------------- references -- */
 
 /* The rule of a schema that is referred to; it is made when it is first needed. */
 static mf_expr read_target(mf_schema_reader *s, yyjson_val *target)
@@ -133,9 +131,7 @@ static void flatten(mf_schema_reader *s, mf_conjunction *c)
     }
 }
 
-/* ----------------------------------------------------------------------------------- alternatives
- * --
- */
+/* ------------------------------------------------------------------------------ alternatives -- */
 
 /* The first part that has alternatives which are not yet chosen from; NULL: none. */
 static yyjson_val *choose(mf_schema_reader *s, mf_conjunction *c, const char **name)
@@ -201,9 +197,7 @@ static mf_expr read_alternatives(mf_schema_reader *s, const mf_conjunction *c, y
     return all;
 }
 
-/* -------------------------------------------------------------------------------------- constants
- * --
- */
+/* --------------------------------------------------------------------------------- constants -- */
 
 static mf_expr write_constant(mf_schema_reader *s, yyjson_val *v, unsigned depth);
 
@@ -256,8 +250,7 @@ static mf_expr write_constant(mf_schema_reader *s, yyjson_val *v, unsigned depth
     }
 }
 
-/* --------------------------------------------------------------------------------------- types --
- */
+/* ------------------------------------------------------------------------------------- types -- */
 
 enum {
     IS_NULL = 1,
@@ -510,9 +503,7 @@ static mf_expr read_types(mf_schema_reader *s, const mf_conjunction *c)
     return all;
 }
 
-/* ---------------------------------------------------------------------------------------- values
- * --
- */
+/* ------------------------------------------------------------------------------------ values -- */
 
 static mf_expr read_flat(mf_schema_reader *s, mf_conjunction *c)
 {

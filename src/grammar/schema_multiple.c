@@ -33,9 +33,7 @@ struct mf_multiples {
     uint32_t *made[N_KINDS][MAX_WHOLE]; /* rules by remainder, or MF_NO_RULE; NULL: none yet */
 };
 
-/* ------------------------------------------------------------------------------------ remainders
- * --
- */
+/* -------------------------------------------------------------------------------- remainders -- */
 
 /* Which digits behind a remainder make it a multiple: of each number of digits at most one value
  * below the divisor does. */
@@ -108,9 +106,7 @@ static bool may_end(const mf_multiples *m, uint32_t remainder, unsigned place)
     return left % m->divisor == 0;
 }
 
-/* ---------------------------------------------------------------------------------------- digits
- * --
- */
+/* ------------------------------------------------------------------------------------ digits -- */
 
 static mf_expr to(mf_multiples *m, reach kind, unsigned n, uint32_t remainder);
 
@@ -204,9 +200,7 @@ static mf_expr to(mf_multiples *m, reach kind, unsigned n, uint32_t remainder)
     return r->status == MF_OK ? mf_expr_rule(r, rule) : MF_EXPR_NOTHING;
 }
 
-/* ---------------------------------------------------------------------------------------- ranges
- * --
- */
+/* ------------------------------------------------------------------------------------ ranges -- */
 
 /* n digits more, from low to high; NULL: from the lowest, to the highest. */
 static mf_expr same_length(mf_multiples *m, uint32_t remainder, const char *low, const char *high,
@@ -288,9 +282,7 @@ mf_expr mf_multiples_between(mf_multiples *m, mf_bound low, mf_bound high)
     return mf_expr_alt(r, all, at_bound(m, &high, NULL, &high));
 }
 
-/* --------------------------------------------------------------------------------------- reading
- * --
- */
+/* ----------------------------------------------------------------------------------- reading -- */
 
 static uint64_t common_divisor(uint64_t a, uint64_t b)
 {

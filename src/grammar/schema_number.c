@@ -179,9 +179,7 @@ static mf_expr whole_sizes(mf_rules *r, mf_bound low, mf_bound high)
     return whole_range(r, low.whole, low.n_whole, high.whole, high.is_there ? high.n_whole : 0);
 }
 
-/* ---------------------------------------------------------------------------------------- decimals
- * --
- */
+/* ---------------------------------------------------------------------------------- decimals -- */
 
 /* Digits behind the point after i of them, where those are the same as the bounds' (low, high not
  * NULL). must: one more has to come. */
@@ -262,9 +260,7 @@ static mf_expr decimal_sizes(mf_rules *r, mf_bound low, mf_bound high)
     return mf_expr_alt(r, all, with_fraction(r, at_high, NULL, &high));
 }
 
-/* ------------------------------------------------------------------------------------------ bounds
- * --
- */
+/* ------------------------------------------------------------------------------------ bounds -- */
 
 typedef struct limit {
     bool is_there, is_exclusive;

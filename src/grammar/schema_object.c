@@ -20,9 +20,7 @@ typedef struct object {
     uint32_t min_more, max_more;
 } object;
 
-/* ------------------------------------------------------------------------------------------ names
- * --
- */
+/* ------------------------------------------------------------------------------------- names -- */
 
 /* The rest of a string of which nothing is to be told apart any more. */
 static mf_expr any_rest(mf_rules *r)
@@ -97,9 +95,7 @@ static mf_expr other_key(mf_schema_reader *s, const object *o)
     return mf_expr_seq(r, mf_expr_seq(r, quote, inside), quote);
 }
 
-/* -------------------------------------------------------------------------------------- properties
- * --
- */
+/* -------------------------------------------------------------------------------- properties -- */
 
 static mf_expr member(mf_schema_reader *s, mf_expr key, mf_expr value)
 {
@@ -191,9 +187,7 @@ static void collect_properties(mf_schema_reader *s, const mf_conjunction *c, obj
     }
 }
 
-/* ------------------------------------------------------------------------------------------ others
- * --
- */
+/* ------------------------------------------------------------------------------------ others -- */
 
 /* The only schema of patternProperties or propertyNames; both are for maps: objects without named
  * properties. */
@@ -308,9 +302,7 @@ static void count_others(mf_schema_reader *s, const mf_conjunction *c, object *o
     o->max_more = max - (uint32_t)o->n;
 }
 
-/* ----------------------------------------------------------------------------------------- objects
- * --
- */
+/* ----------------------------------------------------------------------------------- objects -- */
 
 static mf_expr after_comma(mf_rules *r, mf_expr e)
 {
@@ -390,9 +382,7 @@ mf_expr mf_schema_object(mf_schema_reader *s, const mf_conjunction *c)
     return all;
 }
 
-/* ------------------------------------------------------------------------------------------ arrays
- * --
- */
+/* ------------------------------------------------------------------------------------ arrays -- */
 
 typedef struct array {
     uint32_t min, max;

@@ -69,8 +69,7 @@ static void push(mf_pool *p, mf_tops *tops, uint32_t item)
         tops->items[tops->n++] = item;
 }
 
-/* --------------------------------------------------------------------------------------- stacks --
- */
+/* ------------------------------------------------------------------------------------ stacks -- */
 
 static size_t hash(uint32_t parent, uint32_t state, uint32_t count)
 {
@@ -133,8 +132,7 @@ static uint32_t intern(mf_pool *p, uint32_t parent, uint32_t state, uint32_t cou
     return (uint32_t)p->n_stacks++;
 }
 
-/* -------------------------------------------------------------------------------------- closure --
- */
+/* ----------------------------------------------------------------------------------- closure -- */
 
 /* To go on from a state, unless the stack would have to grow too deep. */
 static void go(mf_pool *p, uint32_t parent, uint32_t state)
@@ -283,8 +281,7 @@ bool mf_tops_may_end(const mf_pool *p, const mf_tops *tops)
     return false;
 }
 
-/* --------------------------------------------------------------------------------------- copies --
- */
+/* ------------------------------------------------------------------------------------ copies -- */
 
 /* Each byte adds one to a count at most. */
 static uint32_t alike(const mf_program *program, const mf_stack *s, size_t longest)

@@ -121,9 +121,7 @@ static bool make_trie(mf_vocabulary *v, const entry *entries, size_t n, mf_trie 
     return out->nodes != NULL;
 }
 
-/* ---------------------------------------------------------------------------------------- tokens
- * --
- */
+/* ------------------------------------------------------------------------------------ tokens -- */
 
 const unsigned char *mf_vocabulary_bytes(const mf_vocabulary *v, uint32_t token, size_t *n_bytes)
 {

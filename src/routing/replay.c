@@ -172,8 +172,7 @@ static void close_all(replay *r)
     mf_free(a, r->parts, (size_t)h->n_layers * h->reads_per_expert * sizeof *r->parts);
 }
 
-/* ------------------------------------------------------------------------------------ running --
- */
+/* ----------------------------------------------------------------------------------- running -- */
 
 static void compute(replay *r, double us)
 {

@@ -33,8 +33,7 @@ struct mf_sampler {
     uint64_t random[4];
 };
 
-/* ----------------------------------------------------------------------------- random numbers --
- */
+/* ---------------------------------------------------------------------------- random numbers -- */
 
 static uint64_t rotate_left(uint64_t x, int n)
 {
@@ -64,8 +63,7 @@ static double next_random(uint64_t s[4])
     return (double)(result >> 11) * 0x1p-53;
 }
 
-/* ------------------------------------------------------------------------------------- handle --
- */
+/* ------------------------------------------------------------------------------------ handle -- */
 
 /* What only some samplers have. */
 static mf_status create_extras(mf_sampler *s, mf_error *error)
@@ -179,8 +177,7 @@ void mf_sampler_reset(mf_sampler *s)
     seed_random(s->random, s->options.seed);
 }
 
-/* ------------------------------------------------------------------------------------ filters --
- */
+/* ----------------------------------------------------------------------------------- filters -- */
 
 /* exp(x) = 2^k exp(r), |r| <= ln 2 / 2, by its series to r^13 (relative error below 1e-15). Without
  * divisions, calls and branches within: a vocabulary of these is summed up for a token. What is

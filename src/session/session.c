@@ -181,8 +181,7 @@ mf_status mf_session_fork(const mf_session *session, mf_session **out, mf_error 
     return MF_OK;
 }
 
-/* ----------------------------------------------------------------------- what it is asked for --
- */
+/* ---------------------------------------------------------------------- what it is asked for -- */
 
 void mf_session_set_progress(mf_session *session, mf_progress_fn progress, void *user)
 {
@@ -256,8 +255,7 @@ void mf_session_tell_change(mf_session *s, uint64_t n_kept)
         e->tokens_changed(e->tokens_changed_user, s, n_kept);
 }
 
-/* ------------------------------------------------------------------------------- going forward --
- */
+/* ----------------------------------------------------------------------------- going forward -- */
 
 mf_status mf_session_reserve_tokens(mf_session *s, uint64_t n_tokens, mf_error *error)
 {
@@ -450,8 +448,7 @@ void mf_session_commit(mf_session *s, uint32_t n_rows, bool has_logits)
     mf_session_tell_change(s, before);
 }
 
-/* ---------------------------------------------------------------------------------- going back --
- */
+/* -------------------------------------------------------------------------------- going back -- */
 
 /* The pages are the mark's from its first one on; those before it are the session's own. */
 static void take_marked_pages(mf_session *s, mf_unit_kind kind, const mf_mark *mark)

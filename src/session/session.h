@@ -106,8 +106,7 @@ struct mf_session {
  */
 mf_status mf_session_set_trace(mf_session *session, mf_trace_fn trace, void *user, mf_error *error);
 
-/* ------------------------------------------------------------ what follows is under the state lock
- */
+/* ------------------------------------------------------ what follows is under the state lock -- */
 
 /* MF_ERR_STATE if a call evaluates the session: `what` may not be done to it now. */
 mf_status mf_session_refuse(const mf_session *session, const char *what, mf_error *error);

@@ -252,8 +252,7 @@ mf_status mf_snapshot_read(mf_engine *engine, const mf_snapshot_body *body,
     return MF_OK;
 }
 
-/* -------------------------------------------------------------------------------------- public --
- */
+/* ------------------------------------------------------------------------------------ public -- */
 
 uint64_t mf_snapshot_bytes(const mf_session *session)
 {

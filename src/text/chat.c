@@ -45,8 +45,7 @@ bool mf_chat_is_usable(const mf_chat_set *set)
     return choose(set, NULL, false, &jinja, NULL) == MF_OK;
 }
 
-/* ---------------------------------------------------------------------------------- variables --
- */
+/* --------------------------------------------------------------------------------- variables -- */
 
 typedef struct mf_variables {
     mf_jinja_variable *list;
@@ -129,8 +128,7 @@ static mf_status render(const mf_chat_set *set, const mf_chat_json_params *chat,
     return mf_jinja_render(jinja, &input, out, error);
 }
 
-/* --------------------------------------------------------------------------------------- JSON --
- */
+/* -------------------------------------------------------------------------------------- JSON -- */
 
 /* A document, if it is there, which is to be an array or an object. */
 static mf_status read(const mf_allocator *a, const char *what, const char *text, bool is_array,
@@ -180,8 +178,7 @@ fail:
     return status;
 }
 
-/* -------------------------------------------------------------------------------- plain turns --
- */
+/* ------------------------------------------------------------------------------- plain turns -- */
 
 typedef struct mf_writer {
     char *text; /* NULL: only counted */

@@ -68,8 +68,7 @@ mf_status mf_chat_add(mf_chat_set *set, const mf_allocator *a, const char *name,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------- tokens --
- */
+/* ------------------------------------------------------------------------------------ tokens -- */
 
 static bool is_token_name(const char *key, size_t n)
 {
@@ -140,8 +139,7 @@ mf_status mf_chat_take_tokens(mf_chat_set *set, const mf_allocator *a, yyjson_va
     return MF_OK;
 }
 
-/* -------------------------------------------------------------------------------------- files --
- */
+/* ------------------------------------------------------------------------------------- files -- */
 
 /* chat_template of tokenizer_config.json: a string, or a list of named ones. */
 static mf_status add_of_config(mf_chat_set *set, const mf_allocator *a, yyjson_val *value,

@@ -59,9 +59,7 @@ bool mf_gguf_text_flag(const mf_gguf_text_reader *t, const char *key, bool fallb
     return mf_gguf_number(t->gguf, mf_gguf_find(t->gguf, full), 0, &value) ? value != 0 : fallback;
 }
 
-/* -------------------------------------------------------------------------------- tokenizer.json
- * --
- */
+/* ---------------------------------------------------------------------------- tokenizer.json -- */
 
 static mf_status put(mf_gguf_text_reader *t, const char *text)
 {
@@ -203,8 +201,7 @@ static mf_status open_byte_level(mf_gguf_text_reader *t, const mf_allocator *a, 
                : MF_OK;
 }
 
-/* ------------------------------------------------------------------------------- ends and chats --
- */
+/* ---------------------------------------------------------------------------- ends and chats -- */
 
 static mf_status add_end(const mf_gguf_text_reader *t, mf_tokenizer *tokenizer, int32_t id)
 {
@@ -319,8 +316,7 @@ static mf_status add_templates(const mf_gguf_text_reader *t, mf_tokenizer *token
     return tokenizer->chat.n_templates == 0 ? add_builtin(t, tokenizer) : MF_OK;
 }
 
-/* ------------------------------------------------------------------------------------- opening --
- */
+/* ----------------------------------------------------------------------------------- opening -- */
 
 static mf_status open_model(mf_gguf_text_reader *t, const mf_allocator *a, mf_tokenizer **out)
 {

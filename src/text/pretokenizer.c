@@ -147,8 +147,7 @@ void mf_pretoken_run_free(mf_pretoken_run *run)
     }
 }
 
-/* ------------------------------------------------------------------------------------ loading --
- */
+/* ----------------------------------------------------------------------------------- loading -- */
 
 static mf_status read_behavior(const mf_json *json, yyjson_val *step, mf_split_behavior *out,
                                mf_error *error)

@@ -17,8 +17,7 @@
 #define MAX_PIECE_CHARS ((size_t)400000)
 #define MAX_RUN_CHARS ((size_t)25000)
 
-/* ------------------------------------------------------------------------------------ opening --
- */
+/* ----------------------------------------------------------------------------------- opening -- */
 
 static mf_status load_normalizer_step(mf_tokenizer *t, const mf_json *json, yyjson_val *step,
                                       mf_error *error)
@@ -202,8 +201,7 @@ void mf_text_close(mf_tokenizer **tokenizer)
     mf_free(&a, t, sizeof *t);
 }
 
-/* ----------------------------------------------------------------------------------- encoding --
- */
+/* ---------------------------------------------------------------------------------- encoding -- */
 
 typedef struct mf_encoding {
     const mf_tokenizer *tokenizer;

@@ -275,8 +275,7 @@ static void check_late(void)
     be->ops->destroy(be);
 }
 
-/* ----------------------------------------------------------- what goes while it is still used --
- */
+/* ---------------------------------------------------------- what goes while it is still used -- */
 
 static void check_free_in_order(place on)
 {
@@ -395,8 +394,7 @@ static void check_threads(place on)
     be->ops->destroy(be);
 }
 
-/* ------------------------------------------------------------------------ a device that fails --
- */
+/* ----------------------------------------------------------------------- a device that fails -- */
 
 static void check_lost(void)
 {

@@ -82,8 +82,7 @@ static void check_tensors_refused(const char *what, const head *h, uint64_t file
     mf_gguf_source_clear(&source);
 }
 
-/* -------------------------------------------------------------------------------------- values --
- */
+/* ------------------------------------------------------------------------------------ values -- */
 
 static double number(const mf_gguf *g, const char *key, uint64_t index)
 {
@@ -166,8 +165,7 @@ static void test_cut_short(void)
                       "ends within");
 }
 
-/* ------------------------------------------------------------------------------------- hostile --
- */
+/* ----------------------------------------------------------------------------------- hostile -- */
 
 static void test_beginnings(void)
 {
@@ -289,8 +287,7 @@ static void test_architectures(void)
     check_tensors_refused("no layer left", &h, large, "nextn_predict_layers");
 }
 
-/* --------------------------------------------------------------------------------------- paths --
- */
+/* ------------------------------------------------------------------------------------- paths -- */
 
 static char scratch[] = "/tmp/moeflux-gguf.XXXXXX";
 

@@ -23,9 +23,7 @@ static size_t below(size_t n)
     return (size_t)(random_state % n);
 }
 
-/* ------------------------------------------------------------------------------------ vocabulary
- * --
- */
+/* -------------------------------------------------------------------------------- vocabulary -- */
 
 typedef struct words {
     char items[N_RANDOM + 400][MOST_BYTES + 8];
@@ -122,9 +120,7 @@ static void open_data(grammar_data *d)
     REQUIRE_OK(mf_vocabulary_create(d->tokenizer, NULL, &d->vocabulary, &error), &error);
 }
 
-/* ----------------------------------------------------------------------------------------- masks
- * --
- */
+/* ------------------------------------------------------------------------------------- masks -- */
 
 typedef struct state {
     const grammar_data *data;

@@ -160,8 +160,7 @@ static void check_proposals(const char *name, const drafts *d, uint32_t n_prompt
     mf_engine_close(&engine);
 }
 
-/* ---------------------------------------- the same bits ----------------------------------------
- */
+/* ------------------------------------ the same bits ---------------------------------------- -- */
 
 static uint32_t random_below(uint64_t *state, uint32_t n)
 {

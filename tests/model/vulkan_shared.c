@@ -75,8 +75,7 @@ static void keep_device(VkDevice device, const VkAllocationCallbacks *a)
     (void)a;
 }
 
-/* ---------------------------------------------------------------------------------- pipelines --
- */
+/* --------------------------------------------------------------------------------- pipelines -- */
 
 /* The words stand for the module: it is made when a pipeline has to be. */
 static VkResult create_module(VkDevice device, const VkShaderModuleCreateInfo *info,

@@ -30,9 +30,7 @@ static long number(yyjson_val *object, const char *key)
     return (long)yyjson_get_sint(yyjson_obj_get(object, key));
 }
 
-/* ------------------------------------------------------------------------------ what events say
- * --
- */
+/* --------------------------------------------------------------------------- what events say -- */
 
 /* True: this one ends the answer. */
 static bool take_chat(mf_agent_answer *a, yyjson_val *event)
@@ -123,9 +121,7 @@ bool mf_agent_read(mf_agent_form form, const char *events, mf_agent_answer *a)
     return has_ended;
 }
 
-/* --------------------------------------------------------------------------- how it is sent back
- * --
- */
+/* ----------------------------------------------------------------------- how it is sent back -- */
 
 /* What JavaScript makes of it: whole numbers have no fraction. */
 static void make_whole(yyjson_mut_val *value)

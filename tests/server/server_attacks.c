@@ -95,9 +95,7 @@ static void wrap(mf_st_attack *a, const char *path, const char *more, const char
     set_text(a, text, (size_t)n + n_body);
 }
 
-/* ----------------------------------------------------------------------------------------- bodies
- * --
- */
+/* ------------------------------------------------------------------------------------ bodies -- */
 
 static void wrong_types(mf_st_attack *a, const mf_st_question *q, mf_st_random *r)
 {
@@ -192,9 +190,7 @@ static void huge_body(mf_st_attack *a, const mf_st_question *q, mf_st_random *r)
     a->must_be_refused = true;
 }
 
-/* ------------------------------------------------------------------------------------------ heads
- * --
- */
+/* ------------------------------------------------------------------------------------- heads -- */
 
 static void smuggled(mf_st_attack *a, const mf_st_question *q, mf_st_random *r)
 {
@@ -276,9 +272,7 @@ static void long_head(mf_st_attack *a, const mf_st_question *q, mf_st_random *r)
     a->is_unfinished = true;
 }
 
-/* --------------------------------------------------------------------------------------- manners
- * --
- */
+/* ----------------------------------------------------------------------------------- manners -- */
 
 /* A good request, of which only a part is sent. */
 static void cut(mf_st_attack *a, const mf_st_question *q, mf_st_random *r)

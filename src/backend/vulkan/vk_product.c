@@ -165,8 +165,7 @@ static mf_vk_kernel kernel_for(const mf_vk_backend *be, const mf_weight_shape *s
     return k;
 }
 
-/* ------------------------------------------------------------------------- one token of a job --
- */
+/* ------------------------------------------------------------------------ one token of a job -- */
 
 /* Tiles of a row that are multiplied side by side. */
 static uint32_t span_of(uint32_t n_cols)

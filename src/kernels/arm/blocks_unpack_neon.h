@@ -62,8 +62,7 @@ MF_LANE_OP float half_at(const unsigned char *p)
     return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(half))), 0);
 }
 
-/* ------------------------------------------------------------------------------------------ scales
- */
+/* ------------------------------------------------------------------------------------ scales -- */
 
 MF_LANE_OP void store_floats(float *out, uint16x8_t v, float d)
 {
@@ -217,8 +216,7 @@ MF_LANE_OP void scales_of(mf_weight_kind kind, const unsigned char *p, const uns
     }
 }
 
-/* ----------------------------------------------------------------------------------------- weights
- */
+/* ----------------------------------------------------------------------------------- weights -- */
 
 MF_LANE_OP weights_32 as_signed(uint8x16_t a, uint8x16_t b)
 {

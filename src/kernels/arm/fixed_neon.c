@@ -11,8 +11,7 @@ MF_LANE_OP int32x4_t dot(int32x4_t acc, int8x16_t a, int8x16_t b)
 
 #include "kernels/arm/fixed_tiles_neon.h"
 
-/* ------------------------------------------------------------------------------------ activations
- */
+/* ------------------------------------------------------------------------------- activations -- */
 
 enum { VECTORS = GROUP / 4 };
 
@@ -81,8 +80,7 @@ void mf_fixed_prepare_neon(const mf_matrix *w, const float *x, void *out)
     }
 }
 
-/* --------------------------------------------------------------------------------------- products
- */
+/* ---------------------------------------------------------------------------------- products -- */
 
 size_t mf_fixed_scratch_bytes_neon(const mf_matrix *w, uint32_t n_tokens)
 {

@@ -69,8 +69,7 @@ void mf_prepare_token_neon(const mf_matrix *w, const float *x, void *out)
     prepared_kernels(&neon, w)->prepare(w, x, out);
 }
 
-/* ------------------------------------------------------------------------------------------- rows
- */
+/* -------------------------------------------------------------------------------------- rows -- */
 
 MF_LANE_OP void expand_affine(uint32_t bits, const mf_matrix *w, uint32_t row, float *out)
 {
@@ -150,8 +149,7 @@ void mf_dequant_row_neon(const mf_matrix *w, uint32_t row, float *out)
         expand_halves(MF_BF16, p, w->shape.n_cols, out);
 }
 
-/* --------------------------------------------------------------------------------------- products
- */
+/* ---------------------------------------------------------------------------------- products -- */
 
 MF_LANE_OP float sum_chains(const lanes acc[CHAINS])
 {
@@ -274,8 +272,7 @@ static void multiply_prepared(const products *p, const mf_matrix *w, uint32_t ro
         prepared_kernels(p, w)->matmul(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
 }
 
-/* ------------------------------------------------------------------------------------------ tiers
- */
+/* ------------------------------------------------------------------------------------- tiers -- */
 
 size_t mf_matmul_scratch_bytes_neon(const mf_matrix *w, uint32_t n_tokens)
 {

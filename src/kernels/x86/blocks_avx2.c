@@ -17,8 +17,7 @@ typedef struct unpacked_span {
     __m256 min[2];
 } unpacked_span;
 
-/* ------------------------------------------------------------------------------------ activations
- */
+/* ------------------------------------------------------------------------------- activations -- */
 
 /* The largest magnitude of n values; NaN if there is one. */
 static float largest(const float *x, uint32_t n)
@@ -71,8 +70,7 @@ void mf_blocks_prepare_avx2(const mf_matrix *w, const float *x, void *out)
     }
 }
 
-/* --------------------------------------------------------------------------------------- products
- */
+/* ---------------------------------------------------------------------------------- products -- */
 
 MF_INLINE vec zero_vec(void)
 {

@@ -25,8 +25,7 @@ typedef struct unpacked_span {
     __m512 scale, min;
 } unpacked_span;
 
-/* ------------------------------------------------------------------------------------ activations
- */
+/* ------------------------------------------------------------------------------- activations -- */
 
 /* acc + the sums of each lane's four products of unsigned by signed bytes. By hand, as gcc 12
  * copies and stores the intrinsic's accumulators at each use. */
@@ -145,8 +144,7 @@ static void prepare(const mf_matrix *w, const float *x, mf_blocks_span *span)
                      span);
 }
 
-/* --------------------------------------------------------------------------------------- products
- */
+/* ---------------------------------------------------------------------------------- products -- */
 
 MF_INLINE vec zero_vec(void)
 {

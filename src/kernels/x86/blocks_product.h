@@ -36,8 +36,7 @@ typedef struct panel {
     vec acc[PANEL][GROUP];
 } panel;
 
-/* ----------------------------------------------------------------------------------- few tokens
- */
+/* -------------------------------------------------------------------------------- few tokens -- */
 
 /* Four rows, which may be the same one, by n (a constant) tokens. */
 MF_INLINE void multiply_four(mf_weight_kind kind, uint32_t n, const span_tables *t,
@@ -138,8 +137,7 @@ MF_INLINE void multiply_few(mf_weight_kind kind, const mf_blocks_rows *w, uint32
     }
 }
 
-/* ------------------------------------------------------------------------------------ more tokens
- */
+/* ------------------------------------------------------------------------------- more tokens -- */
 
 /* Span i of rows row .. row + n_rows - 1; i past the whole ones: the last. */
 MF_INLINE void unpack_rows(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,

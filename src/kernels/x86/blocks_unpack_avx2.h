@@ -72,8 +72,7 @@ MF_INLINE __m256 spread_half(const unsigned char *p, uint32_t flip)
     return _mm256_cvtph_ps(_mm_set1_epi16((short)(half_at(p) ^ flip)));
 }
 
-/* --------------------------------------------------------------------------------------- scales
- */
+/* ------------------------------------------------------------------------------------ scales -- */
 
 /* Eight float16, apart from each other. */
 MF_INLINE __m256 halves_apart(const unsigned char *p, size_t apart)
@@ -267,8 +266,7 @@ MF_INLINE __m256 chunk_scales(mf_weight_kind kind, uint32_t g, const span_scales
                            _mm256_broadcast_ss(&s->scale[2 * g + 1]), 0xf0);
 }
 
-/* -------------------------------------------------------------------------------------- weights
- */
+/* ----------------------------------------------------------------------------------- weights -- */
 
 MF_INLINE weights_32 signed_bytes(__m256i bytes)
 {

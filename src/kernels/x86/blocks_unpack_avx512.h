@@ -123,8 +123,7 @@ MF_INLINE __m512 spread_half(const unsigned char *p)
     return _mm512_cvtph_ps(_mm256_set1_epi16((short)half_at(p)));
 }
 
-/* --------------------------------------------------------------------------------------- scales
- */
+/* ------------------------------------------------------------------------------------ scales -- */
 
 /* Eight float16, apart from each other. */
 MF_INLINE __m128i halves_apart(const unsigned char *p, size_t apart)
@@ -337,8 +336,7 @@ MF_INLINE __m512 lane_minima(mf_weight_kind kind, const span_scales *s)
         _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), s->min);
 }
 
-/* -------------------------------------------------------------------------------------- weights
- */
+/* ----------------------------------------------------------------------------------- weights -- */
 
 /* 16 bytes each of two blocks, twice. */
 MF_INLINE __m512i two_blocks(const unsigned char *a, const unsigned char *b)

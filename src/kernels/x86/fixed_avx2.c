@@ -12,8 +12,7 @@
 
 enum { MIN_BITS = 2, MAX_BITS = 4 };
 
-/* ------------------------------------------------------------------------------------ activations
- */
+/* ------------------------------------------------------------------------------- activations -- */
 
 /* The largest magnitude; NaN if there is one. */
 MF_INLINE float largest(const __m256 x[8])
@@ -89,8 +88,7 @@ void mf_fixed_prepare_avx2(const mf_matrix *w, const float *x, void *out)
     }
 }
 
-/* ------------------------------------------------------------------------------------- few tokens
- */
+/* -------------------------------------------------------------------------------- few tokens -- */
 
 /* The sums of a group of one row by one digit, spread over lanes of 16 bits. */
 MF_INLINE __m256i sum_digit(const group_64 *weights, const group_64 *digits)
@@ -141,8 +139,7 @@ MF_INLINE void sum_rows(uint32_t bits, const unsigned char *const rows[4], uint3
         sum_group_rows(bits, rows, g, x, 0, sums);
 }
 
-/* ----------------------------------------------------------------------------------- many tokens
- */
+/* ------------------------------------------------------------------------------- many tokens -- */
 
 /* acc + products, of 16 bits. By hand, as gcc 12 copies the intrinsic's accumulators at each use.
  */

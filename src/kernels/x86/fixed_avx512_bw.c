@@ -18,8 +18,7 @@ enum {
     HALF = QUADS / 2 /* fours of columns of one parity, in a group */
 };
 
-/* ------------------------------------------------------------------------------------ activations
- */
+/* ------------------------------------------------------------------------------- activations -- */
 
 /* The largest magnitude; NaN if there is one. */
 MF_INLINE float largest(const __m512 x[4])
@@ -93,8 +92,7 @@ void mf_fixed_prepare_avx512(const mf_matrix *w, const float *x, void *out)
     }
 }
 
-/* ------------------------------------------------------------------------------------- few tokens
- */
+/* -------------------------------------------------------------------------------- few tokens -- */
 
 /* The sums of two groups of one row by one digit, spread over lanes of 16 bits. */
 MF_INLINE __m512i sum_digit(__m512i low, __m512i high, const mf_fixed_pair *x, int digit)
@@ -187,8 +185,7 @@ MF_INLINE void sum_rows(uint32_t bits, const unsigned char *const rows[4], uint3
     }
 }
 
-/* ----------------------------------------------------------------------------------- many tokens
- */
+/* ------------------------------------------------------------------------------- many tokens -- */
 
 /* acc + products, of 16 bits. By hand, as gcc 12 copies the intrinsic's accumulators at each use.
  */

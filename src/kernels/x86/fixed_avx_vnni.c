@@ -18,8 +18,7 @@ MF_INLINE __m256i add_products(__m256i acc, __m256i weights, __m256i digits)
     return acc;
 }
 
-/* ------------------------------------------------------------------------------------- few tokens
- */
+/* -------------------------------------------------------------------------------- few tokens -- */
 
 MF_INLINE __m256i add_digit(__m256i acc, const group_64 *weights, const group_64 *digits)
 {
@@ -63,8 +62,7 @@ MF_INLINE void sum_rows(uint32_t bits, const unsigned char *const rows[4], uint3
                        highs);
 }
 
-/* ----------------------------------------------------------------------------------- many tokens
- */
+/* ------------------------------------------------------------------------------- many tokens -- */
 
 /* A group by one digit of n_tokens (a constant) tokens: the sums, [n_tokens, PANELS]. */
 MF_INLINE void multiply_digit(uint32_t n_tokens, const __m256i *w0, const __m256i *w1,

@@ -109,8 +109,7 @@ static void store_quarters(lanes values, uint32_t quarter, float *y, float *row)
             y[k * quarter + i] = row[4 * i + k];
 }
 
-/* ------------------------------------------------------------------------------------- few tokens
- */
+/* -------------------------------------------------------------------------------- few tokens -- */
 
 MF_LANE_OP lanes multiply_panel(uint32_t bits, const panel *p, size_t ahead,
                                 const mf_fixed_token *x, int32_t *sums)
@@ -165,8 +164,7 @@ MF_LANE_OP void multiply_few(uint32_t bits, const mf_matrix *w, uint32_t row0, u
     }
 }
 
-/* ------------------------------------------------------------------------------------ many tokens
- */
+/* ------------------------------------------------------------------------------- many tokens -- */
 
 /* Two panels, unpacked once, [PANELS][n_groups][QUADS] vectors. */
 typedef struct block {
@@ -291,8 +289,7 @@ static void multiply_many(const mf_matrix *w, uint32_t row0, uint32_t row1,
     }
 }
 
-/* -------------------------------------------------------------------------------------------- all
- */
+/* --------------------------------------------------------------------------------------- all -- */
 
 /* mf_fixed_kernels.scratch_bytes */
 static size_t product_scratch_bytes(const mf_matrix *w, uint32_t n_tokens)

@@ -99,8 +99,7 @@ void mf_jinja_free(mf_jinja **jinja)
     *jinja = NULL;
 }
 
-/* ---------------------------------------------------------------------------------- variables --
- */
+/* --------------------------------------------------------------------------------- variables -- */
 
 /* The names that a message's thoughts go by: the first is what templates read. */
 static const char *const thought_names[] = {"reasoning_content", "thinking", "reasoning"};
@@ -186,8 +185,7 @@ static void put_variables(mf_jrun *j, const mf_jinja_input *input, mf_jval conte
     }
 }
 
-/* ------------------------------------------------------------------------------------- render --
- */
+/* ------------------------------------------------------------------------------------ render -- */
 
 static size_t or_usual(size_t given, size_t usual)
 {

@@ -91,8 +91,7 @@ const mf_jstr *mf_j_want_string(mf_jrun *j, mf_jval value, const char *what)
     return &nothing;
 }
 
-/* ---------------------------------------------------------------------------------- functions --
- */
+/* --------------------------------------------------------------------------------- functions -- */
 
 static mf_jval range(mf_jrun *j, const mf_jcall *call)
 {

@@ -161,8 +161,7 @@ const mf_jbuiltin mf_j_split_methods[] = {
     {"rpartition", "sep!", method_partition, 1},      {NULL, NULL, NULL, 0},
 };
 
-/* --------------------------------------------------------------------- dictionaries and lists --
- */
+/* -------------------------------------------------------------------- dictionaries and lists -- */
 
 static mf_jval method_get(mf_jrun *j, const mf_jcall *call)
 {

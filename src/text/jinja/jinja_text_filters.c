@@ -236,8 +236,7 @@ static mf_jval filter_urlencode(mf_jrun *j, const mf_jcall *call)
     return mf_j_derived(&text, s);
 }
 
-/* ------------------------------------------------------------------------------------- tojson --
- */
+/* ------------------------------------------------------------------------------------ tojson -- */
 
 static const mf_jstr *separator(mf_jrun *j, mf_jval separators, size_t i, const char *usual)
 {
@@ -270,8 +269,7 @@ static mf_jval filter_tojson(mf_jrun *j, const mf_jcall *call)
     return mf_j_take_text(&text);
 }
 
-/* ------------------------------------------------------------------------------------ numbers --
- */
+/* ----------------------------------------------------------------------------------- numbers -- */
 
 static mf_jval filter_int(mf_jrun *j, const mf_jcall *call)
 {

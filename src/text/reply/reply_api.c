@@ -30,8 +30,7 @@ mf_status mf_reply_syntax_named(const char *name, const mf_allocator *allocator,
                    list);
 }
 
-/* ------------------------------------------------------------------------------------- a reply --
- */
+/* ----------------------------------------------------------------------------------- a reply -- */
 
 static void init_scan(mf_reply_scan *s, const mf_reply_syntax *syntax, const mf_reply_options *o)
 {

@@ -69,8 +69,7 @@ static bool feed_quoted(mf_reply_scan *s, const char *text, size_t n_bytes)
     return s->status == MF_OK && feed(s, value->data, value->n_bytes);
 }
 
-/* ------------------------------------------------------------------------------------- strings --
- */
+/* ----------------------------------------------------------------------------------- strings -- */
 
 /* Up to the mark that ends the string; false: there is no more. */
 static bool read_marked(mf_reply_scan *s)
@@ -110,8 +109,7 @@ static bool read_quoted(mf_reply_scan *s)
     return c->quote == '\0';
 }
 
-/* --------------------------------------------------------------------------------------- words --
- */
+/* ------------------------------------------------------------------------------------- words -- */
 
 /* A bare key, or a number or a word. */
 static bool read_word(mf_reply_scan *s)

@@ -25,8 +25,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/* ------------------------------------------------------------------------------------- writing --
- */
+/* ----------------------------------------------------------------------------------- writing -- */
 
 static bool put(mf_buffer *out, const char *text)
 {
@@ -78,8 +77,7 @@ mf_status mf_reply_writes(const mf_allocator *a, const mf_reply_row *row, const 
     return is_good ? MF_OK : MF_ERR_NO_MEMORY;
 }
 
-/* --------------------------------------------------------------------------------------- parts --
- */
+/* ------------------------------------------------------------------------------------- parts -- */
 
 static size_t common_start(part a, part b)
 {
@@ -116,8 +114,7 @@ static const char *keep(mf_reply_derived *d, part p)
     return start;
 }
 
-/* --------------------------------------------------------------------------------------- calls --
- */
+/* ------------------------------------------------------------------------------------- calls -- */
 
 /* Where the calls' names and arguments stand. */
 typedef struct places {
@@ -262,8 +259,7 @@ static bool derive_json(const mf_reply_sample *sample, mf_reply_derived *d, mf_r
     return row->name_close != NULL && f.call_open.n != 0;
 }
 
-/* ---------------------------------------------------------------------------------------- tags --
- */
+/* -------------------------------------------------------------------------------------- tags -- */
 
 static bool derive_tags(const mf_reply_sample *sample, mf_reply_derived *d, mf_reply_row *row)
 {

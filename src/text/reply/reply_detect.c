@@ -85,8 +85,7 @@ static bool ends_alike(const char *with_thought, size_t n, const char *without)
            memcmp(content - n_mark, with_thought + start, n_mark) == 0;
 }
 
-/* ------------------------------------------------------------------------------------- thoughts --
- */
+/* ---------------------------------------------------------------------------------- thoughts -- */
 
 /* What stands around the thought: with_thought has one, without has none. `what` is said behind it.
  */
@@ -136,8 +135,7 @@ static mf_status find_thoughts(detection *d, bool has_call)
     return status;
 }
 
-/* --------------------------------------------------------------------------------- the opening --
- */
+/* ------------------------------------------------------------------------------- the opening -- */
 
 /* Where a thought's mark begins in text[n], or n. */
 static size_t before_thought(const detection *d, const char *text, size_t n)
@@ -220,8 +218,7 @@ static mf_status find_opening(detection *d)
     return status;
 }
 
-/* ---------------------------------------------------------------------------------------- calls --
- */
+/* ------------------------------------------------------------------------------------- calls -- */
 
 /* The text behind what begins a turn, and behind a thought of nothing. */
 static const char *answer_of(const detection *d, const char *text)
@@ -325,8 +322,7 @@ static mf_status find_calls(detection *d)
     return MF_OK;
 }
 
-/* -------------------------------------------------------------------------------------- content --
- */
+/* ----------------------------------------------------------------------------------- content -- */
 
 /* A mark before the content, and if something else ends the turn a mark behind it. */
 static void take_content(detection *d, const char *text)
@@ -361,8 +357,7 @@ static mf_status find_content(detection *d)
     return MF_OK;
 }
 
-/* ------------------------------------------------------------------------------------------ all --
- */
+/* --------------------------------------------------------------------------------------- all -- */
 
 /* A family that is known by its marks brings those of its thoughts: what begins a turn is looked
  * for again with them. */

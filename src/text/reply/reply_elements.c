@@ -11,8 +11,7 @@
 
 #define MAX_DEPTH 32
 
-/* ------------------------------------------------------------------------------------ as values --
- */
+/* --------------------------------------------------------------------------------- as values -- */
 
 typedef struct elements {
     const char *mark; /* before a tag's name, or before the slash of one that closes */
@@ -147,9 +146,7 @@ mf_status mf_reply_elements_value(mf_reply_scan *s, mf_buffer *out)
     return e.has_no_memory ? MF_ERR_NO_MEMORY : MF_OK;
 }
 
-/* ------------------------------------------------------------------------------------ as it comes
- * --
- */
+/* ------------------------------------------------------------------------------- as it comes -- */
 
 /* A tag at `at`. *ends: it closes the argument, or the call with it (*next is `at` then). */
 static mf_reply_found look(const mf_reply_scan *s, size_t at, size_t *next, bool *is_close,

@@ -59,9 +59,7 @@ bool mf_reply_in_harmony(mf_reply_scan *s)
     return mf_reply_left(s) != 0;
 }
 
-/* --------------------------------------------------------------------------------------- headers
- * --
- */
+/* ----------------------------------------------------------------------------------- headers -- */
 
 /* The word behind `mark` in a header: up to a blank or another mark. */
 static size_t word_behind(const char *text, size_t n_bytes, const char *mark, const char **out)
@@ -122,8 +120,7 @@ static bool in_header(mf_reply_scan *s)
     return true;
 }
 
-/* ---------------------------------------------------------------------------------------- texts --
- */
+/* ------------------------------------------------------------------------------------- texts -- */
 
 static bool in_text(mf_reply_scan *s)
 {

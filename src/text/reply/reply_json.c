@@ -24,8 +24,7 @@ static mf_json_result put_byte(mf_buffer *out, unsigned char c)
     return put(out, &byte, 1);
 }
 
-/* ------------------------------------------------------------------------------------ structure --
- */
+/* --------------------------------------------------------------------------------- structure -- */
 
 static mf_json_result open_group(mf_json_scan *s, bool is_object, mf_buffer *out)
 {
@@ -124,8 +123,7 @@ static mf_json_result structure_byte(mf_json_scan *s, unsigned char c, mf_buffer
     }
 }
 
-/* -------------------------------------------------------------------------------------- scalars --
- */
+/* ----------------------------------------------------------------------------------- scalars -- */
 
 static bool number_ends(unsigned char phase)
 {
@@ -179,8 +177,7 @@ static mf_json_result word_byte(mf_json_scan *s, unsigned char c, mf_buffer *out
     return result != MF_JSON_MORE || *s->word != '\0' ? result : after_value(s);
 }
 
-/* -------------------------------------------------------------------------------------- strings --
- */
+/* ----------------------------------------------------------------------------------- strings -- */
 
 static mf_json_result put_unit(mf_buffer *out, unsigned unit)
 {

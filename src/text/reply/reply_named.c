@@ -43,8 +43,7 @@ bool mf_reply_begin_named(mf_reply_scan *s)
     }
 }
 
-/* ----------------------------------------------------------------------------------------- name --
- */
+/* -------------------------------------------------------------------------------------- name -- */
 
 static size_t skip_blanks(const mf_reply_scan *s, size_t at)
 {
@@ -150,9 +149,7 @@ bool mf_reply_in_name(mf_reply_scan *s)
     return true;
 }
 
-/* ------------------------------------------------------------------------------------ recipients
- * --
- */
+/* -------------------------------------------------------------------------------- recipients -- */
 
 bool mf_reply_begin_recipient(mf_reply_scan *s)
 {
@@ -190,8 +187,7 @@ bool mf_reply_in_recipient(mf_reply_scan *s)
     return true;
 }
 
-/* ----------------------------------------------------------------------------------------- JSON --
- */
+/* -------------------------------------------------------------------------------------- JSON -- */
 
 /* Before the arguments: they may be left out. */
 static bool begin_json(mf_reply_scan *s)

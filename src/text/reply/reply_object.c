@@ -28,8 +28,7 @@ static bool append(mf_reply_scan *s, mf_buffer *to, const mf_buffer *from)
     return s->status == MF_OK;
 }
 
-/* -------------------------------------------------------------------------------------- members --
- */
+/* ----------------------------------------------------------------------------------- members -- */
 
 static void name_member(mf_reply_scan *s)
 {
@@ -142,8 +141,7 @@ static bool end_member(mf_reply_scan *s)
     }
 }
 
-/* ----------------------------------------------------------------------------------- the object --
- */
+/* -------------------------------------------------------------------------------- the object -- */
 
 /* One byte more; what was scanned is in scratch. */
 static bool follow(mf_reply_scan *s, const mf_json_scan *before, unsigned char c)

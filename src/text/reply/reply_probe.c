@@ -56,8 +56,7 @@ static void write_messages(char *out, size_t capacity, const mf_probe *p)
     snprintf(out + n, capacity - (size_t)n, p->is_question ? "]" : "}]");
 }
 
-/* ------------------------------------------------------------------------------------- reading --
- */
+/* ----------------------------------------------------------------------------------- reading -- */
 
 typedef struct probe_seen {
     unsigned n_begun, n_ended;
@@ -134,8 +133,7 @@ mf_status mf_probe_read(const mf_allocator *a, const mf_reply_row *row, const ch
     return status;
 }
 
-/* ----------------------------------------------------------------------------------- rendering --
- */
+/* --------------------------------------------------------------------------------- rendering -- */
 
 static const char *behind_last(const char *text, const char *mark)
 {

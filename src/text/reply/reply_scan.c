@@ -6,8 +6,7 @@
 
 #include <string.h>
 
-/* ---------------------------------------------------------------------------- the waiting text --
- */
+/* -------------------------------------------------------------------------- the waiting text -- */
 
 static unsigned char byte_at(const mf_reply_scan *s, size_t at)
 {
@@ -87,8 +86,7 @@ static bool drop_lines(mf_reply_scan *s)
     return true;
 }
 
-/* ------------------------------------------------------------------------------------- thoughts --
- */
+/* ---------------------------------------------------------------------------------- thoughts -- */
 
 static bool begins_call(const mf_reply_scan *s, size_t at, mf_reply_found *found, size_t *end)
 {
@@ -140,8 +138,7 @@ static void begin_thought(mf_reply_scan *s)
     s->state = mf_reply_in_thought;
 }
 
-/* -------------------------------------------------------------------------------------- content --
- */
+/* ----------------------------------------------------------------------------------- content -- */
 
 /* What may stand in content. */
 typedef enum mark_kind { MARK_NONE, MARK_CALL, MARK_BARE, MARK_THOUGHT, MARK_DROPPED } mark_kind;
@@ -248,8 +245,7 @@ bool mf_reply_in_content(mf_reply_scan *s)
     return is_found;
 }
 
-/* ---------------------------------------------------------------------------------------- calls --
- */
+/* ------------------------------------------------------------------------------------- calls -- */
 
 static void clear_call(mf_reply_call *c)
 {
@@ -430,8 +426,7 @@ mf_reply_state mf_reply_call_state(const mf_reply_scan *s)
     return s->syntax->row.everybody == NULL ? mf_reply_in_name : mf_reply_in_recipient;
 }
 
-/* ------------------------------------------------------------------------------------- the loop --
- */
+/* ---------------------------------------------------------------------------------- the loop -- */
 
 void mf_reply_run(mf_reply_scan *s)
 {

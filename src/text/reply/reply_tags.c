@@ -24,8 +24,7 @@ static mf_reply_found match(const mf_reply_scan *s, size_t at, const char *mark,
     return mark == NULL ? MF_FOUND_NO : mf_reply_match(s, at, mark, end);
 }
 
-/* ------------------------------------------------------------------------------ what comes out --
- */
+/* ---------------------------------------------------------------------------- what comes out -- */
 
 static bool is_known_key(const mf_reply_call *c, const char *key, size_t n_bytes)
 {
@@ -109,8 +108,7 @@ static void take_text(mf_reply_scan *s, size_t end)
         mf_reply_give_arguments(s, (const char *)s->scratch.data, s->scratch.n_bytes);
 }
 
-/* ------------------------------------------------------------------------------------ arguments --
- */
+/* --------------------------------------------------------------------------------- arguments -- */
 
 /* What ends a call's arguments stands at `at`. */
 static mf_reply_found ends_call(const mf_reply_scan *s, size_t at, size_t *end)
@@ -225,8 +223,7 @@ static bool in_key(mf_reply_scan *s)
     return true;
 }
 
-/* --------------------------------------------------------------------------------------- values --
- */
+/* ------------------------------------------------------------------------------------ values -- */
 
 static size_t skip_blanks(const mf_reply_scan *s, size_t at)
 {

@@ -60,8 +60,7 @@ bool mf_reply_tools_has(const mf_reply_tools *tools, const char *name, size_t n_
     return find(tools, name, n_bytes) != NULL;
 }
 
-/* ---------------------------------------------------------------------------------------- types --
- */
+/* ------------------------------------------------------------------------------------- types -- */
 
 /* Schemas that are looked at for one argument: a schema may refer to itself. */
 #define MAX_SCHEMAS 256

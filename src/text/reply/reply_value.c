@@ -47,8 +47,7 @@ static int peek(python *p)
     return p->at == p->n_bytes ? -1 : (unsigned char)p->text[p->at];
 }
 
-/* -------------------------------------------------------------------------------------- strings --
- */
+/* ----------------------------------------------------------------------------------- strings -- */
 
 /* n digits of base 16 at the position; false: they are not there. */
 static bool read_hex(python *p, size_t n, uint32_t *out)
@@ -137,8 +136,7 @@ static bool put_string(python *p)
     return put(p, "\"", 1);
 }
 
-/* --------------------------------------------------------------------------------------- values --
- */
+/* ------------------------------------------------------------------------------------ values -- */
 
 /* A word or a number. */
 static bool put_word(python *p)
@@ -222,8 +220,7 @@ mf_value_result mf_reply_python_value(const char *text, size_t n_bytes, mf_buffe
     return p.result;
 }
 
-/* ---------------------------------------------------------------------------------------- typed --
- */
+/* ------------------------------------------------------------------------------------- typed -- */
 
 /* What a JSON value is, by its first byte. */
 static unsigned type_of(char first)
