@@ -74,16 +74,6 @@ static yyjson_doc *open_items(const mf_srv_request *request, const char *id, mf_
     return doc;
 }
 
-static bool put_value(yyjson_val *value, mf_srv_bytes *out)
-{
-    size_t n = 0;
-    char *text = yyjson_val_write(value, 0, &n);
-    if (text)
-        mf_srv_put(out, text, n);
-    free(text);
-    return text && !out->has_failed;
-}
-
 static bool is_called(yyjson_val *item, const char *id)
 {
     return yyjson_equals_str(yyjson_obj_get(item, "id"), id);
@@ -139,7 +129,7 @@ static bool put_conversation(const char *id, int64_t created, yyjson_val *metada
                   ",\"object\":\"conversation\",\"created_at\":%" PRId64 ",\"metadata\":", created);
     if (!metadata)
         mf_srv_puts(out, "{}");
-    else if (!put_value(metadata, out))
+    else if (!mf_srv_put_value(out, metadata))
         return false;
     mf_srv_puts(out, "}");
     return !out->has_failed;
@@ -198,14 +188,14 @@ static bool put_list(yyjson_val *const *items, size_t n, bool has_more, mf_srv_b
     mf_srv_puts(out, "{\"object\":\"list\",\"data\":[");
     for (size_t i = 0; i < n; i++) {
         mf_srv_puts(out, i > 0 ? "," : "");
-        if (!put_value(items[i], out))
+        if (!mf_srv_put_value(out, items[i]))
             return false;
     }
     mf_srv_puts(out, "],\"first_id\":");
-    if (n == 0 || !put_value(yyjson_obj_get(items[0], "id"), out))
+    if (n == 0 || !mf_srv_put_value(out, yyjson_obj_get(items[0], "id")))
         mf_srv_puts(out, "null");
     mf_srv_puts(out, ",\"last_id\":");
-    if (n == 0 || !put_value(yyjson_obj_get(items[n - 1], "id"), out))
+    if (n == 0 || !mf_srv_put_value(out, yyjson_obj_get(items[n - 1], "id")))
         mf_srv_puts(out, "null");
     mf_srv_printf(out, ",\"has_more\":%s}", has_more ? "true" : "false");
     return !out->has_failed;
@@ -257,7 +247,7 @@ static bool put_one(mf_srv_request *request, yyjson_val *array, const char *id, 
     yyjson_arr_foreach(array, i, n, item)
     {
         if (is_called(item, id))
-            return put_value(item, &request->answer) || no_memory(r);
+            return mf_srv_put_value(&request->answer, item) || no_memory(r);
     }
     return mf_srv_refuse(r, 404, "Item with id '%.60s' not found.", id);
 }
@@ -365,7 +355,7 @@ static bool drop_item(mf_srv_request *request, const place *at, mf_srv_refusal *
         if (is_called(item, at->item))
             continue;
         mf_srv_puts(&items, n_left++ > 0 ? "," : "");
-        is_good = is_good && (put_value(item, &items) || no_memory(r));
+        is_good = is_good && (mf_srv_put_value(&items, item) || no_memory(r));
     }
     if (is_good && n_left == n)
         is_good = mf_srv_refuse(r, 404, "Item with id '%.60s' not found.", at->item);

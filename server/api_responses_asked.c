@@ -18,16 +18,6 @@ static bool no_memory(mf_srv_refusal *r)
 
 /* ----------------------------------------------------------------------------------- earlier -- */
 
-static bool put_value(yyjson_val *value, mf_srv_bytes *out)
-{
-    size_t n = 0;
-    char *text = yyjson_val_write(value, 0, &n);
-    if (text)
-        mf_srv_put(out, text, n);
-    free(text);
-    return text && !out->has_failed;
-}
-
 /* conversation: its id, or an object that has it. */
 static bool put_conversation(mf_srv_request *request, mf_srv_asked *asked, mf_srv_refusal *r)
 {
@@ -86,7 +76,7 @@ static bool put_referred(mf_srv_request *request, const char *id, mf_srv_bytes *
         yyjson_doc *doc = yyjson_read(response.data, response.n_bytes, 0);
         yyjson_val *item = yyjson_arr_get(yyjson_obj_get(yyjson_doc_get_root(doc), "output"),
                                           (size_t)strtoul(place + 1, NULL, 10));
-        is_found = yyjson_equals_str(yyjson_obj_get(item, "id"), id) && put_value(item, out);
+        is_found = yyjson_equals_str(yyjson_obj_get(item, "id"), id) && mf_srv_put_value(out, item);
         yyjson_doc_free(doc);
     }
     mf_srv_bytes_free(&response);
@@ -105,7 +95,7 @@ static bool put_item(mf_srv_request *request, yyjson_val *item, size_t i, mf_srv
     const char *id = yyjson_get_str(yyjson_obj_get(item, "id"));
     mf_srv_puts(out, out->n_bytes > 0 ? "," : "");
     if (!is_reference(item))
-        return put_value(item, out) || no_memory(r);
+        return mf_srv_put_value(out, item) || no_memory(r);
     if (id && put_referred(request, id, out))
         return true;
     snprintf(name, sizeof name, "input[%zu].id", i);
@@ -121,7 +111,7 @@ static bool put_own(mf_srv_request *request, yyjson_val *input, mf_srv_bytes *ou
     if (yyjson_is_str(input)) {
         mf_srv_puts(out, out->n_bytes > 0 ? "," : "");
         mf_srv_puts(out, "{\"role\":\"user\",\"content\":");
-        if (!put_value(input, out))
+        if (!mf_srv_put_value(out, input))
             return no_memory(r);
         mf_srv_puts(out, "}");
         return true;
@@ -192,7 +182,7 @@ static bool put_echo(yyjson_val *object, const char *name, const char *none, mf_
     yyjson_val *value = mf_srv_field_of(object, name);
     mf_srv_printf(out, ",\"%s\":", name);
     if (value)
-        return put_value(value, out);
+        return mf_srv_put_value(out, value);
     mf_srv_puts(out, none);
     return true;
 }
@@ -204,7 +194,7 @@ static bool put_text(yyjson_val *object, mf_srv_bytes *out)
     mf_srv_puts(out, ",\"text\":{\"format\":");
     if (!mf_srv_field_of(text, "format"))
         mf_srv_puts(out, "{\"type\":\"text\"}");
-    else if (!put_value(mf_srv_field_of(text, "format"), out))
+    else if (!mf_srv_put_value(out, mf_srv_field_of(text, "format")))
         return false;
     const bool is_good =
         !mf_srv_field_of(text, "verbosity") || put_echo(text, "verbosity", "null", out);
@@ -216,7 +206,7 @@ static bool put_text(yyjson_val *object, mf_srv_bytes *out)
 static bool put_tool(yyjson_val *tool, mf_srv_bytes *out)
 {
     if (!yyjson_equals_str(yyjson_obj_get(tool, "type"), "function"))
-        return put_value(tool, out);
+        return mf_srv_put_value(out, tool);
     mf_srv_puts(out, "{\"type\":\"function\"");
     const bool is_good =
         put_echo(tool, "name", "\"\"", out) && put_echo(tool, "description", "null", out) &&
@@ -259,7 +249,7 @@ static bool put_request(yyjson_val *object, mf_srv_bytes *out)
     if (mf_srv_field_of(object, "conversation")) {
         yyjson_val *v = mf_srv_field_of(object, "conversation");
         mf_srv_puts(out, ",\"conversation\":{\"id\":");
-        if (!put_value(yyjson_is_obj(v) ? yyjson_obj_get(v, "id") : v, out))
+        if (!mf_srv_put_value(out, yyjson_is_obj(v) ? yyjson_obj_get(v, "id") : v))
             return false;
         mf_srv_puts(out, "}");
     }

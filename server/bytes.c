@@ -2,6 +2,10 @@
 /* Growing bytes and JSON. */
 #include "bytes.h"
 
+#include "yyjson_prefix.h"
+
+#include "yyjson.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -132,6 +136,16 @@ void mf_srv_put_number(mf_srv_bytes *b, double value)
         mf_srv_puts(b, "null");
     else
         mf_srv_printf(b, "%.9g", value);
+}
+
+bool mf_srv_put_value(mf_srv_bytes *b, const yyjson_val *value)
+{
+    size_t n = 0;
+    char *text = yyjson_val_write(value, 0, &n);
+    if (text)
+        mf_srv_put(b, text, n);
+    free(text);
+    return text && !b->has_failed;
 }
 
 void mf_srv_drop(mf_srv_bytes *b, size_t n_bytes)

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct yyjson_val;
+
 /* Zero-initialise. */
 typedef struct mf_srv_bytes {
     char *data; /* from malloc; NUL-terminated where anything was put */
@@ -25,6 +27,8 @@ void mf_srv_put_json(mf_srv_bytes *b, const char *text, size_t n_bytes);
 void mf_srv_puts_json(mf_srv_bytes *b, const char *text);
 /* A JSON number; null where it is none. */
 void mf_srv_put_number(mf_srv_bytes *b, double value);
+/* A value as JSON. False, and nothing is put: there is none, or no memory. */
+bool mf_srv_put_value(mf_srv_bytes *b, const struct yyjson_val *value);
 /* Drops the first n_bytes. */
 void mf_srv_drop(mf_srv_bytes *b, size_t n_bytes);
 void mf_srv_bytes_free(mf_srv_bytes *b);

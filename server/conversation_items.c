@@ -4,18 +4,7 @@
 
 #include "job.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-static bool put_value(yyjson_val *value, mf_srv_bytes *out)
-{
-    size_t n = 0;
-    char *text = yyjson_val_write(value, 0, &n);
-    if (text)
-        mf_srv_put(out, text, n);
-    free(text);
-    return text && !out->has_failed;
-}
 
 static bool is_message(yyjson_val *item)
 {
@@ -53,7 +42,7 @@ static bool put_member(yyjson_val *key, yyjson_val *value, yyjson_val *item, mf_
     mf_srv_put_json(out, yyjson_get_str(key), yyjson_get_len(key));
     mf_srv_puts(out, ":");
     if (!is_message(item) || !yyjson_equals_str(key, "content") || !yyjson_is_str(value))
-        return put_value(value, out);
+        return mf_srv_put_value(out, value);
     put_part(value, is_answer, out);
     return !out->has_failed;
 }
@@ -64,7 +53,7 @@ bool mf_srv_put_item(yyjson_val *item, mf_srv_bytes *out)
     size_t i, n;
     yyjson_val *key, *value, *id = yyjson_obj_get(item, "id");
     if (!yyjson_is_obj(item))
-        return put_value(item, out);
+        return mf_srv_put_value(out, item);
     mf_srv_make_id(made, prefix_of(item));
     mf_srv_puts(out, "{\"id\":");
     if (yyjson_is_str(id) && yyjson_get_len(id) > 0)

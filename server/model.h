@@ -60,6 +60,8 @@ typedef struct mf_srv_model {
 /* How it thinks and calls, and where it ends: all from has_chat on but the sampler, by its
  * tokenizer. Errors: those of mf_reply_syntax_detect, MF_ERR_NO_MEMORY. */
 mf_status mf_srv_model_learn(mf_srv_model *model, mf_error *error);
+/* Whether an answer is over at the token. */
+bool mf_srv_model_ends(const mf_srv_model *model, int32_t token);
 
 /* Answers that an earlier server kept, in a file of at most max_bytes, and this one's from now on.
  * What hinders it is logged: it hinders nothing else. */

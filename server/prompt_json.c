@@ -6,7 +6,6 @@
 
 #include "yyjson.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static mf_srv_role role_of(const mf_srv_message *messages, size_t i, unsigned ways)
@@ -101,12 +100,9 @@ static void put_told_tools(const char *tools, mf_srv_bytes *out)
                      "tools:");
     yyjson_arr_foreach(yyjson_doc_get_root(doc), i, n, tool)
     {
-        size_t n_text = 0;
-        char *text = yyjson_val_write(yyjson_obj_get(tool, "function"), 0, &n_text);
-        out->has_failed = out->has_failed || !text;
         mf_srv_puts(out, "\n");
-        mf_srv_put(out, text ? text : "", n_text);
-        free(text);
+        if (!mf_srv_put_value(out, yyjson_obj_get(tool, "function")))
+            out->has_failed = true;
     }
     out->has_failed = out->has_failed || !doc;
     yyjson_doc_free(doc);

@@ -131,14 +131,6 @@ static bool choose(const mf_srv_model *model, mf_srv_choice *c, const float *log
     return true;
 }
 
-static bool is_end(const mf_srv_model *model, int32_t token)
-{
-    for (size_t i = 0; i < model->n_end_tokens; i++)
-        if (model->end_tokens[i] == token)
-            return true;
-    return mf_tokenizer_is_end(model->tokenizer, token) != 0;
-}
-
 /* How likely the model finds the answer, where that decides which are given out: its own
  * distribution, before sampling changes it. */
 static void score(mf_srv_choice *c, int32_t token, const float *logits)
@@ -212,7 +204,7 @@ static void next_token(mf_srv_scheduler *s, mf_srv_choice *c)
         mf_srv_run_fail(s, c, &refusal);
         return;
     }
-    if (is_end(s->model, token) && (!p->ignores_end || c->guide)) {
+    if (mf_srv_model_ends(s->model, token) && (!p->ignores_end || c->guide)) {
         score(c, token, logits);
         finish(c, MF_SRV_END);
         return;

@@ -205,7 +205,7 @@ void mf_srv_template_learn(mf_srv_model *model)
     model->shows_tools = model->has_chat && shows_tools(model);
 }
 
-static bool is_end(const mf_srv_model *model, int32_t token)
+bool mf_srv_model_ends(const mf_srv_model *model, int32_t token)
 {
     for (size_t i = 0; i < model->n_end_tokens; i++)
         if (model->end_tokens[i] == token)
@@ -253,6 +253,6 @@ void mf_srv_template_learn_ends(mf_srv_model *model)
     model->n_end_texts = 0;
     memset(model->end_texts, 0, sizeof model->end_texts);
     for (size_t i = 0; i < n_vocab; i++)
-        if (is_end(model, (int32_t)i) || (int32_t)i == behind)
+        if (mf_srv_model_ends(model, (int32_t)i) || (int32_t)i == behind)
             add_end(model, (int32_t)i);
 }

@@ -6,7 +6,6 @@
 #include "model.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const efforts[] = {"none", "minimal", "low", "medium",
@@ -58,16 +57,11 @@ static const mf_srv_field variables[] = {
 
 static bool put_variable(yyjson_val *key, yyjson_val *value, mf_srv_bytes *out, mf_srv_refusal *r)
 {
-    size_t n = 0;
-    char *text = yyjson_val_write(value, 0, &n);
-    if (!text)
-        return mf_srv_refuse(r, 503, "out of memory for the template's variables");
     mf_srv_puts(out, out->n_bytes > 0 ? "," : "");
     mf_srv_puts_json(out, yyjson_get_str(key));
     mf_srv_puts(out, ":");
-    mf_srv_put(out, text, n);
-    free(text);
-    return true;
+    return mf_srv_put_value(out, value) ||
+           mf_srv_refuse(r, 503, "out of memory for the template's variables");
 }
 
 static bool get_variables(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
@@ -225,12 +219,8 @@ bool mf_srv_read_documents(yyjson_val *object, mf_srv_conversation *c, mf_srv_re
         if (!yyjson_is_obj(document))
             return mf_srv_refuse_field(r, "documents", "expected an array of objects");
     }
-    char *text = yyjson_val_write(documents, 0, &n);
-    if (!text)
-        return mf_srv_refuse(r, 503, "out of memory for the documents");
-    mf_srv_put(&c->documents, text, n);
-    free(text);
-    return true;
+    return mf_srv_put_value(&c->documents, documents) ||
+           mf_srv_refuse(r, 503, "out of memory for the documents");
 }
 
 bool mf_srv_read_thinking(yyjson_val *object, const mf_srv_model *model, mf_srv_conversation *c,

@@ -22,13 +22,7 @@ static bool refuse_unsupported(mf_srv_refusal *r, const char *field, const char 
 
 static bool put_value(yyjson_val *value, mf_srv_bytes *out, mf_srv_refusal *r)
 {
-    size_t n = 0;
-    char *text = yyjson_val_write(value, 0, &n);
-    if (!text)
-        return mf_srv_refuse(r, 503, "out of memory for the tools");
-    mf_srv_put(out, text, n);
-    free(text);
-    return true;
+    return mf_srv_put_value(out, value) || mf_srv_refuse(r, 503, "out of memory for the tools");
 }
 
 static bool is_named(const mf_srv_conversation *c, const char *name)

@@ -22,7 +22,5 @@ mf_expr mf_expr_text_without(mf_rules *r, const char *close);
 bool mf_schema_open(mf_schema_reader *s, mf_rules *r, const mf_grammar_tool *tool, const char *what,
                     mf_json *json);
 void mf_schema_close(mf_schema_reader *s, mf_json *json);
-/* The schema that $ref leads to. */
-yyjson_val *mf_schema_follow(const mf_json *json, yyjson_val *schema);
 
 #endif

@@ -96,20 +96,6 @@ static mf_expr marked(const tagged *t, const char *text)
                         : mf_expr_marked(t->schema->rules, t->vocabulary, text, strlen(text));
 }
 
-yyjson_val *mf_schema_follow(const mf_json *json, yyjson_val *schema)
-{
-    for (int i = 0; i < 16; i++) {
-        yyjson_val *ref = yyjson_obj_get(schema, "$ref");
-        if (!yyjson_is_str(ref))
-            break;
-        yyjson_val *to = mf_schema_resolve(json, yyjson_get_str(ref), yyjson_get_len(ref));
-        if (to == NULL)
-            break;
-        schema = to;
-    }
-    return schema;
-}
-
 /* Only strings, of which any will do, or those of a list. */
 static mf_expr words_of(const tagged *t, yyjson_val *schema)
 {
@@ -208,18 +194,6 @@ static mf_expr argument(const tagged *t, const char *name, size_t n_name, yyjson
     return mf_expr_seq(r, mf_expr_seq(r, all, value), marked(t, t->form->value_close));
 }
 
-static bool is_required(yyjson_val *schema, yyjson_val *name)
-{
-    size_t i, n;
-    yyjson_val *item;
-    yyjson_arr_foreach(yyjson_obj_get(schema, "required"), i, n, item)
-    {
-        if (mf_schema_equal(item, name))
-            return true;
-    }
-    return false;
-}
-
 static mf_expr all_arguments(tagged *t, yyjson_val *schema)
 {
     mf_rules *r = t->schema->rules;
@@ -238,7 +212,8 @@ static mf_expr all_arguments(tagged *t, yyjson_val *schema)
     yyjson_obj_foreach(properties, i, n, name, value)
     {
         mf_expr one = argument(t, yyjson_get_str(name), yyjson_get_len(name), value);
-        all = mf_expr_seq(r, all, is_required(schema, name) ? one : mf_expr_optional(r, one));
+        all = mf_expr_seq(r, all,
+                          mf_schema_is_required(schema, name) ? one : mf_expr_optional(r, one));
     }
     return all;
 }

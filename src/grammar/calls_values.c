@@ -170,18 +170,6 @@ static mf_expr map_of(const writer *w, mf_expr value)
     return around(w, "{", row(w, mf_schema_shared(w->schema, one), 0, MF_NO_LIMIT), "}");
 }
 
-static bool is_required(yyjson_val *schema, yyjson_val *name)
-{
-    size_t i, n;
-    yyjson_val *item;
-    yyjson_arr_foreach(yyjson_obj_get(schema, "required"), i, n, item)
-    {
-        if (mf_schema_equal(item, name))
-            return true;
-    }
-    return false;
-}
-
 /* In the schema's order; of those that may be left out the ones behind them come first then. */
 static mf_expr named_members(writer *w, yyjson_val *schema, bool is_top)
 {
@@ -202,7 +190,7 @@ static mf_expr named_members(writer *w, yyjson_val *schema, bool is_top)
         const mf_expr value = value_of(w, yyjson_obj_iter_get_val(name));
         mf_expr one = member(w, yyjson_get_str(name), yyjson_get_len(name), value, is_top);
         all[i] = mf_schema_shared(w->schema, one);
-        must[i] = is_required(schema, name);
+        must[i] = mf_schema_is_required(schema, name);
     }
     for (size_t i = n; has_memory && i-- > 0 && r->status == MF_OK;) {
         mf_expr with = mf_expr_seq(r, all[i], more), behind = with;

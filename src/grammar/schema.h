@@ -73,8 +73,11 @@ mf_expr mf_schema_number(mf_schema_reader *s, const mf_conjunction *c, bool is_i
 bool mf_schema_are_disjoint(yyjson_val *list, const mf_json *json);
 /* What a local reference points to; NULL: nothing. */
 yyjson_val *mf_schema_resolve(const mf_json *json, const char *ref, size_t n_bytes);
+/* The schema that a chain of nothing but $ref leads to. */
+yyjson_val *mf_schema_follow(const mf_json *json, yyjson_val *schema);
 /* Equal as JSON values: numbers by value. */
 bool mf_schema_equal(yyjson_val *a, yyjson_val *b);
+bool mf_schema_is_required(yyjson_val *schema, yyjson_val *name);
 
 /* The lowest (or, with is_max, highest) whole number that c's parts have for a keyword, at least 0;
  * otherwise what it is where none has it. */

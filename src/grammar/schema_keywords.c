@@ -166,6 +166,20 @@ yyjson_val *mf_schema_resolve(const mf_json *json, const char *ref, size_t n_byt
     return yyjson_is_obj(v) || yyjson_is_bool(v) ? v : NULL;
 }
 
+yyjson_val *mf_schema_follow(const mf_json *json, yyjson_val *schema)
+{
+    for (int i = 0; i < 16; i++) {
+        yyjson_val *ref = yyjson_obj_get(schema, "$ref");
+        if (!yyjson_is_str(ref))
+            break;
+        yyjson_val *to = mf_schema_resolve(json, yyjson_get_str(ref), yyjson_get_len(ref));
+        if (to == NULL)
+            break;
+        schema = to;
+    }
+    return schema;
+}
+
 /* -----------------------------------------------------------------------------------------
  * equality --
  */
@@ -216,24 +230,21 @@ bool mf_schema_equal(yyjson_val *a, yyjson_val *b)
     }
 }
 
+bool mf_schema_is_required(yyjson_val *schema, yyjson_val *name)
+{
+    size_t i, n;
+    yyjson_val *item;
+    yyjson_arr_foreach(yyjson_obj_get(schema, "required"), i, n, item)
+    {
+        if (mf_schema_equal(item, name))
+            return true;
+    }
+    return false;
+}
+
 /* ---------------------------------------------------------------------------------- disjoint -- */
 
 #define MAX_ALTERNATIVES 200
-
-/* The schema that a chain of nothing but $ref leads to. */
-static yyjson_val *follow(yyjson_val *schema, const mf_json *json)
-{
-    for (int i = 0; i < 16; i++) {
-        yyjson_val *ref = yyjson_obj_get(schema, "$ref");
-        if (!yyjson_is_str(ref))
-            break;
-        yyjson_val *to = mf_schema_resolve(json, yyjson_get_str(ref), yyjson_get_len(ref));
-        if (to == NULL)
-            break;
-        schema = to;
-    }
-    return schema;
-}
 
 /* The values that a schema lists; *one is used for a constant. */
 static size_t listed(yyjson_val *schema, yyjson_val **first)
@@ -318,7 +329,7 @@ static bool properties_apart(yyjson_val *a, yyjson_val *b, const mf_json *json)
         const size_t n_name = yyjson_get_len(key);
         yyjson_val *other = yyjson_obj_getn(yyjson_obj_get(b, "properties"), name, n_name);
         if (other != NULL && is_required(a, name, n_name) && is_required(b, name, n_name) &&
-            list_apart(follow(value, json), follow(other, json)))
+            list_apart(mf_schema_follow(json, value), mf_schema_follow(json, other)))
             return true;
     }
     return false;
@@ -339,8 +350,8 @@ bool mf_schema_are_disjoint(yyjson_val *list, const mf_json *json)
         return false;
     for (size_t i = 0; i < n; i++)
         for (size_t k = i + 1; k < n; k++)
-            if (!are_apart(follow(yyjson_arr_get(list, i), json),
-                           follow(yyjson_arr_get(list, k), json), json))
+            if (!are_apart(mf_schema_follow(json, yyjson_arr_get(list, i)),
+                           mf_schema_follow(json, yyjson_arr_get(list, k)), json))
                 return false;
     return true;
 }

@@ -35,19 +35,6 @@ MF_INLINE __m512i add_products(__m512i acc, __m512i weights, __m512i digits)
     return acc;
 }
 
-/* In each quarter of the vectors, lane r of column c is lane c of rows[r]. */
-MF_INLINE void transpose_fours(const __m512i rows[4], __m512i columns[4])
-{
-    const __m512i a0 = _mm512_unpacklo_epi32(rows[0], rows[1]);
-    const __m512i a1 = _mm512_unpackhi_epi32(rows[0], rows[1]);
-    const __m512i a2 = _mm512_unpacklo_epi32(rows[2], rows[3]);
-    const __m512i a3 = _mm512_unpackhi_epi32(rows[2], rows[3]);
-    columns[0] = _mm512_unpacklo_epi64(a0, a2);
-    columns[1] = _mm512_unpackhi_epi64(a0, a2);
-    columns[2] = _mm512_unpacklo_epi64(a1, a3);
-    columns[3] = _mm512_unpackhi_epi64(a1, a3);
-}
-
 /* Of 256 bytes in their order: vector k has of each 32 the eight from 8 * k on. */
 MF_INLINE void weave(const __m512i rows[4], __m512i columns[4])
 {
@@ -116,7 +103,7 @@ static void prepare_span(bool woven, const float *x, uint32_t n, mf_blocks_span 
         if (woven)
             weave(rows, columns);
         else
-            transpose_fours(rows, columns);
+            mf_transpose_fours_avx512(rows, columns);
         sums[d] = _mm512_setzero_si512();
         for (uint32_t k = 0; k < CHUNKS; k++) {
             _mm512_storeu_si512(span->bytes.digits[d][k], columns[k]);
@@ -167,7 +154,7 @@ MF_INLINE void unpack_span(mf_weight_kind kind, const span_tables *t, const mf_b
         MF_UNROLL(4)
         for (uint32_t c = 0; c < CHUNKS; c++)
             chunks[c] = chunk_weights(kind, t, v, c);
-        transpose_fours(chunks, out->weights);
+        mf_transpose_fours_avx512(chunks, out->weights);
     }
     out->scale = lane_scales(kind, &scales);
     if (mf_blocks_has_min(kind))

@@ -48,26 +48,13 @@ MF_INLINE __m128i load_128(const unsigned char *p)
     return _mm_loadu_si128((const __m128i *)(const void *)p);
 }
 
-/* In each quarter of the vectors, lane r of column c is lane c of rows[r]. */
-MF_INLINE void transpose_fours(const __m512i rows[4], __m512i columns[4])
-{
-    const __m512i a0 = _mm512_unpacklo_epi32(rows[0], rows[1]);
-    const __m512i a1 = _mm512_unpackhi_epi32(rows[0], rows[1]);
-    const __m512i a2 = _mm512_unpacklo_epi32(rows[2], rows[3]);
-    const __m512i a3 = _mm512_unpackhi_epi32(rows[2], rows[3]);
-    columns[0] = _mm512_unpacklo_epi64(a0, a2);
-    columns[1] = _mm512_unpackhi_epi64(a0, a2);
-    columns[2] = _mm512_unpacklo_epi64(a1, a3);
-    columns[3] = _mm512_unpackhi_epi64(a1, a3);
-}
-
 /* Lane r of column c of the result is lane c of rows[r]. */
 MF_INLINE void transpose(const __m512i rows[ROWS], __m512i columns[ROWS])
 {
     __m512i b[ROWS];
     MF_UNROLL(4)
     for (int i = 0; i < ROWS; i += 4)
-        transpose_fours(rows + i, b + i);
+        mf_transpose_fours_avx512(rows + i, b + i);
     MF_UNROLL(4)
     for (int k = 0; k < 4; k++) {
         __m512i even0 = _mm512_shuffle_i32x4(b[k], b[4 + k], 0x88);
@@ -92,7 +79,7 @@ MF_INLINE void load_words(const panel *p, const unsigned char *values, __m512i c
         v[i] = _mm512_inserti32x4(v[i], load_128(values + (size_t)p->rows[8 + i] * 16), 2);
         v[i] = _mm512_inserti32x4(v[i], load_128(values + (size_t)p->rows[12 + i] * 16), 3);
     }
-    transpose_fours(v, columns);
+    mf_transpose_fours_avx512(v, columns);
 }
 
 /* n (at most 16 words' worth) scales or biases of each row from group `first` on, transposed. */

@@ -33,6 +33,19 @@ MF_INLINE __m512 mf_load_float_avx512(const unsigned char *p, mf_dtype type, __m
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
+/* In each quarter of the vectors, lane r of column c is lane c of rows[r]. */
+MF_INLINE void mf_transpose_fours_avx512(const __m512i rows[4], __m512i columns[4])
+{
+    const __m512i a0 = _mm512_unpacklo_epi32(rows[0], rows[1]);
+    const __m512i a1 = _mm512_unpackhi_epi32(rows[0], rows[1]);
+    const __m512i a2 = _mm512_unpacklo_epi32(rows[2], rows[3]);
+    const __m512i a3 = _mm512_unpackhi_epi32(rows[2], rows[3]);
+    columns[0] = _mm512_unpacklo_epi64(a0, a2);
+    columns[1] = _mm512_unpackhi_epi64(a0, a2);
+    columns[2] = _mm512_unpacklo_epi64(a1, a3);
+    columns[3] = _mm512_unpackhi_epi64(a1, a3);
+}
+
 /*
  * The sums over the lanes of four vectors. The order is fixed, and part of what "the same bits"
  * means: lane i + lane i + 8, then + 4, + 2, + 1.
