@@ -73,7 +73,7 @@ ours_once() {
 # can be faster: the better of both counts.
 theirs_as() {
     within "$1" "$theirs" -m "$model" -lm mmap --repack "$2" -p 0 -n "$((tokens / 4))" -t "$threads" -r 2 -o json 2>>"$folder/log" |
-        tr -d '\n' | sed -n 's/.*"samples_ts": *\[[^],]*, *\([0-9.e+-]*\).*/\1/p' # of two the second
+        { tr -d '\n' && echo; } | sed -n 's/.*"samples_ts": *\[[^],]*, *\([0-9.e+-]*\).*/\1/p' # of two the second
 }
 theirs_once() {
     if [ "$1" -le "$((model_gib + 1))" ]; then
