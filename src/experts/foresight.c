@@ -28,8 +28,11 @@
 #define PASSES_JUDGED 32u
 #define PASSES_PAUSED 32u
 #define PASSES_PAUSED_MOST 4096u
-/* Nothing was missed for so many passes: there is nothing to gain. */
-#define PASSES_IDLE 8u
+/* Fewer missed in a pass, in the middle of the last ones: asking routers costs more than what is to
+ * be gained. One pass counts for so many at most, and weighs so much. */
+#define MISSES_WORTHWHILE 1.0f
+#define MISSES_MOST 4u
+#define WEIGHT_OF_MISSES 0.125f
 
 typedef struct named {
     uint32_t n;
@@ -63,10 +66,11 @@ struct mf_foresight {
     bool is_on;        /* in this pass */
     bool asks_router;
     bool is_noted; /* what routers foretell, of use or not */
-    uint64_t n_passes, paused_until, judged_at, missed_at;
+    uint64_t n_passes, paused_until, judged_at;
     uint32_t n_paused;
     mf_expert_stats judged; /* as they were when profit was last looked at */
     uint64_t n_misses;
+    float missed; /* in a pass, lately */
 };
 
 /* --------------------------------------------------------------------------------- opening -- */
@@ -94,6 +98,7 @@ static void init(mf_foresight *f, const mf_foresight_options *o)
     f->n_paused = PASSES_PAUSED;
     f->depth_wanted = o->depth;
     f->depth = o->depth != 0 ? o->depth : 1;
+    f->missed = (float)MISSES_MOST;
     for (uint32_t j = 0; j < MF_FORESIGHT_RANKS; j++) {
         for (uint32_t i = 0; i < MF_N_PREDICTORS; i++)
             f->records[i].chance[j] = f->folded[i].chance[j] = CHANCE_AT_FIRST;
@@ -239,14 +244,19 @@ static void choose_state(mf_foresight *f)
     f->is_folded = f->may_fold && is_better != is_other;
 }
 
+static void count_misses(mf_foresight *f, uint64_t n_misses)
+{
+    const uint64_t n = n_misses - f->n_misses;
+    f->n_misses = n_misses;
+    f->missed += WEIGHT_OF_MISSES * ((float)(n < MISSES_MOST ? n : MISSES_MOST) - f->missed);
+}
+
 /* Whether what was read for nothing took longer than what was of use. */
 static void judge_profit(mf_foresight *f)
 {
     mf_expert_stats now;
     mf_expert_store_stats(f->store, &now);
-    if (now.n_misses + now.n_hints_useful != f->n_misses)
-        f->missed_at = f->n_passes;
-    f->n_misses = now.n_misses + now.n_hints_useful;
+    count_misses(f, now.n_misses + now.n_hints_useful);
     if (f->n_passes < f->judged_at + PASSES_JUDGED)
         return;
     const uint64_t saved = now.hint_saved_us - f->judged.hint_saved_us;
@@ -268,7 +278,7 @@ void mf_foresight_begin(mf_foresight *f, uint32_t n_rows)
     f->n_passes++;
     judge_profit(f);
     choose_state(f);
-    const bool is_idle = f->n_passes > f->missed_at + PASSES_IDLE;
+    const bool is_idle = f->missed < MISSES_WORTHWHILE;
     f->is_on = f->is_unbridled || (f->n_passes >= f->paused_until && !is_idle);
     const bool is_asked_now =
         f->is_on && (is_router_worth_it(f) || f->n_passes % PASSES_BETWEEN == 0);

@@ -6,10 +6,10 @@
  * rows wants nearly all experts of a layer: they are named in the order of their files (a planned
  * sweep).
  *
- * It holds itself back: where nothing was missed lately there is nothing to gain, a predictor that
- * is mostly wrong is not even asked, and where what was read for nothing took longer than what was
- * of use, it pauses, longer each time. It knows no models: what the router of a layer says of an
- * earlier state is brought by whoever ran it.
+ * It holds itself back: where next to nothing was missed lately there is nothing to gain, a
+ * predictor that is mostly wrong is not even asked, and where what was read for nothing took longer
+ * than what was of use, it pauses, longer each time. It knows no models: what the router of a layer
+ * says of an earlier state is brought by whoever ran it.
  */
 #ifndef MF_EXPERTS_FORESIGHT_H
 #define MF_EXPERTS_FORESIGHT_H

@@ -310,6 +310,39 @@ static void test_recall(void)
     mf_engine_close(&engine);
 }
 
+/* Held in memory all but now and then one: then the routers' own time is more than what it saves.
+ */
+static void test_idle(void)
+{
+    int32_t tokens[TEXT_TOKENS];
+    mf_error error = {0};
+    mf_engine_options options;
+    mf_engine *engine = NULL;
+    mf_session *session = NULL;
+    uint32_t n_asked = 0, n_asked_few = 0;
+    read_demo(tokens);
+    mf_engine_options_default(&options);
+    options.predict = MF_PREDICT_NEXT_LAYER;
+    options.expert_cache_bytes = (uint64_t)256 << 20; /* more than the model has */
+    options.n_context_tokens = 2 * TEXT_TOKENS;
+    REQUIRE_OK(mf_engine_open(DEMO, &options, &engine, &error), &error);
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    for (uint32_t i = 0; i < TEXT_TOKENS; i++) {
+        REQUIRE_OK(mf_session_eval(session, tokens + i, 1, &error), &error);
+        const bool is_asked = mf_foresight_wants_router(engine->runner.foresight, 1);
+        n_asked += is_asked && i < 8;
+        n_asked_few += is_asked && i >= TEXT_TOKENS / 2;
+    }
+    mf_stats stats;
+    mf_engine_stats(engine, &stats);
+    printf("asked of %u of the first 8 tokens, %u of the second half, %llu misses\n", n_asked,
+           n_asked_few, (unsigned long long)stats.n_expert_misses);
+    CHECK(n_asked > 0);
+    CHECK(n_asked_few == 0);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+}
+
 int main(int argc, char **argv)
 {
     static const char *const names[] = {"mlx_4bit", "next_bf16",     "packed",
@@ -327,6 +360,6 @@ int main(int argc, char **argv)
     test_depths(golden_case_find("next_bf16"));
     test_depths(golden_case_find("v3_fp8"));
     if (argc == 1 && !GOLDEN_ON_DEVICE)
-        test_recall();
+        test_recall(), test_idle();
     return test_result();
 }
