@@ -6,11 +6,13 @@
  *     bench_sessions MODEL [--text FILE] [--sessions N] [--prompt N] [--steps N] [--prefix N]
  *                          [--rounds N] [--ram MIB] [--cache MIB] [--dir DIR] [--part decode|state]
  *                          [--one-prompt] [--device NAME] [--vram MIB]
+ *                          [--operations]
  *                          [--halves auto|never|always]
  *
  * --text: the tokens are FILE's, else pseudo-random. --one-prompt: each session samples its own
  * continuation of the same prompt, else each has a stretch of the tokens. --cache: expert slots,
- * default the least possible. --halves: passes of several sessions in two halves, one computing
+ * default the least possible. --operations: a GPU's time of a step together, by operations.
+ * --halves: passes of several sessions in two halves, one computing
  * while the other's experts are read: where it pays, never, or always. --dir: an empty folder on
  * the drive to be measured, for snapshots and the store.
  */
@@ -112,6 +114,10 @@ int main(int argc, char **argv)
         }
         if (strcmp(argv[i], "--one-prompt") == 0) {
             b.has_one_prompt = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--operations") == 0) {
+            b.has_operations = true;
             continue;
         }
         i++;

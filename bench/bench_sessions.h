@@ -19,6 +19,7 @@ typedef struct bench {
     const char *text;      /* a file of text; NULL: random tokens */
     const char *directory; /* for files; NULL: none are made */
     bool has_one_prompt;   /* all sessions continue the same prompt, each as it samples */
+    bool has_operations;   /* a round more tells a device's time of a step by operations */
     uint32_t n_sessions, n_prompt, n_steps, n_prefix, n_rounds;
     mf_split_mode halves; /* whether passes of several are split */
     mf_engine_options options;

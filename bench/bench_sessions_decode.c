@@ -20,6 +20,12 @@ typedef struct run {
     mf_stats stats;
 } run;
 
+#define MOST_OPERATIONS 64u
+typedef struct operation_times {
+    mf_operation_time list[MOST_OPERATIONS];
+    size_t n;
+} operation_times;
+
 static int32_t *ids_at(const wanted *w, uint32_t session, uint32_t step, uint32_t layer)
 {
     const mf_engine *e = w->b->engine;
@@ -136,7 +142,8 @@ static run decode_alone(bench *b, wanted *w)
     return r;
 }
 
-static run decode_together(bench *b)
+/* times: of the steps' operations on a device, which cost a little; NULL: not taken. */
+static run decode_together(bench *b, operation_times *times)
 {
     run r = {0};
     mf_batch_item items[BENCH_MAX_SESSIONS];
@@ -145,6 +152,8 @@ static run decode_together(bench *b)
         BENCH_TRY(mf_session_create(b->engine, &sessions[s], &error));
         BENCH_TRY(mf_session_eval(sessions[s], tokens_of(b, s), b->n_prompt, &error));
     }
+    if (times != NULL)
+        BENCH_TRY(mf_engine_time_operations(b->engine, 1, &error));
     mf_engine_stats_reset(b->engine);
     uint64_t start = mf_now_us();
     for (uint32_t t = 0; t < b->n_steps; t++) {
@@ -154,6 +163,10 @@ static run decode_together(bench *b)
     }
     r.seconds = (double)(mf_now_us() - start) * 1e-6;
     mf_engine_stats(b->engine, &r.stats);
+    if (times != NULL) {
+        times->n = mf_engine_operation_times(b->engine, times->list, MOST_OPERATIONS);
+        BENCH_TRY(mf_engine_time_operations(b->engine, 0, &error));
+    }
     for (uint32_t s = 0; s < b->n_sessions; s++)
         mf_session_free(&sessions[s]);
     return r;
@@ -181,6 +194,24 @@ static void print_run(const char *name, const run *r, double n_tokens)
         bench_line("  passes in halves", (double)r->stats.n_split_passes, "");
 }
 
+/* Where a device's time of a step goes, in a round of its own. */
+static void print_operations(bench *b)
+{
+    operation_times times = {.n = 0};
+    const run r = decode_together(b, &times);
+    const double n_steps = b->n_steps;
+    double all = 0;
+    for (size_t i = 0; i < times.n && i < MOST_OPERATIONS; i++)
+        all += times.list[i].seconds;
+    printf("a step together, with timestamps:\n");
+    for (size_t i = 0; i < times.n && i < MOST_OPERATIONS; i++)
+        printf("  %-34s %13.1f us %14.1f %% %12.1f\n", times.list[i].name,
+               1e6 * times.list[i].seconds / n_steps, 100 * times.list[i].seconds / all,
+               (double)times.list[i].n / n_steps);
+    printf("  %-34s %13.1f us\n", "all on the device", 1e6 * all / n_steps);
+    printf("  %-34s %13.1f us\n", "all", 1e6 * r.seconds / n_steps);
+}
+
 /* What the drive gives without anybody computing. */
 static void print_drive(bench *b)
 {
@@ -202,7 +233,7 @@ void bench_decode(bench *b)
         sample_steps(b);
     for (uint32_t i = 0; i < b->n_rounds; i++) {
         alone = decode_alone(b, &w);
-        together = decode_together(b);
+        together = decode_together(b, NULL);
         speed[i] = alone.seconds / together.seconds;
     }
     printf("decoding, %u sessions of %u tokens after %u, %llu expert slots, %s:\n", b->n_sessions,
@@ -222,6 +253,8 @@ void bench_decode(bench *b)
     bench_line("  bytes read over the prediction", fewer / predicted, "");
     bench_line("  tokens/s", faster, "times");
     bench_line("  tokens/s over what the saved bytes predict", faster * fewer, "");
+    if (b->has_operations)
+        print_operations(b);
     print_drive(b);
     free(w.ids);
 }
