@@ -100,8 +100,11 @@ typedef struct mf_expert_ready {
  * fails later is told by next. */
 mf_status mf_expert_fetch_begin(mf_expert_store *store, uint32_t layer, const uint32_t *experts,
                                 uint32_t n, mf_expert_fetch **out, mf_error *error);
-/* Whether all of it is there, and nothing was handed out yet. */
+/* Whether all of it is there or on its way from places, with nothing left to be read, and nothing
+ * was handed out yet. */
 bool mf_expert_fetch_is_ready(const mf_expert_fetch *fetch);
+/* Whether slots held all of it when it began. */
+bool mf_expert_fetch_was_held(const mf_expert_fetch *fetch);
 /* Hands out up to `max` experts that are ready now; waits for one if none is. *n is 0 only when all
  * were handed out. With slots of a device, an expert is ready when its upload is in the stream:
  * what is recorded afterwards finds it. Where too few slots are left, ready experts of other

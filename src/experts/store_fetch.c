@@ -220,6 +220,7 @@ static void take_present(mf_expert_fetch *f, const uint32_t *experts)
         mf_expert_note(store, MF_CACHE_HIT, key, slot);
         attach(f, i, slot);
     }
+    f->n_missed = n_missed;
     mf_expert_places_visit(store, f->layer, store->missed, n_missed);
     mf_expert_count(store, &store->stats.n_hits, f->n_items - n_missed);
     mf_profile_asked(store->profile, f->layer, experts, f->n_items);
@@ -253,6 +254,11 @@ mf_status mf_expert_fetch_begin(mf_expert_store *store, uint32_t layer, const ui
 bool mf_expert_fetch_is_ready(const mf_expert_fetch *f)
 {
     return f->ready_end == f->n_items && f->n_handed_out == 0;
+}
+
+bool mf_expert_fetch_was_held(const mf_expert_fetch *f)
+{
+    return f->n_missed == 0;
 }
 
 /* ---------------------------------------------------------------------------------- next -- */

@@ -109,6 +109,7 @@ struct mf_expert_fetch {
     uint32_t first_item; /* number of items[0] among the store's */
     uint32_t layer;
     uint32_t n_items, n_handed_out, n_loading;
+    uint32_t n_missed;      /* in the slots, when it began */
     uint32_t first_waiting; /* no item before it waits for a slot */
     uint32_t ready_head, ready_end;
     mf_fetch_item *items; /* [n_experts], in the order given */

@@ -497,17 +497,25 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
     mf_expert_fetch *fetch = NULL;
     MF_TRY(mf_expert_fetch_begin(r->store, r->h.moe_index[layer], r->moe.wanted, n_wanted, &fetch,
                                  error));
-    mf_ahead_note(r, mf_expert_fetch_is_ready(fetch));
+    mf_ahead_note(r, mf_expert_fetch_was_held(fetch));
     const bool is_first = !is_early && mf_foretell_folds(r);
     if (is_first)
         run_shared(r, w, n_rows);
     (void)mf_profile_enter(r->profile, MF_STAGE_FORETELLING);
     if (!r->backend->ops->runs_later) /* done at once, while the experts are read */
         is_foretold = mf_foretell(r, layer, n_rows);
-    mf_foretell_hint(r, layer, is_foretold, n_rows);
+    /* What is foreseen is not to be uploaded before what this layer waits for. */
+    const bool is_hinted_late = r->backend->ops->runs_later && r->experts->ops->runs_later &&
+                                mf_expert_fetch_is_ready(fetch);
+    if (!is_hinted_late)
+        mf_foretell_hint(r, layer, is_foretold, n_rows);
     if (!is_early && !is_first)
         run_shared(r, w, n_rows);
-    return forward_wanted(r, batch, layer, fetch, n_wanted, error);
+    MF_TRY(forward_wanted(r, batch, layer, fetch, n_wanted, error));
+    (void)mf_profile_enter(r->profile, MF_STAGE_FORETELLING);
+    if (is_hinted_late)
+        mf_foretell_hint(r, layer, is_foretold, n_rows);
+    return MF_OK;
 }
 
 mf_status mf_forward_choose(mf_runner *r, uint32_t layer, uint32_t n_rows, mf_expert_fetch **fetch,
