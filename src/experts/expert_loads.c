@@ -187,7 +187,9 @@ static void give_up(mf_expert_store *store, mf_expert_load *load, const mf_error
 static void place_parts(mf_expert_store *store, mf_expert_slot *slot, const mf_expert_plan *plan)
 {
     const uint32_t layer = slot->key / store->map.n_experts;
-    if (store->memory.host == NULL || mf_expert_is_made(&store->map, layer))
+    if (store->memory.host == NULL)
+        mf_expert_place_lay(store, layer, plan, slot->part_at);
+    else if (mf_expert_is_made(&store->map, layer))
         (void)mf_expert_lay_parts(&store->map, layer, slot->part_at);
     else
         memcpy(slot->part_at, plan->part_at, sizeof slot->part_at);

@@ -26,6 +26,10 @@ void mf_expert_places_init(mf_expert_store *store, const mf_expert_room *rooms, 
     for (uint32_t place = 0; place < n; place++)
         store->empty_places[place] = n - 1 - place;
     store->n_empty_places = n;
+    for (uint32_t layer = 0; layer < store->map.n_layers && n > 0; layer++)
+        if (!mf_expert_layer_is_even(&store->map, layer, MF_EXPERT_PART_ALIGN,
+                                     &store->whole_at[layer]))
+            store->whole_at[layer] = MF_NONE;
     const size_t n_keys = n == 0 ? 0 : (size_t)store->map.n_layers * store->map.n_experts;
     for (size_t key = 0; key < n_keys; key++)
         store->place_of[key] = MF_NONE;
@@ -142,19 +146,17 @@ static uint32_t add_piece(mf_slot_piece *pieces, uint32_t n, const mf_slot_piece
 }
 
 /* Part by part, to where all experts of the layer have them. */
-mf_status mf_expert_place_upload(mf_expert_store *store, uint32_t number, uint32_t slot,
-                                 const mf_expert_plan *plan, mf_error *error)
+static uint32_t cut_pieces(const mf_expert_store *store, uint32_t number, uint32_t slot,
+                           const mf_expert_plan *plan, mf_slot_piece *pieces)
 {
     const mf_expert_map *map = &store->map;
-    mf_expert_place *place = &store->places[number];
+    const mf_expert_place *place = &store->places[number];
     const uint32_t layer = place->key / map->n_experts;
     const mf_expert_part *parts = map->parts + (size_t)layer * map->n_parts;
     /* what was made lies in the place as in the slot */
     const uint32_t *part_at =
         mf_expert_is_made(map, layer) ? store->slots[slot].part_at : plan->part_at;
-    mf_slot_piece pieces[MF_MAX_EXPERT_PARTS];
     uint32_t n = 0;
-    uint64_t n_bytes = 0;
     for (uint32_t p = 0; p < map->n_parts; p++) {
         const uint64_t part_bytes = mf_expert_part_bytes(&parts[p], place->key % map->n_experts);
         if (part_bytes == 0)
@@ -162,8 +164,52 @@ mf_status mf_expert_place_upload(mf_expert_store *store, uint32_t number, uint32
         const mf_slot_piece piece = {store->slot_at[slot] + store->slots[slot].part_at[p],
                                      place->bytes + part_at[p], part_bytes};
         n = add_piece(pieces, n, &piece);
-        n_bytes += part_bytes;
     }
+    return n;
+}
+
+/* As it was read, in one: copies cost a device something whatever their bytes. */
+static uint32_t whole_piece(const mf_expert_store *store, uint32_t number, uint32_t slot,
+                            const mf_expert_plan *plan, mf_slot_piece *piece)
+{
+    const mf_expert_map *map = &store->map;
+    const mf_expert_place *place = &store->places[number];
+    const uint32_t layer = place->key / map->n_experts, first = store->whole_at[layer];
+    const mf_expert_part *parts = map->parts + (size_t)layer * map->n_parts;
+    uint64_t end = first;
+    for (uint32_t p = 0; p < map->n_parts; p++) {
+        const uint64_t part_bytes = mf_expert_part_bytes(&parts[p], place->key % map->n_experts);
+        if (part_bytes != 0 && plan->part_at[p] + part_bytes > end)
+            end = plan->part_at[p] + part_bytes;
+    }
+    *piece = (mf_slot_piece){store->slot_at[slot], place->bytes + first, end - first};
+    return 1;
+}
+
+void mf_expert_place_lay(const mf_expert_store *store, uint32_t layer, const mf_expert_plan *plan,
+                         uint32_t part_at[MF_MAX_EXPERT_PARTS])
+{
+    const uint32_t first = store->whole_at[layer];
+    if (first == MF_NONE) {
+        (void)mf_expert_lay_parts(&store->map, layer, part_at);
+        return;
+    }
+    for (uint32_t p = 0; p < store->map.n_parts; p++)
+        part_at[p] = plan->part_at[p] > first ? plan->part_at[p] - first : 0;
+}
+
+mf_status mf_expert_place_upload(mf_expert_store *store, uint32_t number, uint32_t slot,
+                                 const mf_expert_plan *plan, mf_error *error)
+{
+    mf_expert_place *place = &store->places[number];
+    const uint32_t layer = place->key / store->map.n_experts;
+    mf_slot_piece pieces[MF_MAX_EXPERT_PARTS];
+    const uint32_t n = store->whole_at[layer] != MF_NONE
+                           ? whole_piece(store, number, slot, plan, pieces)
+                           : cut_pieces(store, number, slot, plan, pieces);
+    uint64_t n_bytes = 0;
+    for (uint32_t i = 0; i < n; i++)
+        n_bytes += pieces[i].n_bytes;
     MF_TRY(store->memory.upload(store->memory.ctx, pieces, n, &place->ticket, error));
     place->state = MF_PLACE_HELD;
     mf_expert_count(store, &store->stats.upload_bytes, n_bytes);

@@ -4,6 +4,8 @@
 
 #include "base/checked.h"
 
+#include <string.h>
+
 typedef struct part_range {
     uint64_t begin, end;
     uint32_t file;
@@ -141,6 +143,54 @@ uint64_t mf_expert_lay_parts(const mf_expert_map *map, uint32_t layer,
             return UINT64_MAX;
     }
     return end;
+}
+
+/* Where the first part that has bytes was read to; *bits: of the distances of the others. */
+static uint32_t first_part(const mf_expert_map *map, uint32_t layer, uint32_t expert,
+                           const mf_expert_plan *plan, uint32_t *bits)
+{
+    const mf_expert_part *parts = map->parts + (size_t)layer * map->n_parts;
+    uint32_t first = UINT32_MAX;
+    *bits = 0;
+    for (uint32_t p = 0; p < map->n_parts; p++)
+        if (mf_expert_part_bytes(&parts[p], expert) != 0 && plan->part_at[p] < first)
+            first = plan->part_at[p];
+    for (uint32_t p = 0; p < map->n_parts; p++)
+        if (mf_expert_part_bytes(&parts[p], expert) != 0)
+            *bits |= plan->part_at[p] - first;
+    return first;
+}
+
+bool mf_expert_layer_is_even(const mf_expert_map *map, uint32_t layer, uint32_t align,
+                             uint32_t *first)
+{
+    mf_expert_plan one, plan;
+    uint32_t bits, begin = 0;
+    if (mf_expert_is_made(map, layer))
+        return false;
+    for (uint32_t e = 0; e < map->n_experts; e++) {
+        if (!mf_expert_plan_make(map, layer, e, &plan))
+            return false;
+        const uint32_t at = first_part(map, layer, e, &plan, &bits);
+        if (e == 0) {
+            one = plan;
+            begin = at;
+        }
+        if (at != begin || bits % align != 0 ||
+            memcmp(plan.part_at, one.part_at, sizeof plan.part_at) != 0)
+            return false;
+    }
+    *first = begin;
+    return true;
+}
+
+bool mf_expert_map_is_even(const mf_expert_map *map)
+{
+    uint32_t first;
+    for (uint32_t layer = 0; layer < map->n_layers; layer++)
+        if (!mf_expert_layer_is_even(map, layer, 16, &first) || first % 16 != 0)
+            return false;
+    return true;
 }
 
 uint32_t mf_expert_plan_lanes(const mf_expert_plan *plan, const mf_io *io)

@@ -45,6 +45,11 @@ bool mf_expert_plan_make(const mf_expert_map *map, uint32_t layer, uint32_t expe
 uint64_t mf_expert_lay_parts(const mf_expert_map *map, uint32_t layer,
                              uint32_t part_at[MF_MAX_EXPERT_PARTS]);
 
+/* Whether reads alone put the parts of all experts of a layer at the same places, a multiple of
+ * `align` from the first of them, which is *first then; not where they are made of what was read.
+ */
+bool mf_expert_layer_is_even(const mf_expert_map *map, uint32_t layer, uint32_t align,
+                             uint32_t *first);
 /* Whether reads alone put the parts of all experts of a layer at the same places in their slots,
  * each at a multiple of 16; not where they are made of what was read. */
 bool mf_expert_map_is_even(const mf_expert_map *map);

@@ -49,29 +49,6 @@ uint64_t mf_expert_slot_bytes_anywhere(const mf_expert_map *map)
     return largest_slot(map, true);
 }
 
-static bool layer_is_even(const mf_expert_map *map, uint32_t layer)
-{
-    mf_expert_plan first, plan;
-    uint32_t bits = 0;
-    if (mf_expert_is_made(map, layer) || !mf_expert_plan_make(map, layer, 0, &first))
-        return false;
-    for (uint32_t p = 0; p < map->n_parts; p++)
-        bits |= first.part_at[p];
-    for (uint32_t e = 1; e < map->n_experts && bits % 16 == 0; e++)
-        if (!mf_expert_plan_make(map, layer, e, &plan) ||
-            memcmp(plan.part_at, first.part_at, sizeof plan.part_at) != 0)
-            return false;
-    return bits % 16 == 0;
-}
-
-bool mf_expert_map_is_even(const mf_expert_map *map)
-{
-    for (uint32_t layer = 0; layer < map->n_layers; layer++)
-        if (!layer_is_even(map, layer))
-            return false;
-    return true;
-}
-
 void mf_expert_map_cost(const mf_expert_map *map, uint32_t *n_reads, uint64_t *n_bytes)
 {
     const uint64_t n = (uint64_t)map->n_layers * map->n_experts;
@@ -91,7 +68,7 @@ typedef struct store_layout {
     size_t slot_of, slots, empty, versions, policy, loads, items, ready, seen_in, missed;
     size_t slot_at, slot_size, layer_size;
     size_t shown, n_asked, read;
-    size_t places, place_of, empty_places, place_policy; /* 0: none */
+    size_t places, place_of, empty_places, place_policy, whole_at; /* 0: none */
     size_t total;
 } store_layout;
 
@@ -112,6 +89,7 @@ static bool lay_out_places(const mf_expert_map *map, uint64_t n_places,
            add_array((size_t)map->n_layers * map->n_experts, sizeof(uint32_t), &out->place_of,
                      &out->total) &&
            add_array(n_places, sizeof(uint32_t), &out->empty_places, &out->total) &&
+           add_array(map->n_layers, sizeof(uint32_t), &out->whole_at, &out->total) &&
            add_array(1, policy->state_bytes(&shape), &out->place_policy, &out->total);
 }
 
@@ -281,6 +259,7 @@ static void take_arrays(mf_expert_store *store, const store_layout *layout)
     store->places = mf_arena_take(arena, layout->places);
     store->place_of = mf_arena_take(arena, layout->place_of);
     store->empty_places = mf_arena_take(arena, layout->empty_places);
+    store->whole_at = mf_arena_take(arena, layout->whole_at);
     store->place_policy = mf_arena_take(arena, layout->place_policy);
     assert(store->place_policy != NULL);
     for (uint32_t i = 0; i < MF_EXPERT_FETCHES; i++) {

@@ -154,6 +154,8 @@ struct mf_expert_store {
     uint32_t *place_of;     /* as slot_of */
     uint32_t *empty_places; /* a stack */
     uint32_t n_empty_places;
+    uint32_t *whole_at; /* [n_layers]: from where on a place goes to a slot as it was read, with
+                           what lies between the parts; MF_NONE: part by part */
     void *place_policy;
     uint32_t *missed; /* [n_experts], of the fetch that begins */
 
@@ -240,6 +242,9 @@ bool mf_expert_place_find(mf_expert_store *store, mf_cache_why why, uint32_t key
 uint32_t mf_expert_place_take(mf_expert_store *store, mf_cache_why why, uint32_t key);
 /* The place that holds the expert, which is asked for or foreseen; or MF_NONE. */
 uint32_t mf_expert_place_with(mf_expert_store *store, mf_cache_why why, uint32_t key);
+/* Where a slot has the parts of an expert of the layer that comes from a place. */
+void mf_expert_place_lay(const mf_expert_store *store, uint32_t layer, const mf_expert_plan *plan,
+                         uint32_t part_at[MF_MAX_EXPERT_PARTS]);
 /* Puts the upload to the slot of the place's expert into the stream; the place holds it. */
 mf_status mf_expert_place_upload(mf_expert_store *store, uint32_t place, uint32_t slot,
                                  const mf_expert_plan *plan, mf_error *error);

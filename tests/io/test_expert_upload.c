@@ -514,6 +514,54 @@ static void test_places(void)
     CHECK_U64(mf_expert_slot_bytes_anywhere(&packed), 12288);
 }
 
+/* Where reads put the parts of all experts of a layer at the same places, multiples of 64 from the
+ * first one, an expert is uploaded in one piece; in the other layers part by part. */
+static void test_in_one_piece(const io_case *c, const char *dir)
+{
+    static const uint64_t sizes[4] = {8192, 4096, 0, 12288};
+    /* the first layer's parts lie alike within their blocks, and not in the files' order; the
+     * second's one is off by 8; the third's strides are no blocks */
+    static const uint64_t offsets[3][4] = {
+        {400040, 200040, 0, 600104}, {400040, 200040, 0, 600112}, {400040, 200040, 0, 600104}};
+    static const uint32_t all[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    mf_error error = {0};
+    mf_expert_stats s;
+    world *w = plain_world(dir);
+    rig r;
+    w->map.n_layers = 3;
+    w->map.n_parts = 4;
+    for (uint32_t layer = 0; layer < 3; layer++)
+        for (uint32_t p = 0; p < 4; p++)
+            w->parts[layer * 4 + p] = (mf_expert_part){.file = p == 3,
+                                                       .offset = offsets[layer][p],
+                                                       .n_bytes = sizes[p],
+                                                       .stride = sizes[p] + (layer == 2 ? 8 : 0)};
+    rig_open(&r, c, w, 3, 0);
+    device *d = device_open(&r, 24);
+    for (uint32_t i = 0; i < 6; i++) {
+        const uint32_t n_before = d->n_ops;
+        REQUIRE_OK(use_all(d, i % 3, all, 8, &error), &error);
+        for (uint32_t j = n_before; j < d->n_ops; j++)
+            CHECK(d->ops[j].n_pieces == 0 ||
+                  (i % 3 == 0 ? d->ops[j].n_pieces == 1 : d->ops[j].n_pieces > 1));
+    }
+    mf_expert_store_stats(r.store, &s);
+    CHECK(s.n_place_hits > 0);
+    /* all of it comes from places: there is nothing to read, but slots held little */
+    mf_expert_fetch *f = NULL;
+    REQUIRE_OK(mf_expert_fetch_begin(r.store, 0, all, 3, &f, &error), &error);
+    CHECK(!mf_expert_fetch_was_held(f));
+    mf_expert_ready ready[3];
+    for (uint32_t n = 0, n_ready = 0; n < 3; n += n_ready)
+        REQUIRE_OK(mf_expert_fetch_next(f, ready, 3, &n_ready, &error), &error);
+    mf_expert_fetch_end(f, 0);
+    REQUIRE_OK(mf_expert_fetch_begin(r.store, 0, all, 3, &f, &error), &error);
+    CHECK(mf_expert_fetch_was_held(f) && mf_expert_fetch_is_ready(f));
+    mf_expert_fetch_end(f, 0);
+    device_close(&r, d);
+    world_free(w);
+}
+
 int main(void)
 {
     const char *dirs[2];
@@ -528,6 +576,7 @@ int main(void)
         test_read_once(&cases[c], dirs[0]);
         test_refused_from_place(&cases[c], dirs[0]);
         test_stays_broken(&cases[c], dirs[0]);
+        test_in_one_piece(&cases[c], dirs[0]);
         test_arguments(&cases[c], dirs[0]);
     }
     return test_result();
