@@ -215,17 +215,37 @@ static void barrier(mf_vk_backend *be)
     be->device.api.CmdPipelineBarrier2(be->ahead.open->commands, &info);
 }
 
-static void copy(mf_vk_backend *be, const mf_upload *u, mf_span from)
+/* Copies between the same two buffers that wait for nothing, which are one command. */
+#define MOST_REGIONS 16u
+typedef struct copies {
+    VkBuffer from, to;
+    VkBufferCopy regions[MOST_REGIONS];
+    uint32_t n;
+} copies;
+
+static void flush(mf_vk_backend *be, copies *c)
+{
+    if (c->n != 0 && be->ahead.open != NULL)
+        be->device.api.CmdCopyBuffer(be->ahead.open->commands, c->from, c->to, c->n, c->regions);
+    c->n = 0;
+}
+
+static void copy(mf_vk_backend *be, copies *c, const mf_upload *u, mf_span from)
 {
     mf_vk_ahead *a = &be->ahead;
     const uint64_t at = mf_vk_address(be, u->dest);
-    const VkBufferCopy region = {from.offset, u->dest.offset, u->n_bytes};
+    const VkBuffer src = be->buffers[from.buffer.id - 1].buffer;
+    const VkBuffer dest = be->buffers[u->dest.buffer.id - 1].buffer;
     if (u->n_bytes == 0 || !begin(be))
         return;
-    if (last_into(a, at, at + u->n_bytes) != 0)
+    const bool waits = last_into(a, at, at + u->n_bytes) != 0;
+    if (waits || c->n == MOST_REGIONS || src != c->from || dest != c->to)
+        flush(be, c);
+    if (waits)
         barrier(be);
-    be->device.api.CmdCopyBuffer(a->open->commands, be->buffers[from.buffer.id - 1].buffer,
-                                 be->buffers[u->dest.buffer.id - 1].buffer, 1, &region);
+    c->from = src;
+    c->to = dest;
+    c->regions[c->n++] = (VkBufferCopy){from.offset, u->dest.offset, u->n_bytes};
     keep(a, at, u->n_bytes);
     a->n_bytes += u->n_bytes;
 }
@@ -242,6 +262,7 @@ static uint64_t bytes_to_submit(mf_vk_backend *be)
 mf_ticket mf_vk_upload_ahead(mf_vk_backend *be, const mf_upload *uploads, uint32_t n)
 {
     mf_vk_ahead *a = &be->ahead;
+    copies c = {.n = 0};
     bool is_ahead = a->queue != VK_NULL_HANDLE;
     for (uint32_t i = 0; i < n; i++)
         is_ahead &= mf_vk_span_of_host(be, uploads[i].src, uploads[i].n_bytes).buffer.id != 0;
@@ -250,7 +271,8 @@ mf_ticket mf_vk_upload_ahead(mf_vk_backend *be, const mf_upload *uploads, uint32
     if (!is_ahead)
         return mf_vk_present(be);
     for (uint32_t i = 0; i < n; i++)
-        copy(be, &uploads[i], mf_vk_span_of_host(be, uploads[i].src, uploads[i].n_bytes));
+        copy(be, &c, &uploads[i], mf_vk_span_of_host(be, uploads[i].src, uploads[i].n_bytes));
+    flush(be, &c);
     const mf_ticket ticket = a->open != NULL ? a->open->ticket : a->submitted;
     if (a->open != NULL && a->n_bytes >= EARLY_BYTES && a->n_bytes >= bytes_to_submit(be))
         mf_vk_ahead_submit(be);
