@@ -17,8 +17,9 @@
  */
 #define FIRST_COMMANDS 4u
 #define MOST_COMMANDS 128u
-/* How long a wait asks before it sleeps: sleeping wakes late (20 us on an H200). */
-#define POLL_US 200u
+/* How long a wait asks before it sleeps: sleeping wakes late (20 us on an H200). A layer whose
+ * experts are uploaded takes half a millisecond. */
+#define POLL_US 1000u
 
 /* ----------------------------------------------------------------------------- open, close -- */
 
