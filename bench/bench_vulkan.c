@@ -14,6 +14,8 @@
  */
 #include "bench_gpu.h"
 
+#include "base/clock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -258,6 +260,51 @@ static void others(bench *b)
     measure(b, "combine 8 of 2048, 1 token", &combine);
 }
 
+/* Experts uploaded one after the other beside the stream, each in so many pieces, as one layer's
+ * misses are: time from the first to the last one's end, by the host's clock. */
+static void uploads(bench *b)
+{
+    enum { EXPERT_BYTES = 27 << 16, MOST = 256 };
+    static const uint32_t counts[][2] = {{1, 1}, {1, 9}, {6, 1}, {6, 9}, {MOST, 1}, {MOST, 9}};
+    mf_backend *base = &b->gpu.be->base;
+    mf_buffer staging;
+    mf_error error = {0};
+    const uint64_t n_bytes = (uint64_t)MOST * EXPERT_BYTES;
+    if (n_bytes > b->n_bytes || (b->only != NULL && strstr("uploads", b->only) == NULL))
+        return;
+    bench_gpu_check(
+        base->ops->buffer_create(base, n_bytes, MF_USE_STAGING, "experts", &staging, &error),
+        &error);
+    unsigned char *host = base->ops->buffer_host(base, staging);
+    memset(host, 60, n_bytes);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        const uint32_t n = counts[i][0], n_pieces = counts[i][1];
+        double least = 1e30;
+        for (uint32_t round = 0; round < 20; round++) {
+            const uint64_t start = mf_now_ns();
+            mf_ticket ticket = 0;
+            for (uint32_t x = 0; x < n; x++) {
+                mf_upload pieces[9];
+                for (uint32_t p = 0; p < n_pieces; p++) {
+                    const uint64_t at = (uint64_t)p * EXPERT_BYTES / n_pieces;
+                    const uint64_t to = (uint64_t)(p + 1) * EXPERT_BYTES / n_pieces;
+                    /* the pieces do not touch */
+                    pieces[p] = (mf_upload){mf_span_at(b->weights, (uint64_t)x * EXPERT_BYTES + at),
+                                            host + (uint64_t)x * EXPERT_BYTES + at,
+                                            to - at - (n_pieces > 1 ? 64 : 0)};
+                }
+                ticket = mf_backend_upload_ahead(base, pieces, n_pieces);
+            }
+            bench_gpu_check(base->ops->wait_for(base, ticket, &error), &error);
+            const double ns = (double)(mf_now_ns() - start);
+            least = ns < least ? ns : least;
+        }
+        printf("uploads of %3u experts in %u pieces             %9.2f us  %8.1f GB/s\n", n,
+               n_pieces, least / 1e3, (double)n * EXPERT_BYTES / least);
+    }
+    base->ops->buffer_free(base, staging);
+}
+
 static void parse(bench *b, int argc, char **argv)
 {
     const bench_gpu_option options[] = {
@@ -281,6 +328,7 @@ int main(int argc, char **argv)
     printf("%s%s, %u MiB of weights; plain kernels: %.1f GB/s, %.1f Gma/s\n",
            b.gpu.be->base.ops->device_name(&b.gpu.be->base), b.gpu.be->is_mixed ? ", mixed" : "",
            b.n_mib, b.read / 1e9, b.fma / 1e9);
+    uploads(&b);
     experts(&b);
     others(&b);
     matmuls(&b);
