@@ -583,7 +583,8 @@ void mf_vk_product_record_made(mf_vk_backend *be, const mf_vk_product *p, const 
     const bool is_wide = mf_vk_job_is_wide(p, &job);
     for (uint32_t class = 0; class < MF_VK_MADE_CLASSES; class ++) {
         const uint32_t n = mf_vk_made_most(made->n_picks, class);
-        const bunch b = {n, job.n_rows, made->most_tokens, (uint64_t)n * job.n_rows};
+        const uint32_t most = class + 1 < MF_VK_MADE_CLASSES ? 1u << class : made->most_tokens;
+        const bunch b = {n, job.n_rows, most, (uint64_t)n * job.n_rows};
         const uint64_t jobs = made->jobs + (uint64_t) class * made->n_picks * sizeof job;
         if (n == 0 || class > class_of(made->most_tokens))
             continue;
