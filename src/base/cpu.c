@@ -12,9 +12,16 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define XCR0_AVX 0x06u    /* XMM, YMM */
 #define XCR0_AVX512 0xe6u /* and opmask, ZMM0-15 upper halves, ZMM16-31 */
+#define XCR0_TILES 0x60000u
+
+/* As the kernel numbers them; older headers of the system lack the names. */
+#define ASK_FOR_STATE 0x1023L /* ARCH_REQ_XCOMP_PERM */
+#define TILE_DATA 18L         /* XFEATURE_XTILEDATA */
 
 static uint64_t read_xcr0(void)
 {
@@ -28,8 +35,17 @@ static bool has_all(uint32_t reg, uint32_t bits)
     return (reg & bits) == bits;
 }
 
-/* Those of AVX-512, EBX and ECX being those of leaf 7. */
-static uint32_t detect_avx512(uint32_t ebx, uint32_t ecx)
+/* Whether tiles may be used, EDX being that of leaf 7: what they hold is more than the kernel makes
+ * room for unasked. Asking again is granted again. */
+static bool has_tiles(uint32_t edx, uint64_t xcr0)
+{
+    const uint32_t tile = 1u << 24, int8 = 1u << 25;
+    return has_all(edx, tile | int8) && (xcr0 & XCR0_TILES) == XCR0_TILES &&
+           syscall(SYS_arch_prctl, ASK_FOR_STATE, TILE_DATA) == 0;
+}
+
+/* Those of AVX-512, EBX, ECX and EDX being those of leaf 7. */
+static uint32_t detect_avx512(uint32_t ebx, uint32_t ecx, uint32_t edx, uint64_t xcr0)
 {
     const uint32_t fdqbwvl = (1u << 16) | (1u << 17) | (1u << 30) | (1u << 31);
     const uint32_t vbmi = 1u << 1, vnni = 1u << 11;
@@ -39,8 +55,11 @@ static uint32_t detect_avx512(uint32_t ebx, uint32_t ecx)
     tiers |= 1u << MF_CPU_AVX512_BW;
     if (has_all(ecx, vnni))
         tiers |= 1u << MF_CPU_AVX512_VNNI;
-    if (has_all(ecx, vnni | vbmi))
+    if (has_all(ecx, vnni | vbmi)) {
         tiers |= 1u << MF_CPU_AVX512;
+        if (has_tiles(edx, xcr0))
+            tiers |= 1u << MF_CPU_AVX512_AMX;
+    }
     return tiers;
 }
 
@@ -62,7 +81,7 @@ static uint32_t detect_tiers(void)
         return tiers;
     tiers |= 1u << MF_CPU_AVX2;
     if ((xcr0 & XCR0_AVX512) == XCR0_AVX512)
-        tiers |= detect_avx512(ebx, ecx);
+        tiers |= detect_avx512(ebx, ecx, edx, xcr0);
     if (eax >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && has_all(eax, avx_vnni))
         tiers |= 1u << MF_CPU_AVX_VNNI;
     return tiers;
@@ -98,17 +117,23 @@ static uint32_t detect_tiers(void)
 #endif
 
 static const char *const tier_names[MF_CPU_END] = {
-    [MF_CPU_BEST] = "auto",           [MF_CPU_SCALAR] = "scalar",
-    [MF_CPU_AVX2] = "avx2",           [MF_CPU_AVX512] = "avx512",
-    [MF_CPU_NEON] = "neon",           [MF_CPU_NEON_DOTPROD] = "neon-dotprod",
-    [MF_CPU_NEON_I8MM] = "neon-i8mm", [MF_CPU_AVX_VNNI] = "avx-vnni",
-    [MF_CPU_AVX512_BW] = "avx512-bw", [MF_CPU_AVX512_VNNI] = "avx512-vnni",
+    [MF_CPU_BEST] = "auto",
+    [MF_CPU_SCALAR] = "scalar",
+    [MF_CPU_AVX2] = "avx2",
+    [MF_CPU_AVX512] = "avx512",
+    [MF_CPU_NEON] = "neon",
+    [MF_CPU_NEON_DOTPROD] = "neon-dotprod",
+    [MF_CPU_NEON_I8MM] = "neon-i8mm",
+    [MF_CPU_AVX_VNNI] = "avx-vnni",
+    [MF_CPU_AVX512_BW] = "avx512-bw",
+    [MF_CPU_AVX512_VNNI] = "avx512-vnni",
+    [MF_CPU_AVX512_AMX] = "avx512-amx",
 };
 
 /* The better first: with products of bytes before wider ones without. */
 static const mf_cpu_tier by_preference[] = {
-    MF_CPU_AVX512,    MF_CPU_AVX512_VNNI,  MF_CPU_AVX_VNNI, MF_CPU_AVX512_BW, MF_CPU_AVX2,
-    MF_CPU_NEON_I8MM, MF_CPU_NEON_DOTPROD, MF_CPU_NEON,     MF_CPU_SCALAR};
+    MF_CPU_AVX512_AMX, MF_CPU_AVX512,    MF_CPU_AVX512_VNNI,  MF_CPU_AVX_VNNI, MF_CPU_AVX512_BW,
+    MF_CPU_AVX2,       MF_CPU_NEON_I8MM, MF_CPU_NEON_DOTPROD, MF_CPU_NEON,     MF_CPU_SCALAR};
 
 mf_cpu_tier mf_cpu_best(void)
 {

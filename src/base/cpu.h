@@ -19,10 +19,12 @@ typedef enum mf_cpu_tier {
     MF_CPU_AVX_VNNI = 7,     /* AVX2 and VNNI in its encoding: Alder Lake */
     MF_CPU_AVX512_BW = 8,    /* F, BW, DQ, VL: Skylake-SP */
     MF_CPU_AVX512_VNNI = 9,  /* and VNNI: Cascade Lake */
+    MF_CPU_AVX512_AMX = 10,  /* AVX512, and tiles of bytes: Sapphire Rapids */
     MF_CPU_END               /* one past the last */
 } mf_cpu_tier;
 
-/* Whether CPU and operating system run it (XGETBV, HWCAP). */
+/* Whether CPU and operating system run it (XGETBV, HWCAP). Tiles are asked of the kernel, which
+ * has to permit them to the process, and does so to all its threads. */
 bool mf_cpu_has(mf_cpu_tier tier);
 /* The best of those. */
 mf_cpu_tier mf_cpu_best(void);

@@ -269,7 +269,7 @@ static void check_tier_names(void)
 {
     static const char *const names[] = {"auto",      "scalar",       "avx2",      "avx512",
                                         "neon",      "neon-dotprod", "neon-i8mm", "avx-vnni",
-                                        "avx512-bw", "avx512-vnni"};
+                                        "avx512-bw", "avx512-vnni",  "avx512-amx"};
     mf_cpu_tier tier;
     char list[128];
     for (uint32_t i = 0; i < MF_CPU_END; i++) {
@@ -298,7 +298,10 @@ static void check_x86_flags(const char *flags)
     bool vnni = bw && cpuinfo_has(flags, "avx512_vnni");
     bool avx512 = vnni && cpuinfo_has(flags, "avx512vbmi");
     bool avx_vnni = avx2 && cpuinfo_has(flags, "avx_vnni");
-    CHECK(mf_cpu_best() == (avx512     ? MF_CPU_AVX512
+    const bool tiles = mf_cpu_has(MF_CPU_AVX512_AMX); /* the kernel may refuse what the CPU has */
+    CHECK(!tiles || (avx512 && cpuinfo_has(flags, "amx_tile") && cpuinfo_has(flags, "amx_int8")));
+    CHECK(mf_cpu_best() == (tiles      ? MF_CPU_AVX512_AMX
+                            : avx512   ? MF_CPU_AVX512
                             : vnni     ? MF_CPU_AVX512_VNNI
                             : avx_vnni ? MF_CPU_AVX_VNNI
                             : bw       ? MF_CPU_AVX512_BW

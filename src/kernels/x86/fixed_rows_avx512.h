@@ -48,26 +48,6 @@ MF_INLINE __m128i load_128(const unsigned char *p)
     return _mm_loadu_si128((const __m128i *)(const void *)p);
 }
 
-/* Lane r of column c of the result is lane c of rows[r]. */
-MF_INLINE void transpose(const __m512i rows[ROWS], __m512i columns[ROWS])
-{
-    __m512i b[ROWS];
-    MF_UNROLL(4)
-    for (int i = 0; i < ROWS; i += 4)
-        mf_transpose_fours_avx512(rows + i, b + i);
-    MF_UNROLL(4)
-    for (int k = 0; k < 4; k++) {
-        __m512i even0 = _mm512_shuffle_i32x4(b[k], b[4 + k], 0x88);
-        __m512i odd0 = _mm512_shuffle_i32x4(b[k], b[4 + k], 0xdd);
-        __m512i even1 = _mm512_shuffle_i32x4(b[8 + k], b[12 + k], 0x88);
-        __m512i odd1 = _mm512_shuffle_i32x4(b[8 + k], b[12 + k], 0xdd);
-        columns[k] = _mm512_shuffle_i32x4(even0, even1, 0x88);
-        columns[4 + k] = _mm512_shuffle_i32x4(odd0, odd1, 0x88);
-        columns[8 + k] = _mm512_shuffle_i32x4(even0, even1, 0xdd);
-        columns[12 + k] = _mm512_shuffle_i32x4(odd0, odd1, 0xdd);
-    }
-}
-
 /* Four words of each row, all that it has, transposed. */
 MF_INLINE void load_words(const panel *p, const unsigned char *values, __m512i columns[4])
 {
@@ -101,7 +81,7 @@ MF_INLINE void load_groups(const panel *p, const unsigned char *values, uint32_t
         rows[r] = _mm512_maskz_loadu_epi16(mask, at);
         _mm_prefetch((const char *)at + p->next * row_bytes, _MM_HINT_T0);
     }
-    transpose(rows, columns);
+    mf_transpose_avx512(rows, columns);
 }
 
 /* Word's low (0) or high (1) half as a float. */
@@ -192,7 +172,7 @@ MF_INLINE void load_step(const panel *p, uint32_t step, uint32_t n, __m512i colu
         /* the next panel's, past the nearest cache: that is full with this one's */
         _mm_prefetch((const char *)from + ROWS * row_bytes, _MM_HINT_T1);
     }
-    transpose(rows, columns);
+    mf_transpose_avx512(rows, columns);
 }
 
 /* 4 bits. */

@@ -138,7 +138,7 @@ MF_INLINE void unpack_panel(uint32_t bits, const panel *p, __m512i *out)
             /* the next panel's, past the nearest cache: that is full with this one's */
             _mm_prefetch((const char *)from + ROWS * row_bytes, _MM_HINT_T1);
         }
-        transpose(rows, columns);
+        mf_transpose_avx512(rows, columns);
         MF_UNROLL(16)
         for (uint32_t c = 0; c < ROWS; c++)
             _mm512_store_si512(out + quad_of_lane(c), columns[c]);

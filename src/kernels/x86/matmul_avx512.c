@@ -76,6 +76,12 @@ static const tier vbmi = {
     .blocks = {mf_blocks_prepare_avx512, mf_blocks_matmul_avx512, mf_blocks_scratch_bytes_avx512},
     .is_fixed = is_any_fixed,
     .has_vbmi = true};
+static const tier amx = {.fixed = {mf_fixed_prepare_avx512, mf_fixed_matmul_avx512_amx,
+                                   mf_fixed_scratch_bytes_avx512_amx},
+                         .blocks = {mf_blocks_prepare_avx512, mf_blocks_matmul_avx512_amx,
+                                    mf_blocks_scratch_bytes_avx512_amx},
+                         .is_fixed = is_any_fixed,
+                         .has_vbmi = true};
 
 /* How a matrix is multiplied by prepared tokens; NULL if it is not. */
 static const mf_fixed_kernels *prepared_kernels(const tier *t, const mf_matrix *w)
@@ -525,4 +531,25 @@ void mf_matmul_prepared_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1,
                                uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
 {
     matmul_prepared(&vbmi, w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
+}
+
+/* ------------------------------------------------------------------------------ and tiles */
+
+size_t mf_matmul_scratch_bytes_avx512_amx(const mf_matrix *w, uint32_t n_tokens)
+{
+    return scratch_bytes(&amx, w, n_tokens);
+}
+
+void mf_matmul_avx512_amx(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
+                          size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride,
+                          void *scratch)
+{
+    matmul(&amx, w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+}
+
+void mf_matmul_prepared_avx512_amx(const mf_matrix *w, uint32_t row0, uint32_t row1,
+                                   const void *tokens, uint32_t n_tokens, float *y, size_t y_stride,
+                                   void *scratch)
+{
+    matmul_prepared(&amx, w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
 }

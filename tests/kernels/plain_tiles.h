@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The operations of kernels/x86/tiles.h in plain C, one multiplication after the other, so that
+ * kernels by tiles run where there are none. What AMX would refuse with a fault, shapes that do not
+ * match, and tiles used before or after they are there, ends the process.
+ */
+#ifndef MF_TESTS_PLAIN_TILES_H
+#define MF_TESTS_PLAIN_TILES_H
+
+#define MF_TILES_PLAIN
+#include "kernels/x86/fixed_token.h"
+#include "kernels/x86/tiles.h"
+
+/* The kernels of fixed_amx.c and blocks_amx.c, compiled over this. */
+size_t mf_plain_fixed_scratch_bytes(const mf_matrix *w, uint32_t n_tokens);
+void mf_plain_fixed_matmul(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
+                           uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
+size_t mf_plain_blocks_scratch_bytes(const mf_matrix *w, uint32_t n_tokens);
+void mf_plain_blocks_matmul(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
+                            uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
+
+void mf_plain_tiles_open(mf_tiles *tiles);
+void mf_plain_tiles_close(mf_tiles *tiles);
+void mf_plain_tile_zero(mf_tiles *tiles, uint32_t i);
+void mf_plain_tile_load(mf_tiles *tiles, uint32_t i, const void *from, size_t stride);
+void mf_plain_tile_store(const mf_tiles *tiles, uint32_t i, void *to, size_t stride);
+void mf_plain_tile_dot(mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b, int is_b_signed);
+
+#define MF_TILES_OPEN(tiles) mf_plain_tiles_open(tiles)
+#define MF_TILES_CLOSE(tiles) mf_plain_tiles_close(tiles)
+#define MF_TILE_ZERO(tiles, i) mf_plain_tile_zero(tiles, i)
+#define MF_TILE_LOAD(tiles, i, from, stride) mf_plain_tile_load(tiles, i, from, stride)
+#define MF_TILE_STORE(tiles, i, to, stride) mf_plain_tile_store(tiles, i, to, stride)
+#define MF_TILE_DOT_SS(tiles, c, a, b) mf_plain_tile_dot(tiles, c, a, b, 1)
+#define MF_TILE_DOT_SU(tiles, c, a, b) mf_plain_tile_dot(tiles, c, a, b, 0)
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* kernels/x86/fixed_amx.c over tiles in plain C. */
+#include "plain_tiles.h"
+
+#include "kernels/x86/fixed_tiles.h"
+
+size_t mf_plain_fixed_scratch_bytes(const mf_matrix *w, uint32_t n_tokens)
+{
+    return tiled_scratch_bytes(w, n_tokens);
+}
+
+void mf_plain_fixed_matmul(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
+                           uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
+{
+    multiply_tiled_or_few(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Products by tiles: the same bits as AVX-512's, which test_matmul_kernels and test_weight_formats
+ * hold against float64. Where AVX-512 is, the tiles of plain_tiles.h; where AMX is, those too.
+ *
+ * Neither: skipped.
+ */
+#include "matrix_case.h"
+#include "plain_tiles.h"
+
+#include "kernels/x86/blocks_avx512.h"
+#include "kernels/x86/fixed_avx512.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MOST_TOKENS = 70 };
+
+/* What multiplies by tiles. */
+typedef struct tiled {
+    const char *name;
+    const mf_kernels *kernels; /* NULL: those in plain C */
+} tiled;
+
+static size_t scratch_of(const tiled *t, const mf_matrix *w)
+{
+    if (t->kernels != NULL)
+        return t->kernels->matmul_scratch_bytes(w, MOST_TOKENS);
+    return mf_is_blocks(w) ? mf_plain_blocks_scratch_bytes(w, MOST_TOKENS)
+                           : mf_plain_fixed_scratch_bytes(w, MOST_TOKENS);
+}
+
+static void multiply(const tiled *t, const mf_matrix *w, uint32_t row0, uint32_t row1,
+                     const void *tokens, uint32_t n_tokens, float *y, size_t y_stride,
+                     void *scratch)
+{
+    if (t->kernels != NULL)
+        t->kernels->matmul_prepared(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
+    else if (mf_is_blocks(w))
+        mf_plain_blocks_matmul(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
+    else
+        mf_plain_fixed_matmul(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
+}
+
+/* n values, those that are not numbers the same one: which of two such an addition keeps is open.
+ */
+static void make_one_nan(float *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (isnan(values[i]))
+            values[i] = NAN;
+}
+
+/* Numbers of tokens below a tile, of one, of several that are full or not; rows cut anywhere. */
+static void check_bits(const tiled *t, const mf_kernels *vectors, uint64_t *state,
+                       const matrix_case *c, const float *x)
+{
+    static const uint32_t counts[] = {1, 7, 8, 9, 15, 16, 17, 31, 33, 50, MOST_TOKENS};
+    const uint32_t n_rows = c->w.shape.n_rows, n_cols = c->w.shape.n_cols;
+    const size_t token_bytes = vectors->token_bytes(&c->w), n_bytes = scratch_of(t, &c->w);
+    const size_t most = (size_t)MOST_TOKENS * n_rows;
+    guarded prepared = guarded_alloc(token_bytes * MOST_TOKENS);
+    float *want = malloc(most * sizeof *want), *got = malloc(most * sizeof *got);
+    void *wide = scratch_for(vectors, &c->w, MOST_TOKENS);
+    void *scratch = aligned_alloc(64, (n_bytes + 127) & ~(size_t)63);
+    REQUIRE(want != NULL && got != NULL && scratch != NULL);
+    memset(scratch, 0xff, n_bytes);
+    for (uint32_t i = 0; i < MOST_TOKENS; i++)
+        vectors->prepare_token(&c->w, x + (size_t)i * n_cols, prepared.p + i * token_bytes);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        const uint32_t n = counts[i], cut = (uint32_t)(next_random(state) % (n_rows + 1));
+        const unsigned char *last = prepared.p + (MOST_TOKENS - n) * token_bytes;
+        memset(got, 0x55, most * sizeof *got);
+        memset(want, 0x55, most * sizeof *want);
+        vectors->matmul_prepared(&c->w, 0, n_rows, last, n, want, n_rows, wide);
+        if (cut > 0)
+            multiply(t, &c->w, 0, cut, last, n, got, n_rows, scratch);
+        if (cut < n_rows)
+            multiply(t, &c->w, cut, n_rows, last, n, got + cut, n_rows, scratch);
+        make_one_nan(got, most);
+        make_one_nan(want, most);
+        CHECK_MSG(memcmp(got, want, most * sizeof *got) == 0,
+                  "%s: kind %d, %u bits, group %u, [%u, %u], %u tokens, cut at row %u: other bits",
+                  t->name, c->w.shape.kind, c->w.shape.bits, c->w.shape.group, n_rows, n_cols, n,
+                  cut);
+    }
+    free(scratch);
+    free(wide);
+    free(got);
+    free(want);
+    guarded_free(&prepared);
+}
+
+/* Random values; the largest of one sign, or of both in turn; some that are not finite. */
+static void check_activations(const tiled *t, const mf_kernels *vectors, uint64_t *state,
+                              const matrix_case *c)
+{
+    const size_t n_cols = c->w.shape.n_cols, n = MOST_TOKENS * n_cols;
+    guarded xs;
+    float *x = random_floats(state, &xs, n);
+    check_bits(t, vectors, state, c, x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = i / n_cols % 2 == 0 || i % 3 != 0 ? 1.0f : -1.0f;
+    x[n / 2] = INFINITY;
+    x[n - 1] = NAN;
+    check_bits(t, vectors, state, c, x);
+    guarded_free(&xs);
+}
+
+/* A matrix of random weights, and ones of the largest and smallest codes alone. */
+static void check_shape(const tiled *t, const mf_kernels *vectors, uint64_t *state,
+                        mf_weight_shape shape, uint32_t n_rows, uint32_t n_cols)
+{
+    static const unsigned char codes[] = {0xff, 0x00, 0x80, 0x7f, 0x88};
+    matrix_case c = make_case(state, shape, n_rows, n_cols);
+    check_activations(t, vectors, state, &c);
+    free_case(&c);
+    c = make_even_case(state, shape, 20, 256, codes[next_random(state) % sizeof codes]);
+    check_activations(t, vectors, state, &c);
+    free_case(&c);
+}
+
+static void check_affine(const tiled *t, const mf_kernels *vectors)
+{
+    static const uint32_t bits[] = {2, 3, 4, 5, 6, 8}, rows[] = {16, 37, 64, 5, 33};
+    static const uint32_t cols[] = {256, 320, 64, 576};
+    static const mf_dtype types[] = {MF_F32, MF_F16, MF_BF16};
+    uint64_t state = 41;
+    for (uint32_t i = 0; i < 2 * sizeof bits / sizeof *bits; i++)
+        check_shape(t, vectors, &state, affine_shape(bits[i / 2], 64, types[i % 3]), rows[i % 5],
+                    cols[i % 4]);
+    check_shape(t, vectors, &state, affine_shape(4, 128, MF_BF16), 40, 640);
+    check_shape(t, vectors, &state, affine_shape(8, 128, MF_F32), 40, 640);
+}
+
+static void check_blocks(const tiled *t, const mf_kernels *vectors)
+{
+    static const mf_weight_kind kinds[] = {
+        MF_WEIGHT_MXFP4,      MF_WEIGHT_NVFP4,     MF_WEIGHT_NVFP4_DIVIDED, MF_WEIGHT_NVFP4_PLAIN,
+        MF_WEIGHT_GGUF_Q4_0,  MF_WEIGHT_GGUF_Q4_1, MF_WEIGHT_GGUF_Q5_0,     MF_WEIGHT_GGUF_Q5_1,
+        MF_WEIGHT_GGUF_Q8_0,  MF_WEIGHT_GGUF_Q2_K, MF_WEIGHT_GGUF_Q3_K,     MF_WEIGHT_GGUF_Q4_K,
+        MF_WEIGHT_GGUF_Q5_K,  MF_WEIGHT_GGUF_Q6_K, MF_WEIGHT_GGUF_IQ4_NL,   MF_WEIGHT_GGUF_IQ4_XS,
+        MF_WEIGHT_GGUF_MXFP4, MF_WEIGHT_GGUF_NVFP4};
+    static const uint32_t rows[] = {16, 37, 5}, cols[] = {256, 320, 1088};
+    uint64_t state = 42;
+    for (uint32_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const mf_weight_shape shape = {.kind = kinds[i]};
+        const uint32_t step = mf_weight_format_of(&shape)->arrays[0].cols;
+        check_shape(t, vectors, &state, shape, rows[i % 3], cols[(i + i / 3) % 3] / step * step);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        const mf_weight_shape shape = {.kind = i % 2 == 0 ? MF_WEIGHT_INT4 : MF_WEIGHT_INT8,
+                                       .float_type = i < 2 ? MF_BF16 : MF_F32,
+                                       .group = 32u << i};
+        check_shape(t, vectors, &state, shape, 21, 512);
+    }
+}
+
+int main(void)
+{
+    const mf_kernels *vectors = mf_kernels_get(MF_CPU_AVX512);
+    const tiled amx = {"AMX", mf_kernels_get(MF_CPU_AVX512_AMX)}, plain = {"plain C", NULL};
+    if (vectors == NULL) {
+        printf("this CPU has no AVX-512\n");
+        return 77;
+    }
+    check_affine(&plain, vectors);
+    check_blocks(&plain, vectors);
+    if (amx.kernels != NULL) {
+        check_affine(&amx, vectors);
+        check_blocks(&amx, vectors);
+    } else {
+        printf("this CPU has no AMX: tiles in plain C alone\n");
+    }
+    return test_result();
+}
