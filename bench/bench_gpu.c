@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define WARM_STEPS 2048u /* a millisecond of arithmetic by 4096 workgroups */
+
 bool bench_gpu_parse(const bench_gpu_option *options, int argc, char **argv)
 {
     for (int i = 1; i < argc; i += 2) {
@@ -79,6 +81,24 @@ void bench_gpu_fill(bench_gpu *g, mf_span span, uint64_t n_bytes)
     for (uint64_t at = 0; at < n_bytes; at += sizeof block)
         g->be->base.ops->write(&g->be->base, mf_span_at(span, at), block,
                                n_bytes - at < sizeof block ? n_bytes - at : sizeof block);
+}
+
+void bench_gpu_warm(bench_gpu *g, mf_span result, uint32_t n_ms)
+{
+    const mf_vk_kernel kernel = {MF_VK_SHADER_measure_fma, 1, {256}};
+    const struct {
+        uint64_t result;
+        uint32_t n;
+        float factor, summand;
+        uint32_t unused;
+    } push = {mf_vk_address(g->be, result), WARM_STEPS, 0.5f, 1.0f, 0};
+    if (g->be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU)
+        return;
+    for (uint32_t i = 0; i < n_ms; i++) {
+        mf_vk_next(g->be);
+        mf_vk_dispatch(g->be, &kernel, &push, sizeof push, (const uint32_t[]){4096, 1, 1});
+        mf_vk_barrier(g->be);
+    }
 }
 
 static void stamp(bench_gpu *g, uint32_t which)

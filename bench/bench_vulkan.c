@@ -15,6 +15,7 @@
 #include "bench_gpu.h"
 
 #include "base/clock.h"
+#include "bench_median.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,8 @@
 #define MAX_ITEMS 256u
 #define N_RESULTS 16u
 #define MEASURE_MS 200u
+#define WARM_MS 100u
+#define RUNS 5u
 
 typedef struct bench {
     const char *device, *only;
@@ -41,18 +44,31 @@ typedef struct form {
     mf_weight_kind kind;
     mf_dtype float_type;
     uint32_t bits, group;
+    bool has_experts; /* they are measured too */
 } form;
 
 static const form forms[] = {
-    {"q4/64", MF_WEIGHT_AFFINE, MF_BF16, 4, 64}, {"q4/128", MF_WEIGHT_AFFINE, MF_BF16, 4, 128},
-    {"q4/32", MF_WEIGHT_AFFINE, MF_F16, 4, 32},  {"q8/64", MF_WEIGHT_AFFINE, MF_BF16, 8, 64},
-    {"q6/64", MF_WEIGHT_AFFINE, MF_BF16, 6, 64}, {"q5/64", MF_WEIGHT_AFFINE, MF_BF16, 5, 64},
-    {"q3/64", MF_WEIGHT_AFFINE, MF_BF16, 3, 64}, {"q2/64", MF_WEIGHT_AFFINE, MF_BF16, 2, 64},
-    {"bf16", MF_WEIGHT_FLOAT, MF_BF16, 0, 0},    {"f16", MF_WEIGHT_FLOAT, MF_F16, 0, 0},
-    {"f32", MF_WEIGHT_FLOAT, MF_F32, 0, 0},      {"fp8", MF_WEIGHT_FP8_BLOCK, MF_F32, 8, 128},
-    {"mxfp4", MF_WEIGHT_MXFP4, MF_F32, 0, 0},    {"nvfp4", MF_WEIGHT_NVFP4, MF_F32, 0, 0},
-    {"q8_0", MF_WEIGHT_GGUF_Q8_0, MF_F32, 0, 0}, {"q4_k", MF_WEIGHT_GGUF_Q4_K, MF_F32, 0, 0},
-    {"q6_k", MF_WEIGHT_GGUF_Q6_K, MF_F32, 0, 0}, {"iq4_xs", MF_WEIGHT_GGUF_IQ4_XS, MF_F32, 0, 0},
+    {"q4/64", MF_WEIGHT_AFFINE, MF_BF16, 4, 64, true},
+    {"q4/128", MF_WEIGHT_AFFINE, MF_BF16, 4, 128, false},
+    {"q4/32", MF_WEIGHT_AFFINE, MF_F16, 4, 32, false},
+    {"q8/64", MF_WEIGHT_AFFINE, MF_BF16, 8, 64, true},
+    {"q6/64", MF_WEIGHT_AFFINE, MF_BF16, 6, 64, false},
+    {"q5/64", MF_WEIGHT_AFFINE, MF_BF16, 5, 64, false},
+    {"q3/64", MF_WEIGHT_AFFINE, MF_BF16, 3, 64, false},
+    {"q2/64", MF_WEIGHT_AFFINE, MF_BF16, 2, 64, false},
+    {"bf16", MF_WEIGHT_FLOAT, MF_BF16, 0, 0, true},
+    {"f16", MF_WEIGHT_FLOAT, MF_F16, 0, 0, false},
+    {"f32", MF_WEIGHT_FLOAT, MF_F32, 0, 0, false},
+    {"fp8", MF_WEIGHT_FP8_BLOCK, MF_F32, 8, 128, false},
+    {"mxfp4", MF_WEIGHT_MXFP4, MF_F32, 0, 0, false},
+    {"nvfp4", MF_WEIGHT_NVFP4, MF_F32, 0, 0, true},
+    {"q4_0", MF_WEIGHT_GGUF_Q4_0, MF_F32, 0, 0, true},
+    {"q8_0", MF_WEIGHT_GGUF_Q8_0, MF_F32, 0, 0, true},
+    {"q4_k", MF_WEIGHT_GGUF_Q4_K, MF_F32, 0, 0, true},
+    {"q5_k", MF_WEIGHT_GGUF_Q5_K, MF_F32, 0, 0, false},
+    {"q6_k", MF_WEIGHT_GGUF_Q6_K, MF_F32, 0, 0, true},
+    {"iq4_xs", MF_WEIGHT_GGUF_IQ4_XS, MF_F32, 0, 0, true},
+    {"gguf mxfp4", MF_WEIGHT_GGUF_MXFP4, MF_F32, 0, 0, true},
 };
 #define N_FORMS (sizeof forms / sizeof *forms)
 
@@ -187,11 +203,13 @@ static void measure(bench *b, const char *name, const subject *s)
     mf_error error = {0};
     mf_op op;
     uint32_t n = 1;
+    double runs[RUNS];
     if (b->only != NULL && strstr(name, b->only) == NULL)
         return;
     s->make(b, s, &op);
     bench_gpu_check(mf_backend_reserve(&b->gpu.be->base, &op, &error), &error);
-    (void)run(b, s, 1); /* what is done once */
+    bench_gpu_warm(&b->gpu, b->y, WARM_MS); /* pipelines were made meanwhile */
+    (void)run(b, s, 1);                     /* what is done once */
     const uint64_t bytes_before = b->gpu.be->weight_bytes;
     double ns = run(b, s, 1);
     const uint64_t bytes = b->gpu.be->weight_bytes - bytes_before;
@@ -199,6 +217,9 @@ static void measure(bench *b, const char *name, const subject *s)
         n = ns * 4 < (double)b->n_ms * 1e6 ? n * 4 : n * 2;
         ns = run(b, s, n);
     }
+    for (uint32_t i = 0; i < RUNS; i++)
+        runs[i] = run(b, s, n);
+    ns = bench_median(runs, RUNS);
     const double products = (double)s->n_rows * s->n_cols * s->n_tokens *
                             (s->make == make_experts ? 3.0 * s->n_items : 1.0);
     const double bytes_rate = (double)bytes * n / ns, rate = products * n / ns;
@@ -227,10 +248,11 @@ static void matmuls(bench *b)
             measure(b, name, &s);
         }
     }
+    const uint32_t few[] = {1, 8, b->tokens};
     for (size_t f = 1; f < N_FORMS; f++) {
-        for (uint32_t t = 1; t <= 8; t *= 8) {
-            const subject s = {&forms[f], NULL, 8192, 2048, t, 0, make_matmul};
-            snprintf(name, sizeof name, "matmul %s 8192x2048, %u tokens", s.in->name, t);
+        for (size_t t = 0; t < (b->mixed != 0 ? 3 : 2); t++) {
+            const subject s = {&forms[f], NULL, 8192, 2048, few[t], 0, make_matmul};
+            snprintf(name, sizeof name, "matmul %s 8192x2048, %u tokens", s.in->name, few[t]);
             measure(b, name, &s);
         }
     }
@@ -241,8 +263,8 @@ static void experts(bench *b)
     /* the last: a prompt's, spread over all of a layer's experts */
     const uint32_t counts[][2] = {{8, 1}, {64, 1}, {32, 4}, {128, 16}, {256, b->tokens / 32}};
     char name[96];
-    for (size_t f = 0; f < N_FORMS; f += f == 0 ? 3 : 5) {
-        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+    for (size_t f = 0; f < N_FORMS; f++) {
+        for (size_t i = 0; i < sizeof counts / sizeof *counts && forms[f].has_experts; i++) {
             const subject s = {&forms[f],    &forms[f],    512,         2048,
                                counts[i][1], counts[i][0], make_experts};
             snprintf(name, sizeof name, "experts %s 512x2048, %u of %u tokens", s.in->name,

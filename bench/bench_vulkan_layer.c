@@ -30,8 +30,8 @@
 #define REPEATS 32u /* of an operation in a run */
 #define RUNS 15u
 #define MEASURE_MS 100u
-#define WARM_STEPS 2048u /* a millisecond of arithmetic before each run */
-#define WARM_TIMES 100u  /* of that, before a subject's first: pipelines were made meanwhile */
+#define WARM_TIMES 100u /* milliseconds, before a subject's first: pipelines were made meanwhile \
+                         */
 
 /* ------------------------------------------------------------------------------------ opening */
 
@@ -116,12 +116,9 @@ static void dispatch(bench *b, uint32_t n_steps, uint32_t n_groups)
         mf_vk_barrier(b->gpu.be);
 }
 
-/* An idle device slows down, and takes long to come back. */
 static void warm(bench *b, uint32_t n_times)
 {
-    for (uint32_t i = 0; i < n_times; i++)
-        if (b->gpu.be->device.properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU)
-            dispatch(b, WARM_STEPS, 4096);
+    bench_gpu_warm(&b->gpu, bench_operand(b, 7), n_times);
 }
 
 static void record(bench *b, const subject *s)
