@@ -25,6 +25,7 @@
 #define UNIT_TOKENS 16u
 #define UNIT_ROWS 128u
 #define ENOUGH_GROUPS 256u
+#define MOST_KEPT 256u /* jobs, of 104 bytes each */
 
 static uint32_t unit_rows(const mf_vk_product *p)
 {
@@ -33,20 +34,7 @@ static uint32_t unit_rows(const mf_vk_product *p)
 
 bool mf_vk_product_supports(const mf_weight_shape *shape)
 {
-    switch (shape->kind) {
-    case MF_WEIGHT_GGUF_IQ1_S: /* codebooks */
-    case MF_WEIGHT_GGUF_IQ1_M:
-    case MF_WEIGHT_GGUF_IQ2_XXS:
-    case MF_WEIGHT_GGUF_IQ2_XS:
-    case MF_WEIGHT_GGUF_IQ2_S:
-    case MF_WEIGHT_GGUF_IQ3_XXS:
-    case MF_WEIGHT_GGUF_IQ3_S:
-    case MF_WEIGHT_GGUF_TQ1_0:
-    case MF_WEIGHT_GGUF_TQ2_0:
-        return false;
-    default:
-        return shape->kind >= MF_WEIGHT_FLOAT && shape->kind < MF_WEIGHT_KINDS;
-    }
+    return shape->kind >= MF_WEIGHT_FLOAT && shape->kind < MF_WEIGHT_KINDS;
 }
 
 bool mf_vk_same_form(const mf_weight_shape *a, const mf_weight_shape *b)
@@ -398,8 +386,9 @@ uint64_t mf_vk_product_bytes(uint32_t n_jobs)
     return n_jobs * sizeof(mf_vk_job) + 2 * MOST_CLASSES * 256;
 }
 
-/* Formats of blocks.glsl: of their arrays nothing but scales is to be aligned, and to 2 bytes. */
-static bool is_block(mf_weight_kind kind)
+/* What the form's values are to be aligned to for wide loads, less one: as blocks.glsl reads them.
+ */
+static uint64_t value_mask(mf_weight_kind kind)
 {
     switch (kind) {
     case MF_WEIGHT_GGUF_Q4_0:
@@ -407,23 +396,21 @@ static bool is_block(mf_weight_kind kind)
     case MF_WEIGHT_GGUF_Q5_0:
     case MF_WEIGHT_GGUF_Q5_1:
     case MF_WEIGHT_GGUF_Q8_0:
-    case MF_WEIGHT_GGUF_Q4_K:
-    case MF_WEIGHT_GGUF_Q5_K:
     case MF_WEIGHT_GGUF_Q6_K:
     case MF_WEIGHT_GGUF_IQ4_NL:
-    case MF_WEIGHT_GGUF_IQ4_XS:
     case MF_WEIGHT_GGUF_MXFP4:
-    case MF_WEIGHT_MXFP4:
-        return true;
+        return 1;
+    case MF_WEIGHT_GGUF_IQ4_XS:
+        return 7;
     default:
-        return false;
+        return 15;
     }
 }
 
 /* Whether the form's wide loads may be used: x is read by 16 bytes, and so are most weights. */
 static bool is_aligned(const mf_vk_product *p, const mf_vk_job *job)
 {
-    const uint64_t mask = is_block(p->shape->kind) ? 1 : 15;
+    const uint64_t mask = value_mask(p->shape->kind);
     const bool has_x = p->is_half || ((job->x | (uint64_t)job->x_stride * 4) & 15) == 0;
     return has_x && ((job->weight.values | job->up.values) & mask) == 0;
 }
@@ -625,12 +612,8 @@ static uint32_t usable_classes(const mf_vk_backend *be, const mf_vk_product *p)
     return n;
 }
 
-void mf_vk_product_record(mf_vk_backend *be, const mf_vk_product *p)
+static void record_all(mf_vk_backend *be, const mf_vk_product *p)
 {
-    if (p->routing != NULL) {
-        record_routed(be, p);
-        return;
-    }
     bunch bunches[2 * MOST_CLASSES] = {{0}};
     const uint32_t n_classes = usable_classes(be, p);
     for (uint32_t i = 0; i < p->n_jobs; i++) {
@@ -645,4 +628,31 @@ void mf_vk_product_record(mf_vk_backend *be, const mf_vk_product *p)
     for (uint32_t which = 0; which < 2 * MOST_CLASSES; which++)
         if (bunches[which].n_jobs != 0)
             record_bunch(be, p, n_classes, which, &bunches[which]);
+}
+
+static void kept_job(void *ctx, uint32_t i, mf_vk_job *out)
+{
+    *out = ((const mf_vk_job *)ctx)[i];
+}
+
+/* Jobs are looked at some ten times: those of a prompt's experts are many, and made once. */
+void mf_vk_product_record(mf_vk_backend *be, const mf_vk_product *p)
+{
+    mf_vk_job jobs[MOST_KEPT];
+    mf_vk_product kept = *p;
+    if (p->routing != NULL) {
+        record_routed(be, p);
+        return;
+    }
+    if (p->n_jobs > MOST_KEPT) {
+        record_all(be, p);
+        return;
+    }
+    for (uint32_t i = 0; i < p->n_jobs; i++) {
+        jobs[i] = (mf_vk_job){0};
+        p->job(p->ctx, i, &jobs[i]);
+    }
+    kept.job = kept_job;
+    kept.ctx = jobs;
+    record_all(be, &kept);
 }

@@ -70,7 +70,8 @@ Weight chunk_at(Weight w, uint row, uint first, uint n_cols)
                   w.scales + scale, w.biases + scale);
 }
 
-Chunk fetch_at(Weight at)
+#define HAS_PLACES true
+Chunk fetch_at(Weight at, uint col)
 {
     Chunk c;
     if (IS_WIDE != 0 && BITS % 4 == 0) {
@@ -90,7 +91,7 @@ Chunk fetch_at(Weight at)
 
 Chunk fetch_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
 {
-    return fetch_at(chunk_at(w, row, first, n_cols));
+    return fetch_at(chunk_at(w, row, first, n_cols), first);
 }
 
 Chunk load_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
@@ -129,10 +130,14 @@ float part_of(Chunk c, float dot, float x_sum)
     return part;
 }
 
-float weight_of(Chunk c, uint i)
+vec2 line_of(Chunk c)
 {
-    const vec4 q = quad(c, i / 4) * QUAD_FACTORS;
-    return fma(q[i % 4], float_of(c.scale), float_of(c.bias));
+    return vec2(float_of(c.scale), float_of(c.bias));
+}
+
+vec4 values_of(Chunk c, uint j, vec2 line)
+{
+    return fma(quad(c, j), QUAD_FACTORS * line.x, vec4(line.y));
 }
 #endif
 
@@ -175,9 +180,9 @@ float part_of(Chunk c, float dot, float x_sum)
     return part;
 }
 
-float weight_of(Chunk c, uint i)
+vec2 line_of(Chunk c)
 {
-    return value(c, i) * uintBitsToFloat(c.scale);
+    return vec2(uintBitsToFloat(c.scale), 0.0);
 }
 #endif
 
@@ -262,11 +267,34 @@ Chunk fetch_values(Weight w, uint row, uint first, uint step, uint n_cols)
     return c;
 }
 
+// Where a chunk's bytes begin, if it is of a block.
+Weight chunk_at(Weight w, uint row, uint first, uint n_cols)
+{
+    return block_of(block_row(w, row, n_cols), first < n_cols ? first : 0);
+}
+
+uint row_bytes(uint n_cols)
+{
+    return block_row_bytes(n_cols);
+}
+
+uint scale_row_bytes(uint n_cols)
+{
+    return block_scale_row_bytes(n_cols);
+}
+
+// There, of the column that it was asked for.
+#define HAS_PLACES IS_BLOCK
+Chunk fetch_at(Weight at, uint col)
+{
+    return fetch_block(at, col);
+}
+
 Chunk fetch_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
 {
     if (!IS_BLOCK)
         return fetch_values(w, row, first, step, n_cols);
-    return fetch_block(w, row, first < n_cols ? first : 0, n_cols);
+    return fetch_at(chunk_at(w, row, first, n_cols), first < n_cols ? first : 0);
 }
 
 vec4 quad(Chunk c, uint j)
@@ -288,13 +316,18 @@ float part_of(Chunk c, float dot, float x_sum)
     return part;
 }
 
-float weight_of(Chunk c, uint i)
+vec2 line_of(Chunk c)
 {
-    const float v = (quad(c, i / 4) * QUAD_FACTORS)[i % 4];
+    return IS_BLOCK ? block_line(c) : vec2(1.0, 0.0);
+}
+
+vec4 values_of(Chunk c, uint j, vec2 line)
+{
+    const vec4 v = quad(c, j);
     if (!IS_BLOCK)
         return v;
-    const vec2 line = block_line(c);
-    return HAS_MIN ? fma(line.x, v, line.y) : line.x * v;
+    const vec4 scale = QUAD_FACTORS * line.x;
+    return HAS_MIN ? fma(v, scale, vec4(line.y)) : v * scale;
 }
 #endif
 
@@ -304,21 +337,36 @@ float part_of(Chunk c, float dot, float x_sum)
     return dot;
 }
 
-float weight_of(Chunk c, uint i)
+vec2 line_of(Chunk c)
 {
-    return value(c, i);
+    return vec2(1.0, 0.0);
 }
 #endif
 
 #ifdef ANY
+void clear_beyond(inout Chunk c, uint first, uint n_cols)
+{
+    if (first < n_cols)
+        return;
+    [[unroll]] for (uint i = 0; i < N_WORDS; i++)
+        c.words[i] = 0;
+    c.scale = c.bias = 0;
+}
+
 Chunk load_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
 {
     Chunk c = fetch_chunk(w, row, first, step, n_cols);
-    if (IS_BLOCK && first >= n_cols) {
-        [[unroll]] for (uint i = 0; i < N_WORDS; i++)
-            c.words[i] = 0;
-        c.scale = c.bias = 0;
-    }
+    if (IS_BLOCK)
+        clear_beyond(c, first, n_cols);
+    return c;
+}
+
+// Of a row that begins at `row` (block_row).
+Chunk load_of_row(Weight row, uint first, uint n_cols)
+{
+    const uint col = first < n_cols ? first : 0;
+    Chunk c = fetch_block(block_of(row, col), col);
+    clear_beyond(c, first, n_cols);
     return c;
 }
 #elif !defined(AFFINE)
@@ -332,6 +380,21 @@ Chunk load_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
 vec4 quad(Chunk c, uint j)
 {
     return vec4(value(c, 4 * j), value(c, 4 * j + 1), value(c, 4 * j + 2), value(c, 4 * j + 3));
+}
+
+vec4 values_of(Chunk c, uint j, vec2 line)
+{
+#ifdef FLOATS
+    return quad(c, j);
+#else
+    return quad(c, j) * line.x;
+#endif
+}
+#endif
+
+#ifndef ANY
+void begin_chunks(uint id)
+{
 }
 #endif
 

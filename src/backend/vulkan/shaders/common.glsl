@@ -66,13 +66,14 @@ float silu(float x)
     return x / (1.0 + exp(-x));
 }
 
-// Conversions by integers: a device may flush small numbers of its own conversions to zero.
+// Conversions by integers: a device may flush small numbers of its own conversions to zero. Without
+// branches: where they stand, a compiler would not see that it has done the same before.
 float half_to_float(uint h)
 {
     const uint sign = (h & 0x8000u) << 16, m = h & 0x7fffu;
-    if (m < 0x400u)
-        return uintBitsToFloat(sign | floatBitsToUint(float(m) * 5.9604644775390625e-8));
-    return uintBitsToFloat(sign | ((m << 13) + (m < 0x7c00u ? 0x38000000u : 0x70000000u)));
+    const uint normal = (m << 13) + mix(0x70000000u, 0x38000000u, m < 0x7c00u);
+    const uint small = floatBitsToUint(float(m) * 5.9604644775390625e-8);
+    return uintBitsToFloat(sign | mix(normal, small, m < 0x400u));
 }
 
 float bfloat_to_float(uint h)

@@ -66,6 +66,27 @@ void load_x(uint64_t from, uint first)
         x[j] *= QUAD_FACTORS;
 }
 
+// The lane's part of N_ROWS rows from `row` on; beyond the last it is the last's.
+void fetch_rows(Weight w, uint row, uint n_rows, uint first, out Chunk chunks[N_ROWS])
+{
+#ifdef HAS_PLACES
+    if (HAS_PLACES) {
+        Weight at = chunk_at(w, min(row, n_rows - 1), first, p.n_cols);
+        [[unroll]] for (uint i = 0; i < N_ROWS; i++) {
+            chunks[i] = fetch_at(at, first);
+            if (row + i + 1 < n_rows) {
+                at.values += row_bytes(p.n_cols);
+                at.scales += scale_row_bytes(p.n_cols);
+                at.biases += scale_row_bytes(p.n_cols);
+            }
+        }
+        return;
+    }
+#endif
+    [[unroll]] for (uint i = 0; i < N_ROWS; i++)
+        chunks[i] = fetch_chunk(w, min(row + i, n_rows - 1), first, TEAM * PIECE, p.n_cols);
+}
+
 // N_ROWS rows of a pick's product, from `row` on, to results from `to` on.
 void multiply_rows(Job job, uint pick, uint row, uint to, bool is_pick, uint id)
 {
@@ -77,8 +98,7 @@ void multiply_rows(Job job, uint pick, uint row, uint to, bool is_pick, uint id)
     [[dont_unroll]] for (uint tile = 0; tile * TILE < p.n_cols; tile++) {
         const uint first = tile * TILE + id % TEAM * PIECE;
         Chunk chunks[N_ROWS];
-        [[unroll]] for (uint i = 0; i < N_ROWS; i++)
-            chunks[i] = fetch_chunk(w, min(row + i, job.n_rows - 1), first, TEAM * PIECE, p.n_cols);
+        fetch_rows(w, row, job.n_rows, first, chunks);
         load_x(from, first);
         [[unroll]] for (uint i = 0; i < N_ROWS; i++)
             totals[i] = add_part(totals[i], multiply(chunks[i]));
@@ -95,6 +115,7 @@ void main()
     const uint id = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID, team = id / TEAM;
     const uint first_row = gl_WorkGroupID.x * PER_GROUP, at = team / SIDE * N_ROWS;
     const Job job = p.jobs.v[0];
+    begin_chunks(id);
     [[dont_unroll]] for (uint first = 0; first < K; first += SIDE) {
         const uint pick = first + team % SIDE;
         multiply_rows(job, pick, first_row + at, pick * PER_GROUP + at, pick < K, id);

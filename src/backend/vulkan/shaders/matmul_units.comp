@@ -125,13 +125,11 @@ void put_row(uint r, uint half_row, Chunk c)
         return;
     }
 #endif
+    const vec2 line = line_of(c);
     [[unroll]] for (uint i = 0; i < 4; i++) {
-        uvec4 v;
-        [[unroll]] for (uint e = 0; e < 4; e++) {
-            const uint at = i * 8 + e;
-            v[e] = packHalf2x16(vec2(weight_of(c, at), weight_of(c, at + 4)));
-        }
-        ws[to + i] = v;
+        const vec4 a = values_of(c, 2 * i, line), b = values_of(c, 2 * i + 1, line);
+        ws[to + i] = uvec4(packHalf2x16(vec2(a.x, b.x)), packHalf2x16(vec2(a.y, b.y)),
+                           packHalf2x16(vec2(a.z, b.z)), packHalf2x16(vec2(a.w, b.w)));
     }
 }
 
@@ -161,6 +159,12 @@ void load(uint col, uint half_row)
                 scales[i] = Words4(from[i].scales + (at + col) / 32).v[0];
                 biases[i] = Words4(from[i].biases + (at + col) / 32).v[0];
             }
+            continue;
+        }
+#endif
+#ifdef ANY
+        if (IS_BLOCK) {
+            chunks[i] = load_of_row(from[i], first, p.n_cols);
             continue;
         }
 #endif
@@ -227,12 +231,17 @@ void main()
 #endif
     const uint team = id / 32, lane = id % 32;
     const uint row = id / 2, half_row = id % 2; // two invocations have neighbouring chunks
+    begin_chunks(id);
     [[unroll]] for (uint i = 0; i < X_LOADS; i++)
         x_at[i] = job.x + uint64_t(row_of_token(job, (i * N_THREADS + id) / 8)) * p.n_padded * 2 +
                   (i * N_THREADS + id) % 8 * 16;
     [[unroll]] for (uint i = 0; i < 2; i++) {
         from[i] = weight_of_row(job, row + i * 64);
         from_row[i] = job.first_row + weight_row(row + i * 64, job.n_rows);
+#ifdef ANY
+        if (IS_BLOCK)
+            from[i] = block_row(from[i], from_row[i], p.n_cols);
+#endif
     }
 
 #ifdef PLAIN

@@ -215,6 +215,7 @@ void main()
         return;
     // an invocation's number such that subgroups are runs of numbers
     const uint id = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID;
+    begin_chunks(id);
     const uint first_row = gl_WorkGroupID.x * per_group + id / TEAM * N_ROWS;
     const uint step = gl_NumWorkGroups.z * N_TOKENS;
     for (uint t = gl_WorkGroupID.z * N_TOKENS; t < job.n_tokens; t += step)

@@ -275,35 +275,33 @@ Cursor begin_rows(Job job, uint row, uint col)
     c.row = job.first_row + min(row, job.n_rows - 1);
     c.last_row = job.first_row + job.n_rows - 1;
     c.col = col;
-#ifdef AFFINE
-    c.at[0] = chunk_at(job.weight, c.row, col, N_COLS);
-#ifdef PAIR
-    c.at[1] = chunk_at(job.up, c.row, col, N_COLS);
-#endif
-#else
     c.at[0] = job.weight;
 #ifdef PAIR
     c.at[1] = job.up;
 #endif
+#ifdef HAS_PLACES
+    if (HAS_PLACES)
+        [[unroll]] for (uint m = 0; m < N_MATRICES; m++)
+            c.at[m] = chunk_at(c.at[m], c.row, col, N_COLS);
 #endif
     return c;
 }
 
 Chunk fetch(Cursor c, uint matrix)
 {
-#ifdef AFFINE
-    return fetch_at(c.at[matrix]);
-#else
-    return fetch_chunk(c.at[matrix], c.row, c.col, TEAM * PIECE, N_COLS);
+#ifdef HAS_PLACES
+    if (HAS_PLACES)
+        return fetch_at(c.at[matrix], c.col);
 #endif
+    return fetch_chunk(c.at[matrix], c.row, c.col, TEAM * PIECE, N_COLS);
 }
 
 void next_row(inout Cursor c)
 {
     const bool is_more = c.row < c.last_row;
-#ifdef AFFINE
-    const uint step = is_more ? row_bytes(N_COLS) : 0;
-    const uint scale_step = is_more ? scale_row_bytes(N_COLS) : 0;
+#ifdef HAS_PLACES
+    const uint step = HAS_PLACES && is_more ? row_bytes(N_COLS) : 0;
+    const uint scale_step = HAS_PLACES && is_more ? scale_row_bytes(N_COLS) : 0;
     [[unroll]] for (uint m = 0; m < N_MATRICES; m++) {
         c.at[m].values += step;
         c.at[m].scales += scale_step;
@@ -373,6 +371,7 @@ void main()
     if (AFTER == CONVOLVED)
         c = Convolutions(p.more).v[0];
     const uint id = lane_number();
+    begin_chunks(id);
     const uint lane = id % TEAM, span = id / TEAM % SPAN, part = id / (TEAM * SPAN);
     const uint n_tiles = (N_COLS + TILE - 1) / TILE;
     [[unroll]] for (uint i = 0; i < N_MATRICES * N_TOTALS; i++)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Values of a weight, of any format of base/weight_format.h, one at a time and byte by byte: right
-// for any alignment, and slow. The form is in constants, so that the compiler leaves the rest out.
+// for any alignment, and slow. The form is in constants, so that the compiler leaves the rest out. What
+// chunks.glsl reads otherwise does without them: AFFINE, FP8, FLOATS.
 layout(constant_id = 1) const uint KIND = 1; // mf_weight_kind
 layout(constant_id = 2) const uint FLOAT_TYPE = 1;
 layout(constant_id = 3) const uint BITS = 4;
@@ -10,7 +11,9 @@ layout(constant_id = 5) const uint SCALE_ROWS = 128;
 const uint KIND_FLOAT = 1, KIND_AFFINE = 2, KIND_FP8_BLOCK = 3, KIND_MXFP4 = 4, KIND_NVFP4 = 5;
 const uint KIND_Q8_0 = 6, KIND_Q4_K = 7, KIND_Q6_K = 8, KIND_IQ4_XS = 9, KIND_GGUF_MXFP4 = 10;
 const uint KIND_Q4_0 = 11, KIND_Q4_1 = 12, KIND_Q5_0 = 13, KIND_Q5_1 = 14, KIND_Q2_K = 15;
-const uint KIND_Q3_K = 16, KIND_Q5_K = 17, KIND_IQ4_NL = 25, KIND_GGUF_NVFP4 = 28;
+const uint KIND_Q3_K = 16, KIND_Q5_K = 17, KIND_IQ1_S = 18, KIND_IQ1_M = 19, KIND_IQ2_XXS = 20;
+const uint KIND_IQ2_XS = 21, KIND_IQ2_S = 22, KIND_IQ3_XXS = 23, KIND_IQ3_S = 24, KIND_IQ4_NL = 25;
+const uint KIND_TQ1_0 = 26, KIND_TQ2_0 = 27, KIND_GGUF_NVFP4 = 28;
 const uint KIND_INT4 = 29, KIND_INT8 = 30, KIND_FP8_CHANNEL = 31, KIND_FP8_TENSOR = 32;
 const uint KIND_NVFP4_DIVIDED = 33, KIND_NVFP4_PLAIN = 34, KIND_MXFP8 = 35, KIND_INDEXED = 36;
 
@@ -62,26 +65,32 @@ uint nibble(uint b, uint which)
 float e4m3(uint code)
 {
     const uint m = code & 127, sign = (code & 128) << 24;
-    if (m == 127)
-        return uintBitsToFloat(0x7fc00000u);
-    const float x = m < 8 ? float(m) * 0.001953125 : uintBitsToFloat((m << 20) + 0x3c000000u);
-    return uintBitsToFloat(floatBitsToUint(x) | sign);
+    const float x =
+        mix(uintBitsToFloat((m << 20) + 0x3c000000u), float(m) * 0.001953125, m < 8);
+    return uintBitsToFloat(mix(floatBitsToUint(x) | sign, 0x7fc00000u, m == 127));
 }
 
 float e2m1(uint code)
 {
     const uint m = code & 7, sign = (code & 8) << 28;
-    const float x = m < 2 ? float(m) * 0.5 : uintBitsToFloat((m << 22) + 0x3f000000u);
+    const float x = mix(uintBitsToFloat((m << 22) + 0x3f000000u), float(m) * 0.5, m < 2);
     return uintBitsToFloat(floatBitsToUint(x) | sign);
 }
 
 float e8m0(uint code)
 {
-    if (code == 255)
-        return uintBitsToFloat(0x7fc00000u);
-    return uintBitsToFloat(code == 0 ? 0x00400000u : code << 23);
+    const uint bits = mix(code << 23, 0x00400000u, code == 0);
+    return uintBitsToFloat(mix(bits, 0x7fc00000u, code == 255));
 }
 
+// The 16 levels of IQ4_XS, plus 128, a byte each.
+uint iq4_level(uint q)
+{
+    const uvec4 levels = uvec4(0x3f2d1801u, 0x766a5d4fu, 0xa6998d81u, 0xf1d9c5b5u);
+    return levels[q / 4] >> (8 * (q % 4)) & 255;
+}
+
+#if !defined(AFFINE) && !defined(FP8) && !defined(FLOATS)
 float affine_code(Weight w, uint row, uint col, uint n_cols)
 {
     const uint64_t values = w.values + uint64_t(row) * (n_cols / 32 * BITS * 4);
@@ -205,13 +214,6 @@ float q6_k_value(Weight w, uint row, uint col, uint n_cols)
     return scale * float(int(low | high << 4) - 32);
 }
 
-// The 16 levels of IQ4_XS, plus 128, a byte each.
-uint iq4_level(uint q)
-{
-    const uvec4 levels = uvec4(0x3f2d1801u, 0x766a5d4fu, 0xa6998d81u, 0xf1d9c5b5u);
-    return levels[q / 4] >> (8 * (q % 4)) & 255;
-}
-
 float iq4_xs_value(Weight w, uint row, uint col, uint n_cols)
 {
     const uint64_t p = w.values + (uint64_t(row) * (n_cols / 256) + col / 256) * 136;
@@ -269,6 +271,8 @@ float float_value(Weight w, uint row, uint col, uint n_cols)
     return scale_at(w.values + at * (FLOAT_TYPE == F32 ? 4 : 2), 0);
 }
 
+#include "codebooks.glsl"
+
 float weight_value(Weight w, uint row, uint col, uint n_cols)
 {
     switch (KIND) {
@@ -315,7 +319,26 @@ float weight_value(Weight w, uint row, uint col, uint n_cols)
         return iq4_xs_value(w, row, col, n_cols);
     case KIND_GGUF_MXFP4:
         return gguf_mxfp4_value(w, row, col, n_cols);
+    case KIND_IQ1_S:
+        return iq1_s_value(w, row, col, n_cols);
+    case KIND_IQ1_M:
+        return iq1_m_value(w, row, col, n_cols);
+    case KIND_IQ2_XXS:
+        return iq2_xxs_value(w, row, col, n_cols);
+    case KIND_IQ2_XS:
+        return iq2_xs_value(w, row, col, n_cols);
+    case KIND_IQ2_S:
+        return iq2_s_value(w, row, col, n_cols);
+    case KIND_IQ3_XXS:
+        return iq3_xxs_value(w, row, col, n_cols);
+    case KIND_IQ3_S:
+        return iq3_s_value(w, row, col, n_cols);
+    case KIND_TQ1_0:
+        return tq1_0_value(w, row, col, n_cols);
+    case KIND_TQ2_0:
+        return tq2_0_value(w, row, col, n_cols);
     default:
         return float_value(w, row, col, n_cols);
     }
 }
+#endif
