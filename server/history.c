@@ -2,6 +2,10 @@
 /* Answers found again, and prompts that begin with them. */
 #include "history.h"
 
+#include "yyjson_prefix.h"
+
+#include "yyjson.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,11 +13,11 @@
 
 /* A conversation and a message more. */
 static mf_srv_digest chain_of(const mf_srv_recall *recall, const mf_srv_digest *before,
-                              const mf_srv_message *m, bool *has_failed)
+                              const mf_srv_message *m, yyjson_val *tools, bool *has_failed)
 {
     mf_srv_bytes text = {0};
     mf_srv_put(&text, (const char *)before, sizeof *before);
-    mf_srv_put_meaning(m, &text);
+    mf_srv_put_meaning(m, tools, &text);
     *has_failed = *has_failed || text.has_failed;
     mf_srv_digest chain = {{0, 0}};
     if (text.data)
@@ -103,6 +107,12 @@ static mf_srv_kept *find(mf_srv_recall *recall, const mf_srv_digest *key, const 
     return NULL;
 }
 
+/* NULL: none, or no memory, with which less is found again. */
+static yyjson_doc *read_tools(const mf_srv_bytes *tools)
+{
+    return tools->data ? yyjson_read(tools->data, tools->n_bytes, 0) : NULL;
+}
+
 bool mf_srv_history_open(const mf_srv_model *model, mf_srv_conversation *c, mf_srv_history *h)
 {
     bool has_failed = false;
@@ -111,8 +121,10 @@ bool mf_srv_history_open(const mf_srv_model *model, mf_srv_conversation *c, mf_s
         return true;
     h->kept = calloc(c->n_messages + 1, sizeof(mf_srv_kept *));
     has_failed = !h->kept || !mf_srv_recall_order(model->recall, &c->tools);
+    yyjson_doc *tools = has_failed ? NULL : read_tools(&c->tools);
     for (size_t i = 0; !has_failed && i < c->n_messages; i++) {
-        h->chain = chain_of(model->recall, &h->chain, &c->messages[i], &has_failed);
+        h->chain = chain_of(model->recall, &h->chain, &c->messages[i], yyjson_doc_get_root(tools),
+                            &has_failed);
         if (c->messages[i].role != MF_SRV_ASSISTANT || has_failed)
             continue;
         h->kept[i] = find(model->recall, &h->chain, &c->messages[i]);
@@ -121,6 +133,7 @@ bool mf_srv_history_open(const mf_srv_model *model, mf_srv_conversation *c, mf_s
         h->now = h->now != 0 ? h->now : h->kept[i]->origin.now;
         has_failed = !restore(c, i, h->kept[i]);
     }
+    yyjson_doc_free(tools);
     if (has_failed)
         mf_srv_history_close(h);
     return !has_failed;
@@ -196,8 +209,8 @@ static bool says_the_same(const mf_srv_writing *w, const mf_srv_kept *kept,
         return false;
     bool is_same = read_answer(w, begin, (size_t)(end - begin), &read);
     if (is_same) {
-        mf_srv_put_meaning(&read, &a);
-        mf_srv_put_meaning(&kept->message, &b);
+        mf_srv_put_meaning(&read, NULL, &a);
+        mf_srv_put_meaning(&kept->message, NULL, &b);
         is_same = !a.has_failed && !b.has_failed && is_same_text(&a, &b) &&
                   is_same_text(&read.thoughts, &kept->message.thoughts);
     }
@@ -350,7 +363,10 @@ void mf_srv_history_keep(const mf_srv_choice *c, mf_srv_finish why)
         return;
     }
     memcpy(kept->tokens, c->tokens, kept->n_tokens * sizeof *kept->tokens);
-    kept->key = chain_of(recall, &o->chain, &kept->message, &has_failed);
+    yyjson_doc *tools = read_tools(&c->job->tools);
+    kept->key =
+        chain_of(recall, &o->chain, &kept->message, yyjson_doc_get_root(tools), &has_failed);
+    yyjson_doc_free(tools);
     if (has_failed)
         mf_srv_kept_drop(kept);
     else

@@ -25,18 +25,33 @@ static int compare(const void *a, const void *b)
 
 static bool put_sorted(yyjson_val *v, int depth, mf_srv_bytes *out);
 
-static bool put_object(yyjson_val *object, int depth, mf_srv_bytes *out)
+/* Whether properties [a schema's; NULL: none] say that this is what the member is without being
+ * said. */
+static bool is_default(yyjson_val *properties, yyjson_val *key, yyjson_val *value)
 {
-    const size_t n = yyjson_obj_size(object);
-    member *members = malloc((n + 1) * sizeof *members);
+    mf_srv_bytes a = {0}, b = {0};
+    yyjson_val *schema = yyjson_obj_getn(properties, yyjson_get_str(key), yyjson_get_len(key));
+    yyjson_val *otherwise = yyjson_obj_get(schema, "default");
+    const bool is = otherwise && put_sorted(otherwise, MAX_DEPTH, &a) &&
+                    put_sorted(value, MAX_DEPTH, &b) && !a.has_failed && !b.has_failed &&
+                    a.n_bytes == b.n_bytes && memcmp(a.data, b.data, a.n_bytes) == 0;
+    mf_srv_bytes_free(&a);
+    mf_srv_bytes_free(&b);
+    return is;
+}
+
+static bool put_object(yyjson_val *object, yyjson_val *properties, int depth, mf_srv_bytes *out)
+{
+    member *members = malloc((yyjson_obj_size(object) + 1) * sizeof *members);
     yyjson_val *key, *value;
-    size_t i, max;
+    size_t i, max, n = 0;
     bool is_good = members != NULL;
     if (!members)
         return false;
     yyjson_obj_foreach(object, i, max, key, value)
     {
-        members[i] = (member){key, value};
+        if (!is_default(properties, key, value))
+            members[n++] = (member){key, value};
     }
     qsort(members, n, sizeof *members, compare);
     mf_srv_puts(out, "{");
@@ -86,7 +101,7 @@ static bool put_sorted(yyjson_val *v, int depth, mf_srv_bytes *out)
     if (depth == 0)
         return false;
     if (yyjson_is_obj(v))
-        return put_object(v, depth - 1, out);
+        return put_object(v, NULL, depth - 1, out);
     if (yyjson_is_arr(v))
         return put_array(v, depth - 1, out);
     if (yyjson_is_str(v))
@@ -98,11 +113,27 @@ static bool put_sorted(yyjson_val *v, int depth, mf_srv_bytes *out)
     return true;
 }
 
-static void put_arguments(const char *json, mf_srv_bytes *out)
+/* What the parameters of the tool of that name are; NULL: not known. */
+static yyjson_val *properties_of(yyjson_val *tools, const char *name)
+{
+    size_t i, n;
+    yyjson_val *tool;
+    yyjson_arr_foreach(tools, i, n, tool)
+    {
+        yyjson_val *function = yyjson_obj_get(tool, "function");
+        if (yyjson_equals_str(yyjson_obj_get(function, "name"), name))
+            return yyjson_obj_get(yyjson_obj_get(function, "parameters"), "properties");
+    }
+    return NULL;
+}
+
+static void put_arguments(const char *json, yyjson_val *properties, mf_srv_bytes *out)
 {
     yyjson_doc *doc = yyjson_read(json, strlen(json), 0);
+    yyjson_val *root = yyjson_doc_get_root(doc);
     mf_srv_bytes text = {0};
-    if (doc && put_sorted(yyjson_doc_get_root(doc), MAX_DEPTH, &text))
+    if (yyjson_is_obj(root) ? put_object(root, properties, MAX_DEPTH - 1, &text)
+                            : doc && put_sorted(root, MAX_DEPTH, &text))
         mf_srv_put(out, text.data, text.n_bytes);
     else
         mf_srv_puts(out, json);
@@ -116,7 +147,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-void mf_srv_put_meaning(const mf_srv_message *m, mf_srv_bytes *out)
+void mf_srv_put_meaning(const mf_srv_message *m, yyjson_val *tools, mf_srv_bytes *out)
 {
     const char *text = m->content.data ? m->content.data : "";
     size_t begin = 0, end = m->content.n_bytes;
@@ -130,7 +161,7 @@ void mf_srv_put_meaning(const mf_srv_message *m, mf_srv_bytes *out)
         mf_srv_puts(out, " ");
         mf_srv_puts_json(out, m->calls[i].name);
         mf_srv_puts(out, " ");
-        put_arguments(m->calls[i].arguments, out);
+        put_arguments(m->calls[i].arguments, properties_of(tools, m->calls[i].name), out);
     }
     mf_srv_puts(out, "\n");
 }

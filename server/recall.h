@@ -9,6 +9,8 @@
 #include "digest.h"
 #include "message.h"
 
+struct yyjson_val;
+
 typedef struct mf_srv_recall mf_srv_recall;
 
 /* Where a prompt comes from, and what its answer is kept by. */
@@ -79,7 +81,9 @@ void mf_srv_kept_drop(mf_srv_kept *kept);
 bool mf_srv_recall_order(mf_srv_recall *recall, mf_srv_bytes *tools);
 
 /* What a message means, as bytes: its role, its content without blanks around it, and its calls,
- * their arguments sorted and without blanks. Thoughts, ids and names of speakers are no part. */
-void mf_srv_put_meaning(const mf_srv_message *m, mf_srv_bytes *out);
+ * their arguments sorted and without blanks, and without those that are what the tool's schema says
+ * they are anyway (`default`): clients add these. Thoughts, ids and names of speakers are no part.
+ * tools: an array as templates take it; NULL: none are known. */
+void mf_srv_put_meaning(const mf_srv_message *m, struct yyjson_val *tools, mf_srv_bytes *out);
 
 #endif

@@ -3,6 +3,10 @@
 #include "recall.h"
 #include "test.h"
 
+#include "yyjson_prefix.h"
+
+#include "yyjson.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,11 +45,11 @@ static mf_srv_message message(mf_srv_role role, char *content, mf_srv_call *call
                             .n_calls = call ? 1 : 0};
 }
 
-static bool mean_the_same(const mf_srv_message *a, const mf_srv_message *b)
+static bool mean_the_same(const mf_srv_message *a, const mf_srv_message *b, yyjson_val *tools)
 {
     mf_srv_bytes x = {0}, y = {0};
-    mf_srv_put_meaning(a, &x);
-    mf_srv_put_meaning(b, &y);
+    mf_srv_put_meaning(a, tools, &x);
+    mf_srv_put_meaning(b, tools, &y);
     const bool is = !x.has_failed && !y.has_failed && x.n_bytes == y.n_bytes &&
                     memcmp(x.data, y.data, x.n_bytes) == 0;
     mf_srv_bytes_free(&x);
@@ -53,7 +57,7 @@ static bool mean_the_same(const mf_srv_message *a, const mf_srv_message *b)
     return is;
 }
 
-static bool calls_mean_the_same(const char *a, const char *b)
+static bool calls_mean_the_same_with(const char *a, const char *b, yyjson_val *tools)
 {
     char *x = strdup(a), *y = strdup(b);
     char f[] = "f";
@@ -61,10 +65,39 @@ static bool calls_mean_the_same(const char *a, const char *b)
     REQUIRE(x && y);
     const mf_srv_message m = message(MF_SRV_ASSISTANT, NULL, &call_a);
     const mf_srv_message n = message(MF_SRV_ASSISTANT, NULL, &call_b);
-    const bool is = mean_the_same(&m, &n);
+    const bool is = mean_the_same(&m, &n, tools);
     free(x);
     free(y);
     return is;
+}
+
+static bool calls_mean_the_same(const char *a, const char *b)
+{
+    return calls_mean_the_same_with(a, b, NULL);
+}
+
+/* What a tool's schema says an argument is anyway need not be said. */
+static void test_defaults(void)
+{
+    static const char text[] =
+        "[{\"type\":\"function\",\"function\":{\"name\":\"g\",\"parameters\":{\"properties\":{"
+        "\"b\":{"
+        "\"default\":true}}}}},{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{"
+        "\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{\"default\":false},\"c\":{\"default\":"
+        "2.0},"
+        "\"d\":{\"default\":{\"x\":[1],\"y\":null}}}}}}]";
+    yyjson_doc *doc = yyjson_read(text, sizeof text - 1, 0);
+    yyjson_val *tools = yyjson_doc_get_root(doc);
+    REQUIRE(tools != NULL);
+    CHECK(calls_mean_the_same_with("{\"a\":1}", "{\"b\":false,\"a\":1,\"c\":2}", tools));
+    CHECK(calls_mean_the_same_with("{}", "{\"d\":{\"y\":null,\"x\":[1.0]}}", tools));
+    CHECK(calls_mean_the_same_with("{\"b\":false}", "{\"c\":2}", tools));
+    CHECK(!calls_mean_the_same_with("{\"a\":1}", "{\"b\":true,\"a\":1}", tools));
+    CHECK(!calls_mean_the_same_with("{\"a\":1}", "{\"a\":1,\"e\":false}", tools));
+    CHECK(!calls_mean_the_same_with("{\"a\":1}", "{\"a\":1,\"d\":{\"x\":[1]}}", tools));
+    CHECK(!calls_mean_the_same_with("{\"a\":{}}", "{\"a\":{\"b\":false}}", tools)); /* within */
+    CHECK(!calls_mean_the_same_with("{}", "{\"b\":false}", NULL));
+    yyjson_doc_free(doc);
 }
 
 static void test_meaning(void)
@@ -86,17 +119,17 @@ static void test_meaning(void)
     mf_srv_message b = message(MF_SRV_ASSISTANT, plain, NULL);
     a.name = a.call_id = id;
     a.thoughts = (mf_srv_bytes){.data = thought, .n_bytes = 1};
-    CHECK(mean_the_same(&a, &b));
+    CHECK(mean_the_same(&a, &b, NULL));
     b.role = MF_SRV_USER;
-    CHECK(!mean_the_same(&a, &b));
+    CHECK(!mean_the_same(&a, &b, NULL));
     b = message(MF_SRV_ASSISTANT, other, NULL);
-    CHECK(!mean_the_same(&a, &b));
+    CHECK(!mean_the_same(&a, &b, NULL));
     /* a quotation mark ends nothing: what is said is not what is called */
     char f[] = "f", none[] = "{}", said[] = "\" \"f\" {}";
     mf_srv_call call = {NULL, f, none};
     a = message(MF_SRV_ASSISTANT, NULL, &call);
     b = message(MF_SRV_ASSISTANT, said, NULL);
-    CHECK(!mean_the_same(&a, &b));
+    CHECK(!mean_the_same(&a, &b, NULL));
 }
 
 /* Nested deeper than any stack: it is itself. */
@@ -205,6 +238,7 @@ int main(void)
 {
     test_digest();
     test_meaning();
+    test_defaults();
     test_deep();
     test_limits();
     test_order();
