@@ -2,12 +2,17 @@
 /* Answers found again, and prompts that begin with them. */
 #include "history.h"
 
+#include "dropped_thoughts.h"
+
 #include "yyjson_prefix.h"
 
 #include "yyjson.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* So many answers' tokens are read beside a prompt, the latest ones. */
+#define MAX_LOOKS 4u
 
 /* ----------------------------------------------------------------------------------- finding -- */
 
@@ -231,20 +236,32 @@ static bool has_head(const mf_srv_writing *w, const mf_srv_kept *kept, const mf_
     return mf_srv_digest_is(&head, &o->head);
 }
 
+/* How many of the kept answer's tokens the prompt begins with; 0: none. */
+static size_t n_tokens_of(const mf_srv_writing *w, const mf_srv_kept *kept,
+                          const mf_srv_bytes *text, bool keeps_thoughts, size_t *n_bytes)
+{
+    const bool is_known = has_head(w, kept, text);
+    if (is_known && says_the_same(w, kept, text, n_bytes))
+        return kept->n_tokens;
+    if (keeps_thoughts && kept->has_answer &&
+        mf_srv_follows_but_thoughts(w->model, kept->tokens, kept->n_tokens, text, n_bytes))
+        return kept->n_tokens;
+    *n_bytes = is_known ? kept->origin.n_head_bytes : 0;
+    return is_known ? kept->origin.n_head_tokens : 0;
+}
+
 bool mf_srv_history_begin(const mf_srv_history *h, const mf_srv_writing *w,
                           const mf_srv_bytes *text, mf_srv_prompt *out, size_t *n_bytes)
 {
+    size_t n_looks = 0;
     *n_bytes = 0;
     *out = (mf_srv_prompt){0};
     for (size_t i = h->kept ? w->conversation->n_messages : 0; i-- > 0;) {
         const mf_srv_kept *kept = h->kept[i];
-        if (!kept || !has_head(w, kept, text))
+        if (!kept)
             continue;
-        size_t n_tokens = kept->n_tokens;
-        if (!says_the_same(w, kept, text, n_bytes)) {
-            *n_bytes = kept->origin.n_head_bytes;
-            n_tokens = kept->origin.n_head_tokens;
-        }
+        const bool keeps_thoughts = w->conversation->keeps_thoughts && n_looks++ < MAX_LOOKS;
+        const size_t n_tokens = n_tokens_of(w, kept, text, keeps_thoughts, n_bytes);
         if (n_tokens == 0)
             continue;
         out->tokens = malloc(n_tokens * sizeof *out->tokens);

@@ -3,7 +3,8 @@
  * What was sampled is what is kept. Clients send whole conversations back, with thoughts dropped
  * and calls written otherwise. Answers that were given here get their own words again, and a prompt
  * begins with the tokens that were there when the last of them was made, as long as the template
- * still says the same: old thoughts are dropped where it drops them.
+ * still says the same: old thoughts are dropped where it drops them, unless the conversation keeps
+ * them.
  */
 #ifndef MF_SERVER_HISTORY_H
 #define MF_SERVER_HISTORY_H

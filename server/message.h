@@ -62,7 +62,7 @@ typedef struct mf_srv_conversation {
     mf_srv_bytes variables; /* the members of an object, without its braces */
     const char *effort;     /* how much is thought, a word; NULL: not said. Static storage */
     mf_thinking thinking;
-    bool keeps_thoughts; /* of earlier turns, where the template knows how */
+    bool keeps_thoughts; /* of earlier turns: by the template's switch, or without it */
     bool has_functions;  /* the tools came as functions, OpenAI's older form, and so do calls */
     bool has_one_call;   /* an answer calls one tool at most */
     bool must_call;      /* and one at least */

@@ -151,7 +151,9 @@ static size_t mark_of_turn(const making *k)
     messages[n + 1] = letter(MF_SRV_USER, text);
     const size_t after = n_shared(k, messages, n + 2), before = n_shared(k, messages, n);
     free(messages);
-    return before > 0 && before < after ? before : after;
+    /* behind thoughts that stay without the template, it cannot be seen where an answer's end is */
+    const bool is_after_known = after > 0 || !c->keeps_thoughts;
+    return before > 0 && (before < after || !is_after_known) ? before : after;
 }
 
 static void add_mark(mf_srv_prompt *prompt, size_t at)

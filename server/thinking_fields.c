@@ -146,6 +146,20 @@ static void keep_thoughts(mf_srv_conversation *c)
                           switches[i][0], switches[i][1]);
 }
 
+/* What the variables come to, whoever set them. A template that does not look at them drops
+ * thoughts all the same: then they are kept without it (history.h). */
+static void find_keeping(mf_srv_conversation *c)
+{
+    mf_srv_bytes text = {0};
+    mf_srv_printf(&text, "{%s}", c->variables.data ? c->variables.data : "");
+    yyjson_doc *doc = text.has_failed ? NULL : yyjson_read(text.data, text.n_bytes, 0);
+    yyjson_val *variables_of = yyjson_doc_get_root(doc);
+    c->keeps_thoughts = yyjson_is_true(yyjson_obj_get(variables_of, "preserve_thinking")) ||
+                        yyjson_is_false(yyjson_obj_get(variables_of, "clear_thinking"));
+    yyjson_doc_free(doc);
+    mf_srv_bytes_free(&text);
+}
+
 static bool add_defaults(const mf_srv_model *model, mf_srv_conversation *c, mf_srv_refusal *r)
 {
     yyjson_doc *doc =
@@ -234,5 +248,8 @@ bool mf_srv_read_thinking(yyjson_val *object, const mf_srv_model *model, mf_srv_
     if (c->thinking == MF_THINKING_DEFAULT)
         c->thinking = model->thinking;
     keep_thoughts(c);
-    return add_defaults(model, c, r);
+    if (!add_defaults(model, c, r))
+        return false;
+    find_keeping(c);
+    return true;
 }

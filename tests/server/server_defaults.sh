@@ -63,6 +63,24 @@ stop_server
 start_server "$scratch/thinks" --set preserve_thinking=true --set unused='{"a": [1]}'
 turns ',"chat_template_kwargs":{"preserve_thinking":false}' -lt
 stop_server
+# and so it is where the template drops them and has no switch
+sed 's/(preserve_thinking is defined and preserve_thinking is true) or //' "$SOURCE/tests/text/data/chat/qwen36.jinja" >"$scratch/thinks/chat_template.jinja"
+expect_true test "$(grep -c preserve_thinking "$scratch/thinks/chat_template.jinja")" -eq 0
+start_server "$scratch/thinks"
+turns '' -lt
+turns ',"chat_template_kwargs":{"preserve_thinking":true}' -ge
+# answers that come back with another thought are not taken for those
+again="\"max_tokens\":1,\"chat_template_kwargs\":{\"preserve_thinking\":true}"
+post /v1/chat/completions "{\"messages\":[$history],$again}"
+expect_true test "$(value cached_tokens)" -ge $((n_held - 1))
+n_prompt=$(value prompt_tokens)
+# nor is anything read again when something is said instead of waiting for the answer
+post /v1/chat/completions "{\"messages\":[$history,{\"role\":\"user\",\"content\":\"Quick!\"}],$again}"
+expect_true test "$(value cached_tokens)" -ge $((n_prompt - 9))
+post /v1/chat/completions "{\"messages\":[$(printf '%s' "$history" | sed 's/"role":"assistant"/"reasoning_content":"Other.",&/g')],$again}"
+expect_status 200
+expect_true test "$(value prompt_tokens)" -lt "$n_prompt"
+stop_server
 
 # a gap in a text: what is asked is the prefix, the suffix and the place between them, by their tokens
 expect_refused_gap() {
