@@ -37,6 +37,12 @@ MF_LANE_OP void sum_four(const vec v[4], float out[4])
     memcpy(out, v, 4 * sizeof *out);
 }
 
+MF_LANE_OP void sum_panel(const vec *v, size_t apart, float factor, float out[16])
+{
+    for (uint32_t r = 0; r < 16; r++)
+        out[r] = v[r * apart] * factor;
+}
+
 /* 32 activations by digit, the lowest first. */
 typedef struct digits_32 {
     int8x16_t v[DIGITS][2];

@@ -6,7 +6,7 @@
 #include "kernels/x86/blocks_unpack_avx2.h"
 #include "kernels/x86/fixed_token.h"
 
-enum { TILE = 1, FEW = 1, GROUP = 16, CHUNKS = 8, CHUNK = 32, LOW_BITS = 11 };
+enum { TILE = 1, SET = 4, FEW = 1, GROUP = 16, CHUNKS = 8, CHUNK = 32, LOW_BITS = 11 };
 
 typedef __m256 vec;
 
@@ -84,6 +84,16 @@ MF_INLINE void sum_four(const vec v[4], float out[4])
     _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
 }
 
+MF_INLINE void sum_panel(const vec *v, size_t apart, float factor, float out[16])
+{
+    for (uint32_t r = 0; r < 16; r += 4) {
+        const vec four[4] = {v[r * apart], v[(r + 1) * apart], v[(r + 2) * apart],
+                             v[(r + 3) * apart]};
+        sum_four(four, out + r);
+        _mm_storeu_ps(out + r, _mm_mul_ps(_mm_loadu_ps(out + r), _mm_set1_ps(factor)));
+    }
+}
+
 /* 32 activations: even and odd, high and low digits. */
 typedef struct digits_32 {
     __m256i high[2], low[2];
@@ -121,6 +131,12 @@ static uint32_t few_of(mf_weight_kind kind)
 {
     (void)kind;
     return FEW;
+}
+
+MF_INLINE uint32_t set_of(mf_weight_kind kind)
+{
+    (void)kind;
+    return SET;
 }
 
 MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
@@ -176,9 +192,10 @@ MF_INLINE void unpack_span(mf_weight_kind kind, const span_tables *t, const mf_b
 }
 
 /* n, a constant, tokens. */
-MF_INLINE void add_tile(bool with_min, uint32_t n, const unpacked_span *w,
+MF_INLINE void add_tile(bool with_min, uint32_t n_rows, uint32_t n, const unpacked_span *w,
                         const unsigned char *tokens, size_t token_bytes, vec *acc, size_t apart)
 {
+    (void)n_rows;
     for (uint32_t t = 0; t < n; t++) {
         const mf_blocks_span *x = (const void *)(tokens + t * token_bytes);
         __m256 sums[4];

@@ -14,7 +14,7 @@
 #include "kernels/x86/blocks_unpack_avx512.h"
 #include "kernels/x86/fixed_token.h"
 
-enum { TILE = 3, FEW = 4, GROUP = 24, CHUNKS = 4, CHUNK = 64, DIGITS = 3 };
+enum { TILE = 3, SET = 8, FEW = 4, GROUP = 24, CHUNKS = 4, CHUNK = 64, DIGITS = 3 };
 
 typedef __m512 vec;
 typedef blocks_tables span_tables;
@@ -143,6 +143,35 @@ MF_INLINE void sum_four(const vec v[4], float out[4])
     _mm_storeu_ps(out, mf_sum4_avx512(v[0], v[1], v[2], v[3]));
 }
 
+/* Of two vectors' lanes i and i + 8: of a in the lower half, of b in the upper one. */
+MF_INLINE __m512 add_halves(__m512 a, __m512 b)
+{
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+}
+
+/* The lanes of 16 vectors, added up in the order of mf_sum4_avx512, times factor. */
+MF_INLINE void sum_panel(const vec *v, size_t apart, float factor, float out[16])
+{
+    __m512 quarters[4], pairs[2];
+    MF_UNROLL(4)
+    for (uint32_t i = 0; i < 4; i++) {
+        const vec *four = v + 4 * i * apart;
+        const __m512 a = add_halves(four[0], four[apart]);
+        const __m512 b = add_halves(four[2 * apart], four[3 * apart]);
+        quarters[i] =
+            _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+    }
+    MF_UNROLL(2)
+    for (uint32_t i = 0; i < 2; i++) /* of each quarter two of the first, two of the second */
+        pairs[i] = _mm512_add_ps(_mm512_shuffle_ps(quarters[2 * i], quarters[2 * i + 1], 0x44),
+                                 _mm512_shuffle_ps(quarters[2 * i], quarters[2 * i + 1], 0xee));
+    const __m512 sums = _mm512_add_ps(_mm512_shuffle_ps(pairs[0], pairs[1], 0x88),
+                                      _mm512_shuffle_ps(pairs[0], pairs[1], 0xdd));
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    _mm512_storeu_ps(out,
+                     _mm512_mul_ps(_mm512_permutexvar_ps(order, sums), _mm512_set1_ps(factor)));
+}
+
 MF_INLINE void unpack_span(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
                            const unsigned char *v, const unsigned char *s, unpacked_span *out)
 {
@@ -176,9 +205,22 @@ MF_INLINE __m512i digits_at(const mf_blocks_span *x, uint32_t digit, uint32_t k)
     return _mm512_loadu_si512(x->bytes.digits[digit][k]);
 }
 
-/* Whether a lane's sum fits 32 bits, by all digits together: codes of up to 5 bits, as they are
- * stored. Put together as integers or as floats, one rounding of the same sum. */
+/* Whether a lane's sum by all digits together fits 32 bits: weights of at most 32, as 16 * 32 *
+ * MF_FIXED_LIMIT < 2^31. Sums that pass beyond on the way come back. Put together as integers or as
+ * floats, one rounding of the same sum. */
 MF_INLINE bool is_narrow(mf_weight_kind kind)
+{
+    return kind != MF_WEIGHT_INT8 && kind != MF_WEIGHT_GGUF_Q8_0 && kind != MF_WEIGHT_GGUF_IQ4_NL &&
+           kind != MF_WEIGHT_GGUF_IQ4_XS;
+}
+
+MF_INLINE uint32_t set_of(mf_weight_kind kind)
+{
+    return is_narrow(kind) ? SET : 4;
+}
+
+/* Whether few tokens are multiplied by the codes as they are stored. */
+MF_INLINE bool goes_by_codes(mf_weight_kind kind)
 {
     return kind == MF_WEIGHT_GGUF_Q4_0 || kind == MF_WEIGHT_GGUF_Q4_K ||
            kind == MF_WEIGHT_GGUF_Q5_K;
@@ -186,7 +228,7 @@ MF_INLINE bool is_narrow(mf_weight_kind kind)
 
 MF_INLINE uint32_t few_of(mf_weight_kind kind)
 {
-    return is_narrow(kind) ? 2 * FEW : 1;
+    return goes_by_codes(kind) ? 2 * FEW : 1;
 }
 
 /* One token. Rows go side by side, so that no sum waits for itself. */
@@ -220,9 +262,9 @@ MF_INLINE void add_codes(mf_weight_kind kind, const mf_blocks_span *x,
     }
 }
 
-MF_INLINE void add_narrow_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
-                               const mf_blocks_rows *w, const unsigned char *const v[4],
-                               const unsigned char *tokens, size_t token_bytes, vec acc[FEW][4])
+MF_INLINE void add_coded_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
+                              const mf_blocks_rows *w, const unsigned char *const v[4],
+                              const unsigned char *tokens, size_t token_bytes, vec acc[FEW][4])
 {
     __m512i codes[4][CHUNKS];
     __m512 scales[4], minima[4];
@@ -244,8 +286,8 @@ MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
                         size_t token_bytes, vec acc[FEW][4])
 {
     const mf_blocks_span *x = (const void *)tokens;
-    if (is_narrow(kind)) {
-        add_narrow_span(kind, n, t, w, v, tokens, token_bytes, acc);
+    if (goes_by_codes(kind)) {
+        add_coded_span(kind, n, t, w, v, tokens, token_bytes, acc);
         return;
     }
     MF_UNROLL(4)
@@ -281,15 +323,34 @@ MF_INLINE void add_digit(uint32_t n, uint32_t digit, const unpacked_span *w,
     }
 }
 
-/* n, a constant, tokens. */
-MF_INLINE void add_tile(bool with_min, uint32_t n, const unpacked_span *w,
-                        const unsigned char *tokens, size_t token_bytes, vec *acc, size_t apart)
+/* Of SET rows. A loop, as the weights are to be loaded again by each digit: there are registers for
+ * the sums alone. */
+MF_INLINE void add_set_digit(uint32_t n, uint32_t digit, const unpacked_span *w,
+                             const mf_blocks_span *const x[TILE], __m512i sums[SET][TILE])
 {
-    const mf_blocks_span *x[TILE];
+    MF_ROLLED
+    for (uint32_t k = 0; k < CHUNKS; k++) {
+        __m512i digits[TILE];
+        MF_UNROLL(3)
+        for (uint32_t t = 0; t < n; t++)
+            digits[t] = digits_at(x[t], digit, k);
+        MF_UNROLL(8)
+        for (uint32_t r = 0; r < SET; r++) {
+            const __m512i weights = w[r].weights[k];
+            MF_UNROLL(3)
+            for (uint32_t t = 0; t < n; t++)
+                sums[r][t] = add_products(sums[r][t], weights, digits[t]);
+        }
+    }
+}
+
+/* Four rows, whose sums by the highest digit stay apart until they are floats. */
+MF_INLINE void add_wide_tile(bool with_min, uint32_t n, const unpacked_span *w,
+                             const mf_blocks_span *const x[TILE], vec *acc, size_t apart)
+{
     __m512i low[4][TILE], high[4][TILE];
     MF_UNROLL(3)
     for (uint32_t t = 0; t < n; t++) {
-        x[t] = (const void *)(tokens + t * token_bytes);
         MF_UNROLL(4)
         for (uint32_t r = 0; r < 4; r++) {
             low[r][t] = _mm512_setzero_si512();
@@ -313,6 +374,62 @@ MF_INLINE void add_tile(bool with_min, uint32_t n, const unpacked_span *w,
             acc[r * apart + t] =
                 add_sums(with_min, high[r][t], low[r][t], &w[r], x[t], acc[r * apart + t]);
     }
+}
+
+/* By a digit's 8 bits. */
+MF_INLINE void shift_sums(uint32_t n, __m512i sums[SET][TILE])
+{
+    MF_UNROLL(8)
+    for (uint32_t r = 0; r < SET; r++) {
+        MF_UNROLL(3)
+        for (uint32_t t = 0; t < n; t++)
+            sums[r][t] = _mm512_slli_epi32(sums[r][t], 8);
+    }
+}
+
+/* SET rows, whose sums are one integer each. */
+MF_INLINE void add_narrow_tile(bool with_min, uint32_t n, const unpacked_span *w,
+                               const mf_blocks_span *const x[TILE], vec *acc, size_t apart)
+{
+    __m512i sums[SET][TILE];
+    MF_UNROLL(8)
+    for (uint32_t r = 0; r < SET; r++) {
+        MF_UNROLL(3)
+        for (uint32_t t = 0; t < n; t++)
+            sums[r][t] = _mm512_setzero_si512();
+    }
+    add_set_digit(n, 2, w, x, sums);
+    shift_sums(n, sums);
+    add_set_digit(n, 1, w, x, sums);
+    shift_sums(n, sums);
+    add_set_digit(n, 0, w, x, sums);
+    MF_UNROLL(3)
+    for (uint32_t t = 0; t < n; t++) {
+        const __m512i offset = _mm512_slli_epi32(_mm512_loadu_si512(x[t]->bytes.small_offsets), 4);
+        const __m512 units = _mm512_loadu_ps(x[t]->units);
+        MF_UNROLL(8)
+        for (uint32_t r = 0; r < SET; r++) {
+            const __m512 sum = _mm512_cvtepi32_ps(_mm512_add_epi32(sums[r][t], offset));
+            vec a = _mm512_fmadd_ps(_mm512_mul_ps(sum, units), w[r].scale, acc[r * apart + t]);
+            if (with_min)
+                a = _mm512_fmadd_ps(w[r].min, _mm512_loadu_ps(x[t]->sums), a);
+            acc[r * apart + t] = a;
+        }
+    }
+}
+
+/* n_rows, 4 or SET, by n tokens, both constants. */
+MF_INLINE void add_tile(bool with_min, uint32_t n_rows, uint32_t n, const unpacked_span *w,
+                        const unsigned char *tokens, size_t token_bytes, vec *acc, size_t apart)
+{
+    const mf_blocks_span *x[TILE];
+    MF_UNROLL(3)
+    for (uint32_t t = 0; t < n; t++)
+        x[t] = (const void *)(tokens + t * token_bytes);
+    if (n_rows == SET)
+        add_narrow_tile(with_min, n, w, x, acc, apart);
+    else
+        add_wide_tile(with_min, n, w, x, acc, apart);
 }
 
 #include "kernels/x86/blocks_product.h"

@@ -6,12 +6,14 @@
  *   vec, TILE                 a vector of sums, and how many tokens' are held in registers
  *   GROUP                     tokens by which a panel is multiplied at a time
  *   zero_vec(), sum_four(v, out)   out[i]: the lanes of v[i], added up
+ *   sum_panel(v, apart, factor, out)   the same of PANEL vectors so far apart, times factor
  *   span_tables, tables_of(kind)   what unpacking needs beside the bytes
  *   FEW                       tokens at most, 4 or 1, by which a span is multiplied as it is stored
  *   few_of(kind)              and as how many, some at a time, are multiplied so
  *   add_span(kind, n, ...)    a span of four rows, as it is stored, by so few tokens
  *   unpacked_span, unpack_span(kind, ...)   a span of a row, ready for many tokens
- *   add_tile(with_min, n, ...)     unpacked spans of four rows by n tokens
+ *   SET, set_of(kind)         rows that are multiplied together by many tokens, SET or 4
+ *   add_tile(with_min, n_rows, n, ...)   unpacked spans of so many rows by n tokens
  *
  * One token, or few: bound by memory. Rows go four together, long ones one from each quarter of the
  * range, each a stream of its own that the hardware prefetcher can follow, others four neighbours.
@@ -143,8 +145,14 @@ MF_INLINE void multiply_few(mf_weight_kind kind, const mf_blocks_rows *w, uint32
 MF_INLINE void unpack_rows(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
                            uint32_t row, uint32_t n_rows, uint32_t i, unpacked_span *out)
 {
+    /* what is next: the rows' next span, or the first one of the next panel */
+    const size_t next = i + 1 < w->n_spans + (w->last_bytes > 0 ? 1 : 0)
+                            ? w->span_bytes
+                            : PANEL * w->row_bytes - (size_t)i * w->span_bytes;
     for (uint32_t r = 0; r < n_rows; r++) {
         const unsigned char *v = w->values + (row + r) * w->row_bytes + (size_t)i * w->span_bytes;
+        for (uint32_t at = 0; at < w->span_bytes; at += 64)
+            __builtin_prefetch(v + next + at);
         const unsigned char *s = NULL;
         mf_blocks_last last;
         if (w->scales != NULL)
@@ -153,28 +161,26 @@ MF_INLINE void unpack_rows(mf_weight_kind kind, const span_tables *t, const mf_b
             mf_blocks_copy_last(w, row + r, &last);
             v = last.values;
             s = last.scales;
-        } else {
-            for (uint32_t at = 0; at < w->span_bytes; at += 64)
-                __builtin_prefetch(v + w->span_bytes + at);
         }
         unpack_span(kind, t, w, v, s, &out[r]);
     }
 }
 
-/* Four rows of a panel by its tokens. */
-MF_INLINE void add_tokens(bool with_min, const unpacked_span *w, const unsigned char *tokens,
-                          size_t token_bytes, uint32_t n_tokens, vec *acc)
+/* n_rows (a constant, 4 or SET) rows of a panel by its tokens. */
+MF_INLINE void add_tokens(bool with_min, uint32_t n_rows, const unpacked_span *w,
+                          const unsigned char *tokens, size_t token_bytes, uint32_t n_tokens,
+                          vec *acc)
 {
     uint32_t t = 0;
     for (; t + TILE <= n_tokens; t += TILE)
-        add_tile(with_min, TILE, w, tokens + t * token_bytes, token_bytes, acc + t, GROUP);
+        add_tile(with_min, n_rows, TILE, w, tokens + t * token_bytes, token_bytes, acc + t, GROUP);
     if (TILE > 2 && t + 2 <= n_tokens) {
-        add_tile(with_min, TILE > 2 ? 2 : 1, w, tokens + t * token_bytes, token_bytes, acc + t,
-                 GROUP);
+        add_tile(with_min, n_rows, TILE > 2 ? 2 : 1, w, tokens + t * token_bytes, token_bytes,
+                 acc + t, GROUP);
         t += 2;
     }
     for (; t < n_tokens; t++)
-        add_tile(with_min, 1, w, tokens + t * token_bytes, token_bytes, acc + t, GROUP);
+        add_tile(with_min, n_rows, 1, w, tokens + t * token_bytes, token_bytes, acc + t, GROUP);
 }
 
 /* Functions of their own, which all kinds share: within the kernel of each, gcc 12 does not keep
@@ -183,7 +189,7 @@ __attribute__((noinline)) static void add_with_min(const unpacked_span *w,
                                                    const unsigned char *tokens, size_t token_bytes,
                                                    uint32_t n_tokens, vec *acc)
 {
-    add_tokens(true, w, tokens, token_bytes, n_tokens, acc);
+    add_tokens(true, 4, w, tokens, token_bytes, n_tokens, acc);
 }
 
 __attribute__((noinline)) static void add_without_min(const unpacked_span *w,
@@ -191,21 +197,33 @@ __attribute__((noinline)) static void add_without_min(const unpacked_span *w,
                                                       size_t token_bytes, uint32_t n_tokens,
                                                       vec *acc)
 {
-    add_tokens(false, w, tokens, token_bytes, n_tokens, acc);
+    add_tokens(false, 4, w, tokens, token_bytes, n_tokens, acc);
+}
+
+__attribute__((noinline)) static void add_set_with_min(const unpacked_span *w,
+                                                       const unsigned char *tokens,
+                                                       size_t token_bytes, uint32_t n_tokens,
+                                                       vec *acc)
+{
+    add_tokens(true, SET, w, tokens, token_bytes, n_tokens, acc);
+}
+
+__attribute__((noinline)) static void add_set_without_min(const unpacked_span *w,
+                                                          const unsigned char *tokens,
+                                                          size_t token_bytes, uint32_t n_tokens,
+                                                          vec *acc)
+{
+    add_tokens(false, SET, w, tokens, token_bytes, n_tokens, acc);
 }
 
 static void store_panel(const panel *p, float factor, uint32_t n_rows, uint32_t n_tokens, float *y,
                         size_t y_stride)
 {
-    for (uint32_t t = 0; t < n_tokens; t++) {
-        for (uint32_t row = 0; row < n_rows; row += 4) {
-            const vec acc[4] = {p->acc[row][t], p->acc[row + 1][t], p->acc[row + 2][t],
-                                p->acc[row + 3][t]};
-            float out[4];
-            sum_four(acc, out);
-            for (uint32_t r = 0; r < 4 && row + r < n_rows; r++)
-                y[t * y_stride + row + r] = out[r] * factor;
-        }
+    for (uint32_t t = 0; t < n_tokens; t++, y += y_stride) {
+        float out[PANEL];
+        sum_panel(&p->acc[0][t], GROUP, factor, n_rows == PANEL ? y : out);
+        if (n_rows < PANEL)
+            memcpy(y, out, n_rows * sizeof *y);
     }
 }
 
@@ -228,11 +246,16 @@ MF_INLINE void multiply_group(mf_weight_kind kind, const span_tables *t, const m
             p->acc[r][i] = zero_vec();
     for (uint32_t i = 0; i < n_spans; i++, tokens += sizeof(mf_blocks_span)) {
         unpack_rows(kind, t, w, row, n_rows, i, p->spans);
-        for (uint32_t r = 0; r < n_rows; r += 4) {
-            if (mf_blocks_has_min(kind))
-                add_with_min(p->spans + r, tokens, token_bytes, n_tokens, p->acc[r]);
+        for (uint32_t r = 0; r < n_rows; r += set_of(kind)) {
+            const unpacked_span *spans = p->spans + r;
+            if (set_of(kind) > 4 && mf_blocks_has_min(kind))
+                add_set_with_min(spans, tokens, token_bytes, n_tokens, p->acc[r]);
+            else if (set_of(kind) > 4)
+                add_set_without_min(spans, tokens, token_bytes, n_tokens, p->acc[r]);
+            else if (mf_blocks_has_min(kind))
+                add_with_min(spans, tokens, token_bytes, n_tokens, p->acc[r]);
             else
-                add_without_min(p->spans + r, tokens, token_bytes, n_tokens, p->acc[r]);
+                add_without_min(spans, tokens, token_bytes, n_tokens, p->acc[r]);
         }
     }
 }
