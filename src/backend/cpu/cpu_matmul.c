@@ -6,20 +6,20 @@
 /*
  * Rows a task takes: few enough that each thread gets several tasks and all end together, and as
  * many as that allows, up to a limit: each task begins a new stream of reads, and what is
- * prefetched past its end is another thread's. With several tokens each task packs them for itself,
- * and its rows are constant.
+ * prefetched past its end is another thread's. With several tokens each task may lay these out for
+ * itself, so it takes no few rows.
  */
 #define MIN_BLOCK_ROWS 64u
 #define MAX_BLOCK_ROWS 512u
 #define TASKS_PER_THREAD 8u
-#define BLOCK_ROWS_PACKED 128u
+#define MIN_ROWS_PACKED 128u
 #define PACKED_TOKENS 4u
 
 typedef struct product_job {
     mf_cpu_backend *be;
     const mf_cpu_product *products;
     uint32_t n;
-    uint32_t block_rows; /* of products of few tokens */
+    uint32_t block_rows; /* but for products of several tokens, where that is too few */
     uint32_t first_task[MAX_PRODUCTS + 1];
 } product_job;
 
@@ -37,7 +37,9 @@ static uint32_t common_block_rows(const product_job *job)
 
 static uint32_t block_rows(const product_job *job, const mf_cpu_product *p)
 {
-    return p->n_tokens < PACKED_TOKENS ? job->block_rows : BLOCK_ROWS_PACKED;
+    if (p->n_tokens < PACKED_TOKENS || job->block_rows > MIN_ROWS_PACKED)
+        return job->block_rows;
+    return MIN_ROWS_PACKED;
 }
 
 static void run_block(void *ctx, uint32_t task, uint32_t thread)
