@@ -209,38 +209,131 @@ static void store_floats(const __m512 rows[ROWS], float out[LANES][ROWS])
         _mm512_storeu_si512(out[j], columns[j]);
 }
 
-/* Span i of a panel's rows; of n_rows, where they are fewer, the last again. */
-MF_INLINE void unpack_span(mf_weight_kind kind, const blocks_tables *t, const mf_blocks_rows *w,
-                           uint32_t row, uint32_t n_rows, uint32_t i, tiled_rows *out)
+/* A span of each of a panel's rows. */
+typedef struct row_spans {
+    const unsigned char *values[ROWS], *scales[ROWS];
+    mf_blocks_last last[ROWS]; /* where it is short */
+} row_spans;
+
+/* Span i of so many rows; of fewer than a panel's, the last one again. */
+static void find_rows(const mf_blocks_rows *w, uint32_t row, uint32_t n_rows, uint32_t i,
+                      row_spans *out)
 {
-    __m512i weights[QUADS][ROWS];
-    __m512 scales[ROWS], minima[ROWS];
     for (uint32_t r = 0; r < ROWS; r++) {
         const uint32_t at = row + (r < n_rows ? r : n_rows - 1);
-        const unsigned char *v = w->values + at * w->row_bytes + (size_t)i * w->span_bytes;
-        const unsigned char *s = w->scales == NULL ? NULL
-                                                   : w->scales + at * w->scale_row_bytes +
-                                                         (size_t)i * w->scale_span_bytes;
-        mf_blocks_last last;
+        out->values[r] = w->values + at * w->row_bytes + (size_t)i * w->span_bytes;
+        out->scales[r] = w->scales == NULL ? NULL
+                                           : w->scales + at * w->scale_row_bytes +
+                                                 (size_t)i * w->scale_span_bytes;
         if (i == w->n_spans) {
-            mf_blocks_copy_last(w, at, &last);
-            v = last.values;
-            s = last.scales;
+            mf_blocks_copy_last(w, at, &out->last[r]);
+            out->values[r] = out->last[r].values;
+            out->scales[r] = out->last[r].scales;
         } else {
             for (uint32_t ahead = 0; ahead < w->span_bytes; ahead += 64)
-                __builtin_prefetch(v + w->span_bytes + ahead);
+                __builtin_prefetch(out->values[r] + w->span_bytes + ahead);
         }
-        const span_scales each = scales_of(kind, t, v, s, w);
+    }
+}
+
+/* Four words of each row, `at` bytes behind its beginning, transposed. */
+MF_INLINE void load_words(const row_spans *rows, size_t at, __m512i columns[4])
+{
+    __m512i v[4];
+    MF_UNROLL(4)
+    for (uint32_t i = 0; i < 4; i++) {
+        v[i] = _mm512_castsi128_si512(load_16(rows->values[i] + at));
+        v[i] = _mm512_inserti32x4(v[i], load_16(rows->values[4 + i] + at), 1);
+        v[i] = _mm512_inserti32x4(v[i], load_16(rows->values[8 + i] + at), 2);
+        v[i] = _mm512_inserti32x4(v[i], load_16(rows->values[12 + i] + at), 3);
+    }
+    mf_transpose_fours_avx512(v, columns);
+}
+
+/* Weights and 16 times them. */
+MF_INLINE void store_quad(__m512i w, __m512i sixteens, uint32_t lane, uint32_t quad,
+                          tiled_rows *out)
+{
+    _mm512_storeu_si512(out->weights[lane][quad], w);
+    _mm512_storeu_si512(out->weights[lane][QUADS + quad], sixteens);
+}
+
+/* Q4_0: byte i of a block is columns i and 16 + i, 8 above what they are. */
+MF_INLINE void unpack_q4_0(const row_spans *rows, tiled_rows *out)
+{
+    const __m512i low = _mm512_set1_epi8(15), high = _mm512_set1_epi8(-16);
+    const __m512i eight = _mm512_set1_epi8(8), sign = _mm512_set1_epi8(-128);
+    for (uint32_t b = 0; b < MF_SPAN / 32; b++) {
+        __m512i words[4];
+        load_words(rows, (size_t)b * 18 + 2, words);
+        MF_UNROLL(4)
+        for (uint32_t i = 0; i < 4; i++) {
+            const __m512i v = words[i], shifted = _mm512_srli_epi16(v, 4);
+            const uint32_t lane = 2 * b + i % 2, quad = i / 2;
+            store_quad(_mm512_sub_epi8(_mm512_and_si512(v, low), eight),
+                       _mm512_ternarylogic_epi64(_mm512_slli_epi16(v, 4), high, sign, 0x6a), lane,
+                       quad, out);
+            store_quad(_mm512_sub_epi8(_mm512_and_si512(shifted, low), eight),
+                       _mm512_ternarylogic_epi64(v, high, sign, 0x6a), lane, 2 + quad, out);
+        }
+    }
+}
+
+/* Q4_K: byte i of 32 is column i of one block and of the next. */
+MF_INLINE void unpack_q4_k(const row_spans *rows, tiled_rows *out)
+{
+    const __m512i low = _mm512_set1_epi8(15), high = _mm512_set1_epi8(-16);
+    for (uint32_t j = 0; j < MF_SPAN / 32; j++) { /* 16 bytes */
+        __m512i words[4];
+        load_words(rows, 16 + (size_t)j * 16, words);
+        MF_UNROLL(4)
+        for (uint32_t i = 0; i < 4; i++) {
+            const __m512i v = words[i];
+            const uint32_t lane = j / 2 * 4 + i % 2, quad = j % 2 * 2 + i / 2;
+            store_quad(_mm512_and_si512(v, low), _mm512_and_si512(_mm512_slli_epi16(v, 4), high),
+                       lane, quad, out);
+            store_quad(_mm512_and_si512(_mm512_srli_epi16(v, 4), low), _mm512_and_si512(v, high),
+                       lane + 2, quad, out);
+        }
+    }
+}
+
+MF_INLINE void unpack_weights(mf_weight_kind kind, const blocks_tables *t, const row_spans *rows,
+                              tiled_rows *out)
+{
+    __m512i weights[QUADS][ROWS];
+    if (kind == MF_WEIGHT_GGUF_Q4_0) {
+        unpack_q4_0(rows, out);
+        return;
+    }
+    if (kind == MF_WEIGHT_GGUF_Q4_K) {
+        unpack_q4_k(rows, out);
+        return;
+    }
+    for (uint32_t r = 0; r < ROWS; r++) {
         __m512i bytes[QUADS];
-        row_weights(kind, t, v, bytes);
+        row_weights(kind, t, rows->values[r], bytes);
         MF_UNROLL(4)
         for (uint32_t k = 0; k < QUADS; k++)
             weights[k][r] = bytes[k];
+    }
+    store_weights(kind, (const __m512i(*)[ROWS])weights, out);
+}
+
+/* Span i of a panel. */
+MF_INLINE void unpack_span(mf_weight_kind kind, const blocks_tables *t, const mf_blocks_rows *w,
+                           uint32_t row, uint32_t n_rows, uint32_t i, tiled_rows *out)
+{
+    row_spans rows;
+    __m512 scales[ROWS], minima[ROWS];
+    find_rows(w, row, n_rows, i, &rows);
+    for (uint32_t r = 0; r < ROWS; r++) {
+        const span_scales each = scales_of(kind, t, rows.values[r], rows.scales[r], w);
         scales[r] = lane_scales(kind, &each);
         if (mf_blocks_has_min(kind))
             minima[r] = lane_minima(kind, &each);
     }
-    store_weights(kind, (const __m512i(*)[ROWS])weights, out);
+    unpack_weights(kind, t, &rows, out);
     store_floats(scales, out->scales);
     if (mf_blocks_has_min(kind))
         store_floats(minima, out->minima);
