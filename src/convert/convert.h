@@ -108,20 +108,24 @@ typedef struct mf_output_file {
     const mf_output_dir *dir;
     char name[64];
     int fd;
+    int direct_fd; /* the same file past the page cache; -1: not to be had there */
 } mf_output_file;
 
 mf_status mf_output_begin(const mf_output_dir *dir, const char *name, uint64_t n_bytes,
                           mf_output_file *out, mf_error *error);
-/* By any thread. */
+/* By any thread. Past the page cache where place, length and memory are multiples of
+ * MF_ALIGNED_BYTES and the drive can. */
 mf_status mf_output_write(const mf_output_file *file, uint64_t at, const void *bytes,
                           size_t n_bytes, mf_error *error);
-/* Starts bringing these bytes to the drive; waits for those before them, so that memory is not
- * filled with what waits. */
+/* Of what went through the page cache: starts bringing these bytes to the drive; waits for those
+ * before them, so that memory is not filled with what waits. */
 void mf_output_flush(const mf_output_file *file, uint64_t at, uint64_t n_bytes);
 mf_status mf_output_commit(mf_output_file *file, mf_error *error);
 /* Closes what was begun and not committed; it stays, to be written over. */
 void mf_output_abandon(mf_output_file *file);
 
+/* These bytes of a file will be read: the drive may begin. */
+void mf_convert_foresee(int fd, uint64_t at, uint64_t n_bytes);
 /* n bytes of a file, all of them. */
 mf_status mf_convert_read(int fd, const char *path, void *to, size_t n_bytes, uint64_t at,
                           mf_error *error);

@@ -10,8 +10,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define DENSE_ALIGN 64u
-
 void mf_target_file_name(const mf_target_layer *layer, char *name, size_t capacity)
 {
     snprintf(name, capacity, "layer_%02u.bin", layer->layer);
@@ -276,13 +274,14 @@ static mf_status plan_dense(mf_conversion *c, mf_error *error)
         if (t->n_dims > MF_MAX_DIMS || mf_aligned_role_name(w->tensors[i].id.role) == NULL)
             return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: tensor %s cannot be converted",
                            c->source.source->path, t->name);
-        at = mf_round_up(at, DENSE_ALIGN);
+        at = mf_round_up(at, MF_ALIGNED_BYTES);
         c->dense_at[i] = at;
         if (at + t->n_bytes < at || at + t->n_bytes > UINT64_MAX / 2)
             return mf_fail(error, MF_ERR_FORMAT, "%s: sizes overflow", c->source.source->path);
         at += t->n_bytes;
         c->result.dense_bytes += t->n_bytes;
     }
+    at = mf_round_up(at, MF_ALIGNED_BYTES);
     c->dense_bytes = at;
     c->result.n_bytes += at;
     c->result.padding_bytes += at - c->result.dense_bytes;

@@ -81,6 +81,15 @@ static mf_status read_part(const mf_conversion *c, const mf_expert_part *part, u
     return read_file(c, file_of(part, expert), place_of(part, expert), out, part->n_bytes, error);
 }
 
+void mf_convert_foresee(int fd, uint64_t at, uint64_t n_bytes)
+{
+    for (uint64_t done = 0; done < n_bytes; done += HINT_BYTES) {
+        const uint64_t left = n_bytes - done;
+        (void)posix_fadvise(fd, (off_t)(at + done), (off_t)(left < HINT_BYTES ? left : HINT_BYTES),
+                            POSIX_FADV_WILLNEED);
+    }
+}
+
 void mf_convert_foresee_expert(const mf_conversion *c, uint32_t moe_layer, uint32_t expert)
 {
     const mf_expert_map map = mf_expert_tables_map(&c->source.binder.experts, &c->source.h);
@@ -94,13 +103,9 @@ void mf_convert_foresee_expert(const mf_conversion *c, uint32_t moe_layer, uint3
         /* those that stay in memory have no place of their own */
         if (!is_made && parts[p].n_bytes != c->layers[moe_layer].source.part_bytes[p])
             continue;
-        const uint64_t at = parts[p].n_bytes != 0 ? place_of(&parts[p], expert) : 0;
-        for (uint64_t done = 0; done < parts[p].n_bytes; done += HINT_BYTES) {
-            const uint64_t left = parts[p].n_bytes - done;
-            (void)posix_fadvise(c->source_fds[file_of(&parts[p], expert)], (off_t)(at + done),
-                                (off_t)(left < HINT_BYTES ? left : HINT_BYTES),
-                                POSIX_FADV_WILLNEED);
-        }
+        if (parts[p].n_bytes != 0)
+            mf_convert_foresee(c->source_fds[file_of(&parts[p], expert)],
+                               place_of(&parts[p], expert), parts[p].n_bytes);
     }
 }
 

@@ -2,7 +2,7 @@
 /*
  * The experts: a file for each layer and drive, filled batch by batch. While one batch is read, the
  * one before it is quantised, if that is wanted, and the one before that written, so that neither
- * drive waits for the other, nor for the processor.
+ * drive waits for the other, nor for the processor. Whole experts are written past the page cache.
  */
 #include "convert/experts.h"
 
@@ -40,8 +40,7 @@ typedef struct file_copy {
     uint32_t max_cols;
     float *importance; /* [hidden], of gate's and up's columns; NULL: all alike */
     thread_room *threads;
-    unsigned char *memory;
-    size_t memory_bytes;
+    mf_region memory;
     batch ahead, reads, makes, writes; /* of the step; n 0: nothing */
     atomic_int failed;                 /* the first failure wins */
     mf_error error;
@@ -84,8 +83,18 @@ static mf_status make_one(file_copy *f, uint32_t i, uint32_t matrix, thread_room
                                   f->makes.out + i * f->out_room, room->row, error);
 }
 
-/* Writing comes first, it waits longest; then what the next step reads is asked for, so that the
- * drive always has work; then reading, then what computes. */
+/* A task of writing or reading, which take turns while there are both, so that some threads write
+ * while others read; true: of writing. */
+static bool take_turns(uint32_t n_writes, uint32_t n_reads, uint32_t *task)
+{
+    const uint32_t n_both = n_writes < n_reads ? n_writes : n_reads;
+    const bool is_write = *task < 2 * n_both ? *task % 2 == 0 : n_writes > n_reads;
+    *task = *task < 2 * n_both ? *task / 2 : *task - n_both;
+    return is_write;
+}
+
+/* What the next step reads is asked for first, so that the drive always has work; then come reading
+ * and writing, then what computes. */
 static void run_task(void *ctx, uint32_t task, uint32_t thread)
 {
     file_copy *f = ctx;
@@ -93,17 +102,18 @@ static void run_task(void *ctx, uint32_t task, uint32_t thread)
     mf_status status = MF_OK;
     if (atomic_load(&f->failed) != MF_OK)
         return;
-    const uint32_t first_ahead = f->writes.n, first_read = first_ahead + f->ahead.n;
-    const uint32_t first_made = first_read + f->reads.n;
-    if (task < first_ahead) {
-        status = write_one(f, task, &error);
-    } else if (task < first_read) {
-        mf_convert_foresee_expert(f->c, f->moe_layer,
-                                  f->entries[f->ahead.first + task - first_ahead].expert);
+    const uint32_t first_moved = f->ahead.n;
+    const uint32_t first_made = first_moved + f->writes.n + f->reads.n;
+    if (task < first_moved) {
+        mf_convert_foresee_expert(f->c, f->moe_layer, f->entries[f->ahead.first + task].expert);
     } else if (task < first_made) {
-        const uint32_t i = task - first_read;
-        status = mf_convert_read_expert(f->c, f->moe_layer, f->entries[f->reads.first + i].expert,
-                                        f->reads.in + i * f->in_room, &error);
+        uint32_t i = task - first_moved;
+        if (take_turns(f->writes.n, f->reads.n, &i))
+            status = write_one(f, i, &error);
+        else
+            status =
+                mf_convert_read_expert(f->c, f->moe_layer, f->entries[f->reads.first + i].expert,
+                                       f->reads.in + i * f->in_room, &error);
     } else {
         const uint32_t i = task - first_made;
         status = make_one(f, i / MF_EXPERT_MATRICES, i % MF_EXPERT_MATRICES, &f->threads[thread],
@@ -118,9 +128,10 @@ static batch take_batch(const file_copy *f, uint32_t first, uint32_t step)
     const uint32_t left = f->n_entries - first;
     const uint64_t at = step % N_BATCHES * f->per_batch;
     batch b = {.first = first, .n = left < f->per_batch ? left : f->per_batch};
-    b.in = f->memory + at * f->in_room;
-    b.out = f->out_room == 0 ? b.in
-                             : f->memory + N_BATCHES * f->per_batch * f->in_room + at * f->out_room;
+    b.in = f->memory.base + at * f->in_room;
+    b.out = f->out_room == 0
+                ? b.in
+                : f->memory.base + N_BATCHES * f->per_batch * f->in_room + at * f->out_room;
     return b;
 }
 
@@ -294,16 +305,17 @@ static mf_status make_room(mf_conversion *c, file_copy *f, mf_error *error)
     const uint64_t each = f->in_room + f->out_room;
     f->per_batch = each < BATCH_BYTES ? (uint32_t)(BATCH_BYTES / each) : 1;
     f->per_batch = f->per_batch < c->source.h.n_experts ? f->per_batch : c->source.h.n_experts;
-    f->memory_bytes = (size_t)(N_BATCHES * f->per_batch * each);
-    c->result.working_bytes = f->memory_bytes;
-    f->memory = mf_alloc(a, f->memory_bytes);
+    const size_t n_bytes = (size_t)(N_BATCHES * f->per_batch * each);
+    c->result.working_bytes = n_bytes;
+    MF_TRY(mf_region_create(a, n_bytes, "experts on their way", &f->memory, error));
     f->entries = mf_alloc_array(a, c->source.h.n_experts, sizeof *f->entries);
     f->threads = mf_alloc_array(a, n_threads, sizeof *f->threads);
     if (c->options.input_squares != NULL)
         f->importance = mf_alloc_array(a, c->source.h.hidden_size, sizeof *f->importance);
-    if (f->memory == NULL || f->entries == NULL || f->threads == NULL ||
+    if (f->entries == NULL || f->threads == NULL ||
         (c->options.input_squares != NULL && f->importance == NULL))
-        return mf_fail_memory(error, f->memory_bytes, "experts on their way");
+        return mf_fail_memory(error, c->source.h.n_experts * sizeof *f->entries,
+                              "a list of experts");
     for (uint32_t i = 0; i < n_threads; i++) {
         f->threads[i].row = mf_alloc_array(a, f->max_cols, sizeof(float));
         if (f->threads[i].row == NULL)
@@ -324,7 +336,7 @@ static void free_room(mf_conversion *c, file_copy *f)
     mf_free(a, f->threads, n_threads * sizeof *f->threads);
     mf_free(a, f->entries, c->source.h.n_experts * sizeof *f->entries);
     mf_free(a, f->importance, c->source.h.hidden_size * sizeof *f->importance);
-    mf_free(a, f->memory, f->memory_bytes);
+    mf_region_free(a, &f->memory);
 }
 
 mf_status mf_convert_experts(mf_conversion *c, mf_error *error)

@@ -255,7 +255,7 @@ mf_status mf_output_begin(const mf_output_dir *dir, const char *name, uint64_t n
                           mf_output_file *out, mf_error *error)
 {
     char temporary[80];
-    mf_output_file f = {.dir = dir};
+    mf_output_file f = {.dir = dir, .direct_fd = -1};
     snprintf(f.name, sizeof f.name, "%s", name);
     temporary_name(&f, temporary, sizeof temporary);
     f.fd = mf_open_apart(dir->fd, temporary, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK,
@@ -271,6 +271,7 @@ mf_status mf_output_begin(const mf_output_dir *dir, const char *name, uint64_t n
         close(f.fd);
         return status;
     }
+    f.direct_fd = mf_open_apart(dir->fd, temporary, O_WRONLY | O_DIRECT | O_NOFOLLOW, 0);
     *out = f;
     return MF_OK;
 }
@@ -281,11 +282,15 @@ mf_status mf_output_write(const mf_output_file *f, uint64_t at, const void *byte
     const unsigned char *from = bytes;
     mf_write_guard guard;
     mf_status status = MF_OK;
+    const bool is_aligned = (at | n_bytes | (uintptr_t)bytes) % MF_ALIGNED_BYTES == 0;
+    int fd = is_aligned && f->direct_fd >= 0 ? f->direct_fd : f->fd;
     mf_write_guard_begin(&guard);
     for (size_t done = 0; done < n_bytes && status == MF_OK;) {
-        const ssize_t n = pwrite(f->fd, from + done, n_bytes - done, (off_t)(at + done));
+        const ssize_t n = pwrite(fd, from + done, n_bytes - done, (off_t)(at + done));
         if (n > 0)
             done += (size_t)n;
+        else if (n < 0 && errno == EINVAL && fd != f->fd)
+            fd = f->fd; /* a drive with larger blocks, or the rest after a short write */
         else if (n == 0 || errno != EINTR)
             status = fail_file(f, error, "cannot be written");
     }
@@ -321,7 +326,9 @@ void mf_output_abandon(mf_output_file *f)
 {
     if (f->dir != NULL && f->fd >= 0)
         close(f->fd);
-    *f = (mf_output_file){.fd = -1};
+    if (f->dir != NULL && f->direct_fd >= 0)
+        close(f->direct_fd);
+    *f = (mf_output_file){.fd = -1, .direct_fd = -1};
 }
 
 mf_status mf_convert_read(int fd, const char *path, void *to, size_t n_bytes, uint64_t at,
