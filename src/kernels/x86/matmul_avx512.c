@@ -76,12 +76,12 @@ static const tier vbmi = {
     .blocks = {mf_blocks_prepare_avx512, mf_blocks_matmul_avx512, mf_blocks_scratch_bytes_avx512},
     .is_fixed = is_any_fixed,
     .has_vbmi = true};
-static const tier amx = {.fixed = {mf_fixed_prepare_avx512, mf_fixed_matmul_avx512_amx,
-                                   mf_fixed_scratch_bytes_avx512_amx},
-                         .blocks = {mf_blocks_prepare_avx512, mf_blocks_matmul_avx512_amx,
-                                    mf_blocks_scratch_bytes_avx512_amx},
-                         .is_fixed = is_any_fixed,
-                         .has_vbmi = true};
+static const tier amx = {
+    .fixed = {mf_fixed_prepare_avx512, mf_fixed_matmul_avx512_amx,
+              mf_fixed_scratch_bytes_avx512_amx},
+    .blocks = {mf_blocks_prepare_avx512, mf_blocks_matmul_avx512, mf_blocks_scratch_bytes_avx512},
+    .is_fixed = is_any_fixed,
+    .has_vbmi = true};
 
 /* How a matrix is multiplied by prepared tokens; NULL if it is not. */
 static const mf_fixed_kernels *prepared_kernels(const tier *t, const mf_matrix *w)
