@@ -101,12 +101,15 @@ static bool restore(mf_srv_conversation *c, size_t i, const mf_srv_kept *kept)
     return is_good;
 }
 
-/* The same words were said in the same place, and if thoughts came back they are the same, too. */
+/* The same was said in the same place: if thoughts, or words beside calls, came back they are the
+ * same, too. */
 static mf_srv_kept *find(mf_srv_recall *recall, const mf_srv_digest *key, const mf_srv_message *m)
 {
     mf_srv_kept *kept = mf_srv_recall_find(recall, key);
     if (kept && kept->message.n_calls == m->n_calls &&
-        (m->thoughts.n_bytes == 0 || is_same_text(&m->thoughts, &kept->message.thoughts)))
+        (m->thoughts.n_bytes == 0 || is_same_text(&m->thoughts, &kept->message.thoughts)) &&
+        ((m->n_calls > 0 && m->content.n_bytes == 0) ||
+         is_same_text(&m->content, &kept->message.content)))
         return kept;
     mf_srv_kept_drop(kept);
     return NULL;
@@ -217,6 +220,7 @@ static bool says_the_same(const mf_srv_writing *w, const mf_srv_kept *kept,
         mf_srv_put_meaning(&read, NULL, &a);
         mf_srv_put_meaning(&kept->message, NULL, &b);
         is_same = !a.has_failed && !b.has_failed && is_same_text(&a, &b) &&
+                  is_same_text(&read.content, &kept->message.content) &&
                   is_same_text(&read.thoughts, &kept->message.thoughts);
     }
     mf_srv_bytes_free(&a);

@@ -156,7 +156,7 @@ void mf_srv_put_meaning(const mf_srv_message *m, yyjson_val *tools, mf_srv_bytes
     while (end > begin && is_blank(text[end - 1]))
         end--;
     mf_srv_printf(out, "%d ", (int)m->role);
-    mf_srv_put_json(out, text + begin, end - begin);
+    mf_srv_put_json(out, text + begin, m->n_calls > 0 ? 0 : end - begin);
     for (size_t i = 0; i < m->n_calls; i++) {
         mf_srv_puts(out, " ");
         mf_srv_puts_json(out, m->calls[i].name);

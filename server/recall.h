@@ -80,9 +80,10 @@ void mf_srv_kept_drop(mf_srv_kept *kept);
  * and they stand at the beginning of prompts. False: no memory. */
 bool mf_srv_recall_order(mf_srv_recall *recall, mf_srv_bytes *tools);
 
-/* What a message means, as bytes: its role, its content without blanks around it, and its calls,
+/* What a message means, as bytes: its role, its content without blanks around it, or its calls,
  * their arguments sorted and without blanks, and without those that are what the tool's schema says
- * they are anyway (`default`): clients add these. Thoughts, ids and names of speakers are no part.
+ * they are anyway (`default`): clients add these. What is said beside calls, which clients drop,
+ * thoughts, ids and names of speakers are no part.
  * tools: an array as templates take it; NULL: none are known. */
 void mf_srv_put_meaning(const mf_srv_message *m, struct yyjson_val *tools, mf_srv_bytes *out);
 

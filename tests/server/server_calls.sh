@@ -207,6 +207,13 @@ expect_true test "$(value cache_read_input_tokens)" -ge $((n_held - 1))
 n_all=$(($(value input_tokens) + $(value cache_read_input_tokens)))
 post /v1/messages/count_tokens "{\"messages\":[$turns],$claude}"
 expect_equal "$(value input_tokens)" $n_all
+# nor do clients that drop what is said beside calls lose anything; other words are not taken for it
+silent=$(printf '%s' "$turns" | sed 's/{"type":"text","text":"I look."},//')
+expect_true test "$silent" != "$turns"
+post /v1/messages/count_tokens "{\"messages\":[$silent],$claude}"
+expect_equal "$(value input_tokens)" $n_all
+post /v1/messages/count_tokens "{\"messages\":[$(printf '%s' "$turns" | sed 's/I look/I see/')],$claude}"
+expect_true test "$(value input_tokens)" -gt $((n_all + 9)) # its call is written by the template
 # reminders that are added behind, and tools in another order, change nothing of it
 two='"tools":[{"name":"noon","input_schema":{"type":"object"}},{"name":"dusk","input_schema":{"type":"object"}}]'
 owt='"tools":[{"name":"dusk","input_schema":{"type":"object"}},{"input_schema":{"type":"object"},"name":"noon"}]'

@@ -124,6 +124,14 @@ static void test_meaning(void)
     CHECK(!mean_the_same(&a, &b, NULL));
     b = message(MF_SRV_ASSISTANT, other, NULL);
     CHECK(!mean_the_same(&a, &b, NULL));
+    /* what is said beside calls may be lost on the way; what is called, and that it is, is not */
+    char empty_call[] = "{}", g[] = "g";
+    mf_srv_call beside = {NULL, g, empty_call};
+    a = message(MF_SRV_ASSISTANT, plain, &beside);
+    b = message(MF_SRV_ASSISTANT, NULL, &beside);
+    CHECK(mean_the_same(&a, &b, NULL));
+    b = message(MF_SRV_ASSISTANT, plain, NULL);
+    CHECK(!mean_the_same(&a, &b, NULL));
     /* a quotation mark ends nothing: what is said is not what is called */
     char f[] = "f", none[] = "{}", said[] = "\" \"f\" {}";
     mf_srv_call call = {NULL, f, none};
