@@ -95,7 +95,8 @@ class Log:
             self.file.flush()
 
 
-def handler(server, lines, log):
+def handler(server, lines, log, is_quiet=False):
+    """The proxy's. log: has write(record)."""
     target = urllib.parse.urlsplit(server)
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -103,6 +104,12 @@ def handler(server, lines, log):
 
         def log_message(self, *_):
             pass
+
+        def handle(self):
+            try:
+                super().handle()
+            except ConnectionResetError:  # instead of another request
+                pass
 
         def pass_on(self):
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -156,6 +163,8 @@ def handler(server, lines, log):
                 self.close_connection = True
             upstream.close()
             log.write({**record, "status": reply.status, "answer": text.decode("utf-8", "replace")})
+            if is_quiet:
+                return
             print(f"{record['method']} {record['path']} {reply.status} {(record['line'] or '')[:60]!r}"
                   + ("" if reply.status == 200 else " " + text.decode("utf-8", "replace")[:300]),
                   file=sys.stderr)
