@@ -97,28 +97,44 @@ static void add_line(replay *r, yyjson_mut_val *body, const char *line)
     free(gbnf);
 }
 
-/* text with each @{REQUEST:KEY:N} as what the server gave; from malloc. */
+/* What @{REQUEST:KEY:N} at text stands for, from malloc, and *end behind it; NULL: it is none. */
+static char *id_at(const replay *r, const char *text, const char **end)
+{
+    char key[32], *behind;
+    if (strncmp(text, "@{", 2) != 0)
+        return NULL;
+    const unsigned long from = strtoul(text + 2, &behind, 10);
+    const size_t n_key = *behind == ':' ? strcspn(behind + 1, ":") : 0;
+    if (n_key == 0 || n_key >= sizeof key || behind[1 + n_key] != ':')
+        return NULL;
+    memcpy(key, behind + 1, n_key);
+    key[n_key] = '\0';
+    const unsigned long index = strtoul(behind + 2 + n_key, &behind, 10);
+    if (*behind != '}')
+        return NULL;
+    const char *answer = from < MAX_REQUESTS ? r->requests[from].answer : NULL;
+    char *id = answer ? mf_agent_id(answer, key, index) : NULL;
+    if (!id)
+        die(key, "the answer has no such identifier");
+    *end = behind + 1;
+    return id;
+}
+
+/* text with what the server gave where its identifiers stood; from malloc. */
 static char *identified(const replay *r, const char *text)
 {
-    char *out = NULL, key[32];
+    char *out = NULL;
     size_t n_bytes = 0;
     FILE *f = open_memstream(&out, &n_bytes);
     if (!f)
         abort();
     while (*text) {
-        unsigned from, index;
-        int n = 0;
-        if (sscanf(text, "@{%u:%31[a-z_]:%u}%n", &from, key, &index, &n) == 3 && n > 0) {
-            const char *answer = from < MAX_REQUESTS ? r->requests[from].answer : NULL;
-            char *id = answer ? mf_agent_id(answer, key, index) : NULL;
-            if (!id)
-                die(key, "the answer has no such identifier");
+        char *id = id_at(r, text, &text);
+        if (id)
             fputs(id, f);
-            free(id);
-            text += n;
-        } else {
+        else
             fputc(*text++, f);
-        }
+        free(id);
     }
     fclose(f);
     return out;
