@@ -209,6 +209,7 @@ mf_status mf_expert_load_from(mf_expert_store *store, uint32_t place, uint32_t n
         return status;
     }
     mf_expert_slot_hold(store, number);
+    slot->read_us = 0; /* no drive was asked */
     return MF_OK;
 }
 

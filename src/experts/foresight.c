@@ -295,6 +295,11 @@ void mf_foresight_note(mf_foresight *f, bool is_noted)
     f->is_noted = is_noted;
 }
 
+bool mf_foresight_asks(const mf_foresight *f)
+{
+    return f->asks_router;
+}
+
 bool mf_foresight_wants_router(const mf_foresight *f, uint32_t layer)
 {
     return f->asks_router && layer < f->n_layers;

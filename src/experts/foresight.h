@@ -44,6 +44,8 @@ void mf_foresight_begin(mf_foresight *f, uint32_t n_rows);
 /* While it is noted, routers are asked in every pass of few rows, whether or not it pays: a trace
  * is for other machines, too. */
 void mf_foresight_note(mf_foresight *f, bool is_noted);
+/* Whether routers are asked in this pass. */
+bool mf_foresight_asks(const mf_foresight *f);
 /* Whether what the layer's router says of an earlier state is wanted. */
 bool mf_foresight_wants_router(const mf_foresight *f, uint32_t layer);
 /* How many layers ahead in this pass, 1 at least. */

@@ -26,6 +26,8 @@ bool mf_ahead_can(const mf_runner *r, const mf_batch *batch)
     if (!a->is_on || batch->watch->trace != NULL || r->tap != NULL || r->inputs != NULL ||
         r->n_long_rows != 0 || batch->n_rows > mf_routed_most_rows(r))
         return false;
+    if (a->n == 0 && r->foresight != NULL && mf_foresight_asks(r->foresight))
+        return false; /* who goes ahead is foretold nothing */
     return a->n != 0 || a->n_most > 1;
 }
 
