@@ -78,7 +78,12 @@ static void check_case(const golden_case *c)
         own.has_copy_queue = i % 2 == 0;
         options.expert_cache_bytes = i < 2 ? MF_EXPERT_CACHE_AUTO : 0;
         /* what comes from RAM was not held: a token's experts of one layer are */
+        options.predict = MF_PREDICT_OFF;
         CHECK_U64(evaluate(open_engine(c, &options, &own), &g, got, stats), 0);
+        CHECK_BYTES(got, as_it_is, g.n_vocab * sizeof *got);
+        options.predict = MF_PREDICT_NEXT_LAYER; /* what is foreseen is uploaded, too */
+        (void)evaluate(open_engine(c, &options, &own), &g, got, stats);
+        CHECK(stats[1].n_hints > 0);
         CHECK_BYTES(got, as_it_is, g.n_vocab * sizeof *got);
         CHECK_U64(stats[1].n_slots, info.n_experts_per_token);
         CHECK(stats[1].upload_bytes > stats[0].upload_bytes);
