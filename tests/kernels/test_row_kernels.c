@@ -507,8 +507,9 @@ static void check_delta(const mf_kernels *k, delta_case *c)
 
 static void test_delta(const mf_kernels *k)
 {
-    static const uint32_t dims[][2] = {{1, 1},     {16, 16},  {8, 24},   {33, 7},  {64, 64},
-                                       {128, 128}, {20, 100}, {12, 192}, {5, 256}, {9, 320}};
+    static const uint32_t dims[][2] = {{1, 1},   {16, 16},   {8, 24},   {33, 7},
+                                       {64, 64}, {128, 128}, {20, 100}, {12, 192},
+                                       {5, 256}, {9, 320},   {256, 40}, {260, 72}};
     uint64_t seed = 17;
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
         delta_case c = make_delta(&seed, dims[i][0], dims[i][1], 9);
