@@ -114,17 +114,16 @@ static void make_products(expert_set *set)
     }
 }
 
-static void prepare_tokens(const expert_set *set, uint32_t i, const mf_cpu_product *p)
+/* The item's r-th token. */
+static void prepare_token(const expert_set *set, uint32_t i, const mf_cpu_product *p,
+                          const float *x, uint32_t r)
 {
     const mf_kernels *kernels = set->be->kernels;
-    if (p->prepared == NULL)
-        return;
-    const size_t token_bytes = kernels->token_bytes(&p->w);
     unsigned char *out = set->be->prepared + set->first_row[i] * set->token_apart;
-    for (uint32_t t = 0; t < p->n_tokens; t++)
-        kernels->prepare_token(&p->w, p->x + t * p->x_stride, out + t * token_bytes);
+    kernels->prepare_token(&p->w, x, out + r * kernels->token_bytes(&p->w));
 }
 
+/* Rows that every product takes prepared need not be gathered as they are. */
 static void run_gather(void *ctx, uint32_t i, uint32_t thread)
 {
     (void)thread;
@@ -133,10 +132,15 @@ static void run_gather(void *ctx, uint32_t i, uint32_t thread)
     const float *x = mf_cpu_floats(set->be, set->op->u.experts.x);
     const size_t n_cols = item->gate.shape.n_cols;
     float *out = set->be->gather + set->first_row[i] * n_cols;
-    for (uint32_t r = 0; r < item->n_rows; r++, out += n_cols)
-        memcpy(out, x + item->x_rows[r] * n_cols, n_cols * sizeof *out);
-    const mf_cpu_product *in = &set->in[set->n_in * i];
-    prepare_tokens(set, i, in[0].prepared != NULL || set->n_in == 1 ? &in[0] : &in[1]);
+    const mf_cpu_product *in = &set->in[set->n_in * i], *last = in + set->n_in - 1;
+    const mf_cpu_product *prepared = in->prepared != NULL ? in : last;
+    for (uint32_t r = 0; r < item->n_rows; r++, out += n_cols) {
+        const float *row = x + item->x_rows[r] * n_cols;
+        if (prepared->prepared != NULL)
+            prepare_token(set, i, prepared, row, r);
+        if (in->prepared == NULL || last->prepared == NULL)
+            memcpy(out, row, n_cols * sizeof *out);
+    }
 }
 
 static void add_bias(const expert_set *set, mf_span bias, uint32_t expert, uint32_t n, float *row)
@@ -188,7 +192,9 @@ static void run_swiglu(void *ctx, uint32_t i, uint32_t thread)
         else
             activate(set, row, row + hidden, hidden, row);
     }
-    prepare_tokens(set, i, &set->down[i]);
+    const mf_cpu_product *down = &set->down[i];
+    for (uint32_t t = 0; t < down->n_tokens && down->prepared != NULL; t++)
+        prepare_token(set, i, down, down->x + t * down->x_stride, t);
 }
 
 static void run_down_bias(void *ctx, uint32_t i, uint32_t thread)
