@@ -5,7 +5,8 @@
  * parity at a time, as a token's digits lie. Sums of a group are exact, and rounded where the other
  * product rounds them: the same bits.
  *
- * The sums of a group become floats while the tiles of the next one are multiplied.
+ * The tiles of several groups are multiplied one right after the other, as each takes long and none
+ * waits for another, before the sums become floats.
  */
 #ifndef MF_KERNELS_FIXED_TILES_H
 #define MF_KERNELS_FIXED_TILES_H
@@ -13,51 +14,83 @@
 #include "kernels/x86/fixed_dot_avx512.h"
 #include "kernels/x86/tiles.h"
 
-enum { GROUP_SUMS = DIGITS * PANELS * MF_TILE_ROWS /* vectors: [digit][panel][token] */ };
+enum {
+    GROUP_SUMS = DIGITS * PANELS * MF_TILE_ROWS, /* vectors: [digit][panel][token] */
+    GROUPS = 4                                   /* whose sums become floats together */
+};
 
-/* A group of both panels by the tokens from x on, token_bytes apart. */
-static void dot_group(mf_tiles *tiles, const ints *w0, const ints *w1, const mf_fixed_pair *x,
-                      uint32_t group, size_t token_bytes, ints *sums)
+/* A group's weights of both panels. */
+MF_INLINE void load_weights(mf_tiles *tiles, const ints *w0, const ints *w1)
 {
     MF_TILE_LOAD(tiles, 4, w0, sizeof *w0);
     MF_TILE_LOAD(tiles, 5, w0 + QUADS / 2, sizeof *w0);
     MF_TILE_LOAD(tiles, 6, w1, sizeof *w1);
     MF_TILE_LOAD(tiles, 7, w1 + QUADS / 2, sizeof *w1);
-    for (uint32_t d = 0; d < DIGITS; d++, sums += PANELS * MF_TILE_ROWS) {
-        MF_TILE_LOAD(tiles, 2, x->digit[0][d][group], token_bytes);
-        MF_TILE_LOAD(tiles, 3, x->digit[1][d][group], token_bytes);
-        MF_TILE_ZERO(tiles, 0);
-        MF_TILE_ZERO(tiles, 1);
-        MF_TILE_DOT_SU(tiles, 0, 2, 4);
-        MF_TILE_DOT_SU(tiles, 1, 2, 6);
-        MF_TILE_DOT_SU(tiles, 0, 3, 5);
-        MF_TILE_DOT_SU(tiles, 1, 3, 7);
-        MF_TILE_STORE(tiles, 0, sums, sizeof *sums);
-        MF_TILE_STORE(tiles, 1, sums + MF_TILE_ROWS, sizeof *sums);
+}
+
+/* A digit of a group, of the tokens from x on, token_bytes apart. */
+MF_INLINE void load_digit(mf_tiles *tiles, const mf_fixed_pair *x, uint32_t d, uint32_t group,
+                          size_t token_bytes)
+{
+    MF_TILE_LOAD(tiles, 2, x->digit[0][d][group], token_bytes);
+    MF_TILE_LOAD(tiles, 3, x->digit[1][d][group], token_bytes);
+}
+
+/* n groups from g on of both panels. Loads go before the stores of what was multiplied before:
+ * they would wait for those that lie alike in a page. */
+static void dot_groups(mf_tiles *tiles, const ints *w0, const ints *w1, const mf_fixed_pair *x,
+                       uint32_t g, uint32_t n, size_t token_bytes, ints *sums)
+{
+    load_weights(tiles, w0, w1);
+    load_digit(tiles, x + g / 2, 0, g % 2, token_bytes);
+    for (uint32_t end = g + n; g < end; g++) {
+        w0 += QUADS;
+        w1 += QUADS;
+        for (uint32_t d = 0; d < DIGITS; d++, sums += PANELS * MF_TILE_ROWS) {
+            MF_TILE_ZERO(tiles, 0);
+            MF_TILE_ZERO(tiles, 1);
+            MF_TILE_DOT_SU(tiles, 0, 2, 4);
+            MF_TILE_DOT_SU(tiles, 1, 2, 6);
+            MF_TILE_DOT_SU(tiles, 0, 3, 5);
+            MF_TILE_DOT_SU(tiles, 1, 3, 7);
+            if (d + 1 < DIGITS) {
+                load_digit(tiles, x + g / 2, d + 1, g % 2, token_bytes);
+            } else if (g + 1 < end) {
+                load_weights(tiles, w0, w1);
+                load_digit(tiles, x + (g + 1) / 2, 0, (g + 1) % 2, token_bytes);
+            }
+            MF_TILE_STORE(tiles, 0, sums, sizeof *sums);
+            MF_TILE_STORE(tiles, 1, sums + MF_TILE_ROWS, sizeof *sums);
+        }
     }
 }
 
-/* What group g of n_tokens tokens adds to b->outputs, [token][panel]. */
-MF_INLINE void add_group_sums(bool wide, const block *b, uint32_t g, const mf_fixed_token *x,
-                              size_t stride, uint32_t n_tokens, const ints *sums)
+/* What n groups from g on of n_tokens tokens add to b->outputs, [token][panel]. */
+MF_INLINE void add_group_sums(bool wide, const block *b, uint32_t g, uint32_t n,
+                              const mf_fixed_token *x, size_t stride, uint32_t n_tokens)
 {
     const uint32_t bits = b->panels[0].w->shape.bits;
     float *out = b->outputs;
-    for (uint32_t t = 0; t < n_tokens; t++) {
-        const size_t at = g + t * stride;
-        MF_UNROLL(2)
-        for (uint32_t p = 0; p < PANELS; p++, out += ROWS) {
-            const ints *digits = sums + p * MF_TILE_ROWS + t;
-            const ints high = digits[2 * PANELS * MF_TILE_ROWS];
-            const ints low =
-                ints_add(_mm512_slli_epi32(digits[PANELS * MF_TILE_ROWS], 8), digits[0]);
-            const lanes sum = wide ? wide_sums(bits, low, high, x->offsets[at])
-                                   : narrow_sums(bits, ints_add(_mm512_slli_epi32(high, 16), low),
-                                                 x->offsets[at]);
-            lanes_store(
-                out, ROWS,
-                add_group(&b->panels[p], g, sum, x->units[at], x->sums[at], lanes_load(out, ROWS)));
+    for (uint32_t t = 0; t < n_tokens; t++, out += PANELS * ROWS) {
+        lanes acc[PANELS] = {lanes_load(out, ROWS), lanes_load(out + ROWS, ROWS)};
+        const ints *sums = b->sums + t;
+        for (uint32_t i = 0; i < n; i++, sums += GROUP_SUMS) {
+            const size_t at = g + i + t * stride;
+            MF_UNROLL(2)
+            for (uint32_t p = 0; p < PANELS; p++) {
+                const ints *digits = sums + p * MF_TILE_ROWS;
+                const ints high = digits[2 * PANELS * MF_TILE_ROWS];
+                const ints low =
+                    ints_add(_mm512_slli_epi32(digits[PANELS * MF_TILE_ROWS], 8), digits[0]);
+                const lanes sum =
+                    wide ? wide_sums(bits, low, high, x->offsets[at])
+                         : narrow_sums(bits, ints_add(_mm512_slli_epi32(high, 16), low),
+                                       x->offsets[at]);
+                acc[p] = add_group(&b->panels[p], g + i, sum, x->units[at], x->sums[at], acc[p]);
+            }
         }
+        lanes_store(out, ROWS, acc[0]);
+        lanes_store(out + ROWS, ROWS, acc[1]);
     }
 }
 
@@ -70,15 +103,11 @@ MF_INLINE void multiply_tiled(bool wide, mf_tiles *tiles, const block *b,
     const mf_fixed_token x = mf_fixed_token_at(tokens, n_groups);
     const ints *w0 = b->weights, *w1 = w0 + (size_t)(b->n_panels - 1) * n_groups * QUADS;
     memset(b->outputs, 0, (size_t)PANELS * n_tokens * ROWS * sizeof(float));
-    dot_group(tiles, w0, w1, x.digits, 0, token_bytes, b->sums);
-    for (uint32_t g = 0; g < n_groups; g++) {
-        const uint32_t next = g + 1;
-        if (next < n_groups)
-            dot_group(tiles, w0 + (size_t)next * QUADS, w1 + (size_t)next * QUADS,
-                      x.digits + next / 2, next % 2, token_bytes,
-                      b->sums + (size_t)(next % 2) * GROUP_SUMS);
-        add_group_sums(wide, b, g, &x, token_bytes / sizeof(float), n_tokens,
-                       b->sums + (size_t)(g % 2) * GROUP_SUMS);
+    for (uint32_t g = 0, n; g < n_groups; g += n) {
+        n = n_groups - g < GROUPS ? n_groups - g : GROUPS;
+        dot_groups(tiles, w0 + (size_t)g * QUADS, w1 + (size_t)g * QUADS, x.digits, g, n,
+                   token_bytes, b->sums);
+        add_group_sums(wide, b, g, n, &x, token_bytes / sizeof(float), n_tokens);
     }
     for (uint32_t p = 0; p < b->n_panels; p++)
         for (uint32_t t = 0; t < n_tokens; t++)
@@ -118,7 +147,7 @@ static void multiply_by_tiles(const mf_matrix *w, uint32_t row0, uint32_t row1,
         block b = {.n_panels = row1 - row > ROWS ? PANELS : 1,
                    .outputs = values + PANELS * panel_floats(w)};
         b.sums = (ints *)(void *)(b.outputs + (size_t)MF_TILE_ROWS * PANELS * ROWS);
-        b.weights = b.sums + (size_t)2 * GROUP_SUMS;
+        b.weights = b.sums + (size_t)GROUPS * GROUP_SUMS;
         for (uint32_t p = 0; p < b.n_panels; p++) {
             b.panels[p] = open_panel(w, row + p * ROWS, row1, values + p * panel_floats(w));
             unpack_any(&b.panels[p], b.weights + (size_t)p * n_groups * QUADS);
@@ -140,7 +169,7 @@ static size_t tiled_scratch_bytes(const mf_matrix *w, uint32_t n_tokens)
     const size_t many =
         PANELS * panel_floats(w) * sizeof(float) +
         (size_t)MF_TILE_ROWS * PANELS * ROWS * sizeof(float) +
-        (2 * GROUP_SUMS + (size_t)PANELS * mf_fixed_groups(w) * QUADS) * sizeof(ints);
+        ((size_t)GROUPS * GROUP_SUMS + (size_t)PANELS * mf_fixed_groups(w) * QUADS) * sizeof(ints);
     return (size_t)mf_round_up(many > few ? many : few, 64);
 }
 
