@@ -11,13 +11,10 @@
 #include "kernels/x86/fixed_token.h"
 #include "kernels/x86/tiles.h"
 
-/* The kernels of fixed_amx.c and blocks_amx.c, compiled over this. */
+/* The kernels of fixed_amx.c, compiled over this. */
 size_t mf_plain_fixed_scratch_bytes(const mf_matrix *w, uint32_t n_tokens);
 void mf_plain_fixed_matmul(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
                            uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
-size_t mf_plain_blocks_scratch_bytes(const mf_matrix *w, uint32_t n_tokens);
-void mf_plain_blocks_matmul(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
-                            uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
 
 void mf_plain_tiles_open(mf_tiles *tiles);
 void mf_plain_tiles_close(mf_tiles *tiles);

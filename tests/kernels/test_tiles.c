@@ -8,9 +8,6 @@
 #include "matrix_case.h"
 #include "plain_tiles.h"
 
-#include "kernels/x86/blocks_avx512.h"
-#include "kernels/x86/fixed_avx512.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -26,8 +23,7 @@ static size_t scratch_of(const tiled *t, const mf_matrix *w)
 {
     if (t->kernels != NULL)
         return t->kernels->matmul_scratch_bytes(w, MOST_TOKENS);
-    return mf_is_blocks(w) ? mf_plain_blocks_scratch_bytes(w, MOST_TOKENS)
-                           : mf_plain_fixed_scratch_bytes(w, MOST_TOKENS);
+    return mf_plain_fixed_scratch_bytes(w, MOST_TOKENS);
 }
 
 static void multiply(const tiled *t, const mf_matrix *w, uint32_t row0, uint32_t row1,
@@ -36,8 +32,6 @@ static void multiply(const tiled *t, const mf_matrix *w, uint32_t row0, uint32_t
 {
     if (t->kernels != NULL)
         t->kernels->matmul_prepared(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
-    else if (mf_is_blocks(w))
-        mf_plain_blocks_matmul(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
     else
         mf_plain_fixed_matmul(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
 }
@@ -134,29 +128,6 @@ static void check_affine(const tiled *t, const mf_kernels *vectors)
     check_shape(t, vectors, &state, affine_shape(8, 128, MF_F32), 40, 640);
 }
 
-static void check_blocks(const tiled *t, const mf_kernels *vectors)
-{
-    static const mf_weight_kind kinds[] = {
-        MF_WEIGHT_MXFP4,      MF_WEIGHT_NVFP4,     MF_WEIGHT_NVFP4_DIVIDED, MF_WEIGHT_NVFP4_PLAIN,
-        MF_WEIGHT_GGUF_Q4_0,  MF_WEIGHT_GGUF_Q4_1, MF_WEIGHT_GGUF_Q5_0,     MF_WEIGHT_GGUF_Q5_1,
-        MF_WEIGHT_GGUF_Q8_0,  MF_WEIGHT_GGUF_Q2_K, MF_WEIGHT_GGUF_Q3_K,     MF_WEIGHT_GGUF_Q4_K,
-        MF_WEIGHT_GGUF_Q5_K,  MF_WEIGHT_GGUF_Q6_K, MF_WEIGHT_GGUF_IQ4_NL,   MF_WEIGHT_GGUF_IQ4_XS,
-        MF_WEIGHT_GGUF_MXFP4, MF_WEIGHT_GGUF_NVFP4};
-    static const uint32_t rows[] = {16, 37, 5}, cols[] = {256, 320, 1088};
-    uint64_t state = 42;
-    for (uint32_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const mf_weight_shape shape = {.kind = kinds[i]};
-        const uint32_t step = mf_weight_format_of(&shape)->arrays[0].cols;
-        check_shape(t, vectors, &state, shape, rows[i % 3], cols[(i + i / 3) % 3] / step * step);
-    }
-    for (uint32_t i = 0; i < 4; i++) {
-        const mf_weight_shape shape = {.kind = i % 2 == 0 ? MF_WEIGHT_INT4 : MF_WEIGHT_INT8,
-                                       .float_type = i < 2 ? MF_BF16 : MF_F32,
-                                       .group = 32u << i};
-        check_shape(t, vectors, &state, shape, 21, 512);
-    }
-}
-
 int main(void)
 {
     const mf_kernels *vectors = mf_kernels_get(MF_CPU_AVX512);
@@ -166,10 +137,8 @@ int main(void)
         return 77;
     }
     check_affine(&plain, vectors);
-    check_blocks(&plain, vectors);
     if (amx.kernels != NULL) {
         check_affine(&amx, vectors);
-        check_blocks(&amx, vectors);
     } else {
         printf("this CPU has no AMX: tiles in plain C alone\n");
     }

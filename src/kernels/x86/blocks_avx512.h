@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Formats of blocks in fixed point (blocks_token.h), AVX-512 with VNNI: without VBMI, with it,
- * and by tiles. */
+/* Formats of blocks in fixed point (blocks_token.h), AVX-512 with VNNI: without VBMI, and with it.
+ */
 #ifndef MF_KERNELS_BLOCKS_AVX512_H
 #define MF_KERNELS_BLOCKS_AVX512_H
 
@@ -16,10 +16,5 @@ void mf_blocks_prepare_avx512(const mf_matrix *w, const float *x, void *out);
 size_t mf_blocks_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens);
 void mf_blocks_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
                              uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
-
-size_t mf_blocks_scratch_bytes_avx512_amx(const mf_matrix *w, uint32_t n_tokens);
-void mf_blocks_matmul_avx512_amx(const mf_matrix *w, uint32_t row0, uint32_t row1,
-                                 const void *tokens, uint32_t n_tokens, float *y, size_t y_stride,
-                                 void *scratch);
 
 #endif
