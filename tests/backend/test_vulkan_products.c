@@ -132,6 +132,88 @@ static bool is_representative(const mf_weight_shape *form)
     }
 }
 
+enum { MOST_TOKENS = 9, ROWS = 37, HIDDEN = 64, OUT_AT = 3 << 16, ACT_AT = OUT_AT + (1 << 14) };
+
+/* A weight of random bytes at *at of the buffer. */
+static mf_weight put_weight(mf_backend *be, mf_buffer buffer, const mf_weight_shape *form,
+                            uint32_t n_rows, uint32_t n_cols, uint64_t *at)
+{
+    uint64_t random = *at;
+    mf_weight w = {.shape = *form};
+    w.shape.n_rows = n_rows;
+    w.shape.n_cols = n_cols;
+    for (uint32_t i = 0; i < mf_weight_format_of(&w.shape)->n_arrays; i++) {
+        const uint64_t n = mf_weight_array_bytes(&w.shape, i);
+        unsigned char *bytes = malloc(n);
+        REQUIRE(bytes != NULL && *at + n <= 1 << 20);
+        fill(&w.shape, i, bytes, &random);
+        w.arrays[i] = (mf_span){buffer, *at};
+        be->ops->write(be, w.arrays[i], bytes, n);
+        *at += (n + 63) / 64 * 64;
+        free(bytes);
+    }
+    return w;
+}
+
+/* The results of the operation for n tokens from the first one on. */
+static void record_tokens(mf_backend *be, mf_buffer buffer, mf_op *op, uint32_t n_cols,
+                          uint32_t first, uint32_t n, float *y)
+{
+    static const uint32_t in_order[MOST_TOKENS] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+    mf_error error = {0};
+    const mf_span x = {buffer, (uint64_t)first * n_cols * sizeof(float)}, out = {buffer, OUT_AT};
+    op->n_rows = n;
+    if (op->kind == MF_OP_MATMUL) {
+        op->u.matmul.x = x;
+        op->u.matmul.y[0] = out;
+    } else {
+        mf_expert_item *item = (mf_expert_item *)op->u.experts.items;
+        item->x_rows = in_order;
+        item->n_rows = n;
+        op->u.experts.x = x;
+        op->u.experts.out = out;
+        op->u.experts.act = (mf_span){buffer, ACT_AT};
+    }
+    if (n == MOST_TOKENS)
+        REQUIRE_OK(mf_backend_reserve(be, op, &error), &error);
+    if (y == NULL)
+        return;
+    be->ops->record(be, op);
+    REQUIRE_OK(mf_backend_read(be, out, y, (uint64_t)n * ROWS * sizeof *y, &error), &error);
+}
+
+/* Several tokens, of a product and of an expert: bits are those of each token alone. */
+static void check_tokens(mf_backend *be, mf_buffer buffer, const mf_weight_shape *form,
+                         uint32_t n_cols, bool is_expert)
+{
+    static float x[MOST_TOKENS * 4160], alone[MOST_TOKENS * ROWS], y[MOST_TOKENS * ROWS];
+    uint64_t random = n_cols, at = ACT_AT + (1 << 14);
+    mf_expert_item item = {.expert = 0};
+    mf_op op = {.kind = is_expert ? MF_OP_EXPERTS : MF_OP_MATMUL};
+    REQUIRE(n_cols <= 4160 && MOST_TOKENS * n_cols * sizeof *x <= OUT_AT);
+    if (is_expert) {
+        item.gate = put_weight(be, buffer, form, HIDDEN, n_cols, &at);
+        item.up = put_weight(be, buffer, form, HIDDEN, n_cols, &at);
+        item.down = put_weight(be, buffer, form, ROWS, HIDDEN, &at);
+        op.u.experts.items = &item;
+        op.u.experts.n_items = 1;
+    } else {
+        op.u.matmul.n = 1;
+        op.u.matmul.weight[0] = put_weight(be, buffer, form, ROWS, n_cols, &at);
+    }
+    for (uint32_t i = 0; i < MOST_TOKENS * n_cols; i++)
+        x[i] = (float)(test_random(&random) % 2001) / 1000.0f - 1.0f;
+    be->ops->write(be, (mf_span){buffer, 0}, x, MOST_TOKENS * n_cols * sizeof *x);
+    record_tokens(be, buffer, &op, n_cols, 0, MOST_TOKENS, NULL);
+    for (uint32_t t = 0; t < MOST_TOKENS; t++)
+        record_tokens(be, buffer, &op, n_cols, t, 1, alone + t * ROWS);
+    for (uint32_t n = 2; n <= MOST_TOKENS; n++) {
+        record_tokens(be, buffer, &op, n_cols, 0, n, y);
+        CHECK_MSG(memcmp(y, alone, n * ROWS * sizeof *y) == 0,
+                  "%u columns, expert %d: other bits for %u tokens", n_cols, is_expert, n);
+    }
+}
+
 int main(void)
 {
     mf_error error = {0};
@@ -144,6 +226,13 @@ int main(void)
     for (size_t i = 0; i < N_VULKAN_FORMS; i++)
         if (!vulkan_is_short() || is_representative(&vulkan_forms[i]))
             check_form(be, buffer, &vulkan_forms[i]);
+    static const uint32_t n_cols[] = {1088, 4160, 64, 576, 2560, 4096};
+    for (size_t i = 0; i < (vulkan_is_short() ? 2 : sizeof n_cols / sizeof *n_cols); i++)
+        for (size_t f = 0; f < N_VULKAN_FORMS; f++)
+            if (vulkan_forms[f].kind == MF_WEIGHT_AFFINE && vulkan_forms[f].bits == 4 &&
+                vulkan_forms[f].group == 64)
+                for (int is_expert = 0; is_expert < 2; is_expert++)
+                    check_tokens(be, buffer, &vulkan_forms[f], n_cols[i], is_expert != 0);
     be->ops->destroy(be);
     return test_result();
 }

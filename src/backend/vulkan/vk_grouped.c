@@ -32,7 +32,8 @@ static mf_status reserve_product(mf_vk_backend *be, const mf_weight_shape *shape
                                  const mf_op *op, mf_error *error)
 {
     const uint64_t n_rows = (uint64_t)op->n_rows * op->u.routed.k * shape->n_rows;
-    return mf_vk_product_reserve(be, shape, is_pair, op->n_rows, n_rows, error);
+    const mf_vk_product product = {.shape = shape, .is_pair = is_pair, .is_expert = true};
+    return mf_vk_product_reserve(be, &product, op->n_rows, n_rows, error);
 }
 
 mf_status mf_vk_grouped_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)

@@ -47,12 +47,13 @@ static mf_status experts_reserve(mf_vk_backend *be, const mf_op *op, mf_error *e
     const uint64_t hidden = item->gate.shape.n_rows, n_cols = item->down.shape.n_rows;
     const uint64_t most = piece_rows(item, be->is_mixed);
     const bool has_steps = mf_has_expert_steps(&op->u.experts.steps);
-    MF_TRY(mf_vk_product_reserve(be, &item->gate.shape, !has_steps, op->n_rows,
-                                 PIECE_ITEMS * hidden * (has_steps ? 2 : 1), error));
+    const mf_vk_product in = {.shape = &item->gate.shape, .is_pair = !has_steps, .is_expert = true};
+    const mf_vk_product out = {.shape = &item->down.shape, .is_expert = true};
+    MF_TRY(mf_vk_product_reserve(be, &in, op->n_rows, PIECE_ITEMS * hidden * (has_steps ? 2 : 1),
+                                 error));
     if (has_steps)
         MF_TRY(mf_vk_expert_steps_reserve(be, error));
-    MF_TRY(mf_vk_product_reserve(be, &item->down.shape, false, op->n_rows, PIECE_ITEMS * n_cols,
-                                 error));
+    MF_TRY(mf_vk_product_reserve(be, &out, op->n_rows, PIECE_ITEMS * n_cols, error));
     if (be->is_mixed)
         MF_TRY(reserve_halves(be, item, op->n_rows, error));
     return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS,
@@ -192,9 +193,14 @@ static void record_products(mf_vk_backend *be, expert_jobs *jobs, uint32_t n, ui
                               .n_jobs = has_steps ? n_lone : n,
                               .job = has_steps ? lone_job : in_job,
                               .ctx = jobs,
+                              .is_expert = true,
                               .is_half = is_half};
-    const mf_vk_product out = {
-        .shape = &items->down.shape, .n_jobs = n, .job = out_job, .ctx = jobs, .is_half = is_half};
+    const mf_vk_product out = {.shape = &items->down.shape,
+                               .n_jobs = n,
+                               .job = out_job,
+                               .ctx = jobs,
+                               .is_expert = true,
+                               .is_half = is_half};
     mf_vk_expert_rows rows = {0};
     mf_vk_product_record(be, &in);
     mf_vk_step(be);
@@ -431,12 +437,14 @@ static void routed_record(mf_vk_backend *be, const mf_op *op)
                                    .ctx = &job,
                                    .routing = &in,
                                    .n_picks = n_picks,
+                                   .is_expert = true,
                                    .steps = steps.before != MF_INPUT_AS_IT_IS ? &steps : NULL};
     const mf_vk_product down = {.shape = &p->down.shape,
                                 .job = routed_out,
                                 .ctx = &job,
                                 .routing = &out,
-                                .n_picks = n_picks};
+                                .n_picks = n_picks,
+                                .is_expert = true};
     if (mf_has_expert_steps(&p->steps)) {
         routed_record_steps(be, &gate_up, &down);
     } else if (mf_vk_grouped_wants(op)) {

@@ -53,7 +53,8 @@ static mf_status matmul_reserve(mf_vk_backend *be, const mf_op *op, mf_error *er
         return steps_reserve(be, op, error);
     for (uint32_t j = 0; j < p->n; j++) {
         const mf_weight_shape *shape = &p->weight[j].shape;
-        MF_TRY(mf_vk_product_reserve(be, shape, false, op->n_rows,
+        const mf_vk_product product = {.shape = shape};
+        MF_TRY(mf_vk_product_reserve(be, &product, op->n_rows,
                                      (uint64_t)shape->n_rows * MF_MAX_MATMULS, error));
     }
     const uint32_t n_cols = p->weight[0].shape.n_cols, most = mf_vk_halves_rows(n_cols);
@@ -213,11 +214,12 @@ static mf_status head_reserve(mf_vk_backend *be, const mf_op *op, mf_error *erro
 {
     const mf_head_matmul_params *p = &op->u.head_matmul;
     const mf_vk_kernel k = transposed_kernel(&p->w.weight.shape);
+    const mf_vk_product product = {.shape = &p->w.weight.shape};
     if (p->w.transposed)
         MF_TRY(mf_vk_prepare(be, &k, error));
     else
-        MF_TRY(mf_vk_product_reserve(be, &p->w.weight.shape, false, op->n_rows,
-                                     (uint64_t)p->n_heads * p->w.n_rows, error));
+        MF_TRY(mf_vk_product_reserve(be, &product, op->n_rows, (uint64_t)p->n_heads * p->w.n_rows,
+                                     error));
     return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, mf_vk_product_bytes(p->n_heads), error);
 }
 

@@ -21,6 +21,11 @@
 #define MOST_SPAN 8u
 #define MOST_DIRECT 4u
 #define MOST_GROUPS 65535u
+/* Of matvec_few.comp: rows of a batch, without pairs; batches of a team; workgroups that a large
+ * device is to have at least. */
+#define FEW_BATCH 4u
+#define MOST_BATCHES 4u
+#define ENOUGH_FEW_GROUPS 528u
 /* Of matmul_units.comp. */
 #define UNIT_TOKENS 16u
 #define UNIT_ROWS 128u
@@ -153,7 +158,10 @@ static mf_vk_kernel kernel_for(const mf_vk_backend *be, const mf_weight_shape *s
     return k;
 }
 
-/* ------------------------------------------------------------------------ one token of a job -- */
+static uint32_t class_of(uint32_t n_tokens)
+{
+    return n_tokens <= 1 ? 0 : n_tokens == 2 ? 1 : n_tokens <= 4 ? 2 : 3;
+}
 
 /* Tiles of a row that are multiplied side by side. */
 static uint32_t span_of(uint32_t n_cols)
@@ -163,6 +171,81 @@ static uint32_t span_of(uint32_t n_cols)
         span *= 2;
     return span;
 }
+
+/* ----------------------------------------------------------------------- few tokens of a job -- */
+
+static mf_vk_shader few_shader_of(const mf_weight_shape *shape, bool is_pair)
+{
+    switch (shape->kind) {
+    case MF_WEIGHT_AFFINE:
+        return is_pair ? MF_VK_SHADER_matvec_few_affine_pair : MF_VK_SHADER_matvec_few_affine;
+    case MF_WEIGHT_FP8_BLOCK:
+        return is_pair ? MF_VK_SHADER_matvec_few_fp8_pair : MF_VK_SHADER_matvec_few_fp8;
+    case MF_WEIGHT_FLOAT:
+        return is_pair ? MF_VK_SHADER_matvec_few_float_pair : MF_VK_SHADER_matvec_few_float;
+    default:
+        return is_pair ? MF_VK_SHADER_matvec_few_any_pair : MF_VK_SHADER_matvec_few_any;
+    }
+}
+
+/* Whether matvec_few.comp multiplies several tokens: a tile of a row is for each of its teams. On
+ * an H200 it takes less time for experts, whose jobs have few tokens, and more for dense weights.
+ */
+static bool is_few(const mf_vk_product *p)
+{
+    return p->is_expert && p->shape->n_cols <= MOST_SPAN * TILE;
+}
+
+static uint32_t few_tokens(uint32_t class)
+{
+    return class == 1 ? 2 : 4;
+}
+
+/* Rows of a workgroup. */
+static uint32_t few_group_rows(const mf_weight_shape *shape, bool is_pair, uint32_t n_batches)
+{
+    return TEAMS / span_of(shape->n_cols) * (is_pair ? FEW_BATCH / 2 : FEW_BATCH) * n_batches;
+}
+
+/* Batches of rows that a team goes through with its x: as many as leave workgroups enough. */
+static uint32_t few_batches(const mf_weight_shape *shape, bool is_pair, uint32_t class,
+                            uint32_t n_tokens, uint64_t n_rows)
+{
+    const uint64_t n = n_rows * mf_vk_groups(n_tokens, few_tokens(class));
+    uint32_t n_batches = 1;
+    while (n_batches < MOST_BATCHES &&
+           n / few_group_rows(shape, is_pair, 2 * n_batches) >= ENOUGH_FEW_GROUPS)
+        n_batches *= 2;
+    return n_batches;
+}
+
+static mf_vk_kernel few_kernel(const mf_weight_shape *shape, bool is_pair, uint32_t class,
+                               uint32_t n_batches, bool is_wide)
+{
+    mf_vk_kernel k = {few_shader_of(shape, is_pair), 1, {THREADS}};
+    mf_vk_weight_constants(shape, &k);
+    k.constants[k.n_constants++] = few_tokens(class);
+    k.constants[k.n_constants++] = span_of(shape->n_cols);
+    k.constants[k.n_constants++] = is_wide;
+    k.constants[k.n_constants++] = n_batches;
+    return k;
+}
+
+static mf_status reserve_few(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
+                             uint32_t n_tokens, uint64_t n_rows, mf_error *error)
+{
+    for (uint32_t class = 1; class <= class_of(n_tokens) && class <= 2; class ++) {
+        const uint32_t most = few_batches(shape, is_pair, class, n_tokens, n_rows);
+        for (uint32_t is_wide = 0; is_wide <= has_wide(shape); is_wide++)
+            for (uint32_t n = 1; n <= most; n *= 2) {
+                const mf_vk_kernel k = few_kernel(shape, is_pair, class, n, is_wide != 0);
+                MF_TRY(mf_vk_prepare(be, &k, error));
+            }
+    }
+    return MF_OK;
+}
+
+/* ------------------------------------------------------------------------ one token of a job -- */
 
 const mf_vk_tuning mf_vk_tuning_default = {
     .ways = {{1, 1, 0}, {4, 2, 1 << 16}, {8, 2, 1 << 18}, {16, 2, 3 << 18}},
@@ -317,11 +400,6 @@ static uint32_t units_class(uint32_t n_tokens, uint32_t n_classes)
     return best;
 }
 
-static uint32_t class_of(uint32_t n_tokens)
-{
-    return n_tokens <= 1 ? 0 : n_tokens == 2 ? 1 : n_tokens <= 4 ? 2 : 3;
-}
-
 static mf_status reserve_units(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
                                mf_error *error)
 {
@@ -364,11 +442,10 @@ mf_status mf_vk_steps_reserve(mf_vk_backend *be, const mf_vk_product *p, uint64_
     return reserve_ones(be, p, n_rows, error);
 }
 
-mf_status mf_vk_product_reserve(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
-                                uint32_t n_tokens, uint64_t n_rows, mf_error *error)
+/* Of rows that matvec_few.comp does not take. */
+static mf_status reserve_several(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
+                                 uint32_t n_tokens, uint64_t n_rows, mf_error *error)
 {
-    const mf_vk_product ones = {.shape = shape, .is_pair = is_pair};
-    MF_TRY(reserve_ones(be, &ones, n_rows, error));
     for (uint32_t class = 1; class <= class_of(n_tokens); class ++) {
         for (uint32_t is_wide = 0; is_wide <= has_wide(shape); is_wide++) {
             const uint32_t most = lane_rows(shape, is_pair, is_wide != 0, n_rows);
@@ -378,7 +455,18 @@ mf_status mf_vk_product_reserve(mf_vk_backend *be, const mf_weight_shape *shape,
             }
         }
     }
-    return be->is_mixed ? reserve_units(be, shape, is_pair, error) : MF_OK;
+    return MF_OK;
+}
+
+mf_status mf_vk_product_reserve(mf_vk_backend *be, const mf_vk_product *p, uint32_t n_tokens,
+                                uint64_t n_rows, mf_error *error)
+{
+    MF_TRY(reserve_ones(be, p, n_rows, error));
+    if (is_few(p))
+        MF_TRY(reserve_few(be, p->shape, p->is_pair, n_tokens, n_rows, error));
+    else
+        MF_TRY(reserve_several(be, p->shape, p->is_pair, n_tokens, n_rows, error));
+    return be->is_mixed ? reserve_units(be, p->shape, p->is_pair, error) : MF_OK;
 }
 
 uint64_t mf_vk_product_bytes(uint32_t n_jobs)
@@ -490,13 +578,19 @@ static void dispatch_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t w
                          is_wide ? best_loads(p->shape) : LOADS_NARROW);
         groups[0] = mf_vk_groups(b->most_rows, unit_rows(p));
         groups[2] = mf_vk_groups(b->most_tokens, UNIT_TOKENS * unit_tiles[class]);
+    } else if (is_few(p)) {
+        const uint32_t n = few_batches(p->shape, p->is_pair, class, b->most_tokens, b->n_rows);
+        k = few_kernel(p->shape, p->is_pair, class, n, is_wide);
+        groups[0] = mf_vk_groups(b->most_rows, few_group_rows(p->shape, p->is_pair, n));
+        groups[2] = mf_vk_groups(b->most_tokens, few_tokens(class));
     } else {
         const uint32_t n = lane_rows(p->shape, p->is_pair, is_wide, b->n_rows);
-        const uint32_t token_groups = mf_vk_groups(b->most_tokens, 1u << class);
         k = kernel_for(be, p->shape, p->is_pair, class, n, is_wide);
         groups[0] = mf_vk_groups(b->most_rows, TEAMS * n);
-        groups[2] = token_groups < MOST_TOKEN_GROUPS ? token_groups : MOST_TOKEN_GROUPS;
+        groups[2] = mf_vk_groups(b->most_tokens, 1u << class);
     }
+    if (!p->is_half && groups[2] > MOST_TOKEN_GROUPS)
+        groups[2] = MOST_TOKEN_GROUPS;
     mf_vk_dispatch(be, &k, &push, sizeof push, groups);
 }
 

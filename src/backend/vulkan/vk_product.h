@@ -61,7 +61,8 @@ typedef struct mf_vk_product {
     /* Fills in the i-th; asked for in order, from 0 on, and perhaps once more. */
     void (*job)(void *ctx, uint32_t i, mf_vk_job *out);
     void *ctx;
-    bool is_half; /* x is as mf_vk_halves_fill leaves it, and matrix units multiply it */
+    bool is_expert; /* as mf_vk_product_reserve was told */
+    bool is_half;   /* x is as mf_vk_halves_fill leaves it, and matrix units multiply it */
     const mf_vk_routing *routing; /* NULL: the jobs are what they are */
     uint32_t n_picks;
     const mf_vk_steps *steps; /* NULL: none */
@@ -105,10 +106,10 @@ static inline void mf_vk_halves_at(const mf_vk_halves *h, uint64_t row, mf_vk_jo
 bool mf_vk_same_form(const mf_weight_shape *a, const mf_weight_shape *b);
 /* Whether weights of this form can be multiplied. */
 bool mf_vk_product_supports(const mf_weight_shape *shape);
-/* The pipelines for jobs of up to n_tokens, n_rows of all jobs together; and the bytes that the
- * jobs take of the parameters' ring. */
-mf_status mf_vk_product_reserve(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
-                                uint32_t n_tokens, uint64_t n_rows, mf_error *error);
+/* The pipelines for the product's jobs (of which shape, is_pair and is_expert are looked at), of up
+ * to n_tokens, n_rows of all jobs together. */
+mf_status mf_vk_product_reserve(mf_vk_backend *be, const mf_vk_product *product, uint32_t n_tokens,
+                                uint64_t n_rows, mf_error *error);
 /* The pipelines for picks of routed experts. */
 mf_status mf_vk_routed_reserve(mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
                                uint32_t n_picks, mf_error *error);
