@@ -286,10 +286,34 @@ static void check_prepared(const mf_kernels *k, uint64_t *state, const matrix_ca
 static void test_blocks(const mf_kernels *k)
 {
     static const mf_weight_kind kinds[] = {
-        MF_WEIGHT_MXFP4,       MF_WEIGHT_NVFP4,       MF_WEIGHT_GGUF_Q4_0,  MF_WEIGHT_GGUF_Q4_1,
-        MF_WEIGHT_GGUF_Q5_0,   MF_WEIGHT_GGUF_Q5_1,   MF_WEIGHT_GGUF_Q8_0,  MF_WEIGHT_GGUF_Q2_K,
-        MF_WEIGHT_GGUF_Q3_K,   MF_WEIGHT_GGUF_Q4_K,   MF_WEIGHT_GGUF_Q5_K,  MF_WEIGHT_GGUF_Q6_K,
-        MF_WEIGHT_GGUF_IQ4_NL, MF_WEIGHT_GGUF_IQ4_XS, MF_WEIGHT_GGUF_MXFP4, MF_WEIGHT_GGUF_NVFP4};
+        MF_WEIGHT_MXFP4,
+        MF_WEIGHT_NVFP4,
+        MF_WEIGHT_GGUF_Q4_0,
+        MF_WEIGHT_GGUF_Q4_1,
+        MF_WEIGHT_GGUF_Q5_0,
+        MF_WEIGHT_GGUF_Q5_1,
+        MF_WEIGHT_GGUF_Q8_0,
+        MF_WEIGHT_GGUF_Q2_K,
+        MF_WEIGHT_GGUF_Q3_K,
+        MF_WEIGHT_GGUF_Q4_K,
+        MF_WEIGHT_GGUF_Q5_K,
+        MF_WEIGHT_GGUF_Q6_K,
+        MF_WEIGHT_GGUF_IQ4_NL,
+        MF_WEIGHT_GGUF_IQ4_XS,
+        MF_WEIGHT_GGUF_MXFP4,
+        MF_WEIGHT_GGUF_NVFP4,
+#if defined(__x86_64__)
+        MF_WEIGHT_GGUF_IQ1_S,
+        MF_WEIGHT_GGUF_IQ1_M,
+        MF_WEIGHT_GGUF_IQ2_XXS,
+        MF_WEIGHT_GGUF_IQ2_XS,
+        MF_WEIGHT_GGUF_IQ2_S,
+        MF_WEIGHT_GGUF_IQ3_XXS,
+        MF_WEIGHT_GGUF_IQ3_S,
+        MF_WEIGHT_GGUF_TQ1_0,
+        MF_WEIGHT_GGUF_TQ2_0,
+#endif
+    };
     static const uint32_t rows[] = {16, 37, 100, 5}, cols[] = {256, 320, 1088, 2176};
     uint64_t state = 16;
     for (uint32_t i = 0; i < 2 * sizeof kinds / sizeof *kinds; i++) {

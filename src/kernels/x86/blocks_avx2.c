@@ -6,6 +6,8 @@
 #include "kernels/x86/blocks_unpack_avx2.h"
 #include "kernels/x86/fixed_token.h"
 
+#include "kernels/x86/blocks_grids.h"
+
 enum { TILE = 1, SET = 4, FEW = 1, GROUP = 16, CHUNKS = 8, CHUNK = 32, LOW_BITS = 11 };
 
 typedef __m256 vec;
@@ -139,6 +141,44 @@ MF_INLINE uint32_t set_of(mf_weight_kind kind)
     return SET;
 }
 
+MF_INLINE void unpack_grid_of(mf_weight_kind kind, const unsigned char *v, unpacked_span *out)
+{
+    span_scales scales;
+    __m256 sixteen[2];
+    grid_scales(kind, v, sixteen);
+    _mm256_storeu_ps(scales.scale, sixteen[0]);
+    _mm256_storeu_ps(scales.scale + 8, sixteen[1]);
+    MF_ROLLED
+    for (uint32_t g = 0; g < CHUNKS; g++) {
+        out->weights[g] = signed_bytes(grid_weights(kind, v, g));
+        out->scales[g] = chunk_scales(kind, g, &scales);
+    }
+}
+
+/* A span of codebooks: as long as the products by it, so that a call does not matter. */
+__attribute__((noinline)) static void unpack_grid(mf_weight_kind kind, const unsigned char *v,
+                                                  unpacked_span *out)
+{
+    GRID_SWITCH(unpack_grid_of, kind, v, out)
+}
+
+/* One token by a span of four rows. */
+static void add_grid_span(mf_weight_kind kind, const unsigned char *const v[4],
+                          const mf_blocks_span *x, vec acc[4])
+{
+    for (uint32_t r = 0; r < 4; r++) {
+        unpacked_span row;
+        __m256 sum = _mm256_setzero_ps();
+        unpack_grid(kind, v[r], &row);
+        MF_UNROLL(8)
+        for (uint32_t g = 0; g < CHUNKS; g++) {
+            const digits_32 digits = load_digits(x, g);
+            sum = _mm256_fmadd_ps(sum_fours(&row.weights[g], &digits), row.scales[g], sum);
+        }
+        acc[r] = _mm256_fmadd_ps(sum, _mm256_set1_ps(x->units[0]), acc[r]);
+    }
+}
+
 MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
                         const mf_blocks_rows *w, const unsigned char *const v[4],
                         const unsigned char *const s[4], const unsigned char *tokens,
@@ -147,6 +187,10 @@ MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
     const mf_blocks_span *x = (const void *)tokens;
     (void)n;
     (void)token_bytes;
+    if (mf_blocks_has_grid(kind)) {
+        add_grid_span(w->kind, v, x, acc[0]);
+        return;
+    }
     span_scales scales[4];
     __m256 sums[4];
     MF_UNROLL(4)
@@ -178,6 +222,10 @@ MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
 MF_INLINE void unpack_span(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
                            const unsigned char *v, const unsigned char *s, unpacked_span *out)
 {
+    if (mf_blocks_has_grid(kind)) {
+        unpack_grid(w->kind, v, out);
+        return;
+    }
     span_scales scales;
     scales_of(kind, v, s, w, &scales);
     MF_UNROLL(8)

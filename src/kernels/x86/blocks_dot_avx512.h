@@ -14,6 +14,8 @@
 #include "kernels/x86/blocks_unpack_avx512.h"
 #include "kernels/x86/fixed_token.h"
 
+#include "kernels/x86/blocks_grids.h"
+
 enum { TILE = 3, SET = 8, FEW = 4, GROUP = 24, CHUNKS = 4, CHUNK = 64, DIGITS = 3 };
 
 typedef __m512 vec;
@@ -172,9 +174,35 @@ MF_INLINE void sum_panel(const vec *v, size_t apart, float factor, float out[16]
                      _mm512_mul_ps(_mm512_permutexvar_ps(order, sums), _mm512_set1_ps(factor)));
 }
 
+MF_INLINE void unpack_grid_of(mf_weight_kind kind, const unsigned char *v, unpacked_span *out)
+{
+    __m512i chunks[CHUNKS];
+    __m256 scales[2];
+    MF_ROLLED
+    for (uint32_t c = 0; c < CHUNKS; c++) {
+        const __m256i first = grid_weights(kind, v, 2 * c), last = grid_weights(kind, v, 2 * c + 1);
+        chunks[c] = _mm512_xor_si512(_mm512_inserti64x4(_mm512_castsi256_si512(first), last, 1),
+                                     _mm512_set1_epi8(-128));
+    }
+    mf_transpose_fours_avx512(chunks, out->weights);
+    grid_scales(kind, v, scales);
+    const span_scales both = {
+        .scale = _mm512_insertf32x8(_mm512_castps256_ps512(scales[0]), scales[1], 1)};
+    out->scale = lane_scales(kind, &both);
+}
+
+/* A span of codebooks: as long as the products by it, so that a call does not matter. */
+__attribute__((noinline)) static void unpack_grid(mf_weight_kind kind, const unsigned char *v,
+                                                  unpacked_span *out){
+    GRID_SWITCH(unpack_grid_of, kind, v, out)}
+
 MF_INLINE void unpack_span(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
                            const unsigned char *v, const unsigned char *s, unpacked_span *out)
 {
+    if (mf_blocks_has_grid(kind)) {
+        unpack_grid(w->kind, v, out);
+        return;
+    }
     const span_scales scales = scales_of(kind, t, v, s, w);
     if (mf_blocks_is_woven(kind)) {
         woven_weights(kind, t, v, out->weights);
@@ -211,7 +239,7 @@ MF_INLINE __m512i digits_at(const mf_blocks_span *x, uint32_t digit, uint32_t k)
 MF_INLINE bool is_narrow(mf_weight_kind kind)
 {
     return kind != MF_WEIGHT_INT8 && kind != MF_WEIGHT_GGUF_Q8_0 && kind != MF_WEIGHT_GGUF_IQ4_NL &&
-           kind != MF_WEIGHT_GGUF_IQ4_XS;
+           kind != MF_WEIGHT_GGUF_IQ4_XS && kind != MF_BLOCKS_GRID;
 }
 
 MF_INLINE uint32_t set_of(mf_weight_kind kind)

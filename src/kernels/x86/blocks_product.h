@@ -353,6 +353,10 @@ static void multiply(const mf_matrix *w, uint32_t row0, uint32_t row1, const voi
         MULTIPLY(MF_WEIGHT_GGUF_NVFP4);
         break;
     default:
+#if defined(__x86_64__)
+        if (mf_blocks_has_grid(w->shape.kind)) /* one for all of those */
+            MULTIPLY(MF_BLOCKS_GRID);
+#endif
         break;
     }
 }

@@ -57,11 +57,36 @@ static inline bool mf_blocks_is_nvfp4(mf_weight_kind kind)
            kind == MF_WEIGHT_NVFP4_PLAIN;
 }
 
+/* GGUF's types of less than 4 bits that are looked up in codebooks or ternary: blocks of 256, which
+ * x86/blocks_grids.h takes apart. */
+static inline bool mf_blocks_has_grid(mf_weight_kind kind)
+{
+    switch (kind) {
+    case MF_WEIGHT_GGUF_IQ1_S:
+    case MF_WEIGHT_GGUF_IQ1_M:
+    case MF_WEIGHT_GGUF_IQ2_XXS:
+    case MF_WEIGHT_GGUF_IQ2_XS:
+    case MF_WEIGHT_GGUF_IQ2_S:
+    case MF_WEIGHT_GGUF_IQ3_XXS:
+    case MF_WEIGHT_GGUF_IQ3_S:
+    case MF_WEIGHT_GGUF_TQ1_0:
+    case MF_WEIGHT_GGUF_TQ2_0:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* What stands for all of those where a kind is a constant: the rows say which one it is. */
+#define MF_BLOCKS_GRID MF_WEIGHT_GGUF_IQ2_XXS
+
 /* Whether a scale is for 16 columns, not 32. */
 static inline bool mf_blocks_has_sixteens(mf_weight_kind kind)
 {
     return kind == MF_WEIGHT_GGUF_Q2_K || kind == MF_WEIGHT_GGUF_Q3_K ||
-           kind == MF_WEIGHT_GGUF_Q6_K || kind == MF_WEIGHT_GGUF_NVFP4 || mf_blocks_is_nvfp4(kind);
+           kind == MF_WEIGHT_GGUF_Q6_K || kind == MF_WEIGHT_GGUF_IQ1_M ||
+           kind == MF_WEIGHT_GGUF_IQ2_XS || kind == MF_WEIGHT_GGUF_IQ2_S ||
+           kind == MF_WEIGHT_GGUF_NVFP4 || mf_blocks_is_nvfp4(kind);
 }
 
 /* Whether a lane's 16 columns are of each eight of a block of 32 four, which is how nibbles of half
@@ -74,7 +99,7 @@ static inline bool mf_blocks_is_woven(mf_weight_kind kind)
            kind == MF_WEIGHT_GGUF_Q5_K;
 }
 
-/* Whether the x86 tiers multiply it so. */
+/* Whether the tiers multiply it so: those of ARM have no codebooks. */
 static inline bool mf_is_blocks(const mf_matrix *w)
 {
     switch (w->shape.kind) {
@@ -100,7 +125,11 @@ static inline bool mf_is_blocks(const mf_matrix *w)
     case MF_WEIGHT_GGUF_NVFP4:
         return true;
     default:
+#if defined(__x86_64__)
+        return mf_blocks_has_grid(w->shape.kind);
+#else
         return false;
+#endif
     }
 }
 
@@ -133,7 +162,7 @@ static inline uint32_t mf_blocks_span_bytes(mf_weight_kind kind)
     case MF_WEIGHT_GGUF_IQ4_NL:
     case MF_WEIGHT_GGUF_NVFP4:
         return 144;
-    default: /* MXFP4, NVFP4, INT4 */
+    default: /* MXFP4, NVFP4, INT4; about as many of codebooks */
         return 128;
     }
 }
@@ -157,8 +186,9 @@ typedef struct mf_blocks_rows {
     uint32_t span_bytes, scale_span_bytes;
     uint32_t n_spans;                      /* whole ones */
     uint32_t last_bytes, last_scale_bytes; /* of the one that is not, 0: there is none */
-    float factor;                          /* of all weights */
-    mf_dtype scale_type;                   /* of integers, with the columns of a scale */
+    mf_weight_kind kind;
+    float factor;        /* of all weights */
+    mf_dtype scale_type; /* of integers, with the columns of a scale */
     uint32_t scale_cols;
 } mf_blocks_rows;
 
@@ -167,6 +197,7 @@ static inline mf_blocks_rows mf_blocks_rows_of(const mf_matrix *w)
     const mf_weight_array *a = mf_weight_format_of(&w->shape)->arrays;
     const bool has_scales = mf_weight_format_of(&w->shape)->n_arrays > 1;
     mf_blocks_rows r = {.values = w->data,
+                        .kind = w->shape.kind,
                         .factor = 1.0f,
                         .scale_type = w->shape.float_type,
                         .scale_cols = w->shape.group};
