@@ -30,8 +30,8 @@
 #define REPEATS 32u /* of an operation in a run */
 #define RUNS 15u
 #define MEASURE_MS 100u
-#define WARM_TIMES 100u /* milliseconds, before a subject's first: pipelines were made meanwhile \
-                         */
+/* Before a subject's first, milliseconds: pipelines were made meanwhile. */
+#define WARM_TIMES 100u
 
 /* ------------------------------------------------------------------------------------ opening */
 
