@@ -35,7 +35,7 @@ LINES = [
     {"thought": "Now I know.", "text": "It is mild,\n„everywhere“.", "any": True},
     {"calls": [["weather", {"city": "Paris", "days": 1}]]},
     {"thought": "The same.", "text": "The same.", "any": True}]
-CALLED = [("Paris", 0), ("Rome", 0), ("»Zürich« \"\\", 1), ("Paris", 1)]
+CALLED = [("Paris", 0), ("Rome", 0), ("»Zürich« \"\\", 1), ("Paris", 1)]  # the second and the third together
 
 
 class Stage:
@@ -83,7 +83,8 @@ class Stage:
 
     def finish(self, name, answers):
         """Everything was called and said, and nothing of the run was evaluated twice."""
-        check(self.called == CALLED, f"{name} called {self.called}")
+        together = sorted(self.called[1:3])  # some agents call by threads
+        check(self.called[:1] + together + self.called[3:] == CALLED, f"{name} called {self.called}")
         check(answers == ["It is mild,\n„everywhere“.", "The same."], f"{name} heard {answers}")
         check(len(self.records) == len(LINES), f"{name} asked {len(self.records)} times")
         n_new = n_evaluated = n_held = 0
