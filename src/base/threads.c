@@ -8,24 +8,17 @@
  * is preempted is simply not waited for unless it holds a task.
  *
  * A thread without work spins for SPIN_US (jobs of one token follow each other within
- * microseconds), then sleeps on a condition variable, so an idle pool costs nothing. Workers let
- * others run between their looks until SLEEP_US first, unless there are any: waking 15 sleepers
- * takes the caller 30 us, longer than most operations of one token.
+ * microseconds), then sleeps on a condition variable, so an idle pool costs nothing.
  */
 #include "base/threads.h"
 
 #include "base/clock.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 
 #define SPIN_US 40u
-#define SLEEP_US 400u
-/* Who lets others run and waits for so long has let others run; so long nobody tries again. */
-#define OTHERS_US 20u
-#define BUSY_US 200000u
 #define MAX_THREADS 1024u
 #define CACHE_LINE 64
 
@@ -58,7 +51,6 @@ struct mf_thread_pool {
     atomic_uint n_sleeping; /* workers in or before pthread_cond_wait */
     atomic_bool caller_sleeps;
     atomic_bool stop;
-    atomic_ullong busy_until_us;
 
     worker workers[];
 };
@@ -127,47 +119,17 @@ static bool worker_has_reason(mf_thread_pool *pool)
     return unclaimed(atomic_load(&pool->claim)) != 0 || atomic_load(&pool->stop);
 }
 
-static bool is_done(mf_thread_pool *pool)
-{
-    return atomic_load(&pool->n_pending) == 0;
-}
-
-/* Whether it came to hold within SPIN_US. */
-static bool spins_until(bool (*holds)(mf_thread_pool *pool), mf_thread_pool *pool)
+static void wait_for_work(mf_thread_pool *pool)
 {
     const uint64_t start_us = mf_now_us();
     do {
         for (int i = 0; i < 32; i++) {
-            if (holds(pool))
-                return true;
+            if (worker_has_reason(pool))
+                return;
             cpu_relax();
         }
     } while (mf_now_us() - start_us < SPIN_US);
-    return false;
-}
 
-/* Whether there is work before the time to sleep, which comes at once where others want the cores.
- */
-static bool yields_until_work(mf_thread_pool *pool)
-{
-    const uint64_t start_us = mf_now_us();
-    uint64_t now_us = start_us;
-    while (now_us < start_us + SLEEP_US && now_us > atomic_load(&pool->busy_until_us)) {
-        sched_yield();
-        if (worker_has_reason(pool))
-            return true;
-        const uint64_t after_us = mf_now_us();
-        if (after_us > now_us + OTHERS_US)
-            atomic_store(&pool->busy_until_us, after_us + BUSY_US);
-        now_us = after_us;
-    }
-    return false;
-}
-
-static void wait_for_work(mf_thread_pool *pool)
-{
-    if (spins_until(worker_has_reason, pool) || yields_until_work(pool))
-        return;
     pthread_mutex_lock(&pool->mutex);
     atomic_fetch_add(&pool->n_sleeping, 1);
     while (!worker_has_reason(pool))
@@ -205,11 +167,18 @@ static void wake_workers(mf_thread_pool *pool, uint32_t n_wanted)
 
 static void wait_until_done(mf_thread_pool *pool)
 {
-    if (spins_until(is_done, pool))
-        return;
+    const uint64_t start_us = mf_now_us();
+    do {
+        for (int i = 0; i < 32; i++) {
+            if (atomic_load(&pool->n_pending) == 0)
+                return;
+            cpu_relax();
+        }
+    } while (mf_now_us() - start_us < SPIN_US);
+
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->caller_sleeps, true);
-    while (!is_done(pool))
+    while (atomic_load(&pool->n_pending) != 0)
         pthread_cond_wait(&pool->work_done, &pool->mutex);
     atomic_store(&pool->caller_sleeps, false);
     pthread_mutex_unlock(&pool->mutex);
