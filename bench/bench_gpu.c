@@ -83,7 +83,7 @@ void bench_gpu_fill(bench_gpu *g, mf_span span, uint64_t n_bytes)
                                n_bytes - at < sizeof block ? n_bytes - at : sizeof block);
 }
 
-void bench_gpu_warm(bench_gpu *g, mf_span result, uint32_t n_ms)
+void bench_gpu_busy(bench_gpu *g, mf_span result, uint32_t n_steps, uint32_t n_groups)
 {
     const mf_vk_kernel kernel = {MF_VK_SHADER_measure_fma, 1, {256}};
     const struct {
@@ -91,12 +91,17 @@ void bench_gpu_warm(bench_gpu *g, mf_span result, uint32_t n_ms)
         uint32_t n;
         float factor, summand;
         uint32_t unused;
-    } push = {mf_vk_address(g->be, result), WARM_STEPS, 0.5f, 1.0f, 0};
+    } push = {mf_vk_address(g->be, result), n_steps, 0.5f, 1.0f, 0};
+    mf_vk_next(g->be);
+    mf_vk_dispatch(g->be, &kernel, &push, sizeof push, (const uint32_t[]){n_groups, 1, 1});
+}
+
+void bench_gpu_warm(bench_gpu *g, mf_span result, uint32_t n_ms)
+{
     if (g->be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU)
         return;
     for (uint32_t i = 0; i < n_ms; i++) {
-        mf_vk_next(g->be);
-        mf_vk_dispatch(g->be, &kernel, &push, sizeof push, (const uint32_t[]){4096, 1, 1});
+        bench_gpu_busy(g, result, WARM_STEPS, 4096);
         mf_vk_barrier(g->be);
     }
 }

@@ -27,6 +27,9 @@ void bench_gpu_close(bench_gpu *g);
 mf_span bench_gpu_create(bench_gpu *g, uint64_t n_bytes, const char *what);
 /* Bytes that are numbers of ordinary size in every form. */
 void bench_gpu_fill(bench_gpu *g, mf_span span, uint64_t n_bytes);
+/* One dispatch of arithmetic, of no steps too; the next need not wait for it. result: 1 KiB for
+ * each workgroup. */
+void bench_gpu_busy(bench_gpu *g, mf_span result, uint32_t n_steps, uint32_t n_groups);
 /* So many milliseconds of arithmetic, about: an idle device slows down, and takes long to come
  * back. result: of 4 MiB. Nothing on a processor. */
 void bench_gpu_warm(bench_gpu *g, mf_span result, uint32_t n_ms);

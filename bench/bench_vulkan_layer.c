@@ -98,15 +98,7 @@ static void open_backend(bench *b)
 /* One that does nothing, or that keeps the device busy; the next need not wait for it. */
 static void put_dispatch(bench *b, uint32_t n_steps, uint32_t n_groups)
 {
-    const mf_vk_kernel kernel = {MF_VK_SHADER_measure_fma, 1, {256}};
-    const struct {
-        uint64_t result;
-        uint32_t n;
-        float factor, summand;
-        uint32_t unused;
-    } push = {mf_vk_address(b->gpu.be, bench_operand(b, 7)), n_steps, 0.5f, 1.0f, 0};
-    mf_vk_next(b->gpu.be);
-    mf_vk_dispatch(b->gpu.be, &kernel, &push, sizeof push, (const uint32_t[]){n_groups, 1, 1});
+    bench_gpu_busy(&b->gpu, bench_operand(b, 7), n_steps, n_groups);
 }
 
 static void dispatch(bench *b, uint32_t n_steps, uint32_t n_groups)

@@ -138,6 +138,22 @@ void mf_srv_put_number(mf_srv_bytes *b, double value)
         mf_srv_printf(b, "%.9g", value);
 }
 
+bool mf_srv_is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+const char *mf_srv_trim(const char *text, size_t *n_bytes)
+{
+    const char *end = text + *n_bytes;
+    while (text < end && mf_srv_is_blank(*text))
+        text++;
+    while (end > text && mf_srv_is_blank(end[-1]))
+        end--;
+    *n_bytes = (size_t)(end - text);
+    return text;
+}
+
 bool mf_srv_put_value(mf_srv_bytes *b, const yyjson_val *value)
 {
     size_t n = 0;

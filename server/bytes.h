@@ -29,6 +29,9 @@ void mf_srv_puts_json(mf_srv_bytes *b, const char *text);
 void mf_srv_put_number(mf_srv_bytes *b, double value);
 /* A value as JSON. False, and nothing is put: there is none, or no memory. */
 bool mf_srv_put_value(mf_srv_bytes *b, const struct yyjson_val *value);
+/* JSON's blanks. mf_srv_trim: text without those around it, *n_bytes of it then. */
+bool mf_srv_is_blank(char c);
+const char *mf_srv_trim(const char *text, size_t *n_bytes);
 /* Drops the first n_bytes. */
 void mf_srv_drop(mf_srv_bytes *b, size_t n_bytes);
 void mf_srv_bytes_free(mf_srv_bytes *b);

@@ -16,20 +16,11 @@ typedef struct reader {
     mark open, close;
 } reader;
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
 static mark mark_of(const char *text)
 {
-    mark m = {text, text ? strlen(text) : 0};
-    while (m.n > 0 && is_blank(m.text[0])) {
-        m.text++;
-        m.n--;
-    }
-    while (m.n > 0 && is_blank(m.text[m.n - 1]))
-        m.n--;
+    mark m = {"", text ? strlen(text) : 0};
+    if (text)
+        m.text = mf_srv_trim(text, &m.n);
     return m;
 }
 
@@ -40,7 +31,7 @@ static bool is_at(const reader *r, const char *text, size_t n)
 
 static void skip_blanks(reader *r)
 {
-    while (r->at < r->n && is_blank(r->text[r->at]))
+    while (r->at < r->n && mf_srv_is_blank(r->text[r->at]))
         r->at++;
 }
 

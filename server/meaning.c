@@ -142,21 +142,12 @@ static void put_arguments(const char *json, yyjson_val *properties, mf_srv_bytes
     yyjson_doc_free(doc);
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
 void mf_srv_put_meaning(const mf_srv_message *m, yyjson_val *tools, mf_srv_bytes *out)
 {
-    const char *text = m->content.data ? m->content.data : "";
-    size_t begin = 0, end = m->content.n_bytes;
-    while (begin < end && is_blank(text[begin]))
-        begin++;
-    while (end > begin && is_blank(text[end - 1]))
-        end--;
+    size_t n = m->content.n_bytes;
+    const char *text = mf_srv_trim(m->content.data ? m->content.data : "", &n);
     mf_srv_printf(out, "%d ", (int)m->role);
-    mf_srv_put_json(out, text + begin, m->n_calls > 0 ? 0 : end - begin);
+    mf_srv_put_json(out, text, m->n_calls > 0 ? 0 : n);
     for (size_t i = 0; i < m->n_calls; i++) {
         mf_srv_puts(out, " ");
         mf_srv_puts_json(out, m->calls[i].name);

@@ -512,9 +512,10 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
     if (!is_early && !is_first)
         run_shared(r, w, n_rows);
     MF_TRY(forward_wanted(r, batch, layer, fetch, n_wanted, error));
-    (void)mf_profile_enter(r->profile, MF_STAGE_FORETELLING);
-    if (is_hinted_late)
+    if (is_hinted_late) {
+        (void)mf_profile_enter(r->profile, MF_STAGE_FORETELLING);
         mf_foretell_hint(r, layer, is_foretold, n_rows);
+    }
     return MF_OK;
 }
 

@@ -59,7 +59,7 @@ void mf_plain_tile_store(const mf_tiles *tiles, uint32_t i, void *to, size_t str
         memcpy((unsigned char *)to + m * stride, tiles->bytes[i][m], tiles->row_bytes[i]);
 }
 
-void mf_plain_tile_dot(mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b, int is_b_signed)
+void mf_plain_tile_dot(mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b)
 {
     require_tile(tiles, a);
     require_tile(tiles, b);
@@ -75,7 +75,7 @@ void mf_plain_tile_dot(mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b, int 
             for (uint32_t k = 0; k < tiles->row_bytes[a]; k++) {
                 const unsigned char second = tiles->bytes[b][k / 4][4 * n + k % 4];
                 const int32_t first = (signed char)tiles->bytes[a][m][k];
-                sum += (uint32_t)(first * (is_b_signed ? (int32_t)(signed char)second : second));
+                sum += (uint32_t)(first * second);
             }
             memcpy(&tiles->bytes[c][m][4 * (size_t)n], &sum, sizeof sum);
         }

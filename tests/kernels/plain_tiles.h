@@ -21,14 +21,13 @@ void mf_plain_tiles_close(mf_tiles *tiles);
 void mf_plain_tile_zero(mf_tiles *tiles, uint32_t i);
 void mf_plain_tile_load(mf_tiles *tiles, uint32_t i, const void *from, size_t stride);
 void mf_plain_tile_store(const mf_tiles *tiles, uint32_t i, void *to, size_t stride);
-void mf_plain_tile_dot(mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b, int is_b_signed);
+void mf_plain_tile_dot(mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b);
 
 #define MF_TILES_OPEN(tiles) mf_plain_tiles_open(tiles)
 #define MF_TILES_CLOSE(tiles) mf_plain_tiles_close(tiles)
 #define MF_TILE_ZERO(tiles, i) mf_plain_tile_zero(tiles, i)
 #define MF_TILE_LOAD(tiles, i, from, stride) mf_plain_tile_load(tiles, i, from, stride)
 #define MF_TILE_STORE(tiles, i, to, stride) mf_plain_tile_store(tiles, i, to, stride)
-#define MF_TILE_DOT_SS(tiles, c, a, b) mf_plain_tile_dot(tiles, c, a, b, 1)
-#define MF_TILE_DOT_SU(tiles, c, a, b) mf_plain_tile_dot(tiles, c, a, b, 0)
+#define MF_TILE_DOT_SU(tiles, c, a, b) mf_plain_tile_dot(tiles, c, a, b)
 
 #endif

@@ -40,9 +40,9 @@
 #define MF_VK_MAX_ACCESSES 256
 #define MF_VK_MAX_TOUCHES 128
 #define MF_VK_MAX_CONSTANTS 16
-#define MF_VK_MAX_PIPELINES 4096  /* a power of two */
-#define MF_VK_MOST_PIPELINES 2048 /* of them in use */
-#define MF_VK_PUSH_BYTES 128      /* what every device has */
+#define MF_VK_MOST_PIPELINES 2048
+#define MF_VK_MAX_PIPELINES (2 * MF_VK_MOST_PIPELINES) /* their places: half of them stay free */
+#define MF_VK_PUSH_BYTES 128                           /* what every device has */
 #define MF_VK_BATCHES 8
 #define MF_VK_CONV_WIDTH 16u /* of a convolution, at most */
 

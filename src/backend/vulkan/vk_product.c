@@ -48,51 +48,30 @@ bool mf_vk_same_form(const mf_weight_shape *a, const mf_weight_shape *b)
            a->group == b->group && a->scale_rows == b->scale_rows && a->n_cols == b->n_cols;
 }
 
-static mf_vk_shader shader_of(const mf_weight_shape *shape, bool is_pair)
-{
-    switch (shape->kind) {
-    case MF_WEIGHT_AFFINE:
-        return is_pair ? MF_VK_SHADER_matvec_affine_pair : MF_VK_SHADER_matvec_affine;
-    case MF_WEIGHT_FP8_BLOCK:
-        return is_pair ? MF_VK_SHADER_matvec_fp8_pair : MF_VK_SHADER_matvec_fp8;
-    case MF_WEIGHT_FLOAT:
-        return is_pair ? MF_VK_SHADER_matvec_float_pair : MF_VK_SHADER_matvec_float;
-    default:
-        return is_pair ? MF_VK_SHADER_matvec_any_pair : MF_VK_SHADER_matvec_any;
-    }
-}
+typedef enum family { MATVEC, MATVEC_ONE, MATVEC_FEW, PLAIN, UNITS } family;
 
-static mf_vk_shader one_shader_of(const mf_weight_shape *shape, bool is_pair)
-{
-    switch (shape->kind) {
-    case MF_WEIGHT_AFFINE:
-        return is_pair ? MF_VK_SHADER_matvec_one_affine_pair : MF_VK_SHADER_matvec_one_affine;
-    case MF_WEIGHT_FP8_BLOCK:
-        return is_pair ? MF_VK_SHADER_matvec_one_fp8_pair : MF_VK_SHADER_matvec_one_fp8;
-    case MF_WEIGHT_FLOAT:
-        return is_pair ? MF_VK_SHADER_matvec_one_float_pair : MF_VK_SHADER_matvec_one_float;
-    default:
-        return is_pair ? MF_VK_SHADER_matvec_one_any_pair : MF_VK_SHADER_matvec_one_any;
+#define FORMS(name)                                                            \
+    {                                                                          \
+        {MF_VK_SHADER_##name##_any, MF_VK_SHADER_##name##_any_pair},           \
+            {MF_VK_SHADER_##name##_affine, MF_VK_SHADER_##name##_affine_pair}, \
+            {MF_VK_SHADER_##name##_fp8, MF_VK_SHADER_##name##_fp8_pair},       \
+        {                                                                      \
+            MF_VK_SHADER_##name##_float, MF_VK_SHADER_##name##_float_pair      \
+        }                                                                      \
     }
-}
 
-static mf_vk_shader units_shader_of(const mf_vk_backend *be, const mf_weight_shape *shape,
-                                    bool is_pair)
+static mf_vk_shader shader_of(family of, const mf_weight_shape *shape, bool is_pair)
 {
-    static const mf_vk_shader shaders[2][4][2] = {
-        {{MF_VK_SHADER_plain_any, MF_VK_SHADER_plain_any_pair},
-         {MF_VK_SHADER_plain_affine, MF_VK_SHADER_plain_affine_pair},
-         {MF_VK_SHADER_plain_fp8, MF_VK_SHADER_plain_fp8_pair},
-         {MF_VK_SHADER_plain_float, MF_VK_SHADER_plain_float_pair}},
-        {{MF_VK_SHADER_units_any, MF_VK_SHADER_units_any_pair},
-         {MF_VK_SHADER_units_affine, MF_VK_SHADER_units_affine_pair},
-         {MF_VK_SHADER_units_fp8, MF_VK_SHADER_units_fp8_pair},
-         {MF_VK_SHADER_units_float, MF_VK_SHADER_units_float_pair}}};
+    static const mf_vk_shader shaders[][4][2] = {[MATVEC] = FORMS(matvec),
+                                                 [MATVEC_ONE] = FORMS(matvec_one),
+                                                 [MATVEC_FEW] = FORMS(matvec_few),
+                                                 [PLAIN] = FORMS(plain),
+                                                 [UNITS] = FORMS(units)};
     const uint32_t form = shape->kind == MF_WEIGHT_AFFINE      ? 1
                           : shape->kind == MF_WEIGHT_FP8_BLOCK ? 2
                           : shape->kind == MF_WEIGHT_FLOAT     ? 3
                                                                : 0;
-    return shaders[be->device.info.has_units][form][is_pair];
+    return shaders[of][form][is_pair];
 }
 
 /* Whether wide loads can be had at all: rows are whole numbers of them. Where a form has none, x's
@@ -149,7 +128,7 @@ static mf_vk_kernel kernel_for(const mf_vk_backend *be, const mf_weight_shape *s
                                uint32_t class, uint32_t n_rows, bool is_wide)
 {
     const bool is_processor = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    mf_vk_kernel k = {shader_of(shape, is_pair), 1, {THREADS}};
+    mf_vk_kernel k = {shader_of(MATVEC, shape, is_pair), 1, {THREADS}};
     mf_vk_weight_constants(shape, &k);
     k.constants[k.n_constants++] = 1u << class;
     k.constants[k.n_constants++] = n_rows;
@@ -173,20 +152,6 @@ static uint32_t span_of(uint32_t n_cols)
 }
 
 /* ----------------------------------------------------------------------- few tokens of a job -- */
-
-static mf_vk_shader few_shader_of(const mf_weight_shape *shape, bool is_pair)
-{
-    switch (shape->kind) {
-    case MF_WEIGHT_AFFINE:
-        return is_pair ? MF_VK_SHADER_matvec_few_affine_pair : MF_VK_SHADER_matvec_few_affine;
-    case MF_WEIGHT_FP8_BLOCK:
-        return is_pair ? MF_VK_SHADER_matvec_few_fp8_pair : MF_VK_SHADER_matvec_few_fp8;
-    case MF_WEIGHT_FLOAT:
-        return is_pair ? MF_VK_SHADER_matvec_few_float_pair : MF_VK_SHADER_matvec_few_float;
-    default:
-        return is_pair ? MF_VK_SHADER_matvec_few_any_pair : MF_VK_SHADER_matvec_few_any;
-    }
-}
 
 /* Whether matvec_few.comp multiplies several tokens: a tile of a row is for each of its teams. On
  * an H200 it takes less time for experts, whose jobs have few tokens, and more for dense weights.
@@ -222,7 +187,7 @@ static uint32_t few_batches(const mf_weight_shape *shape, bool is_pair, uint32_t
 static mf_vk_kernel few_kernel(const mf_weight_shape *shape, bool is_pair, uint32_t class,
                                uint32_t n_batches, bool is_wide)
 {
-    mf_vk_kernel k = {few_shader_of(shape, is_pair), 1, {THREADS}};
+    mf_vk_kernel k = {shader_of(MATVEC_FEW, shape, is_pair), 1, {THREADS}};
     mf_vk_weight_constants(shape, &k);
     k.constants[k.n_constants++] = few_tokens(class);
     k.constants[k.n_constants++] = span_of(shape->n_cols);
@@ -280,7 +245,7 @@ static mf_vk_kernel one_kernel(const mf_vk_backend *be, const mf_vk_product *p, 
     const uint32_t n_rows = n_chunks > n_matrices ? n_chunks / n_matrices : 1;
     const uint32_t n_ahead =
         is_processor || way->n_ahead < n_matrices ? 1 : way->n_ahead / n_matrices;
-    mf_vk_kernel k = {one_shader_of(shape, is_pair), 1, {THREADS}};
+    mf_vk_kernel k = {shader_of(MATVEC_ONE, shape, is_pair), 1, {THREADS}};
     mf_vk_weight_constants(shape, &k);
     k.constants[k.n_constants++] = span;
     k.constants[k.n_constants++] = n_rows;
@@ -376,7 +341,8 @@ static uint32_t unit_classes(const mf_vk_backend *be)
 static mf_vk_kernel units_kernel(const mf_vk_backend *be, const mf_weight_shape *shape,
                                  bool is_pair, uint32_t class, loads how)
 {
-    mf_vk_kernel k = {units_shader_of(be, shape, is_pair), 1, {THREADS}};
+    mf_vk_kernel k = {
+        shader_of(be->device.info.has_units ? UNITS : PLAIN, shape, is_pair), 1, {THREADS}};
     mf_vk_weight_constants(shape, &k);
     k.constants[k.n_constants++] = unit_tiles[class];
     k.constants[k.n_constants++] = how == LOADS_SCALES;

@@ -8,9 +8,9 @@
  *   MF_TILES_OPEN(tiles), MF_TILES_CLOSE(tiles)   all between them, on one thread
  *   MF_TILE_ZERO(tiles, i)
  *   MF_TILE_LOAD(tiles, i, from, stride), MF_TILE_STORE(tiles, i, to, stride)
- *   MF_TILE_DOT_SS(tiles, c, a, b)   c[m][n] += a[m][4 * k + j] * b[k][4 * n + j] for all k, j < 4:
- *                                    c of 32-bit integers modulo 2^32, a and b of signed bytes
- *   MF_TILE_DOT_SU(tiles, c, a, b)   the same with unsigned ones in b
+ *   MF_TILE_DOT_SU(tiles, c, a, b)   c[m][n] += a[m][4 * k + j] * b[k][4 * n + j] for all k, j < 4:
+ *                                    c of 32-bit integers modulo 2^32, a of signed bytes, b of
+ *                                    unsigned ones
  */
 #ifndef MF_KERNELS_TILES_H
 #define MF_KERNELS_TILES_H

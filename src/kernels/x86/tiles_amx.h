@@ -38,12 +38,6 @@
                          : "memory");                                 \
     } while (0)
 
-#define MF_TILE_DOT_SS(tiles, c, a, b)                                        \
-    do {                                                                      \
-        (void)(tiles);                                                        \
-        __asm__ volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #c : : :); \
-    } while (0)
-
 #define MF_TILE_DOT_SU(tiles, c, a, b)                                        \
     do {                                                                      \
         (void)(tiles);                                                        \
