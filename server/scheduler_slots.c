@@ -25,33 +25,51 @@ static bool is_free(mf_srv_scheduler *s, const mf_srv_slot *slot)
     return !slot->user && !is_storing(s, slot);
 }
 
-/* How many tokens the slot's session holds, if the choice's begin with all of them; else 0. */
-static size_t n_continued(const mf_srv_slot *slot, const mf_srv_choice *c)
+/* What taking a slot for a choice means for the sequence that its session holds, the worst first.
+ */
+typedef enum fit {
+    FIT_OTHER,  /* lost: another conversation */
+    FIT_BRANCH, /* its end is lost: at least half of it is the choice's too */
+    FIT_EMPTY,  /* there is none */
+    FIT_GOES_ON /* the choice begins with all of it */
+} fit;
+
+/* *n_shared: tokens that both begin with. */
+static fit fit_of(const mf_srv_slot *slot, const mf_srv_choice *c, size_t *n_shared)
 {
-    if (!slot->session)
-        return 0;
-    const size_t n = mf_session_position(slot->session);
-    if (n == 0 || n > c->n_tokens)
-        return 0;
-    return memcmp(mf_session_tokens(slot->session), c->tokens, n * sizeof *c->tokens) == 0 ? n : 0;
+    const size_t n_held = slot->session ? mf_session_position(slot->session) : 0;
+    const int32_t *held = n_held > 0 ? mf_session_tokens(slot->session) : NULL;
+    size_t n = 0;
+    while (n < n_held && n < c->n_tokens && held[n] == c->tokens[n])
+        n++;
+    *n_shared = n;
+    if (n_held == 0)
+        return FIT_EMPTY;
+    return n == n_held ? FIT_GOES_ON : n >= n_held - n ? FIT_BRANCH : FIT_OTHER;
 }
 
+/* The best fit; of those the one that shares most, and then the one that was used longest ago. A
+ * conversation that parts from what is held of it (it asks for another answer, or its old thoughts
+ * are left out) takes its own slot again, so that as many go on side by side as there are slots. */
 static mf_srv_slot *find_slot(mf_srv_scheduler *s, const mf_srv_choice *c)
 {
-    mf_srv_slot *best = NULL, *oldest = NULL;
+    mf_srv_slot *best = NULL;
+    fit best_fit = FIT_OTHER;
     size_t n_best = 0;
     for (mf_srv_slot *slot = s->slots; slot < s->slots + s->n_slots; slot++) {
         if (!is_free(s, slot))
             continue;
-        size_t n = n_continued(slot, c);
-        if (n > n_best) {
-            n_best = n;
+        size_t n;
+        const fit how = fit_of(slot, c, &n);
+        n = how == FIT_OTHER ? 0 : n; /* the little that all begin with does not count */
+        if (!best || how > best_fit ||
+            (how == best_fit && (n > n_best || (n == n_best && slot->used < best->used)))) {
             best = slot;
+            best_fit = how;
+            n_best = n;
         }
-        if (!oldest || slot->used < oldest->used)
-            oldest = slot;
     }
-    return best ? best : oldest;
+    return best;
 }
 
 static mf_status no_memory(mf_error *error)

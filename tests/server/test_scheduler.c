@@ -2,7 +2,8 @@
 /*
  * The scheduler over an engine whose time is a number: how much of a prompt of 4,096 tokens is read
  * between two tokens of a running answer, who gives way to whom and when, the queue's bound for
- * each client, deadlines. Nothing here takes longer, or ends otherwise, on a busy machine.
+ * each client, deadlines, whose place a request takes. Nothing here takes longer, or ends
+ * otherwise, on a busy machine.
  */
 #include "fake_engine.h"
 #include "model.h"
@@ -250,6 +251,39 @@ static void check_deadline(void)
     mf_srv_job_drop(waits);
 }
 
+/* How many tokens of its prompt a request finds held; the prompt is `first` and what follows it. */
+static size_t n_found(mf_srv_scheduler *s, int32_t first, size_t n_prompt, size_t n_answer)
+{
+    mf_srv_job *job = make(1, first, n_prompt, n_answer);
+    CHECK(mf_srv_scheduler_submit(s, job) == MF_SRV_TAKEN);
+    wait_done(job);
+    CHECK(job->channel.status == 200);
+    const size_t n = job->choices[0].n_cached;
+    mf_srv_job_drop(job);
+    return n;
+}
+
+/* As many conversations as places, each of which asks for another answer: none takes the place of
+ * another. A new one takes that of the one that was silent longest. */
+static void check_places(void)
+{
+    const fake_costs costs = {.answer_us = 10000, .token_us = 1000, .exponent = 1};
+    fake_begin(&costs);
+    mf_srv_scheduler *s = start(3, 8, 0);
+    fake_let_go(SIZE_MAX);
+    for (int32_t first = 1; first <= 3; first++)
+        CHECK(n_found(s, first, 100, 20) == 0);
+    for (int round = 0; round < 2; round++) /* not in the order of their places */
+        for (int32_t first = 3; first >= 1; first--)
+            CHECK(n_found(s, first, 100, 20) == 99);
+    CHECK(n_found(s, 2, 110, 20) == 100); /* a question, where the answer was */
+    CHECK(n_found(s, 4, 100, 20) == 0);
+    CHECK(n_found(s, 1, 100, 20) == 99);
+    CHECK(n_found(s, 2, 110, 20) == 109);
+    CHECK(n_found(s, 3, 100, 20) == 0);
+    mf_srv_scheduler_stop(&s);
+}
+
 int main(void)
 {
     static const struct {
@@ -277,6 +311,7 @@ int main(void)
     check_way();
     check_queue();
     check_deadline();
+    check_places();
     pthread_mutex_destroy(&stats.lock);
     mf_tokenizer_free(&model.tokenizer);
     return test_result();
