@@ -372,9 +372,10 @@ static inline void mf_engine_info(const mf_engine *engine, mf_model_info *out)
 MF_API MF_MUST_CHECK mf_status mf_engine_record_routing(mf_engine *engine, const char *path,
                                                         mf_error *error);
 
-/* The router's choices are a trace's from now on: position p of any session is its token p, layer l
- * its layer l, modulo its numbers of them. For measuring checkpoints of random weights: results
- * mean nothing. NULL: no more; the trace is borrowed until then. Waits and fails likewise;
+/* The router's choices are a trace's from now on: position p of any session is its token p, modulo
+ * their number; layer l its layer l, and after its last one its second, of which it may have what
+ * was foretold, and so on. For measuring checkpoints of random weights: results mean nothing. NULL:
+ * no more; the trace is borrowed until then. Waits and fails likewise;
  * MF_ERR_UNSUPPORTED: of other numbers of experts. */
 MF_API MF_MUST_CHECK mf_status mf_engine_follow_routing(mf_engine *engine,
                                                         const mf_routing *routing, mf_error *error);

@@ -74,13 +74,21 @@ static size_t place_of(const mf_routing *t, uint64_t row, uint32_t layer,
     return (*pass)->first_choice + (layer * (size_t)(*pass)->n_rows + in_pass) * t->head.k;
 }
 
+/* Layers that a trace has none for are its own again, but for the first, of which nothing could be
+ * foretold. */
+static uint32_t layer_of(const mf_routing *t, uint32_t layer)
+{
+    const uint32_t n = t->head.n_layers;
+    return layer < n || n == 1 ? layer % n : 1 + (layer - 1) % (n - 1);
+}
+
 static void chosen(void *ctx, uint32_t layer, int32_t *ids, const float *weights, uint32_t n_rows)
 {
     struct mf_engine_routing *t = ctx;
     const mf_routing *f = t->followed;
     for (uint32_t row = 0; row < n_rows && f != NULL; row++) {
         const mf_routing_pass *pass;
-        const size_t at = place_of(f, t->rows[row], layer % f->head.n_layers, &pass);
+        const size_t at = place_of(f, t->rows[row], layer_of(f, layer), &pass);
         for (uint32_t i = 0; i < f->head.k; i++)
             ids[row * f->head.k + i] = f->ids[at + i];
     }
@@ -95,7 +103,7 @@ static void foretold(void *ctx, uint32_t layer, int32_t *ids, uint32_t n, uint32
     const mf_routing *f = t->followed;
     for (uint32_t row = 0; row < n_rows && f != NULL; row++) {
         const mf_routing_pass *pass;
-        const uint32_t of = layer % f->head.n_layers;
+        const uint32_t of = layer_of(f, layer);
         const size_t at = place_of(f, t->rows[row], of, &pass);
         if (!f->has_foretold[(size_t)(pass - f->passes) * f->head.n_layers + of])
             continue;

@@ -265,6 +265,83 @@ static void test_follow(const text *t)
     (void)unlink(other);
 }
 
+/* Of the layer that a made-up trace has, the experts of its only token. */
+static int32_t made_up(uint32_t layer, uint32_t i)
+{
+    return (int32_t)(4 * layer + i);
+}
+
+/* A trace of one token and three layers: layer l chooses 4 l to 4 l + 3, as was foretold of all but
+ * the first. */
+static mf_routing *make_trace(const mf_routing_head *of, const char *path)
+{
+    static const float weights[4] = {1, 1, 1, 1};
+    const mf_routing_part part = {.n_rows = 1};
+    mf_error error = {0};
+    mf_routing_head head = *of;
+    mf_routing_writer *writer = NULL;
+    mf_routing *trace = NULL;
+    head.n_layers = 3;
+    REQUIRE(head.k == 4);
+    REQUIRE_OK(mf_routing_writer_open(NULL, path, &head, 1, 1, &writer, &error), &error);
+    mf_routing_writer_begin(writer, &part, 1, 1);
+    for (uint32_t layer = 0; layer < head.n_layers; layer++) {
+        int32_t ids[4];
+        for (uint32_t i = 0; i < head.k; i++)
+            ids[i] = made_up(layer, i);
+        mf_routing_writer_layer(writer, layer, ids, weights);
+        if (layer > 0)
+            mf_routing_writer_foretold(writer, layer, ids, head.k);
+    }
+    REQUIRE_OK(mf_routing_writer_commit(writer, 10, 0, &error), &error);
+    REQUIRE_OK(mf_routing_writer_close(&writer, &error), &error);
+    REQUIRE_OK(mf_routing_open(path, NULL, &trace, &error), &error);
+    return trace;
+}
+
+/* A model that has more layers than the trace: of all but its first one the trace has something,
+ * and what it has was foretold. */
+static void test_follow_deeper(const text *t)
+{
+    char path[64], other[80];
+    mf_error error = {0};
+    mf_engine *engine = NULL;
+    mf_session *session = NULL;
+    mf_engine_options options;
+    mf_routing *own = NULL, *followed = NULL;
+    const int32_t any = 0;
+    (void)record(t, "next-use", 64, 1, 1, path);
+    REQUIRE_OK(mf_routing_open(path, NULL, &own, &error), &error);
+    REQUIRE(own->head.n_layers > 5);
+    sprintf(other, "%s.followed", path);
+    mf_routing *trace = make_trace(&own->head, path);
+    mf_engine_options_default(&options);
+    options.predict = MF_PREDICT_NEXT_LAYER;
+    options.n_context_tokens = 16;
+    REQUIRE_OK(mf_engine_open(DEMO, &options, &engine, &error), &error);
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    REQUIRE_OK(mf_engine_follow_routing(engine, trace, &error), &error);
+    REQUIRE_OK(mf_engine_record_routing(engine, other, &error), &error);
+    REQUIRE_OK(mf_session_eval(session, &any, 1, &error), &error);
+    REQUIRE_OK(mf_engine_record_routing(engine, NULL, &error), &error);
+    REQUIRE_OK(mf_routing_open(other, NULL, &followed, &error), &error);
+    for (uint32_t layer = 0; layer < own->head.n_layers; layer++)
+        for (uint32_t i = 0; i < 4; i++) {
+            const uint32_t of = layer == 0 ? 0 : layer % 2 == 1 ? 1 : 2;
+            CHECK_U64(followed->ids[layer * 4 + i], (uint64_t)made_up(of, i));
+            CHECK(layer == 0 || followed->foretold[layer * 4 + i] == made_up(of, i));
+        }
+    CHECK_U64(followed->n_foretold, own->head.n_layers - 1);
+    REQUIRE_OK(mf_engine_follow_routing(engine, NULL, &error), &error);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    mf_routing_close(&own);
+    mf_routing_close(&trace);
+    mf_routing_close(&followed);
+    (void)unlink(path);
+    (void)unlink(other);
+}
+
 int main(void)
 {
     static const char *const policies[] = {"next-use", "lru", "lfu"};
@@ -277,6 +354,7 @@ int main(void)
     test_agrees(&t, "lru", 128, 100);
     test_machines(&t);
     test_follow(&t);
+    test_follow_deeper(&t);
     test_foresight(&t);
     free(t.tokens);
     return test_result();
