@@ -12,6 +12,9 @@
 
 /* JSON that is nested deeper is itself. */
 #define MAX_DEPTH 64
+/* Defaults are looked up one by one for each argument, and a request may have millions of either:
+ * tools with more parameters are taken to have none. */
+#define MAX_PROPERTIES 256
 
 typedef struct member {
     yyjson_val *key, *value;
@@ -113,7 +116,7 @@ static bool put_sorted(yyjson_val *v, int depth, mf_srv_bytes *out)
     return true;
 }
 
-/* What the parameters of the tool of that name are; NULL: not known. */
+/* What the parameters of the tool of that name are; NULL: not known, or too many. */
 static yyjson_val *properties_of(yyjson_val *tools, const char *name)
 {
     size_t i, n;
@@ -121,8 +124,10 @@ static yyjson_val *properties_of(yyjson_val *tools, const char *name)
     yyjson_arr_foreach(tools, i, n, tool)
     {
         yyjson_val *function = yyjson_obj_get(tool, "function");
-        if (yyjson_equals_str(yyjson_obj_get(function, "name"), name))
-            return yyjson_obj_get(yyjson_obj_get(function, "parameters"), "properties");
+        if (!yyjson_equals_str(yyjson_obj_get(function, "name"), name))
+            continue;
+        yyjson_val *all = yyjson_obj_get(yyjson_obj_get(function, "parameters"), "properties");
+        return yyjson_obj_size(all) <= MAX_PROPERTIES ? all : NULL;
     }
     return NULL;
 }

@@ -82,9 +82,9 @@ bool mf_srv_recall_order(mf_srv_recall *recall, mf_srv_bytes *tools);
 
 /* What a message means, as bytes: its role, its content without blanks around it, or its calls,
  * their arguments sorted and without blanks, and without those that are what the tool's schema says
- * they are anyway (`default`): clients add these. What is said beside calls, which clients drop,
- * thoughts, ids and names of speakers are no part.
- * tools: an array as templates take it; NULL: none are known. */
+ * they are anyway (`default`; of 256 parameters at most): clients add these. What is said beside
+ * calls, which clients drop, thoughts, ids and names of speakers are no part. tools: an array as
+ * templates take it; NULL: none are known. */
 void mf_srv_put_meaning(const mf_srv_message *m, struct yyjson_val *tools, mf_srv_bytes *out);
 
 #endif

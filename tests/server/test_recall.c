@@ -100,6 +100,33 @@ static void test_defaults(void)
     yyjson_doc_free(doc);
 }
 
+/* Whether arguments that say the last of n parameters' defaults mean those that do not. */
+static bool default_counts_of(size_t n)
+{
+    mf_srv_bytes text = {0};
+    char said[64];
+    mf_srv_puts(&text, "[{\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{");
+    for (size_t i = 0; i < n; i++)
+        mf_srv_printf(&text, "%s\"p%zu\":{\"default\":1}", i > 0 ? "," : "", i);
+    mf_srv_puts(&text, "}}}}]");
+    REQUIRE(!text.has_failed);
+    yyjson_doc *doc = yyjson_read(text.data, text.n_bytes, 0);
+    REQUIRE(doc != NULL);
+    snprintf(said, sizeof said, "{\"p%zu\":1}", n - 1);
+    const bool counts = calls_mean_the_same_with("{}", said, yyjson_doc_get_root(doc));
+    yyjson_doc_free(doc);
+    mf_srv_bytes_free(&text);
+    return counts;
+}
+
+/* A request cannot make the server compare millions of arguments with millions of parameters. */
+static void test_many_defaults(void)
+{
+    CHECK(default_counts_of(1));
+    CHECK(default_counts_of(256));
+    CHECK(!default_counts_of(257));
+}
+
 static void test_meaning(void)
 {
     CHECK(calls_mean_the_same("{\"a\":1,\"b\":[1,{\"d\":2,\"c\":null}]}",
@@ -247,6 +274,7 @@ int main(void)
     test_digest();
     test_meaning();
     test_defaults();
+    test_many_defaults();
     test_deep();
     test_limits();
     test_order();
