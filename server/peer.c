@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The watch over connections. Sockets are looked at under the lock, which their closing waits for;
+ * phases begin under it, so that none is older than the clock that the watch then asks;
  * what follows from the look is done outside it, on jobs that are held.
  */
 #include "peer.h"
@@ -25,8 +26,8 @@ mf_srv_peer *mf_srv_peer_add(mf_srv_server *server, int fd)
     if (!peer)
         return NULL;
     peer->fd = fd;
-    peer->since_us = mf_srv_now_us();
     pthread_mutex_lock(&server->peers_lock);
+    peer->since_us = mf_srv_now_us();
     peer->next = server->peers;
     if (peer->next)
         peer->next->previous = peer;
@@ -141,10 +142,11 @@ typedef struct looked_at {
 
 void mf_srv_watch(mf_srv_server *server)
 {
-    const uint64_t now = mf_srv_now_us();
     looked_at *jobs = NULL;
     size_t n = 0, n_jobs = 0;
     pthread_mutex_lock(&server->peers_lock);
+    /* Within the lock: no phase began after it, whatever came between a look and the lock. */
+    const uint64_t now = mf_srv_now_us();
     for (const mf_srv_peer *p = server->peers; p; p = p->next)
         n += p->job != NULL;
     jobs = n > 0 ? malloc(n * sizeof *jobs) : NULL;
