@@ -148,8 +148,21 @@ mf_status mf_output_open(mf_conversion *c, mf_error *error)
     return MF_OK;
 }
 
+/* The names of the layers' files, which bringing their folder's parent to the drive leaves out. */
+static mf_status sync_experts(const mf_output_dir *d, mf_error *error)
+{
+    const int fd = mf_open_apart(d->fd, "experts", O_RDONLY | O_DIRECTORY, 0);
+    mf_status status = MF_OK;
+    if (fd < 0 || fsync(fd) != 0)
+        status = mf_fail_os(error, MF_ERR_IO, errno, "%s/experts: cannot be finished", d->path);
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
 mf_status mf_output_finish(mf_conversion *c, mf_error *error)
 {
+    MF_TRY(sync_experts(&c->dirs[0], error));
     for (uint32_t i = c->n_dirs; i-- > 0;) {
         if (fsync(c->dirs[i].fd) != 0 || unlinkat(c->dirs[i].fd, MARK, 0) != 0)
             return mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot be finished", c->dirs[i].path);
