@@ -2,6 +2,8 @@
 /* Candidates, what became of them, and whether it was worth it. */
 #include "experts/foresight.h"
 
+#include "base/clock.h"
+#include "experts/foresight_trial.h"
 #include "experts/predictors.h"
 
 #include <string.h>
@@ -23,8 +25,8 @@
 /* Another depth is tried in one run of passes of so many. */
 #define RUNS_OF_DEPTH 8u
 #define N_FAR (MF_FORESIGHT_DEPTH - 1)
-/* Profit is looked at each time that so many passes are done; so many are paused at first, at most.
- */
+/* What reads gained is looked at each time that so many passes are done; sweeps pause in so many at
+ * first, at most. */
 #define PASSES_JUDGED 32u
 #define PASSES_PAUSED 32u
 #define PASSES_PAUSED_MOST 4096u
@@ -55,7 +57,7 @@ struct mf_foresight {
     record far_records[N_FAR];      /* of what routers say two turns ahead and more */
     bool may_fold, is_folded;
     uint32_t depth_wanted, depth, n_runs; /* in the pass at hand; runs judged */
-    double gains[MF_FORESIGHT_DEPTH + 1]; /* microseconds a run, by depth; 0: not tried yet */
+    double gains[MF_FORESIGHT_DEPTH + 1]; /* microseconds a pass, by depth; 0: not tried yet */
     named *named;      /* [n_layers][MF_N_PREDICTORS] for the layer's next turn */
     named *far;        /* [n_layers][N_FAR] */
     float *shares;     /* [n_layers][n_experts] */
@@ -65,10 +67,14 @@ struct mf_foresight {
     uint32_t *hints;   /* [n_experts] scratch */
     bool is_on;        /* in this pass */
     bool asks_router;
-    bool is_noted; /* what routers foretell, of use or not */
+    bool is_noted;            /* what routers foretell, of use or not */
+    mf_foresight_trial trial; /* of passes of few rows */
+    uint64_t (*now_us)(void *clock);
+    void *clock;
+    uint64_t began_us, n_hints_before; /* of the pass at hand, where it is timed; else 0 */
     uint64_t n_passes, paused_until, judged_at;
-    uint32_t n_paused;
-    mf_expert_stats judged; /* as they were when profit was last looked at */
+    uint32_t n_paused, n_foreseen; /* n_foreseen: passes with foresight since judged_at */
+    mf_expert_stats judged;        /* as they were when profit was last looked at */
     uint64_t n_misses;
     float missed; /* in a pass, lately */
 };
@@ -88,8 +94,17 @@ uint64_t mf_foresight_bytes(uint32_t n_layers, uint32_t n_experts)
     return sizeof(mf_foresight) + each_bytes(n_layers, n_experts) + 10 * 64;
 }
 
+static uint64_t machine_us(void *clock)
+{
+    (void)clock;
+    return mf_now_us();
+}
+
 static void init(mf_foresight *f, const mf_foresight_options *o)
 {
+    mf_foresight_trial_init(&f->trial);
+    f->now_us = o->now_us != NULL ? o->now_us : machine_us;
+    f->clock = o->clock;
     f->store = o->store;
     f->n_layers = o->n_layers;
     f->n_experts = o->n_experts;
@@ -210,11 +225,13 @@ static bool needs_router(const mf_foresight *f)
     return false;
 }
 
-/* The depth that gained most; another one now and then. */
+/* The depth that gained most in a pass; another one now and then. */
 static void choose_depth(mf_foresight *f, double gained)
 {
     uint32_t best = 1;
-    f->gains[f->depth] = gained;
+    if (f->n_foreseen == 0)
+        return;
+    f->gains[f->depth] = gained / f->n_foreseen;
     if (f->depth_wanted != 0)
         return;
     for (uint32_t d = 2; d <= MF_FORESIGHT_DEPTH; d++)
@@ -244,26 +261,30 @@ static void choose_state(mf_foresight *f)
     f->is_folded = f->may_fold && is_better != is_other;
 }
 
+/* Of a counter that may have begun anew in between. */
+static uint64_t since(uint64_t now, uint64_t before)
+{
+    return now >= before ? now - before : now;
+}
+
 static void count_misses(mf_foresight *f, uint64_t n_misses)
 {
-    const uint64_t n = n_misses - f->n_misses;
+    const uint64_t n = since(n_misses, f->n_misses);
     f->n_misses = n_misses;
     f->missed += WEIGHT_OF_MISSES * ((float)(n < MISSES_MOST ? n : MISSES_MOST) - f->missed);
 }
 
-/* Whether what was read for nothing took longer than what was of use. */
-static void judge_profit(mf_foresight *f)
+/* What the reads of the last passes gained: how far ahead to look, and whether sweeps pause. */
+static void judge_reads(mf_foresight *f, const mf_expert_stats *now)
 {
-    mf_expert_stats now;
-    mf_expert_store_stats(f->store, &now);
-    count_misses(f, now.n_misses + now.n_hints_useful);
     if (f->n_passes < f->judged_at + PASSES_JUDGED)
         return;
-    const uint64_t saved = now.hint_saved_us - f->judged.hint_saved_us;
-    const uint64_t wasted = now.hint_wasted_us - f->judged.hint_wasted_us;
+    const uint64_t saved = since(now->hint_saved_us, f->judged.hint_saved_us);
+    const uint64_t wasted = since(now->hint_wasted_us, f->judged.hint_wasted_us);
     f->judged_at = f->n_passes;
-    f->judged = now;
+    f->judged = *now;
     choose_depth(f, (double)saved - (double)wasted);
+    f->n_foreseen = 0;
     if (wasted > saved) {
         f->paused_until = f->n_passes + f->n_paused;
         f->n_paused = 2 * f->n_paused < PASSES_PAUSED_MOST ? 2 * f->n_paused : PASSES_PAUSED_MOST;
@@ -272,14 +293,46 @@ static void judge_profit(mf_foresight *f)
     }
 }
 
+/* Whether anything is foreseen in this pass. */
+static bool is_pass_on(mf_foresight *f, const mf_expert_stats *now)
+{
+    f->began_us = 0;
+    if (f->is_unbridled)
+        return true;
+    if (f->missed < MISSES_WORTHWHILE) { /* nothing is to be gained, nor to be told apart */
+        mf_foresight_trial_restart(&f->trial);
+        return false;
+    }
+    if (f->n_rows > MF_FORESIGHT_ROWS)
+        return f->n_passes >= f->paused_until;
+    f->n_hints_before = now->n_hints;
+    f->began_us = f->now_us(f->clock);
+    return f->trial.is_on;
+}
+
+/* What the pass took, if it was timed. */
+static void end_timing(mf_foresight *f)
+{
+    mf_expert_stats now;
+    if (f->began_us == 0)
+        return;
+    const double us = (double)(f->now_us(f->clock) - f->began_us);
+    mf_expert_store_stats(f->store, &now);
+    mf_foresight_trial_add(&f->trial, us / f->n_rows, since(now.n_hints, f->n_hints_before) > 0);
+    f->began_us = 0;
+}
+
 void mf_foresight_begin(mf_foresight *f, uint32_t n_rows)
 {
+    mf_expert_stats now;
+    mf_expert_store_stats(f->store, &now);
     f->n_rows = n_rows;
     f->n_passes++;
-    judge_profit(f);
+    count_misses(f, now.n_misses + now.n_hints_useful);
+    judge_reads(f, &now);
     choose_state(f);
-    const bool is_idle = f->missed < MISSES_WORTHWHILE;
-    f->is_on = f->is_unbridled || (f->n_passes >= f->paused_until && !is_idle);
+    f->is_on = is_pass_on(f, &now);
+    f->n_foreseen += f->is_on;
     const bool is_asked_now =
         f->is_on && (is_router_worth_it(f) || f->n_passes % PASSES_BETWEEN == 0);
     f->asks_router =
@@ -470,7 +523,9 @@ void mf_foresight_chosen(mf_foresight *f, uint32_t layer, const int32_t *ids)
 
 void mf_foresight_end(mf_foresight *f, bool is_whole)
 {
-    if (!is_whole)
+    if (is_whole)
+        end_timing(f);
+    else
         mf_expert_store_cancel_hints(f->store);
 }
 

@@ -6,10 +6,11 @@
  * rows wants nearly all experts of a layer: they are named in the order of their files (a planned
  * sweep).
  *
- * It holds itself back: where next to nothing was missed lately there is nothing to gain, a
- * predictor that is mostly wrong is not even asked, and where what was read for nothing took longer
- * than what was of use, it pauses, longer each time. It knows no models: what the router of a layer
- * says of an earlier state is brought by whoever ran it.
+ * It holds itself back: where next to nothing was missed lately there is nothing to gain, and no
+ * clock is read; a predictor that is mostly wrong is not even asked; whether passes of few rows are
+ * faster with it is tried now and then (foresight_trial.h); and where what was read for nothing in
+ * sweeps took longer than what was of use, they pause, longer each time. It knows no models: what
+ * the router of a layer says of an earlier state is brought by whoever ran it.
  */
 #ifndef MF_EXPERTS_FORESIGHT_H
 #define MF_EXPERTS_FORESIGHT_H
@@ -28,8 +29,10 @@ typedef struct mf_foresight_options {
     mf_allocator allocator;
     mf_expert_store *store; /* borrowed */
     uint32_t n_layers, n_experts, k;
-    mf_predict predict; /* not MF_PREDICT_OFF */
-    uint32_t depth;     /* up to MF_FORESIGHT_DEPTH; 0: as many as pay */
+    mf_predict predict;              /* not MF_PREDICT_OFF */
+    uint32_t depth;                  /* up to MF_FORESIGHT_DEPTH; 0: as many as pay */
+    uint64_t (*now_us)(void *clock); /* NULL: the machine's own */
+    void *clock;                     /* borrowed */
 } mf_foresight_options;
 
 uint64_t mf_foresight_bytes(uint32_t n_layers, uint32_t n_experts);
@@ -65,7 +68,8 @@ void mf_foresight_hint_far(mf_foresight *f, uint32_t layer, uint32_t distance,
                            const int32_t *foretold, uint32_t n);
 /* What was chosen, [n_rows][k]: judges what was named. */
 void mf_foresight_chosen(mf_foresight *f, uint32_t layer, const int32_t *ids);
-/* The pass has ended; what was foreseen of one that failed is given up. */
+/* The pass has ended, with all that it computes; what was foreseen of one that failed is given up.
+ */
 void mf_foresight_end(mf_foresight *f, bool is_whole);
 
 #endif

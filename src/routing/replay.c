@@ -116,6 +116,11 @@ static mf_status open_store(replay *r, const mf_cache_policy *policy, mf_error *
     return mf_expert_store_open(&options, &r->store, error);
 }
 
+static uint64_t drive_us(void *clock)
+{
+    return (uint64_t)((const mf_drive_sim *)clock)->now_us;
+}
+
 static mf_status open_foresight(replay *r, mf_error *error)
 {
     const mf_routing_head *h = &r->t->head;
@@ -124,7 +129,9 @@ static mf_status open_foresight(replay *r, mf_error *error)
                                           .n_layers = h->n_layers,
                                           .n_experts = h->n_experts,
                                           .k = h->k,
-                                          .predict = r->options.predict};
+                                          .predict = r->options.predict,
+                                          .now_us = drive_us,
+                                          .clock = &r->drive};
     if (r->options.predict == MF_PREDICT_OFF)
         return MF_OK;
     for (size_t i = 0; i < r->t->n_passes; i++)
@@ -238,6 +245,8 @@ static mf_status run_pass(replay *r, size_t pass, mf_error *error)
         mf_foresight_begin(r->foresight, p->n_rows);
     for (uint32_t layer = 0; layer < r->t->head.n_layers; layer++)
         MF_TRY(run_layer(r, pass, layer, us / r->t->head.n_layers, error));
+    if (r->foresight != NULL)
+        mf_foresight_end(r->foresight, true);
     r->n_tokens += p->n_rows;
     return MF_OK;
 }
