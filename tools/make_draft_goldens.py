@@ -6,7 +6,10 @@ The definition is that of the DeepSeek-V3 report (arXiv 2412.19437, section 2.2)
 side by side through one matrix; one more decoder layer; a norm; the model's own head. The states of the model itself and
 the decoder layer are transformers' modules in float64 (their norms and rotations compute in float32).
 
-Each case is written once more as GGUF by PyPI's gguf (tools/make_gguf.py), with the same numbers, under the names that
+The Qwen3.5 case is in MLX's form (tools/goldens_affine.py), with the layer under the names that conversions give it which keep
+it: affine codes but for mtp.fc, norms one more than published.
+
+Each of the others is written once more as GGUF by PyPI's gguf (tools/make_gguf.py), with the same numbers, under the names that
 llama.cpp has for such layers (blk.N.nextn.*).
 
 The golden: 8 bytes MFDRAFT1; u32 tokens, vocab; i32 token ids; f32 proposals[tokens - 1][vocab], row i of what follows
@@ -27,8 +30,10 @@ from transformers.models.deepseek_v3 import modeling_deepseek_v3 as v3
 from transformers.models.deepseek_v32 import modeling_deepseek_v32 as v32
 from transformers.models.glm4_moe import modeling_glm4_moe as glm4
 from transformers.models.glm_moe_dsa import modeling_glm_moe_dsa as glm5
+from transformers.models.qwen3_5_moe import modeling_qwen3_5_moe as q35
 from transformers.models.qwen3_next import modeling_qwen3_next as next_
 
+import goldens_affine as affine
 import goldens_deepseek as deepseek
 import gguf_forms
 import goldens_forms as forms
@@ -40,6 +45,10 @@ N_TOKENS, N_SECOND = 72, 8
 NEXT_CASE = dict(
     family=goldens.NEXT, form="hf", dtype="BF16", interval=2,
     config=goldens.shape(40, 2, 2, 1, 32, 2, 2, 16, 16, 4, 2, 16, 16, 128, **goldens.rope_flat(1e6, 0.5), norm_topk_prob=True),
+)
+Q35_CASE = dict(
+    family=goldens.Q35, form="mlx", dtype="BF16", bits=4, group=32, interval=2,
+    config=goldens.shape(64, 2, 4, 2, 16, 2, 4, 16, 16, 4, 2, 32, 32, 128, **goldens.rope_v5(1e7, 0.25)),
 )
 V3_CASE = dict(
     family=deepseek.V3, form="hf", dtype="BF16",
@@ -62,21 +71,21 @@ GLM5_CASE = dict(
 )
 CASES = {
     "draft_next_bf16": NEXT_CASE, "draft_v3_bf16": V3_CASE, "draft_glm4_bf16": GLM_CASE, "draft_v32_bf16": V32_CASE,
-    "draft_glm5_bf16": GLM5_CASE,
+    "draft_glm5_bf16": GLM5_CASE, "draft_qwen35_mlx_4bit": Q35_CASE,
 }
 LAYERS = {
-    goldens.NEXT: next_.Qwen3NextDecoderLayer, deepseek.V3: v3.DeepseekV3DecoderLayer, "glm4_moe": glm4.Glm4MoeDecoderLayer,
+    goldens.NEXT: next_.Qwen3NextDecoderLayer, goldens.Q35: q35.Qwen3_5MoeDecoderLayer, deepseek.V3: v3.DeepseekV3DecoderLayer, "glm4_moe": glm4.Glm4MoeDecoderLayer,
     "deepseek_v32": v32.DeepseekV32DecoderLayer, "glm_moe_dsa": glm5.GlmMoeDsaDecoderLayer,
 }
 
 
-def is_next(case):
-    return case["family"] == goldens.NEXT
+def is_qwen(case):
+    return case["family"] in (goldens.NEXT, goldens.Q35)
 
 
 def tools_of(case):
     """What makes the family's modules, weights and configs."""
-    return goldens if is_next(case) else deepseek if case["family"] == deepseek.V3 else grouped
+    return goldens if is_qwen(case) else deepseek if case["family"] == deepseek.V3 else grouped
 
 
 def decoder_layer(case, config):
@@ -103,13 +112,13 @@ class Draft:
     """The layer, once its weights are known: draft.* are its own, draft.layer.* those of its decoder layer."""
 
     def __init__(self, case, module, state):
-        self.is_next = is_next(case)
+        self.is_qwen = is_qwen(case)
         self.module = module
         self.layer = decoder_layer(case, module.config).double().eval()
         self.layer.load_state_dict({k: t.double() for k, t in state["layer"].items()})
         self.own = {k: t.double() for k, t in state.items() if k != "layer"}
         self.eps = module.config.rms_norm_eps
-        self.centre = 1.0 if self.is_next else 0.0
+        self.centre = 1.0 if self.is_qwen else 0.0
         self.embed = module.get_input_embeddings().weight.double()
         self.head = module.lm_head.weight.double()
 
@@ -129,7 +138,7 @@ class Draft:
 
     def fed(self, states):
         """What a proposal's own state is where it goes on from itself: the Qwen families' is normed."""
-        return self.norm(states, "norm") if self.is_next else states
+        return self.norm(states, "norm") if self.is_qwen else states
 
 
 def draft_state(case, module, draw, config):
@@ -145,7 +154,7 @@ def draft_state(case, module, draw, config):
 
 def tensors_of(case, state, n_layers):
     """Under the published names."""
-    if is_next(case):
+    if is_qwen(case):
         names = {"embed": "mtp.pre_fc_norm_embedding", "hidden": "mtp.pre_fc_norm_hidden", "norm": "mtp.norm", "in": "mtp.fc"}
         base = "mtp.layers.0."
     else:
@@ -158,12 +167,26 @@ def tensors_of(case, state, n_layers):
 
 def write(case, folder, module_state, state, n_layers):
     tensors = forms.split_experts(module_state) | tensors_of(case, state, n_layers)
-    if not is_next(case):  # the shared ones are stored once more
+    if not is_qwen(case):  # the shared ones are stored once more
         tensors[f"model.layers.{n_layers}.embed_tokens.weight"] = module_state["model.embed_tokens.weight"]
         tensors[f"model.layers.{n_layers}.shared_head.head.weight"] = module_state["lm_head.weight"]
     raw = {n: forms.raw_of(t, "F32" if n.endswith("e_score_correction_bias") else case["dtype"]) for n, t in tensors.items()}
     forms.write_json(folder / "config.json", tools_of(case).published_config(case))
     forms.write_checkpoint(folder, dict(sorted(raw.items())), 1)
+
+
+def write_mlx(case, folder, weights, state):
+    """The values that the model and its layer then have."""
+    checkpoint = affine.Checkpoint(case["bits"], case["group"])
+    put = lambda name, t: checkpoint.put("language_model." + name, t)
+    module = {n: put(n, t) for n, t in weights.items()}
+    names = {"embed": "mtp.pre_fc_norm_embedding", "hidden": "mtp.pre_fc_norm_hidden", "norm": "mtp.norm", "in": "mtp.fc"}
+    own = {k: put(names[k] + ".weight", state[k]) for k in names}
+    own["layer"] = {k: put("mtp.layers.0." + k, t) for k, t in state["layer"].items()}
+    config = goldens.published_config(case) | {"quantization": checkpoint.quantization, "quantization_config": checkpoint.quantization}
+    forms.write_json(folder / "config.json", config)
+    forms.write_checkpoint(folder, dict(sorted(checkpoint.tensors.items())), 1, "mlx")
+    return module, own
 
 
 def write_gguf(folder, out):
@@ -183,15 +206,18 @@ def make(name, out):
     seed = 1
     draw = tools_of(case).drawer(seed)
     module = tools_of(case).make_module(case)
-    if is_next(case):
+    if is_qwen(case):
         weights = goldens.random_state(case, module, seed)[0]
     else:
         weights = tools_of(case).random_state(case, draw)
     weights = {n: forms.float_of(forms.raw_of(t, "F32" if n.endswith("e_score_correction_bias") else case["dtype"])) for n, t in weights.items()}
-    module.load_state_dict(weights, strict=False)
-    module = module.double().eval()
     state = draft_state(case, module, draw, case["config"])
-    write(case, folder, weights, state, module.config.num_hidden_layers)
+    if case["form"] == "mlx":
+        weights, state = write_mlx(case, folder, weights, state)
+    else:
+        write(case, folder, weights, state, module.config.num_hidden_layers)
+    module = module.double().eval()
+    module.load_state_dict(weights, strict=False)
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     tokens = torch.tensor(rng.integers(0, case["config"]["vocab_size"], N_TOKENS))
     with torch.no_grad():
@@ -214,7 +240,7 @@ def make(name, out):
         folder / "draft.json",
         {"made_by": "tools/make_draft_goldens.py", "transformers": transformers.__version__, "torch": torch.__version__.split("+")[0], "seed": seed},
     )
-    if "index_topk" not in case["config"]:  # GGUF has no indexer that is used
+    if case["form"] != "mlx" and "index_topk" not in case["config"]:  # GGUF has no indexer that is used
         write_gguf(folder, out / name.replace("_bf16", "_gguf"))
     print(name, "logits std", float(logits.std()), "proposals std", float(proposals.std()))
 

@@ -15,11 +15,13 @@ typedef struct mf_checkpoint {
     char dir[MF_MAX_PATH];
     mf_config config;
     const char *prefix; /* of layer tensors: "model.", "language_model.model.", ... */
-    /* Layers from this on are called "mtp.layers.0", ...; UINT32_MAX: none are. */
+    /* Layers from this on are called "mtp.layers.0", ..., with or without something before it;
+     * UINT32_MAX: none are. */
     uint32_t first_mtp_layer;
-    bool is_packed;       /* the packed form: manifest + packed_experts */
-    bool is_split;        /* of it: in artifacts/, root/ and mlx/, as packed for Cogito */
-    uint32_t packed_bits; /* 4 or 2, of the packed experts */
+    const char *mtp_prefix; /* "mtp.", ... */
+    bool is_packed;         /* the packed form: manifest + packed_experts */
+    bool is_split;          /* of it: in artifacts/, root/ and mlx/, as packed for Cogito */
+    uint32_t packed_bits;   /* 4 or 2, of the packed experts */
 } mf_checkpoint;
 
 /* packed_bits: 4, 2, or 0 for whichever directory exists (4 first); ignored for other forms. */

@@ -8,8 +8,7 @@
 #include <string.h>
 
 #define NAME_BYTES 512
-#define N_NAMES 7  /* that a role may have */
-#define MTP "mtp." /* before names of layers that predict further tokens, apart from the others */
+#define N_NAMES 7 /* that a role may have */
 
 /* Where a name goes on from: the prefix of the text model, that of a layer, or nothing. What a
  * layer that predicts further tokens has besides has two names: as a layer among the others, and
@@ -176,6 +175,10 @@ static const role_names roles[MF_N_ROLES] = {
 static const char *const prefixes[] = {"language_model.model.", "model.language_model.", "",
                                        "model."};
 
+/* Before names of layers that predict further tokens, where they are apart from the others: as
+ * published, and as conversions that keep them call them. */
+static const char *const mtp_prefixes[] = {"mtp.", "language_model.mtp."};
+
 static const mf_checkpoint *checkpoint_of(const mf_source *source)
 {
     return (const mf_checkpoint *)source;
@@ -212,11 +215,12 @@ static bool name_of(const mf_checkpoint *c, mf_tensor_id id, size_t i, char *nam
         return false;
     const bool is_apart = id.layer >= c->first_mtp_layer;
     if (r->base == OF_DRAFT && is_apart)
-        return i == 0 && snprintf(name, capacity, MTP "%s", r->names[1]) > 0;
+        return i == 0 && snprintf(name, capacity, "%s%s", c->mtp_prefix, r->names[1]) > 0;
     if (r->base == OF_DRAFT && i > 0)
         return false;
     if (is_apart && r->base == OF_LAYER)
-        snprintf(name, capacity, MTP "layers.%u.%s", id.layer - c->first_mtp_layer, own);
+        snprintf(name, capacity, "%slayers.%u.%s", c->mtp_prefix, id.layer - c->first_mtp_layer,
+                 own);
     else if (r->base == OF_LAYER || r->base == OF_DRAFT)
         snprintf(name, capacity, "%slayers.%u.%s", c->prefix, id.layer, own);
     else
@@ -365,6 +369,18 @@ static bool is_as_published(const mf_tensor_table *table)
     return false;
 }
 
+static bool find_mtp_prefix(mf_checkpoint *c)
+{
+    char name[64];
+    for (size_t i = 0; i < sizeof mtp_prefixes / sizeof *mtp_prefixes; i++) {
+        c->mtp_prefix = mtp_prefixes[i];
+        snprintf(name, sizeof name, "%sfc.weight", c->mtp_prefix);
+        if (mf_tensor_find(&c->source.table, name) != NULL)
+            return true;
+    }
+    return false;
+}
+
 void mf_checkpoint_find_names(mf_checkpoint *c)
 {
     c->source.norms_as_published = is_as_published(&c->source.table);
@@ -375,7 +391,7 @@ void mf_checkpoint_find_names(mf_checkpoint *c)
     }
     mf_hparam_value n_layers = {0};
     c->first_mtp_layer = UINT32_MAX;
-    if (mf_tensor_find(&c->source.table, MTP "fc.weight") == NULL)
+    if (!find_mtp_prefix(c))
         return;
     mf_config_get(&c->config, "num_hidden_layers", MF_HPARAM_WHOLE, &n_layers);
     if (n_layers.kind == MF_HPARAM_NUMBER && n_layers.number >= 1 && n_layers.number < UINT16_MAX)

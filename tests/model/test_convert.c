@@ -465,6 +465,7 @@ int main(int argc, char **argv)
     check_draft("draft_next_bf16");
     check_draft("draft_v3_bf16");
     check_draft("draft_glm4_gguf");
+    check_draft("draft_qwen35_mlx_4bit");
     remove_all();
     return test_result();
 }

@@ -15,8 +15,9 @@
 static const char *const cases[] = {"draft_next_bf16", "draft_v3_bf16"};
 #define N_CASES (sizeof cases / sizeof *cases)
 /* Other families, and the same numbers as GGUF. */
-static const char *const forms[] = {"draft_glm4_bf16", "draft_v32_bf16", "draft_glm5_bf16",
-                                    "draft_next_gguf", "draft_v3_gguf",  "draft_glm4_gguf"};
+static const char *const forms[] = {"draft_glm4_bf16",      "draft_v32_bf16", "draft_glm5_bf16",
+                                    "draft_next_gguf",      "draft_v3_gguf",  "draft_glm4_gguf",
+                                    "draft_qwen35_mlx_4bit"};
 #define N_FORMS (sizeof forms / sizeof *forms)
 
 typedef struct drafts {
@@ -31,11 +32,12 @@ typedef struct drafts {
 
 static drafts read_drafts(const char *name)
 {
-    const char *end_of_name = strrchr(name, '_');
+    const char *gguf = strstr(name, "_gguf"); /* the same numbers as the published form */
     char path[256], published[64];
     size_t n_bytes;
     drafts d = {0};
-    snprintf(published, sizeof published, "%.*s_bf16", (int)(end_of_name - name), name);
+    const int n = gguf != NULL ? (int)(gguf - name) : (int)strlen(name);
+    snprintf(published, sizeof published, "%.*s%s", n, name, gguf != NULL ? "_bf16" : "");
     snprintf(path, sizeof path, "%s/draft.bin", golden_path(published));
     d.file = read_file(path, &n_bytes);
     REQUIRE(n_bytes > 16 && memcmp(d.file, "MFDRAFT1", 8) == 0);
