@@ -169,7 +169,9 @@ typedef struct mf_engine_options {
      * search takes time where slots are many); "s3-fifo", which sweeps pass through. Read by the
      * call alone. */
     const char *cache_policy;
-    /* What is read before the router has asked. MF_PREDICT_AUTO leaves GPUs' experts alone. */
+    /* What is read before the router has asked. Of experts in slots on a GPU MF_PREDICT_AUTO is
+     * MF_PREDICT_NEXT_LAYER if all are in RAM and fewer than 90 % have slots, else
+     * MF_PREDICT_OFF. */
     mf_predict predict;
     /* As mf_engine_record_timeline, from the start; NULL: none. What cannot be written in the end
      * is told to the log. Read by the call alone. */

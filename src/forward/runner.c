@@ -339,19 +339,30 @@ static mf_status open_store(mf_runner *r, const mf_source *source, const mf_runn
     return status;
 }
 
-/* A device whose own memory has the slots is left to what its levels hold, unless it is asked for
- * by name. */
+/* What MF_PREDICT_AUTO is where a device has the slots: the link is idle while layers are computed,
+ * so that what the next router says is uploaded then, if all experts are in RAM; but not where
+ * nearly all have slots, since layers that are recorded ahead are foretold nothing. Where experts
+ * have to be read, their levels are left to what they hold. */
+static mf_predict predict_for_device(const mf_runner *r)
+{
+    const uint64_t n = (uint64_t)r->h.n_moe_layers * r->h.n_experts;
+    const bool is_in_ram = mf_expert_store_n_places(r->store) >= n;
+    return is_in_ram && mf_expert_store_n_slots(r->store) * 10 < n * 9 ? MF_PREDICT_NEXT_LAYER
+                                                                       : MF_PREDICT_OFF;
+}
+
 static mf_status open_foresight(mf_runner *r, const mf_runner_options *o, mf_error *error)
 {
-    const mf_foresight_options options = {.allocator = r->allocator,
-                                          .store = r->store,
-                                          .n_layers = r->h.n_moe_layers,
-                                          .n_experts = r->h.n_experts,
-                                          .k = r->plan.k,
-                                          .predict = o->predict,
-                                          .depth = o->predict_depth};
-    const bool is_left = o->predict == MF_PREDICT_AUTO && r->experts->ops->runs_later;
-    if (o->predict == MF_PREDICT_OFF || is_left || r->store == NULL)
+    mf_foresight_options options = {.allocator = r->allocator,
+                                    .store = r->store,
+                                    .n_layers = r->h.n_moe_layers,
+                                    .n_experts = r->h.n_experts,
+                                    .k = r->plan.k,
+                                    .predict = o->predict,
+                                    .depth = o->predict_depth};
+    if (r->store != NULL && o->predict == MF_PREDICT_AUTO && r->experts->ops->runs_later)
+        options.predict = predict_for_device(r);
+    if (options.predict == MF_PREDICT_OFF || r->store == NULL)
         return MF_OK;
     MF_TRY(mf_foresight_open(&options, &r->foresight, error));
     if (mf_foretell_can_fold(r))
