@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 void mf_cli_phase_add(mf_cli_phase *phase, const mf_stats *before, const mf_stats *after,
@@ -68,135 +69,114 @@ double mf_cli_hit_rate(const mf_stats *stats)
     return n > 0 ? (double)stats->n_expert_hits / (double)n : NAN;
 }
 
-/* A table cell: what snprintf gives, or a dash for what is no number. */
-static void cell_number(FILE *out, double value, const char *format)
-{
-    char text[64] = "-";
-    if (isfinite(value))
-        snprintf(text, sizeof text, format, value);
-    fprintf(out, " %14s", text);
-}
-
-static void cell_size(FILE *out, double n_bytes)
-{
-    char size[MF_CLI_SIZE_CHARS] = "-";
-    fprintf(out, " %14s", isfinite(n_bytes) ? mf_cli_size(size, n_bytes) : size);
-}
-
 static double per_token(double value, const mf_cli_phase *phase)
 {
     return phase->n_tokens > 0 ? value / (double)phase->n_tokens : NAN;
 }
 
-typedef enum row_kind {
-    ROW_TOKENS,
-    ROW_SPEED,
-    ROW_HITS,
-    ROW_MISSES,
-    ROW_HIT_RATE,
-    ROW_HOST_HITS, /* it and the next: of experts on a device with memory of its own */
-    ROW_UPLOADED,
-    ROW_READ,
-    ROW_READ_PER_TOKEN,
-    ROW_CALLS,
-    ROW_CALLS_PER_TOKEN,
-    ROW_WAIT,
-    ROW_WAIT_PER_TOKEN,
-    ROW_PROPOSED, /* it and the next: where tokens are proposed */
-    ROW_KEPT,
-    ROW_HINTS,
-    ROW_HINTS_USEFUL,
-    ROW_HINTS_LATE,
-    ROW_HINTS_WASTED,
-    ROW_HINT_BYTES,
-    ROW_HINT_WASTED_BYTES,
-    ROW_HINT_SAVED,
-    ROW_HINT_WASTED,
-    N_ROWS
-} row_kind;
+/* Of which runs the table has a row. */
+typedef enum row_shown {
+    SHOWN_ALWAYS,
+    SHOWN_WITH_HOST_SLOTS, /* experts are on a device with memory of its own */
+    SHOWN_WITH_PROPOSALS,
+    SHOWN_WITH_HINTS
+} row_shown;
 
-static void print_hints(FILE *out, row_kind row, const mf_stats *s)
+/* A row: a counter of mf_stats, or what value makes of the phase. */
+typedef struct table_row {
+    const char *name;
+    row_shown shown;
+    const char *format; /* of a number; NULL: bytes */
+    size_t counter;     /* its place in mf_stats, a uint64_t */
+    double scale;       /* 0: 1 */
+    bool is_per_token;
+    double (*value)(const mf_cli_phase *phase); /* NULL: the counter */
+} table_row;
+
+static double hit_percent(const mf_cli_phase *phase)
 {
-    switch (row) {
-    case ROW_HINTS:
-        cell_number(out, (double)s->n_hints, "%.0f");
-        break;
-    case ROW_HINTS_USEFUL:
-        cell_number(out, (double)s->n_hints_useful, "%.0f");
-        break;
-    case ROW_HINTS_LATE:
-        cell_number(out, (double)s->n_hints_late, "%.0f");
-        break;
-    case ROW_HINTS_WASTED:
-        cell_number(out, (double)s->n_hints_wasted, "%.0f");
-        break;
-    case ROW_HINT_BYTES:
-        cell_size(out, (double)s->hint_bytes);
-        break;
-    case ROW_HINT_WASTED_BYTES:
-        cell_size(out, (double)s->hint_wasted_bytes);
-        break;
-    case ROW_HINT_SAVED:
-        cell_number(out, 1e-6 * (double)s->hint_saved_us, "%.3f s");
-        break;
+    return 100 * mf_cli_hit_rate(&phase->stats);
+}
+
+#define COUNTER(member) .counter = offsetof(mf_stats, member)
+
+static const table_row table_rows[] = {
+    {"tokens evaluated", .format = "%.0f", COUNTER(n_tokens)},
+    {"tokens/s", .format = "%.2f", .value = mf_cli_phase_tokens_per_second},
+    {"expert hits", .format = "%.0f", COUNTER(n_expert_hits)},
+    {"expert misses", .format = "%.0f", COUNTER(n_expert_misses)},
+    {"hit rate", .format = "%.1f %%", .value = hit_percent},
+    {"misses held in RAM", SHOWN_WITH_HOST_SLOTS, "%.0f", COUNTER(n_expert_host_hits)},
+    {"uploaded", SHOWN_WITH_HOST_SLOTS, COUNTER(upload_bytes)},
+    {"read", COUNTER(read_bytes)},
+    {"read a token", COUNTER(read_bytes), .is_per_token = true},
+    {"system calls for it", .format = "%.0f", COUNTER(n_read_calls)},
+    {"  a token", .format = "%.2f", COUNTER(n_read_calls), .is_per_token = true},
+    {"waiting for reads", .format = "%.3f s", COUNTER(wait_us), .scale = 1e-6},
+    {"waiting a token", .format = "%.3f ms", COUNTER(wait_us), .scale = 1e-3, .is_per_token = true},
+    {"tokens proposed", SHOWN_WITH_PROPOSALS, "%.0f", COUNTER(n_proposed)},
+    {"  kept", SHOWN_WITH_PROPOSALS, "%.0f", COUNTER(n_kept)},
+    {"foreseen", SHOWN_WITH_HINTS, "%.0f", COUNTER(n_hints)},
+    {"  in time", SHOWN_WITH_HINTS, "%.0f", COUNTER(n_hints_useful)},
+    {"  late", SHOWN_WITH_HINTS, "%.0f", COUNTER(n_hints_late)},
+    {"  for nothing", SHOWN_WITH_HINTS, "%.0f", COUNTER(n_hints_wasted)},
+    {"read ahead", SHOWN_WITH_HINTS, COUNTER(hint_bytes)},
+    {"  for nothing", SHOWN_WITH_HINTS, COUNTER(hint_wasted_bytes)},
+    {"  of use, took", SHOWN_WITH_HINTS, "%.3f s", COUNTER(hint_saved_us), .scale = 1e-6},
+    {"  for nothing, took", SHOWN_WITH_HINTS, "%.3f s", COUNTER(hint_wasted_us), .scale = 1e-6},
+};
+
+#undef COUNTER
+
+/* NAN: there is none. */
+static double row_value(const table_row *row, const mf_cli_phase *phase)
+{
+    uint64_t counted = 0;
+    if (row->value != NULL)
+        return row->value(phase);
+    memcpy(&counted, (const char *)&phase->stats + row->counter, sizeof counted);
+    const double value = (row->scale > 0 ? row->scale : 1) * (double)counted;
+    return row->is_per_token ? per_token(value, phase) : value;
+}
+
+static void print_cell(FILE *out, const table_row *row, const mf_cli_phase *phase)
+{
+    const double value = row_value(row, phase);
+    char text[64] = "-", size[MF_CLI_SIZE_CHARS];
+    if (isfinite(value) && row->format != NULL)
+        snprintf(text, sizeof text, row->format, value);
+    else if (isfinite(value))
+        snprintf(text, sizeof text, "%s", mf_cli_size(size, value));
+    fprintf(out, " %14s", text);
+}
+
+static bool is_shown(const table_row *row, const mf_cli_run_stats *stats, const mf_stats *total)
+{
+    switch (row->shown) {
+    case SHOWN_WITH_HOST_SLOTS:
+        return stats->n_host_slots > 0;
+    case SHOWN_WITH_PROPOSALS:
+        return total->n_proposed > 0;
+    case SHOWN_WITH_HINTS:
+        return total->n_hints > 0;
+    case SHOWN_ALWAYS:
     default:
-        cell_number(out, 1e-6 * (double)s->hint_wasted_us, "%.3f s");
-        break;
+        return true;
     }
 }
 
-static void print_cell(FILE *out, row_kind row, const mf_cli_phase *phase)
+static void print_counters(FILE *out, const mf_cli_run_stats *stats, const mf_cli_phase *total)
 {
-    const mf_stats *s = &phase->stats;
-    switch (row) {
-    case ROW_TOKENS:
-        cell_number(out, (double)phase->n_tokens, "%.0f");
-        break;
-    case ROW_SPEED:
-        cell_number(out, mf_cli_phase_tokens_per_second(phase), "%.2f");
-        break;
-    case ROW_HITS:
-        cell_number(out, (double)s->n_expert_hits, "%.0f");
-        break;
-    case ROW_MISSES:
-        cell_number(out, (double)s->n_expert_misses, "%.0f");
-        break;
-    case ROW_HIT_RATE:
-        cell_number(out, 100 * mf_cli_hit_rate(s), "%.1f %%");
-        break;
-    case ROW_HOST_HITS:
-        cell_number(out, (double)s->n_expert_host_hits, "%.0f");
-        break;
-    case ROW_UPLOADED:
-        cell_size(out, (double)s->upload_bytes);
-        break;
-    case ROW_READ:
-        cell_size(out, (double)s->read_bytes);
-        break;
-    case ROW_READ_PER_TOKEN:
-        cell_size(out, per_token((double)s->read_bytes, phase));
-        break;
-    case ROW_CALLS:
-        cell_number(out, (double)s->n_read_calls, "%.0f");
-        break;
-    case ROW_CALLS_PER_TOKEN:
-        cell_number(out, per_token((double)s->n_read_calls, phase), "%.2f");
-        break;
-    case ROW_PROPOSED:
-        cell_number(out, (double)s->n_proposed, "%.0f");
-        break;
-    case ROW_KEPT:
-        cell_number(out, (double)s->n_kept, "%.0f");
-        break;
-    case ROW_WAIT:
-        cell_number(out, 1e-6 * (double)s->wait_us, "%.3f s");
-        break;
-    case ROW_WAIT_PER_TOKEN:
-        cell_number(out, per_token(1e-3 * (double)s->wait_us, phase), "%.3f ms");
-        break;
-    default:
-        print_hints(out, row, s);
-        break;
+    fprintf(out, "%-20s %14s %14s %14s\n", "", "prompt", "answer", "total");
+    for (size_t i = 0; i < sizeof table_rows / sizeof *table_rows; i++) {
+        const table_row *row = &table_rows[i];
+        if (!is_shown(row, stats, &total->stats))
+            continue;
+        fprintf(out, "%-20s", row->name);
+        print_cell(out, row, &stats->prefill);
+        print_cell(out, row, &stats->decode);
+        print_cell(out, row, total);
+        fputc('\n', out);
     }
 }
 
@@ -215,48 +195,8 @@ static void print_device(FILE *out, const mf_cli_run_stats *stats, uint64_t take
     fputc('\n', out);
 }
 
-void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats)
+static void print_tokens(FILE *out, const mf_cli_run_stats *stats)
 {
-    static const char *const names[N_ROWS] = {"tokens evaluated",
-                                              "tokens/s",
-                                              "expert hits",
-                                              "expert misses",
-                                              "hit rate",
-                                              "misses held in RAM",
-                                              "uploaded",
-                                              "read",
-                                              "read a token",
-                                              "system calls for it",
-                                              "  a token",
-                                              "waiting for reads",
-                                              "waiting a token",
-                                              "tokens proposed",
-                                              "  kept",
-                                              "foreseen",
-                                              "  in time",
-                                              "  late",
-                                              "  for nothing",
-                                              "read ahead",
-                                              "  for nothing",
-                                              "  of use, took",
-                                              "  for nothing, took"};
-    mf_cli_phase total = mf_cli_phase_sum(&stats->prefill, &stats->decode);
-    fprintf(out, "%-20s %14s %14s %14s\n", "", "prompt", "answer", "total");
-    for (int row = 0; row < N_ROWS; row++) {
-        if (stats->n_host_slots == 0 && (row == ROW_HOST_HITS || row == ROW_UPLOADED))
-            continue;
-        if (total.stats.n_proposed == 0 && (row == ROW_PROPOSED || row == ROW_KEPT))
-            continue;
-        if (total.stats.n_hints == 0 && row >= ROW_HINTS)
-            continue;
-        fprintf(out, "%-20s", names[row]);
-        print_cell(out, (row_kind)row, &stats->prefill);
-        print_cell(out, (row_kind)row, &stats->decode);
-        print_cell(out, (row_kind)row, &total);
-        fputc('\n', out);
-    }
-    mf_cli_stages_table(out, &stats->prefill, &stats->decode);
-    char size[MF_CLI_SIZE_CHARS], slot[MF_CLI_SIZE_CHARS];
     fprintf(out, "%-20s %14" PRIu64 " tokens, %" PRIu64 " reused, %" PRIu64 " new\n", "prompts",
             stats->n_prompt, stats->n_reused, stats->n_new);
     if (stats->announced_seconds > 0)
@@ -271,11 +211,16 @@ void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats)
         fprintf(out, "%-20s %14" PRIu64 "\n", "seed", stats->seed);
     fprintf(out, "%-20s %14" PRIu32 " (the model's own: %" PRIu32 ")\n", "experts a token",
             stats->n_experts_per_token, stats->n_experts_per_token_model);
+}
+
+static void print_memory(FILE *out, const mf_cli_run_stats *stats, const mf_stats *total)
+{
+    char size[MF_CLI_SIZE_CHARS], slot[MF_CLI_SIZE_CHARS];
     fprintf(out, "%-20s %14" PRIu64 " of %s (%s, %s)\n", "expert slots", stats->n_slots,
             mf_cli_size(slot, (double)stats->slot_bytes), stats->io_name, stats->cpu_name);
-    if (total.stats.n_slots != stats->n_slots)
-        fprintf(out, "%-20s %14" PRIu64 "\n", "  at the end", total.stats.n_slots);
-    print_device(out, stats, total.stats.device_bytes_taken);
+    if (total->n_slots != stats->n_slots)
+        fprintf(out, "%-20s %14" PRIu64 "\n", "  at the end", total->n_slots);
+    print_device(out, stats, total->device_bytes_taken);
     if (stats->n_host_slots > 0)
         fprintf(out, "%-20s %14" PRIu64 " of %s\n", "expert slots in RAM", stats->n_host_slots,
                 slot);
@@ -283,6 +228,15 @@ void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats)
     if (stats->ram_bytes > 0)
         fprintf(out, " of a budget of %s", mf_cli_size(size, (double)stats->ram_bytes));
     fputc('\n', out);
+}
+
+void mf_cli_run_stats_table(FILE *out, const mf_cli_run_stats *stats)
+{
+    const mf_cli_phase total = mf_cli_phase_sum(&stats->prefill, &stats->decode);
+    print_counters(out, stats, &total);
+    mf_cli_stages_table(out, &stats->prefill, &stats->decode);
+    print_tokens(out, stats);
+    print_memory(out, stats, &total.stats);
 }
 
 static void json_phase(mf_cli_json *json, const char *prefix, const mf_cli_phase *phase)
