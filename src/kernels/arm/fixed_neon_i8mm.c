@@ -87,6 +87,7 @@ MF_LANE_OP void sum_group_tokens(bool wide, uint32_t n_tokens, const ints *w0, c
         }
 }
 
+#include "kernels/x86/fixed_as_it_lies.h"
 #include "kernels/x86/fixed_product.h"
 
 size_t mf_fixed_scratch_bytes_neon_i8mm(const mf_matrix *w, uint32_t n_tokens)

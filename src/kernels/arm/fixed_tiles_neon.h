@@ -92,6 +92,7 @@ MF_LANE_OP void sum_group_tokens(bool wide, uint32_t n_tokens, const ints *w0, c
         sums[i] = acc[i];
 }
 
+#include "kernels/x86/fixed_as_it_lies.h"
 #include "kernels/x86/fixed_product.h"
 
 #endif

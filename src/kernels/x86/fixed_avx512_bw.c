@@ -212,6 +212,7 @@ MF_INLINE ints ints_times_256(ints sums)
 
 #include "kernels/x86/fixed_halves.h"
 
+#include "kernels/x86/fixed_as_it_lies.h"
 #include "kernels/x86/fixed_product.h"
 
 size_t mf_fixed_scratch_bytes_avx512_bw(const mf_matrix *w, uint32_t n_tokens)

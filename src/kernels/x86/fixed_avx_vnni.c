@@ -120,6 +120,7 @@ MF_INLINE void sum_group_tokens(bool wide, uint32_t n_tokens, const __m256i *w0,
     }
 }
 
+#include "kernels/x86/fixed_as_it_lies.h"
 #include "kernels/x86/fixed_product.h"
 
 size_t mf_fixed_scratch_bytes_avx_vnni(const mf_matrix *w, uint32_t n_tokens)

@@ -97,45 +97,86 @@ __attribute__((noinline)) static void sum_rows_4(const unsigned char *const rows
     }
 }
 
-/* Other bits: a group of four rows, in one part or two (of 4 bits and fewer, and of more). */
+/* What four rows' sums by the higher digit and the others add up to, of one group or of two side by
+ * side; in one part or two (of 4 bits and fewer, and of more). */
+MF_INLINE void store_rows(uint32_t bits, uint32_t n, const __m512i low[4], const __m512i high[4],
+                          int32_t *sums, int32_t *highs)
+{
+    for (uint32_t part = 0; part < (bits > 4 ? 2u : 1u); part++) {
+        int32_t *to = part == 0 ? sums : highs;
+        __m512i s = add_fours(part == 0 ? low : high);
+        s = _mm512_add_epi32(s, _mm512_shuffle_i32x4(s, s, 0xb1));
+        if (n == 1)
+            s = _mm512_add_epi32(s, _mm512_shuffle_i32x4(s, s, 0x4e));
+        _mm_storeu_si128((__m128i *)(void *)to, _mm512_castsi512_si128(s));
+        if (n == 2)
+            _mm_storeu_si128((__m128i *)(void *)(to + ROWS), _mm512_extracti32x4_epi32(s, 2));
+    }
+}
+
+/* Other bits: a group of four rows that has no partner. Digits as they lie. */
 MF_INLINE void sum_group_rows(uint32_t bits, const unsigned char *const rows[4], size_t at,
                               size_t ahead, const mf_fixed_pair *x, uint32_t group, int32_t *sums,
                               int32_t *highs)
 {
-    __m512i digits[DIGITS], low[4], high[4];
-    MF_UNROLL(3)
-    for (int d = 0; d < DIGITS; d++)
-        digits[d] = group_digits(x, d, group);
+    __m512i low[4], high[4];
     MF_UNROLL(4)
     for (int r = 0; r < 4; r++) {
         const __m512i weights = group_weights(bits, rows[r] + at);
         _mm_prefetch((const char *)rows[r] + at + ahead, _MM_HINT_T0);
-        high[r] = add_products(_mm512_setzero_si512(), weights, digits[2]);
+        high[r] = add_products(_mm512_setzero_si512(), weights, group_digits(x, 2, group));
         low[r] = bits > 4 ? _mm512_setzero_si512() : _mm512_slli_epi32(high[r], 8);
-        low[r] = _mm512_slli_epi32(add_products(low[r], weights, digits[1]), 8);
-        low[r] = add_products(low[r], weights, digits[0]);
+        low[r] = add_products(low[r], weights, group_digits(x, 1, group));
+        low[r] = _mm512_slli_epi32(low[r], 8);
+        low[r] = add_products(low[r], weights, group_digits(x, 0, group));
     }
-    const __m512i l = add_fours(low), h = bits > 4 ? add_fours(high) : l;
-    __m512i s =
-        _mm512_add_epi32(_mm512_shuffle_i32x4(l, h, 0x44), _mm512_shuffle_i32x4(l, h, 0xee));
-    s = _mm512_add_epi32(s, _mm512_shuffle_i32x4(s, s, 0xb1));
-    _mm_storeu_si128((__m128i *)sums, _mm512_castsi512_si128(s));
-    if (bits > 4)
-        _mm_storeu_si128((__m128i *)highs, _mm512_extracti32x4_epi32(s, 2));
+    store_rows(bits, 1, low, high, sums, highs);
+}
+
+/* Two groups of four rows: half the sums to be added up. Digits in the order of pair_weights. */
+MF_INLINE void sum_pair_rows(uint32_t bits, const unsigned char *const rows[4], size_t at,
+                             size_t ahead, const mf_fixed_pair *x, int32_t *sums, int32_t *highs)
+{
+    __m512i digits[2][DIGITS], low[4], high[4];
+    MF_UNROLL(3)
+    for (int d = 0; d < DIGITS; d++) {
+        digits[0][d] = _mm512_loadu_si512(x->digit[0][d]);
+        digits[1][d] = _mm512_loadu_si512(x->digit[1][d]);
+    }
+    MF_UNROLL(4)
+    for (int r = 0; r < 4; r++) {
+        const unsigned char *p = rows[r] + at;
+        __m512i w[2];
+        pair_weights(bits, p, w);
+        _mm_prefetch((const char *)p + ahead, _MM_HINT_T0);
+        if (bits > 4) /* two groups are more than a line */
+            _mm_prefetch((const char *)p + ahead + 64, _MM_HINT_T0);
+        high[r] = add_products(_mm512_setzero_si512(), w[0], digits[0][2]);
+        high[r] = add_products(high[r], w[1], digits[1][2]);
+        low[r] = bits > 4 ? _mm512_setzero_si512() : _mm512_slli_epi32(high[r], 8);
+        low[r] = add_products(low[r], w[0], digits[0][1]);
+        low[r] = _mm512_slli_epi32(add_products(low[r], w[1], digits[1][1]), 8);
+        low[r] = add_products(low[r], w[0], digits[0][0]);
+        low[r] = add_products(low[r], w[1], digits[1][0]);
+    }
+    store_rows(bits, 2, low, high, sums, highs);
 }
 
 MF_INLINE void sum_all_groups(uint32_t bits, const unsigned char *const rows[4], uint32_t n_groups,
                               size_t ahead, const mf_fixed_pair *x, int32_t *sums)
 {
+    const size_t group_bytes = (size_t)bits * (GROUP / 8);
     int32_t *highs = sums + (size_t)n_groups * ROWS;
-    for (uint32_t g = 0; g < n_groups; g++, sums += ROWS, highs += ROWS)
-        sum_group_rows(bits, rows, (size_t)g * bits * (GROUP / 8), ahead, x + g / 2, g % 2, sums,
-                       highs);
+    uint32_t g = 0;
+    for (; g + 2 <= n_groups; g += 2, sums += 2 * ROWS, highs += 2 * ROWS)
+        sum_pair_rows(bits, rows, g * group_bytes, ahead, x + g / 2, sums, highs);
+    if (g < n_groups)
+        sum_group_rows(bits, rows, g * group_bytes, ahead, x + g / 2, 0, sums, highs);
 }
 
 /* 2 bits: a byte of the weights has four neighbours, so that one shift of 64 bytes leaves every
  * fourth column of four groups. Those of a digit, by the first column. */
-MF_INLINE void load_every_fourth(const mf_fixed_pair *x, int digit, __m512i out[4])
+MF_INLINE void order_every_fourth(const mf_fixed_pair *x, int digit, mf_fixed_pair *to)
 {
     const __m512i order =
         _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
@@ -145,9 +186,28 @@ MF_INLINE void load_every_fourth(const mf_fixed_pair *x, int digit, __m512i out[
     for (int i = 0; i < 2; i++) {
         const __m512i a = _mm512_shuffle_epi8(_mm512_loadu_si512(x[0].digit[i][digit]), order);
         const __m512i b = _mm512_shuffle_epi8(_mm512_loadu_si512(x[1].digit[i][digit]), order);
-        out[i] = _mm512_permutex2var_epi64(a, even, b);
-        out[2 + i] = _mm512_permutex2var_epi64(a, odd, b);
+        _mm512_storeu_si512(to[0].digit[i][digit], _mm512_permutex2var_epi64(a, even, b));
+        _mm512_storeu_si512(to[1].digit[i][digit], _mm512_permutex2var_epi64(a, odd, b));
     }
+}
+
+/* fixed_product.h's. Groups of which there are not as many as go together stay as they are. */
+MF_INLINE const mf_fixed_pair *order_token(uint32_t bits, const mf_fixed_pair *x, uint32_t n_groups,
+                                           mf_fixed_pair *to)
+{
+    if (bits == 4)
+        return x;
+    const uint32_t n_together = bits == 2 ? 2 : 1;
+    uint32_t i = 0;
+    for (; 2 * (i + n_together) <= n_groups; i += n_together)
+        for (int d = 0; d < DIGITS; d++) {
+            if (bits == 2)
+                order_every_fourth(x + i, d, to + i);
+            else
+                order_pair(&x[i], d, &to[i]);
+        }
+    memcpy(to + i, x + i, (mf_fixed_pairs(n_groups) - i) * sizeof *to);
+    return to;
 }
 
 /* Four groups of four rows of 2 bits. */
@@ -155,10 +215,7 @@ MF_INLINE void sum_four_groups(const unsigned char *const rows[4], size_t at, si
                                const mf_fixed_pair *x, int32_t *sums)
 {
     const __m512i low = _mm512_set1_epi8(3);
-    __m512i digits[DIGITS][4], s[4];
-    MF_UNROLL(3)
-    for (int d = 0; d < DIGITS; d++)
-        load_every_fourth(x, d, digits[d]);
+    __m512i s[4];
     MF_UNROLL(4)
     for (int r = 0; r < 4; r++) {
         const __m512i v = _mm512_loadu_si512(rows[r] + at);
@@ -173,7 +230,7 @@ MF_INLINE void sum_four_groups(const unsigned char *const rows[4], size_t at, si
             s[r] = _mm512_slli_epi32(s[r], 8);
             MF_UNROLL(4)
             for (int i = 0; i < 4; i++)
-                s[r] = add_products(s[r], w[i], digits[d][i]);
+                s[r] = add_products(s[r], w[i], _mm512_loadu_si512(x[i / 2].digit[i % 2][d]));
         }
     }
     const __m512i all = add_fours(s); /* of group i its lanes 4 * i .. */

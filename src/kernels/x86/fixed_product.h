@@ -5,6 +5,7 @@
  *
  *   MIN_BITS, MAX_BITS        of the weights that the tier multiplies so
  *   expand_scales(p)          the scales and biases of a panel's rows, to where it says
+ *   order_token(bits, ...)    a token's digits as sum_rows takes them: where they lie, or in `to`
  *   sum_rows(bits, ...)       sums of all groups of four rows by one token
  *   unpack_panel(bits, ...)   a panel's weights, [n_groups][QUADS] vectors, a byte a weight
  *   sum_group_tokens(is_wide, ...)   a group's sums by several tokens, [n_tokens, PANELS]
@@ -27,7 +28,7 @@ enum {
     SHORT_ROW_BYTES = 256,  /* rows up to this are short */
     SHORT_AHEAD_BYTES = 3072,  /* how far ahead of the stream of short rows is prefetched */
     MIN_TILE_TOKENS = 4,       /* from this many tokens on unpacking pays */
-    MIN_TILE_TOKENS_OTHERS = 2 /* of other bits than 4, which are unpacked anyway */
+    MIN_TILE_TOKENS_OTHERS = 2 /* of other bits than 4: few tokens are one */
 };
 
 /* A tile's outputs, [TILE, PANELS, ROWS], and the sums of a group, in two parts. */
@@ -134,6 +135,12 @@ MF_LANE_OP lanes multiply_panel(uint32_t bits, const panel *p, size_t ahead,
     return acc;
 }
 
+/* Of the sums of a panel by one token. */
+static size_t sums_bytes(uint32_t bits, const mf_matrix *w)
+{
+    return (is_wide(bits) ? 2u : 1u) * (size_t)mf_fixed_groups(w) * ROWS * sizeof(int32_t);
+}
+
 MF_LANE_OP void multiply_few(uint32_t bits, const mf_matrix *w, uint32_t row0, uint32_t row1,
                              const unsigned char *tokens, uint32_t n_tokens, float *y,
                              size_t y_stride, float *values)
@@ -141,12 +148,16 @@ MF_LANE_OP void multiply_few(uint32_t bits, const mf_matrix *w, uint32_t row0, u
     const uint32_t n_groups = mf_fixed_groups(w);
     const size_t token_bytes = mf_fixed_token_bytes(w);
     int32_t *sums = (int32_t *)(void *)(values + panel_floats(w));
+    const mf_fixed_pair *digits =
+        order_token(bits, mf_fixed_token_at(tokens, n_groups).digits, n_groups,
+                    (mf_fixed_pair *)(void *)((char *)sums + sums_bytes(bits, w)));
     uint32_t row = row0, quarter = (row1 - row0) / ROWS * (ROWS / 4);
     if (mf_fixed_row_bytes(w) > SHORT_ROW_BYTES) {
         for (uint32_t i = 0; i < quarter; i += ROWS / 4) {
             const panel p = open_quarters(w, row0 + i, quarter, values);
             for (uint32_t t = 0; t < n_tokens; t++) {
-                const mf_fixed_token x = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
+                mf_fixed_token x = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
+                x.digits = bits == 4 ? x.digits : digits;
                 const lanes outputs = multiply_panel(
                     bits, &p, is_wide(bits) ? WIDE_AHEAD_BYTES : AHEAD_BYTES, &x, sums);
                 store_quarters(outputs, quarter, y + t * y_stride + i, (float *)(void *)sums);
@@ -157,7 +168,8 @@ MF_LANE_OP void multiply_few(uint32_t bits, const mf_matrix *w, uint32_t row0, u
     for (; row < row1; row += ROWS) {
         const panel p = open_panel(w, row, row1, values);
         for (uint32_t t = 0; t < n_tokens; t++) {
-            const mf_fixed_token x = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
+            mf_fixed_token x = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
+            x.digits = bits == 4 ? x.digits : digits;
             lanes_store(y + t * y_stride + (row - row0), p.n_rows,
                         multiply_panel(bits, &p, SHORT_AHEAD_BYTES, &x, sums));
         }
@@ -296,8 +308,8 @@ static size_t product_scratch_bytes(const mf_matrix *w, uint32_t n_tokens)
 {
     size_t n_bytes = PANELS * panel_floats(w) * sizeof(float);
     if (!is_by_tiles(w, n_tokens))
-        n_bytes += (is_wide(w->shape.bits) ? 2u : 1u) * (size_t)mf_fixed_groups(w) * ROWS *
-                   sizeof(int32_t);
+        n_bytes += sums_bytes(w->shape.bits, w) +
+                   mf_fixed_pairs(mf_fixed_groups(w)) * sizeof(mf_fixed_pair);
     else
         n_bytes += TILE_BYTES + (size_t)PANELS * mf_fixed_groups(w) * QUADS * sizeof(ints);
     return (size_t)mf_round_up(n_bytes, 64);

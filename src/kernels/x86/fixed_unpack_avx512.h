@@ -44,19 +44,70 @@ MF_INLINE long long bytes_of_eight(uint32_t bits, uint32_t i)
     return 0x0706050403020100 + 0x0101010101010101 * (long long)(bits * i);
 }
 
-MF_INLINE __m512i group_weights(uint32_t bits, const unsigned char *p)
+/* Columns 8 i to 8 i + 7 of v lie at `low` + i * bits for the first four i, and at `high` + (i - 4)
+ * * bits for the others. */
+MF_INLINE __m512i values_of(uint32_t bits, __m512i v, long long low, long long high)
 {
-    const __m512i v = load_group(bits, p);
+    const long long each = 0x0101010101010101;
     if (bits == 8)
         return _mm512_shuffle_epi8(v, _mm512_broadcast_i32x4(_mm_setr_epi8(
                                           0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15)));
-    const __m512i bytes =
+    const __m512i four =
         _mm512_setr_epi64(bytes_of_eight(bits, 0), bytes_of_eight(bits, 1), bytes_of_eight(bits, 2),
-                          bytes_of_eight(bits, 3), bytes_of_eight(bits, 4), bytes_of_eight(bits, 5),
-                          bytes_of_eight(bits, 6), bytes_of_eight(bits, 7));
+                          bytes_of_eight(bits, 3), bytes_of_eight(bits, 0), bytes_of_eight(bits, 1),
+                          bytes_of_eight(bits, 2), bytes_of_eight(bits, 3));
+    const __m512i from = _mm512_setr_epi64(low * each, low * each, low * each, low * each,
+                                           high * each, high * each, high * each, high * each);
     const __m512i first_bits = _mm512_set1_epi64(0x0705030106040200 * (long long)bits);
-    const __m512i q = _mm512_multishift_epi64_epi8(first_bits, _mm512_permutexvar_epi8(bytes, v));
+    const __m512i q = _mm512_multishift_epi64_epi8(
+        first_bits, _mm512_permutexvar_epi8(_mm512_add_epi8(four, from), v));
     return _mm512_and_si512(q, _mm512_set1_epi8((char)((1 << bits) - 1)));
+}
+
+MF_INLINE __m512i group_weights(uint32_t bits, const unsigned char *p)
+{
+    return values_of(bits, load_group(bits, p), 0, 4 * bits);
+}
+
+/* The 32 bytes that end with the half of a group that lies `at` bytes from p, or that begin at p;
+ * *begin: where that half begins in them. */
+MF_INLINE __m256i load_half(uint32_t bits, const unsigned char *p, uint32_t at, uint32_t *begin)
+{
+    const uint32_t end = at + 4 * bits, from = end > 32 ? end - 32 : 0;
+    *begin = at - from;
+    return _mm256_loadu_si256((const __m256i *)(const void *)(p + from));
+}
+
+/* Two groups: half of each, and the other half of each. */
+MF_INLINE void pair_weights(uint32_t bits, const unsigned char *p, __m512i out[2])
+{
+    const uint32_t half = 4 * bits;
+    if (bits < 4) { /* both in a vector */
+        const __m512i v = _mm512_maskz_loadu_epi8(((uint64_t)1 << (16 * bits)) - 1, p);
+        out[0] = values_of(bits, v, 0, 2 * half);
+        out[1] = values_of(bits, v, half, 3 * half);
+        return;
+    }
+    MF_UNROLL(2)
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t low, high;
+        const __m256i a = load_half(bits, p, i * half, &low);
+        const __m256i b = load_half(bits, p, (2 + i) * half, &high);
+        out[i] =
+            values_of(bits, _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1), low, 32 + high);
+    }
+}
+
+/* The digits of two groups in the order of pair_weights. */
+MF_INLINE void order_pair(const mf_fixed_pair *x, int digit, mf_fixed_pair *to)
+{
+    const __m512i even = _mm512_loadu_si512(x->digit[0][digit]);
+    const __m512i odd = _mm512_loadu_si512(x->digit[1][digit]);
+    const __m512i first =
+        _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 8, 24, 9, 25, 10, 26, 11, 27);
+    const __m512i other = _mm512_add_epi32(first, _mm512_set1_epi32(4));
+    _mm512_storeu_si512(to->digit[0][digit], _mm512_permutex2var_epi32(even, first, odd));
+    _mm512_storeu_si512(to->digit[1][digit], _mm512_permutex2var_epi32(even, other, odd));
 }
 
 #else
@@ -108,6 +159,25 @@ MF_INLINE __m512i group_weights(uint32_t bits, const unsigned char *p)
     const __m512i sixteens = _mm512_permutexvar_epi16(words, v);
     return _mm512_packus_epi16(eight_of_sixteen(bits, 0, sixteens),
                                eight_of_sixteen(bits, 1, sixteens));
+}
+
+/* Two groups: half of each, and the other half of each. */
+MF_INLINE void pair_weights(uint32_t bits, const unsigned char *p, __m512i out[2])
+{
+    const __m512i a = group_weights(bits, p), b = group_weights(bits, p + (size_t)8 * bits);
+    out[0] = _mm512_shuffle_i64x2(a, b, 0x44);
+    out[1] = _mm512_shuffle_i64x2(a, b, 0xee);
+}
+
+/* The digits of two groups in the order of pair_weights. */
+MF_INLINE void order_pair(const mf_fixed_pair *x, int digit, mf_fixed_pair *to)
+{
+    const __m512i even = _mm512_loadu_si512(x->digit[0][digit]);
+    const __m512i odd = _mm512_loadu_si512(x->digit[1][digit]);
+    const __m512i first = _mm512_setr_epi64(0, 8, 1, 9, 4, 12, 5, 13);
+    const __m512i other = _mm512_add_epi64(first, _mm512_set1_epi64(2));
+    _mm512_storeu_si512(to->digit[0][digit], _mm512_permutex2var_epi64(even, first, odd));
+    _mm512_storeu_si512(to->digit[1][digit], _mm512_permutex2var_epi64(even, other, odd));
 }
 
 #endif
