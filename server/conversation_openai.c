@@ -255,26 +255,17 @@ static bool show_name(yyjson_val *item, const mf_srv_conversation *c, mf_srv_mes
     return true;
 }
 
+/* read: read_call or read_custom. */
 static bool read_call_item(yyjson_val *item, const char *place, mf_srv_conversation *c,
-                           mf_srv_refusal *r)
+                           mf_srv_refusal *r,
+                           bool (*read)(yyjson_val *call, yyjson_val *id, const char *place,
+                                        mf_srv_message *m, mf_srv_refusal *r))
 {
     char name[MF_SRV_PARAM_BYTES];
+    yyjson_val *id = yyjson_obj_get(item, "call_id");
     mf_srv_message *m = answer_of(c, false, r);
     snprintf(name, sizeof name, "%.70s.call_id", place);
-    return m && is_id(yyjson_obj_get(item, "call_id"), name, r) &&
-           read_call(item, yyjson_obj_get(item, "call_id"), place, m, r) &&
-           show_name(item, c, m, r);
-}
-
-static bool read_custom_item(yyjson_val *item, const char *place, mf_srv_conversation *c,
-                             mf_srv_refusal *r)
-{
-    char field[MF_SRV_PARAM_BYTES];
-    mf_srv_message *m = answer_of(c, false, r);
-    snprintf(field, sizeof field, "%.70s.call_id", place);
-    return m && is_id(yyjson_obj_get(item, "call_id"), field, r) &&
-           read_custom(item, yyjson_obj_get(item, "call_id"), place, m, r) &&
-           show_name(item, c, m, r);
+    return m && is_id(id, name, r) && read(item, id, place, m, r) && show_name(item, c, m, r);
 }
 
 static bool read_result_item(yyjson_val *item, const char *place, mf_srv_conversation *c,
@@ -335,9 +326,9 @@ static bool read_item(yyjson_val *item, const char *list, size_t i, mf_srv_conve
     if (yyjson_equals_str(type, "reasoning"))
         return read_reasoning_item(item, place, c, r);
     if (yyjson_equals_str(type, "function_call"))
-        return read_call_item(item, place, c, r);
+        return read_call_item(item, place, c, r, read_call);
     if (yyjson_equals_str(type, "custom_tool_call"))
-        return read_custom_item(item, place, c, r);
+        return read_call_item(item, place, c, r, read_custom);
     if (yyjson_equals_str(type, "function_call_output") ||
         yyjson_equals_str(type, "custom_tool_call_output"))
         return read_result_item(item, place, c, r);
