@@ -117,26 +117,10 @@ static mf_status find(mf_source *source, mf_tensor_id id, mf_stored *out, mf_err
 
 /* -------------------------------------------------------------------------- begin and end -- */
 
-static void *block_alloc(void *ctx, size_t n_bytes)
-{
-    return mf_block_alloc(ctx, n_bytes);
-}
-
-static void *block_realloc(void *ctx, void *ptr, size_t old_bytes, size_t n_bytes)
-{
-    (void)old_bytes;
-    return mf_block_realloc(ctx, ptr, n_bytes);
-}
-
-static void block_free(void *ctx, void *ptr)
-{
-    mf_block_free(ctx, ptr);
-}
-
 mf_status mf_watch_begin(mf_watch *w, const mf_allocator *a, mf_source *source, mf_error *error)
 {
     *w = (mf_watch){.inner = source->ops, .ops = *source->ops, .allocator = *a};
-    w->json_allocator = (yyjson_alc){block_alloc, block_realloc, block_free, &w->allocator};
+    w->json_allocator = mf_json_allocator(&w->allocator);
     w->doc = yyjson_mut_doc_new(&w->json_allocator);
     w->hparams = yyjson_mut_obj(w->doc);
     if (w->hparams == NULL)

@@ -28,6 +28,11 @@ static void block_free(void *ctx, void *ptr)
     mf_block_free(ctx, ptr);
 }
 
+yyjson_alc mf_json_allocator(mf_allocator *a)
+{
+    return (yyjson_alc){block_alloc, block_realloc, block_free, a};
+}
+
 static mf_status parse_failed(const yyjson_read_err *e, const char *path, mf_error *error)
 {
     if (e->code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)
@@ -46,7 +51,7 @@ static mf_status parse(const mf_allocator *a, const char *path, const char *text
     memcpy(json.path, path, json.path_bytes);
 
     /* yyjson keeps no reference to the allocator beyond the document, which copies it. */
-    yyjson_alc alc = {block_alloc, block_realloc, block_free, &json.allocator};
+    const yyjson_alc alc = mf_json_allocator(&json.allocator);
     yyjson_read_err e;
     /* The text is not modified without YYJSON_READ_INSITU, whatever the parameter's type says. */
     json.doc = yyjson_read_opts((char *)(uintptr_t)text, n_bytes, flags, &alc, &e);

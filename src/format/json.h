@@ -40,6 +40,9 @@ mf_status mf_json_check_names(const mf_json *json, mf_error *error);
 /* Takes a zeroed one. */
 void mf_json_free(mf_json *json);
 
+/* The allocator as yyjson takes one, which borrows it. */
+yyjson_alc mf_json_allocator(mf_allocator *a);
+
 /* Reads a whole regular file of at most max_bytes; *text is NUL-terminated, n_bytes + 1 allocated.
  */
 mf_status mf_file_read(const mf_allocator *a, const char *path, size_t max_bytes, char **text,

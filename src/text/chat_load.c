@@ -93,28 +93,12 @@ static void add_tokens(yyjson_mut_doc *doc, yyjson_mut_val *object, yyjson_val *
     }
 }
 
-static void *block_alloc(void *ctx, size_t n_bytes)
-{
-    return mf_block_alloc(ctx, n_bytes);
-}
-
-static void *block_realloc(void *ctx, void *ptr, size_t old_bytes, size_t n_bytes)
-{
-    (void)old_bytes;
-    return mf_block_realloc(ctx, ptr, n_bytes);
-}
-
-static void block_free(void *ctx, void *ptr)
-{
-    mf_block_free(ctx, ptr);
-}
-
 /* Written and read again: a document that is read from has a form of its own. */
 mf_status mf_chat_take_tokens(mf_chat_set *set, const mf_allocator *a, yyjson_val *config,
                               mf_error *error)
 {
     mf_allocator allocator = *a;
-    const yyjson_alc alc = {block_alloc, block_realloc, block_free, &allocator};
+    const yyjson_alc alc = mf_json_allocator(&allocator);
     yyjson_mut_doc *doc = yyjson_mut_doc_new(&alc);
     yyjson_mut_val *object = doc == NULL ? NULL : yyjson_mut_obj(doc);
     size_t n_bytes = 0;
