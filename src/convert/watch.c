@@ -13,7 +13,7 @@ static mf_watch *watch_of(const mf_source *source)
 
 static yyjson_mut_val *number_of(yyjson_mut_doc *doc, double n)
 {
-    if (n == (double)(int64_t)n && n > -9e15 && n < 9e15)
+    if (n > -9e15 && n < 9e15 && n == (double)(int64_t)n)
         return yyjson_mut_sint(doc, (int64_t)n);
     return yyjson_mut_real(doc, n);
 }
