@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is waited for comes first: test_hub_order ORG/NAME FILE LOG, by hub_order.sh. The hub holds
+ * What is waited for comes first: test_hub_order ORG/NAME FILE LOG N OTHER, by
+ * hub_order.sh, with N connections; OTHER is another run's ORG/NAME. The hub holds
  * all answers about FILE back and lets single ones go, so that it is known what was waited for when
  * the next range was asked for. LOG is the hub's, FILE the published one.
  */
@@ -16,6 +17,10 @@
 typedef struct range {
     uint64_t begin, end;
 } range;
+
+/* What the hub holds back, and the log is read for: /store/ORG/NAME/. No other run has it, for a
+ * request that an earlier run gave up may reach the hub after this one has begun. */
+static char gate[256];
 
 /* ---- the hub ---- */
 
@@ -38,6 +43,21 @@ static void tell_hub(const char *what)
     curl_easy_cleanup(easy);
 }
 
+/* A request that another run has left behind, and which reaches the hub now. */
+static void come_late(const char *other)
+{
+    char url[512];
+    CURL *easy = curl_easy_init();
+    REQUIRE(easy != NULL);
+    snprintf(url, sizeof url, "%s/%s/resolve/main/model.safetensors", getenv("HF_ENDPOINT"), other);
+    curl_easy_setopt(easy, CURLOPT_URL, url);
+    curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 1L);
+    curl_easy_setopt(easy, CURLOPT_RANGE, "16777216-20971519");
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, drop_body);
+    REQUIRE(curl_easy_perform(easy) == CURLE_OK);
+    curl_easy_cleanup(easy);
+}
+
 /* The ranges that the store was asked for, in that order, each once: what is asked for again failed
  * before. */
 static size_t read_ranges(const char *log, range ranges[MAX_RANGES])
@@ -49,7 +69,8 @@ static size_t read_ranges(const char *log, range ranges[MAX_RANGES])
     while (fgets(line, sizeof line, in) && n < MAX_RANGES) {
         const char *text = strstr(line, " bytes=");
         range r;
-        if (strncmp(line, "store ", 6) != 0 || !text || !strchr(line, '\n') ||
+        if (strncmp(line, "store ", 6) != 0 || !strstr(line, gate) || !text ||
+            !strchr(line, '\n') ||
             sscanf(text, " bytes=%" SCNu64 "-%" SCNu64, &r.begin, &r.end) != 2)
             continue;
         r.end++;
@@ -190,9 +211,11 @@ static void check_model(const mf_hub_places *places, const mf_hub_name *name, ch
     mf_hub_model *model = NULL;
     mf_hub_ahead *ahead = NULL;
     mf_error error = {0};
-    char folder[MF_HUB_PATH_CHARS], path[2 * MF_HUB_PATH_CHARS], what[64];
+    char folder[MF_HUB_PATH_CHARS], path[2 * MF_HUB_PATH_CHARS], what[sizeof gate + 8];
     REQUIRE(truncate(argv[3], 0) == 0);
-    tell_hub("gate=/store/");
+    snprintf(what, sizeof what, "gate=%s", gate);
+    tell_hub(what);
+    come_late(argv[5]);
     snprintf(what, sizeof what, "open=%" PRIu32, n_connections); /* the descriptors among them */
     tell_hub(what);
     if (!mf_hub_open(places, name, &options, &model, &error) ||
@@ -214,8 +237,9 @@ int main(int argc, char **argv)
 {
     mf_hub_name name;
     mf_hub_places places;
-    REQUIRE(argc == 5 && mf_hub_name_parse(argv[1], &name));
+    REQUIRE(argc == 6 && mf_hub_name_parse(argv[1], &name));
     mf_hub_places_read(&places);
+    snprintf(gate, sizeof gate, "/store/%s/", name.repo);
     check_model(&places, &name, argv, (uint32_t)strtoul(argv[4], NULL, 10));
     return test_result();
 }
