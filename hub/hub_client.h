@@ -34,6 +34,7 @@ struct mf_hub_request {
      * wanted. */
     bool (*take)(mf_hub_request *request, const char *data, size_t n_bytes);
     void *owner, *context;
+    struct mf_hub_room *room; /* its owner's */
     uint64_t tag;
 
     /* As it goes. */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Which range of which file is asked for next, and where its bytes go. Files come in order, each in
- * runs of units that are missing, so that the hashing thread has little left to do at the end.
+ * runs of units that are missing: short ones, as far as that costs no time, so that the hashing
+ * thread follows close behind, finds what came in memory, and has little left to do at the end.
  */
 #include "hub_download.h"
 #include "hub_ahead.h"
 #include "hub_fail.h"
-#include "hub_verify.h"
+#include "hub_rooms.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,6 +16,16 @@
 #include <unistd.h>
 
 enum { LEAST_UNITS = 4, MOST_UNITS = 64, MAX_CHANGES = 2, MAX_WRONG = 2 };
+
+/* A request lasts so many times as long as its answer is waited for: what it costs to begin
+ * another. */
+#define TIMES_THE_WAIT 20.0
+/* Units in memory, beside one for each request: where somebody reads meanwhile, who needs the
+ * memory, and where not. */
+enum { FEW_ROOMS = 4, MANY_ROOMS = 56 };
+
+/* Of a unit on its way. */
+enum { CLAIMED_BY_NOBODY, CLAIMED_BY_REQUEST, CLAIMED_BY_DRIVE };
 
 typedef struct download {
     mf_hub_client *client;
@@ -25,6 +36,8 @@ typedef struct download {
     size_t n_checked;
     uint64_t n_bytes_came;
     mf_hub_verifier verifier;
+    mf_hub_rooms *rooms;
+    double wait_seconds, bytes_per_second; /* the shortest for an answer; of a connection */
     bool is_failed;
     mf_error error;
 } download;
@@ -45,14 +58,18 @@ static bool open_item(download *d, mf_hub_item *item)
         d->is_failed = true;
         return mf_hub_fail(&d->error, MF_ERR_NO_MEMORY, "%s: no memory", item->file->path);
     }
+    if (!d->options->ahead) /* who reads meanwhile finds it in the page cache */
+        mf_hub_partial_go_direct(&item->part);
     item->is_open = true;
     return true;
 }
 
-static void close_item(mf_hub_item *item)
+static void close_item(download *d, mf_hub_item *item)
 {
-    if (item->is_open)
+    if (item->is_open) {
+        mf_hub_rooms_forget(d->rooms, item);
         mf_hub_partial_close(&item->part);
+    }
     free(item->claimed);
     free(item->location);
     item->claimed = NULL;
@@ -78,6 +95,7 @@ static void restart_item(download *d, mf_hub_item *item)
                     "%s: its content was used while it came, and is not what the hub listed",
                     item->file->path);
     }
+    mf_hub_rooms_forget(d->rooms, item);
     mf_hub_ahead_lock(d->options->ahead);
     mf_hub_partial_reset(&item->part);
     mf_hub_ahead_unlock(d->options->ahead);
@@ -99,12 +117,15 @@ static bool is_free(const mf_hub_item *item, uint64_t unit)
 /* Short ones where somebody waits, so that a connection is soon free for what is waited for. */
 static uint64_t most_units(const download *d, const mf_hub_item *item)
 {
-    const uint64_t n = item->part.n_units / (2 * d->options->n_connections) + 1;
+    const double n =
+        TIMES_THE_WAIT * d->wait_seconds * d->bytes_per_second / (double)MF_HUB_UNIT_BYTES;
+    const uint64_t n_share = item->part.n_units / (2 * d->options->n_connections) + 1;
+    const uint64_t n_most = n_share < MOST_UNITS ? n_share : MOST_UNITS;
     if (item->has_no_ranges)
         return item->part.n_units;
-    if (d->options->ahead || n < LEAST_UNITS)
+    if (d->options->ahead || n < LEAST_UNITS || n_most < LEAST_UNITS)
         return LEAST_UNITS;
-    return n > MOST_UNITS ? MOST_UNITS : n;
+    return n < (double)n_most ? (uint64_t)n : n_most;
 }
 
 /* Claims the run of free units from `unit` on, which is free. */
@@ -114,7 +135,7 @@ static void claim_run(const download *d, mf_hub_item *item, uint64_t unit, uint6
     const uint64_t n_bytes = item->part.n_bytes, n_most = most_units(d, item), first = unit;
     r->begin = item->has_no_ranges ? 0 : unit * MF_HUB_UNIT_BYTES;
     while (unit < end && unit - first < n_most && is_free(item, unit))
-        item->claimed[unit++] = 1;
+        item->claimed[unit++] = CLAIMED_BY_REQUEST;
     r->end = unit * MF_HUB_UNIT_BYTES < n_bytes ? unit * MF_HUB_UNIT_BYTES : n_bytes;
     if (item->has_no_ranges)
         r->end = MF_HUB_ALL;
@@ -151,7 +172,8 @@ static void release(mf_hub_item *item, const mf_hub_request *r)
 {
     const uint64_t end = r->end < item->part.n_bytes ? r->end : item->part.n_bytes;
     for (uint64_t unit = r->begin / MF_HUB_UNIT_BYTES; unit < mf_hub_units(end); unit++)
-        item->claimed[unit] = 0;
+        if (item->claimed[unit] == CLAIMED_BY_REQUEST)
+            item->claimed[unit] = CLAIMED_BY_NOBODY;
     if (r->begin / MF_HUB_UNIT_BYTES < item->first_free)
         item->first_free = r->begin / MF_HUB_UNIT_BYTES;
 }
@@ -195,19 +217,80 @@ static bool accept_answer(download *d, mf_hub_item *item, mf_hub_request *r)
     return item->n_active == 1 || refuse(r, MF_HUB_STALE);
 }
 
-static bool write_all(int fd, const char *data, size_t n_bytes, uint64_t position)
+/* Takes note of what is on the drive since. */
+static void take_written(download *d)
 {
-    while (n_bytes > 0) {
-        const ssize_t n = pwrite(fd, data, n_bytes, (off_t)position);
-        if (n < 0 && errno == EINTR)
+    mf_hub_room room;
+    while (mf_hub_rooms_written(d->rooms, &room)) {
+        mf_hub_item *item = room.item;
+        if (room.failure != 0 && !d->is_failed) {
+            d->is_failed = true;
+            mf_hub_fail_os(&d->error, room.failure, "%s: cannot write", item->part.path);
+        }
+        if (room.failure != 0 || room.epoch != item->epoch)
             continue;
-        if (n <= 0)
-            return false;
-        data += n;
-        n_bytes -= (size_t)n;
-        position += (uint64_t)n;
+        mf_hub_ahead_lock(d->options->ahead);
+        mf_hub_partial_mark(&item->part, room.unit);
+        mf_hub_ahead_unlock(d->options->ahead);
+        tell_front(d, item);
     }
-    return true;
+}
+
+static mf_hub_room *take_room(download *d)
+{
+    for (;;) {
+        mf_hub_room *room = mf_hub_rooms_take(d->rooms);
+        if (room)
+            return room;
+        take_written(d);
+    }
+}
+
+static void drop_room(download *d, mf_hub_request *r)
+{
+    if (r->room)
+        mf_hub_rooms_drop(d->rooms, r->room);
+    r->room = NULL;
+}
+
+/* A unit is there. One that the drive has already, of a server that sends all of the file, stays as
+ * it is. */
+static void hand_over(download *d, mf_hub_item *item, mf_hub_request *r, uint64_t unit,
+                      size_t n_bytes)
+{
+    mf_hub_room *room = r->room;
+    if (item->claimed[unit] == CLAIMED_BY_DRIVE || mf_hub_partial_has(&item->part, unit)) {
+        drop_room(d, r);
+        return;
+    }
+    r->room = NULL;
+    room->item = item;
+    room->epoch = item->epoch;
+    room->unit = unit;
+    room->n_bytes = n_bytes;
+    item->claimed[unit] = CLAIMED_BY_DRIVE;
+    mf_hub_rooms_write(d->rooms, room);
+    mf_hub_client_gained(d->client);
+}
+
+/* Bytes of a file from a place on that is where a unit begins, or where the last ones ended. */
+static void fill_units(download *d, mf_hub_item *item, mf_hub_request *r, const char *data,
+                       size_t n_bytes)
+{
+    for (uint64_t at = r->position; n_bytes > 0;) {
+        const uint64_t unit = at / MF_HUB_UNIT_BYTES, in_unit = at % MF_HUB_UNIT_BYTES;
+        const uint64_t n_left = item->part.n_bytes - unit * MF_HUB_UNIT_BYTES;
+        const uint64_t n_unit = n_left < MF_HUB_UNIT_BYTES ? n_left : MF_HUB_UNIT_BYTES;
+        const size_t n = n_unit - in_unit < n_bytes ? (size_t)(n_unit - in_unit) : n_bytes;
+        if (!r->room)
+            r->room = take_room(d);
+        memcpy(r->room->data + in_unit, data, n);
+        if (in_unit + n == n_unit)
+            hand_over(d, item, r, unit, (size_t)n_unit);
+        data += n;
+        at += n;
+        n_bytes -= n;
+    }
 }
 
 static bool take(mf_hub_request *r, const char *data, size_t n_bytes)
@@ -219,25 +302,8 @@ static bool take(mf_hub_request *r, const char *data, size_t n_bytes)
     const bool is_first = r->position == (r->is_whole ? 0 : r->begin);
     if (is_first && !accept_answer(d, item, r))
         return false;
-    if (!write_all(item->part.fd, data, n_bytes, r->position)) {
-        mf_hub_fail_os(&r->error, errno, "%s: cannot write", item->part.path);
-        return refuse(r, MF_HUB_REFUSED);
-    }
-    const uint64_t end = r->position + n_bytes;
-    uint64_t unit = r->position / MF_HUB_UNIT_BYTES;
-    const uint64_t end_unit =
-        end == item->part.n_bytes ? item->part.n_units : end / MF_HUB_UNIT_BYTES;
     d->n_bytes_came += n_bytes;
-    if (unit >= end_unit)
-        return true;
-    const uint64_t n_units_before = item->part.n_units_done;
-    mf_hub_ahead_lock(d->options->ahead);
-    for (; unit < end_unit; unit++)
-        mf_hub_partial_mark(&item->part, unit);
-    mf_hub_ahead_unlock(d->options->ahead);
-    if (item->part.n_units_done > n_units_before)
-        mf_hub_client_gained(d->client);
-    tell_front(d, item);
+    fill_units(d, item, r, data, n_bytes);
     return true;
 }
 
@@ -292,14 +358,34 @@ static void keep_location(mf_hub_item *item, const mf_hub_request *r)
     }
 }
 
+/* How long the answer was waited for, and how fast it came then. */
+static void keep_times(download *d, const mf_hub_request *r)
+{
+    curl_off_t asked_us = 0, began_us = 0, ended_us = 0;
+    curl_easy_getinfo(r->easy, CURLINFO_PRETRANSFER_TIME_T, &asked_us);
+    curl_easy_getinfo(r->easy, CURLINFO_STARTTRANSFER_TIME_T, &began_us);
+    curl_easy_getinfo(r->easy, CURLINFO_TOTAL_TIME_T, &ended_us);
+    if (r->outcome != MF_HUB_DONE || r->is_whole || began_us <= asked_us || ended_us <= began_us)
+        return;
+    const double wait = 1e-6 * (double)(began_us - asked_us);
+    const double rate = 1e6 * (double)(r->end - r->begin) / (double)(ended_us - began_us);
+    const bool is_first = d->bytes_per_second <= 0;
+    if (is_first || wait < d->wait_seconds)
+        d->wait_seconds = wait;
+    d->bytes_per_second +=
+        is_first ? rate : (rate - d->bytes_per_second) / (2 * d->options->n_connections);
+}
+
 static void done(void *user, mf_hub_request *r)
 {
     mf_hub_item *item = r->owner;
-    (void)user;
+    download *d = user;
     item->n_active--;
+    drop_room(d, r);
     if (item->epoch == r->tag)
         release(item, r);
     keep_location(item, r);
+    keep_times(d, r);
 }
 
 /* ---- all of them ---- */
@@ -337,6 +423,7 @@ static void take_verdict(download *d, mf_hub_item *item)
 static bool is_over(void *user)
 {
     download *d = user;
+    take_written(d);
     /* they are checked in order */
     while (d->n_first < d->n_items && !d->is_failed) {
         mf_hub_item *item = &d->items[d->n_first];
@@ -344,7 +431,7 @@ static bool is_over(void *user)
             take_verdict(d, item);
         if (!item->file->is_held || item->n_active > 0)
             break;
-        close_item(item);
+        close_item(d, item);
         d->n_first++;
     }
     return d->is_failed || d->n_first == d->n_items;
@@ -404,13 +491,18 @@ bool mf_hub_download(mf_hub_client *client, const mf_hub_options *options, const
         return mf_hub_fail(error, MF_ERR_NO_MEMORY, "no memory for %zu files", n_files);
     for (size_t i = 0; i < n_files; i++) {
         d.items[i].file = files[i];
-        d.items[i].part.fd = -1;
+        d.items[i].part.fd = d.items[i].part.direct_fd = -1;
         d.items[i].n_known_bytes = mf_hub_partial_bytes(blobs_dir, files[i]);
     }
-    bool good = open_ahead(&d, error) &&
-                mf_hub_verifier_start(&d.verifier, d.items, n_files, blobs_dir, client, error);
+    const uint32_t n_more = options->ahead ? FEW_ROOMS : MANY_ROOMS; /* a request fills one */
+    bool good =
+        open_ahead(&d, error) &&
+        mf_hub_rooms_start(client, options->n_connections, n_more, &d.rooms, error) &&
+        mf_hub_verifier_start(&d.verifier, d.items, n_files, blobs_dir, client, d.rooms, error);
     if (good) {
         good = mf_hub_client_run(client, &work, error);
+        mf_hub_rooms_finish(d.rooms);
+        take_written(&d); /* what came is not fetched again */
         mf_hub_verifier_stop(&d.verifier);
         if (good && d.is_failed) {
             good = false;
@@ -420,7 +512,8 @@ bool mf_hub_download(mf_hub_client *client, const mf_hub_options *options, const
     }
     mf_hub_ahead_close(options->ahead);
     for (size_t i = 0; i < n_files; i++)
-        close_item(&d.items[i]);
+        close_item(&d, &d.items[i]);
+    mf_hub_rooms_free(&d.rooms);
     free(d.items);
     return good;
 }

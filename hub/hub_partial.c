@@ -110,7 +110,7 @@ static bool map_state(mf_hub_partial *p, bool *is_new, mf_error *error)
 bool mf_hub_partial_open(const char *dir, const mf_hub_file *file, mf_hub_partial *out,
                          mf_error *error)
 {
-    mf_hub_partial p = {.fd = -1};
+    mf_hub_partial p = {.fd = -1, .direct_fd = -1};
     struct stat st;
     bool is_new = true;
     if (!paths(dir, file, &p))
@@ -137,14 +137,23 @@ bool mf_hub_partial_open(const char *dir, const mf_hub_file *file, mf_hub_partia
     return true;
 }
 
+void mf_hub_partial_go_direct(mf_hub_partial *p)
+{
+    p->direct_fd = open(p->path, O_WRONLY | O_DIRECT | O_CLOEXEC | O_NOFOLLOW);
+    /* nothing is to be in the page cache of what has not been written yet */
+    (void)posix_fadvise(p->fd, 0, 0, POSIX_FADV_RANDOM);
+}
+
 void mf_hub_partial_close(mf_hub_partial *p)
 {
     if (p->state)
         munmap(p->state, p->n_state_bytes);
     if (p->fd >= 0)
         close(p->fd);
+    if (p->direct_fd >= 0)
+        close(p->direct_fd);
     p->state = NULL;
-    p->fd = -1;
+    p->fd = p->direct_fd = -1;
 }
 
 bool mf_hub_partial_finish(mf_hub_partial *p, const char *blob_path, mf_error *error)
@@ -159,7 +168,7 @@ bool mf_hub_partial_finish(mf_hub_partial *p, const char *blob_path, mf_error *e
 
 uint64_t mf_hub_partial_bytes(const char *dir, const mf_hub_file *file)
 {
-    mf_hub_partial p = {.fd = -1};
+    mf_hub_partial p = {.fd = -1, .direct_fd = -1};
     struct stat st;
     uint64_t n_bytes = 0;
     if (!paths(dir, file, &p) || stat(p.path, &st) != 0 || st.st_size != (off_t)p.n_bytes)

@@ -13,7 +13,8 @@
 
 typedef struct mf_hub_partial {
     char path[MF_HUB_PATH_CHARS], state_path[MF_HUB_PATH_CHARS];
-    int fd; /* -1: not open */
+    int fd;        /* -1: not open */
+    int direct_fd; /* the same file past the page cache, to be written; -1: not to be had */
     uint64_t n_bytes, n_units, n_units_done;
     uint8_t *state; /* mapped: the header, then a bit for each unit */
     size_t n_state_bytes;
@@ -22,6 +23,8 @@ typedef struct mf_hub_partial {
 /* Opens or begins blobs_dir/blob's. Takes the whole file's space of the drive. */
 bool mf_hub_partial_open(const char *blobs_dir, const mf_hub_file *file, mf_hub_partial *out,
                          mf_error *error);
+/* Whole units may be written past the page cache from now on, where the file system can. */
+void mf_hub_partial_go_direct(mf_hub_partial *partial);
 /* What is there stays. Takes one that was not opened. */
 void mf_hub_partial_close(mf_hub_partial *partial);
 bool mf_hub_partial_has(const mf_hub_partial *partial, uint64_t unit);

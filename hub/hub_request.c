@@ -12,6 +12,8 @@
 #include <strings.h>
 
 enum { MAX_REDIRECTS = 5, MAX_WAIT_SECONDS = 600 };
+/* What is read of a connection at once: with those of the others it stays in the caches. */
+#define BUFFER_BYTES (128L << 10)
 
 /* The value of a header line of this name; NULL: another. */
 static const char *header_value(const char *line, const char *name)
@@ -205,7 +207,7 @@ static void set_options(mf_hub_request *r)
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, 20L);
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, 30L);
-    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)CURL_MAX_READ_SIZE);
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, BUFFER_BYTES);
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, r->curl_error);
     curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(easy, CURLOPT_HEADERDATA, r);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* The hashing thread. It reads what has just been written, which is in memory still. */
+/* The hashing thread. */
 #include "hub_verify.h"
 #include "hub_fail.h"
 #include "hub_hash.h"
+#include "hub_rooms.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#define PIECE_BYTES ((size_t)1 << 20)
+/* Less than the caches nearest to a core. */
+#define PIECE_BYTES ((size_t)1 << 18)
 
 /* Waits until there is more of the item than `position`. False: stopped, or begun anew. */
 static bool wait_front(mf_hub_verifier *v, mf_hub_item *item, uint32_t epoch, uint64_t position,
@@ -27,21 +29,48 @@ static bool wait_front(mf_hub_verifier *v, mf_hub_item *item, uint32_t epoch, ui
     return good;
 }
 
-/* Hashes up to front; false: it cannot be read. */
-static bool hash_to(mf_hub_item *item, mf_hub_hash *hash, char *buffer, uint64_t *position,
-                    uint64_t front)
+static bool fail_hash(mf_hub_item *item)
 {
-    while (*position < front) {
-        size_t n = front - *position < PIECE_BYTES ? (size_t)(front - *position) : PIECE_BYTES;
-        const ssize_t n_read = pread(item->part.fd, buffer, n, (off_t)*position);
+    return mf_hub_fail(&item->error, MF_ERR_NO_MEMORY, "%s: cannot hash", item->part.path);
+}
+
+/* Hashes of the file up to end; false: it cannot be read. */
+static bool hash_file(mf_hub_item *item, mf_hub_hash *hash, char *buffer, uint64_t position,
+                      uint64_t end)
+{
+    while (position < end) {
+        const size_t n = end - position < PIECE_BYTES ? (size_t)(end - position) : PIECE_BYTES;
+        const ssize_t n_read = pread(item->part.fd, buffer, n, (off_t)position);
         if (n_read < 0 && errno == EINTR)
             continue;
         if (n_read <= 0)
             return mf_hub_fail_os(&item->error, n_read < 0 ? errno : EIO, "%s: cannot read",
                                   item->part.path);
         if (!mf_hub_hash_take(hash, buffer, (size_t)n_read))
-            return mf_hub_fail(&item->error, MF_ERR_NO_MEMORY, "%s: cannot hash", item->part.path);
-        *position += (uint64_t)n_read;
+            return fail_hash(item);
+        position += (uint64_t)n_read;
+    }
+    return true;
+}
+
+/* Hashes up to front, which is a unit's end or the file's. */
+static bool hash_to(const mf_hub_verifier *v, mf_hub_item *item, uint32_t epoch, mf_hub_hash *hash,
+                    char *buffer, uint64_t *position, uint64_t front)
+{
+    while (*position < front) {
+        const uint64_t left = front - *position;
+        const uint64_t end = *position + (left < MF_HUB_UNIT_BYTES ? left : MF_HUB_UNIT_BYTES);
+        mf_hub_room *room = mf_hub_rooms_lend(v->rooms, item, epoch, *position / MF_HUB_UNIT_BYTES);
+        bool good;
+        if (room) {
+            good = mf_hub_hash_take(hash, room->data, room->n_bytes) || fail_hash(item);
+            mf_hub_rooms_return(v->rooms, room);
+        } else {
+            good = hash_file(item, hash, buffer, *position, end);
+        }
+        if (!good)
+            return false;
+        *position = end;
     }
     return true;
 }
@@ -68,7 +97,7 @@ static mf_hub_verdict hash_item(mf_hub_verifier *v, mf_hub_item *item, uint32_t 
     }
     while (position < item->file->n_bytes) {
         const bool goes_on = wait_front(v, item, epoch, position, &front);
-        if (goes_on && hash_to(item, hash, buffer, &position, front))
+        if (goes_on && hash_to(v, item, epoch, hash, buffer, &position, front))
             continue;
         mf_hub_hash_free(hash);
         return goes_on ? MF_HUB_FAILED : MF_HUB_NO_VERDICT;
@@ -120,10 +149,14 @@ static void *run(void *user)
 }
 
 bool mf_hub_verifier_start(mf_hub_verifier *v, mf_hub_item *items, size_t n_items,
-                           const char *blobs_dir, mf_hub_client *client, mf_error *error)
+                           const char *blobs_dir, mf_hub_client *client, mf_hub_rooms *rooms,
+                           mf_error *error)
 {
-    *v = (mf_hub_verifier){
-        .items = items, .n_items = n_items, .blobs_dir = blobs_dir, .client = client};
+    *v = (mf_hub_verifier){.items = items,
+                           .n_items = n_items,
+                           .blobs_dir = blobs_dir,
+                           .client = client,
+                           .rooms = rooms};
     pthread_mutex_init(&v->lock, NULL);
     pthread_cond_init(&v->changed, NULL);
     const int failed = pthread_create(&v->thread, NULL, run, v);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A thread that hashes files while they come, one after the other, and gives those that are right
- * their blob's name.
+ * their blob's name. What is still in memory it takes from there (hub_rooms.h).
  */
 #ifndef MF_HUB_VERIFY_H
 #define MF_HUB_VERIFY_H
@@ -10,6 +10,8 @@
 #include "hub_partial.h"
 
 #include <pthread.h>
+
+typedef struct mf_hub_rooms mf_hub_rooms;
 
 typedef enum mf_hub_verdict {
     MF_HUB_NO_VERDICT,
@@ -23,7 +25,7 @@ typedef struct mf_hub_item {
     mf_hub_file *file;
     mf_hub_partial part;
     bool is_open;
-    uint8_t *claimed;       /* of each unit: a request is to bring it */
+    uint8_t *claimed;       /* of each unit: who has it (hub_download.c) */
     uint64_t first_free;    /* no unit before it is neither there nor claimed */
     uint64_t n_known_bytes; /* there before it was opened */
     uint32_t n_active;      /* requests */
@@ -48,11 +50,13 @@ typedef struct mf_hub_verifier {
     size_t n_items;
     const char *blobs_dir;
     mf_hub_client *client;
+    mf_hub_rooms *rooms;
     bool is_stopped;
 } mf_hub_verifier;
 
 bool mf_hub_verifier_start(mf_hub_verifier *verifier, mf_hub_item *items, size_t n_items,
-                           const char *blobs_dir, mf_hub_client *client, mf_error *error);
+                           const char *blobs_dir, mf_hub_client *client, mf_hub_rooms *rooms,
+                           mf_error *error);
 void mf_hub_verifier_stop(mf_hub_verifier *verifier);
 /* The item is open, or has this front now. */
 void mf_hub_verifier_advance(mf_hub_verifier *verifier, mf_hub_item *item, uint64_t front_units);
