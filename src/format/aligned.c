@@ -159,7 +159,7 @@ static bool is_of_draft(const mf_source *source, const mf_tensor *t, uint32_t n_
 {
     char *end;
     return strtoul(t->name, &end, 10) == n_layers && end != t->name && *end == '.' &&
-           mf_source_has(source, MF_ROLE_DRAFT_IN, n_layers);
+           mf_source_has_draft(source, n_layers);
 }
 
 static mf_status check_unused(const mf_source *source, uint32_t n_layers, uint32_t n_extra,

@@ -94,6 +94,11 @@ static const char *const role_names[MF_N_ROLES] = {
     [MF_ROLE_DRAFT_HIDDEN_NORM] = "draft_hidden_norm",
     [MF_ROLE_DRAFT_IN] = "draft_in",
     [MF_ROLE_DRAFT_NORM] = "draft_norm",
+    [MF_ROLE_DRAFT_EMBED_IN] = "draft_embed_in",
+    [MF_ROLE_DRAFT_STATE_IN] = "draft_state_in",
+    [MF_ROLE_DRAFT_STREAMS] = "draft_streams",
+    [MF_ROLE_DRAFT_STREAMS_BASE] = "draft_streams_base",
+    [MF_ROLE_DRAFT_STREAMS_SCALE] = "draft_streams_scale",
 };
 
 const char *mf_aligned_role_name(mf_role role)

@@ -10,18 +10,24 @@
 #include "format/config.h"
 #include "format/source.h"
 
+/* How layers that predict further tokens are called where they are apart from the others. */
+typedef struct mf_mtp_names {
+    const char *one;    /* a name that such checkpoints have */
+    const char *layers; /* before a layer's number: "mtp.layers.", ... */
+    const char *own;    /* before what such layers alone have */
+} mf_mtp_names;
+
 typedef struct mf_checkpoint {
     mf_source source; /* first: the one is the other */
     char dir[MF_MAX_PATH];
     mf_config config;
     const char *prefix; /* of layer tensors: "model.", "language_model.model.", ... */
-    /* Layers from this on are called "mtp.layers.0", ..., with or without something before it;
-     * UINT32_MAX: none are. */
+    /* Layers from this on have names of their own, "mtp.layers.0", ...; UINT32_MAX: none have. */
     uint32_t first_mtp_layer;
-    const char *mtp_prefix; /* "mtp.", ... */
-    bool is_packed;         /* the packed form: manifest + packed_experts */
-    bool is_split;          /* of it: in artifacts/, root/ and mlx/, as packed for Cogito */
-    uint32_t packed_bits;   /* 4 or 2, of the packed experts */
+    const mf_mtp_names *mtp;
+    bool is_packed;       /* the packed form: manifest + packed_experts */
+    bool is_split;        /* of it: in artifacts/, root/ and mlx/, as packed for Cogito */
+    uint32_t packed_bits; /* 4 or 2, of the packed experts */
 } mf_checkpoint;
 
 /* packed_bits: 4, 2, or 0 for whichever directory exists (4 first); ignored for other forms. */

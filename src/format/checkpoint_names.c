@@ -168,6 +168,11 @@ static const role_names roles[MF_N_ROLES] = {
     [MF_ROLE_DRAFT_HIDDEN_NORM] = {{"hnorm.weight", "pre_fc_norm_hidden.weight"}, OF_DRAFT},
     [MF_ROLE_DRAFT_IN] = {{"eh_proj.weight", "fc.weight"}, OF_DRAFT},
     [MF_ROLE_DRAFT_NORM] = {{"shared_head.norm.weight", "norm.weight"}, OF_DRAFT},
+    [MF_ROLE_DRAFT_EMBED_IN] = {{"e_proj.weight"}, OF_DRAFT},
+    [MF_ROLE_DRAFT_STATE_IN] = {{"h_proj.weight"}, OF_DRAFT},
+    [MF_ROLE_DRAFT_STREAMS] = {{"hc_head_fn"}, OF_DRAFT},
+    [MF_ROLE_DRAFT_STREAMS_BASE] = {{"hc_head_base"}, OF_DRAFT},
+    [MF_ROLE_DRAFT_STREAMS_SCALE] = {{"hc_head_scale"}, OF_DRAFT},
 };
 
 /* The names under which text models are stored: MLX, raw Hugging Face with a vision tower,
@@ -175,9 +180,13 @@ static const role_names roles[MF_N_ROLES] = {
 static const char *const prefixes[] = {"language_model.model.", "model.language_model.", "",
                                        "model."};
 
-/* Before names of layers that predict further tokens, where they are apart from the others: as
- * published, and as conversions that keep them call them. */
-static const char *const mtp_prefixes[] = {"mtp.", "language_model.mtp."};
+/* Layers that predict further tokens, where they are apart from the others: one of their names,
+ * and what comes before their number and before what they alone have. Of the Qwen families, as
+ * published and as conversions have them that keep them; of DeepSeek-V4. */
+static const mf_mtp_names mtp_names[] = {
+    {"mtp.fc.weight", "mtp.layers.", "mtp."},
+    {"language_model.mtp.fc.weight", "language_model.mtp.layers.", "language_model.mtp."},
+    {"mtp.0.h_proj.weight", "mtp.", "mtp.0."}};
 
 static const mf_checkpoint *checkpoint_of(const mf_source *source)
 {
@@ -214,13 +223,14 @@ static bool name_of(const mf_checkpoint *c, mf_tensor_id id, size_t i, char *nam
     if (own == NULL)
         return false;
     const bool is_apart = id.layer >= c->first_mtp_layer;
-    if (r->base == OF_DRAFT && is_apart)
-        return i == 0 && snprintf(name, capacity, "%s%s", c->mtp_prefix, r->names[1]) > 0;
+    if (r->base == OF_DRAFT && is_apart) {
+        own = r->names[i == 0 && r->names[1] != NULL ? 1 : 0];
+        return i < 2 && snprintf(name, capacity, "%s%s", c->mtp->own, own) > 0;
+    }
     if (r->base == OF_DRAFT && i > 0)
         return false;
     if (is_apart && r->base == OF_LAYER)
-        snprintf(name, capacity, "%slayers.%u.%s", c->mtp_prefix, id.layer - c->first_mtp_layer,
-                 own);
+        snprintf(name, capacity, "%s%u.%s", c->mtp->layers, id.layer - c->first_mtp_layer, own);
     else if (r->base == OF_LAYER || r->base == OF_DRAFT)
         snprintf(name, capacity, "%slayers.%u.%s", c->prefix, id.layer, own);
     else
@@ -369,13 +379,11 @@ static bool is_as_published(const mf_tensor_table *table)
     return false;
 }
 
-static bool find_mtp_prefix(mf_checkpoint *c)
+static bool find_mtp_names(mf_checkpoint *c)
 {
-    char name[64];
-    for (size_t i = 0; i < sizeof mtp_prefixes / sizeof *mtp_prefixes; i++) {
-        c->mtp_prefix = mtp_prefixes[i];
-        snprintf(name, sizeof name, "%sfc.weight", c->mtp_prefix);
-        if (mf_tensor_find(&c->source.table, name) != NULL)
+    for (size_t i = 0; i < sizeof mtp_names / sizeof *mtp_names; i++) {
+        c->mtp = &mtp_names[i];
+        if (mf_tensor_find(&c->source.table, c->mtp->one) != NULL)
             return true;
     }
     return false;
@@ -391,7 +399,7 @@ void mf_checkpoint_find_names(mf_checkpoint *c)
     }
     mf_hparam_value n_layers = {0};
     c->first_mtp_layer = UINT32_MAX;
-    if (!find_mtp_prefix(c))
+    if (!find_mtp_names(c))
         return;
     mf_config_get(&c->config, "num_hidden_layers", MF_HPARAM_WHOLE, &n_layers);
     if (n_layers.kind == MF_HPARAM_NUMBER && n_layers.number >= 1 && n_layers.number < UINT16_MAX)

@@ -117,11 +117,18 @@ typedef enum mf_role {
     MF_ROLE_EXPERT_DOWN_BIAS,
     MF_ROLE_EXPERT_PAIRS_BIAS,
     /* of a multi-token-prediction layer: norms of the embedding and of the hidden state, the matrix
-     * that both go through, and the norm before the head */
+     * that both go through, and the norm before the head; where the residual stream is several, a
+     * matrix for the embedding, one for each stream, and what joins them (as of the model's head)
+     */
     MF_ROLE_DRAFT_EMBED_NORM,
     MF_ROLE_DRAFT_HIDDEN_NORM,
     MF_ROLE_DRAFT_IN,
     MF_ROLE_DRAFT_NORM,
+    MF_ROLE_DRAFT_EMBED_IN,
+    MF_ROLE_DRAFT_STATE_IN,
+    MF_ROLE_DRAFT_STREAMS,
+    MF_ROLE_DRAFT_STREAMS_BASE,
+    MF_ROLE_DRAFT_STREAMS_SCALE,
     MF_N_ROLES
 } mf_role;
 
@@ -286,6 +293,13 @@ mf_status mf_hparam_fail(const mf_source *source, const char *name, mf_status co
 static inline bool mf_source_has(const mf_source *source, mf_role role, uint32_t layer)
 {
     return source->ops->has(source, mf_tensor_of(role, layer));
+}
+
+/* A layer that predicts further tokens, or the beginning of one. */
+static inline bool mf_source_has_draft(const mf_source *source, uint32_t layer)
+{
+    return mf_source_has(source, MF_ROLE_DRAFT_IN, layer) ||
+           mf_source_has(source, MF_ROLE_DRAFT_STATE_IN, layer);
 }
 
 #endif

@@ -24,7 +24,7 @@ typedef struct mf_batch_part {
      * states[i] (NULL: there is none). */
     bool is_proposed;
     const mf_span *states;
-    float *hidden; /* [n_hidden, hidden_size], gets the normed states of the last rows, or NULL */
+    float *hidden; /* [n_hidden, mf_draft_width], gets the last rows' states, or NULL */
     uint32_t n_hidden;
 } mf_batch_part;
 
@@ -46,7 +46,7 @@ typedef struct mf_batch {
     const mf_batch_part *parts;
     uint32_t n_parts;
     uint32_t n_rows;   /* of all parts, at most plan.n_chunk */
-    bool keeps_hidden; /* the rows' normed states stay for mf_forward_draft, and parts get theirs */
+    bool keeps_hidden; /* the rows' states stay for mf_forward_draft, and parts get theirs */
     const mf_batch_watch *watch;
 } mf_batch;
 

@@ -140,7 +140,7 @@ static void head(mf_runner *r, uint32_t n)
             .x = p->x, .out = p->last, .rows = r->row_list, .n_cols = r->h.hidden_size}};
     const bool is_made = r->h.n_streams != 0;
     if (is_made)
-        mf_streams_last(r, n);
+        mf_streams_last(r, n, &r->weights.head_streams);
     else if (n > 1)
         mf_record(r, &copy);
     const mf_span from = is_made || n > 1 ? p->last : mf_span_at(p->x, r->row_list[0] * row_bytes);

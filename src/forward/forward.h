@@ -63,8 +63,8 @@ void mf_streams_in(mf_runner *r, uint32_t n_rows, const mf_stream_weights *w, mf
 void mf_streams_out(mf_runner *r, uint32_t n_rows, mf_span y);
 /* What attention made in plan.y goes back; plan.h is the layer's next input, and plan.x is 0. */
 void mf_streams_join(mf_runner *r, uint32_t layer, uint32_t n_rows);
-/* plan.last = what becomes of the n rows in row_list. */
-void mf_streams_last(mf_runner *r, uint32_t n);
+/* plan.last = what the n rows in row_list are joined to, whose streams are in plan.last_streams. */
+void mf_streams_last(mf_runner *r, uint32_t n, const mf_stream_weights *w);
 
 /* -- tokens that are proposed (draft.c); nothing is done where none are -- */
 

@@ -171,13 +171,13 @@ mf_status mf_forward(mf_runner *runner, const mf_batch *batch, mf_error *error);
 typedef struct mf_draft_part {
     const int32_t *tokens; /* [n_rows] */
     uint32_t n_rows;
-    const float *states; /* [n_states, hidden_size], of the first rows */
+    const float *states; /* [n_states, mf_draft_width], of the first rows */
     uint32_t n_states;
     uint32_t first_row;   /* of the batch that mf_forward evaluated last: the others', one by one */
     uint32_t slot;        /* the first row's place in the sequence's own cache; later ones follow */
     const mf_span *pages; /* of that */
     float *logits;        /* [n_vocab], gets the last row's: of the token after it; or NULL */
-    float *fed; /* [hidden_size], gets what the last row gives as state of its token; or NULL */
+    float *fed; /* [mf_draft_width], gets what the last row gives as state of its token; or NULL */
 } mf_draft_part;
 
 /* Runs it over the parts: at most n_chunk rows in all. When it returns, nothing is under way. */

@@ -9,7 +9,7 @@ mf_status mf_streams_reserve(mf_runner *r, mf_error *error)
     if (r->h.n_streams == 0)
         return MF_OK;
     MF_TRY(mf_reserve_kinds(r, kinds, error));
-    for (uint32_t i = 0; i < r->h.n_layers; i++) {
+    for (uint32_t i = 0; i < mf_all_layers(&r->h); i++) {
         const mf_layer_weights *w = &r->weights.layers[i];
         MF_TRY(mf_reserve_matmul(r, &w->attention_streams.fn, r->plan.n_chunk, error));
         MF_TRY(mf_reserve_matmul(r, &w->mlp_streams.fn, r->plan.n_chunk, error));
@@ -85,7 +85,7 @@ void mf_streams_join(mf_runner *r, uint32_t layer, uint32_t n_rows)
     mf_record(r, &clear); /* what the block adds to x is its result then */
 }
 
-void mf_streams_last(mf_runner *r, uint32_t n)
+void mf_streams_last(mf_runner *r, uint32_t n, const mf_stream_weights *w)
 {
     const mf_plan *p = &r->plan;
     const uint32_t width = r->h.n_streams * r->h.hidden_size;
@@ -94,7 +94,7 @@ void mf_streams_last(mf_runner *r, uint32_t n)
         .n_rows = n,
         .u.copy_rows = {
             .x = p->streams, .out = p->last_streams, .rows = r->row_list, .n_cols = width}};
-    mf_op op = mix(r, &r->weights.head_streams, n);
+    mf_op op = mix(r, w, n);
     op.u.streams_in.streams = p->last_streams;
     op.u.streams_in.out = p->last;
     op.u.streams_in.gates = (mf_span){{0}, 0};
@@ -102,8 +102,7 @@ void mf_streams_last(mf_runner *r, uint32_t n)
     const mf_op product = {
         .kind = MF_OP_MATMUL,
         .n_rows = n,
-        .u.matmul = {
-            .x = p->last_streams, .n = 1, .weight = {r->weights.head_streams.fn}, .y = {p->mixes}}};
+        .u.matmul = {.x = p->last_streams, .n = 1, .weight = {w->fn}, .y = {p->mixes}}};
     mf_record(r, &copy);
     mf_record(r, &product);
     mf_record(r, &op);

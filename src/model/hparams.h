@@ -149,6 +149,13 @@ static inline uint64_t mf_index_reach(const mf_hparams *h)
     return (uint64_t)h->index_most * (h->index_rate != 0 ? h->index_rate : 1);
 }
 
+/* Columns of the state that a layer which proposes tokens is given of a position: the normed one,
+ * or all streams before they are joined. */
+static inline uint32_t mf_draft_width(const mf_hparams *h)
+{
+    return h->hidden_size * (h->n_streams != 0 ? h->n_streams : 1);
+}
+
 /* With those that propose tokens. */
 static inline uint32_t mf_all_layers(const mf_hparams *h)
 {

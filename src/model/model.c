@@ -107,14 +107,15 @@ static mf_status check_options_of_model(const mf_engine_options *o, const mf_hpa
 static bool has_draft(const mf_model *m)
 {
     return m->family->draft_kind != 0 && m->h.n_layers < MF_MAX_LAYERS &&
-           mf_source_has(m->source, MF_ROLE_DRAFT_IN, m->h.n_layers);
+           mf_source_has_draft(m->source, m->h.n_layers);
 }
 
 /* Its attention and its last expert are there, too: such layers are published in part as well. */
 static bool has_whole_draft(const mf_model *m)
 {
     const mf_hparams *h = &m->h;
-    if (!has_draft(m) || !mf_source_has(m->source, MF_ROLE_O, h->n_layers))
+    if (!has_draft(m) || (!mf_source_has(m->source, MF_ROLE_O, h->n_layers) &&
+                          !mf_source_has(m->source, MF_ROLE_ENTRY_O_B, h->n_layers)))
         return false;
     if (h->n_moe_layers == 0 ||
         m->source->ops->expert_layout(m->source, h->n_layers) != MF_EXPERTS_EACH)
@@ -131,6 +132,8 @@ static void add_draft(mf_model *m)
     h->draft_feeds_normed = m->family->draft_feeds_normed;
     h->layer_kind[h->n_layers] = (uint8_t)m->family->draft_kind;
     h->is_dense[h->n_layers] = h->n_moe_layers == 0;
+    if (m->family->draft_kind == MF_LAYER_ENTRIES) /* of a window alone, without entries */
+        h->window[h->n_layers] = h->attended_window;
     mf_number_moe_layers(h);
 }
 

@@ -186,9 +186,11 @@ static void plan_draft(const mf_hparams *h, const mf_plan_options *o, mf_layout 
     d->n_tokens = o->n_draft;
     d->n_sources = o->n_chunk + o->n_sessions * (o->n_draft + 1);
     d->n_pages = (uint32_t)pages_of(context);
-    d->page_bytes = mf_round_up(units[MF_UNIT_PAGE].used, ALIGN);
-    d->source = take(l, (uint64_t)o->n_chunk + d->n_sources, h->hidden_size);
-    d->in = take(l, o->n_chunk, 2 * (uint64_t)h->hidden_size);
+    /* it keeps all positions or a window's, in pages of one kind */
+    d->page_bytes = mf_round_up(units[MF_UNIT_PAGE].used + units[MF_UNIT_WINDOW].used, ALIGN);
+    d->source = take(
+        l, 1, (uint64_t)o->n_chunk * h->hidden_size + (uint64_t)d->n_sources * mf_draft_width(h));
+    d->in = take(l, o->n_chunk, (uint64_t)(h->n_streams > 2 ? h->n_streams : 2) * h->hidden_size);
     d->cache = take(l, (uint64_t)o->n_sessions * d->n_pages, d->page_bytes / sizeof(float));
 }
 
@@ -198,7 +200,7 @@ static uint64_t session_draft_bytes(const mf_hparams *h, const mf_plan *p)
     const uint64_t n = p->draft.n_tokens + 1;
     if (p->draft.n_tokens == 0)
         return 0;
-    return 4096 + n * 4 * (h->n_vocab + 2 * (uint64_t)h->hidden_size) +
+    return 4096 + n * 4 * (h->n_vocab + 2 * (uint64_t)mf_draft_width(h)) +
            p->draft.n_pages * sizeof(mf_span);
 }
 

@@ -37,8 +37,8 @@ typedef struct mf_draft_plan {
     uint32_t n_sources; /* states in `source`, after the n_chunk embeddings */
     uint32_t n_pages;   /* of a session */
     uint64_t page_bytes;
-    mf_span source; /* [n_chunk + n_sources, hidden] */
-    mf_span in;     /* [n_chunk, 2 hidden] */
+    mf_span source; /* [n_chunk, hidden] of embeddings, [n_sources, mf_draft_width] of states */
+    mf_span in;     /* [n_chunk, 2 hidden], or [n_chunk, n_streams, hidden] */
     mf_span cache;  /* [sessions, n_pages] pages */
 } mf_draft_plan;
 

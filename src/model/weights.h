@@ -168,7 +168,11 @@ typedef struct mf_layer_weights {
 typedef struct mf_draft_weights {
     mf_span embed_norm, hidden_norm; /* float32 [hidden] */
     mf_weight in;                    /* [hidden, 2 hidden]: of the embedding, then the state */
-    mf_span norm;                    /* before the model's own head */
+    /* Where the residual stream is several, in its place: of the embedding and of each stream,
+     * [hidden, hidden]; and what joins the layer's streams. */
+    mf_weight embed_in, state_in;
+    mf_stream_weights streams;
+    mf_span norm; /* before the model's own head */
 } mf_draft_weights;
 
 typedef struct mf_model_weights {

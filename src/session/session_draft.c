@@ -19,7 +19,7 @@ static size_t logits_bytes(const mf_engine *e)
 
 static size_t row_bytes(const mf_engine *e)
 {
-    return e->runner.h.hidden_size * sizeof(float);
+    return mf_draft_width(&e->runner.h) * sizeof(float);
 }
 
 /* ---------------------------------------- memory ---------------------------------------- */
@@ -97,7 +97,7 @@ static void commit_next(mf_session *s)
         s->recurrent_span = d->spans[i];
         d->states[i] = 0;
     }
-    const size_t n = e->runner.h.hidden_size;
+    const size_t n = mf_draft_width(&e->runner.h);
     memcpy(d->waiting + d->n_waiting++ * n, d->fresh + i * n, row_bytes(e));
     mf_session_tell_change(s, before);
 }
@@ -385,7 +385,7 @@ static bool follow_part(mf_session *s, const mf_batch_part *part, uint32_t first
 static bool waits(mf_session *s, const mf_batch_part *part)
 {
     mf_session_draft *d = &s->draft;
-    const size_t n = s->engine->runner.h.hidden_size;
+    const size_t n = mf_draft_width(&s->engine->runner.h);
     if (part->n_rows != 1 || d->n_waiting == 0 || d->n_waiting > most_tokens(s->engine) ||
         d->next - 1 + d->n_waiting != part->position)
         return false;

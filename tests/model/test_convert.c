@@ -466,6 +466,7 @@ int main(int argc, char **argv)
     check_draft("draft_v3_bf16");
     check_draft("draft_glm4_gguf");
     check_draft("draft_qwen35_mlx_4bit");
+    check_draft("draft_v4_bf16");
     remove_all();
     return test_result();
 }

@@ -15,9 +15,9 @@
 static const char *const cases[] = {"draft_next_bf16", "draft_v3_bf16"};
 #define N_CASES (sizeof cases / sizeof *cases)
 /* Other families, and the same numbers as GGUF. */
-static const char *const forms[] = {"draft_glm4_bf16",      "draft_v32_bf16", "draft_glm5_bf16",
-                                    "draft_next_gguf",      "draft_v3_gguf",  "draft_glm4_gguf",
-                                    "draft_qwen35_mlx_4bit"};
+static const char *const forms[] = {"draft_glm4_bf16",       "draft_v32_bf16", "draft_glm5_bf16",
+                                    "draft_next_gguf",       "draft_v3_gguf",  "draft_glm4_gguf",
+                                    "draft_qwen35_mlx_4bit", "draft_v4_bf16"};
 #define N_FORMS (sizeof forms / sizeof *forms)
 
 typedef struct drafts {

@@ -212,6 +212,17 @@ mf_status mf_bind_ends(mf_binder *b, const mf_hparams *h, float norm_centre, mf_
                         &out->final_norm, error);
 }
 
+static mf_status bind_draft_streams(mf_binder *b, const mf_hparams *h, mf_draft_weights *w,
+                                    mf_error *error)
+{
+    MF_TRY(mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_DRAFT_EMBED_IN, h->n_layers),
+                                h->hidden_size, h->hidden_size, &w->embed_in, error));
+    MF_TRY(mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_DRAFT_STATE_IN, h->n_layers),
+                                h->hidden_size, h->hidden_size, &w->state_in, error));
+    return mf_bind_streams(b, h, mf_tensor_of(MF_ROLE_DRAFT_STREAMS, h->n_layers), true,
+                           &w->streams, error);
+}
+
 mf_status mf_bind_draft(mf_binder *b, const mf_hparams *h, float norm_centre, mf_draft_weights *w,
                         mf_error *error)
 {
@@ -226,6 +237,8 @@ mf_status mf_bind_draft(mf_binder *b, const mf_hparams *h, float norm_centre, mf
     for (size_t i = 0; i < sizeof norms / sizeof *norms; i++)
         MF_TRY(mf_bind_norm(b, mf_tensor_of(norms[i].role, h->n_layers), h->hidden_size,
                             norm_centre, norms[i].out, error));
+    if (h->n_streams != 0)
+        return bind_draft_streams(b, h, w, error);
     return mf_bind_layer_matrix(b, mf_tensor_of(MF_ROLE_DRAFT_IN, h->n_layers), h->hidden_size,
                                 2 * h->hidden_size, &w->in, error);
 }

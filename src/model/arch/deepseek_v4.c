@@ -74,4 +74,8 @@ static mf_status bind(mf_binder *b, const mf_hparams *h, mf_model_weights *out, 
 }
 
 const mf_family mf_family_deepseek_v4 = {
-    .name = "deepseek_v4", .configure = mf_deepseek_v4_configure, .bind = bind};
+    .name = "deepseek_v4",
+    .configure = mf_deepseek_v4_configure,
+    .bind = bind,
+    .draft_kind = MF_LAYER_ENTRIES,
+};
