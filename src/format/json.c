@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,15 @@ static void block_free(void *ctx, void *ptr)
 yyjson_alc mf_json_allocator(mf_allocator *a)
 {
     return (yyjson_alc){block_alloc, block_realloc, block_free, a};
+}
+
+double mf_json_raw_number(yyjson_val *value)
+{
+    yyjson_val number = {0};
+    const char *text = yyjson_get_raw(value);
+    if (yyjson_read_number(text, &number, YYJSON_READ_ALLOW_INF_AND_NAN, NULL, NULL) == NULL)
+        return NAN;
+    return yyjson_get_num(&number);
 }
 
 static mf_status parse_failed(const yyjson_read_err *e, const char *path, mf_error *error)

@@ -40,6 +40,10 @@ mf_status mf_json_check_names(const mf_json *json, mf_error *error);
 /* Takes a zeroed one. */
 void mf_json_free(mf_json *json);
 
+/* What one of yyjson's raw numbers comes to, whatever the process's locale writes for a point; too
+ * large ones are infinite, and what is no raw number is NAN. */
+double mf_json_raw_number(yyjson_val *value);
+
 /* The allocator as yyjson takes one, which borrows it. */
 yyjson_alc mf_json_allocator(mf_allocator *a);
 

@@ -6,7 +6,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* Conjunctions that are read for one schema: what is refused beyond is a schema whose alternatives
  * multiply. */
@@ -61,7 +60,7 @@ uint32_t mf_schema_count(mf_schema_reader *s, const mf_conjunction *c, const cha
         yyjson_val *v = yyjson_obj_get(c->parts[i].schema, keyword);
         if (v == NULL)
             continue;
-        const double n = yyjson_is_raw(v) ? strtod(yyjson_get_raw(v), NULL) : -1.0;
+        const double n = mf_json_raw_number(v);
         if (!(n >= 0.0) || n > 1e9 || n != (double)(uint32_t)n) {
             (void)mf_schema_fail(s, MF_ERR_FORMAT, "%s: expected a whole number from 0 to 10^9",
                                  keyword);
@@ -356,7 +355,7 @@ static unsigned type_of_value(yyjson_val *v)
     case YYJSON_TYPE_BOOL:
         return IS_BOOLEAN;
     case YYJSON_TYPE_RAW: {
-        const double d = strtod(yyjson_get_raw(v), NULL);
+        const double d = mf_json_raw_number(v);
         return (d < 1e15 && d > -1e15 && d == (double)(long long)d) ||
                        strpbrk(yyjson_get_raw(v), ".eE") == NULL
                    ? IS_INTEGER

@@ -208,7 +208,7 @@ bool mf_schema_equal(yyjson_val *a, yyjson_val *b)
     switch (yyjson_get_type(a)) {
     case YYJSON_TYPE_RAW:
         return strcmp(yyjson_get_raw(a), yyjson_get_raw(b)) == 0 ||
-               strtod(yyjson_get_raw(a), NULL) == strtod(yyjson_get_raw(b), NULL);
+               mf_json_raw_number(a) == mf_json_raw_number(b);
     case YYJSON_TYPE_BOOL:
         return yyjson_is_true(a) == yyjson_is_true(b);
     case YYJSON_TYPE_STR:

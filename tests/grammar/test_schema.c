@@ -3,6 +3,9 @@
  * not supported is refused by name. */
 #include "grammar_data.h"
 
+#include <locale.h>
+#include <stdlib.h>
+
 #define MAX_TEXTS 12
 
 typedef struct schema_case {
@@ -419,6 +422,62 @@ static void check_remarks(const grammar_data *d)
     check_case(d, &c);
 }
 
+/* A locale in which a half is 0,5; false: the system has none. */
+static bool set_comma_locale(void)
+{
+    static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "es_ES.UTF-8", "pt_BR.UTF-8",
+                                        "ru_RU.UTF-8"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (setlocale(LC_NUMERIC, names[i]) != NULL &&
+            strcmp(localeconv()->decimal_point, ",") == 0)
+            return true;
+    return false;
+}
+
+/* One that is made of the system's description, to a folder of its own. */
+static bool make_comma_locale(const char *folder)
+{
+    char command[512];
+    snprintf(command, sizeof command,
+             "localedef --no-archive -i de_DE -f UTF-8 %s/de_DE.UTF-8 2>/dev/null", folder);
+    if (system(command) != 0) /* NOLINT(cert-env33-c): fixed but for the folder */
+        return false;
+    setenv("LOCPATH", folder, 1);
+    return set_comma_locale();
+}
+
+static void check_numbers(const grammar_data *d)
+{
+    static const schema_case halves = {
+        "{\"oneOf\": [{\"const\": 0.5}, {\"const\": 0.25}]}", {"0.5", "0.25"}, {"0", "0.75"}};
+    mf_error error = {0};
+    check_case(d, &halves);
+    mf_grammar *g = grammar_of_schema(d, "{\"type\": \"string\", \"minLength\": 2.5}", &error);
+    CHECK(g == NULL);
+    CHECK_CONTAINS(error.message, "minLength: expected a whole number");
+    mf_grammar_free(&g);
+    g = grammar_of_schema(d, "{\"type\": \"integer\", \"const\": 1.5}", &error);
+    CHECK(g == NULL);
+    CHECK_CONTAINS(error.message, "nothing satisfies");
+    mf_grammar_free(&g);
+}
+
+/* Numbers of a schema are JSON's, whatever the program's locale has for a point. */
+static void check_locale(const grammar_data *d)
+{
+    char folder[] = "/tmp/mf_locale_XXXXXX", command[64];
+    check_numbers(d);
+    const bool is_made = !set_comma_locale() && mkdtemp(folder) != NULL;
+    if (!is_made || make_comma_locale(folder))
+        check_numbers(d);
+    else
+        printf("no locale here writes numbers with a comma\n");
+    setlocale(LC_NUMERIC, "C");
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    if (is_made && system(command) != 0) /* NOLINT(cert-env33-c): the folder is ours */
+        printf("%s stays\n", folder);
+}
+
 int main(void)
 {
     grammar_data d;
@@ -429,6 +488,7 @@ int main(void)
         check_case(&d, &composed[i]);
     check_refusals(&d);
     check_remarks(&d);
+    check_locale(&d);
     grammar_data_close(&d);
     return test_result();
 }
