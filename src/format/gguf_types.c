@@ -3,7 +3,6 @@
  * Which of them can be read follows from the table of weight formats. */
 #include "format/gguf.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,8 +29,9 @@ static mf_weight_kind kind_of(const mf_gguf_block *block)
 {
     char form[32];
     int n = snprintf(form, sizeof form, "gguf %s", block->name);
-    for (int i = 0; i < n; i++)
-        form[i] = (char)tolower((unsigned char)form[i]);
+    for (int i = 0; i < n; i++) /* not tolower, for which Turkish I is another letter */
+        if (form[i] >= 'A' && form[i] <= 'Z')
+            form[i] = (char)(form[i] - 'A' + 'a');
     for (int i = 1; i < MF_WEIGHT_KINDS; i++) {
         const mf_weight_format *f = &mf_weight_formats[i];
         if (f->form != NULL && strcmp(f->form, form) == 0 && f->n_arrays == 1 &&
