@@ -169,19 +169,19 @@ static const char *find_end(const mf_srv_model *model, const char *text, size_t 
     return first;
 }
 
-/* The text of an answer, read as the model's own would be. */
-static bool read_answer(const mf_srv_writing *w, const char *text, size_t n_bytes,
-                        mf_srv_message *out)
+/* The text of an answer, read as the model's own would be. tools: those it may call. */
+static bool read_answer(const mf_srv_model *model, const mf_srv_bytes *tools, const char *text,
+                        size_t n_bytes, mf_srv_message *out)
 {
     mf_reply_options options;
     mf_reply_event e;
     mf_reply *reply = NULL;
     mf_srv_refusal refusal;
     mf_reply_options_default(&options);
-    options.tools = w->conversation->tools.data;
+    options.tools = tools->data;
     options.has_calls = options.tools != NULL;
     options.whole_calls = 1;
-    bool is_good = mf_reply_create(w->model->syntax, &options, &reply, NULL) == MF_OK &&
+    bool is_good = mf_reply_create(model->syntax, &options, &reply, NULL) == MF_OK &&
                    mf_reply_push(reply, text, n_bytes, 0, NULL) == MF_OK &&
                    mf_reply_finish(reply, 0, NULL) == MF_OK;
     while (is_good && mf_reply_next(reply, &e)) {
@@ -204,30 +204,67 @@ static bool read_answer(const mf_srv_writing *w, const char *text, size_t n_byte
     return is_good;
 }
 
-/* Whether what the template wrote from the head on says what the kept answer said, thoughts
- * included. *n_bytes: up to the token that ends it. */
-static bool says_the_same(const mf_srv_writing *w, const mf_srv_kept *kept,
-                          const mf_srv_bytes *text, size_t *n_bytes)
+/* Whether the text of an answer says what the message says, thoughts included. */
+static bool says(const mf_srv_model *model, const mf_srv_bytes *tools, const char *text,
+                 size_t n_bytes, const mf_srv_message *message)
 {
-    const char *begin = text->data + kept->origin.n_head_bytes;
-    const char *end = find_end(w->model, begin, text->n_bytes - kept->origin.n_head_bytes);
     mf_srv_message read = {.role = MF_SRV_ASSISTANT};
     mf_srv_bytes a = {0}, b = {0};
-    if (!end || !kept->has_answer)
-        return false;
-    bool is_same = read_answer(w, begin, (size_t)(end - begin), &read);
+    bool is_same = read_answer(model, tools, text, n_bytes, &read);
     if (is_same) {
         mf_srv_put_meaning(&read, NULL, &a);
-        mf_srv_put_meaning(&kept->message, NULL, &b);
+        mf_srv_put_meaning(message, NULL, &b);
         is_same = !a.has_failed && !b.has_failed && is_same_text(&a, &b) &&
-                  is_same_text(&read.content, &kept->message.content) &&
-                  is_same_text(&read.thoughts, &kept->message.thoughts);
+                  is_same_text(&read.content, &message->content) &&
+                  is_same_text(&read.thoughts, &message->thoughts);
     }
     mf_srv_bytes_free(&a);
     mf_srv_bytes_free(&b);
     mf_srv_message_free(&read);
-    *n_bytes = (size_t)(end - text->data);
     return is_same;
+}
+
+static size_t n_without_blanks(const char *text, size_t n)
+{
+    while (n > 0 && strchr(" \t\r\n", text[n - 1]))
+        n--;
+    return n;
+}
+
+/* Whether text [n] ends in the last n_rest bytes of the content, blanks at both ends not counted.
+ * *n_before: the text's bytes before them. */
+static bool ends_in_rest(const char *text, size_t n, const mf_srv_bytes *content, size_t n_rest,
+                         size_t *n_before)
+{
+    const size_t n_text = n_without_blanks(text, n);
+    const size_t n_content = content->data ? n_without_blanks(content->data, content->n_bytes) : 0;
+    if (n_rest > n_text || n_rest > n_content)
+        return false;
+    if (n_rest > 0 &&
+        memcmp(text + n_text - n_rest, content->data + n_content - n_rest, n_rest) != 0)
+        return false;
+    *n_before = n_text - n_rest;
+    return true;
+}
+
+/* Whether what the template wrote from the head on says what the kept answer said. *n_bytes: up to
+ * the token that ends it, or to what of it the kept tokens leave out. */
+static bool says_the_same(const mf_srv_writing *w, const mf_srv_kept *kept,
+                          const mf_srv_bytes *text, size_t *n_bytes)
+{
+    const size_t n_head = kept->origin.n_head_bytes;
+    const char *begin = text->data + n_head;
+    const char *end = find_end(w->model, begin, text->n_bytes - n_head);
+    if (!end || !kept->has_answer)
+        return false;
+    const size_t n = (size_t)(end - begin);
+    size_t n_before = n;
+    if (!says(w->model, &w->conversation->tools, begin, n, &kept->message) ||
+        (kept->n_rest_bytes > 0 &&
+         !ends_in_rest(begin, n, &kept->message.content, kept->n_rest_bytes, &n_before)))
+        return false;
+    *n_bytes = n_head + n_before;
+    return true;
 }
 
 static bool has_head(const mf_srv_writing *w, const mf_srv_kept *kept, const mf_srv_bytes *text)
@@ -247,7 +284,7 @@ static size_t n_tokens_of(const mf_srv_writing *w, const mf_srv_kept *kept,
     const bool is_known = has_head(w, kept, text);
     if (is_known && says_the_same(w, kept, text, n_bytes))
         return kept->n_tokens;
-    if (keeps_thoughts && kept->has_answer &&
+    if (keeps_thoughts && kept->has_answer && kept->n_rest_bytes == 0 &&
         mf_srv_follows_but_thoughts(w->model, kept->tokens, kept->n_tokens, text, n_bytes))
         return kept->n_tokens;
     *n_bytes = is_known ? kept->origin.n_head_bytes : 0;
@@ -281,13 +318,6 @@ bool mf_srv_history_begin(const mf_srv_history *h, const mf_srv_writing *w,
 }
 
 /* ------------------------------------------------------------------------------------ ending -- */
-
-static size_t n_without_blanks(const char *text, size_t n)
-{
-    while (n > 0 && strchr(" \t\r\n", text[n - 1]))
-        n--;
-    return n;
-}
 
 /* How many bytes are left of text[n] without a mark at its end, whose own blanks do not count; n:
  * it does not end in it. */
@@ -363,6 +393,64 @@ static bool make_message(const mf_srv_choice *c, mf_srv_message *out)
     return is_good;
 }
 
+/* What the tokens [n] say. False: one of them says nothing, or no memory. */
+static bool put_pieces(const mf_srv_model *model, const int32_t *tokens, size_t n,
+                       mf_srv_bytes *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t n_piece = 0;
+        const char *piece = mf_tokenizer_piece(model->tokenizer, tokens[i], &n_piece);
+        if (!piece)
+            return false;
+        mf_srv_put(out, piece, n_piece);
+    }
+    return out->data && !out->has_failed;
+}
+
+/* Where the stop string begins in what was said, which its end is in the last n_last bytes of;
+ * SIZE_MAX: it is not there. */
+static size_t n_before_stop(const mf_srv_bytes *said, size_t n_last, const char *stop)
+{
+    const size_t n_stop = strlen(stop), n_earlier = said->n_bytes - n_last;
+    const size_t from = n_earlier < n_stop ? 0 : n_earlier - n_stop + 1;
+    const char *at = memmem(said->data + from, said->n_bytes - from, stop, n_stop);
+    return at ? (size_t)(at - said->data) : SIZE_MAX;
+}
+
+/* Behind a stop string the tokens say more than the answer: those before it are kept, and how much
+ * of the answer they leave out, if what they say is read as the answer was. */
+static void keep_until_stop(const mf_srv_choice *c, mf_srv_kept *kept)
+{
+    const mf_srv_model *model = c->job->served;
+    const size_t first = c->prompt->origin.n_head_tokens;
+    mf_srv_bytes said = {0};
+    size_t n = c->n_tokens, n_last = 0, n_before = 0;
+    kept->n_tokens = c->prompt->n_tokens;
+    if (first == 0 || c->n_calls > 0 || n <= c->prompt->n_tokens ||
+        !put_pieces(model, c->tokens + first, n - first, &said) ||
+        !mf_tokenizer_piece(model->tokenizer, c->tokens[n - 1], &n_last)) {
+        mf_srv_bytes_free(&said);
+        return;
+    }
+    const size_t n_answer = n_before_stop(&said, n_last, c->stopped_by);
+    size_t n_whole = said.n_bytes;
+    while (n > c->prompt->n_tokens && n_whole > n_answer) {
+        size_t n_piece = 0;
+        (void)mf_tokenizer_piece(model->tokenizer, c->tokens[--n], &n_piece);
+        n_whole -= n_piece;
+    }
+    const size_t n_end = n_answer != SIZE_MAX ? n_without_blanks(said.data, n_answer) : 0;
+    const size_t n_rest = n_end > n_whole ? n_end - n_whole : 0;
+    if (n_answer != SIZE_MAX && n_whole <= n_answer &&
+        says(model, &c->job->tools, said.data, n_answer, &kept->message) &&
+        ends_in_rest(said.data, n_answer, &kept->message.content, n_rest, &n_before)) {
+        kept->has_answer = true;
+        kept->n_tokens = n;
+        kept->n_rest_bytes = n_rest;
+    }
+    mf_srv_bytes_free(&said);
+}
+
 void mf_srv_history_keep(const mf_srv_choice *c, mf_srv_finish why)
 {
     mf_srv_recall *recall = c->job->served->recall;
@@ -375,11 +463,13 @@ void mf_srv_history_keep(const mf_srv_choice *c, mf_srv_finish why)
     if (!kept)
         return;
     kept->origin = *o;
-    /* behind a stop string the tokens say more than the answer */
     kept->has_answer = why != MF_SRV_STOP && c->n_tokens == n_all;
     kept->n_tokens = kept->has_answer ? n_all : c->prompt->n_tokens;
-    kept->tokens = malloc((kept->n_tokens + 1) * sizeof *kept->tokens);
-    if (!kept->tokens || !make_message(c, &kept->message)) {
+    bool is_good = make_message(c, &kept->message);
+    if (is_good && why == MF_SRV_STOP && c->n_tokens == n_all)
+        keep_until_stop(c, kept);
+    kept->tokens = is_good ? malloc((kept->n_tokens + 1) * sizeof *kept->tokens) : NULL;
+    if (!kept->tokens) {
         mf_srv_kept_drop(kept);
         return;
     }

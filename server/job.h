@@ -107,6 +107,7 @@ struct mf_srv_choice {
     size_t n_forced;   /* of the tokens behind the last one that was sampled; not evaluated yet */
     size_t n_thought_tokens;
     size_t n_closed;          /* tokens given that end the thoughts, beyond the budget */
+    size_t stop_mark;         /* the session's mark before what may be a stop string; 0: none */
     bool has_prompt;          /* evaluated once: choices of the same prompt find it */
     bool has_left;            /* the scheduler is done with it */
     struct mf_srv_slot *slot; /* NULL: waits */

@@ -31,10 +31,14 @@ typedef struct mf_srv_kept {
     mf_srv_origin origin; /* of the prompt */
     /* What the template gets: with all thoughts, and ids as the model knows them. */
     mf_srv_message message;
-    /* The prompt's and, if has_answer, all that were sampled but for the one that ended it. */
+    /* The prompt's and, if has_answer, all that were sampled but for the one that ended it; where a
+     * stop string did, those alone that come before it, whole. */
     int32_t *tokens;
     size_t n_tokens;
     bool has_answer;
+    /* At the end of the content, blanks not counted: what the tokens leave out, since a stop string
+     * began within one. */
+    size_t n_rest_bytes;
 } mf_srv_kept;
 
 /* NULL: no memory. */

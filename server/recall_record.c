@@ -146,7 +146,7 @@ void mf_srv_record_put_answer(const mf_srv_digest_key *key, const mf_srv_kept *k
     put_number(out, o->n_head_tokens, 8);
     put_number(out, o->system_mark, 8);
     put_number(out, (uint64_t)o->now, 8);
-    put_number(out, kept->has_answer, 4);
+    put_number(out, kept->has_answer ? 1 + kept->n_rest_bytes : 0, 4);
     put_number(out, kept->n_tokens, 4);
     put_number(out, m->n_calls, 4);
     for (size_t i = 0; i < kept->n_tokens; i++)
@@ -307,17 +307,18 @@ mf_srv_kept *mf_srv_record_answer(const unsigned char *bytes, size_t n_bytes, ui
     o->now = (int64_t)take_number(&r, 8);
     const uint64_t has_answer = take_number(&r, 4);
     kept->has_answer = has_answer != 0;
+    kept->n_rest_bytes = has_answer > 1 ? (size_t)has_answer - 1 : 0;
     kept->n_tokens = take_number(&r, 4);
     const uint64_t n_calls = take_number(&r, 4);
-    r.is_bad = r.is_bad || has_answer > 1 || n_calls > MAX_CALLS ||
-               o->n_head_bytes > MF_SRV_RECORD_MAX_BYTES || o->n_head_tokens > kept->n_tokens ||
-               o->system_mark > kept->n_tokens || o->now < 0 || o->now > MAX_SECONDS;
+    r.is_bad = r.is_bad || n_calls > MAX_CALLS || o->n_head_bytes > MF_SRV_RECORD_MAX_BYTES ||
+               o->n_head_tokens > kept->n_tokens || o->system_mark > kept->n_tokens || o->now < 0 ||
+               o->now > MAX_SECONDS;
     take_tokens(&r, kept, n_vocab);
     kept->message.role = MF_SRV_ASSISTANT;
     take_bytes(&r, &kept->message.content);
     take_bytes(&r, &kept->message.thoughts);
     take_calls(&r, &kept->message, n_calls);
-    if (r.is_bad || r.n_left != 0) {
+    if (r.is_bad || r.n_left != 0 || kept->n_rest_bytes > kept->message.content.n_bytes) {
         mf_srv_kept_drop(kept);
         return NULL;
     }

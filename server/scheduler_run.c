@@ -72,9 +72,32 @@ void mf_srv_run_fail(mf_srv_scheduler *s, mf_srv_choice *c, const mf_srv_refusal
 
 /* ------------------------------------------------------------------------------------ tokens -- */
 
+/* The text that was held back was no stop string: nothing goes back there. */
+static void drop_stop_mark(mf_srv_choice *c)
+{
+    if (c->stop_mark == 0)
+        return;
+    const mf_status status = mf_mark_drop(c->slot->session, c->stop_mark, NULL);
+    (void)status; /* it may have given way to others, or be another session's */
+    c->stop_mark = 0;
+}
+
+/* Before a token is evaluated that may be of a stop string: what is said next in the conversation
+ * will follow what is there now, and most families' sessions go back to marks alone. */
+static void keep_stop_mark(mf_srv_choice *c)
+{
+    if (c->held.n_bytes == 0)
+        drop_stop_mark(c);
+    else if (c->stop_mark == 0 && c->n_evaluated > c->prompt->n_tokens &&
+             mf_mark_save(c->slot->session, NULL) == MF_OK)
+        c->stop_mark = c->n_evaluated; /* else a convenience is missing */
+}
+
 static void finish(mf_srv_choice *c, mf_srv_finish why)
 {
     mf_srv_answer_end(c, why != MF_SRV_END);
+    if (why != MF_SRV_STOP)
+        drop_stop_mark(c);
     mf_srv_history_keep(c, why);
     mf_srv_job_finish(c, why);
 }
@@ -369,6 +392,7 @@ static size_t next_stop(const mf_srv_choice *c)
 /* What of its tokens a choice has in this step. piece: the most, of a prompt. */
 static void fill_item(mf_srv_choice *c, size_t piece, mf_step_item *item)
 {
+    keep_stop_mark(c);
     size_t n = next_stop(c) - c->n_evaluated;
     n = n < n_left(c) ? n : n_left(c);
     if (is_reading(c) && n > piece)

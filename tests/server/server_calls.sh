@@ -263,5 +263,37 @@ while [ $turn -lt 5 ]; do
     history="$history,{\"role\":\"assistant\",\"content\":\"$(value content)\"},{\"role\":\"user\",\"content\":\"And $turn?\"}"
     turn=$((turn + 1))
 done
+
+# and where a stop string ended it: no more than what that string is in, and is left of its first
+# token, is evaluated again
+turn=0 n_held=0
+history='{"role":"user","content":"Once upon a time"}'
+while [ $turn -lt 4 ]; do
+    request="{\"messages\":[$history],\"seed\":$turn,\"max_tokens\":60,\"grammar\":\"root ::= [a-z ]{300}\""
+    post /v1/chat/completions "$request}"
+    expect_true test "$(value cached_tokens)" -ge $n_held
+    stop=$(value content | cut -c61-69)
+    expect_true test ${#stop} -eq 9
+    post /v1/chat/completions "$request,\"stop\":[\"$stop\"]}"
+    expect_equal "$(value finish_reason)" stop
+    expect_no_body "$stop"
+    n_held=$(($(value prompt_tokens) + $(value completion_tokens) - 10)) # nine bytes are in no more
+    history="$history,{\"role\":\"assistant\",\"content\":\"$(value content)\"},{\"role\":\"user\",\"content\":\"And $turn?\"}"
+    turn=$((turn + 1))
+done
+stop_server
+
+# one that begins within the first token, of which the rest of the answer is
+start_server "$scratch/says"
+post /v1/chat/completions "{$asked,$it,\"stop\":[\"ool_call>\"]}"
+expect_equal "$(value content)" 'I look.\n\n<t'
+n_held=$(value prompt_tokens)
+turns="${asked%]},{\"role\":\"assistant\",\"content\":\"I look.\\n\\n<t\"},{\"role\":\"user\",\"content\":\"And?\"}]"
+post /v1/chat/completions "{$turns,$it,\"max_tokens\":1}"
+expect_true test "$(value cached_tokens)" -ge $((n_held - 1))
+n_prompt=$(value prompt_tokens)
+post /apply-template "{$turns}"
+post /tokenize "$(sed 's/{"prompt":/{"content":/' "$out")"
+expect_equal "$(value count)" "$n_prompt"
 stop_server
 finish

@@ -90,6 +90,7 @@ static mf_srv_kept *make(uint64_t key, size_t n_tokens)
                                 &refusal));
     REQUIRE(mf_srv_message_call(&kept->message, "call_2", "dusk", "{}", 2, &refusal));
     kept->has_answer = key % 3 != 0;
+    kept->n_rest_bytes = key % 3 == 2 ? 1 : 0;
     kept->n_tokens = n_tokens;
     kept->tokens = malloc((n_tokens + 1) * sizeof *kept->tokens);
     REQUIRE(kept->tokens != NULL);
@@ -116,7 +117,8 @@ static bool same(const mf_srv_kept *a, const mf_srv_kept *b)
               mf_srv_digest_is(&o->head, &p->head) && o->is_known && p->is_known &&
               o->n_head_bytes == p->n_head_bytes && o->n_head_tokens == p->n_head_tokens &&
               o->system_mark == p->system_mark && o->now == p->now &&
-              a->has_answer == b->has_answer && a->n_tokens == b->n_tokens &&
+              a->has_answer == b->has_answer && a->n_rest_bytes == b->n_rest_bytes &&
+              a->n_tokens == b->n_tokens &&
               memcmp(a->tokens, b->tokens, a->n_tokens * sizeof *a->tokens) == 0 &&
               same_bytes(&a->message.content, &b->message.content) &&
               same_bytes(&a->message.thoughts, &b->message.thoughts) &&
