@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Optional, TypeVar
@@ -34,11 +35,13 @@ class _Request:
         self.session: Optional[Session] = None
         self.cancel: Cancel = Cancel()
         self.queue: asyncio.Queue[Any] = asyncio.Queue()
-        self.n_unread: int = 0
+        # each is one thread's: a count of both would lose some
+        self.n_told: int = 0
+        self.n_read: int = 0
 
     def tell(self, what: Any) -> None:
         """From the worker: events, an error, or None at the end."""
-        self.n_unread += 1
+        self.n_told += 1
         try:
             self.loop.call_soon_threadsafe(self.queue.put_nowait, what)
         except RuntimeError:  # the loop is closed: nobody reads it
@@ -46,7 +49,7 @@ class _Request:
 
     @property
     def is_ready(self) -> bool:
-        return self.n_unread < _MOST_UNREAD or self.cancel.is_requested
+        return self.n_told - self.n_read < _MOST_UNREAD or self.cancel.is_requested
 
 
 class _Worker:
@@ -74,11 +77,14 @@ class _Worker:
         with self._wake:
             self._wake.notify()
 
+    def leave(self, request: _Request) -> None:
+        """Nobody reads it any more."""
+        request.cancel.request()
+        self.wake()
+
     def stop(self) -> None:
         with self._wake:
             self._is_stopping = True
-            for request in [*self._waiting, *self._running]:
-                request.cancel.request()
             self._wake.notify()
         self._thread.join()
 
@@ -96,7 +102,12 @@ class _Worker:
     def _take_in(self) -> bool:
         """Waits until there is something to do; false: it is over."""
         with self._wake:
-            while not self._waiting and not any(r.is_ready for r in self._running):
+            while True:
+                if self._is_stopping:  # here, where no request is on its way from list to list
+                    for request in [*self._waiting, *self._running]:
+                        request.cancel.request()
+                if self._waiting or any(r.is_ready for r in self._running):
+                    break
                 if self._is_stopping and not self._running:
                     return False
                 self._wake.wait()
@@ -153,8 +164,10 @@ class AsyncStream(Generic[T]):
     def __init__(
         self, worker: _Worker, request: _Request, view: Callable[[Sequence[Event]], list[T]]
     ) -> None:
-        self._request = request
-        self._parts = self._read(worker, view)
+        self._worker, self._request = worker, request
+        self._parts = self._read(view)
+        # _read ends the request, unless nobody ever asked for a first part
+        weakref.finalize(self, worker.leave, request).atexit = False
 
     @property
     def reply(self) -> Reply:
@@ -170,7 +183,7 @@ class AsyncStream(Generic[T]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        self._request.cancel.request()
+        self._worker.leave(self._request)
         await self._parts.aclose()
 
     async def finish(self) -> Reply:
@@ -179,14 +192,12 @@ class AsyncStream(Generic[T]):
             pass
         return self.reply
 
-    async def _read(
-        self, worker: _Worker, view: Callable[[Sequence[Event]], list[T]]
-    ) -> AsyncGenerator[T, None]:
-        request = self._request
+    async def _read(self, view: Callable[[Sequence[Event]], list[T]]) -> AsyncGenerator[T, None]:
+        worker, request = self._worker, self._request
         try:
             while True:
                 what = await request.queue.get()
-                request.n_unread -= 1
+                request.n_read += 1
                 if what is None:
                     return
                 if isinstance(what, Exception):
@@ -195,8 +206,7 @@ class AsyncStream(Generic[T]):
                 for part in view(what):
                     yield part
         finally:
-            request.cancel.request()
-            worker.wake()
+            worker.leave(request)
 
 
 class AsyncModel:

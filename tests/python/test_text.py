@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Answers: texts, conversations, grammars, calls, streams; held against the program."""
 import asyncio
+import gc
 import json
 import unittest
 from typing import Any
@@ -247,6 +248,13 @@ class Async(unittest.TestCase):
                 await task
         reply = await served.generate(ONCE, max_tokens=3, **GREEDY)
         self.assertEqual(reply.finish_reason, "length")
+        for _ in range(6):  # never read from, left or dropped
+            stream = await served.stream(ONCE, max_tokens=3000)
+            await stream.aclose()
+            stream = await served.stream(ONCE, max_tokens=3000)
+            del stream
+            gc.collect()
+        self.assertEqual((await served.generate(ONCE, max_tokens=3)).finish_reason, "length")
         slow = await served.stream(ONCE, max_tokens=400)  # nobody reads it for a while
         others = await asyncio.gather(*[served.generate(ONCE, max_tokens=90) for _ in range(6)])
         self.assertEqual(len(others), 6)
