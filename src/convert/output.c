@@ -279,7 +279,7 @@ mf_status mf_output_begin(const mf_output_dir *dir, const char *name, uint64_t n
     mf_write_guard_begin(&guard); /* all of its room, before anything is computed for it */
     const int failed = n_bytes == 0 ? 0 : fallocate(f.fd, 0, 0, (off_t)n_bytes);
     mf_write_guard_end(&guard);
-    if (failed != 0 && errno != EOPNOTSUPP) {
+    if (failed != 0 && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR) {
         mf_status status = fail_file(&f, error, "no room for it");
         close(f.fd);
         return status;
