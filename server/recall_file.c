@@ -102,12 +102,33 @@ static bool append(int fd, const mf_srv_bytes *record, uint64_t *n_bytes)
     return true;
 }
 
+/* Half of what the file may have: what a new file begins with, and what one answer may take. */
+static uint64_t half_of(const mf_srv_recall_file *f)
+{
+    return f->options.max_bytes / 2;
+}
+
+/* The first of those that are kept that the file begins with: the newest of them, but for what is
+ * too large for any file. */
+static size_t first_of(const mf_srv_recall_file *f, const mf_srv_recall_list *list)
+{
+    size_t first = list->n_kept;
+    for (uint64_t n_bytes = 0; first > 0; first--) {
+        const uint64_t n = mf_srv_kept_bytes(list->kept[first - 1]);
+        if (n > half_of(f))
+            continue;
+        n_bytes += n;
+        if (n_bytes > half_of(f))
+            break;
+    }
+    return first;
+}
+
 /* All that is kept, the newest of it up to half of what the file may have, oldest first. */
 static bool write_all(mf_srv_recall_file *f, int fd, uint64_t *n_bytes)
 {
     mf_srv_recall_list list;
     mf_srv_bytes record = {0};
-    uint64_t n_most = f->options.max_bytes / 2, n = 0;
     if (!mf_srv_recall_list_all(f->recall, &list))
         return false;
     *n_bytes = MF_SRV_ANSWERS_HEAD_BYTES;
@@ -117,10 +138,9 @@ static bool write_all(mf_srv_recall_file *f, int fd, uint64_t *n_bytes)
         mf_srv_record_put_tools(&f->head.key, list.tools[i], &record);
         is_good = append(fd, &record, n_bytes);
     }
-    size_t first = list.n_kept;
-    while (first > 0 && (n += mf_srv_kept_bytes(list.kept[first - 1])) <= n_most)
-        first--;
-    for (size_t i = first; is_good && i < list.n_kept; i++) {
+    for (size_t i = first_of(f, &list); is_good && i < list.n_kept; i++) {
+        if (mf_srv_kept_bytes(list.kept[i]) > half_of(f))
+            continue;
         record.n_bytes = 0;
         mf_srv_record_put_answer(&f->head.key, list.kept[i], &record);
         is_good = append(fd, &record, n_bytes);
@@ -164,7 +184,7 @@ static void write_item(mf_srv_recall_file *f, const item *it)
     else
         mf_srv_record_put_tools(&f->head.key, it->tools, &record);
     const bool is_full = f->n_bytes + record.n_bytes > f->options.max_bytes;
-    if (record.n_bytes <= f->options.max_bytes / 2 &&
+    if (record.n_bytes <= half_of(f) &&
         !(is_full ? begin_anew(f) : append(f->fd, &record, &f->n_bytes)))
         fail(f);
     mf_srv_bytes_free(&record);

@@ -202,6 +202,35 @@ static void test_limit(void)
     CHECK(n == 1);
 }
 
+/* A file is written anew while the newest but few is larger than any file may have: the older ones
+ * are in it all the same. */
+static void test_large_among_others(void)
+{
+    const uint64_t max_bytes = 40000;
+    server s = start(MANY);
+    const size_t n_before = n_file_bytes();
+    mf_srv_recall_put(s.recall, make(298, 300));
+    stop(&s);
+    const uint64_t n_most = (max_bytes - MF_SRV_ANSWERS_HEAD_BYTES) / (n_file_bytes() - n_before);
+    char path[160];
+    path_of(path, sizeof path);
+    REQUIRE(unlink(path) == 0 && n_most > 20 && n_most < 60);
+    s = start(max_bytes);
+    for (uint64_t i = 0; i <= n_most; i++) { /* the last one is too many */
+        if (i + 5 == n_most)
+            mf_srv_recall_put(s.recall, make(200, 20000));
+        mf_srv_recall_put(s.recall, make(300 + 2 * i, 300));
+    }
+    stop(&s);
+    CHECK(n_file_bytes() <= max_bytes);
+    s = start(max_bytes);
+    for (uint64_t i = n_most - 8; i <= n_most; i++)
+        CHECK_MSG(has(&s, 300 + 2 * i, 300), "answer %llu of %llu", (unsigned long long)i,
+                  (unsigned long long)n_most);
+    CHECK(!has(&s, 300, 300) && !has(&s, 200, 20000));
+    stop(&s);
+}
+
 /* Each byte of a file changed, and each length of it: only whole answers come back, in order, and
  * the file goes on from there. */
 static void check_damaged(const unsigned char *bytes, size_t n_bytes, size_t n_good)
@@ -285,6 +314,7 @@ int main(void)
     REQUIRE(mkdtemp(directory) != NULL);
     test_comes_back();
     test_limit();
+    test_large_among_others();
     test_damage();
     test_content();
     char path[160];
