@@ -313,7 +313,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
 static void wait_a_little(mf_hub_ahead *a)
 {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += 100000000;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
@@ -407,7 +407,11 @@ static mf_hub_ahead *make(mf_hub_model *model)
         return NULL;
     }
     pthread_mutex_init(&a->lock, NULL);
-    pthread_cond_init(&a->changed, NULL);
+    pthread_condattr_t monotonic; /* a clock that is set back makes no wait longer */
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&a->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     model->options.ahead = a;
     model->options.tick = tick;
     model->options.user = a;
