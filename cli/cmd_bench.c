@@ -111,7 +111,7 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
     if (option == OPT_SEED)
         return mf_cli_parse_u64(optarg, 0, UINT64_MAX, &args->seed)
                    ? MF_EXIT_OK
-                   : mf_cli_bad_value(parser, "seed", optarg, "a number in range");
+                   : mf_cli_bad_value(parser, "seed", optarg, "a whole number from 0 to 2^64 - 1");
     (void)mf_cli_take_number(parser, numbers, sizeof numbers / sizeof *numbers, option, args,
                              &exit_code);
     return exit_code;

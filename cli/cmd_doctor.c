@@ -193,11 +193,11 @@ static int write_report(const doctor *d)
     }
     FILE *file = fopen(d->report, "wxe");
     if (!file)
-        return mf_cli_error("%s: %s", d->report, strerror(errno));
+        return mf_cli_error("%s: cannot be made: %s", d->report, strerror(errno));
     write_json(&clean, file);
     const bool is_bad = ferror(file) != 0;
     if (fclose(file) != 0 || is_bad)
-        return mf_cli_error("%s: %s", d->report, strerror(errno));
+        return mf_cli_error("%s: cannot be written: %s", d->report, strerror(errno));
     return MF_EXIT_OK;
 }
 

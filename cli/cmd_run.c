@@ -245,7 +245,7 @@ static bool answer_option(mf_cli_generate_args *g, int option, const char **name
 static int own_option(void *ctx, const mf_cli_parser *parser, int option)
 {
     run_args *args = ctx;
-    const char *name = "", *expected = "a number in range";
+    const char *name = "", *expected = "a whole number from 0 to 4294967295";
     mf_cli_generate_args *g = &args->generate;
     bool good = true;
     int exit_code = MF_EXIT_OK;

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,8 +60,16 @@ static int take_scalar(const mf_cli_parser *parser, mf_cli_sampling *s, size_t i
         good = mf_cli_parse_u32(optarg, (uint32_t)scalars[i].min, UINT32_MAX, &whole);
     else
         good = parse_signed(optarg, scalars[i].min, scalars[i].max, &number);
-    if (!good)
-        return mf_cli_bad_value(parser, scalars[i].name, optarg, "a number in range");
+    if (!good) {
+        char expected[64];
+        if (scalars[i].is_whole)
+            snprintf(expected, sizeof expected, "a whole number from %g to %u",
+                     (double)scalars[i].min, UINT32_MAX);
+        else
+            snprintf(expected, sizeof expected, "a number from %g to %g", (double)scalars[i].min,
+                     (double)scalars[i].max);
+        return mf_cli_bad_value(parser, scalars[i].name, optarg, expected);
+    }
     memcpy(field, scalars[i].is_whole ? (void *)&whole : (void *)&number, sizeof whole);
     s->has |= 1u << i;
     return MF_EXIT_OK;
@@ -116,7 +125,8 @@ bool mf_cli_take_sampling(const mf_cli_parser *parser, mf_cli_sampling *s, int o
     case 's':
         s->has_seed = mf_cli_parse_u64(optarg, 0, UINT64_MAX, &s->given.seed);
         if (!s->has_seed)
-            *exit_code = mf_cli_bad_value(parser, "seed", optarg, "a number in range");
+            *exit_code =
+                mf_cli_bad_value(parser, "seed", optarg, "a whole number from 0 to 2^64 - 1");
         return true;
     case MF_OPT_LOGIT_BIAS:
         *exit_code = take_bias(parser, s);

@@ -172,7 +172,7 @@ mf_status mf_timeline_open(const mf_allocator *allocator, const char *path, mf_t
     if (t->fd < 0) {
         const int why = errno;
         mf_free(&a, t, sizeof *t);
-        return mf_fail_os(error, MF_ERR_IO, why, "%s", path);
+        return mf_fail_os(error, MF_ERR_IO, why, "%s: cannot be made", path);
     }
     pthread_mutex_init(&t->lock, NULL); /* cannot fail on Linux */
     put(t, snprintf(room(t), EVENT_BYTES_MOST,

@@ -118,7 +118,7 @@ sed 's/"name": "system", "value": "[^"]*"//' "$scratch/report.json" | grep -qw "
 cp "$scratch/report.json" "$scratch/first"
 run doctor --no-measure --report "$scratch/report.json"
 expect_code 1
-expect_exact "$err" "moeflux: $scratch/report.json: File exists"
+expect_exact "$err" "moeflux: $scratch/report.json: cannot be made: File exists"
 expect_same "$scratch/report.json" "$scratch/first"
 run doctor "$scratch/nothing" --no-measure --report "$scratch/second"
 expect_code 1

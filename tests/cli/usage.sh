@@ -106,6 +106,16 @@ bad() {
         expect_usage_error "$option: '$value' is not *"
     done
 }
+run run model --temp 9e9
+expect_usage_error "--temp: '9e9' is not a number from 0 to 1000"
+run run model --presence-penalty 101
+expect_usage_error "--presence-penalty: '101' is not a number from -100 to 100"
+run run model --dry-last-n 0
+expect_usage_error "--dry-last-n: '0' is not a whole number from 1 to 4294967295"
+run run model -n -1
+expect_usage_error "--max-tokens: '-1' is not a whole number from 0 to 4294967295"
+run run model --seed -5
+expect_usage_error "--seed: '-5' is not a whole number from 0 to 2^64 - 1"
 file=
 for command in run info bench perplexity; do
     [ $command != perplexity ] || file=file
