@@ -60,6 +60,36 @@ static bool make_tables(mf_engine *e, mf_session *s)
     return true;
 }
 
+static void free_logits(mf_engine *e, mf_session *s)
+{
+    const size_t n_bytes = e->runner.h.n_vocab * sizeof *s->logits;
+    if (s->shared_logits.id != 0) {
+        e->runner.backend->ops->buffer_free(e->runner.backend, s->shared_logits);
+        return;
+    }
+    mf_free(&e->allocator, s->logits, n_bytes);
+    mf_free(&e->allocator, s->next_logits, n_bytes);
+}
+
+/* Memory for logits, false: there is none. A device writes its own straight to where they stay, if
+ * it has room for a buffer: megabytes a session and step. */
+static bool make_logits(mf_engine *e, mf_session *s)
+{
+    const mf_backend_ops *ops = e->runner.backend->ops;
+    const size_t n = e->runner.h.n_vocab;
+    mf_error error = {0};
+    if (ops->runs_later &&
+        ops->buffer_create(e->runner.backend, 2 * n * sizeof *s->logits, MF_USE_STAGING,
+                           "a session's logits", &s->shared_logits, &error) == MF_OK) {
+        s->logits = (float *)(void *)ops->buffer_host(e->runner.backend, s->shared_logits);
+        s->next_logits = s->logits + n;
+        return true;
+    }
+    s->logits = mf_alloc_array(&e->allocator, n, sizeof *s->logits);
+    s->next_logits = mf_alloc_array(&e->allocator, n, sizeof *s->logits);
+    return s->logits != NULL && s->next_logits != NULL;
+}
+
 static void free_memory(mf_engine *e, mf_session *s)
 {
     const mf_allocator *a = &e->allocator;
@@ -69,8 +99,7 @@ static void free_memory(mf_engine *e, mf_session *s)
         mf_free(a, s->pages[k].spans, table_capacity(e, k) * sizeof *s->pages[k].spans);
     }
     mf_free(a, s->marks, s->mark_capacity * sizeof *s->marks);
-    mf_free(a, s->logits, e->runner.h.n_vocab * sizeof *s->logits);
-    mf_free(a, s->next_logits, e->runner.h.n_vocab * sizeof *s->logits);
+    free_logits(e, s);
     mf_free(a, s->trace_rows, trace_bytes(e));
     mf_draft_free(s);
     mf_free(a, s, sizeof *s);
@@ -85,9 +114,7 @@ static mf_status make_session(mf_engine *e, mf_session **out, mf_error *error)
         return mf_fail_memory(error, sizeof *s, "a session");
     s->engine = e;
     atomic_init(&s->is_cancelled, false);
-    s->logits = mf_alloc_array(a, e->runner.h.n_vocab, sizeof *s->logits);
-    s->next_logits = mf_alloc_array(a, e->runner.h.n_vocab, sizeof *s->logits);
-    if (!make_tables(e, s) || s->logits == NULL || s->next_logits == NULL) {
+    if (!make_tables(e, s) || !make_logits(e, s)) {
         free_memory(e, s);
         return mf_fail_memory(error, e->runner.h.n_vocab * sizeof *s->logits, "a session");
     }

@@ -87,10 +87,11 @@ struct mf_session {
     bool auto_at_end;
     mf_session_part part;
     mf_session_draft draft;
-    uint64_t n_long_left; /* of its next tokens, those that belong to a long run */
-    bool in_batch;        /* of the chunk that is being evaluated */
-    float *logits;        /* [n_vocab] of the last token */
-    float *next_logits;   /* those of the chunk being evaluated, until it is committed */
+    uint64_t n_long_left;    /* of its next tokens, those that belong to a long run */
+    bool in_batch;           /* of the chunk that is being evaluated */
+    mf_buffer shared_logits; /* where both of the following are, for a device to write; or none */
+    float *logits;           /* [n_vocab] of the last token */
+    float *next_logits;      /* those of the chunk being evaluated, until it is committed */
     bool has_logits;
     atomic_bool is_cancelled; /* by mf_session_cancel, since the call began */
     const mf_cancel *cancel;  /* mf_session_set_cancel's, or NULL */

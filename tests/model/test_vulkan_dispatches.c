@@ -12,14 +12,14 @@ mf_status __real_mf_vulkan_backend_create(const mf_backend_options *options, mf_
 mf_status __wrap_mf_vulkan_backend_create(const mf_backend_options *options, mf_backend **out,
                                           mf_error *error);
 
-static const mf_vk_backend *opened;
+static mf_vk_backend *opened;
 
 mf_status __wrap_mf_vulkan_backend_create(const mf_backend_options *options, mf_backend **out,
                                           mf_error *error)
 {
     const mf_status status = __real_mf_vulkan_backend_create(options, out, error);
     if (status == MF_OK)
-        opened = (const mf_vk_backend *)*out;
+        opened = (mf_vk_backend *)*out;
     return status;
 }
 
@@ -60,6 +60,8 @@ static void check_case(const expected *e)
                   e->name, g.n_layers, (unsigned)(stream->n_dispatches - n_dispatches),
                   (unsigned)(stream->n_barriers - n_barriers), e->n_dispatches, e->n_barriers);
     }
+    CHECK_MSG(mf_vk_span_of_host(opened, mf_session_logits(session), g.n_vocab * 4).buffer.id != 0,
+              "%s: the device does not write logits to where they stay", e->name);
     mf_session_free(&session);
     mf_engine_close(&engine);
     golden_free(&g);
