@@ -152,8 +152,10 @@ static run decode_together(bench *b, operation_times *times)
         BENCH_TRY(mf_session_create(b->engine, &sessions[s], &error));
         BENCH_TRY(mf_session_eval(sessions[s], tokens_of(b, s), b->n_prompt, &error));
     }
-    if (times != NULL)
+    if (times != NULL) {
         BENCH_TRY(mf_engine_time_operations(b->engine, 1, &error));
+        BENCH_TRY(mf_engine_profile(b->engine, 1, &error));
+    }
     mf_engine_stats_reset(b->engine);
     uint64_t start = mf_now_us();
     for (uint32_t t = 0; t < b->n_steps; t++) {
@@ -166,6 +168,7 @@ static run decode_together(bench *b, operation_times *times)
     if (times != NULL) {
         times->n = mf_engine_operation_times(b->engine, times->list, MOST_OPERATIONS);
         BENCH_TRY(mf_engine_time_operations(b->engine, 0, &error));
+        BENCH_TRY(mf_engine_profile(b->engine, 0, &error));
     }
     for (uint32_t s = 0; s < b->n_sessions; s++)
         mf_session_free(&sessions[s]);
@@ -209,7 +212,12 @@ static void print_operations(bench *b)
                1e6 * times.list[i].seconds / n_steps, 100 * times.list[i].seconds / all,
                (double)times.list[i].n / n_steps);
     printf("  %-34s %13.1f us\n", "all on the device", 1e6 * all / n_steps);
-    printf("  %-34s %13.1f us\n", "all", 1e6 * r.seconds / n_steps);
+    printf("  %-34s %13.1f us, of which the evaluating thread has\n", "all",
+           1e6 * r.seconds / n_steps);
+    for (int i = 0; i < MF_STAGES; i++)
+        if (r.stats.stage_us[i] != 0)
+            printf("    %-32s %13.1f us\n", mf_stage_name((mf_stage)i),
+                   (double)r.stats.stage_us[i] / n_steps);
 }
 
 /* What the drive gives without anybody computing. */
