@@ -136,7 +136,8 @@ typedef enum mf_op_kind {
     MF_OP_COMPRESS,
     MF_OP_ENTRY_ATTENTION,
     MF_OP_STREAMS_IN,
-    MF_OP_STREAMS_OUT
+    MF_OP_STREAMS_OUT,
+    MF_OP_FINITE
 } mf_op_kind;
 
 /* How a router's logits become scores. */
@@ -180,6 +181,14 @@ typedef struct mf_copy_rows_params {
     const uint32_t *rows;
     uint32_t n_cols;
 } mf_copy_rows_params;
+
+/* out[r * MF_FINITE_PARTS + i] (uint32): 1 where the i-th part of x's row r has finite numbers
+ * only, else 0. Parts are as many columns as make so many of them, the last ones fewer or none. */
+#define MF_FINITE_PARTS 16
+typedef struct mf_finite_params {
+    mf_span x, out;
+    uint32_t n_cols;
+} mf_finite_params;
 
 /* out = rmsnorm(x) * weight over the first n_cols of rows that are `stride` floats apart
  * (0: n_cols); weight float32. out may be x. */
@@ -561,6 +570,7 @@ typedef struct mf_op {
         mf_entry_attention_params entry_attention;
         mf_streams_in_params streams_in;
         mf_streams_out_params streams_out;
+        mf_finite_params finite;
     } u;
 } mf_op;
 

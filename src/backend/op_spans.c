@@ -554,6 +554,13 @@ static void streams_out(const spans *s)
     rows(s, p->mean, p->n_cols, MF_WRITES);
 }
 
+static void finite(const spans *s)
+{
+    const mf_finite_params *p = &s->op->u.finite;
+    rows(s, p->x, p->n_cols, MF_READS);
+    rows(s, p->out, MF_FINITE_PARTS, MF_WRITES);
+}
+
 void mf_op_spans(const mf_op *op, const mf_sequence *sequences, uint32_t n_sequences,
                  mf_op_span_fn visit, void *ctx)
 {
@@ -581,6 +588,7 @@ void mf_op_spans(const mf_op *op, const mf_sequence *sequences, uint32_t n_seque
         [MF_OP_ENTRY_ATTENTION] = entry_attention,
         [MF_OP_STREAMS_IN] = streams_in,
         [MF_OP_STREAMS_OUT] = streams_out,
+        [MF_OP_FINITE] = finite,
     };
     const spans s = {op, sequences, n_sequences, visit, ctx};
     touch(&s, op->when, sizeof(uint32_t), MF_READS);

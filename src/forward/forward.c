@@ -170,6 +170,31 @@ static mf_status check_logits(mf_runner *r, const mf_batch *batch, uint32_t i, c
                : mf_fail_not_finite(r, batch, r->row_list[i], error);
 }
 
+/* Whether all of the n rows' logits are numbers, to row_finite. */
+static void ask_finite(mf_runner *r, uint32_t n)
+{
+    const mf_op op = {
+        .kind = MF_OP_FINITE,
+        .n_rows = n,
+        .u.finite = {.x = r->plan.logits, .out = r->plan.finite, .n_cols = r->h.n_vocab}};
+    if (!r->asks_finite)
+        return;
+    mf_record(r, &op);
+    r->backend->ops->read(r->backend, r->plan.finite, r->row_finite,
+                          (uint64_t)n * MF_FINITE_PARTS * sizeof *r->row_finite);
+}
+
+/* Once that has come. */
+static mf_status check_row(mf_runner *r, const mf_batch *batch, uint32_t i, mf_error *error)
+{
+    if (!r->asks_finite)
+        return check_logits(r, batch, i, r->row_logits[i], error);
+    for (uint32_t j = 0; j < MF_FINITE_PARTS; j++)
+        if (r->row_finite[i * MF_FINITE_PARTS + j] == 0)
+            return mf_fail_not_finite(r, batch, r->row_list[i], error);
+    return MF_OK;
+}
+
 /* Of every row. Those of a part's last one are also its own. */
 static mf_status all_logits(mf_runner *r, const mf_batch *batch, mf_error *error)
 {
@@ -207,10 +232,11 @@ static mf_status some_logits(mf_runner *r, const mf_batch *batch, uint32_t n, mf
         head(r, n);
         for (uint32_t i = 0; i < n; i++)
             ask_logits(r, i, r->row_logits[i]);
+        ask_finite(r, n);
         MF_TRY(settle(r, batch, &next, error));
     } while (next != 0);
     for (uint32_t i = 0; i < n; i++)
-        MF_TRY(check_logits(r, batch, i, r->row_logits[i], error));
+        MF_TRY(check_row(r, batch, i, error));
     return MF_OK;
 }
 

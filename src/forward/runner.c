@@ -179,6 +179,15 @@ static mf_status reserve_mlp(mf_runner *r, uint32_t layer, mf_error *error)
     return reserve_experts(r, &w->experts, error);
 }
 
+/* A host reads megabytes of a device's logits no faster than they come. */
+static mf_status reserve_finite(mf_runner *r, mf_error *error)
+{
+    const mf_op op = {
+        .kind = MF_OP_FINITE, .n_rows = r->plan.n_logit_rows, .u.finite = {.n_cols = r->h.n_vocab}};
+    r->asks_finite = r->backend->ops->runs_later && r->backend->ops->supports_op(r->backend, &op);
+    return r->asks_finite ? mf_backend_reserve(r->backend, &op, error) : MF_OK;
+}
+
 /* The largest operations of each kind that will be recorded, so that none of them allocates later.
  */
 static mf_status reserve_ops(mf_runner *r, uint32_t n_sequences, mf_error *error)
@@ -200,6 +209,7 @@ static mf_status reserve_ops(mf_runner *r, uint32_t n_sequences, mf_error *error
         MF_TRY(mf_layer_kind_table[r->h.layer_kind[i]]->reserve(r, i, error));
         MF_TRY(reserve_mlp(r, i, error));
     }
+    MF_TRY(reserve_finite(r, error));
     MF_TRY(mf_draft_reserve(r, error));
     MF_TRY(mf_streams_reserve(r, error));
     return mf_reserve_matmul(r, &r->weights.lm_head, r->plan.n_logit_rows, error);
@@ -411,7 +421,8 @@ static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
                      (size_t)n_sequences * sizeof(mf_sequence) + (size_t)r->plan.n_logit_rows * 4 +
                      (size_t)r->plan.n_chunk * 8 + (size_t)r->h.n_vocab * sizeof(float) +
                      mf_all_layers(&r->h) * sizeof(mf_layer_state) + routed_bytes(r) +
-                     foretold_bytes(r) + (size_t)r->plan.n_logit_rows * sizeof(float *) +
+                     foretold_bytes(r) +
+                     (size_t)r->plan.n_logit_rows * (sizeof(float *) + 4 * MF_FINITE_PARTS) +
                      draft_rows_bytes(r) + stream_rows_bytes(r) + 32 * 64;
     MF_TRY(mf_arena_create(&r->allocator, n_bytes, "expert lists", &r->arena, error));
     r->moe.ids = mf_arena_take(&r->arena, picks * 4);
@@ -426,6 +437,7 @@ static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
     r->sequences = mf_arena_take(&r->arena, (size_t)n_sequences * sizeof(mf_sequence));
     r->row_list = mf_arena_take(&r->arena, (size_t)r->plan.n_logit_rows * 4);
     r->row_logits = mf_arena_take(&r->arena, r->plan.n_logit_rows * sizeof(float *));
+    r->row_finite = mf_arena_take(&r->arena, r->plan.n_logit_rows * MF_FINITE_PARTS * 4);
     r->draft_rows = mf_arena_take(&r->arena, draft_rows_bytes(r));
     r->row_tokens = mf_arena_take(&r->arena, (size_t)r->plan.n_chunk * 4);
     r->same_row = mf_arena_take(&r->arena, (size_t)r->plan.n_chunk * 4);

@@ -93,6 +93,8 @@ typedef struct mf_runner {
     uint32_t *same_row;    /* [n_chunk], all 0 */
     uint32_t *stream_rows; /* [n_chunk, n_streams], the row that each is of */
     float **row_logits;    /* [n_logit_rows], where they go */
+    uint32_t *row_finite;  /* [n_logit_rows, MF_FINITE_PARTS], as plan.finite */
+    bool asks_finite;      /* a device that has them looks through logits, not the host */
     uint32_t *draft_rows;  /* [2 n_chunk], where something is drafted */
     const mf_batch *batch; /* at hand, where parts have states of their rows; else NULL */
     int32_t *row_tokens;   /* [n_chunk] */

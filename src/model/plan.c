@@ -268,8 +268,9 @@ static uint64_t host_bytes(const mf_hparams *h, const mf_plan_options *o, const 
     const uint64_t routed = (uint64_t)h->n_moe_layers * (4 * MF_MAX_ROUTED_PICKS + 80);
     return picks * 16 + (uint64_t)h->n_experts * 64 + routed +
            n * (h->hidden_size + 2 * (uint64_t)h->n_v_heads + 1 + h->n_streams) * 4 +
-           (uint64_t)h->n_vocab * 4 + o->n_sessions * p->session_host_bytes +
-           prepared_bytes(h, o->device, n) + mf_foresight_bytes(h->n_moe_layers, h->n_experts) +
+           (uint64_t)h->n_vocab * 4 + (uint64_t)p->n_logit_rows * MF_FINITE_PARTS * 4 +
+           o->n_sessions * p->session_host_bytes + prepared_bytes(h, o->device, n) +
+           mf_foresight_bytes(h->n_moe_layers, h->n_experts) +
            MF_FORESIGHT_DEPTH * MF_FORESIGHT_ROWS * 8 * (uint64_t)o->k +
            (p->draft.n_tokens != 0 ? 8 * n : 0) +
            (o->experts_apart ? prepared_bytes(h, o->expert_device, n) : 0);
@@ -355,6 +356,7 @@ bool mf_plan_make(const mf_hparams *h, const mf_plan_options *o, mf_plan *out)
     p.moe_x = h->router.scales_input ? take(&l, n, h->hidden_size) : p.h;
     p.last = take(&l, p.n_logit_rows, h->hidden_size);
     p.logits = take(&l, p.n_logit_rows, h->n_vocab);
+    p.finite = take(&l, p.n_logit_rows, MF_FINITE_PARTS);
     p.ids = take(&l, n, k);
     p.routed_ids = take(&l, h->n_moe_layers, MF_MAX_ROUTED_PICKS);
     p.weights = take(&l, n, k);

@@ -30,6 +30,19 @@ static void build_copy_rows(scene *s, const uint32_t *p)
     s->op.u.copy_rows.n_cols = p[1];
 }
 
+/* Every third row has one value that is no finite number, somewhere. */
+static void build_finite(scene *s, const uint32_t *p)
+{
+    const float others[] = {INFINITY, -INFINITY, NAN, -NAN};
+    s->op = (mf_op){.kind = MF_OP_FINITE, .n_rows = p[0]};
+    s->op.u.finite.x = scene_input(s, (size_t)p[0] * p[1], 3.0e38f);
+    s->op.u.finite.out = scene_output(s, (size_t)p[0] * MF_FINITE_PARTS);
+    s->op.u.finite.n_cols = p[1];
+    float *x = scene_at(s, s->op.u.finite.x);
+    for (uint32_t r = 0; r < p[0]; r += 3)
+        x[(size_t)r * p[1] + scene_random(s, p[1])] = others[r / 3 % 4];
+}
+
 /* p[2]: in place; p[3]: floats between rows */
 static void build_rmsnorm(scene *s, const uint32_t *p)
 {
@@ -421,6 +434,9 @@ const op_case op_cases[] = {
     {"copy_rows 1x1", build_copy_rows, {1, 1}},
     {"copy_rows 7x33", build_copy_rows, {7, 33}},
     {"copy_rows 70x65", build_copy_rows, {70, 65}},
+    {"finite 1x1", build_finite, {1, 1}},
+    {"finite 7x33", build_finite, {7, 33}},
+    {"finite 70x4099", build_finite, {70, 4099}},
     {"rmsnorm 1x1", build_rmsnorm, {1, 1, 0}},
     {"rmsnorm 7x77", build_rmsnorm, {7, 77, 0}},
     {"rmsnorm 70x259 in place", build_rmsnorm, {70, 259, 1}},

@@ -262,7 +262,7 @@ static void check_support(mf_backend *be)
 {
     mf_op op = {.kind = (mf_op_kind)0, .n_rows = 1};
     CHECK(!be->ops->supports_op(be, &op));
-    op.kind = (mf_op_kind)(MF_OP_STREAMS_OUT + 1);
+    op.kind = (mf_op_kind)(MF_OP_FINITE + 1);
     CHECK(!be->ops->supports_op(be, &op));
     op.kind = (mf_op_kind)0x7fffffff;
     CHECK(!be->ops->supports_op(be, &op));

@@ -166,6 +166,20 @@ static void ref_copy_rows(scene *s)
     }
 }
 
+static void ref_finite(scene *s)
+{
+    const uint32_t n = s->op.u.finite.n_cols, n_part = (n + MF_FINITE_PARTS - 1) / MF_FINITE_PARTS;
+    for (uint32_t r = 0; r < s->op.n_rows; r++) {
+        const float *x = floats(s, s->op.u.finite.x) + (size_t)r * n;
+        for (uint32_t part = 0; part < MF_FINITE_PARTS; part++) {
+            int32_t want = 1;
+            for (uint32_t i = part * n_part; i < (part + 1) * n_part && i < n; i++)
+                want = isfinite(x[i]) ? want : 0;
+            scene_expect_id(s, s->op.u.finite.out, (size_t)r * MF_FINITE_PARTS + part, want);
+        }
+    }
+}
+
 static double inverse_rms(const float *x, uint32_t n, double eps)
 {
     double sum = 0.0;
@@ -599,6 +613,7 @@ void scene_reference(scene *s)
     static void (*const references[])(scene *) = {
         [MF_OP_EMBED] = ref_embed,
         [MF_OP_COPY_ROWS] = ref_copy_rows,
+        [MF_OP_FINITE] = ref_finite,
         [MF_OP_RMSNORM] = ref_rmsnorm,
         [MF_OP_RMSNORM_GATED] = ref_rmsnorm_gated,
         [MF_OP_MATMUL] = ref_matmul,

@@ -291,6 +291,10 @@ static void skip_rows(mf_op *op, uint32_t first)
         op->u.copy_rows.rows += first;
         skip(&op->u.copy_rows.out, first, op->u.copy_rows.n_cols);
         break;
+    case MF_OP_FINITE:
+        skip(&op->u.finite.x, first, op->u.finite.n_cols);
+        skip(&op->u.finite.out, first, MF_FINITE_PARTS);
+        break;
     case MF_OP_RMSNORM:
         skip(&op->u.rmsnorm.x, first, rmsnorm_stride(op));
         skip(&op->u.rmsnorm.out, first, rmsnorm_stride(op));

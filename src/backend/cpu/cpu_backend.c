@@ -131,7 +131,7 @@ static bool supports_op(const mf_backend *base, const mf_op *op)
     if ((op->kind == MF_OP_MATMUL && mf_has_steps(&op->u.matmul)) ||
         (op->kind == MF_OP_ROUTED_EXPERTS && mf_routed_has_steps(&op->u.routed)))
         return false; /* there is nothing to gain */
-    return op->kind >= MF_OP_EMBED && op->kind <= MF_OP_STREAMS_OUT;
+    return op->kind >= MF_OP_EMBED && op->kind <= MF_OP_FINITE;
 }
 
 static size_t matmul_scratch(const mf_cpu_backend *be, const mf_weight *w, uint32_t n_rows)
@@ -357,6 +357,7 @@ static void record(mf_backend *base, const mf_op *op)
         [MF_OP_ENTRY_ATTENTION] = mf_cpu_entry_attention,
         [MF_OP_STREAMS_IN] = mf_cpu_streams_in,
         [MF_OP_STREAMS_OUT] = mf_cpu_streams_out,
+        [MF_OP_FINITE] = mf_cpu_finite,
     };
     mf_cpu_backend *be = (mf_cpu_backend *)base;
     assert(supports_op(base, op));

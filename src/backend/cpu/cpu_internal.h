@@ -64,6 +64,7 @@ mf_matrix mf_cpu_matrix(const mf_cpu_backend *be, const mf_weight *w);
 
 void mf_cpu_embed(mf_cpu_backend *be, const mf_op *op);
 void mf_cpu_copy_rows(mf_cpu_backend *be, const mf_op *op);
+void mf_cpu_finite(mf_cpu_backend *be, const mf_op *op);
 void mf_cpu_rmsnorm(mf_cpu_backend *be, const mf_op *op);
 void mf_cpu_rmsnorm_gated(mf_cpu_backend *be, const mf_op *op);
 void mf_cpu_sigmoid_mul(mf_cpu_backend *be, const mf_op *op);

@@ -60,6 +60,27 @@ void mf_cpu_copy_rows(mf_cpu_backend *be, const mf_op *op)
         memcpy(out + i * n_cols, x + op->u.copy_rows.rows[i] * n_cols, n_cols * sizeof *x);
 }
 
+static void finite_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
+{
+    const uint32_t n = op->u.finite.n_cols, exponent = 0x7F800000u;
+    const uint32_t n_part = (n + MF_FINITE_PARTS - 1) / MF_FINITE_PARTS;
+    const float *x = mf_cpu_floats(be, op->u.finite.x) + (size_t)row * n;
+    uint32_t *out = (uint32_t *)(void *)mf_cpu_bytes(be, op->u.finite.out) + row * MF_FINITE_PARTS;
+    for (uint32_t i = 0; i < MF_FINITE_PARTS; i++)
+        out[i] = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        if ((bits & exponent) == exponent)
+            out[i / n_part] = 0;
+    }
+}
+
+void mf_cpu_finite(mf_cpu_backend *be, const mf_op *op)
+{
+    mf_cpu_for_rows(be, op, op->u.finite.n_cols, finite_row);
+}
+
 static void centre(float *x, uint32_t n)
 {
     double sum = 0;

@@ -401,7 +401,7 @@ uint64_t mf_vk_array(mf_vk_backend *be, const void *values, uint64_t n_bytes);
 uint64_t mf_vk_scratch(mf_vk_backend *be, uint64_t n_bytes);
 
 extern const mf_vk_op mf_vk_op_embed, mf_vk_op_copy_rows, mf_vk_op_rmsnorm, mf_vk_op_rmsnorm_gated,
-    mf_vk_op_add, mf_vk_op_swiglu, mf_vk_op_sigmoid_mul, mf_vk_op_rope;
+    mf_vk_op_add, mf_vk_op_swiglu, mf_vk_op_sigmoid_mul, mf_vk_op_rope, mf_vk_op_finite;
 extern const mf_vk_op mf_vk_op_head_norm_rope, mf_vk_op_attention, mf_vk_op_latent_attention,
     mf_vk_op_conv1d_silu, mf_vk_op_gated_delta;
 extern const mf_vk_op mf_vk_op_matmul, mf_vk_op_head_matmul, mf_vk_op_route, mf_vk_op_experts,

@@ -149,6 +149,26 @@ static void copy_rows_record(mf_vk_backend *be, const mf_op *op)
 
 const mf_vk_op mf_vk_op_copy_rows = {any, copy_rows_reserve, copy_rows_record};
 
+static mf_status finite_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
+{
+    (void)op;
+    return prepare(be, MF_VK_SHADER_finite, error);
+}
+
+static void finite_record(mf_vk_backend *be, const mf_op *op)
+{
+    const mf_finite_params *p = &op->u.finite;
+    const mf_vk_kernel kernel = {MF_VK_SHADER_finite, 1, {THREADS}};
+    const struct {
+        uint64_t x, out;
+        uint32_t n_cols, unused;
+    } push = {mf_vk_address(be, p->x), mf_vk_address(be, p->out), p->n_cols, 0};
+    mf_vk_dispatch(be, &kernel, &push, sizeof push,
+                   (const uint32_t[]){MF_FINITE_PARTS, op->n_rows, 1});
+}
+
+const mf_vk_op mf_vk_op_finite = {any, finite_reserve, finite_record};
+
 /* A subgroup of most devices is enough for a head. */
 #define NORM_FEW_COLS 256u
 #define NORM_FEW_THREADS 32u

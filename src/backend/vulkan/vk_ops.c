@@ -25,6 +25,7 @@ static const mf_vk_op *const ops[] = {
     [MF_OP_EXPERTS] = &mf_vk_op_experts,
     [MF_OP_ROUTED_EXPERTS] = &mf_vk_op_routed_experts,
     [MF_OP_COMBINE] = &mf_vk_op_combine,
+    [MF_OP_FINITE] = &mf_vk_op_finite,
 };
 
 bool mf_vk_op_supports(const mf_vk_backend *be, const mf_op *op)
