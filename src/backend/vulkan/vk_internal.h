@@ -421,6 +421,7 @@ typedef struct mf_vk_tuning {
     mf_vk_way ways[MF_VK_N_WAYS]; /* the first has n_needed 0, the others rise */
     uint32_t attention_ahead;     /* slices of keys on their way in attention of few queries */
     uint32_t team_rows;           /* of a team of experts_out.comp */
+    uint32_t unit_groups; /* workgroups that large tiles of matmul_units.comp leave at least */
 } mf_vk_tuning;
 extern const mf_vk_tuning mf_vk_tuning_default; /* vk_product.c */
 

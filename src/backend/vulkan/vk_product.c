@@ -29,7 +29,6 @@
 /* Of matmul_units.comp. */
 #define UNIT_TOKENS 16u
 #define UNIT_ROWS 128u
-#define ENOUGH_GROUPS 256u
 #define MOST_KEPT 256u /* jobs, of 104 bytes each */
 
 static uint32_t unit_rows(const mf_vk_product *p)
@@ -216,6 +215,7 @@ const mf_vk_tuning mf_vk_tuning_default = {
     .ways = {{1, 1, 0}, {4, 2, 1 << 16}, {8, 2, 1 << 18}, {16, 2, 3 << 18}},
     .attention_ahead = 2,
     .team_rows = 4,
+    .unit_groups = 256,
 };
 /* A processor has few lanes: this is for tests. */
 #define LANES_OF_PROCESSORS 256u
@@ -659,14 +659,14 @@ static uint32_t usable_classes(const mf_vk_backend *be, const mf_vk_product *p)
 {
     uint32_t n = p->is_half ? unit_classes(be) : 1;
     for (uint64_t n_groups = 0; n > 1; n--, n_groups = 0) {
-        for (uint32_t i = 0; i < p->n_jobs && n_groups < ENOUGH_GROUPS; i++) {
+        for (uint32_t i = 0; i < p->n_jobs && n_groups < be->tuning.unit_groups; i++) {
             mf_vk_job job = {0};
             p->job(p->ctx, i, &job);
             const uint32_t tiles = unit_tiles[units_class(job.n_tokens, n)];
             n_groups += (uint64_t)mf_vk_groups(job.n_rows, unit_rows(p)) *
                         mf_vk_groups(job.n_tokens, UNIT_TOKENS * tiles);
         }
-        if (n_groups >= ENOUGH_GROUPS)
+        if (n_groups >= be->tuning.unit_groups)
             break;
     }
     return n;
