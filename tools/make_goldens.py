@@ -194,6 +194,11 @@ CASES = {
         family=Q35, form="fp8", dtype="BF16", stacked=True, interval=2,
         config=shape(72, 2, 2, 1, 128, 1, 2, 64, 64, 4, 2, 128, 40, 128, **rope_v5(1e6, 0.25)),
     ),
+    # scales as published beside experts one by one
+    "qwen3_5_moe_stacked_fp8_bf16_scales": dict(
+        family=Q35, form="fp8", dtype="BF16", stacked=True, interval=2, scales="BF16",
+        config=shape(40, 2, 2, 1, 64, 1, 2, 32, 32, 3, 2, 256, 40, 96, **rope_v5(1e6, 0.25)),
+    ),
     # one MLP a layer in place of experts, and a multi-token-prediction layer that is left out
     "qwen3_5_bf16": dict(
         family=Q35_DENSE, form="hf", dtype="BF16", extras=True, shards=2, types=4, interval=4,
@@ -382,11 +387,11 @@ def is_fp8(name):
     return name.endswith((".weight", "gate_up_proj", "experts.down_proj")) and not name.endswith(kept)
 
 
-def fp8_of(t):
+def fp8_of(t, scale_dtype):
     """Also of matrices in a stack, each by itself."""
     if t.dim() == 2:
-        return forms.fp8_of(t, "F32")
-    pairs = [forms.fp8_of(each, "F32") for each in t]
+        return forms.fp8_of(t, scale_dtype)
+    pairs = [forms.fp8_of(each, scale_dtype) for each in t]
     return tuple(forms.Raw(p[0].dtype, [len(t), *p[0].shape], b"".join(r.data for r in p)) for p in zip(*pairs))
 
 
@@ -398,7 +403,7 @@ def make_fp8(case, folder, seed, tokens):
         if is_fp8(name):
             factors = forms.block_factors(t.shape, draw(name + "/blocks", (64, 64)))
             scales = name + "_scale_inv"
-            raw[name], raw[scales] = fp8_of(t * factors)
+            raw[name], raw[scales] = fp8_of(t * factors, case.get("scales", "F32"))
         else:
             raw[name] = forms.raw_of(t, dtype(name))
     values = {n: forms.float_of(t) for n, t in forms.dequantise_fp8(raw).items()}

@@ -14,6 +14,7 @@ typedef struct expert_binding {
     const mf_hparams *h;
     uint32_t layer;
     mf_expert_part *parts; /* of this layer */
+    bool has_scales;       /* of stacked experts: some that kernels read as float32 were bound */
 } expert_binding;
 
 static const mf_role roles[N_MATRICES] = {MF_ROLE_EXPERT_GATE, MF_ROLE_EXPERT_UP,
@@ -47,19 +48,51 @@ static mf_expert_part part_of(const mf_tensor *t, uint64_t n_experts)
         .file = t->file, .offset = t->offset, .stride = stride, .n_bytes = stride};
 }
 
+/* Matrix j is run k of the n that the rows of each expert's stored matrix are cut into. */
+typedef struct run_of {
+    uint32_t k, n;
+} run_of;
+
+/* Scales that kernels read as float32 only, stored in another type: they are small. They are
+ * converted once and stay resident, those of one expert behind the other. */
+static mf_status keep_scales(const expert_binding *b, mf_weight *w, uint32_t array,
+                             const mf_tensor *t, run_of run, mf_error *error)
+{
+    const uint64_t n_bytes = mf_weight_array_bytes(&w->shape, array), n = n_bytes / sizeof(float);
+    mf_span *place = &w->arrays[array];
+    MF_TRY(mf_bind_place(b->binder, n_bytes * b->h->n_experts, place, error));
+    for (uint64_t e = 0; e < b->h->n_experts; e++)
+        MF_TRY(mf_bind_floats(b->binder, t, (e * run.n + run.k) * n, n, place->offset + e * n_bytes,
+                              error));
+    return MF_OK;
+}
+
 /* The parts of matrix j, of tensors that have all experts. */
-static mf_status keep_stacked(expert_binding *b, uint32_t j, const mf_stored_matrix *m,
+static mf_status keep_stacked(expert_binding *b, uint32_t j, const mf_stored_matrix *m, run_of run,
                               mf_expert_shape *shape, mf_error *error)
 {
     const mf_weight_format *format = mf_weight_format_of(&m->shape);
-    shape_of(shape, j)->shape = m->shape;
+    mf_weight *w = shape_of(shape, j);
+    w->shape = m->shape;
+    w->shape.n_rows /= run.n;
     for (uint32_t i = 0; i < format->n_arrays; i++) {
         const mf_tensor *t = m->arrays[i];
-        if (format->arrays[i].is_float32 && t->type != MF_TENSOR_F32)
+        const bool is_copied = format->arrays[i].is_float32 && t->type != MF_TENSOR_F32;
+        if (format->arrays[i].is_float32 && b->has_scales &&
+            is_copied != shape->has_resident_scales)
             return mf_fail(error, MF_ERR_UNSUPPORTED,
-                           "%s: tensor %s: scales of stacked FP8 experts must be F32",
+                           "%s: tensor %s: scales of stacked FP8 experts must be all F32, or none",
                            b->binder->source->path, t->name);
-        b->parts[part_index(j, i)] = part_of(t, b->h->n_experts);
+        if (is_copied) {
+            MF_TRY(keep_scales(b, w, i, t, run, error));
+        } else {
+            mf_expert_part *part = &b->parts[part_index(j, i)];
+            *part = part_of(t, b->h->n_experts);
+            part->n_bytes /= run.n;
+            part->offset += run.k * part->n_bytes;
+        }
+        b->has_scales = b->has_scales || format->arrays[i].is_float32;
+        shape->has_resident_scales = shape->has_resident_scales || is_copied;
     }
     return MF_OK;
 }
@@ -71,7 +104,7 @@ static mf_status bind_stacked(expert_binding *b, mf_expert_shape *shape, mf_erro
         const mf_matrix_shape s = {b->h->n_experts, rows_of(b->h, j), cols_of(b->h, j)};
         mf_stored_matrix m;
         MF_TRY(mf_bind_stored(b->binder, mf_tensor_of(roles[j], b->layer), s, &m, error));
-        MF_TRY(keep_stacked(b, j, &m, shape, error));
+        MF_TRY(keep_stacked(b, j, &m, (run_of){0, 1}, shape, error));
     }
     return MF_OK;
 }
@@ -105,17 +138,10 @@ static mf_status bind_fused(expert_binding *b, mf_expert_shape *shape, mf_error 
     MF_TRY(
         mf_bind_stored(b->binder, mf_tensor_of(MF_ROLE_EXPERT_GATE_UP, b->layer), both, &m, error));
     MF_TRY(require_halves(b, &m, error));
-    MF_TRY(keep_stacked(b, GATE, &m, shape, error));
-    shape->gate.shape.n_rows = h->expert_hidden;
-    shape->up.shape = shape->gate.shape;
-    for (uint32_t i = 0; i < mf_weight_format_of(&m.shape)->n_arrays; i++) {
-        mf_expert_part *gate = &b->parts[part_index(GATE, i)], *up = &b->parts[part_index(UP, i)];
-        gate->n_bytes /= 2;
-        *up = *gate;
-        up->offset += gate->n_bytes;
-    }
+    MF_TRY(keep_stacked(b, GATE, &m, (run_of){0, 2}, shape, error));
+    MF_TRY(keep_stacked(b, UP, &m, (run_of){1, 2}, shape, error));
     MF_TRY(mf_bind_stored(b->binder, mf_tensor_of(MF_ROLE_EXPERT_DOWN, b->layer), down, &m, error));
-    return keep_stacked(b, DOWN, &m, shape, error);
+    return keep_stacked(b, DOWN, &m, (run_of){0, 1}, shape, error);
 }
 
 /* gpt-oss: as fused, but row 2i is row i of gate and row 2i + 1 row i of up. They stay so. */
@@ -340,7 +366,8 @@ mf_status mf_bind_experts(mf_binder *binder, const mf_hparams *h, uint32_t layer
         binder->experts.parts_bytes = n_bytes;
     }
     expert_binding b = {binder, h, layer,
-                        binder->experts.parts + (size_t)h->moe_index[layer] * MF_MAX_EXPERT_PARTS};
+                        binder->experts.parts + (size_t)h->moe_index[layer] * MF_MAX_EXPERT_PARTS,
+                        false};
     MF_TRY(bind_matrices(&b, out, error));
     return bind_steps(&b, out, error);
 }

@@ -142,6 +142,7 @@ const golden_case golden_cases[] = {
     {"k2_mlx_mxfp8", "golden.bin", 0, 0, 0},
     {"qwen3_5_moe_fp8", "golden.bin", 0, 0, 0},
     {"qwen3_5_moe_stacked_fp8", "golden.bin", 0, 0, 0},
+    {"qwen3_5_moe_stacked_fp8_bf16_scales", "golden.bin", 0, 0, 0},
     {"qwen3_5_bf16", "golden.bin", 0, 0, 0},
     {"qwen3_5_tied_f16", "golden.bin", 0, 0, 0},
     {"glm4_moe_lite_bf16", "golden.bin", 0, 0, 0},

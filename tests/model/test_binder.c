@@ -421,33 +421,56 @@ static mf_status bind_experts(made_source *m, mf_binder *b, mf_expert_shape *out
     return bind_experts_of(m, EXPERT_HIDDEN, b, out, error);
 }
 
-/* Stacked in FP8: read in place, so that their scales must be what kernels read. */
-static void check_stacked(made_source *m, mf_tensor_type scales)
+/* The resident scales of matrix j, loaded: of each expert's stored ones run `at` of n_runs. */
+static void check_resident(const made_source *m, const unsigned char *loaded, const mf_weight *w,
+                           const mf_tensor *t, uint64_t at, uint64_t n_runs)
+{
+    const uint64_t n = mf_weight_array_bytes(&w->shape, 1) / 4;
+    for (uint64_t k = 0; k < n * N_EXPERTS; k++) {
+        const uint64_t stored = (k / n * n_runs + at) * n + k % n;
+        CHECK(value_at(loaded + w->arrays[1].offset + 4 * k, MF_TENSOR_F32) ==
+              value_at(m->bytes + t->offset + 2 * stored, MF_TENSOR_BF16));
+    }
+}
+
+/* Stacked in FP8: read in place, but for scales that are not what kernels read, which are loaded;
+ * those of one matrix of another type than the others. */
+static void check_stacked(made_source *m, mf_tensor_type scales, bool is_mixed)
 {
     mf_error error = {0};
     mf_binder b;
     mf_expert_shape shape;
+    const bool is_resident = scales != MF_TENSOR_F32;
     make_experts(m, scales);
     m->n_bytes = 0;
     m->layout = MF_EXPERTS_STACKED;
     for (int j = 0; j < 3; j++) {
         const mf_matrix_shape s = shape_of(j);
-        make_fp8(m, m->tensors[j][0], (mf_matrix_shape){N_EXPERTS, s.n_rows, s.n_cols}, scales);
+        make_fp8(m, m->tensors[j][0], (mf_matrix_shape){N_EXPERTS, s.n_rows, s.n_cols},
+                 j == 1 && is_mixed ? (is_resident ? MF_TENSOR_F32 : MF_TENSOR_BF16) : scales);
     }
     mf_status status = bind_experts(m, &b, &shape, &error);
-    CHECK_STATUS(status, scales == MF_TENSOR_F32 ? MF_OK : MF_ERR_UNSUPPORTED);
+    CHECK_STATUS(status, is_mixed ? MF_ERR_UNSUPPORTED : MF_OK);
     if (status != MF_OK)
-        CHECK_CONTAINS(error.message, "scales of stacked FP8 experts must be F32");
+        CHECK_CONTAINS(error.message, "scales of stacked FP8 experts must be all F32, or none");
+    unsigned char *loaded = status == MF_OK ? load(m, &b) : NULL;
+    const mf_weight *const weights[] = {&shape.gate, &shape.up, &shape.down};
     for (int j = 0; j < 3 && status == MF_OK; j++)
         for (int i = 0; i < 2; i++) {
             const mf_expert_part *part =
                 &b.experts.parts[MF_MAX_EXPERT_PARTS + MF_MAX_WEIGHT_ARRAYS * j + i];
             const mf_tensor *t = &m->tensors[j][0][i];
+            if (i == 1 && is_resident) {
+                CHECK_U64(part->n_bytes, 0);
+                check_resident(m, loaded, weights[j], t, 0, 1);
+                continue;
+            }
             CHECK_U64(part->offset, t->offset);
             CHECK_U64(part->n_bytes * N_EXPERTS, t->n_bytes);
             CHECK_U64(part->stride, part->n_bytes);
         }
-    CHECK(!shape.has_resident_scales);
+    CHECK(status != MF_OK || shape.has_resident_scales == is_resident);
+    free(loaded);
     mf_binder_free(&b);
 }
 
@@ -545,8 +568,9 @@ static void check_fused(made_source *m)
         {{true, true}, MF_TENSOR_F32, EXPERT_HIDDEN, NULL},
         {{false, true}, MF_TENSOR_F32, 96, NULL},
         {{true, false}, MF_TENSOR_F32, 192, "192 rows each for gate and up"},
-        {{true, true}, MF_TENSOR_BF16, EXPERT_HIDDEN, "must be F32"},
-        {{false, true}, MF_TENSOR_BF16, EXPERT_HIDDEN, "must be F32"},
+        {{true, true}, MF_TENSOR_BF16, EXPERT_HIDDEN, NULL},
+        {{true, false}, MF_TENSOR_BF16, EXPERT_HIDDEN, NULL},
+        {{false, true}, MF_TENSOR_BF16, EXPERT_HIDDEN, NULL},
     };
     memset(m->tensors, 0, sizeof m->tensors);
     m->layout = MF_EXPERTS_FUSED;
@@ -569,12 +593,22 @@ static void check_fused(made_source *m)
         mf_status status = bind_experts_of(m, width, &b, &shape, &error);
         CHECK_STATUS(status, cases[c].refused == NULL ? MF_OK : MF_ERR_UNSUPPORTED);
         if (status == MF_OK) {
-            for (int i = 0; i < 1 + cases[c].is_fp8[0]; i++) {
+            const bool is_resident = cases[c].scales != MF_TENSOR_F32;
+            for (int i = 0; i < 1 + (cases[c].is_fp8[0] && !is_resident); i++) {
                 check_half(&b, 0, i, &t[0][i], 0, 2);
                 check_half(&b, 1, i, &t[0][i], 1, 2);
             }
-            for (int i = 0; i < 1 + cases[c].is_fp8[1]; i++)
+            for (int i = 0; i < 1 + (cases[c].is_fp8[1] && !is_resident); i++)
                 check_half(&b, 2, i, &t[1][i], 0, 1);
+            unsigned char *loaded = is_resident ? load(m, &b) : NULL;
+            if (is_resident && cases[c].is_fp8[0]) {
+                check_resident(m, loaded, &shape.gate, &t[0][1], 0, 2);
+                check_resident(m, loaded, &shape.up, &t[0][1], 1, 2);
+            }
+            if (is_resident && cases[c].is_fp8[1])
+                check_resident(m, loaded, &shape.down, &t[1][1], 0, 1);
+            CHECK(shape.has_resident_scales == is_resident);
+            free(loaded);
             CHECK_U64(b.n_parameters, (uint64_t)3 * N_EXPERTS * HIDDEN * width);
             CHECK(shape.gate.shape.n_rows == width && shape.up.shape.n_rows == width);
             CHECK(shape.gate.shape.kind ==
@@ -683,8 +717,10 @@ int main(void)
     check_norms(m);
     check_experts(m, MF_TENSOR_F32);
     check_experts(m, MF_TENSOR_BF16);
-    check_stacked(m, MF_TENSOR_F32);
-    check_stacked(m, MF_TENSOR_BF16);
+    for (int is_mixed = 0; is_mixed < 2; is_mixed++) {
+        check_stacked(m, MF_TENSOR_F32, is_mixed);
+        check_stacked(m, MF_TENSOR_BF16, is_mixed);
+    }
     check_unlike(m);
     check_fused(m);
     check_packed(m);
