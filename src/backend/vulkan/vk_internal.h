@@ -406,6 +406,8 @@ extern const mf_vk_op mf_vk_op_head_norm_rope, mf_vk_op_attention, mf_vk_op_late
     mf_vk_op_conv1d_silu, mf_vk_op_gated_delta;
 extern const mf_vk_op mf_vk_op_matmul, mf_vk_op_head_matmul, mf_vk_op_route, mf_vk_op_experts,
     mf_vk_op_routed_experts, mf_vk_op_combine;
+extern const mf_vk_op mf_vk_op_streams_in, mf_vk_op_streams_out, mf_vk_op_compress,
+    mf_vk_op_entry_attention;
 
 /* How many chunks of a row a lane of matvec_one.comp goes through with its x, and how many of them
  * are on their way at once, where there are so many chunks. */

@@ -20,8 +20,7 @@ void mf_vk_expert_act(mf_vk_backend *be, const mf_expert_steps *steps,
     const struct {
         uint64_t act, gate_bias, up_bias, rows, experts;
         uint32_t hidden, is_paired, is_clamped;
-        float limit, alpha;
-        uint32_t unused;
+        float limit, alpha, silu_limit;
     } push = {rows->act,
               mf_vk_address(be, steps->gate_bias),
               mf_vk_address(be, steps->up_bias),
@@ -32,7 +31,7 @@ void mf_vk_expert_act(mf_vk_backend *be, const mf_expert_steps *steps,
               steps->is_clamped,
               steps->limit,
               steps->alpha,
-              0};
+              steps->silu_limit};
     mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){rows->n_rows, 1, 1});
 }
 

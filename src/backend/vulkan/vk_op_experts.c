@@ -12,8 +12,6 @@ static bool experts_supports(const mf_vk_backend *be, const mf_op *op)
 {
     const bool is_paired = op->u.experts.steps.is_paired;
     (void)be;
-    if (op->u.experts.steps.silu_limit != 0) /* there is no shader of it yet */
-        return false;
     for (uint32_t i = 0; i < op->u.experts.n_items; i++) {
         const mf_expert_item *item = &op->u.experts.items[i];
         if ((!is_paired && !mf_vk_same_form(&item->gate.shape, &item->up.shape)) ||
@@ -295,8 +293,7 @@ static bool routed_supports(const mf_vk_backend *be, const mf_op *op)
         (op->n_rows > 1 || mf_has_expert_steps(&p->steps) || p->k > MOST_PICKS ||
          (p->before.kind != MF_INPUT_AS_IT_IS && p->before.kind != MF_INPUT_NORMED)))
         return false;
-    return p->steps.silu_limit == 0 &&
-           (p->steps.is_paired || mf_vk_same_form(&p->gate.shape, &p->up.shape)) &&
+    return (p->steps.is_paired || mf_vk_same_form(&p->gate.shape, &p->up.shape)) &&
            mf_vk_product_supports(&p->gate.shape) && mf_vk_product_supports(&p->down.shape);
 }
 
@@ -472,9 +469,6 @@ const mf_vk_op mf_vk_op_routed_experts = {routed_supports, routed_reserve, route
 static bool route_supports(const mf_vk_backend *be, const mf_op *op)
 {
     (void)be;
-    const mf_route_params *p = &op->u.route;
-    if (p->score == MF_SCORE_SQRT_SOFTPLUS || p->table.buffer.id != 0) /* no shader yet */
-        return false;
     return op->u.route.n_experts <= MOST_EXPERTS && op->u.route.k <= MOST_PICKS &&
            op->u.route.n_groups <= MF_MAX_GROUPS;
 }
@@ -488,18 +482,21 @@ static mf_vk_kernel route_kernel(const mf_op *op)
 static mf_status route_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
     const mf_vk_kernel kernel = route_kernel(op);
-    return mf_vk_prepare(be, &kernel, error);
+    MF_TRY(mf_vk_prepare(be, &kernel, error));
+    return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, op->n_rows * sizeof(int32_t), error);
 }
 
 static void route_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_route_params *p = &op->u.route;
     const mf_vk_kernel kernel = route_kernel(op);
+    const bool has_table = p->table.buffer.id != 0;
     const struct {
         uint64_t logits, bias, ids, weights, slot, found;
         uint32_t n_experts, k, n_groups, k_groups, score, group_rule, normalise;
         float eps, scale;
-        uint32_t n_to_find;
+        uint32_t n_to_find, n_table;
+        uint64_t table, tokens;
     } push = {mf_vk_address(be, p->logits),
               mf_vk_address(be, p->bias),
               mf_vk_address(be, p->ids),
@@ -515,7 +512,10 @@ static void route_record(mf_vk_backend *be, const mf_op *op)
               p->normalise,
               p->eps,
               p->scale,
-              p->n_to_find};
+              p->n_to_find,
+              p->n_table,
+              mf_vk_address(be, p->table),
+              has_table ? mf_vk_array(be, p->tokens, op->n_rows * sizeof *p->tokens) : 0};
     mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){1, op->n_rows, 1});
     be->stream.has_unseen_conditions |= p->found.buffer.id != 0; /* by barriers before it, too */
 }

@@ -94,19 +94,14 @@ static void swiglu_record(mf_vk_backend *be, const mf_op *op)
     const mf_swiglu_params *p = &op->u.swiglu;
     const struct {
         uint64_t gate, up, out;
-        uint32_t n, unused;
+        uint32_t n;
+        float limit;
     } push = {mf_vk_address(be, p->gate), mf_vk_address(be, p->up), mf_vk_address(be, p->out),
-              op->n_rows * p->n_cols, 0};
+              op->n_rows * p->n_cols, p->limit};
     dispatch_elements(be, MF_VK_SHADER_swiglu, &push, sizeof push, push.n);
 }
 
-static bool swiglu_supports(const mf_vk_backend *be, const mf_op *op)
-{
-    (void)be;
-    return op->u.swiglu.limit == 0; /* there is no shader of it yet */
-}
-
-const mf_vk_op mf_vk_op_swiglu = {swiglu_supports, swiglu_reserve, swiglu_record};
+const mf_vk_op mf_vk_op_swiglu = {any, swiglu_reserve, swiglu_record};
 
 static mf_status sigmoid_mul_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
@@ -268,7 +263,7 @@ static void rope_record(mf_vk_backend *be, const mf_op *op)
     const struct {
         uint64_t x, cosine, sine, sequences;
         uint32_t n_sequences, first_row, n_heads, n_rot, row_stride, head_stride, is_interleaved;
-        uint32_t unused;
+        uint32_t is_inverse;
     } push = {mf_vk_address(be, p->x),
               mf_vk_address(be, p->cos),
               mf_vk_address(be, p->sin),
@@ -280,19 +275,13 @@ static void rope_record(mf_vk_backend *be, const mf_op *op)
               p->row_stride,
               p->head_stride,
               p->interleaved,
-              0};
+              p->is_inverse};
     const uint32_t n_pairs = p->n_heads * (p->n_rot / 2);
     mf_vk_dispatch(be, &kernel, &push, sizeof push,
                    (const uint32_t[]){mf_vk_groups(n_pairs, THREADS), op->n_rows, 1});
 }
 
-static bool rope_supports(const mf_vk_backend *be, const mf_op *op)
-{
-    (void)be;
-    return !op->u.rope.is_inverse; /* there is no shader of it yet */
-}
-
-const mf_vk_op mf_vk_op_rope = {rope_supports, rope_reserve, rope_record};
+const mf_vk_op mf_vk_op_rope = {any, rope_reserve, rope_record};
 
 /* A head is a small row: two subgroups or less of most devices. */
 #define HEAD_THREADS 64u

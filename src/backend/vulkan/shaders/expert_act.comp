@@ -11,13 +11,15 @@ layout(push_constant, scalar) uniform Push {
     Words rows;   // of act, of each workgroup; 0: its number
     Ints experts; // whose biases, of each workgroup
     uint hidden, is_paired, is_clamped;
-    float limit, alpha;
+    float limit, alpha, silu_limit;
 } p;
 
 float activated(float gate, float up)
 {
-    if (p.is_clamped == 0)
+    if (p.is_clamped == 0 && p.silu_limit == 0.0)
         return silu(gate) * up;
+    if (p.is_clamped == 0)
+        return silu(min(gate, p.silu_limit)) * clamp(up, -p.silu_limit, p.silu_limit);
     const float g = min(gate, p.limit), u = clamp(up, -p.limit, p.limit);
     return g * sigmoid(p.alpha * g) * (u + 1.0);
 }

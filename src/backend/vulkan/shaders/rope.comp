@@ -1,6 +1,6 @@
 #version 460
 // SPDX-License-Identifier: MIT
-// Rotation in place, by the row's position, of heads of n_rot floats. A workgroup's y is a row, its
+// Rotation in place, by the row's position or back, of heads of n_rot floats. A workgroup's y is a row, its
 // x cuts the row's pairs of all heads.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -10,7 +10,7 @@ layout(push_constant, scalar) uniform Push {
     Sequences sequences;
     uint n_sequences, first_row;
     uint n_heads, n_rot, row_stride, head_stride;
-    uint is_interleaved;
+    uint is_interleaved, is_inverse;
 } p;
 
 void main()
@@ -25,7 +25,8 @@ void main()
         const uint a = head + (p.is_interleaved != 0 ? 2 * pair : pair);
         const uint b = p.is_interleaved != 0 ? a + 1 : a + n_half;
         const float c = p.cosine.v[position * n_half + pair];
-        const float d = p.sine.v[position * n_half + pair];
+        const float sine = p.sine.v[position * n_half + pair];
+        const float d = p.is_inverse != 0 ? -sine : sine;
         const float u = x.v[a], v = x.v[b];
         x.v[a] = u * c - v * d;
         x.v[b] = v * c + u * d;

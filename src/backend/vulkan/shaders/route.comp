@@ -3,7 +3,8 @@
 // The router's choice; a workgroup has one row, an invocation EACH experts of it. An expert's place
 // is the number of experts before it, so that nothing is sorted: first its place in a segment, then,
 // of those that may be chosen, the one among all of them. With `found` rows are counted whose experts
-// all have a slot: whoever counts the last of them says so.
+// all have a slot: whoever counts the last of them says so. With a table the row's token names its
+// experts, and nothing is chosen.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "reduce.glsl"
@@ -20,10 +21,11 @@ layout(push_constant, scalar) uniform Push {
     uint n_experts, k, n_groups, k_groups;
     uint score, group_rule, normalise;
     float eps, scale;
-    uint n_to_find;
+    uint n_to_find, n_table;
+    uint64_t table, tokens; // Ints; 0: none
 } p;
 
-const uint SOFTMAX = 0;   // mf_score
+const uint SOFTMAX = 0, SIGMOID = 1; // mf_score; else the root of the softplus
 const uint GROUP_MAX = 0; // mf_group_rule
 #define INFINITE uintBitsToFloat(0x7f800000u)
 const uint NO_SLOT = 0xffffffffu;
@@ -48,6 +50,29 @@ bool is_before(float a, uint a_index, float b, uint b_index)
     return a > b || (a == b && a_index < b_index);
 }
 
+// log(1 + y), y > 0. Near 1 a device's log need not have more than 21 bits behind the point.
+float log_of_more(float y)
+{
+    if (y > 1.0)
+        return log(1.0 + y);
+    const float s = y / (2.0 + y), t = s * s; // the series of its hyperbolic arctangent
+    float sum = 1.0 / 13.0;
+    for (int i = 11; i > 0; i -= 2)
+        sum = sum * t + 1.0 / float(i);
+    return 2.0 * s * sum;
+}
+
+// Beyond 20 the softplus is its argument.
+float root_of_softplus(float x)
+{
+    return sqrt(x > 20.0 ? x : log_of_more(exp(x)));
+}
+
+float score_of(float x)
+{
+    return p.score == SIGMOID ? sigmoid(x) : root_of_softplus(x);
+}
+
 void score_row(Floats logits)
 {
     const uint first = gl_LocalInvocationID.x, step = gl_WorkGroupSize.x;
@@ -68,7 +93,7 @@ void score_row(Floats logits)
     }
     [[unroll]] for (uint k = 0; k < EACH; k++) {
         const uint i = first + k * step;
-        scores[k] = p.score == SOFTMAX ? scores[k] / sum : sigmoid(scores[k]);
+        scores[k] = p.score == SOFTMAX ? scores[k] / sum : score_of(scores[k]);
         if (i < p.n_experts)
             choice[i] = number(p.bias != 0 ? scores[k] + bias[k] : scores[k]);
     }
@@ -155,15 +180,22 @@ void count_row()
         found.v[0] = 1;
 }
 
-void main()
+// The experts that the row's token names; all scores are in `choice`.
+void look_up(uint row)
 {
-    const uint row = gl_WorkGroupID.y, first = gl_LocalInvocationID.x, step = gl_WorkGroupSize.x;
-    Floats logits = Floats(uint64_t(p.logits) + uint64_t(row) * p.n_experts * 4);
-    if (first == 0)
-        n_missing = 0;
-    score_row(logits);
-    if (p.n_groups > 1)
-        limit_groups();
+    const uint first = gl_LocalInvocationID.x, token = uint(Ints(p.tokens).v[row]);
+    for (uint j = first; j < p.k; j += gl_WorkGroupSize.x) {
+        const uint expert = uint(Ints(p.table).v[token * p.n_table + j]);
+        p.ids.v[row * p.k + j] = int(expert);
+        picks[j] = choice[expert];
+        if (p.found != 0 && p.slot.v[expert] == NO_SLOT)
+            atomicAdd(n_missing, 1u);
+    }
+}
+
+void choose(uint row)
+{
+    const uint first = gl_LocalInvocationID.x, step = gl_WorkGroupSize.x;
     const uint per = min(p.k, SEGMENT), n_listed = (p.n_experts + SEGMENT - 1) / SEGMENT * per;
     float mine[EACH];
     uint places[EACH];
@@ -179,6 +211,21 @@ void main()
                 atomicAdd(n_missing, 1u);
         }
     }
+}
+
+void main()
+{
+    const uint row = gl_WorkGroupID.y, first = gl_LocalInvocationID.x, step = gl_WorkGroupSize.x;
+    Floats logits = Floats(uint64_t(p.logits) + uint64_t(row) * p.n_experts * 4);
+    if (first == 0)
+        n_missing = 0;
+    score_row(logits);
+    if (p.n_groups > 1)
+        limit_groups();
+    if (p.table != 0)
+        look_up(row);
+    else
+        choose(row);
     barrier();
     if (p.found != 0)
         count_row();
