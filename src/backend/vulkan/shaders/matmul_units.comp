@@ -142,9 +142,36 @@ void put_fast(uint at, Chunk c)
 }
 #endif
 
+#ifdef ANY
+// A value of these is a code times a scale that is float16 itself: their product is rounded once,
+// of float16 as of float32.
+const bool IS_SCALED = KIND == KIND_Q4_0 || KIND == KIND_Q5_0 || KIND == KIND_Q8_0;
+
+void put_scaled(uint at, Chunk c)
+{
+    const f16vec2 scale = f16vec2(unpackFloat2x16(small_word(c, 0, 0)).x);
+    [[unroll]] for (uint i = 0; i < 4; i++) {
+        const uint a = codes_at(c, 2 * i), b = codes_at(c, 2 * i + 1);
+        uvec4 v;
+        [[unroll]] for (uint e = 0; e < 4; e++) {
+            // 1024 + code, of value e and of value e + 4
+            const uint q = (a >> (8 * e) & 255) | (b >> (8 * e) & 255) << 16 | 0x64006400u;
+            v[e] = packFloat2x16((unpackFloat2x16(q) - f16vec2(1024.0 + ZERO)) * scale);
+        }
+        ws[at + i] = v;
+    }
+}
+#endif
+
 void put_row(uint r, uint half_row, Chunk c)
 {
     const uint to = r * STRIDE + half_row * 4;
+#ifdef ANY
+    if (IS_SCALED) {
+        put_scaled(to, c);
+        return;
+    }
+#endif
 #ifdef AFFINE
     if (IS_FAST) {
         put_fast(to, c);
