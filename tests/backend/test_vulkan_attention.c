@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Attention over long contexts on a Vulkan device: a row alone, whose context is cut among
- * workgroups and, where there is little room, merged in rounds; the same row among many, for whose
- * queries a workgroup goes over everything; operands that lie where fewer bytes can be read at
- * once. All give the same bits, and what float64 gives.
+ * workgroups and, where there is little room, merged in rounds, or that has a kernel of its own;
+ * the same row among many, for whose queries a workgroup goes over everything; operands that lie
+ * where fewer bytes can be read at once. All give the same bits, and what float64 gives.
  */
 #include "base/half.h"
 #include "vulkan_open.h"
@@ -277,9 +277,12 @@ int main(void)
 {
     /* of a short run the first */
     static const shape shapes[] = {
+        {"3 heads of a key of 32", 6, 2, 32, 0, MF_F32, 0, false, 1500, 4},
         {"groups of 3", 6, 2, 12, 0, MF_F32, 0, false, 4300, 30},
         {"a window and sinks", 4, 2, 8, 0, MF_BF16, 4500, true, 5003, 5},
         {"latents", 3, 1, 8, 4, MF_BF16, 0, false, 4300, 25},
+        {"8 heads of a key of 64", 8, 1, 64, 0, MF_BF16, 0, false, 4000, 3},
+        {"a block alone", 4, 2, 64, 0, MF_F32, 0, true, 40, 3},
         {"64 heads", 64, 64, 4, 0, MF_BF16, 0, false, 330, 257},
         {"odd dims", 2, 1, 11, 0, MF_BF16, 0, false, 4300, 9},
         {"a short window", 2, 2, 8, 0, MF_F32, 70, true, 5003, 40},
@@ -289,7 +292,7 @@ int main(void)
     };
     if (!vulkan_is_there())
         return TEST_SKIPPED;
-    for (size_t i = 0; i < (vulkan_is_short() ? 3 : sizeof shapes / sizeof *shapes); i++)
+    for (size_t i = 0; i < (vulkan_is_short() ? 4 : sizeof shapes / sizeof *shapes); i++)
         test_shape(&shapes[i]);
     return test_result();
 }

@@ -20,6 +20,11 @@
 #define SPLIT_BYTES ((uint64_t)8 << 20) /* of blocks that are to be merged, at most */
 #define SPLIT_BLOCKS 64u                /* of the longest operation, in as many bytes or less */
 #define LOG2_E 1.44269504f
+/* Of attention_one.comp: heads of a workgroup, up to; workgroups that a large device has at once.
+ */
+#define ONE_QUERIES 4u
+#define ONE_DIM 256u
+#define ONE_GROUPS 132u
 #define CHUNK (UINT32_C(1) << 31) /* the bit of a window that says what it is */
 /* Of attention_units.comp. */
 #define UNITS_QUERIES 64u
@@ -59,8 +64,16 @@ typedef struct tile_push {
 
 typedef struct merge_push {
     uint64_t out, sums, ends, sinks, kept_before, kept, sequences;
-    uint32_t n_sequences, first_row, n_heads, value_dim, window, first_block, n_blocks, unused;
+    uint32_t n_sequences, first_row, n_heads, value_dim, window, first_block, n_blocks, n_positions;
 } merge_push;
+
+/* As attention_one.comp's. */
+typedef struct one_push {
+    uint64_t q, sinks, out, sums, ends, pages, k_offset, v_offset, fresh_k, fresh_v;
+    uint32_t position, window, first_block, n_blocks;
+    float scale;
+    uint32_t unused;
+} one_push;
 
 static attention of_attention(const mf_op *op)
 {
@@ -182,6 +195,46 @@ static mf_vk_kernel tile_kernel(const attention *a, const variant *v)
                            is_deep ? 4 * deep : 8}};
 }
 
+static uint32_t per_key_head(const attention *a)
+{
+    return a->n_heads / a->n_kv_heads;
+}
+
+/* Columns of keys that attention_one.comp has in shared memory at a time; 0: there is none. */
+static uint32_t one_slice(const mf_vk_backend *be, const attention *a)
+{
+    for (uint32_t slice = 128; slice >= 32; slice /= 2) {
+        const uint32_t keys = BLOCK * (slice / 4 + 1);
+        const uint32_t queries = ONE_QUERIES * (a->key_dim + BLOCK) / 4;
+        if (a->key_dim % slice == 0 && (keys + queries) * 16 <= be->device.info.shared_bytes)
+            return slice;
+    }
+    return 0;
+}
+
+static mf_vk_kernel one_kernel(const mf_vk_backend *be, const attention *a, uint32_t n_queries)
+{
+    return (mf_vk_kernel){MF_VK_SHADER_attention_one,
+                          7,
+                          {THREADS, (uint32_t)a->cache_type, a->key_dim, a->n_kv_heads,
+                           per_key_head(a), n_queries, one_slice(be, a)}};
+}
+
+static bool has_one_kernel(const mf_vk_backend *be, const attention *a)
+{
+    return !a->is_latent && a->key_dim <= ONE_DIM && one_slice(be, a) != 0;
+}
+
+static mf_status reserve_one(mf_vk_backend *be, const attention *a, mf_error *error)
+{
+    for (uint32_t n = 1; n <= ONE_QUERIES && n <= per_key_head(a) && has_one_kernel(be, a);
+         n *= 2) {
+        const mf_vk_kernel kernel = one_kernel(be, a, n);
+        MF_TRY(mf_vk_prepare(be, &kernel, error));
+    }
+    return MF_OK;
+}
+
 /* Whether it takes the rows that are appended from where they come. */
 static bool reads_fresh(const mf_vk_kernel *kernel)
 {
@@ -250,6 +303,7 @@ static mf_status reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
         const mf_vk_kernel kernel = tile_kernel(&a, &v);
         MF_TRY(mf_vk_prepare(be, &kernel, error));
     }
+    MF_TRY(reserve_one(be, &a, error)); /* it may come with a row alone */
     for (uint32_t i = 0; i < 2 && has_units_kernel(be, &a); i++) {
         const mf_vk_kernel kernel = units_kernel(be, &a, i != 0);
         MF_TRY(mf_vk_prepare(be, &kernel, error));
@@ -408,44 +462,123 @@ static tile_push push_of(const mf_vk_backend *be, const attention *a)
                        .scale = a->scale * LOG2_E};
 }
 
-/* Block by block in other workgroups, as many blocks at a time as there is room for. */
-static void attend_split(mf_vk_backend *be, const attention *a, const mf_vk_kernel *kernel,
-                         const survey *s, tile_push *push, uint32_t n_tiles)
+/* Where the blocks' sums go, and the push of what merges them. */
+static merge_push begin_split(mf_vk_backend *be, const attention *a, uint32_t most)
 {
-    const mf_vk_kernel merge = merge_kernel();
-    const uint64_t room = be->rings[MF_VK_RING_SCRATCH].most_needed;
-    const uint64_t n_fit = (room < SPLIT_BYTES ? room : SPLIT_BYTES) / split_bytes(a, 1);
-    const uint32_t most = n_fit < s->n_blocks ? (uint32_t)n_fit : s->n_blocks;
     const uint64_t n = (uint64_t)a->op->n_rows * a->n_heads, kept = 2 * n * sizeof(float);
-    push->sums = mf_vk_scratch(be, n * most * a->value_dim * sizeof(float));
-    push->ends = mf_vk_scratch(be, n * most * 2 * sizeof(float));
-    merge_push join = {.out = push->out,
-                       .sums = push->sums,
-                       .ends = push->ends,
-                       .sinks = a->is_latent ? 0 : push->q_rot,
-                       .kept_before = mf_vk_scratch(be, kept),
-                       .kept = mf_vk_scratch(be, kept),
+    merge_push join = {.out = mf_vk_address(be, a->out),
+                       .sinks = a->is_latent ? 0 : mf_vk_address(be, a->q_rot),
                        .sequences = sequences_address(be, a),
                        .n_sequences = be->batches.n_sequences,
                        .first_row = a->op->first_row,
                        .n_heads = a->n_heads,
                        .value_dim = a->value_dim,
                        .window = a->window};
+    join.sums = mf_vk_scratch(be, n * most * a->value_dim * sizeof(float));
+    join.ends = mf_vk_scratch(be, n * most * 2 * sizeof(float));
+    join.kept_before = mf_vk_scratch(be, kept);
+    join.kept = mf_vk_scratch(be, kept);
+    return join;
+}
+
+/* Blocks that there is room for at a time. */
+static uint32_t most_blocks(const mf_vk_backend *be, const attention *a, const survey *s)
+{
+    const uint64_t room = be->rings[MF_VK_RING_SCRATCH].most_needed;
+    const uint64_t n_fit = (room < SPLIT_BYTES ? room : SPLIT_BYTES) / split_bytes(a, 1);
+    return n_fit < s->n_blocks ? (uint32_t)n_fit : s->n_blocks;
+}
+
+/* The next round's blocks, from the `at`-th of the survey on. */
+static void next_blocks(merge_push *join, const survey *s, uint32_t at, uint32_t most)
+{
+    const uint64_t kept_before = join->kept_before;
+    join->kept_before = join->kept;
+    join->kept = kept_before;
+    join->first_block = s->first_block + at;
+    join->n_blocks = s->n_blocks - at < most ? s->n_blocks - at : most;
+}
+
+static void merge(mf_vk_backend *be, const attention *a, const merge_push *join)
+{
+    const mf_vk_kernel kernel = merge_kernel();
+    mf_vk_step(be);
+    mf_vk_dispatch(
+        be, &kernel, join, sizeof *join,
+        (const uint32_t[]){a->n_heads, a->op->n_rows, mf_vk_groups(a->value_dim, MERGE_THREADS)});
+}
+
+/* Block by block in other workgroups, as many blocks at a time as there is room for. */
+static void attend_split(mf_vk_backend *be, const attention *a, const mf_vk_kernel *kernel,
+                         const survey *s, tile_push *push, uint32_t n_tiles)
+{
+    const uint32_t most = most_blocks(be, a, s);
+    merge_push join = begin_split(be, a, most);
+    push->sums = join.sums;
+    push->ends = join.ends;
     for (uint32_t at = 0; at < s->n_blocks; at += most) {
-        const uint64_t kept_before = join.kept_before;
-        join.kept_before = join.kept;
-        join.kept = kept_before;
-        push->first_block = join.first_block = s->first_block + at;
-        push->n_blocks = join.n_blocks = s->n_blocks - at < most ? s->n_blocks - at : most;
+        next_blocks(&join, s, at, most);
+        push->first_block = join.first_block;
+        push->n_blocks = join.n_blocks;
         if (at != 0)
             mf_vk_step(be);
         mf_vk_dispatch(be, kernel, push, sizeof *push,
                        (const uint32_t[]){n_tiles, a->n_kv_heads, push->n_blocks});
-        mf_vk_step(be);
-        mf_vk_dispatch(be, &merge, &join, sizeof join,
-                       (const uint32_t[]){a->n_heads, a->op->n_rows,
-                                          mf_vk_groups(a->value_dim, MERGE_THREADS)});
+        merge(be, a, &join);
     }
+}
+
+static one_push one_push_of(const mf_vk_backend *be, const attention *a, const survey *s,
+                            const run *r)
+{
+    return (one_push){.q = mf_vk_address(be, a->q),
+                      .sinks = mf_vk_address(be, a->q_rot),
+                      .out = mf_vk_address(be, a->out),
+                      .pages = r->pages,
+                      .k_offset = a->page_offset[0],
+                      .v_offset = a->page_offset[1],
+                      .fresh_k = mf_vk_address(be, a->fresh[0]),
+                      .fresh_v = mf_vk_address(be, a->fresh[1]),
+                      .position = r->position,
+                      .window = a->window,
+                      .first_block = s->first_block,
+                      .scale = a->scale * LOG2_E};
+}
+
+static uint32_t one_groups(const attention *a, const survey *s, uint32_t n_queries)
+{
+    return mf_vk_groups(per_key_head(a), n_queries) * a->n_kv_heads * s->n_blocks;
+}
+
+/* Heads of a workgroup: as few as leave no more workgroups than run at once. */
+static uint32_t one_queries(const attention *a, const survey *s)
+{
+    uint32_t n = 1;
+    while (2 * n <= ONE_QUERIES && 2 * n <= per_key_head(a) && one_groups(a, s, n) > ONE_GROUPS)
+        n *= 2;
+    return n;
+}
+
+/* One row of one sequence, and no more blocks than there is room for. */
+static void attend_one(mf_vk_backend *be, const attention *a, const survey *s, const run *r)
+{
+    const uint32_t n_queries = one_queries(a, s);
+    const mf_vk_kernel kernel = one_kernel(be, a, n_queries);
+    const uint32_t groups[] = {mf_vk_groups(per_key_head(a), n_queries), a->n_kv_heads,
+                               s->n_blocks};
+    one_push push = one_push_of(be, a, s, r);
+    if (s->n_blocks == 1) {
+        mf_vk_dispatch(be, &kernel, &push, sizeof push, groups);
+        return;
+    }
+    merge_push join = begin_split(be, a, s->n_blocks);
+    next_blocks(&join, s, 0, s->n_blocks);
+    join.n_positions = push.position + 1;
+    push.sums = join.sums;
+    push.ends = join.ends;
+    push.n_blocks = s->n_blocks;
+    mf_vk_dispatch(be, &kernel, &push, sizeof push, groups);
+    merge(be, a, &join);
 }
 
 static void attend_units(mf_vk_backend *be, const attention *a)
@@ -475,6 +608,21 @@ static void attend_units(mf_vk_backend *be, const attention *a)
     mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){n_tiles, a->n_kv_heads, 1});
 }
 
+static bool can_split(const mf_vk_backend *be, const attention *a, uint32_t n_blocks)
+{
+    return split_bytes(a, n_blocks) <= SPLIT_BYTES &&
+           split_bytes(a, n_blocks) <= be->rings[MF_VK_RING_SCRATCH].most_needed;
+}
+
+/* attention_one.comp reads keys as often as there are workgroups for them: not where they are many.
+ */
+static bool takes_one(const mf_vk_backend *be, const attention *a, const survey *s)
+{
+    return a->op->n_rows == 1 && be->batches.n_sequences == 1 && s->n_blocks != 0 &&
+           has_one_kernel(be, a) && one_groups(a, s, one_queries(a, s)) <= ONE_GROUPS &&
+           is_aligned(be, a) && can_split(be, a, s->n_blocks);
+}
+
 static void record(mf_vk_backend *be, const mf_op *op)
 {
     const attention a = of_op(be, op);
@@ -483,6 +631,12 @@ static void record(mf_vk_backend *be, const mf_op *op)
         return;
     }
     const survey s = survey_runs(be, &a);
+    run one;
+    if (takes_one(be, &a, &s) && run_of(be, &a, 0, &one)) {
+        append(be, &a);
+        attend_one(be, &a, &s, &one);
+        return;
+    }
     const uint64_t n_small = (uint64_t)list_tiles(be, &a, FEW, NULL) * a.n_kv_heads * s.n_blocks;
     const bool are_few = s.most_queries <= FEW || n_small <= 2 * ENOUGH_GROUPS;
     const variant v = choose(be, &a, are_few, is_aligned(be, &a));
@@ -492,9 +646,8 @@ static void record(mf_vk_backend *be, const mf_op *op)
     if (tiles == NULL)
         return;
     (void)list_tiles(be, &a, v.n_queries, tiles);
-    const bool is_split = s.n_blocks > 1 && n_tiles * a.n_kv_heads < ENOUGH_GROUPS &&
-                          split_bytes(&a, 1) <= SPLIT_BYTES &&
-                          split_bytes(&a, 1) <= be->rings[MF_VK_RING_SCRATCH].most_needed;
+    const bool is_split =
+        s.n_blocks > 1 && n_tiles * a.n_kv_heads < ENOUGH_GROUPS && can_split(be, &a, 1);
     const mf_vk_kernel kernel = tile_kernel(&a, &v);
     append(be, &a);
     if (!reads_fresh(&kernel))

@@ -13,6 +13,7 @@ layout(push_constant, scalar) uniform Push {
     Sequences sequences;
     uint n_sequences, first_row;
     uint n_heads, value_dim, window, first_block, n_blocks;
+    uint n_positions; // of the only row's sequence with it; 0: rows are to be looked up
 } p;
 
 const uint MOST = 128; // blocks at a time
@@ -45,11 +46,17 @@ float find_factors(Floats ends, uint n, float most)
     return all;
 }
 
+uint position_of(uint row)
+{
+    if (p.n_positions != 0)
+        return p.n_positions - 1;
+    const Sequence s = p.sequences.v[sequence_of(p.sequences, p.n_sequences, row)];
+    return s.position + row - s.first_row;
+}
+
 void main()
 {
-    const uint head = gl_WorkGroupID.x, row = p.first_row + gl_WorkGroupID.y;
-    const Sequence s = p.sequences.v[sequence_of(p.sequences, p.n_sequences, row)];
-    const uint position = s.position + row - s.first_row;
+    const uint head = gl_WorkGroupID.x, position = position_of(p.first_row + gl_WorkGroupID.y);
     const uint low = first_seen(p.window, position) / BLOCK;
     const uint high = position / BLOCK, end = p.first_block + p.n_blocks;
     if (high < p.first_block || low >= end)
