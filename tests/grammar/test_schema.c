@@ -425,8 +425,8 @@ static void check_remarks(const grammar_data *d)
 /* A locale in which a half is 0,5; false: the system has none. */
 static bool set_comma_locale(void)
 {
-    static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "es_ES.UTF-8", "pt_BR.UTF-8",
-                                        "ru_RU.UTF-8"};
+    static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "es_ES.UTF-8",
+                                        "pt_BR.UTF-8", "ru_RU.UTF-8", "de_DE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (setlocale(LC_NUMERIC, names[i]) != NULL &&
             strcmp(localeconv()->decimal_point, ",") == 0)
@@ -439,7 +439,7 @@ static bool make_comma_locale(const char *folder)
 {
     char command[512];
     snprintf(command, sizeof command,
-             "localedef --no-archive -i de_DE -f UTF-8 %s/de_DE.UTF-8 2>/dev/null", folder);
+             "localedef --no-archive -i de_DE -f ISO-8859-1 %s/de_DE 2>/dev/null", folder);
     if (system(command) != 0) /* NOLINT(cert-env33-c): fixed but for the folder */
         return false;
     setenv("LOCPATH", folder, 1);
