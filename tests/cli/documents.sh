@@ -43,6 +43,7 @@ commands() {
 for name in run info devices doctor tokenize template perplexity bench convert replay serve pull plan; do
     "$MOEFLUX" help $name >"$scratch/help.$name" 2>&1
 done
+"$MOEFLUX" --help >"$scratch/help.moeflux" 2>&1
 for document in $documents; do
     commands "$document" >"$scratch/commands"
     while read -r line; do
@@ -53,6 +54,16 @@ for document in $documents; do
             grep -qE -e "^  (-[a-z], )?$option([^a-z0-9-]|\$)" "$scratch/help.$name" || fail "$name has no $option"
         done
     done <"$scratch/commands"
+    # options in words: the program's, or of the project's other programs and scripts
+    for option in $(grep -oE '`[^`]+`' "$document" | grep -oE '(^|[` ])--[a-z][a-z0-9-]+' | tr -d '` ' | sort -u); do
+        case $option in --now | --timing | --collect-routing) continue ;; # systemctl's, and the reference's
+        esac
+        n_checks=$((n_checks + 1))
+        last="$document: $option"
+        grep -qE -e "(^|[^a-z-])$option([^a-z0-9-]|\$)" "$scratch"/help.* ||
+            grep -rqF --include='*.c' --include='*.py' --include='*.sh' --include=Makefile -e "$option" tools bench python tests Makefile .ci ||
+            fail "no program has such an option"
+    done
     # programs, scripts and data of the project
     for file in $(grep -oE '(^|[` ])(build/)?(tools|bench|tests|cli|src)/[A-Za-z0-9_/.-]+' "$document" | tr -d '` ' | sed 's/[.:,]*$//' | sort -u); do
         case $file in *[A-Z][A-Z][A-Z]*) continue ;; esac # a name that stands for others
