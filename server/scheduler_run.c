@@ -82,14 +82,6 @@ static void drop_stop_mark(mf_srv_choice *c)
     c->stop_mark = 0;
 }
 
-/* Whether one more takes no other mark's place: those of prompts are worth more. */
-static bool has_room_for_mark(const mf_srv_model *model)
-{
-    mf_stats stats;
-    mf_engine_stats(model->engine, &stats);
-    return stats.mark_bytes_used + model->info.one_mark_bytes <= model->info.mark_bytes;
-}
-
 /* Before a token is evaluated that may be of a stop string: what is said next in the conversation
  * will follow what is there now, and most families' sessions go back to marks alone. */
 static void keep_stop_mark(mf_srv_choice *c)
@@ -97,7 +89,7 @@ static void keep_stop_mark(mf_srv_choice *c)
     if (c->held.n_bytes == 0)
         drop_stop_mark(c);
     else if (c->stop_mark == 0 && c->n_evaluated > c->prompt->n_tokens &&
-             has_room_for_mark(c->job->served) && mf_mark_save(c->slot->session, NULL) == MF_OK)
+             mf_mark_save(c->slot->session, NULL) == MF_OK)
         c->stop_mark = c->n_evaluated; /* else a convenience is missing */
 }
 
