@@ -34,14 +34,10 @@ static mf_srv_digest chain_of(const mf_srv_recall *recall, const mf_srv_digest *
 /* Equal but for blanks around them. */
 static bool is_same_text(const mf_srv_bytes *a, const mf_srv_bytes *b)
 {
-    const char *blanks = " \t\r\n";
-    const char *s = a->data ? a->data : "", *t = b->data ? b->data : "";
-    size_t n = a->n_bytes, m = b->n_bytes, k = strspn(s, blanks), l = strspn(t, blanks);
-    while (n > k && strchr(blanks, s[n - 1]))
-        n--;
-    while (m > l && strchr(blanks, t[m - 1]))
-        m--;
-    return n - k == m - l && memcmp(s + k, t + l, n - k) == 0;
+    size_t n = a->n_bytes, m = b->n_bytes;
+    const char *s = mf_srv_trim(a->data ? a->data : "", &n);
+    const char *t = mf_srv_trim(b->data ? b->data : "", &m);
+    return n == m && memcmp(s, t, n) == 0;
 }
 
 static bool copy_bytes(const mf_srv_bytes *from, mf_srv_bytes *to)
@@ -226,7 +222,7 @@ static bool says(const mf_srv_model *model, const mf_srv_bytes *tools, const cha
 
 static size_t n_without_blanks(const char *text, size_t n)
 {
-    while (n > 0 && strchr(" \t\r\n", text[n - 1]))
+    while (n > 0 && mf_srv_is_blank(text[n - 1]))
         n--;
     return n;
 }
