@@ -169,7 +169,7 @@ void mf_cpu_for_rows(mf_cpu_backend *be, const mf_op *op, uint32_t floats_per_ro
 /* Products that go to the threads together, at most. */
 #define MF_CPU_MAX_PRODUCTS 64u
 
-/* One product of a set: rows of w cut into blocks become tasks. */
+/* One product of a set. */
 typedef struct mf_cpu_product {
     mf_matrix w;
     const float *x;
@@ -179,6 +179,22 @@ typedef struct mf_cpu_product {
     float *y;
     size_t y_stride;
 } mf_cpu_product;
+
+/* Up to MF_CPU_MAX_PRODUCTS products cut into tasks, each of some rows by some tokens. The products
+ * are the caller's, and may be filled in later but for shapes and numbers of tokens. */
+typedef struct mf_cpu_product_tasks {
+    mf_cpu_backend *be;
+    const mf_cpu_product *products;
+    uint32_t n;
+    uint32_t first_task[MF_CPU_MAX_PRODUCTS + 1]; /* of each product; the number of all */
+    uint32_t block_rows[MF_CPU_MAX_PRODUCTS], block_tokens[MF_CPU_MAX_PRODUCTS];
+} mf_cpu_product_tasks;
+
+void mf_cpu_cut_products(mf_cpu_backend *be, const mf_cpu_product *products, uint32_t n,
+                         mf_cpu_product_tasks *out);
+/* The product that a task is of. */
+uint32_t mf_cpu_product_of_task(const mf_cpu_product_tasks *tasks, uint32_t task);
+void mf_cpu_run_product_task(const mf_cpu_product_tasks *tasks, uint32_t task, uint32_t thread);
 
 /* Runs several products at once; none reads what another writes. */
 void mf_cpu_products(mf_cpu_backend *be, const mf_cpu_product *products, uint32_t n);

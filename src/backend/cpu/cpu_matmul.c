@@ -1,79 +1,137 @@
 /* SPDX-License-Identifier: MIT */
-/* Matrix products: rows are cut into blocks that the threads take. */
+/* Matrix products: rows are cut into blocks that the threads take, and tokens where rows are few.
+ */
 #include "backend/cpu/cpu_internal.h"
 
 #define MAX_PRODUCTS MF_CPU_MAX_PRODUCTS
+#define TASKS_PER_THREAD 8u /* of few tokens: enough that all threads end together */
 /*
- * Rows a task takes: few enough that each thread gets several tasks and all end together, and as
- * many as that allows, up to a limit: each task begins a new stream of reads, and what is
- * prefetched past its end is another thread's. With several tokens each task may lay these out for
- * itself, so it takes no few rows.
+ * Few tokens are bound by memory: a task takes about as many bytes of each matrix, whatever its
+ * form. Each begins a new stream of reads, and what is prefetched past its end is another thread's,
+ * so it takes as many as the number of tasks allows, up to a limit, and some at least.
  */
-#define MIN_BLOCK_ROWS 64u
+#define ROW_STEP 16u /* of the kernels' panels */
 #define MAX_BLOCK_ROWS 512u
-#define TASKS_PER_THREAD 8u
-#define MIN_ROWS_PACKED 128u
+#define MIN_TASK_BYTES ((uint64_t)32 << 10)
+/*
+ * From PACKED_TOKENS on a task may lay tokens out for itself, and reads them for every panel of its
+ * rows again, so that it takes no few rows. Where these do not make tasks enough, tokens are cut
+ * too: whole groups, as kernels take them.
+ */
 #define PACKED_TOKENS 4u
+#define MIN_ROWS_PACKED 128u
+#define PACKED_TASKS_PER_THREAD 8u
+#define TOKEN_STEP 48u
 
-typedef struct product_job {
-    mf_cpu_backend *be;
-    const mf_cpu_product *products;
-    uint32_t n;
-    uint32_t block_rows; /* but for products of several tokens, where that is too few */
-    uint32_t first_task[MAX_PRODUCTS + 1];
-} product_job;
-
-static uint32_t common_block_rows(const product_job *job)
+static uint32_t least(uint32_t a, uint32_t b)
 {
-    uint64_t n_rows = 0;
-    for (uint32_t j = 0; j < job->n; j++)
-        n_rows += job->products[j].w.shape.n_rows;
-    uint64_t n = n_rows / ((uint64_t)job->be->n_threads * TASKS_PER_THREAD);
-    n -= n % MIN_BLOCK_ROWS;
-    if (n > MAX_BLOCK_ROWS)
+    return a < b ? a : b;
+}
+
+static uint32_t parts_of(uint32_t n, uint32_t each)
+{
+    return (n + each - 1) / each;
+}
+
+static uint32_t round_rows(uint64_t n_rows)
+{
+    if (n_rows > MAX_BLOCK_ROWS)
         return MAX_BLOCK_ROWS;
-    return n < MIN_BLOCK_ROWS ? MIN_BLOCK_ROWS : (uint32_t)n;
+    return n_rows < ROW_STEP ? ROW_STEP : (uint32_t)(n_rows - n_rows % ROW_STEP);
 }
 
-static uint32_t block_rows(const product_job *job, const mf_cpu_product *p)
+/* Tokens of a task of the product, all being of n_blocks blocks of rows. */
+static uint32_t block_tokens(const mf_cpu_backend *be, const mf_cpu_product *p, uint32_t n_blocks)
 {
-    if (p->n_tokens < PACKED_TOKENS || job->block_rows > MIN_ROWS_PACKED)
-        return job->block_rows;
-    return MIN_ROWS_PACKED;
+    if (p->n_tokens < PACKED_TOKENS)
+        return p->n_tokens;
+    const uint32_t n_parts = parts_of(be->n_threads * PACKED_TASKS_PER_THREAD, n_blocks);
+    const uint32_t n = parts_of(parts_of(p->n_tokens, n_parts), TOKEN_STEP) * TOKEN_STEP;
+    return least(n, p->n_tokens);
 }
 
-static void run_block(void *ctx, uint32_t task, uint32_t thread)
+/* The rows of each product's tasks; returns how many blocks of them there are. */
+static uint32_t cut_rows(mf_cpu_product_tasks *t)
 {
-    const product_job *job = ctx;
+    uint64_t n_bytes = 0, n_rows = 0;
+    for (uint32_t j = 0; j < t->n; j++) {
+        n_bytes += mf_weight_bytes(&t->products[j].w.shape);
+        n_rows += t->products[j].w.shape.n_rows;
+    }
+    const uint64_t n_tasks = (uint64_t)t->be->n_threads * TASKS_PER_THREAD;
+    const uint64_t each = n_bytes / n_tasks > MIN_TASK_BYTES ? n_bytes / n_tasks : MIN_TASK_BYTES;
+    const uint32_t rows = round_rows(n_rows / n_tasks);
+    const uint32_t packed = rows > MIN_ROWS_PACKED ? rows : MIN_ROWS_PACKED;
+    uint32_t n_blocks = 0;
+    for (uint32_t j = 0; j < t->n; j++) {
+        const mf_cpu_product *p = &t->products[j];
+        const uint64_t few = each * p->w.shape.n_rows / mf_weight_bytes(&p->w.shape);
+        t->block_rows[j] = p->n_tokens < PACKED_TOKENS ? round_rows(few) : packed;
+        n_blocks += parts_of(p->w.shape.n_rows, t->block_rows[j]);
+    }
+    t->be->weight_bytes += n_bytes;
+    return n_blocks;
+}
+
+void mf_cpu_cut_products(mf_cpu_backend *be, const mf_cpu_product *products, uint32_t n,
+                         mf_cpu_product_tasks *out)
+{
+    out->be = be;
+    out->products = products;
+    out->n = n;
+    out->first_task[0] = 0;
+    const uint32_t n_blocks = cut_rows(out);
+    for (uint32_t j = 0; j < n; j++) {
+        const mf_cpu_product *p = &products[j];
+        out->block_tokens[j] = block_tokens(be, p, n_blocks);
+        const uint32_t n_tasks = parts_of(p->w.shape.n_rows, out->block_rows[j]) *
+                                 parts_of(p->n_tokens, out->block_tokens[j]);
+        out->first_task[j + 1] = out->first_task[j] + n_tasks;
+    }
+}
+
+uint32_t mf_cpu_product_of_task(const mf_cpu_product_tasks *tasks, uint32_t task)
+{
     uint32_t j = 0;
-    while (task >= job->first_task[j + 1])
+    while (task >= tasks->first_task[j + 1])
         j++;
-    const mf_cpu_product *p = &job->products[j];
-    uint32_t n = block_rows(job, p), row0 = (task - job->first_task[j]) * n;
-    uint32_t row1 = row0 + n < p->w.shape.n_rows ? row0 + n : p->w.shape.n_rows;
-    const mf_kernels *kernels = job->be->kernels;
-    void *scratch = mf_cpu_scratch(job->be, thread);
-    if (p->prepared != NULL)
-        kernels->matmul_prepared(&p->w, row0, row1, p->prepared, p->n_tokens, p->y + row0,
-                                 p->y_stride, scratch);
-    else
-        kernels->matmul(&p->w, row0, row1, p->x, p->x_stride, p->n_tokens, p->y + row0, p->y_stride,
-                        scratch);
+    return j;
+}
+
+/* Tasks of the same tokens follow each other. */
+void mf_cpu_run_product_task(const mf_cpu_product_tasks *tasks, uint32_t task, uint32_t thread)
+{
+    const uint32_t j = mf_cpu_product_of_task(tasks, task), at = task - tasks->first_task[j];
+    const mf_cpu_product *p = &tasks->products[j];
+    const mf_kernels *kernels = tasks->be->kernels;
+    const uint32_t n_blocks = parts_of(p->w.shape.n_rows, tasks->block_rows[j]);
+    const uint32_t row0 = at % n_blocks * tasks->block_rows[j];
+    const uint32_t row1 = least(row0 + tasks->block_rows[j], p->w.shape.n_rows);
+    const uint32_t token = at / n_blocks * tasks->block_tokens[j];
+    const uint32_t n_tokens = least(tasks->block_tokens[j], p->n_tokens - token);
+    float *y = p->y + token * p->y_stride + row0;
+    void *scratch = mf_cpu_scratch(tasks->be, thread);
+    if (p->prepared != NULL) {
+        const unsigned char *tokens = p->prepared;
+        kernels->matmul_prepared(&p->w, row0, row1, tokens + token * kernels->token_bytes(&p->w),
+                                 n_tokens, y, p->y_stride, scratch);
+    } else {
+        kernels->matmul(&p->w, row0, row1, p->x + token * p->x_stride, p->x_stride, n_tokens, y,
+                        p->y_stride, scratch);
+    }
+}
+
+static void run_task(void *ctx, uint32_t task, uint32_t thread)
+{
+    mf_cpu_run_product_task(ctx, task, thread);
 }
 
 void mf_cpu_products(mf_cpu_backend *be, const mf_cpu_product *products, uint32_t n)
 {
     for (uint32_t done = 0; done < n; done += MAX_PRODUCTS) {
-        product_job job = {
-            be, products + done, n - done < MAX_PRODUCTS ? n - done : MAX_PRODUCTS, 0, {0}};
-        job.block_rows = common_block_rows(&job);
-        for (uint32_t j = 0; j < job.n; j++) {
-            const mf_matrix *w = &job.products[j].w;
-            uint32_t block = block_rows(&job, &job.products[j]);
-            job.first_task[j + 1] = job.first_task[j] + (w->shape.n_rows + block - 1) / block;
-            be->weight_bytes += mf_weight_bytes(&w->shape);
-        }
-        mf_thread_pool_run(be->pool, job.first_task[job.n], run_block, &job);
+        mf_cpu_product_tasks tasks;
+        mf_cpu_cut_products(be, products + done, least(n - done, MAX_PRODUCTS), &tasks);
+        mf_thread_pool_run(be->pool, tasks.first_task[tasks.n], run_task, &tasks);
     }
 }
 
