@@ -15,6 +15,7 @@
 #include "base/clock.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 
@@ -206,6 +207,23 @@ void mf_thread_pool_run(mf_thread_pool *pool, uint32_t n_tasks, mf_task_fn fn, v
     wake_workers(pool, n_tasks - 1);
     run_tasks(pool, claim, 0);
     wait_until_done(pool);
+}
+
+void mf_thread_await(const atomic_bool *is_set)
+{
+    const uint64_t start_us = mf_now_us();
+    bool is_late = false; /* whoever is to set it may have lost the core to us */
+    while (true) {
+        for (int i = 0; i < 32; i++) {
+            if (atomic_load_explicit(is_set, memory_order_acquire))
+                return;
+            cpu_relax();
+        }
+        if (is_late)
+            (void)sched_yield();
+        else
+            is_late = mf_now_us() - start_us >= SPIN_US;
+    }
 }
 
 static int start_workers(mf_thread_pool *pool)

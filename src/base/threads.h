@@ -10,6 +10,8 @@
 #include "base/alloc.h"
 #include "base/timeline.h"
 
+#include <stdatomic.h>
+
 typedef struct mf_thread_pool mf_thread_pool;
 
 /* Runs one task; `thread` is in [0, n_threads) and unique among those running at once (for
@@ -23,7 +25,10 @@ void mf_thread_pool_free(mf_thread_pool **pool);
 uint32_t mf_thread_pool_size(const mf_thread_pool *pool);
 /* Writes what each thread does from now on to a timeline; NULL: no longer. While nothing runs. */
 void mf_thread_pool_watch(mf_thread_pool *pool, mf_timeline *timeline);
-/* Returns when all tasks have run. One caller at a time. */
+/* Returns when all tasks have run. They are begun in rising order. One caller at a time. */
 void mf_thread_pool_run(mf_thread_pool *pool, uint32_t n_tasks, mf_task_fn fn, void *ctx);
+/* Of a task: waits until one that was begun earlier has set this, and sees what that wrote before.
+ * For what takes microseconds: the thread does nothing else meanwhile, but lets others run. */
+void mf_thread_await(const atomic_bool *is_set);
 
 #endif

@@ -91,6 +91,35 @@ static void test_plain_memory(void)
     mf_thread_pool_free(&pool);
 }
 
+/* Each task waits for the one before it, which was begun before it whoever has it; so the test
+ * hangs if they are not begun in rising order. */
+typedef struct chain {
+    atomic_bool is_done[200];
+    uint64_t value[200]; /* plain: seen by whoever waited */
+} chain;
+
+static void run_link(void *ctx, uint32_t task, uint32_t thread)
+{
+    (void)thread;
+    chain *c = ctx;
+    if (task > 0)
+        mf_thread_await(&c->is_done[task - 1]);
+    c->value[task] = task > 0 ? c->value[task - 1] + 1 : 1;
+    atomic_store_explicit(&c->is_done[task], true, memory_order_release);
+}
+
+static void test_tasks_wait_for_earlier_ones(uint32_t n_threads)
+{
+    mf_thread_pool *pool = create(n_threads);
+    static chain c;
+    for (int job = 0; job < 20; job++) {
+        memset(&c, 0, sizeof c);
+        mf_thread_pool_run(pool, 200, run_link, &c);
+        CHECK_U64(c.value[199], 200);
+    }
+    mf_thread_pool_free(&pool);
+}
+
 /* A task that waits for another one ends only if two threads really take part; the test hangs if
  * they do not. */
 static void meet(void *ctx, uint32_t task, uint32_t thread)
@@ -283,6 +312,8 @@ int main(void)
     for (uint32_t n = 1; n <= 5; n++)
         test_each_task_once(n);
     test_plain_memory();
+    test_tasks_wait_for_earlier_ones(1);
+    test_tasks_wait_for_earlier_ones(4);
     test_workers_take_part();
     test_signals_are_blocked();
     test_long_tasks();

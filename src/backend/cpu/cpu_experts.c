@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The experts of a batch: three sets of products, of the tokens that each expert was chosen for. */
+/*
+ * The experts of a batch: three sets of products, of the tokens that each expert was chosen for.
+ * They are one run of tasks, each of which waits for what it needs of its own expert and for no
+ * other: so no thread waits for all others between an expert's steps.
+ */
 #include "backend/cpu/cpu_internal.h"
 
 #include <string.h>
@@ -124,10 +128,8 @@ static void prepare_token(const expert_set *set, uint32_t i, const mf_cpu_produc
 }
 
 /* Rows that every product takes prepared need not be gathered as they are. */
-static void run_gather(void *ctx, uint32_t i, uint32_t thread)
+static void gather(const expert_set *set, uint32_t i)
 {
-    (void)thread;
-    const expert_set *set = ctx;
     const mf_expert_item *item = item_at(set, i);
     const float *x = mf_cpu_floats(set->be, set->op->u.experts.x);
     const size_t n_cols = item->gate.shape.n_cols;
@@ -175,10 +177,9 @@ static void activate_pairs(const expert_set *set, float *row, uint32_t n)
     }
 }
 
-static void run_swiglu(void *ctx, uint32_t i, uint32_t thread)
+/* What item i's last product takes, of what its first ones gave. */
+static void make_active(const expert_set *set, uint32_t i)
 {
-    (void)thread;
-    const expert_set *set = ctx;
     const mf_expert_steps *steps = &set->op->u.experts.steps;
     const mf_expert_item *item = item_at(set, i);
     const mf_cpu_product *in = &set->in[set->n_in * i];
@@ -195,6 +196,97 @@ static void run_swiglu(void *ctx, uint32_t i, uint32_t thread)
     const mf_cpu_product *down = &set->down[i];
     for (uint32_t t = 0; t < down->n_tokens && down->prepared != NULL; t++)
         prepare_token(set, i, down, down->x + t * down->x_stride, t);
+}
+
+/* How far an item is, for those who need what others make of it. */
+typedef struct item_progress {
+    _Alignas(64) atomic_uint n_in_left; /* tasks of its first products */
+    atomic_bool is_gathered, is_active;
+} item_progress;
+
+typedef struct expert_tasks {
+    const expert_set *set;
+    mf_cpu_product_tasks in, down;
+    uint32_t n_gather; /* tasks before those of products: an item each, or none */
+    item_progress item[MAX_ITEMS];
+} expert_tasks;
+
+static void set_true(atomic_bool *flag)
+{
+    atomic_store_explicit(flag, true, memory_order_release);
+}
+
+/* Whoever ends an item's first products goes on with what is made of them. */
+static void run_in(expert_tasks *t, uint32_t task, uint32_t thread)
+{
+    const uint32_t i = mf_cpu_product_of_task(&t->in, task) / t->set->n_in;
+    item_progress *item = &t->item[i];
+    mf_thread_await(&item->is_gathered);
+    mf_cpu_run_product_task(&t->in, task, thread);
+    if (atomic_fetch_sub(&item->n_in_left, 1) != 1)
+        return;
+    make_active(t->set, i);
+    set_true(&item->is_active);
+}
+
+static void run_down(expert_tasks *t, uint32_t task, uint32_t thread)
+{
+    mf_thread_await(&t->item[mf_cpu_product_of_task(&t->down, task)].is_active);
+    mf_cpu_run_product_task(&t->down, task, thread);
+}
+
+/* A task waits for tasks before it alone, which began before it. */
+static void run_expert_task(void *ctx, uint32_t task, uint32_t thread)
+{
+    expert_tasks *t = ctx;
+    const uint32_t first_down = t->n_gather + t->in.first_task[t->in.n];
+    if (task >= first_down) {
+        run_down(t, task - first_down, thread);
+    } else if (task >= t->n_gather) {
+        run_in(t, task - t->n_gather, thread);
+    } else {
+        gather(t->set, task);
+        set_true(&t->item[task].is_gathered);
+    }
+}
+
+/* Whether all items are of the same single token, and take it prepared: so it is, once, behind what
+ * their last products take. */
+static bool share_token(expert_set *set)
+{
+    const mf_cpu_product *first = &set->in[0];
+    const uint32_t row = item_at(set, 0)->x_rows[0];
+    bool is_shared = (set->n + 1) * set->token_apart <= set->be->prepared_bytes;
+    for (uint32_t i = 0; i < set->n; i++)
+        is_shared = is_shared && item_at(set, i)->n_rows == 1 && item_at(set, i)->x_rows[0] == row;
+    for (uint32_t j = 0; j < set->n_in * set->n; j++)
+        is_shared = is_shared && set->in[j].prepared != NULL &&
+                    have_one_form(set->be, &first->w, &set->in[j].w);
+    if (!is_shared)
+        return false;
+    unsigned char *token = set->be->prepared + set->n * set->token_apart;
+    const float *x = mf_cpu_floats(set->be, set->op->u.experts.x);
+    set->be->kernels->prepare_token(&first->w, x + (size_t)row * first->w.shape.n_cols, token);
+    for (uint32_t j = 0; j < set->n_in * set->n; j++)
+        set->in[j].prepared = token;
+    return true;
+}
+
+static void run_set(expert_set *set)
+{
+    expert_tasks t = {.set = set};
+    const bool is_gathered = share_token(set);
+    t.n_gather = is_gathered ? 0 : set->n;
+    mf_cpu_cut_products(set->be, set->in, set->n_in * set->n, &t.in);
+    mf_cpu_cut_products(set->be, set->down, set->n, &t.down);
+    for (uint32_t i = 0; i < set->n; i++) {
+        const uint32_t *first = &t.in.first_task[(size_t)set->n_in * i];
+        atomic_init(&t.item[i].n_in_left, first[set->n_in] - first[0]);
+        atomic_init(&t.item[i].is_gathered, is_gathered);
+        atomic_init(&t.item[i].is_active, false);
+    }
+    const uint32_t n_tasks = t.n_gather + t.in.first_task[t.in.n] + t.down.first_task[t.down.n];
+    mf_thread_pool_run(set->be->pool, n_tasks, run_expert_task, &t);
 }
 
 static void run_down_bias(void *ctx, uint32_t i, uint32_t thread)
@@ -214,10 +306,7 @@ void mf_cpu_experts(mf_cpu_backend *be, const mf_op *op)
     for (; set.first < op->u.experts.n_items; set.first += set.n) {
         choose_items(&set);
         make_products(&set);
-        mf_thread_pool_run(be->pool, set.n, run_gather, &set);
-        mf_cpu_products(be, set.in, set.n_in * set.n);
-        mf_thread_pool_run(be->pool, set.n, run_swiglu, &set);
-        mf_cpu_products(be, set.down, set.n);
+        run_set(&set);
         if (steps->down_bias.buffer.id != 0)
             mf_thread_pool_run(be->pool, set.n, run_down_bias, &set);
     }
