@@ -74,27 +74,6 @@ static void scale_inputs(mf_runner *r, uint32_t n_rows)
     mf_record(r, &op);
 }
 
-/* The router's choice to moe.ids, which are there once the ticket is done, and with it what a
- * device foretells of the next layer. The only host round trip of a layer. */
-static mf_ticket route(mf_runner *r, uint32_t layer, uint32_t n_rows, bool *is_foretold)
-{
-    const mf_plan *p = &r->plan;
-    mf_record_matmul(r, n_rows, &r->weights.layers[layer].router, p->h, p->router);
-    choose(r, layer, n_rows, p->ids, (mf_span){{0}, 0});
-    scale_inputs(r, n_rows);
-    r->backend->ops->read(r->backend, p->ids, r->moe.ids,
-                          (uint64_t)n_rows * p->k * sizeof *r->moe.ids);
-    if (r->tap != NULL)
-        r->backend->ops->read(r->backend, p->weights, r->moe.weights,
-                              (uint64_t)n_rows * p->k * sizeof *r->moe.weights);
-    if (r->inputs != NULL)
-        r->backend->ops->read(r->backend, p->moe_x, r->inputs->rows,
-                              (uint64_t)n_rows * r->h.hidden_size * sizeof *r->inputs->rows);
-    mf_expert_rows_ask(r, n_rows);
-    *is_foretold = r->backend->ops->runs_later && mf_foretell(r, layer, n_rows);
-    return r->backend->ops->mark(r->backend);
-}
-
 /* Sorts the picks by expert: first[x] .. first[x + 1] are expert x's rows, tokens rising. Returns
  * how many experts are wanted. */
 static uint32_t group_by_expert(mf_runner *r, const int32_t *ids, uint32_t n_rows)
@@ -181,6 +160,68 @@ void mf_forward_mlp(mf_runner *r, uint32_t layer, uint32_t n_rows)
     run_mlp_down(r, w, n_rows);
     mf_record_add(r, n_rows, r->plan.mlp_out, mf_next_input(r, layer));
     mf_streams_out(r, n_rows, r->plan.x);
+}
+
+static mf_op shared_in(const mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
+{
+    return mlp_in(r, &w->mlp, r->h.shared_is_gated ? &w->shared_router : NULL, n_rows);
+}
+
+static void run_shared_act(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
+{
+    (void)mf_profile_enter(r->profile, MF_STAGE_SHARED);
+    if (r->h.shared_hidden != 0)
+        run_mlp_act(r, &w->mlp, n_rows);
+}
+
+static void run_shared_down(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
+{
+    (void)mf_profile_enter(r->profile, MF_STAGE_SHARED);
+    if (r->h.shared_hidden != 0)
+        run_mlp_down(r, &w->mlp, n_rows);
+}
+
+/* All products of the layer's input. */
+static void run_router_and_shared_in(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
+{
+    mf_op op = shared_in(r, w, n_rows);
+    mf_matmul_params *m = &op.u.matmul;
+    m->n = r->h.shared_hidden != 0 ? m->n : 0;
+    m->weight[m->n] = w->router;
+    m->y[m->n++] = r->plan.router;
+    mf_record(r, &op);
+}
+
+/* Where nothing is read, the shared expert's first products need not wait for what the router
+ * chooses: together they are enough for all threads. */
+static bool is_shared_with_router(const mf_runner *r)
+{
+    return r->routed.is_whole && !r->backend->ops->runs_later && r->n_long_rows == 0;
+}
+
+/* The router's choice to moe.ids, which are there once the ticket is done, and with it what a
+ * device foretells of the next layer. The only host round trip of a layer. */
+static mf_ticket route(mf_runner *r, uint32_t layer, uint32_t n_rows, bool with_shared,
+                       bool *is_foretold)
+{
+    const mf_plan *p = &r->plan;
+    if (with_shared)
+        run_router_and_shared_in(r, &r->weights.layers[layer], n_rows);
+    else
+        mf_record_matmul(r, n_rows, &r->weights.layers[layer].router, p->h, p->router);
+    choose(r, layer, n_rows, p->ids, (mf_span){{0}, 0});
+    scale_inputs(r, n_rows);
+    r->backend->ops->read(r->backend, p->ids, r->moe.ids,
+                          (uint64_t)n_rows * p->k * sizeof *r->moe.ids);
+    if (r->tap != NULL)
+        r->backend->ops->read(r->backend, p->weights, r->moe.weights,
+                              (uint64_t)n_rows * p->k * sizeof *r->moe.weights);
+    if (r->inputs != NULL)
+        r->backend->ops->read(r->backend, p->moe_x, r->inputs->rows,
+                              (uint64_t)n_rows * r->h.hidden_size * sizeof *r->inputs->rows);
+    mf_expert_rows_ask(r, n_rows);
+    *is_foretold = r->backend->ops->runs_later && mf_foretell(r, layer, n_rows);
+    return r->backend->ops->mark(r->backend);
 }
 
 static mf_weight in_slot(const mf_weight *shape, bool has_resident_scales, uint32_t expert,
@@ -295,44 +336,15 @@ static mf_status run_experts(mf_runner *r, const mf_batch *batch, const mf_exper
     return MF_OK;
 }
 
-static mf_op shared_in(const mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
-{
-    return mlp_in(r, &w->mlp, r->h.shared_is_gated ? &w->shared_router : NULL, n_rows);
-}
-
-static void run_shared_act(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
-{
-    (void)mf_profile_enter(r->profile, MF_STAGE_SHARED);
-    if (r->h.shared_hidden != 0)
-        run_mlp_act(r, &w->mlp, n_rows);
-}
-
-static void run_shared_down(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
-{
-    (void)mf_profile_enter(r->profile, MF_STAGE_SHARED);
-    if (r->h.shared_hidden != 0)
-        run_mlp_down(r, &w->mlp, n_rows);
-}
-
-static void run_shared(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
+/* has_in: its first products are there. */
+static void run_shared(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows, bool has_in)
 {
     const mf_op in = shared_in(r, w, n_rows);
     (void)mf_profile_enter(r->profile, MF_STAGE_SHARED);
-    if (r->h.shared_hidden != 0)
+    if (r->h.shared_hidden != 0 && !has_in)
         mf_record_matmuls(r, &in);
     run_shared_act(r, w, n_rows);
     run_shared_down(r, w, n_rows);
-}
-
-/* All products of the layer's input. */
-static void run_router_and_shared_in(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows)
-{
-    mf_op op = shared_in(r, w, n_rows);
-    mf_matmul_params *m = &op.u.matmul;
-    m->n = r->h.shared_hidden != 0 ? m->n : 0;
-    m->weight[m->n] = w->router;
-    m->y[m->n++] = r->plan.router;
-    mf_record(r, &op);
 }
 
 /* place: as mf_combine_params. */
@@ -481,12 +493,13 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
         return MF_OK;
     }
     bool is_foretold = false;
-    const mf_ticket ticket = route(r, layer, n_rows, &is_foretold);
+    const bool has_in = is_shared_with_router(r);
+    const mf_ticket ticket = route(r, layer, n_rows, has_in, &is_foretold);
     /* The shared expert needs no read. A device computes it while the ids come back; where they are
      * here already, it is computed while the others are read. */
     const bool is_early = !r->backend->ops->done(r->backend, ticket);
     if (is_early)
-        run_shared(r, w, n_rows);
+        run_shared(r, w, n_rows, has_in);
     (void)mf_profile_enter(r->profile, is_early ? MF_STAGE_DEVICE : MF_STAGE_ROUTER);
     MF_TRY(r->backend->ops->wait_for(r->backend, ticket, error));
     (void)mf_profile_enter(r->profile, MF_STAGE_COPYING);
@@ -500,7 +513,7 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
     mf_ahead_note(r, mf_expert_fetch_was_held(fetch));
     const bool is_first = !is_early && mf_foretell_folds(r);
     if (is_first)
-        run_shared(r, w, n_rows);
+        run_shared(r, w, n_rows, has_in);
     (void)mf_profile_enter(r->profile, MF_STAGE_FORETELLING);
     if (!r->backend->ops->runs_later) /* done at once, while the experts are read */
         is_foretold = mf_foretell(r, layer, n_rows);
@@ -510,7 +523,7 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
     if (!is_hinted_late)
         mf_foretell_hint(r, layer, is_foretold, n_rows);
     if (!is_early && !is_first)
-        run_shared(r, w, n_rows);
+        run_shared(r, w, n_rows, has_in);
     MF_TRY(forward_wanted(r, batch, layer, fetch, n_wanted, error));
     if (is_hinted_late) {
         (void)mf_profile_enter(r->profile, MF_STAGE_FORETELLING);
@@ -523,7 +536,8 @@ mf_status mf_forward_choose(mf_runner *r, uint32_t layer, uint32_t n_rows, mf_ex
                             uint32_t *n_wanted, mf_error *error)
 {
     bool is_foretold;
-    MF_TRY(r->backend->ops->wait_for(r->backend, route(r, layer, n_rows, &is_foretold), error));
+    MF_TRY(
+        r->backend->ops->wait_for(r->backend, route(r, layer, n_rows, false, &is_foretold), error));
     *n_wanted = group_by_expert(r, r->moe.ids, n_rows);
     return mf_expert_fetch_begin(r->store, r->h.moe_index[layer], r->moe.wanted, *n_wanted, fetch,
                                  error);
@@ -532,6 +546,6 @@ mf_status mf_forward_choose(mf_runner *r, uint32_t layer, uint32_t n_rows, mf_ex
 mf_status mf_forward_multiply(mf_runner *r, const mf_batch *batch, uint32_t layer,
                               mf_expert_fetch *fetch, uint32_t n_wanted, mf_error *error)
 {
-    run_shared(r, &r->weights.layers[layer], batch->n_rows);
+    run_shared(r, &r->weights.layers[layer], batch->n_rows, false);
     return forward_wanted(r, batch, layer, fetch, n_wanted, error);
 }
