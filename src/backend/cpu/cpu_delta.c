@@ -9,6 +9,9 @@
 /* Channels a task takes: a few cache lines, a multiple of every vector width. */
 #define BLOCK_CHANNELS 256u
 
+/* Keys of a head whose task makes its own q, k and gates, at most. */
+#define OWN_KEYS 256u
+
 typedef struct delta_job {
     mf_cpu_backend *be;
     const mf_op *op;
@@ -67,6 +70,24 @@ static float softplus(float x)
     return x > 20.0f ? x : log1pf(expf(x));
 }
 
+static float decay_of(float a_log, float a)
+{
+    return expf(-expf(a_log) * softplus(a));
+}
+
+static float beta_of(float b)
+{
+    return 1.0f / (1.0f + expf(-b));
+}
+
+/* A head's q or k, normalised, to out, which may be it. */
+static void normalise(const mf_cpu_backend *be, const mf_gated_delta_params *p, bool is_query,
+                      const float *x, float *out)
+{
+    const float scale = is_query ? 1.0f / sqrtf((float)p->key_dim) : 1.0f;
+    be->kernels->l2norm(x, p->eps, scale, p->key_dim, out);
+}
+
 /* Per row: q and k normalised in place, the gates into the gather buffer as [row][decay v_heads |
  * beta v_heads]. */
 static void run_gates(void *ctx, uint32_t row, uint32_t thread)
@@ -74,28 +95,51 @@ static void run_gates(void *ctx, uint32_t row, uint32_t thread)
     (void)thread;
     const delta_job *job = ctx;
     const mf_cpu_backend *be = job->be;
-    const mf_op *op = job->op;
-    uint32_t k_heads = op->u.gated_delta.n_k_heads, v_heads = op->u.gated_delta.n_v_heads;
-    uint32_t key_dim = op->u.gated_delta.key_dim;
-    size_t row_floats =
-        (size_t)2 * k_heads * key_dim + (size_t)v_heads * op->u.gated_delta.value_dim;
-    float *q = mf_cpu_floats(be, op->u.gated_delta.qkv) + row * row_floats;
+    const mf_gated_delta_params *p = &job->op->u.gated_delta;
+    const uint32_t k_heads = p->n_k_heads, v_heads = p->n_v_heads, key_dim = p->key_dim;
+    const size_t row_floats = (size_t)2 * k_heads * key_dim + (size_t)v_heads * p->value_dim;
+    float *q = mf_cpu_floats(be, p->qkv) + row * row_floats;
     float *k = q + (size_t)k_heads * key_dim;
-    float scale = 1.0f / sqrtf((float)key_dim);
     for (uint32_t h = 0; h < k_heads; h++) {
-        be->kernels->l2norm(q + h * key_dim, op->u.gated_delta.eps, scale, key_dim,
-                            q + h * key_dim);
-        be->kernels->l2norm(k + h * key_dim, op->u.gated_delta.eps, 1.0f, key_dim, k + h * key_dim);
+        normalise(be, p, true, q + h * key_dim, q + h * key_dim);
+        normalise(be, p, false, k + h * key_dim, k + h * key_dim);
     }
-    const float *a = mf_cpu_floats(be, op->u.gated_delta.a) + (size_t)row * v_heads;
-    const float *b = mf_cpu_floats(be, op->u.gated_delta.b) + (size_t)row * v_heads;
-    const float *a_log = mf_cpu_floats(be, op->u.gated_delta.a_log);
-    const float *dt_bias = mf_cpu_floats(be, op->u.gated_delta.dt_bias);
+    const float *a = mf_cpu_floats(be, p->a) + (size_t)row * v_heads;
+    const float *b = mf_cpu_floats(be, p->b) + (size_t)row * v_heads;
+    const float *a_log = mf_cpu_floats(be, p->a_log), *dt_bias = mf_cpu_floats(be, p->dt_bias);
     float *decay = be->gather + (size_t)row * 2 * v_heads, *beta = decay + v_heads;
     for (uint32_t h = 0; h < v_heads; h++) {
-        decay[h] = expf(-expf(a_log[h]) * softplus(a[h] + dt_bias[h]));
-        beta[h] = 1.0f / (1.0f + expf(-b[h]));
+        decay[h] = decay_of(a_log[h], a[h] + dt_bias[h]);
+        beta[h] = beta_of(b[h]);
     }
+}
+
+/* What a head's task makes for itself of its only row, with the bits of run_gates. */
+typedef struct own_inputs {
+    _Alignas(64) float q[OWN_KEYS], k[OWN_KEYS];
+    float decay, beta;
+} own_inputs;
+
+static void make_own(const mf_cpu_backend *be, const mf_gated_delta_params *p, uint32_t row,
+                     uint32_t h, mf_delta_args *args, own_inputs *own)
+{
+    const size_t at = (size_t)row * p->n_v_heads + h;
+    normalise(be, p, true, args->q, own->q);
+    normalise(be, p, false, args->k, own->k);
+    own->decay = decay_of(mf_cpu_floats(be, p->a_log)[h],
+                          mf_cpu_floats(be, p->a)[at] + mf_cpu_floats(be, p->dt_bias)[h]);
+    own->beta = beta_of(mf_cpu_floats(be, p->b)[at]);
+    args->q = own->q;
+    args->k = own->k;
+    args->decay = &own->decay;
+    args->beta = &own->beta;
+}
+
+/* Decoding: the gates of few rows are not worth a run of tasks of their own. */
+static bool makes_own(const delta_job *job)
+{
+    const mf_op *op = job->op;
+    return op->n_rows == job->be->n_sequences && op->u.gated_delta.key_dim <= OWN_KEYS;
 }
 
 static void run_delta(void *ctx, uint32_t task, uint32_t thread)
@@ -115,7 +159,7 @@ static void run_delta(void *ctx, uint32_t task, uint32_t thread)
     const float *gates = be->gather + (size_t)seq->first_row * 2 * v_heads;
     size_t out_floats = (size_t)v_heads * value_dim, head_floats = (size_t)key_dim * value_dim;
     const uint64_t offset = op->u.gated_delta.state_offset + h * head_floats * sizeof(float);
-    const mf_delta_args args = {
+    mf_delta_args args = {
         .from = state_before(be, seq, offset, head_floats),
         .state = state_after(be, seq, offset),
         .q = qkv + kh * key_dim,
@@ -133,6 +177,9 @@ static void run_delta(void *ctx, uint32_t task, uint32_t thread)
         .value_dim = value_dim,
         .n_tokens = seq->n_rows,
     };
+    own_inputs own;
+    if (makes_own(job))
+        make_own(be, &op->u.gated_delta, seq->first_row, h, &args, &own);
     be->kernels->delta_rule(&args);
 }
 
@@ -153,8 +200,8 @@ static void run_keyed_gates(void *ctx, uint32_t row, uint32_t thread)
         be->kernels->l2norm(q, p->eps, 1.0f / sqrtf((float)n), n, q);
         be->kernels->l2norm(k, p->eps, 1.0f, n, k);
         for (uint32_t i = 0; i < n; i++)
-            a[i] = expf(-expf(a_log[h]) * softplus(a[i] + dt_bias[(size_t)h * n + i]));
-        *b = 1.0f / (1.0f + expf(-*b));
+            a[i] = decay_of(a_log[h], a[i] + dt_bias[(size_t)h * n + i]);
+        *b = beta_of(*b);
     }
 }
 
@@ -223,6 +270,7 @@ void mf_cpu_gated_delta(mf_cpu_backend *be, const mf_op *op)
                            &job);
         return;
     }
-    mf_thread_pool_run(be->pool, op->n_rows, run_gates, &job);
+    if (!makes_own(&job))
+        mf_thread_pool_run(be->pool, op->n_rows, run_gates, &job);
     mf_thread_pool_run(be->pool, op->u.gated_delta.n_v_heads * be->n_sequences, run_delta, &job);
 }
