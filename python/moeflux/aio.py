@@ -85,8 +85,13 @@ class _Worker:
     def stop(self) -> None:
         with self._wake:
             self._is_stopping = True
+            self._cancel_all()  # at once, also what is in the middle of a step
             self._wake.notify()
         self._thread.join()
+
+    def _cancel_all(self) -> None:
+        for request in [*self._waiting, *self._running]:
+            request.cancel.request()
 
     def _run(self) -> None:
         while self._take_in():
@@ -103,9 +108,8 @@ class _Worker:
         """Waits until there is something to do; false: it is over."""
         with self._wake:
             while True:
-                if self._is_stopping:  # here, where no request is on its way from list to list
-                    for request in [*self._waiting, *self._running]:
-                        request.cancel.request()
+                if self._is_stopping:  # again, as now no request is on its way from list to list
+                    self._cancel_all()
                 if self._waiting or any(r.is_ready for r in self._running):
                     break
                 if self._is_stopping and not self._running:
