@@ -106,8 +106,9 @@ static bool same_text(const char *a, const char *b)
 
 static bool same_bytes(const mf_srv_bytes *a, const mf_srv_bytes *b)
 {
-    return a->n_bytes == b->n_bytes && (a->data != NULL) == (b->data != NULL) &&
-           (a->n_bytes == 0 || memcmp(a->data, b->data, a->n_bytes) == 0);
+    if (!a->data || !b->data)
+        return a->data == b->data;
+    return a->n_bytes == b->n_bytes && memcmp(a->data, b->data, a->n_bytes) == 0;
 }
 
 static bool same(const mf_srv_kept *a, const mf_srv_kept *b)
