@@ -71,7 +71,8 @@ struct mf_foresight {
     mf_foresight_trial trial; /* of passes of few rows */
     uint64_t (*now_us)(void *clock);
     void *clock;
-    uint64_t began_us, n_hints_before; /* of the pass at hand, where it is timed; else 0 */
+    uint64_t began_us;      /* the pass at hand, where it is timed; else 0 */
+    mf_expert_stats before; /* and as they were then */
     uint64_t n_passes, paused_until, judged_at;
     uint32_t n_paused, n_foreseen; /* n_foreseen: passes with foresight since judged_at */
     mf_expert_stats judged;        /* as they were when profit was last looked at */
@@ -305,7 +306,7 @@ static bool is_pass_on(mf_foresight *f, const mf_expert_stats *now)
     }
     if (f->n_rows > MF_FORESIGHT_ROWS)
         return f->n_passes >= f->paused_until;
-    f->n_hints_before = now->n_hints;
+    f->before = *now;
     f->began_us = f->now_us(f->clock);
     return f->trial.is_on;
 }
@@ -318,7 +319,11 @@ static void end_timing(mf_foresight *f)
         return;
     const double us = (double)(f->now_us(f->clock) - f->began_us);
     mf_expert_store_stats(f->store, &now);
-    mf_foresight_trial_add(&f->trial, us / f->n_rows, since(now.n_hints, f->n_hints_before) > 0);
+    const mf_expert_stats *b = &f->before;
+    const uint64_t n_needed =
+        since(now.n_misses, b->n_misses) + since(now.n_hints_useful, b->n_hints_useful);
+    const mf_trial_pass pass = {us / f->n_rows, (double)n_needed / f->n_rows};
+    mf_foresight_trial_add(&f->trial, pass, since(now.n_hints, b->n_hints) > 0);
     f->began_us = 0;
 }
 

@@ -6,6 +6,8 @@
 /* A trial ends with its least windows where all of them say the same by so much. */
 #define CLEARLY_LESS 0.9
 #define CLEARLY_MORE (1 / CLEARLY_LESS)
+/* No pass is expected to take less than this part of their mean. */
+#define LEAST_PART 0.1
 /* Passes between trials: more after each that says the same as the last, the more if it did so
  * clearly. */
 #define REST_LEAST 64u
@@ -21,7 +23,7 @@ void mf_foresight_trial_init(mf_foresight_trial *t)
 
 void mf_foresight_trial_restart(mf_foresight_trial *t)
 {
-    t->n_passes = t->n_windows = 0;
+    t->n_passes = 0;
     t->has_acted = false;
     t->first_is_on = t->pays;
     t->is_on = t->pays;
@@ -39,13 +41,59 @@ static double median(double *x, uint32_t n)
     return n % 2 != 0 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
-/* With over without, of each window that has two neighbours; how many. */
-static uint32_t compare(const mf_foresight_trial *t, double ratios[MF_TRIAL_WINDOWS])
+/* What a pass takes by how many experts it needs: `each` is of one, `fixed` what there is anyway.
+ */
+typedef struct line {
+    double fixed, each, least;
+} line;
+
+/* The least squares' line through all passes; neither part of it is below 0. */
+static line fit(const mf_foresight_trial *t)
 {
+    const double n = t->n_passes;
+    double time = 0, needed = 0, squares = 0, products = 0;
+    for (uint32_t i = 0; i < t->n_passes; i++) {
+        time += t->passes[i].time / n;
+        needed += t->passes[i].n_needed / n;
+    }
+    for (uint32_t i = 0; i < t->n_passes; i++) {
+        const double more = t->passes[i].n_needed - needed;
+        squares += more * more;
+        products += more * t->passes[i].time;
+    }
+    line l = {time, 0, LEAST_PART * time};
+    if (products > 0) {
+        l.each = products / squares;
+        l.fixed = time - l.each * needed;
+    }
+    return l.fixed >= 0 ? l : (line){0, time / needed, l.least};
+}
+
+static double median_of_window(const mf_foresight_trial *t, const line *l, uint32_t window)
+{
+    double parts[MF_TRIAL_PASSES];
+    for (uint32_t i = 0; i < MF_TRIAL_PASSES; i++) {
+        const mf_trial_pass *p = &t->passes[window * MF_TRIAL_PASSES + i];
+        const double expected = l->fixed + l->each * p->n_needed;
+        parts[i] = p->time / (expected > l->least ? expected : l->least);
+    }
+    return median(parts, MF_TRIAL_PASSES);
+}
+
+/* With over without, of each of the windows that has two neighbours; how many. */
+static uint32_t compare(const mf_foresight_trial *t, uint32_t n_windows,
+                        double ratios[MF_TRIAL_WINDOWS])
+{
+    const line l = fit(t);
+    double windows[MF_TRIAL_WINDOWS];
     uint32_t n = 0;
-    for (uint32_t i = 1; i + 1 < t->n_windows; i++) {
+    if (l.least <= 0)
+        return 0;
+    for (uint32_t i = 0; i < n_windows; i++)
+        windows[i] = median_of_window(t, &l, i);
+    for (uint32_t i = 1; i + 1 < n_windows; i++) {
         const bool is_with = t->first_is_on == (i % 2 == 0);
-        const double own = t->windows[i], others = (t->windows[i - 1] + t->windows[i + 1]) / 2;
+        const double own = windows[i], others = (windows[i - 1] + windows[i + 1]) / 2;
         if (own > 0 && others > 0)
             ratios[n++] = is_with ? own / others : others / own;
     }
@@ -87,24 +135,23 @@ static void conclude(mf_foresight_trial *t, double ratio)
 static void end_window(mf_foresight_trial *t)
 {
     double ratios[MF_TRIAL_WINDOWS];
-    t->windows[t->n_windows++] = median(t->passes, t->n_passes);
-    t->n_passes = 0;
+    const uint32_t n_windows = t->n_passes / MF_TRIAL_PASSES;
     t->is_on = !t->is_on;
-    if (t->n_windows < WINDOWS_LEAST)
+    if (n_windows < WINDOWS_LEAST)
         return;
-    const uint32_t n = compare(t, ratios);
-    if (t->n_windows == MF_TRIAL_WINDOWS || are_clear(ratios, n))
+    const uint32_t n = compare(t, n_windows, ratios);
+    if (n_windows == MF_TRIAL_WINDOWS || are_clear(ratios, n))
         conclude(t, n > 0 ? median(ratios, n) : 1);
 }
 
-void mf_foresight_trial_add(mf_foresight_trial *t, double time, bool has_acted)
+void mf_foresight_trial_add(mf_foresight_trial *t, mf_trial_pass pass, bool has_acted)
 {
     if (t->is_resting) {
         t->is_resting = ++t->n_rested < t->n_rest;
         return;
     }
     t->has_acted = t->has_acted || (has_acted && t->is_on);
-    t->passes[t->n_passes++] = time;
-    if (t->n_passes == MF_TRIAL_PASSES)
+    t->passes[t->n_passes++] = pass;
+    if (t->n_passes % MF_TRIAL_PASSES == 0)
         end_window(t);
 }

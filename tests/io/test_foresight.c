@@ -26,6 +26,8 @@ typedef struct machine {
     double noise;       /* a pass takes up to so much more or less */
     double held_up;     /* so often it takes six times as long */
     double first;       /* a pass at the beginning takes so many times as long as later on */
+    double needed;      /* of a pass's time without foresight, experts that its text asks for: few
+                           here, many there */
 } machine;
 
 typedef struct times {
@@ -42,13 +44,15 @@ static times run_machine(const machine *m, uint64_t seed, uint32_t n_passes)
         const double ratio = i < n_passes / 2 ? m->ratio : m->ratio_later;
         const double way = 1 + (m->first - 1) * exp(-(double)i / 20);
         const double odd = unit(&random) < m->held_up ? 6 : 1;
-        const double off = 1000 * way * odd * (1 + m->noise * (2 * unit(&random) - 1));
+        const double n_needed = (double)(uint32_t)(9 * unit(&random) * unit(&random));
+        const double text = 1 - m->needed + m->needed * n_needed / 2;
+        const double off = 1000 * way * odd * text * (1 + m->noise * (2 * unit(&random) - 1));
         const double own = trial.is_on ? ratio * off : off;
         sum.own += own;
         sum.off += off;
         sum.on += ratio * off;
         sum.best += ratio < 1 ? ratio * off : off;
-        mf_foresight_trial_add(&trial, own, true);
+        mf_foresight_trial_add(&trial, (mf_trial_pass){own, n_needed}, true);
     }
     return sum;
 }
@@ -70,8 +74,10 @@ static double excess(const machine *m, uint32_t n_passes)
 static void test_machines(void)
 {
     static const double ratios[] = {0.5, 0.6, 0.8, 0.95, 0.99, 1, 1.01, 1.03, 1.1, 1.3, 1.6};
-    static const machine kinds[] = {
-        {.first = 1}, {.first = 1, .noise = 0.2, .held_up = 0.05}, {.first = 5, .noise = 0.1}};
+    static const machine kinds[] = {{.first = 1},
+                                    {.first = 1, .noise = 0.2, .held_up = 0.05},
+                                    {.first = 5, .noise = 0.1},
+                                    {.first = 1, .noise = 0.1, .needed = 0.8}};
     for (size_t i = 0; i < sizeof ratios / sizeof *ratios; i++)
         for (size_t j = 0; j < sizeof kinds / sizeof *kinds; j++) {
             machine m = kinds[j];
@@ -101,18 +107,18 @@ static void test_says_nothing(void)
     mf_foresight_trial trial;
     mf_foresight_trial_init(&trial);
     for (uint32_t i = 0; i < 2000; i++)
-        mf_foresight_trial_add(&trial, trial.is_on ? 2000 : 1000, false);
+        mf_foresight_trial_add(&trial, (mf_trial_pass){trial.is_on ? 2000 : 1000, 1}, false);
     CHECK(trial.pays && trial.ratio == 0);
     mf_foresight_trial_init(&trial);
     for (uint32_t i = 0; i < 2000; i++) {
         CHECK(i % 5 != 0 || trial.is_on);
-        mf_foresight_trial_add(&trial, trial.is_on ? 2000 : 1000, true);
+        mf_foresight_trial_add(&trial, (mf_trial_pass){trial.is_on ? 2000 : 1000, 1}, true);
         if (i % 5 == 4)
             mf_foresight_trial_restart(&trial);
     }
     CHECK(trial.pays && trial.ratio == 0);
     for (uint32_t i = 0; i < 2000; i++)
-        mf_foresight_trial_add(&trial, trial.is_on ? 2000 : 1000, true);
+        mf_foresight_trial_add(&trial, (mf_trial_pass){trial.is_on ? 2000 : 1000, 1}, true);
     CHECK(!trial.pays && fabs(trial.ratio - 2) < 1e-9);
 }
 
