@@ -57,7 +57,7 @@ static void take_ways(bench *b)
 {
     const char *at = b->ways;
     for (uint32_t i = 0; i < MF_VK_N_WAYS && at != NULL; i++) {
-        mf_vk_way *way = &b->gpu.be->tuning.ways[i];
+        mf_vk_way *way = &b->gpu.be->tuning.affine_ways[i];
         char *end;
         way->n_chunks = (uint32_t)strtoul(at, &end, 10);
         way->n_ahead = *end == ':' ? (uint32_t)strtoul(end + 1, &end, 10) : 0;

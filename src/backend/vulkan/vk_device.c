@@ -157,8 +157,10 @@ static void read_limits(mf_vk_device *d)
     VkPhysicalDeviceVulkan13Properties v13 = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES,
         .pNext = d->info.has_host_import ? &host : NULL};
+    VkPhysicalDeviceVulkan12Properties v12 = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES, .pNext = &v13};
     VkPhysicalDeviceVulkan11Properties v11 = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES, .pNext = &v13};
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES, .pNext = &v12};
     VkPhysicalDeviceProperties2 p = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
                                      .pNext = &v11};
     VkPhysicalDeviceMemoryProperties2 memory = {
@@ -169,6 +171,7 @@ static void read_limits(mf_vk_device *d)
     d->properties = p.properties;
     d->most_allocation_bytes = v11.maxMemoryAllocationSize;
     d->most_buffer_bytes = v13.maxBufferSize;
+    d->keeps_small = v12.shaderDenormPreserveFloat32 != VK_FALSE;
     d->import_align = host.minImportedHostPointerAlignment;
 }
 

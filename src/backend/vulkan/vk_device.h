@@ -41,6 +41,7 @@ typedef struct mf_vk_device {
     bool has_cooperative_matrix;
     bool has_sparse_buffers; /* larger than an allocation, of several of them */
     bool has_conditions;     /* commands that a word in memory leaves undone */
+    bool keeps_small;        /* floats below the least normal one, in shaders that ask for it */
 } mf_vk_device;
 
 /* `name`: "vulkan", "vulkan:N" or "auto". Errors: see mf_vulkan_backend_create. */

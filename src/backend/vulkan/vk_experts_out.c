@@ -6,11 +6,12 @@
 #define THREADS 128u /* as in experts_out.comp */
 #define TEAMS (THREADS / 16u)
 
-static mf_vk_shader shader_of(const mf_weight_shape *shape)
+static mf_vk_shader shader_of(const mf_vk_backend *be, const mf_weight_shape *shape)
 {
     switch (shape->kind) {
     case MF_WEIGHT_AFFINE:
-        return MF_VK_SHADER_experts_out_affine;
+        return be->device.keeps_small ? MF_VK_SHADER_experts_out_affine_small
+                                      : MF_VK_SHADER_experts_out_affine;
     case MF_WEIGHT_FP8_BLOCK:
         return MF_VK_SHADER_experts_out_fp8;
     case MF_WEIGHT_FLOAT:
@@ -23,7 +24,7 @@ static mf_vk_shader shader_of(const mf_weight_shape *shape)
 static mf_vk_kernel kernel_of(const mf_vk_backend *be, const mf_routed_experts_params *p,
                               bool is_wide)
 {
-    mf_vk_kernel k = {shader_of(&p->down.shape), 1, {THREADS}};
+    mf_vk_kernel k = {shader_of(be, &p->down.shape), 1, {THREADS}};
     mf_vk_weight_constants(&p->down.shape, &k);
     k.constants[k.n_constants++] = p->k;
     k.constants[k.n_constants++] = be->tuning.team_rows;

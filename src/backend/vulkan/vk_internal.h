@@ -39,7 +39,7 @@
 #define MF_VK_MAX_READS 256
 #define MF_VK_MAX_ACCESSES 256
 #define MF_VK_MAX_TOUCHES 128
-#define MF_VK_MAX_CONSTANTS 16
+#define MF_VK_MAX_CONSTANTS 18
 #define MF_VK_MOST_PIPELINES 2048
 #define MF_VK_MAX_PIPELINES (2 * MF_VK_MOST_PIPELINES) /* their places: half of them stay free */
 #define MF_VK_PUSH_BYTES 128                           /* what every device has */
@@ -418,12 +418,13 @@ typedef struct mf_vk_way {
 
 /* What was found on an H200 and changes no bit: a bench may try something else before anything is
  * reserved. */
-#define MF_VK_N_WAYS 4u
+#define MF_VK_N_WAYS 5u
 typedef struct mf_vk_tuning {
-    mf_vk_way ways[MF_VK_N_WAYS]; /* the first has n_needed 0, the others rise */
-    uint32_t attention_ahead;     /* slices of keys on their way in attention of few queries */
-    uint32_t team_rows;           /* of a team of experts_out.comp */
-    uint32_t unit_groups; /* workgroups that large tiles of matmul_units.comp leave at least */
+    mf_vk_way ways[MF_VK_N_WAYS];        /* the first has n_needed 0, the others rise */
+    mf_vk_way affine_ways[MF_VK_N_WAYS]; /* of affine weights, read widely; needed by as many */
+    uint32_t attention_ahead; /* slices of keys on their way in attention of few queries */
+    uint32_t team_rows;       /* of a team of experts_out.comp */
+    uint32_t unit_groups;     /* workgroups that large tiles of matmul_units.comp leave at least */
 } mf_vk_tuning;
 extern const mf_vk_tuning mf_vk_tuning_default; /* vk_product.c */
 

@@ -59,13 +59,29 @@ typedef enum family { MATVEC, MATVEC_ONE, MATVEC_FEW, PLAIN, UNITS } family;
         }                                                                      \
     }
 
-static mf_vk_shader shader_of(family of, const mf_weight_shape *shape, bool is_pair)
+/* Of affine weights where floats below the least normal one are kept. A device has either these or
+ * the others everywhere, so that bits do not depend on which kernel multiplies. */
+static mf_vk_shader small_shader_of(family of, bool is_pair)
+{
+    static const mf_vk_shader shaders[][2] = {
+        [MATVEC] = {MF_VK_SHADER_matvec_affine_small, MF_VK_SHADER_matvec_affine_pair_small},
+        [MATVEC_ONE] = {MF_VK_SHADER_matvec_one_affine_small,
+                        MF_VK_SHADER_matvec_one_affine_pair_small},
+        [MATVEC_FEW] = {MF_VK_SHADER_matvec_few_affine_small,
+                        MF_VK_SHADER_matvec_few_affine_pair_small}};
+    return shaders[of][is_pair];
+}
+
+static mf_vk_shader shader_of(const mf_vk_backend *be, family of, const mf_weight_shape *shape,
+                              bool is_pair)
 {
     static const mf_vk_shader shaders[][4][2] = {[MATVEC] = FORMS(matvec),
                                                  [MATVEC_ONE] = FORMS(matvec_one),
                                                  [MATVEC_FEW] = FORMS(matvec_few),
                                                  [PLAIN] = FORMS(plain),
                                                  [UNITS] = FORMS(units)};
+    if (be->device.keeps_small && shape->kind == MF_WEIGHT_AFFINE && of <= MATVEC_FEW)
+        return small_shader_of(of, is_pair);
     const uint32_t form = shape->kind == MF_WEIGHT_AFFINE      ? 1
                           : shape->kind == MF_WEIGHT_FP8_BLOCK ? 2
                           : shape->kind == MF_WEIGHT_FLOAT     ? 3
@@ -127,7 +143,7 @@ static mf_vk_kernel kernel_for(const mf_vk_backend *be, const mf_weight_shape *s
                                uint32_t class, uint32_t n_rows, bool is_wide)
 {
     const bool is_processor = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    mf_vk_kernel k = {shader_of(MATVEC, shape, is_pair), 1, {THREADS}};
+    mf_vk_kernel k = {shader_of(be, MATVEC, shape, is_pair), 1, {THREADS}};
     mf_vk_weight_constants(shape, &k);
     k.constants[k.n_constants++] = 1u << class;
     k.constants[k.n_constants++] = n_rows;
@@ -183,10 +199,10 @@ static uint32_t few_batches(const mf_weight_shape *shape, bool is_pair, uint32_t
     return n_batches;
 }
 
-static mf_vk_kernel few_kernel(const mf_weight_shape *shape, bool is_pair, uint32_t class,
-                               uint32_t n_batches, bool is_wide)
+static mf_vk_kernel few_kernel(const mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
+                               uint32_t class, uint32_t n_batches, bool is_wide)
 {
-    mf_vk_kernel k = {shader_of(MATVEC_FEW, shape, is_pair), 1, {THREADS}};
+    mf_vk_kernel k = {shader_of(be, MATVEC_FEW, shape, is_pair), 1, {THREADS}};
     mf_vk_weight_constants(shape, &k);
     k.constants[k.n_constants++] = few_tokens(class);
     k.constants[k.n_constants++] = span_of(shape->n_cols);
@@ -202,7 +218,7 @@ static mf_status reserve_few(mf_vk_backend *be, const mf_weight_shape *shape, bo
         const uint32_t most = few_batches(shape, is_pair, class, n_tokens, n_rows);
         for (uint32_t is_wide = 0; is_wide <= has_wide(shape); is_wide++)
             for (uint32_t n = 1; n <= most; n *= 2) {
-                const mf_vk_kernel k = few_kernel(shape, is_pair, class, n, is_wide != 0);
+                const mf_vk_kernel k = few_kernel(be, shape, is_pair, class, n, is_wide != 0);
                 MF_TRY(mf_vk_prepare(be, &k, error));
             }
     }
@@ -212,7 +228,9 @@ static mf_status reserve_few(mf_vk_backend *be, const mf_weight_shape *shape, bo
 /* ------------------------------------------------------------------------ one token of a job -- */
 
 const mf_vk_tuning mf_vk_tuning_default = {
-    .ways = {{1, 1, 0}, {4, 2, 1 << 16}, {8, 2, 1 << 18}, {16, 2, 3 << 18}},
+    .ways = {{1, 1, 0}, {4, 2, 1 << 16}, {8, 2, 1 << 18}, {16, 2, 3 << 18}, {16, 2, 1 << 22}},
+    .affine_ways =
+        {{1, 1, 0}, {2, 2, 1 << 16}, {8, 2, 1 << 18}, {16, 2, 3 << 18}, {16, 4, 1 << 22}},
     .attention_ahead = 2,
     .team_rows = 4,
     .unit_groups = 256,
@@ -220,51 +238,82 @@ const mf_vk_tuning mf_vk_tuning_default = {
 /* A processor has few lanes: this is for tests. */
 #define LANES_OF_PROCESSORS 256u
 
-static uint32_t way_of(const mf_vk_backend *be, uint32_t n_cols, bool is_pair, bool is_wide,
-                       uint64_t n_rows)
+/* Affine weights whose loads are wide have kernels that know their columns. */
+static bool is_known(const mf_weight_shape *shape, bool is_wide)
+{
+    return is_wide && shape->kind == MF_WEIGHT_AFFINE;
+}
+
+static const mf_vk_way *ways_of(const mf_vk_backend *be, const mf_weight_shape *shape, bool is_wide)
+{
+    return is_known(shape, is_wide) ? be->tuning.affine_ways : be->tuning.ways;
+}
+
+static uint32_t way_of(const mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
+                       bool is_wide, uint64_t n_rows)
 {
     const bool is_processor = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    const uint64_t n = n_rows * (is_pair ? 2 : 1) * span_of(n_cols) * TEAM;
+    const mf_vk_way *ways = ways_of(be, shape, is_wide);
+    const uint64_t n = n_rows * (is_pair ? 2 : 1) * span_of(shape->n_cols) * TEAM;
     uint32_t way = 0;
     while (is_wide && way + 1 < MF_VK_N_WAYS &&
-           n * (is_processor ? LANES_OF_PROCESSORS : 1) >= be->tuning.ways[way + 1].n_needed)
+           n * (is_processor ? LANES_OF_PROCESSORS : 1) >= ways[way + 1].n_needed)
         way++;
     return way;
 }
 
-static mf_vk_kernel one_kernel(const mf_vk_backend *be, const mf_vk_product *p, uint32_t which,
-                               bool is_wide)
+/* How a kernel of one token is cut. */
+typedef struct cut {
+    uint32_t n_threads, n_rows, n_ahead; /* rows of a lane; of them on their way at once */
+} cut;
+
+/* A row of many tiles has twice the invocations, so that two are multiplied side by side. */
+static cut cut_of(const mf_vk_backend *be, const mf_vk_product *p, uint32_t which, bool is_wide)
 {
-    const mf_vk_way *way = &be->tuning.ways[which];
-    const mf_weight_shape *shape = p->shape;
-    const bool is_pair = p->is_pair;
+    const mf_vk_way *way = &ways_of(be, p->shape, is_wide)[which];
     const bool is_processor = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    const uint32_t span = span_of(shape->n_cols), n_matrices = is_pair ? 2 : 1;
-    const uint32_t most = span == 1 ? 8 : 16;
-    const uint32_t n_chunks = way->n_chunks < most ? way->n_chunks : most;
+    const uint32_t span = span_of(p->shape->n_cols), n_matrices = p->is_pair ? 2 : 1;
+    const bool is_double = is_known(p->shape, is_wide) && span == MOST_SPAN;
+    const uint32_t halves = is_double && way->n_chunks > 1 ? 2 : 1;
+    const uint32_t n_way = way->n_chunks / halves, most = span == 1 ? 8 : 16;
+    const uint32_t n_chunks = n_way < most ? n_way : most;
+    const uint32_t wanted = is_double ? 4 : way->n_ahead;
+    const uint32_t n_ahead = wanted < n_chunks ? wanted : n_chunks;
     const uint32_t n_rows = n_chunks > n_matrices ? n_chunks / n_matrices : 1;
-    const uint32_t n_ahead =
-        is_processor || way->n_ahead < n_matrices ? 1 : way->n_ahead / n_matrices;
-    mf_vk_kernel k = {shader_of(MATVEC_ONE, shape, is_pair), 1, {THREADS}};
-    mf_vk_weight_constants(shape, &k);
-    k.constants[k.n_constants++] = span;
-    k.constants[k.n_constants++] = n_rows;
+    return (cut){.n_threads = is_double ? 2 * THREADS : THREADS,
+                 .n_rows = n_rows,
+                 .n_ahead = span == 1                              ? n_rows
+                            : is_processor || n_ahead < n_matrices ? 1
+                                                                   : n_ahead / n_matrices};
+}
+
+/* least_rows: of a job. */
+static mf_vk_kernel one_kernel(const mf_vk_backend *be, const mf_vk_product *p, uint32_t which,
+                               bool is_wide, uint32_t least_rows)
+{
+    const cut c = cut_of(be, p, which, is_wide);
+    const bool is_regular = is_known(p->shape, is_wide) && least_rows >= c.n_rows;
+    const mf_vk_steps none = {0}, *steps = p->steps != NULL ? p->steps : &none;
+    mf_vk_kernel k = {shader_of(be, MATVEC_ONE, p->shape, p->is_pair), 1, {c.n_threads}};
+    mf_vk_weight_constants(p->shape, &k);
+    k.constants[k.n_constants++] = span_of(p->shape->n_cols);
+    k.constants[k.n_constants++] = c.n_rows;
     k.constants[k.n_constants++] = is_wide;
-    k.constants[k.n_constants++] = span == 1 ? n_rows : n_ahead;
+    k.constants[k.n_constants++] = c.n_ahead;
     k.constants[k.n_constants++] = p->routing != NULL;
-    if (p->steps == NULL)
-        return k;
-    k.constants[k.n_constants++] = (uint32_t)p->steps->before;
-    k.constants[k.n_constants++] = (uint32_t)p->steps->after;
-    memcpy(&k.constants[k.n_constants++], &p->steps->eps, sizeof p->steps->eps);
-    k.constants[k.n_constants++] = p->steps->head_dim != 0 ? p->steps->head_dim : 4;
-    k.constants[k.n_constants++] = p->steps->width != 0 ? p->steps->width : 2;
+    k.constants[k.n_constants++] = (uint32_t)steps->before;
+    k.constants[k.n_constants++] = (uint32_t)steps->after;
+    memcpy(&k.constants[k.n_constants++], &steps->eps, sizeof steps->eps);
+    k.constants[k.n_constants++] = steps->head_dim != 0 ? steps->head_dim : 4;
+    k.constants[k.n_constants++] = steps->width != 0 ? steps->width : 2;
+    k.constants[k.n_constants++] = is_known(p->shape, is_wide) ? p->shape->n_cols : 0;
+    k.constants[k.n_constants++] = is_regular;
     return k;
 }
 
 static uint32_t one_group_rows(const mf_vk_kernel *k)
 {
-    return THREADS / (TEAM * k->constants[6]) * k->constants[7];
+    return k->constants[0] / (TEAM * k->constants[6]) * k->constants[7];
 }
 
 /* As in matvec_one.comp: distances from the first job's arrays in units of 4 bytes. */
@@ -342,7 +391,7 @@ static mf_vk_kernel units_kernel(const mf_vk_backend *be, const mf_weight_shape 
                                  bool is_pair, uint32_t class, loads how)
 {
     mf_vk_kernel k = {
-        shader_of(be->device.info.has_units ? UNITS : PLAIN, shape, is_pair), 1, {THREADS}};
+        shader_of(be, be->device.info.has_units ? UNITS : PLAIN, shape, is_pair), 1, {THREADS}};
     mf_vk_weight_constants(shape, &k);
     k.constants[k.n_constants++] = unit_tiles[class];
     k.constants[k.n_constants++] = how == LOADS_SCALES;
@@ -384,10 +433,13 @@ static mf_status reserve_ones(mf_vk_backend *be, const mf_vk_product *p, uint64_
                               mf_error *error)
 {
     for (uint32_t is_wide = 0; is_wide <= has_wide(p->shape); is_wide++) {
-        const uint32_t most = way_of(be, p->shape->n_cols, p->is_pair, is_wide != 0, n_rows);
+        const uint32_t most = way_of(be, p->shape, p->is_pair, is_wide != 0, n_rows);
         for (uint32_t way = 0; way <= most; way++) {
-            const mf_vk_kernel k = one_kernel(be, p, way, is_wide != 0);
+            const mf_vk_kernel k = one_kernel(be, p, way, is_wide != 0, p->shape->n_rows);
+            const mf_vk_kernel beside_less = one_kernel(be, p, way, is_wide != 0, 0);
             MF_TRY(mf_vk_prepare(be, &k, error));
+            if (p->routing == NULL) /* it may be dispatched with a job of fewer rows */
+                MF_TRY(mf_vk_prepare(be, &beside_less, error));
         }
     }
     return MF_OK;
@@ -487,7 +539,7 @@ static loads loads_of(const mf_vk_product *p, const mf_vk_job *job)
 
 /* A class, and whether loads are wide: jobs that have both in common are dispatched together. */
 typedef struct bunch {
-    uint32_t n_jobs, most_rows, most_tokens;
+    uint32_t n_jobs, most_rows, most_tokens, least_rows;
     uint64_t n_rows;
 } bunch;
 
@@ -517,9 +569,11 @@ static void record_routed(mf_vk_backend *be, const mf_vk_product *p)
     p->job(p->ctx, 0, &job);
     const bool is_wide = mf_vk_job_is_wide(p, &job);
     const uint32_t way =
-        way_of(be, p->shape->n_cols, p->is_pair, is_wide, (uint64_t)p->n_picks * job.n_rows);
-    const mf_vk_kernel k = one_kernel(be, p, way, is_wide);
+        way_of(be, p->shape, p->is_pair, is_wide, (uint64_t)p->n_picks * job.n_rows);
+    const mf_vk_kernel k = one_kernel(be, p, way, is_wide, job.n_rows);
     one_push push = push_of(p, mf_vk_array(be, &job, sizeof job));
+    push.y = job.x;
+    push.x = (int32_t)job.x_stride;
     push.direct[0] = (direct){r->ids, (int32_t)r->scales_stride, (int32_t)r->biases_stride,
                               (int32_t)r->per_row, 0};
     push.direct[1].values = r->slot;
@@ -546,7 +600,7 @@ static void dispatch_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t w
         groups[2] = mf_vk_groups(b->most_tokens, UNIT_TOKENS * unit_tiles[class]);
     } else if (is_few(p)) {
         const uint32_t n = few_batches(p->shape, p->is_pair, class, b->most_tokens, b->n_rows);
-        k = few_kernel(p->shape, p->is_pair, class, n, is_wide);
+        k = few_kernel(be, p->shape, p->is_pair, class, n, is_wide);
         groups[0] = mf_vk_groups(b->most_rows, few_group_rows(p->shape, p->is_pair, n));
         groups[2] = mf_vk_groups(b->most_tokens, few_tokens(class));
     } else {
@@ -579,10 +633,10 @@ static uint64_t put_jobs(mf_vk_backend *be, const mf_vk_product *p, uint32_t n_c
 static void dispatch_ones(mf_vk_backend *be, const mf_vk_product *p, bool is_wide, const bunch *b,
                           uint64_t jobs)
 {
-    const uint32_t way = way_of(be, p->shape->n_cols, p->is_pair, is_wide, b->n_rows);
+    const uint32_t way = way_of(be, p->shape, p->is_pair, is_wide, b->n_rows);
     mf_vk_product made = *p;
     made.routing = NULL; /* jobs that the device made of picks are jobs as any */
-    const mf_vk_kernel k = one_kernel(be, &made, way, is_wide);
+    const mf_vk_kernel k = one_kernel(be, &made, way, is_wide, b->least_rows);
     const one_push push = push_of(p, jobs);
     mf_vk_dispatch(
         be, &k, &push, sizeof push,
@@ -593,8 +647,8 @@ static void dispatch_ones(mf_vk_backend *be, const mf_vk_product *p, bool is_wid
 static void record_ones(mf_vk_backend *be, const mf_vk_product *p, uint32_t which, const bunch *b)
 {
     const bool is_wide = which % 2 != 0;
-    const uint32_t way = way_of(be, p->shape->n_cols, p->is_pair, is_wide, b->n_rows);
-    const mf_vk_kernel k = one_kernel(be, p, way, is_wide);
+    const uint32_t way = way_of(be, p->shape, p->is_pair, is_wide, b->n_rows);
+    const mf_vk_kernel k = one_kernel(be, p, way, is_wide, b->least_rows);
     if (p->preparing != NULL) {
         if (p->preparing->status == MF_OK)
             p->preparing->status = mf_vk_prepare(be, &k, p->preparing->error);
@@ -631,7 +685,7 @@ void mf_vk_product_record_made(mf_vk_backend *be, const mf_vk_product *p, const 
     for (uint32_t class = 0; class < MF_VK_MADE_CLASSES; class ++) {
         const uint32_t n = mf_vk_made_most(made->n_picks, class);
         const uint32_t most = class + 1 < MF_VK_MADE_CLASSES ? 1u << class : made->most_tokens;
-        const bunch b = {n, job.n_rows, most, (uint64_t)n * job.n_rows};
+        const bunch b = {n, job.n_rows, most, job.n_rows, (uint64_t)n * job.n_rows};
         const uint64_t jobs = made->jobs + (uint64_t) class * made->n_picks * sizeof job;
         if (n == 0 || class > class_of(made->most_tokens))
             continue;
@@ -680,7 +734,7 @@ static void record_all(mf_vk_backend *be, const mf_vk_product *p)
         mf_vk_job job = {0};
         p->job(p->ctx, i, &job);
         bunch *b = &bunches[bunch_of(p, &job, n_classes)];
-        b->n_jobs++;
+        b->least_rows = b->n_jobs++ == 0 || job.n_rows < b->least_rows ? job.n_rows : b->least_rows;
         b->n_rows += job.n_rows;
         b->most_rows = job.n_rows > b->most_rows ? job.n_rows : b->most_rows;
         b->most_tokens = job.n_tokens > b->most_tokens ? job.n_tokens : b->most_tokens;

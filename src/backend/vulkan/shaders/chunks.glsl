@@ -102,14 +102,28 @@ Chunk load_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
     return c;
 }
 
-// Values 4j .. 4j + 3, times the powers of two that QUAD_FACTORS undo, in x: they stay where they lie
-// in a word, or in its upper half, become the last bits of 2^23 and more, and lose the 2^23 again.
 #define TWO_TO(e) uintBitsToFloat(uint(127 + (e)) << 23)
 const int B = int(BITS);
-#define QUAD_FACTORS \
-    vec4(1.0, TWO_TO(-B), BITS < 6 ? TWO_TO(-2 * B) : 1.0, BITS < 6 ? TWO_TO(-3 * B) : TWO_TO(-B))
-#define QUAD_POWERS \
-    vec4(1.0, TWO_TO(B), BITS < 6 ? TWO_TO(2 * B) : 1.0, BITS < 6 ? TWO_TO(3 * B) : TWO_TO(B))
+#define POWERS_FROM(e)                                                               \
+    vec4(TWO_TO(e), TWO_TO((e) + B), BITS < 6 ? TWO_TO((e) + 2 * B) : TWO_TO(e), \
+         BITS < 6 ? TWO_TO((e) + 3 * B) : TWO_TO((e) + B))
+#define FACTORS_FROM(e)                                                              \
+    vec4(TWO_TO(e), TWO_TO((e) - B), BITS < 6 ? TWO_TO((e) - 2 * B) : TWO_TO(e), \
+         BITS < 6 ? TWO_TO((e) - 3 * B) : TWO_TO((e) - B))
+#ifdef SUBNORMAL
+// Values 4j .. 4j + 3, times the powers of two that QUAD_FACTORS undo, in x, but for 2^-60: where they
+// lie in a word, or in its upper half, as the last bits of a float whose others are zero. That needs
+// no subtraction. x below 2^39 stays finite, and nothing is rounded that is not far below 2^-66.
+#define QUAD_POWERS POWERS_FROM(-89)
+#define QUAD_FACTORS FACTORS_FROM(89)
+#define DOT_FACTOR TWO_TO(60)
+#else
+// The same without 2^-60, where floats below the least normal one may count as zero: the bits become
+// the last ones of 2^23 and more, and lose the 2^23 again.
+#define QUAD_POWERS POWERS_FROM(0)
+#define QUAD_FACTORS FACTORS_FROM(0)
+#define DOT_FACTOR 1.0
+#endif
 
 vec4 quad(Chunk c, uint j)
 {
@@ -120,13 +134,17 @@ vec4 quad(Chunk c, uint j)
     const uint next = BITS < 6 ? w : w >> (2 * BITS);
     const uint at2 = BITS < 6 ? 2 * BITS : 0;
     const uvec4 q = uvec4(w & mask, w & mask << BITS, next & mask << at2, next & mask << (at2 + BITS));
+#ifdef SUBNORMAL
+    return uintBitsToFloat(q);
+#else
     return uintBitsToFloat(q | 0x4b000000u) - 8388608.0;
+#endif
 }
 
 // The chunk's part of a product: dot is of the values above, x_sum of x.
 float part_of(Chunk c, float dot, float x_sum)
 {
-    precise float part = fma(float_of(c.scale), dot, float_of(c.bias) * x_sum);
+    precise float part = fma(float_of(c.scale), dot * DOT_FACTOR, float_of(c.bias) * x_sum);
     return part;
 }
 

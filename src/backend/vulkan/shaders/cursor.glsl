@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A lane's chunks of one row after another. Whoever includes this has N_MATRICES (2 where PAIR), TEAM,
-// and N_COLS, the columns of a row.
+// N_COLS, the columns of a row, and IS_REGULAR: rows beyond the last are not asked for.
 // Where the next chunk is fetched: a row after another, the job's last again beyond it.
 struct Cursor {
     Weight at[N_MATRICES];
@@ -36,7 +36,7 @@ Chunk fetch(Cursor c, uint matrix)
 
 void next_row(inout Cursor c)
 {
-    const bool is_more = c.row < c.last_row;
+    const bool is_more = IS_REGULAR != 0 || c.row < c.last_row;
 #ifdef HAS_PLACES
     const uint step = HAS_PLACES && is_more ? row_bytes(N_COLS) : 0;
     const uint scale_step = HAS_PLACES && is_more ? scale_row_bytes(N_COLS) : 0;

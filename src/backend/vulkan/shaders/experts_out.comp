@@ -6,6 +6,7 @@
 // matvec_one.comp and combine.comp one after the other.
 //! variant experts_out_any -DANY
 //! variant experts_out_affine -DAFFINE
+//! variant experts_out_affine_small -DAFFINE -DSUBNORMAL
 //! variant experts_out_fp8 -DFP8
 //! variant experts_out_float -DFLOATS
 #extension GL_GOOGLE_include_directive : require

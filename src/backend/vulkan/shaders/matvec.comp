@@ -11,7 +11,9 @@
 //! variant matvec_any -DANY
 //! variant matvec_any_pair -DANY -DPAIR
 //! variant matvec_affine -DAFFINE
+//! variant matvec_affine_small -DAFFINE -DSUBNORMAL
 //! variant matvec_affine_pair -DAFFINE -DPAIR
+//! variant matvec_affine_pair_small -DAFFINE -DPAIR -DSUBNORMAL
 //! variant matvec_fp8 -DFP8
 //! variant matvec_fp8_pair -DFP8 -DPAIR
 //! variant matvec_float -DFLOATS

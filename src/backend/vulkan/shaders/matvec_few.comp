@@ -9,7 +9,9 @@
 //! variant matvec_few_any -DANY
 //! variant matvec_few_any_pair -DANY -DPAIR
 //! variant matvec_few_affine -DAFFINE
+//! variant matvec_few_affine_small -DAFFINE -DSUBNORMAL
 //! variant matvec_few_affine_pair -DAFFINE -DPAIR
+//! variant matvec_few_affine_pair_small -DAFFINE -DPAIR -DSUBNORMAL
 //! variant matvec_few_fp8 -DFP8
 //! variant matvec_few_fp8_pair -DFP8 -DPAIR
 //! variant matvec_few_float -DFLOATS
@@ -47,6 +49,7 @@ const uint N_PARTS4 = N_MATRICES * BATCH * N_TOKENS * THREADS / 4;
 // First x, where no two lanes want the same bank; then parts.
 shared vec4 memory[SPAN * QUADS > N_PARTS4 ? SPAN * QUADS : N_PARTS4];
 shared float exchange[THREADS];
+const uint IS_REGULAR = 0;
 #include "cursor.glsl"
 
 vec4 x[N_TOKENS * CHUNK / 4]; // of the lane, times QUAD_FACTORS

@@ -13,7 +13,9 @@
 //! variant matvec_one_any -DANY
 //! variant matvec_one_any_pair -DANY -DPAIR
 //! variant matvec_one_affine -DAFFINE
+//! variant matvec_one_affine_small -DAFFINE -DSUBNORMAL
 //! variant matvec_one_affine_pair -DAFFINE -DPAIR
+//! variant matvec_one_affine_pair_small -DAFFINE -DPAIR -DSUBNORMAL
 //! variant matvec_one_fp8 -DFP8
 //! variant matvec_one_fp8_pair -DFP8 -DPAIR
 //! variant matvec_one_float -DFLOATS
@@ -34,6 +36,9 @@ layout(constant_id = 12) const uint AFTER = 0;  // mf_output_kind
 layout(constant_id = 13) const uint EPS = 0;    // of the norm: a float's bits
 layout(constant_id = 14) const uint HEAD = 4;   // columns of a norm's head
 layout(constant_id = 15) const uint WIDTH = 2;  // of the convolution
+layout(constant_id = 16) const uint COLS = 0;   // of all jobs; 0: p.sizes says it
+// No job has fewer rows than N_ROWS: the last lanes have the last N_ROWS, some of them once more.
+layout(constant_id = 17) const uint IS_REGULAR = 0;
 
 const uint NORMED = 1, HEADS_GATED = 2, SIGMOID = 3; // of BEFORE
 const uint ADDED = 1, CONVOLVED = 2;                 // of AFTER
@@ -49,13 +54,13 @@ struct Direct {
 
 layout(push_constant, scalar) uniform Push {
     uint64_t jobs; // Jobs; of direct ones the norm's weight, which otherwise is direct[3].values
-    uint64_t y;    // of direct ones
+    uint64_t y;    // of direct ones; of picks x
     uint64_t more; // the gate; Convolution
-    int x;         // of direct ones, from y
+    int x;         // of direct ones, from y; of picks from one row to the next
     uint sizes;    // the number of columns times 8, and of direct places
     Direct direct[4];
 } p;
-#define N_COLS (p.sizes >> 3)
+#define N_COLS (COLS != 0 ? COLS : p.sizes >> 3)
 #define N_DIRECT (p.sizes & 7)
 
 struct Convolution {
@@ -73,7 +78,7 @@ const uint N_MATRICES = 2;
 #else
 const uint N_MATRICES = 1;
 #endif
-const uint THREADS = 128, QUADS = TILE / 4;
+const uint THREADS = gl_WorkGroupSize.x, QUADS = TILE / 4;
 const uint PER_GROUP = THREADS / (TEAM * SPAN) * N_ROWS; // rows
 const uint N_TOTALS = SPAN == 1 ? N_ROWS : (N_ROWS + SPAN - 1) / SPAN;
 const uint X_LOADS = (SPAN * QUADS + THREADS - 1) / THREADS;
@@ -97,6 +102,12 @@ void move(inout Weight w, uint64_t to, uint expert)
     w.biases += biases_stride == 0 ? to : uint64_t(expert) * biases_stride;
 }
 
+// A pick's row of x.
+uint64_t x_of_pick(uint i)
+{
+    return p.y + uint64_t(i / uint(p.direct[0].y)) * uint(p.x) * 4;
+}
+
 // What a pick multiplies. Its expert's number and slot are fetched beside the job.
 Job job_of_pick(uint i)
 {
@@ -105,7 +116,7 @@ Job job_of_pick(uint i)
     Job job = Jobs(p.jobs).v[0];
     move(job.weight, to, expert);
     move(job.up, to, expert);
-    job.x += uint64_t(i / uint(p.direct[0].y)) * job.x_stride * 4;
+    job.x = x_of_pick(i);
     job.y += uint64_t(i) * job.y_stride * 4;
     return job;
 }
@@ -194,9 +205,9 @@ uint64_t norm_weight()
 // The norm's factor for the whole row, of which `loads` are the first.
 float scale_of_row(uint64_t from, vec4 loads[X_LOADS], uint id)
 {
-    precise float even = 0.0, odd = 0.0; // of quads id and id + 128, and so on
+    precise float even = 0.0, odd = 0.0; // of quads id and, of 128 lanes, id + 128, and so on
     [[unroll]] for (uint i = 0; i < X_LOADS; i++) {
-        if (i % 2 == 0)
+        if (THREADS == 256 || i % 2 == 0)
             even += squared(loads[i]);
         else
             odd += squared(loads[i]);
@@ -204,42 +215,50 @@ float scale_of_row(uint64_t from, vec4 loads[X_LOADS], uint id)
     uint i = X_LOADS;
     [[dont_unroll]] for (uint quad = i * THREADS + id; quad * 4 < N_COLS; quad += THREADS, i++) {
         const float s = squared(load4(from, quad * 4));
-        even += i % 2 == 0 ? s : 0.0;
-        odd += i % 2 == 0 ? 0.0 : s;
+        even += THREADS == 256 || i % 2 == 0 ? s : 0.0;
+        odd += THREADS == 256 || i % 2 == 0 ? 0.0 : s;
     }
     return norm_scale(sum_of_lanes(even + odd, id), N_COLS, uintBitsToFloat(EPS));
 }
 
 float row_scale;
 
-// What stands before the product, of what an invocation brings of a block of tiles.
-void make_input(uint64_t from, uint tile, uint id, inout vec4 loads[X_LOADS])
+// What an invocation has on its way of the input of a block of tiles.
+struct Input {
+    vec4 loads[X_LOADS], weights[X_LOADS], gates[X_LOADS];
+};
+
+void load_input(uint64_t from, uint tile, uint id, out Input given)
 {
-    vec4 weights[X_LOADS], gates[X_LOADS];
+    load_x(from, tile, id, given.loads);
     [[unroll]] for (uint i = 0; i < X_LOADS; i++) {
         const uint col = tile * TILE + (i * THREADS + id) * 4;
-        weights[i] = gates[i] = vec4(0.0);
+        given.weights[i] = given.gates[i] = vec4(0.0);
         if (BEFORE == NORMED)
-            weights[i] = load4(norm_weight(), col);
+            given.weights[i] = load4(norm_weight(), col);
         if (BEFORE == HEADS_GATED)
-            [[unroll]] for (uint e = 0; e < 4; e++)
-                weights[i][e] = Floats(norm_weight()).v[(col + e) % HEAD];
-        if (BEFORE != NORMED)
-            gates[i] = load4(p.more, col);
+            given.weights[i] = load4(norm_weight(), col % HEAD);
+        if (BEFORE == HEADS_GATED || BEFORE == SIGMOID)
+            given.gates[i] = load4(p.more, col);
     }
+}
+
+// What stands before the product.
+void make_input(uint64_t from, uint tile, uint id, inout Input given)
+{
     if (BEFORE == NORMED && tile == 0)
-        row_scale = scale_of_row(from, loads, id);
+        row_scale = scale_of_row(from, given.loads, id);
     [[unroll]] for (uint i = 0; i < X_LOADS; i++) {
         if (BEFORE == NORMED)
-            loads[i] = normed(loads[i], row_scale, weights[i]);
+            given.loads[i] = normed(given.loads[i], row_scale, given.weights[i]);
         if (BEFORE == HEADS_GATED) {
-            const float sum = sum_of_run(squared(loads[i]), HEAD / 4, id);
+            const float sum = sum_of_run(squared(given.loads[i]), HEAD / 4, id);
             const float scale = norm_scale(sum, HEAD, uintBitsToFloat(EPS));
-            loads[i] = gated(normed(loads[i], scale, weights[i]), gates[i]);
+            given.loads[i] = gated(normed(given.loads[i], scale, given.weights[i]), given.gates[i]);
         }
         if (BEFORE == SIGMOID)
             [[unroll]] for (uint e = 0; e < 4; e++)
-                loads[i][e] *= sigmoid(gates[i][e]);
+                given.loads[i][e] *= sigmoid(given.gates[i][e]);
     }
 }
 
@@ -290,17 +309,41 @@ void add_parts(uint id, uint n_tiles)
     barrier();
 }
 
-// A row's result, and what comes after it.
-void put_row(Job job, uint row, float y, Convolution c)
+// The row of the job that is the i-th of the workgroup's; none: it is another lane's.
+const uint NO_ROW = 0xffffffffu;
+uint row_at(Job job, uint first_row, uint i)
 {
-    if (AFTER == ADDED)
-        y = Floats(job.y).v[row] + y;
-    if (AFTER == CONVOLVED && job.y == c.y)
-        y = convolved(c.weight, c.before, c.after, job.n_rows, row, y);
-    Floats(job.y).v[row] = y;
+    uint row = first_row + i;
+    if (IS_REGULAR != 0) {
+        const uint first = first_row + i / N_ROWS * N_ROWS;
+        row = min(first, job.n_rows - N_ROWS) + i % N_ROWS;
+        if (row < first)
+            return NO_ROW;
+    }
+    return i < PER_GROUP && row < job.n_rows ? row : NO_ROW;
 }
 
-void put_rows(Job job, uint first_row, uint id, Convolution c)
+uint row_of(Job job, uint first_row, uint id, uint i)
+{
+    if (id % TEAM != 0)
+        return NO_ROW;
+    const uint team = id / TEAM;
+    return row_at(job, first_row, SPAN == 1 ? team * N_ROWS + i : team + i * (THREADS / TEAM));
+}
+
+// What a row's result is added to, on its way.
+void load_old(Job job, uint first_row, uint id, out float old[N_TOTALS])
+{
+    [[unroll]] for (uint i = 0; i < N_TOTALS; i++) {
+        const uint row = row_of(job, first_row, id, i);
+        old[i] = 0.0;
+        if (AFTER == ADDED && row != NO_ROW)
+            old[i] = Floats(job.y).v[row];
+    }
+}
+
+// Rows' results, and what comes after them.
+void put_rows(Job job, uint first_row, uint id, Convolution c, float old[N_TOTALS])
 {
     if (job.y_rows != 0)
         job.y += uint64_t(Words(job.rows).v[job.y_rows]) * job.y_stride * 4;
@@ -309,9 +352,14 @@ void put_rows(Job job, uint first_row, uint id, Convolution c)
 #ifdef PAIR
         y = silu(y) * team_sum(totals[i * N_MATRICES + 1], id);
 #endif
-        const uint row = SPAN == 1 ? id / TEAM * N_ROWS + i : id / TEAM + i * (THREADS / TEAM);
-        if (id % TEAM == 0 && row < PER_GROUP && first_row + row < job.n_rows)
-            put_row(job, first_row + row, y, c);
+        const uint row = row_of(job, first_row, id, i);
+        if (row == NO_ROW)
+            continue;
+        if (AFTER == ADDED)
+            y = old[i] + y;
+        if (AFTER == CONVOLVED && job.y == c.y)
+            y = convolved(c.weight, c.before, c.after, job.n_rows, row, y);
+        Floats(job.y).v[row] = y;
     }
 }
 
@@ -320,11 +368,15 @@ void main()
     Job job;
     uint first_row;
     Convolution c;
+    Input given;
+    float old[N_TOTALS];
+    const uint id = lane_number();
+    if (IS_ROUTED != 0)
+        load_input(x_of_pick(gl_WorkGroupID.y), 0, id, given); // waits for nothing
     if (!find_job(job, first_row))
         return;
     if (AFTER == CONVOLVED)
         c = Convolutions(p.more).v[0];
-    const uint id = lane_number();
     begin_chunks(id);
     const uint lane = id % TEAM, span = id / TEAM % SPAN, part = id / (TEAM * SPAN);
     const uint n_tiles = (N_COLS + TILE - 1) / TILE;
@@ -333,20 +385,24 @@ void main()
     uint64_t from = job.x;
     if (job.rows != 0)
         from += uint64_t(Words(job.rows).v[0]) * job.x_stride * 4;
+    uint row = first_row + part * N_ROWS;
+    if (IS_REGULAR != 0)
+        row = min(row, job.n_rows - N_ROWS);
     [[dont_unroll]] for (uint first = 0; first < n_tiles; first += SPAN) {
-        Cursor cursor = begin_rows(job, first_row + part * N_ROWS,
-                                   (first + span) * TILE + lane * PIECE);
+        if (IS_ROUTED == 0 || first != 0)
+            load_input(from, first, id, given);
+        Cursor cursor = begin_rows(job, row, (first + span) * TILE + lane * PIECE);
         Chunk chunks[AHEAD * N_MATRICES];
         [[unroll]] for (uint a = 0; a < AHEAD; a++) {
             [[unroll]] for (uint m = 0; m < N_MATRICES; m++)
                 chunks[a * N_MATRICES + m] = fetch(cursor, m);
             next_row(cursor);
         }
-        vec4 loads[X_LOADS];
-        load_x(from, first, id, loads);
+        if (first == 0)
+            load_old(job, first_row, id, old);
         if (BEFORE != 0)
-            make_input(from, first, id, loads);
-        share_x(loads, id, span, lane);
+            make_input(from, first, id, given);
+        share_x(given.loads, id, span, lane);
         [[dont_unroll]] for (uint k = 0; k < N_ROWS; k += AHEAD) {
             [[unroll]] for (uint a = 0; a < AHEAD; a++) {
                 [[unroll]] for (uint m = 0; m < N_MATRICES; m++) {
@@ -367,5 +423,5 @@ void main()
         if (SPAN != 1)
             add_parts(id, min(SPAN, n_tiles - first));
     }
-    put_rows(job, first_row, id, c);
+    put_rows(job, first_row, id, c, old);
 }
