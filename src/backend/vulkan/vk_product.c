@@ -541,6 +541,7 @@ static loads loads_of(const mf_vk_product *p, const mf_vk_job *job)
 typedef struct bunch {
     uint32_t n_jobs, most_rows, most_tokens, least_rows;
     uint64_t n_rows;
+    uint32_t n_side; /* jobs that workgroups have side by side, then the next; 0: all */
 } bunch;
 
 /* n_classes: of matrix units, that may be used. */
@@ -589,9 +590,9 @@ static void dispatch_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t w
     const bool is_wide = which % 2 != 0;
     const struct {
         uint64_t jobs;
-        uint32_t n_cols, n_padded;
-    } push = {jobs, n_cols, mf_vk_halves_padded(n_cols)};
-    uint32_t groups[3] = {0, b->n_jobs, 0};
+        uint32_t n_cols, n; /* of matrix units padded columns, else jobs */
+    } push = {jobs, n_cols, p->is_half ? mf_vk_halves_padded(n_cols) : b->n_jobs};
+    uint32_t groups[3] = {0, b->n_side != 0 ? b->n_side : b->n_jobs, 0};
     mf_vk_kernel k;
     if (p->is_half) {
         k = units_kernel(be, p->shape, p->is_pair, class,
@@ -611,6 +612,8 @@ static void dispatch_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t w
     }
     if (!p->is_half && groups[2] > MOST_TOKEN_GROUPS)
         groups[2] = MOST_TOKEN_GROUPS;
+    if (b->n_side != 0 && groups[2] > 1)
+        groups[2] = 2; /* experts of more rows are few */
     mf_vk_dispatch(be, &k, &push, sizeof push, groups);
 }
 
@@ -685,7 +688,15 @@ void mf_vk_product_record_made(mf_vk_backend *be, const mf_vk_product *p, const 
     for (uint32_t class = 0; class < MF_VK_MADE_CLASSES; class ++) {
         const uint32_t n = mf_vk_made_most(made->n_picks, class);
         const uint32_t most = class + 1 < MF_VK_MADE_CLASSES ? 1u << class : made->most_tokens;
-        const bunch b = {n, job.n_rows, most, job.n_rows, (uint64_t)n * job.n_rows};
+        /* Nobody knows how many there are, and each workgroup that finds none has its place, of
+         * which kernels that need much have few, for as long as it takes to look. */
+        const uint32_t n_side = made->n_picks >> (class + 1) > 0 ? made->n_picks >> (class + 1) : 1;
+        const bunch b = {.n_jobs = n,
+                         .most_rows = job.n_rows,
+                         .most_tokens = most,
+                         .least_rows = job.n_rows,
+                         .n_rows = (uint64_t)n * job.n_rows,
+                         .n_side = n_side < n ? n_side : n};
         const uint64_t jobs = made->jobs + (uint64_t) class * made->n_picks * sizeof job;
         if (n == 0 || class > class_of(made->most_tokens))
             continue;

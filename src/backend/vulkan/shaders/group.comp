@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 // Picks of routed experts by their experts, so that an expert's weights are read once for all rows
 // that chose it. One workgroup; an invocation is a pick, and the first of an expert's makes its job of
-// each product: of the class that its number of rows has, in the order of experts. Nothing depends on
+// each product: of the class that its number of rows has, in the order of picks. Nothing depends on
 // who comes first.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -22,10 +22,11 @@ layout(push_constant, scalar) uniform Push {
     uint scales_stride[2], biases_stride[2]; // of arrays that are not in slots; 0: are
 } p;
 
-const uint MOST = 256, CLASSES = 4, NONE = CLASSES;
+const uint MOST = 256, CLASSES = 4;
+const int NO_EXPERT = 0x7fffffff;
 
-shared int experts[MOST];
-shared uint classes[MOST]; // of the first pick of each expert
+shared ivec4 experts[MOST / 4];
+shared uint firsts[CLASSES][MOST / 32]; // a bit of each expert's first pick, by class
 
 uint class_of(uint n)
 {
@@ -68,33 +69,40 @@ void main()
 {
     const uint i = gl_LocalInvocationID.x;
     const bool is_pick = i < p.n_picks;
-    const int mine = is_pick ? p.ids.v[i] : -1;
-    experts[i] = mine;
+    const int mine = is_pick ? p.ids.v[i] : NO_EXPERT;
+    experts[i / 4][i % 4] = mine;
+    if (i < CLASSES * (MOST / 32))
+        firsts[i / (MOST / 32)][i % (MOST / 32)] = 0;
     barrier();
     uint at = 0, n_rows = 0;
     bool is_first = is_pick;
-    for (uint j = 0; j < p.n_picks; j++) {
-        const bool is_same = experts[j] == mine;
-        at += uint(experts[j] < mine || (is_same && j < i));
-        n_rows += uint(is_same);
-        is_first = is_first && !(is_same && j < i);
+    for (uint four = 0; four < (p.n_picks + 3) / 4; four++) {
+        const ivec4 others = experts[four];
+        [[unroll]] for (uint e = 0; e < 4; e++) {
+            const bool is_same = others[e] == mine, is_before = is_same && 4 * four + e < i;
+            at += uint(others[e] < mine || is_before);
+            n_rows += uint(is_same);
+            is_first = is_first && !is_before;
+        }
     }
-    const uint own = is_first ? class_of(n_rows) : NONE;
-    classes[i] = own;
+    const uint own = class_of(n_rows);
+    if (is_first)
+        atomicOr(firsts[own][i / 32], 1u << (i % 32));
     barrier();
-    uint place = 0, n_jobs[CLASSES];
-    [[unroll]] for (uint c = 0; c < CLASSES; c++)
-        n_jobs[c] = 0;
-    for (uint j = 0; j < p.n_picks; j++) {
-        place += uint(classes[j] == own && experts[j] < mine);
-        [[unroll]] for (uint c = 0; c < CLASSES; c++)
-            n_jobs[c] += uint(classes[j] == c);
-    }
     if (!is_pick)
         return;
-    [[unroll]] for (uint c = 0; c < CLASSES; c++)
-        if (i >= n_jobs[c])
+    uint place = 0;
+    [[unroll]] for (uint c = 0; c < CLASSES; c++) {
+        uint n_jobs = 0;
+        [[unroll]] for (uint w = 0; w < MOST / 32; w++) {
+            const uint bits = firsts[c][w];
+            const uint before = w < i / 32 ? bits : w == i / 32 ? bits & ((1u << (i % 32)) - 1) : 0;
+            n_jobs += bitCount(bits);
+            place += c == own ? bitCount(before) : 0;
+        }
+        if (i >= n_jobs)
             make_none(c * p.n_picks + i);
+    }
     p.lists.v[at] = i / p.k;
     p.lists.v[p.n_picks + at] = i;
     p.lists.v[2 * p.n_picks + at] = i;

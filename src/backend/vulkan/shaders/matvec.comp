@@ -30,7 +30,7 @@ layout(constant_id = 7) const uint N_ROWS = 1;   // at most 4, with pairs 2
 
 layout(push_constant, scalar) uniform Push {
     Jobs jobs;
-    uint n_cols, unused;
+    uint n_cols, n_jobs;
 } p;
 
 layout(constant_id = 9) const uint IS_EARLY = 0;
@@ -211,15 +211,17 @@ void product(Job job, uint first_row, uint first_token, uint id)
 
 void main()
 {
-    const Job job = p.jobs.v[gl_WorkGroupID.y];
     const uint per_group = THREADS / TEAM * N_ROWS;
-    if (gl_WorkGroupID.x * per_group >= job.n_rows)
-        return;
     // an invocation's number such that subgroups are runs of numbers
     const uint id = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID;
     begin_chunks(id);
     const uint first_row = gl_WorkGroupID.x * per_group + id / TEAM * N_ROWS;
     const uint step = gl_NumWorkGroups.z * N_TOKENS;
-    for (uint t = gl_WorkGroupID.z * N_TOKENS; t < job.n_tokens; t += step)
-        product(job, first_row, t, id);
+    [[dont_unroll]] for (uint i = gl_WorkGroupID.y; i < p.n_jobs; i += gl_NumWorkGroups.y) {
+        const Job job = p.jobs.v[i];
+        if (gl_WorkGroupID.x * per_group >= job.n_rows)
+            return; // as of all that follow: those that the device made, and then none, or the last
+        for (uint t = gl_WorkGroupID.z * N_TOKENS; t < job.n_tokens; t += step)
+            product(job, first_row, t, id);
+    }
 }

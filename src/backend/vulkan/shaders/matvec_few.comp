@@ -29,7 +29,7 @@ layout(constant_id = 9) const uint N_BATCHES = 1; // of BATCH rows, of a team
 
 layout(push_constant, scalar) uniform Push {
     Jobs jobs;
-    uint n_cols, unused;
+    uint n_cols, n_jobs;
 } p;
 #define N_COLS p.n_cols
 
@@ -208,13 +208,15 @@ void product(Job job, uint first_row, uint first_token, uint id)
 
 void main()
 {
-    const Job job = p.jobs.v[gl_WorkGroupID.y];
     const uint first_row = gl_WorkGroupID.x * PER_GROUP;
-    if (first_row >= job.n_rows)
-        return;
     // an invocation's number such that subgroups are runs of numbers
     const uint id = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID;
     const uint step = gl_NumWorkGroups.z * N_TOKENS;
-    for (uint t = gl_WorkGroupID.z * N_TOKENS; t < job.n_tokens; t += step)
-        product(job, first_row, t, id);
+    [[dont_unroll]] for (uint i = gl_WorkGroupID.y; i < p.n_jobs; i += gl_NumWorkGroups.y) {
+        const Job job = p.jobs.v[i];
+        if (first_row >= job.n_rows)
+            return; // as of all that follow: those that the device made, and then none, or the last
+        for (uint t = gl_WorkGroupID.z * N_TOKENS; t < job.n_tokens; t += step)
+            product(job, first_row, t, id);
+    }
 }
