@@ -114,6 +114,8 @@ void mf_checkpoint_init(mf_checkpoint *checkpoint, const mf_allocator *a)
     *checkpoint = (mf_checkpoint){.source = {.ops = &mf_checkpoint_ops, .allocator = *a}};
     checkpoint->source.path = checkpoint->dir;
     checkpoint->source.hparam_path = checkpoint->dir;
+    checkpoint->prefix = "";
+    checkpoint->first_mtp_layer = UINT32_MAX;
     mf_tensor_table_init(&checkpoint->source.table, a);
 }
 

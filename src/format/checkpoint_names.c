@@ -398,7 +398,6 @@ void mf_checkpoint_find_names(mf_checkpoint *c)
             break; /* else the last: who asks for the embedding learns that it is missing */
     }
     mf_hparam_value n_layers = {0};
-    c->first_mtp_layer = UINT32_MAX;
     if (!find_mtp_names(c))
         return;
     mf_config_get(&c->config, "num_hidden_layers", MF_HPARAM_WHOLE, &n_layers);

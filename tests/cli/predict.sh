@@ -47,7 +47,7 @@ expect_glob "$scratch/timeline" '[[]
 expect_true grep -q '"decode_stage_us": {"other": [0-9]*, "attention"' "$scratch/auto"
 expect_true grep -q '"layers": \[{"us": {"other"' "$scratch/auto"
 run perplexity "$demo" "$demo/heldout.txt" --tokens 20 --quiet --timeline "$scratch/no/such"
-expect_error "$scratch/no/such: No such file or directory"
+expect_error "$scratch/no/such: cannot be made: No such file or directory"
 
 # a mirror: the same text, from both; a part of one, one that is none, one with other bytes
 mkdir "$scratch/mirror"
