@@ -26,10 +26,11 @@ fault drip 8 /store/
 while_pulling
 expect_code 0
 expect_exact "$out" "$(cat "$scratch/text")"
-# as a rule; a slow machine may have had the time to fetch all
+# as a rule; a slow machine may have had the time to fetch all, or to end what was under way when the text was done
+has_weights() { find "$cache" -path '*/blobs/*' -size +1000k | grep -q .; }
 if [ -s "$err" ]; then
     expect_glob "$err" "*org/m: *% of it is there; the same command, or 'moeflux pull org/m', goes on from here*"
-    expect_true [ "$(find "$cache" -name '*.moeflux-part' | grep -c .)" -gt 0 ]
+    expect_true has_weights
 fi
 expect_true no_rest
 
@@ -39,7 +40,7 @@ expect_true no_rest
 pid=$!
 has_links() { find "$cache" -path '*.moeflux-while/*.safetensors' | grep -q .; }
 wait_for has_links
-kill -9 $pid
+kill -9 $pid 2>/dev/null # unless it is done
 wait $pid 2>/dev/null
 fault
 
@@ -52,7 +53,7 @@ run pull org/m
 expect_code 0
 expect_true is_pulled org/m "$model"
 # what a program left that was killed when all was there is gone too, with the next or a pull
-mkdir "$(find "$cache" -type d -name models--org--m)/.moeflux-while"
+expect_true mkdir "$(find "$cache" -type d -path '*/hub/models--org--m')/.moeflux-while"
 run pull org/m
 expect_true no_rest
 while_pulling -q
