@@ -115,22 +115,50 @@ static void run_tasks(mf_thread_pool *pool, unsigned long long claim, uint32_t t
     finish_tasks(pool, n_run);
 }
 
-static bool worker_has_reason(mf_thread_pool *pool)
+static bool worker_has_reason(const void *of)
 {
+    const mf_thread_pool *pool = of;
     return unclaimed(atomic_load(&pool->claim)) != 0 || atomic_load(&pool->stop);
+}
+
+static bool is_done(const void *of)
+{
+    const mf_thread_pool *pool = of;
+    return atomic_load(&pool->n_pending) == 0;
+}
+
+static bool is_set(const void *of)
+{
+    const atomic_bool *flag = of;
+    return atomic_load_explicit(flag, memory_order_acquire);
+}
+
+/* Whether it holds of that in one of a few looks, between which no clock is read. */
+static bool looks(bool (*holds)(const void *), const void *of)
+{
+    for (int i = 0; i < 32; i++) {
+        if (holds(of))
+            return true;
+        cpu_relax();
+    }
+    return false;
+}
+
+/* Whether it came to hold within SPIN_US. */
+static bool spins_until(bool (*holds)(const void *), const void *of)
+{
+    const uint64_t start_us = mf_now_us();
+    do {
+        if (looks(holds, of))
+            return true;
+    } while (mf_now_us() - start_us < SPIN_US);
+    return false;
 }
 
 static void wait_for_work(mf_thread_pool *pool)
 {
-    const uint64_t start_us = mf_now_us();
-    do {
-        for (int i = 0; i < 32; i++) {
-            if (worker_has_reason(pool))
-                return;
-            cpu_relax();
-        }
-    } while (mf_now_us() - start_us < SPIN_US);
-
+    if (spins_until(worker_has_reason, pool))
+        return;
     pthread_mutex_lock(&pool->mutex);
     atomic_fetch_add(&pool->n_sleeping, 1);
     while (!worker_has_reason(pool))
@@ -168,18 +196,11 @@ static void wake_workers(mf_thread_pool *pool, uint32_t n_wanted)
 
 static void wait_until_done(mf_thread_pool *pool)
 {
-    const uint64_t start_us = mf_now_us();
-    do {
-        for (int i = 0; i < 32; i++) {
-            if (atomic_load(&pool->n_pending) == 0)
-                return;
-            cpu_relax();
-        }
-    } while (mf_now_us() - start_us < SPIN_US);
-
+    if (spins_until(is_done, pool))
+        return;
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->caller_sleeps, true);
-    while (atomic_load(&pool->n_pending) != 0)
+    while (!is_done(pool))
         pthread_cond_wait(&pool->work_done, &pool->mutex);
     atomic_store(&pool->caller_sleeps, false);
     pthread_mutex_unlock(&pool->mutex);
@@ -209,21 +230,12 @@ void mf_thread_pool_run(mf_thread_pool *pool, uint32_t n_tasks, mf_task_fn fn, v
     wait_until_done(pool);
 }
 
-void mf_thread_await(const atomic_bool *is_set)
+void mf_thread_await(const atomic_bool *flag)
 {
-    const uint64_t start_us = mf_now_us();
-    bool is_late = false; /* whoever is to set it may have lost the core to us */
-    while (true) {
-        for (int i = 0; i < 32; i++) {
-            if (atomic_load_explicit(is_set, memory_order_acquire))
-                return;
-            cpu_relax();
-        }
-        if (is_late)
-            (void)sched_yield();
-        else
-            is_late = mf_now_us() - start_us >= SPIN_US;
-    }
+    if (looks(is_set, flag) || spins_until(is_set, flag))
+        return;
+    while (!looks(is_set, flag)) /* whoever is to set it may have lost the core to us */
+        (void)sched_yield();
 }
 
 static int start_workers(mf_thread_pool *pool)

@@ -29,6 +29,6 @@ void mf_thread_pool_watch(mf_thread_pool *pool, mf_timeline *timeline);
 void mf_thread_pool_run(mf_thread_pool *pool, uint32_t n_tasks, mf_task_fn fn, void *ctx);
 /* Of a task: waits until one that was begun earlier has set this, and sees what that wrote before.
  * For what takes microseconds: the thread does nothing else meanwhile, but lets others run. */
-void mf_thread_await(const atomic_bool *is_set);
+void mf_thread_await(const atomic_bool *flag);
 
 #endif
