@@ -5,107 +5,48 @@
 #include "test.h"
 #include "vulkan_forms.h"
 #include "vulkan_open.h"
+#include "vulkan_product.h"
 
 #define N_ROWS 21u
 #define N_COLS 768u /* of tiles of 512 one and a half */
 #define N_TOKENS 2u
 
-/* Bytes that are numbers of ordinary size in every form, and none that is no number. */
-static void fill(const mf_weight_shape *s, uint32_t array, unsigned char *bytes, uint64_t *random)
-{
-    const bool is_block = s->kind == MF_WEIGHT_GGUF_MXFP4;
-    const bool is_mx = s->kind == MF_WEIGHT_MXFP4 || s->kind == MF_WEIGHT_MXFP8;
-    const uint64_t n = mf_weight_array_bytes(s, array);
-    for (uint64_t i = 0; i < n; i++) {
-        const unsigned char r = (unsigned char)(test_random(random) >> 40);
-        bytes[i] = i % 2 == 0 ? r & 0xfe : (r & 0x83) | 0x3c;
-        if ((is_mx && array == MF_WEIGHT_SCALES) || (is_block && i % 17 == 0))
-            bytes[i] = 0x7c | (r & 3); /* 2^-3 .. 1 */
-    }
-}
-
-typedef struct problem {
-    mf_weight_shape shape;
-    unsigned char *bytes[MF_MAX_WEIGHT_ARRAYS];
-    float x[N_TOKENS * N_COLS];
-} problem;
-
-/* y of n_tokens tokens, the weights put `skew` bytes past alignment. */
-static void multiply(mf_backend *be, mf_buffer buffer, const problem *p, uint64_t skew,
-                     uint32_t n_tokens, float *y)
-{
-    mf_error error = {0};
-    mf_op op = {.kind = MF_OP_MATMUL, .n_rows = n_tokens};
-    uint64_t at = 65536;
-    op.u.matmul.n = 1;
-    op.u.matmul.weight[0].shape = p->shape;
-    for (uint32_t i = 0; i < mf_weight_format_of(&p->shape)->n_arrays; i++) {
-        const uint64_t n = mf_weight_array_bytes(&p->shape, i);
-        op.u.matmul.weight[0].arrays[i] = (mf_span){buffer, at + skew};
-        be->ops->write(be, op.u.matmul.weight[0].arrays[i], p->bytes[i], n);
-        at += (n + skew + 63) / 64 * 64;
-    }
-    op.u.matmul.x = (mf_span){buffer, 0};
-    op.u.matmul.y[0] = (mf_span){buffer, 32768};
-    be->ops->write(be, op.u.matmul.x, p->x, sizeof p->x);
-    REQUIRE_OK(mf_backend_reserve(be, &op, &error), &error);
-    be->ops->record(be, &op);
-    REQUIRE_OK(mf_backend_read(be, op.u.matmul.y[0], y, n_tokens * N_ROWS * sizeof *y, &error),
-               &error);
-}
-
-static void check_values(const problem *p, const float *y)
+static void check_values(const product *p, const float *y)
 {
     float row[N_COLS];
     for (uint32_t r = 0; r < N_ROWS; r++) {
-        mf_weight_format_of(&p->shape)->decode_row(&p->shape,
-                                                   (const unsigned char *const *)p->bytes, r, row);
+        product_decode(p, r, row);
         for (uint32_t t = 0; t < N_TOKENS; t++) {
-            double sum = 0.0, size = 0.0;
-            for (uint32_t i = 0; i < N_COLS; i++) {
-                sum += (double)row[i] * p->x[t * N_COLS + i];
-                size += fabs((double)row[i] * p->x[t * N_COLS + i]);
-            }
-            const double got = y[t * N_ROWS + r], slack = 4 * 0x1p-23 * sqrt(N_COLS) * size;
-            CHECK_MSG(fabs(got - sum) <= slack,
+            const product_sum expected = product_expect(p, row, t);
+            const double got = y[t * N_ROWS + r];
+            const double slack = 4 * 0x1p-23 * sqrt(N_COLS) * expected.absolutes;
+            CHECK_MSG(fabs(got - expected.sum) <= slack,
                       "form %d, %u bits: row %u, token %u is %.9g, expected %.9g +- %.2g",
-                      (int)p->shape.kind, p->shape.bits, r, t, got, sum, slack);
+                      (int)p->shape.kind, p->shape.bits, r, t, got, expected.sum, slack);
         }
     }
 }
 
 static void check_form(mf_backend *be, mf_buffer buffer, const mf_weight_shape *form)
 {
-    static problem p;
+    static float x[N_TOKENS * N_COLS];
+    product p = {.x = x, .n_tokens = N_TOKENS, .y_at = 32768, .weights_at = 65536};
     /* GGUF's and FP8's values may lie anywhere */
     const bool is_bytes = form->kind == MF_WEIGHT_FP8_BLOCK ? false : form->kind >= MF_WEIGHT_MXFP4;
     const uint64_t skews[] = {0, 4, is_bytes ? 1 : 8};
     float whole[N_TOKENS * N_ROWS], y[N_TOKENS * N_ROWS];
-    uint64_t random = 7 + (uint64_t)form->kind * 31 + form->bits;
-    p.shape = *form;
-    p.shape.n_rows = N_ROWS;
-    p.shape.n_cols = N_COLS;
-    for (uint32_t i = 0; i < mf_weight_format_of(form)->n_arrays; i++) {
-        p.bytes[i] = malloc(mf_weight_array_bytes(&p.shape, i));
-        REQUIRE(p.bytes[i] != NULL);
-        fill(&p.shape, i, p.bytes[i], &random);
-    }
-    for (uint32_t i = 0; i < N_TOKENS * N_COLS; i++)
-        p.x[i] = (float)(test_random(&random) % 2001) / 1000.0f - 1.0f;
-    multiply(be, buffer, &p, 0, N_TOKENS, whole);
+    product_make(&p, form, N_ROWS, N_COLS);
+    product_multiply(be, buffer, &p, 0, N_TOKENS, whole);
     check_values(&p, whole);
     for (uint32_t i = 0; i < sizeof skews / sizeof *skews; i++) {
         for (uint32_t n = 1; n <= N_TOKENS; n++) {
-            multiply(be, buffer, &p, skews[i], n, y);
+            product_multiply(be, buffer, &p, skews[i], n, y);
             CHECK_MSG(memcmp(y, whole, n * N_ROWS * sizeof *y) == 0,
                       "form %d, %u bits: other bits %u bytes from alignment, %u tokens",
                       (int)form->kind, form->bits, (unsigned)skews[i], n);
         }
     }
-    for (uint32_t i = 0; i < MF_MAX_WEIGHT_ARRAYS; i++) {
-        free(p.bytes[i]);
-        p.bytes[i] = NULL;
-    }
+    product_free(&p);
 }
 
 /* Of forms that are read alike one: floats of 32 bits and of 16; affine ones of bits that divide a
@@ -146,7 +87,7 @@ static mf_weight put_weight(mf_backend *be, mf_buffer buffer, const mf_weight_sh
         const uint64_t n = mf_weight_array_bytes(&w.shape, i);
         unsigned char *bytes = malloc(n);
         REQUIRE(bytes != NULL && *at + n <= 1 << 20);
-        fill(&w.shape, i, bytes, &random);
+        product_fill(&w.shape, i, bytes, &random);
         w.arrays[i] = (mf_span){buffer, *at};
         be->ops->write(be, w.arrays[i], bytes, n);
         *at += (n + 63) / 64 * 64;
