@@ -44,8 +44,7 @@ uint64_t mf_vk_halves_bytes(uint32_t n_rows, uint32_t n_cols)
 
 mf_status mf_vk_halves_reserve(mf_vk_backend *be, mf_error *error)
 {
-    const mf_vk_kernel kernel = {MF_VK_SHADER_to_half, 1, {THREADS}};
-    return mf_vk_prepare(be, &kernel, error);
+    return mf_vk_prepare_shader(be, MF_VK_SHADER_to_half, THREADS, error);
 }
 
 mf_vk_halves mf_vk_halves_take(mf_vk_backend *be, uint32_t n_rows, uint32_t n_cols)

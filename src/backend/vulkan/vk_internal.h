@@ -313,6 +313,9 @@ void mf_vk_cache_close(mf_vk_backend *be);
 
 /* Makes the kernel's pipeline, if it is not there yet: from reserve. */
 mf_status mf_vk_prepare(mf_vk_backend *be, const mf_vk_kernel *kernel, mf_error *error);
+/* As that, of a shader whose workgroup's size is all that it is made with. */
+mf_status mf_vk_prepare_shader(mf_vk_backend *be, mf_vk_shader shader, uint32_t n_threads,
+                               mf_error *error);
 /* From gather to gathered pipelines are only noted, and then made side by side. */
 void mf_vk_gather(mf_vk_backend *be);
 mf_status mf_vk_gathered(mf_vk_backend *be, mf_error *error);

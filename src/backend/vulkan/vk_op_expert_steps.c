@@ -7,10 +7,8 @@
 
 mf_status mf_vk_expert_steps_reserve(mf_vk_backend *be, mf_error *error)
 {
-    const mf_vk_kernel kernels[] = {{MF_VK_SHADER_expert_act, 1, {THREADS}},
-                                    {MF_VK_SHADER_expert_bias, 1, {THREADS}}};
-    MF_TRY(mf_vk_prepare(be, &kernels[0], error));
-    return mf_vk_prepare(be, &kernels[1], error);
+    MF_TRY(mf_vk_prepare_shader(be, MF_VK_SHADER_expert_act, THREADS, error));
+    return mf_vk_prepare_shader(be, MF_VK_SHADER_expert_bias, THREADS, error);
 }
 
 void mf_vk_expert_act(mf_vk_backend *be, const mf_expert_steps *steps,

@@ -20,12 +20,6 @@ static void dispatch_elements(mf_vk_backend *be, mf_vk_shader shader, const void
     mf_vk_dispatch(be, &kernel, push, push_bytes, (const uint32_t[]){groups, 1, 1});
 }
 
-static mf_status prepare(mf_vk_backend *be, mf_vk_shader shader, mf_error *error)
-{
-    const mf_vk_kernel kernel = {shader, 1, {THREADS}};
-    return mf_vk_prepare(be, &kernel, error);
-}
-
 /* ------------------------------------------------------------------------------ elementwise -- */
 
 /* A row's sum has the order of norm.glsl. */
@@ -37,7 +31,7 @@ static mf_vk_kernel add_norm_kernel(bool is_aligned)
 static mf_status add_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
     if (op->u.add.norm.weight.buffer.id == 0)
-        return prepare(be, MF_VK_SHADER_add, error);
+        return mf_vk_prepare_shader(be, MF_VK_SHADER_add, THREADS, error);
     for (uint32_t is_aligned = 0; is_aligned < 2; is_aligned++) {
         const mf_vk_kernel kernel = add_norm_kernel(is_aligned != 0);
         MF_TRY(mf_vk_prepare(be, &kernel, error));
@@ -86,7 +80,7 @@ const mf_vk_op mf_vk_op_add = {any, add_reserve, add_record};
 static mf_status swiglu_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
     (void)op;
-    return prepare(be, MF_VK_SHADER_swiglu, error);
+    return mf_vk_prepare_shader(be, MF_VK_SHADER_swiglu, THREADS, error);
 }
 
 static void swiglu_record(mf_vk_backend *be, const mf_op *op)
@@ -106,7 +100,7 @@ const mf_vk_op mf_vk_op_swiglu = {any, swiglu_reserve, swiglu_record};
 static mf_status sigmoid_mul_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
     (void)op;
-    return prepare(be, MF_VK_SHADER_sigmoid_mul, error);
+    return mf_vk_prepare_shader(be, MF_VK_SHADER_sigmoid_mul, THREADS, error);
 }
 
 static void sigmoid_mul_record(mf_vk_backend *be, const mf_op *op)
@@ -125,7 +119,7 @@ const mf_vk_op mf_vk_op_sigmoid_mul = {any, sigmoid_mul_reserve, sigmoid_mul_rec
 
 static mf_status copy_rows_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
-    MF_TRY(prepare(be, MF_VK_SHADER_copy_rows, error));
+    MF_TRY(mf_vk_prepare_shader(be, MF_VK_SHADER_copy_rows, THREADS, error));
     return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, op->n_rows * sizeof(uint32_t), error);
 }
 
@@ -147,7 +141,7 @@ const mf_vk_op mf_vk_op_copy_rows = {any, copy_rows_reserve, copy_rows_record};
 static mf_status finite_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
     (void)op;
-    return prepare(be, MF_VK_SHADER_finite, error);
+    return mf_vk_prepare_shader(be, MF_VK_SHADER_finite, THREADS, error);
 }
 
 static void finite_record(mf_vk_backend *be, const mf_op *op)
@@ -253,7 +247,7 @@ const mf_vk_op mf_vk_op_rmsnorm_gated = {any, rmsnorm_gated_reserve, rmsnorm_gat
 static mf_status rope_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
     (void)op;
-    return prepare(be, MF_VK_SHADER_rope, error);
+    return mf_vk_prepare_shader(be, MF_VK_SHADER_rope, THREADS, error);
 }
 
 static void rope_record(mf_vk_backend *be, const mf_op *op)
@@ -288,9 +282,8 @@ const mf_vk_op mf_vk_op_rope = {any, rope_reserve, rope_record};
 
 static mf_status head_norm_rope_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
-    const mf_vk_kernel kernel = {MF_VK_SHADER_head_norm_rope, 1, {HEAD_THREADS}};
     (void)op;
-    return mf_vk_prepare(be, &kernel, error);
+    return mf_vk_prepare_shader(be, MF_VK_SHADER_head_norm_rope, HEAD_THREADS, error);
 }
 
 static void head_norm_rope_record(mf_vk_backend *be, const mf_op *op)

@@ -17,9 +17,8 @@ static bool streams_in_supports(const mf_vk_backend *be, const mf_op *op)
 
 static mf_status streams_in_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
-    const mf_vk_kernel kernel = {MF_VK_SHADER_streams_in, 1, {THREADS}};
     (void)op;
-    return mf_vk_prepare(be, &kernel, error);
+    return mf_vk_prepare_shader(be, MF_VK_SHADER_streams_in, THREADS, error);
 }
 
 static void streams_in_record(mf_vk_backend *be, const mf_op *op)
@@ -57,9 +56,8 @@ static bool streams_out_supports(const mf_vk_backend *be, const mf_op *op)
 
 static mf_status streams_out_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
-    const mf_vk_kernel kernel = {MF_VK_SHADER_streams_out, 1, {THREADS}};
     (void)op;
-    return mf_vk_prepare(be, &kernel, error);
+    return mf_vk_prepare_shader(be, MF_VK_SHADER_streams_out, THREADS, error);
 }
 
 static void streams_out_record(mf_vk_backend *be, const mf_op *op)

@@ -156,6 +156,13 @@ mf_status mf_vk_prepare(mf_vk_backend *be, const mf_vk_kernel *kernel, mf_error 
     return all->gathers ? MF_OK : make_those_waiting(be, error);
 }
 
+mf_status mf_vk_prepare_shader(mf_vk_backend *be, mf_vk_shader shader, uint32_t n_threads,
+                               mf_error *error)
+{
+    const mf_vk_kernel kernel = {shader, 1, {n_threads}};
+    return mf_vk_prepare(be, &kernel, error);
+}
+
 void mf_vk_gather(mf_vk_backend *be)
 {
     be->pipelines.gathers = true;
