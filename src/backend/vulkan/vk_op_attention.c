@@ -6,17 +6,13 @@
  * themselves, and another dispatch merges them; as blocks are merged in one order and by exact
  * factors everywhere (attention.glsl), both ways give the same bits.
  */
-#include "backend/vulkan/vk_internal.h"
+#include "backend/vulkan/vk_attention.h"
 
-#define THREADS 256u
 #define APPEND_THREADS 128u
-#define MERGE_THREADS 128u /* as many as attention_merge.comp has blocks at a time */
-#define BLOCK 64u          /* positions, as in attention.glsl */
-#define FEW 8u             /* queries of a tile, where no sequence has more for a key head */
-#define MANY 64u           /* at most, otherwise */
-#define MOST_SUMS 16u      /* of four values, that an invocation keeps */
-#define MOST_VALUES (4 * THREADS)
-#define ENOUGH_GROUPS 256u
+#define MERGE_THREADS 128u              /* as many as attention_merge.comp has blocks at a time */
+#define BLOCK 64u                       /* positions, as in attention.glsl */
+#define MANY 64u                        /* at most, otherwise */
+#define MOST_SUMS 16u                   /* of four values, that an invocation keeps */
 #define SPLIT_BYTES ((uint64_t)8 << 20) /* of blocks that are to be merged, at most */
 #define SPLIT_BLOCKS 64u                /* of the longest operation, in as many bytes or less */
 #define LOG2_E 1.44269504f
@@ -30,37 +26,11 @@
 #define UNITS_QUERIES 64u
 #define UNITS_DIMS 256u /* at most, whole 64 */
 
-/* Either operation. */
-typedef struct attention {
-    const mf_op *op;
-    mf_span q, q_rot, out, fresh[2]; /* rows to be appended; id 0: none */
-    uint64_t page_offset[2];
-    uint32_t n_heads, n_kv_heads, key_dim, value_dim, width;
-    uint32_t q_rot_row, q_rot_head, window;
-    uint32_t ahead; /* as mf_vk_tuning has it */
-    mf_dtype cache_type;
-    float scale;
-    bool is_latent, is_software, is_in_window_pages;
-} attention;
-
 /* The rows that the operation has of a sequence. */
 typedef struct run {
     uint32_t first_row, n_rows, position;
     uint64_t pages;
 } run;
-
-/* As the shader's Tile. */
-typedef struct tile {
-    uint32_t first_row, position, first_query, n_queries;
-    uint64_t pages;
-} tile;
-
-typedef struct tile_push {
-    uint64_t q, q_rot, out, sums, ends, tiles, k_offset, v_offset, fresh_k, fresh_v;
-    uint32_t n_heads, n_kv_heads, key_dim, value_dim, q_rot_row, q_rot_head;
-    uint32_t window, first_block, n_blocks;
-    float scale;
-} tile_push;
 
 typedef struct merge_push {
     uint64_t out, sums, ends, sinks, kept_before, kept, sequences;
@@ -75,50 +45,50 @@ typedef struct one_push {
     uint32_t unused;
 } one_push;
 
-static attention of_attention(const mf_op *op)
+static mf_vk_attention of_attention(const mf_op *op)
 {
     const mf_attention_params *p = &op->u.attention;
-    return (attention){.op = op,
-                       .q = p->q,
-                       .q_rot = p->sinks,
-                       .out = p->out,
-                       .fresh = {p->k, p->v},
-                       .page_offset = {p->page_offset[0], p->page_offset[1]},
-                       .n_heads = p->n_heads,
-                       .n_kv_heads = p->n_kv_heads,
-                       .key_dim = p->head_dim,
-                       .value_dim = p->head_dim,
-                       .width = p->n_kv_heads * p->head_dim,
-                       .window = p->window | (p->window_is_chunk ? CHUNK : 0),
-                       .is_in_window_pages = p->is_in_window_pages,
-                       .cache_type = p->cache_type,
-                       .scale = p->scale};
+    return (mf_vk_attention){.op = op,
+                             .q = p->q,
+                             .q_rot = p->sinks,
+                             .out = p->out,
+                             .fresh = {p->k, p->v},
+                             .page_offset = {p->page_offset[0], p->page_offset[1]},
+                             .n_heads = p->n_heads,
+                             .n_kv_heads = p->n_kv_heads,
+                             .key_dim = p->head_dim,
+                             .value_dim = p->head_dim,
+                             .width = p->n_kv_heads * p->head_dim,
+                             .window = p->window | (p->window_is_chunk ? CHUNK : 0),
+                             .is_in_window_pages = p->is_in_window_pages,
+                             .cache_type = p->cache_type,
+                             .scale = p->scale};
 }
 
-static attention of_latent_attention(const mf_op *op)
+static mf_vk_attention of_latent_attention(const mf_op *op)
 {
     const mf_latent_attention_params *p = &op->u.latent_attention;
-    return (attention){.op = op,
-                       .q = p->q,
-                       .q_rot = p->q_rot,
-                       .out = p->out,
-                       .fresh = {p->kv},
-                       .page_offset = {p->page_offset, p->page_offset},
-                       .n_heads = p->n_heads,
-                       .n_kv_heads = 1,
-                       .key_dim = p->n_latent + p->n_rot,
-                       .value_dim = p->n_latent,
-                       .width = p->n_latent + p->n_rot,
-                       .q_rot_row = p->q_rot_row,
-                       .q_rot_head = p->q_rot_head,
-                       .cache_type = p->cache_type,
-                       .scale = p->scale,
-                       .is_latent = true};
+    return (mf_vk_attention){.op = op,
+                             .q = p->q,
+                             .q_rot = p->q_rot,
+                             .out = p->out,
+                             .fresh = {p->kv},
+                             .page_offset = {p->page_offset, p->page_offset},
+                             .n_heads = p->n_heads,
+                             .n_kv_heads = 1,
+                             .key_dim = p->n_latent + p->n_rot,
+                             .value_dim = p->n_latent,
+                             .width = p->n_latent + p->n_rot,
+                             .q_rot_row = p->q_rot_row,
+                             .q_rot_head = p->q_rot_head,
+                             .cache_type = p->cache_type,
+                             .scale = p->scale,
+                             .is_latent = true};
 }
 
-static attention of_op(const mf_vk_backend *be, const mf_op *op)
+static mf_vk_attention of_op(const mf_vk_backend *be, const mf_op *op)
 {
-    attention a = op->kind == MF_OP_ATTENTION ? of_attention(op) : of_latent_attention(op);
+    mf_vk_attention a = op->kind == MF_OP_ATTENTION ? of_attention(op) : of_latent_attention(op);
     a.is_software = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     a.ahead = be->tuning.attention_ahead;
     return a;
@@ -126,7 +96,7 @@ static attention of_op(const mf_vk_backend *be, const mf_op *op)
 
 /* ---------------------------------------------------------------------------------- kernels -- */
 
-static uint32_t dim_lanes(const attention *a)
+static uint32_t dim_lanes(const mf_vk_attention *a)
 {
     uint32_t n = 1;
     while (4 * n < a->value_dim)
@@ -134,74 +104,71 @@ static uint32_t dim_lanes(const attention *a)
     return n;
 }
 
-static uint32_t sums_each(const attention *a, uint32_t n_queries)
+static uint32_t sums_each(const mf_vk_attention *a, uint32_t n_queries)
 {
-    const uint32_t n_groups = THREADS / dim_lanes(a);
+    const uint32_t n_groups = MF_VK_TILE_THREADS / dim_lanes(a);
     return n_queries > n_groups ? n_queries / n_groups : 1;
 }
 
-static uint32_t shared_bytes(uint32_t n_queries)
+uint32_t mf_vk_tile_bytes(uint32_t n_queries)
 {
     const uint32_t powers = n_queries * (BLOCK / 4 + 1), slices = (n_queries + BLOCK) * 9;
     return (powers > slices ? powers : slices) * 16 + n_queries * 6 * 4;
 }
 
 /* Queries of a tile where there are many. */
-static uint32_t many(const mf_vk_backend *be, const attention *a)
+static uint32_t many(const mf_vk_backend *be, const mf_vk_attention *a)
 {
     uint32_t n = MANY;
-    while (n > FEW &&
-           (sums_each(a, n) > MOST_SUMS || shared_bytes(n) > be->device.info.shared_bytes))
+    while (n > MF_VK_FEW_QUERIES &&
+           (sums_each(a, n) > MOST_SUMS || mf_vk_tile_bytes(n) > be->device.info.shared_bytes))
         n /= 2;
     return n;
 }
 
-typedef struct variant {
-    uint32_t n_queries;
-    bool is_aligned;
-} variant;
-
-static bool has_whole_loads(const attention *a)
+static bool has_whole_loads(const mf_vk_attention *a)
 {
     return a->key_dim % 4 == 0 && a->value_dim % 4 == 0;
 }
 
 /* Dims that allow loads of 16 bytes almost always lie where they can be: elsewhere one kernel does
  * for all. */
-static variant choose(const mf_vk_backend *be, const attention *a, bool are_few, bool is_aligned)
+mf_vk_tile_variant mf_vk_tile_choose(const mf_vk_backend *be, const mf_vk_attention *a,
+                                     bool are_few, bool is_aligned)
 {
     const bool is_odd = has_whole_loads(a) && !is_aligned;
-    return (variant){are_few || is_odd ? FEW : many(be, a), has_whole_loads(a) && is_aligned};
+    return (mf_vk_tile_variant){are_few || is_odd ? MF_VK_FEW_QUERIES : many(be, a),
+                                has_whole_loads(a) && is_aligned};
 }
 
 /* Few queries wait for memory, so that much of it is on its way at once; many have no registers for
  * that. A processor does not wait so, and takes long to compile it; where 16 bytes cannot be read
  * at once it is not worth the shader's size. */
-static mf_vk_kernel tile_kernel(const attention *a, const variant *v)
+mf_vk_kernel mf_vk_tile_kernel(const mf_vk_attention *a, const mf_vk_tile_variant *v)
 {
-    const bool are_few = v->n_queries == FEW;
+    const bool are_few = v->n_queries == MF_VK_FEW_QUERIES;
     const bool is_deep = are_few && v->is_aligned && !a->is_software;
     const uint32_t n_slices = mf_vk_groups(a->key_dim, 32);
     const uint32_t deep = a->ahead * (a->cache_type == MF_F32 ? 1 : 2);
     const uint32_t n_sums = sums_each(a, v->n_queries);
     return (mf_vk_kernel){a->is_latent ? MF_VK_SHADER_attention_latent : MF_VK_SHADER_attention,
                           12,
-                          {THREADS, (uint32_t)a->cache_type, v->is_aligned, are_few, v->n_queries,
-                           are_few ? 2 : 4, are_few ? 2 : (v->n_queries + 15) / 16, dim_lanes(a),
-                           n_sums, n_sums < 4 ? n_sums : 4,
+                          {MF_VK_TILE_THREADS, (uint32_t)a->cache_type, v->is_aligned, are_few,
+                           v->n_queries, are_few ? 2 : 4, are_few ? 2 : (v->n_queries + 15) / 16,
+                           dim_lanes(a), n_sums, n_sums < 4 ? n_sums : 4,
                            !is_deep          ? 1
                            : n_slices < deep ? n_slices
                                              : deep,
                            is_deep ? 4 * deep : 8}};
 }
 
-static uint32_t per_key_head(const attention *a)
+static uint32_t per_key_head(const mf_vk_attention *a)
 {
     return a->n_heads / a->n_kv_heads;
 }
 
 /* Columns of keys that attention_one.comp has in shared memory at a time; 0: there is none. */
-static uint32_t one_slice(const mf_vk_backend *be, const attention *a)
+static uint32_t one_slice(const mf_vk_backend *be, const mf_vk_attention *a)
 {
     for (uint32_t slice = 128; slice >= 32; slice /= 2) {
         const uint32_t keys = BLOCK * (slice / 4 + 1);
@@ -212,20 +179,21 @@ static uint32_t one_slice(const mf_vk_backend *be, const attention *a)
     return 0;
 }
 
-static mf_vk_kernel one_kernel(const mf_vk_backend *be, const attention *a, uint32_t n_queries)
+static mf_vk_kernel one_kernel(const mf_vk_backend *be, const mf_vk_attention *a,
+                               uint32_t n_queries)
 {
     return (mf_vk_kernel){MF_VK_SHADER_attention_one,
                           7,
-                          {THREADS, (uint32_t)a->cache_type, a->key_dim, a->n_kv_heads,
+                          {MF_VK_TILE_THREADS, (uint32_t)a->cache_type, a->key_dim, a->n_kv_heads,
                            per_key_head(a), n_queries, one_slice(be, a)}};
 }
 
-static bool has_one_kernel(const mf_vk_backend *be, const attention *a)
+static bool has_one_kernel(const mf_vk_backend *be, const mf_vk_attention *a)
 {
     return !a->is_latent && a->key_dim <= ONE_DIM && one_slice(be, a) != 0;
 }
 
-static mf_status reserve_one(mf_vk_backend *be, const attention *a, mf_error *error)
+static mf_status reserve_one(mf_vk_backend *be, const mf_vk_attention *a, mf_error *error)
 {
     for (uint32_t n = 1; n <= ONE_QUERIES && n <= per_key_head(a) && has_one_kernel(be, a);
          n *= 2) {
@@ -241,12 +209,24 @@ static bool reads_fresh(const mf_vk_kernel *kernel)
     return kernel->constants[3] != 0;
 }
 
-static mf_vk_kernel append_kernel(const attention *a)
+static mf_vk_kernel append_kernel(const mf_vk_attention *a)
 {
     return (mf_vk_kernel){a->cache_type == MF_F32 ? MF_VK_SHADER_cache_append
                                                   : MF_VK_SHADER_cache_append_bf16,
                           1,
                           {APPEND_THREADS}};
+}
+
+mf_status mf_vk_tile_prepare(mf_vk_backend *be, const mf_vk_attention *a, mf_error *error)
+{
+    const mf_vk_kernel append = append_kernel(a);
+    MF_TRY(mf_vk_prepare(be, &append, error));
+    for (uint32_t i = 0; i < 4; i++) {
+        const mf_vk_tile_variant v = mf_vk_tile_choose(be, a, (i & 1) != 0, (i & 2) != 0);
+        const mf_vk_kernel kernel = mf_vk_tile_kernel(a, &v);
+        MF_TRY(mf_vk_prepare(be, &kernel, error));
+    }
+    return MF_OK;
 }
 
 static mf_vk_kernel merge_kernel(void)
@@ -260,16 +240,16 @@ static uint32_t units_bytes(uint32_t slice)
 }
 
 /* Of rows that are long: the same for all of them, whatever is with them in the operation. */
-static mf_vk_kernel units_kernel(const mf_vk_backend *be, const attention *a, bool is_aligned)
+static mf_vk_kernel units_kernel(const mf_vk_backend *be, const mf_vk_attention *a, bool is_aligned)
 {
     const bool is_wide = a->key_dim % 128 == 0 && be->device.info.shared_bytes >= units_bytes(128);
     return (mf_vk_kernel){
         be->device.info.has_units ? MF_VK_SHADER_attention_units : MF_VK_SHADER_attention_plain,
         5,
-        {THREADS, (uint32_t)a->cache_type, is_aligned, a->key_dim, is_wide ? 128 : 64}};
+        {MF_VK_TILE_THREADS, (uint32_t)a->cache_type, is_aligned, a->key_dim, is_wide ? 128 : 64}};
 }
 
-static bool has_units_kernel(const mf_vk_backend *be, const attention *a)
+static bool has_units_kernel(const mf_vk_backend *be, const mf_vk_attention *a)
 {
     return be->is_mixed && !a->is_latent && a->key_dim % 64 == 0 && a->key_dim <= UNITS_DIMS &&
            be->device.info.least_subgroup >= 4 && be->device.info.shared_bytes >= units_bytes(64);
@@ -277,38 +257,34 @@ static bool has_units_kernel(const mf_vk_backend *be, const attention *a)
 
 static bool supports(const mf_vk_backend *be, const mf_op *op)
 {
-    const attention a = of_op(be, op);
+    const mf_vk_attention a = of_op(be, op);
     if (a.is_latent && op->u.latent_attention.index.n_most != 0) /* there is no shader of it yet */
         return false;
     return (a.cache_type == MF_F32 || a.cache_type == MF_BF16) && a.value_dim != 0 &&
-           a.value_dim <= MOST_VALUES && a.n_kv_heads != 0 &&
-           shared_bytes(FEW) <= be->device.info.shared_bytes;
+           a.value_dim <= MF_VK_MOST_VALUES && a.n_kv_heads != 0 &&
+           mf_vk_tile_bytes(MF_VK_FEW_QUERIES) <= be->device.info.shared_bytes;
 }
 
-static uint64_t split_bytes(const attention *a, uint64_t n_blocks)
+static uint64_t split_bytes(const mf_vk_attention *a, uint64_t n_blocks)
 {
     return (uint64_t)a->op->n_rows * a->n_heads * (a->value_dim + 2) * n_blocks * sizeof(float);
 }
 
 static mf_status reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
-    const attention a = of_op(be, op);
-    const mf_vk_kernel append = append_kernel(&a), merge = merge_kernel();
-    const uint64_t n_tiles = (uint64_t)op->n_rows * (a.n_heads / a.n_kv_heads / FEW + 1);
+    const mf_vk_attention a = of_op(be, op);
+    const mf_vk_kernel merge = merge_kernel();
+    const uint64_t n_tiles =
+        (uint64_t)op->n_rows * (a.n_heads / a.n_kv_heads / MF_VK_FEW_QUERIES + 1);
     const uint64_t split = split_bytes(&a, SPLIT_BLOCKS), kept = (uint64_t)op->n_rows * a.n_heads;
-    MF_TRY(mf_vk_prepare(be, &append, error));
+    MF_TRY(mf_vk_tile_prepare(be, &a, error));
     MF_TRY(mf_vk_prepare(be, &merge, error));
-    for (uint32_t i = 0; i < 4; i++) {
-        const variant v = choose(be, &a, (i & 1) != 0, (i & 2) != 0);
-        const mf_vk_kernel kernel = tile_kernel(&a, &v);
-        MF_TRY(mf_vk_prepare(be, &kernel, error));
-    }
     MF_TRY(reserve_one(be, &a, error)); /* it may come with a row alone */
     for (uint32_t i = 0; i < 2 && has_units_kernel(be, &a); i++) {
         const mf_vk_kernel kernel = units_kernel(be, &a, i != 0);
         MF_TRY(mf_vk_prepare(be, &kernel, error));
     }
-    MF_TRY(mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, n_tiles * sizeof(tile), error));
+    MF_TRY(mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, n_tiles * sizeof(mf_vk_tile), error));
     return mf_vk_ring_need(be, MF_VK_RING_SCRATCH,
                            (split < SPLIT_BYTES ? split : SPLIT_BYTES) + 4 * kept * sizeof(float),
                            error);
@@ -316,24 +292,25 @@ static mf_status reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 
 /* ------------------------------------------------------------------------------------ tiles -- */
 
-static const mf_span *pages_of(const attention *a, const mf_sequence *seq)
+static const mf_span *pages_of(const mf_vk_attention *a, const mf_sequence *seq)
 {
     return a->is_in_window_pages ? seq->window_pages : seq->pages;
 }
 
-static uint64_t pages_address(const mf_vk_backend *be, const attention *a, const mf_sequence *seq)
+static uint64_t pages_address(const mf_vk_backend *be, const mf_vk_attention *a,
+                              const mf_sequence *seq)
 {
     const mf_vk_batches *b = &be->batches;
     return mf_vk_batch_address(be) + 2 * b->n_sequences * sizeof(mf_vk_sequence) +
            (uint64_t)(pages_of(a, seq) - b->pages) * sizeof(uint64_t);
 }
 
-static uint64_t sequences_address(const mf_vk_backend *be, const attention *a)
+static uint64_t sequences_address(const mf_vk_backend *be, const mf_vk_attention *a)
 {
     return a->is_in_window_pages ? mf_vk_batch_window_address(be) : mf_vk_batch_address(be);
 }
 
-static bool run_of(const mf_vk_backend *be, const attention *a, uint32_t i, run *out)
+static bool run_of(const mf_vk_backend *be, const mf_vk_attention *a, uint32_t i, run *out)
 {
     const mf_sequence *seq = &be->batches.sequences[i];
     const uint32_t op_first = a->op->first_row, op_end = op_first + a->op->n_rows;
@@ -364,7 +341,7 @@ static uint32_t first_seen(uint32_t window, uint32_t position)
     return n != 0 && position >= n ? position + 1 - n : 0;
 }
 
-static survey survey_runs(const mf_vk_backend *be, const attention *a)
+static survey survey_runs(const mf_vk_backend *be, const mf_vk_attention *a)
 {
     const uint32_t per_key = a->n_heads / a->n_kv_heads;
     survey s = {0, UINT32_MAX, 0};
@@ -385,8 +362,8 @@ static survey survey_runs(const mf_vk_backend *be, const attention *a)
 
 /* Tiles into `tiles` (NULL: they are counted), those of a run's last rows first: they take longest.
  */
-static uint32_t list_tiles(const mf_vk_backend *be, const attention *a, uint32_t n_queries,
-                           tile *tiles)
+static uint32_t list_tiles(const mf_vk_backend *be, const mf_vk_attention *a, uint32_t n_queries,
+                           mf_vk_tile *tiles)
 {
     const uint32_t per_key = a->n_heads / a->n_kv_heads;
     uint32_t n = 0;
@@ -397,8 +374,8 @@ static uint32_t list_tiles(const mf_vk_backend *be, const attention *a, uint32_t
         const uint32_t n_all = r.n_rows * per_key, n_tiles = mf_vk_groups(n_all, n_queries);
         for (uint32_t j = n_tiles; j-- > 0 && tiles != NULL;) {
             const uint32_t left = n_all - j * n_queries;
-            tiles[n + n_tiles - 1 - j] = (tile){r.first_row, r.position, j * n_queries,
-                                                left < n_queries ? left : n_queries, r.pages};
+            tiles[n + n_tiles - 1 - j] = (mf_vk_tile){r.first_row, r.position, j * n_queries,
+                                                      left < n_queries ? left : n_queries, r.pages};
         }
         n += n_tiles;
     }
@@ -406,7 +383,7 @@ static uint32_t list_tiles(const mf_vk_backend *be, const attention *a, uint32_t
 }
 
 /* Whether everything lies where 16 bytes can be read at once. */
-static bool is_aligned(const mf_vk_backend *be, const attention *a)
+static bool is_aligned(const mf_vk_backend *be, const mf_vk_attention *a)
 {
     const mf_vk_batches *b = &be->batches;
     uint64_t bits = mf_vk_address(be, a->q) | mf_vk_address(be, a->out) | a->page_offset[0] |
@@ -425,7 +402,7 @@ static bool is_aligned(const mf_vk_backend *be, const attention *a)
 
 /* ------------------------------------------------------------------------------- dispatches -- */
 
-static void append(mf_vk_backend *be, const attention *a)
+void mf_vk_attention_append(mf_vk_backend *be, const mf_vk_attention *a)
 {
     const mf_vk_kernel kernel = append_kernel(a);
     const struct {
@@ -443,27 +420,27 @@ static void append(mf_vk_backend *be, const attention *a)
                    (const uint32_t[]){mf_vk_groups(a->width, APPEND_THREADS), a->op->n_rows, n});
 }
 
-static tile_push push_of(const mf_vk_backend *be, const attention *a)
+mf_vk_tile_push mf_vk_tile_push_of(const mf_vk_backend *be, const mf_vk_attention *a)
 {
-    return (tile_push){.q = mf_vk_address(be, a->q),
-                       .q_rot = mf_vk_address(be, a->q_rot),
-                       .out = mf_vk_address(be, a->out),
-                       .fresh_k = mf_vk_address(be, a->fresh[0]),
-                       .fresh_v = mf_vk_address(be, a->fresh[a->is_latent ? 0 : 1]),
-                       .k_offset = a->page_offset[0],
-                       .v_offset = a->page_offset[1],
-                       .n_heads = a->n_heads,
-                       .n_kv_heads = a->n_kv_heads,
-                       .key_dim = a->key_dim,
-                       .value_dim = a->value_dim,
-                       .q_rot_row = a->q_rot_row,
-                       .q_rot_head = a->q_rot_head,
-                       .window = a->window,
-                       .scale = a->scale * LOG2_E};
+    return (mf_vk_tile_push){.q = mf_vk_address(be, a->q),
+                             .q_rot = mf_vk_address(be, a->q_rot),
+                             .out = mf_vk_address(be, a->out),
+                             .fresh_k = mf_vk_address(be, a->fresh[0]),
+                             .fresh_v = mf_vk_address(be, a->fresh[a->is_latent ? 0 : 1]),
+                             .k_offset = a->page_offset[0],
+                             .v_offset = a->page_offset[1],
+                             .n_heads = a->n_heads,
+                             .n_kv_heads = a->n_kv_heads,
+                             .key_dim = a->key_dim,
+                             .value_dim = a->value_dim,
+                             .q_rot_row = a->q_rot_row,
+                             .q_rot_head = a->q_rot_head,
+                             .window = a->window,
+                             .scale = a->scale * LOG2_E};
 }
 
 /* Where the blocks' sums go, and the push of what merges them. */
-static merge_push begin_split(mf_vk_backend *be, const attention *a, uint32_t most)
+static merge_push begin_split(mf_vk_backend *be, const mf_vk_attention *a, uint32_t most)
 {
     const uint64_t n = (uint64_t)a->op->n_rows * a->n_heads, kept = 2 * n * sizeof(float);
     merge_push join = {.out = mf_vk_address(be, a->out),
@@ -482,7 +459,7 @@ static merge_push begin_split(mf_vk_backend *be, const attention *a, uint32_t mo
 }
 
 /* Blocks that there is room for at a time. */
-static uint32_t most_blocks(const mf_vk_backend *be, const attention *a, const survey *s)
+static uint32_t most_blocks(const mf_vk_backend *be, const mf_vk_attention *a, const survey *s)
 {
     const uint64_t room = be->rings[MF_VK_RING_SCRATCH].most_needed;
     const uint64_t n_fit = (room < SPLIT_BYTES ? room : SPLIT_BYTES) / split_bytes(a, 1);
@@ -499,7 +476,7 @@ static void next_blocks(merge_push *join, const survey *s, uint32_t at, uint32_t
     join->n_blocks = s->n_blocks - at < most ? s->n_blocks - at : most;
 }
 
-static void merge(mf_vk_backend *be, const attention *a, const merge_push *join)
+static void merge(mf_vk_backend *be, const mf_vk_attention *a, const merge_push *join)
 {
     const mf_vk_kernel kernel = merge_kernel();
     mf_vk_step(be);
@@ -509,8 +486,8 @@ static void merge(mf_vk_backend *be, const attention *a, const merge_push *join)
 }
 
 /* Block by block in other workgroups, as many blocks at a time as there is room for. */
-static void attend_split(mf_vk_backend *be, const attention *a, const mf_vk_kernel *kernel,
-                         const survey *s, tile_push *push, uint32_t n_tiles)
+static void attend_split(mf_vk_backend *be, const mf_vk_attention *a, const mf_vk_kernel *kernel,
+                         const survey *s, mf_vk_tile_push *push, uint32_t n_tiles)
 {
     const uint32_t most = most_blocks(be, a, s);
     merge_push join = begin_split(be, a, most);
@@ -528,7 +505,7 @@ static void attend_split(mf_vk_backend *be, const attention *a, const mf_vk_kern
     }
 }
 
-static one_push one_push_of(const mf_vk_backend *be, const attention *a, const survey *s,
+static one_push one_push_of(const mf_vk_backend *be, const mf_vk_attention *a, const survey *s,
                             const run *r)
 {
     return (one_push){.q = mf_vk_address(be, a->q),
@@ -545,13 +522,13 @@ static one_push one_push_of(const mf_vk_backend *be, const attention *a, const s
                       .scale = a->scale * LOG2_E};
 }
 
-static uint32_t one_groups(const attention *a, const survey *s, uint32_t n_queries)
+static uint32_t one_groups(const mf_vk_attention *a, const survey *s, uint32_t n_queries)
 {
     return mf_vk_groups(per_key_head(a), n_queries) * a->n_kv_heads * s->n_blocks;
 }
 
 /* Heads of a workgroup: as few as leave no more workgroups than run at once. */
-static uint32_t one_queries(const attention *a, const survey *s)
+static uint32_t one_queries(const mf_vk_attention *a, const survey *s)
 {
     uint32_t n = 1;
     while (2 * n <= ONE_QUERIES && 2 * n <= per_key_head(a) && one_groups(a, s, n) > ONE_GROUPS)
@@ -560,7 +537,7 @@ static uint32_t one_queries(const attention *a, const survey *s)
 }
 
 /* One row of one sequence, and no more blocks than there is room for. */
-static void attend_one(mf_vk_backend *be, const attention *a, const survey *s, const run *r)
+static void attend_one(mf_vk_backend *be, const mf_vk_attention *a, const survey *s, const run *r)
 {
     const uint32_t n_queries = one_queries(a, s);
     const mf_vk_kernel kernel = one_kernel(be, a, n_queries);
@@ -581,7 +558,7 @@ static void attend_one(mf_vk_backend *be, const attention *a, const survey *s, c
     merge(be, a, &join);
 }
 
-static void attend_units(mf_vk_backend *be, const attention *a)
+static void attend_units(mf_vk_backend *be, const mf_vk_attention *a)
 {
     const mf_vk_kernel kernel = units_kernel(be, a, is_aligned(be, a));
     const uint32_t n_tiles = list_tiles(be, a, UNITS_QUERIES, NULL);
@@ -599,16 +576,16 @@ static void attend_units(mf_vk_backend *be, const attention *a)
               a->n_kv_heads,
               a->window,
               a->scale * LOG2_E};
-    tile *tiles = mf_vk_parameters(be, n_tiles * sizeof *tiles, &push.tiles);
+    mf_vk_tile *tiles = mf_vk_parameters(be, n_tiles * sizeof *tiles, &push.tiles);
     if (tiles == NULL)
         return;
     (void)list_tiles(be, a, UNITS_QUERIES, tiles);
-    append(be, a);
+    mf_vk_attention_append(be, a);
     mf_vk_step(be);
     mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){n_tiles, a->n_kv_heads, 1});
 }
 
-static bool can_split(const mf_vk_backend *be, const attention *a, uint32_t n_blocks)
+static bool can_split(const mf_vk_backend *be, const mf_vk_attention *a, uint32_t n_blocks)
 {
     return split_bytes(a, n_blocks) <= SPLIT_BYTES &&
            split_bytes(a, n_blocks) <= be->rings[MF_VK_RING_SCRATCH].most_needed;
@@ -616,7 +593,7 @@ static bool can_split(const mf_vk_backend *be, const attention *a, uint32_t n_bl
 
 /* attention_one.comp reads keys as often as there are workgroups for them: not where they are many.
  */
-static bool takes_one(const mf_vk_backend *be, const attention *a, const survey *s)
+static bool takes_one(const mf_vk_backend *be, const mf_vk_attention *a, const survey *s)
 {
     return a->op->n_rows == 1 && be->batches.n_sequences == 1 && s->n_blocks != 0 &&
            has_one_kernel(be, a) && one_groups(a, s, one_queries(a, s)) <= ONE_GROUPS &&
@@ -625,7 +602,7 @@ static bool takes_one(const mf_vk_backend *be, const attention *a, const survey 
 
 static void record(mf_vk_backend *be, const mf_op *op)
 {
-    const attention a = of_op(be, op);
+    const mf_vk_attention a = of_op(be, op);
     if (op->is_long && has_units_kernel(be, &a)) {
         attend_units(be, &a);
         return;
@@ -633,23 +610,24 @@ static void record(mf_vk_backend *be, const mf_op *op)
     const survey s = survey_runs(be, &a);
     run one;
     if (takes_one(be, &a, &s) && run_of(be, &a, 0, &one)) {
-        append(be, &a);
+        mf_vk_attention_append(be, &a);
         attend_one(be, &a, &s, &one);
         return;
     }
-    const uint64_t n_small = (uint64_t)list_tiles(be, &a, FEW, NULL) * a.n_kv_heads * s.n_blocks;
-    const bool are_few = s.most_queries <= FEW || n_small <= 2 * ENOUGH_GROUPS;
-    const variant v = choose(be, &a, are_few, is_aligned(be, &a));
+    const uint64_t n_small =
+        (uint64_t)list_tiles(be, &a, MF_VK_FEW_QUERIES, NULL) * a.n_kv_heads * s.n_blocks;
+    const bool are_few = s.most_queries <= MF_VK_FEW_QUERIES || n_small <= 2 * MF_VK_ENOUGH_GROUPS;
+    const mf_vk_tile_variant v = mf_vk_tile_choose(be, &a, are_few, is_aligned(be, &a));
     const uint32_t n_tiles = list_tiles(be, &a, v.n_queries, NULL);
-    tile_push push = push_of(be, &a);
-    tile *tiles = mf_vk_parameters(be, n_tiles * sizeof *tiles, &push.tiles);
+    mf_vk_tile_push push = mf_vk_tile_push_of(be, &a);
+    mf_vk_tile *tiles = mf_vk_parameters(be, n_tiles * sizeof *tiles, &push.tiles);
     if (tiles == NULL)
         return;
     (void)list_tiles(be, &a, v.n_queries, tiles);
     const bool is_split =
-        s.n_blocks > 1 && n_tiles * a.n_kv_heads < ENOUGH_GROUPS && can_split(be, &a, 1);
-    const mf_vk_kernel kernel = tile_kernel(&a, &v);
-    append(be, &a);
+        s.n_blocks > 1 && n_tiles * a.n_kv_heads < MF_VK_ENOUGH_GROUPS && can_split(be, &a, 1);
+    const mf_vk_kernel kernel = mf_vk_tile_kernel(&a, &v);
+    mf_vk_attention_append(be, &a);
     if (!reads_fresh(&kernel))
         mf_vk_step(be);
     if (is_split) {
@@ -661,180 +639,3 @@ static void record(mf_vk_backend *be, const mf_op *op)
 
 const mf_vk_op mf_vk_op_attention = {supports, reserve, record};
 const mf_vk_op mf_vk_op_latent_attention = {supports, reserve, record};
-
-/* ---------------------------------------------------------------------------------- entries -- */
-
-/*
- * What a row attends to, entries and a window, is gathered side by side, the row's own key last.
- * Then its heads are queries of one more sequence, whose pages lie in what is gathered and whose
- * last position is that key: the kernels above do the rest, and a head's sink is theirs as well.
- */
-
-/* The sequence that holds the row of the operation, and its position. */
-static const mf_sequence *holder_of(const mf_vk_backend *be, const mf_op *op, uint32_t row,
-                                    uint32_t *position)
-{
-    const mf_sequence *seq = be->batches.sequences;
-    const uint32_t at = op->first_row + row;
-    while (at - seq->first_row >= seq->n_rows)
-        seq++;
-    *position = (uint32_t)seq->position + at - seq->first_row;
-    return seq;
-}
-
-static uint32_t n_keys_of(const mf_entry_attention_params *p, uint32_t position)
-{
-    const uint32_t n_window = position < p->window ? position + 1 : p->window;
-    return n_window + (p->rate != 0 ? (position + 1) / p->rate : 0);
-}
-
-static attention of_entry_attention(const mf_vk_backend *be, const mf_op *op)
-{
-    const mf_entry_attention_params *p = &op->u.entry_attention;
-    return (attention){.op = op,
-                       .q = p->q,
-                       .q_rot = p->sinks,
-                       .out = p->out,
-                       .fresh = {p->kv, p->kv},
-                       .n_heads = p->n_heads,
-                       .n_kv_heads = 1,
-                       .key_dim = p->dim,
-                       .value_dim = p->dim,
-                       .width = p->dim,
-                       .cache_type = p->cache_type,
-                       .scale = p->scale,
-                       .is_software =
-                           be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU,
-                       .ahead = be->tuning.attention_ahead};
-}
-
-static mf_vk_kernel gather_kernel(const attention *a)
-{
-    return (mf_vk_kernel){a->cache_type == MF_F32 ? MF_VK_SHADER_gather_entries
-                                                  : MF_VK_SHADER_gather_entries_bf16,
-                          1,
-                          {THREADS}};
-}
-
-static bool entry_supports(const mf_vk_backend *be, const mf_op *op)
-{
-    const attention a = of_entry_attention(be, op);
-    return op->u.entry_attention.index.n_most == 0 && /* there is no shader of it yet */
-           (a.cache_type == MF_F32 || a.cache_type == MF_BF16) && a.value_dim != 0 &&
-           a.value_dim <= MOST_VALUES && shared_bytes(FEW) <= be->device.info.shared_bytes;
-}
-
-/* Pages that one row gathers. */
-static uint32_t gathered_pages(const mf_entry_attention_params *p)
-{
-    return (uint32_t)(mf_entry_rows(p->window, p->n_entries, 0) / MF_PAGE_TOKENS);
-}
-
-static uint64_t gathered_page_bytes(const mf_entry_attention_params *p)
-{
-    return (uint64_t)MF_PAGE_TOKENS * p->dim * mf_dtype_bytes(p->cache_type);
-}
-
-static mf_status entry_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
-{
-    const mf_entry_attention_params *p = &op->u.entry_attention;
-    const attention a = of_entry_attention(be, op);
-    const mf_vk_kernel append = append_kernel(&a), gather = gather_kernel(&a);
-    const uint64_t n_tiles = (uint64_t)op->n_rows * mf_vk_groups(a.n_heads, FEW);
-    MF_TRY(mf_vk_prepare(be, &append, error));
-    MF_TRY(mf_vk_prepare(be, &gather, error));
-    for (uint32_t i = 0; i < 4; i++) {
-        const variant v = choose(be, &a, (i & 1) != 0, (i & 2) != 0);
-        const mf_vk_kernel kernel = tile_kernel(&a, &v);
-        MF_TRY(mf_vk_prepare(be, &kernel, error));
-    }
-    return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS,
-                           n_tiles * sizeof(tile) +
-                               (uint64_t)p->n_at_once * gathered_pages(p) * sizeof(uint64_t) +
-                               (uint64_t)op->n_rows * 64, /* each time's begins on its own */
-                           error);
-}
-
-/* The pages of all rows that are gathered at a time; they are the same each time. */
-static uint64_t list_gathered(mf_vk_backend *be, const mf_entry_attention_params *p)
-{
-    const uint32_t n = p->n_at_once * gathered_pages(p);
-    uint64_t address = 0, *pages = mf_vk_parameters(be, n * sizeof *pages, &address);
-    for (uint32_t i = 0; i < n && pages != NULL; i++)
-        pages[i] = mf_vk_address(be, p->gathered) + i * gathered_page_bytes(p);
-    return address;
-}
-
-static void gather(mf_vk_backend *be, const attention *a, uint32_t first, uint32_t n_rows)
-{
-    const mf_entry_attention_params *p = &a->op->u.entry_attention;
-    const mf_vk_kernel kernel = gather_kernel(a);
-    const struct {
-        uint64_t to, stride, sequences, windows, page_offset, entry_offset;
-        uint32_t n_sequences, first_row, dim, window, rate, unused;
-    } push = {mf_vk_address(be, p->gathered),
-              gathered_pages(p) * gathered_page_bytes(p),
-              mf_vk_batch_address(be),
-              mf_vk_batch_window_address(be),
-              p->page_offset,
-              p->entry_offset,
-              be->batches.n_sequences,
-              a->op->first_row + first,
-              p->dim,
-              p->window,
-              p->rate,
-              0};
-    const uint64_t n = (uint64_t)gathered_pages(p) * MF_PAGE_TOKENS * p->dim;
-    const uint32_t n_groups = mf_vk_groups(n, THREADS);
-    mf_vk_dispatch(be, &kernel, &push, sizeof push,
-                   (const uint32_t[]){n_groups < 256 ? n_groups : 256, n_rows, 1});
-}
-
-/* Tiles of rows first .. first + n_rows - 1, whose heads are n_queries of a tile at most. */
-static void attend_gathered(mf_vk_backend *be, const attention *a, const variant *v, uint64_t pages,
-                            uint32_t first, uint32_t n_rows)
-{
-    const mf_entry_attention_params *p = &a->op->u.entry_attention;
-    const mf_vk_kernel kernel = tile_kernel(a, v);
-    const uint32_t n_each = mf_vk_groups(a->n_heads, v->n_queries);
-    tile_push push = push_of(be, a);
-    tile *tiles = mf_vk_parameters(be, (uint64_t)n_rows * n_each * sizeof *tiles, &push.tiles);
-    if (tiles == NULL)
-        return;
-    for (uint32_t i = 0; i < n_rows * n_each; i++) {
-        const uint32_t row = i / n_each, query = i % n_each * v->n_queries;
-        const uint32_t left = a->n_heads - query;
-        uint32_t position;
-        (void)holder_of(be, a->op, first + row, &position);
-        tiles[i] = (tile){first + row, n_keys_of(p, position) - 1, query,
-                          left < v->n_queries ? left : v->n_queries,
-                          pages + (uint64_t)row * gathered_pages(p) * sizeof(uint64_t)};
-    }
-    mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){n_rows * n_each, 1, 1});
-}
-
-static void entry_record(mf_vk_backend *be, const mf_op *op)
-{
-    const mf_entry_attention_params *p = &op->u.entry_attention;
-    const attention a = of_entry_attention(be, op);
-    attention own = a; /* what is appended: one array, into the window's pages */
-    own.fresh[1] = (mf_span){{0}, 0};
-    own.page_offset[0] = p->page_offset;
-    own.is_in_window_pages = true;
-    const uint64_t bits = mf_vk_address(be, p->q) | mf_vk_address(be, p->out) |
-                          mf_vk_address(be, p->kv) | mf_vk_address(be, p->gathered);
-    const bool are_few = (uint64_t)op->n_rows * mf_vk_groups(a.n_heads, FEW) <= 2 * ENOUGH_GROUPS;
-    const variant v = choose(be, &a, are_few, bits % 16 == 0);
-    const uint64_t pages = list_gathered(be, p);
-    append(be, &own);
-    for (uint32_t first = 0; first < op->n_rows; first += p->n_at_once) {
-        const uint32_t left = op->n_rows - first;
-        const uint32_t n_rows = left < p->n_at_once ? left : p->n_at_once;
-        mf_vk_step(be); /* what is gathered next takes the place of what was read */
-        gather(be, &a, first, n_rows);
-        mf_vk_step(be);
-        attend_gathered(be, &a, &v, pages, first, n_rows);
-    }
-}
-
-const mf_vk_op mf_vk_op_entry_attention = {entry_supports, entry_reserve, entry_record};

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* Attention by tiles of queries that share their keys (attention.comp): what the operations that
+ * end in it hand to it. */
+#ifndef MF_BACKEND_VULKAN_VK_ATTENTION_H
+#define MF_BACKEND_VULKAN_VK_ATTENTION_H
+
+#include "backend/vulkan/vk_internal.h"
+
+#define MF_VK_TILE_THREADS 256u
+#define MF_VK_FEW_QUERIES 8u /* of a tile, where no sequence has more for a key head */
+#define MF_VK_MOST_VALUES (4 * MF_VK_TILE_THREADS)
+#define MF_VK_ENOUGH_GROUPS 256u /* that keep a device busy */
+
+/* Any of the operations. */
+typedef struct mf_vk_attention {
+    const mf_op *op;
+    mf_span q, q_rot, out, fresh[2]; /* rows to be appended; id 0: none */
+    uint64_t page_offset[2];
+    uint32_t n_heads, n_kv_heads, key_dim, value_dim, width;
+    uint32_t q_rot_row, q_rot_head, window;
+    uint32_t ahead; /* as mf_vk_tuning has it */
+    mf_dtype cache_type;
+    float scale;
+    bool is_latent, is_software, is_in_window_pages;
+} mf_vk_attention;
+
+/* As the shader's Tile. */
+typedef struct mf_vk_tile {
+    uint32_t first_row, position, first_query, n_queries;
+    uint64_t pages;
+} mf_vk_tile;
+
+/* As the shader's push constants. */
+typedef struct mf_vk_tile_push {
+    uint64_t q, q_rot, out, sums, ends, tiles, k_offset, v_offset, fresh_k, fresh_v;
+    uint32_t n_heads, n_kv_heads, key_dim, value_dim, q_rot_row, q_rot_head;
+    uint32_t window, first_block, n_blocks;
+    float scale;
+} mf_vk_tile_push;
+
+/* Which of the kernels. */
+typedef struct mf_vk_tile_variant {
+    uint32_t n_queries; /* of a tile */
+    bool is_aligned;
+} mf_vk_tile_variant;
+
+/* Shared memory of a tile of so many queries. */
+uint32_t mf_vk_tile_bytes(uint32_t n_queries);
+/* are_few: there are few tiles, so that small ones keep more of the device busy; is_aligned: all
+ * lies where 16 bytes can be read at once. */
+mf_vk_tile_variant mf_vk_tile_choose(const mf_vk_backend *be, const mf_vk_attention *a,
+                                     bool are_few, bool is_aligned);
+mf_vk_kernel mf_vk_tile_kernel(const mf_vk_attention *a, const mf_vk_tile_variant *v);
+/* What appends rows to pages, and all variants. */
+mf_status mf_vk_tile_prepare(mf_vk_backend *be, const mf_vk_attention *a, mf_error *error);
+/* All but tiles, and where sums go. */
+mf_vk_tile_push mf_vk_tile_push_of(const mf_vk_backend *be, const mf_vk_attention *a);
+/* The rows of `fresh` go into the pages of their sequences. */
+void mf_vk_attention_append(mf_vk_backend *be, const mf_vk_attention *a);
+
+#endif
