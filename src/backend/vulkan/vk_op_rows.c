@@ -176,10 +176,14 @@ static mf_status norm_reserve(mf_vk_backend *be, mf_vk_shader shader, mf_error *
     return MF_OK;
 }
 
+static mf_vk_shader rmsnorm_shader(const mf_op *op)
+{
+    return op->u.rmsnorm.is_centred ? MF_VK_SHADER_rmsnorm_centred : MF_VK_SHADER_rmsnorm;
+}
+
 static mf_status rmsnorm_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
-    (void)op;
-    return norm_reserve(be, MF_VK_SHADER_rmsnorm, error);
+    return norm_reserve(be, rmsnorm_shader(op), error);
 }
 
 typedef struct norm_push {
@@ -202,17 +206,11 @@ static void rmsnorm_record(mf_vk_backend *be, const mf_op *op)
     const uint64_t bits =
         push.x | push.weight | push.out | (push.n_cols | push.stride) * (uint64_t)4;
     const mf_vk_kernel kernel =
-        norm_kernel(MF_VK_SHADER_rmsnorm, p->n_cols <= NORM_FEW_COLS, bits % 16 == 0);
+        norm_kernel(rmsnorm_shader(op), p->n_cols <= NORM_FEW_COLS, bits % 16 == 0);
     mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){1, op->n_rows, 1});
 }
 
-static bool rmsnorm_supports(const mf_vk_backend *be, const mf_op *op)
-{
-    (void)be;
-    return !op->u.rmsnorm.is_centred; /* there is no shader of it yet */
-}
-
-const mf_vk_op mf_vk_op_rmsnorm = {rmsnorm_supports, rmsnorm_reserve, rmsnorm_record};
+const mf_vk_op mf_vk_op_rmsnorm = {any, rmsnorm_reserve, rmsnorm_record};
 
 static mf_status rmsnorm_gated_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
