@@ -451,9 +451,9 @@ typedef struct mf_head_matmul_params {
 /* An indexer (DeepSeek-V3.2's report): keys k [rows, dim] are appended to a cache of the
  * cache_type at page_offset; a row at a position from n_most on attends to the n_most
  * positions up to its own of the largest scores alone, the first among equals: sum over heads h of
- * weights[r, h] * max(0, scale * q[r, h] . k). q: [rows, n_heads, dim]. scores: [2, positions]
- * floats and gathered [n_most rounded up to MF_PAGE_TOKENS, n_latent + n_rot] floats are scratch.
- * n_most 0: there is none. */
+ * weights[r, h] * max(0, scale * q[r, h] . k). q: [rows, n_heads, dim]. Scratch for n_at_once rows
+ * each: scores [2, n_positions], and gathered [n_most rounded up to MF_PAGE_TOKENS, n_latent +
+ * n_rot] floats; n_positions: the most that a row can see. n_most 0: there is none. */
 #define MF_INDEX_MOST 65536u
 typedef struct mf_index_params {
     mf_span q, k, weights, scores, gathered;
@@ -470,6 +470,7 @@ typedef struct mf_latent_attention_params {
     uint64_t page_offset;
     float scale;
     mf_index_params index;
+    uint32_t n_at_once, n_positions; /* with an index */
 } mf_latent_attention_params;
 
 /* Entries that stand for runs of positions (DeepSeek-V4's report, 2.3). kv and gate, rows of

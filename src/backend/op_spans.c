@@ -442,13 +442,10 @@ static void latent_attention(const spans *s)
     rows(s, x->k, x->dim, MF_READS);
     rows(s, x->weights, x->n_heads, MF_READS);
     caches(s, &keys);
-    uint64_t range[2], most = 0;
-    for (uint32_t i = 0; i < s->n_sequences; i++)
-        if (positions_of(s, &s->sequences[i], &range[0], &range[1]))
-            most = range[1] > most ? range[1] : most;
-    const uint64_t n_pages = mf_pages_of(x->n_most);
-    floats(s, x->scores, 2 * most, MF_LOSES);
-    floats(s, x->gathered, n_pages * MF_PAGE_TOKENS * width, MF_LOSES);
+    const uint64_t n_at_once = p->n_at_once < s->op->n_rows ? p->n_at_once : s->op->n_rows;
+    const uint64_t n_gathered = mf_pages_of(x->n_most) * (uint64_t)MF_PAGE_TOKENS;
+    floats(s, x->scores, n_at_once * 2 * p->n_positions, MF_LOSES);
+    floats(s, x->gathered, n_at_once * n_gathered * width, MF_LOSES);
 }
 
 /* Entries of a page. */

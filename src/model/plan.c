@@ -6,6 +6,8 @@
 #include "base/checked.h"
 #include "experts/foresight.h"
 
+#include <string.h>
+
 #define ALIGN ((uint64_t)64)
 
 static mf_span take_bytes(mf_layout *l, uint64_t n_rows, uint64_t n_cols, uint64_t value_bytes)
@@ -276,10 +278,38 @@ static uint64_t host_bytes(const mf_hparams *h, const mf_plan_options *o, const 
            (o->experts_apart ? prepared_bytes(h, o->expert_device, n) : 0);
 }
 
+/* Of what rows see, side by side: a device with few rows at a time is idle. */
 #define GATHERED_BYTES ((uint64_t)8 << 20)
+#define DEVICE_GATHERED_BYTES ((uint64_t)64 << 20)
+
+static bool is_on_cpu(const mf_plan_options *o)
+{
+    return strcmp(mf_backend_device(o->device), mf_backend_device(NULL)) == 0;
+}
+
+/* Rows that are held at a time, of n floats each. */
+static uint32_t held_rows(const mf_plan_options *o, uint64_t n)
+{
+    const uint64_t most = (is_on_cpu(o) ? GATHERED_BYTES : DEVICE_GATHERED_BYTES) / sizeof(float);
+    const uint64_t n_held = most / n;
+    return n_held == 0 ? 1 : n_held > o->n_chunk ? o->n_chunk : (uint32_t)n_held;
+}
+
+/* What attention to chosen positions gathers, and the scores that they are chosen by; the CPU has
+ * one row at a time. */
+static void plan_chosen(const mf_hparams *h, const mf_plan_options *o, mf_layout *l, mf_plan *p)
+{
+    if (!h->is_indexed || h->attended_window != 0)
+        return;
+    const uint64_t n_rows = pages_of(h->index_most) * MF_PAGE_TOKENS;
+    const uint64_t n_gathered = n_rows * mf_latent_width(h), n_scores = 2 * (uint64_t)o->n_context;
+    p->n_at_once = is_on_cpu(o) ? 1 : held_rows(o, n_gathered + n_scores);
+    p->gathered = take(l, p->n_at_once, n_gathered);
+    p->index_scores = take(l, p->n_at_once, n_scores);
+}
 
 /* What attention to entries gathers, and the scores of those that it chooses of. */
-static void plan_entries(const mf_hparams *h, mf_layout *l, mf_plan *p)
+static void plan_entries(const mf_hparams *h, const mf_plan_options *o, mf_layout *l, mf_plan *p)
 {
     uint64_t most = 0, n_rows = 0, n_scores = 0;
     for (uint32_t i = 0; i < h->n_layers; i++) {
@@ -294,9 +324,7 @@ static void plan_entries(const mf_hparams *h, mf_layout *l, mf_plan *p)
     }
     if (n_rows == 0)
         return;
-    const uint64_t n_each = n_rows * (h->head_dim + 1) + n_scores;
-    const uint64_t n_held = GATHERED_BYTES / sizeof(float) / n_each;
-    p->n_at_once = n_held == 0 ? 1 : n_held > p->n_chunk ? p->n_chunk : (uint32_t)n_held;
+    p->n_at_once = held_rows(o, n_rows * (h->head_dim + 1) + n_scores);
     p->n_entries = (uint32_t)most;
     p->entry_cos = take(l, p->n_context, mf_rotated_pairs(h));
     p->entry_sin = take(l, p->n_context, mf_rotated_pairs(h));
@@ -346,9 +374,8 @@ bool mf_plan_make(const mf_hparams *h, const mf_plan_options *o, mf_plan *out)
     p.slot_numbers = take(&l, h->n_moe_layers, h->n_experts);
     p.found = take(&l, h->n_moe_layers, 2);
     plan_constants(h, &l, &p);
-    if (h->is_indexed && h->attended_window == 0)
-        p.index_scores = take(&l, 2, o->n_context);
-    plan_entries(h, &l, &p);
+    plan_chosen(h, o, &l, &p);
+    plan_entries(h, o, &l, &p);
     plan_streams(h, &l, &p);
     p.x = take(&l, n, h->hidden_size);
     p.h = take(&l, n, h->hidden_size);

@@ -48,10 +48,10 @@ typedef struct mf_plan {
     uint32_t k;         /* experts per token in use */
     uint32_t n_logit_rows;
     mf_span cos, sin;             /* [n_context, n_rot / 2] */
-    mf_span index_scores;         /* [2, n_context], of an indexer */
+    mf_span index_scores;         /* of an indexer, of n_at_once rows: [2, n_context], or entries */
     mf_span entry_cos, entry_sin; /* like cos and sin, of layers that have entries */
-    /* What those layers' rows see, side by side, of n_at_once rows; of entries a row sees at most
-     * n_entries. */
+    /* What those layers' rows see, or rows for which an indexer chooses positions, side by side, of
+     * n_at_once rows; of entries a row sees at most n_entries. */
     mf_span gathered;
     uint32_t n_at_once, n_entries;
     /* Where the residual stream is several: [n_chunk, n_streams, hidden], of logits' rows, what

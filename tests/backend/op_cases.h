@@ -27,6 +27,7 @@ void op_build_streams_in(scene *s, const uint32_t *p);
 void op_build_streams_out(scene *s, const uint32_t *p);
 void op_build_compress(scene *s, const uint32_t *p);
 void op_build_entry_attention(scene *s, const uint32_t *p);
+void op_build_chosen_attention(scene *s, const uint32_t *p);
 
 extern const op_case op_cases[];
 extern const size_t n_op_cases;

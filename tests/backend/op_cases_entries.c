@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Scenes of what DeepSeek-V4's layers add: streams of a residual, entries for runs of positions,
- * and attention to them. */
+ * and attention to them; and attention to the positions that an indexer chooses. */
 #include "op_cases.h"
 
 #include <math.h>
@@ -166,5 +166,44 @@ void op_build_entry_attention(scene *s, const uint32_t *p)
         fill_entries(s, seq, p[4], d->entry_offset, p[2], type);
         if (p[7] != 0)
             fill_entries(s, seq, p[4], index_offset, d->index.dim, type);
+    }
+}
+
+/* p: rows, heads, n_latent, n_rot, sequences, bfloat16, positions that are chosen, columns of the
+ * indexer's keys */
+void op_build_chosen_attention(scene *s, const uint32_t *p)
+{
+    const mf_dtype type = p[5] != 0 ? MF_BF16 : MF_F32;
+    const size_t width = (size_t)p[2] + p[3], each = mf_dtype_bytes(type);
+    const size_t n_gathered = mf_pages_of(p[6]) * (size_t)MF_PAGE_TOKENS * width;
+    mf_latent_attention_params *d = &s->op.u.latent_attention;
+    mf_index_params *x = &d->index;
+    s->op = (mf_op){.kind = MF_OP_LATENT_ATTENTION, .n_rows = p[0]};
+    *d = (mf_latent_attention_params){.n_heads = p[1], .n_latent = p[2], .n_rot = p[3]};
+    d->q = scene_input(s, (size_t)p[0] * p[1] * p[2], 3.0f);
+    d->q_rot = scene_input(s, (size_t)p[0] * p[1] * p[3], 3.0f);
+    d->kv = scene_input(s, p[0] * width, 2.0f);
+    d->out = scene_output(s, (size_t)p[0] * p[1] * p[2]);
+    d->q_rot_row = p[1] * p[3];
+    d->q_rot_head = p[3];
+    d->cache_type = type;
+    d->scale = 1.0f / sqrtf((float)width);
+    d->n_at_once = 3;
+    d->n_positions = 41 + p[0];
+    *x = (mf_index_params){.n_heads = 3, .dim = p[7], .n_most = p[6], .cache_type = type};
+    x->q = scene_input(s, (size_t)p[0] * x->n_heads * x->dim, 2.0f);
+    x->k = scene_input(s, (size_t)p[0] * x->dim, 2.0f);
+    x->weights = scene_input(s, (size_t)p[0] * x->n_heads, 1.0f);
+    x->scores = scene_output(s, (size_t)d->n_at_once * 2 * d->n_positions);
+    scene_scratch(s, x->scores, (size_t)d->n_at_once * 2 * d->n_positions);
+    x->gathered = scene_output(s, d->n_at_once * n_gathered);
+    scene_scratch(s, x->gathered, d->n_at_once * n_gathered);
+    x->page_offset = MF_PAGE_TOKENS * width * each;
+    x->scale = 0.3f;
+    scene_sequences(s, p[0], p[4]);
+    for (uint32_t i = 0; i < p[4]; i++) {
+        add_pages(s, i, MF_PAGE_TOKENS * (width + x->dim) * each);
+        fill_rows(s, &s->sequences[i], 0, width, type);
+        fill_rows(s, &s->sequences[i], x->page_offset, x->dim, type);
     }
 }

@@ -67,5 +67,7 @@ void reference_streams_in(scene *s);
 void reference_streams_out(scene *s);
 void reference_compress(scene *s);
 void reference_entry_attention(scene *s);
+/* Latent attention with an indexer. */
+void reference_chosen_attention(scene *s);
 
 #endif

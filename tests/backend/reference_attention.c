@@ -155,6 +155,10 @@ void reference_latent_attention(scene *s)
     uint32_t n_latent = s->op.u.latent_attention.n_latent;
     uint32_t width = n_latent + s->op.u.latent_attention.n_rot;
     mf_dtype type = s->op.u.latent_attention.cache_type;
+    if (s->op.u.latent_attention.index.n_most != 0) {
+        reference_chosen_attention(s);
+        return;
+    }
     for (uint32_t i = 0; i < s->n_sequences; i++) {
         const mf_sequence *seq = &s->sequences[i];
         const ref_cache rows = {seq, seq->state[0], s->op.u.latent_attention.kv, width, type};

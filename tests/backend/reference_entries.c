@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams, entries and attention to them in float64, from their contracts in backend.h. */
+/* Streams, entries, attention to them and to chosen positions in float64, from their contracts in
+ * backend.h. */
 #include "reference.h"
 
 #include <string.h>
@@ -268,40 +269,47 @@ typedef struct row_view {
     uint64_t entries[MOST_SEEN];
 } row_view;
 
-static double index_score(const scene *s, const row_view *v, size_t row, uint64_t entry)
+static double index_score(const scene *s, const mf_index_params *x, size_t row, const double *key)
 {
-    const mf_entry_attention_params *p = &s->op.u.entry_attention;
-    const mf_index_params *x = &p->index;
-    const mf_span key =
-        scene_entry(v->seq, entry, p->rate, x->page_offset, x->dim * mf_dtype_bytes(p->cache_type));
     double score = 0.0;
     for (uint32_t h = 0; h < x->n_heads; h++) {
         double dot = 0.0;
         for (uint32_t i = 0; i < x->dim; i++)
-            dot += (double)floats(s, x->q)[(row * x->n_heads + h) * x->dim + i] *
-                   reference_decode(scene_at(s, key), p->cache_type, i);
+            dot += (double)floats(s, x->q)[(row * x->n_heads + h) * x->dim + i] * key[i];
         score += floats(s, x->weights)[row * x->n_heads + h] * fmax(0.0, dot * x->scale);
     }
     return score;
 }
 
-/* The entries of the largest scores, the first among equals. */
-static uint32_t choose(const scene *s, row_view *v, size_t row, uint32_t n_entries)
+/* Those of n entries that have the largest scores, the first among equals. */
+static void choose(row_view *v, uint32_t n_most, const double *scores, uint32_t n)
 {
-    const uint32_t n_most = s->op.u.entry_attention.index.n_most;
     bool is_taken[MOST_SEEN] = {false};
-    double scores[MOST_SEEN];
-    for (uint32_t i = 0; i < n_entries; i++)
-        scores[i] = index_score(s, v, row, i);
     for (uint32_t k = 0; k < n_most; k++) {
-        uint32_t best = n_entries;
-        for (uint32_t i = 0; i < n_entries; i++)
-            if (!is_taken[i] && (best == n_entries || scores[i] > scores[best]))
+        uint32_t best = n;
+        for (uint32_t i = 0; i < n; i++)
+            if (!is_taken[i] && (best == n || scores[i] > scores[best]))
                 best = i;
         is_taken[best] = true;
         v->entries[k] = best;
     }
-    return n_most;
+    v->n = n_most;
+}
+
+static void choose_entries(const scene *s, row_view *v, size_t row)
+{
+    const mf_entry_attention_params *p = &s->op.u.entry_attention;
+    const mf_index_params *x = &p->index;
+    double scores[MOST_SEEN], *key = new_doubles(x->dim);
+    for (uint32_t i = 0; i < v->n; i++) {
+        const mf_span at =
+            scene_entry(v->seq, i, p->rate, x->page_offset, x->dim * mf_dtype_bytes(p->cache_type));
+        for (uint32_t d = 0; d < x->dim; d++)
+            key[d] = reference_decode(scene_at(s, at), p->cache_type, d);
+        scores[i] = index_score(s, x, row, key);
+    }
+    choose(v, x->n_most, scores, v->n);
+    free(key);
 }
 
 static void see(const scene *s, const mf_sequence *seq, uint32_t row, row_view *v)
@@ -313,7 +321,7 @@ static void see(const scene *s, const mf_sequence *seq, uint32_t row, row_view *
     if (v->n + v->n_window > MOST_SEEN)
         abort();
     if (p->index.n_most != 0 && v->n > p->index.n_most) {
-        v->n = choose(s, v, seq->first_row + row, v->n);
+        choose_entries(s, v, seq->first_row + row);
         return;
     }
     for (uint32_t i = 0; i < v->n; i++)
@@ -372,5 +380,81 @@ void reference_entry_attention(scene *s)
                 attend_head(s, &v, seq->first_row + r, h);
         }
         expect_rows(s, seq, p->kv, p->page_offset, p->dim, p->cache_type);
+    }
+}
+
+/* ------------------------------------------------------------------------- chosen positions -- */
+
+static void see_positions(const scene *s, const mf_sequence *seq, uint32_t row, row_view *v)
+{
+    const mf_index_params *x = &s->op.u.latent_attention.index;
+    *v = (row_view){.seq = seq, .position = seq->position + row};
+    v->n = (uint32_t)v->position + 1;
+    if (v->n > MOST_SEEN)
+        abort();
+    for (uint32_t i = 0; i < v->n; i++)
+        v->entries[i] = i;
+    if (v->n <= x->n_most)
+        return;
+    double scores[MOST_SEEN], *key = new_doubles(x->dim);
+    for (uint32_t i = 0; i < v->n; i++) {
+        for (uint32_t d = 0; d < x->dim; d++)
+            key[d] = at_position(s, seq, x->k, x->page_offset, x->dim, x->cache_type, i, d);
+        scores[i] = index_score(s, x, seq->first_row + row, key);
+    }
+    choose(v, x->n_most, scores, v->n);
+    free(key);
+}
+
+static void attend_latents(scene *s, const row_view *v, size_t row, uint32_t head)
+{
+    const mf_latent_attention_params *p = &s->op.u.latent_attention;
+    const uint32_t width = p->n_latent + p->n_rot;
+    const size_t at = (row * p->n_heads + head) * p->n_latent;
+    const float *q = floats(s, p->q) + at;
+    const float *q_rot = floats(s, p->q_rot) + row * p->q_rot_row + (size_t)head * p->q_rot_head;
+    double weights[MOST_SEEN], *out = new_doubles(p->n_latent), *sizes = new_doubles(p->n_latent);
+    double sum = 0.0, size = 0.0;
+    for (uint32_t t = 0; t < v->n; t++) {
+        double score = 0.0, magnitude = 0.0;
+        for (uint32_t i = 0; i < width; i++) {
+            const double x = at_position(s, v->seq, p->kv, p->page_offset, width, p->cache_type,
+                                         v->entries[t], i);
+            const double term = (i < p->n_latent ? q[i] : q_rot[i - p->n_latent]) * x * p->scale;
+            score += term;
+            magnitude += fabs(term);
+        }
+        size = fmax(size, magnitude);
+        sum += weights[t] = exp(score);
+    }
+    for (uint32_t t = 0; t < v->n; t++)
+        for (uint32_t i = 0; i < p->n_latent; i++) {
+            const double term = weights[t] / sum *
+                                at_position(s, v->seq, p->kv, p->page_offset, width, p->cache_type,
+                                            v->entries[t], i);
+            out[i] += term;
+            sizes[i] += fabs(term);
+        }
+    const double slack = 2.0 * (RELATIVE + sum_slack(width, size)) + sum_slack(v->n, 1.0);
+    for (uint32_t i = 0; i < p->n_latent; i++)
+        scene_expect(s, p->out, at + i, out[i], slack * sizes[i] + TINY);
+    free(out);
+    free(sizes);
+}
+
+void reference_chosen_attention(scene *s)
+{
+    const mf_latent_attention_params *p = &s->op.u.latent_attention;
+    const mf_index_params *x = &p->index;
+    row_view v;
+    for (uint32_t i = 0; i < s->n_sequences; i++) {
+        const mf_sequence *seq = &s->sequences[i];
+        for (uint32_t r = 0; r < seq->n_rows; r++) {
+            see_positions(s, seq, r, &v);
+            for (uint32_t h = 0; h < p->n_heads; h++)
+                attend_latents(s, &v, seq->first_row + r, h);
+        }
+        expect_rows(s, seq, p->kv, p->page_offset, p->n_latent + p->n_rot, p->cache_type);
+        expect_rows(s, seq, x->k, x->page_offset, x->dim, x->cache_type);
     }
 }

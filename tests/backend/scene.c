@@ -426,6 +426,10 @@ static void skip_rows_of_latents(mf_op *op, uint32_t first)
         skip(&op->u.latent_attention.out, first, op->u.latent_attention.n_heads * n_latent);
         skip(&op->u.latent_attention.q_rot, first, op->u.latent_attention.q_rot_row);
         skip(&op->u.latent_attention.kv, first, n_latent + op->u.latent_attention.n_rot);
+        mf_index_params *x = &op->u.latent_attention.index;
+        skip(&x->q, first, x->n_heads * x->dim);
+        skip(&x->k, first, x->dim);
+        skip(&x->weights, first, x->n_heads);
     }
 }
 

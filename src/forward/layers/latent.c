@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-enum { Q_LOW, Q, KV, Q_LATENT, LATENT, ATTENDED, INDEX_Q, INDEX_K, INDEX_W, GATHERED };
+enum { Q_LOW, Q, KV, Q_LATENT, LATENT, ATTENDED, INDEX_Q, INDEX_K, INDEX_W };
 
 /* Queries over the latents are wide: so many rows of them are held at a time. */
 #define ROWS_AT_ONCE 64u
@@ -28,11 +28,9 @@ static void plan(const mf_hparams *h, uint64_t n_rows, mf_layout *l, mf_span *sp
     spans[ATTENDED] = mf_layout_take(l, n_rows, (uint64_t)h->n_heads * h->value_head_dim, MF_F32);
     if (!h->is_indexed)
         return;
-    const uint64_t n_gathered = mf_pages_of(h->index_most) * (uint64_t)MF_PAGE_TOKENS;
     spans[INDEX_Q] = mf_layout_take(l, n_rows, (uint64_t)h->index_heads * h->index_dim, MF_F32);
     spans[INDEX_K] = mf_layout_take(l, n_rows, h->index_dim, MF_F32);
     spans[INDEX_W] = mf_layout_take(l, n_rows, h->index_heads, MF_F32);
-    spans[GATHERED] = mf_layout_take(l, n_gathered, mf_latent_width(h), MF_F32);
 }
 
 /* Which positions are seen is not left to 8 bits. */
@@ -75,7 +73,7 @@ static mf_index_params index_of(const mf_runner *r, uint32_t layer, uint32_t fir
                              .k = floats_at(s[INDEX_K], (uint64_t)first * h->index_dim),
                              .weights = floats_at(s[INDEX_W], (uint64_t)first * h->index_heads),
                              .scores = r->plan.index_scores,
-                             .gathered = s[GATHERED],
+                             .gathered = r->plan.gathered,
                              .n_heads = h->index_heads,
                              .dim = h->index_dim,
                              .n_most = h->index_most,
@@ -106,7 +104,23 @@ static mf_op attention(const mf_runner *r, uint32_t layer, uint32_t first, uint3
                                .cache_type = r->plan.cache_type,
                                .page_offset = r->layers[layer].offset[0],
                                .scale = h->attention_scale,
-                               .index = index_of(r, layer, first)}};
+                               .index = index_of(r, layer, first),
+                               .n_at_once = r->plan.n_at_once,
+                               .n_positions = r->plan.n_context}};
+}
+
+/* Keys of an indexer, normed about their mean. */
+static mf_op index_norm(const mf_runner *r, uint32_t n_rows, mf_span weight)
+{
+    const mf_span k = r->plan.kind[MF_LAYER_LATENT][INDEX_K];
+    return (mf_op){.kind = MF_OP_RMSNORM,
+                   .n_rows = n_rows,
+                   .u.rmsnorm = {.x = k,
+                                 .weight = weight,
+                                 .out = k,
+                                 .n_cols = r->h.index_dim,
+                                 .eps = LATENT_NORM_EPS,
+                                 .is_centred = true}};
 }
 
 static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
@@ -119,6 +133,9 @@ static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
             MF_TRY(mf_reserve_matmul(r, matrices[i], r->plan.n_chunk, error));
     const mf_op_kind kinds[] = {MF_OP_ROPE, 0};
     MF_TRY(mf_reserve_kinds(r, kinds, error));
+    const mf_op centred = index_norm(r, r->plan.n_chunk, w->index_norm);
+    if (r->h.is_indexed)
+        MF_TRY(mf_backend_reserve(r->backend, &centred, error));
     MF_TRY(reserve_heads(r, &w->key, error));
     MF_TRY(reserve_heads(r, &w->value, error));
     const mf_op attend = attention(r, layer, 0, ROWS_AT_ONCE);
@@ -155,21 +172,14 @@ static void rotate_index(mf_runner *r, uint32_t n_rows, mf_span x, uint32_t n_he
     mf_record(r, &op);
 }
 
-/* The indexer's queries, keys and weights of heads: keys are normed about their mean. */
+/* The indexer's queries, keys and weights of heads. */
 static void make_index(mf_runner *r, uint32_t n_rows, const mf_latent_weights *w, const mf_span *s)
 {
     const mf_hparams *h = &r->h;
     mf_record_matmul(r, n_rows, &w->index_q, s[Q_LOW], s[INDEX_Q]);
     mf_record_matmul(r, n_rows, &w->index_k, r->plan.h, s[INDEX_K]);
     mf_record_matmul(r, n_rows, &w->index_w, r->plan.h, s[INDEX_W]);
-    const mf_op op = {.kind = MF_OP_RMSNORM,
-                      .n_rows = n_rows,
-                      .u.rmsnorm = {.x = s[INDEX_K],
-                                    .weight = w->index_norm,
-                                    .out = s[INDEX_K],
-                                    .n_cols = h->index_dim,
-                                    .eps = LATENT_NORM_EPS,
-                                    .is_centred = true}};
+    const mf_op op = index_norm(r, n_rows, w->index_norm);
     mf_record(r, &op);
     mf_record_bias(r, n_rows, s[INDEX_K], w->index_norm_bias, h->index_dim);
     rotate_index(r, n_rows, s[INDEX_Q], h->index_heads);
