@@ -178,10 +178,6 @@ mf_status mf_model_plan(mf_model *m, const mf_engine_options *o, mf_layer_kinds 
     static const mf_dtype cache_types[] = {MF_F32, MF_BF16, MF_Q8}; /* by mf_kv_type */
     uint32_t context = o->n_context_tokens != 0 ? o->n_context_tokens : DEFAULT_CONTEXT;
     context = context > m->h.n_context ? m->h.n_context : context;
-    /* no GPU has an indexer yet: what was not asked for ends before it */
-    if (o->n_context_tokens == 0 && m->h.index_heads != 0 &&
-        strcmp(mf_backend_device(o->device), mf_backend_device(NULL)) != 0)
-        context = context > mf_index_reach(&m->h) ? (uint32_t)mf_index_reach(&m->h) : context;
     m->h.is_indexed = m->h.index_heads != 0 && context > mf_index_reach(&m->h);
     uint32_t chunk = o->n_chunk_tokens != 0 ? o->n_chunk_tokens : DEFAULT_CHUNK;
     chunk = chunk > context ? context : chunk;

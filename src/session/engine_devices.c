@@ -69,9 +69,7 @@ static const char *cpu_alone(const mf_hparams *h, const mf_engine_options *o)
     for (uint32_t i = 0; i < h->n_layers; i++)
         if (h->layer_kind[i] == MF_LAYER_KEYED)
             return "Kimi Delta Attention";
-        else if (h->layer_kind[i] == MF_LAYER_ENTRIES)
-            return "attention to compressed entries";
-    return h->is_indexed ? "the indexer of long contexts" : NULL;
+    return NULL;
 }
 
 mf_status mf_engine_devices_choose(mf_engine_devices *d, mf_model *m, mf_engine_options *o,

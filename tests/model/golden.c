@@ -175,14 +175,10 @@ bool golden_is_short(void)
     return GOLDEN_ON_DEVICE && getenv("MF_TEST_LONG") == NULL;
 }
 
-/* Cases whose attention no GPU computes: they are refused there (docs/FORMATS.md). Of DeepSeek-V4
- * one sees all its entries, the others have an indexer choose of them. */
+/* Cases whose attention no GPU computes: they are refused there (docs/FORMATS.md). */
 static bool is_of_cpu_alone(const golden_case *c)
 {
-    const bool is_chosen =
-        strstr(c->name, "deepseek_v4_") != NULL && strstr(c->name, "deepseek_v4_plain") == NULL;
-    return strstr(c->name, "kimi_linear_") != NULL || is_chosen ||
-           strstr(c->name, "_index_") != NULL;
+    return strstr(c->name, "kimi_linear_") != NULL;
 }
 
 bool golden_is_asked_for(const golden_case *c, int argc, char **argv)

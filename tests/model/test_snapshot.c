@@ -622,10 +622,7 @@ int main(void)
                                         "deepseek_v32_index_f32",
                                         "deepseek_v4_types_f32"};
     static const size_t positions[] = {0, 1, 2, 31, 32, 33};
-    for (size_t i = golden_is_short() ? 1 : 0; i < (golden_is_short()  ? 3
-                                                    : GOLDEN_ON_DEVICE ? 4
-                                                                       : 6);
-         i++) {
+    for (size_t i = golden_is_short() ? 1 : 0; i < (golden_is_short() ? 3 : 6); i++) {
         const golden_case *c = golden_case_find(names[i]);
         golden g;
         golden_read(c, &g);

@@ -22,6 +22,7 @@ typedef struct mf_vk_attention {
     mf_dtype cache_type;
     float scale;
     bool is_latent, is_software, is_in_window_pages;
+    bool is_gathered; /* what is attended to lies in pages of one row's own, that row included */
 } mf_vk_attention;
 
 /* As the shader's Tile. */
@@ -55,7 +56,33 @@ mf_vk_kernel mf_vk_tile_kernel(const mf_vk_attention *a, const mf_vk_tile_varian
 mf_status mf_vk_tile_prepare(mf_vk_backend *be, const mf_vk_attention *a, mf_error *error);
 /* All but tiles, and where sums go. */
 mf_vk_tile_push mf_vk_tile_push_of(const mf_vk_backend *be, const mf_vk_attention *a);
+/* What tiles that are cut into blocks need beside. */
+mf_status mf_vk_split_prepare(mf_vk_backend *be, const mf_vk_attention *a, mf_error *error);
+/* All tiles of the operation, of one key head, that push names: each row sees n_positions from 0
+ * on, or, n_positions 0, these are not the same for all. */
+void mf_vk_tiles_attend(mf_vk_backend *be, const mf_vk_attention *a, const mf_vk_kernel *kernel,
+                        mf_vk_tile_push *push, uint32_t n_tiles, uint32_t n_positions);
 /* The rows of `fresh` go into the pages of their sequences. */
 void mf_vk_attention_append(mf_vk_backend *be, const mf_vk_attention *a);
+
+/* vk_seen.c: attention of rows to what is gathered for each of them, the entries that it sees
+ * or those that an indexer chooses of them, and then a window's rows. Positions are entries that
+ * stand for one. */
+typedef struct mf_vk_seen {
+    mf_vk_attention attend; /* is_gathered */
+    mf_index_params index;  /* n_most 0: there is none, all entries are seen */
+    mf_span to;             /* [n_at_once, n_pages] */
+    uint64_t page_offset, entry_offset;
+    uint32_t window, rate, n_at_once;
+    uint32_t n_pages; /* of a row */
+    uint32_t n_room;  /* entries that a row sees at most: scores are [n_at_once, 2, n_room] */
+} mf_vk_seen;
+
+bool mf_vk_seen_supports(const mf_vk_backend *be, const mf_vk_seen *s);
+mf_status mf_vk_seen_reserve(mf_vk_backend *be, const mf_vk_seen *g, mf_error *error);
+/* Whether a row of the operation sees more entries than the indexer chooses. */
+bool mf_vk_seen_chooses(const mf_vk_backend *be, const mf_vk_seen *s);
+/* What is to be appended has been: this waits for it. */
+void mf_vk_seen_record(mf_vk_backend *be, const mf_vk_seen *s);
 
 #endif

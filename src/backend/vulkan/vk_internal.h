@@ -12,6 +12,7 @@
  *   vk_batch                         the batch's sequences, as shaders read them
  *   vk_measure, vk_timing            what the device can do, and what it did when
  *   vk_ops and vk_op_*.c             the table of operations, and what each dispatches
+ *   vk_seen                          attention to what is gathered for a row, or chosen for it
  *   vk_product, vk_grouped, vk_experts_out
  *                                            products; those of experts by the rows that chose them
  *   vk_backend                       the interface of backend.h

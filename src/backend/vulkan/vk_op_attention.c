@@ -148,12 +148,13 @@ mf_vk_kernel mf_vk_tile_kernel(const mf_vk_attention *a, const mf_vk_tile_varian
 {
     const bool are_few = v->n_queries == MF_VK_FEW_QUERIES;
     const bool is_deep = are_few && v->is_aligned && !a->is_software;
+    const bool is_fresh = are_few && !a->is_gathered;
     const uint32_t n_slices = mf_vk_groups(a->key_dim, 32);
     const uint32_t deep = a->ahead * (a->cache_type == MF_F32 ? 1 : 2);
     const uint32_t n_sums = sums_each(a, v->n_queries);
     return (mf_vk_kernel){a->is_latent ? MF_VK_SHADER_attention_latent : MF_VK_SHADER_attention,
                           12,
-                          {MF_VK_TILE_THREADS, (uint32_t)a->cache_type, v->is_aligned, are_few,
+                          {MF_VK_TILE_THREADS, (uint32_t)a->cache_type, v->is_aligned, is_fresh,
                            v->n_queries, are_few ? 2 : 4, are_few ? 2 : (v->n_queries + 15) / 16,
                            dim_lanes(a), n_sums, n_sums < 4 ? n_sums : 4,
                            !is_deep          ? 1
@@ -255,10 +256,45 @@ static bool has_units_kernel(const mf_vk_backend *be, const mf_vk_attention *a)
            be->device.info.least_subgroup >= 4 && be->device.info.shared_bytes >= units_bytes(64);
 }
 
+/* What an indexer keeps of positions: its keys. */
+static mf_vk_attention of_index_keys(const mf_op *op)
+{
+    const mf_index_params *x = &op->u.latent_attention.index;
+    return (mf_vk_attention){.op = op,
+                             .fresh = {x->k},
+                             .page_offset = {x->page_offset},
+                             .width = x->dim,
+                             .cache_type = x->cache_type};
+}
+
+/* The positions that an indexer chooses are gathered; rows that see no more than it would choose
+ * are attended to as they lie, with the same bits. */
+static mf_vk_seen of_chosen(const mf_vk_attention *a)
+{
+    const mf_latent_attention_params *p = &a->op->u.latent_attention;
+    mf_vk_seen s = {.attend = *a,
+                    .index = p->index,
+                    .to = p->index.gathered,
+                    .entry_offset = p->page_offset,
+                    .rate = 1,
+                    .n_at_once = p->n_at_once,
+                    .n_pages = mf_pages_of(p->index.n_most),
+                    .n_room = p->n_positions};
+    s.attend.page_offset[0] = s.attend.page_offset[1] = 0;
+    s.attend.is_gathered = true;
+    return s;
+}
+
+static bool has_index(const mf_vk_attention *a)
+{
+    return a->is_latent && a->op->u.latent_attention.index.n_most != 0;
+}
+
 static bool supports(const mf_vk_backend *be, const mf_op *op)
 {
     const mf_vk_attention a = of_op(be, op);
-    if (a.is_latent && op->u.latent_attention.index.n_most != 0) /* there is no shader of it yet */
+    const mf_vk_seen chosen = has_index(&a) ? of_chosen(&a) : (mf_vk_seen){0};
+    if (has_index(&a) && !mf_vk_seen_supports(be, &chosen))
         return false;
     return (a.cache_type == MF_F32 || a.cache_type == MF_BF16) && a.value_dim != 0 &&
            a.value_dim <= MF_VK_MOST_VALUES && a.n_kv_heads != 0 &&
@@ -270,24 +306,40 @@ static uint64_t split_bytes(const mf_vk_attention *a, uint64_t n_blocks)
     return (uint64_t)a->op->n_rows * a->n_heads * (a->value_dim + 2) * n_blocks * sizeof(float);
 }
 
+mf_status mf_vk_split_prepare(mf_vk_backend *be, const mf_vk_attention *a, mf_error *error)
+{
+    const mf_vk_kernel merge = merge_kernel();
+    const uint64_t split = split_bytes(a, SPLIT_BLOCKS);
+    const uint64_t kept = (uint64_t)a->op->n_rows * a->n_heads * 4 * sizeof(float);
+    MF_TRY(mf_vk_prepare(be, &merge, error));
+    return mf_vk_ring_need(be, MF_VK_RING_SCRATCH,
+                           (split < SPLIT_BYTES ? split : SPLIT_BYTES) + kept, error);
+}
+
+static mf_status reserve_chosen(mf_vk_backend *be, const mf_vk_attention *a, mf_error *error)
+{
+    const mf_vk_attention of_keys = of_index_keys(a->op);
+    const mf_vk_kernel append = append_kernel(&of_keys);
+    const mf_vk_seen s = of_chosen(a);
+    MF_TRY(mf_vk_prepare(be, &append, error));
+    return mf_vk_seen_reserve(be, &s, error);
+}
+
 static mf_status reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
     const mf_vk_attention a = of_op(be, op);
-    const mf_vk_kernel merge = merge_kernel();
     const uint64_t n_tiles =
         (uint64_t)op->n_rows * (a.n_heads / a.n_kv_heads / MF_VK_FEW_QUERIES + 1);
-    const uint64_t split = split_bytes(&a, SPLIT_BLOCKS), kept = (uint64_t)op->n_rows * a.n_heads;
     MF_TRY(mf_vk_tile_prepare(be, &a, error));
-    MF_TRY(mf_vk_prepare(be, &merge, error));
+    MF_TRY(mf_vk_split_prepare(be, &a, error));
     MF_TRY(reserve_one(be, &a, error)); /* it may come with a row alone */
+    if (has_index(&a))
+        MF_TRY(reserve_chosen(be, &a, error));
     for (uint32_t i = 0; i < 2 && has_units_kernel(be, &a); i++) {
         const mf_vk_kernel kernel = units_kernel(be, &a, i != 0);
         MF_TRY(mf_vk_prepare(be, &kernel, error));
     }
-    MF_TRY(mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, n_tiles * sizeof(mf_vk_tile), error));
-    return mf_vk_ring_need(be, MF_VK_RING_SCRATCH,
-                           (split < SPLIT_BYTES ? split : SPLIT_BYTES) + 4 * kept * sizeof(float),
-                           error);
+    return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, n_tiles * sizeof(mf_vk_tile), error);
 }
 
 /* ------------------------------------------------------------------------------------ tiles -- */
@@ -485,12 +537,15 @@ static void merge(mf_vk_backend *be, const mf_vk_attention *a, const merge_push 
         (const uint32_t[]){a->n_heads, a->op->n_rows, mf_vk_groups(a->value_dim, MERGE_THREADS)});
 }
 
-/* Block by block in other workgroups, as many blocks at a time as there is room for. */
+/* Block by block in other workgroups, as many blocks at a time as there is room for. n_positions:
+ * that each row has; 0: those of its sequence. */
 static void attend_split(mf_vk_backend *be, const mf_vk_attention *a, const mf_vk_kernel *kernel,
-                         const survey *s, mf_vk_tile_push *push, uint32_t n_tiles)
+                         const survey *s, mf_vk_tile_push *push, uint32_t n_tiles,
+                         uint32_t n_positions)
 {
     const uint32_t most = most_blocks(be, a, s);
     merge_push join = begin_split(be, a, most);
+    join.n_positions = n_positions;
     push->sums = join.sums;
     push->ends = join.ends;
     for (uint32_t at = 0; at < s->n_blocks; at += most) {
@@ -600,9 +655,34 @@ static bool takes_one(const mf_vk_backend *be, const mf_vk_attention *a, const s
            is_aligned(be, a) && can_split(be, a, s->n_blocks);
 }
 
+/* Whether that was all that is to be done. */
+static bool record_chosen(mf_vk_backend *be, const mf_vk_attention *a)
+{
+    const mf_vk_attention keys = of_index_keys(a->op);
+    const mf_vk_seen s = of_chosen(a);
+    mf_vk_attention_append(be, &keys);
+    if (!mf_vk_seen_chooses(be, &s))
+        return false;
+    mf_vk_attention_append(be, a);
+    mf_vk_seen_record(be, &s);
+    return true;
+}
+
+void mf_vk_tiles_attend(mf_vk_backend *be, const mf_vk_attention *a, const mf_vk_kernel *kernel,
+                        mf_vk_tile_push *push, uint32_t n_tiles, uint32_t n_positions)
+{
+    const survey s = {.n_blocks = mf_vk_groups(n_positions, BLOCK)};
+    if (s.n_blocks > 1 && n_tiles < MF_VK_ENOUGH_GROUPS && can_split(be, a, 1))
+        attend_split(be, a, kernel, &s, push, n_tiles, n_positions);
+    else
+        mf_vk_dispatch(be, kernel, push, sizeof *push, (const uint32_t[]){n_tiles, 1, 1});
+}
+
 static void record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_vk_attention a = of_op(be, op);
+    if (has_index(&a) && record_chosen(be, &a))
+        return;
     if (op->is_long && has_units_kernel(be, &a)) {
         attend_units(be, &a);
         return;
@@ -631,7 +711,7 @@ static void record(mf_vk_backend *be, const mf_op *op)
     if (!reads_fresh(&kernel))
         mf_vk_step(be);
     if (is_split) {
-        attend_split(be, &a, &kernel, &s, &push, n_tiles);
+        attend_split(be, &a, &kernel, &s, &push, n_tiles, 0);
         return;
     }
     mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){n_tiles, a.n_kv_heads, 1});
