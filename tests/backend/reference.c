@@ -188,7 +188,8 @@ static double inverse_rms(const float *x, uint32_t n, double eps)
     return 1.0 / sqrt(sum / n + eps);
 }
 
-/* A row less its mean, at `at` of out; close to 0 the mean's rounding counts. */
+/* A row less its mean, at `at` of out; close to 0 the mean's rounding counts, elsewhere that of a
+ * long row's squares. */
 static void ref_centred(scene *s, const float *x, size_t at)
 {
     const mf_rmsnorm_params *p = &s->op.u.rmsnorm;
@@ -201,9 +202,11 @@ static void ref_centred(scene *s, const float *x, size_t at)
         largest = fmax(largest, fabs((double)x[i]));
     }
     const double norm = 1.0 / sqrt(squares + (double)p->eps);
-    for (uint32_t i = 0; i < p->n_cols; i++)
-        scene_expect(s, p->out, at + i, (x[i] - mean) * norm * weight[i],
-                     1e-6 * largest * norm * fabs((double)weight[i]));
+    for (uint32_t i = 0; i < p->n_cols; i++) {
+        const double want = (x[i] - mean) * norm * weight[i];
+        scene_expect(s, p->out, at + i, want,
+                     1e-6 * largest * norm * fabs((double)weight[i]) + RELATIVE * fabs(want));
+    }
 }
 
 static void ref_rmsnorm(scene *s)
