@@ -62,14 +62,9 @@ static mf_status plan(mf_engine_devices *d, mf_model *m, mf_engine_options *o, m
     return mf_model_plan(m, o, mf_layer_kind_table, d->are_apart, error);
 }
 
-static const char *cpu_alone(const mf_hparams *h, const mf_engine_options *o)
+static const char *cpu_alone(const mf_engine_options *o)
 {
-    if (o->kv_type == MF_KV_Q8)
-        return "a cache of 8 bits";
-    for (uint32_t i = 0; i < h->n_layers; i++)
-        if (h->layer_kind[i] == MF_LAYER_KEYED)
-            return "Kimi Delta Attention";
-    return NULL;
+    return o->kv_type == MF_KV_Q8 ? "a cache of 8 bits" : NULL;
 }
 
 mf_status mf_engine_devices_choose(mf_engine_devices *d, mf_model *m, mf_engine_options *o,
@@ -88,7 +83,7 @@ mf_status mf_engine_devices_choose(mf_engine_devices *d, mf_model *m, mf_engine_
     const mf_device_needs needs = {.least_bytes = budget.device_floor_bytes,
                                    .device_bytes = o->device_bytes,
                                    .has_room_for_host = budget.n_slots != 0,
-                                   .cpu_alone = cpu_alone(&m->h, o)};
+                                   .cpu_alone = cpu_alone(o)};
     mf_device_choose(&needs, &d->dense, d->why);
     return plan(d, m, o, error);
 }

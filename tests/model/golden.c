@@ -175,17 +175,9 @@ bool golden_is_short(void)
     return GOLDEN_ON_DEVICE && getenv("MF_TEST_LONG") == NULL;
 }
 
-/* Cases whose attention no GPU computes: they are refused there (docs/FORMATS.md). */
-static bool is_of_cpu_alone(const golden_case *c)
-{
-    return strstr(c->name, "kimi_linear_") != NULL;
-}
-
 bool golden_is_asked_for(const golden_case *c, int argc, char **argv)
 {
     bool is_listed = true;
-    if (GOLDEN_ON_DEVICE && is_of_cpu_alone(c))
-        return false;
     for (int i = 1; i < argc; i++) {
         if (argv[i][0] == '-' && strcmp(c->name, argv[i] + 1) == 0)
             return false;

@@ -606,13 +606,15 @@ static void run(const setting *s, unsigned long n_steps, uint64_t seed)
 int main(int argc, char **argv)
 {
     static const setting settings[] = {
-        {"mlx_4bit", MF_KV_F32, 0},      {"v2_lite_bf16", MF_KV_F32, 0}, {"mlx_4bit", MF_KV_F32, 4},
-        {"v2_lite_bf16", MF_KV_BF16, 4}, {"next_bf16", MF_KV_BF16, 0},   {"v3_fp8", MF_KV_F32, 8},
+        {"mlx_4bit", MF_KV_F32, 0},         {"v2_lite_bf16", MF_KV_F32, 0},
+        {"mlx_4bit", MF_KV_F32, 4},         {"v2_lite_bf16", MF_KV_BF16, 4},
+        {"next_bf16", MF_KV_BF16, 0},       {"v3_fp8", MF_KV_F32, 8},
+        {"kimi_linear_bf16", MF_KV_F32, 0},
     };
     const unsigned long usual = golden_is_short() ? 25 : GOLDEN_ON_DEVICE ? 60 : 300;
     unsigned long n_steps = argc > 1 ? strtoul(argv[1], NULL, 10) : usual;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-    for (size_t i = golden_is_short() ? 3 : 0; i < (golden_is_short() ? 5 : 6); i++)
+    for (size_t i = golden_is_short() ? 3 : 0; i < (golden_is_short() ? 5 : 7); i++)
         run(&settings[i], n_steps, seed + i);
     return test_result();
 }

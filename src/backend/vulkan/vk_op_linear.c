@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The operations of linear attention: the causal convolution and the gated delta rule, both with a
- * state per sequence. They go through whole batches. */
+/* The operations of linear attention: the causal convolution and the gated delta rule, with a decay
+ * of each head or of each of its keys, both with a state per sequence. They go through whole
+ * batches. */
 #include "backend/vulkan/vk_internal.h"
 
 #include <math.h>
@@ -14,6 +15,8 @@
 #define DELTA_LONG 8u /* rows */
 #define DELTA_LONG_DIM 128u
 #define DELTA_LONG_BYTES (19u * 1024u) /* of shared memory */
+#define DELTA_KEYED_LONG_BYTES (27u * 1024u)
+#define DELTA_FEW_BYTES (7u * 1024u) /* beside the rows at hand */
 #define MOST_KEY_DIM 512u
 
 /* ------------------------------------------------------------------------------ convolution -- */
@@ -119,16 +122,40 @@ static mf_vk_kernel delta_kernel(const mf_op *op, mf_vk_shader shader)
     return (mf_vk_kernel){shader, 2, {DELTA_THREADS, mf_vk_groups(n_rows, 4)}};
 }
 
-static mf_vk_kernel ready_kernel(void)
+static mf_vk_kernel few_kernel(const mf_op *op)
 {
-    return (mf_vk_kernel){MF_VK_SHADER_gated_delta_ready, 1, {DELTA_THREADS}};
+    return delta_kernel(op, op->u.gated_delta.has_key_decays ? MF_VK_SHADER_keyed_delta
+                                                             : MF_VK_SHADER_gated_delta);
+}
+
+static mf_vk_kernel long_kernel(const mf_op *op)
+{
+    return delta_kernel(op, op->u.gated_delta.has_key_decays ? MF_VK_SHADER_keyed_delta_long
+                                                             : MF_VK_SHADER_gated_delta_long);
+}
+
+static mf_vk_kernel ready_kernel(const mf_op *op)
+{
+    const bool is_keyed = op->u.gated_delta.has_key_decays;
+    return (mf_vk_kernel){is_keyed ? MF_VK_SHADER_keyed_delta_ready
+                                   : MF_VK_SHADER_gated_delta_ready,
+                          1,
+                          {DELTA_THREADS}};
+}
+
+/* Of gated_delta.comp: eight rows' queries and keys, or four rows' queries, keys and decays. */
+static uint32_t few_bytes(const mf_op *op)
+{
+    const uint32_t n_vectors = op->u.gated_delta.has_key_decays ? 4 * 3 : 8 * 2;
+    return DELTA_FEW_BYTES + n_vectors * few_kernel(op).constants[1] * DELTA_SHARDS * 16;
 }
 
 /* Whether the device can keep a column within a subgroup. */
 static bool delta_has_long(const mf_vk_backend *be, const mf_op *op)
 {
+    const bool is_keyed = op->u.gated_delta.has_key_decays;
     return be->device.info.least_subgroup >= DELTA_SHARDS &&
-           be->device.info.shared_bytes >= DELTA_LONG_BYTES &&
+           be->device.info.shared_bytes >= (is_keyed ? DELTA_KEYED_LONG_BYTES : DELTA_LONG_BYTES) &&
            op->u.gated_delta.key_dim <= DELTA_LONG_DIM;
 }
 
@@ -143,21 +170,20 @@ static bool delta_is_long(const mf_vk_backend *be, const mf_op *op)
 
 static bool delta_supports(const mf_vk_backend *be, const mf_op *op)
 {
-    (void)be;
-    if (op->u.gated_delta.has_key_decays) /* there is no shader of it yet */
-        return false;
-    return op->u.gated_delta.key_dim != 0 && op->u.gated_delta.key_dim <= MOST_KEY_DIM;
+    return op->u.gated_delta.key_dim != 0 && op->u.gated_delta.key_dim <= MOST_KEY_DIM &&
+           few_bytes(op) <= be->device.info.shared_bytes;
 }
 
 static uint64_t gates_bytes(const mf_op *op)
 {
+    if (op->u.gated_delta.has_key_decays) /* they lie where what they are made of did */
+        return 0;
     return (uint64_t)op->n_rows * 2 * op->u.gated_delta.n_v_heads * sizeof(float);
 }
 
 static mf_status delta_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
-    const mf_vk_kernel few = delta_kernel(op, MF_VK_SHADER_gated_delta), ready = ready_kernel();
-    const mf_vk_kernel many = delta_kernel(op, MF_VK_SHADER_gated_delta_long);
+    const mf_vk_kernel few = few_kernel(op), ready = ready_kernel(op), many = long_kernel(op);
     MF_TRY(mf_vk_prepare(be, &few, error));
     if (!delta_has_long(be, op))
         return MF_OK;
@@ -174,11 +200,29 @@ typedef struct delta_push {
     mf_vk_single single;
 } delta_push;
 
+/* A workgroup for as many queries and keys of a row as it has runs of 16 invocations. */
+static void dispatch_ready(mf_vk_backend *be, const mf_op *op, const mf_vk_kernel *kernel,
+                           const void *push, uint32_t push_bytes)
+{
+    const uint32_t n = 2 * op->u.gated_delta.n_k_heads;
+    mf_vk_dispatch(be, kernel, push, push_bytes,
+                   (const uint32_t[]){mf_vk_groups(n, DELTA_THREADS / 16), op->n_rows, 1});
+}
+
+/* One for some columns of a head of a sequence. */
+static void dispatch_columns(mf_vk_backend *be, const mf_op *op, const mf_vk_kernel *kernel,
+                             const void *push, uint32_t push_bytes)
+{
+    const mf_gated_delta_params *p = &op->u.gated_delta;
+    mf_vk_dispatch(be, kernel, push, push_bytes,
+                   (const uint32_t[]){mf_vk_groups(p->value_dim, DELTA_COLS), p->n_v_heads,
+                                      be->batches.n_sequences});
+}
+
 /* What is ready for each row, then the runs. */
 static void record_long(mf_vk_backend *be, const mf_op *op, const delta_push *all)
 {
-    const mf_vk_kernel ready = ready_kernel();
-    const mf_vk_kernel kernel = delta_kernel(op, MF_VK_SHADER_gated_delta_long);
+    const mf_vk_kernel ready = ready_kernel(op), kernel = long_kernel(op);
     const uint64_t gates = mf_vk_scratch(be, gates_bytes(op));
     const struct {
         uint64_t qkv, a, b, a_log, dt_bias, gates;
@@ -192,19 +236,93 @@ static void record_long(mf_vk_backend *be, const mf_op *op, const delta_push *al
         uint32_t n_k_heads, n_v_heads, key_dim, value_dim, is_tiled;
     } then = {all->qkv,       gates,          all->out,     all->sequences, all->state_offset,
               all->n_k_heads, all->n_v_heads, all->key_dim, all->value_dim, all->is_tiled};
-    const uint32_t n_vectors = DELTA_THREADS / 16; /* of a workgroup that makes them ready */
-    mf_vk_dispatch(be, &ready, &first, sizeof first,
-                   (const uint32_t[]){mf_vk_groups(2 * all->n_k_heads, n_vectors), op->n_rows, 1});
+    dispatch_ready(be, op, &ready, &first, sizeof first);
     mf_vk_step(be);
-    mf_vk_dispatch(be, &kernel, &then, sizeof then,
-                   (const uint32_t[]){mf_vk_groups(all->value_dim, DELTA_COLS), all->n_v_heads,
-                                      be->batches.n_sequences});
+    dispatch_columns(be, op, &kernel, &then, sizeof then);
+}
+
+static float q_scale(const mf_gated_delta_params *p)
+{
+    return 1.0f / sqrtf((float)p->key_dim);
+}
+
+static void record_keyed_long(mf_vk_backend *be, const mf_op *op)
+{
+    const mf_gated_delta_params *p = &op->u.gated_delta;
+    const mf_vk_kernel ready = ready_kernel(op), kernel = long_kernel(op);
+    const struct {
+        uint64_t q, k, a, b, a_log, dt_bias;
+        uint32_t n_heads, key_dim;
+        float eps, q_scale;
+    } first = {mf_vk_address(be, p->qkv),
+               mf_vk_address(be, p->k),
+               mf_vk_address(be, p->a),
+               mf_vk_address(be, p->b),
+               mf_vk_address(be, p->a_log),
+               mf_vk_address(be, p->dt_bias),
+               p->n_v_heads,
+               p->key_dim,
+               p->eps,
+               q_scale(p)};
+    const struct {
+        uint64_t q, k, v, decays, betas, out, sequences, state_offset;
+        uint32_t n_heads, key_dim, value_dim, unused;
+    } then = {first.q,
+              first.k,
+              mf_vk_address(be, p->v),
+              first.a,
+              first.b,
+              mf_vk_address(be, p->out),
+              mf_vk_batch_address(be),
+              p->state_offset,
+              p->n_v_heads,
+              p->key_dim,
+              p->value_dim,
+              0};
+    dispatch_ready(be, op, &ready, &first, sizeof first);
+    mf_vk_step(be);
+    dispatch_columns(be, op, &kernel, &then, sizeof then);
+}
+
+static void record_keyed(mf_vk_backend *be, const mf_op *op)
+{
+    const mf_gated_delta_params *p = &op->u.gated_delta;
+    const mf_vk_kernel kernel = few_kernel(op);
+    const struct {
+        uint64_t q, k, v, a, b, a_log, dt_bias, out, sequences, state_offset;
+        uint32_t n_heads, key_dim, value_dim;
+        float eps, q_scale;
+        mf_vk_single single;
+    } push = {.q = mf_vk_address(be, p->qkv),
+              .k = mf_vk_address(be, p->k),
+              .v = mf_vk_address(be, p->v),
+              .a = mf_vk_address(be, p->a),
+              .b = mf_vk_address(be, p->b),
+              .a_log = mf_vk_address(be, p->a_log),
+              .dt_bias = mf_vk_address(be, p->dt_bias),
+              .out = mf_vk_address(be, p->out),
+              .sequences = mf_vk_batch_address(be),
+              .state_offset = p->state_offset,
+              .n_heads = p->n_v_heads,
+              .key_dim = p->key_dim,
+              .value_dim = p->value_dim,
+              .eps = p->eps,
+              .q_scale = q_scale(p),
+              .single = mf_vk_batch_single(be)};
+    if (delta_is_long(be, op))
+        record_keyed_long(be, op);
+    else
+        dispatch_columns(be, op, &kernel, &push, sizeof push);
 }
 
 static void delta_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_gated_delta_params *p = &op->u.gated_delta;
-    const mf_vk_kernel kernel = delta_kernel(op, MF_VK_SHADER_gated_delta);
+    const mf_vk_kernel kernel = few_kernel(op);
+    if (p->has_key_decays) {
+        record_keyed(be, op);
+        return;
+    }
     const delta_push push = {.qkv = mf_vk_address(be, p->qkv),
                              .a = mf_vk_address(be, p->a),
                              .b = mf_vk_address(be, p->b),
@@ -218,16 +336,14 @@ static void delta_record(mf_vk_backend *be, const mf_op *op)
                              .key_dim = p->key_dim,
                              .value_dim = p->value_dim,
                              .eps = p->eps,
-                             .q_scale = 1.0f / sqrtf((float)p->key_dim),
+                             .q_scale = q_scale(p),
                              .is_tiled = p->is_tiled,
                              .single = mf_vk_batch_single(be)};
     if (delta_is_long(be, op)) {
         record_long(be, op, &push);
         return;
     }
-    mf_vk_dispatch(be, &kernel, &push, sizeof push,
-                   (const uint32_t[]){mf_vk_groups(p->value_dim, DELTA_COLS), p->n_v_heads,
-                                      be->batches.n_sequences});
+    dispatch_columns(be, op, &kernel, &push, sizeof push);
 }
 
 const mf_vk_op mf_vk_op_gated_delta = {delta_supports, delta_reserve, delta_record};

@@ -3,7 +3,10 @@
 // gated_delta.comp for runs of many rows, with the same bits: a column's shards are side by side in a
 // subgroup, so that no token waits for a barrier. What gated_delta_ready.comp leaves is read TOKENS
 // rows at a time, the next while these are gone through. Rows beyond the last change nothing: their
-// gates are 1 and 0 and their keys -0, which added to a zero leaves its sign.
+// gates are 1 and 0 and their keys -0, which added to a zero leaves its sign. With KEYED what is ready
+// stands where the operands did.
+//! variant gated_delta_long
+//! variant keyed_delta_long -DKEYED
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #include "common.glsl"
@@ -15,20 +18,38 @@ const uint KEYS4 = N4 * SHARDS; // of a head's key, filled up with zeros
 const uint N_LOADS = (TOKENS * KEYS4 + COLS * SHARDS - 1) / (COLS * SHARDS); // of an invocation
 
 layout(push_constant, scalar) uniform Push {
+#ifdef KEYED
+    Floats q, k, v, decays, betas, result;
+#else
     Floats qkv, gates, result;
+#endif
     Sequences sequences;
     uint64_t state_offset;
+#ifdef KEYED
+    uint n_v_heads, key_dim, value_dim;
+#else
     uint n_k_heads, n_v_heads, key_dim, value_dim, is_tiled;
+#endif
 } p;
 
 // Of these rows and of those before by turns.
 shared vec4 keys[2 * TOKENS * KEYS4], queries[2 * TOKENS * KEYS4];
 shared float values[2 * TOKENS * COLS];
-shared float decays[2 * TOKENS], betas[2 * TOKENS];
+#ifdef KEYED
+shared vec4 decays[2 * TOKENS * KEYS4];
+#else
+shared float decays[2 * TOKENS];
+#endif
+shared float betas[2 * TOKENS];
 
 // What is on its way of the next rows.
 vec4 next_queries[N_LOADS], next_keys[N_LOADS];
+#ifdef KEYED
+vec4 next_decays[N_LOADS];
+float next_value, next_beta;
+#else
 float next_value, next_decay, next_beta;
+#endif
 
 vec4 state[N4];
 
@@ -41,6 +62,41 @@ vec4 load4(Floats row, uint first, uint at)
     return x;
 }
 
+#ifdef KEYED
+// Rows first .. first + n - 1 of the batch.
+void fetch(uint id, uint first, uint n)
+{
+    const uint head = gl_WorkGroupID.y, token = id / COLS;
+    const uint col = gl_WorkGroupID.x * COLS + id % COLS;
+    [[unroll]] for (uint l = 0; l < N_LOADS; l++) {
+        const uint i = id + l * COLS * SHARDS, at = i % KEYS4 * 4;
+        next_queries[l] = vec4(0.0);
+        next_keys[l] = vec4(uintBitsToFloat(0x80000000u));
+        next_decays[l] = vec4(1.0);
+        if (i < n * KEYS4) {
+            const uint64_t row =
+                (uint64_t(first + i / KEYS4) * p.n_v_heads + head) * p.key_dim * 4;
+            const uint64_t q = uint64_t(p.q) + row, k = uint64_t(p.k) + row;
+            const uint64_t decay = uint64_t(p.decays) + row;
+            if (((q | k | decay | p.key_dim * 4) & 15) == 0 && at < p.key_dim) {
+                next_queries[l] = Floats4(q).v[at / 4];
+                next_keys[l] = Floats4(k).v[at / 4];
+                next_decays[l] = Floats4(decay).v[at / 4];
+            } else {
+                next_queries[l] = load4(Floats(q), 0, at);
+                next_keys[l] = load4(Floats(k), 0, at);
+                next_decays[l] = load4(Floats(decay), 0, at);
+            }
+        }
+    }
+    next_value = next_beta = 0.0;
+    if (token < n && col < p.value_dim)
+        next_value = Floats(uint64_t(p.v) + uint64_t(first + token) * p.n_v_heads * p.value_dim * 4)
+                         .v[head * p.value_dim + col];
+    if (id < n)
+        next_beta = p.betas.v[(first + id) * p.n_v_heads + head];
+}
+#else
 // Rows first .. first + n - 1 of the batch.
 void fetch(uint id, uint first, uint n)
 {
@@ -76,6 +132,7 @@ void fetch(uint id, uint first, uint n)
         next_beta = p.gates.v[at + p.n_v_heads];
     }
 }
+#endif
 
 void keep(uint id, uint turn)
 {
@@ -84,11 +141,16 @@ void keep(uint id, uint turn)
         if (i < TOKENS * KEYS4) {
             queries[turn * TOKENS * KEYS4 + i] = next_queries[l];
             keys[turn * TOKENS * KEYS4 + i] = next_keys[l];
+#ifdef KEYED
+            decays[turn * TOKENS * KEYS4 + i] = next_decays[l];
+#endif
         }
     }
     values[turn * TOKENS * COLS + id] = next_value;
     if (id < TOKENS) {
+#ifndef KEYED
         decays[turn * TOKENS + id] = next_decay;
+#endif
         betas[turn * TOKENS + id] = next_beta;
     }
 }
@@ -104,10 +166,16 @@ float go_on(uint turn, uint shard, uint lane)
     float parts[TOKENS];
     [[unroll]] for (uint t = 0; t < TOKENS; t++) {
         const uint key = (turn * TOKENS + t) * KEYS4 + shard;
+#ifndef KEYED
         const float decay = decays[turn * TOKENS + t];
+#endif
         vec4 sum = vec4(0.0);
         [[unroll]] for (uint i = 0; i < N4; i++) {
+#ifdef KEYED
+            state[i] *= decays[key + i * SHARDS];
+#else
             state[i] *= decay;
+#endif
             sum = fma(state[i], keys[key + i * SHARDS], sum);
         }
         float old = sum4(sum);
