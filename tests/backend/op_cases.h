@@ -17,7 +17,9 @@ mf_norm_after op_build_norm_after(scene *s, uint32_t n_rows, uint32_t n_cols);
 /* op_cases_experts.c; the flags of experts with steps of their own */
 enum { OP_BIASES = 1, OP_CLAMPED = 2, OP_PAIRED = 4 };
 void op_build_experts(scene *s, const uint32_t *p);
+void op_build_mixed_experts(scene *s, const uint32_t *p);
 void op_build_routed(scene *s, const uint32_t *p);
+void op_build_mixed_routed(scene *s, const uint32_t *p);
 void op_build_expert_steps(scene *s, const uint32_t *p);
 void op_build_routed_steps(scene *s, const uint32_t *p);
 void op_build_combine(scene *s, const uint32_t *p);

@@ -44,6 +44,17 @@ void op_build_experts(scene *s, const uint32_t *p)
     s->op.u.experts.out = scene_output(s, (size_t)s->op.n_rows * p[2]);
 }
 
+/* p: as op_build_experts, but the kind of up at last */
+void op_build_mixed_experts(scene *s, const uint32_t *p)
+{
+    const uint32_t of_one_kind[] = {p[0], p[1], p[2], p[3], p[4], p[5], 0};
+    op_build_experts(s, of_one_kind);
+    for (uint32_t i = 0; i < DISTINCT; i++)
+        s->items[i].up = scene_weight(s, p[6], p[3], p[2]);
+    for (uint32_t i = 0; i < p[0]; i++)
+        s->items[i].up = s->items[i % DISTINCT].up;
+}
+
 /* n different numbers below `most`, in any order, into s->list. */
 static void build_numbers(scene *s, uint32_t most)
 {
@@ -58,15 +69,17 @@ static void build_numbers(scene *s, uint32_t most)
 
 enum { SLOTS_SCALES_APART = 1, SLOTS_PAIRED = 2 };
 
-/* The arrays of each at the same places; one slot more than experts. */
-static void build_slots(scene *s, mf_routed_experts_params *r, const uint32_t *p)
+/* The arrays of each at the same places; one slot more than experts. up is of p[5]'s kind, or of
+ * another that is not 0. */
+static void build_slots(scene *s, mf_routed_experts_params *r, const uint32_t *p, uint32_t up_kind)
 {
+    const uint32_t kind = up_kind != 0 ? up_kind : p[5];
     const size_t from = s->n_bytes;
     r->n_slots = r->n_experts + 1;
     for (uint32_t i = 0; i < r->n_slots; i++) {
         const bool is_paired = p[7] == SLOTS_PAIRED;
         const mf_weight gate = scene_weight(s, p[5], (is_paired ? 2 : 1) * p[4], p[3]);
-        const mf_weight up = is_paired ? (mf_weight){0} : scene_weight(s, p[5], p[4], p[3]);
+        const mf_weight up = is_paired ? (mf_weight){0} : scene_weight(s, kind, p[4], p[3]);
         const mf_weight down = scene_weight(s, p[6], p[3], p[4]);
         r->gate = i == 0 ? gate : r->gate;
         r->up = i == 0 ? up : r->up;
@@ -87,16 +100,14 @@ static void build_resident_scales(scene *s, mf_weight *w, uint32_t n_experts)
                 scene_input(s, n_experts * (mf_weight_array_bytes(&w->shape, i) / 4), 0.5f);
 }
 
-/* p: rows, experts, k, columns, hidden, kind of gate and up, kind of down, resident scales or pairs
- */
-void op_build_routed(scene *s, const uint32_t *p)
+static void build_routed(scene *s, const uint32_t *p, uint32_t up_kind)
 {
     s->op = (mf_op){.kind = MF_OP_ROUTED_EXPERTS, .n_rows = p[0]};
     mf_routed_experts_params *r = &s->op.u.routed;
     r->n_experts = p[1];
     r->k = p[2];
     r->x = scene_input(s, (size_t)p[0] * p[3], 2.0f);
-    build_slots(s, r, p);
+    build_slots(s, r, p, up_kind);
     r->has_resident_scales = p[7] == SLOTS_SCALES_APART;
     if (r->has_resident_scales) {
         build_resident_scales(s, &r->gate, p[1]);
@@ -112,6 +123,20 @@ void op_build_routed(scene *s, const uint32_t *p)
     r->act = scene_output(s, n_picks * 2 * p[4]);
     scene_scratch(s, r->act, n_picks * 2 * p[4]);
     r->out = scene_output(s, n_picks * p[3]);
+}
+
+/* p: rows, experts, k, columns, hidden, kind of gate and up, kind of down, resident scales or pairs
+ */
+void op_build_routed(scene *s, const uint32_t *p)
+{
+    build_routed(s, p, 0);
+}
+
+/* p: as op_build_routed, but the kind of up at last; scales that may be are resident */
+void op_build_mixed_routed(scene *s, const uint32_t *p)
+{
+    const uint32_t with_scales[] = {p[0], p[1], p[2], p[3], p[4], p[5], p[6], SLOTS_SCALES_APART};
+    build_routed(s, with_scales, p[7]);
 }
 
 /* Of experts with these columns and this hidden size. */

@@ -8,13 +8,20 @@
 #define PIECE_ITEMS 256u
 #define PIECE_ROWS 16384u
 
+/* Gate and up of one form are multiplied together, if nothing stands between them and what becomes
+ * of them. */
+static bool are_together(const mf_expert_steps *steps, const mf_weight *gate, const mf_weight *up)
+{
+    return !mf_has_expert_steps(steps) && mf_vk_same_form(&gate->shape, &up->shape);
+}
+
 static bool experts_supports(const mf_vk_backend *be, const mf_op *op)
 {
     const bool is_paired = op->u.experts.steps.is_paired;
     (void)be;
     for (uint32_t i = 0; i < op->u.experts.n_items; i++) {
         const mf_expert_item *item = &op->u.experts.items[i];
-        if ((!is_paired && !mf_vk_same_form(&item->gate.shape, &item->up.shape)) ||
+        if ((!is_paired && !mf_vk_product_supports(&item->up.shape)) ||
             !mf_vk_product_supports(&item->gate.shape) ||
             !mf_vk_product_supports(&item->down.shape))
             return false;
@@ -44,19 +51,22 @@ static mf_status experts_reserve(mf_vk_backend *be, const mf_op *op, mf_error *e
     const mf_expert_item *item = op->u.experts.items;
     const uint64_t hidden = item->gate.shape.n_rows, n_cols = item->down.shape.n_rows;
     const uint64_t most = piece_rows(item, be->is_mixed);
-    const bool has_steps = mf_has_expert_steps(&op->u.experts.steps);
-    const mf_vk_product in = {.shape = &item->gate.shape, .is_pair = !has_steps, .is_expert = true};
+    const bool is_pair = are_together(&op->u.experts.steps, &item->gate, &item->up);
+    const mf_vk_product in = {.shape = &item->gate.shape, .is_pair = is_pair, .is_expert = true};
+    const mf_vk_product up = {.shape = &item->up.shape, .is_expert = true};
     const mf_vk_product out = {.shape = &item->down.shape, .is_expert = true};
-    MF_TRY(mf_vk_product_reserve(be, &in, op->n_rows, PIECE_ITEMS * hidden * (has_steps ? 2 : 1),
+    MF_TRY(mf_vk_product_reserve(be, &in, op->n_rows, PIECE_ITEMS * hidden * (is_pair ? 1 : 2),
                                  error));
-    if (has_steps)
+    if (!is_pair)
         MF_TRY(mf_vk_expert_steps_reserve(be, error));
+    if (!is_pair && !op->u.experts.steps.is_paired)
+        MF_TRY(mf_vk_product_reserve(be, &up, op->n_rows, PIECE_ITEMS * hidden, error));
     MF_TRY(mf_vk_product_reserve(be, &out, op->n_rows, PIECE_ITEMS * n_cols, error));
     if (be->is_mixed)
         MF_TRY(reserve_halves(be, item, op->n_rows, error));
     return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS,
-                           (has_steps ? 4 : 2) * (most + op->n_rows) * sizeof(uint32_t) +
-                               (has_steps ? 3 : 2) * mf_vk_product_bytes(PIECE_ITEMS),
+                           (is_pair ? 2 : 4) * (most + op->n_rows) * sizeof(uint32_t) +
+                               (is_pair ? 2 : 3) * mf_vk_product_bytes(PIECE_ITEMS),
                            error);
 }
 
@@ -65,6 +75,8 @@ typedef struct expert_jobs {
     const mf_vk_backend *be;
     const mf_op *op;
     const mf_expert_item *items;
+    uint32_t n_each;         /* products of an item that go together, where each is by itself: */
+    bool is_up;              /* of up, if it is one, not of gate */
     const mf_vk_halves *in;  /* rows of x; NULL: not in float16 */
     const mf_vk_halves *out; /* what goes to `down`, one after the other */
     uint64_t rows;           /* where their lists of rows of x begin */
@@ -96,16 +108,16 @@ static void in_job(void *ctx, uint32_t i, mf_vk_job *out)
     jobs->row += item->n_rows;
 }
 
-/* Products by themselves, where something stands between them: gate of an item, then up; or only
- * gate, in pairs with up. */
+/* Products by themselves, where gate and up are not multiplied together: gate of an item, then up;
+ * or only one of them. gate may have the rows of up in pairs with its own. */
 static void lone_job(void *ctx, uint32_t i, mf_vk_job *out)
 {
     expert_jobs *jobs = ctx;
     const mf_experts_params *p = &jobs->op->u.experts;
-    const uint32_t n_each = p->steps.is_paired ? 1 : 2;
-    const mf_expert_item *item = &jobs->items[i / n_each];
+    const mf_expert_item *item = &jobs->items[i / jobs->n_each];
     const uint32_t hidden = item->down.shape.n_cols;
-    const bool is_up = i % n_each != 0;
+    const bool is_last = i % jobs->n_each == jobs->n_each - 1;
+    const bool is_up = jobs->n_each == 1 ? jobs->is_up : is_last;
     jobs->row = i == 0 ? 0 : jobs->row;
     out->weight = mf_vk_weight_at(jobs->be, is_up ? &item->up : &item->gate);
     out->n_rows = is_up ? item->up.shape.n_rows : item->gate.shape.n_rows;
@@ -118,7 +130,7 @@ static void lone_job(void *ctx, uint32_t i, mf_vk_job *out)
     out->rows = jobs->rows + jobs->row * sizeof(uint32_t);
     if (jobs->in != NULL)
         mf_vk_halves_at(jobs->in, 0, out);
-    jobs->row += i % n_each == n_each - 1 ? item->n_rows : 0;
+    jobs->row += is_last ? item->n_rows : 0;
 }
 
 static void out_job(void *ctx, uint32_t i, mf_vk_job *out)
@@ -180,16 +192,34 @@ static mf_vk_expert_rows step_rows(mf_vk_backend *be, const expert_jobs *jobs, u
                                .n_cols = jobs->items->down.shape.n_rows};
 }
 
+/* Gate and up of n items, each by itself. */
+static void record_lone(mf_vk_backend *be, expert_jobs *jobs, uint32_t n, mf_vk_product product)
+{
+    const mf_expert_item *item = jobs->items;
+    const bool is_paired = jobs->op->u.experts.steps.is_paired;
+    const bool is_one_form = !is_paired && mf_vk_same_form(&item->gate.shape, &item->up.shape);
+    jobs->n_each = is_one_form ? 2 : 1;
+    product.is_pair = jobs->is_up = false;
+    product.job = lone_job;
+    product.n_jobs = n * jobs->n_each;
+    mf_vk_product_record(be, &product);
+    if (is_paired || is_one_form)
+        return;
+    jobs->is_up = true;
+    product.shape = &item->up.shape;
+    mf_vk_product_record(be, &product);
+}
+
 static void record_products(mf_vk_backend *be, expert_jobs *jobs, uint32_t n, uint64_t out_rows)
 {
     const mf_experts_params *p = &jobs->op->u.experts;
     const mf_expert_item *items = jobs->items;
-    const bool is_half = jobs->in != NULL, has_steps = mf_has_expert_steps(&p->steps);
-    const uint32_t n_lone = p->steps.is_paired ? n : 2 * n;
+    const bool is_half = jobs->in != NULL;
+    const bool is_pair = are_together(&p->steps, &items->gate, &items->up);
     const mf_vk_product in = {.shape = &items->gate.shape,
-                              .is_pair = !has_steps,
-                              .n_jobs = has_steps ? n_lone : n,
-                              .job = has_steps ? lone_job : in_job,
+                              .is_pair = true,
+                              .n_jobs = n,
+                              .job = in_job,
                               .ctx = jobs,
                               .is_expert = true,
                               .is_half = is_half};
@@ -200,9 +230,12 @@ static void record_products(mf_vk_backend *be, expert_jobs *jobs, uint32_t n, ui
                                .is_expert = true,
                                .is_half = is_half};
     mf_vk_expert_rows rows = {0};
-    mf_vk_product_record(be, &in);
+    if (is_pair)
+        mf_vk_product_record(be, &in);
+    else
+        record_lone(be, jobs, n, in);
     mf_vk_step(be);
-    if (has_steps) {
+    if (!is_pair) {
         rows = step_rows(be, jobs, n);
         mf_vk_expert_act(be, &p->steps, &rows);
         mf_vk_step(be);
@@ -241,6 +274,7 @@ static uint32_t piece_items(const mf_expert_item *items, uint32_t n_items, uint3
     uint64_t n_rows = items->n_rows;
     while (n < n_items && n < PIECE_ITEMS && n_rows + items[n].n_rows <= most_rows &&
            mf_vk_same_form(&items->gate.shape, &items[n].gate.shape) &&
+           mf_vk_same_form(&items->up.shape, &items[n].up.shape) &&
            mf_vk_same_form(&items->down.shape, &items[n].down.shape))
         n_rows += items[n++].n_rows;
     return n;
@@ -290,10 +324,10 @@ static bool routed_supports(const mf_vk_backend *be, const mf_op *op)
     const mf_routed_experts_params *p = &op->u.routed;
     (void)be;
     if (mf_routed_has_steps(p) &&
-        (op->n_rows > 1 || mf_has_expert_steps(&p->steps) || p->k > MOST_PICKS ||
+        (op->n_rows > 1 || !are_together(&p->steps, &p->gate, &p->up) || p->k > MOST_PICKS ||
          (p->before.kind != MF_INPUT_AS_IT_IS && p->before.kind != MF_INPUT_NORMED)))
         return false;
-    return (p->steps.is_paired || mf_vk_same_form(&p->gate.shape, &p->up.shape)) &&
+    return (p->steps.is_paired || mf_vk_product_supports(&p->up.shape)) &&
            mf_vk_product_supports(&p->gate.shape) && mf_vk_product_supports(&p->down.shape);
 }
 
@@ -325,15 +359,17 @@ static mf_status routed_reserve(mf_vk_backend *be, const mf_op *op, mf_error *er
 {
     const mf_routed_experts_params *p = &op->u.routed;
     const uint32_t n = op->n_rows * p->k;
-    const bool has_steps = mf_has_expert_steps(&p->steps);
+    const bool is_pair = are_together(&p->steps, &p->gate, &p->up);
     if (mf_routed_has_steps(p))
         return fused_reserve(be, op, error);
-    MF_TRY(mf_vk_routed_reserve(be, &p->gate.shape, !has_steps, n, error));
+    MF_TRY(mf_vk_routed_reserve(be, &p->gate.shape, is_pair, n, error));
     MF_TRY(mf_vk_routed_reserve(be, &p->down.shape, false, n, error));
-    if (has_steps)
-        MF_TRY(mf_vk_expert_steps_reserve(be, error));
-    else
+    if (!is_pair && !p->steps.is_paired)
+        MF_TRY(mf_vk_routed_reserve(be, &p->up.shape, false, n, error));
+    if (is_pair)
         MF_TRY(mf_vk_grouped_reserve(be, op, error));
+    else
+        MF_TRY(mf_vk_expert_steps_reserve(be, error));
     return mf_vk_ring_need(be, MF_VK_RING_PARAMETERS, 3 * mf_vk_product_bytes(1), error);
 }
 
@@ -404,9 +440,13 @@ static void routed_record_steps(mf_vk_backend *be, const mf_vk_product *gate_up,
     mf_vk_product one = *gate_up;
     one.is_pair = false;
     mf_vk_product_record(be, &one);
-    one.job = routed_up;
-    if (!p->steps.is_paired)
+    if (!p->steps.is_paired) {
+        const mf_vk_routing up = routing_of(be, p, &p->up, p->k);
+        one.job = routed_up;
+        one.shape = &p->up.shape;
+        one.routing = &up;
         mf_vk_product_record(be, &one);
+    }
     mf_vk_step(be);
     const mf_vk_expert_rows rows = {.act = mf_vk_address(be, p->act),
                                     .out = mf_vk_address(be, p->out),
@@ -442,7 +482,7 @@ static void routed_record(mf_vk_backend *be, const mf_op *op)
                                 .routing = &out,
                                 .n_picks = n_picks,
                                 .is_expert = true};
-    if (mf_has_expert_steps(&p->steps)) {
+    if (!are_together(&p->steps, &p->gate, &p->up)) {
         routed_record_steps(be, &gate_up, &down);
     } else if (mf_vk_grouped_wants(op)) {
         mf_vk_grouped_record(be, op, &gate_up, &down);
