@@ -3,7 +3,7 @@
  * convolutions of queries, keys and values before it: a recurrent state instead of a cache. */
 #include "forward/forward.h"
 
-enum { Q, K, V, LOW, A, B, GATE, DELTA };
+enum { Q, K, V, F_LOW, G_LOW, A, B, GATE, DELTA };
 
 /* The published models fix this epsilon of the l2 norm in code. */
 #define L2_EPS 1e-6f
@@ -19,7 +19,8 @@ static void plan(const mf_hparams *h, uint64_t n_rows, mf_layout *l, mf_span *sp
     spans[Q] = mf_layout_take(l, n_rows, width, MF_F32);
     spans[K] = mf_layout_take(l, n_rows, width, MF_F32);
     spans[V] = mf_layout_take(l, n_rows, width, MF_F32);
-    spans[LOW] = mf_layout_take(l, n_rows, h->key_dim, MF_F32);
+    spans[F_LOW] = mf_layout_take(l, n_rows, h->key_dim, MF_F32);
+    spans[G_LOW] = mf_layout_take(l, n_rows, h->key_dim, MF_F32);
     spans[A] = mf_layout_take(l, n_rows, width, MF_F32);
     spans[B] = mf_layout_take(l, n_rows, h->n_v_heads, MF_F32);
     spans[GATE] = mf_layout_take(l, n_rows, width, MF_F32);
@@ -97,6 +98,7 @@ static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
     return mf_backend_reserve(r->backend, &delta, error);
 }
 
+/* Products of the same rows together; what two of them are for is not in each other's way. */
 static void project(mf_runner *r, uint32_t n_rows, const mf_keyed_weights *w, const mf_span *s)
 {
     const mf_op op = {.kind = MF_OP_MATMUL,
@@ -105,11 +107,15 @@ static void project(mf_runner *r, uint32_t n_rows, const mf_keyed_weights *w, co
                                    .n = 4,
                                    .weight = {w->q, w->k, w->v, w->b},
                                    .y = {s[Q], s[K], s[V], s[B]}}};
+    const mf_op low = {
+        .kind = MF_OP_MATMUL,
+        .n_rows = n_rows,
+        .u.matmul = {
+            .x = r->plan.h, .n = 2, .weight = {w->f_a, w->g_a}, .y = {s[F_LOW], s[G_LOW]}}};
     mf_record_matmuls(r, &op);
-    mf_record_matmul(r, n_rows, &w->f_a, r->plan.h, s[LOW]);
-    mf_record_matmul(r, n_rows, &w->f_b, s[LOW], s[A]);
-    mf_record_matmul(r, n_rows, &w->g_a, r->plan.h, s[LOW]);
-    mf_record_matmul(r, n_rows, &w->g_b, s[LOW], s[GATE]);
+    mf_record_matmuls(r, &low);
+    mf_record_matmul(r, n_rows, &w->f_b, s[F_LOW], s[A]);
+    mf_record_matmul(r, n_rows, &w->g_b, s[G_LOW], s[GATE]);
 }
 
 static void forward(mf_runner *r, uint32_t n_rows, uint32_t layer)
