@@ -33,11 +33,6 @@ mf_status mf_engine_devices_find(mf_engine_devices *d, mf_engine_options *o, mf_
         MF_TRY(
             mf_device_find("expert_device", o->expert_device, o->device_bytes, &d->experts, error));
     join(d, o);
-    if (o->kv_type == MF_KV_Q8 && !d->is_auto && strcmp(d->dense.name, "cpu") != 0)
-        return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "kv_type q8: device %s has no shader for caches of 8 bits; use f32 or bf16, "
-                       "or device cpu",
-                       d->dense.name);
     return MF_OK;
 }
 
@@ -62,9 +57,10 @@ static mf_status plan(mf_engine_devices *d, mf_model *m, mf_engine_options *o, m
     return mf_model_plan(m, o, mf_layer_kind_table, d->are_apart, error);
 }
 
-static const char *cpu_alone(const mf_engine_options *o)
+/* Of rows that an indexer chooses there are none of 8 bits. */
+static const char *cpu_alone(const mf_hparams *h, const mf_engine_options *o)
 {
-    return o->kv_type == MF_KV_Q8 ? "a cache of 8 bits" : NULL;
+    return h->is_indexed && o->kv_type == MF_KV_Q8 ? "a cache of 8 bits with an indexer" : NULL;
 }
 
 mf_status mf_engine_devices_choose(mf_engine_devices *d, mf_model *m, mf_engine_options *o,
@@ -83,7 +79,7 @@ mf_status mf_engine_devices_choose(mf_engine_devices *d, mf_model *m, mf_engine_
     const mf_device_needs needs = {.least_bytes = budget.device_floor_bytes,
                                    .device_bytes = o->device_bytes,
                                    .has_room_for_host = budget.n_slots != 0,
-                                   .cpu_alone = cpu_alone(o)};
+                                   .cpu_alone = cpu_alone(&m->h, o)};
     mf_device_choose(&needs, &d->dense, d->why);
     return plan(d, m, o, error);
 }

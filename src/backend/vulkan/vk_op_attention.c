@@ -8,6 +8,8 @@
  */
 #include "backend/vulkan/vk_attention.h"
 
+#include "base/cache_rows.h"
+
 #define APPEND_THREADS 128u
 #define MERGE_THREADS 128u              /* as many as attention_merge.comp has blocks at a time */
 #define BLOCK 64u                       /* positions, as in attention.glsl */
@@ -141,6 +143,13 @@ mf_vk_tile_variant mf_vk_tile_choose(const mf_vk_backend *be, const mf_vk_attent
                                 has_whole_loads(a) && is_aligned};
 }
 
+static mf_vk_shader tile_shader(const mf_vk_attention *a)
+{
+    if (a->cache_type == MF_Q8)
+        return a->is_latent ? MF_VK_SHADER_attention_latent_q8 : MF_VK_SHADER_attention_q8;
+    return a->is_latent ? MF_VK_SHADER_attention_latent : MF_VK_SHADER_attention;
+}
+
 /* Few queries wait for memory, so that much of it is on its way at once; many have no registers for
  * that. A processor does not wait so, and takes long to compile it; where 16 bytes cannot be read
  * at once it is not worth the shader's size. */
@@ -148,15 +157,17 @@ mf_vk_kernel mf_vk_tile_kernel(const mf_vk_attention *a, const mf_vk_tile_varian
 {
     const bool are_few = v->n_queries == MF_VK_FEW_QUERIES;
     const bool is_deep = are_few && v->is_aligned && !a->is_software;
-    const bool is_fresh = are_few && !a->is_gathered;
+    const bool is_q8 = a->cache_type == MF_Q8;
+    const bool is_fresh = are_few && !a->is_gathered && !is_q8;
     const uint32_t n_slices = mf_vk_groups(a->key_dim, 32);
-    const uint32_t deep = a->ahead * (a->cache_type == MF_F32 ? 1 : 2);
+    const uint32_t deep = a->ahead * (a->cache_type == MF_BF16 ? 2 : 1);
     const uint32_t n_sums = sums_each(a, v->n_queries);
-    return (mf_vk_kernel){a->is_latent ? MF_VK_SHADER_attention_latent : MF_VK_SHADER_attention,
+    return (mf_vk_kernel){tile_shader(a),
                           12,
-                          {MF_VK_TILE_THREADS, (uint32_t)a->cache_type, v->is_aligned, is_fresh,
-                           v->n_queries, are_few ? 2 : 4, are_few ? 2 : (v->n_queries + 15) / 16,
-                           dim_lanes(a), n_sums, n_sums < 4 ? n_sums : 4,
+                          {MF_VK_TILE_THREADS, is_q8 ? MF_F32 : (uint32_t)a->cache_type,
+                           v->is_aligned, is_fresh, v->n_queries, are_few ? 2 : 4,
+                           are_few ? 2 : (v->n_queries + 15) / 16, dim_lanes(a), n_sums,
+                           n_sums < 4 ? n_sums : 4,
                            !is_deep          ? 1
                            : n_slices < deep ? n_slices
                                              : deep,
@@ -191,7 +202,8 @@ static mf_vk_kernel one_kernel(const mf_vk_backend *be, const mf_vk_attention *a
 
 static bool has_one_kernel(const mf_vk_backend *be, const mf_vk_attention *a)
 {
-    return !a->is_latent && a->key_dim <= ONE_DIM && one_slice(be, a) != 0;
+    return !a->is_latent && a->cache_type != MF_Q8 && a->key_dim <= ONE_DIM &&
+           one_slice(be, a) != 0;
 }
 
 static mf_status reserve_one(mf_vk_backend *be, const mf_vk_attention *a, mf_error *error)
@@ -212,7 +224,9 @@ static bool reads_fresh(const mf_vk_kernel *kernel)
 
 static mf_vk_kernel append_kernel(const mf_vk_attention *a)
 {
+    const bool is_q8 = a->cache_type == MF_Q8;
     return (mf_vk_kernel){a->cache_type == MF_F32 ? MF_VK_SHADER_cache_append
+                          : is_q8                 ? MF_VK_SHADER_cache_append_q8
                                                   : MF_VK_SHADER_cache_append_bf16,
                           1,
                           {APPEND_THREADS}};
@@ -252,8 +266,9 @@ static mf_vk_kernel units_kernel(const mf_vk_backend *be, const mf_vk_attention 
 
 static bool has_units_kernel(const mf_vk_backend *be, const mf_vk_attention *a)
 {
-    return be->is_mixed && !a->is_latent && a->key_dim % 64 == 0 && a->key_dim <= UNITS_DIMS &&
-           be->device.info.least_subgroup >= 4 && be->device.info.shared_bytes >= units_bytes(64);
+    return be->is_mixed && !a->is_latent && a->cache_type != MF_Q8 && a->key_dim % 64 == 0 &&
+           a->key_dim <= UNITS_DIMS && be->device.info.least_subgroup >= 4 &&
+           be->device.info.shared_bytes >= units_bytes(64);
 }
 
 /* What an indexer keeps of positions: its keys. */
@@ -296,8 +311,8 @@ static bool supports(const mf_vk_backend *be, const mf_op *op)
     const mf_vk_seen chosen = has_index(&a) ? of_chosen(&a) : (mf_vk_seen){0};
     if (has_index(&a) && !mf_vk_seen_supports(be, &chosen))
         return false;
-    return (a.cache_type == MF_F32 || a.cache_type == MF_BF16) && a.value_dim != 0 &&
-           a.value_dim <= MF_VK_MOST_VALUES && a.n_kv_heads != 0 &&
+    return (a.cache_type == MF_F32 || a.cache_type == MF_BF16 || a.cache_type == MF_Q8) &&
+           a.value_dim != 0 && a.value_dim <= MF_VK_MOST_VALUES && a.n_kv_heads != 0 &&
            mf_vk_tile_bytes(MF_VK_FEW_QUERIES) <= be->device.info.shared_bytes;
 }
 
@@ -459,17 +474,20 @@ void mf_vk_attention_append(mf_vk_backend *be, const mf_vk_attention *a)
     const mf_vk_kernel kernel = append_kernel(a);
     const struct {
         uint64_t x[2], page_offset[2], sequences;
-        uint32_t n_sequences, first_row, width, unused;
+        uint32_t n_sequences, first_row, width, dim;
     } push = {{mf_vk_address(be, a->fresh[0]), mf_vk_address(be, a->fresh[1])},
               {a->page_offset[0], a->page_offset[1]},
               sequences_address(be, a),
               be->batches.n_sequences,
               a->op->first_row,
               a->width,
-              0};
+              a->key_dim};
     const uint32_t n = a->fresh[1].buffer.id != 0 ? 2 : 1;
+    const uint32_t n_each = a->cache_type == MF_Q8 /* invocations of a row */
+                                ? a->n_kv_heads * (uint32_t)mf_cache_blocks(a->key_dim)
+                                : a->width;
     mf_vk_dispatch(be, &kernel, &push, sizeof push,
-                   (const uint32_t[]){mf_vk_groups(a->width, APPEND_THREADS), a->op->n_rows, n});
+                   (const uint32_t[]){mf_vk_groups(n_each, APPEND_THREADS), a->op->n_rows, n});
 }
 
 mf_vk_tile_push mf_vk_tile_push_of(const mf_vk_backend *be, const mf_vk_attention *a)

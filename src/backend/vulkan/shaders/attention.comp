@@ -6,8 +6,11 @@
 // attention_merge follows. IS_FRESH: the rows that the operation appends are taken from where they
 // come, so that nothing has to wait until they are in the pages.
 // LATENT: one key head, all of a cached row being its key and the beginning of it its value.
+// Q8_CACHE: rows of signed bytes, with a scale for each block (base/cache_rows.h); TYPE is F32 then.
 //! variant attention
 //! variant attention_latent -DLATENT
+//! variant attention_q8 -DQ8_CACHE
+//! variant attention_latent_q8 -DLATENT -DQ8_CACHE
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "attention.glsl"
@@ -122,6 +125,31 @@ vec4 unpacked(uvec4 x)
     return uintBitsToFloat(uvec4(x.x << 16, x.x & 0xffff0000u, x.y << 16, x.y & 0xffff0000u));
 }
 
+#ifdef Q8_CACHE
+const uint Q8_BLOCK = 32;
+
+// 4 values, or the n < 4 that there are, of column `col` of the row of the block's position `key`:
+// of the workgroup's head.
+uvec4 load_cached(uint64_t page, uint64_t fresh, uint key, uint col, uint n)
+{
+    const uint n_blocks = (p.key_dim + Q8_BLOCK - 1) / Q8_BLOCK, head = gl_WorkGroupID.y;
+    const uint64_t row = page + uint64_t(key % PAGE) * (width + 2 * p.n_kv_heads * n_blocks);
+    const uint block = head * n_blocks + (col - head * p.key_dim) / Q8_BLOCK;
+    Bytes scale_at = Bytes(row + width + 2 * block);
+    const float scale = bfloat_to_float(uint(scale_at.v[0]) | uint(scale_at.v[1]) << 8);
+    uint x = 0;
+    if (((row + col) & 3) == 0 && n >= 4) {
+        x = Words(row + col).v[0];
+    } else {
+        [[unroll]] for (uint j = 0; j < 4; j++)
+            if (j < n)
+                x |= uint(Bytes(row + col).v[j]) << 8 * j;
+    }
+    return floatBitsToUint(vec4(bitfieldExtract(int(x), 0, 8), bitfieldExtract(int(x), 8, 8),
+                                bitfieldExtract(int(x), 16, 8), bitfieldExtract(int(x), 24, 8)) *
+                           scale);
+}
+#else
 // 4 values, or the n < 4 that there are, of column `col` of the row of the block's position `key`.
 uvec4 load_cached(uint64_t page, uint64_t fresh, uint key, uint col, uint n)
 {
@@ -140,6 +168,7 @@ uvec4 load_cached(uint64_t page, uint64_t fresh, uint key, uint col, uint n)
             x[j] = uint(Halves(page + i * 2).v[j]);
     return uvec4(x[0] | x[1] << 16, x[2] | x[3] << 16, 0, 0);
 }
+#endif
 
 // --------------------------------------------------------------------------------------- scores
 
