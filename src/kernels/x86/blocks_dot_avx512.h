@@ -218,6 +218,15 @@ MF_INLINE void unpack_span(mf_weight_kind kind, const span_tables *t, const mf_b
         out->min = lane_minima(kind, &scales);
 }
 
+/* What a span's sums, by all digits together, add to an output. */
+MF_INLINE vec add_sum(bool with_min, __m512i sum, const unpacked_span *w, const mf_blocks_span *x,
+                      vec acc)
+{
+    const __m512 in_units = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_loadu_ps(x->units));
+    acc = _mm512_fmadd_ps(in_units, w->scale, acc);
+    return with_min ? _mm512_fmadd_ps(w->min, _mm512_loadu_ps(x->sums), acc) : acc;
+}
+
 /* What a span's sums, by the highest digit and by both others, add to an output. */
 MF_INLINE vec add_sums(bool with_min, __m512i high, __m512i low, const unpacked_span *w,
                        const mf_blocks_span *x, vec acc)
@@ -247,7 +256,8 @@ MF_INLINE uint32_t set_of(mf_weight_kind kind)
     return is_narrow(kind) ? SET : 4;
 }
 
-/* Whether few tokens are multiplied by the codes as they are stored. */
+/* Whether few tokens are multiplied by the codes as they are stored, which several have together
+ * then. */
 MF_INLINE bool goes_by_codes(mf_weight_kind kind)
 {
     return kind == MF_WEIGHT_GGUF_Q4_0 || kind == MF_WEIGHT_GGUF_Q4_K ||
@@ -308,31 +318,63 @@ MF_INLINE void add_coded_span(mf_weight_kind kind, uint32_t n, const span_tables
         add_codes(kind, (const void *)(tokens + i * token_bytes), codes, scales, minima, acc[i]);
 }
 
+/* A span's codes, or weights 128 above what they are, and what sums by them begin with. */
+MF_INLINE void unpack_one(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
+                          const unsigned char *v, const unsigned char *s, const mf_blocks_span *x,
+                          unpacked_span *row, __m512i *low, __m512i *high)
+{
+    *high = _mm512_setzero_si512();
+    if (!goes_by_codes(kind)) {
+        unpack_span(kind, t, w, v, s, row);
+        *low = _mm512_loadu_si512(x->bytes.offsets[0]);
+        *high = _mm512_loadu_si512(x->bytes.offsets[1]);
+        return;
+    }
+    const span_scales of = scales_of(kind, t, v, s, w);
+    woven_codes(kind, t, v, row->weights);
+    row->scale = lane_scales(kind, &of);
+    if (mf_blocks_has_min(kind))
+        row->min = lane_minima(kind, &of);
+    *low = kind == MF_WEIGHT_GGUF_Q4_0 ? _mm512_loadu_si512(x->bytes.small_offsets)
+                                       : _mm512_setzero_si512();
+}
+
+/* A row by one token. A sum of its own for each digit, so that none waits for itself; more rows at
+ * once would not leave the registers for it. */
+MF_INLINE vec add_one(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
+                      const unsigned char *v, const unsigned char *s, const mf_blocks_span *x,
+                      vec acc)
+{
+    unpacked_span row;
+    __m512i low, middle = _mm512_setzero_si512(), high;
+    unpack_one(kind, t, w, v, s, x, &row, &low, &high);
+    MF_UNROLL(4)
+    for (uint32_t k = 0; k < CHUNKS; k++) {
+        low = add_products(low, row.weights[k], digits_at(x, 0, k));
+        middle = add_products(middle, row.weights[k], digits_at(x, 1, k));
+        high = add_products(high, row.weights[k], digits_at(x, 2, k));
+    }
+    if (!is_narrow(kind)) {
+        low = _mm512_add_epi32(low, _mm512_slli_epi32(middle, 8));
+        return add_sums(mf_blocks_has_min(kind), high, low, &row, x, acc);
+    }
+    middle = _mm512_add_epi32(middle, _mm512_slli_epi32(high, 8));
+    low = _mm512_add_epi32(low, _mm512_slli_epi32(middle, 8));
+    return add_sum(mf_blocks_has_min(kind), low, &row, x, acc);
+}
+
 MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
                         const mf_blocks_rows *w, const unsigned char *const v[4],
                         const unsigned char *const s[4], const unsigned char *tokens,
                         size_t token_bytes, vec acc[FEW][4])
 {
-    const mf_blocks_span *x = (const void *)tokens;
-    if (goes_by_codes(kind)) {
+    if (n > 1 && goes_by_codes(kind)) {
         add_coded_span(kind, n, t, w, v, tokens, token_bytes, acc);
         return;
     }
     MF_UNROLL(4)
-    for (uint32_t r = 0; r < 4; r++) {
-        unpacked_span row;
-        __m512i low = _mm512_loadu_si512(x->bytes.offsets[0]), middle = _mm512_setzero_si512();
-        __m512i high = _mm512_loadu_si512(x->bytes.offsets[1]);
-        unpack_span(kind, t, w, v[r], s[r], &row);
-        MF_UNROLL(4)
-        for (uint32_t k = 0; k < CHUNKS; k++) {
-            low = add_products(low, row.weights[k], digits_at(x, 0, k));
-            middle = add_products(middle, row.weights[k], digits_at(x, 1, k));
-            high = add_products(high, row.weights[k], digits_at(x, 2, k));
-        }
-        low = _mm512_add_epi32(low, _mm512_slli_epi32(middle, 8));
-        acc[0][r] = add_sums(mf_blocks_has_min(kind), high, low, &row, x, acc[0][r]);
-    }
+    for (uint32_t r = 0; r < 4; r++)
+        acc[0][r] = add_one(kind, t, w, v[r], s[r], (const void *)tokens, acc[0][r]);
 }
 
 /* One digit of n, a constant, tokens into the sums of four rows. */

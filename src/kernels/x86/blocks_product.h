@@ -94,32 +94,33 @@ typedef struct few_tokens {
     size_t y_stride;
 } few_tokens;
 
-/* Four rows, of which n_rows are stored, the r-th at x->y + at[r]. */
-MF_INLINE void multiply_set(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
-                            const uint32_t rows[4], uint32_t n_rows, size_t ahead,
-                            const few_tokens *x, const uint32_t at[4])
+/* Four rows, of which n_rows are stored, the r-th at x->y + at[r], by tokens from the first-th on.
+ * Returns how many of them: most (a constant) or those that are left. */
+MF_INLINE uint32_t multiply_set(mf_weight_kind kind, uint32_t most, const span_tables *t,
+                                const mf_blocks_rows *w, const uint32_t rows[4], uint32_t n_rows,
+                                size_t ahead, const few_tokens *x, uint32_t first,
+                                const uint32_t at[4])
 {
+    const unsigned char *tokens = x->tokens + first * x->token_bytes;
+    const uint32_t n = x->n - first < most ? x->n - first : most;
     float out[FEW][4];
-    for (uint32_t done = 0, n; done < x->n; done += n) {
-        const unsigned char *tokens = x->tokens + done * x->token_bytes;
-        n = x->n - done < FEW ? x->n - done : FEW;
-        if (n == 1)
-            multiply_four(kind, 1, t, w, rows, ahead, tokens, x->token_bytes, out);
-        else if (n == 2)
-            multiply_four(kind, FEW < 2 ? 1 : 2, t, w, rows, ahead, tokens, x->token_bytes, out);
-        else if (n == 3)
-            multiply_four(kind, FEW < 3 ? 1 : 3, t, w, rows, ahead, tokens, x->token_bytes, out);
-        else
-            multiply_four(kind, FEW, t, w, rows, ahead, tokens, x->token_bytes, out);
-        for (uint32_t i = 0; i < n; i++)
-            for (uint32_t r = 0; r < n_rows; r++)
-                x->y[(done + i) * x->y_stride + at[r]] = out[i][r];
-    }
+    if (most == 1 || n == 1)
+        multiply_four(kind, 1, t, w, rows, ahead, tokens, x->token_bytes, out);
+    else if (n == 2)
+        multiply_four(kind, FEW < 2 ? 1 : 2, t, w, rows, ahead, tokens, x->token_bytes, out);
+    else if (n == 3)
+        multiply_four(kind, FEW < 3 ? 1 : 3, t, w, rows, ahead, tokens, x->token_bytes, out);
+    else
+        multiply_four(kind, FEW, t, w, rows, ahead, tokens, x->token_bytes, out);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t r = 0; r < n_rows; r++)
+            x->y[(first + i) * x->y_stride + at[r]] = out[i][r];
+    return n;
 }
 
-/* Rows row0 .. row1 - 1 by few tokens. */
-MF_INLINE void multiply_few(mf_weight_kind kind, const mf_blocks_rows *w, uint32_t row0,
-                            uint32_t row1, const few_tokens *x)
+/* Rows row0 .. row1 - 1 by few tokens, most (1 or FEW) at a time. */
+MF_INLINE void multiply_few(mf_weight_kind kind, uint32_t most, const mf_blocks_rows *w,
+                            uint32_t row0, uint32_t row1, const few_tokens *x)
 {
     const span_tables t = tables_of(kind);
     const bool is_long = w->row_bytes > SHORT_ROW_BYTES;
@@ -129,13 +130,32 @@ MF_INLINE void multiply_few(mf_weight_kind kind, const mf_blocks_rows *w, uint32
         const uint32_t left = row1 - row0 - 4 * i, n_rows = is_last ? left : 4;
         const uint32_t apart = is_last ? 1 : step;
         const uint32_t first = is_long && !is_last ? i : 4 * i;
+        const size_t ahead = is_long && !is_last ? AHEAD_BYTES : SHORT_AHEAD_BYTES;
         uint32_t rows[4], at[4];
         for (uint32_t r = 0; r < 4; r++) {
             at[r] = first + (r < n_rows ? r : n_rows - 1) * apart;
             rows[r] = row0 + at[r];
         }
-        multiply_set(kind, &t, w, rows, n_rows,
-                     is_long && !is_last ? AHEAD_BYTES : SHORT_AHEAD_BYTES, x, at);
+        for (uint32_t done = 0; done < (most == 1 ? 1 : x->n);)
+            done += multiply_set(kind, most, &t, w, rows, n_rows, ahead, x, done, at);
+    }
+}
+
+/* Several tokens by spans as they are stored. Apart from what has one token: in one function gcc
+ * 12 keeps the tables of neither in registers. */
+__attribute__((noinline)) static void multiply_some(const mf_blocks_rows *w, uint32_t row0,
+                                                    uint32_t row1, const few_tokens *x)
+{
+    switch (w->kind) { /* kinds whose few_of is more than one in any tier */
+    case MF_WEIGHT_GGUF_Q4_0:
+        multiply_few(MF_WEIGHT_GGUF_Q4_0, FEW, w, row0, row1, x);
+        break;
+    case MF_WEIGHT_GGUF_Q4_K:
+        multiply_few(MF_WEIGHT_GGUF_Q4_K, FEW, w, row0, row1, x);
+        break;
+    default:
+        multiply_few(MF_WEIGHT_GGUF_Q5_K, FEW, w, row0, row1, x);
+        break;
     }
 }
 
@@ -265,9 +285,13 @@ MF_INLINE void multiply_kind(mf_weight_kind kind, const mf_blocks_rows *w, uint3
                              uint32_t n_tokens, float *y, size_t y_stride, panel *p)
 {
     const span_tables t = tables_of(kind);
+    const few_tokens few = {tokens, token_bytes, n_tokens, y, y_stride};
+    if (n_tokens == 1) {
+        multiply_few(kind, 1, w, row0, row1, &few);
+        return;
+    }
     if (n_tokens <= few_of(kind)) {
-        const few_tokens x = {tokens, token_bytes, n_tokens, y, y_stride};
-        multiply_few(kind, w, row0, row1, &x);
+        multiply_some(w, row0, row1, &few);
         return;
     }
     for (uint32_t first = 0, n; first < n_tokens; first += n) {
