@@ -50,6 +50,7 @@ static const form forms[] = {
     {"tq2_0", {.kind = MF_WEIGHT_GGUF_TQ2_0}},
     {"iq4_nl", {.kind = MF_WEIGHT_GGUF_IQ4_NL}},
     {"mxfp4", {.kind = MF_WEIGHT_MXFP4}},
+    {"mxfp4 (gguf)", {.kind = MF_WEIGHT_GGUF_MXFP4}},
     {"fp8", {.kind = MF_WEIGHT_FP8_BLOCK, .float_type = MF_F32, .bits = 8, .group = 128}},
     {"bf16", {.kind = MF_WEIGHT_FLOAT, .float_type = MF_BF16}},
 };

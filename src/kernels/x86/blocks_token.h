@@ -95,8 +95,8 @@ static inline bool mf_blocks_has_sixteens(mf_weight_kind kind)
 static inline bool mf_blocks_is_woven(mf_weight_kind kind)
 {
     return kind == MF_WEIGHT_GGUF_Q4_0 || kind == MF_WEIGHT_GGUF_IQ4_NL ||
-           kind == MF_WEIGHT_GGUF_IQ4_XS || kind == MF_WEIGHT_GGUF_Q4_K ||
-           kind == MF_WEIGHT_GGUF_Q5_K;
+           kind == MF_WEIGHT_GGUF_IQ4_XS || kind == MF_WEIGHT_GGUF_MXFP4 ||
+           kind == MF_WEIGHT_GGUF_Q4_K || kind == MF_WEIGHT_GGUF_Q5_K;
 }
 
 /* Whether the tiers multiply it so: those of ARM have no codebooks. */

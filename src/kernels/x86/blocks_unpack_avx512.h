@@ -68,6 +68,18 @@ static const int16_t nibbles_of_18[32] = {1,  2,  3,  4,  10, 11, 12, 13, 19, 20
 static const int16_t scales_of_18[32] = {0,  0,  9,  9,  18, 18, 27, 27,
                                          32, 32, 41, 41, 50, 50, 59, 59};
 
+/* Of eight blocks of 17 bytes eight each, behind their scales. */
+static const unsigned char nibbles_of_17[64] = {
+    1,   2,   3,   4,   5,   6,   7,   8,   18,  19,  20,  21,  22,  23,  24,  25,
+    35,  36,  37,  38,  39,  40,  41,  42,  52,  53,  54,  55,  56,  57,  58,  59,
+    69,  70,  71,  72,  73,  74,  75,  76,  86,  87,  88,  89,  90,  91,  92,  93,
+    103, 104, 105, 106, 107, 108, 109, 110, 120, 121, 122, 123, 124, 125, 126, 127};
+
+/* And those scales, each twice, as the highest bytes of words. */
+static const unsigned char scales_of_17[64] = {
+    [3] = 0,   [7] = 0,   [11] = 17, [15] = 17, [19] = 34,  [23] = 34,  [27] = 51,  [31] = 51,
+    [35] = 68, [39] = 68, [43] = 85, [47] = 85, [51] = 102, [55] = 102, [59] = 119, [63] = 119};
+
 MF_INLINE blocks_tables tables_of(mf_weight_kind kind)
 {
     unsigned char levels[64];
@@ -86,6 +98,10 @@ MF_INLINE blocks_tables tables_of(mf_weight_kind kind)
         t.counts = _mm512_set1_epi64(0x1c1814100c080400);
     else
         t.counts = _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4);
+    if (kind == MF_WEIGHT_GGUF_MXFP4) {
+        t.nibbles = _mm512_loadu_si512(nibbles_of_17);
+        t.halves = _mm512_loadu_si512(scales_of_17);
+    }
     if (kind == MF_WEIGHT_GGUF_Q4_0 || kind == MF_WEIGHT_GGUF_IQ4_NL) {
         t.nibbles = _mm512_loadu_si512(nibbles_of_18);
         t.halves = _mm512_loadu_si512(scales_of_18);
@@ -244,6 +260,24 @@ MF_INLINE __m512 exponent_scales(__m128i codes)
     return _mm512_castps256_ps512(_mm256_castsi256_ps(bits));
 }
 
+/* The same of eight blocks of 17 bytes, each twice. */
+MF_INLINE __m512 exponents_of_17(const blocks_tables *t, const unsigned char *p)
+{
+#if defined(__AVX512VBMI__)
+    const __mmask64 highest = 0x8888888888888888; /* byte of each lane */
+    const __m512i codes = _mm512_maskz_permutex2var_epi8(highest, _mm512_loadu_si512(p), t->halves,
+                                                         _mm512_loadu_si512(p + 64));
+    const __m512i one = _mm512_set1_epi32(0x00800000);
+    const __m512i bits = _mm512_sub_epi32(_mm512_srli_epi32(codes, 1), one);
+    /* all codes but 0, 1 and 255, which are hardly ever met */
+    if (_mm512_cmpge_epu32_mask(_mm512_sub_epi32(bits, one), _mm512_set1_epi32(0x7e800000)) == 0)
+        return _mm512_castsi512_ps(bits);
+#else
+    (void)t;
+#endif
+    return twice(_mm512_castps512_ps256(exponent_scales(bytes_of_17(p))));
+}
+
 /* Half of what sixteen e4m3 codes mean; their exponent's bias becomes 127 by a product, which is
  * exact for subnormal ones too. */
 MF_INLINE __m512 e4m3_scales(__m128i codes, bool is_signed)
@@ -290,7 +324,7 @@ MF_INLINE span_scales scales_of(mf_weight_kind kind, const blocks_tables *t, con
     case MF_WEIGHT_GGUF_IQ4_XS:
         return (span_scales){iq4_xs_scales(p), zero};
     case MF_WEIGHT_GGUF_MXFP4:
-        return (span_scales){exponent_scales(bytes_of_17(p)), zero};
+        return (span_scales){exponents_of_17(t, p), zero};
     case MF_WEIGHT_MXFP4:
         return (span_scales){
             exponent_scales(_mm_loadl_epi64((const __m128i *)(const void *)scales)), zero};
@@ -317,7 +351,8 @@ MF_INLINE span_scales scales_of(mf_weight_kind kind, const blocks_tables *t, con
  * 1 that of block b. */
 MF_INLINE __m512 lane_scales(mf_weight_kind kind, const span_scales *s)
 {
-    if (kind == MF_WEIGHT_GGUF_Q4_0 || kind == MF_WEIGHT_GGUF_IQ4_NL)
+    if (kind == MF_WEIGHT_GGUF_Q4_0 || kind == MF_WEIGHT_GGUF_IQ4_NL ||
+        kind == MF_WEIGHT_GGUF_MXFP4)
         return s->scale; /* so it is already */
     if (mf_blocks_is_woven(kind))
         return twice(_mm512_castps512_ps256(s->scale));
@@ -480,9 +515,23 @@ MF_INLINE __m512i chunk_weights(mf_weight_kind kind, const blocks_tables *t, con
         return q6_k_weights(t, p, c);
     case MF_WEIGHT_GGUF_NVFP4:
         return nvfp4_weights(t, p, c);
-    default: /* GGUF_MXFP4 */
-        return small_weights(t, p, 17, 1, c);
+    default: /* those that are woven */
+        return _mm512_setzero_si512();
     }
+}
+
+/* Of eight blocks of 17 bytes the eight behind the one at p. */
+MF_INLINE __m512i eights_of_17(const blocks_tables *t, const unsigned char *p)
+{
+#if defined(__AVX512VBMI__)
+    return _mm512_permutex2var_epi8(_mm512_loadu_si512(p), t->nibbles, _mm512_loadu_si512(p + 64));
+#else
+    long long v[8];
+    (void)t;
+    for (size_t b = 0; b < 8; b++)
+        memcpy(&v[b], p + 17 * b + 1, sizeof v[b]);
+    return _mm512_setr_epi64(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
+#endif
 }
 
 /* Blocks whose nibbles are columns i and 16 + i: of each block eight bytes, the first or the
@@ -491,6 +540,8 @@ MF_INLINE __m512i chunk_weights(mf_weight_kind kind, const blocks_tables *t, con
 MF_INLINE __m512i eights(mf_weight_kind kind, const blocks_tables *t, const unsigned char *p,
                          uint32_t half)
 {
+    if (kind == MF_WEIGHT_GGUF_MXFP4)
+        return eights_of_17(t, p + (size_t)half * 8);
     if (kind != MF_WEIGHT_GGUF_IQ4_XS)
         return pick_of_18(p + (size_t)half * 8, t->nibbles);
     return _mm512_permutex2var_epi64(_mm512_loadu_si512(p + 8),
