@@ -79,7 +79,7 @@ typedef struct mf_vk_seen {
 } mf_vk_seen;
 
 bool mf_vk_seen_supports(const mf_vk_backend *be, const mf_vk_seen *s);
-mf_status mf_vk_seen_reserve(mf_vk_backend *be, const mf_vk_seen *g, mf_error *error);
+mf_status mf_vk_seen_reserve(mf_vk_backend *be, const mf_vk_seen *s, mf_error *error);
 /* Whether a row of the operation sees more entries than the indexer chooses. */
 bool mf_vk_seen_chooses(const mf_vk_backend *be, const mf_vk_seen *s);
 /* What is to be appended has been: this waits for it. */

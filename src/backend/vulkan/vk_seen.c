@@ -16,7 +16,7 @@
 #define INDEX_KEYS 64u     /* that a workgroup of index_scores.comp has */
 #define RING_STEP 256u     /* what is taken of a ring begins at a multiple of it */
 
-/* The sequence that holds a row of the operation, and its position. */
+/* The position of a row of the operation. */
 static uint32_t position_of(const mf_vk_backend *be, const mf_op *op, uint32_t row)
 {
     const mf_sequence *seq = be->batches.sequences;
