@@ -159,11 +159,6 @@ int mf_device_choose_of(const mf_vulkan_device *list, uint32_t n, const mf_devic
 {
     int best = -1;
     (void)snprintf(why, MF_DEVICE_WHY_BYTES, "no discrete GPU is there");
-    if (needs->cpu_alone != NULL) {
-        (void)snprintf(why, MF_DEVICE_WHY_BYTES, "GPUs do not compute %.100s yet",
-                       needs->cpu_alone);
-        return -1;
-    }
     for (uint32_t i = 0; i < n; i++) {
         const mf_vulkan_device *d = &list[i];
         const uint64_t has = bytes_for(d, needs);

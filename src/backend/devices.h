@@ -30,7 +30,6 @@ typedef struct mf_device_needs {
     uint64_t least_bytes;   /* of the device's memory */
     uint64_t device_bytes;  /* the promise, or 0 */
     bool has_room_for_host; /* the process may hold a GPU's driver too */
-    const char *cpu_alone;  /* what the model has that no GPU computes; NULL: nothing */
 } mf_device_needs;
 
 /* The best device for it, and why in a few words: a discrete GPU with everything and enough memory,

@@ -57,12 +57,6 @@ static mf_status plan(mf_engine_devices *d, mf_model *m, mf_engine_options *o, m
     return mf_model_plan(m, o, mf_layer_kind_table, d->are_apart, error);
 }
 
-/* Of rows that an indexer chooses there are none of 8 bits. */
-static const char *cpu_alone(const mf_hparams *h, const mf_engine_options *o)
-{
-    return h->is_indexed && o->kv_type == MF_KV_Q8 ? "a cache of 8 bits with an indexer" : NULL;
-}
-
 mf_status mf_engine_devices_choose(mf_engine_devices *d, mf_model *m, mf_engine_options *o,
                                    mf_error *error)
 {
@@ -78,8 +72,7 @@ mf_status mf_engine_devices_choose(mf_engine_devices *d, mf_model *m, mf_engine_
     mf_model_describe(m, o, &place, &budget, &info);
     const mf_device_needs needs = {.least_bytes = budget.device_floor_bytes,
                                    .device_bytes = o->device_bytes,
-                                   .has_room_for_host = budget.n_slots != 0,
-                                   .cpu_alone = cpu_alone(&m->h, o)};
+                                   .has_room_for_host = budget.n_slots != 0};
     mf_device_choose(&needs, &d->dense, d->why);
     return plan(d, m, o, error);
 }

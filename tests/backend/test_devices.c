@@ -56,10 +56,6 @@ static void check_choice(void)
     /* where the driver does not say what is free, all there is */
     list[2].free_bytes = 0;
     CHECK_U64(choose(list, 3, 3500, 0, why), 2);
-    const mf_device_needs others = {
-        .least_bytes = 1, .has_room_for_host = true, .cpu_alone = "this and that"};
-    CHECK(mf_device_choose_of(list, 5, &others, why) == -1);
-    CHECK_STR(why, "GPUs do not compute this and that yet");
     const mf_device_needs none = {.least_bytes = 1};
     mf_device_place place;
     mf_device_choose(&none, &place, why);

@@ -133,6 +133,30 @@ static void check_blocks(const char *name)
     golden_free(&g);
 }
 
+/* Where an indexer chooses of rows of 8 bits: a device's logits are near the CPU's. */
+static void check_chosen(const char *name)
+{
+    const golden_case *c = golden_case_find(name);
+    mf_engine_options options = golden_options(c);
+    mf_error error = {0};
+    golden g;
+    golden_read(c, &g);
+    uint64_t n_bytes;
+    double off[2];
+    options.kv_type = MF_KV_Q8;
+    options.device = "cpu";
+    float *want = golden_run(c, &g, &options, &error);
+    REQUIRE_OK(want != NULL ? MF_OK : MF_ERR_STATE, &error);
+    float *logits = run(c, &g, MF_KV_Q8, 7, 1, &n_bytes);
+    differences(&g, logits, want, off);
+    fprintf(stderr, "%s, q8 beside the CPU: median %g, largest %g\n", name, off[0], off[1]);
+    CHECK_MSG(off[0] <= Q8_MEDIAN, "%s: the median difference is %g", name, off[0]);
+    CHECK_MSG(off[1] <= Q8_RELATIVE, "%s: the largest difference is %g", name, off[1]);
+    free(want);
+    free(logits);
+    golden_free(&g);
+}
+
 static void check_refused(void)
 {
     mf_engine_options options = golden_options(golden_case_find("mlx_4bit"));
@@ -160,6 +184,8 @@ int main(void)
                                          "v2_lite_bf16"};
     for (size_t i = golden_is_short() ? 3 : 0; i < 4; i++)
         check_blocks(blocks[i]);
+    if (GOLDEN_ON_DEVICE && !golden_is_short())
+        check_chosen("deepseek_v32_index_f32");
     check_refused();
     return test_result();
 }

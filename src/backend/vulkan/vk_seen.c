@@ -10,6 +10,8 @@
  */
 #include "backend/vulkan/vk_attention.h"
 
+#include "base/cache_rows.h"
+
 #define GATHER_THREADS 256u
 #define GATHER_GROUPS 256u /* of a row, at most */
 #define INDEX_THREADS 256u /* as index_scores.comp and index_choose.comp have them */
@@ -44,14 +46,15 @@ static uint32_t n_keys_of(const mf_vk_seen *s, uint32_t position)
 
 /* ---------------------------------------------------------------------------------- kernels -- */
 
+/* The least unit that rows are copied in. */
 static uint32_t value_bytes(const mf_vk_seen *s)
 {
-    return (uint32_t)mf_dtype_bytes(s->attend.cache_type);
+    return s->attend.cache_type == MF_F32 ? 4 : 2;
 }
 
 static uint32_t row_bytes(const mf_vk_seen *s)
 {
-    return s->attend.width * value_bytes(s);
+    return (uint32_t)mf_cache_row_bytes(s->attend.cache_type, 1, s->attend.width);
 }
 
 /* unit: bytes that are copied at once. */
@@ -91,7 +94,8 @@ bool mf_vk_seen_supports(const mf_vk_backend *be, const mf_vk_seen *s)
 {
     const mf_vk_attention *a = &s->attend;
     const mf_dtype keys = s->index.n_most != 0 ? s->index.cache_type : MF_F32;
-    return (a->cache_type == MF_F32 || a->cache_type == MF_BF16) && a->value_dim != 0 &&
+    const bool is_q8 = a->cache_type == MF_Q8 && s->window == 0 && a->width % 2 == 0;
+    return (a->cache_type == MF_F32 || a->cache_type == MF_BF16 || is_q8) && a->value_dim != 0 &&
            a->value_dim <= MF_VK_MOST_VALUES && (keys == MF_F32 || keys == MF_BF16) &&
            mf_vk_tile_bytes(MF_VK_FEW_QUERIES) <= be->device.info.shared_bytes;
 }
