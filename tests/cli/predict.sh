@@ -27,8 +27,8 @@ for cache in 0 2M; do
 done
 run run "$demo" -p "Once" --predict-depth 4
 expect_usage_error "--predict-depth: '4' is not 1, 2, 3 or auto"
-# how often auto foretells is the clock's matter
-expect_true at_most 100 "$(json "$scratch/next-layer" hints)"
+# how often anything is foretold is the clock's matter, but for the trial that says whether it pays
+expect_true at_most 1 "$(json "$scratch/next-layer" hints)"
 expect_true at_most "$(json "$scratch/next-layer" hint_wasted_bytes)" "$(json "$scratch/next-layer" hint_bytes)"
 run run "$demo" -p "Once upon a time" -n 24 --temp 0 --expert-cache 2M --quiet --stats --predict next-layer
 expect_code 0
