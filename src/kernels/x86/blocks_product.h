@@ -284,16 +284,16 @@ MF_INLINE void multiply_kind(mf_weight_kind kind, const mf_blocks_rows *w, uint3
                              uint32_t row1, const unsigned char *tokens, size_t token_bytes,
                              uint32_t n_tokens, float *y, size_t y_stride, panel *p)
 {
-    const span_tables t = tables_of(kind);
     const few_tokens few = {tokens, token_bytes, n_tokens, y, y_stride};
     if (n_tokens == 1) {
         multiply_few(kind, 1, w, row0, row1, &few);
         return;
     }
-    if (n_tokens <= few_of(kind)) {
+    if (FEW > 1 && n_tokens <= few_of(kind)) {
         multiply_some(w, row0, row1, &few);
         return;
     }
+    const span_tables t = tables_of(kind);
     for (uint32_t first = 0, n; first < n_tokens; first += n) {
         n = group_of(n_tokens - first);
         for (uint32_t row = row0; row < row1; row += PANEL) {

@@ -165,15 +165,8 @@ MF_INLINE __m512 woven_scales(const blocks_tables *t, const unsigned char *p)
 /* The first bytes of eight blocks of 17. */
 MF_INLINE __m128i bytes_of_17(const unsigned char *p)
 {
-#if defined(__AVX512VBMI__)
-    const __m512i at = _mm512_castsi128_si512(
-        _mm_setr_epi8(0, 17, 34, 51, 68, 85, 102, 119, 0, 0, 0, 0, 0, 0, 0, 0));
-    return _mm512_castsi512_si128(
-        _mm512_permutex2var_epi8(_mm512_loadu_si512(p), at, _mm512_loadu_si512(p + 64)));
-#else
     return _mm_setr_epi8((char)p[0], (char)p[17], (char)p[34], (char)p[51], (char)p[68],
                          (char)p[85], (char)p[102], (char)p[119], 0, 0, 0, 0, 0, 0, 0, 0);
-#endif
 }
 
 /* Eight floats as sixteen, each twice. */
