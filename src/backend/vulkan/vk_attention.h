@@ -7,8 +7,7 @@
 #include "backend/vulkan/vk_internal.h"
 
 #define MF_VK_TILE_THREADS 256u
-#define MF_VK_FEW_QUERIES 8u /* of a tile, where no sequence has more for a key head */
-#define MF_VK_MOST_VALUES (4 * MF_VK_TILE_THREADS)
+#define MF_VK_FEW_QUERIES 8u     /* of a tile, where no sequence has more for a key head */
 #define MF_VK_ENOUGH_GROUPS 256u /* that keep a device busy */
 
 /* Any of the operations. */
@@ -45,8 +44,8 @@ typedef struct mf_vk_tile_variant {
     bool is_aligned;
 } mf_vk_tile_variant;
 
-/* Shared memory of a tile of so many queries. */
-uint32_t mf_vk_tile_bytes(uint32_t n_queries);
+/* Whether a tile of these dims fits the device. */
+bool mf_vk_tile_supports(const mf_vk_backend *be, const mf_vk_attention *a);
 /* are_few: there are few tiles, so that small ones keep more of the device busy; is_aligned: all
  * lies where 16 bytes can be read at once. */
 mf_vk_tile_variant mf_vk_tile_choose(const mf_vk_backend *be, const mf_vk_attention *a,
@@ -62,7 +61,9 @@ mf_status mf_vk_split_prepare(mf_vk_backend *be, const mf_vk_attention *a, mf_er
  * on, or, n_positions 0, these are not the same for all. */
 void mf_vk_tiles_attend(mf_vk_backend *be, const mf_vk_attention *a, const mf_vk_kernel *kernel,
                         mf_vk_tile_push *push, uint32_t n_tiles, uint32_t n_positions);
-/* The rows of `fresh` go into the pages of their sequences. */
+/* The rows of `fresh` go into the pages of their sequences: of the attention it asks for those,
+ * page_offset, width, cache_type and is_in_window_pages; of 8 bits for the heads, too. */
+mf_status mf_vk_append_prepare(mf_vk_backend *be, const mf_vk_attention *a, mf_error *error);
 void mf_vk_attention_append(mf_vk_backend *be, const mf_vk_attention *a);
 
 /* vk_seen.c: attention of rows to what is gathered for each of them, the entries that it sees

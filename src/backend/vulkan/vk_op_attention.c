@@ -11,9 +11,10 @@
 #include "base/cache_rows.h"
 
 #define APPEND_THREADS 128u
-#define MERGE_THREADS 128u              /* as many as attention_merge.comp has blocks at a time */
-#define BLOCK 64u                       /* positions, as in attention.glsl */
-#define MANY 64u                        /* at most, otherwise */
+#define MERGE_THREADS 128u /* as many as attention_merge.comp has blocks at a time */
+#define BLOCK 64u          /* positions, as in attention.glsl */
+#define MANY 64u           /* at most, otherwise */
+#define MOST_VALUES (4 * MF_VK_TILE_THREADS)
 #define MOST_SUMS 16u                   /* of four values, that an invocation keeps */
 #define SPLIT_BYTES ((uint64_t)8 << 20) /* of blocks that are to be merged, at most */
 #define SPLIT_BLOCKS 64u                /* of the longest operation, in as many bytes or less */
@@ -112,10 +113,17 @@ static uint32_t sums_each(const mf_vk_attention *a, uint32_t n_queries)
     return n_queries > n_groups ? n_queries / n_groups : 1;
 }
 
-uint32_t mf_vk_tile_bytes(uint32_t n_queries)
+/* Shared memory of a tile. */
+static uint32_t tile_bytes(uint32_t n_queries)
 {
     const uint32_t powers = n_queries * (BLOCK / 4 + 1), slices = (n_queries + BLOCK) * 9;
     return (powers > slices ? powers : slices) * 16 + n_queries * 6 * 4;
+}
+
+bool mf_vk_tile_supports(const mf_vk_backend *be, const mf_vk_attention *a)
+{
+    return a->value_dim != 0 && a->value_dim <= MOST_VALUES &&
+           tile_bytes(MF_VK_FEW_QUERIES) <= be->device.info.shared_bytes;
 }
 
 /* Queries of a tile where there are many. */
@@ -123,7 +131,7 @@ static uint32_t many(const mf_vk_backend *be, const mf_vk_attention *a)
 {
     uint32_t n = MANY;
     while (n > MF_VK_FEW_QUERIES &&
-           (sums_each(a, n) > MOST_SUMS || mf_vk_tile_bytes(n) > be->device.info.shared_bytes))
+           (sums_each(a, n) > MOST_SUMS || tile_bytes(n) > be->device.info.shared_bytes))
         n /= 2;
     return n;
 }
@@ -232,10 +240,15 @@ static mf_vk_kernel append_kernel(const mf_vk_attention *a)
                           {APPEND_THREADS}};
 }
 
-mf_status mf_vk_tile_prepare(mf_vk_backend *be, const mf_vk_attention *a, mf_error *error)
+mf_status mf_vk_append_prepare(mf_vk_backend *be, const mf_vk_attention *a, mf_error *error)
 {
     const mf_vk_kernel append = append_kernel(a);
-    MF_TRY(mf_vk_prepare(be, &append, error));
+    return mf_vk_prepare(be, &append, error);
+}
+
+mf_status mf_vk_tile_prepare(mf_vk_backend *be, const mf_vk_attention *a, mf_error *error)
+{
+    MF_TRY(mf_vk_append_prepare(be, a, error));
     for (uint32_t i = 0; i < 4; i++) {
         const mf_vk_tile_variant v = mf_vk_tile_choose(be, a, (i & 1) != 0, (i & 2) != 0);
         const mf_vk_kernel kernel = mf_vk_tile_kernel(a, &v);
@@ -312,8 +325,7 @@ static bool supports(const mf_vk_backend *be, const mf_op *op)
     if (has_index(&a) && !mf_vk_seen_supports(be, &chosen))
         return false;
     return (a.cache_type == MF_F32 || a.cache_type == MF_BF16 || a.cache_type == MF_Q8) &&
-           a.value_dim != 0 && a.value_dim <= MF_VK_MOST_VALUES && a.n_kv_heads != 0 &&
-           mf_vk_tile_bytes(MF_VK_FEW_QUERIES) <= be->device.info.shared_bytes;
+           a.n_kv_heads != 0 && mf_vk_tile_supports(be, &a);
 }
 
 static uint64_t split_bytes(const mf_vk_attention *a, uint64_t n_blocks)

@@ -287,6 +287,10 @@ static void record_keyed_long(mf_vk_backend *be, const mf_op *op)
 static void record_keyed(mf_vk_backend *be, const mf_op *op)
 {
     const mf_gated_delta_params *p = &op->u.gated_delta;
+    if (delta_is_long(be, op)) {
+        record_keyed_long(be, op);
+        return;
+    }
     const mf_vk_kernel kernel = few_kernel(op);
     const struct {
         uint64_t q, k, v, a, b, a_log, dt_bias, out, sequences, state_offset;
@@ -309,20 +313,17 @@ static void record_keyed(mf_vk_backend *be, const mf_op *op)
               .eps = p->eps,
               .q_scale = q_scale(p),
               .single = mf_vk_batch_single(be)};
-    if (delta_is_long(be, op))
-        record_keyed_long(be, op);
-    else
-        dispatch_columns(be, op, &kernel, &push, sizeof push);
+    dispatch_columns(be, op, &kernel, &push, sizeof push);
 }
 
 static void delta_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_gated_delta_params *p = &op->u.gated_delta;
-    const mf_vk_kernel kernel = few_kernel(op);
     if (p->has_key_decays) {
         record_keyed(be, op);
         return;
     }
+    const mf_vk_kernel kernel = few_kernel(op);
     const delta_push push = {.qkv = mf_vk_address(be, p->qkv),
                              .a = mf_vk_address(be, p->a),
                              .b = mf_vk_address(be, p->b),

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What DeepSeek-V4's layers add beside attention: a residual of several streams, and entries that
  * stand for runs of positions. */
-#include "backend/vulkan/vk_internal.h"
+#include "backend/vulkan/vk_attention.h"
 
 #define THREADS 256u
-#define APPEND_THREADS 128u
 #define MOST_COLUMNS 1024u /* of an entry, as in compress.comp */
 
 /* ---------------------------------------------------------------------------------- streams -- */
@@ -87,11 +86,16 @@ static bool is_bf16(const mf_op *op)
     return op->u.compress.cache_type == MF_BF16;
 }
 
-static mf_vk_kernel append_kernel(const mf_op *op)
+/* Values and gates, which go into the pages of the window first. */
+static mf_vk_attention appended(const mf_op *op)
 {
-    return (mf_vk_kernel){is_bf16(op) ? MF_VK_SHADER_cache_append_bf16 : MF_VK_SHADER_cache_append,
-                          1,
-                          {APPEND_THREADS}};
+    const mf_compress_params *p = &op->u.compress;
+    return (mf_vk_attention){.op = op,
+                             .fresh = {p->kv, p->gate},
+                             .page_offset = {p->kv_offset, p->gate_offset},
+                             .width = p->n_series * p->dim,
+                             .cache_type = p->cache_type,
+                             .is_in_window_pages = true};
 }
 
 static mf_vk_kernel compress_kernel(const mf_op *op)
@@ -109,35 +113,17 @@ static bool compress_supports(const mf_vk_backend *be, const mf_op *op)
 
 static mf_status compress_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
-    const mf_vk_kernel append = append_kernel(op), compress = compress_kernel(op);
-    MF_TRY(mf_vk_prepare(be, &append, error));
+    const mf_vk_kernel compress = compress_kernel(op);
+    const mf_vk_attention rows = appended(op);
+    MF_TRY(mf_vk_append_prepare(be, &rows, error));
     return mf_vk_prepare(be, &compress, error);
-}
-
-/* Values and gates into the pages of the window. */
-static void append(mf_vk_backend *be, const mf_op *op)
-{
-    const mf_compress_params *p = &op->u.compress;
-    const mf_vk_kernel kernel = append_kernel(op);
-    const uint32_t width = p->n_series * p->dim;
-    const struct {
-        uint64_t x[2], page_offset[2], sequences;
-        uint32_t n_sequences, first_row, width, unused;
-    } push = {{mf_vk_address(be, p->kv), mf_vk_address(be, p->gate)},
-              {p->kv_offset, p->gate_offset},
-              mf_vk_batch_window_address(be),
-              be->batches.n_sequences,
-              op->first_row,
-              width,
-              0};
-    mf_vk_dispatch(be, &kernel, &push, sizeof push,
-                   (const uint32_t[]){mf_vk_groups(width, APPEND_THREADS), op->n_rows, 2});
 }
 
 static void compress_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_compress_params *p = &op->u.compress;
     const mf_vk_kernel kernel = compress_kernel(op);
+    const mf_vk_attention rows = appended(op);
     const struct {
         uint64_t bias, norm, cosine, sine, sequences, windows, kv, gate, entry;
         uint32_t n_sequences, first_row, dim, n_series, rate, n_rot;
@@ -160,7 +146,7 @@ static void compress_record(mf_vk_backend *be, const mf_op *op)
               p->n_rot,
               p->eps,
               0};
-    append(be, op);
+    mf_vk_attention_append(be, &rows);
     mf_vk_step(be);
     mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){1, op->n_rows, 1});
 }

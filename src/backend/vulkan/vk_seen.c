@@ -95,9 +95,8 @@ bool mf_vk_seen_supports(const mf_vk_backend *be, const mf_vk_seen *s)
     const mf_vk_attention *a = &s->attend;
     const mf_dtype keys = s->index.n_most != 0 ? s->index.cache_type : MF_F32;
     const bool is_q8 = a->cache_type == MF_Q8 && s->window == 0 && a->width % 2 == 0;
-    return (a->cache_type == MF_F32 || a->cache_type == MF_BF16 || is_q8) && a->value_dim != 0 &&
-           a->value_dim <= MF_VK_MOST_VALUES && (keys == MF_F32 || keys == MF_BF16) &&
-           mf_vk_tile_bytes(MF_VK_FEW_QUERIES) <= be->device.info.shared_bytes;
+    return (a->cache_type == MF_F32 || a->cache_type == MF_BF16 || is_q8) &&
+           (keys == MF_F32 || keys == MF_BF16) && mf_vk_tile_supports(be, a);
 }
 
 static uint32_t rows_at_once(const mf_vk_seen *s)
