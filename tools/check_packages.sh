@@ -13,7 +13,7 @@ cleanup() {
     for mounted in "$work/root/proc"; do
         mountpoint -q "$mounted" && umount "$mounted"
     done
-    rm -rf "$work"
+    rm -rf --one-file-system "$work"
 }
 trap cleanup EXIT
 fail() {

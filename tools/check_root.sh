@@ -16,6 +16,9 @@ esac
 mirror=${2:-$standard}
 keyring=${3:-$keyring}
 [ "$(id -u)" = 0 ] || { echo "check_root: a fresh root wants to be made by root" >&2; exit 1; }
+# The mounts below are of a namespace of its own: killed at any moment it leaves none behind, through
+# which the removal of a kept root would reach this machine's /dev.
+[ -n "${MF_OWN_MOUNTS:-}" ] || MF_OWN_MOUNTS=1 exec unshare --mount --propagation private bash "$0" "$@"
 trusted=(--no-check-gpg)
 [ ! -f "$keyring" ] || trusted=("--keyring=$keyring")
 place=${KEEP:-$(mktemp -d)}
@@ -23,7 +26,7 @@ cleanup() {
     for mounted in "$place/dev" "$place/proc"; do
         ! mountpoint -q "$mounted" || umount -R "$mounted"
     done
-    [ -n "${KEEP:-}" ] || rm -rf "$place"
+    [ -n "${KEEP:-}" ] || rm -rf --one-file-system "$place"
 }
 trap cleanup EXIT
 components=main
@@ -38,7 +41,6 @@ mkdir -p "$place/src"
 git -C "$root" archive HEAD | tar -x -C "$place/src"
 mount -t proc proc "$place/proc"
 mount --rbind /dev "$place/dev"
-mount --make-rslave "$place/dev"
 cp -L /etc/resolv.conf "$place/etc/resolv.conf" 2>/dev/null || true
 in_root() {
     DEBIAN_FRONTEND=noninteractive chroot "$place" "$@"
