@@ -10,6 +10,7 @@
 #define N_ROWS 21u
 #define N_COLS 768u /* of tiles of 512 one and a half */
 #define N_TOKENS 2u
+#define BUFFER_BYTES (4u << 20)
 
 static void check_values(const product *p, const float *y)
 {
@@ -73,7 +74,7 @@ static bool is_representative(const mf_weight_shape *form)
     }
 }
 
-enum { MOST_TOKENS = 9, ROWS = 37, HIDDEN = 64, OUT_AT = 3 << 16, ACT_AT = OUT_AT + (1 << 14) };
+enum { MOST_TOKENS = 9, ROWS = 37, HIDDEN = 256, OUT_AT = 3 << 16, ACT_AT = OUT_AT + (1 << 14) };
 
 /* A weight of random bytes at *at of the buffer. */
 static mf_weight put_weight(mf_backend *be, mf_buffer buffer, const mf_weight_shape *form,
@@ -86,7 +87,7 @@ static mf_weight put_weight(mf_backend *be, mf_buffer buffer, const mf_weight_sh
     for (uint32_t i = 0; i < mf_weight_format_of(&w.shape)->n_arrays; i++) {
         const uint64_t n = mf_weight_array_bytes(&w.shape, i);
         unsigned char *bytes = malloc(n);
-        REQUIRE(bytes != NULL && *at + n <= 1 << 20);
+        REQUIRE(bytes != NULL && *at + n <= BUFFER_BYTES);
         product_fill(&w.shape, i, bytes, &random);
         w.arrays[i] = (mf_span){buffer, *at};
         be->ops->write(be, w.arrays[i], bytes, n);
@@ -128,7 +129,7 @@ static void check_tokens(mf_backend *be, mf_buffer buffer, const mf_weight_shape
                          uint32_t n_cols, bool is_expert)
 {
     static float x[MOST_TOKENS * 4160], alone[MOST_TOKENS * ROWS], y[MOST_TOKENS * ROWS];
-    uint64_t random = n_cols, at = ACT_AT + (1 << 14);
+    uint64_t random = n_cols, at = ACT_AT + (1 << 15);
     mf_expert_item item = {.expert = 0};
     mf_op op = {.kind = is_expert ? MF_OP_EXPERTS : MF_OP_MATMUL};
     REQUIRE(n_cols <= 4160 && MOST_TOKENS * n_cols * sizeof *x <= OUT_AT);
@@ -151,7 +152,8 @@ static void check_tokens(mf_backend *be, mf_buffer buffer, const mf_weight_shape
     for (uint32_t n = 2; n <= MOST_TOKENS; n++) {
         record_tokens(be, buffer, &op, n_cols, 0, n, y);
         CHECK_MSG(memcmp(y, alone, n * ROWS * sizeof *y) == 0,
-                  "%u columns, expert %d: other bits for %u tokens", n_cols, is_expert, n);
+                  "form %d, %u bits, %u columns, expert %d: other bits for %u tokens",
+                  (int)form->kind, form->bits, n_cols, is_expert, n);
     }
 }
 
@@ -162,18 +164,21 @@ int main(void)
     mf_backend *be = vulkan_open(NULL);
     if (be == NULL)
         return TEST_SKIPPED;
-    REQUIRE_OK(be->ops->buffer_create(be, 1 << 20, MF_USE_DEVICE, "weights", &buffer, &error),
+    REQUIRE_OK(be->ops->buffer_create(be, BUFFER_BYTES, MF_USE_DEVICE, "weights", &buffer, &error),
                &error);
     for (size_t i = 0; i < N_VULKAN_FORMS; i++)
         if (!vulkan_is_short() || is_representative(&vulkan_forms[i]))
             check_form(be, buffer, &vulkan_forms[i]);
     static const uint32_t n_cols[] = {1088, 4160, 64, 576, 2560, 4096};
-    for (size_t i = 0; i < (vulkan_is_short() ? 2 : sizeof n_cols / sizeof *n_cols); i++)
-        for (size_t f = 0; f < N_VULKAN_FORMS; f++)
-            if (vulkan_forms[f].kind == MF_WEIGHT_AFFINE && vulkan_forms[f].bits == 4 &&
-                vulkan_forms[f].group == 64)
+    for (size_t f = 0; f < N_VULKAN_FORMS; f++) {
+        const mf_weight_shape *form = &vulkan_forms[f];
+        if (!vulkan_is_short() || form->kind == MF_WEIGHT_MXFP4) /* with a table of levels */
+            check_tokens(be, buffer, form, 1024, true);
+        if (form->kind == MF_WEIGHT_AFFINE && form->bits == 4 && form->group == 64)
+            for (size_t i = 0; i < (vulkan_is_short() ? 2 : sizeof n_cols / sizeof *n_cols); i++)
                 for (int is_expert = 0; is_expert < 2; is_expert++)
-                    check_tokens(be, buffer, &vulkan_forms[f], n_cols[i], is_expert != 0);
+                    check_tokens(be, buffer, form, n_cols[i], is_expert != 0);
+    }
     be->ops->destroy(be);
     return test_result();
 }
