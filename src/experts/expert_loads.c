@@ -300,7 +300,10 @@ static uint32_t choose_load(const mf_expert_store *store, uint32_t lane, uint32_
     if (load != MF_NONE)
         return load;
     load = first_for(store, &store->foreseen, lane);
-    return load != MF_NONE && is_modest(&store->loads[load], n_in_flight) ? load : MF_NONE;
+    if (load == MF_NONE)
+        return MF_NONE;
+    const mf_expert_load *l = &store->loads[load];
+    return l->is_sure || is_modest(l, n_in_flight) ? load : MF_NONE;
 }
 
 /* The lane's next read; false if there is none to be sent now. n_in_flight: of the lane, with those

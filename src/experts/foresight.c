@@ -17,6 +17,8 @@
 #define WEIGHT 0.0625f
 /* An expert of a sweep is named where it is wanted with at least this chance. */
 #define SWEEP_CHANCE 0.5
+/* And read as if it were demanded, at the drive's full depth, with this one. */
+#define SWEEP_SURE 0.95
 /* A predictor that nobody follows is asked in one pass of so many. */
 #define PASSES_BETWEEN 64u
 /* With the shared expert in the state, or without: the one that names fewer rightly is asked in one
@@ -390,16 +392,28 @@ bool mf_foresight_folds_shared(const mf_foresight *f)
 
 /* ----------------------------------------------------------------------------------- hints -- */
 
-/* A pass of many rows: those that any of them is expected to want, in order. */
-static uint32_t list_sweep(mf_foresight *f, uint32_t layer)
+/* Whether none of the pass's rows will want the expert, which each wants with this chance. */
+static double chance_of_none(const mf_foresight *f, double share)
+{
+    double none = 1;
+    for (uint32_t row = 0; row < f->n_rows && none > 1 - SWEEP_SURE; row++)
+        none *= 1 - share;
+    return none;
+}
+
+/* A pass of many rows: those that any of them is expected to want, in order, the surest part of
+ * them at the front. Returns how many; *n_sure: of them, those. */
+static uint32_t list_sweep(mf_foresight *f, uint32_t layer, uint32_t *n_sure)
 {
     const float *shares = f->shares + (size_t)layer * f->n_experts;
     uint32_t n = 0;
+    for (uint32_t e = 0; e < f->n_experts; e++)
+        if (chance_of_none(f, (double)shares[e]) <= 1 - SWEEP_SURE)
+            f->hints[n++] = e;
+    *n_sure = n;
     for (uint32_t e = 0; e < f->n_experts; e++) {
-        double none = 1;
-        for (uint32_t row = 0; row < f->n_rows && none > SWEEP_CHANCE; row++)
-            none *= 1 - (double)shares[e];
-        if (none <= SWEEP_CHANCE)
+        const double none = chance_of_none(f, (double)shares[e]);
+        if (none > 1 - SWEEP_SURE && none <= 1 - SWEEP_CHANCE)
             f->hints[n++] = e;
     }
     return n;
@@ -447,17 +461,19 @@ static uint32_t name_candidates(mf_foresight *f, uint32_t layer, const int32_t *
 
 void mf_foresight_hint(mf_foresight *f, uint32_t layer, const int32_t *foretold, uint32_t n)
 {
-    uint32_t n_hints = 0;
+    uint32_t n_hints = 0, n_sure = 0;
     if (!f->is_on || layer >= f->n_layers)
         return;
     if (f->n_rows <= MF_FORESIGHT_ROWS)
         n_hints = name_candidates(f, layer, foretold, n);
     else if (does_sweep(f))
-        n_hints = list_sweep(f, layer);
+        n_hints = list_sweep(f, layer, &n_sure);
     if (f->depth > 1)
         mf_expert_store_cancel_hints_of(f->store, layer); /* what was said from farther away */
-    if (n_hints > 0)
-        mf_expert_store_hint(f->store, layer, f->hints, n_hints);
+    if (n_sure > 0)
+        mf_expert_store_expect(f->store, layer, f->hints, n_sure);
+    if (n_hints > n_sure)
+        mf_expert_store_hint(f->store, layer, f->hints + n_sure, n_hints - n_sure);
 }
 
 void mf_foresight_hint_far(mf_foresight *f, uint32_t layer, uint32_t distance,

@@ -170,6 +170,10 @@ void mf_expert_store_keep(mf_expert_store *store, uint32_t first, uint32_t n);
  */
 void mf_expert_store_hint(mf_expert_store *store, uint32_t layer, const uint32_t *experts,
                           uint32_t n);
+/* The same of experts that are all but certain to be wanted, as a prompt's are: their reads are
+ * sent as if they were demanded, at any depth, once nothing that is demanded is left to be sent. */
+void mf_expert_store_expect(mf_expert_store *store, uint32_t layer, const uint32_t *experts,
+                            uint32_t n);
 /* What earlier runs asked for: shares [n_layers * n_experts], for the policy, and the n keys (layer
  * * n_experts + expert) that are worth most, read in this order into empty slots while nothing else
  * wants the drive. Before the first fetch. The keys are borrowed until this is called with none. */

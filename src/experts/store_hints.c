@@ -6,38 +6,57 @@
  */
 #include "experts/store_impl.h"
 
-static void add_hint(mf_expert_store *store, uint32_t key)
+static void add_hint(mf_expert_store *store, mf_expert_hint hint)
 {
     if (store->n_hints == MF_EXPERT_HINTS) {
         store->hints_head = (store->hints_head + 1) % MF_EXPERT_HINTS;
         store->n_hints--;
     }
-    store->hints[(store->hints_head + store->n_hints++) % MF_EXPERT_HINTS] = key;
+    store->hints[(store->hints_head + store->n_hints++) % MF_EXPERT_HINTS] = hint;
 }
 
-void mf_expert_store_hint(mf_expert_store *store, uint32_t layer, const uint32_t *experts,
-                          uint32_t n)
+static void add_hints(mf_expert_store *store, uint32_t layer, const uint32_t *experts, uint32_t n,
+                      bool are_sure)
 {
     if (layer >= store->map.n_layers)
         return;
     for (uint32_t i = 0; i < n; i++) {
         if (experts[i] < store->map.n_experts)
-            add_hint(store, mf_expert_key(store, layer, experts[i]));
+            add_hint(store, (mf_expert_hint){mf_expert_key(store, layer, experts[i]), are_sure});
     }
     mf_expert_store_poll(store);
 }
 
-/* False if the hint has to wait. */
-static bool serve_hint(mf_expert_store *store, uint32_t key)
+void mf_expert_store_hint(mf_expert_store *store, uint32_t layer, const uint32_t *experts,
+                          uint32_t n)
 {
+    add_hints(store, layer, experts, n, false);
+}
+
+void mf_expert_store_expect(mf_expert_store *store, uint32_t layer, const uint32_t *experts,
+                            uint32_t n)
+{
+    add_hints(store, layer, experts, n, true);
+}
+
+/* Whether there is a load for one more that is foreseen. */
+static bool is_load_left(mf_expert_store *store, mf_expert_hint hint)
+{
+    return store->n_foreseen < (hint.is_sure ? MF_EXPERT_SURE_LOADS : MF_EXPERT_HINT_LOADS) &&
+           mf_expert_load_find(store, MF_CACHE_HINT, hint.key);
+}
+
+/* False if the hint has to wait. */
+static bool serve_hint(mf_expert_store *store, mf_expert_hint hint)
+{
+    const uint32_t key = hint.key;
     uint32_t slot = store->slot_of[key];
     if (slot != MF_NONE) {
         mf_expert_note(store, MF_CACHE_HINT, key, slot);
         return true;
     }
     const uint32_t place = mf_expert_place_with(store, MF_CACHE_HINT, key);
-    if (place == MF_NONE && (store->n_foreseen >= MF_EXPERT_HINT_LOADS ||
-                             !mf_expert_load_find(store, MF_CACHE_HINT, key)))
+    if (place == MF_NONE && !is_load_left(store, hint))
         return false;
     slot = mf_expert_slot_take(store, MF_CACHE_HINT, key);
     if (slot == MF_NONE)
@@ -47,7 +66,7 @@ static bool serve_hint(mf_expert_store *store, uint32_t key)
     if (requests != NULL)
         requests->n_hints++;
     if (place == MF_NONE)
-        (void)mf_expert_load_start(store, slot, false);
+        mf_expert_load_start(store, slot, false)->is_sure = hint.is_sure;
     else
         (void)mf_expert_load_from(store, place, slot, NULL); /* else who asks for it is told */
     return true;
@@ -70,9 +89,9 @@ void mf_expert_hints_drop(mf_expert_store *store, uint32_t layer)
 {
     uint32_t n_kept = 0;
     for (uint32_t i = 0; i < store->n_hints; i++) {
-        uint32_t key = store->hints[(store->hints_head + i) % MF_EXPERT_HINTS];
-        if (!is_of(store, key, layer))
-            store->hints[(store->hints_head + n_kept++) % MF_EXPERT_HINTS] = key;
+        const mf_expert_hint hint = store->hints[(store->hints_head + i) % MF_EXPERT_HINTS];
+        if (!is_of(store, hint.key, layer))
+            store->hints[(store->hints_head + n_kept++) % MF_EXPERT_HINTS] = hint;
     }
     store->n_hints = n_kept;
     uint32_t before;

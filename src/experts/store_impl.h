@@ -21,6 +21,7 @@
  * flight on the drive: what keeps it busy, and about what one read of a demand takes, which waits
  * for no more. */
 #define MF_EXPERT_HINT_LOADS 32u
+#define MF_EXPERT_SURE_LOADS 128u /* of those that are as good as demanded, at any depth */
 #define MF_EXPERT_HINT_DEPTH 8u
 #define MF_EXPERT_WARM_LOADS 8u
 #define MF_EXPERT_HINT_BYTES (2u * MF_EXPERT_READ_BYTES)
@@ -81,8 +82,14 @@ typedef struct mf_expert_load {
     mf_load_state state;
     bool is_demanded, is_measured, is_in_queue;
     bool is_warm; /* not foreseen by anybody: for earlier runs' sake */
+    bool is_sure; /* foreseen, and sent as if it were demanded */
     mf_status failure;
 } mf_expert_load;
+
+typedef struct mf_expert_hint {
+    uint32_t key;
+    bool is_sure;
+} mf_expert_hint;
 
 typedef struct mf_load_queue {
     uint32_t first, last;
@@ -175,7 +182,7 @@ struct mf_expert_store {
     uint64_t *seen_in;    /* [n_experts]: the last fetch that asked for the expert */
     uint64_t n_fetches;
 
-    uint32_t hints[MF_EXPERT_HINTS]; /* keys; a ring */
+    mf_expert_hint hints[MF_EXPERT_HINTS]; /* a ring */
     uint32_t hints_head, n_hints;
     const uint32_t *warm; /* keys that earlier runs asked for most; from next_warm on to be read */
     uint32_t n_warm, next_warm;

@@ -136,3 +136,9 @@ void mf_foretell_hint(mf_runner *r, uint32_t layer, bool is_foretold, uint32_t n
     if (is_foretold && !r->backend->ops->runs_later)
         hint_far(r, layer, n_rows);
 }
+
+void mf_foretell_first(mf_runner *r, uint32_t n_rows)
+{
+    if (n_rows > MF_FORESIGHT_ROWS) /* swept */
+        mf_foresight_hint(r->foresight, 0, NULL, 0);
+}

@@ -306,8 +306,10 @@ static mf_status run(mf_runner *r, const mf_batch *batch, mf_error *error)
 {
     if (r->tap != NULL)
         r->tap->begin(r->tap->ctx, batch);
-    if (r->foresight != NULL)
+    if (r->foresight != NULL) {
         mf_foresight_begin(r->foresight, batch->n_rows);
+        mf_foretell_first(r, batch->n_rows);
+    }
     MF_TRY(mf_forward_layers(r, batch, error));
     mf_routed_ask(r, batch->n_rows);
     if (batch->watch->each != NULL) {

@@ -234,6 +234,49 @@ static void test_hint_depth(const io_case *c, const char *dir)
     world_free(w);
 }
 
+/* What is all but certain is sent at any depth, after what is demanded. */
+static void test_expected(const io_case *c, const char *dir)
+{
+    if (c->inner == NULL)
+        return;
+    mf_error error = {0};
+    world *w = plain_world(dir); /* an expert is three reads */
+    rig r;
+    const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    rig_open(&r, c, w, 16, 0);
+    r.fault.slow_lanes = ALL_LANES;
+    mf_expert_store_expect(r.store, 1, experts, 8);
+    CHECK_U64(mf_io_in_flight(r.io), 24);
+    mf_expert_store_hint(r.store, 0, experts, 2); /* so much is in flight that these wait */
+    CHECK_U64(mf_io_in_flight(r.io), 24);
+    CHECK_U64(stats_of(&r).n_queued, 2);
+    /* The demand takes over what is on its way; nothing is read twice. */
+    mf_expert_fetch *f = begin(&r, 1, experts, 8);
+    CHECK_U64(stats_of(&r).n_hints_late, 8);
+    CHECK_U64(mf_io_in_flight(r.io), 24);
+    r.fault.slow_lanes = 0;
+    REQUIRE_OK(finish(&r, f, 1, experts, &error), &error);
+    settle(&r);
+    CHECK_U64(stats_of(&r).n_reads, 30);
+    rig_close(&r);
+    /* Where the drive takes fewer at a time, what is demanded goes first. */
+    rig_open(&r, c, w, 16, 9);
+    r.fault.slow_lanes = ALL_LANES;
+    f = begin(&r, 0, experts, 2);
+    mf_expert_store_expect(r.store, 1, experts, 8);
+    CHECK_U64(mf_io_in_flight(r.io), 9);
+    CHECK_U64(stats_of(&r).n_queued, 7);
+    mf_expert_fetch *other = begin(&r, 0, experts + 2, 2);
+    CHECK(r.store->demanded.first != MF_NONE);
+    r.fault.slow_lanes = 0;
+    REQUIRE_OK(finish(&r, other, 0, experts + 2, &error), &error);
+    REQUIRE_OK(finish(&r, f, 0, experts, &error), &error);
+    settle(&r);
+    CHECK_U64(stats_of(&r).n_reads, 36);
+    rig_close(&r);
+    world_free(w);
+}
+
 /* More names than the list holds: the oldest are forgotten, the others come in their order. */
 static void test_hints_overflow(const io_case *c, const char *dir)
 {
@@ -755,6 +798,7 @@ int main(void)
         test_hints_wait(&cases[c], dirs[0]);
         test_demand_depth(&cases[c], dirs[0]);
         test_hint_depth(&cases[c], dirs[0]);
+        test_expected(&cases[c], dirs[0]);
         test_hints_overflow(&cases[c], dirs[0]);
         test_hints_and_slots(&cases[c], dirs[0]);
         test_demand_takes_queued(&cases[c], dirs[0]);

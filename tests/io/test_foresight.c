@@ -8,6 +8,7 @@
 
 #include "experts/foresight.h"
 #include "experts/foresight_trial.h"
+#include "experts/store_impl.h"
 #include "routing/drive_sim.h"
 
 #include <math.h>
@@ -355,6 +356,44 @@ static void test_idle(void)
     close_rig(&r);
 }
 
+/* A pass of many rows wants nearly all of each layer: what is all but certain is read at the
+ * drive's full depth, what is only likely a little at a time, what is not is not read. */
+static void test_sweep(void)
+{
+    const setting s = {.reading = 1, .n_slots = N_LAYERS * N_EXPERTS};
+    int32_t ids[200 * K];
+    rig r;
+    open_rig(&r, &s);
+    mf_foresight_begin(r.foresight, 200);
+    mf_foresight_hint(r.foresight, 1, NULL, 0);
+    CHECK_U64(mf_io_in_flight(r.io), N_EXPERTS); /* nothing is known yet: each by many */
+    mf_expert_stats stats;
+    for (uint32_t pass = 0; pass < 6; pass++) { /* half of the experts, and now and then another */
+        for (uint32_t i = 0; i < 200 * K; i++)
+            ids[i] = (int32_t)(i % (N_EXPERTS / 2));
+        for (uint32_t i = 0; i < 32 && pass == 5; i++)
+            ids[i] = (int32_t)(N_EXPERTS / 2 + i % 16);
+        mf_foresight_chosen(r.foresight, 2, ids);
+        mf_foresight_end(r.foresight, true);
+        mf_foresight_begin(r.foresight, 200);
+    }
+    mf_expert_loads_drain(r.store);
+    mf_expert_store_stats(r.store, &stats);
+    const uint64_t n_before = stats.n_hints;
+    mf_foresight_hint(r.foresight, 2, NULL, 0);
+    mf_expert_store_stats(r.store, &stats);
+    CHECK_U64(mf_io_in_flight(r.io), N_EXPERTS / 2);
+    CHECK_U64(stats.n_hints, n_before + N_EXPERTS / 2);
+    CHECK_U64(r.store->n_hints, 16);
+    while (mf_io_in_flight(r.io) > 0) {
+        mf_expert_loads_collect(r.store, true);
+        mf_expert_store_poll(r.store);
+    }
+    mf_expert_store_stats(r.store, &stats);
+    CHECK_U64(stats.n_hints, n_before + N_EXPERTS / 2 + 16);
+    close_rig(&r);
+}
+
 int main(void)
 {
     test_machines();
@@ -363,5 +402,6 @@ int main(void)
     test_never_slower();
     test_resets();
     test_idle();
+    test_sweep();
     return test_result();
 }
