@@ -106,10 +106,12 @@ bool mf_expert_fetch_is_ready(const mf_expert_fetch *fetch);
 /* Whether slots held all of it when it began. */
 bool mf_expert_fetch_was_held(const mf_expert_fetch *fetch);
 /* Hands out up to `max` experts that are ready now; waits for one if none is. *n is 0 only when all
- * were handed out. With slots of a device, an expert is ready when its upload is in the stream:
- * what is recorded afterwards finds it. Where too few slots are left, ready experts of other
- * fetches that were not handed out yet make room. Errors: those of a read, naming file and offset,
- * and of the engine and the device; MF_ERR_STATE: all slots are handed out. Then call end. */
+ * were handed out. One at a time where others wait for slots that the host reaches: each that is
+ * released lets the drive go on, while those that are ready are used. With slots of a device, an
+ * expert is ready when its upload is in the stream: what is recorded afterwards finds it. Where too
+ * few slots are left, ready experts of other fetches that were not handed out yet make room.
+ * Errors: those of a read, naming file and offset, and of the engine and the device; MF_ERR_STATE:
+ * all slots are handed out. Then call end. */
 mf_status mf_expert_fetch_next(mf_expert_fetch *fetch, mf_expert_ready *out, uint32_t max,
                                uint32_t *n, mf_error *error);
 /* The fetch needs the expert no longer. It stays cached, and its slot is not written to before the

@@ -98,6 +98,7 @@ static uint32_t read_to_slot(mf_expert_store *store, uint32_t key)
         mf_expert_load_cancel(store, foreseen); /* its place is free then, too */
     }
     const uint32_t slot = mf_expert_slot_take(store, MF_CACHE_MISS, key);
+    store->lacks_slots = slot == MF_NONE;
     if (slot != MF_NONE)
         (void)mf_expert_load_start(store, slot, true);
     return slot;
@@ -145,6 +146,7 @@ void mf_expert_store_advance(mf_expert_store *store, mf_expert_fetch *first)
 {
     if (store->is_broken)
         return;
+    store->lacks_slots = false;
     bool is_served = first == NULL || serve_fetch(first);
     for (uint32_t i = 0; i < store->n_open && is_served; i++)
         is_served = serve_fetch(store->open[i]);
@@ -340,8 +342,9 @@ mf_status mf_expert_fetch_next(mf_expert_fetch *f, mf_expert_ready *out, uint32_
             *error = f->failure_error;
         return f->failure;
     }
+    const uint32_t most = store->lacks_slots && store->memory.host != NULL ? 1 : max;
     uint32_t n_out = 0;
-    while (n_out < max && f->ready_head < f->ready_end)
+    while (n_out < most && n_out < max && f->ready_head < f->ready_end)
         hand_out(f, f->ready[f->ready_head++], &out[n_out++]);
     *n = n_out;
     return MF_OK;

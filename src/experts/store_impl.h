@@ -149,9 +149,10 @@ struct mf_expert_store {
     uint32_t n_active_of[MF_SLOT_SIZES]; /* in force */
     uint32_t n_guests;                   /* experts in slots of a larger size than theirs */
     uint32_t wanted_size;                /* of the slot that is being looked for */
-    uint64_t n_given_up;                 /* ever */
-    uint64_t *versions;                  /* [n_layers] */
-    uint32_t first_kept, n_kept;         /* layers */
+    bool lacks_slots;    /* an item waits for one: there was none when slots were last given */
+    uint64_t n_given_up; /* ever */
+    uint64_t *versions;  /* [n_layers] */
+    uint32_t first_kept, n_kept; /* layers */
     const mf_cache_policy *policy;
     void *policy_state;
 

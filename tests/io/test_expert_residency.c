@@ -277,6 +277,43 @@ static void test_expected(const io_case *c, const char *dir)
     world_free(w);
 }
 
+/* Where slots are short, one expert is handed out at a time, and the next is read once it is
+ * released, while others that are there were not yet handed out. */
+static void test_one_at_a_time(const io_case *c, const char *dir)
+{
+    if (c->inner == NULL)
+        return;
+    mf_error error = {0};
+    world *w = plain_world(dir); /* an expert is three reads */
+    const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    mf_expert_ready ready[8];
+    uint32_t n;
+    rig r;
+    rig_open(&r, c, w, 3, 0);
+    mf_expert_fetch *f = begin(&r, 0, experts, 5);
+    settle(&r);
+    r.fault.slow_lanes = ALL_LANES;
+    for (uint32_t i = 0; i < 3; i++) {
+        REQUIRE_OK(mf_expert_fetch_next(f, ready, 8, &n, &error), &error);
+        CHECK_U64(n, 1);
+        check_expert(&r, 0, experts[ready[0].index], &ready[0]);
+        mf_expert_fetch_release(f, ready[0].index, 0);
+        CHECK_U64(mf_io_in_flight(r.io), i == 0 ? 3 : 6); /* the fourth, then the fifth as well */
+    }
+    r.fault.slow_lanes = 0;
+    settle(&r);
+    REQUIRE_OK(mf_expert_fetch_next(f, ready, 8, &n, &error), &error);
+    CHECK_U64(n, 2); /* nothing waits any more */
+    mf_expert_fetch_end(f, 0);
+    f = begin(&r, 1, experts, 3);
+    settle(&r);
+    REQUIRE_OK(mf_expert_fetch_next(f, ready, 8, &n, &error), &error);
+    CHECK_U64(n, 3);
+    mf_expert_fetch_end(f, 0);
+    rig_close(&r);
+    world_free(w);
+}
+
 /* More names than the list holds: the oldest are forgotten, the others come in their order. */
 static void test_hints_overflow(const io_case *c, const char *dir)
 {
@@ -799,6 +836,7 @@ int main(void)
         test_demand_depth(&cases[c], dirs[0]);
         test_hint_depth(&cases[c], dirs[0]);
         test_expected(&cases[c], dirs[0]);
+        test_one_at_a_time(&cases[c], dirs[0]);
         test_hints_overflow(&cases[c], dirs[0]);
         test_hints_and_slots(&cases[c], dirs[0]);
         test_demand_takes_queued(&cases[c], dirs[0]);
