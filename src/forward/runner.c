@@ -416,14 +416,14 @@ static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
 {
     size_t picks = (size_t)r->plan.n_chunk * r->plan.k, n_experts = r->h.n_experts;
     size_t n_ready = n_experts < MF_READY_MAX ? n_experts : MF_READY_MAX;
-    size_t n_bytes = picks * 16 + (2 * n_experts + 1) * 4 +
+    size_t n_bytes = picks * 16 + 2 * (2 * n_experts + 1) * 4 +
                      n_ready * (sizeof(mf_expert_item) + sizeof(mf_expert_ready)) +
                      (size_t)n_sequences * sizeof(mf_sequence) + (size_t)r->plan.n_logit_rows * 4 +
                      (size_t)r->plan.n_chunk * 8 + (size_t)r->h.n_vocab * sizeof(float) +
                      mf_all_layers(&r->h) * sizeof(mf_layer_state) + routed_bytes(r) +
                      foretold_bytes(r) +
                      (size_t)r->plan.n_logit_rows * (sizeof(float *) + 4 * MF_FINITE_PARTS) +
-                     draft_rows_bytes(r) + stream_rows_bytes(r) + 32 * 64;
+                     draft_rows_bytes(r) + stream_rows_bytes(r) + 33 * 64;
     MF_TRY(mf_arena_create(&r->allocator, n_bytes, "expert lists", &r->arena, error));
     r->moe.ids = mf_arena_take(&r->arena, picks * 4);
     r->moe.place = mf_arena_take(&r->arena, picks * 4);
@@ -432,6 +432,7 @@ static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
     r->moe.foretold = mf_arena_take(&r->arena, foretold_bytes(r));
     r->moe.first = mf_arena_take(&r->arena, (n_experts + 1) * 4);
     r->moe.wanted = mf_arena_take(&r->arena, n_experts * 4);
+    r->split_lists = mf_arena_take(&r->arena, (2 * n_experts + 1) * 4);
     r->moe.items = mf_arena_take(&r->arena, n_ready * sizeof(mf_expert_item));
     r->moe.ready = mf_arena_take(&r->arena, n_ready * sizeof(mf_expert_ready));
     r->sequences = mf_arena_take(&r->arena, (size_t)n_sequences * sizeof(mf_sequence));

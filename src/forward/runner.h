@@ -82,6 +82,7 @@ typedef struct mf_runner {
     mf_expert_store *store;
     mf_arena arena;
     mf_moe_lists moe;
+    uint32_t *split_lists; /* [2 * n_experts + 1]: moe.first and moe.wanted of a second half */
     mf_routed routed;
     mf_ahead ahead;
     mf_fused fused;

@@ -44,20 +44,13 @@ void mf_split_profit_add(mf_split_profit *p, const mf_split_cost *pass)
 
 /* ------------------------------------------------------------------------------------- pass -- */
 
-/* Where the lists of the second half lie: in what those who watch the router need, which nobody
- * does then. */
-static bool has_lists(const mf_runner *r)
-{
-    return (uint64_t)r->plan.n_chunk * r->plan.k >= 2 * (uint64_t)r->h.n_experts + 1;
-}
-
 static bool can(const mf_runner *r, const mf_batch *batch)
 {
     const mf_batch_watch *w = batch->watch;
     return batch->n_parts > 1 && batch->n_rows <= MF_SPLIT_ROWS && r->h.n_moe_layers > 0 &&
            !r->backend->ops->runs_later && !mf_experts_are_apart(r) && r->batch == NULL &&
            r->h.n_streams == 0 && r->tap == NULL && r->inputs == NULL && w->trace == NULL &&
-           w->each == NULL && has_lists(r);
+           w->each == NULL;
 }
 
 static uint64_t waited_us(const mf_runner *r)
@@ -149,8 +142,8 @@ static half make_half(mf_runner *r, const mf_batch *batch, uint32_t first, uint3
     s.lists.ids += picks;
     s.lists.place += picks;
     s.lists.x_rows += picks;
-    s.lists.first = (uint32_t *)(void *)r->moe.weights;
-    s.lists.wanted = s.lists.first + r->h.n_experts + 1;
+    s.lists.first = r->split_lists;
+    s.lists.wanted = r->split_lists + r->h.n_experts + 1;
     return s;
 }
 

@@ -268,7 +268,7 @@ static uint64_t host_bytes(const mf_hparams *h, const mf_plan_options *o, const 
 {
     const uint64_t n = o->n_chunk, picks = n * o->k;
     const uint64_t routed = (uint64_t)h->n_moe_layers * (4 * MF_MAX_ROUTED_PICKS + 80);
-    return picks * 16 + (uint64_t)h->n_experts * 64 + routed +
+    return picks * 16 + (uint64_t)h->n_experts * 72 + routed +
            n * (h->hidden_size + 2 * (uint64_t)h->n_v_heads + 1 + h->n_streams) * 4 +
            (uint64_t)h->n_vocab * 4 + (uint64_t)p->n_logit_rows * MF_FINITE_PARTS * 4 +
            o->n_sessions * p->session_host_bytes + prepared_bytes(h, o->device, n) +

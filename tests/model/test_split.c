@@ -18,7 +18,8 @@ typedef struct setup {
     uint64_t n_slots; /* 0: the least */
     mf_predict predict;
     mf_io_fault *fault;
-    bool is_alone; /* one session after the other */
+    bool is_alone;    /* one session after the other */
+    uint32_t n_chunk; /* 0: the default */
 } setup;
 
 typedef struct open_engine {
@@ -36,6 +37,7 @@ static open_engine open_it(const golden_case *c, const setup *s)
     options.n_threads = 2;
     options.n_sessions = N_SESSIONS;
     options.predict = s->predict;
+    options.n_chunk_tokens = s->n_chunk;
     options.expert_cache_bytes = 0;
     REQUIRE_OK(mf_model_inspect(golden_path(c->name), &options, &info, &error), &error);
     options.expert_cache_bytes = s->n_slots * info.slot_bytes;
@@ -128,6 +130,29 @@ static void test_same_bits(const golden_case *c)
             if (n_slots == 1000 && s.predict == MF_PREDICT_OFF) /* all: each is read once */
                 CHECK_U64(stats.read_bytes, before.read_bytes);
         }
+    free(expected);
+    golden_free(&g);
+}
+
+/* Chunks of as many rows as there are sessions: what they choose takes less room than a list of all
+ * experts does. */
+static void test_small_chunks(const golden_case *c)
+{
+    golden g;
+    uint64_t n_split;
+    mf_stats stats;
+    golden_read(c, &g);
+    const setup one = {.mode = MF_SPLIT_NEVER, .is_alone = true};
+    const setup s = {.mode = MF_SPLIT_ALWAYS, .n_chunk = N_SESSIONS};
+    float *expected = evaluate(c, &g, &one, &n_split, &stats);
+    float *got = evaluate(c, &g, &s, &n_split, &stats);
+    open_engine o = open_it(c, &s);
+    const mf_runner *r = &o.engine->runner;
+    CHECK(r->plan.n_chunk * r->plan.k < 2 * r->h.n_experts);
+    close_it(&o);
+    CHECK(memcmp(got, expected, (size_t)N_SESSIONS * g.n_vocab * sizeof *got) == 0);
+    CHECK(n_split >= N_STEPS - 1); /* each step after the first is one pass */
+    free(got);
     free(expected);
     golden_free(&g);
 }
@@ -242,6 +267,7 @@ int main(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         test_same_bits(golden_case_find(cases[i]));
     const golden_case *c = golden_case_find("mlx_4bit");
+    test_small_chunks(c);
     test_disorder(c);
     test_failures(c);
     test_cancelled(c);
