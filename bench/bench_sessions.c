@@ -4,17 +4,17 @@
  * beside what it replaces or what the machine can do.
  *
  *     bench_sessions MODEL [--text FILE] [--sessions N] [--prompt N] [--steps N] [--prefix N]
- *                          [--rounds N] [--ram MIB] [--cache MIB] [--dir DIR] [--part decode|state]
- *                          [--one-prompt] [--device NAME] [--vram MIB]
- *                          [--operations]
- *                          [--halves auto|never|always]
+ *                          [--rounds N] [--ram MIB] [--cache MIB] [--dir DIR]
+ *                          [--part decode|together|state] [--one-prompt] [--device NAME]
+ *                          [--vram MIB] [--operations] [--halves auto|never|always]
  *
- * --text: the tokens are FILE's, else pseudo-random. --one-prompt: each session samples its own
- * continuation of the same prompt, else each has a stretch of the tokens. --cache: expert slots,
- * default the least possible. --operations: a GPU's time of a step together, by operations.
- * --halves: passes of several sessions in two halves, one computing
- * while the other's experts are read: where it pays, never, or always. --dir: an empty folder on
- * the drive to be measured, for snapshots and the store.
+ * --part together: decoding, without each session alone beside it. --text: the tokens are FILE's,
+ * else pseudo-random. --one-prompt: each session samples its own continuation of the same prompt,
+ * else each has a stretch of the tokens. --cache: expert slots, default the least possible.
+ * --operations: a GPU's time of a step together, by operations. --halves: passes of several
+ * sessions in two halves, one computing while the other's experts are read: where it pays, never,
+ * or always.
+ * --dir: an empty folder on the drive to be measured, for snapshots and the store.
  */
 #include "bench_sessions.h"
 
@@ -159,6 +159,8 @@ int main(int argc, char **argv)
     make_tokens(&b);
     if (strcmp(part, "decode") == 0)
         bench_decode(&b);
+    else if (strcmp(part, "together") == 0)
+        bench_together(&b);
     else if (strcmp(part, "state") == 0)
         bench_state(&b);
     else

@@ -44,6 +44,7 @@ void bench_line(const char *what, double value, const char *unit);
 
 /* n_sessions decoding one after the other, and together. */
 void bench_decode(bench *b);
+void bench_together(bench *b);
 /* Sync with a prefix that is held, and that is on disk, beside evaluating it; snapshots beside
  * memory and drive. */
 void bench_state(bench *b);

@@ -228,6 +228,15 @@ static void print_drive(bench *b)
     bench_line("the raw drive", 1e-6 * rate, "MB/s");
 }
 
+void bench_together(bench *b)
+{
+    for (uint32_t i = 0; i < b->n_rounds; i++) {
+        const run together = decode_together(b, NULL);
+        print_run("together", &together, (double)b->n_sessions * b->n_steps);
+    }
+    print_drive(b);
+}
+
 void bench_decode(bench *b)
 {
     const mf_engine *e = b->engine;
