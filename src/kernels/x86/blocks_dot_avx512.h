@@ -5,7 +5,8 @@
  * their order, and four such vectors transposed within each 128 bits. So lane 4 * b + c has the
  * columns from 64 * c + 16 * b on, four of them in each vector. Formats whose blocks of 32 lie as
  * two halves in nibbles are not transposed: of each block lane 2 * b + c has the columns from 8 * k
- * + 4 * c on in vector k (mf_blocks_is_woven).
+ * + 4 * c on in vector k (mf_blocks_is_woven). Crossed ones have the blocks in the order 0, 1, 4,
+ * 5, 2, 3, 6, 7, and of odd ones the columns from 8 * (k ^ 1) on (mf_blocks_is_crossed).
  */
 #ifndef MF_KERNELS_BLOCKS_DOT_AVX512_H
 #define MF_KERNELS_BLOCKS_DOT_AVX512_H
@@ -37,14 +38,16 @@ MF_INLINE __m512i add_products(__m512i acc, __m512i weights, __m512i digits)
     return acc;
 }
 
-/* Of 256 bytes in their order: vector k has of each 32 the eight from 8 * k on. */
-MF_INLINE void weave(const __m512i rows[4], __m512i columns[4])
+/* Of 256 bytes in their order: vector k has of each 32 the eight from 8 * k on, or as crossed ones
+ * do. */
+MF_INLINE void weave(bool crossed, const __m512i rows[4], __m512i columns[4])
 {
     MF_UNROLL(4)
     for (uint32_t k = 0; k < 4; k++) {
-        const __m512i at = _mm512_setr_epi64(k, k + 4, k + 8, k + 12, 0, 0, 0, 0);
-        const __m512i first = _mm512_permutex2var_epi64(rows[0], at, rows[1]);
-        const __m512i last = _mm512_permutex2var_epi64(rows[2], at, rows[3]);
+        const uint32_t odd = crossed ? k ^ 1 : k;
+        const __m512i at = _mm512_setr_epi64(k, odd + 4, k + 8, odd + 12, 0, 0, 0, 0);
+        const __m512i first = _mm512_permutex2var_epi64(rows[0], at, rows[crossed ? 2 : 1]);
+        const __m512i last = _mm512_permutex2var_epi64(rows[crossed ? 1 : 2], at, rows[3]);
         columns[k] = _mm512_inserti64x4(first, _mm512_castsi512_si256(last), 1);
     }
 }
@@ -90,9 +93,10 @@ MF_INLINE __m512i offset_of(__m512i v)
     return _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(v, 7));
 }
 
-static void prepare_span(bool woven, const float *x, uint32_t n, mf_blocks_span *span)
+static void prepare_span(bool woven, bool crossed, const float *x, uint32_t n, mf_blocks_span *span)
 {
     const __m512i fours = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    const __m512i unit_order = crossed ? _mm512_shuffle_i32x4(fours, fours, 0xd8) : fours;
     const __m512i one = _mm512_set1_epi8(1);
     __m512i digits[CHUNKS][DIGITS], sums[DIGITS];
     float units[CHUNKS];
@@ -103,7 +107,7 @@ static void prepare_span(bool woven, const float *x, uint32_t n, mf_blocks_span 
         const __m512i rows[CHUNKS] = {digits[0][d], digits[1][d], digits[2][d], digits[3][d]};
         __m512i columns[CHUNKS];
         if (woven)
-            weave(rows, columns);
+            weave(crossed, rows, columns);
         else
             mf_transpose_fours_avx512(rows, columns);
         sums[d] = _mm512_setzero_si512();
@@ -113,7 +117,7 @@ static void prepare_span(bool woven, const float *x, uint32_t n, mf_blocks_span 
         }
     }
     const __m512 each = _mm512_broadcast_f32x4(_mm_loadu_ps(units));
-    const __m512 unit = woven ? _mm512_permutexvar_ps(fours, each) : each;
+    const __m512 unit = woven ? _mm512_permutexvar_ps(unit_order, each) : each;
     const __m512i low = _mm512_add_epi32(_mm512_slli_epi32(sums[1], 8), sums[0]);
     const __m512i all = _mm512_add_epi32(_mm512_slli_epi32(sums[2], 16), low);
     _mm512_storeu_si512(span->bytes.offsets[0], offset_of(low));
@@ -128,9 +132,10 @@ static void prepare_span(bool woven, const float *x, uint32_t n, mf_blocks_span 
 static void prepare(const mf_matrix *w, const float *x, mf_blocks_span *span)
 {
     const bool woven = mf_blocks_is_woven(w->shape.kind);
+    const bool crossed = mf_blocks_is_crossed(w->shape.kind);
     for (uint32_t i = 0; i < w->shape.n_cols; i += MF_SPAN, span++)
-        prepare_span(woven, x + i, w->shape.n_cols - i < MF_SPAN ? w->shape.n_cols - i : MF_SPAN,
-                     span);
+        prepare_span(woven, crossed, x + i,
+                     w->shape.n_cols - i < MF_SPAN ? w->shape.n_cols - i : MF_SPAN, span);
 }
 
 /* ---------------------------------------------------------------------------------- products -- */
@@ -363,6 +368,47 @@ MF_INLINE vec add_one(mf_weight_kind kind, const span_tables *t, const mf_blocks
     return add_sum(mf_blocks_has_min(kind), low, &row, x, acc);
 }
 
+#if defined(__AVX512VBMI__)
+/* The sums of a row's three digits as one, where those of odd blocks are 16 times what they should
+ * be. */
+MF_INLINE __m512i join_masked(__m512i high, __m512i middle, __m512i low)
+{
+    const __m512i by_low = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0, 4, 4));
+    const __m512i by_middle = _mm512_broadcast_i32x4(_mm_setr_epi32(8, 8, 4, 4));
+    const __m512i by_high = _mm512_broadcast_i32x4(_mm_setr_epi32(16, 16, 12, 12));
+    low = _mm512_add_epi32(_mm512_srav_epi32(low, by_low), _mm512_sllv_epi32(middle, by_middle));
+    return _mm512_add_epi32(_mm512_sllv_epi32(high, by_high), low);
+}
+
+/* A row of Q4_K or Q5_K by one token, with what its heads say. */
+MF_INLINE vec add_one_k(mf_weight_kind kind, const span_tables *t, const unsigned char *v,
+                        const k_heads *heads, uint32_t r, const mf_blocks_span *x, vec acc)
+{
+    unpacked_span row;
+    __m512i low = _mm512_setzero_si512(), middle = low, high = low;
+    if (kind == MF_WEIGHT_GGUF_Q4_K)
+        masked_codes(v, row.weights);
+    else
+        woven_codes(kind, t, v, row.weights);
+    MF_UNROLL(4)
+    for (uint32_t k = 0; k < CHUNKS; k++) {
+        low = add_products(low, row.weights[k], digits_at(x, 0, k));
+        middle = add_products(middle, row.weights[k], digits_at(x, 1, k));
+        high = add_products(high, row.weights[k], digits_at(x, 2, k));
+    }
+    if (kind == MF_WEIGHT_GGUF_Q4_K) {
+        low = join_masked(high, middle, low);
+    } else {
+        middle = _mm512_add_epi32(middle, _mm512_slli_epi32(high, 8));
+        low = _mm512_add_epi32(low, _mm512_slli_epi32(middle, 8));
+    }
+    const span_scales of = k_scales_at(heads, r);
+    row.scale = of.scale;
+    row.min = of.min;
+    return add_sum(true, low, &row, x, acc);
+}
+#endif
+
 MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
                         const mf_blocks_rows *w, const unsigned char *const v[4],
                         const unsigned char *const s[4], const unsigned char *tokens,
@@ -372,6 +418,16 @@ MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
         add_coded_span(kind, n, t, w, v, tokens, token_bytes, acc);
         return;
     }
+#if defined(__AVX512VBMI__)
+    if (kind == MF_WEIGHT_GGUF_Q4_K || kind == MF_WEIGHT_GGUF_Q5_K) {
+        k_heads heads;
+        k_heads_of(v, &heads);
+        MF_UNROLL(4)
+        for (uint32_t r = 0; r < 4; r++)
+            acc[0][r] = add_one_k(kind, t, v[r], &heads, r, (const void *)tokens, acc[0][r]);
+        return;
+    }
+#endif
     MF_UNROLL(4)
     for (uint32_t r = 0; r < 4; r++)
         acc[0][r] = add_one(kind, t, w, v[r], s[r], (const void *)tokens, acc[0][r]);

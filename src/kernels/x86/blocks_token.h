@@ -99,6 +99,14 @@ static inline bool mf_blocks_is_woven(mf_weight_kind kind)
            kind == MF_WEIGHT_GGUF_Q4_K || kind == MF_WEIGHT_GGUF_Q5_K;
 }
 
+/* Woven ones whose blocks lie in 16 bytes each, or two in 32, with nothing between: their lanes go
+ * crossed (blocks_dot_avx512.h), which loads alone all but bring about. A form of its own, too. */
+static inline bool mf_blocks_is_crossed(mf_weight_kind kind)
+{
+    return kind == MF_WEIGHT_GGUF_IQ4_XS || kind == MF_WEIGHT_GGUF_Q4_K ||
+           kind == MF_WEIGHT_GGUF_Q5_K;
+}
+
 /* Whether the tiers multiply it so: those of ARM have no codebooks. */
 static inline bool mf_is_blocks(const mf_matrix *w)
 {
@@ -172,11 +180,12 @@ static inline uint32_t mf_blocks_spans(const mf_matrix *w)
     return (w->shape.n_cols + MF_SPAN - 1) / MF_SPAN;
 }
 
-/* The two forms are told apart by it. */
+/* The forms are told apart by it. */
 static inline size_t mf_blocks_token_bytes(const mf_matrix *w)
 {
     return mf_blocks_spans(w) * sizeof(mf_blocks_span) +
-           (mf_blocks_is_woven(w->shape.kind) ? 64 : 0);
+           (mf_blocks_is_woven(w->shape.kind) ? 64 : 0) +
+           (mf_blocks_is_crossed(w->shape.kind) ? 128 : 0);
 }
 
 /* Where rows lie. */

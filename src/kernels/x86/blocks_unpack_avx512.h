@@ -176,6 +176,13 @@ MF_INLINE __m512 twice(__m256 v)
     return _mm512_permutexvar_ps(order, _mm512_castps256_ps512(v));
 }
 
+/* The same in the order of crossed blocks. */
+MF_INLINE __m512 twice_crossed(__m256 v)
+{
+    const __m512i order = _mm512_setr_epi32(0, 0, 1, 1, 4, 4, 5, 5, 2, 2, 3, 3, 6, 6, 7, 7);
+    return _mm512_permutexvar_ps(order, _mm512_castps256_ps512(v));
+}
+
 MF_INLINE span_scales small_scales(const unsigned char *p, size_t block_bytes, bool with_min)
 {
     span_scales s = {.scale = _mm512_castps256_ps512(_mm256_cvtph_ps(halves_apart(p, block_bytes))),
@@ -198,8 +205,52 @@ MF_INLINE span_scales k_scales(const unsigned char *p)
     const __m256 d = _mm256_cvtph_ps(_mm_set1_epi16((short)half_at(p)));
     const __m256 dmin = _mm256_cvtph_ps(_mm_set1_epi16((short)(half_at(p + 2) ^ 0x8000)));
     return (span_scales){_mm512_castps256_ps512(_mm256_mul_ps(_mm256_cvtepi32_ps(s), d)),
-                         twice(_mm256_mul_ps(_mm256_cvtepi32_ps(m), dmin))};
+                         twice_crossed(_mm256_mul_ps(_mm256_cvtepi32_ps(m), dmin))};
 }
+
+#if defined(__AVX512VBMI__)
+/* Q4_K's and Q5_K's of a span of each of four rows: of each row its scales and minima in turn, in
+ * the order of crossed blocks, and what they are to be multiplied by. */
+typedef struct k_heads {
+    unsigned char sixes[64];
+    float factors[8];
+} k_heads;
+
+MF_INLINE void k_heads_of(const unsigned char *const p[4], k_heads *out)
+{
+    const __m256i front =
+        _mm256_inserti128_si256(_mm256_castsi128_si256(load_16(p[0])), load_16(p[1]), 1);
+    const __m512i heads = _mm512_inserti32x4(
+        _mm512_inserti32x4(_mm512_castsi256_si512(front), load_16(p[2]), 2), load_16(p[3]), 3);
+    /* where the bits of the first four pairs are, and the low four of the others; and where what
+     * those have above them is */
+    const __m512i low_at =
+        _mm512_broadcast_i32x4(_mm_set_epi64x(0x1c1814100c080400, 0x3818301028082000));
+    const __m512i high_at = _mm512_set1_epi64(0x3a1a32122a0a2202);
+    const __m512i low = _mm512_multishift_epi64_epi8(low_at, _mm512_shuffle_epi32(heads, 0xf9));
+    const __m512i high = _mm512_multishift_epi64_epi8(high_at, _mm512_shuffle_epi32(heads, 0x90));
+    const __m512i is_low = _mm512_broadcast_i32x4(_mm_set_epi64x(0x0f0f0f0f0f0f0f0f, -1));
+    const __m512i both =
+        _mm512_and_si512(_mm512_ternarylogic_epi64(is_low, low, high, 0xca), _mm512_set1_epi8(63));
+    const __m512i firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
+    const __m128i halves = _mm512_castsi512_si128(_mm512_permutexvar_epi32(firsts, heads));
+    const __m128i minus = _mm_set1_epi32((int)0x80000000); /* of minima */
+    _mm512_storeu_si512(out->sixes, _mm512_shuffle_epi32(both, 0xd8));
+    _mm256_storeu_ps(out->factors, _mm256_cvtph_ps(_mm_xor_si128(halves, minus)));
+    __asm__("" : "+m"(*out)); /* parts of it are loaded, where gcc would bring them by shuffles */
+}
+
+/* Of row r as lanes have them. */
+MF_INLINE span_scales k_scales_at(const k_heads *h, uint32_t r)
+{
+    const __m512i sixes = _mm512_cvtepu8_epi32(load_16(h->sixes + (size_t)r * 16));
+    double factors;
+    memcpy(&factors, h->factors + (size_t)r * 2, sizeof factors);
+    const __m512 v =
+        _mm512_mul_ps(_mm512_cvtepi32_ps(sixes), _mm512_castpd_ps(_mm512_set1_pd(factors)));
+    return (span_scales){_mm512_moveldup_ps(v), _mm512_movehdup_ps(v)};
+}
+#endif
 
 MF_INLINE span_scales q2_k_scales(const unsigned char *p)
 {
@@ -347,8 +398,8 @@ MF_INLINE __m512 lane_scales(mf_weight_kind kind, const span_scales *s)
     if (kind == MF_WEIGHT_GGUF_Q4_0 || kind == MF_WEIGHT_GGUF_IQ4_NL ||
         kind == MF_WEIGHT_GGUF_MXFP4)
         return s->scale; /* so it is already */
-    if (mf_blocks_is_woven(kind))
-        return twice(_mm512_castps512_ps256(s->scale));
+    if (mf_blocks_is_crossed(kind))
+        return twice_crossed(_mm512_castps512_ps256(s->scale));
     if (mf_blocks_has_sixteens(kind))
         return _mm512_permutexvar_ps(
             _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), s->scale);
@@ -358,8 +409,8 @@ MF_INLINE __m512 lane_scales(mf_weight_kind kind, const span_scales *s)
 
 MF_INLINE __m512 lane_minima(mf_weight_kind kind, const span_scales *s)
 {
-    if (mf_blocks_is_woven(kind))
-        return s->min;
+    if (mf_blocks_is_crossed(kind))
+        return s->min; /* so they are already */
     return _mm512_permutexvar_ps(
         _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), s->min);
 }
@@ -535,39 +586,57 @@ MF_INLINE __m512i eights(mf_weight_kind kind, const blocks_tables *t, const unsi
 {
     if (kind == MF_WEIGHT_GGUF_MXFP4)
         return eights_of_17(t, p + (size_t)half * 8);
-    if (kind != MF_WEIGHT_GGUF_IQ4_XS)
-        return pick_of_18(p + (size_t)half * 8, t->nibbles);
-    return _mm512_permutex2var_epi64(_mm512_loadu_si512(p + 8),
-                                     half == 0 ? _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14)
-                                               : _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15),
-                                     _mm512_loadu_si512(p + 72));
+    return pick_of_18(p + (size_t)half * 8, t->nibbles);
 }
 
-/* In a register: what is used several times would be loaded several times, across cache lines. */
-MF_INLINE __m512i load_once(const unsigned char *p)
+/* Of four pairs of 16 bytes, the one after the other: of pairs 0, 2, 1, 3 the first (p the first
+ * one's) or the last. Two loads, the second for every other quarter, cost less than what brings
+ * them to their places. */
+MF_INLINE __m512i quarters(const unsigned char *p)
 {
-    __m512i v = _mm512_loadu_si512(p);
-    __asm__("" : "+v"(v));
-    return v;
+    return _mm512_mask_loadu_epi64(_mm512_loadu_si512(p), 0xcc, p + 48);
 }
 
-/* Nibbles of two blocks in 32 bytes: of the pairs of blocks the bytes from 8 * k on, for both. */
-MF_INLINE void paired_nibbles(const blocks_tables *t, const unsigned char *p, __m512i out[4])
+/* In each 128 bits: a's lower half and b's upper one; or a's upper one and b's lower one. */
+MF_INLINE __m512i outer_halves(__m512i a, __m512i b)
 {
-    const __m512i first = load_once(p), last = load_once(p + 64);
-    MF_UNROLL(4)
-    for (uint32_t k = 0; k < 4; k++) {
-        const __m512i at = _mm512_setr_epi64(k, k, k + 4, k + 4, k + 8, k + 8, k + 12, k + 12);
-        out[k] = _mm512_srlv_epi64(_mm512_permutex2var_epi64(first, at, last), t->counts);
+    return _mm512_mask_mov_epi64(a, 0xaa, b);
+}
+
+MF_INLINE __m512i inner_halves(__m512i a, __m512i b)
+{
+    return _mm512_castpd_si512(
+        _mm512_shuffle_pd(_mm512_castsi512_pd(a), _mm512_castsi512_pd(b), 0x55));
+}
+
+/* Of crossed blocks the columns of vector k in the low four bits of bytes. IQ4_XS: a block is 16
+ * bytes, the nibbles columns i and 16 + i; else two are 32 bytes, of which one has the low ones. */
+MF_INLINE void crossed_nibbles(mf_weight_kind kind, const blocks_tables *t, const unsigned char *p,
+                               __m512i out[4])
+{
+    if (kind == MF_WEIGHT_GGUF_IQ4_XS) {
+        const __m512i even = quarters(p + 8), odd = quarters(p + 24);
+        out[0] = outer_halves(even, odd);
+        out[1] = inner_halves(even, odd);
+        out[2] = _mm512_srli_epi32(out[0], 4);
+        out[3] = _mm512_srli_epi32(out[1], 4);
+        return;
+    }
+    p += kind == MF_WEIGHT_GGUF_Q4_K ? 16 : 48;
+    MF_UNROLL(2)
+    for (uint32_t half = 0; half < 2; half++) {
+        const __m512i q = quarters(p + (size_t)half * 16);
+        out[2 * half] = _mm512_srlv_epi64(q, t->counts);
+        out[2 * half + 1] = _mm512_srlv_epi64(_mm512_shuffle_epi32(q, 0x4e), t->counts);
     }
 }
 
-/* Of each block the columns from 8 * k on, in the low four bits of bytes. */
+/* Of each block the columns of vector k, in the low four bits of bytes. */
 MF_INLINE void woven_nibbles(mf_weight_kind kind, const blocks_tables *t, const unsigned char *p,
                              __m512i out[4])
 {
-    if (kind == MF_WEIGHT_GGUF_Q4_K || kind == MF_WEIGHT_GGUF_Q5_K) {
-        paired_nibbles(t, p + (kind == MF_WEIGHT_GGUF_Q4_K ? 16 : 48), out);
+    if (mf_blocks_is_crossed(kind)) {
+        crossed_nibbles(kind, t, p, out);
         return;
     }
     MF_UNROLL(2)
@@ -578,22 +647,22 @@ MF_INLINE void woven_nibbles(mf_weight_kind kind, const blocks_tables *t, const 
 }
 
 /* Q5_K's fifth bits of those columns, bit b of a byte being block b's. */
-MF_INLINE __mmask64 woven_fifths(const unsigned char *p, uint32_t k)
+MF_INLINE __mmask64 crossed_fifths(const unsigned char *p, uint32_t k)
 {
-    long long bits;
-    memcpy(&bits, p + 16 + (size_t)k * 8, sizeof bits);
+    __m512i bits = _mm512_broadcast_i32x4(load_16(p + 16 + (size_t)(k / 2) * 16));
+    if (k % 2 != 0)
+        bits = _mm512_shuffle_epi32(bits, 0x4e);
     const long long each = 0x0101010101010101;
-    return _mm512_test_epi8_mask(_mm512_set1_epi64(bits),
-                                 _mm512_setr_epi64(each, each << 1, each << 2, each << 3, each << 4,
-                                                   each << 5, each << 6,
-                                                   (long long)((uint64_t)each << 7)));
+    return _mm512_test_epi8_mask(bits, _mm512_setr_epi64(each, each << 1, each << 4, each << 5,
+                                                         each << 2, each << 3, each << 6,
+                                                         (long long)((uint64_t)each << 7)));
 }
 
 MF_INLINE __m512i add_fifths(mf_weight_kind kind, const unsigned char *p, uint32_t k, __m512i w)
 {
     if (kind != MF_WEIGHT_GGUF_Q5_K)
         return w;
-    return _mm512_mask_add_epi8(w, woven_fifths(p, k), w, _mm512_set1_epi8(16));
+    return _mm512_mask_add_epi8(w, crossed_fifths(p, k), w, _mm512_set1_epi8(16));
 }
 
 /* 128 above what they are. */
@@ -605,6 +674,19 @@ MF_INLINE void woven_weights(mf_weight_kind kind, const blocks_tables *t, const 
     MF_UNROLL(4)
     for (uint32_t k = 0; k < 4; k++)
         out[k] = add_fifths(kind, p, k, look_up(t, bits[k]));
+}
+
+/* Q4_K's as they are stored, those of odd blocks times 16. */
+MF_INLINE void masked_codes(const unsigned char *p, __m512i out[4])
+{
+    const __m512i nibble =
+        _mm512_broadcast_i32x4(_mm_set_epi64x((long long)0xf0f0f0f0f0f0f0f0, 0x0f0f0f0f0f0f0f0f));
+    MF_UNROLL(2)
+    for (uint32_t half = 0; half < 2; half++) {
+        const __m512i q = quarters(p + 16 + (size_t)half * 16);
+        out[2 * half] = _mm512_and_si512(q, nibble);
+        out[2 * half + 1] = _mm512_and_si512(_mm512_shuffle_epi32(q, 0x4e), nibble);
+    }
 }
 
 /* As they are stored. */
