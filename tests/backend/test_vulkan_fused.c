@@ -217,10 +217,12 @@ static void make_convolved(play *p, const mf_weight *w, uint32_t n_cols, bool is
         slot(p, Y0), slot(p, CONV), slot(p, Y0), w->shape.n_rows, width, 64};
 }
 
-/* Experts of w's form: hidden 256, k of 8. */
+/* Experts of w's form: k of 8. Hidden of whole tiles, whose activations may lie in another order,
+ * and of half a tile. */
 static void make_experts(play *p, const mf_weight *w, uint32_t k, bool is_fused)
 {
     const mf_weight_shape *form = &w->shape;
+    const uint32_t hidden = form->kind == MF_WEIGHT_AFFINE && k != 1 ? 512 : 256;
     const uint64_t slot_bytes = 3 << 19;
     mf_routed_experts_params r = {.x = slot(p, is_fused ? X : H),
                                   .ids = slot(p, IDS),
@@ -234,9 +236,9 @@ static void make_experts(play *p, const mf_weight *w, uint32_t k, bool is_fused)
     p->random = 77; /* the same weights either way */
     p->at = (p->at + 4095) / 4096 * 4096;
     r.slots = (mf_span){p->buffer, p->at};
-    r.gate = weight(p, form, 256, 512, 8, slot_bytes);
-    r.up = weight(p, form, 256, 512, 8, slot_bytes);
-    r.down = weight(p, form, 512, 256, 8, slot_bytes);
+    r.gate = weight(p, form, hidden, 512, 8, slot_bytes);
+    r.up = weight(p, form, hidden, 512, 8, slot_bytes);
+    r.down = weight(p, form, 512, hidden, 8, slot_bytes);
     REQUIRE(p->at <= r.slots.offset + slot_bytes);
     p->at = r.slots.offset + 8 * slot_bytes;
     if (!is_fused)

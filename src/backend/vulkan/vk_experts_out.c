@@ -5,6 +5,7 @@
 
 #define THREADS 128u /* as in experts_out.comp */
 #define TEAMS (THREADS / 16u)
+#define TILE 512u /* columns */
 
 static mf_vk_shader shader_of(const mf_vk_backend *be, const mf_weight_shape *shape)
 {
@@ -21,14 +22,31 @@ static mf_vk_shader shader_of(const mf_vk_backend *be, const mf_weight_shape *sh
     }
 }
 
+bool mf_vk_is_turned(const mf_routed_experts_params *p)
+{
+    const mf_weight_shape *down = &p->down.shape;
+    return p->sum.x.buffer.id != 0 && down->kind == MF_WEIGHT_AFFINE && down->n_cols % TILE == 0;
+}
+
+/* Rows of a workgroup. */
+static uint32_t group_rows(const mf_vk_backend *be, uint32_t k)
+{
+    const uint32_t side = k <= 1 ? 1 : k == 2 ? 2 : k <= 4 ? 4 : TEAMS;
+    return TEAMS / side * be->tuning.team_rows;
+}
+
 static mf_vk_kernel kernel_of(const mf_vk_backend *be, const mf_routed_experts_params *p,
                               bool is_wide)
 {
-    mf_vk_kernel k = {shader_of(be, &p->down.shape), 1, {THREADS}};
-    mf_vk_weight_constants(&p->down.shape, &k);
+    const mf_weight_shape *down = &p->down.shape;
+    mf_vk_kernel k = {shader_of(be, down), 1, {THREADS}};
+    mf_vk_weight_constants(down, &k);
     k.constants[k.n_constants++] = p->k;
     k.constants[k.n_constants++] = be->tuning.team_rows;
     k.constants[k.n_constants++] = is_wide;
+    k.constants[k.n_constants++] = down->kind == MF_WEIGHT_AFFINE ? down->n_cols : 0;
+    k.constants[k.n_constants++] = down->n_rows % group_rows(be, p->k) == 0;
+    k.constants[k.n_constants++] = mf_vk_is_turned(p);
     return k;
 }
 
@@ -63,8 +81,6 @@ void mf_vk_experts_out_record(mf_vk_backend *be, const mf_op *op, const mf_vk_pr
               routing->scales_stride,
               routing->biases_stride,
               0};
-    const uint32_t side = p->k <= 1 ? 1 : p->k == 2 ? 2 : p->k <= 4 ? 4 : TEAMS;
-    const uint32_t per_group = TEAMS / side * be->tuning.team_rows;
-    mf_vk_dispatch(be, &k, &push, sizeof push,
-                   (const uint32_t[]){mf_vk_groups(job.n_rows, per_group), 1, 1});
+    const uint32_t n_groups = mf_vk_groups(job.n_rows, group_rows(be, p->k));
+    mf_vk_dispatch(be, &k, &push, sizeof push, (const uint32_t[]){n_groups, 1, 1});
 }

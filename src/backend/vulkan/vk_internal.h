@@ -40,7 +40,7 @@
 #define MF_VK_MAX_READS 256
 #define MF_VK_MAX_ACCESSES 256
 #define MF_VK_MAX_TOUCHES 128
-#define MF_VK_MAX_CONSTANTS 18
+#define MF_VK_MAX_CONSTANTS 19
 #define MF_VK_MOST_PIPELINES 2048
 #define MF_VK_MAX_PIPELINES (2 * MF_VK_MOST_PIPELINES) /* their places: half of them stay free */
 #define MF_VK_PUSH_BYTES 128                           /* what every device has */

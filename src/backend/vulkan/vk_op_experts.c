@@ -346,6 +346,7 @@ static mf_status fused_reserve(mf_vk_backend *be, const mf_op *op, mf_error *err
     const mf_vk_product in = {.shape = &p->gate.shape,
                               .is_pair = true,
                               .routing = &routing,
+                              .is_turned = mf_vk_is_turned(p),
                               .steps = steps.before != MF_INPUT_AS_IT_IS ? &steps : NULL};
     MF_TRY(mf_vk_steps_reserve(be, &in, (uint64_t)p->gate.shape.n_rows * p->k, error));
     if (p->sum.x.buffer.id != 0)
@@ -475,6 +476,7 @@ static void routed_record(mf_vk_backend *be, const mf_op *op)
                                    .routing = &in,
                                    .n_picks = n_picks,
                                    .is_expert = true,
+                                   .is_turned = mf_vk_is_turned(p),
                                    .steps = steps.before != MF_INPUT_AS_IT_IS ? &steps : NULL};
     const mf_vk_product down = {.shape = &p->down.shape,
                                 .job = routed_out,

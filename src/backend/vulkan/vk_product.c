@@ -308,6 +308,7 @@ static mf_vk_kernel one_kernel(const mf_vk_backend *be, const mf_vk_product *p, 
     k.constants[k.n_constants++] = steps->width != 0 ? steps->width : 2;
     k.constants[k.n_constants++] = is_known(p->shape, is_wide) ? p->shape->n_cols : 0;
     k.constants[k.n_constants++] = is_regular;
+    k.constants[k.n_constants++] = p->is_turned;
     return k;
 }
 

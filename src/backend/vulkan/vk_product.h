@@ -66,6 +66,7 @@ typedef struct mf_vk_product {
     const mf_vk_routing *routing; /* NULL: the jobs are what they are */
     uint32_t n_picks;
     const mf_vk_steps *steps; /* NULL: none */
+    bool is_turned;           /* its picks' rows of y lie as mf_vk_is_turned says */
     /* Not NULL: nothing is recorded, but what this would take is prepared. Of one token. */
     struct mf_vk_preparing *preparing;
 } mf_vk_product;
@@ -141,7 +142,9 @@ void mf_vk_expert_act(mf_vk_backend *be, const mf_expert_steps *steps,
 void mf_vk_expert_bias(mf_vk_backend *be, const mf_expert_steps *steps,
                        const mf_vk_expert_rows *rows);
 
-/* vk_experts_out.c: the last product of one row's routed experts, summed (mf_expert_sum). */
+/* vk_experts_out.c: the last product of one row's routed experts, summed (mf_expert_sum). Whether
+ * what it multiplies lies in the order in which its lanes take columns (teams.glsl's turned). */
+bool mf_vk_is_turned(const mf_routed_experts_params *p);
 mf_status mf_vk_experts_out_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error);
 void mf_vk_experts_out_record(mf_vk_backend *be, const mf_op *op, const mf_vk_product *down);
 

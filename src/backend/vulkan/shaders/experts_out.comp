@@ -18,6 +18,9 @@
 
 layout(constant_id = 6) const uint K = 1;
 layout(constant_id = 7) const uint N_ROWS = 4; // of a team
+layout(constant_id = 9) const uint COLS = 0;   // 0: p.n_cols says it
+layout(constant_id = 10) const uint IS_REGULAR = 0; // rows are whole workgroups'
+layout(constant_id = 11) const uint IS_TURNED = 0;  // act lies as `turned` says
 
 layout(push_constant, scalar) uniform Push {
     Jobs jobs; // one, of the first pick with its expert in slot 0
@@ -28,6 +31,7 @@ layout(push_constant, scalar) uniform Push {
     uint64_t slot_bytes;
     uint n_cols, scales_stride, biases_stride; // strides: as matvec_one.comp has them
 } p;
+#define N_COLS (COLS != 0 ? COLS : p.n_cols)
 
 const uint THREADS = 128, TEAM = 16, TILE = TEAM * CHUNK, TEAMS = THREADS / TEAM;
 const uint SIDE = K <= 1 ? 1 : K == 2 ? 2 : K <= 4 ? 4 : TEAMS; // picks side by side
@@ -51,14 +55,14 @@ Weight expert_weight(Weight w, uint pick)
 void load_x(uint64_t from, uint first)
 {
     [[unroll]] for (uint j = 0; j < CHUNK / 4; j++) {
-        const uint col = first + quad_col(j, TEAM * PIECE);
+        const uint at = first + quad_col(j, TEAM * PIECE), col = IS_TURNED != 0 ? turned(at) : at;
         x[j] = vec4(0.0);
         if (IS_WIDE != 0) {
-            if (col < p.n_cols)
+            if (col < N_COLS)
                 x[j] = Floats4(from + uint64_t(col) * 4).v[0];
         } else {
             [[unroll]] for (uint e = 0; e < 4; e++)
-                if (col + e < p.n_cols)
+                if (col + e < N_COLS)
                     x[j][e] = Floats(from).v[col + e];
         }
     }
@@ -72,20 +76,20 @@ void fetch_rows(Weight w, uint row, uint n_rows, uint first, out Chunk chunks[N_
 {
 #ifdef HAS_PLACES
     if (HAS_PLACES) {
-        Weight at = chunk_at(w, min(row, n_rows - 1), first, p.n_cols);
+        Weight at = chunk_at(w, IS_REGULAR != 0 ? row : min(row, n_rows - 1), first, N_COLS);
         [[unroll]] for (uint i = 0; i < N_ROWS; i++) {
             chunks[i] = fetch_at(at, first);
-            if (row + i + 1 < n_rows) {
-                at.values += row_bytes(p.n_cols);
-                at.scales += scale_row_bytes(p.n_cols);
-                at.biases += scale_row_bytes(p.n_cols);
+            if (IS_REGULAR != 0 || row + i + 1 < n_rows) {
+                at.values += row_bytes(N_COLS);
+                at.scales += scale_row_bytes(N_COLS);
+                at.biases += scale_row_bytes(N_COLS);
             }
         }
         return;
     }
 #endif
     [[unroll]] for (uint i = 0; i < N_ROWS; i++)
-        chunks[i] = fetch_chunk(w, min(row + i, n_rows - 1), first, TEAM * PIECE, p.n_cols);
+        chunks[i] = fetch_chunk(w, min(row + i, n_rows - 1), first, TEAM * PIECE, N_COLS);
 }
 
 // N_ROWS rows of a pick's product, from `row` on, to results from `to` on.
@@ -96,7 +100,7 @@ void multiply_rows(Job job, uint pick, uint row, uint to, bool is_pick, uint id)
     float totals[N_ROWS];
     [[unroll]] for (uint i = 0; i < N_ROWS; i++)
         totals[i] = 0.0;
-    [[dont_unroll]] for (uint tile = 0; tile * TILE < p.n_cols; tile++) {
+    [[dont_unroll]] for (uint tile = 0; tile * TILE < N_COLS; tile++) {
         const uint first = tile * TILE + id % TEAM * PIECE;
         Chunk chunks[N_ROWS];
         fetch_rows(w, row, job.n_rows, first, chunks);
@@ -115,24 +119,30 @@ void main()
 {
     const uint id = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID, team = id / TEAM;
     const uint first_row = gl_WorkGroupID.x * PER_GROUP, at = team / SIDE * N_ROWS;
+    const uint row = first_row + id;
     const Job job = p.jobs.v[0];
+    const bool is_last = id < PER_GROUP && row < job.n_rows;
+    float weights[K], old = 0.0, sum = 0.0, gate = 0.0; // on their way while others multiply
+    if (is_last) {
+        old = sum = p.x.v[row];
+        if (p.shared_rows != 0)
+            sum = Floats(p.shared_rows).v[row];
+        if (p.shared_gate != 0)
+            gate = Floats(p.shared_gate).v[0];
+        [[unroll]] for (uint j = 0; j < K; j++)
+            weights[j] = p.weights.v[j];
+    }
     begin_chunks(id);
     [[dont_unroll]] for (uint first = 0; first < K; first += SIDE) {
         const uint pick = first + team % SIDE;
         multiply_rows(job, pick, first_row + at, pick * PER_GROUP + at, pick < K, id);
     }
     barrier();
-    const uint row = first_row + id;
-    if (id >= PER_GROUP || row >= job.n_rows)
+    if (!is_last)
         return;
-    const float old = p.x.v[row];
-    float sum = old;
-    if (p.shared_rows != 0) {
-        sum = Floats(p.shared_rows).v[row];
-        if (p.shared_gate != 0)
-            sum *= sigmoid(Floats(p.shared_gate).v[0]);
-    }
+    if (p.shared_rows != 0 && p.shared_gate != 0)
+        sum *= sigmoid(gate);
     [[unroll]] for (uint j = 0; j < K; j++)
-        sum = fma(p.weights.v[j], results[j * PER_GROUP + id], sum);
+        sum = fma(weights[j], results[j * PER_GROUP + id], sum);
     p.x.v[row] = p.shared_rows != 0 ? old + sum : sum;
 }

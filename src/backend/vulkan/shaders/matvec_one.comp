@@ -39,6 +39,7 @@ layout(constant_id = 15) const uint WIDTH = 2;  // of the convolution
 layout(constant_id = 16) const uint COLS = 0;   // of all jobs; 0: p.sizes says it
 // No job has fewer rows than N_ROWS: the last lanes have the last N_ROWS, some of them once more.
 layout(constant_id = 17) const uint IS_REGULAR = 0;
+layout(constant_id = 18) const uint IS_TURNED = 0; // results lie as lanes take columns (teams.glsl)
 
 const uint NORMED = 1, HEADS_GATED = 2, SIGMOID = 3; // of BEFORE
 const uint ADDED = 1, CONVOLVED = 2;                 // of AFTER
@@ -359,7 +360,7 @@ void put_rows(Job job, uint first_row, uint id, Convolution c, float old[N_TOTAL
             y = old[i] + y;
         if (AFTER == CONVOLVED && job.y == c.y)
             y = convolved(c.weight, c.before, c.after, job.n_rows, row, y);
-        Floats(job.y).v[row] = y;
+        Floats(job.y).v[IS_TURNED != 0 ? turned(row) : row] = y;
     }
 }
 

@@ -4,6 +4,14 @@
 vec4 x[CHUNK / 4]; // of the lane, times QUAD_FACTORS
 float x_sum;       // before that
 
+// Where a column of a row that is turned lies: in each tile the first quads of all lanes, then the
+// second ones, so that a team reads 256 bytes at once. A lane's columns are pieces of 32.
+uint turned(uint col)
+{
+    return col / (TEAM * CHUNK) * (TEAM * CHUNK) + col % CHUNK / 4 * (TEAM * 4) +
+           col / CHUNK % TEAM * 4 + col % 4;
+}
+
 float multiply(Chunk c)
 {
     float dot = 0.0;
