@@ -392,7 +392,8 @@ bool mf_foresight_folds_shared(const mf_foresight *f)
 
 /* ----------------------------------------------------------------------------------- hints -- */
 
-/* Whether none of the pass's rows will want the expert, which each wants with this chance. */
+/* The chance that none of the pass's rows wants an expert that each wants with this one; no nearer
+ * than what is below all that is asked of it. */
 static double chance_of_none(const mf_foresight *f, double share)
 {
     double none = 1;

@@ -342,9 +342,10 @@ mf_status mf_expert_fetch_next(mf_expert_fetch *f, mf_expert_ready *out, uint32_
             *error = f->failure_error;
         return f->failure;
     }
-    const uint32_t most = store->lacks_slots && store->memory.host != NULL ? 1 : max;
+    const bool is_short = store->lacks_slots && store->memory.host != NULL;
+    const uint32_t most = is_short && max > 1 ? 1 : max;
     uint32_t n_out = 0;
-    while (n_out < most && n_out < max && f->ready_head < f->ready_end)
+    while (n_out < most && f->ready_head < f->ready_end)
         hand_out(f, f->ready[f->ready_head++], &out[n_out++]);
     *n = n_out;
     return MF_OK;

@@ -145,9 +145,7 @@ bool mf_foretell(mf_runner *r, uint32_t layer, uint32_t n_rows);
 /* Hints of the next layer, once that has come; then of those after it, whose routers are asked now
  * where that is wanted. */
 void mf_foretell_hint(mf_runner *r, uint32_t layer, bool is_foretold, uint32_t n_rows);
-/* A pass begins: what its first layer of experts will want, where that need not be asked of a
- * state.
- */
+/* A pass begins: what its first layer of experts will want, where no state need be asked. */
 void mf_foretell_first(mf_runner *r, uint32_t n_rows);
 /* Whether the shared expert can be a part of the state that is asked of: it is computed first. */
 bool mf_foretell_can_fold(const mf_runner *r);
