@@ -344,8 +344,19 @@ MF_INLINE void unpack_one(mf_weight_kind kind, const span_tables *t, const mf_bl
                                        : _mm512_setzero_si512();
 }
 
-/* A row by one token. A sum of its own for each digit, so that none waits for itself; more rows at
- * once would not leave the registers for it. */
+/* A sum of its own for each digit, so that none waits for itself. */
+MF_INLINE void add_digits(const __m512i weights[4], const mf_blocks_span *x, __m512i *low,
+                          __m512i *middle, __m512i *high)
+{
+    MF_UNROLL(4)
+    for (uint32_t k = 0; k < CHUNKS; k++) {
+        *low = add_products(*low, weights[k], digits_at(x, 0, k));
+        *middle = add_products(*middle, weights[k], digits_at(x, 1, k));
+        *high = add_products(*high, weights[k], digits_at(x, 2, k));
+    }
+}
+
+/* A row by one token: more rows at once would not leave the registers for a sum of each digit. */
 MF_INLINE vec add_one(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
                       const unsigned char *v, const unsigned char *s, const mf_blocks_span *x,
                       vec acc)
@@ -353,12 +364,7 @@ MF_INLINE vec add_one(mf_weight_kind kind, const span_tables *t, const mf_blocks
     unpacked_span row;
     __m512i low, middle = _mm512_setzero_si512(), high;
     unpack_one(kind, t, w, v, s, x, &row, &low, &high);
-    MF_UNROLL(4)
-    for (uint32_t k = 0; k < CHUNKS; k++) {
-        low = add_products(low, row.weights[k], digits_at(x, 0, k));
-        middle = add_products(middle, row.weights[k], digits_at(x, 1, k));
-        high = add_products(high, row.weights[k], digits_at(x, 2, k));
-    }
+    add_digits(row.weights, x, &low, &middle, &high);
     if (!is_narrow(kind)) {
         low = _mm512_add_epi32(low, _mm512_slli_epi32(middle, 8));
         return add_sums(mf_blocks_has_min(kind), high, low, &row, x, acc);
@@ -390,12 +396,7 @@ MF_INLINE vec add_one_k(mf_weight_kind kind, const span_tables *t, const unsigne
         masked_codes(v, row.weights);
     else
         woven_codes(kind, t, v, row.weights);
-    MF_UNROLL(4)
-    for (uint32_t k = 0; k < CHUNKS; k++) {
-        low = add_products(low, row.weights[k], digits_at(x, 0, k));
-        middle = add_products(middle, row.weights[k], digits_at(x, 1, k));
-        high = add_products(high, row.weights[k], digits_at(x, 2, k));
-    }
+    add_digits(row.weights, x, &low, &middle, &high);
     if (kind == MF_WEIGHT_GGUF_Q4_K) {
         low = join_masked(high, middle, low);
     } else {

@@ -609,6 +609,16 @@ MF_INLINE __m512i inner_halves(__m512i a, __m512i b)
         _mm512_shuffle_pd(_mm512_castsi512_pd(a), _mm512_castsi512_pd(b), 0x55));
 }
 
+/* Of crossed blocks, two in 32 bytes, the bytes that have the columns of vector k. */
+MF_INLINE void crossed_bytes(const unsigned char *p, __m512i out[4])
+{
+    MF_UNROLL(2)
+    for (uint32_t half = 0; half < 2; half++) {
+        out[2 * half] = quarters(p + (size_t)half * 16);
+        out[2 * half + 1] = _mm512_shuffle_epi32(out[2 * half], 0x4e);
+    }
+}
+
 /* Of crossed blocks the columns of vector k in the low four bits of bytes. IQ4_XS: a block is 16
  * bytes, the nibbles columns i and 16 + i; else two are 32 bytes, of which one has the low ones. */
 MF_INLINE void crossed_nibbles(mf_weight_kind kind, const blocks_tables *t, const unsigned char *p,
@@ -623,12 +633,10 @@ MF_INLINE void crossed_nibbles(mf_weight_kind kind, const blocks_tables *t, cons
         return;
     }
     p += kind == MF_WEIGHT_GGUF_Q4_K ? 16 : 48;
-    MF_UNROLL(2)
-    for (uint32_t half = 0; half < 2; half++) {
-        const __m512i q = quarters(p + (size_t)half * 16);
-        out[2 * half] = _mm512_srlv_epi64(q, t->counts);
-        out[2 * half + 1] = _mm512_srlv_epi64(_mm512_shuffle_epi32(q, 0x4e), t->counts);
-    }
+    crossed_bytes(p, out);
+    MF_UNROLL(4)
+    for (uint32_t k = 0; k < 4; k++)
+        out[k] = _mm512_srlv_epi64(out[k], t->counts);
 }
 
 /* Of each block the columns of vector k, in the low four bits of bytes. */
@@ -681,12 +689,10 @@ MF_INLINE void masked_codes(const unsigned char *p, __m512i out[4])
 {
     const __m512i nibble =
         _mm512_broadcast_i32x4(_mm_set_epi64x((long long)0xf0f0f0f0f0f0f0f0, 0x0f0f0f0f0f0f0f0f));
-    MF_UNROLL(2)
-    for (uint32_t half = 0; half < 2; half++) {
-        const __m512i q = quarters(p + 16 + (size_t)half * 16);
-        out[2 * half] = _mm512_and_si512(q, nibble);
-        out[2 * half + 1] = _mm512_and_si512(_mm512_shuffle_epi32(q, 0x4e), nibble);
-    }
+    crossed_bytes(p + 16, out);
+    MF_UNROLL(4)
+    for (uint32_t k = 0; k < 4; k++)
+        out[k] = _mm512_and_si512(out[k], nibble);
 }
 
 /* As they are stored. */
