@@ -218,16 +218,22 @@ def test_files(t, page, folder):
     downloads = os.path.join(folder, "downloads")
     os.mkdir(downloads)
     page.browser.call("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": downloads,
-                      "browserContextId": page.context})
+                      "browserContextId": page.context, "eventsEnabled": True})
     title = "<script>1</script>"
     page.evaluate(f"[...document.querySelectorAll('.item-name')].find((e) => e.textContent === {json.dumps(title)}).click()")
 
     def downloaded(selector, name):
+        # A file has its name before it has its bytes: the browser says when it is whole.
+        ended = []
+        listener = lambda m: ended.append(m["params"]["state"]) if m["method"] == "Browser.downloadProgress" else None
+        page.browser.listeners.append(listener)
         page.click(selector)
-        path, end = os.path.join(downloads, name), time.monotonic() + 30
-        while not os.path.exists(path) and time.monotonic() < end:
-            page.browser.pump(0.05)
-        with open(path, encoding="utf-8") as file:
+        end = time.monotonic() + 60
+        while not {"completed", "canceled"} & set(ended) and time.monotonic() < end:
+            page.browser.pump(end - time.monotonic())
+        page.browser.listeners.remove(listener)
+        t.check("completed" in ended, f"{name} is not downloaded: {ended}")
+        with open(os.path.join(downloads, name), encoding="utf-8") as file:
             return file.read()
 
     ours = json.loads(downloaded("#export-json", "script-1-script.json"))
