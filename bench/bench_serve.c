@@ -11,7 +11,6 @@
  */
 #include "bench_serve.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,53 +151,58 @@ char *bench_serve_request(const int32_t *tokens, size_t n, size_t n_answer, size
     return request;
 }
 
-typedef struct asking {
-    const bench_serve *of;
-    const int32_t *prompt;
-    pthread_t thread;
-    double begin_s, first_s, last_s;
-    long n_answered;
-} asking;
+/* Tokens a second of n answers at once. */
+typedef struct rates {
+    double all;    /* from the first request to the last token */
+    double steady; /* while all of them run */
+} rates;
 
-static void *ask(void *context)
+/* When the last token of an answer came. */
+static double last_token_s(const bench_serve_answer *a)
 {
-    asking *a = context;
-    mf_st_answer answer = {0};
-    size_t n = 0;
-    char *request = bench_serve_request(a->prompt, a->of->n_short, a->of->n_tokens, &n);
-    int fd = mf_st_connect(&a->of->server, 0);
-    a->begin_s = mf_st_now();
-    if (fd >= 0 && mf_st_send(fd, request, n))
-        mf_st_read(fd, SIZE_MAX / 2, &answer);
-    a->first_s = answer.first_s;
-    a->last_s = answer.last_s;
-    a->n_answered = answer.is_whole ? mf_st_number(answer.body, "completion_tokens") : -1;
-    if (fd >= 0)
-        close(fd);
-    mf_st_answer_free(&answer);
-    free(request);
-    return NULL;
+    return a->times[a->n_tokens - 1];
 }
 
-/* Seconds from the first request to the last byte of n answers at once. */
-static double server_seconds(bench_serve *b, size_t n)
+static size_t n_between(const bench_serve_answer *a, double from, double to)
 {
-    asking clients[BENCH_MAX_CLIENTS];
-    double begin = 0, end = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < a->n_tokens; i++)
+        n += a->times[i] > from && a->times[i] <= to;
+    return n;
+}
+
+static rates rates_of(const bench_serve_answer *answers, size_t n)
+{
+    double begin = answers[0].begin_s, end = 0, from = 0, to = last_token_s(&answers[0]);
+    size_t n_all = 0, n_steady = 0;
     for (size_t i = 0; i < n; i++) {
-        clients[i] = (asking){.of = b, .prompt = b->prompts[i]};
-        if (pthread_create(&clients[i].thread, NULL, ask, &clients[i]) != 0)
-            die("a client", "no thread");
-    }
-    for (size_t i = 0; i < n; i++) {
-        const asking *c = &clients[i];
-        pthread_join(c->thread, NULL);
-        if (c->n_answered != (long)b->n_tokens)
+        const bench_serve_answer *a = &answers[i];
+        if (!a->is_whole || a->n < a->n_tokens)
             die("an answer", "it is not whole");
-        begin = i == 0 || c->begin_s < begin ? c->begin_s : begin;
-        end = c->last_s > end ? c->last_s : end;
+        begin = a->begin_s < begin ? a->begin_s : begin;
+        from = a->times[0] > from ? a->times[0] : from;
+        to = last_token_s(a) < to ? last_token_s(a) : to;
+        end = last_token_s(a) > end ? last_token_s(a) : end;
+        n_all += a->n_tokens;
     }
-    return end - begin;
+    if (to <= from)
+        die("--tokens", "the answers did not run together");
+    for (size_t i = 0; i < n; i++)
+        n_steady += n_between(&answers[i], from, to);
+    return (rates){.all = (double)n_all / (end - begin), .steady = (double)n_steady / (to - from)};
+}
+
+static rates server_rates(bench_serve *b, size_t n)
+{
+    static bench_serve_answer answers[BENCH_MAX_CLIENTS];
+    for (size_t i = 0; i < n; i++) {
+        answers[i] =
+            (bench_serve_answer){.of = b, .prompt = b->prompts[i], .n_tokens = b->n_tokens};
+        bench_serve_ask(&answers[i]);
+    }
+    for (size_t i = 0; i < n; i++)
+        bench_serve_join(&answers[i]);
+    return rates_of(answers, n);
 }
 
 /* ----------------------------------------------------------------------------------- figures -- */
@@ -206,8 +210,9 @@ static double server_seconds(bench_serve *b, size_t n)
 static void measure_speed(bench_serve *b, size_t n)
 {
     double engine[BENCH_MAX_ROUNDS], server[BENCH_MAX_ROUNDS], ratio[BENCH_MAX_ROUNDS];
+    double steady[BENCH_MAX_ROUNDS];
     const double n_all = (double)(n * b->n_tokens);
-    (void)server_seconds(b, n); /* prompts are held from then on */
+    (void)server_rates(b, n); /* prompts are held from then on */
     const long step_us = mf_st_figure(&b->server, "step_microseconds_total");
     const long busy_us = mf_st_figure(&b->server, "busy_microseconds_total");
     (void)engine_seconds(b, n);
@@ -216,16 +221,21 @@ static void measure_speed(bench_serve *b, size_t n)
     for (uint32_t i = 0; i < b->n_rounds; i++) {
         if (i % 2)
             engine[i] = n_all / engine_seconds(b, n);
-        server[i] = n_all / server_seconds(b, n);
+        const rates r = server_rates(b, n);
+        server[i] = r.all;
         if (i % 2 == 0)
             engine[i] = n_all / engine_seconds(b, n);
-        ratio[i] = server[i] / engine[i];
+        ratio[i] = r.all / engine[i];
+        steady[i] = r.steady / engine[i];
     }
     const double middle = bench_median(ratio, b->n_rounds); /* sorts them */
     printf("%zu clients, %zu tokens each: server %.1f tokens/s, mf_engine_step alone %.1f, ratio "
            "%.3f (%.3f to %.3f)\n",
            n, b->n_tokens, bench_median(server, b->n_rounds), bench_median(engine, b->n_rounds),
            middle, ratio[0], ratio[b->n_rounds - 1]);
+    const double middle_steady = bench_median(steady, b->n_rounds);
+    printf("while all of them run: ratio %.3f (%.3f to %.3f)\n", middle_steady, steady[0],
+           steady[b->n_rounds - 1]);
     printf("of the time of the server's thread that owns the engine, within mf_engine_step: %.3f\n",
            (double)(mf_st_figure(&b->server, "step_microseconds_total") - step_us) /
                (double)(mf_st_figure(&b->server, "busy_microseconds_total") - busy_us));
@@ -272,6 +282,8 @@ static void read_options(bench_serve *b, int argc, char **argv)
     }
     if (b->n_rounds > BENCH_MAX_ROUNDS)
         die("--rounds", "too many");
+    if (b->n_tokens_option > BENCH_MAX_TIMES / 2)
+        die("--tokens", "too many");
     b->n_tokens = b->n_tokens_option;
 }
 

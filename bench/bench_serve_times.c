@@ -2,14 +2,12 @@
 /* Times and memory of bench_serve: what a client waits for. */
 #include "bench_serve.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #define N_FIRST 50
-#define MAX_TIMES 65536
 /* Of the answer, before the long prompt comes. */
 #define N_BEFORE 100
 
@@ -19,54 +17,8 @@ static _Noreturn void die(const char *what)
     exit(1);
 }
 
-/* When events came, by the clock. */
-typedef struct watching {
-    const bench_serve *of;
-    pthread_t thread;
-    int fd;
-    double *times; /* [MAX_TIMES] */
-    size_t n;      /* atomic */
-    bool is_done;  /* atomic */
-    size_t n_tokens;
-} watching;
-
-/* Events in what came; one may be cut between two looks. */
-static size_t n_events(const char *text, size_t n, bool *was_newline)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++) {
-        count += text[i] == 'd' && *was_newline;
-        *was_newline = text[i] == '\n';
-    }
-    return count;
-}
-
-static void *watch(void *context)
-{
-    watching *w = context;
-    char buffer[65536];
-    size_t n = 0;
-    bool was_newline = false;
-    char *request = bench_serve_request(w->of->prompts[0], w->of->n_short, w->n_tokens, &n);
-    if (!mf_st_send(w->fd, request, n))
-        die("no connection");
-    for (;;) {
-        ssize_t k = recv(w->fd, buffer, sizeof buffer, 0);
-        const double now = mf_st_now();
-        if (k <= 0 || memmem(buffer, (size_t)k, "[DONE]", 6))
-            break;
-        for (size_t i = n_events(buffer, (size_t)k, &was_newline); i > 0 && w->n < MAX_TIMES; i--) {
-            w->times[w->n] = now;
-            __atomic_store_n(&w->n, w->n + 1, __ATOMIC_RELEASE);
-        }
-    }
-    __atomic_store_n(&w->is_done, true, __ATOMIC_RELEASE);
-    free(request);
-    return NULL;
-}
-
 /* Gaps of the times between two moments; sorted. */
-static size_t gaps_of(const watching *w, double from, double to, double *gaps)
+static size_t gaps_of(const bench_serve_answer *w, double from, double to, double *gaps)
 {
     size_t n = 0;
     for (size_t i = 1; i < w->n; i++)
@@ -93,16 +45,16 @@ static double mean(const double *values, size_t n)
 /* One answer, and the long prompt in the middle of it. */
 static gaps measure_prompt(const bench_serve *b, uint32_t round)
 {
-    static double times[MAX_TIMES], sorted[MAX_TIMES];
-    watching w = {.of = b, .times = times, .n_tokens = b->n_context - b->n_short - 8};
+    static double sorted[BENCH_MAX_TIMES];
+    static bench_serve_answer w;
+    w = (bench_serve_answer){
+        .of = b, .prompt = b->prompts[0], .n_tokens = b->n_context - b->n_short - 8};
     mf_st_answer answer = {0};
     gaps g = {0};
     size_t n_request = 0, n;
     b->long_prompt[0] = (int32_t)(1000 + round); /* none of it is held */
     char *request = bench_serve_request(b->long_prompt, b->n_long, 1, &n_request);
-    w.fd = mf_st_connect(&b->server, 0);
-    if (w.fd < 0 || pthread_create(&w.thread, NULL, watch, &w) != 0)
-        die("no connection, or no thread");
+    bench_serve_ask(&w);
     while (__atomic_load_n(&w.n, __ATOMIC_ACQUIRE) < N_BEFORE)
         mf_st_sleep(0.01);
     const double begin = mf_st_now();
@@ -115,9 +67,8 @@ static gaps measure_prompt(const bench_serve *b, uint32_t round)
         die("the prompt was not read while an answer was running");
     close(fd);
     shutdown(w.fd, SHUT_RDWR);
-    pthread_join(w.thread, NULL);
-    close(w.fd);
-    n = gaps_of(&w, times[8], begin, sorted);
+    bench_serve_join(&w);
+    n = gaps_of(&w, w.times[8], begin, sorted);
     g.usual = mean(sorted, n);
     g.usual_p99 = sorted[n * 99 / 100];
     g.n = n = gaps_of(&w, begin, end, sorted);
