@@ -51,6 +51,9 @@ static const form forms[] = {
     {"iq4_nl", {.kind = MF_WEIGHT_GGUF_IQ4_NL}},
     {"mxfp4", {.kind = MF_WEIGHT_MXFP4}},
     {"mxfp4 (gguf)", {.kind = MF_WEIGHT_GGUF_MXFP4}},
+    {"nvfp4", {.kind = MF_WEIGHT_NVFP4}},
+    {"int4", {.kind = MF_WEIGHT_INT4, .float_type = MF_BF16, .bits = 4, .group = 32}},
+    {"int4 (128)", {.kind = MF_WEIGHT_INT4, .float_type = MF_BF16, .bits = 4, .group = 128}},
     {"fp8", {.kind = MF_WEIGHT_FP8_BLOCK, .float_type = MF_F32, .bits = 8, .group = 128}},
     {"bf16", {.kind = MF_WEIGHT_FLOAT, .float_type = MF_BF16}},
 };
