@@ -94,6 +94,19 @@ static void fill(unsigned char *p, size_t n)
     }
 }
 
+/* Scales of 8 bits as checkpoints have them: no code of them is subnormal, overflows or is no
+ * number, which would be what is measured. */
+static void fill_scales(const mf_matrix *w, unsigned char *values, unsigned char *scales)
+{
+    const size_t n = (size_t)ROWS * COLS;
+    if (w->shape.kind == MF_WEIGHT_MXFP4 || w->shape.kind == MF_WEIGHT_NVFP4)
+        for (size_t i = 0; i < n / 16; i++)
+            scales[i] = (unsigned char)(112 + i * 7919 % 13);
+    if (w->shape.kind == MF_WEIGHT_GGUF_MXFP4)
+        for (size_t i = 0; i < n / 32; i++)
+            values[i * 17] = (unsigned char)(112 + i * 7919 % 13);
+}
+
 static void open_bench(bench *b, const char *tier_name)
 {
     float sink = 0.5f;
@@ -105,7 +118,6 @@ static void open_bench(bench *b, const char *tier_name)
     b->weights = allocate((size_t)ROWS * COLS * 2);
     b->x = allocate((size_t)MAX_TOKENS * COLS * sizeof *b->x);
     b->y = allocate((size_t)MAX_TOKENS * ROWS * sizeof *b->y);
-    fill(b->weights, (size_t)ROWS * COLS * 2);
     for (uint32_t i = 0; i < MAX_TOKENS * COLS; i++)
         b->x[i] = (float)(i % 104729 * 7919 % 2001) / 1000.0f - 1.0f;
     for (uint32_t i = 0; i < RUNS; i++) {
@@ -144,6 +156,8 @@ static void measure(const bench *b, const form *f)
         w.arrays[i] = b->weights + at;
         at += (size_t)mf_weight_array_bytes(&w.shape, i);
     }
+    fill(b->weights, (size_t)ROWS * COLS * 2);
+    fill_scales(&w, b->weights, b->weights + mf_weight_array_bytes(&w.shape, 0));
     const size_t token_bytes = b->kernels->token_bytes(&w);
     unsigned char *prepared = token_bytes > 0 ? allocate(token_bytes * MAX_TOKENS) : NULL;
     void *scratch = allocate(b->kernels->matmul_scratch_bytes(&w, MAX_TOKENS) + 64);

@@ -12,15 +12,16 @@
 #define MF_KERNELS_BLOCKS_DOT_AVX512_H
 
 #include "kernels/x86/blocks_avx512.h"
-#include "kernels/x86/blocks_unpack_avx512.h"
+#include "kernels/x86/blocks_pairs_avx512.h"
 #include "kernels/x86/fixed_token.h"
 
 #include "kernels/x86/blocks_grids.h"
 
+typedef blocks_tables span_tables;
+
 enum { TILE = 3, SET = 8, FEW = 4, GROUP = 24, CHUNKS = 4, CHUNK = 64, DIGITS = 3 };
 
 typedef __m512 vec;
-typedef blocks_tables span_tables;
 
 /* A span of a row. */
 typedef struct unpacked_span {
@@ -93,10 +94,21 @@ MF_INLINE __m512i offset_of(__m512i v)
     return _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(v, 7));
 }
 
-static void prepare_span(bool woven, bool crossed, const float *x, uint32_t n, mf_blocks_span *span)
+/* Which 64 columns those of each lane are of. */
+static __m512i chunk_of_lanes(mf_weight_kind kind)
 {
     const __m512i fours = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-    const __m512i unit_order = crossed ? _mm512_shuffle_i32x4(fours, fours, 0xd8) : fours;
+    if (mf_blocks_is_paired(kind))
+        return _mm512_setr_epi32(0, 2, 0, 2, 0, 2, 0, 2, 1, 3, 1, 3, 1, 3, 1, 3);
+    if (mf_blocks_is_crossed(kind))
+        return _mm512_shuffle_i32x4(fours, fours, 0xd8);
+    return mf_blocks_is_woven(kind)
+               ? fours
+               : _mm512_setr_epi32(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3);
+}
+
+static void prepare_span(mf_weight_kind kind, const float *x, uint32_t n, mf_blocks_span *span)
+{
     const __m512i one = _mm512_set1_epi8(1);
     __m512i digits[CHUNKS][DIGITS], sums[DIGITS];
     float units[CHUNKS];
@@ -106,8 +118,10 @@ static void prepare_span(bool woven, bool crossed, const float *x, uint32_t n, m
     for (uint32_t d = 0; d < DIGITS; d++) {
         const __m512i rows[CHUNKS] = {digits[0][d], digits[1][d], digits[2][d], digits[3][d]};
         __m512i columns[CHUNKS];
-        if (woven)
-            weave(crossed, rows, columns);
+        if (mf_blocks_is_paired(kind))
+            pair(rows, columns);
+        else if (mf_blocks_is_woven(kind))
+            weave(mf_blocks_is_crossed(kind), rows, columns);
         else
             mf_transpose_fours_avx512(rows, columns);
         sums[d] = _mm512_setzero_si512();
@@ -117,7 +131,7 @@ static void prepare_span(bool woven, bool crossed, const float *x, uint32_t n, m
         }
     }
     const __m512 each = _mm512_broadcast_f32x4(_mm_loadu_ps(units));
-    const __m512 unit = woven ? _mm512_permutexvar_ps(unit_order, each) : each;
+    const __m512 unit = _mm512_permutexvar_ps(chunk_of_lanes(kind), each);
     const __m512i low = _mm512_add_epi32(_mm512_slli_epi32(sums[1], 8), sums[0]);
     const __m512i all = _mm512_add_epi32(_mm512_slli_epi32(sums[2], 16), low);
     _mm512_storeu_si512(span->bytes.offsets[0], offset_of(low));
@@ -131,10 +145,8 @@ static void prepare_span(bool woven, bool crossed, const float *x, uint32_t n, m
 /* mf_kernels.prepare_token. Activations that are not finite get a unit that is not. */
 static void prepare(const mf_matrix *w, const float *x, mf_blocks_span *span)
 {
-    const bool woven = mf_blocks_is_woven(w->shape.kind);
-    const bool crossed = mf_blocks_is_crossed(w->shape.kind);
     for (uint32_t i = 0; i < w->shape.n_cols; i += MF_SPAN, span++)
-        prepare_span(woven, crossed, x + i,
+        prepare_span(w->shape.kind, x + i,
                      w->shape.n_cols - i < MF_SPAN ? w->shape.n_cols - i : MF_SPAN, span);
 }
 
@@ -206,6 +218,14 @@ MF_INLINE void unpack_span(mf_weight_kind kind, const span_tables *t, const mf_b
 {
     if (mf_blocks_has_grid(kind)) {
         unpack_grid(w->kind, v, out);
+        return;
+    }
+    if (mf_blocks_is_paired(kind)) {
+        const unsigned char *const one[4] = {s};
+        __m512 scales[4];
+        paired_weights(t, v, out->weights);
+        paired_scales(kind, 1, t, w, one, scales);
+        out->scale = scales[0];
         return;
     }
     const span_scales scales = scales_of(kind, t, v, s, w);
@@ -410,6 +430,26 @@ MF_INLINE vec add_one_k(mf_weight_kind kind, const span_tables *t, const unsigne
 }
 #endif
 
+/* A row of a form of pairs by one token, with its scales. */
+MF_INLINE vec add_one_paired(mf_weight_kind kind, const span_tables *t, const unsigned char *v,
+                             __m512 scale, const mf_blocks_span *x, vec acc)
+{
+    unpacked_span row = {.scale = scale};
+    __m512i low, middle = _mm512_setzero_si512(), high = middle;
+    if (kind == MF_WEIGHT_INT4) {
+        paired_codes(v, row.weights);
+        low = _mm512_loadu_si512(x->bytes.small_offsets);
+    } else {
+        paired_weights(t, v, row.weights);
+        low = _mm512_loadu_si512(x->bytes.offsets[0]);
+        high = _mm512_loadu_si512(x->bytes.offsets[1]);
+    }
+    add_digits(row.weights, x, &low, &middle, &high);
+    middle = _mm512_add_epi32(middle, _mm512_slli_epi32(high, 8));
+    low = _mm512_add_epi32(low, _mm512_slli_epi32(middle, 8));
+    return add_sum(false, low, &row, x, acc);
+}
+
 MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
                         const mf_blocks_rows *w, const unsigned char *const v[4],
                         const unsigned char *const s[4], const unsigned char *tokens,
@@ -417,6 +457,14 @@ MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
 {
     if (n > 1 && goes_by_codes(kind)) {
         add_coded_span(kind, n, t, w, v, tokens, token_bytes, acc);
+        return;
+    }
+    if (mf_blocks_is_paired(kind)) {
+        __m512 scales[4];
+        paired_scales(kind, 4, t, w, s, scales);
+        MF_UNROLL(4)
+        for (uint32_t r = 0; r < 4; r++)
+            acc[0][r] = add_one_paired(kind, t, v[r], scales[r], (const void *)tokens, acc[0][r]);
         return;
     }
 #if defined(__AVX512VBMI__)

@@ -7,7 +7,7 @@
  *   GROUP                     tokens by which a panel is multiplied at a time
  *   zero_vec(), sum_four(v, out)   out[i]: the lanes of v[i], added up
  *   sum_panel(v, apart, factor, out)   the same of PANEL vectors so far apart, times factor
- *   span_tables, tables_of(kind)   what unpacking needs beside the bytes
+ *   span_tables, tables_of(kind, rows)   what unpacking needs beside the bytes
  *   FEW                       tokens at most, 4 or 1, by which a span is multiplied as it is stored
  *   few_of(kind)              and as how many, some at a time, are multiplied so
  *   add_span(kind, n, ...)    a span of four rows, as it is stored, by so few tokens
@@ -122,7 +122,7 @@ MF_INLINE uint32_t multiply_set(mf_weight_kind kind, uint32_t most, const span_t
 MF_INLINE void multiply_few(mf_weight_kind kind, uint32_t most, const mf_blocks_rows *w,
                             uint32_t row0, uint32_t row1, const few_tokens *x)
 {
-    const span_tables t = tables_of(kind);
+    const span_tables t = tables_of(kind, w);
     const bool is_long = w->row_bytes > SHORT_ROW_BYTES;
     const uint32_t n_sets = (row1 - row0) / 4, step = is_long ? n_sets : 1;
     for (uint32_t i = 0; row0 + 4 * i < row1; i++) {
@@ -293,7 +293,7 @@ MF_INLINE void multiply_kind(mf_weight_kind kind, const mf_blocks_rows *w, uint3
         multiply_some(w, row0, row1, &few);
         return;
     }
-    const span_tables t = tables_of(kind);
+    const span_tables t = tables_of(kind, w);
     for (uint32_t first = 0, n; first < n_tokens; first += n) {
         n = group_of(n_tokens - first);
         for (uint32_t row = row0; row < row1; row += PANEL) {

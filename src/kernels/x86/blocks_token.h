@@ -107,6 +107,13 @@ static inline bool mf_blocks_is_crossed(mf_weight_kind kind)
            kind == MF_WEIGHT_GGUF_Q5_K;
 }
 
+/* Whether two neighbouring columns share a byte, and scales lie apart. A lane's 16 columns are
+ * neighbours, their bytes in an order of their own (blocks_pairs_avx512.h), a form of its own. */
+static inline bool mf_blocks_is_paired(mf_weight_kind kind)
+{
+    return kind == MF_WEIGHT_MXFP4 || kind == MF_WEIGHT_INT4 || mf_blocks_is_nvfp4(kind);
+}
+
 /* Whether the tiers multiply it so: those of ARM have no codebooks. */
 static inline bool mf_is_blocks(const mf_matrix *w)
 {
@@ -185,7 +192,8 @@ static inline size_t mf_blocks_token_bytes(const mf_matrix *w)
 {
     return mf_blocks_spans(w) * sizeof(mf_blocks_span) +
            (mf_blocks_is_woven(w->shape.kind) ? 64 : 0) +
-           (mf_blocks_is_crossed(w->shape.kind) ? 128 : 0);
+           (mf_blocks_is_crossed(w->shape.kind) ? 128 : 0) +
+           (mf_blocks_is_paired(w->shape.kind) ? 256 : 0);
 }
 
 /* Where rows lie. */

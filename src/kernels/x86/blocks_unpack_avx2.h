@@ -27,8 +27,9 @@ typedef struct weights_32 {
     __m256i even, odd;
 } weights_32;
 
-MF_INLINE span_tables tables_of(mf_weight_kind kind)
+MF_INLINE span_tables tables_of(mf_weight_kind kind, const mf_blocks_rows *w)
 {
+    (void)w;
     __m128i t = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     if (kind == MF_WEIGHT_GGUF_Q4_0 || kind == MF_WEIGHT_INT4)
         t = _mm_sub_epi8(t, _mm_set1_epi8(8));

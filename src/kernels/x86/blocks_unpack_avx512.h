@@ -18,7 +18,8 @@
 typedef struct blocks_tables {
     __m512i levels;          /* by the low 6 bits of a byte */
     __m512i counts;          /* of shifts: of 64 bits each */
-    __m512i nibbles, halves; /* of blocks of 18 bytes: where words lie in two loads */
+    __m512i nibbles, halves; /* of blocks of 18 bytes: where words lie in two loads; of integers:
+                                where lanes' scales do */
 } blocks_tables;
 
 /* A span's scales and minima. */
@@ -80,7 +81,21 @@ static const unsigned char scales_of_17[64] = {
     [3] = 0,   [7] = 0,   [11] = 17, [15] = 17, [19] = 34,  [23] = 34,  [27] = 51,  [31] = 51,
     [35] = 68, [39] = 68, [43] = 85, [47] = 85, [51] = 102, [55] = 102, [59] = 119, [63] = 119};
 
-MF_INLINE blocks_tables tables_of(mf_weight_kind kind)
+/* Of integers' scales the words of each lane (blocks_pairs_avx512.h); float16 ones follow each
+ * other. */
+static __m512i places_of_scales(const mf_blocks_rows *w)
+{
+    uint16_t at[32];
+    for (uint16_t i = 0; i < 32; i++) {
+        const bool is_half = w->scale_type == MF_F16;
+        const uint16_t lane = is_half ? i % 16 : i / 2, block = lane / 2 + lane % 2 * 8;
+        const uint16_t scale = (uint16_t)(block * 16 / w->scale_cols);
+        at[i] = w->scale_type == MF_F32 ? 2 * scale + i % 2 : scale;
+    }
+    return _mm512_loadu_si512(at);
+}
+
+MF_INLINE blocks_tables tables_of(mf_weight_kind kind, const mf_blocks_rows *w)
 {
     unsigned char levels[64];
     for (int i = 0; i < 64; i++)
@@ -93,9 +108,6 @@ MF_INLINE blocks_tables tables_of(mf_weight_kind kind)
     else if (kind == MF_WEIGHT_GGUF_NVFP4 || kind == MF_WEIGHT_GGUF_Q4_K ||
              kind == MF_WEIGHT_GGUF_Q5_K)
         t.counts = _mm512_setr_epi64(0, 4, 0, 4, 0, 4, 0, 4);
-    else if (kind == MF_WEIGHT_MXFP4 || mf_blocks_is_nvfp4(kind) ||
-             kind == MF_WEIGHT_INT4) /* bits of 64, a byte each */
-        t.counts = _mm512_set1_epi64(0x1c1814100c080400);
     else
         t.counts = _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4);
     if (kind == MF_WEIGHT_GGUF_MXFP4) {
@@ -106,6 +118,8 @@ MF_INLINE blocks_tables tables_of(mf_weight_kind kind)
         t.nibbles = _mm512_loadu_si512(nibbles_of_18);
         t.halves = _mm512_loadu_si512(scales_of_18);
     }
+    if (kind == MF_WEIGHT_INT4)
+        t.halves = places_of_scales(w);
     return t;
 }
 
@@ -322,21 +336,30 @@ MF_INLINE __m512 exponents_of_17(const blocks_tables *t, const unsigned char *p)
     return twice(_mm512_castps512_ps256(exponent_scales(bytes_of_17(p))));
 }
 
-/* Half of what sixteen e4m3 codes mean; their exponent's bias becomes 127 by a product, which is
- * exact for subnormal ones too. */
-MF_INLINE __m512 e4m3_scales(__m128i codes, bool is_signed)
+/* Half of what sixteen e4m3 codes mean, the upper bytes of words whose lower ones are 0: as float16
+ * but for the exponent's bias, subnormal ones too, which Intel's CPUs multiply a hundred times as
+ * slowly where they are subnormal float32. */
+MF_INLINE __m512 e4m3_of(__m256i codes)
 {
-    const __m512i c = _mm512_cvtepu8_epi32(codes);
-    const __m512i size = _mm512_slli_epi32(_mm512_and_si512(c, _mm512_set1_epi32(0x7f)), 20);
-    __m512 value = _mm512_mul_ps(_mm512_castsi512_ps(size), _mm512_set1_ps(0x1p119f));
-    if (!is_signed) /* 0x7f counts as 0 */
-        return _mm512_maskz_mov_ps(_mm512_cmpneq_epi32_mask(c, _mm512_set1_epi32(0x7f)), value);
-    value = _mm512_mask_mov_ps(value,
-                               _mm512_cmpeq_epi32_mask(_mm512_and_si512(c, _mm512_set1_epi32(0x7f)),
-                                                       _mm512_set1_epi32(0x7f)),
-                               _mm512_set1_ps(__builtin_nanf("")));
-    const __m512i sign = _mm512_slli_epi32(_mm512_and_si512(c, _mm512_set1_epi32(0x80)), 24);
-    return _mm512_castsi512_ps(_mm512_or_si512(_mm512_castps_si512(value), sign));
+    const __m256i half =
+        _mm256_and_si256(_mm256_srai_epi16(codes, 1), _mm256_set1_epi16((short)0xbfff));
+    return _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(128.0f));
+}
+
+/* That, where those that are no numbers may be among them. */
+MF_INLINE __m512 e4m3_or_nan(__m256i codes, __m512 value)
+{
+    const __m256i size = _mm256_and_si256(codes, _mm256_set1_epi16(0x7f00));
+    return _mm512_mask_mov_ps(value, _mm256_cmpeq_epi16_mask(size, _mm256_set1_epi16(0x7f00)),
+                              _mm512_set1_ps(__builtin_nanf("")));
+}
+
+/* GGUF's, which have no sign and mean 0 by 0x7f. */
+MF_INLINE __m512 unsigned_e4m3_scales(__m128i codes)
+{
+    const __m128i size = _mm_and_si128(codes, _mm_set1_epi8(0x7f));
+    return _mm512_maskz_mov_ps(_mm_cmpneq_epi8_mask(codes, _mm_set1_epi8(0x7f)),
+                               e4m3_of(_mm256_slli_epi16(_mm256_cvtepu8_epi16(size), 8)));
 }
 
 MF_INLINE span_scales scales_of(mf_weight_kind kind, const blocks_tables *t, const unsigned char *p,
@@ -369,23 +392,14 @@ MF_INLINE span_scales scales_of(mf_weight_kind kind, const blocks_tables *t, con
         return (span_scales){iq4_xs_scales(p), zero};
     case MF_WEIGHT_GGUF_MXFP4:
         return (span_scales){exponents_of_17(t, p), zero};
-    case MF_WEIGHT_MXFP4:
-        return (span_scales){
-            exponent_scales(_mm_loadl_epi64((const __m128i *)(const void *)scales)), zero};
-    case MF_WEIGHT_INT4:
     case MF_WEIGHT_INT8:
         mf_blocks_scales(rows, scales, eight);
         return (span_scales){_mm512_castps256_ps512(_mm256_loadu_ps(eight)), zero};
     case MF_WEIGHT_GGUF_NVFP4:
         return (span_scales){
-            e4m3_scales(_mm_setr_epi32((int)word_at(p), (int)word_at(p + 36), (int)word_at(p + 72),
-                                       (int)word_at(p + 108)),
-                        false),
+            unsigned_e4m3_scales(_mm_setr_epi32((int)word_at(p), (int)word_at(p + 36),
+                                                (int)word_at(p + 72), (int)word_at(p + 108))),
             zero};
-    case MF_WEIGHT_NVFP4:
-    case MF_WEIGHT_NVFP4_DIVIDED:
-    case MF_WEIGHT_NVFP4_PLAIN:
-        return (span_scales){e4m3_scales(load_16(scales), true), zero};
     default: /* Q4_0, IQ4_NL */
         return (span_scales){woven_scales(t, p), zero};
     }
@@ -434,12 +448,6 @@ MF_INLINE __m512i look_up_six(const blocks_tables *t, __m512i shifted)
 {
     return look_up(t, shifted);
 }
-
-/* Neighbours in a byte: 32 of those. */
-MF_INLINE __m512i look_up_pairs(const blocks_tables *t, __m256i bytes)
-{
-    return look_up(t, _mm512_multishift_epi64_epi8(t->counts, _mm512_cvtepu32_epi64(bytes)));
-}
 #else
 MF_INLINE __m512i look_up(const blocks_tables *t, __m512i shifted)
 {
@@ -451,13 +459,6 @@ MF_INLINE __m512i look_up_six(const blocks_tables *t, __m512i shifted)
 {
     (void)t;
     return _mm512_add_epi8(_mm512_and_si512(shifted, _mm512_set1_epi8(63)), _mm512_set1_epi8(96));
-}
-
-/* Neighbours in a byte: 32 of those. */
-MF_INLINE __m512i look_up_pairs(const blocks_tables *t, __m256i bytes)
-{
-    const __m512i words = _mm512_cvtepu8_epi16(bytes);
-    return look_up(t, _mm512_or_si512(words, _mm512_slli_epi16(words, 4)));
 }
 #endif
 
@@ -510,12 +511,6 @@ MF_INLINE __m512i q6_k_weights(const blocks_tables *t, const unsigned char *p, u
     return look_up_six(t, _mm512_ternarylogic_epi64(_mm512_set1_epi8(15), low, high, 0xca));
 }
 
-/* Neighbours in a byte. */
-MF_INLINE __m512i paired_weights(const blocks_tables *t, const unsigned char *p, uint32_t c)
-{
-    return look_up_pairs(t, load_32(p + (size_t)c * 32));
-}
-
 MF_INLINE __m512i nvfp4_weights(const blocks_tables *t, const unsigned char *p, uint32_t c)
 {
     const __m512i order = _mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3);
@@ -535,12 +530,6 @@ MF_INLINE __m512i chunk_weights(mf_weight_kind kind, const blocks_tables *t, con
                                 uint32_t c)
 {
     switch (kind) {
-    case MF_WEIGHT_MXFP4:
-    case MF_WEIGHT_NVFP4:
-    case MF_WEIGHT_NVFP4_DIVIDED:
-    case MF_WEIGHT_NVFP4_PLAIN:
-    case MF_WEIGHT_INT4:
-        return paired_weights(t, p, c);
     case MF_WEIGHT_INT8: /* stored 128 above as it is */
         return _mm512_loadu_si512(p + (size_t)c * 64);
     case MF_WEIGHT_GGUF_Q4_1:
