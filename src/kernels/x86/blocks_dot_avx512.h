@@ -99,7 +99,7 @@ static __m512i chunk_of_lanes(mf_weight_kind kind)
 {
     const __m512i fours = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
     if (mf_blocks_is_paired(kind))
-        return _mm512_setr_epi32(0, 2, 0, 2, 0, 2, 0, 2, 1, 3, 1, 3, 1, 3, 1, 3);
+        return _mm512_setr_epi32(0, 0, 2, 2, 0, 0, 2, 2, 1, 1, 3, 3, 1, 1, 3, 3);
     if (mf_blocks_is_crossed(kind))
         return _mm512_shuffle_i32x4(fours, fours, 0xd8);
     return mf_blocks_is_woven(kind)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The forms in which two neighbouring columns share a byte, the even one low, and scales lie apart
- * (mf_blocks_is_paired): MXFP4, NVFP4 and integers of 4 bits. Lane 2 * i has of a span the columns
- * from 16 * i on, lane 2 * i + 1 those from 128 + 16 * i on; of these vector k % 2 has the first or
- * the last eight, k / 2 the even or the odd ones. So weights need no move but their loads, and all
- * of a lane have one scale.
+ * (mf_blocks_is_paired): MXFP4, NVFP4 and integers of 4 bits. Of the 16 columns of a lane
+ * (paired_block) vectors 0 and 2 have the first eight, the even and the odd ones, and vectors 1
+ * and 3 the last eight. So two moves bring a span of weights to their places, and all of a lane have
+ * one scale.
  */
 #ifndef MF_KERNELS_BLOCKS_PAIRS_AVX512_H
 #define MF_KERNELS_BLOCKS_PAIRS_AVX512_H
@@ -19,7 +19,7 @@ MF_INLINE void pair(const __m512i rows[4], __m512i columns[4])
     const __m512i apart = _mm512_broadcast_i32x4(
         _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
     /* lane 4 * b + c of what is transposed has columns from 64 * c + 16 * b on */
-    const __m512i order = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+    const __m512i order = _mm512_setr_epi32(0, 4, 2, 6, 8, 12, 10, 14, 1, 5, 3, 7, 9, 13, 11, 15);
     __m512i halves[4];
     MF_UNROLL(4)
     for (uint32_t c = 0; c < 4; c++)
@@ -71,9 +71,9 @@ MF_INLINE __m512 exponents_of(__m512i codes, bool is_rare)
 MF_INLINE void mxfp4_scales(uint32_t n, const unsigned char *const s[4], __m512 out[4])
 {
     const __m512i at = _mm512_set_epi32(
-        0x07ffffff, 0x03ffffff, 0x07ffffff, 0x03ffffff, 0x06ffffff, 0x02ffffff, 0x06ffffff,
-        0x02ffffff, 0x05ffffff, 0x01ffffff, 0x05ffffff, 0x01ffffff, 0x04ffffff, 0x00ffffff,
-        0x04ffffff, 0x00ffffff);
+        0x07ffffff, 0x07ffffff, 0x03ffffff, 0x03ffffff, 0x06ffffff, 0x06ffffff, 0x02ffffff,
+        0x02ffffff, 0x05ffffff, 0x05ffffff, 0x01ffffff, 0x01ffffff, 0x04ffffff, 0x04ffffff,
+        0x00ffffff, 0x00ffffff);
     __m512i codes[4];
     uint64_t rare = 0;
     MF_UNROLL(4)
@@ -92,9 +92,9 @@ MF_INLINE void mxfp4_scales(uint32_t n, const unsigned char *const s[4], __m512 
 
 MF_INLINE void nvfp4_scales(uint32_t n, const unsigned char *const s[4], __m512 out[4])
 {
-    const __m256i at = _mm256_set_epi16(0x0fff, 0x07ff, 0x0eff, 0x06ff, 0x0dff, 0x05ff, 0x0cff,
-                                        0x04ff, 0x0bff, 0x03ff, 0x0aff, 0x02ff, 0x09ff, 0x01ff,
-                                        0x08ff, 0x00ff);
+    const __m256i at = _mm256_set_epi16(0x0fff, 0x0eff, 0x07ff, 0x06ff, 0x0dff, 0x0cff, 0x05ff,
+                                        0x04ff, 0x0bff, 0x0aff, 0x03ff, 0x02ff, 0x09ff, 0x08ff,
+                                        0x01ff, 0x00ff);
     __m256i codes[4];
     uint64_t rare = 0;
     MF_UNROLL(4)
@@ -160,8 +160,9 @@ MF_INLINE void paired_scales(mf_weight_kind kind, uint32_t n, const blocks_table
 /* Of a span the bytes of each 8 columns, the first and the last. */
 MF_INLINE void paired_bytes(const unsigned char *p, __m512i out[2])
 {
-    out[0] = _mm512_mask_loadu_epi32(_mm512_loadu_si512(p), 0xaaaa, p + 60);
-    out[1] = _mm512_mask_loadu_epi32(_mm512_loadu_si512(p + 64), 0x5555, p + 4);
+    const __m512 front = _mm512_loadu_ps(p), back = _mm512_loadu_ps(p + 64);
+    out[0] = _mm512_castps_si512(_mm512_shuffle_ps(front, back, 0x88));
+    out[1] = _mm512_castps_si512(_mm512_shuffle_ps(front, back, 0xdd));
 }
 
 /* 128 above what they are. */

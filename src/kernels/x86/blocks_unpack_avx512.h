@@ -81,16 +81,22 @@ static const unsigned char scales_of_17[64] = {
     [3] = 0,   [7] = 0,   [11] = 17, [15] = 17, [19] = 34,  [23] = 34,  [27] = 51,  [31] = 51,
     [35] = 68, [39] = 68, [43] = 85, [47] = 85, [51] = 102, [55] = 102, [59] = 119, [63] = 119};
 
-/* Of integers' scales the words of each lane (blocks_pairs_avx512.h); float16 ones follow each
+/* Which 16 columns of a span a lane has: of four lanes two neighbours in its first half, and those
+ * 128 columns behind them (blocks_pairs_avx512.h). */
+MF_INLINE uint32_t paired_block(uint32_t lane)
+{
+    return lane / 4 * 2 + lane % 2 + lane % 4 / 2 * 8;
+}
+
+/* Of integers' scales the words of each lane; float16 ones follow each
  * other. */
 static __m512i places_of_scales(const mf_blocks_rows *w)
 {
     uint16_t at[32];
-    for (uint16_t i = 0; i < 32; i++) {
+    for (uint32_t i = 0; i < 32; i++) {
         const bool is_half = w->scale_type == MF_F16;
-        const uint16_t lane = is_half ? i % 16 : i / 2, block = lane / 2 + lane % 2 * 8;
-        const uint16_t scale = (uint16_t)(block * 16 / w->scale_cols);
-        at[i] = w->scale_type == MF_F32 ? 2 * scale + i % 2 : scale;
+        const uint32_t scale = paired_block(is_half ? i % 16 : i / 2) * 16 / w->scale_cols;
+        at[i] = (uint16_t)(w->scale_type == MF_F32 ? 2 * scale + i % 2 : scale);
     }
     return _mm512_loadu_si512(at);
 }
