@@ -328,6 +328,82 @@ static void test_blocks(const mf_kernels *k)
     }
 }
 
+/* Integers, whose scales may be of any type and of as many columns. */
+static void test_integers(const mf_kernels *k)
+{
+    static const mf_dtype types[] = {MF_BF16, MF_F16, MF_F32};
+    static const uint32_t rows[] = {16, 37, 5}, cols[] = {256, 640, 2176};
+    uint64_t state = 17;
+    for (uint32_t i = 0; i < 18; i++) {
+        const mf_weight_shape shape = {.kind = i < 9 ? MF_WEIGHT_INT4 : MF_WEIGHT_INT8,
+                                       .float_type = types[i % 3],
+                                       .group = 32u << i % 9 / 3};
+        matrix_case c = make_case(&state, shape, rows[i % 3], cols[(i + i / 3) % 3]);
+        check_uneven(k, &state, &c);
+        check_prepared(k, &state, &c);
+        free_case(&c);
+    }
+}
+
+#define LARGE 0x1p95 /* more, and weights times integers of 23 bits pass what floats hold */
+
+/* Tokens of three sizes by rows of which the r-th has scales of code r throughout. */
+static void check_scale_codes(const mf_kernels *k, const matrix_case *c, const double scales[256])
+{
+    enum { ROWS = 256, TOKENS = 9 };
+    static const float sizes[] = {1.0f, 0x1p-10f, 0x1p60f};
+    const uint32_t n_cols = c->w.shape.n_cols;
+    float *x = calloc((size_t)TOKENS * n_cols, sizeof *x), y[TOKENS * ROWS];
+    void *scratch = scratch_for(k, &c->w, TOKENS);
+    REQUIRE(x != NULL);
+    for (uint32_t i = 0; i < TOKENS * n_cols; i++) /* 5/8 in the mean */
+        x[i] = sizes[i / n_cols % 3] * (float)(i % 4 + 1) / 4;
+    for (uint32_t n = 1; n <= TOKENS; n += n < 3 ? 1 : 6) {
+        k->matmul(&c->w, 0, ROWS, x, n_cols, n, y, ROWS, scratch);
+        for (uint32_t i = 0; i < n * ROWS; i++) {
+            const double want =
+                0.625 * n_cols * 3.0 * scales[i % ROWS] * (double)sizes[i / ROWS % 3];
+            const bool is_small = fabs(want) < 0x1p-126; /* rounded as floats are that small */
+            if (isnan(want) ? isnan(y[i])
+                            : is_small || fmax(fabs(want), fabs(scales[i % ROWS])) > LARGE)
+                continue;
+            CHECK_MSG(fabs((double)y[i] - want) <= 1e-6 * fabs(want),
+                      "%s: kind %d, scale %u, %u tokens: %g, expected %g",
+                      mf_cpu_tier_name(k->tier), (int)c->w.shape.kind, i % ROWS, n, (double)y[i],
+                      want);
+        }
+    }
+    free(scratch);
+    free(x);
+}
+
+/* Every code of scales of 8 bits, those of subnormal numbers and of none among them. */
+static void test_scale_codes(const mf_kernels *k)
+{
+    static const mf_weight_kind kinds[] = {MF_WEIGHT_MXFP4, MF_WEIGHT_GGUF_MXFP4,
+                                           MF_WEIGHT_NVFP4_PLAIN};
+    uint64_t state = 20;
+    for (size_t i = 0; i < 3; i++) {
+        const bool is_e4m3 = kinds[i] == MF_WEIGHT_NVFP4_PLAIN;
+        matrix_case c = make_even_case(&state, (mf_weight_shape){.kind = kinds[i]}, 256, 544, 0x55);
+        const size_t n_scales = (size_t)256 * 544 / (is_e4m3 ? 16 : 32);
+        double scales[256];
+        for (uint32_t code = 0; code < 256; code++)
+            scales[code] = is_e4m3       ? e4m3_value(code)
+                           : code == 255 ? (double)NAN
+                                         : ldexp(1.0, (int)code - 127);
+        for (size_t j = 0; j < n_scales; j++) {
+            const unsigned char code = (unsigned char)(j / (n_scales / 256));
+            if (kinds[i] == MF_WEIGHT_GGUF_MXFP4)
+                c.arrays[0].p[17 * j] = code;
+            else
+                c.arrays[1].p[j] = code;
+        }
+        check_scale_codes(k, &c, scales);
+        free_case(&c);
+    }
+}
+
 /* The largest weights of every sign by the largest activations, and by the smallest. */
 static void test_block_extremes(const mf_kernels *k)
 {
@@ -478,6 +554,8 @@ int main(int argc, char **argv)
     for_tiers(test_fixed_point);
     for_tiers(test_affine_extremes);
     for_tiers(test_blocks);
+    for_tiers(test_integers);
+    for_tiers(test_scale_codes);
     for_tiers(test_block_extremes);
     return test_result();
 }

@@ -74,6 +74,13 @@ void mf_blocks_prepare_avx2(const mf_matrix *w, const float *x, void *out)
 
 /* ---------------------------------------------------------------------------------- products -- */
 
+/* Scales make up for weights that are twice what they mean. */
+static float factor_of(mf_weight_kind kind)
+{
+    (void)kind;
+    return 1.0f;
+}
+
 MF_INLINE vec zero_vec(void)
 {
     return _mm256_setzero_ps();

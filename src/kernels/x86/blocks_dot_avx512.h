@@ -152,6 +152,12 @@ static void prepare(const mf_matrix *w, const float *x, mf_blocks_span *span)
 
 /* ---------------------------------------------------------------------------------- products -- */
 
+/* Weights of MXFP4 are twice what they mean; of NVFP4, too, but its scales make up for it. */
+static float factor_of(mf_weight_kind kind)
+{
+    return kind == MF_WEIGHT_MXFP4 || kind == MF_WEIGHT_GGUF_MXFP4 ? 0.5f : 1.0f;
+}
+
 MF_INLINE vec zero_vec(void)
 {
     return _mm512_setzero_ps();

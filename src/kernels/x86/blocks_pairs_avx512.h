@@ -3,8 +3,8 @@
  * The forms in which two neighbouring columns share a byte, the even one low, and scales lie apart
  * (mf_blocks_is_paired): MXFP4, NVFP4 and integers of 4 bits. Of the 16 columns of a lane
  * (paired_block) vectors 0 and 2 have the first eight, the even and the odd ones, and vectors 1
- * and 3 the last eight. So two moves bring a span of weights to their places, and all of a lane have
- * one scale.
+ * and 3 the last eight. So two moves bring a span of weights to their places, and all of a lane
+ * have one scale.
  */
 #ifndef MF_KERNELS_BLOCKS_PAIRS_AVX512_H
 #define MF_KERNELS_BLOCKS_PAIRS_AVX512_H
@@ -16,8 +16,8 @@
 /* Of 256 bytes in their order those of each vector. */
 MF_INLINE void pair(const __m512i rows[4], __m512i columns[4])
 {
-    const __m512i apart = _mm512_broadcast_i32x4(
-        _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+    const __m512i apart =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
     /* lane 4 * b + c of what is transposed has columns from 64 * c + 16 * b on */
     const __m512i order = _mm512_setr_epi32(0, 4, 2, 6, 8, 12, 10, 14, 1, 5, 3, 7, 9, 13, 11, 15);
     __m512i halves[4];
@@ -39,13 +39,6 @@ MF_INLINE uint64_t eight_at(const unsigned char *p)
     return eight;
 }
 
-/* Not 0 if one of eight e8m0 codes is 0, 1 or 255, whose scales are no normal floats. */
-MF_INLINE uint64_t rare_exponents(uint64_t codes)
-{
-    const uint64_t each = 0x0101010101010101;
-    return (((codes - 2 * each) & ~codes) | ((~codes - each) & codes)) & each << 7;
-}
-
 /* Not 0 if one of eight e4m3 codes is no number. */
 MF_INLINE uint64_t rare_e4m3(uint64_t codes)
 {
@@ -53,48 +46,25 @@ MF_INLINE uint64_t rare_e4m3(uint64_t codes)
     return ((codes & 0x7f * each) + each) & each << 7;
 }
 
-/* Half of what e8m0 codes mean, which are the highest bytes of lanes. */
-MF_INLINE __m512 exponents_of(__m512i codes, bool is_rare)
-{
-    const __m512i bits = _mm512_sub_epi32(_mm512_srli_epi32(codes, 1), _mm512_set1_epi32(1 << 23));
-    if (!is_rare)
-        return _mm512_castsi512_ps(bits);
-    const __m512i e = _mm512_srli_epi32(codes, 24);
-    __m512i v = _mm512_mask_sllv_epi32(bits, _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2)),
-                                       _mm512_set1_epi32(0x00200000), e);
-    v = _mm512_mask_mov_epi32(v, _mm512_cmpeq_epi32_mask(e, _mm512_set1_epi32(255)),
-                              _mm512_set1_epi32(0x7fc00000));
-    return _mm512_castsi512_ps(v);
-}
-
 /* Of n (a constant) rows, by lanes. */
 MF_INLINE void mxfp4_scales(uint32_t n, const unsigned char *const s[4], __m512 out[4])
 {
-    const __m512i at = _mm512_set_epi32(
-        0x07ffffff, 0x07ffffff, 0x03ffffff, 0x03ffffff, 0x06ffffff, 0x06ffffff, 0x02ffffff,
-        0x02ffffff, 0x05ffffff, 0x05ffffff, 0x01ffffff, 0x01ffffff, 0x04ffffff, 0x04ffffff,
-        0x00ffffff, 0x00ffffff);
-    __m512i codes[4];
-    uint64_t rare = 0;
+    const __m512i at =
+        _mm512_set_epi32(0x07ffffff, 0x07ffffff, 0x03ffffff, 0x03ffffff, 0x06ffffff, 0x06ffffff,
+                         0x02ffffff, 0x02ffffff, 0x05ffffff, 0x05ffffff, 0x01ffffff, 0x01ffffff,
+                         0x04ffffff, 0x04ffffff, 0x00ffffff, 0x00ffffff);
     MF_UNROLL(4)
     for (uint32_t r = 0; r < n; r++) {
-        codes[r] = _mm512_shuffle_epi8(
-            _mm512_broadcastq_epi64(_mm_loadl_epi64((const __m128i *)(const void *)s[r])), at);
-        rare |= rare_exponents(eight_at(s[r]));
-        out[r] = exponents_of(codes[r], false);
-    }
-    if (rare != 0) {
-        MF_UNROLL(4)
-        for (uint32_t r = 0; r < n; r++)
-            out[r] = exponents_of(codes[r], true);
+        const __m128i codes = _mm_loadl_epi64((const __m128i *)(const void *)s[r]);
+        out[r] = exponents_of(_mm512_shuffle_epi8(_mm512_broadcastq_epi64(codes), at));
     }
 }
 
 MF_INLINE void nvfp4_scales(uint32_t n, const unsigned char *const s[4], __m512 out[4])
 {
-    const __m256i at = _mm256_set_epi16(0x0fff, 0x0eff, 0x07ff, 0x06ff, 0x0dff, 0x0cff, 0x05ff,
-                                        0x04ff, 0x0bff, 0x0aff, 0x03ff, 0x02ff, 0x09ff, 0x08ff,
-                                        0x01ff, 0x00ff);
+    const __m256i at =
+        _mm256_set_epi16(0x0fff, 0x0eff, 0x07ff, 0x06ff, 0x0dff, 0x0cff, 0x05ff, 0x04ff, 0x0bff,
+                         0x0aff, 0x03ff, 0x02ff, 0x09ff, 0x08ff, 0x01ff, 0x00ff);
     __m256i codes[4];
     uint64_t rare = 0;
     MF_UNROLL(4)

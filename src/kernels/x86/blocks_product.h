@@ -8,6 +8,7 @@
  *   zero_vec(), sum_four(v, out)   out[i]: the lanes of v[i], added up
  *   sum_panel(v, apart, factor, out)   the same of PANEL vectors so far apart, times factor
  *   span_tables, tables_of(kind, rows)   what unpacking needs beside the bytes
+ *   factor_of(kind)           what a row's sum is multiplied by, beside its scales
  *   FEW                       tokens at most, 4 or 1, by which a span is multiplied as it is stored
  *   few_of(kind)              and as how many, some at a time, are multiplied so
  *   add_span(kind, n, ...)    a span of four rows, as it is stored, by so few tokens
@@ -317,7 +318,8 @@ static size_t scratch_bytes(uint32_t n_tokens)
 static void multiply(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
                      uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
 {
-    const mf_blocks_rows rows = mf_blocks_rows_of(w);
+    mf_blocks_rows rows = mf_blocks_rows_of(w);
+    rows.factor *= factor_of(w->shape.kind);
     const size_t token_bytes = mf_blocks_token_bytes(w);
     switch (w->shape.kind) {
     case MF_WEIGHT_MXFP4:

@@ -312,34 +312,28 @@ MF_INLINE __m512 iq4_xs_scales(const unsigned char *p)
         _mm256_cvtepi32_ps(scale), _mm256_cvtph_ps(_mm_set1_epi16((short)half_at(p)))));
 }
 
-/* Half of what e8m0 codes mean, of eight. */
-MF_INLINE __m512 exponent_scales(__m128i codes)
+/* What e8m0 codes mean, the highest bytes of lanes: exponents as float32 has them, but for 0, which
+ * means 2^-127, and 255, no number. Weights are twice what they mean (factor_of). */
+MF_INLINE __m512 exponents_of(__m512i codes)
 {
-    const __m256i e = _mm256_cvtepu8_epi32(codes);
-    __m256i bits = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
-    bits = _mm256_mask_sllv_epi32(bits, _mm256_cmplt_epi32_mask(e, _mm256_set1_epi32(2)),
-                                  _mm256_set1_epi32(0x00200000), e);
-    bits = _mm256_mask_mov_epi32(bits, _mm256_cmpeq_epi32_mask(e, _mm256_set1_epi32(255)),
-                                 _mm256_set1_epi32(0x7fc00000));
-    return _mm512_castps256_ps512(_mm256_castsi256_ps(bits));
+    const __m512 least = _mm512_set1_ps(0x1p-127f);
+    /* in place of zeros that one, of infinity no number; one and other positive ones stay */
+    const __m512i table = _mm512_set1_epi32(0x10301000);
+    return _mm512_fixupimm_ps(least, _mm512_castsi512_ps(_mm512_srli_epi32(codes, 1)), table, 0);
 }
 
-/* The same of eight blocks of 17 bytes, each twice. */
+/* Of eight blocks of 17 bytes, each twice. */
 MF_INLINE __m512 exponents_of_17(const blocks_tables *t, const unsigned char *p)
 {
 #if defined(__AVX512VBMI__)
     const __mmask64 highest = 0x8888888888888888; /* byte of each lane */
-    const __m512i codes = _mm512_maskz_permutex2var_epi8(highest, _mm512_loadu_si512(p), t->halves,
-                                                         _mm512_loadu_si512(p + 64));
-    const __m512i one = _mm512_set1_epi32(0x00800000);
-    const __m512i bits = _mm512_sub_epi32(_mm512_srli_epi32(codes, 1), one);
-    /* all codes but 0, 1 and 255, which are hardly ever met */
-    if (_mm512_cmpge_epu32_mask(_mm512_sub_epi32(bits, one), _mm512_set1_epi32(0x7e800000)) == 0)
-        return _mm512_castsi512_ps(bits);
+    return exponents_of(_mm512_maskz_permutex2var_epi8(highest, _mm512_loadu_si512(p), t->halves,
+                                                       _mm512_loadu_si512(p + 64)));
 #else
     (void)t;
+    const __m512i codes = _mm512_cvtepu8_epi32(bytes_of_17(p));
+    return twice(_mm512_castps512_ps256(exponents_of(_mm512_slli_epi32(codes, 24))));
 #endif
-    return twice(_mm512_castps512_ps256(exponent_scales(bytes_of_17(p))));
 }
 
 /* Half of what sixteen e4m3 codes mean, the upper bytes of words whose lower ones are 0: as float16
