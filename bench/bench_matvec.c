@@ -75,6 +75,7 @@ static const form forms[] = {
     {"gguf mxfp4", MF_WEIGHT_GGUF_MXFP4, MF_F32, 0, 0},
     {"mxfp4", MF_WEIGHT_MXFP4, MF_F32, 0, 0},
     {"nvfp4", MF_WEIGHT_NVFP4, MF_F32, 0, 0},
+    {"int4", MF_WEIGHT_INT4, MF_BF16, 4, 32},
 };
 
 static void check(mf_status status, const mf_error *error)
