@@ -7,6 +7,7 @@
  * two halves in nibbles are not transposed: of each block lane 2 * b + c has the columns from 8 * k
  * + 4 * c on in vector k (mf_blocks_is_woven). Crossed ones have the blocks in the order 0, 1, 4,
  * 5, 2, 3, 6, 7, and of odd ones the columns from 8 * (k ^ 1) on (mf_blocks_is_crossed).
+ * Where two neighbours share a byte: blocks_pairs_avx512.h.
  */
 #ifndef MF_KERNELS_BLOCKS_DOT_AVX512_H
 #define MF_KERNELS_BLOCKS_DOT_AVX512_H
