@@ -145,9 +145,10 @@ static bool parse_io(const char *text, mf_io_kind *out)
 
 static bool parse_cpu_tier(const char *text, const char **out)
 {
-    static const char *const names[] = {"auto",      "scalar",       "avx2",     "avx-vnni",
-                                        "avx512-bw", "avx512-vnni",  "avx512",   "avx512-amx",
-                                        "neon",      "neon-dotprod", "neon-i8mm"};
+    static const char *const names[] = {"auto",     "scalar",       "avx2",
+                                        "avx-vnni", "avx512-bw",    "avx512-vnni",
+                                        "avx512",   "avx512-amx",   "avx512-amx-bf16",
+                                        "neon",     "neon-dotprod", "neon-i8mm"};
     int i = mf_cli_parse_name(text, names, (int)(sizeof names / sizeof *names));
     if (i >= 0)
         *out = names[i];
@@ -275,7 +276,7 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
     case MF_OPT_CPU_TIER:
         return checked(parse_cpu_tier(optarg, &o->cpu_tier), parser, "cpu-tier",
                        "auto, scalar, avx2, avx-vnni, avx512-bw, avx512-vnni, avx512, avx512-amx, "
-                       "neon, neon-dotprod or neon-i8mm",
+                       "avx512-amx-bf16, neon, neon-dotprod or neon-i8mm",
                        exit_code);
     case MF_OPT_KV_TYPE:
         return checked(parse_kv_type(optarg, &o->kv_type), parser, "kv-type", "f32, bf16 or q8",

@@ -94,8 +94,8 @@ enum {
     "  --experts-per-token K  use fewer experts than the model's own number\n"                     \
     "  --packed-bits N        packed form: the 4-bit or the 2-bit experts\n"                       \
     "  --cpu-tier TIER        kernels of the CPU: scalar; avx2, avx-vnni, avx512-bw,\n"            \
-    "                         avx512-vnni, avx512, avx512-amx; neon, neon-dotprod,\n"              \
-    "                         neon-i8mm (default auto, the best)\n"                                \
+    "                         avx512-vnni, avx512, avx512-amx, avx512-amx-bf16; neon,\n"           \
+    "                         neon-dotprod, neon-i8mm (default auto, the best)\n"                  \
     "  --kv-type TYPE         f32, bf16 or q8: cached keys and values, or latents, in half\n"      \
     "                         the memory, or in a little more than a quarter (default f32)\n"      \
     "  --device NAME          what computes: auto, cpu, vulkan (the best GPU) or vulkan:N as\n"    \

@@ -29,7 +29,7 @@ class ModelOptions(TypedDict, total=False):
     packed_expert_bits: int
     n_threads: int
     # "auto", "scalar", "avx2", "avx-vnni", "avx512-bw", "avx512-vnni", "avx512",
-    # "avx512-amx", "neon", "neon-dotprod", "neon-i8mm"
+    # "avx512-amx", "avx512-amx-bf16", "neon", "neon-dotprod", "neon-i8mm"
     cpu_tier: str
     io: str  # "auto", "uring", "pool"
     kv_type: str  # "f32", "bf16", "q8"

@@ -48,7 +48,7 @@ static bool has_tiles(uint32_t edx, uint64_t xcr0)
 static uint32_t detect_avx512(uint32_t ebx, uint32_t ecx, uint32_t edx, uint64_t xcr0)
 {
     const uint32_t fdqbwvl = (1u << 16) | (1u << 17) | (1u << 30) | (1u << 31);
-    const uint32_t vbmi = 1u << 1, vnni = 1u << 11;
+    const uint32_t vbmi = 1u << 1, vnni = 1u << 11, amx_bf16 = 1u << 22;
     uint32_t tiers = 0;
     if (!has_all(ebx, fdqbwvl))
         return 0;
@@ -57,8 +57,11 @@ static uint32_t detect_avx512(uint32_t ebx, uint32_t ecx, uint32_t edx, uint64_t
         tiers |= 1u << MF_CPU_AVX512_VNNI;
     if (has_all(ecx, vnni | vbmi)) {
         tiers |= 1u << MF_CPU_AVX512;
-        if (has_tiles(edx, xcr0))
+        if (has_tiles(edx, xcr0)) {
             tiers |= 1u << MF_CPU_AVX512_AMX;
+            if (has_all(edx, amx_bf16))
+                tiers |= 1u << MF_CPU_AVX512_AMX_BF16;
+        }
     }
     return tiers;
 }
@@ -128,12 +131,16 @@ static const char *const tier_names[MF_CPU_END] = {
     [MF_CPU_AVX512_BW] = "avx512-bw",
     [MF_CPU_AVX512_VNNI] = "avx512-vnni",
     [MF_CPU_AVX512_AMX] = "avx512-amx",
+    [MF_CPU_AVX512_AMX_BF16] = "avx512-amx-bf16",
 };
 
-/* The better first: with products of bytes before wider ones without. */
+/* The better first: with products of bytes before wider ones without. Tiles of bfloat16 are for who
+ * asks for them: BF16 prompts gain, but one token by F16 or F32 weights takes longer. */
 static const mf_cpu_tier by_preference[] = {
-    MF_CPU_AVX512_AMX, MF_CPU_AVX512,    MF_CPU_AVX512_VNNI,  MF_CPU_AVX_VNNI, MF_CPU_AVX512_BW,
-    MF_CPU_AVX2,       MF_CPU_NEON_I8MM, MF_CPU_NEON_DOTPROD, MF_CPU_NEON,     MF_CPU_SCALAR};
+    MF_CPU_AVX512_AMX,  MF_CPU_AVX512_AMX_BF16, MF_CPU_AVX512,
+    MF_CPU_AVX512_VNNI, MF_CPU_AVX_VNNI,        MF_CPU_AVX512_BW,
+    MF_CPU_AVX2,        MF_CPU_NEON_I8MM,       MF_CPU_NEON_DOTPROD,
+    MF_CPU_NEON,        MF_CPU_SCALAR};
 
 mf_cpu_tier mf_cpu_best(void)
 {

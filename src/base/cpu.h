@@ -11,16 +11,17 @@
 typedef enum mf_cpu_tier {
     MF_CPU_BEST = 0, /* whichever is best here */
     MF_CPU_SCALAR = 1,
-    MF_CPU_AVX2 = 2,         /* and FMA, F16C */
-    MF_CPU_AVX512 = 3,       /* F, BW, DQ, VL, VBMI, VNNI: Ice Lake, Zen 4 */
-    MF_CPU_NEON = 4,         /* what every 64-bit ARM has */
-    MF_CPU_NEON_DOTPROD = 5, /* and SDOT */
-    MF_CPU_NEON_I8MM = 6,    /* and SMMLA */
-    MF_CPU_AVX_VNNI = 7,     /* AVX2 and VNNI in its encoding: Alder Lake */
-    MF_CPU_AVX512_BW = 8,    /* F, BW, DQ, VL: Skylake-SP */
-    MF_CPU_AVX512_VNNI = 9,  /* and VNNI: Cascade Lake */
-    MF_CPU_AVX512_AMX = 10,  /* AVX512, and tiles of bytes: Sapphire Rapids */
-    MF_CPU_END               /* one past the last */
+    MF_CPU_AVX2 = 2,             /* and FMA, F16C */
+    MF_CPU_AVX512 = 3,           /* F, BW, DQ, VL, VBMI, VNNI: Ice Lake, Zen 4 */
+    MF_CPU_NEON = 4,             /* what every 64-bit ARM has */
+    MF_CPU_NEON_DOTPROD = 5,     /* and SDOT */
+    MF_CPU_NEON_I8MM = 6,        /* and SMMLA */
+    MF_CPU_AVX_VNNI = 7,         /* AVX2 and VNNI in its encoding: Alder Lake */
+    MF_CPU_AVX512_BW = 8,        /* F, BW, DQ, VL: Skylake-SP */
+    MF_CPU_AVX512_VNNI = 9,      /* and VNNI: Cascade Lake */
+    MF_CPU_AVX512_AMX = 10,      /* AVX512, and tiles of bytes */
+    MF_CPU_AVX512_AMX_BF16 = 11, /* and of bfloat16: Sapphire Rapids */
+    MF_CPU_END                   /* one past the last */
 } mf_cpu_tier;
 
 /* Whether CPU and operating system run it (XGETBV, HWCAP). Tiles are asked of the kernel, which

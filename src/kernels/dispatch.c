@@ -83,6 +83,16 @@ static const mf_kernels mf_kernels_avx512_amx = {
     .dequant_row = mf_dequant_row_avx2,
     MF_OPS_OF(avx512),
 };
+
+static const mf_kernels mf_kernels_avx512_amx_bf16 = {
+    .tier = MF_CPU_AVX512_AMX_BF16,
+    MF_PRODUCTS_OF(avx512_amx_bf16),
+    .token_bytes = mf_token_bytes_x86,
+    .prepare_token = mf_prepare_token_avx512,
+    .matmul_prepared = mf_matmul_prepared_avx512_amx,
+    .dequant_row = mf_dequant_row_avx2,
+    MF_OPS_OF(avx512),
+};
 #endif
 
 #if defined(__aarch64__)
@@ -122,7 +132,8 @@ static const mf_kernels *const tables[] = {
     &mf_kernels_scalar,
 #if defined(__x86_64__)
     &mf_kernels_avx2,        &mf_kernels_avx512_bw, &mf_kernels_avx_vnni,
-    &mf_kernels_avx512_vnni, &mf_kernels_avx512,    &mf_kernels_avx512_amx,
+    &mf_kernels_avx512_vnni, &mf_kernels_avx512,    &mf_kernels_avx512_amx_bf16,
+    &mf_kernels_avx512_amx,
 #elif defined(__aarch64__)
     &mf_kernels_neon,
     &mf_kernels_neon_dotprod,

@@ -2,6 +2,8 @@
 /* Tiles in plain C: plain_tiles.h. */
 #include "plain_tiles.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -59,7 +61,8 @@ void mf_plain_tile_store(const mf_tiles *tiles, uint32_t i, void *to, size_t str
         memcpy((unsigned char *)to + m * stride, tiles->bytes[i][m], tiles->row_bytes[i]);
 }
 
-void mf_plain_tile_dot(mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b)
+/* Tiles that may be multiplied with each other. */
+static void require_match(const mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b)
 {
     require_tile(tiles, a);
     require_tile(tiles, b);
@@ -68,6 +71,11 @@ void mf_plain_tile_dot(mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b)
     require(tiles->n_rows[c] == tiles->n_rows[a] && tiles->row_bytes[c] == tiles->row_bytes[b] &&
                 tiles->row_bytes[a] == 4 * tiles->n_rows[b],
             "shapes that do not match");
+}
+
+void mf_plain_tile_dot(mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b)
+{
+    require_match(tiles, c, a, b);
     for (uint32_t m = 0; m < tiles->n_rows[c]; m++) {
         for (uint32_t n = 0; n < tiles->row_bytes[c] / 4u; n++) {
             uint32_t sum;
@@ -77,6 +85,47 @@ void mf_plain_tile_dot(mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b)
                 const int32_t first = (signed char)tiles->bytes[a][m][k];
                 sum += (uint32_t)(first * second);
             }
+            memcpy(&tiles->bytes[c][m][4 * (size_t)n], &sum, sizeof sum);
+        }
+    }
+}
+
+/* Zero, of the same sign, for what is below the normal numbers. */
+static float flushed(float v)
+{
+    return fabsf(v) < FLT_MIN ? copysignf(0.0f, v) : v;
+}
+
+static float bf16_at(const unsigned char *p)
+{
+    uint16_t half;
+    memcpy(&half, p, sizeof half);
+    const uint32_t bits = (uint32_t)half << 16;
+    float v;
+    memcpy(&v, &bits, sizeof v);
+    return flushed(v);
+}
+
+/* The sum of the products of a row and a column of pairs, of which `which` says the element. */
+static float sum_of(const mf_tiles *tiles, uint32_t a, uint32_t b, uint32_t m, uint32_t n,
+                    uint32_t which)
+{
+    float sum = 0.0f;
+    for (uint32_t k = 0; k < tiles->n_rows[b]; k++)
+        sum = flushed(fmaf(bf16_at(&tiles->bytes[a][m][4 * k + 2 * which]),
+                           bf16_at(&tiles->bytes[b][k][4 * n + 2 * which]), sum));
+    return sum;
+}
+
+void mf_plain_tile_dot_bf16(mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b)
+{
+    require_match(tiles, c, a, b);
+    for (uint32_t m = 0; m < tiles->n_rows[c]; m++) {
+        for (uint32_t n = 0; n < tiles->row_bytes[c] / 4u; n++) {
+            float sum;
+            memcpy(&sum, &tiles->bytes[c][m][4 * (size_t)n], sizeof sum);
+            const float even = sum_of(tiles, a, b, m, n, 0), odd = sum_of(tiles, a, b, m, n, 1);
+            sum = flushed(flushed(sum) + flushed(even + odd));
             memcpy(&tiles->bytes[c][m][4 * (size_t)n], &sum, sizeof sum);
         }
     }

@@ -16,12 +16,19 @@ size_t mf_plain_fixed_scratch_bytes(const mf_matrix *w, uint32_t n_tokens);
 void mf_plain_fixed_matmul(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
                            uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
 
+/* The same of bf16_amx.c. */
+size_t mf_plain_bf16_scratch_bytes(const mf_matrix *w, uint32_t n_tokens);
+void mf_plain_bf16_matmul(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
+                          size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride,
+                          void *scratch);
+
 void mf_plain_tiles_open(mf_tiles *tiles);
 void mf_plain_tiles_close(mf_tiles *tiles);
 void mf_plain_tile_zero(mf_tiles *tiles, uint32_t i);
 void mf_plain_tile_load(mf_tiles *tiles, uint32_t i, const void *from, size_t stride);
 void mf_plain_tile_store(const mf_tiles *tiles, uint32_t i, void *to, size_t stride);
 void mf_plain_tile_dot(mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b);
+void mf_plain_tile_dot_bf16(mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b);
 
 #define MF_TILES_OPEN(tiles) mf_plain_tiles_open(tiles)
 #define MF_TILES_CLOSE(tiles) mf_plain_tiles_close(tiles)
@@ -29,5 +36,6 @@ void mf_plain_tile_dot(mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b);
 #define MF_TILE_LOAD(tiles, i, from, stride) mf_plain_tile_load(tiles, i, from, stride)
 #define MF_TILE_STORE(tiles, i, to, stride) mf_plain_tile_store(tiles, i, to, stride)
 #define MF_TILE_DOT_SU(tiles, c, a, b) mf_plain_tile_dot(tiles, c, a, b)
+#define MF_TILE_DOT_BF16(tiles, c, a, b) mf_plain_tile_dot_bf16(tiles, c, a, b)
 
 #endif

@@ -267,11 +267,11 @@ static bool cpuinfo_has(const char *flags, const char *flag)
 
 static void check_tier_names(void)
 {
-    static const char *const names[] = {"auto",      "scalar",       "avx2",      "avx512",
-                                        "neon",      "neon-dotprod", "neon-i8mm", "avx-vnni",
-                                        "avx512-bw", "avx512-vnni",  "avx512-amx"};
+    static const char *const names[] = {
+        "auto",      "scalar",   "avx2",      "avx512",      "neon",       "neon-dotprod",
+        "neon-i8mm", "avx-vnni", "avx512-bw", "avx512-vnni", "avx512-amx", "avx512-amx-bf16"};
     mf_cpu_tier tier;
-    char list[128];
+    char list[160];
     for (uint32_t i = 0; i < MF_CPU_END; i++) {
         CHECK_STR(mf_cpu_tier_name((mf_cpu_tier)i), names[i]);
         CHECK(mf_cpu_tier_named(names[i], &tier) && (uint32_t)tier == i);
@@ -300,6 +300,7 @@ static void check_x86_flags(const char *flags)
     bool avx_vnni = avx2 && cpuinfo_has(flags, "avx_vnni");
     const bool tiles = mf_cpu_has(MF_CPU_AVX512_AMX); /* the kernel may refuse what the CPU has */
     CHECK(!tiles || (avx512 && cpuinfo_has(flags, "amx_tile") && cpuinfo_has(flags, "amx_int8")));
+    CHECK(mf_cpu_has(MF_CPU_AVX512_AMX_BF16) == (tiles && cpuinfo_has(flags, "amx_bf16")));
     CHECK(mf_cpu_best() == (tiles      ? MF_CPU_AVX512_AMX
                             : avx512   ? MF_CPU_AVX512
                             : vnni     ? MF_CPU_AVX512_VNNI

@@ -19,6 +19,7 @@ MF_DECLARE_PREPARED_PRODUCTS(avx512);
 
 MF_DECLARE_PRODUCTS(avx512_amx); /* tokens' form is avx512's */
 MF_DECLARE_PREPARED_PRODUCTS(avx512_amx);
+MF_DECLARE_PRODUCTS(avx512_amx_bf16); /* prepared ones are avx512_amx's */
 
 MF_DECLARE_OPS(avx512);
 

@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/avx512.h"
+#include "kernels/x86/bf16_amx.h"
 #include "kernels/x86/blocks_avx2.h"
 #include "kernels/x86/blocks_avx512.h"
 #include "kernels/x86/decode_avx512.h"
@@ -50,6 +51,7 @@ typedef struct tier {
     mf_fixed_kernels fixed, blocks;
     bool (*is_fixed)(const mf_matrix *w); /* whether it goes to `fixed` */
     bool has_vbmi;                        /* FP8 in blocks needs it */
+    bool has_bf16_tiles;                  /* floats take them */
 } tier;
 
 static bool is_any_fixed(const mf_matrix *w)
@@ -83,6 +85,14 @@ static const tier amx = {
     .is_fixed = is_any_fixed,
     .has_vbmi = true};
 
+static const tier amx_bf16 = {
+    .fixed = {mf_fixed_prepare_avx512, mf_fixed_matmul_avx512_amx,
+              mf_fixed_scratch_bytes_avx512_amx},
+    .blocks = {mf_blocks_prepare_avx512, mf_blocks_matmul_avx512, mf_blocks_scratch_bytes_avx512},
+    .is_fixed = is_any_fixed,
+    .has_vbmi = true,
+    .has_bf16_tiles = true};
+
 /* How a matrix is multiplied by prepared tokens; NULL if it is not. */
 static const mf_fixed_kernels *prepared_kernels(const tier *t, const mf_matrix *w)
 {
@@ -97,6 +107,11 @@ static bool is_left_to_avx2(const tier *t, const mf_matrix *w)
     return !mf_has_x86_kernels(w) || (w->shape.kind == MF_WEIGHT_FP8_BLOCK && !t->has_vbmi);
 }
 
+static bool is_for_bf16_tiles(const tier *t, const mf_matrix *w)
+{
+    return t->has_bf16_tiles && w->shape.kind == MF_WEIGHT_FLOAT;
+}
+
 static size_t scratch_bytes(const tier *t, const mf_matrix *w, uint32_t n_tokens)
 {
     const mf_matrix values = mf_is_fp8_rows(w) ? mf_fp8_values(w) : *w;
@@ -108,6 +123,8 @@ static size_t scratch_bytes(const tier *t, const mf_matrix *w, uint32_t n_tokens
         return mf_matmul_scratch_bytes_avx2(w, n_tokens);
     if (w->shape.kind == MF_WEIGHT_FP8_BLOCK)
         return mf_fp8_scratch_bytes_avx512(w, n_tokens);
+    if (is_for_bf16_tiles(t, w))
+        return mf_bf16_scratch_bytes_amx(w, n_tokens);
     if (w->shape.kind == MF_WEIGHT_FLOAT)
         return 0;
     size_t n_floats = 2 * groups_floats(w->shape.n_cols / w->shape.group);
@@ -440,6 +457,8 @@ static void matmul(const tier *t, const mf_matrix *w, uint32_t row0, uint32_t ro
         mf_matmul_avx2(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
     } else if (w->shape.kind == MF_WEIGHT_FP8_BLOCK) {
         mf_fp8_matmul_avx512(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+    } else if (is_for_bf16_tiles(t, w)) {
+        mf_bf16_matmul_amx(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
     } else if (w->shape.kind == MF_WEIGHT_FLOAT) {
         matvec_float(w, row0, row1, x, x_stride, n_tokens, y, y_stride);
     } else if (n_tokens >= MF_GEMM_MIN_TOKENS_AVX512) {
@@ -552,4 +571,19 @@ void mf_matmul_prepared_avx512_amx(const mf_matrix *w, uint32_t row0, uint32_t r
                                    void *scratch)
 {
     matmul_prepared(&amx, w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
+}
+
+/* ------------------------------------------------------------------------------ of bfloat16, too
+ */
+
+size_t mf_matmul_scratch_bytes_avx512_amx_bf16(const mf_matrix *w, uint32_t n_tokens)
+{
+    return scratch_bytes(&amx_bf16, w, n_tokens);
+}
+
+void mf_matmul_avx512_amx_bf16(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
+                               size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride,
+                               void *scratch)
+{
+    matmul(&amx_bf16, w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tiles: eight registers of up to 16 rows of up to 64 bytes, and products of bytes between them.
+ * Tiles: eight registers of up to 16 rows of up to 64 bytes, and products of bytes and of
+ * bfloat16 between them.
  * Kernels by tiles are written over these operations, which the including file takes from
  * tiles_amx.h; tests have the same in plain C. `tiles` is a mf_tiles, tiles are numbered by
  * literals, `stride` is bytes from a row to the next.
@@ -11,6 +12,12 @@
  *   MF_TILE_DOT_SU(tiles, c, a, b)   c[m][n] += a[m][4 * k + j] * b[k][4 * n + j] for all k, j < 4:
  *                                    c of 32-bit integers modulo 2^32, a of signed bytes, b of
  *                                    unsigned ones
+ *   MF_TILE_DOT_BF16(tiles, c, a, b) c[m][n] += even + odd, even being the sum of a[m][2 * k] *
+ *                                    b[k][2 * n] over all k in their order, beginning with 0, each
+ *                                    product added as a fused multiply-add, and odd that of
+ *                                    a[m][2 * k + 1] * b[k][2 * n + 1]: c of float32, a and b of
+ *                                    bfloat16. Every step rounds to the nearest, of two to the even
+ *                                    one; numbers below the normal ones are zeros, read or made
  */
 #ifndef MF_KERNELS_TILES_H
 #define MF_KERNELS_TILES_H

@@ -44,4 +44,10 @@
         __asm__ volatile("tdpbsud %%tmm" #b ", %%tmm" #a ", %%tmm" #c : : :); \
     } while (0)
 
+#define MF_TILE_DOT_BF16(tiles, c, a, b)                                        \
+    do {                                                                        \
+        (void)(tiles);                                                          \
+        __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c : : :); \
+    } while (0)
+
 #endif
