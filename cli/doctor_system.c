@@ -21,8 +21,8 @@
 static const struct {
     const char *name;
     double speed;
-} tiers[] = {
-    {"avx512", 2.4}, {"avx512-vnni", 2.1}, {"avx-vnni", 2.1}, {"avx512-bw", 1.4}, {"avx2", 1.0}};
+} tiers[] = {{"avx512-amx-bf16", 3.1}, {"avx512-amx", 3.1}, {"avx512", 2.4}, {"avx512-vnni", 2.1},
+             {"avx-vnni", 2.1},        {"avx512-bw", 1.4},  {"avx2", 1.0}};
 
 /* A file's first bytes; "" where there is none. */
 static void read_text(const char *path, char *text, size_t capacity)
