@@ -203,7 +203,9 @@ void mf_vk_retire(mf_vk_backend *be);
 void mf_vk_wait_in_lock(mf_vk_backend *be, mf_ticket ticket);
 /* The same without it; a ticket of an upload ahead too. */
 VkResult mf_vk_wait(mf_vk_backend *be, mf_ticket ticket);
+/* From here on nothing is recorded, and who waits is told why. */
 void mf_vk_lost(mf_vk_backend *be, VkResult result, const char *what);
+void mf_vk_give_up(mf_vk_backend *be, const mf_error *error);
 
 /* vk_hazards.c. What the operation or copy at hand touches (mf_access) is said first; settle then
  * puts a barrier before its first command where that must not overlap with what is recorded since

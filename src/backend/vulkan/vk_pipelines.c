@@ -174,13 +174,25 @@ mf_status mf_vk_gathered(mf_vk_backend *be, mf_error *error)
     return make_those_waiting(be, error);
 }
 
+/* Reserving prepares what recording dispatches: this is a fault of ours, to be told like any. */
+static void refuse(mf_vk_backend *be, const mf_vk_kernel *kernel)
+{
+    mf_error error = {0};
+    (void)mf_fail(&error, MF_ERR_STATE, "the kernel %s was recorded, but never reserved",
+                  mf_vk_codes[kernel->shader].name);
+    mf_vk_give_up(be, &error);
+}
+
 void mf_vk_dispatch(mf_vk_backend *be, const mf_vk_kernel *kernel, const void *push,
                     uint32_t push_bytes, const uint32_t groups[3])
 {
     mf_vk_stream *st = &be->stream;
     const mf_vk_api *api = &be->device.api;
     const VkPipeline pipeline = find(be, kernel)->handle;
-    assert(pipeline != VK_NULL_HANDLE); /* reserve prepares what record dispatches */
+    if (pipeline == VK_NULL_HANDLE) {
+        refuse(be, kernel);
+        return;
+    }
     assert(push_bytes <= MF_VK_PUSH_BYTES && push_bytes % 4 == 0);
     assert(groups[0] <= 65535 && groups[1] <= 65535 && groups[2] <= 65535);
     if (groups[0] == 0 || groups[1] == 0 || groups[2] == 0 || !mf_vk_begin(be))

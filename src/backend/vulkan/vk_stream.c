@@ -85,12 +85,18 @@ void mf_vk_stream_close(mf_vk_backend *be)
 
 void mf_vk_lost(mf_vk_backend *be, VkResult result, const char *what)
 {
+    mf_error error = {0};
+    (void)mf_vk_fail(&error, result, what);
+    mf_vk_give_up(be, &error);
+}
+
+void mf_vk_give_up(mf_vk_backend *be, const mf_error *error)
+{
     mf_vk_stream *st = &be->stream;
     if (st->lost != MF_OK)
         return;
-    mf_error error = {0};
-    st->lost = mf_vk_fail(&error, result, what);
-    (void)snprintf(st->why, sizeof st->why, "%.127s", error.message);
+    st->lost = error->code;
+    (void)snprintf(st->why, sizeof st->why, "%.127s", error->message);
     /* It may work on: what it uses stays until it is done. One that is lost says so at once. */
     (void)be->device.api.QueueWaitIdle(be->device.queue);
     if (be->ahead.queue != VK_NULL_HANDLE)

@@ -51,8 +51,9 @@ static mf_state_shape state(const mf_hparams *h, uint32_t layer, mf_dtype cache_
 
 static mf_status reserve_heads(mf_runner *r, const mf_head_weight *w, mf_error *error)
 {
-    const mf_op op = {
-        .kind = MF_OP_HEAD_MATMUL, .n_rows = ROWS_AT_ONCE, .u.head_matmul = {.w = *w}};
+    const mf_op op = {.kind = MF_OP_HEAD_MATMUL,
+                      .n_rows = ROWS_AT_ONCE,
+                      .u.head_matmul = {.w = *w, .n_heads = r->h.n_heads}};
     return mf_backend_reserve(r->backend, &op, error);
 }
 
