@@ -77,8 +77,8 @@ static const mf_kernels mf_kernels_avx512 = {
 static const mf_kernels mf_kernels_avx512_amx = {
     .tier = MF_CPU_AVX512_AMX,
     MF_PRODUCTS_OF(avx512_amx),
-    .token_bytes = mf_token_bytes_x86,
-    .prepare_token = mf_prepare_token_avx512,
+    .token_bytes = mf_token_bytes_avx512_amx,
+    .prepare_token = mf_prepare_token_avx512_amx,
     .matmul_prepared = mf_matmul_prepared_avx512_amx,
     .dequant_row = mf_dequant_row_avx2,
     MF_OPS_OF(avx512),
@@ -87,8 +87,8 @@ static const mf_kernels mf_kernels_avx512_amx = {
 static const mf_kernels mf_kernels_avx512_amx_bf16 = {
     .tier = MF_CPU_AVX512_AMX_BF16,
     MF_PRODUCTS_OF(avx512_amx_bf16),
-    .token_bytes = mf_token_bytes_x86,
-    .prepare_token = mf_prepare_token_avx512,
+    .token_bytes = mf_token_bytes_avx512_amx,
+    .prepare_token = mf_prepare_token_avx512_amx,
     .matmul_prepared = mf_matmul_prepared_avx512_amx,
     .dequant_row = mf_dequant_row_avx2,
     MF_OPS_OF(avx512),

@@ -73,7 +73,13 @@ static void require_match(const mf_tiles *tiles, uint32_t c, uint32_t a, uint32_
             "shapes that do not match");
 }
 
-void mf_plain_tile_dot(mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b)
+static int32_t byte_value(unsigned char byte, bool is_signed)
+{
+    return is_signed ? (signed char)byte : byte;
+}
+
+void mf_plain_tile_dot(mf_tiles *tiles, bool signed_a, bool signed_b, uint32_t c, uint32_t a,
+                       uint32_t b)
 {
     require_match(tiles, c, a, b);
     for (uint32_t m = 0; m < tiles->n_rows[c]; m++) {
@@ -81,8 +87,8 @@ void mf_plain_tile_dot(mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b)
             uint32_t sum;
             memcpy(&sum, &tiles->bytes[c][m][4 * (size_t)n], sizeof sum);
             for (uint32_t k = 0; k < tiles->row_bytes[a]; k++) {
-                const unsigned char second = tiles->bytes[b][k / 4][4 * n + k % 4];
-                const int32_t first = (signed char)tiles->bytes[a][m][k];
+                const int32_t first = byte_value(tiles->bytes[a][m][k], signed_a);
+                const int32_t second = byte_value(tiles->bytes[b][k / 4][4 * n + k % 4], signed_b);
                 sum += (uint32_t)(first * second);
             }
             memcpy(&tiles->bytes[c][m][4 * (size_t)n], &sum, sizeof sum);

@@ -22,12 +22,16 @@ void mf_plain_bf16_matmul(const mf_matrix *w, uint32_t row0, uint32_t row1, cons
                           size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride,
                           void *scratch);
 
+/* The same of folded_amx.c. */
+const mf_fixed_kernels *mf_plain_folded(void);
+
 void mf_plain_tiles_open(mf_tiles *tiles);
 void mf_plain_tiles_close(mf_tiles *tiles);
 void mf_plain_tile_zero(mf_tiles *tiles, uint32_t i);
 void mf_plain_tile_load(mf_tiles *tiles, uint32_t i, const void *from, size_t stride);
 void mf_plain_tile_store(const mf_tiles *tiles, uint32_t i, void *to, size_t stride);
-void mf_plain_tile_dot(mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b);
+void mf_plain_tile_dot(mf_tiles *tiles, bool signed_a, bool signed_b, uint32_t c, uint32_t a,
+                       uint32_t b);
 void mf_plain_tile_dot_bf16(mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b);
 
 #define MF_TILES_OPEN(tiles) mf_plain_tiles_open(tiles)
@@ -35,7 +39,9 @@ void mf_plain_tile_dot_bf16(mf_tiles *tiles, uint32_t c, uint32_t a, uint32_t b)
 #define MF_TILE_ZERO(tiles, i) mf_plain_tile_zero(tiles, i)
 #define MF_TILE_LOAD(tiles, i, from, stride) mf_plain_tile_load(tiles, i, from, stride)
 #define MF_TILE_STORE(tiles, i, to, stride) mf_plain_tile_store(tiles, i, to, stride)
-#define MF_TILE_DOT_SU(tiles, c, a, b) mf_plain_tile_dot(tiles, c, a, b)
+#define MF_TILE_DOT_SU(tiles, c, a, b) mf_plain_tile_dot(tiles, true, false, c, a, b)
+#define MF_TILE_DOT_US(tiles, c, a, b) mf_plain_tile_dot(tiles, false, true, c, a, b)
+#define MF_TILE_DOT_SS(tiles, c, a, b) mf_plain_tile_dot(tiles, true, true, c, a, b)
 #define MF_TILE_DOT_BF16(tiles, c, a, b) mf_plain_tile_dot_bf16(tiles, c, a, b)
 
 #endif

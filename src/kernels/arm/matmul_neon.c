@@ -25,14 +25,17 @@ typedef struct products {
 } products;
 
 static const products neon = {
-    {mf_fixed_prepare_neon, mf_fixed_matmul_neon, mf_fixed_scratch_bytes_neon},
-    {mf_blocks_prepare_neon, mf_blocks_matmul_neon, mf_blocks_scratch_bytes_neon}};
-static const products dotprod = {
-    {mf_fixed_prepare_neon, mf_fixed_matmul_neon_dotprod, mf_fixed_scratch_bytes_neon_dotprod},
-    {mf_blocks_prepare_neon, mf_blocks_matmul_neon_dotprod, mf_blocks_scratch_bytes_neon_dotprod}};
-static const products i8mm = {
-    {mf_fixed_prepare_neon, mf_fixed_matmul_neon_i8mm, mf_fixed_scratch_bytes_neon_i8mm},
-    {mf_blocks_prepare_neon, mf_blocks_matmul_neon_i8mm, mf_blocks_scratch_bytes_neon_i8mm}};
+    {mf_fixed_prepare_neon, mf_fixed_matmul_neon, mf_fixed_scratch_bytes_neon, mf_token_bytes_x86},
+    {mf_blocks_prepare_neon, mf_blocks_matmul_neon, mf_blocks_scratch_bytes_neon,
+     mf_token_bytes_x86}};
+static const products dotprod = {{mf_fixed_prepare_neon, mf_fixed_matmul_neon_dotprod,
+                                  mf_fixed_scratch_bytes_neon_dotprod, mf_token_bytes_x86},
+                                 {mf_blocks_prepare_neon, mf_blocks_matmul_neon_dotprod,
+                                  mf_blocks_scratch_bytes_neon_dotprod, mf_token_bytes_x86}};
+static const products i8mm = {{mf_fixed_prepare_neon, mf_fixed_matmul_neon_i8mm,
+                               mf_fixed_scratch_bytes_neon_i8mm, mf_token_bytes_x86},
+                              {mf_blocks_prepare_neon, mf_blocks_matmul_neon_i8mm,
+                               mf_blocks_scratch_bytes_neon_i8mm, mf_token_bytes_x86}};
 
 /* 4 bits alone are. */
 static bool is_fixed(const mf_matrix *w)

@@ -17,7 +17,9 @@ MF_DECLARE_PRODUCTS(avx512);
 void mf_prepare_token_avx512(const mf_matrix *w, const float *x, void *out);
 MF_DECLARE_PREPARED_PRODUCTS(avx512);
 
-MF_DECLARE_PRODUCTS(avx512_amx); /* tokens' form is avx512's */
+MF_DECLARE_PRODUCTS(avx512_amx);
+size_t mf_token_bytes_avx512_amx(const mf_matrix *w);
+void mf_prepare_token_avx512_amx(const mf_matrix *w, const float *x, void *out);
 MF_DECLARE_PREPARED_PRODUCTS(avx512_amx);
 MF_DECLARE_PRODUCTS(avx512_amx_bf16); /* prepared ones are avx512_amx's */
 

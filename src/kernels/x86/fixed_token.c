@@ -6,14 +6,14 @@ size_t mf_fixed_plain_scratch_bytes(const mf_fixed_kernels *k, const mf_matrix *
                                     uint32_t n_tokens)
 {
     size_t n = n_tokens < MF_FIXED_TOGETHER ? n_tokens : MF_FIXED_TOGETHER;
-    return k->scratch_bytes(w, n_tokens) + n * mf_token_bytes_x86(w);
+    return k->scratch_bytes(w, n_tokens) + n * k->token_bytes(w);
 }
 
 void mf_fixed_plain_matmul(const mf_fixed_kernels *k, const mf_matrix *w, uint32_t row0,
                            uint32_t row1, const float *x, size_t x_stride, uint32_t n_tokens,
                            float *y, size_t y_stride, unsigned char *scratch)
 {
-    const size_t token_bytes = mf_token_bytes_x86(w);
+    const size_t token_bytes = k->token_bytes(w);
     unsigned char *tokens = scratch + k->scratch_bytes(w, n_tokens);
     for (uint32_t first = 0, n; first < n_tokens; first += n) {
         n = n_tokens - first < MF_FIXED_TOGETHER ? n_tokens - first : MF_FIXED_TOGETHER;

@@ -99,6 +99,7 @@ typedef struct mf_fixed_kernels {
     void (*matmul)(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
                    uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
     size_t (*scratch_bytes)(const mf_matrix *w, uint32_t n_tokens);
+    size_t (*token_bytes)(const mf_matrix *w);
 } mf_fixed_kernels;
 
 /* mf_kernels.token_bytes: of this form and of that of blocks, which is always longer. Of tiers that

@@ -27,11 +27,11 @@ static size_t padded(uint32_t n_cols)
 }
 
 static const mf_fixed_kernels fixed_narrow = {mf_fixed_prepare_avx2, mf_fixed_matmul_avx2,
-                                              mf_fixed_scratch_bytes_avx2};
+                                              mf_fixed_scratch_bytes_avx2, mf_token_bytes_x86};
 static const mf_fixed_kernels fixed_vnni = {mf_fixed_prepare_avx2, mf_fixed_matmul_avx_vnni,
-                                            mf_fixed_scratch_bytes_avx_vnni};
+                                            mf_fixed_scratch_bytes_avx_vnni, mf_token_bytes_x86};
 static const mf_fixed_kernels blocks = {mf_blocks_prepare_avx2, mf_blocks_matmul_avx2,
-                                        mf_blocks_scratch_bytes_avx2};
+                                        mf_blocks_scratch_bytes_avx2, mf_token_bytes_x86};
 
 /* How a matrix is multiplied by prepared tokens; NULL if it is not. With VNNI affine weights of all
  * bits are, without it those of up to 4. */

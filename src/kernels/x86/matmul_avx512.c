@@ -17,6 +17,7 @@
 #include "kernels/x86/blocks_avx512.h"
 #include "kernels/x86/decode_avx512.h"
 #include "kernels/x86/fixed_avx512.h"
+#include "kernels/x86/folded_amx.h"
 #include "kernels/x86/fp8_avx512.h"
 #include "kernels/x86/fp8_rows.h"
 #include "kernels/x86/gemm_avx512.h"
@@ -49,6 +50,7 @@ static size_t groups_floats(uint32_t n_groups)
 /* What a tier has of its own. */
 typedef struct tier {
     mf_fixed_kernels fixed, blocks;
+    mf_fixed_kernels folded;              /* of blocks with integer scales; none: as other blocks */
     bool (*is_fixed)(const mf_matrix *w); /* whether it goes to `fixed` */
     bool has_vbmi;                        /* FP8 in blocks needs it */
     bool has_bf16_tiles;                  /* floats take them */
@@ -64,38 +66,45 @@ static bool is_narrow_fixed(const mf_matrix *w)
     return mf_is_fixed_narrow(w);
 }
 
-static const tier bw = {
-    .fixed = {mf_fixed_prepare_avx512, mf_fixed_matmul_avx512_bw, mf_fixed_scratch_bytes_avx512_bw},
-    .blocks = {mf_blocks_prepare_avx2, mf_blocks_matmul_avx2, mf_blocks_scratch_bytes_avx2},
-    .is_fixed = is_narrow_fixed};
-static const tier vnni = {.fixed = {mf_fixed_prepare_avx512, mf_fixed_matmul_avx512_vnni,
-                                    mf_fixed_scratch_bytes_avx512_vnni},
-                          .blocks = {mf_blocks_prepare_avx512_vnni, mf_blocks_matmul_avx512_vnni,
-                                     mf_blocks_scratch_bytes_avx512_vnni},
-                          .is_fixed = is_any_fixed};
-static const tier vbmi = {
-    .fixed = {mf_fixed_prepare_avx512, mf_fixed_matmul_avx512, mf_fixed_scratch_bytes_avx512},
-    .blocks = {mf_blocks_prepare_avx512, mf_blocks_matmul_avx512, mf_blocks_scratch_bytes_avx512},
-    .is_fixed = is_any_fixed,
-    .has_vbmi = true};
-static const tier amx = {
-    .fixed = {mf_fixed_prepare_avx512, mf_fixed_matmul_avx512_amx,
-              mf_fixed_scratch_bytes_avx512_amx},
-    .blocks = {mf_blocks_prepare_avx512, mf_blocks_matmul_avx512, mf_blocks_scratch_bytes_avx512},
-    .is_fixed = is_any_fixed,
-    .has_vbmi = true};
+#define FIXED(suffix)                                                                       \
+    {                                                                                       \
+        mf_fixed_prepare_avx512, mf_fixed_matmul_##suffix, mf_fixed_scratch_bytes_##suffix, \
+            mf_token_bytes_x86                                                              \
+    }
+#define BLOCKS(suffix)                                                                           \
+    {                                                                                            \
+        mf_blocks_prepare_##suffix, mf_blocks_matmul_##suffix, mf_blocks_scratch_bytes_##suffix, \
+            mf_token_bytes_x86                                                                   \
+    }
+#define FOLDED                                                                    \
+    {                                                                             \
+        mf_folded_prepare_amx, mf_folded_matmul_amx, mf_folded_scratch_bytes_amx, \
+            mf_folded_token_bytes                                                 \
+    }
 
-static const tier amx_bf16 = {
-    .fixed = {mf_fixed_prepare_avx512, mf_fixed_matmul_avx512_amx,
-              mf_fixed_scratch_bytes_avx512_amx},
-    .blocks = {mf_blocks_prepare_avx512, mf_blocks_matmul_avx512, mf_blocks_scratch_bytes_avx512},
-    .is_fixed = is_any_fixed,
-    .has_vbmi = true,
-    .has_bf16_tiles = true};
+static const tier bw = {
+    .fixed = FIXED(avx512_bw), .blocks = BLOCKS(avx2), .is_fixed = is_narrow_fixed};
+static const tier vnni = {
+    .fixed = FIXED(avx512_vnni), .blocks = BLOCKS(avx512_vnni), .is_fixed = is_any_fixed};
+static const tier vbmi = {
+    .fixed = FIXED(avx512), .blocks = BLOCKS(avx512), .is_fixed = is_any_fixed, .has_vbmi = true};
+static const tier amx = {.fixed = FIXED(avx512_amx),
+                         .blocks = BLOCKS(avx512),
+                         .folded = FOLDED,
+                         .is_fixed = is_any_fixed,
+                         .has_vbmi = true};
+static const tier amx_bf16 = {.fixed = FIXED(avx512_amx),
+                              .blocks = BLOCKS(avx512),
+                              .folded = FOLDED,
+                              .is_fixed = is_any_fixed,
+                              .has_vbmi = true,
+                              .has_bf16_tiles = true};
 
 /* How a matrix is multiplied by prepared tokens; NULL if it is not. */
 static const mf_fixed_kernels *prepared_kernels(const tier *t, const mf_matrix *w)
 {
+    if (t->folded.matmul != NULL && mf_is_folded(w))
+        return &t->folded;
     if (mf_is_blocks(w))
         return &t->blocks;
     return t->is_fixed(w) ? &t->fixed : NULL;
@@ -564,6 +573,16 @@ void mf_matmul_avx512_amx(const mf_matrix *w, uint32_t row0, uint32_t row1, cons
                           void *scratch)
 {
     matmul(&amx, w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+}
+
+size_t mf_token_bytes_avx512_amx(const mf_matrix *w)
+{
+    return mf_is_folded(w) ? mf_folded_token_bytes(w) : mf_token_bytes_x86(w);
+}
+
+void mf_prepare_token_avx512_amx(const mf_matrix *w, const float *x, void *out)
+{
+    prepared_kernels(&amx, w)->prepare(w, x, out);
 }
 
 void mf_matmul_prepared_avx512_amx(const mf_matrix *w, uint32_t row0, uint32_t row1,

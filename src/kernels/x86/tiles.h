@@ -12,6 +12,8 @@
  *   MF_TILE_DOT_SU(tiles, c, a, b)   c[m][n] += a[m][4 * k + j] * b[k][4 * n + j] for all k, j < 4:
  *                                    c of 32-bit integers modulo 2^32, a of signed bytes, b of
  *                                    unsigned ones
+ *   MF_TILE_DOT_US(tiles, c, a, b)   the same of unsigned bytes and signed ones
+ *   MF_TILE_DOT_SS(tiles, c, a, b)   and of signed ones alone
  *   MF_TILE_DOT_BF16(tiles, c, a, b) c[m][n] += even + odd, even being the sum of a[m][2 * k] *
  *                                    b[k][2 * n] over all k in their order, beginning with 0, each
  *                                    product added as a fused multiply-add, and odd that of

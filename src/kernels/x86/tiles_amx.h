@@ -44,6 +44,18 @@
         __asm__ volatile("tdpbsud %%tmm" #b ", %%tmm" #a ", %%tmm" #c : : :); \
     } while (0)
 
+#define MF_TILE_DOT_US(tiles, c, a, b)                                        \
+    do {                                                                      \
+        (void)(tiles);                                                        \
+        __asm__ volatile("tdpbusd %%tmm" #b ", %%tmm" #a ", %%tmm" #c : : :); \
+    } while (0)
+
+#define MF_TILE_DOT_SS(tiles, c, a, b)                                        \
+    do {                                                                      \
+        (void)(tiles);                                                        \
+        __asm__ volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #c : : :); \
+    } while (0)
+
 #define MF_TILE_DOT_BF16(tiles, c, a, b)                                        \
     do {                                                                        \
         (void)(tiles);                                                          \

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* GGUF's blocks with integer scales by AMX's tiles. */
+#include "kernels/x86/folded_amx.h"
+
+#include "kernels/x86/tiles_amx.h"
+
+#include "kernels/x86/folded_tiles.h"
+
+void mf_folded_prepare_amx(const mf_matrix *w, const float *x, void *out)
+{
+    folded_prepare(w, x, out);
+}
+
+size_t mf_folded_scratch_bytes_amx(const mf_matrix *w, uint32_t n_tokens)
+{
+    return folded_scratch_bytes(w, n_tokens);
+}
+
+void mf_folded_matmul_amx(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
+                          uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
+{
+    folded_multiply(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
+}

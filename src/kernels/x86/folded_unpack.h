@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A block of 16 rows as tiles take it (folded_token.h): weights times their integer scales, in two
+ * digits. Weights of 4 bits are looked up: what the 16 codes of a group become is one
+ * multiplication for four groups, each of which has a quarter of a vector for its table.
+ */
+#ifndef MF_KERNELS_FOLDED_UNPACK_H
+#define MF_KERNELS_FOLDED_UNPACK_H
+
+#include "kernels/x86/blocks_unpack_avx512.h"
+#include "kernels/x86/folded_token.h"
+#include "kernels/x86/tiles.h"
+
+/* The digits of 16 rows, [step][row]. */
+typedef struct folded_panel {
+    signed char high[MF_FOLDED_STEPS][MF_TILE_ROWS][MF_TILE_ROW_BYTES];
+    unsigned char low[MF_FOLDED_STEPS][MF_TILE_ROWS][MF_TILE_ROW_BYTES];
+} folded_panel;
+
+/* What their sums are multiplied by: the integers; and the sums of activations, which are first
+ * added up by minima. */
+typedef struct folded_factors {
+    float scales[MF_TILE_ROWS], min_scales[MF_TILE_ROWS];
+    float minima[MF_FOLDED_GROUPS][MF_TILE_ROWS];
+} folded_factors;
+
+/* A block of 16 rows as it is stored, with the integer scales of each row's even groups and of its
+ * odd ones. */
+typedef struct folded_block {
+    const unsigned char *rows[MF_TILE_ROWS];
+    uint32_t scales[2][MF_TILE_ROWS];
+    size_t ahead; /* bytes to what is read next */
+} folded_block;
+
+/* What does not change between blocks. */
+typedef struct folded_tables {
+    __m512i first, last; /* the weights of the first eight codes, of the last, as words */
+    __m512i scale_at;    /* where the scale of each quarter is; Q6_K: in the first step */
+} folded_tables;
+
+/* ------------------------------------------------------------------------------------ scales -- */
+
+/* Bytes of integer scales are signed. */
+MF_INLINE bool folded_is_signed(mf_weight_kind kind)
+{
+    return kind == MF_WEIGHT_GGUF_Q6_K || kind == MF_WEIGHT_GGUF_IQ4_XS;
+}
+
+MF_INLINE folded_tables folded_tables_of(mf_weight_kind kind)
+{
+    int16_t first[32], last[32];
+    unsigned char at[64];
+    for (uint32_t i = 0; i < 32; i++) {
+        const uint32_t quarter = i / 8;
+        /* as heads of Q4_K and Q5_K become scales */
+        const uint32_t k_at = quarter == 1 ? 2 : quarter == 2 ? 1 : quarter;
+        const uint32_t where = kind == MF_WEIGHT_GGUF_Q6_K     ? 4 * quarter
+                               : kind == MF_WEIGHT_GGUF_IQ4_XS ? quarter
+                                                               : k_at;
+        const unsigned char none = 0x80;
+        first[i] = (int16_t)level_of(kind, (int)(i % 8));
+        last[i] = (int16_t)level_of(kind, (int)(8 + i % 8));
+        at[2 * i] = folded_is_signed(kind) ? none : (unsigned char)where;
+        at[2 * i + 1] = folded_is_signed(kind) ? (unsigned char)where : none;
+    }
+    return (folded_tables){_mm512_loadu_si512(first), _mm512_loadu_si512(last),
+                           _mm512_loadu_si512(at)};
+}
+
+/* The scale of each quarter as words, of bytes that every quarter has. */
+MF_INLINE __m512i folded_scales(mf_weight_kind kind, __m512i bytes, __m512i at)
+{
+    const __m512i words = _mm512_shuffle_epi8(bytes, at);
+    return folded_is_signed(kind) ? _mm512_srai_epi16(words, 8) : words;
+}
+
+/* The first four words of 32 bits of 16 rows: lane r of out[i] is word i of row r. */
+MF_INLINE void folded_heads(const unsigned char *const rows[MF_TILE_ROWS], __m512i out[4])
+{
+    __m512i fours[4];
+    MF_UNROLL(4)
+    for (uint32_t i = 0; i < 4; i++) {
+        const __m256i half = _mm256_inserti128_si256(_mm256_castsi128_si256(load_16(rows[i])),
+                                                     load_16(rows[4 + i]), 1);
+        fours[i] = _mm512_inserti32x4(
+            _mm512_inserti32x4(_mm512_castsi256_si512(half), load_16(rows[8 + i]), 2),
+            load_16(rows[12 + i]), 3);
+    }
+    mf_transpose_fours_avx512(fours, out);
+}
+
+/* The lower halves of lanes, float16. */
+MF_INLINE __m512 folded_halves(__m512i v)
+{
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v));
+}
+
+MF_INLINE __m512i folded_bits(__m512i v, uint32_t shift, uint32_t mask)
+{
+    return _mm512_and_si512(_mm512_srli_epi32(v, shift), _mm512_set1_epi32((int)mask));
+}
+
+MF_INLINE void folded_minima(__m512i bytes, float out[4][MF_TILE_ROWS])
+{
+    MF_UNROLL(4)
+    for (uint32_t g = 0; g < 4; g++)
+        _mm512_storeu_ps(out[g], _mm512_cvtepi32_ps(folded_bits(bytes, 8 * g, 0xff)));
+}
+
+/* Q4_K's and Q5_K's heads: two float16; the 6 bits of eight scales and eight minima in 12 bytes. */
+MF_INLINE void folded_k_heads(folded_block *b, folded_factors *out)
+{
+    __m512i heads[4];
+    folded_heads(b->rows, heads);
+    const __m512i a = heads[1], m = heads[2], c = heads[3];
+    const __m512i scales[2] = {
+        folded_bits(a, 0, 0x3f3f3f3f),
+        _mm512_or_si512(folded_bits(c, 0, 0x0f0f0f0f), folded_bits(a, 2, 0x30303030))};
+    const __m512i even = _mm512_set1_epi32(0x00ff00ff);
+    /* of groups 0, 4, 2, 6; and 1, 5, 3, 7 */
+    _mm512_storeu_si512(b->scales[0],
+                        _mm512_or_si512(_mm512_and_si512(scales[0], even),
+                                        _mm512_slli_epi32(_mm512_and_si512(scales[1], even), 8)));
+    _mm512_storeu_si512(b->scales[1], _mm512_or_si512(folded_bits(scales[0], 8, 0x00ff00ff),
+                                                      _mm512_andnot_si512(even, scales[1])));
+    folded_minima(folded_bits(m, 0, 0x3f3f3f3f), out->minima);
+    folded_minima(_mm512_or_si512(folded_bits(c, 4, 0x0f0f0f0f), folded_bits(m, 2, 0x30303030)),
+                  out->minima + 4);
+    const __m512 minus = _mm512_set1_ps(-0.0f);
+    _mm512_storeu_ps(out->scales, folded_halves(heads[0]));
+    _mm512_storeu_ps(out->min_scales,
+                     _mm512_xor_ps(folded_halves(_mm512_srli_epi32(heads[0], 16)), minus));
+}
+
+/* IQ4_XS: a float16; the upper 2 bits of eight scales; their lower 4 bits. 32 above what they are.
+ */
+MF_INLINE void folded_iq4_heads(folded_block *b, folded_factors *out)
+{
+    __m512i heads[4];
+    folded_heads(b->rows, heads);
+    MF_UNROLL(2)
+    for (uint32_t odd = 0; odd < 2; odd++) {
+        const __m512i upper = _mm512_srli_epi32(heads[0], 16 + 2 * odd);
+        const __m512i lower = folded_bits(heads[1], 4 * odd, 0x0f0f0f0f);
+        /* two bits of every four, to bits 4 and 5 of every byte */
+        const __m512i pairs = _mm512_or_si512(
+            _mm512_and_si512(_mm512_slli_epi32(upper, 4), _mm512_set1_epi32(0x00000030)),
+            _mm512_and_si512(_mm512_slli_epi32(upper, 8), _mm512_set1_epi32(0x00003000)));
+        const __m512i others = _mm512_or_si512(
+            _mm512_and_si512(_mm512_slli_epi32(upper, 12), _mm512_set1_epi32(0x00300000)),
+            _mm512_and_si512(_mm512_slli_epi32(upper, 16), _mm512_set1_epi32(0x30000000)));
+        const __m512i all = _mm512_or_si512(lower, _mm512_or_si512(pairs, others));
+        _mm512_storeu_si512(b->scales[odd], _mm512_sub_epi8(all, _mm512_set1_epi8(32)));
+    }
+    _mm512_storeu_ps(out->scales, folded_halves(heads[0]));
+}
+
+MF_INLINE void folded_q6_heads(const folded_block *b, folded_factors *out)
+{
+    uint16_t halves[MF_TILE_ROWS];
+    for (uint32_t r = 0; r < MF_TILE_ROWS; r++)
+        halves[r] = half_at(b->rows[r] + 208);
+    _mm512_storeu_ps(out->scales, _mm512_cvtph_ps(load_32((const unsigned char *)halves)));
+}
+
+/* ----------------------------------------------------------------------------------- weights -- */
+
+/* What the 16 codes of a group become, in its quarter. */
+typedef struct folded_levels {
+    __m512i high, low;
+} folded_levels;
+
+/* The digits of words, the first eight of each quarter and the last. */
+MF_INLINE folded_levels folded_digits(__m512i first, __m512i last)
+{
+    const __m512i byte = _mm512_set1_epi16(0xff);
+    return (folded_levels){
+        _mm512_packs_epi16(_mm512_srai_epi16(first, 8), _mm512_srai_epi16(last, 8)),
+        _mm512_packus_epi16(_mm512_and_si512(first, byte), _mm512_and_si512(last, byte))};
+}
+
+/* Of groups with those scales; `more` is added to each weight. */
+MF_INLINE folded_levels folded_levels_of(const folded_tables *t, __m512i scales, uint32_t more)
+{
+    __m512i first = _mm512_mullo_epi16(t->first, scales);
+    __m512i last = _mm512_mullo_epi16(t->last, scales);
+    if (more == 16) {
+        first = _mm512_add_epi16(first, _mm512_slli_epi16(scales, 4));
+        last = _mm512_add_epi16(last, _mm512_slli_epi16(scales, 4));
+    }
+    return folded_digits(first, last);
+}
+
+MF_INLINE void folded_store(folded_panel *out, uint32_t step, uint32_t row, folded_levels digits)
+{
+    _mm512_storeu_si512(out->high[step][row], digits.high);
+    _mm512_storeu_si512(out->low[step][row], digits.low);
+}
+
+/* The digits that codes, of 4 bits, have in `levels`. */
+MF_INLINE folded_levels folded_look_up(const folded_levels *levels, __m512i codes)
+{
+    return (folded_levels){_mm512_shuffle_epi8(levels->high, codes),
+                           _mm512_shuffle_epi8(levels->low, codes)};
+}
+
+/* Those of `more` in place of them where a bit is set. */
+MF_INLINE folded_levels folded_look_up_fifth(folded_levels digits, const folded_levels *more,
+                                             __m512i codes, __mmask64 fifth)
+{
+    return (folded_levels){_mm512_mask_shuffle_epi8(digits.high, fifth, more->high, codes),
+                           _mm512_mask_shuffle_epi8(digits.low, fifth, more->low, codes)};
+}
+
+/* Q5_K's fifth bits of a step: of group g in bit g of each of 32 bytes. */
+MF_INLINE __mmask64 folded_fifths(const unsigned char *p, uint32_t step)
+{
+    const long long each = (long long)(0x0101010101010101u << step / 2);
+    const __m512i bit =
+        _mm512_setr_epi64(each, each, each << 2, each << 2, each << 4, each << 4,
+                          (long long)((uint64_t)each << 6), (long long)((uint64_t)each << 6));
+    return _mm512_test_epi8_mask(_mm512_broadcast_i32x4(load_16(p + (size_t)(step % 2) * 16)), bit);
+}
+
+/* Codes of 4 bits, the even groups' or the odd ones'. 16 bytes are two times 16 columns: of IQ4_XS
+ * the halves of a group, of others the same half of two. */
+MF_INLINE void folded_unpack_nibbles(mf_weight_kind kind, const folded_tables *t,
+                                     const folded_block *b, uint32_t row, uint32_t odd,
+                                     folded_panel *out)
+{
+    const size_t at = kind == MF_WEIGHT_GGUF_IQ4_XS ? 8 : kind == MF_WEIGHT_GGUF_Q4_K ? 16 : 48;
+    const unsigned char *p = b->rows[row];
+    const __m512i z[2] = {_mm512_loadu_si512(p + at), _mm512_loadu_si512(p + at + 64)};
+    const __m512i pieces[2] = {_mm512_shuffle_i64x2(z[0], z[1], 0x88),
+                               _mm512_shuffle_i64x2(z[0], z[1], 0xdd)};
+    const __m512i nibble = _mm512_set1_epi8(15);
+    const __m512i scales =
+        folded_scales(kind, _mm512_set1_epi32((int)b->scales[odd][row]), t->scale_at);
+    const folded_levels levels = folded_levels_of(t, scales, 0);
+    folded_levels more = levels;
+    if (kind == MF_WEIGHT_GGUF_Q5_K)
+        more = folded_levels_of(t, scales, 16);
+    MF_UNROLL(2)
+    for (uint32_t half = 0; half < 2; half++) {
+        const uint32_t step = 2 * odd + half;
+        const bool is_upper = kind == MF_WEIGHT_GGUF_IQ4_XS ? half == 1 : odd == 1;
+        const __m512i piece = pieces[kind == MF_WEIGHT_GGUF_IQ4_XS ? odd : half];
+        const __m512i codes =
+            _mm512_and_si512(is_upper ? _mm512_srli_epi32(piece, 4) : piece, nibble);
+        folded_levels digits = folded_look_up(&levels, codes);
+        if (kind == MF_WEIGHT_GGUF_Q5_K)
+            digits = folded_look_up_fifth(digits, &more, codes, folded_fifths(p + 16, step));
+        folded_store(out, step, row, digits);
+    }
+}
+
+/* Step `step` of codes of 6 bits: lower halves in 64 bytes for each 128 columns, upper ones in 32.
+ */
+MF_INLINE __m512i folded_sixes(const __m512i low[2], __m512i high, uint32_t step)
+{
+    const __m512i by_low = _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4);
+    const __m512i by_high = step / 2 == 0 ? _mm512_setr_epi64(4, 4, 0, 0, 4, 4, 0, 0)
+                                          : _mm512_setr_epi64(2, 2, 62, 62, 2, 2, 62, 62);
+    const __m512i lower = step == 0   ? _mm512_shuffle_i64x2(low[0], low[1], 0x00)
+                          : step == 1 ? _mm512_shuffle_i64x2(low[0], low[1], 0x55)
+                          : step == 2 ? _mm512_shuffle_i64x2(low[0], low[1], 0xaa)
+                                      : _mm512_shuffle_i64x2(low[0], low[1], 0xff);
+    const __m512i upper = step % 2 == 0 ? _mm512_shuffle_i64x2(high, high, 0xa0)
+                                        : _mm512_shuffle_i64x2(high, high, 0xf5);
+    const __m512i both =
+        _mm512_ternarylogic_epi64(_mm512_set1_epi8(15), _mm512_srlv_epi64(lower, by_low),
+                                  _mm512_rolv_epi64(upper, by_high), 0xca);
+    return _mm512_and_si512(both, _mm512_set1_epi8(63));
+}
+
+MF_INLINE void folded_unpack_sixes(const folded_tables *t, const folded_block *b, uint32_t row,
+                                   uint32_t odd, folded_panel *out)
+{
+    const unsigned char *p = b->rows[row];
+    const __m512i low[2] = {_mm512_loadu_si512(p), _mm512_loadu_si512(p + 64)};
+    const __m512i high = _mm512_loadu_si512(p + 128), zero = _mm512_setzero_si512();
+    const __m512i bytes = _mm512_broadcast_i32x4(load_16(p + 192)), middle = _mm512_set1_epi16(32);
+    MF_UNROLL(2)
+    for (uint32_t step = 2 * odd; step < 2 * odd + 2; step++) {
+        const __m512i codes = folded_sixes(low, high, step);
+        const __m512i at = _mm512_add_epi8(t->scale_at, _mm512_set1_epi16((short)(step << 8)));
+        const __m512i scales = folded_scales(MF_WEIGHT_GGUF_Q6_K, bytes, at);
+        const __m512i first = _mm512_sub_epi16(_mm512_unpacklo_epi8(codes, zero), middle);
+        const __m512i last = _mm512_sub_epi16(_mm512_unpackhi_epi8(codes, zero), middle);
+        folded_store(
+            out, step, row,
+            folded_digits(_mm512_mullo_epi16(first, scales), _mm512_mullo_epi16(last, scales)));
+    }
+}
+
+/* --------------------------------------------------------------------------------- 16 rows -- */
+
+/* Block `span` of n_rows rows from `row` on; those that are missing are the last one again. */
+MF_INLINE void folded_open(mf_weight_kind kind, const mf_blocks_rows *w, uint32_t row,
+                           uint32_t n_rows, uint32_t span, folded_block *b, folded_factors *out)
+{
+    const unsigned char *first = w->values + row * w->row_bytes + (size_t)span * w->span_bytes;
+    for (uint32_t r = 0; r < MF_TILE_ROWS; r++)
+        b->rows[r] = first + (r < n_rows ? r : n_rows - 1) * w->row_bytes;
+    if (kind == MF_WEIGHT_GGUF_Q6_K)
+        folded_q6_heads(b, out);
+    else if (kind == MF_WEIGHT_GGUF_IQ4_XS)
+        folded_iq4_heads(b, out);
+    else
+        folded_k_heads(b, out);
+}
+
+/* Steps 0 and 1 of it, or 2 and 3. */
+MF_INLINE void folded_unpack(mf_weight_kind kind, const folded_tables *t, const folded_block *b,
+                             uint32_t odd, folded_panel *out)
+{
+    for (uint32_t row = 0; row < MF_TILE_ROWS; row++) {
+        if (odd == 0)
+            for (uint32_t at = 0; at < mf_blocks_span_bytes(kind); at += 64)
+                __builtin_prefetch(b->rows[row] + b->ahead + at);
+        if (kind == MF_WEIGHT_GGUF_Q6_K)
+            folded_unpack_sixes(t, b, row, odd, out);
+        else
+            folded_unpack_nibbles(kind, t, b, row, odd, out);
+    }
+}
+
+#endif
