@@ -13,6 +13,7 @@
 #define MF_KERNELS_BLOCKS_DOT_AVX512_H
 
 #include "kernels/x86/blocks_avx512.h"
+#include "kernels/x86/blocks_lanes_avx512.h"
 #include "kernels/x86/blocks_pairs_avx512.h"
 #include "kernels/x86/fixed_token.h"
 
@@ -31,28 +32,6 @@ typedef struct unpacked_span {
 } unpacked_span;
 
 /* ------------------------------------------------------------------------------- activations -- */
-
-/* acc + the sums of each lane's four products of unsigned by signed bytes. By hand, as gcc 12
- * copies and stores the intrinsic's accumulators at each use. */
-MF_INLINE __m512i add_products(__m512i acc, __m512i weights, __m512i digits)
-{
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(weights), "v"(digits));
-    return acc;
-}
-
-/* Of 256 bytes in their order: vector k has of each 32 the eight from 8 * k on, or as crossed ones
- * do. */
-MF_INLINE void weave(bool crossed, const __m512i rows[4], __m512i columns[4])
-{
-    MF_UNROLL(4)
-    for (uint32_t k = 0; k < 4; k++) {
-        const uint32_t odd = crossed ? k ^ 1 : k;
-        const __m512i at = _mm512_setr_epi64(k, odd + 4, k + 8, odd + 12, 0, 0, 0, 0);
-        const __m512i first = _mm512_permutex2var_epi64(rows[0], at, rows[crossed ? 2 : 1]);
-        const __m512i last = _mm512_permutex2var_epi64(rows[crossed ? 1 : 2], at, rows[3]);
-        columns[k] = _mm512_inserti64x4(first, _mm512_castsi512_si256(last), 1);
-    }
-}
 
 /* The largest magnitude of n values; NaN if there is one. */
 static float largest(const float *x, uint32_t n)
@@ -87,12 +66,6 @@ static float prepare_chunk(const float *x, uint32_t n, __m512i digits[DIGITS])
     for (uint32_t d = 0; d < DIGITS; d++)
         digits[d] = _mm512_loadu_si512(bytes[d]);
     return max / MF_FIXED_LIMIT;
-}
-
-/* -128 times v. */
-MF_INLINE __m512i offset_of(__m512i v)
-{
-    return _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(v, 7));
 }
 
 /* Which 64 columns those of each lane are of. */

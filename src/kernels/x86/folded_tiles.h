@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The product of folded blocks (folded_token.h) by tiles: 16 rows are a tile as they are unpacked,
- * the digits of one token or of four are another; or, of more, one digit of 16 tokens. Several
- * tokens are laid out for all rows of a call.
+ * the digits of four tokens are another; or, of more tokens, one digit of 16. They are laid out for
+ * all rows of a call. One token goes by vectors.
  *
  * While tiles multiply one block, vectors unpack the next one and make floats of the sums of the
  * one before: a quarter of each after every step, near enough for the processor to run them side by
@@ -20,6 +20,7 @@ enum {
     FOLDED_FEW = FOLDED_QUADS * FOLDED_QUAD, /* tokens at most that go so */
     FOLDED_SUMS = 6,                         /* by the digits of weights and activations */
     FOLDED_TOKENS_BYTES = 1 << 20,           /* of the second cache, for tokens that are laid out */
+    FOLDED_AHEAD = 1024,                     /* bytes of a row that are read ahead */
     FOLDED_PANEL_BYTES_MAX = 1 << 15         /* up to which the next panel is what is read ahead */
 };
 
@@ -36,11 +37,10 @@ typedef struct folded_quad {
 } folded_quad;
 
 /* Sums of 16 rows: by a digit of weights, the high one first, and of 16 tokens' activations, the
- * lowest first; of four tokens', the last of each four none; and so of one token's. */
+ * lowest first; or of four tokens', the last of each four none. */
 typedef union folded_sums {
     int32_t many[FOLDED_SUMS][MF_TILE_ROWS][16];
     int32_t quads[FOLDED_QUADS][2][MF_TILE_ROWS][16];
-    int32_t one[2][MF_TILE_ROWS][4];
 } folded_sums;
 
 /* What is in work; panels [16 rows] and what belongs to them in turn. */
@@ -70,20 +70,41 @@ typedef struct folded_call {
 
 /* ------------------------------------------------------------------------------- activations -- */
 
-/* 16 neighbours' digits, four columns' of each side by side. */
-MF_INLINE __m512i folded_digits_of(__m512i v)
+/* 16 neighbours' digits, four columns' of each side by side; and each digit's to bytes[d]. */
+MF_INLINE __m512i folded_digits_of(__m512i v, signed char *const bytes[MF_FOLDED_DIGITS])
 {
-    const __m512i half = _mm512_set1_epi32(128);
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    __m512i all = _mm512_castsi128_si512(_mm512_cvtepi32_epi8(v));
-    v = _mm512_srai_epi32(_mm512_add_epi32(v, half), 8);
-    all = _mm512_inserti32x4(all, _mm512_cvtepi32_epi8(v), 1);
-    v = _mm512_srai_epi32(_mm512_add_epi32(v, half), 8);
-    all = _mm512_inserti32x4(all, _mm512_cvtepi32_epi8(v), 2);
-    return _mm512_permutexvar_epi32(order, _mm512_inserti32x4(all, _mm_setzero_si128(), 3));
+    signed char all[4][16] = {{0}};
+    for (uint32_t d = 0; d < MF_FOLDED_DIGITS; d++) { /* what is left, above this one */
+        const __m128i digit = _mm512_cvtepi32_epi8(v);
+        _mm_storeu_si128((__m128i *)(void *)all[d], digit);
+        _mm_storeu_si128((__m128i *)(void *)bytes[d], digit);
+        v = _mm512_srai_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(128)), 8);
+    }
+    return _mm512_permutexvar_epi32(order, _mm512_loadu_si512(all));
 }
 
-static void folded_prepare_span(const float *x, mf_folded_span *out)
+/* Digits of 256 columns in their order, as lanes have them. */
+static void folded_prepare_lanes(mf_weight_kind kind, signed char bytes[MF_FOLDED_DIGITS][MF_SPAN],
+                                 mf_folded_span *out)
+{
+    for (uint32_t d = 0; d < MF_FOLDED_DIGITS; d++) {
+        __m512i rows[4], columns[4], sum = _mm512_setzero_si512();
+        for (uint32_t k = 0; k < 4; k++)
+            rows[k] = _mm512_loadu_si512(bytes[d] + (size_t)64 * k);
+        if (mf_blocks_is_crossed(kind))
+            weave(true, rows, columns);
+        else
+            mf_transpose_fours_avx512(rows, columns);
+        for (uint32_t k = 0; k < 4; k++) {
+            _mm512_storeu_si512(out->lanes[d][k], columns[k]);
+            sum = add_products(sum, _mm512_set1_epi8(1), columns[k]);
+        }
+        _mm512_storeu_si512(out->offsets[d], offset_of(sum));
+    }
+}
+
+static void folded_prepare_span(mf_weight_kind kind, const float *x, mf_folded_span *out)
 {
     const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
     __m512i most = _mm512_setzero_si512();
@@ -94,15 +115,18 @@ static void folded_prepare_span(const float *x, mf_folded_span *out)
     memcpy(&max, &bits, sizeof max);
     max = max < MF_FIXED_SMALLEST ? MF_FIXED_SMALLEST : max;
     const __m512 per_unit = _mm512_set1_ps(MF_FOLDED_LIMIT / max);
+    signed char bytes[MF_FOLDED_DIGITS][MF_SPAN];
     int32_t sum = 0;
     for (uint32_t i = 0; i < MF_SPAN / 16; i++) {
         const __m512i v =
             _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + (size_t)16 * i), per_unit));
-        _mm512_storeu_si512(out->digits[i % 4][i / 4 * 4], folded_digits_of(v));
+        signed char *const to[] = {bytes[0] + 16 * i, bytes[1] + 16 * i, bytes[2] + 16 * i};
+        _mm512_storeu_si512(out->digits[i % 4][i / 4 * 4], folded_digits_of(v, to));
         sum = (int32_t)((i % 2 == 0 ? 0 : (uint32_t)sum) + (uint32_t)_mm512_reduce_add_epi32(v));
         if (i % 2 != 0)
             out->sums[i / 2] = (float)sum;
     }
+    folded_prepare_lanes(kind, bytes, out);
     out->unit = max / MF_FOLDED_LIMIT;
 }
 
@@ -111,7 +135,7 @@ static void folded_prepare(const mf_matrix *w, const float *x, void *out)
 {
     mf_folded_span *span = out;
     for (uint32_t i = 0; i < w->shape.n_cols; i += MF_SPAN)
-        folded_prepare_span(x + i, span++);
+        folded_prepare_span(w->shape.kind, x + i, span++);
 }
 
 /* Quarters and vectors exchanged. */
@@ -273,16 +297,13 @@ static void folded_write(const folded_call *c, const folded_done *b)
         _mm512_mask_storeu_epi32(y + t * c->y_stride, mf_tail_avx512(b->n_rows, 0), tokens[t]);
 }
 
-/* One token's sums: what 16 rows add to acc. */
-MF_INLINE __m512 folded_add_token(bool with_min, const int32_t (*sums)[MF_TILE_ROWS][4],
-                                  const folded_factors *f, const mf_folded_span *x, __m512 acc)
+/* One token's sums, of four rows each by digits: what 16 rows add to acc. */
+MF_INLINE __m512 folded_add_token(bool with_min, const __m512i fours[4], const folded_factors *f,
+                                  const mf_folded_span *x, __m512 acc)
 {
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     const __m512 unit = _mm512_set1_ps(x->unit);
-    __m512i fours[4], digits[4];
-    MF_UNROLL(4)
-    for (uint32_t i = 0; i < 4; i++)
-        fours[i] = folded_both(sums[0][4 * i], sums[1][4 * i]);
+    __m512i digits[4];
     mf_transpose_fours_avx512(fours, digits);
     MF_UNROLL(3)
     for (uint32_t d = 0; d < MF_FOLDED_DIGITS; d++)
@@ -359,8 +380,8 @@ MF_INLINE folded_unit folded_unit_after(const folded_call *c, const folded_unit 
 MF_INLINE void folded_open_unit(mf_weight_kind kind, const folded_call *c, const folded_unit *u)
 {
     const size_t panel_bytes = MF_TILE_ROWS * c->rows.row_bytes;
-    c->s->next.ahead = panel_bytes <= FOLDED_PANEL_BYTES_MAX ? panel_bytes : 1024;
-    folded_open(kind, &c->rows, u->row, u->n_rows, u->span, &c->s->next,
+    c->s->next.ahead = panel_bytes <= FOLDED_PANEL_BYTES_MAX ? panel_bytes : FOLDED_AHEAD;
+    folded_open(kind, &c->rows, u->row, u->n_rows, 1, u->span, &c->s->next,
                 c->s->factors + (u->f - c->s->factors));
 }
 
@@ -370,17 +391,51 @@ MF_INLINE void folded_unpack_unit(mf_weight_kind kind, const folded_tables *t, c
     folded_unpack(kind, t, &c->s->next, odd, c->s->panels + (u->panel - c->s->panels));
 }
 
-/* A step of a panel by one token (n is 0), or by n times four. */
+/* 16 rows from `row` on, or fewer, `apart` from each other, by one token. */
+MF_INLINE void folded_multiply_rows(mf_weight_kind kind, const folded_lanes *t,
+                                    const folded_call *c, uint32_t row, uint32_t n_rows,
+                                    uint32_t apart)
+{
+    const mf_folded_span *x = (const mf_folded_span *)(const void *)c->tokens;
+    __m512 acc = _mm512_setzero_ps();
+    for (uint32_t span = 0; span < c->n_spans; span++, x++) {
+        __m512i fours[4];
+        folded_open(kind, &c->rows, row, n_rows, apart, span, &c->s->next, c->s->factors);
+        MF_UNROLL(4)
+        for (uint32_t i = 0; i < 4; i++) {
+            for (uint32_t r = 0; r < 4; r++)
+                folded_prefetch(kind, &c->s->next, 4 * i + r);
+            fours[i] = folded_four_rows(kind, t, &c->s->next, i, x);
+        }
+        acc = folded_add_token(mf_blocks_has_min(kind), fours, c->s->factors, x, acc);
+    }
+    float out[MF_TILE_ROWS];
+    _mm512_storeu_ps(out, acc);
+    for (uint32_t r = 0; r < n_rows; r++)
+        c->y[row - c->row0 + (size_t)r * apart] = out[r];
+}
+
+/* All rows by one token, which waits for memory: each row of 16 is the next of a stream of its own.
+ * Those left over are neighbours. */
+MF_INLINE void folded_multiply_one(mf_weight_kind kind, const folded_call *c)
+{
+    const folded_lanes t = folded_lanes_of(kind, &c->rows);
+    const uint32_t n_sets = (c->row1 - c->row0) / MF_TILE_ROWS;
+    const uint32_t done = c->row0 + n_sets * MF_TILE_ROWS;
+    c->s->next.ahead = FOLDED_AHEAD;
+    for (uint32_t i = 0; i < n_sets; i++)
+        folded_multiply_rows(kind, &t, c, c->row0 + i, MF_TILE_ROWS, n_sets);
+    if (done < c->row1)
+        folded_multiply_rows(kind, &t, c, done, c->row1 - done, 1);
+}
+
+/* A step of a panel by n times four tokens. */
 MF_INLINE void folded_step_few(const folded_call *c, uint32_t n, const folded_unit *u,
                                uint32_t step)
 {
-    const mf_folded_span *const one = (const mf_folded_span *)(const void *)c->tokens + u->span;
     const folded_quad *const x = c->quads + u->span;
     MF_TILE_LOAD(c->tiles, 4, u->panel->high[step], MF_TILE_ROW_BYTES);
-    if (n == 0)
-        MF_TILE_LOAD(c->tiles, 6, one->digits[step], sizeof one->digits[0][0]);
-    else
-        MF_TILE_LOAD(c->tiles, 6, x->digits[step], MF_TILE_ROW_BYTES);
+    MF_TILE_LOAD(c->tiles, 6, x->digits[step], MF_TILE_ROW_BYTES);
     MF_TILE_LOAD(c->tiles, 5, u->panel->low[step], MF_TILE_ROW_BYTES);
     MF_TILE_DOT_SS(c->tiles, 0, 4, 6);
     MF_TILE_DOT_US(c->tiles, 1, 5, 6);
@@ -403,11 +458,6 @@ MF_INLINE void folded_zero_few(mf_tiles *tiles, uint32_t n)
 
 MF_INLINE void folded_store_few(mf_tiles *tiles, uint32_t n, folded_sums *sums)
 {
-    if (n == 0) {
-        MF_TILE_STORE(tiles, 0, sums->one[0], sizeof sums->one[0][0]);
-        MF_TILE_STORE(tiles, 1, sums->one[1], sizeof sums->one[0][0]);
-        return;
-    }
     MF_TILE_STORE(tiles, 0, sums->quads[0][0], MF_TILE_ROW_BYTES);
     MF_TILE_STORE(tiles, 1, sums->quads[0][1], MF_TILE_ROW_BYTES);
     if (n > 1) {
@@ -437,16 +487,6 @@ MF_INLINE void folded_finish_few(mf_weight_kind kind, uint32_t n, const folded_c
                                  __m512 acc[FOLDED_QUADS][4])
 {
     const bool with_min = mf_blocks_has_min(kind), is_last = u->span + 1 == c->n_spans;
-    if (n == 0) {
-        const mf_folded_span *const one = (const mf_folded_span *)(const void *)c->tokens + u->span;
-        acc[0][0] = folded_add_token(with_min, sums->one, u->f, one, acc[0][0]);
-        if (is_last) {
-            _mm512_mask_storeu_ps(c->y + (u->row - c->row0), mf_tail_avx512(u->n_rows, 0),
-                                  acc[0][0]);
-            acc[0][0] = _mm512_setzero_ps();
-        }
-        return;
-    }
     MF_UNROLL(2)
     for (uint32_t q = 0; q < n; q++) {
         folded_add_quad(with_min, sums->quads[q], u->f, c->quads + q * c->n_spans + u->span,
@@ -459,7 +499,7 @@ MF_INLINE void folded_finish_few(mf_weight_kind kind, uint32_t n, const folded_c
     }
 }
 
-/* All rows by one token (n, a constant, is 0), or by n times four. Loads of a tile would wait for
+/* All rows by n, a constant, times four tokens. Loads of a tile would wait for
  * what was stored just before them at the same place of a page: so half of a unit is unpacked while
  * the other one is loaded. */
 MF_INLINE void folded_multiply_few(mf_weight_kind kind, uint32_t n, const folded_call *c)
@@ -633,17 +673,14 @@ static size_t folded_scratch_bytes(const mf_matrix *w, uint32_t n_tokens)
 
 static void folded_by_few(folded_call *c)
 {
-    const uint32_t width = c->n_tokens == 1 ? 16 : MF_TILE_ROW_BYTES;
     for (uint32_t i = 0; i < 8; i++) /* sums; weights; digits */
-        mf_tile_shape(c->tiles, i, MF_TILE_ROWS, i == 4 || i == 5 ? MF_TILE_ROW_BYTES : width);
+        mf_tile_shape(c->tiles, i, MF_TILE_ROWS, MF_TILE_ROW_BYTES);
     c->quads = (folded_quad *)(void *)((unsigned char *)c->s + mf_round_up(sizeof *c->s, 64));
-    for (uint32_t t = 0; c->n_tokens > 1 && t < c->n_tokens; t += FOLDED_QUAD)
+    for (uint32_t t = 0; t < c->n_tokens; t += FOLDED_QUAD)
         folded_lay_out_quad(c, t, c->n_tokens - t < FOLDED_QUAD ? c->n_tokens - t : FOLDED_QUAD,
                             c->quads + t / FOLDED_QUAD * c->n_spans);
     MF_TILES_OPEN(c->tiles);
-    if (c->n_tokens == 1)
-        FOLDED_SWITCH(c->rows.kind, folded_multiply_few, 0, c)
-    else if (c->n_tokens <= FOLDED_QUAD)
+    if (c->n_tokens <= FOLDED_QUAD)
         FOLDED_SWITCH(c->rows.kind, folded_multiply_few, 1, c)
     else
         FOLDED_SWITCH(c->rows.kind, folded_multiply_few, 2, c)
@@ -687,7 +724,9 @@ static void folded_multiply(const mf_matrix *w, uint32_t row0, uint32_t row1, co
                      .s = scratch,
                      .tiles = &tiles,
                      .width = mf_tile_tokens(n_tokens)};
-    if (n_tokens <= FOLDED_FEW)
+    if (n_tokens == 1)
+        FOLDED_SWITCH(c.rows.kind, folded_multiply_one, &c)
+    else if (n_tokens <= FOLDED_FEW)
         folded_by_few(&c);
     else
         folded_by_many(w, &c);

@@ -11,9 +11,11 @@
  * multiplied by the sums of their columns' activations, the first group first. So a row's bits
  * depend on nothing but the row and the token.
  *
- * A block is multiplied in four steps of 64 columns, of which four times 16 are neighbours: those
+ * Tiles multiply a block in four steps of 64 columns, of which four times 16 are neighbours: those
  * from 64 * q + 16 * s on are quarter q of step s, in which order all of these formats come with
- * the fewest moves.
+ * the fewest moves. One token, whose products wait for memory, goes by vectors, which need less
+ * unpacking: each lane has 16 columns of a scale (blocks_dot_avx512.h), and its three sums times
+ * that scale are added up as integers, the same ones.
  */
 #ifndef MF_KERNELS_FOLDED_TOKEN_H
 #define MF_KERNELS_FOLDED_TOKEN_H
@@ -32,6 +34,8 @@ enum {
 /* A block's activations. A step's digits are a tile as it lies: rows of four columns. */
 typedef struct mf_folded_span {
     signed char digits[MF_FOLDED_STEPS][16][4][4]; /* of each digit, the lowest first; then zeros */
+    signed char lanes[MF_FOLDED_DIGITS][4][64];    /* the same in the order of lanes */
+    int32_t offsets[MF_FOLDED_DIGITS][16];         /* -128 times their sums in each lane */
     float sums[MF_FOLDED_GROUPS];                  /* of 32 neighbours' integers */
     float unit, unused[7];
 } mf_folded_span;
@@ -43,10 +47,12 @@ static inline bool mf_is_folded(const mf_matrix *w)
            w->shape.kind == MF_WEIGHT_GGUF_Q6_K || w->shape.kind == MF_WEIGHT_GGUF_IQ4_XS;
 }
 
-/* Another number than that of any other form of as many columns, which is told apart by it. */
+/* Another number than that of any other form of as many columns, which is told apart by it: Q6_K's
+ * lanes have an order of their own. */
 static inline size_t mf_folded_token_bytes(const mf_matrix *w)
 {
-    return mf_blocks_spans(w) * sizeof(mf_folded_span) + 512;
+    return mf_blocks_spans(w) * sizeof(mf_folded_span) +
+           (mf_blocks_is_crossed(w->shape.kind) ? 0 : 64);
 }
 
 #endif

@@ -7,6 +7,7 @@
 #ifndef MF_KERNELS_FOLDED_UNPACK_H
 #define MF_KERNELS_FOLDED_UNPACK_H
 
+#include "kernels/x86/blocks_lanes_avx512.h"
 #include "kernels/x86/blocks_unpack_avx512.h"
 #include "kernels/x86/folded_token.h"
 #include "kernels/x86/tiles.h"
@@ -28,7 +29,7 @@ typedef struct folded_factors {
  * odd ones. */
 typedef struct folded_block {
     const unsigned char *rows[MF_TILE_ROWS];
-    uint32_t scales[2][MF_TILE_ROWS];
+    uint32_t scales[MF_TILE_ROWS][2];
     size_t ahead; /* bytes to what is read next */
 } folded_block;
 
@@ -107,6 +108,15 @@ MF_INLINE void folded_minima(__m512i bytes, float out[4][MF_TILE_ROWS])
         _mm512_storeu_ps(out[g], _mm512_cvtepi32_ps(folded_bits(bytes, 8 * g, 0xff)));
 }
 
+/* Of 16 rows the even groups' and the odd ones', to each row. */
+MF_INLINE void folded_keep_scales(folded_block *b, __m512i even, __m512i odd)
+{
+    const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i last = _mm512_add_epi32(first, _mm512_set1_epi32(8));
+    _mm512_storeu_si512(b->scales[0], _mm512_permutex2var_epi32(even, first, odd));
+    _mm512_storeu_si512(b->scales[8], _mm512_permutex2var_epi32(even, last, odd));
+}
+
 /* Q4_K's and Q5_K's heads: two float16; the 6 bits of eight scales and eight minima in 12 bytes. */
 MF_INLINE void folded_k_heads(folded_block *b, folded_factors *out)
 {
@@ -118,11 +128,11 @@ MF_INLINE void folded_k_heads(folded_block *b, folded_factors *out)
         _mm512_or_si512(folded_bits(c, 0, 0x0f0f0f0f), folded_bits(a, 2, 0x30303030))};
     const __m512i even = _mm512_set1_epi32(0x00ff00ff);
     /* of groups 0, 4, 2, 6; and 1, 5, 3, 7 */
-    _mm512_storeu_si512(b->scales[0],
-                        _mm512_or_si512(_mm512_and_si512(scales[0], even),
-                                        _mm512_slli_epi32(_mm512_and_si512(scales[1], even), 8)));
-    _mm512_storeu_si512(b->scales[1], _mm512_or_si512(folded_bits(scales[0], 8, 0x00ff00ff),
-                                                      _mm512_andnot_si512(even, scales[1])));
+    folded_keep_scales(b,
+                       _mm512_or_si512(_mm512_and_si512(scales[0], even),
+                                       _mm512_slli_epi32(_mm512_and_si512(scales[1], even), 8)),
+                       _mm512_or_si512(folded_bits(scales[0], 8, 0x00ff00ff),
+                                       _mm512_andnot_si512(even, scales[1])));
     folded_minima(folded_bits(m, 0, 0x3f3f3f3f), out->minima);
     folded_minima(_mm512_or_si512(folded_bits(c, 4, 0x0f0f0f0f), folded_bits(m, 2, 0x30303030)),
                   out->minima + 4);
@@ -138,6 +148,7 @@ MF_INLINE void folded_iq4_heads(folded_block *b, folded_factors *out)
 {
     __m512i heads[4];
     folded_heads(b->rows, heads);
+    __m512i scales[2];
     MF_UNROLL(2)
     for (uint32_t odd = 0; odd < 2; odd++) {
         const __m512i upper = _mm512_srli_epi32(heads[0], 16 + 2 * odd);
@@ -150,8 +161,9 @@ MF_INLINE void folded_iq4_heads(folded_block *b, folded_factors *out)
             _mm512_and_si512(_mm512_slli_epi32(upper, 12), _mm512_set1_epi32(0x00300000)),
             _mm512_and_si512(_mm512_slli_epi32(upper, 16), _mm512_set1_epi32(0x30000000)));
         const __m512i all = _mm512_or_si512(lower, _mm512_or_si512(pairs, others));
-        _mm512_storeu_si512(b->scales[odd], _mm512_sub_epi8(all, _mm512_set1_epi8(32)));
+        scales[odd] = _mm512_sub_epi8(all, _mm512_set1_epi8(32));
     }
+    folded_keep_scales(b, scales[0], scales[1]);
     _mm512_storeu_ps(out->scales, folded_halves(heads[0]));
 }
 
@@ -235,7 +247,7 @@ MF_INLINE void folded_unpack_nibbles(mf_weight_kind kind, const folded_tables *t
                                _mm512_shuffle_i64x2(z[0], z[1], 0xdd)};
     const __m512i nibble = _mm512_set1_epi8(15);
     const __m512i scales =
-        folded_scales(kind, _mm512_set1_epi32((int)b->scales[odd][row]), t->scale_at);
+        folded_scales(kind, _mm512_set1_epi32((int)b->scales[row][odd]), t->scale_at);
     const folded_levels levels = folded_levels_of(t, scales, 0);
     folded_levels more = levels;
     if (kind == MF_WEIGHT_GGUF_Q5_K)
@@ -293,15 +305,131 @@ MF_INLINE void folded_unpack_sixes(const folded_tables *t, const folded_block *b
     }
 }
 
+/* ------------------------------------------------------------------------------------- lanes -- */
+
+/* What one token's rows take in addition. */
+typedef struct folded_lanes {
+    blocks_tables tables;
+    __m512i scale_at; /* where the scale of each lane is */
+} folded_lanes;
+
+MF_INLINE folded_lanes folded_lanes_of(mf_weight_kind kind, const mf_blocks_rows *w)
+{
+    /* where a row's scales of groups 0 to 7 are (folded_keep_scales) */
+    static const unsigned char k_at[8] = {0, 4, 2, 6, 1, 5, 3, 7};
+    static const unsigned char iq4_at[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+    static const unsigned char crossed[8] = {0, 1, 4, 5, 2, 3, 6, 7};
+    unsigned char at[64];
+    memset(at, 0x80, sizeof at);
+    for (uint32_t lane = 0; lane < 16; lane++) {
+        const uint32_t group = crossed[lane / 2];
+        const unsigned char where = kind == MF_WEIGHT_GGUF_Q6_K
+                                        ? (unsigned char)(lane % 4 * 4 + lane / 4)
+                                    : kind == MF_WEIGHT_GGUF_IQ4_XS ? iq4_at[group]
+                                                                    : k_at[group];
+        at[4 * lane + (folded_is_signed(kind) ? 3 : 0)] = where;
+    }
+    return (folded_lanes){tables_of(kind, w), _mm512_loadu_si512(at)};
+}
+
+/* The integer scales of a row's lanes. */
+MF_INLINE __m512i folded_lane_scales(mf_weight_kind kind, const folded_lanes *t,
+                                     const folded_block *b, uint32_t row)
+{
+    if (kind == MF_WEIGHT_GGUF_Q6_K) {
+        const __m512i bytes = _mm512_broadcast_i32x4(load_16(b->rows[row] + 192));
+        return _mm512_srai_epi32(_mm512_shuffle_epi8(bytes, t->scale_at), 24);
+    }
+    long long both;
+    memcpy(&both, b->scales[row], sizeof both);
+    const __m512i scales = _mm512_shuffle_epi8(_mm512_set1_epi64(both), t->scale_at);
+    return kind == MF_WEIGHT_GGUF_IQ4_XS ? _mm512_srai_epi32(scales, 24) : scales;
+}
+
+/* A row's codes, or weights 128 above what they are, in lanes. */
+MF_INLINE void folded_lane_weights(mf_weight_kind kind, const folded_lanes *t,
+                                   const unsigned char *p, __m512i out[4])
+{
+    if (kind == MF_WEIGHT_GGUF_Q6_K) {
+        __m512i chunks[4];
+        MF_UNROLL(4)
+        for (uint32_t c = 0; c < 4; c++)
+            chunks[c] = chunk_weights(kind, &t->tables, p, c);
+        mf_transpose_fours_avx512(chunks, out);
+    } else if (kind == MF_WEIGHT_GGUF_IQ4_XS) {
+        woven_weights(kind, &t->tables, p, out);
+    } else {
+        woven_codes(kind, &t->tables, p, out);
+    }
+}
+
+/* A row by one token: what each lane adds to the sums by each digit of activations. */
+MF_INLINE void folded_lane_sums(mf_weight_kind kind, const folded_lanes *t, const folded_block *b,
+                                uint32_t row, const mf_folded_span *x,
+                                __m512i out[MF_FOLDED_DIGITS])
+{
+    __m512i w[4];
+    const __m512i scales = folded_lane_scales(kind, t, b, row);
+    folded_lane_weights(kind, t, b->rows[row], w);
+    MF_UNROLL(3)
+    for (uint32_t d = 0; d < MF_FOLDED_DIGITS; d++)
+        out[d] =
+            folded_is_signed(kind) ? _mm512_loadu_si512(x->offsets[d]) : _mm512_setzero_si512();
+    MF_UNROLL(4)
+    for (uint32_t k = 0; k < 4; k++) {
+        MF_UNROLL(3)
+        for (uint32_t d = 0; d < MF_FOLDED_DIGITS; d++)
+            out[d] = add_products(out[d], w[k], _mm512_loadu_si512(x->lanes[d][k]));
+    }
+    MF_UNROLL(3)
+    for (uint32_t d = 0; d < MF_FOLDED_DIGITS; d++) /* Q4_K: 16 * 15 * 128 fits 16 bits */
+        out[d] = kind == MF_WEIGHT_GGUF_Q4_K ? _mm512_madd_epi16(out[d], scales)
+                                             : _mm512_mullo_epi32(out[d], scales);
+}
+
+/* Of four vectors the sums of every fourth lane, of vector r in quarter r. */
+MF_INLINE __m512i folded_add_quarters(const __m512i v[4])
+{
+    const __m512i ab = _mm512_add_epi32(_mm512_shuffle_i32x4(v[0], v[1], 0x44),
+                                        _mm512_shuffle_i32x4(v[0], v[1], 0xee));
+    const __m512i cd = _mm512_add_epi32(_mm512_shuffle_i32x4(v[2], v[3], 0x44),
+                                        _mm512_shuffle_i32x4(v[2], v[3], 0xee));
+    return _mm512_add_epi32(_mm512_shuffle_i32x4(ab, cd, 0x88), _mm512_shuffle_i32x4(ab, cd, 0xdd));
+}
+
+/* Rows 4 * i .. + 3 by one token: of row r in quarter r the sums by each digit. */
+MF_INLINE __m512i folded_four_rows(mf_weight_kind kind, const folded_lanes *t,
+                                   const folded_block *b, uint32_t i, const mf_folded_span *x)
+{
+    __m512i sums[MF_FOLDED_DIGITS][4], quarters[4], lanes[4];
+    MF_UNROLL(4)
+    for (uint32_t r = 0; r < 4; r++) {
+        __m512i row[MF_FOLDED_DIGITS];
+        folded_lane_sums(kind, t, b, 4 * i + r, x, row);
+        MF_UNROLL(3)
+        for (uint32_t d = 0; d < MF_FOLDED_DIGITS; d++)
+            sums[d][r] = row[d];
+    }
+    MF_UNROLL(3)
+    for (uint32_t d = 0; d < MF_FOLDED_DIGITS; d++)
+        quarters[d] = folded_add_quarters(sums[d]);
+    quarters[3] = _mm512_setzero_si512();
+    mf_transpose_fours_avx512(quarters, lanes);
+    return _mm512_add_epi32(_mm512_add_epi32(lanes[0], lanes[1]),
+                            _mm512_add_epi32(lanes[2], lanes[3]));
+}
+
 /* --------------------------------------------------------------------------------- 16 rows -- */
 
-/* Block `span` of n_rows rows from `row` on; those that are missing are the last one again. */
+/* Block `span` of n_rows rows from `row` on, `apart` from each other; those that are missing are
+ * the last one again. */
 MF_INLINE void folded_open(mf_weight_kind kind, const mf_blocks_rows *w, uint32_t row,
-                           uint32_t n_rows, uint32_t span, folded_block *b, folded_factors *out)
+                           uint32_t n_rows, uint32_t apart, uint32_t span, folded_block *b,
+                           folded_factors *out)
 {
     const unsigned char *first = w->values + row * w->row_bytes + (size_t)span * w->span_bytes;
     for (uint32_t r = 0; r < MF_TILE_ROWS; r++)
-        b->rows[r] = first + (r < n_rows ? r : n_rows - 1) * w->row_bytes;
+        b->rows[r] = first + (size_t)(r < n_rows ? r : n_rows - 1) * apart * w->row_bytes;
     if (kind == MF_WEIGHT_GGUF_Q6_K)
         folded_q6_heads(b, out);
     else if (kind == MF_WEIGHT_GGUF_IQ4_XS)
@@ -310,14 +438,20 @@ MF_INLINE void folded_open(mf_weight_kind kind, const mf_blocks_rows *w, uint32_
         folded_k_heads(b, out);
 }
 
+/* What comes after a row of it. */
+MF_INLINE void folded_prefetch(mf_weight_kind kind, const folded_block *b, uint32_t row)
+{
+    for (uint32_t at = 0; at < mf_blocks_span_bytes(kind); at += 64)
+        __builtin_prefetch(b->rows[row] + b->ahead + at);
+}
+
 /* Steps 0 and 1 of it, or 2 and 3. */
 MF_INLINE void folded_unpack(mf_weight_kind kind, const folded_tables *t, const folded_block *b,
                              uint32_t odd, folded_panel *out)
 {
     for (uint32_t row = 0; row < MF_TILE_ROWS; row++) {
         if (odd == 0)
-            for (uint32_t at = 0; at < mf_blocks_span_bytes(kind); at += 64)
-                __builtin_prefetch(b->rows[row] + b->ahead + at);
+            folded_prefetch(kind, b, row);
         if (kind == MF_WEIGHT_GGUF_Q6_K)
             folded_unpack_sixes(t, b, row, odd, out);
         else
