@@ -423,6 +423,10 @@ MF_INLINE void folded_multiply_one(mf_weight_kind kind, const folded_call *c)
     const uint32_t n_sets = (c->row1 - c->row0) / MF_TILE_ROWS;
     const uint32_t done = c->row0 + n_sets * MF_TILE_ROWS;
     c->s->next.ahead = FOLDED_AHEAD;
+    for (uint32_t r = 0; r < MF_TILE_ROWS; r++)
+        for (uint32_t at = 0; at < FOLDED_AHEAD && n_sets > 0; at += 64)
+            __builtin_prefetch(c->rows.values + (c->row0 + (size_t)r * n_sets) * c->rows.row_bytes +
+                               at);
     for (uint32_t i = 0; i < n_sets; i++)
         folded_multiply_rows(kind, &t, c, c->row0 + i, MF_TILE_ROWS, n_sets);
     if (done < c->row1)
