@@ -2,7 +2,7 @@
 /*
  * The product of folded blocks (folded_token.h) by tiles: 16 rows are a tile as they are unpacked,
  * the digits of four tokens are another; or, of more tokens, one digit of 16. They are laid out for
- * all rows of a call. One token goes by vectors.
+ * all rows of a call. One token or two go by vectors.
  *
  * While tiles multiply one block, vectors unpack the next one and make floats of the sums of the
  * one before: a quarter of each after every step, near enough for the processor to run them side by
@@ -391,33 +391,53 @@ MF_INLINE void folded_unpack_unit(mf_weight_kind kind, const folded_tables *t, c
     folded_unpack(kind, t, &c->s->next, odd, c->s->panels + (u->panel - c->s->panels));
 }
 
-/* 16 rows from `row` on, or fewer, `apart` from each other, by one token. */
-MF_INLINE void folded_multiply_rows(mf_weight_kind kind, const folded_lanes *t,
+/* A block of 16 rows, which is open, by n tokens: what it adds to acc. */
+MF_INLINE void folded_add_block(mf_weight_kind kind, uint32_t n, const folded_lanes *t,
+                                const folded_call *c,
+                                const mf_folded_span *const x[FOLDED_BY_LANES],
+                                __m512 acc[FOLDED_BY_LANES])
+{
+    __m512i fours[FOLDED_BY_LANES][4];
+    MF_UNROLL(4)
+    for (uint32_t i = 0; i < 4; i++) {
+        __m512i sums[FOLDED_BY_LANES];
+        for (uint32_t r = 0; r < 4; r++)
+            folded_prefetch(kind, &c->s->next, 4 * i + r);
+        folded_four_rows(kind, n, t, &c->s->next, i, x, sums);
+        MF_UNROLL(2)
+        for (uint32_t token = 0; token < n; token++)
+            fours[token][i] = sums[token];
+    }
+    MF_UNROLL(2)
+    for (uint32_t token = 0; token < n; token++)
+        acc[token] = folded_add_token(mf_blocks_has_min(kind), fours[token], c->s->factors,
+                                      x[token], acc[token]);
+}
+
+/* 16 rows from `row` on, or fewer, `apart` from each other, by n tokens. */
+MF_INLINE void folded_multiply_rows(mf_weight_kind kind, uint32_t n, const folded_lanes *t,
                                     const folded_call *c, uint32_t row, uint32_t n_rows,
                                     uint32_t apart)
 {
-    const mf_folded_span *x = (const mf_folded_span *)(const void *)c->tokens;
-    __m512 acc = _mm512_setzero_ps();
-    for (uint32_t span = 0; span < c->n_spans; span++, x++) {
-        __m512i fours[4];
+    const mf_folded_span *const first = (const void *)c->tokens;
+    const mf_folded_span *const second = (const void *)(c->tokens + (n - 1) * c->token_bytes);
+    __m512 acc[FOLDED_BY_LANES] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    for (uint32_t span = 0; span < c->n_spans; span++) {
+        const mf_folded_span *const x[FOLDED_BY_LANES] = {first + span, second + span};
         folded_open(kind, &c->rows, row, n_rows, apart, span, &c->s->next, c->s->factors);
-        MF_UNROLL(4)
-        for (uint32_t i = 0; i < 4; i++) {
-            for (uint32_t r = 0; r < 4; r++)
-                folded_prefetch(kind, &c->s->next, 4 * i + r);
-            fours[i] = folded_four_rows(kind, t, &c->s->next, i, x);
-        }
-        acc = folded_add_token(mf_blocks_has_min(kind), fours, c->s->factors, x, acc);
+        folded_add_block(kind, n, t, c, x, acc);
     }
-    float out[MF_TILE_ROWS];
-    _mm512_storeu_ps(out, acc);
-    for (uint32_t r = 0; r < n_rows; r++)
-        c->y[row - c->row0 + (size_t)r * apart] = out[r];
+    for (uint32_t token = 0; token < n; token++) {
+        float out[MF_TILE_ROWS];
+        _mm512_storeu_ps(out, acc[token]);
+        for (uint32_t r = 0; r < n_rows; r++)
+            c->y[token * c->y_stride + (row - c->row0) + (size_t)r * apart] = out[r];
+    }
 }
 
-/* All rows by one token, which waits for memory: each row of 16 is the next of a stream of its own.
- * Those left over are neighbours. */
-MF_INLINE void folded_multiply_one(mf_weight_kind kind, const folded_call *c)
+/* All rows by n, a constant, tokens, which wait for memory: each row of 16 is the next of a stream
+ * of its own. Those left over are neighbours. */
+MF_INLINE void folded_multiply_lanes(mf_weight_kind kind, uint32_t n, const folded_call *c)
 {
     const folded_lanes t = folded_lanes_of(kind, &c->rows);
     const uint32_t n_sets = (c->row1 - c->row0) / MF_TILE_ROWS;
@@ -428,9 +448,9 @@ MF_INLINE void folded_multiply_one(mf_weight_kind kind, const folded_call *c)
             __builtin_prefetch(c->rows.values + (c->row0 + (size_t)r * n_sets) * c->rows.row_bytes +
                                at);
     for (uint32_t i = 0; i < n_sets; i++)
-        folded_multiply_rows(kind, &t, c, c->row0 + i, MF_TILE_ROWS, n_sets);
+        folded_multiply_rows(kind, n, &t, c, c->row0 + i, MF_TILE_ROWS, n_sets);
     if (done < c->row1)
-        folded_multiply_rows(kind, &t, c, done, c->row1 - done, 1);
+        folded_multiply_rows(kind, n, &t, c, done, c->row1 - done, 1);
 }
 
 /* A step of a panel by n times four tokens. */
@@ -647,7 +667,9 @@ static uint32_t folded_tiles_together(const mf_matrix *w, uint32_t n_tiles)
 static size_t folded_scratch_bytes(const mf_matrix *w, uint32_t n_tokens)
 {
     const size_t own = (size_t)mf_round_up(sizeof(folded_scratch), 64);
-    const size_t n_quads = n_tokens == 1 ? 0 : n_tokens <= FOLDED_QUAD ? 1 : FOLDED_QUADS;
+    const size_t n_quads = n_tokens <= FOLDED_BY_LANES ? 0
+                           : n_tokens <= FOLDED_QUAD   ? 1
+                                                       : FOLDED_QUADS;
     const size_t few = own + n_quads * mf_blocks_spans(w) * sizeof(folded_quad);
     if (n_tokens <= FOLDED_FEW)
         return few;
@@ -729,7 +751,9 @@ static void folded_multiply(const mf_matrix *w, uint32_t row0, uint32_t row1, co
                      .tiles = &tiles,
                      .width = mf_tile_tokens(n_tokens)};
     if (n_tokens == 1)
-        FOLDED_SWITCH(c.rows.kind, folded_multiply_one, &c)
+        FOLDED_SWITCH(c.rows.kind, folded_multiply_lanes, 1, &c)
+    else if (n_tokens <= FOLDED_BY_LANES)
+        FOLDED_SWITCH(c.rows.kind, folded_multiply_lanes, 2, &c)
     else if (n_tokens <= FOLDED_FEW)
         folded_by_few(&c);
     else

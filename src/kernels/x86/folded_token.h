@@ -13,9 +13,9 @@
  *
  * Tiles multiply a block in four steps of 64 columns, of which four times 16 are neighbours: those
  * from 64 * q + 16 * s on are quarter q of step s, in which order all of these formats come with
- * the fewest moves. One token, whose products wait for memory, goes by vectors, which need less
- * unpacking: each lane has 16 columns of a scale (blocks_dot_avx512.h), and its three sums times
- * that scale are added up as integers, the same ones.
+ * the fewest moves. One token or two, whose products wait for memory, go by vectors, which need
+ * less unpacking: each lane has 16 columns of a scale (blocks_dot_avx512.h), and its three sums
+ * times that scale are added up as integers, the same ones.
  */
 #ifndef MF_KERNELS_FOLDED_TOKEN_H
 #define MF_KERNELS_FOLDED_TOKEN_H

@@ -12,6 +12,8 @@
 #include "kernels/x86/folded_token.h"
 #include "kernels/x86/tiles.h"
 
+enum { FOLDED_BY_LANES = 2 /* tokens at most that go by vectors */ };
+
 /* The digits of 16 rows, [step][row]. */
 typedef struct folded_panel {
     signed char high[MF_FOLDED_STEPS][MF_TILE_ROWS][MF_TILE_ROW_BYTES];
@@ -307,7 +309,7 @@ MF_INLINE void folded_unpack_sixes(const folded_tables *t, const folded_block *b
 
 /* ------------------------------------------------------------------------------------- lanes -- */
 
-/* What one token's rows take in addition. */
+/* What rows by vectors take in addition. */
 typedef struct folded_lanes {
     blocks_tables tables;
     __m512i scale_at; /* where the scale of each lane is */
@@ -363,14 +365,10 @@ MF_INLINE void folded_lane_weights(mf_weight_kind kind, const folded_lanes *t,
     }
 }
 
-/* A row by one token: what each lane adds to the sums by each digit of activations. */
-MF_INLINE void folded_lane_sums(mf_weight_kind kind, const folded_lanes *t, const folded_block *b,
-                                uint32_t row, const mf_folded_span *x,
-                                __m512i out[MF_FOLDED_DIGITS])
+/* A row by a token: what each lane adds to the sums by each digit of activations. */
+MF_INLINE void folded_lane_sums(mf_weight_kind kind, const __m512i w[4], __m512i scales,
+                                const mf_folded_span *x, __m512i out[MF_FOLDED_DIGITS])
 {
-    __m512i w[4];
-    const __m512i scales = folded_lane_scales(kind, t, b, row);
-    folded_lane_weights(kind, t, b->rows[row], w);
     MF_UNROLL(3)
     for (uint32_t d = 0; d < MF_FOLDED_DIGITS; d++)
         out[d] =
@@ -397,19 +395,10 @@ MF_INLINE __m512i folded_add_quarters(const __m512i v[4])
     return _mm512_add_epi32(_mm512_shuffle_i32x4(ab, cd, 0x88), _mm512_shuffle_i32x4(ab, cd, 0xdd));
 }
 
-/* Rows 4 * i .. + 3 by one token: of row r in quarter r the sums by each digit. */
-MF_INLINE __m512i folded_four_rows(mf_weight_kind kind, const folded_lanes *t,
-                                   const folded_block *b, uint32_t i, const mf_folded_span *x)
+/* The lanes of four rows' sums by each digit, added up: of row r in quarter r. */
+MF_INLINE __m512i folded_add_lanes(__m512i sums[MF_FOLDED_DIGITS][4])
 {
-    __m512i sums[MF_FOLDED_DIGITS][4], quarters[4], lanes[4];
-    MF_UNROLL(4)
-    for (uint32_t r = 0; r < 4; r++) {
-        __m512i row[MF_FOLDED_DIGITS];
-        folded_lane_sums(kind, t, b, 4 * i + r, x, row);
-        MF_UNROLL(3)
-        for (uint32_t d = 0; d < MF_FOLDED_DIGITS; d++)
-            sums[d][r] = row[d];
-    }
+    __m512i quarters[4], lanes[4];
     MF_UNROLL(3)
     for (uint32_t d = 0; d < MF_FOLDED_DIGITS; d++)
         quarters[d] = folded_add_quarters(sums[d]);
@@ -417,6 +406,31 @@ MF_INLINE __m512i folded_four_rows(mf_weight_kind kind, const folded_lanes *t,
     mf_transpose_fours_avx512(quarters, lanes);
     return _mm512_add_epi32(_mm512_add_epi32(lanes[0], lanes[1]),
                             _mm512_add_epi32(lanes[2], lanes[3]));
+}
+
+/* Rows 4 * i .. + 3 by n, a constant, tokens: of each one the sums by each digit. */
+MF_INLINE void folded_four_rows(mf_weight_kind kind, uint32_t n, const folded_lanes *t,
+                                const folded_block *b, uint32_t i,
+                                const mf_folded_span *const x[FOLDED_BY_LANES],
+                                __m512i out[FOLDED_BY_LANES])
+{
+    __m512i sums[FOLDED_BY_LANES][MF_FOLDED_DIGITS][4];
+    MF_UNROLL(4)
+    for (uint32_t r = 0; r < 4; r++) {
+        __m512i w[4], row[MF_FOLDED_DIGITS];
+        const __m512i scales = folded_lane_scales(kind, t, b, 4 * i + r);
+        folded_lane_weights(kind, t, b->rows[4 * i + r], w);
+        MF_UNROLL(2)
+        for (uint32_t token = 0; token < n; token++) {
+            folded_lane_sums(kind, w, scales, x[token], row);
+            MF_UNROLL(3)
+            for (uint32_t d = 0; d < MF_FOLDED_DIGITS; d++)
+                sums[token][d][r] = row[d];
+        }
+    }
+    MF_UNROLL(2)
+    for (uint32_t token = 0; token < n; token++)
+        out[token] = folded_add_lanes(sums[token]);
 }
 
 /* --------------------------------------------------------------------------------- 16 rows -- */
