@@ -104,6 +104,16 @@ static void folded_prepare_lanes(mf_weight_kind kind, signed char bytes[MF_FOLDE
     }
 }
 
+/* The lanes added up, modulo 2^32, which activations that are not finite pass. */
+static float folded_sum_of(__m512i v)
+{
+    uint32_t lanes[16], sum = 0;
+    _mm512_storeu_si512(lanes, v);
+    for (uint32_t i = 0; i < 16; i++)
+        sum += lanes[i];
+    return (float)(int32_t)sum;
+}
+
 static void folded_prepare_span(mf_weight_kind kind, const float *x, mf_folded_span *out)
 {
     const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
@@ -116,15 +126,16 @@ static void folded_prepare_span(mf_weight_kind kind, const float *x, mf_folded_s
     max = max < MF_FIXED_SMALLEST ? MF_FIXED_SMALLEST : max;
     const __m512 per_unit = _mm512_set1_ps(MF_FOLDED_LIMIT / max);
     signed char bytes[MF_FOLDED_DIGITS][MF_SPAN];
-    int32_t sum = 0;
+    __m512i pair = _mm512_setzero_si512();
     for (uint32_t i = 0; i < MF_SPAN / 16; i++) {
         const __m512i v =
             _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + (size_t)16 * i), per_unit));
         signed char *const to[] = {bytes[0] + 16 * i, bytes[1] + 16 * i, bytes[2] + 16 * i};
         _mm512_storeu_si512(out->digits[i % 4][i / 4 * 4], folded_digits_of(v, to));
-        sum = (int32_t)((i % 2 == 0 ? 0 : (uint32_t)sum) + (uint32_t)_mm512_reduce_add_epi32(v));
-        if (i % 2 != 0)
-            out->sums[i / 2] = (float)sum;
+        if (i % 2 == 0)
+            pair = v;
+        else
+            out->sums[i / 2] = folded_sum_of(_mm512_add_epi32(pair, v));
     }
     folded_prepare_lanes(kind, bytes, out);
     out->unit = max / MF_FOLDED_LIMIT;
