@@ -431,6 +431,13 @@ void check_outputs(const mf_kernels *k, const matrix_case *c, const float *x, ui
     }
 }
 
+void make_one_nan(float *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (isnan(values[i]))
+            values[i] = NAN;
+}
+
 void *scratch_for(const mf_kernels *k, const mf_matrix *w, uint32_t n_tokens)
 {
     size_t n_bytes = (k->matmul_scratch_bytes(w, n_tokens) + 127) & ~(size_t)63;

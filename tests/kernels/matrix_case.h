@@ -29,6 +29,9 @@ matrix_case make_even_case(uint64_t *state, mf_weight_shape shape, uint32_t n_ro
                            unsigned char code);
 void free_case(matrix_case *c);
 
+/* n values, those that are not numbers the same one: which of two an addition keeps is open. */
+void make_one_nan(float *values, size_t n);
+
 /* Filled with NaN, should anything be read before it is written. Freed by the caller. */
 void *scratch_for(const mf_kernels *k, const mf_matrix *w, uint32_t n_tokens);
 

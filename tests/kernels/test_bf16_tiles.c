@@ -62,20 +62,12 @@ static void multiply_alone(fixture *f, multiply *by)
            n_rows, f->scratch);
 }
 
-/* Of two numbers that are none, which an addition keeps is open. */
-static void make_one_nan(float *values, size_t n_bytes)
-{
-    for (size_t i = 0; i < n_bytes / sizeof *values; i++)
-        if (isnan(values[i]))
-            values[i] = NAN;
-}
-
 /* f->want by any number of the last tokens, the rows cut anywhere. */
 static void check_bits(fixture *f, uint64_t *state, const char *name, multiply *by)
 {
     static const uint32_t counts[] = {1, 2, 4, 5, 8, 9, 16, 17, 33, MOST_TOKENS};
     const uint32_t n_rows = f->c.w.shape.n_rows, n_cols = f->c.w.shape.n_cols;
-    make_one_nan(f->want, f->n_bytes);
+    make_one_nan(f->want, f->n_bytes / sizeof *f->want);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         const uint32_t n = counts[i], cut = (uint32_t)(next_random(state) % (n_rows + 1));
         const size_t first = MOST_TOKENS - n, n_bytes = (size_t)n * n_rows * sizeof *f->got;
@@ -85,7 +77,7 @@ static void check_bits(fixture *f, uint64_t *state, const char *name, multiply *
         if (cut < n_rows)
             by(&f->c.w, cut, n_rows, f->x + first * n_cols, n_cols, n, f->got + cut, n_rows,
                f->scratch);
-        make_one_nan(f->got, n_bytes);
+        make_one_nan(f->got, n_bytes / sizeof *f->got);
         CHECK_MSG(memcmp(f->got, f->want + first * n_rows, n_bytes) == 0,
                   "%s: [%u, %u], %u tokens, cut at row %u: other bits", name, n_rows, n_cols, n,
                   cut);

@@ -46,14 +46,6 @@ static mf_kernels plain_kernels(const mf_kernels *vectors)
     return k;
 }
 
-/* Of two numbers that are none, which an addition keeps is open. */
-static void make_one_nan(float *values, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (isnan(values[i]))
-            values[i] = NAN;
-}
-
 /* Both tiers' outputs of all tokens. */
 static void check_same(const mf_kernels *plain, const mf_kernels *amx, const matrix_case *c,
                        const float *x)
@@ -74,7 +66,7 @@ static void check_same(const mf_kernels *plain, const mf_kernels *amx, const mat
     free(want);
 }
 
-/* An activation, or a scale, that is not finite shows in its outputs alone. */
+/* An activation that is not finite shows in its token's outputs alone. */
 static void check_not_finite(const mf_kernels *k, matrix_case *c, float *x)
 {
     const uint32_t n_rows = c->w.shape.n_rows, n_cols = c->w.shape.n_cols, n_tokens = 5;

@@ -36,15 +36,6 @@ static void multiply(const tiled *t, const mf_matrix *w, uint32_t row0, uint32_t
         mf_plain_fixed_matmul(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
 }
 
-/* n values, those that are not numbers the same one: which of two such an addition keeps is open.
- */
-static void make_one_nan(float *values, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (isnan(values[i]))
-            values[i] = NAN;
-}
-
 /* Numbers of tokens below a tile, of one, of several that are full or not; rows cut anywhere. */
 static void check_bits(const tiled *t, const mf_kernels *vectors, uint64_t *state,
                        const matrix_case *c, const float *x)

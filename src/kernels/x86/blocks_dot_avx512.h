@@ -33,21 +33,6 @@ typedef struct unpacked_span {
 
 /* ------------------------------------------------------------------------------- activations -- */
 
-/* The largest magnitude of n values; NaN if there is one. */
-static float largest(const float *x, uint32_t n)
-{
-    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-    __m512i max = _mm512_setzero_si512();
-    for (uint32_t i = 0; i < n; i += 16) {
-        const __m512i v = _mm512_maskz_loadu_epi32(mf_tail_avx512(n, i), x + i);
-        max = _mm512_max_epu32(max, _mm512_and_si512(v, magnitude));
-    }
-    uint32_t bits = _mm512_reduce_max_epu32(max);
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 /* The digits of 64 columns' integers, of which those past n are 0; their unit. */
 static float prepare_chunk(const float *x, uint32_t n, __m512i digits[DIGITS])
 {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Digits of activations in the order of lanes (blocks_dot_avx512.h), and products by them. */
+/* Activations as digits in the order of lanes (blocks_dot_avx512.h), and products by them. */
 #ifndef MF_KERNELS_BLOCKS_LANES_AVX512_H
 #define MF_KERNELS_BLOCKS_LANES_AVX512_H
 
 #include "kernels/x86/vector_avx512.h"
+
+#include <string.h>
 
 /* acc + the sums of each lane's four products of unsigned by signed bytes. By hand, as gcc 12
  * copies and stores the intrinsic's accumulators at each use. */
@@ -25,6 +27,21 @@ MF_INLINE void weave(bool crossed, const __m512i rows[4], __m512i columns[4])
         const __m512i last = _mm512_permutex2var_epi64(rows[crossed ? 1 : 2], at, rows[3]);
         columns[k] = _mm512_inserti64x4(first, _mm512_castsi512_si256(last), 1);
     }
+}
+
+/* The largest magnitude of n values; NaN if there is one. */
+MF_INLINE float largest(const float *x, uint32_t n)
+{
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    __m512i max = _mm512_setzero_si512();
+    for (uint32_t i = 0; i < n; i += 16) {
+        const __m512i v = _mm512_maskz_loadu_epi32(mf_tail_avx512(n, i), x + i);
+        max = _mm512_max_epu32(max, _mm512_and_si512(v, magnitude));
+    }
+    uint32_t bits = _mm512_reduce_max_epu32(max);
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
 /* -128 times v. */

@@ -93,7 +93,8 @@ static inline mf_fixed_token mf_fixed_token_at(const void *tokens, uint32_t n_gr
     return x;
 }
 
-/* A tier's product. prepare and matmul are mf_kernels.prepare_token and .matmul_prepared. */
+/* A tier's product. prepare, matmul and token_bytes are mf_kernels.prepare_token, .matmul_prepared
+ * and .token_bytes. */
 typedef struct mf_fixed_kernels {
     void (*prepare)(const mf_matrix *w, const float *x, void *out);
     void (*matmul)(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,

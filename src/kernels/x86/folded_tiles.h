@@ -4,9 +4,9 @@
  * the digits of four tokens are another; or, of more tokens, one digit of 16. They are laid out for
  * all rows of a call. One token or two go by vectors.
  *
- * While tiles multiply one block, vectors unpack the next one and make floats of the sums of the
- * one before: a quarter of each after every step, near enough for the processor to run them side by
- * side.
+ * While tiles multiply one block, vectors make floats of the sums of the one before, a quarter
+ * after every step, near enough for the processor to run both side by side; by few tokens they
+ * unpack the next block, too.
  */
 #ifndef MF_KERNELS_FOLDED_TILES_H
 #define MF_KERNELS_FOLDED_TILES_H
@@ -116,13 +116,7 @@ static float folded_sum_of(__m512i v)
 
 static void folded_prepare_span(mf_weight_kind kind, const float *x, mf_folded_span *out)
 {
-    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-    __m512i most = _mm512_setzero_si512();
-    for (uint32_t i = 0; i < MF_SPAN; i += 16)
-        most = _mm512_max_epu32(most, _mm512_and_si512(_mm512_loadu_si512(x + i), magnitude));
-    const uint32_t bits = _mm512_reduce_max_epu32(most);
-    float max;
-    memcpy(&max, &bits, sizeof max);
+    float max = largest(x, MF_SPAN);
     max = max < MF_FIXED_SMALLEST ? MF_FIXED_SMALLEST : max;
     const __m512 per_unit = _mm512_set1_ps(MF_FOLDED_LIMIT / max);
     signed char bytes[MF_FOLDED_DIGITS][MF_SPAN];
@@ -149,17 +143,10 @@ static void folded_prepare(const mf_matrix *w, const float *x, void *out)
         folded_prepare_span(w->shape.kind, x + i, span++);
 }
 
-/* Quarters and vectors exchanged. */
-MF_INLINE void folded_transpose_quarters(const __m512i rows[4], __m512i columns[4])
+/* A block of a token. */
+MF_INLINE const mf_folded_span *folded_span_of(const folded_call *c, size_t token, uint32_t span)
 {
-    const __m512i a = _mm512_shuffle_i32x4(rows[0], rows[1], 0x44);
-    const __m512i b = _mm512_shuffle_i32x4(rows[2], rows[3], 0x44);
-    const __m512i c = _mm512_shuffle_i32x4(rows[0], rows[1], 0xee);
-    const __m512i d = _mm512_shuffle_i32x4(rows[2], rows[3], 0xee);
-    columns[0] = _mm512_shuffle_i32x4(a, b, 0x88);
-    columns[1] = _mm512_shuffle_i32x4(a, b, 0xdd);
-    columns[2] = _mm512_shuffle_i32x4(c, d, 0x88);
-    columns[3] = _mm512_shuffle_i32x4(c, d, 0xdd);
+    return (const mf_folded_span *)(const void *)(c->tokens + token * c->token_bytes) + span;
 }
 
 /* n tokens, FOLDED_QUAD at most; those that are missing are the last one again. */
@@ -169,8 +156,7 @@ static void folded_lay_out_quad(const folded_call *c, uint32_t first, uint32_t n
         const mf_folded_span *x[FOLDED_QUAD];
         for (uint32_t t = 0; t < FOLDED_QUAD; t++) {
             const size_t token = first + (t < n ? t : n - 1);
-            x[t] =
-                (const mf_folded_span *)(const void *)(c->tokens + token * c->token_bytes) + span;
+            x[t] = folded_span_of(c, token, span);
             for (uint32_t i = 0; i < 4; i++) {
                 out->units[4 * t + i] = x[t]->unit;
                 for (uint32_t g = 0; g < MF_FOLDED_GROUPS; g++)
@@ -181,7 +167,7 @@ static void folded_lay_out_quad(const folded_call *c, uint32_t first, uint32_t n
             __m512i tokens[4], rows[4];
             for (uint32_t t = 0; t < FOLDED_QUAD; t++)
                 tokens[t] = _mm512_loadu_si512(x[t]->digits[i / 4][i % 4 * 4]);
-            folded_transpose_quarters(tokens, rows);
+            mf_transpose_quarters_avx512(tokens, rows);
             for (uint32_t k = 0; k < 4; k++)
                 _mm512_storeu_si512(out->digits[i / 4][i % 4 * 4 + k], rows[k]);
         }
@@ -204,7 +190,7 @@ MF_INLINE void folded_lay_out_rows(const mf_folded_span *const x[MF_TILE_ROWS], 
     MF_UNROLL(3)
     for (uint32_t d = 0; d < MF_FOLDED_DIGITS; d++) {
         const __m512i digit[4] = {fours[0][d], fours[1][d], fours[2][d], fours[3][d]};
-        folded_transpose_quarters(digit, rows);
+        mf_transpose_quarters_avx512(digit, rows);
         MF_UNROLL(4)
         for (uint32_t i = 0; i < 4; i++)
             _mm512_storeu_si512(out->digits[step][d][4 * k + i], rows[i]);
@@ -219,8 +205,7 @@ static void folded_lay_out(const folded_call *c, uint32_t tile, folded_tokens *o
         const mf_folded_span *x[MF_TILE_ROWS];
         for (uint32_t t = 0; t < MF_TILE_ROWS; t++) {
             const uint32_t token = first + (t < c->width ? t : c->width - 1);
-            x[t] =
-                (const mf_folded_span *)(const void *)(c->tokens + token * c->token_bytes) + span;
+            x[t] = folded_span_of(c, token, span);
             out->units[t] = x[t]->unit;
             for (uint32_t g = 0; g < MF_FOLDED_GROUPS; g++)
                 out->sums[g][t] = x[t]->sums[g];
@@ -362,8 +347,8 @@ MF_INLINE void folded_add_quad(bool with_min, const int32_t (*sums)[MF_TILE_ROWS
 /* A block of 16 rows, or of those that are left. */
 typedef struct folded_unit {
     uint32_t row, n_rows, span;
-    const folded_factors *f;
-    const folded_panel *panel;
+    folded_factors *f;
+    folded_panel *panel;
 } folded_unit;
 
 MF_INLINE bool folded_is_unit(const folded_call *c, const folded_unit *u)
@@ -392,14 +377,13 @@ MF_INLINE void folded_open_unit(mf_weight_kind kind, const folded_call *c, const
 {
     const size_t panel_bytes = MF_TILE_ROWS * c->rows.row_bytes;
     c->s->next.ahead = panel_bytes <= FOLDED_PANEL_BYTES_MAX ? panel_bytes : FOLDED_AHEAD;
-    folded_open(kind, &c->rows, u->row, u->n_rows, 1, u->span, &c->s->next,
-                c->s->factors + (u->f - c->s->factors));
+    folded_open(kind, &c->rows, u->row, u->n_rows, 1, u->span, &c->s->next, u->f);
 }
 
 MF_INLINE void folded_unpack_unit(mf_weight_kind kind, const folded_tables *t, const folded_call *c,
                                   const folded_unit *u, uint32_t odd)
 {
-    folded_unpack(kind, t, &c->s->next, odd, c->s->panels + (u->panel - c->s->panels));
+    folded_unpack(kind, t, &c->s->next, odd, u->panel);
 }
 
 /* A block of 16 rows, which is open, by n tokens: what it adds to acc. */
@@ -430,11 +414,10 @@ MF_INLINE void folded_multiply_rows(mf_weight_kind kind, uint32_t n, const folde
                                     const folded_call *c, uint32_t row, uint32_t n_rows,
                                     uint32_t apart)
 {
-    const mf_folded_span *const first = (const void *)c->tokens;
-    const mf_folded_span *const second = (const void *)(c->tokens + (n - 1) * c->token_bytes);
     __m512 acc[FOLDED_BY_LANES] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     for (uint32_t span = 0; span < c->n_spans; span++) {
-        const mf_folded_span *const x[FOLDED_BY_LANES] = {first + span, second + span};
+        const mf_folded_span *const x[FOLDED_BY_LANES] = {folded_span_of(c, 0, span),
+                                                          folded_span_of(c, n - 1, span)};
         folded_open(kind, &c->rows, row, n_rows, apart, span, &c->s->next, c->s->factors);
         folded_add_block(kind, n, t, c, x, acc);
     }
@@ -534,9 +517,9 @@ MF_INLINE void folded_finish_few(mf_weight_kind kind, uint32_t n, const folded_c
     }
 }
 
-/* All rows by n, a constant, times four tokens. Loads of a tile would wait for
- * what was stored just before them at the same place of a page: so half of a unit is unpacked while
- * the other one is loaded. */
+/* All rows by n, a constant, times four tokens. Loads of a tile would wait for what was stored just
+ * before them at the same place of a page: so half of a unit is unpacked while the other one is
+ * loaded. */
 MF_INLINE void folded_multiply_few(mf_weight_kind kind, uint32_t n, const folded_call *c)
 {
     const folded_tables t = folded_tables_of(kind);
@@ -665,12 +648,17 @@ MF_INLINE void folded_multiply_many(mf_weight_kind kind, const folded_call *c)
 
 /* ------------------------------------------------------------------------------------- calls -- */
 
-/* Tiles of tokens that are laid out together, of n: about as many each time. */
-static uint32_t folded_tiles_together(const mf_matrix *w, uint32_t n_tiles)
+/* Tiles of tokens that are laid out together at most, of n. */
+static uint32_t folded_tiles_most(const mf_matrix *w, uint32_t n_tiles)
 {
     const size_t fit = FOLDED_TOKENS_BYTES / (mf_blocks_spans(w) * sizeof(folded_tokens));
-    const uint32_t most = fit < 1 ? 1 : (uint32_t)(fit < n_tiles ? fit : n_tiles);
-    const uint32_t n_turns = (n_tiles + most - 1) / most;
+    return fit < 1 ? 1 : (uint32_t)(fit < n_tiles ? fit : n_tiles);
+}
+
+/* About as many each time. */
+static uint32_t folded_tiles_together(const mf_matrix *w, uint32_t n_tiles)
+{
+    const uint32_t most = folded_tiles_most(w, n_tiles), n_turns = (n_tiles + most - 1) / most;
     return (n_tiles + n_turns - 1) / n_turns;
 }
 
@@ -684,9 +672,8 @@ static size_t folded_scratch_bytes(const mf_matrix *w, uint32_t n_tokens)
     const size_t few = own + n_quads * mf_blocks_spans(w) * sizeof(folded_quad);
     if (n_tokens <= FOLDED_FEW)
         return few;
-    const size_t n_tiles = (n_tokens + MF_TILE_ROWS - 1) / MF_TILE_ROWS;
-    const size_t fit = FOLDED_TOKENS_BYTES / (mf_blocks_spans(w) * sizeof(folded_tokens));
-    const size_t most = fit < 1 ? 1 : fit < n_tiles ? fit : n_tiles;
+    const uint32_t n_tiles = (n_tokens + MF_TILE_ROWS - 1) / MF_TILE_ROWS;
+    const size_t most = folded_tiles_most(w, n_tiles);
     const size_t many = own + most * (MF_TILE_ROWS * MF_TILE_ROWS * sizeof(float) +
                                       mf_blocks_spans(w) * sizeof(folded_tokens));
     return many > few ? many : few;

@@ -577,7 +577,8 @@ void mf_matmul_avx512_amx(const mf_matrix *w, uint32_t row0, uint32_t row1, cons
 
 size_t mf_token_bytes_avx512_amx(const mf_matrix *w)
 {
-    return mf_is_folded(w) ? mf_folded_token_bytes(w) : mf_token_bytes_x86(w);
+    const mf_fixed_kernels *prepared = prepared_kernels(&amx, w);
+    return prepared != NULL ? prepared->token_bytes(w) : 0;
 }
 
 void mf_prepare_token_avx512_amx(const mf_matrix *w, const float *x, void *out)

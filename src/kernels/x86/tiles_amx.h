@@ -38,28 +38,15 @@
                          : "memory");                                 \
     } while (0)
 
-#define MF_TILE_DOT_SU(tiles, c, a, b)                                        \
-    do {                                                                      \
-        (void)(tiles);                                                        \
-        __asm__ volatile("tdpbsud %%tmm" #b ", %%tmm" #a ", %%tmm" #c : : :); \
+#define MF_TILE_DOT(instruction, tiles, c, a, b)                                   \
+    do {                                                                           \
+        (void)(tiles);                                                             \
+        __asm__ volatile(instruction " %%tmm" #b ", %%tmm" #a ", %%tmm" #c : : :); \
     } while (0)
 
-#define MF_TILE_DOT_US(tiles, c, a, b)                                        \
-    do {                                                                      \
-        (void)(tiles);                                                        \
-        __asm__ volatile("tdpbusd %%tmm" #b ", %%tmm" #a ", %%tmm" #c : : :); \
-    } while (0)
-
-#define MF_TILE_DOT_SS(tiles, c, a, b)                                        \
-    do {                                                                      \
-        (void)(tiles);                                                        \
-        __asm__ volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #c : : :); \
-    } while (0)
-
-#define MF_TILE_DOT_BF16(tiles, c, a, b)                                        \
-    do {                                                                        \
-        (void)(tiles);                                                          \
-        __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c : : :); \
-    } while (0)
+#define MF_TILE_DOT_SU(tiles, c, a, b) MF_TILE_DOT("tdpbsud", tiles, c, a, b)
+#define MF_TILE_DOT_US(tiles, c, a, b) MF_TILE_DOT("tdpbusd", tiles, c, a, b)
+#define MF_TILE_DOT_SS(tiles, c, a, b) MF_TILE_DOT("tdpbssd", tiles, c, a, b)
+#define MF_TILE_DOT_BF16(tiles, c, a, b) MF_TILE_DOT("tdpbf16ps", tiles, c, a, b)
 
 #endif

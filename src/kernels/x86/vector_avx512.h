@@ -46,6 +46,19 @@ MF_INLINE void mf_transpose_fours_avx512(const __m512i rows[4], __m512i columns[
     columns[3] = _mm512_unpackhi_epi64(a1, a3);
 }
 
+/* Quarter r of column c is quarter c of rows[r]. */
+MF_INLINE void mf_transpose_quarters_avx512(const __m512i rows[4], __m512i columns[4])
+{
+    const __m512i even0 = _mm512_shuffle_i32x4(rows[0], rows[1], 0x88);
+    const __m512i odd0 = _mm512_shuffle_i32x4(rows[0], rows[1], 0xdd);
+    const __m512i even1 = _mm512_shuffle_i32x4(rows[2], rows[3], 0x88);
+    const __m512i odd1 = _mm512_shuffle_i32x4(rows[2], rows[3], 0xdd);
+    columns[0] = _mm512_shuffle_i32x4(even0, even1, 0x88);
+    columns[1] = _mm512_shuffle_i32x4(odd0, odd1, 0x88);
+    columns[2] = _mm512_shuffle_i32x4(even0, even1, 0xdd);
+    columns[3] = _mm512_shuffle_i32x4(odd0, odd1, 0xdd);
+}
+
 /* Lane r of column c of the result is lane c of rows[r]. */
 MF_INLINE void mf_transpose_avx512(const __m512i rows[MF_LANES_AVX512],
                                    __m512i columns[MF_LANES_AVX512])
@@ -56,14 +69,12 @@ MF_INLINE void mf_transpose_avx512(const __m512i rows[MF_LANES_AVX512],
         mf_transpose_fours_avx512(rows + i, b + i);
     MF_UNROLL(4)
     for (int k = 0; k < 4; k++) {
-        __m512i even0 = _mm512_shuffle_i32x4(b[k], b[4 + k], 0x88);
-        __m512i odd0 = _mm512_shuffle_i32x4(b[k], b[4 + k], 0xdd);
-        __m512i even1 = _mm512_shuffle_i32x4(b[8 + k], b[12 + k], 0x88);
-        __m512i odd1 = _mm512_shuffle_i32x4(b[8 + k], b[12 + k], 0xdd);
-        columns[k] = _mm512_shuffle_i32x4(even0, even1, 0x88);
-        columns[4 + k] = _mm512_shuffle_i32x4(odd0, odd1, 0x88);
-        columns[8 + k] = _mm512_shuffle_i32x4(even0, even1, 0xdd);
-        columns[12 + k] = _mm512_shuffle_i32x4(odd0, odd1, 0xdd);
+        const __m512i fours[4] = {b[k], b[4 + k], b[8 + k], b[12 + k]};
+        __m512i quarters[4];
+        mf_transpose_quarters_avx512(fours, quarters);
+        MF_UNROLL(4)
+        for (int i = 0; i < 4; i++)
+            columns[4 * i + k] = quarters[i];
     }
 }
 
