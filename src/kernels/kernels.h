@@ -11,7 +11,8 @@
  *
  * Error bound: against the scalar tier evaluated in float64, |y - ref| <= 4 * eps * sqrt(n) * sum
  * |a_i b_i| for dot products of n terms; in fixed point add 2^-23 of a group's largest activation
- * for each |weight| of the group (64 columns in affine weights, 256 in formats of blocks).
+ * for each |weight| of the group (64 columns in affine weights, 256 in formats of blocks), or,
+ * where that is more, of a quarter of what the magnitudes of 16 columns come to (blocks, AVX-512).
  * Activations that are not finite give outputs that are not. Elementwise kernels 4 ulp, those with
  * exp 1e-6 relative.
  *

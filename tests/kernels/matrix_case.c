@@ -386,8 +386,34 @@ void free_case(matrix_case *c)
     free(c->values);
 }
 
+static bool has_lane_units(mf_cpu_tier tier)
+{
+    return tier == MF_CPU_AVX512 || tier == MF_CPU_AVX512_VNNI || tier == MF_CPU_AVX512_AMX ||
+           tier == MF_CPU_AVX512_AMX_BF16;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x < y) - (x > y);
+}
+
+/* A quarter of the 16 largest magnitudes of 32 activations, or of the n that are left: which 16 are
+ * a lane's is the form's own matter. */
+static double lane_reach(const float *x, uint32_t n)
+{
+    double sizes[32] = {0.0}, sum = 0.0;
+    for (uint32_t i = 0; i < 32 && i < n; i++)
+        sizes[i] = fabs((double)x[i]);
+    qsort(sizes, 32, sizeof *sizes, by_size);
+    for (uint32_t i = 0; i < 16; i++)
+        sum += sizes[i];
+    return sum / 4.0;
+}
+
 double fixed_point_bound(const mf_kernels *k, const matrix_case *c, const float *x, uint32_t row)
 {
+    const bool has_lanes = c->w.shape.kind != MF_WEIGHT_AFFINE && has_lane_units(k->tier);
     const uint32_t n = c->w.shape.n_cols, group = c->w.shape.kind == MF_WEIGHT_AFFINE ? 64 : 256;
     const double *w = c->values + (size_t)row * n;
     double bound = 0.0;
@@ -398,6 +424,8 @@ double fixed_point_bound(const mf_kernels *k, const matrix_case *c, const float 
         for (uint32_t i = g; i < g + group && i < n; i++) {
             largest = fmax(largest, fabs((double)x[i]));
             size += fabs(w[i]);
+            if (has_lanes && i % 32 == 0)
+                largest = fmax(largest, lane_reach(x + i, n - i));
         }
         bound += largest * size * 0x1p-23;
     }

@@ -8,10 +8,9 @@
 
 enum { FEW = 1, SET = 4 }; /* tokens that are multiplied as one is; rows together */
 
-MF_LANE_OP void add_tile(bool with_min, uint32_t n_rows, uint32_t n, const unpacked_span *w,
+MF_LANE_OP void add_tile(bool with_min, uint32_t n, const unpacked_span *w,
                          const unsigned char *tokens, size_t token_bytes, vec *acc, size_t apart)
 {
-    (void)n_rows;
     const tile a = {w, tokens, token_bytes, acc, apart};
     if (w->sixteens)
         add_narrow(with_min, n, &a);
@@ -26,12 +25,6 @@ MF_LANE_OP uint32_t few_of(mf_weight_kind kind)
     return FEW;
 }
 
-MF_LANE_OP uint32_t set_of(mf_weight_kind kind)
-{
-    (void)kind;
-    return SET;
-}
-
 MF_LANE_OP void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
                          const mf_blocks_rows *w, const unsigned char *const v[4],
                          const unsigned char *const s[4], const unsigned char *tokens,
@@ -43,7 +36,7 @@ MF_LANE_OP void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
     MF_ROLLED
     for (uint32_t r = 0; r < 4; r++)
         unpack_span(kind, t, w, v[r], s[r], &rows[r]);
-    add_tile(mf_blocks_has_min(kind), SET, 1, rows, tokens, 0, acc[0], 1);
+    add_tile(mf_blocks_has_min(kind), 1, rows, tokens, 0, acc[0], 1);
 }
 
 #endif

@@ -142,12 +142,6 @@ static uint32_t few_of(mf_weight_kind kind)
     return FEW;
 }
 
-MF_INLINE uint32_t set_of(mf_weight_kind kind)
-{
-    (void)kind;
-    return SET;
-}
-
 MF_INLINE void unpack_grid_of(mf_weight_kind kind, const unsigned char *v, unpacked_span *out)
 {
     span_scales scales;
@@ -247,10 +241,9 @@ MF_INLINE void unpack_span(mf_weight_kind kind, const span_tables *t, const mf_b
 }
 
 /* n, a constant, tokens. */
-MF_INLINE void add_tile(bool with_min, uint32_t n_rows, uint32_t n, const unpacked_span *w,
+MF_INLINE void add_tile(bool with_min, uint32_t n, const unpacked_span *w,
                         const unsigned char *tokens, size_t token_bytes, vec *acc, size_t apart)
 {
-    (void)n_rows;
     for (uint32_t t = 0; t < n; t++) {
         const mf_blocks_span *x = (const void *)(tokens + t * token_bytes);
         __m256 sums[4];

@@ -33,24 +33,58 @@ typedef struct unpacked_span {
 
 /* ------------------------------------------------------------------------------- activations -- */
 
+/* The largest sum of the magnitudes of a lane's 16 columns, of 64. */
+static float largest_lane(mf_weight_kind kind, const __m512 x[4])
+{
+    __m512 v[4];
+    for (uint32_t i = 0; i < 4; i++)
+        v[i] = _mm512_abs_ps(x[i]);
+    if (mf_blocks_is_woven(kind)) {
+        const __m512 first[2] = {v[0], v[2]}, last[2] = {v[1], v[3]};
+        for (uint32_t b = 0; b < 2; b++) {
+            v[2 * b] = _mm512_shuffle_f32x4(first[b], last[b], 0x88);
+            v[2 * b + 1] = _mm512_shuffle_f32x4(first[b], last[b], 0xdd);
+        }
+    }
+    const __m128 sums = mf_sum4_avx512(v[0], v[1], v[2], v[3]);
+    const __m128 pairs = _mm_max_ps(sums, _mm_permute_ps(sums, 0x4e));
+    return _mm_cvtss_f32(_mm_max_ps(pairs, _mm_permute_ps(pairs, 0xb1)));
+}
+
+/* What 64 columns' unit is to reach to, MF_FIXED_LIMIT times: so far that the sum of a lane's
+ * products, too, fits 32 bits. 16 integers come to 4 * MF_FIXED_LIMIT at most, to which their own
+ * roundings add 8 and those of floats on the way 6: below 2^24, times a weight of at most 128 below
+ * 2^31. */
+static float reach_of(mf_weight_kind kind, const float *x, const __m512 columns[4], uint32_t n)
+{
+    const __m512 quarter = _mm512_set1_ps(0.25f);
+    __m512 quarters[4];
+    for (uint32_t i = 0; i < 4; i++)
+        quarters[i] = _mm512_mul_ps(columns[i], quarter);
+    const float max = largest(x, n), lane = largest_lane(kind, quarters);
+    return lane > max ? lane : max; /* one that is not a number is max */
+}
+
 /* The digits of 64 columns' integers, of which those past n are 0; their unit. */
-static float prepare_chunk(const float *x, uint32_t n, __m512i digits[DIGITS])
+static float prepare_chunk(mf_weight_kind kind, const float *x, uint32_t n, __m512i digits[DIGITS])
 {
     unsigned char bytes[DIGITS][CHUNK];
-    float max = largest(x, n < CHUNK ? n : CHUNK);
-    max = max < MF_FIXED_SMALLEST ? MF_FIXED_SMALLEST : max;
-    const __m512 per_unit = _mm512_set1_ps(MF_FIXED_LIMIT / max);
-    for (uint32_t i = 0; i < CHUNK; i += 16) {
-        const __mmask16 mask = n > i ? mf_tail_avx512(n, i) : 0;
-        __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + i), per_unit));
+    __m512 columns[4];
+    for (uint32_t i = 0; i < 4; i++)
+        columns[i] = _mm512_maskz_loadu_ps(n > 16 * i ? mf_tail_avx512(n, 16 * i) : 0, x + 16 * i);
+    float reach = reach_of(kind, x, columns, n < CHUNK ? n : CHUNK);
+    reach = reach < MF_FIXED_SMALLEST ? MF_FIXED_SMALLEST : reach;
+    const __m512 per_unit = _mm512_set1_ps(MF_FIXED_LIMIT / reach);
+    for (uint32_t i = 0; i < 4; i++) {
+        __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(columns[i], per_unit));
         for (uint32_t d = 0; d < DIGITS; d++) { /* what is left, above this byte as a signed one */
-            _mm_storeu_si128((__m128i *)(void *)(bytes[d] + i), _mm512_cvtepi32_epi8(v));
+            _mm_storeu_si128((__m128i *)(void *)(bytes[d] + 16 * i), _mm512_cvtepi32_epi8(v));
             v = _mm512_srai_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(128)), 8);
         }
     }
     for (uint32_t d = 0; d < DIGITS; d++)
         digits[d] = _mm512_loadu_si512(bytes[d]);
-    return max / MF_FIXED_LIMIT;
+    return reach / MF_FIXED_LIMIT;
 }
 
 /* Which 64 columns those of each lane are of. */
@@ -72,8 +106,8 @@ static void prepare_span(mf_weight_kind kind, const float *x, uint32_t n, mf_blo
     __m512i digits[CHUNKS][DIGITS], sums[DIGITS];
     float units[CHUNKS];
     for (uint32_t c = 0; c < CHUNKS; c++)
-        units[c] =
-            prepare_chunk(x + (size_t)c * CHUNK, n > c * CHUNK ? n - c * CHUNK : 0, digits[c]);
+        units[c] = prepare_chunk(kind, x + (size_t)c * CHUNK, n > c * CHUNK ? n - c * CHUNK : 0,
+                                 digits[c]);
     for (uint32_t d = 0; d < DIGITS; d++) {
         const __m512i rows[CHUNKS] = {digits[0][d], digits[1][d], digits[2][d], digits[3][d]};
         __m512i columns[CHUNKS];
@@ -93,8 +127,7 @@ static void prepare_span(mf_weight_kind kind, const float *x, uint32_t n, mf_blo
     const __m512 unit = _mm512_permutexvar_ps(chunk_of_lanes(kind), each);
     const __m512i low = _mm512_add_epi32(_mm512_slli_epi32(sums[1], 8), sums[0]);
     const __m512i all = _mm512_add_epi32(_mm512_slli_epi32(sums[2], 16), low);
-    _mm512_storeu_si512(span->bytes.offsets[0], offset_of(low));
-    _mm512_storeu_si512(span->bytes.offsets[1], offset_of(sums[2]));
+    _mm512_storeu_si512(span->bytes.offsets, offset_of(all));
     _mm512_storeu_si512(span->bytes.small_offsets,
                         _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(all, 3)));
     _mm512_storeu_ps(span->sums, _mm512_mul_ps(_mm512_cvtepi32_ps(all), unit));
@@ -217,33 +250,9 @@ MF_INLINE vec add_sum(bool with_min, __m512i sum, const unpacked_span *w, const 
     return with_min ? _mm512_fmadd_ps(w->min, _mm512_loadu_ps(x->sums), acc) : acc;
 }
 
-/* What a span's sums, by the highest digit and by both others, add to an output. */
-MF_INLINE vec add_sums(bool with_min, __m512i high, __m512i low, const unpacked_span *w,
-                       const mf_blocks_span *x, vec acc)
-{
-    const __m512 sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(high), _mm512_set1_ps(65536.0f),
-                                       _mm512_cvtepi32_ps(low));
-    acc = _mm512_fmadd_ps(_mm512_mul_ps(sum, _mm512_loadu_ps(x->units)), w->scale, acc);
-    return with_min ? _mm512_fmadd_ps(w->min, _mm512_loadu_ps(x->sums), acc) : acc;
-}
-
 MF_INLINE __m512i digits_at(const mf_blocks_span *x, uint32_t digit, uint32_t k)
 {
     return _mm512_loadu_si512(x->bytes.digits[digit][k]);
-}
-
-/* Whether a lane's sum by all digits together fits 32 bits: weights of at most 32, as 16 * 32 *
- * MF_FIXED_LIMIT < 2^31. Sums that pass beyond on the way come back. Put together as integers or as
- * floats, one rounding of the same sum. */
-MF_INLINE bool is_narrow(mf_weight_kind kind)
-{
-    return kind != MF_WEIGHT_INT8 && kind != MF_WEIGHT_GGUF_Q8_0 && kind != MF_WEIGHT_GGUF_IQ4_NL &&
-           kind != MF_WEIGHT_GGUF_IQ4_XS && kind != MF_BLOCKS_GRID;
-}
-
-MF_INLINE uint32_t set_of(mf_weight_kind kind)
-{
-    return is_narrow(kind) ? SET : 4;
 }
 
 /* Whether few tokens are multiplied by the codes as they are stored, which several have together
@@ -308,37 +317,46 @@ MF_INLINE void add_coded_span(mf_weight_kind kind, uint32_t n, const span_tables
         add_codes(kind, (const void *)(tokens + i * token_bytes), codes, scales, minima, acc[i]);
 }
 
-/* A span's codes, or weights 128 above what they are, and what sums by them begin with. */
-MF_INLINE void unpack_one(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
-                          const unsigned char *v, const unsigned char *s, const mf_blocks_span *x,
-                          unpacked_span *row, __m512i *low, __m512i *high)
+/* A span's codes, or weights 128 above what they are, and what the sum by them begins with. */
+MF_INLINE __m512i unpack_one(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
+                             const unsigned char *v, const unsigned char *s,
+                             const mf_blocks_span *x, unpacked_span *row)
 {
-    *high = _mm512_setzero_si512();
     if (!goes_by_codes(kind)) {
         unpack_span(kind, t, w, v, s, row);
-        *low = _mm512_loadu_si512(x->bytes.offsets[0]);
-        *high = _mm512_loadu_si512(x->bytes.offsets[1]);
-        return;
+        return _mm512_loadu_si512(x->bytes.offsets);
     }
     const span_scales of = scales_of(kind, t, v, s, w);
     woven_codes(kind, t, v, row->weights);
     row->scale = lane_scales(kind, &of);
     if (mf_blocks_has_min(kind))
         row->min = lane_minima(kind, &of);
-    *low = kind == MF_WEIGHT_GGUF_Q4_0 ? _mm512_loadu_si512(x->bytes.small_offsets)
+    return kind == MF_WEIGHT_GGUF_Q4_0 ? _mm512_loadu_si512(x->bytes.small_offsets)
                                        : _mm512_setzero_si512();
 }
 
-/* A sum of its own for each digit, so that none waits for itself. */
-MF_INLINE void add_digits(const __m512i weights[4], const mf_blocks_span *x, __m512i *low,
-                          __m512i *middle, __m512i *high)
+/* Sums of a row by each digit. */
+typedef struct digit_sums {
+    __m512i low, middle, high;
+} digit_sums;
+
+/* Each its own, so that none waits for itself; the lowest begins with offset. */
+MF_INLINE digit_sums add_digits(const __m512i weights[4], const mf_blocks_span *x, __m512i offset)
 {
+    digit_sums s = {offset, _mm512_setzero_si512(), _mm512_setzero_si512()};
     MF_UNROLL(4)
     for (uint32_t k = 0; k < CHUNKS; k++) {
-        *low = add_products(*low, weights[k], digits_at(x, 0, k));
-        *middle = add_products(*middle, weights[k], digits_at(x, 1, k));
-        *high = add_products(*high, weights[k], digits_at(x, 2, k));
+        s.low = add_products(s.low, weights[k], digits_at(x, 0, k));
+        s.middle = add_products(s.middle, weights[k], digits_at(x, 1, k));
+        s.high = add_products(s.high, weights[k], digits_at(x, 2, k));
     }
+    return s;
+}
+
+MF_INLINE __m512i join(digit_sums s)
+{
+    const __m512i upper = _mm512_add_epi32(s.middle, _mm512_slli_epi32(s.high, 8));
+    return _mm512_add_epi32(s.low, _mm512_slli_epi32(upper, 8));
 }
 
 /* A row by one token: more rows at once would not leave the registers for a sum of each digit. */
@@ -347,28 +365,21 @@ MF_INLINE vec add_one(mf_weight_kind kind, const span_tables *t, const mf_blocks
                       vec acc)
 {
     unpacked_span row;
-    __m512i low, middle = _mm512_setzero_si512(), high;
-    unpack_one(kind, t, w, v, s, x, &row, &low, &high);
-    add_digits(row.weights, x, &low, &middle, &high);
-    if (!is_narrow(kind)) {
-        low = _mm512_add_epi32(low, _mm512_slli_epi32(middle, 8));
-        return add_sums(mf_blocks_has_min(kind), high, low, &row, x, acc);
-    }
-    middle = _mm512_add_epi32(middle, _mm512_slli_epi32(high, 8));
-    low = _mm512_add_epi32(low, _mm512_slli_epi32(middle, 8));
-    return add_sum(mf_blocks_has_min(kind), low, &row, x, acc);
+    const __m512i offset = unpack_one(kind, t, w, v, s, x, &row);
+    const __m512i sum = join(add_digits(row.weights, x, offset));
+    return add_sum(mf_blocks_has_min(kind), sum, &row, x, acc);
 }
 
 #if defined(__AVX512VBMI__)
-/* The sums of a row's three digits as one, where those of odd blocks are 16 times what they should
- * be. */
-MF_INLINE __m512i join_masked(__m512i high, __m512i middle, __m512i low)
+/* The same, where those of odd blocks are 16 times what they should be. */
+MF_INLINE __m512i join_masked(digit_sums s)
 {
     const __m512i by_low = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0, 4, 4));
     const __m512i by_middle = _mm512_broadcast_i32x4(_mm_setr_epi32(8, 8, 4, 4));
     const __m512i by_high = _mm512_broadcast_i32x4(_mm_setr_epi32(16, 16, 12, 12));
-    low = _mm512_add_epi32(_mm512_srav_epi32(low, by_low), _mm512_sllv_epi32(middle, by_middle));
-    return _mm512_add_epi32(_mm512_sllv_epi32(high, by_high), low);
+    const __m512i low =
+        _mm512_add_epi32(_mm512_srav_epi32(s.low, by_low), _mm512_sllv_epi32(s.middle, by_middle));
+    return _mm512_add_epi32(_mm512_sllv_epi32(s.high, by_high), low);
 }
 
 /* A row of Q4_K or Q5_K by one token, with what its heads say. */
@@ -376,22 +387,16 @@ MF_INLINE vec add_one_k(mf_weight_kind kind, const span_tables *t, const unsigne
                         const k_heads *heads, uint32_t r, const mf_blocks_span *x, vec acc)
 {
     unpacked_span row;
-    __m512i low = _mm512_setzero_si512(), middle = low, high = low;
     if (kind == MF_WEIGHT_GGUF_Q4_K)
         masked_codes(v, row.weights);
     else
         woven_codes(kind, t, v, row.weights);
-    add_digits(row.weights, x, &low, &middle, &high);
-    if (kind == MF_WEIGHT_GGUF_Q4_K) {
-        low = join_masked(high, middle, low);
-    } else {
-        middle = _mm512_add_epi32(middle, _mm512_slli_epi32(high, 8));
-        low = _mm512_add_epi32(low, _mm512_slli_epi32(middle, 8));
-    }
+    const digit_sums sums = add_digits(row.weights, x, _mm512_setzero_si512());
     const span_scales of = k_scales_at(heads, r);
     row.scale = of.scale;
     row.min = of.min;
-    return add_sum(true, low, &row, x, acc);
+    return add_sum(true, kind == MF_WEIGHT_GGUF_Q4_K ? join_masked(sums) : join(sums), &row, x,
+                   acc);
 }
 #endif
 
@@ -400,19 +405,15 @@ MF_INLINE vec add_one_paired(mf_weight_kind kind, const span_tables *t, const un
                              __m512 scale, const mf_blocks_span *x, vec acc)
 {
     unpacked_span row = {.scale = scale};
-    __m512i low, middle = _mm512_setzero_si512(), high = middle;
+    __m512i offset;
     if (kind == MF_WEIGHT_INT4) {
         paired_codes(v, row.weights);
-        low = _mm512_loadu_si512(x->bytes.small_offsets);
+        offset = _mm512_loadu_si512(x->bytes.small_offsets);
     } else {
         paired_weights(t, v, row.weights);
-        low = _mm512_loadu_si512(x->bytes.offsets[0]);
-        high = _mm512_loadu_si512(x->bytes.offsets[1]);
+        offset = _mm512_loadu_si512(x->bytes.offsets);
     }
-    add_digits(row.weights, x, &low, &middle, &high);
-    middle = _mm512_add_epi32(middle, _mm512_slli_epi32(high, 8));
-    low = _mm512_add_epi32(low, _mm512_slli_epi32(middle, 8));
-    return add_sum(false, low, &row, x, acc);
+    return add_sum(false, join(add_digits(row.weights, x, offset)), &row, x, acc);
 }
 
 MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
@@ -447,26 +448,10 @@ MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
         acc[0][r] = add_one(kind, t, w, v[r], s[r], (const void *)tokens, acc[0][r]);
 }
 
-/* One digit of n, a constant, tokens into the sums of four rows. */
+/* One digit of n, a constant, tokens into the sums of SET rows. A loop, as the weights are to be
+ * loaded again by each digit: there are registers for the sums alone. */
 MF_INLINE void add_digit(uint32_t n, uint32_t digit, const unpacked_span *w,
-                         const mf_blocks_span *const x[TILE], __m512i sums[4][TILE])
-{
-    MF_UNROLL(4)
-    for (uint32_t k = 0; k < CHUNKS; k++) {
-        MF_UNROLL(3)
-        for (uint32_t t = 0; t < n; t++) {
-            const __m512i digits = digits_at(x[t], digit, k);
-            MF_UNROLL(4)
-            for (uint32_t r = 0; r < 4; r++)
-                sums[r][t] = add_products(sums[r][t], w[r].weights[k], digits);
-        }
-    }
-}
-
-/* Of SET rows. A loop, as the weights are to be loaded again by each digit: there are registers for
- * the sums alone. */
-MF_INLINE void add_set_digit(uint32_t n, uint32_t digit, const unpacked_span *w,
-                             const mf_blocks_span *const x[TILE], __m512i sums[SET][TILE])
+                         const mf_blocks_span *const x[TILE], __m512i sums[SET][TILE])
 {
     MF_ROLLED
     for (uint32_t k = 0; k < CHUNKS; k++) {
@@ -484,38 +469,6 @@ MF_INLINE void add_set_digit(uint32_t n, uint32_t digit, const unpacked_span *w,
     }
 }
 
-/* Four rows, whose sums by the highest digit stay apart until they are floats. */
-MF_INLINE void add_wide_tile(bool with_min, uint32_t n, const unpacked_span *w,
-                             const mf_blocks_span *const x[TILE], vec *acc, size_t apart)
-{
-    __m512i low[4][TILE], high[4][TILE];
-    MF_UNROLL(3)
-    for (uint32_t t = 0; t < n; t++) {
-        MF_UNROLL(4)
-        for (uint32_t r = 0; r < 4; r++) {
-            low[r][t] = _mm512_setzero_si512();
-            high[r][t] = _mm512_loadu_si512(x[t]->bytes.offsets[1]);
-        }
-    }
-    add_digit(n, 2, w, x, high);
-    add_digit(n, 1, w, x, low);
-    MF_UNROLL(3)
-    for (uint32_t t = 0; t < n; t++) {
-        MF_UNROLL(4)
-        for (uint32_t r = 0; r < 4; r++)
-            low[r][t] = _mm512_add_epi32(_mm512_slli_epi32(low[r][t], 8),
-                                         _mm512_loadu_si512(x[t]->bytes.offsets[0]));
-    }
-    add_digit(n, 0, w, x, low);
-    MF_UNROLL(3)
-    for (uint32_t t = 0; t < n; t++) {
-        MF_UNROLL(4)
-        for (uint32_t r = 0; r < 4; r++)
-            acc[r * apart + t] =
-                add_sums(with_min, high[r][t], low[r][t], &w[r], x[t], acc[r * apart + t]);
-    }
-}
-
 /* By a digit's 8 bits. */
 MF_INLINE void shift_sums(uint32_t n, __m512i sums[SET][TILE])
 {
@@ -527,49 +480,34 @@ MF_INLINE void shift_sums(uint32_t n, __m512i sums[SET][TILE])
     }
 }
 
-/* SET rows, whose sums are one integer each. */
-MF_INLINE void add_narrow_tile(bool with_min, uint32_t n, const unpacked_span *w,
-                               const mf_blocks_span *const x[TILE], vec *acc, size_t apart)
+/* SET rows by n, a constant, tokens. */
+MF_INLINE void add_tile(bool with_min, uint32_t n, const unpacked_span *w,
+                        const unsigned char *tokens, size_t token_bytes, vec *acc, size_t apart)
 {
+    const mf_blocks_span *x[TILE];
     __m512i sums[SET][TILE];
+    MF_UNROLL(3)
+    for (uint32_t t = 0; t < n; t++)
+        x[t] = (const void *)(tokens + t * token_bytes);
     MF_UNROLL(8)
     for (uint32_t r = 0; r < SET; r++) {
         MF_UNROLL(3)
         for (uint32_t t = 0; t < n; t++)
             sums[r][t] = _mm512_setzero_si512();
     }
-    add_set_digit(n, 2, w, x, sums);
+    add_digit(n, 2, w, x, sums);
     shift_sums(n, sums);
-    add_set_digit(n, 1, w, x, sums);
+    add_digit(n, 1, w, x, sums);
     shift_sums(n, sums);
-    add_set_digit(n, 0, w, x, sums);
+    add_digit(n, 0, w, x, sums);
     MF_UNROLL(3)
     for (uint32_t t = 0; t < n; t++) {
-        const __m512i offset = _mm512_slli_epi32(_mm512_loadu_si512(x[t]->bytes.small_offsets), 4);
-        const __m512 units = _mm512_loadu_ps(x[t]->units);
+        const __m512i offset = _mm512_loadu_si512(x[t]->bytes.offsets);
         MF_UNROLL(8)
-        for (uint32_t r = 0; r < SET; r++) {
-            const __m512 sum = _mm512_cvtepi32_ps(_mm512_add_epi32(sums[r][t], offset));
-            vec a = _mm512_fmadd_ps(_mm512_mul_ps(sum, units), w[r].scale, acc[r * apart + t]);
-            if (with_min)
-                a = _mm512_fmadd_ps(w[r].min, _mm512_loadu_ps(x[t]->sums), a);
-            acc[r * apart + t] = a;
-        }
+        for (uint32_t r = 0; r < SET; r++)
+            acc[r * apart + t] = add_sum(with_min, _mm512_add_epi32(sums[r][t], offset), &w[r],
+                                         x[t], acc[r * apart + t]);
     }
-}
-
-/* n_rows, 4 or SET, by n tokens, both constants. */
-MF_INLINE void add_tile(bool with_min, uint32_t n_rows, uint32_t n, const unpacked_span *w,
-                        const unsigned char *tokens, size_t token_bytes, vec *acc, size_t apart)
-{
-    const mf_blocks_span *x[TILE];
-    MF_UNROLL(3)
-    for (uint32_t t = 0; t < n; t++)
-        x[t] = (const void *)(tokens + t * token_bytes);
-    if (n_rows == SET)
-        add_narrow_tile(with_min, n, w, x, acc, apart);
-    else
-        add_wide_tile(with_min, n, w, x, acc, apart);
 }
 
 #include "kernels/x86/blocks_product.h"

@@ -13,8 +13,8 @@
  *   few_of(kind)              and as how many, some at a time, are multiplied so
  *   add_span(kind, n, ...)    a span of four rows, as it is stored, by so few tokens
  *   unpacked_span, unpack_span(kind, ...)   a span of a row, ready for many tokens
- *   SET, set_of(kind)         rows that are multiplied together by many tokens, SET or 4
- *   add_tile(with_min, n_rows, n, ...)   unpacked spans of so many rows by n tokens
+ *   SET                       rows that are multiplied together by many tokens
+ *   add_tile(with_min, n, ...)   unpacked spans of so many rows by n tokens
  *
  * One token, or few: bound by memory. Rows go four together, long ones one from each quarter of the
  * range, each a stream of its own that the hardware prefetcher can follow, others four neighbours.
@@ -187,21 +187,20 @@ MF_INLINE void unpack_rows(mf_weight_kind kind, const span_tables *t, const mf_b
     }
 }
 
-/* n_rows (a constant, 4 or SET) rows of a panel by its tokens. */
-MF_INLINE void add_tokens(bool with_min, uint32_t n_rows, const unpacked_span *w,
-                          const unsigned char *tokens, size_t token_bytes, uint32_t n_tokens,
-                          vec *acc)
+/* SET rows of a panel by its tokens. */
+MF_INLINE void add_tokens(bool with_min, const unpacked_span *w, const unsigned char *tokens,
+                          size_t token_bytes, uint32_t n_tokens, vec *acc)
 {
     uint32_t t = 0;
     for (; t + TILE <= n_tokens; t += TILE)
-        add_tile(with_min, n_rows, TILE, w, tokens + t * token_bytes, token_bytes, acc + t, GROUP);
+        add_tile(with_min, TILE, w, tokens + t * token_bytes, token_bytes, acc + t, GROUP);
     if (TILE > 2 && t + 2 <= n_tokens) {
-        add_tile(with_min, n_rows, TILE > 2 ? 2 : 1, w, tokens + t * token_bytes, token_bytes,
-                 acc + t, GROUP);
+        add_tile(with_min, TILE > 2 ? 2 : 1, w, tokens + t * token_bytes, token_bytes, acc + t,
+                 GROUP);
         t += 2;
     }
     for (; t < n_tokens; t++)
-        add_tile(with_min, n_rows, 1, w, tokens + t * token_bytes, token_bytes, acc + t, GROUP);
+        add_tile(with_min, 1, w, tokens + t * token_bytes, token_bytes, acc + t, GROUP);
 }
 
 /* Functions of their own, which all kinds share: within the kernel of each, gcc 12 does not keep
@@ -210,7 +209,7 @@ __attribute__((noinline)) static void add_with_min(const unpacked_span *w,
                                                    const unsigned char *tokens, size_t token_bytes,
                                                    uint32_t n_tokens, vec *acc)
 {
-    add_tokens(true, 4, w, tokens, token_bytes, n_tokens, acc);
+    add_tokens(true, w, tokens, token_bytes, n_tokens, acc);
 }
 
 __attribute__((noinline)) static void add_without_min(const unpacked_span *w,
@@ -218,23 +217,7 @@ __attribute__((noinline)) static void add_without_min(const unpacked_span *w,
                                                       size_t token_bytes, uint32_t n_tokens,
                                                       vec *acc)
 {
-    add_tokens(false, 4, w, tokens, token_bytes, n_tokens, acc);
-}
-
-__attribute__((noinline)) static void add_set_with_min(const unpacked_span *w,
-                                                       const unsigned char *tokens,
-                                                       size_t token_bytes, uint32_t n_tokens,
-                                                       vec *acc)
-{
-    add_tokens(true, SET, w, tokens, token_bytes, n_tokens, acc);
-}
-
-__attribute__((noinline)) static void add_set_without_min(const unpacked_span *w,
-                                                          const unsigned char *tokens,
-                                                          size_t token_bytes, uint32_t n_tokens,
-                                                          vec *acc)
-{
-    add_tokens(false, SET, w, tokens, token_bytes, n_tokens, acc);
+    add_tokens(false, w, tokens, token_bytes, n_tokens, acc);
 }
 
 static void store_panel(const panel *p, float factor, uint32_t n_rows, uint32_t n_tokens, float *y,
@@ -267,13 +250,9 @@ MF_INLINE void multiply_group(mf_weight_kind kind, const span_tables *t, const m
             p->acc[r][i] = zero_vec();
     for (uint32_t i = 0; i < n_spans; i++, tokens += sizeof(mf_blocks_span)) {
         unpack_rows(kind, t, w, row, n_rows, i, p->spans);
-        for (uint32_t r = 0; r < n_rows; r += set_of(kind)) {
+        for (uint32_t r = 0; r < n_rows; r += SET) {
             const unpacked_span *spans = p->spans + r;
-            if (set_of(kind) > 4 && mf_blocks_has_min(kind))
-                add_set_with_min(spans, tokens, token_bytes, n_tokens, p->acc[r]);
-            else if (set_of(kind) > 4)
-                add_set_without_min(spans, tokens, token_bytes, n_tokens, p->acc[r]);
-            else if (mf_blocks_has_min(kind))
+            if (mf_blocks_has_min(kind))
                 add_with_min(spans, tokens, token_bytes, n_tokens, p->acc[r]);
             else
                 add_without_min(spans, tokens, token_bytes, n_tokens, p->acc[r]);

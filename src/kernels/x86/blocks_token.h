@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Formats of blocks (GGUF's types, MXFP4, NVFP4) times activations in fixed point: what the x86
- * tiers share. As for affine weights (fixed_token.h) a token's activations become integers of 23
- * bits with a unit for each span of 256 columns or for each 64 of them, and products of integers
+ * tiers share. As for affine weights (fixed_token.h) a token's activations become integers of up to
+ * 23 bits with a unit for each span of 256 columns or for each 64 of them, and products of integers
  * are exact. Their sums over a few columns of one scale are rounded to float32, multiplied by unit
  * and scale and added, each of the lanes for itself, in the order of the columns: so neither the
  * other rows nor the other tokens of a call show in the bits.
@@ -30,8 +30,8 @@ typedef struct mf_blocks_span {
     union {
         struct {
             signed char digits[3][4][64]; /* the lowest digit first; of each 16 columns four */
-            int32_t offsets[2][16];       /* -128 times the sums of 16, as of digits */
-            int32_t small_offsets[16];    /* -8 times the sums of 16 integers */
+            int32_t offsets[16];          /* -128 times the sums of 16 integers */
+            int32_t small_offsets[16];    /* -8 times the same */
         } bytes;
         struct {
             int16_t high[16][16], low[16][16];
