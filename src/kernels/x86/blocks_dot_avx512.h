@@ -243,10 +243,9 @@ MF_INLINE void unpack_span(mf_weight_kind kind, const span_tables *t, const mf_b
 
 /* What a span's sums, by all digits together, add to an output. */
 MF_INLINE vec add_sum(bool with_min, __m512i sum, const unpacked_span *w, const mf_blocks_span *x,
-                      vec acc)
+                      __m512 units, vec acc)
 {
-    const __m512 in_units = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_loadu_ps(x->units));
-    acc = _mm512_fmadd_ps(in_units, w->scale, acc);
+    acc = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), units), w->scale, acc);
     return with_min ? _mm512_fmadd_ps(w->min, _mm512_loadu_ps(x->sums), acc) : acc;
 }
 
@@ -367,7 +366,7 @@ MF_INLINE vec add_one(mf_weight_kind kind, const span_tables *t, const mf_blocks
     unpacked_span row;
     const __m512i offset = unpack_one(kind, t, w, v, s, x, &row);
     const __m512i sum = join(add_digits(row.weights, x, offset));
-    return add_sum(mf_blocks_has_min(kind), sum, &row, x, acc);
+    return add_sum(mf_blocks_has_min(kind), sum, &row, x, _mm512_loadu_ps(x->units), acc);
 }
 
 #if defined(__AVX512VBMI__)
@@ -396,7 +395,7 @@ MF_INLINE vec add_one_k(mf_weight_kind kind, const span_tables *t, const unsigne
     row.scale = of.scale;
     row.min = of.min;
     return add_sum(true, kind == MF_WEIGHT_GGUF_Q4_K ? join_masked(sums) : join(sums), &row, x,
-                   acc);
+                   _mm512_loadu_ps(x->units), acc);
 }
 #endif
 
@@ -413,7 +412,8 @@ MF_INLINE vec add_one_paired(mf_weight_kind kind, const span_tables *t, const un
         paired_weights(t, v, row.weights);
         offset = _mm512_loadu_si512(x->bytes.offsets);
     }
-    return add_sum(false, join(add_digits(row.weights, x, offset)), &row, x, acc);
+    return add_sum(false, join(add_digits(row.weights, x, offset)), &row, x,
+                   _mm512_loadu_ps(x->units), acc);
 }
 
 MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
@@ -503,10 +503,11 @@ MF_INLINE void add_tile(bool with_min, uint32_t n, const unpacked_span *w,
     MF_UNROLL(3)
     for (uint32_t t = 0; t < n; t++) {
         const __m512i offset = _mm512_loadu_si512(x[t]->bytes.offsets);
+        const __m512 units = _mm512_loadu_ps(x[t]->units);
         MF_UNROLL(8)
         for (uint32_t r = 0; r < SET; r++)
             acc[r * apart + t] = add_sum(with_min, _mm512_add_epi32(sums[r][t], offset), &w[r],
-                                         x[t], acc[r * apart + t]);
+                                         x[t], units, acc[r * apart + t]);
     }
 }
 
