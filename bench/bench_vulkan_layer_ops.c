@@ -497,6 +497,12 @@ const subject subjects[] = {
     {"matmul 2048x2048", make_matmul, 2048, 2048, 0, 0, 0, 0},
     {"matmul 8192x2048", make_matmul, 8192, 2048, 0, 0, 0, 0},
     {"matmul 7168x7168", make_matmul, 7168, 7168, 0, 0, 0, 0},
+    {"matmul 1536x7168", make_matmul, 1536, 7168, 0, 0, 0, 0},
+    {"matmul 24576x1536", make_matmul, 24576, 1536, 0, 0, 0, 0},
+    {"matmul 7168x16384", make_matmul, 7168, 16384, 0, 0, 0, 0},
+    {"matmul 18432x7168", make_matmul, 18432, 7168, 0, 0, 0, 0},
+    {"matmul 7168x2048", make_matmul, 7168, 2048, 0, 0, 0, 0},
+    {"head 129280x7168", make_matmul, 129280, 7168, 0, 0, 0, 0},
     {"head 248320x2048", make_matmul, 248320, 2048, 0, 0, 0, 1},
 };
 const size_t n_subjects = sizeof subjects / sizeof *subjects;
