@@ -6,8 +6,13 @@
 /* Weights of fewer rows are gates and decays: exp makes much of what they are off by. They stay in
  * float32, which costs little. */
 #define UNITS_ROWS 64u
-#define TRANSPOSED_THREADS 64u
+/* Of head_transposed.comp: columns of a workgroup; where there are as many tokens as to fill half
+ * of its teams, each has so many of them. */
+#define TRANSPOSED_THREADS 256u
+#define TRANSPOSED_TILE 512u
 #define TRANSPOSED_TOKENS 4u
+#define TRANSPOSED_TEAMS 16u
+#define TRANSPOSED_MANY (TRANSPOSED_TOKENS * TRANSPOSED_TEAMS / 2)
 
 /* ---------------------------------------------------------------------------------- matmul -- */
 
@@ -203,20 +208,48 @@ static bool head_supports(const mf_vk_backend *be, const mf_op *op)
            op->u.head_matmul.n_heads <= MOST_HEADS;
 }
 
-static mf_vk_kernel transposed_kernel(const mf_weight_shape *shape)
+static mf_vk_shader transposed_shader(const mf_weight_shape *shape)
 {
-    mf_vk_kernel k = {MF_VK_SHADER_head_transposed, 1, {TRANSPOSED_THREADS}};
+    switch (shape->kind) {
+    case MF_WEIGHT_AFFINE:
+        return MF_VK_SHADER_head_transposed_affine;
+    case MF_WEIGHT_FP8_BLOCK:
+        return MF_VK_SHADER_head_transposed_fp8;
+    case MF_WEIGHT_FLOAT:
+        return MF_VK_SHADER_head_transposed_float;
+    default:
+        return MF_VK_SHADER_head_transposed_any;
+    }
+}
+
+/* of_many: tokens, as TRANSPOSED_MANY says. */
+static mf_vk_kernel transposed_kernel(const mf_weight_shape *shape, bool of_many, bool is_wide)
+{
+    mf_vk_kernel k = {transposed_shader(shape), 1, {TRANSPOSED_THREADS}};
     mf_vk_weight_constants(shape, &k);
+    k.constants[k.n_constants++] = of_many ? TRANSPOSED_TOKENS : 1;
+    k.constants[k.n_constants++] = 0; /* of other products */
+    k.constants[k.n_constants++] = is_wide;
     return k;
+}
+
+static mf_status prepare_transposed(mf_vk_backend *be, const mf_op *op, mf_error *error)
+{
+    const mf_weight_shape *shape = &op->u.head_matmul.w.weight.shape;
+    for (uint32_t of_many = 0; of_many <= (op->n_rows >= TRANSPOSED_MANY); of_many++)
+        for (uint32_t is_wide = 0; is_wide <= mf_vk_has_wide(shape); is_wide++) {
+            const mf_vk_kernel k = transposed_kernel(shape, of_many != 0, is_wide != 0);
+            MF_TRY(mf_vk_prepare(be, &k, error));
+        }
+    return MF_OK;
 }
 
 static mf_status head_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
     const mf_head_matmul_params *p = &op->u.head_matmul;
-    const mf_vk_kernel k = transposed_kernel(&p->w.weight.shape);
     const mf_vk_product product = {.shape = &p->w.weight.shape};
     if (p->w.transposed)
-        MF_TRY(mf_vk_prepare(be, &k, error));
+        MF_TRY(prepare_transposed(be, op, error));
     else
         MF_TRY(mf_vk_product_reserve(be, &product, op->n_rows, (uint64_t)p->n_heads * p->w.n_rows,
                                      error));
@@ -249,18 +282,24 @@ static void record_transposed(mf_vk_backend *be, const mf_op *op, head_jobs *ctx
         uint64_t jobs;
         uint32_t n_cols, unused;
     } push = {0, p->w.weight.shape.n_cols, 0};
+    const mf_vk_product product = {.shape = &p->w.weight.shape};
     mf_vk_job *jobs = mf_vk_parameters(be, p->n_heads * sizeof *jobs, &push.jobs);
     if (jobs == NULL)
         return;
+    bool is_wide = true;
     for (uint32_t i = 0; i < p->n_heads; i++) {
         mf_vk_job job = {0};
         head_job(ctx, i, &job);
+        is_wide = is_wide && mf_vk_job_is_wide(&product, &job);
         jobs[i] = job;
     }
-    const mf_vk_kernel k = transposed_kernel(&p->w.weight.shape);
-    mf_vk_dispatch(be, &k, &push, sizeof push,
-                   (const uint32_t[]){mf_vk_groups(push.n_cols, TRANSPOSED_THREADS), p->n_heads,
-                                      mf_vk_groups(op->n_rows, TRANSPOSED_TOKENS)});
+    const bool of_many = op->n_rows >= TRANSPOSED_MANY;
+    const mf_vk_kernel k = transposed_kernel(product.shape, of_many, is_wide);
+    mf_vk_dispatch(
+        be, &k, &push, sizeof push,
+        (const uint32_t[]){mf_vk_groups(push.n_cols, TRANSPOSED_TILE), p->n_heads,
+                           of_many ? mf_vk_groups(op->n_rows, TRANSPOSED_TOKENS * TRANSPOSED_TEAMS)
+                                   : op->n_rows});
 }
 
 static void head_record(mf_vk_backend *be, const mf_op *op)
