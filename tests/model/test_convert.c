@@ -288,6 +288,8 @@ static void check_hot(const char *name)
     CHECK(result.expert_bytes == 2 * least); /* 9 bits and 3, of each half */
     const double cold = off_by(c, &g, below("cold")), hot = off_by(c, &g, below("hot"));
     CHECK_MSG(hot > 0 && hot < 0.8 * cold, "%s: off by %g, all of 2 bits by %g", name, hot, cold);
+    CHECK(mf_convert(below("hot"), below("again"), NULL, &result, &error) == MF_ERR_UNSUPPORTED);
+    CHECK(strstr(error.message, "several forms") != NULL && access(below("again"), F_OK) != 0);
     float *base = logits_of(below("hot"), c, &g, MF_CPU_BEST);
     for (uint32_t chunk = 1; chunk <= 64; chunk *= 8)
         check_variant(c, &g, chunk, base);
