@@ -9,17 +9,15 @@
 
 static mf_vk_shader shader_of(const mf_vk_backend *be, const mf_weight_shape *shape)
 {
-    switch (shape->kind) {
-    case MF_WEIGHT_AFFINE:
-        return be->device.keeps_small ? MF_VK_SHADER_experts_out_affine_small
-                                      : MF_VK_SHADER_experts_out_affine;
-    case MF_WEIGHT_FP8_BLOCK:
-        return MF_VK_SHADER_experts_out_fp8;
-    case MF_WEIGHT_FLOAT:
-        return MF_VK_SHADER_experts_out_float;
-    default:
-        return MF_VK_SHADER_experts_out_any;
-    }
+    static const mf_vk_shader shaders[MF_VK_CHUNKS] = {
+        [MF_VK_CHUNKS_ANY] = MF_VK_SHADER_experts_out_any,
+        [MF_VK_CHUNKS_AFFINE] = MF_VK_SHADER_experts_out_affine,
+        [MF_VK_CHUNKS_FP8] = MF_VK_SHADER_experts_out_fp8,
+        [MF_VK_CHUNKS_FLOATS] = MF_VK_SHADER_experts_out_float,
+    };
+    if (be->device.keeps_small && shape->kind == MF_WEIGHT_AFFINE)
+        return MF_VK_SHADER_experts_out_affine_small;
+    return shaders[mf_vk_chunks_of(shape)];
 }
 
 bool mf_vk_is_turned(const mf_routed_experts_params *p)

@@ -208,24 +208,16 @@ static bool head_supports(const mf_vk_backend *be, const mf_op *op)
            op->u.head_matmul.n_heads <= MOST_HEADS;
 }
 
-static mf_vk_shader transposed_shader(const mf_weight_shape *shape)
-{
-    switch (shape->kind) {
-    case MF_WEIGHT_AFFINE:
-        return MF_VK_SHADER_head_transposed_affine;
-    case MF_WEIGHT_FP8_BLOCK:
-        return MF_VK_SHADER_head_transposed_fp8;
-    case MF_WEIGHT_FLOAT:
-        return MF_VK_SHADER_head_transposed_float;
-    default:
-        return MF_VK_SHADER_head_transposed_any;
-    }
-}
-
 /* of_many: tokens, as TRANSPOSED_MANY says. */
 static mf_vk_kernel transposed_kernel(const mf_weight_shape *shape, bool of_many, bool is_wide)
 {
-    mf_vk_kernel k = {transposed_shader(shape), 1, {TRANSPOSED_THREADS}};
+    static const mf_vk_shader shaders[MF_VK_CHUNKS] = {
+        [MF_VK_CHUNKS_ANY] = MF_VK_SHADER_head_transposed_any,
+        [MF_VK_CHUNKS_AFFINE] = MF_VK_SHADER_head_transposed_affine,
+        [MF_VK_CHUNKS_FP8] = MF_VK_SHADER_head_transposed_fp8,
+        [MF_VK_CHUNKS_FLOATS] = MF_VK_SHADER_head_transposed_float,
+    };
+    mf_vk_kernel k = {shaders[mf_vk_chunks_of(shape)], 1, {TRANSPOSED_THREADS}};
     mf_vk_weight_constants(shape, &k);
     k.constants[k.n_constants++] = of_many ? TRANSPOSED_TOKENS : 1;
     k.constants[k.n_constants++] = 0; /* of other products */

@@ -41,6 +41,20 @@ bool mf_vk_product_supports(const mf_weight_shape *shape)
     return shape->kind >= MF_WEIGHT_FLOAT && shape->kind < MF_WEIGHT_KINDS;
 }
 
+mf_vk_chunks mf_vk_chunks_of(const mf_weight_shape *shape)
+{
+    switch (shape->kind) {
+    case MF_WEIGHT_AFFINE:
+        return MF_VK_CHUNKS_AFFINE;
+    case MF_WEIGHT_FP8_BLOCK:
+        return MF_VK_CHUNKS_FP8;
+    case MF_WEIGHT_FLOAT:
+        return MF_VK_CHUNKS_FLOATS;
+    default:
+        return MF_VK_CHUNKS_ANY;
+    }
+}
+
 bool mf_vk_same_form(const mf_weight_shape *a, const mf_weight_shape *b)
 {
     return a->kind == b->kind && a->float_type == b->float_type && a->bits == b->bits &&
@@ -75,18 +89,14 @@ static mf_vk_shader small_shader_of(family of, bool is_pair)
 static mf_vk_shader shader_of(const mf_vk_backend *be, family of, const mf_weight_shape *shape,
                               bool is_pair)
 {
-    static const mf_vk_shader shaders[][4][2] = {[MATVEC] = FORMS(matvec),
-                                                 [MATVEC_ONE] = FORMS(matvec_one),
-                                                 [MATVEC_FEW] = FORMS(matvec_few),
-                                                 [PLAIN] = FORMS(plain),
-                                                 [UNITS] = FORMS(units)};
+    static const mf_vk_shader shaders[][MF_VK_CHUNKS][2] = {[MATVEC] = FORMS(matvec),
+                                                            [MATVEC_ONE] = FORMS(matvec_one),
+                                                            [MATVEC_FEW] = FORMS(matvec_few),
+                                                            [PLAIN] = FORMS(plain),
+                                                            [UNITS] = FORMS(units)};
     if (be->device.keeps_small && shape->kind == MF_WEIGHT_AFFINE && of <= MATVEC_FEW)
         return small_shader_of(of, is_pair);
-    const uint32_t form = shape->kind == MF_WEIGHT_AFFINE      ? 1
-                          : shape->kind == MF_WEIGHT_FP8_BLOCK ? 2
-                          : shape->kind == MF_WEIGHT_FLOAT     ? 3
-                                                               : 0;
-    return shaders[of][form][is_pair];
+    return shaders[of][mf_vk_chunks_of(shape)][is_pair];
 }
 
 /* Whether wide loads can be had at all: rows are whole numbers of them. Where a form has none, x's

@@ -107,6 +107,17 @@ static inline void mf_vk_halves_at(const mf_vk_halves *h, uint64_t row, mf_vk_jo
 bool mf_vk_same_form(const mf_weight_shape *a, const mf_weight_shape *b);
 /* Whether weights of this form can be multiplied. */
 bool mf_vk_product_supports(const mf_weight_shape *shape);
+
+/* What a weight's chunks are read as, of chunks.glsl: its shaders' variants. */
+typedef enum mf_vk_chunks {
+    MF_VK_CHUNKS_ANY,
+    MF_VK_CHUNKS_AFFINE,
+    MF_VK_CHUNKS_FP8,
+    MF_VK_CHUNKS_FLOATS,
+    MF_VK_CHUNKS
+} mf_vk_chunks;
+
+mf_vk_chunks mf_vk_chunks_of(const mf_weight_shape *shape);
 /* The pipelines for the product's jobs (of which shape, is_pair and is_expert are looked at), of up
  * to n_tokens, n_rows of all jobs together. */
 mf_status mf_vk_product_reserve(mf_vk_backend *be, const mf_vk_product *product, uint32_t n_tokens,
