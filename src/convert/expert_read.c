@@ -151,19 +151,23 @@ mf_status mf_convert_read_expert(const mf_conversion *c, uint32_t moe_layer, uin
         c->source.binder.experts.parts + (size_t)moe_layer * MF_MAX_EXPERT_PARTS;
     const mf_expert_map map = mf_expert_tables_map(&c->source.binder.experts, &c->source.h);
     uint64_t end = 0;
-    if (mf_expert_is_made(&map, moe_layer))
-        return make_expert(c, &map, moe_layer, expert, out, error);
+    const bool is_made = mf_expert_is_made(&map, moe_layer);
+    if (is_made)
+        MF_TRY(make_expert(c, &map, moe_layer, expert, out, error));
     for (uint32_t p = 0; p < MF_MAX_EXPERT_PARTS; p++) {
-        if (run->part_bytes[p] == 0)
+        const bool is_resident = parts[p].n_bytes != run->part_bytes[p];
+        if (run->part_bytes[p] == 0 || (is_made && !is_resident))
             continue;
-        memset(out + end, 0, run->part_at[p] - end);
+        if (!is_made)
+            memset(out + end, 0, run->part_at[p] - end);
         end = run->part_at[p] + run->part_bytes[p];
-        if (parts[p].n_bytes == run->part_bytes[p])
-            MF_TRY(read_part(c, &parts[p], expert, out + run->part_at[p], error));
-        else
+        if (is_resident)
             MF_TRY(read_resident(c, matrices[p / MF_MAX_WEIGHT_ARRAYS], p % MF_MAX_WEIGHT_ARRAYS,
                                  expert, out + run->part_at[p], error));
+        else
+            MF_TRY(read_part(c, &parts[p], expert, out + run->part_at[p], error));
     }
-    memset(out + end, 0, run->padded_bytes - end);
+    if (!is_made)
+        memset(out + end, 0, run->padded_bytes - end);
     return MF_OK;
 }

@@ -33,6 +33,23 @@ static void make_matrix(mf_tensor *t)
     t->n_dims = 2;
 }
 
+/* What NVFP4 is multiplied by: NAME.scale, which converters leave out where it is 1. What is beside
+ * it for activations, NAME.input_scale, is not needed: they are not quantised to 4 bits. */
+static mf_tensor *factor_of(const mf_gguf_source *gguf, mf_tensor *t)
+{
+    if (t->type != MF_TENSOR_BLOCKS || t->kind != MF_WEIGHT_GGUF_NVFP4)
+        return NULL;
+    mf_tensor *factor = mf_gguf_find_beside(gguf, t, "scale");
+    mf_tensor *of_input = mf_gguf_find_beside(gguf, t, "input_scale");
+    if (of_input != NULL)
+        of_input->used = true;
+    if (factor == NULL)
+        return NULL;
+    factor->used = true;
+    t->packing = MF_PACKING_BLOCKS;
+    return factor;
+}
+
 static mf_status find(mf_source *source, mf_tensor_id id, mf_stored *out, mf_error *error)
 {
     mf_tensor *t = mf_gguf_find_role(gguf_of(source), id);
@@ -49,7 +66,7 @@ static mf_status find(mf_source *source, mf_tensor_id id, mf_stored *out, mf_err
     t->is_negated_exp = id.role == MF_ROLE_LINEAR_A_LOG;
     if (id.role == MF_ROLE_SHARED_ROUTER)
         make_matrix(t);
-    *out = (mf_stored){.data = t};
+    *out = (mf_stored){.data = t, .scales = factor_of(gguf_of(source), t)};
     return MF_OK;
 }
 
@@ -140,6 +157,8 @@ static const char *float_form(const mf_gguf_source *g)
         const mf_tensor *t = mf_gguf_find_role(g, mf_tensor_of(MF_ROLE_EXPERT_DOWN, layer));
         if (t == NULL)
             continue;
+        if (t->type == MF_TENSOR_BLOCKS && t->kind == MF_WEIGHT_GGUF_NVFP4)
+            return mf_weight_formats[MF_WEIGHT_GGUF_NVFP4].form; /* however it is in memory */
         return t->type == MF_TENSOR_F32    ? "gguf f32"
                : t->type == MF_TENSOR_F16  ? "gguf f16"
                : t->type == MF_TENSOR_BF16 ? "gguf bf16"
