@@ -51,6 +51,9 @@ run pull org/tiny
 expect_code 0
 expect_exact "$out" "$(snapshot org/tiny)"
 expect_true is_pulled org/tiny "$full"
+# the last line is of what is there at the end
+n_wanted=$(($(echo "$wanted" | wc -w) - 1)) # of two the content is the same
+expect_glob "$err" "*(100 %), *, $n_wanted of $n_wanted files checked"
 for name in $unwanted; do
     expect_true [ ! -e "$(snapshot org/tiny)/$name" ]
 done
