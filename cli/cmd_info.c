@@ -169,6 +169,7 @@ int mf_cmd_info(int argc, char **argv)
         print_json(model, &info);
     } else {
         print_shape(&info);
+        mf_cli_print_left_out(&info);
         print_memory(&info);
         printf("%-22s %s\n", "verdict", mf_cli_verdict(&info));
     }

@@ -5,6 +5,7 @@
 #include "hub.h"
 #include "json.h"
 #include "machine.h"
+#include "model_json.h"
 #include "model_path.h"
 #include "verdict.h"
 #ifdef MF_HAS_PULL
@@ -198,6 +199,7 @@ static void print_plan(const plan *p)
     printf("%-22s %s\n", "dense weights", mf_cli_size(size, (double)info->resident_bytes));
     printf("%-22s %s\n", "experts", mf_cli_size(size, (double)info->expert_bytes));
     printf("%-22s %s\n", "bytes a token", mf_cli_size(size, mf_cli_token_bytes(info)));
+    mf_cli_print_left_out(info);
     if (info->n_moe_layers > 0)
         print_rate("drive", p->args->drive_rate, p->args->drive != 0);
     print_rate("memory", p->args->memory_rate, p->args->memory != 0);
@@ -220,6 +222,7 @@ static void print_row(const plan *p)
            mf_cli_size(token, mf_cli_token_bytes(&p->info)),
            mf_cli_size_up(least, p->info.floor_bytes), 100 * p->here.held, speed, p->given,
            p->info.form);
+    mf_cli_print_left_out(&p->info);
 }
 
 static void json_budget(FILE *out, const budget *b)
@@ -245,6 +248,7 @@ static void print_json(const plan *p)
     mf_cli_json_number(&json, "token_bytes", mf_cli_token_bytes(&p->info));
     mf_cli_json_number(&json, "drive_bytes_per_second", p->args->drive_rate);
     mf_cli_json_number(&json, "memory_bytes_per_second", p->args->memory_rate);
+    mf_cli_json_left_out(&json, &p->info);
     mf_cli_json_bool(&json, "runs", mf_cli_runs(&p->info));
     mf_cli_json_string(&json, "verdict", mf_cli_verdict(&p->info));
     mf_cli_json_key(&json, "here");

@@ -5,6 +5,7 @@
 #include "hub_inspect.h"
 #include "interrupt.h"
 #include "json.h"
+#include "model_json.h"
 #include "verdict.h"
 
 #include <inttypes.h>
@@ -149,6 +150,8 @@ static void print_json(const pull_args *args, const mf_hub_model *model, const p
     mf_cli_json_integer(&json, "bytes", cost.n_bytes);
     mf_cli_json_integer(&json, "missing_bytes", cost.n_missing_bytes);
     mf_cli_json_integer(&json, "free_bytes", cost.n_free_bytes);
+    if (p->status == MF_OK)
+        mf_cli_json_left_out(&json, &p->info);
     mf_cli_json_bool(&json, "runs", p->status == MF_OK && mf_cli_runs(&p->info));
     mf_cli_json_string(&json, "verdict", verdict_of(p));
     mf_cli_json_key(&json, "files");
@@ -160,6 +163,18 @@ static void print_json(const pull_args *args, const mf_hub_model *model, const p
         }
     putchar(']');
     mf_cli_json_end(&json);
+}
+
+/* Beside GGUF models what sees has files of its own, which are not fetched. */
+static void print_projectors(const mf_hub_listing *listing)
+{
+    char size[MF_CLI_SIZE_CHARS];
+    for (size_t i = 0; i < listing->n_files; i++) {
+        const char *path = listing->files[i].path, *slash = strrchr(path, '/');
+        if (strncmp(slash ? slash + 1 : path, "mmproj", strlen("mmproj")) == 0)
+            printf("%-22s vision projector (%s, %s: not fetched)\n", "left out", path,
+                   mf_cli_size(size, (double)listing->files[i].n_bytes));
+    }
 }
 
 static void print_cost(const pull_args *args, const mf_hub_model *model, const prospect *p)
@@ -179,7 +194,9 @@ static void print_cost(const pull_args *args, const mf_hub_model *model, const p
     printf("%-22s %s\n", "size", mf_cli_size(size, (double)cost.n_bytes));
     printf("%-22s %s\n", "to be fetched", mf_cli_size(size, (double)cost.n_missing_bytes));
     printf("%-22s %s\n", "free on the drive", mf_cli_size(size, (double)cost.n_free_bytes));
+    print_projectors(listing);
     if (p->status == MF_OK) {
+        mf_cli_print_left_out(&p->info);
         printf("%-22s %s\n", "least --ram", mf_cli_size_up(size, p->info.floor_bytes));
         printf("%-22s %s\n", "budget", mf_cli_size(size, (double)p->info.ram_bytes));
     }

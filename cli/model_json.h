@@ -7,6 +7,8 @@
 
 #include <moeflux/moeflux.h>
 
+/* Parts of the checkpoint that are not run: "left_out", an array. */
+void mf_cli_json_left_out(mf_cli_json *json, const mf_model_info *info);
 void mf_cli_json_model(mf_cli_json *json, const mf_model_info *info);
 
 #endif

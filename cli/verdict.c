@@ -2,6 +2,8 @@
 /* From a model's needs and a machine's memory to a sentence. */
 #include "verdict.h"
 
+#include <stdio.h>
+
 double mf_cli_cacheable_fraction(const mf_model_info *info)
 {
     uint64_t n_experts = (uint64_t)info->n_moe_layers * info->n_experts;
@@ -34,6 +36,17 @@ uint64_t mf_cli_vram_floor(const mf_model_info *info)
     return info->device_floor_bytes > info->expert_device_floor_bytes
                ? info->device_floor_bytes
                : info->expert_device_floor_bytes;
+}
+
+void mf_cli_print_left_out(const mf_model_info *info)
+{
+    for (uint64_t i = 0; i < info->n_left_out; i++) {
+        const mf_left_out *part = &info->left_out[i];
+        char size[MF_CLI_SIZE_CHARS];
+        printf("%-22s %s (%s*: %llu tensor%s, %s)\n", "left out", part->what, part->names,
+               (unsigned long long)part->n_tensors, part->n_tensors == 1 ? "" : "s",
+               mf_cli_size(size, (double)part->n_bytes));
+    }
 }
 
 bool mf_cli_runs(const mf_model_info *info)

@@ -19,6 +19,8 @@ double mf_cli_read_bytes(const mf_model_info *info);
 double mf_cli_tokens_per_second(double token_bytes, double read_bytes, double drive, double memory);
 /* Does not run, and why; or how it runs. Static storage. */
 const char *mf_cli_verdict(const mf_model_info *info);
+/* Prints a line for each part of the checkpoint that is not run. */
+void mf_cli_print_left_out(const mf_model_info *info);
 /* False: memory is too small for it. */
 bool mf_cli_runs(const mf_model_info *info);
 

@@ -104,7 +104,7 @@ static uint32_t layer_of(const char *name)
     return end != name + 4 && *end == '.' && layer < UINT16_MAX ? (uint32_t)layer : UINT32_MAX;
 }
 
-static mf_status check_unused(const mf_source *source, uint32_t n_layers, uint32_t n_extra,
+static mf_status check_unused(mf_source *source, uint32_t n_layers, uint32_t n_extra,
                               uint32_t *n_skipped, mf_error *error)
 {
     uint32_t end = n_layers;
@@ -112,13 +112,19 @@ static mf_status check_unused(const mf_source *source, uint32_t n_layers, uint32
     for (size_t i = 0; i < source->table.n_tensors; i++) {
         const mf_tensor *t = &source->table.tensors[i];
         const uint32_t layer = layer_of(t->name);
-        if (t->used || strstr(t->name, ".indexer.") != NULL) /* it chooses all there is */
+        if (t->used)
             continue;
+        if (strstr(t->name, ".indexer.") != NULL) { /* it chooses all there is */
+            mf_source_leave_out(source, t, "indexer", "indexer.", strlen("indexer."));
+            continue;
+        }
         if (layer < n_layers || layer >= gguf_of(source)->n_blocks)
             return mf_fail(error, MF_ERR_FORMAT,
                            "%s: tensor %s belongs to nothing in this model (surplus)",
                            path_of(source, t), t->name);
         end = layer + 1 > end ? layer + 1 : end;
+        mf_source_leave_out(source, t, MF_LEFT_DRAFT, t->name,
+                            (size_t)(strchr(t->name + strlen("blk."), '.') + 1 - t->name));
     }
     *n_skipped = end - n_layers;
     return MF_OK;

@@ -34,6 +34,23 @@ expect_true [ ! -e "$cache" ]
 expect_true [ "$(n_requests 'safetensors .*all')" -eq 0 ]
 expect_true [ "$(n_requests '^store .*safetensors bytes=0-262143')" -eq "$(ls "$model"/*.safetensors | wc -l)" ]
 
+# what is there and not run is named, in all commands alike
+sees=$SOURCE/tests/model/data/glm4v_moe_bf16
+publish org/sees "$sees"
+left='left out               vision tower (model.visual.*: 20 tensors, 58.81 KiB)'
+for command in "info $sees" "plan org/sees $rates" "plan $sees org/sees $rates" "pull org/sees --dry-run"; do
+    # shellcheck disable=SC2086
+    run $command
+    expect_code 0
+    expect_true grep -qF "$left" "$out"
+    case $command in
+    pull*) run pull org/sees --dry-run --json ;;
+    *) run ${command%% *} org/sees --json --ram 1G ;;
+    esac
+    case $command in info*) run info "$sees" --json ;; esac
+    expect_true grep -qF '"left_out": [{"what": "vision tower", "names": "model.visual.", "n_tensors": 20, "bytes": 60224}]' "$out"
+done
+
 run info "$model" --json --ram 1G
 for key in resident_bytes expert_bytes working_set_bytes n_parameters; do
     expect_true [ "$(json "$out" $key)" = "$(json "$scratch/local" $key)" ]

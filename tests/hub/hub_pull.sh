@@ -124,6 +124,9 @@ for name in m-Q4_K_M.gguf m-Q4_K_S.gguf mmproj-m.gguf Q8_0/m-Q8_0-00001-of-00002
     head -c 9000 /dev/urandom >"$gguf/$name"
 done
 publish org/gguf "$gguf"
+run pull org/gguf:Q4_K_M --dry-run
+expect_glob "$out" "*left out               vision projector (mmproj-m.gguf, 8.79 KiB: not fetched)
+*"
 check_gguf() { # CHOICE FIRST FILES...
     forget_cache
     run pull "org/gguf$1" --force
