@@ -3,7 +3,7 @@
 
 #include "verdict.h"
 
-void mf_cli_json_model(mf_cli_json *json, const mf_model_info *info)
+void mf_cli_json_model(mf_cli_json *json, const mf_model_info *info, mf_status text)
 {
     const struct {
         const char *key;
@@ -59,5 +59,6 @@ void mf_cli_json_model(mf_cli_json *json, const mf_model_info *info)
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         mf_cli_json_integer(json, members[i].key, members[i].value);
     mf_cli_json_number(json, "cacheable_fraction", mf_cli_cacheable_fraction(info));
-    mf_cli_json_string(json, "verdict", mf_cli_verdict(info));
+    mf_cli_json_bool(json, "has_text", text == MF_OK);
+    mf_cli_json_string(json, "verdict", mf_cli_verdict(info, text));
 }
