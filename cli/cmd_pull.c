@@ -126,15 +126,27 @@ static bool parse(pull_args *args, int argc, char **argv, int *exit_code)
 
 /* What the hub has, as far as it can be looked at from here. */
 typedef struct prospect {
+    const mf_engine_options *options;
     mf_status status; /* of mf_model_inspect */
     mf_model_info info;
     mf_error error;
+    mf_status text; /* of its vocabulary */
+    mf_error text_error;
 } prospect;
+
+static mf_status look(void *user, const char *path, mf_error *error)
+{
+    prospect *p = user;
+    const mf_status status = mf_model_inspect(path, p->options, &p->info, error);
+    if (status == MF_OK)
+        p->text = mf_cli_look_at_text(path, &p->text_error);
+    return status;
+}
 
 static const char *verdict_of(const prospect *p)
 {
     if (p->status == MF_OK)
-        return mf_cli_verdict(&p->info);
+        return mf_cli_verdict(&p->info, p->text);
     return p->error.message;
 }
 
@@ -152,7 +164,8 @@ static void print_json(const pull_args *args, const mf_hub_model *model, const p
     mf_cli_json_integer(&json, "free_bytes", cost.n_free_bytes);
     if (p->status == MF_OK)
         mf_cli_json_left_out(&json, &p->info);
-    mf_cli_json_bool(&json, "runs", p->status == MF_OK && mf_cli_runs(&p->info));
+    mf_cli_json_bool(&json, "runs",
+                     p->status == MF_OK && p->text == MF_OK && mf_cli_runs(&p->info));
     mf_cli_json_string(&json, "verdict", verdict_of(p));
     mf_cli_json_key(&json, "files");
     putchar('[');
@@ -201,6 +214,8 @@ static void print_cost(const pull_args *args, const mf_hub_model *model, const p
         printf("%-22s %s\n", "budget", mf_cli_size(size, (double)p->info.ram_bytes));
     }
     printf("%-22s %s%s\n", "verdict", p->status == MF_OK ? "" : "does not run: ", verdict_of(p));
+    if (p->status == MF_OK && p->text != MF_OK)
+        printf("%-22s %s\n", "text", p->text_error.message);
 }
 
 /* Whether it would be fetched in vain. An exit code. */
@@ -209,7 +224,8 @@ static int look_before(pull_args *args, mf_hub_model *model, prospect *p)
     bool fetched = false;
     if (args->is_forced && !args->is_dry)
         return MF_EXIT_OK;
-    p->status = mf_cli_hub_inspect(model, &args->engine.options, &p->info, &fetched, &p->error);
+    p->options = &args->engine.options;
+    p->status = mf_cli_hub_look(model, look, p, &fetched, &p->error);
     mf_cli_pull_progress_end(&args->progress);
     if (!fetched)
         return mf_cli_error("%s: %s", args->given, p->error.message);
@@ -218,8 +234,12 @@ static int look_before(pull_args *args, mf_hub_model *model, prospect *p)
     if (p->status != MF_OK)
         return mf_cli_error("%s: does not run, so it is not fetched (--force): %s", args->given,
                             p->error.message);
-    if (!mf_cli_runs(&p->info))
-        mf_cli_log(&args->engine.verbosity, MF_LOG_WARNING, mf_cli_verdict(&p->info));
+    if (p->text != MF_OK && p->text != MF_ERR_NOT_FOUND)
+        return mf_cli_error("%s: does not run, so it is not fetched (--force): its vocabulary "
+                            "cannot be read: %s",
+                            args->given, p->text_error.message);
+    if (p->text != MF_OK || !mf_cli_runs(&p->info))
+        mf_cli_log(&args->engine.verbosity, MF_LOG_WARNING, mf_cli_verdict(&p->info, p->text));
     return MF_EXIT_OK;
 }
 

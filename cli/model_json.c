@@ -21,7 +21,7 @@ void mf_cli_json_left_out(mf_cli_json *json, const mf_model_info *info)
     putc(']', json->out);
 }
 
-void mf_cli_json_model(mf_cli_json *json, const mf_model_info *info)
+void mf_cli_json_model(mf_cli_json *json, const mf_model_info *info, mf_status text)
 {
     const struct {
         const char *key;
@@ -78,5 +78,6 @@ void mf_cli_json_model(mf_cli_json *json, const mf_model_info *info)
         mf_cli_json_integer(json, members[i].key, members[i].value);
     mf_cli_json_left_out(json, info);
     mf_cli_json_number(json, "cacheable_fraction", mf_cli_cacheable_fraction(info));
-    mf_cli_json_string(json, "verdict", mf_cli_verdict(info));
+    mf_cli_json_bool(json, "has_text", text == MF_OK);
+    mf_cli_json_string(json, "verdict", mf_cli_verdict(info, text));
 }

@@ -9,6 +9,7 @@
 
 /* Parts of the checkpoint that are not run: "left_out", an array. */
 void mf_cli_json_left_out(mf_cli_json *json, const mf_model_info *info);
-void mf_cli_json_model(mf_cli_json *json, const mf_model_info *info);
+/* text: as mf_cli_look_at_text has it. */
+void mf_cli_json_model(mf_cli_json *json, const mf_model_info *info, mf_status text);
 
 #endif

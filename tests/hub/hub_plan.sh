@@ -96,6 +96,35 @@ if "$MAKE_CHECKPOINT" --help 2>&1 | grep -q gguf; then
     expect_code 0
 fi
 
+# a vocabulary that cannot be read: its text's file comes with the headers, and nothing else does
+mkdir "$scratch/unread"
+cp "$model"/*.safetensors "$model"/*.json "$scratch/unread/"
+echo '{"model": {"type": "Unigram", "vocab": []}, "decoder": {"type": "ByteLevel"}, "pre_tokenizer": {"type": "ByteLevel"}}' \
+    >"$scratch/unread/tokenizer.json"
+publish org/unread "$scratch/unread"
+why='tokenizer.json: model.type: "Unigram", expected "BPE"'
+# shellcheck disable=SC2086
+run plan org/unread $rates
+expect_code 0
+expect_glob "$out" "*
+verdict                does not run but for bench: its vocabulary cannot be read
+text                   $why"
+# shellcheck disable=SC2086
+run plan org/unread $rates --json
+expect_true [ "$(json "$out" runs)" = false ]
+run pull org/unread --dry-run
+expect_code 0
+expect_glob "$out" "*
+verdict                does not run but for bench: its vocabulary cannot be read
+text                   $why"
+run pull org/unread --dry-run --json
+expect_true [ "$(json "$out" runs)" = false ]
+run pull org/unread
+expect_error "org/unread: does not run, so it is not fetched (--force): its vocabulary cannot be read: $why"
+expect_true [ ! -e "$cache/models--org--unread" ]
+run pull org/unread --force -q
+expect_code 0
+
 # measured; one of several is not there: the others are told
 run plan "$model"
 expect_code 0

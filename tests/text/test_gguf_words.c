@@ -67,7 +67,7 @@ static void check_text(const mf_pretokenizer *p, const char *name, yyjson_val *t
     mf_error error = {0};
     REQUIRE_OK(mf_pretoken_run_init(&run, p, &a, take_word, &e, &error), &error);
     REQUIRE_OK(mf_pretoken_run_text(&run, (const unsigned char *)yyjson_get_str(text),
-                                    yyjson_get_len(text)),
+                                    yyjson_get_len(text), true),
                &error);
     CHECK_MSG(e.n_wrong == 0 && e.n == yyjson_arr_size(words),
               "%s: %zu words, %zu expected, %zu of them wrong: %s", name, e.n,

@@ -118,7 +118,7 @@ static word_sizes sizes_by(const char *pattern, const char *text, size_t n_bytes
     word_sizes w = {0};
     REQUIRE_OK(mf_pretokenizer_make(&p, &a, pattern, &error), &error);
     REQUIRE_OK(mf_pretoken_run_init(&run, &p, &a, take_size, &w, &error), &error);
-    REQUIRE_OK(mf_pretoken_run_text(&run, (const unsigned char *)text, n_bytes), &error);
+    REQUIRE_OK(mf_pretoken_run_text(&run, (const unsigned char *)text, n_bytes, true), &error);
     mf_pretoken_run_free(&run);
     mf_pretokenizer_free(&p);
     return w;
