@@ -125,6 +125,33 @@ expect_true [ ! -e "$cache/models--org--unread" ]
 run pull org/unread --force -q
 expect_code 0
 
+# of a vocabulary in several forms the one that is opened
+texts=$SOURCE/tests/text/data
+cp "$texts/spm_small/json/tokenizer.json" "$texts/spm_small/model/tokenizer.model" "$texts/hunyuan/hy.tiktoken" \
+    "$scratch/unread/"
+echo '{}' >"$scratch/unread/added_tokens.json"
+publish org/vocabularies "$scratch/unread"
+run pull org/vocabularies -q
+expect_code 0
+got=$(snapshot org/vocabularies)
+expect_same "$got/tokenizer.json" "$texts/spm_small/json/tokenizer.json"
+expect_true [ -f "$got/added_tokens.json" ]
+expect_true [ ! -e "$got/hy.tiktoken" ]
+expect_true [ ! -e "$got/tokenizer.model" ]
+for from in "$texts/hunyuan" "$texts/spm_small/model"; do
+    (cd "$scratch/unread" && rm -f tokenizer.json hy.tiktoken tokenizer.model tokenizer_config.json)
+    cp "$from"/*token* "$scratch/unread/"
+    rm -rf "$cache"
+    publish org/vocabularies "$scratch/unread"
+    run pull org/vocabularies -q
+    expect_code 0
+    for file in "$from"/*token*; do
+        expect_same "$got/$(basename "$file")" "$file"
+    done
+    run tokenize org/vocabularies -p x
+    expect_code 0
+done
+
 # measured; one of several is not there: the others are told
 run plan "$model"
 expect_code 0
