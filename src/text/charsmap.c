@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Walking the double array. Whatever its units say, no step leaves it. */
+/* Walking the double array. Whatever its units say, no step leaves it, and no walk is long. */
 #include "text/charsmap.h"
 
 #include "text/utf8.h"
@@ -7,10 +7,24 @@
 #include <string.h>
 
 #define HEAD_BYTES ((size_t)4)
+/* Of what is replaced, and of what replaces it; published maps have some 40 bytes at most. Without
+ * a limit a text could take its length times the file's. */
+#define MAX_UNIT_BYTES ((size_t)1024)
 
 static uint32_t read_u32(const unsigned char *p)
 {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static bool are_short(const unsigned char *texts, size_t n_bytes)
+{
+    for (size_t at = 0; at < n_bytes;) {
+        const size_t n = strlen((const char *)texts + at); /* the last byte is zero */
+        if (n > MAX_UNIT_BYTES)
+            return false;
+        at += n + 1;
+    }
+    return true;
 }
 
 mf_status mf_charsmap_load(mf_charsmap *map, const mf_allocator *a, const char *path,
@@ -25,6 +39,12 @@ mf_status mf_charsmap_load(mf_charsmap *map, const mf_allocator *a, const char *
                        "%s: normalizer_spec.precompiled_charsmap: expected a trie's length, the "
                        "trie, and replacements that end with a zero byte",
                        path);
+    const unsigned char *texts = (const unsigned char *)data + HEAD_BYTES + n_trie;
+    if (!are_short(texts, n_bytes - HEAD_BYTES - n_trie))
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: normalizer_spec.precompiled_charsmap: a replacement of more than %zu "
+                       "bytes",
+                       path, MAX_UNIT_BYTES);
     map->allocator = *a;
     map->data = mf_alloc(a, n_bytes);
     if (map->data == NULL)
@@ -66,7 +86,7 @@ const unsigned char *mf_charsmap_find(const mf_charsmap *map, const unsigned cha
     if (!unit_at(map, 0, &unit))
         return NULL;
     size_t node = offset_of(unit);
-    for (size_t i = 0; i < n_bytes; i++) {
+    for (size_t i = 0; i < n_bytes && i < MAX_UNIT_BYTES; i++) {
         node ^= text[i];
         if (!unit_at(map, node, &unit) || (unit & (1u << 31 | 0xFF)) != text[i])
             break;

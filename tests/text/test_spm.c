@@ -87,6 +87,20 @@ static void begin(proto *p)
     put_spec(p, 3, 4, 0);
 }
 
+/* With a map of one unit, which replaces nothing, and a replacement of n bytes. */
+static void begin_with_map(proto *p, size_t n)
+{
+    static const unsigned char head[] = {4, 0, 0, 0, 0, 0, 0, 0};
+    proto map = {.n = 0}, spec = {.n = 0};
+    put(&map, head, sizeof head);
+    for (size_t i = 0; i < n; i++)
+        put(&map, "x", 1);
+    put(&map, "", 1);
+    put_bytes(&spec, 2, map.bytes, map.n);
+    begin(p);
+    put_bytes(p, 3, spec.bytes, spec.n);
+}
+
 static mf_status open_model(const proto *p, const char *config, const char *added,
                             mf_tokenizer **out, mf_error *error)
 {
@@ -184,6 +198,13 @@ static void check_specs(void)
     begin(&p);
     put_bytes(&p, 3, "\x12\x03xyz", 5);
     check_refused(&p, NULL, NULL, MF_ERR_FORMAT, "normalizer_spec.precompiled_charsmap");
+    begin_with_map(&p, 1025);
+    check_refused(&p, NULL, NULL, MF_ERR_UNSUPPORTED, "a replacement of more than 1024 bytes");
+    mf_tokenizer *t = NULL;
+    mf_error error = {0};
+    begin_with_map(&p, 1024);
+    REQUIRE_OK(open_model(&p, NULL, NULL, &t, &error), &error);
+    mf_text_close(&t);
 }
 
 static void check_configs(void)
