@@ -15,8 +15,9 @@
 #include "text/buffer.h"
 
 #define MF_BPE_NONE UINT32_MAX
-/* The longest word that is merged: it takes up to 28 bytes a byte meanwhile. */
-#define MF_MAX_WORD_BYTES ((size_t)4 << 20)
+/* The longest word that is merged: it takes up to 28 bytes a byte meanwhile, by the scores of a
+ * SentencePiece model 40. */
+#define MF_MAX_WORD_BYTES ((size_t)16 << 20)
 /* The longest token that a vocabulary of ranks may have. */
 #define MF_MAX_RANKED_BYTES 1024
 

@@ -103,12 +103,12 @@ mf_status mf_spm_normalise(const mf_spm *spm, const unsigned char *text, size_t 
     return MF_OK;
 }
 
-size_t mf_spm_word(const mf_spm *spm, const mf_bpe *bpe, const unsigned char *text, size_t n_bytes)
+size_t mf_spm_word(const mf_spm *spm, const unsigned char *text, size_t n_bytes)
 {
     for (size_t i = 1; spm->cuts_words && i < n_bytes; i++)
         if (text[i] == ' ' && text[i - 1] != ' ')
-            return mf_bpe_find_cut(bpe, text, i);
-    return mf_bpe_find_cut(bpe, text, n_bytes);
+            return i;
+    return n_bytes;
 }
 
 static bool goes_first(const spm_pair *a, const spm_pair *b)
@@ -228,10 +228,10 @@ mf_status mf_spm_encode(const mf_spm *spm, const mf_bpe *bpe, mf_bpe_scratch *sc
                        "%zu bytes of the text are one word to the tokenizer, more than the %zu "
                        "that one may have",
                        n_bytes, MF_MAX_WORD_BYTES);
-    /* A pair for each symbol at first, then two for each join at most. */
+    /* A pair for each symbol at first; each join takes one out and puts at most two in. */
     MF_TRY(mf_buffer_reserve(&scratch->symbols, (n_bytes + 1) * sizeof(spm_symbol),
                              "a word's symbols", error));
-    MF_TRY(mf_buffer_reserve(&scratch->heap, (3 * n_bytes + 1) * sizeof(spm_pair), "a word's pairs",
+    MF_TRY(mf_buffer_reserve(&scratch->heap, (2 * n_bytes + 1) * sizeof(spm_pair), "a word's pairs",
                              error));
     spm_word w = {.spm = spm,
                   .bpe = bpe,

@@ -30,8 +30,8 @@ void mf_spm_free(mf_spm *spm);
 /* A stretch of text as tokens are looked for in it; at_start: the whole text starts with it. */
 mf_status mf_spm_normalise(const mf_spm *spm, const unsigned char *text, size_t n_bytes,
                            bool at_start, mf_buffer *out, mf_error *error);
-/* Where the word at text[0] ends: all of it, unless words are apart; a long one is cut. */
-size_t mf_spm_word(const mf_spm *spm, const mf_bpe *bpe, const unsigned char *text, size_t n_bytes);
+/* Where the word at text[0] ends: behind all of it, unless words are apart. */
+size_t mf_spm_word(const mf_spm *spm, const unsigned char *text, size_t n_bytes);
 /* The ids of a word. Errors: MF_ERR_UNSUPPORTED (too long), MF_ERR_NO_MEMORY. */
 mf_status mf_spm_encode(const mf_spm *spm, const mf_bpe *bpe, mf_bpe_scratch *scratch,
                         const unsigned char *word, size_t n_bytes, mf_bpe_ids *out,

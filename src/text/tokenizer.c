@@ -283,9 +283,11 @@ static void emit_all(mf_encoding *e, const mf_bpe_ids *found)
 static mf_status encode_spm(mf_encoding *e, const unsigned char *text, size_t n_bytes)
 {
     const mf_tokenizer *t = e->tokenizer;
-    for (size_t at = 0, n; at < n_bytes; at += n) {
+    for (size_t at = 0, end = 0, n; at < n_bytes; at += n) {
         mf_bpe_ids found;
-        n = mf_spm_word(&t->spm, &t->bpe, text + at, n_bytes - at);
+        if (at == end)
+            end = at + mf_spm_word(&t->spm, text + at, n_bytes - at);
+        n = mf_bpe_find_cut(&t->bpe, text + at, end - at);
         MF_TRY(mf_spm_encode(&t->spm, &t->bpe, &e->bpe, text + at, n, &found, e->error));
         emit_all(e, &found);
     }

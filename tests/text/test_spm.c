@@ -431,7 +431,7 @@ static void check_long_word(void)
                                          "\":0,\"a\":1,\"b\":2,\"ab\":3,\"aa\":4,\"" MARK
                                          "a\":5},\"merges\":[\"a b\",\"a a\",\"" MARK " a\"]}}";
     const mf_allocator a = mf_allocator_default();
-    const size_t n_bytes = MF_MAX_WORD_BYTES + 5; /* whole units of three */
+    const size_t n_bytes = MF_MAX_WORD_BYTES + 2; /* whole units of three */
     char *word = malloc(n_bytes);
     mf_tokenizer *t = NULL;
     mf_error error = {0};
