@@ -142,8 +142,7 @@ enum {
     TRAINER_MODEL_TYPE = 3,
     TRAINER_SUFFIX_BLANKS = 24,
     TRAINER_BYTE_FALLBACK = 35,
-    TRAINER_UNKNOWN_ID = 40,
-    TRAINER_START_ID,
+    TRAINER_START_ID = 41,
     TRAINER_END_ID
 };
 enum { NORMALIZER_MAP = 2, NORMALIZER_PREFIX, NORMALIZER_EXTRA_BLANKS, NORMALIZER_ESCAPE };
@@ -161,9 +160,6 @@ static void take_trainer_field(mf_spm_model *m, const proto_field *f)
         break;
     case TRAINER_BYTE_FALLBACK:
         m->falls_to_bytes = f->value != 0;
-        break;
-    case TRAINER_UNKNOWN_ID:
-        m->unknown_id = id;
         break;
     case TRAINER_START_ID:
         m->start_id = id;
@@ -240,7 +236,6 @@ mf_status mf_spm_model_read(mf_spm_model *model, const char *path, const void *d
                       .data = data,
                       .n_bytes = n_bytes,
                       .kind = MF_SPM_UNIGRAM,
-                      .unknown_id = 0,
                       .start_id = 1,
                       .end_id = 2,
                       .adds_blank = true,

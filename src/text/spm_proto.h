@@ -38,7 +38,7 @@ typedef struct mf_spm_model {
     size_t n_pieces, n_piece_bytes;
     mf_spm_kind kind;
     bool falls_to_bytes, blanks_are_suffixes;
-    int32_t unknown_id, start_id, end_id; /* -1: none */
+    int32_t start_id, end_id; /* -1: none */
     mf_spm_text charsmap;
     bool adds_blank, removes_extra_blanks, marks_blanks;
     bool has_denormalizer;
