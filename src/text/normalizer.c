@@ -112,7 +112,7 @@ mf_status mf_normalise(const mf_normalizer *n, mf_normal_scratch *scratch,
                        const unsigned char **text, size_t *n_bytes, mf_error *error)
 {
     size_t i_out = 0;
-    for (size_t i = 0; i<n->n_steps && * n_bytes> 0; i++) {
+    for (size_t i = 0; *n_bytes > 0 && i < n->n_steps; i++) {
         mf_buffer *out = &scratch->buffers[i_out];
         if (is_trivial(n->steps[i], *text, *n_bytes))
             continue;
