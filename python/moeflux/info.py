@@ -142,9 +142,10 @@ class DeviceInfo:
 
 def model_info(struct: Any) -> ModelInfo:
     known = ModelInfo.__dataclass_fields__
-    values = {n: v for n, v in fields(struct).items() if n in known}
+    values: dict[str, Any] = {n: v for n, v in fields(struct).items() if n in known}
     parts = [fields(ffi.addressof(struct.left_out, i)) for i in range(struct.n_left_out)]
-    return ModelInfo(**{**values, "left_out": [LeftOut(**part) for part in parts]})
+    values["left_out"] = [LeftOut(**part) for part in parts]
+    return ModelInfo(**values)
 
 
 def stats_of(engine: Any) -> Stats:
