@@ -42,8 +42,8 @@ mf_status mf_charsmap_load(mf_charsmap *map, const mf_allocator *a, const char *
     const unsigned char *texts = (const unsigned char *)data + HEAD_BYTES + n_trie;
     if (!are_short(texts, n_bytes - HEAD_BYTES - n_trie))
         return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "%s: normalizer_spec.precompiled_charsmap: a replacement of more than %zu "
-                       "bytes",
+                       "%s: normalizer_spec.precompiled_charsmap: expected replacements of at most "
+                       "%zu bytes",
                        path, MAX_UNIT_BYTES);
     map->allocator = *a;
     map->data = mf_alloc(a, n_bytes);
